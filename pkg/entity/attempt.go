@@ -1,0 +1,73 @@
+package entity
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// ErrorClass says why a publish did not succeed. It is stored and shown, and
+// decides what happens next; the set is closed.
+type ErrorClass string
+
+const (
+	// NetworkTimeout, BrokerUnavailable and RateLimited are transient.
+	NetworkTimeout    ErrorClass = "NETWORK_TIMEOUT"
+	BrokerUnavailable ErrorClass = "BROKER_UNAVAILABLE"
+	RateLimited       ErrorClass = "RATE_LIMITED"
+
+	// BadRecord is permanent for the record: too large, or invalid.
+	BadRecord ErrorClass = "BAD_RECORD"
+
+	// Unauthorized, UnknownTopic and LoopRefused concern the topic; the message
+	// stays as it was.
+	Unauthorized ErrorClass = "UNAUTHORIZED"
+	UnknownTopic ErrorClass = "UNKNOWN_TOPIC"
+	LoopRefused  ErrorClass = "LOOP_REFUSED"
+
+	// AlreadyPublished was found in the target log and counts as success.
+	AlreadyPublished ErrorClass = "ALREADY_PUBLISHED"
+
+	// UnknownClass: not settled, or not understood.
+	UnknownClass ErrorClass = "UNKNOWN"
+)
+
+// Verdict is how an attempt ended, seen from the state machine. The store turns
+// it into a status; see Result.
+type Verdict int
+
+const (
+	// Acknowledged: the broker has the record. RETRYING to RESOLVED.
+	Acknowledged Verdict = iota + 1
+	// Skipped: no Kafka is configured; resolved without sending anything.
+	Skipped
+	// Failed: transient. To PENDING with the next attempt time, or to DEAD when
+	// the attempts are used up.
+	Failed
+	// Rejected: the record can never be accepted. To DEAD.
+	Rejected
+	// Refused: the topic cannot take it now. To PENDING, the attempt given back.
+	Refused
+	// GivenBack: never sent, or settled as not published after a crash. To
+	// PENDING, the attempt given back; the tenth in a row leads to DEAD.
+	GivenBack
+	// InDoubt: nobody knows. Stays RETRYING until it is settled.
+	InDoubt
+)
+
+// Attempt is one republish of a message and how it ended; the rows of it are a
+// message's history.
+type Attempt struct {
+	MessageID uuid.UUID
+	Number    int       // counts up for ever, also over a requeue
+	ID        uuid.UUID // the claim's id, sent as dlq-redrive-id
+	Actor     string
+	StartedAt time.Time
+	EndedAt   time.Time
+	From, To  Status
+	Class     ErrorClass // "" for success
+	Error     string
+	Topic     string
+	Partition int32
+	Offset    int64 // -1 when not known
+}

@@ -1,0 +1,90 @@
+package entity
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+)
+
+// The kinds of failure that a caller may have to decide upon. Every error of
+// the library that is not an unexpected fault answers errors.Is with one of
+// them.
+var (
+	// ErrNotFound: the thing that was named does not exist.
+	ErrNotFound = errors.New("not found")
+	// ErrInvalid: the request can never be carried out as it stands.
+	ErrInvalid = errors.New("invalid")
+	// ErrConflict: the thing exists but its state forbids what was asked.
+	ErrConflict = errors.New("conflict")
+	// ErrUnavailable: a dependency did not answer; trying later may work.
+	ErrUnavailable = errors.New("unavailable")
+)
+
+// NotFoundError names the message that does not exist. Its kind is ErrNotFound.
+type NotFoundError struct{ ID uuid.UUID }
+
+func (e *NotFoundError) Error() string { return "dlq message not found: " + e.ID.String() }
+
+// Is makes the error's kind ErrNotFound.
+func (e *NotFoundError) Is(target error) bool { return target == ErrNotFound }
+
+// FieldError says which input was wrong and why. Its kind is ErrInvalid.
+type FieldError struct {
+	Field  string // as the caller wrote it: a query parameter, a body field, a column
+	Reason string
+}
+
+func (e *FieldError) Error() string { return e.Field + ": " + e.Reason }
+
+// Is makes the error's kind ErrInvalid.
+func (e *FieldError) Is(target error) bool { return target == ErrInvalid }
+
+// TransitionError is an arrow that the state machine does not have. Its kind is
+// ErrConflict.
+type TransitionError struct{ From, To Status }
+
+func (e *TransitionError) Error() string {
+	return fmt.Sprintf("message cannot move from %s to %s", e.From, e.To)
+}
+
+// Is makes the error's kind ErrConflict.
+func (e *TransitionError) Is(target error) bool { return target == ErrConflict }
+
+// NotRetryableError says why no attempt can start: the status, or attempts used
+// up. Its kind is ErrConflict.
+type NotRetryableError struct {
+	Status                 Status
+	RetryCount, MaxRetries int
+}
+
+func (e *NotRetryableError) Error() string {
+	return fmt.Sprintf("message is not retryable: status=%s, retry_count=%d/%d", e.Status, e.RetryCount, e.MaxRetries)
+}
+
+// Is makes the error's kind ErrConflict.
+func (e *NotRetryableError) Is(target error) bool { return target == ErrConflict }
+
+// ClaimedError says that an attempt is under way and owns the message: nothing
+// else may touch it until the attempt ended or was settled. Its kind is
+// ErrConflict.
+type ClaimedError struct{ ID uuid.UUID }
+
+func (e *ClaimedError) Error() string {
+	return "message is claimed by a running retry: " + e.ID.String()
+}
+
+// Is makes the error's kind ErrConflict.
+func (e *ClaimedError) Is(target error) bool { return target == ErrConflict }
+
+// RefusedError is a replay that was refused before any attempt was spent: the
+// message is as it was. Its kind is ErrConflict.
+type RefusedError struct {
+	Class  ErrorClass // LoopRefused, UnknownTopic, Unauthorized or BadRecord
+	Reason string     // one sentence for the operator
+}
+
+func (e *RefusedError) Error() string { return e.Reason }
+
+// Is makes the error's kind ErrConflict.
+func (e *RefusedError) Is(target error) bool { return target == ErrConflict }
