@@ -84,7 +84,10 @@ type Attempts interface {
 	// left out of the answer. Each attempt that counts is appended to the
 	// message's history. The store decides the status by Result.Verdict as
 	// entity.Verdict says, in the same step as the history. Verdict InDoubt
-	// records class and error and leaves the claim as it is.
+	// records class and error, adds no history and leaves the claim as it is; with
+	// class UNKNOWN on a claim that has expired it marks the message unsettleable:
+	// Expired no longer returns it, and only a claim with TakeOver or GiveUp ends
+	// it.
 	Finish(ctx context.Context, results []Result) ([]Finished, error)
 
 	// Expired returns, oldest first, at most limit messages in RETRYING whose
@@ -153,6 +156,10 @@ type Claim struct {
 	Topic     string
 	Partition int32
 	EndOffset int64
+
+	// TakeOver also takes a RETRYING message that is marked unsettleable: the
+	// caller accepts that its record may be in the target log already.
+	TakeOver bool
 }
 
 // Result ends one attempt.

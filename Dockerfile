@@ -1,0 +1,47 @@
+# One image for the three programs and the migrations. What it runs is chosen by
+# the entrypoint; without a choice it is the API.
+#
+#   docker build --build-arg VERSION=0.1.0 -t harbor.internal.example.com/k1s0-system/dlq-manager:0.1.0 .
+#   docker run --read-only --entrypoint /usr/local/bin/dlq-manager-ingester IMAGE --config FILE
+
+FROM --platform=$BUILDPLATFORM golang:1.26 AS build
+
+WORKDIR /src
+
+# The modules first: they change less often than the code.
+COPY go.mod go.sum ./
+RUN go mod download
+
+COPY . .
+
+ARG VERSION=dev
+ARG TARGETOS
+ARG TARGETARCH
+ENV CGO_ENABLED=0
+RUN set -e; \
+    for program in api ingester archiver; do \
+        GOOS="$TARGETOS" GOARCH="$TARGETARCH" go build -trimpath -buildvcs=false \
+            -ldflags "-s -w -X github.com/dlq-manager/dlq-manager/pkg/telemetry.version=$VERSION" \
+            -o "/out/dlq-manager-$program" "./cmd/$program"; \
+    done
+
+# No shell and no package manager; certificates, time zones and the user
+# nonroot (65532) are there. Nothing is written outside /tmp.
+FROM gcr.io/distroless/static-debian12:nonroot
+
+ARG VERSION=dev
+LABEL org.opencontainers.image.title="dlq-manager" \
+      org.opencontainers.image.description="A manager for Kafka dead letters" \
+      org.opencontainers.image.version="$VERSION"
+
+COPY --from=build /out/ /usr/local/bin/
+
+# configs/config.yaml, where the programs look by default, is mounted below it.
+WORKDIR /etc/dlq-manager
+
+# A number, because Kubernetes cannot tell from a name that it is not root.
+USER 65532:65532
+
+EXPOSE 8080
+
+ENTRYPOINT ["/usr/local/bin/dlq-manager-api"]

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// What shells answer for a command that cannot be run.
+const exitNoCommand = 127
+
+// runCommand runs the command with additional environment, passes signals on
+// to it and returns its exit code: 128 and the number if a signal ended it.
+func runCommand(command, env []string, signals <-chan os.Signal, stdout, stderr io.Writer) int {
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, stdout, stderr
+	if err := cmd.Start(); err != nil {
+		fmt.Fprintln(stderr, "stack:", err)
+		return exitNoCommand
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = cmd.Wait() // how it ended is in ProcessState
+	}()
+	for {
+		select {
+		case sig := <-signals:
+			forward(sig, cmd.Process)
+		case <-done:
+			return exitCode(cmd.ProcessState)
+		}
+	}
+}
+
+// forward passes a signal on, except a Ctrl-C at the terminal: the terminal
+// sends that to every process in the foreground, so the command has it already.
+func forward(sig os.Signal, to *os.Process) {
+	if sig == os.Interrupt && inForeground() {
+		return
+	}
+	_ = to.Signal(sig) // it may be gone already
+}
+
+// inForeground says whether this process gets the signals of a terminal.
+func inForeground() bool {
+	group, err := unix.IoctlGetInt(int(os.Stdin.Fd()), unix.TIOCGPGRP)
+	return err == nil && group == unix.Getpgrp()
+}
+
+func exitCode(state *os.ProcessState) int {
+	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return state.ExitCode()
+}

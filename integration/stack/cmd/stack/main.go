@@ -1,0 +1,98 @@
+// Command stack runs a command with PostgreSQL and Kafka at hand, or the
+// servers alone:
+//
+//	stack [flags] [--] command [argument ...]
+//	stack [flags]
+//
+// The command finds the servers in DLQ_STACK_DATABASE_URL and
+// DLQ_STACK_KAFKA_BROKERS; they end with it, and its exit code is passed on.
+// Without a command the two variables are printed and the servers stay until
+// Ctrl-C.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/dlq-manager/dlq-manager/integration/stack"
+)
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// What the program itself exits with, as shells do it.
+const (
+	exitUsage  = 2
+	exitFailed = 125
+)
+
+func run(args []string, stdout, stderr io.Writer) int {
+	opts, command, err := parse(args, stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
+	if err != nil {
+		return exitUsage
+	}
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(signals)
+
+	servers, err := start(opts, signals)
+	if err != nil {
+		fmt.Fprintln(stderr, "stack:", err)
+		return exitFailed
+	}
+	code := serve(servers, command, signals, stdout, stderr)
+	if err := servers.Stop(); err != nil {
+		fmt.Fprintln(stderr, "stack:", err)
+	}
+	return code
+}
+
+func parse(args []string, stderr io.Writer) (stack.Options, []string, error) {
+	opts := stack.Options{Log: stderr}
+	flags := flag.NewFlagSet("stack", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.BoolVar(&opts.Postgres, "postgres", true, "start PostgreSQL")
+	flags.BoolVar(&opts.Kafka, "kafka", true, "start Kafka")
+	flags.BoolVar(&opts.Fast, "fast", false, "quick start and commits, for tests: nothing is forced to the disk")
+	flags.IntVar(&opts.KafkaHeapMB, "kafka-heap", 512, "heap of Kafka in megabytes")
+	flags.StringVar(&opts.Dir, "dir", "", "where the throwaway data folder is made (default: the temporary folder)")
+	err := flags.Parse(args)
+	return opts, flags.Args(), err
+}
+
+// start gives up when a signal comes.
+func start(opts stack.Options, signals <-chan os.Signal) (*stack.Stack, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	started := make(chan struct{})
+	defer close(started)
+	go func() {
+		select {
+		case <-signals:
+			cancel()
+		case <-started:
+		}
+	}()
+	return stack.Start(ctx, opts)
+}
+
+// serve runs the command, or waits for a signal when there is none.
+func serve(servers *stack.Stack, command []string, signals <-chan os.Signal, stdout, stderr io.Writer) int {
+	if len(command) > 0 {
+		return runCommand(command, servers.Environ(), signals, stdout, stderr)
+	}
+	for _, line := range servers.Environ() {
+		fmt.Fprintln(stdout, line)
+	}
+	fmt.Fprintln(stderr, "stack: ready, Ctrl-C ends it")
+	<-signals
+	return 0
+}

@@ -1,0 +1,121 @@
+package stack
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+const (
+	runPrefix = "run-"
+	lockName  = "in-use.lock"
+)
+
+// dataFolder is the throwaway folder of one starter. A lock in it is held as
+// long as the starter lives, so that others can tell an abandoned folder from
+// one in use without trusting process numbers.
+type dataFolder struct {
+	path string
+	lock *fileLock
+}
+
+// newDataFolder makes a data folder below dir and removes those whose starters
+// died without doing so.
+func newDataFolder(dir string) (*dataFolder, error) {
+	home, err := dataHome(dir)
+	if err != nil {
+		return nil, fmt.Errorf("prepare data folder: %w", err)
+	}
+	// One starter at a time makes and sweeps: a folder without its lock must
+	// not look abandoned while it is being made.
+	gate, err := lockFile(filepath.Join(home, "lock"))
+	if err != nil {
+		return nil, fmt.Errorf("prepare data folder: %w", err)
+	}
+	defer gate.release()
+	sweep(home)
+	return makeRun(home)
+}
+
+// dataHome is the folder that holds the data folders of this user.
+func dataHome(dir string) (string, error) {
+	if dir != "" {
+		home, err := filepath.Abs(dir)
+		if err != nil {
+			return "", err
+		}
+		return home, os.MkdirAll(home, 0o755)
+	}
+	home := filepath.Join(os.TempDir(), "dlq-manager-stack-"+strconv.Itoa(os.Getuid()))
+	if err := os.MkdirAll(home, 0o755); err != nil {
+		return "", err
+	}
+	return home, checkOwner(home)
+}
+
+// checkOwner refuses a folder of somebody else: the name in the shared
+// temporary folder can be guessed, and its owner could swap what is in it.
+func checkOwner(path string) error {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return err
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || !info.IsDir() || int(stat.Uid) != os.Getuid() {
+		return fmt.Errorf("%s is not a folder of this user", path)
+	}
+	return nil
+}
+
+func makeRun(home string) (*dataFolder, error) {
+	path, err := os.MkdirTemp(home, runPrefix)
+	if err != nil {
+		return nil, fmt.Errorf("make data folder: %w", err)
+	}
+	// PostgreSQL may run as another user and has to pass through.
+	if err := os.Chmod(path, 0o755); err != nil {
+		return nil, fmt.Errorf("open data folder to the servers: %w", err)
+	}
+	lock, err := lockFile(filepath.Join(path, lockName))
+	if err != nil {
+		return nil, fmt.Errorf("mark data folder as used: %w", err)
+	}
+	return &dataFolder{path: path, lock: lock}, nil
+}
+
+// sweep removes the abandoned folders below home. What cannot be removed is
+// left for the next start.
+func sweep(home string) {
+	entries, err := os.ReadDir(home)
+	if err != nil {
+		return
+	}
+	for _, entry := range entries {
+		if entry.IsDir() && strings.HasPrefix(entry.Name(), runPrefix) {
+			removeIfAbandoned(filepath.Join(home, entry.Name()))
+		}
+	}
+}
+
+func removeIfAbandoned(path string) {
+	lock, err := tryLockFile(filepath.Join(path, lockName))
+	if err != nil {
+		return
+	}
+	defer lock.release()
+	os.RemoveAll(path)
+}
+
+func (f *dataFolder) join(name string) string { return filepath.Join(f.path, name) }
+
+// remove deletes the folder and what is in it; a nil folder is removed already.
+func (f *dataFolder) remove() error {
+	if f == nil {
+		return nil
+	}
+	return errors.Join(os.RemoveAll(f.path), f.lock.release())
+}

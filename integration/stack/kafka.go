@@ -1,0 +1,152 @@
+package stack
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+)
+
+// kafkaDefaults make a quick single node that takes records of 10 MB with room
+// to spare, and never makes a topic by accident.
+var kafkaDefaults = settings{
+	"process.roles":                  "broker,controller",
+	"node.id":                        "1",
+	"controller.listener.names":      "CONTROLLER",
+	"inter.broker.listener.name":     "PLAINTEXT",
+	"listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+
+	"offsets.topic.replication.factor":                 "1",
+	"offsets.topic.num.partitions":                     "1",
+	"transaction.state.log.replication.factor":         "1",
+	"transaction.state.log.min.isr":                    "1",
+	"transaction.state.log.num.partitions":             "1",
+	"share.coordinator.state.topic.replication.factor": "1",
+	"share.coordinator.state.topic.min.isr":            "1",
+	"share.coordinator.state.topic.num.partitions":     "1",
+
+	"auto.create.topics.enable": "false",
+	"delete.topic.enable":       "true",
+	"message.max.bytes":         strconv.Itoa(largestBatch),
+	"replica.fetch.max.bytes":   strconv.Itoa(largestBatch),
+	"socket.request.max.bytes":  strconv.Itoa(200 << 20),
+
+	// Nobody else is going to join: a group may start at once. Short sessions
+	// let a test see a dead member go.
+	"group.initial.rebalance.delay.ms": "0",
+	"group.min.session.timeout.ms":     strconv.Itoa(int(shortestSession.Milliseconds())),
+}
+
+// kafkaNode is one broker that is its own controller.
+type kafkaNode struct {
+	java    string
+	jars    string // the folder of the artefact
+	home    string
+	logFile string
+	opts    Options
+}
+
+// launchKafka returns a running broker and its address: Kafka itself, or the
+// stand-in where Kafka cannot be had.
+func launchKafka(ctx context.Context, opts Options, env environment, folder *dataFolder) (srv *server, broker, note string, err error) {
+	java, jars, cause := kafkaArtefacts(ctx, env)
+	if cause == nil {
+		n := kafkaNode{java: java, jars: jars, home: folder.join("kafka"), logFile: folder.join("kafka.log"), opts: opts}
+		srv, broker, err = n.launch(ctx)
+		return srv, broker, "", err
+	}
+	if ctx.Err() != nil {
+		return nil, "", "", cause
+	}
+	note, err = fallBack(env, pinnedKafka, "the in-process broker kfake", cause)
+	if err != nil {
+		return nil, "", "", err
+	}
+	srv, broker, err = launchKfake(ctx, opts, env, folder)
+	return srv, broker, note, err
+}
+
+func (n kafkaNode) launch(ctx context.Context) (srv *server, broker string, err error) {
+	srv, err = startOnFreePorts(ctx, 2, func(ports []int) (*server, error) {
+		broker = address(ports[0])
+		if err := n.format(ctx, broker, address(ports[1])); err != nil {
+			return nil, fmt.Errorf("format storage: %w", err)
+		}
+		return n.server(broker), nil
+	})
+	return srv, broker, err
+}
+
+func (n kafkaNode) properties() string { return filepath.Join(n.home, "server.properties") }
+
+// format makes the storage anew: the address of the controller is part of it.
+func (n kafkaNode) format(ctx context.Context, broker, controller string) error {
+	if err := os.RemoveAll(n.home); err != nil {
+		return err
+	}
+	// The JVM unpacks its native codecs into the temporary folder.
+	if err := os.MkdirAll(filepath.Join(n.home, "tmp"), 0o700); err != nil {
+		return err
+	}
+	text := n.settings(broker, controller).render(func(value string) string { return value })
+	if err := os.WriteFile(n.properties(), []byte(text), 0o600); err != nil {
+		return err
+	}
+	logging := filepath.Join(n.home, "log4j2.xml")
+	if err := os.WriteFile(logging, kafkaLogging, 0o600); err != nil {
+		return err
+	}
+	cmd := n.program(128, "kafka.tools.StorageTool", "format", "--standalone", "-t", clusterID(), "-c", n.properties())
+	return run(ctx, cmd, n.logFile)
+}
+
+func (n kafkaNode) settings(broker, controller string) settings {
+	own := map[string]string{
+		"listeners":                           "PLAINTEXT://" + broker + ",CONTROLLER://" + controller,
+		"advertised.listeners":                "PLAINTEXT://" + broker,
+		"controller.quorum.bootstrap.servers": controller,
+		"log.dirs":                            filepath.Join(n.home, "data"),
+	}
+	return kafkaDefaults.with(own, n.opts.KafkaSettings)
+}
+
+// program prepares one of Kafka's main classes.
+func (n kafkaNode) program(heapMB int, class string, args ...string) *exec.Cmd {
+	options := []string{
+		"-Xmx" + strconv.Itoa(heapMB) + "m",
+		"-XX:+UseSerialGC",
+		"-XX:-UsePerfData",
+		"-XX:+ExitOnOutOfMemoryError",
+		"-Djava.io.tmpdir=" + filepath.Join(n.home, "tmp"),
+		"-Dlog4j2.configurationFile=" + filepath.Join(n.home, "log4j2.xml"),
+		"-cp", filepath.Join(n.jars, "*"), // the JVM expands the star
+	}
+	if n.opts.Fast {
+		// The first compiler only: half the start for a lower peak.
+		options = append([]string{"-XX:TieredStopAtLevel=1"}, options...)
+	}
+	cmd := exec.Command(n.java, append(append(options, class), args...)...)
+	cmd.Dir = n.home
+	return cmd
+}
+
+func (n kafkaNode) server(broker string) *server {
+	return &server{
+		command: func() *exec.Cmd { return n.program(n.opts.KafkaHeapMB, "kafka.Kafka", n.properties()) },
+		answers: func(ctx context.Context) error { return pingKafka(ctx, broker) },
+		logFile: n.logFile,
+		halt:    syscall.SIGKILL,
+	}
+}
+
+// clusterID is a random UUID in the form Kafka writes it.
+func clusterID() string {
+	id := make([]byte, 16)
+	rand.Read(id) // never fails
+	return base64.RawURLEncoding.EncodeToString(id)
+}

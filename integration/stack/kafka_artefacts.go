@@ -1,0 +1,81 @@
+package stack
+
+import (
+	"context"
+	_ "embed" // for the pinned versions
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+)
+
+//go:embed kafka/pom.xml
+var kafkaPins []byte
+
+//go:embed kafka/log4j2.xml
+var kafkaLogging []byte
+
+const (
+	pinnedKafka = "Apache Kafka 4"
+	oldestJava  = 17
+)
+
+// kafkaArtefacts returns the java program and the folder with Kafka's jars.
+func kafkaArtefacts(ctx context.Context, env environment) (java, jars string, err error) {
+	if env.forceFallback {
+		return "", "", errForced
+	}
+	if java, err = findJava(ctx, env); err != nil {
+		return "", "", err
+	}
+	cache, err := cacheFolder(env)
+	if err != nil {
+		return "", "", err
+	}
+	pinned := artefact{
+		name:    "kafka",
+		files:   map[string][]byte{"pom.xml": kafkaPins},
+		install: func(ctx context.Context, dir string) error { return mavenInstall(ctx, env, dir) },
+	}
+	dir, err := pinned.ensure(ctx, cache)
+	return java, filepath.Join(dir, "jars"), err
+}
+
+// mavenInstall copies the broker and everything it depends on into dir/jars.
+func mavenInstall(ctx context.Context, env environment, dir string) error {
+	mvn, err := lookPath(env.path, "mvn")
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(mvn, "-q", "-B", "dependency:copy-dependencies",
+		"-DincludeScope=runtime", "-DoutputDirectory="+filepath.Join(dir, "jars"))
+	cmd.Dir = dir
+	return run(ctx, cmd, filepath.Join(dir, "install.log"))
+}
+
+var javaVersion = regexp.MustCompile(`version "(\d+)`)
+
+// findJava returns a Java that can run Kafka, the one of JAVA_HOME first.
+func findJava(ctx context.Context, env environment) (string, error) {
+	path := env.path
+	if env.javaHome != "" {
+		path = filepath.Join(env.javaHome, "bin") + string(filepath.ListSeparator) + path
+	}
+	java, err := lookPath(path, "java")
+	if err != nil {
+		return "", err
+	}
+	out, err := exec.CommandContext(ctx, java, "-version").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("ask %s for its version: %w", java, err)
+	}
+	match := javaVersion.FindSubmatch(out)
+	if match == nil {
+		return "", fmt.Errorf("%s does not tell its version", java)
+	}
+	if major, err := strconv.Atoi(string(match[1])); err != nil || major < oldestJava {
+		return "", fmt.Errorf("%s is Java %s, Kafka needs %d", java, match[1], oldestJava)
+	}
+	return java, nil
+}

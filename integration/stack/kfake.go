@@ -1,0 +1,65 @@
+package stack
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// What both brokers allow.
+const (
+	largestBatch    = 70 << 20
+	shortestSession = time.Second
+)
+
+const kfakeProgram = "github.com/dlq-manager/dlq-manager/integration/stack/cmd/kfake"
+
+// launchKfake returns a running stand-in for Kafka. It is a program of its own
+// so that it can be killed and started again like the real one.
+func launchKfake(ctx context.Context, opts Options, env environment, folder *dataFolder) (srv *server, broker string, err error) {
+	home, logFile := folder.join("kfake"), folder.join("kfake.log")
+	if err := os.Mkdir(home, 0o700); err != nil {
+		return nil, "", err
+	}
+	program := filepath.Join(home, "kfake")
+	if err := buildKfake(ctx, env, program, logFile); err != nil {
+		return nil, "", fmt.Errorf("build kfake: %w", err)
+	}
+	srv, err = startOnFreePorts(ctx, 1, func(ports []int) (*server, error) {
+		broker = address(ports[0])
+		args := kfakeArgs(opts, ports[0], filepath.Join(home, "data"))
+		return &server{
+			command: func() *exec.Cmd { return exec.Command(program, args...) },
+			answers: func(ctx context.Context) error { return pingKafka(ctx, broker) },
+			logFile: logFile,
+			halt:    syscall.SIGKILL,
+		}, nil
+	})
+	return srv, broker, err
+}
+
+// buildKfake compiles the program; Go's build cache makes that quick from the
+// second time on. The starter must run inside of this module, as tests do.
+func buildKfake(ctx context.Context, env environment, program, logFile string) error {
+	compiler, err := lookPath(env.path, "go")
+	if err != nil {
+		return err
+	}
+	return run(ctx, exec.Command(compiler, "build", "-o", program, kfakeProgram), logFile)
+}
+
+func kfakeArgs(opts Options, port int, data string) []string {
+	return []string{
+		"-port", strconv.Itoa(port),
+		"-data", data,
+		"-sync=" + strconv.FormatBool(!opts.Fast),
+		"-cluster-id", clusterID(),
+		"-largest-batch", strconv.Itoa(largestBatch),
+		"-shortest-session", shortestSession.String(),
+	}
+}

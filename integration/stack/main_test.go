@@ -1,0 +1,113 @@
+package stack
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// starterVariable makes the test binary a starter that another test may kill.
+const starterVariable = "DLQ_STACK_TEST_STARTER_DIR"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(starterVariable); dir != "" {
+		beStarter(dir)
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// beStarter starts both servers, tells where they are, and waits to be killed.
+func beStarter(dir string) {
+	s, err := Start(context.Background(), Options{Postgres: true, Kafka: true, Fast: true, Own: true, Dir: dir})
+	if err != nil {
+		fmt.Println("error:", err)
+		return
+	}
+	fmt.Println(s.DatabaseURL())
+	fmt.Println(s.Brokers()[0])
+	select {}
+}
+
+// start returns a stack that ends with the test.
+func start(t *testing.T, opts Options) *Stack {
+	t.Helper()
+	opts.Fast, opts.Own = true, true
+	s, err := Start(patient(t), opts)
+	if err != nil {
+		t.Fatalf("Start: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(); err != nil {
+			t.Errorf("Stop: %v", err)
+		}
+	})
+	return s
+}
+
+// patient bounds what a test waits for, fetching the artefacts included.
+func patient(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// openDir is a folder that also the user who runs PostgreSQL can enter, which
+// the test's own temporary folder does not promise.
+func openDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "stack-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// variables replaces some variables of the environment.
+func variables(replaced map[string]string) func(string) string {
+	return func(name string) string {
+		if value, ok := replaced[name]; ok {
+			return value
+		}
+		return os.Getenv(name)
+	}
+}
+
+// await waits until the condition holds.
+func await(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	ctx := patient(t)
+	for !condition() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("%s: not seen in time", what)
+		}
+	}
+}
+
+// runFolders are the data folders that exist below dir.
+func runFolders(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, entry := range entries {
+		if strings.HasPrefix(entry.Name(), runPrefix) {
+			found = append(found, entry.Name())
+		}
+	}
+	return found
+}

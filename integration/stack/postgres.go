@@ -1,0 +1,161 @@
+package stack
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	_ "github.com/lib/pq" // the driver that asks the server whether it is up
+)
+
+// postgresDefaults suit a server that lives for minutes and gets all the load
+// of a test or a bench.
+var postgresDefaults = settings{
+	"listen_addresses":        loopback,
+	"unix_socket_directories": "", // a path in a data folder can be too long for a socket
+	"max_connections":         "200",
+	"shared_buffers":          "256MB",
+	"max_wal_size":            "4GB",
+	"timezone":                "UTC",
+	"log_timezone":            "UTC",
+}
+
+// postgresFast leaves writing to disk to the system. Commits stay synchronous:
+// without fsync that costs next to nothing, and a kill of the server alone must
+// not lose what it acknowledged, or fault tests would blame the wrong program.
+var postgresFast = settings{
+	"fsync":            "off",
+	"full_page_writes": "off",
+}
+
+// postgresCluster is one data folder and what is needed to serve it.
+type postgresCluster struct {
+	bin      string
+	home     string // belongs to the user that runs the server
+	logFile  string
+	as       runAs
+	password string
+	settings settings
+}
+
+// launchPostgres returns a running server and the superuser's URL.
+func launchPostgres(ctx context.Context, opts Options, env environment, folder *dataFolder) (srv *server, url, note string, err error) {
+	as, err := pickUser()
+	if err != nil {
+		return nil, "", "", err
+	}
+	bin, note, err := postgresBinaries(ctx, env, as)
+	if err != nil {
+		return nil, "", "", err
+	}
+	c := postgresCluster{
+		bin: bin, as: as, password: rand.Text(),
+		home: folder.join("postgres"), logFile: folder.join("postgres.log"),
+		settings: postgresSettings(opts),
+	}
+	if err := c.init(ctx); err != nil {
+		return nil, "", "", fmt.Errorf("make cluster: %w", err)
+	}
+	srv, err = startOnFreePorts(ctx, 1, func(ports []int) (*server, error) {
+		url = c.url(ports[0])
+		return c.server(ports[0], url), nil
+	})
+	return srv, url, note, err
+}
+
+func postgresSettings(opts Options) settings {
+	if opts.Fast {
+		return postgresDefaults.with(postgresFast, opts.PostgresSettings)
+	}
+	return postgresDefaults.with(opts.PostgresSettings)
+}
+
+func (c postgresCluster) data() string { return filepath.Join(c.home, "data") }
+
+// init makes the data folder. Passwords are asked for, because the superuser
+// may run programs and other users of the machine can reach the port.
+func (c postgresCluster) init(ctx context.Context) error {
+	if err := os.Mkdir(c.home, 0o700); err != nil {
+		return err
+	}
+	password := filepath.Join(c.home, "password")
+	if err := os.WriteFile(password, []byte(c.password), 0o600); err != nil {
+		return err
+	}
+	for _, path := range []string{c.home, password} {
+		if err := c.as.own(path); err != nil {
+			return err
+		}
+	}
+	if err := c.as.reaches(filepath.Dir(c.home)); err != nil {
+		return err
+	}
+	if err := run(ctx, c.initdb(password), c.logFile); err != nil {
+		return err
+	}
+	return c.configure()
+}
+
+func (c postgresCluster) initdb(password string) *exec.Cmd {
+	return c.program("initdb", "-D", c.data(), "-U", "postgres", "--pwfile", password,
+		"--auth=scram-sha-256", "--encoding=UTF8", "--locale=C", "--no-sync")
+}
+
+// configure appends, because in this file the last line of a name wins.
+func (c postgresCluster) configure() error {
+	file, err := os.OpenFile(filepath.Join(c.data(), "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	_, err = file.WriteString("\n" + c.settings.render(quotePostgres))
+	return err
+}
+
+func quotePostgres(value string) string {
+	return "'" + strings.ReplaceAll(value, "'", "''") + "'"
+}
+
+// program prepares one of PostgreSQL's programs. It gets a bare environment:
+// the starter's PG variables are meant for clients of other servers.
+func (c postgresCluster) program(name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(filepath.Join(c.bin, name), args...)
+	cmd.Dir = c.home
+	cmd.Env = []string{"PATH=" + c.bin + ":/usr/bin:/bin", "LC_ALL=C", "TZ=UTC"}
+	c.as.apply(cmd)
+	return cmd
+}
+
+func (c postgresCluster) server(port int, url string) *server {
+	return &server{
+		command: func() *exec.Cmd { return c.program("postgres", "-D", c.data(), "-p", strconv.Itoa(port)) },
+		answers: func(ctx context.Context) error { return pingPostgres(ctx, url) },
+		logFile: c.logFile,
+		halt:    syscall.SIGQUIT, // the immediate shutdown; SIGKILL would leave shared memory behind
+	}
+}
+
+func (c postgresCluster) url(port int) string {
+	u := url.URL{
+		Scheme: "postgres", User: url.UserPassword("postgres", c.password),
+		Host: address(port), Path: "/postgres", RawQuery: "sslmode=disable",
+	}
+	return u.String()
+}
+
+func pingPostgres(ctx context.Context, url string) error {
+	db, err := sql.Open("postgres", url)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	return db.PingContext(ctx)
+}

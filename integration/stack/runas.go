@@ -1,0 +1,85 @@
+package stack
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"syscall"
+)
+
+// runAs is the user that PostgreSQL runs as. It refuses to run as root, and as
+// a user that the system has no name for.
+type runAs struct {
+	credential *syscall.Credential // nil: as the starter
+	name       string
+}
+
+// unprivileged names the users to try in the place of root.
+var unprivileged = [...]string{"nobody", "postgres"}
+
+// pickUser returns the starter itself, or for root a user without rights.
+func pickUser() (runAs, error) {
+	if os.Getuid() != 0 {
+		return runAs{}, nil
+	}
+	for _, name := range unprivileged {
+		if u, err := user.Lookup(name); err == nil {
+			return asUser(u)
+		}
+	}
+	return runAs{}, fmt.Errorf("root cannot run PostgreSQL and there is none of the users %v", unprivileged)
+}
+
+func asUser(u *user.User) (runAs, error) {
+	uid, err := strconv.ParseUint(u.Uid, 10, 32)
+	if err != nil {
+		return runAs{}, fmt.Errorf("user %s: %w", u.Username, err)
+	}
+	gid, err := strconv.ParseUint(u.Gid, 10, 32)
+	if err != nil {
+		return runAs{}, fmt.Errorf("user %s: %w", u.Username, err)
+	}
+	return runAs{
+		credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)},
+		name:       u.Username,
+	}, nil
+}
+
+// apply makes cmd run as the user.
+func (r runAs) apply(cmd *exec.Cmd) {
+	if r.credential != nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: r.credential}
+	}
+}
+
+// own gives path to the user.
+func (r runAs) own(path string) error {
+	if r.credential == nil {
+		return nil
+	}
+	return os.Chown(path, int(r.credential.Uid), int(r.credential.Gid))
+}
+
+// reaches says why the user cannot get at path, if it cannot: a folder on the
+// way, like the home of root, may be closed to others.
+func (r runAs) reaches(path string) error {
+	if r.credential == nil {
+		return nil
+	}
+	const othersMayPass = 0o001
+	for dir := path; ; dir = filepath.Dir(dir) {
+		info, err := os.Stat(dir)
+		if err != nil {
+			return err
+		}
+		if info.IsDir() && info.Mode()&othersMayPass == 0 {
+			return fmt.Errorf("%s is closed to user %s, who runs PostgreSQL in the place of root", dir, r.name)
+		}
+		if dir == filepath.Dir(dir) {
+			return nil
+		}
+	}
+}

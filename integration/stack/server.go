@@ -1,0 +1,134 @@
+package stack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	startPatience = 90 * time.Second // a busy machine with two cores needs many seconds
+	stopPatience  = 30 * time.Second
+	probePatience = 2 * time.Second
+	probePause    = 25 * time.Millisecond
+)
+
+// errPortTaken says that a server found its port in use.
+var errPortTaken = errors.New("port is taken")
+
+// server is one server that can be stopped and started again with the same
+// port and data.
+type server struct {
+	command func() *exec.Cmd                // a fresh command for each start
+	answers func(ctx context.Context) error // asks the server for something; nil when it serves
+	logFile string
+	halt    syscall.Signal // ends the server at once, without saving anything
+	proc    *process       // nil while stopped
+}
+
+// start returns when the server answers. On failure it is not running.
+func (s *server) start(ctx context.Context) error {
+	if s.proc != nil {
+		return errors.New("is running already")
+	}
+	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	defer cancel()
+	proc, err := startProcess(s.command(), s.logFile, s.halt)
+	if err != nil {
+		return err
+	}
+	s.proc = proc
+	if err := s.awaitAnswer(ctx); err != nil {
+		return errors.Join(err, s.kill())
+	}
+	return nil
+}
+
+func (s *server) awaitAnswer(ctx context.Context) error {
+	pause := time.NewTicker(probePause)
+	defer pause.Stop()
+	for {
+		last := s.probe(ctx)
+		if last == nil {
+			return nil
+		}
+		select {
+		case <-s.proc.done:
+			return s.ended()
+		case <-ctx.Done():
+			return fmt.Errorf("no answer: %w: %w: %s", ctx.Err(), last, tail(s.logFile))
+		case <-pause.C:
+		}
+	}
+}
+
+func (s *server) probe(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, probePatience)
+	defer cancel()
+	return s.answers(ctx)
+}
+
+// ended explains a server that ended while it was expected to come up.
+func (s *server) ended() error {
+	text := tail(s.logFile)
+	if strings.Contains(strings.ToLower(text), "address already in use") {
+		return fmt.Errorf("%w: %s", errPortTaken, text)
+	}
+	return fmt.Errorf("ended at once: %v: %s", s.proc.err, text)
+}
+
+// kill ends the server without giving it time to save anything. A nil or
+// stopped server is left alone.
+func (s *server) kill() error {
+	if s == nil {
+		return nil
+	}
+	return s.stop(s.halt)
+}
+
+// stop sends sig and waits for the end; a server that ignores it is killed.
+func (s *server) stop(sig syscall.Signal) error {
+	if s.proc == nil {
+		return nil
+	}
+	proc := s.proc
+	s.proc = nil
+	proc.signal(sig)
+	timeout := time.NewTimer(stopPatience)
+	defer timeout.Stop()
+	select {
+	case <-proc.done:
+		return nil
+	case <-timeout.C:
+	}
+	proc.signal(syscall.SIGKILL)
+	<-proc.done
+	return fmt.Errorf("%s did not stop within %v and was killed", proc.cmd.Path, stopPatience)
+}
+
+// startOnFreePorts builds and starts a server, again with other ports when
+// another process took one in between.
+func startOnFreePorts(ctx context.Context, n int, build func(ports []int) (*server, error)) (*server, error) {
+	var last error
+	for range 5 {
+		ports, err := freePorts(n)
+		if err != nil {
+			return nil, err
+		}
+		srv, err := build(ports)
+		if err != nil {
+			return nil, err
+		}
+		if last = srv.start(ctx); last == nil {
+			return srv, nil
+		}
+		if !errors.Is(last, errPortTaken) {
+			break
+		}
+	}
+	return nil, last
+}

@@ -1,0 +1,76 @@
+// Package stacktest gives tests their servers: one PostgreSQL and one Kafka per
+// test process, started when the first test asks. What a test keeps in them,
+// its database, its topics and groups, is its own to name and make.
+package stacktest
+
+import (
+	"context"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/integration/stack"
+)
+
+// patience includes fetching the servers on a machine that never had them.
+const patience = 10 * time.Minute
+
+// shared is one server for the whole test process. It is package state because
+// tests of one process have nothing else in common.
+type shared struct {
+	opts  stack.Options
+	start sync.Once
+	stack *stack.Stack
+	err   error
+}
+
+var (
+	postgres = &shared{opts: stack.Options{Postgres: true, Fast: true, Log: os.Stderr}}
+	broker   = &shared{opts: stack.Options{Kafka: true, Fast: true, Log: os.Stderr}}
+)
+
+// Postgres returns the superuser's URL of a running PostgreSQL. Without a
+// server the test fails; it is never skipped.
+func Postgres(t testing.TB) string {
+	t.Helper()
+	return postgres.get(t).DatabaseURL()
+}
+
+// Kafka returns the addresses of a running Kafka. It makes no topics by itself.
+// Without a broker the test fails; it is never skipped.
+func Kafka(t testing.TB) []string {
+	t.Helper()
+	return broker.get(t).Brokers()
+}
+
+// Main runs the tests of a package, stops the servers they started and exits.
+// Call it from TestMain. Without it the servers still end with the process, but
+// their data stays until the next start of a stack.
+func Main(m *testing.M) {
+	code := m.Run()
+	postgres.stop()
+	broker.stop()
+	os.Exit(code)
+}
+
+func (s *shared) get(t testing.TB) *stack.Stack {
+	t.Helper()
+	s.start.Do(func() {
+		// Not the test's context: the server outlives the test that was first.
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		s.stack, s.err = stack.Start(ctx, s.opts)
+	})
+	if s.err != nil {
+		t.Fatalf("a test needs a server: %v", s.err)
+	}
+	return s.stack
+}
+
+// stop is called after the last test; what it cannot remove the next start will.
+func (s *shared) stop() {
+	if s.stack != nil {
+		_ = s.stack.Stop()
+	}
+}

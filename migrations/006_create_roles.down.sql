@@ -1,0 +1,22 @@
+DO $$
+DECLARE
+    v_role TEXT;
+BEGIN
+    FOREACH v_role IN ARRAY ARRAY['dlq_rw', 'dlq_ro'] LOOP
+        IF EXISTS (SELECT FROM pg_roles WHERE rolname = v_role) THEN
+            EXECUTE format('REVOKE ALL ON ALL TABLES IN SCHEMA dlq, dlq_migrations FROM %I', v_role);
+            EXECUTE format('REVOKE ALL ON ALL SEQUENCES IN SCHEMA dlq FROM %I', v_role);
+            EXECUTE format('REVOKE ALL ON PROCEDURE dlq.archive_old_dlq_messages(INT, INT) FROM %I', v_role);
+            EXECUTE format('REVOKE ALL ON SCHEMA dlq, dlq_migrations FROM %I', v_role);
+        END IF;
+    END LOOP;
+    -- Another database of the cluster that uses them keeps them alive.
+    FOREACH v_role IN ARRAY ARRAY['dlq_owner', 'dlq_rw', 'dlq_ro'] LOOP
+        BEGIN
+            EXECUTE format('DROP ROLE IF EXISTS %I', v_role);
+        EXCEPTION WHEN dependent_objects_still_exist OR insufficient_privilege THEN
+            RAISE NOTICE 'role % stays', v_role;
+        END;
+    END LOOP;
+END;
+$$;

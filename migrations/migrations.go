@@ -1,0 +1,11 @@
+// Package migrations embeds the SQL that makes and unmakes the database schema.
+// It sits beside the files because go:embed cannot look upwards; pkg/migrate
+// runs them.
+package migrations
+
+import "embed"
+
+// FS holds NNN_name.up.sql and NNN_name.down.sql.
+//
+//go:embed *.sql
+var FS embed.FS

@@ -1,0 +1,229 @@
+// Package broker is the door to Kafka: it lists topics with their ids, reads
+// and writes records byte for byte, and says of every failed write whether the
+// record can be in the log. What the records mean, which topics matter and
+// when to try again is left to its callers.
+//
+// Everything goes through kafka-go's connections, but requests are addressed
+// to a leader by its broker id rather than by kafka-go's cached map of topics.
+// So that cache holds brokers only (a cluster with thousands of topics is not
+// listed again every other second), and a leader that moved is noticed when
+// the old one says so, not when a cache expires.
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/sasl"
+)
+
+const (
+	clientID = "dlq-manager"
+
+	// brokersTTL is how long a new broker, or one with a new address, may stay
+	// unknown. It is short because the question behind it is small.
+	brokersTTL = 2 * time.Second
+
+	dialTimeout    = 3 * time.Second
+	requestTimeout = 10 * time.Second
+)
+
+// DialFunc opens one network connection to a broker.
+type DialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+
+// Option changes how a Cluster is opened.
+type Option func(*Cluster)
+
+// WithDial replaces the function that opens TCP connections, below TLS and
+// SASL. Tests use it to put faults between the client and the broker.
+func WithDial(dial DialFunc) Option {
+	return func(c *Cluster) { c.tcp = dial }
+}
+
+// Cluster is a connection pool to one Kafka cluster. It is safe for concurrent
+// use. No call creates a topic.
+type Cluster struct {
+	cfg       Config
+	tcp       DialFunc
+	mechanism sasl.Mechanism
+	transport *kafka.Transport
+	stop      context.CancelFunc
+	closed    atomic.Bool
+	leaders   leaderCache
+}
+
+// Open checks cfg and prepares connections. It does not dial: a cluster that
+// is down shows in the first call, and each later call tries anew.
+func Open(cfg Config, opts ...Option) (*Cluster, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("open kafka: %w", err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	c := &Cluster{
+		cfg:       cfg,
+		tcp:       (&net.Dialer{Timeout: dialTimeout}).DialContext,
+		mechanism: cfg.mechanism(),
+		stop:      stop,
+		leaders:   leaderCache{topics: map[string]topicLeaders{}},
+	}
+	for _, opt := range opts {
+		opt(c)
+	}
+	c.transport = &kafka.Transport{
+		Dial:        c.dial(dropUnsent),
+		DialTimeout: dialTimeout,
+		MetadataTTL: brokersTTL,
+		// Empty but not nil asks for the brokers and no topic at all.
+		MetadataTopics: []string{},
+		ClientID:       clientID,
+		SASL:           c.mechanism,
+		Context:        ctx,
+	}
+	return c, nil
+}
+
+// Close ends all idle connections, and those in use when their request ends.
+// Later calls fail with ErrClosed. Consumer groups are closed by their owner.
+func (c *Cluster) Close() error {
+	if c.closed.CompareAndSwap(false, true) {
+		c.transport.CloseIdleConnections()
+		c.stop()
+	}
+	return nil
+}
+
+// dial returns a function that opens a connection, secures it when the
+// protocol says so, and lets prepare set socket options first. Certificates
+// are read again for each connection, so that they rotate without a restart.
+func (c *Cluster) dial(prepare func(net.Conn)) DialFunc {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := c.tcp(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		prepare(conn)
+		if !c.cfg.usesTLS() {
+			return conn, nil
+		}
+		return c.cfg.TLS.secure(ctx, conn, address)
+	}
+}
+
+// dropUnsent makes close throw away bytes that the network has not taken yet.
+// Otherwise the kernel keeps sending them for minutes, and a batch that was
+// given up on, settled and sent again could still arrive.
+func dropUnsent(conn net.Conn) {
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+}
+
+func keepAsIs(net.Conn) {}
+
+// leaderCache remembers which broker leads a partition, for writes and for
+// single reads. An entry dies when a broker disagrees with it.
+type leaderCache struct {
+	mu     sync.Mutex
+	topics map[string]topicLeaders
+}
+
+type topicLeaders struct {
+	asked      time.Time
+	partitions map[int32]int32
+}
+
+// leadersTTL bounds how long a cached leader is used unasked. A wrong one
+// costs a round trip, never a wrong result, so it may be long.
+const leadersTTL = time.Minute
+
+func (l *leaderCache) get(tp TopicPartition) (int32, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	entry, ok := l.topics[tp.Topic]
+	if !ok || time.Since(entry.asked) > leadersTTL {
+		return 0, false
+	}
+	leader, ok := entry.partitions[tp.Partition]
+	return leader, ok && leader >= 0
+}
+
+func (l *leaderCache) put(t Topic) {
+	partitions := make(map[int32]int32, len(t.Partitions))
+	for _, p := range t.Partitions {
+		partitions[p.ID] = p.Leader
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.topics[t.Name] = topicLeaders{asked: time.Now(), partitions: partitions}
+}
+
+func (l *leaderCache) forget(topic string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.topics, topic)
+}
+
+// leader says which broker leads a partition, from the cache or from a broker.
+// Its errors are those of Topics, or ErrNoLeader.
+func (c *Cluster) leader(ctx context.Context, tp TopicPartition) (int32, error) {
+	if leader, ok := c.leaders.get(tp); ok {
+		return leader, nil
+	}
+	found, errs, err := c.lookUpLeaders(ctx, []TopicPartition{tp})
+	if err != nil {
+		return 0, err
+	}
+	if err := errs[tp]; err != nil {
+		return 0, err
+	}
+	return found[tp], nil
+}
+
+// lookUpLeaders asks a broker for the leaders of parts, and why some have none.
+func (c *Cluster) lookUpLeaders(ctx context.Context, parts []TopicPartition) (map[TopicPartition]int32, map[TopicPartition]error, error) {
+	topics, err := c.Topics(ctx, topicNames(parts)...)
+	if err != nil {
+		return nil, nil, err
+	}
+	byName := make(map[string]Topic, len(topics))
+	for _, t := range topics {
+		byName[t.Name] = t
+		if t.Err == nil {
+			c.leaders.put(t)
+		}
+	}
+	found := make(map[TopicPartition]int32, len(parts))
+	errs := map[TopicPartition]error{}
+	for _, tp := range parts {
+		leader, err := byName[tp.Topic].leaderOf(tp)
+		if err != nil {
+			errs[tp] = err
+			continue
+		}
+		found[tp] = leader
+	}
+	return found, errs, nil
+}
+
+func topicNames(parts []TopicPartition) []string {
+	seen := make(map[string]bool, len(parts))
+	names := make([]string, 0, len(parts))
+	for _, tp := range parts {
+		if !seen[tp.Topic] {
+			seen[tp.Topic] = true
+			names = append(names, tp.Topic)
+		}
+	}
+	return names
+}
+
+func isTimeout(err error) bool {
+	var timeout interface{ Timeout() bool }
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
+}

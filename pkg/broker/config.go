@@ -1,0 +1,153 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Config says how to reach one Kafka cluster. Its keys live under `kafka`.
+type Config struct {
+	// Brokers are the addresses to begin with, host:port each.
+	Brokers []string `mapstructure:"brokers"`
+	// SecurityProtocol is PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.
+	SecurityProtocol string     `mapstructure:"security_protocol"`
+	SASL             SASLConfig `mapstructure:"sasl"`
+	TLS              TLSConfig  `mapstructure:"tls"`
+}
+
+// SASLConfig names the user. A file, where given, wins over the value beside
+// it and is read again for each new connection; white space around its content
+// is not part of the secret.
+type SASLConfig struct {
+	// Mechanism is PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.
+	Mechanism    string `mapstructure:"mechanism"`
+	Username     string `mapstructure:"username"`
+	Password     Secret `mapstructure:"password"`
+	UsernameFile string `mapstructure:"username_file"`
+	PasswordFile string `mapstructure:"password_file"`
+}
+
+// TLSConfig names certificates in PEM files, which are read again for each new
+// connection. Everything is optional: without CAFile the system's authorities
+// count, without CertFile the client shows no certificate.
+type TLSConfig struct {
+	CAFile   string `mapstructure:"ca_file"`
+	CertFile string `mapstructure:"cert_file"`
+	KeyFile  string `mapstructure:"key_file"`
+	// ServerName is the name to check instead of the host in the address.
+	ServerName string `mapstructure:"server_name"`
+	// InsecureSkipVerify accepts any certificate. It is meant for trials.
+	InsecureSkipVerify bool `mapstructure:"insecure_skip_verify"`
+}
+
+// Security protocols and SASL mechanisms that Config accepts.
+const (
+	protocolPlaintext     = "PLAINTEXT"
+	protocolSSL           = "SSL"
+	protocolSASLPlaintext = "SASL_PLAINTEXT"
+	protocolSASLSSL       = "SASL_SSL"
+
+	mechanismPlain       = "PLAIN"
+	mechanismScramSHA256 = "SCRAM-SHA-256"
+	mechanismScramSHA512 = "SCRAM-SHA-512"
+)
+
+// DefaultConfig is an unencrypted cluster whose brokers are still to be named.
+func DefaultConfig() Config {
+	return Config{SecurityProtocol: protocolPlaintext}
+}
+
+func (c Config) usesSASL() bool {
+	return c.SecurityProtocol == protocolSASLPlaintext || c.SecurityProtocol == protocolSASLSSL
+}
+
+func (c Config) usesTLS() bool {
+	return c.SecurityProtocol == protocolSSL || c.SecurityProtocol == protocolSASLSSL
+}
+
+// Validate reports every problem at once, each with the key it is about. It
+// opens no file: a secret may be mounted later than the program starts.
+func (c Config) Validate() error {
+	problems := c.brokerProblems()
+	protocols := []string{protocolPlaintext, protocolSSL, protocolSASLPlaintext, protocolSASLSSL}
+	if !slices.Contains(protocols, c.SecurityProtocol) {
+		problems = append(problems, fmt.Errorf("kafka.security_protocol: %q is none of %s",
+			c.SecurityProtocol, strings.Join(protocols, ", ")))
+	}
+	if c.usesSASL() {
+		problems = append(problems, c.SASL.problems()...)
+	}
+	problems = append(problems, c.TLS.problems()...)
+	return errors.Join(problems...)
+}
+
+func (c Config) brokerProblems() []error {
+	if len(c.Brokers) == 0 {
+		return []error{errors.New("kafka.brokers: at least one host:port is needed")}
+	}
+	var problems []error
+	for _, address := range c.Brokers {
+		if err := checkAddress(address); err != nil {
+			problems = append(problems, fmt.Errorf("kafka.brokers: %q: %w", address, err))
+		}
+	}
+	return problems
+}
+
+func checkAddress(address string) error {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return errors.New("not host:port")
+	}
+	if host == "" || strings.ContainsAny(host, ", \t") {
+		return errors.New("not a host name")
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+		return errors.New("not a port")
+	}
+	return nil
+}
+
+func (s SASLConfig) problems() []error {
+	var problems []error
+	mechanisms := []string{mechanismPlain, mechanismScramSHA256, mechanismScramSHA512}
+	if !slices.Contains(mechanisms, s.Mechanism) {
+		problems = append(problems, fmt.Errorf("kafka.sasl.mechanism: %q is none of %s",
+			s.Mechanism, strings.Join(mechanisms, ", ")))
+	}
+	if s.Username == "" && s.UsernameFile == "" {
+		problems = append(problems, errors.New("kafka.sasl.username: it or username_file is needed"))
+	}
+	if s.Password == "" && s.PasswordFile == "" {
+		problems = append(problems, errors.New("kafka.sasl.password: it or password_file is needed"))
+	}
+	return problems
+}
+
+func (t TLSConfig) problems() []error {
+	if (t.CertFile == "") == (t.KeyFile == "") {
+		return nil
+	}
+	if t.CertFile == "" {
+		return []error{errors.New("kafka.tls.cert_file: needed beside key_file")}
+	}
+	return []error{errors.New("kafka.tls.key_file: needed beside cert_file")}
+}
+
+// Secret is a text that no log, dump or JSON shows.
+type Secret string
+
+const hidden = "***"
+
+// String hides the secret; convert to string to use it.
+func (Secret) String() string { return hidden }
+
+// GoString hides the secret from %#v.
+func (Secret) GoString() string { return hidden }
+
+// MarshalText hides the secret from JSON and its like.
+func (Secret) MarshalText() ([]byte, error) { return []byte(hidden), nil }

@@ -1,0 +1,151 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+)
+
+// anyBroker addresses a request that every broker can answer.
+const anyBroker = -1
+
+// correlation is the same for all requests: a connection carries one at a time.
+const correlation = 1
+
+// versions are what kafka-go agreed on with one broker.
+type versions map[protocol.ApiKey]int16
+
+// exchange writes one request to a connection and reads its answer.
+type exchange func(rw io.ReadWriter, v versions) (any, error)
+
+// exchangeMessage is the exchange of a request that kafka-go can encode.
+func exchangeMessage(req protocol.Message) exchange {
+	return func(rw io.ReadWriter, v versions) (any, error) {
+		return protocol.RoundTrip(rw, v[req.ApiKey()], correlation, clientID, req)
+	}
+}
+
+// call carries an exchange through kafka-go's transport to a chosen broker.
+// Its state settles the race between a connection that begins to write and a
+// caller that stops waiting: exactly one of them wins.
+type call struct {
+	key      protocol.ApiKey
+	broker   int32
+	exchange exchange
+	versions versions
+	state    atomic.Int32
+}
+
+const (
+	callWaits int32 = iota
+	callSends
+	callDropped
+)
+
+var errDropped = errors.New("request was dropped before it was sent")
+
+// ApiKey implements protocol.Message.
+func (c *call) ApiKey() protocol.ApiKey { return c.key }
+
+// Broker implements protocol.BrokerMessage; a negative id means any broker.
+func (c *call) Broker(protocol.Cluster) (protocol.Broker, error) {
+	return protocol.Broker{ID: c.broker}, nil
+}
+
+// Required implements protocol.RawExchanger.
+func (c *call) Required(v map[protocol.ApiKey]int16) bool {
+	c.versions = v
+	return true
+}
+
+// RawExchange implements protocol.RawExchanger. An error closes the connection.
+func (c *call) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
+	if !c.state.CompareAndSwap(callWaits, callSends) {
+		return nil, errDropped
+	}
+	value, err := c.exchange(rw, c.versions)
+	if err != nil {
+		return nil, err
+	}
+	return answer{c.key, value}, nil
+}
+
+// answer wraps what an exchange returned: kafka-go looks into responses of the
+// types it knows and would take ours for something else.
+type answer struct {
+	key   protocol.ApiKey
+	value any
+}
+
+func (a answer) ApiKey() protocol.ApiKey { return a.key }
+
+// sentError is a failure after the request began to leave.
+type sentError struct{ error }
+
+func (e sentError) Unwrap() error { return e.error }
+
+func wasSent(err error) bool {
+	var sent sentError
+	return errors.As(err, &sent)
+}
+
+// send runs one exchange with a broker, once, for at most timeout. An error
+// that is not wasSent guarantees that no byte of the request left, nor will.
+func send[T any](ctx context.Context, c *Cluster, broker int32, key protocol.ApiKey, timeout time.Duration, do exchange) (T, error) {
+	var none T
+	if c.closed.Load() {
+		return none, ErrClosed
+	}
+	// The connection learns of an end from its deadline only, so there is one.
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	request := &call{key: key, broker: broker, exchange: do}
+	res, err := c.transport.RoundTrip(ctx, kafka.TCP(c.cfg.Brokers...), request)
+	if err != nil {
+		if !request.state.CompareAndSwap(callWaits, callDropped) {
+			return none, sentError{networkError(err)}
+		}
+		return none, networkError(err)
+	}
+	return res.(answer).value.(T), nil
+}
+
+// ask is send for requests that change nothing: it repeats them on another
+// connection when the one it got had died while it was idle.
+func ask[T any](ctx context.Context, c *Cluster, broker int32, key protocol.ApiKey, timeout time.Duration, do exchange) (T, error) {
+	for try := 1; ; try++ {
+		res, err := send[T](ctx, c, broker, key, timeout, do)
+		if err == nil || try == 3 || ctx.Err() != nil || !connectionLost(err) {
+			return res, err
+		}
+	}
+}
+
+func connectionLost(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
+// networkError gives errors from below the protocol one of our kinds.
+func networkError(err error) error {
+	var code kafka.Error
+	var op *net.OpError
+	switch {
+	case errors.As(err, &code):
+		if kind := kindOf(code); kind != nil {
+			return fmt.Errorf("%w: %w", kind, err)
+		}
+	case errors.Is(err, context.Canceled):
+	case connectionLost(err), isTimeout(err), errors.As(err, &op):
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return err
+}

@@ -1,0 +1,113 @@
+package broker
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+)
+
+// GroupConfig describes one membership in a consumer group.
+type GroupConfig struct {
+	ID string
+	// Topics must exist: the broker may create those that do not.
+	Topics []string
+	// SessionTimeout is how long a member that fell silent keeps its
+	// partitions, 20 s when 0.
+	SessionTimeout time.Duration
+	// RebalanceTimeout is how long a rebalance waits for members, 30 s when 0.
+	RebalanceTimeout time.Duration
+	// ErrorLog receives the group's own complaints, nobody when nil.
+	ErrorLog func(message string)
+}
+
+// Group joins a consumer group with the classic protocol. Its list of topics
+// is fixed: to read others, close it and join again. New partitions are not
+// watched for, since kafka-go's watcher joins thousands of times a second when
+// a topic is deleted. Partitions without a commit start at the first offset.
+// The caller closes the group; closing the cluster does not.
+func (c *Cluster) Group(cfg GroupConfig) (*kafka.ConsumerGroup, error) {
+	if c.closed.Load() {
+		return nil, ErrClosed
+	}
+	group, err := kafka.NewConsumerGroup(kafka.ConsumerGroupConfig{
+		ID:      cfg.ID,
+		Brokers: c.cfg.Brokers,
+		Topics:  cfg.Topics,
+		Dialer: &kafka.Dialer{
+			ClientID:      clientID,
+			DialFunc:      c.dial(keepAsIs),
+			Timeout:       dialTimeout,
+			SASLMechanism: c.mechanism,
+		},
+		GroupBalancers:   []kafka.GroupBalancer{spread{}, kafka.RoundRobinGroupBalancer{}},
+		SessionTimeout:   orDefault(cfg.SessionTimeout, 20*time.Second),
+		RebalanceTimeout: orDefault(cfg.RebalanceTimeout, 30*time.Second),
+		JoinGroupBackoff: time.Second,
+		Timeout:          5 * time.Second,
+		StartOffset:      kafka.FirstOffset,
+		ErrorLogger:      errorLogger(cfg.ErrorLog),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("join group %s: %w", cfg.ID, err)
+	}
+	return group, nil
+}
+
+func orDefault(d, fallback time.Duration) time.Duration {
+	if d == 0 {
+		return fallback
+	}
+	return d
+}
+
+func errorLogger(log func(string)) kafka.Logger {
+	return kafka.LoggerFunc(func(format string, args ...any) {
+		if log != nil {
+			log(fmt.Sprintf(format, args...))
+		}
+	})
+}
+
+// spread deals all partitions of all topics to the members in turn. Kafka-go's
+// own balancers begin anew for each topic, which gives every topic with a
+// single partition, the usual dead-letter topic, to the same member.
+type spread struct{}
+
+// ProtocolName implements kafka.GroupBalancer.
+func (spread) ProtocolName() string { return "dlq-spread" }
+
+// UserData implements kafka.GroupBalancer.
+func (spread) UserData() ([]byte, error) { return nil, nil }
+
+// AssignGroups implements kafka.GroupBalancer: each partition goes to the
+// member with the fewest so far among those that subscribed to its topic.
+func (spread) AssignGroups(members []kafka.GroupMember, partitions []kafka.Partition) kafka.GroupMemberAssignments {
+	members, partitions = slices.Clone(members), slices.Clone(partitions)
+	slices.SortFunc(members, func(a, b kafka.GroupMember) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(partitions, func(a, b kafka.Partition) int {
+		return compareParts(TopicPartition{a.Topic, int32(a.ID)}, TopicPartition{b.Topic, int32(b.ID)})
+	})
+	out := kafka.GroupMemberAssignments{}
+	for _, m := range members {
+		out[m.ID] = map[string][]int{}
+	}
+	held := make([]int, len(members))
+	for _, p := range partitions {
+		best := -1
+		for i, m := range members {
+			if slices.Contains(m.Topics, p.Topic) && (best < 0 || held[i] < held[best]) {
+				best = i
+			}
+		}
+		if best < 0 {
+			continue
+		}
+		held[best]++
+		topics := out[members[best].ID]
+		topics[p.Topic] = append(topics[p.Topic], p.ID)
+	}
+	return out
+}

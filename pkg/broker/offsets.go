@@ -1,0 +1,147 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+	"github.com/segmentio/kafka-go/protocol/listoffsets"
+)
+
+// Who asks for offsets, and which, in the ListOffsets request.
+const (
+	asConsumer = -1 // the end is the high watermark
+	asDebugger = -2 // the end is the leader's own
+
+	logEnd   = -1
+	logStart = -2
+)
+
+// StartOffsets returns the first offset that each log still holds. Partitions
+// that cannot be asked are missing from the result and named in the error,
+// which is then a PartitionErrors; any other error means no result at all.
+func (c *Cluster) StartOffsets(ctx context.Context, parts []TopicPartition) (map[TopicPartition]int64, error) {
+	return c.listOffsets(ctx, parts, asConsumer, logStart)
+}
+
+// EndOffsets returns the offset after the last record that a consumer can see
+// (the high watermark, records of open transactions included). Errors are as
+// in StartOffsets; an answer also shows that the leader is reachable.
+func (c *Cluster) EndOffsets(ctx context.Context, parts []TopicPartition) (map[TopicPartition]int64, error) {
+	return c.listOffsets(ctx, parts, asConsumer, logEnd)
+}
+
+// AppendedOffsets returns the offset after the last record in the leader's
+// log, which consumers cannot see yet when replicas lag. Who must prove that a
+// record was never written reads up to here. Errors are as in StartOffsets.
+func (c *Cluster) AppendedOffsets(ctx context.Context, parts []TopicPartition) (map[TopicPartition]int64, error) {
+	return c.listOffsets(ctx, parts, asDebugger, logEnd)
+}
+
+func (c *Cluster) listOffsets(ctx context.Context, parts []TopicPartition, asker int32, which int64) (map[TopicPartition]int64, error) {
+	if len(parts) == 0 {
+		return map[TopicPartition]int64{}, nil
+	}
+	leaders, errs, err := c.lookUpLeaders(ctx, parts)
+	if err != nil {
+		return nil, fmt.Errorf("list offsets: %w", err)
+	}
+	byLeader := map[int32][]TopicPartition{}
+	for tp, leader := range leaders {
+		byLeader[leader] = append(byLeader[leader], tp)
+	}
+	offsets := make(map[TopicPartition]int64, len(parts))
+	for leader, group := range byLeader {
+		res, err := ask[protocol.Message](ctx, c, leader, protocol.ListOffsets, requestTimeout,
+			exchangeMessage(listOffsetsRequest(group, asker, which)))
+		if err != nil {
+			for _, tp := range group {
+				errs[tp] = err
+			}
+			continue
+		}
+		readOffsets(res.(*listoffsets.Response), offsets, errs)
+	}
+	for _, tp := range parts {
+		if _, ok := offsets[tp]; !ok && errs[tp] == nil {
+			errs[tp] = fmt.Errorf("%w: no answer", ErrUnavailable)
+		}
+	}
+	return offsets, PartitionErrors(errs).orNil()
+}
+
+func listOffsetsRequest(parts []TopicPartition, asker int32, which int64) *listoffsets.Request {
+	req := &listoffsets.Request{ReplicaID: asker}
+	for topic, ids := range byTopic(parts) {
+		t := listoffsets.RequestTopic{Topic: topic}
+		for _, id := range ids {
+			t.Partitions = append(t.Partitions, listoffsets.RequestPartition{
+				Partition: id, CurrentLeaderEpoch: -1, Timestamp: which,
+			})
+		}
+		req.Topics = append(req.Topics, t)
+	}
+	return req
+}
+
+func readOffsets(res *listoffsets.Response, offsets map[TopicPartition]int64, errs map[TopicPartition]error) {
+	for _, t := range res.Topics {
+		for _, p := range t.Partitions {
+			tp := TopicPartition{t.Topic, p.Partition}
+			if err := codeError(p.ErrorCode); err != nil {
+				errs[tp] = err
+				continue
+			}
+			offsets[tp] = p.Offset
+		}
+	}
+}
+
+func byTopic(parts []TopicPartition) map[string][]int32 {
+	topics := map[string][]int32{}
+	for _, tp := range parts {
+		topics[tp.Topic] = append(topics[tp.Topic], tp.Partition)
+	}
+	return topics
+}
+
+// CommittedOffsets returns the next offset that a consumer group has committed
+// to read. Partitions that it never committed are missing from the result.
+// Errors are as in StartOffsets.
+func (c *Cluster) CommittedOffsets(ctx context.Context, group string, parts []TopicPartition) (map[TopicPartition]int64, error) {
+	if len(parts) == 0 {
+		return map[TopicPartition]int64{}, nil // no topics would mean all of them
+	}
+	if c.closed.Load() {
+		return nil, ErrClosed
+	}
+	topics := map[string][]int{}
+	for _, tp := range parts {
+		topics[tp.Topic] = append(topics[tp.Topic], int(tp.Partition))
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	client := &kafka.Client{Addr: kafka.TCP(c.cfg.Brokers...), Transport: c.transport}
+	res, err := client.OffsetFetch(ctx, &kafka.OffsetFetchRequest{GroupID: group, Topics: topics})
+	if err == nil {
+		err = res.Error
+	}
+	if err != nil {
+		return nil, fmt.Errorf("fetch committed offsets of %s: %w", group, networkError(err))
+	}
+	offsets := make(map[TopicPartition]int64, len(parts))
+	errs := PartitionErrors{}
+	for topic, partitions := range res.Topics {
+		for _, p := range partitions {
+			tp := TopicPartition{topic, int32(p.Partition)}
+			switch {
+			case p.Error != nil:
+				errs[tp] = networkError(p.Error)
+			case p.CommittedOffset >= 0:
+				offsets[tp] = p.CommittedOffset
+			}
+		}
+	}
+	return offsets, errs.orNil()
+}

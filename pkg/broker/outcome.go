@@ -1,0 +1,182 @@
+package broker
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+	"github.com/segmentio/kafka-go/protocol/produce"
+)
+
+// Fate says what a failed write means for the record.
+type Fate int
+
+// The four fates, in the order in which a caller has more and more to do.
+const (
+	// NotSent: the record is not in the log and never will be from this call.
+	// Nothing was sent, or the broker said that it did not append. Worth
+	// another try.
+	NotSent Fate = iota + 1
+	// RecordRejected: the broker refuses this very record, now and later.
+	// Others of the same call may have been written.
+	RecordRejected
+	// TopicRefused: the topic is not there, or not for us. Nothing was written.
+	TopicRefused
+	// InDoubt: the record was sent and nobody said what became of it. It may be
+	// in the log, or be appended within the moments in which a broker works off
+	// what it had received.
+	InDoubt
+)
+
+// String names the fate for logs.
+func (f Fate) String() string {
+	switch f {
+	case NotSent:
+		return "not sent"
+	case RecordRejected:
+		return "record rejected"
+	case TopicRefused:
+		return "topic refused"
+	case InDoubt:
+		return "in doubt"
+	default:
+		return fmt.Sprintf("fate %d", int(f))
+	}
+}
+
+// Class is a cause in words that operators know. Its text is stored and shown.
+type Class string
+
+// The classes that this package gives.
+const (
+	ClassNetworkTimeout    Class = "NETWORK_TIMEOUT"
+	ClassBrokerUnavailable Class = "BROKER_UNAVAILABLE"
+	ClassRateLimited       Class = "RATE_LIMITED"
+	ClassBadRecord         Class = "BAD_RECORD"
+	ClassUnauthorized      Class = "UNAUTHORIZED"
+	ClassUnknownTopic      Class = "UNKNOWN_TOPIC"
+	ClassUnknown           Class = "UNKNOWN"
+)
+
+// ProduceError says why a record was not acknowledged, and what that means.
+// Use errors.As to find it and errors.Is on it for the cause.
+type ProduceError struct {
+	Fate  Fate
+	Class Class
+	Err   error
+}
+
+// Error names fate, class and cause.
+func (e *ProduceError) Error() string {
+	return fmt.Sprintf("produce: %s (%s): %v", e.Fate, e.Class, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *ProduceError) Unwrap() error { return e.Err }
+
+// Classify gives any error of this package its class, ClassUnknown if none fits.
+func Classify(err error) Class {
+	var code kafka.Error
+	var untrusted *tls.CertificateVerificationError
+	switch {
+	case errors.As(err, &code) && classOf(code) != "":
+		return classOf(code)
+	case errors.Is(err, ErrUnauthorized), errors.As(err, &untrusted):
+		return ClassUnauthorized
+	case errors.Is(err, ErrUnknownTopic):
+		return ClassUnknownTopic
+	case isTimeout(err):
+		return ClassNetworkTimeout
+	case errors.Is(err, ErrUnavailable), errors.Is(err, ErrNoLeader), errors.Is(err, ErrNotLeader),
+		errors.Is(err, protocol.ErrNoLeader), errors.Is(err, ErrClosed):
+		return ClassBrokerUnavailable
+	default:
+		return ClassUnknown
+	}
+}
+
+// classOf is Classify for codes whose kind does not say enough.
+func classOf(code kafka.Error) Class {
+	switch code {
+	case kafka.RequestTimedOut, kafka.NetworkException:
+		return ClassNetworkTimeout
+	case kafka.ThrottlingQuotaExceeded:
+		return ClassRateLimited
+	case kafka.MessageSizeTooLarge, kafka.RecordListTooLarge, kafka.InvalidRecord, kafka.InvalidTimestamp,
+		kafka.InvalidMessage, kafka.InvalidMessageSize, kafka.UnsupportedForMessageFormat:
+		return ClassBadRecord
+	case kafka.PolicyViolation, kafka.TransactionalIDAuthorizationFailed, kafka.BrokerAuthorizationFailed:
+		return ClassUnauthorized
+	default:
+		return ""
+	}
+}
+
+// verdict is what one answer to a produce request means for the next step.
+type verdict int
+
+const (
+	written       verdict = iota
+	notWritten            // try again
+	maybeWritten          // try again, the same batch with the same sequence
+	recordsRefuse         // some record is bad
+	topicRefuse
+	staleProducer // the broker does not accept our sequence: begin a new one
+)
+
+// judge reads a broker's answer. Errors that Kafka also gives after it
+// appended, while it waited for replicas, leave the batch in doubt.
+func judge(code int16) verdict {
+	switch kafka.Error(code) {
+	case 0, kafka.DuplicateSequenceNumber:
+		return written
+	case kafka.MessageSizeTooLarge, kafka.RecordListTooLarge, kafka.InvalidRecord, kafka.InvalidTimestamp,
+		kafka.InvalidMessageSize, kafka.UnsupportedForMessageFormat:
+		return recordsRefuse
+	case kafka.UnknownTopicOrPartition, kafka.LeaderNotAvailable, kafka.NotEnoughReplicas,
+		kafka.InvalidMessage, kafka.ThrottlingQuotaExceeded, kafka.BrokerNotAvailable:
+		return notWritten
+	case kafka.TopicAuthorizationFailed, kafka.ClusterAuthorizationFailed, kafka.InvalidTopic,
+		kafka.PolicyViolation, kafka.InvalidRequiredAcks, kafka.UnsupportedCompressionType,
+		kafka.UnsupportedVersion, kafka.TransactionalIDAuthorizationFailed:
+		return topicRefuse
+	case kafka.OutOfOrderSequenceNumber, kafka.UnknownProducerId, kafka.InvalidProducerEpoch,
+		kafka.InvalidProducerIDMapping, kafka.ProducerFenced:
+		return staleProducer
+	default:
+		return maybeWritten
+	}
+}
+
+// refusesTopic tells whether an error from before the first byte is about the
+// topic or the user, so that another try would end the same.
+func refusesTopic(err error) bool {
+	var untrusted *tls.CertificateVerificationError
+	return errors.Is(err, ErrUnauthorized) || errors.Is(err, kafka.InvalidTopic) || errors.As(err, &untrusted)
+}
+
+// badRecords returns which of n records the broker named as bad; without names
+// all are suspects.
+func badRecords(p produce.ResponsePartition, n int) map[int]string {
+	bad := make(map[int]string, len(p.RecordErrors))
+	for _, e := range p.RecordErrors {
+		if i := int(e.BatchIndex); i >= 0 && i < n {
+			bad[i] = e.BatchIndexErrorMessage
+		}
+	}
+	return bad
+}
+
+// answerError is the error in a produce answer, with the broker's own words.
+func answerError(p produce.ResponsePartition) error {
+	err := codeError(p.ErrorCode)
+	if err != nil && p.ErrorMessage != "" {
+		return fmt.Errorf("%w: %s", err, p.ErrorMessage)
+	}
+	return err
+}
+
+func ended(ctx context.Context) bool { return ctx.Err() != nil }

@@ -1,0 +1,256 @@
+package broker
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"time"
+
+	"github.com/segmentio/kafka-go/protocol"
+	"github.com/segmentio/kafka-go/protocol/produce"
+	"github.com/segmentio/kafka-go/protocol/rawproduce"
+)
+
+const (
+	firstBackoff = 50 * time.Millisecond
+	lastBackoff  = 500 * time.Millisecond
+	// freshLook is how long a topic may be unknown before that is believed: a
+	// broker learns of a new topic a little after the others.
+	freshLook = 500 * time.Millisecond
+	// maxProducers bounds how often one batch may ask for a new producer id.
+	maxProducers = 3
+)
+
+// write is one Produce call at work.
+type write struct {
+	producer *Producer
+	lane     *lane
+	result   *ProduceResult
+}
+
+// batch writes records as one batch and fills results, whose length is the
+// same. Records that the broker rejects are marked and the others written
+// without them. A returned error has stopped the call; it is also in results.
+func (w *write) batch(ctx context.Context, records []Record, results []RecordResult) *ProduceError {
+	ack, err := w.try(ctx, records)
+	switch {
+	case err == nil:
+		for i := range results {
+			results[i].Offset = OffsetUnknown
+			if ack.BaseOffset >= 0 {
+				results[i].Offset = ack.BaseOffset + int64(i)
+			}
+		}
+		return nil
+	case err.Fate != RecordRejected:
+		fail(results, err)
+		return err
+	case len(records) == 1:
+		fail(results, err)
+		return nil
+	}
+	if bad := badRecords(ack, len(records)); len(bad) > 0 && len(bad) < len(records) {
+		return w.without(ctx, bad, records, results, err)
+	}
+	half := len(records) / 2
+	if err := w.batch(ctx, records[:half], results[:half]); err != nil {
+		fail(results[half:], unsent(err))
+		return err
+	}
+	return w.batch(ctx, records[half:], results[half:])
+}
+
+// without writes the records that the broker did not name as bad.
+func (w *write) without(ctx context.Context, bad map[int]string, records []Record, results []RecordResult, cause *ProduceError) *ProduceError {
+	good := make([]Record, 0, len(records)-len(bad))
+	for i, rec := range records {
+		if _, ok := bad[i]; !ok {
+			good = append(good, rec)
+		}
+	}
+	done := make([]RecordResult, len(good))
+	err := w.batch(ctx, good, done)
+	for i := range results {
+		if why, ok := bad[i]; ok {
+			reason := &ProduceError{cause.Fate, cause.Class, fmt.Errorf("%w: %s", cause.Err, why)}
+			results[i] = RecordResult{Offset: OffsetUnknown, Err: reason}
+			continue
+		}
+		results[i], done = done[0], done[1:]
+	}
+	return err
+}
+
+// try sends one batch until it is settled or its time is over, always the same
+// bytes with the same sequence. The answer is returned beside RecordRejected
+// for the records it names.
+func (w *write) try(ctx context.Context, records []Record) (produce.ResponsePartition, *ProduceError) {
+	var none produce.ResponsePartition
+	encoded, err := encodeBatch(records, w.producer.codec)
+	if err != nil {
+		return none, &ProduceError{RecordRejected, ClassBadRecord, err}
+	}
+	caller := ctx
+	ctx, cancel := context.WithTimeout(ctx, w.producer.cfg.Timeout)
+	defer cancel()
+	var doubt bool // some try may have been appended
+	var unknownSince time.Time
+	producers := 0
+	for backoff := firstBackoff; ; backoff = min(2*backoff, lastBackoff) {
+		ack, v, err := w.once(ctx, encoded)
+		switch v {
+		case written:
+			w.lane.advance(len(records))
+			return ack, nil
+		case recordsRefuse, topicRefuse:
+			return ack, w.refused(v, doubt, err)
+		case staleProducer:
+			w.lane.known = false
+			if producers++; doubt || producers >= maxProducers {
+				return none, w.giveUp(doubt, err)
+			}
+			backoff = firstBackoff
+		case maybeWritten:
+			doubt = true
+		case notWritten:
+			if !errors.Is(err, ErrUnknownTopic) {
+				unknownSince = time.Time{}
+			} else if unknownSince.IsZero() {
+				unknownSince = time.Now()
+			} else if time.Since(unknownSince) >= freshLook {
+				return none, w.refused(topicRefuse, doubt, err)
+			}
+		}
+		w.producer.cluster.leaders.forget(w.lane.tp.Topic)
+		if ended(ctx) || pause(ctx, backoff) != nil {
+			return none, w.giveUp(doubt, endOf(caller, err))
+		}
+	}
+}
+
+// endOf adds to the last failure that the caller stopped waiting.
+func endOf(caller context.Context, err error) error {
+	if ended(caller) && !errors.Is(err, caller.Err()) {
+		return fmt.Errorf("%w: %w", err, caller.Err())
+	}
+	return err
+}
+
+// refused turns a final answer into an error. It is not final for a batch of
+// which an earlier try may have been appended.
+func (w *write) refused(v verdict, doubt bool, err error) *ProduceError {
+	switch {
+	case doubt:
+		return w.giveUp(doubt, err)
+	case v == recordsRefuse:
+		return &ProduceError{RecordRejected, ClassBadRecord, err}
+	default:
+		return &ProduceError{TopicRefused, Classify(err), err}
+	}
+}
+
+// giveUp ends a batch without an answer. One in doubt takes its producer id
+// with it: the broker would take the next batch of that sequence for it.
+func (w *write) giveUp(doubt bool, err error) *ProduceError {
+	if !doubt {
+		return &ProduceError{NotSent, Classify(err), err}
+	}
+	w.lane.known = false
+	return &ProduceError{InDoubt, Classify(err), err}
+}
+
+// once is a single try, and what it means.
+func (w *write) once(ctx context.Context, encoded []byte) (produce.ResponsePartition, verdict, error) {
+	var none produce.ResponsePartition
+	c, timeout := w.producer.cluster, w.producer.cfg.RequestTimeout
+	leader, err := c.leader(ctx, w.lane.tp)
+	if err == nil {
+		err = w.lane.identify(ctx, c, leader, timeout)
+	}
+	if err != nil {
+		return none, beforeSending(err), err
+	}
+	// Each try has bytes of its own: an abandoned one may still be in use.
+	batch := w.lane.sign(bytes.Clone(encoded))
+	res, err := send[protocol.Message](ctx, c, leader, protocol.Produce, timeout, w.exchange(batch))
+	switch {
+	case err == nil:
+	case wasSent(err):
+		return none, maybeWritten, err
+	default:
+		return none, beforeSending(err), err
+	}
+	ack, throttle, err := readAck(res.(*produce.Response))
+	if err != nil {
+		return none, maybeWritten, err
+	}
+	w.result.Throttle = max(w.result.Throttle, throttle)
+	return ack, judge(ack.ErrorCode), answerError(ack)
+}
+
+func beforeSending(err error) verdict {
+	if refusesTopic(err) {
+		return topicRefuse
+	}
+	return notWritten
+}
+
+func (w *write) exchange(batch []byte) exchange {
+	tp, timeout := w.lane.tp, w.producer.cfg.RequestTimeout
+	return func(rw io.ReadWriter, v versions) (any, error) {
+		return exchangeMessage(&rawproduce.Request{
+			Acks:    -1, // all in-sync replicas
+			Timeout: int32(timeout.Milliseconds()),
+			Topics: []rawproduce.RequestTopic{{
+				Topic: tp.Topic,
+				Partitions: []rawproduce.RequestPartition{{
+					Partition: tp.Partition,
+					RecordSet: protocol.RawRecordSet{Reader: bytes.NewReader(batch)},
+				}},
+			}},
+		})(rw, v)
+	}
+}
+
+func readAck(res *produce.Response) (produce.ResponsePartition, time.Duration, error) {
+	if len(res.Topics) != 1 || len(res.Topics[0].Partitions) != 1 {
+		return produce.ResponsePartition{}, 0, errors.New("produce answer without the partition")
+	}
+	return res.Topics[0].Partitions[0], time.Duration(res.ThrottleTimeMs) * time.Millisecond, nil
+}
+
+// encodeBatch lays records out as a record set: its size, then one batch whose
+// producer fields are still to be set.
+func encodeBatch(records []Record, codec protocol.Attributes) ([]byte, error) {
+	list := make([]protocol.Record, len(records))
+	for i, r := range records {
+		headers := make([]protocol.Header, len(r.Headers))
+		for j, h := range r.Headers {
+			headers[j] = protocol.Header(h)
+		}
+		list[i] = protocol.Record{
+			Time: r.Time, Headers: headers,
+			Key: protocol.NewBytes(r.Key), Value: protocol.NewBytes(r.Value),
+		}
+	}
+	set := protocol.RecordSet{Version: 2, Attributes: codec, Records: protocol.NewRecordReader(list...)}
+	var out bytes.Buffer
+	if _, err := set.WriteTo(&out); err != nil {
+		return nil, fmt.Errorf("encode batch: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+// sign writes the lane's producer id and sequence into an encoded batch.
+func (l *lane) sign(encoded []byte) []byte {
+	b := encoded[4:]
+	binary.BigEndian.PutUint64(b[atProducerID:], uint64(l.id))
+	binary.BigEndian.PutUint16(b[atEpoch:], uint16(l.epoch))
+	binary.BigEndian.PutUint32(b[atSequence:], uint32(l.sequence))
+	binary.BigEndian.PutUint32(b[atCRC:], crc32.Checksum(b[atAttributes:], castagnoli))
+	return encoded
+}

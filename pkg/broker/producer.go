@@ -1,0 +1,237 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/segmentio/kafka-go/compress"
+	"github.com/segmentio/kafka-go/protocol"
+	"github.com/segmentio/kafka-go/protocol/initproducerid"
+)
+
+// ProducerConfig tunes a Producer.
+type ProducerConfig struct {
+	// Timeout is how long a batch is tried before it is given up.
+	Timeout time.Duration `mapstructure:"timeout"`
+	// RequestTimeout bounds one try, so that a connection that went silent
+	// leaves time for another.
+	RequestTimeout time.Duration `mapstructure:"request_timeout"`
+	// MaxBatchBytes is where a batch ends; a larger record goes alone. Keep it
+	// below the brokers' message.max.bytes (1 MiB unless changed).
+	MaxBatchBytes int `mapstructure:"max_batch_bytes"`
+	// Compression is none, gzip, snappy, lz4 or zstd.
+	Compression string `mapstructure:"compression"`
+}
+
+// DefaultProducerConfig is what a Producer uses for zero fields.
+func DefaultProducerConfig() ProducerConfig {
+	return ProducerConfig{
+		Timeout:        5 * time.Second,
+		RequestTimeout: 2 * time.Second,
+		MaxBatchBytes:  900_000,
+		Compression:    "none",
+	}
+}
+
+// Validate reports every problem at once. Keys are relative to where the
+// configuration is used.
+func (c ProducerConfig) Validate() error {
+	var problems []error
+	if c.Timeout < 0 {
+		problems = append(problems, fmt.Errorf("timeout: %s is negative", c.Timeout))
+	}
+	if c.RequestTimeout < 0 {
+		problems = append(problems, fmt.Errorf("request_timeout: %s is negative", c.RequestTimeout))
+	}
+	if c.MaxBatchBytes < 0 {
+		problems = append(problems, fmt.Errorf("max_batch_bytes: %d is negative", c.MaxBatchBytes))
+	}
+	if _, err := codecOf(c.Compression); err != nil {
+		problems = append(problems, err)
+	}
+	return errors.Join(problems...)
+}
+
+func (c ProducerConfig) withDefaults() ProducerConfig {
+	d := DefaultProducerConfig()
+	c.Timeout = orDefault(c.Timeout, d.Timeout)
+	c.RequestTimeout = min(orDefault(c.RequestTimeout, d.RequestTimeout), c.Timeout)
+	if c.MaxBatchBytes <= 0 {
+		c.MaxBatchBytes = d.MaxBatchBytes
+	}
+	return c
+}
+
+func codecOf(name string) (protocol.Attributes, error) {
+	if name == "" {
+		return 0, nil
+	}
+	var c compress.Compression
+	if err := c.UnmarshalText([]byte(name)); err != nil {
+		return 0, fmt.Errorf("compression: %w", err)
+	}
+	return protocol.Attributes(c), nil
+}
+
+// Producer writes records so that a resend cannot double them: each batch has
+// a producer id and a sequence, by which the broker knows it again. One batch
+// is under way for each partition; partitions do not wait for one another. A
+// Producer is safe for concurrent use and needs no closing.
+type Producer struct {
+	cluster *Cluster
+	cfg     ProducerConfig
+	codec   protocol.Attributes
+
+	mu    sync.Mutex
+	lanes map[TopicPartition]*lane
+}
+
+// NewProducer makes a producer; zero fields of cfg have their defaults, and a
+// compression that Validate would refuse is none.
+func (c *Cluster) NewProducer(cfg ProducerConfig) *Producer {
+	codec, _ := codecOf(cfg.Compression)
+	return &Producer{cluster: c, cfg: cfg.withDefaults(), codec: codec, lanes: map[TopicPartition]*lane{}}
+}
+
+// OffsetUnknown is the offset of a record that is in the log at a place that
+// the broker did not tell: it recognised a resend and no longer knew more.
+const OffsetUnknown = -1
+
+// RecordResult is what became of one record. With a nil Err it is in the log,
+// acknowledged by all in-sync replicas, at Offset or OffsetUnknown; otherwise
+// Err is a *ProduceError.
+type RecordResult struct {
+	Offset int64
+	Err    error
+}
+
+// ProduceResult has one entry for each record, in the order they were given.
+type ProduceResult struct {
+	Records []RecordResult
+	// Throttle is the longest time that the broker asked us to slow down for.
+	Throttle time.Duration
+}
+
+// Err returns the first record's error, nil when all were written.
+func (r ProduceResult) Err() error {
+	for _, rec := range r.Records {
+		if rec.Err != nil {
+			return rec.Err
+		}
+	}
+	return nil
+}
+
+// Produce writes records to a partition in their order, in batches of its own
+// making, and returns when each one's fate is known. The topic and offset in a
+// record are ignored. A record that the broker rejects does not take others
+// with it: its batch is split until it stands alone. Any other failure ends
+// the call, and records that it left unsent are NotSent (or TopicRefused).
+//
+// When ctx ends, what was on its way is InDoubt and the rest NotSent. Bytes of
+// a batch in doubt may still reach the broker for the rest of its
+// RequestTimeout, not later. The caller must not change records meanwhile.
+func (p *Producer) Produce(ctx context.Context, tp TopicPartition, records []Record) ProduceResult {
+	out := ProduceResult{Records: make([]RecordResult, len(records))}
+	if len(records) == 0 {
+		return out
+	}
+	l := p.lane(tp)
+	select {
+	case l.turn <- struct{}{}:
+		defer func() { <-l.turn }()
+	case <-ctx.Done():
+		fail(out.Records, &ProduceError{NotSent, Classify(ctx.Err()), ctx.Err()})
+		return out
+	}
+	w := &write{producer: p, lane: l, result: &out}
+	for start := 0; start < len(records); {
+		end := batchEnd(records, start, p.cfg.MaxBatchBytes)
+		if err := w.batch(ctx, records[start:end], out.Records[start:end]); err != nil {
+			fail(out.Records[end:], unsent(err))
+			break
+		}
+		start = end
+	}
+	return out
+}
+
+// unsent is the error of records behind one that failed with err.
+func unsent(err *ProduceError) *ProduceError {
+	if err.Fate == TopicRefused {
+		return err
+	}
+	return &ProduceError{NotSent, err.Class, fmt.Errorf("an earlier record failed: %w", err.Err)}
+}
+
+func fail(results []RecordResult, err *ProduceError) {
+	for i := range results {
+		results[i] = RecordResult{Offset: OffsetUnknown, Err: err}
+	}
+}
+
+// batchEnd returns where the batch that begins at start ends.
+func batchEnd(records []Record, start, limit int) int {
+	total := batchPrefix + atRecords
+	for i := start; i < len(records); i++ {
+		total += records[i].size()
+		if total > limit && i > start {
+			return i
+		}
+	}
+	return len(records)
+}
+
+// lane is the one way into a partition. Its fields belong to who has the turn.
+type lane struct {
+	tp   TopicPartition
+	turn chan struct{}
+	// id and sequence of the next batch; known is false before the first one
+	// and after a batch whose fate is open.
+	known    bool
+	id       int64
+	epoch    int16
+	sequence int32
+}
+
+func (p *Producer) lane(tp TopicPartition) *lane {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := p.lanes[tp]
+	if l == nil {
+		l = &lane{tp: tp, turn: make(chan struct{}, 1)}
+		p.lanes[tp] = l
+	}
+	return l
+}
+
+// identify gets a new producer id when the lane has none.
+func (l *lane) identify(ctx context.Context, c *Cluster, leader int32, timeout time.Duration) error {
+	if l.known {
+		return nil
+	}
+	req := &initproducerid.Request{TransactionTimeoutMs: 60_000, ProducerID: -1, ProducerEpoch: -1}
+	res, err := ask[protocol.Message](ctx, c, leader, protocol.InitProducerId, timeout, exchangeMessage(req))
+	if err != nil {
+		return err
+	}
+	got := res.(*initproducerid.Response)
+	if err := codeError(got.ErrorCode); err != nil {
+		return err
+	}
+	l.known, l.id, l.epoch, l.sequence = true, got.ProducerID, got.ProducerEpoch, 0
+	return nil
+}
+
+// advance moves the sequence past n records, around its end as brokers do.
+func (l *lane) advance(n int) {
+	if left := math.MaxInt32 - int(l.sequence); n > left {
+		l.sequence = int32(n - left - 1)
+		return
+	}
+	l.sequence += int32(n)
+}

@@ -1,0 +1,50 @@
+package broker
+
+import (
+	"bytes"
+	"time"
+)
+
+// Record is one record of a log, as its producer wrote it. A nil key, value or
+// header value is Kafka's null and differs from an empty one; headers keep
+// their order and their duplicates.
+//
+// Records from Fetch and Scan share memory with their neighbours: do not
+// change their bytes, and Clone one that is kept when the others are not.
+type Record struct {
+	TopicPartition
+	Offset int64
+	// Time is UTC with milliseconds, zero when the record has none. Produce
+	// writes the current time for zero.
+	Time    time.Time
+	Key     []byte
+	Value   []byte
+	Headers []Header
+}
+
+// Header is one header of a Record.
+type Header struct {
+	Key   string
+	Value []byte
+}
+
+// Clone returns the same record in memory of its own.
+func (r Record) Clone() Record {
+	r.Key = bytes.Clone(r.Key)
+	r.Value = bytes.Clone(r.Value)
+	headers := make([]Header, len(r.Headers))
+	for i, h := range r.Headers {
+		headers[i] = Header{h.Key, bytes.Clone(h.Value)}
+	}
+	r.Headers = headers
+	return r
+}
+
+// size is about what the record takes in a batch.
+func (r Record) size() int {
+	n := len(r.Key) + len(r.Value) + 32
+	for _, h := range r.Headers {
+		n += len(h.Key) + len(h.Value) + 10
+	}
+	return n
+}

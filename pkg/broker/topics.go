@@ -1,0 +1,229 @@
+package broker
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+
+	"github.com/google/uuid"
+	"github.com/segmentio/kafka-go/protocol"
+	"github.com/segmentio/kafka-go/protocol/apiversions"
+	"github.com/segmentio/kafka-go/protocol/metadata"
+)
+
+// TopicPartition names one log of a cluster.
+type TopicPartition struct {
+	Topic     string
+	Partition int32
+}
+
+// String is topic/partition.
+func (tp TopicPartition) String() string {
+	return fmt.Sprintf("%s/%d", tp.Topic, tp.Partition)
+}
+
+func compareParts(a, b TopicPartition) int {
+	return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+}
+
+// Topic is what a broker knows of a topic.
+type Topic struct {
+	Name string
+	// ID is the UUID that Kafka gave the topic at creation, as text. A topic
+	// deleted and created again has another one. It is empty when the broker is
+	// too old (before 2.8) to tell.
+	ID string
+	// Internal marks Kafka's own topics, such as __consumer_offsets.
+	Internal   bool
+	Partitions []Partition
+	// Err says why a topic that was asked for by name has no partitions here:
+	// ErrUnknownTopic, ErrUnauthorized, ErrNoLeader (it is being created).
+	Err error
+}
+
+// Partition is one log of a Topic. Leader is a broker's id, -1 for none.
+type Partition struct {
+	ID     int32
+	Leader int32
+}
+
+func (t Topic) leaderOf(tp TopicPartition) (int32, error) {
+	if t.Err != nil {
+		return 0, t.Err
+	}
+	for _, p := range t.Partitions {
+		if p.ID != tp.Partition {
+			continue
+		}
+		if p.Leader < 0 {
+			return 0, ErrNoLeader
+		}
+		return p.Leader, nil
+	}
+	return 0, ErrUnknownTopic
+}
+
+// GroupByLeader sorts parts into one list for each leader that topics name,
+// as Fetch wants them; the order within a list is that of parts. Partitions
+// that topics do not know or that have no leader are under -1.
+func GroupByLeader(topics []Topic, parts []TopicPartition) map[int32][]TopicPartition {
+	byName := make(map[string]Topic, len(topics))
+	for _, t := range topics {
+		byName[t.Name] = t
+	}
+	groups := map[int32][]TopicPartition{}
+	for _, tp := range parts {
+		leader, err := byName[tp.Topic].leaderOf(tp)
+		if err != nil {
+			leader = -1
+		}
+		groups[leader] = append(groups[leader], tp)
+	}
+	return groups
+}
+
+// Topics describes the named topics, or without names every topic that the
+// user may see, as a broker knows them now. It never creates one. A topic that
+// was asked for and does not exist is in the answer, with Err set.
+func (c *Cluster) Topics(ctx context.Context, names ...string) ([]Topic, error) {
+	topics, err := ask[[]Topic](ctx, c, anyBroker, protocol.Metadata, requestTimeout,
+		func(rw io.ReadWriter, v versions) (any, error) { return exchangeTopics(rw, v, names) })
+	if err != nil {
+		return nil, fmt.Errorf("list topics: %w", err)
+	}
+	return topics, nil
+}
+
+// Versions of the Metadata request that carry topic ids and that we can write.
+const (
+	metadataWithIDs = 10
+	metadataNewest  = 12
+)
+
+// exchangeTopics asks the connection's broker itself: kafka-go would answer
+// from memory, and speaks no version that has topic ids.
+func exchangeTopics(rw io.ReadWriter, v versions, names []string) ([]Topic, error) {
+	newest, err := newestVersion(rw, protocol.Metadata)
+	if err != nil {
+		return nil, err
+	}
+	if newest < metadataWithIDs {
+		return exchangeTopicsWithoutIDs(rw, v, names)
+	}
+	version := min(newest, metadataNewest)
+	if _, err := rw.Write(metadataRequest(version, names)); err != nil {
+		return nil, err
+	}
+	res, err := openResponse(rw)
+	if err != nil {
+		return nil, err
+	}
+	body := wire{b: res.block(res.left), err: res.err}
+	if res.err != nil {
+		return nil, res.err
+	}
+	return readTopics(&body, version)
+}
+
+// newestVersion asks what the broker supports; kafka-go tells only what it and
+// the broker have in common.
+func newestVersion(rw io.ReadWriter, key protocol.ApiKey) (int16, error) {
+	res, err := protocol.RoundTrip(rw, 0, correlation, clientID, &apiversions.Request{})
+	if err != nil {
+		return 0, err
+	}
+	for _, k := range res.(*apiversions.Response).ApiKeys {
+		if protocol.ApiKey(k.ApiKey) == key {
+			return k.MaxVersion, nil
+		}
+	}
+	return 0, nil
+}
+
+func metadataRequest(version int16, names []string) []byte {
+	b := make([]byte, 4, 64)
+	b = binary.BigEndian.AppendUint16(b, uint16(protocol.Metadata))
+	b = binary.BigEndian.AppendUint16(b, uint16(version))
+	b = binary.BigEndian.AppendUint32(b, correlation)
+	b = binary.BigEndian.AppendUint16(b, uint16(len(clientID)))
+	b = append(b, clientID...)
+	b = append(b, 0) // no tagged fields in the header
+	if len(names) == 0 {
+		b = append(b, 0) // null: all topics
+	} else {
+		b = binary.AppendUvarint(b, uint64(len(names)+1))
+	}
+	for _, name := range names {
+		b = append(b, make([]byte, 16)...) // by name, not by id
+		b = appendCompactString(b, name)
+		b = append(b, 0)
+	}
+	b = append(b, 0) // do not create topics
+	if version <= 10 {
+		b = append(b, 0) // cluster operations
+	}
+	b = append(b, 0, 0) // topic operations, no tagged fields
+	binary.BigEndian.PutUint32(b, uint32(len(b)-4))
+	return b
+}
+
+func readTopics(w *wire, version int16) ([]Topic, error) {
+	w.skipTags()
+	w.int32() // throttle time
+	for range w.count() {
+		w.int32() // broker id
+		w.compactString()
+		w.int32()
+		w.compactString()
+		w.skipTags()
+	}
+	w.compactString() // cluster id
+	w.int32()         // controller
+	topics := make([]Topic, w.count())
+	for i := range topics {
+		topics[i] = readTopic(w)
+	}
+	if w.err != nil {
+		return nil, fmt.Errorf("read metadata version %d: %w", version, w.err)
+	}
+	return topics, nil
+}
+
+func readTopic(w *wire) Topic {
+	t := Topic{Err: codeError(w.int16()), Name: w.compactString()}
+	if id, err := uuid.FromBytes(w.take(16)); err == nil && id != uuid.Nil {
+		t.ID = id.String()
+	}
+	t.Internal = w.int8() != 0
+	t.Partitions = make([]Partition, w.count())
+	for i := range t.Partitions {
+		w.int16() // its error repeats that there is no leader
+		t.Partitions[i] = Partition{ID: w.int32(), Leader: w.int32()}
+		w.int32() // leader epoch
+		w.skipInt32s()
+		w.skipInt32s()
+		w.skipInt32s()
+		w.skipTags()
+	}
+	w.int32() // topic operations
+	w.skipTags()
+	return t
+}
+
+func exchangeTopicsWithoutIDs(rw io.ReadWriter, v versions, names []string) ([]Topic, error) {
+	res, err := protocol.RoundTrip(rw, v[protocol.Metadata], correlation, clientID, &metadata.Request{TopicNames: names})
+	if err != nil {
+		return nil, err
+	}
+	var topics []Topic
+	for _, t := range res.(*metadata.Response).Topics {
+		topic := Topic{Name: t.Name, Internal: t.IsInternal, Err: codeError(t.ErrorCode)}
+		for _, p := range t.Partitions {
+			topic.Partitions = append(topic.Partitions, Partition{ID: p.PartitionIndex, Leader: p.LeaderID})
+		}
+		topics = append(topics, topic)
+	}
+	return topics, nil
+}

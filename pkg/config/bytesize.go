@@ -1,0 +1,58 @@
+package config
+
+import (
+	"errors"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// ByteSize is a number of bytes that is written with a unit: B, KiB, MiB, GiB
+// (powers of 1024), kB, KB, MB, GB (powers of 1000), or none for bytes. A fraction is
+// not allowed. Structs that must not know this package use an integer with a
+// key that ends in "bytes"; Load reads the same texts into it.
+type ByteSize int64
+
+var errSize = errors.New("must be a size such as 64MiB, 64KiB or a number of bytes")
+
+// byteUnits goes from the longest suffix to the shortest of a size, so that
+// "KiB" is not taken for "B", and each size's largest unit comes first.
+var byteUnits = []struct {
+	name string
+	size int64
+}{
+	{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10},
+	{"GB", 1e9}, {"MB", 1e6}, {"KB", 1e3}, {"kB", 1e3},
+	{"B", 1},
+}
+
+// UnmarshalText reads a size. Negative sizes and sizes over 2^63-1 are errors.
+func (b *ByteSize) UnmarshalText(text []byte) error {
+	number, unit := string(text), int64(1)
+	for _, u := range byteUnits {
+		if cut, ok := strings.CutSuffix(number, u.name); ok {
+			number, unit = strings.TrimSpace(cut), u.size
+			break
+		}
+	}
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || n < 0 || n > math.MaxInt64/unit {
+		return errSize
+	}
+	*b = ByteSize(n * unit)
+	return nil
+}
+
+// String prints the size with the largest unit of powers of 1024 that loses
+// nothing, so UnmarshalText reads the same size back.
+func (b ByteSize) String() string {
+	for _, u := range byteUnits[:3] {
+		if b != 0 && int64(b)%u.size == 0 {
+			return strconv.FormatInt(int64(b)/u.size, 10) + u.name
+		}
+	}
+	return strconv.FormatInt(int64(b), 10)
+}
+
+// MarshalText is String.
+func (b ByteSize) MarshalText() ([]byte, error) { return []byte(b.String()), nil }

@@ -1,0 +1,14 @@
+package config
+
+import "testing"
+
+func TestLoadReadsTheProcessEnvironment(t *testing.T) {
+	t.Setenv("DLQ_APP_NAME", "from-process")
+	cfg, _, err := Load("testdata/no-sections.yaml", "DLQ_", defaults())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := cfg.App.Name, "from-process"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

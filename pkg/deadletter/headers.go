@@ -1,0 +1,68 @@
+package deadletter
+
+import "github.com/dlq-manager/dlq-manager/pkg/entity"
+
+// headers is a record's header list. Looking up walks the list: records have a
+// dozen headers, and building an index would cost more than it saves. Absent and
+// null both read as nil.
+type headers []entity.Header
+
+func (h headers) has(key string) bool { return h.lastIndex(key) >= 0 }
+
+func (h headers) hasAll(keys []string) bool {
+	for _, key := range keys {
+		if !h.has(key) {
+			return false
+		}
+	}
+	return true
+}
+
+func (h headers) first(key string) []byte { return h.nth(key, 0) }
+
+func (h headers) last(key string) []byte {
+	if i := h.lastIndex(key); i >= 0 {
+		return h[i].Value
+	}
+	return nil
+}
+
+func (h headers) lastIndex(key string) int {
+	for i := len(h) - 1; i >= 0; i-- {
+		if h[i].Key == key {
+			return i
+		}
+	}
+	return -1
+}
+
+func (h headers) count(key string) int {
+	n := 0
+	for i := range h {
+		if h[i].Key == key {
+			n++
+		}
+	}
+	return n
+}
+
+// nth returns the n-th value under key, counted from 0.
+func (h headers) nth(key string, n int) []byte {
+	if i := h.nthIndex(key, n); i >= 0 {
+		return h[i].Value
+	}
+	return nil
+}
+
+func (h headers) nthIndex(key string, n int) int {
+	for i := range h {
+		if h[i].Key != key {
+			continue
+		}
+		if n == 0 {
+			return i
+		}
+		n--
+	}
+	return -1
+}

@@ -1,0 +1,44 @@
+package deadletter
+
+import (
+	"bytes"
+	"strings"
+	"unicode/utf8"
+)
+
+// How long the derived texts may be, in bytes. What is longer is cut at a
+// character's boundary; the header keeps everything.
+const (
+	MaxErrorMessage  = 64 << 10
+	MaxErrorClass    = 1 << 10
+	MaxConsumerGroup = 1 << 10
+	MaxStackTrace    = 256 << 10
+)
+
+const replacement = "\uFFFD"
+
+// cleanText returns b as text that any store can keep: bytes that are not UTF-8
+// and NUL (PostgreSQL's text refuses it) become U+FFFD.
+func cleanText(b []byte, limit int) string {
+	b = b[:boundary(b, limit)]
+	if utf8.Valid(b) && bytes.IndexByte(b, 0) < 0 {
+		return string(b)
+	}
+	s := strings.ToValidUTF8(string(b), replacement)
+	s = strings.ReplaceAll(s, "\x00", replacement)
+	return s[:boundary([]byte(s), limit)]
+}
+
+// boundary is the longest length within limit that cuts no character in two.
+// Bytes that are no character at all are cut anywhere.
+func boundary(b []byte, limit int) int {
+	if len(b) <= limit {
+		return len(b)
+	}
+	for n := limit; n > limit-utf8.UTFMax; n-- {
+		if utf8.RuneStart(b[n]) {
+			return n
+		}
+	}
+	return limit
+}

@@ -1,0 +1,123 @@
+// Package migrate brings the database schema to the version that this program
+// was built with, and back. The SQL itself is the migrations package's
+// business; connecting to the database is the caller's.
+//
+// Every migration runs in one transaction together with the change of the
+// version, so a migrator that is killed leaves the schema as it was and the
+// next one goes on from there. A file must therefore hold no BEGIN or COMMIT
+// of its own outside function bodies. A file whose first line is
+//
+//	-- migrate:no-transaction
+//
+// holds a single statement that PostgreSQL refuses in a transaction, such as
+// CREATE INDEX CONCURRENTLY; only such a file can leave a dirty version.
+package migrate
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/golang-migrate/migrate/v4"
+	"github.com/golang-migrate/migrate/v4/source"
+	"github.com/lib/pq"
+
+	"github.com/dlq-manager/dlq-manager/migrations"
+)
+
+// All as the number of steps of Down goes back to an empty schema.
+const All = -1
+
+// Up runs every migration that the database does not have yet. Several callers
+// at once are safe: one works, the others wait and find nothing left to do. A
+// schema that is newer than this program is left alone. The database handle
+// stays open. When ctx ends, the running migration is rolled back and the ones
+// before it stay.
+func Up(ctx context.Context, db *sql.DB) error { return runner{migrations.FS}.up(ctx, db) }
+
+// Down takes back the last steps migrations, or all of them for All. Fewer may
+// be there; none at all is not an error. A schema that is newer than this
+// program is refused, because only the newer program knows the way back.
+func Down(ctx context.Context, db *sql.DB, steps int) error {
+	return runner{migrations.FS}.down(ctx, db, steps)
+}
+
+// Version returns the schema's version, 0 when there is none, and whether a
+// migration was interrupted half way. It only reads.
+func Version(ctx context.Context, db *sql.DB) (version uint, dirty bool, err error) {
+	err = db.QueryRowContext(ctx, `SELECT version, dirty FROM `+versionTable).Scan(&version, &dirty)
+	var failed *pq.Error
+	switch {
+	case err == nil:
+		return version, dirty, nil
+	case errors.Is(err, sql.ErrNoRows):
+		return 0, false, nil
+	case errors.As(err, &failed) && (failed.Code == "42P01" || failed.Code == "3F000"): // no such table, no such schema
+		return 0, false, nil
+	default:
+		return 0, false, fmt.Errorf("read schema version: %w", err)
+	}
+}
+
+// Latest returns the version of the newest migration in this program.
+func Latest() uint { return runner{migrations.FS}.latest() }
+
+// Check says whether this program can work with the schema: nil for its own
+// version and for newer ones, since two releases run side by side during a
+// roll-out; *VersionError when the schema is older; *DirtyError when it is
+// half way. Any other error means that nobody knows.
+func Check(ctx context.Context, db *sql.DB) error { return runner{migrations.FS}.check(ctx, db) }
+
+// runner works on any set of migrations; the exported functions use ours.
+type runner struct{ files fs.FS }
+
+func (r runner) up(ctx context.Context, db *sql.DB) error {
+	return r.locked(ctx, db, func(m *migrate.Migrate, at uint) error {
+		if at > r.latest() {
+			return nil
+		}
+		return m.Up()
+	})
+}
+
+func (r runner) down(ctx context.Context, db *sql.DB, steps int) error {
+	if steps < 1 && steps != All {
+		return fmt.Errorf("migrate down: steps must be at least 1, not %d", steps)
+	}
+	return r.locked(ctx, db, func(m *migrate.Migrate, at uint) error {
+		if at > r.latest() {
+			return fmt.Errorf("migrate down: the schema is at version %d and this program knows only up to %d: use the newer program", at, r.latest())
+		}
+		if steps == All {
+			return m.Down()
+		}
+		return m.Steps(-steps)
+	})
+}
+
+func (r runner) check(ctx context.Context, db *sql.DB) error {
+	have, dirty, err := Version(ctx, db)
+	switch {
+	case err != nil:
+		return err
+	case dirty:
+		return &DirtyError{Version: have}
+	case have < r.latest():
+		return &VersionError{Have: have, Want: r.latest()}
+	default:
+		return nil
+	}
+}
+
+func (r runner) latest() uint {
+	var newest uint
+	names, _ := fs.Glob(r.files, "*.up.sql") // the pattern is well formed
+	for _, name := range names {
+		if m, err := source.DefaultParse(name); err == nil {
+			newest = max(newest, m.Version)
+		}
+	}
+	return newest
+}

@@ -1,0 +1,379 @@
+package migrate
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/uuid"
+	_ "github.com/lib/pq"
+
+	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
+)
+
+func TestMain(m *testing.M) { stacktest.Main(m) }
+
+// files makes a set of migrations from pairs of a name and its SQL.
+func files(pairs ...string) runner {
+	set := fstest.MapFS{}
+	for i := 0; i < len(pairs); i += 2 {
+		set[pairs[i]] = &fstest.MapFile{Data: []byte(pairs[i+1])}
+	}
+	return runner{set}
+}
+
+func three() runner {
+	return files(
+		"001_one.up.sql", "CREATE TABLE one (id int);\nINSERT INTO one VALUES (1);", "001_one.down.sql", "DROP TABLE one;",
+		"002_two.up.sql", "CREATE TABLE two (id int);", "002_two.down.sql", "DROP TABLE two;",
+		"003_three.up.sql", "CREATE TABLE three (id int);", "003_three.down.sql", "DROP TABLE three;",
+	)
+}
+
+func TestUp(t *testing.T) {
+	t.Parallel()
+
+	t.Run("RunsEverythingOnce", func(t *testing.T) {
+		t.Parallel()
+		db := openOwn(t)
+		for range 2 {
+			wantNil(t, three().up(t.Context(), db))
+			wantVersion(t, db, 3)
+		}
+		wantTables(t, db, "one two three")
+	})
+
+	t.Run("GoesOnFromWhereItWas", func(t *testing.T) {
+		t.Parallel()
+		db := openOwn(t)
+		wantNil(t, files("001_one.up.sql", "CREATE TABLE one (id int)").up(t.Context(), db))
+		wantNil(t, three().up(t.Context(), db))
+		wantVersion(t, db, 3)
+	})
+
+	t.Run("LeavesTheHandleOpenAndTheSessionClean", func(t *testing.T) {
+		t.Parallel()
+		db := openOwn(t)
+		db.SetMaxOpenConns(1)
+		wantNil(t, files("001_set.up.sql", "SET search_path = pg_catalog").up(t.Context(), db))
+		var path string
+		wantNil(t, db.QueryRow("SHOW search_path").Scan(&path))
+		if strings.Contains(path, "pg_catalog") {
+			t.Errorf("got search_path %s, want the default", path)
+		}
+	})
+
+	t.Run("TakesTurnsWithOthers", func(t *testing.T) {
+		t.Parallel()
+		db := openOwn(t)
+		var all sync.WaitGroup
+		errs := make([]error, 4)
+		for i := range errs {
+			all.Go(func() { errs[i] = three().up(t.Context(), db) })
+		}
+		all.Wait()
+		wantNil(t, errors.Join(errs...))
+		wantVersion(t, db, 3)
+	})
+
+	t.Run("KeepsItsVersionsInASchemaOfTheirOwn", func(t *testing.T) {
+		t.Parallel()
+		db := openOwn(t)
+		wantNil(t, three().up(t.Context(), db))
+		var found bool
+		wantNil(t, db.QueryRow("SELECT to_regclass('dlq_migrations.schema_migrations') IS NOT NULL").Scan(&found))
+		if !found {
+			t.Error("got no dlq_migrations.schema_migrations, want it")
+		}
+	})
+
+	t.Run("LeavesANewerSchemaAlone", func(t *testing.T) {
+		t.Parallel()
+		db := openOwn(t)
+		wantNil(t, three().up(t.Context(), db))
+		wantNil(t, files("001_one.up.sql", "SELECT 1").up(t.Context(), db))
+		wantVersion(t, db, 3)
+	})
+}
+
+func TestUpFails(t *testing.T) {
+	t.Parallel()
+
+	t.Run("LeavingNothingOfABrokenMigration", func(t *testing.T) {
+		t.Parallel()
+		db := openOwn(t)
+		broken := files("001_one.up.sql", "CREATE TABLE one (id int);",
+			"002_two.up.sql", "CREATE TABLE two (id int);\n\nCREATE TABEL three (id int);")
+		err := broken.up(t.Context(), db)
+		wantText(t, err, "migration to version 2, line 3", "TABEL")
+		wantVersion(t, db, 1)
+		wantTables(t, db, "one")
+		wantNil(t, three().up(t.Context(), db)) // the repaired one simply goes on
+		wantVersion(t, db, 3)
+	})
+
+	t.Run("RollingBackWhenCancelled", func(t *testing.T) {
+		t.Parallel()
+		db := openOwn(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		slow := files("001_slow.up.sql", "CREATE TABLE one (id int); SELECT pg_sleep(600);")
+		go func() { done <- slow.up(ctx, db) }()
+		waitForQuery(t, db, "%pg_sleep(600)%")
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("got %v, want one line that is %v", err, context.Canceled)
+		}
+		wantVersion(t, db, 0)
+		wantTables(t, db, "")
+		wantNil(t, three().up(t.Context(), db))
+	})
+
+	t.Run("CleanlyWhenItsConnectionIsKilled", func(t *testing.T) {
+		t.Parallel()
+		db := openOwn(t)
+		done := make(chan error, 1)
+		slow := files("001_slow.up.sql", "CREATE TABLE one (id int); SELECT pg_sleep(601);")
+		go func() { done <- slow.up(t.Context(), db) }()
+		pid := waitForQuery(t, db, "%pg_sleep(601)%")
+		_, err := db.Exec("SELECT pg_terminate_backend($1)", pid)
+		wantNil(t, err)
+		if err := <-done; err == nil {
+			t.Error("got no error, want one")
+		}
+		wantNil(t, three().up(t.Context(), db))
+		wantVersion(t, db, 3)
+	})
+
+	t.Run("WaitingForAnotherOnlyAsLongAsAllowed", func(t *testing.T) {
+		t.Parallel()
+		db := openOwn(t)
+		conn, err := db.Conn(t.Context())
+		wantNil(t, err)
+		defer discard(conn)
+		wantNil(t, lock(t.Context(), conn))
+		ctx, cancel := context.WithCancelCause(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- three().up(ctx, db) }()
+		waitForQuery(t, db, "%pg_try_advisory_lock%")
+		cancel(nil)
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want %v", err, context.Canceled)
+		}
+	})
+
+	t.Run("WithOneLineWhenNobodyAnswers", func(t *testing.T) {
+		t.Parallel()
+		db, err := sql.Open("postgres", "postgres://u:hunter2@127.0.0.1:1/x?sslmode=disable")
+		wantNil(t, err)
+		defer db.Close()
+		err = three().up(t.Context(), db)
+		wantText(t, err, "connect to migrate", "127.0.0.1:1")
+		_, _, err = Version(t.Context(), db)
+		wantText(t, err, "read schema version")
+	})
+}
+
+func TestDown(t *testing.T) {
+	t.Parallel()
+
+	for _, c := range []struct {
+		steps  int
+		left   uint
+		tables string
+	}{{1, 2, "one two"}, {2, 1, "one"}, {3, 0, ""}, {9, 0, ""}, {All, 0, ""}} {
+		t.Run(fmt.Sprintf("Takes/%d", c.steps), func(t *testing.T) {
+			t.Parallel()
+			db := openOwn(t)
+			wantNil(t, three().up(t.Context(), db))
+			wantNil(t, three().down(t.Context(), db, c.steps))
+			wantVersion(t, db, c.left)
+			wantTables(t, db, c.tables)
+			wantNil(t, three().up(t.Context(), db))
+			wantVersion(t, db, 3)
+		})
+	}
+
+	t.Run("IsNothingOnAnEmptyDatabase", func(t *testing.T) {
+		t.Parallel()
+		db := openOwn(t)
+		wantNil(t, three().down(t.Context(), db, 1))
+		wantNil(t, three().down(t.Context(), db, All))
+	})
+
+	t.Run("RefusesNewerSchemaAndSenselessSteps", func(t *testing.T) {
+		t.Parallel()
+		db := openOwn(t)
+		wantNil(t, three().up(t.Context(), db))
+		wantText(t, files("001_one.up.sql", "SELECT 1").down(t.Context(), db, 1), "version 3", "use the newer program")
+		wantText(t, three().down(t.Context(), db, 0), "at least 1")
+		wantText(t, three().down(t.Context(), db, -7), "at least 1")
+		wantVersion(t, db, 3)
+	})
+}
+
+func TestOutsideATransaction(t *testing.T) {
+	t.Parallel()
+	index := func(sql string) runner {
+		return files("001_one.up.sql", "CREATE TABLE one (id int)", "002_index.up.sql", noTransaction+"\n"+sql,
+			"002_index.down.sql", noTransaction+"\nDROP INDEX CONCURRENTLY one_id")
+	}
+
+	t.Run("BuildsIndexesConcurrentlyWhileAnotherMigratorWaits", func(t *testing.T) {
+		t.Parallel()
+		db := openOwn(t)
+		r := index("CREATE INDEX CONCURRENTLY one_id ON one (id)")
+		var all sync.WaitGroup
+		errs := make([]error, 3)
+		for i := range errs {
+			all.Go(func() { errs[i] = r.up(t.Context(), db) })
+		}
+		all.Wait()
+		wantNil(t, errors.Join(errs...))
+		wantVersion(t, db, 2)
+		wantNil(t, r.down(t.Context(), db, 1))
+		wantVersion(t, db, 1)
+	})
+
+	t.Run("IsDirtyAfterAFailureAndSaysWhatToDo", func(t *testing.T) {
+		t.Parallel()
+		db := openOwn(t)
+		r := index("CREATE INDEX CONCURRENTLY one_id ON one (nothing)")
+		wantText(t, r.up(t.Context(), db), "migration to version 2", "nothing")
+		for _, err := range []error{r.up(t.Context(), db), r.down(t.Context(), db, 1), r.check(t.Context(), db)} {
+			var dirty *DirtyError
+			if !errors.As(err, &dirty) || dirty.Version != 2 {
+				t.Errorf("got %v, want a DirtyError of version 2", err)
+			}
+			wantText(t, err, "UPDATE dlq_migrations.schema_migrations SET version")
+		}
+	})
+}
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	db := openOwn(t)
+
+	var old *VersionError
+	if err := three().check(t.Context(), db); !errors.As(err, &old) || *old != (VersionError{Have: 0, Want: 3}) {
+		t.Errorf("no schema: got %v, want a VersionError of 0 and 3", err)
+	}
+	wantNil(t, files("001_one.up.sql", "CREATE TABLE one (id int)").up(t.Context(), db))
+	if err := three().check(t.Context(), db); !errors.As(err, &old) || *old != (VersionError{Have: 1, Want: 3}) {
+		t.Errorf("old schema: got %v, want a VersionError of 1 and 3", err)
+	}
+	wantNil(t, three().up(t.Context(), db))
+	wantNil(t, three().check(t.Context(), db))
+	wantNil(t, files("001_one.up.sql", "").check(t.Context(), db)) // newer than it knows
+}
+
+func TestOurOwnMigrations(t *testing.T) {
+	t.Parallel()
+	db := openOwn(t)
+
+	for _, step := range []struct {
+		name string
+		do   func() error
+		want uint
+	}{
+		{"up", func() error { return Up(t.Context(), db) }, Latest()},
+		{"one step down", func() error { return Down(t.Context(), db, 1) }, Latest() - 1},
+		{"up again", func() error { return Up(t.Context(), db) }, Latest()},
+		{"all down", func() error { return Down(t.Context(), db, All) }, 0},
+		{"up once more", func() error { return Up(t.Context(), db) }, Latest()},
+	} {
+		if err := step.do(); err != nil {
+			t.Fatalf("%s: got %v, want nil", step.name, err)
+		}
+		wantVersion(t, db, step.want)
+	}
+	wantNil(t, Check(t.Context(), db))
+}
+
+// openOwn gives a test an empty database of its own.
+func openOwn(t *testing.T) *sql.DB {
+	t.Helper()
+	server := stacktest.Postgres(t)
+	name := "migrate_" + strings.ReplaceAll(uuid.NewString(), "-", "")
+	admin, err := sql.Open("postgres", server)
+	wantNil(t, err)
+	_, err = admin.Exec("CREATE DATABASE " + name)
+	wantNil(t, err)
+
+	own, err := url.Parse(server)
+	wantNil(t, err)
+	own.Path = "/" + name
+	db, err := sql.Open("postgres", own.String())
+	wantNil(t, err)
+	t.Cleanup(func() {
+		_ = db.Close()
+		_, _ = admin.Exec("DROP DATABASE " + name + " WITH (FORCE)")
+		_ = admin.Close()
+	})
+	return db
+}
+
+// waitForQuery returns the process of the session in this database whose last
+// query is like the pattern.
+func waitForQuery(t *testing.T, db *sql.DB, like string) int {
+	t.Helper()
+	for range 5000 {
+		var pid int
+		err := db.QueryRow(`SELECT pid FROM pg_stat_activity, pg_sleep(0.01)
+			WHERE datname = current_database() AND pid <> pg_backend_pid() AND query LIKE $1`, like).Scan(&pid)
+		if err == nil {
+			return pid
+		}
+		if !errors.Is(err, sql.ErrNoRows) {
+			t.Fatal(err)
+		}
+	}
+	t.Fatalf("got no query like %s, want one", like)
+	return 0
+}
+
+func wantNil(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("got %v, want nil", err)
+	}
+}
+
+func wantText(t *testing.T, err error, parts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatalf("got no error, want one with %q", parts)
+	}
+	for _, p := range parts {
+		if !strings.Contains(err.Error(), p) {
+			t.Errorf("got %q, want %q in it", err, p)
+		}
+	}
+	if strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("got %q, want one line without the password", err)
+	}
+}
+
+func wantVersion(t *testing.T, db *sql.DB, want uint) {
+	t.Helper()
+	got, dirty, err := Version(t.Context(), db)
+	if err != nil || dirty || got != want {
+		t.Errorf("got version %d, dirty %v, error %v, want clean %d", got, dirty, err, want)
+	}
+}
+
+func wantTables(t *testing.T, db *sql.DB, want string) {
+	t.Helper()
+	var got string
+	wantNil(t, db.QueryRow(`SELECT coalesce(string_agg(relname, ' ' ORDER BY oid), '') FROM pg_class
+		WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace`).Scan(&got))
+	if got != want {
+		t.Errorf("got tables %q, want %q", got, want)
+	}
+}

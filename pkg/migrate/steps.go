@@ -1,0 +1,116 @@
+package migrate
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/golang-migrate/migrate/v4/database/postgres"
+)
+
+// noTransaction as the first line of a file asks to run it outside one.
+const noTransaction = "-- migrate:no-transaction"
+
+// steps is the library's PostgreSQL driver with other steps. The library says
+// "going to version n", runs the file and says "arrived". Its own driver
+// commits each of the three, so a kill between them leaves a dirty version
+// that a person has to clean. Here all three are one transaction.
+type steps struct {
+	*postgres.Postgres
+	ctx     context.Context //nolint:containedctx // the library's methods take none
+	conn    *sql.Conn
+	target  int
+	arrived bool // the transaction of Run has written the version already
+	failure error
+}
+
+// Unlock does nothing: the lock goes with the connection. After a cancelled
+// statement it could only add a second error to the first.
+func (s *steps) Unlock() error { return nil }
+
+// SetVersion is called before a migration (dirty) and after it.
+func (s *steps) SetVersion(version int, dirty bool) error {
+	if err := s.ctx.Err(); err != nil {
+		return err
+	}
+	s.target = version
+	if dirty {
+		s.arrived = false
+		return nil
+	}
+	if s.arrived {
+		return nil
+	}
+	return s.keep(s.inTransaction("", version)) // a version without a file
+}
+
+// Run runs one file.
+func (s *steps) Run(file io.Reader) error {
+	raw, err := io.ReadAll(file)
+	if err != nil {
+		return s.keep(fmt.Errorf("read migration to version %d: %w", s.target, err))
+	}
+	body := string(raw)
+	if strings.HasPrefix(body, noTransaction) {
+		return s.keep(s.bare(body))
+	}
+	if err := s.inTransaction(body, s.target); err != nil {
+		return s.keep(err)
+	}
+	s.arrived = true
+	return nil
+}
+
+func (s *steps) keep(err error) error {
+	if s.failure == nil {
+		s.failure = err
+	}
+	return err
+}
+
+// bare marks the version first, as nothing can be taken back.
+func (s *steps) bare(body string) error {
+	if err := s.Postgres.SetVersion(s.target, true); err != nil {
+		return err
+	}
+	if _, err := s.conn.ExecContext(s.ctx, body); err != nil {
+		return explain(s.target, body, err)
+	}
+	return nil
+}
+
+func (s *steps) inTransaction(body string, version int) error {
+	tx, err := s.conn.BeginTx(s.ctx, nil)
+	if err != nil {
+		return fmt.Errorf("begin migration to version %d: %w", version, err)
+	}
+	defer func() { _ = tx.Rollback() }() // does nothing after the commit
+
+	if strings.TrimSpace(body) != "" {
+		if _, err := tx.ExecContext(s.ctx, body); err != nil {
+			return explain(version, body, err)
+		}
+	}
+	if err := writeVersion(s.ctx, tx, version); err != nil {
+		return fmt.Errorf("write schema version %d: %w", version, err)
+	}
+	if err := tx.Commit(); err != nil {
+		return fmt.Errorf("commit migration to version %d: %w", version, err)
+	}
+	return nil
+}
+
+// writeVersion deletes instead of truncating: TRUNCATE would block every
+// readiness check until the commit.
+func writeVersion(ctx context.Context, tx *sql.Tx, version int) error {
+	if _, err := tx.ExecContext(ctx, `DELETE FROM `+versionTable); err != nil {
+		return err
+	}
+	if version < 0 {
+		return nil
+	}
+	_, err := tx.ExecContext(ctx, `INSERT INTO `+versionTable+` (version, dirty) VALUES ($1, false)`, version)
+	return err
+}

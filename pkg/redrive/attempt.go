@@ -1,0 +1,185 @@
+package redrive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+const (
+	// claimTimeout bounds the claim, which no longer follows its caller: a caller
+	// who leaves in the middle of it would leave a claim that nobody carries out.
+	claimTimeout = 10 * time.Second
+
+	// finishTimeout bounds one try to store results.
+	finishTimeout = 5 * time.Second
+
+	finishPause    = 100 * time.Millisecond
+	finishPauseMax = 2 * time.Second
+)
+
+// attempts are messages that were claimed together and are carried out
+// together.
+type attempts struct {
+	actor    string
+	claimed  time.Time // before the store was asked, so that no claim is older
+	outgoing []entity.Outgoing
+}
+
+// ending is what one attempt came to.
+type ending struct {
+	outgoing entity.Outgoing
+	delivery entity.Delivery
+	// finished is what the store made of it; Status is "" when the result did
+	// not count, because somebody settled the claim before.
+	finished repository.Finished
+}
+
+// claim takes the planned messages and returns those it got, in their order.
+func (s *Service) claim(ctx context.Context, actor string, planned []entity.Outgoing, wait bool) (attempts, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
+	defer cancel()
+	taken := attempts{actor: actor, claimed: s.now()}
+	states, err := s.store.Claim(ctx, intents(planned), s.cfg.ClaimExpiry, wait)
+	if err != nil {
+		return attempts{}, fmt.Errorf("claim messages: %w", err)
+	}
+	byID := make(map[uuid.UUID]entity.Message, len(states))
+	for _, m := range states {
+		byID[m.ID] = m
+	}
+	for _, out := range planned {
+		state, ok := byID[out.Message.ID]
+		if !ok {
+			continue
+		}
+		state.Record = out.Message.Record // the claim brings the state, not the bytes
+		out.Message = state
+		taken.outgoing = append(taken.outgoing, out)
+	}
+	s.metrics.inflight.Add(float64(len(taken.outgoing)))
+	return taken, nil
+}
+
+func intents(planned []entity.Outgoing) []repository.Claim {
+	claims := make([]repository.Claim, len(planned))
+	for i, out := range planned {
+		claims[i] = repository.Claim{
+			MessageID: out.Message.ID,
+			ID:        entity.NewID(),
+			Topic:     out.Target.Topic,
+			Partition: out.Target.Partition,
+			EndOffset: out.Target.EndOffset,
+		}
+	}
+	return claims
+}
+
+// publish sends what was claimed, unless the claim has become too old for it.
+func (s *Service) publish(ctx context.Context, a attempts) []entity.Delivery {
+	ctx, cancel := context.WithDeadline(ctx, a.claimed.Add(s.cfg.sendWindow()))
+	defer cancel()
+	return s.publisher.Publish(ctx, a.outgoing)
+}
+
+// finish stores how the attempts ended. It does not follow its caller, who may
+// be gone or draining; it tries again while the store is away, until others may
+// settle the claims. An error means that the store has not said that it knows.
+func (s *Service) finish(a attempts, deliveries []entity.Delivery) ([]ending, error) {
+	defer s.metrics.inflight.Sub(float64(len(a.outgoing)))
+	finished, err := s.storeResults(a, s.results(a, deliveries))
+	endings := join(a, deliveries, finished)
+	for _, e := range endings {
+		s.record(e, s.now().Sub(a.claimed))
+	}
+	return endings, err
+}
+
+func (s *Service) storeResults(a attempts, results []repository.Result) ([]repository.Finished, error) {
+	deadline := a.claimed.Add(s.cfg.finishWindow())
+	for wait := finishPause; ; wait = min(2*wait, finishPauseMax) {
+		finished, err := s.storeOnce(results)
+		if err == nil {
+			return finished, nil
+		}
+		if !errors.Is(err, entity.ErrUnavailable) || s.now().Add(wait).After(deadline) {
+			return nil, fmt.Errorf("store results: %w", err)
+		}
+		pause(context.Background(), wait)
+	}
+}
+
+func (s *Service) storeOnce(results []repository.Result) ([]repository.Finished, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), finishTimeout)
+	defer cancel()
+	return s.store.Finish(ctx, results)
+}
+
+func (s *Service) results(a attempts, deliveries []entity.Delivery) []repository.Result {
+	results := make([]repository.Result, len(deliveries))
+	for i, d := range deliveries {
+		results[i] = s.result(a.outgoing[i].Message, a.actor, d)
+	}
+	return results
+}
+
+// result says a delivery in the store's terms.
+func (s *Service) result(m entity.Message, actor string, d entity.Delivery) repository.Result {
+	r := repository.Result{
+		MessageID: m.ID,
+		ClaimID:   m.Claim.ID,
+		Actor:     actor,
+		Verdict:   d.Verdict,
+		Class:     d.Class,
+		Partition: d.Partition,
+		Offset:    d.Offset,
+	}
+	if d.Err != nil {
+		r.Error = d.Err.Error()
+	}
+	if d.Verdict == entity.Failed {
+		r.RetryIn = s.backoff.After(m.RetryCount, s.random())
+	}
+	return r
+}
+
+func join(a attempts, deliveries []entity.Delivery, finished []repository.Finished) []ending {
+	byID := make(map[uuid.UUID]repository.Finished, len(finished))
+	for _, f := range finished {
+		byID[f.MessageID] = f
+	}
+	endings := make([]ending, len(deliveries))
+	for i, d := range deliveries {
+		out := a.outgoing[i]
+		endings[i] = ending{outgoing: out, delivery: d, finished: byID[out.Message.ID]}
+	}
+	return endings
+}
+
+// record counts an ending, and says when it killed the message.
+func (s *Service) record(e ending, took time.Duration) {
+	topic := e.outgoing.Target.Topic
+	s.metrics.sends.WithLabelValues(topic, outcome(e.delivery.Verdict)).Inc()
+	s.metrics.duration.Observe(took.Seconds())
+	if e.finished.Status == entity.Dead {
+		s.buried(e.finished, topic, e.delivery.Class)
+	}
+}
+
+// buried says that a message was given up: one line for each, because nobody
+// will try it again by itself.
+func (s *Service) buried(f repository.Finished, topic string, class entity.ErrorClass) {
+	s.metrics.dead.Inc()
+	s.log.Warn("message is dead",
+		zap.Stringer("message_id", f.MessageID),
+		zap.String("topic", topic),
+		zap.Int("retry_count", f.RetryCount),
+		zap.String("class", string(class)))
+}

@@ -1,0 +1,354 @@
+package redrive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"go.uber.org/zap"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+const (
+	// A batch is what is loaded, claimed, sent and stored in one go.
+	batchMessages = 500
+	batchBytes    = 8 << 20
+
+	// bytesUnderWay bounds the memory of one redrive; a single message above it
+	// travels alone.
+	bytesUnderWay = 32 << 20
+
+	// leaderPatience is how long a redrive waits for a partition without a
+	// reachable leader before it stops.
+	leaderPatience = 30 * time.Second
+
+	// hopeless is how many batches in a row may fail wholly. Then the broker is
+	// taken to be away, rather than costing every message an attempt.
+	hopeless = 2
+)
+
+// Reasons for skipped messages beside the error classes.
+const (
+	skippedTaken     = "taken"      // another attempt has it, or it left PENDING meanwhile
+	skippedGone      = "gone"       // deleted or archived meanwhile
+	skippedGivenBack = "given_back" // its turn came too late to send it safely
+)
+
+var errHopeless = errors.New("the broker does not acknowledge anything")
+
+// RetryAll makes one attempt on every message of the topic (its original topic
+// or its dead-letter topic) that could be claimed when it began, oldest first,
+// and waits for the end of all. Messages of the same target partition are sent
+// in that order. Two runs may overlap: each message is taken once.
+//
+// The end of ctx is a drain: nothing more is taken, what was sent is stored,
+// what was claimed and not sent is given back. So ctx must not be that of a
+// client who may leave. An interrupted run, also by a lost broker or store,
+// answers *entity.InterruptedError with the report of what was done.
+func (s *Service) RetryAll(ctx context.Context, topic, actor string) (entity.RedriveReport, error) {
+	ids, err := s.store.Select(ctx, topic)
+	if err != nil {
+		return entity.RedriveReport{}, fmt.Errorf("select messages: %w", err)
+	}
+	r := newRun(s, topic, actor, len(ids))
+	s.log.Info("redrive began", zap.Stringer("redrive_id", r.report.ID),
+		zap.String("topic", topic), zap.String("actor", actor), zap.Int("selected", len(ids)))
+	err = r.all(ctx, ids)
+	s.log.Info("redrive ended", reportFields(r.report, err)...)
+	return r.report, err
+}
+
+func reportFields(r entity.RedriveReport, err error) []zap.Field {
+	return []zap.Field{
+		zap.Stringer("redrive_id", r.ID), zap.String("topic", r.Topic),
+		zap.Int("selected", r.Selected), zap.Int("resolved", r.Resolved), zap.Int("failed", r.Failed),
+		zap.Int("dead", r.Dead), zap.Int("in_doubt", r.InDoubt), zap.Int("skipped", r.Skipped),
+		zap.Any("reasons", r.Reasons), zap.Error(err),
+	}
+}
+
+// run is one RetryAll. One goroutine loads and plans batches; several carry
+// them out, so that one batch is claimed and another stored while a third is
+// being sent. Sending is in turns: that keeps the order within a partition.
+type run struct {
+	*Service
+	actor  string
+	memory *semaphore.Weighted
+	stop   context.CancelCauseFunc // ends taking and sending
+
+	mu       sync.Mutex // guards what follows
+	report   entity.RedriveReport
+	refused  map[string]entity.ErrorClass // target topics that take nothing now
+	failures int                          // wholly failed batches in a row
+}
+
+func newRun(s *Service, topic, actor string, selected int) *run {
+	return &run{
+		Service: s,
+		actor:   actor,
+		memory:  semaphore.NewWeighted(bytesUnderWay),
+		report: entity.RedriveReport{
+			ID: entity.NewID(), Topic: topic, Selected: selected, Reasons: map[string]int{},
+		},
+		refused: map[string]entity.ErrorClass{},
+	}
+}
+
+// batch is planned messages on their way to a worker.
+type batch struct {
+	planned []entity.Outgoing
+	bytes   int64
+	turn    <-chan struct{} // closed when the batch before has been sent
+	sent    chan struct{}   // closed when this one has, or will not be
+}
+
+// all carries out the whole selection and returns when nothing is under way.
+func (r *run) all(ctx context.Context, ids []uuid.UUID) error {
+	ctx, r.stop = context.WithCancelCause(ctx)
+	defer r.stop(nil)
+	batches := make(chan batch)
+	var workers sync.WaitGroup
+	for range r.cfg.Workers {
+		workers.Go(func() {
+			for b := range batches {
+				r.carry(ctx, b)
+			}
+		})
+	}
+	if err := r.walk(ctx, ids, batches); err != nil {
+		r.stop(err)
+	}
+	close(batches)
+	workers.Wait()
+	return r.verdict(ctx)
+}
+
+// walk hands the selection to the workers, batch by batch.
+func (r *run) walk(ctx context.Context, ids []uuid.UUID, batches chan<- batch) error {
+	first := make(chan struct{})
+	close(first)
+	for turn := (<-chan struct{})(first); len(ids) > 0; {
+		messages, taken, err := r.store.Load(ctx, ids[:min(batchMessages, len(ids))], batchBytes)
+		if err != nil {
+			return fmt.Errorf("load messages: %w", err)
+		}
+		ids = ids[taken:]
+		r.skip(skippedGone, taken-len(messages))
+		planned, err := r.plan(ctx, messages)
+		if err != nil {
+			return err
+		}
+		b := batch{planned: planned, bytes: weight(messages), turn: turn, sent: make(chan struct{})}
+		if err := r.memory.Acquire(ctx, b.bytes); err != nil {
+			return err
+		}
+		select {
+		case batches <- b:
+			turn = b.sent
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// weight is the memory that messages take, at most all there is.
+func weight(messages []entity.Message) int64 {
+	var n int64
+	for _, m := range messages {
+		n += int64(len(m.Record.Value) + len(m.Record.Key))
+		for _, h := range m.Record.Headers {
+			n += int64(len(h.Key) + len(h.Value))
+		}
+	}
+	return min(n, bytesUnderWay)
+}
+
+// plan returns the messages that may be sent, and counts the others. While a
+// leader cannot be reached it waits, for no attempt may start then.
+func (r *run) plan(ctx context.Context, messages []entity.Message) ([]entity.Outgoing, error) {
+	messages = r.withoutRefused(messages)
+	deadline := r.now().Add(leaderPatience)
+	for wait := time.Second; ; wait *= 2 {
+		targets := r.publisher.Plan(ctx, messages, true)
+		err := unreachable(targets)
+		if err == nil {
+			return r.admit(messages, targets), nil
+		}
+		if r.now().Add(wait).After(deadline) {
+			return nil, fmt.Errorf("plan: %w", err)
+		}
+		if !pause(ctx, wait) {
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// unreachable returns the first error that may pass with time.
+func unreachable(targets []entity.Target) error {
+	for _, t := range targets {
+		var refused *entity.RefusedError
+		if t.Err != nil && !errors.As(t.Err, &refused) {
+			return t.Err
+		}
+	}
+	return nil
+}
+
+// withoutRefused leaves out what would go to a topic that refused before.
+func (r *run) withoutRefused(messages []entity.Message) []entity.Message {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.refused) == 0 {
+		return messages
+	}
+	var left []entity.Message
+	for _, m := range messages {
+		if class, ok := r.refused[m.OriginalTopic]; ok {
+			r.skipLocked(string(class), 1)
+			continue
+		}
+		left = append(left, m)
+	}
+	return left
+}
+
+func (r *run) admit(messages []entity.Message, targets []entity.Target) []entity.Outgoing {
+	planned := make([]entity.Outgoing, 0, len(messages))
+	for i, t := range targets {
+		var refused *entity.RefusedError
+		if errors.As(t.Err, &refused) {
+			r.skip(string(refused.Class), 1)
+			continue
+		}
+		planned = append(planned, entity.Outgoing{Message: messages[i], Target: t})
+	}
+	return planned
+}
+
+// carry claims a batch, sends it when its turn has come, and stores the result.
+func (r *run) carry(ctx context.Context, b batch) {
+	defer r.memory.Release(b.bytes)
+	taken := r.take(ctx, b.planned)
+	<-b.turn
+	var deliveries []entity.Delivery
+	if len(taken.outgoing) > 0 {
+		deliveries = r.publish(ctx, taken)
+		r.judge(deliveries)
+	}
+	close(b.sent)
+	if len(deliveries) == 0 {
+		return
+	}
+	endings, err := r.finish(taken, deliveries)
+	if err != nil {
+		r.stop(err)
+	}
+	r.count(endings, err, ctx.Err() != nil)
+}
+
+func (r *run) take(ctx context.Context, planned []entity.Outgoing) attempts {
+	if len(planned) == 0 || ctx.Err() != nil {
+		return attempts{}
+	}
+	taken, err := r.claim(ctx, r.actor, planned, false)
+	if err != nil {
+		r.stop(err)
+		return attempts{}
+	}
+	r.skip(skippedTaken, len(planned)-len(taken.outgoing))
+	return taken
+}
+
+// judge stops the run when batch after batch fails. It is asked between turns,
+// so that what waits for its turn is given back instead of failing as well.
+func (r *run) judge(deliveries []entity.Delivery) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, d := range deliveries {
+		if d.Verdict != entity.Failed && d.Verdict != entity.InDoubt {
+			r.failures = 0
+			return
+		}
+	}
+	if r.failures++; r.failures >= hopeless {
+		r.stop(errHopeless)
+	}
+}
+
+// count adds endings to the report. unsaved says that the store has not
+// answered; what was given back by a stop is not counted at all, for it was not
+// carried out.
+func (r *run) count(endings []ending, unsaved error, stopping bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range endings {
+		switch {
+		case unsaved != nil:
+			r.report.InDoubt++
+		default:
+			r.countOne(e, stopping)
+		}
+	}
+}
+
+func (r *run) countOne(e ending, stopping bool) {
+	class := string(e.delivery.Class)
+	switch e.delivery.Verdict {
+	case entity.Acknowledged, entity.Skipped:
+		r.report.Resolved++
+	case entity.Failed, entity.Rejected:
+		r.report.Failed++
+		r.report.Reasons[class]++
+	case entity.InDoubt:
+		r.report.InDoubt++
+	case entity.Refused:
+		r.refused[e.outgoing.Target.Topic] = e.delivery.Class
+		r.skipLocked(class, 1)
+	case entity.GivenBack:
+		r.countGivenBack(e, stopping)
+		return
+	}
+	if e.finished.Status == entity.Dead {
+		r.report.Dead++
+	}
+}
+
+func (r *run) countGivenBack(e ending, stopping bool) {
+	switch {
+	case e.finished.Status == entity.Dead: // the last of too many rescues
+		r.report.Failed++
+		r.report.Dead++
+		r.report.Reasons[skippedGivenBack]++
+	case !stopping:
+		r.skipLocked(skippedGivenBack, 1)
+	}
+}
+
+func (r *run) skip(reason string, n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.skipLocked(reason, n)
+}
+
+func (r *run) skipLocked(reason string, n int) {
+	if n > 0 {
+		r.report.Skipped += n
+		r.report.Reasons[reason] += n
+	}
+}
+
+// verdict is nil when the whole selection is accounted for and the store knows.
+func (r *run) verdict(ctx context.Context) error {
+	cause := context.Cause(ctx)
+	counted := r.report.Resolved + r.report.Failed + r.report.InDoubt + r.report.Skipped
+	if cause == nil || counted == r.report.Selected && errors.Is(cause, context.Canceled) {
+		return nil
+	}
+	return &entity.InterruptedError{Report: r.report, Err: cause}
+}

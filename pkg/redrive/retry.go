@@ -1,0 +1,175 @@
+package redrive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// errGivenBack: the attempt ended before its record was sent.
+var errGivenBack = errors.New("the attempt was given back before it was sent")
+
+// Retry makes one attempt on one message and waits for its end. A nil error
+// means RESOLVED. Otherwise it is
+//   - *entity.NotFoundError,
+//   - *entity.NotRetryableError or *entity.ClaimedError: the state forbids it,
+//     or another attempt has it,
+//   - *entity.RefusedError: it cannot go where it came from; nothing changed,
+//   - *entity.PublishError: the attempt was made and did not succeed, or
+//   - of kind entity.ErrUnavailable: the store, or before anything was sent the
+//     broker, could not be reached.
+//
+// A claim that a dead process left behind is settled first. acceptDuplicate
+// lets a message go whose earlier attempt can never be settled; it may then
+// arrive twice. Once the message is claimed, the end of ctx is no longer heard.
+func (s *Service) Retry(ctx context.Context, id uuid.UUID, acceptDuplicate bool, actor string) (entity.RetryResult, error) {
+	message, err := s.store.Get(ctx, id, 0)
+	if err != nil {
+		return entity.RetryResult{}, fmt.Errorf("read message: %w", err)
+	}
+	if message.Claimed() {
+		settled, err := s.release(ctx, message, acceptDuplicate, actor)
+		if err != nil {
+			return entity.RetryResult{}, err
+		}
+		if settled.finished.Status == entity.Resolved {
+			return s.answer(ctx, settled)
+		}
+		message.Status = settled.finished.Status
+		message.RetryCount = settled.finished.RetryCount
+	}
+	if err := message.CanClaim(); err != nil {
+		return entity.RetryResult{}, err
+	}
+	planned, err := s.planOne(ctx, id)
+	if err != nil {
+		return entity.RetryResult{}, err
+	}
+	taken, err := s.claim(ctx, actor, []entity.Outgoing{planned}, true)
+	if err != nil {
+		return entity.RetryResult{}, err
+	}
+	if len(taken.outgoing) == 0 {
+		return entity.RetryResult{}, s.lost(ctx, id)
+	}
+	return s.carryOut(context.WithoutCancel(ctx), taken)
+}
+
+// planOne reads the message with its bytes and says where it would go.
+func (s *Service) planOne(ctx context.Context, id uuid.UUID) (entity.Outgoing, error) {
+	messages, _, err := s.store.Load(ctx, []uuid.UUID{id}, math.MaxInt64)
+	if err != nil {
+		return entity.Outgoing{}, fmt.Errorf("load message: %w", err)
+	}
+	if len(messages) == 0 {
+		return entity.Outgoing{}, &entity.NotFoundError{ID: id}
+	}
+	target := s.publisher.Plan(ctx, messages, false)[0]
+	if target.Err != nil {
+		return entity.Outgoing{}, target.Err
+	}
+	return entity.Outgoing{Message: messages[0], Target: target}, nil
+}
+
+// lost says why a claim did not take a message that was free a moment ago.
+func (s *Service) lost(ctx context.Context, id uuid.UUID) error {
+	message, err := s.store.Get(ctx, id, 0)
+	if err != nil {
+		return fmt.Errorf("read message: %w", err)
+	}
+	if err := message.CanClaim(); err != nil {
+		return err
+	}
+	// Whoever was faster has failed already. This caller asked for an attempt on
+	// the state before that, and gets no second one out of it.
+	return &entity.ClaimedError{ID: id}
+}
+
+func (s *Service) carryOut(ctx context.Context, taken attempts) (entity.RetryResult, error) {
+	endings, err := s.finish(taken, s.publish(ctx, taken))
+	if err != nil {
+		return entity.RetryResult{}, err
+	}
+	return s.answer(ctx, endings[0])
+}
+
+// answer turns the end of a single attempt into what its caller is told.
+func (s *Service) answer(ctx context.Context, e ending) (entity.RetryResult, error) {
+	if e.finished.Status == "" {
+		finished, err := s.present(ctx, e.outgoing.Message.ID)
+		if err != nil {
+			return entity.RetryResult{}, err
+		}
+		e.finished = finished
+	}
+	switch {
+	case e.finished.Status == entity.Resolved:
+		return entity.RetryResult{
+			ID:        e.outgoing.Message.ID,
+			Status:    entity.Resolved,
+			Published: e.delivery.Verdict != entity.Skipped,
+			Topic:     e.outgoing.Target.Topic,
+			Partition: e.delivery.Partition,
+			Offset:    e.delivery.Offset,
+		}, nil
+	case e.delivery.Verdict == entity.GivenBack && e.finished.Status == entity.Pending:
+		return entity.RetryResult{}, &unavailableError{errGivenBack}
+	default:
+		return entity.RetryResult{}, publishError(e)
+	}
+}
+
+// present is a message's state when the store did not count our result:
+// somebody had settled the claim, or an earlier try to store it had arrived.
+func (s *Service) present(ctx context.Context, id uuid.UUID) (repository.Finished, error) {
+	ctx, cancel := context.WithTimeout(ctx, finishTimeout)
+	defer cancel()
+	m, err := s.store.Get(ctx, id, 0)
+	if err != nil {
+		return repository.Finished{}, fmt.Errorf("read message: %w", err)
+	}
+	return repository.Finished{
+		MessageID: m.ID, Status: m.Status, RetryCount: m.RetryCount,
+		MaxRetries: m.MaxRetries, NextAttemptAt: m.NextAttemptAt,
+	}, nil
+}
+
+func publishError(e ending) error {
+	failed := &entity.PublishError{
+		ID:     e.outgoing.Message.ID,
+		Class:  e.delivery.Class,
+		Status: e.finished.Status,
+		Reason: "the broker did not acknowledge the record",
+	}
+	if e.delivery.Err != nil {
+		failed.Reason = e.delivery.Err.Error()
+	}
+	failed.RetryAt = retryAt(e)
+	return failed
+}
+
+func retryAt(e ending) time.Time {
+	switch e.finished.Status {
+	case entity.Pending:
+		return e.finished.NextAttemptAt
+	case entity.Retrying:
+		return e.outgoing.Message.Claim.ExpiresAt
+	default:
+		return time.Time{}
+	}
+}
+
+// unavailableError gives an error the kind entity.ErrUnavailable.
+type unavailableError struct{ error }
+
+func (e *unavailableError) Unwrap() error { return e.error }
+
+// Is makes the error's kind entity.ErrUnavailable.
+func (e *unavailableError) Is(target error) bool { return target == entity.ErrUnavailable }

@@ -1,0 +1,94 @@
+// Package redrive decides how dead letters are sent back: when an attempt may
+// start, what its end means for the message, how a whole topic is walked, and
+// how attempts that nobody finished are settled. Storing states is left to a
+// store, writing records to a publisher.
+//
+// Every attempt goes the same way: plan (choose the target partition and note
+// its end offset), claim (store that intent), publish, finish (store what came
+// of it). A process may die between any two of these; the claim then expires,
+// and the settler reads the target partition from the noted offset to learn
+// whether the record is there. So nothing is lost, and nothing is sent twice
+// unless somebody asked for it.
+package redrive
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// Store is what attempts need of a repository; its methods promise what
+// repository.Repository says.
+type Store interface {
+	Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
+	Select(ctx context.Context, topic string) ([]uuid.UUID, error)
+	Load(ctx context.Context, ids []uuid.UUID, maxBytes int64) (messages []entity.Message, taken int, err error)
+	Claim(ctx context.Context, claims []repository.Claim, expiry time.Duration, wait bool) ([]entity.Message, error)
+	Finish(ctx context.Context, results []repository.Result) ([]repository.Finished, error)
+	Expired(ctx context.Context, limit int) ([]entity.Message, error)
+}
+
+// Publisher writes messages to their original topics. All its methods answer
+// in the order of what they were given, one answer for each.
+type Publisher interface {
+	// Plan decides where messages would go, and refuses beforehand what cannot.
+	// bulk says that nobody looked at each message; then it refuses more.
+	Plan(ctx context.Context, messages []entity.Message, bulk bool) []entity.Target
+
+	// Publish sends claimed messages. When ctx ends it begins no further sends
+	// and answers GivenBack for what was not sent; a send under way goes on to
+	// its own end.
+	Publish(ctx context.Context, batch []entity.Outgoing) []entity.Delivery
+
+	// FindMany reads target partitions for the records of earlier claims:
+	// Acknowledged when the record is there, GivenBack when it is not, InDoubt
+	// with class UNKNOWN when no reading can tell. Any other class with InDoubt
+	// means that it could not be read now; later it may.
+	FindMany(ctx context.Context, claims []entity.Claim) []entity.Delivery
+}
+
+// Service carries out attempts. It is safe for concurrent use, and any number
+// of processes may run one on the same store.
+type Service struct {
+	cfg       Config
+	store     Store
+	publisher Publisher
+	log       *zap.Logger
+	metrics   *metrics
+	backoff   Backoff
+	now       func() time.Time // has the monotonic clock
+	random    func() float64
+}
+
+// New returns a Service whose metrics are in registry. cfg must be valid.
+func New(cfg Config, store Store, publisher Publisher, registry prometheus.Registerer, log *zap.Logger) *Service {
+	return &Service{
+		cfg:       cfg,
+		store:     store,
+		publisher: publisher,
+		log:       log,
+		metrics:   newMetrics(registry),
+		backoff:   Backoff{Base: cfg.Auto.Backoff, Max: cfg.Auto.BackoffMax, Jitter: cfg.Auto.Jitter},
+		now:       time.Now,
+		random:    rand.Float64,
+	}
+}
+
+// pause waits for d, or less when ctx ends first; then it answers false.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,78 @@
+package memory
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// whole asks for values whatever their size.
+const whole = -1
+
+// clone returns m with nothing shared. Nil and empty stay apart: a null key is
+// not an empty one.
+func clone(m entity.Message) entity.Message {
+	m.Record.Key = bytes.Clone(m.Record.Key)
+	m.Record.Value = bytes.Clone(m.Record.Value)
+	m.Record.SHA256 = bytes.Clone(m.Record.SHA256)
+	m.Record.Headers = cloneHeaders(m.Record.Headers)
+	m.Origin.Partition = clonePointer(m.Origin.Partition)
+	m.Origin.Offset = clonePointer(m.Origin.Offset)
+	m.Failure.Attempts = clonePointer(m.Failure.Attempts)
+	return m
+}
+
+func cloneHeaders(headers []entity.Header) []entity.Header {
+	headers = slices.Clone(headers)
+	for i := range headers {
+		headers[i].Value = bytes.Clone(headers[i].Value)
+	}
+	return headers
+}
+
+func clonePointer[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	v := *p
+	return &v
+}
+
+// kept returns m as the store keeps it: its own copy, moments as they are
+// stored, and nothing that can be read from the headers again.
+func kept(m entity.Message) entity.Message {
+	m = clone(m)
+	m.CreatedAt = entity.Moment(m.CreatedAt)
+	m.UpdatedAt = entity.Moment(m.UpdatedAt)
+	m.LastRetryAt = entity.Moment(m.LastRetryAt)
+	m.NextAttemptAt = entity.Moment(m.NextAttemptAt)
+	m.Source.Timestamp = entity.Moment(m.Source.Timestamp)
+	m.Origin.Timestamp = entity.Moment(m.Origin.Timestamp)
+	m.Claim.ExpiresAt = entity.Moment(m.Claim.ExpiresAt)
+	m.Failure.StackTrace = ""
+	if m.Record.State == entity.ValueStored || m.Record.State == entity.ValueFromPayload {
+		m.Record.Size = int64(len(m.Record.Value))
+	}
+	return m
+}
+
+// loaded returns the message for a reader who wants values up to maxValue bytes,
+// all of them when it is negative.
+func (r *row) loaded(maxValue int64) entity.Message {
+	m := r.message
+	if maxValue >= 0 && int64(len(m.Record.Value)) > maxValue {
+		m.Record.State, m.Record.Value = entity.ValueNotLoaded, nil
+	}
+	return clone(m)
+}
+
+// bare returns the message without key, headers and value.
+func (r *row) bare() entity.Message {
+	m := r.message
+	m.Record.Key, m.Record.Headers = nil, nil
+	if m.Record.Value != nil {
+		m.Record.State, m.Record.Value = entity.ValueNotLoaded, nil
+	}
+	return clone(m)
+}

@@ -1,0 +1,50 @@
+package memory_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest"
+)
+
+func TestRepository(t *testing.T) {
+	t.Parallel()
+	repositorytest.Run(t, func(_ *testing.T, clock *repositorytest.Clock) repositorytest.Fixture {
+		store := memory.New(clock.Now)
+		return repositorytest.Fixture{
+			Repository: store,
+			Insert:     func(_ *testing.T, m entity.Message) { store.Insert(m) },
+		}
+	})
+}
+
+func TestInsert(t *testing.T) {
+	t.Parallel()
+
+	t.Run("IsFoundUnderADeadLetterTopicThatWasNeverOpened", func(t *testing.T) {
+		t.Parallel()
+		store := memory.New(time.Now)
+		m := entity.NewMessage("orders", "boom", time.Now())
+		m.Source = entity.Source{Topic: "orders.dlq", Partition: 1, Offset: 7}
+		store.Insert(m)
+		ids, err := store.Select(t.Context(), "orders.dlq")
+		if err != nil || len(ids) != 1 || ids[0] != m.ID {
+			t.Errorf("Select(orders.dlq) = %v, %v, want %v", ids, err, m.ID)
+		}
+	})
+
+	t.Run("SharesNoBytes", func(t *testing.T) {
+		t.Parallel()
+		store := memory.New(time.Now)
+		m := entity.NewMessage("orders", "boom", time.Now())
+		m.Record.Value = []byte("value")
+		store.Insert(m)
+		m.Record.Value[0] = 'X'
+		got, err := store.Get(t.Context(), m.ID, -1)
+		if err != nil || string(got.Record.Value) != "value" {
+			t.Errorf("Get = %q, %v, want %q", got.Record.Value, err, "value")
+		}
+	})
+}

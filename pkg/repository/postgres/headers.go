@@ -1,0 +1,71 @@
+package postgres
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// packHeaders frames headers into one value: the number of headers, then for
+// each the key and the value, every length as a varint. A value's length is
+// stored plus one, so that 0 can mean null. Order, repeats, empty keys and any
+// bytes survive.
+func packHeaders(headers []entity.Header) []byte {
+	size := 4
+	for _, h := range headers {
+		size += len(h.Key) + len(h.Value) + 6
+	}
+	out := binary.AppendUvarint(make([]byte, 0, size), uint64(len(headers)))
+	for _, h := range headers {
+		out = binary.AppendUvarint(out, uint64(len(h.Key)))
+		out = append(out, h.Key...)
+		if h.Value == nil {
+			out = binary.AppendUvarint(out, 0)
+			continue
+		}
+		out = binary.AppendUvarint(out, uint64(len(h.Value))+1)
+		out = append(out, h.Value...)
+	}
+	return out
+}
+
+var errHeaders = errors.New("stored headers are damaged")
+
+// unpackHeaders reads what packHeaders wrote. The result does not share packed.
+func unpackHeaders(packed []byte) ([]entity.Header, error) {
+	if len(packed) == 0 {
+		return nil, nil
+	}
+	rest := append([]byte(nil), packed...)
+	n, rest, ok := uvarint(rest)
+	if !ok || n > uint64(len(rest)) {
+		return nil, errHeaders
+	}
+	headers := make([]entity.Header, 0, n)
+	for range n {
+		var h entity.Header
+		var length uint64
+		if length, rest, ok = uvarint(rest); !ok || length > uint64(len(rest)) {
+			return nil, errHeaders
+		}
+		h.Key, rest = string(rest[:length]), rest[length:]
+		if length, rest, ok = uvarint(rest); !ok || length > uint64(len(rest))+1 {
+			return nil, errHeaders
+		}
+		if length > 0 {
+			length--
+			h.Value, rest = rest[:length:length], rest[length:]
+		}
+		headers = append(headers, h)
+	}
+	return headers, nil
+}
+
+func uvarint(b []byte) (v uint64, rest []byte, ok bool) {
+	v, n := binary.Uvarint(b)
+	if n <= 0 {
+		return 0, nil, false
+	}
+	return v, b[n:], true
+}

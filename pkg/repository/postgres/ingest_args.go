@@ -1,0 +1,121 @@
+package postgres
+
+import (
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// storeArgs lays a batch out in columns, in the order of storeQuery's
+// parameters.
+func (s *Store) storeArgs(batch repository.Batch, notes []string) []any {
+	args := rangeArgs(batch.Ranges)
+	args = append(args, messageArgs(batch.Messages, notes)...)
+	return append(args, s.clock())
+}
+
+func rangeArgs(ranges []repository.Range) []any {
+	n := len(ranges)
+	incarnations, partitions := newColumn(oidInt4, n, 4), newColumn(oidInt4, n, 4)
+	from, to := newColumn(oidInt8, n, 8), newColumn(oidInt8, n, 8)
+	for _, r := range ranges {
+		incarnations.int32(r.Incarnation)
+		partitions.int32(r.Partition.Partition)
+		from.int64(r.From)
+		to.int64(r.To)
+	}
+	return []any{incarnations.arg(), partitions.arg(), from.arg(), to.arg()}
+}
+
+func messageArgs(messages []entity.Message, notes []string) []any {
+	n := len(messages)
+	size := func(of func(*entity.Message) int) int {
+		total := 0
+		for i := range messages {
+			total += of(&messages[i])
+		}
+		return total/max(n, 1) + 1
+	}
+	var (
+		id            = newColumn(oidUUID, n, 16)
+		topic         = newColumn(oidText, n, 24)
+		message       = newColumn(oidText, n, size(func(m *entity.Message) int { return len(m.ErrorMessage) }))
+		retryCount    = newColumn(oidInt4, n, 4)
+		maxRetries    = newColumn(oidInt4, n, 4)
+		status        = newColumn(oidText, n, 8)
+		key           = newColumn(oidBytea, n, size(func(m *entity.Message) int { return len(m.Record.Key) }))
+		value         = newColumn(oidBytea, n, size(func(m *entity.Message) int { return len(m.Record.Value) }))
+		headers       = newColumn(oidBytea, n, 512)
+		note          = newColumn(oidText, n, 4)
+		omittedSize   = newColumn(oidInt8, n, 4)
+		omittedSHA    = newColumn(oidBytea, n, 4)
+		dlqTopic      = newColumn(oidInt4, n, 4)
+		incarnation   = newColumn(oidInt4, n, 4)
+		partition     = newColumn(oidInt4, n, 4)
+		offset        = newColumn(oidInt8, n, 8)
+		timestamp     = newColumn(oidTimestamptz, n, 8)
+		origPartition = newColumn(oidInt4, n, 4)
+		origOffset    = newColumn(oidInt8, n, 8)
+		origTimestamp = newColumn(oidTimestamptz, n, 8)
+		confidence    = newColumn(oidText, n, 8)
+		group         = newColumn(oidText, n, 16)
+		attempts      = newColumn(oidInt4, n, 4)
+		dialect       = newColumn(oidText, n, 16)
+		class         = newColumn(oidText, n, 32)
+		parent        = newColumn(oidUUID, n, 4)
+		root          = newColumn(oidUUID, n, 4)
+	)
+	for i := range messages {
+		m := &messages[i]
+		id.uuid(m.ID)
+		topic.text(m.OriginalTopic)
+		message.text(m.ErrorMessage)
+		retryCount.int32(int32(m.RetryCount))
+		maxRetries.int32(int32(m.MaxRetries))
+		status.text(string(m.Status))
+		key.bytes(m.Record.Key)
+		value.bytes(m.Record.Value)
+		headers.bytes(packHeaders(m.Record.Headers))
+		note.optionalText(notes[i])
+		overLimit(m, omittedSize, omittedSHA)
+		dlqTopic.int32(m.Source.TopicID)
+		incarnation.int32(m.Source.Incarnation)
+		partition.int32(m.Source.Partition)
+		offset.int64(m.Source.Offset)
+		timestamp.time(m.Source.Timestamp)
+		origPartition.optionalInt32(m.Origin.Partition)
+		origOffset.optionalInt64(m.Origin.Offset)
+		origTimestamp.time(m.Origin.Timestamp)
+		confidence.optionalText(string(m.Origin.Confidence))
+		group.optionalText(m.Failure.ConsumerGroup)
+		optionalInt(attempts, m.Failure.Attempts)
+		dialect.optionalText(m.Failure.Dialect)
+		class.optionalText(m.Failure.Class)
+		parent.optionalUUID(m.Parent)
+		root.optionalUUID(m.Root)
+	}
+	return []any{
+		id.arg(), topic.arg(), message.arg(), retryCount.arg(), maxRetries.arg(), status.arg(),
+		key.arg(), value.arg(), headers.arg(), note.arg(), omittedSize.arg(), omittedSHA.arg(),
+		dlqTopic.arg(), incarnation.arg(), partition.arg(), offset.arg(), timestamp.arg(),
+		origPartition.arg(), origOffset.arg(), origTimestamp.arg(), confidence.arg(),
+		group.arg(), attempts.arg(), dialect.arg(), class.arg(), parent.arg(), root.arg(),
+	}
+}
+
+func overLimit(m *entity.Message, size, sha *column) {
+	if m.Record.State != entity.ValueOverLimit {
+		size.null()
+		sha.null()
+		return
+	}
+	size.int64(m.Record.Size)
+	sha.bytes(m.Record.SHA256)
+}
+
+func optionalInt(c *column, v *int) {
+	if v == nil {
+		c.null()
+		return
+	}
+	c.int32(int32(*v))
+}

@@ -1,0 +1,200 @@
+package postgres
+
+import (
+	"database/sql"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// row is a message as the queries select it. Every column may be NULL, because
+// a query that also answers a question about the whole (a total, a cut) returns
+// one row without a message when it finds none; see present.
+type row struct {
+	ID            uuid.NullUUID  `db:"id"`
+	OriginalTopic sql.NullString `db:"original_topic"`
+	ErrorMessage  sql.NullString `db:"error_message"`
+	RetryCount    sql.NullInt32  `db:"retry_count"`
+	MaxRetries    sql.NullInt32  `db:"max_retries"`
+	Status        sql.NullString `db:"status"`
+	CreatedAt     sql.NullTime   `db:"created_at"`
+	UpdatedAt     sql.NullTime   `db:"updated_at"`
+	LastRetryAt   sql.NullTime   `db:"last_retry_at"`
+
+	DLQTopic       sql.NullString `db:"dlq_topic"`
+	DLQTopicID     sql.NullInt32  `db:"dlq_topic_id"`
+	DLQIncarnation sql.NullInt32  `db:"dlq_incarnation_id"`
+	DLQPartition   sql.NullInt32  `db:"dlq_partition"`
+	DLQOffset      sql.NullInt64  `db:"dlq_offset"`
+	DLQTimestamp   sql.NullTime   `db:"dlq_timestamp"`
+
+	OriginalPartition *int32         `db:"original_partition"`
+	OriginalOffset    *int64         `db:"original_offset"`
+	OriginalTimestamp sql.NullTime   `db:"original_timestamp"`
+	OriginConfidence  sql.NullString `db:"origin_confidence"`
+	ConsumerGroup     sql.NullString `db:"consumer_group"`
+	ConsumerAttempts  sql.NullInt32  `db:"consumer_attempts"`
+	Dialect           sql.NullString `db:"dialect"`
+	ErrorClass        sql.NullString `db:"error_class"`
+
+	ParentID uuid.NullUUID `db:"parent_id"`
+	RootID   uuid.NullUUID `db:"root_id"`
+
+	ClaimID        uuid.NullUUID  `db:"claim_id"`
+	ClaimExpiresAt sql.NullTime   `db:"claim_expires_at"`
+	ClaimTopic     sql.NullString `db:"claim_topic"`
+	ClaimPartition sql.NullInt32  `db:"claim_partition"`
+	ClaimEndOffset sql.NullInt64  `db:"claim_end_offset"`
+
+	NextAttemptAt         sql.NullTime   `db:"next_attempt_at"`
+	LastPublishError      sql.NullString `db:"last_publish_error"`
+	LastPublishErrorClass sql.NullString `db:"last_publish_error_class"`
+	Outcome               sql.NullString `db:"outcome"`
+
+	// The bytes; queries that do not read them leave these nil.
+	Key           []byte        `db:"key"`
+	Headers       []byte        `db:"headers"`
+	Value         []byte        `db:"value"`
+	ValueSize     sql.NullInt64 `db:"value_size"`
+	OmittedSHA256 []byte        `db:"omitted_sha256"`
+	OmittedSize   sql.NullInt64 `db:"omitted_size"`
+	Payload       []byte        `db:"payload_text"`
+	HasPayload    sql.NullBool  `db:"has_payload"`
+}
+
+// stateColumns are all of a message but its bytes; m is dlq_messages and t is
+// dlq.topics, joined from the left.
+const stateColumns = `
+	m.id, m.original_topic, m.error_message, m.retry_count, m.max_retries, m.status,
+	m.created_at, m.updated_at, m.last_retry_at,
+	t.name AS dlq_topic, m.dlq_topic_id, m.dlq_incarnation_id, m.dlq_partition, m.dlq_offset, m.dlq_timestamp,
+	m.original_partition, m.original_offset, m.original_timestamp, m.origin_confidence,
+	m.consumer_group, m.consumer_attempts, m.dialect, m.error_class, m.parent_id, m.root_id,
+	m.claim_id, m.claim_expires_at, m.claim_topic, m.claim_partition, m.claim_end_offset,
+	m.next_attempt_at, m.last_publish_error, m.last_publish_error_class, m.outcome`
+
+// byteColumns are the bytes; limit is an SQL expression, negative for no limit.
+// octet_length of an out-of-line value does not read it.
+func byteColumns(limit string) string {
+	return `
+	m.key, m.headers, m.omitted_sha256, m.omitted_size,
+	octet_length(m.value) AS value_size,
+	CASE WHEN ` + limit + ` < 0 OR octet_length(m.value) <= ` + limit + ` THEN m.value END AS value,
+	m.dlq_topic_id IS NULL AND m.value IS NULL AND m.payload IS NOT NULL AS has_payload,
+	CASE WHEN m.dlq_topic_id IS NULL AND m.value IS NULL
+	      AND (` + limit + ` < 0 OR pg_column_size(m.payload) <= ` + limit + `) THEN m.payload::text END AS payload_text`
+}
+
+// present reports whether the row holds a message.
+func (r *row) present() bool { return r.ID.Valid }
+
+// message is the entity without its bytes.
+func (r *row) message() entity.Message {
+	m := entity.Message{
+		ID:            r.ID.UUID,
+		OriginalTopic: r.OriginalTopic.String,
+		ErrorMessage:  r.ErrorMessage.String,
+		RetryCount:    int(r.RetryCount.Int32),
+		MaxRetries:    int(r.MaxRetries.Int32),
+		Status:        entity.Status(r.Status.String),
+		CreatedAt:     moment(r.CreatedAt),
+		UpdatedAt:     moment(r.UpdatedAt),
+		LastRetryAt:   moment(r.LastRetryAt),
+		Source: entity.Source{
+			Topic:       r.DLQTopic.String,
+			TopicID:     r.DLQTopicID.Int32,
+			Incarnation: r.DLQIncarnation.Int32,
+			Partition:   r.DLQPartition.Int32,
+			Offset:      r.DLQOffset.Int64,
+			Timestamp:   moment(r.DLQTimestamp),
+		},
+		Origin: entity.Origin{
+			Partition:  r.OriginalPartition,
+			Offset:     r.OriginalOffset,
+			Timestamp:  moment(r.OriginalTimestamp),
+			Confidence: r.confidence(),
+		},
+		Failure: entity.Failure{
+			Class:         r.ErrorClass.String,
+			ConsumerGroup: r.ConsumerGroup.String,
+			Dialect:       r.Dialect.String,
+		},
+		Parent:                r.ParentID.UUID,
+		Root:                  r.RootID.UUID,
+		NextAttemptAt:         moment(r.NextAttemptAt),
+		LastPublishError:      r.LastPublishError.String,
+		LastPublishErrorClass: entity.ErrorClass(r.LastPublishErrorClass.String),
+		Outcome:               entity.Outcome(r.Outcome.String),
+	}
+	if r.ConsumerAttempts.Valid {
+		n := int(r.ConsumerAttempts.Int32)
+		m.Failure.Attempts = &n
+	}
+	if m.Status == entity.Retrying {
+		m.Claim = r.claim()
+	}
+	return m
+}
+
+// confidence of a row that was put in by SQL: whoever wrote it named the topic.
+func (r *row) confidence() entity.Confidence {
+	switch {
+	case r.OriginConfidence.Valid:
+		return entity.Confidence(r.OriginConfidence.String)
+	case r.OriginalTopic.String == "":
+		return entity.FromNothing
+	default:
+		return entity.FromMapping
+	}
+}
+
+func (r *row) claim() entity.Claim {
+	c := entity.Claim{
+		ID:        r.ClaimID.UUID,
+		ExpiresAt: moment(r.ClaimExpiresAt),
+		Topic:     r.ClaimTopic.String,
+		Partition: r.ClaimPartition.Int32,
+		EndOffset: r.ClaimEndOffset.Int64,
+	}
+	if c.Topic == "" {
+		c.Topic = r.OriginalTopic.String
+	}
+	return c
+}
+
+// messageWithBytes is the entity with key, headers and as much of the value as
+// the query read.
+func (r *row) messageWithBytes() (entity.Message, error) {
+	m := r.message()
+	headers, err := unpackHeaders(r.Headers)
+	if err != nil {
+		return entity.Message{}, err
+	}
+	m.Record = entity.Record{Key: r.Key, Headers: headers}
+	record := &m.Record
+	switch {
+	case r.OmittedSHA256 != nil:
+		record.State, record.Size, record.SHA256 = entity.ValueOverLimit, r.OmittedSize.Int64, r.OmittedSHA256
+	case r.Value != nil:
+		record.Value, record.Size = r.Value, r.ValueSize.Int64
+	case r.ValueSize.Valid:
+		record.State, record.Size = entity.ValueNotLoaded, r.ValueSize.Int64
+	case r.DLQTopicID.Valid: // a tombstone
+	case r.Payload != nil:
+		record.State, record.Value, record.Size = entity.ValueFromPayload, r.Payload, int64(len(r.Payload))
+	case r.HasPayload.Bool:
+		record.State = entity.ValueNotLoaded
+	default:
+		record.State = entity.ValueMissing
+	}
+	return m, nil
+}
+
+func moment(t sql.NullTime) time.Time {
+	if !t.Valid {
+		return time.Time{}
+	}
+	return entity.Moment(t.Time)
+}

@@ -1,0 +1,322 @@
+package repositorytest
+
+import (
+	"errors"
+	"reflect"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+const (
+	original   = "orders"
+	deadLetter = "orders.dlq"
+	expiry     = 30 * time.Second
+	whole      = int64(-1) // asks for values whatever their size
+)
+
+// harness is a test of one promise: the store, its clock, and short words for
+// what most promises need. Its words fail the test when the store fails.
+type harness struct {
+	*testing.T
+	Fixture
+	clock *Clock
+	next  int64 // offset of the next message that message makes
+}
+
+// message returns a PENDING message from the dead-letter topic that is not in
+// the store yet. Later ones sort behind earlier ones.
+func (h *harness) message(changes ...func(*entity.Message)) entity.Message {
+	h.Helper()
+	m := entity.NewMessage(original, "boom", h.clock.Now())
+	m.Record.Value = []byte(`{"order": 1}`)
+	m.Origin.Confidence = entity.FromHeader
+	m.Source = h.source(deadLetter, h.next)
+	h.next++
+	for _, change := range changes {
+		change(&m)
+	}
+	m.Record.Size = max(m.Record.Size, int64(len(m.Record.Value)))
+	return m
+}
+
+// put puts such a message into the store and lets a second pass.
+func (h *harness) put(changes ...func(*entity.Message)) entity.Message {
+	h.Helper()
+	m := h.message(changes...)
+	h.Insert(h.T, m)
+	h.clock.Advance(time.Second)
+	return m
+}
+
+// puts puts n messages into the store, oldest first.
+func (h *harness) puts(n int, changes ...func(*entity.Message)) []uuid.UUID {
+	h.Helper()
+	ids := make([]uuid.UUID, n)
+	for i := range ids {
+		ids[i] = h.put(changes...).ID
+	}
+	return ids
+}
+
+// source is a position in partition 0 of the first life of a topic.
+func (h *harness) source(topic string, offset int64) entity.Source {
+	h.Helper()
+	ref := h.topic(topic, "life-1")
+	return entity.Source{Topic: topic, TopicID: ref.TopicID, Incarnation: ref.Incarnation, Offset: offset}
+}
+
+func (h *harness) topic(name, life string) repository.TopicRef {
+	h.Helper()
+	refs, err := h.Repository.OpenTopics(h.Context(), []repository.Topic{{Name: name, Incarnation: life}})
+	if err != nil || len(refs) != 1 {
+		h.Fatalf("OpenTopics(%s, %s) = %v, %v, want one", name, life, refs, err)
+	}
+	return refs[0]
+}
+
+func (h *harness) get(id uuid.UUID) entity.Message {
+	h.Helper()
+	m, err := h.Repository.Get(h.Context(), id, whole)
+	if err != nil {
+		h.Fatalf("Get(%s): %v", id, err)
+	}
+	return m
+}
+
+func (h *harness) list(topic string, page repository.Page) repository.List {
+	h.Helper()
+	l, err := h.Repository.List(h.Context(), topic, page)
+	if err != nil {
+		h.Fatalf("List(%q, %+v): %v", topic, page, err)
+	}
+	return l
+}
+
+func (h *harness) selected(topic string) []uuid.UUID {
+	h.Helper()
+	ids, err := h.Repository.Select(h.Context(), topic)
+	if err != nil {
+		h.Fatalf("Select(%q): %v", topic, err)
+	}
+	return ids
+}
+
+func (h *harness) history(id uuid.UUID) []entity.Attempt {
+	h.Helper()
+	attempts, err := h.Repository.History(h.Context(), id)
+	if err != nil {
+		h.Fatalf("History(%s): %v", id, err)
+	}
+	return attempts
+}
+
+func (h *harness) expired(limit int) []uuid.UUID {
+	h.Helper()
+	messages, err := h.Repository.Expired(h.Context(), limit)
+	if err != nil {
+		h.Fatalf("Expired(%d): %v", limit, err)
+	}
+	return ids(messages)
+}
+
+// intent is a new attempt on a message.
+func intent(id uuid.UUID) repository.Claim {
+	return repository.Claim{MessageID: id, ID: uuid.New(), Topic: original, Partition: 2, EndOffset: 40}
+}
+
+func intents(ids ...uuid.UUID) []repository.Claim {
+	claims := make([]repository.Claim, len(ids))
+	for i, id := range ids {
+		claims[i] = intent(id)
+	}
+	return claims
+}
+
+func (h *harness) claimAll(claims ...repository.Claim) []entity.Message {
+	h.Helper()
+	taken, err := h.Repository.Claim(h.Context(), claims, expiry, false)
+	if err != nil {
+		h.Fatalf("Claim: %v", err)
+	}
+	return taken
+}
+
+// claim takes one message, which must be claimable.
+func (h *harness) claim(id uuid.UUID) repository.Claim {
+	h.Helper()
+	c := intent(id)
+	if taken := h.claimAll(c); len(taken) != 1 || taken[0].ID != id {
+		h.Fatalf("Claim(%s) took %v, want it", id, ids(taken))
+	}
+	return c
+}
+
+// result ends the attempt of c as its verdict usually does.
+func result(c repository.Claim, verdict entity.Verdict) repository.Result {
+	r := repository.Result{
+		MessageID: c.MessageID, ClaimID: c.ID, Actor: "alice", Verdict: verdict,
+		Partition: c.Partition, Offset: -1,
+	}
+	switch verdict {
+	case entity.Acknowledged:
+		r.Offset = 41
+	case entity.Skipped, entity.GivenBack:
+	case entity.Failed:
+		r.Class, r.Error, r.RetryIn = entity.NetworkTimeout, "no answer in 5s", 4*time.Second
+	case entity.Rejected:
+		r.Class, r.Error = entity.BadRecord, "message too large"
+	case entity.Refused:
+		r.Class, r.Error = entity.Unauthorized, "not authorised to write orders"
+	case entity.InDoubt:
+		r.Class, r.Error = entity.BrokerUnavailable, "connection reset"
+	}
+	return r
+}
+
+func (h *harness) finishAll(results ...repository.Result) []repository.Finished {
+	h.Helper()
+	finished, err := h.Repository.Finish(h.Context(), results)
+	if err != nil {
+		h.Fatalf("Finish: %v", err)
+	}
+	return finished
+}
+
+// finish ends the attempt of c, which must be under way.
+func (h *harness) finish(c repository.Claim, verdict entity.Verdict) repository.Finished {
+	h.Helper()
+	finished := h.finishAll(result(c, verdict))
+	if len(finished) != 1 || finished[0].MessageID != c.MessageID {
+		h.Fatalf("Finish(%s) = %+v, want one for it", c.MessageID, finished)
+	}
+	return finished[0]
+}
+
+// attempt is a whole attempt that lasts a second.
+func (h *harness) attempt(id uuid.UUID, verdict entity.Verdict) repository.Finished {
+	h.Helper()
+	c := h.claim(id)
+	h.clock.Advance(time.Second)
+	return h.finish(c, verdict)
+}
+
+// in brings a new message into a status by the store's own ways.
+func (h *harness) in(status entity.Status, changes ...func(*entity.Message)) entity.Message {
+	h.Helper()
+	m := h.put(changes...)
+	switch status {
+	case entity.Pending:
+	case entity.Retrying:
+		h.claim(m.ID)
+	case entity.Resolved:
+		h.attempt(m.ID, entity.Acknowledged)
+	case entity.Dead:
+		h.attempt(m.ID, entity.Rejected)
+	}
+	h.wantStatus(m.ID, status)
+	return h.get(m.ID)
+}
+
+func (h *harness) wantStatus(id uuid.UUID, want entity.Status) {
+	h.Helper()
+	if got := h.get(id).Status; got != want {
+		h.Errorf("message %s is %s, want %s", id, got, want)
+	}
+}
+
+// wantMoved checks UpdatedAt of a message that has just changed.
+func (h *harness) wantMoved(before, after entity.Message) {
+	h.Helper()
+	if h.UpdatedAtIsTheServers {
+		if !after.UpdatedAt.After(before.UpdatedAt) {
+			h.Errorf("UpdatedAt = %v, want it after %v", after.UpdatedAt, before.UpdatedAt)
+		}
+		return
+	}
+	if want := h.clock.Kept(); after.UpdatedAt != want {
+		h.Errorf("UpdatedAt = %v, want the clock's %v", after.UpdatedAt, want)
+	}
+}
+
+// wantUnchanged checks that the store still has before, every field of it.
+func (h *harness) wantUnchanged(before entity.Message) {
+	h.Helper()
+	if got := h.get(before.ID); !reflect.DeepEqual(got, before) {
+		h.Errorf("message changed:\n got %+v\nwant %+v", got, before)
+	}
+}
+
+func (h *harness) wantIDs(what string, got, want []uuid.UUID) {
+	h.Helper()
+	if !slices.Equal(got, want) {
+		h.Errorf("%s = %v, want %v", what, got, want)
+	}
+}
+
+func (h *harness) wantSameIDs(what string, got, want []uuid.UUID) {
+	h.Helper()
+	sorted := func(ids []uuid.UUID) []uuid.UUID {
+		ids = slices.Clone(ids)
+		slices.SortFunc(ids, compareIDs)
+		return ids
+	}
+	h.wantIDs(what, sorted(got), sorted(want))
+}
+
+func (h *harness) wantNotFound(call string, id uuid.UUID, err error) {
+	h.Helper()
+	var missing *entity.NotFoundError
+	if !errors.As(err, &missing) || missing.ID != id {
+		h.Errorf("%s = %v, want a NotFoundError of %s", call, err, id)
+	}
+}
+
+func (h *harness) wantClaimed(call string, id uuid.UUID, err error) {
+	h.Helper()
+	var claimed *entity.ClaimedError
+	if !errors.As(err, &claimed) || claimed.ID != id {
+		h.Errorf("%s = %v, want a ClaimedError of %s", call, err, id)
+	}
+}
+
+func (h *harness) wantNoArrow(call string, from, to entity.Status, err error) {
+	h.Helper()
+	var illegal *entity.TransitionError
+	if !errors.As(err, &illegal) || illegal.From != from || illegal.To != to {
+		h.Errorf("%s = %v, want a TransitionError from %s to %s", call, err, from, to)
+	}
+}
+
+// together runs do n times at once, from behind one barrier, and waits.
+func together(n int, do func(i int)) {
+	var ready, done sync.WaitGroup
+	start := make(chan struct{})
+	for i := range n {
+		ready.Add(1)
+		done.Go(func() {
+			ready.Done()
+			<-start
+			do(i)
+		})
+	}
+	ready.Wait()
+	close(start)
+	done.Wait()
+}
+
+func ids(messages []entity.Message) []uuid.UUID {
+	found := make([]uuid.UUID, len(messages))
+	for i, m := range messages {
+		found[i] = m.ID
+	}
+	return found
+}
+
+func compareIDs(a, b uuid.UUID) int { return slices.Compare(a[:], b[:]) }

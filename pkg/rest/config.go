@@ -1,0 +1,91 @@
+package rest
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+)
+
+// Config says where the server listens and how patient it is.
+type Config struct {
+	Host string `mapstructure:"host"`
+	Port int    `mapstructure:"port"`
+
+	// StartupTimeout is how long the program tries its dependencies before it
+	// gives up. The server itself never waits: it answers "not ready" meanwhile.
+	StartupTimeout time.Duration `mapstructure:"startup_timeout"`
+
+	// ReadHeaderTimeout and BodyTimeout bound how slowly a request may arrive,
+	// WriteTimeout how slowly an answer may be taken, counted from its first
+	// byte. IdleTimeout ends connections that nobody uses.
+	ReadHeaderTimeout time.Duration `mapstructure:"read_header_timeout"`
+	BodyTimeout       time.Duration `mapstructure:"body_timeout"`
+	WriteTimeout      time.Duration `mapstructure:"write_timeout"`
+	IdleTimeout       time.Duration `mapstructure:"idle_timeout"`
+
+	// RequestTimeout bounds everything but retries, which know their own limits.
+	RequestTimeout time.Duration `mapstructure:"request_timeout"`
+
+	// DrainTimeout is what running requests get once the program is told to end.
+	// In its second half retries are told to stop as well.
+	DrainTimeout time.Duration `mapstructure:"drain_timeout"`
+
+	// MaxBodyBytes bounds a request's body, MaxHeaderBytes its head.
+	MaxBodyBytes   int64 `mapstructure:"max_body_bytes"`
+	MaxHeaderBytes int   `mapstructure:"max_header_bytes"`
+}
+
+// DefaultConfig returns the settings of a server that nobody configured.
+func DefaultConfig() Config {
+	return Config{
+		Host:              "0.0.0.0",
+		Port:              8080,
+		StartupTimeout:    30 * time.Second,
+		ReadHeaderTimeout: 10 * time.Second,
+		BodyTimeout:       30 * time.Second,
+		WriteTimeout:      2 * time.Minute,
+		IdleTimeout:       2 * time.Minute,
+		RequestTimeout:    30 * time.Second,
+		DrainTimeout:      18 * time.Second,
+		MaxBodyBytes:      1 << 20,
+		MaxHeaderBytes:    64 << 10,
+	}
+}
+
+// maxDrain leaves the rest of the program its share of the 25 seconds in which
+// it must have ended.
+const maxDrain = 20 * time.Second
+
+// Validate reports every setting that cannot work.
+func (c Config) Validate() error {
+	var problems []error
+	complain := func(bad bool, format string, args ...any) {
+		if bad {
+			problems = append(problems, fmt.Errorf(format, args...))
+		}
+	}
+	complain(c.Port < 0 || c.Port > 65535, "port: must be 0 to 65535, is %d", c.Port)
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"startup_timeout", c.StartupTimeout},
+		{"read_header_timeout", c.ReadHeaderTimeout},
+		{"body_timeout", c.BodyTimeout},
+		{"write_timeout", c.WriteTimeout},
+		{"idle_timeout", c.IdleTimeout},
+		{"request_timeout", c.RequestTimeout},
+		{"drain_timeout", c.DrainTimeout},
+	} {
+		complain(d.value <= 0, "%s: must be positive, is %s", d.name, d.value)
+	}
+	complain(c.DrainTimeout > maxDrain, "drain_timeout: must be at most %s, is %s", maxDrain, c.DrainTimeout)
+	complain(c.MaxBodyBytes <= 0, "max_body_bytes: must be positive, is %d", c.MaxBodyBytes)
+	complain(c.MaxHeaderBytes <= 0, "max_header_bytes: must be positive, is %d", c.MaxHeaderBytes)
+	return errors.Join(problems...)
+}
+
+// Address is what to listen on.
+func (c Config) Address() string { return net.JoinHostPort(c.Host, strconv.Itoa(c.Port)) }

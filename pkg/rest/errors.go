@@ -1,0 +1,248 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// The codes that clients see. They are part of the API.
+const (
+	codeNotFound      = "SYS_DLQ_NOT_FOUND"
+	codeValidation    = "SYS_DLQ_VALIDATION_ERROR"
+	codeConflict      = "SYS_DLQ_CONFLICT"
+	codeInternal      = "SYS_DLQ_INTERNAL_ERROR"
+	codePublishFailed = "SYS_DLQ_PUBLISH_FAILED"
+	codeUnavailable   = "SYS_DLQ_UNAVAILABLE"
+)
+
+// Kinds that exist in HTTP only.
+var (
+	errMethod    = errors.New("method not allowed")
+	errMediaType = errors.New("unsupported media type")
+	errTooLarge  = errors.New("request body too large")
+)
+
+// answer is what a kind of error becomes. With fixed set the client reads
+// text whatever happened; else it reads the error's own sentence, and text only
+// when the error has none of its own.
+type answer struct {
+	kind   error
+	status int
+	code   string
+	text   string
+	fixed  bool
+}
+
+// answers is the one place that knows HTTP statuses of errors; the first kind
+// that matches wins.
+var answers = [...]answer{
+	{errMethod, http.StatusMethodNotAllowed, codeValidation, "method not allowed", false},
+	{errMediaType, http.StatusUnsupportedMediaType, codeValidation, "unsupported media type", false},
+	{errTooLarge, http.StatusRequestEntityTooLarge, codeValidation, "request body too large", false},
+	{entity.ErrInvalid, http.StatusBadRequest, codeValidation, "invalid request", false},
+	{entity.ErrNotFound, http.StatusNotFound, codeNotFound, "not found", false},
+	{entity.ErrConflict, http.StatusConflict, codeConflict, "the message's state does not allow this", false},
+	{entity.ErrPublish, http.StatusBadGateway, codePublishFailed, "the message could not be published", true},
+	{entity.ErrUnavailable, http.StatusServiceUnavailable, codeUnavailable, unavailableText, true},
+	{context.DeadlineExceeded, http.StatusServiceUnavailable, codeUnavailable, unavailableText, true},
+	{context.Canceled, http.StatusServiceUnavailable, codeUnavailable, unavailableText, true},
+}
+
+// internal is the answer when no kind matches.
+var internal = answer{nil, http.StatusInternalServerError, codeInternal, "internal error", true}
+
+const (
+	unavailableText = "the service is not available at the moment, try again later"
+
+	// retryAfter is what a 503 asks clients to wait.
+	retryAfter = 5 * time.Second
+
+	// statusClientGone is never read by anybody; it marks the metric and the log.
+	statusClientGone = 499
+)
+
+// requestError is a fault that this package found itself. Its text is shown.
+type requestError struct {
+	kind    error
+	text    string
+	details []detail
+}
+
+func (e *requestError) Error() string { return e.text }
+
+// Is makes the error's kind the one it was made with.
+func (e *requestError) Is(target error) bool { return target == e.kind }
+
+type detail struct {
+	Field  string `json:"field"`
+	Reason string `json:"reason"`
+}
+
+type envelope struct {
+	Error errorBody `json:"error"`
+}
+
+type errorBody struct {
+	Code      string   `json:"code"`
+	Message   string   `json:"message"`
+	RequestID string   `json:"request_id"`
+	Details   []detail `json:"details"`
+}
+
+// fail answers with the envelope and logs the cause of what is not the
+// client's fault, once.
+func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
+	a := answerFor(err)
+	x := exchangeOf(r)
+	s.logFailure(a, x, err)
+	if x.status != 0 {
+		// Half of another answer is out already: only a broken connection tells the
+		// client not to believe it.
+		panic(http.ErrAbortHandler)
+	}
+	if a.status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", strconv.Itoa(int(retryAfter.Seconds())))
+	}
+	writeJSON(w, a.status, envelope{errorBody{
+		Code:      a.code,
+		Message:   a.message(err),
+		RequestID: x.id,
+		Details:   details(err),
+	}})
+}
+
+func (s *Server) logFailure(a answer, x *exchange, err error) {
+	if a.status < http.StatusInternalServerError {
+		return
+	}
+	log := s.logger.Error
+	if a.status != http.StatusInternalServerError {
+		log = s.logger.Warn // a dependency's fault, and no bug of ours
+	}
+	log("request failed", zap.String("request_id", x.id), zap.String("route", x.route),
+		zap.Int("status", a.status), zap.Error(err))
+}
+
+// clientGone ends an exchange that nobody listens to any more.
+func (s *Server) clientGone(w http.ResponseWriter, r *http.Request, err error) {
+	x := exchangeOf(r)
+	s.logger.Debug("client gone", zap.String("request_id", x.id), zap.String("route", x.route), zap.Error(err))
+	if x.status == 0 {
+		w.WriteHeader(statusClientGone)
+	}
+}
+
+func answerFor(err error) answer {
+	for _, a := range answers {
+		if errors.Is(err, a.kind) {
+			return a
+		}
+	}
+	return internal
+}
+
+// message is the sentence for the client. Only an error made for clients speaks
+// for itself; what was wrapped around it on the way is for the log.
+func (a answer) message(err error) string {
+	if a.fixed {
+		return a.text
+	}
+	if text := innermost(err, a.kind).Error(); text != a.kind.Error() && text != "" {
+		return text
+	}
+	return a.text
+}
+
+// innermost returns the error deepest in the chain that is of the kind: the one
+// that said so first.
+func innermost(err, kind error) error {
+	for {
+		var inner error
+		switch e := err.(type) { //nolint:errorlint // this walks the chain itself
+		case interface{ Unwrap() error }:
+			inner = e.Unwrap()
+		case interface{ Unwrap() []error }:
+			for _, child := range e.Unwrap() {
+				if inner == nil && errors.Is(child, kind) {
+					inner = child
+				}
+			}
+		}
+		if inner == nil || !errors.Is(inner, kind) {
+			return err
+		}
+		err = inner
+	}
+}
+
+// details is never nil, because clients iterate over it.
+func details(err error) []detail {
+	var (
+		request     *requestError
+		refused     *entity.RefusedError
+		publish     *entity.PublishError
+		interrupted *entity.InterruptedError
+	)
+	switch {
+	case errors.As(err, &request) && request.details != nil:
+		return request.details
+	case errors.As(err, &refused):
+		return []detail{{"reason", refused.Reason}, {"class", string(refused.Class)}}
+	case errors.As(err, &publish):
+		return publishDetails(publish)
+	case errors.As(err, &interrupted):
+		return []detail{{"redrive_id", interrupted.Report.ID.String()}}
+	default:
+		return append([]detail{}, fieldDetails(err)...)
+	}
+}
+
+func publishDetails(e *entity.PublishError) []detail {
+	list := []detail{{"class", string(e.Class)}, {"status", e.Status.String()}}
+	if !e.RetryAt.IsZero() {
+		list = append(list, detail{"retry_at", *stamp(e.RetryAt)})
+	}
+	return list
+}
+
+// fieldDetails collects every entity.FieldError, also of errors that were
+// joined.
+func fieldDetails(err error) []detail {
+	switch e := err.(type) { //nolint:errorlint // this walks the chain itself
+	case *entity.FieldError:
+		return []detail{{e.Field, e.Reason}}
+	case interface{ Unwrap() error }:
+		return fieldDetails(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		var list []detail
+		for _, child := range e.Unwrap() {
+			list = append(list, fieldDetails(child)...)
+		}
+		return list
+	default:
+		return nil
+	}
+}
+
+// clip bounds what is repeated from a request.
+func clip(text string) string {
+	const limit = 128
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	if len(text) <= limit {
+		return text
+	}
+	cut := limit
+	for !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut] + "..."
+}

@@ -1,0 +1,77 @@
+package rest
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/gorilla/mux"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// adapt makes an http.Handler of a route: it waits for the start, bounds the
+// request's life and turns the error, if any, into an answer.
+func (s *Server) adapt(rt route) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		exchangeOf(r).route = rt.path
+		if rt.kind != probe && s.phase.Load() == starting {
+			s.fail(w, r, fmt.Errorf("the program is starting: %w", entity.ErrUnavailable))
+			return
+		}
+		ctx, cancel := s.scope(r, rt.kind)
+		defer cancel()
+		err := rt.handle(w, r.WithContext(ctx))
+		switch {
+		case err == nil:
+		case rt.kind == read && r.Context().Err() != nil:
+			s.clientGone(w, r, err)
+		default:
+			s.fail(w, r, err)
+		}
+	})
+}
+
+// scope returns what a request's work runs under. A change is carried through
+// once it began: a client that leaves in the middle must not decide whether a
+// published record is also recorded.
+func (s *Server) scope(r *http.Request, k kind) (context.Context, context.CancelFunc) {
+	switch k {
+	case probe, read:
+		return context.WithTimeout(r.Context(), s.cfg.RequestTimeout)
+	case change:
+		return context.WithTimeout(context.WithoutCancel(r.Context()), s.cfg.RequestTimeout)
+	default:
+		ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
+		stop := context.AfterFunc(s.work, cancel)
+		return ctx, func() { stop(); cancel() }
+	}
+}
+
+func (s *Server) routeNotFound(w http.ResponseWriter, r *http.Request) {
+	s.fail(w, r, &requestError{kind: entity.ErrNotFound, text: "route not found"})
+}
+
+func (s *Server) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
+	allowed := s.allowedMethods(r)
+	w.Header().Set("Allow", strings.Join(allowed, ", "))
+	s.fail(w, r, &requestError{
+		kind: errMethod,
+		text: "method not allowed: " + clip(r.Method) + "; allowed here: " + strings.Join(allowed, ", "),
+	})
+}
+
+// allowedMethods asks the router which methods it would have answered.
+func (s *Server) allowedMethods(r *http.Request) []string {
+	var allowed []string
+	for _, method := range knownMethods {
+		probe := r.Clone(r.Context())
+		probe.Method = method
+		var match mux.RouteMatch
+		if s.router.Match(probe, &match) && match.MatchErr == nil {
+			allowed = append(allowed, method)
+		}
+	}
+	return allowed
+}

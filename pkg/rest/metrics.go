@@ -1,0 +1,58 @@
+package rest
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// unmatched is the route label of requests that no route answered: their paths
+// are the clients' to choose and would make labels without end.
+const unmatched = "unmatched"
+
+type metrics struct {
+	requests *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+	inFlight prometheus.Gauge
+}
+
+func newMetrics(registry prometheus.Registerer) *metrics {
+	m := &metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "dlq_http_requests_total",
+			Help: "HTTP requests answered, by method, route template and status code.",
+		}, []string{"method", "route", "code"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "dlq_http_request_duration_seconds",
+			Help:    "Time from a request's head to the end of its answer.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 120},
+		}, []string{"method", "route"}),
+		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "dlq_http_requests_in_flight",
+			Help: "HTTP requests being answered at this moment.",
+		}),
+	}
+	registry.MustRegister(m.requests, m.duration, m.inFlight)
+	return m
+}
+
+func (m *metrics) observe(method string, x *exchange, took time.Duration) {
+	method = knownMethod(method)
+	m.requests.WithLabelValues(method, x.route, strconv.Itoa(x.status)).Inc()
+	m.duration.WithLabelValues(method, x.route).Observe(took.Seconds())
+}
+
+// knownMethod folds what clients invent into one label.
+func knownMethod(method string) string {
+	known := []string{
+		http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
+		http.MethodDelete, http.MethodOptions,
+	}
+	if slices.Contains(known, method) {
+		return method
+	}
+	return "other"
+}

@@ -1,0 +1,128 @@
+package rest
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// exchange is one request and its answer, as the log and the metrics see it.
+// Only the request's own goroutine touches it.
+type exchange struct {
+	http.ResponseWriter
+	id           string
+	route        string // the template that matched, or unmatched
+	status       int    // 0 until the answer began
+	bytes        int64
+	writeTimeout time.Duration
+}
+
+type exchangeKey struct{}
+
+func exchangeOf(r *http.Request) *exchange {
+	return r.Context().Value(exchangeKey{}).(*exchange) //nolint:forcetypeassert // observe put it there
+}
+
+// WriteHeader notes the status and starts the clock for the client to take the
+// answer. Interim answers pass.
+func (x *exchange) WriteHeader(status int) {
+	if status >= http.StatusOK && x.status == 0 {
+		x.status = status
+		// Tests answer without a connection and have no deadlines.
+		_ = http.NewResponseController(x.ResponseWriter).SetWriteDeadline(time.Now().Add(x.writeTimeout))
+	}
+	x.ResponseWriter.WriteHeader(status)
+}
+
+// Write counts what is sent.
+func (x *exchange) Write(b []byte) (int, error) {
+	if x.status == 0 {
+		x.WriteHeader(http.StatusOK)
+	}
+	n, err := x.ResponseWriter.Write(b)
+	x.bytes += int64(n)
+	return n, err
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (x *exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }
+
+// observe is the outermost layer: it names the request, sets what every answer
+// carries, and counts and logs it when it is over.
+func (s *Server) observe(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		x := &exchange{ResponseWriter: w, id: requestID(r), route: unmatched, writeTimeout: s.cfg.WriteTimeout}
+		// A connection's last answer left its deadline behind.
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
+		header := w.Header()
+		header.Set("X-Request-Id", x.id)
+		header.Set("X-Content-Type-Options", "nosniff")
+		header.Set("Cache-Control", "no-store")
+
+		s.metrics.inFlight.Inc()
+		began := time.Now()
+		defer func() {
+			s.metrics.inFlight.Dec()
+			s.metrics.observe(r.Method, x, time.Since(began))
+			s.logAccess(r, x, time.Since(began))
+		}()
+		next.ServeHTTP(x, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)))
+	})
+}
+
+// logAccess logs changes for everybody and questions for the curious.
+func (s *Server) logAccess(r *http.Request, x *exchange, took time.Duration) {
+	level := zap.DebugLevel
+	if (r.Method == http.MethodPost || r.Method == http.MethodDelete) && x.route != unmatched {
+		level = zap.InfoLevel
+	}
+	s.logger.Log(level, "request",
+		zap.String("request_id", x.id), zap.String("method", r.Method), zap.String("path", r.URL.EscapedPath()),
+		zap.String("route", x.route), zap.Int("status", x.status), zap.Int64("bytes", x.bytes),
+		zap.Duration("took", took), zap.String("remote", r.RemoteAddr))
+}
+
+// recovered turns a panic into a 500; the stack goes to the log alone.
+func (s *Server) recovered(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			p := recover()
+			if p == nil {
+				return
+			}
+			if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+				panic(p) // meant for net/http
+			}
+			s.fail(w, r, fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// requestID keeps a client's own well-formed id and makes one otherwise.
+func requestID(r *http.Request) string {
+	if id := r.Header.Get("X-Request-Id"); wellFormed(id) {
+		return id
+	}
+	var b [6]byte
+	_, _ = rand.Read(b[:]) // never fails, by its documentation
+	return "req_" + hex.EncodeToString(b[:])
+}
+
+func wellFormed(id string) bool {
+	for _, c := range []byte(id) {
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '.', c == '_', c == '-':
+		default:
+			return false
+		}
+	}
+	return len(id) >= 1 && len(id) <= 64
+}

@@ -1,0 +1,95 @@
+package rest
+
+import (
+	"encoding/json"
+	"unicode/utf8"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+const (
+	// maxPayload is the largest value that is shown within a single message,
+	// maxListPayload within a list.
+	maxPayload     = 1 << 20
+	maxListPayload = repository.ListValueLimit
+
+	// maxDepth is how deep a payload may nest. Common JSON readers stop at 256
+	// and deeper, and a payload stands some levels deep in an answer itself.
+	maxDepth = 200
+
+	// validatorDepth is where encoding/json stops reading and calls everything
+	// invalid.
+	validatorDepth = 10_000
+)
+
+// Why a payload is not shown. The payload route has the bytes of all but the
+// last.
+const (
+	notJSON   = "not_json"
+	tooDeep   = "too_deep"
+	tooLarge  = "too_large"
+	overLimit = "over_limit"
+)
+
+// projectPayload returns the value as the producer wrote it when it can stand
+// in a JSON answer as it is, else nil and why not. A value that does not exist
+// has neither.
+func projectPayload(r entity.Record, limit int) (text []byte, omitted string) {
+	switch {
+	case r.State == entity.ValueOverLimit:
+		return nil, overLimit
+	case r.State == entity.ValueNotLoaded || len(r.Value) > limit:
+		return nil, tooLarge
+	case r.State == entity.ValueMissing || r.Value == nil:
+		return nil, ""
+	case !utf8.Valid(r.Value):
+		return nil, notJSON
+	case deeperThan(r.Value, validatorDepth):
+		return nil, tooDeep
+	case !json.Valid(r.Value):
+		return nil, notJSON
+	case deeperThan(r.Value, maxDepth):
+		return nil, tooDeep
+	default:
+		return r.Value, ""
+	}
+}
+
+// payloadSize is the value's length in bytes, nil when there is no value.
+func payloadSize(r entity.Record) *int64 {
+	size := r.Size
+	switch r.State {
+	case entity.ValueMissing:
+		return nil
+	case entity.ValueStored, entity.ValueFromPayload:
+		if r.Value == nil {
+			return nil
+		}
+		size = int64(len(r.Value))
+	case entity.ValueNotLoaded, entity.ValueOverLimit:
+	}
+	return &size
+}
+
+// deeperThan reports whether JSON text nests deeper than limit. It scans
+// instead of recursing, so that no input decides how much stack is used.
+func deeperThan(text []byte, limit int) bool {
+	depth, inString := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case inString && c == '\\':
+			i++
+		case c == '"':
+			inString = !inString
+		case inString:
+		case c == '{' || c == '[':
+			if depth++; depth > limit {
+				return true
+			}
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return false
+}

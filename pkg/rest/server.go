@@ -1,0 +1,145 @@
+// Package rest is the HTTP face of the system: it turns requests into calls of
+// a store and a redriver, and what they answer into JSON. It decides nothing
+// about messages; states, claims and publishing are left to the packages behind
+// its interfaces.
+package rest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/gorilla/mux"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// The life of a server. It never goes back.
+const (
+	starting int32 = iota
+	ready
+	draining
+)
+
+// Server answers requests. It is safe for concurrent use.
+type Server struct {
+	cfg        Config
+	store      Store    // nil: probes only
+	redriver   Redriver // nil: probes only
+	stackTrace func(entity.Message) string
+	health     *health
+	metrics    *metrics
+	gatherer   prometheus.Gatherer
+	logger     *zap.Logger
+	router     *mux.Router
+	phase      atomic.Int32
+
+	// work is what retries run under: it outlives the client that asked, and
+	// ends when the drain runs out of patience.
+	work     context.Context
+	stopWork context.CancelFunc
+}
+
+// Option changes what a server shows.
+type Option func(*Server)
+
+// WithStackTrace gives the function that finds a message's stack trace, for
+// stores that keep it in the headers only. An empty answer means none is known.
+func WithStackTrace(f func(entity.Message) string) Option {
+	return func(s *Server) { s.stackTrace = f }
+}
+
+// New returns a server of the whole API. It is "starting" until SetReady is
+// called: probes and metrics answer at once, the API says that it is not
+// available. Metrics are registered with registry and served from it, so one
+// registry carries one server.
+func New(cfg Config, store Store, redriver Redriver, checks []Check, registry *prometheus.Registry, logger *zap.Logger, options ...Option) *Server {
+	s := newServer(cfg, checks, registry, logger)
+	s.store, s.redriver = store, redriver
+	for _, option := range options {
+		option(s)
+	}
+	s.router = s.newRouter(append(s.probeRoutes(), s.apiRoutes()...))
+	return s
+}
+
+// NewProbes returns a server of /healthz, /readyz and /metrics alone, for
+// programs without an API.
+func NewProbes(cfg Config, checks []Check, registry *prometheus.Registry, logger *zap.Logger) *Server {
+	s := newServer(cfg, checks, registry, logger)
+	s.router = s.newRouter(s.probeRoutes())
+	return s
+}
+
+func newServer(cfg Config, checks []Check, registry *prometheus.Registry, logger *zap.Logger) *Server {
+	s := &Server{
+		cfg:        cfg,
+		stackTrace: func(m entity.Message) string { return m.Failure.StackTrace },
+		health:     newHealth(checks, logger),
+		metrics:    newMetrics(registry),
+		gatherer:   registry,
+		logger:     logger,
+	}
+	s.work, s.stopWork = context.WithCancel(context.Background())
+	return s
+}
+
+// SetReady opens the API: the dependencies have been reached. It does nothing
+// once the server drains.
+func (s *Server) SetReady() { s.phase.CompareAndSwap(starting, ready) }
+
+// Handler returns everything that the server answers.
+func (s *Server) Handler() http.Handler { return s.observe(s.recovered(s.router)) }
+
+// Serve answers requests from listener, which it closes, until ctx ends. Then
+// it drains: readiness turns 503, no connection is accepted any more, running
+// requests finish within the drain time, and what has not finished by then is
+// cut off. It returns nil after a drain, also when requests were cut off: that
+// is logged.
+func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
+	server := s.httpServer()
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	select {
+	case err := <-served:
+		s.stopWork()
+		return fmt.Errorf("serve http: %w", err)
+	case <-ctx.Done():
+		s.drain(server)
+		<-served
+		return nil
+	}
+}
+
+func (s *Server) httpServer() *http.Server {
+	return &http.Server{
+		Handler:           s.Handler(),
+		ReadHeaderTimeout: s.cfg.ReadHeaderTimeout,
+		IdleTimeout:       s.cfg.IdleTimeout,
+		MaxHeaderBytes:    s.cfg.MaxHeaderBytes,
+		// ReadTimeout stays unset: it would also end the watch for clients that
+		// leave, and a retry of a whole topic would take every client for gone.
+		ErrorLog: zap.NewStdLog(s.logger.WithOptions(zap.IncreaseLevel(zap.WarnLevel))),
+		// "OPTIONS *" is answered by us as any other unknown route.
+		DisableGeneralOptionsHandler: true,
+	}
+}
+
+func (s *Server) drain(server *http.Server) {
+	s.phase.Store(draining)
+	defer s.stopWork()
+	patience := time.AfterFunc(s.cfg.DrainTimeout/2, s.stopWork)
+	defer patience.Stop()
+	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.DrainTimeout)
+	defer cancel()
+	if err := server.Shutdown(ctx); errors.Is(err, context.DeadlineExceeded) {
+		s.logger.Warn("requests were cut off by the shutdown", zap.Duration("after", s.cfg.DrainTimeout))
+		_ = server.Close() // the connections are lost either way
+	}
+}

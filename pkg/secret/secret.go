@@ -1,0 +1,67 @@
+// Package secret holds text that must not be printed: passwords, tokens, keys.
+// Where a secret comes from and what it opens is left to the packages that use it.
+package secret
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+)
+
+// masked is what every way of printing a Text gives, whatever it holds: even
+// the difference between empty and set is nobody's business in a log.
+const masked = "***"
+
+// Text is a secret. Printing it by fmt with any verb, by encoding/json, by
+// slog or by zap (as a value or inside a struct) gives "***". A conversion
+// with string() does not mask: use Reveal, so that a search finds every place
+// where a secret leaves its wrapping.
+type Text string
+
+// Reveal returns the secret itself.
+func (t Text) Reveal() string { return string(t) }
+
+// String returns "***".
+func (Text) String() string { return masked }
+
+// GoString returns "***".
+func (Text) GoString() string { return masked }
+
+// Format writes "***" for every verb. Without it a wrong verb such as %d
+// would print the text inside fmt's complaint.
+func (Text) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, masked) }
+
+// MarshalText returns "***".
+func (Text) MarshalText() ([]byte, error) { return []byte(masked), nil }
+
+// MarshalJSON returns "***" as a JSON string.
+func (Text) MarshalJSON() ([]byte, error) { return []byte(`"` + masked + `"`), nil }
+
+// LogValue returns "***" for log/slog.
+func (Text) LogValue() slog.Value { return slog.StringValue(masked) }
+
+// ErrEmpty says that a secret's file exists and holds nothing, which is what
+// a reader sees when it comes between the creation and the writing of a file.
+var ErrEmpty = errors.New("secret file is empty")
+
+// FromFile reads a secret from a file. One newline at the end (LF or CRLF) is
+// not part of the secret: editors and templates add it. Everything else is
+// kept, spaces included. A missing or empty file is an error that names the
+// file; no error ever holds its content.
+func FromFile(path string) (Text, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("read secret file: %w", err)
+	}
+	text, cut := strings.CutSuffix(string(raw), "\n")
+	if cut {
+		text = strings.TrimSuffix(text, "\r")
+	}
+	if text == "" {
+		return "", fmt.Errorf("%w: %s", ErrEmpty, path)
+	}
+	return Text(text), nil
+}

@@ -1,0 +1,68 @@
+package telemetry
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// LogConfig says what is logged and how it looks.
+type LogConfig struct {
+	Level  string `mapstructure:"level"`  // debug, info, warn or error
+	Format string `mapstructure:"format"` // json, one object a line, or console, for people
+}
+
+// DefaultLogConfig is info as JSON.
+func DefaultLogConfig() LogConfig { return LogConfig{Level: "info", Format: "json"} }
+
+// Validate reports every setting that NewLogger would refuse.
+func (c LogConfig) Validate() error {
+	var errs []error
+	if !slices.Contains([]string{"debug", "info", "warn", "error"}, strings.ToLower(c.Level)) {
+		errs = append(errs, fmt.Errorf("level must be debug, info, warn or error, not %q", c.Level))
+	}
+	if !slices.Contains([]string{"json", "console"}, strings.ToLower(c.Format)) {
+		errs = append(errs, fmt.Errorf("format must be json or console, not %q", c.Format))
+	}
+	return errors.Join(errs...)
+}
+
+// NewLogger returns a logger that writes to standard error. Every line has
+// the service and its version, and its time in UTC with milliseconds. Lines
+// are never sampled, because the one that is dropped is the one that an
+// operator searches for, and have no stack traces.
+func NewLogger(cfg LogConfig, service, version string) (*zap.Logger, error) {
+	return newLogger(cfg, service, version, zapcore.Lock(os.Stderr))
+}
+
+func newLogger(cfg LogConfig, service, version string, out zapcore.WriteSyncer) (*zap.Logger, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("log: %w", err)
+	}
+	level, err := zapcore.ParseLevel(strings.ToLower(cfg.Level))
+	if err != nil {
+		return nil, fmt.Errorf("log: %w", err)
+	}
+	core := zapcore.NewCore(encoder(cfg.Format), out, level)
+	return zap.New(core, zap.ErrorOutput(out)).With(zap.String("service", service), zap.String("version", version)), nil
+}
+
+func encoder(format string) zapcore.Encoder {
+	cfg := zap.NewProductionEncoderConfig()
+	cfg.TimeKey = "time"
+	cfg.EncodeTime = func(t time.Time, enc zapcore.PrimitiveArrayEncoder) {
+		enc.AppendString(t.UTC().Format("2006-01-02T15:04:05.000Z"))
+	}
+	cfg.EncodeDuration = zapcore.StringDurationEncoder
+	if strings.EqualFold(format, "console") {
+		cfg.EncodeLevel = zapcore.CapitalLevelEncoder
+		return zapcore.NewConsoleEncoder(cfg)
+	}
+	return zapcore.NewJSONEncoder(cfg)
+}

@@ -1,0 +1,40 @@
+package telemetry
+
+import (
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// NewRegistry returns a registry of its own, never the default one, that has
+// the metrics of the Go runtime and the process, go_build_info, and
+// dlq_build_info, which is always 1 and has what ReadBuild returns as labels.
+func NewRegistry() *prometheus.Registry {
+	b := ReadBuild()
+	info := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name:        "dlq_build_info",
+		Help:        "Always 1; the labels say which build is running.",
+		ConstLabels: prometheus.Labels{"version": b.Version, "revision": b.Revision, "goversion": b.GoVersion},
+	})
+	info.Set(1)
+
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		collectors.NewBuildInfoCollector(),
+		info,
+	)
+	return reg
+}
+
+// Handler serves the registry's metrics. A collector that fails leaves out its
+// own metrics and not everybody's.
+func Handler(reg *prometheus.Registry) http.Handler {
+	return promhttp.HandlerFor(reg, promhttp.HandlerOpts{
+		Registry:      reg,
+		ErrorHandling: promhttp.ContinueOnError,
+	})
+}
