@@ -36,6 +36,10 @@ var kafkaDefaults = settings{
 	"replica.fetch.max.bytes":   strconv.Itoa(largestBatch),
 	"socket.request.max.bytes":  strconv.Itoa(200 << 20),
 
+	// A broker that was killed may come back only when its session is over.
+	"broker.heartbeat.interval.ms": "500",
+	"broker.session.timeout.ms":    "3000",
+
 	// Nobody else is going to join: a group may start at once. Short sessions
 	// let a test see a dead member go.
 	"group.initial.rebalance.delay.ms": "0",
@@ -68,7 +72,10 @@ func launchKafka(ctx context.Context, opts Options, env environment, folder *dat
 		return nil, "", "", err
 	}
 	srv, broker, err = launchKfake(ctx, opts, env, folder)
-	return srv, broker, note, err
+	if err != nil {
+		return nil, "", "", fmt.Errorf("%s cannot be had: %w; nor its stand-in: %w", pinnedKafka, cause, err)
+	}
+	return srv, broker, note, nil
 }
 
 func (n kafkaNode) launch(ctx context.Context) (srv *server, broker string, err error) {

@@ -48,7 +48,7 @@ func mavenInstall(ctx context.Context, env environment, dir string) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(mvn, "-q", "-B", "dependency:copy-dependencies",
+	cmd := exec.Command(mvn, "-q", "-B", "-Dstyle.color=never", "dependency:copy-dependencies",
 		"-DincludeScope=runtime", "-DoutputDirectory="+filepath.Join(dir, "jars"))
 	cmd.Dir = dir
 	return run(ctx, cmd, filepath.Join(dir, "install.log"))

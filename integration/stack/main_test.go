@@ -86,7 +86,8 @@ func await(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	ctx := patient(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
 	for !condition() {
 		select {
 		case <-tick.C:

@@ -1,11 +1,12 @@
 package stack
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -74,11 +75,16 @@ func (s *server) probe(ctx context.Context) error {
 
 // ended explains a server that ended while it was expected to come up.
 func (s *server) ended() error {
-	text := tail(s.logFile)
-	if strings.Contains(strings.ToLower(text), "address already in use") {
-		return fmt.Errorf("%w: %s", errPortTaken, text)
+	if s.portWasTaken() {
+		return fmt.Errorf("%w: %s", errPortTaken, tail(s.logFile))
 	}
-	return fmt.Errorf("ended at once: %v: %s", s.proc.err, text)
+	return fmt.Errorf("ended at once: %v: %s", s.proc.err, tail(s.logFile))
+}
+
+// portWasTaken looks for what every server says then, each in its own way.
+func (s *server) portWasTaken() bool {
+	text, err := os.ReadFile(s.logFile)
+	return err == nil && bytes.Contains(bytes.ToLower(text), []byte("address already in use"))
 }
 
 // kill ends the server without giving it time to save anything. A nil or

@@ -3,6 +3,8 @@ package stack
 import (
 	"context"
 	"errors"
+	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -20,6 +22,76 @@ func TestServerThatEndsIsExplained(t *testing.T) {
 	if errors.Is(err, errPortTaken) {
 		t.Errorf("start = %v, which is not about a port", err)
 	}
+}
+
+func TestServerWithATakenPortSaysSo(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", loopback+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { taken.Close() })
+	port := taken.Addr().(*net.TCPAddr).Port
+
+	for name, prepare := range map[string]func(*testing.T, *dataFolder, int) *server{
+		"Postgres": postgresOn, "Kafka": kafkaOn,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			folder, err := newDataFolder(openDir(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			srv := prepare(t, folder, port)
+			srv.answers = func(context.Context) error { return errors.New("the one on the port is another") }
+			if err := srv.start(patient(t)); !errors.Is(err, errPortTaken) {
+				t.Errorf("start on a taken port = %v, want %v", err, errPortTaken)
+			}
+			if err := folder.remove(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func postgresOn(t *testing.T, folder *dataFolder, port int) *server {
+	t.Helper()
+	as, err := pickUser()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin, _, err := postgresBinaries(patient(t), readEnvironment(os.Getenv), as)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := postgresCluster{
+		bin: bin, as: as, password: "x", settings: postgresDefaults,
+		home: folder.join("postgres"), logFile: folder.join("log"),
+	}
+	if err := c.init(patient(t)); err != nil {
+		t.Fatal(err)
+	}
+	return c.server(port, c.url(port))
+}
+
+func kafkaOn(t *testing.T, folder *dataFolder, port int) *server {
+	t.Helper()
+	java, jars, err := kafkaArtefacts(patient(t), readEnvironment(os.Getenv))
+	if err != nil {
+		t.Fatal(err)
+	}
+	controller, err := freePorts(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := kafkaNode{
+		java: java, jars: jars, home: folder.join("kafka"), logFile: folder.join("log"),
+		opts: withDefaults(Options{Fast: true}),
+	}
+	if err := n.format(patient(t), address(port), address(controller[0])); err != nil {
+		t.Fatal(err)
+	}
+	return n.server(address(port))
 }
 
 // crashing is a server that says something and ends.

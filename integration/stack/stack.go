@@ -141,8 +141,9 @@ func (s *Stack) startBoth(ctx context.Context, wantPostgres, wantKafka bool) err
 
 	var failure error
 	for range 2 {
-		if err := <-results; err != nil {
-			failure = errors.Join(failure, err)
+		// Only the first failure has a cause of its own.
+		if err := <-results; err != nil && failure == nil {
+			failure = err
 			cancel()
 		}
 	}

@@ -129,7 +129,7 @@ func (b batch) records() ([]byte, error) {
 // appendTo reads the batch's records from an offset on and appends them to dst,
 // whose earlier records stay whatever happens. inflated is the memory that
 // decompression took.
-func (b batch) appendTo(dst []Record, tp TopicPartition, from int64, names names) (out []Record, inflated int, err error) {
+func (b batch) appendTo(dst []Record, tp TopicPartition, from int64, shared *shared) (out []Record, inflated int, err error) {
 	if b.legacy {
 		out, err = b.appendLegacy(dst, tp, from)
 		return out, len(b.raw), err
@@ -141,7 +141,7 @@ func (b batch) appendTo(dst []Record, tp TopicPartition, from int64, names names
 	if b.compressed() {
 		inflated = cap(body)
 	}
-	p := recordParser{batch: b, tp: tp, names: names, body: wire{b: body}}
+	p := recordParser{batch: b, tp: tp, shared: shared, body: wire{b: body}}
 	p.firstTime = int64(binary.BigEndian.Uint64(b.raw[atFirstTime:]))
 	p.maxTime = int64(binary.BigEndian.Uint64(b.raw[atMaxTime:]))
 	out = slices.Grow(dst, max(0, min(b.count, len(body)/minRecordBytes)))
@@ -163,9 +163,8 @@ type recordParser struct {
 	tp        TopicPartition
 	firstTime int64
 	maxTime   int64
-	names     names
+	shared    *shared
 	body      wire
-	headers   []Header // one block for as many records as fit
 }
 
 func (p *recordParser) next() Record {
@@ -198,11 +197,11 @@ func (p *recordParser) readHeaders(w *wire) []Header {
 		w.err = cmpErr(w.err, errShort)
 		return nil
 	}
-	start := len(p.headers)
-	for range n {
-		p.headers = append(p.headers, Header{Key: p.names.text(w.varbytes()), Value: w.varbytes()})
+	headers := p.shared.room(int(n))
+	for i := range headers {
+		headers[i] = Header{Key: p.shared.text(w.varbytes()), Value: w.varbytes()}
 	}
-	return p.headers[start:len(p.headers):len(p.headers)]
+	return headers
 }
 
 func cmpErr(first, second error) error {
@@ -212,21 +211,45 @@ func cmpErr(first, second error) error {
 	return second
 }
 
-// names keeps one string for each header key: they repeat in every record.
-type names map[string]string
+// shared is memory that the records of one partition's answer have in common.
+type shared struct {
+	names   map[string]string // one string for each header key: they repeat
+	headers []Header          // the free rest of a block
+	given   int               // headers handed out
+}
 
-// maxNames ends the sharing for producers that make a new key each time.
-const maxNames = 1024
+const (
+	// maxNames ends the sharing for producers that make a new key each time.
+	maxNames = 1024
+	// headerBlock is how many headers are allocated together.
+	headerBlock = 256
+)
 
-func (n names) text(b []byte) string {
-	if s, ok := n[string(b)]; ok {
-		return s
+func newShared() *shared { return &shared{names: map[string]string{}} }
+
+func (s *shared) text(b []byte) string {
+	if name, ok := s.names[string(b)]; ok {
+		return name
 	}
-	s := string(b)
-	if len(n) < maxNames {
-		n[s] = s
+	name := string(b)
+	if len(s.names) < maxNames {
+		s.names[name] = name
 	}
-	return s
+	return name
+}
+
+// room returns n headers to fill, nil for none.
+func (s *shared) room(n int) []Header {
+	if n == 0 {
+		return nil
+	}
+	if n > len(s.headers) {
+		s.headers = make([]Header, max(n, headerBlock))
+	}
+	out := s.headers[:n:n]
+	s.headers = s.headers[n:]
+	s.given += n
+	return out
 }
 
 func timeOf(milliseconds int64) time.Time {
@@ -238,7 +261,7 @@ func timeOf(milliseconds int64) time.Time {
 
 // abortMarker tells whether a control batch ends a transaction without effect.
 func (b batch) abortMarker() bool {
-	p := recordParser{batch: b, names: names{}, body: wire{b: b.raw[atRecords:]}}
+	p := recordParser{batch: b, shared: newShared(), body: wire{b: b.raw[atRecords:]}}
 	key := wire{b: p.next().Key}
 	key.int16() // version
 	kind := key.int16()

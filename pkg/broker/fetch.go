@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"time"
+	"unsafe"
 
 	"github.com/segmentio/kafka-go/protocol"
 	"github.com/segmentio/kafka-go/protocol/fetch"
@@ -23,9 +24,9 @@ type FetchRequest struct {
 	MaxWait  time.Duration
 	MinBytes int32
 	// MaxBytes bounds the answer, DefaultFetchBytes when 0. The first batch is
-	// delivered whole even if it alone is larger. Compressed batches are opened
-	// until they take as much again; partitions whose turn does not come are
-	// answered without records.
+	// delivered whole even if it alone is larger. What decompression and the
+	// records themselves take on top is bounded by as much again, give or take
+	// a batch; partitions whose turn does not come are answered without records.
 	MaxBytes int32
 	// ReadCommitted leaves out records of aborted transactions and waits for
 	// open ones to end. Without it they are delivered.
@@ -138,8 +139,7 @@ func (req FetchRequest) message() *fetch.Request {
 type fetchDecoder struct {
 	req    FetchRequest
 	index  map[TopicPartition]int
-	names  names
-	budget int // bytes that decompression may still take
+	budget int // bytes that decoding may still take
 }
 
 func newFetchDecoder(req FetchRequest) *fetchDecoder {
@@ -163,7 +163,6 @@ func (d *fetchDecoder) unanswered() FetchResponse {
 
 // read decodes versions 4 to 11. It may be called again for another answer.
 func (d *fetchDecoder) read(r io.Reader, version int16) (FetchResponse, error) {
-	d.names = names{}
 	d.budget = int(d.req.MaxBytes)
 	out := d.unanswered()
 	s, err := openResponse(r)
@@ -215,12 +214,19 @@ func (d *fetchDecoder) readPartition(s *stream, version int16, topic string, out
 	}
 }
 
+// recordCost and headerCost are what a decoded Record and Header take, without
+// the bytes they point to: much for a log of tiny records.
+const (
+	recordCost = int(unsafe.Sizeof(Record{}))
+	headerCost = int(unsafe.Sizeof(Header{}))
+)
+
 // decode fills p with what data holds from p.Next on. It stops early, and in
-// good order, when decompressed batches have used up the budget.
+// good order, when the answer has used up its budget.
 func (d *fetchDecoder) decode(p *FetchedPartition, data []byte, aborted []abortedTransaction) {
-	txns := newTransactions(aborted)
+	txns, common := newTransactions(aborted), newShared()
 	from := p.Next
-	for {
+	for d.budget > 0 {
 		b, rest, ok, err := nextBatch(data)
 		if err != nil || !ok {
 			p.Err = err
@@ -228,12 +234,10 @@ func (d *fetchDecoder) decode(p *FetchedPartition, data []byte, aborted []aborte
 		}
 		data = rest
 		if b.legacy || txns.counts(b) {
-			if d.budget <= 0 && (b.compressed() || b.legacy) {
-				return
-			}
+			before, given := len(p.Records), common.given
 			var inflated int
-			p.Records, inflated, err = b.appendTo(p.Records, p.TopicPartition, from, d.names)
-			d.budget -= inflated
+			p.Records, inflated, err = b.appendTo(p.Records, p.TopicPartition, from, common)
+			d.budget -= inflated + recordCost*(len(p.Records)-before) + headerCost*(common.given-given)
 			if err != nil {
 				p.Err = err
 				return

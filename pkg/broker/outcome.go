@@ -134,10 +134,10 @@ func judge(code int16) verdict {
 	case 0, kafka.DuplicateSequenceNumber:
 		return written
 	case kafka.MessageSizeTooLarge, kafka.RecordListTooLarge, kafka.InvalidRecord, kafka.InvalidTimestamp,
-		kafka.InvalidMessageSize, kafka.UnsupportedForMessageFormat:
+		kafka.InvalidMessageSize, kafka.InvalidMessage, kafka.UnsupportedForMessageFormat:
 		return recordsRefuse
 	case kafka.UnknownTopicOrPartition, kafka.LeaderNotAvailable, kafka.NotEnoughReplicas,
-		kafka.InvalidMessage, kafka.ThrottlingQuotaExceeded, kafka.BrokerNotAvailable:
+		kafka.ThrottlingQuotaExceeded, kafka.BrokerNotAvailable:
 		return notWritten
 	case kafka.TopicAuthorizationFailed, kafka.ClusterAuthorizationFailed, kafka.InvalidTopic,
 		kafka.PolicyViolation, kafka.InvalidRequiredAcks, kafka.UnsupportedCompressionType,

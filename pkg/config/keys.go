@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"encoding"
 	"fmt"
 	"reflect"
@@ -94,10 +95,7 @@ func eachField(v reflect.Value, parent string, f func(key string, field reflect.
 		case strings.Contains(rest, "squash"):
 			eachField(v.Field(i), parent, f)
 		default:
-			if name == "" {
-				name = sf.Name
-			}
-			f(join(parent, name), v.Field(i))
+			f(join(parent, cmp.Or(name, sf.Name)), v.Field(i))
 		}
 	}
 }

@@ -50,8 +50,8 @@ type loader struct {
 // are not converted into one another: an unquoted 0123 in a password would
 // silently become 83.
 //
-// At last Validate() error is called on every section that has it, and on T
-// for what spans sections. The error lists all problems on one line, each with
+// At last Validate() error is called on every section that has it (its parts
+// are then its own business), and on T for what spans sections. The error lists all problems on one line, each with
 // the file or the variable and the key, and never with a value. The file must
 // exist and may only hold keys that T has.
 func Load[T any](path, envPrefix string, defaults T, opts ...Option) (T, []string, error) {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -12,41 +13,76 @@ type validator interface{ Validate() error }
 // validate asks every section, then the whole. A struct that embeds a section
 // has its Validate as well, so the same complaint is kept once.
 func validate(v reflect.Value) []error {
-	var problems []error
-	seen := map[string]bool{}
-	keep := func(errs []error) {
-		for _, err := range errs {
-			if !seen[err.Error()] {
-				seen[err.Error()] = true
-				problems = append(problems, err)
-			}
+	problems := inner("", v)
+	for _, err := range flatten(ask(v)) {
+		known := func(e error) bool { return e.Error() == err.Error() }
+		if !slices.ContainsFunc(problems, known) {
+			problems = append(problems, err)
 		}
 	}
-	eachField(v, "", func(key string, field reflect.Value) {
-		for _, err := range flatten(ask(field)) {
-			if !strings.HasPrefix(err.Error(), key+".") {
-				err = fmt.Errorf("%s: %w", key, err)
-			}
-			keep([]error{err})
+	return problems
+}
+
+// section asks one section. One that cannot answer leaves it to its parts; one
+// that can is trusted to ask them itself.
+func section(key string, v reflect.Value) []error {
+	if _, ok := asValidator(v); !ok {
+		return inner(key, v)
+	}
+	var problems []error
+	for _, err := range flatten(ask(v)) {
+		if key != "" && !strings.HasPrefix(err.Error(), key+".") {
+			err = fmt.Errorf("%s: %w", key, err)
 		}
-	})
-	keep(flatten(ask(v)))
+		problems = append(problems, err)
+	}
+	return problems
+}
+
+func inner(parent string, v reflect.Value) []error {
+	if v.Kind() == reflect.Pointer {
+		v = v.Elem()
+	}
+	if !v.IsValid() || !isSection(v.Type()) {
+		return nil
+	}
+	var problems []error
+	for i := range v.NumField() {
+		sf := v.Type().Field(i)
+		name, rest, _ := strings.Cut(sf.Tag.Get("mapstructure"), ",")
+		key := parent
+		switch {
+		case !sf.IsExported() || name == "-":
+			continue
+		case !strings.Contains(rest, "squash"):
+			key = join(parent, cmp.Or(name, sf.Name))
+		}
+		problems = append(problems, section(key, v.Field(i))...)
+	}
 	return problems
 }
 
 func ask(v reflect.Value) error {
-	if v.Kind() == reflect.Pointer && v.IsNil() {
-		return nil
-	}
-	if c, ok := v.Interface().(validator); ok {
+	if c, ok := asValidator(v); ok {
 		return c.Validate()
 	}
-	if v.CanAddr() {
-		if c, ok := v.Addr().Interface().(validator); ok {
-			return c.Validate()
-		}
-	}
 	return nil
+}
+
+// asValidator finds Validate on the value or on its address. A nil pointer has
+// nothing to check.
+func asValidator(v reflect.Value) (validator, bool) {
+	if v.Kind() == reflect.Pointer && v.IsNil() {
+		return nil, false
+	}
+	if c, ok := v.Interface().(validator); ok {
+		return c, true
+	}
+	if v.CanAddr() {
+		c, ok := v.Addr().Interface().(validator)
+		return c, ok
+	}
+	return nil, false
 }
 
 // flatten takes joined errors apart, so that each can be named on its own.

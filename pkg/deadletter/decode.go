@@ -45,9 +45,9 @@ type Decoder struct {
 func New(patterns Patterns, rules []MapRule) (*Decoder, error) {
 	mappings, err := compileRules(rules)
 	errs := []error{err}
-	for i, m := range mappings {
+	for _, m := range mappings {
 		if name, constant := m.constant(); constant && patterns.Match(name) {
-			errs = append(errs, ruleError(i, "original", "is itself a dead-letter topic"))
+			errs = append(errs, ruleError(m.index, "original", "is itself a dead-letter topic"))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -58,9 +58,9 @@ func New(patterns Patterns, rules []MapRule) (*Decoder, error) {
 
 // Decode reads one record of a dead-letter topic. ts is the record's timestamp
 // and counts as the original's for producers that are known to preserve it.
-// exists reports whether a topic is in the cluster; it is asked only when the
-// topic's name must be interpreted, and nil means that nothing exists. Decode
-// accepts any bytes, never panics, and keeps no reference to rec.
+// exists reports whether a topic is in the cluster; it is asked only when no
+// header settles the matter, and nil means that nothing exists. Decode accepts any
+// bytes, never panics, and keeps no reference to rec.
 func (d *Decoder) Decode(topic string, rec entity.Record, ts time.Time, exists func(topic string) bool) Reading {
 	if exists == nil {
 		exists = func(string) bool { return false }

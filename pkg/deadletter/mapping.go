@@ -12,6 +12,7 @@ import (
 
 // mapping is a MapRule made ready.
 type mapping struct {
+	index    int // in the configured list, for errors
 	re       *regexp.Regexp
 	original string
 }
@@ -33,7 +34,7 @@ func compileRules(rules []MapRule) ([]mapping, error) {
 			errs = append(errs, ruleError(i, "original", err.Error()))
 			continue
 		}
-		out = append(out, mapping{re: re, original: rule.Original})
+		out = append(out, mapping{index: i, re: re, original: rule.Original})
 	}
 	return out, errors.Join(errs...)
 }

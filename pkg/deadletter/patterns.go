@@ -91,14 +91,19 @@ func isExpression(text string) bool {
 // compileExpression anchors the whole expression: ^a|b$ as written would match
 // everything that begins with a.
 func compileExpression(text string) (*regexp.Regexp, error) {
-	if len(text) < 2 || text[0] != '^' || text[len(text)-1] != '$' {
+	if len(text) < 2 || text[0] != '^' || text[len(text)-1] != '$' || escaped(text, len(text)-1) {
 		return nil, fmt.Errorf("%q: a regular expression must begin with ^ and end with $", text)
 	}
-	re, err := regexp.Compile("^(?:" + text[1:len(text)-1] + ")$")
-	if err != nil {
+	if _, err := regexp.Compile(text); err != nil {
 		return nil, fmt.Errorf("%q: %w", text, err)
 	}
-	return re, nil
+	return regexp.Compile("^(?:" + text[1:len(text)-1] + ")$")
+}
+
+// escaped reports whether the byte at i is made a plain character by backslashes.
+func escaped(text string, i int) bool {
+	before := strings.TrimRight(text[:i], `\`)
+	return (i-len(before))%2 == 1
 }
 
 func checkGlob(text string) error {
@@ -126,9 +131,6 @@ func matchGlob(glob, name string) bool {
 		case star >= 0:
 			taken++
 			g, n = star+1, taken
-			if !topicByte(name[n-1]) {
-				return false
-			}
 		default:
 			return false
 		}

@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -32,7 +33,8 @@ func (e *DirtyError) Error() string {
 
 // explain puts PostgreSQL's answer to a migration on one line.
 func explain(target int, body string, err error) error {
-	if failed, ok := err.(*pq.Error); ok { //nolint:errorlint // the driver returns it bare
+	var failed *pq.Error
+	if errors.As(err, &failed) {
 		return fmt.Errorf("migration to version %d%s: %w", max(target, 0), lineOf(body, failed.Position), err)
 	}
 	return fmt.Errorf("migration to version %d: %w", max(target, 0), err)

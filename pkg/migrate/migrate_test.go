@@ -309,6 +309,9 @@ func openOwn(t *testing.T) *sql.DB {
 	own, err := url.Parse(server)
 	wantNil(t, err)
 	own.Path = "/" + name
+	query := own.Query()
+	query.Set("binary_parameters", "yes") // as the programs connect
+	own.RawQuery = query.Encode()
 	db, err := sql.Open("postgres", own.String())
 	wantNil(t, err)
 	t.Cleanup(func() {

@@ -19,7 +19,7 @@ const noTransaction = "-- migrate:no-transaction"
 // that a person has to clean. Here all three are one transaction.
 type steps struct {
 	*postgres.Postgres
-	ctx     context.Context //nolint:containedctx // the library's methods take none
+	ctx     context.Context // the library's methods take none
 	conn    *sql.Conn
 	target  int
 	arrived bool // the transaction of Run has written the version already

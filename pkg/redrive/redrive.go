@@ -85,6 +85,7 @@ type run struct {
 	report   entity.RedriveReport
 	refused  map[string]entity.ErrorClass // target topics that take nothing now
 	failures int                          // wholly failed batches in a row
+	unsaved  bool                         // the store never said that it has some result
 }
 
 func newRun(s *Service, topic, actor string, selected int) *run {
@@ -249,7 +250,7 @@ func (r *run) carry(ctx context.Context, b batch) {
 	if err != nil {
 		r.stop(err)
 	}
-	r.count(endings, err, ctx.Err() != nil)
+	r.count(endings, err != nil, ctx.Err() != nil)
 }
 
 func (r *run) take(ctx context.Context, planned []entity.Outgoing) attempts {
@@ -281,19 +282,18 @@ func (r *run) judge(deliveries []entity.Delivery) {
 	}
 }
 
-// count adds endings to the report. unsaved says that the store has not
-// answered; what was given back by a stop is not counted at all, for it was not
-// carried out.
-func (r *run) count(endings []ending, unsaved error, stopping bool) {
+// count adds endings to the report. What was given back by a stop is not
+// counted at all, for it was not carried out.
+func (r *run) count(endings []ending, unsaved, stopping bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if unsaved {
+		r.unsaved = true
+		r.report.InDoubt += len(endings)
+		return
+	}
 	for _, e := range endings {
-		switch {
-		case unsaved != nil:
-			r.report.InDoubt++
-		default:
-			r.countOne(e, stopping)
-		}
+		r.countOne(e, stopping)
 	}
 }
 
@@ -343,12 +343,11 @@ func (r *run) skipLocked(reason string, n int) {
 	}
 }
 
-// verdict is nil when the whole selection is accounted for and the store knows.
+// verdict is nil when the whole selection is accounted for, in the store too.
 func (r *run) verdict(ctx context.Context) error {
-	cause := context.Cause(ctx)
 	counted := r.report.Resolved + r.report.Failed + r.report.InDoubt + r.report.Skipped
-	if cause == nil || counted == r.report.Selected && errors.Is(cause, context.Canceled) {
+	if counted == r.report.Selected && !r.unsaved {
 		return nil
 	}
-	return &entity.InterruptedError{Report: r.report, Err: cause}
+	return &entity.InterruptedError{Report: r.report, Err: context.Cause(ctx)}
 }

@@ -87,8 +87,8 @@ func (s *Service) lost(ctx context.Context, id uuid.UUID) error {
 	if err := message.CanClaim(); err != nil {
 		return err
 	}
-	// Whoever was faster has failed already. This caller asked for an attempt on
-	// the state before that, and gets no second one out of it.
+	// Whoever was faster has failed already. Trying again here would let a crowd
+	// of callers use up all attempts in one moment.
 	return &entity.ClaimedError{ID: id}
 }
 

@@ -183,7 +183,7 @@ func (s *Service) release(ctx context.Context, m entity.Message, acceptDuplicate
 // The class could be an older attempt's, so the claim must be over as well; here
 // our own clock is good enough, for the settler came after the store's.
 func (s *Service) unsettleable(m entity.Message) bool {
-	return m.LastPublishErrorClass == entity.UnknownClass && s.now().After(m.Claim.ExpiresAt)
+	return m.LastPublishErrorClass == entity.UnknownClass && !s.now().Before(m.Claim.ExpiresAt)
 }
 
 // expired returns the message when the store's clock says that its claim is

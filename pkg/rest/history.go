@@ -1,7 +1,6 @@
 package rest
 
 import (
-	"fmt"
 	"net/http"
 
 	"github.com/google/uuid"
@@ -37,11 +36,11 @@ func (s *Server) getHistory(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if _, err := s.store.Get(r.Context(), id, 0); err != nil {
-		return fmt.Errorf("get message: %w", err)
+		return err
 	}
 	attempts, err := s.store.History(r.Context(), id)
 	if err != nil {
-		return fmt.Errorf("get history: %w", err)
+		return err
 	}
 	list := make([]attemptJSON, 0, len(attempts))
 	for _, a := range attempts {

@@ -37,7 +37,7 @@ func (s *Server) listMessages(w http.ResponseWriter, r *http.Request) error {
 	var list repository.List
 	if name := topic(r); possibleTopic(name) {
 		if list, err = s.store.List(r.Context(), name, page); err != nil {
-			return fmt.Errorf("list messages: %w", err)
+			return err
 		}
 	}
 	s.writeList(w, list, page)
@@ -74,7 +74,7 @@ func (s *Server) getMessage(w http.ResponseWriter, r *http.Request) error {
 	}
 	m, err := s.store.Get(r.Context(), id, maxPayload)
 	if err != nil {
-		return fmt.Errorf("get message: %w", err)
+		return err
 	}
 	var buf bytes.Buffer
 	s.appendMessage(&buf, m, maxPayload)
@@ -92,7 +92,7 @@ func (s *Server) getPayload(w http.ResponseWriter, r *http.Request) error {
 	}
 	m, err := s.store.Get(r.Context(), id, -1)
 	if err != nil {
-		return fmt.Errorf("get payload: %w", err)
+		return err
 	}
 	if err := hasBytes(m); err != nil {
 		return err
@@ -128,7 +128,7 @@ func (s *Server) deleteMessage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if err := s.store.Delete(r.Context(), id); err != nil {
-		return fmt.Errorf("delete message: %w", err)
+		return err
 	}
 	writeJSON(w, http.StatusOK, struct {
 		Success bool   `json:"success"`
@@ -164,7 +164,7 @@ func (s *Server) move(w http.ResponseWriter, r *http.Request, step func(context.
 	}
 	m, err := step(r.Context(), id)
 	if err != nil {
-		return fmt.Errorf("move message: %w", err)
+		return err
 	}
 	writeJSON(w, http.StatusOK, moved{id, m.Status, m.RetryCount, m.MaxRetries, "message " + id.String() + " " + done})
 	return nil

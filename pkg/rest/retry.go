@@ -43,7 +43,7 @@ func (s *Server) retryMessage(w http.ResponseWriter, r *http.Request) error {
 	}
 	result, err := s.redriver.Retry(r.Context(), id, acceptDuplicate, anonymous)
 	if err != nil {
-		return fmt.Errorf("retry message: %w", err)
+		return err
 	}
 	writeJSON(w, http.StatusOK, showRetry(result))
 	return nil
@@ -80,7 +80,7 @@ func (s *Server) retryTopic(w http.ResponseWriter, r *http.Request) error {
 	if possibleTopic(name) {
 		var err error
 		if report, err = s.redriver.RetryAll(r.Context(), name, anonymous); err != nil {
-			return fmt.Errorf("retry topic: %w", err)
+			return err
 		}
 	}
 	writeJSON(w, http.StatusOK, showReport(name, report))

@@ -118,6 +118,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 }
 
 func (s *Server) httpServer() *http.Server {
+	errorLog, _ := zap.NewStdLogAt(s.logger, zap.WarnLevel) // fails for unknown levels only
 	return &http.Server{
 		Handler:           s.Handler(),
 		ReadHeaderTimeout: s.cfg.ReadHeaderTimeout,
@@ -125,7 +126,7 @@ func (s *Server) httpServer() *http.Server {
 		MaxHeaderBytes:    s.cfg.MaxHeaderBytes,
 		// ReadTimeout stays unset: it would also end the watch for clients that
 		// leave, and a retry of a whole topic would take every client for gone.
-		ErrorLog: zap.NewStdLog(s.logger.WithOptions(zap.IncreaseLevel(zap.WarnLevel))),
+		ErrorLog: errorLog,
 		// "OPTIONS *" is answered by us as any other unknown route.
 		DisableGeneralOptionsHandler: true,
 	}

@@ -98,7 +98,7 @@ const finishQuery = `
 				THEN c.moment + r.retry_in * interval '1 microsecond' END,
 			last_publish_error = CASE WHEN r.verdict IN (1, 2) THEN NULL ELSE r.error END,
 			last_publish_error_class = CASE WHEN r.verdict IN (1, 2) THEN NULL ELSE r.class END,
-			outcome = CASE WHEN r.verdict = 1 THEN 'published' END,
+			outcome = CASE WHEN m.outcome = 'returned' THEN 'returned' WHEN r.verdict = 1 THEN 'published' END,
 			claim_id = CASE WHEN r.verdict = 7 THEN m.claim_id END,
 			claim_expires_at = CASE WHEN r.verdict = 7 THEN m.claim_expires_at END,
 			claim_topic = CASE WHEN r.verdict = 7 THEN m.claim_topic END,

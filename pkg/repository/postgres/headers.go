@@ -42,6 +42,9 @@ func unpackHeaders(packed []byte) ([]entity.Header, error) {
 	if !ok || n > uint64(len(rest)) {
 		return nil, errHeaders
 	}
+	if n == 0 {
+		return nil, nil
+	}
 	headers := make([]entity.Header, 0, n)
 	for range n {
 		var h entity.Header

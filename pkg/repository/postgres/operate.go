@@ -38,7 +38,7 @@ func (s *Store) Delete(ctx context.Context, id uuid.UUID) error {
 
 const requeueQuery = `
 	WITH changed AS (
-		UPDATE dlq.dlq_messages SET status = 'PENDING', retry_count = 0, rescues = 0, next_attempt_at = NULL,
+		UPDATE dlq.dlq_messages SET status = 'PENDING', retry_count = 0, rescues = 0, next_attempt_at = NULL, outcome = NULL,
 			updated_at = coalesce($2::timestamptz, clock_timestamp())
 		WHERE id = $1 AND status = 'DEAD'
 		RETURNING *
@@ -80,7 +80,7 @@ func (s *Store) move(ctx context.Context, where, query string, id uuid.UUID, to 
 	if err != nil {
 		return entity.Message{}, err
 	}
-	if m.Status == entity.Retrying {
+	if m.Status == entity.Retrying && to == entity.Dead {
 		return entity.Message{}, &entity.ClaimedError{ID: id}
 	}
 	return entity.Message{}, &entity.TransitionError{From: m.Status, To: to}

@@ -28,6 +28,7 @@ type harness struct {
 	Fixture
 	clock *Clock
 	next  int64 // offset of the next message that message makes
+	refs  map[string]repository.TopicRef
 }
 
 // message returns a PENDING message from the dead-letter topic that is not in
@@ -68,7 +69,11 @@ func (h *harness) puts(n int, changes ...func(*entity.Message)) []uuid.UUID {
 // source is a position in partition 0 of the first life of a topic.
 func (h *harness) source(topic string, offset int64) entity.Source {
 	h.Helper()
-	ref := h.topic(topic, "life-1")
+	ref, ok := h.refs[topic]
+	if !ok {
+		ref = h.topic(topic, "life-1")
+		h.refs[topic] = ref
+	}
 	return entity.Source{Topic: topic, TopicID: ref.TopicID, Incarnation: ref.Incarnation, Offset: offset}
 }
 

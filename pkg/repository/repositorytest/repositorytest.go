@@ -59,7 +59,7 @@ func Run(t *testing.T, open func(t *testing.T, clock *Clock) Fixture) {
 				t.Run(p.name, func(t *testing.T) {
 					t.Parallel()
 					clock := NewClock()
-					p.check(&harness{T: t, Fixture: open(t, clock), clock: clock})
+					p.check(&harness{T: t, Fixture: open(t, clock), clock: clock, refs: map[string]repository.TopicRef{}})
 				})
 			}
 		})

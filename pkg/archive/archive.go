@@ -1,0 +1,142 @@
+// Package archive moves finished messages out of the way: from the live table
+// to the archive, and out of the archive in the end. How rows are moved without
+// losing any is the store's business; when it happens is the caller's, or
+// RunOnSchedule's.
+package archive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+)
+
+// Store is what a run needs of the database. Every method commits batch by
+// batch, so work that was done before an error or the end of ctx stays done;
+// the count is that of the rows that are gone for certain.
+type Store interface {
+	// TryLock takes the archiver's lock if it is free. unlock must be called
+	// when ok is true and is nil otherwise.
+	TryLock(ctx context.Context) (unlock func(), ok bool, err error)
+	// ArchiveOld moves messages in a final state whose last change is older
+	// than the retention.
+	ArchiveOld(ctx context.Context, retentionDays, batch int) (int64, error)
+	// PurgeArchive deletes what has been in the archive for longer than days.
+	PurgeArchive(ctx context.Context, days, batch int) (int64, error)
+	// PurgeBookkeeping deletes expired idempotency keys, and audit entries
+	// older than auditDays.
+	PurgeBookkeeping(ctx context.Context, auditDays int) (int64, error)
+}
+
+// Report says what one run did.
+type Report struct {
+	Archived  int64 // messages moved to the archive
+	Purged    int64 // messages deleted from the archive
+	Bookkept  int64 // keys and audit entries deleted
+	Duration  time.Duration
+	OtherRuns bool // another archiver holds the lock, so nothing was done
+}
+
+// Archiver does runs. It keeps nothing between them.
+type Archiver struct {
+	cfg     Config
+	store   Store
+	log     *zap.Logger
+	now     func() time.Time
+	success prometheus.Gauge
+	rows    *prometheus.CounterVec
+}
+
+// Option changes an Archiver.
+type Option func(*Archiver)
+
+// WithClock replaces time.Now for durations and the time of the last success.
+func WithClock(now func() time.Time) Option { return func(a *Archiver) { a.now = now } }
+
+// New returns an archiver whose metrics are registered with reg.
+func New(cfg Config, store Store, log *zap.Logger, reg prometheus.Registerer, opts ...Option) *Archiver {
+	a := &Archiver{
+		cfg: cfg, store: store, log: log, now: time.Now,
+		success: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "dlq_archive_last_success_timestamp_seconds",
+			Help: "When the last complete archive run ended, in Unix seconds.",
+		}),
+		rows: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "dlq_archive_rows_total",
+			Help: "Rows moved (archive) or deleted (purge, bookkeeping) by archive runs.",
+		}, []string{"step"}),
+	}
+	for _, o := range opts {
+		o(a)
+	}
+	reg.MustRegister(a.success, a.rows)
+	return a
+}
+
+// Run does one run and logs one line about it. When another archiver is at
+// work it does nothing, says so in the log and the report, and that is not an
+// error. The steps do not depend on one another: when one fails the others
+// are still tried, and the error holds every failure. A run that ctx ends
+// reports what it had done.
+func (a *Archiver) Run(ctx context.Context) (Report, error) {
+	began := a.now()
+	unlock, ok, err := a.store.TryLock(ctx)
+	if err != nil {
+		return Report{}, fmt.Errorf("lock the archive: %w", err)
+	}
+	if !ok {
+		a.log.Info("another archiver is running: nothing done")
+		return Report{OtherRuns: true, Duration: a.now().Sub(began)}, nil
+	}
+	defer unlock()
+
+	var r Report
+	err = a.steps(ctx, &r)
+	r.Duration = a.now().Sub(began)
+	a.account(r, err)
+	return r, err
+}
+
+func (a *Archiver) steps(ctx context.Context, r *Report) error {
+	var errs []error
+	for _, step := range []struct {
+		name string
+		rows *int64
+		do   func() (int64, error)
+	}{
+		{"archive", &r.Archived, func() (int64, error) { return a.store.ArchiveOld(ctx, a.cfg.RetentionDays, a.cfg.BatchSize) }},
+		{"purge", &r.Purged, func() (int64, error) { return a.store.PurgeArchive(ctx, a.cfg.PurgeDays, a.cfg.BatchSize) }},
+		{"bookkeeping", &r.Bookkept, func() (int64, error) { return a.store.PurgeBookkeeping(ctx, a.cfg.AuditDays) }},
+	} {
+		if err := ctx.Err(); err != nil {
+			return errors.Join(append(errs, fmt.Errorf("before step %s: %w", step.name, err))...)
+		}
+		n, err := step.do()
+		*step.rows = n
+		a.rows.WithLabelValues(step.name).Add(float64(n))
+		if err != nil {
+			errs = append(errs, fmt.Errorf("step %s: %w", step.name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// account writes the line of the run. The error is part of the line because
+// the counts explain it; callers add their own words only to the exit.
+func (a *Archiver) account(r Report, err error) {
+	fields := []zap.Field{
+		zap.Int64("archived", r.Archived),
+		zap.Int64("purged", r.Purged),
+		zap.Int64("bookkeeping", r.Bookkept),
+		zap.Duration("duration", r.Duration),
+	}
+	if err != nil {
+		a.log.Warn("archive run is incomplete", append(fields, zap.Error(err))...)
+		return
+	}
+	a.success.Set(float64(a.now().UnixMilli()) / 1000)
+	a.log.Info("archive run is complete", fields...)
+}

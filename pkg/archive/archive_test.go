@@ -1,0 +1,227 @@
+package archive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+)
+
+var errStore = errors.New("store is broken")
+
+// fakeStore keeps what it was asked and answers as told.
+type fakeStore struct {
+	mu      sync.Mutex
+	calls   []string
+	taken   bool // somebody has the lock
+	lockErr error
+	fail    map[string]error
+	during  func(ctx context.Context) // runs inside ArchiveOld
+}
+
+func (f *fakeStore) note(call string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls = append(f.calls, call)
+}
+
+func (f *fakeStore) TryLock(context.Context) (func(), bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.lockErr != nil || f.taken {
+		return nil, false, f.lockErr
+	}
+	f.taken = true
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.taken = false
+		f.calls = append(f.calls, "unlock")
+	}, true, nil
+}
+
+func (f *fakeStore) ArchiveOld(ctx context.Context, days, batch int) (int64, error) {
+	f.note(fmt.Sprintf("archive %d %d", days, batch))
+	if f.during != nil {
+		f.during(ctx)
+	}
+	return 10, f.fail["archive"]
+}
+
+func (f *fakeStore) PurgeArchive(_ context.Context, days, batch int) (int64, error) {
+	f.note(fmt.Sprintf("purge %d %d", days, batch))
+	return 20, f.fail["purge"]
+}
+
+func (f *fakeStore) PurgeBookkeeping(_ context.Context, days int) (int64, error) {
+	f.note(fmt.Sprintf("bookkeeping %d", days))
+	return 30, f.fail["bookkeeping"]
+}
+
+func (f *fakeStore) asked() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.calls)
+}
+
+type fixture struct {
+	*Archiver
+	store *fakeStore
+	lines *observer.ObservedLogs
+	reg   *prometheus.Registry
+}
+
+func newFixture(store *fakeStore, opts ...Option) fixture {
+	core, lines := observer.New(zap.DebugLevel)
+	reg := prometheus.NewRegistry()
+	return fixture{New(DefaultConfig(), store, zap.New(core), reg, opts...), store, lines, reg}
+}
+
+// ticking is a clock that moves two seconds each time it is read.
+func ticking() Option {
+	at := time.Unix(1_000_000_000, 0)
+	return WithClock(func() time.Time { at = at.Add(2 * time.Second); return at })
+}
+
+func TestRun(t *testing.T) {
+	t.Parallel()
+
+	t.Run("DoesEveryStepUnderTheLock", func(t *testing.T) {
+		t.Parallel()
+		f := newFixture(&fakeStore{}, ticking())
+		got, err := f.Run(t.Context())
+		if want := (Report{Archived: 10, Purged: 20, Bookkept: 30, Duration: 2 * time.Second}); err != nil || got != want {
+			t.Errorf("got %+v and %v, want %+v", got, err, want)
+		}
+		wantCalls(t, f.store, "archive 30 1000", "purge 365 1000", "bookkeeping 730", "unlock")
+	})
+
+	t.Run("LogsOneLineWithItsCounts", func(t *testing.T) {
+		t.Parallel()
+		f := newFixture(&fakeStore{}, ticking())
+		_, _ = f.Run(t.Context())
+		if f.lines.Len() != 1 {
+			t.Fatalf("got %d lines, want 1", f.lines.Len())
+		}
+		got := f.lines.All()[0].ContextMap()
+		for key, want := range map[string]any{"archived": int64(10), "purged": int64(20), "bookkeeping": int64(30), "duration": 2 * time.Second} {
+			if got[key] != want {
+				t.Errorf("%s: got %v, want %v", key, got[key], want)
+			}
+		}
+	})
+
+	t.Run("CountsRowsAndRemembersSuccess", func(t *testing.T) {
+		t.Parallel()
+		f := newFixture(&fakeStore{}, ticking())
+		_, _ = f.Run(t.Context())
+		err := testutil.GatherAndCompare(f.reg, strings.NewReader(`
+# HELP dlq_archive_last_success_timestamp_seconds When the last complete archive run ended, in Unix seconds.
+# TYPE dlq_archive_last_success_timestamp_seconds gauge
+dlq_archive_last_success_timestamp_seconds 1.000000006e+09
+# HELP dlq_archive_rows_total Rows moved (archive) or deleted (purge, bookkeeping) by archive runs.
+# TYPE dlq_archive_rows_total counter
+dlq_archive_rows_total{step="archive"} 10
+dlq_archive_rows_total{step="bookkeeping"} 30
+dlq_archive_rows_total{step="purge"} 20
+`))
+		if err != nil {
+			t.Error(err)
+		}
+	})
+
+	t.Run("LeavesTheWorkToAnotherArchiver", func(t *testing.T) {
+		t.Parallel()
+		f := newFixture(&fakeStore{taken: true})
+		got, err := f.Run(t.Context())
+		if err != nil || !got.OtherRuns {
+			t.Errorf("got %+v and %v, want OtherRuns and no error", got, err)
+		}
+		wantCalls(t, f.store)
+		if f.lines.FilterMessageSnippet("another archiver is running").Len() != 1 {
+			t.Errorf("got %v, want a line about the other archiver", f.lines.All())
+		}
+		if got := testutil.ToFloat64(f.success); got != 0 {
+			t.Errorf("last success: got %v, want 0", got)
+		}
+	})
+
+	t.Run("FailsWithoutTheLock", func(t *testing.T) {
+		t.Parallel()
+		f := newFixture(&fakeStore{lockErr: errStore})
+		if _, err := f.Run(t.Context()); !errors.Is(err, errStore) {
+			t.Errorf("got %v, want %v", err, errStore)
+		}
+	})
+
+	for _, step := range []string{"archive", "purge", "bookkeeping"} {
+		t.Run("GoesOnAfterAFailedStep/"+step, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(&fakeStore{fail: map[string]error{step: errStore}})
+			got, err := f.Run(t.Context())
+			if !errors.Is(err, errStore) || !strings.Contains(err.Error(), "step "+step) {
+				t.Errorf("got %v, want %v of step %s", err, errStore, step)
+			}
+			if got.Archived != 10 || got.Purged != 20 || got.Bookkept != 30 {
+				t.Errorf("got %+v, want every count", got)
+			}
+			wantCalls(t, f.store, "archive 30 1000", "purge 365 1000", "bookkeeping 730", "unlock")
+			if got := testutil.ToFloat64(f.success); got != 0 {
+				t.Errorf("last success: got %v, want 0", got)
+			}
+			if f.lines.Len() != 1 {
+				t.Errorf("got %d lines, want 1", f.lines.Len())
+			}
+		})
+	}
+
+	t.Run("StopsBetweenStepsWhenCancelled", func(t *testing.T) {
+		t.Parallel()
+		ctx, cancel := context.WithCancel(t.Context())
+		f := newFixture(&fakeStore{during: func(context.Context) { cancel() }})
+		got, err := f.Run(ctx)
+		if !errors.Is(err, context.Canceled) || got.Archived != 10 {
+			t.Errorf("got %+v and %v, want what was done and %v", got, err, context.Canceled)
+		}
+		wantCalls(t, f.store, "archive 30 1000", "unlock")
+	})
+}
+
+func TestConfig(t *testing.T) {
+	t.Parallel()
+
+	t.Run("AcceptsItsDefaultsAndZeroDays", func(t *testing.T) {
+		t.Parallel()
+		for _, c := range []Config{DefaultConfig(), {BatchSize: 1}, {BatchSize: 1, Schedule: "0 3 * * *"}} {
+			if err := c.Validate(); err != nil {
+				t.Errorf("%+v: got %v, want nil", c, err)
+			}
+		}
+	})
+
+	t.Run("ReportsEveryProblem", func(t *testing.T) {
+		t.Parallel()
+		err := Config{RetentionDays: -1, PurgeDays: -1, AuditDays: maxDays + 1, Schedule: "daily"}.Validate()
+		for _, want := range []string{"retention_days", "purge_days", "audit_days", "batch_size", `schedule "daily"`} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want %s in it", err, want)
+			}
+		}
+	})
+}
+
+func wantCalls(t *testing.T, store *fakeStore, want ...string) {
+	t.Helper()
+	if got := store.asked(); !slices.Equal(got, want) {
+		t.Errorf("store was asked %q, want %q", got, want)
+	}
+}

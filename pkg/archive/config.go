@@ -1,0 +1,45 @@
+package archive
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Config says how long finished messages are kept, and where.
+type Config struct {
+	RetentionDays int    `mapstructure:"retention_days"` // days in the live table after the last change
+	BatchSize     int    `mapstructure:"batch_size"`     // rows moved or deleted between two commits
+	PurgeDays     int    `mapstructure:"purge_days"`     // days in the archive
+	AuditDays     int    `mapstructure:"audit_days"`     // days that the audit trail is kept
+	Schedule      string `mapstructure:"schedule"`       // five cron fields in UTC; empty: one run
+}
+
+// DefaultConfig is 30 days live, a year in the archive, two years of audit.
+func DefaultConfig() Config {
+	return Config{RetentionDays: 30, BatchSize: 1000, PurgeDays: 365, AuditDays: 730}
+}
+
+// maxDays keeps every cut-off inside the range of PostgreSQL's timestamps.
+const maxDays = 365_000
+
+// Validate reports every problem at once. 0 days is allowed: at once.
+func (c Config) Validate() error {
+	var errs []error
+	for _, d := range []struct {
+		key  string
+		days int
+	}{{"retention_days", c.RetentionDays}, {"purge_days", c.PurgeDays}, {"audit_days", c.AuditDays}} {
+		if d.days < 0 || d.days > maxDays {
+			errs = append(errs, fmt.Errorf("%s must be 0 to %d, not %d", d.key, maxDays, d.days))
+		}
+	}
+	if c.BatchSize < 1 || c.BatchSize > 1_000_000 {
+		errs = append(errs, fmt.Errorf("batch_size must be 1 to 1000000, not %d", c.BatchSize))
+	}
+	if c.Schedule != "" {
+		if _, err := parseSchedule(c.Schedule); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}

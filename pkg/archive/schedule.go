@@ -1,0 +1,78 @@
+package archive
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/robfig/cron/v3"
+	"go.uber.org/zap"
+)
+
+// drainTime is what a run may take on after the end of the program was asked
+// for. Batches that are committed stay, so cutting it off costs nothing.
+const drainTime = 20 * time.Second
+
+// RunOnSchedule runs whenever the schedule says so, in UTC, until ctx ends.
+// The schedule has the five fields of cron, or is a word such as @daily. A run
+// that is due while the one before is still at work is left out. A failed run
+// is logged and the next one comes as planned. When ctx ends, a run at work
+// has 20 seconds to finish and is then cancelled; the result is nil, as that
+// is how a schedule ends. Only a bad schedule is an error.
+func (a *Archiver) RunOnSchedule(ctx context.Context, schedule string) error {
+	plan, err := parseSchedule(schedule)
+	if err != nil {
+		return err
+	}
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+
+	log := cronLog{a.log}
+	clock := cron.New(cron.WithLocation(time.UTC), cron.WithLogger(log), cron.WithChain(cron.SkipIfStillRunning(log)))
+	clock.Schedule(plan, cron.FuncJob(func() { a.scheduled(work) }))
+	a.log.Info("archiver waits", zap.String("schedule", schedule), zap.Time("next_run", plan.Next(a.now().UTC())))
+	clock.Start()
+
+	<-ctx.Done()
+	idle := clock.Stop()
+	limit := time.AfterFunc(drainTime, cancel)
+	defer limit.Stop()
+	<-idle.Done()
+	return nil
+}
+
+// scheduled keeps the error of a run that never got to write its line.
+func (a *Archiver) scheduled(ctx context.Context) {
+	if r, err := a.Run(ctx); err != nil && r == (Report{}) {
+		a.log.Error("archive run could not start", zap.Error(err))
+	}
+}
+
+// parseSchedule refuses what the cron package takes but we would not mean: a
+// time zone of its own, and dates that never come, such as 30 February.
+func parseSchedule(schedule string) (cron.Schedule, error) {
+	if strings.Contains(schedule, "TZ=") {
+		return nil, fmt.Errorf("schedule %q: times are in UTC, a time zone cannot be set", schedule)
+	}
+	plan, err := cron.ParseStandard(schedule)
+	if err != nil {
+		return nil, fmt.Errorf("schedule %q is not five cron fields (minute hour day month weekday): %w", schedule, err)
+	}
+	if plan.Next(time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero() {
+		return nil, fmt.Errorf("schedule %q never comes", schedule)
+	}
+	return plan, nil
+}
+
+// cronLog passes on that a run was left out; the package's other lines say
+// nothing that a run's own line does not.
+type cronLog struct{ log *zap.Logger }
+
+func (l cronLog) Info(msg string, _ ...any) {
+	if msg == "skip" {
+		l.log.Warn("archive run is left out: the one before is still at work")
+	}
+}
+
+func (l cronLog) Error(err error, msg string, _ ...any) { l.log.Error(msg, zap.Error(err)) }

@@ -1,0 +1,284 @@
+package broker
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/segmentio/kafka-go/protocol"
+)
+
+// testBatch is a batch as a broker would store it.
+type testBatch struct {
+	base       int64
+	attributes int16
+	producer   int64
+	values     string // one record for each word
+	lastDelta  int32  // beyond the records: what compaction left behind
+	key        []byte
+}
+
+func (tb testBatch) bytes(t testing.TB) []byte {
+	t.Helper()
+	var records []Record
+	for _, v := range strings.Fields(tb.values) {
+		records = append(records, Record{Key: tb.key, Value: []byte(v), Time: time.UnixMilli(1000)})
+	}
+	empty := len(records) == 0
+	if empty {
+		records = make([]Record, 1)
+	}
+	encoded, err := encodeBatch(records, protocol.Attributes(tb.attributes&7))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := encoded[4:]
+	if empty {
+		b = b[:atRecords]
+		binary.BigEndian.PutUint32(b[8:], atRecords-batchPrefix)
+		binary.BigEndian.PutUint32(b[atCount:], 0)
+	}
+	binary.BigEndian.PutUint64(b, uint64(tb.base))
+	binary.BigEndian.PutUint16(b[atAttributes:], uint16(tb.attributes))
+	binary.BigEndian.PutUint64(b[atProducerID:], uint64(tb.producer))
+	if tb.lastDelta > 0 {
+		binary.BigEndian.PutUint32(b[atLastDelta:], uint32(tb.lastDelta))
+	}
+	return seal(b)
+}
+
+func seal(b []byte) []byte {
+	binary.BigEndian.PutUint32(b[atCRC:], crc32.Checksum(b[atAttributes:], castagnoli))
+	return b
+}
+
+func marker(base, producer int64, commit byte) testBatch {
+	return testBatch{base: base, attributes: attrControl | attrTransactional, producer: producer, values: "m", key: []byte{0, 0, 0, commit}}
+}
+
+func decodeAll(t testing.TB, from int64, aborted []abortedTransaction, data []byte) FetchedPartition {
+	t.Helper()
+	d := newFetchDecoder(FetchRequest{MaxBytes: 1 << 20})
+	d.budget = 1 << 20
+	p := FetchedPartition{TopicPartition: TopicPartition{"t", 3}, Next: from}
+	d.decode(&p, data, aborted)
+	return p
+}
+
+func join(t testing.TB, batches ...testBatch) []byte {
+	var data []byte
+	for _, b := range batches {
+		data = append(data, b.bytes(t)...)
+	}
+	return data
+}
+
+func seen(p FetchedPartition) string {
+	var out []string
+	for _, r := range p.Records {
+		out = append(out, fmt.Sprintf("%d=%s", r.Offset, r.Value))
+	}
+	return strings.Join(out, " ")
+}
+
+func TestDecode_Transactions(t *testing.T) {
+	t.Parallel()
+	const tx = attrTransactional
+	tests := map[string]struct {
+		batches []testBatch
+		aborted []abortedTransaction
+		want    string
+		next    int64
+	}{
+		"NothingAborted": {
+			[]testBatch{{base: 0, attributes: tx, producer: 1, values: "a b"}, marker(2, 1, 1)}, nil, "0=a 1=b", 3},
+		"AbortedIsLeftOut": {
+			[]testBatch{{base: 0, attributes: tx, producer: 1, values: "a b"}, marker(2, 1, 0), {base: 3, producer: -1, values: "c"}},
+			[]abortedTransaction{{1, 0}}, "3=c", 4},
+		"AbortMarkerEndsIt": {
+			[]testBatch{{base: 0, attributes: tx, producer: 1, values: "a"}, marker(1, 1, 0),
+				{base: 2, attributes: tx, producer: 1, values: "b"}, marker(3, 1, 1)},
+			[]abortedTransaction{{1, 0}}, "2=b", 4},
+		"OnlyTheProducerNamed": {
+			[]testBatch{{base: 0, attributes: tx, producer: 1, values: "a"}, {base: 1, attributes: tx, producer: 2, values: "b"},
+				marker(2, 1, 0), marker(3, 2, 1)},
+			[]abortedTransaction{{1, 0}}, "1=b", 4},
+		"BeginsBeforeTheFetch": {
+			[]testBatch{{base: 5, attributes: tx, producer: 1, values: "a"}, marker(6, 1, 0)},
+			[]abortedTransaction{{1, 2}}, "", 7},
+		"NotYetBegun": {
+			[]testBatch{{base: 0, attributes: tx, producer: 1, values: "a"}, marker(1, 1, 1),
+				{base: 2, attributes: tx, producer: 1, values: "b"}, marker(3, 1, 0)},
+			[]abortedTransaction{{1, 2}}, "0=a", 4},
+		"ListOutOfOrder": {
+			[]testBatch{{base: 0, attributes: tx, producer: 2, values: "a"}, {base: 1, attributes: tx, producer: 1, values: "b"},
+				marker(2, 2, 0), marker(3, 1, 0), {base: 4, attributes: tx, producer: 1, values: "c"}, marker(5, 1, 1)},
+			[]abortedTransaction{{1, 1}, {2, 0}}, "4=c", 6},
+		"PlainBatchOfAnAbortedProducer": {
+			[]testBatch{{base: 0, producer: 1, values: "a"}}, []abortedTransaction{{1, 0}}, "0=a", 1},
+		"CommitMarkerOfAnother": {
+			[]testBatch{{base: 0, attributes: tx, producer: 1, values: "a"}, marker(1, 2, 1), {base: 2, attributes: tx, producer: 1, values: "b"}, marker(3, 1, 0)},
+			[]abortedTransaction{{1, 0}}, "", 4},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := decodeAll(t, 0, test.aborted, join(t, test.batches...))
+			if seen(got) != test.want || got.Next != test.next || got.Err != nil {
+				t.Errorf("decode = %q, next %d, %v, want %q, next %d", seen(got), got.Next, got.Err, test.want, test.next)
+			}
+		})
+	}
+}
+
+func TestDecode_StepsOverWhatCompactionEmptied(t *testing.T) {
+	t.Parallel()
+	got := decodeAll(t, 10, nil, join(t,
+		testBatch{base: 10, producer: 7, lastDelta: 4}, testBatch{base: 20, producer: -1, values: "a b", lastDelta: 9}))
+	if seen(got) != "20=a 21=b" || got.Next != 30 {
+		t.Errorf("decode = %q, next %d, want 20=a 21=b and 30", seen(got), got.Next)
+	}
+	if got := decodeAll(t, 10, nil, join(t, testBatch{base: 10, producer: 7, lastDelta: 4})); got.Next != 15 || got.Err != nil {
+		t.Errorf("next after an empty batch = %d, %v, want 15", got.Next, got.Err)
+	}
+}
+
+func TestDecode_CutOffBatchIsLeftForLater(t *testing.T) {
+	t.Parallel()
+	data := join(t, testBatch{values: "a b"}, testBatch{base: 2, values: "c"})
+	whole := len(join(t, testBatch{values: "a b"}))
+	for n := range data {
+		want, next := "", int64(0)
+		if n >= whole {
+			want, next = "0=a 1=b", 2
+		}
+		if got := decodeAll(t, 0, nil, data[:n]); seen(got) != want || got.Next != next || got.Err != nil {
+			t.Fatalf("decode of %d bytes = %q, next %d, %v, want %q, next %d", n, seen(got), got.Next, got.Err, want, next)
+		}
+	}
+}
+
+func TestDecode_CorruptBatchStopsItsPartitionOnly(t *testing.T) {
+	t.Parallel()
+	good, bad := join(t, testBatch{values: "a"}), join(t, testBatch{base: 1, values: "b"})
+	for i := range bad {
+		if i < atMagic+1 { // place and length are not covered by the checksum
+			continue
+		}
+		damaged := slices.Clone(bad)
+		damaged[i] ^= 0x40
+		got := decodeAll(t, 0, nil, append(slices.Clone(good), damaged...))
+		if seen(got) != "0=a" || got.Next != 1 || !errors.Is(got.Err, ErrCorrupt) {
+			t.Errorf("byte %d damaged: %q, next %d, %v, want 0=a, next 1, ErrCorrupt", i, seen(got), got.Next, got.Err)
+		}
+	}
+}
+
+func TestDecode_LiesUnderAGoodChecksumAreErrors(t *testing.T) {
+	t.Parallel()
+	for name, lie := range map[string]func(b []byte){
+		"MoreRecordsThanThere": func(b []byte) { binary.BigEndian.PutUint32(b[atCount:], 1<<30) },
+		"RecordLongerThanAll":  func(b []byte) { b[atRecords] = 0x7e },
+		"UnknownCodec":         func(b []byte) { b[atAttributes+1] |= 7 },
+		"NotCompressed":        func(b []byte) { b[atAttributes+1] |= 1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := join(t, testBatch{values: "a b"})
+			lie(b)
+			if got := decodeAll(t, 0, nil, seal(b)); !errors.Is(got.Err, ErrCorrupt) || len(got.Records) != 0 || got.Next != 0 {
+				t.Errorf("decode = %q, next %d, %v, want ErrCorrupt alone", seen(got), got.Next, got.Err)
+			}
+		})
+	}
+}
+
+func TestDecode_StopsAtTheBudget(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		attributes int16
+		values     string
+	}{
+		"CompressedBatches": {int16(protocol.Zstd), strings.Repeat("x", 10_000)},
+		"TinyRecords":       {0, strings.Repeat("x ", 200)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			first := testBatch{attributes: test.attributes, values: test.values}
+			n := int64(len(strings.Fields(test.values)))
+			data := join(t, first, testBatch{base: n, attributes: test.attributes, values: test.values})
+			d := newFetchDecoder(FetchRequest{})
+			d.budget = 5000
+			var p FetchedPartition
+			d.decode(&p, data, nil)
+			if len(p.Records) != int(n) || p.Next != n || p.Err != nil {
+				t.Errorf("decode = %d records, next %d, %v, want the first batch alone", len(p.Records), p.Next, p.Err)
+			}
+		})
+	}
+}
+
+func TestDecode_LogAppendTimeIsTheRecordsTime(t *testing.T) {
+	t.Parallel()
+	b := join(t, testBatch{attributes: attrLogAppendTime, values: "a b"})
+	binary.BigEndian.PutUint64(b[atMaxTime:], 5000)
+	for _, r := range decodeAll(t, 0, nil, seal(b)).Records {
+		if !r.Time.Equal(time.UnixMilli(5000)) {
+			t.Errorf("time = %s, want the broker's", r.Time)
+		}
+	}
+}
+
+func TestDecode_OldFormatsAreRead(t *testing.T) {
+	t.Parallel()
+	set := protocol.RecordSet{Version: 1, Records: protocol.NewRecordReader(
+		protocol.Record{Time: time.UnixMilli(5), Key: protocol.NewBytes([]byte("k")), Value: protocol.NewBytes([]byte("a"))},
+		protocol.Record{Time: time.UnixMilli(6), Value: nil},
+	)}
+	var out bytes.Buffer
+	if _, err := set.WriteTo(&out); err != nil {
+		t.Fatal(err)
+	}
+	data := append(out.Bytes()[4:], join(t, testBatch{base: 2, values: "b"})...)
+	got := decodeAll(t, 0, nil, data)
+	if len(got.Records) != 3 || got.Next != 3 || got.Err != nil {
+		t.Fatalf("decode = %q, next %d, %v, want 3 records", seen(got), got.Next, got.Err)
+	}
+	first, second := got.Records[0], got.Records[1]
+	if string(first.Key) != "k" || string(first.Value) != "a" || first.Time.UnixMilli() != 5 || second.Key != nil {
+		t.Errorf("records = %+v, %+v, want them as written", first, second)
+	}
+}
+
+func TestLane_SequenceWrapsAsBrokersExpect(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		at   int32
+		n    int
+		want int32
+	}{{0, 5, 5}, {1<<31 - 3, 2, 1<<31 - 1}, {1<<31 - 1, 1, 0}, {1<<31 - 3, 5, 2}} {
+		l := lane{sequence: test.at}
+		if l.advance(test.n); l.sequence != test.want {
+			t.Errorf("sequence %d after %d records = %d, want %d", test.at, test.n, l.sequence, test.want)
+		}
+	}
+}
+
+func TestBatchEnd(t *testing.T) {
+	t.Parallel()
+	record := func(n int) Record { return Record{Value: make([]byte, n)} }
+	records := []Record{record(100), record(100), record(5000), record(100)}
+	var got []int
+	for start := 0; start < len(records); start = got[len(got)-1] {
+		got = append(got, batchEnd(records, start, 1000))
+	}
+	if want := []int{2, 3, 4}; !slices.Equal(got, want) {
+		t.Errorf("batches end at %v, want %v", got, want)
+	}
+}

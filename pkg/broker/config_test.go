@@ -1,0 +1,78 @@
+package broker_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/dlq-manager/dlq-manager/pkg/broker"
+)
+
+func TestConfig_Validate(t *testing.T) {
+	t.Parallel()
+	sasl := broker.SASLConfig{Mechanism: "SCRAM-SHA-512", Username: "u", PasswordFile: "/secret"}
+	tests := map[string]struct {
+		change func(*broker.Config)
+		want   []string // keys in the error, none for a valid configuration
+	}{
+		"Plain":             {func(*broker.Config) {}, nil},
+		"NoBrokers":         {func(c *broker.Config) { c.Brokers = nil }, []string{"kafka.brokers"}},
+		"BrokerWithoutPort": {func(c *broker.Config) { c.Brokers = []string{"kafka"} }, []string{"kafka.brokers"}},
+		"TwoBrokersInOne":   {func(c *broker.Config) { c.Brokers = []string{"a:1,b:2"} }, []string{"kafka.brokers"}},
+		"PortOutOfRange":    {func(c *broker.Config) { c.Brokers = []string{"a:70000"} }, []string{"kafka.brokers"}},
+		"LowerCaseProtocol": {func(c *broker.Config) { c.SecurityProtocol = "ssl" }, []string{"kafka.security_protocol"}},
+		"SASL":              {func(c *broker.Config) { c.SecurityProtocol, c.SASL = "SASL_SSL", sasl }, nil},
+		"SASLWithoutAnything": {func(c *broker.Config) { c.SecurityProtocol = "SASL_PLAINTEXT" },
+			[]string{"kafka.sasl.mechanism", "kafka.sasl.username", "kafka.sasl.password"}},
+		"CertificateWithoutKey": {func(c *broker.Config) { c.TLS.CertFile = "c" }, []string{"kafka.tls.key_file"}},
+		"KeyWithoutCertificate": {func(c *broker.Config) { c.TLS.KeyFile = "k" }, []string{"kafka.tls.cert_file"}},
+		"EverythingAtOnce": {func(c *broker.Config) { c.Brokers, c.SecurityProtocol, c.TLS.KeyFile = nil, "", "k" },
+			[]string{"kafka.brokers", "kafka.security_protocol", "kafka.tls.cert_file"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := broker.DefaultConfig()
+			cfg.Brokers = []string{"kafka-1:9092", "[::1]:9092"}
+			test.change(&cfg)
+			err := cfg.Validate()
+			if (err == nil) != (test.want == nil) {
+				t.Fatalf("Validate = %v, want an error about %v", err, test.want)
+			}
+			for _, key := range test.want {
+				if !strings.Contains(err.Error(), key+":") {
+					t.Errorf("Validate = %q, want it to name %s", err, key)
+				}
+			}
+		})
+	}
+}
+
+func TestSecret_IsNeverShown(t *testing.T) {
+	t.Parallel()
+	cfg := broker.SASLConfig{Password: "hunter2"}
+	asJSON, err := json.Marshal(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, shown := range []string{fmt.Sprint(cfg), fmt.Sprintf("%+v", cfg), fmt.Sprintf("%#v", cfg), string(asJSON),
+		fmt.Sprintf("%q", cfg.Password)} {
+		if strings.Contains(shown, "hunter2") {
+			t.Errorf("shown as %s, want it hidden", shown)
+		}
+	}
+}
+
+func TestProducerConfig_Validate(t *testing.T) {
+	t.Parallel()
+	if err := broker.DefaultProducerConfig().Validate(); err != nil {
+		t.Errorf("Validate of the default = %v, want nil", err)
+	}
+	err := broker.ProducerConfig{Timeout: -1, RequestTimeout: -1, MaxBatchBytes: -1, Compression: "rar"}.Validate()
+	for _, key := range []string{"timeout:", "request_timeout:", "max_batch_bytes:", "compression:"} {
+		if err == nil || !strings.Contains(err.Error(), key) {
+			t.Errorf("Validate = %v, want it to name %s", err, key)
+		}
+	}
+}

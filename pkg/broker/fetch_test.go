@@ -1,0 +1,394 @@
+package broker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
+	"github.com/dlq-manager/dlq-manager/pkg/broker"
+)
+
+func leaderOf(t testing.TB, c *broker.Cluster, topics ...string) int32 {
+	t.Helper()
+	got, err := c.Topics(testContext(t), topics...)
+	if err != nil || len(got) == 0 || len(got[0].Partitions) == 0 {
+		t.Fatalf("Topics(%v) = %v, %v", topics, got, err)
+	}
+	return got[0].Partitions[0].Leader
+}
+
+func fetchPart(t *testing.T, c *broker.Cluster, req broker.FetchRequest, tp broker.TopicPartition, offset int64) broker.FetchedPartition {
+	t.Helper()
+	req.Leader = leaderOf(t, c, tp.Topic)
+	req.Partitions = []broker.FetchPartition{{TopicPartition: tp, Offset: offset, MaxBytes: req.MaxBytes}}
+	res, err := c.Fetch(testContext(t), req)
+	if err != nil {
+		t.Fatalf("Fetch(%s, %d): %v", tp, offset, err)
+	}
+	return res.Partitions[0]
+}
+
+// drain fetches from 0 until the log's end and returns what it saw.
+func drain(t *testing.T, c *broker.Cluster, req broker.FetchRequest, tp broker.TopicPartition) (records []broker.Record, next int64) {
+	t.Helper()
+	for range 200 {
+		got := fetchPart(t, c, req, tp, next)
+		if got.Err != nil {
+			t.Fatalf("Fetch(%s, %d): %v", tp, next, got.Err)
+		}
+		records, next = append(records, got.Records...), got.Next
+		if next >= got.HighWatermark {
+			return records, next
+		}
+	}
+	t.Fatalf("Fetch(%s) does not reach the end, stands at %d", tp, next)
+	return nil, 0
+}
+
+func TestFetch_Transactions(t *testing.T) {
+	t.Parallel()
+	c := open(t, stacktest.Kafka(t))
+	tp := broker.TopicPartition{Topic: createTopic(t, 1)}
+	writeTransactions(t, tp)
+	// A marker is written a little after its transaction was ended.
+	eventually(t, "all markers", func() bool { return end(t, c, tp) == transactionsEnd })
+
+	tests := map[string]struct {
+		req  broker.FetchRequest
+		want string
+	}{
+		"CommittedOnly":          {broker.FetchRequest{ReadCommitted: true}, "plain a0 a1 c0 c1 tail"},
+		"CommittedInSmallPieces": {broker.FetchRequest{ReadCommitted: true, MaxBytes: 1}, "plain a0 a1 c0 c1 tail"},
+		"Everything":             {broker.FetchRequest{}, "plain a0 b0 b1 a1 b2 c0 c1 d0 tail"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			records, next := drain(t, c, test.req, tp)
+			if got := texts(records); got != test.want {
+				t.Errorf("records = %q, want %q", got, test.want)
+			}
+			if next != transactionsEnd {
+				t.Errorf("next = %d, want the end %d, past the markers", next, transactionsEnd)
+			}
+		})
+	}
+}
+
+// transactionsEnd is the end of the log after writeTransactions.
+const transactionsEnd = 14
+
+// writeTransactions interleaves committed transactions (a, c) with aborted
+// ones (b, d), the second pair from the producers of the first. It writes ten
+// records and four markers.
+func writeTransactions(t *testing.T, tp broker.TopicPartition) {
+	t.Helper()
+	ctx := testContext(t)
+	first, second := transactional(t, tp), transactional(t, tp)
+	write := func(cl *kgo.Client, value string) {
+		t.Helper()
+		rec := &kgo.Record{Topic: tp.Topic, Partition: tp.Partition, Value: []byte(value)}
+		if err := cl.ProduceSync(ctx, rec).FirstErr(); err != nil {
+			t.Fatalf("write %s: %v", value, err)
+		}
+	}
+	finish := func(cl *kgo.Client, commit kgo.TransactionEndTry) {
+		t.Helper()
+		if err := cl.EndTransaction(ctx, commit); err != nil {
+			t.Fatalf("end transaction: %v", err)
+		}
+	}
+	begin := func(cl *kgo.Client) {
+		t.Helper()
+		if err := cl.BeginTransaction(); err != nil {
+			t.Fatalf("begin transaction: %v", err)
+		}
+	}
+	plain := client(t)
+	write(plain, "plain")
+	begin(first)
+	begin(second)
+	for _, value := range strings.Fields("a0 b0 b1 a1 b2") {
+		if value[0] == 'a' {
+			write(first, value)
+		} else {
+			write(second, value)
+		}
+	}
+	finish(first, kgo.TryCommit)
+	finish(second, kgo.TryAbort)
+	begin(second)
+	write(second, "c0")
+	write(second, "c1")
+	begin(first)
+	write(first, "d0")
+	finish(second, kgo.TryCommit)
+	finish(first, kgo.TryAbort)
+	write(plain, "tail")
+}
+
+func client(t *testing.T, opts ...kgo.Opt) *kgo.Client {
+	t.Helper()
+	opts = append(opts, kgo.SeedBrokers(stacktest.Kafka(t)...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(0))
+	cl, err := kgo.NewClient(opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cl.Close)
+	return cl
+}
+
+func transactional(t *testing.T, tp broker.TopicPartition) *kgo.Client {
+	t.Helper()
+	return client(t, kgo.TransactionalID(uniqueName(t)))
+}
+
+func TestFetch_OpenTransactionHoldsCommittedReadersOnly(t *testing.T) {
+	t.Parallel()
+	c := open(t, stacktest.Kafka(t))
+	tp := broker.TopicPartition{Topic: createTopic(t, 1)}
+	mustProduce(t, c, tp, values("before")...)
+	cl := transactional(t, tp)
+	if err := cl.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cl.ProduceSync(testContext(t), &kgo.Record{Topic: tp.Topic, Value: []byte("open")}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	committed := fetchPart(t, c, broker.FetchRequest{ReadCommitted: true}, tp, 0)
+	if texts(committed.Records) != "before" || committed.LastStable != 1 || committed.HighWatermark != 2 || committed.Next != 1 {
+		t.Errorf("committed = %q, stable %d, high %d, next %d, want before, 1, 2, 1",
+			texts(committed.Records), committed.LastStable, committed.HighWatermark, committed.Next)
+	}
+	if got := texts(scanAll(t, c, tp)); got != "before open" {
+		t.Errorf("Scan = %q, want the open record too", got)
+	}
+	if err := cl.EndTransaction(testContext(t), kgo.TryAbort); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestFetch_ManyPartitionsInOneRequest(t *testing.T) {
+	t.Parallel()
+	c := open(t, stacktest.Kafka(t))
+	name, other := createTopic(t, 3), createTopic(t, 1)
+	req := broker.FetchRequest{Leader: leaderOf(t, c, name), MaxWait: time.Second}
+	for i := range int32(3) {
+		tp := broker.TopicPartition{Topic: name, Partition: 2 - i}
+		mustProduce(t, c, tp, values(fmt.Sprint(tp.Partition), "x")...)
+		req.Partitions = append(req.Partitions, broker.FetchPartition{TopicPartition: tp, Offset: 0})
+	}
+	far := broker.TopicPartition{Topic: other}
+	unknown := broker.TopicPartition{Topic: uniqueName(t)}
+	missing := broker.TopicPartition{Topic: other, Partition: 5}
+	req.Partitions = append(req.Partitions, broker.FetchPartition{TopicPartition: far, Offset: 99},
+		broker.FetchPartition{TopicPartition: unknown}, broker.FetchPartition{TopicPartition: missing})
+	res, err := c.Fetch(testContext(t), req)
+	if err != nil || len(res.Partitions) != 6 {
+		t.Fatalf("Fetch = %d partitions, %v, want 6", len(res.Partitions), err)
+	}
+	for i := range 3 {
+		got := res.Partitions[i]
+		if got.TopicPartition != req.Partitions[i].TopicPartition || got.Err != nil || got.Next != 2 ||
+			texts(got.Records) != fmt.Sprintf("%d x", 2-i) || got.Records[1].TopicPartition != got.TopicPartition {
+			t.Errorf("partition %d = %+v, want two records", i, got)
+		}
+	}
+	for i, want := range []error{broker.ErrOutOfRange, broker.ErrUnknownTopic, broker.ErrUnknownTopic} {
+		if got := res.Partitions[3+i]; !errors.Is(got.Err, want) || got.Next != req.Partitions[3+i].Offset {
+			t.Errorf("%s = %v, next %d, want %v and no step", got.TopicPartition, got.Err, got.Next, want)
+		}
+	}
+}
+
+func TestFetch_UnknownBrokerIsUnavailable(t *testing.T) {
+	t.Parallel()
+	c := open(t, stacktest.Kafka(t))
+	_, err := c.Fetch(testContext(t), broker.FetchRequest{Leader: 4711, Partitions: []broker.FetchPartition{{}}})
+	if !errors.Is(err, broker.ErrUnavailable) {
+		t.Errorf("Fetch from a broker that is not there = %v, want ErrUnavailable", err)
+	}
+}
+
+func TestFetch_RecordLargerThanEveryLimit(t *testing.T) {
+	t.Parallel()
+	c := open(t, stacktest.Kafka(t))
+	tp := broker.TopicPartition{Topic: createTopic(t, 1)}
+	mustProduce(t, c, tp, broker.Record{Value: make([]byte, 500_000)})
+	got := fetchPart(t, c, broker.FetchRequest{MaxBytes: 1000}, tp, 0)
+	if len(got.Records) != 1 || len(got.Records[0].Value) != 500_000 || got.Next != 1 {
+		t.Errorf("Fetch = %d records, next %d, want the record", len(got.Records), got.Next)
+	}
+}
+
+func TestFetch_StartsInsideABatch(t *testing.T) {
+	t.Parallel()
+	c := open(t, stacktest.Kafka(t))
+	tp := broker.TopicPartition{Topic: createTopic(t, 1)}
+	mustProduce(t, c, tp, numbered(10)...)
+	if got := fetchPart(t, c, broker.FetchRequest{}, tp, 7); texts(got.Records) != "7 8 9" || got.Next != 10 {
+		t.Errorf("Fetch from 7 = %q, next %d, want 7 8 9 and 10", texts(got.Records), got.Next)
+	}
+}
+
+func TestReadAt(t *testing.T) {
+	t.Parallel()
+	c := open(t, stacktest.Kafka(t))
+	tp := broker.TopicPartition{Topic: createTopic(t, 1)}
+	mustProduce(t, c, tp, numbered(10)...)
+	deleteBefore(t, tp, 4)
+	for offset, want := range map[int64]error{0: broker.ErrGone, 3: broker.ErrGone, 4: nil, 9: nil, 10: broker.ErrOutOfRange, 99: broker.ErrOutOfRange} {
+		got, err := c.ReadAt(testContext(t), tp, offset)
+		if !errors.Is(err, want) {
+			t.Errorf("ReadAt(%d) = %v, want %v", offset, err, want)
+		}
+		if want == nil && string(got.Value) != fmt.Sprint(offset) {
+			t.Errorf("ReadAt(%d) = %q, want its own record", offset, got.Value)
+		}
+	}
+	unknown := broker.TopicPartition{Topic: uniqueName(t)}
+	if _, err := c.ReadAt(testContext(t), unknown, 0); !errors.Is(err, broker.ErrUnknownTopic) {
+		t.Errorf("ReadAt in an unknown topic = %v, want ErrUnknownTopic", err)
+	}
+}
+
+func TestScan(t *testing.T) {
+	t.Parallel()
+	c := open(t, stacktest.Kafka(t))
+	tp := broker.TopicPartition{Topic: createTopic(t, 1)}
+	mustProduce(t, c, tp, numbered(10)...)
+	deleteBefore(t, tp, 2)
+	scan := func(ctx context.Context, from, to int64, stopAt string) (string, error) {
+		var seen []broker.Record
+		err := c.Scan(ctx, tp, from, to, func(r broker.Record) bool {
+			seen = append(seen, r.Clone())
+			return string(r.Value) == stopAt
+		})
+		return texts(seen), err
+	}
+	tests := []struct {
+		from, to int64
+		stopAt   string
+		want     string
+		err      error
+	}{
+		{2, 10, "", "2 3 4 5 6 7 8 9", nil},
+		{4, 6, "", "4 5", nil},
+		{4, 9, "5", "4 5", nil},
+		{5, 5, "", "", nil},
+		{0, 10, "", "", broker.ErrOutOfRange},
+		{11, 12, "", "", broker.ErrOutOfRange},
+	}
+	for _, test := range tests {
+		if got, err := scan(testContext(t), test.from, test.to, test.stopAt); got != test.want || !errors.Is(err, test.err) {
+			t.Errorf("Scan(%d, %d) = %q, %v, want %q, %v", test.from, test.to, got, err, test.want, test.err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(testContext(t), 700*time.Millisecond)
+	defer cancel()
+	if got, err := scan(ctx, 9, 12, ""); got != "9" || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Scan past the end = %q, %v, want to wait for the deadline", got, err)
+	}
+}
+
+func TestScan_MarkersAreNotRecords(t *testing.T) {
+	t.Parallel()
+	c := open(t, stacktest.Kafka(t))
+	tp := broker.TopicPartition{Topic: createTopic(t, 1)}
+	writeTransactions(t, tp)
+	eventually(t, "all markers", func() bool { return end(t, c, tp) == transactionsEnd })
+	if got, want := texts(scanAll(t, c, tp)), "plain a0 b0 b1 a1 b2 c0 c1 d0 tail"; got != want {
+		t.Errorf("Scan = %q, want %q", got, want)
+	}
+	// At 6 and 7 there is nothing but the ends of two transactions.
+	err := c.Scan(testContext(t), tp, 6, 8, func(r broker.Record) bool {
+		t.Errorf("Scan over markers shows %+v", r)
+		return false
+	})
+	if err != nil {
+		t.Errorf("Scan over markers = %v, want nil", err)
+	}
+}
+
+// deleteBefore moves the log's start, as retention does.
+func deleteBefore(t *testing.T, tp broker.TopicPartition, offset int64) {
+	t.Helper()
+	cl := client(t)
+	req := deleteRecordsRequest(tp, offset)
+	res, err := req.RequestWith(testContext(t), cl)
+	if err != nil || res.Topics[0].Partitions[0].ErrorCode != 0 {
+		t.Fatalf("delete records before %d: %+v, %v", offset, res, err)
+	}
+}
+
+func TestGroup_CommitsAreSeen(t *testing.T) {
+	t.Parallel()
+	c := open(t, stacktest.Kafka(t))
+	name := createTopic(t, 2)
+	zero, one := broker.TopicPartition{Topic: name}, broker.TopicPartition{Topic: name, Partition: 1}
+	id := uniqueName(t)
+	group, err := c.Group(broker.GroupConfig{ID: id, Topics: []string{name}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer group.Close()
+	gen, err := group.Next(testContext(t))
+	if err != nil {
+		t.Fatalf("Next: %v", err)
+	}
+	if got := gen.Assignments[name]; len(got) != 2 || got[0].Offset != kafka.FirstOffset {
+		t.Errorf("assignments = %+v, want both partitions from the first offset", got)
+	}
+	if err := gen.CommitOffsets(map[string]map[int]int64{name: {1: 42}}); err != nil {
+		t.Fatalf("CommitOffsets: %v", err)
+	}
+	got, err := c.CommittedOffsets(testContext(t), id, []broker.TopicPartition{zero, one})
+	if err != nil || len(got) != 1 || got[one] != 42 {
+		t.Errorf("CommittedOffsets = %v, %v, want 42 for partition 1 only", got, err)
+	}
+	if got, err := c.CommittedOffsets(testContext(t), uniqueName(t), []broker.TopicPartition{zero}); err != nil || len(got) != 0 {
+		t.Errorf("CommittedOffsets of a new group = %v, %v, want none", got, err)
+	}
+}
+
+func TestCluster_LostConnectionsAreReplacedUnseen(t *testing.T) {
+	t.Parallel()
+	network := &faultyNetwork{}
+	c := open(t, stacktest.Kafka(t), broker.WithDial(network.dial))
+	tp := broker.TopicPartition{Topic: createTopic(t, 1)}
+	p := c.NewProducer(broker.ProducerConfig{Timeout: 20 * time.Second})
+	for i := range 5 {
+		if err := p.Produce(testContext(t), tp, values(fmt.Sprint(i))).Err(); err != nil {
+			t.Fatalf("Produce %d: %v", i, err)
+		}
+		network.cut()
+		if got := end(t, c, tp); got != int64(i+1) {
+			t.Errorf("log end = %d, want %d", got, i+1)
+		}
+		network.cut()
+		if got := fetchPart(t, c, broker.FetchRequest{}, tp, int64(i)); texts(got.Records) != fmt.Sprint(i) {
+			t.Errorf("Fetch = %q, want %d", texts(got.Records), i)
+		}
+		network.cut()
+	}
+}
+
+func TestCluster_ClosedRefuses(t *testing.T) {
+	t.Parallel()
+	c := open(t, stacktest.Kafka(t))
+	if err := errors.Join(c.Close(), c.Close()); err != nil {
+		t.Errorf("Close twice = %v, want nil", err)
+	}
+	if _, err := c.Topics(testContext(t)); !errors.Is(err, broker.ErrClosed) {
+		t.Errorf("Topics after Close = %v, want ErrClosed", err)
+	}
+	wantFates(t, c.NewProducer(broker.ProducerConfig{Timeout: 100 * time.Millisecond}).
+		Produce(testContext(t), broker.TopicPartition{Topic: "t"}, values("a")), broker.NotSent)
+}

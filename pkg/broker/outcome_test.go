@@ -1,0 +1,95 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"syscall"
+	"testing"
+
+	"github.com/segmentio/kafka-go"
+)
+
+func TestJudge(t *testing.T) {
+	t.Parallel()
+	tests := map[verdict][]kafka.Error{
+		written:       {0, kafka.DuplicateSequenceNumber},
+		recordsRefuse: {kafka.MessageSizeTooLarge, kafka.RecordListTooLarge, kafka.InvalidRecord, kafka.InvalidTimestamp, kafka.InvalidMessage},
+		topicRefuse:   {kafka.TopicAuthorizationFailed, kafka.ClusterAuthorizationFailed, kafka.InvalidTopic, kafka.PolicyViolation},
+		notWritten:    {kafka.UnknownTopicOrPartition, kafka.NotEnoughReplicas, kafka.ThrottlingQuotaExceeded},
+		maybeWritten: {kafka.RequestTimedOut, kafka.NotEnoughReplicasAfterAppend, kafka.NotLeaderForPartition,
+			kafka.KafkaStorageError, kafka.Unknown, kafka.NetworkException, kafka.Error(12345)},
+		staleProducer: {kafka.OutOfOrderSequenceNumber, kafka.UnknownProducerId, kafka.InvalidProducerEpoch},
+	}
+	for want, codes := range tests {
+		for _, code := range codes {
+			if got := judge(int16(code)); got != want {
+				t.Errorf("judge(%d) = %d, want %d", code, got, want)
+			}
+		}
+	}
+}
+
+func TestClassify(t *testing.T) {
+	t.Parallel()
+	refused := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+	tests := []struct {
+		err  error
+		want Class
+	}{
+		{codeError(int16(kafka.RequestTimedOut)), ClassNetworkTimeout},
+		{networkError(context.DeadlineExceeded), ClassNetworkTimeout},
+		{networkError(refused), ClassBrokerUnavailable},
+		{networkError(io.ErrUnexpectedEOF), ClassBrokerUnavailable},
+		{networkError(kafka.BrokerNotAvailable), ClassBrokerUnavailable},
+		{codeError(int16(kafka.NotLeaderForPartition)), ClassBrokerUnavailable},
+		{codeError(int16(kafka.NotEnoughReplicas)), ClassBrokerUnavailable},
+		{ErrNoLeader, ClassBrokerUnavailable},
+		{codeError(int16(kafka.ThrottlingQuotaExceeded)), ClassRateLimited},
+		{codeError(int16(kafka.MessageSizeTooLarge)), ClassBadRecord},
+		{codeError(int16(kafka.InvalidRecord)), ClassBadRecord},
+		{codeError(int16(kafka.TopicAuthorizationFailed)), ClassUnauthorized},
+		{networkError(kafka.SASLAuthenticationFailed), ClassUnauthorized},
+		{codeError(int16(kafka.UnknownTopicOrPartition)), ClassUnknownTopic},
+		{codeError(int16(kafka.InvalidTopic)), ClassUnknownTopic},
+		{codeError(int16(kafka.Unknown)), ClassUnknown},
+		{errors.New("something else"), ClassUnknown},
+	}
+	for _, test := range tests {
+		if got := Classify(fmt.Errorf("produce: %w", test.err)); got != test.want {
+			t.Errorf("Classify(%v) = %s, want %s", test.err, got, test.want)
+		}
+	}
+}
+
+func TestSpread_DealsTopicsOfOnePartition(t *testing.T) {
+	t.Parallel()
+	var topics []string
+	var partitions []kafka.Partition
+	for i := range 10 {
+		topics = append(topics, fmt.Sprintf("t%d", i))
+		partitions = append(partitions, kafka.Partition{Topic: topics[i]})
+	}
+	partitions = append(partitions, kafka.Partition{Topic: "of c alone"}, kafka.Partition{Topic: "of nobody"})
+	members := []kafka.GroupMember{{ID: "b", Topics: topics}, {ID: "a", Topics: topics}, {ID: "c", Topics: append(topics, "of c alone")}}
+	got := spread{}.AssignGroups(members, partitions)
+	given := map[string]string{}
+	for member, topics := range got {
+		if n := len(topics); n < 3 || n > 4 {
+			t.Errorf("member %s has %d partitions, want 3 or 4", member, n)
+		}
+		for topic := range topics {
+			given[topic] += member
+		}
+	}
+	if len(given) != 11 || given["of c alone"] != "c" || given["of nobody"] != "" {
+		t.Errorf("assigned %v, want 11 topics once each", given)
+	}
+	for topic, members := range given {
+		if len(members) != 1 {
+			t.Errorf("topic %s went to %q, want one member", topic, members)
+		}
+	}
+}

@@ -1,0 +1,226 @@
+package broker_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+
+	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
+	"github.com/dlq-manager/dlq-manager/pkg/broker"
+)
+
+func TestProduce_RoundTripKeepsEveryByte(t *testing.T) {
+	t.Parallel()
+	sent := []broker.Record{
+		{Key: nil, Value: nil},
+		{Key: []byte{}, Value: []byte{}},
+		{Key: []byte("k"), Value: []byte("v\x00\xff"), Time: time.UnixMilli(1234567890123).UTC(), Headers: []broker.Header{
+			{Key: "dup", Value: []byte("1")}, {Key: "", Value: []byte{}}, {Key: "dup", Value: nil}, {Key: "dup", Value: []byte("1")},
+		}},
+	}
+	for _, codec := range []string{"none", "gzip", "snappy", "lz4", "zstd"} {
+		t.Run(codec, func(t *testing.T) {
+			t.Parallel()
+			c := open(t, stacktest.Kafka(t))
+			tp := broker.TopicPartition{Topic: createTopic(t, 1)}
+			p := c.NewProducer(broker.ProducerConfig{Compression: codec})
+			res := p.Produce(testContext(t), tp, sent)
+			if res.Err() != nil || res.Records[0].Offset != 0 || res.Records[2].Offset != 2 {
+				t.Fatalf("Produce = %+v, want offsets 0 to 2", res)
+			}
+			got := scanAll(t, c, tp)
+			if len(got) != len(sent) {
+				t.Fatalf("read %d records, want %d", len(got), len(sent))
+			}
+			for i := range sent {
+				compareRecords(t, got[i], sent[i])
+			}
+			if got[0].Time.IsZero() || !got[2].Time.Equal(sent[2].Time) {
+				t.Errorf("times = %s, %s, want now and %s", got[0].Time, got[2].Time, sent[2].Time)
+			}
+		})
+	}
+}
+
+func compareRecords(t *testing.T, got, want broker.Record) {
+	t.Helper()
+	if !sameBytes(got.Key, want.Key) || !sameBytes(got.Value, want.Value) || len(got.Headers) != len(want.Headers) {
+		t.Errorf("record = %#v, want %#v", got, want)
+		return
+	}
+	for i, h := range got.Headers {
+		if h.Key != want.Headers[i].Key || !sameBytes(h.Value, want.Headers[i].Value) {
+			t.Errorf("header %d = %#v, want %#v", i, h, want.Headers[i])
+		}
+	}
+}
+
+func TestProduce_TenMegabyteRecord(t *testing.T) {
+	t.Parallel()
+	c := open(t, stacktest.Kafka(t))
+	tp := broker.TopicPartition{Topic: createTopic(t, 1, kafka.ConfigEntry{ConfigName: "max.message.bytes", ConfigValue: "12000000"})}
+	value := bytes.Repeat([]byte("0123456789"), 1<<20)
+	mustProduce(t, c, tp, broker.Record{Value: []byte("before")}, broker.Record{Value: value}, broker.Record{Value: []byte("after")})
+	got, err := c.ReadAt(testContext(t), tp, 1)
+	if err != nil || !bytes.Equal(got.Value, value) {
+		t.Errorf("ReadAt = %d bytes, %v, want %d", len(got.Value), err, len(value))
+	}
+	if got := scanAll(t, c, tp); len(got) != 3 {
+		t.Errorf("Scan found %d records, want 3", len(got))
+	}
+}
+
+func TestProduce_LostAnswersDoNotDouble(t *testing.T) {
+	t.Parallel()
+	network := &faultyNetwork{drop: 2}
+	c := open(t, stacktest.Kafka(t), broker.WithDial(network.dial))
+	tp := broker.TopicPartition{Topic: createTopic(t, 1)}
+	res := c.NewProducer(broker.ProducerConfig{Timeout: 20 * time.Second}).Produce(testContext(t), tp, values("a", "b", "c"))
+	if res.Err() != nil {
+		t.Fatalf("Produce: %v", res.Err())
+	}
+	if network.dropped != 2 {
+		t.Errorf("dropped %d answers, want 2", network.dropped)
+	}
+	if got := texts(scanAll(t, c, tp)); got != "a b c" {
+		t.Errorf("log = %q, want the batch once", got)
+	}
+}
+
+func TestProduce_GivenUpIsInDoubtAndTheNextBatchGoesOn(t *testing.T) {
+	t.Parallel()
+	network := &faultyNetwork{drop: -1}
+	c := open(t, stacktest.Kafka(t), broker.WithDial(network.dial))
+	tp := broker.TopicPartition{Topic: createTopic(t, 1)}
+	p := c.NewProducer(broker.ProducerConfig{Timeout: time.Second, MaxBatchBytes: 1})
+	res := p.Produce(testContext(t), tp, values("a", "b"))
+	wantFates(t, res, broker.InDoubt, broker.NotSent)
+	network.set(func(f *faultyNetwork) { f.drop = 0 })
+	if err := p.Produce(testContext(t), tp, values("c")).Err(); err != nil {
+		t.Fatalf("Produce after a doubt: %v", err)
+	}
+	if got := texts(scanAll(t, c, tp)); got != "a c" {
+		t.Errorf("log = %q, want a once, no b, then c", got)
+	}
+}
+
+func TestProduce_CancelledInFlightIsInDoubt(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(testContext(t))
+	network := &faultyNetwork{drop: -1, onSent: cancel}
+	c := open(t, stacktest.Kafka(t), broker.WithDial(network.dial))
+	tp := broker.TopicPartition{Topic: createTopic(t, 1)}
+	p := c.NewProducer(broker.ProducerConfig{})
+	wantFates(t, p.Produce(ctx, tp, values("a")), broker.InDoubt)
+	wantFates(t, p.Produce(ctx, tp, values("b")), broker.NotSent)
+}
+
+func TestProduce_UnreachableBrokerIsNotSent(t *testing.T) {
+	t.Parallel()
+	c := open(t, []string{"127.0.0.1:1"})
+	p := c.NewProducer(broker.ProducerConfig{Timeout: 300 * time.Millisecond})
+	res := p.Produce(testContext(t), broker.TopicPartition{Topic: "any"}, values("a", "b"))
+	wantFates(t, res, broker.NotSent, broker.NotSent)
+	if got := classOf(res.Records[0].Err); got != broker.ClassBrokerUnavailable {
+		t.Errorf("class = %s, want %s (%v)", got, broker.ClassBrokerUnavailable, res.Err())
+	}
+}
+
+func TestProduce_UnknownTopicIsRefusedAndNotCreated(t *testing.T) {
+	t.Parallel()
+	c := open(t, stacktest.Kafka(t))
+	name := uniqueName(t)
+	existing := createTopic(t, 1)
+	p := c.NewProducer(broker.ProducerConfig{})
+	for _, tp := range []broker.TopicPartition{{Topic: name}, {Topic: existing, Partition: 7}, {Topic: "no/such name"}} {
+		res := p.Produce(testContext(t), tp, values("a", "b"))
+		wantFates(t, res, broker.TopicRefused, broker.TopicRefused)
+		if got := classOf(res.Records[1].Err); got != broker.ClassUnknownTopic {
+			t.Errorf("class for %s = %s, want %s", tp, got, broker.ClassUnknownTopic)
+		}
+	}
+	if got := topic(t, c, name); !errors.Is(got.Err, broker.ErrUnknownTopic) {
+		t.Errorf("topic after the refusal = %+v, want it unknown", got)
+	}
+}
+
+func TestProduce_TooLargeRecordIsRejectedAlone(t *testing.T) {
+	t.Parallel()
+	c := open(t, stacktest.Kafka(t))
+	tp := broker.TopicPartition{Topic: createTopic(t, 1, kafka.ConfigEntry{ConfigName: "max.message.bytes", ConfigValue: "1000"})}
+	records := numbered(7)
+	records[2].Value = []byte(strings.Repeat("x", 1500))
+	records[6].Value = records[2].Value
+	res := c.NewProducer(broker.ProducerConfig{Timeout: 20 * time.Second}).Produce(testContext(t), tp, records)
+	wantFates(t, res, 0, 0, broker.RecordRejected, 0, 0, 0, broker.RecordRejected)
+	if got := classOf(res.Records[2].Err); got != broker.ClassBadRecord {
+		t.Errorf("class = %s, want %s", got, broker.ClassBadRecord)
+	}
+	if got := texts(scanAll(t, c, tp)); got != "0 1 3 4 5" {
+		t.Errorf("log = %q, want all others in order", got)
+	}
+}
+
+func TestProduce_InvalidRecordIsRejectedAlone(t *testing.T) {
+	t.Parallel()
+	c := open(t, stacktest.Kafka(t))
+	tp := broker.TopicPartition{Topic: createTopic(t, 1, kafka.ConfigEntry{ConfigName: "cleanup.policy", ConfigValue: "compact"})}
+	records := numbered(4)
+	for i := range records {
+		records[i].Key = []byte("k")
+	}
+	records[1].Key = nil // a compacted topic refuses it
+	res := c.NewProducer(broker.ProducerConfig{Timeout: 20 * time.Second}).Produce(testContext(t), tp, records)
+	wantFates(t, res, 0, broker.RecordRejected, 0, 0)
+	if got := texts(scanAll(t, c, tp)); got != "0 2 3" {
+		t.Errorf("log = %q, want all others", got)
+	}
+}
+
+func TestProduce_SequenceSurvivesAThousandBatches(t *testing.T) {
+	t.Parallel()
+	c := open(t, stacktest.Kafka(t))
+	tp := broker.TopicPartition{Topic: createTopic(t, 1)}
+	p := c.NewProducer(broker.ProducerConfig{Timeout: 20 * time.Second, MaxBatchBytes: 1})
+	res := p.Produce(testContext(t), tp, numbered(1000))
+	for i, rec := range res.Records {
+		if rec.Err != nil || rec.Offset != int64(i) {
+			t.Fatalf("record %d = %+v, want offset %d", i, rec, i)
+		}
+	}
+	if got := end(t, c, tp); got != 1000 {
+		t.Errorf("log end = %d, want 1000", got)
+	}
+}
+
+// fates has 0 for a record that was written.
+func wantFates(t *testing.T, res broker.ProduceResult, fates ...broker.Fate) {
+	t.Helper()
+	if len(res.Records) != len(fates) {
+		t.Fatalf("%d results, want %d", len(res.Records), len(fates))
+	}
+	for i, rec := range res.Records {
+		var failed *broker.ProduceError
+		var got broker.Fate
+		if errors.As(rec.Err, &failed) {
+			got = failed.Fate
+		}
+		if got != fates[i] || (rec.Err == nil) != (fates[i] == 0) {
+			t.Errorf("record %d: %v (%v), want %v", i, got, rec.Err, fates[i])
+		}
+	}
+}
+
+func classOf(err error) broker.Class {
+	var failed *broker.ProduceError
+	if !errors.As(err, &failed) {
+		return broker.Class(fmt.Sprintf("no ProduceError: %v", err))
+	}
+	return failed.Class
+}

@@ -1,0 +1,133 @@
+package broker_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/dlq-manager/dlq-manager/pkg/broker"
+)
+
+func TestSecurity_SASL(t *testing.T) {
+	t.Parallel()
+	for _, mechanism := range []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"} {
+		t.Run(mechanism, func(t *testing.T) {
+			t.Parallel()
+			cluster := fakeKafka(t, kfake.EnableSASL(), kfake.Superuser(mechanism, "alice", "right"))
+			cfg := broker.Config{Brokers: cluster.ListenAddrs(), SecurityProtocol: "SASL_PLAINTEXT"}
+			cfg.SASL = broker.SASLConfig{Mechanism: mechanism, Username: "alice", Password: "wrong"}
+			if _, err := openWith(t, cfg).Topics(testContext(t)); err == nil {
+				t.Error("Topics with the wrong password = nil, want an error")
+			}
+			cfg.SASL.Password = "right"
+			c := openWith(t, cfg)
+			if got := topic(t, c, "seeded"); got.Err != nil {
+				t.Errorf("Topics = %v, want the topic", got.Err)
+			}
+			joinOnce(t, c)
+		})
+	}
+}
+
+// joinOnce shows that a group's own connections are secured as well.
+func joinOnce(t *testing.T, c *broker.Cluster) {
+	t.Helper()
+	group, err := c.Group(broker.GroupConfig{ID: "g", Topics: []string{"seeded"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer group.Close()
+	if _, err := group.Next(testContext(t)); err != nil {
+		t.Errorf("join group: %v", err)
+	}
+}
+
+func TestSecurity_PasswordFileIsReadForEachConnection(t *testing.T) {
+	t.Parallel()
+	cluster := fakeKafka(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", "alice", "right"))
+	file := filepath.Join(t.TempDir(), "password")
+	c := openWith(t, broker.Config{
+		Brokers: cluster.ListenAddrs(), SecurityProtocol: "SASL_PLAINTEXT",
+		SASL: broker.SASLConfig{Mechanism: "PLAIN", Username: "alice", Password: "ignored", PasswordFile: file},
+	})
+	if _, err := c.Topics(testContext(t)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("Topics without the file = %v, want ErrNotExist", err)
+	}
+	writeFile(t, file, []byte("right\n"))
+	if _, err := c.Topics(testContext(t)); err != nil {
+		t.Errorf("Topics after the file came = %v, want nil", err)
+	}
+}
+
+func TestSecurity_TLS(t *testing.T) {
+	t.Parallel()
+	pair, ca := selfSigned(t)
+	cluster := fakeKafka(t, kfake.TLS(&tls.Config{Certificates: []tls.Certificate{pair}}))
+	cfg := broker.Config{Brokers: cluster.ListenAddrs(), SecurityProtocol: "SSL"}
+
+	_, err := openWith(t, cfg).Topics(testContext(t))
+	if got := broker.Classify(err); err == nil || got != broker.ClassUnauthorized {
+		t.Errorf("Topics with an unknown authority = %v (%s), want it refused", err, got)
+	}
+	cfg.TLS.CAFile = ca
+	c := openWith(t, cfg)
+	if got := topic(t, c, "seeded"); got.Err != nil {
+		t.Errorf("Topics = %v, want the topic", got.Err)
+	}
+	joinOnce(t, c)
+	cfg.TLS.ServerName = "elsewhere.example.com"
+	if _, err := openWith(t, cfg).Topics(testContext(t)); err == nil {
+		t.Error("Topics from a server with another name = nil, want an error")
+	}
+}
+
+func fakeKafka(t *testing.T, opts ...kfake.Opt) *kfake.Cluster {
+	t.Helper()
+	cluster, err := kfake.NewCluster(append(opts, kfake.NumBrokers(1), kfake.SeedTopics(1, "seeded"))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.Close)
+	return cluster
+}
+
+func selfSigned(t *testing.T) (tls.Certificate, string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}, DNSNames: []string{"localhost"},
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	writeFile(t, file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, file
+}
+
+func writeFile(t *testing.T, path string, content []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

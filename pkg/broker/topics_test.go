@@ -1,0 +1,147 @@
+package broker_test
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kversion"
+
+	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
+	"github.com/dlq-manager/dlq-manager/pkg/broker"
+)
+
+func TestTopics(t *testing.T) {
+	t.Parallel()
+	c := open(t, stacktest.Kafka(t))
+
+	t.Run("RecreatedTopicHasAnotherID", func(t *testing.T) {
+		t.Parallel()
+		name := createTopic(t, 3)
+		first := topic(t, c, name)
+		if len(first.Partitions) != 3 || first.Err != nil || first.Internal {
+			t.Errorf("Topics = %+v, want 3 partitions", first)
+		}
+		if _, err := uuid.Parse(first.ID); err != nil {
+			t.Errorf("topic id %q: %v, want a UUID", first.ID, err)
+		}
+		deleteTopic(t, name)
+		eventually(t, "the topic's end", func() bool { return errors.Is(topic(t, c, name).Err, broker.ErrUnknownTopic) })
+		createNamed(t, name, 1)
+		var second broker.Topic
+		eventually(t, "the new topic", func() bool { second = topic(t, c, name); return second.Err == nil })
+		if second.ID == first.ID || second.ID == "" {
+			t.Errorf("id after re-creation = %q, want another than %q", second.ID, first.ID)
+		}
+	})
+	t.Run("UnknownTopicIsNotCreated", func(t *testing.T) {
+		t.Parallel()
+		name := uniqueName(t)
+		if got := topic(t, c, name); !errors.Is(got.Err, broker.ErrUnknownTopic) || got.Name != name {
+			t.Errorf("Topics(%s) = %+v, want ErrUnknownTopic", name, got)
+		}
+		for _, got := range allTopics(t, c) {
+			if got.Name == name {
+				t.Errorf("topic %s exists after asking for it", name)
+			}
+		}
+	})
+	t.Run("ListsEverything", func(t *testing.T) {
+		t.Parallel()
+		name := createTopic(t, 2)
+		eventually(t, "the topic in the list", func() bool {
+			for _, got := range allTopics(t, c) {
+				if got.Name == name && len(got.Partitions) == 2 {
+					return true
+				}
+			}
+			return false
+		})
+	})
+}
+
+func TestTopics_OldBrokerHasNoIDs(t *testing.T) {
+	t.Parallel()
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, "old"), kfake.MaxVersions(kversion.V2_7_0()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cluster.Close()
+	got := topic(t, open(t, cluster.ListenAddrs()), "old")
+	if got.ID != "" || len(got.Partitions) != 2 || got.Err != nil {
+		t.Errorf("Topics = %+v, want 2 partitions and no id", got)
+	}
+}
+
+func topic(t *testing.T, c *broker.Cluster, name string) broker.Topic {
+	t.Helper()
+	topics, err := c.Topics(testContext(t), name)
+	if err != nil || len(topics) != 1 {
+		t.Fatalf("Topics(%s) = %v, %v, want one", name, topics, err)
+	}
+	return topics[0]
+}
+
+func allTopics(t *testing.T, c *broker.Cluster) []broker.Topic {
+	t.Helper()
+	topics, err := c.Topics(testContext(t))
+	if err != nil {
+		t.Fatalf("Topics(): %v", err)
+	}
+	return topics
+}
+
+func TestGroupByLeader(t *testing.T) {
+	t.Parallel()
+	topics := []broker.Topic{
+		{Name: "a", Partitions: []broker.Partition{{ID: 0, Leader: 1}, {ID: 1, Leader: 2}, {ID: 2, Leader: -1}}},
+		{Name: "b", Partitions: []broker.Partition{{ID: 0, Leader: 2}}},
+		{Name: "gone", Err: broker.ErrUnknownTopic},
+	}
+	part := func(topic string, id int32) broker.TopicPartition {
+		return broker.TopicPartition{Topic: topic, Partition: id}
+	}
+	got := broker.GroupByLeader(topics, []broker.TopicPartition{
+		part("b", 0), part("a", 2), part("a", 0), part("a", 1), part("gone", 0), part("never", 0), part("b", 7),
+	})
+	want := map[int32][]broker.TopicPartition{
+		1:  {part("a", 0)},
+		2:  {part("b", 0), part("a", 1)},
+		-1: {part("a", 2), part("gone", 0), part("never", 0), part("b", 7)},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("GroupByLeader = %v, want %v", got, want)
+	}
+}
+
+func TestOffsets(t *testing.T) {
+	t.Parallel()
+	c := open(t, stacktest.Kafka(t))
+	name := createTopic(t, 2)
+	one := broker.TopicPartition{Topic: name, Partition: 1}
+	empty := broker.TopicPartition{Topic: name, Partition: 0}
+	missing := broker.TopicPartition{Topic: name, Partition: 9}
+	unknown := broker.TopicPartition{Topic: uniqueName(t)}
+	mustProduce(t, c, one, numbered(5)...)
+
+	parts := []broker.TopicPartition{one, empty, missing, unknown}
+	for call, want := range map[string]int64{"StartOffsets": 0, "EndOffsets": 5, "AppendedOffsets": 5} {
+		list := map[string]func() (map[broker.TopicPartition]int64, error){
+			"StartOffsets":    func() (map[broker.TopicPartition]int64, error) { return c.StartOffsets(testContext(t), parts) },
+			"EndOffsets":      func() (map[broker.TopicPartition]int64, error) { return c.EndOffsets(testContext(t), parts) },
+			"AppendedOffsets": func() (map[broker.TopicPartition]int64, error) { return c.AppendedOffsets(testContext(t), parts) },
+		}[call]
+		got, err := list()
+		if fmt.Sprint(got) != fmt.Sprint(map[broker.TopicPartition]int64{one: want, empty: 0}) {
+			t.Errorf("%s = %v, want %d and 0", call, got, want)
+		}
+		var failed broker.PartitionErrors
+		if !errors.As(err, &failed) || len(failed) != 2 || !errors.Is(failed[missing], broker.ErrUnknownTopic) ||
+			!errors.Is(failed[unknown], broker.ErrUnknownTopic) || !errors.Is(err, broker.ErrUnknownTopic) {
+			t.Errorf("%s error = %v, want ErrUnknownTopic for %s and %s", call, err, missing, unknown)
+		}
+	}
+}

@@ -1,0 +1,103 @@
+package deadletter
+
+import (
+	"cmp"
+	"slices"
+)
+
+// A record that failed more than once carries several sets of headers: repeats
+// of one dialect, or several dialects. This file tells the latest from the first.
+
+// latestFirst orders the dialects of one record. The one whose topic this
+// dead-letter topic is named after wrote last; else one that failed in a
+// dead-letter or retry topic came after one that failed in a plain topic; else
+// the later in the list, since producers append.
+func (c *decoding) latestFirst(hops []*dialect) []*dialect {
+	if len(hops) < 2 {
+		return hops
+	}
+	namesake := func(d *dialect) bool { return namedAfter(c.topic, d.latestTopic(c.h)) }
+	later := func(d *dialect) bool { return c.suspect(d.latestTopic(c.h)) }
+	slices.SortStableFunc(hops, func(a, b *dialect) int {
+		return cmp.Or(
+			descending(namesake(a), namesake(b)),
+			descending(later(a), later(b)),
+			cmp.Compare(b.position(c.h), a.position(c.h)),
+		)
+	})
+	return hops
+}
+
+func descending(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	}
+	return 1
+}
+
+func (d *dialect) latestTopic(h headers) string {
+	if d.topic == "" {
+		return ""
+	}
+	return cleanText(d.latest(h, d.topic), maxTopic)
+}
+
+// position is where in the list the dialect wrote last. One that writes in front
+// says nothing by its place.
+func (d *dialect) position(h headers) int {
+	last := -1
+	if d.newestFirst {
+		return last
+	}
+	for _, word := range d.words() {
+		last = max(last, h.lastIndex(word))
+	}
+	return last
+}
+
+// latest returns what the dialect wrote last under key; nil when nothing.
+func (d *dialect) latest(h headers, key string) []byte {
+	if d.newestFirst {
+		return h.first(key)
+	}
+	return h.last(key)
+}
+
+// latestBlock is the part of the list that cannot belong to an earlier hop of
+// the same dialect. Headers that are not written every time, such as a cause,
+// count only inside it: outside they belong to another failure.
+func (d *dialect) latestBlock(h headers) headers {
+	from, to := 0, len(h)
+	always := [...]string{d.topic, d.partition, d.offset, firstOf(d.classes), firstOf(d.messages)}
+	for _, key := range always {
+		if key == "" {
+			continue
+		}
+		if d.newestFirst {
+			if second := h.nthIndex(key, 1); second >= 0 {
+				to = min(to, second)
+			}
+		} else {
+			from = max(from, h[:max(h.lastIndex(key), 0)].lastIndex(key)+1)
+		}
+	}
+	return h[min(from, to):to]
+}
+
+func firstOf(keys []string) string {
+	if len(keys) == 0 {
+		return ""
+	}
+	return keys[0]
+}
+
+// occurrence translates age into a place in the list: age 0 is the first hop.
+func (d *dialect) occurrence(age, count int) int {
+	if d.newestFirst {
+		return count - 1 - age
+	}
+	return age
+}

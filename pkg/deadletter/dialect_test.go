@@ -1,0 +1,111 @@
+package deadletter
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+func TestDialectsFitTheirSet(t *testing.T) {
+	t.Parallel()
+	if len(dialects) > 32 {
+		t.Errorf("%d dialects do not fit dialectSet's 32 bits", len(dialects))
+	}
+	names := Dialects()
+	slices.Sort(names)
+	if unique := slices.Compact(slices.Clone(names)); len(unique) != len(names) {
+		t.Errorf("dialect names repeat: %v", names)
+	}
+}
+
+func TestEveryAnchorClaims(t *testing.T) {
+	t.Parallel()
+	d := decoder(t, []string{"*.dlq.v1"})
+	for i := range dialects {
+		if dialects[i].name == scst.name {
+			continue // its anchor asks for companions' values; golden cases have them
+		}
+		for _, anchor := range dialects[i].anchors {
+			var h []entity.Header
+			for _, key := range anchor {
+				h = append(h, entity.Header{Key: key, Value: []byte("orders")})
+			}
+			r := d.Decode("x.dlq.v1", entity.Record{Headers: h}, time.Time{}, nil)
+			if r.Failure.Dialect != dialects[i].name {
+				t.Errorf("headers %v read as %q, want %q", anchor, r.Failure.Dialect, dialects[i].name)
+			}
+		}
+	}
+}
+
+// Keys are case-sensitive in Kafka; only the generic aliases fold them.
+func TestAnchorsAreCaseSensitive(t *testing.T) {
+	t.Parallel()
+	h := []entity.Header{{Key: "KAFKA_DLT-ORIGINAL-TOPIC", Value: []byte("orders")}}
+	r := decoder(t, []string{"*.dlq.v1"}).Decode("x.dlq.v1", entity.Record{Headers: h}, time.Time{}, nil)
+	if r.Failure.Dialect == "spring-dlt" {
+		t.Error("a key in other case was read as spring-dlt")
+	}
+}
+
+// The group's header is written by both dialects of Spring.
+func TestSharedGroupHeaderIsNoAnchor(t *testing.T) {
+	t.Parallel()
+	h := []entity.Header{{Key: springGroup, Value: []byte("billing")}}
+	r := decoder(t, []string{"*.dlq.v1"}).Decode("x.dlq.v1", entity.Record{Headers: h}, time.Time{}, nil)
+	if r.Failure.Dialect == "spring-dlt" || r.Failure.Dialect == "spring-retrytopic" {
+		t.Errorf("the group alone was read as %s", r.Failure.Dialect)
+	}
+}
+
+// What springRecord is made of is what a Spring application really sends.
+func springRecord() entity.Record {
+	stack := make([]byte, 4<<10)
+	for i := range stack {
+		stack[i] = 'a'
+	}
+	h := []entity.Header{
+		{Key: "traceparent", Value: []byte("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")},
+		{Key: "content-type", Value: []byte("application/json")},
+	}
+	h = append(h, springHeaders("orders")...)
+	h = append(h,
+		entity.Header{Key: "kafka_dlt-original-timestamp-type", Value: []byte("CreateTime")},
+		entity.Header{Key: springGroup, Value: []byte("billing")},
+		entity.Header{Key: "kafka_dlt-exception-fqcn", Value: []byte("org.springframework.kafka.listener.ListenerExecutionFailedException")},
+		entity.Header{Key: "kafka_dlt-exception-cause-fqcn", Value: []byte("com.example.OutOfStock")},
+		entity.Header{Key: "kafka_dlt-exception-message", Value: []byte("Listener failed; no stock")},
+		entity.Header{Key: "kafka_dlt-exception-stacktrace", Value: stack},
+	)
+	return entity.Record{Key: []byte("k"), Value: []byte("{}"), Headers: h}
+}
+
+// Texts, partition and offset have to be allocated; nothing else may be: every
+// record of the ingest passes here.
+func TestDecodeAllocatesOnlyWhatItReturns(t *testing.T) {
+	d := decoder(t, []string{"*.dlq.v1"})
+	rec := springRecord()
+	if got := testing.AllocsPerRun(100, func() { d.Decode("orders.dlq.v1", rec, time.Time{}, nil) }); got > 9 {
+		t.Errorf("Decode allocates %.0f times, want at most 9", got)
+	}
+}
+
+func BenchmarkDecodeSpring(b *testing.B) {
+	d := decoder(b, []string{"*.dlq.v1"})
+	rec := springRecord()
+	ts := time.Date(2024, 5, 1, 9, 5, 0, 0, time.UTC)
+	b.ReportAllocs()
+	for b.Loop() {
+		d.Decode("orders.dlq.v1", rec, ts, nil)
+	}
+}
+
+func BenchmarkDecodeNothing(b *testing.B) {
+	d := decoder(b, []string{"*.dlq.v1"})
+	b.ReportAllocs()
+	for b.Loop() {
+		d.Decode("orders.dlq.v1", entity.Record{}, time.Time{}, nil)
+	}
+}

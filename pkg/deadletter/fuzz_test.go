@@ -1,0 +1,91 @@
+package deadletter
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// FuzzDecode feeds every dialect's words with any bytes: Decode must not panic,
+// and what it returns must be storable and safe to replay.
+func FuzzDecode(f *testing.F) {
+	words := fuzzWords()
+	f.Add("orders.dlq.v1", []byte("k"), []byte("\x00\x06orders\x01\x04\x00\x00\x00\x03"))
+	f.Add("error.a.b", []byte(nil), []byte{})
+	for i := range words {
+		f.Add("orders-dlt", []byte("k"), append([]byte{byte(i), 6}, "orders"...))
+	}
+	d := decoder(f, []string{"*.dlq.v1", "^.*-dlt$"}, MapRule{"mapped-*", "$1"})
+	f.Fuzz(func(t *testing.T, topic string, key, raw []byte) {
+		rec := entity.Record{Key: key, Headers: fuzzHeaders(words, raw)}
+		exists := func(name string) bool { return len(name)%2 == 0 }
+		r := d.Decode(topic, rec, time.UnixMilli(int64(len(raw))<<32), exists)
+		checkReading(t, d, topic, r)
+		kept := Strip(r.Failure.Dialect, rec.Headers)
+		if len(kept) > len(rec.Headers) {
+			t.Errorf("Strip made %d headers of %d", len(kept), len(rec.Headers))
+		}
+		ReplayKey(r.Failure.Dialect, rec)
+	})
+}
+
+func checkReading(t *testing.T, d *Decoder, topic string, r Reading) {
+	t.Helper()
+	if name := r.OriginalTopic; name != "" && (!ValidTopic(name) || d.patterns.Match(name) || name == topic) {
+		t.Errorf("original topic of %q = %q, which can be no origin", topic, name)
+	}
+	if (r.OriginalTopic == "") != (r.Origin.Confidence == entity.FromNothing) || r.Origin.Confidence == "" {
+		t.Errorf("original topic %q with confidence %q", r.OriginalTopic, r.Origin.Confidence)
+	}
+	if r.OriginalTopic == "" && (r.Origin.Partition != nil || r.Origin.Offset != nil) {
+		t.Error("a position in no topic")
+	}
+	if r.ErrorMessage == "" {
+		t.Error("no error message, want at least unknown error")
+	}
+	for _, s := range []string{r.ErrorMessage, r.Failure.Class, r.Failure.StackTrace, r.Failure.ConsumerGroup} {
+		if len(s) > MaxStackTrace || !utf8.ValidString(s) || strings.Contains(s, "\x00") {
+			t.Errorf("text %.40q cannot be stored", s)
+		}
+	}
+	if len(r.ErrorMessage) > MaxErrorMessage || len(r.Failure.Class) > MaxErrorClass || len(r.Failure.ConsumerGroup) > MaxConsumerGroup {
+		t.Error("a text is too long")
+	}
+	if !r.Origin.Timestamp.IsZero() && (r.Origin.Timestamp.Before(earliest) || !r.Origin.Timestamp.Before(latest)) {
+		t.Errorf("timestamp %v is out of range", r.Origin.Timestamp)
+	}
+}
+
+// fuzzWords is every header name that means anything, in a fixed order.
+func fuzzWords() []string {
+	var words []string
+	for i := range dialects {
+		words = append(words, dialects[i].words()...)
+	}
+	words = append(words, "error", "event_id", karafkaLegacyKey, retryTopicAttempts, retryTopicFirstTime,
+		"delayed-retry-original-timestamp", HeaderMessageID, HeaderRootID, HeaderRedriveID, HeaderRetryCount,
+		"x-origin-topic", "dlq.error_message", "X-Attempts", "group-id")
+	slices.Sort(words)
+	return slices.Compact(words)
+}
+
+// fuzzHeaders reads raw as a list of (word, length, value); length 255 is null.
+func fuzzHeaders(words []string, raw []byte) []entity.Header {
+	var out []entity.Header
+	for len(raw) >= 2 {
+		key, n := words[int(raw[0])%len(words)], int(raw[1])
+		raw = raw[2:]
+		if n == 255 {
+			out = append(out, entity.Header{Key: key})
+			continue
+		}
+		n = min(n, len(raw))
+		out = append(out, entity.Header{Key: key, Value: raw[:n:n]})
+		raw = raw[n:]
+	}
+	return out
+}

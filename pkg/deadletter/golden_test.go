@@ -1,0 +1,228 @@
+package deadletter
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// text is a value in a golden file: a JSON string for text, {"hex": "00 01"} for
+// other bytes, null for Kafka's null.
+type text []byte
+
+func (t *text) UnmarshalJSON(b []byte) error {
+	if bytes.Equal(b, []byte("null")) {
+		*t = nil
+		return nil
+	}
+	if b[0] == '"' {
+		var s string
+		if err := json.Unmarshal(b, &s); err != nil {
+			return err
+		}
+		*t = append(text{}, s...)
+		return nil
+	}
+	var h struct{ Hex string }
+	if err := strict(b, &h); err != nil {
+		return err
+	}
+	raw, err := hex.DecodeString(strings.ReplaceAll(h.Hex, " ", ""))
+	*t = append(text{}, raw...)
+	return err
+}
+
+// pair is a header: [name, value].
+type pair entity.Header
+
+func (p *pair) UnmarshalJSON(b []byte) error {
+	var value text
+	if err := json.Unmarshal(b, &[]any{&p.Key, &value}); err != nil {
+		return err
+	}
+	p.Value = value
+	return nil
+}
+
+func asHeaders(pairs []pair) []entity.Header {
+	var out []entity.Header
+	for _, p := range pairs {
+		out = append(out, entity.Header(p))
+	}
+	return out
+}
+
+// golden is one file below testdata: what came in and what must come out.
+type golden struct {
+	About     string    `json:"about"`
+	Topic     string    `json:"topic"`
+	Timestamp time.Time `json:"timestamp"`
+	Patterns  []string  `json:"patterns"`
+	Map       []MapRule `json:"map"`
+	Exists    []string  `json:"exists"`
+	Key       text      `json:"key"`
+	Value     text      `json:"value"`
+	Headers   []pair    `json:"headers"`
+
+	Want struct {
+		expectation
+		ReplayKey text   `json:"replay_key"`
+		Kept      []pair `json:"kept"`
+	} `json:"want"`
+}
+
+// expectation is a Reading in the form of a golden file.
+type expectation struct {
+	OriginalTopic string     `json:"original_topic"`
+	Confidence    string     `json:"confidence"`
+	Partition     *int32     `json:"partition"`
+	Offset        *int64     `json:"offset"`
+	Timestamp     *time.Time `json:"timestamp"`
+	Dialect       string     `json:"dialect"`
+	ErrorMessage  string     `json:"error_message"`
+	ErrorClass    string     `json:"error_class"`
+	StackTrace    string     `json:"stack_trace"`
+	ConsumerGroup string     `json:"consumer_group"`
+	Attempts      *int       `json:"attempts"`
+	Pointer       bool       `json:"pointer"`
+	Returned      *returned  `json:"returned"`
+}
+
+type returned struct {
+	MessageID  uuid.UUID `json:"message_id"`
+	RootID     uuid.UUID `json:"root_id"`
+	RedriveID  uuid.UUID `json:"redrive_id"`
+	RetryCount int       `json:"retry_count"`
+}
+
+func expectationOf(r Reading) expectation {
+	e := expectation{
+		OriginalTopic: r.OriginalTopic, Confidence: string(r.Origin.Confidence),
+		Partition: r.Origin.Partition, Offset: r.Origin.Offset,
+		Dialect: r.Failure.Dialect, ErrorMessage: r.ErrorMessage, ErrorClass: r.Failure.Class,
+		StackTrace: r.Failure.StackTrace, ConsumerGroup: r.Failure.ConsumerGroup,
+		Attempts: r.Failure.Attempts, Pointer: r.Pointer,
+	}
+	if !r.Origin.Timestamp.IsZero() {
+		e.Timestamp = &r.Origin.Timestamp
+	}
+	if l := r.Returned; l != nil {
+		e.Returned = &returned{MessageID: l.MessageID, RootID: l.RootID, RedriveID: l.RedriveID, RetryCount: l.RetryCount}
+	}
+	return e
+}
+
+func strict(b []byte, to any) error {
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.DisallowUnknownFields()
+	return dec.Decode(to)
+}
+
+func readGolden(t *testing.T, file string) golden {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var g golden
+	if err := strict(b, &g); err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	if g.Patterns == nil {
+		g.Patterns = []string{"*.dlq.v1"}
+	}
+	return g
+}
+
+func TestGolden(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/*/*.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(strings.TrimPrefix(filepath.ToSlash(file), "testdata/"), ".json")
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			checkGolden(t, readGolden(t, file))
+		})
+	}
+}
+
+func checkGolden(t *testing.T, g golden) {
+	t.Helper()
+	d := decoder(t, g.Patterns, g.Map...)
+	rec := entity.Record{Key: g.Key, Value: g.Value, Headers: asHeaders(g.Headers)}
+	r := d.Decode(g.Topic, rec, g.Timestamp, func(topic string) bool { return slices.Contains(g.Exists, topic) })
+
+	if got := expectationOf(r); !reflect.DeepEqual(got, g.Want.expectation) {
+		t.Errorf("Decode(%s)\n got %s\nwant %s", g.Topic, show(t, got), show(t, g.Want.expectation))
+	}
+	if got, want := Strip(r.Failure.Dialect, rec.Headers), asHeaders(g.Want.Kept); !reflect.DeepEqual(got, want) {
+		t.Errorf("Strip(%s) = %q, want %q", r.Failure.Dialect, got, want)
+	}
+	if got := ReplayKey(r.Failure.Dialect, rec); !reflect.DeepEqual(got, []byte(g.Want.ReplayKey)) {
+		t.Errorf("ReplayKey(%s) = %q, want %q", r.Failure.Dialect, got, g.Want.ReplayKey)
+	}
+}
+
+func show(t *testing.T, v any) string {
+	t.Helper()
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// TestGolden/ of a dialect without cases would pass: here it does not.
+func TestEveryDialectHasTwoGoldenCases(t *testing.T) {
+	t.Parallel()
+	for _, name := range Dialects() {
+		files, err := filepath.Glob(filepath.Join("testdata", name, "*.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(files) < 2 {
+			t.Errorf("testdata/%s has %d cases, want at least 2", name, len(files))
+		}
+	}
+}
+
+func TestEveryGoldenFolderNamesADialect(t *testing.T) {
+	t.Parallel()
+	folders, err := os.ReadDir("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := append(Dialects(), "mixed", "none", "fuzz")
+	for _, folder := range folders {
+		if !slices.Contains(known, folder.Name()) {
+			t.Errorf("testdata/%s belongs to no dialect", folder.Name())
+		}
+	}
+}
+
+func decoder(t testing.TB, patterns []string, rules ...MapRule) *Decoder {
+	t.Helper()
+	p, err := ParsePatterns(patterns...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := New(p, rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}

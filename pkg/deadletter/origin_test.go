@@ -1,0 +1,145 @@
+package deadletter
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+func springHeaders(topics ...string) []entity.Header {
+	var out []entity.Header
+	for i, topic := range topics {
+		out = append(out,
+			entity.Header{Key: "kafka_dlt-original-topic", Value: []byte(topic)},
+			entity.Header{Key: "kafka_dlt-original-partition", Value: []byte{0, 0, 0, byte(i)}},
+			entity.Header{Key: "kafka_dlt-original-offset", Value: []byte{0, 0, 0, 0, 0, 0, 4, 0xD2}},
+			entity.Header{Key: "kafka_dlt-original-timestamp", Value: []byte("1714554000000")},
+		)
+	}
+	return out
+}
+
+// A replay into a dead-letter topic would come back for ever.
+func TestOriginIsNeverADeadLetterTopic(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		topic  string
+		chain  []string
+		exists []string
+		want   string
+		conf   entity.Confidence
+		part   int32 // -1 for none
+	}{
+		{"Plain", "x", []string{"orders"}, nil, "orders", entity.FromHeader, 0},
+		{"HeaderMatchesPattern", "x", []string{"orders.dlq.v1"}, nil, "", entity.FromNothing, -1},
+		{"HeaderIsTheTopicItself", "unmatched", []string{"unmatched"}, nil, "", entity.FromNothing, -1},
+		{"ChainGoesOnToTheRoot", "x", []string{"a.dlq.v1", "orders", "b.dlq.v1"}, nil, "orders", entity.FromHeader, 1},
+		{"ImpossibleNameDoesNotCount", "x", []string{"a b", "orders"}, nil, "orders", entity.FromHeader, 1},
+		{"EmptyNameDoesNotCount", "x", []string{"", "orders"}, nil, "orders", entity.FromHeader, 1},
+		{"PlainBeatsRetryByName", "x", []string{"orders-retry-0", "orders"}, nil, "orders", entity.FromHeader, 1},
+		{"RetryByNameIfNothingElse", "x", []string{"orders-retry-0"}, nil, "orders-retry-0", entity.FromHeader, 0},
+		{"ThenTheName", "orders.dlq.v1", []string{"orders.dlq.v1"}, []string{"orders.v1"}, "orders.v1", entity.FromName, -1},
+		{"NameIsADeadLetterTopicItself", "a.dlq.v1.dlq.v1", nil, []string{"a.dlq.v1"}, "", entity.FromNothing, -1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			d := decoder(t, []string{"*.dlq.v1"})
+			exists := func(topic string) bool { return slices.Contains(tt.exists, topic) }
+			r := d.Decode(tt.topic, entity.Record{Headers: springHeaders(tt.chain...)}, time.Time{}, exists)
+			if r.OriginalTopic != tt.want || r.Origin.Confidence != tt.conf {
+				t.Errorf("Decode = %q by %s, want %q by %s", r.OriginalTopic, r.Origin.Confidence, tt.want, tt.conf)
+			}
+			part := int32(-1)
+			if r.Origin.Partition != nil {
+				part = *r.Origin.Partition
+			}
+			if part != tt.part {
+				t.Errorf("partition = %d, want %d (that of the topic's own hop)", part, tt.part)
+			}
+		})
+	}
+}
+
+func TestNames(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		topic  string
+		exists []string
+		want   string
+		group  string
+	}{
+		{"orders-dlt", []string{"orders"}, "orders", ""},
+		{"orders.DLT", []string{"orders"}, "orders", ""},
+		{"orders.dlq", []string{"orders"}, "orders", ""},
+		{"orders-dlq", []string{"orders"}, "orders", ""},
+		{"orders-dlq", nil, "", ""},
+		{"-dlq", []string{""}, "", ""},
+		{"orders-retry-1000", []string{"orders"}, "orders", ""},
+		{"orders-retry", []string{"orders"}, "orders", ""},
+		{"orders-retry-x", []string{"orders"}, "", ""},
+		{"orders.billing-dlq", []string{"orders"}, "orders", "billing"},
+		{"orders.billing-dlq", []string{"orders.billing"}, "orders.billing", ""},
+		{"orders.billing-dlq", []string{"orders", "orders.billing"}, "", ""},
+		{"error.orders.billing", []string{"orders"}, "orders", "billing"},
+		{"error.a.b.c", []string{"a.b"}, "a.b", "c"},
+		{"error.a.b.c", []string{"a"}, "a", "b.c"},
+		{"error.a.b.c", []string{"a", "a.b"}, "", ""},
+		{"orders.dlq.v1", []string{"orders.v1"}, "orders.v1", ""},
+		{"orders.dlq.v1", []string{"orders"}, "orders", ""},
+		{"orders.dlq.v1", []string{"orders", "orders.v1"}, "", ""},
+		{"orders.dlq.v1", []string{"orders.events.v1"}, "", ""},
+		{"orders.dlq.v12", []string{"orders.v12", "orders.v1"}, "orders.v12", ""},
+		{"orders.dlq.v", []string{"orders", "orders.v"}, "", ""},
+		{"orders-dlt-dlt", []string{"orders-dlt"}, "", ""},
+		{"dead-letter-topic-orders", []string{"orders"}, "", ""}, // a channel, not a topic
+		{"orders_error", []string{"orders"}, "", ""},             // a queue
+		{"dlq.orders", []string{"orders"}, "", ""},
+	}
+	for _, tt := range tests {
+		d := decoder(t, []string{"nothing"})
+		exists := func(topic string) bool { return slices.Contains(tt.exists, topic) }
+		r := d.Decode(tt.topic, entity.Record{}, time.Time{}, exists)
+		if r.OriginalTopic != tt.want || r.Failure.ConsumerGroup != tt.group {
+			t.Errorf("Decode(%s), %v existing = %q, group %q, want %q, group %q",
+				tt.topic, tt.exists, r.OriginalTopic, r.Failure.ConsumerGroup, tt.want, tt.group)
+		}
+		if none := d.Decode(tt.topic, entity.Record{}, time.Time{}, nil); none.OriginalTopic != "" {
+			t.Errorf("Decode(%s) without a cluster = %q, want unknown", tt.topic, none.OriginalTopic)
+		}
+	}
+}
+
+func TestAnUnalignedPositionIsLeftOut(t *testing.T) {
+	t.Parallel()
+	h := springHeaders("orders", "orders-dlt")
+	h = slices.Delete(h, 5, 6) // the second hop's partition
+	r := decoder(t, []string{"*-dlt"}).Decode("x-dlt", entity.Record{Headers: h}, time.Time{}, nil)
+	if r.OriginalTopic != "orders" || r.Origin.Partition != nil || r.Origin.Offset == nil {
+		t.Errorf("Decode = %q, partition %v, offset %v, want orders, no partition, an offset", r.OriginalTopic, r.Origin.Partition, r.Origin.Offset)
+	}
+}
+
+func TestExistsIsNotAskedWhenAHeaderTells(t *testing.T) {
+	t.Parallel()
+	d := decoder(t, []string{"*-dlt"})
+	d.Decode("orders-dlt", entity.Record{Headers: springHeaders("orders")}, time.Time{}, func(topic string) bool {
+		t.Errorf("exists(%q) was asked", topic)
+		return true
+	})
+}
+
+func TestValueOverLimitIsNoPointer(t *testing.T) {
+	t.Parallel()
+	h := []entity.Header{{Key: "__dlq.errors.topic", Value: []byte("orders")}}
+	d := decoder(t, []string{"dlq.*"})
+	for state, want := range map[entity.ValueState]bool{entity.ValueStored: true, entity.ValueOverLimit: false} {
+		r := d.Decode("dlq.g", entity.Record{Headers: h, State: state}, time.Time{}, nil)
+		if r.Pointer != want {
+			t.Errorf("value state %d: Pointer = %v, want %v", state, r.Pointer, want)
+		}
+	}
+}

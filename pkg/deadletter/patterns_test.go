@@ -1,0 +1,157 @@
+package deadletter
+
+import (
+	"errors"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+func TestPatternsMatch(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		pattern, topic string
+		want           bool
+	}{
+		{"*.dlq.v1", "orders.dlq.v1", true},
+		{"*.dlq.v1", "a.b-c_d.dlq.v1", true},
+		{"*.dlq.v1", ".dlq.v1", false}, // a star is one or more
+		{"*.dlq.v1", "orders.dlq.v10", false},
+		{"*.dlq.v1", "orders-dlq-v1", false}, // a dot is a dot
+		{"*.dlq.v1", "orders/x.dlq.v1", false},
+		{"*.dlq.v1", "orders.dlq.v1.dlq.v1", true},
+		{"orders", "orders", true},
+		{"orders", "orders2", false},
+		{"a*b*c", "aXbYc", true},
+		{"a*b*c", "abbc", false},
+		{"a*b*c", "abbbc", true},
+		{"*a*", "bab", true},
+		{"*a*", "ba", false},
+		{"**", "a", false},
+		{"**", "ab", true},
+		{"*", "", false},
+		{"*.dlq.*", "x.dlq.v2", true},
+		{`^.*\.dlq(\.v\d+)?$`, "orders.dlq", true},
+		{`^.*\.dlq(\.v\d+)?$`, "orders.dlq.v2", true},
+		{`^.*\.dlq(\.v\d+)?$`, "orders.dlq.v2x", false},
+		{`^a|b$`, "ab", false}, // anchored as a whole
+		{`^a|b$`, "a", true},
+		{`^a|b$`, "b", true},
+		{`^(?i)orders\.dlq$`, "Orders.DLQ", true},
+	}
+	for _, tt := range tests {
+		p, err := ParsePatterns(tt.pattern)
+		if err != nil {
+			t.Errorf("ParsePatterns(%q): %v", tt.pattern, err)
+			continue
+		}
+		if got := p.Match(tt.topic); got != tt.want {
+			t.Errorf("%q.Match(%q) = %v, want %v", tt.pattern, tt.topic, got, tt.want)
+		}
+	}
+}
+
+func TestPatternsMatchAnyOfAList(t *testing.T) {
+	t.Parallel()
+	p, err := ParsePatterns("*.dlq.v1", `^.*-dlt$`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for topic, want := range map[string]bool{"orders.dlq.v1": true, "orders-dlt": true, "orders": false} {
+		if got := p.Match(topic); got != want {
+			t.Errorf("Match(%q) = %v, want %v", topic, got, want)
+		}
+	}
+	if got, want := p.String(), "*.dlq.v1, ^.*-dlt$"; got != want {
+		t.Errorf("String() = %q, want %q", got, want)
+	}
+	if (Patterns{}).Match("orders") {
+		t.Error("the zero Patterns matches, want nothing")
+	}
+}
+
+func TestParsePatternsSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name     string
+		patterns []string
+		says     []string
+	}{
+		{"None", nil, []string{"at least one"}},
+		{"Empty", []string{""}, []string{"empty"}},
+		{"HalfAnchored", []string{`^.*\.dlq`}, []string{`"^.*\\.dlq"`, "end with $"}},
+		{"NotAnchored", []string{`.*\.dlq$`}, []string{"begin with ^"}},
+		{"OnlyAnAnchor", []string{"^"}, []string{"end with $"}},
+		{"EscapedDollar", []string{`^orders\$`}, []string{"end with $"}},
+		{"GroupsThatOpenTheAnchors", []string{`^a)|(?:b$`}, []string{"unexpected )"}},
+		{"BadExpression", []string{`^(.*$`}, []string{"missing closing"}},
+		{"ExpressionAsGlob", []string{`.+\.dlq`}, []string{`'+'`, "glob"}},
+		{"NotASCII", []string{"bestellüng"}, []string{"'ü'"}},
+		{"All", []string{"a b", "*.dlq", "^c"}, []string{`"a b"`, `"^c"`}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			p, err := ParsePatterns(tt.patterns...)
+			if !errors.Is(err, entity.ErrInvalid) {
+				t.Fatalf("ParsePatterns(%q) = %v, want an error of kind ErrInvalid", tt.patterns, err)
+			}
+			for _, part := range append(tt.says, "kafka.dlq_topic_pattern") {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("ParsePatterns(%q): %q does not say %q", tt.patterns, err, part)
+				}
+			}
+			if p.Match("x.dlq") {
+				t.Error("patterns of a failed parse match")
+			}
+		})
+	}
+}
+
+// The hand-written matcher must agree with the regular expression that defines it.
+func FuzzGlobAgreesWithExpression(f *testing.F) {
+	f.Add("*.dlq.v1", "orders.dlq.v1")
+	f.Add("a*b**c", "aXbYYc")
+	f.Add("*a*a*", "aaaaa")
+	f.Fuzz(func(t *testing.T, glob, name string) {
+		p, err := parsePattern(glob)
+		if err != nil || p.re != nil || len(glob) > 50 {
+			return
+		}
+		re := regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(glob), `\*`, "[A-Za-z0-9._-]+") + "$")
+		if got, want := p.match(name), re.MatchString(name); got != want {
+			t.Errorf("%q.match(%q) = %v, want %v", glob, name, got, want)
+		}
+	})
+}
+
+func TestValidTopic(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		want bool
+	}{
+		{"orders", true},
+		{"A.b_c-9", true},
+		{"...", true},
+		{"__consumer_offsets", true},
+		{strings.Repeat("a", 249), true},
+		{strings.Repeat("a", 250), false},
+		{"", false},
+		{".", false},
+		{"..", false},
+		{"a b", false},
+		{"a/b", false},
+		{"a\x00", false},
+		{"a\n", false},
+		{"ü", false},
+		{"\xff", false},
+	}
+	for _, tt := range tests {
+		if got := ValidTopic(tt.name); got != tt.want {
+			t.Errorf("ValidTopic(%.20q) = %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}

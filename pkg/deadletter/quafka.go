@@ -1,0 +1,35 @@
+package deadletter
+
+import (
+	"strings"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// quafka is Trendyol's Kotlin library. X-Exception is the whole stack trace, whose
+// first line is "<class>: <message>".
+var quafka = dialect{
+	name:          "quafka",
+	anchors:       [][]string{{"X-OriginalTopic"}},
+	topic:         "X-OriginalTopic",
+	partition:     "X-OriginalPartition",
+	offset:        "X-OriginalOffset",
+	timestamp:     "X-OriginalPublishedAt",
+	messages:      []string{"X-ExceptionDetail"},
+	stacks:        []string{"X-Exception"},
+	attempts:      []string{"X-OverallRetryAttempts", "X-OverallRetryAttempt", "X-RetryAttempts", "X-RetryAttempt"},
+	refineFailure: quafkaException,
+}
+
+func quafkaException(_ headers, f *entity.Failure, message *string) {
+	line, _, _ := strings.Cut(f.StackTrace, "\n")
+	class, detail, _ := strings.Cut(strings.TrimSpace(line), ":")
+	if i := strings.IndexAny(class, " \t"); i >= 0 {
+		class = class[:i]
+	}
+	f.Class = class[:boundary([]byte(class), MaxErrorClass)]
+	if *message == "" {
+		detail = strings.TrimSpace(detail)
+		*message = detail[:boundary([]byte(detail), MaxErrorMessage)]
+	}
+}

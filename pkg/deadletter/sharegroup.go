@@ -1,0 +1,24 @@
+package deadletter
+
+import "encoding/base64"
+
+// shareGroup is written by the broker for share groups. Headers of the source are
+// never copied, key and value only when the group is configured so.
+var shareGroup = dialect{
+	name:      "sharegroup",
+	anchors:   [][]string{{"__dlq.errors.topic"}},
+	topic:     "__dlq.errors.topic",
+	partition: "__dlq.errors.partition",
+	offset:    "__dlq.errors.offset",
+	messages:  []string{"__dlq.errors.message"},
+	groups:    []string{"__dlq.errors.group"},
+	attempts:  []string{"__dlq.errors.delivery.count"},
+	pointers:  true,
+}
+
+// topicID reports whether a name has the form of a topic's id, which the broker
+// writes when it cannot find the name. It would pass for a name.
+func topicID(name string) bool {
+	b, err := base64.RawURLEncoding.DecodeString(name)
+	return err == nil && len(b) == 16
+}

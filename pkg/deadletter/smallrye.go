@@ -1,0 +1,37 @@
+package deadletter
+
+// smallryeDLQ is the dead-letter queue of SmallRye and Quarkus Reactive Messaging,
+// which writes its headers in front of the copied ones.
+var smallryeDLQ = dialect{
+	name: "smallrye-dlq",
+	anchors: [][]string{
+		{"dead-letter-topic", "dead-letter-offset"},
+		{"dead-letter-topic", "dead-letter-reason"},
+	},
+	newestFirst: true,
+	topic:       "dead-letter-topic",
+	partition:   "dead-letter-partition",
+	offset:      "dead-letter-offset",
+	causes:      []string{"dead-letter-cause-class-name"},
+	classes:     []string{"dead-letter-exception-class-name"},
+	messages:    []string{"dead-letter-reason", "dead-letter-cause"},
+}
+
+// smallryeRetry is its delayed retry topic; the last record of that strategy
+// carries these headers and not the ones above. Each hop names where it was read
+// from, so the oldest names the original. The original's timestamp is written once.
+var smallryeRetry = dialect{
+	name:        "smallrye-retry",
+	anchors:     [][]string{{"delayed-retry-topic"}},
+	newestFirst: true,
+	topic:       "delayed-retry-topic",
+	partition:   "delayed-retry-partition",
+	offset:      "delayed-retry-offset",
+	causes:      []string{"delayed-retry-cause-class-name"},
+	classes:     []string{"delayed-retry-exception-class-name"},
+	messages:    []string{"delayed-retry-reason", "delayed-retry-cause"},
+	attempts:    []string{"delayed-retry-count"},
+	refinePlace: func(h headers, p *place) {
+		p.timestamp = timestamp(h.last("delayed-retry-original-timestamp"))
+	},
+}

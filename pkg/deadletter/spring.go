@@ -1,0 +1,75 @@
+package deadletter
+
+import (
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// springGroup is written under the same name by both dialects of Spring, so it
+// tells nothing about which of them it is.
+const springGroup = "kafka_dlt-original-consumer-group"
+
+// springDLT is Spring for Apache Kafka's DeadLetterPublishingRecoverer. Positions
+// are appended, exceptions replaced. The exception class is nearly always
+// Spring's wrapper; the cause is what happened.
+var springDLT = dialect{
+	name:      "spring-dlt",
+	anchors:   [][]string{{"kafka_dlt-original-topic"}, {"kafka_dlt-exception-fqcn"}},
+	topic:     "kafka_dlt-original-topic",
+	partition: "kafka_dlt-original-partition",
+	offset:    "kafka_dlt-original-offset",
+	timestamp: "kafka_dlt-original-timestamp",
+	causes:    []string{"kafka_dlt-exception-cause-fqcn"},
+	classes:   []string{"kafka_dlt-exception-fqcn", "kafka_dlt-key-exception-fqcn"},
+	messages:  []string{"kafka_dlt-exception-message", "kafka_dlt-key-exception-message"},
+	stacks:    []string{"kafka_dlt-exception-stacktrace", "kafka_dlt-key-exception-stacktrace"},
+	groups:    []string{springGroup},
+	attempts:  []string{"kafka_deliveryAttempt"},
+}
+
+// springRetryTopic is Spring's @RetryableTopic. The position is that of the main
+// topic, kept from the first failure.
+var springRetryTopic = dialect{
+	name:          "spring-retrytopic",
+	anchors:       [][]string{{"kafka_original-topic"}, {retryTopicAttempts}},
+	topic:         "kafka_original-topic",
+	partition:     "kafka_original-partition",
+	offset:        "kafka_original-offset",
+	timestamp:     "kafka_original-timestamp",
+	causes:        []string{"kafka_exception-cause-fqcn"},
+	classes:       []string{"kafka_exception-fqcn", "kafka_key-exception-fqcn"},
+	messages:      []string{"kafka_exception-message", "kafka_key-exception-message"},
+	stacks:        []string{"kafka_exception-stacktrace", "kafka_key-exception-stacktrace"},
+	groups:        []string{springGroup},
+	refinePlace:   retryTopicTimestamp,
+	refineFailure: retryTopicAttemptCount,
+}
+
+const (
+	retryTopicAttempts  = "retry_topic-attempts"
+	retryTopicFirstTime = "retry_topic-original-timestamp"
+
+	// maxRetryTopicAttempts is Spring's own limit.
+	maxRetryTopicAttempts = 32767
+)
+
+func retryTopicTimestamp(h headers, p *place) {
+	if !p.timestamp.IsZero() {
+		return
+	}
+	if n, ok := bigInteger(h.first(retryTopicFirstTime)); ok {
+		p.timestamp = epoch(n)
+	}
+}
+
+// retryTopicAttemptCount reads a single byte as binary always: old versions wrote
+// one raw byte, and 0x31 there is 49 attempts.
+func retryTopicAttemptCount(h headers, f *entity.Failure, _ *string) {
+	value := h.last(retryTopicAttempts)
+	if len(value) == 1 {
+		count := int(value[0])
+		f.Attempts = &count
+		return
+	}
+	n, ok := number(value)
+	f.Attempts = countOf(n, ok, maxRetryTopicAttempts)
+}

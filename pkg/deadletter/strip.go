@@ -1,0 +1,143 @@
+package deadletter
+
+import (
+	"strings"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// Strip returns the headers that a replay keeps, in order, repeats kept. What goes
+// is what a dead-letter producer wrote: consumers that find it take the replay for
+// a failure, count on from an old counter, or point at an offset that is no longer
+// the record's. Our own headers go too, since the replay writes them anew. Names
+// that an application might use itself go only when dialect is the one that writes
+// them. Everything else stays: trace context, content type, correlation ids and
+// all that is unknown. The result shares the values with headers but is a list of
+// its own; it is nil when nothing is kept.
+func Strip(dialect string, headers []entity.Header) []entity.Header {
+	var kept []entity.Header
+	for _, h := range headers {
+		if stripped(dialect, h.Key) {
+			continue
+		}
+		if kept == nil {
+			kept = make([]entity.Header, 0, len(headers))
+		}
+		kept = append(kept, h)
+	}
+	return kept
+}
+
+// ReplayKey returns the key that a replay sends: the record's own, but for
+// producers that put something else there and the key into a header. The result
+// must not be changed.
+func ReplayKey(dialect string, rec entity.Record) []byte {
+	if dialect != karafkaLegacy.name {
+		return rec.Key
+	}
+	h := headers(rec.Headers)
+	if i := h.lastIndex(karafkaLegacyKey); i >= 0 {
+		return h[i].Value
+	}
+	return rec.Key
+}
+
+func stripped(dialect, key string) bool {
+	if ours(key) || strippedAlways[key] || hasPrefix(key, strippedPrefixes[:]) {
+		return true
+	}
+	own, ok := strippedFor[dialect]
+	return ok && (own.names[key] || hasPrefix(key, own.prefixes))
+}
+
+func hasPrefix(key string, prefixes []string) bool {
+	for _, prefix := range prefixes {
+		if strings.HasPrefix(key, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// strippedPrefixes are safe: nobody but the producer uses them. kafka_ and
+// NServiceBus. are not, applications own names under both.
+var strippedPrefixes = [...]string{
+	"kafka_dlt-",
+	"retry_topic-",
+	"__connect.errors.",
+	"__streams.errors.",
+	"__dlq.errors.",
+	"__rule.",
+	"delayed-retry-",
+	"deserialization-failure-",
+	"micronaut-kafka-",
+	"Kafka-Flow-Retry-Durable-",
+	"MT-Fault-",
+	"NServiceBus.ExceptionInfo.",
+}
+
+// strippedAlways are names that cannot be anything else.
+var strippedAlways = set(
+	family("kafka_original-", "topic", "partition", "offset", "timestamp", "timestamp-type"),
+	family("kafka_exception-", "fqcn", "cause-fqcn", "message", "stacktrace"),
+	family("kafka_key-exception-", "fqcn", "message", "stacktrace"),
+	family("kafka_", "deliveryAttempt", "listenerInfo"),
+	family("springDeserializerException", "Key", "Value"),
+	family("x-original-", "topic", "partition", "offset", "timestamp", "timestamp-type"),
+	family("x-exception-", "fqcn", "message", "stacktrace"),
+	family("dead-letter-", "topic", "partition", "offset", "reason", "cause", "exception-class-name", "cause-class-name"),
+	family("", "reason_poisoned", "topic_poisoned", "handler_poisoned", "subscriber_poisoned"),
+	family("x-source-", "topic", "partition", "offset", "timestamp", "consumer-group-id"),
+	family("x-", "retries", "failure-reason", "failed-attempts", "retry-count", "retry-attempt-count", "produce-time"),
+	family("exc_", "class", "msg"),
+	family("kafka_throwable_", "message", "code", "class_name"),
+	family("ce_knativeerror", "dest", "code", "data"),
+	family("NServiceBus.", "FailedQ", "TimeOfFailure", "Retries"),
+	family("MT-", "Reason", "Redelivery-Count"),
+	family("", "asyncRetry"),
+)
+
+// strippedFor are names that only mean something when the dialect was recognised.
+var strippedFor = map[string]ownNames{
+	k1s0.name:          {names: set(sharedNames, family("", "error"))},
+	hexkit.name:        {names: set(sharedNames, family("", "event_id"))},
+	karafka.name:       {names: set(sharedNames)},
+	karafkaLegacy.name: {names: set(sharedNames)},
+	greyhound.name:     {names: set(family("", "GH_OriginalTopic", "GH_RetryAttempt", "submitTimestamp", "backOffTimeMs"))},
+	wolverine.name:     {names: set(family("", "exception-type", "exception-message", "exception-stack", "failed-at"))},
+	dapr.name:          {names: set(family("", "__topic", "__partition", "__offset", "__timestamp", "__key", "pubsubName"))},
+	quafka.name: {
+		prefixes: []string{"X-Original", "X-Exception"},
+		names: set(family("X-", "RetryAttempt", "RetryAttempts", "OverallRetryAttempt", "OverallRetryAttempts",
+			"RetryPolicyIdentifier", "RetryIdentifier", "FromTopicPartitionOffset", "ForwardingTopic")),
+	},
+}
+
+type ownNames struct {
+	names    map[string]bool
+	prefixes []string
+}
+
+// sharedNames are written by several libraries under the same plain words.
+var sharedNames = append(
+	family("source_", "topic", "partition", "offset", "consumer_group", "attempts", "trace_id"),
+	family("original_", "topic", "partition", "offset", "consumer_group", "key", "attempts")...,
+)
+
+func family(prefix string, names ...string) []string {
+	out := make([]string, len(names))
+	for i, name := range names {
+		out[i] = prefix + name
+	}
+	return out
+}
+
+func set(lists ...[]string) map[string]bool {
+	out := make(map[string]bool)
+	for _, list := range lists {
+		for _, name := range list {
+			out[name] = true
+		}
+	}
+	return out
+}

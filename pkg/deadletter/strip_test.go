@@ -1,0 +1,94 @@
+package deadletter
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+func TestStripKeepsOrderRepeatsAndNulls(t *testing.T) {
+	t.Parallel()
+	in := []entity.Header{
+		{Key: "b", Value: []byte("1")}, {Key: "kafka_dlt-exception-message", Value: []byte("x")},
+		{Key: "a"}, {Key: "b", Value: []byte{}}, {Key: ""}, {Key: "\xff", Value: []byte{0}},
+		{Key: HeaderRedriveID, Value: []byte(idA)},
+	}
+	before := append([]entity.Header{}, in...)
+	want := []entity.Header{in[0], in[2], in[3], in[4], in[5]}
+	got := Strip("spring-dlt", in)
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("Strip = %q, want %q", got, want)
+	}
+	got[0].Key = "changed"
+	if !reflect.DeepEqual(in, before) {
+		t.Error("Strip's result shares its list with the record")
+	}
+}
+
+func TestStripOfNothing(t *testing.T) {
+	t.Parallel()
+	if got := Strip("", nil); got != nil {
+		t.Errorf("Strip(nil) = %q, want nil", got)
+	}
+}
+
+// Names that applications use must survive every dialect.
+func TestStripKeepsWhatIsNotTheProducers(t *testing.T) {
+	t.Parallel()
+	keep := []string{
+		"traceparent", "tracestate", "baggage", "b3", "ce_id", "ce_type", "content-type", "correlation_id", "type",
+		"spring_json_header_types", "__TypeId__", "kafka_correlationId", "kafka_replyTopic", "kafka_replyPartition",
+		"kafka_nativeHeaders", "kafka_messageKey", "_watermill_message_uuid", "x-chunk-index", "x-chunk-count",
+		"NServiceBus.MessageId", "MT-Activity-Id", "dlq-reason", "x-request-id", "original-uri",
+	}
+	for _, dialect := range append(Dialects(), "", "nobody") {
+		for _, key := range keep {
+			if got := Strip(dialect, []entity.Header{{Key: key}}); len(got) != 1 {
+				t.Errorf("Strip(%q) drops %s", dialect, key)
+			}
+		}
+	}
+}
+
+func TestStripTakesPlainWordsOnlyForTheirDialect(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ key, dialect string }{
+		{"error", "k1s0"},
+		{"original_topic", "k1s0"},
+		{"original_topic", "hexkit"},
+		{"event_id", "hexkit"},
+		{"original_key", "karafka-legacy"},
+		{"source_topic", "karafka"},
+		{"submitTimestamp", "greyhound"},
+		{"failed-at", "wolverine"},
+		{"__topic", "dapr"},
+		{"pubsubName", "dapr"},
+		{"X-OriginalTopic", "quafka"},
+		{"X-ForwardingTopic", "quafka"},
+	}
+	for _, tt := range tests {
+		h := []entity.Header{{Key: tt.key}}
+		if got := Strip(tt.dialect, h); len(got) != 0 {
+			t.Errorf("Strip(%q) keeps %s", tt.dialect, tt.key)
+		}
+		for _, other := range []string{"", "generic", "connect"} {
+			if got := Strip(other, h); len(got) != 1 {
+				t.Errorf("Strip(%q) drops %s", other, tt.key)
+			}
+		}
+	}
+}
+
+// Whatever a dialect reads, a replay must not carry, or the reader would take the
+// replay for a failure.
+func TestStripTakesEveryWordThatTheDialectReads(t *testing.T) {
+	t.Parallel()
+	for i := range dialects {
+		for _, word := range dialects[i].words() {
+			if got := Strip(dialects[i].name, []entity.Header{{Key: word}}); len(got) != 0 {
+				t.Errorf("Strip(%q) keeps %s", dialects[i].name, word)
+			}
+		}
+	}
+}

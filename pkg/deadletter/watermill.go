@@ -1,0 +1,10 @@
+package deadletter
+
+// watermill is the poison queue of the Go library Watermill. The first version
+// wrote the reason alone.
+var watermill = dialect{
+	name:     "watermill",
+	anchors:  [][]string{{"reason_poisoned"}},
+	topic:    "topic_poisoned",
+	messages: []string{"reason_poisoned"},
+}

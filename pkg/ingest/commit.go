@@ -1,0 +1,73 @@
+package ingest
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/broker"
+)
+
+const commitInterval = time.Second
+
+// commitFunc tells the group which offset to read next, by topic and partition.
+type commitFunc func(map[string]map[int]int64) error
+
+// committer tells Kafka how far the store has come, so that lag tools see it.
+// Ingest itself never reads these offsets: a commit that fails costs nothing.
+type committer struct {
+	commit  commitFunc
+	metrics *metrics
+	log     *zap.Logger
+
+	mu      sync.Mutex
+	offsets map[string]map[int]int64 // stored and not committed yet
+}
+
+func newCommitter(commit commitFunc, m *metrics, log *zap.Logger) *committer {
+	return &committer{commit: commit, metrics: m, log: log}
+}
+
+// passed notes that everything of tp below next is stored.
+func (c *committer) passed(tp broker.TopicPartition, next int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.offsets == nil {
+		c.offsets = make(map[string]map[int]int64)
+	}
+	if c.offsets[tp.Topic] == nil {
+		c.offsets[tp.Topic] = make(map[int]int64)
+	}
+	c.offsets[tp.Topic][int(tp.Partition)] = next
+}
+
+func (c *committer) run(ctx context.Context) error {
+	ticker := time.NewTicker(commitInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+			c.flush()
+		}
+	}
+}
+
+// flush commits what there is. A refusal means that the group has moved on, and
+// its next member will commit the same.
+func (c *committer) flush() {
+	c.mu.Lock()
+	offsets := c.offsets
+	c.offsets = nil
+	c.mu.Unlock()
+	if len(offsets) == 0 {
+		return
+	}
+	if err := c.commit(offsets); err != nil {
+		c.metrics.commitFailures.Inc()
+		c.log.Debug("kafka did not take the group's offsets", zap.Error(err))
+	}
+}

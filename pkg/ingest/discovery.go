@@ -1,0 +1,121 @@
+package ingest
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
+)
+
+// topicSet is what a membership is about: the dead-letter topics, each with its
+// present life and its number of partitions. Two equal sets need no new one.
+type topicSet map[string]topicShape
+
+type topicShape struct {
+	id         string
+	partitions int
+}
+
+// deadLetterTopics picks the topics that patterns match. Kafka's own are never
+// dead-letter topics, and one that nobody could describe waits for next time.
+func deadLetterTopics(all []broker.Topic, patterns deadletter.Patterns) topicSet {
+	set := topicSet{}
+	for _, t := range all {
+		if t.Internal || t.Err != nil || len(t.Partitions) == 0 || !patterns.Match(t.Name) {
+			continue
+		}
+		set[t.Name] = topicShape{id: t.ID, partitions: len(t.Partitions)}
+	}
+	return set
+}
+
+// names returns at most limit names in order, for the log.
+func (s topicSet) names(limit int) []string {
+	names := slices.Sorted(maps.Keys(s))
+	return names[:min(limit, len(names))]
+}
+
+// discover asks the cluster once.
+func (i *Ingester) discover(ctx context.Context) (topicSet, error) {
+	all, err := i.cluster.Topics(ctx)
+	if err != nil {
+		return nil, err
+	}
+	known := make(map[string]bool, len(all))
+	for _, t := range all {
+		known[t.Name] = true
+	}
+	i.known.Store(&known)
+	return deadLetterTopics(all, i.topics), nil
+}
+
+// waitForTopics returns when there is a topic to read, or ctx ends.
+func (i *Ingester) waitForTopics(ctx context.Context) topicSet {
+	for said := false; ctx.Err() == nil; {
+		set, err := i.discover(ctx)
+		switch {
+		case err != nil:
+			i.kafkaFailed(ctx, "list topics", err)
+		case len(set) > 0:
+			i.health.set(kafkaHealth, nil)
+			return set
+		default:
+			i.health.set(kafkaHealth, nil)
+			if !said {
+				i.log.Info("no dead-letter topic exists yet", zap.Stringer("patterns", i.topics))
+				said = true
+			}
+		}
+		wait(ctx, i.cfg.DiscoveryInterval)
+	}
+	return nil
+}
+
+// waitForChange returns the new set once it has differed from current in the
+// same way for two looks: a deployment that makes twenty topics costs one
+// rebalance, not twenty. A topic that went or began a new life is urgent, since
+// a rejoin under its name could make it again: one look is enough.
+func (i *Ingester) waitForChange(ctx context.Context, current topicSet) topicSet {
+	ticker := time.NewTicker(i.cfg.DiscoveryInterval)
+	defer ticker.Stop()
+	var before topicSet
+	for {
+		select {
+		case <-ctx.Done():
+			return current
+		case <-ticker.C:
+		}
+		now, err := i.discover(ctx)
+		if err != nil {
+			i.kafkaFailed(ctx, "list topics", err)
+			continue
+		}
+		if !maps.Equal(now, current) && (maps.Equal(now, before) || lost(current, now)) {
+			return now
+		}
+		before = now
+	}
+}
+
+// lost reports whether a topic of current is gone or lives anew.
+func lost(current, now topicSet) bool {
+	for name, shape := range current {
+		if is, ok := now[name]; !ok || is.id != shape.id {
+			return true
+		}
+	}
+	return false
+}
+
+func (i *Ingester) kafkaFailed(ctx context.Context, what string, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	i.health.set(kafkaHealth, err)
+	i.log.Warn("kafka does not answer", zap.String("doing", what), zap.Error(err))
+}

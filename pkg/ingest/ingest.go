@@ -1,0 +1,177 @@
+// Package ingest takes every record of every dead-letter topic into the store,
+// exactly once each. It decides which topics those are, shares their partitions
+// with other ingesters through a consumer group, and goes on from the positions
+// that the store keeps; what Kafka's own offsets say is for lag tools only. How
+// a record is read is left to deadletter, how it is kept to the store.
+//
+//	discovery ──▶ membership ──▶ generation ──▶ fetcher (one a leader)
+//	(which topics)  (consumer      (assigned        │ chunks, bounded by bytes
+//	                 group)         partitions)     ▼
+//	                                            writers ──▶ store, then commit
+package ingest
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/segmentio/kafka-go"
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// Config says how records are taken in.
+type Config struct {
+	// MaxRetries is what a new message gets as its attempt limit.
+	MaxRetries int `mapstructure:"max_retries"`
+	// MaxRecordBytes is the largest value that is stored. Of a larger one the
+	// position, the headers and the SHA-256 are.
+	MaxRecordBytes int64 `mapstructure:"max_record_bytes"`
+	// PayloadMaxBytes is the largest value that is also kept as JSON for SQL.
+	PayloadMaxBytes int64 `mapstructure:"payload_max_bytes"`
+	// DiscoveryInterval is how often the cluster is asked for its topics. A new
+	// topic is read within three intervals.
+	DiscoveryInterval time.Duration `mapstructure:"discovery_interval"`
+	// SessionTimeout is how long an ingester that died keeps its partitions.
+	SessionTimeout time.Duration `mapstructure:"session_timeout"`
+	// BufferBytes bounds the records that are fetched and not stored yet.
+	BufferBytes int64 `mapstructure:"buffer_bytes"`
+	// Writers is how many batches are stored at the same time.
+	Writers int `mapstructure:"writers"`
+}
+
+// DefaultConfig returns what serves most clusters.
+func DefaultConfig() Config {
+	return Config{
+		MaxRetries:        entity.DefaultMaxRetries,
+		MaxRecordBytes:    64 << 20,
+		PayloadMaxBytes:   64 << 10,
+		DiscoveryInterval: 5 * time.Second,
+		SessionTimeout:    15 * time.Second,
+		BufferBytes:       16 << 20,
+		Writers:           2,
+	}
+}
+
+// Validate reports every value that cannot work.
+func (c Config) Validate() error {
+	var errs []error
+	wrong := func(bad bool, key, reason string) {
+		if bad {
+			errs = append(errs, &entity.FieldError{Field: "ingest." + key, Reason: reason})
+		}
+	}
+	wrong(c.MaxRetries < 0 || c.MaxRetries > 1000, "max_retries", "must be 0 to 1000")
+	wrong(c.MaxRecordBytes < 1 || c.MaxRecordBytes > 512<<20, "max_record_bytes", "must be 1 to 512MiB")
+	wrong(c.PayloadMaxBytes < 0 || c.PayloadMaxBytes > 1<<20, "payload_max_bytes", "must be 0 to 1MiB")
+	wrong(c.DiscoveryInterval < 100*time.Millisecond || c.DiscoveryInterval > 10*time.Second,
+		"discovery_interval", "must be 100ms to 10s, so that a new topic is read within 30s")
+	wrong(c.SessionTimeout < time.Second, "session_timeout", "must be at least 1s")
+	wrong(c.BufferBytes < 1<<20, "buffer_bytes", "must be at least 1MiB")
+	wrong(c.Writers < 1 || c.Writers > 16, "writers", "must be 1 to 16")
+	return errors.Join(errs...)
+}
+
+// Cluster is what ingest needs of Kafka.
+type Cluster interface {
+	Topics(ctx context.Context, names ...string) ([]broker.Topic, error)
+	StartOffsets(ctx context.Context, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error)
+	EndOffsets(ctx context.Context, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error)
+	Fetch(ctx context.Context, req broker.FetchRequest) (broker.FetchResponse, error)
+	Group(cfg broker.GroupConfig) (*kafka.ConsumerGroup, error)
+}
+
+// Decoder reads a dead letter.
+type Decoder interface {
+	Decode(topic string, rec entity.Record, ts time.Time, exists func(topic string) bool) deadletter.Reading
+}
+
+// Ingester is one member of the group of ingesters. Run does the work.
+type Ingester struct {
+	cfg     Config
+	group   string
+	topics  deadletter.Patterns
+	cluster Cluster
+	decoder Decoder
+	store   repository.Ingest
+	metrics *metrics
+	log     *zap.Logger
+
+	known  atomic.Pointer[map[string]bool] // every topic of the cluster, as last seen
+	health health
+}
+
+// New returns an ingester that takes the topics which patterns match as a member
+// of group. The configuration must be valid.
+func New(cfg Config, group string, patterns deadletter.Patterns, cluster Cluster, decoder Decoder,
+	store repository.Ingest, registry prometheus.Registerer, log *zap.Logger,
+) *Ingester {
+	return &Ingester{
+		cfg: cfg, group: group, topics: patterns, cluster: cluster, decoder: decoder, store: store,
+		metrics: newMetrics(registry), log: log,
+	}
+}
+
+// Run takes records in until ctx ends; it then returns nil, and what it had
+// stored by then is committed. Faults of Kafka and of the store are waited out,
+// never returned.
+func (i *Ingester) Run(ctx context.Context) error {
+	var current topicSet
+	for ctx.Err() == nil {
+		if len(current) == 0 {
+			current = i.waitForTopics(ctx)
+			continue
+		}
+		i.log.Info("reading dead-letter topics", zap.Int("topics", len(current)), zap.Strings("names", current.names(20)))
+		current = i.readUntilChange(ctx, current)
+	}
+	return nil
+}
+
+// readUntilChange is a member of the group for a fixed set of topics, which is
+// all that a membership can have; it returns the set to go on with.
+func (i *Ingester) readUntilChange(ctx context.Context, current topicSet) topicSet {
+	memberCtx, leave := context.WithCancel(ctx)
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		i.member(memberCtx, current)
+	}()
+	next := i.waitForChange(ctx, current)
+	leave()
+	<-left
+	return next
+}
+
+// Check reports why the ingester cannot take records in at the moment, nil when
+// it can. name is "kafka" or "database".
+func (i *Ingester) Check(name string) error { return i.health.get(name) }
+
+// exists reports whether the cluster has a topic, as last seen.
+func (i *Ingester) exists(topic string) bool {
+	known := i.known.Load()
+	return known != nil && (*known)[topic]
+}
+
+// wait pauses for d; it returns false when ctx ended first.
+func wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// backoff doubles from 100 ms to 5 s.
+func backoff(attempt int) time.Duration {
+	return min(100*time.Millisecond<<min(attempt, 10), 5*time.Second)
+}

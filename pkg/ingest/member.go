@@ -1,0 +1,81 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/segmentio/kafka-go"
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/broker"
+)
+
+// member belongs to the group for the topics of set until ctx ends. The group
+// only shares the work out: were two members to read one partition, the store's
+// positions would let one of them through.
+func (i *Ingester) member(ctx context.Context, set topicSet) {
+	group, err := i.join(ctx, set)
+	if err != nil {
+		return // ctx ended
+	}
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		<-ctx.Done()
+		_ = group.Close() // waits for the generation's work, then leaves the group
+	}()
+	for ctx.Err() == nil {
+		gen, err := group.Next(ctx)
+		switch {
+		case ctx.Err() != nil || errors.Is(err, kafka.ErrGroupClosed):
+		case err != nil:
+			i.kafkaFailed(ctx, "join the group", err)
+			wait(ctx, backoff(3))
+		default:
+			i.startGeneration(gen)
+		}
+	}
+	<-left
+}
+
+func (i *Ingester) join(ctx context.Context, set topicSet) (*kafka.ConsumerGroup, error) {
+	for attempt := 0; ; attempt++ {
+		group, err := i.cluster.Group(broker.GroupConfig{
+			ID:             i.group,
+			Topics:         slices.Sorted(maps.Keys(set)),
+			SessionTimeout: i.cfg.SessionTimeout,
+			ErrorLog:       func(message string) { i.log.Debug("consumer group: " + message) },
+		})
+		if err == nil {
+			return group, nil
+		}
+		i.kafkaFailed(ctx, "join the group", err)
+		if !wait(ctx, backoff(attempt)) {
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// startGeneration gives the partitions of gen to a generation of ours. Kafka-go
+// ends gen as soon as the function returns, and joins anew: that is also how a
+// generation that lost its footing starts over.
+func (i *Ingester) startGeneration(gen *kafka.Generation) {
+	i.metrics.rebalances.Inc()
+	var parts []broker.TopicPartition
+	for topic, assigned := range gen.Assignments {
+		for _, a := range assigned {
+			parts = append(parts, broker.TopicPartition{Topic: topic, Partition: int32(a.ID)})
+		}
+	}
+	gen.Start(func(ctx context.Context) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		err := i.generation(ctx, parts, gen.CommitOffsets)
+		if err != nil && ctx.Err() == nil {
+			i.log.Warn("the assigned partitions are read anew", zap.Int32("generation", gen.ID), zap.Error(err))
+			wait(ctx, backoff(2)) // not a storm of joins, whatever the reason
+		}
+	})
+}

@@ -1,0 +1,117 @@
+package ingest
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// writer stores the chunks of its partitions in the order in which they were
+// fetched. A partition has one writer, which keeps its positions in step.
+type writer struct {
+	i       *Ingester
+	chunks  chan chunk
+	budget  *semaphore.Weighted
+	commits *committer
+}
+
+func newWriter(i *Ingester, budget *semaphore.Weighted, commits *committer) *writer {
+	return &writer{i: i, chunks: make(chan chunk, 64), budget: budget, commits: commits}
+}
+
+// run stores until ctx ends or another ingester turns out to own a partition.
+func (w *writer) run(ctx context.Context) error {
+	var held *chunk // taken from the channel, but too much for the last batch
+	for {
+		first := held
+		if first == nil {
+			select {
+			case <-ctx.Done():
+				return nil
+			case c := <-w.chunks:
+				first = &c
+			}
+		}
+		var batch []chunk
+		batch, held = w.gather(*first)
+		if err := w.store(ctx, batch); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+// gather adds what waits already, up to a full batch. It does not wait: a lone
+// record is stored at once.
+func (w *writer) gather(first chunk) (batch []chunk, held *chunk) {
+	batch = []chunk{first}
+	rows, bytes := len(first.records), first.bytes
+	for {
+		select {
+		case c := <-w.chunks:
+			if rows+len(c.records) > batchRows || bytes+c.bytes > batchBytes {
+				return batch, &c
+			}
+			batch = append(batch, c)
+			rows, bytes = rows+len(c.records), bytes+c.bytes
+		default:
+			return batch, nil
+		}
+	}
+}
+
+func (w *writer) store(ctx context.Context, chunks []chunk) error {
+	batch := w.i.batch(chunks)
+	var moved []repository.Partition
+	start := time.Now()
+	err := w.i.untilStored(ctx, func(ctx context.Context) (err error) {
+		moved, err = w.i.store.Store(ctx, batch)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	w.i.metrics.storeSeconds.Observe(time.Since(start).Seconds())
+	w.stored(batch, chunks, moved)
+	if len(moved) < len(batch.Ranges) {
+		return errFenced
+	}
+	return nil
+}
+
+// stored accounts for a batch: what counted is committed, and its room is free.
+func (w *writer) stored(batch repository.Batch, chunks []chunk, moved []repository.Partition) {
+	counted := make(map[repository.Partition]bool, len(moved))
+	for _, key := range moved {
+		counted[key] = true
+	}
+	m := w.i.metrics
+	for _, c := range chunks {
+		w.budget.Release(c.room)
+		m.received.WithLabelValues(c.p.Topic).Add(float64(len(c.records)))
+		if !counted[c.p.key()] {
+			m.duplicate.WithLabelValues(c.p.Topic).Add(float64(len(c.records)))
+			continue
+		}
+		m.stored.WithLabelValues(c.p.Topic).Add(float64(len(c.records)))
+		w.commits.passed(c.p.TopicPartition, c.to)
+		if n := len(c.records); n > 0 {
+			m.lastRecord.SetToCurrentTime()
+			m.visibility.Observe(time.Since(c.records[n-1].Time).Seconds())
+		}
+	}
+	m.batchRows.Observe(float64(len(batch.Messages)))
+	w.i.log.Info("stored dead letters", zap.Int("messages", len(batch.Messages)), zap.Int("partitions", len(moved)))
+	if w.i.log.Core().Enabled(zap.DebugLevel) {
+		for n := range batch.Messages {
+			w.i.log.Debug("stored", zap.Stringer("message_id", batch.Messages[n].ID),
+				zap.String("topic", batch.Messages[n].Source.Topic))
+		}
+	}
+}

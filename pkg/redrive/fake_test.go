@@ -1,0 +1,209 @@
+package redrive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
+)
+
+const (
+	orders     = "orders"
+	deadLetter = "orders.dlq.v1"
+)
+
+var errBroken = errors.New("broken on purpose")
+
+// entry is one record in the fake log.
+type entry struct {
+	message, redrive uuid.UUID
+}
+
+// kafka is a Publisher with a log in memory. Every record goes to partition 0 of
+// its original topic. The functions decide what goes wrong; nil is nothing.
+type kafka struct {
+	plan    func(entity.Message) error
+	deliver func(entity.Outgoing) (written bool, d entity.Delivery)
+	find    func(entity.Claim) *entity.Delivery
+
+	mu   sync.Mutex
+	logs map[string][]entry
+}
+
+func (k *kafka) Plan(_ context.Context, messages []entity.Message, _ bool) []entity.Target {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	targets := make([]entity.Target, len(messages))
+	for i, m := range messages {
+		targets[i] = entity.Target{Topic: m.OriginalTopic, EndOffset: int64(len(k.logs[m.OriginalTopic]))}
+		if k.plan != nil {
+			targets[i].Err = k.plan(m)
+		}
+	}
+	return targets
+}
+
+func (k *kafka) Publish(ctx context.Context, batch []entity.Outgoing) []entity.Delivery {
+	deliveries := make([]entity.Delivery, len(batch))
+	for i, out := range batch {
+		if late, ok := ctx.Deadline(); ctx.Err() != nil || ok && !time.Now().Before(late) {
+			deliveries[i] = entity.Delivery{Verdict: entity.GivenBack, Offset: -1}
+			continue
+		}
+		deliveries[i] = k.send(out)
+	}
+	return deliveries
+}
+
+func (k *kafka) send(out entity.Outgoing) entity.Delivery {
+	written, d := true, entity.Delivery{Verdict: entity.Acknowledged}
+	if k.deliver != nil {
+		written, d = k.deliver(out)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	d.Offset = -1
+	if written {
+		if k.logs == nil {
+			k.logs = map[string][]entry{}
+		}
+		d.Offset = int64(len(k.logs[out.Target.Topic]))
+		k.logs[out.Target.Topic] = append(k.logs[out.Target.Topic], entry{out.Message.ID, out.Message.Claim.ID})
+	}
+	return d
+}
+
+func (k *kafka) FindMany(_ context.Context, claims []entity.Claim) []entity.Delivery {
+	deliveries := make([]entity.Delivery, len(claims))
+	for i, c := range claims {
+		deliveries[i] = k.findOne(c)
+	}
+	return deliveries
+}
+
+func (k *kafka) findOne(c entity.Claim) entity.Delivery {
+	if k.find != nil {
+		if d := k.find(c); d != nil {
+			return *d
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for offset, e := range k.logs[c.Topic] {
+		if int64(offset) >= c.EndOffset && e.redrive == c.ID {
+			return entity.Delivery{Verdict: entity.Acknowledged, Class: entity.AlreadyPublished, Offset: int64(offset)}
+		}
+	}
+	return entity.Delivery{Verdict: entity.GivenBack, Offset: -1}
+}
+
+// sent returns what the topic's log holds, in its order.
+func (k *kafka) sent(topic string) []uuid.UUID {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	ids := []uuid.UUID{}
+	for _, e := range k.logs[topic] {
+		ids = append(ids, e.message)
+	}
+	return ids
+}
+
+func always(d entity.Delivery, written bool) func(entity.Outgoing) (bool, entity.Delivery) {
+	return func(entity.Outgoing) (bool, entity.Delivery) { return written, d }
+}
+
+// faulty is the memory store with results that get lost.
+type faulty struct {
+	*memory.Store
+	finish func() error // asked before each Finish; an error loses it
+}
+
+func (f *faulty) Finish(ctx context.Context, results []repository.Result) ([]repository.Finished, error) {
+	if f.finish != nil {
+		if err := f.finish(); err != nil {
+			return nil, err
+		}
+	}
+	return f.Store.Finish(ctx, results)
+}
+
+// bench is a Service over the memory store and the fake log.
+type bench struct {
+	*testing.T
+	*Service
+	store *faulty
+	kafka *kafka
+	logs  *observer.ObservedLogs
+	put   int
+}
+
+func newBench(t *testing.T) *bench {
+	core, logs := observer.New(zapcore.InfoLevel)
+	b := &bench{T: t, store: &faulty{Store: memory.New(time.Now)}, kafka: &kafka{}, logs: logs}
+	b.Service = New(DefaultConfig(), b.store, b.kafka, prometheus.NewRegistry(), zap.New(core))
+	b.Service.random = func() float64 { return 0.5 }
+	return b
+}
+
+// add puts n messages into the store, each younger than the one before.
+func (b *bench) add(n int, changes ...func(*entity.Message)) []uuid.UUID {
+	ids := make([]uuid.UUID, n)
+	for i := range ids {
+		b.put++
+		m := entity.NewMessage(orders, "boom", time.Now().Add(time.Duration(b.put)*time.Millisecond))
+		m.Record.Value = []byte("value")
+		m.Record.Size = 5
+		m.Source = entity.Source{Topic: deadLetter, Offset: int64(b.put)}
+		for _, change := range changes {
+			change(&m)
+		}
+		b.store.Insert(m)
+		ids[i] = m.ID
+	}
+	return ids
+}
+
+func (b *bench) get(id uuid.UUID) entity.Message {
+	b.Helper()
+	m, err := b.store.Get(context.Background(), id, 0)
+	if err != nil {
+		b.Fatalf("Get(%s): %v", id, err)
+	}
+	return m
+}
+
+// wantState checks status, attempts and the last error class.
+func (b *bench) wantState(id uuid.UUID, status entity.Status, count int, class entity.ErrorClass) {
+	b.Helper()
+	m := b.get(id)
+	got := fmt.Sprintf("%s %d %q", m.Status, m.RetryCount, m.LastPublishErrorClass)
+	want := fmt.Sprintf("%s %d %q", status, count, class)
+	if got != want {
+		b.Errorf("message is %s, want %s", got, want)
+	}
+}
+
+func (b *bench) wantSent(topic string, want ...uuid.UUID) {
+	b.Helper()
+	if got := b.kafka.sent(topic); !slices.Equal(got, want) {
+		b.Errorf("log of %s = %v, want %v", topic, got, want)
+	}
+}
+
+func (b *bench) retry(id uuid.UUID) error {
+	_, err := b.Retry(context.Background(), id, false, "tester")
+	return err
+}

@@ -1,0 +1,206 @@
+package redrive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// scenario runs a test in a bubble of its own time.
+func scenario(do func(b *bench)) func(t *testing.T) {
+	return func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) { do(newBench(t)) })
+	}
+}
+
+func TestRetry(t *testing.T) {
+	t.Parallel()
+
+	t.Run("Resolves", scenario(func(b *bench) {
+		id := b.add(1)[0]
+		got, err := b.Retry(context.Background(), id, false, "alice")
+		want := entity.RetryResult{ID: id, Status: entity.Resolved, Published: true, Topic: orders}
+		if err != nil || got != want {
+			b.Errorf("Retry = %+v, %v, want %+v", got, err, want)
+		}
+		b.wantState(id, entity.Resolved, 1, "")
+		b.wantSent(orders, id)
+		history, _ := b.store.History(context.Background(), id)
+		if len(history) != 1 || history[0].Actor != "alice" {
+			b.Errorf("History = %+v, want one attempt by alice", history)
+		}
+	}))
+
+	t.Run("UnknownMessageIsNotFound", scenario(func(b *bench) {
+		if err := b.retry(uuid.New()); !errors.Is(err, entity.ErrNotFound) {
+			b.Errorf("Retry = %v, want a not found error", err)
+		}
+	}))
+
+	t.Run("SecondRetryConflicts", scenario(func(b *bench) {
+		id := b.add(1)[0]
+		b.retry(id)
+		b.wantNotRetryable(b.retry(id), "message is not retryable: status=RESOLVED, retry_count=1/3")
+		b.wantSent(orders, id)
+	}))
+
+	t.Run("UsedUpAttemptsConflict", scenario(func(b *bench) {
+		id := b.add(1, func(m *entity.Message) { m.Status, m.RetryCount = entity.Dead, 3 })[0]
+		b.wantNotRetryable(b.retry(id), "message is not retryable: status=DEAD, retry_count=3/3")
+	}))
+
+	t.Run("FailuresEndInDead", scenario(func(b *bench) {
+		id := b.add(1)[0]
+		b.kafka.deliver = always(entity.Delivery{Verdict: entity.Failed, Class: entity.BrokerUnavailable, Err: errBroken}, false)
+		for attempt, wait := range []time.Duration{2 * time.Second, 4 * time.Second} {
+			failed := b.wantPublishError(b.retry(id), entity.Pending, entity.BrokerUnavailable)
+			if got := time.Until(failed.RetryAt); got != wait {
+				b.Errorf("attempt %d: retry in %s, want %s", attempt+1, got, wait)
+			}
+		}
+		b.wantPublishError(b.retry(id), entity.Dead, entity.BrokerUnavailable)
+		b.wantState(id, entity.Dead, 3, entity.BrokerUnavailable)
+		b.wantDeadLines(1)
+	}))
+
+	t.Run("RejectedIsDeadAtOnce", scenario(func(b *bench) {
+		id := b.add(1)[0]
+		b.kafka.deliver = always(entity.Delivery{Verdict: entity.Rejected, Class: entity.BadRecord, Err: errBroken}, false)
+		b.wantPublishError(b.retry(id), entity.Dead, entity.BadRecord)
+		b.wantState(id, entity.Dead, 1, entity.BadRecord)
+		b.wantDeadLines(1)
+	}))
+
+	t.Run("RefusedByTheBrokerCostsNoAttempt", scenario(func(b *bench) {
+		id := b.add(1)[0]
+		b.kafka.deliver = always(entity.Delivery{Verdict: entity.Refused, Class: entity.Unauthorized, Err: errBroken}, false)
+		b.wantPublishError(b.retry(id), entity.Pending, entity.Unauthorized)
+		b.wantState(id, entity.Pending, 0, entity.Unauthorized)
+	}))
+
+	t.Run("RefusedBeforehandChangesNothing", scenario(func(b *bench) {
+		id := b.add(1)[0]
+		before := b.get(id)
+		b.kafka.plan = func(entity.Message) error {
+			return &entity.RefusedError{Class: entity.LoopRefused, Reason: "no"}
+		}
+		var refused *entity.RefusedError
+		if err := b.retry(id); !errors.As(err, &refused) {
+			b.Errorf("Retry = %v, want a RefusedError", err)
+		}
+		if after := b.get(id); after.UpdatedAt != before.UpdatedAt || after.RetryCount != 0 {
+			b.Errorf("message changed: %+v, want %+v", after, before)
+		}
+	}))
+
+	t.Run("UnreachableLeaderIsUnavailable", scenario(func(b *bench) {
+		id := b.add(1)[0]
+		b.kafka.plan = func(entity.Message) error { return entity.ErrUnavailable }
+		if err := b.retry(id); !errors.Is(err, entity.ErrUnavailable) {
+			b.Errorf("Retry = %v, want unavailable", err)
+		}
+		b.wantState(id, entity.Pending, 0, "")
+	}))
+
+	t.Run("SkippedIsResolvedUnpublished", scenario(func(b *bench) {
+		id := b.add(1)[0]
+		b.kafka.deliver = always(entity.Delivery{Verdict: entity.Skipped}, false)
+		got, err := b.Retry(context.Background(), id, false, "tester")
+		if err != nil || got.Published || got.Status != entity.Resolved {
+			b.Errorf("Retry = %+v, %v, want RESOLVED and not published", got, err)
+		}
+	}))
+
+	t.Run("ClientWhoLeavesChangesNothing", scenario(func(b *bench) {
+		id := b.add(1)[0]
+		ctx, leave := context.WithCancel(context.Background())
+		b.kafka.deliver = func(entity.Outgoing) (bool, entity.Delivery) {
+			leave()
+			return true, entity.Delivery{Verdict: entity.Acknowledged}
+		}
+		if _, err := b.Retry(ctx, id, false, "tester"); err != nil {
+			b.Errorf("Retry = %v, want nil", err)
+		}
+		b.wantState(id, entity.Resolved, 1, "")
+	}))
+
+	t.Run("LateSendIsGivenBack", scenario(func(b *bench) {
+		id := b.add(1)[0]
+		b.Service.now = func() time.Time { return time.Now().Add(-b.cfg.sendWindow()) }
+		if err := b.retry(id); !errors.Is(err, entity.ErrUnavailable) {
+			b.Errorf("Retry = %v, want unavailable", err)
+		}
+		b.wantState(id, entity.Pending, 0, "")
+		b.wantSent(orders)
+	}))
+}
+
+func TestRetryTogether(t *testing.T) {
+	t.Parallel()
+
+	t.Run("OneOfFiftyPublishes", scenario(func(b *bench) {
+		id := b.add(1)[0]
+		b.kafka.deliver = func(entity.Outgoing) (bool, entity.Delivery) {
+			time.Sleep(time.Second) // the bubble's time: all others ask meanwhile
+			return true, entity.Delivery{Verdict: entity.Acknowledged}
+		}
+		outcomes := b.together(50, id)
+		if outcomes["<nil>"] != 1 || outcomes["message is not retryable: status=RETRYING, retry_count=1/3"] != 49 {
+			b.Errorf("outcomes = %v, want 1 success and 49 conflicts", outcomes)
+		}
+		b.wantSent(orders, id)
+	}))
+}
+
+// together retries one message n times at once and counts the answers.
+func (b *bench) together(n int, id uuid.UUID) map[string]int {
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	outcomes := map[string]int{}
+	for range n {
+		all.Go(func() {
+			err := b.retry(id)
+			mu.Lock()
+			defer mu.Unlock()
+			outcomes[fmt.Sprint(err)]++
+		})
+	}
+	all.Wait()
+	return outcomes
+}
+
+func (b *bench) wantNotRetryable(err error, text string) {
+	b.Helper()
+	var conflict *entity.NotRetryableError
+	if !errors.As(err, &conflict) || conflict.Error() != text {
+		b.Errorf("error = %v, want %s", err, text)
+	}
+}
+
+func (b *bench) wantPublishError(err error, status entity.Status, class entity.ErrorClass) *entity.PublishError {
+	b.Helper()
+	var failed *entity.PublishError
+	if !errors.As(err, &failed) {
+		b.Fatalf("error = %v, want a PublishError", err)
+	}
+	if failed.Status != status || failed.Class != class {
+		b.Errorf("PublishError is %s %s, want %s %s", failed.Status, failed.Class, status, class)
+	}
+	return failed
+}
+
+func (b *bench) wantDeadLines(n int) {
+	b.Helper()
+	if got := b.logs.FilterMessage("message is dead").Len(); got != n {
+		b.Errorf("lines about death = %d, want %d", got, n)
+	}
+}

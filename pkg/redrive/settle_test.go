@@ -1,0 +1,238 @@
+package redrive
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// crash leaves a claim behind as a process does that dies between publish and
+// result; written says whether its record is in the log.
+func (b *bench) crash(id uuid.UUID, written bool) {
+	b.Helper()
+	planned, err := b.planOne(context.Background(), id)
+	if err != nil {
+		b.Fatalf("plan: %v", err)
+	}
+	taken, err := b.claim(context.Background(), "tester", []entity.Outgoing{planned}, true)
+	if err != nil || len(taken.outgoing) != 1 {
+		b.Fatalf("claim = %v, %v, want one", taken, err)
+	}
+	if written {
+		b.publish(context.Background(), taken)
+	}
+}
+
+func (b *bench) afterExpiry() {
+	b.Helper()
+	time.Sleep(b.cfg.ClaimExpiry) // the bubble's time
+	if err := b.Settle(context.Background()); err != nil {
+		b.Errorf("Settle = %v, want nil", err)
+	}
+}
+
+func inDoubt(class entity.ErrorClass) entity.Delivery {
+	return entity.Delivery{Verdict: entity.InDoubt, Class: class, Err: errBroken}
+}
+
+func TestSettle(t *testing.T) {
+	t.Parallel()
+
+	t.Run("CrashAfterPublishIsResolvedOnce", scenario(func(b *bench) {
+		id := b.add(1)[0]
+		b.crash(id, true)
+		b.afterExpiry()
+		b.wantState(id, entity.Resolved, 1, entity.AlreadyPublished)
+		b.wantNotRetryable(b.retry(id), "message is not retryable: status=RESOLVED, retry_count=1/3")
+		b.wantSent(orders, id)
+	}))
+
+	t.Run("CrashBeforePublishIsGivenBack", scenario(func(b *bench) {
+		id := b.add(1)[0]
+		b.crash(id, false)
+		b.afterExpiry()
+		b.wantState(id, entity.Pending, 0, "")
+		b.wantSent(orders)
+	}))
+
+	t.Run("LiveClaimIsLeftAlone", scenario(func(b *bench) {
+		id := b.add(1)[0]
+		b.crash(id, false)
+		if err := b.Settle(context.Background()); err != nil {
+			b.Errorf("Settle = %v, want nil", err)
+		}
+		b.wantState(id, entity.Retrying, 1, "")
+		b.wantNotRetryable(b.retry(id), "message is not retryable: status=RETRYING, retry_count=1/3")
+	}))
+
+	t.Run("DoubtThatWasWrittenIsResolved", scenario(func(b *bench) {
+		id := b.add(1)[0]
+		b.kafka.deliver = always(inDoubt(entity.NetworkTimeout), true)
+		failed := b.wantPublishError(b.retry(id), entity.Retrying, entity.NetworkTimeout)
+		if got := time.Until(failed.RetryAt); got != b.cfg.ClaimExpiry {
+			b.Errorf("settled in %s, want %s", got, b.cfg.ClaimExpiry)
+		}
+		b.afterExpiry()
+		b.wantState(id, entity.Resolved, 1, entity.AlreadyPublished)
+		b.wantSent(orders, id)
+	}))
+
+	t.Run("DoubtThatWasNotWrittenHasFailed", scenario(func(b *bench) {
+		id := b.add(1)[0]
+		b.kafka.deliver = always(inDoubt(entity.NetworkTimeout), false)
+		b.wantPublishError(b.retry(id), entity.Retrying, entity.NetworkTimeout)
+		b.afterExpiry()
+		b.wantState(id, entity.Pending, 1, entity.NetworkTimeout)
+	}))
+
+	t.Run("TenRescuesInARowAreDead", scenario(func(b *bench) {
+		id := b.add(1)[0]
+		for range 10 {
+			b.crash(id, false)
+			b.afterExpiry()
+		}
+		if got := b.get(id).Status; got != entity.Dead {
+			b.Errorf("status = %s, want DEAD", got)
+		}
+		b.wantDeadLines(1)
+	}))
+
+	t.Run("UnreadableNowIsTriedAgain", scenario(func(b *bench) {
+		id := b.add(1)[0]
+		b.crash(id, true)
+		unreadable := inDoubt(entity.BrokerUnavailable)
+		b.kafka.find = func(entity.Claim) *entity.Delivery { return &unreadable }
+		time.Sleep(b.cfg.ClaimExpiry)
+		if err := b.Settle(context.Background()); !errors.Is(err, errBroken) {
+			b.Errorf("Settle = %v, want %v", err, errBroken)
+		}
+		if err := b.retry(id); !errors.Is(err, entity.ErrUnavailable) {
+			b.Errorf("Retry = %v, want unavailable", err)
+		}
+		b.kafka.find = nil
+		b.afterExpiry()
+		b.wantState(id, entity.Resolved, 1, entity.AlreadyPublished)
+	}))
+
+	t.Run("UnsettleableWaitsForAnOperator", scenario(func(b *bench) {
+		id := b.unsettleable()
+		for range 3 {
+			b.afterExpiry()
+		}
+		b.wantState(id, entity.Retrying, 1, entity.UnknownClass)
+		b.wantNotRetryable(b.retry(id), "message is not retryable: status=RETRYING, retry_count=1/3")
+		if got := b.logs.FilterMessageSnippet("an operator must decide").Len(); got != 1 {
+			b.Errorf("lines about it = %d, want 1", got)
+		}
+	}))
+
+	t.Run("AcceptedDuplicateIsSentAgain", scenario(func(b *bench) {
+		id := b.unsettleable()
+		if _, err := b.Retry(context.Background(), id, true, "alice"); err != nil {
+			b.Errorf("Retry = %v, want nil", err)
+		}
+		b.wantState(id, entity.Resolved, 1, "")
+		b.wantSent(orders, id, id)
+	}))
+
+	t.Run("AcceptedDuplicateNeverTakesALiveClaim", scenario(func(b *bench) {
+		id := b.add(1, func(m *entity.Message) { m.LastPublishErrorClass = entity.UnknownClass })[0]
+		b.crash(id, false)
+		_, err := b.Retry(context.Background(), id, true, "alice")
+		b.wantNotRetryable(err, "message is not retryable: status=RETRYING, retry_count=1/3")
+		b.wantSent(orders)
+	}))
+}
+
+// unsettleable is a message whose record was written by a process that died,
+// and whose target log no longer tells.
+func (b *bench) unsettleable() uuid.UUID {
+	b.Helper()
+	id := b.add(1)[0]
+	b.crash(id, true)
+	lost := inDoubt(entity.UnknownClass)
+	b.kafka.find = func(entity.Claim) *entity.Delivery { return &lost }
+	b.afterExpiry()
+	return id
+}
+
+func TestRetryOfAnAbandonedAttempt(t *testing.T) {
+	t.Parallel()
+
+	t.Run("PublishedIsAnsweredWithoutSending", scenario(func(b *bench) {
+		id := b.add(1)[0]
+		b.crash(id, true)
+		time.Sleep(b.cfg.ClaimExpiry)
+		if err := b.retry(id); err != nil {
+			b.Errorf("Retry = %v, want nil", err)
+		}
+		b.wantState(id, entity.Resolved, 1, entity.AlreadyPublished)
+		b.wantSent(orders, id)
+	}))
+
+	t.Run("UnpublishedIsSent", scenario(func(b *bench) {
+		id := b.add(1)[0]
+		b.crash(id, false)
+		time.Sleep(b.cfg.ClaimExpiry)
+		if err := b.retry(id); err != nil {
+			b.Errorf("Retry = %v, want nil", err)
+		}
+		b.wantState(id, entity.Resolved, 1, "")
+		b.wantSent(orders, id)
+	}))
+}
+
+func TestFinishSurvivesTheStore(t *testing.T) {
+	t.Parallel()
+
+	t.Run("ShortOutageIsWaitedFor", scenario(func(b *bench) {
+		id := b.add(1)[0]
+		back := time.Now().Add(10 * time.Second)
+		b.store.finish = func() error {
+			if time.Now().Before(back) {
+				return entity.ErrUnavailable
+			}
+			return nil
+		}
+		if err := b.retry(id); err != nil {
+			b.Errorf("Retry = %v, want nil", err)
+		}
+		b.wantState(id, entity.Resolved, 1, "")
+	}))
+
+	t.Run("LongOutageIsUnavailableAndSettledLater", scenario(func(b *bench) {
+		id := b.add(1)[0]
+		b.store.finish = func() error { return entity.ErrUnavailable }
+		began := time.Now()
+		if err := b.retry(id); !errors.Is(err, entity.ErrUnavailable) {
+			b.Errorf("Retry = %v, want unavailable", err)
+		}
+		if took := time.Since(began); took > b.cfg.finishWindow() {
+			b.Errorf("gave up after %s, want at most %s", took, b.cfg.finishWindow())
+		}
+		b.store.finish = nil
+		b.afterExpiry()
+		b.wantState(id, entity.Resolved, 1, entity.AlreadyPublished)
+		b.wantSent(orders, id)
+	}))
+}
+
+func TestRunSettler(t *testing.T) {
+	t.Parallel()
+	t.Run("SettlesUntilItIsStopped", scenario(func(b *bench) {
+		id := b.add(1)[0]
+		b.crash(id, true)
+		ctx, stop := context.WithCancel(context.Background())
+		done := make(chan struct{})
+		go func() { defer close(done); b.RunSettler(ctx) }()
+		time.Sleep(b.cfg.ClaimExpiry + 2*b.cfg.SettleInterval)
+		b.wantState(id, entity.Resolved, 1, entity.AlreadyPublished)
+		stop()
+		<-done
+	}))
+}

@@ -1,0 +1,93 @@
+package postgres
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/secret"
+)
+
+// Config says which database is used, as whom, and with how many connections.
+//
+// The password stands in Password or in the file PasswordFile. CredentialsFile
+// holds user and password together, for roles that change both. Files are read
+// again for every new connection, so credentials that are replaced there need
+// no restart. It is a JSON object,
+//
+//	{"username": "v-dlq-rw-8f3k", "password": "any text"}
+//
+// whose other keys are ignored, or two lines in any order,
+//
+//	username: v-dlq-rw-8f3k
+//	password: any text up to the end of the line
+//
+// with "=" allowed for ":"; one space after the separator is not part of the
+// value. Blank lines and lines that begin with # are skipped.
+type Config struct {
+	Host            string        `mapstructure:"host"`
+	Port            int           `mapstructure:"port"`
+	Name            string        `mapstructure:"name"`
+	User            string        `mapstructure:"user"`
+	Password        secret.Text   `mapstructure:"password"`
+	PasswordFile    string        `mapstructure:"password_file"`
+	CredentialsFile string        `mapstructure:"credentials_file"`
+	SSLMode         string        `mapstructure:"ssl_mode"`
+	SSLRootCert     string        `mapstructure:"ssl_root_cert"`
+	SSLCert         string        `mapstructure:"ssl_cert"`
+	SSLKey          string        `mapstructure:"ssl_key"`
+	ConnectTimeout  time.Duration `mapstructure:"connect_timeout"`
+	MaxOpenConns    int           `mapstructure:"max_open_conns"`
+	MaxIdleConns    int           `mapstructure:"max_idle_conns"`
+	ConnMaxLifetime time.Duration `mapstructure:"conn_max_lifetime"`
+	AutoMigrate     bool          `mapstructure:"auto_migrate"`
+}
+
+// DefaultConfig is a small pool without TLS. Host, Name and User have no default.
+func DefaultConfig() Config {
+	return Config{
+		Port:            5432,
+		SSLMode:         "disable",
+		ConnectTimeout:  5 * time.Second,
+		MaxOpenConns:    25,
+		MaxIdleConns:    5,
+		ConnMaxLifetime: 5 * time.Minute,
+	}
+}
+
+// Address names the database as host:port/name, for logs and errors.
+func (c Config) Address() string {
+	return net.JoinHostPort(c.Host, strconv.Itoa(c.Port)) + "/" + c.Name
+}
+
+// sslModes are libpq's, from no TLS to a checked host name.
+var sslModes = []string{"disable", "allow", "prefer", "require", "verify-ca", "verify-full"}
+
+// Validate reports every problem that can be seen without the server or the files.
+func (c Config) Validate() error {
+	var errs []error
+	complain := func(bad bool, format string, args ...any) {
+		if bad {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	complain(c.Host == "", "host is empty")
+	complain(c.Port < 1 || c.Port > 65535, "port must be 1 to 65535, not %d", c.Port)
+	complain(c.Name == "", "name is empty")
+	complain(c.User == "" && c.CredentialsFile == "", "user is empty")
+	complain(c.Password != "" && c.PasswordFile != "", "password and password_file exclude each other")
+	complain(c.CredentialsFile != "" && (c.Password != "" || c.PasswordFile != ""),
+		"credentials_file excludes password and password_file")
+	complain(!slices.Contains(sslModes, c.SSLMode), "ssl_mode must be one of %v, not %q", sslModes, c.SSLMode)
+	complain(c.SSLMode == "verify-ca" && c.SSLRootCert == "", "ssl_mode verify-ca needs ssl_root_cert")
+	complain((c.SSLCert == "") != (c.SSLKey == ""), "ssl_cert and ssl_key need each other")
+	complain(c.ConnectTimeout <= 0, "connect_timeout must be positive, not %s", c.ConnectTimeout)
+	complain(c.MaxOpenConns < 1, "max_open_conns must be at least 1, not %d", c.MaxOpenConns)
+	complain(c.MaxIdleConns < 0 || c.MaxIdleConns > c.MaxOpenConns,
+		"max_idle_conns must be 0 to max_open_conns (%d), not %d", c.MaxOpenConns, c.MaxIdleConns)
+	complain(c.ConnMaxLifetime < 0, "conn_max_lifetime must not be negative (0: no limit), not %s", c.ConnMaxLifetime)
+	return errors.Join(errs...)
+}

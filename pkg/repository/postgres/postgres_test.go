@@ -1,0 +1,87 @@
+package postgres
+
+import (
+	"testing"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest"
+)
+
+func TestMain(m *testing.M) { stacktest.Main(m) }
+
+func TestRepository(t *testing.T) {
+	t.Parallel()
+	repositorytest.Run(t, func(t *testing.T, clock *repositorytest.Clock) repositorytest.Fixture {
+		db := postgrestest.Open(t)
+		return repositorytest.Fixture{
+			Repository: New(db, WithClock(clock.Now)),
+			Insert:     func(t *testing.T, m entity.Message) { insert(t, db, m) },
+		}
+	})
+}
+
+// insert puts a message in by plain SQL, exactly as it is.
+func insert(t *testing.T, db *sqlx.DB, m entity.Message) {
+	t.Helper()
+	if !m.Source.Known() {
+		insertTenColumns(t, db, m)
+		return
+	}
+	_, err := db.Exec(`
+		INSERT INTO dlq.dlq_messages (id, original_topic, error_message, retry_count, max_retries, status,
+			created_at, updated_at, last_retry_at, key, value, headers, omitted_size, omitted_sha256,
+			dlq_topic_id, dlq_incarnation_id, dlq_partition, dlq_offset, dlq_timestamp,
+			original_partition, original_offset, original_timestamp, origin_confidence,
+			consumer_group, consumer_attempts, dialect, error_class, parent_id, root_id,
+			claim_id, claim_expires_at, claim_topic, claim_partition, claim_end_offset,
+			next_attempt_at, last_publish_error, last_publish_error_class, outcome)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
+			$21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38)`,
+		m.ID, m.OriginalTopic, m.ErrorMessage, m.RetryCount, m.MaxRetries, string(m.Status),
+		entity.Moment(m.CreatedAt), entity.Moment(m.UpdatedAt), when(m.LastRetryAt),
+		bytesArg(m.Record.Key), bytesArg(m.Record.Value), packHeaders(m.Record.Headers),
+		orNull(m.Record.Size, m.Record.State == entity.ValueOverLimit), bytesArg(m.Record.SHA256),
+		m.Source.TopicID, m.Source.Incarnation, m.Source.Partition, m.Source.Offset, when(m.Source.Timestamp),
+		m.Origin.Partition, m.Origin.Offset, when(m.Origin.Timestamp), word(string(m.Origin.Confidence)),
+		word(m.Failure.ConsumerGroup), m.Failure.Attempts, word(m.Failure.Dialect), word(m.Failure.Class),
+		orNull(m.Parent, m.Parent != [16]byte{}), orNull(m.Root, m.Root != [16]byte{}),
+		orNull(m.Claim.ID, m.Claim.ID != [16]byte{}), when(m.Claim.ExpiresAt), word(m.Claim.Topic),
+		m.Claim.Partition, m.Claim.EndOffset,
+		when(m.NextAttemptAt), word(m.LastPublishError), word(string(m.LastPublishErrorClass)), word(string(m.Outcome)))
+	if err != nil {
+		t.Fatalf("insert message: %v", err)
+	}
+}
+
+// insertTenColumns is what people write who know only the documents' table.
+func insertTenColumns(t *testing.T, db *sqlx.DB, m entity.Message) {
+	t.Helper()
+	_, err := db.Exec(`
+		INSERT INTO dlq.dlq_messages (id, original_topic, error_message, retry_count, max_retries, payload, status,
+			created_at, updated_at, last_retry_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
+		m.ID, m.OriginalTopic, m.ErrorMessage, m.RetryCount, m.MaxRetries,
+		orNull(string(m.Record.Value), m.Record.Value != nil), string(m.Status),
+		entity.Moment(m.CreatedAt), entity.Moment(m.UpdatedAt), when(m.LastRetryAt))
+	if err != nil {
+		t.Fatalf("insert message: %v", err)
+	}
+}
+
+func when(t time.Time) any { return orNull(entity.Moment(t), !t.IsZero()) }
+
+func word(s string) any { return orNull(s, s != "") }
+
+func bytesArg(b []byte) any { return orNull(b, b != nil) }
+
+func orNull[T any](v T, present bool) any {
+	if !present {
+		return nil
+	}
+	return v
+}

@@ -1,0 +1,233 @@
+package repositorytest
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+func claimPromises() []promise {
+	return []promise{
+		{"StartsAnAttemptAndStoresTheIntent", claimStarts},
+		{"KeepsTheBytes", claimKeepsBytes},
+		{"GivesEachMessageItsOwnIntent", claimOwnIntents},
+		{"LeavesOutOtherStatesAndWhatIsGone", claimLeavesOut},
+		{"LeavesOutUsedUpAttempts", claimUsedUp},
+		{"IgnoresTheNextAttemptTime", claimNextAttempt},
+		{"NothingAskedIsNothingTaken", claimNothing},
+		{"TwiceInOneCallIsTakenOnce", claimTwiceInOneCall},
+		{"ExpiredClaimIsNotTakenAgain", claimExpired},
+		{"TakesEachMessageOnceUnder50Callers", claimOnce(false)},
+		{"TakesEachMessageOnceUnder50WaitingCallers", claimOnce(true)},
+		{"WaitSeesTheOtherCallersResult", claimWait},
+		{"OppositeOrdersDoNotDeadlock", claimOppositeOrders},
+	}
+}
+
+func claimStarts(h *harness) {
+	m := h.put(func(m *entity.Message) { m.RetryCount = 1 })
+	before := h.get(m.ID)
+	c := intent(m.ID)
+	taken := h.claimAll(c)
+	if len(taken) != 1 {
+		h.Fatalf("Claim took %d, want 1", len(taken))
+	}
+	want := entity.Claim{ID: c.ID, ExpiresAt: entity.Moment(h.clock.Now().Add(expiry)), Topic: original, Partition: 2, EndOffset: 40}
+	for name, got := range map[string]entity.Message{"Claim": taken[0], "Get": h.get(m.ID)} {
+		if got.ID != m.ID || got.Status != entity.Retrying || got.RetryCount != 2 || got.LastRetryAt != h.clock.Kept() {
+			h.Errorf("%s = %s, %d attempts, last %v, want RETRYING, 2, %v", name, got.Status, got.RetryCount, got.LastRetryAt, h.clock.Kept())
+		}
+		if got.Claim != want {
+			h.Errorf("%s has claim %+v, want %+v", name, got.Claim, want)
+		}
+		if got.OriginalTopic != original || got.MaxRetries != 3 || got.Source != before.Source {
+			h.Errorf("%s = %q, at most %d attempts, source %+v, want them as before", name, got.OriginalTopic, got.MaxRetries, got.Source)
+		}
+		h.wantMoved(before, got)
+	}
+	if r := taken[0].Record; r.Value != nil || r.Key != nil || r.Headers != nil {
+		h.Errorf("Claim returned bytes %+v, want none", r)
+	}
+}
+
+func claimKeepsBytes(h *harness) {
+	m := h.put(func(m *entity.Message) {
+		m.Record.Key, m.Record.Headers = []byte{}, []entity.Header{{Key: "h", Value: nil}}
+	})
+	before := h.get(m.ID)
+	h.claim(m.ID)
+	after := before
+	got := h.get(m.ID)
+	after.Status, after.RetryCount, after.LastRetryAt = entity.Retrying, 1, h.clock.Kept()
+	after.Claim, after.UpdatedAt = got.Claim, got.UpdatedAt
+	h.wantUnchanged(after)
+}
+
+func claimOwnIntents(h *harness) {
+	claims := intents(h.puts(5)...)
+	for i := range claims {
+		claims[i].Topic = []string{"orders", "payments"}[i%2]
+		claims[i].Partition, claims[i].EndOffset = int32(i), int64(1000+i)
+	}
+	taken := h.claimAll(claims...)
+	if len(taken) != len(claims) {
+		h.Fatalf("Claim took %d, want %d", len(taken), len(claims))
+	}
+	for _, m := range taken {
+		i := slices.IndexFunc(claims, func(c repository.Claim) bool { return c.MessageID == m.ID })
+		if i < 0 {
+			h.Fatalf("Claim took %s, which nobody asked for", m.ID)
+		}
+		got := repository.Claim{MessageID: m.ID, ID: m.Claim.ID, Topic: m.Claim.Topic, Partition: m.Claim.Partition, EndOffset: m.Claim.EndOffset}
+		if got != claims[i] {
+			h.Errorf("Claim stored %+v, want %+v", got, claims[i])
+		}
+	}
+}
+
+func claimLeavesOut(h *harness) {
+	pending := h.put()
+	claims := intents(uuid.New(), pending.ID)
+	var others []entity.Message
+	for _, s := range entity.Statuses()[1:] {
+		m := h.in(s)
+		others, claims = append(others, m), append(claims, intent(m.ID))
+	}
+	h.wantIDs("Claim", ids(h.claimAll(claims...)), []uuid.UUID{pending.ID})
+	for _, m := range others {
+		h.wantUnchanged(m)
+	}
+}
+
+func claimUsedUp(h *harness) {
+	for _, change := range []func(*entity.Message){
+		func(m *entity.Message) { m.RetryCount = 3 },
+		func(m *entity.Message) { m.RetryCount = 4 },
+		func(m *entity.Message) { m.MaxRetries = 0 },
+	} {
+		before := h.get(h.put(change).ID)
+		if taken := h.claimAll(intent(before.ID)); len(taken) != 0 {
+			h.Errorf("Claim at %d/%d took it, want it left out", before.RetryCount, before.MaxRetries)
+		}
+		h.wantUnchanged(before)
+	}
+}
+
+func claimNextAttempt(h *harness) {
+	m := h.put(func(m *entity.Message) { m.NextAttemptAt = h.clock.Now().Add(time.Hour) })
+	h.claim(m.ID)
+}
+
+func claimNothing(h *harness) {
+	h.put()
+	if taken := h.claimAll(); len(taken) != 0 {
+		h.Errorf("Claim of nothing took %v, want none", ids(taken))
+	}
+}
+
+func claimTwiceInOneCall(h *harness) {
+	m := h.put()
+	taken := h.claimAll(intent(m.ID), intent(m.ID))
+	if len(taken) != 1 {
+		h.Fatalf("Claim took %d, want 1", len(taken))
+	}
+	if got := h.get(m.ID); got.RetryCount != 1 || got.Claim != taken[0].Claim {
+		h.Errorf("stored %d attempts under %s, want 1 under the claim that was answered, %s", got.RetryCount, got.Claim.ID, taken[0].Claim.ID)
+	}
+}
+
+func claimExpired(h *harness) {
+	m := h.put()
+	h.claim(m.ID)
+	before := h.get(m.ID)
+	h.clock.Advance(1000 * expiry)
+	for _, wait := range []bool{false, true} {
+		taken, err := h.Repository.Claim(h.Context(), intents(m.ID), expiry, wait)
+		if err != nil || len(taken) != 0 {
+			h.Errorf("Claim of an expired claim = %v, %v, want none: it is settled first", ids(taken), err)
+		}
+	}
+	h.wantUnchanged(before)
+}
+
+// claimOnce lets 50 callers ask for the same messages, each for all of them and
+// from another one on.
+func claimOnce(wait bool) func(h *harness) {
+	return func(h *harness) {
+		const callers = 50
+		want := h.puts(20)
+		var mu sync.Mutex
+		var got []entity.Message
+		together(callers, func(i int) {
+			mine := slices.Concat(want[i%len(want):], want[:i%len(want)])
+			taken, err := h.Repository.Claim(h.Context(), intents(mine...), expiry, wait)
+			if err != nil {
+				h.Errorf("Claim: %v", err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			got = append(got, taken...)
+		})
+		h.wantSameIDs("all callers took", ids(got), want)
+		for _, m := range got {
+			if stored := h.get(m.ID); stored.RetryCount != 1 || stored.Claim != m.Claim {
+				h.Errorf("message %s: %d attempts under %s, want 1 under the winner's %s", m.ID, stored.RetryCount, stored.Claim.ID, m.Claim.ID)
+			}
+		}
+	}
+}
+
+// claimWait asks for a message that another caller may be giving up just then.
+// Whoever comes first, the waiting caller's answer is what the store has.
+func claimWait(h *harness) {
+	for range rounds {
+		m := h.put()
+		var taken []entity.Message
+		var claimErr, giveUpErr error
+		together(2, func(i int) {
+			if i == 0 {
+				taken, claimErr = h.Repository.Claim(h.Context(), intents(m.ID), expiry, true)
+				return
+			}
+			_, giveUpErr = h.Repository.GiveUp(h.Context(), m.ID)
+		})
+		if claimErr != nil {
+			h.Fatalf("Claim: %v", claimErr)
+		}
+		if len(taken) == 1 {
+			h.wantClaimed("GiveUp behind a claim", m.ID, giveUpErr)
+			h.wantStatus(m.ID, entity.Retrying)
+			continue
+		}
+		if giveUpErr != nil {
+			h.Errorf("GiveUp = %v and nothing was claimed, want one of them to win", giveUpErr)
+		}
+		h.wantStatus(m.ID, entity.Dead)
+	}
+}
+
+func claimOppositeOrders(h *harness) {
+	for range rounds {
+		forth := h.puts(20)
+		back := slices.Clone(forth)
+		slices.Reverse(back)
+		var mu sync.Mutex
+		var got []uuid.UUID
+		together(8, func(i int) {
+			mine := [][]uuid.UUID{forth, back}[i%2]
+			taken, err := h.Repository.Claim(h.Context(), intents(mine...), expiry, true)
+			if err != nil {
+				h.Errorf("Claim: %v", err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			got = append(got, ids(taken)...)
+		})
+		h.wantSameIDs("all callers took", got, forth)
+	}
+}

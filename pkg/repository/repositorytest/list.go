@@ -1,0 +1,170 @@
+package repositorytest
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+var firstPage = repository.Page{Number: 1, Size: 100}
+
+// impossible are names that no topic can have; some of them no database column
+// can hold either.
+var impossible = []string{
+	"no.such.topic", "orders'; DROP SCHEMA dlq; --", "orders%", "ORDERS", " orders", "orders\x00", "\xff\xfe",
+	strings.Repeat("x", 5000),
+}
+
+func listPromises() []promise {
+	return []promise{
+		{"FindsByDeadLetterTopicAndByOriginalTopic", listFindsUnderBothNames},
+		{"FindsAMessageOfBothNamesOnce", listFindsOnce},
+		{"UnknownOrImpossibleTopicIsEmpty", listUnknownTopic},
+		{"NewestFirstWithTiesById", listOrder},
+		{"PagesDoNotOverlap", listPages},
+		{"TotalCountsAllOnEveryPage", listTotal},
+		{"LargeValueIsNotLoaded", listLargeValue},
+		{"ShowsEveryState", listEveryState},
+	}
+}
+
+// twoNames puts in two messages of one dead-letter topic that failed in two
+// topics, one that failed nobody knows where, and one that does not belong.
+func twoNames(h *harness) (orders, payments, unknown entity.Message) {
+	shared := func(topic string) func(*entity.Message) {
+		return func(m *entity.Message) { m.OriginalTopic, m.Source = topic, h.source("shared.dlq", 7) }
+	}
+	orders, payments, unknown = h.put(shared("orders")), h.put(shared("payments")), h.put(shared(""))
+	h.put(func(m *entity.Message) { m.OriginalTopic, m.Source = "stock", h.source("stock.dlq", 7) })
+	return orders, payments, unknown
+}
+
+func listFindsUnderBothNames(h *harness) {
+	orders, payments, unknown := twoNames(h)
+	h.wantIDs("List(orders)", ids(h.list("orders", firstPage).Messages), []uuid.UUID{orders.ID})
+	h.wantIDs("List(payments)", ids(h.list("payments", firstPage).Messages), []uuid.UUID{payments.ID})
+	got := h.list("shared.dlq", firstPage)
+	h.wantIDs("List(shared.dlq)", ids(got.Messages), []uuid.UUID{unknown.ID, payments.ID, orders.ID})
+	if got.Total != 3 {
+		h.Errorf("List(shared.dlq) counts %d, want 3", got.Total)
+	}
+}
+
+func listFindsOnce(h *harness) {
+	m := h.put(func(m *entity.Message) { m.OriginalTopic, m.Source = "same", h.source("same", 7) })
+	got := h.list("same", firstPage)
+	h.wantIDs("List(same)", ids(got.Messages), []uuid.UUID{m.ID})
+	if got.Total != 1 {
+		h.Errorf("List(same) counts %d, want 1", got.Total)
+	}
+}
+
+func listUnknownTopic(h *harness) {
+	h.put()
+	for _, topic := range impossible {
+		if got := h.list(topic, firstPage); len(got.Messages) != 0 || got.Total != 0 {
+			h.Errorf("List(%q) = %v of %d, want none", topic, ids(got.Messages), got.Total)
+		}
+	}
+}
+
+// ties puts in messages in threes of one moment and returns their ids, oldest
+// first.
+func ties(h *harness, n int) []uuid.UUID {
+	var all []uuid.UUID
+	for len(all) < n {
+		var tied []uuid.UUID
+		for range 3 {
+			m := h.message(func(m *entity.Message) { m.ID = uuid.New() })
+			h.Insert(h.T, m)
+			tied = append(tied, m.ID)
+		}
+		slices.SortFunc(tied, compareIDs)
+		all = append(all, tied...)
+		h.clock.Advance(time.Microsecond)
+	}
+	return all
+}
+
+func listOrder(h *harness) {
+	want := ties(h, 12)
+	slices.Reverse(want)
+	h.wantIDs("List", ids(h.list(original, firstPage).Messages), want)
+	h.wantIDs("List by dead-letter topic", ids(h.list(deadLetter, firstPage).Messages), want)
+}
+
+func listPages(h *harness) {
+	want := ties(h, 12)
+	slices.Reverse(want)
+	var got []uuid.UUID
+	for n := 1; n <= 3; n++ {
+		page := h.list(original, repository.Page{Number: n, Size: 5})
+		if wantLen := min(5, 12-5*(n-1)); len(page.Messages) != wantLen {
+			h.Errorf("page %d has %d messages, want %d", n, len(page.Messages), wantLen)
+		}
+		got = append(got, ids(page.Messages)...)
+	}
+	h.wantIDs("pages 1 to 3", got, want)
+}
+
+func listTotal(h *harness) {
+	h.puts(5)
+	cases := []struct {
+		page repository.Page
+		len  int
+		next bool
+	}{
+		{repository.Page{Number: 1, Size: 2}, 2, true},
+		{repository.Page{Number: 3, Size: 2}, 1, false},
+		{repository.Page{Number: 4, Size: 2}, 0, false},
+		{repository.Page{Number: 1, Size: 5}, 5, false},
+		{repository.Page{Number: 1_000_000, Size: 1000}, 0, false},
+	}
+	for _, c := range cases {
+		got := h.list(original, c.page)
+		if len(got.Messages) != c.len || got.Total != 5 || got.HasNext(c.page) != c.next {
+			h.Errorf("List(%+v) = %d of %d, more: %v, want %d of 5, more: %v",
+				c.page, len(got.Messages), got.Total, got.HasNext(c.page), c.len, c.next)
+		}
+	}
+}
+
+func listLargeValue(h *harness) {
+	value := func(n int) func(*entity.Message) {
+		return func(m *entity.Message) {
+			m.Record.Key = []byte("key")
+			m.Record.Headers = []entity.Header{{Key: "h", Value: []byte("v")}}
+			m.Record.Value = bytes.Repeat([]byte("x"), n)
+		}
+	}
+	small := h.put(value(repository.ListValueLimit))
+	large := h.put(value(repository.ListValueLimit + 1))
+	got := h.list(original, firstPage).Messages
+	h.wantIDs("List", ids(got), []uuid.UUID{large.ID, small.ID})
+	if r := got[0].Record; r.State != entity.ValueNotLoaded || r.Value != nil || r.Size != repository.ListValueLimit+1 {
+		h.Errorf("large value: state %d, %d bytes of %d, want not loaded, none of %d", r.State, len(r.Value), r.Size, repository.ListValueLimit+1)
+	}
+	if r := got[1].Record; r.State != entity.ValueStored || !bytes.Equal(r.Value, small.Record.Value) {
+		h.Errorf("value at the limit: state %d, %d bytes, want stored, all %d", r.State, len(r.Value), repository.ListValueLimit)
+	}
+	for _, m := range got {
+		if string(m.Record.Key) != "key" || len(m.Record.Headers) != 1 {
+			h.Errorf("key %q and %d headers listed, want %q and 1", m.Record.Key, len(m.Record.Headers), "key")
+		}
+	}
+}
+
+func listEveryState(h *harness) {
+	var want []uuid.UUID
+	for _, s := range entity.Statuses() {
+		want = append(want, h.in(s).ID)
+	}
+	slices.Reverse(want)
+	h.wantIDs("List", ids(h.list(original, firstPage).Messages), want)
+}

@@ -1,0 +1,147 @@
+package repositorytest
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+func requeuePromises() []promise {
+	return []promise{
+		{"DeadStartsOver", requeueDead},
+		{"RequeuedCanBeClaimed", requeueClaim},
+		{"AnyOtherStateIsRefused", requeueRefused},
+		{"UnknownIsNotFound", requeueUnknown},
+	}
+}
+
+func requeueDead(h *harness) {
+	m := h.put(func(m *entity.Message) { m.MaxRetries = 1 })
+	h.attempt(m.ID, entity.Failed)
+	before := h.get(m.ID)
+	h.clock.Advance(time.Minute)
+	answer, err := h.Repository.Requeue(h.Context(), m.ID)
+	if err != nil {
+		h.Fatal(err)
+	}
+	for name, got := range map[string]entity.Message{"Requeue": answer, "Get": h.get(m.ID)} {
+		if got.ID != m.ID || got.Status != entity.Pending || got.RetryCount != 0 || got.MaxRetries != 1 || !got.NextAttemptAt.IsZero() {
+			h.Errorf("%s = %s, %d/%d, next attempt %v, want PENDING, 0/1, none", name, got.Status, got.RetryCount, got.MaxRetries, got.NextAttemptAt)
+		}
+		if got.CreatedAt != before.CreatedAt {
+			h.Errorf("%s created %v, want as before, %v", name, got.CreatedAt, before.CreatedAt)
+		}
+		h.wantMoved(before, got)
+	}
+	if got := len(h.history(m.ID)); got != 1 {
+		h.Errorf("history has %d attempts after a requeue, want the 1 as before", got)
+	}
+}
+
+func requeueClaim(h *harness) {
+	m := h.in(entity.Dead, func(m *entity.Message) { m.RetryCount = 2 })
+	if _, err := h.Repository.Requeue(h.Context(), m.ID); err != nil {
+		h.Fatal(err)
+	}
+	h.wantIDs("Select", h.selected(original), []uuid.UUID{m.ID})
+	h.wantFinished(h.attempt(m.ID, entity.Acknowledged), entity.Resolved, 1)
+}
+
+// requeueRefused has RETRYING too: it has an arrow to PENDING, but not this one.
+func requeueRefused(h *harness) {
+	for _, s := range []entity.Status{entity.Pending, entity.Retrying, entity.Resolved} {
+		m := h.in(s)
+		_, err := h.Repository.Requeue(h.Context(), m.ID)
+		h.wantNoArrow("Requeue", s, entity.Pending, err)
+		h.clock.Advance(100 * expiry)
+		_, err = h.Repository.Requeue(h.Context(), m.ID)
+		h.wantNoArrow("Requeue much later", s, entity.Pending, err)
+		h.wantUnchanged(m)
+	}
+}
+
+func requeueUnknown(h *harness) {
+	id := uuid.New()
+	_, err := h.Repository.Requeue(h.Context(), id)
+	h.wantNotFound("Requeue", id, err)
+}
+
+func giveUpPromises() []promise {
+	return []promise{
+		{"PendingIsDead", giveUpPending},
+		{"LiveClaimIsConflict", giveUpLive},
+		{"ExpiredClaimIsDeadAndItsResultIsLate", giveUpExpired},
+		{"UnsettleableIsDead", giveUpUnsettleable},
+		{"FinalIsRefused", giveUpFinal},
+		{"UnknownIsNotFound", giveUpUnknown},
+	}
+}
+
+func (h *harness) giveUp(before entity.Message) {
+	h.Helper()
+	answer, err := h.Repository.GiveUp(h.Context(), before.ID)
+	if err != nil {
+		h.Fatalf("GiveUp: %v", err)
+	}
+	for name, got := range map[string]entity.Message{"GiveUp": answer, "Get": h.get(before.ID)} {
+		if got.ID != before.ID || got.Status != entity.Dead || got.RetryCount != before.RetryCount || got.Claim != (entity.Claim{}) || !got.NextAttemptAt.IsZero() {
+			h.Errorf("%s = %s, %d attempts, claim %+v, next attempt %v, want DEAD, %d, none, none",
+				name, got.Status, got.RetryCount, got.Claim, got.NextAttemptAt, before.RetryCount)
+		}
+		h.wantMoved(before, got)
+	}
+}
+
+func giveUpPending(h *harness) {
+	m := h.put()
+	h.attempt(m.ID, entity.Failed)
+	before := h.get(m.ID)
+	h.clock.Advance(time.Minute)
+	h.giveUp(before)
+}
+
+func giveUpLive(h *harness) {
+	m := h.in(entity.Retrying)
+	h.clock.Advance(expiry - time.Second)
+	_, err := h.Repository.GiveUp(h.Context(), m.ID)
+	h.wantClaimed("GiveUp while a claim lives", m.ID, err)
+	h.wantUnchanged(m)
+}
+
+func giveUpExpired(h *harness) {
+	m := h.put()
+	c := h.claim(m.ID)
+	before := h.get(m.ID)
+	h.clock.Advance(expiry + time.Second)
+	h.giveUp(before)
+	dead := h.get(m.ID)
+	if got := h.finishAll(result(c, entity.Acknowledged)); len(got) != 0 {
+		h.Errorf("Finish after GiveUp = %+v, want nothing", got)
+	}
+	h.wantUnchanged(dead)
+	h.wantIDs("Expired", h.expired(10), nil)
+}
+
+func giveUpUnsettleable(h *harness) {
+	m := h.put()
+	h.unsettleable(m.ID)
+	h.clock.Advance(time.Second)
+	h.giveUp(h.get(m.ID))
+}
+
+func giveUpFinal(h *harness) {
+	for _, s := range []entity.Status{entity.Resolved, entity.Dead} {
+		m := h.in(s)
+		_, err := h.Repository.GiveUp(h.Context(), m.ID)
+		h.wantNoArrow("GiveUp", s, entity.Dead, err)
+		h.wantUnchanged(m)
+	}
+}
+
+func giveUpUnknown(h *harness) {
+	id := uuid.New()
+	_, err := h.Repository.GiveUp(h.Context(), id)
+	h.wantNotFound("GiveUp", id, err)
+}

@@ -1,0 +1,102 @@
+package republisher
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// What a replay may have as its key.
+const (
+	// KeyOriginal keeps the record's key, null and empty included.
+	KeyOriginal = "original"
+	// KeyUUID gives every record a new UUID. Order, compaction and typed keys
+	// do not survive that.
+	KeyUUID = "uuid"
+)
+
+// maxTimeout bounds one publish: an attempt must be over, answer and all,
+// before its claim can be settled by somebody else.
+const maxTimeout = 5 * time.Second
+
+// Config says what may be sent back, and how. Its keys live under `kafka`.
+type Config struct {
+	// RepublishKey is KeyOriginal or KeyUUID.
+	RepublishKey string `mapstructure:"republish_key"`
+	// RepublishAllow lists the topics that replays may go to, as globs or
+	// anchored regular expressions; empty allows all that nothing else forbids.
+	RepublishAllow []string `mapstructure:"republish_allow"`
+	// RepublishRequired refuses retries when Kafka is not configured, instead
+	// of resolving messages without sending them.
+	RepublishRequired bool `mapstructure:"republish_required"`
+	// Timeout is how long a record is tried.
+	Timeout time.Duration `mapstructure:"republish_timeout"`
+}
+
+// DefaultConfig returns the settings that serve unless others are given.
+func DefaultConfig() Config {
+	return Config{RepublishKey: KeyOriginal, Timeout: maxTimeout}
+}
+
+// Validate reports every setting that cannot work.
+func (c Config) Validate() error {
+	var problems []error
+	if !slices.Contains([]string{KeyOriginal, KeyUUID}, c.RepublishKey) {
+		problems = append(problems, fmt.Errorf("kafka.republish_key: %q is neither %s nor %s", c.RepublishKey, KeyOriginal, KeyUUID))
+	}
+	if c.Timeout < 100*time.Millisecond || c.Timeout > maxTimeout {
+		problems = append(problems, fmt.Errorf("kafka.republish_timeout: %s is not between 100ms and %s", c.Timeout, maxTimeout))
+	}
+	_, err := parseAllowed(c.RepublishAllow)
+	return errors.Join(append(problems, err)...)
+}
+
+// allowed says which topics replays may go to.
+type allowed struct {
+	all      deadletter.Patterns // empty: no list was given
+	internal deadletter.Patterns // those of the list that begin with an underscore
+	limited  bool
+}
+
+func parseAllowed(list []string) (allowed, error) {
+	var problems []error
+	var internal []string
+	for _, text := range list {
+		if _, err := deadletter.ParsePatterns(text); err != nil {
+			problems = append(problems, fmt.Errorf("kafka.republish_allow: %s", reason(err)))
+		}
+		if strings.HasPrefix(strings.TrimPrefix(text, "^"), "_") {
+			internal = append(internal, text)
+		}
+	}
+	if err := errors.Join(problems...); err != nil || len(list) == 0 {
+		return allowed{}, err
+	}
+	a := allowed{limited: true}
+	a.all, _ = deadletter.ParsePatterns(list...)
+	if len(internal) > 0 {
+		a.internal, _ = deadletter.ParsePatterns(internal...)
+	}
+	return a, nil
+}
+
+// reason is what is wrong with a pattern, without the name of another setting.
+func reason(err error) string {
+	var field *entity.FieldError
+	if errors.As(err, &field) {
+		return field.Reason
+	}
+	return err.Error()
+}
+
+// topic reports whether the list lets the topic through.
+func (a allowed) topic(name string) bool { return !a.limited || a.all.Match(name) }
+
+// names reports whether the list names a topic that begins with an underscore;
+// a pattern that merely happens to match it does not.
+func (a allowed) names(topic string) bool { return a.internal.Match(topic) }

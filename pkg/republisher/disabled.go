@@ -1,0 +1,59 @@
+package republisher
+
+import (
+	"context"
+	"errors"
+
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// Disabled serves when no Kafka is configured: retries resolve messages without
+// sending anything, and say so. With RepublishRequired they are refused.
+type Disabled struct {
+	required bool
+	log      *zap.Logger
+}
+
+var errNotConfigured = errors.New("kafka is not configured")
+
+// NewDisabled returns what stands in for a Republisher without Kafka.
+func NewDisabled(cfg Config, log *zap.Logger) *Disabled {
+	return &Disabled{required: cfg.RepublishRequired, log: log}
+}
+
+// Plan lets everything through, or nothing.
+func (d *Disabled) Plan(_ context.Context, messages []entity.Message, _ bool) []entity.Target {
+	targets := make([]entity.Target, len(messages))
+	for i, m := range messages {
+		targets[i] = entity.Target{Topic: m.OriginalTopic}
+		if d.required {
+			targets[i].Err = refuse(entity.BrokerUnavailable, "kafka is not configured, and republish_required forbids to resolve without it")
+		}
+	}
+	return targets
+}
+
+// Publish sends nothing and answers Skipped.
+func (d *Disabled) Publish(_ context.Context, batch []entity.Outgoing) []entity.Delivery {
+	d.log.Warn("kafka is not configured: messages are resolved without being published", zap.Int("messages", len(batch)))
+	deliveries := make([]entity.Delivery, len(batch))
+	for i, out := range batch {
+		deliveries[i] = entity.Delivery{Verdict: entity.Skipped, Partition: out.Target.Partition, Offset: -1}
+	}
+	return deliveries
+}
+
+// FindMany can look nowhere; claims of a time when Kafka was configured wait
+// until it is again.
+func (d *Disabled) FindMany(_ context.Context, claims []entity.Claim) []entity.Delivery {
+	findings := make([]entity.Delivery, len(claims))
+	for i, c := range claims {
+		findings[i] = entity.Delivery{
+			Verdict: entity.InDoubt, Class: entity.BrokerUnavailable, Err: errNotConfigured,
+			Partition: c.Partition, Offset: -1,
+		}
+	}
+	return findings
+}

@@ -1,0 +1,115 @@
+package republisher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// This file is where Kafka's errors become ours; nothing else looks into them.
+
+// delivery says what a produce result means for the attempt.
+func delivery(partition int32, result broker.RecordResult) entity.Delivery {
+	d := entity.Delivery{Verdict: entity.Acknowledged, Partition: partition, Offset: result.Offset}
+	if result.Err == nil {
+		return d
+	}
+	d.Offset = broker.OffsetUnknown
+	d.Err = result.Err
+	d.Verdict, d.Class = verdict(result.Err)
+	return d
+}
+
+// verdict reads what the broker package knows of a record's fate.
+func verdict(err error) (entity.Verdict, entity.ErrorClass) {
+	var produce *broker.ProduceError
+	if !errors.As(err, &produce) {
+		return entity.InDoubt, doubtful(classOf(err)) // nobody vouches that it was not sent
+	}
+	class := entity.ErrorClass(produce.Class)
+	switch produce.Fate {
+	case broker.NotSent:
+		return entity.Failed, class
+	case broker.RecordRejected:
+		return entity.Rejected, entity.BadRecord
+	case broker.TopicRefused:
+		return entity.Refused, class
+	default:
+		return entity.InDoubt, doubtful(class)
+	}
+}
+
+// doubtful is the class of a doubt that the target log will settle. UNKNOWN is
+// kept for the doubts that it cannot.
+func doubtful(class entity.ErrorClass) entity.ErrorClass {
+	if class == entity.UnknownClass {
+		return entity.NetworkTimeout
+	}
+	return class
+}
+
+func classOf(err error) entity.ErrorClass { return entity.ErrorClass(broker.Classify(err)) }
+
+// targetError says why no attempt may start for a partition that could not be
+// looked at: refused when the cluster said so for good, else unavailable.
+func targetError(topic string, err error) error {
+	switch {
+	case errors.Is(err, broker.ErrUnknownTopic):
+		return refuse(entity.UnknownTopic, "topic %q does not exist", topic)
+	case errors.Is(err, broker.ErrUnauthorized):
+		return refuse(entity.Unauthorized, "the cluster does not let us use topic %q", topic)
+	default:
+		return &unavailableError{fmt.Errorf("ask for topic %q: %w", topic, err)}
+	}
+}
+
+func refuse(class entity.ErrorClass, format string, args ...any) error {
+	return &entity.RefusedError{Class: class, Reason: fmt.Sprintf(format, args...)}
+}
+
+// each gives every partition of a request its own error.
+func each(err error) func(broker.TopicPartition) error {
+	var byPartition broker.PartitionErrors
+	if errors.As(err, &byPartition) {
+		return func(tp broker.TopicPartition) error { return byPartition[tp] }
+	}
+	return func(broker.TopicPartition) error { return err }
+}
+
+// valueError ends the attempt of a message whose value is still in the
+// dead-letter topic only, when it cannot be read there. Nothing was sent.
+func valueError(partition int32, err error) entity.Delivery {
+	d := entity.Delivery{Verdict: entity.Failed, Class: classOf(err), Err: err, Partition: partition, Offset: broker.OffsetUnknown}
+	gone := errors.Is(err, broker.ErrGone) || errors.Is(err, broker.ErrOutOfRange) || errors.Is(err, broker.ErrUnknownTopic)
+	if gone || errors.Is(err, errOtherValue) {
+		d.Verdict, d.Class = entity.Rejected, entity.BadRecord
+	}
+	return d
+}
+
+// errOtherValue: the dead-letter topic has another record at that offset now.
+var errOtherValue = errors.New("the dead-letter topic holds another value at this offset")
+
+// unreadable is the finding on a claim whose partition could not be read. What
+// the cluster says for good cannot be settled; all else may be tried again.
+func unreadable(c entity.Claim, err error) entity.Delivery {
+	d := entity.Delivery{Verdict: entity.InDoubt, Class: doubtful(classOf(err)), Err: err, Partition: c.Partition, Offset: broker.OffsetUnknown}
+	if errors.Is(err, broker.ErrUnknownTopic) || errors.Is(err, broker.ErrUnauthorized) {
+		d.Class = entity.UnknownClass
+	}
+	if errors.Is(err, context.Canceled) {
+		d.Class = entity.BrokerUnavailable
+	}
+	return d
+}
+
+// unavailableError gives an error the kind entity.ErrUnavailable.
+type unavailableError struct{ error }
+
+func (e *unavailableError) Unwrap() error { return e.error }
+
+// Is makes the error's kind entity.ErrUnavailable.
+func (e *unavailableError) Is(target error) bool { return target == entity.ErrUnavailable }

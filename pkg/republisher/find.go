@@ -1,0 +1,177 @@
+package republisher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// scanTimeout bounds the reading of one partition.
+const scanTimeout = 2 * time.Minute
+
+// Why the absence of a record proves nothing.
+var (
+	errLogStartsLater = errors.New("the log no longer goes back to the noted offset")
+	errLogEndsEarlier = errors.New("the log ends before the noted offset: the topic was cut off or created again")
+	errLogHasGaps     = errors.New("records were removed from the log by compaction, or stand for transactions")
+)
+
+// FindMany looks in the target partitions for the records of earlier claims,
+// from the offset that each noted to the present end, and reads each partition
+// once. It answers in the order of claims:
+//   - Acknowledged, class ALREADY_PUBLISHED, and the offset: it is there;
+//   - GivenBack: it is not;
+//   - InDoubt, class UNKNOWN: no reading can tell, now or later;
+//   - InDoubt, another class: it could not be read now.
+//
+// Only claims that are over may be asked for: one that is still being sent is
+// not there yet. The log is read to the leader's own end, further than
+// consumers see, since what is there may yet become visible.
+func (r *Republisher) FindMany(ctx context.Context, claims []entity.Claim) []entity.Delivery {
+	findings := make([]entity.Delivery, len(claims))
+	groups := map[broker.TopicPartition][]int{}
+	for i, c := range claims {
+		tp := broker.TopicPartition{Topic: c.Topic, Partition: c.Partition}
+		groups[tp] = append(groups[tp], i)
+	}
+	logs := r.measure(ctx, groups)
+	var all sync.WaitGroup
+	slots := make(chan struct{}, parallel)
+	for tp, indices := range groups {
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			found, err := r.search(ctx, tp, logs[tp], pick(claims, indices))
+			for _, i := range indices {
+				findings[i] = finding(claims[i], logs[tp], found, err)
+			}
+		})
+	}
+	all.Wait()
+	return findings
+}
+
+func pick(claims []entity.Claim, indices []int) []entity.Claim {
+	picked := make([]entity.Claim, len(indices))
+	for n, i := range indices {
+		picked[n] = claims[i]
+	}
+	return picked
+}
+
+// extent is what a partition holds.
+type extent struct {
+	start, end int64
+	err        error
+}
+
+func (r *Republisher) measure(ctx context.Context, groups map[broker.TopicPartition][]int) map[broker.TopicPartition]extent {
+	parts := make([]broker.TopicPartition, 0, len(groups))
+	for tp := range groups {
+		parts = append(parts, tp)
+	}
+	starts, startErr := r.cluster.StartOffsets(ctx, parts)
+	ends, endErr := r.cluster.AppendedOffsets(ctx, parts)
+	logs := make(map[broker.TopicPartition]extent, len(parts))
+	for _, tp := range parts {
+		start, ok1 := starts[tp]
+		end, ok2 := ends[tp]
+		switch {
+		case !ok1:
+			logs[tp] = extent{err: each(startErr)(tp)}
+		case !ok2:
+			logs[tp] = extent{err: each(endErr)(tp)}
+		default:
+			logs[tp] = extent{start: start, end: end}
+		}
+	}
+	return logs
+}
+
+// trace is what a search saw.
+type trace struct {
+	offsets map[uuid.UUID]int64 // of the claims that are there
+	gap     int64               // the last offset without a record, -1 for none
+}
+
+func (r *Republisher) search(ctx context.Context, tp broker.TopicPartition, log extent, claims []entity.Claim) (trace, error) {
+	t := trace{offsets: map[uuid.UUID]int64{}, gap: -1}
+	if log.err != nil {
+		return t, log.err
+	}
+	wanted := make(map[uuid.UUID]bool, len(claims))
+	from := log.end
+	for _, c := range claims {
+		wanted[c.ID] = true
+		from = min(from, c.EndOffset)
+	}
+	from = max(from, log.start)
+	if from >= log.end {
+		return t, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, scanTimeout)
+	defer cancel()
+	next := from
+	err := r.cluster.Scan(ctx, tp, from, log.end, func(record broker.Record) bool {
+		if record.Offset > next {
+			t.gap = record.Offset - 1
+		}
+		next = record.Offset + 1
+		if id, ok := redriveID(record); ok && wanted[id] {
+			if _, again := t.offsets[id]; !again { // copies stand behind the original
+				t.offsets[id] = record.Offset
+			}
+		}
+		return len(t.offsets) == len(wanted)
+	})
+	if err != nil {
+		return t, fmt.Errorf("read the target log: %w", err)
+	}
+	if next < log.end {
+		t.gap = log.end - 1
+	}
+	return t, nil
+}
+
+func redriveID(record broker.Record) (uuid.UUID, bool) {
+	for _, h := range record.Headers {
+		if h.Key == deadletter.HeaderRedriveID {
+			id, err := uuid.ParseBytes(h.Value)
+			return id, err == nil
+		}
+	}
+	return uuid.Nil, false
+}
+
+// finding says what a search means for one claim. What was found counts, also
+// when the search was broken off later.
+func finding(c entity.Claim, log extent, t trace, err error) entity.Delivery {
+	if offset, ok := t.offsets[c.ID]; ok {
+		return entity.Delivery{
+			Verdict: entity.Acknowledged, Class: entity.AlreadyPublished, Partition: c.Partition, Offset: offset,
+		}
+	}
+	if err != nil {
+		return unreadable(c, err)
+	}
+	absent := entity.Delivery{Verdict: entity.InDoubt, Class: entity.UnknownClass, Partition: c.Partition, Offset: broker.OffsetUnknown}
+	switch {
+	case c.EndOffset < log.start:
+		absent.Err = errLogStartsLater
+	case c.EndOffset > log.end:
+		absent.Err = errLogEndsEarlier
+	case t.gap >= c.EndOffset:
+		absent.Err = errLogHasGaps
+	default:
+		absent.Verdict, absent.Class = entity.GivenBack, ""
+	}
+	return absent
+}

@@ -1,0 +1,144 @@
+package republisher
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// parallel is how many partitions are written or read at once.
+const parallel = 8
+
+var errTooLate = errors.New("it was not sent in time")
+
+// Publish sends claimed messages to their targets and answers in their order.
+// Messages of one partition are written in that order, partitions beside one
+// another.
+//
+// The end of ctx means that nothing more may be sent: a drain, or a deadline
+// that says how old a claim may become. What was not sent then is GivenBack.
+// What is under way is not cut off, which would leave it in doubt; it ends by
+// the configured timeout.
+func (r *Republisher) Publish(ctx context.Context, batch []entity.Outgoing) []entity.Delivery {
+	deliveries := make([]entity.Delivery, len(batch))
+	var all sync.WaitGroup
+	slots := make(chan struct{}, parallel)
+	for tp, indices := range byTarget(batch) {
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			r.publishTo(ctx, tp, batch, indices, deliveries)
+		})
+	}
+	all.Wait()
+	return deliveries
+}
+
+func byTarget(batch []entity.Outgoing) map[broker.TopicPartition][]int {
+	groups := map[broker.TopicPartition][]int{}
+	for i, out := range batch {
+		tp := broker.TopicPartition{Topic: out.Target.Topic, Partition: out.Target.Partition}
+		groups[tp] = append(groups[tp], i)
+	}
+	return groups
+}
+
+// publishTo writes the messages at indices, all of one partition. Those whose
+// value has to be fetched first go one by one.
+func (r *Republisher) publishTo(ctx context.Context, tp broker.TopicPartition, batch []entity.Outgoing, indices []int, deliveries []entity.Delivery) {
+	var together []int
+	flush := func() {
+		r.send(ctx, tp, batch, together, deliveries)
+		together = nil
+	}
+	for _, i := range indices {
+		if batch[i].Message.Record.State != entity.ValueOverLimit {
+			together = append(together, i)
+			continue
+		}
+		flush()
+		deliveries[i] = r.sendLarge(ctx, tp, batch[i].Message)
+	}
+	flush()
+}
+
+func (r *Republisher) send(ctx context.Context, tp broker.TopicPartition, batch []entity.Outgoing, indices []int, deliveries []entity.Delivery) {
+	if len(indices) == 0 {
+		return
+	}
+	records := make([]broker.Record, len(indices))
+	for n, i := range indices {
+		m := batch[i].Message
+		records[n] = r.record(m, m.Record.Value)
+	}
+	for n, d := range r.produce(ctx, tp, records) {
+		deliveries[indices[n]] = d
+	}
+}
+
+// sendLarge fetches a value that no store holds and sends it, one at a time in
+// this process because of the memory.
+func (r *Republisher) sendLarge(ctx context.Context, tp broker.TopicPartition, m entity.Message) entity.Delivery {
+	select {
+	case r.large <- struct{}{}:
+		defer func() { <-r.large }()
+	case <-ctx.Done():
+		return givenBack(tp.Partition)
+	}
+	value, err := r.fetch(ctx, m)
+	if err != nil && over(ctx) {
+		return givenBack(tp.Partition)
+	}
+	if err != nil {
+		return valueError(tp.Partition, err)
+	}
+	return r.produce(ctx, tp, []broker.Record{r.record(m, value)})[0]
+}
+
+// fetch reads the value where the dead letter stands, and checks that it is
+// still that record.
+func (r *Republisher) fetch(ctx context.Context, m entity.Message) ([]byte, error) {
+	record, err := r.cluster.ReadAt(ctx, sourceOf(m), m.Source.Offset)
+	if err != nil {
+		return nil, fmt.Errorf("fetch the value: %w", err)
+	}
+	if sum := sha256.Sum256(record.Value); !bytes.Equal(sum[:], m.Record.SHA256) {
+		return nil, fmt.Errorf("fetch the value: %w", errOtherValue)
+	}
+	return record.Value, nil
+}
+
+// produce writes records, unless it is too late for that.
+func (r *Republisher) produce(ctx context.Context, tp broker.TopicPartition, records []broker.Record) []entity.Delivery {
+	deliveries := make([]entity.Delivery, len(records))
+	if over(ctx) {
+		for i := range deliveries {
+			deliveries[i] = givenBack(tp.Partition)
+		}
+		return deliveries
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.Timeout)
+	defer cancel()
+	for i, result := range r.producer.Produce(ctx, tp, records).Records {
+		deliveries[i] = delivery(tp.Partition, result)
+	}
+	return deliveries
+}
+
+// over reports whether ctx has ended. It asks the clock as well: in a process
+// that was stopped and goes on, the timer behind ctx may come later than we.
+func over(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
+}
+
+func givenBack(partition int32) entity.Delivery {
+	return entity.Delivery{Verdict: entity.GivenBack, Err: errTooLate, Partition: partition, Offset: broker.OffsetUnknown}
+}

@@ -1,0 +1,71 @@
+// Package republisher sends dead letters back to the topic that they failed in,
+// byte for byte: it says beforehand where a message would go or why it must
+// not, sends it with the headers that tell a replay from a first delivery, and
+// finds out afterwards whether an attempt that nobody finished reached the log.
+// When attempts start and what their end means is left to its callers.
+package republisher
+
+import (
+	"context"
+	"crypto/rand"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
+)
+
+// Cluster is what republishing reads from Kafka; its methods promise what those
+// of broker.Cluster do.
+type Cluster interface {
+	Topics(ctx context.Context, names ...string) ([]broker.Topic, error)
+	StartOffsets(ctx context.Context, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error)
+	EndOffsets(ctx context.Context, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error)
+	AppendedOffsets(ctx context.Context, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error)
+	ReadAt(ctx context.Context, tp broker.TopicPartition, offset int64) (broker.Record, error)
+	Scan(ctx context.Context, tp broker.TopicPartition, from, to int64, fn func(broker.Record) (stop bool)) error
+}
+
+// Producer writes records, as broker.Producer does.
+type Producer interface {
+	Produce(ctx context.Context, tp broker.TopicPartition, records []broker.Record) broker.ProduceResult
+}
+
+var (
+	_ Cluster  = (*broker.Cluster)(nil)
+	_ Producer = (*broker.Producer)(nil)
+)
+
+// Republisher sends messages back. It is safe for concurrent use.
+type Republisher struct {
+	cfg         Config
+	deadLetters deadletter.Patterns
+	allowed     allowed
+	cluster     Cluster
+	producer    Producer
+	salt        [32]byte      // makes keys of mode uuid unpredictable
+	large       chan struct{} // held by who has a value in memory that no store would hold
+	now         func() time.Time
+}
+
+// New returns a Republisher. deadLetters are the topics that nothing is ever
+// sent to. An error says what is wrong with cfg.
+func New(cfg Config, deadLetters deadletter.Patterns, cluster Cluster, producer Producer) (*Republisher, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	list, err := parseAllowed(cfg.RepublishAllow)
+	if err != nil {
+		return nil, err
+	}
+	r := &Republisher{
+		cfg:         cfg,
+		deadLetters: deadLetters,
+		allowed:     list,
+		cluster:     cluster,
+		producer:    producer,
+		large:       make(chan struct{}, 1),
+		now:         time.Now,
+	}
+	_, _ = rand.Read(r.salt[:]) // never fails: it ends the process instead
+	return r, nil
+}

@@ -1,0 +1,104 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// One row for each kind, as the store or the redriver would give it: wrapped.
+func TestErrors(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name    string
+		err     error
+		status  int
+		code    string
+		message string
+		details string
+	}{
+		{"Method", &requestError{kind: errMethod, text: "no"}, 405, codeValidation, "no", `[]`},
+		{"MediaType", &requestError{kind: errMediaType, text: "no"}, 415, codeValidation, "no", `[]`},
+		{"TooLarge", &requestError{kind: errTooLarge, text: "no"}, 413, codeValidation, "no", `[]`},
+		{"Field", &entity.FieldError{Field: "page", Reason: "bad"}, 400, codeValidation, "page: bad", `[{"field":"page","reason":"bad"}]`},
+		{"TwoFields", errors.Join(&entity.FieldError{Field: "a", Reason: "x"}, &entity.FieldError{Field: "b", Reason: "y"}),
+			400, codeValidation, "a: x", `[{"field":"a","reason":"x"},{"field":"b","reason":"y"}]`},
+		{"NotFound", &entity.NotFoundError{ID: idA}, 404, codeNotFound, "dlq message not found: " + idA.String(), `[]`},
+		{"NotRetryable", &entity.NotRetryableError{Status: entity.Dead, RetryCount: 3, MaxRetries: 3},
+			409, codeConflict, "message is not retryable: status=DEAD, retry_count=3/3", `[]`},
+		{"Claimed", &entity.ClaimedError{ID: idA}, 409, codeConflict, "message is claimed by a running retry: " + idA.String(), `[]`},
+		{"Transition", &entity.TransitionError{From: entity.Resolved, To: entity.Dead}, 409, codeConflict, "message cannot move from RESOLVED to DEAD", `[]`},
+		{"Refused", &entity.RefusedError{Class: entity.LoopRefused, Reason: "it would loop"}, 409, codeConflict, "it would loop",
+			`[{"field":"reason","reason":"it would loop"},{"field":"class","reason":"LOOP_REFUSED"}]`},
+		{"Publish", &entity.PublishError{Class: entity.BadRecord, Status: entity.Dead, Reason: "secret"},
+			502, codePublishFailed, "the message could not be published", `[{"field":"class","reason":"BAD_RECORD"},{"field":"status","reason":"DEAD"}]`},
+		{"Interrupted", &entity.InterruptedError{Report: entity.RedriveReport{ID: redrive}, Err: errors.New("secret")},
+			503, codeUnavailable, unavailableText, `[{"field":"redrive_id","reason":"` + redrive.String() + `"}]`},
+		{"Unavailable", fmt.Errorf("dial secret:5432: %w", entity.ErrUnavailable), 503, codeUnavailable, unavailableText, `[]`},
+		{"TookTooLong", fmt.Errorf("secret: %w", context.DeadlineExceeded), 503, codeUnavailable, unavailableText, `[]`},
+		{"Stopped", fmt.Errorf("secret: %w", context.Canceled), 503, codeUnavailable, unavailableText, `[]`},
+		{"BareNotFound", fmt.Errorf("secret: %w", entity.ErrNotFound), 404, codeNotFound, "not found", `[]`},
+		{"BareConflict", fmt.Errorf("secret: %w", entity.ErrConflict), 409, codeConflict, "the message's state does not allow this", `[]`},
+		{"BareInvalid", fmt.Errorf("secret: %w", entity.ErrInvalid), 400, codeValidation, "invalid request", `[]`},
+		{"Unexpected", errBroken, 500, codeInternal, "internal error", `[]`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			core, logs := observer.New(zap.WarnLevel)
+			f := newFixture()
+			f.logger = zap.New(core)
+			f.redriver = redriverFunc(func(context.Context) (entity.RedriveReport, error) {
+				return entity.RedriveReport{}, fmt.Errorf("where secrets are: %w", c.err)
+			})
+			w := f.open().do("POST", "/api/v1/dlq/messages/"+idA.String()+"/retry", "")
+			wantAnswer(t, w, c.status, errorJSON(c.code, c.message, c.details))
+			if got, want := w.Header().Get("Retry-After") != "", c.status == 503; got != want {
+				t.Errorf("Retry-After given = %t, want %t", got, want)
+			}
+			wantLogged(t, logs, c.status >= 500)
+		})
+	}
+}
+
+// wantLogged: the cause of a 5xx stands in the log once, under the request id.
+func wantLogged(t *testing.T, logs *observer.ObservedLogs, want bool) {
+	t.Helper()
+	failed := logs.FilterMessage("request failed").FilterField(zap.String("request_id", testID)).All()
+	if want != (len(failed) == 1) {
+		t.Fatalf("logged %d failures, want one: %t", len(failed), want)
+	}
+	if want && !strings.Contains(fmt.Sprint(failed[0].ContextMap()["error"]), "where secrets are") {
+		t.Errorf("log %v does not tell the cause", failed[0].ContextMap())
+	}
+}
+
+func TestPanicIsAnAnswer(t *testing.T) {
+	t.Parallel()
+	core, logs := observer.New(zap.ErrorLevel)
+	f := newFixture()
+	f.logger = zap.New(core)
+	f.redriver = redriverFunc(func(context.Context) (entity.RedriveReport, error) { panic("secret") })
+	wantAnswer(t, f.open().do("POST", "/api/v1/dlq/t/retry-all", ""), 500, errorJSON(codeInternal, "internal error", `[]`))
+	if logs.Len() != 1 || !strings.Contains(fmt.Sprint(logs.All()[0].ContextMap()["error"]), "goroutine") {
+		t.Errorf("log = %v, want one entry with the stack", logs.All())
+	}
+}
+
+func TestClip(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("あ", 100)
+	for in, want := range map[string]string{
+		"": "", "short": "short", "\xff": "\uFFFD", long: strings.Repeat("あ", 42) + "...",
+	} {
+		if got := clip(in); got != want {
+			t.Errorf("clip(%q) = %q, want %q", in, got, want)
+		}
+	}
+}

@@ -1,0 +1,248 @@
+package rest
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+const messageA = `{"id":"550e8400-e29b-41d4-a716-446655440000","original_topic":"orders.events.v1",` +
+	`"error_message":"processing failed","retry_count":0,"max_retries":3,"payload":{"order_id": "123"},` +
+	`"status":"PENDING","created_at":"2026-02-20T10:30:00.000+00:00","updated_at":"2026-02-20T10:30:00.000+00:00",` +
+	`"last_retry_at":null,"dlq_topic":"orders.dlq.v1","dlq_partition":2,"dlq_offset":41,` +
+	`"dlq_timestamp":"2026-02-20T10:29:59.000+00:00","original_partition":null,"original_offset":null,` +
+	`"original_timestamp":null,"consumer_group":null,"error_class":null,"stack_trace":null,"consumer_attempts":null,` +
+	`"dialect":null,"origin_confidence":"header","group_id":null,"parent_id":null,` +
+	`"root_id":"550e8400-e29b-41d4-a716-446655440000","outcome":null,"next_attempt_at":null,"finished_at":null,` +
+	`"last_publish_error":null,"last_publish_error_class":null,"key":{"encoding":"utf8","data":"order-123"},` +
+	`"headers":[],"payload_omitted":null,"payload_size":19}`
+
+func TestList(t *testing.T) {
+	t.Parallel()
+	older, newer := message(idA), message(idB, at(noon.Add(time.Minute)))
+	messageB := strings.NewReplacer(idA.String(), idB.String(),
+		`created_at":"2026-02-20T10:30`, `created_at":"2026-02-20T10:31`,
+		`updated_at":"2026-02-20T10:30`, `updated_at":"2026-02-20T10:31`).Replace(messageA)
+	page := func(total, page, size, next string) string {
+		return `"pagination":{"total_count":` + total + `,"page":` + page + `,"page_size":` + size + `,"has_next":` + next + `}}`
+	}
+	for _, c := range []struct {
+		name, target, want string
+		messages           []entity.Message
+	}{
+		{"EmptyTopic", "/api/v1/dlq/orders.dlq.v1", `{"messages":[],` + page("0", "1", "20", "false"), nil},
+		{"OneMessage", "/api/v1/dlq/orders.dlq.v1", `{"messages":[` + messageA + `],` + page("1", "1", "20", "false"), []entity.Message{older}},
+		{"OriginalTopicNamesItToo", "/api/v1/dlq/orders.events.v1", `{"messages":[` + messageA + `],` + page("1", "1", "20", "false"), []entity.Message{older}},
+		{"NewestFirst", "/api/v1/dlq/orders.dlq.v1", `{"messages":[` + messageB + `,` + messageA + `],` + page("2", "1", "20", "false"), []entity.Message{older, newer}},
+		{"FirstPage", "/api/v1/dlq/orders.dlq.v1?page_size=1", `{"messages":[` + messageB + `],` + page("2", "1", "1", "true"), []entity.Message{older, newer}},
+		{"LastPage", "/api/v1/dlq/orders.dlq.v1?page=2&page_size=1", `{"messages":[` + messageA + `],` + page("2", "2", "1", "false"), []entity.Message{older, newer}},
+		{"BehindTheEnd", "/api/v1/dlq/orders.dlq.v1?page=1000000&page_size=1000", `{"messages":[],` + page("1", "1000000", "1000", "false"), []entity.Message{older}},
+		{"UnknownParametersAreIgnored", "/api/v1/dlq/x?colour=red&page=2", `{"messages":[],` + page("0", "2", "20", "false"), nil},
+		{"OfRepeatedParametersTheFirstCounts", "/api/v1/dlq/x?page=3&page=0", `{"messages":[],` + page("0", "3", "20", "false"), nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			wantAnswer(t, newFixture(c.messages...).open().do("GET", c.target, ""), 200, c.want)
+		})
+	}
+	t.Run("BrokenStore", func(t *testing.T) {
+		t.Parallel()
+		f := newFixture()
+		f.store = brokenStore{errBroken}
+		wantAnswer(t, f.open().do("GET", "/api/v1/dlq/orders.dlq.v1", ""), 500, errorJSON("SYS_DLQ_INTERNAL_ERROR", "internal error", "[]"))
+	})
+}
+
+func TestGet(t *testing.T) {
+	t.Parallel()
+	f := newFixture(message(idA)).open()
+	wantAnswer(t, f.do("GET", "/api/v1/dlq/messages/"+idA.String(), ""), 200, messageA)
+	wantAnswer(t, f.do("GET", "/api/v1/dlq/messages/"+strings.ToUpper(idA.String()), ""), 200, messageA)
+	wantAnswer(t, f.do("GET", "/api/v1/dlq/messages/"+idGone.String(), ""), 404,
+		errorJSON("SYS_DLQ_NOT_FOUND", "dlq message not found: "+idGone.String(), "[]"))
+	wantAnswer(t, f.do("GET", "/api/v1/dlq/messages/not-a-uuid", ""), 400,
+		errorJSON("SYS_DLQ_VALIDATION_ERROR", "invalid message id: not-a-uuid", "[]"))
+	if w := f.do("HEAD", "/api/v1/dlq/messages/"+idA.String(), ""); w.Code != 200 {
+		t.Errorf("HEAD status = %d, want 200", w.Code)
+	}
+}
+
+// Everything that can be known is shown under its name.
+func TestGet_EveryField(t *testing.T) {
+	t.Parallel()
+	partition, offset, attempts := int32(0), int64(0), 5
+	m := message(idA, in(entity.Dead, 3), func(m *entity.Message) {
+		m.LastRetryAt = noon.Add(time.Minute)
+		m.UpdatedAt = noon.Add(1500 * time.Millisecond)
+		m.Origin = entity.Origin{Partition: &partition, Offset: &offset, Timestamp: noon, Confidence: entity.FromName}
+		m.Failure = entity.Failure{Class: "java.lang.Boom", ConsumerGroup: "billing", Attempts: &attempts, Dialect: "spring"}
+		m.Parent, m.Root = idB, idGone
+		m.Outcome, m.NextAttemptAt = entity.Returned, noon
+		m.LastPublishError, m.LastPublishErrorClass = "too <large>", entity.BadRecord
+		m.Record.Key = []byte{0xff, 0}
+		m.Record.Headers = []entity.Header{{Key: "a"}, {Key: "a", Value: []byte{}}, {Key: "\xff", Value: []byte{0xfe}}}
+	})
+	f := newFixture(m)
+	f.server = New(f.cfg, f.store, f.redriver, nil, f.registry, f.logger,
+		WithStackTrace(func(entity.Message) string { return "at x\n\tat y" }))
+	f.server.SetReady()
+	wantAnswer(t, f.do("GET", "/api/v1/dlq/messages/"+idA.String(), ""), 200,
+		`{"id":"550e8400-e29b-41d4-a716-446655440000","original_topic":"orders.events.v1","error_message":"processing failed",`+
+			`"retry_count":3,"max_retries":3,"payload":{"order_id": "123"},"status":"DEAD",`+
+			`"created_at":"2026-02-20T10:30:00.000+00:00","updated_at":"2026-02-20T10:30:01.500+00:00",`+
+			`"last_retry_at":"2026-02-20T10:31:00.000+00:00","dlq_topic":"orders.dlq.v1","dlq_partition":2,"dlq_offset":41,`+
+			`"dlq_timestamp":"2026-02-20T10:29:59.000+00:00","original_partition":0,"original_offset":0,`+
+			`"original_timestamp":"2026-02-20T10:30:00.000+00:00","consumer_group":"billing","error_class":"java.lang.Boom",`+
+			`"stack_trace":"at x\n\tat y","consumer_attempts":5,"dialect":"spring","origin_confidence":"name","group_id":null,`+
+			`"parent_id":"550e8400-e29b-41d4-a716-446655440001","root_id":"550e8400-e29b-41d4-a716-4466554400ff",`+
+			`"outcome":"returned","next_attempt_at":"2026-02-20T10:30:00.000+00:00","finished_at":"2026-02-20T10:30:01.500+00:00",`+
+			`"last_publish_error":"too <large>","last_publish_error_class":"BAD_RECORD","key":{"encoding":"base64","data":"/wA="},`+
+			`"headers":[{"key":"a","value":null},{"key":"a","value":{"encoding":"utf8","data":""}},`+
+			`{"key":"`+"\uFFFD"+`","key_base64":"/w==","value":{"encoding":"base64","data":"/g=="}}],`+
+			`"payload_omitted":null,"payload_size":19}`)
+}
+
+// A row that was put in by SQL never was a record.
+func TestGet_RowWithoutRecord(t *testing.T) {
+	t.Parallel()
+	m := message(idA, func(m *entity.Message) {
+		m.Source, m.Record = entity.Source{}, entity.Record{State: entity.ValueMissing}
+		m.ErrorMessage = "bad \xff text"
+	})
+	body := newFixture(m).open().do("GET", "/api/v1/dlq/messages/"+idA.String(), "").Body.String()
+	for _, want := range []string{
+		`"dlq_topic":null,"dlq_partition":null,"dlq_offset":null,"dlq_timestamp":null`,
+		`"key":null,"headers":[],"payload_omitted":null,"payload_size":null}`, `"payload":null`, `"bad \ufffd text"`,
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("body %s\nhas no %s", body, want)
+		}
+	}
+}
+
+func TestDelete(t *testing.T) {
+	t.Parallel()
+	f := newFixture(message(idA), message(idB, in(entity.Retrying, 1))).open()
+	target := "/api/v1/dlq/messages/" + idA.String()
+	wantAnswer(t, f.do("DELETE", target, ""), 200, `{"success":true,"message":"message `+idA.String()+` deleted"}`)
+	wantAnswer(t, f.do("DELETE", target, ""), 404, errorJSON("SYS_DLQ_NOT_FOUND", "dlq message not found: "+idA.String(), "[]"))
+	wantAnswer(t, f.do("DELETE", "/api/v1/dlq/messages/"+idB.String(), ""), 409,
+		errorJSON("SYS_DLQ_CONFLICT", "message is claimed by a running retry: "+idB.String(), "[]"))
+
+	f = newFixture()
+	f.store = brokenStore{errBroken}
+	wantAnswer(t, f.open().do("DELETE", target, ""), 500, errorJSON("SYS_DLQ_INTERNAL_ERROR", "internal error", "[]"))
+}
+
+func TestRequeueAndDead(t *testing.T) {
+	t.Parallel()
+	f := newFixture(message(idA, in(entity.Dead, 3))).open()
+	target := "/api/v1/dlq/messages/" + idA.String()
+	requeued := `{"id":"` + idA.String() + `","status":"PENDING","retry_count":0,"max_retries":3,"message":"message ` + idA.String() + ` requeued"}`
+	wantAnswer(t, f.do("POST", target+"/requeue", "{}"), 200, requeued)
+	wantAnswer(t, f.do("POST", target+"/requeue", ""), 409, errorJSON("SYS_DLQ_CONFLICT", "message cannot move from PENDING to PENDING", "[]"))
+	dead := `{"id":"` + idA.String() + `","status":"DEAD","retry_count":0,"max_retries":3,"message":"message ` + idA.String() + ` marked dead"}`
+	wantAnswer(t, f.do("POST", target+"/dead", ""), 200, dead)
+	wantAnswer(t, f.do("POST", target+"/dead", ""), 409, errorJSON("SYS_DLQ_CONFLICT", "message cannot move from DEAD to DEAD", "[]"))
+	wantAnswer(t, f.do("POST", "/api/v1/dlq/messages/"+idGone.String()+"/dead", ""), 404,
+		errorJSON("SYS_DLQ_NOT_FOUND", "dlq message not found: "+idGone.String(), "[]"))
+}
+
+func TestHistory(t *testing.T) {
+	t.Parallel()
+	f := newFixture(message(idA)).open()
+	target := "/api/v1/dlq/messages/" + idA.String()
+	wantAnswer(t, f.do("GET", target+"/history", ""), 200, `{"id":"`+idA.String()+`","attempts":[]}`)
+	f.do("POST", target+"/retry", "")
+	wantAnswer(t, f.do("GET", target+"/history", ""), 200, `{"id":"`+idA.String()+`","attempts":[{"number":1,"redrive_id":"`+redrive.String()+`",`+
+		`"actor":"anonymous","started_at":"2026-02-20T10:30:00.000+00:00","ended_at":"2026-02-20T10:30:00.000+00:00",`+
+		`"from_status":"RETRYING","to_status":"RESOLVED","error_class":null,"error":null,"topic":"orders.events.v1","partition":3,"offset":7}]}`)
+	wantAnswer(t, f.do("GET", "/api/v1/dlq/messages/"+idGone.String()+"/history", ""), 404,
+		errorJSON("SYS_DLQ_NOT_FOUND", "dlq message not found: "+idGone.String(), "[]"))
+}
+
+func TestPayload(t *testing.T) {
+	t.Parallel()
+	over := func(m *entity.Message) {
+		m.Record = entity.Record{State: entity.ValueOverLimit, Size: 70 << 20}
+	}
+	for _, c := range []struct {
+		name   string
+		change func(*entity.Message)
+		status int
+		body   string
+	}{
+		{"AnyBytes", withValue("\x00\xff<script>\r\n"), 200, "\x00\xff<script>\r\n"},
+		{"Empty", withValue(""), 200, ""},
+		{"Large", withValue(strings.Repeat("x", 3<<20)), 200, strings.Repeat("x", 3<<20)},
+		{"Tombstone", func(m *entity.Message) { m.Record.Value = nil }, 204, ""},
+		{"PayloadOfARowPutInBySQL", func(m *entity.Message) {
+			m.Record = entity.Record{State: entity.ValueFromPayload, Value: []byte(`{"a": 1}`)}
+		}, 200, `{"a": 1}`},
+		{"OverLimit", over, 409, errorJSON("SYS_DLQ_CONFLICT", "the value of 73400320 bytes is too large to be kept here; "+
+			"dead-letter topic orders.dlq.v1 has it in partition 2 at offset 41 as long as it keeps it", "[]")},
+		{"Missing", func(m *entity.Message) { m.Record = entity.Record{State: entity.ValueMissing} }, 409,
+			errorJSON("SYS_DLQ_CONFLICT", "the message was stored without a value", "[]")},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := newFixture(message(idA, c.change)).open().do("GET", "/api/v1/dlq/messages/"+idA.String()+"/payload", "")
+			if w.Code != c.status || w.Body.String() != c.body {
+				t.Errorf("GET payload = %d %.200q, want %d %.200q", w.Code, w.Body, c.status, c.body)
+			}
+			if w.Code == http.StatusOK {
+				wantHeader(t, w.Header(), "Content-Type", "application/octet-stream")
+				wantHeader(t, w.Header(), "Content-Disposition", `attachment; filename="`+idA.String()+`.bin"`)
+			}
+			wantHeader(t, w.Header(), "X-Content-Type-Options", "nosniff")
+			wantHeader(t, w.Header(), "Cache-Control", "no-store")
+		})
+	}
+}
+
+func wantHeader(t *testing.T, h http.Header, name, want string) {
+	t.Helper()
+	if got := h.Get(name); got != want {
+		t.Errorf("header %s = %q, want %q", name, got, want)
+	}
+}
+
+// The store must not be asked for what no row can have: a database refuses NUL
+// in text, and the client would get a 500 for an empty list.
+func TestImpossibleTopicsAreEmpty(t *testing.T) {
+	t.Parallel()
+	for _, topic := range []string{"%00", "a%00b", "%FF", strings.Repeat("x", 256), strings.Repeat("%E3%81%82", 256)} {
+		f := newFixture()
+		f.store = brokenStore{errBroken}
+		f.redriver = nil
+		f.open()
+		wantAnswer(t, f.do("GET", "/api/v1/dlq/"+topic, ""), 200,
+			`{"messages":[],"pagination":{"total_count":0,"page":1,"page_size":20,"has_next":false}}`)
+		if w := f.do("POST", "/api/v1/dlq/"+topic+"/retry-all", ""); w.Code != 200 || !strings.HasPrefix(w.Body.String(), `{"retried":0,`) {
+			t.Errorf("retry-all of %.20s = %d %s, want 200 and nothing retried", topic, w.Code, w.Body)
+		}
+	}
+}
+
+// A topic is any text: it reaches the store decoded, and nothing is cleaned.
+func TestTopicIsAnyText(t *testing.T) {
+	t.Parallel()
+	for encoded, topic := range map[string]string{
+		"a%2Fb": "a/b", "%2e%2E": "..", "..": "..", ".": ".", "a+b": "a+b", "a%20b": "a b", "a%252Fb": "a%2Fb",
+		"messages": "messages", "%E3%81%82": "あ", "a;b": "a;b", "a%3Fb": "a?b", "retry-all": "retry-all",
+	} {
+		m := message(uuid.New(), func(m *entity.Message) { m.OriginalTopic = topic })
+		f := newFixture(m).open()
+		if w := f.do("GET", "/api/v1/dlq/"+encoded, ""); !strings.Contains(w.Body.String(), m.ID.String()) {
+			t.Errorf("GET topic %s = %d %s, want the message of topic %q", encoded, w.Code, w.Body, topic)
+		}
+		if w := f.do("POST", "/api/v1/dlq/"+encoded+"/retry-all", ""); !strings.HasPrefix(w.Body.String(), `{"retried":1,`) {
+			t.Errorf("retry-all of %s = %d %s, want one message retried", encoded, w.Code, w.Body)
+		}
+	}
+}

@@ -1,0 +1,111 @@
+package rest
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// What the producer wrote is shown as written, or not at all.
+func TestPayloadFidelity(t *testing.T) {
+	t.Parallel()
+	quoted := func(n int) string { return `"` + strings.Repeat("x", n-2) + `"` }
+	nested := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
+	for _, c := range []struct {
+		name, value string
+		omitted     string // "" when the value is shown
+		inList      string // when it differs
+	}{
+		{name: "Spaces", value: " { \"a\" :\t1 } \r\n"},
+		{name: "DuplicateKeys", value: `{"a":1,"a":2}`},
+		{name: "KeyOrder", value: `{"b":1,"a":2}`},
+		{name: "HugeNumber", value: `[1e131071,-0,1.10,123456789012345678901234567890]`},
+		{name: "EscapedNUL", value: `"\u0000"`},
+		{name: "LoneSurrogate", value: `"\ud800 \udc00\ud800"`},
+		{name: "Markup", value: `"<a href='x'>&</a>` + "\u2028" + `"`},
+		{name: "Escapes", value: `"\/\u0041\""`},
+		{name: "BracketsInText", value: `"` + strings.Repeat(`[{\"`, 500) + `"`},
+		{name: "NullText", value: `null`},
+		{name: "Zero", value: `0`},
+		{name: "JapaneseText", value: `{"名":"あ"}`},
+		{name: "AsDeepAsAllowed", value: nested(200)},
+		{name: "TooDeep", value: nested(201), omitted: tooDeep},
+		{name: "TooDeepInMixture", value: strings.Repeat(`{"a":[`, 101) + strings.Repeat(`]}`, 101), omitted: tooDeep},
+		{name: "TenThousandDeep", value: nested(10_000), omitted: tooDeep},
+		{name: "DeeperThanTheValidator", value: nested(30_000), omitted: tooDeep},
+		{name: "AsLongAsAllowedInLists", value: quoted(64 << 10)},
+		{name: "TooLongForLists", value: quoted(64<<10 + 1), inList: tooLarge},
+		{name: "AsLongAsAllowed", value: quoted(1 << 20), inList: tooLarge},
+		{name: "TooLong", value: quoted(1<<20 + 1), omitted: tooLarge},
+		{name: "TooLongAndNotJSON", value: strings.Repeat("\xff", 1<<20+1), omitted: tooLarge},
+		{name: "Empty", value: "", omitted: notJSON},
+		{name: "Blank", value: "  ", omitted: notJSON},
+		{name: "Text", value: "hello", omitted: notJSON},
+		{name: "NotUTF8", value: "\"\xff\"", omitted: notJSON},
+		{name: "RawNUL", value: "\"\x00\"", omitted: notJSON},
+		{name: "ByteOrderMark", value: "\uFEFF{}", omitted: notJSON},
+		{name: "TwoValues", value: `{} {}`, omitted: notJSON},
+		{name: "UnclosedAndDeep", value: strings.Repeat("[", 300), omitted: notJSON},
+		{name: "NaN", value: `NaN`, omitted: notJSON},
+		{name: "UnclosedString", value: `"\`, omitted: notJSON},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(message(idA, withValue(c.value))).open()
+			wantPayload(t, f.do("GET", "/api/v1/dlq/messages/"+idA.String(), "").Body.String(), c.value, c.omitted)
+			if c.inList == "" {
+				c.inList = c.omitted
+			}
+			wantPayload(t, f.do("GET", "/api/v1/dlq/orders.dlq.v1", "").Body.String(), c.value, c.inList)
+		})
+	}
+}
+
+func wantPayload(t *testing.T, body, value, omitted string) {
+	t.Helper()
+	if !json.Valid([]byte(body)) {
+		t.Fatalf("body %.300q is not JSON", body)
+	}
+	payload, reason := value, "null"
+	if omitted != "" {
+		payload, reason = "null", `"`+omitted+`"`
+	}
+	if want := `"payload":` + payload + `,"status":`; !strings.Contains(body, want) {
+		t.Errorf("body %.300q has no %.300q", body, want)
+	}
+	if want := `"payload_omitted":` + reason + `,"payload_size":`; !strings.Contains(body, want) {
+		t.Errorf("body %.300q has no %q", body, want)
+	}
+	if want := `"payload_size":` + string(encode(len(value))) + `}`; !strings.Contains(body, want) {
+		t.Errorf("body %.300q has no %q", body, want)
+	}
+}
+
+// States of the value that only a store knows.
+func TestProjectPayload_States(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name    string
+		record  entity.Record
+		text    string
+		omitted string
+		size    int64 // -1 for null
+	}{
+		{"Tombstone", entity.Record{}, "", "", -1},
+		{"NotLoaded", entity.Record{State: entity.ValueNotLoaded, Size: 9}, "", tooLarge, 9},
+		{"OverLimit", entity.Record{State: entity.ValueOverLimit, Size: 9}, "", overLimit, 9},
+		{"FromPayload", entity.Record{State: entity.ValueFromPayload, Value: []byte(`{}`)}, "{}", "", 2},
+		{"Missing", entity.Record{State: entity.ValueMissing}, "", "", -1},
+	} {
+		text, omitted := projectPayload(c.record, maxPayload)
+		if string(text) != c.text || omitted != c.omitted {
+			t.Errorf("%s: projectPayload = %q, %q, want %q, %q", c.name, text, omitted, c.text, c.omitted)
+		}
+		size := payloadSize(c.record)
+		if (size == nil) != (c.size < 0) || size != nil && *size != c.size {
+			t.Errorf("%s: payloadSize = %v, want %d", c.name, size, c.size)
+		}
+	}
+}

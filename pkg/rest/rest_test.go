@@ -1,0 +1,257 @@
+package rest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
+)
+
+var (
+	idA     = uuid.MustParse("550e8400-e29b-41d4-a716-446655440000")
+	idB     = uuid.MustParse("550e8400-e29b-41d4-a716-446655440001")
+	idGone  = uuid.MustParse("550e8400-e29b-41d4-a716-4466554400ff")
+	redrive = uuid.MustParse("0198a4c2-7e10-7c3a-9d2f-3b1e5a6c7d8e")
+	noon    = time.Date(2026, 2, 20, 10, 30, 0, 0, time.UTC)
+)
+
+// testID is the request id of every request that tests send.
+const testID = "test-1"
+
+// fixture is a server over a memory store, with a redriver that acknowledges
+// everything. Store and redriver can be replaced before open.
+type fixture struct {
+	memory   *memory.Store
+	store    Store
+	redriver Redriver
+	checks   []Check
+	cfg      Config
+	logger   *zap.Logger
+	registry *prometheus.Registry
+	server   *Server
+}
+
+func newFixture(messages ...entity.Message) *fixture {
+	store := memory.New(func() time.Time { return noon })
+	for _, m := range messages {
+		store.Insert(m)
+	}
+	return &fixture{
+		memory: store, store: store, redriver: acknowledging{store}, cfg: DefaultConfig(),
+		logger: zap.NewNop(), registry: prometheus.NewRegistry(),
+	}
+}
+
+func (f *fixture) starting() *fixture {
+	f.server = New(f.cfg, f.store, f.redriver, f.checks, f.registry, f.logger)
+	return f
+}
+
+func (f *fixture) open() *fixture {
+	f.starting()
+	f.server.SetReady()
+	return f
+}
+
+// do sends a request; headers are name, value, name, value.
+func (f *fixture) do(method, target, body string, headers ...string) *httptest.ResponseRecorder {
+	u, err := url.ParseRequestURI(target)
+	if err != nil {
+		panic(err) // such a request never reaches a handler
+	}
+	r := httptest.NewRequest(http.MethodGet, "/", strings.NewReader(body))
+	r.Method, r.URL, r.RequestURI = method, u, target
+	r.Header.Set("X-Request-Id", testID)
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	return f.send(r)
+}
+
+func (f *fixture) send(r *http.Request) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	f.server.Handler().ServeHTTP(w, r)
+	return w
+}
+
+// wantAnswer compares the whole body, character by character.
+func wantAnswer(t *testing.T, w *httptest.ResponseRecorder, status int, body string) {
+	t.Helper()
+	if w.Code != status {
+		t.Errorf("status = %d, want %d", w.Code, status)
+	}
+	if got := w.Body.String(); got != body {
+		t.Errorf("body\n got %s\nwant %s", got, body)
+	}
+	if got := w.Header().Get("Content-Type"); got != "application/json" {
+		t.Errorf("Content-Type = %q, want application/json", got)
+	}
+}
+
+// wantEnvelope checks everything that errors promise, whatever they say.
+func wantEnvelope(t *testing.T, w *httptest.ResponseRecorder, status int, code string) errorBody {
+	t.Helper()
+	if w.Code != status {
+		t.Errorf("status = %d, want %d; body %s", w.Code, status, w.Body)
+	}
+	if got := w.Header().Get("Content-Type"); got != "application/json" {
+		t.Errorf("Content-Type = %q, want application/json; body %s", got, w.Body)
+	}
+	var e struct {
+		Error struct {
+			errorBody
+			Details json.RawMessage `json:"details"`
+		} `json:"error"`
+	}
+	decoder := json.NewDecoder(strings.NewReader(w.Body.String()))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&e); err != nil {
+		t.Fatalf("body %q is no envelope: %v", w.Body, err)
+	}
+	if err := json.Unmarshal(e.Error.Details, &e.Error.errorBody.Details); err != nil || e.Error.errorBody.Details == nil {
+		t.Errorf("details = %s, want a list", e.Error.Details)
+	}
+	if e.Error.Code != code {
+		t.Errorf("code = %q, want %q", e.Error.Code, code)
+	}
+	if e.Error.Message == "" || e.Error.RequestID == "" || e.Error.RequestID != w.Header().Get("X-Request-Id") {
+		t.Errorf("message = %q, request_id = %q, X-Request-Id = %q, want all set and both ids the same",
+			e.Error.Message, e.Error.RequestID, w.Header().Get("X-Request-Id"))
+	}
+	return e.Error.errorBody
+}
+
+// errorJSON is an error's whole body.
+func errorJSON(code, message, details string) string {
+	return `{"error":{"code":"` + code + `","message":"` + message + `","request_id":"` + testID + `","details":` + details + `}}`
+}
+
+// message is a PENDING dead letter of orders.
+func message(id uuid.UUID, change ...func(*entity.Message)) entity.Message {
+	m := entity.NewMessage("orders.events.v1", "processing failed", noon)
+	m.ID = id
+	m.Source = entity.Source{Topic: "orders.dlq.v1", Partition: 2, Offset: 41, Timestamp: noon.Add(-time.Second)}
+	m.Record = entity.Record{Key: []byte("order-123"), Value: []byte(`{"order_id": "123"}`)}
+	m.Origin.Confidence = entity.FromHeader
+	for _, f := range change {
+		f(&m)
+	}
+	return m
+}
+
+func in(status entity.Status, retries int) func(*entity.Message) {
+	return func(m *entity.Message) { m.Status, m.RetryCount = status, retries }
+}
+
+func at(created time.Time) func(*entity.Message) {
+	return func(m *entity.Message) { m.CreatedAt, m.UpdatedAt = created, created }
+}
+
+func withValue(v string) func(*entity.Message) {
+	return func(m *entity.Message) { m.Record.Value = []byte(v) }
+}
+
+// acknowledging is a redriver whose broker takes everything.
+type acknowledging struct{ store *memory.Store }
+
+func (a acknowledging) Retry(ctx context.Context, id uuid.UUID, _ bool, actor string) (entity.RetryResult, error) {
+	m, err := a.store.Get(ctx, id, 0)
+	if err != nil {
+		return entity.RetryResult{}, err
+	}
+	if err := m.CanClaim(); err != nil {
+		return entity.RetryResult{}, err
+	}
+	claim := repository.Claim{MessageID: id, ID: redrive, Topic: m.OriginalTopic, Partition: 3}
+	if _, err := a.store.Claim(ctx, []repository.Claim{claim}, time.Minute, true); err != nil {
+		return entity.RetryResult{}, err
+	}
+	result := repository.Result{
+		MessageID: id, ClaimID: redrive, Actor: actor, Verdict: entity.Acknowledged, Partition: 3, Offset: 7,
+	}
+	if _, err := a.store.Finish(ctx, []repository.Result{result}); err != nil {
+		return entity.RetryResult{}, err
+	}
+	return entity.RetryResult{ID: id, Status: entity.Resolved, Published: true, Topic: m.OriginalTopic, Partition: 3, Offset: 7}, nil
+}
+
+func (a acknowledging) RetryAll(ctx context.Context, topic, actor string) (entity.RedriveReport, error) {
+	report := entity.RedriveReport{ID: redrive, Topic: topic}
+	ids, err := a.store.Select(ctx, topic)
+	report.Selected = len(ids)
+	for _, id := range ids {
+		if _, retryErr := a.Retry(ctx, id, false, actor); retryErr != nil {
+			return report, retryErr
+		}
+		report.Resolved++
+	}
+	return report, err
+}
+
+// redriverFunc answers both methods with one function.
+type redriverFunc func(ctx context.Context) (entity.RedriveReport, error)
+
+func (f redriverFunc) Retry(ctx context.Context, id uuid.UUID, _ bool, _ string) (entity.RetryResult, error) {
+	_, err := f(ctx)
+	return entity.RetryResult{ID: id, Status: entity.Resolved}, err
+}
+
+func (f redriverFunc) RetryAll(ctx context.Context, _, _ string) (entity.RedriveReport, error) {
+	return f(ctx)
+}
+
+// brokenStore answers everything with one error.
+type brokenStore struct{ err error }
+
+func (b brokenStore) List(context.Context, string, repository.Page) (repository.List, error) {
+	return repository.List{}, b.err
+}
+func (b brokenStore) Get(context.Context, uuid.UUID, int64) (entity.Message, error) {
+	return entity.Message{}, b.err
+}
+func (b brokenStore) History(context.Context, uuid.UUID) ([]entity.Attempt, error) { return nil, b.err }
+func (b brokenStore) Delete(context.Context, uuid.UUID) error                      { return b.err }
+func (b brokenStore) Requeue(context.Context, uuid.UUID) (entity.Message, error) {
+	return entity.Message{}, b.err
+}
+func (b brokenStore) GiveUp(context.Context, uuid.UUID) (entity.Message, error) {
+	return entity.Message{}, b.err
+}
+
+var errBroken = errors.New("pq: password authentication failed for user secret")
+
+func readAll(t *testing.T, r io.Reader) string {
+	t.Helper()
+	b, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatalf("read body: %v", err)
+	}
+	return string(b)
+}
+
+// sendable reports whether net/http would hand such a request to a handler.
+func sendable(method, target string) bool {
+	_, err := url.ParseRequestURI(target)
+	if err != nil || method == "" {
+		return false
+	}
+	_, err = http.NewRequest(method, "/", nil) //nolint:noctx // it is never sent
+	return err == nil
+}

@@ -1,0 +1,150 @@
+package rest
+
+import (
+	"context"
+	"fmt"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+func TestRetry(t *testing.T) {
+	t.Parallel()
+	target := "/api/v1/dlq/messages/" + idA.String() + "/retry"
+	published := `{"id":"` + idA.String() + `","status":"RESOLVED","message":"message retry initiated",` +
+		`"published":true,"topic":"orders.events.v1","partition":3,"offset":7}`
+	conflict := func(state string) string {
+		return errorJSON("SYS_DLQ_CONFLICT", "message is not retryable: "+state, "[]")
+	}
+	for _, c := range []struct {
+		name   string
+		state  func(*entity.Message)
+		status int
+		want   string
+	}{
+		{"Pending", in(entity.Pending, 0), 200, published},
+		{"LastAttempt", in(entity.Pending, 2), 200, published},
+		{"Dead", in(entity.Dead, 3), 409, conflict("status=DEAD, retry_count=3/3")},
+		{"Resolved", in(entity.Resolved, 1), 409, conflict("status=RESOLVED, retry_count=1/3")},
+		{"AttemptsUsedUp", in(entity.Pending, 3), 409, conflict("status=PENDING, retry_count=3/3")},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			wantAnswer(t, newFixture(message(idA, c.state)).open().do("POST", target, ""), c.status, c.want)
+		})
+	}
+	t.Run("NotFound", func(t *testing.T) {
+		t.Parallel()
+		wantAnswer(t, newFixture().open().do("POST", target, ""), 404,
+			errorJSON("SYS_DLQ_NOT_FOUND", "dlq message not found: "+idA.String(), "[]"))
+	})
+	t.Run("NothingWasSent", func(t *testing.T) {
+		t.Parallel()
+		f := newFixture()
+		f.redriver = redriverFunc(func(context.Context) (entity.RedriveReport, error) { return entity.RedriveReport{}, nil })
+		wantAnswer(t, f.open().do("POST", target, ""), 200, `{"id":"`+idA.String()+`","status":"RESOLVED",`+
+			`"message":"message retry initiated","published":false,"topic":null,"partition":null,"offset":null}`)
+	})
+}
+
+func TestRetryAll(t *testing.T) {
+	t.Parallel()
+	target := "/api/v1/dlq/orders.dlq.v1/retry-all"
+	answer := func(n int) string {
+		return fmt.Sprintf(`{"retried":%d,"message":"%d messages retried in topic orders.dlq.v1","redrive_id":"%s",`+
+			`"selected":%d,"failed":0,"dead":0,"in_doubt":0,"skipped":0,"reasons":{}}`, n, n, redrive, n)
+	}
+	t.Run("EmptyTopic", func(t *testing.T) {
+		t.Parallel()
+		wantAnswer(t, newFixture().open().do("POST", target, ""), 200, answer(0))
+	})
+	t.Run("Messages", func(t *testing.T) {
+		t.Parallel()
+		wantAnswer(t, newFixture(message(idA), message(idB)).open().do("POST", target, ""), 200, answer(2))
+	})
+	t.Run("FinalMessagesAreLeftOut", func(t *testing.T) {
+		t.Parallel()
+		f := newFixture(message(idA), message(idB, in(entity.Dead, 3)), message(idGone, in(entity.Resolved, 1))).open()
+		wantAnswer(t, f.do("POST", target, ""), 200, answer(1))
+	})
+	t.Run("EveryCount", func(t *testing.T) {
+		t.Parallel()
+		f := newFixture()
+		f.redriver = redriverFunc(func(context.Context) (entity.RedriveReport, error) {
+			return entity.RedriveReport{
+				ID: redrive, Selected: 15, Resolved: 1, Failed: 5, Dead: 3, InDoubt: 4, Skipped: 5,
+				Reasons: map[string]int{"UNKNOWN_TOPIC": 5},
+			}, nil
+		})
+		wantAnswer(t, f.open().do("POST", target, ""), 200, `{"retried":1,"message":"1 messages retried in topic orders.dlq.v1",`+
+			`"redrive_id":"`+redrive.String()+`","selected":15,"failed":5,"dead":3,"in_doubt":4,"skipped":5,"reasons":{"UNKNOWN_TOPIC":5}}`)
+	})
+	t.Run("Interrupted", func(t *testing.T) {
+		t.Parallel()
+		f := newFixture()
+		f.redriver = redriverFunc(func(context.Context) (entity.RedriveReport, error) {
+			report := entity.RedriveReport{ID: redrive, Selected: 15, Resolved: 4}
+			return report, &entity.InterruptedError{Report: report, Err: context.Canceled}
+		})
+		w := f.open().do("POST", target, "")
+		wantAnswer(t, w, 503, errorJSON("SYS_DLQ_UNAVAILABLE", unavailableText, `[{"field":"redrive_id","reason":"`+redrive.String()+`"}]`))
+		wantHeader(t, w.Header(), "Retry-After", "5")
+	})
+}
+
+// A client that leaves must not decide what becomes of messages.
+func TestChangesGoOnWithoutTheClient(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ method, path string }{
+		{"POST", "/api/v1/dlq/orders.dlq.v1/retry-all"},
+		{"POST", "/api/v1/dlq/messages/" + idA.String() + "/retry"},
+		{"POST", "/api/v1/dlq/messages/" + idA.String() + "/dead"},
+		{"DELETE", "/api/v1/dlq/messages/" + idA.String()},
+	} {
+		f := newFixture(message(idA)).open() // the memory store refuses a context that has ended
+		gone, leave := context.WithCancel(t.Context())
+		leave()
+		if w := f.send(httptest.NewRequest(c.method, c.path, nil).WithContext(gone)); w.Code != 200 {
+			t.Errorf("%s %s of a client that left = %d %s, want 200", c.method, c.path, w.Code, w.Body)
+		}
+	}
+}
+
+func TestPublishFailed(t *testing.T) {
+	t.Parallel()
+	f := newFixture()
+	f.redriver = redriverFunc(func(context.Context) (entity.RedriveReport, error) {
+		return entity.RedriveReport{}, fmt.Errorf("retry: %w", &entity.PublishError{
+			ID: idA, Class: entity.NetworkTimeout, Status: entity.Pending, RetryAt: noon.Add(2 * time.Second), Reason: "broker kafka-7.internal",
+		})
+	})
+	wantAnswer(t, f.open().do("POST", "/api/v1/dlq/messages/"+idA.String()+"/retry", ""), 502,
+		errorJSON("SYS_DLQ_PUBLISH_FAILED", "the message could not be published", `[{"field":"class","reason":"NETWORK_TIMEOUT"},`+
+			`{"field":"status","reason":"PENDING"},{"field":"retry_at","reason":"2026-02-20T10:30:02.000+00:00"}]`))
+}
+
+func TestRetry_Body(t *testing.T) {
+	t.Parallel()
+	target := "/api/v1/dlq/messages/" + idA.String() + "/retry"
+	for body, want := range map[string]bool{"": false, " \n": false, "{}": false, `{"accept_duplicate":false}`: false, ` {"accept_duplicate" : true} `: true} {
+		f, spy := newFixture(), &spyRedriver{}
+		f.redriver = spy
+		if w := f.open().do("POST", target, body); w.Code != 200 || spy.acceptDuplicate != want {
+			t.Errorf("body %q: status %d, accept_duplicate = %t, want 200 and %t", body, w.Code, spy.acceptDuplicate, want)
+		}
+	}
+}
+
+type spyRedriver struct {
+	redriverFunc
+	acceptDuplicate bool
+}
+
+func (s *spyRedriver) Retry(_ context.Context, id uuid.UUID, acceptDuplicate bool, _ string) (entity.RetryResult, error) {
+	s.acceptDuplicate = acceptDuplicate
+	return entity.RetryResult{ID: id, Status: entity.Resolved}, nil
+}

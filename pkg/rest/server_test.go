@@ -1,0 +1,337 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// serve runs the server on a port of its own. stop begins the drain; the result
+// of Serve arrives on the channel.
+func (f *fixture) serve(t *testing.T) (url string, stop context.CancelFunc, served chan error) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatalf("listen: %v", err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	t.Cleanup(stop)
+	served = make(chan error, 1)
+	go func() { served <- f.server.Serve(ctx, listener) }()
+	return "http://" + listener.Addr().String(), stop, served
+}
+
+type answered struct {
+	status int
+	body   string
+	err    error
+}
+
+func post(t *testing.T, url string) answered {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, nil)
+	if err != nil {
+		return answered{err: err}
+	}
+	request.Header.Set("X-Request-Id", testID)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return answered{err: err}
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	return answered{response.StatusCode, string(body), err}
+}
+
+// receive fails the test instead of hanging.
+func receive[T any](t *testing.T, from <-chan T, what string) T {
+	t.Helper()
+	select {
+	case v := <-from:
+		return v
+	case <-time.After(30 * time.Second):
+		t.Fatalf("%s did not happen", what)
+		panic("unreachable")
+	}
+}
+
+func TestServe_RunningRequestsFinish(t *testing.T) {
+	t.Parallel()
+	began, finish := make(chan struct{}), make(chan struct{})
+	f := newFixture()
+	f.redriver = redriverFunc(func(context.Context) (entity.RedriveReport, error) {
+		close(began)
+		<-finish
+		return entity.RedriveReport{ID: redrive}, nil
+	})
+	url, stop, served := f.open().serve(t)
+	answer := make(chan answered, 1)
+	go func() { answer <- post(t, url+"/api/v1/dlq/t/retry-all") }()
+	receive(t, began, "the request")
+	stop()
+	if !refuses(strings.TrimPrefix(url, "http://")) {
+		t.Error("new connections are accepted while draining")
+	}
+	wantAnswer(t, f.do("GET", "/readyz", ""), 503, `{"status":"not_ready","checks":{}}`)
+	close(finish)
+	if got := receive(t, answer, "the answer"); got.status != 200 || got.err != nil {
+		t.Errorf("running request = %+v, want 200", got)
+	}
+	if err := receive(t, served, "the end"); err != nil {
+		t.Errorf("Serve = %v, want nil", err)
+	}
+}
+
+// refuses reports whether the address stops taking connections; the listener
+// closes at its own pace.
+func refuses(address string) bool {
+	for range 10_000 {
+		connection, err := net.Dial("tcp", address)
+		if err != nil {
+			return true
+		}
+		_ = connection.Close()
+	}
+	return false
+}
+
+// A redrive that would outlast the drain is told to stop in time to say what it
+// did.
+func TestServe_DrainInterruptsLongWork(t *testing.T) {
+	t.Parallel()
+	began := make(chan struct{})
+	f := newFixture()
+	f.cfg.DrainTimeout = 4 * time.Second
+	f.redriver = redriverFunc(func(ctx context.Context) (entity.RedriveReport, error) {
+		close(began)
+		<-ctx.Done()
+		return entity.RedriveReport{}, &entity.InterruptedError{Report: entity.RedriveReport{ID: redrive}, Err: ctx.Err()}
+	})
+	url, stop, served := f.open().serve(t)
+	answer := make(chan answered, 1)
+	go func() { answer <- post(t, url+"/api/v1/dlq/t/retry-all") }()
+	receive(t, began, "the request")
+	stop()
+	want := errorJSON(codeUnavailable, unavailableText, `[{"field":"redrive_id","reason":"`+redrive.String()+`"}]`)
+	if got := receive(t, answer, "the answer"); got.status != 503 || got.body != want {
+		t.Errorf("interrupted request = %+v, want 503 %s", got, want)
+	}
+	if err := receive(t, served, "the end"); err != nil {
+		t.Errorf("Serve = %v, want nil", err)
+	}
+}
+
+func TestServe_EndsThoughARequestHangs(t *testing.T) {
+	t.Parallel()
+	began, release := make(chan struct{}), make(chan struct{})
+	f := newFixture()
+	f.cfg.DrainTimeout = 20 * time.Millisecond
+	f.redriver = redriverFunc(func(context.Context) (entity.RedriveReport, error) {
+		close(began)
+		<-release
+		return entity.RedriveReport{}, nil
+	})
+	url, stop, served := f.open().serve(t)
+	answer := make(chan answered, 1)
+	go func() { answer <- post(t, url+"/api/v1/dlq/t/retry-all") }()
+	receive(t, began, "the request")
+	stop()
+	if err := receive(t, served, "the end"); err != nil {
+		t.Errorf("Serve = %v, want nil", err)
+	}
+	if got := receive(t, answer, "the end of the connection"); got.err == nil {
+		t.Errorf("hanging request = %+v, want a broken connection", got)
+	}
+	close(release)
+}
+
+func TestServe_BrokenListener(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = listener.Close()
+	if err := newFixture().open().server.Serve(t.Context(), listener); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("Serve = %v, want net.ErrClosed", err)
+	}
+}
+
+// The questions of a client that left are nobody's error.
+func TestClientGone(t *testing.T) {
+	t.Parallel()
+	core, logs := observer.New(zap.InfoLevel)
+	f := newFixture()
+	f.logger = zap.New(core)
+	f.open()
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	w := f.send(httptest.NewRequest("GET", "/api/v1/dlq/orders.dlq.v1", nil).WithContext(gone))
+	if w.Code != statusClientGone || w.Body.Len() != 0 {
+		t.Errorf("answer = %d %s, want no body", w.Code, w.Body)
+	}
+	if logs.Len() != 0 {
+		t.Errorf("logged %v, want nothing above debug", logs.All())
+	}
+	wantMetric(t, f, `dlq_http_requests_total{code="499",method="GET",route="/api/v1/dlq/{topic}"} 1`)
+}
+
+func TestRequestID(t *testing.T) {
+	t.Parallel()
+	f := newFixture().open()
+	made := regexp.MustCompile(`^req_[0-9a-f]{12}$`)
+	for sent, kept := range map[string]bool{
+		"a": true, "A.b_c-9": true, strings.Repeat("x", 64): true,
+		"": false, strings.Repeat("x", 65): false, "a b": false, "a\n": false, "あ": false, "a/b": false, `"`: false,
+	} {
+		w := f.do("GET", "/nowhere", "", "X-Request-Id", sent)
+		got := wantEnvelope(t, w, 404, codeNotFound).RequestID
+		if kept && got != sent || !kept && !made.MatchString(got) {
+			t.Errorf("X-Request-Id %q became %q, want kept: %t", sent, got, kept)
+		}
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	f := newFixture(message(idA)).open()
+	f.do("GET", "/api/v1/dlq/secret-name", "")
+	f.do("GET", "/api/v1/dlq/messages/"+idA.String(), "")
+	f.do("GET", "/api/v1/dlq/messages/x", "")
+	f.do("GET", "/some/where", "")
+	f.do("BREW", "/some/where/else", "")
+	f.do("DELETE", "/healthz", "")
+	body := wantMetric(t, f,
+		`dlq_http_requests_total{code="200",method="GET",route="/api/v1/dlq/{topic}"} 1`,
+		`dlq_http_requests_total{code="200",method="GET",route="/api/v1/dlq/messages/{id}"} 1`,
+		`dlq_http_requests_total{code="400",method="GET",route="/api/v1/dlq/messages/{id}"} 1`,
+		`dlq_http_requests_total{code="404",method="GET",route="unmatched"} 1`,
+		`dlq_http_requests_total{code="404",method="other",route="unmatched"} 1`,
+		`dlq_http_requests_total{code="405",method="DELETE",route="unmatched"} 1`,
+		`dlq_http_request_duration_seconds_count{method="GET",route="/api/v1/dlq/messages/{id}"} 2`,
+		`dlq_http_requests_in_flight 1`, // the one that asks
+	)
+	for _, never := range []string{"secret-name", "BREW", "/some/where"} {
+		if strings.Contains(body, never) {
+			t.Errorf("metrics repeat %q, which a client chose", never)
+		}
+	}
+}
+
+func wantMetric(t *testing.T, f *fixture, lines ...string) string {
+	t.Helper()
+	body := f.do("GET", "/metrics", "").Body.String()
+	for _, line := range lines {
+		if !strings.Contains(body, line+"\n") {
+			t.Errorf("metrics have no line %s", line)
+		}
+	}
+	return body
+}
+
+func TestAccessLog(t *testing.T) {
+	t.Parallel()
+	core, logs := observer.New(zap.DebugLevel)
+	f := newFixture(message(idA))
+	f.logger = zap.New(core)
+	f.open()
+	for _, c := range []struct {
+		method, target string
+		level          string
+	}{
+		{"GET", "/api/v1/dlq/messages/" + idA.String(), "debug"},
+		{"POST", "/api/v1/dlq/messages/" + idA.String() + "/retry", "info"},
+		{"DELETE", "/api/v1/dlq/messages/" + idA.String(), "info"},
+		{"POST", "/nowhere", "debug"},
+	} {
+		f.do(c.method, c.target, "")
+		entries := logs.FilterMessage("request").All()
+		logs.TakeAll()
+		if len(entries) != 1 || entries[0].Level.String() != c.level || entries[0].ContextMap()["request_id"] != testID {
+			t.Errorf("%s %s logged %v, want one line at %s", c.method, c.target, entries, c.level)
+		}
+	}
+}
+
+func TestProbesAlone(t *testing.T) {
+	t.Parallel()
+	f := newFixture()
+	f.server = NewProbes(DefaultConfig(), []Check{{Name: "kafka", Probe: (&dependency{}).probe, Required: true}}, prometheus.NewRegistry(), zap.NewNop())
+	wantAnswer(t, f.do("GET", "/readyz", ""), 503, `{"status":"not_ready","checks":{"kafka":"ok"}}`)
+	f.server.SetReady()
+	wantAnswer(t, f.do("GET", "/readyz", ""), 200, `{"status":"ready","checks":{"kafka":"ok"}}`)
+	wantEnvelope(t, f.do("GET", "/api/v1/dlq/orders", ""), 404, codeNotFound)
+}
+
+// Over a real connection: the answer to HEAD has no body, an oversized body is
+// refused, and "OPTIONS *" is nothing special.
+func TestServe_Wire(t *testing.T) {
+	t.Parallel()
+	f := newFixture(message(idA)).open()
+	url, _, _ := f.serve(t)
+	for _, c := range []struct {
+		request string
+		status  string
+		body    bool
+	}{
+		{"HEAD /api/v1/dlq/messages/" + idA.String() + " HTTP/1.1\r\n", "HTTP/1.1 200 OK", false},
+		{"HEAD /nowhere HTTP/1.1\r\n", "HTTP/1.1 404 Not Found", false},
+		{"OPTIONS * HTTP/1.1\r\n", "HTTP/1.1 404 Not Found", true},
+		{"GET /api/v1//dlq/x HTTP/1.1\r\n", "HTTP/1.1 404 Not Found", true},
+		{"GET /api/v1/dlq/a%2Fb HTTP/1.1\r\n", "HTTP/1.1 200 OK", true},
+		{"POST /api/v1/dlq/t/retry-all HTTP/1.1\r\nContent-Length: 2000000\r\n\r\n" + strings.Repeat(" ", 2000000), "HTTP/1.1 413 Request Entity Too Large", true},
+	} {
+		head, body := exchangeRaw(t, strings.TrimPrefix(url, "http://"), c.request)
+		if !strings.HasPrefix(head, c.status+"\r\n") || (body != "") != c.body {
+			t.Errorf("%.60q: answer %.100q with body %.100q, want %s, body: %t", c.request, head, body, c.status, c.body)
+		}
+	}
+}
+
+func exchangeRaw(t *testing.T, address, request string) (head, body string) {
+	t.Helper()
+	connection, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatalf("dial: %v", err)
+	}
+	defer connection.Close()
+	first, rest, hasBody := strings.Cut(request, "\r\n\r\n")
+	if !hasBody {
+		first = strings.TrimSuffix(first, "\r\n")
+	}
+	go func() { // the server may stop reading before all is written
+		_, _ = fmt.Fprintf(connection, "%s\r\nHost: x\r\nConnection: close\r\n\r\n%s", first, rest)
+	}()
+	answer, _ := io.ReadAll(connection) // a reset after the answer is no fault
+	head, body, _ = strings.Cut(string(answer), "\r\n\r\n")
+	return head, body
+}
+
+func TestConfig(t *testing.T) {
+	t.Parallel()
+	if err := DefaultConfig().Validate(); err != nil {
+		t.Errorf("default: %v, want valid", err)
+	}
+	if got := DefaultConfig().Address(); got != "0.0.0.0:8080" {
+		t.Errorf("Address = %s, want 0.0.0.0:8080", got)
+	}
+	bad := Config{Port: -1, DrainTimeout: time.Minute}
+	problems := strings.Split(bad.Validate().Error(), "\n")
+	if len(problems) != 10 {
+		t.Errorf("Validate reports %d problems, want all 10: %q", len(problems), problems)
+	}
+}
