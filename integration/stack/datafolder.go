@@ -30,9 +30,7 @@ func newDataFolder(dir string) (*dataFolder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prepare data folder: %w", err)
 	}
-	// One starter at a time makes and sweeps: a folder without its lock must
-	// not look abandoned while it is being made.
-	gate, err := lockFile(filepath.Join(home, "lock"))
+	gate, err := lockGate(home)
 	if err != nil {
 		return nil, fmt.Errorf("prepare data folder: %w", err)
 	}
@@ -40,6 +38,10 @@ func newDataFolder(dir string) (*dataFolder, error) {
 	sweep(home)
 	return makeRun(home)
 }
+
+// lockGate lets one process at a time make, remove and sweep below home: a
+// folder that has its lock not yet, or no more, must not look abandoned.
+func lockGate(home string) (*fileLock, error) { return lockFile(filepath.Join(home, "lock")) }
 
 // dataHome is the folder that holds the data folders of this user.
 func dataHome(dir string) (string, error) {
@@ -117,5 +119,10 @@ func (f *dataFolder) remove() error {
 	if f == nil {
 		return nil
 	}
+	gate, err := lockGate(filepath.Dir(f.path))
+	if err != nil {
+		return fmt.Errorf("remove data folder: %w", err)
+	}
+	defer gate.release()
 	return errors.Join(os.RemoveAll(f.path), f.lock.release())
 }

@@ -104,18 +104,29 @@ func send[T any](ctx context.Context, c *Cluster, broker int32, key protocol.Api
 	if c.closed.Load() {
 		return none, ErrClosed
 	}
+	caller := ctx
 	// The connection learns of an end from its deadline only, so there is one.
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	request := &call{key: key, broker: broker, exchange: do}
 	res, err := c.transport.RoundTrip(ctx, kafka.TCP(c.cfg.Brokers...), request)
 	if err != nil {
+		err = endOf(caller, networkError(err))
 		if !request.state.CompareAndSwap(callWaits, callDropped) {
-			return none, sentError{networkError(err)}
+			return none, sentError{err}
 		}
-		return none, networkError(err)
+		return none, err
 	}
 	return res.(answer).value.(T), nil
+}
+
+// endOf adds to the last failure that the caller stopped waiting: a connection
+// whose deadline passed does not put it so.
+func endOf(caller context.Context, err error) error {
+	if caller.Err() != nil && !errors.Is(err, caller.Err()) {
+		return fmt.Errorf("%w: %w", err, caller.Err())
+	}
+	return err
 }
 
 // ask is send for requests that change nothing: it repeats them on another

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
@@ -165,6 +166,12 @@ type faultyNetwork struct {
 	dropped int
 	onSent  func()
 	open    []net.Conn
+	sent    map[protocol.ApiKey]int
+}
+
+func (f *faultyNetwork) count(key protocol.ApiKey) (n int) {
+	f.set(func(f *faultyNetwork) { n = f.sent[key] })
+	return n
 }
 
 // cut ends every connection, as a broker's restart does.
@@ -214,7 +221,14 @@ type faultyConn struct {
 func (c *faultyConn) Write(b []byte) (int, error) {
 	if c.left == 0 && len(b) >= 6 {
 		c.left = 4 + int(binary.BigEndian.Uint32(b))
-		c.produce = binary.BigEndian.Uint16(b[4:]) == 0
+		key := protocol.ApiKey(binary.BigEndian.Uint16(b[4:]))
+		c.produce = key == protocol.Produce
+		c.network.set(func(f *faultyNetwork) {
+			if f.sent == nil {
+				f.sent = map[protocol.ApiKey]int{}
+			}
+			f.sent[key]++
+		})
 	}
 	n, err := c.Conn.Write(b)
 	if c.left -= n; c.left == 0 && c.produce && c.network.onSent != nil {

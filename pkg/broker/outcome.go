@@ -1,7 +1,6 @@
 package broker
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -178,5 +177,3 @@ func answerError(p produce.ResponsePartition) error {
 	}
 	return err
 }
-
-func ended(ctx context.Context) bool { return ctx.Err() != nil }

@@ -104,7 +104,7 @@ func (w *write) try(ctx context.Context, records []Record) (produce.ResponsePart
 		ack, v, err := w.once(ctx, encoded)
 		switch v {
 		case written:
-			w.lane.advance(len(records))
+			w.lane.advance(1)
 			return ack, nil
 		case recordsRefuse, topicRefuse:
 			return ack, w.refused(v, doubt, err)
@@ -126,18 +126,10 @@ func (w *write) try(ctx context.Context, records []Record) (produce.ResponsePart
 			}
 		}
 		w.producer.cluster.leaders.forget(w.lane.tp.Topic)
-		if ended(ctx) || pause(ctx, backoff) != nil {
+		if ctx.Err() != nil || pause(ctx, backoff) != nil {
 			return none, w.giveUp(doubt, endOf(caller, err))
 		}
 	}
-}
-
-// endOf adds to the last failure that the caller stopped waiting.
-func endOf(caller context.Context, err error) error {
-	if ended(caller) && !errors.Is(err, caller.Err()) {
-		return fmt.Errorf("%w: %w", err, caller.Err())
-	}
-	return err
 }
 
 // refused turns a final answer into an error. It is not final for a batch of

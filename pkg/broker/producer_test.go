@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
 
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
@@ -185,17 +186,28 @@ func TestProduce_InvalidRecordIsRejectedAlone(t *testing.T) {
 
 func TestProduce_SequenceSurvivesAThousandBatches(t *testing.T) {
 	t.Parallel()
-	c := open(t, stacktest.Kafka(t))
+	network := &faultyNetwork{}
+	c := open(t, stacktest.Kafka(t), broker.WithDial(network.dial))
 	tp := broker.TopicPartition{Topic: createTopic(t, 1)}
-	p := c.NewProducer(broker.ProducerConfig{Timeout: 20 * time.Second, MaxBatchBytes: 1})
-	res := p.Produce(testContext(t), tp, numbered(1000))
+	p := c.NewProducer(broker.ProducerConfig{Timeout: 20 * time.Second, MaxBatchBytes: 190})
+	records := make([]broker.Record, 3000)
+	for i := range records {
+		records[i].Value = fmt.Appendf(nil, "%04d", i) // three fit into a batch
+	}
+	res := p.Produce(testContext(t), tp, records)
 	for i, rec := range res.Records {
 		if rec.Err != nil || rec.Offset != int64(i) {
 			t.Fatalf("record %d = %+v, want offset %d", i, rec, i)
 		}
 	}
-	if got := end(t, c, tp); got != 1000 {
-		t.Errorf("log end = %d, want 1000", got)
+	if got := end(t, c, tp); got != 3000 {
+		t.Errorf("log end = %d, want 3000", got)
+	}
+	if got := network.count(protocol.Produce); got != 1000 {
+		t.Errorf("%d batches, want 1000", got)
+	}
+	if got := network.count(protocol.InitProducerId); got != 1 {
+		t.Errorf("asked for %d producer ids, want 1 for all batches", got)
 	}
 }
 

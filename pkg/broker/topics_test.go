@@ -76,6 +76,21 @@ func TestTopics_OldBrokerHasNoIDs(t *testing.T) {
 	}
 }
 
+func TestTopics_AskingCreatesNothing(t *testing.T) {
+	t.Parallel()
+	c := open(t, fakeKafka(t, kfake.AllowAutoTopicCreation()).ListenAddrs())
+	for range 2 {
+		if got := topic(t, c, "wish"); !errors.Is(got.Err, broker.ErrUnknownTopic) {
+			t.Errorf("Topics(wish) = %+v, want ErrUnknownTopic", got)
+		}
+	}
+	res := c.NewProducer(broker.ProducerConfig{}).Produce(testContext(t), broker.TopicPartition{Topic: "wish"}, values("a"))
+	wantFates(t, res, broker.TopicRefused)
+	if got := allTopics(t, c); len(got) != 1 || got[0].Name != "seeded" {
+		t.Errorf("topics = %+v, want the seeded one alone", got)
+	}
+}
+
 func topic(t *testing.T, c *broker.Cluster, name string) broker.Topic {
 	t.Helper()
 	topics, err := c.Topics(testContext(t), name)

@@ -94,7 +94,7 @@ func firstOf(keys []string) string {
 	return keys[0]
 }
 
-// occurrence translates age into a place in the list: age 0 is the first hop.
+// occurrence translates age, 0 being the oldest, into a place among count.
 func (d *dialect) occurrence(age, count int) int {
 	if d.newestFirst {
 		return count - 1 - age

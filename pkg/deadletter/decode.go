@@ -26,8 +26,7 @@ type Reading struct {
 	// own replays. Anybody can write them: the caller must look up the attempt.
 	Returned *Lineage
 
-	// Pointer: the record names its original but does not carry it. Its null
-	// value is not a tombstone and must not be replayed as one.
+	// Pointer: the record names its original but does not carry it; see IsPointer.
 	Pointer bool
 }
 
@@ -69,7 +68,7 @@ func (d *Decoder) Decode(topic string, rec entity.Record, ts time.Time, exists f
 	c := decoding{d: d, topic: topic, h: rec.Headers, exists: exists}
 	c.hops = c.recognise(room[:0])
 
-	r := Reading{Returned: lineage(c.h), Pointer: c.pointer(rec)}
+	r := Reading{Returned: lineage(c.h), Pointer: IsPointer(rec)}
 	r.Failure, r.ErrorMessage = c.failure()
 	r.OriginalTopic, r.Origin = c.origin(ts)
 	if r.Failure.ConsumerGroup == "" {
@@ -109,18 +108,4 @@ func (c *decoding) failure() (entity.Failure, string) {
 		message = entity.UnknownError
 	}
 	return f, message
-}
-
-// pointer: a share group that does not copy records writes null key and null
-// value; a copied tombstone has its key.
-func (c *decoding) pointer(rec entity.Record) bool {
-	if rec.Key != nil || rec.Value != nil || rec.State != entity.ValueStored {
-		return false
-	}
-	for _, hop := range c.hops {
-		if hop.pointers {
-			return true
-		}
-	}
-	return false
 }

@@ -23,8 +23,8 @@ type dialect struct {
 	newestFirst bool
 	// keepsTime: the dead letter has the original record's timestamp.
 	keepsTime bool
-	// pointers: the producer can leave key and value out.
-	pointers bool
+	// topicIDs: the producer may write a topic's id where it has no name.
+	topicIDs bool
 
 	// The position is a tuple: the i-th topic goes with the i-th partition,
 	// offset and timestamp.
@@ -34,8 +34,10 @@ type dialect struct {
 	// only when there was a cause, and name the class better than classes.
 	causes, classes, messages, stacks, groups, attempts []string
 
-	refinePlace   func(headers, *place)
-	refineFailure func(headers, *entity.Failure, *string)
+	// They take and return values: a pointer given to an unknown function would
+	// have to live on the heap, once for every record.
+	refinePlace   func(headers, place) place
+	refineFailure func(headers, entity.Failure, string) (entity.Failure, string)
 }
 
 // dialects in the order of their certainty: names reserved for a machine first,

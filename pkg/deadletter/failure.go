@@ -18,7 +18,7 @@ func (d *dialect) failure(h headers) (entity.Failure, string) {
 	}
 	message := cleanText(d.pick(h, d.messages), MaxErrorMessage)
 	if d.refineFailure != nil {
-		d.refineFailure(h, &f, &message)
+		return d.refineFailure(h, f, message)
 	}
 	return f, message
 }

@@ -14,15 +14,17 @@ var hexkit = dialect{
 	topic:    "original_topic",
 	classes:  []string{"exc_class"},
 	messages: []string{"exc_msg"},
-	refinePlace: func(h headers, p *place) {
+	refinePlace: func(h headers, p place) place {
 		if id := eventID(h); len(id) == 4 && string(id[1]) == p.topic {
 			p.partition, p.offset = partition(id[2]), offset(id[3])
 		}
+		return p
 	},
-	refineFailure: func(h headers, f *entity.Failure, _ *string) {
+	refineFailure: func(h headers, f entity.Failure, message string) (entity.Failure, string) {
 		if id := eventID(h); len(id) == 4 {
 			f.ConsumerGroup = cleanText(id[0], MaxConsumerGroup)
 		}
+		return f, message
 	},
 }
 

@@ -1,6 +1,7 @@
 package deadletter
 
 import (
+	"iter"
 	"time"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
@@ -39,64 +40,84 @@ func (c *decoding) origin(ts time.Time) (string, entity.Origin) {
 // by its name is taken when no hop has a better one. Where no dialect names a
 // topic, the generic aliases may.
 func (c *decoding) headerPlace(ts time.Time) (place, bool) {
-	found, at, ok := c.root(c.hops)
+	r, ok := c.root(c.hops)
 	if !ok && len(c.hops) > 0 && c.hops[0].name != genericName {
 		if d := generic(c.h); d != nil {
-			found, at, ok = c.root([]*dialect{d})
+			r, ok = c.root([]*dialect{d})
 		}
 	}
-	if ok && at == c.hops[0] && at.keepsTime && found.timestamp.IsZero() {
-		found.timestamp = plausible(ts)
+	if !ok {
+		return place{}, false
 	}
-	return found, ok
+	p := c.placeAt(r)
+	if r.dialect == c.hops[0] && r.dialect.keepsTime && p.timestamp.IsZero() {
+		p.timestamp = plausible(ts)
+	}
+	return p, true
 }
 
-func (c *decoding) root(hops []*dialect) (place, *dialect, bool) {
-	var second *dialect
-	var secondAge int
+// mention is a topic that a dialect named. age 0 is the oldest.
+type mention struct {
+	dialect *dialect
+	age     int
+	topic   string
+}
+
+func (c *decoding) root(hops []*dialect) (mention, bool) {
+	var second mention
 	for _, d := range hops {
-		if d.topic == "" {
-			continue
-		}
-		for age := range c.h.count(d.topic) {
-			name, ok := c.originAt(d, age)
-			if !ok {
+		for age, value := range d.topics(c.h) {
+			m := mention{dialect: d, age: age, topic: c.asOrigin(d, value)}
+			if m.topic == "" {
 				continue
 			}
-			if !looksDead(name) {
-				return c.placeAt(d, age, name), d, true
+			if !looksDead(m.topic) {
+				return m, true
 			}
-			if second == nil {
-				second, secondAge = d, age
+			if second.topic == "" {
+				second = m
 			}
 		}
 	}
-	if second == nil {
-		return place{}, nil, false
-	}
-	name, _ := c.originAt(second, secondAge)
-	return c.placeAt(second, secondAge, name), second, true
+	return second, second.topic != ""
 }
 
-// originAt returns the topic that the dialect named at that age, if it can be an
-// origin at all.
-func (c *decoding) originAt(d *dialect, age int) (string, bool) {
-	value := c.h.nth(d.topic, d.occurrence(age, c.h.count(d.topic)))
+// topics goes through the topics that the dialect named, by age. It walks the list
+// once: a hostile record repeats a header a hundred thousand times.
+func (d *dialect) topics(h headers) iter.Seq2[int, []byte] {
+	return func(yield func(int, []byte) bool) {
+		age := 0
+		for i := range h {
+			at := d.occurrence(i, len(h))
+			if d.topic == "" || h[at].Key != d.topic {
+				continue
+			}
+			if !yield(age, h[at].Value) {
+				return
+			}
+			age++
+		}
+	}
+}
+
+// asOrigin returns the topic of a header's value, or "" when it cannot be an origin.
+func (c *decoding) asOrigin(d *dialect, value []byte) string {
 	if len(value) > maxTopic {
-		return "", false
+		return ""
 	}
 	name := string(value)
-	if !c.possible(name) || d.pointers && topicID(name) && !c.exists(name) {
-		return "", false
+	if !c.possible(name) || d.topicIDs && topicID(name) && !c.exists(name) {
+		return ""
 	}
-	return name, true
+	return name
 }
 
 // placeAt completes the tuple. Where a header occurs less often than the topic
 // nobody can tell which hop it belongs to, and it is left out.
-func (c *decoding) placeAt(d *dialect, age int, name string) place {
+func (c *decoding) placeAt(m mention) place {
+	d := m.dialect
 	count := c.h.count(d.topic)
-	n := d.occurrence(age, count)
+	n := d.occurrence(m.age, count)
 	aligned := func(key string) []byte {
 		if key == "" || c.h.count(key) != count {
 			return nil
@@ -104,13 +125,13 @@ func (c *decoding) placeAt(d *dialect, age int, name string) place {
 		return c.h.nth(key, n)
 	}
 	p := place{
-		topic:     name,
+		topic:     m.topic,
 		partition: partition(aligned(d.partition)),
 		offset:    offset(aligned(d.offset)),
 		timestamp: timestamp(aligned(d.timestamp)),
 	}
 	if d.refinePlace != nil {
-		d.refinePlace(c.h, &p)
+		return d.refinePlace(c.h, p)
 	}
 	return p
 }

@@ -143,3 +143,20 @@ func TestValueOverLimitIsNoPointer(t *testing.T) {
 		}
 	}
 }
+
+// Looking a hop up by its number would take hours here.
+func TestAHundredThousandHopsAreReadInOnePass(t *testing.T) {
+	t.Parallel()
+	const hops = 100_000
+	for _, key := range []string{"kafka_dlt-original-topic", "delayed-retry-topic", "x-origin-topic"} {
+		h := make([]entity.Header, hops)
+		for i := range h {
+			h[i] = entity.Header{Key: key, Value: []byte("a.dlq.v1")}
+		}
+		h[hops/2].Value = []byte("orders")
+		r := decoder(t, []string{"*.dlq.v1"}).Decode("b.dlq.v1", entity.Record{Headers: h}, time.Time{}, nil)
+		if r.OriginalTopic != "orders" {
+			t.Errorf("%d times %s: original topic = %q, want orders", hops, key, r.OriginalTopic)
+		}
+	}
+}

@@ -21,15 +21,15 @@ var quafka = dialect{
 	refineFailure: quafkaException,
 }
 
-func quafkaException(_ headers, f *entity.Failure, message *string) {
+func quafkaException(_ headers, f entity.Failure, message string) (entity.Failure, string) {
 	line, _, _ := strings.Cut(f.StackTrace, "\n")
 	class, detail, _ := strings.Cut(strings.TrimSpace(line), ":")
 	if i := strings.IndexAny(class, " \t"); i >= 0 {
 		class = class[:i]
 	}
-	f.Class = class[:boundary([]byte(class), MaxErrorClass)]
-	if *message == "" {
-		detail = strings.TrimSpace(detail)
-		*message = detail[:boundary([]byte(detail), MaxErrorMessage)]
+	f.Class = cleanText([]byte(class), MaxErrorClass)
+	if message == "" {
+		message = cleanText([]byte(strings.TrimSpace(detail)), MaxErrorMessage)
 	}
+	return f, message
 }

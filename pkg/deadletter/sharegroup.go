@@ -1,6 +1,10 @@
 package deadletter
 
-import "encoding/base64"
+import (
+	"encoding/base64"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
 
 // shareGroup is written by the broker for share groups. Headers of the source are
 // never copied, key and value only when the group is configured so.
@@ -13,7 +17,15 @@ var shareGroup = dialect{
 	messages:  []string{"__dlq.errors.message"},
 	groups:    []string{"__dlq.errors.group"},
 	attempts:  []string{"__dlq.errors.delivery.count"},
-	pointers:  true,
+	topicIDs:  true,
+}
+
+// IsPointer reports whether the record only says where its original stands: a share
+// group that does not copy records writes null key and null value. That is no
+// tombstone, and replayed as one it would delete. A copied tombstone has its key.
+func IsPointer(rec entity.Record) bool {
+	return rec.Key == nil && rec.Value == nil && rec.State == entity.ValueStored &&
+		headers(rec.Headers).has(shareGroup.topic)
 }
 
 // topicID reports whether a name has the form of a topic's id, which the broker

@@ -21,9 +21,10 @@ var silverback = dialect{
 	messages:  []string{"x-failure-reason"},
 	groups:    []string{"x-source-consumer-group-id"},
 	attempts:  []string{"x-failed-attempts"},
-	refineFailure: func(_ headers, f *entity.Failure, message *string) {
-		if class, _, ok := strings.Cut(*message, " in "); ok {
-			f.Class = class[:boundary([]byte(class), MaxErrorClass)]
+	refineFailure: func(_ headers, f entity.Failure, message string) (entity.Failure, string) {
+		if class, _, ok := strings.Cut(message, " in "); ok {
+			f.Class = cleanText([]byte(class), MaxErrorClass)
 		}
+		return f, message
 	},
 }

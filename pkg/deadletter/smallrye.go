@@ -31,7 +31,8 @@ var smallryeRetry = dialect{
 	classes:     []string{"delayed-retry-exception-class-name"},
 	messages:    []string{"delayed-retry-reason", "delayed-retry-cause"},
 	attempts:    []string{"delayed-retry-count"},
-	refinePlace: func(h headers, p *place) {
+	refinePlace: func(h headers, p place) place {
 		p.timestamp = timestamp(h.last("delayed-retry-original-timestamp"))
+		return p
 	},
 }

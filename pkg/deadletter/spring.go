@@ -52,24 +52,21 @@ const (
 	maxRetryTopicAttempts = 32767
 )
 
-func retryTopicTimestamp(h headers, p *place) {
-	if !p.timestamp.IsZero() {
-		return
-	}
-	if n, ok := bigInteger(h.first(retryTopicFirstTime)); ok {
+func retryTopicTimestamp(h headers, p place) place {
+	if n, ok := bigInteger(h.first(retryTopicFirstTime)); ok && p.timestamp.IsZero() {
 		p.timestamp = epoch(n)
 	}
+	return p
 }
 
 // retryTopicAttemptCount reads a single byte as binary always: old versions wrote
 // one raw byte, and 0x31 there is 49 attempts.
-func retryTopicAttemptCount(h headers, f *entity.Failure, _ *string) {
+func retryTopicAttemptCount(h headers, f entity.Failure, message string) (entity.Failure, string) {
 	value := h.last(retryTopicAttempts)
-	if len(value) == 1 {
-		count := int(value[0])
-		f.Attempts = &count
-		return
-	}
 	n, ok := number(value)
+	if len(value) == 1 {
+		n, ok = int64(value[0]), true
+	}
 	f.Attempts = countOf(n, ok, maxRetryTopicAttempts)
+	return f, message
 }

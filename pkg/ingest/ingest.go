@@ -149,9 +149,13 @@ func (i *Ingester) readUntilChange(ctx context.Context, current topicSet) topicS
 	return next
 }
 
-// Check reports why the ingester cannot take records in at the moment, nil when
-// it can. name is "kafka" or "database".
-func (i *Ingester) Check(name string) error { return i.health.get(name) }
+// CheckKafka reports why records cannot be read at the moment, as far as reading
+// has shown; nil when they can.
+func (i *Ingester) CheckKafka() error { return i.health.get(kafkaHealth) }
+
+// CheckDatabase reports why records cannot be stored at the moment, as far as
+// storing has shown; nil when they can.
+func (i *Ingester) CheckDatabase() error { return i.health.get(databaseHealth) }
 
 // exists reports whether the cluster has a topic, as last seen.
 func (i *Ingester) exists(topic string) bool {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/google/uuid"
 	_ "github.com/lib/pq"
@@ -43,7 +44,7 @@ func TestUp(t *testing.T) {
 		t.Parallel()
 		db := openOwn(t)
 		for range 2 {
-			wantNil(t, three().up(t.Context(), db))
+			wantNil(t, three().up(within(t), db))
 			wantVersion(t, db, 3)
 		}
 		wantTables(t, db, "one two three")
@@ -52,8 +53,8 @@ func TestUp(t *testing.T) {
 	t.Run("GoesOnFromWhereItWas", func(t *testing.T) {
 		t.Parallel()
 		db := openOwn(t)
-		wantNil(t, files("001_one.up.sql", "CREATE TABLE one (id int)").up(t.Context(), db))
-		wantNil(t, three().up(t.Context(), db))
+		wantNil(t, files("001_one.up.sql", "CREATE TABLE one (id int)").up(within(t), db))
+		wantNil(t, three().up(within(t), db))
 		wantVersion(t, db, 3)
 	})
 
@@ -61,7 +62,7 @@ func TestUp(t *testing.T) {
 		t.Parallel()
 		db := openOwn(t)
 		db.SetMaxOpenConns(1)
-		wantNil(t, files("001_set.up.sql", "SET search_path = pg_catalog").up(t.Context(), db))
+		wantNil(t, files("001_set.up.sql", "SET search_path = pg_catalog").up(within(t), db))
 		var path string
 		wantNil(t, db.QueryRow("SHOW search_path").Scan(&path))
 		if strings.Contains(path, "pg_catalog") {
@@ -75,7 +76,7 @@ func TestUp(t *testing.T) {
 		var all sync.WaitGroup
 		errs := make([]error, 4)
 		for i := range errs {
-			all.Go(func() { errs[i] = three().up(t.Context(), db) })
+			all.Go(func() { errs[i] = three().up(within(t), db) })
 		}
 		all.Wait()
 		wantNil(t, errors.Join(errs...))
@@ -85,7 +86,7 @@ func TestUp(t *testing.T) {
 	t.Run("KeepsItsVersionsInASchemaOfTheirOwn", func(t *testing.T) {
 		t.Parallel()
 		db := openOwn(t)
-		wantNil(t, three().up(t.Context(), db))
+		wantNil(t, three().up(within(t), db))
 		var found bool
 		wantNil(t, db.QueryRow("SELECT to_regclass('dlq_migrations.schema_migrations') IS NOT NULL").Scan(&found))
 		if !found {
@@ -96,8 +97,8 @@ func TestUp(t *testing.T) {
 	t.Run("LeavesANewerSchemaAlone", func(t *testing.T) {
 		t.Parallel()
 		db := openOwn(t)
-		wantNil(t, three().up(t.Context(), db))
-		wantNil(t, files("001_one.up.sql", "SELECT 1").up(t.Context(), db))
+		wantNil(t, three().up(within(t), db))
+		wantNil(t, files("001_one.up.sql", "SELECT 1").up(within(t), db))
 		wantVersion(t, db, 3)
 	})
 }
@@ -110,18 +111,18 @@ func TestUpFails(t *testing.T) {
 		db := openOwn(t)
 		broken := files("001_one.up.sql", "CREATE TABLE one (id int);",
 			"002_two.up.sql", "CREATE TABLE two (id int);\n\nCREATE TABEL three (id int);")
-		err := broken.up(t.Context(), db)
+		err := broken.up(within(t), db)
 		wantText(t, err, "migration to version 2, line 3", "TABEL")
 		wantVersion(t, db, 1)
 		wantTables(t, db, "one")
-		wantNil(t, three().up(t.Context(), db)) // the repaired one simply goes on
+		wantNil(t, three().up(within(t), db)) // the repaired one simply goes on
 		wantVersion(t, db, 3)
 	})
 
 	t.Run("RollingBackWhenCancelled", func(t *testing.T) {
 		t.Parallel()
 		db := openOwn(t)
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx, cancel := context.WithCancel(within(t))
 		done := make(chan error, 1)
 		slow := files("001_slow.up.sql", "CREATE TABLE one (id int); SELECT pg_sleep(600);")
 		go func() { done <- slow.up(ctx, db) }()
@@ -132,7 +133,7 @@ func TestUpFails(t *testing.T) {
 		}
 		wantVersion(t, db, 0)
 		wantTables(t, db, "")
-		wantNil(t, three().up(t.Context(), db))
+		wantNil(t, three().up(within(t), db))
 	})
 
 	t.Run("CleanlyWhenItsConnectionIsKilled", func(t *testing.T) {
@@ -140,25 +141,25 @@ func TestUpFails(t *testing.T) {
 		db := openOwn(t)
 		done := make(chan error, 1)
 		slow := files("001_slow.up.sql", "CREATE TABLE one (id int); SELECT pg_sleep(601);")
-		go func() { done <- slow.up(t.Context(), db) }()
+		go func() { done <- slow.up(within(t), db) }()
 		pid := waitForQuery(t, db, "%pg_sleep(601)%")
 		_, err := db.Exec("SELECT pg_terminate_backend($1)", pid)
 		wantNil(t, err)
 		if err := <-done; err == nil {
 			t.Error("got no error, want one")
 		}
-		wantNil(t, three().up(t.Context(), db))
+		wantNil(t, three().up(within(t), db))
 		wantVersion(t, db, 3)
 	})
 
 	t.Run("WaitingForAnotherOnlyAsLongAsAllowed", func(t *testing.T) {
 		t.Parallel()
 		db := openOwn(t)
-		conn, err := db.Conn(t.Context())
+		conn, err := db.Conn(within(t))
 		wantNil(t, err)
 		defer discard(conn)
-		wantNil(t, lock(t.Context(), conn))
-		ctx, cancel := context.WithCancelCause(t.Context())
+		wantNil(t, lock(within(t), conn))
+		ctx, cancel := context.WithCancelCause(within(t))
 		done := make(chan error, 1)
 		go func() { done <- three().up(ctx, db) }()
 		waitForQuery(t, db, "%pg_try_advisory_lock%")
@@ -173,9 +174,9 @@ func TestUpFails(t *testing.T) {
 		db, err := sql.Open("postgres", "postgres://u:hunter2@127.0.0.1:1/x?sslmode=disable")
 		wantNil(t, err)
 		defer db.Close()
-		err = three().up(t.Context(), db)
+		err = three().up(within(t), db)
 		wantText(t, err, "connect to migrate", "127.0.0.1:1")
-		_, _, err = Version(t.Context(), db)
+		_, _, err = Version(within(t), db)
 		wantText(t, err, "read schema version")
 	})
 }
@@ -191,11 +192,11 @@ func TestDown(t *testing.T) {
 		t.Run(fmt.Sprintf("Takes/%d", c.steps), func(t *testing.T) {
 			t.Parallel()
 			db := openOwn(t)
-			wantNil(t, three().up(t.Context(), db))
-			wantNil(t, three().down(t.Context(), db, c.steps))
+			wantNil(t, three().up(within(t), db))
+			wantNil(t, three().down(within(t), db, c.steps))
 			wantVersion(t, db, c.left)
 			wantTables(t, db, c.tables)
-			wantNil(t, three().up(t.Context(), db))
+			wantNil(t, three().up(within(t), db))
 			wantVersion(t, db, 3)
 		})
 	}
@@ -203,17 +204,17 @@ func TestDown(t *testing.T) {
 	t.Run("IsNothingOnAnEmptyDatabase", func(t *testing.T) {
 		t.Parallel()
 		db := openOwn(t)
-		wantNil(t, three().down(t.Context(), db, 1))
-		wantNil(t, three().down(t.Context(), db, All))
+		wantNil(t, three().down(within(t), db, 1))
+		wantNil(t, three().down(within(t), db, All))
 	})
 
 	t.Run("RefusesNewerSchemaAndSenselessSteps", func(t *testing.T) {
 		t.Parallel()
 		db := openOwn(t)
-		wantNil(t, three().up(t.Context(), db))
-		wantText(t, files("001_one.up.sql", "SELECT 1").down(t.Context(), db, 1), "version 3", "use the newer program")
-		wantText(t, three().down(t.Context(), db, 0), "at least 1")
-		wantText(t, three().down(t.Context(), db, -7), "at least 1")
+		wantNil(t, three().up(within(t), db))
+		wantText(t, files("001_one.up.sql", "SELECT 1").down(within(t), db, 1), "version 3", "use the newer program")
+		wantText(t, three().down(within(t), db, 0), "at least 1")
+		wantText(t, three().down(within(t), db, -7), "at least 1")
 		wantVersion(t, db, 3)
 	})
 }
@@ -232,12 +233,12 @@ func TestOutsideATransaction(t *testing.T) {
 		var all sync.WaitGroup
 		errs := make([]error, 3)
 		for i := range errs {
-			all.Go(func() { errs[i] = r.up(t.Context(), db) })
+			all.Go(func() { errs[i] = r.up(within(t), db) })
 		}
 		all.Wait()
 		wantNil(t, errors.Join(errs...))
 		wantVersion(t, db, 2)
-		wantNil(t, r.down(t.Context(), db, 1))
+		wantNil(t, r.down(within(t), db, 1))
 		wantVersion(t, db, 1)
 	})
 
@@ -245,8 +246,8 @@ func TestOutsideATransaction(t *testing.T) {
 		t.Parallel()
 		db := openOwn(t)
 		r := index("CREATE INDEX CONCURRENTLY one_id ON one (nothing)")
-		wantText(t, r.up(t.Context(), db), "migration to version 2", "nothing")
-		for _, err := range []error{r.up(t.Context(), db), r.down(t.Context(), db, 1), r.check(t.Context(), db)} {
+		wantText(t, r.up(within(t), db), "migration to version 2", "nothing")
+		for _, err := range []error{r.up(within(t), db), r.down(within(t), db, 1), r.check(within(t), db)} {
 			var dirty *DirtyError
 			if !errors.As(err, &dirty) || dirty.Version != 2 {
 				t.Errorf("got %v, want a DirtyError of version 2", err)
@@ -261,16 +262,16 @@ func TestCheck(t *testing.T) {
 	db := openOwn(t)
 
 	var old *VersionError
-	if err := three().check(t.Context(), db); !errors.As(err, &old) || *old != (VersionError{Have: 0, Want: 3}) {
+	if err := three().check(within(t), db); !errors.As(err, &old) || *old != (VersionError{Have: 0, Want: 3}) {
 		t.Errorf("no schema: got %v, want a VersionError of 0 and 3", err)
 	}
-	wantNil(t, files("001_one.up.sql", "CREATE TABLE one (id int)").up(t.Context(), db))
-	if err := three().check(t.Context(), db); !errors.As(err, &old) || *old != (VersionError{Have: 1, Want: 3}) {
+	wantNil(t, files("001_one.up.sql", "CREATE TABLE one (id int)").up(within(t), db))
+	if err := three().check(within(t), db); !errors.As(err, &old) || *old != (VersionError{Have: 1, Want: 3}) {
 		t.Errorf("old schema: got %v, want a VersionError of 1 and 3", err)
 	}
-	wantNil(t, three().up(t.Context(), db))
-	wantNil(t, three().check(t.Context(), db))
-	wantNil(t, files("001_one.up.sql", "").check(t.Context(), db)) // newer than it knows
+	wantNil(t, three().up(within(t), db))
+	wantNil(t, three().check(within(t), db))
+	wantNil(t, files("001_one.up.sql", "").check(within(t), db)) // newer than it knows
 }
 
 func TestOurOwnMigrations(t *testing.T) {
@@ -282,18 +283,18 @@ func TestOurOwnMigrations(t *testing.T) {
 		do   func() error
 		want uint
 	}{
-		{"up", func() error { return Up(t.Context(), db) }, Latest()},
-		{"one step down", func() error { return Down(t.Context(), db, 1) }, Latest() - 1},
-		{"up again", func() error { return Up(t.Context(), db) }, Latest()},
-		{"all down", func() error { return Down(t.Context(), db, All) }, 0},
-		{"up once more", func() error { return Up(t.Context(), db) }, Latest()},
+		{"up", func() error { return Up(within(t), db) }, Latest()},
+		{"one step down", func() error { return Down(within(t), db, 1) }, Latest() - 1},
+		{"up again", func() error { return Up(within(t), db) }, Latest()},
+		{"all down", func() error { return Down(within(t), db, All) }, 0},
+		{"up once more", func() error { return Up(within(t), db) }, Latest()},
 	} {
 		if err := step.do(); err != nil {
 			t.Fatalf("%s: got %v, want nil", step.name, err)
 		}
 		wantVersion(t, db, step.want)
 	}
-	wantNil(t, Check(t.Context(), db))
+	wantNil(t, Check(within(t), db))
 }
 
 // openOwn gives a test an empty database of its own.
@@ -365,7 +366,7 @@ func wantText(t *testing.T, err error, parts ...string) {
 
 func wantVersion(t *testing.T, db *sql.DB, want uint) {
 	t.Helper()
-	got, dirty, err := Version(t.Context(), db)
+	got, dirty, err := Version(within(t), db)
 	if err != nil || dirty || got != want {
 		t.Errorf("got version %d, dirty %v, error %v, want clean %d", got, dirty, err, want)
 	}
@@ -379,4 +380,13 @@ func wantTables(t *testing.T, db *sql.DB, want string) {
 	if got != want {
 		t.Errorf("got tables %q, want %q", got, want)
 	}
+}
+
+// within is the test's context with an end, so that a lock that is never
+// freed fails one test and does not hang them all.
+func within(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
 }

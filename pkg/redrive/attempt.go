@@ -42,12 +42,21 @@ type ending struct {
 	finished repository.Finished
 }
 
+// claiming says how messages are claimed.
+type claiming struct {
+	wait     bool // for another caller who is taking a message at this moment
+	takeOver bool // also from an attempt that cannot be settled
+}
+
+// claimOne is for a caller who wants to know what became of this very message.
+func claimOne(takeOver bool) claiming { return claiming{wait: true, takeOver: takeOver} }
+
 // claim takes the planned messages and returns those it got, in their order.
-func (s *Service) claim(ctx context.Context, actor string, planned []entity.Outgoing, wait bool) (attempts, error) {
+func (s *Service) claim(ctx context.Context, actor string, planned []entity.Outgoing, how claiming) (attempts, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
 	defer cancel()
 	taken := attempts{actor: actor, claimed: s.now()}
-	states, err := s.store.Claim(ctx, intents(planned), s.cfg.ClaimExpiry, wait)
+	states, err := s.store.Claim(ctx, intents(planned, how), s.cfg.ClaimExpiry, how.wait)
 	if err != nil {
 		return attempts{}, fmt.Errorf("claim messages: %w", err)
 	}
@@ -68,7 +77,7 @@ func (s *Service) claim(ctx context.Context, actor string, planned []entity.Outg
 	return taken, nil
 }
 
-func intents(planned []entity.Outgoing) []repository.Claim {
+func intents(planned []entity.Outgoing, how claiming) []repository.Claim {
 	claims := make([]repository.Claim, len(planned))
 	for i, out := range planned {
 		claims[i] = repository.Claim{
@@ -77,6 +86,7 @@ func intents(planned []entity.Outgoing) []repository.Claim {
 			Topic:     out.Target.Topic,
 			Partition: out.Target.Partition,
 			EndOffset: out.Target.EndOffset,
+			TakeOver:  how.takeOver,
 		}
 	}
 	return claims

@@ -257,7 +257,7 @@ func (r *run) take(ctx context.Context, planned []entity.Outgoing) attempts {
 	if len(planned) == 0 || ctx.Err() != nil {
 		return attempts{}
 	}
-	taken, err := r.claim(ctx, r.actor, planned, false)
+	taken, err := r.claim(ctx, r.actor, planned, claiming{})
 	if err != nil {
 		r.stop(err)
 		return attempts{}

@@ -27,7 +27,7 @@ var errGivenBack = errors.New("the attempt was given back before it was sent")
 //     broker, could not be reached.
 //
 // A claim that a dead process left behind is settled first. acceptDuplicate
-// lets a message go whose earlier attempt can never be settled; it may then
+// also takes a message whose earlier attempt can never be settled; it may then
 // arrive twice. Once the message is claimed, the end of ctx is no longer heard.
 func (s *Service) Retry(ctx context.Context, id uuid.UUID, acceptDuplicate bool, actor string) (entity.RetryResult, error) {
 	message, err := s.store.Get(ctx, id, 0)
@@ -35,7 +35,7 @@ func (s *Service) Retry(ctx context.Context, id uuid.UUID, acceptDuplicate bool,
 		return entity.RetryResult{}, fmt.Errorf("read message: %w", err)
 	}
 	if message.Claimed() {
-		settled, err := s.release(ctx, message, acceptDuplicate, actor)
+		settled, err := s.release(ctx, message)
 		if err != nil {
 			return entity.RetryResult{}, err
 		}
@@ -45,14 +45,15 @@ func (s *Service) Retry(ctx context.Context, id uuid.UUID, acceptDuplicate bool,
 		message.Status = settled.finished.Status
 		message.RetryCount = settled.finished.RetryCount
 	}
-	if err := message.CanClaim(); err != nil {
+	takeOver := acceptDuplicate && message.Claimed()
+	if err := message.CanClaim(); err != nil && !takeOver {
 		return entity.RetryResult{}, err
 	}
 	planned, err := s.planOne(ctx, id)
 	if err != nil {
 		return entity.RetryResult{}, err
 	}
-	taken, err := s.claim(ctx, actor, []entity.Outgoing{planned}, true)
+	taken, err := s.claim(ctx, actor, []entity.Outgoing{planned}, claimOne(takeOver))
 	if err != nil {
 		return entity.RetryResult{}, err
 	}
@@ -135,10 +136,14 @@ func (s *Service) present(ctx context.Context, id uuid.UUID) (repository.Finishe
 	if err != nil {
 		return repository.Finished{}, fmt.Errorf("read message: %w", err)
 	}
+	return state(m), nil
+}
+
+func state(m entity.Message) repository.Finished {
 	return repository.Finished{
 		MessageID: m.ID, Status: m.Status, RetryCount: m.RetryCount,
 		MaxRetries: m.MaxRetries, NextAttemptAt: m.NextAttemptAt,
-	}, nil
+	}
 }
 
 func publishError(e ending) error {

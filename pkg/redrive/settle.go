@@ -2,7 +2,6 @@ package redrive
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -10,9 +9,6 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
-
-// errDuplicateAccepted stands in the history of an attempt that was left open.
-var errDuplicateAccepted = errors.New("never settled; an operator accepted a duplicate")
 
 const (
 	// settler is who ends an attempt that its own process did not end.
@@ -152,38 +148,23 @@ func summary(endings []ending) []zap.Field {
 	return fields
 }
 
-// release frees a RETRYING message for a new attempt, or says why it is not
-// free: a live claim, or an attempt that cannot be settled while the operator
-// does not accept a duplicate. The ending may also be RESOLVED: the earlier
-// attempt had been published.
-func (s *Service) release(ctx context.Context, m entity.Message, acceptDuplicate bool, actor string) (ending, error) {
-	if s.unsettleable(m) {
-		return s.override(ctx, m, acceptDuplicate, actor)
-	}
+// release settles the attempt that holds m, if its claim is over, and returns
+// where that leads. The status is still RETRYING when the claim lives, and when
+// the attempt cannot be settled.
+func (s *Service) release(ctx context.Context, m entity.Message) (ending, error) {
+	held := ending{outgoing: earlier(m), finished: state(m)}
 	expired, err := s.expired(ctx, m.ID)
-	if err != nil {
-		return ending{}, err
-	}
-	if expired == nil {
-		return ending{}, m.CanClaim()
+	if err != nil || expired == nil {
+		return held, err
 	}
 	endings, err := s.settle(ctx, []entity.Message{*expired})
 	switch {
 	case err != nil:
 		return ending{}, &unavailableError{fmt.Errorf("settle the earlier attempt: %w", err)}
 	case len(endings) == 0: // somebody else settled it at this moment
-		return s.nowIn(ctx, *expired)
-	case endings[0].delivery.Verdict == entity.InDoubt:
-		return s.override(ctx, *expired, acceptDuplicate, actor)
+		return held, nil
 	}
 	return endings[0], nil
-}
-
-// unsettleable reports whether the settler has handed the message to operators.
-// The class could be an older attempt's, so the claim must be over as well; here
-// our own clock is good enough, for the settler came after the store's.
-func (s *Service) unsettleable(m entity.Message) bool {
-	return m.LastPublishErrorClass == entity.UnknownClass && !s.now().Before(m.Claim.ExpiresAt)
 }
 
 // expired returns the message when the store's clock says that its claim is
@@ -199,40 +180,4 @@ func (s *Service) expired(ctx context.Context, id uuid.UUID) (*entity.Message, e
 		}
 	}
 	return nil, nil
-}
-
-// override gives an attempt back that nobody can settle, if the operator takes
-// it upon himself that the record may then be sent twice.
-func (s *Service) override(ctx context.Context, m entity.Message, acceptDuplicate bool, actor string) (ending, error) {
-	if !acceptDuplicate {
-		return ending{}, m.CanClaim()
-	}
-	a := attempts{actor: actor, outgoing: []entity.Outgoing{earlier(m)}}
-	deliveries := []entity.Delivery{{
-		Verdict: entity.GivenBack, Err: errDuplicateAccepted,
-		Partition: m.Claim.Partition, Offset: -1,
-	}}
-	finished, err := s.store.Finish(ctx, s.results(a, deliveries))
-	if err != nil {
-		return ending{}, fmt.Errorf("give the earlier attempt back: %w", err)
-	}
-	e := join(a, deliveries, finished)[0]
-	if e.finished.Status == "" {
-		return s.nowIn(ctx, m)
-	}
-	return e, nil
-}
-
-// nowIn is the ending of an attempt that somebody else ended.
-func (s *Service) nowIn(ctx context.Context, m entity.Message) (ending, error) {
-	present, err := s.present(ctx, m.ID)
-	if err != nil {
-		return ending{}, err
-	}
-	if present.Status == entity.Resolved {
-		return ending{}, &entity.NotRetryableError{
-			Status: present.Status, RetryCount: present.RetryCount, MaxRetries: present.MaxRetries,
-		}
-	}
-	return ending{outgoing: earlier(m), finished: present}, nil
 }

@@ -1,7 +1,6 @@
 package republisher
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -70,13 +69,16 @@ func refuse(class entity.ErrorClass, format string, args ...any) error {
 	return &entity.RefusedError{Class: class, Reason: fmt.Sprintf(format, args...)}
 }
 
-// each gives every partition of a request its own error.
-func each(err error) func(broker.TopicPartition) error {
+// noAnswer says why a request has no answer for a partition. It is never nil.
+func noAnswer(tp broker.TopicPartition, err error) error {
 	var byPartition broker.PartitionErrors
 	if errors.As(err, &byPartition) {
-		return func(tp broker.TopicPartition) error { return byPartition[tp] }
+		err = byPartition[tp]
 	}
-	return func(broker.TopicPartition) error { return err }
+	if err == nil {
+		return fmt.Errorf("%s: %w", tp, broker.ErrUnavailable)
+	}
+	return err
 }
 
 // valueError ends the attempt of a message whose value is still in the
@@ -99,9 +101,6 @@ func unreadable(c entity.Claim, err error) entity.Delivery {
 	d := entity.Delivery{Verdict: entity.InDoubt, Class: doubtful(classOf(err)), Err: err, Partition: c.Partition, Offset: broker.OffsetUnknown}
 	if errors.Is(err, broker.ErrUnknownTopic) || errors.Is(err, broker.ErrUnauthorized) {
 		d.Class = entity.UnknownClass
-	}
-	if errors.Is(err, context.Canceled) {
-		d.Class = entity.BrokerUnavailable
 	}
 	return d
 }

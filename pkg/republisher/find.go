@@ -86,9 +86,9 @@ func (r *Republisher) measure(ctx context.Context, groups map[broker.TopicPartit
 		end, ok2 := ends[tp]
 		switch {
 		case !ok1:
-			logs[tp] = extent{err: each(startErr)(tp)}
+			logs[tp] = extent{err: noAnswer(tp, startErr)}
 		case !ok2:
-			logs[tp] = extent{err: each(endErr)(tp)}
+			logs[tp] = extent{err: noAnswer(tp, endErr)}
 		default:
 			logs[tp] = extent{start: start, end: end}
 		}

@@ -111,7 +111,7 @@ func (r *Republisher) checkValues(ctx context.Context, messages []entity.Message
 		start, ok := starts[sourceOf(m)]
 		switch {
 		case !ok:
-			targets[i].Err = targetError(m.Source.Topic, each(err)(sourceOf(m)))
+			targets[i].Err = targetError(m.Source.Topic, noAnswer(sourceOf(m), err))
 		case m.Source.Offset < start:
 			targets[i].Err = refuse(entity.BadRecord, "the value was too large to store, and the dead-letter topic no longer has it")
 		}
@@ -137,7 +137,7 @@ func (r *Republisher) noteEnds(ctx context.Context, targets []entity.Target) {
 		}
 		end, ok := ends[at(i)]
 		if !ok {
-			targets[i].Err = targetError(targets[i].Topic, each(err)(at(i)))
+			targets[i].Err = targetError(targets[i].Topic, noAnswer(at(i), err))
 		}
 		targets[i].EndOffset = end
 	}

@@ -181,7 +181,7 @@ func FuzzRequest(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, method, target, body string) {
 		if !sendable(method, target) {
-			t.Skip()
+			return
 		}
 		w := newFixture(message(idA), message(idB, in(entity.Dead, 3))).open().do(method, target, body)
 		if w.Code >= 500 || w.Code >= 300 && w.Code < 400 {

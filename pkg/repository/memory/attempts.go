@@ -30,9 +30,13 @@ func (s *Store) Claim(ctx context.Context, claims []repository.Claim, expiry tim
 }
 
 func (r *row) claim(c repository.Claim, now time.Time, expiry time.Duration) error {
+	if c.TakeOver && r.unsettleable && r.message.IsRetryable() {
+		r.message.Status = entity.Pending // the attempt that nobody can settle ends here, unseen
+	}
 	if err := r.message.MarkRetrying(now); err != nil {
 		return err
 	}
+	r.number++
 	r.message.Claim = entity.Claim{
 		ID: c.ID, ExpiresAt: entity.Moment(now.Add(expiry)),
 		Topic: c.Topic, Partition: c.Partition, EndOffset: c.EndOffset,
@@ -68,16 +72,16 @@ func (s *Store) Finish(ctx context.Context, results []repository.Result) ([]repo
 
 func (r *row) finish(res repository.Result, now time.Time) error {
 	m := &r.message
-	m.LastPublishError, m.LastPublishErrorClass = res.Error, res.Class
+	m.LastPublishError, m.LastPublishErrorClass, m.NextAttemptAt = res.Error, res.Class, time.Time{}
 	if res.Verdict == entity.InDoubt {
-		r.unsettleable = res.Class == entity.UnknownClass
+		r.unsettleable = res.Class == entity.UnknownClass && expired(m, now)
+		m.UpdatedAt = now
 		return nil
 	}
 	claim := m.Claim
 	if err := r.end(res, now); err != nil {
 		return err
 	}
-	r.number++
 	r.attempts = append(r.attempts, entity.Attempt{
 		MessageID: m.ID, Number: r.number, ID: claim.ID, Actor: res.Actor,
 		StartedAt: m.LastRetryAt, EndedAt: now,
@@ -98,23 +102,23 @@ func (r *row) end(res repository.Result, now time.Time) error {
 		if m.Outcome == "" { // a record that came back already says more
 			m.Outcome = entity.Published
 		}
-		return r.settle(m.MarkResolved(now))
+		return r.resolve(now)
 	case entity.Skipped:
-		return r.settle(m.MarkResolved(now))
+		return r.resolve(now)
 	case entity.Failed:
 		if m.RetryCount >= m.MaxRetries {
-			return r.settle(m.MarkDead(now))
+			return m.MarkDead(now)
 		}
 		m.NextAttemptAt = entity.Moment(now.Add(res.RetryIn))
 		return m.MarkPending(now)
 	case entity.Refused, entity.GivenBack:
 		m.RetryCount = max(0, m.RetryCount-1)
 		if r.rescues >= repository.RescueLimit {
-			return r.settle(m.MarkDead(now))
+			return m.MarkDead(now)
 		}
 		return m.MarkPending(now)
 	default: // Rejected; InDoubt never comes here
-		return r.settle(m.MarkDead(now))
+		return m.MarkDead(now)
 	}
 }
 
@@ -127,12 +131,10 @@ func (r *row) countRescues(v entity.Verdict) {
 	r.rescues++
 }
 
-// settle follows a move to a final state: no attempt is due any more.
-func (r *row) settle(err error) error {
-	if err == nil {
-		r.message.NextAttemptAt = time.Time{}
-	}
-	return err
+// resolve leaves no error behind: what went wrong before is in the history.
+func (r *row) resolve(now time.Time) error {
+	r.message.LastPublishError, r.message.LastPublishErrorClass = "", ""
+	return r.message.MarkResolved(now)
 }
 
 func (r *row) finished() repository.Finished {

@@ -58,7 +58,7 @@ func (r *row) requeue(now time.Time) error {
 		return &entity.TransitionError{From: m.Status, To: entity.Pending}
 	}
 	m.RetryCount, r.rescues = 0, 0
-	m.NextAttemptAt = time.Time{}
+	m.NextAttemptAt, m.Outcome = time.Time{}, ""
 	return m.MarkPending(now)
 }
 
@@ -70,7 +70,7 @@ func (r *row) giveUp(now time.Time) error {
 	if err := m.MarkDead(now); err != nil {
 		return err
 	}
-	m.Claim = entity.Claim{}
+	m.Claim, r.unsettleable = entity.Claim{}, false
 	m.NextAttemptAt = time.Time{}
 	return nil
 }

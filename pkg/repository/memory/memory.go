@@ -34,7 +34,7 @@ type Store struct {
 type row struct {
 	message  entity.Message
 	attempts []entity.Attempt
-	number   int // attempts ever ended, also over a requeue
+	number   int // attempts ever started, also over a requeue
 	rescues  int // attempts given back in a row
 
 	// unsettleable: the present claim was looked into and nobody can tell.

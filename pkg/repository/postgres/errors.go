@@ -70,6 +70,13 @@ func transient(err error) bool {
 	return false
 }
 
+// denied reports whether the session's role may not do what it always may: the
+// role was dropped under it.
+func denied(err error) bool {
+	var pe *pq.Error
+	return errors.As(err, &pe) && pe.Code == "42501"
+}
+
 // badData reports whether a value of the statement, not the statement, was
 // refused: one row of a batch is to blame.
 func badData(err error) bool {

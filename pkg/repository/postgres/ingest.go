@@ -220,12 +220,8 @@ func (s *Store) dropProjections(ctx context.Context, batch repository.Batch, not
 }
 
 func (s *Store) store(ctx context.Context, batch repository.Batch, notes []string) ([]repository.Partition, error) {
-	st, err := s.stmt(ctx, storeQuery)
-	if err != nil {
-		return nil, err
-	}
 	var found []positionRow
-	if err := st.SelectContext(ctx, &found, s.storeArgs(batch, notes)...); err != nil {
+	if err := s.selectRows(ctx, &found, storeQuery, s.storeArgs(batch, notes)...); err != nil {
 		return nil, err
 	}
 	stored := make([]repository.Partition, len(found))

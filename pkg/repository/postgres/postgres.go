@@ -22,6 +22,7 @@ type Store struct {
 	now func() time.Time // nil: the database's clock
 
 	payloadLimit int // 0: DefaultPayloadLimit
+	idle         int // connections that the pool keeps
 
 	mu       sync.Mutex
 	prepared map[string]*sqlx.Stmt
@@ -38,10 +39,16 @@ func WithClock(now func() time.Time) Option {
 	return func(s *Store) { s.now = now }
 }
 
+// WithIdleConnections tells how many idle connections the pool is configured to
+// keep, since a pool does not tell itself.
+func WithIdleConnections(n int) Option {
+	return func(s *Store) { s.idle = n }
+}
+
 // New returns a Store on a database that Open connected, whose schema has been
 // migrated. It does not close db.
 func New(db *sqlx.DB, options ...Option) *Store {
-	s := &Store{db: db, prepared: make(map[string]*sqlx.Stmt)}
+	s := &Store{db: db, prepared: make(map[string]*sqlx.Stmt), idle: DefaultConfig().MaxIdleConns}
 	for _, o := range options {
 		o(s)
 	}
@@ -83,8 +90,18 @@ func (s *Store) stmt(ctx context.Context, query string) (*sqlx.Stmt, error) {
 // selectRows runs a prepared query into dest, a pointer to a slice.
 func (s *Store) selectRows(ctx context.Context, dest any, query string, args ...any) error {
 	st, err := s.stmt(ctx, query)
-	if err != nil {
-		return err
+	if err == nil {
+		err = st.SelectContext(ctx, dest, args...)
 	}
-	return st.SelectContext(ctx, dest, args...)
+	if denied(err) {
+		s.dropConnections()
+	}
+	return err
+}
+
+// dropConnections closes every idle connection: their role may have been
+// dropped when its credentials ran out, and only new connections read new ones.
+func (s *Store) dropConnections() {
+	s.db.SetMaxIdleConns(0)
+	s.db.SetMaxIdleConns(s.idle)
 }

@@ -22,6 +22,10 @@ func claimPromises() []promise {
 		{"NothingAskedIsNothingTaken", claimNothing},
 		{"TwiceInOneCallIsTakenOnce", claimTwiceInOneCall},
 		{"ExpiredClaimIsNotTakenAgain", claimExpired},
+		{"UnsettleableIsNotTakenUnasked", claimUnsettleable},
+		{"TakeOverTakesTheUnsettleable", claimTakeOver},
+		{"TakeOverTakesNothingElse", claimTakeOverOthers},
+		{"TakeOverCountsOnceUnderManyCallers", claimTakeOverOnce},
 		{"TakesEachMessageOnceUnder50Callers", claimOnce(false)},
 		{"TakesEachMessageOnceUnder50WaitingCallers", claimOnce(true)},
 		{"WaitSeesTheOtherCallersResult", claimWait},
@@ -50,7 +54,7 @@ func claimStarts(h *harness) {
 		}
 		h.wantMoved(before, got)
 	}
-	if r := taken[0].Record; r.Value != nil || r.Key != nil || r.Headers != nil {
+	if r := taken[0].Record; r.Value != nil || r.Key != nil || len(r.Headers) != 0 {
 		h.Errorf("Claim returned bytes %+v, want none", r)
 	}
 }
@@ -153,6 +157,73 @@ func claimExpired(h *harness) {
 		}
 	}
 	h.wantUnchanged(before)
+}
+
+func takeOver(id uuid.UUID) repository.Claim {
+	c := intent(id)
+	c.TakeOver = true
+	return c
+}
+
+func claimUnsettleable(h *harness) {
+	m := h.put()
+	h.unsettleable(m.ID)
+	before := h.get(m.ID)
+	if taken := h.claimAll(intent(m.ID)); len(taken) != 0 {
+		h.Errorf("Claim took an unsettleable message unasked, want it left out")
+	}
+	h.wantUnchanged(before)
+}
+
+func claimTakeOver(h *harness) {
+	m := h.put()
+	h.unsettleable(m.ID)
+	old := repository.Claim{MessageID: m.ID, ID: h.get(m.ID).Claim.ID}
+	c := takeOver(m.ID)
+	taken := h.claimAll(c)
+	if len(taken) != 1 || taken[0].RetryCount != 2 || taken[0].Claim.ID != c.ID || taken[0].LastRetryAt != h.clock.Kept() {
+		h.Fatalf("Claim with TakeOver = %+v, want the second attempt, under %s", taken, c.ID)
+	}
+	if got := h.finishAll(result(old, entity.Acknowledged)); len(got) != 0 {
+		h.Errorf("result of the claim taken over = %+v, want nothing", got)
+	}
+	h.clock.Advance(2 * expiry)
+	h.wantIDs("Expired of the new claim", h.expired(10), []uuid.UUID{m.ID})
+	h.wantFinished(h.finish(c, entity.Acknowledged), entity.Resolved, 2)
+}
+
+func claimTakeOverOthers(h *harness) {
+	usedUp := h.put(func(m *entity.Message) { m.MaxRetries = 1 })
+	h.unsettleable(usedUp.ID)
+	pending, doubtful := h.put(), h.put()
+	others := []entity.Message{h.get(usedUp.ID), h.in(entity.Resolved), h.in(entity.Dead), h.in(entity.Retrying)}
+	h.finish(h.claim(doubtful.ID), entity.InDoubt)
+	others = append(others, h.get(doubtful.ID))
+	for _, when := range []string{"claims live", "claims expired"} {
+		for _, m := range others {
+			if taken := h.claimAll(takeOver(m.ID)); len(taken) != 0 {
+				h.Errorf("while %s, TakeOver took a message in %s, want only what is unsettleable", when, m.Status)
+			}
+			h.wantUnchanged(m)
+		}
+		h.clock.Advance(2 * expiry)
+	}
+	h.wantIDs("TakeOver of PENDING took", ids(h.claimAll(takeOver(pending.ID))), []uuid.UUID{pending.ID})
+}
+
+func claimTakeOverOnce(h *harness) {
+	m := h.put()
+	h.unsettleable(m.ID)
+	h.wantOne("Claim with TakeOver", func() bool {
+		taken, err := h.Repository.Claim(h.Context(), []repository.Claim{takeOver(m.ID)}, expiry, true)
+		if err != nil {
+			h.Errorf("Claim: %v", err)
+		}
+		return len(taken) == 1
+	})
+	if got := h.get(m.ID).RetryCount; got != 2 {
+		h.Errorf("retry count is %d, want 2", got)
+	}
 }
 
 // claimOnce lets 50 callers ask for the same messages, each for all of them and

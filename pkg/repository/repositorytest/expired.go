@@ -15,6 +15,7 @@ func expiredPromises() []promise {
 		{"HasTheIntentAndNoValue", expiredIntent},
 		{"HasWhatIsInDoubt", expiredInDoubt},
 		{"LeavesOutTheUnsettleable", expiredUnsettleable},
+		{"UnknownDoubtOfALiveClaimIsStillSettled", expiredLiveUnknown},
 		{"UnsettleableBindsOneClaimOnly", expiredNewClaim},
 		{"UnknownErrorOfAnEarlierAttemptDoesNotCount", expiredEarlierUnknown},
 	}
@@ -70,10 +71,13 @@ func expiredIntent(h *harness) {
 
 func expiredInDoubt(h *harness) {
 	m := h.put()
-	h.finish(h.claim(m.ID), entity.InDoubt)
+	c := h.claim(m.ID)
+	h.finish(c, entity.InDoubt)
 	h.wantIDs("Expired while the claim lives", h.expired(10), nil)
 	h.clock.Advance(2 * expiry)
 	h.wantIDs("Expired", h.expired(10), []uuid.UUID{m.ID})
+	h.finish(c, entity.InDoubt)
+	h.wantIDs("Expired after one more doubt of a known class", h.expired(10), []uuid.UUID{m.ID})
 }
 
 // unsettleable claims a message, lets the claim expire, and notes that nobody
@@ -97,6 +101,15 @@ func expiredUnsettleable(h *harness) {
 	if got := h.get(marked.ID); got.Status != entity.Retrying || got.LastPublishErrorClass != entity.UnknownClass {
 		h.Errorf("unsettleable is %s, %s, want RETRYING, UNKNOWN", got.Status, got.LastPublishErrorClass)
 	}
+}
+
+func expiredLiveUnknown(h *harness) {
+	m := h.put()
+	r := result(h.claim(m.ID), entity.InDoubt)
+	r.Class = entity.UnknownClass
+	h.finishAll(r)
+	h.clock.Advance(2 * expiry)
+	h.wantIDs("Expired", h.expired(10), []uuid.UUID{m.ID})
 }
 
 func expiredNewClaim(h *harness) {

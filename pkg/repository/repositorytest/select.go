@@ -1,13 +1,11 @@
 package repositorytest
 
 import (
-	"math"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
-	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
 func selectPromises() []promise {
@@ -53,155 +51,4 @@ func selectUnknownTopic(h *harness) {
 	for _, topic := range impossible {
 		h.wantIDs("Select of an impossible topic", h.selected(topic), nil)
 	}
-}
-
-func loadPromises() []promise {
-	return []promise{
-		{"IsInTheOrderAskedAndWhole", loadOrder},
-		{"StopsAtMaxBytesButAlwaysLoadsOne", loadStops},
-		{"LeavesOutWhatIsGone", loadGone},
-		{"GoesOnBehindWhatWasTaken", loadGoesOn},
-		{"NothingAskedIsNothingLoaded", loadNothing},
-	}
-}
-
-func (h *harness) load(ids []uuid.UUID, maxBytes int64) ([]entity.Message, int) {
-	h.Helper()
-	messages, taken, err := h.Repository.Load(h.Context(), ids, maxBytes)
-	if err != nil {
-		h.Fatalf("Load: %v", err)
-	}
-	return messages, taken
-}
-
-// sized makes a message whose record is n bytes in all.
-func sized(n int) func(*entity.Message) {
-	return func(m *entity.Message) { m.Record = entity.Record{Value: make([]byte, n)} }
-}
-
-func loadOrder(h *harness) {
-	a, b, c := h.put(sized(repository.ListValueLimit+1)), h.put(full), h.put(sized(0))
-	want := []uuid.UUID{c.ID, a.ID, b.ID}
-	got, taken := h.load(want, math.MaxInt64)
-	h.wantIDs("Load", ids(got), want)
-	if taken != 3 {
-		h.Errorf("Load took %d ids, want 3", taken)
-	}
-	if len(got) == 3 {
-		if n := len(got[1].Record.Value); n != repository.ListValueLimit+1 {
-			h.Errorf("large value has %d bytes, want %d", n, repository.ListValueLimit+1)
-		}
-		if r := got[2].Record; string(r.Key) != "key" || len(r.Headers) != 1 || string(r.Value) != `{"order": 1}` {
-			h.Errorf("Load = key %q, %d headers, value %q, want all of them", r.Key, len(r.Headers), r.Value)
-		}
-	}
-}
-
-func loadStops(h *harness) {
-	a, b, c := h.put(sized(1000)), h.put(sized(1000)), h.put(sized(1000))
-	all := []uuid.UUID{a.ID, b.ID, c.ID}
-	for maxBytes, want := range map[int64]int{0: 1, 1: 1, 999: 1, 1500: 1, 2500: 2, 3500: 3} {
-		got, taken := h.load(all, maxBytes)
-		h.wantIDs("Load", ids(got), all[:want])
-		if taken != want {
-			h.Errorf("Load within %d took %d ids, want %d", maxBytes, taken, want)
-		}
-	}
-}
-
-func loadGone(h *harness) {
-	a, b := h.put(), h.put()
-	got, taken := h.load([]uuid.UUID{uuid.New(), a.ID, uuid.New(), b.ID, uuid.New()}, math.MaxInt64)
-	h.wantIDs("Load", ids(got), []uuid.UUID{a.ID, b.ID})
-	if taken != 5 {
-		h.Errorf("Load took %d ids, want all 5", taken)
-	}
-	got, taken = h.load([]uuid.UUID{uuid.New(), uuid.New()}, math.MaxInt64)
-	if len(got) != 0 || taken != 2 {
-		h.Errorf("Load of what is gone = %v, %d taken, want none and 2", ids(got), taken)
-	}
-}
-
-// loadGoesOn reads all as a caller does: again and again from behind taken.
-func loadGoesOn(h *harness) {
-	var want, left []uuid.UUID
-	for _, n := range []int{10, 5000, 10, 10, 900, 200, 5000, 5000, 0, 0} {
-		m := h.put(sized(n))
-		want = append(want, m.ID)
-		left = append(left, uuid.New(), m.ID)
-	}
-	var got []uuid.UUID
-	for range len(left) {
-		messages, taken := h.load(left, 1000)
-		if taken < 1 || taken > len(left) {
-			h.Fatalf("Load of %d ids took %d, want 1 to all", len(left), taken)
-		}
-		got = append(got, ids(messages)...)
-		if left = left[taken:]; len(left) == 0 {
-			break
-		}
-	}
-	h.wantIDs("Load until nothing is left", got, want)
-}
-
-func loadNothing(h *harness) {
-	if got, taken := h.load(nil, 1000); len(got) != 0 || taken != 0 {
-		h.Errorf("Load of nothing = %v, %d taken, want none and 0", ids(got), taken)
-	}
-}
-
-func countsPromises() []promise {
-	return []promise{
-		{"AreByOriginalTopicAndStatus", countsByTopicAndStatus},
-		{"FollowEveryChange", countsFollow},
-	}
-}
-
-func (h *harness) wantCounts(want map[repository.Count]bool) {
-	h.Helper()
-	counts, err := h.Repository.Counts(h.Context())
-	if err != nil {
-		h.Fatalf("Counts: %v", err)
-	}
-	for _, c := range counts {
-		if !want[c] {
-			h.Errorf("Counts has %+v, want none of that", c)
-		}
-		delete(want, c)
-	}
-	for c := range want {
-		h.Errorf("Counts lacks %+v, has %+v", c, counts)
-	}
-}
-
-func countsByTopicAndStatus(h *harness) {
-	h.wantCounts(map[repository.Count]bool{})
-	for _, s := range entity.Statuses() {
-		h.in(s)
-	}
-	h.in(entity.Pending)
-	h.in(entity.Pending, func(m *entity.Message) { m.OriginalTopic = "payments" })
-	h.in(entity.Dead, func(m *entity.Message) { m.OriginalTopic = "" })
-	h.wantCounts(map[repository.Count]bool{
-		{OriginalTopic: original, Status: entity.Pending, Messages: 2}:   true,
-		{OriginalTopic: original, Status: entity.Retrying, Messages: 1}:  true,
-		{OriginalTopic: original, Status: entity.Resolved, Messages: 1}:  true,
-		{OriginalTopic: original, Status: entity.Dead, Messages: 1}:      true,
-		{OriginalTopic: "payments", Status: entity.Pending, Messages: 1}: true,
-		{OriginalTopic: "", Status: entity.Dead, Messages: 1}:            true,
-	})
-}
-
-func countsFollow(h *harness) {
-	b := h.batch(h.open(deadLetter, 0, 0), 0, 3)
-	h.store(b, 1)
-	h.wantCounts(map[repository.Count]bool{{OriginalTopic: original, Status: entity.Pending, Messages: 3}: true})
-	h.attempt(b.Messages[0].ID, entity.Acknowledged)
-	if err := h.Repository.Delete(h.Context(), b.Messages[1].ID); err != nil {
-		h.Fatal(err)
-	}
-	h.wantCounts(map[repository.Count]bool{
-		{OriginalTopic: original, Status: entity.Pending, Messages: 1}:  true,
-		{OriginalTopic: original, Status: entity.Resolved, Messages: 1}: true,
-	})
 }

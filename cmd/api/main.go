@@ -1,0 +1,74 @@
+// The program api serves the REST API, and sends back what operators ask for.
+// Any number of replicas may run on one database.
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/dlq-manager/dlq-manager/cmd/internal/program"
+)
+
+const usage = `Usage: dlq-manager-api [flags]
+       dlq-manager-api [flags] migrate up | down [--all] | version
+
+Without a command it serves until SIGTERM or SIGINT. "migrate" changes or tells
+the version of the database's schema and exits: "up" runs what is missing, "down"
+takes one step back, "down --all" goes back to nothing.`
+
+func main() { program.Main("dlq-manager-api", run) }
+
+func run(ctx context.Context, args, environ []string, stdout io.Writer) error {
+	line := program.NewCommandLine("dlq-manager-api", usage, stdout)
+	all := line.Flags.Bool("all", false, "with migrate down: take every step back")
+	yes := line.Flags.Bool("yes", false, "with migrate down --all: really, outside dev")
+	if done, err := line.Parse(args, stdout); done {
+		return err
+	}
+	base, err := program.Start("api", line.Path, environ)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = base.Log.Sync() }()
+	if len(line.Args) > 0 {
+		return migration{base: base, all: *all, yes: *yes, stdout: stdout}.run(ctx, line.Args)
+	}
+	return serve(ctx, base)
+}
+
+// serve listens first and answers "not ready" while the dependencies are tried,
+// so that probes see a program that starts, not one that is missing.
+func serve(ctx context.Context, base program.Base) error {
+	parts, err := build(base)
+	if err != nil {
+		return err
+	}
+	defer parts.close()
+
+	listener, err := net.Listen("tcp", base.Config.Server.Address())
+	if err != nil {
+		return err
+	}
+	base.Log.Info("listening on " + listener.Addr().String())
+
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return parts.server.Serve(ctx, listener) })
+	g.Go(func() error {
+		if err := parts.wait(ctx); err != nil {
+			return err
+		}
+		parts.server.SetReady()
+		base.Log.Info("ready")
+		parts.service.RunSettler(ctx)
+		return nil
+	})
+	if err := g.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	base.Log.Info("stopped")
+	return nil
+}

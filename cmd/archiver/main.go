@@ -1,0 +1,55 @@
+// The program archiver moves finished messages to the archive and deletes what
+// has been there long enough: once, or on a schedule.
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/dlq-manager/dlq-manager/cmd/internal/program"
+	"github.com/dlq-manager/dlq-manager/pkg/archive"
+	"github.com/dlq-manager/dlq-manager/pkg/migrate"
+)
+
+const usage = `Usage: dlq-manager-archiver [flags]
+
+Does one run and exits, or stays and runs when --schedule says so.`
+
+func main() { program.Main("dlq-manager-archiver", run) }
+
+func run(ctx context.Context, args, environ []string, stdout io.Writer) error {
+	line := program.NewCommandLine("dlq-manager-archiver", usage, stdout)
+	schedule := line.Flags.String("schedule", "", `five cron fields in UTC, such as "0 3 * * *"; overrides archive.schedule`)
+	if done, err := line.Parse(args, stdout); done {
+		return err
+	}
+	base, err := program.Start("archiver", line.Path, environ)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = base.Log.Sync() }()
+	if base.Config.Database == nil {
+		return errors.New("the configuration has no database section: there is nothing to archive")
+	}
+	db, err := base.Database(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = db.Close() }()
+	db.SetMaxOpenConns(max(2, base.Config.Database.MaxOpenConns)) // one holds the archiver's lock
+	if err := migrate.Check(ctx, db.DB); err != nil {
+		return err
+	}
+
+	cfg := base.Config.Archive
+	if *schedule != "" {
+		cfg.Schedule = *schedule
+	}
+	archiver := archive.New(cfg, base.Store(db), base.Log, base.Registry)
+	if cfg.Schedule != "" {
+		return archiver.RunOnSchedule(ctx, cfg.Schedule)
+	}
+	_, err = archiver.Run(ctx)
+	return err
+}

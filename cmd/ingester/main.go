@@ -1,0 +1,109 @@
+// The program ingester takes every record of every dead-letter topic into the
+// database. Any number may run; a consumer group shares the partitions out.
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/dlq-manager/dlq-manager/cmd/internal/program"
+	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
+	"github.com/dlq-manager/dlq-manager/pkg/ingest"
+	"github.com/dlq-manager/dlq-manager/pkg/rest"
+)
+
+const usage = `Usage: dlq-manager-ingester [flags]
+
+Reads dead-letter topics into the database until SIGTERM or SIGINT.`
+
+func main() { program.Main("dlq-manager-ingester", run) }
+
+func run(ctx context.Context, args, environ []string, stdout io.Writer) error {
+	line := program.NewCommandLine("dlq-manager-ingester", usage, stdout)
+	if done, err := line.Parse(args, stdout); done {
+		return err
+	}
+	base, err := program.Start("ingester", line.Path, environ)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = base.Log.Sync() }()
+	if base.Config.Database == nil {
+		return errors.New("the configuration has no database section: records could not be kept")
+	}
+	if base.Config.Kafka == nil {
+		return errors.New("the configuration has no kafka section: there is nothing to read from")
+	}
+	return serve(ctx, base)
+}
+
+func serve(ctx context.Context, base program.Base) error {
+	cfg := base.Config
+	patterns, err := deadletter.ParsePatterns(cfg.Kafka.DLQTopicPattern...)
+	if err != nil {
+		return err
+	}
+	decoder, err := deadletter.New(patterns, cfg.Kafka.DeadLetter.TopicMap)
+	if err != nil {
+		return err
+	}
+	cluster, err := broker.Open(cfg.Kafka.Broker)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = cluster.Close() }()
+	db, err := base.OpenDatabase()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = db.Close() }()
+
+	ingester := ingest.New(cfg.Ingest, cfg.Kafka.ConsumerGroup, patterns, cluster, decoder, base.Store(db), base.Registry, base.Log)
+	probes := rest.NewProbes(cfg.Server, []rest.Check{
+		{Name: "database", Probe: both(db.PingContext, ingester.CheckDatabase), Required: true},
+		{Name: "schema", Probe: program.CheckSchema(db), Required: true, Public: true},
+		{Name: "kafka", Probe: both(cluster.Ping, ingester.CheckKafka), Required: true},
+	}, base.Registry, base.Log)
+	listener, err := net.Listen("tcp", cfg.Server.Address())
+	if err != nil {
+		return err
+	}
+	base.Log.Info("listening on " + listener.Addr().String())
+
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return probes.Serve(ctx, listener) })
+	g.Go(func() error {
+		if err := base.WaitForDatabase(ctx, db); err != nil {
+			return err
+		}
+		if err := base.WaitForKafka(ctx, cluster); err != nil {
+			return err
+		}
+		if err := base.WaitForSchema(ctx, db); err != nil {
+			return err
+		}
+		probes.SetReady()
+		base.Log.Info("ready")
+		return ingester.Run(ctx)
+	})
+	if err := g.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	base.Log.Info("stopped")
+	return nil
+}
+
+// both asks the dependency itself and what the ingester learnt by using it.
+func both(probe func(context.Context) error, learnt func() error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if err := learnt(); err != nil {
+			return err
+		}
+		return probe(ctx)
+	}
+}

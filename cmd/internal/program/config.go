@@ -1,0 +1,108 @@
+package program
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/dlq-manager/dlq-manager/pkg/archive"
+	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
+	"github.com/dlq-manager/dlq-manager/pkg/ingest"
+	"github.com/dlq-manager/dlq-manager/pkg/redrive"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
+	"github.com/dlq-manager/dlq-manager/pkg/republisher"
+	"github.com/dlq-manager/dlq-manager/pkg/rest"
+	"github.com/dlq-manager/dlq-manager/pkg/telemetry"
+)
+
+// Config is the one file that all programs read, each section the business of
+// the package that it configures.
+type Config struct {
+	App      App                 `mapstructure:"app"`
+	Log      telemetry.LogConfig `mapstructure:"log"`
+	Server   rest.Config         `mapstructure:"server"`
+	Database *postgres.Config    `mapstructure:"database"` // nil: in memory
+	Kafka    *Kafka              `mapstructure:"kafka"`    // nil: no republishing
+	Ingest   ingest.Config       `mapstructure:"ingest"`
+	Redrive  redrive.Config      `mapstructure:"redrive"`
+	Archive  archive.Config      `mapstructure:"archive"`
+	Auth     Auth                `mapstructure:"auth"`
+}
+
+// App says which deployment this is.
+type App struct {
+	Name        string `mapstructure:"name"`
+	Version     string `mapstructure:"version"`
+	Tier        string `mapstructure:"tier"`
+	Environment string `mapstructure:"environment"`
+}
+
+// Kafka is everything about the one cluster.
+type Kafka struct {
+	Broker          broker.Config      `mapstructure:",squash"`
+	Republish       republisher.Config `mapstructure:",squash"`
+	DeadLetter      deadletter.Config  `mapstructure:",squash"`
+	ConsumerGroup   string             `mapstructure:"consumer_group"`
+	DLQTopicPattern []string           `mapstructure:"dlq_topic_pattern"`
+}
+
+// Auth says who may use the API.
+type Auth struct {
+	Mode string `mapstructure:"mode"`
+}
+
+// DefaultConfig is what a program uses where the file says nothing.
+func DefaultConfig() Config {
+	database := postgres.DefaultConfig()
+	return Config{
+		App:      App{Name: "dlq-manager", Tier: "system", Environment: "dev"},
+		Log:      telemetry.DefaultLogConfig(),
+		Server:   rest.DefaultConfig(),
+		Database: &database,
+		Kafka: &Kafka{
+			Broker:          broker.DefaultConfig(),
+			Republish:       republisher.DefaultConfig(),
+			DeadLetter:      deadletter.DefaultConfig(),
+			ConsumerGroup:   "dlq-manager.default",
+			DLQTopicPattern: []string{"*.dlq.v1"},
+		},
+		Ingest:  ingest.DefaultConfig(),
+		Redrive: redrive.DefaultConfig(),
+		Archive: archive.DefaultConfig(),
+		Auth:    Auth{Mode: "none"},
+	}
+}
+
+// Production reports whether the deployment must not run on substitutes.
+func (c Config) Production() bool { return c.App.Environment == "production" }
+
+// Validate reports what spans sections.
+func (c Config) Validate() error {
+	if c.Production() && c.Database == nil {
+		return errors.New("database: app.environment is production, so the section is needed")
+	}
+	return nil
+}
+
+// Validate reports what is wrong with the section's own keys.
+func (k *Kafka) Validate() error {
+	var errs []error
+	if k.ConsumerGroup == "" {
+		errs = append(errs, errors.New("kafka.consumer_group: must not be empty"))
+	}
+	patterns, err := deadletter.ParsePatterns(k.DLQTopicPattern...)
+	errs = append(errs, err)
+	if err == nil {
+		_, err = deadletter.New(patterns, k.DeadLetter.TopicMap)
+		errs = append(errs, err)
+	}
+	return errors.Join(append(errs, k.Broker.Validate(), k.Republish.Validate())...)
+}
+
+// Validate reports a mode that does not exist.
+func (a Auth) Validate() error {
+	if a.Mode != "none" {
+		return fmt.Errorf("auth.mode: %q is not a mode of this version; it has none", a.Mode)
+	}
+	return nil
+}

@@ -1,0 +1,103 @@
+// Package program is what the binaries have in common: the configuration file,
+// the command line, and how a program starts and ends. What a program does is
+// its own.
+package program
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/pflag"
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/config"
+	"github.com/dlq-manager/dlq-manager/pkg/telemetry"
+)
+
+// DefaultPath is where the configuration is looked for.
+const DefaultPath = "configs/config.yaml"
+
+// Run is a program: it works until ctx ends and returns what stopped it.
+type Run func(ctx context.Context, args, environ []string, stdout io.Writer) error
+
+// Main runs a program until it ends or is told to by SIGINT or SIGTERM, and
+// exits: 0 when it ended as it should, else 1 with one line that says why.
+func Main(name string, run Run) {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Environ(), os.Stdout)
+	stop()
+	if err != nil && !errors.Is(err, pflag.ErrHelp) {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+		os.Exit(1)
+	}
+}
+
+// CommandLine is what every program understands.
+type CommandLine struct {
+	Flags *pflag.FlagSet
+	Path  string   // of the configuration file
+	Args  []string // behind the flags
+
+	version bool
+}
+
+// NewCommandLine prepares the common flags; the caller adds its own to Flags
+// before Parse. usage is the text above the list of flags.
+func NewCommandLine(name, usage string, stdout io.Writer) *CommandLine {
+	c := &CommandLine{Flags: pflag.NewFlagSet(name, pflag.ContinueOnError)}
+	c.Flags.SetOutput(stdout)
+	c.Flags.SortFlags = false
+	c.Flags.StringVar(&c.Path, "config", DefaultPath, "configuration `file`")
+	c.Flags.BoolVar(&c.version, "version", false, "print the version and exit")
+	c.Flags.Usage = func() {
+		fmt.Fprintf(stdout, "%s\n\nFlags:\n%s", usage, c.Flags.FlagUsages())
+	}
+	return c
+}
+
+// Parse reads args. done means that the program has answered already (--version
+// or --help) and is to end.
+func (c *CommandLine) Parse(args []string, stdout io.Writer) (done bool, err error) {
+	err = c.Flags.Parse(args)
+	switch {
+	case errors.Is(err, pflag.ErrHelp):
+		return true, nil
+	case err != nil:
+		return true, err
+	case c.version:
+		b := telemetry.ReadBuild()
+		fmt.Fprintf(stdout, "%s %s %s %s\n", c.Flags.Name(), b.Version, b.Revision, b.GoVersion)
+		return true, nil
+	}
+	c.Args = c.Flags.Args()
+	return false, nil
+}
+
+// Base is what every program starts with.
+type Base struct {
+	Config   Config
+	Log      *zap.Logger
+	Registry *prometheus.Registry
+}
+
+// Start reads the configuration and builds the logger and the registry.
+func Start(service, path string, environ []string) (Base, error) {
+	cfg, warnings, err := config.Load(path, "DLQ_", DefaultConfig(), config.WithEnviron(environ))
+	if err != nil {
+		return Base{}, err
+	}
+	log, err := telemetry.NewLogger(cfg.Log, service, telemetry.Version())
+	if err != nil {
+		return Base{}, err
+	}
+	for _, w := range warnings {
+		log.Warn("configuration: " + w)
+	}
+	return Base{Config: cfg, Log: log, Registry: telemetry.NewRegistry()}, nil
+}

@@ -1,0 +1,219 @@
+package redrive_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/segmentio/kafka-go"
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
+	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/redrive"
+	"github.com/dlq-manager/dlq-manager/pkg/republisher"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
+)
+
+func TestMain(m *testing.M) { stacktest.Main(m) }
+
+// system is a Service between a real store and a real broker.
+type system struct {
+	testing.TB
+	*redrive.Service
+	store   *postgres.Store
+	cluster *broker.Cluster
+	topic   string
+}
+
+const partitions = 6
+
+func newSystem(t testing.TB) *system {
+	t.Helper()
+	cfg := broker.DefaultConfig()
+	cfg.Brokers = stacktest.Kafka(t)
+	cluster, err := broker.Open(cfg)
+	if err != nil {
+		t.Fatalf("Open: %v", err)
+	}
+	t.Cleanup(func() { cluster.Close() })
+	patterns, err := deadletter.ParsePatterns("*.dlq.v1")
+	if err != nil {
+		t.Fatalf("ParsePatterns: %v", err)
+	}
+	publisher, err := republisher.New(republisher.DefaultConfig(), patterns, cluster, cluster.NewProducer(broker.ProducerConfig{}))
+	if err != nil {
+		t.Fatalf("New: %v", err)
+	}
+	s := &system{TB: t, store: postgres.New(postgrestest.Open(t)), cluster: cluster}
+	s.Service = redrive.New(redrive.DefaultConfig(), s.store, publisher, prometheus.NewRegistry(), zap.NewNop())
+	s.createTopic()
+	return s
+}
+
+func (s *system) createTopic() {
+	s.Helper()
+	s.topic = "redrive." + strings.ReplaceAll(s.Name(), "/", "-") + "." + uuid.NewString()[:8]
+	transport := &kafka.Transport{}
+	s.Cleanup(transport.CloseIdleConnections)
+	admin := &kafka.Client{Addr: kafka.TCP(stacktest.Kafka(s)...), Transport: transport}
+	res, err := admin.CreateTopics(s.Context(), &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{{
+		Topic: s.topic, NumPartitions: partitions, ReplicationFactor: 1,
+	}}})
+	if err == nil {
+		err = res.Errors[s.topic]
+	}
+	if err != nil {
+		s.Fatalf("create topic: %v", err)
+	}
+	s.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if _, err := admin.DeleteTopics(ctx, &kafka.DeleteTopicsRequest{Topics: []string{s.topic}}); err != nil {
+			s.Errorf("delete topic: %v", err)
+		}
+	})
+}
+
+// fill stores n dead letters with values of size bytes.
+func (s *system) fill(n, size int) {
+	s.Helper()
+	ctx := s.Context()
+	name := s.topic + ".dlq.v1"
+	refs, err := s.store.OpenTopics(ctx, []repository.Topic{{Name: name, Incarnation: "1"}})
+	if err != nil {
+		s.Fatalf("OpenTopics: %v", err)
+	}
+	source := repository.Partition{Incarnation: refs[0].Incarnation}
+	if _, err := s.store.OpenPosition(ctx, []repository.Position{{Partition: source}}); err != nil {
+		s.Fatalf("OpenPosition: %v", err)
+	}
+	value := []byte(strings.Repeat("x", size))
+	for from := 0; from < n; from += 1000 {
+		to := min(from+1000, n)
+		batch := repository.Batch{Ranges: []repository.Range{{Partition: source, From: int64(from), To: int64(to)}}}
+		for i := from; i < to; i++ {
+			m := entity.NewMessage(s.topic, "boom", time.Now())
+			m.Source = entity.Source{Topic: name, TopicID: refs[0].TopicID, Incarnation: refs[0].Incarnation, Offset: int64(i)}
+			m.Record = entity.Record{Key: fmt.Append(nil, i), Value: value, Size: int64(size)}
+			m.Origin.Confidence = entity.FromHeader
+			partition := int32(i % partitions)
+			m.Origin.Partition = &partition
+			batch.Messages = append(batch.Messages, m)
+		}
+		if counted, err := s.store.Store(ctx, batch); err != nil || len(counted) != 1 {
+			s.Fatalf("Store = %v, %v, want one range", counted, err)
+		}
+	}
+}
+
+// log returns the keys of one partition, in its order.
+func (s *system) log(partition int32) []string {
+	s.Helper()
+	tp := broker.TopicPartition{Topic: s.topic, Partition: partition}
+	ends, err := s.cluster.EndOffsets(s.Context(), []broker.TopicPartition{tp})
+	if err != nil {
+		s.Fatalf("EndOffsets: %v", err)
+	}
+	var keys []string
+	err = s.cluster.Scan(s.Context(), tp, 0, ends[tp], func(r broker.Record) bool {
+		keys = append(keys, string(r.Key))
+		return false
+	})
+	if err != nil {
+		s.Fatalf("Scan: %v", err)
+	}
+	return keys
+}
+
+func TestRealServers(t *testing.T) {
+	t.Run("RetryAllSendsEachOnceInOrder", func(t *testing.T) {
+		const n = 3001
+		s := newSystem(t)
+		s.fill(n, 100)
+		report, err := s.RetryAll(t.Context(), s.topic, "tester")
+		if err != nil || report.Resolved != n || report.Selected != n {
+			t.Errorf("RetryAll = %+v, %v, want %d resolved", report, err, n)
+		}
+		for p := range int32(partitions) {
+			var want []string
+			for i := int(p); i < n; i += partitions {
+				want = append(want, fmt.Sprint(i))
+			}
+			if got := s.log(p); !slices.Equal(got, want) {
+				t.Errorf("partition %d has %d records, want %d in order", p, len(got), len(want))
+			}
+		}
+	})
+
+	t.Run("DrainedRunIsTakenUpByTheNext", func(t *testing.T) {
+		const n = 4000
+		s := newSystem(t)
+		s.fill(n, 100)
+		ctx, drain := context.WithCancel(t.Context())
+		first := make(chan entity.RedriveReport)
+		go func() {
+			report, _ := s.RetryAll(ctx, s.topic, "tester")
+			first <- report
+		}()
+		s.firstRecord()
+		drain()
+		resolved := (<-first).Resolved
+		second, err := s.RetryAll(t.Context(), s.topic, "tester")
+		if err != nil || resolved+second.Resolved != n || second.Selected != second.Resolved {
+			t.Errorf("runs resolved %d and %+v, %v, want %d together", resolved, second, err, n)
+		}
+		sent := 0
+		for p := range int32(partitions) {
+			sent += len(s.log(p))
+		}
+		if sent != n {
+			t.Errorf("sent %d records, want %d", sent, n)
+		}
+	})
+}
+
+// firstRecord waits until something is in the log.
+func (s *system) firstRecord() {
+	s.Helper()
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	for range 2000 {
+		if len(s.log(0)) > 0 {
+			return
+		}
+		<-ticker.C
+	}
+	s.Fatal("no record ever came")
+}
+
+// BenchmarkRetryAll sends 1 KB records from a real store to a real broker.
+func BenchmarkRetryAll(b *testing.B) {
+	const n = 50_000
+	for b.Loop() {
+		b.StopTimer()
+		s := newSystem(b)
+		s.fill(n, 1024)
+		runtime.GC()
+		b.StartTimer()
+		began := time.Now()
+		report, err := s.RetryAll(b.Context(), s.topic, "bench")
+		if err != nil || report.Resolved != n {
+			b.Fatalf("RetryAll = %+v, %v, want all resolved", report, err)
+		}
+		b.ReportMetric(n/time.Since(began).Seconds(), "records/s")
+		var memory runtime.MemStats
+		runtime.ReadMemStats(&memory)
+		b.ReportMetric(float64(memory.HeapSys)/(1<<20), "MB-heap")
+	}
+}

@@ -1,0 +1,197 @@
+package republisher
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+const (
+	orders     = "orders"
+	deadLetter = "orders.dlq.v1"
+)
+
+var clock = time.Date(2026, 1, 2, 3, 4, 5, 678_901_000, time.FixedZone("JST", 9*3600))
+
+// logs is a Kafka in memory: Cluster and Producer.
+type logs struct {
+	topics map[string]int // partitions
+	starts map[broker.TopicPartition]int64
+	errs   map[broker.TopicPartition]error // for every question about the partition
+	down   error                           // for every question
+	fail   func(broker.TopicPartition, broker.Record) error
+
+	mu      sync.Mutex
+	records map[broker.TopicPartition][]broker.Record
+	scans   map[broker.TopicPartition]int
+	asked   int // requests for end offsets
+}
+
+func newLogs() *logs {
+	return &logs{
+		topics:  map[string]int{orders: 4, deadLetter: 1, "_internal": 1},
+		starts:  map[broker.TopicPartition]int64{},
+		errs:    map[broker.TopicPartition]error{},
+		records: map[broker.TopicPartition][]broker.Record{},
+		scans:   map[broker.TopicPartition]int{},
+	}
+}
+
+func (l *logs) Topics(_ context.Context, names ...string) ([]broker.Topic, error) {
+	if l.down != nil {
+		return nil, l.down
+	}
+	var topics []broker.Topic
+	for _, name := range names {
+		t := broker.Topic{Name: name, Err: broker.ErrUnknownTopic}
+		if n, ok := l.topics[name]; ok {
+			t.Err = nil
+			for i := range n {
+				t.Partitions = append(t.Partitions, broker.Partition{ID: int32(i)})
+			}
+		}
+		topics = append(topics, t)
+	}
+	return topics, nil
+}
+
+func (l *logs) offsets(parts []broker.TopicPartition, of func(broker.TopicPartition) int64) (map[broker.TopicPartition]int64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.down != nil {
+		return nil, l.down
+	}
+	found, errs := map[broker.TopicPartition]int64{}, broker.PartitionErrors{}
+	for _, tp := range parts {
+		switch _, exists := l.topics[tp.Topic]; {
+		case l.errs[tp] != nil:
+			errs[tp] = l.errs[tp]
+		case !exists:
+			errs[tp] = broker.ErrUnknownTopic
+		default:
+			found[tp] = of(tp)
+		}
+	}
+	if len(errs) == 0 {
+		return found, nil
+	}
+	return found, errs
+}
+
+func (l *logs) StartOffsets(_ context.Context, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error) {
+	return l.offsets(parts, func(tp broker.TopicPartition) int64 { return l.starts[tp] })
+}
+
+func (l *logs) EndOffsets(_ context.Context, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error) {
+	l.asked++
+	return l.offsets(parts, l.end)
+}
+
+func (l *logs) AppendedOffsets(_ context.Context, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error) {
+	return l.offsets(parts, l.end)
+}
+
+func (l *logs) end(tp broker.TopicPartition) int64 {
+	if n := len(l.records[tp]); n > 0 {
+		return l.records[tp][n-1].Offset + 1
+	}
+	return l.starts[tp]
+}
+
+func (l *logs) ReadAt(_ context.Context, tp broker.TopicPartition, offset int64) (broker.Record, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range l.records[tp] {
+		if r.Offset == offset {
+			return r, nil
+		}
+	}
+	return broker.Record{}, broker.ErrGone
+}
+
+func (l *logs) Scan(_ context.Context, tp broker.TopicPartition, from, to int64, fn func(broker.Record) bool) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.scans[tp]++
+	for _, r := range l.records[tp] {
+		if r.Offset >= from && r.Offset < to && fn(r) {
+			return nil
+		}
+	}
+	return nil
+}
+
+func (l *logs) Produce(_ context.Context, tp broker.TopicPartition, records []broker.Record) broker.ProduceResult {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out broker.ProduceResult
+	for _, r := range records {
+		if l.fail != nil {
+			if err := l.fail(tp, r); err != nil {
+				out.Records = append(out.Records, broker.RecordResult{Offset: -1, Err: err})
+				continue
+			}
+		}
+		r.TopicPartition, r.Offset = tp, l.end(tp)
+		l.records[tp] = append(l.records[tp], r)
+		out.Records = append(out.Records, broker.RecordResult{Offset: r.Offset})
+	}
+	return out
+}
+
+func newRepublisher(t *testing.T, l *logs, changes ...func(*Config)) *Republisher {
+	t.Helper()
+	cfg := DefaultConfig()
+	for _, change := range changes {
+		change(&cfg)
+	}
+	patterns, err := deadletter.ParsePatterns("*.dlq.v1")
+	if err != nil {
+		t.Fatalf("ParsePatterns: %v", err)
+	}
+	r, err := New(cfg, patterns, l, l)
+	if err != nil {
+		t.Fatalf("New: %v", err)
+	}
+	r.now = func() time.Time { return clock }
+	return r
+}
+
+// message is a dead letter of topic orders that nothing is against.
+func message(changes ...func(*entity.Message)) entity.Message {
+	m := entity.NewMessage(orders, "boom", clock)
+	m.Origin.Confidence = entity.FromHeader
+	m.Source = entity.Source{Topic: deadLetter, Offset: 7}
+	m.Record = entity.Record{Key: []byte("key"), Value: []byte("value"), Size: 5}
+	for _, change := range changes {
+		change(&m)
+	}
+	return m
+}
+
+// claimed is what a claim makes of a planned message.
+func claimed(t *testing.T, r *Republisher, messages ...entity.Message) []entity.Outgoing {
+	t.Helper()
+	batch := make([]entity.Outgoing, len(messages))
+	for i, target := range r.Plan(t.Context(), messages, false) {
+		if target.Err != nil {
+			t.Fatalf("Plan: %v", target.Err)
+		}
+		m := messages[i]
+		if err := m.MarkRetrying(clock); err != nil {
+			t.Fatalf("MarkRetrying: %v", err)
+		}
+		m.Claim = entity.Claim{ID: uuid.New(), Topic: target.Topic, Partition: target.Partition, EndOffset: target.EndOffset}
+		batch[i] = entity.Outgoing{Message: m, Target: target}
+	}
+	return batch
+}
+
+func ptr[T any](v T) *T { return &v }

@@ -1,0 +1,87 @@
+package republisher
+
+import (
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+func claimAt(partition int32, end int64) entity.Claim {
+	return entity.Claim{ID: uuid.New(), Topic: orders, Partition: partition, EndOffset: end}
+}
+
+// put appends records to a partition at the offsets, the claim's record at the
+// last of them; uuid.Nil writes none of ours.
+func (l *logs) put(partition int32, claim uuid.UUID, offsets ...int64) {
+	for i, offset := range offsets {
+		record := broker.Record{Offset: offset}
+		if i == len(offsets)-1 && claim != uuid.Nil {
+			record.Headers = []broker.Header{{Key: "dlq-redrive-id", Value: []byte(claim.String())}}
+		}
+		l.records[part(partition)] = append(l.records[part(partition)], record)
+	}
+}
+
+func TestFindMany(t *testing.T) {
+	t.Parallel()
+	cases := []struct {
+		name    string
+		log     func(l *logs, c entity.Claim)
+		verdict entity.Verdict
+		class   entity.ErrorClass
+		offset  int64
+	}{
+		{"FoundAtTheNotedOffset", func(l *logs, c entity.Claim) { l.put(0, c.ID, 10) }, entity.Acknowledged, entity.AlreadyPublished, 10},
+		{"FoundBehindOthers", func(l *logs, c entity.Claim) { l.put(0, c.ID, 9, 10, 11, 12) }, entity.Acknowledged, entity.AlreadyPublished, 12},
+		{"FirstOfCopiesCounts", func(l *logs, c entity.Claim) { l.put(0, c.ID, 10); l.put(0, c.ID, 11) }, entity.Acknowledged, entity.AlreadyPublished, 10},
+		{"FoundBehindAGap", func(l *logs, c entity.Claim) { l.put(0, c.ID, 9, 14) }, entity.Acknowledged, entity.AlreadyPublished, 14},
+		{"NotThere", func(l *logs, _ entity.Claim) { l.put(0, uuid.New(), 9, 10, 11) }, entity.GivenBack, "", -1},
+		{"NothingWrittenSince", func(l *logs, _ entity.Claim) { l.put(0, uuid.Nil, 9) }, entity.GivenBack, "", -1},
+		{"RemovedByCompactionMaybe", func(l *logs, _ entity.Claim) { l.put(0, uuid.Nil, 9, 10, 12) }, entity.InDoubt, entity.UnknownClass, -1},
+		{"RemovedRightAtTheNotedOffset", func(l *logs, _ entity.Claim) { l.put(0, uuid.Nil, 9, 11) }, entity.InDoubt, entity.UnknownClass, -1},
+		{"LogStartsLater", func(l *logs, _ entity.Claim) { l.starts[part(0)] = 12; l.put(0, uuid.Nil, 12) }, entity.InDoubt, entity.UnknownClass, -1},
+		{"FoundAlthoughTheLogStartsLater", func(l *logs, c entity.Claim) { l.starts[part(0)] = 12; l.put(0, c.ID, 12) }, entity.Acknowledged, entity.AlreadyPublished, 12},
+		{"TopicCreatedAgain", func(l *logs, _ entity.Claim) { l.put(0, uuid.Nil, 0, 1) }, entity.InDoubt, entity.UnknownClass, -1},
+		{"TopicGone", func(l *logs, _ entity.Claim) { delete(l.topics, orders) }, entity.InDoubt, entity.UnknownClass, -1},
+		{"NoRightToRead", func(l *logs, _ entity.Claim) { l.errs[part(0)] = broker.ErrUnauthorized }, entity.InDoubt, entity.UnknownClass, -1},
+		{"NoLeaderNow", func(l *logs, _ entity.Claim) { l.errs[part(0)] = broker.ErrNoLeader }, entity.InDoubt, entity.BrokerUnavailable, -1},
+		{"BrokersAway", func(l *logs, _ entity.Claim) { l.down = broker.ErrUnavailable }, entity.InDoubt, entity.BrokerUnavailable, -1},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			l := newLogs()
+			claim := claimAt(0, 10)
+			c.log(l, claim)
+			got := newRepublisher(t, l).FindMany(t.Context(), []entity.Claim{claim})[0]
+			if got.Verdict != c.verdict || got.Class != c.class || got.Offset != c.offset {
+				t.Errorf("FindMany = %+v, want verdict %d, class %q, offset %d", got, c.verdict, c.class, c.offset)
+			}
+			if (got.Err != nil) != (c.verdict == entity.InDoubt) {
+				t.Errorf("FindMany error = %v, want one for a doubt only", got.Err)
+			}
+		})
+	}
+}
+
+func TestFindManyReadsEachPartitionOnce(t *testing.T) {
+	t.Parallel()
+	l := newLogs()
+	claims := []entity.Claim{claimAt(0, 0), claimAt(1, 0), claimAt(0, 1), claimAt(0, 2)}
+	l.put(0, claims[2].ID, 0, 1)
+	l.put(0, claims[0].ID, 2)
+	l.put(1, uuid.New(), 0)
+	got := newRepublisher(t, l).FindMany(t.Context(), claims)
+	want := []entity.Verdict{entity.Acknowledged, entity.GivenBack, entity.Acknowledged, entity.GivenBack}
+	for i, d := range got {
+		if d.Verdict != want[i] {
+			t.Errorf("finding %d = %+v, want verdict %d", i, d, want[i])
+		}
+	}
+	if l.scans[part(0)] != 1 || l.scans[part(1)] != 1 {
+		t.Errorf("scans = %v, want one for each partition", l.scans)
+	}
+}

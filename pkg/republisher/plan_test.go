@@ -1,0 +1,190 @@
+package republisher
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+func to(topic string) func(*entity.Message) {
+	return func(m *entity.Message) { m.OriginalTopic = topic }
+}
+
+func state(s entity.ValueState) func(*entity.Message) {
+	return func(m *entity.Message) { m.Record.State = s }
+}
+
+func TestPlanRefuses(t *testing.T) {
+	t.Parallel()
+	cases := []struct {
+		name   string
+		change func(*entity.Message)
+		allow  []string
+		bulk   bool
+		class  entity.ErrorClass // "" means: not refused
+	}{
+		{"NothingAgainstIt", to(orders), nil, true, ""},
+		{"UnknownOrigin", to(""), nil, false, entity.UnknownTopic},
+		{"ImpossibleName", to("a b"), nil, false, entity.UnknownTopic},
+		{"TopicThatDoesNotExist", to("nowhere"), nil, false, entity.UnknownTopic},
+		{"DeadLetterTopic", to(deadLetter), nil, false, entity.LoopRefused},
+		{"DeadLetterTopicEvenWhenAllowed", to(deadLetter), []string{deadLetter}, false, entity.LoopRefused},
+		{"InternalTopic", to("_internal"), nil, false, entity.Unauthorized},
+		{"InternalTopicThatAPatternMerelyMatches", to("_internal"), []string{"*"}, false, entity.Unauthorized},
+		{"InternalTopicByName", to("_internal"), []string{"_internal"}, false, ""},
+		{"InternalTopicByExpression", to("_internal"), []string{"^_int.*$"}, false, ""},
+		{"OutsideTheList", to(orders), []string{"payments", "users.*"}, false, entity.Unauthorized},
+		{"InsideTheList", to(orders), []string{"payments", "ord*"}, false, ""},
+		{"GuessedOriginInBulk", func(m *entity.Message) { m.Origin.Confidence = entity.FromName }, nil, true, entity.UnknownTopic},
+		{"GuessedOriginAlone", func(m *entity.Message) { m.Origin.Confidence = entity.FromName }, nil, false, ""},
+		{"RowWithoutAnything", state(entity.ValueMissing), nil, false, entity.BadRecord},
+		{"RowWithPayload", state(entity.ValueFromPayload), nil, false, ""},
+		{"OverLimitStillThere", state(entity.ValueOverLimit), nil, false, ""},
+		{"OverLimitGone", func(m *entity.Message) {
+			m.Record.State, m.Source.Offset = entity.ValueOverLimit, 4
+		}, nil, false, entity.BadRecord},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			l := newLogs()
+			l.starts[broker.TopicPartition{Topic: deadLetter}] = 5
+			r := newRepublisher(t, l, func(cfg *Config) { cfg.RepublishAllow = c.allow })
+			err := r.Plan(t.Context(), []entity.Message{message(c.change)}, c.bulk)[0].Err
+			var refused *entity.RefusedError
+			if c.class == "" {
+				if err != nil {
+					t.Errorf("Plan error = %v, want nil", err)
+				}
+			} else if !errors.As(err, &refused) || refused.Class != c.class || refused.Reason == "" {
+				t.Errorf("Plan error = %#v, want refused with %s and a reason", err, c.class)
+			}
+		})
+	}
+}
+
+func TestPlanUnavailable(t *testing.T) {
+	t.Parallel()
+	cases := []struct {
+		name string
+		harm func(*logs)
+		kind error
+	}{
+		{"BrokersAway", func(l *logs) { l.down = broker.ErrUnavailable }, entity.ErrUnavailable},
+		{"NoLeader", func(l *logs) { l.errs[part(2)] = broker.ErrNoLeader }, entity.ErrUnavailable},
+		{"NotAuthorized", func(l *logs) { l.errs[part(2)] = broker.ErrUnauthorized }, entity.ErrConflict},
+		{"TopicGoneMeanwhile", func(l *logs) { l.errs[part(2)] = broker.ErrUnknownTopic }, entity.ErrConflict},
+		{"OtherPartitionsDoNotMatter", func(l *logs) { l.errs[part(1)] = broker.ErrNoLeader }, nil},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			l := newLogs()
+			c.harm(l)
+			m := message(func(m *entity.Message) { m.Origin.Partition = ptr(int32(2)) })
+			err := newRepublisher(t, l).Plan(t.Context(), []entity.Message{m}, true)[0].Err
+			if !errors.Is(err, c.kind) {
+				t.Errorf("Plan error = %v, want kind %v", err, c.kind)
+			}
+		})
+	}
+}
+
+func part(n int32) broker.TopicPartition { return broker.TopicPartition{Topic: orders, Partition: n} }
+
+func TestPlanPartition(t *testing.T) {
+	t.Parallel()
+	original := func(p int32) func(*entity.Message) {
+		return func(m *entity.Message) { m.Origin.Partition = &p }
+	}
+	key := func(k []byte) func(*entity.Message) {
+		return func(m *entity.Message) { m.Record.Key = k }
+	}
+	// What Java's default partitioner gives for four partitions.
+	cases := []struct {
+		name   string
+		change func(*entity.Message)
+		want   int32
+	}{
+		{"OriginalWhereKnown", original(3), 3},
+		{"ByKeyWhereTheOriginalIsGone", original(4), broker.Murmur2Partition([]byte("key"), 4)},
+		{"ByKeyWhereUnknown", key([]byte("21")), broker.Murmur2Partition([]byte("21"), 4)},
+		{"EmptyKeyIsAKey", key([]byte{}), broker.Murmur2Partition(nil, 4)},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			target := newRepublisher(t, newLogs()).Plan(t.Context(), []entity.Message{message(c.change)}, true)[0]
+			if target.Err != nil || target.Partition != c.want {
+				t.Errorf("Plan = %d, %v, want partition %d", target.Partition, target.Err, c.want)
+			}
+		})
+	}
+
+	t.Run("NullKeysAreSpread", func(t *testing.T) {
+		t.Parallel()
+		messages := make([]entity.Message, 200)
+		for i := range messages {
+			messages[i] = message(key(nil))
+		}
+		used := map[int32]bool{}
+		for _, target := range newRepublisher(t, newLogs()).Plan(t.Context(), messages, true) {
+			used[target.Partition] = true
+		}
+		if len(used) != 4 {
+			t.Errorf("partitions used = %v, want all 4", used)
+		}
+	})
+
+	t.Run("NewKeyDecides", func(t *testing.T) {
+		t.Parallel()
+		l := newLogs()
+		r := newRepublisher(t, l, func(c *Config) { c.RepublishKey = KeyUUID })
+		for range 20 {
+			out := claimed(t, r, message(original(3)))
+			r.Publish(t.Context(), out)
+			log := l.records[part(out[0].Target.Partition)]
+			sent := log[len(log)-1]
+			if want := broker.Murmur2Partition(sent.Key, 4); out[0].Target.Partition != want {
+				t.Errorf("partition = %d, want %d for key %s", out[0].Target.Partition, want, sent.Key)
+			}
+		}
+	})
+}
+
+func TestPlanAsksOnce(t *testing.T) {
+	t.Parallel()
+	l := newLogs()
+	l.records[part(1)] = []broker.Record{{Offset: 41}}
+	messages := []entity.Message{
+		message(func(m *entity.Message) { m.Origin.Partition = ptr(int32(1)) }),
+		message(to("nowhere")),
+		message(func(m *entity.Message) { m.Origin.Partition = ptr(int32(2)) }),
+	}
+	targets := newRepublisher(t, l).Plan(t.Context(), messages, true)
+	if targets[0].EndOffset != 42 || targets[1].Err == nil || targets[2].Partition != 2 || targets[2].EndOffset != 0 {
+		t.Errorf("Plan = %+v, want end 42, an error, partition 2 with end 0", targets)
+	}
+	if l.asked != 1 {
+		t.Errorf("requests for end offsets = %d, want 1", l.asked)
+	}
+	if got := newRepublisher(t, l).Plan(t.Context(), nil, true); len(got) != 0 {
+		t.Errorf("Plan of nothing = %v, want nothing", got)
+	}
+}
+
+func TestConfigValidate(t *testing.T) {
+	t.Parallel()
+	if err := DefaultConfig().Validate(); err != nil {
+		t.Errorf("DefaultConfig().Validate() = %v, want nil", err)
+	}
+	err := Config{RepublishKey: "none", RepublishAllow: []string{"or?ers", "^a("}}.Validate()
+	for _, text := range []string{"kafka.republish_key", `kafka.republish_allow: "or?ers"`, `kafka.republish_allow: "^a("`, "kafka.republish_timeout"} {
+		if err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("Validate = %v, want a line with %s", err, text)
+		}
+	}
+}

@@ -1,0 +1,269 @@
+package republisher
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+func TestHeaders(t *testing.T) {
+	t.Parallel()
+	m := message(func(m *entity.Message) {
+		m.ID = uuid.MustParse("00000000-0000-7000-8000-000000000001")
+		m.Root = uuid.MustParse("00000000-0000-7000-8000-000000000002")
+		m.Claim.ID = uuid.MustParse("00000000-0000-7000-8000-000000000003")
+		m.RetryCount = 2
+		m.Record.Headers = []entity.Header{
+			{Key: "trace", Value: []byte{0xff, 0}},
+			{Key: "kafka_dlt-original-topic", Value: []byte("orders")},
+			{Key: "", Value: nil},
+			{Key: "dlq-retry-count", Value: []byte("99")},
+			{Key: "trace", Value: []byte{}},
+			{Key: "dlq-redrive-id", Value: []byte("old")},
+		}
+	})
+	want := []broker.Header{
+		{Key: "trace", Value: []byte{0xff, 0}},
+		{Key: "", Value: nil},
+		{Key: "trace", Value: []byte{}},
+		{Key: "dlq-message-id", Value: []byte("00000000-0000-7000-8000-000000000001")},
+		{Key: "dlq-root-id", Value: []byte("00000000-0000-7000-8000-000000000002")},
+		{Key: "dlq-retry-count", Value: []byte("2")},
+		{Key: "dlq-redrive-id", Value: []byte("00000000-0000-7000-8000-000000000003")},
+		{Key: "dlq-redriven-at", Value: []byte("2026-01-01T18:04:05.678Z")},
+	}
+	if got := headers(m, clock); !reflect.DeepEqual(got, want) {
+		t.Errorf("headers = %q, want %q", got, want)
+	}
+	m.Root = uuid.Nil
+	if got := string(headers(m, clock)[4].Value); got != m.ID.String() {
+		t.Errorf("root of a first message = %s, want its own id", got)
+	}
+}
+
+func TestPublishKeepsBytes(t *testing.T) {
+	t.Parallel()
+	cases := []struct {
+		name       string
+		key, value []byte
+		state      entity.ValueState
+	}{
+		{"Plain", []byte("k"), []byte("v"), entity.ValueStored},
+		{"NullKeyAndTombstone", nil, nil, entity.ValueStored},
+		{"EmptyKeyAndValue", []byte{}, []byte{}, entity.ValueStored},
+		{"NotText", []byte{0, 0xff}, []byte{0xfe, 0}, entity.ValueStored},
+		{"PayloadOfARow", nil, []byte(`{"a": 1}`), entity.ValueFromPayload},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			l := newLogs()
+			r := newRepublisher(t, l)
+			batch := claimed(t, r, message(func(m *entity.Message) {
+				m.Record = entity.Record{Key: c.key, Value: c.value, State: c.state}
+				m.Origin.Partition = ptr(int32(1))
+			}))
+			got := r.Publish(t.Context(), batch)
+			if want := (entity.Delivery{Verdict: entity.Acknowledged, Partition: 1}); got[0] != want {
+				t.Fatalf("Publish = %+v, want %+v", got[0], want)
+			}
+			sent := l.records[part(1)][0]
+			if !reflect.DeepEqual([][]byte{sent.Key, sent.Value}, [][]byte{c.key, c.value}) {
+				t.Errorf("sent %#v, %#v, want %#v, %#v", sent.Key, sent.Value, c.key, c.value)
+			}
+			if !sent.Time.IsZero() {
+				t.Errorf("time = %s, want the broker's present", sent.Time)
+			}
+		})
+	}
+}
+
+func TestPublishNewKeys(t *testing.T) {
+	t.Parallel()
+	l := newLogs()
+	r := newRepublisher(t, l, func(c *Config) { c.RepublishKey = KeyUUID })
+	m := message()
+	keys := map[string]bool{}
+	for m.RetryCount = range 3 {
+		m.MaxRetries = 9
+		r.Publish(t.Context(), claimed(t, r, m))
+	}
+	for _, log := range l.records {
+		for _, sent := range log {
+			id, err := uuid.ParseBytes(sent.Key)
+			if err != nil || id.Version() != 4 || id.Variant() != uuid.RFC4122 {
+				t.Errorf("key = %s, %v, want a UUID v4", sent.Key, err)
+			}
+			keys[id.String()] = true
+		}
+	}
+	if len(keys) != 3 {
+		t.Errorf("keys = %v, want 3 different ones", keys)
+	}
+}
+
+func TestPublishKeepsOrder(t *testing.T) {
+	t.Parallel()
+	l := newLogs()
+	r := newRepublisher(t, l)
+	var messages []entity.Message
+	for i := range 200 {
+		messages = append(messages, message(func(m *entity.Message) {
+			m.Record.Value = fmt.Append(nil, i)
+			m.Origin.Partition = ptr(int32(i % 3))
+		}))
+	}
+	deliveries := r.Publish(t.Context(), claimed(t, r, messages...))
+	for i, d := range deliveries {
+		want := entity.Delivery{Verdict: entity.Acknowledged, Partition: int32(i % 3), Offset: int64(i / 3)}
+		if d != want {
+			t.Fatalf("delivery %d = %+v, want %+v", i, d, want)
+		}
+		if got := l.records[part(d.Partition)][d.Offset].Value; string(got) != fmt.Sprint(i) {
+			t.Fatalf("value at %d/%d = %s, want %d", d.Partition, d.Offset, got, i)
+		}
+	}
+}
+
+func TestPublishAfterItsTime(t *testing.T) {
+	t.Parallel()
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	late, cancelLate := context.WithDeadline(t.Context(), time.Now().Add(-time.Nanosecond))
+	defer cancelLate()
+	// A stopped process: the deadline has passed, its timer has not fired yet.
+	stopped := deadlineOnly{t.Context()}
+	for name, ctx := range map[string]context.Context{"Drain": cancelled, "OldClaim": late, "OldClaimOfAStoppedProcess": stopped} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLogs()
+			r := newRepublisher(t, l)
+			got := r.Publish(ctx, claimed(t, r, message(), message(state(entity.ValueOverLimit))))
+			for _, d := range got {
+				if d.Verdict != entity.GivenBack || d.Err == nil || d.Offset != -1 {
+					t.Errorf("Publish = %+v, want given back", d)
+				}
+			}
+			for tp, log := range l.records {
+				t.Errorf("%s has %d records, want none", tp, len(log))
+			}
+		})
+	}
+}
+
+type deadlineOnly struct{ context.Context }
+
+func (deadlineOnly) Deadline() (time.Time, bool) { return time.Now().Add(-time.Second), true }
+
+func TestPublishVerdicts(t *testing.T) {
+	t.Parallel()
+	produced := func(fate broker.Fate, class broker.Class) error {
+		return &broker.ProduceError{Fate: fate, Class: class, Err: errors.New("cause")}
+	}
+	cases := []struct {
+		name    string
+		err     error
+		verdict entity.Verdict
+		class   entity.ErrorClass
+	}{
+		{"Acknowledged", nil, entity.Acknowledged, ""},
+		{"NotSentHasFailed", produced(broker.NotSent, broker.ClassBrokerUnavailable), entity.Failed, entity.BrokerUnavailable},
+		{"ThrottledHasFailed", produced(broker.NotSent, broker.ClassRateLimited), entity.Failed, entity.RateLimited},
+		{"BadRecordIsRejected", produced(broker.RecordRejected, broker.ClassBadRecord), entity.Rejected, entity.BadRecord},
+		{"UnknownTopicIsRefused", produced(broker.TopicRefused, broker.ClassUnknownTopic), entity.Refused, entity.UnknownTopic},
+		{"MissingRightIsRefused", produced(broker.TopicRefused, broker.ClassUnauthorized), entity.Refused, entity.Unauthorized},
+		{"TimeoutIsInDoubt", produced(broker.InDoubt, broker.ClassNetworkTimeout), entity.InDoubt, entity.NetworkTimeout},
+		{"DoubtIsNeverCalledUnsettleable", produced(broker.InDoubt, broker.ClassUnknown), entity.InDoubt, entity.NetworkTimeout},
+		{"StrangeErrorIsInDoubt", errors.New("what"), entity.InDoubt, entity.NetworkTimeout},
+		{"WrappedIsTheSame", fmt.Errorf("at: %w", produced(broker.RecordRejected, broker.ClassBadRecord)), entity.Rejected, entity.BadRecord},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			l := newLogs()
+			l.fail = func(broker.TopicPartition, broker.Record) error { return c.err }
+			r := newRepublisher(t, l)
+			d := r.Publish(t.Context(), claimed(t, r, message()))[0]
+			if d.Verdict != c.verdict || d.Class != c.class || (d.Err == nil) != (c.err == nil) {
+				t.Errorf("Publish = %+v, want verdict %d class %q", d, c.verdict, c.class)
+			}
+		})
+	}
+}
+
+func TestPublishOverLimit(t *testing.T) {
+	t.Parallel()
+	value := []byte("as large as no store would hold")
+	sum := sha256.Sum256(value)
+	large := message(func(m *entity.Message) {
+		m.Record = entity.Record{Key: []byte("k"), State: entity.ValueOverLimit, SHA256: sum[:]}
+	})
+	cases := []struct {
+		name    string
+		held    []broker.Record
+		verdict entity.Verdict
+	}{
+		{"FetchedFromTheDeadLetterTopic", []broker.Record{{Offset: 7, Value: value}}, entity.Acknowledged},
+		{"AnotherValueIsNotSent", []broker.Record{{Offset: 7, Value: []byte("other")}}, entity.Rejected},
+		{"GoneMeanwhileIsNotSent", []broker.Record{{Offset: 8, Value: value}}, entity.Rejected},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			l := newLogs()
+			l.records[broker.TopicPartition{Topic: deadLetter}] = c.held
+			r := newRepublisher(t, l)
+			small := message(func(m *entity.Message) { m.Record.Key = []byte("k") })
+			batch := claimed(t, r, small, large, small)
+			got := r.Publish(t.Context(), batch)
+			if got[1].Verdict != c.verdict {
+				t.Fatalf("Publish = %+v, want verdict %d", got[1], c.verdict)
+			}
+			var sent []string
+			for _, record := range l.records[part(batch[0].Target.Partition)] {
+				sent = append(sent, string(record.Value))
+			}
+			want := []string{"value", string(value), "value"}
+			if c.verdict != entity.Acknowledged {
+				want = []string{"value", "value"}
+			}
+			if !slices.Equal(sent, want) {
+				t.Errorf("log = %q, want %q", sent, want)
+			}
+		})
+	}
+}
+
+func TestDisabled(t *testing.T) {
+	t.Parallel()
+	messages := []entity.Message{message(), message(to(""))}
+	d := NewDisabled(Config{}, zap.NewNop())
+	for _, target := range d.Plan(t.Context(), messages, true) {
+		if target.Err != nil {
+			t.Errorf("Plan error = %v, want nil", target.Err)
+		}
+	}
+	for _, delivery := range d.Publish(t.Context(), make([]entity.Outgoing, 2)) {
+		if delivery.Verdict != entity.Skipped {
+			t.Errorf("Publish = %+v, want skipped", delivery)
+		}
+	}
+	if got := d.FindMany(t.Context(), make([]entity.Claim, 1))[0]; got.Verdict != entity.InDoubt || got.Class == entity.UnknownClass {
+		t.Errorf("FindMany = %+v, want a doubt that may be settled later", got)
+	}
+	required := NewDisabled(Config{RepublishRequired: true}, zap.NewNop())
+	if err := required.Plan(t.Context(), messages, false)[0].Err; !errors.Is(err, entity.ErrConflict) {
+		t.Errorf("Plan error = %v, want a conflict", err)
+	}
+}

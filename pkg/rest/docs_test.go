@@ -1,0 +1,106 @@
+package rest
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+var (
+	documented = regexp.MustCompile("(?s)```http\n(.*?)```\n\nAnswer `(\\d+)`:(?:\n\n```(json|text)\n(.*?)```)?")
+	tableRow   = regexp.MustCompile("(?m)^\\| (\\d{3}) \\| `(SYS_DLQ_[A-Z_]+)`")
+)
+
+// Every request in the API document gets the answer that stands there, and
+// every route has one.
+func TestDocument(t *testing.T) {
+	t.Parallel()
+	text := readDocument(t)
+	shown := map[string]bool{}
+	for _, m := range documented.FindAllStringSubmatch(text, -1) {
+		line, body, _ := strings.Cut(strings.TrimSpace(m[1]), "\n\n")
+		method, target, _ := strings.Cut(line, " ")
+		f := documentFixture()
+		w := f.do(method, target, body, "X-Request-Id", "req_abc123def456")
+		if want, _ := strconv.Atoi(m[2]); w.Code != want {
+			t.Errorf("%s = %d, the document says %d", line, w.Code, want)
+		}
+		switch {
+		case m[3] == "text" && w.Body.String() != strings.TrimSuffix(m[4], "\n"):
+			t.Errorf("%s = %q, the document says %q", line, w.Body, m[4])
+		case m[3] == "json" && !sameJSON(t, w.Body.String(), m[4]):
+			t.Errorf("%s\n     = %s\nthe document says %s", line, w.Body, m[4])
+		}
+		shown[method+" "+template(f, method, target)] = true
+	}
+	f := documentFixture()
+	for _, rt := range append(f.server.probeRoutes(), f.server.apiRoutes()...) {
+		if !shown[rt.method+" "+rt.path] {
+			t.Errorf("the document has no example of %s %s", rt.method, rt.path)
+		}
+	}
+}
+
+// The document's table of errors is the table of the program.
+func TestDocument_Errors(t *testing.T) {
+	t.Parallel()
+	said := map[string]string{}
+	for _, m := range tableRow.FindAllStringSubmatch(readDocument(t), -1) {
+		said[m[1]] = m[2]
+	}
+	known := map[string]string{}
+	for _, a := range append(answers[:], internal) {
+		known[strconv.Itoa(a.status)] = a.code
+	}
+	if !reflect.DeepEqual(said, known) {
+		t.Errorf("the document has %v, the program %v", said, known)
+	}
+}
+
+func readDocument(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/api.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// documentFixture is the world that the document speaks of.
+func documentFixture() *fixture {
+	f := newFixture(message(idA), message(idB, in(entity.Dead, 3), at(noon.Add(-time.Minute))))
+	f.checks = []Check{{Name: "database", Required: true, Probe: func(context.Context) error { return nil }}}
+	return f.open()
+}
+
+// template finds the route that a request takes.
+func template(f *fixture, method, target string) string {
+	path, _, _ := strings.Cut(target, "?")
+	for _, rt := range append(f.server.apiRoutes(), f.server.probeRoutes()...) {
+		pattern := regexp.MustCompile(`\\\{[a-z]+\\\}`).ReplaceAllString(regexp.QuoteMeta(rt.path), "[^/]+")
+		if rt.method == method && regexp.MustCompile("^"+pattern+"$").MatchString(path) {
+			return rt.path
+		}
+	}
+	return ""
+}
+
+func sameJSON(t *testing.T, a, b string) bool {
+	t.Helper()
+	var x, y any
+	if err := json.Unmarshal([]byte(a), &x); err != nil {
+		t.Errorf("%s is not JSON: %v", a, err)
+	}
+	if err := json.Unmarshal([]byte(b), &y); err != nil {
+		t.Errorf("%s is not JSON: %v", b, err)
+	}
+	return reflect.DeepEqual(x, y)
+}
