@@ -68,9 +68,15 @@ func TestStart(t *testing.T) {
 			MaxAttempts: 1, BatchSize: 1, Transport: newClient(t, s.Brokers()[0]).Transport,
 		}
 		defer w.Close()
-		err := w.WriteMessages(patient(t), kafka.Message{Value: []byte("x")})
-		if !errors.Is(err, kafka.UnknownTopicOrPartition) {
-			t.Errorf("WriteMessages to a topic that is not there: %v, want %v", err, kafka.UnknownTopicOrPartition)
+		if err := w.WriteMessages(patient(t), kafka.Message{Value: []byte("x")}); err == nil {
+			t.Error("WriteMessages to a topic that is not there = nil, want an error")
+		}
+		meta, err := newClient(t, s.Brokers()[0]).Metadata(patient(t), &kafka.MetadataRequest{})
+		if err != nil {
+			t.Fatalf("Metadata: %v", err)
+		}
+		if slices.ContainsFunc(meta.Topics, func(topic kafka.Topic) bool { return topic.Name == "typo" }) {
+			t.Error("the topic was made by writing to it")
 		}
 	})
 	t.Run("NothingIsReplaced", func(t *testing.T) {

@@ -3,6 +3,7 @@ package broker
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -194,7 +195,7 @@ func (p *recordParser) next() Record {
 func (p *recordParser) readHeaders(w *wire) []Header {
 	n := w.varint()
 	if n < 0 || n > int64(len(w.b)/2) {
-		w.err = cmpErr(w.err, errShort)
+		w.err = cmp.Or(w.err, errShort)
 		return nil
 	}
 	headers := p.shared.room(int(n))
@@ -202,13 +203,6 @@ func (p *recordParser) readHeaders(w *wire) []Header {
 		headers[i] = Header{Key: p.shared.text(w.varbytes()), Value: w.varbytes()}
 	}
 	return headers
-}
-
-func cmpErr(first, second error) error {
-	if first != nil {
-		return first
-	}
-	return second
 }
 
 // shared is memory that the records of one partition's answer have in common.

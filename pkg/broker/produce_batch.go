@@ -104,7 +104,7 @@ func (w *write) try(ctx context.Context, records []Record) (produce.ResponsePart
 		ack, v, err := w.once(ctx, encoded)
 		switch v {
 		case written:
-			w.lane.advance(1)
+			w.lane.advance(len(records))
 			return ack, nil
 		case recordsRefuse, topicRefuse:
 			return ack, w.refused(v, doubt, err)

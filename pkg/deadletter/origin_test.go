@@ -88,6 +88,7 @@ func TestNames(t *testing.T) {
 		{"error.a.b.c", []string{"a.b"}, "a.b", "c"},
 		{"error.a.b.c", []string{"a"}, "a", "b.c"},
 		{"error.a.b.c", []string{"a", "a.b"}, "", ""},
+		{"error.orders.", []string{"orders"}, "", ""},
 		{"orders.dlq.v1", []string{"orders.v1"}, "orders.v1", ""},
 		{"orders.dlq.v1", []string{"orders"}, "orders", ""},
 		{"orders.dlq.v1", []string{"orders", "orders.v1"}, "", ""},

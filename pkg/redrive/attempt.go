@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -152,12 +153,22 @@ func (s *Service) result(m entity.Message, actor string, d entity.Delivery) repo
 		Offset:    d.Offset,
 	}
 	if d.Err != nil {
-		r.Error = d.Err.Error()
+		r.Error = storable(d.Err.Error())
 	}
 	if d.Verdict == entity.Failed {
 		r.RetryIn = s.backoff.After(m.RetryCount, s.random())
 	}
 	return r
+}
+
+// maxErrorText is how much of an error is stored, in bytes.
+const maxErrorText = 1000
+
+// storable makes an error's text fit for every store: brokers put into it what
+// they like, and one text that the store refuses would lose a batch of results.
+func storable(text string) string {
+	text = strings.ReplaceAll(text[:min(len(text), maxErrorText)], "\x00", "")
+	return strings.ToValidUTF8(text, "\uFFFD")
 }
 
 func join(a attempts, deliveries []entity.Delivery, finished []repository.Finished) []ending {

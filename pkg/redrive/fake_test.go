@@ -129,6 +129,14 @@ func always(d entity.Delivery, written bool) func(entity.Outgoing) (bool, entity
 type faulty struct {
 	*memory.Store
 	finish func() error // asked before each Finish; an error loses it
+	taken  func()       // called after each Claim
+}
+
+func (f *faulty) Claim(ctx context.Context, claims []repository.Claim, expiry time.Duration, wait bool) ([]entity.Message, error) {
+	if f.taken != nil {
+		defer f.taken()
+	}
+	return f.Store.Claim(ctx, claims, expiry, wait)
 }
 
 func (f *faulty) Finish(ctx context.Context, results []repository.Result) ([]repository.Finished, error) {

@@ -2,6 +2,7 @@ package redrive_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -19,10 +20,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/redrive"
-	"github.com/dlq-manager/dlq-manager/pkg/republisher"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
+	"github.com/dlq-manager/dlq-manager/pkg/republisher"
 )
 
 func TestMain(m *testing.M) { stacktest.Main(m) }
@@ -31,9 +32,10 @@ func TestMain(m *testing.M) { stacktest.Main(m) }
 type system struct {
 	testing.TB
 	*redrive.Service
-	store   *postgres.Store
-	cluster *broker.Cluster
-	topic   string
+	store     *postgres.Store
+	publisher redrive.Publisher
+	cluster   *broker.Cluster
+	topic     string
 }
 
 const partitions = 6
@@ -55,7 +57,7 @@ func newSystem(t testing.TB) *system {
 	if err != nil {
 		t.Fatalf("New: %v", err)
 	}
-	s := &system{TB: t, store: postgres.New(postgrestest.Open(t)), cluster: cluster}
+	s := &system{TB: t, publisher: publisher, store: postgres.New(postgrestest.Open(t)), cluster: cluster}
 	s.Service = redrive.New(redrive.DefaultConfig(), s.store, publisher, prometheus.NewRegistry(), zap.NewNop())
 	s.createTopic()
 	return s
@@ -166,7 +168,7 @@ func TestRealServers(t *testing.T) {
 			report, _ := s.RetryAll(ctx, s.topic, "tester")
 			first <- report
 		}()
-		s.firstRecord()
+		s.eventually("a record", func() bool { return len(s.log(0)) > 0 })
 		drain()
 		resolved := (<-first).Resolved
 		second, err := s.RetryAll(t.Context(), s.topic, "tester")
@@ -183,23 +185,91 @@ func TestRealServers(t *testing.T) {
 	})
 }
 
-// firstRecord waits until something is in the log.
-func (s *system) firstRecord() {
+// forgetful is a store that never learns how attempts ended, as if the process
+// died after each publish.
+type forgetful struct{ *postgres.Store }
+
+func (forgetful) Finish(context.Context, []repository.Result) ([]repository.Finished, error) {
+	return nil, entity.ErrUnavailable
+}
+
+func TestRealServersOneMessage(t *testing.T) {
+	t.Run("CrashAfterPublishIsSettledFromTheLog", func(t *testing.T) {
+		s := newSystem(t)
+		s.fill(1, 100)
+		cfg := redrive.DefaultConfig()
+		cfg.ClaimExpiry = 300 * time.Millisecond
+		dying := redrive.New(cfg, forgetful{s.store}, s.publisher, prometheus.NewRegistry(), zap.NewNop())
+		id := s.first()
+		if _, err := dying.Retry(t.Context(), id, false, "tester"); !errors.Is(err, entity.ErrUnavailable) {
+			t.Fatalf("Retry = %v, want unavailable", err)
+		}
+		s.eventually("a settled claim", func() bool {
+			if err := s.Settle(t.Context()); err != nil {
+				t.Fatalf("Settle = %v, want nil", err)
+			}
+			m, err := s.store.Get(t.Context(), id, 0)
+			return err == nil && m.Status == entity.Resolved && m.RetryCount == 1
+		})
+		if got := s.log(0); !slices.Equal(got, []string{"0"}) {
+			t.Errorf("log = %v, want the record once", got)
+		}
+	})
+
+	t.Run("OneOfFiftyPublishes", func(t *testing.T) {
+		s := newSystem(t)
+		s.fill(1, 100)
+		id := s.first()
+		errs := make(chan error)
+		for range 50 {
+			go func() {
+				_, err := s.Retry(t.Context(), id, false, "tester")
+				errs <- err
+			}()
+		}
+		published := 0
+		for range 50 {
+			var conflict *entity.NotRetryableError
+			switch err := <-errs; {
+			case err == nil:
+				published++
+			case !errors.As(err, &conflict) || conflict.Status == entity.Pending:
+				t.Errorf("Retry = %v, want a conflict with RETRYING or RESOLVED", err)
+			}
+		}
+		if got := s.log(0); published != 1 || len(got) != 1 {
+			t.Errorf("published %d, log = %v, want one of both", published, got)
+		}
+	})
+}
+
+// first returns the id of the topic's oldest message.
+func (s *system) first() uuid.UUID {
+	s.Helper()
+	ids, err := s.store.Select(s.Context(), s.topic)
+	if err != nil || len(ids) == 0 {
+		s.Fatalf("Select = %v, %v, want messages", ids, err)
+	}
+	return ids[0]
+}
+
+// eventually asks until ok, a bounded number of times.
+func (s *system) eventually(what string, ok func() bool) {
 	s.Helper()
 	ticker := time.NewTicker(5 * time.Millisecond)
 	defer ticker.Stop()
 	for range 2000 {
-		if len(s.log(0)) > 0 {
+		if ok() {
 			return
 		}
 		<-ticker.C
 	}
-	s.Fatal("no record ever came")
+	s.Fatalf("never came: %s", what)
 }
 
 // BenchmarkRetryAll sends 1 KB records from a real store to a real broker.
 func BenchmarkRetryAll(b *testing.B) {
-	const n = 50_000
+	const n = 100_000
 	for b.Loop() {
 		b.StopTimer()
 		s := newSystem(b)

@@ -15,22 +15,22 @@ type metrics struct {
 }
 
 func newMetrics(registry prometheus.Registerer) *metrics {
-	make := promauto.With(registry)
+	build := promauto.With(registry)
 	return &metrics{
-		sends: make.NewCounterVec(prometheus.CounterOpts{
+		sends: build.NewCounterVec(prometheus.CounterOpts{
 			Name: "dlq_redrive_send_total",
 			Help: "Attempts by original topic and by how they ended.",
 		}, []string{"topic", "outcome"}),
-		inflight: make.NewGauge(prometheus.GaugeOpts{
+		inflight: build.NewGauge(prometheus.GaugeOpts{
 			Name: "dlq_redrive_inflight",
 			Help: "Messages claimed by this process whose attempt has not ended.",
 		}),
-		duration: make.NewHistogram(prometheus.HistogramOpts{
+		duration: build.NewHistogram(prometheus.HistogramOpts{
 			Name:    "dlq_redrive_duration_seconds",
 			Help:    "Time from the claim of an attempt to its stored result.",
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 20},
 		}),
-		dead: make.NewCounter(prometheus.CounterOpts{
+		dead: build.NewCounter(prometheus.CounterOpts{
 			Name: "dlq_redrive_dead_total",
 			Help: "Messages that an attempt moved to DEAD.",
 		}),

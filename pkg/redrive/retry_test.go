@@ -123,14 +123,12 @@ func TestRetry(t *testing.T) {
 	t.Run("ClientWhoLeavesChangesNothing", scenario(func(b *bench) {
 		id := b.add(1)[0]
 		ctx, leave := context.WithCancel(context.Background())
-		b.kafka.deliver = func(entity.Outgoing) (bool, entity.Delivery) {
-			leave()
-			return true, entity.Delivery{Verdict: entity.Acknowledged}
-		}
+		b.store.taken = leave
 		if _, err := b.Retry(ctx, id, false, "tester"); err != nil {
 			b.Errorf("Retry = %v, want nil", err)
 		}
 		b.wantState(id, entity.Resolved, 1, "")
+		b.wantSent(orders, id)
 	}))
 
 	t.Run("LateSendIsGivenBack", scenario(func(b *bench) {

@@ -65,6 +65,11 @@ func targetError(topic string, err error) error {
 	}
 }
 
+// electing reports whether some partition has no leader at this very moment.
+func electing(err error) bool {
+	return errors.Is(err, broker.ErrNotLeader) || errors.Is(err, broker.ErrNoLeader)
+}
+
 func refuse(class entity.ErrorClass, format string, args ...any) error {
 	return &entity.RefusedError{Class: class, Reason: fmt.Sprintf(format, args...)}
 }

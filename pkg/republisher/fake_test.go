@@ -120,6 +120,9 @@ func (l *logs) Scan(_ context.Context, tp broker.TopicPartition, from, to int64,
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.scans[tp]++
+	if from < l.starts[tp] {
+		return broker.ErrOutOfRange
+	}
 	for _, r := range l.records[tp] {
 		if r.Offset >= from && r.Offset < to && fn(r) {
 			return nil

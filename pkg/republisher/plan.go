@@ -3,6 +3,7 @@ package republisher
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
@@ -130,7 +131,7 @@ func (r *Republisher) noteEnds(ctx context.Context, targets []entity.Target) {
 	if len(parts) == 0 {
 		return
 	}
-	ends, err := r.cluster.EndOffsets(ctx, parts)
+	ends, err := r.ends(ctx, parts)
 	for i := range targets {
 		if targets[i].Err != nil {
 			continue
@@ -140,6 +141,35 @@ func (r *Republisher) noteEnds(ctx context.Context, targets []entity.Target) {
 			targets[i].Err = targetError(targets[i].Topic, noAnswer(at(i), err))
 		}
 		targets[i].EndOffset = end
+	}
+}
+
+// ends asks for end offsets, a few times while a leader is being elected: that
+// takes moments, and is no reason to send an operator away.
+func (r *Republisher) ends(ctx context.Context, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error) {
+	for try, wait := 1, electionPause; ; try, wait = try+1, 2*wait {
+		ends, err := r.cluster.EndOffsets(ctx, parts)
+		if try == electionTries || !electing(err) || !pause(ctx, wait) {
+			return ends, err
+		}
+	}
+}
+
+// How long an election is waited for: 0.7 s in all.
+const (
+	electionTries = 4
+	electionPause = 100 * time.Millisecond
+)
+
+// pause waits for d, or less when ctx ends first; then it answers false.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
@@ -91,6 +93,24 @@ func TestPlanUnavailable(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestPlanWaitsForAnElection(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLogs()
+		l.errs[part(2)] = broker.ErrNotLeader
+		go func() {
+			time.Sleep(500 * time.Millisecond) // the bubble's time
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			delete(l.errs, part(2))
+		}()
+		m := message(func(m *entity.Message) { m.Origin.Partition = ptr(int32(2)) })
+		if err := newRepublisher(t, l).Plan(t.Context(), []entity.Message{m}, true)[0].Err; err != nil {
+			t.Errorf("Plan error = %v, want nil", err)
+		}
+	})
 }
 
 func part(n int32) broker.TopicPartition { return broker.TopicPartition{Topic: orders, Partition: n} }

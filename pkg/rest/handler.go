@@ -66,10 +66,10 @@ func (s *Server) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
 func (s *Server) allowedMethods(r *http.Request) []string {
 	var allowed []string
 	for _, method := range knownMethods {
-		probe := r.Clone(r.Context())
-		probe.Method = method
+		other := r.Clone(r.Context())
+		other.Method = method
 		var match mux.RouteMatch
-		if s.router.Match(probe, &match) && match.MatchErr == nil {
+		if s.router.Match(other, &match) && match.MatchErr == nil {
 			allowed = append(allowed, method)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -236,15 +235,6 @@ func (b brokenStore) GiveUp(context.Context, uuid.UUID) (entity.Message, error) 
 }
 
 var errBroken = errors.New("pq: password authentication failed for user secret")
-
-func readAll(t *testing.T, r io.Reader) string {
-	t.Helper()
-	b, err := io.ReadAll(r)
-	if err != nil {
-		t.Fatalf("read body: %v", err)
-	}
-	return string(b)
-}
 
 // sendable reports whether net/http would hand such a request to a handler.
 func sendable(method, target string) bool {

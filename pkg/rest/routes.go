@@ -32,8 +32,9 @@ func (s *Server) probeRoutes() []route {
 	}
 }
 
-// apiRoutes has fixed paths before those with a topic in the same place: the
-// first that matches path and method answers.
+// apiRoutes lists the API. Where two paths match, the method decides: POST
+// messages/retry-all is about a topic named "messages", since no POST is about
+// a bare message.
 func (s *Server) apiRoutes() []route {
 	return []route{
 		{http.MethodGet, "/api/v1/dlq/{topic}", read, s.listMessages},

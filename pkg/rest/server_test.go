@@ -302,6 +302,19 @@ func TestServe_Wire(t *testing.T) {
 	}
 }
 
+// A body that does not arrive must not hold a request for ever.
+func TestServe_SlowBody(t *testing.T) {
+	t.Parallel()
+	f := newFixture(message(idA))
+	f.cfg.BodyTimeout = 20 * time.Millisecond
+	url, _, _ := f.open().serve(t)
+	head, body := exchangeRaw(t, strings.TrimPrefix(url, "http://"),
+		"POST /api/v1/dlq/t/retry-all HTTP/1.1\r\nContent-Length: 10\r\n\r\n{")
+	if !strings.HasPrefix(head, "HTTP/1.1 400 ") || !strings.Contains(body, "could not be read") {
+		t.Errorf("answer to half a body = %.100q %s, want 400", head, body)
+	}
+}
+
 func exchangeRaw(t *testing.T, address, request string) (head, body string) {
 	t.Helper()
 	connection, err := net.Dial("tcp", address)

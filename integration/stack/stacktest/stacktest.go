@@ -47,7 +47,7 @@ func Kafka(t testing.TB) []string {
 // Main runs the tests of a package, stops the servers they started and exits.
 // Call it from TestMain. Without it the servers still end with the process, but
 // their data stays until the next start of a stack.
-func Main(m *testing.M) {
+func Main(m interface{ Run() int }) {
 	code := m.Run()
 	postgres.stop()
 	broker.stop()

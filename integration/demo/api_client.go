@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/integration/shop"
+)
+
+const (
+	readyPatience   = time.Minute
+	examplePatience = time.Minute
+	requestPatience = 5 * time.Second
+	pollPause       = 100 * time.Millisecond
+)
+
+// get returns the body of a 200 answer.
+func get(ctx context.Context, url string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestPatience)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(answer.Body, 16<<20))
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s answered %d: %s", url, answer.StatusCode, body)
+	}
+	return body, err
+}
+
+// poll asks until the answer is nil, a program has ended, or patience has.
+func poll(ctx context.Context, patience time.Duration, ended <-chan struct{}, ask func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	pause := time.NewTicker(pollPause)
+	defer pause.Stop()
+	for {
+		last := ask(ctx)
+		if last == nil {
+			return nil
+		}
+		select {
+		case <-ended:
+			return errEnded
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", ctx.Err(), last)
+		case <-pause.C:
+		}
+	}
+}
+
+var errEnded = errors.New("ended")
+
+// awaitReady returns when a program says that it is ready.
+func awaitReady(ctx context.Context, c *child, base string) error {
+	err := poll(ctx, readyPatience, c.done, func(ctx context.Context) error {
+		_, err := get(ctx, base+"/readyz")
+		return err
+	})
+	switch {
+	case errors.Is(err, errEnded):
+		return c.ended()
+	case err != nil:
+		return fmt.Errorf("%s does not get ready: %w", c.name, err)
+	}
+	return nil
+}
+
+// example is what the guide needs to know of a message.
+type example struct {
+	ID    string `json:"id"`
+	Class string `json:"error_class"`
+	Key   struct {
+		Data string `json:"data"` // text, as the shop's keys are
+	} `json:"key"`
+}
+
+// examples are the messages that the guide shows something with.
+type examples struct {
+	curable  example // its cause can end
+	hopeless example // its body is broken for good
+	outage   example // a payment that ran into the outage
+}
+
+// awaitExamples returns when the API lists a message of each kind.
+func awaitExamples(ctx context.Context, api string) (examples, error) {
+	var found examples
+	err := poll(ctx, examplePatience, nil, func(ctx context.Context) (err error) {
+		found, err = findExamples(ctx, api)
+		return err
+	})
+	if err != nil {
+		return examples{}, fmt.Errorf("the first dead letters do not show: %w", err)
+	}
+	return found, nil
+}
+
+func findExamples(ctx context.Context, api string) (examples, error) {
+	orders, err := list(ctx, api, shop.OrdersDeadLetters)
+	if err != nil {
+		return examples{}, err
+	}
+	payments, err := list(ctx, api, shop.PaymentsDeadLetters)
+	if err != nil {
+		return examples{}, err
+	}
+	var e examples
+	return e, errors.Join(
+		pick(&e.curable, orders, "com.example.shop.catalogue.UnknownProductException"),
+		pick(&e.hopeless, orders, "com.fasterxml.jackson.core.io.JsonEOFException"),
+		pick(&e.outage, payments, "java.net.SocketTimeoutException"),
+	)
+}
+
+func list(ctx context.Context, api, topic string) ([]example, error) {
+	body, err := get(ctx, api+"/api/v1/dlq/"+topic+"?page_size=100")
+	if err != nil {
+		return nil, err
+	}
+	var page struct {
+		Messages []example `json:"messages"`
+	}
+	if err := json.Unmarshal(body, &page); err != nil {
+		return nil, fmt.Errorf("list %s: %w", topic, err)
+	}
+	return page.Messages, nil
+}
+
+func pick(into *example, from []example, class string) error {
+	for _, candidate := range from {
+		if candidate.Class == class {
+			*into = candidate
+			return nil
+		}
+	}
+	return fmt.Errorf("no message of class %s", class)
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"os"
+
+	_ "github.com/lib/pq" // the driver that makes the database
+)
+
+const databaseName = "dlq_manager"
+
+// databaseAddress is a database and who may use it.
+type databaseAddress struct {
+	host, port, name, user, password string
+}
+
+// createDatabase makes the database on a server given by its superuser's URL.
+func createDatabase(ctx context.Context, server string) (databaseAddress, error) {
+	db, err := sql.Open("postgres", server)
+	if err != nil {
+		return databaseAddress{}, fmt.Errorf("create database: %w", err)
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(ctx, "CREATE DATABASE "+databaseName); err != nil {
+		return databaseAddress{}, fmt.Errorf("create database: %w", err)
+	}
+	u, err := url.Parse(server)
+	if err != nil {
+		return databaseAddress{}, fmt.Errorf("create database: %w", err)
+	}
+	password, _ := u.User.Password()
+	return databaseAddress{host: u.Hostname(), port: u.Port(), name: databaseName, user: u.User.Username(), password: password}, nil
+}
+
+// writeConfig writes the file for the programs. Only its owner can read it: the
+// database's password is in it.
+func (s site) writeConfig() error {
+	if err := os.WriteFile(s.config, []byte(s.configText()), 0o600); err != nil {
+		return fmt.Errorf("write configuration: %w", err)
+	}
+	return nil
+}
+
+func (s site) configText() string {
+	db := s.database
+	return fmt.Sprintf(`# Written by the demo; it goes away with it. The ingester listens on %s.
+app:
+  environment: dev
+log:
+  format: console
+server:
+  host: %s
+  port: %s
+database:
+  host: %s
+  port: %s
+  name: %s
+  user: %s
+  password: %s
+  ssl_mode: disable
+kafka:
+  brokers: %s
+  dlq_topic_pattern: "*.dlq.v1"
+`, portOf(s.ingester), loopback, portOf(s.api), quote(db.host), db.port, quote(db.name), quote(db.user), quote(db.password), quote(s.brokers))
+}
+
+// quote writes a value as JSON, which is YAML too.
+func quote(value any) string {
+	out, err := json.Marshal(value)
+	if err != nil {
+		panic(err) // text and lists of it can always be written
+	}
+	return string(out)
+}

@@ -1,0 +1,226 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/integration/shop"
+	"github.com/dlq-manager/dlq-manager/integration/stack"
+)
+
+// startPatience includes fetching the servers on a machine that never had them.
+const startPatience = 12 * time.Minute
+
+// demo is everything that runs, in the order in which it is started.
+type demo struct {
+	opts options
+	out  *lines
+
+	folder   string // of configuration and logs
+	stack    *stack.Stack
+	site     site
+	api      *child
+	ingester *child
+	shop     *openShop
+}
+
+// site is where things are.
+type site struct {
+	api      string // base URLs
+	ingester string
+	config   string
+	database databaseAddress
+	brokers  []string
+}
+
+func newDemo(opts options, out io.Writer) *demo { return &demo{opts: opts, out: &lines{w: out}} }
+
+// run starts everything, tells what to try, and stops everything when ctx ends,
+// when the time is over, or when a part fails, which is the error.
+func (d *demo) run(ctx context.Context) (err error) {
+	defer func() { err = errors.Join(err, d.stop(err != nil)) }()
+	if err := d.start(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil // told to stop while starting
+		}
+		return err
+	}
+	return d.stay(ctx)
+}
+
+func (d *demo) start(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	defer cancel()
+	for _, step := range []func(context.Context) error{
+		d.startStack, d.configure, d.migrate, d.prepareShop, d.startPrograms, d.openShop, d.guide,
+	} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *demo) startStack(ctx context.Context) (err error) {
+	d.out.say("starting PostgreSQL and Kafka (the first time they are fetched, which takes a while)")
+	// Own servers always: a shared cluster may have the shop's topics already.
+	d.stack, err = stack.Start(ctx, stack.Options{Postgres: true, Kafka: true, Fast: true, Own: true, Log: d.out})
+	return err
+}
+
+// configure writes the configuration file of both programs.
+func (d *demo) configure(ctx context.Context) (err error) {
+	if d.folder, err = os.MkdirTemp("", "dlq-manager-demo-"); err != nil {
+		return err
+	}
+	if d.site, err = d.plan(ctx); err != nil {
+		return err
+	}
+	return d.site.writeConfig()
+}
+
+// plan makes the database and chooses ports.
+func (d *demo) plan(ctx context.Context) (site, error) {
+	database, err := createDatabase(ctx, d.stack.DatabaseURL())
+	if err != nil {
+		return site{}, err
+	}
+	apiPort, err := d.apiPort()
+	if err != nil {
+		return site{}, err
+	}
+	ingesterPort, err := freePort()
+	if err != nil {
+		return site{}, err
+	}
+	return site{
+		api: baseURL(apiPort), ingester: baseURL(ingesterPort), database: database, brokers: d.stack.Brokers(),
+		config: filepath.Join(d.folder, "config.yaml"),
+	}, nil
+}
+
+func (d *demo) apiPort() (int, error) {
+	if isFree(d.opts.port) {
+		return d.opts.port, nil
+	}
+	port, err := freePort()
+	if err == nil && d.opts.port != 0 {
+		d.out.say("port %d is in use, the API gets %d", d.opts.port, port)
+	}
+	return port, err
+}
+
+func (d *demo) migrate(ctx context.Context) error {
+	d.out.say("migrating the database")
+	c, err := startChild(d.child("api", "migrate", "migrate", "up"))
+	if err != nil {
+		return err
+	}
+	select {
+	case <-c.done:
+		return c.failure()
+	case <-ctx.Done():
+		return errors.Join(ctx.Err(), c.stop())
+	}
+}
+
+// prepareShop makes the shop's topics, so that the ingester finds them at once.
+func (d *demo) prepareShop(ctx context.Context) (err error) {
+	cfg := shop.DefaultConfig()
+	cfg.Brokers = d.site.brokers
+	d.shop, err = prepareShop(ctx, cfg, d.out.prefixed("shop: "))
+	return err
+}
+
+func (d *demo) startPrograms(ctx context.Context) (err error) {
+	d.out.say("starting the API and the ingester")
+	if d.api, err = startChild(d.child("api", "api")); err != nil {
+		return err
+	}
+	ingester := d.child("ingester", "ingester")
+	ingester.env = []string{"DLQ_SERVER_PORT=" + portOf(d.site.ingester)}
+	if d.ingester, err = startChild(ingester); err != nil {
+		return err
+	}
+	if err := awaitReady(ctx, d.api, d.site.api); err != nil {
+		return err
+	}
+	return awaitReady(ctx, d.ingester, d.site.ingester)
+}
+
+// child describes one of the programs; name is that of its log.
+func (d *demo) child(kind, name string, args ...string) program {
+	return program{
+		name: name,
+		path: filepath.Join(d.opts.bin, "dlq-manager-"+kind),
+		args: append(args, "--config", d.site.config),
+		log:  filepath.Join(d.folder, name+".log"),
+	}
+}
+
+func (d *demo) openShop(context.Context) error {
+	d.out.say("opening the shop, waiting for the first dead letters")
+	d.shop.open()
+	return nil
+}
+
+// guide waits for dead letters to show, ends their causes where causes can end,
+// and prints what to try with them.
+func (d *demo) guide(ctx context.Context) error {
+	examples, err := awaitExamples(ctx, d.site.api)
+	if err != nil {
+		return err
+	}
+	d.shop.Recover()
+	d.out.print(guide(d.site, d.folder, examples))
+	return nil
+}
+
+// stay returns when it is time to stop, with an error when a part gave up.
+func (d *demo) stay(ctx context.Context) error {
+	var over <-chan time.Time
+	if d.opts.stay > 0 {
+		timer := time.NewTimer(d.opts.stay)
+		defer timer.Stop()
+		over = timer.C
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-over:
+		return nil
+	case <-d.api.done:
+		return d.api.ended()
+	case <-d.ingester.done:
+		return d.ingester.ended()
+	case err := <-d.shop.done:
+		return fmt.Errorf("the shop closed: %w", err)
+	}
+}
+
+// stop ends what was started, the shop first and the servers last. The logs are
+// kept when something went wrong.
+func (d *demo) stop(failed bool) error {
+	d.out.say("stopping")
+	errs := []error{d.shop.close(), d.ingester.stop(), d.api.stop()}
+	if d.stack != nil {
+		errs = append(errs, d.stack.Stop())
+	}
+	err := errors.Join(errs...)
+	switch {
+	case d.folder == "":
+	case failed || err != nil:
+		d.out.say("logs are in %s", d.folder)
+	default:
+		err = os.RemoveAll(d.folder)
+	}
+	if err == nil {
+		d.out.say("everything is stopped")
+	}
+	return err
+}

@@ -1,0 +1,72 @@
+// Command demo runs all of dlq-manager on one machine, with something to do:
+//
+//	demo [-bin DIR] [-port N] [-for DURATION]
+//
+// It starts PostgreSQL and Kafka with throwaway data, migrates, starts the API
+// and the ingester as the programs that were built into DIR, opens a sample shop
+// whose consumers dead-letter some records, and prints what to try. Ctrl-C or
+// SIGTERM stops everything again. Nothing that it starts outlives it.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+// What the program exits with besides 0.
+const (
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// options are the command line.
+type options struct {
+	bin  string
+	port int
+	stay time.Duration // 0: until told to stop
+}
+
+func parse(args []string, stderr io.Writer) (options, error) {
+	var opts options
+	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.StringVar(&opts.bin, "bin", "bin", "folder of the programs dlq-manager-api and dlq-manager-ingester")
+	flags.IntVar(&opts.port, "port", 8080, "port of the API; another one is taken when it is in use")
+	flags.DurationVar(&opts.stay, "for", 0, "stop after this long (default: run until Ctrl-C)")
+	err := flags.Parse(args)
+	if err == nil && flags.NArg() > 0 {
+		err = fmt.Errorf("unexpected argument %q", flags.Arg(0))
+		fmt.Fprintln(stderr, "demo:", err)
+	}
+	return opts, err
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	opts, err := parse(args, stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
+	if err != nil {
+		return exitUsage
+	}
+	if err := newDemo(opts, stdout).run(ctx); err != nil {
+		fmt.Fprintln(stderr, "demo:", err)
+		return exitFailed
+	}
+	return 0
+}

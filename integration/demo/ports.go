@@ -1,0 +1,46 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+)
+
+// loopback is all the demo listens on: its API asks nobody for a password.
+const loopback = "127.0.0.1"
+
+// isFree says whether a port can be listened on; 0 is no port.
+func isFree(port int) bool {
+	if port == 0 {
+		return false
+	}
+	l, err := net.Listen("tcp", net.JoinHostPort(loopback, strconv.Itoa(port)))
+	if err != nil {
+		return false
+	}
+	return l.Close() == nil
+}
+
+// freePort returns a port that nothing listens on at the moment.
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", net.JoinHostPort(loopback, "0"))
+	if err != nil {
+		return 0, fmt.Errorf("find a free port: %w", err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
+
+func baseURL(port int) string {
+	return "http://" + net.JoinHostPort(loopback, strconv.Itoa(port))
+}
+
+// portOf returns the port of a URL made by baseURL.
+func portOf(base string) string {
+	u, err := url.Parse(base)
+	if err != nil {
+		return ""
+	}
+	return u.Port()
+}

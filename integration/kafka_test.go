@@ -1,0 +1,168 @@
+package integration_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"hash"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// cluster is the tests' own way to Kafka. Records are written and read with
+// another client than the product's, so that one cannot hide the other's faults.
+type cluster struct {
+	t       *testing.T
+	brokers []string
+	admin   *kafka.Client
+	client  *kgo.Client
+}
+
+func newCluster(t *testing.T, brokers []string) *cluster {
+	t.Helper()
+	client, err := kgo.NewClient(
+		kgo.SeedBrokers(brokers...),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.ProducerBatchMaxBytes(32<<20),
+		kgo.MetadataMinAge(50*time.Millisecond), // topics are made again under the client's eyes
+		kgo.UnknownTopicRetries(20),
+	)
+	if err != nil {
+		t.Fatalf("kafka client: %v", err)
+	}
+	t.Cleanup(client.Close)
+	return &cluster{t: t, brokers: brokers, client: client,
+		admin: &kafka.Client{Addr: kafka.TCP(brokers...), Timeout: 20 * time.Second}}
+}
+
+func (c *cluster) create(topic string, partitions int) {
+	c.t.Helper()
+	eventually(c.t, 30*time.Second, "topic "+topic+" is made", func() bool {
+		res, err := c.admin.CreateTopics(c.t.Context(), &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{
+			{Topic: topic, NumPartitions: partitions, ReplicationFactor: 1},
+		}})
+		return err == nil && res.Errors[topic] == nil
+	})
+	c.t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		_, _ = c.admin.DeleteTopics(ctx, &kafka.DeleteTopicsRequest{Topics: []string{topic}})
+	})
+}
+
+func (c *cluster) delete(topic string) {
+	c.t.Helper()
+	res, err := c.admin.DeleteTopics(c.t.Context(), &kafka.DeleteTopicsRequest{Topics: []string{topic}})
+	if err != nil || res.Errors[topic] != nil {
+		c.t.Fatalf("delete topic %s: %v, %v", topic, err, res)
+	}
+}
+
+// deleteGroup makes a group forget its offsets: its next member starts at the
+// earliest. The group must be empty, which the broker knows a moment after its
+// last member died.
+func (c *cluster) deleteGroup(group string) {
+	c.t.Helper()
+	eventually(c.t, 30*time.Second, "group "+group+" is deleted", func() bool {
+		res, err := c.admin.DeleteGroups(c.t.Context(), &kafka.DeleteGroupsRequest{GroupIDs: []string{group}})
+		return err == nil && res.Errors[group] == nil
+	})
+}
+
+// produce writes records and fills in their offsets.
+func (c *cluster) produce(records ...*kgo.Record) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
+	defer cancel()
+	if err := c.client.ProduceSync(ctx, records...).FirstErr(); err != nil {
+		c.t.Fatalf("produce: %v", err)
+	}
+}
+
+// readAll returns every record that the topics hold now.
+func (c *cluster) readAll(topics ...string) []*kgo.Record {
+	c.t.Helper()
+	want := c.ends(topics)
+	client, err := kgo.NewClient(kgo.SeedBrokers(c.brokers...), kgo.ConsumeTopics(topics...),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxPartitionBytes(16<<20))
+	if err != nil {
+		c.t.Fatalf("kafka client: %v", err)
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
+	defer cancel()
+	var out []*kgo.Record
+	for int64(len(out)) < want {
+		fetched := client.PollFetches(ctx)
+		if err := ctx.Err(); err != nil {
+			c.t.Fatalf("read %v: %d records of %d: %v", topics, len(out), want, err)
+		}
+		out = append(out, fetched.Records()...)
+	}
+	return out
+}
+
+// ends is how many records the topics hold; none was ever removed from them.
+func (c *cluster) ends(topics []string) (total int64) {
+	c.t.Helper()
+	meta, err := c.admin.Metadata(c.t.Context(), &kafka.MetadataRequest{Topics: topics})
+	if err != nil {
+		c.t.Fatalf("metadata: %v", err)
+	}
+	ask := map[string][]kafka.OffsetRequest{}
+	for _, t := range meta.Topics {
+		for _, p := range t.Partitions {
+			ask[t.Name] = append(ask[t.Name], kafka.LastOffsetOf(p.ID))
+		}
+	}
+	res, err := c.admin.ListOffsets(c.t.Context(), &kafka.ListOffsetsRequest{Topics: ask})
+	if err != nil {
+		c.t.Fatalf("list offsets: %v", err)
+	}
+	for _, partitions := range res.Topics {
+		for _, p := range partitions {
+			total += p.LastOffset
+		}
+	}
+	return total
+}
+
+// header returns the last value under a name, "" when there is none.
+func header(r *kgo.Record, name string) (value string) {
+	for _, h := range r.Headers {
+		if h.Key == name {
+			value = string(h.Value)
+		}
+	}
+	return value
+}
+
+// digest is over key, value and the headers that a replay keeps, in their order,
+// with null and empty apart.
+func digest(r *kgo.Record) string {
+	sum := sha256.New()
+	field(sum, r.Key)
+	field(sum, r.Value)
+	for _, h := range r.Headers {
+		if strings.HasPrefix(h.Key, "dlq-") || strings.HasPrefix(h.Key, "kafka_dlt-") {
+			continue
+		}
+		field(sum, []byte(h.Key))
+		field(sum, h.Value)
+	}
+	return fmt.Sprintf("%x", sum.Sum(nil))
+}
+
+func field(sum hash.Hash, b []byte) {
+	n := int64(len(b))
+	if b == nil {
+		n = -1
+	}
+	_ = binary.Write(sum, binary.BigEndian, n)
+	sum.Write(b)
+}

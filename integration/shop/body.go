@@ -1,0 +1,89 @@
+package shop
+
+import (
+	"encoding/json"
+	"errors"
+	"unicode/utf8"
+)
+
+// The bodies of the three topics.
+type (
+	orderBody struct {
+		ID       string      `json:"order_id"`
+		Customer customer    `json:"customer"`
+		Items    []item      `json:"items"`
+		Amount   json.Number `json:"amount"`
+		Currency string      `json:"currency"`
+		PlacedAt string      `json:"placed_at"`
+	}
+	paymentBody struct {
+		ID          string      `json:"payment_id"`
+		OrderID     string      `json:"order_id"`
+		Provider    string      `json:"provider"`
+		Amount      json.Number `json:"amount"`
+		Currency    string      `json:"currency"`
+		RequestedAt string      `json:"requested_at"`
+	}
+	userBody struct {
+		ID           string `json:"user_id"`
+		Name         string `json:"name"`
+		Email        string `json:"email"`
+		Country      string `json:"country"`
+		RegisteredAt string `json:"registered_at"`
+	}
+	customer struct {
+		ID      string `json:"id"`
+		Name    string `json:"name"`
+		Country string `json:"country"`
+	}
+	item struct {
+		Product   string      `json:"product"`
+		Title     string      `json:"title"`
+		Quantity  int         `json:"quantity"`
+		UnitPrice json.Number `json:"unit_price"`
+	}
+)
+
+// defect is what makes a body unreadable.
+type defect int
+
+const (
+	sound defect = iota
+	tombstone
+	notUTF8
+	truncated
+	amountIsText
+)
+
+// read fills body, a pointer to one of the types above. It tells defects apart
+// that each framework reports in its own words.
+func read(value []byte, body any) defect {
+	switch {
+	case value == nil:
+		return tombstone
+	case !utf8.Valid(value):
+		return notUTF8
+	}
+	err := json.Unmarshal(value, body)
+	var syntax *json.SyntaxError
+	switch {
+	case err == nil && amountIsNumber(value):
+		return sound
+	case errors.As(err, &syntax):
+		return truncated
+	default:
+		return amountIsText
+	}
+}
+
+// amountIsNumber looks at the amount itself, because json.Number also takes a
+// number in quotes.
+func amountIsNumber(value []byte) bool {
+	var body struct {
+		Amount json.RawMessage `json:"amount"`
+	}
+	if err := json.Unmarshal(value, &body); err != nil {
+		return false
+	}
+	return len(body.Amount) == 0 || body.Amount[0] != '"'
+}

@@ -1,0 +1,147 @@
+package shop
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// script knows every record that will ever be written: the n-th one follows
+// from the seed alone. Orders, payments and users take turns.
+type script struct {
+	prefix string
+	seed   uint64
+}
+
+func newScript(cfg Config) script { return script{prefix: cfg.Prefix, seed: cfg.Seed} }
+
+const streams = 3
+
+// record returns the n-th record as it is written at a time.
+func (s script) record(n int, at time.Time) *kgo.Record {
+	// Not for secrets: the same numbers again are what is wanted.
+	rng := rand.New(rand.NewPCG(s.seed, uint64(n)))
+	i := n / streams
+	var rec *kgo.Record
+	switch n % streams {
+	case 0:
+		rec = order(i, rng, at)
+	case 1:
+		rec = payment(i, rng, at)
+	default:
+		rec = user(i, rng, at)
+	}
+	rec.Topic = s.prefix + rec.Topic
+	rec.Timestamp = at
+	rec.Headers = append(rec.Headers, appHeaders(rng)...)
+	return rec
+}
+
+// The turns of each stream that go wrong; they come again every round.
+const round = 20
+
+var (
+	newProductTurns = map[int]bool{3: true, 9: true}
+	orderDefects    = map[int]defect{6: truncated, 12: amountIsText, 16: tombstone}
+
+	unreliableTurns = map[int]bool{1: true, 6: true, 11: true, 16: true}
+	paymentDefects  = map[int]defect{4: notUTF8, 13: amountIsText}
+
+	takenEmailTurns = map[int]bool{5: true, 14: true}
+	userDefects     = map[int]defect{10: truncated, 18: tombstone}
+)
+
+func order(i int, rng *rand.Rand, at time.Time) *kgo.Record {
+	items := pick(rng)
+	if newProductTurns[i%round] {
+		items[0].Product, items[0].Title = newProduct(i), "Spring collection"
+	}
+	buyer := person(rng.IntN(people))
+	body := orderBody{
+		ID: orderID(i), Customer: customer{ID: fmt.Sprintf("C-%d", 500+rng.IntN(people)), Name: buyer.name, Country: buyer.country},
+		Items: items, Amount: total(items), Currency: "EUR", PlacedAt: stamp(at),
+	}
+	return &kgo.Record{
+		Topic: OrdersTopic, Key: []byte(body.ID), Value: spoil(encode(body), orderDefects[i%round]),
+		Headers: []kgo.RecordHeader{text("__TypeId__", "com.example.shop.orders.OrderPlaced")},
+	}
+}
+
+func payment(i int, rng *rand.Rand, at time.Time) *kgo.Record {
+	provider := [...]string{"cardworks", "eurodirect"}[rng.IntN(2)]
+	if unreliableTurns[i%round] {
+		provider = unreliableProvider
+	}
+	body := paymentBody{
+		ID: fmt.Sprintf("PM-%d", 7001+i), OrderID: orderID(i), Provider: provider,
+		Amount: money(500 + rng.IntN(40_000)), Currency: "EUR", RequestedAt: stamp(at),
+	}
+	return &kgo.Record{Topic: PaymentsTopic, Key: []byte(body.ID), Value: spoil(encode(body), paymentDefects[i%round])}
+}
+
+func user(i int, rng *rand.Rand, at time.Time) *kgo.Record {
+	who, owner := person(rng.IntN(people)), i
+	if takenEmailTurns[i%round] {
+		owner = i - 4
+	}
+	body := userBody{
+		ID: fmt.Sprintf("U-%d", 301+i), Name: who.name, Email: fmt.Sprintf("customer%d@mail.example", 301+owner),
+		Country: who.country, RegisteredAt: stamp(at),
+	}
+	return &kgo.Record{Topic: UsersTopic, Key: []byte(body.ID), Value: spoil(encode(body), userDefects[i%round])}
+}
+
+// spoil gives a sound body a defect.
+func spoil(body []byte, d defect) []byte {
+	switch d {
+	case tombstone:
+		return nil
+	case notUTF8:
+		return bytes.Replace(body, []byte(`"currency":"EUR"`), []byte("\"currency\":\"\xff\xfe\""), 1)
+	case truncated:
+		return body[:len(body)*2/3]
+	case amountIsText:
+		return amountAsText(body)
+	default:
+		return body
+	}
+}
+
+// amountAsText writes the amount of a body as another country's people do.
+func amountAsText(body []byte) []byte {
+	before, rest, _ := bytes.Cut(body, []byte(`"amount":`))
+	number, after, _ := bytes.Cut(rest, []byte(","))
+	local := strings.ReplaceAll(string(number), ".", ",")
+	return fmt.Appendf(nil, `%s"amount":%q,%s`, before, local, after)
+}
+
+// appHeaders are what applications put on every record.
+func appHeaders(rng *rand.Rand) []kgo.RecordHeader {
+	return []kgo.RecordHeader{
+		text("content-type", "application/json"),
+		text("traceparent", fmt.Sprintf("00-%016x%016x-%016x-01", rng.Uint64(), rng.Uint64()|1, rng.Uint64()|1)),
+		text("correlation-id", fmt.Sprintf("%08x-%04x-4%03x-8%03x-%012x", rng.Uint32(), rng.IntN(1<<16), rng.IntN(1<<12), rng.IntN(1<<12), rng.Uint64()>>16)),
+	}
+}
+
+func orderID(i int) string { return fmt.Sprintf("O-%d", 1001+i) }
+
+// encode cannot fail: the bodies hold nothing but text and numbers.
+func encode(body any) []byte {
+	out, err := json.Marshal(body)
+	if err != nil {
+		panic(err)
+	}
+	return out
+}
+
+func stamp(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000Z") }
+
+func money(cents int) json.Number {
+	return json.Number(fmt.Sprintf("%d.%02d", cents/100, cents%100))
+}

@@ -1,0 +1,72 @@
+package shop
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// The topics of the shop and where their failures go.
+const (
+	OrdersTopic   = "orders.events.v1"
+	PaymentsTopic = "payments.events.v1"
+	UsersTopic    = "users.events.v1"
+
+	OrdersDeadLetters   = "orders.dlq.v1"
+	PaymentsDeadLetters = "payments.dlq.v1"
+	UsersDeadLetters    = "users.dlq.v1"
+)
+
+// The groups of the consumers.
+const (
+	OrdersGroup   = "orders-service"
+	PaymentsGroup = "payments-service"
+	UsersGroup    = "users-service"
+)
+
+// Topics returns all topics, without any prefix.
+func Topics() []string {
+	return []string{
+		OrdersTopic, OrdersDeadLetters, PaymentsTopic, PaymentsDeadLetters, UsersTopic, UsersDeadLetters,
+	}
+}
+
+const createPatience = 30 * time.Second
+
+// CreateTopics makes the topics that do not exist. Run does that too; calling it
+// before lets others find the topics before the shop opens.
+func (s *Shop) CreateTopics(ctx context.Context) error {
+	client, err := s.client()
+	if err != nil {
+		return fmt.Errorf("create topics: %w", err)
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, createPatience)
+	defer cancel()
+	answer, err := s.topicRequest().RequestWith(ctx, client)
+	if err != nil {
+		return fmt.Errorf("create topics: %w", err)
+	}
+	for _, topic := range answer.Topics {
+		if err := kerr.ErrorForCode(topic.ErrorCode); err != nil && err != kerr.TopicAlreadyExists {
+			return fmt.Errorf("create topic %s: %w", topic.Topic, err)
+		}
+	}
+	return nil
+}
+
+func (s *Shop) topicRequest() *kmsg.CreateTopicsRequest {
+	request := kmsg.NewPtrCreateTopicsRequest()
+	request.TimeoutMillis = int32(createPatience.Milliseconds())
+	for _, name := range Topics() {
+		topic := kmsg.NewCreateTopicsRequestTopic()
+		topic.Topic = s.cfg.Prefix + name
+		topic.NumPartitions = int32(s.cfg.Partitions)
+		topic.ReplicationFactor = 1
+		request.Topics = append(request.Topics, topic)
+	}
+	return request
+}

@@ -1,0 +1,161 @@
+package republisher
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/segmentio/kafka-go"
+
+	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
+	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+func TestMain(m *testing.M) { stacktest.Main(m) }
+
+// realKafka returns a Republisher on a real broker, and a topic of its own.
+func realKafka(t *testing.T, settings ...kafka.ConfigEntry) (*Republisher, *broker.Cluster, string) {
+	t.Helper()
+	cfg := broker.DefaultConfig()
+	cfg.Brokers = stacktest.Kafka(t)
+	cluster, err := broker.Open(cfg)
+	if err != nil {
+		t.Fatalf("Open: %v", err)
+	}
+	t.Cleanup(func() { cluster.Close() })
+	patterns, err := deadletter.ParsePatterns("*.dlq.v1")
+	if err != nil {
+		t.Fatalf("ParsePatterns: %v", err)
+	}
+	r, err := New(DefaultConfig(), patterns, cluster, cluster.NewProducer(broker.ProducerConfig{}))
+	if err != nil {
+		t.Fatalf("New: %v", err)
+	}
+	return r, cluster, createTopic(t, cfg.Brokers, settings...)
+}
+
+func createTopic(t *testing.T, brokers []string, settings ...kafka.ConfigEntry) string {
+	t.Helper()
+	topic := "republisher." + strings.ReplaceAll(t.Name(), "/", "-") + "." + uuid.NewString()[:8]
+	transport := &kafka.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	admin := &kafka.Client{Addr: kafka.TCP(brokers...), Transport: transport}
+	res, err := admin.CreateTopics(t.Context(), &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{{
+		Topic: topic, NumPartitions: 3, ReplicationFactor: 1, ConfigEntries: settings,
+	}}})
+	if err == nil {
+		err = res.Errors[topic]
+	}
+	if err != nil {
+		t.Fatalf("create topic: %v", err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if _, err := admin.DeleteTopics(ctx, &kafka.DeleteTopicsRequest{Topics: []string{topic}}); err != nil {
+			t.Errorf("delete topic: %v", err)
+		}
+	})
+	return topic
+}
+
+func TestRealKafka(t *testing.T) {
+	t.Parallel()
+
+	t.Run("RecordsArriveByteForByte", func(t *testing.T) {
+		t.Parallel()
+		r, cluster, topic := realKafka(t)
+		records := []entity.Record{
+			{Key: []byte("k"), Value: []byte(`{"a": 1.50}`)},
+			{Key: nil, Value: nil},
+			{Key: []byte{}, Value: []byte{}},
+			{Key: []byte{0, 0xff}, Value: []byte{0xfe, 0, 0x80}},
+			{Key: []byte("k"), Value: []byte("v"), Headers: []entity.Header{
+				{Key: "a", Value: []byte{0xff}}, {Key: "", Value: nil}, {Key: "a", Value: []byte{}}, {Key: "a\xff", Value: []byte("x")},
+			}},
+		}
+		var messages []entity.Message
+		for _, record := range records {
+			messages = append(messages, message(to(topic), func(m *entity.Message) { m.Record = record }))
+		}
+		batch := claimed(t, r, messages...)
+		for i, d := range r.Publish(t.Context(), batch) {
+			if d.Verdict != entity.Acknowledged || d.Err != nil {
+				t.Fatalf("Publish %d = %+v, want acknowledged", i, d)
+			}
+			tp := broker.TopicPartition{Topic: topic, Partition: d.Partition}
+			got, err := cluster.ReadAt(t.Context(), tp, d.Offset)
+			if err != nil {
+				t.Fatalf("ReadAt(%s, %d): %v", tp, d.Offset, err)
+			}
+			if !reflect.DeepEqual([][]byte{got.Key, got.Value}, [][]byte{records[i].Key, records[i].Value}) {
+				t.Errorf("record %d = %#v, %#v, want %#v, %#v", i, got.Key, got.Value, records[i].Key, records[i].Value)
+			}
+			kept := len(got.Headers) - 5
+			want := headers(batch[i].Message, clock)
+			if kept != len(records[i].Headers) || !reflect.DeepEqual(got.Headers[:kept+4], want[:kept+4]) {
+				t.Errorf("headers of %d = %q, want %q", i, got.Headers, want)
+			}
+		}
+	})
+
+	t.Run("FindsWhatIsThereAndNothingElse", func(t *testing.T) {
+		t.Parallel()
+		r, _, topic := realKafka(t)
+		batch := claimed(t, r, message(to(topic)), message(to(topic)), message(to(topic)), message(to(topic)))
+		r.Publish(t.Context(), []entity.Outgoing{batch[0], batch[2]})
+		var claims []entity.Claim
+		for _, out := range batch {
+			claims = append(claims, out.Message.Claim)
+		}
+		gone := claims[3]
+		gone.Topic += ".gone"
+		cutOff := claims[3]
+		cutOff.EndOffset = 1_000_000
+		want := []entity.Verdict{
+			entity.Acknowledged, entity.GivenBack, entity.Acknowledged, entity.GivenBack, entity.InDoubt, entity.InDoubt,
+		}
+		for i, d := range r.FindMany(t.Context(), append(claims, gone, cutOff)) {
+			if d.Verdict != want[i] {
+				t.Errorf("finding %d = %+v, want verdict %d", i, d, want[i])
+			}
+		}
+	})
+
+	t.Run("TooLargeForTheTopicTakesNoOthersAlong", func(t *testing.T) {
+		t.Parallel()
+		r, _, topic := realKafka(t, kafka.ConfigEntry{ConfigName: "max.message.bytes", ConfigValue: "2000"})
+		large := func(m *entity.Message) { m.Record.Value = make([]byte, 3000) }
+		got := r.Publish(t.Context(), claimed(t, r, message(to(topic)), message(to(topic), large), message(to(topic))))
+		want := []entity.Verdict{entity.Acknowledged, entity.Rejected, entity.Acknowledged}
+		for i, d := range got {
+			if d.Verdict != want[i] {
+				t.Errorf("delivery %d = %+v, want verdict %d", i, d, want[i])
+			}
+		}
+		if got[1].Class != entity.BadRecord {
+			t.Errorf("class = %s, want BAD_RECORD", got[1].Class)
+		}
+	})
+
+	t.Run("TopicIsNeverCreated", func(t *testing.T) {
+		t.Parallel()
+		r, _, topic := realKafka(t)
+		var refused *entity.RefusedError
+		err := r.Plan(t.Context(), []entity.Message{message(to(topic + ".nowhere"))}, false)[0].Err
+		if !errors.As(err, &refused) || refused.Class != entity.UnknownTopic {
+			t.Errorf("Plan error = %v, want refused as UNKNOWN_TOPIC", err)
+		}
+		batch := claimed(t, r, message(to(topic)))
+		batch[0].Target.Topic += ".nowhere" // gone between plan and publish
+		if d := r.Publish(t.Context(), batch)[0]; d.Verdict != entity.Refused || d.Class != entity.UnknownTopic {
+			t.Errorf("Publish = %+v, want refused as UNKNOWN_TOPIC", d)
+		}
+	})
+}
