@@ -86,9 +86,9 @@ func (p *parts) buildStore() (repository.Repository, error) {
 
 func (p *parts) buildPublisher() (redrive.Publisher, error) {
 	cfg := p.base.Config
-	if cfg.Kafka == nil {
+	if !cfg.HasKafka() {
 		settings := republisher.DefaultConfig()
-		settings.RepublishRequired = cfg.Production()
+		settings.RepublishRequired = new(cfg.RepublishRequired())
 		p.base.Log.Warn("no kafka is configured: a retry resolves a message without sending anything")
 		return republisher.NewDisabled(settings, p.base.Log), nil
 	}

@@ -36,8 +36,8 @@ func run(ctx context.Context, args, environ []string, stdout io.Writer) error {
 	if base.Config.Database == nil {
 		return errors.New("the configuration has no database section: records could not be kept")
 	}
-	if base.Config.Kafka == nil {
-		return errors.New("the configuration has no kafka section: there is nothing to read from")
+	if !base.Config.HasKafka() {
+		return errors.New("the configuration names no kafka.brokers: there is nothing to read from")
 	}
 	return serve(ctx, base)
 }

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -56,8 +57,9 @@ func (c *committer) run(ctx context.Context) error {
 	}
 }
 
-// flush commits what there is. A refusal means that the group has moved on, and
-// its next member will commit the same.
+// flush commits what there is, and keeps for the next time what Kafka did not
+// take. When the group has moved on meanwhile, the partition's next reader
+// begins by committing the same.
 func (c *committer) flush() {
 	c.mu.Lock()
 	offsets := c.offsets
@@ -69,5 +71,19 @@ func (c *committer) flush() {
 	if err := c.commit(offsets); err != nil {
 		c.metrics.commitFailures.Inc()
 		c.log.Debug("kafka did not take the group's offsets", zap.Error(err))
+		c.keep(offsets)
 	}
+}
+
+// keep puts offsets back, except where newer ones came meanwhile.
+func (c *committer) keep(offsets map[string]map[int]int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for topic, newer := range c.offsets {
+		if offsets[topic] == nil {
+			offsets[topic] = newer
+		}
+		maps.Copy(offsets[topic], newer)
+	}
+	c.offsets = offsets
 }

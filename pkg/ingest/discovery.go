@@ -51,6 +51,7 @@ func (i *Ingester) discover(ctx context.Context) (topicSet, error) {
 		known[t.Name] = true
 	}
 	i.known.Store(&known)
+	i.health.set(topicsHealth, nil)
 	return deadLetterTopics(all, i.topics), nil
 }
 
@@ -60,12 +61,11 @@ func (i *Ingester) waitForTopics(ctx context.Context) topicSet {
 		set, err := i.discover(ctx)
 		switch {
 		case err != nil:
-			i.kafkaFailed(ctx, "list topics", err)
+			i.kafkaFailed(ctx, topicsHealth, "list topics", err)
 		case len(set) > 0:
-			i.health.set(kafkaHealth, nil)
 			return set
 		default:
-			i.health.set(kafkaHealth, nil)
+			i.health.set(databaseHealth, nil) // nothing of ours depends on it now
 			if !said {
 				i.log.Info("no dead-letter topic exists yet", zap.Stringer("patterns", i.topics))
 				said = true
@@ -92,7 +92,7 @@ func (i *Ingester) waitForChange(ctx context.Context, current topicSet) topicSet
 		}
 		now, err := i.discover(ctx)
 		if err != nil {
-			i.kafkaFailed(ctx, "list topics", err)
+			i.kafkaFailed(ctx, topicsHealth, "list topics", err)
 			continue
 		}
 		if !maps.Equal(now, current) && (maps.Equal(now, before) || lost(current, now)) {
@@ -112,10 +112,10 @@ func lost(current, now topicSet) bool {
 	return false
 }
 
-func (i *Ingester) kafkaFailed(ctx context.Context, what string, err error) {
+func (i *Ingester) kafkaFailed(ctx context.Context, use, doing string, err error, where ...zap.Field) {
 	if ctx.Err() != nil {
 		return
 	}
-	i.health.set(kafkaHealth, err)
-	i.log.Warn("kafka does not answer", zap.String("doing", what), zap.Error(err))
+	i.health.set(use, err)
+	i.log.Warn("kafka does not answer", append(where, zap.String("doing", doing), zap.Error(err))...)
 }

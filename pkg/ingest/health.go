@@ -1,30 +1,41 @@
 package ingest
 
-import "sync"
+import (
+	"errors"
+	"sync"
+)
 
 // health is what the ingester last learnt of its dependencies by using them. A
-// name that never failed is well.
+// use that never failed is well.
 type health struct {
 	mu   sync.Mutex
 	errs map[string]error
 }
 
+// The uses that are told apart, so that one going well does not hide another
+// that does not.
 const (
-	kafkaHealth    = "kafka"
+	topicsHealth   = "topics"
+	groupHealth    = "group"
+	fetchHealth    = "fetch"
 	databaseHealth = "database"
 )
 
-func (h *health) set(name string, err error) {
+func (h *health) set(use string, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.errs == nil {
 		h.errs = make(map[string]error)
 	}
-	h.errs[name] = err
+	h.errs[use] = err
 }
 
-func (h *health) get(name string) error {
+func (h *health) get(uses ...string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.errs[name]
+	var errs []error
+	for _, use := range uses {
+		errs = append(errs, h.errs[use])
+	}
+	return errors.Join(errs...)
 }

@@ -105,6 +105,8 @@ type Ingester struct {
 
 	known  atomic.Pointer[map[string]bool] // every topic of the cluster, as last seen
 	health health
+
+	abandoned atomic.Int64 // calls to the store that never came back
 }
 
 // New returns an ingester that takes the topics which patterns match as a member
@@ -151,7 +153,7 @@ func (i *Ingester) readUntilChange(ctx context.Context, current topicSet) topicS
 
 // CheckKafka reports why records cannot be read at the moment, as far as reading
 // has shown; nil when they can.
-func (i *Ingester) CheckKafka() error { return i.health.get(kafkaHealth) }
+func (i *Ingester) CheckKafka() error { return i.health.get(topicsHealth, groupHealth, fetchHealth) }
 
 // CheckDatabase reports why records cannot be stored at the moment, as far as
 // storing has shown; nil when they can.

@@ -20,6 +20,7 @@ func (i *Ingester) member(ctx context.Context, set topicSet) {
 	if err != nil {
 		return // ctx ended
 	}
+	defer i.health.set(groupHealth, nil)
 	left := make(chan struct{})
 	go func() {
 		defer close(left)
@@ -30,8 +31,10 @@ func (i *Ingester) member(ctx context.Context, set topicSet) {
 		gen, err := group.Next(ctx)
 		switch {
 		case ctx.Err() != nil || errors.Is(err, kafka.ErrGroupClosed):
+		case errors.Is(err, kafka.RebalanceInProgress):
+			// Somebody came or went while we joined: kafka-go joins again at once.
 		case err != nil:
-			i.kafkaFailed(ctx, "join the group", err)
+			i.kafkaFailed(ctx, groupHealth, "join the group", err)
 			wait(ctx, backoff(3))
 		default:
 			i.startGeneration(gen)
@@ -51,7 +54,7 @@ func (i *Ingester) join(ctx context.Context, set topicSet) (*kafka.ConsumerGroup
 		if err == nil {
 			return group, nil
 		}
-		i.kafkaFailed(ctx, "join the group", err)
+		i.kafkaFailed(ctx, groupHealth, "join the group", err)
 		if !wait(ctx, backoff(attempt)) {
 			return nil, ctx.Err()
 		}
@@ -63,6 +66,7 @@ func (i *Ingester) join(ctx context.Context, set topicSet) (*kafka.ConsumerGroup
 // generation that lost its footing starts over.
 func (i *Ingester) startGeneration(gen *kafka.Generation) {
 	i.metrics.rebalances.Inc()
+	i.health.set(groupHealth, nil)
 	var parts []broker.TopicPartition
 	for topic, assigned := range gen.Assignments {
 		for _, a := range assigned {

@@ -26,7 +26,7 @@ func newWriter(i *Ingester, budget *semaphore.Weighted, commits *committer) *wri
 // run stores until ctx ends or another ingester turns out to own a partition.
 func (w *writer) run(ctx context.Context) error {
 	var held *chunk // taken from the channel, but too much for the last batch
-	for {
+	for ctx.Err() == nil {
 		first := held
 		if first == nil {
 			select {
@@ -45,6 +45,7 @@ func (w *writer) run(ctx context.Context) error {
 			return err
 		}
 	}
+	return nil
 }
 
 // gather adds what waits already, up to a full batch. It does not wait: a lone
@@ -68,12 +69,8 @@ func (w *writer) gather(first chunk) (batch []chunk, held *chunk) {
 
 func (w *writer) store(ctx context.Context, chunks []chunk) error {
 	batch := w.i.batch(chunks)
-	var moved []repository.Partition
 	start := time.Now()
-	err := w.i.untilStored(ctx, func(ctx context.Context) (err error) {
-		moved, err = w.i.store.Store(ctx, batch)
-		return err
-	})
+	moved, err := w.i.storeBatch(ctx, batch)
 	if err != nil {
 		return err
 	}
@@ -97,6 +94,7 @@ func (w *writer) stored(batch repository.Batch, chunks []chunk, moved []reposito
 		m.received.WithLabelValues(c.p.Topic).Add(float64(len(c.records)))
 		if !counted[c.p.key()] {
 			m.duplicate.WithLabelValues(c.p.Topic).Add(float64(len(c.records)))
+			c.p.waiting.Add(-1)
 			continue
 		}
 		m.stored.WithLabelValues(c.p.Topic).Add(float64(len(c.records)))
@@ -105,6 +103,7 @@ func (w *writer) stored(batch repository.Batch, chunks []chunk, moved []reposito
 			m.lastRecord.SetToCurrentTime()
 			m.visibility.Observe(time.Since(c.records[n-1].Time).Seconds())
 		}
+		c.p.waiting.Add(-1) // now the partition may change
 	}
 	m.batchRows.Observe(float64(len(batch.Messages)))
 	w.i.log.Info("stored dead letters", zap.Int("messages", len(batch.Messages)), zap.Int("partitions", len(moved)))

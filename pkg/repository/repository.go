@@ -72,7 +72,8 @@ type Attempts interface {
 	// Claim takes messages for one attempt each: a PENDING message with attempts
 	// left becomes RETRYING, its count goes up by one, and the intent (claim id,
 	// target partition and its end offset) is stored with an expiry that far in
-	// the future by the store's clock. It returns the messages' new state for
+	// the future by the store's clock. The last publish error and its class are
+	// cleared, so that a class seen under a claim is that attempt's. It returns the messages' new state for
 	// those it took, without their bytes, in no particular order. A message in
 	// another state, or gone, is left out, and so is one that another caller is
 	// taking at this moment unless wait is set: then the call waits to see

@@ -33,7 +33,8 @@ type Config struct {
 	RepublishAllow []string `mapstructure:"republish_allow"`
 	// RepublishRequired refuses retries when Kafka is not configured, instead
 	// of resolving messages without sending them.
-	RepublishRequired bool `mapstructure:"republish_required"`
+	// nil lets the program decide.
+	RepublishRequired *bool `mapstructure:"republish_required"`
 	// Timeout is how long a record is tried.
 	Timeout time.Duration `mapstructure:"republish_timeout"`
 }

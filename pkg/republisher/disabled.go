@@ -20,7 +20,7 @@ var errNotConfigured = errors.New("kafka is not configured")
 
 // NewDisabled returns what stands in for a Republisher without Kafka.
 func NewDisabled(cfg Config, log *zap.Logger) *Disabled {
-	return &Disabled{required: cfg.RepublishRequired, log: log}
+	return &Disabled{required: cfg.RepublishRequired != nil && *cfg.RepublishRequired, log: log}
 }
 
 // Plan lets everything through, or nothing.

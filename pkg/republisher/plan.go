@@ -44,6 +44,8 @@ func (r *Republisher) refusal(m entity.Message, bulk bool) error {
 		return refuse(entity.Unauthorized, "topic %q is not in republish_allow", topic)
 	case bulk && m.Origin.Confidence == entity.FromName:
 		return refuse(entity.UnknownTopic, "original topic %q was derived from a name; retry one message at a time, or map it", topic)
+	case deadletter.IsPointer(m.Record):
+		return refuse(entity.BadRecord, "the dead letter names its record but does not carry it")
 	case m.Record.State == entity.ValueMissing:
 		return refuse(entity.BadRecord, "the message has neither bytes nor a payload")
 	case m.Record.State == entity.ValueNotLoaded:

@@ -262,7 +262,7 @@ func TestDisabled(t *testing.T) {
 	if got := d.FindMany(t.Context(), make([]entity.Claim, 1))[0]; got.Verdict != entity.InDoubt || got.Class == entity.UnknownClass {
 		t.Errorf("FindMany = %+v, want a doubt that may be settled later", got)
 	}
-	required := NewDisabled(Config{RepublishRequired: true}, zap.NewNop())
+	required := NewDisabled(Config{RepublishRequired: new(true)}, zap.NewNop())
 	if err := required.Plan(t.Context(), messages, false)[0].Err; !errors.Is(err, entity.ErrConflict) {
 		t.Errorf("Plan error = %v, want a conflict", err)
 	}

@@ -22,7 +22,7 @@ type Config struct {
 	Log      telemetry.LogConfig `mapstructure:"log"`
 	Server   rest.Config         `mapstructure:"server"`
 	Database *postgres.Config    `mapstructure:"database"` // nil: in memory
-	Kafka    *Kafka              `mapstructure:"kafka"`    // nil: no republishing
+	Kafka    *Kafka              `mapstructure:"kafka"`    // see HasKafka
 	Ingest   ingest.Config       `mapstructure:"ingest"`
 	Redrive  redrive.Config      `mapstructure:"redrive"`
 	Archive  archive.Config      `mapstructure:"archive"`
@@ -76,6 +76,19 @@ func DefaultConfig() Config {
 // Production reports whether the deployment must not run on substitutes.
 func (c Config) Production() bool { return c.App.Environment == "production" }
 
+// HasKafka reports whether there is a cluster. A section without brokers only
+// says what happens without one.
+func (c Config) HasKafka() bool { return c.Kafka != nil && len(c.Kafka.Broker.Brokers) > 0 }
+
+// RepublishRequired reports whether a retry is refused when there is no cluster:
+// as configured, else in production.
+func (c Config) RepublishRequired() bool {
+	if c.Kafka != nil && c.Kafka.Republish.RepublishRequired != nil {
+		return *c.Kafka.Republish.RepublishRequired
+	}
+	return c.Production()
+}
+
 // Validate reports what spans sections.
 func (c Config) Validate() error {
 	if c.Production() && c.Database == nil {
@@ -96,7 +109,10 @@ func (k *Kafka) Validate() error {
 		_, err = deadletter.New(patterns, k.DeadLetter.TopicMap)
 		errs = append(errs, err)
 	}
-	return errors.Join(append(errs, k.Broker.Validate(), k.Republish.Validate())...)
+	if len(k.Broker.Brokers) > 0 {
+		errs = append(errs, k.Broker.Validate())
+	}
+	return errors.Join(append(errs, k.Republish.Validate())...)
 }
 
 // Validate reports a mode that does not exist.

@@ -42,6 +42,8 @@ func (r *row) claim(c repository.Claim, now time.Time, expiry time.Duration) err
 		Topic: c.Topic, Partition: c.Partition, EndOffset: c.EndOffset,
 	}
 	r.unsettleable = false
+	r.message.NextAttemptAt = time.Time{}
+	r.message.LastPublishError, r.message.LastPublishErrorClass = "", ""
 	return nil
 }
 

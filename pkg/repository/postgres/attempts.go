@@ -37,7 +37,10 @@ const claimQuery = `
 			claim_topic = nullif(x.topic, m.original_topic),
 			claim_partition = x.partition,
 			claim_end_offset = x.end_offset,
-			unsettled = false
+			unsettled = false,
+			next_attempt_at = NULL,
+			last_publish_error = NULL,
+			last_publish_error_class = NULL
 		FROM taken x, (SELECT coalesce($8::timestamptz, clock_timestamp()) AS moment) c
 		WHERE m.id = x.id
 		RETURNING m.*
@@ -76,12 +79,19 @@ func (s *Store) Claim(ctx context.Context, claims []repository.Claim, expiry tim
 
 // finishQuery ends attempts and appends their history. Verdicts are numbered as
 // entity.Verdict: 1 acknowledged, 2 skipped, 3 failed, 4 rejected, 5 refused,
-// 6 given back, 7 in doubt. Only the holder of the claim gets through.
+// 6 given back, 7 in doubt. Only the holder of the claim gets through. The rows
+// are locked in the order of their ids, as a claim does, because a late worker
+// and the settler may end the same attempts at the same moment.
 const finishQuery = `
 	WITH result AS MATERIALIZED (
 		SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::int4[], $5::text[], $6::text[],
 			$7::int4[], $8::int8[], $9::int8[])
 			AS r (message_id, claim_id, actor, verdict, class, error, partition, log_offset, retry_in)
+	), held AS MATERIALIZED (
+		SELECT m.id, m.claim_topic FROM dlq.dlq_messages m JOIN result r ON r.message_id = m.id
+		WHERE m.status = 'RETRYING'
+		  AND coalesce(m.claim_id, '00000000-0000-0000-0000-000000000000') = r.claim_id
+		ORDER BY m.id FOR NO KEY UPDATE OF m
 	), ended AS (
 		UPDATE dlq.dlq_messages m SET
 			status = CASE
@@ -105,10 +115,9 @@ const finishQuery = `
 			claim_partition = CASE WHEN r.verdict = 7 THEN m.claim_partition END,
 			claim_end_offset = CASE WHEN r.verdict = 7 THEN m.claim_end_offset END,
 			unsettled = r.verdict = 7 AND r.class = 'UNKNOWN' AND coalesce(m.claim_expires_at <= c.moment, true)
-		FROM result r,
-		     (SELECT coalesce($11::timestamptz, clock_timestamp()) AS moment) c,
-		     LATERAL (SELECT o.claim_topic FROM dlq.dlq_messages o WHERE o.id = r.message_id) held
-		WHERE m.id = r.message_id AND m.status = 'RETRYING'
+		FROM held JOIN result r ON r.message_id = held.id,
+		     (SELECT coalesce($11::timestamptz, clock_timestamp()) AS moment) c
+		WHERE m.id = held.id AND m.status = 'RETRYING'
 		  AND coalesce(m.claim_id, '00000000-0000-0000-0000-000000000000') = r.claim_id
 		RETURNING m.id, m.attempt_no, m.status, m.retry_count, m.max_retries, m.next_attempt_at,
 		          m.last_retry_at, c.moment, coalesce(held.claim_topic, m.original_topic) AS target_topic,

@@ -15,6 +15,7 @@ func claimPromises() []promise {
 	return []promise{
 		{"StartsAnAttemptAndStoresTheIntent", claimStarts},
 		{"KeepsTheBytes", claimKeepsBytes},
+		{"ClearsTheErrorOfTheAttemptBefore", claimClearsError},
 		{"GivesEachMessageItsOwnIntent", claimOwnIntents},
 		{"LeavesOutOtherStatesAndWhatIsGone", claimLeavesOut},
 		{"LeavesOutUsedUpAttempts", claimUsedUp},
@@ -70,6 +71,25 @@ func claimKeepsBytes(h *harness) {
 	after.Status, after.RetryCount, after.LastRetryAt = entity.Retrying, 1, h.clock.Kept()
 	after.Claim, after.UpdatedAt = got.Claim, got.UpdatedAt
 	h.wantUnchanged(after)
+}
+
+// claimClearsError: a class that is seen under a claim says what that attempt
+// met, which decides whether it counts when it is settled.
+func claimClearsError(h *harness) {
+	m := h.put(func(m *entity.Message) {
+		m.LastPublishError, m.LastPublishErrorClass = "connection reset", entity.BrokerUnavailable
+		m.NextAttemptAt = h.clock.Kept()
+	})
+	taken := h.claimAll(intent(m.ID))
+	if len(taken) != 1 {
+		h.Fatalf("Claim took %d, want 1", len(taken))
+	}
+	for name, got := range map[string]entity.Message{"Claim": taken[0], "Get": h.get(m.ID)} {
+		if got.LastPublishError != "" || got.LastPublishErrorClass != "" || !got.NextAttemptAt.IsZero() {
+			h.Errorf("%s has error %q, class %q, next attempt %v, want none", name,
+				got.LastPublishError, got.LastPublishErrorClass, got.NextAttemptAt)
+		}
+	}
 }
 
 func claimOwnIntents(h *harness) {

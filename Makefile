@@ -1,0 +1,79 @@
+# dlq-manager. `make` alone says what there is.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X github.com/dlq-manager/dlq-manager/pkg/telemetry.version=$(VERSION)
+PROGRAMS := api ingester archiver
+TOOLS := $(CURDIR)/bin/tools
+GOLANGCI_LINT_VERSION := v2.15.0
+GOLANGCI_LINT := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
+STACK := go run ./integration/stack/cmd/stack
+
+# Tests that wait for a server which never comes must end by themselves.
+TEST_FLAGS ?= -timeout 15m
+
+.PHONY: help
+help: ## Show this list.
+	@awk 'BEGIN {FS = ":.*## "} /^[a-zA-Z_\/-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: build ## Try it: real Kafka and PostgreSQL, the programs, and a shop whose consumers fail. Ends with Ctrl-C.
+	@go run ./integration/demo
+
+.PHONY: build
+build: ## Build the three programs into bin/.
+	@mkdir -p bin
+	@for p in $(PROGRAMS); do CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/dlq-manager-$$p ./cmd/$$p; done
+
+.PHONY: test
+test: ## Run every test against real servers, which are started once and stopped at the end.
+	@$(STACK) -fast -- go test -shuffle=on $(TEST_FLAGS) ./...
+	@cd deploy/k8s/check && go test $(TEST_FLAGS) ./...
+
+.PHONY: test-unit
+test-unit: ## Run the tests that need no server, with the race detector.
+	@go test -race -shuffle=on $(TEST_FLAGS) ./pkg/entity/... ./pkg/deadletter/... ./pkg/config/... ./pkg/secret/... \
+		./pkg/telemetry/... ./pkg/archive/... ./pkg/rest/... ./pkg/repository/memory/...
+
+.PHONY: test-race
+test-race: ## Run every test of the library with the race detector.
+	@$(STACK) -fast -- go test -race -shuffle=on $(TEST_FLAGS) ./pkg/... ./cmd/...
+
+.PHONY: test-integration
+test-integration: ## Run only the whole programs against real servers.
+	@$(STACK) -fast -- go test $(TEST_FLAGS) -v ./integration
+
+.PHONY: bench
+bench: ## Measure ingest and retry against their limits and write docs/benchmarks.md.
+	@go run ./integration/bench -write
+
+.PHONY: lint
+lint: $(GOLANGCI_LINT) ## Vet, and look for what the linters know.
+	@go vet ./...
+	@$(GOLANGCI_LINT) run ./...
+
+$(GOLANGCI_LINT):
+	@mkdir -p $(TOOLS)
+	@GOBIN=$(TOOLS) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
+	@mv $(TOOLS)/golangci-lint $@
+
+.PHONY: tidy-check
+tidy-check: ## Fail when go.mod, go.sum or the formatting is not as the tools would write it.
+	@go mod tidy -diff
+	@cd deploy/k8s/check && go mod tidy -diff
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "not gofmt-ed:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
+
+.PHONY: stack
+stack: ## Start Kafka and PostgreSQL alone and print where they are. Ends with Ctrl-C.
+	@$(STACK)
+
+.PHONY: migrate
+migrate: build ## Bring the database of configs/config.yaml to the newest schema.
+	@bin/dlq-manager-api migrate up
+
+.PHONY: clean
+clean: ## Remove what was built.
+	@rm -rf bin

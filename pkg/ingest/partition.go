@@ -1,0 +1,48 @@
+package ingest
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// partitionRest is how long a partition with an error of its own is left alone.
+const partitionRest = 5 * time.Second
+
+// partition is one assigned partition and how far it has been fetched. It
+// belongs to one goroutine at a time, the reader's or a fetcher's, and passes
+// between them over channels. Writers only look at it while it has chunks with
+// them, and while it has, what they look at stays as it is.
+type partition struct {
+	broker.TopicPartition
+	writer *writer
+
+	opened  bool   // what follows is known
+	topicID string // Kafka's; "" where the broker gives none
+	ref     repository.TopicRef
+	next    int64
+
+	failures  int // in a row, of whoever should have answered for it
+	restUntil time.Time
+
+	waiting atomic.Int64 // chunks that are handed on and not stored yet
+}
+
+func (p *partition) key() repository.Partition {
+	return repository.Partition{Incarnation: p.ref.Incarnation, Partition: p.Partition}
+}
+
+// due reports whether the partition may be asked for. One that must be opened
+// again waits for its last chunks: until they are stored, its position is not
+// the store's.
+func (p *partition) due(now time.Time) bool {
+	return !now.Before(p.restUntil) && (p.opened || p.waiting.Load() == 0)
+}
+
+// rest leaves the partition alone for d from now.
+func (p *partition) rest(d time.Duration) { p.restUntil = time.Now().Add(d) }
+
+// reopen has the partition's life and position looked up again.
+func (p *partition) reopen() { p.opened = false }

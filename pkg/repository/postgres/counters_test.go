@@ -1,0 +1,313 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
+)
+
+func TestCounters(t *testing.T) {
+	t.Parallel()
+
+	t.Run("AreExactAfterEverySingleKindOfChange", func(t *testing.T) {
+		t.Parallel()
+		db := postgrestest.Open(t)
+		for _, change := range []string{
+			`INSERT INTO dlq.dlq_messages (original_topic, error_message, status) SELECT 't' || n % 3, 'e', (ARRAY['PENDING','DEAD','RESOLVED'])[1 + n % 3] FROM generate_series(1, 60) n`,
+			`UPDATE dlq.dlq_messages SET status = 'RETRYING' WHERE status = 'PENDING'`,
+			`UPDATE dlq.dlq_messages SET original_topic = 't9' WHERE original_topic = 't1'`,
+			`UPDATE dlq.dlq_messages SET dlq_topic_id = 4 WHERE status = 'DEAD'`,
+			`UPDATE dlq.dlq_messages SET error_message = 'other'`,
+			`UPDATE dlq.dlq_messages SET status = 'DEAD' WHERE false`,
+			`DELETE FROM dlq.dlq_messages WHERE status = 'RETRYING'`,
+			`INSERT INTO dlq.dlq_messages (id, original_topic, error_message) SELECT id, 'again', 'e' FROM dlq.dlq_messages ON CONFLICT (id) DO UPDATE SET original_topic = excluded.original_topic`,
+			`MERGE INTO dlq.dlq_messages m USING (SELECT id FROM dlq.dlq_messages LIMIT 5) s ON m.id = s.id WHEN MATCHED THEN DELETE`,
+			`CALL dlq.archive_old_dlq_messages(0, 7)`,
+			`TRUNCATE dlq.dlq_messages`,
+			`INSERT INTO dlq.dlq_messages (original_topic, error_message) VALUES ('t', 'e')`,
+		} {
+			exec(t, db, change)
+			if !wantExactCounters(t, db) {
+				t.Fatalf("after %s", change)
+			}
+		}
+	})
+
+	t.Run("AreExactAfterARollback", func(t *testing.T) {
+		t.Parallel()
+		db := postgrestest.Open(t)
+		seedTen(t, db, "DEAD", "2001-01-01")
+		tx, err := db.Beginx()
+		wantNil(t, err)
+		tx.MustExec(`DELETE FROM dlq.dlq_messages`)
+		wantNil(t, tx.Rollback())
+		wantExactCounters(t, db)
+	})
+
+	t.Run("AreExactUnderEightSessionsThatNeverDeadlock", func(t *testing.T) {
+		t.Parallel()
+		db := postgrestest.Open(t)
+		db.SetMaxOpenConns(12)
+		m := newMix(t, db)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var all sync.WaitGroup
+		for session := range 8 {
+			all.Go(func() { m.session(ctx, session) })
+		}
+		all.Wait()
+		wantExactCounters(t, db)
+		m.wantCounts(t)
+	})
+}
+
+// TestFinishInOppositeOrders: a worker that is late and the settler end the same
+// attempts, each in its own order.
+func TestFinishInOppositeOrders(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.Open(t)
+	store := New(db)
+	for round := range 40 {
+		m := &mix{store: store, db: db}
+		exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message) SELECT 'orders', 'boom' FROM generate_series(1, 60)`)
+		m.claim(t.Context(), rand.New(rand.NewPCG(1, uint64(round))), 60, false)
+		backwards := make([]repository.Claim, len(m.claims))
+		for i, c := range m.claims {
+			backwards[len(m.claims)-1-i] = c
+		}
+		var ended [2]int
+		var errs [2]error
+		var both sync.WaitGroup
+		for i, claims := range [][]repository.Claim{m.claims, backwards} {
+			both.Go(func() {
+				finished, err := store.Finish(t.Context(), results(claims, entity.Acknowledged))
+				ended[i], errs[i] = len(finished), err
+			})
+		}
+		both.Wait()
+		if err := errors.Join(errs[:]...); err != nil {
+			t.Fatalf("round %d: got %v, want no deadlock", round, err)
+		}
+		if ended[0]+ended[1] != 60 {
+			t.Fatalf("round %d: ended %v attempts, want each once: 60", round, ended)
+		}
+	}
+	wantExactCounters(t, db)
+}
+
+// mix is a store under a random load, and what the sessions share of it.
+type mix struct {
+	db    *sqlx.DB
+	store *Store
+	ref   repository.TopicRef
+
+	mu     sync.Mutex
+	claims []repository.Claim
+	failed []error
+	done   map[string]int
+}
+
+func newMix(t *testing.T, db *sqlx.DB) *mix {
+	t.Helper()
+	m := &mix{db: db, store: New(db), done: map[string]int{}}
+	refs, err := m.store.OpenTopics(t.Context(), []repository.Topic{{Name: "orders.dlq", Incarnation: "1"}})
+	wantNil(t, err)
+	m.ref = refs[0]
+	return m
+}
+
+func (m *mix) session(ctx context.Context, number int) {
+	random := rand.New(rand.NewPCG(20_240_229, uint64(number)))
+	at := repository.Position{Partition: repository.Partition{Incarnation: m.ref.Incarnation, Partition: int32(number)}}
+	if _, err := m.store.OpenPosition(ctx, []repository.Position{at}); err != nil {
+		m.fail("open", err)
+	}
+	for range 120 {
+		switch n := random.IntN(100); {
+		case n < 25:
+			size := 1 + random.IntN(20)
+			m.fail("ingest", m.ingest(ctx, random, at, size))
+			at.Next += int64(size)
+		case n < 30:
+			m.exec(ctx, "insert", `INSERT INTO dlq.dlq_messages (original_topic, error_message)
+				SELECT 'topic' || n % 4, 'by hand' FROM generate_series(1, $1::int) n`, 1+random.IntN(10))
+		case n < 55:
+			m.claim(ctx, random, 1+random.IntN(30), random.IntN(2) == 0)
+		case n < 80:
+			m.finish(ctx, random)
+		case n < 85:
+			m.one(ctx, "delete", m.store.Delete)
+		case n < 89:
+			m.one(ctx, "requeue", func(ctx context.Context, id uuid.UUID) error { _, err := m.store.Requeue(ctx, id); return err })
+		case n < 93:
+			m.one(ctx, "give up", func(ctx context.Context, id uuid.UUID) error { _, err := m.store.GiveUp(ctx, id); return err })
+		case n < 97:
+			_, err := m.store.ArchiveOld(ctx, 0, 1+random.IntN(50))
+			m.fail("archive", err)
+		case n < 99:
+			_, err := m.store.List(ctx, "topic1", repository.Page{Number: 1, Size: 5})
+			m.fail("list", err)
+		default:
+			m.exec(ctx, "truncate", `TRUNCATE dlq.dlq_messages`)
+		}
+	}
+}
+
+func (m *mix) ingest(ctx context.Context, random *rand.Rand, at repository.Position, size int) error {
+	batch := repository.Batch{Ranges: []repository.Range{{Partition: at.Partition, From: at.Next, To: at.Next + int64(size)}}}
+	for i := range size {
+		msg := entity.NewMessage(fmt.Sprintf("topic%d", random.IntN(4)), "boom", time.Unix(0, 0))
+		msg.Record.Value = []byte(`{}`)
+		msg.Source = entity.Source{Topic: "orders.dlq", TopicID: m.ref.TopicID, Incarnation: m.ref.Incarnation,
+			Partition: at.Partition.Partition, Offset: at.Next + int64(i)}
+		if random.IntN(5) == 0 {
+			msg.Status = entity.Dead
+		}
+		batch.Messages = append(batch.Messages, msg)
+	}
+	stored, err := m.store.Store(ctx, batch)
+	if err == nil && len(stored) != 1 {
+		err = fmt.Errorf("stored %v, want the range", stored)
+	}
+	return err
+}
+
+// claim takes messages at random, in random order, as workers of different
+// redrives do.
+func (m *mix) claim(ctx context.Context, random *rand.Rand, n int, wait bool) {
+	var ids []uuid.UUID
+	if err := m.db.SelectContext(ctx, &ids, `SELECT id FROM dlq.dlq_messages WHERE status IN ('PENDING', 'RETRYING') ORDER BY md5(id::text || $2::text) LIMIT $1`,
+		n, random.Uint32()); err != nil {
+		m.fail("pick", err)
+		return
+	}
+	claims := make([]repository.Claim, len(ids))
+	for i, id := range ids {
+		claims[i] = repository.Claim{MessageID: id, ID: uuid.New(), Topic: "orders"}
+	}
+	taken, err := m.store.Claim(ctx, claims, time.Minute, wait)
+	m.fail("claim", err)
+	held := make(map[uuid.UUID]bool, len(taken))
+	for _, msg := range taken {
+		held[msg.ID] = true
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, c := range claims {
+		if held[c.MessageID] {
+			m.claims = append(m.claims, c)
+		}
+	}
+}
+
+// finish ends attempts of whatever session, some of them for the second time.
+func (m *mix) finish(ctx context.Context, random *rand.Rand) {
+	m.mu.Lock()
+	var ended []repository.Claim
+	for range min(25, len(m.claims)) {
+		ended = append(ended, m.claims[random.IntN(len(m.claims))])
+	}
+	if len(m.claims) > 200 {
+		m.claims = m.claims[100:]
+	}
+	m.mu.Unlock()
+
+	seen := map[uuid.UUID]bool{}
+	var unique []repository.Claim
+	for _, c := range ended {
+		if !seen[c.MessageID] {
+			unique = append(unique, c)
+		}
+		seen[c.MessageID] = true
+	}
+	verdicts := []entity.Verdict{entity.Acknowledged, entity.Failed, entity.Rejected, entity.GivenBack, entity.Refused}
+	_, err := m.store.Finish(ctx, results(unique, verdicts[random.IntN(len(verdicts))]))
+	m.fail("finish", err)
+}
+
+func results(claims []repository.Claim, verdict entity.Verdict) []repository.Result {
+	all := make([]repository.Result, len(claims))
+	for i, c := range claims {
+		all[i] = repository.Result{MessageID: c.MessageID, ClaimID: c.ID, Actor: "test", Verdict: verdict, Offset: -1}
+	}
+	return all
+}
+
+func (m *mix) one(ctx context.Context, what string, do func(context.Context, uuid.UUID) error) {
+	var ids []uuid.UUID
+	if err := m.db.SelectContext(ctx, &ids, `SELECT id FROM dlq.dlq_messages ORDER BY random() LIMIT 1`); err != nil || len(ids) == 0 {
+		m.fail("pick", err)
+		return
+	}
+	m.fail(what, do(ctx, ids[0]))
+}
+
+func (m *mix) exec(ctx context.Context, what, query string, args ...any) {
+	_, err := m.db.ExecContext(ctx, query, args...)
+	m.fail(what, err)
+}
+
+// fail keeps errors that a caller must not see; the refusals of the contract
+// belong to the load.
+func (m *mix) fail(what string, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.done != nil && err == nil {
+		m.done[what]++
+	}
+	if err != nil && !errors.Is(err, entity.ErrConflict) && !errors.Is(err, entity.ErrNotFound) {
+		m.failed = append(m.failed, fmt.Errorf("%s: %w", what, err))
+	}
+}
+
+func (m *mix) wantCounts(t *testing.T) {
+	t.Helper()
+	for i, err := range m.failed {
+		if i < 5 {
+			t.Errorf("got %v, want no error", err)
+		}
+	}
+	for _, what := range []string{"ingest", "insert", "claim", "finish", "delete", "requeue", "give up", "archive", "truncate"} {
+		if m.done[what] == 0 {
+			t.Errorf("the mix had no %s that succeeded, want some: %v", what, m.done)
+		}
+	}
+	counts, err := m.store.Counts(t.Context())
+	wantNil(t, err)
+	var told, there int64
+	for _, c := range counts {
+		told += c.Messages
+	}
+	wantNil(t, m.db.Get(&there, `SELECT count(*) FROM dlq.dlq_messages`))
+	if told != there {
+		t.Errorf("Counts tells of %d messages, want %d", told, there)
+	}
+}
+
+// wantExactCounters compares every counter with the rows themselves.
+func wantExactCounters(t *testing.T, db *sqlx.DB) bool {
+	t.Helper()
+	var wrong []string
+	wantNil(t, db.Select(&wrong, `
+		SELECT format('%s, dead-letter topic %s, %s: counter %s, rows %s', original_topic, dlq_topic_id, status, told, there)
+		FROM (SELECT original_topic, dlq_topic_id, status, sum(messages) AS told
+		      FROM dlq.message_counters GROUP BY 1, 2, 3) c
+		FULL JOIN (SELECT original_topic::text, coalesce(dlq_topic_id, 0) AS dlq_topic_id, status::text, count(*) AS there
+		      FROM dlq.dlq_messages GROUP BY 1, 2, 3) m USING (original_topic, dlq_topic_id, status)
+		WHERE coalesce(told, 0) <> coalesce(there, 0)`))
+	for _, w := range wrong {
+		t.Error(w)
+	}
+	return len(wrong) == 0
+}
