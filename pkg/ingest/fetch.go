@@ -85,17 +85,17 @@ func (f *fetcher) giveBack() {
 // is what bounds memory: while the writers are behind, nothing is fetched.
 func (f *fetcher) round(ctx context.Context) {
 	room := min(int64(fetchBytes), f.i.cfg.BufferBytes)
-	if f.r.budget.Acquire(ctx, room) != nil {
-		return // ctx ended
-	}
-	left := room
-	defer func() { f.r.budget.Release(left) }()
 	req := f.request(time.Now(), room)
 	if len(req.Partitions) == 0 {
 		wait(ctx, fetchWait) // all of them rest
 		return
 	}
-	left = f.fetch(ctx, req, room)
+	if f.r.budget.Acquire(ctx, room) != nil {
+		return // ctx ended
+	}
+	left, throttle := f.fetch(ctx, req, room)
+	f.r.budget.Release(left)
+	wait(ctx, throttle)
 }
 
 // request asks for every partition that does not rest, beginning with another
@@ -119,8 +119,8 @@ func (f *fetcher) request(now time.Time, room int64) broker.FetchRequest {
 }
 
 // fetch sends one request and hands what it brings to the writers. It returns
-// how much of room is free again at once.
-func (f *fetcher) fetch(ctx context.Context, req broker.FetchRequest, room int64) (left int64) {
+// how much of room is free again at once, and how long the broker wants peace.
+func (f *fetcher) fetch(ctx context.Context, req broker.FetchRequest, room int64) (left int64, throttle time.Duration) {
 	res, err := f.i.cluster.Fetch(ctx, req)
 	if err == nil {
 		// An answer that began before a topic was made again must not be taken for
@@ -129,12 +129,13 @@ func (f *fetcher) fetch(ctx context.Context, req broker.FetchRequest, room int64
 	}
 	if err != nil {
 		if ctx.Err() == nil {
-			f.r.failed(ctx, fmt.Sprintf("fetch from broker %d", f.leader), err, f.asked...)
-			f.leave(f.asked...)
+			f.lose(ctx, err, f.asked...)
 		}
-		return room
+		return room, 0
 	}
 	room = f.widen(res, room)
+	var lost []*partition
+	var reason error
 	for n, got := range res.Partitions {
 		p := f.asked[n]
 		if f.gone[p] {
@@ -146,14 +147,24 @@ func (f *fetcher) fetch(ctx context.Context, req broker.FetchRequest, room int64
 		if got.HighWatermark >= 0 {
 			f.i.metrics.lag.WithLabelValues(p.Topic, partitionLabel(p.Partition)).Set(float64(max(0, got.HighWatermark-got.Next)))
 		}
-		if got.Err != nil {
-			f.partitionFailed(ctx, p, got.Err)
-		} else if got.HighWatermark >= 0 {
+		switch {
+		case moved(got.Err):
+			lost, reason = append(lost, p), got.Err
+		case got.Err != nil:
+			f.unreadable(p, got.Err)
+		case got.HighWatermark >= 0:
 			f.r.answered(p)
 		}
 	}
-	wait(ctx, res.Throttle)
-	return room
+	f.lose(ctx, reason, lost...)
+	return room, res.Throttle
+}
+
+// lose gives up partitions because their leader did not answer for them, or is
+// another broker by now.
+func (f *fetcher) lose(ctx context.Context, reason error, partitions ...*partition) {
+	f.r.failed(ctx, fmt.Sprintf("fetch from broker %d", f.leader), reason, partitions...)
+	f.leave(partitions...)
 }
 
 // leave marks partitions to be given back.
@@ -199,22 +210,21 @@ func (f *fetcher) hand(ctx context.Context, p *partition, got broker.FetchedPart
 	return taken
 }
 
-// partitionFailed decides who is to look at p next.
-func (f *fetcher) partitionFailed(ctx context.Context, p *partition, err error) {
-	switch {
-	case errors.Is(err, broker.ErrOutOfRange):
-		f.r.unreadable(p, err)
-		p.restUntil = time.Time{} // as soon as what was read of it is stored
+// moved reports whether another look at who leads a partition may mend err.
+func moved(err error) bool {
+	return errors.Is(err, broker.ErrNotLeader) || errors.Is(err, broker.ErrNoLeader) || errors.Is(err, broker.ErrUnavailable)
+}
+
+// unreadable handles an error of p alone: a topic that is going, a right that is
+// missing, a batch that is damaged. Its neighbours are read on, and it is asked
+// again in a while; nothing of it is skipped. Where the log does not hold the
+// position any more, the position is looked up again.
+func (f *fetcher) unreadable(p *partition, err error) {
+	f.r.unreadable(p, err)
+	if errors.Is(err, broker.ErrOutOfRange) {
+		p.rest(reopenRest)
 		p.reopen()
 		f.leave(p)
-	case errors.Is(err, broker.ErrNotLeader), errors.Is(err, broker.ErrNoLeader), errors.Is(err, broker.ErrUnavailable):
-		f.r.failed(ctx, fmt.Sprintf("fetch from broker %d", f.leader), err, p)
-		f.leave(p)
-	default:
-		// A topic that is going, a right that is missing, a batch that is damaged:
-		// its neighbours are read on, and it is asked again in a while. Nothing of
-		// it is skipped.
-		f.r.unreadable(p, err)
 	}
 }
 
@@ -240,6 +250,7 @@ func (f *fetcher) sameLives(ctx context.Context, res broker.FetchResponse) error
 	}
 	for _, p := range f.asked {
 		if id, ok := ids[p.Topic]; ok && p.topicID != "" && id != p.topicID {
+			p.rest(reopenRest)
 			p.reopen()
 			f.leave(p)
 			f.i.log.Warn("a topic was deleted and perhaps made again", zapPartition(p)...)

@@ -11,6 +11,9 @@ import (
 // partitionRest is how long a partition with an error of its own is left alone.
 const partitionRest = 5 * time.Second
 
+// reopenRest keeps brokers that disagree from being asked in a tight loop.
+const reopenRest = 250 * time.Millisecond
+
 // partition is one assigned partition and how far it has been fetched. It
 // belongs to one goroutine at a time, the reader's or a fetcher's, and passes
 // between them over channels. Writers only look at it while it has chunks with

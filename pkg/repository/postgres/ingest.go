@@ -132,9 +132,12 @@ const storeQuery = `
 	WITH step AS (
 		SELECT * FROM unnest($1::int4[], $2::int4[], $3::int8[], $4::int8[])
 			AS s (incarnation_id, partition, from_offset, to_offset)
+	), held AS MATERIALIZED (
+		SELECT p.incarnation_id, p.partition FROM dlq.ingest_positions p JOIN step s USING (incarnation_id, partition)
+		ORDER BY 1, 2 FOR NO KEY UPDATE OF p
 	), moved AS (
-		UPDATE dlq.ingest_positions p SET next_offset = s.to_offset FROM step s
-		WHERE p.incarnation_id = s.incarnation_id AND p.partition = s.partition AND p.next_offset = s.from_offset
+		UPDATE dlq.ingest_positions p SET next_offset = s.to_offset FROM held h JOIN step s USING (incarnation_id, partition)
+		WHERE p.incarnation_id = h.incarnation_id AND p.partition = h.partition AND p.next_offset = s.from_offset
 		RETURNING p.incarnation_id, p.partition, p.next_offset
 	), record AS MATERIALIZED (
 		SELECT r.* FROM unnest($5::uuid[], $6::text[], $7::text[], $8::int4[], $9::int4[], $10::text[],

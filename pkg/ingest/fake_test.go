@@ -1,0 +1,420 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/segmentio/kafka-go"
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
+)
+
+// fakeCluster is a Kafka of one process whose faults are set by the test.
+type fakeCluster struct {
+	mu      sync.Mutex
+	topics  map[string]*fakeTopic
+	change  chan struct{} // closed and replaced at every change
+	down    error         // for every call
+	fetches int
+	maxSeen int32 // largest MaxBytes asked for
+
+	duringFetch func() // runs when records are taken and not yet answered
+	throttle    time.Duration
+}
+
+type fakeTopic struct {
+	id       string
+	internal bool
+	err      error
+	logs     []*fakeLog
+}
+
+type fakeLog struct {
+	start   int64
+	records []broker.Record
+	next    int64
+	leader  int32
+	err     error
+}
+
+func newFakeCluster() *fakeCluster {
+	return &fakeCluster{topics: map[string]*fakeTopic{}, change: make(chan struct{})}
+}
+
+// set changes the cluster and wakes fetches that wait.
+func (c *fakeCluster) set(do func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	do()
+	close(c.change)
+	c.change = make(chan struct{})
+}
+
+func (c *fakeCluster) topic(name, id string, partitions int) {
+	c.set(func() {
+		t := &fakeTopic{id: id}
+		for range partitions {
+			t.logs = append(t.logs, &fakeLog{leader: 1})
+		}
+		c.topics[name] = t
+	})
+}
+
+func (c *fakeCluster) log(tp broker.TopicPartition) *fakeLog {
+	t := c.topics[tp.Topic]
+	if t == nil || int(tp.Partition) >= len(t.logs) {
+		return nil
+	}
+	return t.logs[tp.Partition]
+}
+
+// produce appends records; their offsets and times are the log's.
+func (c *fakeCluster) produce(tp broker.TopicPartition, records ...broker.Record) {
+	c.set(func() {
+		log := c.log(tp)
+		for _, r := range records {
+			r.TopicPartition, r.Offset, r.Time = tp, log.next, time.Now().UTC().Truncate(time.Millisecond)
+			log.next++
+			log.records = append(log.records, r)
+		}
+	})
+}
+
+func (c *fakeCluster) Topics(ctx context.Context, names ...string) ([]broker.Topic, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := errors.Join(ctx.Err(), c.down); err != nil {
+		return nil, err
+	}
+	all := len(names) == 0
+	if all {
+		for name := range c.topics {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+	}
+	var out []broker.Topic
+	for _, name := range names {
+		t := c.topics[name]
+		if t == nil {
+			out = append(out, broker.Topic{Name: name, Err: broker.ErrUnknownTopic})
+			continue
+		}
+		topic := broker.Topic{Name: name, ID: t.id, Internal: t.internal, Err: t.err}
+		for n, log := range t.logs {
+			topic.Partitions = append(topic.Partitions, broker.Partition{ID: int32(n), Leader: log.leader})
+		}
+		out = append(out, topic)
+	}
+	return out, nil
+}
+
+func (c *fakeCluster) offsets(ctx context.Context, parts []broker.TopicPartition, of func(*fakeLog) int64) (map[broker.TopicPartition]int64, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := errors.Join(ctx.Err(), c.down); err != nil {
+		return nil, err
+	}
+	out, errs := map[broker.TopicPartition]int64{}, broker.PartitionErrors{}
+	for _, tp := range parts {
+		log := c.log(tp)
+		switch {
+		case log == nil:
+			errs[tp] = broker.ErrUnknownTopic
+		case log.leader < 0:
+			errs[tp] = broker.ErrNoLeader
+		default:
+			out[tp] = of(log)
+		}
+	}
+	if len(errs) > 0 {
+		return out, errs
+	}
+	return out, nil
+}
+
+func (c *fakeCluster) StartOffsets(ctx context.Context, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error) {
+	return c.offsets(ctx, parts, func(l *fakeLog) int64 { return l.start })
+}
+
+func (c *fakeCluster) EndOffsets(ctx context.Context, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error) {
+	return c.offsets(ctx, parts, func(l *fakeLog) int64 { return l.next })
+}
+
+func (c *fakeCluster) Fetch(ctx context.Context, req broker.FetchRequest) (broker.FetchResponse, error) {
+	timeout := time.NewTimer(req.MaxWait)
+	defer timeout.Stop()
+	for last := false; ; {
+		c.mu.Lock()
+		c.fetches++
+		c.maxSeen = max(c.maxSeen, req.MaxBytes)
+		err, change, during := errors.Join(ctx.Err(), c.down), c.change, c.duringFetch
+		res, some := c.answer(req)
+		c.mu.Unlock()
+		if err != nil {
+			return broker.FetchResponse{}, err
+		}
+		if some || last {
+			if during != nil {
+				during()
+			}
+			return res, nil
+		}
+		select {
+		case <-ctx.Done():
+			return broker.FetchResponse{}, ctx.Err()
+		case <-timeout.C:
+			last = true
+		case <-change:
+		}
+	}
+}
+
+func (c *fakeCluster) answer(req broker.FetchRequest) (res broker.FetchResponse, some bool) {
+	left := int64(req.MaxBytes)
+	res.Throttle = c.throttle
+	for _, p := range req.Partitions {
+		got := broker.FetchedPartition{TopicPartition: p.TopicPartition, Next: p.Offset, HighWatermark: -1, LastStable: -1, LogStart: -1}
+		log := c.log(p.TopicPartition)
+		switch {
+		case log == nil:
+			got.Err = broker.ErrUnknownTopic
+		case log.leader != req.Leader:
+			got.Err = broker.ErrNotLeader
+		case log.err != nil:
+			got.Err = log.err
+		case p.Offset < log.start || p.Offset > log.next:
+			got.Err = broker.ErrOutOfRange
+		default:
+			got.HighWatermark, got.LogStart = log.next, log.start
+			for _, r := range log.records {
+				if r.Offset < p.Offset {
+					continue
+				}
+				size := int64(len(r.Key) + len(r.Value))
+				if left <= 0 || size > left && some {
+					break
+				}
+				left -= size
+				got.Records = append(got.Records, r)
+				got.Next, some = r.Offset+1, true
+			}
+			if left > 0 && got.Next < log.next && (len(log.records) == 0 || log.records[len(log.records)-1].Offset < got.Next) {
+				got.Next, some = log.next, true // control records at the end
+			}
+		}
+		some = some || got.Err != nil
+		res.Partitions = append(res.Partitions, got)
+	}
+	return res, some
+}
+
+func (c *fakeCluster) Group(broker.GroupConfig) (*kafka.ConsumerGroup, error) {
+	return nil, errors.New("the fake has no groups")
+}
+
+// fakeStore is the memory repository with faults set by the test.
+type fakeStore struct {
+	*memory.Store
+	mu     sync.Mutex
+	fail   func() error             // before a batch is stored
+	lose   func() error             // after it is
+	hang   chan struct{}            // until closed, every call hangs, also over its context
+	before func(b repository.Batch) // sees every batch
+	calls  int
+}
+
+func (s *fakeStore) hung() {
+	s.mu.Lock()
+	hang := s.hang
+	s.mu.Unlock()
+	if hang != nil {
+		<-hang
+	}
+}
+
+func (s *fakeStore) set(do func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	do()
+}
+
+func (s *fakeStore) OpenTopics(ctx context.Context, t []repository.Topic) ([]repository.TopicRef, error) {
+	s.hung()
+	return s.Store.OpenTopics(ctx, t)
+}
+
+func (s *fakeStore) OpenPosition(ctx context.Context, p []repository.Position) ([]repository.Position, error) {
+	s.hung()
+	return s.Store.OpenPosition(ctx, p)
+}
+
+// faultyStore has the method that an embedded *memory.Store hides by its name.
+type faultyStore struct{ *fakeStore }
+
+func (s faultyStore) Store(ctx context.Context, b repository.Batch) ([]repository.Partition, error) {
+	s.hung()
+	s.mu.Lock()
+	fail, lose, before := s.fail, s.lose, s.before
+	s.calls++
+	s.mu.Unlock()
+	if before != nil {
+		before(b)
+	}
+	if fail != nil {
+		if err := fail(); err != nil {
+			return nil, err
+		}
+	}
+	moved, err := s.fakeStore.Store.Store(ctx, b)
+	if err == nil && lose != nil {
+		err = lose()
+	}
+	return moved, err
+}
+
+// world is an ingester with everything around it.
+type world struct {
+	t       *testing.T
+	cluster *fakeCluster
+	store   *fakeStore
+	i       *Ingester
+
+	mu        sync.Mutex
+	committed map[broker.TopicPartition]int64
+	commitErr error
+	commits   int
+}
+
+func newWorld(t *testing.T, change ...func(*Config)) *world {
+	t.Helper()
+	patterns, err := deadletter.ParsePatterns("*.dlq.v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoder, err := deadletter.New(patterns, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := DefaultConfig()
+	for _, c := range change {
+		c(&cfg)
+	}
+	w := &world{
+		t: t, cluster: newFakeCluster(), committed: map[broker.TopicPartition]int64{},
+		store: &fakeStore{Store: memory.New(time.Now)},
+	}
+	w.i = New(cfg, "group", patterns, w.cluster, decoder, faultyStore{w.store}, prometheus.NewRegistry(), zap.NewNop())
+	return w
+}
+
+func (w *world) commit(offsets map[string]map[int]int64) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.commits++
+	if w.commitErr != nil {
+		return w.commitErr
+	}
+	for topic, parts := range offsets {
+		for p, next := range parts {
+			w.committed[broker.TopicPartition{Topic: topic, Partition: int32(p)}] = next
+		}
+	}
+	return nil
+}
+
+func (w *world) commitsSeen() map[broker.TopicPartition]int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := map[broker.TopicPartition]int64{}
+	for tp, n := range w.committed {
+		out[tp] = n
+	}
+	return out
+}
+
+// start runs a generation over parts; stop ends it and returns its error.
+func (w *world) start(parts ...broker.TopicPartition) (ended <-chan error, stop func() error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- w.i.generation(ctx, parts, w.commit) }()
+	return done, func() error {
+		cancel()
+		return <-done
+	}
+}
+
+// messages returns what is stored of a dead-letter topic, by position.
+func (w *world) messages(topic string) []entity.Message {
+	w.t.Helper()
+	var out []entity.Message
+	for page := 1; page <= 1000; page++ {
+		list, err := w.store.List(context.Background(), topic, repository.Page{Number: page, Size: 1000})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		for _, m := range list.Messages {
+			whole, err := w.store.Get(context.Background(), m.ID, -1)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			out = append(out, whole)
+		}
+		if !list.HasNext(repository.Page{Number: page, Size: 1000}) {
+			break
+		}
+	}
+	slices.SortFunc(out, func(a, b entity.Message) int {
+		return int(a.Source.Incarnation-b.Source.Incarnation)*1_000_000_000 +
+			int(a.Source.Partition-b.Source.Partition)*1_000_000 + int(a.Source.Offset-b.Source.Offset)
+	})
+	return out
+}
+
+// wantOffsets checks that a partition of a life has exactly the offsets from..to-1.
+func (w *world) wantOffsets(topic string, life, partition int32, from, to int64) {
+	w.t.Helper()
+	var got []int64
+	for _, m := range w.messages(topic) {
+		if m.Source.Incarnation == life && m.Source.Partition == partition {
+			got = append(got, m.Source.Offset)
+		}
+	}
+	var want []int64
+	for n := from; n < to; n++ {
+		want = append(want, n)
+	}
+	if !slices.Equal(got, want) {
+		w.t.Errorf("offsets of %s/%d, life %d = %v, want %d to %d", topic, partition, life, brief(got), from, to-1)
+	}
+}
+
+func brief(n []int64) string {
+	if len(n) > 20 {
+		return fmt.Sprintf("%v... (%d)", n[:20], len(n))
+	}
+	return fmt.Sprint(n)
+}
+
+func part(topic string, n int32) broker.TopicPartition {
+	return broker.TopicPartition{Topic: topic, Partition: n}
+}
+
+func numbered(n int) []broker.Record {
+	out := make([]broker.Record, n)
+	for i := range out {
+		out[i].Value = fmt.Appendf(nil, `{"n":%d}`, i)
+	}
+	return out
+}
