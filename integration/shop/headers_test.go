@@ -43,7 +43,7 @@ func TestHeaders(t *testing.T) {
 			"kafka_dlt-original-topic=orders.events.v1",
 			"kafka_dlt-original-partition=hex 00000002",
 			"kafka_dlt-original-offset=hex 00000000000004d2",
-			"kafka_dlt-original-timestamp=hex 0000018f33615080",
+			"kafka_dlt-original-timestamp=hex 0000018f3361d280",
 			"kafka_dlt-original-timestamp-type=CreateTime",
 			"kafka_dlt-original-consumer-group=orders-service",
 			"kafka_dlt-exception-fqcn=org.springframework.kafka.listener.ListenerExecutionFailedException",

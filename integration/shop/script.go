@@ -61,9 +61,10 @@ func order(i int, rng *rand.Rand, at time.Time) *kgo.Record {
 	if newProductTurns[i%round] {
 		items[0].Product, items[0].Title = newProduct(i), "Spring collection"
 	}
-	buyer := person(rng.IntN(people))
+	number := rng.IntN(people)
+	buyer := person(number)
 	body := orderBody{
-		ID: orderID(i), Customer: customer{ID: fmt.Sprintf("C-%d", 500+rng.IntN(people)), Name: buyer.name, Country: buyer.country},
+		ID: orderID(i), Customer: customer{ID: fmt.Sprintf("C-%d", 500+number), Name: buyer.name, Country: buyer.country},
 		Items: items, Amount: total(items), Currency: "EUR", PlacedAt: stamp(at),
 	}
 	return &kgo.Record{
@@ -87,7 +88,7 @@ func payment(i int, rng *rand.Rand, at time.Time) *kgo.Record {
 func user(i int, rng *rand.Rand, at time.Time) *kgo.Record {
 	who, owner := person(rng.IntN(people)), i
 	if takenEmailTurns[i%round] {
-		owner = i - 4
+		owner = i - 5 // one whose own record is sound
 	}
 	body := userBody{
 		ID: fmt.Sprintf("U-%d", 301+i), Name: who.name, Email: fmt.Sprintf("customer%d@mail.example", 301+owner),

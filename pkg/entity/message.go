@@ -33,8 +33,15 @@ type Message struct {
 	Origin  Origin  // where it failed, and how sure that is
 	Failure Failure // what the consumer said about it
 	Claim   Claim   // the attempt that holds it; zero when none does
-	Parent  uuid.UUID
-	Root    uuid.UUID // uuid.Nil when the message is its own root
+
+	// Parent is the message whose replay failed again and became this one, Root
+	// the first of that line; uuid.Nil when the message is its own root.
+	Parent uuid.UUID
+	Root   uuid.UUID
+	// Return is what the record's own headers say of such a replay. It is not a
+	// proof; the store looks for one when the message comes in, and keeps Parent
+	// instead.
+	Return *Return
 
 	// NextAttemptAt binds automatic retry only.
 	NextAttemptAt         time.Time
@@ -140,6 +147,13 @@ type Claim struct {
 	EndOffset int64 // of the target partition, before publishing
 }
 
+// Return names the attempt that a record claims to be the replay of. Anyone may
+// write such headers, and frameworks copy them onto other records.
+type Return struct {
+	Parent  uuid.UUID // dlq-message-id
+	Attempt uuid.UUID // dlq-redrive-id
+}
+
 // Outcome says what became of a resolved message's record. It only moves
 // forward. The empty outcome means that nothing was sent.
 type Outcome string
@@ -213,6 +227,19 @@ func (m *Message) CanClaim() error {
 		return nil
 	}
 	return &NotRetryableError{Status: m.Status, RetryCount: m.RetryCount, MaxRetries: m.MaxRetries}
+}
+
+// Descend makes m, new and PENDING, the child of parent: it goes on counting
+// where the parent's attempt stood, and at the limit it is DEAD from the start,
+// so no line of replays is endless.
+func (m *Message) Descend(parent *Message) {
+	m.Parent, m.Root = parent.ID, parent.Root
+	if m.Root == uuid.Nil {
+		m.Root = parent.ID
+	}
+	if m.RetryCount = parent.RetryCount; m.RetryCount >= m.MaxRetries {
+		m.Status = Dead
+	}
 }
 
 // MarkRetrying starts an attempt: RETRYING, one attempt more, and now as the

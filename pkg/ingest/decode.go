@@ -46,6 +46,9 @@ func (i *Ingester) message(p *partition, r *broker.Record) entity.Message {
 	}
 	m.Origin = reading.Origin
 	m.Failure = reading.Failure
+	if said := reading.Returned; said != nil {
+		m.Return = &entity.Return{Parent: said.MessageID, Attempt: said.RedriveID}
+	}
 	return m
 }
 

@@ -118,6 +118,12 @@ type Ingest interface {
 	// their messages, the others are stored. It returns the ranges that counted,
 	// in no particular order. A batch has at most one range for a partition; every message belongs to a
 	// range of the batch. CreatedAt and UpdatedAt are the store's own.
+	//
+	// A message with a Return whose attempt is one of that parent's (in its
+	// history, or claiming it now), and went to the message's own original topic,
+	// is the parent's child: see entity.Message.Descend. The parent's outcome
+	// becomes returned in the same step, also when its attempt has no result yet.
+	// Without that proof the Return is ignored.
 	Store(ctx context.Context, batch Batch) ([]Partition, error)
 }
 

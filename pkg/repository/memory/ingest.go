@@ -95,7 +95,7 @@ func (s *Store) matching(ranges []repository.Range) map[repository.Partition]int
 }
 
 func (s *Store) newRows(messages []entity.Message, steps map[repository.Partition]int64, now time.Time) ([]*row, error) {
-	var rows []*row
+	var rows, returned []*row
 	for _, m := range messages {
 		p := repository.Partition{Incarnation: m.Source.Incarnation, Partition: m.Source.Partition}
 		if _, counts := steps[p]; !counts {
@@ -105,9 +105,37 @@ func (s *Store) newRows(messages []entity.Message, steps map[repository.Partitio
 			return nil, fmt.Errorf("message %s exists: %w", m.ID, entity.ErrConflict)
 		}
 		m.CreatedAt, m.UpdatedAt = now, now
+		if parent := s.parent(m); parent != nil {
+			m.Descend(&parent.message)
+			returned = append(returned, parent)
+		}
+		m.Return = nil
 		rows = append(rows, s.newRow(m))
 	}
+	for _, parent := range returned {
+		parent.message.Outcome = entity.Returned
+	}
 	return rows, nil
+}
+
+// parent returns the message that m is the return of, nil without a proof.
+func (s *Store) parent(m entity.Message) *row {
+	if m.Return == nil {
+		return nil
+	}
+	r, ok := s.rows[m.Return.Parent]
+	if !ok {
+		return nil
+	}
+	if claim := r.message.Claim; claim.ID == m.Return.Attempt && claim.Topic == m.OriginalTopic {
+		return r
+	}
+	for _, a := range r.attempts {
+		if a.ID == m.Return.Attempt && a.Topic == m.OriginalTopic {
+			return r
+		}
+	}
+	return nil
 }
 
 // newRow keeps the topic's name under its number, as every reader sees it.

@@ -167,6 +167,12 @@ const storeQuery = `
 			original_partition, original_offset, original_timestamp, origin_confidence,
 			consumer_group, consumer_attempts, dialect, error_class, parent_id, root_id
 		FROM (SELECT *, coalesce($32::timestamptz, clock_timestamp()) AS moment FROM record OFFSET 0) timed
+	), returned AS (
+		UPDATE dlq.dlq_messages SET outcome = 'returned'
+		WHERE id IN (SELECT parent_id FROM record WHERE parent_id IS NOT NULL)
+	), returned_later AS (
+		UPDATE dlq.dlq_messages_archive SET outcome = 'returned'
+		WHERE id IN (SELECT parent_id FROM record WHERE parent_id IS NOT NULL)
 	)
 	SELECT incarnation_id, partition, next_offset FROM moved`
 
@@ -174,6 +180,11 @@ const storeQuery = `
 // projection of the messages that it will not take is left out; the messages
 // are stored.
 func (s *Store) Store(ctx context.Context, batch repository.Batch) ([]repository.Partition, error) {
+	messages, err := s.withParents(ctx, batch.Messages)
+	if err != nil {
+		return nil, translate("look for returns", err)
+	}
+	batch.Messages = messages
 	notes := make([]string, len(batch.Messages))
 	for i := range batch.Messages {
 		notes[i] = s.note(&batch.Messages[i])

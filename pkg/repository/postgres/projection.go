@@ -10,6 +10,7 @@ import (
 const (
 	projectionMaxDepth    = 512  // jsonb itself fails between 14,000 and 16,000
 	projectionMaxExponent = 1000 // 1e131071 is 8 bytes in and 131,072 characters out
+	projectionMaxDigits   = 1000 // jsonb itself refuses more than 16,383 behind the point
 )
 
 // Why a payload is NULL although there is a value.
@@ -17,7 +18,7 @@ const (
 	noteNotJSON  = "not_json"
 	noteTooLarge = "too_large"
 	noteTooDeep  = "too_deep"
-	noteNumber   = "number"     // an exponent that would blow up as text
+	noteNumber   = "number"     // digits or an exponent that would blow up as text
 	noteText     = "text"       // NUL, or half of a surrogate pair: jsonb has neither
 	noteRefused  = "refused"    // PostgreSQL itself would not take it
 	noteOver     = "over_limit" // the value itself was not stored
@@ -113,14 +114,16 @@ func hex4(b []byte) (v int) {
 	return v
 }
 
-// scanNumber returns where the number ends; ok is false when its exponent is
-// out of bounds.
+// scanNumber returns where the number ends; ok is false when its digits or its
+// exponent are out of bounds.
 func scanNumber(b []byte, i int) (end int, ok bool) {
+	start := i
 	for i < len(b) && (b[i] >= '0' && b[i] <= '9' || b[i] == '.') {
 		i++
 	}
+	ok = i-start <= projectionMaxDigits
 	if i >= len(b) || b[i] != 'e' && b[i] != 'E' {
-		return i, true
+		return i, ok
 	}
 	i++
 	if i < len(b) && (b[i] == '+' || b[i] == '-') {
@@ -132,5 +135,5 @@ func scanNumber(b []byte, i int) (end int, ok bool) {
 			exponent = exponent*10 + int(b[i]-'0')
 		}
 	}
-	return i, exponent <= projectionMaxExponent
+	return i, ok && exponent <= projectionMaxExponent
 }

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"io/fs"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -417,4 +418,17 @@ func eventually(t *testing.T, db *sqlx.DB, what, query string, args ...any) {
 		exec(t, db, `SELECT pg_sleep(0.003)`)
 	}
 	t.Fatalf("%s: not within a minute", what)
+}
+
+// urlOf is the server's URL with another database and the settings that the
+// store relies on.
+func urlOf(t *testing.T, server, database string) string {
+	t.Helper()
+	u, err := url.Parse(server)
+	wantNil(t, err)
+	u.Path = "/" + database
+	q := u.Query()
+	q.Set("binary_parameters", "yes")
+	u.RawQuery = q.Encode()
+	return u.String()
 }

@@ -46,6 +46,7 @@ func Run(t *testing.T, open func(t *testing.T, clock *Clock) Fixture) {
 		{"History", historyPromises()},
 		{"Topics", topicsPromises()},
 		{"Ingest", ingestPromises()},
+		{"Lineage", lineagePromises()},
 		{"Delete", deletePromises()},
 		{"Requeue", requeuePromises()},
 		{"GiveUp", giveUpPromises()},

@@ -1,0 +1,347 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// The tests of this file run the demo as a user does, one after the other: each
+// has servers of its own.
+
+func TestDemo(t *testing.T) {
+	d := launch(t)
+	d.awaitLine(guideEnd)
+
+	commands := d.commands()
+	for i, want := range []string{
+		`"dlq_topic":"orders.dlq.v1"`,
+		`"original_topic":"payments.events.v1"`,
+		`"error_class":"com.fasterxml.jackson.core.io.JsonEOFException"`,
+		`{"order_id":"O-`,
+		`"message":"message retry initiated"`,
+		`"message":"message retry initiated"`,
+		`"to_status":"RESOLVED"`,
+		`messages retried in topic payments.dlq.v1"`,
+		`"success":true`,
+		`"status":"ready"`,
+		`dlq_http_requests_total`,
+		`dlq_ingest_`,
+	} {
+		if i >= len(commands) {
+			t.Fatalf("the demo prints %d commands, want one for %s", len(commands), want)
+		}
+		if answer := d.shell(commands[i]); !strings.Contains(answer, want) {
+			t.Errorf("%s\nanswers %s\nwant %s in it", commands[i], answer, want)
+		}
+	}
+	if len(commands) != 12 {
+		t.Errorf("the demo prints %d commands, want 12: each has to be tried here", len(commands))
+	}
+
+	d.awaitLine("shop: orders-service accepted order " + d.curableKey())
+	d.awaitLine("shop: payments-service accepted payment PM-")
+	d.awaitLine("shop: orders-service dead-lettered order ")
+	d.awaitReturn(commands[2])
+
+	d.interrupt(syscall.SIGINT)
+	d.awaitExit(0)
+	d.awaitNothingLeft()
+	if left := leftovers(t, d.dir); len(left) > 0 {
+		t.Errorf("the demo left %v behind", left)
+	}
+}
+
+func TestDemoStopsAfterItsTimeAndPicksAFreePort(t *testing.T) {
+	taken, err := net.Listen("tcp", net.JoinHostPort(loopback, "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	port := strconv.Itoa(taken.Addr().(*net.TCPAddr).Port)
+	d := launch(t, "-for", "1s", "-port", port)
+	d.awaitLine("port " + port + " is in use")
+	d.awaitLine(guideEnd)
+	d.awaitExit(0)
+	d.awaitNothingLeft()
+}
+
+func TestDemoStopsWhileItStarts(t *testing.T) {
+	d := launch(t)
+	d.awaitLine("demo: migrating")
+	d.interrupt(syscall.SIGTERM)
+	d.awaitExit(0)
+	d.awaitNothingLeft()
+}
+
+func TestKilledDemoLeavesNoProcess(t *testing.T) {
+	d := launch(t)
+	d.awaitLine(guideEnd)
+	if running := processes(d.dir); len(running) < 4 {
+		t.Fatalf("processes of the demo = %v, want the demo, two programs and the servers: the search is broken", running)
+	}
+	d.interrupt(syscall.SIGKILL)
+	<-d.done
+	d.awaitNothingLeft()
+}
+
+func TestDemoReportsAProgramThatEnds(t *testing.T) {
+	d := launch(t)
+	d.awaitLine(guideEnd)
+	pid := d.processOf("dlq-manager-ingester")
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	d.awaitLine("demo: ingester: signal: killed")
+	d.awaitExit(exitFailed)
+	d.awaitNothingLeft()
+}
+
+// running is a demo under test.
+type running struct {
+	t    *testing.T
+	ctx  context.Context
+	dir  string // temporary folder of the demo and of all that it starts
+	cmd  *exec.Cmd
+	done chan struct{}
+
+	mu    sync.Mutex
+	lines []string
+	more  chan struct{} // closed and replaced with every line
+}
+
+func launch(t *testing.T, args ...string) *running {
+	t.Helper()
+	bin := buildAll(t)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	t.Cleanup(cancel)
+	d := &running{t: t, ctx: ctx, dir: openDir(t), done: make(chan struct{}), more: make(chan struct{})}
+	d.cmd = exec.Command(filepath.Join(bin, "demo"), append([]string{"-bin", bin, "-port", "0"}, args...)...)
+	d.cmd.Env = append(os.Environ(), "TMPDIR="+d.dir)
+	out, err := d.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.cmd.Stderr = d.cmd.Stdout
+	if err := d.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go d.follow(bufio.NewScanner(out))
+	t.Cleanup(func() { _ = d.cmd.Process.Kill(); <-d.done })
+	return d
+}
+
+// follow collects the output and waits for the end.
+func (d *running) follow(out *bufio.Scanner) {
+	for out.Scan() {
+		d.mu.Lock()
+		d.lines = append(d.lines, out.Text())
+		close(d.more)
+		d.more = make(chan struct{})
+		d.mu.Unlock()
+	}
+	_ = d.cmd.Wait() // how it ended is in ProcessState
+	close(d.done)
+}
+
+// output is all that was printed, and a channel that tells when there is more.
+func (d *running) output() ([]string, <-chan struct{}) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.lines[:len(d.lines):len(d.lines)], d.more
+}
+
+func (d *running) awaitLine(text string) {
+	d.t.Helper()
+	for {
+		lines, more := d.output()
+		for _, line := range lines {
+			if strings.Contains(line, text) {
+				return
+			}
+		}
+		select {
+		case <-more:
+		case <-d.done:
+			if now, _ := d.output(); len(now) == len(lines) {
+				d.t.Fatalf("the demo ended without %q; it said\n%s", text, strings.Join(lines, "\n"))
+			}
+		case <-d.ctx.Done():
+			d.t.Fatalf("no line with %q in time; the demo said\n%s", text, strings.Join(lines, "\n"))
+		}
+	}
+}
+
+// commands are the lines that a user is told to copy.
+func (d *running) commands() []string {
+	var commands []string
+	lines, _ := d.output()
+	for _, line := range lines {
+		if strings.HasPrefix(line, commandIndent) {
+			commands = append(commands, strings.TrimSpace(line))
+		}
+	}
+	return commands
+}
+
+func (d *running) curableKey() string {
+	lines, _ := d.output()
+	for _, line := range lines {
+		if _, rest, ok := strings.Cut(line, "accepted order "); ok {
+			key, _, _ := strings.Cut(rest, `"`)
+			return key
+		}
+	}
+	d.t.Fatal("the demo names no order that will be accepted")
+	return ""
+}
+
+func (d *running) shell(command string) string {
+	d.t.Helper()
+	out, err := exec.CommandContext(d.ctx, "/bin/sh", "-c", command).CombinedOutput()
+	if err != nil {
+		d.t.Errorf("%s: %v", command, err)
+	}
+	return string(out)
+}
+
+// awaitReturn waits for a message whose parent is the one that a command shows.
+func (d *running) awaitReturn(show string) {
+	d.t.Helper()
+	var parent struct {
+		ID string `json:"id"`
+	}
+	if err := json.Unmarshal([]byte(d.shell(show)), &parent); err != nil {
+		d.t.Fatal(err)
+	}
+	list := d.commands()[0]
+	d.await("the broken order among the dead letters again", func() bool {
+		return strings.Contains(d.shell(strings.Replace(list, "page_size=3", "page_size=100", 1)), `"parent_id":"`+parent.ID+`"`)
+	})
+}
+
+func (d *running) interrupt(sig syscall.Signal) {
+	d.t.Helper()
+	if err := d.cmd.Process.Signal(sig); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+func (d *running) awaitExit(code int) {
+	d.t.Helper()
+	select {
+	case <-d.done:
+	case <-d.ctx.Done():
+		d.t.Fatal("the demo does not end")
+	}
+	if got := d.cmd.ProcessState.ExitCode(); got != code {
+		lines, _ := d.output()
+		d.t.Errorf("exit code %d, want %d; it said\n%s", got, code, strings.Join(lines, "\n"))
+	}
+}
+
+func (d *running) awaitNothingLeft() {
+	d.t.Helper()
+	d.await("the end of every process of the demo", func() bool { return len(processes(d.dir)) == 0 })
+}
+
+func (d *running) processOf(program string) int {
+	d.t.Helper()
+	for pid, command := range processes(d.dir) {
+		if strings.Contains(command, program) {
+			return pid
+		}
+	}
+	d.t.Fatalf("%s does not run", program)
+	return 0
+}
+
+func (d *running) await(what string, condition func() bool) {
+	d.t.Helper()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for !condition() {
+		select {
+		case <-tick.C:
+		case <-d.ctx.Done():
+			d.t.Fatalf("not seen in time: %s", what)
+		}
+	}
+}
+
+// processes are the command lines of all processes that have to do with a
+// folder: in their arguments, their environment, or as where they work.
+func processes(dir string) map[int]string {
+	found := map[int]string{}
+	all, _ := filepath.Glob("/proc/[0-9]*")
+	for _, proc := range all {
+		pid, err := strconv.Atoi(filepath.Base(proc))
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		command, _ := os.ReadFile(filepath.Join(proc, "cmdline"))
+		environ, _ := os.ReadFile(filepath.Join(proc, "environ"))
+		where, _ := os.Readlink(filepath.Join(proc, "cwd"))
+		if strings.Contains(string(command)+"\n"+string(environ)+"\n"+where, dir) {
+			found[pid] = string(bytes.ReplaceAll(command, []byte{0}, []byte(" ")))
+		}
+	}
+	return found
+}
+
+// leftovers are the files below dir, but for the lock that starters share.
+func leftovers(t *testing.T, dir string) []string {
+	t.Helper()
+	var files []string
+	err := filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() && entry.Name() != "lock" {
+			files = append(files, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// openDir is a folder that also the user who runs PostgreSQL can enter, which
+// the test's own temporary folder does not promise.
+func openDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "demo-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// buildAll builds the demo and the programs that it runs.
+func buildAll(t *testing.T) string {
+	t.Helper()
+	bin := t.TempDir()
+	for name, path := range map[string]string{
+		"demo": ".", "dlq-manager-api": "../../cmd/api", "dlq-manager-ingester": "../../cmd/ingester",
+	} {
+		out, err := exec.Command("go", "build", "-o", filepath.Join(bin, name), path).CombinedOutput()
+		if err != nil {
+			t.Fatalf("build %s: %v: %s", name, err, out)
+		}
+	}
+	return bin
+}

@@ -1,0 +1,335 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
+)
+
+// TestArchiveProcedure holds for the procedure as the third migration makes it,
+// and for the newest.
+func TestArchiveProcedure(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]func(*testing.T) *sqlx.DB{
+		"OfTheThirdMigration": func(t *testing.T) *sqlx.DB {
+			db := bare(t)
+			for _, s := range steps(t)[:3] {
+				s.run(t, db, "up")
+			}
+			return db
+		},
+		"Newest": func(t *testing.T) *sqlx.DB { return postgrestest.Open(t) },
+	} {
+		t.Run(name+"/MovesEachRowOnceWhileRowsAreLocked", func(t *testing.T) {
+			t.Parallel()
+			archiveUnderLocks(t, open(t))
+		})
+		t.Run(name+"/LeavesWhatIsYoungOrNotFinal", func(t *testing.T) {
+			t.Parallel()
+			archiveLeaves(t, open(t))
+		})
+		t.Run(name+"/RefusesNonsense", func(t *testing.T) {
+			t.Parallel()
+			db := open(t)
+			seedTen(t, db, "DEAD", "2001-01-01")
+			for _, args := range []string{"-1", "30, 0", "30, -5", "NULL", "30, NULL", "p_retention_days := -30"} {
+				_, err := db.Exec(`CALL dlq.archive_old_dlq_messages(` + args + `)`)
+				var refused *pq.Error
+				if !errors.As(err, &refused) || refused.Code != "22023" {
+					t.Errorf("(%s): got %v, want an invalid parameter", args, err)
+				}
+			}
+			wantMoved(t, db, 1, 0)
+		})
+		t.Run(name+"/CommitsEachBatch", func(t *testing.T) {
+			t.Parallel()
+			db := open(t)
+			seedFinal(t, db, 105, "RESOLVED")
+			exec(t, db, `CALL dlq.archive_old_dlq_messages(p_retention_days := 30, p_batch_size := 10)`)
+			var sizes []int
+			wantNil(t, db.Select(&sizes, `SELECT count(*) FROM dlq.dlq_messages_archive GROUP BY xmin ORDER BY 1`))
+			if want := []int{5, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10}; !slices.Equal(sizes, want) {
+				t.Errorf("got transactions of %v rows, want %v", sizes, want)
+			}
+		})
+	}
+}
+
+// archiveUnderLocks: 1,500 rows are due, another session has 600 of them, four
+// archivers work at once.
+func archiveUnderLocks(t *testing.T, db *sqlx.DB) {
+	seedFinal(t, db, 750, "RESOLVED")
+	seedFinal(t, db, 750, "DEAD")
+	before := allIDs(t, db, "dlq_messages")
+	holder, err := db.Beginx()
+	wantNil(t, err)
+	var locked []uuid.UUID
+	wantNil(t, holder.Select(&locked, `SELECT id FROM dlq.dlq_messages ORDER BY md5(id::text) LIMIT 600 FOR UPDATE`))
+
+	errs := make([]error, 4)
+	var all sync.WaitGroup
+	for i := range errs {
+		all.Go(func() { _, errs[i] = db.ExecContext(t.Context(), `CALL dlq.archive_old_dlq_messages(30, 100)`) })
+	}
+	all.Wait()
+	wantNil(t, errors.Join(errs...))
+
+	live, archived := allIDs(t, db, "dlq_messages"), allIDs(t, db, "dlq_messages_archive")
+	slices.SortFunc(locked, compareIDs)
+	if !slices.Equal(live, locked) {
+		t.Errorf("%d rows are live, want the %d locked ones", len(live), len(locked))
+	}
+	both := slices.Concat(live, archived)
+	slices.SortFunc(both, compareIDs)
+	if !slices.Equal(both, before) {
+		t.Errorf("%d rows are in one of the two tables, want each of the %d in exactly one", len(both), len(before))
+	}
+
+	wantNil(t, holder.Rollback())
+	exec(t, db, `CALL dlq.archive_old_dlq_messages()`)
+	if archived = allIDs(t, db, "dlq_messages_archive"); !slices.Equal(archived, before) {
+		t.Errorf("the later run leaves %d rows in the archive, want all %d", len(archived), len(before))
+	}
+	wantMoved(t, db, 0, 1500)
+}
+
+func archiveLeaves(t *testing.T, db *sqlx.DB) {
+	stay := map[uuid.UUID]string{
+		seedTen(t, db, "PENDING", "2001-01-01"):  "pending",
+		seedTen(t, db, "RETRYING", "2001-01-01"): "retrying",
+	}
+	for _, status := range []string{"RESOLVED", "DEAD"} {
+		young := seedTen(t, db, status, "2001-01-01")
+		exec(t, db, `UPDATE dlq.dlq_messages SET updated_at = now() - interval '29 days 23 hours' WHERE id = $1`, young)
+		stay[young] = "young " + status
+		old := seedTen(t, db, status, "2001-01-01")
+		exec(t, db, `UPDATE dlq.dlq_messages SET updated_at = now() - interval '30 days 1 hour' WHERE id = $1`, old)
+	}
+	exec(t, db, `CALL dlq.archive_old_dlq_messages()`)
+	wantMoved(t, db, len(stay), 2)
+	for id, what := range stay {
+		if !slices.Contains(allIDs(t, db, "dlq_messages"), id) {
+			t.Errorf("the %s row was moved, want it left", what)
+		}
+	}
+}
+
+func TestArchiveOld(t *testing.T) {
+	t.Parallel()
+
+	t.Run("KeepsEveryColumnAsItWas", func(t *testing.T) {
+		t.Parallel()
+		db := postgrestest.Open(t)
+		columns := columnsOf(t, db, "dlq_messages")
+		for _, status := range []string{"RESOLVED", "DEAD"} {
+			exec(t, db, fullRow(columns, status))
+		}
+		before := rowsAsText(t, db, "dlq_messages", "to_jsonb(m)")
+		if len(before) != 2 || strings.Contains(before[0], ": null") {
+			t.Fatalf("got rows %v, want two with every column filled", before)
+		}
+		n, err := New(db).ArchiveOld(t.Context(), 30, 1000)
+		if err != nil || n != 2 {
+			t.Fatalf("got %d, %v, want 2", n, err)
+		}
+		after := rowsAsText(t, db, "dlq_messages_archive", "to_jsonb(m) - 'archived_at'")
+		if !slices.Equal(after, before) {
+			t.Errorf("got %v\nwant %v", after, before)
+		}
+		var written int
+		wantNil(t, db.Get(&written, `SELECT count(*) FROM dlq.dlq_messages_archive WHERE archived_at BETWEEN now() - interval '1 minute' AND now()`))
+		if written != 2 {
+			t.Errorf("archived_at is the time of the move in %d rows, want 2", written)
+		}
+	})
+
+	t.Run("ArchiveHasTheColumnsOfTheTable", func(t *testing.T) {
+		t.Parallel()
+		db := postgrestest.Open(t)
+		want := append(columnsOf(t, db, "dlq_messages"), columnOf{"archived_at", "timestamp with time zone"})
+		if got := columnsOf(t, db, "dlq_messages_archive"); !slices.Equal(got, want) {
+			t.Errorf("got %v\nwant %v", got, want)
+		}
+	})
+
+	t.Run("TellsHowManyOverAllCallers", func(t *testing.T) {
+		t.Parallel()
+		db := postgrestest.Open(t)
+		seedFinal(t, db, 400, "DEAD")
+		moved, errs := make([]int64, 4), make([]error, 4)
+		var all sync.WaitGroup
+		for i := range moved {
+			all.Go(func() { moved[i], errs[i] = New(db).ArchiveOld(t.Context(), 30, 30) })
+		}
+		all.Wait()
+		wantNil(t, errors.Join(errs...))
+		if sum := moved[0] + moved[1] + moved[2] + moved[3]; sum != 400 {
+			t.Errorf("the callers tell of %v, want 400 in all", moved)
+		}
+		if n, err := New(db).ArchiveOld(t.Context(), 30, 30); err != nil || n != 0 {
+			t.Errorf("with nothing to do: got %d, %v, want 0", n, err)
+		}
+	})
+
+	t.Run("LosesNothingWhenCancelled", func(t *testing.T) {
+		t.Parallel()
+		db := postgrestest.Open(t)
+		seedFinal(t, db, 100, "RESOLVED")
+		// The eleventh batch waits for a lock that the test holds.
+		exec(t, db, `CREATE FUNCTION public.wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			IF (SELECT count(*) FROM dlq.dlq_messages_archive) >= 50 THEN PERFORM pg_advisory_xact_lock(77); END IF; RETURN NEW; END $$`)
+		exec(t, db, `CREATE TRIGGER wait BEFORE INSERT ON dlq.dlq_messages_archive FOR EACH ROW EXECUTE FUNCTION public.wait()`)
+		holder, err := db.Beginx()
+		wantNil(t, err)
+		holder.MustExec(`SELECT pg_advisory_xact_lock(77)`)
+
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			_, err := New(db).ArchiveOld(ctx, 30, 5)
+			ended <- err
+		}()
+		eventually(t, db, "the archiver waits", waitingQuery, "CALL%")
+		cancel()
+		if err := <-ended; err == nil {
+			t.Error("got no error, want the cancellation")
+		}
+		wantNil(t, holder.Rollback())
+		eventually(t, db, "the archiver is gone", `SELECT NOT EXISTS (SELECT FROM pg_stat_activity
+			WHERE datname = current_database() AND query LIKE 'CALL%' AND state <> 'idle')`)
+		wantMoved(t, db, 50, 50)
+		if n, err := New(db).ArchiveOld(t.Context(), 30, 5); err != nil || n != 50 {
+			t.Errorf("the next run: got %d, %v, want the other 50", n, err)
+		}
+		wantMoved(t, db, 0, 100)
+		wantExactCounters(t, db)
+	})
+}
+
+func TestPurgeArchive(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.Open(t)
+	seedFinal(t, db, 9, "DEAD")
+	if n, err := New(db).ArchiveOld(t.Context(), 0, 100); err != nil || n != 9 {
+		t.Fatalf("got %d, %v, want 9", n, err)
+	}
+	live := seedTen(t, db, "RESOLVED", "2001-01-01")
+	exec(t, db, `INSERT INTO dlq.attempts (message_id, attempt_no, attempt_id, actor, started_at, ended_at, from_status, to_status, target_topic)
+		SELECT id, n, gen_random_uuid(), 'a', now(), now(), 'RETRYING', 'DEAD', 'orders'
+		FROM (SELECT id FROM dlq.dlq_messages_archive UNION ALL SELECT id FROM dlq.dlq_messages) m, generate_series(1, 3) n`)
+	exec(t, db, `UPDATE dlq.dlq_messages_archive SET archived_at = now() - interval '364 days'`)
+	exec(t, db, `UPDATE dlq.dlq_messages_archive SET archived_at = now() - interval '366 days'
+		WHERE id IN (SELECT id FROM dlq.dlq_messages_archive LIMIT 7)`)
+
+	store := New(db)
+	if n, err := store.PurgeArchive(t.Context(), 365, 2); err != nil || n != 7 {
+		t.Errorf("got %d, %v, want 7", n, err)
+	}
+	wantMoved(t, db, 1, 2)
+	var attempts, ofTheLive int
+	wantNil(t, db.Get(&attempts, `SELECT count(*) FROM dlq.attempts`))
+	wantNil(t, db.Get(&ofTheLive, `SELECT count(*) FROM dlq.attempts WHERE message_id = $1`, live))
+	if attempts != 9 || ofTheLive != 3 {
+		t.Errorf("got %d attempts, %d of the live message, want 9 and 3", attempts, ofTheLive)
+	}
+	if n, err := store.PurgeArchive(t.Context(), 365, 2); err != nil || n != 0 {
+		t.Errorf("again: got %d, %v, want 0", n, err)
+	}
+	for _, args := range [][2]int{{-1, 10}, {365, 0}} {
+		if _, err := store.PurgeArchive(t.Context(), args[0], args[1]); err == nil {
+			t.Errorf("%v: got no error, want a refusal", args)
+		}
+	}
+}
+
+func TestTryLock(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.Open(t)
+	first, second := New(db), New(db)
+	unlock, ok, err := first.TryLock(t.Context())
+	if err != nil || !ok {
+		t.Fatalf("got %v, %v, want the lock", ok, err)
+	}
+	if u, ok, err := second.TryLock(t.Context()); err != nil || ok || u != nil {
+		t.Errorf("while it is held: got %v, %v, want neither lock nor error", ok, err)
+	}
+	unlock()
+
+	ctx, cancel := context.WithCancel(t.Context())
+	if unlock, ok, err = second.TryLock(ctx); err != nil || !ok {
+		t.Fatalf("after unlock: got %v, %v, want the lock", ok, err)
+	}
+	cancel()
+	unlock()
+	if unlock, ok, err = first.TryLock(t.Context()); err != nil || !ok {
+		t.Fatalf("after a cancelled caller unlocked: got %v, %v, want the lock", ok, err)
+	}
+	exec(t, first.db, `SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'
+		AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`)
+	eventually(t, first.db, "the dead holder's lock is free", `SELECT NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory'
+		AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`)
+	unlock()
+	if unlock, ok, err = first.TryLock(t.Context()); err != nil || !ok {
+		t.Fatalf("after the holder died: got %v, %v, want the lock", ok, err)
+	}
+	unlock()
+}
+
+// waitingQuery asks whether a session of this database runs a query like $1 and
+// waits for a lock.
+const waitingQuery = `SELECT EXISTS (SELECT FROM pg_stat_activity
+	WHERE datname = current_database() AND query LIKE $1 AND wait_event_type = 'Lock')`
+
+func seedFinal(t *testing.T, db *sqlx.DB, n int, status string) {
+	t.Helper()
+	exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, status, created_at, updated_at)
+		SELECT 'orders', 'boom', $2, now() - interval '40 days' + n * interval '1 second', now() - interval '31 days'
+		FROM generate_series(1, $1::int) n`, n, status)
+}
+
+// fullRow inserts a row that has a value in every column.
+func fullRow(columns []columnOf, status string) string {
+	var names, values []string
+	for _, c := range columns {
+		value := c.sample()
+		switch c.Name {
+		case "id":
+			value = "gen_random_uuid()"
+		case "status":
+			value = "'" + status + "'"
+		}
+		names, values = append(names, c.Name), append(values, value)
+	}
+	return fmt.Sprintf("INSERT INTO dlq.dlq_messages (%s) VALUES (%s)", strings.Join(names, ", "), strings.Join(values, ", "))
+}
+
+func rowsAsText(t *testing.T, db *sqlx.DB, table, expression string) (rows []string) {
+	t.Helper()
+	wantNil(t, db.Select(&rows, `SELECT (`+expression+`)::text FROM dlq.`+table+` m ORDER BY id`))
+	return rows
+}
+
+func allIDs(t *testing.T, db *sqlx.DB, table string) (ids []uuid.UUID) {
+	t.Helper()
+	wantNil(t, db.Select(&ids, `SELECT id FROM dlq.`+table+` ORDER BY id`))
+	return ids
+}
+
+func compareIDs(a, b uuid.UUID) int { return slices.Compare(a[:], b[:]) }
+
+func wantMoved(t *testing.T, db *sqlx.DB, live, archived int) {
+	t.Helper()
+	if l, a := len(allIDs(t, db, "dlq_messages")), len(allIDs(t, db, "dlq_messages_archive")); l != live || a != archived {
+		t.Errorf("got %d live and %d archived rows, want %d and %d", l, a, live, archived)
+	}
+}

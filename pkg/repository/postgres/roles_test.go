@@ -1,0 +1,241 @@
+package postgres
+
+import (
+	"errors"
+	"net/url"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/migrate"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest"
+)
+
+// TestRepositoryAsTheApplication proves the whole contract for a login that has
+// dlq_rw and nothing else.
+func TestRepositoryAsTheApplication(t *testing.T) {
+	t.Parallel()
+	role := login(t, "dlq_rw")
+	repositorytest.Run(t, func(t *testing.T, clock *repositorytest.Clock) repositorytest.Fixture {
+		at := postgrestest.URL(t)
+		admin, err := sqlx.Connect("postgres", at)
+		wantNil(t, err)
+		t.Cleanup(func() { _ = admin.Close() })
+		cfg := configOf(t, at)
+		cfg.User, cfg.Password, cfg.MaxOpenConns = role, "p", 12
+		return repositorytest.Fixture{
+			Repository: New(openConfig(t, cfg), WithClock(clock.Now)),
+			Insert:     func(t *testing.T, m entity.Message) { insert(t, admin, m) },
+		}
+	})
+}
+
+func TestRoles(t *testing.T) {
+	t.Parallel()
+	at := postgrestest.URL(t)
+	admin, err := sqlx.Connect("postgres", at)
+	wantNil(t, err)
+	t.Cleanup(func() { _ = admin.Close() })
+	seedTen(t, admin, "DEAD", "2001-01-01")
+	connect := func(t *testing.T, group string) *sqlx.DB {
+		t.Helper()
+		cfg := configOf(t, at)
+		cfg.User, cfg.Password = login(t, group), "p"
+		return openConfig(t, cfg)
+	}
+
+	t.Run("ApplicationArchivesPurgesAndReadsTheVersion", func(t *testing.T) {
+		t.Parallel()
+		own := postgrestest.URL(t)
+		cfg := configOf(t, own)
+		cfg.User, cfg.Password = login(t, "dlq_rw"), "p"
+		db := openConfig(t, cfg)
+		exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, status, updated_at) VALUES ('o', 'e', 'DEAD', '2001-01-01')`)
+		store := New(db)
+		unlock, ok, err := store.TryLock(t.Context())
+		if err != nil || !ok {
+			t.Fatalf("got %v, %v, want the lock", ok, err)
+		}
+		defer unlock()
+		if n, err := store.ArchiveOld(t.Context(), 30, 10); err != nil || n != 1 {
+			t.Errorf("archive: got %d, %v, want 1", n, err)
+		}
+		if n, err := store.PurgeArchive(t.Context(), 0, 10); err != nil || n != 1 {
+			t.Errorf("purge: got %d, %v, want 1", n, err)
+		}
+		wantNil(t, migrate.Check(t.Context(), db.DB))
+	})
+
+	t.Run("ApplicationMayNotChangeTheSchemaNorTheCounters", func(t *testing.T) {
+		t.Parallel()
+		wantDenied(t, connect(t, "dlq_rw"), append(foreign,
+			`INSERT INTO dlq.message_counters VALUES ('o', 0, 'DEAD', 0, 1)`,
+			`UPDATE dlq.message_counters SET messages = 0`,
+			`DELETE FROM dlq.message_counters`,
+			`UPDATE dlq_migrations.schema_migrations SET version = 1`,
+			`SELECT setval('dlq.topics_id_seq', 1)`)...)
+	})
+
+	t.Run("ReportsReadEverythingAndChangeNothing", func(t *testing.T) {
+		t.Parallel()
+		db := connect(t, "dlq_ro")
+		var tables []string
+		wantNil(t, admin.Select(&tables, `SELECT schemaname || '.' || tablename FROM pg_tables WHERE schemaname IN ('dlq', 'dlq_migrations')`))
+		if len(tables) < 8 {
+			t.Fatalf("got tables %v, want all", tables)
+		}
+		denied := foreign
+		for _, table := range tables {
+			exec(t, db, `SELECT * FROM `+table)
+			denied = append(denied, `DELETE FROM `+table, `INSERT INTO `+table+` DEFAULT VALUES`)
+		}
+		wantNil(t, migrate.Check(t.Context(), db.DB))
+		wantDenied(t, db, append(denied,
+			`UPDATE dlq.dlq_messages SET status = 'PENDING'`,
+			`SELECT * FROM dlq.dlq_messages FOR UPDATE`,
+			`CALL dlq.archive_old_dlq_messages(0, 10)`)...)
+	})
+
+	t.Run("OwnNothing", func(t *testing.T) {
+		t.Parallel()
+		var owned int
+		wantNil(t, admin.Get(&owned, `SELECT count(*) FROM pg_shdepend d JOIN pg_roles r ON r.oid = d.refobjid
+			WHERE d.deptype = 'o' AND r.rolname IN ('dlq_rw', 'dlq_ro')`))
+		if owned != 0 {
+			t.Errorf("dlq_rw and dlq_ro own %d things, want none", owned)
+		}
+		var logins int
+		wantNil(t, admin.Get(&logins, `SELECT count(*) FROM pg_roles WHERE rolname IN ('dlq_owner', 'dlq_rw', 'dlq_ro')
+			AND (rolcanlogin OR rolsuper OR rolcreaterole OR rolcreatedb OR rolbypassrls)`))
+		if logins != 0 {
+			t.Errorf("%d of the roles may sign in or more, want none", logins)
+		}
+	})
+
+	t.Run("MigratorNeedsCreateOnTheDatabaseAlone", func(t *testing.T) {
+		t.Parallel()
+		empty(t)
+		at := postgrestest.Empty(t)
+		cfg := configOf(t, at)
+		migrator, application := login(t, ""), login(t, "dlq_rw")
+		cfg.User, cfg.Password = migrator, "p"
+		super, err := sqlx.Connect("postgres", at)
+		wantNil(t, err)
+		defer super.Close()
+		exec(t, super, `GRANT CREATE ON DATABASE `+cfg.Name+` TO `+migrator)
+		t.Cleanup(func() { dropOwned(t, at, migrator) })
+
+		db := openConfig(t, cfg)
+		wantNil(t, migrate.Up(t.Context(), db.DB))
+		wantNil(t, migrate.Down(t.Context(), db.DB, migrate.All))
+		wantNil(t, migrate.Up(t.Context(), db.DB))
+
+		cfg.User = application
+		app := openConfig(t, cfg)
+		exec(t, app, `INSERT INTO dlq.dlq_messages (original_topic, error_message) VALUES ('o', 'e')`)
+		wantDenied(t, app, foreign...)
+		wantExactCounters(t, app)
+	})
+
+	t.Run("DroppedUnderALivePoolHealsWithTheNextCredentials", func(t *testing.T) {
+		t.Parallel()
+		first, second := login(t, "dlq_rw"), login(t, "dlq_rw")
+		cfg := configOf(t, at)
+		cfg.User, cfg.CredentialsFile = "", filepath.Join(t.TempDir(), "credentials")
+		writeSecret(t, cfg.CredentialsFile, "username: "+first+"\npassword: p\n")
+		db := openConfig(t, cfg)
+		store := New(db, WithIdleConnections(cfg.MaxIdleConns))
+		for range 3 { // fills the pool, and prepares the statement on each connection
+			held := holdConnection(t, db)
+			defer held.Close()
+			if _, err := store.Counts(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		wantUser(t, db, first)
+
+		writeSecret(t, cfg.CredentialsFile, "username: "+second+"\npassword: p\n")
+		asAdmin(t, "DROP ROLE "+first)
+		_, err := store.Counts(t.Context())
+		if err != nil && !errors.Is(err, entity.ErrUnavailable) {
+			t.Errorf("right after: got %v, want it unavailable at worst", err)
+		}
+		if _, err := store.Counts(t.Context()); err != nil {
+			t.Errorf("after that: got %v, want an answer on a new connection", err)
+		}
+		wantUser(t, db, second)
+		if got := db.Stats().MaxOpenConnections; got != cfg.MaxOpenConns {
+			t.Errorf("the pool has at most %d connections, want %d as before", got, cfg.MaxOpenConns)
+		}
+	})
+}
+
+// foreign is what nobody but the owner may do.
+var foreign = []string{
+	`CREATE TABLE dlq.mine (n INT)`,
+	`ALTER TABLE dlq.dlq_messages ADD COLUMN mine INT`,
+	`ALTER TABLE dlq.dlq_messages DISABLE TRIGGER ALL`,
+	`DROP TABLE dlq.attempts`,
+	`DROP SCHEMA dlq CASCADE`,
+	`TRUNCATE dlq.dlq_messages`,
+	`CREATE INDEX ON dlq.dlq_messages (error_message)`,
+	`CREATE OR REPLACE PROCEDURE dlq.archive_old_dlq_messages(p_retention_days INT DEFAULT 30, p_batch_size INT DEFAULT 1000) LANGUAGE sql AS ''`,
+	`SET session_replication_role = 'replica'`,
+	// The counting functions run as their owner: on a table of one's own they
+	// would write any counter.
+	`CREATE TEMP TABLE mine (n INT); CREATE TRIGGER t AFTER TRUNCATE ON mine EXECUTE FUNCTION dlq.count_truncated_messages()`,
+	`CREATE TEMP TABLE mine (original_topic TEXT, dlq_topic_id INT, status TEXT);
+	 CREATE TRIGGER t AFTER INSERT ON mine REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION dlq.count_inserted_messages()`,
+}
+
+func wantDenied(t *testing.T, db *sqlx.DB, statements ...string) {
+	t.Helper()
+	for _, s := range statements {
+		_, err := db.Exec(s)
+		var refused *pq.Error
+		if !errors.As(err, &refused) || refused.Code != "42501" {
+			t.Errorf("%.90s: got %v, want permission denied", s, err)
+		}
+	}
+}
+
+// login makes a role that may sign in with the password p, as a member of group.
+func login(t *testing.T, group string) string {
+	t.Helper()
+	postgrestest.URL(t) // whose migrations make the groups
+	role := "login_" + strings.ReplaceAll(uuid.NewString(), "-", "")
+	asAdmin(t, "CREATE ROLE "+role+" LOGIN PASSWORD 'p'")
+	t.Cleanup(func() { asAdmin(t, "DROP ROLE IF EXISTS "+role) })
+	if group != "" {
+		asAdmin(t, "GRANT "+group+" TO "+role)
+	}
+	return role
+}
+
+// dropOwned lets a role be dropped that has made things in a database.
+func dropOwned(t *testing.T, at, role string) {
+	t.Helper()
+	db, err := sqlx.Connect("postgres", at)
+	wantNil(t, err)
+	defer db.Close()
+	exec(t, db, "DROP OWNED BY "+role+" CASCADE")
+}
+
+// configOf says in a Config how to reach a database, as nobody yet.
+func configOf(t *testing.T, at string) Config {
+	t.Helper()
+	u, err := url.Parse(at)
+	wantNil(t, err)
+	cfg := goodConfig()
+	cfg.Host, cfg.Name, cfg.Password, cfg.PasswordFile = u.Hostname(), strings.TrimPrefix(u.Path, "/"), "", ""
+	cfg.Port, err = strconv.Atoi(u.Port())
+	wantNil(t, err)
+	return cfg
+}

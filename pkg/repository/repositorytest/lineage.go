@@ -1,0 +1,154 @@
+package repositorytest
+
+import (
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+func lineagePromises() []promise {
+	return []promise{
+		{"ReturnIsTheChildOfItsAttempt", lineageChild},
+		{"ReturnBeforeTheResultCounts", lineageBeforeResult},
+		{"GrandchildKeepsTheRoot", lineageRoot},
+		{"AtTheLimitItArrivesDead", lineageLimit},
+		{"AttemptOfNobodyIsForeign", lineageForeignAttempt},
+		{"AttemptOfAnotherMessageIsForeign", lineageOtherMessage},
+		{"OtherOriginalTopicIsForeign", lineageOtherTopic},
+		{"DeletedParentIsForeign", lineageDeleted},
+		{"RedeliveredReturnCountsOnce", lineageRedelivered},
+	}
+}
+
+// sendBack claims a message and returns the intent; its result is the caller's.
+func (h *harness) sendBack(id uuid.UUID) repository.Claim {
+	h.Helper()
+	c := intent(id)
+	if taken := h.claimAll(c); len(taken) != 1 {
+		h.Fatalf("Claim took %d, want 1", len(taken))
+	}
+	return c
+}
+
+func (h *harness) acknowledge(c repository.Claim) {
+	h.Helper()
+	_, err := h.Repository.Finish(h.Context(), []repository.Result{
+		{MessageID: c.MessageID, ClaimID: c.ID, Actor: "test", Verdict: entity.Acknowledged, Partition: 2, Offset: 41},
+	})
+	if err != nil {
+		h.Fatalf("Finish: %v", err)
+	}
+}
+
+// comeBack stores a message that says it is the return of attempt, and returns
+// it as it was kept.
+func (h *harness) comeBack(parent, attempt uuid.UUID, changes ...func(*entity.Message)) entity.Message {
+	h.Helper()
+	s := h.open("returns.dlq", 0, 0)
+	changes = append([]func(*entity.Message){func(m *entity.Message) {
+		m.Return = &entity.Return{Parent: parent, Attempt: attempt}
+	}}, changes...)
+	b := h.batch(s, h.position(s, 0), 1, changes...)
+	id := b.Messages[0].ID
+	h.store(b, 1)
+	return h.get(id)
+}
+
+func (h *harness) wantForeign(got entity.Message) {
+	h.Helper()
+	if got.Parent != uuid.Nil || got.Root != uuid.Nil || got.RetryCount != 0 || got.Status != entity.Pending {
+		h.Errorf("message has parent %s, root %s, %d attempts, %s, want none of a lineage",
+			got.Parent, got.Root, got.RetryCount, got.Status)
+	}
+}
+
+func lineageChild(h *harness) {
+	m := h.put()
+	c := h.sendBack(m.ID)
+	h.acknowledge(c)
+	got := h.comeBack(m.ID, c.ID)
+	if got.Parent != m.ID || got.Root != m.ID || got.RetryCount != 1 || got.Status != entity.Pending {
+		h.Errorf("child has parent %s, root %s, %d attempts, %s, want %s, the same, 1, PENDING",
+			got.Parent, got.Root, got.RetryCount, got.Status, m.ID)
+	}
+	h.wantOutcome(m.ID, entity.Returned)
+}
+
+func lineageBeforeResult(h *harness) {
+	m := h.put()
+	c := h.sendBack(m.ID)
+	if got := h.comeBack(m.ID, c.ID); got.Parent != m.ID || got.RetryCount != 1 {
+		h.Errorf("child has parent %s, %d attempts, want %s, 1", got.Parent, got.RetryCount, m.ID)
+	}
+	h.acknowledge(c)
+	if got := h.get(m.ID); got.Status != entity.Resolved || got.Outcome != entity.Returned {
+		h.Errorf("parent is %s, outcome %q, want RESOLVED, returned", got.Status, got.Outcome)
+	}
+}
+
+func lineageRoot(h *harness) {
+	m := h.put()
+	c := h.sendBack(m.ID)
+	h.acknowledge(c)
+	child := h.comeBack(m.ID, c.ID)
+	c = h.sendBack(child.ID)
+	h.acknowledge(c)
+	if got := h.comeBack(child.ID, c.ID); got.Parent != child.ID || got.Root != m.ID || got.RetryCount != 2 {
+		h.Errorf("grandchild has parent %s, root %s, %d attempts, want %s, %s, 2",
+			got.Parent, got.Root, got.RetryCount, child.ID, m.ID)
+	}
+}
+
+func lineageLimit(h *harness) {
+	m := h.put(func(m *entity.Message) { m.RetryCount = 2 })
+	c := h.sendBack(m.ID)
+	h.acknowledge(c)
+	if got := h.comeBack(m.ID, c.ID); got.Status != entity.Dead || got.RetryCount != 3 || got.Parent != m.ID {
+		h.Errorf("child is %s after %d attempts, parent %s, want DEAD after 3 of %s", got.Status, got.RetryCount, got.Parent, m.ID)
+	}
+}
+
+func lineageForeignAttempt(h *harness) {
+	m := h.put()
+	h.acknowledge(h.sendBack(m.ID))
+	h.wantForeign(h.comeBack(m.ID, uuid.New()))
+	h.wantOutcome(m.ID, entity.Published)
+}
+
+func lineageOtherMessage(h *harness) {
+	m, other := h.put(), h.put()
+	h.acknowledge(h.sendBack(m.ID))
+	c := h.sendBack(other.ID)
+	h.acknowledge(c)
+	h.wantForeign(h.comeBack(m.ID, c.ID))
+}
+
+func lineageOtherTopic(h *harness) {
+	m := h.put()
+	c := h.sendBack(m.ID)
+	h.acknowledge(c)
+	h.wantForeign(h.comeBack(m.ID, c.ID, func(m *entity.Message) { m.OriginalTopic = "elsewhere" }))
+	h.wantOutcome(m.ID, entity.Published)
+}
+
+func lineageDeleted(h *harness) {
+	m := h.put()
+	c := h.sendBack(m.ID)
+	h.acknowledge(c)
+	if err := h.Repository.Delete(h.Context(), m.ID); err != nil {
+		h.Fatalf("Delete: %v", err)
+	}
+	h.wantForeign(h.comeBack(m.ID, c.ID))
+}
+
+func lineageRedelivered(h *harness) {
+	m := h.put()
+	c := h.sendBack(m.ID)
+	s := h.open("returns.dlq", 0, 0)
+	b := h.batch(s, 0, 1, func(m *entity.Message) { m.Return = &entity.Return{Parent: c.MessageID, Attempt: c.ID} })
+	h.store(b, 1)
+	h.store(b, 0)
+	h.acknowledge(c)
+	h.wantOutcome(m.ID, entity.Returned)
+}
