@@ -36,8 +36,10 @@ func newCluster(t *testing.T, brokers []string) *cluster {
 		t.Fatalf("kafka client: %v", err)
 	}
 	t.Cleanup(client.Close)
-	return &cluster{t: t, brokers: brokers, client: client,
-		admin: &kafka.Client{Addr: kafka.TCP(brokers...), Timeout: 20 * time.Second}}
+	return &cluster{
+		t: t, brokers: brokers, client: client,
+		admin: &kafka.Client{Addr: kafka.TCP(brokers...), Timeout: 20 * time.Second},
+	}
 }
 
 func (c *cluster) create(topic string, partitions int) {

@@ -44,8 +44,11 @@ func poisons() []poison {
 		{name: "500 headers", key: k, value: []byte(`{"a":1}`), headers: many},
 		{name: "odd headers", key: k, value: []byte(`{"a":1}`), headers: []kgo.RecordHeader{
 			{Key: "", Value: []byte("empty name")},
-			{Key: "same", Value: []byte("1")}, {Key: "same", Value: nil}, {Key: "same", Value: []byte{}},
-			{Key: "same", Value: []byte("1")}, {Key: "not\xffutf8", Value: []byte("\xff\x00\xfe")},
+			{Key: "same", Value: []byte("1")},
+			{Key: "same", Value: nil},
+			{Key: "same", Value: []byte{}},
+			{Key: "same", Value: []byte("1")},
+			{Key: "not\xffutf8", Value: []byte("\xff\x00\xfe")},
 		}},
 		{name: "1 MB header", key: k, value: []byte(`{"a":1}`), headers: []kgo.RecordHeader{
 			{Key: "x-large", Value: bytes.Repeat([]byte{7}, 1<<20)},

@@ -62,6 +62,11 @@ BEGIN
 END;
 $$;
 
+-- They run as their owner: whoever may name them in a trigger on a table of his
+-- own could write any counter. Firing a trigger needs no right.
+REVOKE EXECUTE ON FUNCTION dlq.count_inserted_messages(), dlq.count_deleted_messages(),
+    dlq.count_updated_messages(), dlq.count_truncated_messages() FROM PUBLIC;
+
 CREATE TRIGGER trg_dlq_messages_count_insert AFTER INSERT ON dlq.dlq_messages
     REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION dlq.count_inserted_messages();
 CREATE TRIGGER trg_dlq_messages_count_delete AFTER DELETE ON dlq.dlq_messages

@@ -49,7 +49,7 @@ func serve(ctx context.Context, base program.Base) error {
 	}
 	defer parts.close()
 
-	listener, err := net.Listen("tcp", base.Config.Server.Address())
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", base.Config.Server.Address())
 	if err != nil {
 		return err
 	}

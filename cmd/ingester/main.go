@@ -69,7 +69,7 @@ func serve(ctx context.Context, base program.Base) error {
 		{Name: "schema", Probe: program.CheckSchema(db), Required: true, Public: true},
 		{Name: "kafka", Probe: both(cluster.Ping, ingester.CheckKafka), Required: true},
 	}, base.Registry, base.Log)
-	listener, err := net.Listen("tcp", cfg.Server.Address())
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", cfg.Server.Address())
 	if err != nil {
 		return err
 	}

@@ -49,27 +49,47 @@ func tries(s site, e examples) []try {
 	topic := func(name, rest string) string { return "'" + s.api + "/api/v1/dlq/" + name + rest + "'" }
 	message := func(m example, rest string) string { return topic("messages/"+m.ID, rest) }
 	return []try{
-		{"what failed, newest first: orders by their dead-letter topic, payments by their original one",
-			"-sS " + topic(shop.OrdersDeadLetters, "?page_size=3")},
+		{
+			"what failed, newest first: orders by their dead-letter topic, payments by their original one",
+			"-sS " + topic(shop.OrdersDeadLetters, "?page_size=3"),
+		},
 		{"", "-sS " + topic(shop.PaymentsTopic, "?page=1&page_size=3")},
-		{"one message with everything known about its failure: an order cut off in the middle",
-			"-sS " + message(e.hopeless, "")},
-		{"its value, byte for byte",
-			"-sS " + message(e.hopeless, "/payload")},
-		{"send an order back: its product is in the catalogue now, so \"accepted order " + e.curable.Key.Data + "\" shows below",
-			"-sS -X POST " + message(e.curable, "/retry")},
-		{"send the broken order back: it fails again and is listed again, with this message as its parent_id",
-			"-sS -X POST " + message(e.hopeless, "/retry")},
-		{"what was tried with it",
-			"-sS " + message(e.hopeless, "/history")},
-		{"send back all payments: the provider answers again, so only broken ones return",
-			"-sS -X POST " + topic(shop.PaymentsDeadLetters, "/retry-all")},
-		{"delete a message",
-			"-sS -X DELETE " + message(e.outage, "")},
-		{"is the API well, and what has it counted",
-			"-sS " + s.api + "/readyz"},
+		{
+			"one message with everything known about its failure: an order cut off in the middle",
+			"-sS " + message(e.hopeless, ""),
+		},
+		{
+			"its value, byte for byte",
+			"-sS " + message(e.hopeless, "/payload"),
+		},
+		{
+			"send an order back: its product is in the catalogue now, so \"accepted order " + e.curable.Key.Data + "\" shows below",
+			"-sS -X POST " + message(e.curable, "/retry"),
+		},
+		{
+			"send the broken order back: it fails again and is listed again, with this message as its parent_id",
+			"-sS -X POST " + message(e.hopeless, "/retry"),
+		},
+		{
+			"what was tried with it",
+			"-sS " + message(e.hopeless, "/history"),
+		},
+		{
+			"send back all payments: the provider answers again, so only broken ones return",
+			"-sS -X POST " + topic(shop.PaymentsDeadLetters, "/retry-all"),
+		},
+		{
+			"delete a message",
+			"-sS -X DELETE " + message(e.outage, ""),
+		},
+		{
+			"is the API well, and what has it counted",
+			"-sS " + s.api + "/readyz",
+		},
 		{"", "-sS " + s.api + "/metrics | grep '^dlq_'"},
-		{"how far the ingester is",
-			"-sS " + s.ingester + "/metrics | grep '^dlq_ingest_'"},
+		{
+			"how far the ingester is",
+			"-sS " + s.ingester + "/metrics | grep '^dlq_ingest_'",
+		},
 	}
 }

@@ -50,16 +50,26 @@ func TestService(t *testing.T) {
 		log  string
 	}{
 		{"FailsWhileTheCauseLasts", curable, true, ""},
-		{"SaysThatItFailedAgain", sentBack(curable, "id-1"), true,
-			"orders-service dead-lettered order O-1004 again (redelivered, dlq-message-id id-1): product P-NEW-3 is not in the catalogue\n"},
-		{"AcceptsWhatIsCured", sentBack(curable, "id-1"), false,
-			"orders-service accepted order O-1004 (redelivered, dlq-message-id id-1)\n"},
-		{"ConsumesOnce", sentBack(curable, "id-1"), false,
-			"orders-service skipped order O-1004 (dlq-message-id id-1 was accepted before)\n"},
-		{"AcceptsAnotherIDAnew", sentBack(curable, "id-2"), false,
-			"orders-service accepted order O-1004 (redelivered, dlq-message-id id-2)\n"},
-		{"NeverAcceptsABrokenBody", sentBack(broken, "id-3"), true,
-			"orders-service dead-lettered order O-1007 again (redelivered, dlq-message-id id-3): Unexpected end-of-input: expected close marker for Object\n"},
+		{
+			"SaysThatItFailedAgain", sentBack(curable, "id-1"), true,
+			"orders-service dead-lettered order O-1004 again (redelivered, dlq-message-id id-1): product P-NEW-3 is not in the catalogue\n",
+		},
+		{
+			"AcceptsWhatIsCured", sentBack(curable, "id-1"), false,
+			"orders-service accepted order O-1004 (redelivered, dlq-message-id id-1)\n",
+		},
+		{
+			"ConsumesOnce", sentBack(curable, "id-1"), false,
+			"orders-service skipped order O-1004 (dlq-message-id id-1 was accepted before)\n",
+		},
+		{
+			"AcceptsAnotherIDAnew", sentBack(curable, "id-2"), false,
+			"orders-service accepted order O-1004 (redelivered, dlq-message-id id-2)\n",
+		},
+		{
+			"NeverAcceptsABrokenBody", sentBack(broken, "id-3"), true,
+			"orders-service dead-lettered order O-1007 again (redelivered, dlq-message-id id-3): Unexpected end-of-input: expected close marker for Object\n",
+		},
 	}
 	for _, step := range steps {
 		if step.name == "AcceptsWhatIsCured" {

@@ -122,8 +122,8 @@ func (s *Shop) client(opts ...kgo.Opt) (*kgo.Client, error) {
 
 // stopped turns an error into nil when it only says that ctx has ended.
 func stopped(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
+	if ctx.Err() == nil {
+		return err
 	}
-	return err
+	return nil
 }

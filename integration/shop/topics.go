@@ -2,6 +2,7 @@ package shop
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -51,7 +52,7 @@ func (s *Shop) CreateTopics(ctx context.Context) error {
 		return fmt.Errorf("create topics: %w", err)
 	}
 	for _, topic := range answer.Topics {
-		if err := kerr.ErrorForCode(topic.ErrorCode); err != nil && err != kerr.TopicAlreadyExists {
+		if err := kerr.ErrorForCode(topic.ErrorCode); err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
 			return fmt.Errorf("create topic %s: %w", topic.Topic, err)
 		}
 	}

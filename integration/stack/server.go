@@ -78,7 +78,7 @@ func (s *server) ended() error {
 	if s.portWasTaken() {
 		return fmt.Errorf("%w: %s", errPortTaken, tail(s.logFile))
 	}
-	return fmt.Errorf("ended at once: %v: %s", s.proc.err, tail(s.logFile))
+	return fmt.Errorf("ended at once: %w: %s", s.proc.err, tail(s.logFile))
 }
 
 // portWasTaken looks for what every server says then, each in its own way.

@@ -97,34 +97,66 @@ func TestDecode_Transactions(t *testing.T) {
 		next    int64
 	}{
 		"NothingAborted": {
-			[]testBatch{{base: 0, attributes: tx, producer: 1, values: "a b"}, marker(2, 1, 1)}, nil, "0=a 1=b", 3},
+			[]testBatch{{base: 0, attributes: tx, producer: 1, values: "a b"}, marker(2, 1, 1)}, nil, "0=a 1=b", 3,
+		},
 		"AbortedIsLeftOut": {
 			[]testBatch{{base: 0, attributes: tx, producer: 1, values: "a b"}, marker(2, 1, 0), {base: 3, producer: -1, values: "c"}},
-			[]abortedTransaction{{1, 0}}, "3=c", 4},
+			[]abortedTransaction{{1, 0}},
+			"3=c", 4,
+		},
 		"AbortMarkerEndsIt": {
-			[]testBatch{{base: 0, attributes: tx, producer: 1, values: "a"}, marker(1, 1, 0),
-				{base: 2, attributes: tx, producer: 1, values: "b"}, marker(3, 1, 1)},
-			[]abortedTransaction{{1, 0}}, "2=b", 4},
+			[]testBatch{
+				{base: 0, attributes: tx, producer: 1, values: "a"},
+				marker(1, 1, 0),
+				{base: 2, attributes: tx, producer: 1, values: "b"},
+				marker(3, 1, 1),
+			},
+			[]abortedTransaction{{1, 0}},
+			"2=b", 4,
+		},
 		"OnlyTheProducerNamed": {
-			[]testBatch{{base: 0, attributes: tx, producer: 1, values: "a"}, {base: 1, attributes: tx, producer: 2, values: "b"},
-				marker(2, 1, 0), marker(3, 2, 1)},
-			[]abortedTransaction{{1, 0}}, "1=b", 4},
+			[]testBatch{
+				{base: 0, attributes: tx, producer: 1, values: "a"},
+				{base: 1, attributes: tx, producer: 2, values: "b"},
+				marker(2, 1, 0), marker(3, 2, 1),
+			},
+			[]abortedTransaction{{1, 0}},
+			"1=b", 4,
+		},
 		"BeginsBeforeTheFetch": {
 			[]testBatch{{base: 5, attributes: tx, producer: 1, values: "a"}, marker(6, 1, 0)},
-			[]abortedTransaction{{1, 2}}, "", 7},
+			[]abortedTransaction{{1, 2}},
+			"", 7,
+		},
 		"NotYetBegun": {
-			[]testBatch{{base: 0, attributes: tx, producer: 1, values: "a"}, marker(1, 1, 1),
-				{base: 2, attributes: tx, producer: 1, values: "b"}, marker(3, 1, 0)},
-			[]abortedTransaction{{1, 2}}, "0=a", 4},
+			[]testBatch{
+				{base: 0, attributes: tx, producer: 1, values: "a"},
+				marker(1, 1, 1),
+				{base: 2, attributes: tx, producer: 1, values: "b"},
+				marker(3, 1, 0),
+			},
+			[]abortedTransaction{{1, 2}},
+			"0=a", 4,
+		},
 		"ListOutOfOrder": {
-			[]testBatch{{base: 0, attributes: tx, producer: 2, values: "a"}, {base: 1, attributes: tx, producer: 1, values: "b"},
-				marker(2, 2, 0), marker(3, 1, 0), {base: 4, attributes: tx, producer: 1, values: "c"}, marker(5, 1, 1)},
-			[]abortedTransaction{{1, 1}, {2, 0}}, "4=c", 6},
+			[]testBatch{
+				{base: 0, attributes: tx, producer: 2, values: "a"},
+				{base: 1, attributes: tx, producer: 1, values: "b"},
+				marker(2, 2, 0), marker(3, 1, 0),
+				{base: 4, attributes: tx, producer: 1, values: "c"},
+				marker(5, 1, 1),
+			},
+			[]abortedTransaction{{1, 1}, {2, 0}},
+			"4=c", 6,
+		},
 		"PlainBatchOfAnAbortedProducer": {
-			[]testBatch{{base: 0, producer: 1, values: "a"}}, []abortedTransaction{{1, 0}}, "0=a", 1},
+			[]testBatch{{base: 0, producer: 1, values: "a"}}, []abortedTransaction{{1, 0}}, "0=a", 1,
+		},
 		"CommitMarkerOfAnother": {
 			[]testBatch{{base: 0, attributes: tx, producer: 1, values: "a"}, marker(1, 2, 1), {base: 2, attributes: tx, producer: 1, values: "b"}, marker(3, 1, 0)},
-			[]abortedTransaction{{1, 0}}, "", 4},
+			[]abortedTransaction{{1, 0}},
+			"", 4,
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

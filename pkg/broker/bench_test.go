@@ -36,8 +36,10 @@ func BenchmarkFetch(b *testing.B) {
 			count := 0
 			next := int64(0)
 			for b.Loop() {
-				res, err := c.Fetch(testContext(b), broker.FetchRequest{Leader: leader, ReadCommitted: true,
-					Partitions: []broker.FetchPartition{{TopicPartition: tp, Offset: next}}})
+				res, err := c.Fetch(testContext(b), broker.FetchRequest{
+					Leader: leader, ReadCommitted: true,
+					Partitions: []broker.FetchPartition{{TopicPartition: tp, Offset: next}},
+				})
 				if err != nil || res.Partitions[0].Err != nil {
 					b.Fatal(err, res.Partitions[0].Err)
 				}

@@ -23,12 +23,16 @@ func TestConfig_Validate(t *testing.T) {
 		"PortOutOfRange":    {func(c *broker.Config) { c.Brokers = []string{"a:70000"} }, []string{"kafka.brokers"}},
 		"LowerCaseProtocol": {func(c *broker.Config) { c.SecurityProtocol = "ssl" }, []string{"kafka.security_protocol"}},
 		"SASL":              {func(c *broker.Config) { c.SecurityProtocol, c.SASL = "SASL_SSL", sasl }, nil},
-		"SASLWithoutAnything": {func(c *broker.Config) { c.SecurityProtocol = "SASL_PLAINTEXT" },
-			[]string{"kafka.sasl.mechanism", "kafka.sasl.username", "kafka.sasl.password"}},
+		"SASLWithoutAnything": {
+			func(c *broker.Config) { c.SecurityProtocol = "SASL_PLAINTEXT" },
+			[]string{"kafka.sasl.mechanism", "kafka.sasl.username", "kafka.sasl.password"},
+		},
 		"CertificateWithoutKey": {func(c *broker.Config) { c.TLS.CertFile = "c" }, []string{"kafka.tls.key_file"}},
 		"KeyWithoutCertificate": {func(c *broker.Config) { c.TLS.KeyFile = "k" }, []string{"kafka.tls.cert_file"}},
-		"EverythingAtOnce": {func(c *broker.Config) { c.Brokers, c.SecurityProtocol, c.TLS.KeyFile = nil, "", "k" },
-			[]string{"kafka.brokers", "kafka.security_protocol", "kafka.tls.cert_file"}},
+		"EverythingAtOnce": {
+			func(c *broker.Config) { c.Brokers, c.SecurityProtocol, c.TLS.KeyFile = nil, "", "k" },
+			[]string{"kafka.brokers", "kafka.security_protocol", "kafka.tls.cert_file"},
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -56,8 +60,10 @@ func TestSecret_IsNeverShown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, shown := range []string{fmt.Sprint(cfg), fmt.Sprintf("%+v", cfg), fmt.Sprintf("%#v", cfg), string(asJSON),
-		fmt.Sprintf("%q", cfg.Password)} {
+	for _, shown := range []string{
+		fmt.Sprint(cfg), fmt.Sprintf("%+v", cfg), fmt.Sprintf("%#v", cfg), string(asJSON),
+		fmt.Sprintf("%q", cfg.Password),
+	} {
 		if strings.Contains(shown, "hunter2") {
 			t.Errorf("shown as %s, want it hidden", shown)
 		}

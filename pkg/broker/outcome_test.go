@@ -19,8 +19,10 @@ func TestJudge(t *testing.T) {
 		recordsRefuse: {kafka.MessageSizeTooLarge, kafka.RecordListTooLarge, kafka.InvalidRecord, kafka.InvalidTimestamp, kafka.InvalidMessage},
 		topicRefuse:   {kafka.TopicAuthorizationFailed, kafka.ClusterAuthorizationFailed, kafka.InvalidTopic, kafka.PolicyViolation},
 		notWritten:    {kafka.UnknownTopicOrPartition, kafka.NotEnoughReplicas, kafka.ThrottlingQuotaExceeded},
-		maybeWritten: {kafka.RequestTimedOut, kafka.NotEnoughReplicasAfterAppend, kafka.NotLeaderForPartition,
-			kafka.KafkaStorageError, kafka.Unknown, kafka.NetworkException, kafka.Error(12345)},
+		maybeWritten: {
+			kafka.RequestTimedOut, kafka.NotEnoughReplicasAfterAppend, kafka.NotLeaderForPartition,
+			kafka.KafkaStorageError, kafka.Unknown, kafka.NetworkException, kafka.Error(12345),
+		},
 		staleProducer: {kafka.OutOfOrderSequenceNumber, kafka.UnknownProducerId, kafka.InvalidProducerEpoch},
 	}
 	for want, codes := range tests {

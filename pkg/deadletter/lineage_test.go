@@ -20,8 +20,10 @@ func TestLineage(t *testing.T) {
 	whole := &Lineage{MessageID: uuid.MustParse(idA), RootID: uuid.MustParse(idB), RedriveID: uuid.MustParse(idC), RetryCount: 2}
 	set := func(message, root, redrive, count string) []entity.Header {
 		return []entity.Header{
-			{Key: HeaderMessageID, Value: []byte(message)}, {Key: HeaderRootID, Value: []byte(root)},
-			{Key: HeaderRedriveID, Value: []byte(redrive)}, {Key: HeaderRetryCount, Value: []byte(count)},
+			{Key: HeaderMessageID, Value: []byte(message)},
+			{Key: HeaderRootID, Value: []byte(root)},
+			{Key: HeaderRedriveID, Value: []byte(redrive)},
+			{Key: HeaderRetryCount, Value: []byte(count)},
 		}
 	}
 	tests := []struct {

@@ -10,8 +10,12 @@ import (
 func TestStripKeepsOrderRepeatsAndNulls(t *testing.T) {
 	t.Parallel()
 	in := []entity.Header{
-		{Key: "b", Value: []byte("1")}, {Key: "kafka_dlt-exception-message", Value: []byte("x")},
-		{Key: "a"}, {Key: "b", Value: []byte{}}, {Key: ""}, {Key: "\xff", Value: []byte{0}},
+		{Key: "b", Value: []byte("1")},
+		{Key: "kafka_dlt-exception-message", Value: []byte("x")},
+		{Key: "a"},
+		{Key: "b", Value: []byte{}},
+		{Key: ""},
+		{Key: "\xff", Value: []byte{0}},
 		{Key: HeaderRedriveID, Value: []byte(idA)},
 	}
 	before := append([]entity.Header{}, in...)

@@ -29,6 +29,7 @@ type fakeCluster struct {
 	fetches int
 	maxSeen int32 // largest MaxBytes asked for
 
+	sent        int64  // bytes of values answered
 	duringFetch func() // runs when records are taken and not yet answered
 	throttle    time.Duration
 }
@@ -207,6 +208,7 @@ func (c *fakeCluster) answer(req broker.FetchRequest) (res broker.FetchResponse,
 					break
 				}
 				left -= size
+				c.sent += size
 				got.Records = append(got.Records, r)
 				got.Next, some = r.Offset+1, true
 			}
@@ -218,6 +220,19 @@ func (c *fakeCluster) answer(req broker.FetchRequest) (res broker.FetchResponse,
 		res.Partitions = append(res.Partitions, got)
 	}
 	return res, some
+}
+
+func (c *fakeCluster) fetched() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.fetches
+}
+
+// heldBytes is what has been answered so far.
+func heldBytes(c *fakeCluster) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.sent
 }
 
 func (c *fakeCluster) Group(broker.GroupConfig) (*kafka.ConsumerGroup, error) {
@@ -248,6 +263,12 @@ func (s *fakeStore) set(do func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	do()
+}
+
+func (s *fakeStore) called() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.calls
 }
 
 func (s *fakeStore) OpenTopics(ctx context.Context, t []repository.Topic) ([]repository.TopicRef, error) {

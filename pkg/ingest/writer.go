@@ -38,10 +38,11 @@ func (w *writer) run(ctx context.Context) error {
 		}
 		var batch []chunk
 		batch, held = w.gather(*first)
-		if err := w.store(ctx, batch); err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
+		err := w.store(ctx, batch)
+		switch {
+		case ctx.Err() != nil:
+			return nil // what was not stored is read again
+		case err != nil:
 			return err
 		}
 	}

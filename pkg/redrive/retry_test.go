@@ -148,7 +148,7 @@ func TestRetryTogether(t *testing.T) {
 	t.Run("OneOfFiftyPublishes", scenario(func(b *bench) {
 		id := b.add(1)[0]
 		b.kafka.deliver = func(entity.Outgoing) (bool, entity.Delivery) {
-			time.Sleep(time.Second) // the bubble's time: all others ask meanwhile
+			<-time.After(time.Second) // the bubble's time: all others ask meanwhile
 			return true, entity.Delivery{Verdict: entity.Acknowledged}
 		}
 		outcomes := b.together(50, id)

@@ -30,7 +30,7 @@ func (b *bench) crash(id uuid.UUID, written bool) {
 
 func (b *bench) afterExpiry() {
 	b.Helper()
-	time.Sleep(b.cfg.ClaimExpiry) // the bubble's time
+	<-time.After(b.cfg.ClaimExpiry) // the bubble's time
 	if err := b.Settle(context.Background()); err != nil {
 		b.Errorf("Settle = %v, want nil", err)
 	}
@@ -117,7 +117,7 @@ func TestSettle(t *testing.T) {
 		b.crash(id, true)
 		unreadable := inDoubt(entity.BrokerUnavailable)
 		b.kafka.find = func(entity.Claim) *entity.Delivery { return &unreadable }
-		time.Sleep(b.cfg.ClaimExpiry)
+		<-time.After(b.cfg.ClaimExpiry)
 		if err := b.Settle(context.Background()); !errors.Is(err, errBroken) {
 			b.Errorf("Settle = %v, want %v", err, errBroken)
 		}
@@ -153,7 +153,7 @@ func TestSettle(t *testing.T) {
 	t.Run("AcceptedDuplicateSettlesWhereItCan", scenario(func(b *bench) {
 		id := b.add(1)[0]
 		b.crash(id, true)
-		time.Sleep(b.cfg.ClaimExpiry)
+		<-time.After(b.cfg.ClaimExpiry)
 		if _, err := b.Retry(context.Background(), id, true, "alice"); err != nil {
 			b.Errorf("Retry = %v, want nil", err)
 		}
@@ -187,7 +187,7 @@ func TestRetryOfAnAbandonedAttempt(t *testing.T) {
 	t.Run("PublishedIsAnsweredWithoutSending", scenario(func(b *bench) {
 		id := b.add(1)[0]
 		b.crash(id, true)
-		time.Sleep(b.cfg.ClaimExpiry)
+		<-time.After(b.cfg.ClaimExpiry)
 		if err := b.retry(id); err != nil {
 			b.Errorf("Retry = %v, want nil", err)
 		}
@@ -198,7 +198,7 @@ func TestRetryOfAnAbandonedAttempt(t *testing.T) {
 	t.Run("UnpublishedIsSent", scenario(func(b *bench) {
 		id := b.add(1)[0]
 		b.crash(id, false)
-		time.Sleep(b.cfg.ClaimExpiry)
+		<-time.After(b.cfg.ClaimExpiry)
 		if err := b.retry(id); err != nil {
 			b.Errorf("Retry = %v, want nil", err)
 		}
@@ -250,7 +250,7 @@ func TestRunSettler(t *testing.T) {
 		ctx, stop := context.WithCancel(context.Background())
 		done := make(chan struct{})
 		go func() { defer close(done); b.RunSettler(ctx) }()
-		time.Sleep(b.cfg.ClaimExpiry + 2*b.cfg.SettleInterval)
+		<-time.After(b.cfg.ClaimExpiry + 2*b.cfg.SettleInterval)
 		b.wantFound(id)
 		stop()
 		<-done

@@ -101,7 +101,7 @@ func TestPlanWaitsForAnElection(t *testing.T) {
 		l := newLogs()
 		l.errs[part(2)] = broker.ErrNotLeader
 		go func() {
-			time.Sleep(500 * time.Millisecond) // the bubble's time
+			<-time.After(500 * time.Millisecond) // the bubble's time
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			delete(l.errs, part(2))

@@ -186,8 +186,10 @@ func TestPayload(t *testing.T) {
 		}, 200, `{"a": 1}`},
 		{"OverLimit", over, 409, errorJSON("SYS_DLQ_CONFLICT", "the value of 73400320 bytes is too large to be kept here; "+
 			"dead-letter topic orders.dlq.v1 has it in partition 2 at offset 41 as long as it keeps it", "[]")},
-		{"Missing", func(m *entity.Message) { m.Record = entity.Record{State: entity.ValueMissing} }, 409,
-			errorJSON("SYS_DLQ_CONFLICT", "the message was stored without a value", "[]")},
+		{
+			"Missing", func(m *entity.Message) { m.Record = entity.Record{State: entity.ValueMissing} }, 409,
+			errorJSON("SYS_DLQ_CONFLICT", "the message was stored without a value", "[]"),
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

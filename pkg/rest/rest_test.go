@@ -222,14 +222,17 @@ type brokenStore struct{ err error }
 func (b brokenStore) List(context.Context, string, repository.Page) (repository.List, error) {
 	return repository.List{}, b.err
 }
+
 func (b brokenStore) Get(context.Context, uuid.UUID, int64) (entity.Message, error) {
 	return entity.Message{}, b.err
 }
+
 func (b brokenStore) History(context.Context, uuid.UUID) ([]entity.Attempt, error) { return nil, b.err }
 func (b brokenStore) Delete(context.Context, uuid.UUID) error                      { return b.err }
 func (b brokenStore) Requeue(context.Context, uuid.UUID) (entity.Message, error) {
 	return entity.Message{}, b.err
 }
+
 func (b brokenStore) GiveUp(context.Context, uuid.UUID) (entity.Message, error) {
 	return entity.Message{}, b.err
 }
@@ -242,6 +245,6 @@ func sendable(method, target string) bool {
 	if err != nil || method == "" {
 		return false
 	}
-	_, err = http.NewRequest(method, "/", nil) //nolint:noctx // it is never sent
+	_, err = http.NewRequest(method, "/", nil)
 	return err == nil
 }

@@ -112,7 +112,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		return fmt.Errorf("serve http: %w", err)
 	case <-ctx.Done():
 		s.drain(server)
-		<-served
+		_ = <-served // http.ErrServerClosed: it was told to
 		return nil
 	}
 }

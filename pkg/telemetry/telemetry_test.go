@@ -95,7 +95,7 @@ func TestRegistry(t *testing.T) {
 
 	t.Run("IsNeverShared", func(t *testing.T) {
 		t.Parallel()
-		if NewRegistry() == NewRegistry() {
+		if a, b := NewRegistry(), NewRegistry(); a == b {
 			t.Error("got the same registry twice, want two")
 		}
 	})

@@ -17,6 +17,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
+	"github.com/lib/pq/pqerror"
 
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
 )
@@ -52,7 +53,7 @@ func TestConnector(t *testing.T) {
 			c.dial = func(_ context.Context, p pq.Config) (driver.Conn, error) {
 				*seen = append(*seen, p)
 				writeSecret(t, c.cfg.PasswordFile, fmt.Sprintf("new%d", len(*seen)))
-				return nil, &pq.Error{Code: pq.ErrorCode(code)}
+				return nil, &pq.Error{Code: pqerror.Code(code)}
 			}
 			if _, err := c.Connect(t.Context()); !rejected(err) {
 				t.Errorf("got %v, want the server's refusal", err)

@@ -169,8 +169,10 @@ func (m *mix) ingest(ctx context.Context, random *rand.Rand, at repository.Posit
 	for i := range size {
 		msg := entity.NewMessage(fmt.Sprintf("topic%d", random.IntN(4)), "boom", time.Unix(0, 0))
 		msg.Record.Value = []byte(`{}`)
-		msg.Source = entity.Source{Topic: "orders.dlq", TopicID: m.ref.TopicID, Incarnation: m.ref.Incarnation,
-			Partition: at.Partition.Partition, Offset: at.Next + int64(i)}
+		msg.Source = entity.Source{
+			Topic: "orders.dlq", TopicID: m.ref.TopicID, Incarnation: m.ref.Incarnation,
+			Partition: at.Partition.Partition, Offset: at.Next + int64(i),
+		}
 		if random.IntN(5) == 0 {
 			msg.Status = entity.Dead
 		}

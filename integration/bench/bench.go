@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/integration/stack"
+)
+
+// startPatience bounds the start of the servers and the builds; a machine that
+// never had them fetches them first, which -limit may not allow.
+const startPatience = 5 * time.Minute
+
+// servers are as in production, but for their size: every commit waits for the
+// disk. A gigabyte of buffers keeps the figures apart from the system's cache.
+var servers = map[string]string{
+	"fsync":              "on",
+	"synchronous_commit": "on",
+	"full_page_writes":   "on",
+	"shared_buffers":     "1GB",
+	"max_wal_size":       "4GB",
+}
+
+// kafkaHeapMB is what Kafka's own start script gives it.
+const kafkaHeapMB = 1024
+
+// bench is one run: the servers, the programs, and what was measured so far.
+type bench struct {
+	opts   options
+	log    io.Writer
+	folder string // of binaries, configuration and logs
+	stack  *stack.Stack
+	kafka  *cluster
+	live   *database // that the programs use
+	plain  *database // of the same schema, for the loop and COPY
+	result result
+}
+
+// result is what a run found.
+type result struct {
+	opts    options
+	machine machine
+
+	single  rate // one INSERT a record
+	copied  rate
+	produce rate // to the dead-letter topics, from outside
+	ingest  ingested
+	retry   retried
+}
+
+// measure does the whole run. Nothing that it starts is left behind.
+func measure(ctx context.Context, opts options, log io.Writer) (res result, err error) {
+	b := &bench{opts: opts, log: log, result: result{opts: opts}}
+	defer func() { err = errors.Join(err, b.stop(err != nil)) }()
+	for _, step := range []func(context.Context) error{
+		b.start,
+		b.singleInserts, b.copyRows, b.produceBacklog,
+		b.ingestBacklog,
+		b.singleInserts, // its other half, with the disk as the ingester left it
+		b.retryAll,
+	} {
+		if err := step(ctx); err != nil {
+			return res, err
+		}
+	}
+	return b.result, nil
+}
+
+func (b *bench) say(format string, args ...any) { fmt.Fprintf(b.log, "bench: "+format+"\n", args...) }
+
+func (b *bench) start(ctx context.Context) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	defer cancel()
+	if b.result.machine.load, err = loadAverage(); err != nil {
+		return err
+	}
+	if b.folder, err = os.MkdirTemp(b.opts.dir, "dlq-manager-bench-"); err != nil {
+		return err
+	}
+	b.say("building the programs")
+	if err := build(ctx, b.folder, "api", "ingester"); err != nil {
+		return err
+	}
+	b.say("starting PostgreSQL and Kafka")
+	b.stack, err = stack.Start(ctx, stack.Options{
+		Postgres: true, Kafka: true, Own: true, Dir: b.opts.dir, Log: b.log,
+		PostgresSettings: servers, KafkaHeapMB: kafkaHeapMB,
+	})
+	if err != nil {
+		return err
+	}
+	if notes := b.stack.Notes(); len(notes) > 0 {
+		return fmt.Errorf("the servers are stand-ins, whose figures say nothing: %v", notes)
+	}
+	if b.kafka, err = connect(b.stack.Brokers()); err != nil {
+		return err
+	}
+	if b.live, err = b.database(ctx, "bench"); err != nil {
+		return err
+	}
+	if b.plain, err = b.database(ctx, "bench_plain"); err != nil {
+		return err
+	}
+	b.result.machine, err = describe(ctx, b.live, b.result.machine.load)
+	return err
+}
+
+// database makes a database and brings it to the newest schema as an operator
+// would: with the program.
+func (b *bench) database(ctx context.Context, name string) (*database, error) {
+	d, err := createDatabase(ctx, b.stack.DatabaseURL(), name)
+	if err != nil {
+		return nil, err
+	}
+	d.config = filepath.Join(b.folder, name+".yaml")
+	if err := os.WriteFile(d.config, []byte(d.configText(b.stack.Brokers())), 0o600); err != nil {
+		return nil, err
+	}
+	return d, b.program("api", d).complete(ctx, "migrate", "up")
+}
+
+func (b *bench) program(name string, d *database) program {
+	return program{
+		name: name, path: filepath.Join(b.folder, name), config: d.config,
+		log: filepath.Join(b.folder, name+".log"),
+	}
+}
+
+// stop ends the servers and removes everything; after a failure the logs stay.
+func (b *bench) stop(failed bool) error {
+	b.live.close()
+	b.plain.close()
+	b.kafka.close()
+	var err error
+	if b.stack != nil {
+		err = b.stack.Stop()
+	}
+	if failed && b.folder != "" {
+		b.say("logs are in %s", b.folder)
+		return err
+	}
+	return errors.Join(err, os.RemoveAll(b.folder))
+}
+
+// rate is work and the time it took.
+type rate struct {
+	n    int
+	took time.Duration
+}
+
+func (r rate) perSecond() float64 {
+	if r.took <= 0 {
+		return 0
+	}
+	return float64(r.n) / r.took.Seconds()
+}
+
+func (r rate) plus(other rate) rate { return rate{r.n + other.n, r.took + other.took} }

@@ -1,0 +1,110 @@
+// Command bench measures the programs as they are shipped, as processes, against
+// a Kafka and a PostgreSQL of its own that write to disk as in production:
+//
+//	bench [-records N] [-retry N] [-single N] [-copy N] [-dir DIR] [-write]
+//
+// It prints one table. A figure is only shown when the counts behind it are
+// right: a run that lost, doubled or changed a record fails. With -write it also
+// writes docs/benchmarks.md. It must run inside of this module, on Linux, and
+// wants the machine for itself.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+// What the program exits with besides 0.
+const (
+	exitFailed = 1 // or a demand was missed
+	exitUsage  = 2
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// options are the command line.
+type options struct {
+	records int // dead letters in Kafka when the ingester starts
+	retry   int // of them in the topic that is retried
+	single  int // rows of the loop with one INSERT a record
+	copied  int // rows that COPY writes
+	dir     string
+	limit   time.Duration
+	write   bool
+}
+
+// The counts that the demands on the figures name.
+const (
+	demandedRecords = 1_000_000
+	demandedRetry   = 100_000
+)
+
+func parse(args []string, stderr io.Writer) (options, error) {
+	var opts options
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.IntVar(&opts.records, "records", demandedRecords, "dead letters that wait for the ingester")
+	flags.IntVar(&opts.retry, "retry", demandedRetry, "of these, how many are in the topic that is retried")
+	flags.IntVar(&opts.single, "single", 20_000, "rows of the loop with one INSERT a record")
+	flags.IntVar(&opts.copied, "copy", 100_000, "rows that COPY writes")
+	flags.StringVar(&opts.dir, "dir", "", "where the throwaway data is made (some 10 GB); empty: the temporary folder")
+	flags.DurationVar(&opts.limit, "limit", 6*time.Minute, "give up after this long")
+	flags.BoolVar(&opts.write, "write", false, "write docs/benchmarks.md")
+	err := flags.Parse(args)
+	if err == nil {
+		if err = opts.check(flags.Args()); err != nil {
+			fmt.Fprintln(stderr, "bench:", err)
+		}
+	}
+	return opts, err
+}
+
+func (o options) check(rest []string) error {
+	switch {
+	case len(rest) > 0:
+		return fmt.Errorf("unexpected argument %q", rest[0])
+	case o.retry < 1 || o.single < 2 || o.copied < 1:
+		return errors.New("every count must be positive, and -single at least 2")
+	case o.records < o.retry:
+		return errors.New("-records must not be less than -retry")
+	case o.write && (o.records < demandedRecords || o.retry < demandedRetry):
+		return fmt.Errorf("-write needs at least %d records and %d retries", demandedRecords, demandedRetry)
+	}
+	return nil
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	opts, err := parse(args, stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
+	if err != nil {
+		return exitUsage
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, opts.limit, fmt.Errorf("not done after %s (-limit)", opts.limit))
+	defer cancel()
+	result, err := measure(ctx, opts, stderr)
+	if err == nil {
+		err = publish(result, opts.write, stdout)
+	}
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = fmt.Errorf("%w: %w", cause, err)
+		}
+		fmt.Fprintln(stderr, "bench:", err)
+		return exitFailed
+	}
+	return 0
+}

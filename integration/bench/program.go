@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	readyPatience = 30 * time.Second
+	stopPatience  = 25 * time.Second // what the programs promise
+)
+
+// build compiles programs into a folder, as a release does.
+func build(ctx context.Context, folder string, programs ...string) error {
+	for _, name := range programs {
+		cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w",
+			"-o", filepath.Join(folder, name), "github.com/dlq-manager/dlq-manager/cmd/"+name)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("build %s: %w\n%s", name, err, out)
+		}
+	}
+	return nil
+}
+
+// program is how to run one of the programs.
+type program struct {
+	name, path, config, log string
+}
+
+func (p program) command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, p.path, append([]string{"--config", p.config}, args...)...)
+	cmd.Env = environ(os.Environ())
+	return cmd
+}
+
+// environ leaves out what would change the programs' settings.
+func environ(all []string) []string {
+	var kept []string
+	for _, entry := range all {
+		if !strings.HasPrefix(entry, "DLQ_") {
+			kept = append(kept, entry)
+		}
+	}
+	return kept
+}
+
+// complete runs the program to its end, which must be a good one.
+func (p program) complete(ctx context.Context, args ...string) error {
+	if out, err := p.command(ctx, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s %v: %w\n%s", p.name, args, err, out)
+	}
+	return nil
+}
+
+// running is a program that serves.
+type running struct {
+	program
+	cmd  *exec.Cmd
+	url  string
+	done chan struct{} // closed when it has ended
+	err  error         // how it ended; to be read after done
+}
+
+// serve starts the program and waits until it is ready.
+func (p program) serve(ctx context.Context) (*running, error) {
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	out, err := os.Create(p.log)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = out.Close() }()
+	r := &running{
+		program: p, url: "http://127.0.0.1:" + strconv.Itoa(port),
+		cmd: p.command(context.WithoutCancel(ctx)), done: make(chan struct{}),
+	}
+	r.cmd.Env = append(r.cmd.Env, "DLQ_SERVER_PORT="+strconv.Itoa(port))
+	r.cmd.Stdout, r.cmd.Stderr = out, out
+	r.cmd.SysProcAttr = &syscall.SysProcAttr{}
+	dieWithParent(r.cmd.SysProcAttr)
+	started := make(chan error, 1)
+	go r.keep(started)
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("start %s: %w", p.name, err)
+	}
+	if err := r.awaitReady(ctx); err != nil {
+		return nil, errors.Join(err, r.kill())
+	}
+	return r, nil
+}
+
+// keep starts the program and waits for it on one thread: Linux counts the end
+// of the thread that made a child as the end of the parent.
+func (r *running) keep(started chan<- error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	err := r.cmd.Start()
+	started <- err
+	if err != nil {
+		return
+	}
+	r.err = r.cmd.Wait()
+	close(r.done)
+}
+
+func (r *running) awaitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readyPatience)
+	defer cancel()
+	err := poll(ctx, 10*time.Millisecond, func() (bool, error) {
+		if err := r.alive(); err != nil {
+			return false, err
+		}
+		status, err := r.status(ctx, http.MethodGet, "/readyz")
+		return err == nil && status == http.StatusOK, nil // nobody listens at first
+	})
+	if err != nil {
+		return fmt.Errorf("%s does not become ready: %w", r.name, err)
+	}
+	return nil
+}
+
+// alive explains an end that nobody asked for.
+func (r *running) alive() error {
+	select {
+	case <-r.done:
+		return fmt.Errorf("%s ended by itself: %w: see %s", r.name, r.err, r.log)
+	default:
+		return nil
+	}
+}
+
+func (r *running) status(ctx context.Context, method, path string) (int, error) {
+	req, err := http.NewRequestWithContext(ctx, method, r.url+path, nil)
+	if err != nil {
+		return 0, err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	return res.StatusCode, res.Body.Close()
+}
+
+// stop asks the program to end and waits; it must end well.
+func (r *running) stop() error {
+	_ = r.cmd.Process.Signal(syscall.SIGTERM) // it may be gone already
+	timeout := time.NewTimer(stopPatience)
+	defer timeout.Stop()
+	select {
+	case <-r.done:
+		if r.err != nil {
+			return fmt.Errorf("%s: %w: see %s", r.name, r.err, r.log)
+		}
+		return nil
+	case <-timeout.C:
+		return errors.Join(fmt.Errorf("%s did not stop within %s", r.name, stopPatience), r.kill())
+	}
+}
+
+func (r *running) kill() error {
+	err := r.cmd.Process.Kill()
+	<-r.done
+	if errors.Is(err, os.ErrProcessDone) {
+		return nil
+	}
+	return err
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("find a free port: %w", err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
+
+// poll asks every now and then until ok is true, which must be before ctx ends.
+func poll(ctx context.Context, every time.Duration, ok func() (bool, error)) error {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		done, err := ok()
+		if err != nil || done {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-ticker.C:
+		}
+	}
+}

@@ -1,0 +1,98 @@
+package ingest
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/dlq-manager/dlq-manager/pkg/broker"
+)
+
+// reading runs one writer and one reader on a budget that the test can look at.
+func (w *world) reading(budget *semaphore.Weighted, parts ...broker.TopicPartition) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	commits := newCommitter(w.commit, w.i.metrics, w.i.log)
+	out := newWriter(w.i, budget, commits)
+	var partitions []*partition
+	for _, tp := range parts {
+		partitions = append(partitions, &partition{TopicPartition: tp, writer: out})
+	}
+	wrote, read := make(chan struct{}), make(chan struct{})
+	go func() { defer close(wrote); _ = out.run(ctx) }()
+	go func() { defer close(read); _ = newReader(w.i, len(parts), budget, commits).run(ctx, partitions) }()
+	return func() { cancel(); <-wrote; <-read }
+}
+
+func TestBudget(t *testing.T) {
+	t.Parallel()
+	a, b := part("a.dlq.v1", 0), part("a.dlq.v1", 1)
+	const full = 16 << 20
+	big := func(n, size int) []broker.Record {
+		out := make([]broker.Record, n)
+		for i := range out {
+			out[i].Value = make([]byte, size)
+		}
+		return out
+	}
+	tests := map[string]struct {
+		change func(w *world)
+		most   int64 // bytes fetched while nothing can be stored
+	}{
+		"SmallRecords":          {func(w *world) { w.cluster.produce(a, big(20000, 1000)...) }, full},
+		"RecordsAboveTheAnswer": {func(w *world) { w.cluster.produce(a, big(8, 10<<20)...) }, full + 10<<20},
+		"RecordsAboveTheBudget": {func(w *world) { w.cluster.produce(a, big(4, 20<<20)...) }, full + 20<<20},
+		"TwoLeaders": {func(w *world) {
+			w.cluster.set(func() { w.cluster.log(b).leader = 2 })
+			w.cluster.produce(a, big(20000, 1000)...)
+			w.cluster.produce(b, big(4, 10<<20)...)
+		}, full + 10<<20},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.cluster.topic("a.dlq.v1", "A", 2)
+				w.store.set(func() { w.store.fail = func() error { return errDown } })
+				test.change(w)
+				budget := semaphore.NewWeighted(full)
+				stop := w.reading(budget, a, b)
+				pass(time.Minute)
+				held := heldBytes(w.cluster)
+				if held > test.most {
+					t.Errorf("bytes fetched and not stored = %d, want at most %d", held, test.most)
+				}
+				if held < full/2 {
+					t.Errorf("bytes fetched and not stored = %d, want the budget used", held)
+				}
+				w.store.set(func() { w.store.fail = nil })
+				pass(time.Minute)
+				for _, tp := range []broker.TopicPartition{a, b} {
+					w.wantPosition(tp, w.cluster.log(tp).next)
+				}
+				stop()
+				if !budget.TryAcquire(full) {
+					t.Error("room is missing after everything was stored")
+				}
+			})
+		})
+	}
+}
+
+func TestAnAnswerIsNotLargerThanTheBudget(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, func(c *Config) { c.BufferBytes = 1 << 20 })
+		w.cluster.topic("a.dlq.v1", "A", 1)
+		w.cluster.produce(part("a.dlq.v1", 0), numbered(5)...)
+		_, stop := w.start(part("a.dlq.v1", 0))
+		pass(3 * time.Second)
+		_ = stop()
+		if w.cluster.maxSeen > 1<<20 {
+			t.Errorf("bytes asked for = %d, want at most the budget of %d", w.cluster.maxSeen, 1<<20)
+		}
+		w.wantOffsets("a.dlq.v1", 1, 0, 0, 5)
+	})
+}

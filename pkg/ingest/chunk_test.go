@@ -1,0 +1,174 @@
+package ingest
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+func records(from int64, sizes ...int) []broker.Record {
+	out := make([]broker.Record, len(sizes))
+	for n, size := range sizes {
+		out[n] = broker.Record{TopicPartition: part("a.dlq.v1", 0), Offset: from + int64(n), Value: make([]byte, size)}
+	}
+	return out
+}
+
+func TestCut(t *testing.T) {
+	t.Parallel()
+	type span struct {
+		from, to int64
+		rows     int
+	}
+	mega := 1 << 20
+	tests := map[string]struct {
+		next    int64
+		records []broker.Record
+		to      int64
+		want    []span
+	}{
+		"NothingButControlRecords": {5, nil, 9, []span{{5, 9, 0}}},
+		"GapsBelongToTheirChunk":   {5, records(8, 1, 1), 20, []span{{5, 20, 2}}},
+		"AFullBatchIsOneChunk":     {0, records(0, make([]int, 1000)...), 1000, []span{{0, 1000, 1000}}},
+		"AThousandRowsAtMost":      {0, records(0, make([]int, 2001)...), 2003, []span{{0, 1000, 1000}, {1000, 2000, 1000}, {2000, 2003, 1}}},
+		"FourMegabytesAtMost":      {0, records(0, mega, mega, mega, mega, mega), 5, []span{{0, 3, 3}, {3, 5, 2}}},
+		"ALargerRecordComesAlone":  {0, records(0, 10, 9*mega, 10), 3, []span{{0, 1, 1}, {1, 2, 1}, {2, 3, 1}}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := &partition{TopicPartition: part("a.dlq.v1", 0), next: test.next}
+			got := cut(p, broker.FetchedPartition{Next: test.to, Records: test.records})
+			if len(got) != len(test.want) {
+				t.Fatalf("chunks = %d, want %d", len(got), len(test.want))
+			}
+			for n, c := range got {
+				if is := (span{c.from, c.to, len(c.records)}); is != test.want[n] {
+					t.Errorf("chunk %d = %+v, want %+v", n, is, test.want[n])
+				}
+				for _, r := range c.records {
+					if r.Offset < c.from || r.Offset >= c.to {
+						t.Errorf("chunk %d from %d to %d holds offset %d", n, c.from, c.to, r.Offset)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestBatchHasOneRangeForAPartition(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a := &partition{TopicPartition: part("a.dlq.v1", 0), ref: repository.TopicRef{TopicID: 1, Incarnation: 1}}
+	b := &partition{TopicPartition: part("b.dlq.v1", 0), ref: repository.TopicRef{TopicID: 2, Incarnation: 2}}
+	got := w.i.batch([]chunk{
+		{p: a, from: 0, to: 2, records: records(0, 1, 1)},
+		{p: b, from: 7, to: 9, records: records(7, 1)},
+		{p: a, from: 2, to: 5, records: records(2, 1, 1)},
+	})
+	want := []repository.Range{
+		{Partition: repository.Partition{Incarnation: 1}, From: 0, To: 5},
+		{Partition: repository.Partition{Incarnation: 2}, From: 7, To: 9},
+	}
+	if len(got.Ranges) != 2 || got.Ranges[0] != want[0] || got.Ranges[1] != want[1] {
+		t.Errorf("ranges = %+v, want %+v", got.Ranges, want)
+	}
+	if len(got.Messages) != 5 {
+		t.Errorf("messages = %d, want 5", len(got.Messages))
+	}
+}
+
+func TestWriterGathersUpToAFullBatch(t *testing.T) {
+	t.Parallel()
+	w := newWriter(newWorld(t).i, nil, nil)
+	give := func(rows int, bytes int64) chunk {
+		return chunk{records: make([]broker.Record, rows), bytes: bytes}
+	}
+	tests := map[string]struct {
+		first chunk
+		more  []chunk
+		taken int
+		held  bool
+	}{
+		"ALoneChunkIsNotKeptWaiting": {give(1, 1), nil, 1, false},
+		"WhatWaitsIsAdded":           {give(400, 1), []chunk{give(300, 1), give(300, 1)}, 3, false},
+		"RowsAreBounded":             {give(400, 1), []chunk{give(300, 1), give(301, 1)}, 2, true},
+		"BytesAreBounded":            {give(1, batchBytes-1), []chunk{give(1, 1), give(1, 1)}, 2, true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			for _, c := range test.more {
+				w.chunks <- c
+			}
+			batch, held := w.gather(test.first)
+			if len(batch) != test.taken || (held != nil) != test.held {
+				t.Errorf("gather = %d chunks, held %v; want %d, %v", len(batch), held != nil, test.taken, test.held)
+			}
+		})
+	}
+}
+
+func TestMessageKeepsEveryByte(t *testing.T) {
+	t.Parallel()
+	deep := bytes.Repeat([]byte("["), 20000)
+	tests := map[string][]byte{
+		"Tombstone":           nil,
+		"Empty":               {},
+		"NULInsideJSON":       []byte(`{"a":"x\u0000y"}`),
+		"LoneSurrogate":       []byte(`{"a":"\ud800"}`),
+		"RawByteInsideJSON":   []byte("{\"a\":\"\xff\"}"),
+		"NumberOutOfRange":    []byte(`1e200000`),
+		"NestedVeryDeep":      append(deep, bytes.Repeat([]byte("]"), 20000)...),
+		"NUL":                 {0},
+		"NotText":             {0xff, 0xfe, 0x00},
+		"NotJSON":             []byte("{"),
+		"LargeButWithinLimit": make([]byte, 10<<20),
+	}
+	w := newWorld(t)
+	p := &partition{TopicPartition: part("a.dlq.v1", 3), ref: repository.TopicRef{TopicID: 4, Incarnation: 5}}
+	for name, poison := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			headers := []broker.Header{{Key: "", Value: poison}, {Key: "x", Value: nil}, {Key: "x", Value: []byte{}}, {Key: "error", Value: poison}, {Key: string(poison[:min(9, len(poison))]), Value: poison}}
+			m := w.i.message(p, &broker.Record{Offset: 7, Key: poison, Value: poison, Headers: headers})
+			if !same(m.Record.Value, poison) || !same(m.Record.Key, poison) || m.Record.Size != int64(len(poison)) {
+				t.Errorf("value, key, size = %.20q, %.20q, %d; want %.20q, %d", m.Record.Value, m.Record.Key, m.Record.Size, poison, len(poison))
+			}
+			if len(m.Record.Headers) != len(headers) {
+				t.Fatalf("headers = %d, want %d", len(m.Record.Headers), len(headers))
+			}
+			for n, h := range m.Record.Headers {
+				if h.Key != headers[n].Key || !same(h.Value, headers[n].Value) {
+					t.Errorf("header %d = %.20q: %.20q, want %.20q: %.20q", n, h.Key, h.Value, headers[n].Key, headers[n].Value)
+				}
+			}
+			if m.Status != entity.Pending || m.ErrorMessage == "" || m.MaxRetries != entity.DefaultMaxRetries || m.Source.Offset != 7 ||
+				m.Source.Partition != 3 || m.Source.TopicID != 4 || m.Source.Incarnation != 5 {
+				t.Errorf("message = %v, want a pending one at its position", m.Source)
+			}
+		})
+	}
+}
+
+// same also tells null from empty.
+func same(a, b []byte) bool { return bytes.Equal(a, b) && (a == nil) == (b == nil) }
+
+func TestAValueOverTheLimitKeepsSizeAndDigestOnly(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *Config) { c.MaxRecordBytes = 3 })
+	p := &partition{TopicPartition: part("a.dlq.v1", 0)}
+	m := w.i.message(p, &broker.Record{Value: []byte("1234"), Key: []byte("key"), Headers: []broker.Header{{Key: "h", Value: []byte("12345")}}})
+	if m.Record.State != entity.ValueOverLimit || m.Record.Value != nil || m.Record.Size != 4 || len(m.Record.SHA256) != 32 {
+		t.Errorf("record = %+v, want state over limit, no value, size 4 and a digest", m.Record)
+	}
+	if len(m.Record.Headers) != 1 || string(m.Record.Key) != "key" {
+		t.Errorf("headers, key = %v, %q; want them kept", m.Record.Headers, m.Record.Key)
+	}
+	m = w.i.message(p, &broker.Record{Value: []byte("123")})
+	if m.Record.State != entity.ValueStored || string(m.Record.Value) != "123" {
+		t.Errorf("record at the limit = %+v, want it stored", m.Record)
+	}
+}

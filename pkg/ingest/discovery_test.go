@@ -1,0 +1,155 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
+)
+
+func TestDeadLetterTopics(t *testing.T) {
+	t.Parallel()
+	patterns, err := deadletter.ParsePatterns("*.dlq.v1", "^__.*$")
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := []broker.Partition{{ID: 0, Leader: 1}}
+	got := deadLetterTopics([]broker.Topic{
+		{Name: "a.dlq.v1", ID: "A", Partitions: one},
+		{Name: "leaderless.dlq.v1", ID: "L", Partitions: []broker.Partition{{Leader: -1}, {ID: 1, Leader: -1}}},
+		{Name: "orders.events.v1", ID: "O", Partitions: one},
+		{Name: "a.dlq.v1.more", Partitions: one},
+		{Name: "__consumer_offsets", Internal: true, Partitions: one},
+		{Name: "secret.dlq.v1", Err: broker.ErrUnauthorized},
+		{Name: "fresh.dlq.v1"},
+	}, patterns)
+	want := topicSet{"a.dlq.v1": {"A", 1}, "leaderless.dlq.v1": {"L", 2}}
+	if !maps.Equal(got, want) {
+		t.Errorf("topics = %v, want %v", got, want)
+	}
+	if got := want.names(1); !slices.Equal(got, []string{"a.dlq.v1"}) {
+		t.Errorf("names(1) = %v, want the first in order", got)
+	}
+}
+
+func TestWaitForChange(t *testing.T) {
+	t.Parallel()
+	type step func(c *fakeCluster)
+	nothing := func(*fakeCluster) {}
+	add := func(name string) step { return func(c *fakeCluster) { c.topic(name, name, 1) } }
+	remove := func(name string) step { return func(c *fakeCluster) { c.set(func() { delete(c.topics, name) }) } }
+	tests := map[string]struct {
+		steps []step // one before each look; then nothing changes
+		looks int    // after which it returns; 0 is never
+	}{
+		"NoChange":                   {nil, 0},
+		"OtherTopicsDoNotMatter":     {[]step{add("orders.events.v1")}, 0},
+		"ANewTopicIsSeenTwice":       {[]step{add("new.dlq.v1")}, 2},
+		"ManyNewTopicsAreOneChange":  {[]step{add("1.dlq.v1"), add("2.dlq.v1"), add("3.dlq.v1")}, 4},
+		"MorePartitionsAreSeenTwice": {[]step{func(c *fakeCluster) { c.topic("a.dlq.v1", "A", 5) }}, 2},
+		"ADeletedTopicIsUrgent":      {[]step{nothing, remove("b.dlq.v1")}, 2},
+		"ATopicMadeAgainIsUrgent":    {[]step{nothing, func(c *fakeCluster) { c.topic("b.dlq.v1", "B2", 1) }}, 2},
+		"ATopicThatCameAndWent":      {[]step{add("new.dlq.v1"), remove("new.dlq.v1")}, 0},
+		"AFailedLookIsNoLook": {[]step{
+			add("new.dlq.v1"), func(c *fakeCluster) { c.set(func() { c.down = errDown }) },
+			func(c *fakeCluster) { c.set(func() { c.down = nil }) },
+		}, 3},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.cluster.topic("a.dlq.v1", "A", 2)
+				w.cluster.topic("b.dlq.v1", "B", 1)
+				ctx, cancel := context.WithCancel(context.Background())
+				defer cancel()
+				current, err := w.i.discover(ctx)
+				if err != nil {
+					t.Fatal(err)
+				}
+				done := make(chan topicSet, 1)
+				go func() { done <- w.i.waitForChange(ctx, current) }()
+				synctest.Wait()
+				looks := 0
+				for n := range 10 {
+					if n < len(test.steps) {
+						test.steps[n](w.cluster)
+					}
+					pass(w.i.cfg.DiscoveryInterval)
+					if len(done) > 0 {
+						looks = n + 1
+						break
+					}
+				}
+				if looks != test.looks {
+					t.Errorf("returned after %d looks, want %d", looks, test.looks)
+				}
+				cancel()
+				got := <-done
+				want := current
+				if test.looks > 0 {
+					want, _ = w.i.discover(context.Background())
+				}
+				if !maps.Equal(got, want) {
+					t.Errorf("topics = %v, want %v", got, want)
+				}
+			})
+		})
+	}
+}
+
+func TestWaitForTopics(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.cluster.set(func() { w.cluster.down = errDown })
+		done := make(chan topicSet, 1)
+		go func() { done <- w.i.waitForTopics(context.Background()) }()
+		pass(time.Minute)
+		if err := w.i.CheckKafka(); !errors.Is(err, errDown) {
+			t.Errorf("CheckKafka = %v, want %v", err, errDown)
+		}
+		w.cluster.set(func() { w.cluster.down = nil })
+		w.cluster.topic("orders.events.v1", "O", 1)
+		pass(10 * time.Second)
+		if err := w.i.CheckKafka(); err != nil {
+			t.Errorf("CheckKafka = %v, want nil when Kafka is back", err)
+		}
+		if len(done) > 0 {
+			t.Errorf("topics = %v, want to wait for one", <-done)
+		}
+		if !w.i.exists("orders.events.v1") || w.i.exists("payments") {
+			t.Error("exists does not say what the cluster has")
+		}
+		w.cluster.topic("a.dlq.v1", "A", 1)
+		pass(5 * time.Second)
+		if got := <-done; !maps.Equal(got, topicSet{"a.dlq.v1": {"A", 1}}) {
+			t.Errorf("topics = %v, want the one that came", got)
+		}
+	})
+}
+
+func TestRunWaitsOutAGroupThatCannotBeJoined(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.cluster.topic("a.dlq.v1", "A", 1)
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		go func() { done <- w.i.Run(ctx) }()
+		pass(time.Minute)
+		if err := w.i.CheckKafka(); err == nil {
+			t.Error("CheckKafka = nil, want why the group cannot be joined")
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run = %v, want nil when its context ended", err)
+		}
+	})
+}

@@ -1,0 +1,66 @@
+package ingest
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
+)
+
+func TestMain(m *testing.M) { stacktest.Main(m) }
+
+func TestConfigValidate(t *testing.T) {
+	t.Parallel()
+	if err := DefaultConfig().Validate(); err != nil {
+		t.Errorf("DefaultConfig().Validate() = %v, want nil", err)
+	}
+	tests := map[string]func(*Config){
+		"max_retries":        func(c *Config) { c.MaxRetries = -1 },
+		"max_record_bytes":   func(c *Config) { c.MaxRecordBytes = 0 },
+		"payload_max_bytes":  func(c *Config) { c.PayloadMaxBytes = 2 << 20 },
+		"discovery_interval": func(c *Config) { c.DiscoveryInterval = time.Minute },
+		"session_timeout":    func(c *Config) { c.SessionTimeout = 0 },
+		"buffer_bytes":       func(c *Config) { c.BufferBytes = 1 },
+		"writers":            func(c *Config) { c.Writers = 0 },
+	}
+	all := DefaultConfig()
+	for key, spoil := range tests {
+		t.Run(key, func(t *testing.T) {
+			cfg := DefaultConfig()
+			spoil(&cfg)
+			err := cfg.Validate()
+			if err == nil || !strings.Contains(err.Error(), "ingest."+key) {
+				t.Errorf("Validate = %v, want it to name ingest.%s", err, key)
+			}
+		})
+		spoil(&all)
+	}
+	for key := range tests {
+		if err := all.Validate(); err == nil || !strings.Contains(err.Error(), "ingest."+key) {
+			t.Errorf("Validate of all mistakes = %v, want it to name ingest.%s", err, key)
+		}
+	}
+}
+
+func TestBackoffGrowsAndIsBounded(t *testing.T) {
+	t.Parallel()
+	for attempt, want := range map[int]time.Duration{0: 100 * time.Millisecond, 3: 800 * time.Millisecond, 6: 5 * time.Second, 1 << 40: 5 * time.Second} {
+		if got := backoff(attempt); got != want {
+			t.Errorf("backoff(%d) = %s, want %s", attempt, got, want)
+		}
+	}
+}
+
+func TestHealthTellsUsesApart(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.i.health.set(groupHealth, errDown)
+	w.i.health.set(topicsHealth, nil)
+	if w.i.CheckKafka() == nil {
+		t.Error("CheckKafka = nil, want the group's error although topics can be listed")
+	}
+	if err := w.i.CheckDatabase(); err != nil {
+		t.Errorf("CheckDatabase = %v, want nil", err)
+	}
+}

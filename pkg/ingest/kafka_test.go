@@ -1,0 +1,359 @@
+package ingest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
+	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
+)
+
+// plant is a real Kafka and a real PostgreSQL, with names of this test's own.
+type plant struct {
+	t       *testing.T
+	prefix  string
+	cluster *broker.Cluster
+	admin   *kafka.Client
+	db      *sqlx.DB
+	made    []string
+}
+
+func newPlant(t *testing.T) *plant {
+	t.Helper()
+	cfg := broker.DefaultConfig()
+	cfg.Brokers = stacktest.Kafka(t)
+	cluster, err := broker.Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &kafka.Transport{MetadataTTL: 200 * time.Millisecond}
+	p := &plant{
+		t: t, prefix: "ingest-" + uuid.NewString()[:8], cluster: cluster, db: postgrestest.Open(t),
+		admin: &kafka.Client{Addr: kafka.TCP(cfg.Brokers...), Transport: transport},
+	}
+	t.Cleanup(func() {
+		for _, topic := range p.made {
+			_ = p.deleteTopic(topic)
+		}
+		transport.CloseIdleConnections()
+		_ = cluster.Close()
+	})
+	return p
+}
+
+func (p *plant) topic(name string) string { return p.prefix + "." + name + ".dlq.v1" }
+
+// create makes a topic; a name whose deletion is under way is tried again.
+func (p *plant) create(name string, partitions int) string {
+	p.t.Helper()
+	topic := p.topic(name)
+	p.eventually("topic "+topic+" is made", func() bool {
+		res, err := p.admin.CreateTopics(p.ctx(), &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{{
+			Topic: topic, NumPartitions: partitions, ReplicationFactor: 1,
+		}}})
+		return err == nil && res.Errors[topic] == nil
+	})
+	p.eventually("topic "+topic+" is known", func() bool {
+		topics, err := p.cluster.Topics(p.ctx(), topic)
+		return err == nil && topics[0].Err == nil && len(topics[0].Partitions) == partitions && topics[0].Partitions[0].Leader >= 0
+	})
+	if !slices.Contains(p.made, topic) {
+		p.made = append(p.made, topic)
+	}
+	return topic
+}
+
+func (p *plant) deleteTopic(topic string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	_, err := p.admin.DeleteTopics(ctx, &kafka.DeleteTopicsRequest{Topics: []string{topic}})
+	return err
+}
+
+func (p *plant) ctx() context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	p.t.Cleanup(cancel)
+	return ctx
+}
+
+func (p *plant) produce(topic string, partition int32, n int) {
+	p.t.Helper()
+	records := make([]broker.Record, n)
+	for i := range records {
+		records[i].Value = fmt.Appendf(nil, `{"partition":%d,"n":%d}`, partition, i)
+	}
+	res := p.cluster.NewProducer(broker.ProducerConfig{Timeout: 20 * time.Second}).Produce(p.ctx(), part(topic, partition), records)
+	if err := res.Err(); err != nil {
+		p.t.Fatalf("produce to %s/%d: %v", topic, partition, err)
+	}
+}
+
+func (p *plant) ingester() *Ingester {
+	p.t.Helper()
+	patterns, err := deadletter.ParsePatterns(p.prefix + ".*.dlq.v1")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	decoder, err := deadletter.New(patterns, nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	cfg := DefaultConfig()
+	cfg.DiscoveryInterval, cfg.SessionTimeout = 250*time.Millisecond, 6*time.Second
+	return New(cfg, p.prefix, patterns, p.cluster, decoder, postgres.New(p.db), prometheus.NewRegistry(), zap.NewNop())
+}
+
+// run starts an ingester; stop ends it and waits. The test's end stops it too.
+func (p *plant) run() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- p.ingester().Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		select {
+		case err := <-done:
+			if err != nil {
+				p.t.Errorf("Run = %v, want nil", err)
+			}
+		case <-time.After(40 * time.Second):
+			p.t.Error("Run did not return 40 s after its context ended")
+		}
+	})
+	p.t.Cleanup(stop)
+	return stop
+}
+
+// eventually asks until ok, a bounded number of times.
+func (p *plant) eventually(what string, ok func() bool) {
+	p.t.Helper()
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	for range 500 {
+		if ok() {
+			return
+		}
+		<-ticker.C
+	}
+	p.t.Fatalf("never came: %s", what)
+}
+
+func (p *plant) count(topic string) (rows int) {
+	p.t.Helper()
+	err := p.db.Get(&rows, `SELECT count(*) FROM dlq.dlq_messages m JOIN dlq.topics t ON t.id = m.dlq_topic_id WHERE t.name = $1`, topic)
+	if err != nil {
+		p.t.Logf("count messages: %v", err) // the test may be killing connections
+		return -1
+	}
+	return rows
+}
+
+// stored waits until a topic has so many messages, then checks that no position
+// is there twice and that the group's offsets follow.
+func (p *plant) stored(topic string, partitions int, want int) {
+	p.t.Helper()
+	p.eventually(fmt.Sprintf("%d messages of %s; now %d", want, topic, p.count(topic)), func() bool { return p.count(topic) >= want })
+	var twice int
+	err := p.db.Get(&twice, `SELECT count(*) FROM (SELECT 1 FROM dlq.dlq_messages
+		GROUP BY dlq_incarnation_id, dlq_partition, dlq_offset HAVING count(*) > 1) d`)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if got := p.count(topic); got != want || twice != 0 {
+		p.t.Errorf("messages of %s = %d, positions stored twice = %d; want %d, 0", topic, got, twice, want)
+	}
+	p.caughtUp(topic, partitions)
+}
+
+// caughtUp waits until positions and committed offsets are the ends of the logs.
+func (p *plant) caughtUp(topic string, partitions int) {
+	p.t.Helper()
+	var parts []broker.TopicPartition
+	for n := range partitions {
+		parts = append(parts, part(topic, int32(n)))
+	}
+	ends, err := p.cluster.EndOffsets(p.ctx(), parts)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.eventually("committed offsets at the end of "+topic, func() bool {
+		committed, err := p.cluster.CommittedOffsets(p.ctx(), p.prefix, parts)
+		for _, tp := range parts {
+			if committed[tp] != ends[tp] {
+				return false
+			}
+		}
+		return err == nil
+	})
+	for _, tp := range parts {
+		var next int64
+		err := p.db.Get(&next, `SELECT next_offset FROM dlq.ingest_positions p
+			JOIN dlq.topic_incarnations i ON i.id = p.incarnation_id JOIN dlq.topics t ON t.id = i.topic_id
+			WHERE t.name = $1 AND p.partition = $2 ORDER BY i.id DESC LIMIT 1`, topic, tp.Partition)
+		if err != nil || next != ends[tp] {
+			p.t.Errorf("position of %s = %d, %v; want the log's end %d", tp, next, err, ends[tp])
+		}
+	}
+}
+
+func TestMembersThatComeAndGoStoreEachRecordOnce(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t)
+	const partitions = 6
+	topic := p.create("storm", partitions)
+	p.run()
+	total := 0
+	for range 3 {
+		leave := p.run()
+		for n := range 30 {
+			p.produce(topic, int32(n%partitions), 100)
+			total += 100
+		}
+		p.eventually("half of it is stored", func() bool { return p.count(topic) >= total/2 })
+		leave()
+	}
+	p.stored(topic, partitions, total)
+}
+
+func TestAGroupResetToTheEarliestOffsetAddsNothing(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t)
+	topic := p.create("reset", 2)
+	p.produce(topic, 0, 100)
+	p.produce(topic, 1, 50)
+	stop := p.run()
+	p.stored(topic, 2, 150)
+	stop()
+	res, err := p.admin.OffsetCommit(p.ctx(), &kafka.OffsetCommitRequest{
+		GroupID: p.prefix, GenerationID: -1,
+		Topics: map[string][]kafka.OffsetCommit{topic: {{Partition: 0, Offset: 0}, {Partition: 1, Offset: 0}}},
+	})
+	if err != nil {
+		t.Fatalf("reset the group: %v, %v", res, err)
+	}
+	p.run()
+	p.caughtUp(topic, 2) // the store's positions win
+	p.produce(topic, 0, 1)
+	p.stored(topic, 2, 151)
+}
+
+func TestATopicDeletedAndMadeAgainStartsOver(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t)
+	topic, other := p.create("again", 2), p.create("other", 1)
+	p.run()
+	p.produce(topic, 0, 20)
+	p.stored(topic, 2, 20)
+	if err := p.deleteTopic(topic); err != nil {
+		t.Fatal(err)
+	}
+	p.produce(other, 0, 5)
+	p.create("again", 2)
+	p.produce(topic, 0, 30)
+	p.produce(topic, 1, 7)
+	p.stored(topic, 2, 57)
+	p.stored(other, 1, 5)
+}
+
+func TestANewTopicIsReadWhileRunning(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t)
+	p.run()
+	first := p.create("first", 1)
+	p.produce(first, 0, 10)
+	p.stored(first, 1, 10)
+	second := p.create("second", 3)
+	p.produce(second, 2, 10)
+	p.stored(second, 3, 10)
+	_, err := p.admin.CreatePartitions(p.ctx(), &kafka.CreatePartitionsRequest{
+		Topics: []kafka.TopicPartitionsConfig{{Name: first, Count: 3}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.eventually("the topic has grown", func() bool {
+		topics, err := p.cluster.Topics(p.ctx(), first)
+		return err == nil && len(topics[0].Partitions) == 3
+	})
+	p.produce(first, 2, 10)
+	p.stored(first, 3, 20)
+}
+
+func TestDatabaseConnectionsThatAreCutLoseAndDoubleNothing(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t)
+	const partitions, rounds = 4, 25
+	topic := p.create("cut", partitions)
+	killer, err := sqlx.Connect("postgres", stacktest.Postgres(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer killer.Close()
+	var database string
+	if err := p.db.Get(&database, `SELECT current_database()`); err != nil {
+		t.Fatal(err)
+	}
+	p.run()
+	for n := range rounds {
+		p.produce(topic, int32(n%partitions), 400)
+		var killed []bool
+		err := killer.Select(&killed, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1`, database)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.eventually("some records are stored", func() bool { return p.count(topic) >= n*100 })
+	}
+	p.eventually("all is stored", func() bool { return p.count(topic) >= rounds*400 })
+	p.stored(topic, partitions, rounds*400)
+}
+
+func TestRecordsOfAbortedTransactionsAreNoMessages(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t)
+	topic := p.create("transactions", 1)
+	client, err := kgo.NewClient(kgo.SeedBrokers(stacktest.Kafka(t)...), kgo.TransactionalID(p.prefix), kgo.DefaultProduceTopic(topic))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	p.run()
+	for n := range 6 {
+		if err := client.BeginTransaction(); err != nil {
+			t.Fatal(err)
+		}
+		commit := kgo.TransactionEndTry(n%2 == 0)
+		text := map[kgo.TransactionEndTry]string{kgo.TryCommit: "committed", kgo.TryAbort: "aborted"}[commit]
+		for range 5 {
+			if err := client.ProduceSync(p.ctx(), kgo.StringRecord(text)).FirstErr(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := client.EndTransaction(p.ctx(), commit); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.stored(topic, 1, 15)
+	var values []string
+	if err := p.db.Select(&values, `SELECT convert_from(value, 'UTF8') FROM dlq.dlq_messages`); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range values {
+		if !strings.HasPrefix(v, "committed") {
+			t.Errorf("value = %q, want only committed records", v)
+		}
+	}
+}

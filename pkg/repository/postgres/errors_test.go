@@ -1,0 +1,143 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
+)
+
+func TestTranslate(t *testing.T) {
+	t.Parallel()
+	for code, unavailable := range map[string]bool{
+		"08000": true, "08003": true, "08006": true, "08001": true, "08P01": true, // connection
+		"53000": true, "53100": true, "53200": true, "53300": true, "53400": true, // resources
+		"57P01": true, "57P02": true, "57P03": true, "57P05": true, "57014": true, // stopping, starting, cancelled
+		"58000": true, "58030": true, // the server's own disk
+		"40001": true, "40P01": true, "55P03": true, // another transaction
+		"28P01": true, "28000": true, "42501": true, // credentials that rotate
+		"23505": false, "23514": false, "22001": false, "22003": false, "22P02": false, "22P05": false, "22021": false,
+		"42P01": false, "42703": false, "42601": false, "0A000": false, "54001": false, "25006": false, "P0001": false, "XX000": false,
+	} {
+		err := translate("claim messages", &pq.Error{Code: pq.ErrorCode(code), Message: "said the server"})
+		if got := errors.Is(err, entity.ErrUnavailable); got != unavailable {
+			t.Errorf("%s: unavailable is %v, want %v", code, got, unavailable)
+		}
+		var kept *pq.Error
+		if !strings.HasPrefix(err.Error(), "claim messages: ") || !errors.As(err, &kept) {
+			t.Errorf("%s: got %q, want where it was and the cause", code, err)
+		}
+	}
+	for _, c := range []struct {
+		err         error
+		unavailable bool
+	}{
+		{driver.ErrBadConn, true},
+		{sql.ErrConnDone, true},
+		{context.DeadlineExceeded, true},
+		{io.EOF, true},
+		{io.ErrUnexpectedEOF, true},
+		{&net.OpError{Op: "dial", Err: errors.New("connection refused")}, true},
+		{fmt.Errorf("connect: %w", &pq.Error{Code: "57P03"}), true},
+		{context.Canceled, false},
+		{errors.New("something else"), false},
+	} {
+		if got := errors.Is(translate("x", c.err), entity.ErrUnavailable); got != c.unavailable {
+			t.Errorf("%v: unavailable is %v, want %v", c.err, got, c.unavailable)
+		}
+	}
+	if translate("x", nil) != nil {
+		t.Error("no error became one")
+	}
+}
+
+func TestBadData(t *testing.T) {
+	t.Parallel()
+	for code, want := range map[string]bool{
+		"22P05": true, "22P02": true, "22021": true, "22003": true, "23514": true, "54001": true, "54000": true,
+		"57P01": false, "40P01": false, "42501": false, "53100": false, "42703": false,
+	} {
+		if got := badData(&pq.Error{Code: pq.ErrorCode(code)}); got != want {
+			t.Errorf("%s: bad data is %v, want %v", code, got, want)
+		}
+	}
+	if badData(io.EOF) || badData(nil) {
+		t.Error("an error that is not the server's is called bad data")
+	}
+}
+
+func TestKilledConnection(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.Open(t)
+	store := New(db)
+	id := seedTen(t, db, "PENDING", "2001-01-01")
+	holder, err := db.Beginx()
+	wantNil(t, err)
+	holder.MustExec(`SELECT FROM dlq.dlq_messages FOR UPDATE`)
+
+	claim := []repository.Claim{{MessageID: id, ID: uuid.New(), Topic: "orders"}}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := store.Claim(t.Context(), claim, time.Minute, true)
+		ended <- err
+	}()
+	eventually(t, db, "the claim waits", waitingQuery, "%FOR NO KEY UPDATE%")
+	exec(t, db, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+		WHERE datname = current_database() AND wait_event_type = 'Lock' AND pid <> pg_backend_pid()`)
+	if err := <-ended; !errors.Is(err, entity.ErrUnavailable) {
+		t.Errorf("got %v, want %v", err, entity.ErrUnavailable)
+	}
+	wantNil(t, holder.Rollback())
+
+	exec(t, db, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
+	if taken, err := store.Claim(t.Context(), claim, time.Minute, true); err != nil || len(taken) != 1 {
+		t.Errorf("with new connections: took %d, %v, want the message", len(taken), err)
+	}
+}
+
+func TestNoPasswordInErrors(t *testing.T) {
+	t.Parallel()
+	const password = "hunter2-hunter2"
+	real := configOf(t, postgrestest.URL(t))
+	real.User = login(t, "dlq_rw")
+	dead := real
+	dead.Port = 1
+	nowhere := real
+	nowhere.Host = "host.invalid"
+	noTLS := real
+	noTLS.SSLMode = "require"
+	gone := real
+	gone.Name = "no_such_database"
+	for name, cfg := range map[string]Config{"wrong password": real, "dead server": dead, "unknown host": nowhere, "no TLS": noTLS, "no such database": gone} {
+		cfg.Password = password
+		store := New(openConfig(t, cfg))
+		_, listed := store.List(t.Context(), "orders", repository.Page{Number: 1, Size: 1})
+		_, _, locked := store.TryLock(t.Context())
+		_, archived := store.ArchiveOld(t.Context(), 1, 1)
+		for _, err := range []error{store.Ping(t.Context()), listed, locked, archived} {
+			if err == nil {
+				t.Errorf("%s: got no error, want one", name)
+				continue
+			}
+			if text := fmt.Sprintf("%v %+v", err, err); strings.Contains(text, password) || strings.Contains(text, "\n") {
+				t.Errorf("%s: got %q, want one line without the password", name, text)
+			}
+			if name != "no such database" && name != "no TLS" && !errors.Is(err, entity.ErrUnavailable) {
+				t.Errorf("%s: got %v, want %v", name, err, entity.ErrUnavailable)
+			}
+		}
+	}
+}
