@@ -41,7 +41,7 @@ func (w *writer) run(ctx context.Context) error {
 		err := w.store(ctx, batch)
 		switch {
 		case ctx.Err() != nil:
-			return nil // what was not stored is read again
+			return nil //nolint:nilerr // what was not stored is read again
 		case err != nil:
 			return err
 		}

@@ -112,7 +112,9 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		return fmt.Errorf("serve http: %w", err)
 	case <-ctx.Done():
 		s.drain(server)
-		_ = <-served // http.ErrServerClosed: it was told to
+		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("serve http: %w", err)
+		}
 		return nil
 	}
 }

@@ -20,7 +20,9 @@ func TestPlans(t *testing.T) {
 	var ids []uuid.UUID
 	wantNil(t, db.Select(&ids, `SELECT id FROM dlq.dlq_messages WHERE status = 'PENDING' ORDER BY md5(id::text) LIMIT 32`))
 	list := func(values ...string) string { return "'{" + strings.Join(values, ",") + "}'" }
-	repeat := func(value string) string { return list(strings.Split(strings.Repeat(value+" ", len(ids)-1)+value, " ")...) }
+	repeat := func(value string) string {
+		return list(strings.Split(strings.Repeat(value+" ", len(ids)-1)+value, " ")...)
+	}
 	var texts []string
 	for _, id := range ids {
 		texts = append(texts, id.String())
