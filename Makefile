@@ -21,7 +21,8 @@ help: ## Show this list.
 
 .PHONY: run
 run: build ## Try it: real Kafka and PostgreSQL, the programs, and a shop whose consumers fail. Ends with Ctrl-C.
-	@go run ./integration/demo
+	@go build -o bin/dlq-manager-demo ./integration/demo
+	@exec bin/dlq-manager-demo
 
 .PHONY: build
 build: ## Build the three programs into bin/.
@@ -44,7 +45,7 @@ test-race: ## Run every test of the library with the race detector.
 
 .PHONY: test-integration
 test-integration: ## Run only the whole programs against real servers.
-	@$(STACK) -fast -- go test $(TEST_FLAGS) -v ./integration
+	@$(STACK) -fast -- go test $(TEST_FLAGS) -v ./integration ./integration/shop ./integration/demo
 
 .PHONY: bench
 bench: ## Measure ingest and retry against their limits and write docs/benchmarks.md.

@@ -13,8 +13,8 @@ import (
 )
 
 // startPatience bounds the start of the servers and the builds; a machine that
-// never had them fetches them first, which -limit may not allow.
-const startPatience = 5 * time.Minute
+// never had them fetches them first. The limit of the work begins after it.
+const startPatience = 12 * time.Minute
 
 // servers are as in production, but for their size: every commit waits for the
 // disk. A gigabyte of buffers keeps the figures apart from the system's cache.
@@ -57,14 +57,21 @@ type result struct {
 func measure(ctx context.Context, opts options, log io.Writer) (res result, err error) {
 	b := &bench{opts: opts, log: log, result: result{opts: opts}}
 	defer func() { err = errors.Join(err, b.stop(err != nil)) }()
+	if err := b.start(ctx); err != nil {
+		return res, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, opts.limit, fmt.Errorf("not done after %s (-limit)", opts.limit))
+	defer cancel()
 	for _, step := range []func(context.Context) error{
-		b.start,
 		b.singleInserts, b.copyRows, b.produceBacklog,
 		b.ingestBacklog,
 		b.singleInserts, // its other half, with the disk as the ingester left it
 		b.retryAll,
 	} {
 		if err := step(ctx); err != nil {
+			if ctx.Err() != nil {
+				err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
+			}
 			return res, err
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// usage is processor time: of this program's descendants by their name, and of
-// the whole machine.
+// usage is processor time: of this program and its descendants by their name, and
+// of the whole machine.
 type usage struct {
 	by         map[string]time.Duration
 	busy, idle time.Duration
@@ -34,7 +34,7 @@ func cpuNow() (usage, error) {
 		return u, err
 	}
 	for _, p := range all {
-		if descends(all, p, os.Getpid()) {
+		if p.pid == os.Getpid() || descends(all, p, os.Getpid()) {
 			u.by[p.name] += p.own
 			if p.name == "postgres" {
 				u.by[p.name] += p.children
@@ -138,4 +138,17 @@ func (u usage) share() float64 {
 		return 0
 	}
 	return float64(u.busy) / float64(u.busy+u.idle)
+}
+
+// foreign is how much of the machine others used, 0 to 1: the figures are then
+// less than they could be.
+func (u usage) foreign() float64 {
+	theirs := u.busy
+	for _, ours := range u.by {
+		theirs -= ours
+	}
+	if u.busy+u.idle <= 0 {
+		return 0
+	}
+	return max(0, float64(theirs)/float64(u.busy+u.idle))
 }

@@ -59,8 +59,9 @@ func (r result) page() string {
 		"  `acks=all`, without any state.\n", thousands(r.opts.records), r.retry.took.Seconds())
 	say("- **Memory** is the most that was ever resident (`VmHWM`), from the start of the process\n" +
 		"  to the end of the work.\n")
-	say("- **What limits it** comes from the system's clocks: how much of all cores was busy, and\n" +
-		"  whose time a record took.\n\n")
+	say("- **What limits it** comes from the system's clocks: how much of all cores was busy, how\n" +
+		"  much of that was not ours (other programs, the kernel's own work), and whose time a\n" +
+		"  record took.\n\n")
 	say("A figure is only written when the counts are right: rows, distinct offsets, positions,\n" +
 		"counters and bytes after ingest; the answer's numbers, the states, the attempts and the\n" +
 		"records in the original topic after retry-all.\n\n")

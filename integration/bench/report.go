@@ -104,7 +104,8 @@ func (u usage) limits(n int) string {
 			parts = append(parts, fmt.Sprintf("%s %d µs", shown, each.Microseconds()))
 		}
 	}
-	return fmt.Sprintf("%s: %.0f %% busy; a record takes %s", kind, 100*u.share(), strings.Join(parts, ", "))
+	return fmt.Sprintf("%s: %.0f %% busy, %.0f %% with others' work; a record takes %s",
+		kind, 100*u.share(), 100*u.foreign(), strings.Join(parts, ", "))
 }
 
 func quotient(a, b float64) float64 {
@@ -145,7 +146,7 @@ func publish(r result, write bool, stdout io.Writer) error {
 	var missed []string
 	for _, l := range lines {
 		if !l.reached {
-			missed = append(missed, fmt.Sprintf("%s: %s, ratio %s, wanted %s", l.work, l.figure, l.ratio, l.wanted))
+			missed = append(missed, fmt.Sprintf("%s: %s (%s, ratio %s), wanted %s", l.work, l.figure, l.beside, l.ratio, l.wanted))
 		}
 	}
 	if len(missed) > 0 {

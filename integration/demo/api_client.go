@@ -93,11 +93,12 @@ type examples struct {
 	outage   example // a payment that ran into the outage
 }
 
-// awaitExamples returns when the API lists a message of each kind.
-func awaitExamples(ctx context.Context, api string) (examples, error) {
+// awaitExamples returns when the API lists as many messages of each topic as
+// are expected, and one of each kind.
+func awaitExamples(ctx context.Context, api string, expected map[string]int) (examples, error) {
 	var found examples
 	err := poll(ctx, examplePatience, nil, func(ctx context.Context) (err error) {
-		found, err = findExamples(ctx, api)
+		found, err = findExamples(ctx, api, expected)
 		return err
 	})
 	if err != nil {
@@ -106,21 +107,26 @@ func awaitExamples(ctx context.Context, api string) (examples, error) {
 	return found, nil
 }
 
-func findExamples(ctx context.Context, api string) (examples, error) {
-	orders, err := list(ctx, api, shop.OrdersDeadLetters)
-	if err != nil {
-		return examples{}, err
-	}
-	payments, err := list(ctx, api, shop.PaymentsDeadLetters)
-	if err != nil {
-		return examples{}, err
+func findExamples(ctx context.Context, api string, expected map[string]int) (examples, error) {
+	listed := map[string][]example{}
+	for topic, count := range expected {
+		messages, err := list(ctx, api, topic)
+		if err != nil {
+			return examples{}, err
+		}
+		if len(messages) < count {
+			return examples{}, fmt.Errorf("%d messages of %s, want %d", len(messages), topic, count)
+		}
+		listed[topic] = messages
 	}
 	var e examples
-	return e, errors.Join(
+	orders, payments := listed[shop.OrdersDeadLetters], listed[shop.PaymentsDeadLetters]
+	err := errors.Join(
 		pick(&e.curable, orders, "com.example.shop.catalogue.UnknownProductException"),
 		pick(&e.hopeless, orders, "com.fasterxml.jackson.core.io.JsonEOFException"),
 		pick(&e.outage, payments, "java.net.SocketTimeoutException"),
 	)
+	return e, err
 }
 
 func list(ctx context.Context, api, topic string) ([]example, error) {

@@ -57,7 +57,7 @@ func (d *demo) start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
 	for _, step := range []func(context.Context) error{
-		d.startStack, d.configure, d.migrate, d.prepareShop, d.startPrograms, d.openShop, d.guide,
+		d.findPrograms, d.startStack, d.configure, d.migrate, d.prepareShop, d.startPrograms, d.openShop, d.guide,
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -65,6 +65,18 @@ func (d *demo) start(ctx context.Context) error {
 	}
 	return nil
 }
+
+// findPrograms looks first: without them the servers would start for nothing.
+func (d *demo) findPrograms(context.Context) error {
+	for _, kind := range []string{"api", "ingester"} {
+		if _, err := os.Stat(d.program(kind)); err != nil {
+			return fmt.Errorf("build the programs first: %w", err)
+		}
+	}
+	return nil
+}
+
+func (d *demo) program(kind string) string { return filepath.Join(d.opts.bin, "dlq-manager-"+kind) }
 
 func (d *demo) startStack(ctx context.Context) (err error) {
 	d.out.say("starting PostgreSQL and Kafka (the first time they are fetched, which takes a while)")
@@ -157,7 +169,7 @@ func (d *demo) startPrograms(ctx context.Context) (err error) {
 func (d *demo) child(kind, name string, args ...string) program {
 	return program{
 		name: name,
-		path: filepath.Join(d.opts.bin, "dlq-manager-"+kind),
+		path: d.program(kind),
 		args: append(args, "--config", d.site.config),
 		log:  filepath.Join(d.folder, name+".log"),
 	}
@@ -172,7 +184,7 @@ func (d *demo) openShop(context.Context) error {
 // guide waits for dead letters to show, ends their causes where causes can end,
 // and prints what to try with them.
 func (d *demo) guide(ctx context.Context) error {
-	examples, err := awaitExamples(ctx, d.site.api)
+	examples, err := awaitExamples(ctx, d.site.api, d.shop.BurstFailures())
 	if err != nil {
 		return err
 	}

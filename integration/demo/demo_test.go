@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -225,9 +226,9 @@ func (d *running) awaitReturn(show string) {
 	if err := json.Unmarshal([]byte(d.shell(show)), &parent); err != nil {
 		d.t.Fatal(err)
 	}
-	list := d.commands()[0]
+	list := strings.Replace(d.commands()[0], "page_size=3", "page_size=100", 1)
 	d.await("the broken order among the dead letters again", func() bool {
-		return strings.Contains(d.shell(strings.Replace(list, "page_size=3", "page_size=100", 1)), `"parent_id":"`+parent.ID+`"`)
+		return strings.Contains(d.shell(list), `"parent_id":"`+parent.ID+`"`)
 	})
 }
 
@@ -269,12 +270,14 @@ func (d *running) processOf(program string) int {
 
 func (d *running) await(what string, condition func() bool) {
 	d.t.Helper()
+	ctx, cancel := context.WithTimeout(d.ctx, time.Minute)
+	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for !condition() {
 		select {
 		case <-tick.C:
-		case <-d.ctx.Done():
+		case <-ctx.Done():
 			d.t.Fatalf("not seen in time: %s", what)
 		}
 	}
@@ -331,17 +334,38 @@ func openDir(t *testing.T) string {
 	return dir
 }
 
+// programs is the folder of the built programs, built when the first test asks.
+// It is package state because nothing else outlives a test.
+var programs struct {
+	once sync.Once
+	dir  string
+	err  error
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	os.RemoveAll(programs.dir)
+	os.Exit(code)
+}
+
 // buildAll builds the demo and the programs that it runs.
 func buildAll(t *testing.T) string {
 	t.Helper()
-	bin := t.TempDir()
-	for name, path := range map[string]string{
-		"demo": ".", "dlq-manager-api": "../../cmd/api", "dlq-manager-ingester": "../../cmd/ingester",
-	} {
-		out, err := exec.Command("go", "build", "-o", filepath.Join(bin, name), path).CombinedOutput()
-		if err != nil {
-			t.Fatalf("build %s: %v: %s", name, err, out)
+	programs.once.Do(func() {
+		if programs.dir, programs.err = os.MkdirTemp("", "demo-test-bin-"); programs.err != nil {
+			return
 		}
+		for name, path := range map[string]string{
+			"demo": ".", "dlq-manager-api": "../../cmd/api", "dlq-manager-ingester": "../../cmd/ingester",
+		} {
+			out, err := exec.Command("go", "build", "-o", filepath.Join(programs.dir, name), path).CombinedOutput()
+			if err != nil {
+				programs.err = fmt.Errorf("build %s: %w: %s", name, err, out)
+			}
+		}
+	})
+	if programs.err != nil {
+		t.Fatal(programs.err)
 	}
-	return bin
+	return programs.dir
 }

@@ -2,6 +2,7 @@ package shop
 
 import (
 	"bytes"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -83,6 +84,20 @@ func TestService(t *testing.T) {
 		if letter != nil && (!bytes.Equal(letter.Value, step.rec.Value) || !bytes.Equal(letter.Key, step.rec.Key)) {
 			t.Errorf("%s: the dead letter has another key or value than the record", step.name)
 		}
+	}
+}
+
+func TestBurstFailuresAreKnownBeforehand(t *testing.T) {
+	t.Parallel()
+	cfg := DefaultConfig()
+	cfg.Brokers = []string{"unused:9092"}
+	s, err := New(cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]int{OrdersDeadLetters: 5, PaymentsDeadLetters: 6, UsersDeadLetters: 4}
+	if got := s.BurstFailures(); !maps.Equal(got, want) {
+		t.Errorf("BurstFailures = %v, want %v", got, want)
 	}
 }
 

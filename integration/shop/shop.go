@@ -111,9 +111,28 @@ func (s *Shop) Run(ctx context.Context) error {
 	return nil
 }
 
-// services are the three consumers, one for each topic.
+// BurstFailures is how many records of the burst fail, by dead-letter topic, when
+// nothing recovers before they are consumed.
+func (s *Shop) BurstFailures() map[string]int {
+	rehearsal := Shop{cfg: s.cfg, log: newLogbook(nil), world: newWorld(s.cfg, time.Now)}
+	rehearsal.world.open()
+	services, script, failures := rehearsal.services(), newScript(s.cfg), map[string]int{}
+	for n := range s.cfg.Burst {
+		if letter := services[n%streams].consume(script.record(n, time.Now())); letter != nil {
+			failures[letter.Topic]++
+		}
+	}
+	return failures
+}
+
+// services are the three consumers, in the order in which their records take
+// turns.
 func (s *Shop) services() []*service {
-	return []*service{newOrders(s.cfg.Prefix, s.world, s.log), newPayments(s.cfg.Prefix, s.world, s.log), newUsers(s.cfg.Prefix, s.log)}
+	return []*service{
+		newOrders(s.cfg.Prefix, s.world, s.log),
+		newPayments(s.cfg.Prefix, s.world, s.log),
+		newUsers(s.cfg.Prefix, s.log),
+	}
 }
 
 func (s *Shop) client(opts ...kgo.Opt) (*kgo.Client, error) {

@@ -42,8 +42,8 @@ func TestBudget(t *testing.T) {
 		most   int64 // bytes fetched while nothing can be stored
 	}{
 		"SmallRecords":          {func(w *world) { w.cluster.produce(a, big(20000, 1000)...) }, full},
-		"RecordsAboveTheAnswer": {func(w *world) { w.cluster.produce(a, big(8, 10<<20)...) }, full + 10<<20},
-		"RecordsAboveTheBudget": {func(w *world) { w.cluster.produce(a, big(4, 20<<20)...) }, full + 20<<20},
+		"RecordsAboveTheAnswer": {func(w *world) { w.cluster.produce(a, big(8, 10<<20)...) }, full},
+		"RecordsAboveTheBudget": {func(w *world) { w.cluster.produce(a, big(4, 20<<20)...) }, 20 << 20},
 		"TwoLeaders": {func(w *world) {
 			w.cluster.set(func() { w.cluster.log(b).leader = 2 })
 			w.cluster.produce(a, big(20000, 1000)...)

@@ -26,6 +26,7 @@ type fetcher struct {
 	turn       int
 	asked      []*partition // of the request under way, in its order
 	gone       map[*partition]bool
+	expected   int64 // bytes of the next answer, by what came before
 }
 
 func newFetcher(r *reader, leader int32) *fetcher {
@@ -84,12 +85,13 @@ func (f *fetcher) giveBack() {
 // round is one request. Room for its answer is taken before it is sent, which
 // is what bounds memory: while the writers are behind, nothing is fetched.
 func (f *fetcher) round(ctx context.Context) {
-	room := min(int64(fetchBytes), f.i.cfg.BufferBytes)
-	req := f.request(time.Now(), room)
+	limit := min(int64(fetchBytes), f.i.cfg.BufferBytes)
+	req := f.request(time.Now(), limit)
 	if len(req.Partitions) == 0 {
 		wait(ctx, fetchWait) // all of them rest
 		return
 	}
+	room := min(max(limit, f.expected), f.i.cfg.BufferBytes)
 	if f.r.budget.Acquire(ctx, room) != nil {
 		return // ctx ended
 	}
@@ -101,8 +103,8 @@ func (f *fetcher) round(ctx context.Context) {
 // request asks for every partition that does not rest, beginning with another
 // one each time: the broker fills its answer in order, and a record larger than
 // the answer is only sent for the first.
-func (f *fetcher) request(now time.Time, room int64) broker.FetchRequest {
-	req := broker.FetchRequest{Leader: f.leader, MaxWait: fetchWait, MaxBytes: int32(room), ReadCommitted: true}
+func (f *fetcher) request(now time.Time, limit int64) broker.FetchRequest {
+	req := broker.FetchRequest{Leader: f.leader, MaxWait: fetchWait, MaxBytes: int32(limit), ReadCommitted: true}
 	f.asked = f.asked[:0]
 	f.turn++
 	for n := range f.partitions {
@@ -176,7 +178,8 @@ func (f *fetcher) leave(partitions ...*partition) {
 
 // widen takes more of the budget for an answer that turned out larger than its
 // room, as far as there is more: large records come whole, and compressed ones
-// grow. It does not wait, for nobody could store what it waits for.
+// grow. It does not wait, for nobody could store what it waits for; but the next
+// answer is expected to be as large, and its room is waited for.
 func (f *fetcher) widen(res broker.FetchResponse, room int64) int64 {
 	var need int64
 	for _, got := range res.Partitions {
@@ -184,6 +187,7 @@ func (f *fetcher) widen(res broker.FetchResponse, room int64) int64 {
 			need += recordBytes(&got.Records[n])
 		}
 	}
+	f.expected = max(need, f.expected/2)
 	for extra := min(need, f.i.cfg.BufferBytes) - room; extra > 0; extra /= 2 {
 		if f.r.budget.TryAcquire(extra) {
 			return room + extra

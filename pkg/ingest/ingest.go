@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/segmentio/kafka-go"
 	"go.uber.org/zap"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
@@ -106,7 +107,8 @@ type Ingester struct {
 	known  atomic.Pointer[map[string]bool] // every topic of the cluster, as last seen
 	health health
 
-	abandoned atomic.Int64 // calls to the store that never came back
+	heavy     *semaphore.Weighted // held while a batch above the usual size is stored
+	abandoned atomic.Int64        // calls to the store that never came back
 }
 
 // New returns an ingester that takes the topics which patterns match as a member
@@ -116,7 +118,7 @@ func New(cfg Config, group string, patterns deadletter.Patterns, cluster Cluster
 ) *Ingester {
 	return &Ingester{
 		cfg: cfg, group: group, topics: patterns, cluster: cluster, decoder: decoder, store: store,
-		metrics: newMetrics(registry), log: log,
+		metrics: newMetrics(registry), log: log, heavy: semaphore.NewWeighted(1),
 	}
 }
 

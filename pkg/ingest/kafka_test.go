@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
@@ -25,7 +26,7 @@ import (
 
 // plant is a real Kafka and a real PostgreSQL, with names of this test's own.
 type plant struct {
-	t       *testing.T
+	t       testing.TB
 	prefix  string
 	cluster *broker.Cluster
 	admin   *kafka.Client
@@ -33,7 +34,7 @@ type plant struct {
 	made    []string
 }
 
-func newPlant(t *testing.T) *plant {
+func newPlant(t testing.TB) *plant {
 	t.Helper()
 	cfg := broker.DefaultConfig()
 	cfg.Brokers = stacktest.Kafka(t)
@@ -118,11 +119,14 @@ func (p *plant) ingester() *Ingester {
 	return New(cfg, p.prefix, patterns, p.cluster, decoder, postgres.New(p.db), prometheus.NewRegistry(), zap.NewNop())
 }
 
-// run starts an ingester; stop ends it and waits. The test's end stops it too.
-func (p *plant) run() (stop func()) {
+// run starts a new ingester.
+func (p *plant) run() (stop func()) { return p.runThis(p.ingester()) }
+
+// runThis starts i; stop ends it and waits. The test's end stops it too.
+func (p *plant) runThis(i *Ingester) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- p.ingester().Run(ctx) }()
+	go func() { done <- i.Run(ctx) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
 		select {
@@ -218,12 +222,15 @@ func TestMembersThatComeAndGoStoreEachRecordOnce(t *testing.T) {
 	p.run()
 	total := 0
 	for range 3 {
-		leave := p.run()
+		member := p.ingester()
+		leave := p.runThis(member)
+		p.eventually("the member has partitions", func() bool { return testutil.CollectAndCount(member.metrics.lag) > 0 })
 		for n := range 30 {
 			p.produce(topic, int32(n%partitions), 100)
 			total += 100
 		}
 		p.eventually("half of it is stored", func() bool { return p.count(topic) >= total/2 })
+		p.eventually("the member stored something", func() bool { return testutil.ToFloat64(member.metrics.stored.WithLabelValues(topic)) > 0 })
 		leave()
 	}
 	p.stored(topic, partitions, total)
@@ -307,7 +314,8 @@ func TestDatabaseConnectionsThatAreCutLoseAndDoubleNothing(t *testing.T) {
 	if err := p.db.Get(&database, `SELECT current_database()`); err != nil {
 		t.Fatal(err)
 	}
-	p.run()
+	i := p.ingester()
+	p.runThis(i)
 	for n := range rounds {
 		p.produce(topic, int32(n%partitions), 400)
 		var killed []bool
@@ -319,6 +327,9 @@ func TestDatabaseConnectionsThatAreCutLoseAndDoubleNothing(t *testing.T) {
 	}
 	p.eventually("all is stored", func() bool { return p.count(topic) >= rounds*400 })
 	p.stored(topic, partitions, rounds*400)
+	if testutil.ToFloat64(i.metrics.storeFailures) == 0 {
+		t.Error("no store failed: the test cut nothing")
+	}
 }
 
 func TestRecordsOfAbortedTransactionsAreNoMessages(t *testing.T) {

@@ -69,6 +69,14 @@ func (w *writer) gather(first chunk) (batch []chunk, held *chunk) {
 }
 
 func (w *writer) store(ctx context.Context, chunks []chunk) error {
+	// A driver may need a batch's size several times over. Batches above the usual
+	// are single large records: one of them at a time is enough.
+	if sizeOf(chunks) > batchBytes {
+		if w.i.heavy.Acquire(ctx, 1) != nil {
+			return nil // ctx ended
+		}
+		defer w.i.heavy.Release(1)
+	}
 	batch := w.i.batch(chunks)
 	start := time.Now()
 	moved, err := w.i.storeBatch(ctx, batch)
@@ -81,6 +89,13 @@ func (w *writer) store(ctx context.Context, chunks []chunk) error {
 		return errFenced
 	}
 	return nil
+}
+
+func sizeOf(chunks []chunk) (n int64) {
+	for _, c := range chunks {
+		n += c.bytes
+	}
+	return n
 }
 
 // stored accounts for a batch: what counted is committed, and its room is free.
