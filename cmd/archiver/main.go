@@ -24,6 +24,9 @@ func run(ctx context.Context, args, environ []string, stdout io.Writer) error {
 	if done, err := line.Parse(args, stdout); done {
 		return err
 	}
+	if err := line.NoArgs(); err != nil {
+		return err
+	}
 	base, err := program.Start("archiver", line.Path, environ)
 	if err != nil {
 		return err
@@ -32,6 +35,16 @@ func run(ctx context.Context, args, environ []string, stdout io.Writer) error {
 	if base.Config.Database == nil {
 		return errors.New("the configuration has no database section: there is nothing to archive")
 	}
+	err = work(ctx, base, *schedule)
+	if ctx.Err() != nil { // told to end: batches that are committed stay, the next run does the rest
+		base.Log.Info("stopped")
+		return nil
+	}
+	return err
+}
+
+// work connects and archives, on the schedule when there is one.
+func work(ctx context.Context, base program.Base, schedule string) error {
 	db, err := base.Database(ctx)
 	if err != nil {
 		return err
@@ -43,8 +56,8 @@ func run(ctx context.Context, args, environ []string, stdout io.Writer) error {
 	}
 
 	cfg := base.Config.Archive
-	if *schedule != "" {
-		cfg.Schedule = *schedule
+	if schedule != "" {
+		cfg.Schedule = schedule
 	}
 	archiver := archive.New(cfg, base.Store(db), base.Log, base.Registry)
 	if cfg.Schedule != "" {

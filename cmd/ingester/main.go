@@ -28,6 +28,9 @@ func run(ctx context.Context, args, environ []string, stdout io.Writer) error {
 	if done, err := line.Parse(args, stdout); done {
 		return err
 	}
+	if err := line.NoArgs(); err != nil {
+		return err
+	}
 	base, err := program.Start("ingester", line.Path, environ)
 	if err != nil {
 		return err

@@ -32,6 +32,7 @@ func (c *Cluster) Group(cfg GroupConfig) (*kafka.ConsumerGroup, error) {
 	if c.closed.Load() {
 		return nil, ErrClosed
 	}
+	session := orDefault(cfg.SessionTimeout, 20*time.Second)
 	group, err := kafka.NewConsumerGroup(kafka.ConsumerGroupConfig{
 		ID:      cfg.ID,
 		Brokers: c.cfg.Brokers,
@@ -42,13 +43,15 @@ func (c *Cluster) Group(cfg GroupConfig) (*kafka.ConsumerGroup, error) {
 			Timeout:       dialTimeout,
 			SASLMechanism: c.mechanism,
 		},
-		GroupBalancers:   []kafka.GroupBalancer{spread{}, kafka.RoundRobinGroupBalancer{}},
-		SessionTimeout:   orDefault(cfg.SessionTimeout, 20*time.Second),
-		RebalanceTimeout: orDefault(cfg.RebalanceTimeout, 30*time.Second),
-		JoinGroupBackoff: time.Second,
-		Timeout:          5 * time.Second,
-		StartOffset:      kafka.FirstOffset,
-		ErrorLogger:      errorLogger(cfg.ErrorLog),
+		GroupBalancers: []kafka.GroupBalancer{spread{}, kafka.RoundRobinGroupBalancer{}},
+		SessionTimeout: session,
+		// Three beats must fit, or a short session ends between two of them.
+		HeartbeatInterval: min(3*time.Second, session/3),
+		RebalanceTimeout:  orDefault(cfg.RebalanceTimeout, 30*time.Second),
+		JoinGroupBackoff:  time.Second,
+		Timeout:           5 * time.Second,
+		StartOffset:       kafka.FirstOffset,
+		ErrorLogger:       errorLogger(cfg.ErrorLog),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("join group %s: %w", cfg.ID, err)

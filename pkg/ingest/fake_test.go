@@ -26,8 +26,8 @@ type fakeCluster struct {
 	topics  map[string]*fakeTopic
 	change  chan struct{} // closed and replaced at every change
 	down    error         // for every call
-	fetches int
-	maxSeen int32 // largest MaxBytes asked for
+	fetches int           // and questions for topics
+	maxSeen int32         // largest MaxBytes asked for
 
 	sent        int64  // bytes of values answered
 	duringFetch func() // runs when records are taken and not yet answered
@@ -95,6 +95,7 @@ func (c *fakeCluster) produce(tp broker.TopicPartition, records ...broker.Record
 func (c *fakeCluster) Topics(ctx context.Context, names ...string) ([]broker.Topic, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.fetches++
 	if err := errors.Join(ctx.Err(), c.down); err != nil {
 		return nil, err
 	}

@@ -104,6 +104,26 @@ func TestGeneration(t *testing.T) {
 			w.wantOffsets("a.dlq.v1", 1, 0, 50, 55)
 			w.wantOffsets("a.dlq.v1", 1, 1, 0, 5)
 		},
+		"WhatWasFetchedIsStoredBeforeAPositionIsLookedUpAgain": func(w *world) {
+			w.store.set(func() { w.store.fail = func() error { return errDown } })
+			w.cluster.produce(a, numbered(5)...)
+			ended, stop := w.start(a)
+			pass(time.Second)
+			w.cluster.set(func() { log := w.cluster.log(a); log.start, log.next, log.records = 50, 50, nil })
+			pass(3 * time.Second)
+			w.store.set(func() { w.store.fail = nil })
+			pass(10 * time.Second)
+			if len(ended) > 0 {
+				w.t.Fatalf("generation ended with %v, want it to go on", <-ended)
+			}
+			w.cluster.produce(a, numbered(2)...)
+			pass(3 * time.Second)
+			_ = stop()
+			if got := w.messages("a.dlq.v1"); len(got) != 7 || got[4].Source.Offset != 4 || got[5].Source.Offset != 50 {
+				w.t.Errorf("messages = %d, want the 5 that were fetched and the 2 after the gap", len(got))
+			}
+			w.wantCommitted(a, 52)
+		},
 		"MovesAPositionAboveTheEndOfACutLogBackToIt": func(w *world) {
 			w.cluster.produce(a, numbered(10)...)
 			_, stop := w.start(a)
@@ -207,7 +227,7 @@ func TestGeneration(t *testing.T) {
 			before := w.cluster.fetched()
 			pass(time.Minute)
 			if n := w.cluster.fetched() - before; n > 60 {
-				w.t.Errorf("fetches in a minute without Kafka = %d, want a few", n)
+				w.t.Errorf("requests in a minute without Kafka = %d, want a few", n)
 			}
 			if err := w.i.CheckKafka(); !errors.Is(err, errDown) {
 				w.t.Errorf("CheckKafka = %v, want %v", err, errDown)

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -33,10 +34,14 @@ func Main(name string, run Run) {
 	err := run(ctx, os.Args[1:], os.Environ(), os.Stdout)
 	stop()
 	if err != nil && !errors.Is(err, pflag.ErrHelp) {
-		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+		fmt.Fprintf(os.Stderr, "%s: %s\n", name, oneLine(err))
 		os.Exit(1)
 	}
 }
+
+// oneLine keeps an error of many parts on the one line that log collectors take
+// for it.
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
 // CommandLine is what every program understands.
 type CommandLine struct {
@@ -77,6 +82,14 @@ func (c *CommandLine) Parse(args []string, stdout io.Writer) (done bool, err err
 	}
 	c.Args = c.Flags.Args()
 	return false, nil
+}
+
+// NoArgs refuses words behind the flags, for programs that have no commands.
+func (c *CommandLine) NoArgs() error {
+	if len(c.Args) > 0 {
+		return fmt.Errorf("unknown argument %q", c.Args[0])
+	}
+	return nil
 }
 
 // Base is what every program starts with.

@@ -75,16 +75,24 @@ func (s *Store) clock() any {
 // and half of an export's.
 func (s *Store) stmt(ctx context.Context, query string) (*sqlx.Stmt, error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if st := s.prepared[query]; st != nil {
+	st := s.prepared[query]
+	s.mu.Unlock()
+	if st != nil {
 		return st, nil
 	}
-	st, err := s.db.PreparexContext(ctx, query)
+	// Not under the lock: a server that went silent would hold up every caller.
+	made, err := s.db.PreparexContext(ctx, query)
 	if err != nil {
 		return nil, err
 	}
-	s.prepared[query] = st
-	return st, nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if st := s.prepared[query]; st != nil {
+		_ = made.Close() // another caller was faster
+		return st, nil
+	}
+	s.prepared[query] = made
+	return made, nil
 }
 
 // selectRows runs a prepared query into dest, a pointer to a slice.

@@ -1,0 +1,201 @@
+package program
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/dlq-manager/dlq-manager/pkg/config"
+)
+
+// root is the folder of the repository, seen from this package.
+const root = "../../.."
+
+func TestShippedConfigurationsLoad(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		file, database string
+		kafka          bool
+	}{
+		{"configs/config.yaml", "dlq_db", true},
+		{"configs/examples/database.yaml", "dlq_db", false},
+		{"configs/examples/server.yaml", "k1s0_dlq", true},
+		{"deploy/k8s/base/config.yaml", "k1s0_dlq", true},
+		{"deploy/k8s/overlays/dev/config.yaml", "dlq_db", true},
+	} {
+		t.Run(c.file, func(t *testing.T) {
+			t.Parallel()
+			cfg, warnings, err := load(t, filepath.Join(root, c.file))
+			if err != nil || len(warnings) > 0 {
+				t.Fatalf("got %v, warnings %v, want it loaded", err, warnings)
+			}
+			if cfg.Database == nil || cfg.Database.Name != c.database {
+				t.Errorf("got the database %+v, want %s", cfg.Database, c.database)
+			}
+			if cfg.HasKafka() != c.kafka {
+				t.Errorf("has kafka: got %v, want %v", cfg.HasKafka(), c.kafka)
+			}
+		})
+	}
+	folders, err := fs.Glob(os.DirFS(root), "configs/examples/*")
+	if err != nil || len(folders) != 2 {
+		t.Errorf("got the examples %v, want the two that are loaded above", folders)
+	}
+}
+
+func TestReferenceConfiguration(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(root, "configs/config.yaml")
+
+	t.Run("ShowsEveryKeyAndNoOther", func(t *testing.T) {
+		t.Parallel()
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var tree map[string]any
+		if err := yaml.Unmarshal(raw, &tree); err != nil {
+			t.Fatal(err)
+		}
+		shown, want := keysOf(tree, "", config.Keys(DefaultConfig())), config.Keys(DefaultConfig())
+		for _, key := range want {
+			if !slices.Contains(shown, key) {
+				t.Errorf("%s is not shown", key)
+			}
+		}
+		for _, key := range shown {
+			if !slices.Contains(want, key) {
+				t.Errorf("%s is shown and does not exist", key)
+			}
+		}
+	})
+
+	t.Run("ShowsTheRealDefaults", func(t *testing.T) {
+		t.Parallel()
+		cfg, _, err := load(t, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := DefaultConfig()
+		// What has no default is shown by an example.
+		want.Database.Host, want.Database.Name, want.Database.User = "localhost", "dlq_db", "app"
+		want.Kafka.Broker.Brokers = []string{"localhost:9092"}
+		for _, section := range []struct{ got, want any }{
+			{cfg.App, want.App}, {cfg.Log, want.Log}, {cfg.Server, want.Server}, {*cfg.Database, *want.Database},
+			{cfg.Ingest, want.Ingest}, {cfg.Redrive, want.Redrive}, {cfg.Archive, want.Archive}, {cfg.Auth, want.Auth},
+			{emptyIsNil(*cfg.Kafka), emptyIsNil(*want.Kafka)},
+		} {
+			if got, want := emptyIsNil(section.got), emptyIsNil(section.want); !reflect.DeepEqual(got, want) {
+				t.Errorf("got %+v\nwant %+v", got, want)
+			}
+		}
+	})
+}
+
+func TestConfig(t *testing.T) {
+	t.Parallel()
+	const database = "database: {host: h, name: n, user: u}\n"
+	const kafka = "kafka: {brokers: [\"k:9092\"]}\n"
+	for _, c := range []struct {
+		name, file string
+		environ    []string
+		wrong      string // part of the error; "" when it must load
+		check      func(Config) bool
+	}{
+		{name: "EnvironmentOverridesTheFile", file: database + "server: {port: 1000}\n",
+			environ: []string{"DLQ_SERVER_PORT=2000", "DLQ_DATABASE_PASSWORD=s3cret", "DLQ_DATABASE_MAX_OPEN_CONNS=7"},
+			check: func(c Config) bool {
+				return c.Server.Port == 2000 && c.Database.Password.Reveal() == "s3cret" && c.Database.MaxOpenConns == 7 && c.Database.Host == "h"
+			}},
+		{name: "EnvironmentSetsListsByComma", file: database + kafka,
+			environ: []string{"DLQ_KAFKA_BROKERS=a:1,b:2", "DLQ_KAFKA_DLQ_TOPIC_PATTERN=*.dlq,*.dlt"},
+			check: func(c Config) bool {
+				return slices.Equal(c.Kafka.Broker.Brokers, []string{"a:1", "b:2"}) && slices.Equal(c.Kafka.DLQTopicPattern, []string{"*.dlq", "*.dlt"})
+			}},
+		{name: "OnePatternNeedsNoList", file: database + "kafka: {brokers: [\"k:9092\"], dlq_topic_pattern: \"*.dead\"}\n",
+			check: func(c Config) bool { return slices.Equal(c.Kafka.DLQTopicPattern, []string{"*.dead"}) }},
+		{name: "WithoutSectionsThereIsNoDatabaseAndNoKafka", file: "app: {name: x}\n",
+			check: func(c Config) bool {
+				return c.Database == nil && c.Kafka == nil && !c.HasKafka() && !c.RepublishRequired()
+			}},
+		{name: "ProductionNeedsADatabase", file: "app: {environment: production}\n", wrong: "database"},
+		{name: "ProductionRequiresRepublishing", file: "app: {environment: production}\n" + database,
+			check: Config.RepublishRequired},
+		{name: "ProductionRequiresRepublishingUnlessSet", file: "app: {environment: production}\n" + database + "kafka: {republish_required: false}\n",
+			check: func(c Config) bool { return !c.RepublishRequired() && !c.HasKafka() }},
+		{name: "ElsewhereRepublishingIsRequiredWhenSet", file: database, environ: []string{"DLQ_KAFKA_REPUBLISH_REQUIRED=true"},
+			check: Config.RepublishRequired},
+		{name: "UnknownKeyIsNamed", file: database + "server: {prot: 1}\n", wrong: "server.prot"},
+		{name: "WrongTypeIsNamed", file: database + "server: {port: eighty}\n", wrong: "server.port"},
+		{name: "BadPatternIsNamed", file: database + "kafka: {brokers: [\"k:9092\"], dlq_topic_pattern: \"^[\"}\n", wrong: "dlq_topic_pattern"},
+		{name: "EmptyGroupIsNamed", file: database + "kafka: {brokers: [\"k:9092\"], consumer_group: \"\"}\n", wrong: "kafka.consumer_group"},
+		{name: "UnknownAuthModeIsNamed", file: database + "auth: {mode: oidc}\n", wrong: "auth.mode"},
+		{name: "EveryProblemIsNamed", file: "database: {host: h}\nauth: {mode: x}\n", wrong: "auth.mode"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "config.yaml")
+			if err := os.WriteFile(path, []byte(c.file), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			cfg, _, err := load(t, path, c.environ...)
+			switch {
+			case c.wrong == "" && err != nil:
+				t.Errorf("got %v, want it loaded", err)
+			case c.wrong == "" && !c.check(cfg):
+				t.Errorf("got %+v (database %+v, kafka %+v), want what was set", cfg, cfg.Database, cfg.Kafka)
+			case c.wrong != "" && err == nil:
+				t.Errorf("got no error, want one with %s", c.wrong)
+			case c.wrong != "" && (!strings.Contains(err.Error(), c.wrong) || !strings.Contains(err.Error(), path) || strings.Contains(err.Error(), "\n")):
+				t.Errorf("got %q, want one line with the file and %s", err, c.wrong)
+			}
+		})
+	}
+}
+
+func load(t *testing.T, path string, environ ...string) (Config, []string, error) {
+	t.Helper()
+	return config.Load(path, "DLQ_", DefaultConfig(), config.WithEnviron(environ))
+}
+
+// keysOf lists the leaves of a document. A mapping that is itself a setting
+// counts as one.
+func keysOf(tree map[string]any, parent string, settings []string) (keys []string) {
+	for name, value := range tree {
+		key := strings.TrimPrefix(parent+"."+name, ".")
+		if inner, ok := value.(map[string]any); ok && !slices.Contains(settings, key) {
+			keys = append(keys, keysOf(inner, key, settings)...)
+			continue
+		}
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+// emptyIsNil copies a section with its empty lists made nil: to readers of the
+// file they are the same.
+func emptyIsNil(section any) any {
+	v := reflect.New(reflect.TypeOf(section)).Elem()
+	v.Set(reflect.ValueOf(section))
+	clear := func(v reflect.Value) {}
+	clear = func(v reflect.Value) {
+		for i := range v.NumField() {
+			switch f := v.Field(i); {
+			case f.Kind() == reflect.Slice && f.Len() == 0 && f.CanSet():
+				f.SetZero()
+			case f.Kind() == reflect.Struct && f.CanSet():
+				clear(f)
+			}
+		}
+	}
+	if v.Kind() == reflect.Struct {
+		clear(v)
+	}
+	return v.Interface()
+}

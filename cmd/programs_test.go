@@ -1,0 +1,445 @@
+// Package cmd_test runs the programs as operators do: as binaries, by their
+// flags, their configuration file, their exit codes and their ports.
+package cmd_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
+	"github.com/dlq-manager/dlq-manager/pkg/migrate"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
+)
+
+var programs = []string{"api", "ingester", "archiver"}
+
+func TestMain(m *testing.M) { stacktest.Main(m) }
+
+// binaries builds the programs once a process and returns their folder. They
+// stay in the system's temporary folder under a name that the next run reuses.
+var binaries = sync.OnceValues(func() (string, error) {
+	dir := filepath.Join(os.TempDir(), "dlq-manager-programs-under-test")
+	out, err := exec.Command("go", "build", "-o", dir+string(filepath.Separator), "./api", "./ingester", "./archiver").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	return dir, nil
+})
+
+func binary(t *testing.T, program string) string {
+	t.Helper()
+	dir, err := binaries()
+	if err != nil {
+		t.Fatalf("build the programs: %v", err)
+	}
+	return filepath.Join(dir, program)
+}
+
+func TestFlags(t *testing.T) {
+	t.Parallel()
+	for _, program := range programs {
+		t.Run(program, func(t *testing.T) {
+			t.Parallel()
+			for _, flag := range []string{"--version", "--help"} {
+				got := run(t, program, nil, flag)
+				if got.code != 0 || got.stderr != "" || !strings.Contains(got.stdout, "dlq-manager-"+program) {
+					t.Errorf("%s: got exit code %d, stdout %q, stderr %q, want 0 and its name", flag, got.code, got.stdout, got.stderr)
+				}
+			}
+		})
+	}
+}
+
+func TestStartUpErrors(t *testing.T) {
+	t.Parallel()
+	const whole = "database: {host: 127.0.0.1, name: n, user: u}\nkafka: {brokers: [\"127.0.0.1:1\"]}\n"
+	for _, c := range []struct {
+		name, config string
+		programs     []string
+		args         []string
+		want         string
+	}{
+		{name: "UnknownFlag", config: whole, args: []string{"--nope"}, want: "--nope"},
+		{name: "UnknownKey", config: whole + "server: {prot: 1}\n", want: "server.prot"},
+		{name: "WrongType", config: whole + "server: {port: eighty}\n", want: "server.port"},
+		{name: "MissingFile", args: []string{"--config", "/no/such/config.yaml"}, want: "/no/such/config.yaml"},
+		{name: "BadPattern", config: "kafka: {brokers: [\"127.0.0.1:1\"], dlq_topic_pattern: \"^[\"}\n", want: "dlq_topic_pattern"},
+		{name: "TwoProblems", config: "database: {host: h}\nauth: {mode: x}\n", want: "auth.mode"},
+		{name: "UnknownArgument", config: whole, args: []string{"serve"}, want: "serve"},
+		{name: "UnreachableDatabase", config: unreachableDatabase + "kafka: {brokers: [\"127.0.0.1:1\"]}\n", want: "127.0.0.1:1/nowhere"},
+		{name: "IngesterWithoutDatabase", config: "kafka: {brokers: [\"127.0.0.1:1\"]}\n", programs: []string{"ingester"}, want: "database"},
+		{name: "IngesterWithoutKafka", config: "database: {host: h, name: n, user: u}\n", programs: []string{"ingester"}, want: "kafka"},
+		{name: "ArchiverWithoutDatabase", config: "app: {name: x}\n", programs: []string{"archiver"}, want: "database"},
+		{name: "APIInProductionWithoutDatabase", config: "app: {environment: production}\n", programs: []string{"api"}, want: "database"},
+		{name: "UnknownAction", config: unreachableDatabase, programs: []string{"api"}, args: []string{"migrate"}, want: "migrate"},
+		{name: "MigrateWithoutDatabase", config: "app: {name: x}\n", programs: []string{"api"}, args: []string{"migrate", "up"}, want: "database"},
+	} {
+		of := c.programs
+		if of == nil {
+			of = programs
+		}
+		for _, program := range of {
+			t.Run(c.name+"/"+program, func(t *testing.T) {
+				t.Parallel()
+				args := c.args
+				if c.config != "" {
+					args = append([]string{"--config", file(t, c.config)}, args...)
+				}
+				wantRefusal(t, run(t, program, nil, args...), program, c.want)
+			})
+		}
+	}
+}
+
+// unreachableDatabase has nobody behind it, and a port that is free.
+const unreachableDatabase = "server: {host: 127.0.0.1, port: 0, startup_timeout: 1s}\ndatabase: {host: 127.0.0.1, port: 1, name: nowhere, user: u, password: hunter2}\n"
+
+func TestStartUpErrorsWithADatabase(t *testing.T) {
+	t.Parallel()
+
+	for _, program := range []string{"api", "ingester"} {
+		t.Run("UnreachableKafka/"+program, func(t *testing.T) {
+			t.Parallel()
+			config := settings(t, postgrestest.URL(t), "{host: 127.0.0.1, port: 0, startup_timeout: 1s}") + "kafka: {brokers: [\"127.0.0.1:1\"]}\n"
+			wantRefusal(t, run(t, program, nil, "--config", file(t, config)), program, "kafka at 127.0.0.1:1")
+		})
+		t.Run("PortInUse/"+program, func(t *testing.T) {
+			t.Parallel()
+			taken, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer taken.Close()
+			port := taken.Addr().(*net.TCPAddr).Port
+			config := settings(t, postgrestest.URL(t), fmt.Sprintf("{host: 127.0.0.1, port: %d}", port)) + "kafka: {brokers: [\"127.0.0.1:1\"]}\n"
+			wantRefusal(t, run(t, program, nil, "--config", file(t, config)), program, taken.Addr().String())
+		})
+	}
+
+	t.Run("ArchiverOnAnOldSchema", func(t *testing.T) {
+		t.Parallel()
+		config := settings(t, postgrestest.Empty(t), "{port: 0}")
+		wantRefusal(t, run(t, "archiver", nil, "--config", file(t, config)), "archiver", fmt.Sprintf("needs %d", migrate.Latest()))
+	})
+	t.Run("ArchiverWithABadSchedule", func(t *testing.T) {
+		t.Parallel()
+		config := settings(t, postgrestest.URL(t), "{port: 0}")
+		wantRefusal(t, run(t, "archiver", nil, "--config", file(t, config), "--schedule", "daily"), "archiver", "daily")
+	})
+}
+
+func TestMigrate(t *testing.T) {
+	t.Parallel()
+	postgrestest.URL(t) // its grants keep the cluster's roles alive meanwhile
+	at := postgrestest.Empty(t)
+	newest := migrate.Latest()
+	of := func(environment string) string {
+		return file(t, settings(t, at, "{port: 0}")+"app: {environment: "+environment+"}\n")
+	}
+	says := func(version uint) string { return fmt.Sprintf("schema version %d, newest %d", version, newest) }
+	for _, step := range []struct {
+		args, environment string
+		want              string // on stdout, or else in the error
+		refused           bool
+	}{
+		{"version", "production", says(0), false},
+		{"up", "production", says(newest), false},
+		{"up", "production", says(newest), false},
+		{"down", "production", says(newest - 1), false},
+		{"up", "production", says(newest), false},
+		{"down --all", "production", "--yes", true},
+		{"down --all", "staging", "--yes", true},
+		{"version", "staging", says(newest), false},
+		{"down --all --yes", "production", says(0), false},
+		{"up", "dev", says(newest), false},
+		{"down --all", "dev", says(0), false},
+		{"sideways", "dev", "sideways", true},
+	} {
+		args := append([]string{"--config", of(step.environment), "migrate"}, strings.Fields(step.args)...)
+		got := run(t, "api", nil, args...)
+		if step.refused {
+			wantRefusal(t, got, "api", step.want)
+			continue
+		}
+		if got.code != 0 || strings.TrimSpace(got.stdout) != step.want {
+			t.Fatalf("migrate %s in %s: got exit code %d, stdout %q, stderr %q, want 0 and %q", step.args, step.environment, got.code, got.stdout, got.stderr, step.want)
+		}
+	}
+}
+
+func TestArchiver(t *testing.T) {
+	t.Parallel()
+	at := postgrestest.URL(t)
+	db, err := sqlx.Connect("postgres", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	db.MustExec(`INSERT INTO dlq.dlq_messages (original_topic, error_message, status, updated_at)
+		SELECT 'orders', 'boom', 'DEAD', now() - interval '31 days' FROM generate_series(1, 25)`)
+	config := file(t, settings(t, at, "{port: 0}")+"archive: {batch_size: 10}\n")
+
+	if got := run(t, "archiver", nil, "--config", config); got.code != 0 || !strings.Contains(got.stderr, `"archived":25`) {
+		t.Errorf("got exit code %d, stderr %q, want 0 and 25 rows archived", got.code, got.stderr)
+	}
+	var archived int
+	if err := db.Get(&archived, `SELECT count(*) FROM dlq.dlq_messages_archive`); err != nil || archived != 25 {
+		t.Errorf("got %d rows in the archive, %v, want 25", archived, err)
+	}
+
+	p := start(t, "archiver", nil, "--config", config, "--schedule", "0 3 * * *")
+	p.waitForLog("archiver waits")
+	p.wantCleanEnd()
+}
+
+// TestOldSchema: the programs stay up and say which version they want, and go
+// on by themselves once it is there.
+func TestOldSchema(t *testing.T) {
+	t.Parallel()
+	brokers := strings.Join(stacktest.Kafka(t), ",")
+	postgrestest.URL(t)
+	for _, program := range []string{"api", "ingester"} {
+		t.Run(program, func(t *testing.T) {
+			t.Parallel()
+			at, port := postgrestest.Empty(t), freePort(t)
+			group := fmt.Sprintf("cmd-%s-%d", program, port)
+			config := file(t, settings(t, at, fmt.Sprintf("{host: 127.0.0.1, port: %d}", port))+
+				fmt.Sprintf("kafka: {brokers: [%s], consumer_group: %s, dlq_topic_pattern: \"%s.*\"}\n", brokers, group, group))
+			p := start(t, program, nil, "--config", config)
+			base := fmt.Sprintf("http://127.0.0.1:%d", port)
+
+			wanted := fmt.Sprintf("needs %d", migrate.Latest())
+			p.waitForAnswer(base+"/readyz", http.StatusServiceUnavailable, wanted)
+			p.waitForAnswer(base+"/healthz", http.StatusOK, `{"status":"ok"}`)
+			if got := run(t, "api", nil, "--config", config, "migrate", "up"); got.code != 0 {
+				t.Fatalf("migrate up: got exit code %d, stderr %q, want 0", got.code, got.stderr)
+			}
+			p.waitForAnswer(base+"/readyz", http.StatusOK, `"ready"`)
+			p.waitForAnswer(base+"/metrics", http.StatusOK, "go_goroutines")
+			p.wantCleanEnd()
+		})
+	}
+}
+
+func TestWithoutDependencies(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	p := start(t, "api", []string{"DLQ_NO_SUCH_KEY=1"}, "--config", file(t, fmt.Sprintf("server: {host: 127.0.0.1, port: %d}\n", port)))
+	base := fmt.Sprintf("http://127.0.0.1:%d", port)
+	p.waitForAnswer(base+"/readyz", http.StatusOK, "in memory")
+	p.waitForAnswer(base+"/api/v1/dlq/orders", http.StatusOK, `"total_count":0`)
+	p.waitForLog("no database is configured")
+	p.waitForLog("no kafka is configured")
+	p.waitForLog("DLQ_NO_SUCH_KEY")
+	p.wantCleanEnd()
+}
+
+func TestSIGTERMWhileStarting(t *testing.T) {
+	t.Parallel()
+	for _, program := range programs {
+		t.Run(program, func(t *testing.T) {
+			t.Parallel()
+			silent, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer silent.Close()
+			_, port, _ := net.SplitHostPort(silent.Addr().String())
+			p := start(t, program, nil, "--config", file(t, "server: {host: 127.0.0.1, port: 0}\nkafka: {brokers: [\"127.0.0.1:1\"]}\n"+
+				"database: {host: 127.0.0.1, port: "+port+", name: n, user: u}\n"))
+			if conn, err := silent.Accept(); err == nil { // the program is at work and waits
+				defer conn.Close()
+			}
+			p.wantCleanEnd()
+		})
+	}
+}
+
+// ended is what a program that came to its end leaves.
+type ended struct {
+	stdout, stderr string
+	code           int
+}
+
+// run runs a program to its end.
+func run(t *testing.T, program string, environ []string, args ...string) ended {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, binary(t, program), args...)
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, environ...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatalf("run %s: %v", program, err)
+	}
+	return ended{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
+}
+
+// wantRefusal checks exit code 1 and one line that is no log line and says what
+// is wrong.
+func wantRefusal(t *testing.T, got ended, program, part string) {
+	t.Helper()
+	var said []string
+	for line := range strings.Lines(got.stderr) {
+		if !strings.HasPrefix(line, "{") {
+			said = append(said, strings.TrimSpace(line))
+		}
+	}
+	if got.code != 1 || len(said) != 1 || !strings.HasPrefix(said[0], "dlq-manager-"+program+": ") || !strings.Contains(said[0], part) {
+		t.Errorf("got exit code %d and %q, want 1 and one line with %q", got.code, said, part)
+	}
+	for _, never := range []string{"goroutine ", "hunter2", "panic"} {
+		if strings.Contains(got.stderr, never) {
+			t.Errorf("got %q, want no %q in it", got.stderr, never)
+		}
+	}
+}
+
+// process is a program that runs.
+type process struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	log  *lockedBuffer
+	done chan error
+}
+
+func start(t *testing.T, program string, environ []string, args ...string) *process {
+	t.Helper()
+	p := &process{t: t, cmd: exec.Command(binary(t, program), args...), log: &lockedBuffer{}, done: make(chan error, 1)}
+	p.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, environ...)
+	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { p.done <- p.cmd.Wait() }()
+	t.Cleanup(func() { _ = p.cmd.Process.Kill() })
+	return p
+}
+
+// wantCleanEnd asks the program to end, as Kubernetes does.
+func (p *process) wantCleanEnd() {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		p.t.Fatalf("signal: %v; log: %s", err, p.log)
+	}
+	select {
+	case err := <-p.done:
+		if err != nil {
+			p.t.Errorf("got %v, want exit code 0; log: %s", err, p.log)
+		}
+	case <-time.After(25 * time.Second):
+		p.t.Errorf("still there after 25 s; log: %s", p.log)
+	}
+}
+
+func (p *process) waitForLog(part string) {
+	p.t.Helper()
+	p.wait("a log line with "+part, func() bool { return strings.Contains(p.log.String(), part) })
+}
+
+func (p *process) waitForAnswer(address string, status int, part string) {
+	p.t.Helper()
+	var last string
+	p.wait(fmt.Sprintf("%d with %s from %s", status, part, address), func() bool {
+		answer, err := http.Get(address)
+		if err != nil {
+			last = err.Error()
+			return false
+		}
+		defer answer.Body.Close()
+		body, _ := io.ReadAll(answer.Body)
+		last = fmt.Sprint(answer.StatusCode, " ", string(body))
+		return answer.StatusCode == status && strings.Contains(string(body), part)
+	}, &last)
+}
+
+// wait asks every 50 ms for half a minute, or until the program ends.
+func (p *process) wait(what string, ask func() bool, last ...*string) {
+	p.t.Helper()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for range 600 {
+		if ask() {
+			return
+		}
+		select {
+		case err := <-p.done:
+			p.t.Fatalf("the program ended with %v, want %s; log: %s", err, what, p.log)
+		case <-tick.C:
+		}
+	}
+	seen := ""
+	for _, l := range last {
+		seen += *l
+	}
+	p.t.Fatalf("got %s, want %s; log: %s", seen, what, p.log)
+}
+
+// lockedBuffer can be read while the program writes.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+func file(t *testing.T, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// settings is a configuration with a database and a server section.
+func settings(t *testing.T, at, server string) string {
+	t.Helper()
+	u, err := url.Parse(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	password, _ := u.User.Password()
+	return fmt.Sprintf("server: %s\ndatabase: {host: %q, port: %s, name: %q, user: %q, password: %q, max_open_conns: 5, max_idle_conns: 2}\n",
+		server, u.Hostname(), u.Port(), strings.TrimPrefix(u.Path, "/"), u.User.Username(), password)
+}
+
+// freePort is a port that nobody had a moment ago.
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
