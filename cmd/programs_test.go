@@ -31,10 +31,14 @@ var programs = []string{"api", "ingester", "archiver"}
 
 func TestMain(m *testing.M) { stacktest.Main(m) }
 
-// binaries builds the programs once a process and returns their folder. They
-// stay in the system's temporary folder under a name that the next run reuses.
+// binaries builds the programs once and returns their folder. It lies beside the
+// test binary, which "go test" removes with everything around it.
 var binaries = sync.OnceValues(func() (string, error) {
-	dir := filepath.Join(os.TempDir(), "dlq-manager-programs-under-test")
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(filepath.Dir(self), "programs")
 	out, err := exec.Command("go", "build", "-o", dir+string(filepath.Separator), "./api", "./ingester", "./archiver").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("%w: %s", err, out)

@@ -76,8 +76,9 @@ func DefaultConfig() Config {
 // Production reports whether the deployment must not run on substitutes.
 func (c Config) Production() bool { return c.App.Environment == "production" }
 
-// HasKafka reports whether there is a cluster. A section without brokers only
-// says what happens without one.
+// HasKafka reports whether there is a cluster. A section without brokers is
+// allowed where it says what happens without them (republish_required): brokers
+// that were forgotten must not look like a choice.
 func (c Config) HasKafka() bool { return c.Kafka != nil && len(c.Kafka.Broker.Brokers) > 0 }
 
 // RepublishRequired reports whether a retry is refused when there is no cluster:
@@ -109,7 +110,7 @@ func (k *Kafka) Validate() error {
 		_, err = deadletter.New(patterns, k.DeadLetter.TopicMap)
 		errs = append(errs, err)
 	}
-	if len(k.Broker.Brokers) > 0 {
+	if len(k.Broker.Brokers) > 0 || k.Republish.RepublishRequired == nil {
 		errs = append(errs, k.Broker.Validate())
 	}
 	return errors.Join(append(errs, k.Republish.Validate())...)

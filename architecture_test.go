@@ -1,0 +1,175 @@
+// Package dlqmanager_test checks the shape of the whole: which package may know
+// which. The same table stands in docs/architecture.md.
+package dlqmanager_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/dlq-manager/dlq-manager/"
+
+// layers lists every package that is part of a program, and what of ours it may
+// import. Programs join what the layers below keep apart.
+var layers = map[string][]string{
+	// Layer 0: know nothing of ours.
+	"pkg/entity":    {},
+	"pkg/config":    {},
+	"pkg/secret":    {},
+	"pkg/telemetry": {},
+	"migrations":    {},
+	"pkg/migrate":   {"migrations"},
+
+	// Layer 1: one technology or one body of knowledge each.
+	"pkg/deadletter":          {"pkg/entity"},
+	"pkg/repository":          {"pkg/entity"},
+	"pkg/repository/memory":   {"pkg/entity", "pkg/repository"},
+	"pkg/repository/postgres": {"pkg/entity", "pkg/repository", "pkg/secret"},
+	"pkg/broker":              {},
+
+	// Layer 2: what the product does. They do not know one another, nor which
+	// store serves them.
+	"pkg/ingest":      {"pkg/entity", "pkg/repository", "pkg/broker", "pkg/deadletter"},
+	"pkg/republisher": {"pkg/entity", "pkg/broker", "pkg/deadletter"},
+	"pkg/redrive":     {"pkg/entity", "pkg/repository"},
+	"pkg/archive":     {},
+	"pkg/rest":        {"pkg/entity", "pkg/repository"},
+}
+
+// owners are the packages that may import a library: the others must not notice
+// when it is replaced.
+var owners = map[string][]string{
+	"github.com/spf13/viper":              {"pkg/config"},
+	"github.com/go-viper/mapstructure/v2": {"pkg/config"},
+	"github.com/lib/pq":                   {"pkg/repository/postgres", "pkg/migrate"},
+	"github.com/jmoiron/sqlx":             {"pkg/repository/postgres", "pkg/migrate", "cmd/"},
+	"github.com/golang-migrate/migrate":   {"pkg/migrate"},
+	"github.com/segmentio/kafka-go":       {"pkg/broker", "pkg/ingest"},
+	"github.com/gorilla/mux":              {"pkg/rest"},
+	"github.com/robfig/cron":              {"pkg/archive"},
+	"github.com/twmb/franz-go":            {},
+}
+
+type goPackage struct {
+	ImportPath string
+	Standard   bool
+	Imports    []string
+}
+
+func (p goPackage) name() string { return strings.TrimPrefix(p.ImportPath, module) }
+
+func TestLayers(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for _, p := range list(t, "-deps", "./cmd/...") {
+		if !strings.HasPrefix(p.ImportPath, module) {
+			continue
+		}
+		name := p.name()
+		seen[name] = true
+		if name == "cmd" || strings.HasPrefix(name, "cmd/") {
+			continue // joins whatever it needs
+		}
+		allowed, known := layers[name]
+		if !known {
+			t.Errorf("%s has no place in the table of layers", name)
+		}
+		for _, i := range p.Imports {
+			if own, ok := strings.CutPrefix(i, module); ok && !slices.Contains(allowed, own) {
+				t.Errorf("%s imports %s, want only %v", name, own, allowed)
+			}
+		}
+	}
+	if len(seen) < 15 {
+		t.Errorf("got only the packages %v, want those of the programs", seen)
+	}
+}
+
+func TestLibrariesHaveOneOwner(t *testing.T) {
+	t.Parallel()
+	for _, p := range list(t, "-deps", "./cmd/...") {
+		if !strings.HasPrefix(p.ImportPath, module) {
+			continue
+		}
+		for _, i := range p.Imports {
+			for library, allowed := range owners {
+				if (i == library || strings.HasPrefix(i, library+"/")) && !owned(p.name(), allowed) {
+					t.Errorf("%s imports %s, want it only in %v", p.name(), i, allowed)
+				}
+			}
+		}
+	}
+}
+
+func owned(name string, allowed []string) bool {
+	return slices.ContainsFunc(allowed, func(a string) bool {
+		return name == a || strings.HasSuffix(a, "/") && strings.HasPrefix(name, a)
+	})
+}
+
+func TestProgramsHoldNoTestCode(t *testing.T) {
+	t.Parallel()
+	for _, program := range []string{"./cmd/api", "./cmd/ingester", "./cmd/archiver"} {
+		packages := list(t, "-deps", program)
+		if len(packages) < 100 {
+			t.Errorf("%s: got %d packages, want all it is made of", program, len(packages))
+		}
+		for _, p := range packages {
+			ours := strings.HasPrefix(p.ImportPath, module)
+			if !p.Standard && strings.HasSuffix(p.ImportPath, "test") || p.ImportPath == "testing" ||
+				ours && strings.HasPrefix(p.name(), "integration/") {
+				t.Errorf("%s holds %s", program, p.ImportPath)
+			}
+		}
+	}
+}
+
+func TestTheLayersAreDocumented(t *testing.T) {
+	t.Parallel()
+	raw, err := os.ReadFile("docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, allowed := range layers {
+		var cells []string
+		for _, a := range allowed {
+			cells = append(cells, "`"+strings.TrimPrefix(a, "pkg/")+"`")
+		}
+		row := "| `" + name + "` | " + strings.Join(cells, ", ")
+		if len(cells) == 0 {
+			row += "nothing"
+		}
+		if !strings.Contains(string(raw), row+" |") {
+			t.Errorf("docs/architecture.md has no row %s |", row)
+		}
+	}
+}
+
+// list asks the go command about packages as they are built into programs.
+func list(t *testing.T, args ...string) []goPackage {
+	t.Helper()
+	cmd := exec.Command("go", append([]string{"list", "-json=ImportPath,Standard,Imports"}, args...)...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var packages []goPackage
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p goPackage
+		err := d.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			return packages
+		}
+		if err != nil {
+			t.Fatalf("go list: %v", err)
+		}
+		packages = append(packages, p)
+	}
+}
