@@ -87,8 +87,14 @@ func TestReferenceConfiguration(t *testing.T) {
 		want.Database.Host, want.Database.Name, want.Database.User = "localhost", "dlq_db", "app"
 		want.Kafka.Broker.Brokers = []string{"localhost:9092"}
 		for _, section := range []struct{ got, want any }{
-			{cfg.App, want.App}, {cfg.Log, want.Log}, {cfg.Server, want.Server}, {*cfg.Database, *want.Database},
-			{cfg.Ingest, want.Ingest}, {cfg.Redrive, want.Redrive}, {cfg.Archive, want.Archive}, {cfg.Auth, want.Auth},
+			{cfg.App, want.App},
+			{cfg.Log, want.Log},
+			{cfg.Server, want.Server},
+			{*cfg.Database, *want.Database},
+			{cfg.Ingest, want.Ingest},
+			{cfg.Redrive, want.Redrive},
+			{cfg.Archive, want.Archive},
+			{cfg.Auth, want.Auth},
 			{emptyIsNil(*cfg.Kafka), emptyIsNil(*want.Kafka)},
 		} {
 			if got, want := emptyIsNil(section.got), emptyIsNil(section.want); !reflect.DeepEqual(got, want) {
@@ -108,29 +114,43 @@ func TestConfig(t *testing.T) {
 		wrong      string // part of the error; "" when it must load
 		check      func(Config) bool
 	}{
-		{name: "EnvironmentOverridesTheFile", file: database + "server: {port: 1000}\n",
+		{
+			name: "EnvironmentOverridesTheFile", file: database + "server: {port: 1000}\n",
 			environ: []string{"DLQ_SERVER_PORT=2000", "DLQ_DATABASE_PASSWORD=s3cret", "DLQ_DATABASE_MAX_OPEN_CONNS=7"},
 			check: func(c Config) bool {
 				return c.Server.Port == 2000 && c.Database.Password.Reveal() == "s3cret" && c.Database.MaxOpenConns == 7 && c.Database.Host == "h"
-			}},
-		{name: "EnvironmentSetsListsByComma", file: database + kafka,
+			},
+		},
+		{
+			name: "EnvironmentSetsListsByComma", file: database + kafka,
 			environ: []string{"DLQ_KAFKA_BROKERS=a:1,b:2", "DLQ_KAFKA_DLQ_TOPIC_PATTERN=*.dlq,*.dlt"},
 			check: func(c Config) bool {
 				return slices.Equal(c.Kafka.Broker.Brokers, []string{"a:1", "b:2"}) && slices.Equal(c.Kafka.DLQTopicPattern, []string{"*.dlq", "*.dlt"})
-			}},
-		{name: "OnePatternNeedsNoList", file: database + "kafka: {brokers: [\"k:9092\"], dlq_topic_pattern: \"*.dead\"}\n",
-			check: func(c Config) bool { return slices.Equal(c.Kafka.DLQTopicPattern, []string{"*.dead"}) }},
-		{name: "WithoutSectionsThereIsNoDatabaseAndNoKafka", file: "app: {name: x}\n",
+			},
+		},
+		{
+			name: "OnePatternNeedsNoList", file: database + "kafka: {brokers: [\"k:9092\"], dlq_topic_pattern: \"*.dead\"}\n",
+			check: func(c Config) bool { return slices.Equal(c.Kafka.DLQTopicPattern, []string{"*.dead"}) },
+		},
+		{
+			name: "WithoutSectionsThereIsNoDatabaseAndNoKafka", file: "app: {name: x}\n",
 			check: func(c Config) bool {
 				return c.Database == nil && c.Kafka == nil && !c.HasKafka() && !c.RepublishRequired()
-			}},
+			},
+		},
 		{name: "ProductionNeedsADatabase", file: "app: {environment: production}\n", wrong: "database"},
-		{name: "ProductionRequiresRepublishing", file: "app: {environment: production}\n" + database,
-			check: Config.RepublishRequired},
-		{name: "ProductionRequiresRepublishingUnlessSet", file: "app: {environment: production}\n" + database + "kafka: {republish_required: false}\n",
-			check: func(c Config) bool { return !c.RepublishRequired() && !c.HasKafka() }},
-		{name: "ElsewhereRepublishingIsRequiredWhenSet", file: database, environ: []string{"DLQ_KAFKA_REPUBLISH_REQUIRED=true"},
-			check: Config.RepublishRequired},
+		{
+			name: "ProductionRequiresRepublishing", file: "app: {environment: production}\n" + database,
+			check: Config.RepublishRequired,
+		},
+		{
+			name: "ProductionRequiresRepublishingUnlessSet", file: "app: {environment: production}\n" + database + "kafka: {republish_required: false}\n",
+			check: func(c Config) bool { return !c.RepublishRequired() && !c.HasKafka() },
+		},
+		{
+			name: "ElsewhereRepublishingIsRequiredWhenSet", file: database, environ: []string{"DLQ_KAFKA_REPUBLISH_REQUIRED=true"},
+			check: Config.RepublishRequired,
+		},
 		{name: "UnknownKeyIsNamed", file: database + "server: {prot: 1}\n", wrong: "server.prot"},
 		{name: "WrongTypeIsNamed", file: database + "server: {port: eighty}\n", wrong: "server.port"},
 		{name: "BadPatternIsNamed", file: database + "kafka: {brokers: [\"k:9092\"], dlq_topic_pattern: \"^[\"}\n", wrong: "dlq_topic_pattern"},

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/lib/pq"
+	"github.com/lib/pq/pqerror"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
@@ -32,7 +33,7 @@ func TestTranslate(t *testing.T) {
 		"23505": false, "23514": false, "22001": false, "22003": false, "22P02": false, "22P05": false, "22021": false,
 		"42P01": false, "42703": false, "42601": false, "0A000": false, "54001": false, "25006": false, "P0001": false, "XX000": false,
 	} {
-		err := translate("claim messages", &pq.Error{Code: pq.ErrorCode(code), Message: "said the server"})
+		err := translate("claim messages", &pq.Error{Code: pqerror.Code(code), Message: "said the server"})
 		if got := errors.Is(err, entity.ErrUnavailable); got != unavailable {
 			t.Errorf("%s: unavailable is %v, want %v", code, got, unavailable)
 		}
@@ -70,7 +71,7 @@ func TestBadData(t *testing.T) {
 		"22P05": true, "22P02": true, "22021": true, "22003": true, "23514": true, "54001": true, "54000": true,
 		"57P01": false, "40P01": false, "42501": false, "53100": false, "42703": false,
 	} {
-		if got := badData(&pq.Error{Code: pq.ErrorCode(code)}); got != want {
+		if got := badData(&pq.Error{Code: pqerror.Code(code)}); got != want {
 			t.Errorf("%s: bad data is %v, want %v", code, got, want)
 		}
 	}
