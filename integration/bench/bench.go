@@ -65,7 +65,7 @@ func measure(ctx context.Context, opts options, log io.Writer) (res result, err 
 	for _, step := range []func(context.Context) error{
 		b.singleInserts, b.copyRows, b.produceBacklog,
 		b.ingestBacklog,
-		b.singleInserts, // its other half, with the disk as the ingester left it
+		b.singleInsertsAgain,
 		b.retryAll,
 	} {
 		if err := step(ctx); err != nil {

@@ -214,6 +214,6 @@ func (b *bench) expectRetried(ctx context.Context, got report) error {
 			WHERE status = 'RESOLVED'`, int64(n)},
 		expectation{"attempts with an offset", `SELECT count(DISTINCT (target_partition, target_offset))
 			FROM dlq.attempts WHERE target_offset >= 0`, int64(n)},
-		expectation{"rows", countRows, int64(b.opts.records)},
+		expectation{"rows", countRows, int64(b.opts.records + b.opts.single/2)},
 	)
 }

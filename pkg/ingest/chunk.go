@@ -15,10 +15,13 @@ type chunk struct {
 	room     int64 // of the budget, given back when the chunk is stored
 }
 
-// A chunk is at most a batch: the knee of inserts a second lies at a thousand
-// rows, and a few megabytes keep one statement short.
+// A chunk is at most so large, and a batch that is not full yet may take one more
+// of the usual size: the knee of inserts a second lies at a thousand rows, a
+// fetch of 1 KB records brings some six hundred for a partition, and a few
+// megabytes keep one statement short.
 const (
 	batchRows  = 1000
+	gatherRows = 1500
 	batchBytes = 4 << 20
 )
 

@@ -94,8 +94,8 @@ func TestWriterGathersUpToAFullBatch(t *testing.T) {
 		held  bool
 	}{
 		"ALoneChunkIsNotKeptWaiting": {give(1, 1), nil, 1, false},
-		"WhatWaitsIsAdded":           {give(400, 1), []chunk{give(300, 1), give(300, 1)}, 3, false},
-		"RowsAreBounded":             {give(400, 1), []chunk{give(300, 1), give(301, 1)}, 2, true},
+		"WhatWaitsIsAdded":           {give(400, 1), []chunk{give(600, 1), give(500, 1)}, 3, false},
+		"RowsAreBounded":             {give(400, 1), []chunk{give(600, 1), give(501, 1)}, 2, true},
 		"BytesAreBounded":            {give(1, batchBytes-1), []chunk{give(1, 1), give(1, 1)}, 2, true},
 	}
 	for name, test := range tests {

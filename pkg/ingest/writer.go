@@ -57,7 +57,7 @@ func (w *writer) gather(first chunk) (batch []chunk, held *chunk) {
 	for {
 		select {
 		case c := <-w.chunks:
-			if rows+len(c.records) > batchRows || bytes+c.bytes > batchBytes {
+			if rows+len(c.records) > gatherRows || bytes+c.bytes > batchBytes {
 				return batch, &c
 			}
 			batch = append(batch, c)

@@ -1,9 +1,6 @@
 package postgres
 
-import (
-	"encoding/json"
-	"unicode/utf8"
-)
+import "unicode/utf8"
 
 // The column payload is a projection of the value for people and searches that
 // use SQL. These are its bounds; the value's bytes are kept in every case.
@@ -25,8 +22,10 @@ const (
 )
 
 // projectable returns "" when jsonb holds value faithfully enough, else the
-// note to keep. encoding/json's Valid is not enough: it accepts bytes that are
-// not UTF-8, NUL escapes, lone surrogates and any exponent.
+// note to keep. Package encoding/json cannot answer this: it accepts bytes that
+// are not UTF-8, NUL escapes, lone surrogates and any exponent, gives up at a
+// depth of its own, and takes twice as long as the single pass below,
+// which every record that comes in has to go through.
 func projectable(value []byte, maxBytes int) string {
 	switch {
 	case len(value) > maxBytes:
@@ -34,73 +33,223 @@ func projectable(value []byte, maxBytes int) string {
 	case !utf8.Valid(value):
 		return noteNotJSON
 	}
-	// Depth comes before Valid, which gives up at 10,000 as if it were no JSON.
-	if note := scanJSON(value); note == noteTooDeep {
+	s := jsonScan{b: value}
+	switch {
+	case s.tooDeep():
 		return noteTooDeep
-	} else if !json.Valid(value) {
+	case s.bad:
 		return noteNotJSON
-	} else {
-		return note
 	}
+	return s.note
 }
 
-// scanJSON looks at text that is probably JSON, without judging its grammar.
-func scanJSON(b []byte) (note string) {
-	depth := 0
-	for i := 0; i < len(b); i++ {
-		switch c := b[i]; {
-		case c == '{' || c == '[':
-			if depth++; depth > projectionMaxDepth {
-				return noteTooDeep
-			}
-		case c == '}' || c == ']':
-			depth--
-		case c == '"':
-			end, ok := scanString(b, i+1)
-			if !ok {
-				note = noteText
-			}
-			i = end
-		case c >= '0' && c <= '9':
-			end, ok := scanNumber(b, i)
-			if !ok {
-				note = noteNumber
-			}
-			i = end - 1
+// jsonScan checks one text against the grammar of RFC 8259 without recursion.
+// Its methods advance i; once bad is set the rest has no meaning.
+type jsonScan struct {
+	b    []byte
+	i    int
+	bad  bool   // not JSON
+	note string // JSON, but not for jsonb
+
+	depth   int
+	objects [projectionMaxDepth]bool // whether each open level is an object
+}
+
+// tooDeep scans the whole text; it returns true as soon as that is too deep to
+// go on.
+func (s *jsonScan) tooDeep() bool {
+	for s.value() {
+		if s.depth > projectionMaxDepth {
+			return true
 		}
 	}
-	return note
+	return false
 }
 
-// scanString returns the index of the closing quote; ok is false when jsonb has
-// no such text.
-func scanString(b []byte, i int) (end int, ok bool) {
-	ok = true
-	high := false // the last escape was the first half of a pair
-	for ; i < len(b); i++ {
-		switch {
-		case b[i] == '"':
-			return i, ok && !high
-		case b[i] != '\\' || i+1 >= len(b):
-			ok, high = ok && !high, false
-		case b[i+1] != 'u' || i+5 >= len(b):
-			ok, high = ok && !high, false
-			i++
+// value reads a value, or the opening of one, and then all that closes; more
+// says that another value has to follow.
+func (s *jsonScan) value() (more bool) {
+	s.space()
+	switch c := s.peek(); {
+	case c == '{':
+		return s.open(true)
+	case c == '[':
+		return s.open(false)
+	case c == '"':
+		s.i++
+		s.text()
+	case c == '-' || c >= '0' && c <= '9':
+		s.number()
+	case c == 't':
+		s.word("true")
+	case c == 'f':
+		s.word("false")
+	case c == 'n':
+		s.word("null")
+	default:
+		s.bad = true
+	}
+	return s.closing()
+}
+
+// open enters an object or an array.
+func (s *jsonScan) open(object bool) (more bool) {
+	s.i++
+	if s.depth++; s.depth > projectionMaxDepth {
+		return true // tooDeep ends here
+	}
+	s.objects[s.depth-1] = object
+	s.space()
+	switch end := s.peek(); {
+	case object && end == '}', !object && end == ']':
+		s.i++
+		s.depth--
+		return s.closing()
+	case object:
+		s.key()
+	}
+	return !s.bad
+}
+
+// closing reads what may stand behind a value: the ends of levels, and a comma
+// before the next value.
+func (s *jsonScan) closing() (more bool) {
+	for !s.bad {
+		s.space()
+		if s.depth == 0 {
+			s.bad = s.i < len(s.b)
+			return false
+		}
+		object := s.objects[s.depth-1]
+		switch c := s.peek(); {
+		case c == ',':
+			s.i++
+			if object {
+				s.space()
+				s.key()
+			}
+			return !s.bad
+		case object && c == '}', !object && c == ']':
+			s.i++
+			s.depth--
 		default:
-			unit := hex4(b[i+2 : i+6])
-			low := unit >= 0xDC00 && unit <= 0xDFFF
-			if unit == 0 || low != high {
-				ok = false
-			}
-			high = unit >= 0xD800 && unit <= 0xDBFF
-			i += 5
+			s.bad = true
 		}
 	}
-	return i, false
+	return false
 }
 
-func hex4(b []byte) (v int) {
-	for _, c := range b {
+// key reads a name and its colon.
+func (s *jsonScan) key() {
+	if s.peek() != '"' {
+		s.bad = true
+		return
+	}
+	s.i++
+	s.text()
+	s.space()
+	if s.peek() != ':' {
+		s.bad = true
+		return
+	}
+	s.i++
+}
+
+// peek returns the next byte, 0 at the end: no JSON has it outside a string.
+func (s *jsonScan) peek() byte {
+	if s.i < len(s.b) {
+		return s.b[s.i]
+	}
+	return 0
+}
+
+func (s *jsonScan) space() {
+	for s.i < len(s.b) && s.b[s.i] <= ' ' {
+		switch s.b[s.i] {
+		case ' ', '\t', '\n', '\r':
+			s.i++
+		default:
+			return
+		}
+	}
+}
+
+func (s *jsonScan) word(w string) {
+	if end := s.i + len(w); end > len(s.b) || string(s.b[s.i:end]) != w {
+		s.bad = true
+		return
+	}
+	s.i += len(w)
+}
+
+// text reads a string from behind its opening quote to behind its closing one.
+func (s *jsonScan) text() {
+	for !s.bad {
+		s.plain()
+		switch c := s.peek(); c {
+		case '"':
+			s.i++
+			return
+		case '\\':
+			s.escape()
+		default: // a control character, or it never closed
+			s.bad = true
+		}
+	}
+}
+
+// plain skips what needs no look. Most of every text is this, so the loop keeps
+// to local variables.
+func (s *jsonScan) plain() {
+	b, i := s.b, s.i
+	for i < len(b) && b[i] >= ' ' && b[i] != '"' && b[i] != '\\' {
+		i++
+	}
+	s.i = i
+}
+
+// escape reads one escape; both halves of a surrogate pair are one.
+func (s *jsonScan) escape() {
+	s.i++
+	switch s.peek() {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		s.i++
+		return
+	case 'u':
+		s.i++
+	default:
+		s.bad = true
+		return
+	}
+	switch unit := s.hex4(); {
+	case s.bad:
+	case unit == 0, unit >= 0xDC00 && unit <= 0xDFFF:
+		s.note = noteText
+	case unit >= 0xD800 && unit <= 0xDBFF:
+		s.lowHalf()
+	}
+}
+
+// lowHalf reads the second half of a surrogate pair, if it is there.
+func (s *jsonScan) lowHalf() {
+	if s.i+1 >= len(s.b) || s.b[s.i] != '\\' || s.b[s.i+1] != 'u' {
+		s.note = noteText
+		return
+	}
+	back := s.i
+	s.i += 2
+	if unit := s.hex4(); !s.bad && (unit < 0xDC00 || unit > 0xDFFF) {
+		s.note = noteText
+		s.i = back // it is an escape of its own
+	}
+}
+
+func (s *jsonScan) hex4() (v int) {
+	if s.i+4 > len(s.b) {
+		s.bad = true
+		return 0
+	}
+	for _, c := range s.b[s.i : s.i+4] {
 		v <<= 4
 		switch {
 		case c >= '0' && c <= '9':
@@ -109,31 +258,62 @@ func hex4(b []byte) (v int) {
 			v |= int(c-'a') + 10
 		case c >= 'A' && c <= 'F':
 			v |= int(c-'A') + 10
+		default:
+			s.bad = true
 		}
 	}
+	s.i += 4
 	return v
 }
 
-// scanNumber returns where the number ends; ok is false when its digits or its
-// exponent are out of bounds.
-func scanNumber(b []byte, i int) (end int, ok bool) {
-	start := i
-	for i < len(b) && (b[i] >= '0' && b[i] <= '9' || b[i] == '.') {
-		i++
+// number reads a number and notes one that is out of bounds.
+func (s *jsonScan) number() {
+	if s.peek() == '-' {
+		s.i++
 	}
-	ok = i-start <= projectionMaxDigits
-	if i >= len(b) || b[i] != 'e' && b[i] != 'E' {
-		return i, ok
+	start := s.i
+	if s.peek() == '0' {
+		s.i++
+	} else {
+		s.digits()
 	}
-	i++
-	if i < len(b) && (b[i] == '+' || b[i] == '-') {
-		i++
+	if s.peek() == '.' {
+		s.i++
+		s.digits()
 	}
+	if s.i-start > projectionMaxDigits {
+		s.note = noteNumber
+	}
+	if c := s.peek(); c == 'e' || c == 'E' {
+		s.exponent()
+	}
+}
+
+func (s *jsonScan) exponent() {
+	s.i++
+	if c := s.peek(); c == '+' || c == '-' {
+		s.i++
+	}
+	from := s.i
+	s.digits()
 	exponent := 0
-	for ; i < len(b) && b[i] >= '0' && b[i] <= '9'; i++ {
+	for _, c := range s.b[from:s.i] {
 		if exponent <= projectionMaxExponent {
-			exponent = exponent*10 + int(b[i]-'0')
+			exponent = exponent*10 + int(c-'0')
 		}
 	}
-	return i, ok && exponent <= projectionMaxExponent
+	if exponent > projectionMaxExponent {
+		s.note = noteNumber
+	}
+}
+
+// digits reads one digit or more.
+func (s *jsonScan) digits() {
+	from := s.i
+	for s.i < len(s.b) && s.b[s.i] >= '0' && s.b[s.i] <= '9' {
+		s.i++
+	}
+	if s.i == from {
+		s.bad = true
+	}
 }
