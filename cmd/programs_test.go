@@ -85,6 +85,8 @@ func TestStartUpErrors(t *testing.T) {
 		{name: "MissingFile", args: []string{"--config", "/no/such/config.yaml"}, want: "/no/such/config.yaml"},
 		{name: "BadPattern", config: "kafka: {brokers: [\"127.0.0.1:1\"], dlq_topic_pattern: \"^[\"}\n", want: "dlq_topic_pattern"},
 		{name: "TwoProblems", config: "database: {host: h}\nauth: {mode: x}\n", want: "auth.mode"},
+		{name: "NullDatabase", config: "database:\nkafka: {brokers: [\"127.0.0.1:1\"]}\n", want: "database: the section is empty"},
+		{name: "NullKafka", config: "database: {host: h, name: n, user: u}\nkafka:\n", want: "kafka: the section is empty"},
 		{name: "UnknownArgument", config: whole, args: []string{"serve"}, want: "serve"},
 		{name: "UnreachableDatabase", config: unreachableDatabase + "kafka: {brokers: [\"127.0.0.1:1\"]}\n", want: "127.0.0.1:1/nowhere"},
 		{name: "IngesterWithoutDatabase", config: "kafka: {brokers: [\"127.0.0.1:1\"]}\n", programs: []string{"ingester"}, want: "database"},
@@ -355,6 +357,9 @@ func (p *process) wantCleanEnd() {
 	}
 }
 
+// client gives up on a program that does not answer.
+var client = &http.Client{Timeout: 10 * time.Second}
+
 func (p *process) waitForLog(part string) {
 	p.t.Helper()
 	p.wait("a log line with "+part, func() bool { return strings.Contains(p.log.String(), part) })
@@ -364,7 +369,7 @@ func (p *process) waitForAnswer(address string, status int, part string) {
 	p.t.Helper()
 	var last string
 	p.wait(fmt.Sprintf("%d with %s from %s", status, part, address), func() bool {
-		answer, err := http.Get(address)
+		answer, err := client.Get(address)
 		if err != nil {
 			last = err.Error()
 			return false

@@ -78,7 +78,7 @@ BEGIN
                 DROP COLUMN origin_confidence, DROP COLUMN consumer_group, DROP COLUMN consumer_attempts,
                 DROP COLUMN dialect, DROP COLUMN error_class, DROP COLUMN parent_id, DROP COLUMN root_id,
                 DROP COLUMN attempt_no, DROP COLUMN rescues, DROP COLUMN claim_id,
-                DROP COLUMN claim_expires_at, DROP COLUMN claim_topic, DROP COLUMN claim_partition,
+                DROP COLUMN claim_expires_at, DROP COLUMN claim_topic, DROP COLUMN claim_topic_id, DROP COLUMN claim_partition,
                 DROP COLUMN claim_end_offset, DROP COLUMN unsettled, DROP COLUMN next_attempt_at,
                 DROP COLUMN last_publish_error, DROP COLUMN last_publish_error_class, DROP COLUMN outcome,
                 ALTER COLUMN payload SET STORAGE EXTENDED,

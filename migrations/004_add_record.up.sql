@@ -73,6 +73,7 @@ BEGIN
                 ADD COLUMN claim_id           UUID,
                 ADD COLUMN claim_expires_at   TIMESTAMPTZ,
                 ADD COLUMN claim_topic        TEXT,
+                ADD COLUMN claim_topic_id     TEXT,
                 ADD COLUMN claim_partition    INT,
                 ADD COLUMN claim_end_offset   BIGINT,
                 -- The target log cannot tell; only an operator can end it.
@@ -182,7 +183,7 @@ BEGIN
                      dlq_topic_id, dlq_incarnation_id, dlq_partition, dlq_offset, dlq_timestamp,
                      original_partition, original_offset, original_timestamp, origin_confidence,
                      consumer_group, consumer_attempts, dialect, error_class, parent_id, root_id,
-                     attempt_no, rescues, claim_id, claim_expires_at, claim_topic, claim_partition,
+                     attempt_no, rescues, claim_id, claim_expires_at, claim_topic, claim_topic_id, claim_partition,
                      claim_end_offset, unsettled, next_attempt_at, last_publish_error,
                      last_publish_error_class, outcome, archived_at)
                 SELECT id, original_topic, error_message, retry_count, max_retries, payload, status,
@@ -191,7 +192,7 @@ BEGIN
                      dlq_topic_id, dlq_incarnation_id, dlq_partition, dlq_offset, dlq_timestamp,
                      original_partition, original_offset, original_timestamp, origin_confidence,
                      consumer_group, consumer_attempts, dialect, error_class, parent_id, root_id,
-                     attempt_no, rescues, claim_id, claim_expires_at, claim_topic, claim_partition,
+                     attempt_no, rescues, claim_id, claim_expires_at, claim_topic, claim_topic_id, claim_partition,
                      claim_end_offset, unsettled, next_attempt_at, last_publish_error,
                      last_publish_error_class, outcome, clock_timestamp()
                 FROM moved

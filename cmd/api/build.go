@@ -112,7 +112,7 @@ func (p *parts) checks() []rest.Check {
 	}
 	checks := []rest.Check{database}
 	if p.db != nil {
-		checks = append(checks, rest.Check{Name: "schema", Probe: program.CheckSchema(p.db), Required: true, Public: true})
+		checks = append(checks, program.SchemaCheck(p.db))
 	}
 	kafka := rest.Check{Name: "kafka", Probe: alive, Passed: "not configured"}
 	if p.cluster != nil {
@@ -123,22 +123,13 @@ func (p *parts) checks() []rest.Check {
 
 func alive(context.Context) error { return nil }
 
-// wait tries the dependencies, each for the start-up timeout.
+// wait tries the dependencies for the start-up timeout, and then waits for the
+// schema.
 func (p *parts) wait(ctx context.Context) error {
-	if p.db != nil {
-		if err := p.base.WaitForDatabase(ctx, p.db); err != nil {
-			return err
-		}
+	if err := p.base.WaitFor(ctx, p.db, p.cluster); err != nil || p.db == nil {
+		return err
 	}
-	if p.cluster != nil {
-		if err := p.base.WaitForKafka(ctx, p.cluster); err != nil {
-			return err
-		}
-	}
-	if p.db != nil {
-		return p.base.WaitForSchema(ctx, p.db)
-	}
-	return nil
+	return p.base.WaitForSchema(ctx, p.db)
 }
 
 func (p *parts) close() {

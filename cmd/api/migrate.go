@@ -27,7 +27,7 @@ func (m migration) run(ctx context.Context, args []string) error {
 		return errors.New("migrate: the configuration has no database section")
 	}
 	m.base.Config.Database.AutoMigrate = false
-	db, err := m.base.Database(ctx)
+	db, err := m.base.PatientDatabase(ctx)
 	if err != nil {
 		return err
 	}

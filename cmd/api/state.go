@@ -18,13 +18,19 @@ type stateCollector struct {
 	}
 	messages *prometheus.Desc
 
-	mu     sync.Mutex
-	at     time.Time
-	counts []repository.Count
+	mu      sync.Mutex
+	at      time.Time
+	counts  []repository.Count
+	pending <-chan []repository.Count // a question that was given up and is not answered yet; or nil
 }
 
-// stateAge is how old the numbers may be: scrapers must not load the database.
-const stateAge = 5 * time.Second
+const (
+	// stateAge is how old the numbers may be: scrapers must not load the database.
+	stateAge = 5 * time.Second
+
+	// stateTimeout is how long a scrape waits for them.
+	stateTimeout = 2 * time.Second
+)
 
 func newStateCollector(store repository.Reader) *stateCollector {
 	return &stateCollector{
@@ -51,12 +57,38 @@ func (c *stateCollector) current() []repository.Count {
 	if time.Since(c.at) < stateAge {
 		return c.counts
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-	defer cancel()
-	counts, err := c.store.Counts(ctx)
-	if err != nil {
-		counts = nil
+	c.counts = c.ask()
+	c.at = time.Now()
+	return c.counts
+}
+
+// ask returns nil when the store does not answer in time. A driver may wait for
+// a silent server whatever its context says, so nobody waits for it here, and no
+// second question is asked beside it.
+func (c *stateCollector) ask() []repository.Count {
+	if c.pending != nil {
+		select {
+		case <-c.pending: // too old by now
+			c.pending = nil
+		default:
+			return nil
+		}
 	}
-	c.counts, c.at = counts, time.Now()
-	return counts
+	ctx, cancel := context.WithTimeout(context.Background(), stateTimeout)
+	defer cancel()
+	answer := make(chan []repository.Count, 1)
+	go func() {
+		counts, err := c.store.Counts(ctx)
+		if err != nil {
+			counts = nil
+		}
+		answer <- counts
+	}()
+	select {
+	case counts := <-answer:
+		return counts
+	case <-ctx.Done():
+		c.pending = answer
+		return nil
+	}
 }

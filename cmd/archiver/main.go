@@ -45,7 +45,7 @@ func run(ctx context.Context, args, environ []string, stdout io.Writer) error {
 
 // work connects and archives, on the schedule when there is one.
 func work(ctx context.Context, base program.Base, schedule string) error {
-	db, err := base.Database(ctx)
+	db, err := base.PatientDatabase(ctx)
 	if err != nil {
 		return err
 	}

@@ -69,7 +69,7 @@ func serve(ctx context.Context, base program.Base) error {
 	ingester := ingest.New(cfg.Ingest, cfg.Kafka.ConsumerGroup, patterns, cluster, decoder, base.Store(db), base.Registry, base.Log)
 	probes := rest.NewProbes(cfg.Server, []rest.Check{
 		{Name: "database", Probe: both(db.PingContext, ingester.CheckDatabase), Required: true},
-		{Name: "schema", Probe: program.CheckSchema(db), Required: true, Public: true},
+		program.SchemaCheck(db),
 		{Name: "kafka", Probe: both(cluster.Ping, ingester.CheckKafka), Required: true},
 	}, base.Registry, base.Log)
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", cfg.Server.Address())
@@ -81,10 +81,7 @@ func serve(ctx context.Context, base program.Base) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return probes.Serve(ctx, listener) })
 	g.Go(func() error {
-		if err := base.WaitForDatabase(ctx, db); err != nil {
-			return err
-		}
-		if err := base.WaitForKafka(ctx, cluster); err != nil {
+		if err := base.WaitFor(ctx, db, cluster); err != nil {
 			return err
 		}
 		if err := base.WaitForSchema(ctx, db); err != nil {

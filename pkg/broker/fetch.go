@@ -68,6 +68,8 @@ type FetchedPartition struct {
 	// and what compaction removed between them. It never goes back.
 	Next    int64
 	Records []Record
+	// controls are the offsets of control records, in order.
+	controls []int64
 	// Err wraps ErrOutOfRange, ErrNotLeader, ErrUnknownTopic, ErrUnauthorized,
 	// ErrUnavailable or ErrCorrupt where it can.
 	Err error
@@ -242,6 +244,9 @@ func (d *fetchDecoder) decode(p *FetchedPartition, data []byte, aborted []aborte
 				p.Err = err
 				return
 			}
+		}
+		for at := max(b.base, from); b.control() && !b.legacy && at <= b.last; at++ {
+			p.controls = append(p.controls, at)
 		}
 		p.Next = max(p.Next, b.last+1)
 		if b.legacy && len(p.Records) > 0 {

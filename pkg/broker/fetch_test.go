@@ -307,16 +307,31 @@ func TestScan_MarkersAreNotRecords(t *testing.T) {
 	tp := broker.TopicPartition{Topic: createTopic(t, 1)}
 	writeTransactions(t, tp)
 	eventually(t, "all markers", func() bool { return end(t, c, tp) == transactionsEnd })
-	if got, want := texts(scanAll(t, c, tp)), "plain a0 b0 b1 a1 b2 c0 c1 d0 tail"; got != want {
+	var records []broker.Record
+	for offset, r := range scanAll(t, c, tp) {
+		if r.Offset != int64(offset) {
+			t.Errorf("Scan shows offset %d as number %d, want every offset", r.Offset, offset)
+		}
+		if r.Control && (r.Key != nil || r.Value != nil || len(r.Headers) > 0) {
+			t.Errorf("Scan shows the marker %+v, want it bare", r)
+		}
+		if !r.Control {
+			records = append(records, r)
+		}
+	}
+	if got, want := texts(records), "plain a0 b0 b1 a1 b2 c0 c1 d0 tail"; got != want {
 		t.Errorf("Scan = %q, want %q", got, want)
 	}
 	// At 6 and 7 there is nothing but the ends of two transactions.
+	var markers int
 	err := c.Scan(testContext(t), tp, 6, 8, func(r broker.Record) bool {
-		t.Errorf("Scan over markers shows %+v", r)
+		if r.Control {
+			markers++
+		}
 		return false
 	})
-	if err != nil {
-		t.Errorf("Scan over markers = %v, want nil", err)
+	if err != nil || markers != 2 {
+		t.Errorf("Scan over markers = %v with %d of them, want nil, 2", err, markers)
 	}
 }
 

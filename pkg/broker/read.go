@@ -1,9 +1,11 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -48,7 +50,9 @@ func (c *Cluster) readAt(ctx context.Context, tp TopicPartition, offset int64) (
 }
 
 // Scan shows fn every record with from <= offset < to, in order, whether or
-// not its transaction was committed, until fn returns true. It returns nil
+// not its transaction was committed, and the ends of transactions (see
+// Record.Control), until fn returns true. An offset that it does not show was
+// removed by compaction. It returns nil
 // when it has seen them all or was stopped, ErrOutOfRange when the log starts
 // after from or was cut off before it, and the kinds of Topics and Fetch. It
 // waits, as long as ctx lets it, for offsets that replicas still have to copy,
@@ -70,7 +74,7 @@ func (c *Cluster) scan(ctx context.Context, tp TopicPartition, from, to int64, f
 		if got.LogStart > next {
 			return fmt.Errorf("%w: log starts at %d", ErrOutOfRange, got.LogStart)
 		}
-		for _, rec := range got.Records {
+		for _, rec := range got.everything() {
 			if rec.Offset >= to || fn(rec) {
 				return nil
 			}
@@ -88,6 +92,19 @@ func (c *Cluster) scan(ctx context.Context, tp TopicPartition, from, to int64, f
 		}
 	}
 	return nil
+}
+
+// everything returns records and control records in the order of the log.
+func (p FetchedPartition) everything() []Record {
+	if len(p.controls) == 0 {
+		return p.Records
+	}
+	all := slices.Clone(p.Records)
+	for _, offset := range p.controls {
+		all = append(all, Record{TopicPartition: p.TopicPartition, Offset: offset, Control: true})
+	}
+	slices.SortFunc(all, func(a, b Record) int { return cmp.Compare(a.Offset, b.Offset) })
+	return all
 }
 
 // fetchOne reads from a single partition, where the leader is now. Only its

@@ -20,6 +20,10 @@ type Record struct {
 	Key     []byte
 	Value   []byte
 	Headers []Header
+
+	// Control marks the end of a transaction, which is not a record of a
+	// producer's and has neither key nor value. Only Scan shows these.
+	Control bool
 }
 
 // Header is one header of a Record.

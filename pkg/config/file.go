@@ -45,11 +45,15 @@ func (d *fileDecoder) section(parent string, raw map[string]any) map[string]any 
 }
 
 func (d *fileDecoder) entry(key string, raw any) (any, bool) {
-	_, isSection := d.keys.sections[key]
+	optional, isSection := d.keys.sections[key]
 	s, isSetting := d.keys.settings[key]
 	switch {
 	case !isSection && !isSetting:
 		d.complain("unknown key %s", key)
+		return nil, false
+	case raw == nil && optional:
+		// A template that broke must not look like the choice to do without.
+		d.complain("%s: the section is empty; remove it or fill it in", key)
 		return nil, false
 	case raw == nil: // as if it were not written
 		return nil, false

@@ -41,9 +41,10 @@ type loader struct {
 // sorted, except those that begin with the prefix and STACK_.
 //
 // A field that is a pointer to a struct is an optional section. It is nil
-// unless the file has the section as a mapping (an empty one counts, a null
-// does not) or a variable sets one of its keys; then it holds what the pointer
-// in defaults points to, plus the overrides. Defaults are never written to.
+// unless the file has the section as a mapping, be it an empty one, or a variable
+// sets one of its keys; then it holds what the pointer in defaults points to,
+// plus the overrides. The section's name without a value is an error: it could
+// mean either. Defaults are never written to.
 //
 // Durations are written with a unit ("5m"). An integer whose key ends in
 // "bytes" also takes a size such as "64MiB" (see ByteSize). Numbers and text

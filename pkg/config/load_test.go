@@ -193,10 +193,12 @@ func TestOptionalSection(t *testing.T) {
 		}
 	})
 
-	t.Run("IsNilWhenNull", func(t *testing.T) {
+	t.Run("MustNotBeNull", func(t *testing.T) {
 		t.Parallel()
-		if cfg := mustLoad(t, "empty-sections.yaml", "DLQ_DATABASE_HOST=h"); cfg.Kafka != nil {
-			t.Errorf("got %v, want nil", cfg.Kafka)
+		_, _, err := loadFile("null-sections.yaml", "DLQ_DATABASE_HOST=h")
+		wantError(t, err, "database: the section is empty; remove it or fill it in", "kafka: the section is empty", "null-sections.yaml")
+		if err != nil && strings.Contains(err.Error(), "server") {
+			t.Errorf("got %v, want nothing about a section that is always there", err)
 		}
 	})
 

@@ -65,12 +65,20 @@ func (e *NotRetryableError) Error() string {
 // Is makes the error's kind ErrConflict.
 func (e *NotRetryableError) Is(target error) bool { return target == ErrConflict }
 
-// ClaimedError says that an attempt is under way and owns the message: nothing
-// else may touch it until the attempt ended or was settled. Its kind is
-// ErrConflict.
-type ClaimedError struct{ ID uuid.UUID }
+// ClaimedError says that an attempt owns the message: nothing else may touch it
+// until that attempt ended or was settled. Its kind is ErrConflict.
+type ClaimedError struct {
+	ID uuid.UUID
+
+	// Unsettled: the attempt is over and the target log cannot tell whether its
+	// record is there. Only an operator ends that.
+	Unsettled bool
+}
 
 func (e *ClaimedError) Error() string {
+	if e.Unsettled {
+		return "message " + e.ID.String() + ": its last attempt cannot be settled: mark it dead, or retry it with accept_duplicate"
+	}
 	return "message is claimed by a running retry: " + e.ID.String()
 }
 

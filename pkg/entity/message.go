@@ -43,6 +43,9 @@ type Message struct {
 	// instead.
 	Return *Return
 
+	// Unsettled: RETRYING, and nobody can tell whether the attempt's record is in
+	// the target log.
+	Unsettled bool
 	// NextAttemptAt binds automatic retry only.
 	NextAttemptAt         time.Time
 	LastPublishError      string
@@ -71,6 +74,9 @@ type Record struct {
 	Size int64
 	// SHA256 of the value, set for ValueOverLimit only.
 	SHA256 []byte
+	// HeadersOmitted: there are headers, but more than the reader asked for, and
+	// Headers is nil.
+	HeadersOmitted bool
 }
 
 // ValueState says what Record.Value holds.
@@ -143,6 +149,7 @@ type Claim struct {
 	ID        uuid.UUID // travels as header dlq-redrive-id; one per attempt
 	ExpiresAt time.Time
 	Topic     string
+	TopicID   string // Kafka's, of the topic's present life; "" where there is none
 	Partition int32
 	EndOffset int64 // of the target partition, before publishing
 }

@@ -16,6 +16,7 @@ var ErrPublish = errors.New("publish failed")
 // ErrUnavailable (try later).
 type Target struct {
 	Topic     string
+	TopicID   string // Kafka's, of the topic's present life; "" where there is none
 	Partition int32
 	EndOffset int64 // the partition's next offset, read before the claim
 	Err       error

@@ -43,6 +43,11 @@ type ending struct {
 	finished repository.Finished
 }
 
+// unsettled reports whether nobody can tell what became of the attempt.
+func (e ending) unsettled() bool {
+	return e.finished.Status == entity.Retrying && e.delivery.Verdict == entity.InDoubt && e.delivery.Class == entity.UnknownClass
+}
+
 // claiming says how messages are claimed.
 type claiming struct {
 	wait     bool // for another caller who is taking a message at this moment
@@ -57,7 +62,7 @@ func (s *Service) claim(ctx context.Context, actor string, planned []entity.Outg
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
 	defer cancel()
 	taken := attempts{actor: actor, claimed: s.now()}
-	states, err := s.store.Claim(ctx, intents(planned, how), s.cfg.ClaimExpiry, how.wait)
+	states, err := s.store.Claim(ctx, intents(actor, planned, how), s.cfg.ClaimExpiry, how.wait)
 	if err != nil {
 		return attempts{}, fmt.Errorf("claim messages: %w", err)
 	}
@@ -78,13 +83,15 @@ func (s *Service) claim(ctx context.Context, actor string, planned []entity.Outg
 	return taken, nil
 }
 
-func intents(planned []entity.Outgoing, how claiming) []repository.Claim {
+func intents(actor string, planned []entity.Outgoing, how claiming) []repository.Claim {
 	claims := make([]repository.Claim, len(planned))
 	for i, out := range planned {
 		claims[i] = repository.Claim{
 			MessageID: out.Message.ID,
 			ID:        entity.NewID(),
+			Actor:     actor,
 			Topic:     out.Target.Topic,
+			TopicID:   out.Target.TopicID,
 			Partition: out.Target.Partition,
 			EndOffset: out.Target.EndOffset,
 			TakeOver:  how.takeOver,

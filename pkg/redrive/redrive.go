@@ -26,6 +26,7 @@ const (
 	// leaderPatience is how long a redrive waits for a partition without a
 	// reachable leader before it stops.
 	leaderPatience = 30 * time.Second
+	leaderPause    = 5 * time.Second // at most between two looks
 
 	// hopeless is how many batches in a row may fail wholly. Then the broker is
 	// taken to be away, rather than costing every message an attempt.
@@ -71,6 +72,7 @@ type run struct {
 	actor  string
 	memory *semaphore.Weighted
 	stop   context.CancelCauseFunc // ends taking and sending
+	lost   map[place]bool          // the planner's: left out for want of a leader
 
 	mu       sync.Mutex // guards what follows
 	report   entity.RedriveReport
@@ -88,6 +90,7 @@ func newRun(s *Service, topic, actor string, selected int) *run {
 			ID: entity.NewID(), Topic: topic, Selected: selected, Reasons: map[string]int{},
 		},
 		refused: map[string]entity.ErrorClass{},
+		lost:    map[place]bool{},
 	}
 }
 
@@ -162,34 +165,63 @@ func weight(messages []entity.Message) int64 {
 }
 
 // plan returns the messages that may be sent, and counts the others. While a
-// leader cannot be reached it waits, for no attempt may start then.
+// leader cannot be reached it waits, for no attempt may start then. When it has
+// waited long enough, what can be reached is sent, and what cannot is left out,
+// here and in what follows; when nothing can be reached the run is over.
 func (r *run) plan(ctx context.Context, messages []entity.Message) ([]entity.Outgoing, error) {
 	messages = r.withoutRefused(messages)
 	deadline := r.now().Add(leaderPatience)
-	for wait := time.Second; ; wait *= 2 {
+	for wait := time.Second; ; wait = min(2*wait, leaderPause) {
 		targets := r.publisher.Plan(ctx, messages, true)
-		err := unreachable(targets)
-		if err == nil {
+		away, some, err := r.reach(targets)
+		left := deadline.Sub(r.now())
+		switch {
+		case err == nil:
+			return r.admit(messages, targets), nil
+		case left <= 0 && !some:
+			return nil, fmt.Errorf("plan: %w", err)
+		case left <= 0:
+			r.leaveOut(away)
 			return r.admit(messages, targets), nil
 		}
-		if r.now().Add(wait).After(deadline) {
-			return nil, fmt.Errorf("plan: %w", err)
-		}
-		if !pause(ctx, wait) {
+		if !pause(ctx, min(wait, left)) {
 			return nil, context.Cause(ctx)
 		}
 	}
 }
 
-// unreachable returns the first error that may pass with time.
-func unreachable(targets []entity.Target) error {
+// place is where a record would go.
+type place struct {
+	topic     string
+	partition int32
+}
+
+func placeOf(t entity.Target) place { return place{t.Topic, t.Partition} }
+
+// reach returns the places that cannot be reached now and have not been left out
+// before, and the error of one of them; some says whether any other can be.
+func (r *run) reach(targets []entity.Target) (away []place, some bool, err error) {
 	for _, t := range targets {
 		var refused *entity.RefusedError
-		if t.Err != nil && !errors.As(t.Err, &refused) {
-			return t.Err
+		switch {
+		case t.Err == nil:
+			some = true
+		case errors.As(t.Err, &refused) || r.lost[placeOf(t)]:
+		default:
+			away, err = append(away, placeOf(t)), t.Err
 		}
 	}
-	return nil
+	return away, some, err
+}
+
+func (r *run) leaveOut(away []place) {
+	for _, p := range away {
+		if !r.lost[p] {
+			r.lost[p] = true
+			r.log.Warn("redrive leaves out what has no reachable leader", zap.Stringer("redrive_id", r.report.ID),
+				zap.String("topic", p.topic), zap.Int32("partition", p.partition))
+		}
+	}
 }
 
 // withoutRefused leaves out what would go to a topic that refused before.
@@ -214,8 +246,12 @@ func (r *run) admit(messages []entity.Message, targets []entity.Target) []entity
 	planned := make([]entity.Outgoing, 0, len(messages))
 	for i, t := range targets {
 		var refused *entity.RefusedError
-		if errors.As(t.Err, &refused) {
+		switch {
+		case errors.As(t.Err, &refused):
 			r.skip(string(refused.Class), 1)
+			continue
+		case t.Err != nil:
+			r.skip(string(entity.BrokerUnavailable), 1)
 			continue
 		}
 		planned = append(planned, entity.Outgoing{Message: messages[i], Target: t})
@@ -276,7 +312,7 @@ func (r *run) judge(deliveries []entity.Delivery) {
 // verdict is nil when the whole selection is accounted for, in the store too.
 func (r *run) verdict(ctx context.Context) error {
 	counted := r.report.Resolved + r.report.Failed + r.report.InDoubt + r.report.Skipped
-	if counted == r.report.Selected && !r.unsaved {
+	if counted == r.report.Selected && !r.unsaved && !errors.Is(context.Cause(ctx), errHopeless) {
 		return nil
 	}
 	return &entity.InterruptedError{Report: r.report, Err: context.Cause(ctx)}

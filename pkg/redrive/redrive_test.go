@@ -60,6 +60,31 @@ func TestRetryAll(t *testing.T) {
 		b.wantSent(orders, ids...)
 	}))
 
+	t.Run("WhatHasNoLeaderIsLeftOutAndTheRestIsSent", scenario(func(b *bench) {
+		mixed := b.add(1) // makes the first batch a mixed one
+		away := b.add(batchMessages, func(m *entity.Message) { m.OriginalTopic = "payments" })
+		here := b.add(batchMessages, func(m *entity.Message) { m.OriginalTopic = orders })
+		more := b.add(2, func(m *entity.Message) { m.OriginalTopic = "payments" })
+		b.kafka.plan = func(m entity.Message) error {
+			if m.OriginalTopic == "payments" {
+				return entity.ErrUnavailable
+			}
+			return nil
+		}
+		began := time.Now()
+		report, err := b.retryAll()
+		b.wantReport(report, err, entity.RedriveReport{
+			Selected: 2*batchMessages + 3, Resolved: batchMessages + 1, Skipped: batchMessages + 2,
+			Reasons: map[string]int{"BROKER_UNAVAILABLE": batchMessages + 2},
+		})
+		b.wantSent(orders, append(mixed, here...)...)
+		b.wantState(away[0], entity.Pending, 0, "")
+		b.wantState(more[1], entity.Pending, 0, "")
+		if waited := time.Since(began); waited != leaderPatience {
+			b.Errorf("RetryAll waited %s, want the patience once: %s", waited, leaderPatience)
+		}
+	}))
+
 	t.Run("NothingToDoIsAnEmptyReport", scenario(func(b *bench) {
 		report, err := b.retryAll()
 		b.wantReport(report, err, entity.RedriveReport{})
@@ -223,9 +248,13 @@ func TestRetryAllInterrupted(t *testing.T) {
 	t.Run("LeaderThatStaysAwayCostsNoAttempt", scenario(func(b *bench) {
 		ids := b.add(3)
 		b.kafka.plan = func(entity.Message) error { return entity.ErrUnavailable }
+		began := time.Now()
 		report, err := b.retryAll()
 		b.wantInterrupted(err, report)
 		b.wantState(ids[0], entity.Pending, 0, "")
+		if waited := time.Since(began); waited != leaderPatience {
+			b.Errorf("RetryAll waited %s for a leader, want %s", waited, leaderPatience)
+		}
 	}))
 
 	t.Run("LostStoreIsSettledLater", scenario(func(b *bench) {

@@ -34,7 +34,7 @@ func (s *Service) Retry(ctx context.Context, id uuid.UUID, acceptDuplicate bool,
 	if err != nil {
 		return entity.RetryResult{}, fmt.Errorf("read message: %w", err)
 	}
-	if message.Claimed() {
+	if message.Claimed() && !message.Unsettled {
 		settled, err := s.release(ctx, message)
 		if err != nil {
 			return entity.RetryResult{}, err
@@ -44,9 +44,14 @@ func (s *Service) Retry(ctx context.Context, id uuid.UUID, acceptDuplicate bool,
 		}
 		message.Status = settled.finished.Status
 		message.RetryCount = settled.finished.RetryCount
+		message.Unsettled = settled.unsettled()
 	}
-	takeOver := acceptDuplicate && message.Claimed()
-	if err := message.CanClaim(); err != nil && !takeOver {
+	takeOver := acceptDuplicate && message.Unsettled
+	switch err := message.CanClaim(); {
+	case takeOver:
+	case message.Unsettled:
+		return entity.RetryResult{}, &entity.ClaimedError{ID: id, Unsettled: true}
+	case err != nil:
 		return entity.RetryResult{}, err
 	}
 	planned, err := s.planOne(ctx, id)
@@ -84,6 +89,9 @@ func (s *Service) lost(ctx context.Context, id uuid.UUID) error {
 	message, err := s.store.Get(ctx, id, 0)
 	if err != nil {
 		return fmt.Errorf("read message: %w", err)
+	}
+	if message.Unsettled {
+		return &entity.ClaimedError{ID: id, Unsettled: true}
 	}
 	if err := message.CanClaim(); err != nil {
 		return err

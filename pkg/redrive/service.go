@@ -32,7 +32,9 @@ type Store interface {
 	Load(ctx context.Context, ids []uuid.UUID, maxBytes int64) (messages []entity.Message, taken int, err error)
 	Claim(ctx context.Context, claims []repository.Claim, expiry time.Duration, wait bool) ([]entity.Message, error)
 	Finish(ctx context.Context, results []repository.Result) ([]repository.Finished, error)
-	Expired(ctx context.Context, limit int) ([]entity.Message, error)
+	Expired(ctx context.Context, q repository.ExpiredQuery) ([]entity.Message, error)
+	GiveUp(ctx context.Context, id uuid.UUID, actor string) (entity.Message, error)
+	Delete(ctx context.Context, id uuid.UUID) error
 }
 
 // Publisher writes messages to their original topics. All its methods answer

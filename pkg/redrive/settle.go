@@ -3,11 +3,13 @@ package redrive
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 	"go.uber.org/zap"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
 const (
@@ -16,7 +18,12 @@ const (
 
 	// settleLimit is how many claims are settled together: each partition is
 	// then read once for all of them.
-	settleLimit = 5000
+	settleLimit = 1000
+
+	// settleGrace is how long the end of RunSettler waits for a turn under way. A
+	// store that went silent must not hold up a drain; the claims stay as they
+	// are, for another process.
+	settleGrace = 5 * time.Second
 
 	// settleJitter keeps replicas that started together from settling together.
 	settleJitter = 0.2
@@ -26,27 +33,52 @@ const (
 // cannot be settled now is tried again at the next turn.
 func (s *Service) RunSettler(ctx context.Context) {
 	turns := Backoff{Base: s.cfg.SettleInterval, Max: s.cfg.SettleInterval, Jitter: settleJitter}
-	for pause(ctx, turns.After(1, s.random())) {
-		if err := s.Settle(ctx); err != nil && ctx.Err() == nil {
-			s.log.Warn("claims were not settled", zap.Error(err))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for pause(ctx, turns.After(1, s.random())) {
+			if err := s.Settle(ctx); err != nil && ctx.Err() == nil {
+				s.log.Warn("claims were not settled", zap.Error(err))
+			}
 		}
+	}()
+	<-ctx.Done()
+	select {
+	case <-done:
+	case <-time.After(settleGrace):
 	}
 }
 
-// Settle looks once at the claims that have expired and ends those attempts by
+// Settle looks once at all claims that have expired and ends those attempts by
 // what the target partitions hold: RESOLVED when the record is there, PENDING
 // when it is not. Where no reading can tell, the message stays RETRYING with
-// class UNKNOWN and waits for an operator.
+// class UNKNOWN and waits for an operator. Claims that cannot be looked at now
+// do not keep it from those behind them; the error is then of one of them.
 func (s *Service) Settle(ctx context.Context) error {
-	messages, err := s.store.Expired(ctx, settleLimit)
-	if err != nil {
-		return fmt.Errorf("list expired claims: %w", err)
+	var after repository.Place
+	var settled []ending
+	var cause error
+	for ctx.Err() == nil {
+		page, err := s.store.Expired(ctx, repository.ExpiredQuery{After: after, Limit: settleLimit})
+		if err != nil {
+			cause = fmt.Errorf("list expired claims: %w", err)
+			break
+		}
+		endings, err := s.settle(ctx, page)
+		settled = append(settled, endings...)
+		if err != nil {
+			cause = err
+		}
+		if len(page) < settleLimit {
+			break
+		}
+		last := page[len(page)-1]
+		after = repository.Place{CreatedAt: last.CreatedAt, ID: last.ID}
 	}
-	endings, err := s.settle(ctx, messages)
-	if len(endings) > 0 {
-		s.log.Info("abandoned attempts were settled", summary(endings)...)
+	if len(settled) > 0 {
+		s.log.Info("abandoned attempts were settled", summary(settled)...)
 	}
-	return err
+	return cause
 }
 
 // settle returns how the attempts of messages ended, without those that could
@@ -170,14 +202,12 @@ func (s *Service) release(ctx context.Context, m entity.Message) (ending, error)
 // expired returns the message when the store's clock says that its claim is
 // over, else nil. Our own clock may be wrong and must not end a live claim.
 func (s *Service) expired(ctx context.Context, id uuid.UUID) (*entity.Message, error) {
-	messages, err := s.store.Expired(ctx, settleLimit)
+	messages, err := s.store.Expired(ctx, repository.ExpiredQuery{ID: id, Limit: 1})
 	if err != nil {
-		return nil, fmt.Errorf("list expired claims: %w", err)
+		return nil, fmt.Errorf("look at the claim: %w", err)
 	}
-	for i := range messages {
-		if messages[i].ID == id {
-			return &messages[i], nil
-		}
+	if len(messages) == 0 {
+		return nil, nil
 	}
-	return nil, nil
+	return &messages[0], nil
 }

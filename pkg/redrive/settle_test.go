@@ -135,7 +135,10 @@ func TestSettle(t *testing.T) {
 			b.afterExpiry()
 		}
 		b.wantState(id, entity.Retrying, 1, entity.UnknownClass)
-		b.wantNotRetryable(b.retry(id), "message is not retryable: status=RETRYING, retry_count=1/3")
+		var claimed *entity.ClaimedError
+		if err := b.retry(id); !errors.As(err, &claimed) || !claimed.Unsettled {
+			b.Errorf("Retry = %v, want it to name the ways out", err)
+		}
 		if got := b.logs.FilterMessageSnippet("an operator must decide").Len(); got != 1 {
 			b.Errorf("lines about it = %d, want 1", got)
 		}
@@ -169,11 +172,125 @@ func TestSettle(t *testing.T) {
 	}))
 }
 
+// TestOperatorsSettleFirst: nobody may end an attempt by hand before the target
+// log was asked whether its record is there.
+func TestOperatorsSettleFirst(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+
+	t.Run("DeadOfAPublishedRecordIsRefused", scenario(func(b *bench) {
+		id := b.add(1)[0]
+		b.crash(id, true)
+		<-time.After(b.cfg.ClaimExpiry)
+		var refused *entity.TransitionError
+		if _, err := b.GiveUp(ctx, id, "alice"); !errors.As(err, &refused) {
+			b.Errorf("GiveUp = %v, want the record to be found and the message RESOLVED", err)
+		}
+		b.wantFound(id)
+	}))
+
+	t.Run("DeadOfWhatWasNeverSent", scenario(func(b *bench) {
+		id := b.add(1)[0]
+		b.crash(id, false)
+		<-time.After(b.cfg.ClaimExpiry)
+		if m, err := b.GiveUp(ctx, id, "alice"); err != nil || m.Status != entity.Dead {
+			b.Errorf("GiveUp = %s, %v, want DEAD", m.Status, err)
+		}
+	}))
+
+	t.Run("DeadWhileTheLogCannotBeRead", scenario(func(b *bench) {
+		id := b.add(1)[0]
+		b.crash(id, true)
+		unreadable := inDoubt(entity.BrokerUnavailable)
+		b.kafka.find = func(entity.Claim) *entity.Delivery { return &unreadable }
+		<-time.After(b.cfg.ClaimExpiry)
+		if _, err := b.GiveUp(ctx, id, "alice"); !errors.Is(err, entity.ErrUnavailable) {
+			b.Errorf("GiveUp = %v, want unavailable", err)
+		}
+		if err := b.Delete(ctx, id, "alice"); !errors.Is(err, entity.ErrUnavailable) {
+			b.Errorf("Delete = %v, want unavailable", err)
+		}
+	}))
+
+	t.Run("ALiveClaimIsLeftAlone", scenario(func(b *bench) {
+		id := b.add(1)[0]
+		b.crash(id, true)
+		var claimed *entity.ClaimedError
+		if _, err := b.GiveUp(ctx, id, "alice"); !errors.As(err, &claimed) || claimed.Unsettled {
+			b.Errorf("GiveUp = %v, want the claim named", err)
+		}
+		if err := b.Delete(ctx, id, "alice"); !errors.As(err, &claimed) || claimed.Unsettled {
+			b.Errorf("Delete = %v, want the claim named", err)
+		}
+	}))
+
+	t.Run("DeleteOfWhatWasPublished", scenario(func(b *bench) {
+		id := b.add(1)[0]
+		b.crash(id, true)
+		<-time.After(b.cfg.ClaimExpiry)
+		if err := b.Delete(ctx, id, "alice"); err != nil {
+			b.Errorf("Delete = %v, want it settled and gone", err)
+		}
+	}))
+
+	t.Run("UnsettledIsDeadOnRequestAndNotDeleted", scenario(func(b *bench) {
+		id := b.unsettleable()
+		var claimed *entity.ClaimedError
+		if err := b.Delete(ctx, id, "alice"); !errors.As(err, &claimed) || !claimed.Unsettled {
+			b.Errorf("Delete = %v, want it to name the ways out", err)
+		}
+		if m, err := b.GiveUp(ctx, id, "alice"); err != nil || m.Status != entity.Dead {
+			b.Errorf("GiveUp = %s, %v, want DEAD", m.Status, err)
+		}
+	}))
+
+	t.Run("AcceptedDuplicateAtTheLimit", scenario(func(b *bench) {
+		id := b.unsettleable(func(m *entity.Message) { m.MaxRetries = 1 })
+		if _, err := b.Retry(ctx, id, true, "alice"); err != nil {
+			b.Errorf("Retry = %v, want nil", err)
+		}
+		b.wantSent(orders, id, id)
+	}))
+}
+
+// TestSettleGetsPastWhatItCannotRead: claims whose log cannot be read now do not
+// starve those behind them.
+func TestSettleGetsPastWhatItCannotRead(t *testing.T) {
+	t.Parallel()
+	t.Run("", scenario(func(b *bench) {
+		ids := b.add(settleLimit + 3)
+		for _, id := range ids {
+			b.crash(id, false)
+		}
+		stuck := map[string]bool{}
+		for _, id := range ids[:settleLimit] {
+			stuck[b.get(id).Claim.ID.String()] = true
+		}
+		unreadable := inDoubt(entity.BrokerUnavailable)
+		b.kafka.find = func(c entity.Claim) *entity.Delivery {
+			if stuck[c.ID.String()] {
+				return &unreadable
+			}
+			return nil
+		}
+		<-time.After(b.cfg.ClaimExpiry)
+		if err := b.Settle(context.Background()); !errors.Is(err, errBroken) {
+			b.Errorf("Settle = %v, want %v", err, errBroken)
+		}
+		for _, id := range ids[settleLimit:] {
+			b.wantState(id, entity.Pending, 0, "")
+		}
+		if err := b.retry(ids[settleLimit-1]); !errors.Is(err, entity.ErrUnavailable) {
+			b.Errorf("Retry = %v, want unavailable", err)
+		}
+	}))
+}
+
 // unsettleable is a message whose record was written by a process that died,
 // and whose target log no longer tells.
-func (b *bench) unsettleable() uuid.UUID {
+func (b *bench) unsettleable(changes ...func(*entity.Message)) uuid.UUID {
 	b.Helper()
-	id := b.add(1)[0]
+	id := b.add(1, changes...)[0]
 	b.crash(id, true)
 	lost := inDoubt(entity.UnknownClass)
 	b.kafka.find = func(entity.Claim) *entity.Delivery { return &lost }

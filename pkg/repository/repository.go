@@ -24,17 +24,18 @@ type Repository interface {
 	Ingest
 
 	// Delete removes a message for good, its position stays consumed: the same
-	// record is never stored again. While a claim holds the message (RETRYING,
-	// expired or not) the answer is *entity.ClaimedError.
+	// record is never stored again. RETRYING, expired or not, answers
+	// *entity.ClaimedError: an attempt that nobody settled may still be in doubt.
 	Delete(ctx context.Context, id uuid.UUID) error
 
 	// Requeue moves DEAD to PENDING with no attempts used. Any other state is a
 	// *entity.TransitionError.
 	Requeue(ctx context.Context, id uuid.UUID) (entity.Message, error)
 
-	// GiveUp moves PENDING, or RETRYING whose claim has expired, to DEAD. A live
-	// claim is *entity.ClaimedError, a final state *entity.TransitionError.
-	GiveUp(ctx context.Context, id uuid.UUID) (entity.Message, error)
+	// GiveUp moves PENDING, or RETRYING that is marked unsettleable, to DEAD; any
+	// other RETRYING is *entity.ClaimedError, a final state *entity.TransitionError.
+	// The attempt that ends so is appended to the history, with class UNKNOWN.
+	GiveUp(ctx context.Context, id uuid.UUID, actor string) (entity.Message, error)
 
 	// Ping answers nil when the store can be reached.
 	Ping(ctx context.Context) error
@@ -44,8 +45,9 @@ type Repository interface {
 type Reader interface {
 	// List returns one page of the messages whose original topic or dead-letter
 	// topic is named topic, newest first (created_at, then id, descending), and
-	// how many there are in all. An unknown topic is an empty list. Values longer
-	// than ListValueLimit are not loaded.
+	// how many there are in all. An unknown topic is an empty list. Values and
+	// headers longer than ListValueLimit are not loaded, nor are those of messages
+	// behind the first ListPageLimit bytes of the page.
 	List(ctx context.Context, topic string, page Page) (List, error)
 
 	// Get returns one message. A value longer than maxValue bytes is not loaded;
@@ -91,9 +93,10 @@ type Attempts interface {
 	// it.
 	Finish(ctx context.Context, results []Result) ([]Finished, error)
 
-	// Expired returns, oldest first, at most limit messages in RETRYING whose
-	// claim has expired and which are not marked unsettleable, without values.
-	Expired(ctx context.Context, limit int) ([]entity.Message, error)
+	// Expired returns, oldest first (created_at, then id), messages in RETRYING
+	// whose claim has expired and which are not marked unsettleable, without their
+	// bytes.
+	Expired(ctx context.Context, q ExpiredQuery) ([]entity.Message, error)
 
 	// History returns the attempts that were made on a message, oldest first;
 	// empty when there were none or the message does not exist.
@@ -127,8 +130,12 @@ type Ingest interface {
 	Store(ctx context.Context, batch Batch) ([]Partition, error)
 }
 
-// ListValueLimit is the largest value, in bytes, that List loads.
-const ListValueLimit = 64 << 10
+// What List loads, in bytes: of a value, of the headers of a message, and of all
+// values and headers of a page.
+const (
+	ListValueLimit = 64 << 10
+	ListPageLimit  = 16 << 20
+)
 
 // RescueLimit is how many attempts in a row may be given back before the
 // message is DEAD.
@@ -160,13 +167,30 @@ type Count struct {
 type Claim struct {
 	MessageID uuid.UUID
 	ID        uuid.UUID // new for each attempt
+	Actor     string
 	Topic     string
+	TopicID   string
 	Partition int32
 	EndOffset int64
 
-	// TakeOver also takes a RETRYING message that is marked unsettleable: the
-	// caller accepts that its record may be in the target log already.
+	// TakeOver also takes a RETRYING message that is marked unsettleable, even
+	// when its attempts are used up: the caller accepts that its record may be in
+	// the target log already. The attempt that ends so is appended to the history,
+	// with class UNKNOWN.
 	TakeOver bool
+}
+
+// ExpiredQuery says which expired claims are wanted.
+type ExpiredQuery struct {
+	ID    uuid.UUID // only this message; uuid.Nil for all
+	After Place     // only what stands behind it; the zero Place for all
+	Limit int       // at most so many
+}
+
+// Place is where a message stands in an order by created_at and id.
+type Place struct {
+	CreatedAt time.Time
+	ID        uuid.UUID
 }
 
 // Result ends one attempt.

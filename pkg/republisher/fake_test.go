@@ -23,6 +23,7 @@ var clock = time.Date(2026, 1, 2, 3, 4, 5, 678_901_000, time.FixedZone("JST", 9*
 // logs is a Kafka in memory: Cluster and Producer.
 type logs struct {
 	topics map[string]int // partitions
+	id     string         // of every topic
 	starts map[broker.TopicPartition]int64
 	errs   map[broker.TopicPartition]error // for every question about the partition
 	down   error                           // for every question
@@ -52,7 +53,7 @@ func (l *logs) Topics(_ context.Context, names ...string) ([]broker.Topic, error
 	for _, name := range names {
 		t := broker.Topic{Name: name, Err: broker.ErrUnknownTopic}
 		if n, ok := l.topics[name]; ok {
-			t.Err = nil
+			t.Err, t.ID = nil, l.id
 			for i := range n {
 				t.Partitions = append(t.Partitions, broker.Partition{ID: int32(i)})
 			}

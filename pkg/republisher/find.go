@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,7 +22,8 @@ const scanTimeout = 2 * time.Minute
 var (
 	errLogStartsLater = errors.New("the log no longer goes back to the noted offset")
 	errLogEndsEarlier = errors.New("the log ends before the noted offset: the topic was cut off or created again")
-	errLogHasGaps     = errors.New("records were removed from the log by compaction, or stand for transactions")
+	errLogHasGaps     = errors.New("records were removed from the log by compaction")
+	errOtherTopic     = errors.New("the topic was deleted and created again")
 )
 
 // FindMany looks in the target partitions for the records of earlier claims,
@@ -43,6 +45,7 @@ func (r *Republisher) FindMany(ctx context.Context, claims []entity.Claim) []ent
 		groups[tp] = append(groups[tp], i)
 	}
 	logs := r.measure(ctx, groups)
+	lives := r.lives(ctx, claims)
 	var all sync.WaitGroup
 	slots := make(chan struct{}, parallel)
 	for tp, indices := range groups {
@@ -51,12 +54,32 @@ func (r *Republisher) FindMany(ctx context.Context, claims []entity.Claim) []ent
 			defer func() { <-slots }()
 			found, err := r.search(ctx, tp, logs[tp], pick(claims, indices))
 			for _, i := range indices {
-				findings[i] = finding(claims[i], logs[tp], found, err)
+				findings[i] = finding(claims[i], lives[claims[i].Topic], logs[tp], found, err)
 			}
 		})
 	}
 	all.Wait()
 	return findings
+}
+
+// lives returns the present ids of the claims' topics, as far as they are known.
+func (r *Republisher) lives(ctx context.Context, claims []entity.Claim) map[string]string {
+	var names []string
+	for _, c := range claims {
+		if c.TopicID != "" && !slices.Contains(names, c.Topic) {
+			names = append(names, c.Topic)
+		}
+	}
+	ids := make(map[string]string, len(names))
+	if len(names) == 0 {
+		return ids
+	}
+	// Without an answer there is none on the logs either, and nothing is settled.
+	topics, _ := r.cluster.Topics(ctx, names...)
+	for _, t := range topics {
+		ids[t.Name] = t.ID
+	}
+	return ids
 }
 
 func pick(claims []entity.Claim, indices []int) []entity.Claim {
@@ -153,7 +176,10 @@ func redriveID(record broker.Record) (uuid.UUID, bool) {
 
 // finding says what a search means for one claim. What was found counts, also
 // when the search was broken off later.
-func finding(c entity.Claim, log extent, t trace, err error) entity.Delivery {
+func finding(c entity.Claim, life string, log extent, t trace, err error) entity.Delivery {
+	if c.ID == uuid.Nil { // put into RETRYING by hand: no attempt of ours
+		return entity.Delivery{Verdict: entity.GivenBack, Partition: c.Partition, Offset: broker.OffsetUnknown}
+	}
 	if offset, ok := t.offsets[c.ID]; ok {
 		return entity.Delivery{
 			Verdict: entity.Acknowledged, Class: entity.AlreadyPublished, Partition: c.Partition, Offset: offset,
@@ -164,6 +190,8 @@ func finding(c entity.Claim, log extent, t trace, err error) entity.Delivery {
 	}
 	absent := entity.Delivery{Verdict: entity.InDoubt, Class: entity.UnknownClass, Partition: c.Partition, Offset: broker.OffsetUnknown}
 	switch {
+	case life != "" && c.TopicID != "" && life != c.TopicID:
+		absent.Err = errOtherTopic
 	case c.EndOffset < log.start:
 		absent.Err = errLogStartsLater
 	case c.EndOffset > log.end:

@@ -40,6 +40,11 @@ func TestFindMany(t *testing.T) {
 		{"FoundBehindAGap", func(l *logs, c entity.Claim) { l.put(0, c.ID, 9, 14) }, entity.Acknowledged, entity.AlreadyPublished, 14},
 		{"NotThere", func(l *logs, _ entity.Claim) { l.put(0, uuid.New(), 9, 10, 11) }, entity.GivenBack, "", -1},
 		{"NothingWrittenSince", func(l *logs, _ entity.Claim) { l.put(0, uuid.Nil, 9) }, entity.GivenBack, "", -1},
+		{"EndsOfTransactionsAreNoGap", func(l *logs, _ entity.Claim) {
+			l.put(0, uuid.Nil, 9, 10)
+			l.records[part(0)] = append(l.records[part(0)], broker.Record{Offset: 11, Control: true})
+			l.put(0, uuid.Nil, 12)
+		}, entity.GivenBack, "", -1},
 		{"RemovedByCompactionMaybe", func(l *logs, _ entity.Claim) { l.put(0, uuid.Nil, 9, 10, 12) }, entity.InDoubt, entity.UnknownClass, -1},
 		{"RemovedRightAtTheNotedOffset", func(l *logs, _ entity.Claim) { l.put(0, uuid.Nil, 9, 11) }, entity.InDoubt, entity.UnknownClass, -1},
 		{"LogStartsLater", func(l *logs, _ entity.Claim) { l.starts[part(0)] = 12; l.put(0, uuid.Nil, 12) }, entity.InDoubt, entity.UnknownClass, -1},
@@ -64,6 +69,40 @@ func TestFindMany(t *testing.T) {
 				t.Errorf("FindMany error = %v, want one for a doubt only", got.Err)
 			}
 		})
+	}
+}
+
+func TestFindManyNoticesAnotherTopicOfTheSameName(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, noted, present string
+		verdict              entity.Verdict
+	}{
+		{"SameTopic", "id-1", "id-1", entity.GivenBack},
+		{"CreatedAgainAndGrownPastTheNotedOffset", "id-1", "id-2", entity.InDoubt},
+		{"BrokerGivesNoIDs", "", "", entity.GivenBack},
+		{"ClaimIsOfABrokerWithoutIDs", "", "id-2", entity.GivenBack},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			l := newLogs()
+			l.id = c.present
+			l.put(0, uuid.Nil, 0, 1, 2)
+			claim := claimAt(0, 1)
+			claim.TopicID = c.noted
+			got := newRepublisher(t, l).FindMany(t.Context(), []entity.Claim{claim})[0]
+			if got.Verdict != c.verdict {
+				t.Errorf("FindMany = %+v, want verdict %d", got, c.verdict)
+			}
+		})
+	}
+}
+
+func TestFindManyOfWhatWasNeverClaimed(t *testing.T) {
+	t.Parallel()
+	got := newRepublisher(t, newLogs()).FindMany(t.Context(), []entity.Claim{{Topic: "nowhere"}})[0]
+	if got.Verdict != entity.GivenBack {
+		t.Errorf("FindMany = %+v, want it given back: no attempt of ours", got)
 	}
 }
 

@@ -74,6 +74,7 @@ func (r *Republisher) choosePartitions(ctx context.Context, messages []entity.Me
 		}
 		topic, ok := found[targets[i].Topic]
 		if targets[i].Err = missing(targets[i].Topic, topic, ok, err); targets[i].Err == nil {
+			targets[i].TopicID = topic.ID
 			targets[i].Partition = r.partition(messages[i], len(topic.Partitions))
 		}
 	}

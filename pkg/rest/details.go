@@ -2,6 +2,7 @@ package rest
 
 import (
 	"errors"
+	"strconv"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
@@ -19,6 +20,7 @@ func details(err error) []detail {
 		refused     *entity.RefusedError
 		publish     *entity.PublishError
 		interrupted *entity.InterruptedError
+		claimed     *entity.ClaimedError
 	)
 	switch {
 	case errors.As(err, &request) && request.details != nil:
@@ -28,7 +30,9 @@ func details(err error) []detail {
 	case errors.As(err, &publish):
 		return publishDetails(publish)
 	case errors.As(err, &interrupted):
-		return []detail{{"redrive_id", interrupted.Report.ID.String()}}
+		return interruptedDetails(interrupted.Report)
+	case errors.As(err, &claimed) && claimed.Unsettled:
+		return []detail{{"id", "mark it dead, or retry it with accept_duplicate"}}
 	default:
 		return append([]detail{}, fieldDetails(err)...)
 	}
@@ -38,6 +42,25 @@ func publishDetails(e *entity.PublishError) []detail {
 	list := []detail{{"class", string(e.Class)}, {"status", e.Status.String()}}
 	if !e.RetryAt.IsZero() {
 		list = append(list, detail{"retry_at", *stamp(e.RetryAt)})
+	}
+	return list
+}
+
+// interruptedDetails tells how far a redrive came.
+func interruptedDetails(report entity.RedriveReport) []detail {
+	list := []detail{{"redrive_id", report.ID.String()}}
+	for _, count := range []struct {
+		name string
+		n    int
+	}{
+		{"selected", report.Selected},
+		{"resolved", report.Resolved},
+		{"failed", report.Failed},
+		{"dead", report.Dead},
+		{"in_doubt", report.InDoubt},
+		{"skipped", report.Skipped},
+	} {
+		list = append(list, detail{count.name, strconv.Itoa(count.n)})
 	}
 	return list
 }

@@ -38,6 +38,11 @@ func TestErrors(t *testing.T) {
 			409, codeConflict, "message is not retryable: status=DEAD, retry_count=3/3", `[]`,
 		},
 		{"Claimed", &entity.ClaimedError{ID: idA}, 409, codeConflict, "message is claimed by a running retry: " + idA.String(), `[]`},
+		{
+			"Unsettled", &entity.ClaimedError{ID: idA, Unsettled: true}, 409, codeConflict,
+			"message " + idA.String() + ": its last attempt cannot be settled: mark it dead, or retry it with accept_duplicate",
+			`[{"field":"id","reason":"mark it dead, or retry it with accept_duplicate"}]`,
+		},
 		{"Transition", &entity.TransitionError{From: entity.Resolved, To: entity.Dead}, 409, codeConflict, "message cannot move from RESOLVED to DEAD", `[]`},
 		{
 			"Refused", &entity.RefusedError{Class: entity.LoopRefused, Reason: "it would loop"}, 409, codeConflict, "it would loop",
@@ -49,7 +54,7 @@ func TestErrors(t *testing.T) {
 		},
 		{
 			"Interrupted", &entity.InterruptedError{Report: entity.RedriveReport{ID: redrive}, Err: errors.New("secret")},
-			503, codeUnavailable, unavailableText, `[{"field":"redrive_id","reason":"` + redrive.String() + `"}]`,
+			503, codeUnavailable, unavailableText, interruptedJSON(0, 0, 0, 0, 0, 0),
 		},
 		{"Unavailable", fmt.Errorf("dial secret:5432: %w", entity.ErrUnavailable), 503, codeUnavailable, unavailableText, `[]`},
 		{"TookTooLong", fmt.Errorf("secret: %w", context.DeadlineExceeded), 503, codeUnavailable, unavailableText, `[]`},
@@ -75,6 +80,13 @@ func TestErrors(t *testing.T) {
 			wantLogged(t, logs, c.status >= 500)
 		})
 	}
+}
+
+// interruptedJSON is what an interrupted redrive tells of itself.
+func interruptedJSON(selected, resolved, failed, dead, inDoubt, skipped int) string {
+	return fmt.Sprintf(`[{"field":"redrive_id","reason":"%s"},{"field":"selected","reason":"%d"},{"field":"resolved","reason":"%d"},`+
+		`{"field":"failed","reason":"%d"},{"field":"dead","reason":"%d"},{"field":"in_doubt","reason":"%d"},{"field":"skipped","reason":"%d"}]`,
+		redrive, selected, resolved, failed, dead, inDoubt, skipped)
 }
 
 // wantLogged: the cause of a 5xx stands in the log once, under the request id.

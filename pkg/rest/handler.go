@@ -20,9 +20,13 @@ func (s *Server) adapt(rt route) http.Handler {
 			s.fail(w, r, fmt.Errorf("the program is starting: %w", entity.ErrUnavailable))
 			return
 		}
+		if err := wellFormedQuery(r); err != nil && rt.kind != probe {
+			s.fail(w, r, err)
+			return
+		}
 		ctx, cancel := s.scope(r, rt.kind)
 		defer cancel()
-		err := rt.handle(w, r.WithContext(ctx))
+		err := carryOut(rt, w, r.WithContext(ctx))
 		switch {
 		case err == nil:
 		case rt.kind == read && r.Context().Err() != nil:

@@ -2,9 +2,11 @@ package rest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -27,15 +29,16 @@ const (
 // Check is one dependency that readiness tells about.
 type Check struct {
 	Name  string
-	Probe func(ctx context.Context) error // must return soon after ctx ends
+	Probe func(ctx context.Context) error
 
 	// Required makes the program unready when the check never passed yet, or
 	// failed twice running. Otherwise its state is shown and changes nothing.
 	Required bool
 
-	// Public lets the probe's error text into the answer. Without it the answer
-	// says "failed" and the text goes to the log: driver errors name hosts.
-	Public bool
+	// Public says which of the probe's errors may be read in the answer. Of all
+	// others, and without it of all, the answer says "failed" and the text goes to
+	// the log: driver errors name hosts.
+	Public func(error) bool
 
 	// Passed is what the answer says when all is well; "ok" when empty.
 	Passed string
@@ -52,7 +55,7 @@ func (c Check) ready(st checkState) bool { return !c.Required || (st.passed && s
 
 func (c Check) text(st checkState) string {
 	switch {
-	case st.err != nil && c.Public:
+	case st.err != nil && c.Public != nil && c.Public(st.err):
 		return st.err.Error()
 	case st.err != nil:
 		return "failed"
@@ -63,6 +66,10 @@ func (c Check) text(st checkState) string {
 	}
 }
 
+// errNoAnswer is what a probe counts as that did not return in time, until it
+// does: a driver may wait for a silent server whatever its context says.
+var errNoAnswer = errors.New("the probe has not returned")
+
 // health asks the dependencies and remembers. It is safe for concurrent use.
 type health struct {
 	checks []Check
@@ -72,19 +79,24 @@ type health struct {
 	mu     sync.Mutex
 	looked time.Time
 	states []checkState
+
+	underWay []atomic.Bool // of each check's probe
 }
 
 func newHealth(checks []Check, logger *zap.Logger) *health {
-	return &health{checks: checks, logger: logger, now: time.Now, states: make([]checkState, len(checks))}
+	return &health{
+		checks: checks, logger: logger, now: time.Now,
+		states: make([]checkState, len(checks)), underWay: make([]atomic.Bool, len(checks)),
+	}
 }
 
 // look returns whether all required checks are well, and the state of each.
 func (h *health) look(ctx context.Context) (ready bool, texts map[string]string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if now := h.now(); h.looked.IsZero() || now.Sub(h.looked) >= probeEvery {
-		h.looked = now
+	if h.looked.IsZero() || h.now().Sub(h.looked) >= probeEvery {
 		h.refresh(ctx)
+		h.looked = h.now() // after it: whoever waited for a slow look takes its result
 	}
 	ready, texts = true, make(map[string]string, len(h.checks))
 	for i, c := range h.checks {
@@ -94,20 +106,49 @@ func (h *health) look(ctx context.Context) (ready bool, texts map[string]string)
 	return ready, texts
 }
 
-// refresh runs every probe at once. A prober that hangs up must not look like a
-// dependency that failed, so the asking request's end does not count.
+// refresh runs every probe at once and waits for them, but no longer than
+// probeTimeout. A prober that hangs up must not look like a dependency that
+// failed, so the asking request's end does not count.
 func (h *health) refresh(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTimeout)
 	defer cancel()
-	errs := make([]error, len(h.checks))
-	var all sync.WaitGroup
-	for i, c := range h.checks {
-		all.Go(func() { errs[i] = safely(ctx, c.Probe) })
+	answers := make([]<-chan error, len(h.checks))
+	for i := range h.checks {
+		answers[i] = h.begin(ctx, i)
 	}
-	all.Wait()
-	for i, err := range errs {
-		h.note(i, err)
+	for i, answer := range answers {
+		h.note(i, await(ctx, answer))
 	}
+}
+
+// await returns the answer, also when it came and ctx has ended since.
+func await(ctx context.Context, answer <-chan error) error {
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-answer:
+		return err
+	default:
+		return errNoAnswer
+	}
+}
+
+// begin starts a probe, unless the one before is still at work.
+func (h *health) begin(ctx context.Context, i int) <-chan error {
+	answer := make(chan error, 1)
+	if !h.underWay[i].CompareAndSwap(false, true) {
+		answer <- errNoAnswer
+		return answer
+	}
+	go func() {
+		err := safely(ctx, h.checks[i].Probe)
+		h.underWay[i].Store(false)
+		answer <- err
+	}()
+	return answer
 }
 
 // note stores what a probe said and logs when it changed its mind.

@@ -3,10 +3,16 @@ package rest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 )
 
 // clock is moved by hand.
@@ -94,10 +100,65 @@ func TestReadiness_OneFailureIsForgivenTwoAreNot(t *testing.T) {
 func TestReadiness_NeverPassedIsNotReady(t *testing.T) {
 	t.Parallel()
 	f, _ := healthFixture(Check{
-		Name: "schema", Required: true, Public: true,
-		Probe: func(context.Context) error { return errors.New("schema version is 2, want 5") },
+		Name: "schema", Required: true,
+		Probe:  func(context.Context) error { return errOldSchema },
+		Public: func(err error) bool { return errors.Is(err, errOldSchema) },
 	})
 	wantAnswer(t, f.do("GET", "/readyz", ""), 503, `{"status":"not_ready","checks":{"schema":"schema version is 2, want 5"}}`)
+}
+
+var errOldSchema = errors.New("schema version is 2, want 5")
+
+// Only what the check calls public is read by everybody; the log has the rest.
+func TestReadiness_OtherErrorsArePrivate(t *testing.T) {
+	t.Parallel()
+	core, logs := observer.New(zap.WarnLevel)
+	f := newFixture()
+	f.logger = zap.New(core)
+	f.checks = []Check{{
+		Name: "schema", Required: true,
+		Probe:  func(context.Context) error { return errors.New("connect to database db.internal:5432/x: refused") },
+		Public: func(err error) bool { return errors.Is(err, errOldSchema) },
+	}}
+	wantAnswer(t, f.open().do("GET", "/readyz", ""), 503, `{"status":"not_ready","checks":{"schema":"failed"}}`)
+	if logs.Len() != 1 || !strings.Contains(fmt.Sprint(logs.All()[0].ContextMap()["error"]), "db.internal:5432") {
+		t.Errorf("log = %v, want one line with the cause", logs.All())
+	}
+}
+
+// A driver may wait for a silent server whatever its context says. The answer
+// comes at the limit, the probe counts as failed until it returns, and no second
+// one is started beside it.
+func TestReadiness_ProbeThatHangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int32
+		release := make(chan struct{})
+		h := newHealth([]Check{{Name: "database", Required: true, Probe: func(context.Context) error {
+			asked.Add(1)
+			<-release
+			return nil
+		}}, {Name: "kafka", Probe: (&dependency{}).probe}}, zap.NewNop())
+		wantLook := func(ready bool, database string, took time.Duration) {
+			t.Helper()
+			began := time.Now()
+			well, texts := h.look(t.Context())
+			if well != ready || texts["database"] != database || texts["kafka"] != "ok" || time.Since(began) != took {
+				t.Errorf("look = %t, %v after %s, want %t, database %s, kafka ok after %s", well, texts, time.Since(began), ready, database, took)
+			}
+		}
+		wantLook(false, "failed", probeTimeout)
+		for range 3 {
+			<-time.After(probeEvery)
+			wantLook(false, "failed", 0)
+		}
+		if n := asked.Load(); n != 1 {
+			t.Errorf("the probe was started %d times, want once while it hangs", n)
+		}
+		close(release)
+		<-time.After(probeEvery)
+		wantLook(true, "ok", 0)
+	})
 }
 
 func TestReadiness_OptionalDependencyIsShownOnly(t *testing.T) {

@@ -51,6 +51,13 @@ func TestBadInput(t *testing.T) {
 		{name: "PageNUL", method: "GET", target: "/api/v1/dlq/t?page=1%00", status: 400, field: "page"},
 		{name: "PageArabicDigits", method: "GET", target: "/api/v1/dlq/t?page=%D9%A1", status: 400, field: "page"},
 		{name: "PageRepeatedFirstIsBad", method: "GET", target: "/api/v1/dlq/t?page=0&page=1", status: 400, field: "page"},
+		{name: "PageRepeated", method: "GET", target: "/api/v1/dlq/t?page=1&page=1", status: 400, field: "page"},
+		{name: "SizeRepeated", method: "GET", target: "/api/v1/dlq/t?page_size=1&page=1&page_size=2", status: 400, field: "page_size"},
+		{name: "QuerySemicolon", method: "GET", target: "/api/v1/dlq/t?page=0;a=1", status: 400, field: "query"},
+		{name: "QueryEscape", method: "GET", target: "/api/v1/dlq/t?page_size=%zz", status: 400, field: "query"},
+		{name: "QueryBoth", method: "GET", target: "/api/v1/dlq/t?page=0;a=1&page_size=%zz", status: 400, field: "query"},
+		{name: "QueryOfAnUnknownParameter", method: "GET", target: "/api/v1/dlq/t?x=%", status: 400, field: "query"},
+		{name: "QueryOfAChange", method: "POST", target: retry + "?a;b", status: 400, field: "query"},
 		{name: "SizeZero", method: "GET", target: "/api/v1/dlq/t?page_size=0", status: 400, field: "page_size"},
 		{name: "SizeAboveTheMost", method: "GET", target: "/api/v1/dlq/t?page_size=1001", status: 400, field: "page_size"},
 

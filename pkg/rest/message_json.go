@@ -50,6 +50,7 @@ type (
 		LastPublishErrorClass *entity.ErrorClass `json:"last_publish_error_class"`
 		Key                   *blob              `json:"key"`
 		Headers               []headerJSON       `json:"headers"`
+		HeadersOmitted        *string            `json:"headers_omitted"`
 		PayloadOmitted        *string            `json:"payload_omitted"`
 		PayloadSize           *int64             `json:"payload_size"`
 	}
@@ -106,7 +107,8 @@ func (s *Server) tail(m entity.Message) messageTail {
 		LastPublishError:      orNull(m.LastPublishError),
 		LastPublishErrorClass: orNull(m.LastPublishErrorClass),
 		Key:                   showBytes(m.Record.Key),
-		Headers:               showHeaders(m.Record.Headers),
+		Headers:               showHeaders(m.Record),
+		HeadersOmitted:        headersOmitted(m.Record),
 		PayloadSize:           payloadSize(m.Record),
 	}
 	if m.Source.Known() {
@@ -115,10 +117,14 @@ func (s *Server) tail(m entity.Message) messageTail {
 	return t
 }
 
-// showHeaders keeps order and repeats. The list is never null.
-func showHeaders(headers []entity.Header) []headerJSON {
-	list := make([]headerJSON, 0, len(headers))
-	for _, h := range headers {
+// showHeaders keeps order and repeats. The list is null only when there are
+// headers that were left out.
+func showHeaders(r entity.Record) []headerJSON {
+	if r.HeadersOmitted {
+		return nil
+	}
+	list := make([]headerJSON, 0, len(r.Headers))
+	for _, h := range r.Headers {
 		shown := headerJSON{Key: h.Key, Value: showBytes(h.Value)}
 		if !utf8.ValidString(h.Key) {
 			shown.Key = strings.ToValidUTF8(h.Key, "\uFFFD")
@@ -127,6 +133,14 @@ func showHeaders(headers []entity.Header) []headerJSON {
 		list = append(list, shown)
 	}
 	return list
+}
+
+// headersOmitted says why there are headers that are not shown.
+func headersOmitted(r entity.Record) *string {
+	if !r.HeadersOmitted {
+		return nil
+	}
+	return orNull(tooLarge)
 }
 
 // rootOf is the first message of the lineage, which may be the message itself.

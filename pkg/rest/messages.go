@@ -17,9 +17,7 @@ type Store interface {
 	List(ctx context.Context, topic string, page repository.Page) (repository.List, error)
 	Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
 	History(ctx context.Context, id uuid.UUID) ([]entity.Attempt, error)
-	Delete(ctx context.Context, id uuid.UUID) error
 	Requeue(ctx context.Context, id uuid.UUID) (entity.Message, error)
-	GiveUp(ctx context.Context, id uuid.UUID) (entity.Message, error)
 }
 
 type pagination struct {
@@ -127,7 +125,7 @@ func (s *Server) deleteMessage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := s.store.Delete(r.Context(), id); err != nil {
+	if err := s.redriver.Delete(r.Context(), id, anonymous); err != nil {
 		return err
 	}
 	writeJSON(w, http.StatusOK, struct {
@@ -142,7 +140,10 @@ func (s *Server) requeueMessage(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) giveUpMessage(w http.ResponseWriter, r *http.Request) error {
-	return s.move(w, r, s.store.GiveUp, "marked dead")
+	giveUp := func(ctx context.Context, id uuid.UUID) (entity.Message, error) {
+		return s.redriver.GiveUp(ctx, id, anonymous)
+	}
+	return s.move(w, r, giveUp, "marked dead")
 }
 
 // moved is the answer to a change of state by hand.

@@ -5,16 +5,15 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"net/http"
-	"runtime/debug"
 	"time"
 
 	"go.uber.org/zap"
 )
 
 // exchange is one request and its answer, as the log and the metrics see it.
-// Only the request's own goroutine touches it.
+// Only one goroutine at a time touches it: the request's own, or the handler's
+// while that one answers.
 type exchange struct {
 	http.ResponseWriter
 	id           string
@@ -100,7 +99,7 @@ func (s *Server) recovered(next http.Handler) http.Handler {
 			if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 				panic(p) // meant for net/http
 			}
-			s.fail(w, r, fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
+			s.fail(w, r, panicked(p))
 		}()
 		next.ServeHTTP(w, r)
 	})

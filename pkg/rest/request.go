@@ -57,6 +57,15 @@ func segment(r *http.Request, name string) string {
 	return encoded
 }
 
+// wellFormedQuery refuses a query of which net/url would drop what it does not
+// understand: page 1 instead of the page that was meant.
+func wellFormedQuery(r *http.Request) error {
+	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
+		return &entity.FieldError{Field: "query", Reason: "must be name=value pairs joined by &, percent-encoded"}
+	}
+	return nil
+}
+
 // pageOf reads page and page_size and reports both when both are wrong.
 func pageOf(r *http.Request) (repository.Page, error) {
 	query := r.URL.Query()
@@ -65,11 +74,13 @@ func pageOf(r *http.Request) (repository.Page, error) {
 	return repository.Page{Number: number, Size: size}, errors.Join(numberErr, sizeErr)
 }
 
-// intParameter reads a whole number from 1 to highest. Of a repeated parameter
-// the first counts.
+// intParameter reads a whole number from 1 to highest.
 func intParameter(query url.Values, name string, missing, highest int) (int, error) {
 	if !query.Has(name) {
 		return missing, nil
+	}
+	if len(query[name]) > 1 {
+		return 0, &entity.FieldError{Field: name, Reason: "given more than once"}
 	}
 	n, err := strconv.ParseUint(query.Get(name), 10, 32)
 	if err != nil || n < 1 || n > uint64(highest) {

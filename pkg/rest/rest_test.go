@@ -178,7 +178,7 @@ func (a acknowledging) Retry(ctx context.Context, id uuid.UUID, _ bool, actor st
 	if err := m.CanClaim(); err != nil {
 		return entity.RetryResult{}, err
 	}
-	claim := repository.Claim{MessageID: id, ID: redrive, Topic: m.OriginalTopic, Partition: 3}
+	claim := repository.Claim{MessageID: id, ID: redrive, Actor: actor, Topic: m.OriginalTopic, Partition: 3}
 	if _, err := a.store.Claim(ctx, []repository.Claim{claim}, time.Minute, true); err != nil {
 		return entity.RetryResult{}, err
 	}
@@ -204,7 +204,15 @@ func (a acknowledging) RetryAll(ctx context.Context, topic, actor string) (entit
 	return report, err
 }
 
-// redriverFunc answers both methods with one function.
+func (a acknowledging) GiveUp(ctx context.Context, id uuid.UUID, actor string) (entity.Message, error) {
+	return a.store.GiveUp(ctx, id, actor)
+}
+
+func (a acknowledging) Delete(ctx context.Context, id uuid.UUID, _ string) error {
+	return a.store.Delete(ctx, id)
+}
+
+// redriverFunc answers every method with one function.
 type redriverFunc func(ctx context.Context) (entity.RedriveReport, error)
 
 func (f redriverFunc) Retry(ctx context.Context, id uuid.UUID, _ bool, _ string) (entity.RetryResult, error) {
@@ -214,6 +222,16 @@ func (f redriverFunc) Retry(ctx context.Context, id uuid.UUID, _ bool, _ string)
 
 func (f redriverFunc) RetryAll(ctx context.Context, _, _ string) (entity.RedriveReport, error) {
 	return f(ctx)
+}
+
+func (f redriverFunc) GiveUp(ctx context.Context, id uuid.UUID, _ string) (entity.Message, error) {
+	_, err := f(ctx)
+	return entity.Message{ID: id, Status: entity.Dead}, err
+}
+
+func (f redriverFunc) Delete(ctx context.Context, _ uuid.UUID, _ string) error {
+	_, err := f(ctx)
+	return err
 }
 
 // brokenStore answers everything with one error.
@@ -228,12 +246,8 @@ func (b brokenStore) Get(context.Context, uuid.UUID, int64) (entity.Message, err
 }
 
 func (b brokenStore) History(context.Context, uuid.UUID) ([]entity.Attempt, error) { return nil, b.err }
-func (b brokenStore) Delete(context.Context, uuid.UUID) error                      { return b.err }
-func (b brokenStore) Requeue(context.Context, uuid.UUID) (entity.Message, error) {
-	return entity.Message{}, b.err
-}
 
-func (b brokenStore) GiveUp(context.Context, uuid.UUID) (entity.Message, error) {
+func (b brokenStore) Requeue(context.Context, uuid.UUID) (entity.Message, error) {
 	return entity.Message{}, b.err
 }
 

@@ -10,7 +10,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Redriver sends messages back to where they came from.
+// Redriver sends messages back to where they came from, and ends what attempts
+// may own. An attempt that nobody settled yet is settled first; *entity.ClaimedError
+// means that it is still at work, or that nobody can tell how it ended.
 type Redriver interface {
 	// Retry makes one attempt and waits for its end. Without success the error is
 	// an *entity.PublishError, or the reason why no attempt was made.
@@ -20,6 +22,12 @@ type Redriver interface {
 	// RetryAll retries everything in the topic that can be retried now. When ctx
 	// ends it finishes what it began and answers *entity.InterruptedError.
 	RetryAll(ctx context.Context, topic, actor string) (entity.RedriveReport, error)
+
+	// GiveUp marks a message dead.
+	GiveUp(ctx context.Context, id uuid.UUID, actor string) (entity.Message, error)
+
+	// Delete removes a message for good.
+	Delete(ctx context.Context, id uuid.UUID, actor string) error
 }
 
 type retryJSON struct {

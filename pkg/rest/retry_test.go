@@ -87,11 +87,11 @@ func TestRetryAll(t *testing.T) {
 		t.Parallel()
 		f := newFixture()
 		f.redriver = redriverFunc(func(context.Context) (entity.RedriveReport, error) {
-			report := entity.RedriveReport{ID: redrive, Selected: 15, Resolved: 4}
+			report := entity.RedriveReport{ID: redrive, Selected: 15, Resolved: 4, Failed: 3, Dead: 1, InDoubt: 2, Skipped: 5}
 			return report, &entity.InterruptedError{Report: report, Err: context.Canceled}
 		})
 		w := f.open().do("POST", target, "")
-		wantAnswer(t, w, 503, errorJSON("SYS_DLQ_UNAVAILABLE", unavailableText, `[{"field":"redrive_id","reason":"`+redrive.String()+`"}]`))
+		wantAnswer(t, w, 503, errorJSON("SYS_DLQ_UNAVAILABLE", unavailableText, interruptedJSON(15, 4, 3, 1, 2, 5)))
 		wantHeader(t, w.Header(), "Retry-After", "5")
 	})
 }

@@ -126,7 +126,7 @@ func TestServe_DrainInterruptsLongWork(t *testing.T) {
 	go func() { answer <- post(t, url+"/api/v1/dlq/t/retry-all") }()
 	receive(t, began, "the request")
 	stop()
-	want := errorJSON(codeUnavailable, unavailableText, `[{"field":"redrive_id","reason":"`+redrive.String()+`"}]`)
+	want := errorJSON(codeUnavailable, unavailableText, interruptedJSON(0, 0, 0, 0, 0, 0))
 	if got := receive(t, answer, "the answer"); got.status != 503 || got.body != want {
 		t.Errorf("interrupted request = %+v, want 503 %s", got, want)
 	}

@@ -8,39 +8,67 @@ import (
 	"time"
 
 	"github.com/jmoiron/sqlx"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/migrate"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
+	"github.com/dlq-manager/dlq-manager/pkg/rest"
 )
 
 // OpenDatabase opens the pool without dialling.
 func (b Base) OpenDatabase() (*sqlx.DB, error) { return postgres.Open(*b.Config.Database) }
 
-// Database opens the pool and waits as WaitForDatabase does.
-func (b Base) Database(ctx context.Context) (*sqlx.DB, error) {
-	db, err := b.OpenDatabase()
+// openPatiently opens a pool for statements that are silent for as long as they
+// work, and that nobody waits for.
+func (b Base) openPatiently() (*sqlx.DB, error) {
+	cfg := *b.Config.Database
+	cfg.ReadTimeout = 0
+	return postgres.Open(cfg)
+}
+
+// PatientDatabase opens a pool whose statements may work in silence for as long
+// as they need, waits for the server, at most for the start-up timeout, and
+// migrates when the configuration asks for it.
+func (b Base) PatientDatabase(ctx context.Context) (*sqlx.DB, error) {
+	db, err := b.openPatiently()
 	if err != nil {
 		return nil, err
 	}
-	if err := b.WaitForDatabase(ctx, db); err != nil {
+	if err := b.WaitFor(ctx, db, nil); err != nil {
 		_ = db.Close()
 		return nil, err
 	}
 	return db, nil
 }
 
-// WaitForDatabase waits until the server answers, at most for the start-up
-// timeout (the error then names it), and migrates when the configuration asks
-// for it.
-func (b Base) WaitForDatabase(ctx context.Context, db *sqlx.DB) error {
-	if err := postgres.WaitReady(ctx, db, b.Config.Server.StartupTimeout); err != nil {
+// WaitFor waits until the database and Kafka answer, both within one start-up
+// timeout, and then migrates when the configuration asks for it. A nil is not
+// waited for. The error is of the one that was given up first and names it.
+func (b Base) WaitFor(ctx context.Context, db *sqlx.DB, cluster *broker.Cluster) error {
+	both, waiting := errgroup.WithContext(ctx)
+	if db != nil {
+		both.Go(func() error { return postgres.WaitReady(waiting, db, b.Config.Server.StartupTimeout) })
+	}
+	if cluster != nil {
+		both.Go(func() error { return b.waitForKafka(waiting, cluster) })
+	}
+	if err := both.Wait(); err != nil {
 		return err
 	}
-	if b.Config.Database.AutoMigrate {
-		return migrate.Up(ctx, db.DB)
+	if db == nil || !b.Config.Database.AutoMigrate {
+		return nil
 	}
-	return nil
+	return b.migrate(ctx)
+}
+
+func (b Base) migrate(ctx context.Context) error {
+	db, err := b.openPatiently()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = db.Close() }()
+	return migrate.Up(ctx, db.DB)
 }
 
 // Store returns the store on db.
@@ -50,9 +78,9 @@ func (b Base) Store(db *sqlx.DB) *postgres.Store {
 		postgres.WithIdleConnections(b.Config.Database.MaxIdleConns))
 }
 
-// WaitForKafka waits until a broker answers, at most for the start-up timeout;
+// waitForKafka waits until a broker answers, at most for the start-up timeout;
 // the error then names the brokers.
-func (b Base) WaitForKafka(ctx context.Context, cluster *broker.Cluster) error {
+func (b Base) waitForKafka(ctx context.Context, cluster *broker.Cluster) error {
 	limit, cancel := context.WithTimeout(ctx, b.Config.Server.StartupTimeout)
 	defer cancel()
 	var last error
@@ -75,10 +103,25 @@ func (b Base) WaitForKafka(ctx context.Context, cluster *broker.Cluster) error {
 		strings.Join(b.Config.Kafka.Broker.Brokers, ","), b.Config.Server.StartupTimeout, last)
 }
 
-// CheckSchema answers readiness: the schema must be at least what this program
-// was built for.
-func CheckSchema(db *sqlx.DB) func(context.Context) error {
-	return func(ctx context.Context) error { return migrate.Check(ctx, db.DB) }
+// SchemaCheck is for readiness: the schema must be at least what this program
+// was built for. Everybody may read which version is there and which is needed;
+// an error of the connection names hosts.
+func SchemaCheck(db *sqlx.DB) rest.Check {
+	return rest.Check{
+		Name:     "schema",
+		Probe:    func(ctx context.Context) error { return migrate.Check(ctx, db.DB) },
+		Required: true,
+		Public:   tellsVersion,
+	}
+}
+
+func tellsVersion(err error) bool {
+	switch err.(type) { //nolint:errorlint // what is wrapped around them is not for everybody
+	case *migrate.VersionError, *migrate.DirtyError:
+		return true
+	default:
+		return false
+	}
 }
 
 // WaitForSchema returns once the schema is new enough; until then the program is

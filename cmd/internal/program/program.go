@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -28,15 +29,15 @@ const DefaultPath = "configs/config.yaml"
 type Run func(ctx context.Context, args, environ []string, stdout io.Writer) error
 
 // Main runs a program until it ends or is told to by SIGINT or SIGTERM, and
-// exits: 0 when it ended as it should, else 1 with one line that says why.
+// exits: 0 when it ended as it should, else 1 with one line that says why. It
+// ends within 25 seconds of being told to, whatever still hangs then.
 func Main(name string, run Run) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:], os.Environ(), os.Stdout)
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx, os.Args[1:], os.Environ(), os.Stdout) }()
+	code := attend(ctx, name, ended, os.Stderr)
 	stop()
-	if err != nil && !errors.Is(err, pflag.ErrHelp) {
-		fmt.Fprintf(os.Stderr, "%s: %s\n", name, oneLine(err))
-		os.Exit(1)
-	}
+	os.Exit(code)
 }
 
 // oneLine keeps an error of many parts on the one line that log collectors take
@@ -77,7 +78,9 @@ func (c *CommandLine) Parse(args []string, stdout io.Writer) (done bool, err err
 		return true, err
 	case c.version:
 		b := telemetry.ReadBuild()
-		fmt.Fprintf(stdout, "%s %s %s %s\n", c.Flags.Name(), b.Version, b.Revision, b.GoVersion)
+		words := []string{c.Flags.Name(), b.Version, b.Revision, b.GoVersion}
+		unknown := func(word string) bool { return word == "" }
+		fmt.Fprintln(stdout, strings.Join(slices.DeleteFunc(words, unknown), " "))
 		return true, nil
 	}
 	c.Args = c.Flags.Args()

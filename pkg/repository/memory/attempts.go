@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -30,8 +31,11 @@ func (s *Store) Claim(ctx context.Context, claims []repository.Claim, expiry tim
 }
 
 func (r *row) claim(c repository.Claim, now time.Time, expiry time.Duration) error {
-	if c.TakeOver && r.unsettleable && r.message.IsRetryable() {
-		r.message.Status = entity.Pending // the attempt that nobody can settle ends here, unseen
+	if c.TakeOver && r.message.Unsettled {
+		r.abandon(now, c.Actor, entity.Retrying)
+		r.message.Status = entity.Pending
+		r.message.MaxRetries++ // the limit does not bind a take-over
+		defer func() { r.message.MaxRetries-- }()
 	}
 	if err := r.message.MarkRetrying(now); err != nil {
 		return err
@@ -39,9 +43,9 @@ func (r *row) claim(c repository.Claim, now time.Time, expiry time.Duration) err
 	r.number++
 	r.message.Claim = entity.Claim{
 		ID: c.ID, ExpiresAt: entity.Moment(now.Add(expiry)),
-		Topic: c.Topic, Partition: c.Partition, EndOffset: c.EndOffset,
+		Topic: c.Topic, TopicID: c.TopicID, Partition: c.Partition, EndOffset: c.EndOffset,
 	}
-	r.unsettleable = false
+	r.message.Unsettled = false
 	r.message.NextAttemptAt = time.Time{}
 	r.message.LastPublishError, r.message.LastPublishErrorClass = "", ""
 	return nil
@@ -72,11 +76,23 @@ func (s *Store) Finish(ctx context.Context, results []repository.Result) ([]repo
 	return finished, err
 }
 
+// abandon ends an attempt that nobody can settle.
+func (r *row) abandon(now time.Time, actor string, to entity.Status) {
+	m := &r.message
+	r.attempts = append(r.attempts, entity.Attempt{
+		MessageID: m.ID, Number: r.number, ID: m.Claim.ID, Actor: actor,
+		StartedAt: m.LastRetryAt, EndedAt: now,
+		From: entity.Retrying, To: to,
+		Class: entity.UnknownClass, Error: m.LastPublishError,
+		Topic: m.Claim.Topic, Partition: m.Claim.Partition, Offset: -1,
+	})
+}
+
 func (r *row) finish(res repository.Result, now time.Time) error {
 	m := &r.message
 	m.LastPublishError, m.LastPublishErrorClass, m.NextAttemptAt = res.Error, res.Class, time.Time{}
 	if res.Verdict == entity.InDoubt {
-		r.unsettleable = res.Class == entity.UnknownClass && expired(m, now)
+		r.message.Unsettled = res.Class == entity.UnknownClass && expired(m, now)
 		m.UpdatedAt = now
 		return nil
 	}
@@ -147,21 +163,29 @@ func (r *row) finished() repository.Finished {
 	}
 }
 
-// Expired implements repository.Attempts, without keys and headers.
-func (s *Store) Expired(ctx context.Context, limit int) ([]entity.Message, error) {
+// Expired implements repository.Attempts.
+func (s *Store) Expired(ctx context.Context, q repository.ExpiredQuery) ([]entity.Message, error) {
 	var messages []entity.Message
 	err := s.step(ctx, "find expired claims", func(now time.Time) error {
-		for _, r := range s.oldestFirst(func(m *entity.Message) bool { return expired(m, now) }) {
-			if len(messages) == limit {
+		for _, r := range s.oldestFirst(func(m *entity.Message) bool { return wanted(m, q, now) }) {
+			if len(messages) == q.Limit {
 				return nil
 			}
-			if !r.unsettleable {
-				messages = append(messages, r.bare())
-			}
+			messages = append(messages, r.bare())
 		}
 		return nil
 	})
 	return messages, err
+}
+
+func wanted(m *entity.Message, q repository.ExpiredQuery, now time.Time) bool {
+	if !expired(m, now) || m.Unsettled || q.ID != uuid.Nil && q.ID != m.ID {
+		return false
+	}
+	if order := m.CreatedAt.Compare(q.After.CreatedAt); order != 0 {
+		return order > 0
+	}
+	return bytes.Compare(m.ID[:], q.After.ID[:]) > 0
 }
 
 // expired reports whether m is RETRYING under a claim whose time is over.

@@ -17,7 +17,7 @@ func (s *Store) Delete(ctx context.Context, id uuid.UUID) error {
 			return err
 		}
 		if r.message.Claimed() {
-			return &entity.ClaimedError{ID: id}
+			return &entity.ClaimedError{ID: id, Unsettled: r.message.Unsettled}
 		}
 		delete(s.rows, id)
 		return nil
@@ -30,8 +30,8 @@ func (s *Store) Requeue(ctx context.Context, id uuid.UUID) (entity.Message, erro
 }
 
 // GiveUp implements repository.Repository. The message comes without its bytes.
-func (s *Store) GiveUp(ctx context.Context, id uuid.UUID) (entity.Message, error) {
-	return s.change(ctx, "give message up", id, (*row).giveUp)
+func (s *Store) GiveUp(ctx context.Context, id uuid.UUID, actor string) (entity.Message, error) {
+	return s.change(ctx, "give message up", id, func(r *row, now time.Time) error { return r.giveUp(now, actor) })
 }
 
 func (s *Store) change(ctx context.Context, where string, id uuid.UUID, do func(*row, time.Time) error) (entity.Message, error) {
@@ -62,15 +62,19 @@ func (r *row) requeue(now time.Time) error {
 	return m.MarkPending(now)
 }
 
-func (r *row) giveUp(now time.Time) error {
+func (r *row) giveUp(now time.Time, actor string) error {
 	m := &r.message
-	if m.Claimed() && !expired(m, now) {
+	if m.Claimed() && !m.Unsettled {
 		return &entity.ClaimedError{ID: m.ID}
 	}
+	claimed := m.Claimed()
 	if err := m.MarkDead(now); err != nil {
 		return err
 	}
-	m.Claim, r.unsettleable = entity.Claim{}, false
+	if claimed {
+		r.abandon(now, actor, entity.Dead)
+	}
+	m.Claim, m.Unsettled = entity.Claim{}, false
 	m.NextAttemptAt = time.Time{}
 	return nil
 }

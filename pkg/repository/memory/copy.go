@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
 // whole asks for values whatever their size.
@@ -65,6 +66,28 @@ func (r *row) loaded(maxValue int64) entity.Message {
 		m.Record.State, m.Record.Value = entity.ValueNotLoaded, nil
 	}
 	return clone(m)
+}
+
+// listed returns the message for a page that has room for so many bytes more.
+func (r *row) listed(room *int64) entity.Message {
+	m := r.message
+	limit := int64(repository.ListValueLimit)
+	value, headers := int64(len(m.Record.Value)), headerBytes(m.Record.Headers)
+	*room -= min(value, limit) + min(headers, limit)
+	if value > limit || value > 0 && *room < 0 {
+		m.Record.State, m.Record.Value = entity.ValueNotLoaded, nil
+	}
+	if headers > limit || headers > 0 && *room < 0 {
+		m.Record.HeadersOmitted, m.Record.Headers = true, nil
+	}
+	return clone(m)
+}
+
+func headerBytes(headers []entity.Header) (n int64) {
+	for _, h := range headers {
+		n += int64(len(h.Key) + len(h.Value))
+	}
+	return n
 }
 
 // bare returns the message without key, headers and value.

@@ -36,9 +36,6 @@ type row struct {
 	attempts []entity.Attempt
 	number   int // attempts ever started, also over a requeue
 	rescues  int // attempts given back in a row
-
-	// unsettleable: the present claim was looked into and nobody can tell.
-	unsettleable bool
 }
 
 // New returns an empty store whose clock is now.

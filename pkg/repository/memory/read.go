@@ -20,10 +20,11 @@ func (s *Store) List(ctx context.Context, topic string, page repository.Page) (r
 		rows := s.oldestFirst(named(topic))
 		slices.Reverse(rows)
 		list.Total = int64(len(rows))
+		room := int64(repository.ListPageLimit)
 		first := min(page.Offset(), list.Total)
 		last := min(first+int64(page.Size), list.Total)
 		for _, r := range rows[first:last] {
-			list.Messages = append(list.Messages, r.loaded(repository.ListValueLimit))
+			list.Messages = append(list.Messages, r.listed(&room))
 		}
 		return nil
 	})

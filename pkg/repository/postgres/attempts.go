@@ -23,13 +23,16 @@ import (
 // lock itself: a caller that waited sees the state that the other left.
 const claimQuery = `
 	WITH want AS (
-		SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::int4[], $5::int8[], $6::bool[])
-			AS w (message_id, claim_id, topic, partition, end_offset, take_over)
+		SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::int4[], $5::int8[], $6::bool[],
+			$9::text[], $10::text[])
+			AS w (message_id, claim_id, topic, partition, end_offset, take_over, topic_id, actor)
 	), taken AS MATERIALIZED (
-		SELECT m.id, w.claim_id, w.topic, w.partition, w.end_offset
+		SELECT m.id, w.claim_id, w.topic, w.topic_id, w.partition, w.end_offset, w.actor,
+		       m.attempt_no, m.claim_id AS doubtful, m.last_retry_at, m.last_publish_error,
+		       coalesce(m.claim_topic, m.original_topic) AS doubtful_topic, m.claim_partition AS doubtful_partition
 		FROM dlq.dlq_messages m JOIN want w ON w.message_id = m.id
-		WHERE (m.status = 'PENDING' OR m.status = 'RETRYING' AND m.unsettled AND w.take_over) IS TRUE
-		  AND m.retry_count < m.max_retries
+		WHERE (m.status = 'PENDING' AND m.retry_count < m.max_retries
+		       OR m.status = 'RETRYING' AND m.unsettled AND w.take_over) IS TRUE
 		ORDER BY m.id FOR NO KEY UPDATE OF m %LOCK%
 	), claimed AS (
 		UPDATE dlq.dlq_messages m SET
@@ -41,6 +44,7 @@ const claimQuery = `
 			claim_id = x.claim_id,
 			claim_expires_at = c.moment + $7::bigint * interval '1 microsecond',
 			claim_topic = nullif(x.topic, m.original_topic),
+			claim_topic_id = x.topic_id,
 			claim_partition = x.partition,
 			claim_end_offset = x.end_offset,
 			unsettled = false,
@@ -50,6 +54,12 @@ const claimQuery = `
 		FROM taken x, (SELECT coalesce($8::timestamptz, clock_timestamp()) AS moment) c
 		WHERE m.id = x.id
 		RETURNING m.*
+	), history AS (
+		INSERT INTO dlq.attempts (message_id, attempt_no, attempt_id, actor, started_at, ended_at,
+			from_status, to_status, error_class, error, target_topic, target_partition)
+		SELECT x.id, x.attempt_no, x.doubtful, x.actor, x.last_retry_at, m.last_retry_at,
+			'RETRYING', 'RETRYING', 'UNKNOWN', x.last_publish_error, x.doubtful_topic, x.doubtful_partition
+		FROM taken x JOIN claimed m ON m.id = x.id WHERE x.doubtful IS NOT NULL
 	)
 	SELECT ` + stateColumns + `
 	FROM claimed m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id`
@@ -62,6 +72,7 @@ func (s *Store) Claim(ctx context.Context, claims []repository.Claim, expiry tim
 	n := len(claims)
 	ids, claimIDs, topics := newColumn(oidUUID, n, 16), newColumn(oidUUID, n, 16), newColumn(oidText, n, 24)
 	partitions, offsets, takeOvers := newColumn(oidInt4, n, 4), newColumn(oidInt8, n, 8), newColumn(oidBool, n, 1)
+	topicIDs, actors := newColumn(oidText, n, 36), newColumn(oidText, n, 16)
 	for _, c := range claims {
 		ids.uuid(c.MessageID)
 		claimIDs.uuid(c.ID)
@@ -69,6 +80,8 @@ func (s *Store) Claim(ctx context.Context, claims []repository.Claim, expiry tim
 		partitions.int32(c.Partition)
 		offsets.int64(c.EndOffset)
 		takeOvers.bool(c.TakeOver)
+		topicIDs.optionalText(c.TopicID)
+		actors.text(c.Actor)
 	}
 	query := claimSkipping
 	if wait {
@@ -76,7 +89,7 @@ func (s *Store) Claim(ctx context.Context, claims []repository.Claim, expiry tim
 	}
 	var found []row
 	err := s.selectRows(ctx, &found, query, ids.arg(), claimIDs.arg(), topics.arg(), partitions.arg(),
-		offsets.arg(), takeOvers.arg(), expiry.Microseconds(), s.clock())
+		offsets.arg(), takeOvers.arg(), expiry.Microseconds(), s.clock(), topicIDs.arg(), actors.arg())
 	if err != nil {
 		return nil, translate("claim messages", err)
 	}
@@ -118,6 +131,7 @@ const finishQuery = `
 			claim_id = CASE WHEN r.verdict = 7 THEN m.claim_id END,
 			claim_expires_at = CASE WHEN r.verdict = 7 THEN m.claim_expires_at END,
 			claim_topic = CASE WHEN r.verdict = 7 THEN m.claim_topic END,
+			claim_topic_id = CASE WHEN r.verdict = 7 THEN m.claim_topic_id END,
 			claim_partition = CASE WHEN r.verdict = 7 THEN m.claim_partition END,
 			claim_end_offset = CASE WHEN r.verdict = 7 THEN m.claim_end_offset END,
 			unsettled = r.verdict = 7 AND r.class = 'UNKNOWN' AND coalesce(m.claim_expires_at <= c.moment, true)
@@ -183,18 +197,32 @@ type finishedRow struct {
 }
 
 // expiredQuery needs no index of its own: few messages are RETRYING at a time,
-// and the status index finds them.
+// and the status index has them in this order.
 const expiredQuery = `
 	SELECT ` + stateColumns + `
 	FROM dlq.dlq_messages m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id
 	WHERE m.status = 'RETRYING' AND NOT m.unsettled
-	  AND (m.claim_expires_at IS NULL OR m.claim_expires_at <= coalesce($2::timestamptz, clock_timestamp()))
-	ORDER BY m.created_at, m.id LIMIT $1`
+	  AND (m.claim_expires_at IS NULL OR m.claim_expires_at <= coalesce($1::timestamptz, clock_timestamp()))
+	  AND (m.created_at, m.id) > (coalesce($2::timestamptz, '-infinity'), $3::uuid)
+	ORDER BY m.created_at, m.id LIMIT $4`
+
+const expiredOneQuery = `
+	SELECT ` + stateColumns + `
+	FROM dlq.dlq_messages m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id
+	WHERE m.id = $2 AND m.status = 'RETRYING' AND NOT m.unsettled
+	  AND (m.claim_expires_at IS NULL OR m.claim_expires_at <= coalesce($1::timestamptz, clock_timestamp()))`
 
 // Expired implements repository.Attempts.
-func (s *Store) Expired(ctx context.Context, limit int) ([]entity.Message, error) {
+func (s *Store) Expired(ctx context.Context, q repository.ExpiredQuery) ([]entity.Message, error) {
 	var found []row
-	if err := s.selectRows(ctx, &found, expiredQuery, limit, s.clock()); err != nil {
+	var err error
+	if q.ID != uuid.Nil {
+		err = s.selectRows(ctx, &found, expiredOneQuery, s.clock(), q.ID)
+	} else {
+		after := sql.NullTime{Time: q.After.CreatedAt, Valid: !q.After.CreatedAt.IsZero()}
+		err = s.selectRows(ctx, &found, expiredQuery, s.clock(), after, q.After.ID, q.Limit)
+	}
+	if err != nil {
 		return nil, translate("find expired claims", err)
 	}
 	return states(found), nil

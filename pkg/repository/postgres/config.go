@@ -40,6 +40,7 @@ type Config struct {
 	SSLCert         string        `mapstructure:"ssl_cert"`
 	SSLKey          string        `mapstructure:"ssl_key"`
 	ConnectTimeout  time.Duration `mapstructure:"connect_timeout"`
+	ReadTimeout     time.Duration `mapstructure:"read_timeout"` // of silence within a statement; 0: no limit
 	MaxOpenConns    int           `mapstructure:"max_open_conns"`
 	MaxIdleConns    int           `mapstructure:"max_idle_conns"`
 	ConnMaxLifetime time.Duration `mapstructure:"conn_max_lifetime"`
@@ -52,6 +53,7 @@ func DefaultConfig() Config {
 		Port:            5432,
 		SSLMode:         "disable",
 		ConnectTimeout:  5 * time.Second,
+		ReadTimeout:     30 * time.Second,
 		MaxOpenConns:    25,
 		MaxIdleConns:    5,
 		ConnMaxLifetime: 5 * time.Minute,
@@ -85,6 +87,7 @@ func (c Config) Validate() error {
 	complain(c.SSLMode == "verify-ca" && c.SSLRootCert == "", "ssl_mode verify-ca needs ssl_root_cert")
 	complain((c.SSLCert == "") != (c.SSLKey == ""), "ssl_cert and ssl_key need each other")
 	complain(c.ConnectTimeout <= 0, "connect_timeout must be positive, not %s", c.ConnectTimeout)
+	complain(c.ReadTimeout < 0, "read_timeout must not be negative (0: no limit), not %s", c.ReadTimeout)
 	complain(c.MaxOpenConns < 1, "max_open_conns must be at least 1, not %d", c.MaxOpenConns)
 	complain(c.MaxIdleConns < 0 || c.MaxIdleConns > c.MaxOpenConns,
 		"max_idle_conns must be 0 to max_open_conns (%d), not %d", c.MaxOpenConns, c.MaxIdleConns)

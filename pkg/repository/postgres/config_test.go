@@ -48,7 +48,7 @@ database:
 		}
 		want := Config{
 			Host: "postgres.k1s0-system.svc.cluster.local", Port: 5433, Name: "k1s0_dlq", User: "app",
-			Password: "from-env", SSLMode: "require", ConnectTimeout: 5 * time.Second,
+			Password: "from-env", SSLMode: "require", ConnectTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second,
 			MaxOpenConns: 10, MaxIdleConns: 3, ConnMaxLifetime: 7 * time.Minute,
 		}
 		if *got.Database != want {
@@ -118,6 +118,7 @@ func TestConfigValidate(t *testing.T) {
 		"verify-ca needs ssl_root_cert":            func(c *Config) { c.SSLMode = "verify-ca" },
 		"ssl_cert and ssl_key need each other":     func(c *Config) { c.SSLCert = "c" },
 		"connect_timeout must be positive":         func(c *Config) { c.ConnectTimeout = 0 },
+		"read_timeout must not be negative (":      func(c *Config) { c.ReadTimeout = -1 },
 		"max_open_conns must be at least 1":        func(c *Config) { c.MaxOpenConns, c.MaxIdleConns = 0, 0 },
 		"max_idle_conns must be 0":                 func(c *Config) { c.MaxIdleConns = 26 },
 		"conn_max_lifetime must not be negative (": func(c *Config) { c.ConnMaxLifetime = -1 },

@@ -25,6 +25,11 @@ import (
 // with 42501 (permission denied) although nothing is wrong with the grants, so
 // whoever sees 42501 must discard the connection and try once on a new one.
 //
+// A server that says nothing for cfg.ReadTimeout in the middle of a statement
+// loses its connection, and the statement fails with a net.Error that is a
+// timeout. Whoever runs statements that are silent for long, such as migrations,
+// sets it to 0.
+//
 // No error holds a password.
 func Open(cfg Config) (*sqlx.DB, error) {
 	if err := cfg.Validate(); err != nil {
@@ -33,7 +38,7 @@ func Open(cfg Config) (*sqlx.DB, error) {
 	if err := tlsFilesExist(cfg); err != nil {
 		return nil, err
 	}
-	db := sqlx.NewDb(sql.OpenDB(&connector{cfg: cfg, dial: dialPQ}), "postgres")
+	db := sqlx.NewDb(sql.OpenDB(&connector{cfg: cfg, dial: dialPQ(cfg.ReadTimeout)}), "postgres")
 	db.SetMaxOpenConns(cfg.MaxOpenConns)
 	db.SetMaxIdleConns(cfg.MaxIdleConns)
 	db.SetConnMaxLifetime(shorten(cfg.ConnMaxLifetime, rand.Float64()))
@@ -67,12 +72,15 @@ type connector struct {
 	dial func(context.Context, pq.Config) (driver.Conn, error)
 }
 
-func dialPQ(ctx context.Context, cfg pq.Config) (driver.Conn, error) {
-	c, err := pq.NewConnectorConfig(cfg)
-	if err != nil {
-		return nil, err
+func dialPQ(readTimeout time.Duration) func(context.Context, pq.Config) (driver.Conn, error) {
+	return func(ctx context.Context, cfg pq.Config) (driver.Conn, error) {
+		c, err := pq.NewConnectorConfig(cfg)
+		if err != nil {
+			return nil, err
+		}
+		c.Dialer(timedDialer{limit: readTimeout})
+		return c.Connect(ctx)
 	}
-	return c.Connect(ctx)
 }
 
 // Driver is part of driver.Connector.

@@ -147,11 +147,11 @@ func (m *mix) session(ctx context.Context, number int) {
 		case n < 80:
 			m.finish(ctx, random)
 		case n < 85:
-			m.one(ctx, "delete", m.store.Delete)
+			m.one(ctx, "delete", "PENDING RETRYING RESOLVED DEAD", m.store.Delete)
 		case n < 89:
-			m.one(ctx, "requeue", func(ctx context.Context, id uuid.UUID) error { _, err := m.store.Requeue(ctx, id); return err })
+			m.one(ctx, "requeue", "DEAD", func(ctx context.Context, id uuid.UUID) error { _, err := m.store.Requeue(ctx, id); return err })
 		case n < 93:
-			m.one(ctx, "give up", func(ctx context.Context, id uuid.UUID) error { _, err := m.store.GiveUp(ctx, id); return err })
+			m.one(ctx, "give up", "PENDING RETRYING", func(ctx context.Context, id uuid.UUID) error { _, err := m.store.GiveUp(ctx, id, "test"); return err })
 		case n < 97:
 			_, err := m.store.ArchiveOld(ctx, 0, 1+random.IntN(50))
 			m.fail("archive", err)
@@ -246,9 +246,11 @@ func results(claims []repository.Claim, verdict entity.Verdict) []repository.Res
 	return all
 }
 
-func (m *mix) one(ctx context.Context, what string, do func(context.Context, uuid.UUID) error) {
+// one does something to a message in one of the states, if there is one.
+func (m *mix) one(ctx context.Context, what, states string, do func(context.Context, uuid.UUID) error) {
 	var ids []uuid.UUID
-	if err := m.db.SelectContext(ctx, &ids, `SELECT id FROM dlq.dlq_messages ORDER BY random() LIMIT 1`); err != nil || len(ids) == 0 {
+	if err := m.db.SelectContext(ctx, &ids, `SELECT id FROM dlq.dlq_messages
+		WHERE status = ANY (string_to_array($1, ' ')) ORDER BY random() LIMIT 1`, states); err != nil || len(ids) == 0 {
 		m.fail("pick", err)
 		return
 	}

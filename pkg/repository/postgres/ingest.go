@@ -167,9 +167,12 @@ const storeQuery = `
 			original_partition, original_offset, original_timestamp, origin_confidence,
 			consumer_group, consumer_attempts, dialect, error_class, parent_id, root_id
 		FROM (SELECT *, coalesce($32::timestamptz, clock_timestamp()) AS moment FROM record OFFSET 0) timed
-	), returned AS (
-		UPDATE dlq.dlq_messages SET outcome = 'returned'
+	), parent AS MATERIALIZED (
+		SELECT id FROM dlq.dlq_messages
 		WHERE id IN (SELECT parent_id FROM record WHERE parent_id IS NOT NULL)
+		ORDER BY id FOR NO KEY UPDATE
+	), returned AS (
+		UPDATE dlq.dlq_messages m SET outcome = 'returned' FROM parent WHERE m.id = parent.id
 	), returned_later AS (
 		UPDATE dlq.dlq_messages_archive SET outcome = 'returned'
 		WHERE id IN (SELECT parent_id FROM record WHERE parent_id IS NOT NULL)

@@ -28,7 +28,7 @@ func TestPlans(t *testing.T) {
 		texts = append(texts, id.String())
 	}
 	wanted := list(texts...)
-	claims := []string{wanted, wanted, repeat("topic1"), repeat("0"), repeat("0"), repeat("false"), "30000000", "NULL"}
+	claims := []string{wanted, wanted, repeat("topic1"), repeat("0"), repeat("0"), repeat("false"), "30000000", "NULL", repeat("id"), repeat("actor")}
 	finished := []string{wanted, wanted, repeat("a"), repeat("1"), repeat("x"), repeat("x"), repeat("0"), repeat("0"), repeat("0"), "10", "NULL"}
 
 	for _, c := range []struct {
@@ -36,16 +36,18 @@ func TestPlans(t *testing.T) {
 		args        []string
 		indexes     []string
 	}{
-		{"FirstPageOfATopic", listQuery, []string{"'topic1'", "0", "20"}, []string{"idx_dlq_messages_original_topic", "idx_dlq_messages_dlq_topic"}},
-		{"FirstPageOfADeadLetterTopic", listQuery, []string{"'orders.dlq'", "0", "20"}, []string{"idx_dlq_messages_original_topic", "idx_dlq_messages_dlq_topic"}},
-		{"LaterPageOfATopic", listQuery, []string{"'topic1'", "400", "100"}, []string{"idx_dlq_messages_original_topic"}},
-		{"PageOfAnUnknownTopic", listQuery, []string{"'nobody'", "0", "20"}, nil},
+		{"FirstPageOfATopic", listQuery, []string{"'topic1'", "0", "20", "65536", "16777216"}, []string{"idx_dlq_messages_original_topic", "idx_dlq_messages_dlq_topic"}},
+		{"FirstPageOfADeadLetterTopic", listQuery, []string{"'orders.dlq'", "0", "20", "65536", "16777216"}, []string{"idx_dlq_messages_original_topic", "idx_dlq_messages_dlq_topic"}},
+		{"LaterPageOfATopic", listQuery, []string{"'topic1'", "400", "100", "65536", "16777216"}, []string{"idx_dlq_messages_original_topic"}},
+		{"PageOfAnUnknownTopic", listQuery, []string{"'nobody'", "0", "20", "65536", "16777216"}, nil},
 		{"OneMessage", getQuery, []string{"'" + texts[0] + "'", "-1"}, []string{"dlq_messages_pkey"}},
 		{"ClaimWithoutWaiting", claimSkipping, claims, []string{"dlq_messages_pkey"}},
 		{"ClaimThatWaits", claimWaiting, claims, []string{"dlq_messages_pkey"}},
 		{"Finish", finishQuery, finished, []string{"dlq_messages_pkey"}},
 		{"Load", loadQuery, []string{wanted, "1000000"}, []string{"dlq_messages_pkey"}},
-		{"Expired", expiredQuery, []string{"100", "NULL"}, []string{"idx_dlq_messages_status"}},
+		{"Expired", expiredQuery, []string{"NULL", "NULL", "'00000000-0000-0000-0000-000000000000'", "100"}, []string{"idx_dlq_messages_status"}},
+		{"ExpiredBehindAPlace", expiredQuery, []string{"NULL", "now() - interval '40000 seconds'", "'" + texts[0] + "'", "100"}, []string{"idx_dlq_messages_status"}},
+		{"ExpiredOne", expiredOneQuery, []string{"NULL", "'" + texts[0] + "'"}, []string{"dlq_messages_pkey"}},
 		{"SelectionOfARareTopic", selectQuery, []string{"'rare'"}, []string{"idx_dlq_messages"}},
 		{"Delete", deleteQuery, []string{"'" + texts[0] + "'"}, []string{"dlq_messages_pkey"}},
 	} {

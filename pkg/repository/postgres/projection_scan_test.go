@@ -61,4 +61,3 @@ func BenchmarkProjectable(b *testing.B) {
 		}
 	}
 }
-

@@ -25,7 +25,9 @@ const pageOfTopic = `
 	ORDER BY created_at DESC, id DESC OFFSET $2::bigint LIMIT $3`
 
 // The total comes from the counters, in the page's own snapshot; its row is
-// there even when the page is empty.
+// there even when the page is empty. room is what may be loaded of a message's
+// value and headers: nothing once the page has had its bytes. Sizes are known
+// without reading what lies out of line.
 var listQuery = `
 	WITH total AS (
 		SELECT coalesce(sum(messages), 0)::bigint AS total FROM dlq.message_counters
@@ -33,11 +35,16 @@ var listQuery = `
 		   OR dlq_topic_id = (SELECT id FROM dlq.topics WHERE name = $1)
 	)
 	SELECT total.total, m.* FROM total LEFT JOIN LATERAL (
-		SELECT ` + stateColumns + `, ` + byteColumns(fmt.Sprint(repository.ListValueLimit)) + `
-		FROM (` + pageOfTopic + `) page
-		JOIN dlq.dlq_messages m ON m.id = page.id
+		SELECT ` + stateColumns + `, ` + byteColumns("m.room", "m.room") + `
+		FROM (
+			SELECT m.*, CASE WHEN sum(
+				least(coalesce(octet_length(m.value), pg_column_size(m.payload), 0), $4::bigint)
+				+ least(coalesce(octet_length(m.headers), 0), $4)
+			) OVER (ORDER BY m.created_at DESC, m.id DESC) <= $5::bigint THEN $4 ELSE 0 END AS room
+			FROM (` + pageOfTopic + `) page JOIN dlq.dlq_messages m ON m.id = page.id
+		) m
 		LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id
-		ORDER BY page.created_at DESC, page.id DESC
+		ORDER BY m.created_at DESC, m.id DESC
 	) m ON $2::bigint < total.total`
 
 type listRow struct {
@@ -51,7 +58,8 @@ func (s *Store) List(ctx context.Context, topic string, page repository.Page) (r
 		return repository.List{}, nil // a name that no topic can have
 	}
 	var found []listRow
-	if err := s.selectRows(ctx, &found, listQuery, topic, page.Offset(), page.Size); err != nil {
+	if err := s.selectRows(ctx, &found, listQuery, topic, page.Offset(), page.Size,
+		repository.ListValueLimit, repository.ListPageLimit); err != nil {
 		return repository.List{}, translate("list messages", err)
 	}
 	list := repository.List{Messages: make([]entity.Message, 0, len(found))}
@@ -70,7 +78,7 @@ func (s *Store) List(ctx context.Context, topic string, page repository.Page) (r
 }
 
 var getQuery = `
-	SELECT ` + stateColumns + `, ` + byteColumns("$2::bigint") + `
+	SELECT ` + stateColumns + `, ` + byteColumns("$2::bigint", "-1") + `
 	FROM dlq.dlq_messages m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id
 	WHERE m.id = $1`
 
@@ -127,7 +135,7 @@ var loadQuery = `
 		SELECT min(ord) AS ord FROM sized WHERE total > $2 AND ord > first_ord
 	)
 	SELECT cut.ord AS cut, m.* FROM cut LEFT JOIN LATERAL (
-		SELECT ` + stateColumns + `, ` + byteColumns("-1") + `
+		SELECT ` + stateColumns + `, ` + byteColumns("-1", "-1") + `
 		FROM sized s JOIN dlq.dlq_messages m ON m.id = s.id
 		LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id
 		WHERE cut.ord IS NULL OR s.ord < cut.ord

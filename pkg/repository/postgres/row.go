@@ -45,9 +45,11 @@ type row struct {
 	ClaimID        uuid.NullUUID  `db:"claim_id"`
 	ClaimExpiresAt sql.NullTime   `db:"claim_expires_at"`
 	ClaimTopic     sql.NullString `db:"claim_topic"`
+	ClaimTopicID   sql.NullString `db:"claim_topic_id"`
 	ClaimPartition sql.NullInt32  `db:"claim_partition"`
 	ClaimEndOffset sql.NullInt64  `db:"claim_end_offset"`
 
+	Unsettled             sql.NullBool   `db:"unsettled"`
 	NextAttemptAt         sql.NullTime   `db:"next_attempt_at"`
 	LastPublishError      sql.NullString `db:"last_publish_error"`
 	LastPublishErrorClass sql.NullString `db:"last_publish_error_class"`
@@ -62,6 +64,7 @@ type row struct {
 	OmittedSize   sql.NullInt64 `db:"omitted_size"`
 	Payload       []byte        `db:"payload_text"`
 	HasPayload    sql.NullBool  `db:"has_payload"`
+	HasHeaders    sql.NullBool  `db:"has_headers"`
 }
 
 // stateColumns are all of a message but its bytes; m is dlq_messages and t is
@@ -72,14 +75,17 @@ const stateColumns = `
 	t.name AS dlq_topic, m.dlq_topic_id, m.dlq_incarnation_id, m.dlq_partition, m.dlq_offset, m.dlq_timestamp,
 	m.original_partition, m.original_offset, m.original_timestamp, m.origin_confidence,
 	m.consumer_group, m.consumer_attempts, m.dialect, m.error_class, m.parent_id, m.root_id,
-	m.claim_id, m.claim_expires_at, m.claim_topic, m.claim_partition, m.claim_end_offset,
+	m.claim_id, m.claim_expires_at, m.claim_topic, m.claim_topic_id, m.claim_partition, m.claim_end_offset, m.unsettled,
 	m.next_attempt_at, m.last_publish_error, m.last_publish_error_class, m.outcome`
 
-// byteColumns are the bytes; limit is an SQL expression, negative for no limit.
-// octet_length of an out-of-line value does not read it.
-func byteColumns(limit string) string {
+// byteColumns are the bytes; limit and headerLimit are SQL expressions, negative
+// for no limit. octet_length of an out-of-line value does not read it. No
+// headers are one byte.
+func byteColumns(limit, headerLimit string) string {
 	return `
-	m.key, m.headers, m.omitted_sha256, m.omitted_size,
+	m.key, m.omitted_sha256, m.omitted_size,
+	octet_length(m.headers) > 1 AS has_headers,
+	CASE WHEN ` + headerLimit + ` < 0 OR octet_length(m.headers) <= ` + headerLimit + ` THEN m.headers END AS headers,
 	octet_length(m.value) AS value_size,
 	CASE WHEN ` + limit + ` < 0 OR octet_length(m.value) <= ` + limit + ` THEN m.value END AS value,
 	m.dlq_topic_id IS NULL AND m.value IS NULL AND m.payload IS NOT NULL AS has_payload,
@@ -123,6 +129,7 @@ func (r *row) message() entity.Message {
 		},
 		Parent:                r.ParentID.UUID,
 		Root:                  r.RootID.UUID,
+		Unsettled:             r.Unsettled.Bool,
 		NextAttemptAt:         moment(r.NextAttemptAt),
 		LastPublishError:      r.LastPublishError.String,
 		LastPublishErrorClass: entity.ErrorClass(r.LastPublishErrorClass.String),
@@ -155,6 +162,7 @@ func (r *row) claim() entity.Claim {
 		ID:        r.ClaimID.UUID,
 		ExpiresAt: moment(r.ClaimExpiresAt),
 		Topic:     r.ClaimTopic.String,
+		TopicID:   r.ClaimTopicID.String,
 		Partition: r.ClaimPartition.Int32,
 		EndOffset: r.ClaimEndOffset.Int64,
 	}
@@ -172,7 +180,7 @@ func (r *row) messageWithBytes() (entity.Message, error) {
 	if err != nil {
 		return entity.Message{}, err
 	}
-	m.Record = entity.Record{Key: r.Key, Headers: headers}
+	m.Record = entity.Record{Key: r.Key, Headers: headers, HeadersOmitted: r.Headers == nil && r.HasHeaders.Bool}
 	record := &m.Record
 	switch {
 	case r.OmittedSHA256 != nil:

@@ -25,6 +25,8 @@ func claimPromises() []promise {
 		{"ExpiredClaimIsNotTakenAgain", claimExpired},
 		{"UnsettleableIsNotTakenUnasked", claimUnsettleable},
 		{"TakeOverTakesTheUnsettleable", claimTakeOver},
+		{"TakeOverIgnoresTheLimit", claimTakeOverLimit},
+		{"AttemptTakenOverIsInTheHistory", claimTakeOverHistory},
 		{"TakeOverTakesNothingElse", claimTakeOverOthers},
 		{"TakeOverCountsOnceUnderManyCallers", claimTakeOverOnce},
 		{"TakesEachMessageOnceUnder50Callers", claimOnce(false)},
@@ -212,11 +214,34 @@ func claimTakeOver(h *harness) {
 	h.wantFinished(h.finish(c, entity.Acknowledged), entity.Resolved, 2)
 }
 
+// claimTakeOverLimit: a last attempt in doubt must have a way out too.
+func claimTakeOverLimit(h *harness) {
+	m := h.put(func(m *entity.Message) { m.MaxRetries = 1 })
+	h.unsettleable(m.ID)
+	c := takeOver(m.ID)
+	if taken := h.claimAll(c); len(taken) != 1 || taken[0].RetryCount != 2 || taken[0].MaxRetries != 1 {
+		h.Fatalf("Claim with TakeOver = %+v, want the second attempt of one", taken)
+	}
+	h.wantFinished(h.finish(c, entity.Failed), entity.Dead, 2)
+}
+
+func claimTakeOverHistory(h *harness) {
+	m := h.put()
+	h.unsettleable(m.ID)
+	before := h.get(m.ID)
+	c := takeOver(m.ID)
+	c.Actor = "eve"
+	h.claimAll(c)
+	h.wantAbandoned(before, "eve", entity.Retrying)
+	h.finish(c, entity.Acknowledged)
+	if got := h.history(m.ID); len(got) != 2 || got[1].ID != c.ID || got[1].Number != got[0].Number+1 {
+		h.Errorf("history = %+v, want both attempts", got)
+	}
+}
+
 func claimTakeOverOthers(h *harness) {
-	usedUp := h.put(func(m *entity.Message) { m.MaxRetries = 1 })
-	h.unsettleable(usedUp.ID)
 	pending, doubtful := h.put(), h.put()
-	others := []entity.Message{h.get(usedUp.ID), h.in(entity.Resolved), h.in(entity.Dead), h.in(entity.Retrying)}
+	others := []entity.Message{h.in(entity.Resolved), h.in(entity.Dead), h.in(entity.Retrying)}
 	h.finish(h.claim(doubtful.ID), entity.InDoubt)
 	others = append(others, h.get(doubtful.ID))
 	for _, when := range []string{"claims live", "claims expired"} {
@@ -285,7 +310,7 @@ func claimWait(h *harness) {
 				taken, claimErr = h.Repository.Claim(h.Context(), intents(m.ID), expiry, true)
 				return
 			}
-			_, giveUpErr = h.Repository.GiveUp(h.Context(), m.ID)
+			_, giveUpErr = h.Repository.GiveUp(h.Context(), m.ID, "test")
 		})
 		if claimErr != nil {
 			h.Fatalf("Claim: %v", claimErr)

@@ -205,7 +205,7 @@ func gone(h *harness) {
 			return err
 		},
 		"Delete": func() error { return repo.Delete(ctx, pending.ID) },
-		"GiveUp": func() error { _, err := repo.GiveUp(ctx, pending.ID); return err },
+		"GiveUp": func() error { _, err := repo.GiveUp(ctx, pending.ID, "test"); return err },
 		"Requeue": func() error {
 			_, err := repo.Requeue(ctx, dead.ID)
 			return err

@@ -1,6 +1,8 @@
 package repositorytest
 
 import (
+	"errors"
+
 	"github.com/google/uuid"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
@@ -12,6 +14,7 @@ func deletePromises() []promise {
 		{"UnknownIsNotFound", deleteUnknown},
 		{"SecondIsNotFound", deleteSecond},
 		{"ClaimedIsConflict", deleteClaimed},
+		{"UnsettleableIsConflictThatSaysSo", deleteUnsettleable},
 	}
 }
 
@@ -51,4 +54,20 @@ func deleteClaimed(h *harness) {
 	h.clock.Advance(100 * expiry)
 	h.wantClaimed("Delete once the claim expired", m.ID, h.Repository.Delete(h.Context(), m.ID))
 	h.wantUnchanged(m)
+}
+
+func deleteUnsettleable(h *harness) {
+	m := h.put()
+	h.unsettleable(m.ID)
+	before := h.get(m.ID)
+	err := h.Repository.Delete(h.Context(), m.ID)
+	h.wantClaimed("Delete of what nobody can settle", m.ID, err)
+	var claimed *entity.ClaimedError
+	if !errors.As(err, &claimed) || !claimed.Unsettled {
+		h.Errorf("Delete = %v, want it to say that the attempt cannot be settled", err)
+	}
+	if !before.Unsettled {
+		h.Error("Get does not say that the attempt cannot be settled")
+	}
+	h.wantUnchanged(before)
 }

@@ -6,12 +6,15 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
 func expiredPromises() []promise {
 	return []promise{
 		{"IsOnlyClaimsWhoseTimeIsOver", expiredOnly},
 		{"IsOldestFirstAndAtMostTheLimit", expiredOrder},
+		{"GoesOnBehindAPlace", expiredAfter},
+		{"AnswersForOneMessage", expiredOne},
 		{"HasTheIntentAndNoValue", expiredIntent},
 		{"HasWhatIsInDoubt", expiredInDoubt},
 		{"LeavesOutTheUnsettleable", expiredUnsettleable},
@@ -57,7 +60,7 @@ func expiredIntent(h *harness) {
 	h.claim(m.ID)
 	want := h.get(m.ID)
 	h.clock.Advance(2 * expiry)
-	got, err := h.Repository.Expired(h.Context(), 10)
+	got, err := h.Repository.Expired(h.Context(), repository.ExpiredQuery{Limit: 10})
 	if err != nil || len(got) != 1 {
 		h.Fatalf("Expired = %d, %v, want 1", len(got), err)
 	}
@@ -115,7 +118,7 @@ func expiredLiveUnknown(h *harness) {
 func expiredNewClaim(h *harness) {
 	m := h.put()
 	h.unsettleable(m.ID)
-	if _, err := h.Repository.GiveUp(h.Context(), m.ID); err != nil {
+	if _, err := h.Repository.GiveUp(h.Context(), m.ID, "test"); err != nil {
 		h.Fatal(err)
 	}
 	if _, err := h.Repository.Requeue(h.Context(), m.ID); err != nil {
@@ -134,4 +137,51 @@ func expiredEarlierUnknown(h *harness) {
 	h.claim(m.ID)
 	h.clock.Advance(2 * expiry)
 	h.wantIDs("Expired of the next claim", h.expired(10), []uuid.UUID{m.ID})
+}
+
+// expiredAfter: whoever cannot settle the oldest claims now must get at those
+// behind them.
+func expiredAfter(h *harness) {
+	want := h.puts(5)
+	for _, id := range want {
+		h.claim(id)
+	}
+	h.clock.Advance(2 * expiry)
+	var got []uuid.UUID
+	after := repository.Place{}
+	for range len(want) + 1 {
+		page, err := h.Repository.Expired(h.Context(), repository.ExpiredQuery{After: after, Limit: 2})
+		if err != nil {
+			h.Fatalf("Expired: %v", err)
+		}
+		got = append(got, ids(page)...)
+		if len(page) > 0 {
+			last := page[len(page)-1]
+			after = repository.Place{CreatedAt: last.CreatedAt, ID: last.ID}
+		}
+	}
+	h.wantIDs("all pages of Expired", got, want)
+}
+
+func expiredOne(h *harness) {
+	live, over, pending := h.put(), h.put(), h.put()
+	h.claim(over.ID)
+	h.clock.Advance(2 * expiry)
+	h.claim(live.ID)
+	for _, test := range []struct {
+		of   string
+		id   uuid.UUID
+		want []uuid.UUID
+	}{
+		{"an expired claim", over.ID, []uuid.UUID{over.ID}},
+		{"a live claim", live.ID, nil},
+		{"a PENDING message", pending.ID, nil},
+		{"nobody", uuid.New(), nil},
+	} {
+		got, err := h.Repository.Expired(h.Context(), repository.ExpiredQuery{ID: test.id, Limit: 10})
+		if err != nil {
+			h.Fatalf("Expired: %v", err)
+		}
+		h.wantIDs("Expired of "+test.of, ids(got), test.want)
+	}
 }

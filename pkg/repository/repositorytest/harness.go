@@ -124,7 +124,7 @@ func (h *harness) history(id uuid.UUID) []entity.Attempt {
 
 func (h *harness) expired(limit int) []uuid.UUID {
 	h.Helper()
-	messages, err := h.Repository.Expired(h.Context(), limit)
+	messages, err := h.Repository.Expired(h.Context(), repository.ExpiredQuery{Limit: limit})
 	if err != nil {
 		h.Fatalf("Expired(%d): %v", limit, err)
 	}

@@ -18,6 +18,8 @@ func lineagePromises() []promise {
 		{"OtherOriginalTopicIsForeign", lineageOtherTopic},
 		{"DeletedParentIsForeign", lineageDeleted},
 		{"RedeliveredReturnCountsOnce", lineageRedelivered},
+		{"AttemptGivenUpIsKnown", lineageGivenUp},
+		{"AttemptTakenOverIsKnown", lineageTakenOver},
 	}
 }
 
@@ -151,4 +153,30 @@ func lineageRedelivered(h *harness) {
 	h.store(b, 0)
 	h.acknowledge(c)
 	h.wantOutcome(m.ID, entity.Returned)
+}
+
+// lineageGivenUp: the record of an attempt that nobody could settle was in the
+// target log after all, and comes back.
+func lineageGivenUp(h *harness) {
+	m := h.put()
+	h.unsettleable(m.ID)
+	attempt := h.get(m.ID).Claim.ID
+	if _, err := h.Repository.GiveUp(h.Context(), m.ID, "test"); err != nil {
+		h.Fatalf("GiveUp: %v", err)
+	}
+	if got := h.comeBack(m.ID, attempt); got.Parent != m.ID || got.RetryCount != 1 {
+		h.Errorf("child has parent %s, %d attempts, want %s, 1", got.Parent, got.RetryCount, m.ID)
+	}
+}
+
+func lineageTakenOver(h *harness) {
+	m := h.put()
+	h.unsettleable(m.ID)
+	attempt := h.get(m.ID).Claim.ID
+	c := takeOver(m.ID)
+	h.claimAll(c)
+	h.acknowledge(c)
+	if got := h.comeBack(m.ID, attempt); got.Parent != m.ID || got.RetryCount != 2 {
+		h.Errorf("child has parent %s, %d attempts, want %s, 2", got.Parent, got.RetryCount, m.ID)
+	}
 }

@@ -30,6 +30,8 @@ func listPromises() []promise {
 		{"PagesDoNotOverlap", listPages},
 		{"TotalCountsAllOnEveryPage", listTotal},
 		{"LargeValueIsNotLoaded", listLargeValue},
+		{"LargeHeadersAreNotLoaded", listLargeHeaders},
+		{"APageIsBounded", listBounded},
 		{"ShowsEveryState", listEveryState},
 	}
 }
@@ -167,4 +169,47 @@ func listEveryState(h *harness) {
 	}
 	slices.Reverse(want)
 	h.wantIDs("List", ids(h.list(original, firstPage).Messages), want)
+}
+
+func listLargeHeaders(h *harness) {
+	header := func(n int) func(*entity.Message) {
+		return func(m *entity.Message) {
+			m.Record.Headers = []entity.Header{{Key: "h", Value: bytes.Repeat([]byte("x"), n)}}
+		}
+	}
+	small := h.put(header(1000))
+	large := h.put(header(repository.ListValueLimit))
+	got := h.list(original, firstPage).Messages
+	h.wantIDs("List", ids(got), []uuid.UUID{large.ID, small.ID})
+	if r := got[0].Record; !r.HeadersOmitted || r.Headers != nil || !bytes.Equal(r.Value, large.Record.Value) {
+		h.Errorf("large headers: omitted %v, %d headers, want omitted, and the value", r.HeadersOmitted, len(r.Headers))
+	}
+	if r := got[1].Record; r.HeadersOmitted || len(r.Headers) != 1 {
+		h.Errorf("small headers: omitted %v, %d headers, want the one", r.HeadersOmitted, len(r.Headers))
+	}
+	if r := h.get(large.ID).Record; r.HeadersOmitted || len(r.Headers) != 1 {
+		h.Errorf("Get: omitted %v, %d headers, want the one", r.HeadersOmitted, len(r.Headers))
+	}
+}
+
+// listBounded: what one page loads stays within its limit, newest first.
+func listBounded(h *harness) {
+	const size = 60 << 10
+	fits := repository.ListPageLimit / size
+	messages := h.puts(fits+5, func(m *entity.Message) { m.Record.Value = bytes.Repeat([]byte("x"), size) })
+	got := h.list(original, repository.Page{Number: 1, Size: 1000}).Messages
+	if len(got) != len(messages) {
+		h.Fatalf("List = %d messages, want all %d", len(got), len(messages))
+	}
+	for i, m := range got {
+		loaded := m.Record.State == entity.ValueStored
+		switch {
+		case i < fits-1 && !loaded:
+			h.Fatalf("value %d of the page is not loaded, want those that fit", i)
+		case i > fits && loaded:
+			h.Fatalf("value %d of the page is loaded, want none behind %d bytes", i, repository.ListPageLimit)
+		case m.Record.Size != size:
+			h.Fatalf("value %d of the page has size %d, want %d", i, m.Record.Size, size)
+		}
+	}
 }

@@ -1,0 +1,330 @@
+package integration_test
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/dlq-manager/dlq-manager/integration/stack"
+)
+
+// letters is a system with one dead-letter topic, of whose records it keeps
+// account. What it draws comes from a seed that the test's log shows.
+type letters struct {
+	*system
+	source, target string
+	random         *rand.Rand
+	sent           []*kgo.Record
+}
+
+func newLetters(s *system) *letters {
+	s.t.Helper()
+	seed := uint64(time.Now().UnixNano())
+	s.t.Logf("seed %d", seed)
+	l := &letters{
+		system: s, source: s.topic("orders.dlq.v1"), target: s.topic("orders.events.v1"),
+		random: rand.New(rand.NewPCG(seed, 0)),
+	}
+	s.kafka.create(l.source, partitions)
+	s.kafka.create(l.target, partitions)
+	return l
+}
+
+// newSystemOn is a system on servers of the test's own choice.
+func newSystemOn(t *testing.T, brokers []string, database string) *system {
+	t.Helper()
+	s := &system{
+		t: t, brokers: brokers,
+		prefix: fmt.Sprintf("own%d-%d", os.Getpid(), systems.Add(1)),
+	}
+	s.config = s.writeConfig(database)
+	db, err := sqlx.Connect("postgres", database)
+	if err != nil {
+		t.Fatalf("connect: %v", err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	s.db = db
+	s.kafka = newCluster(t, brokers)
+	s.must("api", "migrate", "up")
+	return s
+}
+
+// ownStack starts servers that the test may end.
+func ownStack(t *testing.T, opts stack.Options) *stack.Stack {
+	t.Helper()
+	opts.Fast, opts.Own = true, true
+	own, err := stack.Start(t.Context(), opts)
+	if err != nil {
+		t.Fatalf("start servers to break: %v", err)
+	}
+	t.Cleanup(func() { _ = own.Stop() })
+	return own
+}
+
+// produce writes n more dead letters, as Spring's recoverer would. After each
+// chunk of 20 it calls between with the number of the chunk, unless that is nil.
+func (l *letters) produce(n int, between func(chunk int)) {
+	l.t.Helper()
+	const size = 20
+	for chunk := 0; chunk*size < n; chunk++ {
+		var records []*kgo.Record
+		for range min(size, n-chunk*size) {
+			records = append(records, l.letter())
+		}
+		l.kafka.produce(records...)
+		if between != nil {
+			between(chunk)
+		}
+	}
+}
+
+func (l *letters) letter() *kgo.Record {
+	n := len(l.sent)
+	r := &kgo.Record{
+		Topic:     l.source,
+		Partition: int32(l.random.IntN(partitions)),
+		Key:       fmt.Appendf(nil, "order-%d", n%500),
+		Value:     fmt.Appendf(nil, `{"id": %d, "note": "grüße"}`, n),
+		Headers: []kgo.RecordHeader{
+			{Key: "x-seq", Value: fmt.Append(nil, n)},
+			{Key: "kafka_dlt-original-topic", Value: []byte(l.target)},
+			{Key: "kafka_dlt-original-partition", Value: binary.BigEndian.AppendUint32(nil, uint32(n%partitions))},
+			{Key: "kafka_dlt-exception-message", Value: []byte("stock service is down")},
+		},
+	}
+	l.sent = append(l.sent, r)
+	return r
+}
+
+// waitStored waits until there are as many rows as records were sent. More of
+// them show in wantStoredOnce.
+func (l *letters) waitStored() {
+	l.t.Helper()
+	eventually(l.t, time.Minute, "every record is stored", func() bool { return l.count("true") >= len(l.sent) })
+}
+
+// stored is produce and an ingester that takes all of it in and ends.
+func (l *letters) stored(n int) {
+	l.t.Helper()
+	l.produce(n, nil)
+	p := l.startReady("ingester")
+	l.waitStored()
+	p.stop()
+}
+
+// count returns how many messages a condition is true of, -1 when the database
+// does not answer.
+func (l *letters) count(where string) (n int) {
+	if err := l.db.Get(&n, `SELECT count(*) FROM dlq.dlq_messages WHERE `+where); err != nil {
+		return -1
+	}
+	return n
+}
+
+func (l *letters) with(status string) int { return l.count("status = '" + status + "'") }
+
+// slow makes every statement that changes messages take at least d, so that a
+// fault can hit the middle of something. A later call changes d.
+func (l *letters) slow(d time.Duration) {
+	l.t.Helper()
+	_, err := l.db.Exec(fmt.Sprintf(`
+		CREATE OR REPLACE FUNCTION public.slow() RETURNS trigger LANGUAGE plpgsql
+			AS 'BEGIN PERFORM pg_catalog.pg_sleep(%f); RETURN NULL; END';
+		DO $$ BEGIN
+			CREATE TRIGGER slow BEFORE UPDATE ON dlq.dlq_messages FOR EACH STATEMENT EXECUTE FUNCTION public.slow();
+		EXCEPTION WHEN duplicate_object THEN NULL;
+		END $$`, d.Seconds()))
+	if err != nil {
+		l.t.Fatalf("slow the database down: %v", err)
+	}
+}
+
+// answer is what a client was told; status 0 is a connection that broke.
+type answer struct {
+	status int
+	body   []byte
+}
+
+// retryAll asks for it and does not wait.
+func (l *letters) retryAll(p *process) <-chan answer {
+	asked := make(chan answer, 1)
+	go func() {
+		status, body := p.try(http.MethodPost, "/api/v1/dlq/"+l.source+"/retry-all", nil)
+		asked <- answer{status, body}
+	}()
+	return asked
+}
+
+func (l *letters) await(asked <-chan answer) answer {
+	l.t.Helper()
+	select {
+	case a := <-asked:
+		return a
+	case <-time.After(time.Minute):
+		l.t.Fatal("retry-all did not answer within a minute")
+		return answer{}
+	}
+}
+
+// retryTheRest waits until no claim is left, and retries what then is pending.
+func (l *letters) retryTheRest(p *process) {
+	l.t.Helper()
+	eventually(l.t, 40*time.Second, "every abandoned claim is settled", func() bool { return l.with("RETRYING") == 0 })
+	pending := l.with("PENDING")
+	var got struct{ Retried int }
+	p.call(http.MethodPost, "/api/v1/dlq/"+l.source+"/retry-all", 200, &got)
+	if got.Retried != pending {
+		l.t.Errorf("the last retry-all retried %d, want the %d pending", got.Retried, pending)
+	}
+}
+
+// wantStoredOnce compares the rows with the positions of what was sent.
+func (l *letters) wantStoredOnce() {
+	l.t.Helper()
+	if got := l.count("true"); got != len(l.sent) {
+		l.t.Errorf("%d rows, want %d", got, len(l.sent))
+	}
+	type place struct {
+		Partition int32 `db:"dlq_partition"`
+		Offset    int64 `db:"dlq_offset"`
+	}
+	var places []place
+	if err := l.db.Select(&places, `SELECT DISTINCT dlq_partition, dlq_offset FROM dlq.dlq_messages`); err != nil {
+		l.t.Fatal(err)
+	}
+	have := map[place]bool{}
+	for _, p := range places {
+		have[p] = true
+	}
+	missing := 0
+	for _, r := range l.sent {
+		if !have[place{r.Partition, r.Offset}] {
+			missing++
+		}
+	}
+	if missing > 0 || len(have) != len(l.sent) {
+		l.t.Errorf("%d positions, %d of the records sent are not among them; want %d and none", len(have), missing, len(l.sent))
+	}
+}
+
+// wantResolvedOnce looks for every message in its original topic, as it was, and
+// for nothing else there.
+func (l *letters) wantResolvedOnce() {
+	l.t.Helper()
+	var statuses []struct {
+		Status string
+		N      int
+	}
+	if err := l.db.Select(&statuses, `SELECT status, count(*) AS n FROM dlq.dlq_messages GROUP BY status`); err != nil {
+		l.t.Fatal(err)
+	}
+	if len(statuses) != 1 || statuses[0].Status != "RESOLVED" || statuses[0].N != len(l.sent) {
+		l.t.Errorf("messages by status %v, want %d RESOLVED", statuses, len(l.sent))
+	}
+	ids := l.ids()
+	seen := map[string]int{}
+	for _, r := range l.kafka.readAll(l.target) {
+		id := header(r, "dlq-message-id")
+		seen[id]++
+		if n, ok := ids[id]; !ok {
+			l.t.Errorf("%s has id %q, which no message has", position(r), id)
+		} else if want := l.sent[n]; digest(r) != digest(want) || r.Partition != int32(n%partitions) {
+			l.t.Errorf("%s differs from dead letter %d", position(r), n)
+		}
+	}
+	lost, doubled := 0, 0
+	for id := range ids {
+		switch n := seen[id]; {
+		case n == 0:
+			lost++
+		case n > 1:
+			doubled++
+		}
+	}
+	if lost > 0 || doubled > 0 {
+		l.t.Errorf("of %d messages %d were not published and %d more than once, want none", len(ids), lost, doubled)
+	}
+}
+
+// ids is the index in sent by message id.
+func (l *letters) ids() map[string]int {
+	l.t.Helper()
+	var rows []struct {
+		ID        uuid.UUID
+		Partition int32 `db:"dlq_partition"`
+		Offset    int64 `db:"dlq_offset"`
+	}
+	if err := l.db.Select(&rows, `SELECT id, dlq_partition, dlq_offset FROM dlq.dlq_messages`); err != nil {
+		l.t.Fatal(err)
+	}
+	index := map[string]int{}
+	for n, r := range l.sent {
+		index[position(r)] = n
+	}
+	ids := map[string]int{}
+	for _, row := range rows {
+		at := fmt.Sprintf("%s/%d/%d", l.source, row.Partition, row.Offset)
+		if n, ok := index[at]; ok {
+			ids[row.ID.String()] = n
+		}
+	}
+	return ids
+}
+
+// wantUnavailable is for answers while something is away: an error in the
+// envelope that says "try again", never a success. It returns the details.
+func wantUnavailable(t *testing.T, a answer, what string, statuses ...int) map[string]string {
+	t.Helper()
+	var got struct {
+		Error struct {
+			Code      string
+			RequestID string `json:"request_id"`
+			Details   []struct{ Field, Reason string }
+		}
+	}
+	if err := json.Unmarshal(a.body, &got); err != nil {
+		t.Errorf("%s = %d %.300s, want an error in JSON", what, a.status, a.body)
+		return nil
+	}
+	codes := map[int]string{502: "SYS_DLQ_PUBLISH_FAILED", 503: "SYS_DLQ_UNAVAILABLE"}
+	right := false
+	for _, status := range statuses {
+		right = right || a.status == status && got.Error.Code == codes[status]
+	}
+	if !right || got.Error.RequestID == "" {
+		t.Errorf("%s = %d %.300s, want one of %v with its code", what, a.status, a.body, statuses)
+	}
+	details := map[string]string{}
+	for _, d := range got.Error.Details {
+		details[d.Field] = d.Reason
+	}
+	return details
+}
+
+// wantRunning: faults of the servers are waited out, not answered by an exit.
+func (p *process) wantRunning() {
+	p.t.Helper()
+	select {
+	case <-p.done:
+		p.t.Errorf("%s ended, want it to live through the fault", p.name)
+	default:
+	}
+	if status, _ := p.try(http.MethodGet, "/healthz", nil); status != http.StatusOK {
+		p.t.Errorf("healthz of %s = %d, want 200", p.name, status)
+	}
+}
+
+// status is the answer's to a GET, 0 without one.
+func (p *process) status(path string) int {
+	status, _ := p.try(http.MethodGet, path, nil)
+	return status
+}

@@ -1,0 +1,52 @@
+package redrive
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// GiveUp moves a message to DEAD for an operator. A claim that a dead process
+// left behind is settled first: what turns out to be RESOLVED stays so. Errors
+// are those of the store's GiveUp; a claim that cannot be looked at now is of
+// kind entity.ErrUnavailable.
+func (s *Service) GiveUp(ctx context.Context, id uuid.UUID, actor string) (entity.Message, error) {
+	if err := s.settleFirst(ctx, id); err != nil {
+		return entity.Message{}, err
+	}
+	m, err := s.store.GiveUp(ctx, id, actor)
+	if err != nil {
+		return entity.Message{}, fmt.Errorf("give message up: %w", err)
+	}
+	return m, nil
+}
+
+// Delete removes a message for an operator, in every state but RETRYING. A claim
+// that a dead process left behind is settled first. Errors are those of the
+// store's Delete; a claim that cannot be looked at now is of kind
+// entity.ErrUnavailable.
+func (s *Service) Delete(ctx context.Context, id uuid.UUID, _ string) error {
+	if err := s.settleFirst(ctx, id); err != nil {
+		return err
+	}
+	if err := s.store.Delete(ctx, id); err != nil {
+		return fmt.Errorf("delete message: %w", err)
+	}
+	return nil
+}
+
+// settleFirst ends the attempt that holds a message, if its claim is over.
+func (s *Service) settleFirst(ctx context.Context, id uuid.UUID) error {
+	m, err := s.store.Get(ctx, id, 0)
+	if err != nil {
+		return fmt.Errorf("read message: %w", err)
+	}
+	if !m.Claimed() || m.Unsettled {
+		return nil
+	}
+	_, err = s.release(ctx, m)
+	return err
+}
