@@ -32,6 +32,9 @@ var (
 	// ErrGone means that the record was removed from the log, by retention,
 	// compaction or an operator.
 	ErrGone = errors.New("record is gone")
+	// ErrNotTried means that no byte of the record was sent: one before it had
+	// failed, or its turn did not come in time.
+	ErrNotTried = errors.New("record not tried")
 	// ErrClosed means that the cluster was closed by its owner.
 	ErrClosed = errors.New("kafka cluster is closed")
 )

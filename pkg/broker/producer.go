@@ -130,7 +130,8 @@ func (r ProduceResult) Err() error {
 // making, and returns when each one's fate is known. The topic and offset in a
 // record are ignored. A record that the broker rejects does not take others
 // with it: its batch is split until it stands alone. Any other failure ends
-// the call, and records that it left unsent are NotSent (or TopicRefused).
+// the call, and records that it left unsent are NotSent with ErrNotTried (or
+// TopicRefused).
 //
 // When ctx ends, what was on its way is InDoubt and the rest NotSent. Bytes of
 // a batch in doubt may still reach the broker for the rest of its
@@ -145,7 +146,8 @@ func (p *Producer) Produce(ctx context.Context, tp TopicPartition, records []Rec
 	case l.turn <- struct{}{}:
 		defer func() { <-l.turn }()
 	case <-ctx.Done():
-		fail(out.Records, &ProduceError{NotSent, Classify(ctx.Err()), ctx.Err()})
+		err := fmt.Errorf("%w: the partition is busy: %w", ErrNotTried, ctx.Err())
+		fail(out.Records, &ProduceError{NotSent, Classify(err), err})
 		return out
 	}
 	w := &write{producer: p, lane: l, result: &out}
@@ -165,7 +167,7 @@ func unsent(err *ProduceError) *ProduceError {
 	if err.Fate == TopicRefused {
 		return err
 	}
-	return &ProduceError{NotSent, err.Class, fmt.Errorf("an earlier record failed: %w", err.Err)}
+	return &ProduceError{NotSent, err.Class, fmt.Errorf("%w: an earlier one failed: %w", ErrNotTried, err.Err)}
 }
 
 func fail(results []RecordResult, err *ProduceError) {

@@ -52,11 +52,13 @@ func (c *Cluster) readAt(ctx context.Context, tp TopicPartition, offset int64) (
 // Scan shows fn every record with from <= offset < to, in order, whether or
 // not its transaction was committed, and the ends of transactions (see
 // Record.Control), until fn returns true. An offset that it does not show was
-// removed by compaction. It returns nil
-// when it has seen them all or was stopped, ErrOutOfRange when the log starts
-// after from or was cut off before it, and the kinds of Topics and Fetch. It
-// waits, as long as ctx lets it, for offsets that replicas still have to copy,
-// and goes on by itself when the leader moves; so give it a deadline.
+// removed by compaction.
+//
+// It returns nil when it has seen them all or was stopped, ErrOutOfRange when
+// the log starts after from or was cut off before it, and the kinds of Topics
+// and Fetch. It waits, as long as ctx lets it, for offsets that replicas still
+// have to copy, and goes on by itself when the leader moves; so give it a
+// deadline.
 func (c *Cluster) Scan(ctx context.Context, tp TopicPartition, from, to int64, fn func(Record) (stop bool)) error {
 	if err := c.scan(ctx, tp, from, to, fn); err != nil {
 		return fmt.Errorf("scan %s from offset %d to %d: %w", tp, from, to, err)

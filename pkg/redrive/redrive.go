@@ -24,13 +24,19 @@ const (
 	bytesUnderWay = 32 << 20
 
 	// leaderPatience is how long a redrive waits for a partition without a
-	// reachable leader before it stops.
+	// reachable leader before it goes on without it.
 	leaderPatience = 30 * time.Second
 	leaderPause    = 5 * time.Second // at most between two looks
 
-	// hopeless is how many batches in a row may fail wholly. Then the broker is
-	// taken to be away, rather than costing every message an attempt.
+	// hopeless is how many batches in a row may fail wholly: at one partition,
+	// which is then left out, or at all, which ends the run. The broker is taken
+	// to be away, rather than costing every message an attempt.
 	hopeless = 2
+
+	// strandedLimit is how many batches in a row may go nowhere, each of them
+	// asked for in vain, before any other has been reached. It is not small,
+	// because dead letters of one partition often come in one after another.
+	strandedLimit = 20
 )
 
 // Reasons for skipped messages beside the error classes.
@@ -72,13 +78,13 @@ type run struct {
 	actor  string
 	memory *semaphore.Weighted
 	stop   context.CancelCauseFunc // ends taking and sending
-	lost   map[place]bool          // the planner's: left out for want of a leader
 
-	mu       sync.Mutex // guards what follows
-	report   entity.RedriveReport
-	refused  map[string]entity.ErrorClass // target topics that take nothing now
-	failures int                          // wholly failed batches in a row
-	unsaved  bool                         // the store never said that it has some result
+	mu      sync.Mutex // guards what follows
+	report  entity.RedriveReport
+	refused map[string]entity.ErrorClass // target topics that take nothing now
+	places  places
+	unsaved bool  // the store never said that it has some result
+	away    error // why the run went nowhere in the end
 }
 
 func newRun(s *Service, topic, actor string, selected int) *run {
@@ -90,7 +96,7 @@ func newRun(s *Service, topic, actor string, selected int) *run {
 			ID: entity.NewID(), Topic: topic, Selected: selected, Reasons: map[string]int{},
 		},
 		refused: map[string]entity.ErrorClass{},
-		lost:    map[place]bool{},
+		places:  newPlaces(),
 	}
 }
 
@@ -166,22 +172,19 @@ func weight(messages []entity.Message) int64 {
 
 // plan returns the messages that may be sent, and counts the others. While a
 // leader cannot be reached it waits, for no attempt may start then. When it has
-// waited long enough, what can be reached is sent, and what cannot is left out,
-// here and in what follows; when nothing can be reached the run is over.
+// waited long enough, what can be reached is sent and the rest left out; the
+// same place is not waited for again. An error means that the run is over.
 func (r *run) plan(ctx context.Context, messages []entity.Message) ([]entity.Outgoing, error) {
 	messages = r.withoutRefused(messages)
 	deadline := r.now().Add(leaderPatience)
 	for wait := time.Second; ; wait = min(2*wait, leaderPause) {
 		targets := r.publisher.Plan(ctx, messages, true)
-		away, some, err := r.reach(targets)
 		left := deadline.Sub(r.now())
-		switch {
-		case err == nil:
-			return r.admit(messages, targets), nil
-		case left <= 0 && !some:
+		settled, err := r.survey(targets, left > 0)
+		if err != nil {
 			return nil, fmt.Errorf("plan: %w", err)
-		case left <= 0:
-			r.leaveOut(away)
+		}
+		if settled {
 			return r.admit(messages, targets), nil
 		}
 		if !pause(ctx, min(wait, left)) {
@@ -190,38 +193,28 @@ func (r *run) plan(ctx context.Context, messages []entity.Message) ([]entity.Out
 	}
 }
 
-// place is where a record would go.
-type place struct {
-	topic     string
-	partition int32
-}
-
-func placeOf(t entity.Target) place { return place{t.Topic, t.Partition} }
-
-// reach returns the places that cannot be reached now and have not been left out
-// before, and the error of one of them; some says whether any other can be.
-func (r *run) reach(targets []entity.Target) (away []place, some bool, err error) {
-	for _, t := range targets {
-		var refused *entity.RefusedError
-		switch {
-		case t.Err == nil:
-			some = true
-		case errors.As(t.Err, &refused) || r.lost[placeOf(t)]:
-		default:
-			away, err = append(away, placeOf(t)), t.Err
-		}
+// survey reports whether the batch can go as it is planned now, without what
+// cannot be reached; patient says that there is time to look again. An error
+// means that the run is over.
+func (r *run) survey(targets []entity.Target, patient bool) (settled bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	away, some, err := r.places.look(targets)
+	switch {
+	case err == nil:
+		r.places.stranded = 0
+		return true, nil
+	case len(away) > 0 && patient:
+		return false, nil
 	}
-	return away, some, err
-}
-
-func (r *run) leaveOut(away []place) {
-	for _, p := range away {
-		if !r.lost[p] {
-			r.lost[p] = true
-			r.log.Warn("redrive leaves out what has no reachable leader", zap.Stringer("redrive_id", r.report.ID),
-				zap.String("topic", p.topic), zap.Int32("partition", p.partition))
-		}
+	r.leaveOut(away)
+	r.away = err
+	if some {
+		r.places.stranded = 0
+	} else if r.places.strand(targets) {
+		return false, err
 	}
+	return true, nil
 }
 
 // withoutRefused leaves out what would go to a topic that refused before.
@@ -243,18 +236,19 @@ func (r *run) withoutRefused(messages []entity.Message) []entity.Message {
 }
 
 func (r *run) admit(messages []entity.Message, targets []entity.Target) []entity.Outgoing {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	planned := make([]entity.Outgoing, 0, len(messages))
 	for i, t := range targets {
 		var refused *entity.RefusedError
 		switch {
 		case errors.As(t.Err, &refused):
-			r.skip(string(refused.Class), 1)
-			continue
-		case t.Err != nil:
-			r.skip(string(entity.BrokerUnavailable), 1)
-			continue
+			r.skipLocked(string(refused.Class), 1)
+		case t.Err != nil || r.places.shut(placeOf(t)):
+			r.skipLocked(string(entity.BrokerUnavailable), 1)
+		default:
+			planned = append(planned, entity.Outgoing{Message: messages[i], Target: t})
 		}
-		planned = append(planned, entity.Outgoing{Message: messages[i], Target: t})
 	}
 	return planned
 }
@@ -266,8 +260,7 @@ func (r *run) carry(ctx context.Context, b batch) {
 	<-b.turn
 	var deliveries []entity.Delivery
 	if len(taken.outgoing) > 0 {
-		deliveries = r.publish(ctx, taken)
-		r.judge(deliveries)
+		deliveries = r.send(ctx, taken)
 	}
 	close(b.sent)
 	if len(deliveries) == 0 {
@@ -278,6 +271,45 @@ func (r *run) carry(ctx context.Context, b batch) {
 		r.stop(err)
 	}
 	r.count(endings, err != nil, ctx.Err() != nil)
+}
+
+// send publishes a batch but for what would go to a place that has been shut
+// since it was planned, and stops the run when sending has become pointless. It
+// does so between turns: what waits for its turn is given back instead of
+// failing as well.
+func (r *run) send(ctx context.Context, taken attempts) []entity.Delivery {
+	deliveries := make([]entity.Delivery, len(taken.outgoing))
+	open := attempts{actor: taken.actor, claimed: taken.claimed}
+	var at []int
+	r.mu.Lock()
+	for i, out := range taken.outgoing {
+		if r.places.shut(placeOf(out.Target)) {
+			deliveries[i] = shutOut(out.Target)
+			continue
+		}
+		open.outgoing = append(open.outgoing, out)
+		at = append(at, i)
+	}
+	r.mu.Unlock()
+	if len(at) == 0 {
+		return deliveries
+	}
+	sent := r.publish(ctx, open)
+	for n, i := range at {
+		deliveries[i] = sent[n]
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.places.judge(open.outgoing, sent) {
+		r.stop(errHopeless)
+	}
+	return deliveries
+}
+
+func shutOut(t entity.Target) entity.Delivery {
+	return entity.Delivery{
+		Verdict: entity.GivenBack, Class: entity.BrokerUnavailable, Err: errHopeless, Partition: t.Partition, Offset: -1,
+	}
 }
 
 func (r *run) take(ctx context.Context, planned []entity.Outgoing) attempts {
@@ -293,27 +325,16 @@ func (r *run) take(ctx context.Context, planned []entity.Outgoing) attempts {
 	return taken
 }
 
-// judge stops the run when batch after batch fails. It is asked between turns,
-// so that what waits for its turn is given back instead of failing as well.
-func (r *run) judge(deliveries []entity.Delivery) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, d := range deliveries {
-		if d.Verdict != entity.Failed && d.Verdict != entity.InDoubt {
-			r.failures = 0
-			return
-		}
-	}
-	if r.failures++; r.failures >= hopeless {
-		r.stop(errHopeless)
-	}
-}
-
-// verdict is nil when the whole selection is accounted for, in the store too.
+// verdict is nil when the whole selection is accounted for, in the store too,
+// and something was left to send it to.
 func (r *run) verdict(ctx context.Context) error {
+	cause := context.Cause(ctx)
 	counted := r.report.Resolved + r.report.Failed + r.report.InDoubt + r.report.Skipped
-	if counted == r.report.Selected && !r.unsaved && !errors.Is(context.Cause(ctx), errHopeless) {
+	switch {
+	case cause == nil && r.places.nowhere():
+		cause = r.away
+	case counted == r.report.Selected && !r.unsaved && !errors.Is(cause, errHopeless):
 		return nil
 	}
-	return &entity.InterruptedError{Report: r.report, Err: context.Cause(ctx)}
+	return &entity.InterruptedError{Report: r.report, Err: cause}
 }

@@ -49,7 +49,10 @@ func (r *run) countGivenBack(e ending, stopping bool) {
 		r.report.Failed++
 		r.report.Dead++
 		r.report.Reasons[skippedGivenBack]++
-	case !stopping:
+	case stopping:
+	case e.delivery.Class != "":
+		r.skipLocked(string(e.delivery.Class), 1)
+	default:
 		r.skipLocked(skippedGivenBack, 1)
 	}
 }

@@ -31,6 +31,9 @@ func verdict(err error) (entity.Verdict, entity.ErrorClass) {
 	class := entity.ErrorClass(produce.Class)
 	switch produce.Fate {
 	case broker.NotSent:
+		if errors.Is(err, broker.ErrNotTried) {
+			return entity.GivenBack, class // an attempt costs only who was tried
+		}
 		return entity.Failed, class
 	case broker.RecordRejected:
 		return entity.Rejected, entity.BadRecord

@@ -192,7 +192,10 @@ func claimed(t *testing.T, r *Republisher, messages ...entity.Message) []entity.
 		if err := m.MarkRetrying(clock); err != nil {
 			t.Fatalf("MarkRetrying: %v", err)
 		}
-		m.Claim = entity.Claim{ID: uuid.New(), Topic: target.Topic, Partition: target.Partition, EndOffset: target.EndOffset}
+		m.Claim = entity.Claim{
+			ID: uuid.New(), Topic: target.Topic, TopicID: target.TopicID,
+			Partition: target.Partition, EndOffset: target.EndOffset,
+		}
 		batch[i] = entity.Outgoing{Message: m, Target: target}
 	}
 	return batch

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -45,7 +44,6 @@ func (r *Republisher) FindMany(ctx context.Context, claims []entity.Claim) []ent
 		groups[tp] = append(groups[tp], i)
 	}
 	logs := r.measure(ctx, groups)
-	lives := r.lives(ctx, claims)
 	var all sync.WaitGroup
 	slots := make(chan struct{}, parallel)
 	for tp, indices := range groups {
@@ -54,32 +52,13 @@ func (r *Republisher) FindMany(ctx context.Context, claims []entity.Claim) []ent
 			defer func() { <-slots }()
 			found, err := r.search(ctx, tp, logs[tp], pick(claims, indices))
 			for _, i := range indices {
-				findings[i] = finding(claims[i], lives[claims[i].Topic], logs[tp], found, err)
+				findings[i] = finding(claims[i], logs[tp], found, err)
 			}
 		})
 	}
 	all.Wait()
+	r.checkLives(ctx, claims, findings)
 	return findings
-}
-
-// lives returns the present ids of the claims' topics, as far as they are known.
-func (r *Republisher) lives(ctx context.Context, claims []entity.Claim) map[string]string {
-	var names []string
-	for _, c := range claims {
-		if c.TopicID != "" && !slices.Contains(names, c.Topic) {
-			names = append(names, c.Topic)
-		}
-	}
-	ids := make(map[string]string, len(names))
-	if len(names) == 0 {
-		return ids
-	}
-	// Without an answer there is none on the logs either, and nothing is settled.
-	topics, _ := r.cluster.Topics(ctx, names...)
-	for _, t := range topics {
-		ids[t.Name] = t.ID
-	}
-	return ids
 }
 
 func pick(claims []entity.Claim, indices []int) []entity.Claim {
@@ -176,9 +155,9 @@ func redriveID(record broker.Record) (uuid.UUID, bool) {
 
 // finding says what a search means for one claim. What was found counts, also
 // when the search was broken off later.
-func finding(c entity.Claim, life string, log extent, t trace, err error) entity.Delivery {
+func finding(c entity.Claim, log extent, t trace, err error) entity.Delivery {
 	if c.ID == uuid.Nil { // put into RETRYING by hand: no attempt of ours
-		return entity.Delivery{Verdict: entity.GivenBack, Partition: c.Partition, Offset: broker.OffsetUnknown}
+		return absent(c)
 	}
 	if offset, ok := t.offsets[c.ID]; ok {
 		return entity.Delivery{
@@ -188,18 +167,25 @@ func finding(c entity.Claim, life string, log extent, t trace, err error) entity
 	if err != nil {
 		return unreadable(c, err)
 	}
-	absent := entity.Delivery{Verdict: entity.InDoubt, Class: entity.UnknownClass, Partition: c.Partition, Offset: broker.OffsetUnknown}
 	switch {
-	case life != "" && c.TopicID != "" && life != c.TopicID:
-		absent.Err = errOtherTopic
 	case c.EndOffset < log.start:
-		absent.Err = errLogStartsLater
+		return unsettleable(c, errLogStartsLater)
 	case c.EndOffset > log.end:
-		absent.Err = errLogEndsEarlier
+		return unsettleable(c, errLogEndsEarlier)
 	case t.gap >= c.EndOffset:
-		absent.Err = errLogHasGaps
-	default:
-		absent.Verdict, absent.Class = entity.GivenBack, ""
+		return unsettleable(c, errLogHasGaps)
 	}
-	return absent
+	return absent(c)
+}
+
+func absent(c entity.Claim) entity.Delivery {
+	return entity.Delivery{Verdict: entity.GivenBack, Partition: c.Partition, Offset: broker.OffsetUnknown}
+}
+
+// unsettleable is the finding on a claim whose absence from the log proves
+// nothing, now or later.
+func unsettleable(c entity.Claim, why error) entity.Delivery {
+	return entity.Delivery{
+		Verdict: entity.InDoubt, Class: entity.UnknownClass, Err: why, Partition: c.Partition, Offset: broker.OffsetUnknown,
+	}
 }

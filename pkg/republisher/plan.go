@@ -13,14 +13,15 @@ import (
 // Plan says where each message would go, in the order of messages, or in
 // Target.Err why no attempt may start: a *entity.RefusedError, or an error of
 // kind entity.ErrUnavailable when Kafka or the partition's leader cannot be
-// reached. Messages need their bytes. bulk means that nobody looked at each of
-// them; then an original topic that was only guessed is refused.
+// reached; the partition is then -1 when not even that could be chosen.
+// Messages need their bytes. bulk means that nobody looked at each of them; then
+// an original topic that was only guessed is refused.
 //
 // An end offset is asked for every target partition, all of them at once.
 func (r *Republisher) Plan(ctx context.Context, messages []entity.Message, bulk bool) []entity.Target {
 	targets := make([]entity.Target, len(messages))
 	for i, m := range messages {
-		targets[i] = entity.Target{Topic: m.OriginalTopic, Err: r.refusal(m, bulk)}
+		targets[i] = entity.Target{Topic: m.OriginalTopic, Partition: -1, Err: r.refusal(m, bulk)}
 	}
 	r.choosePartitions(ctx, messages, targets)
 	r.checkValues(ctx, messages, targets)

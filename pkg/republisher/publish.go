@@ -25,7 +25,8 @@ var errTooLate = errors.New("it was not sent in time")
 // The end of ctx means that nothing more may be sent: a drain, or a deadline
 // that says how old a claim may become. What was not sent then is GivenBack.
 // What is under way is not cut off, which would leave it in doubt; it ends by
-// the configured timeout.
+// the configured timeout. GivenBack are also the messages behind one that failed
+// in the same partition, with the class of that failure.
 func (r *Republisher) Publish(ctx context.Context, batch []entity.Outgoing) []entity.Delivery {
 	deliveries := make([]entity.Delivery, len(batch))
 	var all sync.WaitGroup

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jmoiron/sqlx"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/migrate"
@@ -44,16 +44,18 @@ func (b Base) PatientDatabase(ctx context.Context) (*sqlx.DB, error) {
 
 // WaitFor waits until the database and Kafka answer, both within one start-up
 // timeout, and then migrates when the configuration asks for it. A nil is not
-// waited for. The error is of the one that was given up first and names it.
+// waited for. The error names each that did not answer, the database first.
 func (b Base) WaitFor(ctx context.Context, db *sqlx.DB, cluster *broker.Cluster) error {
-	both, waiting := errgroup.WithContext(ctx)
+	var both sync.WaitGroup
+	var database, kafka error
 	if db != nil {
-		both.Go(func() error { return postgres.WaitReady(waiting, db, b.Config.Server.StartupTimeout) })
+		both.Go(func() { database = postgres.WaitReady(ctx, db, b.Config.Server.StartupTimeout) })
 	}
 	if cluster != nil {
-		both.Go(func() error { return b.waitForKafka(waiting, cluster) })
+		both.Go(func() { kafka = b.waitForKafka(ctx, cluster) })
 	}
-	if err := both.Wait(); err != nil {
+	both.Wait()
+	if err := errors.Join(database, kafka); err != nil {
 		return err
 	}
 	if db == nil || !b.Config.Database.AutoMigrate {

@@ -1,0 +1,134 @@
+package redrive
+
+import (
+	"errors"
+
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// place is where a record would go; partition -1 stands for the whole topic,
+// when not even its partitions could be asked for.
+type place struct {
+	topic     string
+	partition int32
+}
+
+func placeOf(t entity.Target) place { return place{t.Topic, t.Partition} }
+
+// places is what a run has learnt of the partitions that it sends to. One that
+// is away must cost neither the others their turn nor its messages their
+// attempts; when none is left, the run is over.
+type places struct {
+	reached  map[place]bool // their leaders answered when they were last asked
+	lost     map[place]bool // waited for once, in vain
+	works    map[place]bool // took a record when they were last sent one
+	failures map[place]int  // batches in a row in which all that was sent there failed
+	stranded int            // batches in a row of which nothing could be reached
+	hopeless int            // batches in a row of which nothing was acknowledged
+}
+
+func newPlaces() places {
+	return places{
+		reached: map[place]bool{}, lost: map[place]bool{},
+		works: map[place]bool{}, failures: map[place]int{},
+	}
+}
+
+// look notes which targets can be reached now. It returns those that cannot and
+// have not been waited for, the error of one that cannot, and whether any can.
+func (p *places) look(targets []entity.Target) (away []place, some bool, err error) {
+	for _, t := range targets {
+		at := placeOf(t)
+		var refused *entity.RefusedError
+		switch {
+		case t.Err == nil:
+			some, p.reached[at] = true, true
+		case errors.As(t.Err, &refused):
+		default:
+			err = t.Err
+			p.forget(at)
+			if !p.lost[at] {
+				away = append(away, at)
+			}
+		}
+	}
+	return away, some, err
+}
+
+func (p *places) forget(gone place) {
+	delete(p.reached, gone)
+	if gone.partition >= 0 {
+		return
+	}
+	for at := range p.reached {
+		if at.topic == gone.topic {
+			delete(p.reached, at)
+		}
+	}
+}
+
+// strand notes a batch of which nothing could be reached, and reports whether
+// the run is over: nobody tells where anything is, or batch after batch goes
+// nowhere and nothing that was met before is left.
+func (p *places) strand(targets []entity.Target) (over bool) {
+	p.stranded++
+	for _, t := range targets {
+		if t.Partition >= 0 {
+			return p.stranded >= strandedLimit && len(p.reached) == 0
+		}
+	}
+	return true
+}
+
+// nowhere reports whether nothing that the run met can be reached any more.
+func (p *places) nowhere() bool { return len(p.lost) > 0 && len(p.reached) == 0 }
+
+// shut reports whether nothing may be sent there any more in this run: each try
+// would cost a message an attempt.
+func (p *places) shut(at place) bool { return p.failures[at] >= hopeless }
+
+// judge notes how the sends of a batch ended, and reports whether the run is
+// over: batch after batch fails, and no place is left that takes anything.
+func (p *places) judge(batch []entity.Outgoing, deliveries []entity.Delivery) (over bool) {
+	taken, failed := map[place]bool{}, map[place]bool{}
+	for i, d := range deliveries {
+		at := placeOf(batch[i].Target)
+		switch d.Verdict {
+		case entity.Failed, entity.InDoubt:
+			failed[at] = true
+		case entity.GivenBack: // was not sent, and proves nothing
+		case entity.Acknowledged, entity.Skipped, entity.Rejected, entity.Refused:
+			taken[at] = true
+		}
+	}
+	for at := range taken {
+		delete(failed, at)
+		delete(p.failures, at)
+		p.works[at] = true
+	}
+	for at := range failed {
+		p.failures[at]++
+		delete(p.works, at)
+	}
+	switch {
+	case len(taken) > 0:
+		p.hopeless = 0
+	case len(failed) > 0:
+		p.hopeless++
+	}
+	return p.hopeless >= hopeless && len(p.works) == 0
+}
+
+// leaveOut ends the waiting for places, for this run.
+func (r *run) leaveOut(away []place) {
+	for _, at := range away {
+		if r.places.lost[at] {
+			continue
+		}
+		r.places.lost[at] = true
+		r.log.Warn("redrive leaves out what has no reachable leader", zap.Stringer("redrive_id", r.report.ID),
+			zap.String("topic", at.topic), zap.Int32("partition", at.partition))
+	}
+}

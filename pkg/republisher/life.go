@@ -1,0 +1,59 @@
+package republisher
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// checkLives takes back what was found absent from a log that is another one
+// than the claim's: the topic was deleted and created again, and what the claim
+// wrote may have been read before. It asks after the logs were read, so that a
+// topic which changes in between is noticed too.
+func (r *Republisher) checkLives(ctx context.Context, claims []entity.Claim, findings []entity.Delivery) {
+	names := doubtfulTopics(claims, findings)
+	if len(names) == 0 {
+		return
+	}
+	topics, err := r.cluster.Topics(ctx, names...)
+	lives := make(map[string]broker.Topic, len(topics))
+	for _, t := range topics {
+		lives[t.Name] = t
+	}
+	for i, c := range claims {
+		if !needsLife(c, findings[i]) {
+			continue
+		}
+		life, known := lives[c.Topic]
+		if !known {
+			life.Err = cmp.Or(err, broker.ErrUnavailable)
+		}
+		if life.Err != nil {
+			findings[i] = unreadable(c, fmt.Errorf("ask for the topic's id: %w", life.Err))
+		} else if life.ID != "" && life.ID != c.TopicID {
+			findings[i] = unsettleable(c, errOtherTopic)
+		}
+	}
+}
+
+// needsLife reports whether a finding is worth nothing in another log. Claims of
+// a broker that gives no ids have to do without.
+func needsLife(c entity.Claim, d entity.Delivery) bool {
+	return c.TopicID != "" && c.ID != uuid.Nil && d.Verdict == entity.GivenBack
+}
+
+func doubtfulTopics(claims []entity.Claim, findings []entity.Delivery) []string {
+	var names []string
+	for i, c := range claims {
+		if needsLife(c, findings[i]) && !slices.Contains(names, c.Topic) {
+			names = append(names, c.Topic)
+		}
+	}
+	return names
+}
