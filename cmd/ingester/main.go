@@ -7,6 +7,8 @@ import (
 	"errors"
 	"io"
 	"net"
+	"runtime/debug"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 
@@ -42,7 +44,23 @@ func run(ctx context.Context, args, environ []string, stdout io.Writer) error {
 	if !base.Config.HasKafka() {
 		return errors.New("the configuration names no kafka.brokers: there is nothing to read from")
 	}
+	limitMemory(environ)
 	return serve(ctx, base)
+}
+
+// memoryLimit is what the garbage collector keeps to as long as what is alive
+// allows it. Batches come and go by the megabyte here; without a limit twice
+// their size would stay resident.
+const memoryLimit = 100 << 20
+
+// limitMemory leaves the choice to whoever made one.
+func limitMemory(environ []string) {
+	for _, variable := range environ {
+		if strings.HasPrefix(variable, "GOMEMLIMIT=") {
+			return
+		}
+	}
+	debug.SetMemoryLimit(memoryLimit)
 }
 
 func serve(ctx context.Context, base program.Base) error {

@@ -102,6 +102,9 @@ func TestProduce_GivenUpIsInDoubtAndTheNextBatchGoesOn(t *testing.T) {
 	p := c.NewProducer(broker.ProducerConfig{Timeout: time.Second, MaxBatchBytes: 1})
 	res := p.Produce(testContext(t), tp, values("a", "b"))
 	wantFates(t, res, broker.InDoubt, broker.NotSent)
+	if tried, behind := res.Records[0].Err, res.Records[1].Err; errors.Is(tried, broker.ErrNotTried) || !errors.Is(behind, broker.ErrNotTried) {
+		t.Errorf("errors = %v, %v, want ErrNotTried for the second only", tried, behind)
+	}
 	network.set(func(f *faultyNetwork) { f.drop = 0 })
 	if err := p.Produce(testContext(t), tp, values("c")).Err(); err != nil {
 		t.Fatalf("Produce after a doubt: %v", err)
@@ -128,6 +131,9 @@ func TestProduce_UnreachableBrokerIsNotSent(t *testing.T) {
 	p := c.NewProducer(broker.ProducerConfig{Timeout: 300 * time.Millisecond})
 	res := p.Produce(testContext(t), broker.TopicPartition{Topic: "any"}, values("a", "b"))
 	wantFates(t, res, broker.NotSent, broker.NotSent)
+	if errors.Is(res.Err(), broker.ErrNotTried) {
+		t.Errorf("error = %v, want none that says ErrNotTried", res.Err())
+	}
 	if got := classOf(res.Records[0].Err); got != broker.ClassBrokerUnavailable {
 		t.Errorf("class = %s, want %s (%v)", got, broker.ClassBrokerUnavailable, res.Err())
 	}

@@ -29,7 +29,7 @@ func (w *world) reading(budget *semaphore.Weighted, parts ...broker.TopicPartiti
 func TestBudget(t *testing.T) {
 	t.Parallel()
 	a, b := part("a.dlq.v1", 0), part("a.dlq.v1", 1)
-	const full = 16 << 20
+	const full = 24 << 20 // DefaultConfig().BufferBytes
 	big := func(n, size int) []broker.Record {
 		out := make([]broker.Record, n)
 		for i := range out {
@@ -43,7 +43,7 @@ func TestBudget(t *testing.T) {
 	}{
 		"SmallRecords":          {func(w *world) { w.cluster.produce(a, big(20000, 1000)...) }, full},
 		"RecordsAboveTheAnswer": {func(w *world) { w.cluster.produce(a, big(8, 10<<20)...) }, full},
-		"RecordsAboveTheBudget": {func(w *world) { w.cluster.produce(a, big(4, 20<<20)...) }, 20 << 20},
+		"RecordsAboveTheBudget": {func(w *world) { w.cluster.produce(a, big(4, 30<<20)...) }, 30 << 20},
 		"TwoLeaders": {func(w *world) {
 			w.cluster.set(func() { w.cluster.log(b).leader = 2 })
 			w.cluster.produce(a, big(20000, 1000)...)

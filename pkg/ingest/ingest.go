@@ -55,7 +55,7 @@ func DefaultConfig() Config {
 		PayloadMaxBytes:   64 << 10,
 		DiscoveryInterval: 5 * time.Second,
 		SessionTimeout:    15 * time.Second,
-		BufferBytes:       16 << 20,
+		BufferBytes:       24 << 20,
 		Writers:           3,
 	}
 }

@@ -36,6 +36,7 @@ type entry struct {
 // its original topic. The functions decide what goes wrong; nil is nothing.
 type kafka struct {
 	plan    func(entity.Message) error
+	lost    bool // nobody tells where the partitions are
 	deliver func(entity.Outgoing) (written bool, d entity.Delivery)
 	find    func(entity.Claim) *entity.Delivery
 
@@ -48,9 +49,12 @@ func (k *kafka) Plan(_ context.Context, messages []entity.Message, _ bool) []ent
 	defer k.mu.Unlock()
 	targets := make([]entity.Target, len(messages))
 	for i, m := range messages {
-		targets[i] = entity.Target{Topic: m.OriginalTopic, EndOffset: int64(len(k.logs[m.OriginalTopic]))}
+		targets[i] = entity.Target{Topic: m.OriginalTopic, TopicID: "id of " + m.OriginalTopic, EndOffset: int64(len(k.logs[m.OriginalTopic]))}
 		if k.plan != nil {
 			targets[i].Err = k.plan(m)
+		}
+		if k.lost {
+			targets[i].Partition, targets[i].Err = -1, entity.ErrUnavailable
 		}
 	}
 	return targets
@@ -128,8 +132,50 @@ func always(d entity.Delivery, written bool) func(entity.Outgoing) (bool, entity
 // faulty is the memory store with results that get lost.
 type faulty struct {
 	*memory.Store
-	finish func() error // asked before each Finish; an error loses it
-	taken  func()       // called after each Claim
+	finish func() error  // asked before each Finish; an error loses it
+	taken  func()        // called after each Claim
+	hang   string        // the method that answers only when its context ends
+	deaf   chan struct{} // what Expired waits for instead of any context; nil: for nothing
+}
+
+// silent blocks as a database does whose machine still answers.
+func (f *faulty) silent(ctx context.Context, method string) error {
+	if f.hang != method {
+		return nil
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (f *faulty) Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error) {
+	if err := f.silent(ctx, "Get"); err != nil {
+		return entity.Message{}, err
+	}
+	return f.Store.Get(ctx, id, maxValue)
+}
+
+func (f *faulty) Select(ctx context.Context, topic string) ([]uuid.UUID, error) {
+	if err := f.silent(ctx, "Select"); err != nil {
+		return nil, err
+	}
+	return f.Store.Select(ctx, topic)
+}
+
+func (f *faulty) Load(ctx context.Context, ids []uuid.UUID, maxBytes int64) ([]entity.Message, int, error) {
+	if err := f.silent(ctx, "Load"); err != nil {
+		return nil, 0, err
+	}
+	return f.Store.Load(ctx, ids, maxBytes)
+}
+
+func (f *faulty) Expired(ctx context.Context, q repository.ExpiredQuery) ([]entity.Message, error) {
+	if f.deaf != nil {
+		<-f.deaf
+	}
+	if err := f.silent(ctx, "Expired"); err != nil {
+		return nil, err
+	}
+	return f.Store.Expired(ctx, q)
 }
 
 func (f *faulty) Claim(ctx context.Context, claims []repository.Claim, expiry time.Duration, wait bool) ([]entity.Message, error) {

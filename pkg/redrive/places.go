@@ -2,6 +2,7 @@ package redrive
 
 import (
 	"errors"
+	"slices"
 
 	"go.uber.org/zap"
 
@@ -70,16 +71,12 @@ func (p *places) forget(gone place) {
 }
 
 // strand notes a batch of which nothing could be reached, and reports whether
-// the run is over: nobody tells where anything is, or batch after batch goes
-// nowhere and nothing that was met before is left.
-func (p *places) strand(targets []entity.Target) (over bool) {
+// the run is over: nobody told for so long where anything is, or batch after
+// batch goes nowhere and nothing that was met before is left.
+func (p *places) strand(targets []entity.Target, waited bool) (over bool) {
 	p.stranded++
-	for _, t := range targets {
-		if t.Partition >= 0 {
-			return p.stranded >= strandedLimit && len(p.reached) == 0
-		}
-	}
-	return true
+	partitions := slices.ContainsFunc(targets, func(t entity.Target) bool { return t.Partition >= 0 })
+	return waited && !partitions || p.stranded >= strandedLimit && len(p.reached) == 0
 }
 
 // nowhere reports whether nothing that the run met can be reached any more.

@@ -53,6 +53,10 @@ var errHopeless = errors.New("the broker does not acknowledge anything")
 // and waits for the end of all. Messages of the same target partition are sent
 // in that order. Two runs may overlap: each message is taken once.
 //
+// Messages for partitions that stay unreachable, or take nothing although they
+// can be reached, are skipped with reason BROKER_UNAVAILABLE; the others are
+// sent. Only when no place is left to send to the run is over.
+//
 // The end of ctx is a drain: nothing more is taken, what was sent is stored,
 // what was claimed and not sent is given back. So ctx must not be that of a
 // client who may leave. An interrupted run, also by a lost broker or store,
@@ -211,7 +215,7 @@ func (r *run) survey(targets []entity.Target, patient bool) (settled bool, err e
 	r.away = err
 	if some {
 		r.places.stranded = 0
-	} else if r.places.strand(targets) {
+	} else if r.places.strand(targets, len(away) > 0) {
 		return false, err
 	}
 	return true, nil

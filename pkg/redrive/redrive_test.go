@@ -270,6 +270,112 @@ func TestRetryAllInterrupted(t *testing.T) {
 	}))
 }
 
+func to(topic string) func(*entity.Message) {
+	return func(m *entity.Message) { m.OriginalTopic = topic }
+}
+
+// TestRetryAllGoesOnWithoutOnePlace: one dead partition of many costs its own
+// messages their turn, and nothing else. Each topic has one partition here.
+func TestRetryAllGoesOnWithoutOnePlace(t *testing.T) {
+	t.Parallel()
+	unreachable := func(topic string) func(entity.Message) error {
+		return func(m entity.Message) error {
+			if m.OriginalTopic == topic {
+				return entity.ErrUnavailable
+			}
+			return nil
+		}
+	}
+
+	t.Run("ThoughItsMessagesComeFirstAndFillBatches", scenario(func(b *bench) {
+		away := b.add(4*batchMessages, to("payments"))
+		here := b.add(batchMessages)
+		b.kafka.plan = unreachable("payments")
+		began := time.Now()
+		report, err := b.retryAll()
+		b.wantReport(report, err, entity.RedriveReport{
+			Selected: 5 * batchMessages, Resolved: batchMessages, Skipped: 4 * batchMessages,
+			Reasons: map[string]int{"BROKER_UNAVAILABLE": 4 * batchMessages},
+		})
+		b.wantSent(orders, here...)
+		b.wantState(away[0], entity.Pending, 0, "")
+		if waited := time.Since(began); waited != leaderPatience {
+			b.Errorf("RetryAll waited %s, want the patience once: %s", waited, leaderPatience)
+		}
+	}))
+
+	t.Run("NotWhenNothingElseIsLeft", scenario(func(b *bench) {
+		ids := b.add(3 * batchMessages)
+		gone := map[uuid.UUID]bool{}
+		for _, id := range ids[batchMessages:] {
+			gone[id] = true
+		}
+		b.kafka.plan = func(m entity.Message) error {
+			if gone[m.ID] {
+				return entity.ErrUnavailable
+			}
+			return nil
+		}
+		report, err := b.retryAll()
+		b.wantInterrupted(err, report)
+		if report.Resolved != batchMessages || report.Failed > 0 {
+			b.Errorf("report = %+v, want %d resolved and no attempt to fail", report, batchMessages)
+		}
+		b.wantNoClaims(ids)
+	}))
+
+	t.Run("NobodyTellsWhereThePartitionsAre", scenario(func(b *bench) {
+		ids := b.add(30 * batchMessages)
+		b.kafka.lost = true
+		began := time.Now()
+		report, err := b.retryAll()
+		b.wantInterrupted(err, report)
+		if waited := time.Since(began); waited != leaderPatience || report.Skipped > 0 {
+			b.Errorf("RetryAll skipped %d in %s, want none in %s", report.Skipped, waited, leaderPatience)
+		}
+		b.wantState(ids[0], entity.Pending, 0, "")
+	}))
+
+	t.Run("EndlessNothingEndsTheRun", scenario(func(b *bench) {
+		b.add((strandedLimit + 5) * batchMessages)
+		b.kafka.plan = unreachable(orders)
+		report, err := b.retryAll()
+		b.wantInterrupted(err, report)
+		if want := (strandedLimit - 1) * batchMessages; report.Skipped != want {
+			b.Errorf("skipped = %d, want %d", report.Skipped, want)
+		}
+	}))
+
+	t.Run("WhatTakesNothingIsNotTriedForEver", scenario(func(b *bench) {
+		b.add(batchMessages) // something works
+		bad := b.add(10*batchMessages, to("payments"))
+		here := b.add(10)
+		tried := 0
+		b.kafka.deliver = func(out entity.Outgoing) (bool, entity.Delivery) {
+			if out.Target.Topic == orders {
+				return true, entity.Delivery{Verdict: entity.Acknowledged}
+			}
+			tried++
+			return false, entity.Delivery{Verdict: entity.Failed, Class: entity.BrokerUnavailable, Err: errBroken}
+		}
+		report, err := b.retryAll()
+		b.wantReport(report, err, entity.RedriveReport{
+			Selected: batchMessages + len(bad) + len(here), Resolved: batchMessages + len(here),
+			Failed: hopeless * batchMessages, Skipped: len(bad) - hopeless*batchMessages,
+			// Failed and skipped ones alike.
+			Reasons: map[string]int{"BROKER_UNAVAILABLE": len(bad)},
+		})
+		if tried != hopeless*batchMessages {
+			b.Errorf("tried %d times, want %d", tried, hopeless*batchMessages)
+		}
+		if got := b.get(bad[len(bad)-1]); got.Status != entity.Pending || got.RetryCount != 0 {
+			b.Errorf("last message is %s with %d attempts, want PENDING with none", got.Status, got.RetryCount)
+		}
+		b.wantState(here[len(here)-1], entity.Resolved, 1, "")
+		b.wantNoClaims(bad)
+	}))
+}
+
 func (b *bench) wantInterrupted(err error, report entity.RedriveReport) {
 	b.Helper()
 	var interrupted *entity.InterruptedError

@@ -25,7 +25,7 @@ import (
 )
 
 // Store is what attempts need of a repository; its methods promise what
-// repository.Repository says.
+// repository.Repository says, and end soon after their context has.
 type Store interface {
 	Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
 	Select(ctx context.Context, topic string) ([]uuid.UUID, error)
@@ -73,7 +73,7 @@ type Service struct {
 func New(cfg Config, store Store, publisher Publisher, registry prometheus.Registerer, log *zap.Logger) *Service {
 	return &Service{
 		cfg:       cfg,
-		store:     store,
+		store:     patient{store},
 		publisher: publisher,
 		log:       log,
 		metrics:   newMetrics(registry),

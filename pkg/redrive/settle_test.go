@@ -70,6 +70,23 @@ func TestSettle(t *testing.T) {
 		b.wantSent(orders)
 	}))
 
+	t.Run("ClaimNotesWhereItsRecordGoes", scenario(func(b *bench) {
+		ids := b.add(2)
+		b.retry(ids[0])
+		b.crash(ids[1], false)
+		got := b.get(ids[1]).Claim
+		want := entity.Claim{ID: got.ID, ExpiresAt: got.ExpiresAt, Topic: orders, TopicID: "id of " + orders, EndOffset: 1}
+		if got != want || got.ID == uuid.Nil {
+			b.Errorf("claim = %+v, want %+v", got, want)
+		}
+		<-time.After(b.cfg.ClaimExpiry)
+		var asked entity.Claim
+		b.kafka.find = func(c entity.Claim) *entity.Delivery { asked = c; return nil }
+		if err := b.Settle(context.Background()); err != nil || asked != want {
+			b.Errorf("Settle asked for %+v, %v, want %+v", asked, err, want)
+		}
+	}))
+
 	t.Run("LiveClaimIsLeftAlone", scenario(func(b *bench) {
 		id := b.add(1)[0]
 		b.crash(id, false)
@@ -359,6 +376,32 @@ func TestFinishSurvivesTheStore(t *testing.T) {
 	}))
 }
 
+func TestSilentStore(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	cases := map[string]func(b *bench, id uuid.UUID) error{
+		"Get":     func(b *bench, id uuid.UUID) error { return b.retry(id) },
+		"Select":  func(b *bench, _ uuid.UUID) error { _, err := b.retryAll(); return err },
+		"Load":    func(b *bench, _ uuid.UUID) error { _, err := b.retryAll(); return err },
+		"Expired": func(b *bench, _ uuid.UUID) error { return b.Settle(ctx) },
+	}
+	for method, call := range cases {
+		t.Run(method, scenario(func(b *bench) {
+			id := b.add(1)[0]
+			b.store.hang = method
+			began := time.Now()
+			if err := call(b, id); !errors.Is(err, entity.ErrUnavailable) {
+				b.Errorf("error = %v, want unavailable", err)
+			}
+			if took := time.Since(began); took != storeTimeout {
+				b.Errorf("took %s, want %s", took, storeTimeout)
+			}
+			b.store.hang = ""
+			b.wantState(id, entity.Pending, 0, "")
+		}))
+	}
+}
+
 func TestRunSettler(t *testing.T) {
 	t.Parallel()
 	t.Run("SettlesUntilItIsStopped", scenario(func(b *bench) {
@@ -371,5 +414,33 @@ func TestRunSettler(t *testing.T) {
 		b.wantFound(id)
 		stop()
 		<-done
+	}))
+
+	t.Run("IsNotHeldUpByADeafStore", scenario(func(b *bench) {
+		b.store.deaf = make(chan struct{})
+		defer close(b.store.deaf) // the bubble ends when nobody waits
+		ctx, stop := context.WithCancel(context.Background())
+		done := make(chan struct{})
+		go func() { defer close(done); b.RunSettler(ctx) }()
+		<-time.After(2 * b.cfg.SettleInterval)
+		stop()
+		stopped := time.Now()
+		<-done
+		if took := time.Since(stopped); took != settleGrace {
+			b.Errorf("RunSettler returned after %s, want %s", took, settleGrace)
+		}
+	}))
+
+	t.Run("ReturnsAtOnceWhenIdle", scenario(func(b *bench) {
+		ctx, stop := context.WithCancel(context.Background())
+		done := make(chan struct{})
+		go func() { defer close(done); b.RunSettler(ctx) }()
+		<-time.After(time.Second)
+		stop()
+		stopped := time.Now()
+		<-done
+		if took := time.Since(stopped); took != 0 {
+			b.Errorf("RunSettler returned after %s, want at once", took)
+		}
 	}))
 }

@@ -1,6 +1,7 @@
 package republisher
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"testing"
@@ -27,6 +28,7 @@ type logs struct {
 	starts map[broker.TopicPartition]int64
 	errs   map[broker.TopicPartition]error // for every question about the partition
 	down   error                           // for every question
+	mute   error                           // for questions about topics
 	fail   func(broker.TopicPartition, broker.Record) error
 
 	mu      sync.Mutex
@@ -46,8 +48,8 @@ func newLogs() *logs {
 }
 
 func (l *logs) Topics(_ context.Context, names ...string) ([]broker.Topic, error) {
-	if l.down != nil {
-		return nil, l.down
+	if err := cmp.Or(l.down, l.mute); err != nil {
+		return nil, err
 	}
 	var topics []broker.Topic
 	for _, name := range names {

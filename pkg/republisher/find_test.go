@@ -1,6 +1,7 @@
 package republisher
 
 import (
+	"context"
 	"testing"
 
 	"github.com/google/uuid"
@@ -95,6 +96,44 @@ func TestFindManyNoticesAnotherTopicOfTheSameName(t *testing.T) {
 				t.Errorf("FindMany = %+v, want verdict %d", got, c.verdict)
 			}
 		})
+	}
+}
+
+func TestFindManyWithoutTheTopicsID(t *testing.T) {
+	t.Parallel()
+	l := newLogs()
+	l.mute = broker.ErrUnavailable
+	here, absent := claimAt(0, 1), claimAt(0, 1)
+	here.TopicID, absent.TopicID = "id-1", "id-1"
+	l.put(0, here.ID, 0, 1)
+	got := newRepublisher(t, l).FindMany(t.Context(), []entity.Claim{here, absent})
+	if got[0].Verdict != entity.Acknowledged {
+		t.Errorf("what is there = %+v, want it found", got[0])
+	}
+	if got[1].Verdict != entity.InDoubt || got[1].Class != entity.BrokerUnavailable {
+		t.Errorf("what is absent = %+v, want a doubt that may be settled later", got[1])
+	}
+}
+
+// growing deletes and creates the topic again while its log is being read.
+type growing struct{ *logs }
+
+func (g growing) Scan(ctx context.Context, tp broker.TopicPartition, from, to int64, fn func(broker.Record) bool) error {
+	g.id = "id-2"
+	return g.logs.Scan(ctx, tp, from, to, fn)
+}
+
+func TestFindManyNoticesATopicThatChangesWhileItIsRead(t *testing.T) {
+	t.Parallel()
+	l := newLogs()
+	l.id = "id-1"
+	l.put(0, uuid.Nil, 0, 1, 2)
+	claim := claimAt(0, 1)
+	claim.TopicID = "id-1"
+	r := newRepublisher(t, l)
+	r.cluster = growing{l}
+	if got := r.FindMany(t.Context(), []entity.Claim{claim})[0]; got.Class != entity.UnknownClass {
+		t.Errorf("FindMany = %+v, want a doubt for good", got)
 	}
 }
 

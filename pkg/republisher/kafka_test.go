@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
@@ -128,6 +129,39 @@ func TestRealKafka(t *testing.T) {
 		}
 	})
 
+	t.Run("EndsOfTransactionsHideNothing", func(t *testing.T) {
+		t.Parallel()
+		r, _, topic := realKafka(t)
+		batch := claimed(t, r, message(to(topic), toPartition(1)), message(to(topic), toPartition(1)))
+		transact(t, topic, 1, kgo.TryCommit)
+		transact(t, topic, 1, kgo.TryAbort)
+		r.Publish(t.Context(), batch[:1])
+		transact(t, topic, 1, kgo.TryCommit)
+		found := r.FindMany(t.Context(), []entity.Claim{batch[0].Message.Claim, batch[1].Message.Claim})
+		if found[0].Verdict != entity.Acknowledged || found[1].Verdict != entity.GivenBack {
+			t.Errorf("findings = %+v, want the first there and the second not", found)
+		}
+	})
+
+	t.Run("TopicCreatedAgainIsAnotherLog", func(t *testing.T) {
+		t.Parallel()
+		r, cluster, topic := realKafka(t)
+		out := claimed(t, r, message(to(topic), toPartition(1)))[0]
+		if out.Target.TopicID == "" {
+			t.Fatal("Plan gives no id of the topic")
+		}
+		remake(t, topic)
+		tp := broker.TopicPartition{Topic: topic, Partition: 1}
+		eventually(t, "a record in the new topic", func() bool {
+			res := cluster.NewProducer(broker.ProducerConfig{}).Produce(t.Context(), tp, []broker.Record{{Value: []byte("new")}})
+			return res.Err() == nil
+		})
+		got := r.FindMany(t.Context(), []entity.Claim{out.Message.Claim})[0]
+		if got.Verdict != entity.InDoubt || got.Class != entity.UnknownClass {
+			t.Errorf("FindMany = %+v, want a doubt for good", got)
+		}
+	})
+
 	t.Run("TooLargeForTheTopicTakesNoOthersAlong", func(t *testing.T) {
 		t.Parallel()
 		r, _, topic := realKafka(t, kafka.ConfigEntry{ConfigName: "max.message.bytes", ConfigValue: "2000"})
@@ -158,4 +192,60 @@ func TestRealKafka(t *testing.T) {
 			t.Errorf("Publish = %+v, want refused as UNKNOWN_TOPIC", d)
 		}
 	})
+}
+
+func toPartition(n int32) func(*entity.Message) {
+	return func(m *entity.Message) { m.Origin.Partition = &n }
+}
+
+// transact writes one record in a transaction of its own and ends that.
+func transact(t *testing.T, topic string, partition int32, end kgo.TransactionEndTry) {
+	t.Helper()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(stacktest.Kafka(t)...), kgo.TransactionalID(uuid.NewString()),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		t.Fatalf("NewClient: %v", err)
+	}
+	defer cl.Close()
+	if err := cl.BeginTransaction(); err != nil {
+		t.Fatalf("begin transaction: %v", err)
+	}
+	record := &kgo.Record{Topic: topic, Partition: partition, Value: []byte("of a transaction")}
+	if err := cl.ProduceSync(t.Context(), record).FirstErr(); err != nil {
+		t.Fatalf("write in a transaction: %v", err)
+	}
+	if err := cl.EndTransaction(t.Context(), end); err != nil {
+		t.Fatalf("end transaction: %v", err)
+	}
+}
+
+// remake deletes a topic and creates it again.
+func remake(t *testing.T, topic string) {
+	t.Helper()
+	transport := &kafka.Transport{}
+	defer transport.CloseIdleConnections()
+	admin := &kafka.Client{Addr: kafka.TCP(stacktest.Kafka(t)...), Transport: transport}
+	if _, err := admin.DeleteTopics(t.Context(), &kafka.DeleteTopicsRequest{Topics: []string{topic}}); err != nil {
+		t.Fatalf("delete topic: %v", err)
+	}
+	eventually(t, "the new topic", func() bool {
+		res, err := admin.CreateTopics(t.Context(), &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{{
+			Topic: topic, NumPartitions: 3, ReplicationFactor: 1,
+		}}})
+		return err == nil && res.Errors[topic] == nil
+	})
+}
+
+// eventually asks until ok, a bounded number of times.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for range 500 {
+		if ok() {
+			return
+		}
+		<-ticker.C
+	}
+	t.Fatalf("never came: %s", what)
 }

@@ -71,15 +71,16 @@ func TestPlanRefuses(t *testing.T) {
 func TestPlanUnavailable(t *testing.T) {
 	t.Parallel()
 	cases := []struct {
-		name string
-		harm func(*logs)
-		kind error
+		name      string
+		harm      func(*logs)
+		kind      error
+		partition int32
 	}{
-		{"BrokersAway", func(l *logs) { l.down = broker.ErrUnavailable }, entity.ErrUnavailable},
-		{"NoLeader", func(l *logs) { l.errs[part(2)] = broker.ErrNoLeader }, entity.ErrUnavailable},
-		{"NotAuthorized", func(l *logs) { l.errs[part(2)] = broker.ErrUnauthorized }, entity.ErrConflict},
-		{"TopicGoneMeanwhile", func(l *logs) { l.errs[part(2)] = broker.ErrUnknownTopic }, entity.ErrConflict},
-		{"OtherPartitionsDoNotMatter", func(l *logs) { l.errs[part(1)] = broker.ErrNoLeader }, nil},
+		{"BrokersAway", func(l *logs) { l.down = broker.ErrUnavailable }, entity.ErrUnavailable, -1},
+		{"NoLeader", func(l *logs) { l.errs[part(2)] = broker.ErrNoLeader }, entity.ErrUnavailable, 2},
+		{"NotAuthorized", func(l *logs) { l.errs[part(2)] = broker.ErrUnauthorized }, entity.ErrConflict, 2},
+		{"TopicGoneMeanwhile", func(l *logs) { l.errs[part(2)] = broker.ErrUnknownTopic }, entity.ErrConflict, 2},
+		{"OtherPartitionsDoNotMatter", func(l *logs) { l.errs[part(1)] = broker.ErrNoLeader }, nil, 2},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -87,9 +88,9 @@ func TestPlanUnavailable(t *testing.T) {
 			l := newLogs()
 			c.harm(l)
 			m := message(func(m *entity.Message) { m.Origin.Partition = ptr(int32(2)) })
-			err := newRepublisher(t, l).Plan(t.Context(), []entity.Message{m}, true)[0].Err
-			if !errors.Is(err, c.kind) {
-				t.Errorf("Plan error = %v, want kind %v", err, c.kind)
+			got := newRepublisher(t, l).Plan(t.Context(), []entity.Message{m}, true)[0]
+			if !errors.Is(got.Err, c.kind) || got.Partition != c.partition {
+				t.Errorf("Plan = partition %d, %v, want %d, kind %v", got.Partition, got.Err, c.partition, c.kind)
 			}
 		})
 	}

@@ -180,6 +180,9 @@ func TestPublishVerdicts(t *testing.T) {
 		{"Acknowledged", nil, entity.Acknowledged, ""},
 		{"NotSentHasFailed", produced(broker.NotSent, broker.ClassBrokerUnavailable), entity.Failed, entity.BrokerUnavailable},
 		{"ThrottledHasFailed", produced(broker.NotSent, broker.ClassRateLimited), entity.Failed, entity.RateLimited},
+		{"BehindAFailureIsGivenBack", &broker.ProduceError{
+			Fate: broker.NotSent, Class: broker.ClassBrokerUnavailable, Err: fmt.Errorf("%w: cause", broker.ErrNotTried),
+		}, entity.GivenBack, entity.BrokerUnavailable},
 		{"BadRecordIsRejected", produced(broker.RecordRejected, broker.ClassBadRecord), entity.Rejected, entity.BadRecord},
 		{"UnknownTopicIsRefused", produced(broker.TopicRefused, broker.ClassUnknownTopic), entity.Refused, entity.UnknownTopic},
 		{"MissingRightIsRefused", produced(broker.TopicRefused, broker.ClassUnauthorized), entity.Refused, entity.Unauthorized},
