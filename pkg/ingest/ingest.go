@@ -56,7 +56,7 @@ func DefaultConfig() Config {
 		DiscoveryInterval: 5 * time.Second,
 		SessionTimeout:    15 * time.Second,
 		BufferBytes:       24 << 20,
-		Writers:           3,
+		Writers:           4,
 	}
 }
 
