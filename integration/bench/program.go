@@ -2,18 +2,18 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/dlq-manager/dlq-manager/integration/child"
 )
 
 const (
@@ -67,10 +67,8 @@ func (p program) complete(ctx context.Context, args ...string) error {
 // running is a program that serves.
 type running struct {
 	program
-	cmd  *exec.Cmd
-	url  string
-	done chan struct{} // closed when it has ended
-	err  error         // how it ended; to be read after done
+	*child.Process
+	url string
 }
 
 // serve starts the program and waits until it is ready.
@@ -84,37 +82,19 @@ func (p program) serve(ctx context.Context) (*running, error) {
 		return nil, err
 	}
 	defer func() { _ = out.Close() }()
-	r := &running{
-		program: p, url: "http://127.0.0.1:" + strconv.Itoa(port),
-		cmd: p.command(context.WithoutCancel(ctx)), done: make(chan struct{}),
-	}
-	r.cmd.Env = append(r.cmd.Env, "DLQ_SERVER_PORT="+strconv.Itoa(port))
-	r.cmd.Stdout, r.cmd.Stderr = out, out
-	r.cmd.SysProcAttr = &syscall.SysProcAttr{}
-	dieWithParent(r.cmd.SysProcAttr)
-	started := make(chan error, 1)
-	go r.keep(started)
-	if err := <-started; err != nil {
+	cmd := p.command(context.WithoutCancel(ctx))
+	cmd.Env = append(cmd.Env, "DLQ_SERVER_PORT="+strconv.Itoa(port))
+	cmd.Stdout, cmd.Stderr = out, out
+	process, err := child.Start(cmd, syscall.SIGKILL)
+	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", p.name, err)
 	}
+	r := &running{program: p, Process: process, url: "http://127.0.0.1:" + strconv.Itoa(port)}
 	if err := r.awaitReady(ctx); err != nil {
-		return nil, errors.Join(err, r.kill())
+		r.kill()
+		return nil, err
 	}
 	return r, nil
-}
-
-// keep starts the program and waits for it on one thread: Linux counts the end
-// of the thread that made a child as the end of the parent.
-func (r *running) keep(started chan<- error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	err := r.cmd.Start()
-	started <- err
-	if err != nil {
-		return
-	}
-	r.err = r.cmd.Wait()
-	close(r.done)
 }
 
 func (r *running) awaitReady(ctx context.Context) error {
@@ -136,8 +116,8 @@ func (r *running) awaitReady(ctx context.Context) error {
 // alive explains an end that nobody asked for.
 func (r *running) alive() error {
 	select {
-	case <-r.done:
-		return fmt.Errorf("%s ended by itself: %w: see %s", r.name, r.err, r.log)
+	case <-r.Done():
+		return fmt.Errorf("%s ended by itself: %w: see %s", r.name, r.Err(), r.log)
 	default:
 		return nil
 	}
@@ -157,27 +137,24 @@ func (r *running) status(ctx context.Context, method, path string) (int, error) 
 
 // stop asks the program to end and waits; it must end well.
 func (r *running) stop() error {
-	_ = r.cmd.Process.Signal(syscall.SIGTERM) // it may be gone already
+	r.Signal(syscall.SIGTERM)
 	timeout := time.NewTimer(stopPatience)
 	defer timeout.Stop()
 	select {
-	case <-r.done:
-		if r.err != nil {
-			return fmt.Errorf("%s: %w: see %s", r.name, r.err, r.log)
+	case <-r.Done():
+		if r.Err() != nil {
+			return fmt.Errorf("%s: %w: see %s", r.name, r.Err(), r.log)
 		}
 		return nil
 	case <-timeout.C:
-		return errors.Join(fmt.Errorf("%s did not stop within %s", r.name, stopPatience), r.kill())
+		r.kill()
+		return fmt.Errorf("%s did not stop within %s and was killed", r.name, stopPatience)
 	}
 }
 
-func (r *running) kill() error {
-	err := r.cmd.Process.Kill()
-	<-r.done
-	if errors.Is(err, os.ErrProcessDone) {
-		return nil
-	}
-	return err
+func (r *running) kill() {
+	r.Signal(syscall.SIGKILL)
+	<-r.Done()
 }
 
 func freePort() (int, error) {

@@ -88,7 +88,7 @@ func (b *bench) ingestBacklog(ctx context.Context) (err error) {
 	}
 	in := &b.result.ingest
 	in.cpu = after.since(before)
-	if in.memory, err = peakMemory(ingester.cmd.Process.Pid); err != nil {
+	if in.memory, err = peakMemory(ingester.Pid()); err != nil {
 		return err
 	}
 	return b.expectIngested(ctx)
@@ -171,7 +171,7 @@ func (b *bench) retryAll(ctx context.Context) (err error) {
 		return err
 	}
 	out.cpu = after.since(before)
-	if out.memory, err = peakMemory(api.cmd.Process.Pid); err != nil {
+	if out.memory, err = peakMemory(api.Pid()); err != nil {
 		return err
 	}
 	return b.expectRetried(ctx, report)

@@ -63,8 +63,8 @@ func poll(ctx context.Context, patience time.Duration, ended <-chan struct{}, as
 var errEnded = errors.New("ended")
 
 // awaitReady returns when a program says that it is ready.
-func awaitReady(ctx context.Context, c *child, base string) error {
-	err := poll(ctx, readyPatience, c.done, func(ctx context.Context) error {
+func awaitReady(ctx context.Context, c *service, base string) error {
+	err := poll(ctx, readyPatience, c.Done(), func(ctx context.Context) error {
 		_, err := get(ctx, base+"/readyz")
 		return err
 	})

@@ -24,8 +24,8 @@ type demo struct {
 	folder   string // of configuration and logs
 	stack    *stack.Stack
 	site     site
-	api      *child
-	ingester *child
+	api      *service
+	ingester *service
 	shop     *openShop
 }
 
@@ -129,12 +129,12 @@ func (d *demo) apiPort() (int, error) {
 
 func (d *demo) migrate(ctx context.Context) error {
 	d.out.say("migrating the database")
-	c, err := startChild(d.child("api", "migrate", "migrate", "up"))
+	c, err := startService(d.child("api", "migrate", "migrate", "up"))
 	if err != nil {
 		return err
 	}
 	select {
-	case <-c.done:
+	case <-c.Done():
 		return c.failure()
 	case <-ctx.Done():
 		return errors.Join(ctx.Err(), c.stop())
@@ -151,12 +151,12 @@ func (d *demo) prepareShop(ctx context.Context) (err error) {
 
 func (d *demo) startPrograms(ctx context.Context) (err error) {
 	d.out.say("starting the API and the ingester")
-	if d.api, err = startChild(d.child("api", "api")); err != nil {
+	if d.api, err = startService(d.child("api", "api")); err != nil {
 		return err
 	}
 	ingester := d.child("ingester", "ingester")
 	ingester.env = []string{"DLQ_SERVER_PORT=" + portOf(d.site.ingester)}
-	if d.ingester, err = startChild(ingester); err != nil {
+	if d.ingester, err = startService(ingester); err != nil {
 		return err
 	}
 	if err := awaitReady(ctx, d.api, d.site.api); err != nil {
@@ -206,9 +206,9 @@ func (d *demo) stay(ctx context.Context) error {
 		return nil
 	case <-over:
 		return nil
-	case <-d.api.done:
+	case <-d.api.Done():
 		return d.api.ended()
-	case <-d.ingester.done:
+	case <-d.ingester.Done():
 		return d.ingester.ended()
 	case err := <-d.shop.done:
 		return fmt.Errorf("the shop closed: %w", err)

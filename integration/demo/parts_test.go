@@ -42,11 +42,11 @@ func TestDemoWantsItsProgramsBuilt(t *testing.T) {
 	}
 }
 
-func TestChild(t *testing.T) {
+func TestService(t *testing.T) {
 	t.Parallel()
-	shell := func(t *testing.T, script string) *child {
+	shell := func(t *testing.T, script string) *service {
 		t.Helper()
-		c, err := startChild(program{name: "it", path: "/bin/sh", args: []string{"-c", script}, log: filepath.Join(t.TempDir(), "log")})
+		c, err := startService(program{name: "it", path: "/bin/sh", args: []string{"-c", script}, log: filepath.Join(t.TempDir(), "log")})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +55,7 @@ func TestChild(t *testing.T) {
 	t.Run("IsStoppedByATermination", func(t *testing.T) {
 		t.Parallel()
 		c := shell(t, "trap 'exit 0' TERM; echo up; while :; do sleep 0.05; done")
-		err := poll(t.Context(), time.Minute, c.done, func(context.Context) error {
+		err := poll(t.Context(), time.Minute, c.Done(), func(context.Context) error {
 			text, err := os.ReadFile(c.log)
 			if err == nil && len(text) == 0 {
 				err = errors.New("not up")
@@ -72,14 +72,14 @@ func TestChild(t *testing.T) {
 	t.Run("TellsItsLastWordsWhenItFails", func(t *testing.T) {
 		t.Parallel()
 		c := shell(t, "echo first; echo last words >&2; exit 3")
-		<-c.done
+		<-c.Done()
 		if got := c.ended().Error(); got != "it: exit status 3: last words" {
 			t.Errorf("ended = %q, want %q", got, "it: exit status 3: last words")
 		}
 	})
 	t.Run("ThatIsMissingIsAnError", func(t *testing.T) {
 		t.Parallel()
-		_, err := startChild(program{name: "it", path: "no/such/program", log: filepath.Join(t.TempDir(), "log")})
+		_, err := startService(program{name: "it", path: "no/such/program", log: filepath.Join(t.TempDir(), "log")})
 		if !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("startChild = %v, want %v", err, os.ErrNotExist)
 		}

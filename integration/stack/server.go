@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"syscall"
 	"time"
+
+	"github.com/dlq-manager/dlq-manager/integration/child"
 )
 
 const (
@@ -28,7 +30,7 @@ type server struct {
 	answers func(ctx context.Context) error // asks the server for something; nil when it serves
 	logFile string
 	halt    syscall.Signal // ends the server at once, without saving anything
-	proc    *process       // nil while stopped
+	proc    *child.Process // nil while stopped
 }
 
 // start returns when the server answers. On failure it is not running.
@@ -58,7 +60,7 @@ func (s *server) awaitAnswer(ctx context.Context) error {
 			return nil
 		}
 		select {
-		case <-s.proc.done:
+		case <-s.proc.Done():
 			return s.ended()
 		case <-ctx.Done():
 			return fmt.Errorf("no answer: %w: %w: %s", ctx.Err(), last, tail(s.logFile))
@@ -78,7 +80,7 @@ func (s *server) ended() error {
 	if s.portWasTaken() {
 		return fmt.Errorf("%w: %s", errPortTaken, tail(s.logFile))
 	}
-	return fmt.Errorf("ended at once: %w: %s", s.proc.err, tail(s.logFile))
+	return fmt.Errorf("ended at once: %w: %s", s.proc.Err(), tail(s.logFile))
 }
 
 // portWasTaken looks for what every server says then, each in its own way.
@@ -103,17 +105,17 @@ func (s *server) stop(sig syscall.Signal) error {
 	}
 	proc := s.proc
 	s.proc = nil
-	proc.signal(sig)
+	proc.Signal(sig)
 	timeout := time.NewTimer(stopPatience)
 	defer timeout.Stop()
 	select {
-	case <-proc.done:
+	case <-proc.Done():
 		return nil
 	case <-timeout.C:
 	}
-	proc.signal(syscall.SIGKILL)
-	<-proc.done
-	return fmt.Errorf("%s did not stop within %v and was killed", proc.cmd.Path, stopPatience)
+	proc.Signal(syscall.SIGKILL)
+	<-proc.Done()
+	return fmt.Errorf("%s did not stop within %v and was killed", proc.Path(), stopPatience)
 }
 
 // startOnFreePorts builds and starts a server, again with other ports when

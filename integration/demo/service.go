@@ -4,10 +4,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/dlq-manager/dlq-manager/integration/child"
 )
 
 // stopPatience is what the programs promise to stop within.
@@ -22,48 +23,28 @@ type program struct {
 	log  string
 }
 
-// child is a running program that dies with this process.
-type child struct {
+// service is a program that dies with this process.
+type service struct {
 	program
-	cmd  *exec.Cmd
-	done chan struct{} // closed when it has ended
-	err  error         // how it ended; to be read after done
+	*child.Process
 }
 
-// startChild starts a program with its output appended to its log.
-func startChild(p program) (*child, error) {
+// startService starts a program with its output appended to its log.
+func startService(p program) (*service, error) {
 	out, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	defer out.Close()
-	c := &child{program: p, cmd: exec.Command(p.path, p.args...), done: make(chan struct{})}
-	c.cmd.Stdout, c.cmd.Stderr = out, out
-	c.cmd.Env = append(environ(os.Environ()), p.env...)
-	// A group of its own keeps a Ctrl-C at the terminal away: who started the
-	// program stops it, after the shop and before the servers.
-	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	dieWithParent(c.cmd.SysProcAttr)
-	started := make(chan error, 1)
-	go c.keep(started)
-	if err := <-started; err != nil {
+	cmd := exec.Command(p.path, p.args...)
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.Env = append(environ(os.Environ()), p.env...)
+	// There is no time to drain when this process dies: the servers are gone as well.
+	process, err := child.Start(cmd, syscall.SIGKILL)
+	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", p.name, err)
 	}
-	return c, nil
-}
-
-// keep starts the program and waits for it on one thread. Linux kills a child
-// when the thread that made it ends, so that thread must stay as long.
-func (c *child) keep(started chan<- error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	err := c.cmd.Start()
-	started <- err
-	if err != nil {
-		return
-	}
-	c.err = c.cmd.Wait()
-	close(c.done)
+	return &service{program: p, Process: process}, nil
 }
 
 // environ leaves out what would change the settings of the programs: they get
@@ -80,33 +61,33 @@ func environ(all []string) []string {
 
 // stop asks the program to end and waits. It is nil when the program ended well;
 // a nil child was never started.
-func (c *child) stop() error {
+func (c *service) stop() error {
 	if c == nil {
 		return nil
 	}
-	_ = c.cmd.Process.Signal(syscall.SIGTERM) // it may be gone already
+	c.Signal(syscall.SIGTERM)
 	timeout := time.NewTimer(stopPatience)
 	defer timeout.Stop()
 	select {
-	case <-c.done:
+	case <-c.Done():
 		return c.failure()
 	case <-timeout.C:
 	}
-	_ = c.cmd.Process.Kill()
-	<-c.done
+	c.Signal(syscall.SIGKILL)
+	<-c.Done()
 	return fmt.Errorf("%s did not stop within %v and was killed", c.name, stopPatience)
 }
 
 // failure tells how a program that is done went wrong; nil when it did not.
-func (c *child) failure() error {
-	if c.err == nil {
+func (c *service) failure() error {
+	if c.Err() == nil {
 		return nil
 	}
-	return fmt.Errorf("%s: %w: %s", c.name, c.err, tail(c.log))
+	return fmt.Errorf("%s: %w: %s", c.name, c.Err(), tail(c.log))
 }
 
 // ended explains a program that is done but should not be.
-func (c *child) ended() error {
+func (c *service) ended() error {
 	if err := c.failure(); err != nil {
 		return err
 	}
