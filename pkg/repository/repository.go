@@ -87,6 +87,8 @@ type Attempts interface {
 	// left out of the answer. Each attempt that counts is appended to the
 	// message's history. The store decides the status by Result.Verdict as
 	// entity.Verdict says, in the same step as the history. Verdict InDoubt
+	// A take-over beyond the limit that is refused or given back leads to DEAD: a
+	// PENDING message always has an attempt left. Verdict InDoubt
 	// records class and error, adds no history and leaves the claim as it is; with
 	// class UNKNOWN on a claim that has expired it marks the message unsettleable:
 	// Expired no longer returns it, and only a claim with TakeOver or GiveUp ends

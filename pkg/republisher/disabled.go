@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/google/uuid"
 	"go.uber.org/zap"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
@@ -27,7 +28,7 @@ func NewDisabled(cfg Config, log *zap.Logger) *Disabled {
 func (d *Disabled) Plan(_ context.Context, messages []entity.Message, _ bool) []entity.Target {
 	targets := make([]entity.Target, len(messages))
 	for i, m := range messages {
-		targets[i] = entity.Target{Topic: m.OriginalTopic}
+		targets[i] = entity.Target{Topic: m.OriginalTopic, Partition: nowhere}
 		if d.required {
 			targets[i].Err = refuse(entity.BrokerUnavailable, "kafka is not configured, and republish_required forbids to resolve without it")
 		}
@@ -45,14 +46,24 @@ func (d *Disabled) Publish(_ context.Context, batch []entity.Outgoing) []entity.
 	return deliveries
 }
 
-// FindMany can look nowhere; claims of a time when Kafka was configured wait
-// until it is again.
+// nowhere is the partition of an attempt that sends nothing.
+const nowhere = -1
+
+// neverSent reports whether the claim's attempt cannot have a record: it was made
+// without Kafka, or there was none at all and the status was set by hand.
+func neverSent(c entity.Claim) bool { return c.ID == uuid.Nil || c.Partition == nowhere }
+
+// FindMany gives back what was never sent. It can look nowhere; claims of a time
+// when Kafka was configured wait until it is again.
 func (d *Disabled) FindMany(_ context.Context, claims []entity.Claim) []entity.Delivery {
 	findings := make([]entity.Delivery, len(claims))
 	for i, c := range claims {
 		findings[i] = entity.Delivery{
 			Verdict: entity.InDoubt, Class: entity.BrokerUnavailable, Err: errNotConfigured,
 			Partition: c.Partition, Offset: -1,
+		}
+		if neverSent(c) {
+			findings[i] = absent(c)
 		}
 	}
 	return findings

@@ -156,7 +156,7 @@ func redriveID(record broker.Record) (uuid.UUID, bool) {
 // finding says what a search means for one claim. What was found counts, also
 // when the search was broken off later.
 func finding(c entity.Claim, log extent, t trace, err error) entity.Delivery {
-	if c.ID == uuid.Nil { // put into RETRYING by hand: no attempt of ours
+	if neverSent(c) {
 		return absent(c)
 	}
 	if offset, ok := t.offsets[c.ID]; ok {

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/google/uuid"
-
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
@@ -45,7 +43,7 @@ func (r *Republisher) checkLives(ctx context.Context, claims []entity.Claim, fin
 // needsLife reports whether a finding is worth nothing in another log. Claims of
 // a broker that gives no ids have to do without.
 func needsLife(c entity.Claim, d entity.Delivery) bool {
-	return c.TopicID != "" && c.ID != uuid.Nil && d.Verdict == entity.GivenBack
+	return c.TopicID != "" && !neverSent(c) && d.Verdict == entity.GivenBack
 }
 
 func doubtfulTopics(claims []entity.Claim, findings []entity.Delivery) []string {

@@ -262,7 +262,7 @@ func TestDisabled(t *testing.T) {
 			t.Errorf("Publish = %+v, want skipped", delivery)
 		}
 	}
-	if got := d.FindMany(t.Context(), make([]entity.Claim, 1))[0]; got.Verdict != entity.InDoubt || got.Class == entity.UnknownClass {
+	if got := d.FindMany(t.Context(), []entity.Claim{{ID: uuid.New()}})[0]; got.Verdict != entity.InDoubt || got.Class == entity.UnknownClass {
 		t.Errorf("FindMany = %+v, want a doubt that may be settled later", got)
 	}
 	required := NewDisabled(Config{RepublishRequired: new(true)}, zap.NewNop())

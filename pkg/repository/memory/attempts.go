@@ -131,7 +131,7 @@ func (r *row) end(res repository.Result, now time.Time) error {
 		return m.MarkPending(now)
 	case entity.Refused, entity.GivenBack:
 		m.RetryCount = max(0, m.RetryCount-1)
-		if r.rescues >= repository.RescueLimit {
+		if r.rescues >= repository.RescueLimit || m.RetryCount >= m.MaxRetries {
 			return m.MarkDead(now)
 		}
 		return m.MarkPending(now)

@@ -73,7 +73,12 @@ func (r *row) listed(room *int64) entity.Message {
 	m := r.message
 	limit := int64(repository.ListValueLimit)
 	value, headers := int64(len(m.Record.Value)), headerBytes(m.Record.Headers)
-	*room -= min(value, limit) + min(headers, limit)
+	*room -= int64(len(m.Record.Key) + len(m.ErrorMessage))
+	for _, size := range []int64{value, headers} {
+		if size <= limit { // what is too large by itself takes no room
+			*room -= size
+		}
+	}
 	if value > limit || value > 0 && *room < 0 {
 		m.Record.State, m.Record.Value = entity.ValueNotLoaded, nil
 	}

@@ -118,6 +118,7 @@ const finishQuery = `
 				WHEN r.verdict = 3 AND m.retry_count >= m.max_retries THEN 'DEAD'
 				WHEN r.verdict = 4 THEN 'DEAD'
 				WHEN r.verdict = 6 AND m.rescues + 1 >= $10::int THEN 'DEAD'
+				WHEN r.verdict IN (5, 6) AND m.retry_count > m.max_retries THEN 'DEAD' -- a take-over at the limit
 				WHEN r.verdict = 7 THEN 'RETRYING'
 				ELSE 'PENDING' END,
 			retry_count = CASE WHEN r.verdict IN (5, 6) THEN greatest(m.retry_count - 1, 0) ELSE m.retry_count END,

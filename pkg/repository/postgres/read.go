@@ -38,8 +38,10 @@ var listQuery = `
 		SELECT ` + stateColumns + `, ` + byteColumns("m.room", "m.room") + `
 		FROM (
 			SELECT m.*, CASE WHEN sum(
-				least(coalesce(octet_length(m.value), pg_column_size(m.payload), 0), $4::bigint)
-				+ least(coalesce(octet_length(m.headers), 0), $4)
+				coalesce(octet_length(m.key), 0) + octet_length(m.error_message)
+				+ CASE WHEN coalesce(octet_length(m.value), pg_column_size(m.payload)) <= $4::bigint
+				       THEN coalesce(octet_length(m.value), pg_column_size(m.payload)) ELSE 0 END
+				+ CASE WHEN octet_length(m.headers) <= $4 THEN octet_length(m.headers) ELSE 0 END
 			) OVER (ORDER BY m.created_at DESC, m.id DESC) <= $5::bigint THEN $4 ELSE 0 END AS room
 			FROM (` + pageOfTopic + `) page JOIN dlq.dlq_messages m ON m.id = page.id
 		) m

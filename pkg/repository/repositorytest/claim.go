@@ -26,6 +26,7 @@ func claimPromises() []promise {
 		{"UnsettleableIsNotTakenUnasked", claimUnsettleable},
 		{"TakeOverTakesTheUnsettleable", claimTakeOver},
 		{"TakeOverIgnoresTheLimit", claimTakeOverLimit},
+		{"TakeOverAtTheLimitThatIsGivenBackIsDead", claimTakeOverGivenBack},
 		{"AttemptTakenOverIsInTheHistory", claimTakeOverHistory},
 		{"TakeOverTakesNothingElse", claimTakeOverOthers},
 		{"TakeOverCountsOnceUnderManyCallers", claimTakeOverOnce},
@@ -223,6 +224,16 @@ func claimTakeOverLimit(h *harness) {
 		h.Fatalf("Claim with TakeOver = %+v, want the second attempt of one", taken)
 	}
 	h.wantFinished(h.finish(c, entity.Failed), entity.Dead, 2)
+}
+
+func claimTakeOverGivenBack(h *harness) {
+	for _, verdict := range []entity.Verdict{entity.GivenBack, entity.Refused} {
+		m := h.put(func(m *entity.Message) { m.MaxRetries = 1 })
+		h.unsettleable(m.ID)
+		c := takeOver(m.ID)
+		h.claimAll(c)
+		h.wantFinished(h.finish(c, verdict), entity.Dead, 1)
+	}
 }
 
 func claimTakeOverHistory(h *harness) {

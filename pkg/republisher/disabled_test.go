@@ -1,0 +1,29 @@
+package republisher
+
+import (
+	"testing"
+
+	"github.com/google/uuid"
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// TestWithoutKafkaNothingIsStuck: a claim that was made without Kafka, and left
+// by a process that died, has no log that could settle it.
+func TestWithoutKafkaNothingIsStuck(t *testing.T) {
+	t.Parallel()
+	d := NewDisabled(DefaultConfig(), zap.NewNop())
+	target := d.Plan(t.Context(), []entity.Message{{OriginalTopic: orders}}, false)[0]
+	found := d.FindMany(t.Context(), []entity.Claim{
+		{ID: uuid.New(), Topic: target.Topic, Partition: target.Partition},
+		{Topic: orders},
+		{ID: uuid.New(), Topic: orders, Partition: 0, EndOffset: 7},
+	})
+	want := []entity.Verdict{entity.GivenBack, entity.GivenBack, entity.InDoubt}
+	for i, f := range found {
+		if f.Verdict != want[i] {
+			t.Errorf("finding %d = %+v, want verdict %d", i, f, want[i])
+		}
+	}
+}
