@@ -122,6 +122,7 @@ CREATE TABLE dlq.attempts (
     message_id       UUID        NOT NULL,
     attempt_no       INT         NOT NULL,
     attempt_id       UUID        NOT NULL,
+    retry_count      INT         NOT NULL, -- of the message, with this attempt
     actor            TEXT        NOT NULL,
     started_at       TIMESTAMPTZ NOT NULL,
     ended_at         TIMESTAMPTZ NOT NULL,

@@ -61,13 +61,16 @@ type Attempt struct {
 	MessageID uuid.UUID
 	Number    int       // counts up for ever, also over a requeue
 	ID        uuid.UUID // the claim's id, sent as dlq-redrive-id
-	Actor     string
-	StartedAt time.Time
-	EndedAt   time.Time
-	From, To  Status
-	Class     ErrorClass // "" for success
-	Error     string
-	Topic     string
-	Partition int32
-	Offset    int64 // -1 when not known
+	// RetryCount is the message's count with this attempt, whether or not it was
+	// given back later; a record of it that comes back goes on from there.
+	RetryCount int
+	Actor      string
+	StartedAt  time.Time
+	EndedAt    time.Time
+	From, To   Status
+	Class      ErrorClass // "" for success
+	Error      string
+	Topic      string
+	Partition  int32
+	Offset     int64 // -1 when not known
 }

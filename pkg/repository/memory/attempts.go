@@ -80,7 +80,7 @@ func (s *Store) Finish(ctx context.Context, results []repository.Result) ([]repo
 func (r *row) abandon(now time.Time, actor string, to entity.Status) {
 	m := &r.message
 	r.attempts = append(r.attempts, entity.Attempt{
-		MessageID: m.ID, Number: r.number, ID: m.Claim.ID, Actor: actor,
+		MessageID: m.ID, Number: r.number, ID: m.Claim.ID, RetryCount: m.RetryCount, Actor: actor,
 		StartedAt: m.LastRetryAt, EndedAt: now,
 		From: entity.Retrying, To: to,
 		Class: entity.UnknownClass, Error: m.LastPublishError,
@@ -96,12 +96,12 @@ func (r *row) finish(res repository.Result, now time.Time) error {
 		m.UpdatedAt = now
 		return nil
 	}
-	claim := m.Claim
+	claim, count := m.Claim, m.RetryCount
 	if err := r.end(res, now); err != nil {
 		return err
 	}
 	r.attempts = append(r.attempts, entity.Attempt{
-		MessageID: m.ID, Number: r.number, ID: claim.ID, Actor: res.Actor,
+		MessageID: m.ID, Number: r.number, ID: claim.ID, RetryCount: count, Actor: res.Actor,
 		StartedAt: m.LastRetryAt, EndedAt: now,
 		From: entity.Retrying, To: m.Status,
 		Class: res.Class, Error: res.Error,

@@ -105,8 +105,10 @@ func (s *Store) newRows(messages []entity.Message, steps map[repository.Partitio
 			return nil, fmt.Errorf("message %s exists: %w", m.ID, entity.ErrConflict)
 		}
 		m.CreatedAt, m.UpdatedAt = now, now
-		if parent := s.parent(m); parent != nil {
-			m.Descend(&parent.message)
+		if parent, count := s.parent(m); parent != nil {
+			at := parent.message
+			at.RetryCount = count
+			m.Descend(&at)
 			returned = append(returned, parent)
 		}
 		m.Return = nil
@@ -118,24 +120,25 @@ func (s *Store) newRows(messages []entity.Message, steps map[repository.Partitio
 	return rows, nil
 }
 
-// parent returns the message that m is the return of, nil without a proof.
-func (s *Store) parent(m entity.Message) *row {
+// parent returns the message that m is the return of, and the count that its
+// attempt had; nil without a proof.
+func (s *Store) parent(m entity.Message) (*row, int) {
 	if m.Return == nil {
-		return nil
+		return nil, 0
 	}
 	r, ok := s.rows[m.Return.Parent]
 	if !ok {
-		return nil
-	}
-	if claim := r.message.Claim; claim.ID == m.Return.Attempt && claim.Topic == m.OriginalTopic {
-		return r
+		return nil, 0
 	}
 	for _, a := range r.attempts {
 		if a.ID == m.Return.Attempt && a.Topic == m.OriginalTopic {
-			return r
+			return r, a.RetryCount
 		}
 	}
-	return nil
+	if claim := r.message.Claim; claim.ID == m.Return.Attempt && claim.Topic == m.OriginalTopic {
+		return r, r.message.RetryCount
+	}
+	return nil, 0
 }
 
 // newRow keeps the topic's name under its number, as every reader sees it.

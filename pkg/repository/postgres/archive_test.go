@@ -224,8 +224,8 @@ func TestPurgeArchive(t *testing.T) {
 		t.Fatalf("got %d, %v, want 9", n, err)
 	}
 	live := seedTen(t, db, "RESOLVED", "2001-01-01")
-	exec(t, db, `INSERT INTO dlq.attempts (message_id, attempt_no, attempt_id, actor, started_at, ended_at, from_status, to_status, target_topic)
-		SELECT id, n, gen_random_uuid(), 'a', now(), now(), 'RETRYING', 'DEAD', 'orders'
+	exec(t, db, `INSERT INTO dlq.attempts (message_id, attempt_no, retry_count, attempt_id, actor, started_at, ended_at, from_status, to_status, target_topic)
+		SELECT id, n, n, gen_random_uuid(), 'a', now(), now(), 'RETRYING', 'DEAD', 'orders'
 		FROM (SELECT id FROM dlq.dlq_messages_archive UNION ALL SELECT id FROM dlq.dlq_messages) m, generate_series(1, 3) n`)
 	exec(t, db, `UPDATE dlq.dlq_messages_archive SET archived_at = now() - interval '364 days'`)
 	exec(t, db, `UPDATE dlq.dlq_messages_archive SET archived_at = now() - interval '366 days'

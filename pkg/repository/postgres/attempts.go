@@ -28,7 +28,7 @@ const claimQuery = `
 			AS w (message_id, claim_id, topic, partition, end_offset, take_over, topic_id, actor)
 	), taken AS MATERIALIZED (
 		SELECT m.id, w.claim_id, w.topic, w.topic_id, w.partition, w.end_offset, w.actor,
-		       m.attempt_no, m.claim_id AS doubtful, m.last_retry_at, m.last_publish_error,
+		       m.attempt_no, m.retry_count AS counted, m.claim_id AS doubtful, m.last_retry_at, m.last_publish_error,
 		       coalesce(m.claim_topic, m.original_topic) AS doubtful_topic, m.claim_partition AS doubtful_partition
 		FROM dlq.dlq_messages m JOIN want w ON w.message_id = m.id
 		WHERE (m.status = 'PENDING' AND m.retry_count < m.max_retries
@@ -55,9 +55,9 @@ const claimQuery = `
 		WHERE m.id = x.id
 		RETURNING m.*
 	), history AS (
-		INSERT INTO dlq.attempts (message_id, attempt_no, attempt_id, actor, started_at, ended_at,
+		INSERT INTO dlq.attempts (message_id, attempt_no, attempt_id, retry_count, actor, started_at, ended_at,
 			from_status, to_status, error_class, error, target_topic, target_partition)
-		SELECT x.id, x.attempt_no, x.doubtful, x.actor, x.last_retry_at, m.last_retry_at,
+		SELECT x.id, x.attempt_no, x.doubtful, x.counted, x.actor, x.last_retry_at, m.last_retry_at,
 			'RETRYING', 'RETRYING', 'UNKNOWN', x.last_publish_error, x.doubtful_topic, x.doubtful_partition
 		FROM taken x JOIN claimed m ON m.id = x.id WHERE x.doubtful IS NOT NULL
 	)
@@ -107,7 +107,7 @@ const finishQuery = `
 			$7::int4[], $8::int8[], $9::int8[])
 			AS r (message_id, claim_id, actor, verdict, class, error, partition, log_offset, retry_in)
 	), held AS MATERIALIZED (
-		SELECT m.id, m.claim_topic FROM dlq.dlq_messages m JOIN result r ON r.message_id = m.id
+		SELECT m.id, m.claim_topic, m.retry_count AS counted FROM dlq.dlq_messages m JOIN result r ON r.message_id = m.id
 		WHERE (m.status = 'RETRYING') IS TRUE
 		  AND coalesce(m.claim_id, '00000000-0000-0000-0000-000000000000') = r.claim_id
 		ORDER BY m.id FOR NO KEY UPDATE OF m
@@ -142,11 +142,11 @@ const finishQuery = `
 		  AND coalesce(m.claim_id, '00000000-0000-0000-0000-000000000000') = r.claim_id
 		RETURNING m.id, m.attempt_no, m.status, m.retry_count, m.max_retries, m.next_attempt_at,
 		          m.last_retry_at, c.moment, coalesce(held.claim_topic, m.original_topic) AS target_topic,
-		          r.claim_id, r.actor, r.verdict, r.class, r.error, r.partition, r.log_offset
+		          held.counted, r.claim_id, r.actor, r.verdict, r.class, r.error, r.partition, r.log_offset
 	), history AS (
-		INSERT INTO dlq.attempts (message_id, attempt_no, attempt_id, actor, started_at, ended_at,
+		INSERT INTO dlq.attempts (message_id, attempt_no, attempt_id, retry_count, actor, started_at, ended_at,
 			from_status, to_status, error_class, error, target_topic, target_partition, target_offset)
-		SELECT id, attempt_no, claim_id, actor, coalesce(last_retry_at, moment), moment,
+		SELECT id, attempt_no, claim_id, counted, actor, coalesce(last_retry_at, moment), moment,
 			'RETRYING', status, class, error, target_topic, partition, nullif(log_offset, -1)
 		FROM ended WHERE verdict <> 7
 		ON CONFLICT (message_id, attempt_no) DO NOTHING
@@ -241,6 +241,7 @@ type attemptRow struct {
 	MessageID uuid.UUID `db:"message_id"`
 	Number    int       `db:"attempt_no"`
 	ID        uuid.UUID `db:"attempt_id"`
+	Count     int       `db:"retry_count"`
 	Actor     string    `db:"actor"`
 	StartedAt time.Time `db:"started_at"`
 	EndedAt   time.Time `db:"ended_at"`
@@ -255,7 +256,7 @@ type attemptRow struct {
 
 func (r *attemptRow) attempt() entity.Attempt {
 	return entity.Attempt{
-		MessageID: r.MessageID, Number: r.Number, ID: r.ID, Actor: r.Actor,
+		MessageID: r.MessageID, Number: r.Number, ID: r.ID, RetryCount: r.Count, Actor: r.Actor,
 		StartedAt: entity.Moment(r.StartedAt), EndedAt: entity.Moment(r.EndedAt),
 		From: entity.Status(r.From), To: entity.Status(r.To),
 		Class: entity.ErrorClass(r.Class), Error: r.Error,

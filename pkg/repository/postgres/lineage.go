@@ -22,11 +22,11 @@ const parentQuery = `
 		SELECT id, root_id, retry_count, original_topic, claim_id, claim_topic
 		FROM dlq.dlq_messages_archive WHERE id = ANY ($1::uuid[])
 	)
-	SELECT s.ord, p.id, p.root_id, p.retry_count
+	SELECT s.ord, p.id, p.root_id, coalesce(a.retry_count, p.retry_count) AS retry_count
 	FROM said s JOIN parent p ON p.id = s.parent
-	WHERE p.claim_id = s.attempt AND coalesce(p.claim_topic, p.original_topic) = s.topic
-	   OR EXISTS (SELECT FROM dlq.attempts a
-	              WHERE a.message_id = s.parent AND a.attempt_id = s.attempt AND a.target_topic = s.topic)`
+	LEFT JOIN dlq.attempts a ON a.message_id = s.parent AND a.attempt_id = s.attempt AND a.target_topic = s.topic
+	WHERE a.message_id IS NOT NULL
+	   OR p.claim_id = s.attempt AND coalesce(p.claim_topic, p.original_topic) = s.topic`
 
 // withParents returns messages with those made children whose return can be
 // proven. It is asked before they are stored: an attempt that exists does not

@@ -66,9 +66,9 @@ const giveUpQuery = `
 		FROM held WHERE m.id = held.id
 		RETURNING m.*
 	), history AS (
-		INSERT INTO dlq.attempts (message_id, attempt_no, attempt_id, actor, started_at, ended_at,
+		INSERT INTO dlq.attempts (message_id, attempt_no, attempt_id, retry_count, actor, started_at, ended_at,
 			from_status, to_status, error_class, error, target_topic, target_partition)
-		SELECT h.id, h.attempt_no, h.claim_id, $3, h.last_retry_at, c.updated_at,
+		SELECT h.id, h.attempt_no, h.claim_id, h.retry_count, $3, h.last_retry_at, c.updated_at,
 			'RETRYING', 'DEAD', 'UNKNOWN', h.last_publish_error, coalesce(h.claim_topic, h.original_topic), h.claim_partition
 		FROM held h JOIN changed c ON c.id = h.id WHERE h.claim_id IS NOT NULL
 	)

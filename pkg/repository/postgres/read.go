@@ -200,7 +200,7 @@ func (s *Store) Counts(ctx context.Context) ([]repository.Count, error) {
 func (s *Store) History(ctx context.Context, id uuid.UUID) ([]entity.Attempt, error) {
 	var found []attemptRow
 	err := s.selectRows(ctx, &found, `
-		SELECT message_id, attempt_no, attempt_id, actor, started_at, ended_at, from_status, to_status,
+		SELECT message_id, attempt_no, attempt_id, retry_count, actor, started_at, ended_at, from_status, to_status,
 		       coalesce(error_class, '') AS error_class, coalesce(error, '') AS error, target_topic,
 		       coalesce(target_partition, 0) AS target_partition, coalesce(target_offset, -1) AS target_offset
 		FROM dlq.attempts WHERE message_id = $1 ORDER BY attempt_no`, id)

@@ -27,7 +27,7 @@ func historySays(h *harness) {
 	h.clock.Advance(1500 * time.Millisecond)
 	h.finish(c, entity.Failed)
 	failed := entity.Attempt{
-		MessageID: m.ID, Number: 1, ID: c.ID, Actor: "alice",
+		MessageID: m.ID, Number: 1, RetryCount: 1, ID: c.ID, Actor: "alice",
 		StartedAt: started, EndedAt: h.clock.Kept(),
 		From: entity.Retrying, To: entity.Pending,
 		Class: entity.NetworkTimeout, Error: "no answer in 5s",
@@ -37,7 +37,7 @@ func historySays(h *harness) {
 	c = h.claim(m.ID)
 	h.finish(c, entity.Acknowledged)
 	published := entity.Attempt{
-		MessageID: m.ID, Number: 2, ID: c.ID, Actor: "alice",
+		MessageID: m.ID, Number: 2, RetryCount: 2, ID: c.ID, Actor: "alice",
 		StartedAt: h.clock.Kept(), EndedAt: h.clock.Kept(),
 		From: entity.Retrying, To: entity.Resolved,
 		Topic: original, Partition: 2, Offset: 41,

@@ -20,6 +20,7 @@ func lineagePromises() []promise {
 		{"RedeliveredReturnCountsOnce", lineageRedelivered},
 		{"AttemptGivenUpIsKnown", lineageGivenUp},
 		{"AttemptTakenOverIsKnown", lineageTakenOver},
+		{"CountIsThatOfTheAttempt", lineageCount},
 	}
 }
 
@@ -176,7 +177,24 @@ func lineageTakenOver(h *harness) {
 	c := takeOver(m.ID)
 	h.claimAll(c)
 	h.acknowledge(c)
-	if got := h.comeBack(m.ID, attempt); got.Parent != m.ID || got.RetryCount != 2 {
-		h.Errorf("child has parent %s, %d attempts, want %s, 2", got.Parent, got.RetryCount, m.ID)
+	if got := h.comeBack(m.ID, attempt); got.Parent != m.ID || got.RetryCount != 1 {
+		h.Errorf("child has parent %s, %d attempts, want %s, 1", got.Parent, got.RetryCount, m.ID)
+	}
+}
+
+// lineageCount: a requeue lets the message start over, not a record that is on
+// its way round already.
+func lineageCount(h *harness) {
+	m := h.put(func(m *entity.Message) { m.RetryCount = 1 })
+	h.unsettleable(m.ID)
+	attempt := h.get(m.ID).Claim.ID
+	if _, err := h.Repository.GiveUp(h.Context(), m.ID, "test"); err != nil {
+		h.Fatalf("GiveUp: %v", err)
+	}
+	if _, err := h.Repository.Requeue(h.Context(), m.ID); err != nil {
+		h.Fatalf("Requeue: %v", err)
+	}
+	if got := h.comeBack(m.ID, attempt); got.RetryCount != 2 {
+		h.Errorf("child has %d attempts, want 2 as the attempt had", got.RetryCount)
 	}
 }
