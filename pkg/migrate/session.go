@@ -37,7 +37,7 @@ func (r runner) locked(ctx context.Context, db *sql.DB, do func(m *migrate.Migra
 	if err := lock(ctx, conn); err != nil {
 		return err
 	}
-	m, steps, err := r.library(ctx, conn)
+	m, steps, err := r.engine(ctx, conn)
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func lock(ctx context.Context, conn *sql.Conn) error {
 	}
 }
 
-func (r runner) library(ctx context.Context, conn *sql.Conn) (*migrate.Migrate, *steps, error) {
+func (r runner) engine(ctx context.Context, conn *sql.Conn) (*migrate.Migrate, *steps, error) {
 	if err := makeVersionSchema(ctx, conn); err != nil {
 		return nil, nil, err
 	}
