@@ -8,7 +8,6 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/cmd/internal/program"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
-	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/redrive"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
@@ -58,11 +57,7 @@ func stackTraces(cfg program.Config) (func(entity.Message) string, error) {
 	if kafka == nil {
 		kafka = program.DefaultConfig().Kafka
 	}
-	patterns, err := deadletter.ParsePatterns(kafka.DLQTopicPattern...)
-	if err != nil {
-		return nil, err
-	}
-	decoder, err := deadletter.New(patterns, kafka.DeadLetter.TopicMap)
+	_, decoder, err := kafka.DeadLetters()
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +87,7 @@ func (p *parts) buildPublisher() (redrive.Publisher, error) {
 		p.base.Log.Warn("no kafka is configured: a retry resolves a message without sending anything")
 		return republisher.NewDisabled(settings, p.base.Log), nil
 	}
-	patterns, err := deadletter.ParsePatterns(cfg.Kafka.DLQTopicPattern...)
+	patterns, _, err := cfg.Kafka.DeadLetters()
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/cmd/internal/program"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
-	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/ingest"
 	"github.com/dlq-manager/dlq-manager/pkg/rest"
 )
@@ -65,11 +64,7 @@ func limitMemory(environ []string) {
 
 func serve(ctx context.Context, base program.Base) error {
 	cfg := base.Config
-	patterns, err := deadletter.ParsePatterns(cfg.Kafka.DLQTopicPattern...)
-	if err != nil {
-		return err
-	}
-	decoder, err := deadletter.New(patterns, cfg.Kafka.DeadLetter.TopicMap)
+	patterns, decoder, err := cfg.Kafka.DeadLetters()
 	if err != nil {
 		return err
 	}

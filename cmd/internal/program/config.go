@@ -98,18 +98,25 @@ func (c Config) Validate() error {
 	return nil
 }
 
+// DeadLetters returns which topics are dead-letter topics, and a decoder of what
+// stands in them.
+func (k *Kafka) DeadLetters() (deadletter.Patterns, *deadletter.Decoder, error) {
+	patterns, err := deadletter.ParsePatterns(k.DLQTopicPattern...)
+	if err != nil {
+		return deadletter.Patterns{}, nil, err
+	}
+	decoder, err := deadletter.New(patterns, k.DeadLetter.TopicMap)
+	return patterns, decoder, err
+}
+
 // Validate reports what is wrong with the section's own keys.
 func (k *Kafka) Validate() error {
 	var errs []error
 	if k.ConsumerGroup == "" {
 		errs = append(errs, errors.New("kafka.consumer_group: must not be empty"))
 	}
-	patterns, err := deadletter.ParsePatterns(k.DLQTopicPattern...)
+	_, _, err := k.DeadLetters()
 	errs = append(errs, err)
-	if err == nil {
-		_, err = deadletter.New(patterns, k.DeadLetter.TopicMap)
-		errs = append(errs, err)
-	}
 	if len(k.Broker.Brokers) > 0 || k.Republish.RepublishRequired == nil {
 		errs = append(errs, k.Broker.Validate())
 	}
