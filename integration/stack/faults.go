@@ -24,11 +24,28 @@ func (s *Stack) StartKafka(ctx context.Context) error {
 	return s.withServer(&s.kafka, func(srv *server) error { return srv.start(ctx) })
 }
 
-// KillPostgres ends the server at once: connections break, nothing is flushed,
-// and the next start recovers from the log.
+// PauseKafka makes the broker stand still: its connections stay open, and nothing
+// answers. A broker that has ended is left alone.
+func (s *Stack) PauseKafka() error {
+	return s.withServer(&s.kafka, func(srv *server) error { return srv.signal(syscall.SIGSTOP) })
+}
+
+// ResumeKafka lets a paused broker go on where it was.
+func (s *Stack) ResumeKafka() error {
+	return s.withServer(&s.kafka, func(srv *server) error { return srv.signal(syscall.SIGCONT) })
+}
+
+// StopPostgres is the server's fast shutdown: it rolls back what is under way,
+// tells its clients, and writes everything to its files.
+func (s *Stack) StopPostgres() error {
+	return s.withServer(&s.postgres, func(srv *server) error { return srv.stop(syscall.SIGINT) })
+}
+
+// KillPostgres ends the server at once, which it calls its immediate shutdown:
+// connections break, nothing is flushed, and the next start recovers from the log.
 func (s *Stack) KillPostgres() error { return s.withServer(&s.postgres, (*server).kill) }
 
-// StartPostgres starts a killed server at the same address with the same data,
+// StartPostgres starts a stopped or killed server at the same address with the same data,
 // and returns when it answers, which is after the recovery.
 func (s *Stack) StartPostgres(ctx context.Context) error {
 	return s.withServer(&s.postgres, func(srv *server) error { return srv.start(ctx) })

@@ -1,28 +1,22 @@
 package stack
 
-import "testing"
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+)
 
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	s := start(t, Options{Postgres: true, Kafka: true})
 
-	t.Run("PostgresKeepsCommitsOverAKill", func(t *testing.T) {
-		db, url := openDatabase(t, s.DatabaseURL()), s.DatabaseURL()
-		execute(t, db, "create table kept (n int)")
-		execute(t, db, "insert into kept values (42)")
-		if err := s.KillPostgres(); err != nil {
-			t.Fatalf("KillPostgres: %v", err)
-		}
-		if listens(hostOf(t, url)) {
-			t.Error("PostgreSQL listens after the kill")
-		}
-		if err := s.StartPostgres(patient(t)); err != nil {
-			t.Fatalf("StartPostgres: %v", err)
-		}
-		if got := scalar(t, openDatabase(t, url), "select n from kept"); got != "42" {
-			t.Errorf("select n from kept = %s, want 42", got)
-		}
-	})
+	for name, end := range map[string]func() error{"Kill": s.KillPostgres, "Stop": s.StopPostgres} {
+		t.Run("PostgresKeepsCommitsOverA"+name, func(t *testing.T) { keepsCommits(t, s, name, end) })
+	}
+	t.Run("APausedKafkaIsSilentAndGoesOn", func(t *testing.T) { pauses(t, s) })
 	for name, end := range map[string]func() error{"Kill": s.KillKafka, "Stop": s.StopKafka} {
 		t.Run("KafkaKeepsRecordsOverA"+name, func(t *testing.T) { keepsRecords(t, s, name, end) })
 	}
@@ -31,6 +25,76 @@ func TestFaults(t *testing.T) {
 			t.Error("StartKafka of a running broker = nil, want an error")
 		}
 	})
+}
+
+func keepsCommits(t *testing.T, s *Stack, table string, end func() error) {
+	db, url := openDatabase(t, s.DatabaseURL()), s.DatabaseURL()
+	execute(t, db, "create table "+table+" (n int)")
+	execute(t, db, "insert into "+table+" values (42)")
+	if err := end(); err != nil {
+		t.Fatalf("end: %v", err)
+	}
+	if listens(hostOf(t, url)) {
+		t.Error("PostgreSQL listens after its end")
+	}
+	if err := s.StartPostgres(patient(t)); err != nil {
+		t.Fatalf("StartPostgres: %v", err)
+	}
+	if got := scalar(t, openDatabase(t, url), "select n from "+table); got != "42" {
+		t.Errorf("select n from %s = %s, want 42", table, got)
+	}
+}
+
+func pauses(t *testing.T, s *Stack) {
+	broker := s.Brokers()[0]
+	if err := s.PauseKafka(); err != nil {
+		t.Fatalf("PauseKafka: %v", err)
+	}
+	if !listens(broker) {
+		t.Error("a paused Kafka does not listen, want it only to be silent")
+	}
+	impatient, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if err := pingKafka(impatient, broker); err == nil {
+		t.Error("a paused Kafka answers")
+	}
+	if err := s.ResumeKafka(); err != nil {
+		t.Fatalf("ResumeKafka: %v", err)
+	}
+	await(t, "answer of the resumed Kafka", func() bool { return pingKafka(patient(t), broker) == nil })
+}
+
+// TestKafkaBehindAProxy: who asks the second listener is sent to the proxy, who
+// asks the first one is not.
+func TestKafkaBehindAProxy(t *testing.T) {
+	t.Parallel()
+	proxy, err := net.Listen("tcp", loopback+":0") // nobody has to answer there
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { proxy.Close() })
+	s := start(t, Options{Kafka: true, KafkaAdvertise: proxy.Addr().String()})
+	port := func(a string) int {
+		at, err := net.ResolveTCPAddr("tcp", a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return at.Port
+	}
+	for _, c := range []struct{ ask, want string }{
+		{s.Brokers()[0], s.Brokers()[0]},
+		{s.KafkaBehind(), proxy.Addr().String()},
+	} {
+		conn, err := kafka.DialContext(patient(t), "tcp", c.ask)
+		if err != nil {
+			t.Fatalf("connect to %s: %v", c.ask, err)
+		}
+		brokers, err := conn.Brokers()
+		conn.Close()
+		if err != nil || len(brokers) != 1 || brokers[0].Port != port(c.want) {
+			t.Errorf("brokers according to %s: %v, %v, want the one at %s", c.ask, brokers, err, c.want)
+		}
+	}
 }
 
 func keepsRecords(t *testing.T, s *Stack, topic string, end func() error) {

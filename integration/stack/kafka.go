@@ -19,7 +19,7 @@ var kafkaDefaults = settings{
 	"node.id":                        "1",
 	"controller.listener.names":      "CONTROLLER",
 	"inter.broker.listener.name":     "PLAINTEXT",
-	"listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+	"listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT",
 
 	"offsets.topic.replication.factor":                 "1",
 	"offsets.topic.num.partitions":                     "1",
@@ -44,6 +44,13 @@ var kafkaDefaults = settings{
 	"group.min.session.timeout.ms":     strconv.Itoa(int(shortestSession.Milliseconds())),
 }
 
+// kafkaAddresses are where a node listens.
+type kafkaAddresses struct {
+	broker     string
+	controller string
+	behind     string // for the proxy; "" without one
+}
+
 // kafkaNode is one broker that is its own controller.
 type kafkaNode struct {
 	java    string
@@ -53,44 +60,50 @@ type kafkaNode struct {
 	opts    Options
 }
 
-// launchKafka returns a running broker and its address: Kafka itself, or the
+// launchKafka returns a running broker and its addresses: Kafka itself, or the
 // stand-in where Kafka cannot be had.
-func launchKafka(ctx context.Context, opts Options, env environment, folder *dataFolder) (srv *server, broker, note string, err error) {
+func launchKafka(ctx context.Context, opts Options, env environment, folder *dataFolder) (srv *server, at kafkaAddresses, note string, err error) {
 	java, jars, cause := kafkaArtefacts(ctx, env)
 	if cause == nil {
 		n := kafkaNode{java: java, jars: jars, home: folder.join("kafka"), logFile: folder.join("kafka.log"), opts: opts}
-		srv, broker, err = n.launch(ctx)
-		return srv, broker, "", err
+		srv, at, err = n.launch(ctx)
+		return srv, at, "", err
 	}
 	if ctx.Err() != nil {
-		return nil, "", "", cause
+		return nil, at, "", cause
+	}
+	if opts.KafkaAdvertise != "" {
+		return nil, at, "", fmt.Errorf("%s cannot be had: %w; its stand-in has no second listener", pinnedKafka, cause)
 	}
 	note, err = fallBack(env, pinnedKafka, "the in-process broker kfake", cause)
 	if err != nil {
-		return nil, "", "", err
+		return nil, at, "", err
 	}
-	srv, broker, err = launchKfake(ctx, opts, env, folder)
+	srv, at.broker, err = launchKfake(ctx, opts, env, folder)
 	if err != nil {
-		return nil, "", "", fmt.Errorf("%s cannot be had: %w; nor its stand-in: %w", pinnedKafka, cause, err)
+		return nil, at, "", fmt.Errorf("%s cannot be had: %w; nor its stand-in: %w", pinnedKafka, cause, err)
 	}
-	return srv, broker, note, nil
+	return srv, at, note, nil
 }
 
-func (n kafkaNode) launch(ctx context.Context) (srv *server, broker string, err error) {
-	srv, err = startOnFreePorts(ctx, 2, func(ports []int) (*server, error) {
-		broker = address(ports[0])
-		if err := n.format(ctx, broker, address(ports[1])); err != nil {
+func (n kafkaNode) launch(ctx context.Context) (srv *server, at kafkaAddresses, err error) {
+	srv, err = startOnFreePorts(ctx, 3, func(ports []int) (*server, error) {
+		at = kafkaAddresses{broker: address(ports[0]), controller: address(ports[1])}
+		if n.opts.KafkaAdvertise != "" {
+			at.behind = address(ports[2])
+		}
+		if err := n.format(ctx, at); err != nil {
 			return nil, fmt.Errorf("format storage: %w", err)
 		}
-		return n.server(broker), nil
+		return n.server(at.broker), nil
 	})
-	return srv, broker, err
+	return srv, at, err
 }
 
 func (n kafkaNode) properties() string { return filepath.Join(n.home, "server.properties") }
 
 // format makes the storage anew: the address of the controller is part of it.
-func (n kafkaNode) format(ctx context.Context, broker, controller string) error {
+func (n kafkaNode) format(ctx context.Context, at kafkaAddresses) error {
 	if err := os.RemoveAll(n.home); err != nil {
 		return err
 	}
@@ -98,7 +111,7 @@ func (n kafkaNode) format(ctx context.Context, broker, controller string) error 
 	if err := os.MkdirAll(filepath.Join(n.home, "tmp"), 0o700); err != nil {
 		return err
 	}
-	text := n.settings(broker, controller).render(func(value string) string { return value })
+	text := n.settings(at).render(func(value string) string { return value })
 	if err := os.WriteFile(n.properties(), []byte(text), 0o600); err != nil {
 		return err
 	}
@@ -110,12 +123,16 @@ func (n kafkaNode) format(ctx context.Context, broker, controller string) error 
 	return run(ctx, cmd, n.logFile)
 }
 
-func (n kafkaNode) settings(broker, controller string) settings {
+func (n kafkaNode) settings(at kafkaAddresses) settings {
 	own := map[string]string{
-		"listeners":                           "PLAINTEXT://" + broker + ",CONTROLLER://" + controller,
-		"advertised.listeners":                "PLAINTEXT://" + broker,
-		"controller.quorum.bootstrap.servers": controller,
+		"listeners":                           "PLAINTEXT://" + at.broker + ",CONTROLLER://" + at.controller,
+		"advertised.listeners":                "PLAINTEXT://" + at.broker,
+		"controller.quorum.bootstrap.servers": at.controller,
 		"log.dirs":                            filepath.Join(n.home, "data"),
+	}
+	if at.behind != "" {
+		own["listeners"] += ",PROXIED://" + at.behind
+		own["advertised.listeners"] += ",PROXIED://" + n.opts.KafkaAdvertise
 	}
 	return kafkaDefaults.with(own, n.opts.KafkaSettings)
 }

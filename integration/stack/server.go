@@ -118,6 +118,14 @@ func (s *server) stop(sig syscall.Signal) error {
 	return fmt.Errorf("%s did not stop within %v and was killed", proc.Path(), stopPatience)
 }
 
+// signal sends sig to a running server and waits for nothing.
+func (s *server) signal(sig syscall.Signal) error {
+	if s.proc != nil {
+		s.proc.Signal(sig)
+	}
+	return nil
+}
+
 // startOnFreePorts builds and starts a server, again with other ports when
 // another process took one in between.
 func startOnFreePorts(ctx context.Context, n int, build func(ports []int) (*server, error)) (*server, error) {

@@ -88,7 +88,7 @@ func kafkaOn(t *testing.T, folder *dataFolder, port int) *server {
 		java: java, jars: jars, home: folder.join("kafka"), logFile: folder.join("log"),
 		opts: withDefaults(Options{Fast: true}),
 	}
-	if err := n.format(patient(t), address(port), address(controller[0])); err != nil {
+	if err := n.format(patient(t), kafkaAddresses{broker: address(port), controller: address(controller[0])}); err != nil {
 		t.Fatal(err)
 	}
 	return n.server(address(port))

@@ -43,6 +43,12 @@ type Options struct {
 	PostgresSettings map[string]string
 	KafkaSettings    map[string]string
 
+	// KafkaAdvertise gives the broker a second listener and is the address at
+	// which that one tells its clients to find the broker: that of a proxy, which
+	// forwards to Stack.KafkaBehind. Empty means no such listener. Its name in the
+	// settings is PROXIED.
+	KafkaAdvertise string
+
 	// KafkaHeapMB is the heap of the broker in megabytes; 0 means 512.
 	KafkaHeapMB int
 
@@ -64,6 +70,7 @@ type Stack struct {
 
 	databaseURL string
 	brokers     []string
+	behind      string
 	notes       []string
 }
 
@@ -163,13 +170,13 @@ func (s *Stack) startPostgres(ctx context.Context) error {
 }
 
 func (s *Stack) startKafka(ctx context.Context) error {
-	srv, broker, note, err := launchKafka(ctx, s.opts, s.env, s.folder)
+	srv, at, note, err := launchKafka(ctx, s.opts, s.env, s.folder)
 	if err != nil {
 		return fmt.Errorf("kafka: %w", err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.kafka, s.brokers = srv, []string{broker}
+	s.kafka, s.brokers, s.behind = srv, []string{at.broker}, at.behind
 	s.note(note)
 	return nil
 }
@@ -192,6 +199,10 @@ func (s *Stack) DatabaseURL() string { return s.databaseURL }
 
 // Brokers are the bootstrap addresses of Kafka, or nil without Kafka.
 func (s *Stack) Brokers() []string { return append([]string(nil), s.brokers...) }
+
+// KafkaBehind is where the proxy of Options.KafkaAdvertise has to forward to, or
+// "" without one, and for brokers that Start did not start.
+func (s *Stack) KafkaBehind() string { return s.behind }
 
 // Notes has one sentence for each server that is not the pinned one but a
 // stand-in. It is empty when everything is as pinned.

@@ -10,6 +10,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
 	"github.com/segmentio/kafka-go/protocol/produce"
 	"github.com/segmentio/kafka-go/protocol/rawproduce"
@@ -30,6 +31,18 @@ type write struct {
 	producer *Producer
 	lane     *lane
 	result   *ProduceResult
+	rested   time.Time // the broker wants to be left alone until then
+}
+
+// rest waits until the broker takes requests again. Sent earlier, a batch would
+// only lie in a connection that the broker does not read, until it counts as in
+// doubt.
+func (w *write) rest(ctx context.Context) *ProduceError {
+	if left := time.Until(w.rested); left > 0 && pause(ctx, left) != nil {
+		err := fmt.Errorf("%w: %w", ErrNotTried, kafka.ThrottlingQuotaExceeded)
+		return &ProduceError{NotSent, ClassRateLimited, err}
+	}
+	return nil
 }
 
 // batch writes records as one batch and fills results, whose length is the
@@ -97,6 +110,9 @@ func (w *write) try(ctx context.Context, records []Record) (produce.ResponsePart
 	caller := ctx
 	ctx, cancel := context.WithTimeout(ctx, w.producer.cfg.Timeout)
 	defer cancel()
+	if err := w.rest(ctx); err != nil {
+		return none, err
+	}
 	var doubt bool // some try may have been appended
 	var unknownSince time.Time
 	producers := 0
@@ -126,7 +142,7 @@ func (w *write) try(ctx context.Context, records []Record) (produce.ResponsePart
 			}
 		}
 		w.producer.cluster.leaders.forget(w.lane.tp.Topic)
-		if ctx.Err() != nil || pause(ctx, backoff) != nil {
+		if ctx.Err() != nil || pause(ctx, max(backoff, time.Until(w.rested))) != nil {
 			return none, w.giveUp(doubt, endOf(caller, err))
 		}
 	}
@@ -181,6 +197,7 @@ func (w *write) once(ctx context.Context, encoded []byte) (produce.ResponseParti
 		return none, maybeWritten, err
 	}
 	w.result.Throttle = max(w.result.Throttle, throttle)
+	w.rested = time.Now().Add(throttle)
 	return ack, judge(ack.ErrorCode), answerError(ack)
 }
 

@@ -112,7 +112,8 @@ type RecordResult struct {
 // ProduceResult has one entry for each record, in the order they were given.
 type ProduceResult struct {
 	Records []RecordResult
-	// Throttle is the longest time that the broker asked us to slow down for.
+	// Throttle is the longest time that the broker asked us to slow down for. Later
+	// batches of the same call wait for it; what follows is the caller's matter.
 	Throttle time.Duration
 }
 

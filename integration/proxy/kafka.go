@@ -1,0 +1,62 @@
+package proxy
+
+import "encoding/binary"
+
+// What KafkaRequests calls some of the requests. ProduceBegins stands for the
+// first bytes of one: behind it, the rest of the request is still to come.
+const (
+	Produce        = "produce"
+	ProduceBegins  = "produce begins"
+	ListOffsets    = "list offsets"
+	Metadata       = "metadata"
+	InitProducerID = "init producer id"
+)
+
+var kafkaNames = map[uint16]string{0: Produce, 2: ListOffsets, 3: Metadata, 22: InitProducerID}
+
+// KafkaRequests makes a matcher of the requests that have a name here. A match
+// ends with the request's last byte, but for ProduceBegins.
+func KafkaRequests() Matcher { return &kafkaMatcher{} }
+
+type kafkaMatcher struct {
+	head []byte // size and key, as far as they were read
+	left int    // what is missing of the request behind them
+}
+
+// A request begins with its size and its key, which the size includes.
+const (
+	sizeBytes = 4
+	keyBytes  = 2
+)
+
+func (m *kafkaMatcher) Next(b []byte) (int, string) {
+	for at := 0; at < len(b); {
+		if missing := sizeBytes + keyBytes - len(m.head); missing > 0 {
+			n := min(missing, len(b)-at)
+			m.head = append(m.head, b[at:at+n]...)
+			at += n
+			if n < missing {
+				break
+			}
+			m.left = int(binary.BigEndian.Uint32(m.head)) - keyBytes
+			if m.left > 0 && kafkaNames[m.key()] == Produce {
+				return at, ProduceBegins
+			}
+		}
+		n := min(m.left, len(b)-at)
+		m.left -= n
+		at += n
+		if m.left > 0 {
+			break
+		}
+		name := kafkaNames[m.key()]
+		m.head = m.head[:0]
+		if name != "" {
+			return at, name
+		}
+	}
+	return -1, ""
+}
+
+// key says what the present request is.
+func (m *kafkaMatcher) key() uint16 { return binary.BigEndian.Uint16(m.head[sizeBytes:]) }

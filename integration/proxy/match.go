@@ -1,0 +1,62 @@
+package proxy
+
+import (
+	"bytes"
+	"slices"
+)
+
+// Matcher reads one connection's client stream, piece by piece.
+type Matcher interface {
+	// Next reads b, which follows what it read before, up to the end of the
+	// first match and returns where that is and what was matched. Without a
+	// match it has read all of b and returns -1 and "".
+	Next(b []byte) (end int, what string)
+}
+
+// Nothing makes a matcher that never matches.
+func Nothing() Matcher { return nothing{} }
+
+type nothing struct{}
+
+func (nothing) Next([]byte) (int, string) { return -1, "" }
+
+// Bytes makes matchers of a pattern, which must not be empty. A match is called
+// "bytes" and ends with the pattern; matches do not overlap.
+func Bytes(pattern []byte) func() Matcher {
+	return func() Matcher { return &byteMatcher{pattern: pattern} }
+}
+
+type byteMatcher struct {
+	pattern []byte
+	before  []byte // the end of what was read, too short for a match
+}
+
+func (m *byteMatcher) Next(b []byte) (int, string) {
+	text := slices.Concat(m.before, b)
+	at := bytes.Index(text, m.pattern)
+	if at < 0 {
+		m.before = bytes.Clone(text[max(0, len(text)-len(m.pattern)+1):])
+		return -1, ""
+	}
+	end := at + len(m.pattern) - len(m.before)
+	m.before = nil
+	return end, "bytes"
+}
+
+// After makes matchers that match once, called "after", behind the first n
+// bytes.
+func After(n int) func() Matcher {
+	return func() Matcher { return &afterMatcher{left: n} }
+}
+
+type afterMatcher struct{ left int }
+
+func (m *afterMatcher) Next(b []byte) (int, string) {
+	if m.left <= 0 || len(b) < m.left {
+		m.left -= len(b)
+		return -1, ""
+	}
+	end := m.left
+	m.left = 0
+	return end, "after"
+}

@@ -1,0 +1,94 @@
+package proxy
+
+import (
+	"bytes"
+	"encoding/binary"
+)
+
+// ReadyForQuery is the end of PostgreSQL's answer to a statement outside of a
+// transaction: what the statement changed has been committed.
+func ReadyForQuery() []byte { return []byte{'Z', 0, 0, 0, 5, 'I'} }
+
+// Statements makes matchers of the statements that a client executes, prepared
+// before or not. name looks at a statement's text and returns what to call it,
+// "" for one that does not matter. A match ends with what makes PostgreSQL
+// execute and commit. Connections must not be encrypted.
+func Statements(name func(text string) string) func() Matcher {
+	return func() Matcher { return &statementMatcher{name: name, prepared: map[string]string{}} }
+}
+
+type statementMatcher struct {
+	name     func(text string) string
+	prepared map[string]string // the call names of prepared statements
+	message  []byte            // the present message, as far as it was read
+	greeted  bool              // the start-up, which has no type, is over
+	bound    string            // what will be executed
+}
+
+func (m *statementMatcher) Next(b []byte) (int, string) {
+	for at := 0; at < len(b); {
+		n := min(m.missing(), len(b)-at)
+		m.message = append(m.message, b[at:at+n]...)
+		at += n
+		if m.missing() > 0 {
+			continue
+		}
+		what := m.read()
+		m.message = m.message[:0]
+		if what != "" {
+			return at, what
+		}
+	}
+	return -1, ""
+}
+
+// missing is how much must be read before there is more to know.
+func (m *statementMatcher) missing() int {
+	head := m.headBytes()
+	if len(m.message) < head {
+		return head - len(m.message)
+	}
+	size := int(binary.BigEndian.Uint32(m.message[head-sizeBytes:]))
+	return head - sizeBytes + size - len(m.message)
+}
+
+// headBytes is the length of type and size.
+func (m *statementMatcher) headBytes() int {
+	if m.greeted {
+		return 1 + sizeBytes
+	}
+	return sizeBytes
+}
+
+// version3 begins the start-up message; other numbers ask for encryption first.
+const version3 = 3 << 16
+
+// read looks at one whole message, and names what it makes the server execute.
+func (m *statementMatcher) read() (what string) {
+	body := m.message[m.headBytes():]
+	if !m.greeted {
+		m.greeted = len(body) >= sizeBytes && binary.BigEndian.Uint32(body)>>16 == version3>>16
+		return ""
+	}
+	switch m.message[0] {
+	case 'Q': // a plain query
+		text, _ := cString(body)
+		return m.name(text)
+	case 'P': // prepare: its name, its text
+		name, rest := cString(body)
+		text, _ := cString(rest)
+		m.prepared[name] = m.name(text)
+	case 'B': // bind: a portal, the statement's name
+		_, rest := cString(body)
+		name, _ := cString(rest)
+		m.bound = m.prepared[name]
+	case 'S': // sync, which commits
+		what, m.bound = m.bound, ""
+	}
+	return what
+}
+
+func cString(b []byte) (text string, rest []byte) {
+	before, rest, _ := bytes.Cut(b, []byte{0})
+	return string(before), rest
+}

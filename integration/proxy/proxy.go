@@ -1,0 +1,170 @@
+// Package proxy stands between a client and a server and breaks what goes on
+// between them: it loses answers, cuts connections and holds requests up, at
+// places in the client's stream that its user chooses. It understands just
+// enough of the protocols of Kafka and PostgreSQL to find those places.
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+)
+
+// dialTimeout bounds the way to the upstream.
+const dialTimeout = 5 * time.Second
+
+// Proxy forwards connections from a port of its own to an upstream. Its methods
+// may be called from several goroutines.
+type Proxy struct {
+	listener net.Listener
+	matcher  func() Matcher
+	running  sync.WaitGroup
+
+	mu       sync.Mutex // guards what follows
+	upstream string
+	decide   func(what string) Action
+	links    map[*link]struct{}
+	closed   bool
+}
+
+// Listen takes a free port of the loopback address. matcher makes the reader of
+// each connection's client stream; nil matches nothing. Until To is called,
+// connections are accepted and closed at once.
+func Listen(matcher func() Matcher) (*Proxy, error) {
+	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	if matcher == nil {
+		matcher = Nothing
+	}
+	p := &Proxy{listener: listener, matcher: matcher, links: map[*link]struct{}{}}
+	p.running.Go(p.serve)
+	return p, nil
+}
+
+// Addr is where clients connect, as host:port.
+func (p *Proxy) Addr() string { return p.listener.Addr().String() }
+
+// Port is the port of Addr.
+func (p *Proxy) Port() int { return p.listener.Addr().(*net.TCPAddr).Port }
+
+// To sets where connections go, as host:port. It is true of those that are
+// opened from now on; an empty address closes them at once.
+func (p *Proxy) To(upstream string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.upstream = upstream
+}
+
+// Decide sets what is done at each match, from now on and for connections that
+// are open already; what is what the matcher calls the match. The request waits
+// while decide works. It is called by several connections at the same time. nil
+// lets everything pass.
+func (p *Proxy) Decide(decide func(what string) Action) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.decide = decide
+}
+
+// CutAll breaks every connection that is open now, and says how many there were.
+func (p *Proxy) CutAll() int {
+	open := p.open()
+	for _, l := range open {
+		l.abort()
+	}
+	return len(open)
+}
+
+// Close takes no more connections, breaks those that are open and returns when
+// nothing of the proxy runs any more.
+func (p *Proxy) Close() error {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	err := p.listener.Close()
+	p.CutAll()
+	p.running.Wait()
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+func (p *Proxy) open() []*link {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	open := make([]*link, 0, len(p.links))
+	for l := range p.links {
+		open = append(open, l)
+	}
+	return open
+}
+
+func (p *Proxy) serve() {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return // closed
+		}
+		p.running.Go(func() { p.connect(client.(*net.TCPConn)) })
+	}
+}
+
+// connect serves one client until its connection is over.
+func (p *Proxy) connect(client *net.TCPConn) {
+	p.mu.Lock()
+	upstream := p.upstream
+	p.mu.Unlock()
+	if upstream == "" {
+		reset(client)
+		return
+	}
+	server, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(context.Background(), "tcp", upstream)
+	if err != nil {
+		reset(client) // as if the upstream itself had refused it
+		return
+	}
+	l := &link{proxy: p, client: client, server: server.(*net.TCPConn), matcher: p.matcher()}
+	if !p.keep(l) {
+		l.abort()
+		return
+	}
+	defer p.forget(l)
+	l.run()
+}
+
+func (p *Proxy) keep(l *link) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return false
+	}
+	p.links[l] = struct{}{}
+	return true
+}
+
+func (p *Proxy) forget(l *link) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.links, l)
+}
+
+func (p *Proxy) action(what string) Action {
+	p.mu.Lock()
+	decide := p.decide
+	p.mu.Unlock()
+	if decide == nil {
+		return Pass()
+	}
+	return decide(what)
+}
+
+// reset closes a connection so that its other side gets an error, not an end.
+func reset(c *net.TCPConn) {
+	_ = c.SetLinger(0)
+	_ = c.Close()
+}
