@@ -47,6 +47,10 @@ test-race: ## Run every test of the library with the race detector.
 test-integration: ## Run only the whole programs against real servers.
 	@$(STACK) -fast -- go test $(TEST_FLAGS) -v ./integration ./integration/shop ./integration/demo
 
+.PHONY: test-faults
+test-faults: ## Break servers, connections and programs, longer and more often than `make test` does.
+	@DLQ_TEST_LONG=1 $(STACK) -fast -- go test $(TEST_FLAGS) -count=1 -parallel 3 -v -run '^Test(Fault|Killed|Stopped|Broker|Database)' ./integration
+
 .PHONY: bench
 bench: ## Measure ingest and retry against their limits and write docs/benchmarks.md.
 	@go run ./integration/bench -write

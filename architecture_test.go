@@ -36,8 +36,8 @@ var layers = map[string][]string{
 	// Layer 2: what the product does. They do not know one another, nor which
 	// store serves them.
 	"pkg/ingest":      {"pkg/entity", "pkg/repository", "pkg/broker", "pkg/deadletter"},
-	"pkg/republisher": {"pkg/entity", "pkg/broker", "pkg/deadletter"},
-	"pkg/redrive":     {"pkg/entity", "pkg/repository"},
+	"pkg/republisher": {"pkg/entity", "pkg/repository", "pkg/broker", "pkg/deadletter"},
+	"pkg/redrive":     {"pkg/entity", "pkg/repository", "pkg/deadletter"},
 	"pkg/archive":     {},
 	"pkg/rest":        {"pkg/entity", "pkg/repository"},
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -23,7 +24,9 @@ type parts struct {
 	db      *sqlx.DB        // nil: in memory
 	cluster *broker.Cluster // nil: no Kafka
 	service *redrive.Service
-	server  *rest.Server
+
+	publisher publisher
+	server    *rest.Server
 }
 
 func build(base program.Base) (*parts, error) {
@@ -32,8 +35,7 @@ func build(base program.Base) (*parts, error) {
 	if err != nil {
 		return nil, err
 	}
-	publisher, err := p.buildPublisher()
-	if err != nil {
+	if p.publisher, err = p.buildPublisher(); err != nil {
 		p.close()
 		return nil, err
 	}
@@ -43,7 +45,7 @@ func build(base program.Base) (*parts, error) {
 		return nil, err
 	}
 	cfg := base.Config
-	p.service = redrive.New(cfg.Redrive, store, publisher, base.Registry, base.Log)
+	p.service = redrive.New(cfg.Redrive, store, p.publisher, base.Registry, base.Log)
 	p.server = rest.New(cfg.Server, store, p.service, p.checks(), base.Registry, base.Log,
 		rest.WithStackTrace(stackTrace))
 	base.Registry.MustRegister(newStateCollector(store))
@@ -79,7 +81,13 @@ func (p *parts) buildStore() (repository.Repository, error) {
 	return p.base.Store(db), nil
 }
 
-func (p *parts) buildPublisher() (redrive.Publisher, error) {
+// publisher sends records, and tells what became of them.
+type publisher interface {
+	redrive.Publisher
+	redrive.Offsets
+}
+
+func (p *parts) buildPublisher() (publisher, error) {
 	cfg := p.base.Config
 	if !cfg.HasKafka() {
 		settings := republisher.DefaultConfig()
@@ -125,6 +133,17 @@ func (p *parts) wait(ctx context.Context) error {
 		return err
 	}
 	return p.base.WaitForSchema(ctx, p.db)
+}
+
+// workers do what nobody asks for by a request, until ctx ends; they return when
+// nothing of theirs is under way.
+func (p *parts) workers(ctx context.Context) {
+	var all sync.WaitGroup
+	all.Go(func() { p.service.RunSettler(ctx) })
+	all.Go(func() { p.service.RunRedrives(ctx) })
+	all.Go(func() { p.service.RunAuto(ctx) })
+	all.Go(func() { p.service.RunOutcomes(ctx, p.publisher) })
+	all.Wait()
 }
 
 func (p *parts) close() {

@@ -63,7 +63,7 @@ func serve(ctx context.Context, base program.Base) error {
 		}
 		parts.server.SetReady()
 		base.Log.Info("ready")
-		parts.service.RunSettler(ctx)
+		parts.workers(ctx)
 		return nil
 	})
 	if err := g.Wait(); err != nil && !errors.Is(err, context.Canceled) {

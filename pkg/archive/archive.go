@@ -26,16 +26,17 @@ type Store interface {
 	ArchiveOld(ctx context.Context, retentionDays, batch int) (int64, error)
 	// PurgeArchive deletes what has been in the archive for longer than days.
 	PurgeArchive(ctx context.Context, days, batch int) (int64, error)
-	// PurgeBookkeeping deletes expired idempotency keys, and audit entries
-	// older than auditDays.
-	PurgeBookkeeping(ctx context.Context, auditDays int) (int64, error)
+	// PurgeBookkeeping deletes expired idempotency keys, redrives that ended
+	// longer than redriveDays ago, and audit entries older than auditDays, which
+	// is at least 30. A kind that fails does not keep it from the others.
+	PurgeBookkeeping(ctx context.Context, redriveDays, auditDays, batch int) (int64, error)
 }
 
 // Report says what one run did.
 type Report struct {
 	Archived  int64 // messages moved to the archive
 	Purged    int64 // messages deleted from the archive
-	Bookkept  int64 // keys and audit entries deleted
+	Bookkept  int64 // keys, redrives and audit entries deleted
 	Duration  time.Duration
 	OtherRuns bool // another archiver holds the lock, so nothing was done
 }
@@ -109,7 +110,9 @@ func (a *Archiver) steps(ctx context.Context, r *Report) error {
 	}{
 		{"archive", &r.Archived, func() (int64, error) { return a.store.ArchiveOld(ctx, a.cfg.RetentionDays, a.cfg.BatchSize) }},
 		{"purge", &r.Purged, func() (int64, error) { return a.store.PurgeArchive(ctx, a.cfg.PurgeDays, a.cfg.BatchSize) }},
-		{"bookkeeping", &r.Bookkept, func() (int64, error) { return a.store.PurgeBookkeeping(ctx, a.cfg.AuditDays) }},
+		{"bookkeeping", &r.Bookkept, func() (int64, error) {
+			return a.store.PurgeBookkeeping(ctx, a.cfg.PurgeDays, a.cfg.AuditDays, a.cfg.BatchSize)
+		}},
 	} {
 		if err := ctx.Err(); err != nil {
 			return errors.Join(append(errs, fmt.Errorf("before step %s: %w", step.name, err))...)

@@ -62,8 +62,8 @@ func (f *fakeStore) PurgeArchive(_ context.Context, days, batch int) (int64, err
 	return 20, f.fail["purge"]
 }
 
-func (f *fakeStore) PurgeBookkeeping(_ context.Context, days int) (int64, error) {
-	f.note(fmt.Sprintf("bookkeeping %d", days))
+func (f *fakeStore) PurgeBookkeeping(_ context.Context, redriveDays, auditDays, batch int) (int64, error) {
+	f.note(fmt.Sprintf("bookkeeping %d %d %d", redriveDays, auditDays, batch))
 	return 30, f.fail["bookkeeping"]
 }
 
@@ -102,7 +102,7 @@ func TestRun(t *testing.T) {
 		if want := (Report{Archived: 10, Purged: 20, Bookkept: 30, Duration: 2 * time.Second}); err != nil || got != want {
 			t.Errorf("got %+v and %v, want %+v", got, err, want)
 		}
-		wantCalls(t, f.store, "archive 30 1000", "purge 365 1000", "bookkeeping 730", "unlock")
+		wantCalls(t, f.store, "archive 30 1000", "purge 365 1000", "bookkeeping 365 730 1000", "unlock")
 	})
 
 	t.Run("LogsOneLineWithItsCounts", func(t *testing.T) {
@@ -174,7 +174,7 @@ dlq_archive_rows_total{step="purge"} 20
 			if got.Archived != 10 || got.Purged != 20 || got.Bookkept != 30 {
 				t.Errorf("got %+v, want every count", got)
 			}
-			wantCalls(t, f.store, "archive 30 1000", "purge 365 1000", "bookkeeping 730", "unlock")
+			wantCalls(t, f.store, "archive 30 1000", "purge 365 1000", "bookkeeping 365 730 1000", "unlock")
 			if got := testutil.ToFloat64(f.success); got != 0 {
 				t.Errorf("last success: got %v, want 0", got)
 			}
@@ -201,9 +201,20 @@ func TestConfig(t *testing.T) {
 
 	t.Run("AcceptsItsDefaultsAndZeroDays", func(t *testing.T) {
 		t.Parallel()
-		for _, c := range []Config{DefaultConfig(), {BatchSize: 1}, {BatchSize: 1, Schedule: "0 3 * * *"}} {
+		for _, c := range []Config{DefaultConfig(), {BatchSize: 1, AuditDays: 30}, {BatchSize: 1, AuditDays: 30, Schedule: "0 3 * * *"}} {
 			if err := c.Validate(); err != nil {
 				t.Errorf("%+v: got %v, want nil", c, err)
+			}
+		}
+	})
+
+	t.Run("KeepsTheAuditTrailForAMonth", func(t *testing.T) {
+		t.Parallel()
+		for _, days := range []int{-1, 0, 29, maxDays + 1} {
+			c := DefaultConfig()
+			c.AuditDays = days
+			if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "audit_days must be 30 to") {
+				t.Errorf("audit_days %d: got %v, want a refusal", days, err)
 			}
 		}
 	})

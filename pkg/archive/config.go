@@ -9,8 +9,8 @@ import (
 type Config struct {
 	RetentionDays int    `mapstructure:"retention_days"` // days in the live table after the last change
 	BatchSize     int    `mapstructure:"batch_size"`     // rows moved or deleted between two commits
-	PurgeDays     int    `mapstructure:"purge_days"`     // days in the archive
-	AuditDays     int    `mapstructure:"audit_days"`     // days that the audit trail is kept
+	PurgeDays     int    `mapstructure:"purge_days"`     // days in the archive; for redrives, after their end
+	AuditDays     int    `mapstructure:"audit_days"`     // days that the audit trail is kept, at least 30
 	Schedule      string `mapstructure:"schedule"`       // five cron fields in UTC; empty: one run
 }
 
@@ -19,18 +19,24 @@ func DefaultConfig() Config {
 	return Config{RetentionDays: 30, BatchSize: 1000, PurgeDays: 365, AuditDays: 730}
 }
 
-// maxDays keeps every cut-off inside the range of PostgreSQL's timestamps.
-const maxDays = 365_000
+const (
+	// maxDays keeps every cut-off inside the range of PostgreSQL's timestamps.
+	maxDays = 365_000
+	// minAuditDays is what the store refuses to forget: who changed what must not
+	// vanish with the change itself.
+	minAuditDays = 30
+)
 
-// Validate reports every problem at once. 0 days is allowed: at once.
+// Validate reports every problem at once. 0 days is allowed for messages: at
+// once.
 func (c Config) Validate() error {
 	var errs []error
 	for _, d := range []struct {
-		key  string
-		days int
-	}{{"retention_days", c.RetentionDays}, {"purge_days", c.PurgeDays}, {"audit_days", c.AuditDays}} {
-		if d.days < 0 || d.days > maxDays {
-			errs = append(errs, fmt.Errorf("%s must be 0 to %d, not %d", d.key, maxDays, d.days))
+		key       string
+		days, min int
+	}{{"retention_days", c.RetentionDays, 0}, {"purge_days", c.PurgeDays, 0}, {"audit_days", c.AuditDays, minAuditDays}} {
+		if d.days < d.min || d.days > maxDays {
+			errs = append(errs, fmt.Errorf("%s must be %d to %d, not %d", d.key, d.min, maxDays, d.days))
 		}
 	}
 	if c.BatchSize < 1 || c.BatchSize > 1_000_000 {

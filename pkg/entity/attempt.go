@@ -48,11 +48,17 @@ const (
 	Rejected
 	// Refused: the topic cannot take it now. To PENDING, the attempt given back.
 	Refused
-	// GivenBack: never sent, or settled as not published after a crash. To
-	// PENDING, the attempt given back; the tenth in a row leads to DEAD.
+	// GivenBack: never sent, says the process that claimed it. To PENDING, the
+	// attempt given back.
 	GivenBack
 	// InDoubt: nobody knows. Stays RETRYING until it is settled.
 	InDoubt
+	// Rescued: its process died, and the target log does not have its record. To
+	// PENDING, the attempt given back; the tenth rescue in a row leads to DEAD, for
+	// the message may be what kills the process.
+	Rescued
+	// Abandoned: nobody could tell, and an operator ended it.
+	Abandoned
 )
 
 // Attempt is one republish of a message and how it ended; the rows of it are a
@@ -64,6 +70,8 @@ type Attempt struct {
 	// RetryCount is the message's count with this attempt, whether or not it was
 	// given back later; a record of it that comes back goes on from there.
 	RetryCount int
+	RedriveID  uuid.UUID // of the redrive that made it; uuid.Nil for none
+	Verdict    Verdict
 	Actor      string
 	StartedAt  time.Time
 	EndedAt    time.Time
@@ -71,6 +79,7 @@ type Attempt struct {
 	Class      ErrorClass // "" for success
 	Error      string
 	Topic      string
+	TopicID    string // Kafka's, of the topic's life then; "" where there was none
 	Partition  int32
 	Offset     int64 // -1 when not known
 }

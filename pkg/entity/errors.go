@@ -96,3 +96,26 @@ func (e *RefusedError) Error() string { return e.Reason }
 
 // Is makes the error's kind ErrConflict.
 func (e *RefusedError) Is(target error) bool { return target == ErrConflict }
+
+// RedriveStateError is a move that a redrive's state does not have. Its kind is
+// ErrConflict.
+type RedriveStateError struct {
+	ID       uuid.UUID
+	From, To RedriveState
+}
+
+func (e *RedriveStateError) Error() string {
+	return fmt.Sprintf("redrive %s is %s and cannot become %s", e.ID, e.From, e.To)
+}
+
+// Is makes the error's kind ErrConflict.
+func (e *RedriveStateError) Is(target error) bool { return target == ErrConflict }
+
+// RedriveNotFoundError names the redrive that does not exist. Its kind is
+// ErrNotFound.
+type RedriveNotFoundError struct{ ID uuid.UUID }
+
+func (e *RedriveNotFoundError) Error() string { return "redrive not found: " + e.ID.String() }
+
+// Is makes the error's kind ErrNotFound.
+func (e *RedriveNotFoundError) Is(target error) bool { return target == ErrNotFound }

@@ -32,7 +32,9 @@ func TestErrors(t *testing.T) {
 		{&entity.ClaimedError{ID: anID}, "ErrConflict", "message is claimed by a running retry: 018f0000-0000-7000-8000-000000000001"},
 		{&entity.RefusedError{Class: entity.LoopRefused, Reason: "orders.dlq.v1 is a dead-letter topic"}, "ErrConflict", "orders.dlq.v1 is a dead-letter topic"},
 		{&entity.PublishError{ID: anID, Class: entity.NetworkTimeout, Reason: "no answer in 5s"}, "ErrPublish", "publish failed: NETWORK_TIMEOUT: no answer in 5s"},
-		{&entity.InterruptedError{Report: entity.RedriveReport{ID: anID}, Err: context.Canceled}, "ErrUnavailable", "redrive 018f0000-0000-7000-8000-000000000001 was interrupted: context canceled"},
+		{&entity.InterruptedError{Redrive: entity.Redrive{ID: anID}, Err: context.Canceled}, "ErrUnavailable", "redrive 018f0000-0000-7000-8000-000000000001 is not over: context canceled"},
+		{&entity.RedriveStateError{ID: anID, From: entity.RedriveFinished, To: entity.RedrivePaused}, "ErrConflict", "redrive 018f0000-0000-7000-8000-000000000001 is finished and cannot become paused"},
+		{&entity.RedriveNotFoundError{ID: anID}, "ErrNotFound", "redrive not found: 018f0000-0000-7000-8000-000000000001"},
 	}
 	for _, c := range cases {
 		t.Run(fmt.Sprintf("%T", c.err), func(t *testing.T) {

@@ -51,6 +51,7 @@ type Message struct {
 	LastPublishError      string
 	LastPublishErrorClass ErrorClass
 	Outcome               Outcome
+	Consumption           *Consumption // what Consumed rests on; nil for every other outcome
 }
 
 // Header is one Kafka record header. A nil value is Kafka's null, which is not
@@ -151,7 +152,8 @@ type Claim struct {
 	Topic     string
 	TopicID   string // Kafka's, of the topic's present life; "" where there is none
 	Partition int32
-	EndOffset int64 // of the target partition, before publishing
+	EndOffset int64     // of the target partition, before publishing
+	RedriveID uuid.UUID // of the redrive that made the attempt; uuid.Nil for none
 }
 
 // Return names the attempt that a record claims to be the replay of. Anyone may
@@ -173,6 +175,14 @@ const (
 	// Returned: it failed again and came back as another message.
 	Returned Outcome = "returned"
 )
+
+// Consumption is the evidence for Consumed: the group has committed an offset
+// behind the record's. Not a proof: groups may skip records.
+type Consumption struct {
+	Group  string
+	Offset int64 // committed
+	SeenAt time.Time
+}
 
 // NewMessage returns a PENDING message without attempts.
 func NewMessage(originalTopic, errorMessage string, now time.Time) Message {

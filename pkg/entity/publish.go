@@ -36,6 +36,21 @@ type Delivery struct {
 	Err       error      // nil for success; its text is shown to operators
 	Partition int32
 	Offset    int64 // -1 when not known
+	// Throttle is for how long the broker wants to be left alone; 0 for not at all.
+	Throttle time.Duration
+}
+
+// RetryOrder asks for one attempt on one message.
+type RetryOrder struct {
+	ID uuid.UUID
+	// AcceptDuplicate also takes a message whose earlier attempt can never be
+	// settled; its record may then arrive twice.
+	AcceptDuplicate bool
+	// Cause.Operation becomes the id of the attempt, when it is set.
+	Cause Cause
+	// Resumed: the same operation may have been begun before, by a process that did
+	// not live to answer. What it began is the answer.
+	Resumed bool
 }
 
 // RetryResult is what a single retry came to: always RESOLVED.
@@ -63,30 +78,16 @@ func (e *PublishError) Error() string { return "publish failed: " + string(e.Cla
 // Is makes the error's kind ErrPublish.
 func (e *PublishError) Is(target error) bool { return target == ErrPublish }
 
-// RedriveReport counts what a retry of many came to. Selected is the sum of the
-// other counts, unless the run was interrupted.
-type RedriveReport struct {
-	ID       uuid.UUID
-	Topic    string
-	Selected int // in the snapshot that the run began with
-	Resolved int
-	Failed   int // back to PENDING, or given up; Dead of them
-	Dead     int
-	InDoubt  int // RETRYING until settled
-	Skipped  int // refused, taken by somebody else, or gone meanwhile
-	// Reasons counts skipped messages by reason and failed ones by error class.
-	Reasons map[string]int
-}
-
-// InterruptedError is a redrive that a shutdown or a lost dependency cut short.
-// What it did is in Report; nothing is half done. Its kind is ErrUnavailable.
+// InterruptedError is the waiting for a redrive that was cut short, by a shutdown
+// or because nothing can be reached. The redrive itself goes on when it can;
+// Redrive is where it stood. Its kind is ErrUnavailable.
 type InterruptedError struct {
-	Report RedriveReport
-	Err    error
+	Redrive Redrive
+	Err     error
 }
 
 func (e *InterruptedError) Error() string {
-	return "redrive " + e.Report.ID.String() + " was interrupted: " + e.Err.Error()
+	return "redrive " + e.Redrive.ID.String() + " is not over: " + e.Err.Error()
 }
 
 // Is makes the error's kind ErrUnavailable.

@@ -3,7 +3,6 @@ package entity_test
 import (
 	"errors"
 	"fmt"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -22,8 +21,6 @@ const chart = `
 	RETRYING --> DEAD
 	DEAD     --> PENDING
 `
-
-const document = "../../docs/state-machine.md"
 
 var arrow = regexp.MustCompile(`(?m)^\s*(\w+|\[\*\])\s*-->\s*(\w+|\[\*\])`)
 
@@ -135,49 +132,4 @@ func TestParseStatus(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestDocument(t *testing.T) {
-	t.Parallel()
-	text, err := os.ReadFile(document)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(text), "```mermaid\n")
-	drawing, prose, ok := strings.Cut(rest, "```")
-	if !ok {
-		t.Fatalf("%s has no Mermaid chart", document)
-	}
-
-	t.Run("ChartIsTheTransitionTable", func(t *testing.T) {
-		t.Parallel()
-		got := slices.DeleteFunc(arrows(drawing), func(a string) bool { return strings.Contains(a, "[*]") })
-		if want := tableArrows(); !slices.Equal(slices.Compact(got), want) {
-			t.Errorf("arrows drawn = %q, want %q", got, want)
-		}
-	})
-
-	t.Run("ChartBeginsAndEndsWhereAMessageDoes", func(t *testing.T) {
-		t.Parallel()
-		got := slices.DeleteFunc(arrows(drawing), func(a string) bool { return !strings.Contains(a, "[*]") })
-		want := []string{"[*] --> DEAD", "[*] --> PENDING"}
-		for _, s := range entity.Statuses() {
-			if s.Final() {
-				want = append(want, s.String()+" --> [*]")
-			}
-		}
-		slices.Sort(want)
-		if !slices.Equal(got, want) {
-			t.Errorf("begins and ends drawn = %q, want %q", got, want)
-		}
-	})
-
-	t.Run("EveryStateHasAParagraph", func(t *testing.T) {
-		t.Parallel()
-		for _, s := range entity.Statuses() {
-			if !strings.Contains(prose, "\n## "+s.String()+"\n\n") {
-				t.Errorf("%s has no paragraph headed %q", document, s)
-			}
-		}
-	})
 }

@@ -15,7 +15,7 @@ func (i *Ingester) batch(chunks []chunk) repository.Batch {
 	for _, c := range chunks {
 		rows += len(c.records)
 	}
-	b := repository.Batch{Messages: make([]entity.Message, 0, rows)}
+	b := repository.Batch{Messages: make([]entity.Message, 0, rows), ReturnWindow: i.cfg.ReturnWindow}
 	at := make(map[repository.Partition]int, len(chunks))
 	for _, c := range chunks {
 		key := c.p.key()

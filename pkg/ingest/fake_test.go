@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/segmentio/kafka-go"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
@@ -249,6 +250,20 @@ type fakeStore struct {
 	hang   chan struct{}            // until closed, every call hangs, also over its context
 	before func(b repository.Batch) // sees every batch
 	calls  int
+	noting func([]repository.TopicGroup) error // instead of noting groups
+}
+
+func (s *fakeStore) NoteGroups(ctx context.Context, groups []repository.TopicGroup) error {
+	s.hung()
+	s.mu.Lock()
+	noting := s.noting
+	s.mu.Unlock()
+	if noting != nil {
+		if err := noting(groups); err != nil {
+			return err
+		}
+	}
+	return s.Store.NoteGroups(ctx, groups)
 }
 
 func (s *fakeStore) hung() {
@@ -285,7 +300,7 @@ func (s *fakeStore) OpenPosition(ctx context.Context, p []repository.Position) (
 // faultyStore has the method that an embedded *memory.Store hides by its name.
 type faultyStore struct{ *fakeStore }
 
-func (s faultyStore) Store(ctx context.Context, b repository.Batch) ([]repository.Partition, error) {
+func (s faultyStore) Store(ctx context.Context, b repository.Batch) (repository.Stored, error) {
 	s.hung()
 	s.mu.Lock()
 	fail, lose, before := s.fail, s.lose, s.before
@@ -296,14 +311,14 @@ func (s faultyStore) Store(ctx context.Context, b repository.Batch) ([]repositor
 	}
 	if fail != nil {
 		if err := fail(); err != nil {
-			return nil, err
+			return repository.Stored{}, err
 		}
 	}
-	moved, err := s.fakeStore.Store.Store(ctx, b)
+	stored, err := s.fakeStore.Store.Store(ctx, b)
 	if err == nil && lose != nil {
 		err = lose()
 	}
-	return moved, err
+	return stored, err
 }
 
 // world is an ingester with everything around it.
@@ -312,6 +327,7 @@ type world struct {
 	cluster *fakeCluster
 	store   *fakeStore
 	i       *Ingester
+	logged  *observer.ObservedLogs
 
 	mu        sync.Mutex
 	committed map[broker.TopicPartition]int64
@@ -337,7 +353,9 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 		t: t, cluster: newFakeCluster(), committed: map[broker.TopicPartition]int64{},
 		store: &fakeStore{Store: memory.New(time.Now)},
 	}
-	w.i = New(cfg, "group", patterns, w.cluster, decoder, faultyStore{w.store}, prometheus.NewRegistry(), zap.NewNop())
+	core, logged := observer.New(zap.DebugLevel)
+	w.logged = logged
+	w.i = New(cfg, "group", patterns, w.cluster, decoder, faultyStore{w.store}, prometheus.NewRegistry(), zap.New(core))
 	return w
 }
 

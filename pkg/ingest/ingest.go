@@ -45,6 +45,9 @@ type Config struct {
 	BufferBytes int64 `mapstructure:"buffer_bytes"`
 	// Writers is how many batches are stored at the same time.
 	Writers int `mapstructure:"writers"`
+	// ReturnWindow is for how long after a replay a record with the same key and
+	// value is taken for its return although our headers are gone; 0 for never.
+	ReturnWindow time.Duration `mapstructure:"return_window"`
 }
 
 // DefaultConfig returns what serves most clusters.
@@ -57,6 +60,7 @@ func DefaultConfig() Config {
 		SessionTimeout:    15 * time.Second,
 		BufferBytes:       24 << 20,
 		Writers:           4,
+		ReturnWindow:      24 * time.Hour,
 	}
 }
 
@@ -75,6 +79,7 @@ func (c Config) Validate() error {
 		"discovery_interval", "must be 100ms to 10s, so that a new topic is read within 30s")
 	wrong(c.SessionTimeout < time.Second, "session_timeout", "must be at least 1s")
 	wrong(c.BufferBytes < 1<<20, "buffer_bytes", "must be at least 1MiB")
+	wrong(c.ReturnWindow < 0 || c.ReturnWindow > 30*24*time.Hour, "return_window", "must be 0s to 720h")
 	wrong(c.Writers < 1 || c.Writers > 16, "writers", "must be 1 to 16")
 	return errors.Join(errs...)
 }
@@ -106,6 +111,7 @@ type Ingester struct {
 
 	known  atomic.Pointer[map[string]bool] // every topic of the cluster, as last seen
 	health health
+	groups groups
 
 	heavy     *semaphore.Weighted // held while a batch above the usual size is stored
 	abandoned atomic.Int64        // calls to the store that never came back

@@ -23,6 +23,7 @@ func TestConfigValidate(t *testing.T) {
 		"session_timeout":    func(c *Config) { c.SessionTimeout = 0 },
 		"buffer_bytes":       func(c *Config) { c.BufferBytes = 1 },
 		"writers":            func(c *Config) { c.Writers = 0 },
+		"return_window":      func(c *Config) { c.ReturnWindow = 721 * time.Hour },
 	}
 	all := DefaultConfig()
 	for key, spoil := range tests {

@@ -11,7 +11,9 @@ import (
 type metrics struct {
 	received, stored, duplicate *prometheus.CounterVec // by topic
 	gaps, partitionErrors       *prometheus.CounterVec
-	lag                         *prometheus.GaugeVec // by topic and partition
+	returns                     *prometheus.CounterVec // by original topic and how it was known
+	loopsStopped                *prometheus.CounterVec // by original topic
+	lag                         *prometheus.GaugeVec   // by topic and partition
 	batchRows, storeSeconds     prometheus.Histogram
 	visibility                  prometheus.Histogram
 	rebalances, commitFailures  prometheus.Counter
@@ -41,6 +43,10 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		duplicate:       byTopic("dlq_ingest_records_duplicate_total", "Records read that were stored already."),
 		gaps:            byTopic("dlq_ingest_records_lost_total", "Offsets that Kafka removed before they could be read."),
 		partitionErrors: byTopic("dlq_ingest_partition_errors_total", "Times that a partition could not be read."),
+		returns: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "dlq_returns_total", Help: "Replayed records that failed again and came back, by original topic.",
+		}, []string{"topic", "by"}),
+		loopsStopped: byTopic("dlq_loops_stopped_total", "Records that came back too often and arrived dead, by original topic."),
 		lag: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "dlq_ingest_lag_records", Help: "Records of a partition that are not fetched yet.",
 		}, []string{"topic", "partition"}),
@@ -57,7 +63,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			Name: "dlq_ingest_last_record_timestamp_seconds", Help: "When a record was last stored.",
 		}),
 	}
-	registry.MustRegister(m.lag, m.lastRecord)
+	registry.MustRegister(m.returns, m.lag, m.lastRecord)
 	return m
 }
 

@@ -170,11 +170,11 @@ func (i *Ingester) fit(ctx context.Context, p *partition, start, end int64) erro
 		return nil
 	}
 	step := repository.Range{Partition: p.key(), From: p.next, To: to}
-	moved, err := i.storeBatch(ctx, repository.Batch{Ranges: []repository.Range{step}})
+	stored, err := i.storeBatch(ctx, repository.Batch{Ranges: []repository.Range{step}})
 	switch {
 	case err != nil:
 		return err
-	case len(moved) == 0:
+	case len(stored.Ranges) == 0:
 		return errFenced
 	}
 	p.next = to

@@ -94,16 +94,17 @@ func once[T any](ctx context.Context, i *Ingester, work func(context.Context) (T
 
 // storeBatch stores b and returns the ranges up to whose ends everything is
 // stored. That may be so without our doing: the answer to a try before this one
-// may have been lost after it took effect.
-func (i *Ingester) storeBatch(ctx context.Context, b repository.Batch) ([]repository.Partition, error) {
-	moved, err := untilStored(ctx, i, func(ctx context.Context) ([]repository.Partition, error) {
+// may have been lost after it took effect. Then the returns of that try are not
+// told; the messages themselves show them.
+func (i *Ingester) storeBatch(ctx context.Context, b repository.Batch) (repository.Stored, error) {
+	stored, err := untilStored(ctx, i, func(ctx context.Context) (repository.Stored, error) {
 		return i.store.Store(ctx, b)
 	})
-	if err != nil || len(moved) == len(b.Ranges) {
-		return moved, err
+	if err != nil || len(stored.Ranges) == len(b.Ranges) {
+		return stored, err
 	}
-	counted := make(map[repository.Partition]bool, len(moved))
-	for _, p := range moved {
+	counted := make(map[repository.Partition]bool, len(stored.Ranges))
+	for _, p := range stored.Ranges {
 		counted[p] = true
 	}
 	var open []repository.Position
@@ -118,12 +119,12 @@ func (i *Ingester) storeBatch(ctx context.Context, b repository.Batch) ([]reposi
 		return i.store.OpenPosition(ctx, open)
 	})
 	if err != nil {
-		return nil, err
+		return repository.Stored{}, err
 	}
 	for _, p := range positions {
 		if p.Next == ends[p.Partition] {
-			moved = append(moved, p.Partition)
+			stored.Ranges = append(stored.Ranges, p.Partition)
 		}
 	}
-	return moved, nil
+	return stored, nil
 }

@@ -78,14 +78,16 @@ func (w *writer) store(ctx context.Context, chunks []chunk) error {
 		defer w.i.heavy.Release(1)
 	}
 	batch := w.i.batch(chunks)
+	w.i.noteGroups(ctx, batch.Messages)
 	start := time.Now()
-	moved, err := w.i.storeBatch(ctx, batch)
+	stored, err := w.i.storeBatch(ctx, batch)
 	if err != nil {
 		return err
 	}
 	w.i.metrics.storeSeconds.Observe(time.Since(start).Seconds())
-	w.stored(batch, chunks, moved)
-	if len(moved) < len(batch.Ranges) {
+	w.stored(batch, chunks, stored.Ranges)
+	w.i.tellReturns(stored.Returns)
+	if len(stored.Ranges) < len(batch.Ranges) {
 		return errFenced
 	}
 	return nil

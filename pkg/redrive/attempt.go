@@ -29,7 +29,7 @@ const (
 // attempts are messages that were claimed together and are carried out
 // together.
 type attempts struct {
-	actor    string
+	cause    entity.Cause
 	claimed  time.Time // before the store was asked, so that no claim is older
 	outgoing []entity.Outgoing
 }
@@ -50,19 +50,20 @@ func (e ending) unsettled() bool {
 
 // claiming says how messages are claimed.
 type claiming struct {
-	wait     bool // for another caller who is taking a message at this moment
-	takeOver bool // also from an attempt that cannot be settled
+	cause    entity.Cause
+	redrive  uuid.UUID // uuid.Nil for none
+	single   bool      // an operator waits for this very message: audited, and worth waiting for
+	takeOver bool      // also from an attempt that cannot be settled
 }
 
-// claimOne is for a caller who wants to know what became of this very message.
-func claimOne(takeOver bool) claiming { return claiming{wait: true, takeOver: takeOver} }
-
 // claim takes the planned messages and returns those it got, in their order.
-func (s *Service) claim(ctx context.Context, actor string, planned []entity.Outgoing, how claiming) (attempts, error) {
+func (s *Service) claim(ctx context.Context, planned []entity.Outgoing, how claiming) (attempts, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
 	defer cancel()
-	taken := attempts{actor: actor, claimed: s.now()}
-	states, err := s.store.Claim(ctx, intents(actor, planned, how), s.cfg.ClaimExpiry, how.wait)
+	taken := attempts{cause: how.cause, claimed: s.now()}
+	states, err := s.store.Claim(ctx, intents(planned, how), repository.Claiming{
+		Expiry: s.cfg.ClaimExpiry, Wait: how.single, Cause: how.cause, Audit: how.single,
+	})
 	if err != nil {
 		return attempts{}, fmt.Errorf("claim messages: %w", err)
 	}
@@ -80,22 +81,26 @@ func (s *Service) claim(ctx context.Context, actor string, planned []entity.Outg
 		taken.outgoing = append(taken.outgoing, out)
 	}
 	s.metrics.inflight.Add(float64(len(taken.outgoing)))
+	s.metrics.dequeued(len(taken.outgoing), len(planned)-len(taken.outgoing))
 	return taken, nil
 }
 
-func intents(actor string, planned []entity.Outgoing, how claiming) []repository.Claim {
+func intents(planned []entity.Outgoing, how claiming) []repository.Claim {
 	claims := make([]repository.Claim, len(planned))
 	for i, out := range planned {
 		claims[i] = repository.Claim{
 			MessageID: out.Message.ID,
 			ID:        entity.NewID(),
-			Actor:     actor,
+			RedriveID: how.redrive,
 			Topic:     out.Target.Topic,
 			TopicID:   out.Target.TopicID,
 			Partition: out.Target.Partition,
 			EndOffset: out.Target.EndOffset,
 			TakeOver:  how.takeOver,
 		}
+	}
+	if how.single && how.cause.Operation != uuid.Nil {
+		claims[0].ID = how.cause.Operation
 	}
 	return claims
 }
@@ -123,7 +128,7 @@ func (s *Service) finish(a attempts, deliveries []entity.Delivery) ([]ending, er
 func (s *Service) storeResults(a attempts, results []repository.Result) ([]repository.Finished, error) {
 	deadline := a.claimed.Add(s.cfg.finishWindow())
 	for wait := finishPause; ; wait = min(2*wait, finishPauseMax) {
-		finished, err := s.storeOnce(results)
+		finished, err := s.storeOnce(results, a.cause)
 		if err == nil {
 			return finished, nil
 		}
@@ -134,26 +139,25 @@ func (s *Service) storeResults(a attempts, results []repository.Result) ([]repos
 	}
 }
 
-func (s *Service) storeOnce(results []repository.Result) ([]repository.Finished, error) {
+func (s *Service) storeOnce(results []repository.Result, cause entity.Cause) ([]repository.Finished, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), finishTimeout)
 	defer cancel()
-	return s.store.Finish(ctx, results)
+	return s.store.Finish(ctx, results, cause)
 }
 
 func (s *Service) results(a attempts, deliveries []entity.Delivery) []repository.Result {
 	results := make([]repository.Result, len(deliveries))
 	for i, d := range deliveries {
-		results[i] = s.result(a.outgoing[i].Message, a.actor, d)
+		results[i] = s.result(a.outgoing[i].Message, d)
 	}
 	return results
 }
 
 // result says a delivery in the store's terms.
-func (s *Service) result(m entity.Message, actor string, d entity.Delivery) repository.Result {
+func (s *Service) result(m entity.Message, d entity.Delivery) repository.Result {
 	r := repository.Result{
 		MessageID: m.ID,
 		ClaimID:   m.Claim.ID,
-		Actor:     actor,
 		Verdict:   d.Verdict,
 		Class:     d.Class,
 		Partition: d.Partition,
@@ -162,8 +166,13 @@ func (s *Service) result(m entity.Message, actor string, d entity.Delivery) repo
 	if d.Err != nil {
 		r.Error = storable(d.Err.Error())
 	}
-	if d.Verdict == entity.Failed {
+	switch d.Verdict {
+	case entity.Failed:
 		r.RetryIn = s.backoff.After(m.RetryCount, s.random())
+	case entity.Refused: // no sooner than an operator may have seen to the topic
+		r.RetryIn = s.backoff.Max
+	case entity.Acknowledged, entity.Skipped, entity.Rejected, entity.GivenBack, entity.InDoubt,
+		entity.Rescued, entity.Abandoned:
 	}
 	return r
 }
@@ -196,6 +205,7 @@ func (s *Service) record(e ending, took time.Duration) {
 	topic := e.outgoing.Target.Topic
 	s.metrics.sends.WithLabelValues(topic, outcome(e.delivery.Verdict)).Inc()
 	s.metrics.duration.Observe(took.Seconds())
+	s.metrics.ended(e, s.now())
 	if e.finished.Status == entity.Dead {
 		s.buried(e.finished, topic, e.delivery.Class)
 	}

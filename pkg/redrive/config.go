@@ -12,35 +12,62 @@ const minClaimExpiry = 12 * time.Second
 
 // Config says how attempts are carried out.
 type Config struct {
-	// Workers is how many batches one redrive has under way at once.
+	// Workers is how many batches of a redrive this process has under way at once;
+	// 0 leaves redrives to other processes.
 	Workers int `mapstructure:"workers"`
 	// ClaimExpiry is how long an attempt owns its message. Nothing is sent once
 	// half of it is over; what is left is for the answer and for storing it.
 	ClaimExpiry time.Duration `mapstructure:"claim_expiry"`
 	// SettleInterval is how often abandoned claims are looked for.
 	SettleInterval time.Duration `mapstructure:"settle_interval"`
+	// StuckAfter is how long a message may be RETRYING before an alarm is raised.
+	StuckAfter time.Duration `mapstructure:"stuck_after"`
+	// OutcomeInterval is how often committed offsets are asked for, to learn what
+	// consumers made of what was sent.
+	OutcomeInterval time.Duration `mapstructure:"outcome_interval"`
+	// ConsumerGroups says which group tells of topics whose dead letters name none.
+	// The first rule that fits a topic counts.
+	ConsumerGroups []GroupRule `mapstructure:"consumer_groups"`
 	// Auto is automatic retry.
 	Auto Auto `mapstructure:"auto"`
+}
+
+// GroupRule names the consumer group of topics.
+type GroupRule struct {
+	Topic string `mapstructure:"topic"` // pattern of original topics
+	Group string `mapstructure:"group"`
 }
 
 // Auto says what is retried without being asked, and how fast. Backoff,
 // BackoffMax and Jitter also set the next attempt time of every failure.
 type Auto struct {
-	Topics      []string      `mapstructure:"topics"`
-	Batch       int           `mapstructure:"batch"`
-	Parallelism int           `mapstructure:"parallelism"`
-	IdleSleep   time.Duration `mapstructure:"idle_sleep"`
-	Backoff     time.Duration `mapstructure:"backoff"`
-	BackoffMax  time.Duration `mapstructure:"backoff_max"`
-	Jitter      float64       `mapstructure:"jitter"`
+	// Topics are the original topics that are retried, as globs or anchored regular
+	// expressions; empty turns automatic retry off.
+	Topics []string `mapstructure:"topics"`
+	// Batch is how many messages are claimed and sent together.
+	Batch int `mapstructure:"batch"`
+	// Parallelism is how many batches a process has under way at once.
+	Parallelism int `mapstructure:"parallelism"`
+	// IdleSleep is the first rest when nothing is due; later ones grow to two
+	// seconds for as long as nothing happens.
+	IdleSleep time.Duration `mapstructure:"idle_sleep"`
+	// Backoff is the wait after the first failure, twice as long after each
+	// further one, BackoffMax at most, and Jitter the random part of each wait.
+	// BackoffMax is also how long a partition must have taken nothing before a
+	// message's last attempt is risked there.
+	Backoff    time.Duration `mapstructure:"backoff"`
+	BackoffMax time.Duration `mapstructure:"backoff_max"`
+	Jitter     float64       `mapstructure:"jitter"`
 }
 
 // DefaultConfig returns the settings that serve unless others are given.
 func DefaultConfig() Config {
 	return Config{
-		Workers:        4,
-		ClaimExpiry:    30 * time.Second,
-		SettleInterval: 5 * time.Second,
+		Workers:         4,
+		ClaimExpiry:     30 * time.Second,
+		SettleInterval:  5 * time.Second,
+		StuckAfter:      10 * time.Minute,
+		OutcomeInterval: 5 * time.Second,
 		Auto: Auto{
 			Batch:       32,
 			Parallelism: 4,
@@ -55,14 +82,23 @@ func DefaultConfig() Config {
 // Validate reports every setting that cannot work.
 func (c Config) Validate() error {
 	var problems []error
-	if c.Workers < 1 || c.Workers > 64 {
-		problems = append(problems, fmt.Errorf("workers: %d is not between 1 and 64", c.Workers))
+	if c.Workers < 0 || c.Workers > 64 {
+		problems = append(problems, fmt.Errorf("workers: %d is not between 0 and 64", c.Workers))
 	}
 	if c.ClaimExpiry < minClaimExpiry || c.ClaimExpiry > time.Hour {
 		problems = append(problems, fmt.Errorf("claim_expiry: %s is not between %s and 1h", c.ClaimExpiry, minClaimExpiry))
 	}
 	if c.SettleInterval < 100*time.Millisecond || c.SettleInterval > time.Hour {
 		problems = append(problems, fmt.Errorf("settle_interval: %s is not between 100ms and 1h", c.SettleInterval))
+	}
+	if c.StuckAfter < c.ClaimExpiry || c.StuckAfter > 7*24*time.Hour {
+		problems = append(problems, fmt.Errorf("stuck_after: %s is not between claim_expiry (%s) and 168h", c.StuckAfter, c.ClaimExpiry))
+	}
+	if c.OutcomeInterval < 100*time.Millisecond || c.OutcomeInterval > time.Hour {
+		problems = append(problems, fmt.Errorf("outcome_interval: %s is not between 100ms and 1h", c.OutcomeInterval))
+	}
+	if _, err := parseGroups(c.ConsumerGroups); err != nil {
+		problems = append(problems, err)
 	}
 	return errors.Join(append(problems, c.Auto.problems()...)...)
 }
@@ -74,9 +110,11 @@ func (a Auto) problems() []error {
 			problems = append(problems, fmt.Errorf("auto."+format, args...))
 		}
 	}
-	refuse(len(a.Topics) > 0, "topics: automatic retry does not exist in this version; leave the list empty")
-	refuse(a.Batch < 1, "batch: %d is not positive", a.Batch)
-	refuse(a.Parallelism < 1, "parallelism: %d is not positive", a.Parallelism)
+	if _, err := a.patterns(); err != nil {
+		problems = append(problems, err)
+	}
+	refuse(a.Batch < 1 || a.Batch > batchMessages, "batch: %d is not between 1 and %d", a.Batch, batchMessages)
+	refuse(a.Parallelism < 1 || a.Parallelism > 64, "parallelism: %d is not between 1 and 64", a.Parallelism)
 	refuse(a.IdleSleep <= 0, "idle_sleep: %s is not positive", a.IdleSleep)
 	refuse(a.Backoff <= 0, "backoff: %s is not positive", a.Backoff)
 	refuse(a.BackoffMax < a.Backoff, "backoff_max: %s is less than backoff (%s)", a.BackoffMax, a.Backoff)

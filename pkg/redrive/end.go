@@ -10,14 +10,20 @@ import (
 )
 
 // GiveUp moves a message to DEAD for an operator. A claim that a dead process
-// left behind is settled first: what turns out to be RESOLVED stays so. Errors
-// are those of the store's GiveUp; a claim that cannot be looked at now is of
-// kind entity.ErrUnavailable.
-func (s *Service) GiveUp(ctx context.Context, id uuid.UUID, actor string) (entity.Message, error) {
-	if err := s.settleFirst(ctx, id); err != nil {
+// left behind is settled first: what turns out to be RESOLVED stays so, and what
+// turns out to be DEAD is what was asked for. Errors are those of the store's
+// GiveUp; a claim that cannot be looked at now is of kind entity.ErrUnavailable.
+func (s *Service) GiveUp(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error) {
+	status, err := s.settleFirst(ctx, id)
+	if err != nil {
 		return entity.Message{}, err
 	}
-	m, err := s.store.GiveUp(ctx, id, actor)
+	var m entity.Message
+	if status == entity.Dead {
+		m, err = s.store.Get(ctx, id, 0)
+	} else {
+		m, err = s.store.GiveUp(ctx, id, cause)
+	}
 	if err != nil {
 		return entity.Message{}, fmt.Errorf("give message up: %w", err)
 	}
@@ -28,25 +34,26 @@ func (s *Service) GiveUp(ctx context.Context, id uuid.UUID, actor string) (entit
 // that a dead process left behind is settled first. Errors are those of the
 // store's Delete; a claim that cannot be looked at now is of kind
 // entity.ErrUnavailable.
-func (s *Service) Delete(ctx context.Context, id uuid.UUID, _ string) error {
-	if err := s.settleFirst(ctx, id); err != nil {
+func (s *Service) Delete(ctx context.Context, id uuid.UUID, cause entity.Cause) error {
+	if _, err := s.settleFirst(ctx, id); err != nil {
 		return err
 	}
-	if err := s.store.Delete(ctx, id); err != nil {
+	if err := s.store.Delete(ctx, id, cause); err != nil {
 		return fmt.Errorf("delete message: %w", err)
 	}
 	return nil
 }
 
-// settleFirst ends the attempt that holds a message, if its claim is over.
-func (s *Service) settleFirst(ctx context.Context, id uuid.UUID) error {
+// settleFirst ends the attempt that holds a message, if its claim is over, and
+// returns where that led; "" when there was nothing to settle.
+func (s *Service) settleFirst(ctx context.Context, id uuid.UUID) (entity.Status, error) {
 	m, err := s.store.Get(ctx, id, 0)
 	if err != nil {
-		return fmt.Errorf("read message: %w", err)
+		return "", fmt.Errorf("read message: %w", err)
 	}
 	if !m.Claimed() || m.Unsettled {
-		return nil
+		return "", nil
 	}
-	_, err = s.release(ctx, m)
-	return err
+	settled, err := s.release(ctx, m)
+	return settled.finished.Status, err
 }

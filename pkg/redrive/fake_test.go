@@ -154,13 +154,6 @@ func (f *faulty) Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.
 	return f.Store.Get(ctx, id, maxValue)
 }
 
-func (f *faulty) Select(ctx context.Context, topic string) ([]uuid.UUID, error) {
-	if err := f.silent(ctx, "Select"); err != nil {
-		return nil, err
-	}
-	return f.Store.Select(ctx, topic)
-}
-
 func (f *faulty) Load(ctx context.Context, ids []uuid.UUID, maxBytes int64) ([]entity.Message, int, error) {
 	if err := f.silent(ctx, "Load"); err != nil {
 		return nil, 0, err
@@ -178,20 +171,20 @@ func (f *faulty) Expired(ctx context.Context, q repository.ExpiredQuery) ([]enti
 	return f.Store.Expired(ctx, q)
 }
 
-func (f *faulty) Claim(ctx context.Context, claims []repository.Claim, expiry time.Duration, wait bool) ([]entity.Message, error) {
+func (f *faulty) Claim(ctx context.Context, claims []repository.Claim, how repository.Claiming) ([]entity.Message, error) {
 	if f.taken != nil {
 		defer f.taken()
 	}
-	return f.Store.Claim(ctx, claims, expiry, wait)
+	return f.Store.Claim(ctx, claims, how)
 }
 
-func (f *faulty) Finish(ctx context.Context, results []repository.Result) ([]repository.Finished, error) {
+func (f *faulty) Finish(ctx context.Context, results []repository.Result, cause entity.Cause) ([]repository.Finished, error) {
 	if f.finish != nil {
 		if err := f.finish(); err != nil {
 			return nil, err
 		}
 	}
-	return f.Store.Finish(ctx, results)
+	return f.Store.Finish(ctx, results, cause)
 }
 
 // bench is a Service over the memory store and the fake log.
@@ -258,6 +251,16 @@ func (b *bench) wantSent(topic string, want ...uuid.UUID) {
 }
 
 func (b *bench) retry(id uuid.UUID) error {
-	_, err := b.Retry(context.Background(), id, false, "tester")
+	_, err := b.Retry(context.Background(), entity.RetryOrder{ID: id, Cause: entity.By("tester")})
 	return err
 }
+
+// another is a second process on the same store and the same log.
+func (b *bench) another() *bench {
+	other := *b
+	other.Service = New(b.Service.cfg, b.store, b.kafka, prometheus.NewRegistry(), b.Service.log)
+	return &other
+}
+
+// elapse lets time pass in the bubble of a test.
+func elapse(d time.Duration) { pause(context.Background(), d) }

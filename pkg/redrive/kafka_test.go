@@ -113,8 +113,8 @@ func (s *system) fill(n, size int) {
 			m.Origin.Partition = &partition
 			batch.Messages = append(batch.Messages, m)
 		}
-		if counted, err := s.store.Store(ctx, batch); err != nil || len(counted) != 1 {
-			s.Fatalf("Store = %v, %v, want one range", counted, err)
+		if stored, err := s.store.Store(ctx, batch); err != nil || len(stored.Ranges) != 1 {
+			s.Fatalf("Store = %v, %v, want one range", stored, err)
 		}
 	}
 }
@@ -143,9 +143,9 @@ func TestRealServers(t *testing.T) {
 		const n = 3001
 		s := newSystem(t)
 		s.fill(n, 100)
-		report, err := s.RetryAll(t.Context(), s.topic, "tester")
-		if err != nil || report.Resolved != n || report.Selected != n {
-			t.Errorf("RetryAll = %+v, %v, want %d resolved", report, err, n)
+		r, err := s.finish(s.Service, s.begin().ID)
+		if err != nil || r.Counts.Succeeded != n || r.Selected != n {
+			t.Errorf("redrive = %+v, %v, want %d succeeded", r, err, n)
 		}
 		for p := range int32(partitions) {
 			var want []string
@@ -162,18 +162,20 @@ func TestRealServers(t *testing.T) {
 		const n = 4000
 		s := newSystem(t)
 		s.fill(n, 100)
+		r := s.begin()
 		ctx, drain := context.WithCancel(t.Context())
-		first := make(chan entity.RedriveReport)
+		over := make(chan struct{})
 		go func() {
-			report, _ := s.RetryAll(ctx, s.topic, "tester")
-			first <- report
+			s.RunRedrives(ctx)
+			close(over)
 		}()
 		s.eventually("a record", func() bool { return len(s.log(0)) > 0 })
 		drain()
-		resolved := (<-first).Resolved
-		second, err := s.RetryAll(t.Context(), s.topic, "tester")
-		if err != nil || resolved+second.Resolved != n || second.Selected != second.Resolved {
-			t.Errorf("runs resolved %d and %+v, %v, want %d together", resolved, second, err, n)
+		<-over
+		other := redrive.New(redrive.DefaultConfig(), s.store, s.publisher, prometheus.NewRegistry(), zap.NewNop())
+		got, err := s.finish(other, r.ID)
+		if err != nil || got.Counts.Succeeded != n {
+			t.Errorf("redrive = %+v, %v, want %d succeeded", got.Counts, err, n)
 		}
 		sent := 0
 		for p := range int32(partitions) {
@@ -185,11 +187,36 @@ func TestRealServers(t *testing.T) {
 	})
 }
 
+func (s *system) begin() entity.Redrive {
+	s.Helper()
+	r, err := s.Begin(s.Context(), repository.NewRedrive{
+		Action: entity.RedriveRetry, Selection: entity.Selection{Topic: s.topic}, Cause: entity.By("tester"),
+	})
+	if err != nil {
+		s.Fatalf("Begin: %v", err)
+	}
+	return r
+}
+
+// finish lets a process carry redrives on until that one is over.
+func (s *system) finish(carrier *redrive.Service, id uuid.UUID) (entity.Redrive, error) {
+	ctx, stop := context.WithCancel(s.Context())
+	over := make(chan struct{})
+	go func() {
+		carrier.RunRedrives(ctx)
+		close(over)
+	}()
+	r, err := carrier.Wait(s.Context(), id)
+	stop()
+	<-over
+	return r, err
+}
+
 // forgetful is a store that never learns how attempts ended, as if the process
 // died after each publish.
 type forgetful struct{ *postgres.Store }
 
-func (forgetful) Finish(context.Context, []repository.Result) ([]repository.Finished, error) {
+func (forgetful) Finish(context.Context, []repository.Result, entity.Cause) ([]repository.Finished, error) {
 	return nil, entity.ErrUnavailable
 }
 
@@ -201,7 +228,7 @@ func TestRealServersOneMessage(t *testing.T) {
 		cfg.ClaimExpiry = 300 * time.Millisecond
 		dying := redrive.New(cfg, forgetful{s.store}, s.publisher, prometheus.NewRegistry(), zap.NewNop())
 		id := s.first()
-		if _, err := dying.Retry(t.Context(), id, false, "tester"); !errors.Is(err, entity.ErrUnavailable) {
+		if _, err := dying.Retry(t.Context(), entity.RetryOrder{ID: id, Cause: entity.By("tester")}); !errors.Is(err, entity.ErrUnavailable) {
 			t.Fatalf("Retry = %v, want unavailable", err)
 		}
 		s.eventually("a settled claim", func() bool {
@@ -223,7 +250,7 @@ func TestRealServersOneMessage(t *testing.T) {
 		errs := make(chan error)
 		for range 50 {
 			go func() {
-				_, err := s.Retry(t.Context(), id, false, "tester")
+				_, err := s.Retry(t.Context(), entity.RetryOrder{ID: id, Cause: entity.By("tester")})
 				errs <- err
 			}()
 		}
@@ -277,9 +304,9 @@ func BenchmarkRetryAll(b *testing.B) {
 		runtime.GC()
 		b.StartTimer()
 		began := time.Now()
-		report, err := s.RetryAll(b.Context(), s.topic, "bench")
-		if err != nil || report.Resolved != n {
-			b.Fatalf("RetryAll = %+v, %v, want all resolved", report, err)
+		r, err := s.finish(s.Service, s.begin().ID)
+		if err != nil || r.Counts.Succeeded != n {
+			b.Fatalf("redrive = %+v, %v, want all to succeed", r.Counts, err)
 		}
 		b.ReportMetric(n/time.Since(began).Seconds(), "records/s")
 		var memory runtime.MemStats

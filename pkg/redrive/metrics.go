@@ -1,6 +1,8 @@
 package redrive
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
@@ -8,15 +10,44 @@ import (
 )
 
 type metrics struct {
-	sends    *prometheus.CounterVec
-	inflight prometheus.Gauge
-	duration prometheus.Histogram
-	dead     prometheus.Counter
+	dequeues   *prometheus.CounterVec
+	sends      *prometheus.CounterVec
+	inflight   prometheus.Gauge
+	duration   prometheus.Histogram
+	lag        prometheus.Histogram
+	retryCount prometheus.Histogram
+	dead       prometheus.Counter
+	stuck      prometheus.Gauge
+	redrives   *prometheus.CounterVec
+	passedOver *prometheus.CounterVec
+	rate       prometheus.Gauge
 }
 
 func newMetrics(registry prometheus.Registerer) *metrics {
 	build := promauto.With(registry)
 	return &metrics{
+		dequeues: build.NewCounterVec(prometheus.CounterOpts{
+			Name: "dlq_redrive_dequeue_total",
+			Help: "Messages that an attempt was to take: claimed, or lost to somebody else; and empty looks for work.",
+		}, []string{"result"}),
+		lag: build.NewHistogram(prometheus.HistogramOpts{
+			Name:    "dlq_redrive_lag_seconds",
+			Help:    "Age of messages, since they were stored, when their record was acknowledged.",
+			Buckets: []float64{1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600},
+		}),
+		retryCount: build.NewHistogram(prometheus.HistogramOpts{
+			Name:    "dlq_redrive_retry_count",
+			Help:    "Attempts of a message, over its whole lineage, when an attempt of it ended.",
+			Buckets: []float64{1, 2, 3, 5, 8, 13, 21},
+		}),
+		stuck: build.NewGauge(prometheus.GaugeOpts{
+			Name: "dlq_redrive_stuck_claims",
+			Help: "Messages that have been RETRYING for longer than redrive.stuck_after; every replica tells the same number.",
+		}),
+		redrives: build.NewCounterVec(prometheus.CounterOpts{
+			Name: "dlq_redrives_total",
+			Help: "Redrives by action and by the state that this process brought them to.",
+		}, []string{"action", "state"}),
 		sends: build.NewCounterVec(prometheus.CounterOpts{
 			Name: "dlq_redrive_send_total",
 			Help: "Attempts by original topic and by how they ended.",
@@ -34,6 +65,27 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			Name: "dlq_redrive_dead_total",
 			Help: "Messages that an attempt moved to DEAD.",
 		}),
+		passedOver: build.NewCounterVec(prometheus.CounterOpts{
+			Name: "dlq_redrive_auto_skipped_total",
+			Help: "Looks of automatic retry at messages that it could not send, by reason; they are looked at again.",
+		}, []string{"reason"}),
+		rate: build.NewGauge(prometheus.GaugeOpts{
+			Name: "dlq_redrive_auto_rate",
+			Help: "Messages a second that automatic retry may send from this process: +Inf while nothing slows it down, 0 while it is off.",
+		}),
+	}
+}
+
+func (m *metrics) dequeued(claimed, lost int) {
+	m.dequeues.WithLabelValues("claimed").Add(float64(claimed))
+	m.dequeues.WithLabelValues("lost").Add(float64(lost))
+}
+
+// ended observes what depends on how an attempt ended.
+func (m *metrics) ended(e ending, now time.Time) {
+	m.retryCount.Observe(float64(e.outgoing.Message.RetryCount))
+	if e.delivery.Verdict == entity.Acknowledged {
+		m.lag.Observe(max(0, now.Sub(e.outgoing.Message.CreatedAt).Seconds()))
 	}
 }
 
@@ -54,6 +106,10 @@ func outcome(v entity.Verdict) string {
 		return "given_back"
 	case entity.InDoubt:
 		return "in_doubt"
+	case entity.Rescued:
+		return "rescued"
+	case entity.Abandoned:
+		return "abandoned"
 	}
 	return "unknown"
 }

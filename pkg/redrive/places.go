@@ -18,7 +18,7 @@ type place struct {
 
 func placeOf(t entity.Target) place { return place{t.Topic, t.Partition} }
 
-// places is what a run has learnt of the partitions that it sends to. One that
+// places is what a pass has learnt of the partitions that it sends to. One that
 // is away must cost neither the others their turn nor its messages their
 // attempts; when none is left, the run is over.
 type places struct {
@@ -71,12 +71,14 @@ func (p *places) forget(gone place) {
 }
 
 // strand notes a batch of which nothing could be reached, and reports whether
-// the run is over: nobody told for so long where anything is, or batch after
-// batch goes nowhere and nothing that was met before is left.
-func (p *places) strand(targets []entity.Target, waited bool) (over bool) {
+// the pass is over: nobody told for so long where anything is, or batch after
+// batch goes nowhere and nothing that was met before is left. forsaken says that
+// it is the latter: somebody answers, but not the leaders.
+func (p *places) strand(targets []entity.Target, waited bool) (over, forsaken bool) {
 	p.stranded++
 	partitions := slices.ContainsFunc(targets, func(t entity.Target) bool { return t.Partition >= 0 })
-	return waited && !partitions || p.stranded >= strandedLimit && len(p.reached) == 0
+	forsaken = partitions && p.stranded >= strandedLimit && len(p.reached) == 0
+	return waited && !partitions || forsaken, forsaken
 }
 
 // nowhere reports whether nothing that the run met can be reached any more.
@@ -95,7 +97,7 @@ func (p *places) judge(batch []entity.Outgoing, deliveries []entity.Delivery) (o
 		switch d.Verdict {
 		case entity.Failed, entity.InDoubt:
 			failed[at] = true
-		case entity.GivenBack: // was not sent, and proves nothing
+		case entity.GivenBack, entity.Rescued, entity.Abandoned: // was not sent, and proves nothing
 		case entity.Acknowledged, entity.Skipped, entity.Rejected, entity.Refused:
 			taken[at] = true
 		}
@@ -118,14 +120,14 @@ func (p *places) judge(batch []entity.Outgoing, deliveries []entity.Delivery) (o
 	return p.hopeless >= hopeless && len(p.works) == 0
 }
 
-// leaveOut ends the waiting for places, for this run.
-func (r *run) leaveOut(away []place) {
+// leaveOut ends the waiting for places, for this pass.
+func (p *pass) leaveOut(away []place) {
 	for _, at := range away {
-		if r.places.lost[at] {
+		if p.places.lost[at] {
 			continue
 		}
-		r.places.lost[at] = true
-		r.log.Warn("redrive leaves out what has no reachable leader", zap.Stringer("redrive_id", r.report.ID),
+		p.places.lost[at] = true
+		p.log.Warn("redrive leaves out what has no reachable leader", zap.Stringer("redrive_id", p.id),
 			zap.String("topic", at.topic), zap.Int32("partition", at.partition))
 	}
 }

@@ -26,10 +26,15 @@ var errGivenBack = errors.New("the attempt was given back before it was sent")
 //   - of kind entity.ErrUnavailable: the store, or before anything was sent the
 //     broker, could not be reached.
 //
-// A claim that a dead process left behind is settled first. acceptDuplicate
-// also takes a message whose earlier attempt can never be settled; it may then
-// arrive twice. Once the message is claimed, the end of ctx is no longer heard.
-func (s *Service) Retry(ctx context.Context, id uuid.UUID, acceptDuplicate bool, actor string) (entity.RetryResult, error) {
+// A claim that a dead process left behind is settled first. Once the message is
+// claimed, the end of ctx is no longer heard.
+func (s *Service) Retry(ctx context.Context, order entity.RetryOrder) (entity.RetryResult, error) {
+	if order.Resumed {
+		if result, found, err := s.resume(ctx, order); found || err != nil {
+			return result, err
+		}
+	}
+	id := order.ID
 	message, err := s.store.Get(ctx, id, 0)
 	if err != nil {
 		return entity.RetryResult{}, fmt.Errorf("read message: %w", err)
@@ -46,7 +51,7 @@ func (s *Service) Retry(ctx context.Context, id uuid.UUID, acceptDuplicate bool,
 		message.RetryCount = settled.finished.RetryCount
 		message.Unsettled = settled.unsettled()
 	}
-	takeOver := acceptDuplicate && message.Unsettled
+	takeOver := order.AcceptDuplicate && message.Unsettled
 	switch err := message.CanClaim(); {
 	case takeOver:
 	case message.Unsettled:
@@ -58,7 +63,7 @@ func (s *Service) Retry(ctx context.Context, id uuid.UUID, acceptDuplicate bool,
 	if err != nil {
 		return entity.RetryResult{}, err
 	}
-	taken, err := s.claim(ctx, actor, []entity.Outgoing{planned}, claimOne(takeOver))
+	taken, err := s.claim(ctx, []entity.Outgoing{planned}, claiming{cause: order.Cause, single: true, takeOver: takeOver})
 	if err != nil {
 		return entity.RetryResult{}, err
 	}

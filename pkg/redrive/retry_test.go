@@ -27,7 +27,7 @@ func TestRetry(t *testing.T) {
 
 	t.Run("Resolves", scenario(func(b *bench) {
 		id := b.add(1)[0]
-		got, err := b.Retry(context.Background(), id, false, "alice")
+		got, err := b.Retry(context.Background(), entity.RetryOrder{ID: id, Cause: entity.By("alice")})
 		want := entity.RetryResult{ID: id, Status: entity.Resolved, Published: true, Topic: orders}
 		if err != nil || got != want {
 			b.Errorf("Retry = %+v, %v, want %+v", got, err, want)
@@ -114,7 +114,7 @@ func TestRetry(t *testing.T) {
 	t.Run("SkippedIsResolvedUnpublished", scenario(func(b *bench) {
 		id := b.add(1)[0]
 		b.kafka.deliver = always(entity.Delivery{Verdict: entity.Skipped}, false)
-		got, err := b.Retry(context.Background(), id, false, "tester")
+		got, err := b.Retry(context.Background(), entity.RetryOrder{ID: id, Cause: entity.By("tester")})
 		if err != nil || got.Published || got.Status != entity.Resolved {
 			b.Errorf("Retry = %+v, %v, want RESOLVED and not published", got, err)
 		}
@@ -124,7 +124,7 @@ func TestRetry(t *testing.T) {
 		id := b.add(1)[0]
 		ctx, leave := context.WithCancel(context.Background())
 		b.store.taken = leave
-		if _, err := b.Retry(ctx, id, false, "tester"); err != nil {
+		if _, err := b.Retry(ctx, entity.RetryOrder{ID: id, Cause: entity.By("tester")}); err != nil {
 			b.Errorf("Retry = %v, want nil", err)
 		}
 		b.wantState(id, entity.Resolved, 1, "")

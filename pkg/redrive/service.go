@@ -14,11 +14,14 @@ package redrive
 import (
 	"context"
 	"math/rand/v2"
+	"sync/atomic"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
@@ -27,14 +30,16 @@ import (
 // Store is what attempts need of a repository; its methods promise what
 // repository.Repository says, and end soon after their context has.
 type Store interface {
+	repository.Attempts
+	repository.Redrives
+	repository.Outcomes
 	Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
-	Select(ctx context.Context, topic string) ([]uuid.UUID, error)
 	Load(ctx context.Context, ids []uuid.UUID, maxBytes int64) (messages []entity.Message, taken int, err error)
-	Claim(ctx context.Context, claims []repository.Claim, expiry time.Duration, wait bool) ([]entity.Message, error)
-	Finish(ctx context.Context, results []repository.Result) ([]repository.Finished, error)
-	Expired(ctx context.Context, q repository.ExpiredQuery) ([]entity.Message, error)
-	GiveUp(ctx context.Context, id uuid.UUID, actor string) (entity.Message, error)
-	Delete(ctx context.Context, id uuid.UUID) error
+	Counts(ctx context.Context) ([]repository.Count, error)
+	GiveUp(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error)
+	Delete(ctx context.Context, id uuid.UUID, cause entity.Cause) error
+	Change(ctx context.Context, action entity.RedriveAction, ids []uuid.UUID, cause entity.Cause) ([]uuid.UUID, error)
+	Trail(ctx context.Context, q repository.TrailQuery) ([]entity.AuditEntry, error)
 }
 
 // Publisher writes messages to their original topics. All its methods answer
@@ -65,8 +70,17 @@ type Service struct {
 	log       *zap.Logger
 	metrics   *metrics
 	backoff   Backoff
-	now       func() time.Time // has the monotonic clock
-	random    func() float64
+	owner     uuid.UUID           // of this process's leases
+	memory    *semaphore.Weighted // of all messages that redrives have under way
+	leases    leases              // of batches in this process's hands
+	bell      bell
+	draining  atomic.Bool
+	// What RunOutcomes has told the store.
+	committed  map[repository.Committed]int64
+	configured []repository.TopicGroup
+	alarmed    time.Time        // when the settler last told of claims that are too old
+	now        func() time.Time // has the monotonic clock
+	random     func() float64
 }
 
 // New returns a Service whose metrics are in registry. cfg must be valid.
@@ -78,6 +92,10 @@ func New(cfg Config, store Store, publisher Publisher, registry prometheus.Regis
 		log:       log,
 		metrics:   newMetrics(registry),
 		backoff:   Backoff{Base: cfg.Auto.Backoff, Max: cfg.Auto.BackoffMax, Jitter: cfg.Auto.Jitter},
+		owner:     entity.NewID(),
+		committed: map[repository.Committed]int64{},
+		leases:    leases{until: map[*lease]time.Time{}},
+		memory:    semaphore.NewWeighted(bytesUnderWay),
 		now:       time.Now,
 		random:    rand.Float64,
 	}

@@ -3,6 +3,7 @@ package redrive
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -13,12 +14,12 @@ import (
 )
 
 const (
-	// settler is who ends an attempt that its own process did not end.
-	settler = "settler"
-
 	// settleLimit is how many claims are settled together: each partition is
 	// then read once for all of them.
-	settleLimit = 1000
+	settleLimit = 10_000
+
+	// settleParallel is how many partitions are looked into at once.
+	settleParallel = 8
 
 	// settleGrace is how long the end of RunSettler waits for a turn under way. A
 	// store that went silent must not hold up a drain; the claims stay as they
@@ -40,6 +41,7 @@ func (s *Service) RunSettler(ctx context.Context) {
 			if err := s.Settle(ctx); err != nil && ctx.Err() == nil {
 				s.log.Warn("claims were not settled", zap.Error(err))
 			}
+			s.alarm(ctx)
 		}
 	}()
 	<-ctx.Done()
@@ -82,11 +84,42 @@ func (s *Service) Settle(ctx context.Context) error {
 }
 
 // settle returns how the attempts of messages ended, without those that could
-// not be looked at now; the error then says why for one of them.
+// not be looked at now; the error then says why for one of them. Partitions are
+// looked into side by side, and each concludes by itself: one that does not
+// answer holds up its own claims only.
 func (s *Service) settle(ctx context.Context, messages []entity.Message) ([]ending, error) {
-	if len(messages) == 0 {
-		return nil, nil
+	var mu sync.Mutex
+	var settled []ending
+	var cause error
+	var all sync.WaitGroup
+	slots := make(chan struct{}, settleParallel)
+	for _, group := range byPartition(messages) {
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			endings, err := s.settlePartition(ctx, group)
+			mu.Lock()
+			defer mu.Unlock()
+			settled = append(settled, endings...)
+			if err != nil {
+				cause = err
+			}
+		})
 	}
+	all.Wait()
+	return settled, cause
+}
+
+func byPartition(messages []entity.Message) map[place][]entity.Message {
+	groups := map[place][]entity.Message{}
+	for _, m := range messages {
+		at := place{m.Claim.Topic, m.Claim.Partition}
+		groups[at] = append(groups[at], m)
+	}
+	return groups
+}
+
+func (s *Service) settlePartition(ctx context.Context, messages []entity.Message) ([]ending, error) {
 	claims := make([]entity.Claim, len(messages))
 	for i, m := range messages {
 		claims[i] = m.Claim
@@ -120,9 +153,13 @@ func earlier(m entity.Message) entity.Outgoing {
 
 // verdictOn turns what the log holds into the end of an attempt. An attempt
 // whose process gave up on the broker has failed when its record is not there;
-// one whose process died was never heard of again, and is given back.
+// one whose process was never heard of again is rescued.
 func verdictOn(m entity.Message, d entity.Delivery) entity.Delivery {
-	if d.Verdict != entity.GivenBack || m.LastPublishErrorClass == "" {
+	if d.Verdict != entity.GivenBack {
+		return d
+	}
+	if m.LastPublishErrorClass == "" {
+		d.Verdict = entity.Rescued
 		return d
 	}
 	d.Verdict = entity.Failed
@@ -137,7 +174,7 @@ func (s *Service) conclude(ctx context.Context, a attempts, deliveries []entity.
 	if len(deliveries) == 0 {
 		return nil, nil
 	}
-	finished, err := s.store.Finish(ctx, s.results(attempts{actor: settler, outgoing: a.outgoing}, deliveries))
+	finished, err := s.store.Finish(ctx, s.results(a, deliveries), entity.By(entity.ActorSettler))
 	if err != nil {
 		return nil, fmt.Errorf("store settled attempts: %w", err)
 	}
@@ -210,4 +247,18 @@ func (s *Service) expired(ctx context.Context, id uuid.UUID) (*entity.Message, e
 		return nil, nil
 	}
 	return &messages[0], nil
+}
+
+// alarm tells of messages that have been RETRYING for too long: settling cannot
+// get at them, or nobody has decided what settling cannot.
+func (s *Service) alarm(ctx context.Context) {
+	n, err := s.store.Stuck(ctx, s.cfg.StuckAfter)
+	if err != nil {
+		return // the settling itself has said that the store is away
+	}
+	s.metrics.stuck.Set(float64(n))
+	if n > 0 && s.now().Sub(s.alarmed) >= s.cfg.StuckAfter {
+		s.alarmed = s.now()
+		s.log.Error("messages are held by attempts for too long", zap.Int64("messages", n), zap.Duration("longer_than", s.cfg.StuckAfter))
+	}
 }

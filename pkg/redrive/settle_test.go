@@ -19,7 +19,7 @@ func (b *bench) crash(id uuid.UUID, written bool) {
 	if err != nil {
 		b.Fatalf("plan: %v", err)
 	}
-	taken, err := b.claim(context.Background(), "tester", []entity.Outgoing{planned}, claimOne(false))
+	taken, err := b.claim(context.Background(), []entity.Outgoing{planned}, claiming{cause: entity.By("tester"), single: true})
 	if err != nil || len(taken.outgoing) != 1 {
 		b.Fatalf("claim = %v, %v, want one", taken, err)
 	}
@@ -163,7 +163,7 @@ func TestSettle(t *testing.T) {
 
 	t.Run("AcceptedDuplicateIsSentAgain", scenario(func(b *bench) {
 		id := b.unsettleable()
-		if _, err := b.Retry(context.Background(), id, true, "alice"); err != nil {
+		if _, err := b.Retry(context.Background(), entity.RetryOrder{ID: id, AcceptDuplicate: true, Cause: entity.By("alice")}); err != nil {
 			b.Errorf("Retry = %v, want nil", err)
 		}
 		b.wantState(id, entity.Resolved, 2, "")
@@ -174,7 +174,7 @@ func TestSettle(t *testing.T) {
 		id := b.add(1)[0]
 		b.crash(id, true)
 		<-time.After(b.cfg.ClaimExpiry)
-		if _, err := b.Retry(context.Background(), id, true, "alice"); err != nil {
+		if _, err := b.Retry(context.Background(), entity.RetryOrder{ID: id, AcceptDuplicate: true, Cause: entity.By("alice")}); err != nil {
 			b.Errorf("Retry = %v, want nil", err)
 		}
 		b.wantSent(orders, id)
@@ -183,7 +183,7 @@ func TestSettle(t *testing.T) {
 	t.Run("AcceptedDuplicateNeverTakesALiveClaim", scenario(func(b *bench) {
 		id := b.add(1, func(m *entity.Message) { m.LastPublishErrorClass = entity.UnknownClass })[0]
 		b.crash(id, false)
-		_, err := b.Retry(context.Background(), id, true, "alice")
+		_, err := b.Retry(context.Background(), entity.RetryOrder{ID: id, AcceptDuplicate: true, Cause: entity.By("alice")})
 		b.wantNotRetryable(err, "message is not retryable: status=RETRYING, retry_count=1/3")
 		b.wantSent(orders)
 	}))
@@ -200,7 +200,7 @@ func TestOperatorsSettleFirst(t *testing.T) {
 		b.crash(id, true)
 		<-time.After(b.cfg.ClaimExpiry)
 		var refused *entity.TransitionError
-		if _, err := b.GiveUp(ctx, id, "alice"); !errors.As(err, &refused) {
+		if _, err := b.GiveUp(ctx, id, entity.By("alice")); !errors.As(err, &refused) {
 			b.Errorf("GiveUp = %v, want the record to be found and the message RESOLVED", err)
 		}
 		b.wantFound(id)
@@ -210,7 +210,7 @@ func TestOperatorsSettleFirst(t *testing.T) {
 		id := b.add(1)[0]
 		b.crash(id, false)
 		<-time.After(b.cfg.ClaimExpiry)
-		if m, err := b.GiveUp(ctx, id, "alice"); err != nil || m.Status != entity.Dead {
+		if m, err := b.GiveUp(ctx, id, entity.By("alice")); err != nil || m.Status != entity.Dead {
 			b.Errorf("GiveUp = %s, %v, want DEAD", m.Status, err)
 		}
 	}))
@@ -221,10 +221,10 @@ func TestOperatorsSettleFirst(t *testing.T) {
 		unreadable := inDoubt(entity.BrokerUnavailable)
 		b.kafka.find = func(entity.Claim) *entity.Delivery { return &unreadable }
 		<-time.After(b.cfg.ClaimExpiry)
-		if _, err := b.GiveUp(ctx, id, "alice"); !errors.Is(err, entity.ErrUnavailable) {
+		if _, err := b.GiveUp(ctx, id, entity.By("alice")); !errors.Is(err, entity.ErrUnavailable) {
 			b.Errorf("GiveUp = %v, want unavailable", err)
 		}
-		if err := b.Delete(ctx, id, "alice"); !errors.Is(err, entity.ErrUnavailable) {
+		if err := b.Delete(ctx, id, entity.By("alice")); !errors.Is(err, entity.ErrUnavailable) {
 			b.Errorf("Delete = %v, want unavailable", err)
 		}
 	}))
@@ -233,10 +233,10 @@ func TestOperatorsSettleFirst(t *testing.T) {
 		id := b.add(1)[0]
 		b.crash(id, true)
 		var claimed *entity.ClaimedError
-		if _, err := b.GiveUp(ctx, id, "alice"); !errors.As(err, &claimed) || claimed.Unsettled {
+		if _, err := b.GiveUp(ctx, id, entity.By("alice")); !errors.As(err, &claimed) || claimed.Unsettled {
 			b.Errorf("GiveUp = %v, want the claim named", err)
 		}
-		if err := b.Delete(ctx, id, "alice"); !errors.As(err, &claimed) || claimed.Unsettled {
+		if err := b.Delete(ctx, id, entity.By("alice")); !errors.As(err, &claimed) || claimed.Unsettled {
 			b.Errorf("Delete = %v, want the claim named", err)
 		}
 	}))
@@ -245,7 +245,7 @@ func TestOperatorsSettleFirst(t *testing.T) {
 		id := b.add(1)[0]
 		b.crash(id, true)
 		<-time.After(b.cfg.ClaimExpiry)
-		if err := b.Delete(ctx, id, "alice"); err != nil {
+		if err := b.Delete(ctx, id, entity.By("alice")); err != nil {
 			b.Errorf("Delete = %v, want it settled and gone", err)
 		}
 	}))
@@ -253,17 +253,17 @@ func TestOperatorsSettleFirst(t *testing.T) {
 	t.Run("UnsettledIsDeadOnRequestAndNotDeleted", scenario(func(b *bench) {
 		id := b.unsettleable()
 		var claimed *entity.ClaimedError
-		if err := b.Delete(ctx, id, "alice"); !errors.As(err, &claimed) || !claimed.Unsettled {
+		if err := b.Delete(ctx, id, entity.By("alice")); !errors.As(err, &claimed) || !claimed.Unsettled {
 			b.Errorf("Delete = %v, want it to name the ways out", err)
 		}
-		if m, err := b.GiveUp(ctx, id, "alice"); err != nil || m.Status != entity.Dead {
+		if m, err := b.GiveUp(ctx, id, entity.By("alice")); err != nil || m.Status != entity.Dead {
 			b.Errorf("GiveUp = %s, %v, want DEAD", m.Status, err)
 		}
 	}))
 
 	t.Run("AcceptedDuplicateAtTheLimit", scenario(func(b *bench) {
 		id := b.unsettleable(func(m *entity.Message) { m.MaxRetries = 1 })
-		if _, err := b.Retry(ctx, id, true, "alice"); err != nil {
+		if _, err := b.Retry(ctx, entity.RetryOrder{ID: id, AcceptDuplicate: true, Cause: entity.By("alice")}); err != nil {
 			b.Errorf("Retry = %v, want nil", err)
 		}
 		b.wantSent(orders, id, id)
@@ -381,8 +381,7 @@ func TestSilentStore(t *testing.T) {
 	ctx := context.Background()
 	cases := map[string]func(b *bench, id uuid.UUID) error{
 		"Get":     func(b *bench, id uuid.UUID) error { return b.retry(id) },
-		"Select":  func(b *bench, _ uuid.UUID) error { _, err := b.retryAll(); return err },
-		"Load":    func(b *bench, _ uuid.UUID) error { _, err := b.retryAll(); return err },
+		"Load":    func(b *bench, id uuid.UUID) error { return b.retry(id) },
 		"Expired": func(b *bench, _ uuid.UUID) error { return b.Settle(ctx) },
 	}
 	for method, call := range cases {

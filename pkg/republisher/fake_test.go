@@ -31,10 +31,14 @@ type logs struct {
 	mute   error                           // for questions about topics
 	fail   func(broker.TopicPartition, broker.Record) error
 
+	throttle map[broker.TopicPartition]time.Duration // that is asked for with every answer
+
 	mu      sync.Mutex
 	records map[broker.TopicPartition][]broker.Record
 	scans   map[broker.TopicPartition]int
 	asked   int // requests for end offsets
+
+	committed map[broker.TopicPartition]int64 // of every group
 }
 
 func newLogs() *logs {
@@ -45,6 +49,16 @@ func newLogs() *logs {
 		records: map[broker.TopicPartition][]broker.Record{},
 		scans:   map[broker.TopicPartition]int{},
 	}
+}
+
+func (l *logs) CommittedOffsets(_ context.Context, _ string, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error) {
+	offsets := map[broker.TopicPartition]int64{}
+	for _, tp := range parts {
+		if offset, ok := l.committed[tp]; ok {
+			offsets[tp] = offset
+		}
+	}
+	return offsets, l.down
 }
 
 func (l *logs) Topics(_ context.Context, names ...string) ([]broker.Topic, error) {
@@ -137,7 +151,7 @@ func (l *logs) Scan(_ context.Context, tp broker.TopicPartition, from, to int64,
 func (l *logs) Produce(_ context.Context, tp broker.TopicPartition, records []broker.Record) broker.ProduceResult {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var out broker.ProduceResult
+	out := broker.ProduceResult{Throttle: l.throttle[tp]}
 	for _, r := range records {
 		if l.fail != nil {
 			if err := l.fail(tp, r); err != nil {

@@ -26,7 +26,8 @@ var errTooLate = errors.New("it was not sent in time")
 // that says how old a claim may become. What was not sent then is GivenBack.
 // What is under way is not cut off, which would leave it in doubt; it ends by
 // the configured timeout. GivenBack are also the messages behind one that failed
-// in the same partition, with the class of that failure.
+// in the same partition, with the class of that failure. Delivery.Throttle is the
+// longest time that the broker asked for while the message was being sent.
 func (r *Republisher) Publish(ctx context.Context, batch []entity.Outgoing) []entity.Delivery {
 	deliveries := make([]entity.Delivery, len(batch))
 	var all sync.WaitGroup
@@ -127,8 +128,10 @@ func (r *Republisher) produce(ctx context.Context, tp broker.TopicPartition, rec
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.Timeout)
 	defer cancel()
-	for i, result := range r.producer.Produce(ctx, tp, records).Records {
+	produced := r.producer.Produce(ctx, tp, records)
+	for i, result := range produced.Records {
 		deliveries[i] = delivery(tp.Partition, result)
+		deliveries[i].Throttle = produced.Throttle
 	}
 	return deliveries
 }

@@ -205,6 +205,22 @@ func TestPublishVerdicts(t *testing.T) {
 	}
 }
 
+func TestPublishPassesTheBrokersRestOn(t *testing.T) {
+	t.Parallel()
+	l := newLogs()
+	l.throttle = map[broker.TopicPartition]time.Duration{{Topic: orders, Partition: 2}: 3 * time.Second}
+	on := func(p int32) entity.Message {
+		return message(func(m *entity.Message) { m.Origin.Partition = &p })
+	}
+	r := newRepublisher(t, l)
+	for i, d := range r.Publish(t.Context(), claimed(t, r, on(1), on(2))) {
+		want := []time.Duration{0, 3 * time.Second}[i]
+		if d.Verdict != entity.Acknowledged || d.Throttle != want {
+			t.Errorf("delivery %d = %+v, want acknowledged with a rest of %s", i, d, want)
+		}
+	}
+}
+
 func TestPublishOverLimit(t *testing.T) {
 	t.Parallel()
 	value := []byte("as large as no store would hold")

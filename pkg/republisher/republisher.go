@@ -21,6 +21,7 @@ type Cluster interface {
 	StartOffsets(ctx context.Context, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error)
 	EndOffsets(ctx context.Context, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error)
 	AppendedOffsets(ctx context.Context, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error)
+	CommittedOffsets(ctx context.Context, group string, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error)
 	ReadAt(ctx context.Context, tp broker.TopicPartition, offset int64) (broker.Record, error)
 	Scan(ctx context.Context, tp broker.TopicPartition, from, to int64, fn func(broker.Record) (stop bool)) error
 }

@@ -13,8 +13,27 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// fields names what a body may hold, and where each value goes.
+// fields names what a body may hold, and where each value goes: a pointer, or an
+// object for an object within the object.
 type fields map[string]any
+
+// object is an object within a body.
+type object struct {
+	given  *bool
+	fields fields
+}
+
+// option is a value that tells whether it was given at all.
+type option[T any] struct {
+	given bool
+	value T
+}
+
+// UnmarshalJSON notes that there is a value.
+func (o *option[T]) UnmarshalJSON(text []byte) error {
+	o.given = true
+	return json.Unmarshal(text, &o.value)
+}
 
 // readBody reads the JSON object of a POST into into. An empty body is an empty
 // object. Everything that is not understood is refused with the name of the
@@ -30,7 +49,17 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, into fields) e
 	if err := jsonOnly(r.Header.Get("Content-Type")); err != nil {
 		return err
 	}
-	return decodeObject(body, into)
+	return decodeObject(body, "", into)
+}
+
+// readChange reads the body of a change, and with it who wants it and why.
+func (s *Server) readChange(w http.ResponseWriter, r *http.Request, into fields) (entity.Cause, error) {
+	var reason string
+	into["reason"] = &reason
+	if err := s.readBody(w, r, into); err != nil {
+		return entity.Cause{}, err
+	}
+	return causeOf(r, reason)
 }
 
 // slurp reads the whole body within its size and its time.
@@ -62,15 +91,16 @@ func jsonOnly(contentType string) error {
 }
 
 // decodeObject is stricter than encoding/json: names match exactly, nothing is
-// given twice, and null is not a value.
-func decodeObject(body []byte, into fields) error {
+// given twice, and null is not a value. prefix stands before the names of fields
+// in errors; "" for the body itself.
+func decodeObject(body []byte, prefix string, into fields) error {
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	if token, err := decoder.Token(); err != nil || token != json.Delim('{') {
 		return &entity.FieldError{Field: "body", Reason: "must be a JSON object"}
 	}
 	seen := map[string]bool{}
 	for decoder.More() {
-		if err := decodeField(decoder, into, seen); err != nil {
+		if err := decodeField(decoder, prefix, into, seen); err != nil {
 			return err
 		}
 	}
@@ -83,7 +113,7 @@ func decodeObject(body []byte, into fields) error {
 	return nil
 }
 
-func decodeField(decoder *json.Decoder, into fields, seen map[string]bool) error {
+func decodeField(decoder *json.Decoder, prefix string, into fields, seen map[string]bool) error {
 	token, err := decoder.Token()
 	name, isName := token.(string)
 	if err != nil || !isName {
@@ -96,22 +126,41 @@ func decodeField(decoder *json.Decoder, into fields, seen map[string]bool) error
 	target, known := into[name]
 	switch {
 	case !known:
-		return &entity.FieldError{Field: clip(name), Reason: "unknown field"}
+		return &entity.FieldError{Field: prefix + clip(name), Reason: "unknown field"}
 	case seen[name]:
-		return &entity.FieldError{Field: name, Reason: "given more than once"}
+		return &entity.FieldError{Field: prefix + name, Reason: "given more than once"}
 	}
 	seen[name] = true
-	if err := json.Unmarshal(value, target); err != nil || string(value) == "null" {
-		return &entity.FieldError{Field: name, Reason: fmt.Sprintf("must be a %s", typeName(target))}
+	return decodeValue(value, prefix+name, target)
+}
+
+func decodeValue(value json.RawMessage, name string, target any) error {
+	inner, isObject := target.(object)
+	switch {
+	case isObject && value[0] == '{':
+		*inner.given = true
+		return decodeObject(value, name+".", inner.fields)
+	case !isObject && string(value) != "null" && json.Unmarshal(value, target) == nil:
+		return nil
 	}
-	return nil
+	return &entity.FieldError{Field: name, Reason: "must be a " + typeName(target)}
 }
 
 func notJSONBody() error { return &entity.FieldError{Field: "body", Reason: "is not valid JSON"} }
 
 func typeName(target any) string {
-	if _, ok := target.(*bool); ok {
+	switch target.(type) {
+	case object:
+		return "JSON object"
+	case *bool:
 		return "boolean"
+	case *option[int]:
+		return "whole number"
+	case *option[float64]:
+		return "number"
+	case *option[[]string]:
+		return "list of strings"
+	default:
+		return "string"
 	}
-	return "string"
 }

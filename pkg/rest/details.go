@@ -30,7 +30,7 @@ func details(err error) []detail {
 	case errors.As(err, &publish):
 		return publishDetails(publish)
 	case errors.As(err, &interrupted):
-		return interruptedDetails(interrupted.Report)
+		return interruptedDetails(interrupted.Redrive)
 	case errors.As(err, &claimed) && claimed.Unsettled:
 		return []detail{{"id", "mark it dead, or retry it with accept_duplicate"}}
 	default:
@@ -47,18 +47,19 @@ func publishDetails(e *entity.PublishError) []detail {
 }
 
 // interruptedDetails tells how far a redrive came.
-func interruptedDetails(report entity.RedriveReport) []detail {
-	list := []detail{{"redrive_id", report.ID.String()}}
+func interruptedDetails(redrive entity.Redrive) []detail {
+	list, counts := []detail{{"redrive_id", redrive.ID.String()}}, redrive.Counts
 	for _, count := range []struct {
 		name string
 		n    int
 	}{
-		{"selected", report.Selected},
-		{"resolved", report.Resolved},
-		{"failed", report.Failed},
-		{"dead", report.Dead},
-		{"in_doubt", report.InDoubt},
-		{"skipped", report.Skipped},
+		{"selected", redrive.Selected},
+		{"resolved", counts.Succeeded},
+		{"failed", counts.Failed},
+		{"dead", counts.Dead},
+		{"in_doubt", counts.InDoubt},
+		{"skipped", counts.Skipped},
+		{"waiting", counts.Waiting},
 	} {
 		list = append(list, detail{count.name, strconv.Itoa(count.n)})
 	}

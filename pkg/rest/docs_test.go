@@ -11,7 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
 var (
@@ -74,9 +77,22 @@ func readDocument(t *testing.T) string {
 	return string(text)
 }
 
-// documentFixture is the world that the document speaks of.
+// documentFixture is the world that the document speaks of: two messages, and two
+// redrives of the first of them.
 func documentFixture() *fixture {
 	f := newFixture(message(idA), message(idB, in(entity.Dead, 3), at(noon.Add(-time.Minute))))
+	for _, id := range []uuid.UUID{idRunning, idPaused} {
+		_, err := f.memory.CreateRedrive(context.Background(), repository.NewRedrive{
+			ID: id, Action: entity.RedriveRetry, BatchSize: 1, Selection: entity.Selection{Topic: "orders.dlq.v1"},
+			Cause: entity.Cause{Actor: anonymous, Reason: "billing is fixed", RequestID: "req_1b3c5d7e9f00"},
+		})
+		if err == nil && id == idPaused {
+			_, err = f.redriver.Pause(context.Background(), id, entity.By(anonymous))
+		}
+		if err != nil {
+			panic(err) // tests that are at fault themselves
+		}
+	}
 	f.checks = []Check{{Name: "database", Required: true, Probe: func(context.Context) error { return nil }}}
 	return f.open()
 }

@@ -107,12 +107,11 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if a.status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", strconv.Itoa(int(retryAfter.Seconds())))
 	}
-	writeJSON(w, a.status, envelope{errorBody{
-		Code:      a.code,
-		Message:   a.message(err),
-		RequestID: x.id,
-		Details:   details(err),
-	}})
+	writeJSON(w, a.status, a.envelope(err, x.id))
+}
+
+func (a answer) envelope(err error, requestID string) envelope {
+	return envelope{errorBody{Code: a.code, Message: a.message(err), RequestID: requestID, Details: details(err)}}
 }
 
 func (s *Server) logFailure(a answer, x *exchange, err error) {

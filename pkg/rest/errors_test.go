@@ -43,6 +43,11 @@ func TestErrors(t *testing.T) {
 			"message " + idA.String() + ": its last attempt cannot be settled: mark it dead, or retry it with accept_duplicate",
 			`[{"field":"id","reason":"mark it dead, or retry it with accept_duplicate"}]`,
 		},
+		{
+			"RedriveIsOver", &entity.RedriveStateError{ID: redrive, From: entity.RedriveFinished, To: entity.RedriveCancelled}, 409, codeConflict,
+			"redrive " + redrive.String() + " is finished and cannot become cancelled", `[]`,
+		},
+		{"NoRedrive", &entity.RedriveNotFoundError{ID: redrive}, 404, codeNotFound, "redrive not found: " + redrive.String(), `[]`},
 		{"Transition", &entity.TransitionError{From: entity.Resolved, To: entity.Dead}, 409, codeConflict, "message cannot move from RESOLVED to DEAD", `[]`},
 		{
 			"Refused", &entity.RefusedError{Class: entity.LoopRefused, Reason: "it would loop"}, 409, codeConflict, "it would loop",
@@ -53,8 +58,8 @@ func TestErrors(t *testing.T) {
 			502, codePublishFailed, "the message could not be published", `[{"field":"class","reason":"BAD_RECORD"},{"field":"status","reason":"DEAD"}]`,
 		},
 		{
-			"Interrupted", &entity.InterruptedError{Report: entity.RedriveReport{ID: redrive}, Err: errors.New("secret")},
-			503, codeUnavailable, unavailableText, interruptedJSON(0, 0, 0, 0, 0, 0),
+			"Interrupted", &entity.InterruptedError{Redrive: entity.Redrive{ID: redrive}, Err: errors.New("secret")},
+			503, codeUnavailable, unavailableText, interruptedJSON(0, 0, 0, 0, 0, 0, 0),
 		},
 		{"Unavailable", fmt.Errorf("dial secret:5432: %w", entity.ErrUnavailable), 503, codeUnavailable, unavailableText, `[]`},
 		{"TookTooLong", fmt.Errorf("secret: %w", context.DeadlineExceeded), 503, codeUnavailable, unavailableText, `[]`},
@@ -69,8 +74,8 @@ func TestErrors(t *testing.T) {
 			core, logs := observer.New(zap.WarnLevel)
 			f := newFixture()
 			f.logger = zap.New(core)
-			f.redriver = redriverFunc(func(context.Context) (entity.RedriveReport, error) {
-				return entity.RedriveReport{}, fmt.Errorf("where secrets are: %w", c.err)
+			f.redriver = redriverFunc(func(context.Context) (entity.Redrive, error) {
+				return entity.Redrive{}, fmt.Errorf("where secrets are: %w", c.err)
 			})
 			w := f.open().do("POST", "/api/v1/dlq/messages/"+idA.String()+"/retry", "")
 			wantAnswer(t, w, c.status, errorJSON(c.code, c.message, c.details))
@@ -83,10 +88,11 @@ func TestErrors(t *testing.T) {
 }
 
 // interruptedJSON is what an interrupted redrive tells of itself.
-func interruptedJSON(selected, resolved, failed, dead, inDoubt, skipped int) string {
+func interruptedJSON(selected, resolved, failed, dead, inDoubt, skipped, waiting int) string {
 	return fmt.Sprintf(`[{"field":"redrive_id","reason":"%s"},{"field":"selected","reason":"%d"},{"field":"resolved","reason":"%d"},`+
-		`{"field":"failed","reason":"%d"},{"field":"dead","reason":"%d"},{"field":"in_doubt","reason":"%d"},{"field":"skipped","reason":"%d"}]`,
-		redrive, selected, resolved, failed, dead, inDoubt, skipped)
+		`{"field":"failed","reason":"%d"},{"field":"dead","reason":"%d"},{"field":"in_doubt","reason":"%d"},{"field":"skipped","reason":"%d"},`+
+		`{"field":"waiting","reason":"%d"}]`,
+		redrive, selected, resolved, failed, dead, inDoubt, skipped, waiting)
 }
 
 // wantLogged: the cause of a 5xx stands in the log once, under the request id.
@@ -106,7 +112,7 @@ func TestPanicIsAnAnswer(t *testing.T) {
 	core, logs := observer.New(zap.ErrorLevel)
 	f := newFixture()
 	f.logger = zap.New(core)
-	f.redriver = redriverFunc(func(context.Context) (entity.RedriveReport, error) { panic("secret") })
+	f.redriver = redriverFunc(func(context.Context) (entity.Redrive, error) { panic("secret") })
 	wantAnswer(t, f.open().do("POST", "/api/v1/dlq/t/retry-all", ""), 500, errorJSON(codeInternal, "internal error", `[]`))
 	if logs.Len() != 1 || !strings.Contains(fmt.Sprint(logs.All()[0].ContextMap()["error"]), "goroutine") {
 		t.Errorf("log = %v, want one entry with the stack", logs.All())

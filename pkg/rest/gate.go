@@ -19,7 +19,7 @@ func carryOut(rt route, w http.ResponseWriter, r *http.Request) error {
 	}
 	g := &gate{w: w, header: w.Header().Clone()}
 	done := make(chan error, 1)
-	go func() { done <- guarded(rt, g, r) }()
+	go func() { done <- guarded(rt.handle, g, r) }()
 	select {
 	case err := <-done:
 		return err
@@ -33,13 +33,13 @@ func carryOut(rt route, w http.ResponseWriter, r *http.Request) error {
 
 // guarded turns a handler's panic into an error: it runs in a goroutine, where a
 // panic would end the program.
-func guarded(rt route, w http.ResponseWriter, r *http.Request) (err error) {
+func guarded(handle handler, w http.ResponseWriter, r *http.Request) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = panicked(p)
 		}
 	}()
-	return rt.handle(w, r)
+	return handle(w, r)
 }
 
 // panicked is the error of a panic, for use where it was recovered.

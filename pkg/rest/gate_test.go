@@ -32,9 +32,29 @@ func (h hungStore) Get(ctx context.Context, id uuid.UUID, maxValue int64) (entit
 	return h.Store.Get(context.WithoutCancel(ctx), id, maxValue)
 }
 
-func (h hungStore) Requeue(ctx context.Context, id uuid.UUID) (entity.Message, error) {
+func (h hungStore) Requeue(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error) {
 	<-h.release
-	return h.Store.Requeue(context.WithoutCancel(ctx), id)
+	return h.Store.Requeue(context.WithoutCancel(ctx), id, cause)
+}
+
+func (h hungStore) Redrive(ctx context.Context, id uuid.UUID) (entity.Redrive, error) {
+	<-h.release
+	return h.Store.Redrive(context.WithoutCancel(ctx), id)
+}
+
+func (h hungStore) Redrives(ctx context.Context, q repository.RedriveQuery) ([]entity.Redrive, error) {
+	<-h.release
+	return h.Store.Redrives(context.WithoutCancel(ctx), q)
+}
+
+func (h hungStore) RedriveItems(ctx context.Context, id uuid.UUID, q repository.ItemQuery) ([]entity.RedriveItem, error) {
+	<-h.release
+	return h.Store.RedriveItems(context.WithoutCancel(ctx), id, q)
+}
+
+func (h hungStore) Trail(ctx context.Context, q repository.TrailQuery) ([]entity.AuditEntry, error) {
+	<-h.release
+	return h.Store.Trail(context.WithoutCancel(ctx), q)
 }
 
 // A store that hangs costs the client no more than the request's time, and what
@@ -49,6 +69,13 @@ func TestRequestTimeout_StoreThatHangs(t *testing.T) {
 		{"POST", "/api/v1/dlq/messages/" + idA.String() + "/requeue"},
 		{"POST", "/api/v1/dlq/messages/" + idA.String() + "/dead"},
 		{"DELETE", "/api/v1/dlq/messages/" + idA.String()},
+		{"GET", "/api/v1/redrives"},
+		{"GET", "/api/v1/redrives/" + idA.String()},
+		{"GET", "/api/v1/redrives/" + idA.String() + "/items"},
+		{"POST", "/api/v1/redrives/" + idA.String() + "/pause"},
+		{"POST", "/api/v1/redrives/" + idA.String() + "/resume"},
+		{"POST", "/api/v1/redrives/" + idA.String() + "/cancel"},
+		{"GET", "/api/v1/audit"},
 	} {
 		t.Run(c.method+c.path, func(t *testing.T) {
 			t.Parallel()
@@ -56,9 +83,9 @@ func TestRequestTimeout_StoreThatHangs(t *testing.T) {
 				f := newFixture(message(idA))
 				hung := hungStore{f.memory, make(chan struct{})}
 				f.store = hung
-				f.redriver = redriverFunc(func(context.Context) (entity.RedriveReport, error) {
+				f.redriver = redriverFunc(func(context.Context) (entity.Redrive, error) {
 					<-hung.release
-					return entity.RedriveReport{}, nil
+					return entity.Redrive{}, nil
 				})
 				began := time.Now()
 				w := f.open().do(c.method, c.path, "")

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -29,7 +30,7 @@ func (s *Server) adapt(rt route) http.Handler {
 		err := carryOut(rt, w, r.WithContext(ctx))
 		switch {
 		case err == nil:
-		case rt.kind == read && r.Context().Err() != nil:
+		case errors.Is(err, errClientGone), rt.kind == read && r.Context().Err() != nil:
 			s.clientGone(w, r, err)
 		default:
 			s.fail(w, r, err)

@@ -1,6 +1,8 @@
 package rest
 
 import (
+	"context"
+	"errors"
 	"net/http"
 
 	"github.com/google/uuid"
@@ -8,24 +10,45 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
+// maxLineage is how many ancestors of a message are looked up. Lines are as long
+// as the attempts allowed, which is a handful.
+const maxLineage = 50
+
 type historyJSON struct {
-	ID       uuid.UUID     `json:"id"`
-	Attempts []attemptJSON `json:"attempts"`
+	ID       uuid.UUID      `json:"id"`
+	Attempts []attemptJSON  `json:"attempts"`
+	Changes  []changeJSON   `json:"changes"`
+	Lineage  []ancestorJSON `json:"lineage"`
 }
 
 type attemptJSON struct {
-	Number     int                `json:"number"`
-	RedriveID  uuid.UUID          `json:"redrive_id"` // as the record's header dlq-redrive-id has it
-	Actor      *string            `json:"actor"`
-	StartedAt  *string            `json:"started_at"`
-	EndedAt    *string            `json:"ended_at"`
-	From       entity.Status      `json:"from_status"`
-	To         entity.Status      `json:"to_status"`
-	ErrorClass *entity.ErrorClass `json:"error_class"`
-	Error      *string            `json:"error"`
-	Topic      *string            `json:"topic"`
-	Partition  *int32             `json:"partition"`
-	Offset     *int64             `json:"offset"`
+	Number        int                `json:"number"`
+	RedriveID     uuid.UUID          `json:"redrive_id"`      // as the record's header dlq-redrive-id has it
+	BulkRedriveID *uuid.UUID         `json:"bulk_redrive_id"` // of the object under /redrives
+	RetryCount    int                `json:"retry_count"`
+	Actor         *string            `json:"actor"`
+	StartedAt     *string            `json:"started_at"`
+	EndedAt       *string            `json:"ended_at"`
+	From          entity.Status      `json:"from_status"`
+	To            entity.Status      `json:"to_status"`
+	ErrorClass    *entity.ErrorClass `json:"error_class"`
+	Error         *string            `json:"error"`
+	Topic         *string            `json:"topic"`
+	Partition     *int32             `json:"partition"`
+	Offset        *int64             `json:"offset"`
+}
+
+// ancestorJSON is a message whose replay failed again and led to the one that
+// was asked for.
+type ancestorJSON struct {
+	ID         uuid.UUID       `json:"id"`
+	ParentID   *uuid.UUID      `json:"parent_id"`
+	Status     entity.Status   `json:"status"`
+	Outcome    *entity.Outcome `json:"outcome"`
+	RetryCount int             `json:"retry_count"`
+	CreatedAt  *string         `json:"created_at"`
+	Attempts   []attemptJSON   `json:"attempts"`
+	Changes    []changeJSON    `json:"changes"`
 }
 
 // getHistory asks for the message first, since a message that nobody retried
@@ -35,35 +58,75 @@ func (s *Server) getHistory(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.store.Get(r.Context(), id, 0); err != nil {
-		return err
-	}
-	attempts, err := s.store.History(r.Context(), id)
+	m, err := s.store.Get(r.Context(), id, 0)
 	if err != nil {
 		return err
+	}
+	shown := historyJSON{ID: id}
+	if shown.Attempts, shown.Changes, err = s.pastOf(r.Context(), id); err != nil {
+		return err
+	}
+	if shown.Lineage, err = s.lineageOf(r.Context(), m); err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, shown)
+	return nil
+}
+
+// pastOf returns the attempts and the changes of a message, the oldest first.
+func (s *Server) pastOf(ctx context.Context, id uuid.UUID) ([]attemptJSON, []changeJSON, error) {
+	attempts, err := s.store.History(ctx, id)
+	if err != nil {
+		return nil, nil, err
 	}
 	list := make([]attemptJSON, 0, len(attempts))
 	for _, a := range attempts {
 		list = append(list, showAttempt(a))
 	}
-	writeJSON(w, http.StatusOK, historyJSON{id, list})
-	return nil
+	changes, err := s.changesOf(ctx, id)
+	return list, changes, err
+}
+
+// lineageOf returns the ancestors of a message, its parent first, as far as they
+// are still there.
+func (s *Server) lineageOf(ctx context.Context, m entity.Message) ([]ancestorJSON, error) {
+	list := []ancestorJSON{}
+	for m.Parent != uuid.Nil && len(list) < maxLineage {
+		var err error
+		if m, err = s.store.Get(ctx, m.Parent, 0); errors.Is(err, entity.ErrNotFound) {
+			break // deleted, or archived
+		}
+		if err != nil {
+			return nil, err
+		}
+		shown := ancestorJSON{
+			ID: m.ID, ParentID: orNull(m.Parent), Status: m.Status, Outcome: orNull(m.Outcome),
+			RetryCount: m.RetryCount, CreatedAt: stamp(m.CreatedAt),
+		}
+		if shown.Attempts, shown.Changes, err = s.pastOf(ctx, m.ID); err != nil {
+			return nil, err
+		}
+		list = append(list, shown)
+	}
+	return list, nil
 }
 
 func showAttempt(a entity.Attempt) attemptJSON {
 	return attemptJSON{
-		Number:     a.Number,
-		RedriveID:  a.ID,
-		Actor:      orNull(a.Actor),
-		StartedAt:  stamp(a.StartedAt),
-		EndedAt:    stamp(a.EndedAt),
-		From:       a.From,
-		To:         a.To,
-		ErrorClass: orNull(a.Class),
-		Error:      orNull(a.Error),
-		Topic:      orNull(a.Topic),
-		Partition:  partitionOf(a.Topic, a.Partition),
-		Offset:     offsetOf(a.Topic, a.Offset),
+		Number:        a.Number,
+		RedriveID:     a.ID,
+		BulkRedriveID: orNull(a.RedriveID),
+		RetryCount:    a.RetryCount,
+		Actor:         orNull(a.Actor),
+		StartedAt:     stamp(a.StartedAt),
+		EndedAt:       stamp(a.EndedAt),
+		From:          a.From,
+		To:            a.To,
+		ErrorClass:    orNull(a.Class),
+		Error:         orNull(a.Error),
+		Topic:         orNull(a.Topic),
+		Partition:     partitionOf(a.Topic, a.Partition),
+		Offset:        offsetOf(a.Topic, a.Offset),
 	}
 }
 

@@ -44,6 +44,8 @@ type (
 		ParentID              *uuid.UUID         `json:"parent_id"`
 		RootID                uuid.UUID          `json:"root_id"`
 		Outcome               *entity.Outcome    `json:"outcome"`
+		OutcomeGroup          *string            `json:"outcome_group"`
+		OutcomeOffset         *int64             `json:"outcome_offset"`
 		NextAttemptAt         *string            `json:"next_attempt_at"`
 		FinishedAt            *string            `json:"finished_at"`
 		LastPublishError      *string            `json:"last_publish_error"`
@@ -113,6 +115,9 @@ func (s *Server) tail(m entity.Message) messageTail {
 	}
 	if m.Source.Known() {
 		t.DLQPartition, t.DLQOffset = &m.Source.Partition, &m.Source.Offset
+	}
+	if c := m.Consumption; c != nil {
+		t.OutcomeGroup, t.OutcomeOffset = orNull(c.Group), &c.Offset
 	}
 	return t
 }

@@ -17,7 +17,15 @@ type Store interface {
 	List(ctx context.Context, topic string, page repository.Page) (repository.List, error)
 	Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
 	History(ctx context.Context, id uuid.UUID) ([]entity.Attempt, error)
-	Requeue(ctx context.Context, id uuid.UUID) (entity.Message, error)
+	Requeue(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error)
+
+	Redrive(ctx context.Context, id uuid.UUID) (entity.Redrive, error)
+	Redrives(ctx context.Context, q repository.RedriveQuery) ([]entity.Redrive, error)
+	RedriveItems(ctx context.Context, id uuid.UUID, q repository.ItemQuery) ([]entity.RedriveItem, error)
+	RedriveOutcomes(ctx context.Context, id uuid.UUID, canary bool) (entity.OutcomeCounts, error)
+
+	repository.Keys
+	repository.Audit
 }
 
 type pagination struct {
@@ -125,7 +133,15 @@ func (s *Server) deleteMessage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := s.redriver.Delete(r.Context(), id, anonymous); err != nil {
+	reason, err := textParameter(r.URL.Query(), "reason")
+	if err != nil {
+		return err
+	}
+	cause, err := causeOf(r, reason)
+	if err != nil {
+		return err
+	}
+	if err := s.redriver.Delete(r.Context(), id, cause); err != nil {
 		return err
 	}
 	writeJSON(w, http.StatusOK, struct {
@@ -140,10 +156,7 @@ func (s *Server) requeueMessage(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) giveUpMessage(w http.ResponseWriter, r *http.Request) error {
-	giveUp := func(ctx context.Context, id uuid.UUID) (entity.Message, error) {
-		return s.redriver.GiveUp(ctx, id, anonymous)
-	}
-	return s.move(w, r, giveUp, "marked dead")
+	return s.move(w, r, s.redriver.GiveUp, "marked dead")
 }
 
 // moved is the answer to a change of state by hand.
@@ -155,15 +168,17 @@ type moved struct {
 	Message    string        `json:"message"`
 }
 
-func (s *Server) move(w http.ResponseWriter, r *http.Request, step func(context.Context, uuid.UUID) (entity.Message, error), done string) error {
+func (s *Server) move(w http.ResponseWriter, r *http.Request, step func(context.Context, uuid.UUID, entity.Cause) (entity.Message, error), done string) error {
 	id, err := messageID(r)
 	if err != nil {
 		return err
 	}
-	if err := s.readBody(w, r, fields{}); err != nil {
+	cause, err := s.readChange(w, r, fields{})
+	if err != nil {
 		return err
 	}
-	m, err := step(r.Context(), id)
+	look := func(ctx context.Context) (entity.Message, error) { return s.store.Get(ctx, id, 0) }
+	m, err := onceOnly(s, r, look, func(ctx context.Context) (entity.Message, error) { return step(ctx, id, cause) })
 	if err != nil {
 		return err
 	}

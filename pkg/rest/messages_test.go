@@ -2,6 +2,7 @@ package rest
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -21,7 +22,7 @@ const messageA = `{"id":"550e8400-e29b-41d4-a716-446655440000","original_topic":
 	`"dlq_timestamp":"2026-02-20T10:29:59.000+00:00","original_partition":null,"original_offset":null,` +
 	`"original_timestamp":null,"consumer_group":null,"error_class":null,"stack_trace":null,"consumer_attempts":null,` +
 	`"dialect":null,"origin_confidence":"header","group_id":null,"parent_id":null,` +
-	`"root_id":"550e8400-e29b-41d4-a716-446655440000","outcome":null,"next_attempt_at":null,"finished_at":null,` +
+	`"root_id":"550e8400-e29b-41d4-a716-446655440000","outcome":null,"outcome_group":null,"outcome_offset":null,"next_attempt_at":null,"finished_at":null,` +
 	`"last_publish_error":null,"last_publish_error_class":null,"key":{"encoding":"utf8","data":"order-123"},` +
 	`"headers":[],"headers_omitted":null,"payload_omitted":null,"payload_size":19}`
 
@@ -56,7 +57,7 @@ func TestList(t *testing.T) {
 	t.Run("BrokenStore", func(t *testing.T) {
 		t.Parallel()
 		f := newFixture()
-		f.store = brokenStore{errBroken}
+		f.store = brokenStore{err: errBroken}
 		wantAnswer(t, f.open().do("GET", "/api/v1/dlq/orders.dlq.v1", ""), 500, errorJSON("SYS_DLQ_INTERNAL_ERROR", "internal error", "[]"))
 	})
 }
@@ -103,7 +104,7 @@ func TestGet_EveryField(t *testing.T) {
 			`"original_timestamp":"2026-02-20T10:30:00.000+00:00","consumer_group":"billing","error_class":"java.lang.Boom",`+
 			`"stack_trace":"at x\n\tat y","consumer_attempts":5,"dialect":"spring","origin_confidence":"name","group_id":null,`+
 			`"parent_id":"550e8400-e29b-41d4-a716-446655440001","root_id":"550e8400-e29b-41d4-a716-4466554400ff",`+
-			`"outcome":"returned","next_attempt_at":"2026-02-20T10:30:00.000+00:00","finished_at":"2026-02-20T10:30:01.500+00:00",`+
+			`"outcome":"returned","outcome_group":null,"outcome_offset":null,"next_attempt_at":"2026-02-20T10:30:00.000+00:00","finished_at":"2026-02-20T10:30:01.500+00:00",`+
 			`"last_publish_error":"too <large>","last_publish_error_class":"BAD_RECORD","key":{"encoding":"base64","data":"/wA="},`+
 			`"headers":[{"key":"a","value":null},{"key":"a","value":{"encoding":"utf8","data":""}},`+
 			`{"key":"`+"\uFFFD"+`","key_base64":"/w==","value":{"encoding":"base64","data":"/g=="}}],`+
@@ -160,7 +161,7 @@ func TestDelete(t *testing.T) {
 		errorJSON("SYS_DLQ_CONFLICT", "message is claimed by a running retry: "+idB.String(), "[]"))
 
 	f = newFixture()
-	f.redriver = redriverFunc(func(context.Context) (entity.RedriveReport, error) { return entity.RedriveReport{}, errBroken })
+	f.redriver = redriverFunc(func(context.Context) (entity.Redrive, error) { return entity.Redrive{}, errBroken })
 	wantAnswer(t, f.open().do("DELETE", target, ""), 500, errorJSON("SYS_DLQ_INTERNAL_ERROR", "internal error", "[]"))
 }
 
@@ -178,17 +179,58 @@ func TestRequeueAndDead(t *testing.T) {
 		errorJSON("SYS_DLQ_NOT_FOUND", "dlq message not found: "+idGone.String(), "[]"))
 }
 
+const attemptA = `{"number":1,"redrive_id":"0198a4c2-7e10-7c3a-9d2f-3b1e5a6c7d8e","bulk_redrive_id":null,"retry_count":1,` +
+	`"actor":"anonymous","started_at":"2026-02-20T10:30:00.000+00:00","ended_at":"2026-02-20T10:30:00.000+00:00",` +
+	`"from_status":"RETRYING","to_status":"RESOLVED","error_class":null,"error":null,"topic":"orders.events.v1","partition":3,"offset":7}`
+
+// changeA is an entry of the audit trail about message idA.
+func changeA(number int, action, from, to string) string {
+	return fmt.Sprintf(`{"id":%d,"at":"2026-02-20T10:30:00.000+00:00","action":"%s","kind":"message","object_id":"%s","from":"%s","to":"%s",`+
+		`"retry_count":1,"error_class":null,"error":null,"actor":"anonymous","reason":null,"request_id":"test-1","trace_id":null}`, number, action, idA, from, to)
+}
+
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	f := newFixture(message(idA)).open()
 	target := "/api/v1/dlq/messages/" + idA.String()
-	wantAnswer(t, f.do("GET", target+"/history", ""), 200, `{"id":"`+idA.String()+`","attempts":[]}`)
+	wantAnswer(t, f.do("GET", target+"/history", ""), 200, `{"id":"`+idA.String()+`","attempts":[],"changes":[],"lineage":[]}`)
 	f.do("POST", target+"/retry", "")
-	wantAnswer(t, f.do("GET", target+"/history", ""), 200, `{"id":"`+idA.String()+`","attempts":[{"number":1,"redrive_id":"`+redrive.String()+`",`+
-		`"actor":"anonymous","started_at":"2026-02-20T10:30:00.000+00:00","ended_at":"2026-02-20T10:30:00.000+00:00",`+
-		`"from_status":"RETRYING","to_status":"RESOLVED","error_class":null,"error":null,"topic":"orders.events.v1","partition":3,"offset":7}]}`)
+	wantAnswer(t, f.do("GET", target+"/history", ""), 200, `{"id":"`+idA.String()+`","attempts":[`+attemptA+`],"changes":[`+
+		changeA(1, "retry", "PENDING", "RETRYING")+`,`+changeA(2, "attempt", "RETRYING", "RESOLVED")+`],"lineage":[]}`)
 	wantAnswer(t, f.do("GET", "/api/v1/dlq/messages/"+idGone.String()+"/history", ""), 404,
 		errorJSON("SYS_DLQ_NOT_FOUND", "dlq message not found: "+idGone.String(), "[]"))
+}
+
+// The ancestors that are still there stand in the history with their own.
+func TestHistory_Lineage(t *testing.T) {
+	t.Parallel()
+	parent := message(idA, func(m *entity.Message) { m.Parent, m.Root = idGone, idGone })
+	child := message(idB, func(m *entity.Message) { m.Parent, m.Root = idA, idGone })
+	f := newFixture(parent, child).open()
+	f.do("POST", "/api/v1/dlq/messages/"+idA.String()+"/retry", "")
+	wantAnswer(t, f.do("GET", "/api/v1/dlq/messages/"+idB.String()+"/history", ""), 200, `{"id":"`+idB.String()+`","attempts":[],"changes":[],`+
+		`"lineage":[{"id":"`+idA.String()+`","parent_id":"`+idGone.String()+`","status":"RESOLVED","outcome":"published","retry_count":1,`+
+		`"created_at":"2026-02-20T10:30:00.000+00:00","attempts":[`+attemptA+`],"changes":[`+
+		changeA(1, "retry", "PENDING", "RETRYING")+`,`+changeA(2, "attempt", "RETRYING", "RESOLVED")+`]}]}`)
+}
+
+func TestGet_Consumption(t *testing.T) {
+	t.Parallel()
+	f := newFixture()
+	f.store = consumedStore{f.memory}
+	body := f.open().do("GET", "/api/v1/dlq/messages/"+idA.String(), "").Body.String()
+	if want := `"outcome":"consumed","outcome_group":"billing","outcome_offset":0,`; !strings.Contains(body, want) {
+		t.Errorf("got %s, want %s in it", body, want)
+	}
+}
+
+// consumedStore has one message, whose record was consumed.
+type consumedStore struct{ *memory.Store }
+
+func (consumedStore) Get(_ context.Context, id uuid.UUID, _ int64) (entity.Message, error) {
+	return message(id, in(entity.Resolved, 1), func(m *entity.Message) {
+		m.Outcome, m.Consumption = entity.Consumed, &entity.Consumption{Group: "billing", Offset: 0}
+	}), nil
 }
 
 func TestPayload(t *testing.T) {
@@ -245,7 +287,7 @@ func TestImpossibleTopicsAreEmpty(t *testing.T) {
 	t.Parallel()
 	for _, topic := range []string{"%00", "a%00b", "%FF", strings.Repeat("x", 256), strings.Repeat("%E3%81%82", 256)} {
 		f := newFixture()
-		f.store = brokenStore{errBroken}
+		f.store = brokenStore{err: errBroken}
 		f.redriver = nil
 		f.open()
 		wantAnswer(t, f.do("GET", "/api/v1/dlq/"+topic, ""), 200,

@@ -12,8 +12,8 @@ import (
 )
 
 // exchange is one request and its answer, as the log and the metrics see it.
-// Only one goroutine at a time touches it: the request's own, or the handler's
-// while that one answers.
+// Only one goroutine at a time touches what changes of it: the request's own, or
+// the handler's while that one answers.
 type exchange struct {
 	http.ResponseWriter
 	id           string
@@ -21,6 +21,7 @@ type exchange struct {
 	status       int    // 0 until the answer began
 	bytes        int64
 	writeTimeout time.Duration
+	client       context.Context // ends when the client leaves
 }
 
 type exchangeKey struct{}
@@ -57,7 +58,7 @@ func (x *exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }
 // carries, and counts and logs it when it is over.
 func (s *Server) observe(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		x := &exchange{ResponseWriter: w, id: requestID(r), route: unmatched, writeTimeout: s.cfg.WriteTimeout}
+		x := &exchange{ResponseWriter: w, id: requestID(r), route: unmatched, writeTimeout: s.cfg.WriteTimeout, client: r.Context()}
 		// A connection's last answer left its deadline behind.
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 		header := w.Header()

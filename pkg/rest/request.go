@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
@@ -23,20 +25,29 @@ const (
 
 	// maxTopic is the longest name that a store can hold.
 	maxTopic = 255
-
-	// anonymous is the actor of a request while nobody has to say who they are.
-	anonymous = "anonymous"
 )
 
 // messageID reads the id of the path. Only the canonical form counts: the other
 // spellings that UUID libraries accept would make two addresses of one message.
 func messageID(r *http.Request) (uuid.UUID, error) {
+	return idOf(r, "message")
+}
+
+// redriveID reads the id of the path, as messageID does.
+func redriveID(r *http.Request) (uuid.UUID, error) { return idOf(r, "redrive") }
+
+func idOf(r *http.Request, what string) (uuid.UUID, error) {
 	text := segment(r, "id")
-	id, err := uuid.Parse(text)
-	if err != nil || len(text) != len(uuid.Nil.String()) {
-		return uuid.Nil, &requestError{kind: entity.ErrInvalid, text: "invalid message id: " + clip(text)}
+	id, ok := canonicalID(text)
+	if !ok {
+		return uuid.Nil, &requestError{kind: entity.ErrInvalid, text: "invalid " + what + " id: " + clip(text)}
 	}
 	return id, nil
+}
+
+func canonicalID(text string) (uuid.UUID, bool) {
+	id, err := uuid.Parse(text)
+	return id, err == nil && len(text) == len(uuid.Nil.String())
 }
 
 // topic reads the topic of the path, which may be any text.
@@ -44,9 +55,7 @@ func topic(r *http.Request) string { return segment(r, "topic") }
 
 // possibleTopic reports whether any message can have this topic. The others are
 // not worth a question, and some of them no database takes as text.
-func possibleTopic(name string) bool {
-	return utf8.ValidString(name) && !strings.ContainsRune(name, 0) && utf8.RuneCountInString(name) <= maxTopic
-}
+func possibleTopic(name string) bool { return possibleText(name, maxTopic) }
 
 // segment returns a decoded part of the path; the router matched it encoded.
 func segment(r *http.Request, name string) string {
@@ -76,15 +85,57 @@ func pageOf(r *http.Request) (repository.Page, error) {
 
 // intParameter reads a whole number from 1 to highest.
 func intParameter(query url.Values, name string, missing, highest int) (int, error) {
-	if !query.Has(name) {
-		return missing, nil
+	text, err := textParameter(query, name)
+	if err != nil || !query.Has(name) {
+		return missing, err
 	}
-	if len(query[name]) > 1 {
-		return 0, &entity.FieldError{Field: name, Reason: "given more than once"}
-	}
-	n, err := strconv.ParseUint(query.Get(name), 10, 32)
+	n, err := strconv.ParseUint(text, 10, 32)
 	if err != nil || n < 1 || n > uint64(highest) {
 		return 0, &entity.FieldError{Field: name, Reason: fmt.Sprintf("must be a whole number from 1 to %d", highest)}
 	}
 	return int(n), nil
+}
+
+// textParameter reads a parameter that may be given once; "" when it is not.
+func textParameter(query url.Values, name string) (string, error) {
+	if len(query[name]) > 1 {
+		return "", &entity.FieldError{Field: name, Reason: "given more than once"}
+	}
+	return query.Get(name), nil
+}
+
+// wordParameter reads a parameter that is one of words.
+func wordParameter[T ~string](query url.Values, name string, words []T) (T, error) {
+	text, err := textParameter(query, name)
+	if err != nil || !query.Has(name) {
+		return "", err
+	}
+	if !slices.Contains(words, T(text)) {
+		return "", &entity.FieldError{Field: name, Reason: oneOf(words)}
+	}
+	return T(text), nil
+}
+
+func oneOf[T ~string](words []T) string {
+	var list []string
+	for _, word := range words {
+		list = append(list, string(word))
+	}
+	return "must be one of " + strings.Join(list, ", ")
+}
+
+// parseTime reads a time as this API writes it, or in any other form of RFC
+// 3339. Beyond these years it cannot be written again.
+func parseTime(name, text string) (time.Time, error) {
+	at, err := time.Parse(time.RFC3339, text)
+	if at = at.UTC(); err != nil || at.Year() < 1970 || at.Year() > 9999 {
+		return time.Time{}, &entity.FieldError{Field: name, Reason: "must be a time such as 2026-02-20T10:30:00Z"}
+	}
+	return entity.Moment(at), nil
+}
+
+// possibleText reports whether a store can have this text: no database takes
+// every byte as text.
+func possibleText(text string, most int) bool {
+	return utf8.ValidString(text) && !strings.ContainsRune(text, 0) && utf8.RuneCountInString(text) <= most
 }

@@ -57,6 +57,7 @@ func newFixture(messages ...entity.Message) *fixture {
 
 func (f *fixture) starting() *fixture {
 	f.server = New(f.cfg, f.store, f.redriver, f.checks, f.registry, f.logger)
+	f.server.now = func() time.Time { return noon.Add(4 * time.Second) }
 	return f
 }
 
@@ -167,88 +168,174 @@ func withValue(v string) func(*entity.Message) {
 	return func(m *entity.Message) { m.Record.Value = []byte(v) }
 }
 
-// acknowledging is a redriver whose broker takes everything.
+// orNew is the operation's id, or that which stands for a new one.
+func orNew(operation uuid.UUID) uuid.UUID {
+	if operation == uuid.Nil {
+		return redrive
+	}
+	return operation
+}
+
+// acknowledging is a redriver whose broker takes everything. It carries a redrive
+// out when somebody waits for it.
 type acknowledging struct{ store *memory.Store }
 
-func (a acknowledging) Retry(ctx context.Context, id uuid.UUID, _ bool, actor string) (entity.RetryResult, error) {
-	m, err := a.store.Get(ctx, id, 0)
+func (a acknowledging) Retry(ctx context.Context, order entity.RetryOrder) (entity.RetryResult, error) {
+	m, err := a.store.Get(ctx, order.ID, 0)
 	if err != nil {
 		return entity.RetryResult{}, err
 	}
 	if err := m.CanClaim(); err != nil {
 		return entity.RetryResult{}, err
 	}
-	claim := repository.Claim{MessageID: id, ID: redrive, Actor: actor, Topic: m.OriginalTopic, Partition: 3}
-	if _, err := a.store.Claim(ctx, []repository.Claim{claim}, time.Minute, true); err != nil {
-		return entity.RetryResult{}, err
-	}
-	result := repository.Result{
-		MessageID: id, ClaimID: redrive, Actor: actor, Verdict: entity.Acknowledged, Partition: 3, Offset: 7,
-	}
-	if _, err := a.store.Finish(ctx, []repository.Result{result}); err != nil {
-		return entity.RetryResult{}, err
-	}
-	return entity.RetryResult{ID: id, Status: entity.Resolved, Published: true, Topic: m.OriginalTopic, Partition: 3, Offset: 7}, nil
+	return a.attempt(ctx, m, uuid.Nil, order.Cause)
 }
 
-func (a acknowledging) RetryAll(ctx context.Context, topic, actor string) (entity.RedriveReport, error) {
-	report := entity.RedriveReport{ID: redrive, Topic: topic}
-	ids, err := a.store.Select(ctx, topic)
-	report.Selected = len(ids)
-	for _, id := range ids {
-		if _, retryErr := a.Retry(ctx, id, false, actor); retryErr != nil {
-			return report, retryErr
+func (a acknowledging) attempt(ctx context.Context, m entity.Message, bulk uuid.UUID, cause entity.Cause) (entity.RetryResult, error) {
+	claim := repository.Claim{MessageID: m.ID, ID: orNew(cause.Operation), RedriveID: bulk, Topic: m.OriginalTopic, Partition: 3}
+	how := repository.Claiming{Expiry: time.Minute, Wait: true, Cause: cause, Audit: bulk == uuid.Nil}
+	if taken, err := a.store.Claim(ctx, []repository.Claim{claim}, how); err != nil || len(taken) == 0 {
+		return entity.RetryResult{}, errors.Join(err, &entity.ClaimedError{ID: m.ID})
+	}
+	result := repository.Result{MessageID: m.ID, ClaimID: claim.ID, Verdict: entity.Acknowledged, Partition: 3, Offset: 7}
+	if _, err := a.store.Finish(ctx, []repository.Result{result}, cause); err != nil {
+		return entity.RetryResult{}, err
+	}
+	return entity.RetryResult{ID: m.ID, Status: entity.Resolved, Published: true, Topic: m.OriginalTopic, Partition: 3, Offset: 7}, nil
+}
+
+func (a acknowledging) GiveUp(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error) {
+	return a.store.GiveUp(ctx, id, cause)
+}
+
+func (a acknowledging) Delete(ctx context.Context, id uuid.UUID, cause entity.Cause) error {
+	return a.store.Delete(ctx, id, cause)
+}
+
+func (a acknowledging) Begin(ctx context.Context, n repository.NewRedrive) (entity.Redrive, error) {
+	n.ID, n.BatchSize = orNew(n.Cause.Operation), 500
+	return a.store.CreateRedrive(ctx, n)
+}
+
+// Preview finds that everything would go.
+func (a acknowledging) Preview(ctx context.Context, n repository.NewRedrive) (entity.Preview, error) {
+	n.BatchSize = 500
+	groups, err := a.store.Survey(ctx, n)
+	p := entity.Preview{Reasons: map[string]int{}}
+	for _, g := range groups {
+		p.Selected += g.Messages
+		p.Groups = append(p.Groups, entity.PreviewGroup{Topic: g.Topic, Messages: g.Messages, Class: g.Reason})
+		if g.Reason == "" {
+			p.Sendable += g.Messages
+		} else {
+			p.Reasons[g.Reason] += g.Messages
 		}
-		report.Resolved++
 	}
-	return report, err
+	return p, err
 }
 
-func (a acknowledging) GiveUp(ctx context.Context, id uuid.UUID, actor string) (entity.Message, error) {
-	return a.store.GiveUp(ctx, id, actor)
+func (a acknowledging) Wait(ctx context.Context, id uuid.UUID) (entity.Redrive, error) {
+	r, err := a.store.Redrive(ctx, id)
+	for err == nil && r.State == entity.RedriveRunning {
+		r, err = a.step(ctx, r)
+	}
+	return r, err
 }
 
-func (a acknowledging) Delete(ctx context.Context, id uuid.UUID, _ string) error {
-	return a.store.Delete(ctx, id)
+// step carries out one batch, and ends the redrive when there is none.
+func (a acknowledging) step(ctx context.Context, r entity.Redrive) (entity.Redrive, error) {
+	batch, err := a.store.LeaseBatch(ctx, r.ID, idGone, time.Minute)
+	if err != nil {
+		return r, err
+	}
+	if batch == nil {
+		return a.store.MoveRedrive(ctx, r.ID, repository.RedriveMove{To: entity.RedriveFinished, Action: entity.ActionFinish, Cause: r.Cause})
+	}
+	results := repository.BatchResults{RedriveID: r.ID, Number: batch.Number, Owner: idGone}
+	for i, item := range batch.Items {
+		m, err := a.store.Get(ctx, item.MessageID, 0)
+		if err != nil {
+			return r, err
+		}
+		sent, err := a.attempt(ctx, m, r.ID, entity.By(r.Cause.Actor))
+		if err != nil {
+			return r, err
+		}
+		results.Items = append(results.Items, entity.RedriveItem{
+			Number: batch.First + i, MessageID: m.ID, Result: entity.ItemSucceeded, Topic: sent.Topic, Partition: sent.Partition, Offset: sent.Offset,
+		})
+	}
+	_, err = a.store.SaveBatch(ctx, results)
+	return r, err
+}
+
+func (a acknowledging) Pause(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Redrive, error) {
+	return a.move(ctx, id, entity.RedrivePaused, entity.ActionPause, cause)
+}
+
+func (a acknowledging) Resume(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Redrive, error) {
+	return a.move(ctx, id, entity.RedriveRunning, entity.ActionResume, cause)
+}
+
+func (a acknowledging) Cancel(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Redrive, error) {
+	return a.move(ctx, id, entity.RedriveCancelled, entity.ActionCancel, cause)
+}
+
+func (a acknowledging) move(ctx context.Context, id uuid.UUID, to entity.RedriveState, action entity.Action, cause entity.Cause) (entity.Redrive, error) {
+	return a.store.MoveRedrive(ctx, id, repository.RedriveMove{To: to, Action: action, Cause: cause})
 }
 
 // redriverFunc answers every method with one function.
-type redriverFunc func(ctx context.Context) (entity.RedriveReport, error)
+type redriverFunc func(ctx context.Context) (entity.Redrive, error)
 
-func (f redriverFunc) Retry(ctx context.Context, id uuid.UUID, _ bool, _ string) (entity.RetryResult, error) {
+func (f redriverFunc) Retry(ctx context.Context, order entity.RetryOrder) (entity.RetryResult, error) {
 	_, err := f(ctx)
-	return entity.RetryResult{ID: id, Status: entity.Resolved}, err
+	return entity.RetryResult{ID: order.ID, Status: entity.Resolved}, err
 }
 
-func (f redriverFunc) RetryAll(ctx context.Context, _, _ string) (entity.RedriveReport, error) {
-	return f(ctx)
-}
-
-func (f redriverFunc) GiveUp(ctx context.Context, id uuid.UUID, _ string) (entity.Message, error) {
+func (f redriverFunc) GiveUp(ctx context.Context, id uuid.UUID, _ entity.Cause) (entity.Message, error) {
 	_, err := f(ctx)
 	return entity.Message{ID: id, Status: entity.Dead}, err
 }
 
-func (f redriverFunc) Delete(ctx context.Context, _ uuid.UUID, _ string) error {
+func (f redriverFunc) Delete(ctx context.Context, _ uuid.UUID, _ entity.Cause) error {
 	_, err := f(ctx)
 	return err
 }
 
-// brokenStore answers everything with one error.
-type brokenStore struct{ err error }
+// Begin always works: what the function says is what waiting for the end leads
+// to.
+func (f redriverFunc) Begin(_ context.Context, n repository.NewRedrive) (entity.Redrive, error) {
+	return entity.Redrive{ID: orNew(n.Cause.Operation), Action: n.Action, State: entity.RedriveRunning}, nil
+}
+
+func (f redriverFunc) Preview(ctx context.Context, _ repository.NewRedrive) (entity.Preview, error) {
+	_, err := f(ctx)
+	return entity.Preview{}, err
+}
+
+func (f redriverFunc) Wait(ctx context.Context, _ uuid.UUID) (entity.Redrive, error) { return f(ctx) }
+
+func (f redriverFunc) Pause(ctx context.Context, _ uuid.UUID, _ entity.Cause) (entity.Redrive, error) {
+	return f(ctx)
+}
+
+func (f redriverFunc) Resume(ctx context.Context, _ uuid.UUID, _ entity.Cause) (entity.Redrive, error) {
+	return f(ctx)
+}
+
+func (f redriverFunc) Cancel(ctx context.Context, _ uuid.UUID, _ entity.Cause) (entity.Redrive, error) {
+	return f(ctx)
+}
+
+// brokenStore lists nothing, with an error.
+type brokenStore struct {
+	Store
+	err error
+}
 
 func (b brokenStore) List(context.Context, string, repository.Page) (repository.List, error) {
 	return repository.List{}, b.err
-}
-
-func (b brokenStore) Get(context.Context, uuid.UUID, int64) (entity.Message, error) {
-	return entity.Message{}, b.err
-}
-
-func (b brokenStore) History(context.Context, uuid.UUID) ([]entity.Attempt, error) { return nil, b.err }
-
-func (b brokenStore) Requeue(context.Context, uuid.UUID) (entity.Message, error) {
-	return entity.Message{}, b.err
 }
 
 var errBroken = errors.New("pq: password authentication failed for user secret")

@@ -2,12 +2,15 @@ package rest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/google/uuid"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
 // Redriver sends messages back to where they came from, and ends what attempts
@@ -16,18 +19,29 @@ import (
 type Redriver interface {
 	// Retry makes one attempt and waits for its end. Without success the error is
 	// an *entity.PublishError, or the reason why no attempt was made.
-	// acceptDuplicate lets a message be sent whose last attempt nobody can settle.
-	Retry(ctx context.Context, id uuid.UUID, acceptDuplicate bool, actor string) (entity.RetryResult, error)
-
-	// RetryAll retries everything in the topic that can be retried now. When ctx
-	// ends it finishes what it began and answers *entity.InterruptedError.
-	RetryAll(ctx context.Context, topic, actor string) (entity.RedriveReport, error)
+	Retry(ctx context.Context, order entity.RetryOrder) (entity.RetryResult, error)
 
 	// GiveUp marks a message dead.
-	GiveUp(ctx context.Context, id uuid.UUID, actor string) (entity.Message, error)
+	GiveUp(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error)
 
 	// Delete removes a message for good.
-	Delete(ctx context.Context, id uuid.UUID, actor string) error
+	Delete(ctx context.Context, id uuid.UUID, cause entity.Cause) error
+
+	// Begin makes a redrive, which goes on by itself. When there is one already whose
+	// id is the cause's operation, it is returned as it is.
+	Begin(ctx context.Context, order repository.NewRedrive) (entity.Redrive, error)
+
+	// Preview says what Begin would do.
+	Preview(ctx context.Context, order repository.NewRedrive) (entity.Preview, error)
+
+	// Wait returns a redrive once it is over, or *entity.InterruptedError when it
+	// cannot go on or ctx ends.
+	Wait(ctx context.Context, id uuid.UUID) (entity.Redrive, error)
+
+	// Pause, Resume and Cancel change the state of a redrive.
+	Pause(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Redrive, error)
+	Resume(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Redrive, error)
+	Cancel(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Redrive, error)
 }
 
 type retryJSON struct {
@@ -45,16 +59,36 @@ func (s *Server) retryMessage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	var acceptDuplicate bool
-	if err := s.readBody(w, r, fields{"accept_duplicate": &acceptDuplicate}); err != nil {
+	order := entity.RetryOrder{ID: id, Resumed: taskOf(r.Context()).resumed}
+	if order.Cause, err = s.readChange(w, r, fields{"accept_duplicate": &order.AcceptDuplicate}); err != nil {
 		return err
 	}
-	result, err := s.redriver.Retry(r.Context(), id, acceptDuplicate, anonymous)
+	result, err := s.redriver.Retry(r.Context(), order)
 	if err != nil {
-		return err
+		return s.unlessGivenBack(r.Context(), order, err)
 	}
 	writeJSON(w, http.StatusOK, showRetry(result))
 	return nil
+}
+
+// unlessGivenBack marks an error of an attempt that was given back: nothing was
+// sent and nothing will be, so the next request with the same key is a new one.
+func (s *Server) unlessGivenBack(ctx context.Context, order entity.RetryOrder, err error) error {
+	if order.Cause.Operation == uuid.Nil || !errors.Is(err, entity.ErrUnavailable) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keyTimeout)
+	defer cancel()
+	attempts, unknown := s.store.History(ctx, order.ID)
+	if unknown != nil {
+		return err
+	}
+	for _, a := range attempts {
+		if a.ID == order.Cause.Operation && (a.Verdict == entity.GivenBack || a.Verdict == entity.Rescued) {
+			return &unbegunError{err}
+		}
+	}
+	return err
 }
 
 func showRetry(result entity.RetryResult) retryJSON {
@@ -79,36 +113,67 @@ type retryAllJSON struct {
 	Reasons   map[string]int `json:"reasons"`
 }
 
+// retryTopic is a redrive of a whole topic, with an answer at its end.
 func (s *Server) retryTopic(w http.ResponseWriter, r *http.Request) error {
-	if err := s.readBody(w, r, fields{}); err != nil {
+	cause, err := s.readChange(w, r, fields{})
+	if err != nil {
 		return err
 	}
 	name := topic(r)
-	var report entity.RedriveReport
-	if possibleTopic(name) {
-		var err error
-		if report, err = s.redriver.RetryAll(r.Context(), name, anonymous); err != nil {
-			return err
-		}
+	if !possibleTopic(name) {
+		writeJSON(w, http.StatusOK, showRetryAll(name, entity.Redrive{}))
+		return nil
 	}
-	writeJSON(w, http.StatusOK, showReport(name, report))
+	redrive, err := s.beginTopic(r.Context(), name, cause)
+	if err != nil {
+		return err
+	}
+	if prefersAsync(r.Header) {
+		w.Header().Set("Preference-Applied", respondAsync)
+		s.accepted(w, redrive)
+		return nil
+	}
+	if redrive, err = s.redriver.Wait(r.Context(), redrive.ID); err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, showRetryAll(name, redrive))
 	return nil
 }
 
-func showReport(topic string, report entity.RedriveReport) retryAllJSON {
-	reasons := report.Reasons
-	if reasons == nil {
-		reasons = map[string]int{}
+func (s *Server) beginTopic(ctx context.Context, topic string, cause entity.Cause) (entity.Redrive, error) {
+	ctx, cancel := context.WithTimeout(ctx, creationTime)
+	defer cancel()
+	return s.redriver.Begin(ctx, repository.NewRedrive{
+		Action: entity.RedriveRetry, Selection: entity.Selection{Topic: topic}, Cause: cause,
+	})
+}
+
+const respondAsync = "respond-async"
+
+// prefersAsync reports whether the client would rather not wait (RFC 7240).
+func prefersAsync(header http.Header) bool {
+	for _, preferences := range header.Values("Prefer") {
+		for preference := range strings.SplitSeq(preferences, ",") {
+			name, _, _ := strings.Cut(preference, ";")
+			if strings.EqualFold(strings.TrimSpace(name), respondAsync) {
+				return true
+			}
+		}
 	}
+	return false
+}
+
+func showRetryAll(topic string, redrive entity.Redrive) retryAllJSON {
+	counts := redrive.Counts
 	return retryAllJSON{
-		Retried:   report.Resolved,
-		Message:   fmt.Sprintf("%d messages retried in topic %s", report.Resolved, topic),
-		RedriveID: orNull(report.ID),
-		Selected:  report.Selected,
-		Failed:    report.Failed,
-		Dead:      report.Dead,
-		InDoubt:   report.InDoubt,
-		Skipped:   report.Skipped,
-		Reasons:   reasons,
+		Retried:   counts.Succeeded,
+		Message:   fmt.Sprintf("%d messages retried in topic %s", counts.Succeeded, topic),
+		RedriveID: orNull(redrive.ID),
+		Selected:  redrive.Selected,
+		Failed:    counts.Failed,
+		Dead:      counts.Dead,
+		InDoubt:   counts.InDoubt,
+		Skipped:   counts.Skipped,
+		Reasons:   showReasons(counts.Reasons),
 	}
 }

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
@@ -45,7 +43,7 @@ func TestRetry(t *testing.T) {
 	t.Run("NothingWasSent", func(t *testing.T) {
 		t.Parallel()
 		f := newFixture()
-		f.redriver = redriverFunc(func(context.Context) (entity.RedriveReport, error) { return entity.RedriveReport{}, nil })
+		f.redriver = redriverFunc(func(context.Context) (entity.Redrive, error) { return entity.Redrive{}, nil })
 		wantAnswer(t, f.open().do("POST", target, ""), 200, `{"id":"`+idA.String()+`","status":"RESOLVED",`+
 			`"message":"message retry initiated","published":false,"topic":null,"partition":null,"offset":null}`)
 	})
@@ -74,11 +72,10 @@ func TestRetryAll(t *testing.T) {
 	t.Run("EveryCount", func(t *testing.T) {
 		t.Parallel()
 		f := newFixture()
-		f.redriver = redriverFunc(func(context.Context) (entity.RedriveReport, error) {
-			return entity.RedriveReport{
-				ID: redrive, Selected: 15, Resolved: 1, Failed: 5, Dead: 3, InDoubt: 4, Skipped: 5,
-				Reasons: map[string]int{"UNKNOWN_TOPIC": 5},
-			}, nil
+		f.redriver = redriverFunc(func(context.Context) (entity.Redrive, error) {
+			return entity.Redrive{ID: redrive, Selected: 15, Counts: entity.RedriveCounts{
+				Succeeded: 1, Failed: 5, Dead: 3, InDoubt: 4, Skipped: 5, Reasons: map[string]int{"UNKNOWN_TOPIC": 5},
+			}}, nil
 		})
 		wantAnswer(t, f.open().do("POST", target, ""), 200, `{"retried":1,"message":"1 messages retried in topic orders.dlq.v1",`+
 			`"redrive_id":"`+redrive.String()+`","selected":15,"failed":5,"dead":3,"in_doubt":4,"skipped":5,"reasons":{"UNKNOWN_TOPIC":5}}`)
@@ -86,12 +83,14 @@ func TestRetryAll(t *testing.T) {
 	t.Run("Interrupted", func(t *testing.T) {
 		t.Parallel()
 		f := newFixture()
-		f.redriver = redriverFunc(func(context.Context) (entity.RedriveReport, error) {
-			report := entity.RedriveReport{ID: redrive, Selected: 15, Resolved: 4, Failed: 3, Dead: 1, InDoubt: 2, Skipped: 5}
-			return report, &entity.InterruptedError{Report: report, Err: context.Canceled}
+		f.redriver = redriverFunc(func(context.Context) (entity.Redrive, error) {
+			stood := entity.Redrive{ID: redrive, Selected: 20, Counts: entity.RedriveCounts{
+				Succeeded: 4, Failed: 3, Dead: 1, InDoubt: 2, Skipped: 5, Waiting: 6,
+			}}
+			return stood, &entity.InterruptedError{Redrive: stood, Err: context.Canceled}
 		})
 		w := f.open().do("POST", target, "")
-		wantAnswer(t, w, 503, errorJSON("SYS_DLQ_UNAVAILABLE", unavailableText, interruptedJSON(15, 4, 3, 1, 2, 5)))
+		wantAnswer(t, w, 503, errorJSON("SYS_DLQ_UNAVAILABLE", unavailableText, interruptedJSON(20, 4, 3, 1, 2, 5, 6)))
 		wantHeader(t, w.Header(), "Retry-After", "5")
 	})
 }
@@ -117,8 +116,8 @@ func TestChangesGoOnWithoutTheClient(t *testing.T) {
 func TestPublishFailed(t *testing.T) {
 	t.Parallel()
 	f := newFixture()
-	f.redriver = redriverFunc(func(context.Context) (entity.RedriveReport, error) {
-		return entity.RedriveReport{}, fmt.Errorf("retry: %w", &entity.PublishError{
+	f.redriver = redriverFunc(func(context.Context) (entity.Redrive, error) {
+		return entity.Redrive{}, fmt.Errorf("retry: %w", &entity.PublishError{
 			ID: idA, Class: entity.NetworkTimeout, Status: entity.Pending, RetryAt: noon.Add(2 * time.Second), Reason: "broker kafka-7.internal",
 		})
 	})
@@ -133,18 +132,18 @@ func TestRetry_Body(t *testing.T) {
 	for body, want := range map[string]bool{"": false, " \n": false, "{}": false, `{"accept_duplicate":false}`: false, ` {"accept_duplicate" : true} `: true} {
 		f, spy := newFixture(), &spyRedriver{}
 		f.redriver = spy
-		if w := f.open().do("POST", target, body); w.Code != 200 || spy.acceptDuplicate != want {
-			t.Errorf("body %q: status %d, accept_duplicate = %t, want 200 and %t", body, w.Code, spy.acceptDuplicate, want)
+		if w := f.open().do("POST", target, body); w.Code != 200 || spy.order.AcceptDuplicate != want {
+			t.Errorf("body %q: status %d, accept_duplicate = %t, want 200 and %t", body, w.Code, spy.order.AcceptDuplicate, want)
 		}
 	}
 }
 
 type spyRedriver struct {
 	redriverFunc
-	acceptDuplicate bool
+	order entity.RetryOrder
 }
 
-func (s *spyRedriver) Retry(_ context.Context, id uuid.UUID, acceptDuplicate bool, _ string) (entity.RetryResult, error) {
-	s.acceptDuplicate = acceptDuplicate
-	return entity.RetryResult{ID: id, Status: entity.Resolved}, nil
+func (s *spyRedriver) Retry(_ context.Context, order entity.RetryOrder) (entity.RetryResult, error) {
+	s.order = order
+	return entity.RetryResult{ID: order.ID, Status: entity.Resolved}, nil
 }

@@ -11,8 +11,11 @@ type route struct {
 	method string
 	path   string
 	kind   kind
-	handle func(w http.ResponseWriter, r *http.Request) error
+	handle handler
 }
+
+// handler answers a request, or says why it cannot.
+type handler func(w http.ResponseWriter, r *http.Request) error
 
 // kind says how long a request lives and when it is answered; see scope.
 type kind int
@@ -38,15 +41,25 @@ func (s *Server) probeRoutes() []route {
 func (s *Server) apiRoutes() []route {
 	return []route{
 		{http.MethodGet, "/api/v1/dlq/{topic}", read, s.listMessages},
-		{http.MethodPost, "/api/v1/dlq/{topic}/retry-all", work, s.retryTopic},
+		{http.MethodPost, "/api/v1/dlq/{topic}/retry-all", work, s.keyed(s.retryTopic)},
 
 		{http.MethodGet, "/api/v1/dlq/messages/{id}", read, s.getMessage},
 		{http.MethodDelete, "/api/v1/dlq/messages/{id}", change, s.deleteMessage},
 		{http.MethodGet, "/api/v1/dlq/messages/{id}/payload", read, s.getPayload},
 		{http.MethodGet, "/api/v1/dlq/messages/{id}/history", read, s.getHistory},
-		{http.MethodPost, "/api/v1/dlq/messages/{id}/retry", work, s.retryMessage},
-		{http.MethodPost, "/api/v1/dlq/messages/{id}/requeue", change, s.requeueMessage},
-		{http.MethodPost, "/api/v1/dlq/messages/{id}/dead", change, s.giveUpMessage},
+		{http.MethodPost, "/api/v1/dlq/messages/{id}/retry", work, s.keyed(s.retryMessage)},
+		{http.MethodPost, "/api/v1/dlq/messages/{id}/requeue", change, s.keyed(s.requeueMessage)},
+		{http.MethodPost, "/api/v1/dlq/messages/{id}/dead", change, s.keyed(s.giveUpMessage)},
+
+		{http.MethodGet, "/api/v1/redrives", read, s.listRedrives},
+		{http.MethodPost, "/api/v1/redrives", work, s.keyed(s.createRedrive)},
+		{http.MethodGet, "/api/v1/redrives/{id}", read, s.getRedrive},
+		{http.MethodGet, "/api/v1/redrives/{id}/items", read, s.listItems},
+		{http.MethodPost, "/api/v1/redrives/{id}/pause", change, s.keyed(s.pauseRedrive)},
+		{http.MethodPost, "/api/v1/redrives/{id}/resume", change, s.keyed(s.resumeRedrive)},
+		{http.MethodPost, "/api/v1/redrives/{id}/cancel", change, s.keyed(s.cancelRedrive)},
+
+		{http.MethodGet, "/api/v1/audit", read, s.listChanges},
 	}
 }
 

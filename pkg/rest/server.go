@@ -39,6 +39,7 @@ type Server struct {
 	logger     *zap.Logger
 	router     *mux.Router
 	phase      atomic.Int32
+	now        func() time.Time // for what is shown; stores have clocks of their own
 
 	// work is what retries run under: it outlives the client that asked, and
 	// ends when the drain runs out of patience.
@@ -85,6 +86,7 @@ func newServer(cfg Config, checks []Check, registry *prometheus.Registry, logger
 		metrics:    newMetrics(registry),
 		gatherer:   registry,
 		logger:     logger,
+		now:        time.Now,
 	}
 	s.work, s.stopWork = context.WithCancel(context.Background())
 	return s

@@ -73,10 +73,10 @@ func TestServe_RunningRequestsFinish(t *testing.T) {
 	t.Parallel()
 	began, finish := make(chan struct{}), make(chan struct{})
 	f := newFixture()
-	f.redriver = redriverFunc(func(context.Context) (entity.RedriveReport, error) {
+	f.redriver = redriverFunc(func(context.Context) (entity.Redrive, error) {
 		close(began)
 		<-finish
-		return entity.RedriveReport{ID: redrive}, nil
+		return entity.Redrive{ID: redrive}, nil
 	})
 	url, stop, served := f.open().serve(t)
 	answer := make(chan answered, 1)
@@ -116,17 +116,17 @@ func TestServe_DrainInterruptsLongWork(t *testing.T) {
 	began := make(chan struct{})
 	f := newFixture()
 	f.cfg.DrainTimeout = 4 * time.Second
-	f.redriver = redriverFunc(func(ctx context.Context) (entity.RedriveReport, error) {
+	f.redriver = redriverFunc(func(ctx context.Context) (entity.Redrive, error) {
 		close(began)
 		<-ctx.Done()
-		return entity.RedriveReport{}, &entity.InterruptedError{Report: entity.RedriveReport{ID: redrive}, Err: ctx.Err()}
+		return entity.Redrive{}, &entity.InterruptedError{Redrive: entity.Redrive{ID: redrive}, Err: ctx.Err()}
 	})
 	url, stop, served := f.open().serve(t)
 	answer := make(chan answered, 1)
 	go func() { answer <- post(t, url+"/api/v1/dlq/t/retry-all") }()
 	receive(t, began, "the request")
 	stop()
-	want := errorJSON(codeUnavailable, unavailableText, interruptedJSON(0, 0, 0, 0, 0, 0))
+	want := errorJSON(codeUnavailable, unavailableText, interruptedJSON(0, 0, 0, 0, 0, 0, 0))
 	if got := receive(t, answer, "the answer"); got.status != 503 || got.body != want {
 		t.Errorf("interrupted request = %+v, want 503 %s", got, want)
 	}
@@ -140,10 +140,10 @@ func TestServe_EndsThoughARequestHangs(t *testing.T) {
 	began, release := make(chan struct{}), make(chan struct{})
 	f := newFixture()
 	f.cfg.DrainTimeout = 20 * time.Millisecond
-	f.redriver = redriverFunc(func(context.Context) (entity.RedriveReport, error) {
+	f.redriver = redriverFunc(func(context.Context) (entity.Redrive, error) {
 		close(began)
 		<-release
-		return entity.RedriveReport{}, nil
+		return entity.Redrive{}, nil
 	})
 	url, stop, served := f.open().serve(t)
 	answer := make(chan answered, 1)

@@ -15,13 +15,20 @@ import (
 
 // Claim implements repository.Attempts. Under one lock nobody is ever in the
 // middle of taking a message, so there is nothing to wait for.
-func (s *Store) Claim(ctx context.Context, claims []repository.Claim, expiry time.Duration, _ bool) ([]entity.Message, error) {
+func (s *Store) Claim(ctx context.Context, claims []repository.Claim, how repository.Claiming) ([]entity.Message, error) {
 	var taken []entity.Message
 	err := s.step(ctx, "claim messages", func(now time.Time) error {
 		for _, c := range claims {
 			r, ok := s.rows[c.MessageID]
-			if !ok || r.claim(c, now, expiry) != nil {
+			if !ok {
 				continue
+			}
+			before := r.message
+			if r.claim(c, now, how) != nil {
+				continue
+			}
+			if how.Audit {
+				s.note(now, entity.ActionRetry, before, r.message.Status, r.message.RetryCount, how.Cause)
 			}
 			taken = append(taken, r.bare())
 		}
@@ -30,9 +37,9 @@ func (s *Store) Claim(ctx context.Context, claims []repository.Claim, expiry tim
 	return taken, err
 }
 
-func (r *row) claim(c repository.Claim, now time.Time, expiry time.Duration) error {
+func (r *row) claim(c repository.Claim, now time.Time, how repository.Claiming) error {
 	if c.TakeOver && r.message.Unsettled {
-		r.abandon(now, c.Actor, entity.Retrying)
+		r.abandon(now, how.Cause.Actor, entity.Retrying)
 		r.message.Status = entity.Pending
 		r.message.MaxRetries++ // the limit does not bind a take-over
 		defer func() { r.message.MaxRetries-- }()
@@ -42,8 +49,8 @@ func (r *row) claim(c repository.Claim, now time.Time, expiry time.Duration) err
 	}
 	r.number++
 	r.message.Claim = entity.Claim{
-		ID: c.ID, ExpiresAt: entity.Moment(now.Add(expiry)),
-		Topic: c.Topic, TopicID: c.TopicID, Partition: c.Partition, EndOffset: c.EndOffset,
+		ID: c.ID, ExpiresAt: entity.Moment(now.Add(how.Expiry)),
+		Topic: c.Topic, TopicID: c.TopicID, Partition: c.Partition, EndOffset: c.EndOffset, RedriveID: c.RedriveID,
 	}
 	r.message.Unsettled = false
 	r.message.NextAttemptAt = time.Time{}
@@ -53,11 +60,11 @@ func (r *row) claim(c repository.Claim, now time.Time, expiry time.Duration) err
 
 // Finish implements repository.Attempts. A verdict that does not exist is
 // entity.ErrInvalid and no result counts.
-func (s *Store) Finish(ctx context.Context, results []repository.Result) ([]repository.Finished, error) {
+func (s *Store) Finish(ctx context.Context, results []repository.Result, cause entity.Cause) ([]repository.Finished, error) {
 	var finished []repository.Finished
 	err := s.step(ctx, "finish attempts", func(now time.Time) error {
 		for _, res := range results {
-			if res.Verdict < entity.Acknowledged || res.Verdict > entity.InDoubt {
+			if res.Verdict < entity.Acknowledged || res.Verdict > entity.Rescued {
 				return fmt.Errorf("verdict %d: %w", res.Verdict, entity.ErrInvalid)
 			}
 		}
@@ -66,8 +73,13 @@ func (s *Store) Finish(ctx context.Context, results []repository.Result) ([]repo
 			if !ok || !r.message.Claimed() || r.message.Claim.ID != res.ClaimID {
 				continue
 			}
-			if err := r.finish(res, now); err != nil {
+			before := r.message
+			if err := r.finish(res, now, cause.Actor); err != nil {
 				return err
+			}
+			if res.Verdict != entity.InDoubt {
+				before.LastPublishErrorClass, before.LastPublishError = res.Class, res.Error
+				s.note(now, entity.ActionAttempt, before, r.message.Status, r.message.RetryCount, cause)
 			}
 			finished = append(finished, r.finished())
 		}
@@ -80,15 +92,16 @@ func (s *Store) Finish(ctx context.Context, results []repository.Result) ([]repo
 func (r *row) abandon(now time.Time, actor string, to entity.Status) {
 	m := &r.message
 	r.attempts = append(r.attempts, entity.Attempt{
-		MessageID: m.ID, Number: r.number, ID: m.Claim.ID, RetryCount: m.RetryCount, Actor: actor,
+		MessageID: m.ID, Number: r.number, ID: m.Claim.ID, RetryCount: m.RetryCount,
+		RedriveID: m.Claim.RedriveID, Verdict: entity.Abandoned, Actor: actor,
 		StartedAt: m.LastRetryAt, EndedAt: now,
 		From: entity.Retrying, To: to,
 		Class: entity.UnknownClass, Error: m.LastPublishError,
-		Topic: m.Claim.Topic, Partition: m.Claim.Partition, Offset: -1,
+		Topic: m.Claim.Topic, TopicID: m.Claim.TopicID, Partition: m.Claim.Partition, Offset: -1,
 	})
 }
 
-func (r *row) finish(res repository.Result, now time.Time) error {
+func (r *row) finish(res repository.Result, now time.Time, actor string) error {
 	m := &r.message
 	m.LastPublishError, m.LastPublishErrorClass, m.NextAttemptAt = res.Error, res.Class, time.Time{}
 	if res.Verdict == entity.InDoubt {
@@ -101,11 +114,12 @@ func (r *row) finish(res repository.Result, now time.Time) error {
 		return err
 	}
 	r.attempts = append(r.attempts, entity.Attempt{
-		MessageID: m.ID, Number: r.number, ID: claim.ID, RetryCount: count, Actor: res.Actor,
+		MessageID: m.ID, Number: r.number, ID: claim.ID, RetryCount: count,
+		RedriveID: claim.RedriveID, Verdict: res.Verdict, Actor: actor,
 		StartedAt: m.LastRetryAt, EndedAt: now,
 		From: entity.Retrying, To: m.Status,
 		Class: res.Class, Error: res.Error,
-		Topic: claim.Topic, Partition: res.Partition, Offset: res.Offset,
+		Topic: claim.Topic, TopicID: claim.TopicID, Partition: res.Partition, Offset: res.Offset,
 	})
 	return nil
 }
@@ -114,7 +128,7 @@ func (r *row) finish(res repository.Result, now time.Time) error {
 func (r *row) end(res repository.Result, now time.Time) error {
 	m := &r.message
 	r.countRescues(res.Verdict)
-	m.Claim = entity.Claim{}
+	m.Claim, m.Unsettled = entity.Claim{}, false
 	switch res.Verdict {
 	case entity.Acknowledged:
 		if m.Outcome == "" { // a record that came back already says more
@@ -127,26 +141,34 @@ func (r *row) end(res repository.Result, now time.Time) error {
 		if m.RetryCount >= m.MaxRetries {
 			return m.MarkDead(now)
 		}
-		m.NextAttemptAt = entity.Moment(now.Add(res.RetryIn))
-		return m.MarkPending(now)
-	case entity.Refused, entity.GivenBack:
+		return r.wait(res.RetryIn, now)
+	case entity.Refused, entity.GivenBack, entity.Rescued:
 		m.RetryCount = max(0, m.RetryCount-1)
 		if r.rescues >= repository.RescueLimit || m.RetryCount >= m.MaxRetries {
 			return m.MarkDead(now)
 		}
-		return m.MarkPending(now)
+		return r.wait(res.RetryIn, now)
 	default: // Rejected; InDoubt never comes here
 		return m.MarkDead(now)
 	}
 }
 
-// countRescues counts attempts given back in a row; any other end starts anew.
+// wait makes the message PENDING until its next automatic attempt is due.
+func (r *row) wait(d time.Duration, now time.Time) error {
+	r.message.NextAttemptAt = entity.Moment(now.Add(d))
+	return r.message.MarkPending(now)
+}
+
+// countRescues counts rescues in a row. An attempt that was given back says
+// nothing about them; any other end starts anew.
 func (r *row) countRescues(v entity.Verdict) {
-	if v != entity.GivenBack {
+	switch v {
+	case entity.Rescued:
+		r.rescues++
+	case entity.GivenBack, entity.InDoubt:
+	case entity.Acknowledged, entity.Skipped, entity.Failed, entity.Rejected, entity.Refused, entity.Abandoned:
 		r.rescues = 0
-		return
 	}
-	r.rescues++
 }
 
 // resolve leaves no error behind: what went wrong before is in the history.

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -10,44 +11,88 @@ import (
 )
 
 // Delete implements repository.Repository.
-func (s *Store) Delete(ctx context.Context, id uuid.UUID) error {
-	return s.step(ctx, "delete message", func(time.Time) error {
-		r, err := s.row(id)
-		if err != nil {
-			return err
-		}
-		if r.message.Claimed() {
-			return &entity.ClaimedError{ID: id, Unsettled: r.message.Unsettled}
-		}
-		delete(s.rows, id)
-		return nil
-	})
+func (s *Store) Delete(ctx context.Context, id uuid.UUID, cause entity.Cause) error {
+	return s.step(ctx, "delete message", func(now time.Time) error { return s.remove(now, id, cause) })
+}
+
+func (s *Store) remove(now time.Time, id uuid.UUID, cause entity.Cause) error {
+	r, err := s.row(id)
+	if err != nil {
+		return err
+	}
+	if r.message.Claimed() {
+		return &entity.ClaimedError{ID: id, Unsettled: r.message.Unsettled}
+	}
+	delete(s.rows, id)
+	s.note(now, entity.ActionDelete, r.message, "", r.message.RetryCount, cause)
+	return nil
 }
 
 // Requeue implements repository.Repository. The message comes without its bytes.
-func (s *Store) Requeue(ctx context.Context, id uuid.UUID) (entity.Message, error) {
-	return s.change(ctx, "requeue message", id, (*row).requeue)
+func (s *Store) Requeue(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error) {
+	return s.move(ctx, "requeue message", entity.ActionRequeue, id, cause)
 }
 
 // GiveUp implements repository.Repository. The message comes without its bytes.
-func (s *Store) GiveUp(ctx context.Context, id uuid.UUID, actor string) (entity.Message, error) {
-	return s.change(ctx, "give message up", id, func(r *row, now time.Time) error { return r.giveUp(now, actor) })
+func (s *Store) GiveUp(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error) {
+	return s.move(ctx, "give message up", entity.ActionDead, id, cause)
 }
 
-func (s *Store) change(ctx context.Context, where string, id uuid.UUID, do func(*row, time.Time) error) (entity.Message, error) {
+func (s *Store) move(ctx context.Context, where string, action entity.Action, id uuid.UUID, cause entity.Cause) (entity.Message, error) {
 	var m entity.Message
 	err := s.step(ctx, where, func(now time.Time) error {
-		r, err := s.row(id)
-		if err != nil {
+		if err := s.change(now, action, id, cause); err != nil {
 			return err
 		}
-		if err := do(r, now); err != nil {
-			return err
-		}
-		m = r.bare()
+		m = s.rows[id].bare()
 		return nil
 	})
 	return m, err
+}
+
+// Change implements repository.Repository.
+func (s *Store) Change(ctx context.Context, action entity.RedriveAction, ids []uuid.UUID, cause entity.Cause) ([]uuid.UUID, error) {
+	as := map[entity.RedriveAction]entity.Action{
+		entity.RedriveRequeue: entity.ActionRequeue,
+		entity.RedriveDead:    entity.ActionDead,
+		entity.RedriveDelete:  entity.ActionDelete,
+	}[action]
+	if as == "" {
+		return nil, fmt.Errorf("change messages: action %q: %w", action, entity.ErrInvalid)
+	}
+	var changed []uuid.UUID
+	err := s.step(ctx, "change messages", func(now time.Time) error {
+		for _, id := range ids {
+			// What it says is that the message is gone, or in a state that forbids it.
+			if s.change(now, as, id, cause) == nil {
+				changed = append(changed, id)
+			}
+		}
+		return nil
+	})
+	return changed, err
+}
+
+// change does to one message what action says, and notes it. It fails only with
+// errors of the kinds ErrNotFound and ErrConflict.
+func (s *Store) change(now time.Time, action entity.Action, id uuid.UUID, cause entity.Cause) error {
+	if action == entity.ActionDelete {
+		return s.remove(now, id, cause)
+	}
+	r, err := s.row(id)
+	if err != nil {
+		return err
+	}
+	before := r.message
+	if action == entity.ActionRequeue {
+		err = r.requeue(now)
+	} else {
+		err = r.giveUp(now, cause.Actor)
+	}
+	if err == nil {
+		s.note(now, action, before, r.message.Status, r.message.RetryCount, cause)
+	}
+	return err
 }
 
 // requeue asks for DEAD itself: RETRYING has an arrow to PENDING too, but only
@@ -58,7 +103,7 @@ func (r *row) requeue(now time.Time) error {
 		return &entity.TransitionError{From: m.Status, To: entity.Pending}
 	}
 	m.RetryCount, r.rescues = 0, 0
-	m.NextAttemptAt, m.Outcome = time.Time{}, ""
+	m.NextAttemptAt, m.Outcome = now, ""
 	return m.MarkPending(now)
 }
 

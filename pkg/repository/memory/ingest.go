@@ -62,24 +62,28 @@ func (s *Store) OpenPosition(ctx context.Context, starts []repository.Position) 
 
 // Store implements repository.Ingest. An id that exists already is
 // entity.ErrConflict, and nothing of the batch is stored.
-func (s *Store) Store(ctx context.Context, batch repository.Batch) ([]repository.Partition, error) {
-	var counted []repository.Partition
+func (s *Store) Store(ctx context.Context, batch repository.Batch) (repository.Stored, error) {
+	var stored repository.Stored
 	err := s.step(ctx, "store messages", func(now time.Time) error {
 		steps := s.matching(batch.Ranges)
-		rows, err := s.newRows(batch.Messages, steps, now)
+		messages, err := s.counting(batch.Messages, steps)
 		if err != nil {
 			return err
 		}
 		for p, to := range steps {
 			s.positions[p] = to
-			counted = append(counted, p)
+			stored.Ranges = append(stored.Ranges, p)
 		}
-		for _, r := range rows {
-			s.rows[r.message.ID] = r
+		for _, found := range s.findReturns(messages, batch.ReturnWindow, now) {
+			stored.Returns = append(stored.Returns, s.arrive(found, now))
+		}
+		for _, m := range messages {
+			m.CreatedAt, m.UpdatedAt, m.Return = now, now, nil
+			s.rows[m.ID] = s.newRow(*m)
 		}
 		return nil
 	})
-	return counted, err
+	return stored, err
 }
 
 // matching returns where the ranges lead that begin exactly at their partition's
@@ -94,8 +98,9 @@ func (s *Store) matching(ranges []repository.Range) map[repository.Partition]int
 	return steps
 }
 
-func (s *Store) newRows(messages []entity.Message, steps map[repository.Partition]int64, now time.Time) ([]*row, error) {
-	var rows, returned []*row
+// counting returns copies of the messages whose ranges count.
+func (s *Store) counting(messages []entity.Message, steps map[repository.Partition]int64) ([]*entity.Message, error) {
+	var out []*entity.Message
 	for _, m := range messages {
 		p := repository.Partition{Incarnation: m.Source.Incarnation, Partition: m.Source.Partition}
 		if _, counts := steps[p]; !counts {
@@ -104,41 +109,9 @@ func (s *Store) newRows(messages []entity.Message, steps map[repository.Partitio
 		if _, exists := s.rows[m.ID]; exists {
 			return nil, fmt.Errorf("message %s exists: %w", m.ID, entity.ErrConflict)
 		}
-		m.CreatedAt, m.UpdatedAt = now, now
-		if parent, count := s.parent(m); parent != nil {
-			at := parent.message
-			at.RetryCount = count
-			m.Descend(&at)
-			returned = append(returned, parent)
-		}
-		m.Return = nil
-		rows = append(rows, s.newRow(m))
+		out = append(out, &m)
 	}
-	for _, parent := range returned {
-		parent.message.Outcome = entity.Returned
-	}
-	return rows, nil
-}
-
-// parent returns the message that m is the return of, and the count that its
-// attempt had; nil without a proof.
-func (s *Store) parent(m entity.Message) (*row, int) {
-	if m.Return == nil {
-		return nil, 0
-	}
-	r, ok := s.rows[m.Return.Parent]
-	if !ok {
-		return nil, 0
-	}
-	for _, a := range r.attempts {
-		if a.ID == m.Return.Attempt && a.Topic == m.OriginalTopic {
-			return r, a.RetryCount
-		}
-	}
-	if claim := r.message.Claim; claim.ID == m.Return.Attempt && claim.Topic == m.OriginalTopic {
-		return r, r.message.RetryCount
-	}
-	return nil, 0
+	return out, nil
 }
 
 // newRow keeps the topic's name under its number, as every reader sees it.
@@ -146,7 +119,7 @@ func (s *Store) newRow(m entity.Message) *row {
 	if name, ok := s.topicNames[m.Source.TopicID]; ok {
 		m.Source.Topic = name
 	}
-	return &row{message: kept(m)}
+	return &row{message: kept(m), hash: entity.RecordHash(m.Record.Key, m.Record.Value)}
 }
 
 // Insert puts a message in as it is, in any state, over one with the same id.

@@ -28,6 +28,12 @@ type Store struct {
 	topicNames   map[int32]string
 	incarnations map[repository.Topic]int32
 	positions    map[repository.Partition]int64
+	redrives     map[uuid.UUID]*redrive
+	trail        []entity.AuditEntry
+	groups       map[repository.TopicGroup]groupOrigin
+	committed    map[partitionOfGroup]commit
+	keys         map[keyName]*keyRow
+	keysByAge    []*keyRow // oldest first; some are no longer in keys
 }
 
 // row is a message and what a store knows beside it.
@@ -36,6 +42,8 @@ type row struct {
 	attempts []entity.Attempt
 	number   int // attempts ever started, also over a requeue
 	rescues  int // attempts given back in a row
+	hash     int64
+	returns  map[uuid.UUID]comeback // what came back, by attempt
 }
 
 // New returns an empty store whose clock is now.
@@ -47,6 +55,10 @@ func New(now func() time.Time) *Store {
 		topicNames:   map[int32]string{},
 		incarnations: map[repository.Topic]int32{},
 		positions:    map[repository.Partition]int64{},
+		redrives:     map[uuid.UUID]*redrive{},
+		groups:       map[repository.TopicGroup]groupOrigin{},
+		committed:    map[partitionOfGroup]commit{},
+		keys:         map[keyName]*keyRow{},
 	}
 }
 

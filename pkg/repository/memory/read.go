@@ -24,7 +24,7 @@ func (s *Store) List(ctx context.Context, topic string, page repository.Page) (r
 		first := min(page.Offset(), list.Total)
 		last := min(first+int64(page.Size), list.Total)
 		for _, r := range rows[first:last] {
-			list.Messages = append(list.Messages, r.listed(&room))
+			list.Messages = append(list.Messages, s.observed(r, r.listed(&room)))
 		}
 		return nil
 	})
@@ -37,7 +37,7 @@ func (s *Store) Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.M
 	err := s.step(ctx, "get message", func(time.Time) error {
 		r, err := s.row(id)
 		if err == nil {
-			m = r.loaded(maxValue)
+			m = s.observed(r, r.loaded(maxValue))
 		}
 		return err
 	})

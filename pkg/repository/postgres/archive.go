@@ -2,8 +2,11 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
+
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
 // archiveLock is the advisory lock that keeps archivers apart. The number is the
@@ -61,21 +64,29 @@ const purgeQuery = `
 			ORDER BY archived_at LIMIT $2 FOR UPDATE SKIP LOCKED))
 		RETURNING id
 	), history AS (
-		DELETE FROM dlq.attempts a USING gone WHERE a.message_id = gone.id
+		DELETE FROM dlq.attempts a USING gone WHERE a.message_id = gone.id RETURNING a.attempt_id
+	), returned AS (
+		DELETE FROM dlq.returns r USING history WHERE r.attempt_id = history.attempt_id
 	)
 	SELECT count(*) FROM gone`
 
 // PurgeArchive deletes for good what has been in the archive longer than days,
-// with its attempts, batch rows a transaction, and says how many.
+// with its attempts and what is known of their returns, batch rows a
+// transaction, and says how many.
 func (s *Store) PurgeArchive(ctx context.Context, days, batch int) (int64, error) {
 	if days < 0 || batch < 1 {
 		return 0, fmt.Errorf("purge the archive: days %d, batch %d", days, batch)
 	}
-	var total int64
+	return s.purge(ctx, "purge the archive", purgeQuery, days, batch)
+}
+
+// purge runs a query that deletes a batch and says how many rows that were, until
+// there are none.
+func (s *Store) purge(ctx context.Context, where, query string, args ...any) (total int64, err error) {
 	for {
 		var n int64
-		if err := s.db.QueryRowContext(ctx, purgeQuery, days, batch).Scan(&n); err != nil {
-			return total, translate("purge the archive", err)
+		if err := s.db.QueryRowContext(ctx, query, args...).Scan(&n); err != nil {
+			return total, translate(where, err)
 		}
 		if total += n; n == 0 {
 			return total, nil
@@ -83,6 +94,72 @@ func (s *Store) PurgeArchive(ctx context.Context, days, batch int) (int64, error
 	}
 }
 
-// PurgeBookkeeping deletes bookkeeping that has had its time. There is none yet
-// that outlives its message.
-func (s *Store) PurgeBookkeeping(context.Context, int) (int64, error) { return 0, nil }
+// A cut-off counts from the moment of the store's clock, $1.
+const (
+	purgeKeysQuery = `
+	WITH gone AS (
+		DELETE FROM dlq.idempotency_keys WHERE ctid = ANY (ARRAY(
+			SELECT ctid FROM dlq.idempotency_keys
+			WHERE created_at <= coalesce($1::timestamptz, now()) - $2::bigint * interval '1 microsecond'
+			ORDER BY created_at LIMIT $3 FOR UPDATE SKIP LOCKED))
+		RETURNING 1
+	)
+	SELECT count(*) FROM gone`
+
+	// Redrives take their batches along, a row for some hundreds of messages each.
+	purgeRedrivesQuery = `
+	WITH gone AS (
+		DELETE FROM dlq.redrives WHERE id = ANY (ARRAY(
+			SELECT id FROM dlq.redrives
+			WHERE ended_at < coalesce($1::timestamptz, now()) - make_interval(days => $2)
+			LIMIT least($3::int, 10) FOR UPDATE SKIP LOCKED))
+		RETURNING 1
+	)
+	SELECT count(*) FROM gone`
+
+	// Returns go with their attempts. One that came in while its message was being
+	// deleted has none; it proves nothing and is looked for here.
+	purgeReturnsQuery = `
+	WITH gone AS (
+		DELETE FROM dlq.returns WHERE attempt_id = ANY (ARRAY(
+			SELECT r.attempt_id FROM dlq.returns r
+			WHERE r.returned_at < coalesce($1::timestamptz, now()) - make_interval(days => $2)
+			  AND NOT EXISTS (SELECT FROM dlq.attempts a WHERE a.message_id = r.parent_id AND a.attempt_id = r.attempt_id)
+			LIMIT $3 FOR UPDATE SKIP LOCKED))
+		RETURNING 1
+	)
+	SELECT count(*) FROM gone`
+
+	purgeAuditQuery = `SELECT dlq.purge_audit($1, $2)`
+)
+
+// PurgeBookkeeping deletes for good what is kept for a time beside the messages:
+// idempotency keys after their life, redrives that ended, and returns of attempts
+// that are gone, longer than redriveDays ago, and entries of the audit trail
+// older than auditDays, which must be 30 or more. It deletes at most batch rows a
+// transaction (of redrives 10, with their batches) and says how many rows there
+// were. When one kind fails the others are still tried.
+func (s *Store) PurgeBookkeeping(ctx context.Context, redriveDays, auditDays, batch int) (int64, error) {
+	if redriveDays < 0 || auditDays < 30 || batch < 1 {
+		return 0, fmt.Errorf("purge bookkeeping: redrive days %d, audit days %d, batch %d", redriveDays, auditDays, batch)
+	}
+	var total int64
+	var errs []error
+	for _, kind := range []struct {
+		where, query string
+		args         []any
+	}{
+		{"purge idempotency keys", purgeKeysQuery, []any{s.clock(), repository.KeyLife.Microseconds(), batch}},
+		{"purge redrives", purgeRedrivesQuery, []any{s.clock(), redriveDays, batch}},
+		{"purge returns", purgeReturnsQuery, []any{s.clock(), redriveDays, batch}},
+		{"purge the audit trail", purgeAuditQuery, []any{auditDays, batch}},
+	} {
+		n, err := s.purge(ctx, kind.where, kind.query, kind.args...)
+		total += n
+		errs = append(errs, err)
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return total, errors.Join(errs...)
+}

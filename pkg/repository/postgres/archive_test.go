@@ -8,11 +8,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
 
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
@@ -156,8 +158,12 @@ func TestArchiveOld(t *testing.T) {
 	t.Run("ArchiveHasTheColumnsOfTheTable", func(t *testing.T) {
 		t.Parallel()
 		db := postgrestest.Open(t)
+		byName := func(a, b columnOf) int { return strings.Compare(a.Name, b.Name) }
 		want := append(columnsOf(t, db, "dlq_messages"), columnOf{"archived_at", "timestamp with time zone"})
-		if got := columnsOf(t, db, "dlq_messages_archive"); !slices.Equal(got, want) {
+		got := columnsOf(t, db, "dlq_messages_archive")
+		slices.SortFunc(want, byName)
+		slices.SortFunc(got, byName)
+		if !slices.Equal(got, want) {
 			t.Errorf("got %v\nwant %v", got, want)
 		}
 	})
@@ -227,6 +233,8 @@ func TestPurgeArchive(t *testing.T) {
 	exec(t, db, `INSERT INTO dlq.attempts (message_id, attempt_no, retry_count, attempt_id, actor, started_at, ended_at, from_status, to_status, target_topic)
 		SELECT id, n, n, gen_random_uuid(), 'a', now(), now(), 'RETRYING', 'DEAD', 'orders'
 		FROM (SELECT id FROM dlq.dlq_messages_archive UNION ALL SELECT id FROM dlq.dlq_messages) m, generate_series(1, 3) n`)
+	exec(t, db, `INSERT INTO dlq.returns (attempt_id, parent_id, child_id, by_content, returned_at)
+		SELECT attempt_id, message_id, gen_random_uuid(), false, now() FROM dlq.attempts`)
 	exec(t, db, `UPDATE dlq.dlq_messages_archive SET archived_at = now() - interval '364 days'`)
 	exec(t, db, `UPDATE dlq.dlq_messages_archive SET archived_at = now() - interval '366 days'
 		WHERE id IN (SELECT id FROM dlq.dlq_messages_archive LIMIT 7)`)
@@ -236,11 +244,14 @@ func TestPurgeArchive(t *testing.T) {
 		t.Errorf("got %d, %v, want 7", n, err)
 	}
 	wantMoved(t, db, 1, 2)
-	var attempts, ofTheLive int
-	wantNil(t, db.Get(&attempts, `SELECT count(*) FROM dlq.attempts`))
-	wantNil(t, db.Get(&ofTheLive, `SELECT count(*) FROM dlq.attempts WHERE message_id = $1`, live))
-	if attempts != 9 || ofTheLive != 3 {
-		t.Errorf("got %d attempts, %d of the live message, want 9 and 3", attempts, ofTheLive)
+	for _, of := range []string{"attempts WHERE message_id", "returns WHERE parent_id"} {
+		table, _, _ := strings.Cut(of, " ")
+		if got := count(t, db, table); got != 9 {
+			t.Errorf("got %d %s, want 9", got, table)
+		}
+		if got := count(t, db, of+" = $1", live); got != 3 {
+			t.Errorf("got %d %s of the live message, want 3", got, table)
+		}
 	}
 	if n, err := store.PurgeArchive(t.Context(), 365, 2); err != nil || n != 0 {
 		t.Errorf("again: got %d, %v, want 0", n, err)
@@ -250,6 +261,168 @@ func TestPurgeArchive(t *testing.T) {
 			t.Errorf("%v: got no error, want a refusal", args)
 		}
 	}
+}
+
+// TestDelete: what only proved something of the message goes with it.
+func TestDelete(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.Open(t)
+	gone, stays := seedTen(t, db, "DEAD", "2001-01-01"), seedTen(t, db, "DEAD", "2001-01-01")
+	exec(t, db, `INSERT INTO dlq.attempts (message_id, attempt_no, retry_count, attempt_id, actor, started_at, ended_at, from_status, to_status, target_topic)
+		SELECT id, n, n, gen_random_uuid(), 'a', now(), now(), 'RETRYING', 'DEAD', 'orders' FROM dlq.dlq_messages, generate_series(1, 3) n`)
+	exec(t, db, `INSERT INTO dlq.returns (attempt_id, parent_id, child_id, by_content, returned_at)
+		SELECT attempt_id, message_id, gen_random_uuid(), false, now() FROM dlq.attempts`)
+	wantNil(t, New(db).Delete(t.Context(), gone, entity.By("alice")))
+	for _, of := range []string{"attempts WHERE message_id = $1", "returns WHERE parent_id = $1"} {
+		if got := count(t, db, of, gone); got != 0 {
+			t.Errorf("got %d %s of the deleted message, want none", got, of)
+		}
+		if got := count(t, db, of, stays); got != 3 {
+			t.Errorf("got %d %s of the other message, want 3", got, of)
+		}
+	}
+}
+
+func TestPurgeBookkeeping(t *testing.T) {
+	t.Parallel()
+	tables := []string{"idempotency_keys", "redrives", "redrive_batches", "returns", "audit"}
+	wantRows := func(t *testing.T, db *sqlx.DB, want ...int) {
+		t.Helper()
+		for i, table := range tables {
+			if got := count(t, db, table); got != want[i] {
+				t.Errorf("got %d rows of %s, want %d", got, table, want[i])
+			}
+		}
+	}
+
+	t.Run("DeletesWhatHadItsTimeAndNothingElse", func(t *testing.T) {
+		t.Parallel()
+		db := postgrestest.Open(t)
+		seedBookkeeping(t, db, 25, "1000d") // oldest first, as time goes
+		seedBookkeeping(t, db, 25, "366d")  // redrives and returns that go
+		seedBookkeeping(t, db, 25, "364d")  // audit entries that go
+		seedBookkeeping(t, db, 25, "29d")   // keys that go
+		seedBookkeeping(t, db, 25, "23h")   // keys that stay
+		seedBookkeeping(t, db, 25, "0")
+		countDeletes(t, db, tables...)
+		n, err := New(db).PurgeBookkeeping(t.Context(), 365, 100, 10)
+		if want := int64(4*25 + 2*25 + 2*25 + 3*25); err != nil || n != want {
+			t.Errorf("got %d, %v, want %d", n, err, want)
+		}
+		// Redrives that are not over, and returns whose attempts are there, are kept.
+		wantRows(t, db, 2*25, 6*25+4*25, 2*(6*25+4*25), 6*25+4*25, 3*25)
+		var most []string
+		wantNil(t, db.Select(&most, `SELECT t || ' ' || max(n) FROM public.deletes GROUP BY t ORDER BY 1`))
+		if want := []string{"audit 10", "idempotency_keys 10", "redrive_batches 20", "redrives 10", "returns 10"}; !slices.Equal(most, want) {
+			t.Errorf("most rows by one statement: got %q, want %q", most, want)
+		}
+		if n, err := New(db).PurgeBookkeeping(t.Context(), 365, 100, 10); err != nil || n != 0 {
+			t.Errorf("again: got %d, %v, want 0", n, err)
+		}
+	})
+
+	t.Run("CountsByTheStoresClock", func(t *testing.T) {
+		t.Parallel()
+		db := postgrestest.Open(t)
+		seedBookkeeping(t, db, 1, "0")
+		store := New(db, WithClock(func() time.Time { return time.Now().Add(25 * time.Hour) }))
+		if n, err := store.PurgeBookkeeping(t.Context(), 365, 730, 10); err != nil || n != 1 {
+			t.Errorf("a day later: got %d, %v, want the key", n, err)
+		}
+	})
+
+	t.Run("LeavesKeysThatSomebodyHolds", func(t *testing.T) {
+		t.Parallel()
+		db := postgrestest.Open(t)
+		seedBookkeeping(t, db, 3, "2d")
+		holder, err := db.Beginx()
+		wantNil(t, err)
+		defer func() { _ = holder.Rollback() }()
+		var held []string
+		wantNil(t, holder.Select(&held, `SELECT key FROM dlq.idempotency_keys LIMIT 1 FOR UPDATE`))
+		if n, err := New(db).PurgeBookkeeping(t.Context(), 365, 730, 10); err != nil || n != 2 {
+			t.Errorf("got %d, %v, want the 2 others", n, err)
+		}
+	})
+
+	t.Run("OneKindThatFailsDoesNotKeepItFromTheOthers", func(t *testing.T) {
+		t.Parallel()
+		db := postgrestest.Open(t)
+		seedBookkeeping(t, db, 3, "1000d")
+		exec(t, db, `CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no'; END $$`)
+		exec(t, db, `CREATE TRIGGER refuse BEFORE DELETE ON dlq.idempotency_keys FOR EACH ROW EXECUTE FUNCTION public.refuse()`)
+		n, err := New(db).PurgeBookkeeping(t.Context(), 365, 730, 10)
+		if err == nil || !strings.Contains(err.Error(), "purge idempotency keys") || n != 9 {
+			t.Errorf("got %d, %v, want the 9 others and the failure", n, err)
+		}
+	})
+
+	t.Run("StopsWithItsContext", func(t *testing.T) {
+		t.Parallel()
+		db := postgrestest.Open(t)
+		seedBookkeeping(t, db, 3, "1000d")
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if n, err := New(db).PurgeBookkeeping(ctx, 365, 730, 10); !errors.Is(err, context.Canceled) || n != 0 {
+			t.Errorf("got %d, %v, want the cancellation", n, err)
+		}
+		wantRows(t, db, 3, 6, 12, 6, 3)
+	})
+
+	t.Run("RefusesNonsense", func(t *testing.T) {
+		t.Parallel()
+		db := postgrestest.Open(t)
+		seedBookkeeping(t, db, 3, "29d")
+		for _, args := range [][3]int{{-1, 730, 10}, {365, 29, 10}, {365, -1, 10}, {365, 730, 0}} {
+			if n, err := New(db).PurgeBookkeeping(t.Context(), args[0], args[1], args[2]); err == nil || n != 0 {
+				t.Errorf("%v: got %d, %v, want a refusal", args, n, err)
+			}
+		}
+		wantRows(t, db, 3, 6, 12, 6, 3)
+	})
+}
+
+// seedBookkeeping puts in n of everything that was made and ended so long ago:
+// keys; redrives with two batches each, and as many that are not over; returns,
+// and as many whose attempts are there; entries of the audit trail.
+func seedBookkeeping(t *testing.T, db *sqlx.DB, n int, ago string) {
+	t.Helper()
+	exec(t, db, `INSERT INTO dlq.idempotency_keys (principal, key, request, operation_id, owner, lease_expires_at, created_at)
+		SELECT 'p', gen_random_uuid(), '', gen_random_uuid(), gen_random_uuid(), now(), now() - $2::interval
+		FROM generate_series(1, $1::int)`, n, ago)
+	exec(t, db, `INSERT INTO dlq.redrives (id, action, state, actor, selection, options, created_at, updated_at, ended_at, selected, left_out, canary_passed, ordered)
+		SELECT gen_random_uuid(), 'retry', CASE i WHEN 1 THEN 'finished' ELSE 'stopped' END, 'a', '{}', '{}',
+			now() - $2::interval, now() - $2::interval, CASE i WHEN 1 THEN now() - $2::interval END, 1, '{}', true, false
+		FROM generate_series(1, $1::int), generate_series(1, 2) i`, n, ago)
+	exec(t, db, `INSERT INTO dlq.redrive_batches (redrive_id, batch_no, first_item, canary, message_ids)
+		SELECT id, b, b, false, '{}' FROM dlq.redrives, generate_series(0, 1) b ON CONFLICT DO NOTHING`)
+	exec(t, db, `INSERT INTO dlq.returns (attempt_id, parent_id, child_id, by_content, returned_at)
+		SELECT gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), i = 1, now() - $2::interval
+		FROM generate_series(1, $1::int), generate_series(1, 2) i`, n, ago)
+	exec(t, db, `INSERT INTO dlq.attempts (message_id, attempt_no, retry_count, attempt_id, actor, started_at, ended_at, from_status, to_status, target_topic)
+		SELECT parent_id, 1, 1, attempt_id, 'a', now(), now(), 'RETRYING', 'RESOLVED', 'orders' FROM dlq.returns WHERE by_content
+		ON CONFLICT DO NOTHING`)
+	exec(t, db, `INSERT INTO dlq.audit (at, action, kind, object_id, actor)
+		SELECT now() - $2::interval, 'dead', 'message', gen_random_uuid(), 'a' FROM generate_series(1, $1::int)`, n, ago)
+}
+
+// countDeletes notes in public.deletes how many rows each statement deletes.
+func countDeletes(t *testing.T, db *sqlx.DB, tables ...string) {
+	t.Helper()
+	exec(t, db, `CREATE TABLE public.deletes (t TEXT, n INT)`)
+	exec(t, db, `CREATE FUNCTION public.count_deletes() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN INSERT INTO public.deletes SELECT TG_TABLE_NAME, count(*) FROM gone HAVING count(*) > 0; RETURN NULL; END $$`)
+	for _, table := range tables {
+		exec(t, db, `CREATE TRIGGER count_deletes AFTER DELETE ON dlq.`+table+`
+			REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION public.count_deletes()`)
+	}
+}
+
+// count says how many rows there are of a table, or of a table with a condition.
+func count(t *testing.T, db *sqlx.DB, of string, args ...any) (n int) {
+	t.Helper()
+	wantNil(t, db.Get(&n, `SELECT count(*) FROM dlq.`+of, args...))
+	return n
 }
 
 func TestTryLock(t *testing.T) {

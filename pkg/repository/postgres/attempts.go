@@ -24,12 +24,14 @@ import (
 const claimQuery = `
 	WITH want AS (
 		SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::int4[], $5::int8[], $6::bool[],
-			$9::text[], $10::text[])
-			AS w (message_id, claim_id, topic, partition, end_offset, take_over, topic_id, actor)
+			$7::text[], $8::uuid[])
+			AS w (message_id, claim_id, topic, partition, end_offset, take_over, topic_id, redrive_id)
 	), taken AS MATERIALIZED (
-		SELECT m.id, w.claim_id, w.topic, w.topic_id, w.partition, w.end_offset, w.actor,
-		       m.attempt_no, m.retry_count AS counted, m.claim_id AS doubtful, m.last_retry_at, m.last_publish_error,
-		       coalesce(m.claim_topic, m.original_topic) AS doubtful_topic, m.claim_partition AS doubtful_partition
+		SELECT m.id, w.claim_id, w.topic, w.topic_id, w.partition, w.end_offset, w.redrive_id,
+		       m.attempt_no, m.retry_count AS counted, m.claim_id AS doubtful, m.claim_redrive_id AS doubtful_redrive,
+		       m.last_retry_at, m.last_publish_error, m.last_publish_error_class, m.status AS from_status,
+		       coalesce(m.claim_topic, m.original_topic) AS doubtful_topic, m.claim_topic_id AS doubtful_topic_id,
+		       m.claim_partition AS doubtful_partition, m.record_hash
 		FROM dlq.dlq_messages m JOIN want w ON w.message_id = m.id
 		WHERE (m.status = 'PENDING' AND m.retry_count < m.max_retries
 		       OR m.status = 'RETRYING' AND m.unsettled AND w.take_over) IS TRUE
@@ -42,37 +44,46 @@ const claimQuery = `
 			updated_at = c.moment,
 			attempt_no = m.attempt_no + 1,
 			claim_id = x.claim_id,
-			claim_expires_at = c.moment + $7::bigint * interval '1 microsecond',
+			claim_expires_at = c.moment + $9::bigint * interval '1 microsecond',
 			claim_topic = nullif(x.topic, m.original_topic),
 			claim_topic_id = x.topic_id,
 			claim_partition = x.partition,
 			claim_end_offset = x.end_offset,
+			claim_redrive_id = x.redrive_id,
 			unsettled = false,
 			next_attempt_at = NULL,
 			last_publish_error = NULL,
 			last_publish_error_class = NULL
-		FROM taken x, (SELECT coalesce($8::timestamptz, clock_timestamp()) AS moment) c
+		FROM taken x, (SELECT coalesce($10::timestamptz, clock_timestamp()) AS moment) c
 		WHERE m.id = x.id
 		RETURNING m.*
 	), history AS (
-		INSERT INTO dlq.attempts (message_id, attempt_no, attempt_id, retry_count, actor, started_at, ended_at,
-			from_status, to_status, error_class, error, target_topic, target_partition)
-		SELECT x.id, x.attempt_no, x.doubtful, x.counted, x.actor, x.last_retry_at, m.last_retry_at,
-			'RETRYING', 'RETRYING', 'UNKNOWN', x.last_publish_error, x.doubtful_topic, x.doubtful_partition
-		FROM taken x JOIN claimed m ON m.id = x.id WHERE x.doubtful IS NOT NULL
+		INSERT INTO dlq.attempts (message_id, attempt_no, attempt_id, redrive_id, retry_count, verdict, actor, started_at, ended_at,
+			from_status, to_status, error_class, error, target_topic, target_topic_id, target_partition, record_hash)
+		SELECT x.id, x.attempt_no, x.doubtful, x.doubtful_redrive, x.counted, 9, $12, x.last_retry_at, m.last_retry_at,
+			'RETRYING', 'RETRYING', 'UNKNOWN', x.last_publish_error, x.doubtful_topic, x.doubtful_topic_id, x.doubtful_partition,
+			x.record_hash
+		FROM taken x JOIN claimed m ON m.id = x.id AND m.claim_id = x.claim_id WHERE x.doubtful IS NOT NULL
+	), audit AS (
+		INSERT INTO dlq.audit (at, action, kind, object_id, from_state, to_state, retry_count, error_class, last_error,
+			actor, reason, request_id, trace_id, operation_id)
+		SELECT m.last_retry_at, 'retry', 'message', m.id, x.from_status, m.status, m.retry_count,
+			x.last_publish_error_class, x.last_publish_error,
+			` + causeFrom12 + `
+		FROM taken x JOIN claimed m ON m.id = x.id AND m.claim_id = x.claim_id WHERE $11::bool
 	)
 	SELECT ` + stateColumns + `
 	FROM claimed m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id`
 
 // Claim implements repository.Attempts.
-func (s *Store) Claim(ctx context.Context, claims []repository.Claim, expiry time.Duration, wait bool) ([]entity.Message, error) {
+func (s *Store) Claim(ctx context.Context, claims []repository.Claim, how repository.Claiming) ([]entity.Message, error) {
 	if len(claims) == 0 {
 		return nil, nil
 	}
 	n := len(claims)
 	ids, claimIDs, topics := newColumn(oidUUID, n, 16), newColumn(oidUUID, n, 16), newColumn(oidText, n, 24)
 	partitions, offsets, takeOvers := newColumn(oidInt4, n, 4), newColumn(oidInt8, n, 8), newColumn(oidBool, n, 1)
-	topicIDs, actors := newColumn(oidText, n, 36), newColumn(oidText, n, 16)
+	topicIDs, redrives := newColumn(oidText, n, 36), newColumn(oidUUID, n, 16)
 	for _, c := range claims {
 		ids.uuid(c.MessageID)
 		claimIDs.uuid(c.ID)
@@ -81,16 +92,18 @@ func (s *Store) Claim(ctx context.Context, claims []repository.Claim, expiry tim
 		offsets.int64(c.EndOffset)
 		takeOvers.bool(c.TakeOver)
 		topicIDs.optionalText(c.TopicID)
-		actors.text(c.Actor)
+		redrives.optionalUUID(c.RedriveID)
 	}
 	query := claimSkipping
-	if wait {
+	if how.Wait {
 		query = claimWaiting
 	}
+	args := append([]any{
+		ids.arg(), claimIDs.arg(), topics.arg(), partitions.arg(), offsets.arg(), takeOvers.arg(),
+		topicIDs.arg(), redrives.arg(), how.Expiry.Microseconds(), s.clock(), how.Audit,
+	}, causeArgs(how.Cause)...)
 	var found []row
-	err := s.selectRows(ctx, &found, query, ids.arg(), claimIDs.arg(), topics.arg(), partitions.arg(),
-		offsets.arg(), takeOvers.arg(), expiry.Microseconds(), s.clock(), topicIDs.arg(), actors.arg())
-	if err != nil {
+	if err := s.selectRows(ctx, &found, query, args...); err != nil {
 		return nil, translate("claim messages", err)
 	}
 	return states(found), nil
@@ -98,34 +111,35 @@ func (s *Store) Claim(ctx context.Context, claims []repository.Claim, expiry tim
 
 // finishQuery ends attempts and appends their history. Verdicts are numbered as
 // entity.Verdict: 1 acknowledged, 2 skipped, 3 failed, 4 rejected, 5 refused,
-// 6 given back, 7 in doubt. Only the holder of the claim gets through. The rows
-// are locked in the order of their ids, as a claim does, because a late worker
-// and the settler may end the same attempts at the same moment.
+// 6 given back, 7 in doubt, 8 rescued. Only the holder of the claim gets through.
+// The rows are locked in the order of their ids, as a claim does, because a late
+// worker and the settler may end the same attempts at the same moment.
 const finishQuery = `
 	WITH result AS MATERIALIZED (
-		SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::int4[], $5::text[], $6::text[],
-			$7::int4[], $8::int8[], $9::int8[])
-			AS r (message_id, claim_id, actor, verdict, class, error, partition, log_offset, retry_in)
+		SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::int4[], $4::text[], $5::text[],
+			$6::int4[], $7::int8[], $8::int8[])
+			AS r (message_id, claim_id, verdict, class, error, partition, log_offset, retry_in)
 	), held AS MATERIALIZED (
-		SELECT m.id, m.claim_topic, m.retry_count AS counted FROM dlq.dlq_messages m JOIN result r ON r.message_id = m.id
+		SELECT m.id, m.claim_topic, m.claim_topic_id, m.claim_redrive_id, m.record_hash, m.retry_count AS counted,
+			CASE
+				WHEN r.verdict IN (1, 2) THEN 'RESOLVED'
+				WHEN r.verdict = 3 AND m.retry_count >= m.max_retries THEN 'DEAD'
+				WHEN r.verdict = 4 THEN 'DEAD'
+				WHEN r.verdict = 8 AND m.rescues + 1 >= $9::int THEN 'DEAD'
+				WHEN r.verdict IN (5, 6, 8) AND m.retry_count > m.max_retries THEN 'DEAD' -- a take-over at the limit
+				WHEN r.verdict = 7 THEN 'RETRYING'
+				ELSE 'PENDING' END AS to_status
+		FROM dlq.dlq_messages m JOIN result r ON r.message_id = m.id
 		WHERE (m.status = 'RETRYING') IS TRUE
 		  AND coalesce(m.claim_id, '00000000-0000-0000-0000-000000000000') = r.claim_id
 		ORDER BY m.id FOR NO KEY UPDATE OF m
 	), ended AS (
 		UPDATE dlq.dlq_messages m SET
-			status = CASE
-				WHEN r.verdict IN (1, 2) THEN 'RESOLVED'
-				WHEN r.verdict = 3 AND m.retry_count >= m.max_retries THEN 'DEAD'
-				WHEN r.verdict = 4 THEN 'DEAD'
-				WHEN r.verdict = 6 AND m.rescues + 1 >= $10::int THEN 'DEAD'
-				WHEN r.verdict IN (5, 6) AND m.retry_count > m.max_retries THEN 'DEAD' -- a take-over at the limit
-				WHEN r.verdict = 7 THEN 'RETRYING'
-				ELSE 'PENDING' END,
-			retry_count = CASE WHEN r.verdict IN (5, 6) THEN greatest(m.retry_count - 1, 0) ELSE m.retry_count END,
-			rescues = CASE WHEN r.verdict = 6 THEN m.rescues + 1 WHEN r.verdict = 7 THEN m.rescues ELSE 0 END,
+			status = held.to_status,
+			retry_count = CASE WHEN r.verdict IN (5, 6, 8) THEN greatest(m.retry_count - 1, 0) ELSE m.retry_count END,
+			rescues = CASE WHEN r.verdict = 8 THEN m.rescues + 1 WHEN r.verdict IN (6, 7) THEN m.rescues ELSE 0 END,
 			updated_at = c.moment,
-			next_attempt_at = CASE WHEN r.verdict = 3 AND m.retry_count < m.max_retries
-				THEN c.moment + r.retry_in * interval '1 microsecond' END,
+			next_attempt_at = CASE WHEN held.to_status = 'PENDING' THEN c.moment + r.retry_in * interval '1 microsecond' END,
 			last_publish_error = CASE WHEN r.verdict IN (1, 2) THEN NULL ELSE r.error END,
 			last_publish_error_class = CASE WHEN r.verdict IN (1, 2) THEN NULL ELSE r.class END,
 			outcome = CASE WHEN m.outcome = 'returned' THEN 'returned' WHEN r.verdict = 1 THEN 'published' END,
@@ -135,37 +149,44 @@ const finishQuery = `
 			claim_topic_id = CASE WHEN r.verdict = 7 THEN m.claim_topic_id END,
 			claim_partition = CASE WHEN r.verdict = 7 THEN m.claim_partition END,
 			claim_end_offset = CASE WHEN r.verdict = 7 THEN m.claim_end_offset END,
+			claim_redrive_id = CASE WHEN r.verdict = 7 THEN m.claim_redrive_id END,
 			unsettled = r.verdict = 7 AND r.class = 'UNKNOWN' AND coalesce(m.claim_expires_at <= c.moment, true)
 		FROM held JOIN result r ON r.message_id = held.id,
-		     (SELECT coalesce($11::timestamptz, clock_timestamp()) AS moment) c
+		     (SELECT coalesce($10::timestamptz, clock_timestamp()) AS moment) c
 		WHERE m.id = held.id AND (m.status = 'RETRYING') IS TRUE
 		  AND coalesce(m.claim_id, '00000000-0000-0000-0000-000000000000') = r.claim_id
 		RETURNING m.id, m.attempt_no, m.status, m.retry_count, m.max_retries, m.next_attempt_at,
 		          m.last_retry_at, c.moment, coalesce(held.claim_topic, m.original_topic) AS target_topic,
-		          held.counted, r.claim_id, r.actor, r.verdict, r.class, r.error, r.partition, r.log_offset
+		          held.claim_topic_id AS target_topic_id, held.claim_redrive_id AS redrive_id, held.record_hash,
+		          held.counted, r.claim_id, r.verdict, r.class, r.error, r.partition, r.log_offset
 	), history AS (
-		INSERT INTO dlq.attempts (message_id, attempt_no, attempt_id, retry_count, actor, started_at, ended_at,
-			from_status, to_status, error_class, error, target_topic, target_partition, target_offset)
-		SELECT id, attempt_no, claim_id, counted, actor, coalesce(last_retry_at, moment), moment,
-			'RETRYING', status, class, error, target_topic, partition, nullif(log_offset, -1)
+		INSERT INTO dlq.attempts (message_id, attempt_no, attempt_id, redrive_id, retry_count, verdict, actor, started_at, ended_at,
+			from_status, to_status, error_class, error, target_topic, target_topic_id, target_partition, target_offset, record_hash)
+		SELECT id, attempt_no, claim_id, redrive_id, counted, verdict, $11, coalesce(last_retry_at, moment), moment,
+			'RETRYING', status, class, error, target_topic, target_topic_id, partition, nullif(log_offset, -1), record_hash
 		FROM ended WHERE verdict <> 7
 		ON CONFLICT (message_id, attempt_no) DO NOTHING
+	), audit AS (
+		INSERT INTO dlq.audit (at, action, kind, object_id, from_state, to_state, retry_count, error_class, last_error,
+			actor, reason, request_id, trace_id, operation_id)
+		SELECT moment, 'attempt', 'message', id, 'RETRYING', status, retry_count, class, error,
+			` + causeFrom11 + `
+		FROM ended WHERE verdict <> 7
 	)
 	SELECT id, status, retry_count, max_retries, next_attempt_at FROM ended`
 
 // Finish implements repository.Attempts.
-func (s *Store) Finish(ctx context.Context, results []repository.Result) ([]repository.Finished, error) {
+func (s *Store) Finish(ctx context.Context, results []repository.Result, cause entity.Cause) ([]repository.Finished, error) {
 	if len(results) == 0 {
 		return nil, nil
 	}
 	n := len(results)
-	ids, claimIDs, actors := newColumn(oidUUID, n, 16), newColumn(oidUUID, n, 16), newColumn(oidText, n, 16)
+	ids, claimIDs := newColumn(oidUUID, n, 16), newColumn(oidUUID, n, 16)
 	verdicts, classes, errs := newColumn(oidInt4, n, 4), newColumn(oidText, n, 16), newColumn(oidText, n, 16)
 	partitions, offsets, retryIns := newColumn(oidInt4, n, 4), newColumn(oidInt8, n, 8), newColumn(oidInt8, n, 8)
 	for _, r := range results {
 		ids.uuid(r.MessageID)
 		claimIDs.uuid(r.ClaimID)
-		actors.text(r.Actor)
 		verdicts.int32(int32(r.Verdict))
 		classes.optionalText(string(r.Class))
 		errs.optionalText(r.Error)
@@ -173,10 +194,12 @@ func (s *Store) Finish(ctx context.Context, results []repository.Result) ([]repo
 		offsets.int64(r.Offset)
 		retryIns.int64(r.RetryIn.Microseconds())
 	}
+	args := append([]any{
+		ids.arg(), claimIDs.arg(), verdicts.arg(), classes.arg(), errs.arg(), partitions.arg(), offsets.arg(),
+		retryIns.arg(), repository.RescueLimit, s.clock(),
+	}, causeArgs(cause)...)
 	var found []finishedRow
-	err := s.selectRows(ctx, &found, finishQuery, ids.arg(), claimIDs.arg(), actors.arg(), verdicts.arg(),
-		classes.arg(), errs.arg(), partitions.arg(), offsets.arg(), retryIns.arg(), repository.RescueLimit, s.clock())
-	if err != nil {
+	if err := s.selectRows(ctx, &found, finishQuery, args...); err != nil {
 		return nil, translate("finish attempts", err)
 	}
 	finished := make([]repository.Finished, len(found))
@@ -238,29 +261,42 @@ func states(found []row) []entity.Message {
 }
 
 type attemptRow struct {
-	MessageID uuid.UUID `db:"message_id"`
-	Number    int       `db:"attempt_no"`
-	ID        uuid.UUID `db:"attempt_id"`
-	Count     int       `db:"retry_count"`
-	Actor     string    `db:"actor"`
-	StartedAt time.Time `db:"started_at"`
-	EndedAt   time.Time `db:"ended_at"`
-	From      string    `db:"from_status"`
-	To        string    `db:"to_status"`
-	Class     string    `db:"error_class"`
-	Error     string    `db:"error"`
-	Topic     string    `db:"target_topic"`
-	Partition int32     `db:"target_partition"`
-	Offset    int64     `db:"target_offset"`
+	MessageID uuid.UUID     `db:"message_id"`
+	Number    int           `db:"attempt_no"`
+	ID        uuid.UUID     `db:"attempt_id"`
+	RedriveID uuid.NullUUID `db:"redrive_id"`
+	Count     int           `db:"retry_count"`
+	Verdict   int           `db:"verdict"`
+	Actor     string        `db:"actor"`
+	StartedAt time.Time     `db:"started_at"`
+	EndedAt   sql.NullTime  `db:"ended_at"`
+	From      string        `db:"from_status"`
+	To        string        `db:"to_status"`
+	Class     string        `db:"error_class"`
+	Error     string        `db:"error"`
+	Topic     string        `db:"target_topic"`
+	TopicID   string        `db:"target_topic_id"`
+	Partition int32         `db:"target_partition"`
+	Offset    int64         `db:"target_offset"`
 }
+
+// attemptColumns are an attemptRow of dlq.attempts, which is a. Attempts from
+// before the verdict was kept have 0.
+const attemptColumns = `
+	a.message_id, a.attempt_no, a.attempt_id, a.redrive_id, a.retry_count, coalesce(a.verdict, 0) AS verdict, a.actor,
+	a.started_at, a.ended_at, a.from_status, a.to_status,
+	coalesce(a.error_class, '') AS error_class, coalesce(a.error, '') AS error,
+	a.target_topic, coalesce(a.target_topic_id, '') AS target_topic_id,
+	coalesce(a.target_partition, 0) AS target_partition, coalesce(a.target_offset, -1) AS target_offset`
 
 func (r *attemptRow) attempt() entity.Attempt {
 	return entity.Attempt{
-		MessageID: r.MessageID, Number: r.Number, ID: r.ID, RetryCount: r.Count, Actor: r.Actor,
-		StartedAt: entity.Moment(r.StartedAt), EndedAt: entity.Moment(r.EndedAt),
+		MessageID: r.MessageID, Number: r.Number, ID: r.ID, RetryCount: r.Count,
+		RedriveID: r.RedriveID.UUID, Verdict: entity.Verdict(r.Verdict), Actor: r.Actor,
+		StartedAt: entity.Moment(r.StartedAt), EndedAt: moment(r.EndedAt),
 		From: entity.Status(r.From), To: entity.Status(r.To),
 		Class: entity.ErrorClass(r.Class), Error: r.Error,
-		Topic: r.Topic, Partition: r.Partition, Offset: r.Offset,
+		Topic: r.Topic, TopicID: r.TopicID, Partition: r.Partition, Offset: r.Offset,
 	}
 }
 

@@ -40,7 +40,7 @@ func BenchmarkStore(b *testing.B) {
 			batch.Messages = append(batch.Messages, m)
 		}
 		moved, err := store.Store(b.Context(), batch)
-		if err != nil || len(moved) != 1 {
+		if err != nil || len(moved.Ranges) != 1 {
 			b.Fatalf("Store = %v, %v", moved, err)
 		}
 		next += rows

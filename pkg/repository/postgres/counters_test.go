@@ -91,7 +91,7 @@ func TestFinishInOppositeOrders(t *testing.T) {
 		var both sync.WaitGroup
 		for i, claims := range [][]repository.Claim{m.claims, backwards} {
 			both.Go(func() {
-				finished, err := store.Finish(t.Context(), results(claims, entity.Acknowledged))
+				finished, err := store.Finish(t.Context(), results(claims, entity.Acknowledged), entity.By("test"))
 				ended[i], errs[i] = len(finished), err
 			})
 		}
@@ -147,11 +147,17 @@ func (m *mix) session(ctx context.Context, number int) {
 		case n < 80:
 			m.finish(ctx, random)
 		case n < 85:
-			m.one(ctx, "delete", "PENDING RETRYING RESOLVED DEAD", m.store.Delete)
+			m.one(ctx, "delete", "PENDING RETRYING RESOLVED DEAD", func(ctx context.Context, id uuid.UUID) error { return m.store.Delete(ctx, id, entity.By("test")) })
 		case n < 89:
-			m.one(ctx, "requeue", "DEAD", func(ctx context.Context, id uuid.UUID) error { _, err := m.store.Requeue(ctx, id); return err })
+			m.one(ctx, "requeue", "DEAD", func(ctx context.Context, id uuid.UUID) error {
+				_, err := m.store.Requeue(ctx, id, entity.By("test"))
+				return err
+			})
 		case n < 93:
-			m.one(ctx, "give up", "PENDING RETRYING", func(ctx context.Context, id uuid.UUID) error { _, err := m.store.GiveUp(ctx, id, "test"); return err })
+			m.one(ctx, "give up", "PENDING RETRYING", func(ctx context.Context, id uuid.UUID) error {
+				_, err := m.store.GiveUp(ctx, id, entity.By("test"))
+				return err
+			})
 		case n < 97:
 			_, err := m.store.ArchiveOld(ctx, 0, 1+random.IntN(50))
 			m.fail("archive", err)
@@ -179,7 +185,7 @@ func (m *mix) ingest(ctx context.Context, random *rand.Rand, at repository.Posit
 		batch.Messages = append(batch.Messages, msg)
 	}
 	stored, err := m.store.Store(ctx, batch)
-	if err == nil && len(stored) != 1 {
+	if err == nil && len(stored.Ranges) != 1 {
 		err = fmt.Errorf("stored %v, want the range", stored)
 	}
 	return err
@@ -198,7 +204,7 @@ func (m *mix) claim(ctx context.Context, random *rand.Rand, n int, wait bool) {
 	for i, id := range ids {
 		claims[i] = repository.Claim{MessageID: id, ID: uuid.New(), Topic: "orders"}
 	}
-	taken, err := m.store.Claim(ctx, claims, time.Minute, wait)
+	taken, err := m.store.Claim(ctx, claims, repository.Claiming{Expiry: time.Minute, Wait: wait, Cause: entity.By("alice")})
 	m.fail("claim", err)
 	held := make(map[uuid.UUID]bool, len(taken))
 	for _, msg := range taken {
@@ -233,15 +239,15 @@ func (m *mix) finish(ctx context.Context, random *rand.Rand) {
 		}
 		seen[c.MessageID] = true
 	}
-	verdicts := []entity.Verdict{entity.Acknowledged, entity.Failed, entity.Rejected, entity.GivenBack, entity.Refused}
-	_, err := m.store.Finish(ctx, results(unique, verdicts[random.IntN(len(verdicts))]))
+	verdicts := []entity.Verdict{entity.Acknowledged, entity.Failed, entity.Rejected, entity.GivenBack, entity.Refused, entity.Rescued}
+	_, err := m.store.Finish(ctx, results(unique, verdicts[random.IntN(len(verdicts))]), entity.By("test"))
 	m.fail("finish", err)
 }
 
 func results(claims []repository.Claim, verdict entity.Verdict) []repository.Result {
 	all := make([]repository.Result, len(claims))
 	for i, c := range claims {
-		all[i] = repository.Result{MessageID: c.MessageID, ClaimID: c.ID, Actor: "test", Verdict: verdict, Offset: -1}
+		all[i] = repository.Result{MessageID: c.MessageID, ClaimID: c.ID, Verdict: verdict, Offset: -1}
 	}
 	return all
 }

@@ -37,7 +37,7 @@ func TestStoreInOppositeOrders(t *testing.T) {
 				if err != nil {
 					t.Errorf("round %d: got %v, want no deadlock", round, err)
 				}
-				counted[i] = len(stored)
+				counted[i] = len(stored.Ranges)
 			})
 		}
 		both.Wait()

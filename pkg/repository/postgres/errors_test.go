@@ -92,7 +92,7 @@ func TestKilledConnection(t *testing.T) {
 	claim := []repository.Claim{{MessageID: id, ID: uuid.New(), Topic: "orders"}}
 	ended := make(chan error, 1)
 	go func() {
-		_, err := store.Claim(t.Context(), claim, time.Minute, true)
+		_, err := store.Claim(t.Context(), claim, repository.Claiming{Expiry: time.Minute, Wait: true, Cause: entity.By("alice")})
 		ended <- err
 	}()
 	// A statement that never began is tried on other connections, a few times.
@@ -111,7 +111,7 @@ func TestKilledConnection(t *testing.T) {
 	wantNil(t, holder.Rollback())
 
 	exec(t, db, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
-	if taken, err := store.Claim(t.Context(), claim, time.Minute, true); err != nil || len(taken) != 1 {
+	if taken, err := store.Claim(t.Context(), claim, repository.Claiming{Expiry: time.Minute, Wait: true, Cause: entity.By("alice")}); err != nil || len(taken) != 1 {
 		t.Errorf("with new connections: took %d, %v, want the message", len(taken), err)
 	}
 }

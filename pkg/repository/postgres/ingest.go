@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
@@ -128,6 +129,12 @@ func (r positionRow) partition() repository.Partition {
 // position was where the batch began: one statement, one round trip, nothing
 // between. payload is derived from value on the server, so the bytes travel
 // once. Rows get a moment each, which keeps ties out of the lists' order.
+//
+// back are the returns among the messages. Their parents are locked before the
+// returns are noted, so that two batches with returns of the same attempts wait
+// for one another in one order. What headers name may come back several times,
+// the first is noted; of what is known by content there is one return only, and
+// the key of dlq.returns makes a second one an error.
 const storeQuery = `
 	WITH step AS (
 		SELECT * FROM unnest($1::int4[], $2::int4[], $3::int8[], $4::int8[])
@@ -144,12 +151,12 @@ const storeQuery = `
 				$11::bytea[], $12::bytea[], $13::bytea[], $14::text[], $15::int8[], $16::bytea[],
 				$17::int4[], $18::int4[], $19::int4[], $20::int8[], $21::timestamptz[],
 				$22::int4[], $23::int8[], $24::timestamptz[], $25::text[],
-				$26::text[], $27::int4[], $28::text[], $29::text[], $30::uuid[], $31::uuid[])
+				$26::text[], $27::int4[], $28::text[], $29::text[], $30::uuid[], $31::uuid[], $32::int8[])
 			AS r (id, original_topic, error_message, retry_count, max_retries, status,
 				key, value, headers, payload_note, omitted_size, omitted_sha256,
 				dlq_topic_id, incarnation_id, partition, dlq_offset, dlq_timestamp,
 				original_partition, original_offset, original_timestamp, origin_confidence,
-				consumer_group, consumer_attempts, dialect, error_class, parent_id, root_id)
+				consumer_group, consumer_attempts, dialect, error_class, parent_id, root_id, record_hash)
 		JOIN moved ON moved.incarnation_id = r.incarnation_id AND moved.partition = r.partition
 		ORDER BY r.id
 	), stored AS (
@@ -158,47 +165,112 @@ const storeQuery = `
 			key, value, headers, payload_note, omitted_size, omitted_sha256,
 			dlq_topic_id, dlq_incarnation_id, dlq_partition, dlq_offset, dlq_timestamp,
 			original_partition, original_offset, original_timestamp, origin_confidence,
-			consumer_group, consumer_attempts, dialect, error_class, parent_id, root_id)
+			consumer_group, consumer_attempts, dialect, error_class, parent_id, root_id, record_hash)
 		SELECT id, original_topic, error_message, retry_count, max_retries, status,
 			CASE WHEN payload_note IS NULL AND value IS NOT NULL THEN convert_from(value, 'UTF8')::jsonb END,
 			moment, moment,
 			key, value, headers, payload_note, omitted_size, omitted_sha256,
 			dlq_topic_id, incarnation_id, partition, dlq_offset, dlq_timestamp,
 			original_partition, original_offset, original_timestamp, origin_confidence,
-			consumer_group, consumer_attempts, dialect, error_class, parent_id, root_id
-		FROM (SELECT *, coalesce($32::timestamptz, clock_timestamp()) AS moment FROM record OFFSET 0) timed
+			consumer_group, consumer_attempts, dialect, error_class, parent_id, root_id, record_hash
+		FROM (SELECT *, coalesce($33::timestamptz, clock_timestamp()) AS moment FROM record OFFSET 0) timed
+	), back AS MATERIALIZED (
+		SELECT b.*, r.parent_id, r.status, r.retry_count, r.max_retries
+		FROM unnest($34::uuid[], $35::uuid[], $36::uuid[], $37::bool[])
+			WITH ORDINALITY AS b (child_id, attempt_id, redrive_id, by_content, ord)
+		JOIN record r ON r.id = b.child_id
 	), parent AS MATERIALIZED (
 		SELECT id FROM dlq.dlq_messages
-		WHERE id IN (SELECT parent_id FROM record WHERE parent_id IS NOT NULL)
+		WHERE id IN (SELECT parent_id FROM back)
 		ORDER BY id FOR NO KEY UPDATE
 	), returned AS (
 		UPDATE dlq.dlq_messages m SET outcome = 'returned' FROM parent WHERE m.id = parent.id
 	), returned_later AS (
 		UPDATE dlq.dlq_messages_archive SET outcome = 'returned'
-		WHERE id IN (SELECT parent_id FROM record WHERE parent_id IS NOT NULL)
+		WHERE id IN (SELECT parent_id FROM back)
+	), noted AS (
+		INSERT INTO dlq.returns (attempt_id, parent_id, child_id, redrive_id, by_content, returned_at)
+		SELECT attempt_id, parent_id, child_id, redrive_id, false, coalesce($33::timestamptz, clock_timestamp())
+		FROM back WHERE NOT by_content AND (SELECT count(*) FROM parent) >= 0
+		ORDER BY attempt_id, ord
+		ON CONFLICT (attempt_id) DO NOTHING
+	), noted_by_content AS (
+		INSERT INTO dlq.returns (attempt_id, parent_id, child_id, redrive_id, by_content, returned_at)
+		SELECT attempt_id, parent_id, child_id, redrive_id, true, coalesce($33::timestamptz, clock_timestamp())
+		FROM back WHERE by_content AND (SELECT count(*) FROM parent) >= 0
+		ORDER BY attempt_id
+	), audit AS (
+		INSERT INTO dlq.audit (at, action, kind, object_id, to_state, retry_count, actor, reason)
+		SELECT coalesce($33::timestamptz, clock_timestamp()), 'dead', 'message', child_id, status, retry_count, $38,
+			format('came back after %s of %s attempts', retry_count, max_retries)
+		FROM back WHERE status = 'DEAD'
 	)
 	SELECT incarnation_id, partition, next_offset FROM moved`
+
+// storeTries is how often a batch is stored anew because others had returns of
+// the same attempts. Each time one of them got on.
+const storeTries = 10
 
 // Store implements repository.Ingest. When PostgreSQL refuses a value, only the
 // projection of the messages that it will not take is left out; the messages
 // are stored.
-func (s *Store) Store(ctx context.Context, batch repository.Batch) ([]repository.Partition, error) {
-	messages, err := s.withParents(ctx, batch.Messages)
-	if err != nil {
-		return nil, translate("look for returns", err)
-	}
-	batch.Messages = messages
-	notes := make([]string, len(batch.Messages))
+func (s *Store) Store(ctx context.Context, batch repository.Batch) (repository.Stored, error) {
+	in := incoming{Batch: batch, hashes: make([]int64, len(batch.Messages)), notes: make([]string, len(batch.Messages))}
 	for i := range batch.Messages {
-		notes[i] = s.note(&batch.Messages[i])
+		m := &batch.Messages[i]
+		in.hashes[i] = entity.RecordHash(m.Record.Key, m.Record.Value)
+		in.notes[i] = s.note(m)
 	}
-	stored, err := s.store(ctx, batch, notes)
-	if err != nil && badData(err) {
-		if err = s.dropProjections(ctx, batch, notes); err == nil {
-			stored, err = s.store(ctx, batch, notes)
+	var stored []repository.Partition
+	var err error
+	for range storeTries {
+		if in.Messages, in.back, err = s.withParents(ctx, batch, in.hashes); err != nil {
+			return repository.Stored{}, translate("look for returns", err)
+		}
+		if stored, err = s.storeAll(ctx, in); !takenMeanwhile(err) {
+			break
 		}
 	}
-	return stored, translate("store messages", err)
+	if err != nil {
+		return repository.Stored{}, translate("store messages", err)
+	}
+	return repository.Stored{Ranges: stored, Returns: in.arrivals(stored)}, nil
+}
+
+// incoming is a batch with what is found out about its messages, in their order.
+type incoming struct {
+	repository.Batch
+	hashes []int64    // see entity.RecordHash
+	notes  []string   // see note
+	back   []comeback // those that are returns
+}
+
+// arrivals are the returns among the messages that were stored.
+func (in *incoming) arrivals(stored []repository.Partition) []repository.Arrival {
+	var out []repository.Arrival
+	for _, c := range in.back {
+		m := &in.Messages[c.message]
+		if !slices.Contains(stored, repository.Partition{Incarnation: m.Source.Incarnation, Partition: m.Source.Partition}) {
+			continue
+		}
+		out = append(out, repository.Arrival{
+			MessageID: m.ID, Parent: m.Parent, Root: m.Root, Topic: m.OriginalTopic,
+			RetryCount: m.RetryCount, MaxRetries: m.MaxRetries, Status: m.Status, ByContent: c.byContent,
+		})
+	}
+	return out
+}
+
+// storeAll stores the batch, if need be with fewer projections.
+func (s *Store) storeAll(ctx context.Context, in incoming) ([]repository.Partition, error) {
+	stored, err := s.store(ctx, in)
+	if err == nil || takenMeanwhile(err) || !badData(err) {
+		return stored, err
+	}
+	if err := s.dropProjections(ctx, in); err != nil {
+		return nil, err
+	}
+	return s.store(ctx, in)
 }
 
 // note says why a message gets no projection; "" when it gets one.
@@ -219,16 +291,16 @@ func (s *Store) note(m *entity.Message) string {
 
 // dropProjections asks PostgreSQL about each value by itself. It is slow and
 // rare: our own rules catch what is known to fail.
-func (s *Store) dropProjections(ctx context.Context, batch repository.Batch, notes []string) error {
-	for i := range batch.Messages {
-		if notes[i] != "" || batch.Messages[i].Record.Value == nil {
+func (s *Store) dropProjections(ctx context.Context, in incoming) error {
+	for i := range in.Messages {
+		if in.notes[i] != "" || in.Messages[i].Record.Value == nil {
 			continue
 		}
-		_, err := s.db.ExecContext(ctx, `SELECT convert_from($1::bytea, 'UTF8')::jsonb`, batch.Messages[i].Record.Value)
+		_, err := s.db.ExecContext(ctx, `SELECT convert_from($1::bytea, 'UTF8')::jsonb`, in.Messages[i].Record.Value)
 		switch {
 		case err == nil:
 		case badData(err):
-			notes[i] = noteRefused
+			in.notes[i] = noteRefused
 		default:
 			return err
 		}
@@ -236,9 +308,9 @@ func (s *Store) dropProjections(ctx context.Context, batch repository.Batch, not
 	return nil
 }
 
-func (s *Store) store(ctx context.Context, batch repository.Batch, notes []string) ([]repository.Partition, error) {
+func (s *Store) store(ctx context.Context, in incoming) ([]repository.Partition, error) {
 	var found []positionRow
-	if err := s.selectRows(ctx, &found, storeQuery, s.storeArgs(batch, notes)...); err != nil {
+	if err := s.selectRows(ctx, &found, storeQuery, s.storeArgs(in)...); err != nil {
 		return nil, err
 	}
 	stored := make([]repository.Partition, len(found))

@@ -7,10 +7,25 @@ import (
 
 // storeArgs lays a batch out in columns, in the order of storeQuery's
 // parameters.
-func (s *Store) storeArgs(batch repository.Batch, notes []string) []any {
-	args := rangeArgs(batch.Ranges)
-	args = append(args, messageArgs(batch.Messages, notes)...)
-	return append(args, s.clock())
+func (s *Store) storeArgs(in incoming) []any {
+	args := rangeArgs(in.Ranges)
+	args = append(args, messageArgs(in)...)
+	args = append(args, s.clock())
+	args = append(args, returnArgs(in)...)
+	return append(args, entity.ActorIngest)
+}
+
+func returnArgs(in incoming) []any {
+	n := len(in.back)
+	children, attempts, redrives := newColumn(oidUUID, n, 16), newColumn(oidUUID, n, 16), newColumn(oidUUID, n, 16)
+	byContent := newColumn(oidBool, n, 1)
+	for _, c := range in.back {
+		children.uuid(in.Messages[c.message].ID)
+		attempts.uuid(c.attempt)
+		redrives.optionalUUID(c.redrive)
+		byContent.bool(c.byContent)
+	}
+	return []any{children.arg(), attempts.arg(), redrives.arg(), byContent.arg()}
 }
 
 func rangeArgs(ranges []repository.Range) []any {
@@ -26,7 +41,8 @@ func rangeArgs(ranges []repository.Range) []any {
 	return []any{incarnations.arg(), partitions.arg(), from.arg(), to.arg()}
 }
 
-func messageArgs(messages []entity.Message, notes []string) []any {
+func messageArgs(in incoming) []any {
+	messages := in.Messages
 	n := len(messages)
 	size := func(of func(*entity.Message) int) int {
 		total := 0
@@ -63,6 +79,7 @@ func messageArgs(messages []entity.Message, notes []string) []any {
 		class         = newColumn(oidText, n, 32)
 		parent        = newColumn(oidUUID, n, 4)
 		root          = newColumn(oidUUID, n, 4)
+		hash          = newColumn(oidInt8, n, 8)
 	)
 	for i := range messages {
 		m := &messages[i]
@@ -75,7 +92,7 @@ func messageArgs(messages []entity.Message, notes []string) []any {
 		key.bytes(m.Record.Key)
 		value.bytes(m.Record.Value)
 		headers.bytes(packHeaders(m.Record.Headers))
-		note.optionalText(notes[i])
+		note.optionalText(in.notes[i])
 		overLimit(m, omittedSize, omittedSHA)
 		dlqTopic.int32(m.Source.TopicID)
 		incarnation.int32(m.Source.Incarnation)
@@ -92,6 +109,7 @@ func messageArgs(messages []entity.Message, notes []string) []any {
 		class.optionalText(m.Failure.Class)
 		parent.optionalUUID(m.Parent)
 		root.optionalUUID(m.Root)
+		optionalHash(hash, in.hashes[i])
 	}
 	return []any{
 		id.arg(), topic.arg(), message.arg(), retryCount.arg(), maxRetries.arg(), status.arg(),
@@ -99,6 +117,7 @@ func messageArgs(messages []entity.Message, notes []string) []any {
 		dlqTopic.arg(), incarnation.arg(), partition.arg(), offset.arg(), timestamp.arg(),
 		origPartition.arg(), origOffset.arg(), origTimestamp.arg(), confidence.arg(),
 		group.arg(), attempts.arg(), dialect.arg(), class.arg(), parent.arg(), root.arg(),
+		hash.arg(),
 	}
 }
 
@@ -110,6 +129,14 @@ func overLimit(m *entity.Message, size, sha *column) {
 	}
 	size.int64(m.Record.Size)
 	sha.bytes(m.Record.SHA256)
+}
+
+func optionalHash(c *column, hash int64) {
+	if hash == 0 {
+		c.null()
+		return
+	}
+	c.int64(hash)
 }
 
 func optionalInt(c *column, v *int) {

@@ -1,38 +1,103 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
+	"github.com/lib/pq"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// parentQuery proves returns: the attempt that a record names must be one of the
-// message that it names, live or archived, and have gone to the topic in which
-// the record failed. An attempt without a result is still a claim.
+// comeback is a message of a batch that is known as the return of an attempt.
+type comeback struct {
+	message   int // its place in the batch
+	attempt   uuid.UUID
+	redrive   uuid.UUID // that made the attempt; uuid.Nil for none
+	byContent bool
+}
+
+// withParents returns the messages of a batch with those made children whose
+// return can be proven, and which they are. It is asked before they are stored:
+// an attempt that exists does not cease to. When there are no returns, as
+// usual, the messages are those of the batch; else they are copied, for they are
+// the caller's.
+func (s *Store) withParents(ctx context.Context, batch repository.Batch, hashes []int64) ([]entity.Message, []comeback, error) {
+	messages := batch.Messages
+	children, err := s.returnsByHeaders(ctx, messages)
+	if err != nil {
+		return nil, nil, err
+	}
+	if batch.ReturnWindow > 0 {
+		found, err := s.returnsByContent(ctx, messages, hashes, batch.ReturnWindow, children)
+		if err != nil {
+			return nil, nil, err
+		}
+		children = append(children, found...)
+	}
+	if len(children) == 0 {
+		return messages, nil, nil
+	}
+	messages = slices.Clone(messages)
+	back := make([]comeback, len(children))
+	for i, c := range children {
+		messages[c.message].Descend(&c.parent)
+		back[i] = c.comeback
+	}
+	return messages, back, nil
+}
+
+// child is a return and what it inherits.
+type child struct {
+	comeback
+	parent entity.Message // id, root and the count that the attempt had
+}
+
+type childRow struct {
+	Ord        int           `db:"ord"`
+	Attempt    uuid.UUID     `db:"attempt_id"`
+	Redrive    uuid.NullUUID `db:"redrive_id"`
+	Parent     uuid.UUID     `db:"parent_id"`
+	Root       uuid.NullUUID `db:"root_id"`
+	RetryCount int           `db:"retry_count"`
+}
+
+func (r *childRow) child(message int, byContent bool) child {
+	return child{
+		comeback: comeback{message: message, attempt: r.Attempt, redrive: r.Redrive.UUID, byContent: byContent},
+		parent:   entity.Message{ID: r.Parent, Root: r.Root.UUID, RetryCount: r.RetryCount},
+	}
+}
+
+// parentQuery proves returns by headers: the attempt that a record names must be
+// one of the message that it names, live or archived, and have gone to the topic
+// in which the record failed. An attempt without a result is still a claim.
 const parentQuery = `
 	WITH said AS (
 		SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[]) WITH ORDINALITY AS s (parent, attempt, topic, ord)
 	), parent AS (
-		SELECT id, root_id, retry_count, original_topic, claim_id, claim_topic
+		SELECT id, root_id, retry_count, original_topic, claim_id, claim_topic, claim_redrive_id
 		FROM dlq.dlq_messages WHERE id = ANY ($1::uuid[])
 		UNION ALL
-		SELECT id, root_id, retry_count, original_topic, claim_id, claim_topic
+		SELECT id, root_id, retry_count, original_topic, claim_id, claim_topic, claim_redrive_id
 		FROM dlq.dlq_messages_archive WHERE id = ANY ($1::uuid[])
 	)
-	SELECT s.ord, p.id, p.root_id, coalesce(a.retry_count, p.retry_count) AS retry_count
+	SELECT s.ord, s.attempt AS attempt_id, p.id AS parent_id, p.root_id,
+		coalesce(a.retry_count, p.retry_count) AS retry_count,
+		CASE WHEN a.message_id IS NULL THEN p.claim_redrive_id ELSE a.redrive_id END AS redrive_id
 	FROM said s JOIN parent p ON p.id = s.parent
 	LEFT JOIN dlq.attempts a ON a.message_id = s.parent AND a.attempt_id = s.attempt AND a.target_topic = s.topic
 	WHERE a.message_id IS NOT NULL
-	   OR p.claim_id = s.attempt AND coalesce(p.claim_topic, p.original_topic) = s.topic`
+	   OR p.claim_id = s.attempt AND coalesce(p.claim_topic, p.original_topic) = s.topic
+	ORDER BY s.ord`
 
-// withParents returns messages with those made children whose return can be
-// proven. It is asked before they are stored: an attempt that exists does not
-// cease to. A batch without returns, the usual one, asks nothing and is returned
-// as it is; else the messages are copied, for they are the caller's.
-func (s *Store) withParents(ctx context.Context, messages []entity.Message) ([]entity.Message, error) {
+// returnsByHeaders asks nothing when no message says that it is a return.
+func (s *Store) returnsByHeaders(ctx context.Context, messages []entity.Message) ([]child, error) {
 	var said []int
 	for i := range messages {
 		if messages[i].Return != nil {
@@ -40,9 +105,8 @@ func (s *Store) withParents(ctx context.Context, messages []entity.Message) ([]e
 		}
 	}
 	if len(said) == 0 {
-		return messages, nil
+		return nil, nil
 	}
-	messages = slices.Clone(messages)
 	n := len(said)
 	parents, attempts, topics := newColumn(oidUUID, n, 16), newColumn(oidUUID, n, 16), newColumn(oidText, n, 24)
 	for _, i := range said {
@@ -50,18 +114,169 @@ func (s *Store) withParents(ctx context.Context, messages []entity.Message) ([]e
 		attempts.uuid(messages[i].Return.Attempt)
 		topics.text(messages[i].OriginalTopic)
 	}
-	var found []struct {
-		Ord        int           `db:"ord"`
-		ID         uuid.UUID     `db:"id"`
-		Root       uuid.NullUUID `db:"root_id"`
-		RetryCount int           `db:"retry_count"`
-	}
+	var found []childRow
 	if err := s.selectRows(ctx, &found, parentQuery, parents.arg(), attempts.arg(), topics.arg()); err != nil {
 		return nil, err
 	}
-	for _, f := range found {
-		parent := entity.Message{ID: f.ID, Root: f.Root.UUID, RetryCount: f.RetryCount}
-		messages[said[f.Ord-1]].Descend(&parent)
+	children := make([]child, len(found))
+	for i := range found {
+		children[i] = found[i].child(said[found[i].Ord-1], false)
 	}
-	return messages, nil
+	return children, nil
+}
+
+// sentSame are the attempts, a, that sent a record like s and were acknowledged
+// in the window, $1 microseconds up to $2. now() and not clock_timestamp(): the
+// index can only be asked for a moment that stands still.
+const sentSame = `
+	a.record_hash = s.record_hash AND a.to_status = 'RESOLVED' AND a.verdict = 1 AND a.target_topic = s.topic
+	AND a.ended_at >= coalesce($2::timestamptz, now()) - $1::bigint * interval '1 microsecond'`
+
+// sentQuery is what every batch pays: one look into an index for each different
+// record. It says which of them were sent at all.
+const sentQuery = `
+	SELECT s.ord FROM unnest($3::bigint[], $4::text[]) WITH ORDINALITY AS s (record_hash, topic, ord)
+	CROSS JOIN LATERAL (SELECT 1 FROM dlq.attempts a WHERE ` + sentSame + ` LIMIT 1) a`
+
+// sameQuery finds for each of those records as many attempts as there are
+// messages of it, the latest first: their own bytes must be the same, and nothing
+// may have come back for them yet.
+const sameQuery = `
+	SELECT s.ord, c.attempt_id, c.redrive_id, c.retry_count, c.parent_id, c.root_id
+	FROM unnest($3::bigint[], $4::text[], $5::bytea[], $6::bytea[], $7::int4[])
+		WITH ORDINALITY AS s (record_hash, topic, key, value, messages, ord)
+	CROSS JOIN LATERAL (
+		SELECT a.attempt_id, a.redrive_id, a.retry_count, p.id AS parent_id, p.root_id, a.ended_at AS sent_at
+		FROM dlq.attempts a CROSS JOIN LATERAL (
+			SELECT id, root_id FROM dlq.dlq_messages m WHERE m.id = a.message_id AND m.key = s.key AND m.value = s.value
+			UNION ALL
+			SELECT id, root_id FROM dlq.dlq_messages_archive m WHERE m.id = a.message_id AND m.key = s.key AND m.value = s.value
+		) p
+		WHERE ` + sentSame + `
+		  AND NOT a.attempt_id = ANY ($8::uuid[])
+		  AND NOT EXISTS (SELECT FROM dlq.returns r WHERE r.attempt_id = a.attempt_id)
+		ORDER BY a.ended_at DESC, p.id DESC LIMIT s.messages
+	) c
+	ORDER BY s.ord, c.sent_at DESC, c.parent_id DESC`
+
+// likeness is what messages have in common that may be returns of the same
+// attempts.
+type likeness struct {
+	topic string
+	hash  int64
+}
+
+// returnsByContent finds the parents of messages that say nothing: frameworks may
+// drop our headers. An attempt has one such return at most, and none when other
+// has a return of it.
+func (s *Store) returnsByContent(
+	ctx context.Context, messages []entity.Message, hashes []int64, window time.Duration, other []child,
+) ([]child, error) {
+	alike, order := group(messages, hashes)
+	if len(order) == 0 {
+		return nil, nil
+	}
+	wanted, topics := newColumn(oidInt8, len(order), 8), newColumn(oidText, len(order), 24)
+	for _, l := range order {
+		wanted.int64(l.hash)
+		topics.text(l.topic)
+	}
+	var sent []int
+	err := s.selectRows(ctx, &sent, sentQuery, window.Microseconds(), s.clock(), wanted.arg(), topics.arg())
+	if err != nil || len(sent) == 0 {
+		return nil, err
+	}
+	slices.Sort(sent)
+	same := sameArgs{window: window.Microseconds(), moment: s.clock()}
+	for _, ord := range sent {
+		l := order[ord-1]
+		same.add(l, messages, alike[l])
+	}
+	for _, c := range other {
+		same.taken = append(same.taken, c.attempt)
+	}
+	return s.match(ctx, same)
+}
+
+// group sorts the messages that can be known by their content, by what they are
+// known by.
+func group(messages []entity.Message, hashes []int64) (alike map[likeness][]int, order []likeness) {
+	for i := range messages {
+		m := &messages[i]
+		if m.Return != nil || m.OriginalTopic == "" || hashes[i] == 0 {
+			continue
+		}
+		l := likeness{topic: m.OriginalTopic, hash: hashes[i]}
+		if alike == nil {
+			alike = make(map[likeness][]int)
+		}
+		if _, known := alike[l]; !known {
+			order = append(order, l)
+		}
+		alike[l] = append(alike[l], i)
+	}
+	return alike, order
+}
+
+// sameArgs are what sameQuery is asked for: groups of equal messages, by their
+// places in the batch.
+type sameArgs struct {
+	window int64
+	moment any
+	like   []likeness
+	first  []*entity.Message
+	groups [][]int
+	taken  []uuid.UUID // attempts that have a return in this batch already
+}
+
+// add leaves out messages that have no more than the number in common with the
+// first: two such records are not worth a second statement, ever.
+func (a *sameArgs) add(l likeness, messages []entity.Message, alike []int) {
+	first := &messages[alike[0]]
+	a.like, a.first = append(a.like, l), append(a.first, first)
+	a.groups = append(a.groups, slices.DeleteFunc(alike, func(i int) bool { return !sameRecord(first, &messages[i]) }))
+}
+
+func (a *sameArgs) args() []any {
+	n := len(a.groups)
+	hashes, topics, counts := newColumn(oidInt8, n, 8), newColumn(oidText, n, 24), newColumn(oidInt4, n, 4)
+	keys, values := newColumn(oidBytea, n, 64), newColumn(oidBytea, n, 1024)
+	for i, l := range a.like {
+		hashes.int64(l.hash)
+		topics.text(l.topic)
+		keys.bytes(a.first[i].Record.Key)
+		values.bytes(a.first[i].Record.Value)
+		counts.int32(int32(len(a.groups[i])))
+	}
+	return []any{
+		a.window, a.moment, hashes.arg(), topics.arg(), keys.arg(), values.arg(), counts.arg(), uuids(a.taken),
+	}
+}
+
+// match gives each group of messages the attempts that sent the same, in the
+// messages' order.
+func (s *Store) match(ctx context.Context, same sameArgs) ([]child, error) {
+	var found []childRow
+	if err := s.selectRows(ctx, &found, sameQuery, same.args()...); err != nil {
+		return nil, err
+	}
+	children := make([]child, len(found))
+	for i := range found {
+		g := found[i].Ord - 1
+		children[i] = found[i].child(same.groups[g][0], true)
+		same.groups[g] = same.groups[g][1:]
+	}
+	return children, nil
+}
+
+func sameRecord(a, b *entity.Message) bool {
+	return bytes.Equal(a.Record.Key, b.Record.Key) && bytes.Equal(a.Record.Value, b.Record.Value)
+}
+
+// takenMeanwhile reports whether a batch could not be stored because another one
+// had the same attempt's return at the same moment: looking again finds another
+// attempt, or none.
+func takenMeanwhile(err error) bool {
+	var pe *pq.Error
+	return errors.As(err, &pe) && (pe.Code == "23505" && pe.Constraint == "returns_pkey" || pe.Code == "40P01")
 }

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/google/uuid"
@@ -11,20 +12,37 @@ import (
 
 func withLock(query, lock string) string { return strings.Replace(query, "%LOCK%", lock, 1) }
 
+// What operators do by hand is the same statement for one message and for many:
+// the rows are locked in the order of their ids, changed, and noted in the audit
+// trail. The status is compared so that only the primary key finds the rows; see
+// claimQuery.
+
 // deleteQuery takes the attempts along: without their message they would prove
 // nothing and never be purged.
 const deleteQuery = `
-	WITH gone AS (
-		DELETE FROM dlq.dlq_messages WHERE id = $1 AND status <> 'RETRYING' RETURNING id
+	WITH held AS MATERIALIZED (
+		SELECT id FROM dlq.dlq_messages WHERE id = ANY ($1::uuid[]) AND (status <> 'RETRYING') IS TRUE
+		ORDER BY id FOR UPDATE
+	), gone AS (
+		DELETE FROM dlq.dlq_messages m USING held WHERE m.id = held.id AND (m.status <> 'RETRYING') IS TRUE
+		RETURNING m.*
 	), history AS (
-		DELETE FROM dlq.attempts a USING gone WHERE a.message_id = gone.id
+		DELETE FROM dlq.attempts a USING gone WHERE a.message_id = gone.id RETURNING a.attempt_id
+	), returned AS (
+		DELETE FROM dlq.returns r USING history WHERE r.attempt_id = history.attempt_id
+	), audit AS (
+		INSERT INTO dlq.audit (at, action, kind, object_id, from_state, to_state, retry_count, error_class, last_error,
+			actor, reason, request_id, trace_id, operation_id)
+		SELECT coalesce($2::timestamptz, clock_timestamp()), 'delete', 'message', id, status, NULL, retry_count,
+			last_publish_error_class, last_publish_error, ` + causeFrom3 + `
+		FROM gone
 	)
-	SELECT id FROM gone`
+	SELECT ` + stateColumns + ` FROM gone m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id`
 
 // Delete implements repository.Repository.
-func (s *Store) Delete(ctx context.Context, id uuid.UUID) error {
-	var gone []uuid.UUID
-	if err := s.selectRows(ctx, &gone, deleteQuery, id); err != nil {
+func (s *Store) Delete(ctx context.Context, id uuid.UUID, cause entity.Cause) error {
+	gone, err := s.operate(ctx, deleteQuery, []uuid.UUID{id}, cause)
+	if err != nil {
 		return translate("delete message", err)
 	}
 	if len(gone) > 0 {
@@ -38,17 +56,28 @@ func (s *Store) Delete(ctx context.Context, id uuid.UUID) error {
 }
 
 const requeueQuery = `
-	WITH changed AS (
-		UPDATE dlq.dlq_messages SET status = 'PENDING', retry_count = 0, rescues = 0, next_attempt_at = NULL, outcome = NULL,
-			updated_at = coalesce($2::timestamptz, clock_timestamp())
-		WHERE id = $1 AND status = 'DEAD'
-		RETURNING *
+	WITH held AS MATERIALIZED (
+		SELECT id, last_publish_error_class, last_publish_error FROM dlq.dlq_messages
+		WHERE id = ANY ($1::uuid[]) AND (status = 'DEAD') IS TRUE
+		ORDER BY id FOR NO KEY UPDATE
+	), changed AS (
+		UPDATE dlq.dlq_messages m SET status = 'PENDING', retry_count = 0, rescues = 0, outcome = NULL,
+			next_attempt_at = c.moment, updated_at = c.moment
+		FROM held, (SELECT coalesce($2::timestamptz, clock_timestamp()) AS moment) c
+		WHERE m.id = held.id AND (m.status = 'DEAD') IS TRUE
+		RETURNING m.*
+	), audit AS (
+		INSERT INTO dlq.audit (at, action, kind, object_id, from_state, to_state, retry_count, error_class, last_error,
+			actor, reason, request_id, trace_id, operation_id)
+		SELECT m.updated_at, 'requeue', 'message', m.id, 'DEAD', m.status, m.retry_count,
+			h.last_publish_error_class, h.last_publish_error, ` + causeFrom3 + `
+		FROM changed m JOIN held h ON h.id = m.id
 	)
 	SELECT ` + stateColumns + ` FROM changed m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id`
 
 // Requeue implements repository.Repository.
-func (s *Store) Requeue(ctx context.Context, id uuid.UUID) (entity.Message, error) {
-	return s.move(ctx, "requeue message", requeueQuery, entity.Pending, id, s.clock())
+func (s *Store) Requeue(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error) {
+	return s.move(ctx, "requeue message", requeueQuery, entity.Pending, id, cause)
 }
 
 // giveUpQuery keeps the attempt that ends so in the history: its record may come
@@ -56,34 +85,71 @@ func (s *Store) Requeue(ctx context.Context, id uuid.UUID) (entity.Message, erro
 const giveUpQuery = `
 	WITH held AS MATERIALIZED (
 		SELECT * FROM dlq.dlq_messages
-		WHERE id = $1 AND (status = 'PENDING' OR status = 'RETRYING' AND unsettled)
-		FOR NO KEY UPDATE
+		WHERE id = ANY ($1::uuid[]) AND (status = 'PENDING' OR status = 'RETRYING' AND unsettled) IS TRUE
+		ORDER BY id FOR NO KEY UPDATE
 	), changed AS (
 		UPDATE dlq.dlq_messages m SET status = 'DEAD', next_attempt_at = NULL, unsettled = false,
 			claim_id = NULL, claim_expires_at = NULL, claim_topic = NULL, claim_topic_id = NULL,
-			claim_partition = NULL, claim_end_offset = NULL,
+			claim_partition = NULL, claim_end_offset = NULL, claim_redrive_id = NULL,
 			updated_at = coalesce($2::timestamptz, clock_timestamp())
 		FROM held WHERE m.id = held.id
 		RETURNING m.*
 	), history AS (
-		INSERT INTO dlq.attempts (message_id, attempt_no, attempt_id, retry_count, actor, started_at, ended_at,
-			from_status, to_status, error_class, error, target_topic, target_partition)
-		SELECT h.id, h.attempt_no, h.claim_id, h.retry_count, $3, h.last_retry_at, c.updated_at,
-			'RETRYING', 'DEAD', 'UNKNOWN', h.last_publish_error, coalesce(h.claim_topic, h.original_topic), h.claim_partition
+		INSERT INTO dlq.attempts (message_id, attempt_no, attempt_id, redrive_id, retry_count, verdict, actor, started_at, ended_at,
+			from_status, to_status, error_class, error, target_topic, target_topic_id, target_partition, record_hash)
+		SELECT h.id, h.attempt_no, h.claim_id, h.claim_redrive_id, h.retry_count, 9, $3, h.last_retry_at, c.updated_at,
+			'RETRYING', 'DEAD', 'UNKNOWN', h.last_publish_error, coalesce(h.claim_topic, h.original_topic), h.claim_topic_id,
+			h.claim_partition, h.record_hash
 		FROM held h JOIN changed c ON c.id = h.id WHERE h.claim_id IS NOT NULL
+	), audit AS (
+		INSERT INTO dlq.audit (at, action, kind, object_id, from_state, to_state, retry_count, error_class, last_error,
+			actor, reason, request_id, trace_id, operation_id)
+		SELECT m.updated_at, 'dead', 'message', m.id, h.status, m.status, m.retry_count,
+			m.last_publish_error_class, m.last_publish_error, ` + causeFrom3 + `
+		FROM changed m JOIN held h ON h.id = m.id
 	)
 	SELECT ` + stateColumns + ` FROM changed m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id`
 
 // GiveUp implements repository.Repository.
-func (s *Store) GiveUp(ctx context.Context, id uuid.UUID, actor string) (entity.Message, error) {
-	return s.move(ctx, "give message up", giveUpQuery, entity.Dead, id, s.clock(), clean(actor))
+func (s *Store) GiveUp(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error) {
+	return s.move(ctx, "give message up", giveUpQuery, entity.Dead, id, cause)
+}
+
+// Change implements repository.Repository.
+func (s *Store) Change(ctx context.Context, action entity.RedriveAction, ids []uuid.UUID, cause entity.Cause) ([]uuid.UUID, error) {
+	query := map[entity.RedriveAction]string{
+		entity.RedriveRequeue: requeueQuery, entity.RedriveDead: giveUpQuery, entity.RedriveDelete: deleteQuery,
+	}[action]
+	if query == "" {
+		return nil, fmt.Errorf("change messages: action %q: %w", action, entity.ErrInvalid)
+	}
+	found, err := s.operate(ctx, query, ids, cause)
+	if err != nil {
+		return nil, translate("change messages", err)
+	}
+	changed := make([]uuid.UUID, len(found))
+	for i, f := range found {
+		changed[i] = f.ID.UUID
+	}
+	return changed, nil
+}
+
+// operate runs one of the statements above and returns the rows that it changed.
+func (s *Store) operate(ctx context.Context, query string, ids []uuid.UUID, cause entity.Cause) ([]row, error) {
+	wanted := newColumn(oidUUID, len(ids), 16)
+	for _, id := range ids {
+		wanted.uuid(id)
+	}
+	var found []row
+	err := s.selectRows(ctx, &found, query, append([]any{wanted.arg(), s.clock()}, causeArgs(cause)...)...)
+	return found, err
 }
 
 // move runs a guarded change of one message's status; where the guard holds it
 // back, the message as it is says why.
-func (s *Store) move(ctx context.Context, where, query string, to entity.Status, id uuid.UUID, args ...any) (entity.Message, error) {
-	var found []row
-	if err := s.selectRows(ctx, &found, query, append([]any{id}, args...)...); err != nil {
+func (s *Store) move(ctx context.Context, where, query string, to entity.Status, id uuid.UUID, cause entity.Cause) (entity.Message, error) {
+	found, err := s.operate(ctx, query, []uuid.UUID{id}, cause)
+	if err != nil {
 		return entity.Message{}, translate(where, err)
 	}
 	if len(found) > 0 {

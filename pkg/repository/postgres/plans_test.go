@@ -1,12 +1,15 @@
 package postgres
 
 import (
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
@@ -28,8 +31,23 @@ func TestPlans(t *testing.T) {
 		texts = append(texts, id.String())
 	}
 	wanted := list(texts...)
-	claims := []string{wanted, wanted, repeat("topic1"), repeat("0"), repeat("0"), repeat("false"), "30000000", "NULL", repeat("id"), repeat("actor")}
-	finished := []string{wanted, wanted, repeat("a"), repeat("1"), repeat("x"), repeat("x"), repeat("0"), repeat("0"), repeat("0"), "10", "NULL"}
+	cause := []string{"'alice'", "NULL", "NULL", "NULL", "NULL"}
+	with := func(first []string, more ...string) []string { return append(slices.Clone(first), more...) }
+	claims := with([]string{
+		wanted, wanted, repeat("topic1"), repeat("0"), repeat("0"), repeat("false"), repeat("id"), wanted,
+		"30000000", "NULL", "true",
+	}, cause...)
+	finished := with([]string{
+		wanted, wanted, repeat("3"), repeat("x"), repeat("x"), repeat("0"), repeat("0"), repeat("0"),
+		"10", "NULL",
+	}, cause...)
+	one, many := with([]string{list(texts[0]), "NULL"}, cause...), with([]string{wanted, "NULL"}, cause...)
+	key := []string{"'alice'", "'key7'", "'\\x01'", "'" + texts[0] + "'", "'" + texts[0] + "'", "30000000", "86400000000", "NULL"}
+	trail := func(q repository.TrailQuery) string {
+		query, _ := trailQuery(q)
+		return query
+	}
+	someID, now := uuid.New(), time.Now()
 
 	for _, c := range []struct {
 		name, query string
@@ -49,13 +67,34 @@ func TestPlans(t *testing.T) {
 		{"ExpiredBehindAPlace", expiredQuery, []string{"NULL", "now() - interval '40000 seconds'", "'" + texts[0] + "'", "100"}, []string{"idx_dlq_messages_status"}},
 		{"ExpiredOne", expiredOneQuery, []string{"NULL", "'" + texts[0] + "'"}, []string{"dlq_messages_pkey"}},
 		{"SelectionOfARareTopic", selectQuery, []string{"'rare'"}, []string{"idx_dlq_messages"}},
-		{"Delete", deleteQuery, []string{"'" + texts[0] + "'"}, []string{"dlq_messages_pkey"}},
+		{"DeleteOne", deleteQuery, one, []string{"dlq_messages_pkey", "attempts_pkey", "returns_pkey"}},
+		{"DeleteMany", deleteQuery, many, []string{"dlq_messages_pkey", "attempts_pkey", "returns_pkey"}},
+		{"RequeueOne", requeueQuery, one, []string{"dlq_messages_pkey"}},
+		{"RequeueMany", requeueQuery, many, []string{"dlq_messages_pkey"}},
+		{"GiveUpOne", giveUpQuery, one, []string{"dlq_messages_pkey"}},
+		{"GiveUpMany", giveUpQuery, many, []string{"dlq_messages_pkey"}},
+		{"PurgeOfTheArchive", purgeQuery, []string{"365", "1000"}, []string{"idx_dlq_messages_archive_archived_at", "attempts_pkey", "returns_pkey"}},
+		{"PurgeOfKeys", purgeKeysQuery, []string{"NULL", "86400000000", "1000"}, []string{"idx_idempotency_keys_created_at"}},
+		{"OpenKey", openKeyQuery, key, []string{"idempotency_keys_pkey"}},
+		{"Trail", trail(repository.TrailQuery{}), []string{"100"}, []string{"audit_pkey"}},
+		{"TrailBelowAnEntry", trail(repository.TrailQuery{Before: 1}), []string{"50000", "100"}, []string{"audit_pkey"}},
+		{"TrailOfAnObject", trail(repository.TrailQuery{ObjectID: someID}), []string{"'" + texts[0] + "'", "100"}, []string{"idx_audit_object"}},
+		{"TrailOfAnObjectBelowAnEntry", trail(repository.TrailQuery{ObjectID: someID, Before: 1}), []string{"'" + texts[0] + "'", "50000", "100"}, []string{"idx_audit_object"}},
+		{"TrailOfAnActor", trail(repository.TrailQuery{Actor: "a"}), []string{"'alice'", "100"}, []string{"audit_pkey"}},
+		{"TrailAfter", trail(repository.TrailQuery{After: now}), []string{"now() - interval '1 hour'", "100"}, []string{"idx_audit_at"}},
+		{"TrailOfARequest", trail(repository.TrailQuery{RequestID: "r"}), []string{"'req_7'", "100"}, []string{"idx_audit_request"}},
+		{"Performed", performedQuery, []string{"'" + texts[0] + "'"}, []string{"idx_audit_operation"}},
 	} {
 		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
+			if mode == "force_generic_plan" && strings.HasPrefix(c.name, "Trail") {
+				continue // never prepared
+			}
 			t.Run(c.name+"/"+mode, func(t *testing.T) {
 				plan := explain(t, db, mode, c.query, c.args)
-				if strings.Contains(plan, "Seq Scan on dlq_messages") {
-					t.Errorf("it walks the table:\n%s", plan)
+				for _, table := range []string{"dlq_messages", "attempts", "returns", "audit", "idempotency_keys"} {
+					if strings.Contains(plan, "Seq Scan on "+table) {
+						t.Errorf("it walks %s:\n%s", table, plan)
+					}
 				}
 				for _, index := range c.indexes {
 					if !strings.Contains(plan, index) {
@@ -88,7 +127,20 @@ func seedMany(t *testing.T, db *sqlx.DB) {
 			CASE WHEN n % 1000 = 7 THEN 'RETRYING' WHEN n % 5 = 0 THEN 'PENDING' WHEN n % 2 = 0 THEN 'DEAD' ELSE 'RESOLVED' END,
 			now() - n * interval '1 second', 1 + n % 2, '{"order": 1}', '\x00', now() - interval '1 minute'
 		FROM generate_series(1, 50000) n`)
-	exec(t, db, `ANALYZE dlq.dlq_messages`)
+	exec(t, db, `INSERT INTO dlq.dlq_messages_archive (original_topic, error_message, status, archived_at)
+		SELECT 'orders', 'boom', 'DEAD', now() - n * interval '1 hour' FROM generate_series(1, 20000) n`)
+	exec(t, db, `INSERT INTO dlq.attempts (message_id, attempt_no, retry_count, attempt_id, actor, started_at, ended_at, from_status, to_status, target_topic)
+		SELECT id, 1, 1, gen_random_uuid(), 'alice', now(), now(), 'RETRYING', status, 'orders'
+		FROM (SELECT id, status FROM dlq.dlq_messages UNION ALL SELECT id, status FROM dlq.dlq_messages_archive) m`)
+	exec(t, db, `INSERT INTO dlq.returns (attempt_id, parent_id, child_id, by_content, returned_at)
+		SELECT attempt_id, message_id, gen_random_uuid(), false, now() FROM dlq.attempts`)
+	exec(t, db, `INSERT INTO dlq.audit (at, action, kind, object_id, actor, request_id, operation_id)
+		SELECT now() - (100000 - n) * interval '1 minute', 'attempt', 'message', m.id, CASE WHEN n % 3 = 0 THEN 'alice' ELSE 'auto' END,
+			CASE WHEN n % 3 = 0 THEN 'req_' || n END, CASE WHEN n % 3 = 0 THEN gen_random_uuid() END
+		FROM (SELECT id, row_number() OVER (ORDER BY id) AS n FROM dlq.dlq_messages) m`)
+	exec(t, db, `INSERT INTO dlq.idempotency_keys (principal, key, request, operation_id, owner, lease_expires_at, created_at)
+		SELECT 'alice', 'key' || n, '', gen_random_uuid(), gen_random_uuid(), now(), now() - n * interval '3 seconds' FROM generate_series(1, 20000) n`)
+	exec(t, db, `ANALYZE dlq.dlq_messages, dlq.dlq_messages_archive, dlq.attempts, dlq.returns, dlq.audit, dlq.idempotency_keys`)
 	exec(t, db, `ANALYZE dlq.topics`)
 	exec(t, db, `ANALYZE dlq.message_counters`)
 	var rows int

@@ -220,7 +220,7 @@ func storeValues(t *testing.T, db *sqlx.DB, values [][]byte) (ids [][16]byte) {
 		ids = append(ids, m.ID)
 	}
 	stored, err := store.Store(t.Context(), batch)
-	if err != nil || len(stored) != 1 {
+	if err != nil || len(stored.Ranges) != 1 {
 		t.Fatalf("got %v, %v, want one range stored", stored, err)
 	}
 	return ids

@@ -35,7 +35,7 @@ var listQuery = `
 		   OR dlq_topic_id = (SELECT id FROM dlq.topics WHERE name = $1)
 	)
 	SELECT total.total, m.* FROM total LEFT JOIN LATERAL (
-		SELECT ` + stateColumns + `, ` + byteColumns("m.room", "m.room") + `
+		SELECT ` + stateColumns + `, ` + byteColumns("m.room", "m.room") + `, ` + consumptionColumns + `
 		FROM (
 			SELECT m.*, CASE WHEN sum(
 				coalesce(octet_length(m.key), 0) + octet_length(m.error_message)
@@ -45,7 +45,7 @@ var listQuery = `
 			) OVER (ORDER BY m.created_at DESC, m.id DESC) <= $5::bigint THEN $4 ELSE 0 END AS room
 			FROM (` + pageOfTopic + `) page JOIN dlq.dlq_messages m ON m.id = page.id
 		) m
-		LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id
+		LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id` + consumptionOf + `
 		ORDER BY m.created_at DESC, m.id DESC
 	) m ON $2::bigint < total.total`
 
@@ -80,8 +80,8 @@ func (s *Store) List(ctx context.Context, topic string, page repository.Page) (r
 }
 
 var getQuery = `
-	SELECT ` + stateColumns + `, ` + byteColumns("$2::bigint", "-1") + `
-	FROM dlq.dlq_messages m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id
+	SELECT ` + stateColumns + `, ` + byteColumns("$2::bigint", "-1") + `, ` + consumptionColumns + `
+	FROM dlq.dlq_messages m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id` + consumptionOf + `
 	WHERE m.id = $1`
 
 // Get implements repository.Reader.
@@ -200,10 +200,7 @@ func (s *Store) Counts(ctx context.Context) ([]repository.Count, error) {
 func (s *Store) History(ctx context.Context, id uuid.UUID) ([]entity.Attempt, error) {
 	var found []attemptRow
 	err := s.selectRows(ctx, &found, `
-		SELECT message_id, attempt_no, attempt_id, retry_count, actor, started_at, ended_at, from_status, to_status,
-		       coalesce(error_class, '') AS error_class, coalesce(error, '') AS error, target_topic,
-		       coalesce(target_partition, 0) AS target_partition, coalesce(target_offset, -1) AS target_offset
-		FROM dlq.attempts WHERE message_id = $1 ORDER BY attempt_no`, id)
+		SELECT `+attemptColumns+` FROM dlq.attempts a WHERE a.message_id = $1 ORDER BY a.attempt_no`, id)
 	if err != nil {
 		return nil, translate("read history", err)
 	}

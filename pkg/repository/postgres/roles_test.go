@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -70,6 +71,10 @@ func TestRoles(t *testing.T) {
 		if n, err := store.PurgeArchive(t.Context(), 0, 10); err != nil || n != 1 {
 			t.Errorf("purge: got %d, %v, want 1", n, err)
 		}
+		seedBookkeeping(t, db, 2, "1000d")
+		if n, err := store.PurgeBookkeeping(t.Context(), 365, 730, 10); err != nil || n != 8 {
+			t.Errorf("bookkeeping: got %d, %v, want 8", n, err)
+		}
 		wantNil(t, migrate.Check(t.Context(), db.DB))
 	})
 
@@ -88,19 +93,34 @@ func TestRoles(t *testing.T) {
 		db := connect(t, "dlq_ro")
 		var tables []string
 		wantNil(t, admin.Select(&tables, `SELECT schemaname || '.' || tablename FROM pg_tables WHERE schemaname IN ('dlq', 'dlq_migrations')`))
-		if len(tables) < 8 {
+		if len(tables) < 15 {
 			t.Fatalf("got tables %v, want all", tables)
 		}
 		denied := foreign
 		for _, table := range tables {
 			exec(t, db, `SELECT * FROM `+table)
-			denied = append(denied, `DELETE FROM `+table, `INSERT INTO `+table+` DEFAULT VALUES`)
+			var column string
+			wantNil(t, admin.Get(&column, `SELECT attname FROM pg_attribute WHERE attrelid = $1::regclass AND attnum = 1`, table))
+			denied = append(denied, `DELETE FROM `+table, `INSERT INTO `+table+` DEFAULT VALUES`, `TRUNCATE `+table,
+				`UPDATE `+table+` SET `+column+` = DEFAULT`)
 		}
 		wantNil(t, migrate.Check(t.Context(), db.DB))
 		wantDenied(t, db, append(denied,
 			`UPDATE dlq.dlq_messages SET status = 'PENDING'`,
 			`SELECT * FROM dlq.dlq_messages FOR UPDATE`,
+			`SELECT dlq.purge_audit(365, 10)`,
 			`CALL dlq.archive_old_dlq_messages(0, 10)`)...)
+	})
+
+	t.Run("AuditTrailIsAppendOnly", func(t *testing.T) {
+		t.Parallel()
+		own := postgrestest.URL(t)
+		super, err := sqlx.Connect("postgres", own)
+		wantNil(t, err)
+		t.Cleanup(func() { _ = super.Close() })
+		cfg := configOf(t, own)
+		cfg.User, cfg.Password = login(t, "dlq_rw"), "p"
+		auditIsAppendOnly(t, openConfig(t, cfg), super)
 	})
 
 	t.Run("OwnNothing", func(t *testing.T) {
@@ -140,6 +160,8 @@ func TestRoles(t *testing.T) {
 		cfg.User = application
 		app := openConfig(t, cfg)
 		exec(t, app, `INSERT INTO dlq.dlq_messages (original_topic, error_message) VALUES ('o', 'e')`)
+		auditIsAppendOnly(t, app, super)
+		auditIsAppendOnly(t, app, db) // its owner
 		wantDenied(t, app, foreign...)
 		wantExactCounters(t, app)
 	})
@@ -175,6 +197,56 @@ func TestRoles(t *testing.T) {
 			t.Errorf("the pool has at most %d connections, want %d as before", got, cfg.MaxOpenConns)
 		}
 	})
+}
+
+// auditIsAppendOnly: the application reads, appends, and purges what is old; it
+// changes nothing, and the owner does so by no accident either.
+func auditIsAppendOnly(t *testing.T, app, owner *sqlx.DB) {
+	t.Helper()
+	for _, ago := range []string{"400 days", "31 days", "29 days", "0"} {
+		exec(t, app, `INSERT INTO dlq.audit (at, action, kind, object_id, actor)
+			VALUES (now() - $1::interval, 'dead', 'message', gen_random_uuid(), 'alice')`, ago)
+	}
+	before := rowsAsText(t, app, "audit", "m.*")
+	changes := []string{
+		`UPDATE dlq.audit SET actor = 'nobody'`,
+		`DELETE FROM dlq.audit`,
+		`TRUNCATE dlq.audit`,
+		`TRUNCATE dlq.audit CASCADE`,
+		`MERGE INTO dlq.audit a USING (SELECT 1) s ON true WHEN MATCHED THEN DELETE`,
+		`INSERT INTO dlq.audit (id, at, action, kind, object_id, actor) OVERRIDING SYSTEM VALUE
+		 SELECT id, at, action, kind, object_id, actor FROM dlq.audit LIMIT 1 ON CONFLICT (id) DO UPDATE SET actor = 'nobody'`,
+	}
+	wantDenied(t, owner, changes...)
+	wantDenied(t, app, append(changes,
+		`SET dlq.purging_audit = 'on'; DELETE FROM dlq.audit`,
+		`SELECT * FROM dlq.audit FOR UPDATE`,
+		`ALTER TABLE dlq.audit DISABLE TRIGGER ALL`,
+		`DROP TABLE dlq.audit`,
+		`CREATE OR REPLACE FUNCTION dlq.purge_audit(p_days INT, p_batch_size INT) RETURNS BIGINT LANGUAGE sql AS 'SELECT 0::bigint'`,
+	)...)
+	exec(t, app, `RESET dlq.purging_audit`)
+	for _, args := range []string{"29, 10", "0, 10", "-1, 10", "NULL, 10", "30, 0", "30, NULL"} {
+		_, err := app.Exec(`SELECT dlq.purge_audit(` + args + `)`)
+		var refused *pq.Error
+		if !errors.As(err, &refused) || refused.Code != "22023" {
+			t.Errorf("purge_audit(%s): got %v, want an invalid parameter", args, err)
+		}
+	}
+	if got := rowsAsText(t, app, "audit", "m.*"); !slices.Equal(got, before) {
+		t.Errorf("the trail became %v, want it as before, %v", got, before)
+	}
+	if n, err := New(app).PurgeBookkeeping(t.Context(), 365, 30, 1); err != nil || n != 2 {
+		t.Errorf("purge of 30 days: got %d, %v, want 2", n, err)
+	}
+	if got := rowsAsText(t, app, "audit", "m.*"); !slices.Equal(got, before[2:]) {
+		t.Errorf("the purge left %v, want %v", got, before[2:])
+	}
+	wantDenied(t, owner, `DELETE FROM dlq.audit`, // the purge leaves no door open
+		`SELECT dlq.purge_audit(365, 10); DELETE FROM dlq.audit`)
+	exec(t, owner, `ALTER TABLE dlq.audit DISABLE TRIGGER USER`)
+	exec(t, owner, `DELETE FROM dlq.audit`)
+	exec(t, owner, `ALTER TABLE dlq.audit ENABLE TRIGGER USER`)
 }
 
 // foreign is what nobody but the owner may do.

@@ -48,12 +48,18 @@ type row struct {
 	ClaimTopicID   sql.NullString `db:"claim_topic_id"`
 	ClaimPartition sql.NullInt32  `db:"claim_partition"`
 	ClaimEndOffset sql.NullInt64  `db:"claim_end_offset"`
+	ClaimRedriveID uuid.NullUUID  `db:"claim_redrive_id"`
 
 	Unsettled             sql.NullBool   `db:"unsettled"`
 	NextAttemptAt         sql.NullTime   `db:"next_attempt_at"`
 	LastPublishError      sql.NullString `db:"last_publish_error"`
 	LastPublishErrorClass sql.NullString `db:"last_publish_error_class"`
 	Outcome               sql.NullString `db:"outcome"`
+
+	// What consumptionOf found; queries that do not look for it leave it nil.
+	ConsumedGroup  sql.NullString `db:"consumed_group"`
+	ConsumedOffset sql.NullInt64  `db:"consumed_offset"`
+	ConsumedSeenAt sql.NullTime   `db:"consumed_seen_at"`
 
 	// The bytes; queries that do not read them leave these nil.
 	Key           []byte        `db:"key"`
@@ -75,8 +81,32 @@ const stateColumns = `
 	t.name AS dlq_topic, m.dlq_topic_id, m.dlq_incarnation_id, m.dlq_partition, m.dlq_offset, m.dlq_timestamp,
 	m.original_partition, m.original_offset, m.original_timestamp, m.origin_confidence,
 	m.consumer_group, m.consumer_attempts, m.dialect, m.error_class, m.parent_id, m.root_id,
-	m.claim_id, m.claim_expires_at, m.claim_topic, m.claim_topic_id, m.claim_partition, m.claim_end_offset, m.unsettled,
+	m.claim_id, m.claim_expires_at, m.claim_topic, m.claim_topic_id, m.claim_partition, m.claim_end_offset, m.claim_redrive_id,
+	m.unsettled,
 	m.next_attempt_at, m.last_publish_error, m.last_publish_error_class, m.outcome`
+
+// consumptionColumns are the evidence that the message's record was consumed.
+const consumptionColumns = `seen.consumed_group, seen.consumed_offset, seen.consumed_seen_at`
+
+// consumptionOf is joined to m, a whole row of dlq_messages, from the left. Only a
+// message that was published and of which no more is known is looked up: by the
+// attempt that sent it, in the committed offsets of its own consumer group, or of
+// the groups that are configured for that topic, of which the furthest tells.
+const consumptionOf = `
+	LEFT JOIN LATERAL (
+		SELECT c.consumer_group AS consumed_group, c.committed AS consumed_offset, c.seen_at AS consumed_seen_at
+		FROM dlq.attempts a CROSS JOIN LATERAL (
+			SELECT m.consumer_group WHERE m.consumer_group IS NOT NULL
+			UNION ALL
+			SELECT g.consumer_group FROM dlq.topic_groups g
+			WHERE m.consumer_group IS NULL AND g.topic = a.target_topic AND g.configured
+		) who
+		JOIN dlq.committed_offsets c ON c.consumer_group = who.consumer_group AND c.topic = a.target_topic
+			AND c.topic_id = coalesce(a.target_topic_id, '') AND c.partition = a.target_partition
+			AND c.committed > a.target_offset
+		WHERE m.status = 'RESOLVED' AND m.outcome = 'published' AND a.message_id = m.id AND a.attempt_no = m.attempt_no
+		ORDER BY c.committed DESC, c.consumer_group LIMIT 1
+	) seen ON true`
 
 // byteColumns are the bytes; limit and headerLimit are SQL expressions, negative
 // for no limit. octet_length of an out-of-line value does not read it. No
@@ -142,6 +172,12 @@ func (r *row) message() entity.Message {
 	if m.Status == entity.Retrying {
 		m.Claim = r.claim()
 	}
+	if r.ConsumedGroup.Valid {
+		m.Outcome = entity.Consumed
+		m.Consumption = &entity.Consumption{
+			Group: r.ConsumedGroup.String, Offset: r.ConsumedOffset.Int64, SeenAt: moment(r.ConsumedSeenAt),
+		}
+	}
 	return m
 }
 
@@ -165,6 +201,7 @@ func (r *row) claim() entity.Claim {
 		TopicID:   r.ClaimTopicID.String,
 		Partition: r.ClaimPartition.Int32,
 		EndOffset: r.ClaimEndOffset.Int64,
+		RedriveID: r.ClaimRedriveID.UUID,
 	}
 	if c.Topic == "" {
 		c.Topic = r.OriginalTopic.String

@@ -174,7 +174,7 @@ func claimExpired(h *harness) {
 	before := h.get(m.ID)
 	h.clock.Advance(1000 * expiry)
 	for _, wait := range []bool{false, true} {
-		taken, err := h.Repository.Claim(h.Context(), intents(m.ID), expiry, wait)
+		taken, err := h.Repository.Claim(h.Context(), intents(m.ID), repository.Claiming{Expiry: expiry, Wait: wait, Cause: entity.By("alice")})
 		if err != nil || len(taken) != 0 {
 			h.Errorf("Claim of an expired claim = %v, %v, want none: it is settled first", ids(taken), err)
 		}
@@ -241,8 +241,10 @@ func claimTakeOverHistory(h *harness) {
 	h.unsettleable(m.ID)
 	before := h.get(m.ID)
 	c := takeOver(m.ID)
-	c.Actor = "eve"
-	h.claimAll(c)
+	if _, err := h.Repository.Claim(h.Context(), []repository.Claim{c},
+		repository.Claiming{Expiry: expiry, Cause: entity.By("eve")}); err != nil {
+		h.Fatalf("Claim: %v", err)
+	}
 	h.wantAbandoned(before, "eve", entity.Retrying)
 	h.finish(c, entity.Acknowledged)
 	if got := h.history(m.ID); len(got) != 2 || got[1].ID != c.ID || got[1].Number != got[0].Number+1 {
@@ -271,7 +273,7 @@ func claimTakeOverOnce(h *harness) {
 	m := h.put()
 	h.unsettleable(m.ID)
 	h.wantOne("Claim with TakeOver", func() bool {
-		taken, err := h.Repository.Claim(h.Context(), []repository.Claim{takeOver(m.ID)}, expiry, true)
+		taken, err := h.Repository.Claim(h.Context(), []repository.Claim{takeOver(m.ID)}, repository.Claiming{Expiry: expiry, Wait: true, Cause: entity.By("alice")})
 		if err != nil {
 			h.Errorf("Claim: %v", err)
 		}
@@ -292,7 +294,7 @@ func claimOnce(wait bool) func(h *harness) {
 		var got []entity.Message
 		together(callers, func(i int) {
 			mine := slices.Concat(want[i%len(want):], want[:i%len(want)])
-			taken, err := h.Repository.Claim(h.Context(), intents(mine...), expiry, wait)
+			taken, err := h.Repository.Claim(h.Context(), intents(mine...), repository.Claiming{Expiry: expiry, Wait: wait, Cause: entity.By("alice")})
 			if err != nil {
 				h.Errorf("Claim: %v", err)
 			}
@@ -318,10 +320,10 @@ func claimWait(h *harness) {
 		var claimErr, giveUpErr error
 		together(2, func(i int) {
 			if i == 0 {
-				taken, claimErr = h.Repository.Claim(h.Context(), intents(m.ID), expiry, true)
+				taken, claimErr = h.Repository.Claim(h.Context(), intents(m.ID), repository.Claiming{Expiry: expiry, Wait: true, Cause: entity.By("alice")})
 				return
 			}
-			_, giveUpErr = h.Repository.GiveUp(h.Context(), m.ID, "test")
+			_, giveUpErr = h.Repository.GiveUp(h.Context(), m.ID, entity.By("test"))
 		})
 		if claimErr != nil {
 			h.Fatalf("Claim: %v", claimErr)
@@ -347,7 +349,7 @@ func claimOppositeOrders(h *harness) {
 		var got []uuid.UUID
 		together(8, func(i int) {
 			mine := [][]uuid.UUID{forth, back}[i%2]
-			taken, err := h.Repository.Claim(h.Context(), intents(mine...), expiry, true)
+			taken, err := h.Repository.Claim(h.Context(), intents(mine...), repository.Claiming{Expiry: expiry, Wait: true, Cause: entity.By("alice")})
 			if err != nil {
 				h.Errorf("Claim: %v", err)
 			}

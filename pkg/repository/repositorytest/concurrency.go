@@ -35,10 +35,10 @@ func raceClaimDelete(h *harness) {
 		var claimErr, deleteErr error
 		together(2, func(i int) {
 			if i == 0 {
-				taken, claimErr = h.Repository.Claim(h.Context(), intents(m.ID), expiry, round%2 == 0)
+				taken, claimErr = h.Repository.Claim(h.Context(), intents(m.ID), repository.Claiming{Expiry: expiry, Wait: round%2 == 0})
 				return
 			}
-			deleteErr = h.Repository.Delete(h.Context(), m.ID)
+			deleteErr = h.Repository.Delete(h.Context(), m.ID, entity.By("alice"))
 		})
 		if claimErr != nil {
 			h.Fatalf("Claim: %v", claimErr)
@@ -73,7 +73,7 @@ func raceFinish(h *harness) {
 		m := h.put()
 		r := result(h.claim(m.ID), verdict)
 		h.wantOne("Finish", func() bool {
-			got, err := h.Repository.Finish(h.Context(), []repository.Result{r})
+			got, err := h.Repository.Finish(h.Context(), []repository.Result{r}, entity.By("alice"))
 			if err != nil {
 				h.Errorf("Finish: %v", err)
 			}
@@ -92,7 +92,7 @@ func raceVerdicts(h *harness) {
 		c := h.claim(m.ID)
 		statuses := make([]entity.Status, 2)
 		together(2, func(i int) {
-			got, err := h.Repository.Finish(h.Context(), []repository.Result{result(c, []entity.Verdict{entity.Acknowledged, entity.GivenBack}[i])})
+			got, err := h.Repository.Finish(h.Context(), []repository.Result{result(c, []entity.Verdict{entity.Acknowledged, entity.GivenBack}[i])}, entity.By("alice"))
 			if err != nil {
 				h.Errorf("Finish: %v", err)
 			}
@@ -110,7 +110,7 @@ func raceVerdicts(h *harness) {
 func raceRequeue(h *harness) {
 	m := h.in(entity.Dead)
 	h.wantOne("Requeue", func() bool {
-		_, err := h.Repository.Requeue(h.Context(), m.ID)
+		_, err := h.Repository.Requeue(h.Context(), m.ID, entity.By("alice"))
 		if err != nil && !errors.Is(err, entity.ErrConflict) {
 			h.Errorf("Requeue = %v, want success or a conflict", err)
 		}
@@ -122,7 +122,7 @@ func raceRequeue(h *harness) {
 func raceDelete(h *harness) {
 	m := h.put()
 	h.wantOne("Delete", func() bool {
-		err := h.Repository.Delete(h.Context(), m.ID)
+		err := h.Repository.Delete(h.Context(), m.ID, entity.By("alice"))
 		if err != nil && !errors.Is(err, entity.ErrNotFound) {
 			h.Errorf("Delete = %v, want success or not found", err)
 		}
@@ -140,7 +140,7 @@ func raceFinishOrders(h *harness) {
 		slices.Reverse(back)
 		var finished atomic.Int32
 		together(6, func(i int) {
-			got, err := h.Repository.Finish(h.Context(), [][]repository.Result{forth, back}[i%2])
+			got, err := h.Repository.Finish(h.Context(), [][]repository.Result{forth, back}[i%2], entity.By("alice"))
 			if err != nil {
 				h.Errorf("Finish: %v", err)
 			}
@@ -166,10 +166,10 @@ func raceList(h *harness) {
 				continue
 			}
 			c := intent(want[i])
-			if _, err := h.Repository.Claim(h.Context(), []repository.Claim{c}, expiry, true); err != nil {
+			if _, err := h.Repository.Claim(h.Context(), []repository.Claim{c}, repository.Claiming{Expiry: expiry, Wait: true, Cause: entity.By("alice")}); err != nil {
 				h.Errorf("Claim: %v", err)
 			}
-			if _, err := h.Repository.Finish(h.Context(), []repository.Result{result(c, entity.Refused)}); err != nil {
+			if _, err := h.Repository.Finish(h.Context(), []repository.Result{result(c, entity.Refused)}, entity.By("alice")); err != nil {
 				h.Errorf("Finish: %v", err)
 			}
 		}
@@ -199,15 +199,18 @@ func gone(h *harness) {
 	b := h.batch(s, 0, 1)
 	repo := h.Repository
 	calls := map[string]func() error{
-		"Claim": func() error { _, err := repo.Claim(ctx, intents(pending.ID), time.Second, true); return err },
-		"Finish": func() error {
-			_, err := repo.Finish(ctx, []repository.Result{result(c, entity.Acknowledged)})
+		"Claim": func() error {
+			_, err := repo.Claim(ctx, intents(pending.ID), repository.Claiming{Expiry: time.Second, Wait: true})
 			return err
 		},
-		"Delete": func() error { return repo.Delete(ctx, pending.ID) },
-		"GiveUp": func() error { _, err := repo.GiveUp(ctx, pending.ID, "test"); return err },
+		"Finish": func() error {
+			_, err := repo.Finish(ctx, []repository.Result{result(c, entity.Acknowledged)}, entity.By("alice"))
+			return err
+		},
+		"Delete": func() error { return repo.Delete(ctx, pending.ID, entity.By("alice")) },
+		"GiveUp": func() error { _, err := repo.GiveUp(ctx, pending.ID, entity.By("alice")); return err },
 		"Requeue": func() error {
-			_, err := repo.Requeue(ctx, dead.ID)
+			_, err := repo.Requeue(ctx, dead.ID, entity.By("alice"))
 			return err
 		},
 		"Store": func() error { _, err := repo.Store(ctx, b); return err },

@@ -52,7 +52,7 @@ func countsFollow(h *harness) {
 	h.store(b, 1)
 	h.wantCounts(map[repository.Count]bool{{OriginalTopic: original, Status: entity.Pending, Messages: 3}: true})
 	h.attempt(b.Messages[0].ID, entity.Acknowledged)
-	if err := h.Repository.Delete(h.Context(), b.Messages[1].ID); err != nil {
+	if err := h.Repository.Delete(h.Context(), b.Messages[1].ID, entity.By("alice")); err != nil {
 		h.Fatal(err)
 	}
 	h.wantCounts(map[repository.Count]bool{

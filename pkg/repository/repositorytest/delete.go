@@ -21,7 +21,7 @@ func deletePromises() []promise {
 func deleteRemoves(h *harness) {
 	for _, s := range []entity.Status{entity.Pending, entity.Resolved, entity.Dead} {
 		m, other := h.in(s), h.in(s)
-		if err := h.Repository.Delete(h.Context(), m.ID); err != nil {
+		if err := h.Repository.Delete(h.Context(), m.ID, entity.By("alice")); err != nil {
 			h.Errorf("Delete in %s = %v, want it gone", s, err)
 		}
 		_, err := h.Repository.Get(h.Context(), m.ID, whole)
@@ -37,22 +37,22 @@ func deleteRemoves(h *harness) {
 
 func deleteUnknown(h *harness) {
 	id := uuid.New()
-	h.wantNotFound("Delete", id, h.Repository.Delete(h.Context(), id))
+	h.wantNotFound("Delete", id, h.Repository.Delete(h.Context(), id, entity.By("alice")))
 }
 
 func deleteSecond(h *harness) {
 	m := h.put()
-	if err := h.Repository.Delete(h.Context(), m.ID); err != nil {
+	if err := h.Repository.Delete(h.Context(), m.ID, entity.By("alice")); err != nil {
 		h.Fatal(err)
 	}
-	h.wantNotFound("second Delete", m.ID, h.Repository.Delete(h.Context(), m.ID))
+	h.wantNotFound("second Delete", m.ID, h.Repository.Delete(h.Context(), m.ID, entity.By("alice")))
 }
 
 func deleteClaimed(h *harness) {
 	m := h.in(entity.Retrying)
-	h.wantClaimed("Delete while a claim lives", m.ID, h.Repository.Delete(h.Context(), m.ID))
+	h.wantClaimed("Delete while a claim lives", m.ID, h.Repository.Delete(h.Context(), m.ID, entity.By("alice")))
 	h.clock.Advance(100 * expiry)
-	h.wantClaimed("Delete once the claim expired", m.ID, h.Repository.Delete(h.Context(), m.ID))
+	h.wantClaimed("Delete once the claim expired", m.ID, h.Repository.Delete(h.Context(), m.ID, entity.By("alice")))
 	h.wantUnchanged(m)
 }
 
@@ -60,7 +60,7 @@ func deleteUnsettleable(h *harness) {
 	m := h.put()
 	h.unsettleable(m.ID)
 	before := h.get(m.ID)
-	err := h.Repository.Delete(h.Context(), m.ID)
+	err := h.Repository.Delete(h.Context(), m.ID, entity.By("alice"))
 	h.wantClaimed("Delete of what nobody can settle", m.ID, err)
 	var claimed *entity.ClaimedError
 	if !errors.As(err, &claimed) || !claimed.Unsettled {

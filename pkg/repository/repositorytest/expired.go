@@ -118,10 +118,10 @@ func expiredLiveUnknown(h *harness) {
 func expiredNewClaim(h *harness) {
 	m := h.put()
 	h.unsettleable(m.ID)
-	if _, err := h.Repository.GiveUp(h.Context(), m.ID, "test"); err != nil {
+	if _, err := h.Repository.GiveUp(h.Context(), m.ID, entity.By("test")); err != nil {
 		h.Fatal(err)
 	}
-	if _, err := h.Repository.Requeue(h.Context(), m.ID); err != nil {
+	if _, err := h.Repository.Requeue(h.Context(), m.ID, entity.By("alice")); err != nil {
 		h.Fatal(err)
 	}
 	h.claim(m.ID)

@@ -23,7 +23,7 @@ func giveUpPromises() []promise {
 
 func (h *harness) giveUp(before entity.Message) {
 	h.Helper()
-	answer, err := h.Repository.GiveUp(h.Context(), before.ID, "test")
+	answer, err := h.Repository.GiveUp(h.Context(), before.ID, entity.By("test"))
 	if err != nil {
 		h.Fatalf("GiveUp: %v", err)
 	}
@@ -47,7 +47,7 @@ func giveUpPending(h *harness) {
 func giveUpLive(h *harness) {
 	m := h.in(entity.Retrying)
 	h.clock.Advance(expiry - time.Second)
-	_, err := h.Repository.GiveUp(h.Context(), m.ID, "test")
+	_, err := h.Repository.GiveUp(h.Context(), m.ID, entity.By("test"))
 	h.wantClaimed("GiveUp while a claim lives", m.ID, err)
 	h.wantUnchanged(m)
 }
@@ -56,7 +56,7 @@ func giveUpLive(h *harness) {
 func giveUpExpired(h *harness) {
 	m := h.in(entity.Retrying)
 	h.clock.Advance(100 * expiry)
-	_, err := h.Repository.GiveUp(h.Context(), m.ID, "test")
+	_, err := h.Repository.GiveUp(h.Context(), m.ID, entity.By("test"))
 	h.wantClaimed("GiveUp once the claim expired", m.ID, err)
 	h.wantUnchanged(m)
 }
@@ -79,7 +79,7 @@ func giveUpHistory(h *harness) {
 	h.unsettleable(m.ID)
 	before := h.get(m.ID)
 	for _, id := range []uuid.UUID{m.ID, pending.ID} {
-		if _, err := h.Repository.GiveUp(h.Context(), id, "eve"); err != nil {
+		if _, err := h.Repository.GiveUp(h.Context(), id, entity.By("eve")); err != nil {
 			h.Fatalf("GiveUp: %v", err)
 		}
 	}
@@ -108,7 +108,7 @@ func (h *harness) wantAbandoned(before entity.Message, actor string, to entity.S
 func giveUpFinal(h *harness) {
 	for _, s := range []entity.Status{entity.Resolved, entity.Dead} {
 		m := h.in(s)
-		_, err := h.Repository.GiveUp(h.Context(), m.ID, "test")
+		_, err := h.Repository.GiveUp(h.Context(), m.ID, entity.By("test"))
 		h.wantNoArrow("GiveUp", s, entity.Dead, err)
 		h.wantUnchanged(m)
 	}
@@ -116,6 +116,6 @@ func giveUpFinal(h *harness) {
 
 func giveUpUnknown(h *harness) {
 	id := uuid.New()
-	_, err := h.Repository.GiveUp(h.Context(), id, "test")
+	_, err := h.Repository.GiveUp(h.Context(), id, entity.By("test"))
 	h.wantNotFound("GiveUp", id, err)
 }

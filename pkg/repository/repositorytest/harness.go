@@ -146,7 +146,7 @@ func intents(ids ...uuid.UUID) []repository.Claim {
 
 func (h *harness) claimAll(claims ...repository.Claim) []entity.Message {
 	h.Helper()
-	taken, err := h.Repository.Claim(h.Context(), claims, expiry, false)
+	taken, err := h.Repository.Claim(h.Context(), claims, repository.Claiming{Expiry: expiry, Cause: entity.By("alice")})
 	if err != nil {
 		h.Fatalf("Claim: %v", err)
 	}
@@ -166,13 +166,13 @@ func (h *harness) claim(id uuid.UUID) repository.Claim {
 // result ends the attempt of c as its verdict usually does.
 func result(c repository.Claim, verdict entity.Verdict) repository.Result {
 	r := repository.Result{
-		MessageID: c.MessageID, ClaimID: c.ID, Actor: "alice", Verdict: verdict,
+		MessageID: c.MessageID, ClaimID: c.ID, Verdict: verdict,
 		Partition: c.Partition, Offset: -1,
 	}
 	switch verdict {
 	case entity.Acknowledged:
 		r.Offset = 41
-	case entity.Skipped, entity.GivenBack:
+	case entity.Skipped, entity.GivenBack, entity.Rescued, entity.Abandoned:
 	case entity.Failed:
 		r.Class, r.Error, r.RetryIn = entity.NetworkTimeout, "no answer in 5s", 4*time.Second
 	case entity.Rejected:
@@ -187,7 +187,7 @@ func result(c repository.Claim, verdict entity.Verdict) repository.Result {
 
 func (h *harness) finishAll(results ...repository.Result) []repository.Finished {
 	h.Helper()
-	finished, err := h.Repository.Finish(h.Context(), results)
+	finished, err := h.Repository.Finish(h.Context(), results, entity.By("alice"))
 	if err != nil {
 		h.Fatalf("Finish: %v", err)
 	}

@@ -27,20 +27,22 @@ func historySays(h *harness) {
 	h.clock.Advance(1500 * time.Millisecond)
 	h.finish(c, entity.Failed)
 	failed := entity.Attempt{
-		MessageID: m.ID, Number: 1, RetryCount: 1, ID: c.ID, Actor: "alice",
+		MessageID: m.ID, Number: 1, RetryCount: 1, ID: c.ID, Verdict: entity.Failed, Actor: "alice",
 		StartedAt: started, EndedAt: h.clock.Kept(),
 		From: entity.Retrying, To: entity.Pending,
 		Class: entity.NetworkTimeout, Error: "no answer in 5s",
 		Topic: original, Partition: 2, Offset: -1,
 	}
 	h.clock.Advance(time.Minute)
-	c = h.claim(m.ID)
+	c = intent(m.ID)
+	c.RedriveID, c.TopicID = uuid.New(), "life-of-orders"
+	h.claimAll(c)
 	h.finish(c, entity.Acknowledged)
 	published := entity.Attempt{
-		MessageID: m.ID, Number: 2, RetryCount: 2, ID: c.ID, Actor: "alice",
+		MessageID: m.ID, Number: 2, RetryCount: 2, ID: c.ID, RedriveID: c.RedriveID, Verdict: entity.Acknowledged, Actor: "alice",
 		StartedAt: h.clock.Kept(), EndedAt: h.clock.Kept(),
 		From: entity.Retrying, To: entity.Resolved,
-		Topic: original, Partition: 2, Offset: 41,
+		Topic: original, TopicID: "life-of-orders", Partition: 2, Offset: 41,
 	}
 	if got, want := h.history(m.ID), []entity.Attempt{failed, published}; !reflect.DeepEqual(got, want) {
 		h.Errorf("History =\n     %+v\nwant %+v", got, want)
@@ -78,7 +80,7 @@ func historyNumbers(h *harness) {
 	m := h.put()
 	h.attempt(m.ID, entity.Failed)
 	h.attempt(m.ID, entity.Rejected)
-	if _, err := h.Repository.Requeue(h.Context(), m.ID); err != nil {
+	if _, err := h.Repository.Requeue(h.Context(), m.ID, entity.By("alice")); err != nil {
 		h.Fatal(err)
 	}
 	h.attempt(m.ID, entity.Failed)
@@ -113,7 +115,7 @@ func historyEmpty(h *harness) {
 
 func historyDeleted(h *harness) {
 	m := h.in(entity.Dead)
-	if err := h.Repository.Delete(h.Context(), m.ID); err != nil {
+	if err := h.Repository.Delete(h.Context(), m.ID, entity.By("alice")); err != nil {
 		h.Fatal(err)
 	}
 	if got := h.history(m.ID); len(got) != 0 {

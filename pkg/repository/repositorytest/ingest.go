@@ -95,10 +95,11 @@ func join(batches ...repository.Batch) repository.Batch {
 // store stores a batch, n ranges of which must count.
 func (h *harness) store(b repository.Batch, n int) []repository.Partition {
 	h.Helper()
-	counted, err := h.Repository.Store(h.Context(), b)
+	stored, err := h.Repository.Store(h.Context(), b)
 	if err != nil {
 		h.Fatalf("Store: %v", err)
 	}
+	counted := stored.Ranges
 	if len(counted) != n {
 		h.Fatalf("Store of %+v counted %+v, want %d ranges", b.Ranges, counted, n)
 	}
@@ -256,7 +257,7 @@ func ingestDeleted(h *harness) {
 	s := h.open(deadLetter, 0, 0)
 	b := h.batch(s, 0, 2)
 	h.store(b, 1)
-	if err := h.Repository.Delete(h.Context(), b.Messages[0].ID); err != nil {
+	if err := h.Repository.Delete(h.Context(), b.Messages[0].ID, entity.By("alice")); err != nil {
 		h.Fatal(err)
 	}
 	h.wantPosition(s, 2)
@@ -322,11 +323,11 @@ func ingestConcurrent(h *harness) {
 	var mu sync.Mutex
 	var winners [][]uuid.UUID
 	together(callers, func(i int) {
-		counted, err := h.Repository.Store(h.Context(), batches[i])
+		stored, err := h.Repository.Store(h.Context(), batches[i])
 		if err != nil {
 			h.Errorf("Store: %v", err)
 		}
-		if len(counted) == 1 {
+		if len(stored.Ranges) == 1 {
 			mu.Lock()
 			defer mu.Unlock()
 			winners = append(winners, ids(batches[i].Messages))
@@ -364,7 +365,7 @@ func ingestOppositeOrders(h *harness) {
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			for _, p := range got {
+			for _, p := range got.Ranges {
 				counted[p]++
 			}
 		})

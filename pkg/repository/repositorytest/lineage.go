@@ -1,6 +1,8 @@
 package repositorytest
 
 import (
+	"time"
+
 	"github.com/google/uuid"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
@@ -21,6 +23,10 @@ func lineagePromises() []promise {
 		{"AttemptGivenUpIsKnown", lineageGivenUp},
 		{"AttemptTakenOverIsKnown", lineageTakenOver},
 		{"CountIsThatOfTheAttempt", lineageCount},
+		{"StoreTellsOfReturns", lineageTold},
+		{"SeveralRecordsOfOneAttemptAreAllChildren", lineageSeveral},
+		{"ArrivalAtTheLimitIsInTheTrail", lineageAudit},
+		{"ForeignHeadersNeverKill", lineageForeignNeverKills},
 	}
 }
 
@@ -37,8 +43,8 @@ func (h *harness) sendBack(id uuid.UUID) repository.Claim {
 func (h *harness) acknowledge(c repository.Claim) {
 	h.Helper()
 	_, err := h.Repository.Finish(h.Context(), []repository.Result{
-		{MessageID: c.MessageID, ClaimID: c.ID, Actor: "test", Verdict: entity.Acknowledged, Partition: 2, Offset: 41},
-	})
+		{MessageID: c.MessageID, ClaimID: c.ID, Verdict: entity.Acknowledged, Partition: 2, Offset: 41},
+	}, entity.By("alice"))
 	if err != nil {
 		h.Fatalf("Finish: %v", err)
 	}
@@ -139,7 +145,7 @@ func lineageDeleted(h *harness) {
 	m := h.put()
 	c := h.sendBack(m.ID)
 	h.acknowledge(c)
-	if err := h.Repository.Delete(h.Context(), m.ID); err != nil {
+	if err := h.Repository.Delete(h.Context(), m.ID, entity.By("alice")); err != nil {
 		h.Fatalf("Delete: %v", err)
 	}
 	h.wantForeign(h.comeBack(m.ID, c.ID))
@@ -162,7 +168,7 @@ func lineageGivenUp(h *harness) {
 	m := h.put()
 	h.unsettleable(m.ID)
 	attempt := h.get(m.ID).Claim.ID
-	if _, err := h.Repository.GiveUp(h.Context(), m.ID, "test"); err != nil {
+	if _, err := h.Repository.GiveUp(h.Context(), m.ID, entity.By("test")); err != nil {
 		h.Fatalf("GiveUp: %v", err)
 	}
 	if got := h.comeBack(m.ID, attempt); got.Parent != m.ID || got.RetryCount != 1 {
@@ -188,13 +194,80 @@ func lineageCount(h *harness) {
 	m := h.put(func(m *entity.Message) { m.RetryCount = 1 })
 	h.unsettleable(m.ID)
 	attempt := h.get(m.ID).Claim.ID
-	if _, err := h.Repository.GiveUp(h.Context(), m.ID, "test"); err != nil {
+	if _, err := h.Repository.GiveUp(h.Context(), m.ID, entity.By("test")); err != nil {
 		h.Fatalf("GiveUp: %v", err)
 	}
-	if _, err := h.Repository.Requeue(h.Context(), m.ID); err != nil {
+	if _, err := h.Repository.Requeue(h.Context(), m.ID, entity.By("alice")); err != nil {
 		h.Fatalf("Requeue: %v", err)
 	}
 	if got := h.comeBack(m.ID, attempt); got.RetryCount != 2 {
 		h.Errorf("child has %d attempts, want 2 as the attempt had", got.RetryCount)
 	}
+}
+
+func lineageTold(h *harness) {
+	m := h.put(func(m *entity.Message) { m.RetryCount = 2 })
+	c := h.sendBack(m.ID)
+	s := h.open("returns.dlq", 0, 0)
+	b := h.batch(s, 0, 3)
+	for i := range 2 {
+		b.Messages[i].Return = &entity.Return{Parent: m.ID, Attempt: []uuid.UUID{uuid.New(), c.ID}[i]}
+	}
+	stored, err := h.Repository.Store(h.Context(), b)
+	want := repository.Arrival{
+		MessageID: b.Messages[1].ID, Parent: m.ID, Root: m.ID, Topic: original,
+		RetryCount: 3, MaxRetries: 3, Status: entity.Dead,
+	}
+	if err != nil || len(stored.Returns) != 1 || stored.Returns[0] != want {
+		h.Errorf("Store found the returns %+v, %v, want %+v", stored.Returns, err, want)
+	}
+	if stored, err = h.Repository.Store(h.Context(), b); err != nil || len(stored.Returns) != 0 {
+		h.Errorf("Store of the same found the returns %+v, %v, want none: nothing was stored", stored.Returns, err)
+	}
+}
+
+func lineageSeveral(h *harness) {
+	m := h.put()
+	c := h.sendBack(m.ID)
+	h.acknowledge(c)
+	s := h.open("returns.dlq", 0, 0)
+	say := func(m *entity.Message) { m.Return = &entity.Return{Parent: c.MessageID, Attempt: c.ID} }
+	for from := range int64(2) {
+		b := h.batch(s, from*2, 2, say)
+		h.store(b, 1)
+		for _, child := range b.Messages {
+			if got := h.get(child.ID); got.Parent != m.ID || got.RetryCount != 1 {
+				h.Errorf("child has parent %s, %d attempts, want %s, 1", got.Parent, got.RetryCount, m.ID)
+			}
+		}
+	}
+}
+
+func lineageAudit(h *harness) {
+	m := h.put(func(m *entity.Message) { m.RetryCount = 1 })
+	first := h.sendBack(m.ID)
+	h.acknowledge(first)
+	alive := h.comeBack(m.ID, first.ID)
+	h.wantEntries(alive.ID)
+	second := h.sendBack(alive.ID)
+	h.acknowledge(second)
+	h.clock.Advance(time.Minute)
+	dead := h.comeBack(alive.ID, second.ID)
+	h.wantEntries(dead.ID, h.auditEntry(entity.ActionDead, dead.ID, "", entity.Dead, 3, entity.Cause{
+		Actor: entity.ActorIngest, Reason: "came back after 3 of 3 attempts",
+	}))
+}
+
+// lineageForeignNeverKills: an application that copies headers writes to another
+// topic, and its records must live however often the first one went round.
+func lineageForeignNeverKills(h *harness) {
+	m := h.put(func(m *entity.Message) { m.RetryCount = 2 })
+	c := h.sendBack(m.ID)
+	h.acknowledge(c)
+	for range 3 {
+		got := h.comeBack(m.ID, c.ID, ofTopic("orders-enriched"))
+		h.wantForeign(got)
+		h.wantEntries(got.ID)
+	}
+	h.wantOutcome(m.ID, entity.Published)
 }

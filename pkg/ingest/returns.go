@@ -1,0 +1,30 @@
+package ingest
+
+import (
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// tellReturns accounts for replays that came back. One that came back too often
+// arrived dead, and somebody has to look at it.
+func (i *Ingester) tellReturns(returns []repository.Arrival) {
+	for _, r := range returns {
+		by := "headers"
+		if r.ByContent {
+			by = "content"
+		}
+		i.metrics.returns.WithLabelValues(r.Topic, by).Inc()
+		log := i.log.With(
+			zap.Stringer("message_id", r.MessageID), zap.Stringer("parent_id", r.Parent), zap.Stringer("root_id", r.Root),
+			zap.String("topic", r.Topic), zap.Int("retry_count", r.RetryCount), zap.Int("max_retries", r.MaxRetries),
+			zap.String("known_by", by))
+		if r.Status == entity.Dead {
+			i.metrics.loopsStopped.WithLabelValues(r.Topic).Inc()
+			log.Warn("a replay loop was stopped: the message came back too often and is dead")
+			continue
+		}
+		log.Debug("a replayed message came back")
+	}
+}

@@ -1,0 +1,267 @@
+package ingest
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// failing is a record as a Spring application of the group billing gives it up.
+func failing(key, value string, headers ...broker.Header) broker.Record {
+	return broker.Record{Key: []byte(key), Value: []byte(value), Headers: append([]broker.Header{
+		{Key: "kafka_dlt-original-topic", Value: []byte("orders")},
+		{Key: "kafka_dlt-original-consumer-group", Value: []byte("billing")},
+		{Key: "kafka_dlt-exception-message", Value: []byte("boom")},
+	}, headers...)}
+}
+
+// oursOn are the headers of a replay.
+func oursOn(message, attempt uuid.UUID, count string) []broker.Header {
+	return []broker.Header{
+		{Key: deadletter.HeaderMessageID, Value: []byte(message.String())},
+		{Key: deadletter.HeaderRootID, Value: []byte(message.String())},
+		{Key: deadletter.HeaderRetryCount, Value: []byte(count)},
+		{Key: deadletter.HeaderRedriveID, Value: []byte(attempt.String())},
+	}
+}
+
+// replay makes an acknowledged attempt to the topic orders.
+func (w *world) replay(m entity.Message) (attempt uuid.UUID) {
+	w.t.Helper()
+	c := repository.Claim{MessageID: m.ID, ID: uuid.New(), Topic: "orders"}
+	taken, err := w.store.Claim(context.Background(), []repository.Claim{c}, repository.Claiming{Expiry: time.Minute, Cause: entity.By("a")})
+	if err != nil || len(taken) != 1 {
+		w.t.Fatalf("Claim = %d, %v, want 1", len(taken), err)
+	}
+	_, err = w.store.Finish(context.Background(), []repository.Result{
+		{MessageID: m.ID, ClaimID: c.ID, Verdict: entity.Acknowledged},
+	}, entity.By("a"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return c.ID
+}
+
+// arrive produces records and returns the messages of all there are.
+func (w *world) arrive(tp broker.TopicPartition, records ...broker.Record) []entity.Message {
+	w.t.Helper()
+	w.cluster.produce(tp, records...)
+	pass(2 * time.Second)
+	return w.messages(tp.Topic)
+}
+
+func (w *world) wantReturns(headers, content, stopped float64) {
+	w.t.Helper()
+	m := w.i.metrics
+	for name, c := range map[string]struct{ got, want float64 }{
+		"returns by headers": {testutil.ToFloat64(m.returns.WithLabelValues("orders", "headers")), headers},
+		"returns by content": {testutil.ToFloat64(m.returns.WithLabelValues("orders", "content")), content},
+		"loops stopped":      {testutil.ToFloat64(m.loopsStopped.WithLabelValues("orders")), stopped},
+	} {
+		if c.got != c.want {
+			w.t.Errorf("%s = %v, want %v", name, c.got, c.want)
+		}
+	}
+}
+
+func (w *world) wantForeign(m entity.Message) {
+	w.t.Helper()
+	if m.Parent != uuid.Nil || m.RetryCount != 0 || m.Status != entity.Pending {
+		w.t.Errorf("message has parent %s, %d attempts, is %s, want none, 0, PENDING", m.Parent, m.RetryCount, m.Status)
+	}
+}
+
+func TestReturns(t *testing.T) {
+	t.Parallel()
+	a := part("a.dlq.v1", 0)
+	tests := map[string]func(w *world){
+		"KnownByHeadersIsCountedAndTold": func(w *world) {
+			first := w.arrive(a, failing("k", "v"))[0]
+			attempt := w.replay(first)
+			child := w.arrive(a, failing("k", "v", oursOn(first.ID, attempt, "1")...))[1]
+			if child.Parent != first.ID || child.RetryCount != 1 {
+				w.t.Errorf("child has parent %s, %d attempts, want %s, 1", child.Parent, child.RetryCount, first.ID)
+			}
+			w.wantReturns(1, 0, 0)
+			if n := w.logged.FilterMessageSnippet("came back").Len(); n != 1 {
+				w.t.Errorf("%d lines tell of returns, want 1", n)
+			}
+		},
+		"KnownByContentWhereHeadersWereDropped": func(w *world) {
+			first := w.arrive(a, failing("k", "v"))[0]
+			w.replay(first)
+			child := w.arrive(a, failing("k", "v"))[1]
+			if child.Parent != first.ID || child.RetryCount != 1 {
+				w.t.Errorf("child has parent %s, %d attempts, want %s, 1", child.Parent, child.RetryCount, first.ID)
+			}
+			w.wantForeign(w.arrive(a, failing("k", "v"))[2])
+			w.wantReturns(0, 1, 0)
+		},
+		"StoppedLoopIsCountedAndWarnedOf": func(w *world) {
+			w.i.cfg.MaxRetries = 1
+			first := w.arrive(a, failing("k", "v"))[0]
+			w.replay(first)
+			child := w.arrive(a, failing("k", "v"))[1]
+			if child.Status != entity.Dead {
+				w.t.Errorf("child is %s, want DEAD", child.Status)
+			}
+			w.wantReturns(0, 1, 1)
+			lines := w.logged.FilterMessageSnippet("loop was stopped").All()
+			if len(lines) != 1 {
+				w.t.Fatalf("%d lines warn of loops, want 1", len(lines))
+			}
+			said := lines[0].ContextMap()
+			want := map[string]any{
+				"message_id": child.ID.String(), "parent_id": first.ID.String(), "root_id": first.ID.String(),
+				"topic": "orders", "retry_count": int64(1), "max_retries": int64(1),
+			}
+			for key, value := range want {
+				if said[key] != value {
+					w.t.Errorf("the line has %s = %v, want %v", key, said[key], value)
+				}
+			}
+		},
+		"OfAReadBatchOnceOnly": func(w *world) {
+			first := w.arrive(a, failing("k", "v"))[0]
+			w.replay(first)
+			lost := false
+			w.store.set(func() {
+				w.store.lose = func() error {
+					if !lost {
+						lost = true
+						return errDown
+					}
+					return nil
+				}
+			})
+			all := w.arrive(a, failing("k", "v"), failing("k", "v"))
+			children := slices.DeleteFunc(all, func(m entity.Message) bool { return m.Parent == uuid.Nil })
+			if len(children) != 1 {
+				w.t.Errorf("%d messages are returns of one attempt, want 1", len(children))
+			}
+		},
+		// A Kafka Streams application copies the headers of what it reads onto what
+		// it writes: other records, in other topics.
+		"ForeignHeadersAreShownNeverCountedAndNeverKill": func(w *world) {
+			w.i.cfg.MaxRetries = 1
+			first := w.arrive(a, failing("k", "v"))[0]
+			attempt := w.replay(first)
+			copied := oursOn(first.ID, attempt, "1")
+			var records []broker.Record
+			for range 5 {
+				r := failing("k", "v", copied...)
+				r.Headers[0].Value = []byte("orders-enriched")
+				records = append(records, r)
+			}
+			records = append(records, failing("k", "v", oursOn(first.ID, uuid.New(), "1000")...))
+			for _, m := range w.arrive(a, records...)[1:] {
+				w.wantForeign(m)
+				shown := slices.ContainsFunc(m.Record.Headers, func(h entity.Header) bool {
+					return h.Key == deadletter.HeaderMessageID && string(h.Value) == first.ID.String()
+				})
+				if !shown {
+					w.t.Errorf("headers are %v, want them as they came", m.Record.Headers)
+				}
+			}
+			w.wantReturns(0, 0, 0)
+			if got, err := w.store.Get(context.Background(), first.ID, 0); err != nil || got.Outcome != entity.Published {
+				w.t.Errorf("outcome is %q, %v, want published: nothing came back", got.Outcome, err)
+			}
+		},
+		"WindowOfZeroLooksForNothing": func(w *world) {
+			w.i.cfg.ReturnWindow = 0
+			w.replay(w.arrive(a, failing("k", "v"))[0])
+			w.wantForeign(w.arrive(a, failing("k", "v"))[1])
+			w.wantReturns(0, 0, 0)
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.cluster.topic("a.dlq.v1", "A", 1)
+				_, stop := w.start(a)
+				test(w)
+				_ = stop()
+			})
+		})
+	}
+}
+
+func TestGroups(t *testing.T) {
+	t.Parallel()
+	a := part("a.dlq.v1", 0)
+	billing := repository.TopicGroup{Topic: "orders", Group: "billing"}
+
+	t.Run("AreNotedOnceAndBeforeTheirMessages", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.cluster.topic("a.dlq.v1", "A", 1)
+			var noted []repository.TopicGroup
+			w.store.set(func() {
+				w.store.noting = func(groups []repository.TopicGroup) error {
+					noted = append(noted, groups...)
+					if n := len(w.messages("a.dlq.v1")); n != 0 {
+						t.Errorf("%d messages are stored before their group is noted, want 0", n)
+					}
+					return nil
+				}
+			})
+			_, stop := w.start(a)
+			for range 3 {
+				w.arrive(a, failing("k", "v"), failing("l", "v"), broker.Record{Value: []byte("says nothing")})
+			}
+			_ = stop()
+			if !slices.Equal(noted, []repository.TopicGroup{billing}) {
+				t.Errorf("noted %+v, want %+v", noted, billing)
+			}
+		})
+	})
+
+	t.Run("ThatCannotBeNotedHoldNothingUp", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.cluster.topic("a.dlq.v1", "A", 1)
+			tries := 0
+			w.store.set(func() {
+				w.store.noting = func([]repository.TopicGroup) error {
+					if tries++; tries < 3 {
+						return errDown
+					}
+					return nil
+				}
+			})
+			_, stop := w.start(a)
+			for n := range 4 {
+				if got := len(w.arrive(a, failing("k", "v"))); got != n+1 {
+					t.Errorf("%d messages are stored, want %d", got, n+1)
+				}
+			}
+			_ = stop()
+			if tries != 3 {
+				t.Errorf("noting was tried %d times, want 3: until it is done", tries)
+			}
+		})
+	})
+
+	t.Run("AreForgottenWhenThereAreTooMany", func(t *testing.T) {
+		t.Parallel()
+		var g groups
+		for n := range groupsKept + 10 {
+			g.remember([]repository.TopicGroup{{Topic: "orders", Group: uuid.NewString()}})
+			if len(g.noted) > groupsKept {
+				t.Fatalf("%d groups are remembered after %d, want at most %d", len(g.noted), n, groupsKept)
+			}
+		}
+	})
+}

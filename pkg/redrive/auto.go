@@ -1,0 +1,403 @@
+package redrive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+const (
+	// refusedRest is how long automatic retry leaves alone what may not be sent.
+	refusedRest = time.Minute
+
+	// A topic of which nothing could be reached is set aside after some batches in
+	// a row, for a time that grows.
+	strandedBatches = 3
+	strandedRest    = time.Second
+	strandedRestMax = 30 * time.Second
+
+	// skippedNoKafka is the reason for messages that would be resolved without being
+	// sent anywhere: only people may ask for that.
+	skippedNoKafka = "no_kafka"
+)
+
+// patterns are the topics that are retried.
+func (a Auto) patterns() (deadletter.Patterns, error) {
+	if len(a.Topics) == 0 {
+		return deadletter.Patterns{}, nil
+	}
+	var problems []error
+	for _, text := range a.Topics {
+		if _, err := deadletter.ParsePatterns(text); err != nil {
+			problems = append(problems, fmt.Errorf("auto.topics: %s", fieldReason(err)))
+		}
+	}
+	if err := errors.Join(problems...); err != nil {
+		return deadletter.Patterns{}, err
+	}
+	return deadletter.ParsePatterns(a.Topics...)
+}
+
+// fieldReason is what is wrong with a pattern, without the name of another
+// setting.
+func fieldReason(err error) string {
+	var field *entity.FieldError
+	if errors.As(err, &field) {
+		return field.Reason
+	}
+	return err.Error()
+}
+
+// RunAuto retries messages without being asked until ctx ends, and returns when
+// nothing is under way any more: what was sent is stored, what was claimed and
+// not sent is given back. Without topics it only waits. Any number of processes
+// may run it on one store.
+func (s *Service) RunAuto(ctx context.Context) {
+	patterns, err := s.cfg.Auto.patterns()
+	if err != nil { // Config.Validate has refused it
+		s.log.Error("automatic retry is off", zap.Error(err))
+	}
+	if err != nil || len(s.cfg.Auto.Topics) == 0 {
+		<-ctx.Done()
+		return
+	}
+	d := newDispatcher(s, patterns)
+	s.log.Info("automatic retry is on", zap.Stringer("topics", patterns))
+	var workers sync.WaitGroup
+	for range s.cfg.Auto.Parallelism {
+		workers.Go(func() { d.work(ctx) })
+	}
+	workers.Wait()
+}
+
+// dispatcher is automatic retry of one process. Its workers share one way to the
+// store, one limiter, and what they learn of topics and partitions.
+type dispatcher struct {
+	*Service
+	feed *feed
+
+	mu       sync.Mutex // guards what follows
+	limiter  *limiter
+	health   *health
+	stranded map[string]int // batches in a row of which nothing in the topic could be reached
+	told     map[complaint]bool
+	away     bool // it was told that the store is away
+}
+
+// complaint is what is told once, until it changes.
+type complaint struct {
+	at     place // partition -1 for the whole topic, alone for single messages of it
+	reason string
+}
+
+// alone is the partition of complaints about single messages.
+const alone = -2
+
+func newDispatcher(s *Service, patterns deadletter.Patterns) *dispatcher {
+	s.metrics.rate.Set(math.Inf(1))
+	return &dispatcher{
+		Service: s, feed: newFeed(s, patterns),
+		limiter: newLimiter(s.cfg.Auto.Batch), health: newHealth(s.backoff),
+		stranded: map[string]int{}, told: map[complaint]bool{},
+	}
+}
+
+// work carries out batch after batch.
+func (d *dispatcher) work(ctx context.Context) {
+	for ctx.Err() == nil {
+		woken := d.feed.bell.listen()
+		if wait := d.step(ctx); wait > 0 {
+			until(ctx, woken, wait)
+		}
+	}
+}
+
+// step carries out one batch, or returns how long there is nothing to do.
+func (d *dispatcher) step(ctx context.Context) time.Duration {
+	n, wait := d.allow()
+	if n == 0 {
+		return wait
+	}
+	ids, wait, empty, err := d.feed.take(ctx, n)
+	if empty {
+		d.metrics.dequeues.WithLabelValues("empty").Inc()
+	}
+	if empty || err != nil {
+		d.tellStore(ctx, err)
+	}
+	if len(ids) == 0 {
+		d.refund(n)
+		return wait
+	}
+	sent, err := d.carry(ctx, ids)
+	d.refund(n - sent)
+	d.tellStore(ctx, err)
+	if err != nil {
+		wait = d.feed.sleep()
+	}
+	return wait
+}
+
+func (d *dispatcher) allow() (int, time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n, wait := d.limiter.allow(d.cfg.Auto.Batch, d.now())
+	d.metrics.rate.Set(d.limiter.rate)
+	return n, wait
+}
+
+func (d *dispatcher) refund(n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.limiter.refund(n)
+}
+
+// carry makes one attempt on each message that can be sent now, and returns how
+// many that were.
+func (d *dispatcher) carry(ctx context.Context, ids []uuid.UUID) (claimed int, err error) {
+	var unseen []uuid.UUID
+	defer func() { d.feed.putBack(ids, unseen) }()
+	messages, taken, err := d.store.Load(ctx, ids, batchBytes)
+	if err != nil {
+		return 0, fmt.Errorf("load messages: %w", err)
+	}
+	unseen = ids[taken:]
+	bytes := weight(messages)
+	if d.memory.Acquire(ctx, bytes) != nil { // ctx has ended
+		return 0, nil
+	}
+	defer d.memory.Release(bytes)
+	planned := d.admit(messages, d.publisher.Plan(ctx, messages, true))
+	if len(planned) == 0 {
+		return 0, nil
+	}
+	attempts, deliveries, err := d.try(ctx, planned)
+	d.unprobe(planned)
+	if err != nil || len(deliveries) == 0 {
+		return 0, err
+	}
+	_, err = d.finish(attempts, deliveries)
+	return len(deliveries), err
+}
+
+// try claims and sends what was planned.
+func (d *dispatcher) try(ctx context.Context, planned []entity.Outgoing) (attempts, []entity.Delivery, error) {
+	select {
+	case <-ctx.Done():
+		return attempts{}, nil, nil
+	default:
+	}
+	a, err := d.claim(ctx, planned, claiming{cause: entity.By(entity.ActorAuto)})
+	if err != nil || len(a.outgoing) == 0 {
+		return attempts{}, nil, err
+	}
+	deliveries := d.send(ctx, a)
+	d.learn(a.outgoing, deliveries)
+	return a, deliveries, nil
+}
+
+// send publishes what was claimed, but not while the broker wants to be left
+// alone: a batch for which that lasts too long is given back.
+func (d *dispatcher) send(ctx context.Context, a attempts) []entity.Delivery {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	deadline := a.claimed.Add(d.cfg.sendWindow())
+	for rest := d.brokersRest(); rest > 0; rest = d.brokersRest() {
+		if d.now().Add(rest).After(deadline) || !pause(ctx, rest) {
+			stop()
+			break
+		}
+	}
+	return d.publish(ctx, a)
+}
+
+func (d *dispatcher) brokersRest() time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.limiter.rest(d.now())
+}
+
+// admit returns what may be sent now; the others are left for later.
+func (d *dispatcher) admit(messages []entity.Message, targets []entity.Target) []entity.Outgoing {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := d.now()
+	d.noteReach(targets, now)
+	var planned []entity.Outgoing
+	for i, m := range messages {
+		t := targets[i]
+		var refused *entity.RefusedError
+		switch {
+		case m.CanClaim() != nil: // somebody else was faster
+		case errors.As(t.Err, &refused):
+			d.refuse(m, string(refused.Class), refused)
+		case t.Err != nil:
+			d.skip(placeOf(t), string(entity.BrokerUnavailable), t.Err)
+			d.wait(m, placeOf(t), d.health.missing(placeOf(t), now))
+		case t.Partition < 0:
+			d.setAside(m.OriginalTopic, skippedNoKafka, nil)
+		default:
+			if ok, until := d.health.admit(placeOf(t), m.RetryCount+1 >= m.MaxRetries, now); !ok {
+				d.wait(m, placeOf(t), until)
+				continue
+			}
+			planned = append(planned, entity.Outgoing{Message: m, Target: t})
+		}
+	}
+	return planned
+}
+
+// wait holds a message back, or its whole topic when too many are.
+func (d *dispatcher) wait(m entity.Message, at place, until time.Time) {
+	if !d.feed.hold(m.ID, at, until) {
+		d.feed.setAside(m.OriginalTopic, until)
+	}
+}
+
+// refuse leaves alone what may not be sent: the message when the reason lies in
+// it, else its topic.
+func (d *dispatcher) refuse(m entity.Message, reason string, err error) {
+	if reason == string(entity.BadRecord) || m.Origin.Confidence == entity.FromName {
+		d.skip(place{m.OriginalTopic, alone}, reason, err)
+		d.wait(m, place{}, d.now().Add(refusedRest))
+		return
+	}
+	d.setAside(m.OriginalTopic, reason, err)
+}
+
+func (d *dispatcher) setAside(topic, reason string, err error) {
+	d.skip(place{topic, -1}, reason, err)
+	d.feed.setAside(topic, d.now().Add(refusedRest))
+}
+
+// skip counts a message that cannot be sent now, and tells the reason once.
+func (d *dispatcher) skip(at place, reason string, err error) {
+	d.metrics.passedOver.WithLabelValues(reason).Inc()
+	c := complaint{at, reason}
+	if d.told[c] {
+		return
+	}
+	d.told[c] = true
+	fields := []zap.Field{zap.String("topic", at.topic), zap.String("reason", reason), zap.Error(err)}
+	if at.partition >= 0 {
+		fields = append(fields, zap.Int32("partition", at.partition))
+	}
+	d.log.Warn("automatic retry cannot send", fields...)
+}
+
+// settled ends the complaints about a place that took a record.
+func (d *dispatcher) settled(at place) {
+	for c := range d.told {
+		if c.at == at || c.at == (place{at.topic, -1}) {
+			delete(d.told, c)
+		}
+	}
+}
+
+// noteReach notes which topics can be reached, and sets aside those of which
+// batch after batch goes nowhere.
+func (d *dispatcher) noteReach(targets []entity.Target, now time.Time) {
+	reached, lost := map[string]bool{}, map[string]bool{}
+	for _, t := range targets {
+		var refused *entity.RefusedError
+		switch {
+		case t.Err == nil:
+			reached[t.Topic] = true
+			d.recovered(place{t.Topic, -1})
+		case !errors.As(t.Err, &refused):
+			lost[t.Topic] = lost[t.Topic] || t.Partition < 0
+		}
+	}
+	for topic := range reached {
+		delete(lost, topic)
+		delete(d.stranded, topic)
+	}
+	for topic, wholly := range lost {
+		d.stranded[topic]++
+		if n := d.stranded[topic]; wholly || n >= strandedBatches {
+			rest := Backoff{Base: strandedRest, Max: strandedRestMax}
+			d.feed.setAside(topic, now.Add(rest.After(n, 0)))
+		}
+	}
+}
+
+// recovered hands out again what waited for a place.
+func (d *dispatcher) recovered(at place) {
+	if d.health.well(at) {
+		d.feed.free(at)
+	}
+}
+
+// unprobe ends the probes of which nothing was heard.
+func (d *dispatcher) unprobe(planned []entity.Outgoing) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, out := range planned {
+		d.health.unprobed(placeOf(out.Target), d.now())
+	}
+}
+
+// learn draws the conclusions from how a batch went.
+func (d *dispatcher) learn(batch []entity.Outgoing, deliveries []entity.Delivery) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := d.now()
+	var n news
+	taken, failed := map[place]bool{}, map[place]bool{}
+	for i, delivery := range deliveries {
+		at := placeOf(batch[i].Target)
+		n.throttle = max(n.throttle, delivery.Throttle)
+		bad := delivery.Throttle > 0
+		switch delivery.Verdict {
+		case entity.Failed, entity.InDoubt:
+			failed[at], bad = true, true
+		case entity.GivenBack:
+			if delivery.Class == "" { // its turn never came
+				continue
+			}
+			bad = true // it stood behind one that failed
+		case entity.Refused:
+			taken[at] = true
+			d.setAside(batch[i].Target.Topic, string(delivery.Class), delivery.Err)
+		case entity.Acknowledged, entity.Skipped, entity.Rejected, entity.Rescued, entity.Abandoned:
+			taken[at] = true
+			d.settled(at)
+		}
+		n.sent++
+		if bad {
+			n.bad++
+		}
+	}
+	for at := range taken {
+		delete(failed, at)
+		d.recovered(at)
+	}
+	for at := range failed {
+		d.health.failed(at, now)
+	}
+	d.limiter.learn(n, now)
+	d.metrics.rate.Set(d.limiter.rate)
+}
+
+// tellStore tells once that the store is away.
+func (d *dispatcher) tellStore(ctx context.Context, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if ctx.Err() != nil || d.away == (err != nil) {
+		return
+	}
+	if d.away = err != nil; d.away {
+		d.log.Warn("automatic retry waits for the store", zap.Error(err))
+		return
+	}
+	d.log.Info("automatic retry goes on")
+}

@@ -1,0 +1,653 @@
+package redrive
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// automatic runs a test in a bubble of its own time, with automatic retry of all
+// topics configured and not running yet.
+func automatic(do func(b *bench), changes ...func(*Auto)) func(t *testing.T) {
+	return scenario(func(b *bench) {
+		b.cfg.Auto.Topics = []string{"*"}
+		for _, change := range changes {
+			change(&b.cfg.Auto)
+		}
+		do(b)
+	})
+}
+
+// auto lets automatic retry and the settler work, until the function that it
+// returns is called.
+func (b *bench) auto() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var both sync.WaitGroup
+	both.Go(func() { b.RunAuto(ctx) })
+	both.Go(func() { b.RunSettler(ctx) })
+	return func() { cancel(); both.Wait() }
+}
+
+// autoFor lets automatic retry work for some time.
+func (b *bench) autoFor(d time.Duration) {
+	stop := b.auto()
+	pause(context.Background(), d)
+	stop()
+}
+
+// within waits for something, in fake time.
+func (b *bench) within(d time.Duration, what string, is func() bool) {
+	b.Helper()
+	for end := time.Now().Add(d); !is(); pause(context.Background(), max(d/200, 10*time.Millisecond)) {
+		if time.Now().After(end) {
+			b.Fatalf("%s did not happen within %s", what, d)
+		}
+	}
+}
+
+// states counts messages by status.
+func (b *bench) states(ids []uuid.UUID) map[entity.Status]int {
+	b.Helper()
+	n := map[entity.Status]int{}
+	for _, id := range ids {
+		n[b.get(id).Status]++
+	}
+	return n
+}
+
+func (b *bench) wantStates(ids []uuid.UUID, want map[entity.Status]int) {
+	b.Helper()
+	if got := b.states(ids); fmt.Sprint(got) != fmt.Sprint(want) {
+		b.Errorf("states = %v, want %v", got, want)
+	}
+}
+
+func (b *bench) wantOnce(topic string, ids []uuid.UUID) {
+	b.Helper()
+	count := map[uuid.UUID]int{}
+	for _, id := range b.kafka.sent(topic) {
+		count[id]++
+	}
+	for _, id := range ids {
+		if count[id] != 1 {
+			b.Errorf("message %s was sent %d times, want once", id, count[id])
+		}
+	}
+}
+
+func failure(class entity.ErrorClass) entity.Delivery {
+	return entity.Delivery{Verdict: entity.Failed, Class: class, Err: errBroken}
+}
+
+func TestAuto(t *testing.T) {
+	t.Parallel()
+
+	t.Run("IsOffWithoutTopics", automatic(func(b *bench) {
+		id := b.add(1)[0]
+		b.autoFor(time.Hour)
+		b.wantState(id, entity.Pending, 0, "")
+		if got := testutil.ToFloat64(b.metrics.rate); got != 0 {
+			b.Errorf("rate = %v, want 0", got)
+		}
+	}, func(a *Auto) { a.Topics = nil }))
+
+	t.Run("SendsTheOldestFirst", automatic(func(b *bench) {
+		ids := b.add(100)
+		b.autoFor(time.Second)
+		b.wantSent(orders, ids...)
+		b.wantStates(ids, map[entity.Status]int{entity.Resolved: 100})
+		history, _ := b.store.History(context.Background(), ids[0])
+		if len(history) != 1 || history[0].Actor != entity.ActorAuto || history[0].RedriveID != uuid.Nil {
+			b.Errorf("History = %+v, want one attempt by %s", history, entity.ActorAuto)
+		}
+		if got := testutil.ToFloat64(b.metrics.rate); !math.IsInf(got, 1) {
+			b.Errorf("rate = %v, want +Inf", got)
+		}
+	}, func(a *Auto) { a.Parallelism = 1 }))
+
+	t.Run("SendsOnlyWhatMatches", automatic(func(b *bench) {
+		yes := append(b.add(3, to("orders.eu")), b.add(3, to("bills"))...)
+		no := append(b.add(3, to("orders")), b.add(3, to("bills.eu"))...)
+		b.autoFor(time.Minute)
+		b.wantStates(yes, map[entity.Status]int{entity.Resolved: 6})
+		b.wantStates(no, map[entity.Status]int{entity.Pending: 6})
+	}, func(a *Auto) { a.Topics = []string{"orders.*", "^bills$"} }))
+
+	t.Run("LeavesAloneWhatAnOperatorHandles", automatic(func(b *bench) {
+		busy := make(chan struct{})
+		defer close(busy)
+		b.kafka.deliver = func(entity.Outgoing) (bool, entity.Delivery) {
+			<-busy
+			return true, entity.Delivery{Verdict: entity.Acknowledged}
+		}
+		id := b.add(1)[0]
+		go b.retry(id)
+		synctest.Wait()
+		b.autoFor(10 * time.Second)
+		b.wantState(id, entity.Retrying, 1, "")
+	}))
+
+	t.Run("ArrivalsAreSeenAtOnce", automatic(func(b *bench) {
+		defer b.auto()()
+		pause(context.Background(), time.Hour)
+		id := b.add(1)[0]
+		b.within(2*topicsFresh, "sending", func() bool { return b.get(id).Status == entity.Resolved })
+		ids := b.add(200)
+		b.within(idleMax, "sending", func() bool { return b.states(ids)[entity.Resolved] == 200 })
+	}))
+
+	t.Run("LateCommitsAreFoundByTheNextWalk", automatic(func(b *bench) {
+		b.kafka.plan = func(m entity.Message) error { // keeps the topic in the list
+			if m.Failure.Class == "bad" {
+				return &entity.RefusedError{Class: entity.BadRecord}
+			}
+			return nil
+		}
+		b.add(1, func(m *entity.Message) { m.Failure.Class = "bad" })
+		b.add(100)
+		defer b.auto()()
+		pause(context.Background(), 5*time.Second)
+		late := b.add(1, func(m *entity.Message) { m.CreatedAt = m.CreatedAt.Add(-time.Hour) })[0]
+		b.within(walkAgain+idleMax, "sending", func() bool { return b.get(late).Status == entity.Resolved })
+	}, func(a *Auto) { a.Batch = 10 }))
+
+	t.Run("OldMessagesOfANewTopicAreSeenAtOnce", automatic(func(b *bench) {
+		b.add(100)
+		defer b.auto()()
+		pause(context.Background(), 5*time.Second)
+		old := b.add(1, to("bills"), func(m *entity.Message) { m.CreatedAt = m.CreatedAt.Add(-time.Hour) })[0]
+		b.within(2*topicsFresh, "sending", func() bool { return b.get(old).Status == entity.Resolved })
+	}, func(a *Auto) { a.Batch = 10 }))
+
+	t.Run("IdleCostsNextToNothing", automatic(func(b *bench) {
+		b.add(1, to("other"))
+		b.add(1, func(m *entity.Message) { m.NextAttemptAt = time.Now().Add(48 * time.Hour) })
+		b.autoFor(time.Hour)
+		if got := testutil.ToFloat64(b.metrics.dequeues.WithLabelValues("empty")); got < 1700 || got > 1900 {
+			b.Errorf("%v looks in an hour, want one every 2s", got)
+		}
+	}, func(a *Auto) { a.Topics = []string{orders} }))
+
+	t.Run("TwoProcessesNeverDouble", automatic(func(b *bench) {
+		ids := b.add(1000)
+		b.kafka.deliver = func(entity.Outgoing) (bool, entity.Delivery) {
+			pause(context.Background(), time.Millisecond)
+			return true, entity.Delivery{Verdict: entity.Acknowledged}
+		}
+		stop, stopOther := b.auto(), b.another().auto()
+		b.within(time.Minute, "the end", func() bool { return b.states(ids)[entity.Resolved] == 1000 })
+		stop()
+		stopOther()
+		b.wantOnce(orders, ids)
+	}))
+
+	t.Run("DrainGivesBackWhatWasNotSent", automatic(func(b *bench) {
+		ids := b.add(100)
+		ctx, cancel := context.WithCancel(context.Background())
+		b.kafka.deliver = func(out entity.Outgoing) (bool, entity.Delivery) {
+			if out.Message.ID == ids[50] {
+				cancel()
+			}
+			return true, entity.Delivery{Verdict: entity.Acknowledged}
+		}
+		b.RunAuto(ctx)
+		sent := b.kafka.sent(orders)
+		b.wantStates(ids, map[entity.Status]int{entity.Resolved: len(sent), entity.Pending: 100 - len(sent)})
+		if len(sent) < 20 || len(sent) == 100 {
+			b.Errorf("%d messages were sent, want some", len(sent))
+		}
+		for _, id := range ids {
+			if m := b.get(id); m.Status == entity.Pending && m.RetryCount != 0 {
+				b.Errorf("retry count of %s = %d, want 0", id, m.RetryCount)
+			}
+		}
+		b.kafka.deliver = nil
+		b.autoFor(time.Minute)
+		b.wantOnce(orders, ids)
+	}))
+}
+
+func TestAutoFailures(t *testing.T) {
+	t.Parallel()
+
+	t.Run("BackOffAndSucceedInTheEnd", automatic(func(b *bench) {
+		var turn, attempts atomic.Int64
+		b.random = func() float64 { return float64(turn.Add(1)%3) / 2 * 0.999 }
+		b.kafka.deliver = func(entity.Outgoing) (bool, entity.Delivery) {
+			if attempts.Add(1) > 9 {
+				return true, entity.Delivery{Verdict: entity.Acknowledged}
+			}
+			return false, failure(entity.NetworkTimeout)
+		}
+		id := b.add(1, func(m *entity.Message) { m.MaxRetries = 20 })[0]
+		defer b.auto()()
+		for i, want := range []time.Duration{2, 4, 8, 16, 32, 64, 128, 256, 256} {
+			want *= time.Second
+			var m entity.Message
+			b.within(300*time.Second, "an attempt", func() bool { m = b.get(id); return m.RetryCount == i+1 && m.Status == entity.Pending })
+			if got := m.NextAttemptAt.Sub(m.UpdatedAt); got < want*9/10 || got > want*11/10 {
+				b.Errorf("wait behind attempt %d = %s, want %s ± a tenth", i+1, got, want)
+			}
+			due := m.NextAttemptAt
+			b.within(300*time.Second, "the next attempt", func() bool { return b.get(id).RetryCount == i+2 })
+			if late := b.get(id).LastRetryAt.Sub(due); late < 0 || late > 2*idleMax {
+				b.Errorf("attempt %d came %s behind its time, want at most %s", i+2, late, 2*idleMax)
+			}
+		}
+		b.within(time.Second, "success", func() bool { return b.get(id).Status == entity.Resolved })
+		b.wantSent(orders, id)
+	}))
+
+	t.Run("RejectedIsDeadAtOnce", automatic(func(b *bench) {
+		bad := b.add(10)[5]
+		b.kafka.deliver = func(out entity.Outgoing) (bool, entity.Delivery) {
+			if out.Message.ID == bad {
+				return false, entity.Delivery{Verdict: entity.Rejected, Class: entity.BadRecord, Err: errBroken}
+			}
+			return true, entity.Delivery{Verdict: entity.Acknowledged}
+		}
+		b.autoFor(time.Second)
+		b.wantState(bad, entity.Dead, 1, entity.BadRecord)
+		if got := len(b.kafka.sent(orders)); got != 9 {
+			b.Errorf("%d messages were sent, want 9", got)
+		}
+	}))
+
+	t.Run("ExhaustedIsDeadWhereOthersAreTaken", automatic(func(b *bench) {
+		bad := b.add(1)[0]
+		b.kafka.deliver = func(out entity.Outgoing) (bool, entity.Delivery) {
+			if out.Message.ID == bad {
+				return false, failure(entity.NetworkTimeout)
+			}
+			return true, entity.Delivery{Verdict: entity.Acknowledged}
+		}
+		defer b.auto()()
+		b.within(time.Minute, "the end", func() bool { b.add(1); return b.get(bad).Status == entity.Dead })
+		b.wantState(bad, entity.Dead, 3, entity.NetworkTimeout)
+	}))
+
+	t.Run("ExhaustedIsDeadInTheEndWhenAlone", automatic(func(b *bench) {
+		b.kafka.deliver = always(failure(entity.NetworkTimeout), false)
+		id := b.add(1)[0]
+		b.autoFor(time.Minute)
+		b.wantState(id, entity.Pending, 2, entity.NetworkTimeout)
+		b.autoFor(5 * time.Minute)
+		b.wantState(id, entity.Dead, 3, entity.NetworkTimeout)
+	}))
+
+	t.Run("LastAttemptsGoAsSoonAsTheirPartitionTakesSomething", automatic(func(b *bench) {
+		began := time.Now()
+		b.kafka.deliver = func(entity.Outgoing) (bool, entity.Delivery) {
+			if time.Since(began) < 20*time.Second {
+				return false, failure(entity.BrokerUnavailable)
+			}
+			return true, entity.Delivery{Verdict: entity.Acknowledged}
+		}
+		first := b.add(1, func(m *entity.Message) { m.MaxRetries = 20 })
+		defer b.auto()()
+		pause(context.Background(), time.Second)
+		last := b.add(40, func(m *entity.Message) { m.RetryCount = 2 })
+		b.within(time.Minute, "recovery", func() bool { return b.get(first[0]).Status == entity.Resolved })
+		b.within(2*idleMax, "sending", func() bool { return b.states(last)[entity.Resolved] == 40 })
+	}))
+
+	t.Run("RefusedByTheBrokerRestsItsTopic", automatic(func(b *bench) {
+		var tries atomic.Int64
+		b.kafka.deliver = func(out entity.Outgoing) (bool, entity.Delivery) {
+			if out.Target.Topic == "locked" {
+				tries.Add(1)
+				return false, entity.Delivery{Verdict: entity.Refused, Class: entity.Unauthorized, Err: errBroken}
+			}
+			return true, entity.Delivery{Verdict: entity.Acknowledged}
+		}
+		ids := b.add(5, to("locked"))
+		others := b.add(5)
+		b.autoFor(4 * time.Minute)
+		b.wantStates(ids, map[entity.Status]int{entity.Pending: 5})
+		b.wantState(ids[0], entity.Pending, 0, entity.Unauthorized)
+		b.wantStates(others, map[entity.Status]int{entity.Resolved: 5})
+		if n := tries.Load(); n > 5 {
+			b.Errorf("%d tries in four minutes, want one for each message", n)
+		}
+	}))
+}
+
+// TestAutoBrokerAway is about brokers that come back: nothing is DEAD then, and
+// everything is sent once.
+func TestAutoBrokerAway(t *testing.T) {
+	t.Parallel()
+	// how a broker that is away shows itself.
+	outages := map[string]struct {
+		plan    error
+		deliver entity.Delivery
+		written bool
+	}{
+		"NobodyAnswers":            {entity.ErrUnavailable, failure(entity.BrokerUnavailable), false},
+		"LeaderAnswersWritesFail":  {nil, failure(entity.BrokerUnavailable), false},
+		"WritesAreNotAnswered":     {nil, entity.Delivery{Verdict: entity.InDoubt, Class: entity.NetworkTimeout, Err: errBroken}, false},
+		"AnswersAreLost":           {nil, entity.Delivery{Verdict: entity.InDoubt, Class: entity.NetworkTimeout, Err: errBroken}, true},
+		"ThrottlesWithoutTakingIt": {nil, entity.Delivery{Verdict: entity.Failed, Class: entity.RateLimited, Err: errBroken, Throttle: time.Second}, false},
+	}
+	for name, o := range outages {
+		t.Run(name, automatic(func(b *bench) {
+			began := time.Now()
+			away := func() bool {
+				age := time.Since(began)
+				return age >= 100*time.Millisecond && age < time.Minute
+			}
+			b.kafka.plan = func(entity.Message) error {
+				if away() {
+					return o.plan
+				}
+				return nil
+			}
+			b.kafka.deliver = func(entity.Outgoing) (bool, entity.Delivery) {
+				pause(context.Background(), time.Millisecond)
+				if away() {
+					return o.written, o.deliver
+				}
+				return true, entity.Delivery{Verdict: entity.Acknowledged}
+			}
+			ids := b.add(1000)
+			alone := b.add(1, to("alone"))
+			defer b.auto()()
+			pause(context.Background(), time.Minute)
+			if n := b.states(append(alone, ids...))[entity.Dead]; n != 0 {
+				b.Errorf("%d messages are DEAD after a minute, want none", n)
+			}
+			if n := b.states(ids)[entity.Resolved]; n < 50 || n > 900 && !o.written {
+				b.Fatalf("%d messages were sent before and during the outage, want some", n)
+			}
+			b.within(5*time.Minute, "recovery", func() bool { return b.states(append(alone, ids...))[entity.Resolved] == 1001 })
+			b.wantOnce(orders, ids)
+			b.wantOnce("alone", alone)
+			b.within(time.Hour, "full speed", func() bool { return math.IsInf(testutil.ToFloat64(b.metrics.rate), 1) })
+		}))
+	}
+
+	t.Run("OthersGoOn", automatic(func(b *bench) {
+		var plans atomic.Int64
+		b.kafka.plan = func(m entity.Message) error {
+			if m.OriginalTopic == "gone" {
+				plans.Add(1)
+				return entity.ErrUnavailable
+			}
+			return nil
+		}
+		gone := b.add(3000, to("gone"))
+		touched := b.add(3000, to("gone"), func(m *entity.Message) { m.NextAttemptAt = time.Now().Add(-time.Hour) })
+		others := b.add(500)
+		defer b.auto()()
+		b.within(10*time.Second, "sending", func() bool { return b.states(others)[entity.Resolved] == 500 })
+		pause(context.Background(), 10*time.Minute)
+		b.wantStates(append(gone, touched...), map[entity.Status]int{entity.Pending: 6000})
+		b.wantState(gone[0], entity.Pending, 0, "")
+		if n := plans.Load(); n > 200*32 {
+			b.Errorf("%d plans in ten minutes for what cannot be reached, want few", n)
+		}
+		if n := b.logs.FilterMessage("automatic retry cannot send").Len(); n != 1 {
+			b.Errorf("it was told %d times, want once", n)
+		}
+	}))
+}
+
+func TestAutoPlan(t *testing.T) {
+	t.Parallel()
+
+	t.Run("RefusedTopicRestsForAMinuteAndIsToldOnce", automatic(func(b *bench) {
+		refused := &entity.RefusedError{Class: entity.UnknownTopic, Reason: "gone"}
+		looks := map[time.Time]bool{}
+		b.kafka.plan = func(m entity.Message) error {
+			if m.OriginalTopic != "gone" || refused == nil {
+				return nil
+			}
+			looks[time.Now()] = true
+			return refused
+		}
+		ids, others := b.add(5, to("gone")), b.add(100)
+		stop := b.auto()
+		pause(context.Background(), 10*time.Minute)
+		stop()
+		b.wantStates(others, map[entity.Status]int{entity.Resolved: 100})
+		b.wantState(ids[0], entity.Pending, 0, "")
+		if len(looks) < 9 || len(looks) > 11 {
+			b.Errorf("%d looks in ten minutes, want one a minute", len(looks))
+		}
+		if got := testutil.ToFloat64(b.metrics.passedOver.WithLabelValues("UNKNOWN_TOPIC")); int(got) != 5*len(looks) {
+			b.Errorf("counted %v, want each message once a look", got)
+		}
+		if n := b.logs.FilterMessage("automatic retry cannot send").Len(); n != 1 {
+			b.Errorf("it was told %d times, want once", n)
+		}
+		refused = nil // nothing runs any more
+		b.autoFor(time.Minute + 2*idleMax)
+		b.wantStates(ids, map[entity.Status]int{entity.Resolved: 5})
+	}))
+
+	t.Run("RefusedMessagesDoNotStopTheirTopic", automatic(func(b *bench) {
+		bad, guessed := b.add(1)[0], b.add(1, func(m *entity.Message) { m.Origin.Confidence = entity.FromName })[0]
+		b.kafka.plan = func(m entity.Message) error {
+			switch m.ID {
+			case bad:
+				return &entity.RefusedError{Class: entity.BadRecord, Reason: "no bytes"}
+			case guessed:
+				return &entity.RefusedError{Class: entity.UnknownTopic, Reason: "guessed"}
+			}
+			return nil
+		}
+		first := b.add(10)
+		defer b.auto()()
+		pause(context.Background(), 10*time.Second)
+		second := b.add(10)
+		pause(context.Background(), 10*time.Second)
+		b.wantStates(append(first, second...), map[entity.Status]int{entity.Resolved: 20})
+		b.wantState(bad, entity.Pending, 0, "")
+		b.wantState(guessed, entity.Pending, 0, "")
+		pause(context.Background(), time.Hour)
+		if n := b.logs.FilterMessage("automatic retry cannot send").Len(); n != 2 {
+			b.Errorf("it was told %d times, want twice", n)
+		}
+		if got := testutil.ToFloat64(b.metrics.passedOver.WithLabelValues("BAD_RECORD")); got < 20 || got > 65 {
+			b.Errorf("counted %v times in an hour, want at most once a minute", got)
+		}
+	}))
+
+	t.Run("NothingIsResolvedWithoutKafka", automatic(func(b *bench) {
+		ids := b.add(10)
+		b.publisher = nowhereKafka{b.kafka}
+		b.autoFor(10 * time.Minute)
+		b.wantStates(ids, map[entity.Status]int{entity.Pending: 10})
+		if n := b.logs.FilterMessage("automatic retry cannot send").Len(); n != 1 {
+			b.Errorf("it was told %d times, want once", n)
+		}
+	}))
+}
+
+// nowhereKafka resolves without sending, as is done where no Kafka is configured.
+type nowhereKafka struct{ *kafka }
+
+func (n nowhereKafka) Plan(ctx context.Context, messages []entity.Message, bulk bool) []entity.Target {
+	targets := n.kafka.Plan(ctx, messages, bulk)
+	for i := range targets {
+		targets[i].Partition = -1
+	}
+	return targets
+}
+
+func TestAutoSpeed(t *testing.T) {
+	t.Parallel()
+
+	t.Run("TheBrokersRestIsObeyedByAll", automatic(func(b *bench) {
+		var mu sync.Mutex
+		var rested time.Time
+		sent := 0
+		b.kafka.deliver = func(entity.Outgoing) (bool, entity.Delivery) {
+			mu.Lock()
+			defer mu.Unlock()
+			if time.Now().Before(rested) {
+				b.Errorf("sent %s before the broker's rest was over", time.Until(rested))
+			}
+			d := entity.Delivery{Verdict: entity.Acknowledged}
+			if sent++; sent%10 == 0 {
+				d.Throttle = 7 * time.Second
+				rested = time.Now().Add(d.Throttle)
+			}
+			return true, d
+		}
+		ids := b.add(60)
+		defer b.auto()()
+		b.within(10*time.Minute, "the end", func() bool { return b.states(ids)[entity.Resolved] == 60 })
+		b.wantOnce(orders, ids)
+	}, func(a *Auto) { a.Batch = 1 }))
+
+	t.Run("ABatchThatWouldRestTooLongIsGivenBack", automatic(func(b *bench) {
+		ids := b.add(2)
+		d := newDispatcher(b.Service, mustPatterns(b, "*"))
+		d.limiter.rested = time.Now().Add(20 * time.Second)
+		if _, err := d.carry(context.Background(), ids); err != nil {
+			b.Errorf("carry: %v", err)
+		}
+		b.wantStates(ids, map[entity.Status]int{entity.Pending: 2})
+		b.wantState(ids[0], entity.Pending, 0, "")
+		b.wantSent(orders)
+	}))
+
+	t.Run("SlowsDownAndComesBack", automatic(func(b *bench) {
+		var well atomic.Bool
+		slowest := math.Inf(1)
+		b.kafka.deliver = func(entity.Outgoing) (bool, entity.Delivery) {
+			if !well.Load() {
+				return false, failure(entity.NetworkTimeout)
+			}
+			return true, entity.Delivery{Verdict: entity.Acknowledged}
+		}
+		for i := range 50 { // so that the rests of single partitions do not hide it
+			b.add(20, to(fmt.Sprintf("topic-%d", i)))
+		}
+		defer b.auto()()
+		for range 100 {
+			pause(context.Background(), 100*time.Millisecond)
+			slowest = min(slowest, testutil.ToFloat64(b.metrics.rate))
+		}
+		if slowest != limiterFloor {
+			b.Errorf("slowest rate = %v, want %v", slowest, limiterFloor)
+		}
+		well.Store(true)
+		b.within(10*time.Minute, "full speed", func() bool { return math.IsInf(testutil.ToFloat64(b.metrics.rate), 1) })
+	}))
+}
+
+func TestFeed(t *testing.T) {
+	t.Parallel()
+	take := func(b *bench, d *dispatcher, n int) []uuid.UUID {
+		b.Helper()
+		ids, _, _, err := d.feed.take(context.Background(), n)
+		if err != nil {
+			b.Fatalf("take: %v", err)
+		}
+		return ids
+	}
+
+	t.Run("HandsEachMessageToOneWorker", scenario(func(b *bench) {
+		ids := b.add(10)
+		d := newDispatcher(b.Service, mustPatterns(b, "*"))
+		if got := slices.Concat(take(b, d, 3), take(b, d, 4), take(b, d, 9), take(b, d, 9)); !slices.Equal(got, ids) {
+			b.Errorf("taken %v, want all of %v once", got, ids)
+		}
+	}))
+
+	t.Run("LooksAgainForWhatWasFoundTooLongAgo", scenario(func(b *bench) {
+		ids := b.add(10)
+		d := newDispatcher(b.Service, mustPatterns(b, "*"))
+		for _, id := range take(b, d, 2) { // as much again is looked for beside them
+			b.retry(id)
+		}
+		take(b, d, 2)
+		pause(context.Background(), spareFresh)
+		if got := take(b, d, 4); !slices.Equal(got, ids[4:8]) {
+			b.Errorf("taken %v, want %v", got, ids[4:8])
+		}
+	}))
+
+	t.Run("WhatCannotBeSentCostsNoRate", scenario(func(b *bench) {
+		b.kafka.plan = func(entity.Message) error { return &entity.RefusedError{Class: entity.BadRecord} }
+		b.add(10)
+		d := newDispatcher(b.Service, mustPatterns(b, "*"))
+		d.limiter.rate, d.limiter.tokens, d.limiter.filled, d.limiter.moved = limiterFloor, 1, time.Now(), time.Now()
+		for range 20 {
+			d.step(context.Background())
+		}
+		if d.limiter.tokens != 1 {
+			b.Errorf("%v messages may be sent, want 1 as before", d.limiter.tokens)
+		}
+		if got := testutil.ToFloat64(b.metrics.passedOver.WithLabelValues("BAD_RECORD")); got != 10 {
+			b.Errorf("%v looks, want one at each message", got)
+		}
+	}))
+}
+
+func mustPatterns(b *bench, list ...string) deadletter.Patterns {
+	b.Helper()
+	p, err := Auto{Topics: list}.patterns()
+	if err != nil {
+		b.Fatalf("patterns: %v", err)
+	}
+	return p
+}
+
+func TestAutoStoreAway(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		store := &absent{faulty: b.store}
+		cfg := DefaultConfig()
+		cfg.Auto.Topics = []string{"*"}
+		b.Service = New(cfg, store, b.kafka, prometheus.NewRegistry(), b.Service.log)
+		ids := b.add(10)
+		stop := b.auto()
+		pause(context.Background(), time.Minute)
+		store.here.Store(true)
+		b.within(2*idleMax, "sending", func() bool { return b.states(ids)[entity.Resolved] == 10 })
+		stop()
+		var told []string
+		for _, l := range b.logs.All() {
+			told = append(told, l.Message)
+		}
+		want := []string{"automatic retry is on", "automatic retry waits for the store", "automatic retry goes on"}
+		if !slices.Equal(told, want) {
+			t.Errorf("told %q, want %q", told, want)
+		}
+		if n := store.asked.Load(); n > 100 {
+			t.Errorf("it was asked %d times in a minute, want few", n)
+		}
+	})
+}
+
+// absent is a store that nobody reaches for some time.
+type absent struct {
+	*faulty
+	here  atomic.Bool
+	asked atomic.Int64
+}
+
+func (a *absent) Counts(ctx context.Context) ([]repository.Count, error) {
+	if !a.here.Load() {
+		a.asked.Add(1)
+		return nil, entity.ErrUnavailable
+	}
+	return a.faulty.Counts(ctx)
+}

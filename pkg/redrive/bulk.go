@@ -1,0 +1,188 @@
+package redrive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+const (
+	// batchMessages is how many messages are leased, claimed, sent and stored in
+	// one go.
+	batchMessages = 500
+
+	// waitPatience is how long somebody waits for a redrive that cannot go on
+	// before they are sent away. The redrive itself waits for ever.
+	waitPatience = 30 * time.Second
+
+	// How often a redrive is looked at by somebody who waits for its end and is not
+	// told of it, because another process carries it out.
+	watchPause    = 20 * time.Millisecond
+	watchPauseMax = 500 * time.Millisecond
+)
+
+// Why somebody no longer waits for a redrive.
+var (
+	errStranded  = errors.New("what it needs cannot be reached; the redrive goes on when it can")
+	errHeld      = errors.New("the redrive was paused or stopped itself")
+	errNotWaited = errors.New("the program is ending; another one carries the redrive on")
+)
+
+// Begin makes a redrive and returns at once; any process carries it on from here.
+// Cause.Operation becomes its id, and a redrive that has the id already is
+// returned as it is. Errors are those of the store.
+func (s *Service) Begin(ctx context.Context, n repository.NewRedrive) (entity.Redrive, error) {
+	if n.ID = n.Cause.Operation; n.ID == uuid.Nil {
+		n.ID = entity.NewID()
+	}
+	n.BatchSize = batchMessages
+	r, err := s.store.CreateRedrive(ctx, n)
+	if err != nil {
+		return entity.Redrive{}, fmt.Errorf("create redrive: %w", err)
+	}
+	s.log.Info("redrive began", append(redriveFields(r), zap.String("actor", r.Cause.Actor))...)
+	s.bell.ring()
+	return r, nil
+}
+
+// Preview says what Begin would do with the messages as they are now, and what
+// would not be sent and why. It plans one message of each group that has its
+// topic and its confidence in common; what only the broker can say of a single
+// record is not in it.
+func (s *Service) Preview(ctx context.Context, n repository.NewRedrive) (entity.Preview, error) {
+	n.BatchSize = batchMessages
+	groups, err := s.store.Survey(ctx, n)
+	if err != nil {
+		return entity.Preview{}, fmt.Errorf("survey messages: %w", err)
+	}
+	p := entity.Preview{Reasons: map[string]int{}}
+	for _, g := range groups {
+		shown, err := s.previewOf(ctx, n.Action, g)
+		if err != nil {
+			return entity.Preview{}, err
+		}
+		p.Selected += g.Messages
+		if shown.Class == "" {
+			p.Sendable += g.Messages
+		} else {
+			p.Reasons[shown.Class] += g.Messages
+		}
+		p.Groups = append(p.Groups, shown)
+	}
+	return p, nil
+}
+
+func (s *Service) previewOf(ctx context.Context, action entity.RedriveAction, g repository.SurveyGroup) (entity.PreviewGroup, error) {
+	shown := entity.PreviewGroup{Topic: g.Topic, Messages: g.Messages, Class: g.Reason}
+	if g.Reason != "" || action != entity.RedriveRetry {
+		return shown, nil
+	}
+	messages, _, err := s.store.Load(ctx, []uuid.UUID{g.Sample}, 1)
+	if err != nil {
+		return shown, fmt.Errorf("load a sample: %w", err)
+	}
+	if len(messages) == 0 { // it went away since; the group stands without it
+		return shown, nil
+	}
+	var refused *entity.RefusedError
+	switch err := s.publisher.Plan(ctx, messages, true)[0].Err; {
+	case err == nil:
+	case errors.As(err, &refused):
+		shown.Class, shown.Reason = string(refused.Class), refused.Reason
+	default:
+		shown.Class, shown.Reason = string(entity.BrokerUnavailable), "its partitions cannot be reached now; a redrive waits for them"
+	}
+	return shown, nil
+}
+
+// Wait returns the redrive once it is over. When it cannot go on for some time,
+// when somebody paused it, or when ctx ends, the error is an
+// *entity.InterruptedError with the redrive as it stood; the redrive is none the
+// worse for it.
+func (s *Service) Wait(ctx context.Context, id uuid.UUID) (entity.Redrive, error) {
+	var stranded time.Time
+	last := entity.Redrive{ID: id, State: entity.RedriveRunning}
+	for wait := watchPause; ; wait = min(2*wait, watchPauseMax) {
+		changed := s.bell.listen()
+		r, err := s.store.Redrive(ctx, id)
+		if err != nil {
+			r = last
+		}
+		last = r
+		switch {
+		case err != nil && ctx.Err() == nil && !errors.Is(err, entity.ErrUnavailable):
+			return entity.Redrive{}, fmt.Errorf("look at redrive: %w", err)
+		case r.State == entity.RedriveFinished, r.State == entity.RedriveCancelled:
+			return r, nil
+		case !r.State.Active():
+			return r, &entity.InterruptedError{Redrive: r, Err: errHeld}
+		case err == nil && r.WaitingSince.IsZero():
+			stranded = time.Time{}
+		case stranded.IsZero():
+			stranded = s.now()
+		case s.now().Sub(stranded) >= waitPatience:
+			return r, &entity.InterruptedError{Redrive: r, Err: errStranded}
+		}
+		if !until(ctx, changed, wait) || s.draining.Load() {
+			return r, &entity.InterruptedError{Redrive: r, Err: errNotWaited}
+		}
+	}
+}
+
+// Pause lets what is under way end and takes nothing more until Resume.
+func (s *Service) Pause(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Redrive, error) {
+	return s.move(ctx, id, repository.RedriveMove{To: entity.RedrivePaused, Action: entity.ActionPause, Cause: cause})
+}
+
+// Resume lets a paused redrive go on where it was, and one that stopped itself
+// as if its canary had passed and nothing had failed so far.
+func (s *Service) Resume(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Redrive, error) {
+	r, err := s.store.Redrive(ctx, id)
+	if err != nil {
+		return entity.Redrive{}, fmt.Errorf("look at redrive: %w", err)
+	}
+	move := repository.RedriveMove{
+		To: entity.RedriveRunning, Action: entity.ActionResume, Cause: cause,
+		From: []entity.RedriveState{entity.RedrivePaused, entity.RedriveStopped},
+	}
+	if r.State == entity.RedrivePaused && !r.CanaryPassed {
+		move.To = entity.RedriveCanary
+	}
+	return s.move(ctx, id, move)
+}
+
+// Cancel ends a redrive: what is under way ends, the rest stays as it is.
+func (s *Service) Cancel(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Redrive, error) {
+	return s.move(ctx, id, repository.RedriveMove{To: entity.RedriveCancelled, Action: entity.ActionCancel, Cause: cause})
+}
+
+// move changes a redrive's state, and tells everybody in this process.
+func (s *Service) move(ctx context.Context, id uuid.UUID, m repository.RedriveMove) (entity.Redrive, error) {
+	r, err := s.store.MoveRedrive(ctx, id, m)
+	if err != nil {
+		return entity.Redrive{}, fmt.Errorf("%s redrive: %w", m.Action, err)
+	}
+	if r.State == m.To {
+		s.metrics.redrives.WithLabelValues(string(r.Action), string(m.To)).Inc()
+		s.log.Info("redrive is "+string(r.State), append(redriveFields(r), zap.String("actor", m.Cause.Actor), zap.String("note", r.Note))...)
+	}
+	s.bell.ring()
+	return r, nil
+}
+
+func redriveFields(r entity.Redrive) []zap.Field {
+	c := r.Counts
+	return []zap.Field{
+		zap.Stringer("redrive_id", r.ID), zap.String("action", string(r.Action)), zap.String("state", string(r.State)),
+		zap.String("topic", r.Selection.Topic), zap.Int("selected", r.Selected),
+		zap.Int("succeeded", c.Succeeded), zap.Int("failed", c.Failed), zap.Int("dead", c.Dead),
+		zap.Int("in_doubt", c.InDoubt), zap.Int("skipped", c.Skipped), zap.Any("reasons", c.Reasons),
+	}
+}

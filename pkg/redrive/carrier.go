@@ -1,0 +1,194 @@
+package redrive
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+const (
+	// maxRuns is how many redrives a process carries on at once.
+	maxRuns = 8
+
+	// lookAgain is how often a process looks for redrives, and how often a run looks
+	// whether there is something to do again, when nobody tells it to.
+	lookAgain = time.Second
+
+	// A redrive of which nothing can be reached is tried again after a pause.
+	strandedPause    = time.Second
+	strandedPauseMax = 5 * time.Second
+)
+
+// RunRedrives carries on redrives until ctx ends, and returns when nothing is
+// under way any more: what was sent is stored, what was claimed and not sent is
+// given back, and what was leased is free for others. With Config.Workers 0 it
+// only waits.
+func (s *Service) RunRedrives(ctx context.Context) {
+	context.AfterFunc(ctx, s.drain)
+	if s.cfg.Workers == 0 {
+		<-ctx.Done()
+		return
+	}
+	renewing, stopRenewing := context.WithCancel(context.WithoutCancel(ctx))
+	var renewal sync.WaitGroup
+	renewal.Go(func() { s.renewLeases(renewing) })
+
+	var runs sync.WaitGroup
+	var mu sync.Mutex
+	running := map[uuid.UUID]bool{}
+	for ctx.Err() == nil {
+		changed := s.bell.listen()
+		ids, err := s.store.ActiveRedrives(ctx)
+		if err != nil && ctx.Err() == nil {
+			s.log.Warn("redrives cannot be looked for", zap.Error(err))
+		}
+		for _, id := range ids {
+			mu.Lock()
+			free := !running[id] && len(running) < maxRuns
+			if free {
+				running[id] = true
+			}
+			mu.Unlock()
+			if !free {
+				continue
+			}
+			runs.Go(func() {
+				newRun(s, id).work(ctx)
+				mu.Lock()
+				defer mu.Unlock()
+				delete(running, id)
+			})
+		}
+		until(ctx, changed, lookAgain)
+	}
+	runs.Wait()
+	stopRenewing()
+	renewal.Wait()
+}
+
+// drain sends away who waits for redrives: others carry them on.
+func (s *Service) drain() {
+	s.draining.Store(true)
+	s.bell.ring()
+}
+
+// renewLeases prolongs what this process has leased. It goes on during a drain,
+// until the last batch is saved. A lease is as long as a claim: once a batch of a
+// dead process can be taken over, its claims can be settled.
+func (s *Service) renewLeases(ctx context.Context) {
+	for pause(ctx, s.cfg.ClaimExpiry/4) {
+		if s.leases.none() {
+			continue
+		}
+		asked := s.now()
+		err := s.store.RenewLeases(ctx, s.owner, s.cfg.ClaimExpiry)
+		switch {
+		case err == nil:
+			s.leases.renewed(asked, asked.Add(s.cfg.ClaimExpiry))
+		case ctx.Err() == nil:
+			s.log.Warn("leases were not renewed", zap.Error(err))
+		}
+	}
+}
+
+// work carries the redrive on until it is no longer active, or ctx ends.
+func (r *run) work(ctx context.Context) {
+	for wait := strandedPause; ctx.Err() == nil; {
+		changed := r.bell.listen()
+		redrive, err := r.store.Redrive(ctx, r.id)
+		switch {
+		case err != nil:
+			r.complain(ctx, "redrive cannot be looked at", err)
+		case !redrive.State.Active():
+			return
+		case r.supervise(ctx, redrive):
+			return
+		default:
+			worked, err := r.pass(ctx, redrive)
+			if err == nil && worked {
+				wait = strandedPause
+				r.noteWaiting(ctx, false, "")
+				continue
+			}
+			if err != nil && ctx.Err() == nil {
+				r.strand(ctx, err)
+				pause(ctx, wait)
+				wait = min(2*wait, strandedPauseMax)
+				continue
+			}
+		}
+		until(ctx, changed, lookAgain)
+	}
+}
+
+func (r *run) strand(ctx context.Context, err error) {
+	r.complain(ctx, "redrive waits", err)
+	r.noteWaiting(ctx, true, err.Error())
+}
+
+// noteWaiting tells the store only what is new to it.
+func (r *run) noteWaiting(ctx context.Context, waiting bool, note string) {
+	if waiting == r.waiting {
+		return
+	}
+	if err := r.store.NoteWaiting(ctx, r.id, waiting, storable(note)); err != nil {
+		r.complain(ctx, "redrive's waiting was not noted", err)
+		return
+	}
+	r.waiting = waiting
+}
+
+func (r *run) complain(ctx context.Context, what string, err error) {
+	if ctx.Err() == nil {
+		r.log.Warn(what, zap.Stringer("redrive_id", r.id), zap.Error(err))
+	}
+}
+
+// supervise decides what follows from what has been done so far. It reports
+// whether this process has nothing more to do with the redrive.
+func (r *run) supervise(ctx context.Context, redrive entity.Redrive) (over bool) {
+	move, due := r.next(ctx, redrive)
+	if !due {
+		return false
+	}
+	moved, err := r.move(ctx, r.id, move)
+	var other *entity.RedriveStateError
+	if errors.As(err, &other) { // another process or an operator was faster
+		return !other.From.Active()
+	}
+	if err != nil {
+		r.complain(ctx, "redrive's state was not changed", err)
+		return false
+	}
+	return !moved.State.Active()
+}
+
+// next is the move that a redrive is due for by itself.
+func (r *run) next(ctx context.Context, redrive entity.Redrive) (repository.RedriveMove, bool) {
+	if redrive.Counts.Waiting == 0 {
+		return repository.RedriveMove{
+			To: entity.RedriveFinished, Action: entity.ActionFinish, Cause: entity.By(redrive.Cause.Actor), Note: redrive.Note,
+		}, true
+	}
+	if why := excess(redrive); why != "" {
+		return stop(redrive, why), true
+	}
+	if redrive.State != entity.RedriveCanary {
+		return repository.RedriveMove{}, false
+	}
+	return r.canary.judge(ctx, r, redrive)
+}
+
+func stop(redrive entity.Redrive, why string) repository.RedriveMove {
+	return repository.RedriveMove{
+		To: entity.RedriveStopped, Action: entity.ActionStop, Note: why, Cause: entity.By(redrive.Cause.Actor),
+		From: []entity.RedriveState{entity.RedriveCanary, entity.RedriveRunning},
+	}
+}

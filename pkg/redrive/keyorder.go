@@ -1,0 +1,141 @@
+package redrive
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// keyOrder keeps messages of the same topic and key in order: one after the
+// other, and none behind one that did not succeed. Messages without a key have
+// no order. A nil keyOrder keeps none.
+type keyOrder struct {
+	mu      sync.Mutex
+	blocked map[recordKey]bool
+}
+
+type recordKey struct{ topic, key string }
+
+func keyOf(m entity.Message) (recordKey, bool) {
+	return recordKey{m.OriginalTopic, string(m.Record.Key)}, len(m.Record.Key) > 0
+}
+
+// wave takes from planned what may be sent at once, and returns the rest. What
+// stands behind a message that did not succeed is skipped.
+func (k *keyOrder) wave(planned []entity.Outgoing, l *lease) (now, later []entity.Outgoing) {
+	if k == nil {
+		return planned, nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	taken := map[recordKey]bool{}
+	for _, out := range planned {
+		key, ordered := keyOf(out.Message)
+		switch {
+		case !ordered:
+			now = append(now, out)
+		case k.blocked[key]:
+			l.skip(out.Message.ID, skippedKeyBlocked)
+		case taken[key]:
+			later = append(later, out)
+		default:
+			taken[key] = true
+			l.sending(out.Message.ID, key)
+			now = append(now, out)
+		}
+	}
+	return now, later
+}
+
+// block keeps back what stands behind m.
+func (k *keyOrder) block(m entity.Message) {
+	key, ordered := keyOf(m)
+	if k == nil || !ordered {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.blocked[key] = true
+}
+
+// learn blocks the keys of what a wave sent and did not succeed.
+func (k *keyOrder) learn(l *lease) {
+	if k == nil {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for id, key := range l.keys {
+		if item, known := l.results[id]; !known || item.Result != entity.ItemSucceeded {
+			k.blocked[key] = true
+		}
+	}
+	clear(l.keys)
+}
+
+// sending remembers the key of a message whose result is still to come.
+func (l *lease) sending(id uuid.UUID, key recordKey) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.keys == nil {
+		l.keys = map[uuid.UUID]recordKey{}
+	}
+	l.keys[id] = key
+}
+
+// blockedKeys finds the keys of what has not succeeded so far, for a process that
+// takes up a redrive in the middle. known are results that the store does not
+// have yet.
+func (r *run) blockedKeys(ctx context.Context, known map[uuid.UUID]entity.RedriveItem) (*keyOrder, error) {
+	k := &keyOrder{blocked: map[recordKey]bool{}}
+	var ids []uuid.UUID
+	for id, item := range known {
+		if item.Result != entity.ItemSucceeded {
+			ids = append(ids, id)
+		}
+	}
+	if err := r.blockKeysOf(ctx, k, ids); err != nil {
+		return nil, err
+	}
+	for from := 0; ; {
+		items, err := r.store.RedriveItems(ctx, r.id, repository.ItemQuery{
+			From: from, Limit: batchMessages,
+			Results: []entity.ItemResult{entity.ItemFailed, entity.ItemDead, entity.ItemInDoubt, entity.ItemSkipped},
+		})
+		if err != nil {
+			return nil, fmt.Errorf("look for what did not succeed: %w", err)
+		}
+		if len(items) == 0 {
+			return k, nil
+		}
+		ids := make([]uuid.UUID, len(items))
+		for i, item := range items {
+			ids[i] = item.MessageID
+		}
+		if err := r.blockKeysOf(ctx, k, ids); err != nil {
+			return nil, err
+		}
+		from = items[len(items)-1].Number + 1
+	}
+}
+
+func (r *run) blockKeysOf(ctx context.Context, k *keyOrder, ids []uuid.UUID) error {
+	for len(ids) > 0 {
+		messages, taken, err := r.store.Load(ctx, ids, batchBytes)
+		if err != nil {
+			return fmt.Errorf("load what did not succeed: %w", err)
+		}
+		for _, m := range messages {
+			k.block(m)
+		}
+		ids = ids[taken:]
+	}
+	return nil
+}

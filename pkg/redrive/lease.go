@@ -1,0 +1,348 @@
+package redrive
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/google/uuid"
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// lease is one batch in this process's hands. Parts of it may be carried out side
+// by side; when the last of them lets go, what came of it is stored.
+type lease struct {
+	p       *pass
+	batch   *repository.RedriveBatch
+	numbers map[uuid.UUID]int // place in the selection
+	todo    []uuid.UUID
+	resumed bool // somebody began it before
+	done    chan struct{}
+
+	mu       sync.Mutex
+	holds    int
+	results  map[uuid.UUID]entity.RedriveItem
+	stranded []uuid.UUID             // had nowhere to go
+	keys     map[uuid.UUID]recordKey // of what was sent since the last wave
+	doubtful bool                    // attempts were made whose end is not known yet
+}
+
+// nextLease leases a batch, and settles what an earlier owner of it began; nil
+// when there is none to be had.
+func (p *pass) nextLease(ctx context.Context) (*lease, error) {
+	asked := p.now()
+	b, err := p.store.LeaseBatch(ctx, p.id, p.owner, p.cfg.ClaimExpiry)
+	if err != nil {
+		return nil, fmt.Errorf("lease a batch: %w", err)
+	}
+	if b == nil {
+		return nil, nil
+	}
+	l := &lease{
+		p: p, batch: b, holds: 1, done: make(chan struct{}),
+		numbers: make(map[uuid.UUID]int, len(b.Items)), results: map[uuid.UUID]entity.RedriveItem{},
+		resumed: b.TakenOver,
+	}
+	p.leases.add(l, asked.Add(p.cfg.ClaimExpiry))
+	for i, item := range b.Items {
+		l.numbers[item.MessageID] = b.First + i
+		if item.Result == entity.ItemWaiting {
+			l.todo = append(l.todo, item.MessageID)
+		} else {
+			l.resumed = true
+		}
+	}
+	if err := l.prepare(ctx); err != nil {
+		l.release()
+		return nil, err
+	}
+	return l, nil
+}
+
+// prepare learns what others have done in and before the batch.
+func (l *lease) prepare(ctx context.Context) error {
+	if l.resumed {
+		if err := l.catchUp(ctx); err != nil {
+			l.doubt() // saved without them, the batch would look untouched
+			return err
+		}
+	}
+	r := l.p.run
+	if !l.p.redrive.Options.KeepKeyOrder {
+		return nil
+	}
+	if r.keys == nil || l.resumed || l.batch.Number != r.last+1 {
+		keys, err := r.blockedKeys(ctx, l.results)
+		if err != nil {
+			return err
+		}
+		r.keys = keys
+	}
+	r.last = l.batch.Number
+	return nil
+}
+
+func (l *lease) hold() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.holds++
+}
+
+// release lets go of the lease; the last to do so stores the results.
+func (l *lease) release() {
+	l.mu.Lock()
+	l.holds--
+	last := l.holds == 0
+	l.mu.Unlock()
+	if last && !l.park() {
+		l.end()
+	}
+}
+
+// park keeps a lease with messages that had nowhere to go until the end of the
+// pass, unless the pass gets on elsewhere: saved now, it would be handed out
+// again at once.
+func (l *lease) park() bool {
+	if len(l.stranded) == 0 || l.p.gotOn() {
+		return false
+	}
+	if l.p.keys != nil { // nothing else may be begun before this batch is done
+		l.p.stop(errStranded)
+		return false
+	}
+	l.p.mu.Lock()
+	defer l.p.mu.Unlock()
+	l.p.parked = append(l.p.parked, l)
+	return true
+}
+
+// end stores what came of the batch and lets it go.
+func (l *lease) end() {
+	l.save()
+	l.p.leases.remove(l)
+	close(l.done)
+}
+
+// wait returns when the results are stored.
+func (l *lease) wait() { <-l.done }
+
+func (l *lease) set(item entity.RedriveItem) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	item.Number = l.numbers[item.MessageID]
+	l.results[item.MessageID] = item
+}
+
+func (l *lease) skip(id uuid.UUID, reason string) {
+	l.set(entity.RedriveItem{MessageID: id, Result: entity.ItemSkipped, Reason: reason, Offset: -1})
+}
+
+// strand notes a message that had nowhere to go. Whether that is its result is
+// decided when it is known whether the pass got on at all.
+func (l *lease) strand(id uuid.UUID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stranded = append(l.stranded, id)
+}
+
+// gone notes the ids that could not be loaded.
+func (l *lease) gone(ids []uuid.UUID, loaded []entity.Message) {
+	if len(ids) == len(loaded) {
+		return
+	}
+	there := make(map[uuid.UUID]bool, len(loaded))
+	for _, m := range loaded {
+		there[m.ID] = true
+	}
+	for _, id := range ids {
+		if !there[id] {
+			l.skip(id, repository.SkippedGone)
+		}
+	}
+}
+
+// save stores what is known by now. What has no result waits for the next lease,
+// of this process or another. It does not follow the pass, which may be
+// stopping. With attempts whose end nobody knows yet the lease is kept until
+// they are settled; a process that dies meanwhile leaves it to others, who find
+// the attempts.
+func (l *lease) save() {
+	p := l.p
+	if l.doubtful && !l.settle(p.ctx) {
+		return // draining: whoever takes the batch over asks what became of them
+	}
+	l.judgeStranded()
+	items := slices.Collect(maps.Values(l.results))
+	ctx := context.WithoutCancel(p.ctx)
+	saved, err := p.store.SaveBatch(ctx, repository.BatchResults{
+		RedriveID: p.id, Number: l.batch.Number, Owner: p.owner, Items: items,
+	})
+	switch {
+	case err != nil:
+		p.stop(fmt.Errorf("save a batch: %w", err))
+	case !saved:
+		p.log.Warn("a batch was taken over by another process", zap.Stringer("redrive_id", p.id), zap.Int("batch", l.batch.Number))
+	case len(items) > 0:
+		p.progress()
+	}
+}
+
+// judgeStranded makes skipped messages of those that had nowhere to go, if
+// others had, or if leader after leader is missing while the cluster answers:
+// else they wait until anything can be reached.
+func (l *lease) judgeStranded() {
+	if len(l.stranded) == 0 || !l.p.gotOn() && !l.p.forsaken {
+		return
+	}
+	for _, id := range l.stranded {
+		l.skip(id, string(entity.BrokerUnavailable))
+	}
+}
+
+// settle waits until every attempt of the batch has an end, and notes it. It
+// answers false when the pass ended first.
+func (l *lease) settle(ctx context.Context) bool {
+	for {
+		open, err := l.lookUp(context.WithoutCancel(ctx), l.unknown())
+		if err == nil && open == 0 {
+			return true
+		}
+		if err != nil {
+			l.p.complain(ctx, "attempts of a batch cannot be looked at", err)
+		}
+		if !pause(ctx, lookAgain) {
+			return false
+		}
+	}
+}
+
+// unknown returns the messages without a result.
+func (l *lease) unknown() []uuid.UUID {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var ids []uuid.UUID
+	for _, id := range l.todo {
+		if _, known := l.results[id]; !known {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// lookUp notes what the attempts that the redrive made on messages came to, or
+// which of them it has changed, and returns how many attempts are still open.
+func (l *lease) lookUp(ctx context.Context, ids []uuid.UUID) (open int, err error) {
+	if l.p.redrive.Action != entity.RedriveRetry {
+		return 0, l.lookUpChanges(ctx, ids)
+	}
+	attempts, err := l.p.store.AttemptsOf(ctx, l.p.id, ids)
+	if err != nil {
+		return 0, fmt.Errorf("look for attempts: %w", err)
+	}
+	for _, a := range attempts {
+		item, ended := itemOf(a)
+		switch {
+		case ended:
+			item.Group = l.groupOf(ctx, a.MessageID)
+			l.set(item)
+		case a.Verdict == entity.InDoubt && !l.unsettled(ctx, a):
+			open++
+		}
+	}
+	return open, nil
+}
+
+// groupOf is the consumer group that failed on a message; "" also when nobody can
+// tell now.
+func (l *lease) groupOf(ctx context.Context, id uuid.UUID) string {
+	m, err := l.p.store.Get(ctx, id, 0)
+	if err != nil {
+		return ""
+	}
+	return m.Failure.ConsumerGroup
+}
+
+// unsettled notes an attempt whose end nobody will ever know without an
+// operator.
+func (l *lease) unsettled(ctx context.Context, a entity.Attempt) bool {
+	m, err := l.p.store.Get(ctx, a.MessageID, 0)
+	if err != nil || !m.Unsettled || m.Claim.ID != a.ID {
+		return false
+	}
+	l.set(entity.RedriveItem{
+		MessageID: a.MessageID, Result: entity.ItemInDoubt, Reason: string(entity.UnknownClass),
+		Topic: a.Topic, TopicID: a.TopicID, Partition: a.Partition, Offset: -1, Group: m.Failure.ConsumerGroup,
+	})
+	return true
+}
+
+// itemOf is the result that an attempt in the history stands for; ended is false
+// when it stands for none: it is open, or was given back and may be made again.
+func itemOf(a entity.Attempt) (item entity.RedriveItem, ended bool) {
+	item = entity.RedriveItem{
+		MessageID: a.MessageID, Reason: string(a.Class),
+		Topic: a.Topic, TopicID: a.TopicID, Partition: a.Partition, Offset: a.Offset,
+	}
+	switch {
+	case a.Verdict == entity.Abandoned: // its record may be there, whatever the operator did next
+		item.Result, item.Offset = entity.ItemInDoubt, -1
+	case a.To == entity.Resolved:
+		item.Result, item.Reason = entity.ItemSucceeded, ""
+		if a.Verdict == entity.Skipped {
+			item.Topic, item.Offset = "", -1
+		}
+	case a.To == entity.Dead:
+		item.Result = entity.ItemDead
+	case a.Verdict == entity.Failed:
+		item.Result = entity.ItemFailed
+	case a.Verdict == entity.Refused:
+		item.Result, item.Topic = entity.ItemSkipped, ""
+	default:
+		return entity.RedriveItem{}, false
+	}
+	return item, true
+}
+
+// catchUp settles what an earlier owner of the batch began: attempts that it made
+// are results, whoever ended them, and nothing is done twice. What it claimed and
+// never sent is given back by the settler and done now.
+func (l *lease) catchUp(ctx context.Context) error {
+	for {
+		open, err := l.lookUp(ctx, l.unknown())
+		if err != nil {
+			return err
+		}
+		if open == 0 {
+			break
+		}
+		if err := l.p.Settle(ctx); err != nil {
+			l.p.complain(ctx, "claims of an earlier owner were not settled", err)
+		}
+		if !pause(ctx, lookAgain) {
+			return context.Cause(ctx)
+		}
+	}
+	l.todo = l.unknown()
+	return nil
+}
+
+// lookUpChanges finds in the audit trail which messages the redrive has changed.
+func (l *lease) lookUpChanges(ctx context.Context, ids []uuid.UUID) error {
+	for _, id := range ids {
+		trail, err := l.p.store.Trail(ctx, repository.TrailQuery{ObjectID: id, Action: auditAction(l.p.redrive.Action), Limit: 3})
+		if err != nil {
+			return fmt.Errorf("look for changes: %w", err)
+		}
+		for _, entry := range trail {
+			if entry.Cause.Operation == l.p.id {
+				l.set(entity.RedriveItem{MessageID: id, Result: entity.ItemSucceeded, Offset: -1})
+			}
+		}
+	}
+	return nil
+}

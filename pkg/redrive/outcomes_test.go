@@ -1,0 +1,109 @@
+package redrive
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// groups is a Kafka that is asked for committed offsets only.
+type groups struct {
+	mu        sync.Mutex
+	committed map[string][]repository.Committed // by group
+	asked     map[string]int
+	err       map[string]error
+}
+
+func (g *groups) Committed(_ context.Context, group string, _ []string) ([]repository.Committed, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.asked[group]++
+	return append([]repository.Committed{}, g.committed[group]...), g.err[group]
+}
+
+// TestRunOutcomes: one question a group, and what it answers is on the message.
+func TestRunOutcomes(t *testing.T) {
+	t.Parallel()
+
+	t.Run("ConsumedOnceTheGroupHasPassedTheRecord", scenario(func(b *bench) {
+		ids := b.add(2, func(m *entity.Message) { m.Failure.ConsumerGroup = "billing" })
+		if err := b.store.NoteGroups(context.Background(), []repository.TopicGroup{{Topic: orders, Group: "billing"}}); err != nil {
+			b.Fatal(err)
+		}
+		for _, id := range ids {
+			if err := b.retry(id); err != nil {
+				b.Fatal(err)
+			}
+		}
+		kafka := b.follow()
+		kafka.commit("billing", 1) // the first has offset 0, the second 1
+		elapse(2 * b.cfg.OutcomeInterval)
+		b.wantOutcome(ids[0], entity.Consumed)
+		b.wantOutcome(ids[1], entity.Published)
+		if got := b.get(ids[0]).Consumption; got == nil || got.Group != "billing" || got.Offset != 1 {
+			b.Errorf("consumption = %+v, want billing at 1", got)
+		}
+		kafka.commit("billing", 0) // a reset takes nothing back
+		elapse(2 * b.cfg.OutcomeInterval)
+		b.wantOutcome(ids[0], entity.Consumed)
+	}))
+
+	t.Run("ConfiguredGroupTellsOfTopicsThatNameNone", scenario(func(b *bench) {
+		b.cfg.ConsumerGroups = []GroupRule{{Topic: "nothing*", Group: "nobody"}, {Topic: "ord*", Group: "billing"}}
+		id := b.add(1)[0]
+		if err := b.retry(id); err != nil {
+			b.Fatal(err)
+		}
+		b.follow().commit("billing", 7)
+		elapse(2 * b.cfg.OutcomeInterval)
+		b.wantOutcome(id, entity.Consumed)
+	}))
+
+	t.Run("GroupThatCannotBeAskedDoesNotHideTheOthers", scenario(func(b *bench) {
+		ids := b.add(1, func(m *entity.Message) { m.Failure.ConsumerGroup = "billing" })
+		b.add(1, func(m *entity.Message) { m.Failure.ConsumerGroup = "closed" })
+		noted := []repository.TopicGroup{{Topic: orders, Group: "billing"}, {Topic: orders, Group: "closed"}}
+		if err := b.store.NoteGroups(context.Background(), noted); err != nil {
+			b.Fatal(err)
+		}
+		if err := b.retry(ids[0]); err != nil {
+			b.Fatal(err)
+		}
+		kafka := b.follow()
+		kafka.err["closed"] = errBroken
+		kafka.commit("billing", 7)
+		elapse(2 * b.cfg.OutcomeInterval)
+		b.wantOutcome(ids[0], entity.Consumed)
+	}))
+}
+
+// follow runs RunOutcomes until the test ends.
+func (b *bench) follow() *groups {
+	kafka := &groups{committed: map[string][]repository.Committed{}, asked: map[string]int{}, err: map[string]error{}}
+	ctx, stop := context.WithCancel(context.Background())
+	over := make(chan struct{})
+	go func() {
+		b.RunOutcomes(ctx, kafka)
+		close(over)
+	}()
+	b.Cleanup(func() { stop(); <-over })
+	return kafka
+}
+
+func (g *groups) commit(group string, offset int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.committed[group] = []repository.Committed{{
+		TopicGroup: repository.TopicGroup{Topic: orders, Group: group}, TopicID: "id of " + orders, Offset: offset,
+	}}
+}
+
+func (b *bench) wantOutcome(id [16]byte, want entity.Outcome) {
+	b.Helper()
+	if got := b.get(id).Outcome; got != want {
+		b.Errorf("outcome = %q, want %q", got, want)
+	}
+}

@@ -1,0 +1,100 @@
+package redrive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// plan returns the messages that may be sent, and notes why the others may not.
+// While a leader cannot be reached it waits, for no attempt may start then. When
+// it has waited long enough, what can be reached is sent and the rest left out;
+// the same place is not waited for again. An error means that the pass is over.
+func (p *pass) plan(ctx context.Context, l *lease, messages []entity.Message) ([]entity.Outgoing, error) {
+	messages = p.withoutRefused(l, messages)
+	deadline := p.now().Add(leaderPatience)
+	for wait := time.Second; ; wait = min(2*wait, leaderPause) {
+		targets := p.publisher.Plan(ctx, messages, true)
+		left := deadline.Sub(p.now())
+		settled, err := p.survey(targets, left > 0)
+		if err != nil {
+			return nil, fmt.Errorf("plan: %w", err)
+		}
+		if settled {
+			return p.admit(l, messages, targets), nil
+		}
+		p.noteWaiting(ctx, true, "waits for partitions whose leaders cannot be reached")
+		if !pause(ctx, min(wait, left)) {
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// survey reports whether the messages can go as they are planned now, without
+// what cannot be reached; patient says that there is time to look again. An
+// error means that the pass is over.
+func (p *pass) survey(targets []entity.Target, patient bool) (settled bool, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	away, some, err := p.places.look(targets)
+	switch {
+	case err == nil:
+		p.places.stranded = 0
+		return true, nil
+	case len(away) > 0 && patient:
+		return false, nil
+	}
+	p.leaveOut(away)
+	p.away = err
+	if some {
+		p.places.stranded = 0
+	} else if over, forsaken := p.places.strand(targets, len(away) > 0); over {
+		p.forsaken = forsaken
+		return false, err
+	}
+	return true, nil
+}
+
+// withoutRefused leaves out what would go to a topic that refused before.
+func (p *pass) withoutRefused(l *lease, messages []entity.Message) []entity.Message {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.refused) == 0 {
+		return messages
+	}
+	var left []entity.Message
+	for _, m := range messages {
+		if class, ok := p.refused[m.OriginalTopic]; ok {
+			l.skip(m.ID, string(class))
+			p.keys.block(m)
+			continue
+		}
+		left = append(left, m)
+	}
+	return left
+}
+
+// admit returns what may be sent. What has nowhere to go now is skipped as long
+// as the pass gets on elsewhere; see settleStranded.
+func (p *pass) admit(l *lease, messages []entity.Message, targets []entity.Target) []entity.Outgoing {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	planned := make([]entity.Outgoing, 0, len(messages))
+	for i, t := range targets {
+		var refused *entity.RefusedError
+		switch {
+		case errors.As(t.Err, &refused):
+			l.skip(messages[i].ID, string(refused.Class))
+			p.keys.block(messages[i])
+		case t.Err != nil || p.places.shut(placeOf(t)):
+			l.strand(messages[i].ID)
+			p.keys.block(messages[i])
+		default:
+			planned = append(planned, entity.Outgoing{Message: messages[i], Target: t})
+		}
+	}
+	return planned
+}

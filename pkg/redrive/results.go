@@ -1,0 +1,125 @@
+package redrive
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// note notes what attempts of a lease came to. With a store that never said
+// whether it has them, or with an end that nobody knows, the lease is doubtful:
+// what is true is asked before it is saved.
+func (p *pass) note(l *lease, endings []ending, unsaved bool) {
+	for _, e := range endings {
+		switch {
+		case unsaved, e.finished.Status == "", e.delivery.Verdict == entity.InDoubt:
+			l.doubt()
+		case e.delivery.Verdict == entity.GivenBack && e.finished.Status == entity.Pending:
+			p.noteGivenBack(l, e)
+		default:
+			l.set(p.itemOf(e))
+		}
+	}
+}
+
+func (l *lease) doubt() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.doubtful = true
+}
+
+// noteGivenBack leaves a message for a later lease, unless the reason why it was
+// not sent lies in its partition alone.
+func (p *pass) noteGivenBack(l *lease, e ending) {
+	if e.delivery.Class != "" {
+		l.strand(e.outgoing.Message.ID)
+	}
+}
+
+func (p *pass) itemOf(e ending) entity.RedriveItem {
+	t := e.outgoing.Target
+	item := entity.RedriveItem{
+		MessageID: e.outgoing.Message.ID, Reason: string(e.delivery.Class),
+		Topic: t.Topic, TopicID: t.TopicID, Partition: e.delivery.Partition, Offset: e.delivery.Offset,
+		Group: e.outgoing.Message.Failure.ConsumerGroup,
+	}
+	switch {
+	case e.finished.Status == entity.Resolved:
+		item.Result, item.Reason = entity.ItemSucceeded, ""
+		if e.delivery.Verdict == entity.Skipped {
+			item.Topic, item.Offset = "", -1
+		}
+	case e.finished.Status == entity.Dead:
+		item.Result = entity.ItemDead
+	case e.delivery.Verdict == entity.Refused:
+		item.Result, item.Topic = entity.ItemSkipped, ""
+		p.refuse(t.Topic, e.delivery.Class)
+	default:
+		item.Result = entity.ItemFailed
+	}
+	return item
+}
+
+func (p *pass) refuse(topic string, class entity.ErrorClass) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refused[topic] = class
+}
+
+// progress notes that some message got a result, and tells who waits.
+func (p *pass) progress() {
+	p.mu.Lock()
+	p.worked = true
+	p.mu.Unlock()
+}
+
+// gotOn reports whether the pass can send anywhere.
+func (p *pass) gotOn() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.places.reached) > 0 && p.places.hopeless < hopeless
+}
+
+// change carries out a lease of a redrive that is no retry: one statement for the
+// whole batch.
+func (p *pass) change(ctx context.Context, l *lease) error {
+	if len(l.todo) == 0 {
+		return nil
+	}
+	cause := p.redrive.Cause
+	cause.Operation = p.id
+	changed, err := p.store.Change(ctx, p.redrive.Action, l.todo, cause)
+	if err != nil {
+		l.doubt() // the store may have made the changes and not been heard
+		return fmt.Errorf("%s messages: %w", p.redrive.Action, err)
+	}
+	done := make(map[uuid.UUID]bool, len(changed))
+	for _, id := range changed {
+		done[id] = true
+		l.set(entity.RedriveItem{MessageID: id, Result: entity.ItemSucceeded, Offset: -1})
+	}
+	for _, id := range l.todo {
+		if !done[id] {
+			l.skip(id, repository.SkippedTaken)
+		}
+	}
+	return nil
+}
+
+// auditAction is what the audit trail calls a redrive's change of a message.
+func auditAction(a entity.RedriveAction) entity.Action {
+	switch a {
+	case entity.RedriveRequeue:
+		return entity.ActionRequeue
+	case entity.RedriveDead:
+		return entity.ActionDead
+	case entity.RedriveDelete:
+		return entity.ActionDelete
+	case entity.RedriveRetry:
+	}
+	return entity.ActionAttempt
+}

@@ -1,0 +1,355 @@
+package redrive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+const (
+	// batchBytes is how much of a batch is loaded at once.
+	batchBytes = 8 << 20
+
+	// bytesUnderWay bounds the memory of all redrives of a process; a single
+	// message above it travels alone.
+	bytesUnderWay = 32 << 20
+
+	// leaderPatience is how long a redrive waits for a partition without a
+	// reachable leader before it goes on without it.
+	leaderPatience = 30 * time.Second
+	leaderPause    = 5 * time.Second // at most between two looks
+
+	// hopeless is how many batches in a row may fail wholly: at one partition,
+	// which is then left out, or at all, which ends the pass. The broker is taken
+	// to be away, rather than costing every message an attempt.
+	hopeless = 2
+
+	// strandedLimit is how many batches in a row may go nowhere, each of them
+	// asked for in vain, before any other has been reached. It is not small,
+	// because dead letters of one partition often come in one after another.
+	strandedLimit = 20
+
+	// supervision is how often the limits of a redrive are looked at while its
+	// batches are carried out.
+	supervision = time.Second
+)
+
+// Reasons for skipped messages beside the error classes and those of the store.
+const (
+	skippedGivenBack  = "given_back"  // its turn came too late to send it safely
+	skippedKeyBlocked = "key_blocked" // an earlier message of the same key did not succeed
+)
+
+var (
+	errHopeless  = errors.New("the broker does not acknowledge anything")
+	errLeaseOver = errors.New("leases were not renewed for too long; others may have taken them over")
+)
+
+// run is what one process does for one redrive, for as long as that is active.
+type run struct {
+	*Service
+	id      uuid.UUID
+	canary  canary
+	waiting bool      // the store was told that nothing can be reached
+	keys    *keyOrder // nil when none is kept, or nothing is known of it yet
+	last    int       // the batch that keys has followed, for a redrive that keeps an order
+}
+
+func newRun(s *Service, id uuid.UUID) *run { return &run{Service: s, id: id, last: -1} }
+
+// pass goes through the batches that are to be had, once. One goroutine leases,
+// loads and plans; several carry batches out, so that one is claimed and another
+// stored while a third is being sent. Sending is in turns: that keeps the order
+// within a partition, as far as one process goes.
+type pass struct {
+	*run
+	redrive entity.Redrive
+	ctx     context.Context         //nolint:containedctx // the pass is the scope of all that it leased
+	stop    context.CancelCauseFunc // ends taking and sending
+
+	mu       sync.Mutex                   // guards what follows
+	refused  map[string]entity.ErrorClass // target topics that take nothing now
+	places   places
+	parked   []*lease
+	away     error // why the pass went nowhere in the end
+	forsaken bool  // the cluster answers, and leader after leader is missing
+	worked   bool
+}
+
+// part is planned messages of one lease on their way to a worker.
+type part struct {
+	lease   *lease
+	planned []entity.Outgoing
+	bytes   int64
+	turn    <-chan struct{} // closed when the part before has been sent
+	sent    chan struct{}   // closed when this one has, or will not be
+}
+
+// pass carries out what is to be had and returns when nothing is under way any
+// more. worked says that some message got a result. An error means that there is
+// no use in going on at once: nothing can be reached, or the store is away.
+func (r *run) pass(ctx context.Context, redrive entity.Redrive) (worked bool, err error) {
+	p := &pass{run: r, redrive: redrive, refused: map[string]entity.ErrorClass{}, places: newPlaces()}
+	ctx, p.stop = context.WithCancelCause(ctx)
+	defer p.stop(nil)
+	p.ctx = ctx
+	var helpers sync.WaitGroup
+	over := make(chan struct{})
+	helpers.Go(func() { p.watch(ctx, over) })
+
+	parts := make(chan part)
+	var workers sync.WaitGroup
+	for range r.cfg.Workers {
+		workers.Go(func() {
+			for next := range parts {
+				p.carry(ctx, next)
+			}
+		})
+	}
+	if err := p.walk(ctx, parts); err != nil {
+		p.stop(err)
+	}
+	close(parts)
+	workers.Wait()
+	for _, l := range p.parked {
+		l.end()
+	}
+	close(over)
+	helpers.Wait()
+	return p.worked, p.verdict(ctx)
+}
+
+// watch stops the pass when the redrive has left its state, by itself or by an
+// operator's word.
+func (p *pass) watch(ctx context.Context, over <-chan struct{}) {
+	ticker := time.NewTicker(supervision)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-over:
+			return
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if !watched(p.redrive.Options) {
+			continue
+		}
+		redrive, err := p.store.Redrive(ctx, p.id)
+		if err != nil || !redrive.State.Active() {
+			continue
+		}
+		if why := excess(redrive); why != "" {
+			if _, err := p.move(ctx, p.id, stop(redrive, why)); err != nil {
+				p.complain(ctx, "redrive was not stopped", err)
+			}
+		}
+	}
+}
+
+// walk leases batches and hands them to the workers, part by part.
+func (p *pass) walk(ctx context.Context, parts chan<- part) error {
+	first := make(chan struct{})
+	close(first)
+	turn := (<-chan struct{})(first)
+	for ctx.Err() == nil {
+		l, err := p.nextLease(ctx)
+		if err != nil || l == nil {
+			return err
+		}
+		if p.redrive.Action == entity.RedriveRetry {
+			turn, err = p.split(ctx, l, parts, turn)
+		} else {
+			err = p.change(ctx, l)
+		}
+		l.release() // the walk's own hold
+		if err != nil {
+			return err
+		}
+		if p.redrive.Options.KeepKeyOrder {
+			l.wait() // the next batch is handed out when this one is done
+		}
+	}
+	return ctx.Err()
+}
+
+// split loads a lease's messages as memory allows and hands them on.
+func (p *pass) split(ctx context.Context, l *lease, parts chan<- part, turn <-chan struct{}) (<-chan struct{}, error) {
+	for ids := l.todo; len(ids) > 0; {
+		messages, taken, err := p.store.Load(ctx, ids, batchBytes)
+		if err != nil {
+			return turn, fmt.Errorf("load messages: %w", err)
+		}
+		l.gone(ids[:taken], messages)
+		ids = ids[taken:]
+		if err := p.revive(ctx, messages); err != nil {
+			return turn, err
+		}
+		planned, err := p.plan(ctx, l, messages)
+		if err != nil {
+			return turn, err
+		}
+		next := part{lease: l, planned: planned, bytes: weight(messages), turn: turn, sent: make(chan struct{})}
+		if err := p.memory.Acquire(ctx, next.bytes); err != nil {
+			return turn, err
+		}
+		l.hold()
+		select {
+		case parts <- next:
+			turn = next.sent
+		case <-ctx.Done():
+			l.release()
+			p.memory.Release(next.bytes)
+			return turn, ctx.Err()
+		}
+	}
+	return turn, nil
+}
+
+// weight is the memory that messages take, at most all there is.
+func weight(messages []entity.Message) int64 {
+	var n int64
+	for _, m := range messages {
+		n += int64(len(m.Record.Value) + len(m.Record.Key))
+		for _, h := range m.Record.Headers {
+			n += int64(len(h.Key) + len(h.Value))
+		}
+	}
+	return min(n, bytesUnderWay)
+}
+
+// revive requeues the DEAD messages of a redrive that takes them.
+func (p *pass) revive(ctx context.Context, messages []entity.Message) error {
+	if !p.redrive.Options.Requeue {
+		return nil
+	}
+	var dead []uuid.UUID
+	for _, m := range messages {
+		if m.Status == entity.Dead {
+			dead = append(dead, m.ID)
+		}
+	}
+	if len(dead) == 0 {
+		return nil
+	}
+	if _, err := p.store.Change(ctx, entity.RedriveRequeue, dead, p.cause()); err != nil {
+		return fmt.Errorf("requeue messages: %w", err)
+	}
+	return nil
+}
+
+// cause is that of the changes which the redrive makes.
+func (p *pass) cause() entity.Cause {
+	c := p.redrive.Cause
+	c.Operation = uuid.Nil
+	return c
+}
+
+// carry claims a part, sends it when its turn has come, and stores the result.
+func (p *pass) carry(ctx context.Context, next part) {
+	defer next.lease.release()
+	defer p.memory.Release(next.bytes)
+	defer close(next.sent)
+	planned := next.planned
+	for len(planned) > 0 && ctx.Err() == nil {
+		var wave []entity.Outgoing
+		wave, planned = p.keys.wave(planned, next.lease)
+		p.attempt(ctx, next, wave)
+		p.keys.learn(next.lease)
+	}
+}
+
+func (p *pass) attempt(ctx context.Context, next part, planned []entity.Outgoing) {
+	taken := p.take(ctx, next.lease, planned)
+	<-next.turn
+	if len(taken.outgoing) == 0 {
+		return
+	}
+	endings, err := p.finish(taken, p.send(ctx, taken))
+	if err != nil {
+		p.stop(err)
+	}
+	p.note(next.lease, endings, err != nil)
+}
+
+// send publishes a part but for what would go to a place that has been shut
+// since it was planned, and stops the pass when sending has become pointless. It
+// does so between turns: what waits for its turn is given back instead of
+// failing as well.
+func (p *pass) send(ctx context.Context, taken attempts) []entity.Delivery {
+	deliveries := make([]entity.Delivery, len(taken.outgoing))
+	open := attempts{cause: taken.cause, claimed: taken.claimed}
+	var at []int
+	p.mu.Lock()
+	for i, out := range taken.outgoing {
+		if p.places.shut(placeOf(out.Target)) {
+			deliveries[i] = shutOut(out.Target)
+			continue
+		}
+		open.outgoing = append(open.outgoing, out)
+		at = append(at, i)
+	}
+	p.mu.Unlock()
+	if len(at) == 0 {
+		return deliveries
+	}
+	sent := p.publish(ctx, open)
+	for n, i := range at {
+		deliveries[i] = sent[n]
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.places.judge(open.outgoing, sent) {
+		p.stop(errHopeless)
+	}
+	return deliveries
+}
+
+func shutOut(t entity.Target) entity.Delivery {
+	return entity.Delivery{
+		Verdict: entity.GivenBack, Class: entity.BrokerUnavailable, Err: errHopeless, Partition: t.Partition, Offset: -1,
+	}
+}
+
+func (p *pass) take(ctx context.Context, l *lease, planned []entity.Outgoing) attempts {
+	if len(planned) == 0 || ctx.Err() != nil {
+		return attempts{}
+	}
+	if !p.leases.holds(l, p.now().Add(p.cfg.ClaimExpiry/3)) {
+		p.stop(errLeaseOver)
+		return attempts{}
+	}
+	taken, err := p.claim(ctx, planned, claiming{cause: p.cause(), redrive: p.id})
+	if err != nil {
+		l.doubt() // the store may have made the claims and not been heard
+		p.stop(err)
+		return attempts{}
+	}
+	got := make(map[uuid.UUID]bool, len(taken.outgoing))
+	for _, out := range taken.outgoing {
+		got[out.Message.ID] = true
+	}
+	for _, out := range planned {
+		if !got[out.Message.ID] {
+			l.skip(out.Message.ID, repository.SkippedTaken)
+		}
+	}
+	return taken
+}
+
+// verdict is nil when the pass went through all that was to be had, and
+// something was left to send it to.
+func (p *pass) verdict(ctx context.Context) error {
+	cause := context.Cause(ctx)
+	if cause == nil && p.places.nowhere() && !p.worked {
+		return p.away
+	}
+	return cause
+}

@@ -1,0 +1,150 @@
+package memory
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// comeback is the first return of an attempt.
+type comeback struct {
+	child, redrive uuid.UUID // uuid.Nil: no redrive made the attempt
+	byContent      bool
+	at             time.Time
+}
+
+// arrival is a message that comes back, and the attempt that sent it.
+type arrival struct {
+	message   *entity.Message
+	parent    *row
+	attempt   entity.Attempt // or what is known of it while it is a claim
+	byContent bool
+}
+
+// findReturns looks for the attempts of messages that are about to be stored.
+// What headers name goes first: an attempt that has such a return is not found by
+// content any more.
+func (s *Store) findReturns(messages []*entity.Message, window time.Duration, now time.Time) []arrival {
+	var found []arrival
+	named := map[uuid.UUID]bool{}
+	for _, m := range messages {
+		if parent, attempt, ok := s.named(m); ok {
+			named[attempt.ID] = true
+			found = append(found, arrival{m, parent, attempt, false})
+		}
+	}
+	if window <= 0 {
+		return found
+	}
+	sent := s.sentSince(now.Add(-window), named)
+	for _, m := range messages {
+		if m.Return != nil || m.OriginalTopic == "" {
+			continue
+		}
+		hash := entity.RecordHash(m.Record.Key, m.Record.Value)
+		if hash == 0 {
+			continue
+		}
+		l := likeness{m.OriginalTopic, hash}
+		n := slices.IndexFunc(sent[l], func(a arrival) bool { return sameRecord(m, &a.parent.message) })
+		if n < 0 {
+			continue
+		}
+		found = append(found, arrival{m, sent[l][n].parent, sent[l][n].attempt, true})
+		sent[l] = slices.Delete(sent[l], n, n+1)
+	}
+	return found
+}
+
+// named returns the attempt that m says it is the return of; false without a
+// proof.
+func (s *Store) named(m *entity.Message) (*row, entity.Attempt, bool) {
+	if m.Return == nil {
+		return nil, entity.Attempt{}, false
+	}
+	r, ok := s.rows[m.Return.Parent]
+	if !ok {
+		return nil, entity.Attempt{}, false
+	}
+	for _, a := range r.attempts {
+		if a.ID == m.Return.Attempt && a.Topic == m.OriginalTopic {
+			return r, a, true
+		}
+	}
+	if claim := r.message.Claim; claim.ID == m.Return.Attempt && claim.Topic == m.OriginalTopic {
+		return r, entity.Attempt{ID: claim.ID, RetryCount: r.message.RetryCount, RedriveID: claim.RedriveID}, true
+	}
+	return nil, entity.Attempt{}, false
+}
+
+// likeness is what messages have in common that may be returns of the same
+// attempts.
+type likeness struct {
+	topic string
+	hash  int64
+}
+
+// sentSince returns the attempts that were acknowledged since then and for which
+// nothing came back, the latest first.
+func (s *Store) sentSince(then time.Time, named map[uuid.UUID]bool) map[likeness][]arrival {
+	sent := map[likeness][]arrival{}
+	for _, r := range s.rows {
+		if r.hash == 0 {
+			continue
+		}
+		for _, a := range r.attempts {
+			_, cameBack := r.returns[a.ID]
+			if a.Verdict != entity.Acknowledged || a.EndedAt.Before(then) || cameBack || named[a.ID] {
+				continue
+			}
+			l := likeness{a.Topic, r.hash}
+			sent[l] = append(sent[l], arrival{parent: r, attempt: a})
+		}
+	}
+	for _, attempts := range sent {
+		slices.SortFunc(attempts, func(a, b arrival) int {
+			return cmp.Or(b.attempt.EndedAt.Compare(a.attempt.EndedAt),
+				bytes.Compare(b.parent.message.ID[:], a.parent.message.ID[:]))
+		})
+	}
+	return sent
+}
+
+func sameRecord(a, b *entity.Message) bool {
+	return bytes.Equal(a.Record.Key, b.Record.Key) && bytes.Equal(a.Record.Value, b.Record.Value)
+}
+
+// arrive makes a message the child of its parent, and notes what that means for
+// both.
+func (s *Store) arrive(a arrival, now time.Time) repository.Arrival {
+	m, parent := a.message, a.parent
+	at := parent.message
+	at.RetryCount = a.attempt.RetryCount
+	before := *m
+	m.Descend(&at)
+	parent.message.Outcome = entity.Returned
+	if _, known := parent.returns[a.attempt.ID]; !known {
+		if parent.returns == nil {
+			parent.returns = map[uuid.UUID]comeback{}
+		}
+		parent.returns[a.attempt.ID] = comeback{m.ID, a.attempt.RedriveID, a.byContent, now}
+	}
+	if m.Status == entity.Dead {
+		before.Status, before.LastPublishError, before.LastPublishErrorClass = "", "", ""
+		s.note(now, entity.ActionDead, before, m.Status, m.RetryCount, entity.Cause{
+			Actor:  entity.ActorIngest,
+			Reason: fmt.Sprintf("came back after %d of %d attempts", m.RetryCount, m.MaxRetries),
+		})
+	}
+	return repository.Arrival{
+		MessageID: m.ID, Parent: m.Parent, Root: m.Root, Topic: m.OriginalTopic,
+		RetryCount: m.RetryCount, MaxRetries: m.MaxRetries, Status: m.Status, ByContent: a.byContent,
+	}
+}

@@ -1,0 +1,142 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// selected is a message of a selection, and why its action cannot take it now.
+type selected struct {
+	id         uuid.UUID
+	topic      string
+	confidence entity.Confidence
+	reason     string
+}
+
+// selection returns the messages that n means, in the order in which they are to
+// be taken. What nothing narrows is entity.ErrInvalid.
+func (s *Store) selection(n repository.NewRedrive) ([]selected, error) {
+	takes, err := taken(n)
+	if err != nil {
+		return nil, err
+	}
+	if n.Selection.Empty() {
+		return nil, fmt.Errorf("a selection that nothing narrows: %w", entity.ErrInvalid)
+	}
+	if len(n.Selection.IDs) > 0 {
+		return s.selectByID(n.Selection, takes), nil
+	}
+	meant := meant(n.Selection)
+	rows := s.oldestFirst(func(m *entity.Message) bool {
+		return meant(m) && (len(n.Selection.Statuses) > 0 || m.Status == entity.Retrying || takes(m))
+	})
+	found := make([]selected, len(rows))
+	for i, r := range rows {
+		found[i] = judged(&r.message, takes)
+	}
+	return found, nil
+}
+
+func (s *Store) selectByID(sel entity.Selection, takes func(*entity.Message) bool) []selected {
+	var found []selected
+	meant := meant(sel)
+	seen := map[uuid.UUID]bool{}
+	for _, id := range sel.IDs {
+		if seen[id] {
+			continue
+		}
+		seen[id] = true
+		r, ok := s.rows[id]
+		switch {
+		case !ok:
+			found = append(found, selected{id: id, reason: repository.SkippedGone})
+		case meant(&r.message):
+			found = append(found, judged(&r.message, takes))
+		}
+	}
+	return found
+}
+
+func judged(m *entity.Message, takes func(*entity.Message) bool) selected {
+	f := selected{id: m.ID, topic: m.OriginalTopic, confidence: m.Origin.Confidence}
+	switch {
+	case takes(m):
+	case m.Claimed():
+		f.reason = repository.SkippedTaken
+	default:
+		f.reason = repository.SkippedNotRetryable
+	}
+	return f
+}
+
+// taken returns which messages the action takes.
+func taken(n repository.NewRedrive) (func(*entity.Message) bool, error) {
+	switch n.Action {
+	case entity.RedriveRetry:
+		return func(m *entity.Message) bool {
+			return m.CanClaim() == nil || n.Options.Requeue && m.Status == entity.Dead
+		}, nil
+	case entity.RedriveRequeue:
+		return func(m *entity.Message) bool { return m.Status == entity.Dead }, nil
+	case entity.RedriveDead:
+		return func(m *entity.Message) bool { return m.Status == entity.Pending || m.Claimed() && m.Unsettled }, nil
+	case entity.RedriveDelete:
+		return func(m *entity.Message) bool { return !m.Claimed() }, nil
+	}
+	return nil, fmt.Errorf("action %q: %w", n.Action, entity.ErrInvalid)
+}
+
+// meant matches messages by all that a selection says beside ids.
+func meant(s entity.Selection) func(*entity.Message) bool {
+	after, before := entity.Moment(s.CreatedAfter), entity.Moment(s.CreatedBefore)
+	isNamed := named(s.Topic)
+	return func(m *entity.Message) bool {
+		return (s.Topic == "" || isNamed(m)) &&
+			(len(s.Statuses) == 0 || slices.Contains(s.Statuses, m.Status)) &&
+			(s.ErrorClass == "" || m.Failure.Class == s.ErrorClass) &&
+			(s.ConsumerGroup == "" || m.Failure.ConsumerGroup == s.ConsumerGroup) &&
+			(after.IsZero() || !m.CreatedAt.Before(after)) &&
+			(before.IsZero() || m.CreatedAt.Before(before))
+	}
+}
+
+// Survey implements repository.Redrives.
+func (s *Store) Survey(ctx context.Context, n repository.NewRedrive) ([]repository.SurveyGroup, error) {
+	var groups []repository.SurveyGroup
+	err := s.step(ctx, "survey messages", func(time.Time) error {
+		found, err := s.selection(n)
+		if err != nil {
+			return err
+		}
+		counted := map[repository.SurveyGroup]*repository.SurveyGroup{}
+		for _, f := range found {
+			key := repository.SurveyGroup{Reason: f.reason, Topic: f.topic, Confidence: f.confidence}
+			g, ok := counted[key]
+			if !ok {
+				fresh := key
+				fresh.Sample = f.id
+				g = &fresh
+				counted[key] = g
+			}
+			g.Messages++
+		}
+		for g := range maps.Values(counted) {
+			groups = append(groups, *g)
+		}
+		slices.SortFunc(groups, func(a, b repository.SurveyGroup) int {
+			return cmp.Or(cmp.Compare(b.Messages, a.Messages), cmp.Compare(a.Topic, b.Topic),
+				cmp.Compare(a.Confidence, b.Confidence), cmp.Compare(a.Reason, b.Reason))
+		})
+		return nil
+	})
+	return groups, err
+}

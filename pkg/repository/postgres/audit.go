@@ -1,0 +1,105 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+type auditRow struct {
+	ID         int64          `db:"id"`
+	At         time.Time      `db:"at"`
+	Action     string         `db:"action"`
+	Kind       string         `db:"kind"`
+	ObjectID   uuid.UUID      `db:"object_id"`
+	From       sql.NullString `db:"from_state"`
+	To         sql.NullString `db:"to_state"`
+	RetryCount sql.NullInt32  `db:"retry_count"`
+	Class      sql.NullString `db:"error_class"`
+	LastError  sql.NullString `db:"last_error"`
+	Actor      string         `db:"actor"`
+	Reason     sql.NullString `db:"reason"`
+	RequestID  sql.NullString `db:"request_id"`
+	TraceID    sql.NullString `db:"trace_id"`
+	Operation  uuid.NullUUID  `db:"operation_id"`
+}
+
+func (r *auditRow) entry() entity.AuditEntry {
+	return entity.AuditEntry{
+		ID: r.ID, At: entity.Moment(r.At),
+		Action: entity.Action(r.Action), Kind: entity.Kind(r.Kind), ObjectID: r.ObjectID,
+		From: r.From.String, To: r.To.String, RetryCount: int(r.RetryCount.Int32),
+		Class: entity.ErrorClass(r.Class.String), LastError: r.LastError.String,
+		Cause: entity.Cause{
+			Actor: r.Actor, Reason: r.Reason.String, RequestID: r.RequestID.String, TraceID: r.TraceID.String,
+			Operation: r.Operation.UUID,
+		},
+	}
+}
+
+// Trail implements repository.Audit.
+func (s *Store) Trail(ctx context.Context, q repository.TrailQuery) ([]entity.AuditEntry, error) {
+	if q.Limit < 1 {
+		return nil, nil
+	}
+	query, args := trailQuery(q)
+	var found []auditRow
+	// Not prepared: a plan for any value walks the trail back to its beginning for
+	// a rare actor or a moment ago.
+	if err := s.db.SelectContext(ctx, &found, query, args...); err != nil {
+		if denied(err) {
+			s.dropConnections()
+		}
+		return nil, translate("read the audit trail", err)
+	}
+	entries := make([]entity.AuditEntry, len(found))
+	for i := range found {
+		entries[i] = found[i].entry()
+	}
+	return entries, nil
+}
+
+// trailQuery names only the conditions that are asked for, so that each set of
+// them has its own plan.
+func trailQuery(q repository.TrailQuery) (query string, args []any) {
+	var where []string
+	add := func(asked bool, condition string, arg any) {
+		if asked {
+			args = append(args, arg)
+			where = append(where, fmt.Sprintf(condition, len(args)))
+		}
+	}
+	add(q.ObjectID != uuid.Nil, "object_id = $%d", q.ObjectID)
+	add(q.Kind != "", "kind = $%d", clean(string(q.Kind)))
+	add(q.Actor != "", "actor = $%d", clean(q.Actor))
+	add(q.Action != "", "action = $%d", clean(string(q.Action)))
+	add(q.RequestID != "", "request_id = $%d", clean(q.RequestID))
+	add(!q.After.IsZero(), "at >= $%d", entity.Moment(q.After))
+	add(q.Before != 0, "id < $%d", q.Before)
+	if where == nil {
+		where = []string{"true"}
+	}
+	args = append(args, q.Limit)
+	return fmt.Sprintf(`
+	SELECT id, at, action, kind, object_id, from_state, to_state, retry_count, error_class, last_error,
+	       actor, reason, request_id, trace_id, operation_id
+	FROM dlq.audit WHERE %s ORDER BY id DESC LIMIT $%d`, strings.Join(where, " AND "), len(args)), args
+}
+
+const performedQuery = `SELECT EXISTS (SELECT FROM dlq.audit WHERE operation_id = $1::uuid)`
+
+// Performed implements repository.Audit.
+func (s *Store) Performed(ctx context.Context, operation uuid.UUID) (bool, error) {
+	var found []bool
+	if err := s.selectRows(ctx, &found, performedQuery, operation); err != nil {
+		return false, translate("look for an operation", err)
+	}
+	return len(found) > 0 && found[0], nil
+}

@@ -1,0 +1,29 @@
+package postgres
+
+import (
+	"database/sql"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// The five values of a cause, in the order of the columns actor, reason,
+// request_id, trace_id and operation_id of the audit trail, where a statement
+// takes them from the parameter of that number on; see causeArgs.
+const (
+	causeFrom3  = `$3::text, $4::text, $5::text, $6::text, $7::uuid`
+	causeFrom11 = `$11::text, $12::text, $13::text, $14::text, $15::uuid`
+	causeFrom12 = `$12::text, $13::text, $14::text, $15::text, $16::uuid`
+)
+
+func causeArgs(c entity.Cause) []any {
+	optional := func(text string) sql.NullString {
+		text = clean(text)
+		return sql.NullString{String: text, Valid: text != ""}
+	}
+	return []any{
+		clean(c.Actor), optional(c.Reason), optional(c.RequestID), optional(c.TraceID),
+		uuid.NullUUID{UUID: c.Operation, Valid: c.Operation != uuid.Nil},
+	}
+}

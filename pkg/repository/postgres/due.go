@@ -1,0 +1,123 @@
+package postgres
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"database/sql"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// dueWalk is how many messages one call looks at in search of those that were
+// never attempted: few enough for a call to take some milliseconds, also when a
+// million of other topics stand before them.
+const dueWalk = 1000
+
+// dueQuery asks two sources. What was touched before waits in an index of its
+// own, by topic and by when it is due. What was never attempted is not in that
+// index: the oldest PENDING messages behind a place are walked for it, a bounded
+// number of them, whatever their topics. The last row says where the walk ended;
+// its id is NULL when that was the end of all.
+const dueQuery = `
+	WITH waited AS (
+		SELECT w.id, w.created_at FROM (SELECT DISTINCT unnest($1::text[]) AS topic) t CROSS JOIN LATERAL (
+			SELECT m.id, m.created_at, m.next_attempt_at FROM dlq.dlq_messages m
+			WHERE m.status = 'PENDING' AND m.original_topic = t.topic AND m.next_attempt_at IS NOT NULL
+			  AND m.next_attempt_at <= coalesce($2::timestamptz, now()) AND m.retry_count < m.max_retries
+			ORDER BY m.next_attempt_at LIMIT $5
+		) w
+		ORDER BY w.next_attempt_at LIMIT $5
+	), walked AS MATERIALIZED (
+		SELECT id, created_at, original_topic = ANY ($1::text[]) AND next_attempt_at IS NULL AND retry_count < max_retries AS fits
+		FROM dlq.dlq_messages
+		WHERE status = 'PENDING' AND (created_at, id) > (coalesce($3::timestamptz, '-infinity'), $4::uuid)
+		ORDER BY created_at, id LIMIT $6
+	)
+	(SELECT 'waited' AS source, id, created_at FROM waited)
+	UNION ALL
+	(SELECT 'fresh', id, created_at FROM walked WHERE fits ORDER BY created_at, id LIMIT $5)
+	UNION ALL
+	(SELECT 'end', id, created_at FROM walked ORDER BY created_at, id OFFSET $6 - 1)`
+
+type dueRow struct {
+	Source    string    `db:"source"`
+	ID        uuid.UUID `db:"id"`
+	CreatedAt time.Time `db:"created_at"`
+}
+
+func (r *dueRow) place() repository.Place {
+	return repository.Place{CreatedAt: entity.Moment(r.CreatedAt), ID: r.ID}
+}
+
+// Due implements repository.Attempts. Of those that were touched before it takes
+// the ones that have been due for longest.
+func (s *Store) Due(ctx context.Context, q repository.DueQuery) ([]uuid.UUID, repository.Place, error) {
+	if len(q.Topics) == 0 || q.Limit < 1 {
+		return nil, repository.Place{}, nil
+	}
+	topics := newColumn(oidText, len(q.Topics), 24)
+	for _, t := range q.Topics {
+		topics.text(t)
+	}
+	after := sql.NullTime{Time: q.After.CreatedAt, Valid: !q.After.CreatedAt.IsZero()}
+	var found []dueRow
+	if err := s.selectRows(ctx, &found, dueQuery, topics.arg(), s.clock(), after, q.After.ID, q.Limit, dueWalk); err != nil {
+		return nil, repository.Place{}, translate("find due messages", err)
+	}
+	ids, next := mergeDue(found, q)
+	return ids, next, nil
+}
+
+// mergeDue puts both sources in order and cuts them off at the limit. The walk
+// goes on behind the last message of it that is returned when there may be no
+// room for all that it met, else where it ended.
+func mergeDue(found []dueRow, q repository.DueQuery) (ids []uuid.UUID, next repository.Place) {
+	var due []dueRow
+	met := 0
+	for _, r := range found {
+		switch r.Source {
+		case "end":
+			next = r.place()
+			continue
+		case "fresh":
+			met++
+		}
+		due = append(due, r)
+	}
+	slices.SortFunc(due, func(a, b dueRow) int {
+		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), bytes.Compare(a.ID[:], b.ID[:]))
+	})
+	last, returned := q.After, 0
+	for _, r := range due[:min(q.Limit, len(due))] {
+		ids = append(ids, r.ID)
+		if r.Source == "fresh" {
+			returned++
+			last = r.place()
+		}
+	}
+	if returned < met || met == q.Limit {
+		next = last
+	}
+	return ids, next
+}
+
+// stuckQuery counts along the status index: few messages are RETRYING at a time.
+const stuckQuery = `
+	SELECT count(*) FROM dlq.dlq_messages
+	WHERE status = 'RETRYING'
+	  AND coalesce(last_retry_at, '-infinity') < coalesce($1::timestamptz, clock_timestamp()) - $2::bigint * interval '1 microsecond'`
+
+// Stuck implements repository.Attempts.
+func (s *Store) Stuck(ctx context.Context, age time.Duration) (int64, error) {
+	var found []int64
+	if err := s.selectRows(ctx, &found, stuckQuery, s.clock(), age.Microseconds()); err != nil {
+		return 0, translate("count stuck messages", err)
+	}
+	return found[0], nil
+}

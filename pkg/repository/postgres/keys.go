@@ -1,0 +1,118 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// openKeyQuery takes a key that is new, too old to count, or whose owner let its
+// lease run out; the unique key of the table keeps callers apart. Who gets
+// nothing reads what is there. A row that another caller made at this very
+// moment is not in the statement's snapshot: then there is no answer, and the
+// statement is run again.
+const openKeyQuery = `
+	WITH taken AS (
+		INSERT INTO dlq.idempotency_keys AS k
+			(principal, key, request, operation_id, owner, lease_expires_at, created_at)
+		SELECT $1, $2, $3, $4, $5, moment + $6::bigint * interval '1 microsecond', moment
+		FROM (SELECT coalesce($8::timestamptz, clock_timestamp()) AS moment) c
+		ON CONFLICT (principal, key) DO UPDATE SET
+			request = excluded.request,
+			operation_id = CASE WHEN k.created_at <= excluded.created_at - $7::bigint * interval '1 microsecond'
+			               THEN excluded.operation_id ELSE k.operation_id END,
+			created_at = CASE WHEN k.created_at <= excluded.created_at - $7::bigint * interval '1 microsecond'
+			             THEN excluded.created_at ELSE k.created_at END,
+			owner = excluded.owner,
+			lease_expires_at = excluded.lease_expires_at,
+			status = NULL, location = NULL, body = NULL
+		WHERE k.created_at <= excluded.created_at - $7::bigint * interval '1 microsecond'
+		   OR k.request = excluded.request AND k.status IS NULL AND k.lease_expires_at <= excluded.created_at
+		RETURNING k.operation_id
+	)
+	SELECT true AS taken, operation_id, true AS same, NULL::int AS status, NULL::text AS location, NULL::bytea AS body
+	FROM taken
+	UNION ALL
+	SELECT false, k.operation_id, k.request = $3, k.status, k.location, k.body
+	FROM dlq.idempotency_keys k
+	WHERE k.principal = $1 AND k.key = $2 AND NOT EXISTS (SELECT FROM taken)
+	  AND k.created_at > coalesce($8::timestamptz, clock_timestamp()) - $7::bigint * interval '1 microsecond'`
+
+type keyRow struct {
+	Taken     bool      `db:"taken"`
+	Operation uuid.UUID `db:"operation_id"`
+	Same      bool      `db:"same"`
+	Status    *int      `db:"status"`
+	Location  *string   `db:"location"`
+	Body      []byte    `db:"body"`
+}
+
+// OpenKey implements repository.Keys.
+func (s *Store) OpenKey(ctx context.Context, k repository.Key, lease time.Duration) (repository.KeyState, error) {
+	for range 10 { // a second time is enough unless callers make and drop the key all the while
+		var found []keyRow
+		err := s.selectRows(ctx, &found, openKeyQuery, clean(k.Principal), clean(k.Key), k.Request[:],
+			k.Operation, k.Owner, lease.Microseconds(), repository.KeyLife.Microseconds(), s.clock())
+		if err != nil {
+			return repository.KeyState{}, translate("open idempotency key", err)
+		}
+		if len(found) > 0 {
+			return found[0].state(k), nil
+		}
+	}
+	return repository.KeyState{}, &unavailableError{"open idempotency key", errors.New("other callers make and drop it all the while")}
+}
+
+// state is what the row means to the caller who sent k.
+func (r keyRow) state(k repository.Key) repository.KeyState {
+	state := repository.KeyState{Phase: repository.KeyAtWork, Operation: r.Operation}
+	switch {
+	case r.Taken && r.Operation == k.Operation:
+		state.Phase = repository.KeyNew
+	case r.Taken:
+		state.Phase = repository.KeyAbandoned
+	case !r.Same:
+		state.Phase = repository.KeyOther
+	case r.Status != nil:
+		state.Phase = repository.KeyDone
+		state.Answer = repository.Answer{Status: *r.Status, Body: r.Body}
+		if r.Location != nil {
+			state.Answer.Location = *r.Location
+		}
+	}
+	return state
+}
+
+// ownKey finds the row of a key that its owner is at work on.
+const ownKey = ` WHERE principal = $1 AND key = $2 AND owner = $3 AND status IS NULL`
+
+// HoldKey implements repository.Keys.
+func (s *Store) HoldKey(ctx context.Context, k repository.Key, lease time.Duration) error {
+	return s.onKey(ctx, "hold idempotency key", k, `
+		UPDATE dlq.idempotency_keys
+		SET lease_expires_at = coalesce($5::timestamptz, clock_timestamp()) + $4::bigint * interval '1 microsecond'`+ownKey,
+		lease.Microseconds(), s.clock())
+}
+
+// CloseKey implements repository.Keys.
+func (s *Store) CloseKey(ctx context.Context, k repository.Key, answer repository.Answer) error {
+	return s.onKey(ctx, "close idempotency key", k, `
+		UPDATE dlq.idempotency_keys SET status = $4::int, location = nullif($5::text, ''), body = $6::bytea`+ownKey,
+		answer.Status, clean(answer.Location), answer.Body)
+}
+
+// DropKey implements repository.Keys.
+func (s *Store) DropKey(ctx context.Context, k repository.Key) error {
+	return s.onKey(ctx, "drop idempotency key", k, `DELETE FROM dlq.idempotency_keys`+ownKey)
+}
+
+// onKey runs a statement on the row that ownKey finds, if there is one.
+func (s *Store) onKey(ctx context.Context, where string, k repository.Key, query string, args ...any) error {
+	var none []keyRow
+	args = append([]any{clean(k.Principal), clean(k.Key), k.Owner}, args...)
+	return translate(where, s.selectRows(ctx, &none, query, args...))
+}

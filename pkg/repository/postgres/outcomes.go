@@ -1,0 +1,116 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+const noteGroupsQuery = `
+	INSERT INTO dlq.topic_groups AS g (topic, consumer_group, noted)
+	SELECT DISTINCT topic, consumer_group, true FROM unnest($1::text[], $2::text[]) AS n (topic, consumer_group) ORDER BY 1, 2
+	ON CONFLICT (topic, consumer_group) DO UPDATE SET noted = true WHERE NOT g.noted`
+
+// NoteGroups implements repository.Ingest.
+func (s *Store) NoteGroups(ctx context.Context, groups []repository.TopicGroup) error {
+	topics, names := groupColumns(groups)
+	return translate("note groups", s.exec(ctx, noteGroupsQuery, topics, names))
+}
+
+// configureGroupsQuery changes only rows that differ: replicas that start together
+// with the same configuration write it once.
+const configureGroupsQuery = `
+	WITH given AS MATERIALIZED (
+		SELECT DISTINCT topic, consumer_group FROM unnest($1::text[], $2::text[]) AS n (topic, consumer_group)
+	), other AS MATERIALIZED (
+		SELECT topic, consumer_group, noted FROM dlq.topic_groups g
+		WHERE configured AND NOT EXISTS (SELECT FROM given WHERE given.topic = g.topic AND given.consumer_group = g.consumer_group)
+		ORDER BY 1, 2 FOR UPDATE
+	), gone AS (
+		DELETE FROM dlq.topic_groups g USING other o
+		WHERE g.topic = o.topic AND g.consumer_group = o.consumer_group AND NOT o.noted
+	), noted_only AS (
+		UPDATE dlq.topic_groups g SET configured = false FROM other o
+		WHERE g.topic = o.topic AND g.consumer_group = o.consumer_group AND o.noted
+	)
+	INSERT INTO dlq.topic_groups AS g (topic, consumer_group, configured)
+	SELECT topic, consumer_group, true FROM given ORDER BY 1, 2
+	ON CONFLICT (topic, consumer_group) DO UPDATE SET configured = true WHERE NOT g.configured`
+
+// ConfigureGroups implements repository.Outcomes.
+func (s *Store) ConfigureGroups(ctx context.Context, groups []repository.TopicGroup) error {
+	topics, names := groupColumns(groups)
+	return translate("configure groups", s.exec(ctx, configureGroupsQuery, topics, names))
+}
+
+// watchedQuery takes from the counters which topics have messages that were sent.
+const watchedQuery = `
+	SELECT topic, consumer_group FROM dlq.topic_groups g
+	WHERE configured OR (
+		SELECT sum(messages) FROM dlq.message_counters c WHERE c.original_topic = g.topic AND c.status = 'RESOLVED'
+	) > 0
+	ORDER BY topic COLLATE "C", consumer_group COLLATE "C"`
+
+// WatchedGroups implements repository.Outcomes, in order of topic and group.
+func (s *Store) WatchedGroups(ctx context.Context) ([]repository.TopicGroup, error) {
+	var found []struct {
+		Topic string `db:"topic"`
+		Group string `db:"consumer_group"`
+	}
+	if err := s.selectRows(ctx, &found, watchedQuery); err != nil {
+		return nil, translate("list groups", err)
+	}
+	groups := make([]repository.TopicGroup, len(found))
+	for i, f := range found {
+		groups[i] = repository.TopicGroup{Topic: f.Topic, Group: f.Group}
+	}
+	return groups, nil
+}
+
+// noteCommittedQuery writes what is new and nothing else: most polls find most
+// groups where they were.
+const noteCommittedQuery = `
+	INSERT INTO dlq.committed_offsets AS known (consumer_group, topic, topic_id, partition, committed, seen_at)
+	SELECT consumer_group, topic, topic_id, partition, max(committed), coalesce($6::timestamptz, now())
+	FROM unnest($1::text[], $2::text[], $3::text[], $4::int4[], $5::int8[])
+		AS n (consumer_group, topic, topic_id, partition, committed)
+	GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4
+	ON CONFLICT (consumer_group, topic, topic_id, partition)
+	DO UPDATE SET committed = excluded.committed, seen_at = excluded.seen_at WHERE known.committed < excluded.committed`
+
+// NoteCommitted implements repository.Outcomes.
+func (s *Store) NoteCommitted(ctx context.Context, offsets []repository.Committed) error {
+	n := len(offsets)
+	groups, topics, topicIDs := newColumn(oidText, n, 24), newColumn(oidText, n, 24), newColumn(oidText, n, 24)
+	partitions, committed := newColumn(oidInt4, n, 4), newColumn(oidInt8, n, 8)
+	for _, o := range offsets {
+		groups.text(o.Group)
+		topics.text(o.Topic)
+		topicIDs.text(o.TopicID)
+		partitions.int32(o.Partition)
+		committed.int64(o.Offset)
+	}
+	return translate("note committed offsets", s.exec(ctx, noteCommittedQuery,
+		groups.arg(), topics.arg(), topicIDs.arg(), partitions.arg(), committed.arg(), s.clock()))
+}
+
+func groupColumns(groups []repository.TopicGroup) (topics, names []byte) {
+	t, g := newColumn(oidText, len(groups), 24), newColumn(oidText, len(groups), 24)
+	for _, group := range groups {
+		t.text(group.Topic)
+		g.text(group.Group)
+	}
+	return t.arg(), g.arg()
+}
+
+// exec runs a prepared statement that returns no rows.
+func (s *Store) exec(ctx context.Context, query string, args ...any) error {
+	st, err := s.stmt(ctx, query) //nolint:sqlclosecheck // it is kept for the next call
+	if err == nil {
+		_, err = st.ExecContext(ctx, args...)
+	}
+	if denied(err) {
+		s.dropConnections()
+	}
+	return err
+}

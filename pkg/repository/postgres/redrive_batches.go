@@ -1,0 +1,255 @@
+package postgres
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// leaseQuery locks the redrive first, so that nobody gets a batch of one that has
+// just been paused, and its rate lets one batch through at a time. A batch that
+// somebody else is saving or taking at this moment is passed over. With the order
+// of keys to keep only the first batch that is not done is ever handed out: seen
+// as the statement began it may be done by now, and then the next call gets the
+// next one.
+const leaseQuery = `
+	WITH held AS MATERIALIZED (
+		SELECT r.id, r.state, r.ordered, r.rate, c.moment
+		FROM dlq.redrives r, (SELECT coalesce($2::timestamptz, clock_timestamp()) AS moment) c
+		WHERE r.id = $1 AND r.state IN ('canary', 'running') AND (r.next_batch_at IS NULL OR r.next_batch_at <= c.moment)
+		FOR NO KEY UPDATE OF r
+	), free AS MATERIALIZED (
+		SELECT b.batch_no, b.owner AS earlier, held.moment, held.rate
+		FROM held JOIN dlq.redrive_batches b ON b.redrive_id = $1
+		WHERE NOT b.done AND (b.owner IS NULL OR b.lease_expires_at <= held.moment)
+		  AND (b.canary OR held.state <> 'canary')
+		  AND (NOT held.ordered OR b.batch_no = (
+			SELECT min(o.batch_no) FROM dlq.redrive_batches o WHERE o.redrive_id = $1 AND NOT o.done))
+		ORDER BY b.batch_no LIMIT 1 FOR NO KEY UPDATE OF b SKIP LOCKED
+	), leased AS (
+		UPDATE dlq.redrive_batches b SET owner = $3, lease_expires_at = free.moment + $4::bigint * interval '1 microsecond'
+		FROM free WHERE b.redrive_id = $1 AND b.batch_no = free.batch_no
+		RETURNING b.*, free.earlier
+	), paced AS (
+		UPDATE dlq.redrives r SET next_batch_at = greatest(free.moment, coalesce(r.next_batch_at, free.moment))
+			+ (cardinality(b.message_ids) - b.succeeded - b.failed - b.in_doubt - b.skipped) / free.rate * interval '1 second'
+		FROM free JOIN leased b ON b.batch_no = free.batch_no WHERE r.id = $1 AND free.rate IS NOT NULL
+	)
+	SELECT batch_no, first_item, canary, earlier IS NOT NULL AS taken_over,
+	       array_send(message_ids) AS ids, array_send(results) AS results
+	FROM leased`
+
+type batchRow struct {
+	Number    int    `db:"batch_no"`
+	First     int    `db:"first_item"`
+	Canary    bool   `db:"canary"`
+	TakenOver bool   `db:"taken_over"`
+	IDs       []byte `db:"ids"`
+	Results   []byte `db:"results"` // nil before the first save
+}
+
+// LeaseBatch implements repository.Redrives.
+func (s *Store) LeaseBatch(ctx context.Context, id, owner uuid.UUID, lease time.Duration) (*repository.RedriveBatch, error) {
+	var found []batchRow
+	if err := s.selectRows(ctx, &found, leaseQuery, id, s.clock(), owner, lease.Microseconds()); err != nil {
+		return nil, translate("lease a batch", err)
+	}
+	if len(found) == 0 {
+		return nil, s.mustExist(ctx, "lease a batch", id)
+	}
+	b, err := found[0].batch(id)
+	if err != nil {
+		return nil, fmt.Errorf("lease a batch of %s: %w", id, err)
+	}
+	return b, nil
+}
+
+func (r *batchRow) batch(redrive uuid.UUID) (*repository.RedriveBatch, error) {
+	ids, err := elements(r.IDs)
+	if err != nil {
+		return nil, err
+	}
+	results, err := elements(r.Results)
+	if err != nil {
+		return nil, err
+	}
+	b := &repository.RedriveBatch{
+		RedriveID: redrive, Number: r.Number, First: r.First, Canary: r.Canary, TakenOver: r.TakenOver,
+		Items: make([]repository.BatchItem, len(ids)),
+	}
+	for i := range ids {
+		copy(b.Items[i].MessageID[:], ids[i])
+		if i < len(results) {
+			b.Items[i].Result = itemResult(int(binary.BigEndian.Uint16(results[i])))
+		}
+	}
+	return b, nil
+}
+
+// renewQuery looks among the batches that are not done, which are few; an index of
+// owners would have to change with every lease. The rows are locked in one order.
+const renewQuery = `
+	WITH mine AS MATERIALIZED (
+		SELECT redrive_id, batch_no FROM dlq.redrive_batches WHERE owner = $1 AND NOT done
+		ORDER BY redrive_id, batch_no FOR NO KEY UPDATE
+	)
+	UPDATE dlq.redrive_batches b
+	SET lease_expires_at = coalesce($2::timestamptz, clock_timestamp()) + $3::bigint * interval '1 microsecond'
+	FROM mine WHERE b.redrive_id = mine.redrive_id AND b.batch_no = mine.batch_no AND b.owner = $1
+	RETURNING b.batch_no`
+
+// RenewLeases implements repository.Redrives.
+func (s *Store) RenewLeases(ctx context.Context, owner uuid.UUID, lease time.Duration) error {
+	var renewed []int
+	err := s.selectRows(ctx, &renewed, renewQuery, owner, s.clock(), lease.Microseconds())
+	return translate("renew leases", err)
+}
+
+// saveBatchQuery lays the new results over those that an earlier save left, item
+// by item, and counts anew. The places of the new ones go behind the old ones.
+const saveBatchQuery = `
+	WITH held AS MATERIALIZED (
+		SELECT * FROM dlq.redrive_batches WHERE redrive_id = $1 AND batch_no = $2 AND owner = $3 FOR NO KEY UPDATE
+	), result AS (
+		SELECT * FROM unnest($4::int4[], $5::int4[], $6::text[], $7::int4[], $8::int8[])
+			AS r (number, result, reason, place, log_offset)
+	), item AS MATERIALIZED (
+		SELECT o.i, coalesce(r.result, o.result, 0) AS result,
+		       CASE WHEN r.number IS NULL THEN o.reason ELSE r.reason END AS reason,
+		       CASE WHEN r.number IS NULL THEN o.place ELSE r.place + coalesce(jsonb_array_length(h.places), 0) END AS place,
+		       CASE WHEN r.number IS NULL THEN o.log_offset ELSE r.log_offset END AS log_offset
+		FROM held h
+		CROSS JOIN LATERAL unnest(h.message_ids, h.results, h.reasons, h.place, h.offsets) WITH ORDINALITY
+			AS o (id, result, reason, place, log_offset, i)
+		LEFT JOIN result r ON r.number = h.first_item + o.i - 1
+	), total AS (
+		SELECT array_agg(result::smallint ORDER BY i) AS results, array_agg(reason ORDER BY i) AS reasons,
+		       array_agg(place::smallint ORDER BY i) AS place, array_agg(log_offset ORDER BY i) AS offsets,
+		       count(*) FILTER (WHERE result = 0) AS waiting, count(*) FILTER (WHERE result = 1) AS succeeded,
+		       count(*) FILTER (WHERE result IN (2, 3)) AS failed, count(*) FILTER (WHERE result = 3) AS dead,
+		       count(*) FILTER (WHERE result = 4) AS in_doubt, count(*) FILTER (WHERE result = 5) AS skipped
+		FROM item
+	), why AS (
+		SELECT jsonb_object_agg(reason, n) AS counts FROM (
+			SELECT reason, count(*) AS n FROM item WHERE result IN (2, 3, 5) AND reason <> '' GROUP BY reason
+		) counted
+	)
+	UPDATE dlq.redrive_batches b SET
+		results = total.results, reasons = total.reasons, place = total.place, offsets = total.offsets,
+		places = coalesce(held.places, '[]') || $9::jsonb, reason_counts = why.counts,
+		succeeded = total.succeeded, failed = total.failed, dead = total.dead,
+		in_doubt = total.in_doubt, skipped = total.skipped,
+		done = total.waiting = 0, owner = NULL, lease_expires_at = NULL
+	FROM held, total, why
+	WHERE b.redrive_id = held.redrive_id AND b.batch_no = held.batch_no AND b.owner = $3
+	RETURNING true`
+
+// SaveBatch implements repository.Redrives.
+func (s *Store) SaveBatch(ctx context.Context, r repository.BatchResults) (bool, error) {
+	n := len(r.Items)
+	numbers, results, reasons := newColumn(oidInt4, n, 4), newColumn(oidInt4, n, 4), newColumn(oidText, n, 16)
+	places, offsets := newColumn(oidInt4, n, 4), newColumn(oidInt8, n, 8)
+	known := map[placeJSON]int32{}
+	list := []placeJSON{}
+	for _, item := range lastOfEach(r.Items) {
+		numbers.int32(int32(item.Number))
+		results.int32(resultNumber(item.Result))
+		reasons.optionalText(item.Reason)
+		if item.Topic == "" {
+			places.null()
+			offsets.null()
+			continue
+		}
+		p := placeJSON{clean(item.Topic), clean(item.TopicID), item.Partition, clean(item.Group)}
+		at, ok := known[p]
+		if !ok {
+			at = int32(len(list))
+			known[p] = at
+			list = append(list, p)
+		}
+		places.int32(at)
+		offsets.optionalOffset(item.Offset)
+	}
+	packed, err := pack(list)
+	if err != nil {
+		return false, fmt.Errorf("save a batch: %w", err)
+	}
+	var saved []bool
+	if err := s.selectRows(ctx, &saved, saveBatchQuery, r.RedriveID, r.Number, r.Owner,
+		numbers.arg(), results.arg(), reasons.arg(), places.arg(), offsets.arg(), packed); err != nil {
+		return false, translate("save a batch", err)
+	}
+	if len(saved) > 0 {
+		return true, nil
+	}
+	return false, s.mustExist(ctx, "save a batch", r.RedriveID)
+}
+
+// lastOfEach returns the items that have a result, each number once.
+func lastOfEach(items []entity.RedriveItem) []entity.RedriveItem {
+	at := make(map[int]int, len(items))
+	once := make([]entity.RedriveItem, 0, len(items))
+	for _, item := range items {
+		if item.Result == entity.ItemWaiting {
+			continue
+		}
+		if i, ok := at[item.Number]; ok {
+			once[i] = item
+			continue
+		}
+		at[item.Number] = len(once)
+		once = append(once, item)
+	}
+	return once
+}
+
+// resultNumber is how a result is kept: its place in the list of all.
+func resultNumber(r entity.ItemResult) int32 {
+	for i, known := range entity.ItemResults() {
+		if known == r {
+			return int32(i)
+		}
+	}
+	return 0
+}
+
+func itemResult(number int) entity.ItemResult {
+	if all := entity.ItemResults(); number < len(all) {
+		return all[number]
+	}
+	return entity.ItemWaiting
+}
+
+func (c *column) optionalOffset(offset int64) {
+	if offset < 0 {
+		c.null()
+		return
+	}
+	c.int64(offset)
+}
+
+// elements takes an array apart that a query returned in its binary form, as
+// array_send makes it: see column. Nil, a NULL of the query, has none.
+func elements(array []byte) ([][]byte, error) {
+	if len(array) <= 12 { // NULL, or empty: no dimension
+		return nil, nil
+	}
+	rest := array[20:]
+	all := make([][]byte, 0, binary.BigEndian.Uint32(array[12:]))
+	for len(rest) >= 4 {
+		size := int32(binary.BigEndian.Uint32(rest))
+		rest = rest[4:]
+		if size < 0 || int(size) > len(rest) {
+			return nil, fmt.Errorf("an array with an element of %d bytes", size)
+		}
+		all = append(all, rest[:size])
+		rest = rest[size:]
+	}
+	return all, nil
+}

@@ -1,0 +1,152 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// itemsOfBatch are the messages of b, a row of dlq.redrive_batches, with what
+// became of their records. The places of a batch are few: how far the groups have
+// come is looked up once for each of them. A place whose records name no group is
+// told of by those that are configured for its topic, by the one that has come
+// furthest.
+const itemsOfBatch = `
+	SELECT b.first_item + o.i::int - 1 AS number, o.id AS message_id, coalesce(o.result, 0) AS result, coalesce(o.reason, '') AS reason,
+	       coalesce(p.topic, '') AS topic, coalesce(p.topic_id, '') AS topic_id, coalesce(p.partition, 0) AS partition,
+	       coalesce(p.consumer_group, '') AS consumer_group, coalesce(o.log_offset, -1) AS log_offset,
+	       CASE WHEN EXISTS (SELECT FROM dlq.returns t WHERE t.redrive_id = $1 AND t.parent_id = o.id) THEN 'returned'
+	            WHEN o.result = 1 AND p.committed > o.log_offset THEN 'consumed'
+	            WHEN o.result = 1 AND o.place IS NOT NULL THEN 'published' ELSE '' END AS outcome
+	FROM unnest(b.message_ids, b.results, b.reasons, b.place, b.offsets) WITH ORDINALITY
+		AS o (id, result, reason, place, log_offset, i)
+	LEFT JOIN (
+		SELECT x.no - 1 AS no, x.topic, x.topic_id, x.partition, g.consumer_group, g.committed
+		FROM ROWS FROM (jsonb_to_recordset(b.places) AS (topic text, topic_id text, partition int, consumer_group text))
+			WITH ORDINALITY AS x (topic, topic_id, partition, consumer_group, no)
+		LEFT JOIN LATERAL (
+			SELECT g.consumer_group, c.committed
+			FROM (
+				SELECT x.consumer_group WHERE x.consumer_group <> ''
+				UNION ALL
+				SELECT t.consumer_group FROM dlq.topic_groups t
+				WHERE x.consumer_group = '' AND t.topic = x.topic AND t.configured
+			) g
+			LEFT JOIN dlq.committed_offsets c ON c.consumer_group = g.consumer_group
+				AND c.topic = x.topic AND c.topic_id = x.topic_id AND c.partition = x.partition
+			ORDER BY c.committed DESC NULLS LAST, g.consumer_group LIMIT 1
+		) g ON true
+		OFFSET 0
+	) p ON p.no = o.place`
+
+// redriveItemsQuery takes only those batches apart that the page is in, and with
+// a filter only those that have such results.
+const redriveItemsQuery = `
+	SELECT i.* FROM (
+		SELECT * FROM dlq.redrive_batches
+		WHERE redrive_id = $1
+		  AND batch_no >= (SELECT coalesce(max(batch_no), 0) FROM dlq.redrive_batches WHERE redrive_id = $1 AND first_item <= $2)
+		  AND (cardinality($4::int4[]) = 0
+		       OR NOT done AND 0 = ANY ($4) OR succeeded > 0 AND 1 = ANY ($4) OR failed > dead AND 2 = ANY ($4)
+		       OR dead > 0 AND 3 = ANY ($4) OR in_doubt > 0 AND 4 = ANY ($4) OR skipped > 0 AND 5 = ANY ($4))
+		ORDER BY batch_no OFFSET 0
+	) b
+	CROSS JOIN LATERAL (` + itemsOfBatch + `) i
+	WHERE i.number >= $2 AND (cardinality($4) = 0 OR i.result = ANY ($4))
+	ORDER BY b.batch_no, i.number LIMIT $3`
+
+type itemRow struct {
+	Number    int       `db:"number"`
+	MessageID uuid.UUID `db:"message_id"`
+	Result    int       `db:"result"`
+	Reason    string    `db:"reason"`
+	Topic     string    `db:"topic"`
+	TopicID   string    `db:"topic_id"`
+	Partition int32     `db:"partition"`
+	Group     string    `db:"consumer_group"`
+	Offset    int64     `db:"log_offset"`
+	Outcome   string    `db:"outcome"`
+}
+
+// RedriveItems implements repository.Redrives.
+func (s *Store) RedriveItems(ctx context.Context, id uuid.UUID, q repository.ItemQuery) ([]entity.RedriveItem, error) {
+	results := newColumn(oidInt4, len(q.Results), 4)
+	for _, r := range q.Results {
+		results.int32(resultNumber(r))
+	}
+	var found []itemRow
+	if err := s.selectRows(ctx, &found, redriveItemsQuery, id, q.From, q.Limit, results.arg()); err != nil {
+		return nil, translate("list messages of a redrive", err)
+	}
+	if len(found) == 0 {
+		return nil, s.mustExist(ctx, "list messages of a redrive", id)
+	}
+	items := make([]entity.RedriveItem, len(found))
+	for i, f := range found {
+		items[i] = entity.RedriveItem{
+			Number: f.Number, MessageID: f.MessageID, Result: itemResult(f.Result), Reason: f.Reason,
+			Topic: f.Topic, TopicID: f.TopicID, Partition: f.Partition, Offset: f.Offset, Group: f.Group,
+			Outcome: entity.Outcome(f.Outcome),
+		}
+	}
+	return items, nil
+}
+
+const redriveOutcomesQuery = `
+	SELECT count(*) FILTER (WHERE i.outcome = 'published') AS published,
+	       count(*) FILTER (WHERE i.outcome = 'consumed') AS consumed,
+	       count(*) FILTER (WHERE i.outcome = 'returned') AS returned
+	FROM dlq.redrive_batches b CROSS JOIN LATERAL (` + itemsOfBatch + `) i
+	WHERE b.redrive_id = $1 AND (b.canary OR NOT $2)`
+
+// RedriveOutcomes implements repository.Redrives.
+func (s *Store) RedriveOutcomes(ctx context.Context, id uuid.UUID, canary bool) (entity.OutcomeCounts, error) {
+	var found []struct {
+		Published int `db:"published"`
+		Consumed  int `db:"consumed"`
+		Returned  int `db:"returned"`
+	}
+	if err := s.selectRows(ctx, &found, redriveOutcomesQuery, id, canary); err != nil {
+		return entity.OutcomeCounts{}, translate("count outcomes", err)
+	}
+	counts := entity.OutcomeCounts(found[0])
+	if counts == (entity.OutcomeCounts{}) {
+		return counts, s.mustExist(ctx, "count outcomes", id)
+	}
+	return counts, nil
+}
+
+// attemptsOfQuery finds the last attempt of a redrive on each message: the claim,
+// if it is still one, else the last in the history.
+const attemptsOfQuery = `
+	WITH made AS (
+		SELECT ` + attemptColumns + `
+		FROM dlq.attempts a WHERE a.message_id = ANY ($2::uuid[]) AND a.redrive_id = $1
+		UNION ALL
+		SELECT m.id, m.attempt_no, m.claim_id, m.claim_redrive_id, m.retry_count, 7, '', m.last_retry_at, NULL,
+			'RETRYING', 'RETRYING', coalesce(m.last_publish_error_class, ''), coalesce(m.last_publish_error, ''),
+			coalesce(m.claim_topic, m.original_topic), coalesce(m.claim_topic_id, ''), coalesce(m.claim_partition, 0), -1
+		FROM dlq.dlq_messages m
+		WHERE m.id = ANY ($2) AND m.claim_redrive_id = $1 AND (m.status = 'RETRYING') IS TRUE
+	)
+	SELECT DISTINCT ON (message_id) * FROM made ORDER BY message_id, attempt_no DESC`
+
+// AttemptsOf implements repository.Attempts, in order of the messages' ids. Who
+// made an attempt that is still a claim is not known.
+func (s *Store) AttemptsOf(ctx context.Context, redrive uuid.UUID, ids []uuid.UUID) ([]entity.Attempt, error) {
+	if len(ids) == 0 || redrive == uuid.Nil {
+		return nil, nil
+	}
+	var found []attemptRow
+	if err := s.selectRows(ctx, &found, attemptsOfQuery, redrive, uuids(ids)); err != nil {
+		return nil, translate("find attempts of a redrive", err)
+	}
+	attempts := make([]entity.Attempt, len(found))
+	for i := range found {
+		attempts[i] = found[i].attempt()
+	}
+	return attempts, nil
+}

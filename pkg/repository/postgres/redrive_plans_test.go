@@ -1,0 +1,152 @@
+package postgres
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
+)
+
+// TestSelectionPlans: a selection walks indexes, not the messages of all other
+// topics. It is always planned for its arguments.
+func TestSelectionPlans(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.Open(t)
+	db.SetMaxOpenConns(1)
+	seedMany(t, db)
+	exec(t, db, `INSERT INTO dlq.topics (name) VALUES ('rare.dlq')`)
+	exec(t, db, `UPDATE dlq.dlq_messages SET dlq_topic_id = (SELECT id FROM dlq.topics WHERE name = 'rare.dlq') WHERE original_topic = 'rare'`)
+	exec(t, db, `ANALYZE dlq.dlq_messages`)
+	store := New(db)
+	var ids []uuid.UUID
+	wantNil(t, db.Select(&ids, `SELECT id FROM dlq.dlq_messages ORDER BY md5(id::text) LIMIT 200`))
+	retry := func(change func(*repository.NewRedrive)) repository.NewRedrive {
+		r := retryAll("topic1")
+		change(&r)
+		return r
+	}
+	for name, c := range map[string]struct {
+		redrive repository.NewRedrive
+		indexes []string
+	}{
+		"Topic":               {retryAll("topic1"), []string{"idx_dlq_messages_original_topic"}},
+		"RareTopic":           {retryAll("rare"), []string{"idx_dlq_messages_original_topic"}},
+		"Unknown":             {retryAll("nobody"), []string{"idx_dlq_messages_original_topic"}},
+		"DeadLetterTopic":     {retryAll("orders.dlq"), []string{"idx_dlq_messages_original_topic"}},
+		"RareDeadLetterTopic": {retryAll("rare.dlq"), []string{"idx_dlq_messages_original_topic", "idx_dlq_messages_dlq_topic"}},
+		"TopicAndTimes": {retry(func(r *repository.NewRedrive) {
+			r.Selection.CreatedAfter, r.Selection.CreatedBefore = time.Now().Add(-time.Hour), time.Now()
+		}), []string{"idx_dlq_messages"}},
+		"Times": {retry(func(r *repository.NewRedrive) {
+			r.Selection = entity.Selection{CreatedAfter: time.Now().Add(-10 * time.Minute)}
+		}), []string{"idx_dlq_messages"}},
+		"IDs": {retry(func(r *repository.NewRedrive) { r.Selection = entity.Selection{IDs: ids} }), []string{"dlq_messages_pkey"}},
+		"IDsOfATopic": {retry(func(r *repository.NewRedrive) {
+			r.Selection = entity.Selection{IDs: ids, Topic: "topic1"}
+		}), []string{"dlq_messages_pkey"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			query, args, err := store.creation(t.Context(), c.redrive)
+			wantNil(t, err)
+			plan := planned(t, db, query, args)
+			wantWalks(t, plan, "dlq_messages", c.indexes)
+			survey, err := store.newSelection(t.Context(), c.redrive, 1)
+			wantNil(t, err)
+			wantWalks(t, planned(t, db, survey.within(surveyQuery), survey.args), "dlq_messages", c.indexes)
+		})
+	}
+}
+
+// planned returns the plan of a query for its arguments.
+func planned(t *testing.T, db *sqlx.DB, query string, args []any) string {
+	t.Helper()
+	var lines []string
+	wantNil(t, db.Select(&lines, `EXPLAIN `+query, args...))
+	return strings.Join(lines, "\n")
+}
+
+func wantWalks(t *testing.T, plan, table string, indexes []string) {
+	t.Helper()
+	if strings.Contains(plan, "Seq Scan on "+table) {
+		t.Errorf("it walks %s:\n%s", table, plan)
+	}
+	for _, index := range indexes {
+		if !strings.Contains(plan, index) {
+			t.Errorf("it does not use %s:\n%s", index, plan)
+		}
+	}
+}
+
+// TestRedrivePlans: nothing that processes ask of a redrive all the time walks
+// the batches of other redrives, nor messages.
+func TestRedrivePlans(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.Open(t)
+	db.SetMaxOpenConns(1)
+	seedRedrives(t, db)
+	var id, message string
+	wantNil(t, db.Get(&id, `SELECT id FROM dlq.redrives WHERE state = 'running' LIMIT 1`))
+	wantNil(t, db.Get(&message, `SELECT message_ids[1] FROM dlq.redrive_batches LIMIT 1`))
+	quote := func(text string) string { return "'" + text + "'" }
+	id = quote(id)
+	ids := quote("{" + message + "," + message + "}")
+	for _, c := range []struct {
+		name, query string
+		args        []string
+		indexes     []string
+	}{
+		{"Lease", leaseQuery, []string{id, "NULL", id, "30000000"}, []string{"redrives_pkey", "redrive_batches_pkey"}},
+		{"Renew", renewQuery, []string{id, "NULL", "30000000"}, []string{"idx_redrive_batches_open"}},
+		{"Save", saveBatchQuery, []string{id, "3", id, "'{1}'", "'{1}'", "'{x}'", "'{0}'", "'{5}'", "'[]'"}, []string{"redrive_batches_pkey"}},
+		{"Look", redriveQuery, []string{id}, []string{"redrives_pkey", "idx_returns_redrive"}},
+		{"FirstPage", redrivesQuery, []string{"NULL", id, "'{}'", "20"}, []string{"idx_redrives_created_at"}},
+		{"Items", redriveItemsQuery, []string{id, "50", "20", "'{}'"}, []string{"redrive_batches_pkey", "idx_returns_redrive"}},
+		{"FailedItems", redriveItemsQuery, []string{id, "0", "100", "'{2,3}'"}, []string{"redrive_batches_pkey"}},
+		{"Outcomes", redriveOutcomesQuery, []string{id, "false"}, []string{"redrive_batches_pkey"}},
+		{"Finish", moveRedriveQuery, []string{id, "NULL", "'a'", "NULL", "NULL", "NULL", "NULL", "'finished'", "''", "false", "'{running}'", "'finish'"}, []string{"redrives_pkey"}},
+		{"Attempts", attemptsOfQuery, []string{id, ids}, []string{"attempts_pkey", "dlq_messages_pkey"}},
+	} {
+		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
+			t.Run(c.name+"/"+mode, func(t *testing.T) {
+				plan := explain(t, db, mode, c.query, c.args)
+				for _, table := range []string{"redrive_batches", "dlq_messages", "attempts", "returns"} {
+					wantWalks(t, plan, table, nil)
+				}
+				wantWalks(t, plan, "redrives", c.indexes)
+			})
+		}
+	}
+}
+
+// seedRedrives puts in 3,000 redrives of 6 batches each, most of them over, with
+// their messages, attempts and returns.
+func seedRedrives(t *testing.T, db *sqlx.DB) {
+	t.Helper()
+	seedMany(t, db)
+	exec(t, db, `INSERT INTO dlq.redrives (id, action, state, actor, selection, options, created_at, updated_at, selected,
+			left_out, canary_passed, ordered)
+		SELECT gen_random_uuid(), 'retry', CASE WHEN n % 50 = 0 THEN 'running' ELSE 'finished' END, 'alice', '{}', '{}',
+			now() - n * interval '1 hour', now(), 120, '{}', true, false
+		FROM generate_series(1, 3000) n`)
+	exec(t, db, `INSERT INTO dlq.redrive_batches (redrive_id, batch_no, first_item, canary, message_ids, done, succeeded)
+		SELECT r.id, b, b * 20, false, ARRAY(SELECT gen_random_uuid() FROM generate_series(1, 20)), r.state = 'finished' OR b < 2,
+			CASE WHEN r.state = 'finished' OR b < 2 THEN 20 ELSE 0 END
+		FROM dlq.redrives r, generate_series(0, 5) b`)
+	exec(t, db, `INSERT INTO dlq.attempts (message_id, attempt_no, attempt_id, retry_count, actor, started_at, ended_at,
+			from_status, to_status, target_topic, redrive_id)
+		SELECT id, 99, gen_random_uuid(), 1, 'alice', now(), now(), 'RETRYING', 'RESOLVED', 'topic1', gen_random_uuid()
+		FROM dlq.dlq_messages WHERE status = 'RESOLVED'`)
+	exec(t, db, `INSERT INTO dlq.returns (attempt_id, parent_id, child_id, redrive_id, by_content, returned_at)
+		SELECT gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), false, now()
+		FROM generate_series(1, 20000)`)
+	for _, table := range []string{"redrives", "redrive_batches", "attempts", "returns"} {
+		exec(t, db, fmt.Sprintf(`ANALYZE dlq.%s`, table))
+	}
+}

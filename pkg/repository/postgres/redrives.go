@@ -1,0 +1,325 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// createQuery fixes a selection in one statement. The ids are collected once, in
+// their order, into one array of which each batch gets a slice: a million of them
+// take a walk of an index and some 50 MB of the server's memory, and are neither
+// sorted nor sent anywhere. %SELECTION% and %ORDER% are those of a selection; its
+// parameters follow $14. Nothing may sort or window the rows that carry the whole
+// array: each of them would have a copy of it.
+const createQuery = `
+	WITH matched AS (
+	%SELECTION%
+	), picked AS MATERIALIZED (
+		SELECT coalesce(array_agg(id ORDER BY %ORDER%) FILTER (WHERE reason IS NULL), '{}') AS ids,
+		       count(*) AS selected,
+		       count(*) FILTER (WHERE reason = 'taken') AS taken,
+		       count(*) FILTER (WHERE reason = 'gone') AS gone,
+		       count(*) FILTER (WHERE reason = 'not_retryable') AS not_retryable
+		FROM matched
+	), made AS (
+		INSERT INTO dlq.redrives (id, action, state, actor, reason, request_id, trace_id, operation_id, selection, options,
+			created_at, updated_at, ended_at, selected, left_out, canary_passed, ordered, rate)
+		SELECT $1, $8, CASE WHEN cardinality(p.ids) = 0 THEN 'finished' WHEN $12 > 0 THEN 'canary' ELSE 'running' END,
+			` + causeFrom3 + `, $9::jsonb, $10::jsonb,
+			c.moment, c.moment, CASE WHEN cardinality(p.ids) = 0 THEN c.moment END, p.selected,
+			jsonb_strip_nulls(jsonb_build_object('taken', nullif(p.taken, 0), 'gone', nullif(p.gone, 0),
+				'not_retryable', nullif(p.not_retryable, 0))),
+			$12 = 0, $13::bool, nullif($14::float8, 0)
+		FROM picked p, (SELECT coalesce($2::timestamptz, clock_timestamp()) AS moment) c
+		ON CONFLICT (id) DO NOTHING
+		RETURNING id, state, created_at
+	), batches AS (
+		INSERT INTO dlq.redrive_batches (redrive_id, batch_no, first_item, canary, message_ids)
+		SELECT made.id, b.no, b.first, b.first < $12, p.ids[b.first + 1 : b.beyond]
+		FROM made CROSS JOIN picked p CROSS JOIN LATERAL (
+			SELECT n AS no, n * $11::int AS first, least((n + 1) * $11, $12::int, cardinality(p.ids)) AS beyond
+			FROM generate_series(0, (least($12, cardinality(p.ids)) + $11 - 1) / $11 - 1) AS n
+			UNION ALL
+			SELECT ($12 + $11 - 1) / $11 + n, $12 + n * $11, least($12 + (n + 1) * $11, cardinality(p.ids))
+			FROM generate_series(0, (cardinality(p.ids) - $12 + $11 - 1) / $11 - 1) AS n
+		) b
+	), audit AS (
+		INSERT INTO dlq.audit (at, action, kind, object_id, to_state, actor, reason, request_id, trace_id, operation_id)
+		SELECT created_at, 'create', 'redrive', id, state, ` + causeFrom3 + ` FROM made
+	)
+	SELECT id FROM made`
+
+// CreateRedrive implements repository.Redrives.
+func (s *Store) CreateRedrive(ctx context.Context, r repository.NewRedrive) (entity.Redrive, error) {
+	if known, err := s.Redrive(ctx, r.ID); !errors.Is(err, entity.ErrNotFound) {
+		return known, err
+	}
+	query, args, err := s.creation(ctx, r)
+	if err != nil {
+		return entity.Redrive{}, translate("create redrive", err)
+	}
+	var made []uuid.UUID // none when another caller was faster
+	if err := s.selectOnce(ctx, &made, query, args...); err != nil {
+		return entity.Redrive{}, translate("create redrive", err)
+	}
+	return s.Redrive(ctx, r.ID)
+}
+
+func (s *Store) creation(ctx context.Context, r repository.NewRedrive) (string, []any, error) {
+	found, err := s.newSelection(ctx, r, 15)
+	if err != nil {
+		return "", nil, err
+	}
+	size, err := batchSize(r)
+	if err != nil {
+		return "", nil, err
+	}
+	chosen, err := packSelection(r.Selection)
+	if err != nil {
+		return "", nil, err
+	}
+	options, err := packOptions(r.Options)
+	if err != nil {
+		return "", nil, err
+	}
+	canary := 0
+	if r.Action == entity.RedriveRetry {
+		canary = max(0, r.Options.Canary)
+	}
+	args := append([]any{r.ID, s.clock()}, causeArgs(r.Cause)...)
+	args = append(args, string(r.Action), chosen, options, size, canary,
+		r.Options.KeepKeyOrder && r.Action == entity.RedriveRetry, max(0, r.Options.Rate))
+	return found.within(createQuery), append(args, found.args...), nil
+}
+
+// batchSize keeps batches of a redrive with a rate to what a second allows: a
+// batch is what the rate lets through at once.
+func batchSize(r repository.NewRedrive) (int, error) {
+	if r.BatchSize < 1 {
+		return 0, fmt.Errorf("batches of %d messages: %w", r.BatchSize, entity.ErrInvalid)
+	}
+	if r.Options.Rate > 0 && r.Options.Rate < float64(r.BatchSize) {
+		return max(1, int(r.Options.Rate)), nil
+	}
+	return r.BatchSize, nil
+}
+
+// surveyQuery counts a selection; its parameters are the only ones.
+const surveyQuery = `
+	WITH matched AS (
+	%SELECTION%
+	)
+	SELECT count(*) AS messages, coalesce(reason, '') AS reason, original_topic, confidence, any_value(id) AS sample
+	FROM matched GROUP BY 2, 3, 4 ORDER BY messages DESC, original_topic, confidence, reason`
+
+// Survey implements repository.Redrives.
+func (s *Store) Survey(ctx context.Context, r repository.NewRedrive) ([]repository.SurveyGroup, error) {
+	selection, err := s.newSelection(ctx, r, 1)
+	if err != nil {
+		return nil, translate("survey messages", err)
+	}
+	var found []struct {
+		Messages   int       `db:"messages"`
+		Reason     string    `db:"reason"`
+		Topic      string    `db:"original_topic"`
+		Confidence string    `db:"confidence"`
+		Sample     uuid.UUID `db:"sample"`
+	}
+	if err := s.selectOnce(ctx, &found, selection.within(surveyQuery), selection.args...); err != nil {
+		return nil, translate("survey messages", err)
+	}
+	groups := make([]repository.SurveyGroup, len(found))
+	for i, f := range found {
+		groups[i] = repository.SurveyGroup{
+			Messages: f.Messages, Reason: f.Reason, Topic: f.Topic, Confidence: entity.Confidence(f.Confidence), Sample: f.Sample,
+		}
+	}
+	return groups, nil
+}
+
+// selectOnce runs a query that is planned for its arguments and forgotten.
+func (s *Store) selectOnce(ctx context.Context, dest any, query string, args ...any) error {
+	err := s.db.SelectContext(ctx, dest, query, args...)
+	if denied(err) {
+		s.dropConnections()
+	}
+	return err
+}
+
+// redriveColumns are a redriveRow; r is dlq.redrives. The counts are sums over
+// its batches, a thousand for a million messages.
+const redriveColumns = `
+	r.id, r.action, r.state, r.note, r.actor, r.reason, r.request_id, r.trace_id, r.operation_id, r.selection, r.options,
+	r.created_at, r.updated_at, r.ended_at, r.selected, r.left_out, r.canary_passed, r.waiting_since,
+	r.forgiven_sent, r.forgiven_failed, r.forgiven_returned,
+	b.succeeded, b.failed, b.dead, b.in_doubt, b.skipped, coalesce(w.reasons, '{}') AS reasons, t.returned`
+
+const redriveTables = `
+	CROSS JOIN LATERAL (
+		SELECT coalesce(sum(succeeded), 0) AS succeeded, coalesce(sum(failed), 0) AS failed, coalesce(sum(dead), 0) AS dead,
+		       coalesce(sum(in_doubt), 0) AS in_doubt, coalesce(sum(skipped), 0) AS skipped
+		FROM dlq.redrive_batches WHERE redrive_id = r.id
+	) b
+	CROSS JOIN LATERAL (
+		SELECT jsonb_object_agg(key, n) AS reasons FROM (
+			SELECT e.key, sum(e.value::int) AS n
+			FROM dlq.redrive_batches b CROSS JOIN LATERAL jsonb_each_text(b.reason_counts) e
+			WHERE b.redrive_id = r.id GROUP BY e.key
+		) summed
+	) w
+	CROSS JOIN LATERAL (SELECT count(*) AS returned FROM dlq.returns WHERE redrive_id = r.id) t`
+
+const redriveQuery = `SELECT ` + redriveColumns + ` FROM dlq.redrives r ` + redriveTables + ` WHERE r.id = $1`
+
+// Redrive implements repository.Redrives.
+func (s *Store) Redrive(ctx context.Context, id uuid.UUID) (entity.Redrive, error) {
+	var found []redriveRow
+	if err := s.selectRows(ctx, &found, redriveQuery, id); err != nil {
+		return entity.Redrive{}, translate("get redrive", err)
+	}
+	if len(found) == 0 {
+		return entity.Redrive{}, &entity.RedriveNotFoundError{ID: id}
+	}
+	r, err := found[0].redrive()
+	if err != nil {
+		return entity.Redrive{}, fmt.Errorf("get redrive %s: %w", id, err)
+	}
+	return r, nil
+}
+
+// redrivesQuery picks the page before it sums up.
+const redrivesQuery = `
+	SELECT ` + redriveColumns + `
+	FROM (
+		SELECT * FROM dlq.redrives
+		WHERE (created_at, id) < (coalesce($1::timestamptz, 'infinity'), $2::uuid)
+		  AND (cardinality($3::text[]) = 0 OR state = ANY ($3))
+		ORDER BY created_at DESC, id DESC LIMIT $4
+	) r ` + redriveTables + `
+	ORDER BY r.created_at DESC, r.id DESC`
+
+// Redrives implements repository.Redrives.
+func (s *Store) Redrives(ctx context.Context, q repository.RedriveQuery) ([]entity.Redrive, error) {
+	before := sql.NullTime{Time: q.Before.CreatedAt, Valid: !q.Before.CreatedAt.IsZero()}
+	var found []redriveRow
+	if err := s.selectRows(ctx, &found, redrivesQuery, before, q.Before.ID, redriveStates(q.States), q.Limit); err != nil {
+		return nil, translate("list redrives", err)
+	}
+	redrives := make([]entity.Redrive, len(found))
+	for i := range found {
+		var err error
+		if redrives[i], err = found[i].redrive(); err != nil {
+			return nil, fmt.Errorf("list redrives: %w", err)
+		}
+	}
+	return redrives, nil
+}
+
+// ActiveRedrives implements repository.Redrives.
+func (s *Store) ActiveRedrives(ctx context.Context) ([]uuid.UUID, error) {
+	var ids []uuid.UUID
+	err := s.selectRows(ctx, &ids, `
+		SELECT id FROM dlq.redrives WHERE state IN ('canary', 'running') ORDER BY created_at, id`)
+	return ids, translate("find active redrives", err)
+}
+
+// mustExist returns the error that there is no such redrive, if that is so. A
+// statement that came to nothing asks it.
+func (s *Store) mustExist(ctx context.Context, where string, id uuid.UUID) error {
+	var known []bool
+	if err := s.selectRows(ctx, &known, `SELECT true FROM dlq.redrives WHERE id = $1`, id); err != nil {
+		return translate(where, err)
+	}
+	if len(known) == 0 {
+		return &entity.RedriveNotFoundError{ID: id}
+	}
+	return nil
+}
+
+type redriveRow struct {
+	ID           uuid.UUID      `db:"id"`
+	Action       string         `db:"action"`
+	State        string         `db:"state"`
+	Note         string         `db:"note"`
+	Actor        string         `db:"actor"`
+	Reason       sql.NullString `db:"reason"`
+	RequestID    sql.NullString `db:"request_id"`
+	TraceID      sql.NullString `db:"trace_id"`
+	OperationID  uuid.NullUUID  `db:"operation_id"`
+	Selection    []byte         `db:"selection"`
+	Options      []byte         `db:"options"`
+	CreatedAt    time.Time      `db:"created_at"`
+	UpdatedAt    time.Time      `db:"updated_at"`
+	EndedAt      sql.NullTime   `db:"ended_at"`
+	Selected     int            `db:"selected"`
+	LeftOut      []byte         `db:"left_out"`
+	CanaryPassed bool           `db:"canary_passed"`
+	WaitingSince sql.NullTime   `db:"waiting_since"`
+
+	ForgivenSent     int `db:"forgiven_sent"`
+	ForgivenFailed   int `db:"forgiven_failed"`
+	ForgivenReturned int `db:"forgiven_returned"`
+
+	Succeeded int    `db:"succeeded"`
+	Failed    int    `db:"failed"`
+	Dead      int    `db:"dead"`
+	InDoubt   int    `db:"in_doubt"`
+	Skipped   int    `db:"skipped"`
+	Reasons   []byte `db:"reasons"`
+	Returned  int    `db:"returned"`
+}
+
+func (r *redriveRow) redrive() (entity.Redrive, error) {
+	selection, err := unpackSelection(r.Selection)
+	if err != nil {
+		return entity.Redrive{}, err
+	}
+	options, err := unpackOptions(r.Options)
+	if err != nil {
+		return entity.Redrive{}, err
+	}
+	reasons := map[string]int{}
+	if err := unpackReasons(reasons, r.LeftOut); err != nil {
+		return entity.Redrive{}, err
+	}
+	leftOut := 0
+	for _, n := range reasons {
+		leftOut += n
+	}
+	if err := unpackReasons(reasons, r.Reasons); err != nil {
+		return entity.Redrive{}, err
+	}
+	return entity.Redrive{
+		ID: r.ID, Action: entity.RedriveAction(r.Action), State: entity.RedriveState(r.State), Note: r.Note,
+		Cause: entity.Cause{
+			Actor: r.Actor, Reason: r.Reason.String, RequestID: r.RequestID.String, TraceID: r.TraceID.String,
+			Operation: r.OperationID.UUID,
+		},
+		Selection: selection, Options: options,
+		CreatedAt: entity.Moment(r.CreatedAt), UpdatedAt: entity.Moment(r.UpdatedAt), EndedAt: moment(r.EndedAt),
+		Selected: r.Selected, LeftOut: leftOut,
+		Counts: entity.RedriveCounts{
+			Succeeded: r.Succeeded, Failed: r.Failed, Dead: r.Dead, InDoubt: r.InDoubt, Skipped: r.Skipped + leftOut,
+			Waiting:  r.Selected - leftOut - r.Succeeded - r.Failed - r.InDoubt - r.Skipped,
+			Returned: r.Returned, Reasons: reasons,
+		},
+		CanaryPassed: r.CanaryPassed, WaitingSince: moment(r.WaitingSince),
+		Forgiven: entity.Tally{Sent: r.ForgivenSent, Failed: r.ForgivenFailed, Returned: r.ForgivenReturned},
+	}, nil
+}
+
+func redriveStates(states []entity.RedriveState) []byte {
+	c := newColumn(oidText, len(states), 10)
+	for _, s := range states {
+		c.text(string(s))
+	}
+	return c.arg()
+}

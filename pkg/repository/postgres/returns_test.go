@@ -1,0 +1,247 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
+)
+
+// feed is a partition that a test stores batches of.
+type feed struct {
+	store *Store
+	ref   repository.TopicRef
+	next  int64
+}
+
+func newFeed(t testing.TB, store *Store) *feed {
+	t.Helper()
+	refs, err := store.OpenTopics(t.Context(), []repository.Topic{{Name: "orders.dlq.v1", Incarnation: "x"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &feed{store: store, ref: refs[0]}
+	if _, err := store.OpenPosition(t.Context(), []repository.Position{{Partition: f.partition()}}); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func (f *feed) partition() repository.Partition {
+	return repository.Partition{Incarnation: f.ref.Incarnation}
+}
+
+// batch has the next records, of the topic orders.
+func (f *feed) batch(window time.Duration, records ...entity.Record) repository.Batch {
+	n := int64(len(records))
+	b := repository.Batch{
+		Ranges:       []repository.Range{{Partition: f.partition(), From: f.next, To: f.next + n}},
+		ReturnWindow: window,
+	}
+	for i, r := range records {
+		m := entity.NewMessage("orders", "stock service is down", time.Now())
+		m.Record, m.Origin.Confidence, m.Failure.Dialect = r, entity.FromHeader, "spring-dlt"
+		m.Record.Size = int64(len(r.Value))
+		m.Source = entity.Source{
+			TopicID: f.ref.TopicID, Incarnation: f.ref.Incarnation, Offset: f.next + int64(i), Timestamp: m.CreatedAt,
+		}
+		b.Messages = append(b.Messages, m)
+	}
+	f.next += n
+	return b
+}
+
+// put stores records and returns their messages.
+func (f *feed) put(t testing.TB, window time.Duration, records ...entity.Record) ([]entity.Message, repository.Stored) {
+	t.Helper()
+	b := f.batch(window, records...)
+	stored, err := f.store.Store(t.Context(), b)
+	if err != nil || len(stored.Ranges) != 1 {
+		t.Fatalf("Store = %+v, %v, want one range", stored, err)
+	}
+	return b.Messages, stored
+}
+
+// send makes an acknowledged attempt on each message, for a redrive.
+func (f *feed) send(t testing.TB, redrive uuid.UUID, messages ...entity.Message) {
+	t.Helper()
+	var claims []repository.Claim
+	var results []repository.Result
+	for i, m := range messages {
+		id := uuid.New()
+		claims = append(claims, repository.Claim{MessageID: m.ID, ID: id, RedriveID: redrive, Topic: "orders", TopicID: "life-1", Partition: 1})
+		results = append(results, repository.Result{MessageID: m.ID, ClaimID: id, Verdict: entity.Acknowledged, Partition: 1, Offset: int64(i)})
+	}
+	if _, err := f.store.Claim(t.Context(), claims, repository.Claiming{Expiry: time.Minute, Cause: entity.By("a")}); err != nil {
+		t.Fatal(err)
+	}
+	if done, err := f.store.Finish(t.Context(), results, entity.By("a")); err != nil || len(done) != len(messages) {
+		t.Fatalf("Finish = %d, %v, want %d", len(done), err, len(messages))
+	}
+}
+
+// records are n records that differ, with the i-th of them from first on.
+func records(first, n int) []entity.Record {
+	out := make([]entity.Record, n)
+	for i := range out {
+		out[i] = entity.Record{Key: fmt.Appendf(nil, "order-%d", first+i), Value: fmt.Appendf(nil, `{"id":%d}`, first+i)}
+	}
+	return out
+}
+
+// TestReturnsAreNoted: dlq.returns has one row an attempt, with the redrive that
+// made it, whichever way its return is known.
+func TestReturnsAreNoted(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.Open(t)
+	f := newFeed(t, New(db))
+	redrive := uuid.New()
+	sent, _ := f.put(t, 0, records(0, 3)...)
+	f.send(t, redrive, sent[:2]...)
+	claim := repository.Claim{MessageID: sent[2].ID, ID: uuid.New(), RedriveID: redrive, Topic: "orders"}
+	_, err := f.store.Claim(t.Context(), []repository.Claim{claim}, repository.Claiming{Expiry: time.Minute, Cause: entity.By("a")})
+	wantNil(t, err)
+
+	back, _ := f.put(t, time.Hour, records(0, 2)...)
+	b := f.batch(time.Hour, records(2, 2)...)
+	for i := range b.Messages { // a claim without a result, named twice
+		b.Messages[i].Return = &entity.Return{Parent: claim.MessageID, Attempt: claim.ID}
+	}
+	_, err = f.store.Store(t.Context(), b)
+	wantNil(t, err)
+
+	var got []struct {
+		Parent    uuid.UUID `db:"parent_id"`
+		Child     uuid.UUID `db:"child_id"`
+		Redrive   uuid.UUID `db:"redrive_id"`
+		ByContent bool      `db:"by_content"`
+	}
+	wantNil(t, db.Select(&got, `SELECT parent_id, child_id, redrive_id, by_content FROM dlq.returns ORDER BY by_content DESC, parent_id`))
+	if len(got) != 3 {
+		t.Fatalf("dlq.returns has %+v, want a row for each of 3 attempts", got)
+	}
+	wantChildren := []uuid.UUID{back[0].ID, back[1].ID, b.Messages[0].ID}
+	for i, r := range got {
+		if r.Parent != sent[i].ID || r.Child != wantChildren[i] || r.Redrive != redrive || r.ByContent != (i < 2) {
+			t.Errorf("row %d is %+v, want %s, %s, %s, %v", i, r, sent[i].ID, wantChildren[i], redrive, i < 2)
+		}
+	}
+}
+
+// TestArchivedParentIsKnownByContent: its attempt outlives the move.
+func TestArchivedParentIsKnownByContent(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.Open(t)
+	f := newFeed(t, New(db))
+	sent, _ := f.put(t, 0, records(0, 1)...)
+	f.send(t, uuid.Nil, sent...)
+	exec(t, db, `CALL dlq.archive_old_dlq_messages(0, 100)`)
+	back, stored := f.put(t, time.Hour, records(0, 1)...)
+	if len(stored.Returns) != 1 || stored.Returns[0].Parent != sent[0].ID || stored.Returns[0].MessageID != back[0].ID {
+		t.Fatalf("Store found the returns %+v, want %s of %s", stored.Returns, back[0].ID, sent[0].ID)
+	}
+	var outcome string
+	wantNil(t, db.Get(&outcome, `SELECT outcome FROM dlq.dlq_messages_archive WHERE id = $1`, sent[0].ID))
+	if outcome != string(entity.Returned) {
+		t.Errorf("outcome in the archive is %q, want returned", outcome)
+	}
+}
+
+// TestEqualNumbersAreNoProof: the bytes decide.
+func TestEqualNumbersAreNoProof(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.Open(t)
+	f := newFeed(t, New(db))
+	sent, _ := f.put(t, 0, records(0, 2)...)
+	f.send(t, uuid.Nil, sent...)
+	same := entity.RecordHash(records(7, 1)[0].Key, records(7, 1)[0].Value)
+	exec(t, db, `UPDATE dlq.attempts SET record_hash = $1`, same)
+	if _, stored := f.put(t, time.Hour, records(7, 1)...); len(stored.Returns) != 0 {
+		t.Errorf("Store found the returns %+v, want none: other bytes", stored.Returns)
+	}
+	exec(t, db, `UPDATE dlq.dlq_messages SET key = $2, value = $3 WHERE id = $1`, sent[0].ID, records(7, 1)[0].Key, records(7, 1)[0].Value)
+	if _, stored := f.put(t, time.Hour, records(7, 1)...); len(stored.Returns) != 1 || stored.Returns[0].Parent != sent[0].ID {
+		t.Errorf("Store found the returns %+v, want that of %s", stored.Returns, sent[0].ID)
+	}
+}
+
+// TestStoreLooksAgain: a return that another batch noted between the look and the
+// statement makes an error of the statement, not a second return.
+func TestStoreLooksAgain(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.Open(t)
+	f := newFeed(t, New(db))
+	sent, _ := f.put(t, 0, append(records(0, 1), records(0, 1)...)...)
+	f.send(t, uuid.Nil, sent...)
+
+	tx := db.MustBegin() // the other batch: it has noted the latest attempt, and is not done
+	var latest uuid.UUID
+	wantNil(t, tx.Get(&latest, `
+		INSERT INTO dlq.returns SELECT attempt_id, message_id, $1, NULL, true, now() FROM dlq.attempts
+		ORDER BY ended_at DESC, message_id DESC LIMIT 1 RETURNING parent_id`, uuid.New()))
+	other := sent[0].ID
+	if latest == other {
+		other = sent[1].ID
+	}
+	batch := f.batch(time.Hour, records(0, 1)...)
+	var stored repository.Stored
+	done := make(chan error)
+	go func() {
+		var err error
+		stored, err = f.store.Store(context.Background(), batch)
+		done <- err
+	}()
+	eventually(t, db, "the batch waits for the other", waitingQuery, "%held AS MATERIALIZED%ingest_positions%")
+	wantNil(t, tx.Commit())
+	wantNil(t, <-done)
+	if len(stored.Returns) != 1 || stored.Returns[0].Parent != other {
+		t.Errorf("Store found the returns %+v, want that of the older attempt, of %s", stored.Returns, other)
+	}
+}
+
+// BenchmarkStoreWindow stores full batches of 1 KB records that were never sent,
+// beside 200,000 attempts, by turns with a window and without: what looking for
+// returns costs is the difference of the medians.
+func BenchmarkStoreWindow(b *testing.B) {
+	const rows = 1000
+	db := postgrestest.Open(b)
+	db.MustExec(`INSERT INTO dlq.attempts (message_id, attempt_no, attempt_id, retry_count, verdict, actor, started_at, ended_at,
+		from_status, to_status, target_topic, record_hash)
+		SELECT gen_random_uuid(), 1, gen_random_uuid(), 1, 1, 'a', now(), now(), 'RETRYING', 'RESOLVED', 'orders', hashint8extended(n, 7)
+		FROM generate_series(1, 200000) n`)
+	db.MustExec(`ANALYZE dlq.attempts`)
+	f := newFeed(b, New(db))
+	text := strings.Repeat(`{"product":"P-100","title":"Espresso cup, set of 4","quantity":2,"unit_price":24.90},`, 12)
+	var headers []entity.Header
+	for i := range 8 {
+		headers = append(headers, entity.Header{Key: fmt.Sprintf("kafka_dlt-header-%d", i), Value: []byte(strings.Repeat("v", 48))})
+	}
+	windows := []time.Duration{0, 24 * time.Hour}
+	took := make([][]float64, len(windows))
+	for n := 0; b.Loop(); {
+		for i, window := range windows {
+			all := records(n, rows)
+			for k := range all {
+				all[k].Value, all[k].Headers = fmt.Appendf(nil, `{"id":%d,"items":[%s{}]}`, n+k, text), headers
+			}
+			n += rows
+			batch, start := f.batch(window, all...), time.Now()
+			if stored, err := f.store.Store(b.Context(), batch); err != nil || len(stored.Returns) != 0 {
+				b.Fatalf("Store = %+v, %v, want no returns", stored, err)
+			}
+			took[i] = append(took[i], time.Since(start).Seconds()*1000)
+		}
+	}
+	for i, name := range []string{"off-ms", "on-ms"} {
+		slices.Sort(took[i])
+		b.ReportMetric(took[i][len(took[i])/2], name)
+	}
+}

@@ -1,0 +1,521 @@
+package repositorytest
+
+import (
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+func auditPromises() []promise {
+	return []promise{
+		{"ClaimIsInItWhenThatIsAskedFor", auditClaim},
+		{"ClaimWithoutAuditIsNotInIt", auditQuietClaim},
+		{"TakeOverSaysWhatItTook", auditTakeOver},
+		{"ClaimsOfOneMessageInOneCallAreOneEntry", auditTwinClaims},
+		{"EveryEndOfAnAttemptIsInIt", auditEndings},
+		{"DoubtIsNotInIt", auditDoubt},
+		{"DeleteRequeueAndGiveUpAreInIt", auditByHand},
+		{"ChangeIsInItForEachMessage", auditChange},
+		{"WhatDidNotHappenIsNotInIt", auditNothing},
+		{"OneOfManyCallersIsInIt", auditRace},
+		{"KeepsTheWholeCause", auditCause},
+		{"TakesTextThatIsNone", auditText},
+		{"IsNewestFirstAndAtMostTheLimit", auditOrder},
+		{"GoesOnBelowAnEntry", auditPages},
+		{"EachFilterHolds", auditFilters},
+		{"FiltersHoldTogether", auditFilterPairs},
+		{"UnknownObjectIsEmpty", auditUnknown},
+		{"OutlivesItsMessage", auditOutlives},
+		{"PerformedKnowsOperationsOfChanges", auditPerformed},
+		{"PerformedIsFalseForNoOperation", auditPerformedNil},
+	}
+}
+
+// everything is more than a test writes.
+const everything = 1000
+
+func (h *harness) trail(q repository.TrailQuery) []entity.AuditEntry {
+	h.Helper()
+	if q.Limit == 0 {
+		q.Limit = everything
+	}
+	entries, err := h.Repository.Trail(h.Context(), q)
+	if err != nil {
+		h.Fatalf("Trail(%+v): %v", q, err)
+	}
+	return entries
+}
+
+// fullCause is a cause that says everything.
+func fullCause() entity.Cause {
+	return entity.Cause{
+		Actor: "alice", Reason: "the consumer is fixed", RequestID: "req_0123456789ab",
+		TraceID: "0af7651916cd43dd8448eb211c80319c", Operation: uuid.New(),
+	}
+}
+
+// wantEntries checks the entries of one object, oldest first. Their numbers must
+// count up; want has none.
+func (h *harness) wantEntries(id uuid.UUID, want ...entity.AuditEntry) {
+	h.Helper()
+	got := h.trail(repository.TrailQuery{ObjectID: id})
+	slices.Reverse(got)
+	last := int64(0)
+	for i := range got {
+		if got[i].ID <= last {
+			h.Errorf("entry %d has number %d, want more than %d", i, got[i].ID, last)
+		}
+		last, got[i].ID = got[i].ID, 0
+	}
+	if !reflect.DeepEqual(got, want) && len(got)+len(want) > 0 {
+		h.Errorf("trail of %s =\n     %+v\nwant %+v", id, got, want)
+	}
+}
+
+// auditEntry is what the trail must have of a change that happens now.
+func (h *harness) auditEntry(action entity.Action, id uuid.UUID, from, to entity.Status, count int, cause entity.Cause) entity.AuditEntry {
+	return entity.AuditEntry{
+		At: h.clock.Kept(), Action: action, Kind: entity.KindMessage, ObjectID: id,
+		From: string(from), To: string(to), RetryCount: count, Cause: cause,
+	}
+}
+
+// withError is e with the error of an attempt that failed as result has it.
+func withError(e entity.AuditEntry) entity.AuditEntry {
+	e.Class, e.LastError = entity.NetworkTimeout, "no answer in 5s"
+	return e
+}
+
+// entriesOf returns the entries of an object, oldest first, without numbers.
+func (h *harness) entriesOf(id uuid.UUID) []entity.AuditEntry {
+	h.Helper()
+	entries := h.trail(repository.TrailQuery{ObjectID: id})
+	slices.Reverse(entries)
+	for i := range entries {
+		entries[i].ID = 0
+	}
+	return entries
+}
+
+func auditClaim(h *harness) {
+	m, cause := h.failedIn(entity.Pending), fullCause()
+	before := h.entriesOf(m.ID)
+	how := repository.Claiming{Expiry: expiry, Cause: cause, Audit: true}
+	if taken, err := h.Repository.Claim(h.Context(), intents(m.ID), how); err != nil || len(taken) != 1 {
+		h.Fatalf("Claim = %d messages, %v, want 1", len(taken), err)
+	}
+	want := withError(h.auditEntry(entity.ActionRetry, m.ID, entity.Pending, entity.Retrying, 2, cause))
+	h.wantEntries(m.ID, append(before, want)...)
+}
+
+func auditQuietClaim(h *harness) {
+	m := h.put()
+	h.claim(m.ID)
+	h.wantEntries(m.ID)
+}
+
+func auditTakeOver(h *harness) {
+	m, cause := h.put(), fullCause()
+	h.unsettleable(m.ID)
+	h.clock.Advance(time.Second)
+	c := intent(m.ID)
+	c.TakeOver = true
+	how := repository.Claiming{Expiry: expiry, Cause: cause, Audit: true}
+	if taken, err := h.Repository.Claim(h.Context(), []repository.Claim{c}, how); err != nil || len(taken) != 1 {
+		h.Fatalf("Claim = %d messages, %v, want 1", len(taken), err)
+	}
+	want := h.auditEntry(entity.ActionRetry, m.ID, entity.Retrying, entity.Retrying, 2, cause)
+	want.Class, want.LastError = entity.UnknownClass, "the log starts behind the noted offset"
+	h.wantEntries(m.ID, want)
+}
+
+// auditTwinClaims: a caller who names a message twice gets one attempt, under
+// one of the two ids, and the trail has that one.
+func auditTwinClaims(h *harness) {
+	m := h.put()
+	how := repository.Claiming{Expiry: expiry, Cause: entity.By("alice"), Audit: true}
+	taken, err := h.Repository.Claim(h.Context(), intents(m.ID, m.ID), how)
+	if err != nil || len(taken) != 1 {
+		h.Fatalf("Claim = %d messages, %v, want 1", len(taken), err)
+	}
+	h.wantEntries(m.ID, h.auditEntry(entity.ActionRetry, m.ID, entity.Pending, entity.Retrying, 1, entity.By("alice")))
+}
+
+func auditEndings(h *harness) {
+	for _, end := range []struct {
+		verdict entity.Verdict
+		to      entity.Status
+		count   int
+	}{
+		{entity.Acknowledged, entity.Resolved, 1},
+		{entity.Skipped, entity.Resolved, 1},
+		{entity.Failed, entity.Pending, 1},
+		{entity.Rejected, entity.Dead, 1},
+		{entity.Refused, entity.Pending, 0},
+		{entity.GivenBack, entity.Pending, 0},
+		{entity.Rescued, entity.Pending, 0},
+	} {
+		m, cause := h.put(), fullCause()
+		r := result(h.claim(m.ID), end.verdict)
+		h.clock.Advance(time.Second)
+		if got, err := h.Repository.Finish(h.Context(), []repository.Result{r, r}, cause); err != nil || len(got) != 1 {
+			h.Fatalf("Finish = %+v, %v, want one", got, err)
+		}
+		want := h.auditEntry(entity.ActionAttempt, m.ID, entity.Retrying, end.to, end.count, cause)
+		want.Class, want.LastError = r.Class, r.Error
+		h.wantEntries(m.ID, want)
+	}
+}
+
+func auditDoubt(h *harness) {
+	m := h.put()
+	c := h.claim(m.ID)
+	h.finish(c, entity.InDoubt)
+	h.wantEntries(m.ID)
+	h.clock.Advance(time.Second)
+	h.finish(c, entity.Acknowledged)
+	h.wantEntries(m.ID, h.auditEntry(entity.ActionAttempt, m.ID, entity.Retrying, entity.Resolved, 1, entity.By("alice")))
+}
+
+// byHand are the changes that people make, and what they find and leave.
+var byHand = []struct {
+	action   entity.Action
+	redrive  entity.RedriveAction
+	from, to entity.Status
+	count    int // left of 1
+	do       func(h *harness, id uuid.UUID, cause entity.Cause) error
+}{
+	{entity.ActionDelete, entity.RedriveDelete, entity.Pending, "", 1, func(h *harness, id uuid.UUID, cause entity.Cause) error {
+		return h.Repository.Delete(h.Context(), id, cause)
+	}},
+	{entity.ActionDead, entity.RedriveDead, entity.Pending, entity.Dead, 1, func(h *harness, id uuid.UUID, cause entity.Cause) error {
+		_, err := h.Repository.GiveUp(h.Context(), id, cause)
+		return err
+	}},
+	{entity.ActionRequeue, entity.RedriveRequeue, entity.Dead, entity.Pending, 0, func(h *harness, id uuid.UUID, cause entity.Cause) error {
+		_, err := h.Repository.Requeue(h.Context(), id, cause)
+		return err
+	}},
+}
+
+// failedIn puts a message into PENDING or DEAD by one failed attempt.
+func (h *harness) failedIn(status entity.Status) entity.Message {
+	h.Helper()
+	m := h.put(func(m *entity.Message) {
+		if status == entity.Dead {
+			m.MaxRetries = 1
+		}
+	})
+	h.attempt(m.ID, entity.Failed)
+	h.clock.Advance(time.Minute)
+	h.wantStatus(m.ID, status)
+	return m
+}
+
+func auditByHand(h *harness) {
+	for _, change := range byHand {
+		m, cause := h.failedIn(change.from), fullCause()
+		before := h.entriesOf(m.ID)
+		if err := change.do(h, m.ID, cause); err != nil {
+			h.Fatalf("%s: %v", change.action, err)
+		}
+		want := withError(h.auditEntry(change.action, m.ID, change.from, change.to, change.count, cause))
+		h.wantEntries(m.ID, append(before, want)...)
+	}
+}
+
+func auditChange(h *harness) {
+	for _, change := range byHand {
+		cause := fullCause()
+		first, other := h.failedIn(change.from), h.failedIn(change.from)
+		before := map[uuid.UUID][]entity.AuditEntry{first.ID: h.entriesOf(first.ID), other.ID: h.entriesOf(other.ID)}
+		h.wantSameIDs("Change", h.change(change.redrive, cause, first.ID, other.ID, first.ID), []uuid.UUID{first.ID, other.ID})
+		for id, entries := range before {
+			want := withError(h.auditEntry(change.action, id, change.from, change.to, change.count, cause))
+			h.wantEntries(id, append(entries, want)...)
+		}
+	}
+}
+
+// auditNothing asks for changes that cannot happen.
+func auditNothing(h *harness) {
+	resolved, claimed, unknown := h.in(entity.Resolved), h.in(entity.Retrying), uuid.New()
+	before := h.trail(repository.TrailQuery{})
+	cause, how := fullCause(), repository.Claiming{Expiry: expiry, Cause: fullCause(), Audit: true}
+	for _, id := range []uuid.UUID{resolved.ID, claimed.ID, unknown} {
+		_, _ = h.Repository.Requeue(h.Context(), id, cause)
+		_, _ = h.Repository.GiveUp(h.Context(), id, cause)
+		h.change(entity.RedriveRequeue, cause, id)
+		h.change(entity.RedriveDead, cause, id)
+		if _, err := h.Repository.Claim(h.Context(), intents(id), how); err != nil {
+			h.Fatalf("Claim: %v", err)
+		}
+		h.finishAll(result(repository.Claim{MessageID: id, ID: uuid.New()}, entity.Acknowledged))
+	}
+	for _, id := range []uuid.UUID{claimed.ID, unknown} {
+		_ = h.Repository.Delete(h.Context(), id, cause)
+		h.change(entity.RedriveDelete, cause, id)
+	}
+	if got := h.trail(repository.TrailQuery{}); !reflect.DeepEqual(got, before) {
+		h.Errorf("trail =\n     %+v\nwant it as before, %+v", got, before)
+	}
+	for _, operation := range []uuid.UUID{cause.Operation, how.Cause.Operation} {
+		h.wantPerformed(operation, false)
+	}
+}
+
+func auditRace(h *harness) {
+	m := h.in(entity.Dead)
+	before := len(h.entriesOf(m.ID))
+	h.wantOne("Requeue", func() bool {
+		_, err := h.Repository.Requeue(h.Context(), m.ID, entity.By("bob"))
+		return err == nil
+	})
+	if got := len(h.entriesOf(m.ID)) - before; got != 1 {
+		h.Errorf("16 callers left %d entries, want 1", got)
+	}
+}
+
+// auditCause has each part of a cause by itself: one must not stand in for
+// another.
+func auditCause(h *harness) {
+	full := fullCause()
+	for _, cause := range []entity.Cause{
+		full,
+		{Actor: "bob"},
+		{Actor: "bob", Reason: full.Reason},
+		{Actor: "bob", RequestID: full.RequestID},
+		{Actor: "bob", TraceID: full.TraceID},
+		{Actor: "bob", Operation: full.Operation},
+	} {
+		m := h.put()
+		if _, err := h.Repository.GiveUp(h.Context(), m.ID, cause); err != nil {
+			h.Fatal(err)
+		}
+		h.wantEntries(m.ID, h.auditEntry(entity.ActionDead, m.ID, entity.Pending, entity.Dead, 0, cause))
+	}
+}
+
+func auditText(h *harness) {
+	for _, text := range []string{"nul\x00nul", "\xff\xfe", "\xc3\x28", "", "'; DROP SCHEMA dlq; --", "→ \"quoted\" \\x00"} {
+		m := h.put()
+		cause := entity.Cause{Actor: "a" + text, Reason: text, RequestID: text, TraceID: text}
+		c := intent(m.ID)
+		how := repository.Claiming{Expiry: expiry, Cause: cause, Audit: true}
+		if taken, err := h.Repository.Claim(h.Context(), []repository.Claim{c}, how); err != nil || len(taken) != 1 {
+			h.Errorf("Claim with %q = %d messages, %v, want 1", text, len(taken), err)
+		}
+		r := result(c, entity.Rejected)
+		r.Error = text
+		if got, err := h.Repository.Finish(h.Context(), []repository.Result{r}, cause); err != nil || len(got) != 1 {
+			h.Errorf("Finish with %q = %+v, %v, want one", text, got, err)
+		}
+		if _, err := h.Repository.Requeue(h.Context(), m.ID, cause); err != nil {
+			h.Errorf("Requeue with %q = %v, want it done", text, err)
+		}
+		found := h.trail(repository.TrailQuery{ObjectID: m.ID, Actor: cause.Actor, RequestID: cause.RequestID})
+		if len(found) != 3 {
+			h.Errorf("%q is found in %d entries, want 3", text, len(found))
+		}
+	}
+}
+
+// dyings gives a message up and requeues it: two entries a round.
+func (h *harness) dyings(id uuid.UUID, rounds int, cause entity.Cause) {
+	h.Helper()
+	for range rounds {
+		h.clock.Advance(time.Second)
+		if _, err := h.Repository.GiveUp(h.Context(), id, cause); err != nil {
+			h.Fatal(err)
+		}
+		h.clock.Advance(time.Second)
+		if _, err := h.Repository.Requeue(h.Context(), id, cause); err != nil {
+			h.Fatal(err)
+		}
+	}
+}
+
+func auditOrder(h *harness) {
+	m, other := h.put(), h.put()
+	h.dyings(m.ID, 3, entity.By("alice"))
+	h.dyings(other.ID, 2, entity.By("alice"))
+	all := h.trail(repository.TrailQuery{})
+	if len(all) != 10 {
+		h.Fatalf("trail has %d entries, want 10", len(all))
+	}
+	for i := 1; i < len(all); i++ {
+		if all[i].ID >= all[i-1].ID || all[i].At.After(all[i-1].At) {
+			h.Errorf("entry %d of %v stands behind %d of %v, want the newest first", all[i].ID, all[i].At, all[i-1].ID, all[i-1].At)
+		}
+	}
+	for _, limit := range []int{1, 3, 9} {
+		if got := h.trail(repository.TrailQuery{Limit: limit}); !reflect.DeepEqual(got, all[:limit]) {
+			h.Errorf("Limit %d = %+v, want the newest of them, %+v", limit, got, all[:limit])
+		}
+	}
+	if got, err := h.Repository.Trail(h.Context(), repository.TrailQuery{}); err != nil || len(got) != 0 {
+		h.Errorf("Limit 0 = %d entries, %v, want none", len(got), err)
+	}
+}
+
+func auditPages(h *harness) {
+	m, other := h.put(), h.put()
+	h.dyings(m.ID, 3, entity.By("alice"))
+	h.dyings(other.ID, 2, entity.By("bob"))
+	for name, q := range map[string]repository.TrailQuery{
+		"all": {}, "of an object": {ObjectID: m.ID}, "of an actor": {Actor: "bob"}, "of an action": {Action: entity.ActionDead},
+	} {
+		want := h.trail(q)
+		var got []entity.AuditEntry
+		q.Limit = 2
+		for range everything {
+			page := h.trail(q)
+			if len(page) == 0 {
+				break
+			}
+			got = append(got, page...)
+			q.Before = page[len(page)-1].ID
+		}
+		if !reflect.DeepEqual(got, want) {
+			h.Errorf("pages of the trail %s =\n     %+v\nwant %+v", name, got, want)
+		}
+	}
+}
+
+// variety writes entries that differ in everything that can be asked for, and
+// returns all of them.
+func (h *harness) variety() []entity.AuditEntry {
+	h.Helper()
+	for i, actor := range []string{"alice", "bob", "alice"} {
+		m := h.put()
+		h.dyings(m.ID, 1, entity.Cause{Actor: actor, RequestID: []string{"req_1", "req_2", ""}[i]})
+		h.attempt(m.ID, entity.Failed)
+	}
+	h.change(entity.RedriveDelete, entity.Cause{Actor: "bob", RequestID: "req_1"}, h.puts(2)...)
+	all := h.trail(repository.TrailQuery{})
+	if len(all) != 11 {
+		h.Fatalf("trail has %d entries, want 11", len(all))
+	}
+	return all
+}
+
+// trailFilters are questions about the entries of variety, the seventh being what
+// some of them ask for.
+func trailFilters(e entity.AuditEntry) map[string]func(*repository.TrailQuery) {
+	return map[string]func(*repository.TrailQuery){
+		"object":  func(q *repository.TrailQuery) { q.ObjectID = e.ObjectID },
+		"kind":    func(q *repository.TrailQuery) { q.Kind = e.Kind },
+		"actor":   func(q *repository.TrailQuery) { q.Actor = e.Cause.Actor },
+		"action":  func(q *repository.TrailQuery) { q.Action = e.Action },
+		"request": func(q *repository.TrailQuery) { q.RequestID = "req_1" },
+		"after":   func(q *repository.TrailQuery) { q.After = e.At.In(time.FixedZone("IST", 19800)) },
+		"before":  func(q *repository.TrailQuery) { q.Before = e.ID },
+		"other":   func(q *repository.TrailQuery) { q.Kind = entity.KindRedrive },
+		"nobody":  func(q *repository.TrailQuery) { q.Actor = "nobody" },
+	}
+}
+
+// trailHolds is what a query means, said once more.
+func trailHolds(e entity.AuditEntry, q repository.TrailQuery) bool {
+	switch {
+	case q.ObjectID != uuid.Nil && q.ObjectID != e.ObjectID,
+		q.Kind != "" && q.Kind != e.Kind,
+		q.Actor != "" && q.Actor != e.Cause.Actor,
+		q.Action != "" && q.Action != e.Action,
+		q.RequestID != "" && q.RequestID != e.Cause.RequestID,
+		e.At.Before(q.After),
+		q.Before != 0 && q.Before <= e.ID:
+		return false
+	}
+	return true
+}
+
+func (h *harness) wantFiltered(name string, all []entity.AuditEntry, q repository.TrailQuery) (found int) {
+	h.Helper()
+	want := slices.DeleteFunc(slices.Clone(all), func(e entity.AuditEntry) bool { return !trailHolds(e, q) })
+	got := h.trail(q)
+	if !slices.Equal(got, want) {
+		h.Errorf("%s: Trail(%+v) =\n     %+v\nwant %+v", name, q, got, want)
+	}
+	return len(got)
+}
+
+func auditFilters(h *harness) {
+	all := h.variety()
+	for name, set := range trailFilters(all[6]) {
+		var q repository.TrailQuery
+		set(&q)
+		found := h.wantFiltered(name, all, q)
+		if none := name == "other" || name == "nobody"; none != (found == 0) {
+			h.Errorf("%s finds %d of %d entries", name, found, len(all))
+		}
+	}
+}
+
+func auditFilterPairs(h *harness) {
+	all := h.variety()
+	some := 0
+	for first, set := range trailFilters(all[6]) {
+		for second, also := range trailFilters(all[6]) {
+			var q repository.TrailQuery
+			set(&q)
+			also(&q)
+			some += h.wantFiltered(first+" and "+second, all, q)
+		}
+	}
+	if some == 0 {
+		h.Error("no pair of filters found anything")
+	}
+	e := all[6]
+	h.wantFiltered("all", all, repository.TrailQuery{
+		ObjectID: e.ObjectID, Kind: e.Kind, Actor: e.Cause.Actor, Action: e.Action,
+		RequestID: e.Cause.RequestID, After: e.At, Before: e.ID + 1, Limit: 5,
+	})
+}
+
+func auditUnknown(h *harness) {
+	h.in(entity.Resolved)
+	if got := h.trail(repository.TrailQuery{ObjectID: uuid.New()}); len(got) != 0 {
+		h.Errorf("trail of an unknown object = %+v, want none", got)
+	}
+}
+
+func auditOutlives(h *harness) {
+	m := h.in(entity.Dead)
+	before := h.entriesOf(m.ID)
+	h.clock.Advance(time.Second)
+	if err := h.Repository.Delete(h.Context(), m.ID, entity.By("alice")); err != nil {
+		h.Fatal(err)
+	}
+	got := h.entriesOf(m.ID)
+	if len(got) != len(before)+1 || got[len(got)-1].Action != entity.ActionDelete || got[len(got)-1].To != "" {
+		h.Errorf("trail of a deleted message = %+v, want what it was and the delete", got)
+	}
+}
+
+func (h *harness) wantPerformed(operation uuid.UUID, want bool) {
+	h.Helper()
+	if got, err := h.Repository.Performed(h.Context(), operation); err != nil || got != want {
+		h.Errorf("Performed(%s) = %v, %v, want %v", operation, got, err, want)
+	}
+}
+
+func auditPerformed(h *harness) {
+	cause := fullCause()
+	h.wantPerformed(cause.Operation, false)
+	if _, err := h.Repository.GiveUp(h.Context(), h.put().ID, cause); err != nil {
+		h.Fatal(err)
+	}
+	h.wantPerformed(cause.Operation, true)
+	h.wantPerformed(uuid.New(), false)
+}
+
+func auditPerformedNil(h *harness) {
+	h.in(entity.Dead)
+	h.wantPerformed(uuid.Nil, false)
+}

@@ -1,0 +1,271 @@
+package repositorytest
+
+import (
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+func outcomePromises() []promise {
+	return []promise{
+		{"ConsumedWhenTheGroupHasPassedTheRecord", consumedPassed},
+		{"OffsetOfTheRecordItselfIsNotBehindIt", consumedExact},
+		{"ListTellsToo", consumedList},
+		{"LoadAndClaimsDoNotTell", consumedElsewhere},
+		{"OtherGroupTopicLifeOrPartitionTellsNothing", consumedOther},
+		{"UnknownOffsetStaysPublished", consumedUnknownOffset},
+		{"ConfiguredGroupTellsOfMessagesThatNameNone", consumedConfigured},
+		{"NamedGroupWinsOverTheConfigured", consumedNamed},
+		{"NotedGroupTellsNothingOfOthers", consumedNoted},
+		{"ReturnedWins", consumedReturned},
+		{"NothingSentIsNothingConsumed", consumedSkipped},
+		{"CommittedOffsetNeverGoesBack", committedBack},
+		{"GreatestOfACallCounts", committedTwice},
+		{"WatchesNotedGroupsOfTopicsWithSentMessages", watchedNoted},
+		{"WatchesConfiguredGroups", watchedConfigured},
+		{"ConfiguringReplacesWhatWasSaidBefore", configuredReplaced},
+	}
+}
+
+const billing = "billing"
+
+// sentBy is a message whose consumer group is group, sent to partition 2 at
+// offset 41 of one life of its original topic.
+func (h *harness) sentBy(group, life string) entity.Message {
+	h.Helper()
+	m := h.put(func(m *entity.Message) { m.Failure.ConsumerGroup = group })
+	c := intent(m.ID)
+	c.TopicID = life
+	h.claimAll(c)
+	h.acknowledge(c)
+	return m
+}
+
+func committed(group string, offset int64) repository.Committed {
+	return repository.Committed{
+		TopicGroup: repository.TopicGroup{Topic: original, Group: group}, TopicID: "life-1", Partition: 2, Offset: offset,
+	}
+}
+
+func (h *harness) noteCommitted(offsets ...repository.Committed) {
+	h.Helper()
+	if err := h.Repository.NoteCommitted(h.Context(), offsets); err != nil {
+		h.Fatalf("NoteCommitted: %v", err)
+	}
+}
+
+func (h *harness) noteGroups(groups ...repository.TopicGroup) {
+	h.Helper()
+	if err := h.Repository.NoteGroups(h.Context(), groups); err != nil {
+		h.Fatalf("NoteGroups: %v", err)
+	}
+}
+
+func (h *harness) configure(groups ...repository.TopicGroup) {
+	h.Helper()
+	if err := h.Repository.ConfigureGroups(h.Context(), groups); err != nil {
+		h.Fatalf("ConfigureGroups: %v", err)
+	}
+}
+
+func (h *harness) wantConsumed(id uuid.UUID, want entity.Consumption) {
+	h.Helper()
+	got := h.get(id)
+	if got.Outcome != entity.Consumed || got.Consumption == nil || *got.Consumption != want {
+		h.Errorf("outcome is %q by %+v, want consumed by %+v", got.Outcome, got.Consumption, want)
+	}
+}
+
+func (h *harness) wantPublished(id uuid.UUID) {
+	h.Helper()
+	if got := h.get(id); got.Outcome != entity.Published || got.Consumption != nil {
+		h.Errorf("outcome is %q by %+v, want published without evidence", got.Outcome, got.Consumption)
+	}
+}
+
+func consumedPassed(h *harness) {
+	m := h.sentBy(billing, "life-1")
+	h.wantPublished(m.ID)
+	h.noteCommitted(committed(billing, 42))
+	seen := h.clock.Kept()
+	h.clock.Advance(time.Hour)
+	h.wantConsumed(m.ID, entity.Consumption{Group: billing, Offset: 42, SeenAt: seen})
+}
+
+func consumedExact(h *harness) {
+	m := h.sentBy(billing, "life-1")
+	h.noteCommitted(committed(billing, 41))
+	h.wantPublished(m.ID)
+	h.noteCommitted(committed(billing, 100))
+	h.wantConsumed(m.ID, entity.Consumption{Group: billing, Offset: 100, SeenAt: h.clock.Kept()})
+}
+
+func consumedList(h *harness) {
+	m, other := h.sentBy(billing, "life-1"), h.put()
+	h.noteCommitted(committed(billing, 42))
+	l := h.list(original, firstPage).Messages
+	if len(l) != 2 {
+		h.Fatalf("List has %d messages, want 2", len(l))
+	}
+	if l[0].ID != other.ID || l[0].Outcome != "" || l[0].Consumption != nil {
+		h.Errorf("List shows %q by %+v for %s, want nothing", l[0].Outcome, l[0].Consumption, l[0].ID)
+	}
+	want := entity.Consumption{Group: billing, Offset: 42, SeenAt: h.clock.Kept()}
+	if l[1].ID != m.ID || l[1].Outcome != entity.Consumed || l[1].Consumption == nil || *l[1].Consumption != want {
+		h.Errorf("List shows %q by %+v for %s, want consumed by %+v", l[1].Outcome, l[1].Consumption, l[1].ID, want)
+	}
+}
+
+func consumedElsewhere(h *harness) {
+	m := h.sentBy(billing, "life-1")
+	h.noteCommitted(committed(billing, 42))
+	loaded, _, err := h.Repository.Load(h.Context(), []uuid.UUID{m.ID}, 1<<20)
+	if err != nil || len(loaded) != 1 || loaded[0].Outcome != entity.Published {
+		h.Errorf("Load = %+v, %v, want it published", loaded, err)
+	}
+}
+
+func consumedOther(h *harness) {
+	m := h.sentBy(billing, "life-1")
+	group, topic, life, part := committed("other", 99), committed(billing, 99), committed(billing, 99), committed(billing, 99)
+	topic.Topic, life.TopicID, part.Partition = "elsewhere", "life-2", 3
+	h.noteCommitted(group, topic, life, part)
+	h.wantPublished(m.ID)
+	none := h.sentBy(billing, "")
+	h.wantPublished(none.ID)
+	life.TopicID = ""
+	h.noteCommitted(life)
+	h.wantPublished(m.ID)
+	h.wantConsumed(none.ID, entity.Consumption{Group: billing, Offset: 99, SeenAt: h.clock.Kept()})
+}
+
+func consumedUnknownOffset(h *harness) {
+	m := h.put(func(m *entity.Message) { m.Failure.ConsumerGroup = billing })
+	c := intent(m.ID)
+	c.TopicID = "life-1"
+	h.claimAll(c)
+	r := result(c, entity.Acknowledged)
+	r.Offset = -1
+	h.finishAll(r)
+	h.noteCommitted(committed(billing, 1000))
+	h.wantPublished(m.ID)
+}
+
+func consumedConfigured(h *harness) {
+	m := h.sentBy("", "life-1")
+	h.noteCommitted(committed(billing, 42))
+	h.wantPublished(m.ID)
+	h.configure(repository.TopicGroup{Topic: "elsewhere", Group: billing})
+	h.wantPublished(m.ID)
+	var groups []repository.TopicGroup
+	for _, group := range []string{"absent", "audit", billing} {
+		groups = append(groups, repository.TopicGroup{Topic: original, Group: group})
+	}
+	h.configure(groups...)
+	h.wantConsumed(m.ID, entity.Consumption{Group: billing, Offset: 42, SeenAt: h.clock.Kept()})
+	h.noteCommitted(committed("audit", 60))
+	h.wantConsumed(m.ID, entity.Consumption{Group: "audit", Offset: 60, SeenAt: h.clock.Kept()})
+}
+
+func consumedNamed(h *harness) {
+	m := h.sentBy(billing, "life-1")
+	h.configure(repository.TopicGroup{Topic: original, Group: "audit"})
+	h.noteCommitted(committed("audit", 42))
+	h.wantPublished(m.ID)
+}
+
+func consumedNoted(h *harness) {
+	m := h.sentBy("", "life-1")
+	h.noteGroups(repository.TopicGroup{Topic: original, Group: billing})
+	h.noteCommitted(committed(billing, 42))
+	h.wantPublished(m.ID)
+}
+
+func consumedReturned(h *harness) {
+	m := h.put(func(m *entity.Message) { m.Failure.ConsumerGroup = billing })
+	c := intent(m.ID)
+	c.TopicID = "life-1"
+	h.claimAll(c)
+	h.acknowledge(c)
+	h.noteCommitted(committed(billing, 42))
+	h.comeBack(m.ID, c.ID)
+	if got := h.get(m.ID); got.Outcome != entity.Returned || got.Consumption != nil {
+		h.Errorf("outcome is %q by %+v, want returned", got.Outcome, got.Consumption)
+	}
+}
+
+func consumedSkipped(h *harness) {
+	m := h.put(func(m *entity.Message) { m.Failure.ConsumerGroup = billing })
+	h.attempt(m.ID, entity.Skipped)
+	h.noteCommitted(committed(billing, 42))
+	if got := h.get(m.ID); got.Outcome != "" || got.Consumption != nil {
+		h.Errorf("outcome is %q by %+v, want none", got.Outcome, got.Consumption)
+	}
+}
+
+func committedBack(h *harness) {
+	m := h.sentBy(billing, "life-1")
+	h.noteCommitted(committed(billing, 50))
+	want := entity.Consumption{Group: billing, Offset: 50, SeenAt: h.clock.Kept()}
+	h.clock.Advance(time.Minute)
+	h.noteCommitted(committed(billing, 50))
+	h.noteCommitted(committed(billing, 3))
+	h.wantConsumed(m.ID, want)
+}
+
+func committedTwice(h *harness) {
+	m := h.sentBy(billing, "life-1")
+	h.noteCommitted(committed(billing, 43), committed(billing, 45), committed(billing, 44))
+	h.wantConsumed(m.ID, entity.Consumption{Group: billing, Offset: 45, SeenAt: h.clock.Kept()})
+	h.noteCommitted()
+}
+
+func (h *harness) wantWatched(want ...repository.TopicGroup) {
+	h.Helper()
+	got, err := h.Repository.WatchedGroups(h.Context())
+	if err != nil || !slices.Equal(got, want) {
+		h.Errorf("WatchedGroups = %+v, %v, want %+v", got, err, want)
+	}
+}
+
+func watchedNoted(h *harness) {
+	a, b := repository.TopicGroup{Topic: original, Group: billing}, repository.TopicGroup{Topic: original, Group: "audit"}
+	h.noteGroups(a, repository.TopicGroup{Topic: "elsewhere", Group: billing}, a)
+	h.noteGroups(b)
+	h.noteGroups()
+	h.in(entity.Dead)
+	h.in(entity.Pending)
+	h.wantWatched()
+	h.in(entity.Resolved)
+	h.wantWatched(b, a)
+}
+
+func watchedConfigured(h *harness) {
+	a := repository.TopicGroup{Topic: "nothing-yet", Group: billing}
+	h.configure(a, a)
+	h.wantWatched(a)
+}
+
+func configuredReplaced(h *harness) {
+	both, old, fresh := repository.TopicGroup{Topic: original, Group: "a"},
+		repository.TopicGroup{Topic: original, Group: "b"}, repository.TopicGroup{Topic: original, Group: "c"}
+	h.in(entity.Resolved)
+	h.noteGroups(both)
+	h.configure(both, old)
+	h.wantWatched(both, old)
+	h.configure(fresh)
+	h.wantWatched(both, fresh)
+	h.noteGroups(fresh)
+	h.configure()
+	h.wantWatched(both, fresh)
+
+	m := h.sentBy("", "life-1")
+	h.noteCommitted(committed("a", 42), committed("c", 42))
+	h.wantPublished(m.ID) // noted, and not configured any more
+	h.configure(fresh)
+	h.wantConsumed(m.ID, entity.Consumption{Group: "c", Offset: 42, SeenAt: h.clock.Kept()})
+}

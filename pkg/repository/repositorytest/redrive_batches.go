@@ -1,0 +1,716 @@
+package repositorytest
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+func redriveBatchesPromises() []promise {
+	return []promise{
+		{"HandsOutEveryMessageOnce", leaseAll},
+		{"OnlyActiveOnesHandOutBatches", leaseInactive},
+		{"CanaryHandsOutTheCanaryOnly", leaseCanary},
+		{"RateLetsNoMoreThroughAndHasNoBurst", leaseRate},
+		{"RestOfABatchCountsForTheRate", leaseRateOfRest},
+		{"KeyOrderIsOneBatchAfterTheOther", leaseOrdered},
+		{"BatchOfTheDeadIsTakenOver", leaseTakenOver},
+		{"RenewedLeaseIsKept", leaseRenewed},
+		{"SaveCountsEachResult", saveCounts},
+		{"SaveInPartsComesTogether", saveParts},
+		{"SaveOfNothingGivesTheBatchBack", saveNothing},
+		{"SaveAfterALossStoresNothing", saveLost},
+		{"SaveAfterAPauseCounts", savePaused},
+		{"SaveTakesForeignNumbersAndTextThatIsNone", saveForeign},
+		{"ItemsComeByPageAndResult", itemsPaged},
+		{"ItemsTellWhatBecameOfTheirRecords", itemsOutcomes},
+		{"ConfiguredGroupTellsOfItemsThatNameNone", itemsConfigured},
+		{"OutcomesOfTheCanaryAlone", outcomesCanary},
+		{"AttemptsOfFindsTheLastOfEach", attemptsOf},
+		{"AttemptsOfShowsClaims", attemptsOfClaims},
+		{"ManyOwnersNeverShareABatch", raceLeases},
+		{"OneOfManyTakesOver", raceTakeOver},
+		{"RateHoldsForManyOwners", raceRate},
+		{"NothingIsLeasedBehindAPause", racePause},
+		{"OneOfManyFinishes", raceFinishRedrive},
+		{"OneOfManyCreates", raceCreate},
+	}
+}
+
+func (h *harness) leaseFor(id, owner uuid.UUID) *repository.RedriveBatch {
+	h.Helper()
+	b, err := h.Repository.LeaseBatch(h.Context(), id, owner, expiry)
+	if err != nil {
+		h.Fatalf("LeaseBatch: %v", err)
+	}
+	return b
+}
+
+// lease takes the next batch and remembers its owner for save.
+func (h *harness) lease(id, owner uuid.UUID) *held {
+	h.Helper()
+	b := h.leaseFor(id, owner)
+	if b == nil {
+		return nil
+	}
+	return &held{b, owner}
+}
+
+// held is a batch in somebody's hands.
+type held struct {
+	*repository.RedriveBatch
+	owner uuid.UUID
+}
+
+func (h *harness) wantNoLease(id uuid.UUID) {
+	h.Helper()
+	if b := h.leaseFor(id, uuid.New()); b != nil {
+		h.Errorf("LeaseBatch = batch %d, want none", b.Number)
+	}
+}
+
+// wantLease leases a batch that must be there.
+func (h *harness) wantLease(id uuid.UUID, number int) *held {
+	h.Helper()
+	b := h.lease(id, uuid.New())
+	if b == nil || b.Number != number {
+		h.Fatalf("LeaseBatch = %+v, want batch %d", b, number)
+	}
+	return b
+}
+
+// itemWith is a message of a batch with a result as it usually looks.
+func itemWith(number int, id uuid.UUID, result entity.ItemResult) entity.RedriveItem {
+	item := entity.RedriveItem{
+		Number: number, MessageID: id, Result: result,
+		Topic: original, TopicID: "life-1", Partition: 2, Offset: 41, Group: billing,
+	}
+	switch result {
+	case entity.ItemFailed, entity.ItemInDoubt:
+		item.Reason, item.Offset = string(entity.NetworkTimeout), -1
+	case entity.ItemDead:
+		item.Reason, item.Offset = string(entity.BadRecord), -1
+	case entity.ItemSkipped, entity.ItemWaiting:
+		item = entity.RedriveItem{Number: number, MessageID: id, Result: result, Offset: -1, Reason: repository.SkippedTaken}
+	case entity.ItemSucceeded:
+	}
+	return item
+}
+
+func (h *harness) saveItems(b *held, items ...entity.RedriveItem) bool {
+	h.Helper()
+	saved, err := h.Repository.SaveBatch(h.Context(), repository.BatchResults{
+		RedriveID: b.RedriveID, Number: b.Number, Owner: b.owner, Items: items,
+	})
+	if err != nil {
+		h.Fatalf("SaveBatch: %v", err)
+	}
+	return saved
+}
+
+// save stores a result for each of the first messages of a batch.
+func (h *harness) save(b *held, results ...entity.ItemResult) {
+	h.Helper()
+	if b == nil {
+		h.Fatal("LeaseBatch = none, want one")
+	}
+	var items []entity.RedriveItem
+	for i, r := range results {
+		items = append(items, itemWith(b.First+i, b.Items[i].MessageID, r))
+	}
+	if !h.saveItems(b, items...) {
+		h.Fatalf("SaveBatch of batch %d = false, want true", b.Number)
+	}
+}
+
+func (h *harness) saveAll(b *held, result entity.ItemResult) {
+	h.Helper()
+	if b == nil {
+		h.Fatal("LeaseBatch = none, want one")
+	}
+	h.save(b, slices.Repeat([]entity.ItemResult{result}, len(b.Items))...)
+}
+
+// complete saves everything that can be leased.
+func (h *harness) complete(id uuid.UUID, result entity.ItemResult) {
+	h.Helper()
+	for range everything {
+		b := h.lease(id, uuid.New())
+		if b == nil {
+			return
+		}
+		h.saveAll(b, result)
+	}
+	h.Fatal("batches without end")
+}
+
+// returned makes an attempt of the redrive on a message and has it come back.
+func (h *harness) returned(redrive, id uuid.UUID) {
+	h.Helper()
+	c := intent(id)
+	c.RedriveID = redrive
+	if taken := h.claimAll(c); len(taken) != 1 {
+		h.Fatalf("Claim took %d, want 1", len(taken))
+	}
+	h.acknowledge(c)
+	h.comeBack(id, c.ID)
+}
+
+func idsOf(b *held) []uuid.UUID {
+	var ids []uuid.UUID
+	for _, item := range b.Items {
+		ids = append(ids, item.MessageID)
+	}
+	return ids
+}
+
+func leaseAll(h *harness) {
+	r, want := h.began(7)
+	var got []uuid.UUID
+	for n := range 3 {
+		b := h.wantLease(r.ID, n)
+		if b.RedriveID != r.ID || b.First != len(got) || b.Canary || b.TakenOver {
+			h.Errorf("batch %d = %+v, want item %d first, no canary, not taken over", n, b, len(got))
+		}
+		got = append(got, idsOf(b)...)
+	}
+	h.wantIDs("leased", got, want)
+	h.wantNoLease(r.ID)
+}
+
+func leaseInactive(h *harness) {
+	for _, state := range []entity.RedriveState{entity.RedrivePaused, entity.RedriveStopped, entity.RedriveCancelled} {
+		r, _ := h.began(2)
+		h.move(r.ID, repository.RedriveMove{To: state})
+		h.wantNoLease(r.ID)
+		if state != entity.RedriveCancelled {
+			h.move(r.ID, repository.RedriveMove{To: entity.RedriveRunning})
+			h.wantLease(r.ID, 0)
+		}
+	}
+}
+
+func leaseCanary(h *harness) {
+	r, ids := h.began(9, func(n *repository.NewRedrive) { n.Options.Canary = 4 })
+	first, second := h.wantLease(r.ID, 0), h.wantLease(r.ID, 1)
+	if !first.Canary || !second.Canary {
+		h.Errorf("batches are the canary's: %v, %v, want both", first.Canary, second.Canary)
+	}
+	h.wantIDs("canary", append(idsOf(first), idsOf(second)...), ids[:4])
+	h.wantNoLease(r.ID)
+	h.saveAll(first, entity.ItemSucceeded)
+	h.wantNoLease(r.ID)
+	h.move(r.ID, repository.RedriveMove{To: entity.RedriveRunning, PassCanary: true})
+	if b := h.wantLease(r.ID, 2); b.Canary {
+		h.Error("the third batch is the canary's, want not")
+	}
+}
+
+func leaseRate(h *harness) {
+	r, _ := h.began(8, func(n *repository.NewRedrive) { n.Options.Rate = 2 })
+	for n := range 2 {
+		h.wantLease(r.ID, n)
+		h.wantNoLease(r.ID)
+		h.clock.Advance(time.Second - time.Microsecond)
+		h.wantNoLease(r.ID)
+		h.clock.Advance(time.Microsecond)
+	}
+	h.move(r.ID, repository.RedriveMove{To: entity.RedrivePaused})
+	h.clock.Advance(time.Hour)
+	h.move(r.ID, repository.RedriveMove{To: entity.RedriveRunning})
+	if b := h.leaseFor(r.ID, uuid.New()); b == nil {
+		h.Error("LeaseBatch after a pause = none, want one")
+	}
+	h.wantNoLease(r.ID)
+}
+
+func leaseRateOfRest(h *harness) {
+	r, _ := h.began(4, func(n *repository.NewRedrive) { n.Options.Rate = 2 })
+	h.save(h.wantLease(r.ID, 0), entity.ItemSucceeded)
+	h.clock.Advance(time.Second)
+	h.wantLease(r.ID, 0)
+	h.clock.Advance(time.Second / 2)
+	h.wantLease(r.ID, 1)
+}
+
+func leaseOrdered(h *harness) {
+	r, _ := h.began(7, func(n *repository.NewRedrive) { n.Options.KeepKeyOrder = true })
+	first := h.wantLease(r.ID, 0)
+	h.wantNoLease(r.ID)
+	h.save(first, entity.ItemSucceeded) // and two that wait
+	again := h.wantLease(r.ID, 0)
+	h.clock.Advance(expiry)
+	over := h.wantLease(r.ID, 0)
+	if !over.TakenOver {
+		h.Error("an expired batch is handed out as if nobody had begun it")
+	}
+	if h.saveItems(again) {
+		h.Error("SaveBatch by who lost the batch = true, want false")
+	}
+	h.saveAll(over, entity.ItemSucceeded)
+	h.wantLease(r.ID, 1)
+	h.wantNoLease(r.ID)
+}
+
+func leaseTakenOver(h *harness) {
+	r, _ := h.began(6)
+	first := h.wantLease(r.ID, 0)
+	h.wantLease(r.ID, 1)
+	h.clock.Advance(expiry - time.Microsecond)
+	h.wantNoLease(r.ID)
+	h.clock.Advance(time.Microsecond)
+	if b := h.wantLease(r.ID, 0); !b.TakenOver || !slices.Equal(idsOf(b), idsOf(first)) {
+		h.Errorf("batch 0 = %+v, want it taken over with the same messages", b)
+	}
+	h.wantLease(r.ID, 1)
+	h.wantNoLease(r.ID)
+}
+
+func leaseRenewed(h *harness) {
+	r, _ := h.began(6)
+	mine, theirs := h.wantLease(r.ID, 0), h.wantLease(r.ID, 1)
+	h.clock.Advance(expiry / 2)
+	if err := h.Repository.RenewLeases(h.Context(), mine.owner, expiry); err != nil {
+		h.Fatal(err)
+	}
+	h.clock.Advance(expiry / 2)
+	if b := h.wantLease(r.ID, theirs.Number); !b.TakenOver {
+		h.Error("the lease that was not renewed is not over")
+	}
+	h.wantNoLease(r.ID)
+	h.saveAll(mine, entity.ItemSucceeded)
+}
+
+func saveCounts(h *harness) {
+	r, _ := h.began(8, func(n *repository.NewRedrive) { n.BatchSize = 6 })
+	b := h.wantLease(r.ID, 0)
+	h.save(b, entity.ItemSucceeded, entity.ItemFailed, entity.ItemDead, entity.ItemInDoubt, entity.ItemSkipped, entity.ItemSucceeded)
+	h.wantRedriveCounts(r.ID, entity.RedriveCounts{
+		Succeeded: 2, Failed: 2, Dead: 1, InDoubt: 1, Skipped: 1, Waiting: 2,
+		Reasons: map[string]int{string(entity.NetworkTimeout): 1, string(entity.BadRecord): 1, repository.SkippedTaken: 1},
+	})
+	h.saveAll(h.wantLease(r.ID, 1), entity.ItemFailed)
+	h.wantRedriveCounts(r.ID, entity.RedriveCounts{
+		Succeeded: 2, Failed: 4, Dead: 1, InDoubt: 1, Skipped: 1,
+		Reasons: map[string]int{string(entity.NetworkTimeout): 3, string(entity.BadRecord): 1, repository.SkippedTaken: 1},
+	})
+	h.wantNoLease(r.ID)
+}
+
+func saveParts(h *harness) {
+	r, ids := h.began(3)
+	b := h.wantLease(r.ID, 0)
+	second := itemWith(1, ids[1], entity.ItemSucceeded)
+	second.Topic, second.Partition, second.Offset, second.Group = "elsewhere", 7, 1000, ""
+	if !h.saveItems(b, second) {
+		h.Fatal("SaveBatch = false, want true")
+	}
+	b = h.wantLease(r.ID, 0)
+	if b.TakenOver || b.Items[0].Result != entity.ItemWaiting || b.Items[1].Result != entity.ItemSucceeded {
+		h.Errorf("the rest of the batch = %+v, taken over %v, want the second only with a result, not taken over", b.Items, b.TakenOver)
+	}
+	third, first := itemWith(2, ids[2], entity.ItemFailed), itemWith(0, ids[0], entity.ItemSucceeded)
+	if !h.saveItems(b, third, first) {
+		h.Fatal("SaveBatch = false, want true")
+	}
+	first.Outcome, second.Outcome = entity.Published, entity.Published
+	if got, want := h.items(r.ID, repository.ItemQuery{}), []entity.RedriveItem{first, second, third}; !slices.Equal(got, want) {
+		h.Errorf("items\n got %+v\nwant %+v", got, want)
+	}
+	h.wantRedriveCounts(r.ID, entity.RedriveCounts{
+		Succeeded: 2, Failed: 1, Reasons: map[string]int{string(entity.NetworkTimeout): 1},
+	})
+	h.wantNoLease(r.ID)
+}
+
+func saveNothing(h *harness) {
+	r, _ := h.began(2)
+	if b := h.wantLease(r.ID, 0); !h.saveItems(b) || h.saveItems(b) {
+		h.Error("SaveBatch twice, want true and then false")
+	}
+	if b := h.wantLease(r.ID, 0); b.TakenOver {
+		h.Error("a batch that was given back is taken over, want not")
+	}
+	h.wantRedriveCounts(r.ID, entity.RedriveCounts{Waiting: 2})
+}
+
+func saveLost(h *harness) {
+	r, ids := h.began(2)
+	late := h.wantLease(r.ID, 0)
+	h.clock.Advance(expiry)
+	item := itemWith(0, ids[0], entity.ItemFailed)
+	now := h.wantLease(r.ID, 0)
+	foreign := &held{&repository.RedriveBatch{RedriveID: r.ID, Number: 99}, now.owner}
+	if h.saveItems(late, item) || h.saveItems(foreign, item) || h.saveItems(&held{now.RedriveBatch, uuid.Nil}, item) {
+		h.Error("SaveBatch by somebody else, or of no batch = true, want false")
+	}
+	h.wantRedriveCounts(r.ID, entity.RedriveCounts{Waiting: 2})
+	h.saveAll(now, entity.ItemSucceeded)
+	h.wantRedriveCounts(r.ID, entity.RedriveCounts{Succeeded: 2})
+}
+
+// savePaused: what was sent when the pause came is told of all the same.
+func savePaused(h *harness) {
+	for _, to := range []entity.RedriveState{entity.RedrivePaused, entity.RedriveStopped, entity.RedriveCancelled} {
+		r, _ := h.began(4)
+		b := h.wantLease(r.ID, 0)
+		h.move(r.ID, repository.RedriveMove{To: to})
+		h.save(b, entity.ItemSucceeded, entity.ItemSucceeded)
+		got := h.redrive(r.ID).Counts
+		if got.Succeeded != 2 || got.Waiting != r.Selected-2 {
+			h.Errorf("%s: %d succeeded, %d wait, want 2 and %d", to, got.Succeeded, got.Waiting, r.Selected-2)
+		}
+	}
+}
+
+func saveForeign(h *harness) {
+	r, ids := h.began(2)
+	b := h.wantLease(r.ID, 0)
+	item := itemWith(0, ids[0], entity.ItemFailed)
+	item.Reason, item.Topic, item.Group = "broken\x00\xff", "bro\x00ken", "\xff"
+	if !h.saveItems(b, item, itemWith(-1, ids[0], entity.ItemDead), itemWith(2, ids[0], entity.ItemDead), itemWith(1, ids[1], entity.ItemWaiting)) {
+		h.Fatal("SaveBatch = false, want true")
+	}
+	got := h.redrive(r.ID).Counts
+	if got.Failed != 1 || got.Dead != 0 || got.Waiting != 1 {
+		h.Errorf("counts = %+v, want one failed, one waiting", got)
+	}
+}
+
+func itemsPaged(h *harness) {
+	r, ids := h.began(8)
+	h.save(h.wantLease(r.ID, 0), entity.ItemSucceeded, entity.ItemDead, entity.ItemFailed)
+	h.save(h.wantLease(r.ID, 1), entity.ItemInDoubt, entity.ItemSkipped, entity.ItemSucceeded)
+	numbers := func(q repository.ItemQuery) (found []int) {
+		for _, item := range h.items(r.ID, q) {
+			if found = append(found, item.Number); item.MessageID != ids[item.Number] {
+				h.Errorf("item %d is message %s, want %s", item.Number, item.MessageID, ids[item.Number])
+			}
+		}
+		return found
+	}
+	for _, c := range []struct {
+		q    repository.ItemQuery
+		want []int
+	}{
+		{repository.ItemQuery{}, []int{0, 1, 2, 3, 4, 5, 6, 7}},
+		{repository.ItemQuery{From: 2, Limit: 3}, []int{2, 3, 4}},
+		{repository.ItemQuery{From: 6}, []int{6, 7}},
+		{repository.ItemQuery{From: 8}, nil},
+		{repository.ItemQuery{Results: []entity.ItemResult{entity.ItemSucceeded}}, []int{0, 5}},
+		{repository.ItemQuery{From: 1, Limit: 2, Results: []entity.ItemResult{entity.ItemSucceeded, entity.ItemWaiting}}, []int{5, 6}},
+		{repository.ItemQuery{Results: []entity.ItemResult{entity.ItemFailed}}, []int{2}},
+		{repository.ItemQuery{Results: []entity.ItemResult{entity.ItemDead}}, []int{1}},
+		{repository.ItemQuery{Results: []entity.ItemResult{entity.ItemInDoubt, entity.ItemSkipped}}, []int{3, 4}},
+		{repository.ItemQuery{Results: []entity.ItemResult{entity.ItemWaiting}}, []int{6, 7}},
+	} {
+		if got := numbers(c.q); !slices.Equal(got, c.want) {
+			h.Errorf("RedriveItems(%+v) = %v, want %v", c.q, got, c.want)
+		}
+	}
+}
+
+func itemsOutcomes(h *harness) {
+	r, ids := h.began(9, func(n *repository.NewRedrive) { n.BatchSize = 9 })
+	b := h.wantLease(r.ID, 0)
+	var items []entity.RedriveItem
+	for i, change := range []func(*entity.RedriveItem){
+		func(*entity.RedriveItem) {},                        // consumed
+		func(item *entity.RedriveItem) { item.Offset = 50 }, // the next to be read
+		func(item *entity.RedriveItem) { item.TopicID = "life-2" },
+		func(item *entity.RedriveItem) { item.Partition = 3 },
+		func(item *entity.RedriveItem) { item.Group = "shipping" },
+		func(item *entity.RedriveItem) { item.Offset = -1 },
+		func(*entity.RedriveItem) {},                                                                         // comes back
+		func(item *entity.RedriveItem) { *item = itemWith(item.Number, item.MessageID, entity.ItemInDoubt) }, // comes back
+		func(item *entity.RedriveItem) { item.Topic = "" },                                                   // nothing was sent
+	} {
+		item := itemWith(i, ids[i], entity.ItemSucceeded)
+		change(&item)
+		items = append(items, item)
+	}
+	if !h.saveItems(b, items...) {
+		h.Fatal("SaveBatch = false, want true")
+	}
+	h.noteCommitted(committed(billing, 50))
+	h.returned(r.ID, ids[6])
+	h.returned(r.ID, ids[7])
+	h.returned(uuid.New(), ids[1]) // of another redrive
+	want := []entity.Outcome{
+		entity.Consumed, entity.Published, entity.Published, entity.Published, entity.Published, entity.Published,
+		entity.Returned, entity.Returned, "",
+	}
+	for i, item := range h.items(r.ID, repository.ItemQuery{}) {
+		if item.Outcome != want[i] {
+			h.Errorf("item %d is %q, want %q", i, item.Outcome, want[i])
+		}
+	}
+	h.wantOutcomes(r.ID, false, entity.OutcomeCounts{Published: 5, Consumed: 1, Returned: 2})
+	if got := h.redrive(r.ID).Counts.Returned; got != 2 {
+		h.Errorf("%d came back, want 2", got)
+	}
+}
+
+func (h *harness) wantOutcomes(id uuid.UUID, canary bool, want entity.OutcomeCounts) {
+	h.Helper()
+	got, err := h.Repository.RedriveOutcomes(h.Context(), id, canary)
+	if err != nil || got != want {
+		h.Errorf("RedriveOutcomes = %+v, %v, want %+v", got, err, want)
+	}
+}
+
+func itemsConfigured(h *harness) {
+	r, ids := h.began(2)
+	b := h.wantLease(r.ID, 0)
+	nameless, named := itemWith(0, ids[0], entity.ItemSucceeded), itemWith(1, ids[1], entity.ItemSucceeded)
+	nameless.Group, named.Group = "", "shipping"
+	h.saveItems(b, nameless, named)
+	want := func(group string, outcome entity.Outcome) {
+		h.Helper()
+		got := h.items(r.ID, repository.ItemQuery{})
+		if got[0].Group != group || got[0].Outcome != outcome {
+			h.Errorf("item without a group is told of by %q: %s, want %q: %s", got[0].Group, got[0].Outcome, group, outcome)
+		}
+		if got[1].Group != "shipping" || got[1].Outcome != entity.Published {
+			h.Errorf("item of shipping is told of by %q: %s, want shipping: published", got[1].Group, got[1].Outcome)
+		}
+	}
+	h.noteCommitted(committed(billing, 50))
+	want("", entity.Published)
+	h.noteGroups(repository.TopicGroup{Topic: original, Group: billing})
+	want("", entity.Published)
+	h.configure(repository.TopicGroup{Topic: original, Group: "aaa"}, repository.TopicGroup{Topic: "other", Group: billing})
+	want("aaa", entity.Published)
+	h.configure(repository.TopicGroup{Topic: original, Group: "aaa"}, repository.TopicGroup{Topic: original, Group: billing})
+	want(billing, entity.Consumed)
+}
+
+func outcomesCanary(h *harness) {
+	r, ids := h.began(5, func(n *repository.NewRedrive) { n.Options.Canary = 2 })
+	h.saveAll(h.wantLease(r.ID, 0), entity.ItemSucceeded)
+	h.wantOutcomes(r.ID, true, entity.OutcomeCounts{Published: 2})
+	h.move(r.ID, repository.RedriveMove{To: entity.RedriveRunning})
+	h.complete(r.ID, entity.ItemSucceeded)
+	h.returned(r.ID, ids[0])
+	h.returned(r.ID, ids[3])
+	h.wantOutcomes(r.ID, true, entity.OutcomeCounts{Published: 1, Returned: 1})
+	h.wantOutcomes(r.ID, false, entity.OutcomeCounts{Published: 3, Returned: 2})
+}
+
+func (h *harness) attemptsOf(redrive uuid.UUID, ids ...uuid.UUID) map[uuid.UUID]entity.Attempt {
+	h.Helper()
+	attempts, err := h.Repository.AttemptsOf(h.Context(), redrive, ids)
+	if err != nil {
+		h.Fatalf("AttemptsOf: %v", err)
+	}
+	found := map[uuid.UUID]entity.Attempt{}
+	for _, a := range attempts {
+		if _, twice := found[a.MessageID]; twice {
+			h.Errorf("AttemptsOf has message %s twice", a.MessageID)
+		}
+		found[a.MessageID] = a
+	}
+	return found
+}
+
+// attemptFor is a whole attempt of a redrive.
+func (h *harness) attemptFor(redrive, id uuid.UUID, verdict entity.Verdict) repository.Claim {
+	h.Helper()
+	c := intent(id)
+	c.RedriveID = redrive
+	h.claimAll(c)
+	h.clock.Advance(time.Second)
+	h.finish(c, verdict)
+	return c
+}
+
+func attemptsOf(h *harness) {
+	mine, other := uuid.New(), uuid.New()
+	ids := h.puts(5)
+	h.attemptFor(mine, ids[0], entity.Failed)
+	h.attemptFor(mine, ids[0], entity.Acknowledged)
+	h.attemptFor(mine, ids[1], entity.GivenBack)
+	h.attemptFor(other, ids[1], entity.Failed)
+	h.attempt(ids[2], entity.Failed)
+	h.attemptFor(mine, ids[3], entity.Failed) // not asked for
+	got := h.attemptsOf(mine, ids[0], ids[1], ids[2], ids[4], uuid.New(), ids[0])
+	want := map[uuid.UUID]entity.Attempt{ids[0]: h.history(ids[0])[1], ids[1]: h.history(ids[1])[0]}
+	if len(got) != 2 || got[ids[0]] != want[ids[0]] || got[ids[1]] != want[ids[1]] {
+		h.Errorf("AttemptsOf\n got %+v\nwant %+v", got, want)
+	}
+	if got := h.attemptsOf(mine); len(got) != 0 {
+		h.Errorf("AttemptsOf no message = %+v, want none", got)
+	}
+	if got := h.attemptsOf(uuid.Nil, ids...); len(got) != 0 {
+		h.Errorf("AttemptsOf no redrive = %+v, want none", got)
+	}
+}
+
+func attemptsOfClaims(h *harness) {
+	redrive := uuid.New()
+	m := h.put()
+	h.attemptFor(redrive, m.ID, entity.Failed)
+	c := intent(m.ID)
+	c.RedriveID, c.Topic, c.TopicID = redrive, "elsewhere", "life-7"
+	h.claimAll(c)
+	want := entity.Attempt{
+		MessageID: m.ID, Number: 2, ID: c.ID, RetryCount: 2, RedriveID: redrive, Verdict: entity.InDoubt, StartedAt: h.clock.Kept(),
+		From: entity.Retrying, To: entity.Retrying, Topic: "elsewhere", TopicID: "life-7", Partition: c.Partition, Offset: -1,
+	}
+	for range 2 { // alive, and expired
+		if got := h.attemptsOf(redrive, m.ID)[m.ID]; got != want {
+			h.Errorf("AttemptsOf a claim\n got %+v\nwant %+v", got, want)
+		}
+		h.clock.Advance(2 * expiry)
+	}
+	if got := h.attemptsOf(uuid.New(), m.ID); len(got) != 0 {
+		h.Errorf("AttemptsOf another redrive = %+v, want none", got)
+	}
+}
+
+func raceLeases(h *harness) {
+	const owners, batches = 8, 24
+	r, ids := h.began(batches, func(n *repository.NewRedrive) { n.BatchSize = 1 })
+	var mu sync.Mutex
+	var got []uuid.UUID
+	together(owners, func(int) {
+		owner := uuid.New()
+		for range 4 * batches { // a lease may come to nothing while others take theirs
+			b, err := h.Repository.LeaseBatch(h.Context(), r.ID, owner, expiry)
+			if err != nil {
+				h.Errorf("LeaseBatch: %v", err)
+				return
+			}
+			if b == nil {
+				continue
+			}
+			mu.Lock()
+			got = append(got, b.Items[0].MessageID)
+			mu.Unlock()
+			item := itemWith(b.First, b.Items[0].MessageID, entity.ItemSucceeded)
+			saved, err := h.Repository.SaveBatch(h.Context(), repository.BatchResults{
+				RedriveID: r.ID, Number: b.Number, Owner: owner, Items: []entity.RedriveItem{item},
+			})
+			if err != nil || !saved {
+				h.Errorf("SaveBatch = %v, %v, want true", saved, err)
+			}
+		}
+	})
+	h.wantSameIDs("leased by all owners", got, ids)
+	h.wantRedriveCounts(r.ID, entity.RedriveCounts{Succeeded: batches})
+}
+
+func raceTakeOver(h *harness) {
+	for range rounds {
+		r := h.create(ofIDs(h.put().ID))
+		late := h.wantLease(r.ID, 0)
+		h.clock.Advance(expiry)
+		h.wantOne("LeaseBatch of an expired batch", func() bool {
+			b, err := h.Repository.LeaseBatch(h.Context(), r.ID, uuid.New(), expiry)
+			if err != nil {
+				h.Errorf("LeaseBatch: %v", err)
+			}
+			if b != nil && !b.TakenOver {
+				h.Error("it is not taken over, want that")
+			}
+			return b != nil
+		})
+		if h.saveItems(late) {
+			h.Error("SaveBatch by who lost the batch = true, want false")
+		}
+	}
+}
+
+func raceRate(h *harness) {
+	r, _ := h.began(2*rounds, func(n *repository.NewRedrive) { n.Options.Rate = 2 })
+	for range rounds {
+		h.wantOne("LeaseBatch within a second", func() bool {
+			b, err := h.Repository.LeaseBatch(h.Context(), r.ID, uuid.New(), time.Hour)
+			if err != nil {
+				h.Errorf("LeaseBatch: %v", err)
+			}
+			return b != nil
+		})
+		h.clock.Advance(time.Second)
+	}
+}
+
+func racePause(h *harness) {
+	for range rounds {
+		r := h.create(retryAll(func(n *repository.NewRedrive) {
+			n.BatchSize, n.Selection = 1, entity.Selection{IDs: h.puts(12)}
+		}))
+		var pauseErr error
+		together(4, func(i int) {
+			if i == 0 {
+				_, pauseErr = h.Repository.MoveRedrive(h.Context(), r.ID, repository.RedriveMove{
+					To: entity.RedrivePaused, Action: entity.ActionPause, Cause: entity.By("bob"),
+				})
+				if b, err := h.Repository.LeaseBatch(h.Context(), r.ID, uuid.New(), expiry); err != nil || b != nil {
+					h.Errorf("LeaseBatch behind the pause = %+v, %v, want none", b, err)
+				}
+				return
+			}
+			for range 4 {
+				if _, err := h.Repository.LeaseBatch(h.Context(), r.ID, uuid.New(), expiry); err != nil {
+					h.Errorf("LeaseBatch: %v", err)
+				}
+			}
+		})
+		if pauseErr != nil {
+			h.Errorf("MoveRedrive: %v", pauseErr)
+		}
+		h.wantNoLease(r.ID)
+	}
+}
+
+// raceFinishRedrive has two processes save the last two batches and say so.
+func raceFinishRedrive(h *harness) {
+	for range rounds {
+		r := h.create(retryAll(func(n *repository.NewRedrive) {
+			n.BatchSize, n.Selection = 1, entity.Selection{IDs: h.puts(2)}
+		}))
+		batches := []*held{h.wantLease(r.ID, 0), h.wantLease(r.ID, 1)}
+		together(2, func(i int) {
+			b := batches[i]
+			saved, err := h.Repository.SaveBatch(h.Context(), repository.BatchResults{
+				RedriveID: r.ID, Number: b.Number, Owner: b.owner,
+				Items: []entity.RedriveItem{itemWith(i, b.Items[0].MessageID, entity.ItemSucceeded)},
+			})
+			if err != nil || !saved {
+				h.Errorf("SaveBatch = %v, %v, want true", saved, err)
+			}
+			// The loser finds it open still, or finished already.
+			_, _ = h.Repository.MoveRedrive(h.Context(), r.ID, repository.RedriveMove{
+				To: entity.RedriveFinished, Action: entity.ActionFinish, Cause: entity.By("alice"),
+			})
+		})
+		if got := h.redrive(r.ID); got.State != entity.RedriveFinished || got.Counts.Succeeded != 2 {
+			h.Errorf("it is %s with %d succeeded, want finished with 2", got.State, got.Counts.Succeeded)
+		}
+		if got := len(h.trail(repository.TrailQuery{ObjectID: r.ID, Action: entity.ActionFinish})); got != 1 {
+			h.Errorf("it is finished %d times in the trail, want once", got)
+		}
+	}
+}
+
+func raceCreate(h *harness) {
+	ids := h.puts(4)
+	for range rounds {
+		n := ofIDs(ids...)
+		together(4, func(int) {
+			if r, err := h.Repository.CreateRedrive(h.Context(), n); err != nil || r.ID != n.ID || r.Selected != 4 {
+				h.Errorf("CreateRedrive = %d selected, %v, want 4", r.Selected, err)
+			}
+		})
+		h.wantIDs("items", messagesOf(h.items(n.ID, repository.ItemQuery{})), ids)
+		if got := len(h.entriesOf(n.ID)); got != 1 {
+			h.Errorf("trail has %d entries, want 1", got)
+		}
+	}
+}

@@ -1,0 +1,391 @@
+package repositorytest
+
+import (
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+func redriveSelectionPromises() []promise {
+	return []promise{
+		{"FilterIsOldestFirst", selectionOrder},
+		{"FindsByDeadLetterTopicAndByOriginalTopic", selectionNames},
+		{"TakesWhatTheActionCan", selectionActions},
+		{"NamedStatusesAreToldOf", selectionStatuses},
+		{"EachFieldNarrows", selectionFields},
+		{"CutOffIsExclusiveBeginningInclusive", selectionTimes},
+		{"ImpossibleWordsSelectNothing", selectionImpossible},
+		{"WhatArrivesLaterIsNotInIt", selectionFrozen},
+		{"WhatChangesLaterStaysInIt", selectionStays},
+		{"IDsKeepTheirOrderEachOnce", selectionIDs},
+		{"IDsThatCannotBeTakenAreCounted", selectionIDsLeftOut},
+		{"IDsMustMatchTheOtherFields", selectionIDsNarrowed},
+		{"BatchesAreNoLargerThanAskedFor", selectionBatches},
+		{"CanaryIsExactlyItsNumber", selectionCanary},
+		{"CanaryIsForRetriesOnly", selectionCanaryOfOthers},
+		{"RateKeepsBatchesToASecond", selectionRate},
+		{"SurveyCountsTheSame", surveyCounts},
+		{"SurveyIsLargestFirstWithASample", surveyGroups},
+		{"SurveyOfIDs", surveyIDs},
+		{"SurveyStoresNothing", surveyStoresNothing},
+	}
+}
+
+// items returns messages of a redrive; without a limit all of them.
+func (h *harness) items(id uuid.UUID, q repository.ItemQuery) []entity.RedriveItem {
+	h.Helper()
+	if q.Limit == 0 {
+		q.Limit = everything
+	}
+	items, err := h.Repository.RedriveItems(h.Context(), id, q)
+	if err != nil {
+		h.Fatalf("RedriveItems(%+v): %v", q, err)
+	}
+	return items
+}
+
+func messagesOf(items []entity.RedriveItem) []uuid.UUID {
+	var ids []uuid.UUID
+	for _, item := range items {
+		ids = append(ids, item.MessageID)
+	}
+	return ids
+}
+
+// wantSelected makes a redrive and checks which messages are in it.
+func (h *harness) wantSelected(name string, n repository.NewRedrive, leftOut map[string]int, want ...uuid.UUID) {
+	h.Helper()
+	n.ID = uuid.New()
+	r := h.create(n)
+	h.wantIDs(name, messagesOf(h.items(r.ID, repository.ItemQuery{})), want)
+	skipped := 0
+	for _, count := range leftOut {
+		skipped += count
+	}
+	if r.Selected != len(want)+skipped || r.LeftOut != skipped {
+		h.Errorf("%s: %d selected, %d left out, want %d and %d", name, r.Selected, r.LeftOut, len(want)+skipped, skipped)
+	}
+	h.wantRedriveCounts(r.ID, entity.RedriveCounts{Waiting: len(want), Skipped: skipped, Reasons: leftOut})
+}
+
+func selectionOrder(h *harness) {
+	want := ties(h, 8)
+	h.wantSelected("messages", retryAll(), nil, append(want, h.put().ID)...)
+}
+
+func selectionNames(h *harness) {
+	orders, payments, unknown := twoNames(h)
+	both := h.put(func(m *entity.Message) { m.OriginalTopic, m.Source = "shared.dlq", h.source("shared.dlq", 8) })
+	sql := h.put(func(m *entity.Message) { m.Source = entity.Source{} })
+	h.wantSelected("orders", retryAll(), nil, orders.ID, sql.ID)
+	h.wantSelected("shared.dlq", retryAll(func(n *repository.NewRedrive) { n.Selection.Topic = "shared.dlq" }), nil,
+		orders.ID, payments.ID, unknown.ID, both.ID)
+}
+
+// oneOfEach puts in a message of each kind that actions tell apart.
+func oneOfEach(h *harness) map[string]uuid.UUID {
+	found := map[string]uuid.UUID{}
+	for _, s := range entity.Statuses() {
+		found[string(s)] = h.in(s).ID
+	}
+	found["exhausted"] = h.put(func(m *entity.Message) { m.RetryCount = m.MaxRetries }).ID
+	found["unsettled"] = h.put().ID
+	h.unsettleable(found["unsettled"])
+	return found
+}
+
+func selectionActions(h *harness) {
+	m := oneOfEach(h)
+	taken := func(n int) map[string]int { return map[string]int{repository.SkippedTaken: n} }
+	for _, c := range []struct {
+		action  entity.RedriveAction
+		requeue bool
+		want    []string
+		leftOut map[string]int
+	}{
+		{entity.RedriveRetry, false, []string{"PENDING"}, taken(2)},
+		{entity.RedriveRetry, true, []string{"PENDING", "DEAD"}, taken(2)},
+		{entity.RedriveRequeue, false, []string{"DEAD"}, taken(2)},
+		{entity.RedriveDead, false, []string{"PENDING", "exhausted", "unsettled"}, taken(1)},
+		{entity.RedriveDelete, false, []string{"PENDING", "RESOLVED", "DEAD", "exhausted"}, taken(2)},
+	} {
+		var want []uuid.UUID
+		for _, name := range c.want {
+			want = append(want, m[name])
+		}
+		h.wantSelected(string(c.action), retryAll(func(n *repository.NewRedrive) {
+			n.Action, n.Options.Requeue = c.action, c.requeue
+		}), c.leftOut, want...)
+	}
+}
+
+func selectionStatuses(h *harness) {
+	m := oneOfEach(h)
+	with := func(action entity.RedriveAction, statuses ...entity.Status) repository.NewRedrive {
+		return retryAll(func(n *repository.NewRedrive) { n.Action, n.Selection.Statuses = action, statuses })
+	}
+	h.wantSelected("retry of all statuses", with(entity.RedriveRetry, entity.Statuses()...),
+		map[string]int{repository.SkippedTaken: 2, repository.SkippedNotRetryable: 3}, m["PENDING"])
+	h.wantSelected("retry of PENDING", with(entity.RedriveRetry, entity.Pending),
+		map[string]int{repository.SkippedNotRetryable: 1}, m["PENDING"])
+	h.wantSelected("delete of RESOLVED", with(entity.RedriveDelete, entity.Resolved), nil, m["RESOLVED"])
+	h.wantSelected("dead of RETRYING", with(entity.RedriveDead, entity.Retrying),
+		map[string]int{repository.SkippedTaken: 1}, m["unsettled"])
+	h.wantSelected("requeue of RESOLVED", with(entity.RedriveRequeue, entity.Resolved),
+		map[string]int{repository.SkippedNotRetryable: 1})
+	h.wantSelected("retry of a status that is none", with(entity.RedriveRetry, "LOST"), nil)
+}
+
+func selectionFields(h *harness) {
+	failing := func(class, group string) uuid.UUID {
+		return h.put(func(m *entity.Message) { m.Failure.Class, m.Failure.ConsumerGroup = class, group }).ID
+	}
+	a, b, c := failing("Timeout", "billing"), failing("Timeout", "shipping"), failing("", "billing")
+	other := h.put(func(m *entity.Message) { m.OriginalTopic, m.Failure.Class = "payments", "Timeout" }).ID
+	with := func(s entity.Selection) repository.NewRedrive {
+		return retryAll(func(n *repository.NewRedrive) { n.Selection = s })
+	}
+	h.wantSelected("class", with(entity.Selection{ErrorClass: "Timeout"}), nil, a, b, other)
+	h.wantSelected("group", with(entity.Selection{ConsumerGroup: "billing"}), nil, a, c)
+	h.wantSelected("both", with(entity.Selection{ErrorClass: "Timeout", ConsumerGroup: "billing"}), nil, a)
+	h.wantSelected("topic and class", with(entity.Selection{Topic: original, ErrorClass: "Timeout"}), nil, a, b)
+}
+
+func selectionTimes(h *harness) {
+	ids := h.puts(4)
+	at := func(i int) time.Time { return h.get(ids[i]).CreatedAt }
+	h.wantSelected("from the second to before the fourth", retryAll(func(n *repository.NewRedrive) {
+		n.Selection = entity.Selection{CreatedAfter: at(1), CreatedBefore: at(3)}
+	}), nil, ids[1], ids[2])
+	h.wantSelected("before the second", retryAll(func(n *repository.NewRedrive) { n.Selection.CreatedBefore = at(1) }), nil, ids[0])
+}
+
+func selectionImpossible(h *harness) {
+	m := h.put(func(m *entity.Message) { m.Failure.Class, m.Failure.ConsumerGroup = "a\uFFFDb", "a\uFFFDb" })
+	for _, word := range impossible {
+		for name, s := range map[string]entity.Selection{
+			"topic": {Topic: word}, "class": {Topic: original, ErrorClass: word}, "group": {Topic: original, ConsumerGroup: word},
+			"topic of an id": {IDs: []uuid.UUID{m.ID}, Topic: word},
+		} {
+			if word != "" {
+				h.wantSelected(name, retryAll(func(n *repository.NewRedrive) { n.Selection = s }), nil)
+			}
+		}
+	}
+}
+
+func selectionFrozen(h *harness) {
+	r, ids := h.began(3)
+	h.puts(3)
+	h.wantIDs("items", messagesOf(h.items(r.ID, repository.ItemQuery{})), ids)
+}
+
+func selectionStays(h *harness) {
+	r, ids := h.began(3)
+	h.attempt(ids[0], entity.Acknowledged)
+	if err := h.Repository.Delete(h.Context(), ids[1], entity.By("alice")); err != nil {
+		h.Fatal(err)
+	}
+	h.wantIDs("items", messagesOf(h.items(r.ID, repository.ItemQuery{})), ids)
+}
+
+func ofIDs(ids ...uuid.UUID) repository.NewRedrive {
+	return retryAll(func(n *repository.NewRedrive) { n.Selection = entity.Selection{IDs: ids} })
+}
+
+func selectionIDs(h *harness) {
+	ids := h.puts(7)
+	slices.Reverse(ids)
+	h.wantSelected("ids", ofIDs(append(ids, ids[2], ids[0])...), nil, ids...)
+	if got := h.create(ofIDs(ids...)).Selection; len(got.IDs) != 0 {
+		h.Errorf("selection shows ids %v, want them as items only", got.IDs)
+	}
+}
+
+func selectionIDsLeftOut(h *harness) {
+	m := oneOfEach(h)
+	lost := uuid.New()
+	h.wantSelected("ids", ofIDs(m["DEAD"], lost, m["RETRYING"], m["PENDING"], m["RESOLVED"], m["exhausted"], lost), map[string]int{
+		repository.SkippedGone: 1, repository.SkippedTaken: 1, repository.SkippedNotRetryable: 3,
+	}, m["PENDING"])
+}
+
+func selectionIDsNarrowed(h *harness) {
+	ids := h.puts(2)
+	other := h.put(func(m *entity.Message) { m.OriginalTopic = "payments" }).ID
+	n := ofIDs(other, ids[1], ids[0])
+	n.Selection.Topic = original
+	h.wantSelected("ids of a topic", n, nil, ids[1], ids[0])
+	n.Selection.Topic = deadLetter
+	h.wantSelected("ids of a dead-letter topic", n, nil, other, ids[1], ids[0])
+	n.Selection.CreatedAfter = h.get(ids[1]).CreatedAt
+	h.wantSelected("ids since a moment", n, nil, other, ids[1])
+}
+
+// sizes leases every batch of a redrive and returns how many messages each has,
+// and how many of them are the canary's.
+func (h *harness) sizes(id uuid.UUID) (sizes []int, canaries int) {
+	h.Helper()
+	next := 0
+	for range everything {
+		b := h.lease(id, uuid.New())
+		if b == nil {
+			return sizes, canaries
+		}
+		if b.Number != len(sizes) || b.First != next {
+			h.Errorf("batch %d begins with item %d, want batch %d with %d", b.Number, b.First, len(sizes), next)
+		}
+		sizes, next = append(sizes, len(b.Items)), next+len(b.Items)
+		if b.Canary {
+			canaries++
+		}
+	}
+	h.Fatal("batches without end")
+	return nil, 0
+}
+
+func (h *harness) wantSizes(n repository.NewRedrive, canaries int, want ...int) {
+	h.Helper()
+	n.ID = uuid.New()
+	r := h.create(n)
+	if r.State == entity.RedriveCanary {
+		h.move(n.ID, repository.RedriveMove{To: entity.RedriveRunning})
+	}
+	got, marked := h.sizes(n.ID)
+	if !slices.Equal(got, want) || marked != canaries {
+		h.Errorf("batches of %v, %d the canary's, want %v, %d", got, marked, want, canaries)
+	}
+}
+
+func selectionBatches(h *harness) {
+	h.puts(6)
+	h.wantSizes(retryAll(func(n *repository.NewRedrive) { n.BatchSize = 4 }), 0, 4, 2)
+	h.wantSizes(retryAll(func(n *repository.NewRedrive) { n.BatchSize = 3 }), 0, 3, 3)
+	h.wantSizes(retryAll(func(n *repository.NewRedrive) { n.BatchSize = 7 }), 0, 6)
+	h.wantSizes(retryAll(func(n *repository.NewRedrive) { n.BatchSize = 1 }), 0, 1, 1, 1, 1, 1, 1)
+}
+
+func selectionCanary(h *harness) {
+	h.puts(10)
+	canary := func(size, canary int) repository.NewRedrive {
+		return retryAll(func(n *repository.NewRedrive) { n.BatchSize, n.Options.Canary = size, canary })
+	}
+	h.wantSizes(canary(4, 1), 1, 1, 4, 4, 1)
+	h.wantSizes(canary(4, 4), 1, 4, 4, 2)
+	h.wantSizes(canary(4, 6), 2, 4, 2, 4)
+	h.wantSizes(canary(3, 10), 4, 3, 3, 3, 1)
+	h.wantSizes(canary(4, 100), 3, 4, 4, 2)
+}
+
+func selectionCanaryOfOthers(h *harness) {
+	h.puts(4)
+	r := h.create(retryAll(func(n *repository.NewRedrive) {
+		n.Action, n.Options.Canary, n.Options.KeepKeyOrder = entity.RedriveDelete, 2, true
+	}))
+	if r.State != entity.RedriveRunning || !r.CanaryPassed {
+		h.Errorf("a delete with a canary is %s, want running", r.State)
+	}
+	if got, marked := h.sizes(r.ID); !slices.Equal(got, []int{3, 1}) || marked != 0 {
+		h.Errorf("batches of %v, %d the canary's, want 3 and 1, and none", got, marked)
+	}
+}
+
+func selectionRate(h *harness) {
+	h.puts(5)
+	for _, c := range []struct {
+		rate float64
+		want int
+	}{{2.9, 2}, {0.1, 1}, {1, 1}, {3, 3}, {1000, 3}} {
+		r := h.create(retryAll(func(n *repository.NewRedrive) { n.Options.Rate = c.rate }))
+		if b := h.lease(r.ID, uuid.New()); b == nil || len(b.Items) != c.want {
+			h.Errorf("with %v messages a second the first batch is %+v, want %d messages", c.rate, b, c.want)
+		}
+	}
+}
+
+func (h *harness) survey(n repository.NewRedrive) []repository.SurveyGroup {
+	h.Helper()
+	groups, err := h.Repository.Survey(h.Context(), n)
+	if err != nil {
+		h.Fatalf("Survey: %v", err)
+	}
+	return groups
+}
+
+func surveyCounts(h *harness) {
+	oneOfEach(h)
+	for _, action := range []entity.RedriveAction{entity.RedriveRetry, entity.RedriveRequeue, entity.RedriveDead, entity.RedriveDelete} {
+		for _, statuses := range [][]entity.Status{nil, entity.Statuses()} {
+			n := retryAll(func(n *repository.NewRedrive) { n.Action, n.Selection.Statuses = action, statuses })
+			found := map[string]int{}
+			for _, g := range h.survey(n) {
+				found[g.Reason] += g.Messages
+			}
+			r := h.create(n)
+			want := map[string]int{"": r.Counts.Waiting}
+			for reason, count := range r.Counts.Reasons {
+				want[reason] += count
+			}
+			for reason, count := range want {
+				if found[reason] != count {
+					h.Errorf("%s of %v: Survey has %d of %q, want %d", action, statuses, found[reason], reason, count)
+				}
+			}
+		}
+	}
+}
+
+func surveyGroups(h *harness) {
+	with := func(topic string, c entity.Confidence) func(*entity.Message) {
+		return func(m *entity.Message) { m.OriginalTopic, m.Origin.Confidence = topic, c }
+	}
+	h.puts(3, with("a", entity.FromHeader))
+	h.puts(2, with("b", entity.FromHeader))
+	guessed := h.put(with("b", entity.FromName)).ID
+	unknown := h.put(with("", entity.FromNothing)).ID
+	h.puts(4, with("b", entity.FromHeader))
+	claimed := h.in(entity.Retrying, with("b", entity.FromHeader)).ID
+
+	got := h.survey(retryAll(func(n *repository.NewRedrive) { n.Selection.Topic = deadLetter }))
+	want := []repository.SurveyGroup{
+		{Messages: 6, Topic: "b", Confidence: entity.FromHeader},
+		{Messages: 3, Topic: "a", Confidence: entity.FromHeader},
+		{Messages: 1, Topic: "", Confidence: entity.FromNothing, Sample: unknown},
+		{Messages: 1, Topic: "b", Confidence: entity.FromHeader, Reason: repository.SkippedTaken, Sample: claimed},
+		{Messages: 1, Topic: "b", Confidence: entity.FromName, Sample: guessed},
+	}
+	for i := range min(2, len(got)) {
+		if m := h.get(got[i].Sample); m.OriginalTopic != got[i].Topic || m.Origin.Confidence != got[i].Confidence {
+			h.Errorf("sample of %+v is a message of %q, %s", got[i], m.OriginalTopic, m.Origin.Confidence)
+		}
+		want[i].Sample = got[i].Sample
+	}
+	if !slices.Equal(got, want) {
+		h.Errorf("Survey =\n     %+v\nwant %+v", got, want)
+	}
+}
+
+func surveyIDs(h *harness) {
+	m, lost := h.put(), uuid.New()
+	got := h.survey(ofIDs(lost, m.ID, m.ID))
+	want := []repository.SurveyGroup{
+		{Messages: 1, Reason: repository.SkippedGone, Sample: lost},
+		{Messages: 1, Topic: original, Confidence: entity.FromHeader, Sample: m.ID},
+	}
+	if !slices.Equal(got, want) {
+		h.Errorf("Survey = %+v, want %+v", got, want)
+	}
+}
+
+func surveyStoresNothing(h *harness) {
+	m := h.put()
+	n := retryAll()
+	h.survey(n)
+	_, err := h.Repository.Redrive(h.Context(), n.ID)
+	h.wantNoRedrive("Redrive after a survey", n.ID, err)
+	h.wantUnchanged(h.get(m.ID))
+}

@@ -1,0 +1,379 @@
+package repositorytest
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// returnsPromises are about records that come back without our headers.
+func returnsPromises() []promise {
+	return []promise{
+		{"SameKeyAndValueIsTheChild", returnsChild},
+		{"WithoutAWindowNothingIsLookedFor", returnsOff},
+		{"OlderThanTheWindowIsNoReturn", returnsWindow},
+		{"OneReturnForAnAttempt", returnsOnce},
+		{"LatestAttemptIsTheParent", returnsLatest},
+		{"EqualMessagesOfABatchHaveParentsOfTheirOwn", returnsEqual},
+		{"NeverAcrossTopics", returnsTopics},
+		{"NeverForUnknownOrigins", returnsUnknown},
+		{"NeverWithoutKeyOrValue", returnsEmpty},
+		{"OtherBytesAreNoReturn", returnsOther},
+		{"OnlyAcknowledgedAttemptsCount", returnsVerdicts},
+		{"ForeignHeadersAreNotLookedFor", returnsForeign},
+		{"AttemptThatHeadersNameIsTaken", returnsHeaders},
+		{"AttemptNamedInTheSameBatchIsTaken", returnsSameBatch},
+		{"AtTheLimitItArrivesDead", returnsLimit},
+		{"LineEndsAtTheLimit", returnsLine},
+		{"DeletedParentIsNone", returnsDeleted},
+		{"StaleRangeReturnsNothing", returnsStale},
+		{"ConcurrentReturnsOfOneAttempt", returnsConcurrent},
+	}
+}
+
+const window = 24 * time.Hour
+
+func keyed(key, value string) func(*entity.Message) {
+	return func(m *entity.Message) { m.Record.Key, m.Record.Value = []byte(key), []byte(value) }
+}
+
+// arrives stores n messages with key "k" and value "v", unless changed, at the
+// end of a dead-letter topic and returns them with what Store said.
+func (h *harness) arrives(n int, changes ...func(*entity.Message)) ([]entity.Message, []repository.Arrival) {
+	h.Helper()
+	s := h.open(deadLetter, 0, 0)
+	b := h.batch(s, h.position(s, 0), n, append([]func(*entity.Message){keyed("k", "v")}, changes...)...)
+	b.ReturnWindow = window
+	return b.Messages, h.arrive(b)
+}
+
+func (h *harness) arrive(b repository.Batch) []repository.Arrival {
+	h.Helper()
+	stored, err := h.Repository.Store(h.Context(), b)
+	if err != nil || len(stored.Ranges) != len(b.Ranges) {
+		h.Fatalf("Store = %+v, %v, want all of %+v", stored, err, b.Ranges)
+	}
+	return stored.Returns
+}
+
+// sent is a message that arrived as itself and whose attempt was acknowledged.
+func (h *harness) sent(changes ...func(*entity.Message)) entity.Message {
+	h.Helper()
+	messages, returns := h.arrives(1, changes...)
+	if len(returns) != 0 {
+		h.Fatalf("Store found the returns %+v, want none", returns)
+	}
+	h.clock.Advance(time.Second)
+	h.attempt(messages[0].ID, entity.Acknowledged)
+	h.clock.Advance(time.Second)
+	return messages[0]
+}
+
+// wantReturn checks one return by content in what Store said and in the store.
+func (h *harness) wantReturn(got []repository.Arrival, child entity.Message, parent uuid.UUID, count int) {
+	h.Helper()
+	if len(got) != 1 {
+		h.Fatalf("Store found the returns %+v, want one", got)
+	}
+	want := repository.Arrival{
+		MessageID: child.ID, Parent: parent, Root: got[0].Root, Topic: child.OriginalTopic,
+		RetryCount: count, MaxRetries: child.MaxRetries, Status: got[0].Status, ByContent: true,
+	}
+	if got[0] != want {
+		h.Errorf("Store found %+v, want %+v", got[0], want)
+	}
+	m := h.get(child.ID)
+	if m.Parent != parent || m.RetryCount != count || m.Root != want.Root || m.Status != want.Status {
+		h.Errorf("child has parent %s, root %s, %d attempts, %s, want %s, %s, %d, %s",
+			m.Parent, m.Root, m.RetryCount, m.Status, parent, want.Root, count, want.Status)
+	}
+	h.wantOutcome(parent, entity.Returned)
+}
+
+// wantNoReturn checks messages that are nobody's return, and the parent that
+// they might have.
+func (h *harness) wantNoReturn(got []repository.Arrival, messages []entity.Message, parent uuid.UUID) {
+	h.Helper()
+	if len(got) != 0 {
+		h.Errorf("Store found the returns %+v, want none", got)
+	}
+	for _, m := range messages {
+		h.wantForeign(h.get(m.ID))
+	}
+	h.wantOutcome(parent, entity.Published)
+}
+
+func returnsChild(h *harness) {
+	m := h.sent()
+	child, got := h.arrives(1)
+	h.wantReturn(got, child[0], m.ID, 1)
+	if got[0].Root != m.ID || got[0].Status != entity.Pending {
+		h.Errorf("child has root %s and is %s, want %s, PENDING", got[0].Root, got[0].Status, m.ID)
+	}
+}
+
+func returnsOff(h *harness) {
+	m := h.sent()
+	s := h.open(deadLetter, 0, 0)
+	b := h.batch(s, h.position(s, 0), 1, keyed("k", "v"))
+	h.wantNoReturn(h.arrive(b), b.Messages, m.ID)
+}
+
+func returnsWindow(h *harness) {
+	m := h.sent()
+	h.clock.Advance(window)
+	late, got := h.arrives(1)
+	h.wantNoReturn(got, late, m.ID)
+
+	h.attempt(late[0].ID, entity.Acknowledged)
+	h.clock.Advance(window - time.Second)
+	child, got := h.arrives(1)
+	h.wantReturn(got, child[0], late[0].ID, 1)
+}
+
+func returnsOnce(h *harness) {
+	m := h.sent()
+	child, got := h.arrives(1)
+	h.wantReturn(got, child[0], m.ID, 1)
+	second, got := h.arrives(1)
+	if len(got) != 0 {
+		h.Errorf("Store found the returns %+v, want none: the attempt has one", got)
+	}
+	h.wantForeign(h.get(second[0].ID))
+}
+
+func returnsLatest(h *harness) {
+	pair, _ := h.arrives(2)
+	h.attempt(pair[1].ID, entity.Acknowledged)
+	h.clock.Advance(time.Minute)
+	h.attempt(pair[0].ID, entity.Acknowledged)
+	child, got := h.arrives(1)
+	h.wantReturn(got, child[0], pair[0].ID, 1)
+	child, got = h.arrives(1)
+	h.wantReturn(got, child[0], pair[1].ID, 1)
+}
+
+func returnsEqual(h *harness) {
+	pair, _ := h.arrives(2)
+	for _, m := range pair {
+		h.clock.Advance(time.Minute)
+		h.attempt(m.ID, entity.Acknowledged)
+	}
+	three, got := h.arrives(3)
+	if len(got) != 2 {
+		h.Fatalf("Store found the returns %+v, want two", got)
+	}
+	h.wantReturn(got[:1], three[0], pair[1].ID, 1)
+	h.wantReturn(got[1:], three[1], pair[0].ID, 1)
+	h.wantForeign(h.get(three[2].ID))
+}
+
+func returnsTopics(h *harness) {
+	m := h.sent()
+	other, got := h.arrives(1, ofTopic("elsewhere"))
+	h.wantNoReturn(got, other, m.ID)
+}
+
+func returnsUnknown(h *harness) {
+	m, _ := h.arrives(1, ofTopic(""))
+	c := intent(m[0].ID)
+	c.Topic = ""
+	h.claimAll(c)
+	h.acknowledge(c)
+	other, got := h.arrives(1, ofTopic(""))
+	h.wantNoReturn(got, other, m[0].ID)
+}
+
+func returnsEmpty(h *harness) {
+	for _, change := range []func(*entity.Message){
+		func(m *entity.Message) { m.Record.Key = nil },
+		func(m *entity.Message) { m.Record.Key = []byte{} },
+		func(m *entity.Message) { m.Record.Value = nil },
+		func(m *entity.Message) { m.Record.Value = []byte{} },
+		func(m *entity.Message) {
+			m.Record.State, m.Record.Value, m.Record.Size, m.Record.SHA256 = entity.ValueOverLimit, nil, 99, make([]byte, 32)
+		},
+	} {
+		m := h.sent(change)
+		again, got := h.arrives(1, change)
+		h.wantNoReturn(got, again, m.ID)
+	}
+}
+
+func returnsOther(h *harness) {
+	m := h.sent()
+	for _, change := range []func(*entity.Message){keyed("K", "v"), keyed("k", "v "), keyed("kv", ""), keyed("", "kv")} {
+		other, got := h.arrives(1, change)
+		h.wantNoReturn(got, other, m.ID)
+	}
+}
+
+func returnsVerdicts(h *harness) {
+	for _, v := range []entity.Verdict{
+		entity.Skipped, entity.Failed, entity.Rejected, entity.Refused, entity.GivenBack, entity.Rescued, entity.InDoubt,
+	} {
+		m, _ := h.arrives(1)
+		h.attempt(m[0].ID, v)
+		again, got := h.arrives(1)
+		if len(got) != 0 {
+			h.Errorf("after verdict %d Store found the returns %+v, want none", v, got)
+		}
+		h.wantForeign(h.get(again[0].ID))
+	}
+	m, _ := h.arrives(1)
+	r := result(h.claim(m[0].ID), entity.Acknowledged)
+	r.Class = entity.AlreadyPublished
+	h.finishAll(r)
+	child, got := h.arrives(1)
+	h.wantReturn(got, child[0], m[0].ID, 1)
+}
+
+// returnsForeign: what says that it is a return, and is not, is another record
+// onto which headers were copied.
+func returnsForeign(h *harness) {
+	m := h.sent()
+	said, got := h.arrives(1, func(c *entity.Message) { c.Return = &entity.Return{Parent: m.ID, Attempt: uuid.New()} })
+	h.wantNoReturn(got, said, m.ID)
+}
+
+func returnsHeaders(h *harness) {
+	m, _ := h.arrives(1)
+	c := h.claim(m[0].ID)
+	say := func(m *entity.Message) { m.Return = &entity.Return{Parent: c.MessageID, Attempt: c.ID} }
+	first, got := h.arrives(1, say)
+	if len(got) != 1 || got[0].ByContent || got[0].Parent != c.MessageID {
+		h.Errorf("Store found %+v, want the return by headers", got)
+	}
+	h.finish(c, entity.Acknowledged)
+	second, got := h.arrives(1)
+	if len(got) != 0 {
+		h.Errorf("Store found %+v, want none: the attempt has a return", got)
+	}
+	h.wantForeign(h.get(second[0].ID))
+
+	// Headers that name an attempt again are believed again.
+	third, got := h.arrives(1, say)
+	if len(got) != 1 || h.get(third[0].ID).Parent != c.MessageID || h.get(first[0].ID).Parent != c.MessageID {
+		h.Errorf("Store found %+v, want another child of %s", got, c.MessageID)
+	}
+}
+
+func returnsSameBatch(h *harness) {
+	m, _ := h.arrives(1)
+	c := h.claim(m[0].ID)
+	h.finish(c, entity.Acknowledged)
+	s := h.open(deadLetter, 0, 0)
+	b := h.batch(s, h.position(s, 0), 3, keyed("k", "v"))
+	b.ReturnWindow = window
+	for _, i := range []int{1, 2} {
+		b.Messages[i].Return = &entity.Return{Parent: c.MessageID, Attempt: c.ID}
+	}
+	got := h.arrive(b)
+	if len(got) != 2 || got[0].MessageID != b.Messages[1].ID || got[1].MessageID != b.Messages[2].ID {
+		h.Errorf("Store found %+v, want those with headers, %s and %s", got, b.Messages[1].ID, b.Messages[2].ID)
+	}
+	h.wantForeign(h.get(b.Messages[0].ID))
+}
+
+func returnsLimit(h *harness) {
+	m := h.sent(func(m *entity.Message) { m.MaxRetries = 1 })
+	child, got := h.arrives(1, func(m *entity.Message) { m.MaxRetries = 1 })
+	h.wantReturn(got, child[0], m.ID, 1)
+	if got[0].Status != entity.Dead {
+		h.Errorf("child is %s, want DEAD", got[0].Status)
+	}
+}
+
+// returnsLine is a record that fails for ever and whose consumer drops headers.
+func returnsLine(h *harness) {
+	m, _ := h.arrives(1)
+	root := m[0].ID
+	for trip := 1; trip <= 10; trip++ {
+		h.clock.Advance(time.Minute)
+		h.attempt(m[0].ID, entity.Acknowledged)
+		child, got := h.arrives(1)
+		h.wantReturn(got, child[0], m[0].ID, trip)
+		if got[0].Root != root {
+			h.Errorf("trip %d has root %s, want %s", trip, got[0].Root, root)
+		}
+		if m = child; got[0].Status == entity.Dead {
+			if trip != entity.DefaultMaxRetries {
+				h.Errorf("dead after %d round trips, want %d", trip, entity.DefaultMaxRetries)
+			}
+			return
+		}
+	}
+	h.Error("it goes round for ever")
+}
+
+func returnsDeleted(h *harness) {
+	m := h.sent()
+	if err := h.Repository.Delete(h.Context(), m.ID, entity.By("alice")); err != nil {
+		h.Fatalf("Delete: %v", err)
+	}
+	child, got := h.arrives(1)
+	if len(got) != 0 {
+		h.Errorf("Store found %+v, want none", got)
+	}
+	h.wantForeign(h.get(child[0].ID))
+}
+
+func returnsStale(h *harness) {
+	m := h.sent()
+	s := h.open(deadLetter, 0, 0)
+	b := h.batch(s, 99, 1, keyed("k", "v"))
+	b.ReturnWindow = window
+	stored, err := h.Repository.Store(h.Context(), b)
+	if err != nil || len(stored.Ranges) != 0 || len(stored.Returns) != 0 {
+		h.Errorf("Store = %+v, %v, want nothing", stored, err)
+	}
+	h.wantOutcome(m.ID, entity.Published)
+	child, got := h.arrives(1)
+	h.wantReturn(got, child[0], m.ID, 1)
+}
+
+// returnsConcurrent has several partitions bring equal records at one moment.
+func returnsConcurrent(h *harness) {
+	const attempts, callers = 3, 8
+	sent, _ := h.arrives(attempts)
+	for _, m := range sent {
+		h.clock.Advance(time.Second)
+		h.attempt(m.ID, entity.Acknowledged)
+	}
+	batches := make([]repository.Batch, callers)
+	for i := range batches {
+		batches[i] = h.batch(h.open(deadLetter, 0, int32(i+1)), 0, 1, keyed("k", "v"))
+		batches[i].ReturnWindow = window
+	}
+	var mu sync.Mutex
+	var parents []uuid.UUID
+	together(callers, func(i int) {
+		stored, err := h.Repository.Store(h.Context(), batches[i])
+		if err != nil || len(stored.Ranges) != 1 {
+			h.Errorf("Store = %+v, %v, want it stored", stored, err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for _, a := range stored.Returns {
+			parents = append(parents, a.Parent)
+		}
+	})
+	h.wantSameIDs("parents", parents, ids(sent))
+	children := 0
+	for _, b := range batches {
+		if m := h.get(b.Messages[0].ID); m.Parent != uuid.Nil {
+			children++
+			if !slices.Contains(ids(sent), m.Parent) {
+				h.Errorf("child has parent %s, want one of %v", m.Parent, ids(sent))
+			}
+		}
+	}
+	if children != attempts {
+		h.Errorf("%d messages are children, want %d: one for each attempt", children, attempts)
+	}
+}

@@ -1,0 +1,47 @@
+package republisher
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// Committed returns what a consumer group has committed for the partitions of
+// topics, with the id of each topic's present life. Partitions without a commit,
+// and topics that are not there, are left out.
+func (r *Republisher) Committed(ctx context.Context, group string, topics []string) ([]repository.Committed, error) {
+	found, err := r.cluster.Topics(ctx, topics...)
+	if err != nil {
+		return nil, fmt.Errorf("look for topics: %w", err)
+	}
+	ids := make(map[string]string, len(found))
+	var parts []broker.TopicPartition
+	for _, t := range found {
+		if t.Err != nil {
+			continue
+		}
+		ids[t.Name] = t.ID
+		for _, p := range t.Partitions {
+			parts = append(parts, broker.TopicPartition{Topic: t.Name, Partition: p.ID})
+		}
+	}
+	offsets, err := r.cluster.CommittedOffsets(ctx, group, parts)
+	if err != nil && len(offsets) == 0 {
+		return nil, err
+	}
+	committed := make([]repository.Committed, 0, len(offsets))
+	for tp, offset := range offsets {
+		committed = append(committed, repository.Committed{
+			TopicGroup: repository.TopicGroup{Topic: tp.Topic, Group: group},
+			TopicID:    ids[tp.Topic], Partition: tp.Partition, Offset: offset,
+		})
+	}
+	return committed, nil
+}
+
+// Committed tells nothing: there is nobody to ask.
+func (d *Disabled) Committed(context.Context, string, []string) ([]repository.Committed, error) {
+	return nil, nil
+}

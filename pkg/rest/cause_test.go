@@ -1,0 +1,105 @@
+package rest
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+const (
+	trace       = "0af7651916cd43dd8448eb211c80319c"
+	traceparent = "00-" + trace + "-b7ad6b7169203331-01"
+)
+
+// Everything that changes something says who wanted it, why, and by which
+// request.
+func TestCause(t *testing.T) {
+	t.Parallel()
+	const reason = "the consumer was fixed 修正済み"
+	body := `{"reason":"` + reason + `"}`
+	a, b := "/api/v1/dlq/messages/"+idA.String(), "/api/v1/dlq/messages/"+idB.String()
+	paused := "/api/v1/redrives/" + idPaused.String()
+	for _, c := range []struct {
+		method, target, body string
+		action               entity.Action
+	}{
+		{"POST", a + "/retry", body, entity.ActionRetry},
+		{"POST", a + "/dead", body, entity.ActionDead},
+		{"POST", b + "/requeue", body, entity.ActionRequeue},
+		{"DELETE", a + "?reason=" + url.QueryEscape(reason), "", entity.ActionDelete},
+		{"POST", "/api/v1/dlq/nothing/retry-all", body, entity.ActionCreate},
+		{"POST", "/api/v1/redrives", `{"ids":["` + idA.String() + `"],"reason":"` + reason + `"}`, entity.ActionCreate},
+		{"POST", "/api/v1/redrives/" + idRunning.String() + "/pause", body, entity.ActionPause},
+		{"POST", paused + "/resume", body, entity.ActionResume},
+		{"POST", paused + "/cancel", body, entity.ActionCancel},
+	} {
+		t.Run(c.method+c.target, func(t *testing.T) {
+			t.Parallel()
+			f := documentFixture()
+			if w := f.do(c.method, c.target, c.body, "Traceparent", traceparent); w.Code >= 300 {
+				t.Fatalf("answer = %d %s, want success", w.Code, w.Body)
+			}
+			entries, err := f.memory.Trail(t.Context(), repository.TrailQuery{Action: c.action, Limit: 1})
+			want := entity.Cause{Actor: "anonymous", Reason: reason, RequestID: testID, TraceID: trace}
+			if err != nil || len(entries) != 1 || entries[0].Cause != want {
+				t.Errorf("trail = %+v, %v, want an entry by %+v", entries, err, want)
+			}
+		})
+	}
+}
+
+func TestTraceID(t *testing.T) {
+	t.Parallel()
+	for header, want := range map[string]string{
+		traceparent:                                        trace,
+		traceparent[:53] + "00":                            trace,
+		"01" + traceparent[2:] + "-more":                   trace,
+		"01" + traceparent[2:]:                             trace,
+		"":                                                 "",
+		traceparent + "-more":                              "",
+		"01" + traceparent[2:] + "more":                    "",
+		"ff" + traceparent[2:]:                             "",
+		strings.ToUpper(traceparent):                       "",
+		traceparent[:54]:                                   "",
+		strings.ReplaceAll(traceparent, "-", "_"):          "",
+		strings.Replace(traceparent, "0af", "0xf", 1):      "",
+		"00-" + strings.Repeat("0", 32) + traceparent[35:]: "",
+		traceparent[:36] + strings.Repeat("0", 16) + "-01": "",
+	} {
+		if got := traceID(http.Header{"Traceparent": {header}}); got != want {
+			t.Errorf("traceID(%q) = %q, want %q", header, got, want)
+		}
+	}
+	if got := traceID(http.Header{"Traceparent": {traceparent, traceparent}}); got != "" {
+		t.Errorf("traceID of two headers = %q, want none", got)
+	}
+}
+
+func TestReason(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("あ", maxReason)
+	target := "/api/v1/dlq/messages/" + idA.String() + "/dead"
+	for body, want := range map[string]int{
+		`{"reason":""}`: 200, `{"reason":"` + long + `"}`: 200, `{"reason":"` + long + `x"}`: 400,
+		`{"reason":"a\nb"}`: 400, `{"reason":"\u0000"}`: 400, `{"reason":"\u001b[31m"}`: 400, `{"reason":"\u0085"}`: 400,
+		`{"reason":1}`: 400, `{"reason":null}`: 400,
+	} {
+		w := newFixture(message(idA)).open().do("POST", target, body)
+		if w.Code != want {
+			t.Errorf("body %.40s: %d %s, want %d", body, w.Code, w.Body, want)
+		}
+		if want == 400 && firstField(wantEnvelope(t, w, 400, codeValidation).Details) != "reason" {
+			t.Errorf("body %.40s: %s, want the field named", body, w.Body)
+		}
+	}
+	for _, query := range []string{"reason=a%0Ab", "reason=%ff", "reason=a&reason=b", "reason=" + url.QueryEscape(long+"x")} {
+		w := newFixture(message(idA)).open().do("DELETE", "/api/v1/dlq/messages/"+idA.String()+"?"+query, "")
+		if e := wantEnvelope(t, w, 400, codeValidation); firstField(e.Details) != "reason" {
+			t.Errorf("query %.40s: %s, want the field named", query, w.Body)
+		}
+	}
+}

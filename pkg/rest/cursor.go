@@ -1,0 +1,109 @@
+package rest
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// A cursor is a place in a list behind a sum over the place and the question
+// that the list answers. So it cannot be taken to another list, and a slip of
+// the pen does not lead somewhere else. It is no secret and no permission.
+const cursorSum = 8
+
+const (
+	defaultLimit = 100
+	maxLimit     = 1000
+)
+
+// listing is a question for a part of a list.
+type listing struct {
+	question string // the path, and the parameters that narrow the list
+	limit    int
+	place    []byte // from the cursor; nil for the list's beginning
+}
+
+// listingOf reads limit and cursor. narrowing names the parameters that a cursor
+// is bound to; size is that of a place.
+func listingOf(r *http.Request, size int, narrowing ...string) (listing, error) {
+	query := r.URL.Query()
+	asked := url.Values{}
+	for _, name := range narrowing {
+		if query.Has(name) {
+			asked[name] = query[name]
+		}
+	}
+	l := listing{question: r.URL.EscapedPath() + "?" + asked.Encode()}
+	var err error
+	if l.limit, err = intParameter(query, "limit", defaultLimit, maxLimit); err != nil {
+		return l, err
+	}
+	text, err := textParameter(query, "cursor")
+	if err != nil || !query.Has("cursor") {
+		return l, err
+	}
+	l.place, err = l.read(text, size)
+	return l, err
+}
+
+// read takes a cursor apart.
+func (l listing) read(text string, size int) ([]byte, error) {
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil || len(raw) != cursorSum+size || l.cursor(raw[cursorSum:]) != text {
+		return nil, &entity.FieldError{Field: "cursor", Reason: "is not one that this list, with these parameters, has given"}
+	}
+	return raw[cursorSum:], nil
+}
+
+// cursor makes the cursor of a place in this list.
+func (l listing) cursor(place []byte) string {
+	sum := sha256.Sum256(append([]byte(l.question+"\n"), place...))
+	return base64.RawURLEncoding.EncodeToString(append(sum[:cursorSum:cursorSum], place...))
+}
+
+// part returns the items of a page, of one more than were asked for, and the
+// cursor behind them; nil when there is nothing more.
+func part[T any](l listing, items []T, place func(last T) []byte) ([]T, *string) {
+	if len(items) <= l.limit {
+		return items, nil
+	}
+	items = items[:l.limit]
+	next := l.cursor(place(items[l.limit-1]))
+	return items, &next
+}
+
+const (
+	numberSize = 8
+	placeSize  = numberSize + 16
+)
+
+func numberPlace(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
+
+// number is 0 for the beginning of a list.
+func (l listing) number() int64 {
+	if l.place == nil {
+		return 0
+	}
+	return int64(binary.BigEndian.Uint64(l.place))
+}
+
+func timePlace(at time.Time, id uuid.UUID) []byte {
+	return append(numberPlace(at.UnixMicro()), id[:]...)
+}
+
+// before is the zero Place for the beginning of a list.
+func (l listing) before() repository.Place {
+	if l.place == nil {
+		return repository.Place{}
+	}
+	at := time.UnixMicro(int64(binary.BigEndian.Uint64(l.place))).UTC()
+	return repository.Place{CreatedAt: at, ID: uuid.UUID(l.place[numberSize:])}
+}

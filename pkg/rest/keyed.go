@@ -1,0 +1,262 @@
+package rest
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+const (
+	keyHeader    = "Idempotency-Key"
+	replayHeader = "Idempotent-Replay"
+	maxKey       = 255
+
+	// keyLease is how long a key is somebody's who does not prolong it, which
+	// happens every keyHold while the work runs.
+	keyLease = 30 * time.Second
+	keyHold  = 10 * time.Second
+
+	// How often a key that another request is at work on is looked at.
+	keyPause    = 20 * time.Millisecond
+	keyPauseMax = 500 * time.Millisecond
+
+	// keyTimeout bounds what is noted beside the work itself.
+	keyTimeout = 5 * time.Second
+)
+
+// errClientGone: nobody waits for the answer any more.
+var errClientGone = errors.New("the client has left")
+
+// unbegunError is a failure after which nothing of the work is left: a key need
+// not remember it.
+type unbegunError struct{ error }
+
+func (e *unbegunError) Unwrap() error { return e.error }
+
+// keyed gives a handler Idempotency-Keys: of all requests with the same key one
+// does the work, and the others get its answer.
+func (s *Server) keyed(next handler) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		name, given, err := idempotencyKey(r.Header)
+		if err != nil {
+			return err
+		}
+		if !given {
+			return next(w, r)
+		}
+		body, err := s.slurp(w, r)
+		if err != nil {
+			return err
+		}
+		r = r.WithContext(r.Context()) // a copy, to put the body back
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		key := repository.Key{
+			Principal: anonymous, Key: name, Request: digest(r, body), Operation: entity.NewID(), Owner: entity.NewID(),
+		}
+		state, err := s.openKey(r, key)
+		switch {
+		case err != nil:
+			return err
+		case state.Phase == repository.KeyOther:
+			return otherRequest()
+		case state.Phase == repository.KeyDone:
+			replay(w, state.Answer)
+			return nil
+		}
+		t := task{operation: state.Operation, resumed: state.Phase == repository.KeyAbandoned}
+		return s.workOn(key, next, w, r.WithContext(context.WithValue(r.Context(), taskKey{}, t)))
+	}
+}
+
+// idempotencyKey reads a request's key: 1 to 255 visible ASCII characters.
+func idempotencyKey(header http.Header) (key string, given bool, err error) {
+	values := header.Values(keyHeader)
+	switch {
+	case len(values) == 0:
+		return "", false, nil
+	case len(values) > 1:
+		return "", true, &entity.FieldError{Field: keyHeader, Reason: "given more than once"}
+	}
+	key = values[0]
+	visible := len(key) >= 1 && len(key) <= maxKey
+	for _, c := range []byte(key) {
+		visible = visible && c > ' ' && c < 0x7f
+	}
+	if !visible {
+		return "", true, &entity.FieldError{
+			Field: keyHeader, Reason: fmt.Sprintf("must be 1 to %d visible ASCII characters, without spaces", maxKey),
+		}
+	}
+	return key, true, nil
+}
+
+// digest tells requests apart that must not share a key.
+func digest(r *http.Request, body []byte) [sha256.Size]byte {
+	return sha256.Sum256(append([]byte(r.Method+" "+r.URL.EscapedPath()+"\n"), body...))
+}
+
+func otherRequest() error {
+	const reason = "was used with another request"
+	return &requestError{
+		kind: entity.ErrConflict, text: keyHeader + ": " + reason, details: []detail{{keyHeader, reason}},
+	}
+}
+
+func replay(w http.ResponseWriter, answer repository.Answer) {
+	if answer.Location != "" {
+		w.Header().Set("Location", answer.Location)
+	}
+	w.Header().Set(replayHeader, "true")
+	writeBody(w, answer.Status, "application/json", answer.Body)
+}
+
+// openKey waits while another request is at work on the key, as long as the
+// client waits and the request may live.
+func (s *Server) openKey(r *http.Request, key repository.Key) (repository.KeyState, error) {
+	for wait := keyPause; ; wait = min(2*wait, keyPauseMax) {
+		state, err := s.tryKey(r.Context(), key)
+		if err != nil || state.Phase != repository.KeyAtWork {
+			return state, err
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-exchangeOf(r).client.Done():
+			timer.Stop()
+			return state, errClientGone
+		case <-r.Context().Done():
+			timer.Stop()
+			return state, fmt.Errorf("wait for the request with the same key: %w", r.Context().Err())
+		}
+	}
+}
+
+func (s *Server) tryKey(ctx context.Context, key repository.Key) (repository.KeyState, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.RequestTimeout)
+	defer cancel()
+	return s.store.OpenKey(ctx, key, keyLease)
+}
+
+// workOn does the work of a key that is ours. The answer is stored before it is
+// sent, and also when nobody is there to take it.
+func (s *Server) workOn(key repository.Key, next handler, w http.ResponseWriter, r *http.Request) error {
+	release := s.holdKey(r, key)
+	c := &captured{w: w, header: http.Header{}}
+	err := guarded(next, c, r)
+	release()
+	if noted := s.endKey(r, key, c, err); noted != nil {
+		s.logger.Warn("idempotency key keeps its lease", zap.String("request_id", exchangeOf(r).id), zap.Error(noted))
+	}
+	if err == nil {
+		c.send()
+	}
+	return err
+}
+
+// holdKey prolongs the key's lease until release is called.
+func (s *Server) holdKey(r *http.Request, key repository.Key) (release func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
+	go func() {
+		ticker := time.NewTicker(keyHold)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				s.prolongKey(ctx, key)
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return cancel
+}
+
+// prolongKey may fail: two more tries are left before the lease is over, and
+// whoever takes the key then finds what was begun.
+func (s *Server) prolongKey(ctx context.Context, key repository.Key) {
+	ctx, cancel := context.WithTimeout(ctx, keyTimeout)
+	defer cancel()
+	if err := s.store.HoldKey(ctx, key, keyLease); err != nil && !errors.Is(err, context.Canceled) {
+		s.logger.Debug("idempotency key was not prolonged", zap.Error(err))
+	}
+}
+
+// endKey notes what became of a key's work. What the client did wrong, or what
+// never began, leaves nothing. What failed after it began, or nobody knows where,
+// is let go as if its process had died: the next request carries it on.
+func (s *Server) endKey(r *http.Request, key repository.Key, c *captured, err error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), keyTimeout)
+	defer cancel()
+	if err == nil {
+		return s.store.CloseKey(ctx, key, repository.Answer{
+			Status: c.status, Location: c.header.Get("Location"), Body: c.body.Bytes(),
+		})
+	}
+	var unbegun *unbegunError
+	switch a := answerFor(err); {
+	case a.status == http.StatusBadGateway:
+		body := encode(a.envelope(err, exchangeOf(r).id))
+		return s.store.CloseKey(ctx, key, repository.Answer{Status: a.status, Body: body})
+	case a.status < http.StatusInternalServerError, errors.As(err, &unbegun):
+		return s.store.DropKey(ctx, key)
+	default:
+		return s.store.HoldKey(ctx, key, 0)
+	}
+}
+
+// onceOnly takes a step, unless an earlier request with the same key has taken
+// it already: then it only looks.
+func onceOnly[T any](s *Server, r *http.Request, look, step func(context.Context) (T, error)) (T, error) {
+	t := taskOf(r.Context())
+	if !t.resumed {
+		return step(r.Context())
+	}
+	performed, err := s.store.Performed(r.Context(), t.operation)
+	switch {
+	case err != nil:
+		var none T
+		return none, err
+	case performed:
+		return look(r.Context())
+	default:
+		return step(r.Context())
+	}
+}
+
+// captured keeps an answer until it has been stored.
+type captured struct {
+	w      http.ResponseWriter
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+// Header returns what becomes the answer's header.
+func (c *captured) Header() http.Header { return c.header }
+
+// WriteHeader keeps the status.
+func (c *captured) WriteHeader(status int) { c.status = status }
+
+// Write keeps a part of the body.
+func (c *captured) Write(b []byte) (int, error) { return c.body.Write(b) }
+
+// Unwrap lets http.ResponseController reach the connection.
+func (c *captured) Unwrap() http.ResponseWriter { return c.w }
+
+// send sends what was kept. An error of the connection has no reader any more.
+func (c *captured) send() {
+	maps.Copy(c.w.Header(), c.header)
+	c.w.WriteHeader(c.status)
+	_, _ = c.w.Write(c.body.Bytes())
+}

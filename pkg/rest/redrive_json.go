@@ -1,0 +1,242 @@
+package rest
+
+import (
+	"math"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+type redriveJSON struct {
+	ID        uuid.UUID            `json:"id"`
+	Action    entity.RedriveAction `json:"action"`
+	State     entity.RedriveState  `json:"state"`
+	Note      *string              `json:"note"`
+	Actor     *string              `json:"actor"`
+	Reason    *string              `json:"reason"`
+	RequestID *string              `json:"request_id"`
+	Selection selectionJSON        `json:"selection"`
+	Options   optionsJSON          `json:"options"`
+	CreatedAt *string              `json:"created_at"`
+	UpdatedAt *string              `json:"updated_at"`
+	EndedAt   *string              `json:"ended_at"`
+
+	Selected  int            `json:"selected"`
+	Succeeded int            `json:"succeeded"`
+	Failed    int            `json:"failed"`
+	Dead      int            `json:"dead"`
+	InDoubt   int            `json:"in_doubt"`
+	Skipped   int            `json:"skipped"`
+	Waiting   int            `json:"waiting"`
+	Returned  int            `json:"returned"`
+	Reasons   map[string]int `json:"reasons"`
+
+	Progress     float64 `json:"progress"`
+	Rate         float64 `json:"rate"`
+	SecondsLeft  *int64  `json:"seconds_left"`
+	WaitingSince *string `json:"waiting_since"`
+
+	Outcomes *outcomesJSON `json:"outcomes,omitempty"`
+}
+
+// selectionJSON says what was asked for. Ids are not repeated: there may be ten
+// thousand, and the items name them.
+type selectionJSON struct {
+	By     string      `json:"by"` // "ids" or "filter"
+	Filter *filterJSON `json:"filter"`
+}
+
+type filterJSON struct {
+	Topic         *string         `json:"topic"`
+	Status        []entity.Status `json:"status"`
+	ErrorClass    *string         `json:"error_class"`
+	ConsumerGroup *string         `json:"consumer_group"`
+	CreatedAfter  *string         `json:"created_after"`
+	CreatedBefore *string         `json:"created_before"`
+}
+
+// optionsJSON shows what was not asked for as null.
+type optionsJSON struct {
+	Canary          *int     `json:"canary"`
+	CanaryWait      *string  `json:"canary_wait"`
+	Rate            *float64 `json:"rate"`
+	MaxFailureShare *float64 `json:"max_failure_share"`
+	MaxReturnShare  *float64 `json:"max_return_share"`
+	MinSample       *int     `json:"min_sample"`
+	KeepKeyOrder    bool     `json:"keep_key_order"`
+	Requeue         bool     `json:"requeue"`
+}
+
+type outcomesJSON struct {
+	Published int `json:"published"`
+	Consumed  int `json:"consumed"`
+	Returned  int `json:"returned"`
+}
+
+func showRedrive(r entity.Redrive, now time.Time) redriveJSON {
+	rate := rateOf(r, now)
+	return redriveJSON{
+		ID:        r.ID,
+		Action:    r.Action,
+		State:     r.State,
+		Note:      orNull(r.Note),
+		Actor:     orNull(r.Cause.Actor),
+		Reason:    orNull(r.Cause.Reason),
+		RequestID: orNull(r.Cause.RequestID),
+		Selection: showSelection(r.Selection),
+		Options:   showOptions(r.Options),
+		CreatedAt: stamp(r.CreatedAt),
+		UpdatedAt: stamp(r.UpdatedAt),
+		EndedAt:   stamp(r.EndedAt),
+
+		Selected:  r.Selected,
+		Succeeded: r.Counts.Succeeded,
+		Failed:    r.Counts.Failed,
+		Dead:      r.Counts.Dead,
+		InDoubt:   r.Counts.InDoubt,
+		Skipped:   r.Counts.Skipped,
+		Waiting:   r.Counts.Waiting,
+		Returned:  r.Counts.Returned,
+		Reasons:   showReasons(r.Counts.Reasons),
+
+		Progress:     progress(r),
+		Rate:         math.Round(rate*1000) / 1000,
+		SecondsLeft:  secondsLeft(r, rate),
+		WaitingSince: stamp(r.WaitingSince),
+	}
+}
+
+// showReasons is never null, because clients iterate over it.
+func showReasons(reasons map[string]int) map[string]int {
+	if reasons == nil {
+		return map[string]int{}
+	}
+	return reasons
+}
+
+// showSelection takes a selection that nothing narrows for one by ids, which
+// stores do not return; nobody may ask for everything.
+func showSelection(s entity.Selection) selectionJSON {
+	if len(s.IDs) > 0 || s.Empty() {
+		return selectionJSON{By: "ids"}
+	}
+	return selectionJSON{By: "filter", Filter: &filterJSON{
+		Topic:         orNull(s.Topic),
+		Status:        s.Statuses,
+		ErrorClass:    orNull(s.ErrorClass),
+		ConsumerGroup: orNull(s.ConsumerGroup),
+		CreatedAfter:  stamp(s.CreatedAfter),
+		CreatedBefore: stamp(s.CreatedBefore),
+	}}
+}
+
+func showOptions(o entity.RedriveOptions) optionsJSON {
+	shown := optionsJSON{
+		Canary:          orNull(o.Canary),
+		Rate:            orNull(o.Rate),
+		MaxFailureShare: orNull(o.MaxFailureShare),
+		MaxReturnShare:  orNull(o.MaxReturnShare),
+		MinSample:       orNull(o.MinSample),
+		KeepKeyOrder:    o.KeepKeyOrder,
+		Requeue:         o.Requeue,
+	}
+	if o.CanaryWait > 0 {
+		shown.CanaryWait = orNull(o.CanaryWait.String())
+	}
+	return shown
+}
+
+// progress is the share of messages that have an answer. It is cut and not
+// rounded: 1 means all of them.
+func progress(r entity.Redrive) float64 {
+	if r.Counts.Waiting <= 0 || r.Selected <= 0 {
+		return 1
+	}
+	return math.Floor(float64(r.Selected-r.Counts.Waiting)/float64(r.Selected)*10_000) / 10_000
+}
+
+// rateOf is how many messages a second got an answer so far, pauses included.
+// Those that were left out from the start took no time.
+func rateOf(r entity.Redrive, now time.Time) float64 {
+	end := r.EndedAt
+	if end.IsZero() {
+		end = now
+	}
+	done, took := r.Selected-r.LeftOut-r.Counts.Waiting, end.Sub(r.CreatedAt).Seconds()
+	if done <= 0 || took <= 0 {
+		return 0
+	}
+	return float64(done) / took
+}
+
+// secondsLeft is nil when nobody can tell: it does not go on now, or has not
+// shown yet how fast it is.
+func secondsLeft(r entity.Redrive, rate float64) *int64 {
+	if r.State.Over() {
+		return new(int64)
+	}
+	if r.State != entity.RedriveRunning || !r.WaitingSince.IsZero() || rate == 0 {
+		return nil
+	}
+	left := int64(math.Ceil(float64(r.Counts.Waiting) / rate))
+	return &left
+}
+
+type itemJSON struct {
+	Number    int             `json:"number"`
+	ID        uuid.UUID       `json:"id"`
+	Result    string          `json:"result"`
+	Reason    *string         `json:"reason"`
+	Topic     *string         `json:"topic"`
+	Partition *int32          `json:"partition"`
+	Offset    *int64          `json:"offset"`
+	Outcome   *entity.Outcome `json:"outcome"`
+}
+
+// resultWaiting is what clients read for a message whose turn has not come.
+const resultWaiting = "waiting"
+
+func showItem(i entity.RedriveItem) itemJSON {
+	return itemJSON{
+		Number:    i.Number,
+		ID:        i.MessageID,
+		Result:    resultName(i.Result),
+		Reason:    orNull(i.Reason),
+		Topic:     orNull(i.Topic),
+		Partition: partitionOf(i.Topic, i.Partition),
+		Offset:    offsetOf(i.Topic, i.Offset),
+		Outcome:   orNull(i.Outcome),
+	}
+}
+
+func resultName(r entity.ItemResult) string {
+	if r == entity.ItemWaiting {
+		return resultWaiting
+	}
+	return string(r)
+}
+
+type previewJSON struct {
+	Action   entity.RedriveAction `json:"action"`
+	Selected int                  `json:"selected"`
+	Sendable int                  `json:"sendable"`
+	Reasons  map[string]int       `json:"reasons"`
+	Groups   []previewGroupJSON   `json:"groups"`
+}
+
+type previewGroupJSON struct {
+	Topic    *string `json:"topic"`
+	Messages int     `json:"messages"`
+	Class    *string `json:"class"`
+	Reason   *string `json:"reason"`
+}
+
+func showPreview(action entity.RedriveAction, p entity.Preview) previewJSON {
+	groups := make([]previewGroupJSON, 0, len(p.Groups))
+	for _, g := range p.Groups {
+		groups = append(groups, previewGroupJSON{orNull(g.Topic), g.Messages, orNull(g.Class), orNull(g.Reason)})
+	}
+	return previewJSON{action, p.Selected, p.Sendable, showReasons(p.Reasons), groups}
+}

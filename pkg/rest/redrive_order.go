@@ -1,0 +1,251 @@
+package rest
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// What the options of a redrive may be.
+const (
+	maxCount      = 1_000_000
+	minRate       = 0.001
+	maxRate       = 1_000_000
+	minCanaryWait = time.Second
+	maxCanaryWait = time.Hour
+
+	// maxFilterText bounds what messages are compared with.
+	maxFilterText = 1000
+)
+
+// redriveOrder is the body that makes a redrive, as it was sent, and what was
+// found to be wrong with it.
+type redriveOrder struct {
+	action option[string]
+	dryRun bool
+
+	ids    option[[]string]
+	filter option[filterOrder]
+
+	canary       option[int]
+	canaryWait   option[string]
+	rate         option[float64]
+	failureShare option[float64]
+	returnShare  option[float64]
+	minSample    option[int]
+	keepKeyOrder bool
+	requeue      bool
+
+	problems
+}
+
+// filterOrder says which messages are meant.
+type filterOrder struct {
+	topic         option[string]
+	status        option[[]string]
+	errorClass    option[string]
+	consumerGroup option[string]
+	createdAfter  option[string]
+	createdBefore option[string]
+}
+
+// problems collects what is wrong with a body: whoever wrote it hears of
+// everything at once.
+type problems []error
+
+// refuse notes a problem of a field when bad, and returns bad.
+func (p *problems) refuse(bad bool, field, format string, args ...any) bool {
+	if bad {
+		*p = append(*p, &entity.FieldError{Field: field, Reason: fmt.Sprintf(format, args...)})
+	}
+	return bad
+}
+
+// readOrder reads the body of a new redrive.
+func (s *Server) readOrder(w http.ResponseWriter, r *http.Request) (order repository.NewRedrive, dryRun bool, err error) {
+	var o redriveOrder
+	f := &o.filter.value
+	cause, err := s.readChange(w, r, fields{
+		"action": &o.action, "dry_run": &o.dryRun, "ids": &o.ids,
+		"canary": &o.canary, "canary_wait": &o.canaryWait, "rate": &o.rate,
+		"max_failure_share": &o.failureShare, "max_return_share": &o.returnShare, "min_sample": &o.minSample,
+		"keep_key_order": &o.keepKeyOrder, "requeue": &o.requeue,
+		"filter": object{&o.filter.given, fields{
+			"topic": &f.topic, "status": &f.status, "error_class": &f.errorClass, "consumer_group": &f.consumerGroup,
+			"created_after": &f.createdAfter, "created_before": &f.createdBefore,
+		}},
+	})
+	if err != nil {
+		return order, false, err
+	}
+	order = repository.NewRedrive{Action: o.redriveAction(), Cause: cause, Selection: o.selection()}
+	order.Options = o.options(order.Action)
+	return order, o.dryRun, errors.Join(o.problems...)
+}
+
+func (o *redriveOrder) redriveAction() entity.RedriveAction {
+	if !o.action.given {
+		return entity.RedriveRetry
+	}
+	for _, action := range redriveActions {
+		if o.action.value == string(action) {
+			return action
+		}
+	}
+	o.refuse(true, "action", "%s", oneOf(redriveActions))
+	return ""
+}
+
+var redriveActions = []entity.RedriveAction{
+	entity.RedriveRetry, entity.RedriveRequeue, entity.RedriveDead, entity.RedriveDelete,
+}
+
+func (o *redriveOrder) selection() entity.Selection {
+	if o.refuse(o.ids.given == o.filter.given, "ids", "give either ids or filter") {
+		return entity.Selection{}
+	}
+	if o.ids.given {
+		return entity.Selection{IDs: o.messageIDs()}
+	}
+	return o.filtered()
+}
+
+func (o *redriveOrder) messageIDs() []uuid.UUID {
+	n := len(o.ids.value)
+	if o.refuse(n == 0 || n > entity.MaxSelectedIDs, "ids", "must be 1 to %d ids, are %d", entity.MaxSelectedIDs, n) {
+		return nil
+	}
+	ids := make([]uuid.UUID, 0, n)
+	for i, text := range o.ids.value {
+		id, ok := canonicalID(text)
+		if o.refuse(!ok, "ids", "number %d is not the id of a message: %s", i, clip(text)) {
+			return nil
+		}
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+func (o *redriveOrder) filtered() entity.Selection {
+	f := o.filter.value
+	selection := entity.Selection{
+		Topic:         o.filterText("topic", f.topic, maxTopic),
+		Statuses:      o.statuses(f.status),
+		ErrorClass:    o.filterText("error_class", f.errorClass, maxFilterText),
+		ConsumerGroup: o.filterText("consumer_group", f.consumerGroup, maxFilterText),
+		CreatedAfter:  o.filterTime("created_after", f.createdAfter),
+		CreatedBefore: o.filterTime("created_before", f.createdBefore),
+	}
+	if len(o.problems) > 0 {
+		return selection // what is missing may be what could not be read
+	}
+	after, before := selection.CreatedAfter, selection.CreatedBefore
+	o.refuse(!before.IsZero() && !before.After(after), "filter.created_before", "must be later than created_after")
+	o.refuse(selection.Empty(), "filter", "must name a topic, an error_class, a consumer_group or a created_after: "+
+		"everything there is cannot be meant")
+	return selection
+}
+
+func (o *redriveOrder) filterText(name string, text option[string], most int) string {
+	o.refuse(text.given && (text.value == "" || !possibleText(text.value, most)), "filter."+name,
+		"must have 1 to %d characters, and none of them NUL", most)
+	return text.value
+}
+
+func (o *redriveOrder) filterTime(name string, text option[string]) time.Time {
+	if !text.given {
+		return time.Time{}
+	}
+	at, err := parseTime("filter."+name, text.value)
+	if err != nil {
+		o.problems = append(o.problems, err)
+	}
+	return at
+}
+
+func (o *redriveOrder) statuses(list option[[]string]) []entity.Status {
+	if o.refuse(list.given && len(list.value) == 0, "filter.status", "must not be empty") {
+		return nil
+	}
+	var statuses []entity.Status
+	for _, text := range list.value {
+		status, err := entity.ParseStatus(text)
+		if o.refuse(err != nil, "filter.status", "%s", oneOf(entity.Statuses())) {
+			return nil
+		}
+		statuses = append(statuses, status)
+	}
+	return statuses
+}
+
+func (o *redriveOrder) options(action entity.RedriveAction) entity.RedriveOptions {
+	if action != entity.RedriveRetry && action != "" {
+		o.refuseForRetriesOnly(action)
+	}
+	options := entity.RedriveOptions{
+		Canary:          o.count("canary", o.canary, 0),
+		Rate:            o.rate.value,
+		MaxFailureShare: o.share("max_failure_share", o.failureShare),
+		MaxReturnShare:  o.share("max_return_share", o.returnShare),
+		MinSample:       o.count("min_sample", o.minSample, 1),
+		KeepKeyOrder:    o.keepKeyOrder,
+		Requeue:         o.requeue,
+	}
+	o.refuse(o.rate.given && !(o.rate.value >= minRate && o.rate.value <= maxRate), "rate",
+		"must be %v to %d messages a second", minRate, maxRate)
+	if options.CanaryWait = o.wait(); options.Canary > 0 && !o.canaryWait.given {
+		options.CanaryWait = entity.DefaultCanaryWait
+	}
+	watched := options.MaxFailureShare > 0 || options.MaxReturnShare > 0
+	o.refuse(o.canaryWait.given && options.Canary == 0, "canary_wait", "needs a canary")
+	o.refuse(o.minSample.given && !watched, "min_sample", "needs max_failure_share or max_return_share")
+	if watched && !o.minSample.given {
+		options.MinSample = entity.DefaultMinSample
+	}
+	return options
+}
+
+// refuseForRetriesOnly names every option that would do nothing. Values that ask
+// for nothing may stand there.
+func (o *redriveOrder) refuseForRetriesOnly(action entity.RedriveAction) {
+	for _, given := range []struct {
+		name  string
+		asked bool
+	}{
+		{"canary", o.canary.value != 0},
+		{"canary_wait", o.canaryWait.given},
+		{"max_failure_share", o.failureShare.value != 0},
+		{"max_return_share", o.returnShare.value != 0},
+		{"min_sample", o.minSample.given},
+		{"keep_key_order", o.keepKeyOrder},
+		{"requeue", o.requeue},
+	} {
+		o.refuse(given.asked, given.name, "is for action retry, not for %s", action)
+	}
+}
+
+func (o *redriveOrder) count(name string, n option[int], least int) int {
+	o.refuse(n.given && (n.value < least || n.value > maxCount), name, "must be a whole number from %d to %d", least, maxCount)
+	return n.value
+}
+
+func (o *redriveOrder) share(name string, share option[float64]) float64 {
+	o.refuse(!(share.value >= 0 && share.value <= 1), name, "must be 0 to 1")
+	return share.value
+}
+
+func (o *redriveOrder) wait() time.Duration {
+	if !o.canaryWait.given {
+		return 0
+	}
+	wait, err := time.ParseDuration(o.canaryWait.value)
+	o.refuse(err != nil || wait < minCanaryWait || wait > maxCanaryWait, "canary_wait",
+		"must be a duration such as 60s, from %s to 1h", minCanaryWait)
+	return wait
+}
