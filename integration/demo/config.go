@@ -9,6 +9,8 @@ import (
 	"os"
 
 	_ "github.com/lib/pq" // the driver that makes the database
+
+	"github.com/dlq-manager/dlq-manager/integration/shop"
 )
 
 const databaseName = "dlq_manager"
@@ -65,7 +67,11 @@ database:
 kafka:
   brokers: %s
   dlq_topic_pattern: "*.dlq.v1"
-`, portOf(s.ingester), loopback, portOf(s.api), quote(db.host), db.port, quote(db.name), quote(db.user), quote(db.password), quote(s.brokers))
+redrive:
+  outcome_interval: 1s
+  consumer_groups:
+    - {topic: "payments.*", group: %s}
+`, portOf(s.ingester), loopback, portOf(s.api), quote(db.host), db.port, quote(db.name), quote(db.user), quote(db.password), quote(s.brokers), quote(shop.PaymentsGroup))
 }
 
 // quote writes a value as JSON, which is YAML too.

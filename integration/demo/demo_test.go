@@ -34,7 +34,10 @@ func TestDemo(t *testing.T) {
 		`"message":"message retry initiated"`,
 		`"message":"message retry initiated"`,
 		`"to_status":"RESOLVED"`,
-		`messages retried in topic payments.dlq.v1"`,
+		`"sendable":`,
+		`"state":"canary"`,
+		`"redrives":[{`,
+		`"action":"attempt"`,
 		`"success":true`,
 		`"status":"ready"`,
 		`dlq_http_requests_total`,
@@ -47,14 +50,15 @@ func TestDemo(t *testing.T) {
 			t.Errorf("%s\nanswers %s\nwant %s in it", commands[i], answer, want)
 		}
 	}
-	if len(commands) != 12 {
-		t.Errorf("the demo prints %d commands, want 12: each has to be tried here", len(commands))
+	if len(commands) != 15 {
+		t.Errorf("the demo prints %d commands, want 15: each has to be tried here", len(commands))
 	}
 
 	d.awaitLine("shop: orders-service accepted order " + d.curableKey())
 	d.awaitLine("shop: payments-service accepted payment PM-")
 	d.awaitLine("shop: orders-service dead-lettered order ")
 	d.awaitReturn(commands[2])
+	d.awaitFinished(commands[9])
 
 	d.interrupt(syscall.SIGINT)
 	d.awaitExit(0)
@@ -229,6 +233,15 @@ func (d *running) awaitReturn(show string) {
 	list := strings.Replace(d.commands()[0], "page_size=3", "page_size=100", 1)
 	d.await("the broken order among the dead letters again", func() bool {
 		return strings.Contains(d.shell(list), `"parent_id":"`+parent.ID+`"`)
+	})
+}
+
+// awaitFinished waits until the redrive passed its canary by evidence and is over.
+func (d *running) awaitFinished(show string) {
+	d.t.Helper()
+	d.await("a finished redrive whose canary was consumed", func() bool {
+		answer := d.shell(show)
+		return strings.Contains(answer, `"state":"finished"`) && strings.Contains(answer, "messages were consumed, none came back")
 	})
 }
 

@@ -75,8 +75,17 @@ func tries(s site, e examples) []try {
 			"-sS " + message(e.hopeless, "/history"),
 		},
 		{
-			"send back all payments: the provider answers again, so only broken ones return",
-			"-sS -X POST " + topic(shop.PaymentsDeadLetters, "/retry-all"),
+			"would all payments go, if they were sent back",
+			s.redrive(`"dry_run": true`),
+		},
+		{
+			"send them back, two first: the provider answers again, so only broken ones return; with too many of them it stops itself",
+			s.redrive(`"canary": 2, "max_return_share": 0.5`),
+		},
+		{"", "-sS '" + s.api + "/api/v1/redrives?limit=1'"},
+		{
+			"who did what",
+			"-sS '" + s.api + "/api/v1/audit?limit=5'",
 		},
 		{
 			"delete a message",
@@ -92,4 +101,10 @@ func tries(s site, e examples) []try {
 			"-sS " + s.ingester + "/metrics | grep '^dlq_ingest_'",
 		},
 	}
+}
+
+// redrive sends all payments back under the given options.
+func (s site) redrive(options string) string {
+	return fmt.Sprintf(`-sS -X POST %s/api/v1/redrives -H 'Content-Type: application/json' -d '{"filter": {"topic": "%s"}, %s}'`,
+		s.api, shop.PaymentsDeadLetters, options)
 }

@@ -1,0 +1,220 @@
+package integration_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/integration/proxy"
+	"github.com/dlq-manager/dlq-manager/integration/stack"
+)
+
+// pick returns short, or with DLQ_TEST_LONG=1 long. Every fault is tried in each
+// run of the tests; in a long one it lasts longer and comes more often.
+func pick[T any](short, long T) T {
+	if os.Getenv("DLQ_TEST_LONG") == "1" {
+		return long
+	}
+	return short
+}
+
+// lasting waits as long as a fault is to last. It waits for nothing else.
+func lasting(d time.Duration) { <-time.After(d) }
+
+func newProxy(t *testing.T, matcher func() proxy.Matcher) *proxy.Proxy {
+	t.Helper()
+	p, err := proxy.Listen(matcher)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Close() })
+	return p
+}
+
+// proxiedKafka is a Kafka of one's own and a proxy in front of it. The stack's
+// brokers are reached past the proxy.
+func proxiedKafka(t *testing.T, settings map[string]string) (*stack.Stack, *proxy.Proxy) {
+	t.Helper()
+	p := newProxy(t, proxy.KafkaRequests)
+	own := ownStack(t, stack.Options{Kafka: true, KafkaAdvertise: p.Addr(), KafkaSettings: settings})
+	p.To(own.KafkaBehind())
+	return own, p
+}
+
+// kafkaBy makes a program go to Kafka through a proxy.
+func kafkaBy(p *proxy.Proxy) string { return "DLQ_KAFKA_BROKERS=" + p.Addr() }
+
+// databaseBy makes a program go to its database through a proxy.
+func databaseBy(p *proxy.Proxy) string { return fmt.Sprintf("DLQ_DATABASE_PORT=%d", p.Port()) }
+
+// hostOf is the host:port of a database's URL.
+func hostOf(t *testing.T, database string) string {
+	t.Helper()
+	u, err := url.Parse(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u.Host
+}
+
+// chance draws what happens to whom. Its methods may be called by many at once.
+type chance struct {
+	mu     sync.Mutex
+	random *rand.Rand
+	counts map[string]int
+}
+
+func newChance(l *letters) *chance {
+	return &chance{random: rand.New(rand.NewPCG(l.random.Uint64(), 0)), counts: map[string]int{}}
+}
+
+// of is true in one case out of n.
+func (c *chance) of(n int) bool { return c.intN(n) == 0 }
+
+func (c *chance) intN(n int) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.random.IntN(n)
+}
+
+func (c *chance) count(what string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.counts[what]++
+}
+
+// enough is true when everything has happened as often as it has to.
+func (c *chance) enough(least map[string]int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for what, n := range least {
+		if c.counts[what] < n {
+			return false
+		}
+	}
+	return true
+}
+
+// wantCounted: a test in which hardly anything broke has proven nothing.
+func (c *chance) wantCounted(t *testing.T, least map[string]int) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t.Logf("what happened: %v", c.counts)
+	for what, n := range least {
+		if c.counts[what] < n {
+			t.Errorf("%s: %d times, want at least %d", what, c.counts[what], n)
+		}
+	}
+}
+
+// awaitBroken waits for the answer of a retry-all under which something broke:
+// a whole report, or an error that says "try again".
+func (l *letters) awaitBroken(asked <-chan answer) answer {
+	l.t.Helper()
+	var a answer
+	select {
+	case a = <-asked:
+	case <-time.After(2 * time.Minute):
+		l.t.Fatal("retry-all did not answer within two minutes")
+	}
+	l.t.Logf("retry-all = %d %.300s; now %d resolved, %d in doubt, %d pending",
+		a.status, a.body, l.with("RESOLVED"), l.with("RETRYING"), l.with("PENDING"))
+	if a.status == http.StatusOK {
+		wantWhole(l.t, a)
+	} else {
+		wantUnavailable(l.t, a, "retry-all", 502, 503)
+	}
+	return a
+}
+
+// wantNoFalseSuccess: whatever the database calls RESOLVED is in its original
+// topic by then.
+func (l *letters) wantNoFalseSuccess() {
+	l.t.Helper()
+	var resolved []uuid.UUID
+	if err := l.db.Select(&resolved, `SELECT id FROM dlq.dlq_messages WHERE status = 'RESOLVED'`); err != nil {
+		l.t.Fatal(err)
+	}
+	published := l.published()
+	missing := 0
+	for _, id := range resolved {
+		if published[id.String()] == 0 {
+			missing++
+		}
+	}
+	if missing > 0 {
+		l.t.Errorf("%d of %d RESOLVED messages are not in the original topic, want all there", missing, len(resolved))
+	}
+}
+
+// published counts the records of the original topic by message.
+func (l *letters) published() map[string]int {
+	l.t.Helper()
+	published := map[string]int{}
+	for _, r := range l.kafka.readAll(l.target) {
+		published[header(r, "dlq-message-id")]++
+	}
+	return published
+}
+
+// somePending are up to n pending messages, at random.
+func (l *letters) somePending(n int) []string {
+	l.t.Helper()
+	var all []uuid.UUID
+	if err := l.db.Select(&all, `SELECT id FROM dlq.dlq_messages WHERE status = 'PENDING' ORDER BY id`); err != nil {
+		l.t.Fatal(err)
+	}
+	l.random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	ids := make([]string, 0, n)
+	for _, id := range all[:min(n, len(all))] {
+		ids = append(ids, id.String())
+	}
+	return ids
+}
+
+// click is one operator's retry of one message.
+type click struct {
+	id string
+	answer
+}
+
+// clicks retries messages at the same moment, each at the API that apis gives
+// for its place in ids.
+func (l *letters) clicks(ids []string, apis ...*process) []click {
+	out := make([]click, len(ids))
+	start := make(chan struct{})
+	var all sync.WaitGroup
+	for i, id := range ids {
+		all.Go(func() {
+			<-start
+			status, body := apis[i%len(apis)].try(http.MethodPost, "/api/v1/dlq/messages/"+id+"/retry", nil)
+			out[i] = click{id, answer{status, body}}
+		})
+	}
+	close(start)
+	all.Wait()
+	return out
+}
+
+// state is what the database has of a message.
+type state struct {
+	Status string
+	Count  int     `db:"retry_count"`
+	Class  *string `db:"last_publish_error_class"`
+}
+
+func (l *letters) state(id string) (s state) {
+	l.t.Helper()
+	if err := l.db.Get(&s, `SELECT status, retry_count, last_publish_error_class FROM dlq.dlq_messages WHERE id = $1`, id); err != nil {
+		l.t.Fatalf("message %s: %v", id, err)
+	}
+	return s
+}

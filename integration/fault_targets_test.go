@@ -1,0 +1,301 @@
+package integration_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/dlq-manager/dlq-manager/integration/stack"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
+)
+
+// report is the answer of a retry-all.
+type report struct {
+	Selected, Retried, Failed, Dead, Skipped int
+	InDoubt                                  int `json:"in_doubt"`
+	Reasons                                  map[string]int
+}
+
+func (l *letters) wantReport(p *process, want report) {
+	l.t.Helper()
+	var got report
+	body := p.call(http.MethodPost, "/api/v1/dlq/"+l.source+"/retry-all", 200, &got)
+	reasons := maps.Equal(got.Reasons, want.Reasons)
+	got.Reasons, want.Reasons = nil, nil
+	if fmt.Sprint(got) != fmt.Sprint(want) || !reasons {
+		l.t.Errorf("retry-all = %s, want %+v", body, want)
+	}
+}
+
+// dead is a dead letter of another original topic. It is not among those that
+// the system keeps account of.
+func (l *letters) dead(topic string, n int) *kgo.Record {
+	return &kgo.Record{
+		Topic: l.source, Partition: int32(n % partitions), Value: fmt.Appendf(nil, `{"n": %d}`, n),
+		Headers: []kgo.RecordHeader{{Key: "kafka_dlt-original-topic", Value: []byte(topic)}},
+	}
+}
+
+// taken lets an ingester store as many messages as there must be in the end.
+func (l *letters) taken(want int) {
+	l.t.Helper()
+	p := l.startReady("ingester")
+	eventually(l.t, time.Minute, "every record is stored", func() bool { return l.count("true") >= want })
+	p.stop()
+}
+
+// some is the id of a message of which a condition is true.
+func (l *letters) some(where string) (id string) {
+	l.t.Helper()
+	if err := l.db.Get(&id, `SELECT id::text FROM dlq.dlq_messages WHERE `+where+` LIMIT 1`); err != nil {
+		l.t.Fatalf("a message with %s: %v", where, err)
+	}
+	return id
+}
+
+// errorClass is the class in the details of an error.
+func errorClass(body []byte) string {
+	var got struct {
+		Error struct {
+			Details []struct{ Field, Reason string }
+		}
+	}
+	_ = json.Unmarshal(body, &got) // then there is no class
+	for _, d := range got.Error.Details {
+		if d.Field == "class" {
+			return d.Reason
+		}
+	}
+	return ""
+}
+
+// wantUntouched: so many messages of a topic are PENDING, with no attempt used.
+func (l *letters) wantUntouched(topic string, n int) {
+	l.t.Helper()
+	if got := l.count(fmt.Sprintf("original_topic = '%s' AND status = 'PENDING' AND retry_count = 0", topic)); got != n {
+		l.t.Errorf("%d messages of %s are PENDING without an attempt, want %d", got, topic, n)
+	}
+}
+
+// TestFaultTargetMissing: messages whose original topic is gone stay as they are and
+// say why; those beside them go; and when the topic is back, so do they.
+func TestFaultTargetMissing(t *testing.T) {
+	t.Parallel()
+	const missing, neighbours = 30, 200
+	l := newLetters(newSystem(t))
+	gone := l.topic("gone.events.v1")
+	for n := range missing {
+		l.kafka.produce(l.dead(gone, n))
+	}
+	l.produce(neighbours, nil)
+	l.taken(missing + neighbours)
+	api := l.startReady("api")
+
+	l.wantReport(api, report{
+		Selected: missing + neighbours, Retried: neighbours, Skipped: missing,
+		Reasons: map[string]int{"UNKNOWN_TOPIC": missing},
+	})
+	id := l.some("original_topic = '" + gone + "'")
+	status, body := api.try(http.MethodPost, "/api/v1/dlq/messages/"+id+"/retry", nil)
+	if status != 409 || errorClass(body) != "UNKNOWN_TOPIC" {
+		t.Errorf("retry into a topic that is gone = %d %s, want 409 with class UNKNOWN_TOPIC", status, body)
+	}
+	l.wantUntouched(gone, missing)
+
+	l.kafka.create(gone, partitions)
+	l.wantReport(api, report{Selected: missing, Retried: missing, Reasons: map[string]int{}})
+	if got := len(l.kafka.readAll(gone)); got != missing {
+		t.Errorf("%d records are in the topic that came back, want %d", got, missing)
+	}
+	if got := len(l.kafka.readAll(l.target)); got != neighbours {
+		t.Errorf("%d records are in the topic of the neighbours, want %d", got, neighbours)
+	}
+}
+
+// TestFaultRecordTooLarge: what the original topic does not take any more is dead at
+// once, with the reason; what was sent together with it arrives.
+func TestFaultRecordTooLarge(t *testing.T) {
+	t.Parallel()
+	const limit = 20_000
+	n := pick(600, 5000)
+	l := newLetters(newSystem(t))
+	l.kafka.set(l.target, "max.message.bytes", strconv.Itoa(limit))
+	large := map[int]bool{}
+	for range 7 {
+		large[l.random.IntN(n)] = true
+	}
+	var records []*kgo.Record
+	for i := range n {
+		r := l.letter()
+		if large[i] {
+			r.Value = bytes.Repeat([]byte("x"), limit+l.random.IntN(limit))
+		}
+		records = append(records, r)
+	}
+	l.kafka.produce(records...)
+	l.taken(n)
+	api := l.startReady("api")
+
+	l.wantReport(api, report{
+		Selected: n, Retried: n - len(large), Failed: len(large), Dead: len(large),
+		Reasons: map[string]int{"BAD_RECORD": len(large)},
+	})
+	published, dead := l.published(), 0
+	for id, at := range l.ids() {
+		s, times := l.state(id), published[id]
+		switch {
+		case !large[at] && (s.Status != "RESOLVED" || times != 1):
+			t.Errorf("message %d is %s and %d times in its topic, want RESOLVED and once", at, s.Status, times)
+		case large[at] && (s.Status != "DEAD" || times != 0 || s.Class == nil || *s.Class != "BAD_RECORD"):
+			t.Errorf("message %d, too large, is %+v and %d times in its topic, want DEAD of BAD_RECORD and not there", at, s, times)
+		case large[at]:
+			dead++
+		}
+	}
+	t.Logf("%d of %d messages were too large", dead, n)
+	if dead != len(large) {
+		t.Errorf("%d messages are dead, want %d", dead, len(large))
+	}
+	var shown struct {
+		Class string `json:"last_publish_error_class"`
+	}
+	api.call(http.MethodGet, "/api/v1/dlq/messages/"+l.some("status = 'DEAD'"), 200, &shown)
+	if shown.Class != "BAD_RECORD" {
+		t.Errorf("the API shows class %q, want BAD_RECORD", shown.Class)
+	}
+}
+
+// set changes a topic's configuration, for good.
+func (c *cluster) set(topic, name, value string) {
+	c.t.Helper()
+	res, err := c.admin.IncrementalAlterConfigs(c.t.Context(), &kafka.IncrementalAlterConfigsRequest{
+		Resources: []kafka.IncrementalAlterConfigsRequestResource{{
+			ResourceType: kafka.ResourceTypeTopic, ResourceName: topic,
+			Configs: []kafka.IncrementalAlterConfigsRequestConfig{
+				{Name: name, Value: value, ConfigOperation: kafka.ConfigOperationSet},
+			},
+		}},
+	})
+	if err != nil || res.Resources[0].Error != nil {
+		c.t.Fatalf("set %s of %s: %v, %+v", name, topic, err, res)
+	}
+}
+
+// TestFaultTargetRefused: the cluster does not let us write to an original topic. Its
+// messages keep their attempts and say why; those beside them go; and when the
+// permission is there, so do they.
+func TestFaultTargetRefused(t *testing.T) {
+	t.Parallel()
+	const refused, neighbours = 30, 200
+	own, user := kafkaWithUsers(t)
+	l := newLetters(newSystemOn(t, own.Brokers(), postgrestest.Empty(t)))
+	closed, hidden := l.topic("closed.events.v1"), l.topic("hidden.events.v1")
+	l.kafka.create(closed, partitions)
+	l.kafka.create(hidden, partitions)
+	l.kafka.allow(kafka.ResourceTypeTopic, "*", kafka.ACLOperationTypeAll)
+	l.kafka.allow(kafka.ResourceTypeGroup, "*", kafka.ACLOperationTypeAll)
+	l.kafka.acl(kafka.ResourceTypeTopic, closed, kafka.ACLOperationTypeWrite, kafka.ACLPermissionTypeDeny)
+	l.kafka.acl(kafka.ResourceTypeTopic, hidden, kafka.ACLOperationTypeDescribe, kafka.ACLPermissionTypeDeny)
+	for n := range refused {
+		l.kafka.produce(l.dead(closed, n), l.dead(hidden, n))
+	}
+	l.produce(neighbours, nil)
+	l.taken(2*refused + neighbours)
+	api := l.startReady("api", user...)
+
+	l.wantReport(api, report{
+		Selected: 2*refused + neighbours, Retried: neighbours, Skipped: 2 * refused,
+		Reasons: map[string]int{"UNAUTHORIZED": 2 * refused},
+	})
+	l.wantRefused(api, closed, 502)
+	l.wantRefused(api, hidden, 409)
+	l.wantUntouched(closed, refused)
+	l.wantUntouched(hidden, refused)
+	var shown struct {
+		Class string `json:"last_publish_error_class"`
+	}
+	api.call(http.MethodGet, "/api/v1/dlq/messages/"+l.some("original_topic = '"+closed+"' AND last_publish_error IS NOT NULL"), 200, &shown)
+	if shown.Class != "UNAUTHORIZED" {
+		t.Errorf("the API shows class %q, want UNAUTHORIZED", shown.Class)
+	}
+
+	l.kafka.forgetACLs(closed)
+	l.kafka.forgetACLs(hidden)
+	l.wantReport(api, report{Selected: 2 * refused, Retried: 2 * refused, Reasons: map[string]int{}})
+	for topic, want := range map[string]int{closed: refused, hidden: refused, l.target: neighbours} {
+		if got := len(l.kafka.readAll(topic)); got != want {
+			t.Errorf("%d records are in %s, want %d", got, topic, want)
+		}
+	}
+}
+
+// wantRefused retries one message of a topic. What can be known before is 409,
+// what only the broker can say is 502.
+func (l *letters) wantRefused(api *process, topic string, want int) {
+	l.t.Helper()
+	status, body := api.try(http.MethodPost, "/api/v1/dlq/messages/"+l.some("original_topic = '"+topic+"'")+"/retry", nil)
+	if status != want || errorClass(body) != "UNAUTHORIZED" {
+		l.t.Errorf("retry into %s = %d %s, want %d with class UNAUTHORIZED", topic, status, body, want)
+	}
+}
+
+const (
+	kafkaUser     = "dlq"
+	kafkaPassword = "not-a-secret"
+)
+
+// kafkaWithUsers is a Kafka that asks who one is at its second listener and has
+// lists of what each may do; who comes by the first one may do all. It returns
+// what makes a program come as kafkaUser.
+func kafkaWithUsers(t *testing.T) (own *stack.Stack, environ []string) {
+	t.Helper()
+	own, p := proxiedKafka(t, map[string]string{
+		"authorizer.class.name":                         "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+		"super.users":                                   "User:ANONYMOUS",
+		"listener.security.protocol.map":                "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,PROXIED:SASL_PLAINTEXT",
+		"listener.name.proxied.sasl.enabled.mechanisms": "PLAIN",
+		"listener.name.proxied.plain.sasl.jaas.config": fmt.Sprintf(
+			"org.apache.kafka.common.security.plain.PlainLoginModule required user_%s=%q;", kafkaUser, kafkaPassword),
+	})
+	return own, []string{
+		kafkaBy(p), "DLQ_KAFKA_SECURITY_PROTOCOL=SASL_PLAINTEXT", "DLQ_KAFKA_SASL_MECHANISM=PLAIN",
+		"DLQ_KAFKA_SASL_USERNAME=" + kafkaUser, "DLQ_KAFKA_SASL_PASSWORD=" + kafkaPassword,
+	}
+}
+
+func (c *cluster) allow(kind kafka.ResourceType, name string, operation kafka.ACLOperationType) {
+	c.t.Helper()
+	c.acl(kind, name, operation, kafka.ACLPermissionTypeAllow)
+}
+
+// acl says what kafkaUser may do or may not do; the latter counts more.
+func (c *cluster) acl(kind kafka.ResourceType, name string, operation kafka.ACLOperationType, permission kafka.ACLPermissionType) {
+	c.t.Helper()
+	res, err := c.admin.CreateACLs(c.t.Context(), &kafka.CreateACLsRequest{ACLs: []kafka.ACLEntry{{
+		ResourceType: kind, ResourceName: name, ResourcePatternType: kafka.PatternTypeLiteral,
+		Principal: "User:" + kafkaUser, Host: "*", Operation: operation, PermissionType: permission,
+	}}})
+	if err != nil || res.Errors[0] != nil {
+		c.t.Fatalf("make an access rule for %s: %v, %+v", name, err, res)
+	}
+}
+
+// forgetACLs removes the rules of one topic.
+func (c *cluster) forgetACLs(topic string) {
+	c.t.Helper()
+	res, err := c.admin.DeleteACLs(c.t.Context(), &kafka.DeleteACLsRequest{Filters: []kafka.DeleteACLsFilter{{
+		ResourceTypeFilter: kafka.ResourceTypeTopic, ResourceNameFilter: topic, ResourcePatternTypeFilter: kafka.PatternTypeLiteral,
+		Operation: kafka.ACLOperationTypeAny, PermissionType: kafka.ACLPermissionTypeAny,
+	}}})
+	if err != nil || res.Results[0].Error != nil {
+		c.t.Fatalf("remove the access rules of %s: %v, %+v", topic, err, res)
+	}
+}

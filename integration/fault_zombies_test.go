@@ -1,0 +1,126 @@
+package integration_test
+
+import (
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/integration/proxy"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
+)
+
+// TestFaultZombieAPI: replicas stand still in the middle of a retry-all for longer
+// than their claims live. Another one settles what they had claimed and sends
+// it; then they wake up with it in their hands.
+func TestFaultZombieAPI(t *testing.T) {
+	t.Parallel()
+	own, kafka := proxiedKafka(t, nil)
+	where := postgrestest.Empty(t)
+	database := newProxy(t, proxy.Statements(nameChange))
+	database.To(hostOf(t, where))
+	l := newLetters(newSystemOn(t, own.Brokers(), where))
+	awake := l.startReady("api", impatient()...)
+	luck := newChance(l)
+	ofKafka := []string{proxy.InitProducerID, proxy.Produce, proxy.ListOffsets, proxy.Metadata}
+	ofDatabase := []string{claimChange, resultChange}
+	for round := range pick(1, 6) {
+		l.stored(4000)
+		l.slow(300 * time.Millisecond)
+		// Two stop at a certain moment, the third one at any.
+		zombies := []*process{
+			l.startReady("api", impatient("DLQ_REDRIVE_WORKERS=2", kafkaBy(kafka))...),
+			l.startReady("api", impatient("DLQ_REDRIVE_WORKERS=2", databaseBy(database))...),
+			l.startReady("api", impatient("DLQ_REDRIVE_WORKERS=2")...),
+		}
+		moments := []string{ofKafka[round%len(ofKafka)], ofDatabase[l.random.IntN(len(ofDatabase))]}
+		stopped := []<-chan struct{}{
+			stopAt(kafka, zombies[0], moments[0], 1+int64(l.random.IntN(2))),
+			stopAt(database, zombies[1], moments[1], 1+int64(l.random.IntN(2))),
+		}
+		var asked []<-chan answer
+		for _, z := range zombies {
+			asked = append(asked, l.retryAll(z))
+		}
+		l.stopAtRandom(zombies[2])
+		for n, moment := range moments {
+			select {
+			case <-stopped[n]:
+				luck.count("stopped at " + moment)
+			case <-time.After(30 * time.Second):
+				t.Fatalf("nothing to stop at came by: %s", moment)
+			}
+		}
+		held := l.with("RETRYING")
+		t.Logf("%d claims are in the hands of three that stand still, %d are pending", held, l.with("PENDING"))
+		if held > 0 {
+			luck.count("claims held")
+		}
+		l.slow(0)
+		l.retryTheRest(awake)
+		for n, z := range zombies {
+			z.signal(syscall.SIGCONT)
+			l.awaitBroken(asked[n]) // it has nothing in its hands any more
+			z.wantRunning()
+			z.stop()
+		}
+		l.wantNoFalseSuccess()
+	}
+	luck.wantCounted(t, map[string]int{"claims held": 1, "stopped at " + proxy.InitProducerID: 1})
+	l.wantResolvedOnce()
+	awake.wantRunning()
+}
+
+// stopAt makes a process stand still when the nth of something is on its way
+// through a proxy, which then goes on. The channel is closed when that has
+// happened.
+func stopAt(way *proxy.Proxy, p *process, moment string, nth int64) <-chan struct{} {
+	stopped := make(chan struct{})
+	var seen atomic.Int64
+	way.Decide(func(what string) proxy.Action {
+		if what == moment && seen.Add(1) == nth {
+			p.signal(syscall.SIGSTOP)
+			close(stopped)
+		}
+		return proxy.Pass()
+	})
+	return stopped
+}
+
+// stopAtRandom makes a process stand still at a random point after the first
+// claims.
+func (l *letters) stopAtRandom(p *process) {
+	l.t.Helper()
+	eventually(l.t, 30*time.Second, "messages are claimed", func() bool { return l.with("RETRYING") > 0 })
+	<-time.After(time.Duration(l.random.IntN(800)) * time.Millisecond) // a random point, not a wait for something
+	p.signal(syscall.SIGSTOP)
+}
+
+// TestFaultHundredClicks: a hundred operators press retry for the same ten messages at
+// the same moment, on two replicas. One of them sends each, all others are told.
+func TestFaultHundredClicks(t *testing.T) {
+	t.Parallel()
+	const messages = 10
+	l := newLetters(newSystem(t))
+	l.stored(messages)
+	apis := []*process{l.startReady("api", impatient()...), l.startReady("api", impatient()...)}
+	var ids []string
+	once := l.somePending(messages)
+	for range pick(10, 50) {
+		ids = append(ids, once...)
+	}
+	l.random.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
+	answers := map[int]int{}
+	succeeded := map[string]int{}
+	for _, c := range l.clicks(ids, apis...) {
+		answers[c.status]++
+		if c.status == 200 {
+			succeeded[c.id]++
+		}
+	}
+	t.Logf("%d clicks were answered %v", len(ids), answers)
+	if answers[200] != messages || answers[409] != len(ids)-messages || len(succeeded) != messages {
+		t.Errorf("answers %v, %d messages with a success; want 200 once for each of %d and 409 for the rest", answers, len(succeeded), messages)
+	}
+	l.wantResolvedOnce()
+}
