@@ -91,7 +91,9 @@ type Attempts interface {
 	// under a claim is that attempt's. It returns the messages' new state for those
 	// it took, without their bytes, in no particular order. A message in another
 	// state, or gone, is left out, and so is one that another caller is taking at
-	// this moment unless how.Wait is set. No message is ever taken twice.
+	// this moment unless how.Wait is set. No message is ever taken twice. A claim
+	// that was made already, under the same id, is returned as it was made: the
+	// answer to it may have been lost.
 	Claim(ctx context.Context, claims []Claim, how Claiming) ([]entity.Message, error)
 
 	// Finish ends attempts. A result counts only when its message is RETRYING

@@ -23,6 +23,10 @@ func (s *Store) Claim(ctx context.Context, claims []repository.Claim, how reposi
 			if !ok {
 				continue
 			}
+			if r.message.Claimed() && r.message.Claim.ID == c.ID { // asked for a second time
+				taken = append(taken, r.bare())
+				continue
+			}
 			before := r.message
 			if r.claim(c, now, how) != nil {
 				continue

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -106,7 +107,33 @@ func (s *Store) Claim(ctx context.Context, claims []repository.Claim, how reposi
 	if err := s.selectRows(ctx, &found, query, args...); err != nil {
 		return nil, translate("claim messages", err)
 	}
+	if len(found) < n {
+		// The driver may have sent the statement twice: once it was carried out and
+		// its connection ended before the answer came. What it took then is ours.
+		var mine []row
+		if err := s.selectRows(ctx, &mine, claimedBeforeQuery, ids.arg(), claimIDs.arg()); err != nil {
+			return nil, translate("claim messages", err)
+		}
+		found = distinct(append(found, mine...))
+	}
 	return states(found), nil
+}
+
+// claimedBeforeQuery finds messages that are claimed under these very ids.
+const claimedBeforeQuery = `
+	SELECT ` + stateColumns + `
+	FROM unnest($1::uuid[], $2::uuid[]) AS w (message_id, claim_id)
+	JOIN dlq.dlq_messages m ON m.id = w.message_id AND m.claim_id = w.claim_id AND (m.status = 'RETRYING') IS TRUE
+	LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id`
+
+// distinct keeps the first row of each message.
+func distinct(rows []row) []row {
+	seen := make(map[uuid.UUID]bool, len(rows))
+	return slices.DeleteFunc(rows, func(r row) bool {
+		known := seen[r.ID.UUID]
+		seen[r.ID.UUID] = true
+		return known
+	})
 }
 
 // finishQuery ends attempts and appends their history. Verdicts are numbered as

@@ -22,6 +22,7 @@ func claimPromises() []promise {
 		{"IgnoresTheNextAttemptTime", claimNextAttempt},
 		{"NothingAskedIsNothingTaken", claimNothing},
 		{"TwiceInOneCallIsTakenOnce", claimTwiceInOneCall},
+		{"AskedAgainUnderTheSameIDIsTheSameClaim", claimAgain},
 		{"ExpiredClaimIsNotTakenAgain", claimExpired},
 		{"UnsettleableIsNotTakenUnasked", claimUnsettleable},
 		{"TakeOverTakesTheUnsettleable", claimTakeOver},
@@ -358,5 +359,27 @@ func claimOppositeOrders(h *harness) {
 			got = append(got, ids(taken)...)
 		})
 		h.wantSameIDs("all callers took", got, forth)
+	}
+}
+
+// A claim whose answer was lost is asked for again, by the driver or by its
+// caller.
+func claimAgain(h *harness) {
+	ids := h.puts(3)
+	claims := intents(ids...)
+	h.claimAll(claims[:2]...)
+	first := []entity.Message{h.get(ids[0]), h.get(ids[1])}
+	if again := h.claimAll(claims...); len(again) != 3 {
+		h.Errorf("asked again, Claim took %d messages, want all 3", len(again))
+	}
+	for _, before := range first {
+		h.wantUnchanged(before)
+	}
+	if others := h.claimAll(intents(ids...)...); len(others) != 0 {
+		h.Errorf("another Claim took %d messages, want none", len(others))
+	}
+	h.finish(claims[0], entity.Acknowledged)
+	if again := h.claimAll(claims[0]); len(again) != 0 {
+		h.Errorf("Claim of an attempt that has ended took %d messages, want none", len(again))
 	}
 }
