@@ -61,10 +61,12 @@ func (s *Service) claim(ctx context.Context, planned []entity.Outgoing, how clai
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
 	defer cancel()
 	taken := attempts{cause: how.cause, claimed: s.now()}
-	states, err := s.store.Claim(ctx, intents(planned, how), repository.Claiming{
+	claims := intents(planned, how)
+	states, err := s.store.Claim(ctx, claims, repository.Claiming{
 		Expiry: s.cfg.ClaimExpiry, Wait: how.single, Cause: how.cause, Audit: how.single,
 	})
 	if err != nil {
+		s.letGo(claims, how.cause)
 		return attempts{}, fmt.Errorf("claim messages: %w", err)
 	}
 	byID := make(map[uuid.UUID]entity.Message, len(states))
@@ -83,6 +85,21 @@ func (s *Service) claim(ctx context.Context, planned []entity.Outgoing, how clai
 	s.metrics.inflight.Add(float64(len(taken.outgoing)))
 	s.metrics.dequeued(len(taken.outgoing), len(planned)-len(taken.outgoing))
 	return taken, nil
+}
+
+// letGo gives back claims of which the store may have heard and we have not: only
+// its answer was lost, and nothing will be sent under them. It tries once; what
+// it does not reach expires.
+func (s *Service) letGo(claims []repository.Claim, cause entity.Cause) {
+	results := make([]repository.Result, len(claims))
+	for i, c := range claims {
+		results[i] = repository.Result{
+			MessageID: c.MessageID, ClaimID: c.ID, Verdict: entity.GivenBack, Partition: c.Partition, Offset: -1,
+		}
+	}
+	if _, err := s.storeOnce(results, cause); err != nil {
+		s.log.Debug("claims that may have been made were not given back", zap.Error(err))
+	}
 }
 
 func intents(planned []entity.Outgoing, how claiming) []repository.Claim {

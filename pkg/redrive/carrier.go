@@ -84,16 +84,15 @@ func (s *Service) drain() {
 // dead process can be taken over, its claims can be settled.
 func (s *Service) renewLeases(ctx context.Context) {
 	for pause(ctx, s.cfg.ClaimExpiry/4) {
-		if s.leases.none() {
-			continue
-		}
-		asked := s.now()
-		err := s.store.RenewLeases(ctx, s.owner, s.cfg.ClaimExpiry)
-		switch {
-		case err == nil:
-			s.leases.renewed(asked, asked.Add(s.cfg.ClaimExpiry))
-		case ctx.Err() == nil:
-			s.log.Warn("leases were not renewed", zap.Error(err))
+		for _, l := range s.leases.all() {
+			asked := s.now()
+			if err := s.store.RenewLeases(ctx, l.owner, s.cfg.ClaimExpiry); err != nil {
+				if ctx.Err() == nil {
+					s.log.Warn("leases were not renewed", zap.Error(err))
+				}
+				break
+			}
+			s.leases.renewed(l, asked, asked.Add(s.cfg.ClaimExpiry))
 		}
 	}
 }

@@ -15,8 +15,27 @@ import (
 // other, and none behind one that did not succeed. Messages without a key have
 // no order. A nil keyOrder keeps none.
 type keyOrder struct {
-	mu      sync.Mutex
-	blocked map[recordKey]bool
+	mu sync.Mutex
+	// Numbers of the first message that did not succeed, and of the first of which
+	// it is not known yet: what stands behind the former is skipped, what stands
+	// behind the latter waits for the next lease.
+	blocked, open map[recordKey]int
+}
+
+func newKeyOrder() *keyOrder {
+	return &keyOrder{blocked: map[recordKey]int{}, open: map[recordKey]int{}}
+}
+
+// keepFirst notes that a message stands in the way of those behind it.
+func keepFirst(first map[recordKey]int, key recordKey, number int) {
+	if n, known := first[key]; !known || number < n {
+		first[key] = number
+	}
+}
+
+func behind(first map[recordKey]int, key recordKey, number int) bool {
+	n, known := first[key]
+	return known && n < number
 }
 
 type recordKey struct{ topic, key string }
@@ -39,8 +58,9 @@ func (k *keyOrder) wave(planned []entity.Outgoing, l *lease) (now, later []entit
 		switch {
 		case !ordered:
 			now = append(now, out)
-		case k.blocked[key]:
+		case behind(k.blocked, key, l.numbers[out.Message.ID]):
 			l.skip(out.Message.ID, skippedKeyBlocked)
+		case behind(k.open, key, l.numbers[out.Message.ID]):
 		case taken[key]:
 			later = append(later, out)
 		default:
@@ -52,18 +72,29 @@ func (k *keyOrder) wave(planned []entity.Outgoing, l *lease) (now, later []entit
 	return now, later
 }
 
-// block keeps back what stands behind m.
-func (k *keyOrder) block(m entity.Message) {
+// block skips what stands behind m, which has that number and did not succeed.
+func (k *keyOrder) block(m entity.Message, number int) {
 	key, ordered := keyOf(m)
 	if k == nil || !ordered {
 		return
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.blocked[key] = true
+	keepFirst(k.blocked, key, number)
 }
 
-// learn blocks the keys of what a wave sent and did not succeed.
+// hold keeps back what stands behind m, which has that number and no end yet.
+func (k *keyOrder) hold(m entity.Message, number int) {
+	key, ordered := keyOf(m)
+	if k == nil || !ordered {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	keepFirst(k.open, key, number)
+}
+
+// learn keeps back what stands behind messages that a wave sent without success.
 func (k *keyOrder) learn(l *lease) {
 	if k == nil {
 		return
@@ -73,8 +104,11 @@ func (k *keyOrder) learn(l *lease) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for id, key := range l.keys {
-		if item, known := l.results[id]; !known || item.Result != entity.ItemSucceeded {
-			k.blocked[key] = true
+		switch item, known := l.results[id]; {
+		case !known:
+			keepFirst(k.open, key, l.numbers[id])
+		case item.Result != entity.ItemSucceeded:
+			keepFirst(k.blocked, key, l.numbers[id])
 		}
 	}
 	clear(l.keys)
@@ -94,14 +128,14 @@ func (l *lease) sending(id uuid.UUID, key recordKey) {
 // takes up a redrive in the middle. known are results that the store does not
 // have yet.
 func (r *run) blockedKeys(ctx context.Context, known map[uuid.UUID]entity.RedriveItem) (*keyOrder, error) {
-	k := &keyOrder{blocked: map[recordKey]bool{}}
-	var ids []uuid.UUID
-	for id, item := range known {
+	k := newKeyOrder()
+	var failed []entity.RedriveItem
+	for _, item := range known {
 		if item.Result != entity.ItemSucceeded {
-			ids = append(ids, id)
+			failed = append(failed, item)
 		}
 	}
-	if err := r.blockKeysOf(ctx, k, ids); err != nil {
+	if err := r.blockKeysOf(ctx, k, failed); err != nil {
 		return nil, err
 	}
 	for from := 0; ; {
@@ -115,25 +149,26 @@ func (r *run) blockedKeys(ctx context.Context, known map[uuid.UUID]entity.Redriv
 		if len(items) == 0 {
 			return k, nil
 		}
-		ids := make([]uuid.UUID, len(items))
-		for i, item := range items {
-			ids[i] = item.MessageID
-		}
-		if err := r.blockKeysOf(ctx, k, ids); err != nil {
+		if err := r.blockKeysOf(ctx, k, items); err != nil {
 			return nil, err
 		}
 		from = items[len(items)-1].Number + 1
 	}
 }
 
-func (r *run) blockKeysOf(ctx context.Context, k *keyOrder, ids []uuid.UUID) error {
+func (r *run) blockKeysOf(ctx context.Context, k *keyOrder, items []entity.RedriveItem) error {
+	numbers := make(map[uuid.UUID]int, len(items))
+	ids := make([]uuid.UUID, len(items))
+	for i, item := range items {
+		ids[i], numbers[item.MessageID] = item.MessageID, item.Number
+	}
 	for len(ids) > 0 {
 		messages, taken, err := r.store.Load(ctx, ids, batchBytes)
 		if err != nil {
 			return fmt.Errorf("load what did not succeed: %w", err)
 		}
 		for _, m := range messages {
-			k.block(m)
+			k.block(m, numbers[m.ID])
 		}
 		ids = ids[taken:]
 	}

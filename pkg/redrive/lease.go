@@ -18,6 +18,7 @@ import (
 // by side; when the last of them lets go, what came of it is stored.
 type lease struct {
 	p       *pass
+	owner   uuid.UUID // of this lease alone: a process may come to lease the same batch again
 	batch   *repository.RedriveBatch
 	numbers map[uuid.UUID]int // place in the selection
 	todo    []uuid.UUID
@@ -36,7 +37,8 @@ type lease struct {
 // when there is none to be had.
 func (p *pass) nextLease(ctx context.Context) (*lease, error) {
 	asked := p.now()
-	b, err := p.store.LeaseBatch(ctx, p.id, p.owner, p.cfg.ClaimExpiry)
+	owner := entity.NewID()
+	b, err := p.store.LeaseBatch(ctx, p.id, owner, p.cfg.ClaimExpiry)
 	if err != nil {
 		return nil, fmt.Errorf("lease a batch: %w", err)
 	}
@@ -44,7 +46,7 @@ func (p *pass) nextLease(ctx context.Context) (*lease, error) {
 		return nil, nil
 	}
 	l := &lease{
-		p: p, batch: b, holds: 1, done: make(chan struct{}),
+		p: p, owner: owner, batch: b, holds: 1, done: make(chan struct{}),
 		numbers: make(map[uuid.UUID]int, len(b.Items)), results: map[uuid.UUID]entity.RedriveItem{},
 		resumed: b.TakenOver,
 	}
@@ -180,7 +182,7 @@ func (l *lease) save() {
 	items := slices.Collect(maps.Values(l.results))
 	ctx := context.WithoutCancel(p.ctx)
 	saved, err := p.store.SaveBatch(ctx, repository.BatchResults{
-		RedriveID: p.id, Number: l.batch.Number, Owner: p.owner, Items: items,
+		RedriveID: p.id, Number: l.batch.Number, Owner: l.owner, Items: items,
 	})
 	switch {
 	case err != nil:

@@ -1,6 +1,8 @@
 package redrive
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"time"
 )
@@ -26,20 +28,18 @@ func (s *leases) remove(l *lease) {
 	delete(s.until, l)
 }
 
-func (s *leases) none() bool {
+func (s *leases) all() []*lease {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.until) == 0
+	return slices.Collect(maps.Keys(s.until))
 }
 
-// renewed prolongs the leases that were not over when the store was asked.
-func (s *leases) renewed(asked, until time.Time) {
+// renewed prolongs a lease, unless it was over when the store was asked.
+func (s *leases) renewed(l *lease, asked, until time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for l, over := range s.until {
-		if asked.Before(over) {
-			s.until[l] = until
-		}
+	if over, there := s.until[l]; there && asked.Before(over) {
+		s.until[l] = until
 	}
 }
 

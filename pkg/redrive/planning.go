@@ -69,7 +69,7 @@ func (p *pass) withoutRefused(l *lease, messages []entity.Message) []entity.Mess
 	for _, m := range messages {
 		if class, ok := p.refused[m.OriginalTopic]; ok {
 			l.skip(m.ID, string(class))
-			p.keys.block(m)
+			p.keys.block(m, l.numbers[m.ID])
 			continue
 		}
 		left = append(left, m)
@@ -88,10 +88,10 @@ func (p *pass) admit(l *lease, messages []entity.Message, targets []entity.Targe
 		switch {
 		case errors.As(t.Err, &refused):
 			l.skip(messages[i].ID, string(refused.Class))
-			p.keys.block(messages[i])
+			p.keys.block(messages[i], l.numbers[messages[i].ID])
 		case t.Err != nil || p.places.shut(placeOf(t)):
 			l.strand(messages[i].ID)
-			p.keys.block(messages[i])
+			p.keys.hold(messages[i], l.numbers[messages[i].ID])
 		default:
 			planned = append(planned, entity.Outgoing{Message: messages[i], Target: t})
 		}

@@ -19,6 +19,11 @@ const resumePause = 200 * time.Millisecond
 // While the attempt's claim lives it is waited for.
 func (s *Service) resume(ctx context.Context, order entity.RetryOrder) (result entity.RetryResult, found bool, err error) {
 	for {
+		// In this order: what ends between the two looks is in the history.
+		held, err := s.holds(ctx, order.ID, order.Cause.Operation)
+		if err != nil {
+			return entity.RetryResult{}, false, err
+		}
 		attempts, err := s.store.History(ctx, order.ID)
 		if err != nil {
 			return entity.RetryResult{}, false, fmt.Errorf("read history: %w", err)
@@ -29,9 +34,8 @@ func (s *Service) resume(ctx context.Context, order entity.RetryOrder) (result e
 				return result, true, err
 			}
 		}
-		held, err := s.holds(ctx, order.ID, order.Cause.Operation)
-		if err != nil || !held {
-			return entity.RetryResult{}, false, err
+		if !held {
+			return entity.RetryResult{}, false, nil
 		}
 		if !pause(ctx, resumePause) {
 			return entity.RetryResult{}, false, &unavailableError{fmt.Errorf("wait for the attempt that was begun: %w", ctx.Err())}

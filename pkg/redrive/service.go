@@ -15,7 +15,6 @@ import (
 	"context"
 	"math/rand/v2"
 	"sync/atomic"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -70,7 +69,6 @@ type Service struct {
 	log       *zap.Logger
 	metrics   *metrics
 	backoff   Backoff
-	owner     uuid.UUID           // of this process's leases
 	memory    *semaphore.Weighted // of all messages that redrives have under way
 	leases    leases              // of batches in this process's hands
 	bell      bell
@@ -92,7 +90,6 @@ func New(cfg Config, store Store, publisher Publisher, registry prometheus.Regis
 		log:       log,
 		metrics:   newMetrics(registry),
 		backoff:   Backoff{Base: cfg.Auto.Backoff, Max: cfg.Auto.BackoffMax, Jitter: cfg.Auto.Jitter},
-		owner:     entity.NewID(),
 		committed: map[repository.Committed]int64{},
 		leases:    leases{until: map[*lease]time.Time{}},
 		memory:    semaphore.NewWeighted(bytesUnderWay),
