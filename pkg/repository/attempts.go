@@ -1,0 +1,130 @@
+package repository
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// Attempts is the way of one republish: claim, then exactly one result.
+type Attempts interface {
+	// Claim takes messages for one attempt each: a PENDING message with attempts
+	// left becomes RETRYING, its count goes up by one, and the intent (claim id,
+	// target partition and its end offset) is stored with an expiry by the store's
+	// clock. The last publish error and its class are cleared, so that a class seen
+	// under a claim is that attempt's. It returns the messages' new state for those
+	// it took, without their bytes, in no particular order. A message in another
+	// state, or gone, is left out, and so is one that another caller is taking at
+	// this moment unless how.Wait is set. No message is ever taken twice. A claim
+	// that was made already, under the same id, is returned as it was made: the
+	// answer to it may have been lost.
+	Claim(ctx context.Context, claims []Claim, how Claiming) ([]entity.Message, error)
+
+	// Finish ends attempts. A result counts only when its message is RETRYING
+	// under that very claim id: a late or repeated result changes nothing and is
+	// left out of the answer. Each attempt that counts is appended to the
+	// message's history. The store decides the status by Result.Verdict as
+	// entity.Verdict says, in the same step as the history. A take-over beyond the
+	// limit that is refused, given back or rescued leads to DEAD: a PENDING message
+	// always has an attempt left. A message whose attempt was given back, rescued
+	// or refused is due for the next automatic attempt after Result.RetryIn.
+	//
+	// Verdict InDoubt records class and error, adds no history and leaves the claim
+	// as it is; with class UNKNOWN on a claim that has expired it marks the message
+	// unsettleable: Expired no longer returns it, and only a claim with TakeOver or
+	// GiveUp ends it.
+	Finish(ctx context.Context, results []Result, cause entity.Cause) ([]Finished, error)
+
+	// Expired returns, oldest first (created_at, then id), messages in RETRYING
+	// whose claim has expired and which are not marked unsettleable, without their
+	// bytes.
+	Expired(ctx context.Context, q ExpiredQuery) ([]entity.Message, error)
+
+	// Due returns up to limit ids of messages, oldest first, that automatic retry
+	// may take now: PENDING, attempts left, of one of the original topics, and never
+	// attempted or with a next attempt time that has come. Those that were never
+	// attempted are looked for behind q.After only; next is where to go on, the zero
+	// Place when the end was reached.
+	Due(ctx context.Context, q DueQuery) (ids []uuid.UUID, next Place, err error)
+
+	// Stuck returns how many messages were RETRYING for longer than age.
+	Stuck(ctx context.Context, age time.Duration) (int64, error)
+
+	// History returns the attempts that were made on a message, oldest first;
+	// empty when there were none or the message does not exist.
+	History(ctx context.Context, id uuid.UUID) ([]entity.Attempt, error)
+
+	// AttemptsOf returns the last attempt that a redrive made on each of the
+	// messages, for those on which it made one; an attempt that is still a claim has
+	// verdict InDoubt and To RETRYING.
+	AttemptsOf(ctx context.Context, redrive uuid.UUID, ids []uuid.UUID) ([]entity.Attempt, error)
+}
+
+// RescueLimit is how many attempts in a row may end as rescues before the message
+// is DEAD.
+const RescueLimit = 10
+
+// Claim asks to take one message.
+type Claim struct {
+	MessageID uuid.UUID
+	ID        uuid.UUID // new for each attempt
+	RedriveID uuid.UUID // uuid.Nil for none
+	Topic     string
+	TopicID   string
+	Partition int32
+	EndOffset int64
+
+	// TakeOver also takes a RETRYING message that is marked unsettleable, even
+	// when its attempts are used up: the caller accepts that its record may be in
+	// the target log already. The attempt that ends so is appended to the history,
+	// with class UNKNOWN.
+	TakeOver bool
+}
+
+// Claiming says how messages are claimed.
+type Claiming struct {
+	Expiry time.Duration // how long each claim lasts
+	Wait   bool          // for another caller who is taking a message at this moment, to see whether that one takes it
+	Cause  entity.Cause
+	// Audit appends an entry for each claim. Claims of redrives go without: the
+	// redrive and the end of the attempt are in the trail.
+	Audit bool
+}
+
+// DueQuery asks for messages for automatic retry.
+type DueQuery struct {
+	Topics []string // original topics
+	After  Place    // see Attempts.Due
+	Limit  int
+}
+
+// ExpiredQuery says which expired claims are wanted.
+type ExpiredQuery struct {
+	ID    uuid.UUID // only this message; uuid.Nil for all
+	After Place     // only what stands behind it; the zero Place for all
+	Limit int       // at most so many
+}
+
+// Result ends one attempt.
+type Result struct {
+	MessageID uuid.UUID
+	ClaimID   uuid.UUID
+	Verdict   entity.Verdict
+	Class     entity.ErrorClass // "" for plain success
+	Error     string            // ours, for operators; never a secret
+	Partition int32             // where it was published
+	Offset    int64             // -1 when not known
+	RetryIn   time.Duration     // when the next automatic attempt is due, if the message is PENDING then
+}
+
+// Finished is what became of a message by a Result.
+type Finished struct {
+	MessageID     uuid.UUID
+	Status        entity.Status
+	RetryCount    int
+	MaxRetries    int
+	NextAttemptAt time.Time
+}

@@ -1,0 +1,32 @@
+package repository
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// Audit is the trail of all changes.
+type Audit interface {
+	// Trail returns entries, the newest first.
+	Trail(ctx context.Context, q TrailQuery) ([]entity.AuditEntry, error)
+
+	// Performed reports whether a change with that operation was made.
+	Performed(ctx context.Context, operation uuid.UUID) (bool, error)
+}
+
+// TrailQuery asks for entries of the audit trail. Fields that are set must all
+// hold.
+type TrailQuery struct {
+	ObjectID  uuid.UUID
+	Kind      entity.Kind
+	Actor     string
+	Action    entity.Action
+	RequestID string
+	After     time.Time // inclusive
+	Before    int64     // only entries with a lower id; 0: all
+	Limit     int
+}

@@ -1,0 +1,93 @@
+package repository
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// Ingest is how records come in: exactly one message for each (incarnation,
+// partition, offset), whatever is redelivered, also after messages were deleted
+// or archived. Positions move in the same step as the messages are stored.
+type Ingest interface {
+	// OpenTopics returns the store's numbers for dead-letter topics, in the order
+	// of topics, and makes those that are new.
+	OpenTopics(ctx context.Context, topics []Topic) ([]TopicRef, error)
+
+	// OpenPosition returns the next offset to store for each partition, in the
+	// order of starts; a partition without a position gets its start.
+	OpenPosition(ctx context.Context, starts []Position) ([]Position, error)
+
+	// Store appends a batch. A range counts only when the partition's position
+	// is exactly its From (compare-and-swap): its messages are stored and the
+	// position becomes its To. Ranges that do not match are left out with all
+	// their messages, the others are stored. It returns the ranges that counted,
+	// in no particular order. A batch has at most one range for a partition; every message belongs to a
+	// range of the batch. CreatedAt and UpdatedAt are the store's own.
+	//
+	// A message with a Return whose attempt is one of that parent's (in its
+	// history, or claiming it now), and went to the message's own original topic,
+	// is the parent's child: see entity.Message.Descend. The parent's outcome
+	// becomes returned in the same step, also when its attempt has no result yet.
+	// Without that proof the Return is ignored.
+	//
+	// A message without a Return, whose key and value are not empty, is a child too
+	// when an acknowledged attempt of the last Batch.ReturnWindow sent the same key
+	// and value to its original topic and nothing has come back for that attempt
+	// yet: frameworks may drop our headers. Of several the latest is the parent.
+	// One message only is ever the return of an attempt in this way.
+	Store(ctx context.Context, batch Batch) (Stored, error)
+
+	// NoteGroups remembers that consumer groups failed on records of topics; their
+	// committed offsets tell what became of what is sent there.
+	NoteGroups(ctx context.Context, groups []TopicGroup) error
+}
+
+// Topic is a dead-letter topic as the cluster knows it: its name, and the id of
+// its present life (a topic that is deleted and made again gets another).
+type Topic struct{ Name, Incarnation string }
+
+// TopicRef is the store's number of a topic's name and of its present life.
+type TopicRef struct{ TopicID, Incarnation int32 }
+
+// Partition is one partition of one life of a dead-letter topic.
+type Partition struct{ Incarnation, Partition int32 }
+
+// Position is the next offset to store of a partition.
+type Position struct {
+	Partition
+	Next int64
+}
+
+// Range is the step that a batch takes in one partition: every offset from From
+// up to, not including, To has been dealt with. It may hold no message (control
+// records, gaps).
+type Range struct {
+	Partition
+	From, To int64
+}
+
+// Batch is a set of ranges and the messages within them.
+type Batch struct {
+	Ranges       []Range
+	Messages     []entity.Message
+	ReturnWindow time.Duration // 0: returns are known by headers only
+}
+
+// Stored is what became of a batch.
+type Stored struct {
+	Ranges  []Partition // that counted, in no particular order
+	Returns []Arrival   // messages of those that are returns
+}
+
+// Arrival is a message that came back.
+type Arrival struct {
+	MessageID, Parent, Root uuid.UUID
+	Topic                   string // original
+	RetryCount, MaxRetries  int
+	Status                  entity.Status // DEAD at the limit: a loop was stopped
+	ByContent               bool          // known by key and value, not by headers
+}

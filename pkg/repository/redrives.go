@@ -1,0 +1,147 @@
+package repository
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// Redrives are durable: any process may carry one on, batch by batch, and what
+// one left behind goes to another when its lease is over.
+type Redrives interface {
+	// CreateRedrive fixes the selection, in one snapshot, oldest first or in the
+	// order of the ids, and stores the redrive in batches of at most
+	// NewRedrive.BatchSize. Messages that match but that the action cannot take now
+	// are counted as skipped at once. An id that exists already is not an error: the
+	// redrive that has it is returned as it is now. With an empty selection of
+	// messages it is finished when it is made.
+	CreateRedrive(ctx context.Context, r NewRedrive) (entity.Redrive, error)
+
+	// Survey says what CreateRedrive would select, in groups of messages of which
+	// the same is true, the largest first, without storing anything. Messages that
+	// would be skipped at once are groups with a Reason.
+	Survey(ctx context.Context, r NewRedrive) ([]SurveyGroup, error)
+
+	// Redrive returns one redrive with its counts; *entity.RedriveNotFoundError when
+	// there is none, here and below.
+	Redrive(ctx context.Context, id uuid.UUID) (entity.Redrive, error)
+
+	// Redrives returns redrives, the newest first (created_at, then id).
+	Redrives(ctx context.Context, q RedriveQuery) ([]entity.Redrive, error)
+
+	// ActiveRedrives returns the ids of those that processes work on, oldest first.
+	ActiveRedrives(ctx context.Context) ([]uuid.UUID, error)
+
+	// MoveRedrive changes a redrive's state; a move that its state does not have is
+	// a *entity.RedriveStateError. To finished it moves only when every batch is
+	// done, else it changes nothing and returns the redrive as it is. A resume from
+	// stopped passes the canary and lets the shares of failures and returns count
+	// anew.
+	MoveRedrive(ctx context.Context, id uuid.UUID, m RedriveMove) (entity.Redrive, error)
+
+	// NoteWaiting notes that nothing can be reached, or that it can again.
+	NoteWaiting(ctx context.Context, id uuid.UUID, waiting bool, note string) error
+
+	// LeaseBatch hands the next batch that has messages waiting to owner, for as
+	// long as lease; nil when there is none to be had now: none is left, others
+	// have the rest, the redrive is not active, its rate forbids it, or it keeps
+	// the order of keys and an earlier batch is not done. In state canary only the
+	// canary's batches are handed out.
+	LeaseBatch(ctx context.Context, id, owner uuid.UUID, lease time.Duration) (*RedriveBatch, error)
+
+	// RenewLeases prolongs all leases of owner.
+	RenewLeases(ctx context.Context, owner uuid.UUID, lease time.Duration) error
+
+	// SaveBatch stores results of a batch that owner holds, and ends its lease. The
+	// batch is done when no item waits; else the next lease has the rest. false:
+	// the lease was lost meanwhile and nothing was stored.
+	SaveBatch(ctx context.Context, r BatchResults) (bool, error)
+
+	// RedriveItems returns messages of a redrive with what came of them, in order,
+	// from number from on.
+	RedriveItems(ctx context.Context, id uuid.UUID, q ItemQuery) ([]entity.RedriveItem, error)
+
+	// RedriveOutcomes counts what became of the records that a redrive sent;
+	// canary: of its canary's only.
+	RedriveOutcomes(ctx context.Context, id uuid.UUID, canary bool) (entity.OutcomeCounts, error)
+}
+
+// NewRedrive is a redrive that is to be made.
+type NewRedrive struct {
+	ID        uuid.UUID
+	Action    entity.RedriveAction
+	Selection entity.Selection
+	Options   entity.RedriveOptions
+	Cause     entity.Cause
+	BatchSize int
+}
+
+// SurveyGroup is a number of messages of which the same is true.
+type SurveyGroup struct {
+	Messages   int
+	Reason     string // why they would be skipped at once; "" when they would be taken
+	Topic      string // original
+	Confidence entity.Confidence
+	Sample     uuid.UUID // one of them
+}
+
+// Reasons for messages that a redrive leaves out.
+const (
+	SkippedTaken        = "taken"         // another attempt has it, or it left its state meanwhile
+	SkippedGone         = "gone"          // deleted or archived meanwhile, or never there
+	SkippedNotRetryable = "not_retryable" // in a state that the action does not take
+)
+
+// RedriveQuery asks for redrives.
+type RedriveQuery struct {
+	States []entity.RedriveState // empty: all
+	Before Place                 // only what stands behind it in the order; the zero Place for all
+	Limit  int
+}
+
+// ItemQuery asks for messages of a redrive.
+type ItemQuery struct {
+	From    int // number
+	Limit   int
+	Results []entity.ItemResult // empty: all
+}
+
+// RedriveMove is a change of a redrive's state.
+type RedriveMove struct {
+	To     entity.RedriveState
+	From   []entity.RedriveState // only from these; empty: from all that have the arrow
+	Action entity.Action
+	Note   string
+	Cause  entity.Cause
+	// PassCanary notes that the canary came to a good end.
+	PassCanary bool
+}
+
+// RedriveBatch is a part of a redrive's selection in somebody's hands.
+type RedriveBatch struct {
+	RedriveID uuid.UUID
+	Number    int // of the batch, from 0
+	First     int // number of its first item
+	Items     []BatchItem
+	Canary    bool
+	// TakenOver: an earlier owner never said what became of it, and may have begun.
+	TakenOver bool
+}
+
+// BatchItem is one message of a batch.
+type BatchItem struct {
+	MessageID uuid.UUID
+	Result    entity.ItemResult
+}
+
+// BatchResults are what came of a batch's items. Items without a result stay as
+// they are.
+type BatchResults struct {
+	RedriveID uuid.UUID
+	Number    int
+	Owner     uuid.UUID
+	Items     []entity.RedriveItem // those with a result now; Number says which
+}
