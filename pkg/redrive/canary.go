@@ -24,6 +24,7 @@ type canary struct {
 // tally is what became of the canary's messages.
 type tally struct {
 	sent, failed, returned int
+	nowhere                int // resolved without being sent anywhere
 	unknown                int // published, and no group tells more
 	awaited                int // published, and a group has not come so far
 	group                  string
@@ -67,6 +68,8 @@ func count(items []entity.RedriveItem) tally {
 		}
 		t.sent++
 		switch {
+		case item.Result == entity.ItemSucceeded && item.Topic == "":
+			t.nowhere++
 		case item.Outcome == entity.Returned:
 			t.returned++
 		case item.Outcome != entity.Published:
@@ -92,6 +95,8 @@ func (c *canary) decide(t tally, o entity.RedriveOptions, now time.Time) (pass b
 		return false, fmt.Sprintf("%d of %d messages failed, %s", t.failed, t.sent, t.class)
 	case t.returned > 0:
 		return false, fmt.Sprintf("%d of %d messages came back", t.returned, t.sent)
+	case t.nowhere == t.sent:
+		return true, fmt.Sprintf("%d messages were resolved, nothing was sent: no kafka is configured", t.sent)
 	case t.awaited > 0:
 		c.consumedAt = time.Time{}
 		return false, ""

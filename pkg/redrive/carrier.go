@@ -172,9 +172,13 @@ func (r *run) supervise(ctx context.Context, redrive entity.Redrive) (over bool)
 // next is the move that a redrive is due for by itself.
 func (r *run) next(ctx context.Context, redrive entity.Redrive) (repository.RedriveMove, bool) {
 	if redrive.Counts.Waiting == 0 {
-		return repository.RedriveMove{
+		finish := repository.RedriveMove{
 			To: entity.RedriveFinished, Action: entity.ActionFinish, Cause: entity.By(redrive.Cause.Actor), Note: redrive.Note,
-		}, true
+		}
+		if !redrive.WaitingSince.IsZero() {
+			finish.Note = "" // what it waited for is over
+		}
+		return finish, true
 	}
 	if why := excess(redrive); why != "" {
 		return stop(redrive, why), true

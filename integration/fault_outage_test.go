@@ -1,0 +1,51 @@
+package integration_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/integration/stack"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
+)
+
+// TestFaultOutageKillsNothing: Kafka is away for a while, and everybody goes on
+// asking: automatic retry, and three retry-alls. Attempts are for records, not
+// for brokers: nothing is dead afterwards, and all of it is sent once.
+func TestFaultOutageKillsNothing(t *testing.T) {
+	t.Parallel()
+	own := ownStack(t, stack.Options{Kafka: true})
+	l := newLetters(newSystemOn(t, own.Brokers(), postgrestest.Empty(t)))
+	l.stored(6000)
+	auto := l.startReady("api", impatient("DLQ_REDRIVE_AUTO_TOPICS="+l.prefix+"-*", "DLQ_REDRIVE_AUTO_BATCH=8", "DLQ_REDRIVE_AUTO_PARALLELISM=1")...)
+	l.slow(100 * time.Millisecond)
+	ids := []string{l.begin(auto)}
+	point := 1 + l.random.IntN(1000)
+	eventually(t, 30*time.Second, "some messages are resolved", func() bool { return l.with("RESOLVED") >= point })
+	if err := own.KillKafka(); err != nil {
+		t.Fatal(err)
+	}
+	l.slow(0)
+	away := pick(20*time.Second, time.Minute)
+	for range 2 {
+		ids = append(ids, l.begin(auto))
+		lasting(away / 2)
+	}
+	left := l.with("PENDING") + l.with("RETRYING")
+	t.Logf("%d messages were left when Kafka had been away for %s", left, away)
+	if left == 0 {
+		t.Error("nothing was left to send during the outage")
+	}
+	if err := own.StartKafka(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range ids {
+		got := l.finished(auto, id)
+		t.Logf("redrive = %+v", got)
+		if got.Dead != 0 {
+			t.Errorf("redrive %s killed %d messages", id, got.Dead)
+		}
+	}
+	eventually(t, 2*time.Minute, "automatic retry has sent the rest", func() bool { return l.with("RESOLVED") == len(l.sent) })
+	l.wantResolvedOnce()
+	auto.wantRunning()
+}

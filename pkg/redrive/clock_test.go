@@ -1,0 +1,183 @@
+package redrive_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/redrive"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
+)
+
+// outside is a real store for a process in a synctest bubble, whose clock is far
+// off. The store itself, and its database, keep the right time: every call is
+// made by a goroutine that is not in the bubble.
+type outside struct {
+	*postgres.Store
+	lost  bool // results are lost
+	calls chan func()
+	over  chan struct{}
+}
+
+func newOutside(t *testing.T, store *postgres.Store) *outside {
+	o := &outside{Store: store, calls: make(chan func()), over: make(chan struct{})}
+	go func() {
+		for call := range o.calls {
+			call()
+			o.over <- struct{}{}
+		}
+	}()
+	t.Cleanup(func() { close(o.calls) })
+	return o
+}
+
+func (o *outside) do(call func(ctx context.Context)) {
+	o.calls <- func() { call(context.Background()) }
+	<-o.over
+}
+
+func (o *outside) Get(_ context.Context, id uuid.UUID, maxValue int64) (m entity.Message, err error) {
+	o.do(func(ctx context.Context) { m, err = o.Store.Get(ctx, id, maxValue) })
+	return m, err
+}
+
+func (o *outside) Load(_ context.Context, ids []uuid.UUID, maxBytes int64) (found []entity.Message, taken int, err error) {
+	o.do(func(ctx context.Context) { found, taken, err = o.Store.Load(ctx, ids, maxBytes) })
+	return found, taken, err
+}
+
+func (o *outside) Claim(_ context.Context, claims []repository.Claim, how repository.Claiming) (taken []entity.Message, err error) {
+	o.do(func(ctx context.Context) { taken, err = o.Store.Claim(ctx, claims, how) })
+	return taken, err
+}
+
+func (o *outside) Finish(_ context.Context, results []repository.Result, cause entity.Cause) (ended []repository.Finished, err error) {
+	if o.lost {
+		return nil, errors.New("lost on purpose")
+	}
+	o.do(func(ctx context.Context) { ended, err = o.Store.Finish(ctx, results, cause) })
+	return ended, err
+}
+
+func (o *outside) Expired(_ context.Context, q repository.ExpiredQuery) (found []entity.Message, err error) {
+	o.do(func(ctx context.Context) { found, err = o.Store.Expired(ctx, q) })
+	return found, err
+}
+
+// accepting is a publisher that has a place for everything and takes it.
+type accepting struct{}
+
+func (accepting) Plan(_ context.Context, messages []entity.Message, _ bool) []entity.Target {
+	targets := make([]entity.Target, len(messages))
+	for i, m := range messages {
+		targets[i] = entity.Target{Topic: m.OriginalTopic}
+	}
+	return targets
+}
+
+func (accepting) Publish(ctx context.Context, batch []entity.Outgoing) []entity.Delivery {
+	deliveries := make([]entity.Delivery, len(batch))
+	for i := range batch {
+		deliveries[i] = entity.Delivery{Verdict: entity.Acknowledged}
+		if ctx.Err() != nil {
+			deliveries[i] = entity.Delivery{Verdict: entity.GivenBack, Offset: -1}
+		}
+	}
+	return deliveries
+}
+
+func (accepting) FindMany(_ context.Context, claims []entity.Claim) []entity.Delivery {
+	findings := make([]entity.Delivery, len(claims))
+	for i := range claims {
+		findings[i] = entity.Delivery{Verdict: entity.Acknowledged, Class: entity.AlreadyPublished}
+	}
+	return findings
+}
+
+// TestReplicaWithAWrongClock: the clock of one process is decades behind. Its
+// claims are as good as any other's, and neither it nor the others take a live
+// claim for an expired one: the database's clock decides.
+func TestReplicaWithAWrongClock(t *testing.T) {
+	db := postgrestest.Open(t)
+	store := newOutside(t, postgres.New(db))
+	right := redrive.New(redrive.DefaultConfig(), postgres.New(db), accepting{}, prometheus.NewRegistry(), zap.NewNop())
+	first, second := addByHand(t, db), addByHand(t, db)
+
+	synctest.Test(t, func(t *testing.T) {
+		if off := time.Since(rightTime(t, store, db)); off > -time.Hour {
+			t.Fatalf("the clock in the bubble is off by %s, want years: the test proves nothing", off)
+		}
+		wrong := redrive.New(redrive.DefaultConfig(), store, accepting{}, prometheus.NewRegistry(), zap.NewNop())
+		if _, err := wrong.Retry(t.Context(), entity.RetryOrder{ID: first, Cause: entity.By("alice")}); err != nil {
+			t.Errorf("Retry = %v, want RESOLVED", err)
+		}
+		store.lost = true
+		if _, err := wrong.Retry(t.Context(), entity.RetryOrder{ID: second, Cause: entity.By("alice")}); err == nil {
+			t.Error("Retry whose result is lost = nil, want an error")
+		}
+		store.lost = false
+		if err := wrong.Settle(t.Context()); err != nil {
+			t.Errorf("Settle = %v", err)
+		}
+	})
+	wantRow(t, db, first, "RESOLVED", "last_retry_at BETWEEN now() - interval '5 minutes' AND now()")
+	wantRow(t, db, second, "RETRYING", "claim_expires_at BETWEEN now() AND now() + interval '30 seconds'")
+	if err := right.Settle(t.Context()); err != nil {
+		t.Errorf("Settle = %v", err)
+	}
+	wantRow(t, db, second, "RETRYING", "true")
+
+	if _, err := db.Exec(`UPDATE dlq.dlq_messages SET claim_expires_at = now() WHERE id = $1`, second); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		wrong := redrive.New(redrive.DefaultConfig(), store, accepting{}, prometheus.NewRegistry(), zap.NewNop())
+		if err := wrong.Settle(t.Context()); err != nil {
+			t.Errorf("Settle = %v", err)
+		}
+	})
+	wantRow(t, db, second, "RESOLVED", "true")
+}
+
+func rightTime(t *testing.T, o *outside, db *sqlx.DB) (now time.Time) {
+	t.Helper()
+	var err error
+	o.do(func(context.Context) { err = db.Get(&now, `SELECT now()`) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return now
+}
+
+func addByHand(t *testing.T, db *sqlx.DB) (id uuid.UUID) {
+	t.Helper()
+	err := db.Get(&id, `INSERT INTO dlq.dlq_messages (original_topic, error_message, payload) VALUES ('orders', 'boom', '{}') RETURNING id`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+func wantRow(t *testing.T, db *sqlx.DB, id uuid.UUID, status, also string) {
+	t.Helper()
+	var found []struct {
+		Status string
+		OK     bool
+	}
+	if err := db.Select(&found, `SELECT status, `+also+` AS ok FROM dlq.dlq_messages WHERE id = $1`, id); err != nil || len(found) != 1 {
+		t.Fatalf("message %s: %v, %v", id, found, err)
+	}
+	if found[0].Status != status || !found[0].OK {
+		t.Errorf("message is %s and %s is %t, want %s and true", found[0].Status, also, found[0].OK, status)
+	}
+}
