@@ -44,7 +44,7 @@ func TestCanaryDecides(t *testing.T) {
 		"Fails":       {{0, []entity.RedriveItem{consumed, item(entity.ItemDead, "", "")}, false, "1 of 2 messages failed, BAD_RECORD"}},
 		"Doubt":       {{0, []entity.RedriveItem{item(entity.ItemInDoubt, "", "")}, false, "1 of 1 messages failed"}},
 		"NothingSent": {{0, []entity.RedriveItem{item(entity.ItemSkipped, "", "")}, false, "none of its messages could be sent"}},
-		"NoKafka": {{0, []entity.RedriveItem{{Result: entity.ItemSucceeded}}, true, "nothing was sent"}},
+		"NoKafka":     {{0, []entity.RedriveItem{{Result: entity.ItemSucceeded}}, true, "nothing was sent"}},
 		"SkippedAreNotAsked": {
 			{0, []entity.RedriveItem{consumed, item(entity.ItemSkipped, "", "")}, false, ""},
 			{canaryQuiet, []entity.RedriveItem{consumed, item(entity.ItemSkipped, "", "")}, true, "1 messages were consumed"},

@@ -16,6 +16,11 @@ import (
 // errGivenBack: the attempt ended before its record was sent.
 var errGivenBack = errors.New("the attempt was given back before it was sent")
 
+// errTooLate: the process was stopped, or waited for too long, before it could
+// claim. The same operation may have been given to another process meanwhile,
+// which made the attempt under the same id.
+var errTooLate = errors.New("the attempt was not begun in time")
+
 // Retry makes one attempt on one message and waits for its end. A nil error
 // means RESOLVED. Otherwise it is
 //   - *entity.NotFoundError,
@@ -34,6 +39,7 @@ func (s *Service) Retry(ctx context.Context, order entity.RetryOrder) (entity.Re
 			return result, err
 		}
 	}
+	began := s.now()
 	id := order.ID
 	message, err := s.store.Get(ctx, id, 0)
 	if err != nil {
@@ -62,6 +68,9 @@ func (s *Service) Retry(ctx context.Context, order entity.RetryOrder) (entity.Re
 	planned, err := s.planOne(ctx, id)
 	if err != nil {
 		return entity.RetryResult{}, err
+	}
+	if order.Cause.Operation != uuid.Nil && s.now().Sub(began) > s.cfg.sendWindow() {
+		return entity.RetryResult{}, &unavailableError{errTooLate}
 	}
 	taken, err := s.claim(ctx, []entity.Outgoing{planned}, claiming{cause: order.Cause, single: true, takeOver: takeOver})
 	if err != nil {
@@ -133,7 +142,7 @@ func (s *Service) answer(ctx context.Context, e ending) (entity.RetryResult, err
 			Partition: e.delivery.Partition,
 			Offset:    e.delivery.Offset,
 		}, nil
-	case e.delivery.Verdict == entity.GivenBack && e.finished.Status == entity.Pending:
+	case e.delivery.Verdict == entity.GivenBack && e.finished.Status != entity.Dead:
 		return entity.RetryResult{}, &unavailableError{errGivenBack}
 	default:
 		return entity.RetryResult{}, publishError(e)

@@ -202,3 +202,34 @@ func (b *bench) wantDeadLines(n int) {
 		b.Errorf("lines about death = %d, want %d", got, n)
 	}
 }
+
+// TestStoppedRequest: a process that is stopped before its claim and wakes when
+// another one has the same operation claims nothing.
+func TestStoppedRequest(t *testing.T) {
+	t.Parallel()
+	t.Run("WakesTooLateToMakeTheSameAttempt", scenario(func(b *bench) {
+		id := b.add(1)[0]
+		stopped := true
+		b.kafka.plan = func(entity.Message) error {
+			if stopped {
+				stopped = false
+				b.kafka.mu.Unlock()
+				defer b.kafka.mu.Lock()
+				pause(context.Background(), 40*time.Second)
+			}
+			return nil
+		}
+		b.kafka.deliver = always(inDoubt(entity.NetworkTimeout), true)
+		order := entity.RetryOrder{ID: id, Cause: entity.Cause{Actor: "alice", Operation: uuid.New()}}
+		first := make(chan error)
+		go func() { _, err := b.Retry(context.Background(), order); first <- err }()
+		pause(context.Background(), 35*time.Second)
+		order.Resumed = true
+		_, err := b.another().Retry(context.Background(), order)
+		b.wantPublishError(err, entity.Retrying, entity.NetworkTimeout)
+		if err := <-first; !errors.Is(err, entity.ErrUnavailable) {
+			b.Errorf("Retry of the stopped process = %v, want unavailable", err)
+		}
+		b.wantSent(orders, id)
+	}))
+}

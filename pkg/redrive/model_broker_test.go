@@ -1,0 +1,197 @@
+package redrive
+
+import (
+	"bytes"
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// weather is how the broker feels.
+type weather string
+
+// The broker's states.
+const (
+	well      weather = "well"
+	noBroker  weather = "away"             // nothing can be planned, every send fails
+	noLeader  weather = "without a leader" // of one partition
+	failing   weather = "failing"          // sends are refused for the moment
+	silent    weather = "silent"           // it takes records or not, and never says
+	forbidden weather = "forbidding"       // it takes nothing for one topic
+)
+
+// weathers are those that are not well.
+var weathers = []weather{noBroker, noLeader, failing, silent, forbidden}
+
+const (
+	// answerPatience is how long a send waits for its answer.
+	answerPatience = 5 * time.Second
+
+	// late is how long after that a record may still be written.
+	late = 3 * time.Second
+)
+
+// poison begins the value of records that no broker takes, refused that of those
+// which no plan takes.
+var poison, refused = []byte("poison"), []byte("refused")
+
+func refusable(m entity.Message) bool { return bytes.HasPrefix(m.Record.Value, refused) }
+
+// written is one record in the log.
+type written struct {
+	message, attempt, redrive uuid.UUID
+}
+
+// modelLog is the cluster: partitions of topics, which all processes share.
+type modelLog struct {
+	weather    weather
+	partitions map[place][]written
+	lost       map[place]int64 // offsets before that can no longer be read
+}
+
+func partitionOf(m entity.Message) place {
+	if len(m.Record.Key) == 0 {
+		return place{m.OriginalTopic, int32(m.ID[15] % 2)}
+	}
+	return place{m.OriginalTopic, int32(m.Record.Key[len(m.Record.Key)-1] % 2)}
+}
+
+// modelBroker is a process's way to the cluster.
+type modelBroker struct{ p *process }
+
+func (b *modelBroker) Plan(ctx context.Context, messages []entity.Message, _ bool) []entity.Target {
+	b.p.thaw()
+	b.p.point()
+	lost := b.p.travel(ctx)
+	b.p.thaw()
+	w := b.p.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	targets := make([]entity.Target, len(messages))
+	for i, m := range messages {
+		at := partitionOf(m)
+		targets[i] = entity.Target{
+			Topic: at.topic, TopicID: "id of " + at.topic, Partition: at.partition, EndOffset: int64(len(w.log.partitions[at])),
+		}
+		switch {
+		case lost != nil || b.p.isDead() || w.log.weather == noLeader && at.partition == 1:
+			targets[i].Err = errAway
+		case w.log.weather == noBroker:
+			targets[i].Partition, targets[i].Err = -1, errAway
+		case refusable(m):
+			targets[i].Err = &entity.RefusedError{Class: entity.BadRecord, Reason: "refused on purpose"}
+		}
+	}
+	return targets
+}
+
+func (b *modelBroker) Publish(ctx context.Context, batch []entity.Outgoing) []entity.Delivery {
+	deliveries := make([]entity.Delivery, len(batch))
+	unanswered := false
+	for i, out := range batch {
+		deliveries[i] = b.send(ctx, out)
+		unanswered = unanswered || deliveries[i].Verdict == entity.InDoubt
+	}
+	if unanswered {
+		pause(context.Background(), answerPatience)
+	}
+	b.p.thaw()
+	return deliveries
+}
+
+func (b *modelBroker) send(ctx context.Context, out entity.Outgoing) entity.Delivery {
+	at := place{out.Target.Topic, out.Target.Partition}
+	d := entity.Delivery{Verdict: entity.GivenBack, Partition: at.partition, Offset: -1}
+	b.p.thaw()
+	if until, ok := ctx.Deadline(); ctx.Err() != nil || ok && !time.Now().Before(until) || b.p.point() {
+		return d
+	}
+	_ = b.p.travelFor(context.Background(), late) // a send under way is not called back
+	if b.p.isDead() && b.p.coin() {
+		return d
+	}
+	d = b.deliver(out, at)
+	b.p.point()
+	return d
+}
+
+// deliver is what the broker does with a record.
+func (b *modelBroker) deliver(out entity.Outgoing, at place) entity.Delivery {
+	w := b.p.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	d := entity.Delivery{Partition: at.partition, Offset: -1, Err: errBroken}
+	switch {
+	case w.log.weather == noBroker || w.log.weather == noLeader && at.partition == 1:
+		d.Verdict, d.Class = entity.Failed, entity.BrokerUnavailable
+	case w.log.weather == forbidden && at.topic == orders:
+		d.Verdict, d.Class = entity.Refused, entity.Unauthorized
+	case w.log.weather == silent:
+		d.Verdict, d.Class = entity.InDoubt, entity.NetworkTimeout
+		b.perhaps(out, at)
+	case bytes.HasPrefix(out.Message.Record.Value, poison):
+		d.Verdict, d.Class = entity.Rejected, entity.BadRecord
+	case w.log.weather == failing:
+		d.Verdict, d.Class = entity.Failed, entity.RateLimited
+	default:
+		d.Verdict, d.Err = entity.Acknowledged, nil
+		d.Offset = w.write(out, at)
+	}
+	return d
+}
+
+// perhaps writes a record at once, after its sender has given up, or never.
+func (b *modelBroker) perhaps(out entity.Outgoing, at place) {
+	w := b.p.w
+	switch n := b.p.random(); {
+	case bytes.HasPrefix(out.Message.Record.Value, poison):
+	case n < 0.4:
+		w.write(out, at)
+	case n < 0.7:
+		w.others.Go(func() {
+			pause(context.Background(), answerPatience+time.Duration(n*float64(late)))
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.write(out, at)
+		})
+	}
+}
+
+func (b *modelBroker) FindMany(ctx context.Context, claims []entity.Claim) []entity.Delivery {
+	b.p.thaw()
+	b.p.point()
+	lost := b.p.travel(ctx)
+	w := b.p.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	deliveries := make([]entity.Delivery, len(claims))
+	for i, c := range claims {
+		deliveries[i] = w.log.find(c)
+		if lost != nil || b.p.isDead() {
+			deliveries[i] = entity.Delivery{Verdict: entity.InDoubt, Class: entity.BrokerUnavailable, Err: errAway, Offset: -1}
+		}
+	}
+	return deliveries
+}
+
+func (l *modelLog) find(c entity.Claim) entity.Delivery {
+	at := place{c.Topic, c.Partition}
+	d := entity.Delivery{Partition: c.Partition, Offset: -1}
+	if l.weather == noBroker || l.weather == noLeader && c.Partition == 1 {
+		d.Verdict, d.Class, d.Err = entity.InDoubt, entity.BrokerUnavailable, errAway
+		return d
+	}
+	for offset, r := range l.partitions[at] {
+		if int64(offset) >= max(c.EndOffset, l.lost[at]) && r.attempt == c.ID {
+			d.Verdict, d.Class, d.Offset = entity.Acknowledged, entity.AlreadyPublished, int64(offset)
+			return d
+		}
+	}
+	if d.Verdict = entity.GivenBack; c.EndOffset < l.lost[at] {
+		d.Verdict, d.Class, d.Err = entity.InDoubt, entity.UnknownClass, errBroken
+	}
+	return d
+}

@@ -1,0 +1,433 @@
+package redrive
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// shadow is a message as the model has it: what follows from the lines of the
+// trail and from the verdicts of its attempts, and from nothing else.
+type shadow struct {
+	id      uuid.UUID
+	status  entity.Status
+	count   int // of attempts since the last requeue, those given back aside
+	max     int
+	rescues int // in a row
+	ended   int // attempts of the history that lines have accounted for
+	gone    bool
+	touched bool
+	failed  bool // its last change was an attempt that failed
+}
+
+// watchClaims checks what a process has just claimed. The caller holds mu.
+func (w *world) watchClaims(p *process, taken []entity.Message) {
+	for _, m := range taken {
+		r := m.Claim.RedriveID
+		w.saw(p, "claims %s for redrive %s", short(m.ID), short(r))
+		if r == uuid.Nil {
+			continue
+		}
+		held := false
+		for of, ids := range w.leases {
+			held = held || of.process == p.number && of.redrive == r && ids[m.ID]
+		}
+		if !held {
+			w.fail("an attempt without a lease", "process %d claimed %s for redrive %s, whose batch it does not have", p.number, m.ID, r)
+		}
+	}
+}
+
+// loadToClaim is how long a message may be on its way from the look at it to its
+// claim, while others have it.
+const loadToClaim = 2 * time.Minute
+
+// watchAuto checks that automatic retry takes only what is due, or was when it
+// was looked at. The caller holds mu.
+func (w *world) watchAuto(claims []repository.Claim) {
+	for _, c := range claims {
+		m, err := w.store.Get(context.Background(), c.MessageID, 0)
+		if err == nil && m.CanClaim() == nil && (m.OriginalTopic != orders || m.NextAttemptAt.After(time.Now()) && time.Since(m.UpdatedAt) > loadToClaim) {
+			w.fail("too early", "automatic retry takes message %s of %s, which is due at %s", m.ID, m.OriginalTopic, m.NextAttemptAt)
+		}
+	}
+}
+
+// watchSettling checks that an attempt whose process was never heard of again is
+// rescued, and that of one whose process gave up on the broker has failed. The
+// caller holds mu.
+func (w *world) watchSettling(results []repository.Result) {
+	for _, r := range results {
+		m, err := w.store.Get(context.Background(), r.MessageID, 0)
+		if err != nil || m.Claim.ID != r.ClaimID || r.Verdict == entity.Acknowledged || r.Verdict == entity.InDoubt {
+			continue
+		}
+		if rescued := r.Verdict == entity.Rescued; rescued != (m.LastPublishErrorClass == "") || !rescued && r.Verdict != entity.Failed {
+			w.fail("settled otherwise", "message %s had class %q and got verdict %d", m.ID, m.LastPublishErrorClass, r.Verdict)
+		}
+	}
+}
+
+// watchLease checks a batch that was handed out, and remembers it. The caller
+// holds mu.
+func (w *world) watchLease(p *process, r entity.Redrive, b *repository.RedriveBatch) {
+	if !r.State.Active() || r.State == entity.RedriveCanary && !b.Canary {
+		w.fail("a lease out of turn", "batch %d of redrive %s was handed out while it is %s", b.Number, r.ID, r.State)
+	}
+	ids := map[uuid.UUID]bool{}
+	for _, item := range b.Items {
+		ids[item.MessageID] = item.Result == entity.ItemWaiting
+	}
+	w.leases[batchOf{p.number, r.ID, b.Number}] = ids
+	w.saw(p, "leases batch %d of redrive %s, taken over %v", b.Number, short(r.ID), b.TakenOver)
+}
+
+// keepHistories remembers the attempts of messages that are about to be deleted.
+// The caller holds mu.
+func (w *world) keepHistories(ids ...uuid.UUID) {
+	for _, id := range ids {
+		if h := w.history(id); len(h) > 0 {
+			w.histories[id] = h
+		}
+	}
+}
+
+// history is all that is known of a message's attempts. The caller holds mu.
+func (w *world) history(id uuid.UUID) []entity.Attempt {
+	h, err := w.store.History(context.Background(), id)
+	if err != nil {
+		w.fail("no history", "History: %v", err)
+	}
+	if len(h) == 0 {
+		return w.histories[id]
+	}
+	return h
+}
+
+// check compares everything that there is with the model.
+func (w *world) check() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, line := range w.newLines() {
+		if line.Kind == entity.KindRedrive {
+			w.readRedrive(line)
+			continue
+		}
+		s, ok := w.shadows[line.ObjectID]
+		if !ok {
+			w.fail("a line about nothing", "%+v", line)
+			return
+		}
+		if w.read(s, line); w.failure != "" {
+			return
+		}
+	}
+	attempts := map[uuid.UUID]int{}
+	sent := w.log.byAttempt()
+	for _, id := range w.messages {
+		w.checkMessage(w.shadows[id], attempts, sent)
+	}
+	for attempt, n := range attempts {
+		if n > 1 {
+			w.fail("an attempt made twice", "attempt %s is there %d times: %+v", attempt, n, w.named(attempt))
+		}
+		delete(sent, attempt)
+	}
+	for attempt := range sent {
+		w.fail("a record without an attempt", "attempt %s", attempt)
+	}
+	w.checkRedrives()
+}
+
+// named returns the ended attempts with an id.
+func (w *world) named(attempt uuid.UUID) []entity.Attempt {
+	var found []entity.Attempt
+	for _, id := range w.messages {
+		for _, a := range w.history(id) {
+			if a.ID == attempt {
+				found = append(found, a)
+			}
+		}
+	}
+	return found
+}
+
+// byAttempt counts the records of each attempt.
+func (l *modelLog) byAttempt() map[uuid.UUID]int {
+	sent := map[uuid.UUID]int{}
+	for _, records := range l.partitions {
+		for _, r := range records {
+			sent[r.attempt]++
+		}
+	}
+	return sent
+}
+
+// newLines returns the lines of the trail that the model has not read, the oldest
+// first.
+func (w *world) newLines() []entity.AuditEntry {
+	var lines []entity.AuditEntry
+	q := repository.TrailQuery{Limit: 50}
+	for {
+		page, err := w.store.Trail(context.Background(), q)
+		if err != nil {
+			w.fail("no trail", "Trail: %v", err)
+			return nil
+		}
+		for _, line := range page {
+			if line.ID > w.seen {
+				lines = append(lines, line)
+			}
+		}
+		if len(page) < q.Limit || page[len(page)-1].ID <= w.seen {
+			break
+		}
+		q.Before = page[len(page)-1].ID
+	}
+	slices.Reverse(lines)
+	if n := len(lines); n > 0 {
+		w.seen = lines[n-1].ID
+	}
+	return lines
+}
+
+// read takes a message where a line of the trail says that it went, if it can go
+// there.
+func (w *world) read(s *shadow, line entity.AuditEntry) {
+	if s.gone {
+		w.fail("a line after the end", "message %s was deleted, and then: %+v", s.id, line)
+		return
+	}
+	from := entity.Status(line.From)
+	if from == "" && line.Cause.Actor == entity.ActorIngest && !s.touched {
+		from = entity.Pending // it arrived at its limit
+	}
+	if s.status == entity.Pending && from == entity.Retrying {
+		s.claim() // attempts that nobody waits for begin without a line
+	}
+	if s.status != from {
+		w.fail("a line from elsewhere", "message %s is %s, and the trail says %+v", s.id, s.status, line)
+		return
+	}
+	s.touched, s.failed = true, false
+	switch line.Action {
+	case entity.ActionRetry:
+		if from == entity.Retrying { // a take-over ends the attempt that nobody could settle
+			w.end(s, entity.Abandoned, entity.Retrying)
+			s.status = entity.Pending
+		}
+		s.claim()
+	case entity.ActionAttempt:
+		w.end(s, 0, entity.Status(line.To))
+	case entity.ActionRequeue:
+		w.arrow(s, entity.Dead, entity.Pending)
+		s.count, s.rescues = 0, 0
+	case entity.ActionDead:
+		if from == entity.Retrying {
+			w.end(s, entity.Abandoned, entity.Dead)
+		} else {
+			w.arrow(s, entity.Pending, entity.Dead)
+		}
+	case entity.ActionDelete:
+		s.gone = true
+		if from == entity.Retrying {
+			w.fail("deleted under a claim", "message %s: %+v", s.id, line)
+		}
+		return
+	default:
+		w.fail("an unknown line", "%+v", line)
+	}
+	if string(s.status) != line.To || s.count != line.RetryCount {
+		w.fail("another state", "message %s: the model has %s after %d attempts, the trail %+v", s.id, s.status, s.count, line)
+	}
+}
+
+func (w *world) arrow(s *shadow, from, to entity.Status) {
+	if s.status != from {
+		w.fail("no such arrow", "message %s: from %s to %s", s.id, s.status, to)
+	}
+	s.status = to
+}
+
+func (s *shadow) claim() {
+	s.status = entity.Retrying
+	s.count++
+	s.touched = true
+}
+
+// end is the simple model of how attempts end. want is the verdict, when it is
+// known; to is where the store says that it led.
+func (w *world) end(s *shadow, want entity.Verdict, to entity.Status) {
+	h := w.history(s.id)
+	if s.ended >= len(h) {
+		w.fail("an attempt without a row", "message %s has %d attempts, its trail one more", s.id, len(h))
+		return
+	}
+	a := h[s.ended]
+	s.ended++
+	if want != 0 && a.Verdict != want || a.RetryCount != s.count || a.To != to {
+		w.fail("another attempt", "message %s after %d attempts, to %s: %+v", s.id, s.count, to, a)
+	}
+	switch a.Verdict {
+	case entity.Acknowledged:
+		s.status, s.rescues = entity.Resolved, 0
+	case entity.Rejected:
+		s.status, s.rescues = entity.Dead, 0
+	case entity.Failed:
+		s.rescues, s.failed = 0, true
+		s.back(0)
+	case entity.Refused:
+		s.rescues = 0
+		s.back(1)
+	case entity.GivenBack:
+		s.back(1)
+	case entity.Rescued:
+		s.rescues++
+		s.back(1)
+	case entity.Abandoned:
+		s.status = to
+	default:
+		w.fail("an unknown verdict", "%+v", a)
+	}
+}
+
+// back is the way to PENDING, if attempts are left.
+func (s *shadow) back(given int) {
+	s.count -= given
+	s.status = entity.Pending
+	if s.count >= s.max || s.rescues >= repository.RescueLimit {
+		s.status = entity.Dead
+	}
+}
+
+// checkMessage compares a message with its shadow and with the log.
+func (w *world) checkMessage(s *shadow, attempts, sent map[uuid.UUID]int) {
+	h := w.history(s.id)
+	if s.ended != len(h) {
+		w.fail("an attempt without a line", "message %s has %d attempts, its trail %d", s.id, len(h), s.ended)
+	}
+	acknowledged := 0
+	for i, a := range h {
+		attempts[a.ID]++
+		if a.Verdict == entity.Acknowledged {
+			acknowledged++
+		}
+		if i > 0 && a.Number <= h[i-1].Number {
+			w.fail("attempts out of order", "message %s: %d after %d", s.id, a.Number, h[i-1].Number)
+		}
+		w.checkSent(a, sent[a.ID])
+	}
+	m, err := w.store.Get(context.Background(), s.id, 0)
+	if err != nil {
+		if !s.gone {
+			w.fail("a lost message", "Get(%s) = %v", s.id, err)
+		}
+		return
+	}
+	if m.Claimed() {
+		attempts[m.Claim.ID]++
+		if sent[m.Claim.ID] > 1 {
+			w.fail("a doubled record", "claim %s of message %s has %d records", m.Claim.ID, s.id, sent[m.Claim.ID])
+		}
+	}
+	if s.status == entity.Pending && m.Claimed() {
+		s.claim()
+	}
+	if s.gone || m.Status != s.status || m.RetryCount != s.count {
+		w.fail("another state", "message %s is %s after %d attempts, the model has %s after %d", s.id, m.Status, m.RetryCount, s.status, s.count)
+	}
+	if (m.Status == entity.Resolved) != (acknowledged == 1) || acknowledged > 1 {
+		w.fail("another success", "message %s is %s with %d acknowledged attempts", s.id, m.Status, acknowledged)
+	}
+	if m.Status == entity.Pending && m.RetryCount >= m.MaxRetries {
+		w.fail("nothing left", "message %s is PENDING after %d of %d attempts", s.id, m.RetryCount, m.MaxRetries)
+	}
+	if m.Status == entity.Pending && s.touched == m.NextAttemptAt.IsZero() {
+		w.fail("another next attempt", "message %s is PENDING, touched %v, due %s", s.id, s.touched, m.NextAttemptAt)
+	}
+	if m.Claimed() == (m.Claim.ID == uuid.Nil) || m.Unsettled && !m.Claimed() {
+		w.fail("a wrong claim", "message %s is %s with claim %+v", s.id, m.Status, m.Claim)
+	}
+	if n := len(h); n > 0 && m.Status == entity.Pending && s.failed {
+		w.checkBackoff(m, h[n-1])
+	}
+}
+
+// checkSent compares the end of an attempt with what the log holds of it.
+func (w *world) checkSent(a entity.Attempt, n int) {
+	want := 0
+	switch a.Verdict { //nolint:exhaustive // all others must not be there
+	case entity.Acknowledged:
+		want = 1
+		log := w.log.partitions[place{a.Topic, a.Partition}]
+		if a.Offset < 0 || a.Offset >= int64(len(log)) || log[a.Offset].attempt != a.ID {
+			w.fail("a false success", "attempt %+v is not where it says", a)
+		}
+	case entity.Abandoned:
+		want = min(n, 1)
+	}
+	if n != want {
+		w.fail("a record too many or too few", "attempt %+v has %d records, want %d", a, n, want)
+	}
+}
+
+// checkBackoff: failures wait twice as long each time, give or take the jitter.
+func (w *world) checkBackoff(m entity.Message, a entity.Attempt) {
+	auto := DefaultConfig().Auto
+	wait := min(auto.Backoff<<(a.RetryCount-1), auto.BackoffMax)
+	got := m.NextAttemptAt.Sub(a.EndedAt)
+	if jitter := time.Duration(float64(wait)*auto.Jitter) + time.Millisecond; got < wait-jitter || got > wait+jitter {
+		w.fail("another backoff", "message %s failed with count %d and is due after %s, want about %s", m.ID, a.RetryCount, got, wait)
+	}
+}
+
+// checkArrival checks what the store made of a record that came back. The caller
+// holds mu.
+func (w *world) checkArrival(m entity.Message, a repository.Arrival) {
+	parent, ok := w.shadows[a.Parent]
+	if !ok || a.MessageID != m.ID {
+		w.fail("a wrong return", "%+v", a)
+		return
+	}
+	known := slices.ContainsFunc(w.history(a.Parent), func(h entity.Attempt) bool {
+		return h.RetryCount == a.RetryCount && (m.Return == nil && h.Verdict == entity.Acknowledged || m.Return != nil && h.ID == m.Return.Attempt)
+	})
+	if p, err := w.store.Get(context.Background(), a.Parent, 0); err == nil {
+		known = known || m.Return != nil && p.Claim.ID == m.Return.Attempt && p.RetryCount == a.RetryCount
+		if p.Outcome != entity.Returned {
+			w.fail("a wrong outcome", "message %s came back and its outcome is %q", p.ID, p.Outcome)
+		}
+	}
+	if !known || a.ByContent == (m.Return != nil) {
+		w.fail("a wrong return", "%+v is of no attempt of %s (%d attempts)", a, a.Parent, parent.ended)
+	}
+}
+
+// checkRest checks that nothing is left over when all is well.
+func (w *world) checkRest() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, id := range w.messages {
+		s := w.shadows[id]
+		w.score.attempts += s.ended
+		switch s.status { //nolint:exhaustive // PENDING is not counted
+		case entity.Resolved:
+			w.score.resolved++
+		case entity.Dead:
+			w.score.dead++
+		case entity.Retrying:
+			w.score.unsettled++
+		}
+		m, err := w.store.Get(context.Background(), id, 0)
+		if err == nil && m.Claimed() && !(m.Unsettled && m.LastPublishErrorClass == entity.UnknownClass) {
+			w.fail("a claim is left", "message %s: %+v", id, m.Claim)
+		}
+	}
+	w.score.redrives += len(w.order)
+	w.checkRedrivesOver()
+}

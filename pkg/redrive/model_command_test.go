@@ -1,0 +1,118 @@
+package redrive
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// verb is what a command does.
+type verb string
+
+// What can happen.
+const (
+	cmdAdd       verb = "add messages"
+	cmdReturn    verb = "a record comes back"
+	cmdRetry     verb = "retry"
+	cmdAccept    verb = "retry, accepting a duplicate"
+	cmdTwice     verb = "retry, sent again"
+	cmdRequeue   verb = "requeue"
+	cmdDead      verb = "dead"
+	cmdDelete    verb = "delete"
+	cmdBegin     verb = "begin redrive"
+	cmdPause     verb = "pause"
+	cmdResume    verb = "resume"
+	cmdCancel    verb = "cancel"
+	cmdAuto      verb = "automatic retry on or off"
+	cmdSettle    verb = "settle"
+	cmdStart     verb = "start a process"
+	cmdStop      verb = "end a process"
+	cmdCrash     verb = "crash a process"
+	cmdFreeze    verb = "stop a process for a while"
+	cmdLose      verb = "lose an answer of the store"
+	cmdBroker    verb = "broker"
+	cmdHealthy   verb = "broker is well"
+	cmdStore     verb = "store away for a while"
+	cmdTruncate  verb = "a log loses its beginning"
+	cmdOutage    verb = "everything crashes, hours pass"
+	cmdLongSleep verb = "minutes pass"
+	cmdSleep     verb = "time passes"
+)
+
+// verbs says how often each command comes.
+var verbs = []struct {
+	verb   verb
+	weight int
+}{
+	{cmdAdd, 4},
+	{cmdReturn, 5},
+	{cmdRetry, 10},
+	{cmdAccept, 4},
+	{cmdTwice, 4},
+	{cmdRequeue, 5},
+	{cmdDead, 3},
+	{cmdDelete, 2},
+	{cmdBegin, 12},
+	{cmdPause, 3},
+	{cmdResume, 4},
+	{cmdCancel, 1},
+	{cmdAuto, 3},
+	{cmdSettle, 2},
+	{cmdStart, 5},
+	{cmdStop, 2},
+	{cmdCrash, 7},
+	{cmdFreeze, 7},
+	{cmdLose, 5},
+	{cmdBroker, 5},
+	{cmdHealthy, 4},
+	{cmdStore, 2},
+	{cmdTruncate, 3},
+	{cmdOutage, 1},
+	{cmdLongSleep, 1},
+	{cmdSleep, 16},
+}
+
+// command is one step of a sequence. Its numbers choose among what there is when
+// its turn comes, so that it means something also where others were left out.
+type command struct {
+	verb    verb
+	a, b, c uint64
+}
+
+func (c command) String() string {
+	return fmt.Sprintf("%s (%d, %d, %d)", c.verb, c.a%1000, c.b%1000, c.c%1000)
+}
+
+func newCommands(rng *rand.Rand, n int) []command {
+	total := 0
+	for _, v := range verbs {
+		total += v.weight
+	}
+	commands := make([]command, n)
+	for i := range commands {
+		at := rng.IntN(total)
+		for _, v := range verbs {
+			if at -= v.weight; at < 0 {
+				commands[i] = command{v.verb, rng.Uint64(), rng.Uint64(), rng.Uint64()}
+				break
+			}
+		}
+	}
+	return commands
+}
+
+// rng is a source of further choices that belong to the command alone.
+func (c command) rng() *rand.Rand { return rand.New(rand.NewPCG(c.b, c.c)) }
+
+// pick chooses one of several; the zero value when there is none.
+func pick[T any](all []T, by uint64) (one T, ok bool) {
+	if len(all) == 0 {
+		return one, false
+	}
+	return all[by%uint64(len(all))], true
+}
+
+// upTo is a time between from and to.
+func upTo(rng *rand.Rand, from, to time.Duration) time.Duration {
+	return from + time.Duration(rng.Int64N(int64(to-from)))
+}

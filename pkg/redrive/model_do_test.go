@@ -1,0 +1,368 @@
+package redrive
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// maxLiving bounds the processes that live at the same time.
+const maxLiving = 3
+
+// do carries out a command. Requests go on by themselves, whatever comes next.
+func (w *world) do(c command) {
+	p, alive := pick(w.living(), c.a)
+	switch c.verb {
+	case cmdAdd:
+		w.add(1+c.rng().IntN(4), c.rng())
+	case cmdReturn:
+		w.comeBack(c)
+	case cmdStart:
+		if len(w.living()) < maxLiving {
+			w.startProcess()
+		}
+	case cmdBroker:
+		w.setWeather(weathers[c.a%uint64(len(weathers))])
+	case cmdHealthy:
+		w.setWeather(well)
+	case cmdStore:
+		w.mu.Lock()
+		w.storeBack = time.Now().Add(upTo(c.rng(), time.Second, 40*time.Second))
+		w.mu.Unlock()
+	case cmdTruncate:
+		w.truncate(c)
+	case cmdSleep:
+		pause(context.Background(), upTo(c.rng(), time.Millisecond, 15*time.Second))
+	case cmdLongSleep:
+		pause(context.Background(), upTo(c.rng(), time.Minute, 5*time.Minute))
+	case cmdOutage:
+		for _, p := range w.living() {
+			w.crash(p)
+		}
+		pause(context.Background(), upTo(c.rng(), time.Minute, 8*time.Hour))
+		w.startProcess()
+	default:
+		if alive {
+			w.doWith(p, c)
+		}
+	}
+}
+
+// doWith carries out a command that is a process's.
+func (w *world) doWith(p *process, c command) {
+	rng := c.rng()
+	switch c.verb {
+	case cmdAuto:
+		p.toggle()
+	case cmdStop:
+		w.others.Go(func() { p.end() })
+	case cmdCrash:
+		p.mu.Lock()
+		p.fuse = rng.IntN(20)
+		p.mu.Unlock()
+		w.score.crashes++
+	case cmdFreeze:
+		p.mu.Lock()
+		p.chill, p.rest = rng.IntN(12), upTo(rng, 10*time.Second, 100*time.Second)
+		p.mu.Unlock()
+	case cmdLose:
+		p.mu.Lock()
+		p.losing = rng.IntN(6)
+		p.mu.Unlock()
+	case cmdBegin:
+		w.begin(p, c)
+	case cmdSettle:
+		w.others.Go(func() { _ = p.Settle(p.ctx) })
+	case cmdPause, cmdResume, cmdCancel:
+		w.steer(p, c)
+	default:
+		id, ok := pick(w.messages, c.b)
+		if doubtful, some := pick(w.unsettled(), c.b); some && c.verb == cmdAccept {
+			id = doubtful
+		}
+		if ok {
+			w.others.Go(func() { w.request(p, c, id) })
+		}
+	}
+}
+
+// unsettled returns the messages of which nobody can tell.
+func (w *world) unsettled() []uuid.UUID {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var ids []uuid.UUID
+	for _, id := range w.messages {
+		if m, err := w.store.Get(context.Background(), id, 0); err == nil && m.Unsettled {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// request is what an operator asks for one message.
+func (w *world) request(p *process, c command, id uuid.UUID) {
+	cause := entity.By("operator")
+	switch c.verb { //nolint:exhaustive // the others are no requests
+	case cmdRetry:
+		w.retry(p, entity.RetryOrder{ID: id, Cause: cause})
+	case cmdAccept:
+		w.retry(p, entity.RetryOrder{ID: id, Cause: cause, AcceptDuplicate: true})
+	case cmdTwice:
+		w.retryTwice(p, c, id)
+	case cmdRequeue:
+		_, _ = p.Service.store.(patient).Store.(*modelStore).Requeue(p.ctx, id, cause)
+	case cmdDead:
+		if m, err := p.GiveUp(p.ctx, id, cause); err == nil && m.Status != entity.Dead {
+			w.differs("a wrong answer", "GiveUp(%s) = %s", id, m.Status)
+		}
+	case cmdDelete:
+		_ = p.Delete(p.ctx, id, cause)
+	}
+}
+
+// retry asks for one attempt and checks what the answer says.
+func (w *world) retry(p *process, order entity.RetryOrder) {
+	result, err := p.Retry(p.ctx, order)
+	if p.isDead() {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var failed *entity.PublishError
+	switch {
+	case err == nil && result.Offset < 0: // somebody else has ended the attempt
+		if m, err := w.store.Get(context.Background(), order.ID, 0); err == nil && m.Status != entity.Resolved {
+			w.fail("a false success", "Retry(%s) = %+v, and it is %s", order.ID, result, m.Status)
+		}
+	case err == nil:
+		log := w.log.partitions[place{result.Topic, result.Partition}]
+		if result.Offset >= int64(len(log)) || log[result.Offset].message != order.ID {
+			w.fail("a false success", "Retry(%s) = %+v, which is not in the log", order.ID, result)
+		}
+	case errors.As(err, &failed):
+		if failed.ID != order.ID || failed.Class == "" && failed.Status != entity.Dead {
+			w.fail("a wrong answer", "Retry(%s) = %+v", order.ID, failed)
+		}
+	}
+}
+
+// retryTwice sends the same request to two processes: the second gets it when
+// the first has answered, or is not heard of any more.
+func (w *world) retryTwice(p *process, c command, id uuid.UUID) {
+	cause := entity.By("operator")
+	cause.Operation = uuid.New()
+	w.mu.Lock()
+	w.operation = append(w.operation, cause.Operation)
+	w.mu.Unlock()
+	answered := make(chan struct{})
+	w.others.Go(func() {
+		defer close(answered)
+		w.retry(p, entity.RetryOrder{ID: id, Cause: cause})
+	})
+	select {
+	case <-answered:
+	case <-time.After(upTo(c.rng(), 15*time.Second, time.Minute)):
+	}
+	if other, ok := pick(w.living(), c.c); ok {
+		w.retry(other, entity.RetryOrder{ID: id, Cause: cause, Resumed: true})
+	}
+}
+
+func (w *world) begin(p *process, c command) {
+	rng := c.rng()
+	n := repository.NewRedrive{
+		Action:    entity.RedriveRetry,
+		Selection: entity.Selection{Topic: []string{deadLetter, deadLetter, orders, payments}[rng.IntN(4)]},
+		Options:   entity.RedriveOptions{MinSample: 1 + rng.IntN(5), CanaryWait: upTo(rng, time.Second, time.Minute)},
+		Cause:     entity.By("operator"),
+	}
+	if rng.IntN(4) == 0 {
+		n.Action = []entity.RedriveAction{entity.RedriveRequeue, entity.RedriveRequeue, entity.RedriveDead, entity.RedriveDelete}[rng.IntN(4)]
+	}
+	if rng.IntN(3) == 0 || n.Action == entity.RedriveDelete {
+		n.Selection = entity.Selection{}
+		for range 1 + rng.IntN(5) {
+			id, _ := pick(w.messages, rng.Uint64())
+			n.Selection.IDs = append(n.Selection.IDs, id)
+		}
+	}
+	o := &n.Options
+	if rng.IntN(4) == 0 {
+		o.Canary = 1 + rng.IntN(4)
+	}
+	if rng.IntN(4) == 0 {
+		o.Rate = 0.2 + 5*rng.Float64()
+	}
+	if rng.IntN(6) == 0 {
+		o.MaxFailureShare = rng.Float64()
+	}
+	if rng.IntN(6) == 0 {
+		o.MaxReturnShare = rng.Float64()
+	}
+	o.KeepKeyOrder = rng.IntN(2) == 0
+	o.Requeue = rng.IntN(4) == 0
+	n.Cause.Operation = uuid.UUID{6: 0x40, 8: 0x80, 15: byte(rng.Uint32()), 0: byte(rng.Uint32()), 1: byte(rng.Uint32()), 2: byte(rng.Uint32())}
+	twice := rng.IntN(4) == 0
+	w.others.Go(func() {
+		_, _ = p.Begin(p.ctx, n)
+		if other, ok := pick(w.living(), c.c); ok && twice {
+			if r, err := other.Begin(other.ctx, n); err == nil && r.ID != n.Cause.Operation {
+				w.differs("a wrong answer", "Begin of %s = %s", n.Cause.Operation, r.ID)
+			}
+		}
+	})
+}
+
+// steer pauses, resumes or cancels a redrive.
+func (w *world) steer(p *process, c command) {
+	w.mu.Lock()
+	id, ok := pick(w.order, c.b)
+	w.mu.Unlock()
+	if !ok {
+		return
+	}
+	do := map[verb]func(context.Context, uuid.UUID, entity.Cause) (entity.Redrive, error){
+		cmdPause: p.Pause, cmdResume: p.Resume, cmdCancel: p.Cancel,
+	}[c.verb]
+	w.others.Go(func() { _, _ = do(p.ctx, id, entity.By("operator")) })
+}
+
+// comeBack makes a record of the log a dead letter again, with our headers or
+// without them.
+func (w *world) comeBack(c command) {
+	rng := c.rng()
+	w.mu.Lock()
+	var records []written
+	for _, at := range []place{{orders, 0}, {orders, 1}, {payments, 0}, {payments, 1}} {
+		records = append(records, w.log.partitions[at]...)
+	}
+	records = slices.DeleteFunc(records, func(r written) bool { return w.returned[r.attempt] })
+	r, ok := pick(records, c.b)
+	if !ok {
+		w.mu.Unlock()
+		return
+	}
+	parent, err := w.store.Get(context.Background(), r.message, -1)
+	if err != nil { // deleted: nobody knows its bytes any more
+		w.mu.Unlock()
+		return
+	}
+	w.returned[r.attempt] = true
+	w.score.returns++
+	w.mu.Unlock()
+	m := entity.NewMessage(parent.OriginalTopic, "boom again", time.Now())
+	m.Record.Key, m.Record.Value, m.MaxRetries = parent.Record.Key, parent.Record.Value, parent.MaxRetries
+	if rng.IntN(3) > 0 {
+		m.Return = &entity.Return{Parent: r.message, Attempt: r.attempt}
+	}
+	stored := w.ingest(m)
+	if m.Return != nil && len(stored.Returns) != 1 {
+		w.differs("a return is not known", "attempt %s of message %s came back and has no child", r.attempt, r.message)
+	}
+}
+
+func (w *world) setWeather(to weather) {
+	w.tell("the broker is %s", to)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.log.weather = to
+}
+
+// truncate makes all that a partition holds by now unreadable.
+func (w *world) truncate(c command) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	at := place{[]string{orders, payments}[c.a%2], int32(c.b % 2)}
+	w.log.lost[at] = int64(len(w.log.partitions[at])) + 1
+}
+
+func (w *world) crash(p *process) {
+	p.die()
+	w.score.crashes++
+}
+
+// rest takes all faults away and lets two processes work until nothing is left
+// to be done.
+func (w *world) rest() {
+	w.setWeather(well)
+	w.mu.Lock()
+	w.storeBack = time.Time{}
+	w.mu.Unlock()
+	for _, p := range w.processes {
+		p.heal()
+	}
+	for len(w.living()) < 2 {
+		w.startProcess()
+	}
+	living := w.living()
+	for _, p := range living[2:] {
+		p.end()
+	}
+	for _, p := range living[:2] {
+		if p.auto == nil {
+			p.toggle()
+		}
+	}
+	const patience = 2 * time.Hour
+	for end := time.Now().Add(patience); !w.atRest(living[0]); pause(context.Background(), 5*time.Second) {
+		w.check()
+		if w.failed() {
+			return
+		}
+		if time.Now().After(end) {
+			w.differs("no rest", "after %s there is still something to do: %s", patience, w.unrest())
+			return
+		}
+	}
+}
+
+// atRest reports whether nothing is left to be done, and has redrives resumed
+// that wait for somebody.
+func (w *world) atRest(p *process) bool {
+	rest := true
+	for _, r := range w.allRedrives() {
+		if r.State == entity.RedrivePaused || r.State == entity.RedriveStopped {
+			_, _ = p.Resume(p.ctx, r.ID, entity.By("operator"))
+		}
+		rest = rest && r.State.Over()
+	}
+	return rest && w.unrest() == ""
+}
+
+// unrest tells of something that is left to be done.
+func (w *world) unrest() string {
+	for _, r := range w.allRedrives() {
+		if !r.State.Over() {
+			return "redrive " + r.ID.String() + " is " + string(r.State) + ", " + r.Note
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, id := range w.messages {
+		m, err := w.store.Get(context.Background(), id, -1)
+		switch {
+		case err != nil:
+		case m.Claimed() && !m.Unsettled:
+			return "message " + id.String() + " is claimed"
+		case m.Status == entity.Pending && m.OriginalTopic == orders && !refusable(m):
+			return "message " + id.String() + " waits for automatic retry"
+		}
+	}
+	return ""
+}
+
+func (w *world) allRedrives() []entity.Redrive {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all, err := w.store.Redrives(context.Background(), repository.RedriveQuery{Limit: 1000})
+	if err != nil {
+		w.fail("no redrives", "Redrives: %v", err)
+	}
+	return all
+}

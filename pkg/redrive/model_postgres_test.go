@@ -1,0 +1,37 @@
+package redrive
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
+)
+
+// modelOnPostgres is how many sequences are played on the real store.
+const modelOnPostgres = 3
+
+// TestModelPostgres plays some of the sequences on PostgreSQL. Only the clock is
+// not the database's: time stands still while a statement is under way, and
+// passes between them as fast as nobody has anything to do.
+func TestModelPostgres(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(modelOnPostgres) {
+		url := postgrestest.URL(t)
+		w := play(t, seed+1, newCommands(rand.New(rand.NewPCG(seed+1, 1)), modelCommands), func() (repository.Repository, func()) {
+			db, err := sqlx.Connect("postgres", url) // in the bubble, whose clock its timers follow
+			if err != nil {
+				t.Fatalf("open the test's database: %v", err)
+			}
+			return postgres.New(db, postgres.WithClock(time.Now)), func() { _ = db.Close() }
+		})
+		t.Log(w.score)
+		if w.failure != "" {
+			t.Errorf("seed %d: %s", seed+1, w.failure)
+		}
+	}
+}

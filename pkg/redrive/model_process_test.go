@@ -1,0 +1,252 @@
+package redrive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+var (
+	errCrashed = errors.New("the process is dead")
+	errAway    = fmt.Errorf("away: %w", entity.ErrUnavailable)
+)
+
+// process is one replica: a Service with its loops, whose way to the store and
+// to the broker goes through points at which it can die, be stopped, or lose an
+// answer.
+type process struct {
+	*Service
+	w      *world
+	number int
+	ctx    context.Context //nolint:containedctx // the life of the process
+	cancel context.CancelFunc
+	loops  sync.WaitGroup
+
+	mu     sync.Mutex // guards what follows
+	rng    *rand.Rand
+	dead   bool
+	ended  bool          // in good order
+	fuse   int           // it dies at the so-maniest point from here; -1: at none
+	losing int           // it loses the so-maniest answer from here; -1: none
+	frozen time.Time     // it is stopped until then
+	chill  int           // it is stopped at the so-maniest point from here; -1: at none
+	rest   time.Duration // and for so long
+	auto   context.CancelFunc
+}
+
+// startProcess starts a replica with all its loops but automatic retry.
+func (w *world) startProcess() *process {
+	p := &process{w: w, number: len(w.processes), fuse: -1, losing: -1, chill: -1}
+	p.rng = rand.New(rand.NewPCG(w.seed, uint64(100+p.number)))
+	cfg := DefaultConfig()
+	cfg.Workers = 1 + p.rng.IntN(3)
+	cfg.Auto.Topics = []string{orders}
+	cfg.Auto.Batch = 1 + p.rng.IntN(6)
+	cfg.Auto.Parallelism = 1 + p.rng.IntN(2)
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	p.Service = New(cfg, &modelStore{p: p, store: w.store}, &modelBroker{p}, prometheus.NewRegistry(), zap.NewNop())
+	p.Service.random = p.random
+	p.loops.Go(func() { p.RunRedrives(p.ctx) })
+	p.loops.Go(func() { p.RunSettler(p.ctx) })
+	w.alive.Lock()
+	defer w.alive.Unlock()
+	w.processes = append(w.processes, p)
+	return p
+}
+
+func (p *process) random() float64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.rng.Float64()
+}
+
+func (p *process) coin() bool { return p.random() < 0.5 }
+
+// die is kill -9: what is on its way may still arrive, nothing else does.
+func (p *process) die() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.dead = true
+	p.cancel()
+}
+
+func (p *process) isDead() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.dead
+}
+
+// end drains the process in good order.
+func (p *process) end() {
+	p.mu.Lock()
+	p.ended = true
+	p.mu.Unlock()
+	p.cancel()
+	p.loops.Wait()
+}
+
+// lives reports whether the process takes requests.
+func (p *process) lives() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.dead && !p.ended
+}
+
+// toggle turns automatic retry on or off.
+func (p *process) toggle() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.auto != nil {
+		p.auto()
+		p.auto = nil
+		return
+	}
+	ctx, cancel := context.WithCancel(p.ctx)
+	p.auto = cancel
+	p.loops.Go(func() { p.RunAuto(ctx) })
+}
+
+// heal takes all faults away that are still to come.
+func (p *process) heal() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fuse, p.losing, p.chill, p.frozen = -1, -1, -1, time.Time{}
+}
+
+// point is a moment at which the process may die, or be stopped. It reports
+// whether it is dead.
+func (p *process) point() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.fuse == 0 {
+		p.dead = true
+		p.cancel()
+	}
+	if p.chill == 0 {
+		p.frozen = time.Now().Add(p.rest)
+	}
+	p.fuse, p.chill = max(-1, p.fuse-1), max(-1, p.chill-1)
+	return p.dead
+}
+
+// thaw waits while the process is stopped, and reports whether it was.
+func (p *process) thaw() bool {
+	was := false
+	for {
+		p.mu.Lock()
+		rest := time.Until(p.frozen)
+		p.mu.Unlock()
+		if rest <= 0 {
+			return was
+		}
+		was = true
+		pause(context.Background(), rest)
+	}
+}
+
+// travel is the time that something is on its way, different each time so that
+// what many do at once gets an order. It ends early with ctx.
+func (p *process) travel(ctx context.Context) error { return p.travelFor(ctx, 12*time.Second) }
+
+// travelFor is travel that takes so long at most, which is seldom.
+func (p *process) travelFor(ctx context.Context, most time.Duration) error {
+	p.mu.Lock()
+	d := time.Duration(100_000 + p.rng.IntN(3_000_000))
+	switch n := p.rng.IntN(1000); {
+	case n < 3:
+		d += time.Duration(p.rng.Int64N(int64(most)))
+	case n < 30:
+		d += time.Duration(p.rng.Int64N(int64(time.Second)))
+	}
+	p.mu.Unlock()
+	if !pause(ctx, d) {
+		return p.cut(ctx)
+	}
+	return nil
+}
+
+// cut is what a caller sees whose context ended: a statement that took too long
+// may work later.
+func (p *process) cut(ctx context.Context) error {
+	switch {
+	case p.isDead():
+		return errCrashed
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return fmt.Errorf("%w: %w", errAway, ctx.Err())
+	default:
+		return ctx.Err()
+	}
+}
+
+// loses reports whether an answer gets lost that is there already.
+func (p *process) loses() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	lost := p.losing == 0
+	p.losing = max(-1, p.losing-1)
+	return lost
+}
+
+// ask carries a call to the store and its answer back. On either way the process
+// may die or lose patience, and then the call was made or it was not.
+func ask[T any](ctx context.Context, p *process, do func(ctx context.Context) (T, error)) (T, error) {
+	return askAt(ctx, p, p.point, p.loses, do)
+}
+
+// look is ask for what loops ask again and again: it uses up no points.
+func look[T any](ctx context.Context, p *process, do func(ctx context.Context) (T, error)) (T, error) {
+	return askAt(ctx, p, p.isDead, func() bool { return false }, do)
+}
+
+func askAt[T any](ctx context.Context, p *process, point, loses func() bool, do func(ctx context.Context) (T, error)) (T, error) {
+	var none T
+	if ctx.Err() != nil {
+		return none, p.cut(ctx)
+	}
+	if p.thaw() {
+		return none, errAway // its connection did not outlive that
+	}
+	if point() {
+		return none, errCrashed
+	}
+	lost := p.travel(ctx)
+	if lost != nil && p.coin() {
+		return none, lost
+	}
+	if p.w.isStoreAway() {
+		return none, errAway
+	}
+	result, err := func() (T, error) {
+		p.w.mu.Lock()
+		defer p.w.mu.Unlock()
+		return do(context.WithoutCancel(ctx))
+	}()
+	if lost != nil {
+		return none, lost
+	}
+	if point() {
+		return none, errCrashed
+	}
+	p.thaw()
+	if lost := p.travel(ctx); lost != nil {
+		return none, lost
+	}
+	if loses() {
+		return none, errAway
+	}
+	return result, err
+}
+
+// tell is ask for a call that answers nothing but an error.
+func tell(ctx context.Context, p *process, do func(ctx context.Context) error) error {
+	_, err := ask(ctx, p, func(ctx context.Context) (struct{}, error) { return struct{}{}, do(ctx) })
+	return err
+}

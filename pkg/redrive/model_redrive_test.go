@@ -1,0 +1,246 @@
+package redrive
+
+import (
+	"context"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// redriveShadow is a redrive as the model has it.
+type redriveShadow struct {
+	id    uuid.UUID
+	state entity.RedriveState
+	items []entity.RedriveItem // as they were seen last
+}
+
+// readRedrive takes a redrive where a line of the trail says that it went.
+func (w *world) readRedrive(line entity.AuditEntry) {
+	from, to := entity.RedriveState(line.From), entity.RedriveState(line.To)
+	r, known := w.redrives[line.ObjectID]
+	switch {
+	case !known && line.Action == entity.ActionCreate && from == "":
+		r = &redriveShadow{id: line.ObjectID}
+		w.redrives[r.id] = r
+		w.order = append(w.order, r.id)
+	case !known || r.state != from || !from.CanMoveTo(to):
+		w.fail("a wrong move of a redrive", "%+v", line)
+		return
+	}
+	r.state = to
+}
+
+// checkRedrives compares all redrives with the model. The caller holds mu.
+func (w *world) checkRedrives() {
+	for _, id := range w.order {
+		r, err := w.store.Redrive(context.Background(), id)
+		if err != nil {
+			w.fail("a lost redrive", "Redrive(%s) = %v", id, err)
+			return
+		}
+		items, err := w.store.RedriveItems(context.Background(), id, repository.ItemQuery{Limit: 10_000})
+		if err != nil {
+			w.fail("a lost redrive", "RedriveItems(%s) = %v", id, err)
+			return
+		}
+		w.checkRedrive(w.redrives[id], r, items)
+	}
+}
+
+func (w *world) checkRedrive(s *redriveShadow, r entity.Redrive, items []entity.RedriveItem) {
+	if r.State != s.state {
+		w.fail("another state of a redrive", "redrive %s is %s, its trail says %s", r.ID, r.State, s.state)
+	}
+	c := entity.RedriveCounts{Skipped: r.LeftOut, Reasons: map[string]int{}}
+	for i, item := range items {
+		if i < len(s.items) && s.items[i].Result != entity.ItemWaiting && s.items[i].Result != item.Result {
+			w.fail("a result that changed", "item %d of redrive %s was %s and is %s", i, r.ID, s.items[i].Result, item.Result)
+		}
+		c = counting(c, item)
+		w.checkItem(r, item)
+	}
+	s.items = items
+	got := r.Counts
+	if got.Succeeded != c.Succeeded || got.Failed != c.Failed || got.Dead != c.Dead || got.InDoubt != c.InDoubt ||
+		got.Skipped != c.Skipped || got.Waiting != c.Waiting || r.Selected != len(items)+r.LeftOut {
+		w.fail("counts that do not add up", "redrive %s selected %d: %+v, its items say %+v", r.ID, r.Selected, got, c)
+	}
+	if r.State == entity.RedriveFinished && c.Waiting > 0 {
+		w.fail("finished too early", "redrive %s is finished with %d waiting", r.ID, c.Waiting)
+	}
+}
+
+func counting(c entity.RedriveCounts, item entity.RedriveItem) entity.RedriveCounts {
+	switch item.Result {
+	case entity.ItemWaiting:
+		c.Waiting++
+	case entity.ItemSucceeded:
+		c.Succeeded++
+	case entity.ItemFailed:
+		c.Failed++
+	case entity.ItemDead:
+		c.Failed++
+		c.Dead++
+	case entity.ItemInDoubt:
+		c.InDoubt++
+	case entity.ItemSkipped:
+		c.Skipped++
+	}
+	return c
+}
+
+// checkItem compares what a redrive says of a message with the attempts that it
+// made on it.
+func (w *world) checkItem(r entity.Redrive, item entity.RedriveItem) {
+	if r.Action != entity.RedriveRetry {
+		w.checkChange(r, item)
+		return
+	}
+	made := w.attemptsOf(r.ID, item.MessageID)
+	for i, a := range made {
+		if i < len(made)-1 && a.Verdict != entity.GivenBack && a.Verdict != entity.Rescued {
+			w.fail("a second attempt", "redrive %s tried message %s again after %+v, then %+v", r.ID, item.MessageID, a, made[i+1])
+		}
+	}
+	var last entity.Attempt
+	if n := len(made); n > 0 {
+		last = made[n-1]
+	}
+	agrees := true
+	switch item.Result {
+	case entity.ItemWaiting:
+	case entity.ItemSucceeded:
+		agrees = last.Verdict == entity.Acknowledged && last.Offset == item.Offset && last.Partition == item.Partition
+	case entity.ItemFailed:
+		agrees = last.Verdict == entity.Failed && last.To == entity.Pending
+	case entity.ItemDead:
+		agrees = last.To == entity.Dead && last.Verdict != entity.Abandoned
+	case entity.ItemInDoubt:
+		agrees = len(made) > 0 // its own process may have woken since, and know
+	case entity.ItemSkipped:
+		agrees = len(made) == 0 || item.Reason == repository.SkippedGone || last.To == entity.Pending && last.Verdict != entity.Failed
+	}
+	if !agrees {
+		w.fail("a wrong result", "redrive %s says of message %s: %s %s; its attempts: %+v", r.ID, item.MessageID, item.Result, item.Reason, made)
+	}
+	if item.Result == entity.ItemSkipped {
+		w.checkSkipped(r, item)
+	}
+}
+
+// attemptsOf returns the attempts that a redrive made on a message; one that is
+// still a claim has verdict InDoubt.
+func (w *world) attemptsOf(redrive, id uuid.UUID) []entity.Attempt {
+	made := slices.DeleteFunc(slices.Clone(w.history(id)), func(a entity.Attempt) bool { return a.RedriveID != redrive })
+	if m, err := w.store.Get(context.Background(), id, 0); err == nil && m.Claimed() && m.Claim.RedriveID == redrive {
+		made = append(made, entity.Attempt{ID: m.Claim.ID, Verdict: entity.InDoubt, To: entity.Retrying})
+	}
+	return made
+}
+
+// checkSkipped: whoever skips a message has a reason.
+func (w *world) checkSkipped(r entity.Redrive, item entity.RedriveItem) {
+	switch item.Reason {
+	case repository.SkippedTaken:
+		if !w.touchedByOthers(r, item.MessageID) {
+			w.fail("a lost message of a redrive", "redrive %s says that message %s was taken, and nobody else touched it", r.ID, item.MessageID)
+		}
+	case repository.SkippedGone:
+		if !w.shadows[item.MessageID].gone {
+			w.fail("a wrong reason", "redrive %s says that message %s is gone", r.ID, item.MessageID)
+		}
+	case skippedKeyBlocked:
+		if item.Number == 0 {
+			w.fail("a wrong reason", "redrive %s says that message %s is blocked, and nothing stands before it", r.ID, item.MessageID)
+		}
+	}
+}
+
+// touchedByOthers reports whether anybody but the redrive had a message since it
+// was made.
+func (w *world) touchedByOthers(r entity.Redrive, id uuid.UUID) bool {
+	if w.shadows[id].gone {
+		return true
+	}
+	if m, err := w.store.Get(context.Background(), id, 0); err == nil && m.Claimed() && m.Claim.RedriveID != r.ID {
+		return true
+	}
+	for _, a := range w.history(id) {
+		if a.RedriveID != r.ID && !a.EndedAt.Before(r.CreatedAt) {
+			return true
+		}
+	}
+	trail, err := w.store.Trail(context.Background(), repository.TrailQuery{ObjectID: id, After: r.CreatedAt, Limit: 1000})
+	if err != nil {
+		w.fail("no trail", "Trail: %v", err)
+	}
+	return slices.ContainsFunc(trail, func(line entity.AuditEntry) bool {
+		return line.Action == entity.ActionDead || line.Action == entity.ActionRequeue || line.Action == entity.ActionRetry
+	})
+}
+
+// checkChange compares what a redrive that is no retry says of a message with the
+// trail.
+func (w *world) checkChange(r entity.Redrive, item entity.RedriveItem) {
+	trail, err := w.store.Trail(context.Background(), repository.TrailQuery{
+		ObjectID: item.MessageID, Action: auditAction(r.Action), Limit: 1000,
+	})
+	if err != nil {
+		w.fail("no trail", "Trail: %v", err)
+	}
+	done := 0
+	for _, line := range trail {
+		if line.Cause.Operation == r.ID {
+			done++
+		}
+	}
+	if done > 1 {
+		w.fail("a second change", "redrive %s changed message %s %d times", r.ID, item.MessageID, done)
+	}
+	if item.Result == entity.ItemSucceeded && done == 0 || item.Result != entity.ItemSucceeded && item.Result != entity.ItemWaiting && done > 0 {
+		w.fail("a wrong result", "redrive %s says of message %s: %s %s; it changed it %d times", r.ID, item.MessageID, item.Result, item.Reason, done)
+	}
+}
+
+// watchOrder checks that a redrive which keeps the order of keys sends nothing
+// behind a message that it has not sent with success. The caller holds mu.
+func (w *world) watchOrder(m entity.Message, redrive uuid.UUID) {
+	key, ordered := keyOf(m)
+	if redrive == uuid.Nil || !ordered {
+		return
+	}
+	r, err := w.store.Redrive(context.Background(), redrive)
+	if err != nil || !r.Options.KeepKeyOrder {
+		return
+	}
+	items, err := w.store.RedriveItems(context.Background(), redrive, repository.ItemQuery{Limit: 10_000})
+	if err != nil {
+		w.fail("a lost redrive", "RedriveItems(%s) = %v", redrive, err)
+	}
+	for _, item := range items {
+		if item.MessageID == m.ID {
+			return
+		}
+		earlier, err := w.store.Get(context.Background(), item.MessageID, -1)
+		if err != nil {
+			continue // it was deleted
+		}
+		made := w.attemptsOf(redrive, earlier.ID)
+		if k, _ := keyOf(earlier); k == key && !slices.ContainsFunc(made, func(a entity.Attempt) bool { return a.Verdict == entity.Acknowledged }) {
+			w.fail("keys out of order", "redrive %s sends message %s, and %s before it with the same key has %+v", redrive, m.ID, earlier.ID, made)
+		}
+	}
+}
+
+// checkRedrivesOver checks that every redrive has come to its end.
+func (w *world) checkRedrivesOver() {
+	for _, id := range w.order {
+		s := w.redrives[id]
+		if !s.state.Over() {
+			w.fail("a redrive without an end", "redrive %s is %s", id, s.state)
+		}
+	}
+}

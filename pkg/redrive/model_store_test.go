@@ -1,0 +1,200 @@
+package redrive
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// modelStore is a process's way to the store. It watches who leases and claims
+// what, and keeps the histories of what is deleted.
+type modelStore struct {
+	p     *process
+	store repository.Repository
+}
+
+var _ Store = (*modelStore)(nil)
+
+// two are the answers of a method that has two.
+type two[A, B any] struct {
+	a A
+	b B
+}
+
+func (s *modelStore) Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error) {
+	return ask(ctx, s.p, func(ctx context.Context) (entity.Message, error) { return s.store.Get(ctx, id, maxValue) })
+}
+
+func (s *modelStore) Load(ctx context.Context, ids []uuid.UUID, maxBytes int64) ([]entity.Message, int, error) {
+	got, err := ask(ctx, s.p, func(ctx context.Context) (two[[]entity.Message, int], error) {
+		messages, taken, err := s.store.Load(ctx, ids, maxBytes)
+		return two[[]entity.Message, int]{messages, taken}, err
+	})
+	return got.a, got.b, err
+}
+
+func (s *modelStore) Due(ctx context.Context, q repository.DueQuery) ([]uuid.UUID, repository.Place, error) {
+	got, err := look(ctx, s.p, func(ctx context.Context) (two[[]uuid.UUID, repository.Place], error) {
+		ids, next, err := s.store.Due(ctx, q)
+		return two[[]uuid.UUID, repository.Place]{ids, next}, err
+	})
+	return got.a, got.b, err
+}
+
+func (s *modelStore) Counts(ctx context.Context) ([]repository.Count, error) {
+	return look(ctx, s.p, s.store.Counts)
+}
+
+func (s *modelStore) Stuck(ctx context.Context, age time.Duration) (int64, error) {
+	return look(ctx, s.p, func(ctx context.Context) (int64, error) { return s.store.Stuck(ctx, age) })
+}
+
+func (s *modelStore) Claim(ctx context.Context, claims []repository.Claim, how repository.Claiming) ([]entity.Message, error) {
+	return ask(ctx, s.p, func(ctx context.Context) ([]entity.Message, error) {
+		if how.Cause.Actor == entity.ActorAuto {
+			s.p.w.watchAuto(claims)
+		}
+		taken, err := s.store.Claim(ctx, claims, how)
+		s.p.w.watchClaims(s.p, taken)
+		return taken, err
+	})
+}
+
+func (s *modelStore) Finish(ctx context.Context, results []repository.Result, cause entity.Cause) ([]repository.Finished, error) {
+	return ask(ctx, s.p, func(ctx context.Context) ([]repository.Finished, error) {
+		if cause.Actor == entity.ActorSettler {
+			s.p.w.watchSettling(results)
+		}
+		finished, err := s.store.Finish(ctx, results, cause)
+		for _, f := range finished {
+			s.p.w.saw(s.p, "ends the attempt on %s: %s", short(f.MessageID), f.Status)
+		}
+		return finished, err
+	})
+}
+
+func (s *modelStore) Expired(ctx context.Context, q repository.ExpiredQuery) ([]entity.Message, error) {
+	return look(ctx, s.p, func(ctx context.Context) ([]entity.Message, error) { return s.store.Expired(ctx, q) })
+}
+
+func (s *modelStore) History(ctx context.Context, id uuid.UUID) ([]entity.Attempt, error) {
+	return ask(ctx, s.p, func(ctx context.Context) ([]entity.Attempt, error) { return s.store.History(ctx, id) })
+}
+
+func (s *modelStore) AttemptsOf(ctx context.Context, redrive uuid.UUID, ids []uuid.UUID) ([]entity.Attempt, error) {
+	return ask(ctx, s.p, func(ctx context.Context) ([]entity.Attempt, error) { return s.store.AttemptsOf(ctx, redrive, ids) })
+}
+
+func (s *modelStore) GiveUp(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error) {
+	return ask(ctx, s.p, func(ctx context.Context) (entity.Message, error) { return s.store.GiveUp(ctx, id, cause) })
+}
+
+func (s *modelStore) Requeue(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error) {
+	return ask(ctx, s.p, func(ctx context.Context) (entity.Message, error) { return s.store.Requeue(ctx, id, cause) })
+}
+
+func (s *modelStore) Delete(ctx context.Context, id uuid.UUID, cause entity.Cause) error {
+	return tell(ctx, s.p, func(ctx context.Context) error {
+		s.p.w.keepHistories(id)
+		return s.store.Delete(ctx, id, cause)
+	})
+}
+
+func (s *modelStore) Change(ctx context.Context, action entity.RedriveAction, ids []uuid.UUID, cause entity.Cause) ([]uuid.UUID, error) {
+	return ask(ctx, s.p, func(ctx context.Context) ([]uuid.UUID, error) {
+		if action == entity.RedriveDelete {
+			s.p.w.keepHistories(ids...)
+		}
+		return s.store.Change(ctx, action, ids, cause)
+	})
+}
+
+func (s *modelStore) Trail(ctx context.Context, q repository.TrailQuery) ([]entity.AuditEntry, error) {
+	return ask(ctx, s.p, func(ctx context.Context) ([]entity.AuditEntry, error) { return s.store.Trail(ctx, q) })
+}
+
+// CreateRedrive cuts small batches, so that processes have something to share.
+func (s *modelStore) CreateRedrive(ctx context.Context, n repository.NewRedrive) (entity.Redrive, error) {
+	n.BatchSize = 1 + int(n.ID[15])%5
+	return ask(ctx, s.p, func(ctx context.Context) (entity.Redrive, error) { return s.store.CreateRedrive(ctx, n) })
+}
+
+func (s *modelStore) Survey(ctx context.Context, n repository.NewRedrive) ([]repository.SurveyGroup, error) {
+	return ask(ctx, s.p, func(ctx context.Context) ([]repository.SurveyGroup, error) { return s.store.Survey(ctx, n) })
+}
+
+func (s *modelStore) Redrive(ctx context.Context, id uuid.UUID) (entity.Redrive, error) {
+	return look(ctx, s.p, func(ctx context.Context) (entity.Redrive, error) { return s.store.Redrive(ctx, id) })
+}
+
+func (s *modelStore) Redrives(ctx context.Context, q repository.RedriveQuery) ([]entity.Redrive, error) {
+	return ask(ctx, s.p, func(ctx context.Context) ([]entity.Redrive, error) { return s.store.Redrives(ctx, q) })
+}
+
+func (s *modelStore) ActiveRedrives(ctx context.Context) ([]uuid.UUID, error) {
+	return look(ctx, s.p, s.store.ActiveRedrives)
+}
+
+func (s *modelStore) MoveRedrive(ctx context.Context, id uuid.UUID, m repository.RedriveMove) (entity.Redrive, error) {
+	return ask(ctx, s.p, func(ctx context.Context) (entity.Redrive, error) { return s.store.MoveRedrive(ctx, id, m) })
+}
+
+func (s *modelStore) NoteWaiting(ctx context.Context, id uuid.UUID, waiting bool, note string) error {
+	return tell(ctx, s.p, func(ctx context.Context) error { return s.store.NoteWaiting(ctx, id, waiting, note) })
+}
+
+func (s *modelStore) LeaseBatch(ctx context.Context, id, owner uuid.UUID, lease time.Duration) (*repository.RedriveBatch, error) {
+	return ask(ctx, s.p, func(ctx context.Context) (*repository.RedriveBatch, error) {
+		before, err := s.store.Redrive(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		batch, err := s.store.LeaseBatch(ctx, id, owner, lease)
+		if batch != nil {
+			s.p.w.watchLease(s.p, before, batch)
+		}
+		return batch, err
+	})
+}
+
+func (s *modelStore) RenewLeases(ctx context.Context, owner uuid.UUID, lease time.Duration) error {
+	return tell(ctx, s.p, func(ctx context.Context) error { return s.store.RenewLeases(ctx, owner, lease) })
+}
+
+func (s *modelStore) SaveBatch(ctx context.Context, r repository.BatchResults) (bool, error) {
+	return ask(ctx, s.p, func(ctx context.Context) (bool, error) {
+		delete(s.p.w.leases, batchOf{s.p.number, r.RedriveID, r.Number})
+		saved, err := s.store.SaveBatch(ctx, r)
+		s.p.w.saw(s.p, "saves batch %d of redrive %s: %v", r.Number, short(r.RedriveID), saved)
+		for _, item := range r.Items {
+			s.p.w.saw(s.p, "  %s: %s %s", short(item.MessageID), item.Result, item.Reason)
+		}
+		return saved, err
+	})
+}
+
+func (s *modelStore) RedriveItems(ctx context.Context, id uuid.UUID, q repository.ItemQuery) ([]entity.RedriveItem, error) {
+	return ask(ctx, s.p, func(ctx context.Context) ([]entity.RedriveItem, error) { return s.store.RedriveItems(ctx, id, q) })
+}
+
+func (s *modelStore) RedriveOutcomes(ctx context.Context, id uuid.UUID, canary bool) (entity.OutcomeCounts, error) {
+	return ask(ctx, s.p, func(ctx context.Context) (entity.OutcomeCounts, error) {
+		return s.store.RedriveOutcomes(ctx, id, canary)
+	})
+}
+
+func (s *modelStore) WatchedGroups(ctx context.Context) ([]repository.TopicGroup, error) {
+	return ask(ctx, s.p, s.store.WatchedGroups)
+}
+
+func (s *modelStore) ConfigureGroups(ctx context.Context, groups []repository.TopicGroup) error {
+	return tell(ctx, s.p, func(ctx context.Context) error { return s.store.ConfigureGroups(ctx, groups) })
+}
+
+func (s *modelStore) NoteCommitted(ctx context.Context, offsets []repository.Committed) error {
+	return tell(ctx, s.p, func(ctx context.Context) error { return s.store.NoteCommitted(ctx, offsets) })
+}

@@ -1,0 +1,120 @@
+package redrive
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
+)
+
+const (
+	modelSequences = 500
+	modelCommands  = 80
+	modelGroups    = 4 // sequences that are played side by side
+
+	// modelShrinking bounds how often a sequence that fails is played again, to
+	// find the commands that it takes.
+	modelShrinking = 80
+)
+
+// TestModel plays random sequences of requests, crashes, faults and clock steps
+// against several processes on one store and one log, and compares what they
+// make of it with a simple model of the states: after each command, and in the
+// end, when everything is well again and has come to rest.
+//
+// A sequence follows from its seed, but for what happens at the very same moment:
+// a seldom failure may take several tries. DLQ_MODEL_SEED plays one seed alone,
+// DLQ_MODEL_COUNT that many from there on.
+func TestModel(t *testing.T) {
+	t.Parallel()
+	first, n := modelSeeds(t)
+	for group := range uint64(modelGroups) {
+		t.Run(fmt.Sprintf("Group%d", group), func(t *testing.T) {
+			t.Parallel()
+			var total modelScore
+			for seed := first + group; seed < first+n && !t.Failed(); seed += modelGroups {
+				w := playSeed(t, seed)
+				total.add(w.score)
+			}
+			t.Log(total)
+			if n >= modelSequences && !t.Failed() {
+				total.wantEnough(t)
+			}
+		})
+	}
+}
+
+// modelSeeds is which seeds are to be played.
+func modelSeeds(t *testing.T) (first, n uint64) {
+	t.Helper()
+	first, n = 1, modelSequences
+	if text := os.Getenv("DLQ_MODEL_SEED"); text != "" {
+		first, n = modelNumber(t, text), 1
+	}
+	if text := os.Getenv("DLQ_MODEL_COUNT"); text != "" {
+		n = modelNumber(t, text)
+	}
+	return first, n
+}
+
+func modelNumber(t *testing.T, text string) uint64 {
+	t.Helper()
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("%q is not a number: %v", text, err)
+	}
+	return n
+}
+
+// playSeed plays the sequence of one seed on the memory store, and tells what it
+// takes to make it fail.
+func playSeed(t *testing.T, seed uint64) *world {
+	t.Helper()
+	open := func() (repository.Repository, func()) { return memory.New(time.Now), func() {} }
+	commands := newCommands(rand.New(rand.NewPCG(seed, 1)), modelCommands)
+	w := play(t, seed, commands, open)
+	if w.failure == "" {
+		return w
+	}
+	short, shortest := shrink(t, w, commands, func(fewer []command) *world { return play(t, seed, fewer, open) })
+	t.Errorf("seed %d: %s\n%d of %d commands do it:\n%s", seed, shortest.failure, len(short), len(commands),
+		strings.Join(shortest.told, "\n"))
+	return w
+}
+
+// play plays commands in a bubble of its own time.
+func play(t *testing.T, seed uint64, commands []command, open func() (repository.Repository, func())) *world {
+	t.Helper()
+	var w *world
+	synctest.Test(t, func(*testing.T) {
+		store, closeStore := open()
+		defer closeStore()
+		w = newWorld(seed, store)
+		w.play(commands)
+	})
+	return w
+}
+
+// shrink leaves out what a failure does not need: halves of the commands first,
+// single ones in the end. Whatever fails in the same way will do.
+func shrink(t *testing.T, failed *world, commands []command, again func([]command) *world) ([]command, *world) {
+	t.Helper()
+	for size, tries := len(commands)/2, 0; size > 0 && tries < modelShrinking; size /= 2 {
+		for from := 0; from < len(commands) && tries < modelShrinking; tries++ {
+			fewer := append(append([]command{}, commands[:from]...), commands[min(from+size, len(commands)):]...)
+			if w := again(fewer); w.kind == failed.kind {
+				commands, failed = fewer, w
+			} else {
+				from += size
+			}
+		}
+	}
+	return commands, failed
+}

@@ -1,0 +1,262 @@
+package redrive
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+const payments = "payments"
+
+// world is what a sequence is played in: one store, one cluster, processes, and
+// what the model knows of it all. Whatever happens to the store or the cluster
+// happens under mu, one thing after the other.
+type world struct {
+	seed   uint64
+	began  time.Time
+	rng    *rand.Rand
+	store  repository.Repository
+	others sync.WaitGroup // requests, and records that are late
+
+	alive     sync.Mutex
+	processes []*process
+
+	mu        sync.Mutex
+	log       modelLog
+	storeBack time.Time // the store is away until then
+	place     repository.Partition
+	offset    int64 // of the next dead letter
+	messages  []uuid.UUID
+	shadows   map[uuid.UUID]*shadow
+	histories map[uuid.UUID][]entity.Attempt // of messages that are to be deleted
+	leases    map[batchOf]map[uuid.UUID]bool
+	redrives  map[uuid.UUID]*redriveShadow
+	order     []uuid.UUID // of redrives
+	returned  map[uuid.UUID]bool
+	seen      int64       // the last line of the trail that the model has seen
+	operation []uuid.UUID // of retries that were sent again
+
+	failure string
+	kind    string // what its failure is, without the particulars
+	told    []string
+	score   modelScore
+}
+
+// batchOf is a batch in a process's hands.
+type batchOf struct {
+	process int
+	redrive uuid.UUID
+	number  int
+}
+
+func newWorld(seed uint64, store repository.Repository) *world {
+	w := &world{
+		seed: seed, began: time.Now(), rng: rand.New(rand.NewPCG(seed, 2)), store: store,
+		log:     modelLog{weather: well, partitions: map[place][]written{}, lost: map[place]int64{}},
+		shadows: map[uuid.UUID]*shadow{}, histories: map[uuid.UUID][]entity.Attempt{},
+		leases: map[batchOf]map[uuid.UUID]bool{}, redrives: map[uuid.UUID]*redriveShadow{}, returned: map[uuid.UUID]bool{},
+	}
+	refs, err := store.OpenTopics(context.Background(), []repository.Topic{{Name: deadLetter, Incarnation: "first"}})
+	if err != nil {
+		w.fail("no topic", "OpenTopics: %v", err)
+		return w
+	}
+	w.place = repository.Partition{Incarnation: refs[0].Incarnation}
+	if _, err := store.OpenPosition(context.Background(), []repository.Position{{Partition: w.place}}); err != nil {
+		w.fail("no position", "OpenPosition: %v", err)
+	}
+	return w
+}
+
+// play carries out the commands, takes all faults away, and waits until
+// everything has come to rest.
+func (w *world) play(commands []command) {
+	w.add(14, w.rng)
+	w.startProcess()
+	w.startProcess()
+	for _, c := range commands {
+		if w.failed() {
+			break
+		}
+		w.tell("%s", c)
+		w.do(c)
+		pause(context.Background(), upTo(c.rng(), time.Millisecond, 50*time.Millisecond))
+		w.check()
+		w.score.commands++
+	}
+	if !w.failed() {
+		w.tell("all is well again")
+		w.rest()
+		w.check()
+		w.checkRest()
+	}
+	w.tell("over")
+	for _, p := range w.processes {
+		p.heal()
+		p.die()
+	}
+	for _, p := range w.processes {
+		p.loops.Wait()
+	}
+	w.others.Wait()
+	pause(context.Background(), 10*time.Minute) // what nobody waits for any more
+	w.score.sequences++
+}
+
+func (w *world) tell(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.told = append(w.told, fmt.Sprintf("%9.3f ", time.Since(w.began).Seconds())+fmt.Sprintf(format, args...))
+}
+
+// saw tells what a process has done. The caller holds mu.
+func (w *world) saw(p *process, format string, args ...any) {
+	w.told = append(w.told, fmt.Sprintf("%9.3f   process %d ", time.Since(w.began).Seconds(), p.number)+fmt.Sprintf(format, args...))
+}
+
+// short is enough of an id to know it by.
+func short(id uuid.UUID) string { return id.String()[28:] }
+
+func (w *world) failed() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.failure != ""
+}
+
+// fail notes the first difference. The caller holds mu.
+func (w *world) fail(kind, format string, args ...any) {
+	if w.failure == "" {
+		w.kind, w.failure = kind, kind+": "+fmt.Sprintf(format, args...)
+	}
+}
+
+// differs is fail for callers without mu.
+func (w *world) differs(kind, format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.fail(kind, format, args...)
+}
+
+func (w *world) isStoreAway() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Now().Before(w.storeBack)
+}
+
+// living returns the processes that take requests.
+func (w *world) living() []*process {
+	w.alive.Lock()
+	defer w.alive.Unlock()
+	var living []*process
+	for _, p := range w.processes {
+		if p.lives() {
+			living = append(living, p)
+		}
+	}
+	return living
+}
+
+// add lets new dead letters come in.
+func (w *world) add(n int, rng *rand.Rand) {
+	for range n {
+		m := entity.NewMessage([]string{orders, orders, payments}[rng.IntN(3)], "boom", time.Now())
+		m.MaxRetries = 1 + rng.IntN(4)
+		m.Record.Value = fmt.Appendf(nil, "value %d", rng.Uint64())
+		switch rng.IntN(16) {
+		case 0, 1:
+			m.Record.Value = fmt.Appendf(nil, "%s %d", poison, rng.Uint64())
+		case 2:
+			m.Record.Value = fmt.Appendf(nil, "%s %d", refused, rng.Uint64())
+		}
+		if rng.IntN(3) > 0 {
+			m.Record.Key = fmt.Appendf(nil, "key %d", rng.IntN(3))
+		}
+		w.ingest(m)
+	}
+}
+
+// ingest stores one dead letter.
+func (w *world) ingest(m entity.Message) repository.Stored {
+	pause(context.Background(), time.Microsecond) // each is younger than the one before
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range 8 { // ids that follow from the seed
+		m.ID[8+i] = byte(w.rng.Uint32())
+	}
+	m.ID[8] = m.ID[8]&0x3f | 0x80
+	m.Record.Size = int64(len(m.Record.Value))
+	m.Source = entity.Source{Topic: deadLetter, TopicID: 1, Incarnation: w.place.Incarnation, Offset: w.offset}
+	stored, err := w.store.Store(context.Background(), repository.Batch{
+		Ranges:   []repository.Range{{Partition: w.place, From: w.offset, To: w.offset + 1}},
+		Messages: []entity.Message{m}, ReturnWindow: 10 * time.Minute,
+	})
+	if err != nil || len(stored.Ranges) != 1 {
+		w.fail("not stored", "Store = %+v, %v", stored, err)
+		return stored
+	}
+	w.offset++
+	w.messages = append(w.messages, m.ID)
+	s := &shadow{id: m.ID, status: entity.Pending, max: m.MaxRetries}
+	for _, a := range stored.Returns {
+		s.count = a.RetryCount
+		w.checkArrival(m, a)
+	}
+	w.shadows[m.ID] = s
+	w.score.messages++
+	return stored
+}
+
+// write puts a record at the end of a partition. The caller holds mu.
+func (w *world) write(out entity.Outgoing, at place) int64 {
+	claim := out.Message.Claim
+	w.watchOrder(out.Message, claim.RedriveID)
+	w.log.partitions[at] = append(w.log.partitions[at], written{out.Message.ID, claim.ID, claim.RedriveID})
+	w.score.records++
+	return int64(len(w.log.partitions[at]) - 1)
+}
+
+// modelScore counts what was played, lest it be nothing.
+type modelScore struct {
+	sequences, commands, messages, attempts, records, resolved, dead, redrives, crashes, returns, unsettled int
+}
+
+func (s *modelScore) add(o modelScore) {
+	s.sequences += o.sequences
+	s.commands += o.commands
+	s.messages += o.messages
+	s.attempts += o.attempts
+	s.records += o.records
+	s.resolved += o.resolved
+	s.dead += o.dead
+	s.redrives += o.redrives
+	s.crashes += o.crashes
+	s.returns += o.returns
+	s.unsettled += o.unsettled
+}
+
+func (s modelScore) String() string {
+	return fmt.Sprintf("%d sequences of %d commands: %d messages (%d resolved, %d dead, %d unsettled), %d attempts, %d records, %d of them came back, %d redrives, %d crashes",
+		s.sequences, s.commands, s.messages, s.resolved, s.dead, s.unsettled, s.attempts, s.records, s.returns, s.redrives, s.crashes)
+}
+
+// wantEnough checks that there was something of everything, in each sequence on
+// the average.
+func (s modelScore) wantEnough(t *testing.T) {
+	t.Helper()
+	for what, n := range map[string]int{
+		"messages": s.messages, "resolved": s.resolved, "dead": s.dead, "attempts": s.attempts,
+		"records": s.records, "redrives": s.redrives, "crashes": s.crashes, "returns": s.returns,
+	} {
+		if n < s.sequences {
+			t.Errorf("%s: %d in %d sequences, want at least one in each", what, n, s.sequences)
+		}
+	}
+}
