@@ -253,26 +253,40 @@ func (p *pass) cause() entity.Cause {
 }
 
 // carry claims a part, sends it when its turn has come, and stores the result.
+// The next part may be sent as soon as this one has been: storing takes longer.
 func (p *pass) carry(ctx context.Context, next part) {
 	defer next.lease.release()
 	defer p.memory.Release(next.bytes)
-	defer close(next.sent)
+	var once sync.Once
+	sent := func() { once.Do(func() { close(next.sent) }) }
+	defer sent()
 	planned := next.planned
 	for len(planned) > 0 && ctx.Err() == nil {
 		var wave []entity.Outgoing
 		wave, planned = p.keys.wave(planned, next.lease)
-		p.attempt(ctx, next, wave)
+		passOn := sent
+		if len(planned) > 0 {
+			passOn = func() {}
+		}
+		p.attempt(ctx, next, wave, passOn)
 		p.keys.learn(next.lease)
 	}
 }
 
-func (p *pass) attempt(ctx context.Context, next part, planned []entity.Outgoing) {
+// attempt makes an attempt on each of the planned messages; sent is called when
+// they have been sent.
+func (p *pass) attempt(ctx context.Context, next part, planned []entity.Outgoing, sent func()) {
 	taken := p.take(ctx, next.lease, planned)
 	<-next.turn
-	if len(taken.outgoing) == 0 {
+	var deliveries []entity.Delivery
+	if len(taken.outgoing) > 0 {
+		deliveries = p.send(ctx, taken)
+	}
+	sent()
+	if len(deliveries) == 0 {
 		return
 	}
-	endings, err := p.finish(taken, p.send(ctx, taken))
+	endings, err := p.finish(taken, deliveries)
 	if err != nil {
 		p.stop(err)
 	}
