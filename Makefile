@@ -49,6 +49,7 @@ test-integration: ## Run only the whole programs against real servers.
 
 .PHONY: test-faults
 test-faults: ## Break servers, connections and programs, longer and more often than `make test` does.
+	@DLQ_MODEL_COUNT=10000 go test $(TEST_FLAGS) -count=1 -run '^TestModel$$' ./pkg/redrive
 	@DLQ_TEST_LONG=1 $(STACK) -fast -- go test $(TEST_FLAGS) -count=1 -parallel 3 -v -run '^Test(Fault|Killed|Stopped|Broker|Database)' ./integration
 
 .PHONY: bench

@@ -51,6 +51,13 @@ type result struct {
 	produce rate // to the dead-letter topics, from outside
 	ingest  ingested
 	retry   retried
+	bare    work // claim, attempt row and result by hand-written SQL
+	patient rate // page by page, one message at a time, with the client's default wait
+	hasty   rate // the same without that wait
+	doubt   doubt
+	audit   cost
+	hash    cost
+	backlog backlog
 }
 
 // measure does the whole run. Nothing that it starts is left behind.
@@ -66,7 +73,10 @@ func measure(ctx context.Context, opts options, log io.Writer) (res result, err 
 		b.singleInserts, b.copyRows, b.produceBacklog,
 		b.ingestBacklog,
 		b.singleInsertsAgain,
-		b.retryAll,
+		b.retryAll, b.createRedrive, b.bareSQL, b.oneByOne,
+		b.settleDoubt,
+		b.auditCost, b.hashCost,
+		b.dropDatabases, b.workBacklog,
 	} {
 		if err := step(ctx); err != nil {
 			if ctx.Err() != nil {
@@ -84,6 +94,9 @@ func (b *bench) start(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
 	if b.result.machine.load, err = loadAverage(); err != nil {
+		return err
+	}
+	if err := b.opts.expectSpace(); err != nil {
 		return err
 	}
 	if b.folder, err = os.MkdirTemp(b.opts.dir, "dlq-manager-bench-"); err != nil {

@@ -3,9 +3,12 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"math"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -69,9 +72,19 @@ func TestParse(t *testing.T) {
 	}{
 		{"", true},
 		{"-write", true},
-		{"-records 1000 -retry 10", true},
-		{"-records 1000 -retry 10 -write", false}, // too little to be published
+		{"-scale 0.01", true},
+		{"-scale 0.5 -write", false}, // too little to be published
+		{"-scale 0", false},
+		{"-scale 1.1", false},
+		{"-scale NaN", false},
+		{"-backlog 999999 -write", false},
+		{"-doubtful 9999 -write", false},
+		{"-records 1000 -retry 10 -single 10 -doubtful 10", true},
+		{"-records 100 -retry 10 -single 10 -doubtful 11", false}, // ten letters a topic
+		{"-records 100 -retry 10 -single 6 -doubtful 10", false},
 		{"-records 10 -retry 11", false},
+		{"-doubtful 1", false},
+		{"-backlog 0", false},
 		{"-retry 0", false},
 		{"-single 1", false},
 		{"rest", false},
@@ -127,6 +140,106 @@ func TestThousands(t *testing.T) {
 	}
 }
 
+// times is one of as many milliseconds.
+func times(ms int) []time.Duration { return []time.Duration{time.Duration(ms) * time.Millisecond} }
+
+func TestPercentile(t *testing.T) {
+	t.Parallel()
+	var all []time.Duration
+	for n := 1; n <= 200; n++ {
+		all = append(all, time.Duration(n))
+	}
+	for _, c := range []struct {
+		sorted []time.Duration
+		of     float64
+		want   time.Duration
+	}{
+		{all, 50, 100},
+		{all, 99, 198},
+		{all, 99.9, 200},
+		{all, 100, 200},
+		{all, 0, 1},
+		{all[:1], 50, 1},
+		{nil, 99, 0},
+	} {
+		if got := percentile(c.sorted, c.of); got != c.want {
+			t.Errorf("percentile(%d times, %v) = %d, want %d", len(c.sorted), c.of, got, c.want)
+		}
+	}
+}
+
+func TestWithoutAudit(t *testing.T) {
+	t.Parallel()
+	const before = "WITH a AS (SELECT 1), audit AS (\n\tINSERT INTO dlq.audit (at, action,\n\t\treason)\n\tSELECT f(x), $2 FROM a\n) SELECT 1"
+	const want = "WITH a AS (SELECT 1), audit AS (\n\t\n\tSELECT f(x), $2 FROM a\n) SELECT 1"
+	if got := withoutAudit(before); got != want {
+		t.Errorf("withoutAudit = %q, want %q", got, want)
+	}
+	const other = "INSERT INTO dlq.attempts (a) SELECT 1"
+	if got := withoutAudit(other); got != other {
+		t.Errorf("withoutAudit = %q, want it unchanged", got)
+	}
+}
+
+func TestInBatches(t *testing.T) {
+	t.Parallel()
+	all := make([]int, 103)
+	for i := range all {
+		all[i] = i
+	}
+	var mu sync.Mutex
+	var got []int
+	err := inBatches(3, 10, all, func(some []int) error {
+		mu.Lock()
+		defer mu.Unlock()
+		got = append(got, some...)
+		return nil
+	})
+	slices.Sort(got)
+	if err != nil || !slices.Equal(got, all) {
+		t.Errorf("inBatches = %v with %v, want each of %d once", err, got, len(all))
+	}
+	wrong := errors.New("wrong")
+	begun := 0
+	if err := inBatches(1, 10, all, func([]int) error { begun++; return wrong }); !errors.Is(err, wrong) || begun != 1 {
+		t.Errorf("inBatches = %v after %d batches, want %v after one", err, begun, wrong)
+	}
+}
+
+func TestFeedMakesWhatTheIngesterStores(t *testing.T) {
+	t.Parallel()
+	patterns, err := deadletter.ParsePatterns("*.dlq.v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoder, err := deadletter.New(patterns, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &feed{letters: newLetters(), decoder: decoder}
+	f.next(3)
+	b := f.next(2)
+	if r := b.Ranges[0]; len(b.Ranges) != 1 || r.From != 3 || r.To != 5 || len(b.Messages) != 2 {
+		t.Fatalf("next(2) = %d messages in %+v, want two in one range from 3 to 5", len(b.Messages), b.Ranges)
+	}
+	for i, m := range b.Messages {
+		if m.Source.Offset != int64(3+i) || m.OriginalTopic != originalTopic(names[0]) || m.Failure.Dialect != "spring-dlt" {
+			t.Errorf("message %d = %+v of %q in %q", i, m.Source, m.OriginalTopic, m.Failure.Dialect)
+		}
+	}
+}
+
+func TestSpent(t *testing.T) {
+	t.Parallel()
+	u := usage{
+		by:   map[string]time.Duration{"api": time.Second, "postgres": 2500 * time.Millisecond, "bench": 10 * time.Millisecond},
+		busy: 4 * time.Second, idle: time.Second,
+	}
+	if got, want := u.spent(), "PostgreSQL 2.5 s, api 1.0 s of 5.0 s"; got != want {
+		t.Errorf("spent() = %q, want %q", got, want)
+	}
+}
+
 // measured is a result just above every demand.
 func measured() result {
 	return result{
@@ -134,7 +247,15 @@ func measured() result {
 		machine: machine{cores: 2, postgres: "17.1", kafka: "4.1"},
 		single:  rate{1900, time.Second}, copied: rate{20_000, time.Second}, produce: rate{100_000, time.Second},
 		ingest: ingested{rate: rate{15_300, time.Second}, steps: []rate{{16_000, time.Second}}, memory: 149e6},
-		retry:  retried{rate: rate{5_100, time.Second}, memory: 149e6},
+		retry: retried{
+			work:   work{rate: rate{100_000, 6600 * time.Millisecond}},
+			memory: 149e6, created: rate{100_000, 300 * time.Millisecond},
+		},
+		bare: work{rate: rate{25_000, time.Second}}, patient: rate{170, time.Second}, hasty: rate{1_200, time.Second},
+		doubt:   doubt{work: work{rate: rate{10_000, 9900 * time.Millisecond}}},
+		backlog: backlog{work: work{rate: rate{1_000_000, time.Minute}}, claims: times(99), before: 100, after: 199},
+		audit:   cost{with: rate{9_000, time.Second}, without: rate{10_000, time.Second}},
+		hash:    cost{with: rate{20_000, 2 * time.Second}, without: rate{25_000, 2 * time.Second}},
 	}
 }
 
@@ -144,7 +265,10 @@ func TestPublish(t *testing.T) {
 	if err := publish(measured(), false, &out); err != nil {
 		t.Errorf("publish = %v, want nil", err)
 	}
-	for _, want := range []string{"15,300 /s", "8.1", "1,900 /s", "5,100 /s", "149 MB", "16,000"} {
+	for _, want := range []string{
+		"15,300 /s", "8.1", "1,900 /s", "15,151 /s", "0.61", "89", "12.6",
+		"300 ms", "9.9 s", "p99 99 ms", "16,666 /s", "1.99", "0.90", "0.80", "149 MB", "16,000",
+	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the table has no %q:\n%s", want, &out)
 		}
@@ -152,7 +276,15 @@ func TestPublish(t *testing.T) {
 	for name, spoil := range map[string]func(*result){
 		"ingest, too slow":      func(r *result) { r.ingest.rate, r.single = rate{14_999, time.Second}, rate{100, time.Second} },
 		"ingest, ratio":         func(r *result) { r.single = rate{2_000, time.Second} },
-		"retry-all, too slow":   func(r *result) { r.retry.rate = rate{4_999, time.Second} },
+		"retry-all, too slow":   func(r *result) { r.retry.rate, r.bare.rate = rate{14_999, time.Second}, rate{24_000, time.Second} },
+		"retry-all, bare SQL":   func(r *result) { r.bare.rate = rate{25_400, time.Second} },
+		"retry-all, times":      func(r *result) { r.patient = rate{506, time.Second} },
+		"settling, too slow":    func(r *result) { r.doubt.took = 10 * time.Second },
+		"settling, nothing":     func(r *result) { r.doubt = doubt{} },
+		"claims, too slow":      func(r *result) { r.backlog.claims = times(100) },
+		"claims, none":          func(r *result) { r.backlog.claims = nil },
+		"size, too large":       func(r *result) { r.backlog.after = 200 },
+		"size, not measured":    func(r *result) { r.backlog.before = 0 },
 		"ingester, too large":   func(r *result) { r.ingest.memory = 150e6 },
 		"API, too large":        func(r *result) { r.retry.memory = 150e6 },
 		"nothing, not measured": func(r *result) { r.single = rate{} },
@@ -169,7 +301,7 @@ func TestPublish(t *testing.T) {
 func TestPageHoldsTheTable(t *testing.T) {
 	t.Parallel()
 	page := measured().page()
-	for _, want := range []string{"| 15,300 /s |", "| 5,100 /s |", "PostgreSQL 17.1", "Kafka 4.1", "`fsync=on`"} {
+	for _, want := range []string{"| 15,300 /s |", "| 15,151 /s |", "| 0.90 | – | – | one connection |", "PostgreSQL 17.1", "Kafka 4.1", "`fsync=on`"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page has no %q:\n%s", want, page)
 		}

@@ -19,19 +19,23 @@ type database struct {
 
 // createDatabase makes a database on the server of a superuser's URL.
 func createDatabase(ctx context.Context, server, name string) (*database, error) {
-	admin, err := sql.Open("postgres", server)
+	admin, err := openDatabase(server)
 	if err != nil {
 		return nil, fmt.Errorf("create database %s: %w", name, err)
 	}
-	defer func() { _ = admin.Close() }()
+	defer admin.close()
 	if _, err := admin.ExecContext(ctx, "CREATE DATABASE "+name); err != nil {
 		return nil, fmt.Errorf("create database %s: %w", name, err)
 	}
-	u, err := url.Parse(server)
+	admin.url.Path = "/" + name
+	return openDatabase(admin.url.String())
+}
+
+func openDatabase(address string) (*database, error) {
+	u, err := url.Parse(address)
 	if err != nil {
-		return nil, fmt.Errorf("create database %s: %w", name, err)
+		return nil, fmt.Errorf("open a database: %w", err)
 	}
-	u.Path = "/" + name
 	// One round trip a statement, as the product has it.
 	query := u.Query()
 	query.Set("binary_parameters", "yes")

@@ -17,14 +17,22 @@ type cluster struct {
 	client *kgo.Client
 }
 
-func connect(brokers []string) (*cluster, error) {
-	client, err := kgo.NewClient(
+func newClient(brokers []string, more ...kgo.Opt) (*kgo.Client, error) {
+	client, err := kgo.NewClient(append([]kgo.Opt{
 		kgo.SeedBrokers(brokers...),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.ProducerBatchCompression(kgo.NoCompression()), // as Spring's default
-	)
+	}, more...)...)
 	if err != nil {
 		return nil, fmt.Errorf("kafka client: %w", err)
+	}
+	return client, nil
+}
+
+func connect(brokers []string) (*cluster, error) {
+	client, err := newClient(brokers)
+	if err != nil {
+		return nil, err
 	}
 	return &cluster{client: client, admin: &kafka.Client{Addr: kafka.TCP(brokers...), Timeout: 30 * time.Second}}, nil
 }

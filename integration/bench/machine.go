@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -101,6 +102,28 @@ func kilobytes(text []byte, name string) (int64, error) {
 		return 0, fmt.Errorf("no %s in kB: %q", name, value)
 	}
 	return n << 10, nil
+}
+
+// space is what the data of a run takes at most, in bytes: the log of the broker
+// stays, the databases of the first part are dropped before the last is made.
+func (o options) space() int64 {
+	return 6<<30 + int64(max(o.records, o.backlog))*8<<10
+}
+
+// expectSpace fails before the disk is full and not when it is.
+func (o options) expectSpace() error {
+	dir := o.dir
+	if dir == "" {
+		dir = os.TempDir()
+	}
+	var disk syscall.Statfs_t
+	if err := syscall.Statfs(dir, &disk); err != nil {
+		return fmt.Errorf("look for space in %s: %w", dir, err)
+	}
+	if free := int64(disk.Bavail) * disk.Bsize; free < o.space() {
+		return fmt.Errorf("%s has %d GB free, want %d GB", dir, free>>30, o.space()>>30)
+	}
+	return nil
 }
 
 // peakMemory is the most that a process ever had resident, in bytes.

@@ -37,11 +37,17 @@ func build(ctx context.Context, folder string, programs ...string) error {
 // program is how to run one of the programs.
 type program struct {
 	name, path, config, log string
+	settings                []string // in place of defaults, such as DLQ_REDRIVE_WORKERS=0
+}
+
+func (p program) with(settings ...string) program {
+	p.settings = settings
+	return p
 }
 
 func (p program) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, p.path, append([]string{"--config", p.config}, args...)...)
-	cmd.Env = environ(os.Environ())
+	cmd.Env = append(environ(os.Environ()), p.settings...)
 	return cmd
 }
 

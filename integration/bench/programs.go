@@ -2,11 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -133,87 +130,5 @@ func (b *bench) expectIngested(ctx context.Context) error {
 			   OR headers IS NULL OR key IS NULL OR original_offset IS NULL`, 0},
 		expectation{"rows of the topic to retry", `SELECT count(*) FROM dlq.dlq_messages
 			WHERE original_topic = '` + originalTopic(names[0]) + `'`, int64(b.opts.retry)},
-	)
-}
-
-// retried is how retry-all did.
-type retried struct {
-	rate
-	memory int64
-	cpu    usage
-}
-
-// retryAll times one request: from its being sent to its answer, which comes
-// when every result is stored.
-func (b *bench) retryAll(ctx context.Context) (err error) {
-	b.say("retrying %d", b.opts.retry)
-	if err := b.live.settle(ctx); err != nil {
-		return err
-	}
-	api, err := b.program("api", b.live).serve(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, api.stop()) }()
-	before, err := cpuNow()
-	if err != nil {
-		return err
-	}
-	start := time.Now()
-	report, err := api.retryAll(ctx, deadLetterTopic(names[0]))
-	if err != nil {
-		return err
-	}
-	out := &b.result.retry
-	out.rate = rate{report.Retried, time.Since(start)}
-	after, err := cpuNow()
-	if err != nil {
-		return err
-	}
-	out.cpu = after.since(before)
-	if out.memory, err = peakMemory(api.Pid()); err != nil {
-		return err
-	}
-	return b.expectRetried(ctx, report)
-}
-
-// report is what the API says of a redrive.
-type report struct{ Retried, Selected, Failed, Dead, Skipped int }
-
-func (r *running) retryAll(ctx context.Context, topic string) (out report, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/api/v1/dlq/"+topic+"/retry-all", nil)
-	if err != nil {
-		return out, err
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return out, fmt.Errorf("retry all: %w", err)
-	}
-	defer func() { _ = res.Body.Close() }()
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		return out, fmt.Errorf("retry all: %w", err)
-	}
-	if res.StatusCode != http.StatusOK {
-		return out, fmt.Errorf("retry all: %s: %s", res.Status, body)
-	}
-	return out, json.Unmarshal(body, &out)
-}
-
-func (b *bench) expectRetried(ctx context.Context, got report) error {
-	n := b.opts.retry
-	if want := (report{Retried: n, Selected: n}); got != want {
-		return fmt.Errorf("the run is worthless: retry-all answered %+v, want %+v", got, want)
-	}
-	if err := b.expectHeld(ctx, originalTopic, int64(n)); err != nil {
-		return err
-	}
-	return b.live.expect(ctx,
-		expectation{"resolved rows", `SELECT count(*) FROM dlq.dlq_messages WHERE status = 'RESOLVED'`, int64(n)},
-		expectation{"resolved by the counters", `SELECT coalesce(sum(messages), 0) FROM dlq.message_counters
-			WHERE status = 'RESOLVED'`, int64(n)},
-		expectation{"attempts with an offset", `SELECT count(DISTINCT (target_partition, target_offset))
-			FROM dlq.attempts WHERE target_offset >= 0`, int64(n)},
-		expectation{"rows", countRows, int64(b.opts.records + b.opts.single/2)},
 	)
 }

@@ -17,9 +17,17 @@ import (
 const (
 	wantIngest      = 15_000 // records a second
 	wantIngestTimes = 8      // of the loop with one INSERT a record
-	wantRetry       = 5_000  // records a second
+	wantRetry       = 15_000 // records a second
+	wantRetryShare  = 0.6    // of the bare SQL
+	wantRetryTimes  = 30     // of the way one by one
 	wantMemory      = 150    // MB, less than
+	wantSettled     = 10 * time.Second
+	wantClaim       = 100 * time.Millisecond // 99 of 100 claims, less than
+	wantGrowth      = 2                      // times, less than
 )
+
+// noDemand is what is wanted of a figure that is only shown.
+const noDemand = "–"
 
 // line is one row of the table.
 type line struct {
@@ -37,6 +45,9 @@ func (l line) cells(reached string) []string {
 }
 
 func (l line) verdict() string {
+	if l.wanted == noDemand {
+		return noDemand
+	}
 	if l.reached {
 		return "yes"
 	}
@@ -45,11 +56,10 @@ func (l line) verdict() string {
 
 // lines are the table, made of nothing but what was measured.
 func (r result) lines() []line {
-	ingest, retry := r.ingest.perSecond(), r.retry.perSecond()
+	ingest := r.ingest.perSecond()
 	times := quotient(ingest, r.single.perSecond())
 	ingestWork := fmt.Sprintf("ingest %s × 1 KB, Kafka to PostgreSQL", thousands(r.opts.records))
-	retryWork := fmt.Sprintf("retry-all of %s × 1 KB over HTTP", thousands(r.opts.retry))
-	return []line{
+	lines := []line{
 		{
 			work: ingestWork, figure: each(ingest),
 			beside: "one INSERT a record: " + each(r.single.perSecond()), ratio: fmt.Sprintf("%.1f", times),
@@ -63,15 +73,99 @@ func (r result) lines() []line {
 			wanted: "≥ " + each(wantIngest), reached: ingest >= wantIngest,
 			limits: "as above",
 		},
+	}
+	lines = append(lines, r.retryLines()...)
+	lines = append(lines, r.settleLine())
+	lines = append(lines, r.backlogLines()...)
+	return append(lines,
+		r.audit.line("claim and result", "the same without the audit line"),
+		r.hash.line("storing what was ingested", "the same without the look for equal records"),
+		memoryLine(fmt.Sprintf("memory of the ingester, backlog of %s", thousands(r.opts.records)), r.ingest.memory),
+		memoryLine(fmt.Sprintf("memory of the API, retry-all of %s", thousands(r.opts.retry)), r.retry.memory),
+	)
+}
+
+func (r result) retryLines() []line {
+	retry := r.retry.perSecond()
+	title := fmt.Sprintf("retry-all of %s × 1 KB over HTTP", thousands(r.opts.retry))
+	share := quotient(retry, r.bare.perSecond())
+	patient, hasty := quotient(retry, r.patient.perSecond()), quotient(retry, r.hasty.perSecond())
+	return []line{
 		{
-			work: retryWork, figure: each(retry),
+			work: title, figure: each(retry),
 			beside: "producing alone: " + each(r.produce.perSecond()),
 			ratio:  fmt.Sprintf("%.2f", quotient(retry, r.produce.perSecond())),
 			wanted: "≥ " + each(wantRetry), reached: retry >= wantRetry,
 			limits: r.retry.cpu.limits(r.retry.n),
 		},
-		memoryLine(fmt.Sprintf("memory of the ingester, backlog of %s", thousands(r.opts.records)), r.ingest.memory),
-		memoryLine(fmt.Sprintf("memory of the API, retry-all of %s", thousands(r.opts.retry)), r.retry.memory),
+		{
+			work: title, figure: each(retry),
+			beside: "bare SQL of claim, attempt row and result: " + each(r.bare.perSecond()),
+			ratio:  fmt.Sprintf("%.2f", share),
+			wanted: fmt.Sprintf("ratio ≥ %.1f", wantRetryShare), reached: share >= wantRetryShare,
+			limits: "as above; the bare SQL: " + r.bare.cpu.limits(r.bare.n),
+		},
+		{
+			work: title, figure: each(retry),
+			beside: "one by one: " + each(r.patient.perSecond()), ratio: fmt.Sprintf("%.0f", patient),
+			wanted: fmt.Sprintf("ratio ≥ %d", wantRetryTimes), reached: patient >= wantRetryTimes,
+			limits: "as above",
+		},
+		{
+			work: title, figure: each(retry),
+			beside: "one by one, the client not waiting: " + each(r.hasty.perSecond()), ratio: fmt.Sprintf("%.1f", hasty),
+			wanted: noDemand, reached: true, limits: "as above",
+		},
+		{
+			work:   fmt.Sprintf("fixing the selection of a retry-all of %s", thousands(r.retry.created.n)),
+			figure: seconds(r.retry.created.took),
+			beside: "the whole retry-all: " + seconds(r.retry.took),
+			ratio:  fmt.Sprintf("%.3f", quotient(r.retry.created.took.Seconds(), r.retry.took.Seconds())),
+			wanted: noDemand, reached: true, limits: "one statement, one process of PostgreSQL",
+		},
+	}
+}
+
+func (r result) settleLine() line {
+	d := r.doubt
+	return line{
+		work: fmt.Sprintf("settling %s doubtful claims", thousands(d.n)), figure: seconds(d.took),
+		beside: noDemand, ratio: noDemand,
+		wanted: "< " + seconds(wantSettled), reached: d.n > 0 && d.took < wantSettled, limits: d.cpu.limits(d.n),
+	}
+}
+
+func (r result) backlogLines() []line {
+	b := r.backlog
+	title := fmt.Sprintf("claiming %s by cursor, %d workers, %d at a time", thousands(b.n), backlogWorkers, backlogBatch)
+	slow := percentile(b.claims, 99)
+	return []line{
+		{
+			work: title, figure: "p99 " + millis(slow),
+			beside: fmt.Sprintf("p50 %s, longest %s", millis(percentile(b.claims, 50)), millis(percentile(b.claims, 100))),
+			ratio:  noDemand, wanted: "p99 < " + millis(wantClaim), reached: slow > 0 && slow < wantClaim,
+			limits: b.cpu.limits(b.n),
+		},
+		{
+			work: "the same, claimed and finished", figure: each(b.perSecond()),
+			beside: "bare SQL, above: " + each(r.bare.perSecond()),
+			ratio:  fmt.Sprintf("%.2f", quotient(b.perSecond(), r.bare.perSecond())),
+			wanted: noDemand, reached: true, limits: "as above",
+		},
+		{
+			work: "size of that table when all is done", figure: gigabytes(b.after), beside: "before: " + gigabytes(b.before),
+			ratio:  fmt.Sprintf("%.2f", b.growth()),
+			wanted: fmt.Sprintf("ratio < %d", wantGrowth), reached: b.growth() > 0 && b.growth() < wantGrowth,
+			limits: "versions of rows that vacuum has not removed yet",
+		},
+	}
+}
+
+func (c cost) line(with, without string) line {
+	return line{
+		work: with, figure: each(c.with.perSecond()),
+		beside: without + ": " + each(c.without.perSecond()), ratio: fmt.Sprintf("%.2f", c.ratio()),
+		wanted: noDemand, reached: true, limits: "one connection",
 	}
 }
 
@@ -92,21 +186,53 @@ func (u usage) limits(n int) string {
 	if u.share() >= saturated {
 		kind = "the processors"
 	}
-	names := map[string]string{"postgres": "PostgreSQL", "java": "Kafka"}
 	var parts []string
-	for _, name := range slices.SortedFunc(maps.Keys(u.by), func(a, b string) int { return int(u.by[b] - u.by[a]) }) {
-		each := u.by[name] / time.Duration(max(n, 1))
-		shown := names[name]
-		if shown == "" {
-			shown = name
-		}
-		if each >= time.Microsecond {
-			parts = append(parts, fmt.Sprintf("%s %d µs", shown, each.Microseconds()))
+	for _, p := range u.ranking() {
+		if each := p.own / time.Duration(max(n, 1)); each >= time.Microsecond {
+			parts = append(parts, fmt.Sprintf("%s %d µs", p.name, each.Microseconds()))
 		}
 	}
 	return fmt.Sprintf("%s: %.0f %% busy, %.0f %% with others' work; a record takes %s",
 		kind, 100*u.share(), 100*u.foreign(), strings.Join(parts, ", "))
 }
+
+// ranking is who used how much, by the names that readers know, the most first.
+func (u usage) ranking() (all []process) {
+	known := map[string]string{"postgres": "PostgreSQL", "java": "Kafka"}
+	for _, name := range slices.SortedFunc(maps.Keys(u.by), func(a, b string) int { return int(u.by[b] - u.by[a]) }) {
+		shown := known[name]
+		if shown == "" {
+			shown = name
+		}
+		all = append(all, process{name: shown, own: u.by[name]})
+	}
+	return all
+}
+
+// spent says how many processor seconds each used.
+func (u usage) spent() string {
+	var parts []string
+	for _, p := range u.ranking() {
+		if p.own >= 100*time.Millisecond {
+			parts = append(parts, fmt.Sprintf("%s %.1f s", p.name, p.own.Seconds()))
+		}
+	}
+	return fmt.Sprintf("%s of %.1f s", strings.Join(parts, ", "), (u.busy + u.idle).Seconds())
+}
+
+// seconds are milliseconds below one.
+func seconds(d time.Duration) string {
+	if d < time.Second {
+		return millis(d)
+	}
+	return fmt.Sprintf("%.1f s", d.Seconds())
+}
+
+func millis(d time.Duration) string {
+	return fmt.Sprintf("%.0f ms", float64(d)/float64(time.Millisecond))
+}
+
+func gigabytes(n int64) string { return fmt.Sprintf("%.2f GB", float64(n)/1e9) }
 
 func quotient(a, b float64) float64 {
 	if b == 0 {

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
+	"github.com/dlq-manager/dlq-manager/pkg/republisher"
+)
+
+// settleInterval is shorter than the default, so that the work is measured and
+// not the rest before it.
+const settleInterval = 100 * time.Millisecond
+
+// doubt is how the settling of claims did that a process left behind.
+type doubt struct {
+	work // from the start of the API, until the last is settled
+}
+
+// settleDoubt leaves claims behind as a process does that is killed in the middle
+// of them, and times one API from its start until none is left.
+func (b *bench) settleDoubt(ctx context.Context) (err error) {
+	n := b.opts.doubtful
+	b.say("settling %d doubtful claims", n)
+	ids, err := b.live.pending(ctx, names[2], n)
+	if err != nil {
+		return err
+	}
+	if err := b.abandon(ctx, ids); err != nil {
+		return fmt.Errorf("leave claims behind: %w", err)
+	}
+	if err := b.live.expect(ctx, expectation{"claims", countRetrying, int64(n)}); err != nil {
+		return err
+	}
+	if err := b.live.settle(ctx); err != nil {
+		return err
+	}
+	if err := b.settleAll(ctx); err != nil {
+		return err
+	}
+	return b.expectSettled(ctx, ids)
+}
+
+const countRetrying = `SELECT coalesce(sum(messages), 0) FROM dlq.message_counters WHERE status = 'RETRYING'`
+
+func (b *bench) settleAll(ctx context.Context) (err error) {
+	var api *running
+	defer func() {
+		if api != nil {
+			err = errors.Join(err, api.stop())
+		}
+	}()
+	b.result.doubt.work, err = timed(func() (int, error) {
+		var err error
+		if api, err = b.program("api", b.live).with("DLQ_REDRIVE_SETTLE_INTERVAL=" + settleInterval.String()).serve(ctx); err != nil {
+			return 0, err
+		}
+		return b.opts.doubtful, poll(ctx, 10*time.Millisecond, func() (bool, error) {
+			if err := api.alive(); err != nil {
+				return false, err
+			}
+			left, err := b.live.number(ctx, countRetrying)
+			return left == 0, err
+		})
+	})
+	return err
+}
+
+// abandon claims messages and sends every other one, and does nothing more: what
+// is left is what a process leaves that was killed. Records of others stand
+// between those that were sent.
+func (b *bench) abandon(ctx context.Context, ids []uuid.UUID) (err error) {
+	store, pool, err := b.live.store(asItIs)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = pool.Close() }()
+	cfg := broker.DefaultConfig()
+	cfg.Brokers = b.stack.Brokers()
+	cluster, err := broker.Open(cfg)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, cluster.Close()) }()
+	patterns, err := deadletter.ParsePatterns("*.dlq.v1")
+	if err != nil {
+		return err
+	}
+	sender, err := republisher.New(republisher.DefaultConfig(), patterns, cluster,
+		cluster.NewProducer(broker.ProducerConfig{Timeout: 5 * time.Second}))
+	if err != nil {
+		return err
+	}
+	if err := inBatches(1, bareBatch, ids, func(some []uuid.UUID) error { return b.abandonSome(ctx, store, sender, some) }); err != nil {
+		return err
+	}
+	return poll(ctx, 50*time.Millisecond, func() (bool, error) {
+		living, err := b.live.number(ctx, `SELECT count(*) FROM dlq.dlq_messages
+			WHERE status = 'RETRYING' AND claim_expires_at > clock_timestamp()`)
+		return living == 0, err
+	})
+}
+
+func (b *bench) abandonSome(ctx context.Context, store *postgres.Store, sender *republisher.Republisher, ids []uuid.UUID) error {
+	messages, _, err := store.Load(ctx, ids, 1<<30)
+	if err != nil {
+		return err
+	}
+	records, claims := map[uuid.UUID]entity.Record{}, make([]repository.Claim, len(messages))
+	targets := map[uuid.UUID]entity.Target{}
+	for i, t := range sender.Plan(ctx, messages, true) {
+		if t.Err != nil {
+			return t.Err
+		}
+		m := messages[i]
+		records[m.ID], targets[m.ID] = m.Record, t
+		claims[i] = repository.Claim{
+			MessageID: m.ID, ID: entity.NewID(), Topic: t.Topic, TopicID: t.TopicID, Partition: t.Partition, EndOffset: t.EndOffset,
+		}
+	}
+	claimed, err := store.Claim(ctx, claims, repository.Claiming{Expiry: time.Second, Cause: entity.By("killed")})
+	if err != nil {
+		return err
+	}
+	letters := newLetters()
+	if _, err := b.kafka.produce(ctx, len(ids), func(n int) *kgo.Record {
+		r := letters.letter(names[2], n)
+		r.Topic = originalTopic(names[2])
+		return r
+	}); err != nil {
+		return err
+	}
+	var sent []entity.Outgoing
+	for _, m := range claimed[:len(claimed)/2] {
+		m.Record = records[m.ID]
+		sent = append(sent, entity.Outgoing{Message: m, Target: targets[m.ID]})
+	}
+	for _, d := range sender.Publish(ctx, sent) {
+		if d.Verdict != entity.Acknowledged {
+			return fmt.Errorf("send a message: %w", d.Err)
+		}
+	}
+	return nil
+}
+
+func (b *bench) expectSettled(ctx context.Context, ids []uuid.UUID) error {
+	total := int64(len(ids))
+	sent := int64(0) // half of each batch
+	for left := len(ids); left > 0; left -= bareBatch {
+		sent += int64(min(left, bareBatch) / 2)
+	}
+	held, err := b.kafka.held(ctx, originalTopic(names[2]))
+	if err != nil {
+		return err
+	}
+	if held != total+sent {
+		return fmt.Errorf("the run is worthless: %d records where claims were settled, want %d", held, total+sent)
+	}
+	const attempts = `SELECT count(DISTINCT message_id) FROM dlq.attempts WHERE actor = 'settler' AND `
+	return b.live.expect(ctx,
+		expectation{"found in the target log", attempts + `to_status = 'RESOLVED' AND error_class = 'ALREADY_PUBLISHED'`, sent},
+		expectation{"not found there", attempts + `to_status = 'PENDING' AND verdict = 8`, total - sent},
+	)
+}

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+)
+
+// work is a rate and whose time it took.
+type work struct {
+	rate
+	cpu usage
+}
+
+// timed runs what is measured. n is what it got done.
+func timed(do func() (n int, err error)) (w work, err error) {
+	before, err := cpuNow()
+	if err != nil {
+		return w, err
+	}
+	start := time.Now()
+	n, err := do()
+	if err != nil {
+		return w, err
+	}
+	w.rate = rate{n, time.Since(start)}
+	after, err := cpuNow()
+	w.cpu = after.since(before)
+	return w, err
+}
+
+// retried is how retry-all did.
+type retried struct {
+	work
+	memory  int64
+	created rate // only the fixing of such a selection
+}
+
+// retryAll times one request: from its being sent to its answer, which comes
+// when every result is stored.
+func (b *bench) retryAll(ctx context.Context) (err error) {
+	b.say("retrying %d", b.opts.retry)
+	if err := b.live.settle(ctx); err != nil {
+		return err
+	}
+	api, err := b.program("api", b.live).serve(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, api.stop()) }()
+	out := &b.result.retry
+	var got report
+	out.work, err = timed(func() (int, error) {
+		_, err := api.call(ctx, "/api/v1/dlq/"+deadLetterTopic(names[0])+"/retry-all", "", &got)
+		return got.Retried, err
+	})
+	if err != nil {
+		return err
+	}
+	if out.memory, err = peakMemory(api.Pid()); err != nil {
+		return err
+	}
+	return b.expectRetried(ctx, got)
+}
+
+// report is what the API says of a redrive that is over.
+type report struct {
+	Retried, Selected, Failed, Dead, Skipped int
+	InDoubt                                  int `json:"in_doubt"`
+}
+
+func (b *bench) expectRetried(ctx context.Context, got report) error {
+	n := b.opts.retry
+	if want := (report{Retried: n, Selected: n}); got != want {
+		return fmt.Errorf("the run is worthless: retry-all answered %+v, want %+v", got, want)
+	}
+	if err := b.expectHeld(ctx, originalTopic, int64(n)); err != nil {
+		return err
+	}
+	return b.live.expect(ctx,
+		expectation{"resolved rows", `SELECT count(*) FROM dlq.dlq_messages WHERE status = 'RESOLVED'`, int64(n)},
+		expectation{"resolved by the counters", `SELECT coalesce(sum(messages), 0) FROM dlq.message_counters
+			WHERE status = 'RESOLVED'`, int64(n)},
+		expectation{"attempts with an offset", `SELECT count(DISTINCT (target_partition, target_offset))
+			FROM dlq.attempts WHERE target_offset >= 0`, int64(n)},
+		expectation{"results of the redrive", `SELECT count(DISTINCT id) FROM dlq.redrive_batches b,
+			unnest(b.message_ids, b.results, b.offsets) AS item (id, result, log_offset)
+			WHERE b.done AND item.result = 1 AND item.log_offset >= 0`, int64(n)},
+		expectation{"lines of the audit trail", `SELECT count(*) FROM dlq.audit WHERE kind = 'message'`, int64(n)},
+		expectation{"rows", countRows, int64(b.opts.records + b.opts.single/2)},
+	)
+}
+
+// createRedrive times the request that fixes a selection of the same kind. The
+// program is told to leave redrives to others, so nothing else happens
+// meanwhile; and the redrive is cancelled, so nothing will.
+func (b *bench) createRedrive(ctx context.Context) (err error) {
+	b.say("creating a redrive")
+	if err := b.live.settle(ctx); err != nil {
+		return err
+	}
+	api, err := b.program("api", b.live).with("DLQ_REDRIVE_WORKERS=0").serve(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, api.stop()) }()
+	var begun struct {
+		Selected, Waiting int
+		State             string
+	}
+	start := time.Now()
+	location, err := api.call(ctx, "/api/v1/dlq/"+deadLetterTopic(names[1])+"/retry-all", "respond-async", &begun)
+	b.result.retry.created = rate{begun.Selected, time.Since(start)}
+	if err != nil {
+		return err
+	}
+	if n := quota(b.opts.records, b.opts.retry)[1]; begun.Selected != n || begun.Waiting != n {
+		return fmt.Errorf("the run is worthless: a redrive of %d began with %+v", n, begun)
+	}
+	if _, err := api.call(ctx, location+"/cancel", "", &begun); err != nil {
+		return err
+	}
+	if begun.State != "cancelled" {
+		return fmt.Errorf("the run is worthless: a cancelled redrive is %s", begun.State)
+	}
+	return nil
+}
+
+// call posts to the API and reads its answer. prefer is a preference as in RFC
+// 7240, or empty. location is the header's.
+func (r *running) call(ctx context.Context, path, prefer string, answer any) (location string, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+path, nil)
+	if err != nil {
+		return "", err
+	}
+	if prefer != "" {
+		req.Header.Set("Prefer", prefer)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return "", fmt.Errorf("post %s: %w", path, err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		return "", fmt.Errorf("post %s: %w", path, err)
+	}
+	if res.StatusCode != http.StatusOK && res.StatusCode != http.StatusAccepted {
+		return "", fmt.Errorf("post %s: %s: %s", path, res.Status, body)
+	}
+	return res.Header.Get("Location"), json.Unmarshal(body, answer)
+}
