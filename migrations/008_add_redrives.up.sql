@@ -65,6 +65,8 @@ CREATE TABLE dlq.redrive_batches (
 -- they are not copied when the rest of the row changes.
 ALTER TABLE dlq.redrive_batches ALTER COLUMN message_ids SET STORAGE EXTERNAL;
 
+-- What somebody has in hand, or died with.
+CREATE INDEX idx_redrive_batches_held ON dlq.redrive_batches (redrive_id, batch_no) WHERE owner IS NOT NULL;
 CREATE INDEX idx_redrive_batches_open ON dlq.redrive_batches (redrive_id, batch_no) WHERE NOT done;
 
 ALTER TABLE dlq.dlq_messages ADD COLUMN claim_redrive_id UUID;

@@ -116,9 +116,9 @@ type Selection struct {
 const MaxSelectedIDs = 10_000
 
 // Empty reports whether nothing narrows the selection: the whole store would be
-// meant, and nobody means that.
+// meant, and nobody means that. A time alone narrows nothing: it may be any.
 func (s Selection) Empty() bool {
-	return len(s.IDs) == 0 && s.Topic == "" && s.ErrorClass == "" && s.ConsumerGroup == "" && s.CreatedAfter.IsZero()
+	return len(s.IDs) == 0 && s.Topic == "" && s.ErrorClass == "" && s.ConsumerGroup == ""
 }
 
 // RedriveOptions say how carefully a redrive goes on. They bind retries only,
@@ -155,7 +155,8 @@ type RedriveCounts struct {
 	Dead      int // of Failed: given up
 	InDoubt   int // RETRYING until settled
 	Skipped   int // refused, taken by somebody else, in another state, or gone meanwhile
-	Waiting   int // not yet taken
+	Waiting   int // without a result; UnderWay of them
+	UnderWay  int // in some process's hands, or left by one that died
 	Returned  int // of those that were sent: came back as another message
 	// Reasons counts skipped messages by reason and failed ones by error class.
 	Reasons map[string]int

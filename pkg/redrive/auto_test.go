@@ -207,7 +207,7 @@ func TestAuto(t *testing.T) {
 		b.RunAuto(ctx)
 		sent := b.kafka.sent(orders)
 		b.wantStates(ids, map[entity.Status]int{entity.Resolved: len(sent), entity.Pending: 100 - len(sent)})
-		if len(sent) < 20 || len(sent) == 100 {
+		if len(sent) == 0 || len(sent) == 100 {
 			b.Errorf("%d messages were sent, want some", len(sent))
 		}
 		for _, id := range ids {

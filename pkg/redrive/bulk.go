@@ -47,7 +47,9 @@ func (s *Service) Begin(ctx context.Context, n repository.NewRedrive) (entity.Re
 	if err != nil {
 		return entity.Redrive{}, fmt.Errorf("create redrive: %w", err)
 	}
-	s.log.Info("redrive began", append(redriveFields(r), zap.String("actor", r.Cause.Actor))...)
+	if r.Cause.RequestID == n.Cause.RequestID { // else an earlier request made it
+		s.log.Info("redrive began", append(redriveFields(r), zap.String("actor", r.Cause.Actor))...)
+	}
 	s.bell.ring()
 	return r, nil
 }
@@ -102,7 +104,7 @@ func (s *Service) previewOf(ctx context.Context, action entity.RedriveAction, g 
 	return shown, nil
 }
 
-// Wait returns the redrive once it is over. When it cannot go on for some time,
+// Wait returns the redrive once it is over and nothing of it is under way. When it cannot go on for some time,
 // when somebody paused it, or when ctx ends, the error is an
 // *entity.InterruptedError with the redrive as it stood; the redrive is none the
 // worse for it.
@@ -119,8 +121,9 @@ func (s *Service) Wait(ctx context.Context, id uuid.UUID) (entity.Redrive, error
 		switch {
 		case err != nil && ctx.Err() == nil && !errors.Is(err, entity.ErrUnavailable):
 			return entity.Redrive{}, fmt.Errorf("look at redrive: %w", err)
-		case r.State == entity.RedriveFinished, r.State == entity.RedriveCancelled:
+		case r.State.Over() && r.Counts.UnderWay == 0:
 			return r, nil
+		case r.State.Over(): // what is under way ends
 		case !r.State.Active():
 			return r, &entity.InterruptedError{Redrive: r, Err: errHeld}
 		case err == nil && r.WaitingSince.IsZero():
@@ -141,8 +144,9 @@ func (s *Service) Pause(ctx context.Context, id uuid.UUID, cause entity.Cause) (
 	return s.move(ctx, id, repository.RedriveMove{To: entity.RedrivePaused, Action: entity.ActionPause, Cause: cause})
 }
 
-// Resume lets a paused redrive go on where it was, and one that stopped itself
-// as if its canary had passed and nothing had failed so far.
+// Resume lets a paused redrive go on where it was, one that stopped itself as if
+// its canary had passed and nothing had failed so far, and one that waits for its
+// canary as if that had passed.
 func (s *Service) Resume(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Redrive, error) {
 	r, err := s.store.Redrive(ctx, id)
 	if err != nil {
@@ -150,10 +154,13 @@ func (s *Service) Resume(ctx context.Context, id uuid.UUID, cause entity.Cause) 
 	}
 	move := repository.RedriveMove{
 		To: entity.RedriveRunning, Action: entity.ActionResume, Cause: cause,
-		From: []entity.RedriveState{entity.RedrivePaused, entity.RedriveStopped},
+		From: []entity.RedriveState{entity.RedrivePaused, entity.RedriveStopped, entity.RedriveCanary},
 	}
-	if r.State == entity.RedrivePaused && !r.CanaryPassed {
+	switch {
+	case r.State == entity.RedrivePaused && !r.CanaryPassed:
 		move.To = entity.RedriveCanary
+	case r.State == entity.RedriveCanary:
+		move.PassCanary = true
 	}
 	return s.move(ctx, id, move)
 }

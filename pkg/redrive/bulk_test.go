@@ -485,3 +485,109 @@ func TestKeyOrder(t *testing.T) {
 		b.wantState(behind[0], entity.Pending, 0, "")
 	}))
 }
+
+func TestCancelAndDeath(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+
+	t.Run("WhatADeadProcessSentIsCountedThoughItWasCancelled", scenario(func(b *bench) {
+		ids := b.add(3)
+		dead := b.another()
+		r := b.begin()
+		l, err := dead.store.LeaseBatch(ctx, r.ID, uuid.New(), dead.cfg.ClaimExpiry)
+		if err != nil || l == nil {
+			b.Fatalf("LeaseBatch = %v, %v, want one", l, err)
+		}
+		planned, err := dead.planOne(ctx, ids[0])
+		if err != nil {
+			b.Fatal(err)
+		}
+		taken, err := dead.claim(ctx, []entity.Outgoing{planned}, claiming{cause: entity.By("tester"), redrive: r.ID})
+		if err != nil {
+			b.Fatal(err)
+		}
+		dead.publish(ctx, taken)
+		if _, err := b.Cancel(ctx, r.ID, entity.By("alice")); err != nil {
+			b.Fatal(err)
+		}
+		if c := b.look(r.ID).Counts; c.UnderWay != 3 {
+			b.Errorf("under way = %d, want 3", c.UnderWay)
+		}
+		defer b.carry()()
+		got, err := b.Wait(ctx, r.ID)
+		if err != nil || got.State != entity.RedriveCancelled {
+			b.Errorf("Wait = %s, %v, want cancelled", got.State, err)
+		}
+		b.wantCounts(got, counted{Selected: 3, Succeeded: 1, Waiting: 2})
+		b.wantSent(orders, ids[0])
+	}))
+
+	t.Run("WaitersDoNotKeepOthersFromTheirTurn", scenario(func(b *bench) {
+		b.add(2, to("payments"))
+		defer b.carry()()
+		for range 3 * maxPasses {
+			b.begin(func(n *repository.NewRedrive) {
+				n.Selection = entity.Selection{Topic: "payments"}
+				n.Options.Rate = 0.001
+			})
+			elapse(2 * lookAgain)
+		}
+		b.add(2)
+		began := time.Now()
+		r := b.begin(func(n *repository.NewRedrive) { n.Selection = entity.Selection{Topic: orders} })
+		got, err := b.Wait(ctx, r.ID)
+		b.wantReport(got, err, counted{Selected: 2, Succeeded: 2})
+		if took := time.Since(began); took > 3*lookAgain {
+			b.Errorf("it took %s behind redrives that wait for their rate", took)
+		}
+	}))
+}
+
+func TestRequeueOfARedrive(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	requeue := options(func(o *entity.RedriveOptions) { o.Requeue = true })
+
+	t.Run("LeavesDeadWhatSomebodyGaveUpSince", scenario(func(b *bench) {
+		ids := b.add(2)
+		r := b.begin(requeue)
+		elapse(time.Second)
+		if _, err := b.GiveUp(ctx, ids[0], entity.Cause{Actor: "alice", Reason: "never send this"}); err != nil {
+			b.Fatal(err)
+		}
+		defer b.carry()()
+		got, err := b.Wait(ctx, r.ID)
+		b.wantReport(got, err, counted{Selected: 2, Succeeded: 1, Skipped: 1, Reasons: map[string]int{repository.SkippedTaken: 1}})
+		b.wantState(ids[0], entity.Dead, 0, "")
+	}))
+
+	t.Run("LeavesDeadWhatCannotGo", scenario(func(b *bench) {
+		id := b.add(1)[0]
+		if _, err := b.GiveUp(ctx, id, entity.By("alice")); err != nil {
+			b.Fatal(err)
+		}
+		b.kafka.plan = func(entity.Message) error { return &entity.RefusedError{Class: entity.UnknownTopic, Reason: "no"} }
+		r, err := b.retryAll(requeue)
+		b.wantReport(r, err, counted{Selected: 1, Skipped: 1, Reasons: map[string]int{"UNKNOWN_TOPIC": 1}})
+		b.wantState(id, entity.Dead, 0, "")
+	}))
+}
+
+func TestCanaryThatIsNotConsumed(t *testing.T) {
+	t.Parallel()
+	t.Run("SaysSoAndGoesOnWhenResumed", scenario(func(b *bench) {
+		b.add(10, func(m *entity.Message) { m.Failure.ConsumerGroup = "billing" })
+		defer b.carry()()
+		r := b.begin(options(func(o *entity.RedriveOptions) { o.Canary = 3 }))
+		elapse(2 * entity.DefaultCanaryWait)
+		waiting := b.wantRedrive(r.ID, entity.RedriveCanary, "3 of 3 messages are not consumed yet by group billing")
+		if waiting.WaitingSince.IsZero() {
+			b.Error("it does not say since when it waits")
+		}
+		if _, err := b.Resume(context.Background(), r.ID, entity.By("alice")); err != nil {
+			b.Fatal(err)
+		}
+		got, err := b.Wait(context.Background(), r.ID)
+		b.wantReport(got, err, counted{Selected: 10, Succeeded: 10})
+	}))
+}

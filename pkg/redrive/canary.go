@@ -42,8 +42,13 @@ func (c *canary) judge(ctx context.Context, r *run, redrive entity.Redrive) (rep
 		r.complain(ctx, "canary cannot be looked at", err)
 		return repository.RedriveMove{}, false
 	}
-	pass, why := c.decide(count(items), redrive.Options, r.now())
+	t := count(items)
+	pass, why := c.decide(t, redrive.Options, r.now())
 	switch {
+	case why == "" && t.awaited > 0 && r.now().Sub(c.sentAt) >= redrive.Options.CanaryWait:
+		r.noteWaiting(ctx, true, fmt.Sprintf(
+			"canary: %d of %d messages are not consumed yet by group %s; resume to go on all the same, or cancel", t.awaited, t.sent, t.group))
+		return repository.RedriveMove{}, false
 	case why == "":
 		return repository.RedriveMove{}, false
 	case !pass:

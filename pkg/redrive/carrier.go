@@ -14,12 +14,16 @@ import (
 )
 
 const (
-	// maxRuns is how many redrives a process carries on at once.
-	maxRuns = 8
+	// maxPasses is how many redrives a process carries on at the same moment. One
+	// that only waits, for its rate or for its canary, is not among them.
+	maxPasses = 8
 
 	// lookAgain is how often a process looks for redrives, and how often a run looks
 	// whether there is something to do again, when nobody tells it to.
 	lookAgain = time.Second
+
+	// minRest bounds how often the store is asked whether a rate allows more.
+	minRest = 5 * time.Millisecond
 
 	// A redrive of which nothing can be reached is tried again after a pause.
 	strandedPause    = time.Second
@@ -51,7 +55,7 @@ func (s *Service) RunRedrives(ctx context.Context) {
 		}
 		for _, id := range ids {
 			mu.Lock()
-			free := !running[id] && len(running) < maxRuns
+			free := !running[id]
 			if free {
 				running[id] = true
 			}
@@ -105,12 +109,12 @@ func (r *run) work(ctx context.Context) {
 		switch {
 		case err != nil:
 			r.complain(ctx, "redrive cannot be looked at", err)
-		case !redrive.State.Active():
+		case !redrive.State.Active() && redrive.Counts.UnderWay == 0:
 			return
-		case r.supervise(ctx, redrive):
+		case redrive.State.Active() && r.supervise(ctx, redrive):
 			return
 		default:
-			worked, err := r.pass(ctx, redrive)
+			worked, err := r.turn(ctx, redrive)
 			if err == nil && worked {
 				wait = strandedPause
 				r.noteWaiting(ctx, false, "")
@@ -123,8 +127,30 @@ func (r *run) work(ctx context.Context) {
 				continue
 			}
 		}
-		until(ctx, changed, lookAgain)
+		until(ctx, changed, r.rest(redrive))
 	}
+}
+
+// turn makes a pass when it is the redrive's turn.
+func (r *run) turn(ctx context.Context, redrive entity.Redrive) (worked bool, err error) {
+	select {
+	case r.passes <- struct{}{}:
+	case <-ctx.Done():
+		return false, nil
+	}
+	defer func() { <-r.passes }()
+	return r.pass(ctx, redrive)
+}
+
+// rest is how long a run waits before it looks again: shorter where the rate
+// would be missed by waiting.
+func (r *run) rest(redrive entity.Redrive) time.Duration {
+	rate := redrive.Options.Rate
+	if rate <= 0 {
+		return lookAgain
+	}
+	batch := min(batchMessages, max(1, rate)) / rate * float64(time.Second)
+	return min(lookAgain, max(time.Duration(batch)/20, minRest))
 }
 
 func (r *run) strand(ctx context.Context, err error) {
@@ -166,6 +192,7 @@ func (r *run) supervise(ctx context.Context, redrive entity.Redrive) (over bool)
 		r.complain(ctx, "redrive's state was not changed", err)
 		return false
 	}
+	r.waiting = false // a move forgets it
 	return !moved.State.Active()
 }
 

@@ -76,7 +76,7 @@ func (w *world) watchSettling(results []repository.Result) {
 // watchLease checks a batch that was handed out, and remembers it. The caller
 // holds mu.
 func (w *world) watchLease(p *process, r entity.Redrive, b *repository.RedriveBatch) {
-	if !r.State.Active() || r.State == entity.RedriveCanary && !b.Canary {
+	if b.OnlyCatchUp == r.State.Active() || b.OnlyCatchUp && !b.TakenOver || r.State == entity.RedriveCanary && !b.Canary {
 		w.fail("a lease out of turn", "batch %d of redrive %s was handed out while it is %s", b.Number, r.ID, r.State)
 	}
 	ids := map[uuid.UUID]bool{}

@@ -164,6 +164,10 @@ func (p *pass) walk(ctx context.Context, parts chan<- part) error {
 		if err != nil || l == nil {
 			return err
 		}
+		if l.batch.OnlyCatchUp {
+			l.release()
+			continue
+		}
 		if p.redrive.Action == entity.RedriveRetry {
 			turn, err = p.split(ctx, l, parts, turn)
 		} else {
@@ -189,11 +193,11 @@ func (p *pass) split(ctx context.Context, l *lease, parts chan<- part, turn <-ch
 		}
 		l.gone(ids[:taken], messages)
 		ids = ids[taken:]
-		if err := p.revive(ctx, messages); err != nil {
-			return turn, err
-		}
 		planned, err := p.plan(ctx, l, messages)
 		if err != nil {
+			return turn, err
+		}
+		if err := p.revive(ctx, planned); err != nil {
 			return turn, err
 		}
 		next := part{lease: l, planned: planned, bytes: weight(messages), turn: turn, sent: make(chan struct{})}
@@ -225,14 +229,16 @@ func weight(messages []entity.Message) int64 {
 	return min(n, bytesUnderWay)
 }
 
-// revive requeues the DEAD messages of a redrive that takes them.
-func (p *pass) revive(ctx context.Context, messages []entity.Message) error {
+// revive requeues the DEAD messages of a redrive that takes them, those that can
+// be sent. A message that died after the redrive was made stays dead: somebody
+// may have said so, and the last word counts.
+func (p *pass) revive(ctx context.Context, planned []entity.Outgoing) error {
 	if !p.redrive.Options.Requeue {
 		return nil
 	}
 	var dead []uuid.UUID
-	for _, m := range messages {
-		if m.Status == entity.Dead {
+	for _, out := range planned {
+		if m := out.Message; m.Status == entity.Dead && !m.UpdatedAt.After(p.redrive.CreatedAt) {
 			dead = append(dead, m.ID)
 		}
 	}

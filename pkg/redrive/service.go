@@ -71,6 +71,7 @@ type Service struct {
 	backoff   Backoff
 	memory    *semaphore.Weighted // of all messages that redrives have under way
 	leases    leases              // of batches in this process's hands
+	passes    chan struct{}       // held by whoever carries a redrive on
 	bell      bell
 	draining  atomic.Bool
 	// What RunOutcomes has told the store.
@@ -92,6 +93,7 @@ func New(cfg Config, store Store, publisher Publisher, registry prometheus.Regis
 		backoff:   Backoff{Base: cfg.Auto.Backoff, Max: cfg.Auto.BackoffMax, Jitter: cfg.Auto.Jitter},
 		committed: map[repository.Committed]int64{},
 		leases:    leases{until: map[*lease]time.Time{}},
+		passes:    make(chan struct{}, maxPasses),
 		memory:    semaphore.NewWeighted(bytesUnderWay),
 		now:       time.Now,
 		random:    rand.Float64,

@@ -32,7 +32,9 @@ type Redrives interface {
 	// Redrives returns redrives, the newest first (created_at, then id).
 	Redrives(ctx context.Context, q RedriveQuery) ([]entity.Redrive, error)
 
-	// ActiveRedrives returns the ids of those that processes work on, oldest first.
+	// ActiveRedrives returns the ids of those that processes have something to do
+	// for, oldest first: the active ones, and others of which a process died with a
+	// batch.
 	ActiveRedrives(ctx context.Context) ([]uuid.UUID, error)
 
 	// MoveRedrive changes a redrive's state; a move that its state does not have is
@@ -49,7 +51,8 @@ type Redrives interface {
 	// long as lease; nil when there is none to be had now: none is left, others
 	// have the rest, the redrive is not active, its rate forbids it, or it keeps
 	// the order of keys and an earlier batch is not done. In state canary only the
-	// canary's batches are handed out.
+	// canary's batches are handed out. Of a redrive that is not active only batches
+	// are, with OnlyCatchUp, whose owner's lease is over.
 	LeaseBatch(ctx context.Context, id, owner uuid.UUID, lease time.Duration) (*RedriveBatch, error)
 
 	// RenewLeases prolongs all leases of owner.
@@ -129,6 +132,8 @@ type RedriveBatch struct {
 	Canary    bool
 	// TakenOver: an earlier owner never said what became of it, and may have begun.
 	TakenOver bool
+	// OnlyCatchUp: the redrive is not active; say what became of it, and do no more.
+	OnlyCatchUp bool
 }
 
 // BatchItem is one message of a batch.

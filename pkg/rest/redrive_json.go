@@ -30,6 +30,7 @@ type redriveJSON struct {
 	InDoubt   int            `json:"in_doubt"`
 	Skipped   int            `json:"skipped"`
 	Waiting   int            `json:"waiting"`
+	UnderWay  int            `json:"under_way"`
 	Returned  int            `json:"returned"`
 	Reasons   map[string]int `json:"reasons"`
 
@@ -98,6 +99,7 @@ func showRedrive(r entity.Redrive, now time.Time) redriveJSON {
 		InDoubt:   r.Counts.InDoubt,
 		Skipped:   r.Counts.Skipped,
 		Waiting:   r.Counts.Waiting,
+		UnderWay:  r.Counts.UnderWay,
 		Returned:  r.Counts.Returned,
 		Reasons:   showReasons(r.Counts.Reasons),
 

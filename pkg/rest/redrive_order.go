@@ -147,7 +147,7 @@ func (o *redriveOrder) filtered() entity.Selection {
 	}
 	after, before := selection.CreatedAfter, selection.CreatedBefore
 	o.refuse(!before.IsZero() && !before.After(after), "filter.created_before", "must be later than created_after")
-	o.refuse(selection.Empty(), "filter", "must name a topic, an error_class, a consumer_group or a created_after: "+
+	o.refuse(selection.Empty(), "filter", "must name a topic, an error_class or a consumer_group: "+
 		"everything there is cannot be meant")
 	return selection
 }

@@ -110,6 +110,7 @@ type retryAllJSON struct {
 	Dead      int            `json:"dead"`
 	InDoubt   int            `json:"in_doubt"`
 	Skipped   int            `json:"skipped"`
+	Waiting   int            `json:"waiting"` // not 0 only when somebody cancelled it
 	Reasons   map[string]int `json:"reasons"`
 }
 
@@ -174,6 +175,7 @@ func showRetryAll(topic string, redrive entity.Redrive) retryAllJSON {
 		Dead:      counts.Dead,
 		InDoubt:   counts.InDoubt,
 		Skipped:   counts.Skipped,
+		Waiting:   counts.Waiting,
 		Reasons:   showReasons(counts.Reasons),
 	}
 }

@@ -54,7 +54,7 @@ func TestRetryAll(t *testing.T) {
 	target := "/api/v1/dlq/orders.dlq.v1/retry-all"
 	answer := func(n int) string {
 		return fmt.Sprintf(`{"retried":%d,"message":"%d messages retried in topic orders.dlq.v1","redrive_id":"%s",`+
-			`"selected":%d,"failed":0,"dead":0,"in_doubt":0,"skipped":0,"reasons":{}}`, n, n, redrive, n)
+			`"selected":%d,"failed":0,"dead":0,"in_doubt":0,"skipped":0,"waiting":0,"reasons":{}}`, n, n, redrive, n)
 	}
 	t.Run("EmptyTopic", func(t *testing.T) {
 		t.Parallel()
@@ -78,7 +78,7 @@ func TestRetryAll(t *testing.T) {
 			}}, nil
 		})
 		wantAnswer(t, f.open().do("POST", target, ""), 200, `{"retried":1,"message":"1 messages retried in topic orders.dlq.v1",`+
-			`"redrive_id":"`+redrive.String()+`","selected":15,"failed":5,"dead":3,"in_doubt":4,"skipped":5,"reasons":{"UNKNOWN_TOPIC":5}}`)
+			`"redrive_id":"`+redrive.String()+`","selected":15,"failed":5,"dead":3,"in_doubt":4,"skipped":5,"waiting":0,"reasons":{"UNKNOWN_TOPIC":5}}`)
 	})
 	t.Run("Interrupted", func(t *testing.T) {
 		t.Parallel()

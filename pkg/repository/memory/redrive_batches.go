@@ -49,7 +49,9 @@ func (s *Store) LeaseBatch(ctx context.Context, id, owner uuid.UUID, lease time.
 		}
 		leased = b.handedOut(id)
 		b.owner, b.expiresAt = owner, entity.Moment(now.Add(lease))
-		r.pace(now, b.waiting())
+		if leased.OnlyCatchUp = !r.entity.State.Active(); !leased.OnlyCatchUp {
+			r.pace(now, b.waiting())
+		}
 		return nil
 	})
 	return leased, err
@@ -57,7 +59,10 @@ func (s *Store) LeaseBatch(ctx context.Context, id, owner uuid.UUID, lease time.
 
 // free returns the next batch that may be handed out; nil when there is none.
 func (r *redrive) free(now time.Time) *batch {
-	if !r.entity.State.Active() || r.nextBatchAt.After(now) {
+	if !r.entity.State.Active() {
+		return r.abandoned(now)
+	}
+	if r.nextBatchAt.After(now) {
 		return nil
 	}
 	for _, b := range r.batches {
@@ -69,6 +74,16 @@ func (r *redrive) free(now time.Time) *batch {
 			return b
 		case r.ordered:
 			return nil
+		}
+	}
+	return nil
+}
+
+// abandoned returns a batch that a process died with; nil when there is none.
+func (r *redrive) abandoned(now time.Time) *batch {
+	for _, b := range r.batches {
+		if !b.done && b.owner != uuid.Nil && !b.expiresAt.After(now) {
+			return b
 		}
 	}
 	return nil

@@ -135,9 +135,9 @@ func (s *Store) Redrives(ctx context.Context, q repository.RedriveQuery) ([]enti
 // ActiveRedrives implements repository.Redrives.
 func (s *Store) ActiveRedrives(ctx context.Context) ([]uuid.UUID, error) {
 	var ids []uuid.UUID
-	err := s.step(ctx, "find active redrives", func(time.Time) error {
+	err := s.step(ctx, "find active redrives", func(now time.Time) error {
 		for _, r := range s.redrivesByAge() {
-			if r.entity.State.Active() {
+			if r.entity.State.Active() || r.abandoned(now) != nil {
 				ids = append(ids, r.entity.ID)
 			}
 		}
@@ -187,6 +187,9 @@ func (r *redrive) counts() entity.RedriveCounts {
 			switch item.Result {
 			case entity.ItemWaiting:
 				c.Waiting++
+				if b.owner != uuid.Nil {
+					c.UnderWay++
+				}
 			case entity.ItemSucceeded:
 				c.Succeeded++
 			case entity.ItemFailed:

@@ -17,31 +17,33 @@ import (
 // somebody else is saving or taking at this moment is passed over. With the order
 // of keys to keep only the first batch that is not done is ever handed out: seen
 // as the statement began it may be done by now, and then the next call gets the
-// next one.
+// next one. Of a redrive that is not active only what a process died with is handed
+// out, whatever its rate or order: somebody has to say what became of it.
 const leaseQuery = `
 	WITH held AS MATERIALIZED (
-		SELECT r.id, r.state, r.ordered, r.rate, c.moment
+		SELECT r.id, r.state, r.ordered, r.rate, c.moment, r.state IN ('canary', 'running') AS active
 		FROM dlq.redrives r, (SELECT coalesce($2::timestamptz, clock_timestamp()) AS moment) c
-		WHERE r.id = $1 AND r.state IN ('canary', 'running') AND (r.next_batch_at IS NULL OR r.next_batch_at <= c.moment)
+		WHERE r.id = $1 AND (r.state NOT IN ('canary', 'running') OR r.next_batch_at IS NULL OR r.next_batch_at <= c.moment)
 		FOR NO KEY UPDATE OF r
 	), free AS MATERIALIZED (
-		SELECT b.batch_no, b.owner AS earlier, held.moment, held.rate
+		SELECT b.batch_no, b.owner AS earlier, held.moment, held.rate, held.active
 		FROM held JOIN dlq.redrive_batches b ON b.redrive_id = $1
 		WHERE NOT b.done AND (b.owner IS NULL OR b.lease_expires_at <= held.moment)
+		  AND (held.active OR b.owner IS NOT NULL)
 		  AND (b.canary OR held.state <> 'canary')
-		  AND (NOT held.ordered OR b.batch_no = (
+		  AND (NOT held.ordered OR NOT held.active OR b.batch_no = (
 			SELECT min(o.batch_no) FROM dlq.redrive_batches o WHERE o.redrive_id = $1 AND NOT o.done))
 		ORDER BY b.batch_no LIMIT 1 FOR NO KEY UPDATE OF b SKIP LOCKED
 	), leased AS (
 		UPDATE dlq.redrive_batches b SET owner = $3, lease_expires_at = free.moment + $4::bigint * interval '1 microsecond'
 		FROM free WHERE b.redrive_id = $1 AND b.batch_no = free.batch_no
-		RETURNING b.*, free.earlier
+		RETURNING b.*, free.earlier, free.active
 	), paced AS (
 		UPDATE dlq.redrives r SET next_batch_at = greatest(free.moment, coalesce(r.next_batch_at, free.moment))
 			+ (cardinality(b.message_ids) - b.succeeded - b.failed - b.in_doubt - b.skipped) / free.rate * interval '1 second'
-		FROM free JOIN leased b ON b.batch_no = free.batch_no WHERE r.id = $1 AND free.rate IS NOT NULL
+		FROM free JOIN leased b ON b.batch_no = free.batch_no WHERE r.id = $1 AND free.rate IS NOT NULL AND free.active
 	)
-	SELECT batch_no, first_item, canary, earlier IS NOT NULL AS taken_over,
+	SELECT batch_no, first_item, canary, earlier IS NOT NULL AS taken_over, NOT active AS only_catch_up,
 	       array_send(message_ids) AS ids, array_send(results) AS results
 	FROM leased`
 
@@ -50,6 +52,7 @@ type batchRow struct {
 	First     int    `db:"first_item"`
 	Canary    bool   `db:"canary"`
 	TakenOver bool   `db:"taken_over"`
+	CatchUp   bool   `db:"only_catch_up"`
 	IDs       []byte `db:"ids"`
 	Results   []byte `db:"results"` // nil before the first save
 }
@@ -80,7 +83,7 @@ func (r *batchRow) batch(redrive uuid.UUID) (*repository.RedriveBatch, error) {
 		return nil, err
 	}
 	b := &repository.RedriveBatch{
-		RedriveID: redrive, Number: r.Number, First: r.First, Canary: r.Canary, TakenOver: r.TakenOver,
+		RedriveID: redrive, Number: r.Number, First: r.First, Canary: r.Canary, TakenOver: r.TakenOver, OnlyCatchUp: r.CatchUp,
 		Items: make([]repository.BatchItem, len(ids)),
 	}
 	for i := range ids {

@@ -103,8 +103,8 @@ func TestRedrivePlans(t *testing.T) {
 		indexes     []string
 	}{
 		{"Lease", leaseQuery, []string{id, "NULL", id, "30000000"}, []string{"redrives_pkey", "redrive_batches_pkey"}},
-		{"Renew", renewQuery, []string{id, "NULL", "30000000"}, []string{"idx_redrive_batches_open"}},
-		{"Save", saveBatchQuery, []string{id, "3", id, "'{1}'", "'{1}'", "'{x}'", "'{0}'", "'{5}'", "'[]'"}, []string{"redrive_batches_pkey"}},
+		{"Renew", renewQuery, []string{id, "NULL", "30000000"}, []string{"idx_redrive_batches_held"}},
+		{"Save", saveBatchQuery, []string{id, "3", id, "'{1}'", "'{1}'", "'{x}'", "'{0}'", "'{5}'", "'[]'"}, []string{"idx_redrive_batches_held"}},
 		{"Look", redriveQuery, []string{id}, []string{"redrives_pkey", "idx_returns_redrive"}},
 		{"FirstPage", redrivesQuery, []string{"NULL", id, "'{}'", "20"}, []string{"idx_redrives_created_at"}},
 		{"Items", redriveItemsQuery, []string{id, "50", "20", "'{}'"}, []string{"redrive_batches_pkey", "idx_returns_redrive"}},

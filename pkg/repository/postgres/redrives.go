@@ -160,12 +160,14 @@ const redriveColumns = `
 	r.id, r.action, r.state, r.note, r.actor, r.reason, r.request_id, r.trace_id, r.operation_id, r.selection, r.options,
 	r.created_at, r.updated_at, r.ended_at, r.selected, r.left_out, r.canary_passed, r.waiting_since,
 	r.forgiven_sent, r.forgiven_failed, r.forgiven_returned,
-	b.succeeded, b.failed, b.dead, b.in_doubt, b.skipped, coalesce(w.reasons, '{}') AS reasons, t.returned`
+	b.succeeded, b.failed, b.dead, b.in_doubt, b.skipped, b.under_way, coalesce(w.reasons, '{}') AS reasons, t.returned`
 
 const redriveTables = `
 	CROSS JOIN LATERAL (
 		SELECT coalesce(sum(succeeded), 0) AS succeeded, coalesce(sum(failed), 0) AS failed, coalesce(sum(dead), 0) AS dead,
-		       coalesce(sum(in_doubt), 0) AS in_doubt, coalesce(sum(skipped), 0) AS skipped
+		       coalesce(sum(in_doubt), 0) AS in_doubt, coalesce(sum(skipped), 0) AS skipped,
+		       coalesce(sum(cardinality(message_ids) - succeeded - failed - in_doubt - skipped)
+		           FILTER (WHERE owner IS NOT NULL), 0) AS under_way
 		FROM dlq.redrive_batches WHERE redrive_id = r.id
 	) b
 	CROSS JOIN LATERAL (
@@ -227,7 +229,12 @@ func (s *Store) Redrives(ctx context.Context, q repository.RedriveQuery) ([]enti
 func (s *Store) ActiveRedrives(ctx context.Context) ([]uuid.UUID, error) {
 	var ids []uuid.UUID
 	err := s.selectRows(ctx, &ids, `
-		SELECT id FROM dlq.redrives WHERE state IN ('canary', 'running') ORDER BY created_at, id`)
+		SELECT id FROM (
+			SELECT id, created_at FROM dlq.redrives WHERE state IN ('canary', 'running')
+			UNION
+			SELECT r.id, r.created_at FROM dlq.redrive_batches b JOIN dlq.redrives r ON r.id = b.redrive_id
+			WHERE b.owner IS NOT NULL AND b.lease_expires_at <= coalesce($1::timestamptz, clock_timestamp())
+		) due ORDER BY created_at, id`, s.clock())
 	return ids, translate("find active redrives", err)
 }
 
@@ -273,6 +280,7 @@ type redriveRow struct {
 	Dead      int    `db:"dead"`
 	InDoubt   int    `db:"in_doubt"`
 	Skipped   int    `db:"skipped"`
+	UnderWay  int    `db:"under_way"`
 	Reasons   []byte `db:"reasons"`
 	Returned  int    `db:"returned"`
 }
@@ -308,6 +316,7 @@ func (r *redriveRow) redrive() (entity.Redrive, error) {
 		Selected: r.Selected, LeftOut: leftOut,
 		Counts: entity.RedriveCounts{
 			Succeeded: r.Succeeded, Failed: r.Failed, Dead: r.Dead, InDoubt: r.InDoubt, Skipped: r.Skipped + leftOut,
+			UnderWay: r.UnderWay,
 			Waiting:  r.Selected - leftOut - r.Succeeded - r.Failed - r.InDoubt - r.Skipped,
 			Returned: r.Returned, Reasons: reasons,
 		},

@@ -15,6 +15,7 @@ func redriveBatchesPromises() []promise {
 	return []promise{
 		{"HandsOutEveryMessageOnce", leaseAll},
 		{"OnlyActiveOnesHandOutBatches", leaseInactive},
+		{"WhatTheDeadHadIsHandedOutInEveryState", leaseInactiveOfTheDead},
 		{"CanaryHandsOutTheCanaryOnly", leaseCanary},
 		{"RateLetsNoMoreThroughAndHasNoBurst", leaseRate},
 		{"RestOfABatchCountsForTheRate", leaseRateOfRest},
@@ -336,7 +337,7 @@ func saveNothing(h *harness) {
 	if b := h.wantLease(r.ID, 0); b.TakenOver {
 		h.Error("a batch that was given back is taken over, want not")
 	}
-	h.wantRedriveCounts(r.ID, entity.RedriveCounts{Waiting: 2})
+	h.wantRedriveCounts(r.ID, entity.RedriveCounts{Waiting: 2, UnderWay: 2})
 }
 
 func saveLost(h *harness) {
@@ -349,7 +350,7 @@ func saveLost(h *harness) {
 	if h.saveItems(late, item) || h.saveItems(foreign, item) || h.saveItems(&held{now.RedriveBatch, uuid.Nil}, item) {
 		h.Error("SaveBatch by somebody else, or of no batch = true, want false")
 	}
-	h.wantRedriveCounts(r.ID, entity.RedriveCounts{Waiting: 2})
+	h.wantRedriveCounts(r.ID, entity.RedriveCounts{Waiting: 2, UnderWay: 2})
 	h.saveAll(now, entity.ItemSucceeded)
 	h.wantRedriveCounts(r.ID, entity.RedriveCounts{Succeeded: 2})
 }
@@ -711,6 +712,40 @@ func raceCreate(h *harness) {
 		h.wantIDs("items", messagesOf(h.items(n.ID, repository.ItemQuery{})), ids)
 		if got := len(h.entriesOf(n.ID)); got != 1 {
 			h.Errorf("trail has %d entries, want 1", got)
+		}
+	}
+}
+
+// A redrive that is not active any more still has to know what was done for it.
+func leaseInactiveOfTheDead(h *harness) {
+	for _, state := range []entity.RedriveState{entity.RedrivePaused, entity.RedriveStopped, entity.RedriveCancelled} {
+		ids := h.puts(2)
+		r := h.create(retryAll(func(n *repository.NewRedrive) {
+			n.Selection = entity.Selection{IDs: ids}
+			n.BatchSize, n.Options.Rate = 1, 1
+		}))
+		h.wantLease(r.ID, 0)
+		h.move(r.ID, repository.RedriveMove{To: state})
+		if got := h.redrive(r.ID).Counts; got.UnderWay != 1 || got.Waiting != 2 {
+			h.Errorf("%s: %d under way of %d waiting, want 1 of 2", state, got.UnderWay, got.Waiting)
+		}
+		h.wantNoLease(r.ID)
+		h.clock.Advance(2 * expiry)
+		active, err := h.Repository.ActiveRedrives(h.Context())
+		if err != nil || !slices.Contains(active, r.ID) {
+			h.Errorf("%s: ActiveRedrives = %v, %v, want %s among them", state, active, err, r.ID)
+		}
+		b := h.wantLease(r.ID, 0)
+		if !b.OnlyCatchUp || !b.TakenOver {
+			h.Errorf("%s: batch = %+v, want one to catch up with only", state, b.RedriveBatch)
+		}
+		h.saveAll(b, entity.ItemSucceeded)
+		h.wantNoLease(r.ID)
+		if got := h.redrive(r.ID).Counts; got.UnderWay != 0 || got.Succeeded != 1 {
+			h.Errorf("%s: counts = %+v, want 1 succeeded and nothing under way", state, got)
+		}
+		if active, err := h.Repository.ActiveRedrives(h.Context()); err != nil || slices.Contains(active, r.ID) {
+			h.Errorf("%s: ActiveRedrives = %v, %v, want it gone", state, active, err)
 		}
 	}
 }

@@ -159,7 +159,7 @@ func selectionTimes(h *harness) {
 	ids := h.puts(4)
 	at := func(i int) time.Time { return h.get(ids[i]).CreatedAt }
 	h.wantSelected("from the second to before the fourth", retryAll(func(n *repository.NewRedrive) {
-		n.Selection = entity.Selection{CreatedAfter: at(1), CreatedBefore: at(3)}
+		n.Selection = entity.Selection{Topic: original, CreatedAfter: at(1), CreatedBefore: at(3)}
 	}), nil, ids[1], ids[2])
 	h.wantSelected("before the second", retryAll(func(n *repository.NewRedrive) { n.Selection.CreatedBefore = at(1) }), nil, ids[0])
 }
