@@ -1,6 +1,8 @@
 -- dlq-db: who changed what. Lines are appended in the statement that makes the
--- change, and are never changed: the application's role may only read and append,
--- triggers refuse the rest to everybody, and the one way out is the purge below.
+-- change, and are never changed after that: the application's role may only read
+-- and append, and what is old goes by the purge below. Triggers refuse every other
+-- change, so that nobody makes one by mistake. An owner of the table who means it
+-- can get around them; the application's role cannot.
 
 CREATE TABLE dlq.audit (
     id           BIGINT      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -44,14 +46,14 @@ CREATE TRIGGER trg_audit_no_truncate BEFORE TRUNCATE ON dlq.audit
 
 -- Deletes lines older than so many days, at most p_batch_size, and says how many.
 -- It runs as its owner, since its callers may not delete; and it refuses to
--- forget what is younger than a month.
+-- forget what is younger than a year.
 CREATE FUNCTION dlq.purge_audit(p_days INT, p_batch_size INT) RETURNS BIGINT
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_gone BIGINT;
 BEGIN
-    IF p_days IS NULL OR p_days < 30 THEN
-        RAISE EXCEPTION 'p_days must be at least 30' USING ERRCODE = '22023';
+    IF p_days IS NULL OR p_days < 365 THEN
+        RAISE EXCEPTION 'p_days must be at least 365' USING ERRCODE = '22023';
     END IF;
     IF p_batch_size IS NULL OR p_batch_size < 1 THEN
         RAISE EXCEPTION 'p_batch_size must be positive' USING ERRCODE = '22023';

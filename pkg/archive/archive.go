@@ -28,7 +28,7 @@ type Store interface {
 	PurgeArchive(ctx context.Context, days, batch int) (int64, error)
 	// PurgeBookkeeping deletes expired idempotency keys, redrives that ended
 	// longer than redriveDays ago, and audit entries older than auditDays, which
-	// is at least 30. A kind that fails does not keep it from the others.
+	// is at least 365. A kind that fails does not keep it from the others.
 	PurgeBookkeeping(ctx context.Context, redriveDays, auditDays, batch int) (int64, error)
 }
 

@@ -201,19 +201,19 @@ func TestConfig(t *testing.T) {
 
 	t.Run("AcceptsItsDefaultsAndZeroDays", func(t *testing.T) {
 		t.Parallel()
-		for _, c := range []Config{DefaultConfig(), {BatchSize: 1, AuditDays: 30}, {BatchSize: 1, AuditDays: 30, Schedule: "0 3 * * *"}} {
+		for _, c := range []Config{DefaultConfig(), {BatchSize: 1, AuditDays: 365}, {BatchSize: 1, AuditDays: 365, Schedule: "0 3 * * *"}} {
 			if err := c.Validate(); err != nil {
 				t.Errorf("%+v: got %v, want nil", c, err)
 			}
 		}
 	})
 
-	t.Run("KeepsTheAuditTrailForAMonth", func(t *testing.T) {
+	t.Run("KeepsTheAuditTrailForAYear", func(t *testing.T) {
 		t.Parallel()
-		for _, days := range []int{-1, 0, 29, maxDays + 1} {
+		for _, days := range []int{-1, 0, 364, maxDays + 1} {
 			c := DefaultConfig()
 			c.AuditDays = days
-			if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "audit_days must be 30 to") {
+			if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "audit_days must be 365 to") {
 				t.Errorf("audit_days %d: got %v, want a refusal", days, err)
 			}
 		}

@@ -10,7 +10,7 @@ type Config struct {
 	RetentionDays int    `mapstructure:"retention_days"` // days in the live table after the last change
 	BatchSize     int    `mapstructure:"batch_size"`     // rows moved or deleted between two commits
 	PurgeDays     int    `mapstructure:"purge_days"`     // days in the archive; for redrives, after their end
-	AuditDays     int    `mapstructure:"audit_days"`     // days that the audit trail is kept, at least 30
+	AuditDays     int    `mapstructure:"audit_days"`     // days that the audit trail is kept, at least 365
 	Schedule      string `mapstructure:"schedule"`       // five cron fields in UTC; empty: one run
 }
 
@@ -24,7 +24,7 @@ const (
 	maxDays = 365_000
 	// minAuditDays is what the store refuses to forget: who changed what must not
 	// vanish with the change itself.
-	minAuditDays = 30
+	minAuditDays = 365
 )
 
 // Validate reports every problem at once. 0 days is allowed for messages: at

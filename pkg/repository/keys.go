@@ -9,7 +9,8 @@ import (
 
 // Keys make a request that is sent again find what it did the first time.
 type Keys interface {
-	// OpenKey begins the work of a key, or tells what is known of it.
+	// OpenKey begins the work of a key, or tells what is known of it. Of a key at
+	// work its owner is told again what the first call said, and has the lease anew.
 	OpenKey(ctx context.Context, k Key, lease time.Duration) (KeyState, error)
 
 	// HoldKey prolongs the lease of a key at work.

@@ -39,7 +39,9 @@ type Redrives interface {
 
 	// MoveRedrive changes a redrive's state; a move that its state does not have is
 	// a *entity.RedriveStateError. To finished it moves only when every batch is
-	// done, else it changes nothing and returns the redrive as it is. A resume from
+	// done, else it changes nothing and returns the redrive as it is. So it does when
+	// the same operation (RedriveMove.Cause) made the same move, by its Action,
+	// before. A resume from
 	// stopped passes the canary and lets the shares of failures and returns count
 	// anew.
 	MoveRedrive(ctx context.Context, id uuid.UUID, m RedriveMove) (entity.Redrive, error)

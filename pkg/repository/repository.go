@@ -19,9 +19,14 @@ import (
 // entity.ErrUnavailable; ids that do not exist answer *entity.NotFoundError
 // unless a method says otherwise. The store's own clock decides every expiry.
 //
-// Every change of a message's status but its arrival, and every change of a
-// redrive's state, is appended to the audit trail in the same step, with the
-// cause that the caller gave.
+// Every end of an attempt, every change by hand, every death on arrival, and every
+// change of a redrive's state is appended to the audit trail in the same step, with
+// the cause that the caller gave. A claim is when Claiming.Audit says so.
+//
+// A change that cannot be made because the same operation (entity.Cause) has made
+// it before is no error and has no second entry: Delete answers nil, the methods
+// that return a message or a redrive return it as it is now, Change counts it as
+// changed. A store may give a cause without an operation one of its own.
 type Repository interface {
 	Reader
 	Attempts

@@ -55,6 +55,21 @@ func (s *Store) Performed(ctx context.Context, operation uuid.UUID) (bool, error
 	return found, err
 }
 
+// performedOn returns the objects to which an operation has done what action says,
+// as far as the trail goes back.
+func (s *Store) performedOn(operation uuid.UUID, action entity.Action) map[uuid.UUID]bool {
+	objects := map[uuid.UUID]bool{}
+	if operation == uuid.Nil {
+		return objects
+	}
+	for _, e := range s.trail {
+		if e.Cause.Operation == operation && e.Action == action {
+			objects[e.ObjectID] = true
+		}
+	}
+	return objects
+}
+
 // note appends what happened to a message to the trail. before is the message as
 // it was, with the error that the entry is to show.
 func (s *Store) note(now time.Time, action entity.Action, before entity.Message, to entity.Status, count int, cause entity.Cause) {

@@ -12,7 +12,13 @@ import (
 
 // Delete implements repository.Repository.
 func (s *Store) Delete(ctx context.Context, id uuid.UUID, cause entity.Cause) error {
-	return s.step(ctx, "delete message", func(now time.Time) error { return s.remove(now, id, cause) })
+	return s.step(ctx, "delete message", func(now time.Time) error {
+		err := s.remove(now, id, cause)
+		if err != nil && s.performedOn(cause.Operation, entity.ActionDelete)[id] {
+			return nil
+		}
+		return err
+	})
 }
 
 func (s *Store) remove(now time.Time, id uuid.UUID, cause entity.Cause) error {
@@ -41,10 +47,12 @@ func (s *Store) GiveUp(ctx context.Context, id uuid.UUID, cause entity.Cause) (e
 func (s *Store) move(ctx context.Context, where string, action entity.Action, id uuid.UUID, cause entity.Cause) (entity.Message, error) {
 	var m entity.Message
 	err := s.step(ctx, where, func(now time.Time) error {
-		if err := s.change(now, action, id, cause); err != nil {
+		err := s.change(now, action, id, cause)
+		r, ok := s.rows[id]
+		if err != nil && !(ok && s.performedOn(cause.Operation, action)[id]) {
 			return err
 		}
-		m = s.rows[id].bare()
+		m = r.bare()
 		return nil
 	})
 	return m, err
@@ -62,10 +70,12 @@ func (s *Store) Change(ctx context.Context, action entity.RedriveAction, ids []u
 	}
 	var changed []uuid.UUID
 	err := s.step(ctx, "change messages", func(now time.Time) error {
+		performed := s.performedOn(cause.Operation, as)
 		for _, id := range ids {
 			// What it says is that the message is gone, or in a state that forbids it.
-			if s.change(now, as, id, cause) == nil {
+			if s.change(now, as, id, cause) == nil || performed[id] {
 				changed = append(changed, id)
+				delete(performed, id)
 			}
 		}
 		return nil

@@ -57,7 +57,9 @@ func (r *keyRow) phase(k repository.Key, now time.Time, made bool) repository.Ke
 		return repository.KeyOther
 	case r.answer.Status != 0:
 		return repository.KeyDone
-	case r.leasedTo.After(now):
+	case r.owner == k.Owner && r.operation == k.Operation: // asked for a second time
+		return repository.KeyNew
+	case r.owner != k.Owner && r.leasedTo.After(now):
 		return repository.KeyAtWork
 	default:
 		return repository.KeyAbandoned

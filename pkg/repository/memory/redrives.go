@@ -221,6 +221,10 @@ func (s *Store) MoveRedrive(ctx context.Context, id uuid.UUID, m repository.Redr
 	err := s.withRedrive(ctx, "move redrive", id, func(r *redrive, now time.Time) error {
 		from := r.entity.State
 		if !from.CanMoveTo(m.To) || len(m.From) > 0 && !slices.Contains(m.From, from) {
+			if s.performedOn(m.Cause.Operation, m.Action)[id] {
+				moved = s.shown(r)
+				return nil
+			}
 			return &entity.RedriveStateError{ID: id, From: from, To: m.To}
 		}
 		if m.To != entity.RedriveFinished || !slices.ContainsFunc(r.batches, func(b *batch) bool { return !b.done }) {

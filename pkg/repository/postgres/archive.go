@@ -133,14 +133,17 @@ const (
 	purgeAuditQuery = `SELECT dlq.purge_audit($1, $2)`
 )
 
+// minAuditDays is what dlq.purge_audit refuses to forget.
+const minAuditDays = 365
+
 // PurgeBookkeeping deletes for good what is kept for a time beside the messages:
 // idempotency keys after their life, redrives that ended, and returns of attempts
 // that are gone, longer than redriveDays ago, and entries of the audit trail
-// older than auditDays, which must be 30 or more. It deletes at most batch rows a
+// older than auditDays, which must be 365 or more. It deletes at most batch rows a
 // transaction (of redrives 10, with their batches) and says how many rows there
 // were. When one kind fails the others are still tried.
 func (s *Store) PurgeBookkeeping(ctx context.Context, redriveDays, auditDays, batch int) (int64, error) {
-	if redriveDays < 0 || auditDays < 30 || batch < 1 {
+	if redriveDays < 0 || auditDays < minAuditDays || batch < 1 {
 		return 0, fmt.Errorf("purge bookkeeping: redrive days %d, audit days %d, batch %d", redriveDays, auditDays, batch)
 	}
 	var total int64

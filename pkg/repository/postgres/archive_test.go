@@ -299,24 +299,24 @@ func TestPurgeBookkeeping(t *testing.T) {
 		t.Parallel()
 		db := postgrestest.Open(t)
 		seedBookkeeping(t, db, 25, "1000d") // oldest first, as time goes
-		seedBookkeeping(t, db, 25, "366d")  // redrives and returns that go
-		seedBookkeeping(t, db, 25, "364d")  // audit entries that go
+		seedBookkeeping(t, db, 25, "366d")  // redrives and returns that go, audit entries that stay
+		seedBookkeeping(t, db, 25, "364d")  // redrives and returns that stay
 		seedBookkeeping(t, db, 25, "29d")   // keys that go
 		seedBookkeeping(t, db, 25, "23h")   // keys that stay
 		seedBookkeeping(t, db, 25, "0")
 		countDeletes(t, db, tables...)
-		n, err := New(db).PurgeBookkeeping(t.Context(), 365, 100, 10)
-		if want := int64(4*25 + 2*25 + 2*25 + 3*25); err != nil || n != want {
+		n, err := New(db).PurgeBookkeeping(t.Context(), 365, 400, 10)
+		if want := int64(4*25 + 2*25 + 2*25 + 25); err != nil || n != want {
 			t.Errorf("got %d, %v, want %d", n, err, want)
 		}
 		// Redrives that are not over, and returns whose attempts are there, are kept.
-		wantRows(t, db, 2*25, 6*25+4*25, 2*(6*25+4*25), 6*25+4*25, 3*25)
+		wantRows(t, db, 2*25, 6*25+4*25, 2*(6*25+4*25), 6*25+4*25, 5*25)
 		var most []string
 		wantNil(t, db.Select(&most, `SELECT t || ' ' || max(n) FROM public.deletes GROUP BY t ORDER BY 1`))
 		if want := []string{"audit 10", "idempotency_keys 10", "redrive_batches 20", "redrives 10", "returns 10"}; !slices.Equal(most, want) {
 			t.Errorf("most rows by one statement: got %q, want %q", most, want)
 		}
-		if n, err := New(db).PurgeBookkeeping(t.Context(), 365, 100, 10); err != nil || n != 0 {
+		if n, err := New(db).PurgeBookkeeping(t.Context(), 365, 400, 10); err != nil || n != 0 {
 			t.Errorf("again: got %d, %v, want 0", n, err)
 		}
 	})
@@ -373,7 +373,7 @@ func TestPurgeBookkeeping(t *testing.T) {
 		t.Parallel()
 		db := postgrestest.Open(t)
 		seedBookkeeping(t, db, 3, "29d")
-		for _, args := range [][3]int{{-1, 730, 10}, {365, 29, 10}, {365, -1, 10}, {365, 730, 0}} {
+		for _, args := range [][3]int{{-1, 730, 10}, {365, 364, 10}, {365, -1, 10}, {365, 730, 0}} {
 			if n, err := New(db).PurgeBookkeeping(t.Context(), args[0], args[1], args[2]); err == nil || n != 0 {
 				t.Errorf("%v: got %d, %v, want a refusal", args, n, err)
 			}

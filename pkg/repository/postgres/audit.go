@@ -103,3 +103,22 @@ func (s *Store) Performed(ctx context.Context, operation uuid.UUID) (bool, error
 	}
 	return len(found) > 0 && found[0], nil
 }
+
+// performedOnQuery goes by the objects, which have few entries each: those of a
+// redrive's operation may be millions. Its operation is compared so that no index
+// finds it.
+const performedOnQuery = `
+	SELECT w.id FROM unnest($3::uuid[]) AS w (id)
+	CROSS JOIN LATERAL (
+		SELECT FROM dlq.audit a
+		WHERE a.object_id = w.id AND (a.operation_id = $1::uuid) IS TRUE AND a.action = $2
+		LIMIT 1
+	) a`
+
+// performedOn returns the objects among ids, in that order, to which an operation
+// has done what action says.
+func (s *Store) performedOn(ctx context.Context, operation uuid.UUID, action entity.Action, ids []uuid.UUID) ([]uuid.UUID, error) {
+	var found []uuid.UUID
+	err := s.selectRows(ctx, &found, performedOnQuery, operation, string(action), uuids(ids))
+	return found, err
+}

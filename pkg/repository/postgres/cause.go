@@ -17,6 +17,15 @@ const (
 	causeFrom12 = `$12::text, $13::text, $14::text, $15::text, $16::uuid`
 )
 
+// withOperation gives a cause an operation of its own when it has none, so that
+// what a statement changed is known again when the driver sends it twice.
+func withOperation(c entity.Cause) entity.Cause {
+	if c.Operation == uuid.Nil {
+		c.Operation = entity.NewID()
+	}
+	return c
+}
+
 func causeArgs(c entity.Cause) []any {
 	optional := func(text string) sql.NullString {
 		text = clean(text)

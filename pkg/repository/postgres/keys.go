@@ -10,8 +10,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// openKeyQuery takes a key that is new, too old to count, or whose owner let its
-// lease run out; the unique key of the table keeps callers apart. Who gets
+// openKeyQuery takes a key that is new, too old to count, whose owner let its
+// lease run out, or that the caller has already: the driver may have sent the
+// statement twice, and the first time it was carried out. The unique key of the table keeps callers apart. Who gets
 // nothing reads what is there. A row that another caller made at this very
 // moment is not in the statement's snapshot: then there is no answer, and the
 // statement is run again.
@@ -31,7 +32,8 @@ const openKeyQuery = `
 			lease_expires_at = excluded.lease_expires_at,
 			status = NULL, location = NULL, body = NULL
 		WHERE k.created_at <= excluded.created_at - $7::bigint * interval '1 microsecond'
-		   OR k.request = excluded.request AND k.status IS NULL AND k.lease_expires_at <= excluded.created_at
+		   OR k.request = excluded.request AND k.status IS NULL
+		      AND (k.owner = excluded.owner OR k.lease_expires_at <= excluded.created_at)
 		RETURNING k.operation_id
 	)
 	SELECT true AS taken, operation_id, true AS same, NULL::int AS status, NULL::text AS location, NULL::bytea AS body

@@ -41,11 +41,11 @@ const deleteQuery = `
 
 // Delete implements repository.Repository.
 func (s *Store) Delete(ctx context.Context, id uuid.UUID, cause entity.Cause) error {
-	gone, err := s.operate(ctx, deleteQuery, []uuid.UUID{id}, cause)
+	gone, again, err := s.operate(ctx, entity.ActionDelete, []uuid.UUID{id}, cause)
 	if err != nil {
 		return translate("delete message", err)
 	}
-	if len(gone) > 0 {
+	if len(gone)+len(again) > 0 {
 		return nil
 	}
 	m, err := s.Get(ctx, id, 0)
@@ -77,7 +77,7 @@ const requeueQuery = `
 
 // Requeue implements repository.Repository.
 func (s *Store) Requeue(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error) {
-	return s.move(ctx, "requeue message", requeueQuery, entity.Pending, id, cause)
+	return s.move(ctx, "requeue message", entity.ActionRequeue, entity.Pending, id, cause)
 }
 
 // giveUpQuery keeps the attempt that ends so in the history: its record may come
@@ -112,43 +112,68 @@ const giveUpQuery = `
 
 // GiveUp implements repository.Repository.
 func (s *Store) GiveUp(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error) {
-	return s.move(ctx, "give message up", giveUpQuery, entity.Dead, id, cause)
+	return s.move(ctx, "give message up", entity.ActionDead, entity.Dead, id, cause)
 }
 
 // Change implements repository.Repository.
 func (s *Store) Change(ctx context.Context, action entity.RedriveAction, ids []uuid.UUID, cause entity.Cause) ([]uuid.UUID, error) {
-	query := map[entity.RedriveAction]string{
-		entity.RedriveRequeue: requeueQuery, entity.RedriveDead: giveUpQuery, entity.RedriveDelete: deleteQuery,
+	as := map[entity.RedriveAction]entity.Action{
+		entity.RedriveRequeue: entity.ActionRequeue, entity.RedriveDead: entity.ActionDead, entity.RedriveDelete: entity.ActionDelete,
 	}[action]
-	if query == "" {
+	if as == "" {
 		return nil, fmt.Errorf("change messages: action %q: %w", action, entity.ErrInvalid)
 	}
-	found, err := s.operate(ctx, query, ids, cause)
+	found, again, err := s.operate(ctx, as, ids, cause)
 	if err != nil {
 		return nil, translate("change messages", err)
 	}
-	changed := make([]uuid.UUID, len(found))
+	changed := make([]uuid.UUID, len(found), len(found)+len(again))
 	for i, f := range found {
 		changed[i] = f.ID.UUID
 	}
-	return changed, nil
+	return append(changed, again...), nil
 }
 
-// operate runs one of the statements above and returns the rows that it changed.
-func (s *Store) operate(ctx context.Context, query string, ids []uuid.UUID, cause entity.Cause) ([]row, error) {
-	wanted := newColumn(oidUUID, len(ids), 16)
-	for _, id := range ids {
-		wanted.uuid(id)
+// operate runs one of the statements above and returns the rows that it changed,
+// and the messages among the others that the same operation had changed before.
+// That may be this very call: the driver sends a statement twice when it was
+// carried out and its connection ended before the answer came.
+func (s *Store) operate(ctx context.Context, action entity.Action, ids []uuid.UUID, cause entity.Cause) (changed []row, again []uuid.UUID, err error) {
+	query := map[entity.Action]string{
+		entity.ActionRequeue: requeueQuery, entity.ActionDead: giveUpQuery, entity.ActionDelete: deleteQuery,
+	}[action]
+	cause = withOperation(cause)
+	if err := s.selectRows(ctx, &changed, query, append([]any{uuids(ids), s.clock()}, causeArgs(cause)...)...); err != nil {
+		return nil, nil, err
 	}
-	var found []row
-	err := s.selectRows(ctx, &found, query, append([]any{wanted.arg(), s.clock()}, causeArgs(cause)...)...)
-	return found, err
+	if rest := without(ids, changed); len(rest) > 0 {
+		again, err = s.performedOn(ctx, cause.Operation, action, rest)
+	}
+	return changed, again, err
+}
+
+// without returns ids without those of rows, each once.
+func without(ids []uuid.UUID, rows []row) []uuid.UUID {
+	seen := make(map[uuid.UUID]bool, len(ids))
+	for _, r := range rows {
+		seen[r.ID.UUID] = true
+	}
+	var rest []uuid.UUID
+	for _, id := range ids {
+		if !seen[id] {
+			seen[id] = true
+			rest = append(rest, id)
+		}
+	}
+	return rest
 }
 
 // move runs a guarded change of one message's status; where the guard holds it
 // back, the message as it is says why.
-func (s *Store) move(ctx context.Context, where, query string, to entity.Status, id uuid.UUID, cause entity.Cause) (entity.Message, error) {
-	found, err := s.operate(ctx, query, []uuid.UUID{id}, cause)
+func (s *Store) move(
+	ctx context.Context, where string, action entity.Action, to entity.Status, id uuid.UUID, cause entity.Cause,
+) (entity.Message, error) {
+	found, again, err := s.operate(ctx, action, []uuid.UUID{id}, cause)
 	if err != nil {
 		return entity.Message{}, translate(where, err)
 	}
@@ -158,6 +183,9 @@ func (s *Store) move(ctx context.Context, where, query string, to entity.Status,
 	m, err := s.Get(ctx, id, 0)
 	if err != nil {
 		return entity.Message{}, err
+	}
+	if len(again) > 0 {
+		return m, nil
 	}
 	if m.Status == entity.Retrying && to == entity.Dead {
 		return entity.Message{}, &entity.ClaimedError{ID: id, Unsettled: m.Unsettled}

@@ -84,6 +84,7 @@ func TestPlans(t *testing.T) {
 		{"TrailAfter", trail(repository.TrailQuery{After: now}), []string{"now() - interval '1 hour'", "100"}, []string{"idx_audit_at"}},
 		{"TrailOfARequest", trail(repository.TrailQuery{RequestID: "r"}), []string{"'req_7'", "100"}, []string{"idx_audit_request"}},
 		{"Performed", performedQuery, []string{"'" + texts[0] + "'"}, []string{"idx_audit_operation"}},
+		{"PerformedOn", performedOnQuery, []string{"'" + texts[0] + "'", "'dead'", wanted}, []string{"idx_audit_object"}},
 	} {
 		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 			if mode == "force_generic_plan" && strings.HasPrefix(c.name, "Trail") {

@@ -95,12 +95,42 @@ func (s *Store) RedriveItems(ctx context.Context, id uuid.UUID, q repository.Ite
 	return items, nil
 }
 
+// redriveOutcomesQuery counts what itemsOfBatch tells of each item. What came back
+// is counted where it is noted, whatever the item's result; only where something
+// did are the messages' ids read, to leave those out of the rest. A full join,
+// because it is never done by looking through one side for each row of the other,
+// which is what the planner likes while it takes the items for few.
 const redriveOutcomesQuery = `
-	SELECT count(*) FILTER (WHERE i.outcome = 'published') AS published,
-	       count(*) FILTER (WHERE i.outcome = 'consumed') AS consumed,
-	       count(*) FILTER (WHERE i.outcome = 'returned') AS returned
-	FROM dlq.redrive_batches b CROSS JOIN LATERAL (` + itemsOfBatch + `) i
-	WHERE b.redrive_id = $1 AND (b.canary OR NOT $2)`
+	WITH returned AS MATERIALIZED (
+		SELECT DISTINCT parent_id FROM dlq.returns WHERE redrive_id = $1
+	), batch AS (
+		SELECT b.*, EXISTS (SELECT FROM returned) AS some_returned
+		FROM dlq.redrive_batches b WHERE b.redrive_id = $1 AND (b.canary OR NOT $2)
+	), sent AS (
+		SELECT o.id, coalesce(p.committed[o.place + 1] > o.log_offset, false) AS consumed
+		FROM batch b
+		CROSS JOIN LATERAL (
+			SELECT array_agg((
+				SELECT max(c.committed) FROM dlq.committed_offsets c
+				WHERE c.topic = x.topic AND c.topic_id = x.topic_id AND c.partition = x.partition
+				  AND c.consumer_group = ANY (CASE WHEN x.consumer_group <> '' THEN ARRAY[x.consumer_group] ELSE ARRAY(
+					SELECT t.consumer_group FROM dlq.topic_groups t WHERE t.topic = x.topic AND t.configured) END)
+			) ORDER BY x.no) AS committed
+			FROM ROWS FROM (jsonb_to_recordset(b.places) AS (topic text, topic_id text, partition int, consumer_group text))
+				WITH ORDINALITY AS x (topic, topic_id, partition, consumer_group, no)
+		) p
+		CROSS JOIN LATERAL unnest(CASE WHEN b.some_returned THEN b.message_ids END, b.results, b.place, b.offsets)
+			AS o (id, result, place, log_offset)
+		WHERE b.succeeded > 0 AND o.result = 1 AND o.place IS NOT NULL
+	), counted AS (
+		SELECT count(*) FILTER (WHERE r.parent_id IS NULL AND NOT consumed) AS published,
+		       count(*) FILTER (WHERE r.parent_id IS NULL AND consumed) AS consumed
+		FROM sent FULL JOIN returned r ON r.parent_id = sent.id
+	)
+	SELECT published, consumed, (
+		SELECT count(*) FROM returned WHERE NOT $2 OR parent_id IN (SELECT unnest(message_ids) FROM batch)
+	) AS returned
+	FROM counted`
 
 // RedriveOutcomes implements repository.Redrives.
 func (s *Store) RedriveOutcomes(ctx context.Context, id uuid.UUID, canary bool) (entity.OutcomeCounts, error) {

@@ -42,6 +42,7 @@ const moveRedriveQuery = `
 // MoveRedrive implements repository.Redrives.
 func (s *Store) MoveRedrive(ctx context.Context, id uuid.UUID, m repository.RedriveMove) (entity.Redrive, error) {
 	from := arrows(m)
+	m.Cause = withOperation(m.Cause)
 	args := append([]any{id, s.clock()}, causeArgs(m.Cause)...)
 	args = append(args, string(m.To), clean(m.Note), m.PassCanary, redriveStates(from), string(m.Action))
 	var found []struct {
@@ -55,6 +56,14 @@ func (s *Store) MoveRedrive(ctx context.Context, id uuid.UUID, m repository.Redr
 		return entity.Redrive{}, &entity.RedriveNotFoundError{ID: id}
 	}
 	if before := entity.RedriveState(found[0].State); !found[0].Moved && !slices.Contains(from, before) {
+		// The driver may have sent the statement twice, and the first time it moved it.
+		again, err := s.performedOn(ctx, m.Cause.Operation, m.Action, []uuid.UUID{id})
+		if err != nil {
+			return entity.Redrive{}, translate("move redrive", err)
+		}
+		if len(again) > 0 {
+			return s.Redrive(ctx, id)
+		}
 		return entity.Redrive{}, &entity.RedriveStateError{ID: id, From: before, To: m.To}
 	}
 	return s.Redrive(ctx, id)

@@ -44,9 +44,6 @@ func TestSelectionPlans(t *testing.T) {
 		"TopicAndTimes": {retry(func(r *repository.NewRedrive) {
 			r.Selection.CreatedAfter, r.Selection.CreatedBefore = time.Now().Add(-time.Hour), time.Now()
 		}), []string{"idx_dlq_messages"}},
-		"Times": {retry(func(r *repository.NewRedrive) {
-			r.Selection = entity.Selection{CreatedAfter: time.Now().Add(-10 * time.Minute)}
-		}), []string{"idx_dlq_messages"}},
 		"IDs": {retry(func(r *repository.NewRedrive) { r.Selection = entity.Selection{IDs: ids} }), []string{"dlq_messages_pkey"}},
 		"IDsOfATopic": {retry(func(r *repository.NewRedrive) {
 			r.Selection = entity.Selection{IDs: ids, Topic: "topic1"}

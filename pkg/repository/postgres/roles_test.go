@@ -203,7 +203,7 @@ func TestRoles(t *testing.T) {
 // changes nothing, and the owner does so by no accident either.
 func auditIsAppendOnly(t *testing.T, app, owner *sqlx.DB) {
 	t.Helper()
-	for _, ago := range []string{"400 days", "31 days", "29 days", "0"} {
+	for _, ago := range []string{"500 days", "366 days", "364 days", "0"} {
 		exec(t, app, `INSERT INTO dlq.audit (at, action, kind, object_id, actor)
 			VALUES (now() - $1::interval, 'dead', 'message', gen_random_uuid(), 'alice')`, ago)
 	}
@@ -226,7 +226,7 @@ func auditIsAppendOnly(t *testing.T, app, owner *sqlx.DB) {
 		`CREATE OR REPLACE FUNCTION dlq.purge_audit(p_days INT, p_batch_size INT) RETURNS BIGINT LANGUAGE sql AS 'SELECT 0::bigint'`,
 	)...)
 	exec(t, app, `RESET dlq.purging_audit`)
-	for _, args := range []string{"29, 10", "0, 10", "-1, 10", "NULL, 10", "30, 0", "30, NULL"} {
+	for _, args := range []string{"364, 10", "0, 10", "-1, 10", "NULL, 10", "365, 0", "365, NULL"} {
 		_, err := app.Exec(`SELECT dlq.purge_audit(` + args + `)`)
 		var refused *pq.Error
 		if !errors.As(err, &refused) || refused.Code != "22023" {
@@ -236,8 +236,8 @@ func auditIsAppendOnly(t *testing.T, app, owner *sqlx.DB) {
 	if got := rowsAsText(t, app, "audit", "m.*"); !slices.Equal(got, before) {
 		t.Errorf("the trail became %v, want it as before, %v", got, before)
 	}
-	if n, err := New(app).PurgeBookkeeping(t.Context(), 365, 30, 1); err != nil || n != 2 {
-		t.Errorf("purge of 30 days: got %d, %v, want 2", n, err)
+	if n, err := New(app).PurgeBookkeeping(t.Context(), 365, 365, 1); err != nil || n != 2 {
+		t.Errorf("purge of a year: got %d, %v, want 2", n, err)
 	}
 	if got := rowsAsText(t, app, "audit", "m.*"); !slices.Equal(got, before[2:]) {
 		t.Errorf("the purge left %v, want %v", got, before[2:])

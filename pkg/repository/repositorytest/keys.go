@@ -20,6 +20,8 @@ func keysPromises() []promise {
 		{"AnswerNeedsNoBody", keysEmptyAnswer},
 		{"AbandonedKeepsTheOperation", keysAbandoned},
 		{"AbandonedHasALeaseOfItsOwn", keysAbandonedLease},
+		{"OwnerIsToldTheSameAgain", keysAgain},
+		{"OwnerIsToldAgainThatItWasAbandoned", keysAbandonedAgain},
 		{"AnotherRequestIsOther", keysOther},
 		{"PrincipalsAndKeysStandApart", keysApart},
 		{"HoldProlongsTheLease", keysHold},
@@ -115,6 +117,33 @@ func keysAtWork(h *harness) {
 	for range 2 {
 		h.wantKey("while the first is at work", sentAgain(k), repository.KeyAtWork, k.Operation)
 	}
+}
+
+// keysAgain: the driver of a database may send a statement twice.
+func keysAgain(h *harness) {
+	k := h.begin("k")
+	h.clock.Advance(keyLease - time.Second)
+	h.wantKey("the same call", k, repository.KeyNew, k.Operation)
+	h.clock.Advance(keyLease - time.Second)
+	h.wantKey("another owner, within the lease of the second call", sentAgain(k), repository.KeyAtWork, k.Operation)
+	h.clock.Advance(2 * time.Second)
+	h.wantKey("the same call, once the lease is over", k, repository.KeyNew, k.Operation)
+	other := k
+	other.Request = sha256.Sum256([]byte("POST /y"))
+	h.wantKey("another request of the same owner", other, repository.KeyOther, k.Operation)
+	h.closeKey(k, anAnswer())
+	h.wantState("once answered", h.openKey(k), repository.KeyState{Phase: repository.KeyDone, Operation: k.Operation, Answer: anAnswer()})
+}
+
+func keysAbandonedAgain(h *harness) {
+	first := h.begin("k")
+	h.clock.Advance(keyLease)
+	k := sentAgain(first)
+	for range 2 {
+		h.wantKey("the one who took it over", k, repository.KeyAbandoned, first.Operation)
+	}
+	h.wantKey("another", sentAgain(first), repository.KeyAtWork, first.Operation)
+	h.wantKey("the first owner", first, repository.KeyAtWork, first.Operation)
 }
 
 func keysAnswer(h *harness) {

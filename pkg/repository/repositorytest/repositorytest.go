@@ -52,6 +52,7 @@ func Run(t *testing.T, open func(t *testing.T, clock *Clock) Fixture) {
 		{"Requeue", requeuePromises()},
 		{"GiveUp", giveUpPromises()},
 		{"Change", changePromises()},
+		{"Again", againPromises()},
 		{"Audit", auditPromises()},
 		{"Keys", keysPromises()},
 		{"Due", duePromises()},

@@ -1,0 +1,185 @@
+package repositorytest
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// againPromises: a change that is asked for twice under one operation, as a
+// driver does whose connection ended after the first time, is one change.
+func againPromises() []promise {
+	return []promise{
+		{"ByHandIsOneChangeOfOneOperation", againByHand},
+		{"AnotherOperationIsRefused", againOther},
+		{"AnotherActionOfTheOperationIsRefused", againOtherAction},
+		{"AnotherMessageOfTheOperationIsRefused", againOtherMessage},
+		{"AnswersWithTheMessageAsItIsNow", againLater},
+		{"ChangeCountsWhatTheOperationChanged", againChange},
+		{"ChangeGoesOnWithTheRest", againChangeRest},
+		{"MoveIsOneMoveOfOneOperation", againMove},
+		{"AnotherMoveIsRefused", againOtherMove},
+	}
+}
+
+func againByHand(h *harness) {
+	for _, way := range byHand {
+		m, cause := h.failedIn(way.from), fullCause()
+		for range 3 {
+			if err := way.do(h, m.ID, cause); err != nil {
+				h.Errorf("%s under the same operation = %v, want nil", way.action, err)
+			}
+			h.clock.Advance(time.Second)
+		}
+		if got := h.statusOf(m.ID); got != way.to {
+			h.Errorf("%s left %q, want %q", way.action, got, way.to)
+		}
+		h.wantLines(m.ID, way.action, 1)
+	}
+}
+
+// wantLines checks how many entries of an action an object has.
+func (h *harness) wantLines(id uuid.UUID, action entity.Action, want int) {
+	h.Helper()
+	if got := len(h.trail(repository.TrailQuery{ObjectID: id, Action: action})); got != want {
+		h.Errorf("trail of %s has %d entries of %s, want %d", id, got, action, want)
+	}
+}
+
+func againOther(h *harness) {
+	for _, way := range byHand {
+		for _, other := range []entity.Cause{fullCause(), entity.By("alice")} {
+			m := h.failedIn(way.from)
+			if err := way.do(h, m.ID, fullCause()); err != nil {
+				h.Fatal(err)
+			}
+			h.wantAgainRefused(way.action, m.ID, way.to, way.do(h, m.ID, other))
+			h.wantLines(m.ID, way.action, 1)
+		}
+		nobody := entity.By("alice") // no operation is none that two calls share
+		m := h.failedIn(way.from)
+		if err := way.do(h, m.ID, nobody); err != nil {
+			h.Fatal(err)
+		}
+		h.wantAgainRefused(way.action, m.ID, way.to, way.do(h, m.ID, nobody))
+	}
+}
+
+// wantAgainRefused checks the answer to a change that was made already.
+func (h *harness) wantAgainRefused(action entity.Action, id uuid.UUID, now entity.Status, err error) {
+	h.Helper()
+	if action == entity.ActionDelete {
+		h.wantNotFound(string(action), id, err)
+		return
+	}
+	h.wantNoArrow(string(action), now, now, err)
+}
+
+func againOtherAction(h *harness) {
+	m, cause := h.put(), fullCause()
+	if _, err := h.Repository.GiveUp(h.Context(), m.ID, cause); err != nil {
+		h.Fatal(err)
+	}
+	if _, err := h.Repository.Requeue(h.Context(), m.ID, entity.By("bob")); err != nil {
+		h.Fatal(err)
+	}
+	_, err := h.Repository.Requeue(h.Context(), m.ID, cause)
+	h.wantNoArrow("Requeue under the operation of a GiveUp", entity.Pending, entity.Pending, err)
+}
+
+func againOtherMessage(h *harness) {
+	m, other, cause := h.put(), h.in(entity.Dead), fullCause()
+	if _, err := h.Repository.GiveUp(h.Context(), m.ID, cause); err != nil {
+		h.Fatal(err)
+	}
+	_, err := h.Repository.GiveUp(h.Context(), other.ID, cause)
+	h.wantNoArrow("GiveUp of another message", entity.Dead, entity.Dead, err)
+}
+
+func againLater(h *harness) {
+	m, cause := h.in(entity.Dead), fullCause()
+	if _, err := h.Repository.Requeue(h.Context(), m.ID, cause); err != nil {
+		h.Fatal(err)
+	}
+	h.attempt(m.ID, entity.Acknowledged)
+	got, err := h.Repository.Requeue(h.Context(), m.ID, cause)
+	if err != nil || got.ID != m.ID || got.Status != entity.Resolved {
+		h.Errorf("Requeue again = %s, %s, %v, want %s, RESOLVED by now", got.ID, got.Status, err, m.ID)
+	}
+	h.wantStatus(m.ID, entity.Resolved)
+	if err := h.Repository.Delete(h.Context(), m.ID, entity.By("bob")); err != nil {
+		h.Fatal(err)
+	}
+	_, err = h.Repository.Requeue(h.Context(), m.ID, cause)
+	h.wantNotFound("Requeue again of what is gone", m.ID, err)
+}
+
+func againChange(h *harness) {
+	for _, way := range byHand {
+		cause, claimed := fullCause(), h.in(entity.Retrying).ID
+		first, second := h.failedIn(way.from).ID, h.failedIn(way.from).ID
+		want := []uuid.UUID{first, second}
+		for range 2 {
+			got := h.change(way.redrive, cause, first, claimed, second, uuid.New(), first)
+			h.wantSameIDs("Change "+string(way.redrive), got, want)
+		}
+		for _, id := range want {
+			h.wantLines(id, way.action, 1)
+		}
+		if got := h.change(way.redrive, fullCause(), first, second); len(got) != 0 {
+			h.Errorf("Change(%s) under another operation = %v, want nothing", way.redrive, got)
+		}
+	}
+}
+
+// againChangeRest: a redrive's changes all have its operation, batch by batch.
+func againChangeRest(h *harness) {
+	for _, way := range byHand {
+		cause := fullCause()
+		first, second := h.failedIn(way.from).ID, h.failedIn(way.from).ID
+		h.wantIDs("Change", h.change(way.redrive, cause, first), []uuid.UUID{first})
+		h.wantIDs("Change of the next", h.change(way.redrive, cause, second), []uuid.UUID{second})
+		third := h.failedIn(way.from).ID
+		h.wantSameIDs("Change of all", h.change(way.redrive, cause, first, second, third), []uuid.UUID{first, second, third})
+		for _, id := range []uuid.UUID{first, second, third} {
+			h.wantLines(id, way.action, 1)
+		}
+	}
+}
+
+func againMove(h *harness) {
+	r, _ := h.began(1)
+	pause := repository.RedriveMove{To: entity.RedrivePaused, Action: entity.ActionPause, Note: "lunch", Cause: fullCause()}
+	paused := h.move(r.ID, pause)
+	h.clock.Advance(time.Second)
+	h.wantRedrive(h.move(r.ID, pause), paused)
+	h.wantLines(r.ID, entity.ActionPause, 1)
+	cancelled := h.move(r.ID, repository.RedriveMove{To: entity.RedriveCancelled, Action: entity.ActionCancel, Cause: fullCause()})
+	h.wantRedrive(h.move(r.ID, pause), cancelled)
+	h.wantLines(r.ID, entity.ActionPause, 1)
+}
+
+func againOtherMove(h *harness) {
+	r, _ := h.began(1)
+	other, _ := h.began(1)
+	pause := repository.RedriveMove{To: entity.RedrivePaused, Action: entity.ActionPause, Cause: fullCause()}
+	h.move(r.ID, pause)
+	h.move(other.ID, repository.RedriveMove{To: entity.RedrivePaused, Action: entity.ActionPause, Cause: fullCause()})
+	for name, refused := range map[string]struct {
+		id   uuid.UUID
+		move repository.RedriveMove
+	}{
+		"another operation": {r.ID, repository.RedriveMove{To: pause.To, Action: pause.Action, Cause: fullCause()}},
+		"no operation":      {r.ID, repository.RedriveMove{To: pause.To, Action: pause.Action, Cause: entity.By("bob")}},
+		"another action":    {r.ID, repository.RedriveMove{To: entity.RedriveStopped, Action: entity.ActionStop, Cause: pause.Cause}},
+		"another redrive":   {other.ID, pause},
+	} {
+		before := h.redrive(refused.id)
+		_, err := h.Repository.MoveRedrive(h.Context(), refused.id, refused.move)
+		h.Log(name)
+		h.wantNoMove(before, refused.move.To, err)
+	}
+}
