@@ -64,6 +64,7 @@ func TestFaultCommitAnswersLost(t *testing.T) {
 		database.Decide(nil)
 		l.wantNoFalseSuccess()
 	}
+	l.redrivesOver() // else they would be at the messages that are clicked
 	l.stored(100)
 	database.Decide(func(what string) proxy.Action {
 		if luck.of(3) {

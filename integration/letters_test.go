@@ -175,15 +175,22 @@ func (l *letters) await(asked <-chan answer) answer {
 	}
 }
 
-// retryTheRest waits until no redrive goes on and no claim is left, and retries
-// what then is pending.
-func (l *letters) retryTheRest(p *process) {
+// redrivesOver waits until no redrive goes on: one goes on though its caller was
+// sent away.
+func (l *letters) redrivesOver() {
 	l.t.Helper()
 	eventually(l.t, 2*time.Minute, "every redrive is over", func() bool {
 		var active int
 		err := l.db.Get(&active, `SELECT count(*) FROM dlq.redrives WHERE state IN ('canary', 'running')`)
 		return err == nil && active == 0
 	})
+}
+
+// retryTheRest waits until no redrive goes on and no claim is left, and retries
+// what then is pending.
+func (l *letters) retryTheRest(p *process) {
+	l.t.Helper()
+	l.redrivesOver()
 	eventually(l.t, 40*time.Second, "every abandoned claim is settled", func() bool { return l.with("RETRYING") == 0 })
 	pending := l.with("PENDING")
 	var got struct{ Retried int }
