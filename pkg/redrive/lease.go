@@ -161,9 +161,14 @@ func (l *lease) gone(ids []uuid.UUID, loaded []entity.Message) {
 	for _, m := range loaded {
 		there[m.ID] = true
 	}
+	l.skipOthers(ids, there, repository.SkippedGone)
+}
+
+// skipOthers skips those of ids that are not among some.
+func (l *lease) skipOthers(ids []uuid.UUID, some map[uuid.UUID]bool, reason string) {
 	for _, id := range ids {
-		if !there[id] {
-			l.skip(id, repository.SkippedGone)
+		if !some[id] {
+			l.skip(id, reason)
 		}
 	}
 }

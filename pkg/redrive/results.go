@@ -18,10 +18,8 @@ func (p *pass) note(l *lease, endings []ending, unsaved bool) {
 		switch {
 		case unsaved, e.finished.Status == "", e.delivery.Verdict == entity.InDoubt:
 			l.doubt()
-		case e.delivery.Verdict == entity.GivenBack && e.finished.Status == entity.Pending:
-			p.noteGivenBack(l, e)
 		default:
-			l.set(p.itemOf(e))
+			p.noteEnded(l, e)
 		}
 	}
 }
@@ -32,36 +30,31 @@ func (l *lease) doubt() {
 	l.doubtful = true
 }
 
-// noteGivenBack leaves a message for a later lease, unless the reason why it was
-// not sent lies in its partition alone.
-func (p *pass) noteGivenBack(l *lease, e ending) {
-	if e.delivery.Class != "" {
-		l.strand(e.outgoing.Message.ID)
+// noteEnded notes what came of an attempt. One that was given back leaves its
+// message for a later lease, unless the reason why it was not sent lies in its
+// partition alone.
+func (p *pass) noteEnded(l *lease, e ending) {
+	item, ended := itemOf(e.attempt())
+	if !ended {
+		if e.delivery.Class != "" {
+			l.strand(e.outgoing.Message.ID)
+		}
+		return
 	}
+	item.Group = e.outgoing.Message.Failure.ConsumerGroup
+	if e.delivery.Verdict == entity.Refused {
+		p.refuse(e.outgoing.Target.Topic, e.delivery.Class)
+	}
+	l.set(item)
 }
 
-func (p *pass) itemOf(e ending) entity.RedriveItem {
+// attempt is the ending as the history has it, as far as itemOf asks.
+func (e ending) attempt() entity.Attempt {
 	t := e.outgoing.Target
-	item := entity.RedriveItem{
-		MessageID: e.outgoing.Message.ID, Reason: string(e.delivery.Class),
+	return entity.Attempt{
+		MessageID: e.outgoing.Message.ID, Verdict: e.delivery.Verdict, To: e.finished.Status, Class: e.delivery.Class,
 		Topic: t.Topic, TopicID: t.TopicID, Partition: e.delivery.Partition, Offset: e.delivery.Offset,
-		Group: e.outgoing.Message.Failure.ConsumerGroup,
 	}
-	switch {
-	case e.finished.Status == entity.Resolved:
-		item.Result, item.Reason = entity.ItemSucceeded, ""
-		if e.delivery.Verdict == entity.Skipped {
-			item.Topic, item.Offset = "", -1
-		}
-	case e.finished.Status == entity.Dead:
-		item.Result = entity.ItemDead
-	case e.delivery.Verdict == entity.Refused:
-		item.Result, item.Topic = entity.ItemSkipped, ""
-		p.refuse(t.Topic, e.delivery.Class)
-	default:
-		item.Result = entity.ItemFailed
-	}
-	return item
 }
 
 func (p *pass) refuse(topic string, class entity.ErrorClass) {
@@ -102,11 +95,7 @@ func (p *pass) change(ctx context.Context, l *lease) error {
 		done[id] = true
 		l.set(entity.RedriveItem{MessageID: id, Result: entity.ItemSucceeded, Offset: -1})
 	}
-	for _, id := range l.todo {
-		if !done[id] {
-			l.skip(id, repository.SkippedTaken)
-		}
-	}
+	l.skipOthers(l.todo, done, repository.SkippedTaken)
 	return nil
 }
 
