@@ -45,15 +45,11 @@ func ruleError(i int, field, reason string) error {
 
 // compileRule makes every star of a glob a group, so that $1 works in both.
 func compileRule(text string) (*regexp.Regexp, error) {
-	p, err := parsePattern(text)
-	if err != nil || p.re != nil {
-		return p.re, err
+	p, err := entity.ParseTopicPattern(text)
+	if err != nil {
+		return nil, err
 	}
-	parts := strings.Split(text, "*")
-	for i := range parts {
-		parts[i] = regexp.QuoteMeta(parts[i])
-	}
-	return regexp.Compile("^" + strings.Join(parts, "([A-Za-z0-9._-]+)") + "$")
+	return p.Expression(), nil
 }
 
 func checkOriginal(original string, groups int) error {

@@ -1,22 +1,8 @@
 package deadletter
 
-// maxTopic is Kafka's limit for the length of a topic's name.
-const maxTopic = 249
+import "github.com/dlq-manager/dlq-manager/pkg/entity"
 
-// ValidTopic reports whether Kafka would allow the name: 1 to 249 of A-Z a-z
-// 0-9 . _ - and neither "." nor "..".
-func ValidTopic(name string) bool {
-	if name == "" || len(name) > maxTopic || name == "." || name == ".." {
-		return false
-	}
-	for i := range len(name) {
-		if !topicByte(name[i]) {
-			return false
-		}
-	}
-	return true
-}
+const maxTopic = entity.MaxTopic
 
-func topicByte(b byte) bool {
-	return 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z' || '0' <= b && b <= '9' || b == '.' || b == '_' || b == '-'
-}
+// ValidTopic reports whether Kafka would allow the name.
+func ValidTopic(name string) bool { return entity.ValidTopic(name) }

@@ -82,4 +82,8 @@ type Attempt struct {
 	TopicID    string // Kafka's, of the topic's life then; "" where there was none
 	Partition  int32
 	Offset     int64 // -1 when not known
+	// ConsumerGroup is that of the message's failure, told for attempts of redrives
+	// only; "" when nobody said so, or the message is gone.
+	ConsumerGroup string
+	Edit          *Edit // how its record differed from the message's; nil for not at all
 }

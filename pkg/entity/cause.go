@@ -41,6 +41,9 @@ const (
 	ActionRequeue Action = "requeue"
 	ActionDead    Action = "dead" // by hand, or on arrival at the limit
 	ActionDelete  Action = "delete"
+	ActionMap     Action = "map"     // the original topic was set
+	ActionRestore Action = "restore" // from the archive
+	ActionUnmask  Action = "unmask"  // somebody looked at what is masked
 
 	ActionCreate Action = "create" // a redrive; its moves are the others
 	ActionPass   Action = "pass"   // its canary
@@ -49,6 +52,9 @@ const (
 	ActionCancel Action = "cancel"
 	ActionStop   Action = "stop"
 	ActionFinish Action = "finish"
+
+	ActionAnnotate Action = "annotate" // an error group's note, link or mute
+	ActionReplace  Action = "replace"  // the topic mapping
 )
 
 // Kind says what a line of the audit trail is about.
@@ -58,6 +64,9 @@ type Kind string
 const (
 	KindMessage Kind = "message"
 	KindRedrive Kind = "redrive"
+	KindGroup   Kind = "group"   // error group
+	KindMapping Kind = "mapping" // of topics; there is one, and it has no id
+	KindList    Kind = "list"    // a search or an export; LastError says of what
 )
 
 // AuditEntry is one line of the audit trail: who did what, to what, when.

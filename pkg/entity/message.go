@@ -34,6 +34,10 @@ type Message struct {
 	Failure Failure // what the consumer said about it
 	Claim   Claim   // the attempt that holds it; zero when none does
 
+	// Group is the error group; uuid.Nil until the catalogue has looked at a row that
+	// was put in by SQL.
+	Group uuid.UUID
+
 	// Parent is the message whose replay failed again and became this one, Root
 	// the first of that line; uuid.Nil when the message is its own root.
 	Parent uuid.UUID
@@ -131,6 +135,8 @@ const (
 	// FromName: guessed from the dead-letter topic's name; replayed one at a
 	// time only.
 	FromName Confidence = "name"
+	// FromOperator: somebody said so for this message.
+	FromOperator Confidence = "operator"
 	// FromNothing: not known; never replayed until somebody says where.
 	FromNothing Confidence = "none"
 )

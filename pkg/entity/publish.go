@@ -27,6 +27,7 @@ type Target struct {
 type Outgoing struct {
 	Message Message
 	Target  Target
+	Edit    *Edit // nil: as it is
 }
 
 // Delivery is what the broker said to one Outgoing.
@@ -46,6 +47,8 @@ type RetryOrder struct {
 	// AcceptDuplicate also takes a message whose earlier attempt can never be
 	// settled; its record may then arrive twice.
 	AcceptDuplicate bool
+	// Edit is what to send in place of what; nil: as it is.
+	Edit *Edit
 	// Cause.Operation becomes the id of the attempt, when it is set.
 	Cause Cause
 	// Resumed: the same operation may have been begun before, by a process that did

@@ -46,6 +46,7 @@ const (
 	RedriveRequeue RedriveAction = "requeue" // DEAD to PENDING
 	RedriveDead    RedriveAction = "dead"    // PENDING to DEAD
 	RedriveDelete  RedriveAction = "delete"  // gone for good
+	RedriveMap     RedriveAction = "map"     // sets the original topic where none was named by the record
 )
 
 // RedriveState says where a redrive stands.
@@ -100,26 +101,18 @@ func (s RedriveState) Active() bool { return s == RedriveCanary || s == RedriveR
 func (s RedriveState) Over() bool { return s == RedriveCancelled || s == RedriveFinished }
 
 // Selection says which messages are meant: either IDs, or all that match the
-// other fields. Fields that are set must all hold.
+// filter, which also narrows IDs.
 type Selection struct {
 	IDs []uuid.UUID // in the order in which they are to be taken; at most MaxSelectedIDs
-
-	Topic         string   // original or dead-letter topic
-	Statuses      []Status // empty: those that the action can act upon
-	ErrorClass    string   // of the consumer's failure
-	ConsumerGroup string
-	CreatedAfter  time.Time // inclusive
-	CreatedBefore time.Time // exclusive; zero: the moment of creation, so what arrives later is never in it
+	Filter
 }
 
 // MaxSelectedIDs bounds Selection.IDs.
 const MaxSelectedIDs = 10_000
 
 // Empty reports whether nothing narrows the selection: the whole store would be
-// meant, and nobody means that. A time alone narrows nothing: it may be any.
-func (s Selection) Empty() bool {
-	return len(s.IDs) == 0 && s.Topic == "" && s.ErrorClass == "" && s.ConsumerGroup == ""
-}
+// meant, and nobody means that.
+func (s Selection) Empty() bool { return len(s.IDs) == 0 && !s.Narrow() }
 
 // RedriveOptions say how carefully a redrive goes on. They bind retries only,
 // but for Rate.
@@ -139,6 +132,12 @@ type RedriveOptions struct {
 	KeepKeyOrder bool
 	// Requeue also takes DEAD messages, their attempts back to 0.
 	Requeue bool
+
+	// OriginalTopic is what RedriveMap sets; the only option of it beside Rate.
+	OriginalTopic string
+	// Patch is a JSON Patch (RFC 6902) that each message's payload goes through
+	// before it is sent; nil for none. A message that it does not fit is skipped.
+	Patch []byte
 }
 
 // DefaultMinSample and DefaultCanaryWait hold where nobody says otherwise.
@@ -209,6 +208,8 @@ type Preview struct {
 	// Reasons counts what would not go, by error class or reason.
 	Reasons map[string]int
 	Groups  []PreviewGroup
+	// Samples show what the patch, if there is one, makes of some of the messages.
+	Samples []PatchSample
 }
 
 // PreviewGroup is a number of messages that would go, or not go, for the same

@@ -111,7 +111,7 @@ func TestPreview(t *testing.T) {
 			return nil
 		}
 		p, err := b.Preview(context.Background(), repository.NewRedrive{
-			Action: entity.RedriveRetry, Selection: entity.Selection{Topic: deadLetter},
+			Action: entity.RedriveRetry, Selection: entity.Selection{Filter: entity.Filter{Topic: deadLetter}},
 		})
 		if err != nil || p.Selected != 6 || p.Sendable != 3 || p.Reasons["UNAUTHORIZED"] != 2 || p.Reasons[repository.SkippedTaken] != 1 {
 			b.Errorf("Preview = %+v, %v, want 3 of 6, 2 unauthorized, 1 taken", p, err)
@@ -244,7 +244,7 @@ func TestTakeOver(t *testing.T) {
 			b.Fatal(err)
 		}
 		cause := entity.Cause{Actor: "tester", Operation: r.ID}
-		if _, err := b.store.Change(context.Background(), entity.RedriveDead, ids[:4], cause); err != nil {
+		if _, err := b.store.Change(context.Background(), repository.Change{Action: entity.RedriveDead, IDs: ids[:4]}, cause); err != nil {
 			b.Fatal(err)
 		}
 		defer b.carry()()
@@ -527,14 +527,14 @@ func TestCancelAndDeath(t *testing.T) {
 		defer b.carry()()
 		for range 3 * maxPasses {
 			b.begin(func(n *repository.NewRedrive) {
-				n.Selection = entity.Selection{Topic: "payments"}
+				n.Selection = entity.Selection{Filter: entity.Filter{Topic: "payments"}}
 				n.Options.Rate = 0.001
 			})
 			elapse(2 * lookAgain)
 		}
 		b.add(2)
 		began := time.Now()
-		r := b.begin(func(n *repository.NewRedrive) { n.Selection = entity.Selection{Topic: orders} })
+		r := b.begin(func(n *repository.NewRedrive) { n.Selection = entity.Selection{Filter: entity.Filter{Topic: orders}} })
 		got, err := b.Wait(ctx, r.ID)
 		b.wantReport(got, err, counted{Selected: 2, Succeeded: 2})
 		if took := time.Since(began); took > 3*lookAgain {

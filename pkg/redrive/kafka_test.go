@@ -190,7 +190,7 @@ func TestRealServers(t *testing.T) {
 func (s *system) begin() entity.Redrive {
 	s.Helper()
 	r, err := s.Begin(s.Context(), repository.NewRedrive{
-		Action: entity.RedriveRetry, Selection: entity.Selection{Topic: s.topic}, Cause: entity.By("tester"),
+		Action: entity.RedriveRetry, Selection: entity.Selection{Filter: entity.Filter{Topic: s.topic}}, Cause: entity.By("tester"),
 	})
 	if err != nil {
 		s.Fatalf("Begin: %v", err)

@@ -178,7 +178,7 @@ func (w *world) begin(p *process, c command) {
 	rng := c.rng()
 	n := repository.NewRedrive{
 		Action:    entity.RedriveRetry,
-		Selection: entity.Selection{Topic: []string{deadLetter, deadLetter, orders, payments}[rng.IntN(4)]},
+		Selection: entity.Selection{Filter: entity.Filter{Topic: []string{deadLetter, deadLetter, orders, payments}[rng.IntN(4)]}},
 		Options:   entity.RedriveOptions{MinSample: 1 + rng.IntN(5), CanaryWait: upTo(rng, time.Second, time.Minute)},
 		Cause:     entity.By("operator"),
 	}

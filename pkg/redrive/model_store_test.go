@@ -104,12 +104,12 @@ func (s *modelStore) Delete(ctx context.Context, id uuid.UUID, cause entity.Caus
 	})
 }
 
-func (s *modelStore) Change(ctx context.Context, action entity.RedriveAction, ids []uuid.UUID, cause entity.Cause) ([]uuid.UUID, error) {
+func (s *modelStore) Change(ctx context.Context, c repository.Change, cause entity.Cause) ([]uuid.UUID, error) {
 	return ask(ctx, s.p, func(ctx context.Context) ([]uuid.UUID, error) {
-		if action == entity.RedriveDelete {
-			s.p.w.keepHistories(ids...)
+		if c.Action == entity.RedriveDelete {
+			s.p.w.keepHistories(c.IDs...)
 		}
-		return s.store.Change(ctx, action, ids, cause)
+		return s.store.Change(ctx, c, cause)
 	})
 }
 

@@ -83,8 +83,8 @@ func (p patient) Delete(ctx context.Context, id uuid.UUID, cause entity.Cause) e
 	return done(ctx, func(ctx context.Context) error { return p.Store.Delete(ctx, id, cause) })
 }
 
-func (p patient) Change(ctx context.Context, action entity.RedriveAction, ids []uuid.UUID, cause entity.Cause) ([]uuid.UUID, error) {
-	return bounded(ctx, func(ctx context.Context) ([]uuid.UUID, error) { return p.Store.Change(ctx, action, ids, cause) })
+func (p patient) Change(ctx context.Context, c repository.Change, cause entity.Cause) ([]uuid.UUID, error) {
+	return bounded(ctx, func(ctx context.Context) ([]uuid.UUID, error) { return p.Store.Change(ctx, c, cause) })
 }
 
 func (p patient) Redrive(ctx context.Context, id uuid.UUID) (entity.Redrive, error) {

@@ -59,7 +59,7 @@ func (b *bench) carry() (stop func()) {
 func (b *bench) begin(changes ...func(*repository.NewRedrive)) entity.Redrive {
 	b.Helper()
 	n := repository.NewRedrive{
-		Action: entity.RedriveRetry, Selection: entity.Selection{Topic: deadLetter}, Cause: entity.By("tester"),
+		Action: entity.RedriveRetry, Selection: entity.Selection{Filter: entity.Filter{Topic: deadLetter}}, Cause: entity.By("tester"),
 		Options: entity.RedriveOptions{MinSample: entity.DefaultMinSample, CanaryWait: entity.DefaultCanaryWait},
 	}
 	for _, change := range changes {

@@ -85,7 +85,9 @@ func (p *pass) change(ctx context.Context, l *lease) error {
 	}
 	cause := p.redrive.Cause
 	cause.Operation = p.id
-	changed, err := p.store.Change(ctx, p.redrive.Action, l.todo, cause)
+	changed, err := p.store.Change(ctx, repository.Change{
+		Action: p.redrive.Action, IDs: l.todo, OriginalTopic: p.redrive.Options.OriginalTopic,
+	}, cause)
 	if err != nil {
 		l.doubt() // the store may have made the changes and not been heard
 		return fmt.Errorf("%s messages: %w", p.redrive.Action, err)
@@ -108,6 +110,8 @@ func auditAction(a entity.RedriveAction) entity.Action {
 		return entity.ActionDead
 	case entity.RedriveDelete:
 		return entity.ActionDelete
+	case entity.RedriveMap:
+		return entity.ActionMap
 	case entity.RedriveRetry:
 	}
 	return entity.ActionAttempt

@@ -37,7 +37,7 @@ type Store interface {
 	Counts(ctx context.Context) ([]repository.Count, error)
 	GiveUp(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error)
 	Delete(ctx context.Context, id uuid.UUID, cause entity.Cause) error
-	Change(ctx context.Context, action entity.RedriveAction, ids []uuid.UUID, cause entity.Cause) ([]uuid.UUID, error)
+	Change(ctx context.Context, c repository.Change, cause entity.Cause) ([]uuid.UUID, error)
 	Trail(ctx context.Context, q repository.TrailQuery) ([]entity.AuditEntry, error)
 }
 

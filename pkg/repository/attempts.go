@@ -53,13 +53,15 @@ type Attempts interface {
 	// Stuck returns how many messages were RETRYING for longer than age.
 	Stuck(ctx context.Context, age time.Duration) (int64, error)
 
-	// History returns the attempts that were made on a message, oldest first;
+	// History returns the attempts that were made on a message, oldest first, with
+	// the edits of those that had one, which are whole but for the value of a redrive's patch;
 	// empty when there were none or the message does not exist.
 	History(ctx context.Context, id uuid.UUID) ([]entity.Attempt, error)
 
 	// AttemptsOf returns the last attempt that a redrive made on each of the
 	// messages, for those on which it made one; an attempt that is still a claim has
-	// verdict InDoubt and To RETRYING.
+	// verdict InDoubt and To RETRYING. They come without edits, and with the consumer
+	// group that failed on the message.
 	AttemptsOf(ctx context.Context, redrive uuid.UUID, ids []uuid.UUID) ([]entity.Attempt, error)
 }
 
@@ -82,6 +84,12 @@ type Claim struct {
 	// the target log already. The attempt that ends so is appended to the history,
 	// with class UNKNOWN.
 	TakeOver bool
+
+	// Edit is stored with the attempt; nil when the record goes as it is.
+	Edit *entity.Edit
+	// SentHash is entity.RecordHash of what is sent under an Edit: by it the record
+	// is known when it comes back without our headers.
+	SentHash int64
 }
 
 // Claiming says how messages are claimed.

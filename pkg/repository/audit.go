@@ -16,6 +16,14 @@ type Audit interface {
 
 	// Performed reports whether a change with that operation was made.
 	Performed(ctx context.Context, operation uuid.UUID) (bool, error)
+
+	// PerformedOn returns those of ids on which an operation has made a change of
+	// that action.
+	PerformedOn(ctx context.Context, operation uuid.UUID, action entity.Action, ids []uuid.UUID) ([]uuid.UUID, error)
+
+	// Record appends an entry for something that changes nothing and must be known
+	// all the same. ID and At are the store's own.
+	Record(ctx context.Context, entry entity.AuditEntry) error
 }
 
 // TrailQuery asks for entries of the audit trail. Fields that are set must all

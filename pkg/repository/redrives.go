@@ -98,11 +98,13 @@ const (
 	SkippedTaken        = "taken"         // another attempt has it, or it left its state meanwhile
 	SkippedGone         = "gone"          // deleted or archived meanwhile, or never there
 	SkippedNotRetryable = "not_retryable" // in a state that the action does not take
+	SkippedOriginKnown  = "origin_known"  // the record's own header names its original topic
 )
 
 // RedriveQuery asks for redrives.
 type RedriveQuery struct {
 	States []entity.RedriveState // empty: all
+	Actor  string                // who made them; "": anybody
 	Before Place                 // only what stands behind it in the order; the zero Place for all
 	Limit  int
 }

@@ -35,6 +35,12 @@ type Repository interface {
 	Outcomes
 	Keys
 	Audit
+	Searcher
+	Archive
+	Groups
+	Topics
+	Mappings
+	Catalogue
 
 	// Delete removes a message for good, its position stays consumed: the same
 	// record is never stored again. RETRYING, expired or not, answers
@@ -50,13 +56,25 @@ type Repository interface {
 	// The attempt that ends so is appended to the history, with class UNKNOWN.
 	GiveUp(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error)
 
-	// Change does to each message what action says, RedriveRequeue, RedriveDead or
-	// RedriveDelete, as the methods for one message would, and returns those it
-	// changed. The others, in a state that forbids it or gone, are left out.
-	Change(ctx context.Context, action entity.RedriveAction, ids []uuid.UUID, cause entity.Cause) ([]uuid.UUID, error)
+	// Change does to each message what action says, RedriveRequeue, RedriveDead,
+	// RedriveDelete or RedriveMap, as the methods for one message would, and returns
+	// those it changed. The others, in a state that forbids it or gone, are left out.
+	//
+	// RedriveMap sets the original topic, with confidence operator, of messages that
+	// are PENDING or DEAD and whose own header did not name it (see
+	// entity.FromHeader); one that has that topic and confidence already counts as
+	// changed, without an entry in the audit trail.
+	Change(ctx context.Context, c Change, cause entity.Cause) ([]uuid.UUID, error)
 
 	// Ping answers nil when the store can be reached.
 	Ping(ctx context.Context) error
+}
+
+// Change is one thing to do to several messages.
+type Change struct {
+	Action        entity.RedriveAction
+	IDs           []uuid.UUID
+	OriginalTopic string // for RedriveMap
 }
 
 // Reader answers questions and changes nothing.
@@ -118,6 +136,6 @@ type Count struct {
 
 // Place is where a message stands in an order by created_at and id.
 type Place struct {
-	CreatedAt time.Time
+	CreatedAt time.Time // or the other time that a list is sorted by
 	ID        uuid.UUID
 }

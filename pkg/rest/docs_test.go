@@ -83,7 +83,7 @@ func documentFixture() *fixture {
 	f := newFixture(message(idA), message(idB, in(entity.Dead, 3), at(noon.Add(-time.Minute))))
 	for _, id := range []uuid.UUID{idRunning, idPaused} {
 		_, err := f.memory.CreateRedrive(context.Background(), repository.NewRedrive{
-			ID: id, Action: entity.RedriveRetry, BatchSize: 1, Selection: entity.Selection{Topic: "orders.dlq.v1"},
+			ID: id, Action: entity.RedriveRetry, BatchSize: 1, Selection: entity.Selection{Filter: entity.Filter{Topic: "orders.dlq.v1"}},
 			Cause: entity.Cause{Actor: anonymous, Reason: "billing is fixed", RequestID: "req_1b3c5d7e9f00"},
 		})
 		if err == nil && id == idPaused {

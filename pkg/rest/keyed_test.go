@@ -285,7 +285,7 @@ func TestKey_Abandoned(t *testing.T) {
 		}, `"action":"retry","state":"running"`},
 		{"RetryAll", "/api/v1/dlq/orders.dlq.v1/retry-all", "", func(f *fixture, cause entity.Cause) error {
 			_, err := f.redriver.Begin(context.Background(), repository.NewRedrive{
-				Action: entity.RedriveRetry, Selection: entity.Selection{Topic: "orders.dlq.v1"}, Cause: cause,
+				Action: entity.RedriveRetry, Selection: entity.Selection{Filter: entity.Filter{Topic: "orders.dlq.v1"}}, Cause: cause,
 			})
 			return err
 		}, `{"retried":1,`},

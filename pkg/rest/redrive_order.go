@@ -134,14 +134,14 @@ func (o *redriveOrder) messageIDs() []uuid.UUID {
 
 func (o *redriveOrder) filtered() entity.Selection {
 	f := o.filter.value
-	selection := entity.Selection{
+	selection := entity.Selection{Filter: entity.Filter{
 		Topic:         o.filterText("topic", f.topic, maxTopic),
 		Statuses:      o.statuses(f.status),
 		ErrorClass:    o.filterText("error_class", f.errorClass, maxFilterText),
 		ConsumerGroup: o.filterText("consumer_group", f.consumerGroup, maxFilterText),
 		CreatedAfter:  o.filterTime("created_after", f.createdAfter),
 		CreatedBefore: o.filterTime("created_before", f.createdBefore),
-	}
+	}}
 	if len(o.problems) > 0 {
 		return selection // what is missing may be what could not be read
 	}

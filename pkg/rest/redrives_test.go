@@ -147,10 +147,10 @@ func TestRedrive_Orders(t *testing.T) {
 		{
 			"EveryFieldOfTheFilter", `{"filter":{"topic":"t","status":["DEAD","PENDING"],"error_class":"Boom","consumer_group":"g",` +
 				`"created_after":"2026-02-20T10:30:00.000+00:00","created_before":"2026-02-20T19:30:00.0000015+08:00"}}`,
-			retry(entity.RedriveOptions{}, entity.Selection{
+			retry(entity.RedriveOptions{}, entity.Selection{Filter: entity.Filter{
 				Topic: "t", Statuses: []entity.Status{entity.Dead, entity.Pending}, ErrorClass: "Boom", ConsumerGroup: "g",
 				CreatedAfter: noon, CreatedBefore: noon.Add(time.Hour + time.Microsecond),
-			}),
+			}}),
 		},
 		{"CanaryWaitsAsADefault", `{` + idsText + `,"canary":5}`, retry(entity.RedriveOptions{Canary: 5, CanaryWait: time.Minute}, ids)},
 		{"SharesHaveADefaultSample", `{` + idsText + `,"max_return_share":0.1}`, retry(entity.RedriveOptions{MaxReturnShare: 0.1, MinSample: 20}, ids)},

@@ -145,7 +145,7 @@ func (s *Server) beginTopic(ctx context.Context, topic string, cause entity.Caus
 	ctx, cancel := context.WithTimeout(ctx, creationTime)
 	defer cancel()
 	return s.redriver.Begin(ctx, repository.NewRedrive{
-		Action: entity.RedriveRetry, Selection: entity.Selection{Topic: topic}, Cause: cause,
+		Action: entity.RedriveRetry, Selection: entity.Selection{Filter: entity.Filter{Topic: topic}}, Cause: cause,
 	})
 }
 

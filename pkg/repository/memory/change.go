@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
 // Delete implements repository.Repository.
@@ -59,19 +60,19 @@ func (s *Store) move(ctx context.Context, where string, action entity.Action, id
 }
 
 // Change implements repository.Repository.
-func (s *Store) Change(ctx context.Context, action entity.RedriveAction, ids []uuid.UUID, cause entity.Cause) ([]uuid.UUID, error) {
+func (s *Store) Change(ctx context.Context, c repository.Change, cause entity.Cause) ([]uuid.UUID, error) {
 	as := map[entity.RedriveAction]entity.Action{
 		entity.RedriveRequeue: entity.ActionRequeue,
 		entity.RedriveDead:    entity.ActionDead,
 		entity.RedriveDelete:  entity.ActionDelete,
-	}[action]
+	}[c.Action]
 	if as == "" {
-		return nil, fmt.Errorf("change messages: action %q: %w", action, entity.ErrInvalid)
+		return nil, fmt.Errorf("change messages: action %q: %w", c.Action, entity.ErrInvalid)
 	}
 	var changed []uuid.UUID
 	err := s.step(ctx, "change messages", func(now time.Time) error {
 		performed := s.performedOn(cause.Operation, as)
-		for _, id := range ids {
+		for _, id := range c.IDs {
 			// What it says is that the message is gone, or in a state that forbids it.
 			if s.change(now, as, id, cause) == nil || performed[id] {
 				changed = append(changed, id)

@@ -41,7 +41,7 @@ func TestStatementSentTwice(t *testing.T) {
 			return errors.Join(err, unless(m.Status == entity.Dead))
 		}},
 		"Change": {"PENDING", func(ctx context.Context, s *Store, id uuid.UUID) error {
-			changed, err := s.Change(ctx, entity.RedriveDead, []uuid.UUID{id, uuid.New()}, entity.By("alice"))
+			changed, err := s.Change(ctx, repository.Change{Action: entity.RedriveDead, IDs: []uuid.UUID{id, uuid.New()}}, entity.By("alice"))
 			return errors.Join(err, unless(slices.Equal(changed, []uuid.UUID{id})))
 		}},
 		"MoveRedrive": {"PENDING", func(ctx context.Context, s *Store, id uuid.UUID) error {

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
 func withLock(query, lock string) string { return strings.Replace(query, "%LOCK%", lock, 1) }
@@ -116,14 +117,14 @@ func (s *Store) GiveUp(ctx context.Context, id uuid.UUID, cause entity.Cause) (e
 }
 
 // Change implements repository.Repository.
-func (s *Store) Change(ctx context.Context, action entity.RedriveAction, ids []uuid.UUID, cause entity.Cause) ([]uuid.UUID, error) {
+func (s *Store) Change(ctx context.Context, c repository.Change, cause entity.Cause) ([]uuid.UUID, error) {
 	as := map[entity.RedriveAction]entity.Action{
 		entity.RedriveRequeue: entity.ActionRequeue, entity.RedriveDead: entity.ActionDead, entity.RedriveDelete: entity.ActionDelete,
-	}[action]
+	}[c.Action]
 	if as == "" {
-		return nil, fmt.Errorf("change messages: action %q: %w", action, entity.ErrInvalid)
+		return nil, fmt.Errorf("change messages: action %q: %w", c.Action, entity.ErrInvalid)
 	}
-	found, again, err := s.operate(ctx, as, ids, cause)
+	found, again, err := s.operate(ctx, as, c.IDs, cause)
 	if err != nil {
 		return nil, translate("change messages", err)
 	}

@@ -15,7 +15,7 @@ import (
 
 func retryAll(topic string) repository.NewRedrive {
 	return repository.NewRedrive{
-		ID: uuid.New(), Action: entity.RedriveRetry, Selection: entity.Selection{Topic: topic},
+		ID: uuid.New(), Action: entity.RedriveRetry, Selection: entity.Selection{Filter: entity.Filter{Topic: topic}},
 		Cause: entity.By("alice"), BatchSize: 500,
 	}
 }

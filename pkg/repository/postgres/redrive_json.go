@@ -30,6 +30,8 @@ type optionsJSON struct {
 	MinSample       int           `json:"min_sample,omitempty"`
 	KeepKeyOrder    bool          `json:"keep_key_order,omitempty"`
 	Requeue         bool          `json:"requeue,omitempty"`
+	OriginalTopic   string        `json:"original_topic,omitempty"`
+	Patch           []byte        `json:"patch,omitempty"`
 }
 
 // placeJSON is where records of a batch were sent, and who reads them there.
@@ -53,10 +55,10 @@ func unpackSelection(text []byte) (entity.Selection, error) {
 	if err := json.Unmarshal(text, &s); err != nil {
 		return entity.Selection{}, fmt.Errorf("selection: %w", err)
 	}
-	return entity.Selection{
+	return entity.Selection{Filter: entity.Filter{
 		Topic: s.Topic, Statuses: s.Statuses, ErrorClass: s.ErrorClass, ConsumerGroup: s.ConsumerGroup,
 		CreatedAfter: entity.Moment(s.CreatedAfter), CreatedBefore: entity.Moment(s.CreatedBefore),
-	}, nil
+	}}, nil
 }
 
 func packOptions(o entity.RedriveOptions) (string, error) { return pack(optionsJSON(o)) }

@@ -46,7 +46,7 @@ func TestSelectionPlans(t *testing.T) {
 		}), []string{"idx_dlq_messages"}},
 		"IDs": {retry(func(r *repository.NewRedrive) { r.Selection = entity.Selection{IDs: ids} }), []string{"dlq_messages_pkey"}},
 		"IDsOfATopic": {retry(func(r *repository.NewRedrive) {
-			r.Selection = entity.Selection{IDs: ids, Topic: "topic1"}
+			r.Selection = entity.Selection{IDs: ids, Filter: entity.Filter{Topic: "topic1"}}
 		}), []string{"dlq_messages_pkey"}},
 	} {
 		t.Run(name, func(t *testing.T) {

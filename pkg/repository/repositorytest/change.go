@@ -32,7 +32,7 @@ func changePromises() []promise {
 
 func (h *harness) change(action entity.RedriveAction, cause entity.Cause, ids ...uuid.UUID) []uuid.UUID {
 	h.Helper()
-	changed, err := h.Repository.Change(h.Context(), action, ids, cause)
+	changed, err := h.Repository.Change(h.Context(), repository.Change{Action: action, IDs: ids}, cause)
 	if err != nil {
 		h.Fatalf("Change(%s): %v", action, err)
 	}
@@ -158,7 +158,7 @@ func changeEmpty(h *harness) {
 func changeInvalid(h *harness) {
 	m := h.put()
 	for _, action := range []entity.RedriveAction{entity.RedriveRetry, "", "drop"} {
-		got, err := h.Repository.Change(h.Context(), action, []uuid.UUID{m.ID}, entity.By("alice"))
+		got, err := h.Repository.Change(h.Context(), repository.Change{Action: action, IDs: []uuid.UUID{m.ID}}, entity.By("alice"))
 		if !errors.Is(err, entity.ErrInvalid) || len(got) != 0 {
 			h.Errorf("Change(%q) = %v, %v, want ErrInvalid", action, got, err)
 		}
@@ -178,7 +178,7 @@ func changeRace(h *harness) {
 		var mu sync.Mutex
 		var changed []uuid.UUID
 		together(6, func(i int) {
-			got, err := h.Repository.Change(h.Context(), way.redrive, [][]uuid.UUID{forth, back}[i%2], entity.By("alice"))
+			got, err := h.Repository.Change(h.Context(), repository.Change{Action: way.redrive, IDs: [][]uuid.UUID{forth, back}[i%2]}, entity.By("alice"))
 			if err != nil {
 				h.Errorf("Change(%s): %v", way.redrive, err)
 			}
@@ -207,7 +207,7 @@ func changeAgainstClaim(h *harness) {
 				taken, claimErr = h.Repository.Claim(h.Context(), intents(all...), repository.Claiming{Expiry: expiry, Wait: round%4 < 2})
 				return
 			}
-			changed, changeErr = h.Repository.Change(h.Context(), action, back, entity.By("alice"))
+			changed, changeErr = h.Repository.Change(h.Context(), repository.Change{Action: action, IDs: back}, entity.By("alice"))
 		})
 		if claimErr != nil || changeErr != nil {
 			h.Fatalf("Claim: %v, Change: %v", claimErr, changeErr)
@@ -232,7 +232,7 @@ func changeIsOneStep(h *harness) {
 		for range rounds {
 			if i == 0 {
 				for _, action := range []entity.RedriveAction{entity.RedriveDead, entity.RedriveRequeue} {
-					if got, err := h.Repository.Change(h.Context(), action, all, entity.By("alice")); err != nil || len(got) != len(all) {
+					if got, err := h.Repository.Change(h.Context(), repository.Change{Action: action, IDs: all}, entity.By("alice")); err != nil || len(got) != len(all) {
 						h.Errorf("Change(%s) = %d messages, %v, want %d", action, len(got), err, len(all))
 					}
 				}

@@ -149,17 +149,17 @@ func selectionFields(h *harness) {
 	with := func(s entity.Selection) repository.NewRedrive {
 		return retryAll(func(n *repository.NewRedrive) { n.Selection = s })
 	}
-	h.wantSelected("class", with(entity.Selection{ErrorClass: "Timeout"}), nil, a, b, other)
-	h.wantSelected("group", with(entity.Selection{ConsumerGroup: "billing"}), nil, a, c)
-	h.wantSelected("both", with(entity.Selection{ErrorClass: "Timeout", ConsumerGroup: "billing"}), nil, a)
-	h.wantSelected("topic and class", with(entity.Selection{Topic: original, ErrorClass: "Timeout"}), nil, a, b)
+	h.wantSelected("class", with(entity.Selection{Filter: entity.Filter{ErrorClass: "Timeout"}}), nil, a, b, other)
+	h.wantSelected("group", with(entity.Selection{Filter: entity.Filter{ConsumerGroup: "billing"}}), nil, a, c)
+	h.wantSelected("both", with(entity.Selection{Filter: entity.Filter{ErrorClass: "Timeout", ConsumerGroup: "billing"}}), nil, a)
+	h.wantSelected("topic and class", with(entity.Selection{Filter: entity.Filter{Topic: original, ErrorClass: "Timeout"}}), nil, a, b)
 }
 
 func selectionTimes(h *harness) {
 	ids := h.puts(4)
 	at := func(i int) time.Time { return h.get(ids[i]).CreatedAt }
 	h.wantSelected("from the second to before the fourth", retryAll(func(n *repository.NewRedrive) {
-		n.Selection = entity.Selection{Topic: original, CreatedAfter: at(1), CreatedBefore: at(3)}
+		n.Selection = entity.Selection{Filter: entity.Filter{Topic: original, CreatedAfter: at(1), CreatedBefore: at(3)}}
 	}), nil, ids[1], ids[2])
 	h.wantSelected("before the second", retryAll(func(n *repository.NewRedrive) { n.Selection.CreatedBefore = at(1) }), nil, ids[0])
 }
@@ -168,8 +168,10 @@ func selectionImpossible(h *harness) {
 	m := h.put(func(m *entity.Message) { m.Failure.Class, m.Failure.ConsumerGroup = "a\uFFFDb", "a\uFFFDb" })
 	for _, word := range impossible {
 		for name, s := range map[string]entity.Selection{
-			"topic": {Topic: word}, "class": {Topic: original, ErrorClass: word}, "group": {Topic: original, ConsumerGroup: word},
-			"topic of an id": {IDs: []uuid.UUID{m.ID}, Topic: word},
+			"topic":          {Filter: entity.Filter{Topic: word}},
+			"class":          {Filter: entity.Filter{Topic: original, ErrorClass: word}},
+			"group":          {Filter: entity.Filter{Topic: original, ConsumerGroup: word}},
+			"topic of an id": {IDs: []uuid.UUID{m.ID}, Filter: entity.Filter{Topic: word}},
 		} {
 			if word != "" {
 				h.wantSelected(name, retryAll(func(n *repository.NewRedrive) { n.Selection = s }), nil)

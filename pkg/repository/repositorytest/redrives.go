@@ -38,7 +38,7 @@ func redrivesPromises() []promise {
 // retryAll is a retry of all messages that the other promises put in.
 func retryAll(changes ...func(*repository.NewRedrive)) repository.NewRedrive {
 	n := repository.NewRedrive{
-		ID: uuid.New(), Action: entity.RedriveRetry, Selection: entity.Selection{Topic: original},
+		ID: uuid.New(), Action: entity.RedriveRetry, Selection: entity.Selection{Filter: entity.Filter{Topic: original}},
 		Cause: entity.By("alice"), BatchSize: 3,
 	}
 	for _, change := range changes {
@@ -120,10 +120,10 @@ func redriveShown(h *harness) {
 	})
 	n := retryAll(func(n *repository.NewRedrive) {
 		n.Cause = fullCause()
-		n.Selection = entity.Selection{
+		n.Selection = entity.Selection{Filter: entity.Filter{
 			Topic: original, Statuses: []entity.Status{entity.Pending, entity.Dead}, ErrorClass: "java.net.ConnectException",
 			ConsumerGroup: "billing", CreatedAfter: h.clock.Now().Add(-time.Hour), CreatedBefore: h.clock.Now().Add(time.Hour),
-		}
+		}}
 		n.Options = entity.RedriveOptions{
 			Canary: 2, CanaryWait: time.Minute, Rate: 12.5, MaxFailureShare: 0.25, MaxReturnShare: 0.5, MinSample: 20,
 			KeepKeyOrder: true, Requeue: true,
@@ -185,11 +185,13 @@ func redriveCreationAudit(h *harness) {
 func redriveInvalid(h *harness) {
 	m := h.put()
 	for name, change := range map[string]func(*repository.NewRedrive){
-		"unknown action":         func(n *repository.NewRedrive) { n.Action = "explode" },
-		"no action":              func(n *repository.NewRedrive) { n.Action = "" },
-		"everything":             func(n *repository.NewRedrive) { n.Selection = entity.Selection{} },
-		"everything in a status": func(n *repository.NewRedrive) { n.Selection = entity.Selection{Statuses: entity.Statuses()} },
-		"empty batches":          func(n *repository.NewRedrive) { n.BatchSize = 0 },
+		"unknown action": func(n *repository.NewRedrive) { n.Action = "explode" },
+		"no action":      func(n *repository.NewRedrive) { n.Action = "" },
+		"everything":     func(n *repository.NewRedrive) { n.Selection = entity.Selection{} },
+		"everything in a status": func(n *repository.NewRedrive) {
+			n.Selection = entity.Selection{Filter: entity.Filter{Statuses: entity.Statuses()}}
+		},
+		"empty batches": func(n *repository.NewRedrive) { n.BatchSize = 0 },
 	} {
 		n := retryAll(change)
 		if _, err := h.Repository.CreateRedrive(h.Context(), n); !errors.Is(err, entity.ErrInvalid) {

@@ -1,12 +1,10 @@
-package deadletter
+package entity
 
 import (
 	"errors"
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
 func TestPatternsMatch(t *testing.T) {
@@ -42,9 +40,9 @@ func TestPatternsMatch(t *testing.T) {
 		{`^(?i)orders\.dlq$`, "Orders.DLQ", true},
 	}
 	for _, tt := range tests {
-		p, err := ParsePatterns(tt.pattern)
+		p, err := ParseTopicPatterns("kafka.dlq_topic_pattern", tt.pattern)
 		if err != nil {
-			t.Errorf("ParsePatterns(%q): %v", tt.pattern, err)
+			t.Errorf("ParseTopicPatterns(%q): %v", tt.pattern, err)
 			continue
 		}
 		if got := p.Match(tt.topic); got != tt.want {
@@ -55,7 +53,7 @@ func TestPatternsMatch(t *testing.T) {
 
 func TestPatternsMatchAnyOfAList(t *testing.T) {
 	t.Parallel()
-	p, err := ParsePatterns("*.dlq.v1", `^.*-dlt$`)
+	p, err := ParseTopicPatterns("kafka.dlq_topic_pattern", "*.dlq.v1", `^.*-dlt$`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +65,7 @@ func TestPatternsMatchAnyOfAList(t *testing.T) {
 	if got, want := p.String(), "*.dlq.v1, ^.*-dlt$"; got != want {
 		t.Errorf("String() = %q, want %q", got, want)
 	}
-	if (Patterns{}).Match("orders") {
+	if (TopicPatterns{}).Match("orders") {
 		t.Error("the zero Patterns matches, want nothing")
 	}
 }
@@ -94,13 +92,13 @@ func TestParsePatternsSaysWhatIsWrong(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			p, err := ParsePatterns(tt.patterns...)
-			if !errors.Is(err, entity.ErrInvalid) {
-				t.Fatalf("ParsePatterns(%q) = %v, want an error of kind ErrInvalid", tt.patterns, err)
+			p, err := ParseTopicPatterns("kafka.dlq_topic_pattern", tt.patterns...)
+			if !errors.Is(err, ErrInvalid) {
+				t.Fatalf("ParseTopicPatterns(%q) = %v, want an error of kind ErrInvalid", tt.patterns, err)
 			}
 			for _, part := range append(tt.says, "kafka.dlq_topic_pattern") {
 				if !strings.Contains(err.Error(), part) {
-					t.Errorf("ParsePatterns(%q): %q does not say %q", tt.patterns, err, part)
+					t.Errorf("ParseTopicPatterns(%q): %q does not say %q", tt.patterns, err, part)
 				}
 			}
 			if p.Match("x.dlq") {
@@ -116,12 +114,12 @@ func FuzzGlobAgreesWithExpression(f *testing.F) {
 	f.Add("a*b**c", "aXbYYc")
 	f.Add("*a*a*", "aaaaa")
 	f.Fuzz(func(t *testing.T, glob, name string) {
-		p, err := parsePattern(glob)
+		p, err := ParseTopicPattern(glob)
 		if err != nil || p.re != nil || len(glob) > 50 {
 			return
 		}
 		re := regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(glob), `\*`, "[A-Za-z0-9._-]+") + "$")
-		if got, want := p.match(name), re.MatchString(name); got != want {
+		if got, want := p.Match(name), re.MatchString(name); got != want {
 			t.Errorf("%q.match(%q) = %v, want %v", glob, name, got, want)
 		}
 	})

@@ -1,0 +1,5 @@
+package memory
+
+import "errors"
+
+var errUnbuilt = errors.New("not built yet")

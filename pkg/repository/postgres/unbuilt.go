@@ -1,0 +1,5 @@
+package postgres
+
+import "errors"
+
+var errUnbuilt = errors.New("not built yet")

@@ -1,0 +1,107 @@
+package repository
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// Searcher finds messages by filters. What takes the store too long, because a
+// filter is wide and nothing can answer it quickly, is a *TooBroadError.
+type Searcher interface {
+	// Search returns a part of the messages that match, in the order of q.Sort, ties
+	// by id in the same direction. What it loads of bytes is bounded as in List.
+	Search(ctx context.Context, q SearchQuery) ([]entity.Message, error)
+
+	// CountMatching says how many messages match. With CountEstimate it may answer
+	// what the store believes; with CountExact it counts, and falls back to an
+	// estimate when that takes too long. Exact says which of them it is.
+	CountMatching(ctx context.Context, q CountQuery) (MatchCount, error)
+
+	// Export calls yield for the messages that match, newest first (created_at, then
+	// id, descending), as they were at one moment, until limit of them were given or
+	// yield answers an error, which it returns. Values longer than maxValue bytes are
+	// not loaded. The message is yield's only until it returns. Memory does not grow
+	// with the number of messages.
+	Export(ctx context.Context, q ExportQuery, yield func(*entity.Message) error) error
+}
+
+// SearchQuery asks for a part of the messages that match.
+type SearchQuery struct {
+	Filter   entity.Filter
+	Archived bool // in the archive instead of the live table
+	Sort     Sort
+	After    Place // only what stands behind it in the order; the zero Place for all
+	Limit    int
+}
+
+// Sort is an order of messages. The zero value is the newest first.
+type Sort struct {
+	By        SortKey
+	Ascending bool
+}
+
+// SortKey is a time of a message.
+type SortKey int
+
+const (
+	// ByCreated sorts by created_at.
+	ByCreated SortKey = iota
+	// ByLastRetry sorts by last_retry_at; messages that were never retried are left
+	// out.
+	ByLastRetry
+)
+
+// CountQuery asks how many messages match.
+type CountQuery struct {
+	Filter   entity.Filter
+	Archived bool
+	How      Counting
+}
+
+// Counting says how much a number is worth.
+type Counting int
+
+const (
+	// CountEstimate takes what the store knows without looking.
+	CountEstimate Counting = iota
+	// CountExact counts, for some seconds at most.
+	CountExact
+)
+
+// MatchCount is how many messages match.
+type MatchCount struct {
+	Messages int64
+	Exact    bool
+}
+
+// ExportQuery asks for all messages that match.
+type ExportQuery struct {
+	Filter   entity.Filter
+	Archived bool
+	Limit    int
+	MaxValue int64 // bytes
+}
+
+// TooBroadError: the filter matches too slowly. Its kind is entity.ErrInvalid.
+type TooBroadError struct{}
+
+func (e *TooBroadError) Error() string {
+	return "the filter takes too long to answer: narrow it by topic, group, status or time"
+}
+
+// Is makes the error's kind entity.ErrInvalid.
+func (e *TooBroadError) Is(target error) bool { return target == entity.ErrInvalid }
+
+// Archive is where messages go that are done with. Searcher finds them there.
+type Archive interface {
+	// GetArchived returns one message of the archive, as Get does of the live table.
+	GetArchived(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
+
+	// Restore moves a message from the archive back, as PENDING with no attempts
+	// used, due at once. It keeps its id, bytes, history and created_at. An id that
+	// is not in the archive is a *entity.NotFoundError.
+	Restore(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error)
+}

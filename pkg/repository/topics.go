@@ -1,0 +1,37 @@
+package repository
+
+import (
+	"context"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// Topics are the original topics of the messages that are there.
+type Topics interface {
+	// TopicSummaries returns every visible original topic that has messages, by
+	// name; "" stands for those of unknown origin.
+	TopicSummaries(ctx context.Context, visible *entity.TopicPatterns) ([]TopicSummary, error)
+
+	// IngestPositions returns how far each partition of the dead-letter topics has
+	// been stored, of their present lives only.
+	IngestPositions(ctx context.Context) ([]IngestPosition, error)
+}
+
+// TopicSummary is what there is of an original topic.
+type TopicSummary struct {
+	Topic          string
+	DLQTopics      []string // where its messages came from, by name
+	Counts         map[entity.Status]int64
+	OldestPending  time.Time // created_at; zero when none is PENDING
+	LastSeen       time.Time // created_at of the newest message
+	ConsumerGroups []string  // that failed on it or are configured for it, by name
+}
+
+// IngestPosition is the next offset to store of a dead-letter partition.
+type IngestPosition struct {
+	Topic     string
+	TopicID   string // Kafka's; "" where there is none
+	Partition int32
+	Next      int64
+}
