@@ -56,6 +56,10 @@ test-faults: ## Break servers, connections and programs, longer and more often t
 bench: ## Measure ingest and retry against their limits and write docs/benchmarks.md.
 	@go run ./integration/bench -write
 
+.PHONY: bench-reads
+bench-reads: ## Measure searches, groups and exports of 5,000,000 messages and write docs/benchmarks-reads.md.
+	@go run ./integration/bench -reads 5000000 -limit 25m -write
+
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Vet, and look for what the linters know.
 	@go vet ./...

@@ -58,6 +58,7 @@ type result struct {
 	audit   cost
 	hash    cost
 	backlog backlog
+	reads   reads
 }
 
 // measure does the whole run. Nothing that it starts is left behind.
@@ -69,6 +70,9 @@ func measure(ctx context.Context, opts options, log io.Writer) (res result, err 
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, opts.limit, fmt.Errorf("not done after %s (-limit)", opts.limit))
 	defer cancel()
+	if opts.reads > 0 {
+		return b.result, b.timely(ctx, b.measureReads)
+	}
 	for _, step := range []func(context.Context) error{
 		b.singleInserts, b.copyRows, b.produceBacklog,
 		b.ingestBacklog,
@@ -78,14 +82,20 @@ func measure(ctx context.Context, opts options, log io.Writer) (res result, err 
 		b.auditCost, b.hashCost,
 		b.dropDatabases, b.workBacklog,
 	} {
-		if err := step(ctx); err != nil {
-			if ctx.Err() != nil {
-				err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
-			}
+		if err := b.timely(ctx, step); err != nil {
 			return res, err
 		}
 	}
 	return b.result, nil
+}
+
+// timely says when it was the limit that ended a step.
+func (b *bench) timely(ctx context.Context, step func(context.Context) error) error {
+	err := step(ctx)
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+	}
+	return err
 }
 
 func (b *bench) say(format string, args ...any) { fmt.Fprintf(b.log, "bench: "+format+"\n", args...) }

@@ -1,9 +1,9 @@
 // Command bench measures the programs as they are shipped, as processes, against
 // a Kafka and a PostgreSQL of its own that write to disk as in production:
 //
-//	bench [-scale S] [-records N] [-retry N] [-single N] [-copy N] [-doubtful N] [-backlog N] [-dir DIR] [-write]
+//	bench [-scale S] [-records N] [-retry N] [-single N] [-copy N] [-doubtful N] [-backlog N] [-reads N] [-dir DIR] [-write]
 //
-// It prints one table. A figure is only shown when the counts behind it are
+// With -reads it measures reading alone. It prints one table. A figure is only shown when the counts behind it are
 // right: a run that lost, doubled or changed a record fails. With -write it also
 // writes docs/benchmarks.md. It must run inside of this module, on Linux, and
 // wants the machine for itself.
@@ -42,6 +42,7 @@ type options struct {
 	copied   int // rows that COPY writes
 	doubtful int // claims that a process leaves behind
 	backlog  int // PENDING rows that workers claim by cursor
+	reads    int // messages that are searched; 0: everything else is measured instead
 	scale    float64
 	dir      string
 	limit    time.Duration
@@ -54,6 +55,7 @@ const (
 	demandedRetry    = 100_000
 	demandedDoubtful = 10_000
 	demandedBacklog  = 1_000_000
+	demandedReads    = 5_000_000
 )
 
 func parse(args []string, stderr io.Writer) (options, error) {
@@ -66,6 +68,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.IntVar(&opts.copied, "copy", 100_000, "rows that COPY writes")
 	flags.IntVar(&opts.doubtful, "doubtful", demandedDoubtful, "claims that a process leaves behind")
 	flags.IntVar(&opts.backlog, "backlog", demandedBacklog, "rows that workers claim by cursor")
+	flags.IntVar(&opts.reads, "reads", 0, "measure nothing but searches of so many messages")
 	flags.Float64Var(&opts.scale, "scale", 1, "share of every count that is done, for a try")
 	flags.StringVar(&opts.dir, "dir", "", "where the throwaway data is made (some 12 GB); empty: the temporary folder")
 	flags.DurationVar(&opts.limit, "limit", 10*time.Minute, "give up when the work takes longer than this")
@@ -81,7 +84,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 }
 
 func (o options) scaled() options {
-	for _, n := range []*int{&o.records, &o.retry, &o.single, &o.copied, &o.doubtful, &o.backlog} {
+	for _, n := range []*int{&o.records, &o.retry, &o.single, &o.copied, &o.doubtful, &o.backlog, &o.reads} {
 		*n = int(float64(*n) * o.scale)
 	}
 	return o
@@ -102,6 +105,10 @@ func (o options) check(rest []string) error {
 		return errors.New("-records must not be less than -retry")
 	case o.least() < max(o.doubtful, 2*o.single):
 		return fmt.Errorf("-records leaves %d to each topic that is not retried, less than -doubtful or twice -single", o.least())
+	case o.reads < 0 || o.reads > 0 && o.reads < 10*fillStep:
+		return fmt.Errorf("-reads must be 0, or at least %d", 10*fillStep)
+	case o.write && o.reads > 0 && o.reads < demandedReads:
+		return fmt.Errorf("-write needs -reads of at least %d", demandedReads)
 	case o.write && (o.records < demandedRecords || o.retry < demandedRetry ||
 		o.doubtful < demandedDoubtful || o.backlog < demandedBacklog):
 		return fmt.Errorf("-write needs at least %d records, %d retries, %d doubtful claims and a backlog of %d",

@@ -56,6 +56,9 @@ func (l line) verdict() string {
 
 // lines are the table, made of nothing but what was measured.
 func (r result) lines() []line {
+	if r.opts.reads > 0 {
+		return r.reads.lines()
+	}
 	ingest := r.ingest.perSecond()
 	times := quotient(ingest, r.single.perSecond())
 	ingestWork := fmt.Sprintf("ingest %s × 1 KB, Kafka to PostgreSQL", thousands(r.opts.records))
@@ -258,14 +261,19 @@ func publish(r result, write bool, stdout io.Writer) error {
 	if err := printTable(stdout, lines); err != nil {
 		return err
 	}
-	fmt.Fprintln(stdout, "\n"+r.steps())
+	page, text := "benchmarks.md", r.page
+	if r.opts.reads > 0 {
+		page, text = "benchmarks-reads.md", r.readsPage
+	} else {
+		fmt.Fprintln(stdout, "\n"+r.steps())
+	}
 	if write {
 		root, err := moduleRoot(context.Background())
 		if err != nil {
 			return err
 		}
-		path := filepath.Join(root, "docs", "benchmarks.md")
-		if err := os.WriteFile(path, []byte(r.page()), 0o644); err != nil {
+		path := filepath.Join(root, "docs", page)
+		if err := os.WriteFile(path, []byte(text()), 0o644); err != nil {
 			return fmt.Errorf("write the page: %w", err)
 		}
 	}
