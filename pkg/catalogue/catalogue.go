@@ -1,0 +1,210 @@
+// Package catalogue makes what messages are searched in: it reads those that have
+// no document yet, or none of the present version, and stores one for each, with
+// an error group where the message has none. It works behind the messages, so
+// that storing them does not wait for it; answering searches is left to the store.
+package catalogue
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/fingerprint"
+	"github.com/dlq-manager/dlq-manager/pkg/payload"
+)
+
+const (
+	// lease is for how long one worker is the only one. When it dies another takes
+	// over after that time.
+	lease = 30 * time.Second
+	// renewal is how long a lease is trusted before it is renewed.
+	renewal = lease / 3
+	// maxWait is the longest time between two looks for work, and between two tries
+	// while the store is away.
+	maxWait = 2 * time.Second
+	// maxValue is how long a record's value may be to be looked into.
+	maxValue = 1 << 20
+	// maxBytes is how much of records is in memory at once.
+	maxBytes = 16 << 20
+)
+
+// Store is what the worker needs of the repository.
+type Store interface {
+	// HoldCatalogue makes owner the one worker if nobody else is, and sets the
+	// version that searches answer from.
+	HoldCatalogue(ctx context.Context, owner uuid.UUID, version int64, lease time.Duration) (bool, error)
+	// Uncatalogued returns messages without a document of that version or without
+	// a group.
+	Uncatalogued(ctx context.Context, version int64, limit int, maxBytes, maxValue int64) ([]entity.Message, error)
+	// StoreDocuments keeps documents, each in place of one before.
+	StoreDocuments(ctx context.Context, version int64, documents []entity.Document) error
+}
+
+// Worker catalogues messages. Any number of them may run against one store, in
+// any number of processes; one of them works, the others wait to take over.
+type Worker struct {
+	cfg     Config
+	store   Store
+	decode  func(entity.Message) (class, message, stack string)
+	maker   *fingerprint.Maker
+	masks   *payload.Masks
+	metrics *metrics
+	log     *zap.Logger
+
+	owner   uuid.UUID
+	version int64
+
+	// What follows is Run's.
+	held  time.Time // when the lease was renewed last; zero when it is another's
+	first uuid.UUID // of the batch before
+	away  bool      // the store did not answer when it was asked last
+}
+
+// New returns a worker. decode reads of a message what its group is made of, and
+// is asked only for messages without one. The metrics are registered with
+// registry.
+func New(cfg Config, store Store, decode func(entity.Message) (class, message, stack string), maker *fingerprint.Maker,
+	masks *payload.Masks, registry prometheus.Registerer, log *zap.Logger,
+) *Worker {
+	return &Worker{
+		cfg: cfg, store: store, decode: decode, maker: maker, masks: masks, metrics: newMetrics(registry), log: log,
+		owner: uuid.New(), version: version(cfg, masks),
+	}
+}
+
+// Run works until ctx ends, and lets another worker take over at once then. It
+// must not run twice at a time. A store that is away is logged once, and tried
+// again until it is back.
+func (w *Worker) Run(ctx context.Context) {
+	defer w.release(ctx)
+	for wait := w.cfg.Interval; ctx.Err() == nil; {
+		worked, more, err := w.step(ctx)
+		w.note(ctx, err)
+		switch {
+		case more:
+			wait = 0
+		case worked:
+			wait = w.cfg.Interval
+		default:
+			wait = min(max(2*wait, w.cfg.Interval), max(maxWait, w.cfg.Interval))
+		}
+		pause(ctx, wait)
+	}
+}
+
+// step catalogues one batch. more reports that there is more for certain.
+func (w *Worker) step(ctx context.Context) (worked, more bool, err error) {
+	if ok, err := w.hold(ctx); err != nil || !ok {
+		w.metrics.lag.Set(0)
+		return false, false, err
+	}
+	messages, err := w.store.Uncatalogued(ctx, w.version, w.cfg.Batch, maxBytes, maxValue)
+	if err != nil {
+		return false, false, err
+	}
+	if len(messages) == 0 {
+		w.metrics.lag.Set(0)
+		w.first = uuid.Nil
+		return false, false, nil
+	}
+	w.metrics.lag.Set(max(0, time.Since(oldest(messages)).Seconds()))
+	var bytes int64
+	documents := make([]entity.Document, len(messages))
+	for i := range messages {
+		documents[i] = w.document(&messages[i])
+		bytes += int64(len(messages[i].Record.Value))
+	}
+	if err := w.keep(ctx, documents); err != nil {
+		return false, false, err
+	}
+	// What comes back as it was would come back for ever, so it has to wait.
+	again := messages[0].ID == w.first
+	w.first = messages[0].ID
+	return !again, !again && (len(messages) > w.cfg.Batch/2 || bytes > maxBytes/2), nil
+}
+
+// hold renews the lease when it is time, and reports whether it is this worker's.
+func (w *Worker) hold(ctx context.Context) (bool, error) {
+	if !w.held.IsZero() && time.Since(w.held) < renewal {
+		return true, nil
+	}
+	began := time.Now()
+	w.held = time.Time{}
+	ok, err := w.store.HoldCatalogue(ctx, w.owner, w.version, lease)
+	if ok && err == nil {
+		w.held = began
+	}
+	return ok && err == nil, err
+}
+
+// keep stores documents. One that the store cannot take at all is stored without
+// what it says: its message is not found then, but all others are.
+func (w *Worker) keep(ctx context.Context, documents []entity.Document) error {
+	err := w.store.StoreDocuments(ctx, w.version, documents)
+	switch half := len(documents) / 2; {
+	case err == nil:
+		w.metrics.documents.Add(float64(len(documents)))
+		return nil
+	case !errors.Is(err, entity.ErrInvalid):
+		return err
+	case half > 0:
+		if err := w.keep(ctx, documents[:half]); err != nil {
+			return err
+		}
+		return w.keep(ctx, documents[half:])
+	case documents[0].Text == "" && documents[0].Terms == nil:
+		return err
+	}
+	w.log.Warn("a message cannot be searched", zap.Stringer("message_id", documents[0].MessageID), zap.Error(err))
+	return w.keep(ctx, []entity.Document{{MessageID: documents[0].MessageID, Fingerprint: documents[0].Fingerprint}})
+}
+
+// note logs when the store goes away and when it comes back.
+func (w *Worker) note(ctx context.Context, err error) {
+	switch {
+	case ctx.Err() != nil:
+	case err != nil && !w.away:
+		w.away = true
+		w.log.Warn("messages cannot be catalogued: searches do not find new ones", zap.Error(err))
+	case err == nil && w.away:
+		w.away = false
+		w.log.Info("messages are catalogued again")
+	}
+}
+
+// release ends the lease, if it is this worker's.
+func (w *Worker) release(ctx context.Context) {
+	if w.held.IsZero() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxWait)
+	defer cancel()
+	if _, err := w.store.HoldCatalogue(ctx, w.owner, w.version, 0); err != nil {
+		w.log.Debug("the catalogue's lease runs out by itself", zap.Error(err))
+	}
+	w.held = time.Time{}
+}
+
+func oldest(messages []entity.Message) time.Time {
+	first := messages[0].CreatedAt
+	for i := range messages {
+		if messages[i].CreatedAt.Before(first) {
+			first = messages[i].CreatedAt
+		}
+	}
+	return first
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

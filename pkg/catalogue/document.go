@@ -1,0 +1,79 @@
+package catalogue
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/payload"
+)
+
+const (
+	// format is raised when documents are made in another way: all are made anew.
+	format = 1
+
+	maxFields       = 500     // values of a record's JSON that can be searched for
+	maxHeaders      = 200     // headers of a record that can be searched for
+	maxHeaderValue  = 1 << 10 // bytes; of longer ones only the name can be
+	maxErrorMessage = 16 << 10
+)
+
+// version stands for everything that documents depend on but messages.
+func version(cfg Config, masks *payload.Masks) int64 {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d %d %d", format, masks.Version(), cfg.PayloadBytes))
+	return int64(binary.BigEndian.Uint64(sum[:])) //nolint:gosec // any 64 bits will do
+}
+
+// document is what a message is found by.
+func (w *Worker) document(m *entity.Message) entity.Document {
+	d := entity.Document{MessageID: m.ID, Text: w.text(m), Terms: terms(&m.Record)}
+	if m.Group == uuid.Nil {
+		f := w.maker.Of(w.decode(*m))
+		d.Fingerprint = &f
+	}
+	return d
+}
+
+// text is the error message and the record's text, each on lines of its own so
+// that no phrase is found across both.
+func (w *Worker) text(m *entity.Message) string {
+	message := m.ErrorMessage[:min(len(m.ErrorMessage), maxErrorMessage)]
+	message = strings.ReplaceAll(strings.ToValidUTF8(message, ""), "\x00", " ")
+	value := payload.Text(stored(&m.Record), w.masks, int(w.cfg.PayloadBytes))
+	if value == "" {
+		return strings.ToLower(message)
+	}
+	return strings.ToLower(message) + "\n" + value
+}
+
+// terms are of everything, masked or not: whoever may not see a field may not
+// search for it either.
+func terms(r *entity.Record) []int64 {
+	all := payload.Terms(stored(r), maxFields)
+	if r.Key != nil {
+		all = append(all, entity.KeyTerm(r.Key))
+	}
+	for _, h := range r.Headers[:min(len(r.Headers), maxHeaders)] {
+		all = append(all, entity.HeaderTerm(h.Key, nil))
+		switch {
+		case h.Value == nil:
+			all = append(all, entity.HeaderTerm(h.Key, []byte{})) // null is as empty
+		case len(h.Value) <= maxHeaderValue:
+			all = append(all, entity.HeaderTerm(h.Key, h.Value))
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+func stored(r *entity.Record) []byte {
+	if r.State != entity.ValueStored {
+		return nil
+	}
+	return r.Value
+}

@@ -1,0 +1,76 @@
+package catalogue_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/catalogue"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/fingerprint"
+	"github.com/dlq-manager/dlq-manager/pkg/payload"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
+)
+
+// TestSearch runs the worker against a store and finds messages by what it made.
+func TestSearch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New(time.Now)
+		m := entity.NewMessage("orders", "Order 17 has no stock", time.Now())
+		m.Record = entity.Record{
+			Key: []byte("k-1"), Value: []byte(`{"items":[{"sku":"X-1","quantity":2.0}],"card":{"number":"4111"}}`),
+			Headers: []entity.Header{{Key: "trace", Value: []byte("t-1")}},
+		}
+		store.Insert(m)
+		run(t, store)
+
+		word := func(words ...string) entity.Filter { return entity.Filter{Words: words} }
+		field := func(path, value string) entity.Filter {
+			return entity.Filter{Fields: []entity.FieldMatch{{Path: path, Values: payload.ParseScalars(value)}}}
+		}
+		for name, c := range map[string]struct {
+			filter entity.Filter
+			want   int
+		}{
+			"WordOfTheError":     {word("stock"), 1},
+			"WordOfTheRecord":    {word("stock", "x-1"), 1},
+			"NoSuchWord":         {word("stocks"), 0},
+			"NeverWhatIsMasked":  {word("4111"), 0},
+			"Field":              {field("$.items[*].sku", "X-1"), 1},
+			"FieldByNumber":      {field("$.items[*].quantity", "2"), 1},
+			"FieldWithOtherText": {field("$.items[*].sku", "x-1"), 0},
+			"FieldThatIsThere":   {entity.Filter{Fields: []entity.FieldMatch{{Path: "$.card.number"}}}, 1},
+			"Key":                {entity.Filter{Key: []byte("k-1")}, 1},
+			"Header":             {entity.Filter{Headers: []entity.HeaderMatch{{Name: "trace", Value: []byte("t-1")}}}, 1},
+			"Group":              {entity.Filter{Group: entity.Fingerprint{Title: "Order <n> has no stock"}.ID()}, 1},
+		} {
+			found, err := store.Search(t.Context(), repository.SearchQuery{Filter: c.filter, Limit: 10})
+			if err != nil || len(found) != c.want {
+				t.Errorf("%s: got %d messages, %v, want %d", name, len(found), err, c.want)
+			}
+		}
+	})
+}
+
+func run(t *testing.T, store *memory.Store) {
+	t.Helper()
+	masks, err := payload.NewMasks(payload.MaskConfig{Payload: []string{"$.card.number"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	maker, err := fingerprint.New(fingerprint.DefaultConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	decode := func(m entity.Message) (class, message, stack string) { return "", m.ErrorMessage, "" }
+	w := catalogue.New(catalogue.DefaultConfig(), store, decode, maker, masks, prometheus.NewRegistry(), zap.NewNop())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	w.Run(ctx)
+}

@@ -1,0 +1,49 @@
+package fingerprint
+
+func isDigit(b byte) bool { return b >= '0' && b <= '9' }
+
+// isLetter takes every byte of a letter beyond ASCII for one.
+func isLetter(b byte) bool { return b|0x20 >= 'a' && b|0x20 <= 'z' || b >= 0x80 }
+
+func isAlnum(b byte) bool { return isDigit(b) || isLetter(b) }
+
+func isHex(b byte) bool { return isDigit(b) || b|0x20 >= 'a' && b|0x20 <= 'f' }
+
+func isSpace(b byte) bool { return b <= ' ' || b == 0x7f }
+
+// run returns the end of the bytes from i on that are all as is says.
+func run(s string, i int, is func(byte) bool) int {
+	for i < len(s) && is(s[i]) {
+		i++
+	}
+	return i
+}
+
+// digits is run for digits, at most limit of them.
+func digits(s string, i, limit int) int {
+	end := min(len(s), i+limit)
+	for i < end && isDigit(s[i]) {
+		i++
+	}
+	return i
+}
+
+// at is the byte at i, or 0 behind the end.
+func at(s string, i int) byte {
+	if i < len(s) && i >= 0 {
+		return s[i]
+	}
+	return 0
+}
+
+// ended reports whether no letter or digit follows at i.
+func ended(s string, i int) bool { return i >= len(s) || !isAlnum(s[i]) }
+
+// trim cuts ASCII space and control characters off both ends.
+func trim(s string) string {
+	from := run(s, 0, isSpace)
+	for len(s) > from && isSpace(s[len(s)-1]) {
+		s = s[:len(s)-1]
+	}
+	return s[from:]
+}

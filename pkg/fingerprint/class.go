@@ -1,0 +1,86 @@
+package fingerprint
+
+import "strings"
+
+// rootClass returns the class of the root cause: the one that was given, unless
+// the stack trace knows better.
+func rootClass(class, stack string) string {
+	class = clean(class, maxClass)
+	if class != "" && !isWrapper(class) {
+		return class
+	}
+	if root := causedBy(stack); root != "" {
+		return root
+	}
+	if class == "" {
+		return headClass(stack)
+	}
+	return class
+}
+
+// isWrapper reports whether a class says only that something else went wrong.
+func isWrapper(class string) bool {
+	switch class {
+	case "java.util.concurrent.CompletionException", "java.util.concurrent.ExecutionException",
+		"java.lang.RuntimeException", "java.lang.Exception", "java.lang.reflect.InvocationTargetException",
+		"java.lang.reflect.UndeclaredThrowableException",
+		"org.springframework.kafka.listener.ListenerExecutionFailedException", "org.springframework.kafka.KafkaException",
+		"org.springframework.messaging.MessageHandlingException", "org.springframework.messaging.MessagingException",
+		"org.springframework.messaging.MessageDeliveryException",
+		"org.apache.kafka.connect.errors.ConnectException", "org.apache.kafka.streams.errors.StreamsException",
+		"io.smallrye.mutiny.CompositeException", "jakarta.ejb.EJBException", "javax.ejb.EJBException",
+		"System.AggregateException", "System.Reflection.TargetInvocationException", "AggregateException":
+		return true
+	}
+	return false
+}
+
+// maxCauses is how many causes are looked at that name no class.
+const maxCauses = 16
+
+// causedBy returns the class of the last cause that a stack trace names: Caused
+// by: in Java, ---> in .NET.
+func causedBy(stack string) string {
+	rest := stack
+	for range maxCauses {
+		at, mark := strings.LastIndex(rest, "Caused by: "), len("Caused by: ")
+		if net := strings.LastIndex(rest, "---> "); net > at {
+			at, mark = net, len("---> ")
+		}
+		if at < 0 {
+			return ""
+		}
+		if class := leadingClass(rest[at+mark:]); class != "" {
+			return class
+		}
+		rest = rest[:at]
+	}
+	return ""
+}
+
+// headClass returns the class that a stack trace without causes begins with, or,
+// in Python, ends with.
+func headClass(stack string) string {
+	stack = strings.TrimSpace(stack)
+	line, _ := nextLine(stack)
+	if strings.HasPrefix(line, "Traceback (most recent call last)") {
+		line = strings.TrimSpace(stack[strings.LastIndexAny(stack, "\n\r")+1:])
+	}
+	line = strings.TrimPrefix(line, `Exception in thread "main" `)
+	line = strings.TrimPrefix(line, "Uncaught ")
+	return leadingClass(line)
+}
+
+// leadingClass returns the name of an error class that text begins with.
+func leadingClass(text string) string {
+	text = text[:min(len(text), maxClass)]
+	end := run(text, 0, func(b byte) bool { return isAlnum(b) || strings.IndexByte("._$\\", b) >= 0 })
+	name := strings.TrimRight(text[:end], ".")
+	switch next := at(text, end); {
+	case name == "" || !isLetter(name[0]), next != ':' && next != 0 && !isSpace(next) && next != '(':
+		return ""
+	case strings.ContainsAny(name, ".\\"), strings.HasSuffix(name, "Error"), strings.HasSuffix(name, "Exception"):
+		return clean(name, maxClass)
+	}
+	return ""
+}

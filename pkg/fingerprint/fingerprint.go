@@ -1,0 +1,110 @@
+// Package fingerprint finds what failures with the same cause have in common: the
+// class of the error, its message without what differs from case to case, and the
+// application's own stack frames. It looks at texts alone; counting and keeping
+// the groups is left to others.
+package fingerprint
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+const (
+	// maxMessage is how much of an error message counts, in bytes.
+	maxMessage = 4 << 10
+	// maxTitle is how long a title is at most, in bytes.
+	maxTitle = 512
+	// maxClass is how long the class of an error is at most, in bytes.
+	maxClass = 512
+	// maxStack is how much of a stack trace is read, in bytes.
+	maxStack = 256 << 10
+)
+
+// Maker makes fingerprints. It never changes, and is safe for concurrent use.
+type Maker struct {
+	rules  []rule
+	frames []string
+}
+
+type rule struct {
+	name, title string
+	pattern     *regexp.Regexp
+}
+
+// New returns the maker of a valid configuration.
+func New(cfg Config) (*Maker, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	m := &Maker{frames: cfg.Frames}
+	for _, r := range cfg.Rules {
+		pattern, err := regexp.Compile(r.Pattern)
+		if err != nil {
+			return nil, err
+		}
+		m.rules = append(m.rules, rule{name: r.Name, title: r.Title, pattern: pattern})
+	}
+	return m, nil
+}
+
+// Of returns the fingerprint of a failure, of which any part may be empty. It is
+// the same for the same texts and configuration, always and everywhere; the time
+// it takes grows with their length and with nothing else.
+//
+// The class is the one that was given, unless it is empty or says only that there
+// is a cause: then it is that of the root cause in the stack trace. A rule that
+// matches makes the title, and no frames count. Else the title is Title, and the
+// frames are the innermost five of the application.
+func (m *Maker) Of(class, message, stack string) entity.Fingerprint {
+	stack = stack[:min(len(stack), maxStack)]
+	f := entity.Fingerprint{Class: rootClass(class, stack)}
+	if m.applyRule(&f, message) {
+		return f
+	}
+	f.Title = Title(message)
+	f.Frames = m.framesOf(stack)
+	return f
+}
+
+func (m *Maker) applyRule(f *entity.Fingerprint, message string) bool {
+	if len(m.rules) == 0 {
+		return false
+	}
+	message = message[:min(len(message), maxMessage)]
+	for _, r := range m.rules {
+		found := r.pattern.FindStringSubmatchIndex(message)
+		if found == nil {
+			continue
+		}
+		title := string(r.pattern.ExpandString(nil, r.title, message, found))
+		f.Rule, f.Title = r.name, clean(title, maxTitle)
+		if f.Title == "" {
+			f.Title = clean(r.name, maxTitle)
+		}
+		return true
+	}
+	return false
+}
+
+// clean makes one line of UTF-8 without control characters.
+func clean(text string, limit int) string {
+	if run(text, 0, func(b byte) bool { return b > ' ' && b < 0x7f }) == len(text) {
+		return cut(text, limit) // as nearly all names are
+	}
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f }), " ")
+	return cut(text, limit)
+}
+
+// cut shortens valid UTF-8 to at most limit bytes.
+func cut(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	for limit > 0 && text[limit]&0xc0 == 0x80 {
+		limit--
+	}
+	return strings.TrimRight(text[:limit], " ")
+}

@@ -1,0 +1,47 @@
+package fingerprint
+
+import "strings"
+
+// telling returns the part of an error message that says what happened: its first
+// line with words, and the one after it where it ends with a colon. A message
+// that looks like JSON counts as a whole; of a Python traceback it is the last
+// line.
+func telling(message string) string {
+	message = trim(message[:min(len(message), maxMessage)])
+	end := strings.IndexAny(message, "\n\r")
+	if end < 0 || message[0] == '{' || message[0] == '[' {
+		return message
+	}
+	if strings.HasPrefix(message, "Traceback (most recent call last)") {
+		return trim(message[strings.LastIndexAny(message, "\n\r")+1:])
+	}
+	for rest := message; rest != ""; {
+		line, after := nextLine(rest)
+		if hasWord(line) {
+			if next, _ := nextLine(strings.TrimLeft(after, " \t\n\r")); strings.HasSuffix(line, ":") && next != "" {
+				return line + " " + next
+			}
+			return line
+		}
+		rest = after
+	}
+	return message
+}
+
+// nextLine returns the first line without space around it, and what follows.
+func nextLine(text string) (line, rest string) {
+	end := strings.IndexAny(text, "\n\r")
+	if end < 0 {
+		return trim(text), ""
+	}
+	return trim(text[:end]), text[end+1:]
+}
+
+func hasWord(line string) bool {
+	for i := 1; i < len(line); i++ {
+		if isLetter(line[i-1]) && isLetter(line[i]) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,93 @@
+package fingerprint
+
+import (
+	"slices"
+	"strings"
+)
+
+// maxFrames is how many frames count.
+const maxFrames = 5
+
+// frame is one line of a stack trace, whatever language wrote it.
+type frame struct {
+	name string // as it is shown and compared
+	path string // of the source file, where that is more than name has; "" elsewhere
+	lib  bool   // of a runtime, a library or generated code, by where the file is
+}
+
+// framesOf returns the innermost frames of the application, the innermost first;
+// none when there are none. They are those of the root cause, or, where it was
+// raised without any, of the nearest error around it.
+func (m *Maker) framesOf(stack string) []string {
+	if stack == "" {
+		return nil
+	}
+	p := parser{mine: m.mine, blocks: [][]string{nil}}
+	p.parse(stack)
+	if !p.outward { // all but Python tell the root cause last
+		slices.Reverse(p.blocks)
+	}
+	for _, frames := range p.blocks {
+		if len(frames) > 0 {
+			return frames
+		}
+	}
+	return nil
+}
+
+// mine reports whether a frame is the application's.
+func (m *Maker) mine(f frame) bool {
+	if len(m.frames) == 0 {
+		return !f.lib && !isFramework(f.name)
+	}
+	return slices.ContainsFunc(m.frames, func(prefix string) bool {
+		return strings.HasPrefix(f.name, prefix) || strings.HasPrefix(f.path, prefix) || f.path != "" && strings.Contains(f.path, "/"+prefix)
+	})
+}
+
+// parser reads a stack trace line by line into blocks, one for each error in a
+// chain of causes.
+type parser struct {
+	mine    func(frame) bool
+	blocks  [][]string
+	current int  // the block that frames belong to
+	outward bool // the innermost frame of a block stands last
+}
+
+func (p *parser) parse(stack string) {
+	for rest := stack; rest != ""; {
+		var line string
+		line, rest = nextLine(rest)
+		switch {
+		case line == "":
+		case strings.HasPrefix(line, "Caused by: "), strings.HasPrefix(line, "---> "):
+			p.open()
+		case strings.HasPrefix(line, "--- End of inner exception"):
+			p.current = max(0, p.current-1)
+		case strings.HasPrefix(line, "Traceback (most recent call last)"):
+			p.outward = true
+			p.open()
+		default:
+			f, used, ok := readFrame(line, rest)
+			if rest = rest[used:]; ok && p.mine(f) {
+				p.add(f.name)
+			}
+		}
+	}
+}
+
+func (p *parser) open() {
+	p.blocks = append(p.blocks, nil)
+	p.current = len(p.blocks) - 1
+}
+
+func (p *parser) add(name string) {
+	block := p.blocks[p.current]
+	switch {
+	case p.outward:
+		block = append([]string{name}, block[:min(len(block), maxFrames-1)]...)
+	case len(block) < maxFrames:
+		block = append(block, name)
+	}
+	p.blocks[p.current] = block
+}

@@ -1,0 +1,171 @@
+package fingerprint
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// Title returns what is left of an error message when everything that differs
+// from case to case is replaced:
+//
+//	<n>      numbers, with their units of size, and versions
+//	<id>     UUIDs, mixtures of letters and digits, short codes in quotes, queries of URLs
+//	<hex>    hexadecimal numbers and hashes, identities of objects (Order@1b2c3d)
+//	<time>   timestamps, dates, times of day, durations
+//	<ip>     IPv4 and IPv6 addresses, with their ports
+//	<addr>   hosts with ports
+//	<email>  e-mail addresses
+//
+// Words stay, as do status codes behind "status", "code" or "HTTP" and error
+// codes such as ORA-00942, which tell causes apart. Several replacements in a row
+// become one, space collapses, and of several lines the first that tells
+// something counts. The title of a title is itself. It is UTF-8, on one line, and
+// at most 512 bytes long.
+func Title(message string) string {
+	s := telling(message)
+	if !utf8.ValidString(s) {
+		s = strings.ToValidUTF8(s, "\uFFFD")
+	}
+	for range maxPasses {
+		title := pass(s)
+		if title == s {
+			break
+		}
+		s = title
+	}
+	return s
+}
+
+// maxPasses: what was replaced may make a neighbour readable, so a title is read
+// again until it stays; that a second pass finds something is rare, and a fourth
+// has never been seen to.
+const maxPasses = 6
+
+func pass(s string) string {
+	var space [256]byte
+	t := titler{s: s, out: space[:0]}
+	for t.i < len(t.s) && len(t.out) <= maxTitle {
+		t.next()
+	}
+	return t.done()
+}
+
+// titler goes over a text once. Every look ahead is bounded or consumes what it
+// has seen, so that no text makes it slow.
+type titler struct {
+	s    string
+	i    int    // what of s is done
+	out  []byte // the title so far
+	word string // the last word of s, as long as only : = and the like came after it
+}
+
+func (t *titler) next() {
+	switch b := t.s[t.i]; {
+	case isSpace(b):
+		t.i++
+		if n := len(t.out); n > 0 && t.out[n-1] != ' ' {
+			t.out = append(t.out, ' ')
+		}
+	case isAlnum(b):
+		t.token()
+	case b == '<' && t.placeholder():
+	case b == '\'' || b == '"' || b == '`':
+		t.quoted()
+	case (b == '-' || b == '+') && isDigit(at(t.s, t.i+1)) && t.signed():
+		t.i++ // belongs to the number that follows
+	case b == ':' && t.ip6():
+	case b == '[' && t.bracketed():
+	case b == '@' && t.identity():
+	default:
+		t.copy(1)
+	}
+}
+
+// copy takes n bytes over as they are.
+func (t *titler) copy(n int) {
+	switch t.s[t.i] {
+	case ':', '=', '"', '\'', '(', '-', '#', '/':
+	default:
+		t.word = ""
+	}
+	t.out = append(t.out, t.s[t.i:t.i+n]...)
+	t.i += n
+}
+
+// put replaces the text up to end. A list of the same replacements, however
+// long, becomes one.
+func (t *titler) put(placeholder string, end int) {
+	t.i, t.word = end, ""
+	t.append(placeholder)
+}
+
+func (t *titler) append(placeholder string) {
+	before := t.out
+	if n := len(before); n > 0 && before[n-1] == ' ' {
+		before = before[:n-1]
+	}
+	if n := len(before); n > 0 && before[n-1] == ',' {
+		before = before[:n-1]
+		if n -= 1 + len(placeholder); n >= 0 && string(before[n:]) == placeholder {
+			t.out = before
+			return
+		}
+	}
+	t.out = append(t.out, placeholder...)
+}
+
+// placeholder takes over what an earlier title has replaced.
+func (t *titler) placeholder() bool {
+	n := placeholderAt(t.s, t.i)
+	switch p := t.s[t.i : t.i+n]; p {
+	case "":
+		return false
+	case "<n>":
+		t.plain(t.i + n)
+	default:
+		t.put(p, t.i+n)
+	}
+	return true
+}
+
+// placeholderAt returns the length of the replacement at i, or 0.
+func placeholderAt(s string, i int) int {
+	if at(s, i) != '<' {
+		return 0
+	}
+	for _, p := range [...]string{"<n>", "<id>", "<hex>", "<time>", "<ip>", "<addr>", "<email>"} {
+		if strings.HasPrefix(s[i:], p) {
+			return len(p)
+		}
+	}
+	return 0
+}
+
+// signed reports whether a sign at i is one, and no hyphen.
+func (t *titler) signed() bool {
+	return t.i == 0 || strings.IndexByte(" \t=(:,[{", t.s[t.i-1]) >= 0
+}
+
+// done cuts the title where a word ends.
+func (t *titler) done() string {
+	out := t.out
+	if len(out) > maxTitle {
+		end := maxTitle
+		for end > maxTitle-64 && out[end] != ' ' {
+			end--
+		}
+		if out[end] != ' ' {
+			for end = maxTitle; out[end]&0xc0 == 0x80; {
+				end--
+			}
+		}
+		out = out[:end]
+	}
+	for len(out) > 0 && out[len(out)-1] == ' ' {
+		out = out[:len(out)-1]
+	}
+	if string(out) == t.s {
+		return t.s
+	}
+	return string(out)
+}

@@ -1,0 +1,177 @@
+package fingerprint
+
+import "strings"
+
+// token takes the letters and digits at i, and more where they begin something
+// longer such as an address or a timestamp.
+func (t *titler) token() {
+	if t.i == 0 || !isChunk(t.s[t.i-1]) {
+		if t.chunk() {
+			return
+		}
+	}
+	if isDigit(t.s[t.i]) && (t.clock() || t.ip4()) || t.uuid() || t.ip6() || t.writtenDate() {
+		return
+	}
+	end := run(t.s, t.i, isAlnum)
+	switch text := t.s[t.i:end]; {
+	case text[0] == '0' && len(text) > 2 && text[1]|0x20 == 'x' && allHex(text[2:]):
+		t.put("<hex>", end)
+	case isHash(text):
+		t.put("<hex>", end)
+	case isDigit(text[0]):
+		t.number()
+	default:
+		t.name(text)
+	}
+}
+
+// chunk takes addresses, which are seen by what stands in their middle.
+func (t *titler) chunk() bool {
+	end := run(t.s, t.i, isChunk)
+	switch at(t.s, end) {
+	case '@':
+		return t.email(end)
+	case ':':
+		if strings.HasPrefix(t.s[end:], "://") {
+			return t.url(end)
+		}
+		return t.host(end)
+	}
+	if strings.HasPrefix(t.s[t.i:], "eyJ") && end-t.i > 40 {
+		t.put("<id>", end) // a token of the kind that carries JSON
+		return true
+	}
+	return false
+}
+
+// isChunk is what names of hosts and mailboxes are made of.
+func isChunk(b byte) bool { return isAlnum(b) || b == '.' || b == '-' || b == '_' || b == '+' }
+
+// name takes a text that begins with a letter.
+func (t *titler) name(text string) {
+	letters := run(text, 0, isLetter)
+	tail := text[letters:]
+	count := countDigits(tail)
+	switch {
+	case count == 0 || technical(text):
+		t.keep(text)
+	case count == len(tail) && (letters > 2 || count > 2):
+		t.keep(text[:letters])
+		t.put("<n>", t.i+len(tail))
+	case count == len(tail), count <= 2 && len(text)-count >= 4, len(text) < 5 && count < 2:
+		t.keep(text)
+	case isDuration(text):
+		t.put("<time>", t.i+len(text))
+	default:
+		t.put("<id>", t.i+len(text))
+	}
+}
+
+func (t *titler) keep(word string) {
+	t.word = word
+	t.out = append(t.out, word...)
+	t.i += len(word)
+}
+
+func countDigits(text string) int {
+	n := 0
+	for i := range len(text) {
+		if isDigit(text[i]) {
+			n++
+		}
+	}
+	return n
+}
+
+// technical are words that have digits in them.
+func technical(text string) bool {
+	switch strings.ToLower(text) {
+	case "utf8", "utf16", "utf32", "sha1", "sha256", "sha384", "sha512", "md5", "base32", "base64", "x509", "ipv4", "ipv6",
+		"http2", "http3", "oauth2", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64",
+		"iso8601", "rfc3339", "log4j", "log4j2", "i18n", "l10n", "k8s", "x86", "amd64", "arm64", "utf8mb4", "hmacsha256", "rs256", "hs256", "es256", "sasl2":
+		return true
+	}
+	return false
+}
+
+// isHash: at least eight hexadecimal digits, among them a digit, and not digits
+// alone, which are a number, as 12345678B and 1234567e8 are.
+func isHash(text string) bool {
+	n := countDigits(text)
+	bytes := n == len(text)-1 && text[n] == 'B'
+	return len(text) >= 8 && n > 0 && n < len(text) && allHex(text) && !bytes && !isExponent(text)
+}
+
+// isExponent: 12345e10 is a number.
+func isExponent(text string) bool {
+	at := run(text, 0, isDigit)
+	return at > 0 && at < len(text) && text[at]|0x20 == 'e' && at+1 < len(text) && run(text, at+1, isDigit) == len(text) && len(text)-at <= 4
+}
+
+func allHex(text string) bool { return run(text, 0, isHex) == len(text) }
+
+// uuid takes 8-4-4-4-12 hexadecimal digits.
+func (t *titler) uuid() bool {
+	s := t.s[t.i:]
+	if len(s) < 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' || !ended(s, 36) {
+		return false
+	}
+	for i := range 36 {
+		if i != 8 && i != 13 && i != 18 && i != 23 && !isHex(s[i]) {
+			return false
+		}
+	}
+	t.put("<id>", t.i+36)
+	return true
+}
+
+// identity takes what follows an @ that no e-mail address has: the identity of an
+// object, or an offset.
+func (t *titler) identity() bool {
+	end := run(t.s, t.i+1, isHex)
+	text := t.s[t.i+1 : end]
+	if !ended(t.s, end) || len(text) == 0 || len(text) > 16 || countDigits(text) == 0 && len(text) < 6 {
+		return false
+	}
+	t.out = append(t.out, '@')
+	t.put("<hex>", end)
+	return true
+}
+
+// quoted takes a quote, and a code within: 'C-4711'. Words in quotes are taken
+// like others.
+func (t *titler) quoted() {
+	end := t.i + 1
+	lower, letters, numbers := 0, 0, 0
+	for ; end < len(t.s) && end-t.i < 64; end++ {
+		b := t.s[end]
+		switch {
+		case isDigit(b):
+			numbers++
+			lower = 0
+		case b >= 'a' && b <= 'z':
+			letters++
+			lower++
+		case b >= 'A' && b <= 'Z':
+			letters++
+			lower = 0
+		case b == '-' || b == '_' || b == '#':
+			lower = 0
+		default:
+			lower = 3
+		}
+		if lower >= 3 {
+			break
+		}
+	}
+	text := t.s[t.i+1 : end]
+	if at(t.s, end) != t.s[t.i] || letters == 0 || numbers == 0 || isHash(text) || text[0]|0x20 == 'v' && countDigits(text) == len(text)-1 {
+		t.copy(1)
+		return
+	}
+	t.out = append(t.out, t.s[t.i])
+	t.put("<id>", end)
+	t.out = append(t.out, t.s[end])
+	t.i++
+}

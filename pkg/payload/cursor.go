@@ -1,0 +1,149 @@
+package payload
+
+import (
+	"bytes"
+	"encoding/json"
+	"unicode/utf8"
+)
+
+// cursor walks over a JSON text that is known to be valid, by offsets, so that
+// what is not looked at costs nothing and stays as the producer wrote it.
+type cursor struct {
+	data []byte
+	pos  int
+}
+
+// open returns a cursor at the first byte of the value, and whether value is one
+// JSON text.
+func open(value []byte) (*cursor, bool) {
+	if !json.Valid(value) {
+		return nil, false
+	}
+	c := &cursor{data: value}
+	c.space()
+	return c, true
+}
+
+func (c *cursor) space() {
+	for c.pos < len(c.data) {
+		switch c.data[c.pos] {
+		case ' ', '\t', '\n', '\r':
+			c.pos++
+		default:
+			return
+		}
+	}
+}
+
+// kind is the first byte of the value that the cursor stands at.
+func (c *cursor) kind() byte { return c.data[c.pos] }
+
+// object calls member for each member of the object at the cursor with its name,
+// still quoted, and the cursor at its value, which member must go past. It ends
+// early when member returns false; where the cursor stands is not said then.
+func (c *cursor) object(member func(name []byte) bool) bool {
+	return c.items('}', func() bool {
+		name := c.text()
+		c.space()
+		c.pos++ // the colon
+		c.space()
+		return member(name)
+	})
+}
+
+// array is object for arrays.
+func (c *cursor) array(element func() bool) bool { return c.items(']', element) }
+
+func (c *cursor) items(end byte, item func() bool) bool {
+	c.pos++
+	c.space()
+	for c.data[c.pos] != end {
+		if !item() {
+			return false
+		}
+		c.space()
+		if c.data[c.pos] == ',' {
+			c.pos++
+			c.space()
+		}
+	}
+	c.pos++
+	return true
+}
+
+// text goes past the string at the cursor and returns it with its quotes.
+func (c *cursor) text() []byte {
+	from := c.pos
+	for c.pos++; c.data[c.pos] != '"'; c.pos++ {
+		if c.data[c.pos] == '\\' {
+			c.pos++
+		}
+	}
+	c.pos++
+	return c.data[from:c.pos]
+}
+
+// scalar goes past a string, number or word and returns its text.
+func (c *cursor) scalar() []byte {
+	if c.kind() == '"' {
+		return c.text()
+	}
+	from := c.pos
+	for c.pos < len(c.data) && !ends(c.data[c.pos]) {
+		c.pos++
+	}
+	return c.data[from:c.pos]
+}
+
+// ends reports whether a number or word is over before b.
+func ends(b byte) bool {
+	switch b {
+	case ' ', '\t', '\n', '\r', ',', ']', '}':
+		return true
+	}
+	return false
+}
+
+// skip goes past any value.
+func (c *cursor) skip() {
+	for depth := 0; ; {
+		switch c.kind() {
+		case '{', '[':
+			depth++
+			c.pos++
+		case '}', ']':
+			depth--
+			c.pos++
+		case ',', ':':
+			c.pos++
+		default:
+			c.scalar()
+		}
+		if depth == 0 {
+			return
+		}
+		c.space()
+	}
+}
+
+// unquote returns what a JSON string says; where it says no valid Unicode, U+FFFD.
+func unquote(quoted []byte) string {
+	inner := quoted[1 : len(quoted)-1]
+	if bytes.IndexByte(inner, '\\') < 0 && utf8.Valid(inner) {
+		return string(inner)
+	}
+	var text string
+	if err := json.Unmarshal(quoted, &text); err != nil {
+		return string(bytes.ToValidUTF8(inner, []byte("\uFFFD")))
+	}
+	return text
+}
+
+// says reports whether a JSON string says name.
+func says(quoted []byte, name string) bool {
+	inner := quoted[1 : len(quoted)-1]
+	if bytes.IndexByte(inner, '\\') < 0 && utf8.Valid(inner) {
+		return string(inner) == name
+	}
+	return unquote(quoted) == name
+}

@@ -1,0 +1,57 @@
+package payload
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+
+	"github.com/wI2L/jsondiff"
+)
+
+var errNotJSON = errors.New("a value is not JSON")
+
+// Diff returns what has to be done to before to get after, as a JSON Patch (RFC
+// 6902) for people to read: [] when they say the same. Numbers are compared as
+// they are written. When either is not JSON the error says so.
+func Diff(before, after []byte) (patch []byte, err error) {
+	if !json.Valid(before) || !json.Valid(after) {
+		return nil, errNotJSON
+	}
+	operations, err := jsondiff.CompareJSON(before, after, jsondiff.UnmarshalFunc(exactly))
+	if err != nil {
+		return nil, err
+	}
+	shown := make([]operation, 0, len(operations))
+	for _, o := range operations {
+		next := operation{Op: o.Type, Path: o.Path}
+		if o.Type != jsondiff.OperationRemove {
+			next.Value = &o.Value
+		}
+		if o.Path == "" { // adding at the root is what the library calls replacing it
+			next.Op = jsondiff.OperationReplace
+		}
+		shown = append(shown, next)
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(shown); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSpace(b.Bytes()), nil
+}
+
+// operation has its members in the order in which people read them.
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value *any   `json:"value,omitempty"` // nil: none, which null is not
+}
+
+// exactly reads JSON without making floats of numbers, which would lose digits of
+// what is shown.
+func exactly(text []byte, into any) error {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.UseNumber()
+	return dec.Decode(into)
+}

@@ -1,0 +1,85 @@
+package payload
+
+// Payload returns a value with Mask in place of each value at a masked path, and
+// the paths that were found, as String has them. All other bytes are the
+// producer's, duplicate members and white space included. A value that is not
+// JSON is masked as a whole, its name being "$", as soon as there is a masked
+// path: nobody can say what is in it. Null and empty values hide nothing and stay.
+// When nothing is masked the result is value itself.
+func (m *Masks) Payload(value []byte) (masked []byte, names []string) {
+	if len(m.rules()) == 0 || len(value) == 0 {
+		return value, nil
+	}
+	c, ok := open(value)
+	if !ok {
+		return []byte("***"), []string{"$"}
+	}
+	w := newMasker(c, m.rules(), m.rules().begin())
+	w.value(0)
+	return w.result(), w.names()
+}
+
+// masker writes a text anew with masks in it.
+type masker struct {
+	walk
+	out    []byte
+	copied int // how much of the text is in out
+	hit    []bool
+}
+
+func newMasker(c *cursor, r rules, states []state) *masker {
+	return &masker{walk: walk{cursor: c, rules: r, states: states}, hit: make([]bool, len(r))}
+}
+
+// value goes past a value that the states from onwards are for.
+func (m *masker) value(from int) {
+	base := len(m.states)
+	switch masked := m.enter(from); {
+	case masked:
+		m.hide(from)
+	case from == base:
+		m.skip()
+	case m.kind() == '{':
+		m.object(func(name []byte) bool {
+			m.toMember(from, base, name)
+			m.value(base)
+			return true
+		})
+	case m.kind() == '[':
+		m.array(func() bool {
+			m.toElement(from, base)
+			m.value(base)
+			return true
+		})
+	default:
+		m.scalar()
+	}
+}
+
+func (m *masker) hide(from int) {
+	for _, s := range m.states[from:] {
+		if m.rules.finished(s) {
+			m.hit[s.rule] = true
+		}
+	}
+	m.out = append(append(m.out, m.data[m.copied:m.pos]...), Mask...)
+	m.skip()
+	m.copied = m.pos
+}
+
+func (m *masker) result() []byte {
+	if m.copied == 0 {
+		return m.data
+	}
+	return append(m.out, m.data[m.copied:]...)
+}
+
+func (m *masker) names() []string {
+	var all []string
+	for i, hit := range m.hit {
+		if hit {
+			all = append(all, m.rules[i].String())
+		}
+	}
+	return all
+}

@@ -1,0 +1,87 @@
+package payload
+
+import "strings"
+
+// Patch returns a JSON Patch (RFC 6902) in which masked values of the record that
+// it is for are masked: those that an operation sets or tests, or that are part
+// of them. What cannot be read is masked as a whole.
+func (m *Masks) Patch(patch []byte) []byte {
+	if len(m.rules()) == 0 || len(patch) == 0 {
+		return patch
+	}
+	c, ok := open(patch)
+	if !ok || c.kind() != '[' {
+		return []byte(Mask)
+	}
+	w := newMasker(c, m.rules(), nil)
+	c.array(func() bool {
+		w.operation()
+		return true
+	})
+	return w.result()
+}
+
+// operation masks the values of an operation. Its path may stand behind them.
+func (m *masker) operation() {
+	if m.kind() != '{' {
+		m.skip()
+		return
+	}
+	m.states = m.states[:0]
+	ahead := cursor{data: m.data, pos: m.pos}
+	ahead.object(func(name []byte) bool {
+		if says(name, "path") && ahead.kind() == '"' {
+			m.states = append(m.states, m.rules.at(unquote(ahead.text()))...)
+		} else {
+			ahead.skip()
+		}
+		return true
+	})
+	base := len(m.states)
+	m.object(func(name []byte) bool {
+		if m.states = m.states[:base]; says(name, "value") {
+			m.states = append(m.states, m.states...)
+			m.value(base)
+		} else {
+			m.skip()
+		}
+		return true
+	})
+}
+
+// at returns the states at the place of a JSON Pointer. It does not say whether
+// a number is an index or a name, so it is taken for both.
+func (r rules) at(pointer string) []state {
+	states := r.begin()
+	for _, name := range tokens(pointer) {
+		states = r.follow(states, name, true, isIndex(name))
+	}
+	return states
+}
+
+// tokens are the parts of a JSON Pointer (RFC 6901).
+func tokens(pointer string) []string {
+	if pointer == "" {
+		return nil
+	}
+	all := strings.Split(strings.TrimPrefix(pointer, "/"), "/")
+	for i, t := range all {
+		all[i] = strings.ReplaceAll(strings.ReplaceAll(t, "~1", "/"), "~0", "~")
+	}
+	return all
+}
+
+func isIndex(token string) bool {
+	return token == "-" || token != "" && strings.Trim(token, "0123456789") == ""
+}
+
+// CoversPatch reports whether a patch reads or changes what is masked, or part of
+// it, or something that has it as a part.
+func (m *Masks) CoversPatch(p *Patch) bool {
+	for _, pointer := range p.pointers {
+		if len(m.rules().at(pointer)) > 0 {
+			return true
+		}
+	}
+	return false
+}

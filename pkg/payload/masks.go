@@ -1,0 +1,100 @@
+package payload
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Mask is what stands in place of a masked value, as a JSON string.
+const Mask = `"***"`
+
+// Masks are rules of what must not be seen. They never change, and are safe for
+// concurrent use. A nil *Masks masks nothing.
+type Masks struct {
+	paths   rules
+	headers []string // lower case, may hold *
+}
+
+// NewMasks returns the masks of a valid configuration.
+func NewMasks(cfg MaskConfig) (*Masks, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	m := &Masks{}
+	for _, text := range cfg.Payload {
+		p, err := ParsePath(text)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.ContainsFunc(m.paths, func(other Path) bool { return slices.Equal(other.steps, p.steps) }) {
+			m.paths = append(m.paths, p)
+		}
+	}
+	for _, name := range cfg.Headers {
+		m.headers = append(m.headers, strings.ToLower(strings.TrimSpace(name)))
+	}
+	return m, nil
+}
+
+func (m *Masks) rules() rules {
+	if m == nil {
+		return nil
+	}
+	return m.paths
+}
+
+// Empty reports whether nothing is masked.
+func (m *Masks) Empty() bool { return m == nil || len(m.paths)+len(m.headers) == 0 }
+
+// Version is a number that changes when the masked paths do, and with them what
+// Text returns.
+func (m *Masks) Version() uint64 {
+	h := sha256.New()
+	for _, p := range m.rules() {
+		fmt.Fprintf(h, "path %q\n", p.String())
+	}
+	return binary.BigEndian.Uint64(h.Sum(nil))
+}
+
+// Header reports whether a header's values are masked.
+func (m *Masks) Header(name string) bool {
+	if m == nil {
+		return false
+	}
+	name = strings.ToLower(name)
+	return slices.ContainsFunc(m.headers, func(glob string) bool { return matches(glob, name) })
+}
+
+// matches is linear: each part between two stars is taken where it comes first.
+func matches(glob, name string) bool {
+	parts := strings.Split(glob, "*")
+	last := len(parts) - 1
+	if last == 0 {
+		return glob == name
+	}
+	rest, ok := strings.CutPrefix(name, parts[0])
+	if !ok {
+		return false
+	}
+	for _, part := range parts[1:last] {
+		at := strings.Index(rest, part)
+		if at < 0 {
+			return false
+		}
+		rest = rest[at+len(part):]
+	}
+	return strings.HasSuffix(rest, parts[last])
+}
+
+// CoversPath reports whether what stands at p is masked, or is part of what is,
+// or has such a part.
+func (m *Masks) CoversPath(p Path) bool {
+	states := m.rules().begin()
+	for _, s := range p.steps {
+		states = m.rules().follow(states, s.name, !s.each, s.each)
+	}
+	return len(states) > 0
+}

@@ -1,0 +1,233 @@
+package payload
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sort"
+	"strings"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+const (
+	// MaxOperations is how many operations a patch may have.
+	MaxOperations = 200
+	// MaxPatched is how large a patched value may be, in bytes.
+	MaxPatched = 32 << 20
+)
+
+// Patch is a JSON Patch (RFC 6902). It never changes, and is safe for concurrent
+// use.
+type Patch struct {
+	operations jsonpatch.Patch
+	pointers   []string // every path and from
+}
+
+// CompilePatch reads a patch. Errors are entity.FieldError of the field "patch",
+// or "patch[i]" for an operation. The whole value can be replaced or tested, but
+// not removed, moved or copied; members with an empty name cannot be reached.
+func CompilePatch(patch []byte) (*Patch, error) {
+	var operations []json.RawMessage
+	if err := json.Unmarshal(patch, &operations); err != nil || operations == nil {
+		return nil, &entity.FieldError{Field: "patch", Reason: "must be a JSON array of operations (RFC 6902)"}
+	}
+	if n := len(operations); n == 0 || n > MaxOperations {
+		return nil, &entity.FieldError{Field: "patch", Reason: fmt.Sprintf("must have 1 to %d operations, not %d", MaxOperations, n)}
+	}
+	p := &Patch{}
+	for i, raw := range operations {
+		pointers, err := checkOperation(raw)
+		if err != nil {
+			return nil, &entity.FieldError{Field: fmt.Sprintf("patch[%d]", i), Reason: err.Error()}
+		}
+		p.pointers = append(p.pointers, pointers...)
+	}
+	var err error
+	if p.operations, err = jsonpatch.DecodePatch(patch); err != nil {
+		return nil, &entity.FieldError{Field: "patch", Reason: "must be a JSON array of operations (RFC 6902)"}
+	}
+	return p, nil
+}
+
+// checkOperation refuses what the library would take for something else.
+func checkOperation(raw []byte) (pointers []string, err error) {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &members); err != nil || members == nil {
+		return nil, errors.New("must be an object with op and path")
+	}
+	op, known := member(members, "op")
+	if !known {
+		return nil, errors.New("op must be add, remove, replace, move, copy or test")
+	}
+	path, err := pointer(members, "path")
+	if err != nil {
+		return nil, err
+	}
+	value, hasValue := members["value"]
+	switch op {
+	case "add", "replace", "test":
+		switch {
+		case !hasValue:
+			return nil, fmt.Errorf("%s needs a value", op)
+		case path == "" && value[0] != '{' && value[0] != '[':
+			return nil, errors.New("the whole value can only be an object or an array here: send the new value itself instead")
+		}
+		return []string{path}, nil
+	case "remove":
+		return []string{path}, whole("removed", path)
+	case "move", "copy":
+		from, err := pointer(members, "from")
+		if err == nil {
+			err = whole("moved or copied", from, path)
+		}
+		return []string{from, path}, err
+	}
+	return nil, fmt.Errorf("op must be add, remove, replace, move, copy or test, not %q", op)
+}
+
+func whole(done string, pointers ...string) error {
+	for _, p := range pointers {
+		if p == "" {
+			return fmt.Errorf("the whole value cannot be %s", done)
+		}
+	}
+	return nil
+}
+
+func member(members map[string]json.RawMessage, name string) (text string, ok bool) {
+	raw, ok := members[name]
+	if !ok || raw[0] != '"' {
+		return "", false
+	}
+	return unquote(raw), true
+}
+
+func pointer(members map[string]json.RawMessage, name string) (string, error) {
+	text, ok := member(members, name)
+	if !ok || text != "" && text[0] != '/' {
+		return "", fmt.Errorf("%s must be a JSON Pointer such as /customer/id", name)
+	}
+	parts := strings.Split(text, "/")
+	if len(parts) > maxDepth {
+		return "", fmt.Errorf("%s has more than %d parts", name, maxDepth)
+	}
+	for _, part := range parts[1:] {
+		if part == "" {
+			return "", fmt.Errorf("%s has an empty part: members with an empty name cannot be reached", name)
+		}
+		if rest := strings.NewReplacer("~0", "", "~1", "").Replace(part); strings.Contains(rest, "~") {
+			return "", fmt.Errorf("%s: ~ is written as ~0, and / within a name as ~1", name)
+		}
+	}
+	return text, nil
+}
+
+// Paths returns the places that the patch reads or changes, in its order, numbers
+// taken for indexes, which become [*]. Ask Masks.CoversPatch whether a patch
+// touches what is masked.
+func (p *Patch) Paths() []Path {
+	var all []Path
+	for _, text := range p.pointers {
+		var path Path
+		for _, name := range tokens(text) {
+			if isIndex(name) {
+				path.steps = append(path.steps, step{each: true})
+			} else {
+				path.steps = append(path.steps, step{name: name})
+			}
+		}
+		all = append(all, path)
+	}
+	return all
+}
+
+// Apply returns the patched value. Numbers, strings and the order of members stay
+// as the producer wrote them where the patch does not change them; white space
+// between them goes. An operation that does not fit is an entity.FieldError of
+// the field "patch[i]" and nothing is changed; a value that is not JSON, has a
+// member twice, or grows over MaxPatched bytes is one of the field "patch". The
+// reason never has anything of the value in it.
+func (p *Patch) Apply(value []byte) ([]byte, error) {
+	c, ok := open(value)
+	if !ok || c.kind() != '{' && c.kind() != '[' {
+		return nil, &entity.FieldError{Field: "patch", Reason: "the payload is not a JSON object or array"}
+	}
+	if c.repeats() {
+		return nil, &entity.FieldError{Field: "patch", Reason: "the payload has an object with two members of the same name"}
+	}
+	value = bytes.TrimSpace(value)
+	result, err := p.apply(value, len(p.operations))
+	if err == nil {
+		if len(result) > MaxPatched {
+			return nil, tooLarge()
+		}
+		return result, nil
+	}
+	return nil, p.explain(value, err)
+}
+
+func tooLarge() error {
+	return &entity.FieldError{Field: "patch", Reason: fmt.Sprintf("the patched payload would be larger than %d bytes", MaxPatched)}
+}
+
+// apply carries out the first n operations.
+func (p *Patch) apply(value []byte, n int) (result []byte, err error) {
+	defer func() {
+		// The library follows a pointer into a null that an operation before has
+		// set, and falls.
+		if fault := recover(); fault != nil {
+			result, err = nil, jsonpatch.ErrMissing
+		}
+	}()
+	options := jsonpatch.NewApplyOptions()
+	options.SupportNegativeIndices = false
+	options.EscapeHTML = false
+	options.AccumulatedCopySizeLimit = MaxPatched
+	return p.operations[:n].ApplyWithOptions(value, options)
+}
+
+// explain finds the operation that did not fit: the first n of them do, for each
+// n up to it.
+func (p *Patch) explain(value []byte, err error) error {
+	var large *jsonpatch.AccumulatedCopySizeError
+	if errors.As(err, &large) {
+		return tooLarge()
+	}
+	at := sort.Search(len(p.operations)-1, func(i int) bool {
+		_, err := p.apply(value, i+1)
+		return err != nil
+	})
+	op := p.operations[at]
+	path, _ := op.Path()
+	reason := fmt.Sprintf("%s %s does not fit the payload", op.Kind(), path)
+	switch {
+	case errors.Is(err, jsonpatch.ErrTestFailed):
+		reason = fmt.Sprintf("test %s: the payload has something else there", path)
+	case errors.Is(err, jsonpatch.ErrMissing):
+		reason += ": there is nothing at one of its places"
+	}
+	return &entity.FieldError{Field: fmt.Sprintf("patch[%d]", at), Reason: reason}
+}
+
+// repeats reports whether an object has two members of one name, of which no two
+// readers take the same.
+func (c *cursor) repeats() bool {
+	switch c.kind() {
+	case '{':
+		seen := map[string]bool{}
+		return !c.object(func(name []byte) bool {
+			text := unquote(name)
+			again := seen[text]
+			seen[text] = true
+			return !again && !c.repeats()
+		})
+	case '[':
+		return !c.array(func() bool { return !c.repeats() })
+	}
+	c.scalar()
+	return false
+}

@@ -1,0 +1,161 @@
+package payload
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// MaxPath is how long the text of a path may be, in bytes. Longer ones are
+// refused where they are given, and are not found where they stand in a record.
+const MaxPath = 1024
+
+// maxDepth is how many steps a path may have.
+const maxDepth = 200
+
+// Path is a place in a JSON text: `$` is the whole, `.name` or `['any name']` the
+// member of an object, `[*]` every element of an array. The zero value is `$`.
+type Path struct{ steps []step }
+
+// step is one member name, or every element of an array.
+type step struct {
+	name string
+	each bool
+}
+
+// ParsePath reads a path. The error says what cannot be read, in a sentence for
+// whoever wrote it: indexes, filters, slices, wildcards for names and recursive
+// descent are not offered, since what is searched has no order of elements.
+func ParsePath(text string) (Path, error) {
+	p, rest, err := ReadPath(text)
+	if err == nil && rest != "" {
+		err = fmt.Errorf("%q cannot follow the path %s: write names with such characters as ['name']", rest, p)
+	}
+	if err != nil {
+		return Path{}, err
+	}
+	return p, nil
+}
+
+// ReadPath reads the path that text begins with and returns what follows it, as
+// in `$.customer.id = 42`.
+func ReadPath(text string) (p Path, rest string, err error) {
+	rest, ok := strings.CutPrefix(text, "$")
+	if !ok {
+		return Path{}, text, errors.New("a path begins with $, as in $.customer.id")
+	}
+	for err == nil && rest != "" && (rest[0] == '.' || rest[0] == '[') {
+		var s step
+		if s, rest, err = readStep(rest); err == nil {
+			p.steps = append(p.steps, s)
+		}
+		if len(p.steps) > maxDepth {
+			err = fmt.Errorf("a path has at most %d steps", maxDepth)
+		}
+	}
+	if err == nil && len(p.String()) > MaxPath {
+		err = fmt.Errorf("a path is at most %d bytes long", MaxPath)
+	}
+	if err != nil {
+		return Path{}, text, err
+	}
+	return p, rest, nil
+}
+
+func readStep(text string) (step, string, error) {
+	if text[0] == '[' {
+		return readBracket(text)
+	}
+	end := 1 + strings.IndexFunc(text[1:]+" ", func(r rune) bool { return !plain(r) })
+	switch name := text[1:end]; {
+	case name != "":
+		return step{name: name}, text[end:], nil
+	case strings.HasPrefix(text, ".."):
+		return step{}, "", errors.New("recursive descent (..) is not offered: write the whole path")
+	case strings.HasPrefix(text, ".*"):
+		return step{}, "", errors.New("a wildcard for names (.*) is not offered: [*] stands for the elements of an array")
+	}
+	return step{}, "", errors.New("a name must follow the dot, as in $.customer.id")
+}
+
+// plain is what a name after a dot consists of.
+func plain(r rune) bool {
+	return r == '_' || r == '-' || r == '@' || r == ':' || r == '$' || r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsDigit(r))
+}
+
+func readBracket(text string) (step, string, error) {
+	if rest, ok := strings.CutPrefix(text, "[*]"); ok {
+		return step{each: true}, rest, nil
+	}
+	if len(text) < 2 || text[1] != '\'' && text[1] != '"' {
+		return step{}, "", errors.New("only [*] and ['name'] are offered in brackets: no indexes, slices or filters")
+	}
+	name, rest, ok := readQuoted(text[1:])
+	if !ok {
+		return step{}, "", errors.New("a name in brackets has no end: write ['name'], a quote in it as \\'")
+	}
+	if rest, ok = strings.CutPrefix(rest, "]"); !ok {
+		return step{}, "", errors.New("a bracket holds one name: write ['name']")
+	}
+	return step{name: strings.ToValidUTF8(name, "\uFFFD")}, rest, nil
+}
+
+// readQuoted reads a name between quotes of either kind, in which a backslash
+// stands before a quote or a backslash.
+func readQuoted(text string) (name, rest string, ok bool) {
+	var b strings.Builder
+	for i := 1; i < len(text); i++ {
+		switch text[i] {
+		case text[0]:
+			return b.String(), text[i+1:], true
+		case '\\':
+			if i++; i == len(text) || !strings.ContainsRune(`\'"`, rune(text[i])) {
+				return "", "", false
+			}
+		}
+		b.WriteByte(text[i])
+	}
+	return "", "", false
+}
+
+// String is the path in the one form that searches, terms and masks compare:
+// names of ASCII letters, digits, _ and - after a dot, all others in brackets.
+func (p Path) String() string {
+	text := []byte("$")
+	for _, s := range p.steps {
+		text = s.append(text)
+	}
+	return string(text)
+}
+
+func (s step) append(text []byte) []byte {
+	if s.each {
+		return append(text, "[*]"...)
+	}
+	return appendName(text, s.name)
+}
+
+func appendName(text []byte, name string) []byte {
+	if ordinary(name) {
+		return append(append(text, '.'), name...)
+	}
+	text = append(text, "['"...)
+	for i := range len(name) {
+		if name[i] == '\'' || name[i] == '\\' {
+			text = append(text, '\\')
+		}
+		text = append(text, name[i])
+	}
+	return append(text, "']"...)
+}
+
+func ordinary(name string) bool {
+	for i := range len(name) {
+		if c := name[i]; c != '_' && c != '-' && (c < '0' || c > '9') && (c|0x20 < 'a' || c|0x20 > 'z') {
+			return false
+		}
+	}
+	return name != ""
+}

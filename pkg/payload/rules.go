@@ -1,0 +1,116 @@
+package payload
+
+import "slices"
+
+// rules are the masked paths. They are followed from the root on by states, of
+// which each says how far one rule has come; a rule that is finished covers the
+// value and all that is in it.
+//
+// They hide rather more than less, since producers do not write the same thing
+// the same way every day: an array where a rule has a name is looked through, and
+// [*] also stands for a value that is there without its array.
+type rules []Path
+
+type state struct{ rule, at int }
+
+func (r rules) begin() []state {
+	var all []state
+	for i := range r {
+		all = append(all, state{rule: i})
+	}
+	return all
+}
+
+func (r rules) finished(s state) bool { return s.at == len(r[s.rule].steps) }
+
+func (r rules) next(s state) step { return r[s.rule].steps[s.at] }
+
+// single is the state at a value that is no array.
+func (r rules) single(s state) state {
+	for !r.finished(s) && r.next(s).each {
+		s.at++
+	}
+	return s
+}
+
+// element is the state at an element of the array that s is at.
+func (r rules) element(s state) state {
+	if !r.finished(s) && r.next(s).each {
+		s.at++
+	}
+	return s
+}
+
+// member is the state at a member of the object that s is at; ok is false when
+// the rule does not go there.
+func (r rules) member(s state, is func(name string) bool) (next state, ok bool) {
+	if s = r.single(s); r.finished(s) {
+		return s, true
+	}
+	if !is(r.next(s).name) {
+		return s, false
+	}
+	s.at++
+	return s, true
+}
+
+// follow is what states become on the way to a member of that name, to an element
+// of an array, or to either when a JSON Pointer does not say which.
+func (r rules) follow(states []state, name string, member, element bool) []state {
+	var all []state
+	add := func(s state) {
+		if !slices.Contains(all, s) {
+			all = append(all, s)
+		}
+	}
+	for _, s := range states {
+		if next, ok := r.member(s, func(n string) bool { return n == name }); member && ok {
+			add(next)
+		}
+		if element {
+			add(r.element(s))
+		}
+	}
+	return all
+}
+
+// walk is a cursor with the states of where it stands. The states of a value are
+// the last ones when its turn comes.
+type walk struct {
+	*cursor
+	rules  rules
+	states []state
+}
+
+// enter takes the states from onwards to the value at the cursor and reports
+// whether it is masked.
+func (w *walk) enter(from int) bool {
+	if w.kind() != '[' {
+		for i, s := range w.states[from:] {
+			w.states[from+i] = w.rules.single(s)
+		}
+	}
+	return w.masked(from)
+}
+
+func (w *walk) masked(from int) bool {
+	return slices.ContainsFunc(w.states[from:], w.rules.finished)
+}
+
+// toMember adds the states of a member of the object with the states from to base.
+func (w *walk) toMember(from, base int, name []byte) {
+	w.states = w.states[:base]
+	for _, s := range w.states[from:base] {
+		if next, ok := w.rules.member(s, func(n string) bool { return says(name, n) }); ok {
+			w.states = append(w.states, next)
+		}
+	}
+}
+
+// toElement is toMember for an element of an array.
+func (w *walk) toElement(from, base int) {
+	w.states = w.states[:base]
+	for _, s := range w.states[from:base] {
+		w.states = append(w.states, w.rules.element(s))
+	}
+}

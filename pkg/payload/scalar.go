@@ -1,0 +1,88 @@
+package payload
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+	"strings"
+)
+
+// Scalar returns the canonical form of a JSON string, number, true, false or
+// null, which is the same for all spellings of the same value: 42, 42.0 and 4.2e1
+// agree, exactly and at any size. ok is false for everything else.
+func Scalar(value []byte) (text string, ok bool) {
+	c, ok := open(value)
+	if !ok || c.kind() == '{' || c.kind() == '[' {
+		return "", false
+	}
+	return canonical(c.scalar()), true
+}
+
+// ParseScalars returns the canonical forms that a text in a query may mean. Bare
+// text means that string, and the number, true, false or null of that spelling;
+// text in double quotes means the string alone.
+func ParseScalars(text string) []string {
+	text = strings.TrimSpace(text)
+	scalar, ok := Scalar([]byte(text))
+	if ok && text[0] == '"' {
+		return []string{scalar}
+	}
+	all := []string{quote(strings.ToValidUTF8(text, "\uFFFD"))}
+	if ok {
+		all = append(all, scalar)
+	}
+	return all
+}
+
+// canonical is Scalar for a scalar that is known to be one.
+func canonical(raw []byte) string {
+	switch raw[0] {
+	case '"':
+		return quote(unquote(raw))
+	case 't', 'f', 'n':
+		return string(raw)
+	}
+	return canonicalNumber(string(raw))
+}
+
+// canonicalNumber is the digits of a number without zeros at either end, and the
+// power of ten that they stand for: 4200 is 42e2, 0.5 is 5e-1. Nothing is
+// computed with the number itself, so none is too large or too exact.
+func canonicalNumber(raw string) string {
+	mantissa, power, _ := strings.Cut(strings.ToLower(raw), "e")
+	exponent := int64(0)
+	if power != "" {
+		n, err := strconv.ParseInt(power, 10, 48)
+		if err != nil {
+			return raw // beyond every use: only the same spelling is the same number
+		}
+		exponent = n
+	}
+	sign := ""
+	if mantissa[0] == '-' {
+		sign, mantissa = "-", mantissa[1:]
+	}
+	whole, fraction, _ := strings.Cut(mantissa, ".")
+	exponent -= int64(len(fraction))
+	digits := strings.TrimLeft(whole+fraction, "0")
+	short := strings.TrimRight(digits, "0")
+	exponent += int64(len(digits) - len(short))
+	switch {
+	case short == "":
+		return "0"
+	case exponent == 0:
+		return sign + short
+	}
+	return sign + short + "e" + strconv.FormatInt(exponent, 10)
+}
+
+// quote writes a JSON string in one way only.
+func quote(text string) string {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(text); err != nil {
+		return strconv.Quote(text) // strings cannot fail
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}

@@ -1,0 +1,86 @@
+package payload
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// Text returns what free text is searched in: of JSON the strings, numbers and
+// member names with spaces between them, but nothing at or below a masked path;
+// of other text the text itself, unless there are masked paths, since nobody can
+// say where they are in it; "" for bytes that are not UTF-8. It is lower case as
+// strings.ToLower has it, valid UTF-8, without NUL, and at most limit bytes long.
+func Text(value []byte, masks *Masks, limit int) string {
+	c, ok := open(value)
+	switch {
+	case ok:
+		t := texter{walk: walk{cursor: c, rules: masks.rules(), states: masks.rules().begin()}, limit: limit}
+		t.value(0)
+		return lower(t.text.String(), limit)
+	case len(masks.rules()) > 0 || !utf8.Valid(value):
+		return ""
+	}
+	return lower(cut(string(value), limit), limit)
+}
+
+type texter struct {
+	walk
+	limit int
+	text  strings.Builder
+}
+
+// value goes past a value that the states from onwards are for. It reports
+// whether there is room for more.
+func (t *texter) value(from int) bool {
+	base := len(t.states)
+	if t.enter(from) {
+		t.skip()
+		return true
+	}
+	switch t.kind() {
+	case '{':
+		return t.object(func(name []byte) bool {
+			t.toMember(from, base, name)
+			if !t.masked(base) {
+				t.add(unquote(name))
+			}
+			return t.value(base)
+		})
+	case '[':
+		return t.array(func() bool {
+			t.toElement(from, base)
+			return t.value(base)
+		})
+	case '"':
+		t.add(unquote(t.scalar()))
+	case 't', 'f', 'n':
+		t.scalar()
+	default:
+		t.add(string(t.scalar()))
+	}
+	return t.text.Len() < t.limit
+}
+
+func (t *texter) add(text string) {
+	if t.text.Len() > 0 {
+		t.text.WriteByte(' ')
+	}
+	t.text.WriteString(cut(text, max(0, t.limit-t.text.Len())))
+}
+
+// lower leaves out NUL, which PostgreSQL's texts cannot hold.
+func lower(text string, limit int) string {
+	text = strings.ToLower(strings.ReplaceAll(text, "\x00", " "))
+	return cut(text, limit)
+}
+
+// cut shortens text to at most limit bytes without splitting a rune.
+func cut(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	for limit > 0 && !utf8.RuneStart(text[limit]) {
+		limit--
+	}
+	return text[:max(0, limit)]
+}
