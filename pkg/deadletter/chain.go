@@ -12,9 +12,9 @@ import (
 // dead-letter topic is named after wrote last; else one that failed in a
 // dead-letter or retry topic came after one that failed in a plain topic; else
 // the later in the list, since producers append.
-func (c *decoding) latestFirst(hops []*dialect) []*dialect {
+func (c *decoding) latestFirst(hops []*dialect) {
 	if len(hops) < 2 {
-		return hops
+		return
 	}
 	namesake := func(d *dialect) bool { return namedAfter(c.topic, d.latestTopic(c.h)) }
 	later := func(d *dialect) bool { return c.suspect(d.latestTopic(c.h)) }
@@ -25,7 +25,6 @@ func (c *decoding) latestFirst(hops []*dialect) []*dialect {
 			cmp.Compare(b.position(c.h), a.position(c.h)),
 		)
 	})
-	return hops
 }
 
 func descending(a, b bool) int {
@@ -42,7 +41,10 @@ func (d *dialect) latestTopic(h headers) string {
 	if d.topic == "" {
 		return ""
 	}
-	return cleanText(d.latest(h, d.topic), maxTopic)
+	if i := d.latestIndex(h, d.topic); i >= 0 {
+		return cleanText(d.value(fieldTopic, h[i].Value), maxTopic)
+	}
+	return ""
 }
 
 // position is where in the list the dialect wrote last. One that writes in front
@@ -58,19 +60,20 @@ func (d *dialect) position(h headers) int {
 	return last
 }
 
-// latest returns what the dialect wrote last under key; nil when nothing.
-func (d *dialect) latest(h headers, key string) []byte {
+// latestIndex returns where in the list stands what the dialect wrote last under
+// key; -1 when it wrote nothing.
+func (d *dialect) latestIndex(h headers, key string) int {
 	if d.newestFirst {
-		return h.first(key)
+		return h.nthIndex(key, 0)
 	}
-	return h.last(key)
+	return h.lastIndex(key)
 }
 
-// latestBlock is the part of the list that cannot belong to an earlier hop of
-// the same dialect. Headers that are not written every time, such as a cause,
+// latestBlock is the part h[from:to] of the list that cannot belong to an earlier
+// hop of the same dialect. Headers that are not written every time, such as a cause,
 // count only inside it: outside they belong to another failure.
-func (d *dialect) latestBlock(h headers) headers {
-	from, to := 0, len(h)
+func (d *dialect) latestBlock(h headers) (from, to int) {
+	to = len(h)
 	always := [...]string{d.topic, d.partition, d.offset, firstOf(d.classes), firstOf(d.messages)}
 	for _, key := range always {
 		if key == "" {
@@ -84,7 +87,7 @@ func (d *dialect) latestBlock(h headers) headers {
 			from = max(from, h[:max(h.lastIndex(key), 0)].lastIndex(key)+1)
 		}
 	}
-	return h[min(from, to):to]
+	return min(from, to), to
 }
 
 func firstOf(keys []string) string {

@@ -5,7 +5,6 @@
 package deadletter
 
 import (
-	"errors"
 	"time"
 
 	"github.com/google/uuid"
@@ -30,29 +29,10 @@ type Reading struct {
 	Pointer bool
 }
 
-// Decoder reads dead letters. It never changes after New and is safe for
-// concurrent use.
-type Decoder struct {
-	patterns Patterns
-	rules    []mapping
-	words    map[string]dialectSet
-}
-
-// New returns a decoder. Patterns say which topics are dead-letter topics: such
-// a topic is never an origin. Rules are tried in order. Errors name every rule
-// that is wrong and are of kind entity.ErrInvalid.
-func New(patterns Patterns, rules []MapRule) (*Decoder, error) {
-	mappings, err := compileRules(rules)
-	errs := []error{err}
-	for _, m := range mappings {
-		if name, constant := m.constant(); constant && patterns.Match(name) {
-			errs = append(errs, ruleError(m.index, "original", "is itself a dead-letter topic"))
-		}
-	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
-	return &Decoder{patterns: patterns, rules: mappings, words: vocabulary()}, nil
+// Lineage is what a replay of ours wrote into the record's headers.
+type Lineage struct {
+	MessageID, RootID, RedriveID uuid.UUID
+	RetryCount                   int
 }
 
 // Decode reads one record of a dead-letter topic. ts is the record's timestamp
@@ -61,26 +41,9 @@ func New(patterns Patterns, rules []MapRule) (*Decoder, error) {
 // header settles the matter, and nil means that nothing exists. Decode accepts any
 // bytes, never panics, and keeps no reference to rec.
 func (d *Decoder) Decode(topic string, rec entity.Record, ts time.Time, exists func(topic string) bool) Reading {
-	if exists == nil {
-		exists = func(string) bool { return false }
-	}
 	var room [4]*dialect
-	c := decoding{d: d, topic: topic, h: rec.Headers, exists: exists}
-	c.hops = c.recognise(room[:0])
-
-	r := Reading{Returned: lineage(c.h), Pointer: IsPointer(rec)}
-	r.Failure, r.ErrorMessage = c.failure()
-	r.OriginalTopic, r.Origin = c.origin(ts)
-	if r.Failure.ConsumerGroup == "" {
-		r.Failure.ConsumerGroup = groupFromName(topic, r.OriginalTopic)
-	}
-	return r
-}
-
-// Lineage is what a replay of ours wrote into the record's headers.
-type Lineage struct {
-	MessageID, RootID, RedriveID uuid.UUID
-	RetryCount                   int
+	c := decoding{d: d, topic: topic, h: rec.Headers, key: rec.Key, exists: exists}
+	return c.read(rec, ts, room[:0])
 }
 
 // decoding is one call of Decode. hops are the dialects that claim the record,
@@ -89,23 +52,33 @@ type decoding struct {
 	d      *Decoder
 	topic  string
 	h      headers
+	key    []byte
 	exists func(string) bool
 	hops   []*dialect
+	root   mention // the hop that the origin was read from; no dialect when none was
+	trail  trail
 }
 
-// failure is what the latest hop said. The plain header "error" speaks when the
-// dialect is silent.
-func (c *decoding) failure() (entity.Failure, string) {
-	var f entity.Failure
-	var message string
-	if len(c.hops) > 0 {
-		f, message = c.hops[0].failure(c.h)
+func (c *decoding) read(rec entity.Record, ts time.Time, room []*dialect) Reading {
+	if c.exists == nil {
+		c.exists = func(string) bool { return false }
 	}
-	if message == "" {
-		message = cleanText(c.h.last("error"), MaxErrorMessage)
+	if c.d.uber.Match(c.topic) {
+		c.h = withUberKey(rec)
 	}
-	if message == "" {
-		message = entity.UnknownError
+	c.hops = c.recognise(room)
+
+	r := Reading{Returned: lineage(rec.Headers), Pointer: IsPointer(rec)}
+	f := c.failure()
+	r.Failure, r.ErrorMessage = f.Failure, f.message
+	if r.ErrorMessage == "" {
+		r.ErrorMessage = entity.UnknownError
+		c.trail[fieldMessage] = trace{}
 	}
-	return f, message
+	r.OriginalTopic, r.Origin = c.origin(ts)
+	if r.Failure.ConsumerGroup == "" {
+		r.Failure.ConsumerGroup = groupFromName(c.topic, r.OriginalTopic)
+		c.trail[fieldGroup] = trace{by: entity.ByName}
+	}
+	return r
 }

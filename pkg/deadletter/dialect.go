@@ -1,21 +1,24 @@
 package deadletter
 
-import (
-	"slices"
-
-	"github.com/dlq-manager/dlq-manager/pkg/entity"
-)
+import "slices"
 
 // dialect is the header vocabulary of one dead-letter producer. Most of it is a
-// table; two hooks say what a table cannot.
+// table; a few hooks say what a table cannot.
 type dialect struct {
 	name string
 
 	// anchors: the dialect claims a record that has all headers of any one set.
-	// accept, when set, must agree.
+	// accept, when set, must agree; key is the record's.
 	anchors [][]string
-	accept  func(headers) bool
+	accept  func(h headers, key []byte) bool
 
+	// configured dialects are a user's, for the dead-letter topics of where. They
+	// go before all others.
+	configured bool
+	where      Patterns
+
+	// shared: its anchor's name is used by others too, and only accept tells.
+	shared bool
 	// weak dialects speak only when no other claims the record.
 	weak bool
 	// newestFirst: the producer writes its own headers before the copied ones,
@@ -25,6 +28,9 @@ type dialect struct {
 	keepsTime bool
 	// topicIDs: the producer may write a topic's id where it has no name.
 	topicIDs bool
+	// queues: the producer belongs to another broker. What it names counts as a
+	// topic only when the cluster has one of that name.
+	queues bool
 
 	// The position is a tuple: the i-th topic goes with the i-th partition,
 	// offset and timestamp.
@@ -34,10 +40,13 @@ type dialect struct {
 	// only when there was a cause, and name the class better than classes.
 	causes, classes, messages, stacks, groups, attempts []string
 
+	// unwrap, when set, takes what a field needs out of a header's value.
+	unwrap func(field, []byte) []byte
+
 	// They take and return values: a pointer given to an unknown function would
 	// have to live on the heap, once for every record.
 	refinePlace   func(headers, place) place
-	refineFailure func(headers, entity.Failure, string) (entity.Failure, string)
+	refineFailure func(headers, failure) failure
 }
 
 // dialects in the order of their certainty: names reserved for a machine first,
@@ -45,15 +54,16 @@ type dialect struct {
 // tell apart. The order settles which dialect is named when nothing else does.
 var dialects = []dialect{
 	shareGroup, connect, streams, confluentRule,
-	springDLT, springRetryTopic, smallryeDLQ, smallryeRetry, micronaut, watermill,
-	silverback, karafka, quafka, greyhound, laravel, wolverine,
-	hexkit, karafkaLegacy, k1s0,
+	springDLT, springRetryTopic, smallryeDLQ, smallryeRetry, smallryeDeserialization, micronaut, watermill,
+	silverback, karafka, quafka, greyhound, kafkajsAsyncRetry, kafkaflowRetry, laravel,
+	nserviceBus, massTransit, wolverine, knative, cronsumer,
+	hexkit, karafkaLegacy, karafkaHyphenated, k1s0,
 	scst,
+	uberDLQ,
 	dapr,
 }
 
-// Dialects returns the name of every dialect that Decode can report, the most
-// certain first.
+// Dialects returns the name of every built-in dialect, the most certain first.
 func Dialects() []string {
 	names := make([]string, 0, len(dialects)+1)
 	for i := range dialects {
@@ -62,15 +72,15 @@ func Dialects() []string {
 	return append(names, genericName)
 }
 
-// dialectSet has one bit for each entry of dialects.
-type dialectSet uint32
+// dialectSet has one bit for each dialect of a decoder.
+type dialectSet uint64
 
 // vocabulary maps every header name to the dialects that know it, so that one
 // pass over a record's headers leaves few dialects to look at.
-func vocabulary() map[string]dialectSet {
+func vocabulary(dialects []*dialect) map[string]dialectSet {
 	words := make(map[string]dialectSet)
-	for i := range dialects {
-		for _, word := range dialects[i].words() {
+	for i, d := range dialects {
+		for _, word := range d.words() {
 			words[word] |= 1 << i
 		}
 	}
@@ -79,38 +89,93 @@ func vocabulary() map[string]dialectSet {
 
 func (d *dialect) words() []string {
 	words := slices.Concat(d.anchors...)
-	words = append(words, d.topic, d.partition, d.offset, d.timestamp)
+	return append(words, d.readWords()...)
+}
+
+// readWords are the headers whose values the dialect reads.
+func (d *dialect) readWords() []string {
+	words := []string{d.topic, d.partition, d.offset, d.timestamp}
 	words = append(words, slices.Concat(d.causes, d.classes, d.messages, d.stacks, d.groups, d.attempts)...)
 	return slices.DeleteFunc(words, func(word string) bool { return word == "" })
 }
 
-func (d *dialect) claims(h headers) bool {
-	if d.accept != nil && !d.accept(h) {
+func (d *dialect) claims(h headers, key []byte) bool {
+	if d.accept != nil && !d.accept(h, key) {
 		return false
 	}
 	return slices.ContainsFunc(d.anchors, h.hasAll)
 }
 
+// byCompanions reports whether no header alone is enough to recognise the dialect.
+func (d *dialect) byCompanions() bool {
+	return d.shared || !slices.ContainsFunc(d.anchors, func(anchor []string) bool { return len(anchor) == 1 })
+}
+
+// value is what a field needs of a header's value.
+func (d *dialect) value(f field, raw []byte) []byte {
+	if d.unwrap == nil || len(raw) == 0 {
+		return raw
+	}
+	return d.unwrap(f, raw)
+}
+
 // recognise appends the dialects that claim the record, the latest failure
-// first. Weak ones and the generic aliases are asked only when all others pass.
+// first: a user's before all. Weak ones and the generic aliases are asked only when
+// all others pass.
 func (c *decoding) recognise(hops []*dialect) []*dialect {
 	var seen dialectSet
 	for i := range c.h {
 		seen |= c.d.words[c.h[i].Key]
 	}
-	for _, weak := range [...]bool{false, true} {
-		for i := range dialects {
-			d := &dialects[i]
-			if seen&(1<<i) != 0 && d.weak == weak && d.claims(c.h) {
-				hops = append(hops, d)
-			}
-		}
-		if len(hops) > 0 {
-			return c.latestFirst(hops)
-		}
+	hops = c.claiming(hops, seen, func(d *dialect) bool { return d.configured && d.where.Match(c.topic) })
+	own := len(hops)
+	hops = c.claiming(hops, seen, func(d *dialect) bool { return !d.configured && !d.weak })
+	if len(hops) == 0 {
+		hops = c.claiming(hops, seen, func(d *dialect) bool { return d.weak })
+	}
+	c.latestFirst(hops[own:])
+	if len(hops) > 0 {
+		return hops
 	}
 	if d := generic(c.h); d != nil {
 		hops = append(hops, d)
 	}
 	return hops
+}
+
+// claiming appends the dialects among those of the set that are asked and claim
+// the record.
+func (c *decoding) claiming(hops []*dialect, set dialectSet, asked func(*dialect) bool) []*dialect {
+	for i, d := range c.d.dialects {
+		if set&(1<<i) != 0 && asked(d) && d.claims(c.h, c.key) {
+			hops = append(hops, d)
+		}
+	}
+	return hops
+}
+
+// builtIn returns pointers to the built-in dialects, behind others.
+func builtIn(others []*dialect) []*dialect {
+	all := slices.Clone(others)
+	for i := range dialects {
+		all = append(all, &dialects[i])
+	}
+	return all
+}
+
+// noError reports whether the dialect has no words for what went wrong.
+func (d *dialect) noError() bool {
+	return len(d.causes)+len(d.classes)+len(d.messages)+len(d.stacks) == 0
+}
+
+// lacks reports whether the dialect has no word for a field of a failure.
+func (d *dialect) lacks(f field) bool {
+	words := [fieldCount]int{
+		fieldClass:    len(d.causes) + len(d.classes),
+		fieldMessage:  len(d.messages),
+		fieldStack:    len(d.stacks),
+		fieldGroup:    len(d.groups),
+		fieldAttempts: len(d.attempts),
+	}
+	return words[f] == 0
 }

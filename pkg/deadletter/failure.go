@@ -1,34 +1,124 @@
 package deadletter
 
-import "github.com/dlq-manager/dlq-manager/pkg/entity"
+import (
+	"slices"
 
-// failure reads what the dialect's latest hop says. The message is "" when it
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// sources says of each field which header it was read from: the header's place in
+// the list, counted from 1, or 0 for none.
+type sources [fieldCount]int32
+
+// failure is what one hop says of why the record failed. message is "" when it
 // says nothing.
-func (d *dialect) failure(h headers) (entity.Failure, string) {
-	block := d.latestBlock(h)
-	f := entity.Failure{
-		Dialect:       d.name,
-		Class:         cleanText(d.pick(block, d.causes), MaxErrorClass),
-		StackTrace:    cleanText(d.pick(h, d.stacks), MaxStackTrace),
-		ConsumerGroup: cleanText(d.pick(block, d.groups), MaxConsumerGroup),
-		Attempts:      attempts(d.pick(h, d.attempts)),
-	}
-	if f.Class == "" {
-		f.Class = cleanText(d.pick(h, d.classes), MaxErrorClass)
-	}
-	message := cleanText(d.pick(h, d.messages), MaxErrorMessage)
-	if d.refineFailure != nil {
-		return d.refineFailure(h, f, message)
-	}
-	return f, message
+type failure struct {
+	entity.Failure
+	message string
+	at      sources
 }
 
-// pick returns the latest value of the first key that says anything.
-func (d *dialect) pick(h headers, keys []string) []byte {
+// failure reads what the dialect's latest hop says.
+func (d *dialect) failure(h headers) failure {
+	from, to := d.latestBlock(h)
+	var f failure
+	f.Dialect = d.name
+	f.Class = cleanText(f.pick(d, h[from:to], from, fieldClass, d.causes), MaxErrorClass)
+	if f.Class == "" {
+		f.Class = cleanText(f.pick(d, h, 0, fieldClass, d.classes), MaxErrorClass)
+	}
+	f.message = cleanText(f.pick(d, h, 0, fieldMessage, d.messages), MaxErrorMessage)
+	f.StackTrace = cleanText(f.pick(d, h, 0, fieldStack, d.stacks), MaxStackTrace)
+	f.ConsumerGroup = cleanText(f.pick(d, h[from:to], from, fieldGroup, d.groups), MaxConsumerGroup)
+	f.Attempts = attempts(f.pick(d, h, 0, fieldAttempts, d.attempts))
+	if d.refineFailure != nil {
+		return d.refineFailure(h, f)
+	}
+	return f
+}
+
+// pick returns the latest value of the first key that says anything, and notes
+// where it stood. part is what of the list may be looked at, from being its start.
+func (f *failure) pick(d *dialect, part headers, from int, of field, keys []string) []byte {
 	for _, key := range keys {
-		if value := d.latest(h, key); len(value) > 0 {
+		i := d.latestIndex(part, key)
+		if i < 0 {
+			continue
+		}
+		if value := d.value(of, part[i].Value); len(value) > 0 {
+			f.at[of] = int32(from + i + 1)
 			return value
 		}
 	}
 	return nil
+}
+
+// failure is what the latest hop said. Where it has no words for something, a
+// user's dialect leaves that to the hop before it, and any to hand-written headers.
+// The plain header "error" speaks when nobody else does.
+func (c *decoding) failure() failure {
+	var f failure
+	if len(c.hops) > 0 {
+		latest := c.hops[0]
+		f = latest.failure(c.h)
+		c.noteFailure(f, latest, fieldClass, fieldMessage, fieldStack, fieldGroup, fieldAttempts)
+		f = c.supplement(f, latest)
+	}
+	if f.message == "" {
+		i := c.h.lastIndex("error")
+		if i >= 0 {
+			f.message = cleanText(c.h[i].Value, MaxErrorMessage)
+			c.trail[fieldMessage] = trace{at: int32(i + 1)}
+		}
+	}
+	return f
+}
+
+// supplement asks others for what latest has no words for.
+func (c *decoding) supplement(f failure, latest *dialect) failure {
+	if latest.configured && len(c.hops) > 1 {
+		f = c.borrow(f, latest, c.hops[1], fieldClass, fieldMessage, fieldStack, fieldGroup, fieldAttempts)
+	}
+	if latest.noError() && f.message == "" && latest.name != genericName {
+		if d := generic(c.h); d != nil {
+			f = c.borrow(f, latest, d, fieldClass, fieldMessage, fieldStack)
+		}
+	}
+	return f
+}
+
+// borrow takes those of fields that latest has no words for from another dialect.
+func (c *decoding) borrow(f failure, latest, other *dialect, fields ...field) failure {
+	from := other.failure(c.h)
+	takes := func(of field) bool {
+		if from.at[of] == 0 || !latest.lacks(of) || !slices.Contains(fields, of) {
+			return false
+		}
+		c.noteFailure(from, other, of)
+		return true
+	}
+	if takes(fieldClass) {
+		f.Class = from.Class
+	}
+	if takes(fieldMessage) {
+		f.message = from.message
+	}
+	if takes(fieldStack) {
+		f.StackTrace = from.StackTrace
+	}
+	if takes(fieldGroup) {
+		f.ConsumerGroup = from.ConsumerGroup
+	}
+	if takes(fieldAttempts) {
+		f.Attempts = from.Attempts
+	}
+	return f
+}
+
+func (c *decoding) noteFailure(f failure, d *dialect, fields ...field) {
+	for _, of := range fields {
+		if f.at[of] > 0 {
+			c.trail[of] = trace{dialect: d, at: f.at[of]}
+		}
+	}
 }

@@ -19,18 +19,66 @@ func FuzzDecode(f *testing.F) {
 	for i := range words {
 		f.Add("orders-dlt", []byte("k"), append([]byte{byte(i), 6}, "orders"...))
 	}
-	d := decoder(f, []string{"*.dlq.v1", "^.*-dlt$"}, MapRule{"mapped-*", "$1"})
+	f.Add("uber", []byte("\x08\x02\x12\x06orders\x18\x03\x20\xD2\x09"), []byte{})
+	d := fuzzDecoder(f)
 	f.Fuzz(func(t *testing.T, topic string, key, raw []byte) {
 		rec := entity.Record{Key: key, Headers: fuzzHeaders(words, raw)}
 		exists := func(name string) bool { return len(name)%2 == 0 }
 		r := d.Decode(topic, rec, time.UnixMilli(int64(len(raw))<<32), exists)
 		checkReading(t, d, topic, r)
-		kept := Strip(r.Failure.Dialect, rec.Headers)
+		checkExplanation(t, r, d.Explain(topic, rec, time.UnixMilli(int64(len(raw))<<32), exists))
+		kept := d.Strip(r.Failure.Dialect, r.OriginalTopic, rec.Headers)
 		if len(kept) > len(rec.Headers) {
 			t.Errorf("Strip made %d headers of %d", len(kept), len(rec.Headers))
 		}
 		ReplayKey(r.Failure.Dialect, rec)
 	})
+}
+
+func fuzzDecoder(f *testing.F) *Decoder {
+	patterns, err := ParsePatterns("*.dlq.v1", "^.*-dlt$")
+	if err != nil {
+		f.Fatal(err)
+	}
+	d, err := FromConfig(Config{
+		TopicMap:      []MapRule{{"mapped-*", "$1"}},
+		UberDLQTopics: []string{"uber*", "orders*"},
+		Dialects: []DialectConfig{
+			{Name: "mine", Anchors: []string{"X-Attempts"}, Topic: "x-origin-topic", Message: "dlq.error_message", Strip: []string{"x-*"}},
+			{Name: "first", Anchors: []string{"group-id"}, Topic: "group-id", Partition: "error", NewestFirst: true},
+		},
+	}, patterns)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return d
+}
+
+// checkExplanation reports values that come from nowhere, and sources of values that
+// are not there.
+func checkExplanation(t *testing.T, r Reading, e entity.Explanation) {
+	t.Helper()
+	values := valuesOf(r)
+	for name, d := range e.Fields() {
+		known := values[name] != ""
+		if name == "error_message" {
+			known = r.ErrorMessage != entity.UnknownError || d.Source != entity.ByNothing
+		}
+		if known != (d.Source != entity.ByNothing) {
+			t.Errorf("%s = %q by %+v", name, values[name], d)
+		}
+	}
+	if !sameSource(e.OriginalTopic.Source, r.Origin.Confidence) {
+		t.Errorf("original topic by %s, Decode says %s", e.OriginalTopic.Source, r.Origin.Confidence)
+	}
+	for _, h := range e.Hops {
+		if len(h.Topic) > maxTopic || !utf8.ValidString(h.Topic) {
+			t.Errorf("hop of topic %.300q", h.Topic)
+		}
+	}
+	if len(e.Hops) > MaxHops {
+		t.Errorf("%d hops", len(e.Hops))
+	}
 }
 
 func checkReading(t *testing.T, d *Decoder, topic string, r Reading) {
@@ -66,7 +114,7 @@ func fuzzWords() []string {
 	for i := range dialects {
 		words = append(words, dialects[i].words()...)
 	}
-	words = append(words, "error", "event_id", karafkaLegacyKey, retryTopicAttempts, retryTopicFirstTime,
+	words = append(words, "error", "event_id", "original_key", "original-key", "NServiceBus.TimeSent", retryTopicAttempts, retryTopicFirstTime,
 		"delayed-retry-original-timestamp", HeaderMessageID, HeaderRootID, HeaderRedriveID, HeaderRetryCount,
 		"x-origin-topic", "dlq.error_message", "X-Attempts", "group-id")
 	slices.Sort(words)

@@ -65,15 +65,17 @@ func asHeaders(pairs []pair) []entity.Header {
 
 // golden is one file below testdata: what came in and what must come out.
 type golden struct {
-	About     string    `json:"about"`
-	Topic     string    `json:"topic"`
-	Timestamp time.Time `json:"timestamp"`
-	Patterns  []string  `json:"patterns"`
-	Map       []MapRule `json:"map"`
-	Exists    []string  `json:"exists"`
-	Key       text      `json:"key"`
-	Value     text      `json:"value"`
-	Headers   []pair    `json:"headers"`
+	About     string          `json:"about"`
+	Topic     string          `json:"topic"`
+	Timestamp time.Time       `json:"timestamp"`
+	Patterns  []string        `json:"patterns"`
+	Map       []MapRule       `json:"map"`
+	Dialects  []DialectConfig `json:"dialects"`
+	Uber      []string        `json:"uber_dlq_topics"`
+	Exists    []string        `json:"exists"`
+	Key       text            `json:"key"`
+	Value     text            `json:"value"`
+	Headers   []pair          `json:"headers"`
 
 	Want struct {
 		expectation
@@ -160,16 +162,29 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+func (g golden) decoder(t *testing.T) *Decoder {
+	t.Helper()
+	patterns, err := ParsePatterns(g.Patterns...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := FromConfig(Config{TopicMap: g.Map, Dialects: g.Dialects, UberDLQTopics: g.Uber}, patterns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
 func checkGolden(t *testing.T, g golden) {
 	t.Helper()
-	d := decoder(t, g.Patterns, g.Map...)
+	d := g.decoder(t)
 	rec := entity.Record{Key: g.Key, Value: g.Value, Headers: asHeaders(g.Headers)}
 	r := d.Decode(g.Topic, rec, g.Timestamp, func(topic string) bool { return slices.Contains(g.Exists, topic) })
 
 	if got := expectationOf(r); !reflect.DeepEqual(got, g.Want.expectation) {
 		t.Errorf("Decode(%s)\n got %s\nwant %s", g.Topic, show(t, got), show(t, g.Want.expectation))
 	}
-	if got, want := Strip(r.Failure.Dialect, rec.Headers), asHeaders(g.Want.Kept); !reflect.DeepEqual(got, want) {
+	if got, want := d.Strip(r.Failure.Dialect, r.OriginalTopic, rec.Headers), asHeaders(g.Want.Kept); !reflect.DeepEqual(got, want) {
 		t.Errorf("Strip(%s) = %q, want %q", r.Failure.Dialect, got, want)
 	}
 	if got := ReplayKey(r.Failure.Dialect, rec); !reflect.DeepEqual(got, []byte(g.Want.ReplayKey)) {
@@ -206,7 +221,7 @@ func TestEveryGoldenFolderNamesADialect(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	known := append(Dialects(), "mixed", "none", "fuzz")
+	known := append(Dialects(), "configured", "mixed", "none", "fuzz")
 	for _, folder := range folders {
 		if !slices.Contains(known, folder.Name()) {
 			t.Errorf("testdata/%s belongs to no dialect", folder.Name())

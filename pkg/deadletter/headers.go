@@ -18,8 +18,6 @@ func (h headers) hasAll(keys []string) bool {
 	return true
 }
 
-func (h headers) first(key string) []byte { return h.nth(key, 0) }
-
 func (h headers) last(key string) []byte {
 	if i := h.lastIndex(key); i >= 0 {
 		return h[i].Value
@@ -46,14 +44,8 @@ func (h headers) count(key string) int {
 	return n
 }
 
-// nth returns the n-th value under key, counted from 0.
-func (h headers) nth(key string, n int) []byte {
-	if i := h.nthIndex(key, n); i >= 0 {
-		return h[i].Value
-	}
-	return nil
-}
-
+// nthIndex returns where the n-th header of that key stands, counted from 0; -1 when
+// there are fewer.
 func (h headers) nthIndex(key string, n int) int {
 	for i := range h {
 		if h[i].Key != key {

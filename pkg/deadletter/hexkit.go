@@ -2,31 +2,48 @@ package deadletter
 
 import (
 	"bytes"
-
-	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"strings"
 )
 
 // hexkit is the GHGA library. Its event_id is "service,topic,partition,offset",
-// where the service is the consumer group.
+// where the service is the consumer group. Its first versions wrote neither the id
+// nor the topic, which stands in the dead-letter topic's name.
 var hexkit = dialect{
 	name:     "hexkit",
-	anchors:  [][]string{{"original_topic", "exc_class"}},
-	topic:    "original_topic",
+	anchors:  [][]string{{hexkitTopic, "exc_class"}, {"exc_class", "exc_msg"}},
+	topic:    hexkitTopic,
 	classes:  []string{"exc_class"},
 	messages: []string{"exc_msg"},
 	refinePlace: func(h headers, p place) place {
-		if id := eventID(h); len(id) == 4 && string(id[1]) == p.topic {
+		if id, at := eventID(h); len(id) == 4 && string(id[1]) == p.topic {
 			p.partition, p.offset = partition(id[2]), offset(id[3])
+			p.at[fieldPartition], p.at[fieldOffset] = at, at
 		}
 		return p
 	},
-	refineFailure: func(h headers, f entity.Failure, message string) (entity.Failure, string) {
-		if id := eventID(h); len(id) == 4 {
+	refineFailure: func(h headers, f failure) failure {
+		if id, at := eventID(h); len(id) == 4 {
 			f.ConsumerGroup = cleanText(id[0], MaxConsumerGroup)
+			f.at[fieldGroup] = at
 		}
-		return f, message
+		return f
 	},
 }
 
-// eventID splits off at most one part too many, which makes the id malformed.
-func eventID(h headers) [][]byte { return bytes.SplitN(h.last("event_id"), []byte(","), 5) }
+const hexkitTopic = "original_topic"
+
+// eventID splits off at most one part too many, which makes the id malformed. at is
+// the header's place, as in sources.
+func eventID(h headers) (parts [][]byte, at int32) {
+	i := h.lastIndex("event_id")
+	if i < 0 {
+		return nil, 0
+	}
+	return bytes.SplitN(h[i].Value, []byte(","), 5), int32(i + 1)
+}
+
+// hexkitRetry reports whether a topic is one of a service's own retry topics, whose
+// records must keep naming the topic that they were first read from.
+func hexkitRetry(topic string) bool {
+	return strings.HasPrefix(topic, "retry-") || strings.HasSuffix(topic, "-retry")
+}

@@ -5,7 +5,7 @@ package deadletter
 var k1s0 = dialect{
 	name:     "k1s0",
 	anchors:  [][]string{{"original_topic", "error"}},
-	accept:   func(h headers) bool { return !hexkit.claims(h) && !karafkaLegacy.claims(h) },
+	accept:   func(h headers, key []byte) bool { return !hexkit.claims(h, key) && !karafkaLegacy.claims(h, key) },
 	topic:    "original_topic",
 	messages: []string{"error"},
 }

@@ -1,5 +1,7 @@
 package deadletter
 
+import "bytes"
+
 // karafka is Karafka Pro from 2.5 on. The open-source edition writes no headers.
 var karafka = dialect{
 	name:      "karafka",
@@ -20,7 +22,7 @@ var karafkaLegacy = dialect{
 		{"original_topic", "original_consumer_group"},
 		{"original_topic", "original_offset"},
 	},
-	accept:    func(h headers) bool { return !hexkit.claims(h) },
+	accept:    func(h headers, key []byte) bool { return !hexkit.claims(h, key) },
 	topic:     "original_topic",
 	partition: "original_partition",
 	offset:    "original_offset",
@@ -28,4 +30,25 @@ var karafkaLegacy = dialect{
 	attempts:  []string{"original_attempts"},
 }
 
-const karafkaLegacyKey = "original_key"
+// karafkaHyphenated is Karafka Pro of its first releases. Anybody may use such
+// names; that the key is the partition's number gives it away.
+var karafkaHyphenated = dialect{
+	name:      "karafka-hyphenated",
+	anchors:   [][]string{{"original-topic", "original-partition", "original-offset"}},
+	accept:    keyIsPartition,
+	topic:     "original-topic",
+	partition: "original-partition",
+	offset:    "original-offset",
+	groups:    []string{"original-consumer-group"},
+	attempts:  []string{"original-attempts"},
+}
+
+func keyIsPartition(h headers, key []byte) bool {
+	return decimal(key) && bytes.Equal(key, h.last("original-partition"))
+}
+
+// karafkaKeys are the headers that hold the record's own key.
+var karafkaKeys = map[string]string{
+	karafkaLegacy.name:     "original_key",
+	karafkaHyphenated.name: "original-key",
+}

@@ -12,7 +12,7 @@ import (
 
 // mapping is a MapRule made ready.
 type mapping struct {
-	index    int // in the configured list, for errors
+	pattern  string // as it was written
 	re       *regexp.Regexp
 	original string
 }
@@ -21,26 +21,31 @@ type mapping struct {
 // takes $1_x for a group named "1_x" and silently gives the empty string.
 var reference = regexp.MustCompile(`\$(?:(\d+)|\{(\d+)\})`)
 
-func compileRules(rules []MapRule) ([]mapping, error) {
+// compileRules makes rules ready. Errors name every rule that is wrong, as one of
+// the list at where.
+func compileRules(where string, patterns Patterns, rules []MapRule) ([]mapping, error) {
 	out := make([]mapping, 0, len(rules))
 	var errs []error
 	for i, rule := range rules {
+		wrong := func(field, reason string) {
+			errs = append(errs, &entity.FieldError{Field: fmt.Sprintf("%s[%d].%s", where, i, field), Reason: reason})
+		}
 		re, err := compileRule(rule.Pattern)
 		if err != nil {
-			errs = append(errs, ruleError(i, "pattern", err.Error()))
+			wrong("pattern", err.Error())
 			continue
 		}
 		if err := checkOriginal(rule.Original, re.NumSubexp()); err != nil {
-			errs = append(errs, ruleError(i, "original", err.Error()))
+			wrong("original", err.Error())
 			continue
 		}
-		out = append(out, mapping{index: i, re: re, original: rule.Original})
+		m := mapping{pattern: rule.Pattern, re: re, original: rule.Original}
+		if name, constant := m.constant(); constant && patterns.Match(name) {
+			wrong("original", fmt.Sprintf("%q is itself a dead-letter topic", name))
+		}
+		out = append(out, m)
 	}
 	return out, errors.Join(errs...)
-}
-
-func ruleError(i int, field, reason string) error {
-	return &entity.FieldError{Field: fmt.Sprintf("kafka.topic_map[%d].%s", i, field), Reason: reason}
 }
 
 // compileRule makes every star of a glob a group, so that $1 works in both.
@@ -88,15 +93,4 @@ func (m mapping) apply(topic string) string {
 		}
 		return groups[n]
 	})
-}
-
-// mapped asks the operator's rules. A rule whose result cannot be an origin is
-// passed over.
-func (c *decoding) mapped() string {
-	for _, m := range c.d.rules {
-		if name := m.apply(c.topic); c.possible(name) {
-			return name
-		}
-	}
-	return ""
 }

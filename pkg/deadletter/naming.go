@@ -119,7 +119,7 @@ func groupFromName(deadLetter, original string) string {
 	}
 	for _, g := range guesses(deadLetter) {
 		if g.topic == original && g.group != "" && len(g.group) <= MaxConsumerGroup {
-			return g.group
+			return cleanText([]byte(g.group), MaxConsumerGroup)
 		}
 	}
 	return ""

@@ -110,13 +110,17 @@ var (
 )
 
 // timestamp reads epoch milliseconds, also seconds, micro- and nanoseconds by
-// their magnitude, or ISO 8601 with an offset. The zero time means not known.
+// their magnitude, ISO 8601 with an offset, or the form of NServiceBus. The zero
+// time means not known.
 func timestamp(b []byte) time.Time {
 	if n, ok := number(b); ok {
 		return epoch(n)
 	}
 	if len(b) < len("2006-01-02T15:04:05Z") || len(b) > 40 {
 		return time.Time{}
+	}
+	if t, ok := wireTime(b); ok {
+		return plausible(t)
 	}
 	t, err := time.Parse(time.RFC3339Nano, string(b))
 	if err != nil {

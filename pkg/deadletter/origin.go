@@ -13,26 +13,37 @@ type place struct {
 	partition *int32
 	offset    *int64
 	timestamp time.Time
+	at        sources
 }
 
-// origin decides where the record belongs: the operator's mapping, then a
-// header, then the dead-letter topic's name. Partition and offset are given only
-// when the header that has them named the same topic.
+// origin decides where the record belongs: the operators' and the configured
+// mapping, then a header, then the dead-letter topic's name. Partition and offset
+// are given only when the header that has them named the same topic.
 func (c *decoding) origin(ts time.Time) (string, entity.Origin) {
 	p, found := c.headerPlace(ts)
 	o := entity.Origin{Confidence: entity.FromNothing, Timestamp: p.timestamp}
 	topic := ""
-	if mapped := c.mapped(); mapped != "" {
+	if mapped := c.d.Mapped(c.topic); mapped != "" {
 		topic, o.Confidence = mapped, entity.FromMapping
+		c.trail[fieldTopic] = trace{by: entity.ByMapping}
 	} else if found {
 		topic, o.Confidence = p.topic, entity.FromHeader
+		c.notePlace(p, fieldTopic)
 	} else if named := c.named(); named != "" {
 		topic, o.Confidence = named, entity.FromName
+		c.trail[fieldTopic] = trace{by: entity.ByName}
 	}
 	if found && topic == p.topic {
 		o.Partition, o.Offset = p.partition, p.offset
+		c.notePlace(p, fieldPartition, fieldOffset)
 	}
 	return topic, o
+}
+
+func (c *decoding) notePlace(p place, fields ...field) {
+	for _, of := range fields {
+		c.trail[of] = trace{dialect: c.root.dialect, at: p.at[of]}
+	}
 }
 
 // headerPlace looks for the root: of every hop, the latest first, the oldest
@@ -40,18 +51,21 @@ func (c *decoding) origin(ts time.Time) (string, entity.Origin) {
 // by its name is taken when no hop has a better one. Where no dialect names a
 // topic, the generic aliases may.
 func (c *decoding) headerPlace(ts time.Time) (place, bool) {
-	r, ok := c.root(c.hops)
+	r, ok := c.rootOf(c.hops)
 	if !ok && len(c.hops) > 0 && c.hops[0].name != genericName {
 		if d := generic(c.h); d != nil {
-			r, ok = c.root([]*dialect{d})
+			r, ok = c.rootOf([]*dialect{d})
 		}
 	}
 	if !ok {
 		return place{}, false
 	}
-	p := c.placeAt(r)
+	c.root = r
+	p := r.dialect.placeAt(c.h, r)
+	c.notePlace(p, fieldTimestamp)
 	if r.dialect == c.hops[0] && r.dialect.keepsTime && p.timestamp.IsZero() {
 		p.timestamp = plausible(ts)
+		c.trail[fieldTimestamp] = trace{by: entity.ByRecord, dialect: r.dialect}
 	}
 	return p, true
 }
@@ -63,11 +77,11 @@ type mention struct {
 	topic   string
 }
 
-func (c *decoding) root(hops []*dialect) (mention, bool) {
+func (c *decoding) rootOf(hops []*dialect) (mention, bool) {
 	var second mention
 	for _, d := range hops {
 		for age, value := range d.topics(c.h) {
-			m := mention{dialect: d, age: age, topic: c.asOrigin(d, value)}
+			m := mention{dialect: d, age: age, topic: c.asOrigin(d, d.value(fieldTopic, value))}
 			if m.topic == "" {
 				continue
 			}
@@ -106,7 +120,7 @@ func (c *decoding) asOrigin(d *dialect, value []byte) string {
 		return ""
 	}
 	name := string(value)
-	if !c.possible(name) || d.topicIDs && topicID(name) && !c.exists(name) {
+	if !c.possible(name) || (d.queues || d.topicIDs && topicID(name)) && !c.exists(name) {
 		return ""
 	}
 	return name
@@ -114,33 +128,29 @@ func (c *decoding) asOrigin(d *dialect, value []byte) string {
 
 // placeAt completes the tuple. Where a header occurs less often than the topic
 // nobody can tell which hop it belongs to, and it is left out.
-func (c *decoding) placeAt(m mention) place {
-	d := m.dialect
-	count := c.h.count(d.topic)
+func (d *dialect) placeAt(h headers, m mention) place {
+	count := h.count(d.topic)
 	n := d.occurrence(m.age, count)
-	aligned := func(key string) []byte {
-		if key == "" || c.h.count(key) != count {
+	p := place{topic: m.topic}
+	aligned := func(of field, key string) []byte {
+		if key == "" || h.count(key) != count {
 			return nil
 		}
-		return c.h.nth(key, n)
+		i := h.nthIndex(key, n)
+		p.at[of] = int32(i + 1)
+		return d.value(of, h[i].Value)
 	}
-	p := place{
-		topic:     m.topic,
-		partition: partition(aligned(d.partition)),
-		offset:    offset(aligned(d.offset)),
-		timestamp: timestamp(aligned(d.timestamp)),
-	}
+	aligned(fieldTopic, d.topic)
+	p.partition = partition(aligned(fieldPartition, d.partition))
+	p.offset = offset(aligned(fieldOffset, d.offset))
+	p.timestamp = timestamp(aligned(fieldTimestamp, d.timestamp))
 	if d.refinePlace != nil {
-		return d.refinePlace(c.h, p)
+		return d.refinePlace(h, p)
 	}
 	return p
 }
 
-// possible reports whether a topic can be an origin: Kafka allows the name and
-// it is no dead-letter topic. That keeps replays from going round in circles.
-func (c *decoding) possible(topic string) bool {
-	return ValidTopic(topic) && topic != c.topic && !c.d.patterns.Match(topic)
-}
+func (c *decoding) possible(topic string) bool { return c.d.possible(c.topic, topic) }
 
 // suspect reports whether a topic is, or by its name seems to be, a dead-letter
 // or retry topic.

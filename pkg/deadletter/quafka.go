@@ -1,10 +1,6 @@
 package deadletter
 
-import (
-	"strings"
-
-	"github.com/dlq-manager/dlq-manager/pkg/entity"
-)
+import "strings"
 
 // quafka is Trendyol's Kotlin library. X-Exception is the whole stack trace, whose
 // first line is "<class>: <message>".
@@ -21,15 +17,16 @@ var quafka = dialect{
 	refineFailure: quafkaException,
 }
 
-func quafkaException(_ headers, f entity.Failure, message string) (entity.Failure, string) {
+func quafkaException(_ headers, f failure) failure {
 	line, _, _ := strings.Cut(f.StackTrace, "\n")
 	class, detail, _ := strings.Cut(strings.TrimSpace(line), ":")
 	if i := strings.IndexAny(class, " \t"); i >= 0 {
 		class = class[:i]
 	}
-	f.Class = cleanText([]byte(class), MaxErrorClass)
-	if message == "" {
-		message = cleanText([]byte(strings.TrimSpace(detail)), MaxErrorMessage)
+	f.Class, f.at[fieldClass] = cleanText([]byte(class), MaxErrorClass), f.at[fieldStack]
+	if f.message == "" {
+		f.message = cleanText([]byte(strings.TrimSpace(detail)), MaxErrorMessage)
+		f.at[fieldMessage] = f.at[fieldStack]
 	}
-	return f, message
+	return f
 }

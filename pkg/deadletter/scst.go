@@ -8,6 +8,7 @@ var scst = dialect{
 	name:      "scst",
 	anchors:   [][]string{{"x-original-topic"}},
 	accept:    isBinder,
+	shared:    true,
 	topic:     "x-original-topic",
 	partition: "x-original-partition",
 	offset:    "x-original-offset",
@@ -18,7 +19,7 @@ var scst = dialect{
 	attempts:  []string{"x-retries"},
 }
 
-func isBinder(h headers) bool {
+func isBinder(h headers, _ []byte) bool {
 	return h.has("x-exception-fqcn") ||
 		binaryNumber(h.last("x-original-partition"), 4) ||
 		binaryNumber(h.last("x-original-offset"), 8)

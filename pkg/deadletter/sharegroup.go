@@ -31,6 +31,6 @@ func IsPointer(rec entity.Record) bool {
 // topicID reports whether a name has the form of a topic's id, which the broker
 // writes when it cannot find the name. It would pass for a name.
 func topicID(name string) bool {
-	b, err := base64.RawURLEncoding.DecodeString(name)
+	b, err := base64.RawURLEncoding.Strict().DecodeString(name)
 	return err == nil && len(b) == 16
 }

@@ -1,10 +1,6 @@
 package deadletter
 
-import (
-	"strings"
-
-	"github.com/dlq-manager/dlq-manager/pkg/entity"
-)
+import "strings"
 
 // silverback is the .NET library's move policy. Its reason is "<type> in <source>":
 // the class is in there, a message is not.
@@ -21,10 +17,10 @@ var silverback = dialect{
 	messages:  []string{"x-failure-reason"},
 	groups:    []string{"x-source-consumer-group-id"},
 	attempts:  []string{"x-failed-attempts"},
-	refineFailure: func(_ headers, f entity.Failure, message string) (entity.Failure, string) {
-		if class, _, ok := strings.Cut(message, " in "); ok {
-			f.Class = cleanText([]byte(class), MaxErrorClass)
+	refineFailure: func(_ headers, f failure) failure {
+		if class, _, ok := strings.Cut(f.message, " in "); ok {
+			f.Class, f.at[fieldClass] = cleanText([]byte(class), MaxErrorClass), f.at[fieldMessage]
 		}
-		return f, message
+		return f
 	},
 }

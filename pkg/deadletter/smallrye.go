@@ -14,7 +14,7 @@ var smallryeDLQ = dialect{
 	offset:      "dead-letter-offset",
 	causes:      []string{"dead-letter-cause-class-name"},
 	classes:     []string{"dead-letter-exception-class-name"},
-	messages:    []string{"dead-letter-reason", "dead-letter-cause"},
+	messages:    []string{"dead-letter-reason", "dead-letter-cause", "deserialization-failure-reason", "deserialization-failure-cause"},
 }
 
 // smallryeRetry is its delayed retry topic; the last record of that strategy
@@ -29,10 +29,28 @@ var smallryeRetry = dialect{
 	offset:      "delayed-retry-offset",
 	causes:      []string{"delayed-retry-cause-class-name"},
 	classes:     []string{"delayed-retry-exception-class-name"},
-	messages:    []string{"delayed-retry-reason", "delayed-retry-cause"},
+	messages:    []string{"delayed-retry-reason", "delayed-retry-cause", "deserialization-failure-reason", "deserialization-failure-cause"},
 	attempts:    []string{"delayed-retry-count"},
 	refinePlace: func(h headers, p place) place {
-		p.timestamp = timestamp(h.last("delayed-retry-original-timestamp"))
+		if i := h.lastIndex("delayed-retry-original-timestamp"); i >= 0 {
+			p.timestamp, p.at[fieldTimestamp] = timestamp(h[i].Value), int32(i+1)
+		}
 		return p
 	},
+}
+
+// smallryeDeserialization is what SmallRye's failure handler says of bytes that
+// could not be read. It is mostly found beside one of the dialects above, which then
+// say the same; without them it is all there is.
+var smallryeDeserialization = dialect{
+	name: "smallrye-deserialization",
+	anchors: [][]string{
+		{"deserialization-failure-reason"},
+		{"deserialization-failure-topic"},
+		{"deserialization-failure-deserializer"},
+	},
+	accept:      func(h headers, key []byte) bool { return !smallryeDLQ.claims(h, key) && !smallryeRetry.claims(h, key) },
+	newestFirst: true,
+	topic:       "deserialization-failure-topic",
+	messages:    []string{"deserialization-failure-reason", "deserialization-failure-cause"},
 }

@@ -1,9 +1,5 @@
 package deadletter
 
-import (
-	"github.com/dlq-manager/dlq-manager/pkg/entity"
-)
-
 // springGroup is written under the same name by both dialects of Spring, so it
 // tells nothing about which of them it is.
 const springGroup = "kafka_dlt-original-consumer-group"
@@ -13,7 +9,7 @@ const springGroup = "kafka_dlt-original-consumer-group"
 // Spring's wrapper; the cause is what happened.
 var springDLT = dialect{
 	name:      "spring-dlt",
-	anchors:   [][]string{{"kafka_dlt-original-topic"}, {"kafka_dlt-exception-fqcn"}},
+	anchors:   [][]string{{"kafka_dlt-original-topic"}, {"kafka_dlt-exception-fqcn"}, {"kafka_dlt-key-exception-fqcn"}},
 	topic:     "kafka_dlt-original-topic",
 	partition: "kafka_dlt-original-partition",
 	offset:    "kafka_dlt-original-offset",
@@ -30,7 +26,7 @@ var springDLT = dialect{
 // topic, kept from the first failure.
 var springRetryTopic = dialect{
 	name:          "spring-retrytopic",
-	anchors:       [][]string{{"kafka_original-topic"}, {retryTopicAttempts}},
+	anchors:       [][]string{{"kafka_original-topic"}, {retryTopicAttempts}, {"kafka_exception-fqcn"}, {"kafka_key-exception-fqcn"}},
 	topic:         "kafka_original-topic",
 	partition:     "kafka_original-partition",
 	offset:        "kafka_original-offset",
@@ -53,20 +49,28 @@ const (
 )
 
 func retryTopicTimestamp(h headers, p place) place {
-	if n, ok := bigInteger(h.first(retryTopicFirstTime)); ok && p.timestamp.IsZero() {
-		p.timestamp = epoch(n)
+	i := h.nthIndex(retryTopicFirstTime, 0)
+	if i < 0 || !p.timestamp.IsZero() {
+		return p
+	}
+	if n, ok := bigInteger(h[i].Value); ok {
+		p.timestamp, p.at[fieldTimestamp] = epoch(n), int32(i+1)
 	}
 	return p
 }
 
 // retryTopicAttemptCount reads a single byte as binary always: old versions wrote
 // one raw byte, and 0x31 there is 49 attempts.
-func retryTopicAttemptCount(h headers, f entity.Failure, message string) (entity.Failure, string) {
-	value := h.last(retryTopicAttempts)
+func retryTopicAttemptCount(h headers, f failure) failure {
+	i := h.lastIndex(retryTopicAttempts)
+	if i < 0 {
+		return f
+	}
+	value := h[i].Value
 	n, ok := number(value)
 	if len(value) == 1 {
 		n, ok = int64(value[0]), true
 	}
-	f.Attempts = countOf(n, ok, maxRetryTopicAttempts)
-	return f, message
+	f.Attempts, f.at[fieldAttempts] = countOf(n, ok, maxRetryTopicAttempts), int32(i+1)
+	return f
 }

@@ -1,6 +1,7 @@
 package deadletter
 
 import (
+	"maps"
 	"strings"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
@@ -13,11 +14,31 @@ import (
 // that an application might use itself go only when dialect is the one that writes
 // them. Everything else stays: trace context, content type, correlation ids and
 // all that is unknown. The result shares the values with headers but is a list of
-// its own; it is nil when nothing is kept.
+// its own; it is nil when nothing is kept. Configured dialects are not known here;
+// see Decoder.Strip.
 func Strip(dialect string, headers []entity.Header) []entity.Header {
+	return strip(strippedFor[dialect], headers)
+}
+
+// Strip is the function of that name for a replay into target, and knows the
+// configured dialects. A dead letter that goes back into the retry topic of its
+// service keeps the header by which the service knows what it is.
+func (d *Decoder) Strip(dialect, target string, headers []entity.Header) []entity.Header {
+	own, ok := d.strips[dialect]
+	if !ok {
+		own = strippedFor[dialect]
+	}
+	if dialect == hexkit.name && hexkitRetry(target) {
+		own = ownNames{names: maps.Clone(own.names), prefixes: own.prefixes}
+		delete(own.names, hexkitTopic)
+	}
+	return strip(own, headers)
+}
+
+func strip(own ownNames, headers []entity.Header) []entity.Header {
 	var kept []entity.Header
 	for _, h := range headers {
-		if stripped(dialect, h.Key) {
+		if stripped(own, h.Key) {
 			continue
 		}
 		if kept == nil {
@@ -29,25 +50,27 @@ func Strip(dialect string, headers []entity.Header) []entity.Header {
 }
 
 // ReplayKey returns the key that a replay sends: the record's own, but for
-// producers that put something else there and the key into a header. The result
-// must not be changed.
+// producers that put something else there and the key into a header or into what
+// they put there. The result must not be changed.
 func ReplayKey(dialect string, rec entity.Record) []byte {
-	if dialect != karafkaLegacy.name {
+	if dialect == uberDLQ.name {
+		if k, ok := parseUberKey(rec.Key); ok {
+			return k.key
+		}
 		return rec.Key
 	}
 	h := headers(rec.Headers)
-	if i := h.lastIndex(karafkaLegacyKey); i >= 0 {
-		return h[i].Value
+	if name, ok := karafkaKeys[dialect]; ok {
+		if i := h.lastIndex(name); i >= 0 {
+			return h[i].Value
+		}
 	}
 	return rec.Key
 }
 
-func stripped(dialect, key string) bool {
-	if ours(key) || strippedAlways[key] || hasPrefix(key, strippedPrefixes[:]) {
-		return true
-	}
-	own, ok := strippedFor[dialect]
-	return ok && (own.names[key] || hasPrefix(key, own.prefixes))
+func stripped(own ownNames, key string) bool {
+	return ours(key) || strippedAlways[key] || hasPrefix(key, strippedPrefixes[:]) ||
+		own.names[key] || hasPrefix(key, own.prefixes)
 }
 
 func hasPrefix(key string, prefixes []string) bool {
@@ -103,9 +126,12 @@ var strippedFor = map[string]ownNames{
 	hexkit.name:        {names: set(sharedNames, family("", "event_id"))},
 	karafka.name:       {names: set(sharedNames)},
 	karafkaLegacy.name: {names: set(sharedNames)},
-	greyhound.name:     {names: set(family("", "GH_OriginalTopic", "GH_RetryAttempt", "submitTimestamp", "backOffTimeMs"))},
-	wolverine.name:     {names: set(family("", "exception-type", "exception-message", "exception-stack", "failed-at"))},
-	dapr.name:          {names: set(family("", "__topic", "__partition", "__offset", "__timestamp", "__key", "pubsubName"))},
+	karafkaHyphenated.name: {names: set(family("original-",
+		"topic", "partition", "offset", "consumer-group", "key", "attempts"))},
+	uberDLQ.name:   {prefixes: []string{uberPrefix}},
+	greyhound.name: {names: set(family("", "GH_OriginalTopic", "GH_RetryAttempt", "submitTimestamp", "backOffTimeMs"))},
+	wolverine.name: {names: set(family("", "exception-type", "exception-message", "exception-stack", "failed-at"))},
+	dapr.name:      {names: set(family("", "__topic", "__partition", "__offset", "__timestamp", "__key", "pubsubName"))},
 	quafka.name: {
 		prefixes: []string{"X-Original", "X-Exception"},
 		names: set(family("X-", "RetryAttempt", "RetryAttempts", "OverallRetryAttempt", "OverallRetryAttempts",

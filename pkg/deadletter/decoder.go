@@ -1,0 +1,120 @@
+package deadletter
+
+import (
+	"errors"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// Decoder reads dead letters. It never changes and is safe for concurrent use.
+type Decoder struct {
+	patterns   Patterns
+	operators  []mapping // rules that operators keep; they go before those of the configuration
+	configured []mapping
+	dialects   []*dialect // a user's before the built-in ones
+	words      map[string]dialectSet
+	uber       Patterns // topics whose keys are read
+	strips     map[string]ownNames
+}
+
+// New returns a decoder that knows the built-in dialects; see FromConfig.
+func New(patterns Patterns, rules []MapRule) (*Decoder, error) {
+	return FromConfig(Config{TopicMap: rules}, patterns)
+}
+
+// FromConfig returns a decoder. Patterns say which topics are dead-letter topics:
+// such a topic is never an origin. Rules are tried in order. Errors name everything
+// that is wrong and are of kind entity.ErrInvalid.
+func FromConfig(cfg Config, patterns Patterns) (*Decoder, error) {
+	rules, errRules := compileRules("kafka.topic_map", patterns, cfg.TopicMap)
+	own, errDialects := compileDialects(cfg.Dialects)
+	uber, errUber := compileUber(cfg.UberDLQTopics)
+	if err := errors.Join(errRules, errDialects, errUber); err != nil {
+		return nil, err
+	}
+	all := builtIn(own)
+	return &Decoder{
+		patterns:   patterns,
+		configured: rules,
+		dialects:   all,
+		words:      vocabulary(all),
+		uber:       uber,
+		strips:     strippedForConfigured(cfg.Dialects),
+	}, nil
+}
+
+// Dialects returns the name of every dialect that Decode can report: the
+// configured ones as configured, then the built-in ones, the most certain first.
+func (d *Decoder) Dialects() []string {
+	var names []string
+	for _, own := range d.dialects {
+		if own.configured {
+			names = append(names, own.name)
+		}
+	}
+	return append(names, Dialects()...)
+}
+
+// WithRules returns a decoder that asks these rules first, in order, and then those
+// of the configuration. Rules of an earlier WithRules are forgotten. The error is
+// that of CheckRules.
+func (d *Decoder) WithRules(rules []entity.TopicRule) (*Decoder, error) {
+	mappings, err := compileRules("rules", d.patterns, mapRules(rules))
+	if err != nil {
+		return nil, err
+	}
+	changed := *d
+	changed.operators = mappings
+	return &changed, nil
+}
+
+// MaxRules is how many rules operators may keep.
+const MaxRules = 1000
+
+// CheckRules reports everything that is wrong with rules that operators want to
+// keep: joined *entity.FieldError, their fields rules[i].pattern or
+// rules[i].original.
+func (d *Decoder) CheckRules(rules []entity.TopicRule) error {
+	if len(rules) > MaxRules {
+		return &entity.FieldError{Field: "rules", Reason: "must be 1000 or fewer"}
+	}
+	_, err := compileRules("rules", d.patterns, mapRules(rules))
+	return err
+}
+
+// ConfiguredRules returns the rules of the configuration, in order.
+func (d *Decoder) ConfiguredRules() []entity.TopicRule {
+	rules := make([]entity.TopicRule, len(d.configured))
+	for i, m := range d.configured {
+		rules[i] = entity.TopicRule{Pattern: m.pattern, Original: m.original}
+	}
+	return rules
+}
+
+// Mapped returns where the rules alone say that dead letters of a topic belong;
+// "" when they say nothing.
+func (d *Decoder) Mapped(dlqTopic string) string {
+	for _, rules := range [...][]mapping{d.operators, d.configured} {
+		for i := range rules {
+			if name := rules[i].apply(dlqTopic); d.possible(dlqTopic, name) {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
+// possible reports whether a topic can be the origin of a dead-letter topic's
+// records: Kafka allows the name and it is no dead-letter topic. That keeps replays
+// from going round in circles.
+func (d *Decoder) possible(dlqTopic, name string) bool {
+	return ValidTopic(name) && name != dlqTopic && !d.patterns.Match(name)
+}
+
+func mapRules(rules []entity.TopicRule) []MapRule {
+	out := make([]MapRule, len(rules))
+	for i, rule := range rules {
+		out[i] = MapRule(rule)
+	}
+	return out
+}

@@ -1,0 +1,108 @@
+package deadletter
+
+import (
+	"slices"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// MaxHops is how many hops an explanation tells of; of more, the oldest.
+const MaxHops = 64
+
+// trace says where one value was found: in the header at that place, counted from
+// 1, or else by what. The zero value means nowhere.
+type trace struct {
+	dialect *dialect // nil when none was involved
+	at      int32
+	by      entity.DerivedFrom
+}
+
+// trail has the trace of every field.
+type trail [fieldCount]trace
+
+// Explain says where everything comes from that Decode reads out of the same record
+// with the same arguments.
+func (d *Decoder) Explain(topic string, rec entity.Record, ts time.Time, exists func(topic string) bool) entity.Explanation {
+	c := decoding{d: d, topic: topic, h: rec.Headers, key: rec.Key, exists: exists}
+	r := c.read(rec, ts, nil)
+	own := len(rec.Headers)
+	say := func(f field, known bool) entity.Derived { return c.derived(f, known, own) }
+	return entity.Explanation{
+		OriginalTopic:     say(fieldTopic, r.OriginalTopic != ""),
+		OriginalPartition: say(fieldPartition, r.Origin.Partition != nil),
+		OriginalOffset:    say(fieldOffset, r.Origin.Offset != nil),
+		OriginalTimestamp: say(fieldTimestamp, !r.Origin.Timestamp.IsZero()),
+		ErrorMessage:      say(fieldMessage, c.trail[fieldMessage] != trace{}),
+		ErrorClass:        say(fieldClass, r.Failure.Class != ""),
+		StackTrace:        say(fieldStack, r.Failure.StackTrace != ""),
+		ConsumerGroup:     say(fieldGroup, r.Failure.ConsumerGroup != ""),
+		ConsumerAttempts:  say(fieldAttempts, r.Failure.Attempts != nil),
+		Hops:              c.tellHops(),
+	}
+}
+
+// derived translates a trace. own is how many headers the record itself has.
+func (c *decoding) derived(f field, known bool, own int) entity.Derived {
+	t := c.trail[f]
+	if !known || t == (trace{}) {
+		return entity.NotDerived()
+	}
+	var out entity.Derived
+	if t.dialect != nil {
+		out.Dialect = t.dialect.name
+	}
+	out.Source, out.Confidence = t.by, entity.CertaintyHigh
+	switch {
+	case t.by == entity.ByName:
+		out.Confidence = entity.CertaintyLow
+	case t.by != "":
+	case t.at == 0:
+		return entity.NotDerived()
+	case int(t.at) > own:
+		out.Source = entity.ByRecord
+	default:
+		out.Source = entity.ByHeader
+		out.Header, out.Occurrence = c.header(t.at)
+		if t.dialect == nil || t.dialect.name == genericName {
+			out.Confidence = entity.CertaintyMedium
+		} else if t.dialect.byCompanions() {
+			out.Source, out.Confidence = entity.ByCompanion, entity.CertaintyMedium
+		}
+	}
+	return out
+}
+
+// header returns the name of the header at a place, and its number among those of
+// that name.
+func (c *decoding) header(at int32) (name string, occurrence int) {
+	i := int(at) - 1
+	name = c.h[i].Key
+	return name, c.h[:i].count(name)
+}
+
+// tellHops goes through the dialects from the first failure to the latest. A dialect
+// that names no topic is a hop too.
+func (c *decoding) tellHops() []entity.Hop {
+	told := slices.Clone(c.hops)
+	if d := c.root.dialect; d != nil && !slices.Contains(told, d) {
+		told = append(told, d)
+	}
+	slices.Reverse(told)
+	var hops []entity.Hop
+	for _, d := range told {
+		named := false
+		for age, value := range d.topics(c.h) {
+			if len(hops) == MaxHops {
+				return hops
+			}
+			p := d.placeAt(c.h, mention{dialect: d, age: age, topic: cleanText(d.value(fieldTopic, value), maxTopic)})
+			hops = append(hops, entity.Hop{Dialect: d.name, Topic: p.topic, Partition: p.partition, Offset: p.offset})
+			named = true
+		}
+		if !named {
+			hops = append(hops, entity.Hop{Dialect: d.name})
+		}
+	}
+	return hops
+}

@@ -1,0 +1,31 @@
+package deadletter
+
+import "encoding/json"
+
+// kafkajsAsyncRetry is Shutterstock's library. Its one header is a JSON object
+// {"top": original topic, "ttl": milliseconds, "att": attempts}. Its dead-letter
+// topics are named after consumer groups.
+var kafkajsAsyncRetry = dialect{
+	name:     "kafkajs-async-retry",
+	anchors:  [][]string{{"asyncRetry"}},
+	topic:    "asyncRetry",
+	attempts: []string{"asyncRetry"},
+	unwrap:   asyncRetry,
+}
+
+// maxAsyncRetry bounds what is parsed: a topic and two numbers.
+const maxAsyncRetry = 4 << 10
+
+func asyncRetry(f field, raw []byte) []byte {
+	var v struct {
+		Topic    string      `json:"top"`
+		Attempts json.Number `json:"att"`
+	}
+	if len(raw) > maxAsyncRetry || json.Unmarshal(raw, &v) != nil {
+		return nil
+	}
+	if f == fieldAttempts {
+		return []byte(v.Attempts)
+	}
+	return []byte(v.Topic)
+}

@@ -1,0 +1,53 @@
+package deadletter
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// nserviceBus writes these headers on queues; bridges carry them into Kafka, some as
+// JSON strings. FailedQ is a queue: it is a topic only where the cluster has one of
+// that name. When the message was sent stays in the replay, it is the application's.
+var nserviceBus = dialect{
+	name:     "nservicebus",
+	anchors:  [][]string{{"NServiceBus.FailedQ"}, {"NServiceBus.ExceptionInfo.ExceptionType"}},
+	queues:   true,
+	topic:    "NServiceBus.FailedQ",
+	causes:   []string{"NServiceBus.ExceptionInfo.InnerExceptionType"},
+	classes:  []string{"NServiceBus.ExceptionInfo.ExceptionType"},
+	messages: []string{"NServiceBus.ExceptionInfo.Message"},
+	stacks:   []string{"NServiceBus.ExceptionInfo.StackTrace"},
+	attempts: []string{"NServiceBus.Retries"},
+	unwrap:   jsonString,
+	refinePlace: func(h headers, p place) place {
+		if i := h.lastIndex("NServiceBus.TimeSent"); i >= 0 {
+			p.timestamp, p.at[fieldTimestamp] = timestamp(jsonString(fieldTimestamp, h[i].Value)), int32(i+1)
+		}
+		return p
+	},
+}
+
+// jsonString returns the text of a JSON string, and anything else as it is.
+func jsonString(_ field, raw []byte) []byte {
+	if len(raw) < 2 || raw[0] != '"' || raw[len(raw)-1] != '"' {
+		return raw
+	}
+	var s string
+	if json.Unmarshal(raw, &s) != nil {
+		return raw
+	}
+	return []byte(s)
+}
+
+// wireTime reads NServiceBus' own form of time, "2006-01-02 15:04:05:999999 Z",
+// whose last colon no layout of package time can express.
+func wireTime(b []byte) (time.Time, bool) {
+	const form = "2006-01-02 15:04:05:000000 Z"
+	if len(b) != len(form) || b[19] != ':' {
+		return time.Time{}, false
+	}
+	text := []byte(string(b))
+	text[19] = '.'
+	t, err := time.Parse("2006-01-02 15:04:05.000000 Z", string(text))
+	return t, err == nil
+}

@@ -1,0 +1,168 @@
+package deadletter
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+func TestOperatorsRulesGoFirst(t *testing.T) {
+	t.Parallel()
+	before := decoder(t, []string{"*.dlq.v1"}, MapRule{"*.dlq.v1", "configured-$1"})
+	after, err := before.WithRules([]entity.TopicRule{{Pattern: "orders.dlq.v1", Original: "orders"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := after.WithRules([]entity.TopicRule{{Pattern: "payments.*", Original: "payments"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name  string
+		d     *Decoder
+		topic string
+		want  string
+	}{
+		{"Before", before, "orders.dlq.v1", "configured-orders"},
+		{"After", after, "orders.dlq.v1", "orders"},
+		{"OthersByConfiguration", after, "payments.dlq.v1", "configured-payments"},
+		{"Replaced", again, "orders.dlq.v1", "configured-orders"},
+		{"NoRule", again, "unmatched", ""},
+	} {
+		if got := tt.d.Mapped(tt.topic); got != tt.want {
+			t.Errorf("%s: Mapped(%s) = %q, want %q", tt.name, tt.topic, got, tt.want)
+		}
+		r := tt.d.Decode(tt.topic, entity.Record{}, time.Time{}, nil)
+		if r.OriginalTopic != tt.want {
+			t.Errorf("%s: Decode(%s) = %q, want %q", tt.name, tt.topic, r.OriginalTopic, tt.want)
+		}
+	}
+	want := []entity.TopicRule{{Pattern: "*.dlq.v1", Original: "configured-$1"}}
+	if got := again.ConfiguredRules(); !slices.Equal(got, want) {
+		t.Errorf("ConfiguredRules() = %v, want %v", got, want)
+	}
+}
+
+func TestCheckRulesNamesEveryRule(t *testing.T) {
+	t.Parallel()
+	d := decoder(t, []string{"*.dlq.v1"})
+	rules := []entity.TopicRule{
+		{Pattern: "ok", Original: "ok"},
+		{Pattern: "", Original: "orders"},
+		{Pattern: "*", Original: "$2"},
+		{Pattern: "x", Original: "x.dlq.v1"},
+	}
+	err := d.CheckRules(rules)
+	if got, want := fieldsOf(err), []string{"rules[1].pattern", "rules[2].original", "rules[3].original"}; !slices.Equal(got, want) {
+		t.Errorf("CheckRules: fields %v, want %v", got, want)
+	}
+	if changed, err := d.WithRules(rules); changed != nil || !errors.Is(err, entity.ErrInvalid) {
+		t.Errorf("WithRules = %v, %v, want nil and an error of kind ErrInvalid", changed, err)
+	}
+	if err := d.CheckRules(rules[:1]); err != nil {
+		t.Errorf("CheckRules = %v, want nil", err)
+	}
+	if got, want := fieldsOf(d.CheckRules(make([]entity.TopicRule, MaxRules+1))), []string{"rules"}; !slices.Equal(got, want) {
+		t.Errorf("CheckRules of too many: fields %v, want %v", got, want)
+	}
+}
+
+// fieldsOf collects the fields of joined errors.
+func fieldsOf(err error) []string {
+	var fields []string
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, e := range joined.Unwrap() {
+			fields = append(fields, fieldsOf(e)...)
+		}
+		return fields
+	}
+	var field *entity.FieldError
+	if errors.As(err, &field) {
+		fields = append(fields, field.Field)
+	}
+	return fields
+}
+
+func TestStripForARetryTopicOfHexkitKeepsTheTopic(t *testing.T) {
+	t.Parallel()
+	d := decoder(t, []string{"*.dlq.v1"})
+	h := []entity.Header{{Key: "original_topic"}, {Key: "exc_class"}, {Key: "event_id"}, {Key: "type"}}
+	keys := func(dialect, target string) string {
+		var out []string
+		for _, kept := range d.Strip(dialect, target, h) {
+			out = append(out, kept.Key)
+		}
+		return strings.Join(out, " ")
+	}
+	for _, tt := range []struct{ dialect, target, want string }{
+		{"hexkit", "retry-billing", "original_topic type"},
+		{"hexkit", "billing-retry", "original_topic type"},
+		{"hexkit", "orders", "type"},
+		{"karafka-legacy", "retry-billing", "event_id type"},
+		{"", "retry-billing", "original_topic event_id type"},
+	} {
+		if got := keys(tt.dialect, tt.target); got != tt.want {
+			t.Errorf("Strip(%q, %q) keeps %q, want %q", tt.dialect, tt.target, got, tt.want)
+		}
+	}
+	if got := Strip("hexkit", h); len(got) != 1 {
+		t.Errorf("Strip after one for a retry topic keeps %q, want only type", got)
+	}
+}
+
+func TestMapperTriesRulesBeforeAnybodyKeepsThem(t *testing.T) {
+	t.Parallel()
+	m := decoder(t, []string{"*.dlq.v1"}, MapRule{"*.dlq.v1", "$1"}).Mapper()
+	first := []entity.TopicRule{{Pattern: "orders.dlq.v1", Original: "purchases"}}
+	for _, tt := range []struct {
+		name  string
+		rules []entity.TopicRule
+		topic string
+		want  string
+	}{
+		{"Rule", first, "orders.dlq.v1", "purchases"},
+		{"ConfiguredBehindIt", first, "payments.dlq.v1", "payments"},
+		{"NoRules", nil, "orders.dlq.v1", "orders"},
+		{"NoneFits", first, "other", ""},
+		{"Wrong", []entity.TopicRule{{}}, "orders.dlq.v1", ""},
+	} {
+		if got := m.Mapped(tt.rules, tt.topic); got != tt.want {
+			t.Errorf("%s: Mapped(%s) = %q, want %q", tt.name, tt.topic, got, tt.want)
+		}
+	}
+	if err := m.Validate(first); err != nil {
+		t.Errorf("Validate = %v, want nil", err)
+	}
+	if got := fieldsOf(m.Validate([]entity.TopicRule{{}})); !slices.Equal(got, []string{"rules[0].pattern"}) {
+		t.Errorf("Validate: fields %v, want rules[0].pattern", got)
+	}
+	if got := m.Configured(); len(got) != 1 || got[0].Original != "$1" {
+		t.Errorf("Configured() = %v, want the one rule", got)
+	}
+}
+
+func TestExplainMessageKeepsToWhatTheMessageRestsOn(t *testing.T) {
+	t.Parallel()
+	d := decoder(t, []string{"*.dlq"})
+	stored := func(topic string, c entity.Confidence, headers ...entity.Header) entity.Derived {
+		return d.ExplainMessage(entity.Message{
+			OriginalTopic: topic, Origin: entity.Origin{Confidence: c},
+			Source: entity.Source{Topic: "orders.dlq"}, Record: entity.Record{Headers: headers},
+		}).OriginalTopic
+	}
+	named := entity.Header{Key: "__connect.errors.topic", Value: []byte("orders")}
+	for name, tt := range map[string]struct{ got, want entity.Derived }{
+		"Header":   {stored("orders", entity.FromHeader, named), entity.Derived{Source: entity.ByHeader, Dialect: "connect", Header: named.Key, Confidence: entity.CertaintyHigh}},
+		"Operator": {stored("payments", entity.FromOperator, named), entity.Derived{Source: entity.ByOperator, Confidence: entity.CertaintyHigh}},
+		"Name":     {stored("orders", entity.FromName), entity.Derived{Source: entity.ByName, Confidence: entity.CertaintyLow}},
+		"Nothing":  {stored("", entity.FromNothing), entity.NotDerived()},
+	} {
+		if tt.got != tt.want {
+			t.Errorf("%s: original topic by %+v, want %+v", name, tt.got, tt.want)
+		}
+	}
+}
