@@ -19,7 +19,10 @@ type Target struct {
 	TopicID   string // Kafka's, of the topic's present life; "" where there is none
 	Partition int32
 	EndOffset int64 // the partition's next offset, read before the claim
-	Err       error
+	// SentHash is RecordHash of what an edit makes of the record; 0 without an edit,
+	// and where the bytes are not known beforehand.
+	SentHash int64
+	Err      error
 }
 
 // Outgoing is one claimed message on its way. Message has its bytes and the

@@ -114,12 +114,23 @@ func intents(planned []entity.Outgoing, how claiming) []repository.Claim {
 			Partition: out.Target.Partition,
 			EndOffset: out.Target.EndOffset,
 			TakeOver:  how.takeOver,
+			Edit:      kept(out.Edit),
+			SentHash:  out.Target.SentHash,
 		}
 	}
 	if how.single && how.cause.Operation != uuid.Nil {
 		claims[0].ID = how.cause.Operation
 	}
 	return claims
+}
+
+// kept is what is stored of an edit. What a patch made of a value is not: the patch
+// makes it of the message again.
+func kept(e *entity.Edit) *entity.Edit {
+	if e == nil || e.Patch == nil {
+		return e
+	}
+	return &entity.Edit{SetValue: true, Patch: e.Patch}
 }
 
 // publish sends what was claimed, unless the claim has become too old for it.

@@ -176,7 +176,8 @@ func (d *dispatcher) carry(ctx context.Context, ids []uuid.UUID) (claimed int, e
 		return 0, nil
 	}
 	defer d.memory.Release(bytes)
-	planned := d.admit(messages, d.publisher.Plan(ctx, messages, true))
+	batch := outgoing(messages)
+	planned := d.admit(batch, d.publisher.Plan(ctx, batch, true))
 	if len(planned) == 0 {
 		return 0, nil
 	}
@@ -227,14 +228,14 @@ func (d *dispatcher) brokersRest() time.Duration {
 }
 
 // admit returns what may be sent now; the others are left for later.
-func (d *dispatcher) admit(messages []entity.Message, targets []entity.Target) []entity.Outgoing {
+func (d *dispatcher) admit(batch []entity.Outgoing, targets []entity.Target) []entity.Outgoing {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := d.now()
 	d.noteReach(targets, now)
-	var planned []entity.Outgoing
-	for i, m := range messages {
-		t := targets[i]
+	planned := batch[:0]
+	for i, t := range targets {
+		m := batch[i].Message
 		var refused *entity.RefusedError
 		switch {
 		case m.CanClaim() != nil: // somebody else was faster
@@ -250,7 +251,9 @@ func (d *dispatcher) admit(messages []entity.Message, targets []entity.Target) [
 				d.wait(m, placeOf(t), until)
 				continue
 			}
-			planned = append(planned, entity.Outgoing{Message: m, Target: t})
+			out := batch[i]
+			out.Target = t
+			planned = append(planned, out)
 		}
 	}
 	return planned

@@ -480,8 +480,8 @@ func TestAutoPlan(t *testing.T) {
 // nowhereKafka resolves without sending, as is done where no Kafka is configured.
 type nowhereKafka struct{ *kafka }
 
-func (n nowhereKafka) Plan(ctx context.Context, messages []entity.Message, bulk bool) []entity.Target {
-	targets := n.kafka.Plan(ctx, messages, bulk)
+func (n nowhereKafka) Plan(ctx context.Context, batch []entity.Outgoing, bulk bool) []entity.Target {
+	targets := n.kafka.Plan(ctx, batch, bulk)
 	for i := range targets {
 		targets[i].Partition = -1
 	}

@@ -35,14 +35,27 @@ var (
 	errNotWaited = errors.New("the program is ending; another one carries the redrive on")
 )
 
+// understand checks what only this package can tell of an order, and returns its
+// patch.
+func understand(n repository.NewRedrive) (patcher, error) {
+	if n.Action == entity.RedriveMap && !entity.ValidTopic(n.Options.OriginalTopic) {
+		return nil, &entity.FieldError{Field: "original_topic", Reason: fmt.Sprintf("%q cannot be the name of a topic", n.Options.OriginalTopic)}
+	}
+	return compilePatch(n.Options.Patch)
+}
+
 // Begin makes a redrive and returns at once; any process carries it on from here.
 // Cause.Operation becomes its id, and a redrive that has the id already is
-// returned as it is. Errors are those of the store.
+// returned as it is. A patch or an original topic that cannot be one is an
+// *entity.FieldError; other errors are those of the store.
 func (s *Service) Begin(ctx context.Context, n repository.NewRedrive) (entity.Redrive, error) {
 	if n.ID = n.Cause.Operation; n.ID == uuid.Nil {
 		n.ID = entity.NewID()
 	}
 	n.BatchSize = batchMessages
+	if _, err := understand(n); err != nil {
+		return entity.Redrive{}, err
+	}
 	r, err := s.store.CreateRedrive(ctx, n)
 	if err != nil {
 		return entity.Redrive{}, fmt.Errorf("create redrive: %w", err)
@@ -52,56 +65,6 @@ func (s *Service) Begin(ctx context.Context, n repository.NewRedrive) (entity.Re
 	}
 	s.bell.ring()
 	return r, nil
-}
-
-// Preview says what Begin would do with the messages as they are now, and what
-// would not be sent and why. It plans one message of each group that has its
-// topic and its confidence in common; what only the broker can say of a single
-// record is not in it.
-func (s *Service) Preview(ctx context.Context, n repository.NewRedrive) (entity.Preview, error) {
-	n.BatchSize = batchMessages
-	groups, err := s.store.Survey(ctx, n)
-	if err != nil {
-		return entity.Preview{}, fmt.Errorf("survey messages: %w", err)
-	}
-	p := entity.Preview{Reasons: map[string]int{}}
-	for _, g := range groups {
-		shown, err := s.previewOf(ctx, n.Action, g)
-		if err != nil {
-			return entity.Preview{}, err
-		}
-		p.Selected += g.Messages
-		if shown.Class == "" {
-			p.Sendable += g.Messages
-		} else {
-			p.Reasons[shown.Class] += g.Messages
-		}
-		p.Groups = append(p.Groups, shown)
-	}
-	return p, nil
-}
-
-func (s *Service) previewOf(ctx context.Context, action entity.RedriveAction, g repository.SurveyGroup) (entity.PreviewGroup, error) {
-	shown := entity.PreviewGroup{Topic: g.Topic, Messages: g.Messages, Class: g.Reason}
-	if g.Reason != "" || action != entity.RedriveRetry {
-		return shown, nil
-	}
-	messages, _, err := s.store.Load(ctx, []uuid.UUID{g.Sample}, 1)
-	if err != nil {
-		return shown, fmt.Errorf("load a sample: %w", err)
-	}
-	if len(messages) == 0 { // it went away since; the group stands without it
-		return shown, nil
-	}
-	var refused *entity.RefusedError
-	switch err := s.publisher.Plan(ctx, messages, true)[0].Err; {
-	case err == nil:
-	case errors.As(err, &refused):
-		shown.Class, shown.Reason = string(refused.Class), refused.Reason
-	default:
-		shown.Class, shown.Reason = string(entity.BrokerUnavailable), "its partitions cannot be reached now; a redrive waits for them"
-	}
-	return shown, nil
 }
 
 // Wait returns the redrive once it is over and nothing of it is under way. When it cannot go on for some time,

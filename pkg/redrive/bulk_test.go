@@ -211,7 +211,7 @@ func TestTakeOver(t *testing.T) {
 		// It claimed a hundred, sent fifty of them, stored the results of ten, and died.
 		planned := make([]entity.Outgoing, 100)
 		for i := range planned {
-			if planned[i], err = dead.planOne(context.Background(), l.Items[i].MessageID); err != nil {
+			if planned[i], err = dead.planOne(context.Background(), entity.RetryOrder{ID: l.Items[i].MessageID}); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -498,7 +498,7 @@ func TestCancelAndDeath(t *testing.T) {
 		if err != nil || l == nil {
 			b.Fatalf("LeaseBatch = %v, %v, want one", l, err)
 		}
-		planned, err := dead.planOne(ctx, ids[0])
+		planned, err := dead.planOne(ctx, entity.RetryOrder{ID: ids[0]})
 		if err != nil {
 			b.Fatal(err)
 		}

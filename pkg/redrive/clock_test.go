@@ -77,10 +77,10 @@ func (o *outside) Expired(_ context.Context, q repository.ExpiredQuery) (found [
 // accepting is a publisher that has a place for everything and takes it.
 type accepting struct{}
 
-func (accepting) Plan(_ context.Context, messages []entity.Message, _ bool) []entity.Target {
-	targets := make([]entity.Target, len(messages))
-	for i, m := range messages {
-		targets[i] = entity.Target{Topic: m.OriginalTopic}
+func (accepting) Plan(_ context.Context, batch []entity.Outgoing, _ bool) []entity.Target {
+	targets := make([]entity.Target, len(batch))
+	for i, out := range batch {
+		targets[i] = entity.Target{Topic: out.Message.OriginalTopic}
 	}
 	return targets
 }

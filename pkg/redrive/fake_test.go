@@ -30,10 +30,19 @@ var errBroken = errors.New("broken on purpose")
 // entry is one record in the fake log.
 type entry struct {
 	message, redrive uuid.UUID
+	record           entity.Record
+}
+
+// topicOf is where a message goes.
+func topicOf(out entity.Outgoing) string {
+	if out.Edit != nil && out.Edit.Topic != "" {
+		return out.Edit.Topic
+	}
+	return out.Message.OriginalTopic
 }
 
 // kafka is a Publisher with a log in memory. Every record goes to partition 0 of
-// its original topic. The functions decide what goes wrong; nil is nothing.
+// its target. The functions decide what goes wrong; nil is nothing.
 type kafka struct {
 	plan    func(entity.Message) error
 	lost    bool // nobody tells where the partitions are
@@ -44,12 +53,17 @@ type kafka struct {
 	logs map[string][]entry
 }
 
-func (k *kafka) Plan(_ context.Context, messages []entity.Message, _ bool) []entity.Target {
+func (k *kafka) Plan(_ context.Context, batch []entity.Outgoing, _ bool) []entity.Target {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	targets := make([]entity.Target, len(messages))
-	for i, m := range messages {
-		targets[i] = entity.Target{Topic: m.OriginalTopic, TopicID: "id of " + m.OriginalTopic, EndOffset: int64(len(k.logs[m.OriginalTopic]))}
+	targets := make([]entity.Target, len(batch))
+	for i, out := range batch {
+		m, topic := out.Message, topicOf(out)
+		targets[i] = entity.Target{Topic: topic, TopicID: "id of " + topic, EndOffset: int64(len(k.logs[topic]))}
+		if out.Edit != nil {
+			sent := out.Edit.Apply(m.Record)
+			targets[i].SentHash = entity.RecordHash(sent.Key, sent.Value)
+		}
 		if k.plan != nil {
 			targets[i].Err = k.plan(m)
 		}
@@ -85,7 +99,7 @@ func (k *kafka) send(out entity.Outgoing) entity.Delivery {
 			k.logs = map[string][]entry{}
 		}
 		d.Offset = int64(len(k.logs[out.Target.Topic]))
-		k.logs[out.Target.Topic] = append(k.logs[out.Target.Topic], entry{out.Message.ID, out.Message.Claim.ID})
+		k.logs[out.Target.Topic] = append(k.logs[out.Target.Topic], entry{out.Message.ID, out.Message.Claim.ID, out.Edit.Apply(out.Message.Record)})
 	}
 	return d
 }

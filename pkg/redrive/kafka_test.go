@@ -40,7 +40,7 @@ type system struct {
 
 const partitions = 6
 
-func newSystem(t testing.TB) *system {
+func newSystem(t testing.TB, changes ...func(*republisher.Config)) *system {
 	t.Helper()
 	cfg := broker.DefaultConfig()
 	cfg.Brokers = stacktest.Kafka(t)
@@ -53,7 +53,11 @@ func newSystem(t testing.TB) *system {
 	if err != nil {
 		t.Fatalf("ParsePatterns: %v", err)
 	}
-	publisher, err := republisher.New(republisher.DefaultConfig(), patterns, cluster, cluster.NewProducer(broker.ProducerConfig{}))
+	sending := republisher.DefaultConfig()
+	for _, change := range changes {
+		change(&sending)
+	}
+	publisher, err := republisher.New(sending, patterns, cluster, cluster.NewProducer(broker.ProducerConfig{}))
 	if err != nil {
 		t.Fatalf("New: %v", err)
 	}
@@ -90,6 +94,13 @@ func (s *system) createTopic() {
 // fill stores n dead letters with values of size bytes.
 func (s *system) fill(n, size int) {
 	s.Helper()
+	value := []byte(strings.Repeat("x", size))
+	s.fillWith(n, func(int) []byte { return value })
+}
+
+// fillWith stores n dead letters with values of their own.
+func (s *system) fillWith(n int, value func(i int) []byte) {
+	s.Helper()
 	ctx := s.Context()
 	name := s.topic + ".dlq.v1"
 	refs, err := s.store.OpenTopics(ctx, []repository.Topic{{Name: name, Incarnation: "1"}})
@@ -100,14 +111,13 @@ func (s *system) fill(n, size int) {
 	if _, err := s.store.OpenPosition(ctx, []repository.Position{{Partition: source}}); err != nil {
 		s.Fatalf("OpenPosition: %v", err)
 	}
-	value := []byte(strings.Repeat("x", size))
 	for from := 0; from < n; from += 1000 {
 		to := min(from+1000, n)
 		batch := repository.Batch{Ranges: []repository.Range{{Partition: source, From: int64(from), To: int64(to)}}}
 		for i := from; i < to; i++ {
 			m := entity.NewMessage(s.topic, "boom", time.Now())
 			m.Source = entity.Source{Topic: name, TopicID: refs[0].TopicID, Incarnation: refs[0].Incarnation, Offset: int64(i)}
-			m.Record = entity.Record{Key: fmt.Append(nil, i), Value: value, Size: int64(size)}
+			m.Record = entity.Record{Key: fmt.Append(nil, i), Value: value(i), Size: int64(len(value(i)))}
 			m.Origin.Confidence = entity.FromHeader
 			partition := int32(i % partitions)
 			m.Origin.Partition = &partition
@@ -273,11 +283,11 @@ func TestRealServersOneMessage(t *testing.T) {
 // first returns the id of the topic's oldest message.
 func (s *system) first() uuid.UUID {
 	s.Helper()
-	ids, err := s.store.Select(s.Context(), s.topic)
-	if err != nil || len(ids) == 0 {
-		s.Fatalf("Select = %v, %v, want messages", ids, err)
+	list, err := s.store.List(s.Context(), s.topic, repository.Page{Number: 1, Size: 1000})
+	if err != nil || len(list.Messages) == 0 {
+		s.Fatalf("List = %v, %v, want messages", list.Messages, err)
 	}
-	return ids[0]
+	return list.Messages[len(list.Messages)-1].ID
 }
 
 // eventually asks until ok, a bounded number of times.

@@ -13,7 +13,8 @@ import (
 
 // keyOrder keeps messages of the same topic and key in order: one after the
 // other, and none behind one that did not succeed. Messages without a key have
-// no order. A nil keyOrder keeps none.
+// no order, nor have pointers, whose key nobody knows before they are sent. A nil
+// keyOrder keeps none.
 type keyOrder struct {
 	mu sync.Mutex
 	// Numbers of the first message that did not succeed, and of the first of which

@@ -255,23 +255,13 @@ func (l *lease) lookUp(ctx context.Context, ids []uuid.UUID) (open int, err erro
 		item, ended := itemOf(a)
 		switch {
 		case ended:
-			item.Group = l.groupOf(ctx, a.MessageID)
+			item.Group = a.ConsumerGroup
 			l.set(item)
 		case a.Verdict == entity.InDoubt && !l.unsettled(ctx, a):
 			open++
 		}
 	}
 	return open, nil
-}
-
-// groupOf is the consumer group that failed on a message; "" also when nobody can
-// tell now.
-func (l *lease) groupOf(ctx context.Context, id uuid.UUID) string {
-	m, err := l.p.store.Get(ctx, id, 0)
-	if err != nil {
-		return ""
-	}
-	return m.Failure.ConsumerGroup
 }
 
 // unsettled notes an attempt whose end nobody will ever know without an
@@ -283,7 +273,7 @@ func (l *lease) unsettled(ctx context.Context, a entity.Attempt) bool {
 	}
 	l.set(entity.RedriveItem{
 		MessageID: a.MessageID, Result: entity.ItemInDoubt, Reason: string(entity.UnknownClass),
-		Topic: a.Topic, TopicID: a.TopicID, Partition: a.Partition, Offset: -1, Group: m.Failure.ConsumerGroup,
+		Topic: a.Topic, TopicID: a.TopicID, Partition: a.Partition, Offset: -1, Group: a.ConsumerGroup,
 	})
 	return true
 }
@@ -338,18 +328,17 @@ func (l *lease) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// lookUpChanges finds in the audit trail which messages the redrive has changed.
+// lookUpChanges notes which messages the redrive has changed, by the audit trail.
 func (l *lease) lookUpChanges(ctx context.Context, ids []uuid.UUID) error {
-	for _, id := range ids {
-		trail, err := l.p.store.Trail(ctx, repository.TrailQuery{ObjectID: id, Action: auditAction(l.p.redrive.Action), Limit: 3})
-		if err != nil {
-			return fmt.Errorf("look for changes: %w", err)
-		}
-		for _, entry := range trail {
-			if entry.Cause.Operation == l.p.id {
-				l.set(entity.RedriveItem{MessageID: id, Result: entity.ItemSucceeded, Offset: -1})
-			}
-		}
+	if len(ids) == 0 {
+		return nil
+	}
+	changed, err := l.p.store.PerformedOn(ctx, l.p.id, auditAction(l.p.redrive.Action), ids)
+	if err != nil {
+		return fmt.Errorf("look for changes: %w", err)
+	}
+	for _, id := range changed {
+		l.set(entity.RedriveItem{MessageID: id, Result: entity.ItemSucceeded, Offset: -1})
 	}
 	return nil
 }

@@ -38,11 +38,13 @@ const (
 // which no plan takes.
 var poison, refused = []byte("poison"), []byte("refused")
 
-func refusable(m entity.Message) bool { return bytes.HasPrefix(m.Record.Value, refused) }
+func refusable(r entity.Record) bool { return bytes.HasPrefix(r.Value, refused) }
 
 // written is one record in the log.
 type written struct {
 	message, attempt, redrive uuid.UUID
+	topic                     string
+	record                    entity.Record
 }
 
 // modelLog is the cluster: partitions of topics, which all processes share.
@@ -52,17 +54,18 @@ type modelLog struct {
 	lost       map[place]int64 // offsets before that can no longer be read
 }
 
-func partitionOf(m entity.Message) place {
-	if len(m.Record.Key) == 0 {
-		return place{m.OriginalTopic, int32(m.ID[15] % 2)}
+func partitionOf(out entity.Outgoing) place {
+	key := out.Edit.Apply(out.Message.Record).Key
+	if len(key) == 0 {
+		return place{topicOf(out), int32(out.Message.ID[15] % 2)}
 	}
-	return place{m.OriginalTopic, int32(m.Record.Key[len(m.Record.Key)-1] % 2)}
+	return place{topicOf(out), int32(key[len(key)-1] % 2)}
 }
 
 // modelBroker is a process's way to the cluster.
 type modelBroker struct{ p *process }
 
-func (b *modelBroker) Plan(ctx context.Context, messages []entity.Message, _ bool) []entity.Target {
+func (b *modelBroker) Plan(ctx context.Context, batch []entity.Outgoing, _ bool) []entity.Target {
 	b.p.thaw()
 	b.p.point()
 	lost := b.p.travel(ctx)
@@ -70,18 +73,22 @@ func (b *modelBroker) Plan(ctx context.Context, messages []entity.Message, _ boo
 	w := b.p.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	targets := make([]entity.Target, len(messages))
-	for i, m := range messages {
-		at := partitionOf(m)
+	targets := make([]entity.Target, len(batch))
+	for i, out := range batch {
+		at := partitionOf(out)
 		targets[i] = entity.Target{
 			Topic: at.topic, TopicID: "id of " + at.topic, Partition: at.partition, EndOffset: int64(len(w.log.partitions[at])),
+		}
+		sent := out.Edit.Apply(out.Message.Record)
+		if out.Edit != nil {
+			targets[i].SentHash = entity.RecordHash(sent.Key, sent.Value)
 		}
 		switch {
 		case lost != nil || b.p.isDead() || w.log.weather == noLeader && at.partition == 1:
 			targets[i].Err = errAway
 		case w.log.weather == noBroker:
 			targets[i].Partition, targets[i].Err = -1, errAway
-		case refusable(m):
+		case refusable(sent):
 			targets[i].Err = &entity.RefusedError{Class: entity.BadRecord, Reason: "refused on purpose"}
 		}
 	}
@@ -124,6 +131,7 @@ func (b *modelBroker) deliver(out entity.Outgoing, at place) entity.Delivery {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	d := entity.Delivery{Partition: at.partition, Offset: -1, Err: errBroken}
+	sent := out.Edit.Apply(out.Message.Record)
 	switch {
 	case w.log.weather == noBroker || w.log.weather == noLeader && at.partition == 1:
 		d.Verdict, d.Class = entity.Failed, entity.BrokerUnavailable
@@ -132,7 +140,7 @@ func (b *modelBroker) deliver(out entity.Outgoing, at place) entity.Delivery {
 	case w.log.weather == silent:
 		d.Verdict, d.Class = entity.InDoubt, entity.NetworkTimeout
 		b.perhaps(out, at)
-	case bytes.HasPrefix(out.Message.Record.Value, poison):
+	case bytes.HasPrefix(sent.Value, poison):
 		d.Verdict, d.Class = entity.Rejected, entity.BadRecord
 	case w.log.weather == failing:
 		d.Verdict, d.Class = entity.Failed, entity.RateLimited
@@ -147,7 +155,7 @@ func (b *modelBroker) deliver(out entity.Outgoing, at place) entity.Delivery {
 func (b *modelBroker) perhaps(out entity.Outgoing, at place) {
 	w := b.p.w
 	switch n := b.p.random(); {
-	case bytes.HasPrefix(out.Message.Record.Value, poison):
+	case bytes.HasPrefix(out.Edit.Apply(out.Message.Record).Value, poison):
 	case n < 0.4:
 		w.write(out, at)
 	case n < 0.7:

@@ -321,14 +321,16 @@ func (w *world) checkMessage(s *shadow, attempts, sent map[uuid.UUID]int) {
 			w.fail("attempts out of order", "message %s: %d after %d", s.id, a.Number, h[i-1].Number)
 		}
 		w.checkSent(a, sent[a.ID])
+		w.checkEdit(a)
 	}
-	m, err := w.store.Get(context.Background(), s.id, 0)
+	m, err := w.store.Get(context.Background(), s.id, -1)
 	if err != nil {
 		if !s.gone {
 			w.fail("a lost message", "Get(%s) = %v", s.id, err)
 		}
 		return
 	}
+	w.checkRecord(m)
 	if m.Claimed() {
 		attempts[m.Claim.ID]++
 		if sent[m.Claim.ID] > 1 {

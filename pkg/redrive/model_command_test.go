@@ -16,6 +16,7 @@ const (
 	cmdRetry     verb = "retry"
 	cmdAccept    verb = "retry, accepting a duplicate"
 	cmdTwice     verb = "retry, sent again"
+	cmdEdit      verb = "edit and retry"
 	cmdRequeue   verb = "requeue"
 	cmdDead      verb = "dead"
 	cmdDelete    verb = "delete"
@@ -49,6 +50,7 @@ var verbs = []struct {
 	{cmdRetry, 10},
 	{cmdAccept, 4},
 	{cmdTwice, 4},
+	{cmdEdit, 5},
 	{cmdRequeue, 5},
 	{cmdDead, 3},
 	{cmdDelete, 2},

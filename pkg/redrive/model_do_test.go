@@ -112,7 +112,9 @@ func (w *world) request(p *process, c command, id uuid.UUID) {
 	case cmdRetry:
 		w.retry(p, entity.RetryOrder{ID: id, Cause: cause})
 	case cmdAccept:
-		w.retry(p, entity.RetryOrder{ID: id, Cause: cause, AcceptDuplicate: true})
+		w.retry(p, entity.RetryOrder{ID: id, Cause: cause, AcceptDuplicate: true, Edit: sometimes(c)})
+	case cmdEdit:
+		w.retry(p, entity.RetryOrder{ID: id, Cause: cause, Edit: anEdit(c)})
 	case cmdTwice:
 		w.retryTwice(p, c, id)
 	case cmdRequeue:
@@ -144,7 +146,9 @@ func (w *world) retry(p *process, order entity.RetryOrder) {
 		log := w.log.partitions[place{result.Topic, result.Partition}]
 		if result.Offset >= int64(len(log)) || log[result.Offset].message != order.ID {
 			w.fail("a false success", "Retry(%s) = %+v, which is not in the log", order.ID, result)
+			return
 		}
+		w.checkAnswer(order, log[result.Offset])
 	case errors.As(err, &failed):
 		if failed.ID != order.ID || failed.Class == "" && failed.Status != entity.Dead {
 			w.fail("a wrong answer", "Retry(%s) = %+v", order.ID, failed)
@@ -157,20 +161,21 @@ func (w *world) retry(p *process, order entity.RetryOrder) {
 func (w *world) retryTwice(p *process, c command, id uuid.UUID) {
 	cause := entity.By("operator")
 	cause.Operation = uuid.New()
+	edit := sometimes(c)
 	w.mu.Lock()
 	w.operation = append(w.operation, cause.Operation)
 	w.mu.Unlock()
 	answered := make(chan struct{})
 	w.others.Go(func() {
 		defer close(answered)
-		w.retry(p, entity.RetryOrder{ID: id, Cause: cause})
+		w.retry(p, entity.RetryOrder{ID: id, Cause: cause, Edit: edit})
 	})
 	select {
 	case <-answered:
 	case <-time.After(upTo(c.rng(), 15*time.Second, time.Minute)):
 	}
 	if other, ok := pick(w.living(), c.c); ok {
-		w.retry(other, entity.RetryOrder{ID: id, Cause: cause, Resumed: true})
+		w.retry(other, entity.RetryOrder{ID: id, Cause: cause, Edit: edit, Resumed: true})
 	}
 }
 
@@ -204,6 +209,9 @@ func (w *world) begin(p *process, c command) {
 	}
 	if rng.IntN(6) == 0 {
 		o.MaxReturnShare = rng.Float64()
+	}
+	if rng.IntN(4) == 0 && n.Action == entity.RedriveRetry {
+		o.Patch = []byte(patchText)
 	}
 	o.KeepKeyOrder = rng.IntN(2) == 0
 	o.Requeue = rng.IntN(4) == 0
@@ -256,8 +264,8 @@ func (w *world) comeBack(c command) {
 	w.returned[r.attempt] = true
 	w.score.returns++
 	w.mu.Unlock()
-	m := entity.NewMessage(parent.OriginalTopic, "boom again", time.Now())
-	m.Record.Key, m.Record.Value, m.MaxRetries = parent.Record.Key, parent.Record.Value, parent.MaxRetries
+	m := entity.NewMessage(r.topic, "boom again", time.Now())
+	m.Record.Key, m.Record.Value, m.MaxRetries = r.record.Key, r.record.Value, parent.MaxRetries
 	if rng.IntN(3) > 0 {
 		m.Return = &entity.Return{Parent: r.message, Attempt: r.attempt}
 	}
@@ -350,7 +358,7 @@ func (w *world) unrest() string {
 		case err != nil:
 		case m.Claimed() && !m.Unsettled:
 			return "message " + id.String() + " is claimed"
-		case m.Status == entity.Pending && m.OriginalTopic == orders && !refusable(m):
+		case m.Status == entity.Pending && m.OriginalTopic == orders && !refusable(m.Record):
 			return "message " + id.String() + " waits for automatic retry"
 		}
 	}

@@ -152,6 +152,10 @@ func (w *world) checkSkipped(r entity.Redrive, item entity.RedriveItem) {
 		if !w.shadows[item.MessageID].gone {
 			w.fail("a wrong reason", "redrive %s says that message %s is gone", r.ID, item.MessageID)
 		}
+	case skippedPatchFailed:
+		if _, err := patchedValue(r.Options.Patch, w.records[item.MessageID].Value); r.Options.Patch == nil || err == nil {
+			w.fail("a wrong reason", "redrive %s says that its patch does not fit message %s", r.ID, item.MessageID)
+		}
 	case skippedKeyBlocked:
 		if item.Number == 0 {
 			w.fail("a wrong reason", "redrive %s says that message %s is blocked, and nothing stands before it", r.ID, item.MessageID)

@@ -60,6 +60,7 @@ func (s *modelStore) Claim(ctx context.Context, claims []repository.Claim, how r
 		}
 		taken, err := s.store.Claim(ctx, claims, how)
 		s.p.w.watchClaims(s.p, taken)
+		s.p.w.noteEdits(claims, taken)
 		return taken, err
 	})
 }
@@ -113,8 +114,14 @@ func (s *modelStore) Change(ctx context.Context, c repository.Change, cause enti
 	})
 }
 
-func (s *modelStore) Trail(ctx context.Context, q repository.TrailQuery) ([]entity.AuditEntry, error) {
-	return ask(ctx, s.p, func(ctx context.Context) ([]entity.AuditEntry, error) { return s.store.Trail(ctx, q) })
+func (s *modelStore) PerformedOn(ctx context.Context, operation uuid.UUID, action entity.Action, ids []uuid.UUID) ([]uuid.UUID, error) {
+	return ask(ctx, s.p, func(ctx context.Context) ([]uuid.UUID, error) {
+		return s.store.PerformedOn(ctx, operation, action, ids)
+	})
+}
+
+func (s *modelStore) Search(ctx context.Context, q repository.SearchQuery) ([]entity.Message, error) {
+	return ask(ctx, s.p, func(ctx context.Context) ([]entity.Message, error) { return s.store.Search(ctx, q) })
 }
 
 // CreateRedrive cuts small batches, so that processes have something to share.

@@ -37,6 +37,8 @@ type world struct {
 	messages  []uuid.UUID
 	shadows   map[uuid.UUID]*shadow
 	histories map[uuid.UUID][]entity.Attempt // of messages that are to be deleted
+	records   map[uuid.UUID]entity.Record    // of messages, as they came
+	edits     map[uuid.UUID]*entity.Edit     // of attempts, as they were stored
 	leases    map[batchOf]map[uuid.UUID]bool
 	redrives  map[uuid.UUID]*redriveShadow
 	order     []uuid.UUID // of redrives
@@ -61,6 +63,7 @@ func newWorld(seed uint64, store repository.Repository) *world {
 	w := &world{
 		seed: seed, began: time.Now(), rng: rand.New(rand.NewPCG(seed, 2)), store: store,
 		log:     modelLog{weather: well, partitions: map[place][]written{}, lost: map[place]int64{}},
+		records: map[uuid.UUID]entity.Record{}, edits: map[uuid.UUID]*entity.Edit{},
 		shadows: map[uuid.UUID]*shadow{}, histories: map[uuid.UUID][]entity.Attempt{},
 		leases: map[batchOf]map[uuid.UUID]bool{}, redrives: map[uuid.UUID]*redriveShadow{}, returned: map[uuid.UUID]bool{},
 	}
@@ -169,7 +172,7 @@ func (w *world) add(n int, rng *rand.Rand) {
 	for range n {
 		m := entity.NewMessage([]string{orders, orders, payments}[rng.IntN(3)], "boom", time.Now())
 		m.MaxRetries = 1 + rng.IntN(4)
-		m.Record.Value = fmt.Appendf(nil, "value %d", rng.Uint64())
+		m.Record.Value = fmt.Appendf(nil, `{"state":"old","n":%d}`, rng.Uint64())
 		switch rng.IntN(16) {
 		case 0, 1:
 			m.Record.Value = fmt.Appendf(nil, "%s %d", poison, rng.Uint64())
@@ -204,6 +207,7 @@ func (w *world) ingest(m entity.Message) repository.Stored {
 	}
 	w.offset++
 	w.messages = append(w.messages, m.ID)
+	w.records[m.ID] = m.Record
 	s := &shadow{id: m.ID, status: entity.Pending, max: m.MaxRetries}
 	for _, a := range stored.Returns {
 		s.count = a.RetryCount
@@ -218,14 +222,17 @@ func (w *world) ingest(m entity.Message) repository.Stored {
 func (w *world) write(out entity.Outgoing, at place) int64 {
 	claim := out.Message.Claim
 	w.watchOrder(out.Message, claim.RedriveID)
-	w.log.partitions[at] = append(w.log.partitions[at], written{out.Message.ID, claim.ID, claim.RedriveID})
+	w.watchBytes(out, at)
+	w.log.partitions[at] = append(w.log.partitions[at], written{
+		out.Message.ID, claim.ID, claim.RedriveID, at.topic, out.Edit.Apply(out.Message.Record),
+	})
 	w.score.records++
 	return int64(len(w.log.partitions[at]) - 1)
 }
 
 // modelScore counts what was played, lest it be nothing.
 type modelScore struct {
-	sequences, commands, messages, attempts, records, resolved, dead, redrives, crashes, returns, unsettled int
+	sequences, commands, messages, attempts, records, resolved, dead, redrives, crashes, returns, unsettled, edited int
 }
 
 func (s *modelScore) add(o modelScore) {
@@ -240,11 +247,12 @@ func (s *modelScore) add(o modelScore) {
 	s.crashes += o.crashes
 	s.returns += o.returns
 	s.unsettled += o.unsettled
+	s.edited += o.edited
 }
 
 func (s modelScore) String() string {
-	return fmt.Sprintf("%d sequences of %d commands: %d messages (%d resolved, %d dead, %d unsettled), %d attempts, %d records, %d of them came back, %d redrives, %d crashes",
-		s.sequences, s.commands, s.messages, s.resolved, s.dead, s.unsettled, s.attempts, s.records, s.returns, s.redrives, s.crashes)
+	return fmt.Sprintf("%d sequences of %d commands: %d messages (%d resolved, %d dead, %d unsettled), %d attempts, %d records, %d of them edited, %d of them came back, %d redrives, %d crashes",
+		s.sequences, s.commands, s.messages, s.resolved, s.dead, s.unsettled, s.attempts, s.records, s.edited, s.returns, s.redrives, s.crashes)
 }
 
 // wantEnough checks that there was something of everything, in each sequence on
@@ -253,7 +261,7 @@ func (s modelScore) wantEnough(t *testing.T) {
 	t.Helper()
 	for what, n := range map[string]int{
 		"messages": s.messages, "resolved": s.resolved, "dead": s.dead, "attempts": s.attempts,
-		"records": s.records, "redrives": s.redrives, "crashes": s.crashes, "returns": s.returns,
+		"records": s.records, "redrives": s.redrives, "crashes": s.crashes, "returns": s.returns, "edited": s.edited,
 	} {
 		if n < s.sequences {
 			t.Errorf("%s: %d in %d sequences, want at least one in each", what, n, s.sequences)

@@ -10,10 +10,11 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// storeTimeout bounds every call of the store. What no caller's deadline ends,
-// a redrive or a settler, would otherwise wait for ever for a database that
-// hangs, and a drain would wait with it. Creating a redrive may select millions
-// and is left to its caller's deadline.
+// storeTimeout bounds every call of the store but CreateRedrive and Survey, which
+// may look at millions of messages and are left to their caller's deadline; only
+// requests make them. What no caller's deadline ends, a redrive, a settler or an
+// automatic retry, would otherwise wait for ever for a database that hangs, and a
+// drain would wait with it.
 const storeTimeout = 30 * time.Second
 
 // patient is a store that is not waited for longer than storeTimeout. A call
@@ -119,4 +120,44 @@ func (p patient) SaveBatch(ctx context.Context, r repository.BatchResults) (bool
 
 func (p patient) RedriveItems(ctx context.Context, id uuid.UUID, q repository.ItemQuery) ([]entity.RedriveItem, error) {
 	return bounded(ctx, func(ctx context.Context) ([]entity.RedriveItem, error) { return p.Store.RedriveItems(ctx, id, q) })
+}
+
+func (p patient) PerformedOn(ctx context.Context, operation uuid.UUID, action entity.Action, ids []uuid.UUID) ([]uuid.UUID, error) {
+	return bounded(ctx, func(ctx context.Context) ([]uuid.UUID, error) {
+		return p.Store.PerformedOn(ctx, operation, action, ids)
+	})
+}
+
+func (p patient) Redrives(ctx context.Context, q repository.RedriveQuery) ([]entity.Redrive, error) {
+	return bounded(ctx, func(ctx context.Context) ([]entity.Redrive, error) { return p.Store.Redrives(ctx, q) })
+}
+
+func (p patient) RedriveOutcomes(ctx context.Context, id uuid.UUID, canary bool) (entity.OutcomeCounts, error) {
+	return bounded(ctx, func(ctx context.Context) (entity.OutcomeCounts, error) {
+		return p.Store.RedriveOutcomes(ctx, id, canary)
+	})
+}
+
+func (p patient) Counts(ctx context.Context) ([]repository.Count, error) {
+	return bounded(ctx, p.Store.Counts)
+}
+
+func (p patient) Stuck(ctx context.Context, age time.Duration) (int64, error) {
+	return bounded(ctx, func(ctx context.Context) (int64, error) { return p.Store.Stuck(ctx, age) })
+}
+
+func (p patient) WatchedGroups(ctx context.Context) ([]repository.TopicGroup, error) {
+	return bounded(ctx, p.Store.WatchedGroups)
+}
+
+func (p patient) ConfigureGroups(ctx context.Context, groups []repository.TopicGroup) error {
+	return done(ctx, func(ctx context.Context) error { return p.Store.ConfigureGroups(ctx, groups) })
+}
+
+func (p patient) NoteCommitted(ctx context.Context, offsets []repository.Committed) error {
+	return done(ctx, func(ctx context.Context) error { return p.Store.NoteCommitted(ctx, offsets) })
+}
+
+func (p patient) Search(ctx context.Context, q repository.SearchQuery) ([]entity.Message, error) {
+	return bounded(ctx, func(ctx context.Context) ([]entity.Message, error) { return p.Store.Search(ctx, q) })
 }

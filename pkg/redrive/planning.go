@@ -14,17 +14,17 @@ import (
 // it has waited long enough, what can be reached is sent and the rest left out;
 // the same place is not waited for again. An error means that the pass is over.
 func (p *pass) plan(ctx context.Context, l *lease, messages []entity.Message) ([]entity.Outgoing, error) {
-	messages = p.withoutRefused(l, messages)
+	batch := p.patched(l, outgoing(p.withoutRefused(l, messages)))
 	deadline := p.now().Add(leaderPatience)
 	for wait := time.Second; ; wait = min(2*wait, leaderPause) {
-		targets := p.publisher.Plan(ctx, messages, true)
+		targets := p.publisher.Plan(ctx, batch, true)
 		left := deadline.Sub(p.now())
 		settled, err := p.survey(targets, left > 0)
 		if err != nil {
 			return nil, fmt.Errorf("plan: %w", err)
 		}
 		if settled {
-			return p.admit(l, messages, targets), nil
+			return p.admit(l, batch, targets), nil
 		}
 		p.noteWaiting(ctx, true, "waits for partitions whose leaders cannot be reached")
 		if !pause(ctx, min(wait, left)) {
@@ -79,21 +79,24 @@ func (p *pass) withoutRefused(l *lease, messages []entity.Message) []entity.Mess
 
 // admit returns what may be sent. What has nowhere to go now is skipped as long
 // as the pass gets on elsewhere; see settleStranded.
-func (p *pass) admit(l *lease, messages []entity.Message, targets []entity.Target) []entity.Outgoing {
+func (p *pass) admit(l *lease, batch []entity.Outgoing, targets []entity.Target) []entity.Outgoing {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	planned := make([]entity.Outgoing, 0, len(messages))
+	planned := batch[:0]
 	for i, t := range targets {
+		m := &batch[i].Message
 		var refused *entity.RefusedError
 		switch {
 		case errors.As(t.Err, &refused):
-			l.skip(messages[i].ID, string(refused.Class))
-			p.keys.block(messages[i], l.numbers[messages[i].ID])
+			l.skip(m.ID, string(refused.Class))
+			p.keys.block(*m, l.numbers[m.ID])
 		case t.Err != nil || p.places.shut(placeOf(t)):
-			l.strand(messages[i].ID)
-			p.keys.hold(messages[i], l.numbers[messages[i].ID])
+			l.strand(m.ID)
+			p.keys.hold(*m, l.numbers[m.ID])
 		default:
-			planned = append(planned, entity.Outgoing{Message: messages[i], Target: t})
+			out := batch[i]
+			out.Target = t
+			planned = append(planned, out)
 		}
 	}
 	return planned

@@ -22,7 +22,9 @@ var errGivenBack = errors.New("the attempt was given back before it was sent")
 var errTooLate = errors.New("the attempt was not begun in time")
 
 // Retry makes one attempt on one message and waits for its end. A nil error
-// means RESOLVED. Otherwise it is
+// means RESOLVED: by this attempt, or, for an order without an edit, by an earlier
+// one that turns out to have arrived. An edit is never taken for done that was not
+// sent. Otherwise it is
 //   - *entity.NotFoundError,
 //   - *entity.NotRetryableError or *entity.ClaimedError: the state forbids it,
 //     or another attempt has it,
@@ -50,7 +52,7 @@ func (s *Service) Retry(ctx context.Context, order entity.RetryOrder) (entity.Re
 		if err != nil {
 			return entity.RetryResult{}, err
 		}
-		if settled.finished.Status == entity.Resolved {
+		if settled.finished.Status == entity.Resolved && answers(message.Claim, order) {
 			return s.answer(ctx, settled)
 		}
 		message.Status = settled.finished.Status
@@ -65,7 +67,7 @@ func (s *Service) Retry(ctx context.Context, order entity.RetryOrder) (entity.Re
 	case err != nil:
 		return entity.RetryResult{}, err
 	}
-	planned, err := s.planOne(ctx, id)
+	planned, err := s.planOne(ctx, order)
 	if err != nil {
 		return entity.RetryResult{}, err
 	}
@@ -82,20 +84,36 @@ func (s *Service) Retry(ctx context.Context, order entity.RetryOrder) (entity.Re
 	return s.carryOut(context.WithoutCancel(ctx), taken)
 }
 
+// answers reports whether the attempt of a claim is what was ordered: that very
+// one, or, without an edit, any.
+func answers(claim entity.Claim, order entity.RetryOrder) bool {
+	return order.Edit.Empty() || claim.ID != uuid.Nil && claim.ID == order.Cause.Operation
+}
+
 // planOne reads the message with its bytes and says where it would go.
-func (s *Service) planOne(ctx context.Context, id uuid.UUID) (entity.Outgoing, error) {
-	messages, _, err := s.store.Load(ctx, []uuid.UUID{id}, math.MaxInt64)
+func (s *Service) planOne(ctx context.Context, order entity.RetryOrder) (entity.Outgoing, error) {
+	messages, _, err := s.store.Load(ctx, []uuid.UUID{order.ID}, math.MaxInt64)
 	if err != nil {
 		return entity.Outgoing{}, fmt.Errorf("load message: %w", err)
 	}
 	if len(messages) == 0 {
-		return entity.Outgoing{}, &entity.NotFoundError{ID: id}
+		return entity.Outgoing{}, &entity.NotFoundError{ID: order.ID}
 	}
-	target := s.publisher.Plan(ctx, messages, false)[0]
-	if target.Err != nil {
-		return entity.Outgoing{}, target.Err
+	batch := outgoing(messages)
+	if !order.Edit.Empty() {
+		batch[0].Edit = order.Edit
 	}
-	return entity.Outgoing{Message: messages[0], Target: target}, nil
+	batch[0].Target = s.publisher.Plan(ctx, batch, false)[0]
+	return batch[0], batch[0].Target.Err
+}
+
+// outgoing are messages on their way, without targets.
+func outgoing(messages []entity.Message) []entity.Outgoing {
+	batch := make([]entity.Outgoing, len(messages))
+	for i := range messages {
+		batch[i].Message = messages[i]
+	}
+	return batch
 }
 
 // lost says why a claim did not take a message that was free a moment ago.

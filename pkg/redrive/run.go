@@ -45,6 +45,11 @@ const (
 const (
 	skippedGivenBack  = "given_back"  // its turn came too late to send it safely
 	skippedKeyBlocked = "key_blocked" // an earlier message of the same key did not succeed
+
+	// skippedPatchFailed: the value is not JSON, the redrive's patch does not fit it,
+	// or the message does not carry it (too large to store, or a pointer): what the
+	// patch would make of that nobody could see before it is sent.
+	skippedPatchFailed = "patch_failed"
 )
 
 var (
@@ -57,6 +62,7 @@ type run struct {
 	*Service
 	id      uuid.UUID
 	canary  canary
+	patch   patcher   // nil: values go as they are
 	waiting bool      // the store was told that nothing can be reached
 	keys    *keyOrder // nil when none is kept, or nothing is known of it yet
 	last    int       // the batch that keys has followed, for a redrive that keeps an order
@@ -96,6 +102,7 @@ type part struct {
 // more. worked says that some message got a result. An error means that there is
 // no use in going on at once: nothing can be reached, or the store is away.
 func (r *run) pass(ctx context.Context, redrive entity.Redrive) (worked bool, err error) {
+	r.compile(redrive.Options.Patch)
 	p := &pass{run: r, redrive: redrive, refused: map[string]entity.ErrorClass{}, places: newPlaces()}
 	ctx, p.stop = context.WithCancelCause(ctx)
 	defer p.stop(nil)
@@ -200,7 +207,7 @@ func (p *pass) split(ctx context.Context, l *lease, parts chan<- part, turn <-ch
 		if err := p.revive(ctx, planned); err != nil {
 			return turn, err
 		}
-		next := part{lease: l, planned: planned, bytes: weight(messages), turn: turn, sent: make(chan struct{})}
+		next := part{lease: l, planned: planned, bytes: min(weight(messages)+edited(planned), bytesUnderWay), turn: turn, sent: make(chan struct{})}
 		if err := p.memory.Acquire(ctx, next.bytes); err != nil {
 			return turn, err
 		}

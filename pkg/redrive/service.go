@@ -38,15 +38,18 @@ type Store interface {
 	GiveUp(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error)
 	Delete(ctx context.Context, id uuid.UUID, cause entity.Cause) error
 	Change(ctx context.Context, c repository.Change, cause entity.Cause) ([]uuid.UUID, error)
-	Trail(ctx context.Context, q repository.TrailQuery) ([]entity.AuditEntry, error)
+	Search(ctx context.Context, q repository.SearchQuery) ([]entity.Message, error)
+	PerformedOn(ctx context.Context, operation uuid.UUID, action entity.Action, ids []uuid.UUID) ([]uuid.UUID, error)
 }
 
-// Publisher writes messages to their original topics. All its methods answer
-// in the order of what they were given, one answer for each.
+// Publisher writes messages to their original topics, or to those of their edits.
+// All its methods answer in the order of what they were given, one answer for
+// each.
 type Publisher interface {
-	// Plan decides where messages would go, and refuses beforehand what cannot.
-	// bulk says that nobody looked at each message; then it refuses more.
-	Plan(ctx context.Context, messages []entity.Message, bulk bool) []entity.Target
+	// Plan decides where messages would go as they were edited, and refuses
+	// beforehand what cannot; it does not read the targets of batch. bulk says that
+	// nobody looked at each message; then it refuses more.
+	Plan(ctx context.Context, batch []entity.Outgoing, bulk bool) []entity.Target
 
 	// Publish sends claimed messages. When ctx ends it begins no further sends
 	// and answers GivenBack for what was not sent; a send under way goes on to

@@ -15,11 +15,17 @@ import (
 // result; written says whether its record is in the log.
 func (b *bench) crash(id uuid.UUID, written bool) {
 	b.Helper()
-	planned, err := b.planOne(context.Background(), id)
+	b.crashIn(entity.RetryOrder{ID: id, Cause: entity.By("tester")}, written)
+}
+
+// crashIn is crash while an order is carried out.
+func (b *bench) crashIn(order entity.RetryOrder, written bool) {
+	b.Helper()
+	planned, err := b.planOne(context.Background(), order)
 	if err != nil {
 		b.Fatalf("plan: %v", err)
 	}
-	taken, err := b.claim(context.Background(), []entity.Outgoing{planned}, claiming{cause: entity.By("tester"), single: true})
+	taken, err := b.claim(context.Background(), []entity.Outgoing{planned}, claiming{cause: order.Cause, single: true})
 	if err != nil || len(taken.outgoing) != 1 {
 		b.Fatalf("claim = %v, %v, want one", taken, err)
 	}

@@ -25,15 +25,30 @@ func NewDisabled(cfg Config, log *zap.Logger) *Disabled {
 }
 
 // Plan lets everything through, or nothing.
-func (d *Disabled) Plan(_ context.Context, messages []entity.Message, _ bool) []entity.Target {
-	targets := make([]entity.Target, len(messages))
-	for i, m := range messages {
-		targets[i] = entity.Target{Topic: m.OriginalTopic, Partition: nowhere}
-		if d.required {
-			targets[i].Err = refuse(entity.BrokerUnavailable, "kafka is not configured, and republish_required forbids to resolve without it")
-		}
+func (d *Disabled) Plan(_ context.Context, batch []entity.Outgoing, _ bool) []entity.Target {
+	targets := make([]entity.Target, len(batch))
+	for i := range batch {
+		targets[i] = entity.Target{Topic: topicOf(&batch[i]), Partition: nowhere, Err: d.refusal()}
 	}
 	return targets
+}
+
+func (d *Disabled) refusal() error {
+	if !d.required {
+		return nil
+	}
+	return refuse(entity.BrokerUnavailable, "kafka is not configured, and republish_required forbids to resolve without it")
+}
+
+// Fetch has a message's record only when the message has it.
+func (d *Disabled) Fetch(_ context.Context, m entity.Message) (entity.Record, error) {
+	if err := valueRefusal(&m); err != nil {
+		return entity.Record{}, err
+	}
+	if _, fetched := sourceOf(&entity.Outgoing{Message: m}); fetched {
+		return entity.Record{}, &unavailableError{errNotConfigured}
+	}
+	return m.Record, nil
 }
 
 // Publish sends nothing and answers Skipped.

@@ -14,7 +14,7 @@ import (
 func TestWithoutKafkaNothingIsStuck(t *testing.T) {
 	t.Parallel()
 	d := NewDisabled(DefaultConfig(), zap.NewNop())
-	target := d.Plan(t.Context(), []entity.Message{{OriginalTopic: orders}}, false)[0]
+	target := d.Plan(t.Context(), plain(entity.Message{OriginalTopic: orders}), false)[0]
 	found := d.FindMany(t.Context(), []entity.Claim{
 		{ID: uuid.New(), Topic: target.Topic, Partition: target.Partition},
 		{Topic: orders},

@@ -89,19 +89,32 @@ func noAnswer(tp broker.TopicPartition, err error) error {
 	return err
 }
 
-// valueError ends the attempt of a message whose value is still in the
-// dead-letter topic only, when it cannot be read there. Nothing was sent.
+// valueError ends the attempt of a message whose value stands in a topic only,
+// when it cannot be read there. Nothing was sent.
 func valueError(partition int32, err error) entity.Delivery {
 	d := entity.Delivery{Verdict: entity.Failed, Class: classOf(err), Err: err, Partition: partition, Offset: broker.OffsetUnknown}
-	gone := errors.Is(err, broker.ErrGone) || errors.Is(err, broker.ErrOutOfRange) || errors.Is(err, broker.ErrUnknownTopic)
-	if gone || errors.Is(err, errOtherValue) {
+	if gone(err) {
 		d.Verdict, d.Class = entity.Rejected, entity.BadRecord
 	}
 	return d
 }
 
-// errOtherValue: the dead-letter topic has another record at that offset now.
-var errOtherValue = errors.New("the dead-letter topic holds another value at this offset")
+// gone reports whether a record can no longer be read, now or later.
+func gone(err error) bool {
+	return errors.Is(err, broker.ErrGone) || errors.Is(err, broker.ErrOutOfRange) || errors.Is(err, broker.ErrUnknownTopic) ||
+		errors.Is(err, errOtherValue) || errors.Is(err, errLaterRecord) || errors.Is(err, errNowhere)
+}
+
+var (
+	// errOtherValue: the dead-letter topic has another record at that offset now.
+	errOtherValue = errors.New("the dead-letter topic holds another value at this offset")
+
+	// errNowhere: a pointer that no longer points anywhere.
+	errNowhere = errors.New("nobody can tell where the dead letter's record stands")
+
+	// errLaterRecord: nothing fails before it was written.
+	errLaterRecord = errors.New("the record at this offset was written after the dead letter: the topic was deleted and created again")
+)
 
 // unreadable is the finding on a claim whose partition could not be read. What
 // the cluster says for good cannot be settled; all else may be tried again.

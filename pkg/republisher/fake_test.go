@@ -39,6 +39,9 @@ type logs struct {
 	asked   int // requests for end offsets
 
 	committed map[broker.TopicPartition]int64 // of every group
+	states    map[string]string               // of groups
+	listed    int                             // requests for them
+	denied    string                          // a group that is not for us to see
 }
 
 func newLogs() *logs {
@@ -51,7 +54,10 @@ func newLogs() *logs {
 	}
 }
 
-func (l *logs) CommittedOffsets(_ context.Context, _ string, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error) {
+func (l *logs) CommittedOffsets(_ context.Context, group string, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error) {
+	if group == l.denied && group != "" {
+		return nil, broker.ErrUnauthorized
+	}
 	offsets := map[broker.TopicPartition]int64{}
 	for _, tp := range parts {
 		if offset, ok := l.committed[tp]; ok {
@@ -59,6 +65,16 @@ func (l *logs) CommittedOffsets(_ context.Context, _ string, parts []broker.Topi
 		}
 	}
 	return offsets, l.down
+}
+
+func (l *logs) GroupStates(context.Context) (map[string]string, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.listed++
+	if l.down != nil {
+		return nil, l.down
+	}
+	return l.states, nil
 }
 
 func (l *logs) Topics(_ context.Context, names ...string) ([]broker.Topic, error) {
@@ -125,6 +141,9 @@ func (l *logs) end(tp broker.TopicPartition) int64 {
 func (l *logs) ReadAt(_ context.Context, tp broker.TopicPartition, offset int64) (broker.Record, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.down != nil {
+		return broker.Record{}, l.down
+	}
 	for _, r := range l.records[tp] {
 		if r.Offset == offset {
 			return r, nil
@@ -196,15 +215,29 @@ func message(changes ...func(*entity.Message)) entity.Message {
 	return m
 }
 
-// claimed is what a claim makes of a planned message.
+// plain are messages that go as they are.
+func plain(messages ...entity.Message) []entity.Outgoing {
+	batch := make([]entity.Outgoing, len(messages))
+	for i, m := range messages {
+		batch[i].Message = m
+	}
+	return batch
+}
+
+// claimed is what a claim makes of planned messages.
 func claimed(t *testing.T, r *Republisher, messages ...entity.Message) []entity.Outgoing {
 	t.Helper()
-	batch := make([]entity.Outgoing, len(messages))
-	for i, target := range r.Plan(t.Context(), messages, false) {
+	return claimedAs(t, r, plain(messages...)...)
+}
+
+// claimedAs is claimed of messages with edits.
+func claimedAs(t *testing.T, r *Republisher, batch ...entity.Outgoing) []entity.Outgoing {
+	t.Helper()
+	for i, target := range r.Plan(t.Context(), batch, false) {
 		if target.Err != nil {
 			t.Fatalf("Plan: %v", target.Err)
 		}
-		m := messages[i]
+		m := &batch[i].Message
 		if err := m.MarkRetrying(clock); err != nil {
 			t.Fatalf("MarkRetrying: %v", err)
 		}
@@ -212,7 +245,7 @@ func claimed(t *testing.T, r *Republisher, messages ...entity.Message) []entity.
 			ID: uuid.New(), Topic: target.Topic, TopicID: target.TopicID,
 			Partition: target.Partition, EndOffset: target.EndOffset,
 		}
-		batch[i] = entity.Outgoing{Message: m, Target: target}
+		batch[i].Target = target
 	}
 	return batch
 }

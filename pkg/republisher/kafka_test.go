@@ -99,7 +99,7 @@ func TestRealKafka(t *testing.T) {
 				t.Errorf("record %d = %#v, %#v, want %#v, %#v", i, got.Key, got.Value, records[i].Key, records[i].Value)
 			}
 			kept := len(got.Headers) - 5
-			want := headers(batch[i].Message, clock)
+			want := r.headers(batch[i].Message, topic, records[i].Headers, clock)
 			if kept != len(records[i].Headers) || !reflect.DeepEqual(got.Headers[:kept+4], want[:kept+4]) {
 				t.Errorf("headers of %d = %q, want %q", i, got.Headers, want)
 			}
@@ -182,7 +182,7 @@ func TestRealKafka(t *testing.T) {
 		t.Parallel()
 		r, _, topic := realKafka(t)
 		var refused *entity.RefusedError
-		err := r.Plan(t.Context(), []entity.Message{message(to(topic + ".nowhere"))}, false)[0].Err
+		err := r.Plan(t.Context(), plain(message(to(topic+".nowhere"))), false)[0].Err
 		if !errors.As(err, &refused) || refused.Class != entity.UnknownTopic {
 			t.Errorf("Plan error = %v, want refused as UNKNOWN_TOPIC", err)
 		}

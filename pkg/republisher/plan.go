@@ -10,28 +10,88 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Plan says where each message would go, in the order of messages, or in
-// Target.Err why no attempt may start: a *entity.RefusedError, or an error of
-// kind entity.ErrUnavailable when Kafka or the partition's leader cannot be
-// reached; the partition is then -1 when not even that could be chosen.
-// Messages need their bytes. bulk means that nobody looked at each of them; then
-// an original topic that was only guessed is refused.
+// Plan says where each of batch would go, in its order, or in Target.Err why no
+// attempt may start: a *entity.RefusedError, or an error of kind
+// entity.ErrUnavailable when Kafka or the partition's leader cannot be reached;
+// the partition is then -1 when not even that could be chosen. Messages need
+// their bytes; the targets that batch comes with are not read. bulk means that
+// nobody looked at each message; then an original topic that was only guessed is
+// refused.
 //
-// An end offset is asked for every target partition, all of them at once.
-func (r *Republisher) Plan(ctx context.Context, messages []entity.Message, bulk bool) []entity.Target {
-	targets := make([]entity.Target, len(messages))
-	for i, m := range messages {
-		targets[i] = entity.Target{Topic: m.OriginalTopic, Partition: -1, Err: r.refusal(m, bulk)}
+// With an edit it is the record as it would be sent that counts. A target of the
+// edit's own must be named by republish_allow. A value that the edit sets makes
+// it irrelevant what became of the message's: then nothing is fetched, and the
+// record of a pointer goes without a key unless the edit has one.
+//
+// An end offset is asked for every target partition, all of them at once. Records
+// that pointers stand for are read, one after the other.
+func (r *Republisher) Plan(ctx context.Context, batch []entity.Outgoing, bulk bool) []entity.Target {
+	targets := make([]entity.Target, len(batch))
+	for i := range batch {
+		targets[i] = entity.Target{Topic: topicOf(&batch[i]), Partition: -1, Err: r.refusal(&batch[i], bulk)}
 	}
-	r.choosePartitions(ctx, messages, targets)
-	r.checkValues(ctx, messages, targets)
+	topics := r.lookUpTopics(ctx, targets)
+	for i := range batch {
+		if targets[i].Err == nil {
+			r.aim(&targets[i], topics, &batch[i], batch[i].Message.Record)
+		}
+	}
+	r.checkValues(ctx, batch, targets)
+	r.checkPointers(ctx, batch, targets, topics)
 	r.noteEnds(ctx, targets)
 	return targets
 }
 
+// aim chooses the partition for what becomes of source.
+func (r *Republisher) aim(t *entity.Target, topics map[string]broker.Topic, out *entity.Outgoing, source entity.Record) {
+	topic := topics[t.Topic]
+	key := r.key(out, source, out.Message.RetryCount+1)
+	t.TopicID = topic.ID
+	t.Partition = r.partition(out, key, len(topic.Partitions))
+	if out.Edit == nil {
+		return
+	}
+	if sent := out.Edit.Apply(source); sent.State == entity.ValueStored || sent.State == entity.ValueFromPayload {
+		t.SentHash = entity.RecordHash(key, sent.Value)
+	}
+}
+
+// topicOf is where a message is to go.
+func topicOf(out *entity.Outgoing) string {
+	if elsewhere(out) {
+		return out.Edit.Topic
+	}
+	return out.Message.OriginalTopic
+}
+
+// elsewhere reports whether an edit sends the message to another topic than its
+// original one.
+func elsewhere(out *entity.Outgoing) bool {
+	return out.Edit != nil && out.Edit.Topic != "" && out.Edit.Topic != out.Message.OriginalTopic
+}
+
 // refusal says what is against a replay and can be told without asking Kafka.
-func (r *Republisher) refusal(m entity.Message, bulk bool) error {
-	topic := m.OriginalTopic
+func (r *Republisher) refusal(out *entity.Outgoing, bulk bool) error {
+	if err := r.topicRefusal(topicOf(out)); err != nil {
+		return err
+	}
+	m := &out.Message
+	switch {
+	case elsewhere(out):
+		if !r.allowed.limited {
+			return refuse(entity.Unauthorized, "only topics that republish_allow names may be the target of an edit, and it names none")
+		}
+	case bulk && m.Origin.Confidence == entity.FromName:
+		return refuse(entity.UnknownTopic, "original topic %q was derived from a name; retry one message at a time, or map it", m.OriginalTopic)
+	}
+	if out.Edit != nil && out.Edit.SetValue {
+		return nil
+	}
+	return valueRefusal(m)
+}
+
+// topicRefusal says what is against every replay to a topic.
+func (r *Republisher) topicRefusal(topic string) error {
 	switch {
 	case topic == "":
 		return refuse(entity.UnknownTopic, "the original topic is not known; map it first")
@@ -43,10 +103,17 @@ func (r *Republisher) refusal(m entity.Message, bulk bool) error {
 		return refuse(entity.Unauthorized, "topic %q is internal, and republish_allow does not name it", topic)
 	case !r.allowed.topic(topic):
 		return refuse(entity.Unauthorized, "topic %q is not in republish_allow", topic)
-	case bulk && m.Origin.Confidence == entity.FromName:
-		return refuse(entity.UnknownTopic, "original topic %q was derived from a name; retry one message at a time, or map it", topic)
+	}
+	return nil
+}
+
+// valueRefusal says why there is no value to send.
+func valueRefusal(m *entity.Message) error {
+	switch {
 	case deadletter.IsPointer(m.Record):
-		return refuse(entity.BadRecord, "the dead letter names its record but does not carry it")
+		if _, known := pointsTo(m); !known {
+			return refuse(entity.BadRecord, "the dead letter names its record but does not carry it, and nobody can tell where that stands")
+		}
 	case m.Record.State == entity.ValueMissing:
 		return refuse(entity.BadRecord, "the message has neither bytes nor a payload")
 	case m.Record.State == entity.ValueNotLoaded:
@@ -57,28 +124,25 @@ func (r *Republisher) refusal(m entity.Message, bulk bool) error {
 	return nil
 }
 
-// choosePartitions looks the target topics up anew, for nothing may be sent to
-// one that is gone.
-func (r *Republisher) choosePartitions(ctx context.Context, messages []entity.Message, targets []entity.Target) {
+// lookUpTopics looks the target topics up anew, for nothing may be sent to one
+// that is gone.
+func (r *Republisher) lookUpTopics(ctx context.Context, targets []entity.Target) map[string]broker.Topic {
 	names := open(targets, func(i int) string { return targets[i].Topic })
+	found := make(map[string]broker.Topic, len(names))
 	if len(names) == 0 {
-		return
+		return found
 	}
 	topics, err := r.cluster.Topics(ctx, names...)
-	found := make(map[string]broker.Topic, len(topics))
 	for _, t := range topics {
 		found[t.Name] = t
 	}
 	for i := range targets {
-		if targets[i].Err != nil {
-			continue
-		}
-		topic, ok := found[targets[i].Topic]
-		if targets[i].Err = missing(targets[i].Topic, topic, ok, err); targets[i].Err == nil {
-			targets[i].TopicID = topic.ID
-			targets[i].Partition = r.partition(messages[i], len(topic.Partitions))
+		if targets[i].Err == nil {
+			topic, ok := found[targets[i].Topic]
+			targets[i].Err = missing(targets[i].Topic, topic, ok, err)
 		}
 	}
+	return found
 }
 
 // missing returns why a topic cannot be used, nil when it can.
@@ -93,38 +157,6 @@ func missing(name string, topic broker.Topic, ok bool, err error) error {
 		return targetError(name, err)
 	}
 	return nil
-}
-
-// checkValues refuses messages whose value was too large to store and is no
-// longer in the dead-letter topic.
-func (r *Republisher) checkValues(ctx context.Context, messages []entity.Message, targets []entity.Target) {
-	overLimit := func(i int) bool { return messages[i].Record.State == entity.ValueOverLimit }
-	parts := open(targets, func(i int) broker.TopicPartition {
-		if !overLimit(i) {
-			return broker.TopicPartition{}
-		}
-		return sourceOf(messages[i])
-	})
-	if len(parts) == 0 {
-		return
-	}
-	starts, err := r.cluster.StartOffsets(ctx, parts)
-	for i, m := range messages {
-		if targets[i].Err != nil || !overLimit(i) {
-			continue
-		}
-		start, ok := starts[sourceOf(m)]
-		switch {
-		case !ok:
-			targets[i].Err = targetError(m.Source.Topic, noAnswer(sourceOf(m), err))
-		case m.Source.Offset < start:
-			targets[i].Err = refuse(entity.BadRecord, "the value was too large to store, and the dead-letter topic no longer has it")
-		}
-	}
-}
-
-func sourceOf(m entity.Message) broker.TopicPartition {
-	return broker.TopicPartition{Topic: m.Source.Topic, Partition: m.Source.Partition}
 }
 
 func (r *Republisher) noteEnds(ctx context.Context, targets []entity.Target) {

@@ -55,7 +55,7 @@ func TestPlanRefuses(t *testing.T) {
 			l := newLogs()
 			l.starts[broker.TopicPartition{Topic: deadLetter}] = 5
 			r := newRepublisher(t, l, func(cfg *Config) { cfg.RepublishAllow = c.allow })
-			err := r.Plan(t.Context(), []entity.Message{message(c.change)}, c.bulk)[0].Err
+			err := r.Plan(t.Context(), plain(message(c.change)), c.bulk)[0].Err
 			var refused *entity.RefusedError
 			if c.class == "" {
 				if err != nil {
@@ -88,7 +88,7 @@ func TestPlanUnavailable(t *testing.T) {
 			l := newLogs()
 			c.harm(l)
 			m := message(func(m *entity.Message) { m.Origin.Partition = ptr(int32(2)) })
-			got := newRepublisher(t, l).Plan(t.Context(), []entity.Message{m}, true)[0]
+			got := newRepublisher(t, l).Plan(t.Context(), plain(m), true)[0]
 			if !errors.Is(got.Err, c.kind) || got.Partition != c.partition {
 				t.Errorf("Plan = partition %d, %v, want %d, kind %v", got.Partition, got.Err, c.partition, c.kind)
 			}
@@ -108,7 +108,7 @@ func TestPlanWaitsForAnElection(t *testing.T) {
 			delete(l.errs, part(2))
 		}()
 		m := message(func(m *entity.Message) { m.Origin.Partition = ptr(int32(2)) })
-		if err := newRepublisher(t, l).Plan(t.Context(), []entity.Message{m}, true)[0].Err; err != nil {
+		if err := newRepublisher(t, l).Plan(t.Context(), plain(m), true)[0].Err; err != nil {
 			t.Errorf("Plan error = %v, want nil", err)
 		}
 	})
@@ -138,7 +138,7 @@ func TestPlanPartition(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			target := newRepublisher(t, newLogs()).Plan(t.Context(), []entity.Message{message(c.change)}, true)[0]
+			target := newRepublisher(t, newLogs()).Plan(t.Context(), plain(message(c.change)), true)[0]
 			if target.Err != nil || target.Partition != c.want {
 				t.Errorf("Plan = %d, %v, want partition %d", target.Partition, target.Err, c.want)
 			}
@@ -152,7 +152,7 @@ func TestPlanPartition(t *testing.T) {
 			messages[i] = message(key(nil))
 		}
 		used := map[int32]bool{}
-		for _, target := range newRepublisher(t, newLogs()).Plan(t.Context(), messages, true) {
+		for _, target := range newRepublisher(t, newLogs()).Plan(t.Context(), plain(messages...), true) {
 			used[target.Partition] = true
 		}
 		if len(used) != 4 {
@@ -185,7 +185,7 @@ func TestPlanAsksOnce(t *testing.T) {
 		message(to("nowhere")),
 		message(func(m *entity.Message) { m.Origin.Partition = ptr(int32(2)) }),
 	}
-	targets := newRepublisher(t, l).Plan(t.Context(), messages, true)
+	targets := newRepublisher(t, l).Plan(t.Context(), plain(messages...), true)
 	if targets[0].EndOffset != 42 || targets[1].Err == nil || targets[2].Partition != 2 || targets[2].EndOffset != 0 {
 		t.Errorf("Plan = %+v, want end 42, an error, partition 2 with end 0", targets)
 	}

@@ -1,11 +1,8 @@
 package republisher
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -61,12 +58,12 @@ func (r *Republisher) publishTo(ctx context.Context, tp broker.TopicPartition, b
 		together = nil
 	}
 	for _, i := range indices {
-		if batch[i].Message.Record.State != entity.ValueOverLimit {
+		if _, fetched := sourceOf(&batch[i]); !fetched {
 			together = append(together, i)
 			continue
 		}
 		flush()
-		deliveries[i] = r.sendLarge(ctx, tp, batch[i].Message)
+		deliveries[i] = r.sendFetched(ctx, tp, &batch[i])
 	}
 	flush()
 }
@@ -77,44 +74,28 @@ func (r *Republisher) send(ctx context.Context, tp broker.TopicPartition, batch 
 	}
 	records := make([]broker.Record, len(indices))
 	for n, i := range indices {
-		m := batch[i].Message
-		records[n] = r.record(m, m.Record.Value)
+		records[n] = r.record(&batch[i], batch[i].Message.Record)
 	}
 	for n, d := range r.produce(ctx, tp, records) {
 		deliveries[indices[n]] = d
 	}
 }
 
-// sendLarge fetches a value that no store holds and sends it, one at a time in
-// this process because of the memory.
-func (r *Republisher) sendLarge(ctx context.Context, tp broker.TopicPartition, m entity.Message) entity.Delivery {
-	select {
-	case r.large <- struct{}{}:
-		defer func() { <-r.large }()
-	case <-ctx.Done():
+// sendFetched fetches what no store holds and sends it, one at a time in this
+// process because of the memory.
+func (r *Republisher) sendFetched(ctx context.Context, tp broker.TopicPartition, out *entity.Outgoing) entity.Delivery {
+	if !r.fetching.acquire(ctx) {
 		return givenBack(tp.Partition)
 	}
-	value, err := r.fetch(ctx, m)
+	defer r.fetching.release()
+	record, err := r.fetch(ctx, out)
 	if err != nil && over(ctx) {
 		return givenBack(tp.Partition)
 	}
 	if err != nil {
 		return valueError(tp.Partition, err)
 	}
-	return r.produce(ctx, tp, []broker.Record{r.record(m, value)})[0]
-}
-
-// fetch reads the value where the dead letter stands, and checks that it is
-// still that record.
-func (r *Republisher) fetch(ctx context.Context, m entity.Message) ([]byte, error) {
-	record, err := r.cluster.ReadAt(ctx, sourceOf(m), m.Source.Offset)
-	if err != nil {
-		return nil, fmt.Errorf("fetch the value: %w", err)
-	}
-	if sum := sha256.Sum256(record.Value); !bytes.Equal(sum[:], m.Record.SHA256) {
-		return nil, fmt.Errorf("fetch the value: %w", errOtherValue)
-	}
-	return record.Value, nil
+	return r.produce(ctx, tp, []broker.Record{r.record(out, record)})[0]
 }
 
 // produce writes records, unless it is too late for that.

@@ -43,11 +43,12 @@ func TestHeaders(t *testing.T) {
 		{Key: "dlq-redrive-id", Value: []byte("00000000-0000-7000-8000-000000000003")},
 		{Key: "dlq-redriven-at", Value: []byte("2026-01-01T18:04:05.678Z")},
 	}
-	if got := headers(m, clock); !reflect.DeepEqual(got, want) {
+	r := &Republisher{strip: stripBuiltIn}
+	if got := r.headers(m, "orders", m.Record.Headers, clock); !reflect.DeepEqual(got, want) {
 		t.Errorf("headers = %q, want %q", got, want)
 	}
 	m.Root = uuid.Nil
-	if got := string(headers(m, clock)[4].Value); got != m.ID.String() {
+	if got := string(r.headers(m, "orders", m.Record.Headers, clock)[4].Value); got != m.ID.String() {
 		t.Errorf("root of a first message = %s, want its own id", got)
 	}
 }
@@ -268,7 +269,7 @@ func TestDisabled(t *testing.T) {
 	t.Parallel()
 	messages := []entity.Message{message(), message(to(""))}
 	d := NewDisabled(Config{}, zap.NewNop())
-	for _, target := range d.Plan(t.Context(), messages, true) {
+	for _, target := range d.Plan(t.Context(), plain(messages...), true) {
 		if target.Err != nil {
 			t.Errorf("Plan error = %v, want nil", target.Err)
 		}
@@ -282,7 +283,7 @@ func TestDisabled(t *testing.T) {
 		t.Errorf("FindMany = %+v, want a doubt that may be settled later", got)
 	}
 	required := NewDisabled(Config{RepublishRequired: new(true)}, zap.NewNop())
-	if err := required.Plan(t.Context(), messages, false)[0].Err; !errors.Is(err, entity.ErrConflict) {
+	if err := required.Plan(t.Context(), plain(messages...), false)[0].Err; !errors.Is(err, entity.ErrConflict) {
 		t.Errorf("Plan error = %v, want a conflict", err)
 	}
 }

@@ -17,10 +17,10 @@ import (
 // redrivenAt is RFC 3339 with milliseconds.
 const redrivenAt = "2006-01-02T15:04:05.000Z07:00"
 
-// headers are those of the record, in their order and without what its
-// dead-letter producer wrote, and then ours.
-func headers(m entity.Message, now time.Time) []broker.Header {
-	kept := deadletter.Strip(m.Failure.Dialect, m.Record.Headers)
+// headers are those of a record that goes to target, in their order and without
+// what its dead-letter producer wrote, and then ours.
+func (r *Republisher) headers(m entity.Message, target string, record []entity.Header, now time.Time) []broker.Header {
+	kept := r.strip(m.Failure.Dialect, target, record)
 	out := make([]broker.Header, 0, len(kept)+5)
 	for _, h := range kept {
 		out = append(out, broker.Header(h))
@@ -38,13 +38,18 @@ func headers(m entity.Message, now time.Time) []broker.Header {
 	return out
 }
 
-// key is what attempt number attempt of m is sent with. It must come out the
-// same before the claim, which stores the partition, and after it.
-func (r *Republisher) key(m entity.Message, attempt int) []byte {
-	if r.cfg.RepublishKey == KeyUUID {
-		return r.uuidKey(m.ID, attempt)
+// key is what attempt number attempt is sent with, source being the record as the
+// topic had it. It must come out the same before the claim, which stores the
+// partition, and after it. A key that somebody typed stands above republish_key.
+func (r *Republisher) key(out *entity.Outgoing, source entity.Record, attempt int) []byte {
+	switch {
+	case out.Edit != nil && out.Edit.SetKey:
+		return out.Edit.Key
+	case r.cfg.RepublishKey == KeyUUID:
+		return r.uuidKey(out.Message.ID, attempt)
+	default:
+		return deadletter.ReplayKey(out.Message.Failure.Dialect, source)
 	}
-	return deadletter.ReplayKey(m.Failure.Dialect, m.Record)
 }
 
 // uuidKey is a UUID v4 for one attempt. Only this process can tell its key
@@ -58,15 +63,17 @@ func (r *Republisher) uuidKey(message uuid.UUID, attempt int) []byte {
 	return []byte(id.String())
 }
 
-// partition chooses one of n: the original one where it is known and still
-// there, else the one that Java's default partitioner gives the key. Messages
-// without a key are spread. A new key goes where its consumers look for it.
-func (r *Republisher) partition(m entity.Message, n int) int32 {
-	original := m.Origin.Partition
-	if r.cfg.RepublishKey == KeyOriginal && original != nil && *original >= 0 && int(*original) < n {
+// partition chooses one of n for a record with that key: the original one where
+// it is known and still there, else the one that Java's default partitioner gives
+// the key. Messages without a key are spread. A new key goes where its consumers
+// look for it, and in another topic every key does.
+func (r *Republisher) partition(out *entity.Outgoing, key []byte, n int) int32 {
+	m := &out.Message
+	kept := r.cfg.RepublishKey == KeyOriginal && !elsewhere(out) && (out.Edit == nil || !out.Edit.SetKey)
+	if original := m.Origin.Partition; kept && original != nil && *original >= 0 && int(*original) < n {
 		return *original
 	}
-	if key := r.key(m, m.RetryCount+1); key != nil {
+	if key != nil {
 		return broker.Murmur2Partition(key, n)
 	}
 	spread := fnv.New32a()
@@ -74,11 +81,13 @@ func (r *Republisher) partition(m entity.Message, n int) int32 {
 	return int32(spread.Sum32() % uint32(n))
 }
 
-// record is what a claimed message is sent as, with value as its value.
-func (r *Republisher) record(m entity.Message, value []byte) broker.Record {
+// record is what a claimed message is sent as, source being its record as the
+// topic had it.
+func (r *Republisher) record(out *entity.Outgoing, source entity.Record) broker.Record {
+	sent := out.Edit.Apply(source)
 	return broker.Record{
-		Key:     r.key(m, m.RetryCount),
-		Value:   value,
-		Headers: headers(m, r.now()),
+		Key:     r.key(out, source, out.Message.RetryCount),
+		Value:   sent.Value,
+		Headers: r.headers(out.Message, out.Target.Topic, sent.Headers, r.now()),
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
 // Cluster is what republishing reads from Kafka; its methods promise what those
@@ -23,6 +24,7 @@ type Cluster interface {
 	AppendedOffsets(ctx context.Context, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error)
 	CommittedOffsets(ctx context.Context, group string, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error)
 	ReadAt(ctx context.Context, tp broker.TopicPartition, offset int64) (broker.Record, error)
+	GroupStates(ctx context.Context) (map[string]string, error)
 	Scan(ctx context.Context, tp broker.TopicPartition, from, to int64, fn func(broker.Record) (stop bool)) error
 }
 
@@ -43,14 +45,31 @@ type Republisher struct {
 	allowed     allowed
 	cluster     Cluster
 	producer    Producer
-	salt        [32]byte      // makes keys of mode uuid unpredictable
-	large       chan struct{} // held by who has a value in memory that no store would hold
+	salt        [32]byte // makes keys of mode uuid unpredictable
+	fetching    turn     // of who has a value in memory that no store would hold, to send it
+	reading     turn     // likewise, to look at it
+	facts       facts    // about topics and groups, for a moment
 	now         func() time.Time
+	strip       Strip
+}
+
+// Strip returns the headers of a record that its replay into target keeps, as
+// deadletter.Decoder.Strip does.
+type Strip func(dialect, target string, headers []entity.Header) []entity.Header
+
+// Option changes what New returns.
+type Option func(*Republisher)
+
+// WithStrip says what a replay keeps where more than the built-in dialects is known.
+func WithStrip(strip Strip) Option { return func(r *Republisher) { r.strip = strip } }
+
+func stripBuiltIn(dialect, _ string, headers []entity.Header) []entity.Header {
+	return deadletter.Strip(dialect, headers)
 }
 
 // New returns a Republisher. deadLetters are the topics that nothing is ever
 // sent to. An error says what is wrong with cfg.
-func New(cfg Config, deadLetters deadletter.Patterns, cluster Cluster, producer Producer) (*Republisher, error) {
+func New(cfg Config, deadLetters deadletter.Patterns, cluster Cluster, producer Producer, options ...Option) (*Republisher, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -64,8 +83,14 @@ func New(cfg Config, deadLetters deadletter.Patterns, cluster Cluster, producer 
 		allowed:     list,
 		cluster:     cluster,
 		producer:    producer,
-		large:       make(chan struct{}, 1),
+		fetching:    make(turn, 1),
+		reading:     make(turn, 1),
+		facts:       newFacts(),
 		now:         time.Now,
+		strip:       stripBuiltIn,
+	}
+	for _, change := range options {
+		change(r)
 	}
 	_, _ = rand.Read(r.salt[:]) // never fails: it ends the process instead
 	return r, nil

@@ -1,0 +1,109 @@
+package redrive
+
+import (
+	"bytes"
+	"fmt"
+	"reflect"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/payload"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// anEdit is an edit of some kind.
+func anEdit(c command) *entity.Edit {
+	rng := c.rng()
+	e := &entity.Edit{}
+	kind := 1 + rng.IntN(7)
+	if kind&1 != 0 {
+		e.SetValue, e.Value = true, fmt.Appendf(nil, "edited %d", rng.Uint64())
+	}
+	if kind&2 != 0 {
+		e.SetKey, e.Key = true, fmt.Appendf(nil, "key %d", rng.IntN(3))
+	}
+	if kind&4 != 0 {
+		e.Topic = payments
+	}
+	return e
+}
+
+// sometimes is an edit, or none.
+func sometimes(c command) *entity.Edit {
+	if c.a%2 == 0 {
+		return nil
+	}
+	return anEdit(c)
+}
+
+// noteEdits remembers what was stored with the claims that were made. The caller
+// holds mu.
+func (w *world) noteEdits(claims []repository.Claim, taken []entity.Message) {
+	made := map[uuid.UUID]bool{}
+	for _, m := range taken {
+		made[m.Claim.ID] = true
+	}
+	for _, c := range claims {
+		if _, known := w.edits[c.ID]; made[c.ID] && !known {
+			w.edits[c.ID] = c.Edit
+		}
+	}
+}
+
+// patchedValue is what a patch makes of a value.
+func patchedValue(patch, value []byte) ([]byte, error) {
+	p, err := payload.CompilePatch(patch)
+	if err != nil {
+		return nil, err
+	}
+	return p.Apply(value)
+}
+
+// watchBytes checks that what is written is the message's record as the edit that
+// was stored with its claim says. The caller holds mu.
+func (w *world) watchBytes(out entity.Outgoing, at place) {
+	id, attempt := out.Message.ID, out.Message.Claim.ID
+	edit, known := w.edits[attempt]
+	if !known {
+		w.fail("a record without a claim", "attempt %s of message %s", attempt, id)
+	}
+	want, topic := w.records[id], out.Message.OriginalTopic
+	if edit != nil {
+		w.score.edited++
+		want, topic = edit.Apply(want), topicOf(entity.Outgoing{Message: out.Message, Edit: edit})
+		if edit.Patch != nil {
+			var err error
+			if want.Value, err = patchedValue(edit.Patch, w.records[id].Value); err != nil {
+				w.fail("a patch that does not fit", "message %s: %v", id, err)
+			}
+		}
+	}
+	sent := out.Edit.Apply(out.Message.Record)
+	if at.topic != topic || !bytes.Equal(sent.Key, want.Key) || !bytes.Equal(sent.Value, want.Value) {
+		w.fail("other bytes", "message %s, attempt %s: sent %q, %q to %s, want %q, %q to %s",
+			id, attempt, sent.Key, sent.Value, at.topic, want.Key, want.Value, topic)
+	}
+}
+
+// checkAnswer checks that a success is that of the edit which was ordered. The
+// caller holds mu.
+func (w *world) checkAnswer(order entity.RetryOrder, r written) {
+	if order.Edit != nil && !reflect.DeepEqual(w.edits[r.attempt], order.Edit) {
+		w.fail("an edit that was ignored", "message %s: %+v was ordered, and attempt %s with %+v is the answer", order.ID, order.Edit, r.attempt, w.edits[r.attempt])
+	}
+}
+
+// checkEdit compares the edit in the history with the one that was claimed with.
+func (w *world) checkEdit(a entity.Attempt) {
+	if want := w.edits[a.ID]; !reflect.DeepEqual(a.Edit, want) {
+		w.fail("another edit", "attempt %s has %+v, want %+v", a.ID, a.Edit, want)
+	}
+}
+
+// checkRecord checks that a message is what came in.
+func (w *world) checkRecord(m entity.Message) {
+	if want := w.records[m.ID]; !bytes.Equal(m.Record.Key, want.Key) || !bytes.Equal(m.Record.Value, want.Value) {
+		w.fail("another record", "message %s has %q, %q, want %q, %q", m.ID, m.Record.Key, m.Record.Value, want.Key, want.Value)
+	}
+}

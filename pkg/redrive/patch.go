@@ -1,0 +1,96 @@
+package redrive
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/payload"
+)
+
+// patcher makes another value of one. An error says that it does not fit.
+type patcher interface {
+	Apply(value []byte) ([]byte, error)
+}
+
+// Why a patch cannot be applied to what a message carries.
+var (
+	errTombstone  = errors.New("the value is null, and no JSON")
+	errNotCarried = errors.New("the message does not carry its value, which is fetched when it is sent")
+)
+
+// compilePatch is nil for no patch.
+func compilePatch(patch []byte) (patcher, error) {
+	if patch == nil {
+		return nil, nil
+	}
+	p, err := payload.CompilePatch(patch)
+	if err != nil {
+		return nil, fmt.Errorf("compile the patch: %w", err)
+	}
+	return p, nil
+}
+
+// compile reads the redrive's patch, once in a run. One that cannot be read, which
+// Begin has refused, fits nothing.
+func (r *run) compile(patch []byte) {
+	if r.patch != nil || patch == nil {
+		return
+	}
+	p, err := compilePatch(patch)
+	if err != nil {
+		p = misfit{err}
+	}
+	r.patch = p
+}
+
+// misfit is a patch that fits nothing.
+type misfit struct{ error }
+
+// Apply answers why.
+func (m misfit) Apply([]byte) ([]byte, error) { return nil, m.error }
+
+// patched gives every message the value that the redrive's patch makes of its own.
+// It depends on patch and message alone: who takes the batch over makes the same.
+// Messages that it does not fit are skipped.
+func (p *pass) patched(l *lease, batch []entity.Outgoing) []entity.Outgoing {
+	if p.patch == nil {
+		return batch
+	}
+	fitting := batch[:0]
+	for _, out := range batch {
+		value, err := apply(p.patch, out.Message.Record)
+		if err != nil {
+			l.skip(out.Message.ID, skippedPatchFailed)
+			p.keys.block(out.Message, l.numbers[out.Message.ID])
+			continue
+		}
+		out.Edit = &entity.Edit{SetValue: true, Value: value, Patch: p.redrive.Options.Patch}
+		fitting = append(fitting, out)
+	}
+	return fitting
+}
+
+func apply(patch patcher, r entity.Record) ([]byte, error) {
+	carried := r.State == entity.ValueStored || r.State == entity.ValueFromPayload
+	switch {
+	case !carried || deadletter.IsPointer(r):
+		return nil, errNotCarried
+	case r.Value == nil:
+		return nil, errTombstone
+	default:
+		return patch.Apply(r.Value)
+	}
+}
+
+// edited is the memory that edits take.
+func edited(planned []entity.Outgoing) int64 {
+	var n int64
+	for i := range planned {
+		if e := planned[i].Edit; e != nil {
+			n += int64(len(e.Value))
+		}
+	}
+	return n
+}

@@ -1,0 +1,298 @@
+package redrive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+const patchText = `[{"op":"replace","path":"/state","value":"new"}]`
+
+// patching makes a redrive one with a patch.
+func patching(text string) func(*repository.NewRedrive) {
+	return options(func(o *entity.RedriveOptions) { o.Patch = []byte(text) })
+}
+
+// value makes a message one with that value; "" is a tombstone.
+func value(text string) func(*entity.Message) {
+	return func(m *entity.Message) {
+		m.Record.Value, m.Record.Size = []byte(text), int64(len(text))
+		if text == "" {
+			m.Record.Value = nil
+		}
+	}
+}
+
+func TestPatchOverARedrive(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+
+	t.Run("EachMessageIsPatchedAndStaysAsItIs", scenario(func(b *bench) {
+		one := b.add(1, value(`{"state":"old","n":1}`))[0]
+		two := b.add(1, value(`{"n":2,"state":"old"}`))[0]
+		before, _ := b.store.Get(ctx, one, -1)
+		r, err := b.retryAll(patching(patchText))
+		b.wantReport(r, err, counted{Selected: 2, Succeeded: 2})
+		b.wantRecords(orders, `={"state":"new","n":1}`, `={"n":2,"state":"new"}`)
+		for _, id := range []uuid.UUID{one, two} {
+			b.wantEdits(id, &entity.Edit{SetValue: true, Patch: []byte(patchText)})
+		}
+		b.wantRecordUnchanged(one, before)
+	}))
+
+	t.Run("WhatItDoesNotFitIsSkippedAndNothingGoesBehindItsKey", scenario(func(b *bench) {
+		key := func(m *entity.Message) { m.Record.Key = []byte("a") }
+		misfits := []uuid.UUID{
+			b.add(1, key, value(`{"other":1}`))[0],
+			b.add(1, value("not json"))[0],
+			b.add(1, value(""))[0],
+			b.add(1, func(m *entity.Message) {
+				m.Record = entity.Record{State: entity.ValueOverLimit, Size: 9, SHA256: make([]byte, 32)}
+			})[0],
+			b.add(1, func(m *entity.Message) {
+				m.Record = entity.Record{Headers: []entity.Header{{Key: "__dlq.errors.topic", Value: []byte(orders)}}}
+			})[0],
+		}
+		b.add(1, key, value(`{"state":"behind"}`))
+		b.add(1, value(`{"state":"old"}`))
+		r, err := b.retryAll(patching(patchText), options(func(o *entity.RedriveOptions) {
+			o.KeepKeyOrder, o.Patch = true, []byte(patchText)
+		}))
+		b.wantReport(r, err, counted{
+			Selected: 7, Succeeded: 1, Skipped: 6,
+			Reasons: map[string]int{skippedPatchFailed: 5, skippedKeyBlocked: 1},
+		})
+		b.wantRecords(orders, `={"state":"new"}`)
+		for _, id := range misfits {
+			b.wantState(id, entity.Pending, 0, "")
+		}
+	}))
+
+	t.Run("NextOwnerPatchesAgain", scenario(func(b *bench) {
+		var want []string
+		for i := range 20 {
+			b.add(1, value(fmt.Sprintf(`{"state":"old","n":%d}`, i)))
+			want = append(want, fmt.Sprintf(`={"state":"new","n":%d}`, i))
+		}
+		r := b.begin(patching(patchText))
+		dead := b.another()
+		l, err := dead.store.LeaseBatch(ctx, r.ID, uuid.New(), dead.cfg.ClaimExpiry)
+		if err != nil || l == nil {
+			b.Fatalf("LeaseBatch = %v, %v, want one", l, err)
+		}
+		messages, _, err := dead.store.Load(ctx, []uuid.UUID{l.Items[0].MessageID, l.Items[1].MessageID}, 1<<20)
+		if err != nil {
+			b.Fatal(err)
+		}
+		p := &pass{run: newRun(dead.Service, r.ID), redrive: r}
+		p.compile(r.Options.Patch)
+		batch := p.patched(nil, outgoing(messages))
+		for i, target := range dead.publisher.Plan(ctx, batch, true) {
+			batch[i].Target = target
+		}
+		taken, err := dead.claim(ctx, batch, claiming{cause: entity.By("tester"), redrive: r.ID})
+		if err != nil {
+			b.Fatal(err)
+		}
+		dead.publish(ctx, attempts{cause: taken.cause, claimed: taken.claimed, outgoing: taken.outgoing[:1]}) // and died
+
+		defer b.carry()()
+		got, err := b.Wait(ctx, r.ID)
+		b.wantReport(got, err, counted{Selected: 20, Succeeded: 20})
+		b.wantRecords(orders, want...)
+	}))
+
+	t.Run("OneThatCannotBeIsRefused", scenario(func(b *bench) {
+		b.add(1)
+		n := repository.NewRedrive{
+			Action: entity.RedriveRetry, Cause: entity.By("tester"), Options: entity.RedriveOptions{Patch: []byte(`[{"op":"fly"}]`)},
+			Selection: entity.Selection{Filter: entity.Filter{Topic: deadLetter}},
+		}
+		var field *entity.FieldError
+		if _, err := b.Begin(ctx, n); !errors.As(err, &field) {
+			b.Errorf("Begin = %v, want a field error", err)
+		}
+		if _, err := b.Preview(ctx, n); !errors.As(err, &field) {
+			b.Errorf("Preview = %v, want a field error", err)
+		}
+	}))
+
+	t.Run("ItsValuesCountAsMemory", scenario(func(b *bench) {
+		out := []entity.Outgoing{{Edit: &entity.Edit{Value: make([]byte, 7)}}, {}}
+		if got := edited(out); got != 7 {
+			b.Errorf("edited = %d bytes, want 7", got)
+		}
+	}))
+}
+
+func TestPreviewOfAPatch(t *testing.T) {
+	t.Parallel()
+	t.Run("ShowsWhatItMakesOfSome", scenario(func(b *bench) {
+		texts := []string{
+			`{"state":"old"}`, `{"other":1}`, "not json", "", `{"state":"` + strings.Repeat("x", repository.ListValueLimit) + `"}`, `{"state":"sixth"}`,
+		}
+		for i, text := range texts {
+			b.add(1, value(text), to(fmt.Sprintf("topic%d", i)))
+		}
+		b.add(1, value(`{"state":"refused"}`), to("closed"))
+		b.kafka.plan = func(m entity.Message) error {
+			if m.OriginalTopic == "closed" {
+				return &entity.RefusedError{Class: entity.Unauthorized, Reason: "no"}
+			}
+			return nil
+		}
+		p, err := b.Preview(context.Background(), repository.NewRedrive{
+			Action: entity.RedriveRetry, Options: entity.RedriveOptions{Patch: []byte(patchText)},
+			Selection: entity.Selection{Filter: entity.Filter{Topic: deadLetter}},
+		})
+		if err != nil || p.Selected != 7 || p.Sendable != 6 || len(p.Samples) != maxSamples {
+			b.Fatalf("Preview = %d of %d with %d samples, %v, want 6 of 7 with %d", p.Sendable, p.Selected, len(p.Samples), err, maxSamples)
+		}
+		for _, s := range p.Samples {
+			m, err := b.store.Get(context.Background(), s.MessageID, -1)
+			if err != nil || m.OriginalTopic == "closed" {
+				b.Errorf("sample of message %s of %s, %v, want one that would be sent", s.MessageID, m.OriginalTopic, err)
+			}
+			switch string(m.Record.Value) {
+			case texts[0], texts[5]:
+				if string(s.Before) != string(m.Record.Value) || string(s.After) != `{"state":"new"}` || s.Reason != "" {
+					b.Errorf("sample = %s, %s, %q, want the patched value", s.Before, s.After, s.Reason)
+				}
+			case texts[1]:
+				if string(s.Before) != texts[1] || s.After != nil || s.Reason == "" {
+					b.Errorf("sample = %s, %s, %q, want a reason", s.Before, s.After, s.Reason)
+				}
+			default:
+				if s.Before != nil || s.After != nil || s.Reason == "" {
+					b.Errorf("sample of %.20q = %.20q, %s, %q, want a reason alone", m.Record.Value, s.Before, s.After, s.Reason)
+				}
+			}
+		}
+	}))
+
+	t.Run("ShowsOthersOfTheSelectionWhereThereAreFewGroups", scenario(func(b *bench) {
+		ids := b.add(8, value(`{"state":"old"}`), func(m *entity.Message) { m.Failure.Class = "boom" })
+		b.retry(ids[0])
+		foreign := b.add(1, value(`{"state":"old"}`), func(m *entity.Message) { m.Failure.Class = "another" })[0]
+		for name, selection := range map[string]entity.Selection{
+			"named":   {IDs: append([]uuid.UUID{ids[0], foreign}, ids[1:]...)},
+			"matched": {Filter: entity.Filter{Topic: deadLetter}},
+		} {
+			selection.ErrorClass = "boom"
+			p, err := b.Preview(context.Background(), repository.NewRedrive{
+				Action: entity.RedriveRetry, Options: entity.RedriveOptions{Patch: []byte(patchText)}, Selection: selection,
+			})
+			if err != nil || len(p.Samples) != maxSamples {
+				b.Fatalf("%s: Preview has %d samples, %v, want %d", name, len(p.Samples), err, maxSamples)
+			}
+			seen := map[uuid.UUID]bool{ids[0]: true, foreign: true}
+			for _, s := range p.Samples {
+				if seen[s.MessageID] || string(s.After) != `{"state":"new"}` {
+					b.Errorf("%s: sample = %+v, want another message of the selection", name, s)
+				}
+				seen[s.MessageID] = true
+			}
+		}
+	}))
+}
+
+func TestMapOverARedrive(t *testing.T) {
+	t.Parallel()
+	mapping := func(n *repository.NewRedrive) {
+		n.Action, n.Options.OriginalTopic = entity.RedriveMap, "payments"
+		n.Selection = entity.Selection{Filter: entity.Filter{Topic: deadLetter}}
+	}
+	unknown := func(m *entity.Message) { m.OriginalTopic, m.Origin.Confidence = "", entity.FromNothing }
+	named := func(m *entity.Message) { m.Origin.Confidence = entity.FromHeader }
+
+	t.Run("PreviewCountsWhatTheRecordNamesItself", scenario(func(b *bench) {
+		b.add(3, unknown)
+		b.add(2, named)
+		n := repository.NewRedrive{}
+		mapping(&n)
+		p, err := b.Preview(context.Background(), n)
+		if err != nil || p.Selected != 5 || p.Sendable != 3 || p.Reasons[repository.SkippedOriginKnown] != 2 {
+			b.Errorf("Preview = %+v, %v, want 3 of 5, 2 whose origin is known", p, err)
+		}
+	}))
+
+	t.Run("ATopicThatCannotBeIsRefused", scenario(func(b *bench) {
+		n := repository.NewRedrive{Cause: entity.By("tester")}
+		mapping(&n)
+		for _, name := range []string{"", "a b"} {
+			n.Options.OriginalTopic = name
+			var field *entity.FieldError
+			if _, err := b.Begin(context.Background(), n); !errors.As(err, &field) {
+				b.Errorf("Begin to map to %q = %v, want a field error", name, err)
+			}
+		}
+	}))
+
+	t.Run("SetsTheTopicAndCountsWhatADeadProcessDid", scenario(func(b *bench) {
+		ids := b.add(6, unknown)
+		r := b.begin(mapping)
+		if _, err := b.store.LeaseBatch(context.Background(), r.ID, uuid.New(), b.cfg.ClaimExpiry); err != nil {
+			b.Fatal(err)
+		}
+		change := repository.Change{Action: entity.RedriveMap, IDs: ids[:2], OriginalTopic: "payments"}
+		if _, err := b.store.Change(context.Background(), change, entity.Cause{Actor: "tester", Operation: r.ID}); err != nil {
+			b.Fatal(err)
+		}
+		defer b.carry()()
+		got, err := b.Wait(context.Background(), r.ID)
+		b.wantReport(got, err, counted{Selected: 6, Succeeded: 6})
+		for _, id := range ids {
+			if m := b.get(id); m.OriginalTopic != "payments" || m.Origin.Confidence != entity.FromOperator || m.Status != entity.Pending {
+				b.Errorf("message = %s of %q by %s, want PENDING of payments by the operator", m.Status, m.OriginalTopic, m.Origin.Confidence)
+			}
+		}
+		trail, err := b.store.Trail(context.Background(), repository.TrailQuery{Action: entity.ActionMap, Limit: 100})
+		if err != nil || len(trail) != 6 {
+			b.Errorf("the trail has %d lines, %v, want 6", len(trail), err)
+		}
+	}))
+}
+
+func TestItemsKnowTheirGroupAfterATakeOver(t *testing.T) {
+	t.Parallel()
+	t.Run("FromTheAttempt", scenario(func(b *bench) {
+		ids := b.add(2, func(m *entity.Message) { m.Failure.ConsumerGroup = "billing" })
+		r := b.begin()
+		dead := b.another()
+		if _, err := dead.store.LeaseBatch(context.Background(), r.ID, uuid.New(), dead.cfg.ClaimExpiry); err != nil {
+			b.Fatal(err)
+		}
+		messages, _, _ := dead.store.Load(context.Background(), ids, 1<<20)
+		batch := outgoing(messages)
+		for i, target := range dead.publisher.Plan(context.Background(), batch, true) {
+			batch[i].Target = target
+		}
+		taken, err := dead.claim(context.Background(), batch, claiming{cause: entity.By("tester"), redrive: r.ID})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := dead.finish(taken, dead.publish(context.Background(), taken)); err != nil {
+			b.Fatal(err)
+		}
+		defer b.carry()()
+		if _, err := b.Wait(context.Background(), r.ID); err != nil {
+			b.Fatal(err)
+		}
+		items, err := b.store.RedriveItems(context.Background(), r.ID, repository.ItemQuery{Limit: 10})
+		var groups []string
+		for _, item := range items {
+			groups = append(groups, item.Group)
+		}
+		if err != nil || !reflect.DeepEqual(groups, []string{"billing", "billing"}) {
+			b.Errorf("groups = %q, %v, want billing twice", groups, err)
+		}
+	}))
+}

@@ -1,0 +1,229 @@
+package republisher
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// clockSkew is how much later than its dead letter a record may seem to have been
+// written, by clocks that differ.
+const clockSkew = time.Minute
+
+// source is where the record stands that a message does not carry.
+type source struct {
+	broker.TopicPartition
+	offset  int64
+	pointer bool // the dead letter only names it; else it is the dead letter's own
+}
+
+// sourceOf says where to fetch what is to be sent; false when the message, or its
+// edit, has it. The source is nowhere when nobody can tell.
+func sourceOf(out *entity.Outgoing) (source, bool) {
+	m := &out.Message
+	switch {
+	case out.Edit != nil && out.Edit.SetValue:
+		return source{}, false
+	case m.Record.State == entity.ValueOverLimit:
+		at := broker.TopicPartition{Topic: m.Source.Topic, Partition: m.Source.Partition}
+		return source{TopicPartition: at, offset: m.Source.Offset}, true
+	case deadletter.IsPointer(m.Record):
+		at, _ := pointsTo(m)
+		return at, true
+	default:
+		return source{}, false
+	}
+}
+
+// pointerTopic is the header with which a pointer names its record's topic.
+const pointerTopic = "__dlq.errors.topic"
+
+// pointsTo is where the record of a pointer stands; false when nobody can tell. An
+// original topic that is not the one which the pointer names was set by an
+// operator, and partition and offset are not of it.
+func pointsTo(m *entity.Message) (source, bool) {
+	at := source{pointer: true}
+	named := slices.ContainsFunc(m.Record.Headers, func(h entity.Header) bool {
+		return h.Key == pointerTopic && string(h.Value) == m.OriginalTopic
+	})
+	if !named || m.Origin.Partition == nil || m.Origin.Offset == nil {
+		return at, false
+	}
+	at.Topic, at.Partition, at.offset = m.OriginalTopic, *m.Origin.Partition, *m.Origin.Offset
+	return at, true
+}
+
+// Fetch returns the record of a message whose value no store holds: one that was
+// too large, from the dead-letter topic, and one that the dead letter only points
+// to, from the original topic, with that record's key and headers. Every other
+// message's record is returned as it is. What can no longer be read is a
+// *entity.RefusedError of class BadRecord that says why; all else that is in the
+// way is of kind entity.ErrUnavailable. One value at a time is read; it is the
+// caller's then, and may be as large as Kafka allows.
+func (r *Republisher) Fetch(ctx context.Context, m entity.Message) (entity.Record, error) {
+	out := &entity.Outgoing{Message: m}
+	if err := valueRefusal(&m); err != nil {
+		return entity.Record{}, err
+	}
+	at, fetched := sourceOf(out)
+	if !fetched {
+		return m.Record, nil
+	}
+	if !r.reading.acquire(ctx) {
+		return entity.Record{}, &unavailableError{fmt.Errorf("wait to fetch the value: %w", ctx.Err())}
+	}
+	defer r.reading.release()
+	record, err := r.fetch(ctx, out)
+	if err != nil {
+		return entity.Record{}, at.refusal(err)
+	}
+	return record, nil
+}
+
+// fetch reads the record where it stands, and checks that it is still that one.
+func (r *Republisher) fetch(ctx context.Context, out *entity.Outgoing) (entity.Record, error) {
+	at, _ := sourceOf(out)
+	if at.Topic == "" {
+		return entity.Record{}, fmt.Errorf("fetch the record: %w", errNowhere)
+	}
+	found, err := r.cluster.ReadAt(ctx, at.TopicPartition, at.offset)
+	if err != nil {
+		return entity.Record{}, fmt.Errorf("fetch the value: %w", err)
+	}
+	if at.pointer {
+		return pointedTo(found, out.Message.Source.Timestamp)
+	}
+	if sum := sha256.Sum256(found.Value); !bytes.Equal(sum[:], out.Message.Record.SHA256) {
+		return entity.Record{}, fmt.Errorf("fetch the value: %w", errOtherValue)
+	}
+	record := out.Message.Record
+	record.Value, record.State, record.SHA256 = found.Value, entity.ValueStored, nil
+	return record, nil
+}
+
+// pointedTo is the record that a dead letter of that time points to. Nobody tells
+// the id of the topic that it stood in; but what was written later than the dead
+// letter is another one.
+func pointedTo(found broker.Record, dead time.Time) (entity.Record, error) {
+	if !dead.IsZero() && found.Time.After(dead.Add(clockSkew)) {
+		return entity.Record{}, fmt.Errorf("fetch the record: %w", errLaterRecord)
+	}
+	record := entity.Record{Key: found.Key, Value: found.Value, Size: int64(len(found.Value))}
+	for _, h := range found.Headers {
+		record.Headers = append(record.Headers, entity.Header(h))
+	}
+	return record, nil
+}
+
+// refusal says why what stands there cannot be had: for good, or now.
+func (s source) refusal(err error) error {
+	what := "the value was too large to store, and dead-letter"
+	if s.pointer {
+		what = "the dead letter only points to its record, and"
+	}
+	switch {
+	case errors.Is(err, errLaterRecord), errors.Is(err, errOtherValue):
+		return refuse(entity.BadRecord, "%s topic %q has another one at offset %d of partition %d: it was deleted and created again",
+			what, s.Topic, s.offset, s.Partition)
+	case errors.Is(err, broker.ErrUnauthorized):
+		return refuse(entity.BadRecord, "%s topic %q may not be read", what, s.Topic)
+	case errors.Is(err, broker.ErrUnknownTopic):
+		return refuse(entity.BadRecord, "%s topic %q, partition %d, does not exist", what, s.Topic, s.Partition)
+	case errors.Is(err, broker.ErrOutOfRange):
+		return refuse(entity.BadRecord, "%s topic %q ends before offset %d of partition %d: it was deleted and created again",
+			what, s.Topic, s.offset, s.Partition)
+	case gone(err):
+		return refuse(entity.BadRecord, "%s topic %q no longer has offset %d of partition %d: it was removed by retention or compaction",
+			what, s.Topic, s.offset, s.Partition)
+	default:
+		return &unavailableError{fmt.Errorf("ask for topic %q: %w", s.Topic, err)}
+	}
+}
+
+// checkValues refuses messages whose value stands in a topic that no longer goes
+// back to it.
+func (r *Republisher) checkValues(ctx context.Context, batch []entity.Outgoing, targets []entity.Target) {
+	parts := open(targets, func(i int) broker.TopicPartition {
+		at, _ := sourceOf(&batch[i])
+		return at.TopicPartition
+	})
+	if len(parts) == 0 {
+		return
+	}
+	starts, err := r.cluster.StartOffsets(ctx, parts)
+	for i := range targets {
+		at, fetched := sourceOf(&batch[i])
+		if targets[i].Err != nil || !fetched {
+			continue
+		}
+		start, ok := starts[at.TopicPartition]
+		switch {
+		case !ok && at.pointer:
+			targets[i].Err = at.refusal(noAnswer(at.TopicPartition, err))
+		case !ok:
+			targets[i].Err = targetError(at.Topic, noAnswer(at.TopicPartition, err))
+		case at.offset < start && at.pointer:
+			targets[i].Err = refuse(entity.BadRecord, "the dead letter only points to its record, and topic %q no longer has it: partition %d begins at offset %d, behind %d",
+				at.Topic, at.Partition, start, at.offset)
+		case at.offset < start:
+			targets[i].Err = refuse(entity.BadRecord, "the value was too large to store, and the dead-letter topic no longer has it")
+		}
+	}
+}
+
+// checkPointers reads the records that pointers stand for, one at a time, and aims
+// them. Compaction takes single records, so that nothing less than reading tells
+// whether one is there. A partition that cannot be reached is asked once.
+func (r *Republisher) checkPointers(ctx context.Context, batch []entity.Outgoing, targets []entity.Target, topics map[string]broker.Topic) {
+	away := map[broker.TopicPartition]error{}
+	for i := range batch {
+		at, _ := sourceOf(&batch[i])
+		if targets[i].Err != nil || !at.pointer {
+			continue
+		}
+		if targets[i].Err = away[at.TopicPartition]; targets[i].Err != nil {
+			continue
+		}
+		if err := r.aimPointer(ctx, &targets[i], topics, &batch[i]); err != nil {
+			targets[i].Err = at.refusal(err)
+		}
+		if errors.Is(targets[i].Err, entity.ErrUnavailable) {
+			away[at.TopicPartition] = targets[i].Err
+		}
+	}
+}
+
+func (r *Republisher) aimPointer(ctx context.Context, t *entity.Target, topics map[string]broker.Topic, out *entity.Outgoing) error {
+	if !r.fetching.acquire(ctx) {
+		return fmt.Errorf("wait to fetch the record: %w", ctx.Err())
+	}
+	defer r.fetching.release()
+	record, err := r.fetch(ctx, out)
+	if err == nil {
+		r.aim(t, topics, out, record)
+	}
+	return err
+}
+
+// turn is held by one at a time.
+type turn chan struct{}
+
+// acquire waits for the turn; false: ctx ended first.
+func (t turn) acquire(ctx context.Context) bool {
+	select {
+	case t <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (t turn) release() { <-t }

@@ -1,0 +1,189 @@
+package republisher
+
+import (
+	"crypto/sha256"
+	"errors"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// pointer makes a message one that only names its record, at an offset of
+// partition 2 of its original topic.
+func pointer(offset int64) func(*entity.Message) {
+	return func(m *entity.Message) {
+		m.Record = entity.Record{Headers: []entity.Header{{Key: "__dlq.errors.topic", Value: []byte(m.OriginalTopic)}}}
+		m.Origin.Partition, m.Origin.Offset = ptr(int32(2)), &offset
+		m.Source.Timestamp = clock
+	}
+}
+
+func TestIsPointerInTheseTests(t *testing.T) {
+	t.Parallel()
+	if m := message(pointer(1)); !deadletter.IsPointer(m.Record) {
+		t.Fatal("the message is no pointer")
+	}
+}
+
+// original is what a pointer points to.
+var original = broker.Record{
+	Offset: 7, Time: clock.Add(-time.Hour), Key: []byte("k"), Value: []byte("original"),
+	Headers: []broker.Header{{Key: "trace", Value: []byte("1")}, {Key: "__dlq.errors.group", Value: []byte("g")}},
+}
+
+func TestPlanOfAPointer(t *testing.T) {
+	t.Parallel()
+	later := original
+	later.Time = clock.Add(time.Hour)
+	cases := []struct {
+		name   string
+		change func(*entity.Message)
+		harm   func(*logs)
+		kind   error // nil: it goes
+	}{
+		{"ItsRecordIsThere", pointer(7), nil, nil},
+		{"LogBeginsBehindIt", pointer(7), func(l *logs) { l.starts[part(2)] = 8 }, entity.ErrConflict},
+		{"CompactedAway", pointer(6), nil, entity.ErrConflict},
+		{"WrittenAfterTheDeadLetter", pointer(7), func(l *logs) { l.records[part(2)] = []broker.Record{later} }, entity.ErrConflict},
+		{"MayNotBeRead", pointer(7), func(l *logs) { l.errs[part(2)] = broker.ErrUnauthorized }, entity.ErrConflict},
+		{"PartitionIsNotThere", pointer(7), func(l *logs) { l.errs[part(2)] = broker.ErrUnknownTopic }, entity.ErrConflict},
+		{"LeaderIsAway", pointer(7), func(l *logs) { l.errs[part(2)] = broker.ErrNoLeader }, entity.ErrUnavailable},
+		{"DoesNotSayWhere", func(m *entity.Message) { pointer(7)(m); m.Origin.Offset = nil }, nil, entity.ErrConflict},
+		{"AnOperatorNamedAnotherTopic", func(m *entity.Message) {
+			pointer(7)(m)
+			m.Record.Headers[0].Value = []byte("elsewhere")
+		}, nil, entity.ErrConflict},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			l := newLogs()
+			l.records[part(2)] = []broker.Record{original}
+			if c.harm != nil {
+				c.harm(l)
+			}
+			r := newRepublisher(t, l)
+			m := message(c.change)
+			target := r.Plan(t.Context(), plain(m), true)[0]
+			var refused *entity.RefusedError
+			if !errors.Is(target.Err, c.kind) || errors.As(target.Err, &refused) && refused.Class != entity.BadRecord {
+				t.Errorf("Plan = %v, want kind %v, refused as BAD_RECORD", target.Err, c.kind)
+			}
+			if errors.Is(target.Err, entity.ErrUnavailable) && target.Partition != 2 {
+				t.Errorf("partition = %d, want 2, that others wait for as well", target.Partition)
+			}
+			if _, err := r.Fetch(t.Context(), m); c.harm == nil && !errors.Is(err, c.kind) {
+				t.Errorf("Fetch = %v, want kind %v", err, c.kind)
+			}
+		})
+	}
+}
+
+func TestPointersRecordIsSent(t *testing.T) {
+	t.Parallel()
+	l := newLogs()
+	l.topics[fixed] = 4
+	l.records[part(2)] = []broker.Record{original}
+	r := newRepublisher(t, l, func(cfg *Config) { cfg.RepublishAllow = []string{orders, fixed} })
+	batch := claimedAs(t, r,
+		entity.Outgoing{Message: message(pointer(7))},
+		edited(message(pointer(7)), entity.Edit{Topic: fixed}),
+		edited(message(pointer(7)), entity.Edit{SetKey: true, Key: []byte("k2")}),
+	)
+	want := []struct {
+		topic string
+		key   []byte
+	}{{orders, []byte("k")}, {fixed, []byte("k")}, {orders, []byte("k2")}}
+	for i, d := range r.Publish(t.Context(), batch) {
+		if d.Verdict != entity.Acknowledged {
+			t.Fatalf("Publish = %+v, want acknowledged", d)
+		}
+		tp := broker.TopicPartition{Topic: want[i].topic, Partition: d.Partition}
+		sent, err := l.ReadAt(t.Context(), tp, d.Offset)
+		if err != nil {
+			t.Fatalf("ReadAt: %v", err)
+		}
+		if string(sent.Key) != string(want[i].key) || string(sent.Value) != "original" {
+			t.Errorf("sent %q, %q, want %q and the original's value", sent.Key, sent.Value, want[i].key)
+		}
+		if kept := sent.Headers[:len(sent.Headers)-5]; !reflect.DeepEqual(kept, original.Headers[:1]) {
+			t.Errorf("headers = %q, want the original's without the dialect's", kept)
+		}
+		if byKey := broker.Murmur2Partition(want[i].key, 4); i > 0 && d.Partition != byKey {
+			t.Errorf("partition of %d = %d, want %d, by its key", i, d.Partition, byKey)
+		}
+		if hash := entity.RecordHash(sent.Key, sent.Value); i > 0 && batch[i].Target.SentHash != hash {
+			t.Errorf("SentHash of %d = %d, want %d", i, batch[i].Target.SentHash, hash)
+		}
+	}
+}
+
+func TestPointerThatPointsNowhereIsNeverSentAsATombstone(t *testing.T) {
+	t.Parallel()
+	l := newLogs()
+	l.records[part(2)] = []broker.Record{original}
+	r := newRepublisher(t, l)
+	for name, spoil := range map[string]func(*entity.Message){
+		"Nowhere": func(m *entity.Message) { m.Origin.Offset = nil },
+		"Gone":    func(m *entity.Message) { m.Origin.Offset = ptr(int64(3)) },
+	} {
+		batch := claimed(t, r, message(pointer(7)))
+		spoil(&batch[0].Message) // between plan and publish
+		if d := r.Publish(t.Context(), batch)[0]; d.Verdict != entity.Rejected || d.Class != entity.BadRecord {
+			t.Errorf("%s: Publish = %+v, want rejected", name, d)
+		}
+	}
+	if n := len(l.records[part(2)]); n != 1 {
+		t.Errorf("the log has %d records, want the original alone", n)
+	}
+}
+
+func TestFetch(t *testing.T) {
+	t.Parallel()
+	sum := sha256.Sum256([]byte("large"))
+	over := func(m *entity.Message) {
+		m.Record = entity.Record{Key: []byte("k"), State: entity.ValueOverLimit, SHA256: sum[:], Size: 5}
+	}
+	cases := []struct {
+		name   string
+		change func(*entity.Message)
+		want   string
+		kind   error
+	}{
+		{"OneThatTheMessageHas", func(*entity.Message) {}, "value", nil},
+		{"OverTheLimit", over, "large", nil},
+		{"APointers", pointer(7), "original", nil},
+		{"OverTheLimitAndGone", func(m *entity.Message) { over(m); m.Source.Offset = 8 }, "", entity.ErrConflict},
+		{"OverTheLimitAndAnother", func(m *entity.Message) { over(m); m.Record.SHA256 = []byte("x") }, "", entity.ErrConflict},
+		{"APointersThatIsGone", pointer(3), "", entity.ErrConflict},
+		{"None", state(entity.ValueMissing), "", entity.ErrConflict},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			l := newLogs()
+			l.records[part(2)] = []broker.Record{original}
+			l.records[broker.TopicPartition{Topic: deadLetter}] = []broker.Record{{Offset: 7, Value: []byte("large")}}
+			r := newRepublisher(t, l)
+			m := message(c.change)
+			got, err := r.Fetch(t.Context(), m)
+			if string(got.Value) != c.want || !errors.Is(err, c.kind) {
+				t.Errorf("Fetch = %q, %v, want %q, kind %v", got.Value, err, c.want, c.kind)
+			}
+			l.down = broker.ErrUnavailable
+			if _, fetched := sourceOf(&entity.Outgoing{Message: m}); fetched {
+				if _, err := r.Fetch(t.Context(), m); !errors.Is(err, entity.ErrUnavailable) {
+					t.Errorf("Fetch without a broker = %v, want unavailable", err)
+				}
+			}
+			disabled := &Disabled{}
+			if _, err := disabled.Fetch(t.Context(), m); (err == nil) != (c.name == "OneThatTheMessageHas") {
+				t.Errorf("Fetch without Kafka = %v, want what the message has and nothing else", err)
+			}
+		})
+	}
+}

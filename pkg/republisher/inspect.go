@@ -1,0 +1,290 @@
+package republisher
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+const (
+	// turnTimeout bounds the waiting for others who ask, inspectTimeout all questions
+	// of one inspection together.
+	turnTimeout    = time.Second
+	inspectTimeout = 2 * time.Second
+
+	// factsFresh is how old an answer may be. One that could not be had is kept as
+	// long: a cluster that is away is not asked by every reader.
+	factsFresh = 5 * time.Second
+)
+
+// facts are what was learnt of the cluster lately. Who has the turn asks; the
+// others wait for the answers.
+type facts struct {
+	turn    turn
+	replays map[string]replayFact
+	ends    map[broker.TopicPartition]endFact
+}
+
+type replayFact struct {
+	health entity.ReplayHealth
+	at     time.Time
+}
+
+// acquire waits a moment for the turn.
+func (f *facts) acquire(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, turnTimeout)
+	defer cancel()
+	return f.turn.acquire(ctx)
+}
+
+func newFacts() facts {
+	return facts{turn: make(turn, 1), replays: map[string]replayFact{}, ends: map[broker.TopicPartition]endFact{}}
+}
+
+func fresh(at, now time.Time) bool { return now.Sub(at) < factsFresh }
+
+// Inspect says whether messages can be sent back to topics, and how far their
+// consumer groups have come, in the order of questions. The rules are those of
+// Plan. It takes about three seconds at most; what Kafka does not tell by then is
+// unknown, with class BROKER_UNAVAILABLE where even the topic is. Answers are up
+// to five seconds old. For all topics together each broker is asked a few times,
+// and once a group for what that has committed.
+func (r *Republisher) Inspect(ctx context.Context, questions []entity.ReplayQuestion) []entity.ReplayHealth {
+	answers := make([]entity.ReplayHealth, len(questions))
+	if !r.facts.acquire(ctx) {
+		for i, q := range questions {
+			answers[i] = (&inspection{Republisher: r}).answer(q)
+		}
+		return answers
+	}
+	defer r.facts.turn.release()
+	r.learn(ctx, questions)
+	for i, q := range questions {
+		answers[i] = r.facts.replays[keyOf(q)].health
+	}
+	return answers
+}
+
+// keyOf is the same for the same question.
+func keyOf(q entity.ReplayQuestion) string {
+	return strings.Join(append([]string{q.Topic}, q.Groups...), "\x00")
+}
+
+// learn asks what is not known, and forgets what is old. It goes on when its
+// caller leaves: the answers are for others too.
+func (r *Republisher) learn(ctx context.Context, questions []entity.ReplayQuestion) {
+	now := r.now()
+	for key, fact := range r.facts.replays {
+		if !fresh(fact.at, now) {
+			delete(r.facts.replays, key)
+		}
+	}
+	var open []entity.ReplayQuestion
+	for _, q := range questions {
+		if _, known := r.facts.replays[keyOf(q)]; !known {
+			open = append(open, q)
+		}
+	}
+	if len(open) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), inspectTimeout)
+	defer cancel()
+	seen := r.inspect(ctx, open)
+	for _, q := range open {
+		r.facts.replays[keyOf(q)] = replayFact{seen.answer(q), now}
+	}
+}
+
+// inspection is what Kafka told.
+type inspection struct {
+	*Republisher
+	topics    map[string]broker.Topic
+	ends      map[broker.TopicPartition]int64
+	states    map[string]string // of groups; nil: nobody told
+	committed map[string]commits
+}
+
+// commits are what a group has committed.
+type commits struct {
+	offsets map[broker.TopicPartition]int64
+	err     error
+}
+
+func (r *Republisher) inspect(ctx context.Context, questions []entity.ReplayQuestion) *inspection {
+	seen := &inspection{Republisher: r, topics: map[string]broker.Topic{}, committed: map[string]commits{}}
+	names := topicsOf(questions)
+	if len(names) == 0 {
+		return seen
+	}
+	topics, err := r.cluster.Topics(ctx, names...)
+	if err != nil {
+		return seen
+	}
+	for _, t := range topics {
+		seen.topics[t.Name] = t
+	}
+	var others sync.WaitGroup
+	groups := seen.partitionsOf(questions)
+	others.Go(func() { seen.ends, _ = r.cluster.EndOffsets(ctx, everyPart(groups)) })
+	others.Go(func() {
+		if len(groups) > 0 {
+			seen.states, _ = r.cluster.GroupStates(ctx)
+		}
+	})
+	seen.committed = r.commitsOf(ctx, groups)
+	others.Wait()
+	return seen
+}
+
+func topicsOf(questions []entity.ReplayQuestion) []string {
+	var names []string
+	for _, q := range questions {
+		if deadletter.ValidTopic(q.Topic) && !slices.Contains(names, q.Topic) {
+			names = append(names, q.Topic)
+		}
+	}
+	return names
+}
+
+// partitionsOf are the partitions that each group ought to read.
+func (s *inspection) partitionsOf(questions []entity.ReplayQuestion) map[string][]broker.TopicPartition {
+	groups := map[string][]broker.TopicPartition{}
+	for _, q := range questions {
+		for _, group := range q.Groups {
+			for _, p := range s.topics[q.Topic].Partitions {
+				groups[group] = append(groups[group], broker.TopicPartition{Topic: q.Topic, Partition: p.ID})
+			}
+		}
+	}
+	return groups
+}
+
+func everyPart(groups map[string][]broker.TopicPartition) []broker.TopicPartition {
+	seen := map[broker.TopicPartition]bool{}
+	var all []broker.TopicPartition
+	for _, parts := range groups {
+		for _, tp := range parts {
+			if !seen[tp] {
+				seen[tp] = true
+				all = append(all, tp)
+			}
+		}
+	}
+	return all
+}
+
+func (r *Republisher) commitsOf(ctx context.Context, groups map[string][]broker.TopicPartition) map[string]commits {
+	found := make(map[string]commits, len(groups))
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	slots := make(chan struct{}, parallel)
+	for group, parts := range groups {
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			var c commits
+			c.offsets, c.err = r.cluster.CommittedOffsets(ctx, group, parts)
+			mu.Lock()
+			defer mu.Unlock()
+			found[group] = c
+		})
+	}
+	all.Wait()
+	return found
+}
+
+// answer says what was seen of one topic.
+func (s *inspection) answer(q entity.ReplayQuestion) entity.ReplayHealth {
+	h := entity.ReplayHealth{Topic: q.Topic}
+	err := s.topicRefusal(q.Topic)
+	h.Allowed = err == nil
+	topic, told := s.topics[q.Topic]
+	switch {
+	case told && topic.Err == nil:
+		h.Exists = new(true)
+	case told && errors.Is(topic.Err, broker.ErrUnknownTopic):
+		h.Exists = new(false)
+	}
+	if err == nil && !told {
+		err = &unavailableError{broker.ErrUnavailable}
+	}
+	if err == nil && topic.Err != nil {
+		err = targetError(q.Topic, topic.Err)
+	}
+	h.Class, h.Reason = objection(err)
+	for _, group := range q.Groups {
+		h.Groups = append(h.Groups, s.group(q.Topic, group))
+	}
+	return h
+}
+
+// objection is an error of Plan's in words.
+func objection(err error) (class, reason string) {
+	var refused *entity.RefusedError
+	switch {
+	case err == nil:
+		return "", ""
+	case errors.As(err, &refused):
+		return string(refused.Class), refused.Reason
+	default:
+		return string(entity.BrokerUnavailable), "kafka cannot be asked for the topic now"
+	}
+}
+
+func (s *inspection) group(topic, group string) entity.GroupHealth {
+	h := entity.GroupHealth{Group: group, State: entity.GroupUnknown, Lag: s.lag(topic, group)}
+	if s.states == nil {
+		return h
+	}
+	switch state := s.states[group]; {
+	case state == "" && s.committed[group].err != nil: // it may be there, and not for us to see
+	case state == "", state == "Empty", state == "Dead":
+		h.State = entity.GroupAbsent
+	case h.Lag != nil && *h.Lag > 0:
+		h.State = entity.GroupBehind
+	default:
+		h.State = entity.GroupRunning
+	}
+	return h
+}
+
+// lag is nil when the group has committed nothing, or an end is not known.
+func (s *inspection) lag(topic, group string) *int64 {
+	var lag *int64
+	for tp, offset := range s.committed[group].offsets {
+		if tp.Topic != topic {
+			continue
+		}
+		end, known := s.ends[tp]
+		if !known {
+			return nil
+		}
+		if lag == nil {
+			lag = new(int64)
+		}
+		*lag += max(0, end-offset)
+	}
+	return lag
+}
+
+// Inspect tells whether retries may resolve messages; there is nobody to ask for
+// more.
+func (d *Disabled) Inspect(_ context.Context, questions []entity.ReplayQuestion) []entity.ReplayHealth {
+	answers := make([]entity.ReplayHealth, len(questions))
+	for i, q := range questions {
+		answers[i] = entity.ReplayHealth{Topic: q.Topic, Allowed: !d.required}
+		answers[i].Class, answers[i].Reason = objection(d.refusal())
+		for _, group := range q.Groups {
+			answers[i].Groups = append(answers[i].Groups, entity.GroupHealth{Group: group, State: entity.GroupUnknown})
+		}
+	}
+	return answers
+}

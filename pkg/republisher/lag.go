@@ -1,0 +1,74 @@
+package republisher
+
+import (
+	"context"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+type endFact struct {
+	offset int64
+	known  bool
+	at     time.Time
+}
+
+// IngestLag returns how many records of each dead-letter topic stand behind what
+// has been stored. Topics of which Kafka does not tell all ends are left out. It
+// takes about three seconds at most, and answers are up to five seconds old.
+func (r *Republisher) IngestLag(ctx context.Context, positions []repository.IngestPosition) map[string]int64 {
+	if !r.facts.acquire(ctx) {
+		return map[string]int64{}
+	}
+	defer r.facts.turn.release()
+	r.learnEnds(ctx, positions)
+	lags, unknown := map[string]int64{}, map[string]bool{}
+	for _, p := range positions {
+		end := r.facts.ends[partOf(p)]
+		unknown[p.Topic] = unknown[p.Topic] || !end.known
+		lags[p.Topic] += max(0, end.offset-p.Next)
+	}
+	for topic, is := range unknown {
+		if is {
+			delete(lags, topic)
+		}
+	}
+	return lags
+}
+
+func partOf(p repository.IngestPosition) broker.TopicPartition {
+	return broker.TopicPartition{Topic: p.Topic, Partition: p.Partition}
+}
+
+// learnEnds asks for the ends that are not known, and forgets old ones.
+func (r *Republisher) learnEnds(ctx context.Context, positions []repository.IngestPosition) {
+	now := r.now()
+	for tp, fact := range r.facts.ends {
+		if !fresh(fact.at, now) {
+			delete(r.facts.ends, tp)
+		}
+	}
+	var open []broker.TopicPartition
+	for _, p := range positions {
+		tp := partOf(p)
+		if _, asked := r.facts.ends[tp]; !asked {
+			open = append(open, tp)
+			r.facts.ends[tp] = endFact{at: now}
+		}
+	}
+	if len(open) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), inspectTimeout)
+	defer cancel()
+	ends, _ := r.cluster.EndOffsets(ctx, open) // what has no answer stays unknown
+	for tp, offset := range ends {
+		r.facts.ends[tp] = endFact{offset, true, now}
+	}
+}
+
+// IngestLag tells nothing: there is nobody to ask.
+func (d *Disabled) IngestLag(context.Context, []repository.IngestPosition) map[string]int64 {
+	return map[string]int64{}
+}
