@@ -14,6 +14,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/cmd/internal/program"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/fingerprint"
 	"github.com/dlq-manager/dlq-manager/pkg/ingest"
 	"github.com/dlq-manager/dlq-manager/pkg/rest"
 )
@@ -79,7 +80,12 @@ func serve(ctx context.Context, base program.Base) error {
 	}
 	defer func() { _ = db.Close() }()
 
-	ingester := ingest.New(cfg.Ingest, cfg.Kafka.ConsumerGroup, patterns, cluster, decoder, base.Store(db), base.Registry, base.Log)
+	fingerprints, err := fingerprint.New(cfg.Groups)
+	if err != nil {
+		return err
+	}
+	ingester := ingest.New(cfg.Ingest, cfg.Kafka.ConsumerGroup, patterns, cluster, decoder, base.Store(db), base.Registry, base.Log,
+		ingest.WithFingerprints(fingerprints))
 	probes := rest.NewProbes(cfg.Server, []rest.Check{
 		{Name: "database", Probe: both(db.PingContext, ingester.CheckDatabase), Required: true},
 		program.SchemaCheck(db),

@@ -7,11 +7,22 @@ import (
 	"time"
 
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/fingerprint"
 )
 
 // BenchmarkIngest takes in 200,000 dead letters of 1 KB with the headers of a
-// Spring application from 12 partitions. Run it with -benchtime=1x.
+// Spring application from 12 partitions, with and without error groups. Run it with
+// -benchtime=1x.
 func BenchmarkIngest(b *testing.B) {
+	maker, err := fingerprint.New(fingerprint.DefaultConfig())
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("Plain", func(b *testing.B) { benchmarkIngest(b) })
+	b.Run("Groups", func(b *testing.B) { benchmarkIngest(b, WithFingerprints(maker)) })
+}
+
+func benchmarkIngest(b *testing.B, options ...Option) {
 	const partitions, each, total = 12, 16_667, 12 * 16_667
 	p := newPlant(b)
 	producer := p.cluster.NewProducer(broker.ProducerConfig{Timeout: time.Minute})
@@ -25,7 +36,7 @@ func BenchmarkIngest(b *testing.B) {
 		}
 		b.StartTimer()
 		start := time.Now()
-		stop := p.run()
+		stop := p.runThis(p.ingester(options...))
 		p.eventually("all is stored", func() bool { return p.count(topic) >= total })
 		b.ReportMetric(total/time.Since(start).Seconds(), "records/s")
 		b.StopTimer()

@@ -64,7 +64,7 @@ func TestBatchHasOneRangeForAPartition(t *testing.T) {
 	w := newWorld(t)
 	a := &partition{TopicPartition: part("a.dlq.v1", 0), ref: repository.TopicRef{TopicID: 1, Incarnation: 1}}
 	b := &partition{TopicPartition: part("b.dlq.v1", 0), ref: repository.TopicRef{TopicID: 2, Incarnation: 2}}
-	got := w.i.batch([]chunk{
+	got, _ := w.i.batch([]chunk{
 		{p: a, from: 0, to: 2, records: records(0, 1, 1)},
 		{p: b, from: 7, to: 9, records: records(7, 1)},
 		{p: a, from: 2, to: 5, records: records(2, 1, 1)},
@@ -133,7 +133,7 @@ func TestMessageKeepsEveryByte(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			headers := []broker.Header{{Key: "", Value: poison}, {Key: "x", Value: nil}, {Key: "x", Value: []byte{}}, {Key: "error", Value: poison}, {Key: string(poison[:min(9, len(poison))]), Value: poison}}
-			m := w.i.message(p, &broker.Record{Offset: 7, Key: poison, Value: poison, Headers: headers})
+			m := w.i.message(w.i.decoder.Load(), p, &broker.Record{Offset: 7, Key: poison, Value: poison, Headers: headers})
 			if !same(m.Record.Value, poison) || !same(m.Record.Key, poison) || m.Record.Size != int64(len(poison)) {
 				t.Errorf("value, key, size = %.20q, %.20q, %d; want %.20q, %d", m.Record.Value, m.Record.Key, m.Record.Size, poison, len(poison))
 			}
@@ -160,14 +160,14 @@ func TestAValueOverTheLimitKeepsSizeAndDigestOnly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *Config) { c.MaxRecordBytes = 3 })
 	p := &partition{TopicPartition: part("a.dlq.v1", 0)}
-	m := w.i.message(p, &broker.Record{Value: []byte("1234"), Key: []byte("key"), Headers: []broker.Header{{Key: "h", Value: []byte("12345")}}})
+	m := w.i.message(w.i.decoder.Load(), p, &broker.Record{Value: []byte("1234"), Key: []byte("key"), Headers: []broker.Header{{Key: "h", Value: []byte("12345")}}})
 	if m.Record.State != entity.ValueOverLimit || m.Record.Value != nil || m.Record.Size != 4 || len(m.Record.SHA256) != 32 {
 		t.Errorf("record = %+v, want state over limit, no value, size 4 and a digest", m.Record)
 	}
 	if len(m.Record.Headers) != 1 || string(m.Record.Key) != "key" {
 		t.Errorf("headers, key = %v, %q; want them kept", m.Record.Headers, m.Record.Key)
 	}
-	m = w.i.message(p, &broker.Record{Value: []byte("123")})
+	m = w.i.message(w.i.decoder.Load(), p, &broker.Record{Value: []byte("123")})
 	if m.Record.State != entity.ValueStored || string(m.Record.Value) != "123" {
 		t.Errorf("record at the limit = %+v, want it stored", m.Record)
 	}

@@ -3,20 +3,25 @@ package ingest
 import (
 	"crypto/sha256"
 
+	"github.com/google/uuid"
+
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// batch turns chunks into what the store takes. Chunks of one partition follow
-// one another, so they become one range.
-func (i *Ingester) batch(chunks []chunk) repository.Batch {
+// batch turns chunks into what the store takes, and returns the fingerprints that
+// the messages' groups are of. Chunks of one partition follow one another, so they
+// become one range.
+func (i *Ingester) batch(chunks []chunk) (repository.Batch, map[uuid.UUID]entity.Fingerprint) {
 	rows := 0
 	for _, c := range chunks {
 		rows += len(c.records)
 	}
 	b := repository.Batch{Messages: make([]entity.Message, 0, rows), ReturnWindow: i.cfg.ReturnWindow}
 	at := make(map[repository.Partition]int, len(chunks))
+	decoder, groups := i.decoder.Load(), newGrouping(i.fingerprinter)
 	for _, c := range chunks {
 		key := c.p.key()
 		if n, ok := at[key]; ok {
@@ -26,17 +31,19 @@ func (i *Ingester) batch(chunks []chunk) repository.Batch {
 			b.Ranges = append(b.Ranges, repository.Range{Partition: key, From: c.from, To: c.to})
 		}
 		for n := range c.records {
-			b.Messages = append(b.Messages, i.message(c.p, &c.records[n]))
+			m := i.message(decoder, c.p, &c.records[n])
+			m.Group = groups.group(&m)
+			b.Messages = append(b.Messages, m)
 		}
 	}
-	return b
+	return b, groups.found
 }
 
 // message is the dead letter of a record. Whatever the record holds, there is
 // one: what cannot be read is kept as it is.
-func (i *Ingester) message(p *partition, r *broker.Record) entity.Message {
+func (i *Ingester) message(decoder *deadletter.Decoder, p *partition, r *broker.Record) entity.Message {
 	record := i.record(r)
-	reading := i.decoder.Decode(p.Topic, record, r.Time, i.exists)
+	reading := decoder.Decode(p.Topic, record, r.Time, i.exists)
 	m := entity.NewMessage(reading.OriginalTopic, reading.ErrorMessage, r.Time)
 	m.MaxRetries = i.cfg.MaxRetries
 	m.Record = record

@@ -40,8 +40,10 @@ func (s topicSet) names(limit int) []string {
 	return names[:min(limit, len(names))]
 }
 
-// discover asks the cluster once.
+// discover asks the store once for the operators' rules, and the cluster for its
+// topics.
 func (i *Ingester) discover(ctx context.Context) (topicSet, error) {
+	i.refreshRules(ctx)
 	all, err := i.cluster.Topics(ctx)
 	if err != nil {
 		return nil, err

@@ -251,6 +251,33 @@ type fakeStore struct {
 	before func(b repository.Batch) // sees every batch
 	calls  int
 	noting func([]repository.TopicGroup) error // instead of noting groups
+
+	fingerprinting func([]entity.Fingerprint) error // before fingerprints are noted
+	mapping        func() (entity.Mapping, error)   // instead of the stored one
+}
+
+func (s *fakeStore) NoteFingerprints(ctx context.Context, fingerprints []entity.Fingerprint) error {
+	s.hung()
+	s.mu.Lock()
+	before := s.fingerprinting
+	s.mu.Unlock()
+	if before != nil {
+		if err := before(fingerprints); err != nil {
+			return err
+		}
+	}
+	return s.Store.NoteFingerprints(ctx, fingerprints)
+}
+
+func (s *fakeStore) Mapping(ctx context.Context) (entity.Mapping, error) {
+	s.hung()
+	s.mu.Lock()
+	mapping := s.mapping
+	s.mu.Unlock()
+	if mapping != nil {
+		return mapping()
+	}
+	return s.Store.Mapping(ctx)
 }
 
 func (s *fakeStore) NoteGroups(ctx context.Context, groups []repository.TopicGroup) error {

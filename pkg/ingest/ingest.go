@@ -93,9 +93,13 @@ type Cluster interface {
 	Group(cfg broker.GroupConfig) (*kafka.ConsumerGroup, error)
 }
 
-// Decoder reads a dead letter.
-type Decoder interface {
-	Decode(topic string, rec entity.Record, ts time.Time, exists func(topic string) bool) deadletter.Reading
+// Store is what ingest needs of a repository.
+type Store interface {
+	repository.Ingest
+	// NoteFingerprints promises what it does in repository.Groups.
+	NoteFingerprints(ctx context.Context, fingerprints []entity.Fingerprint) error
+	// Mapping promises what it does in repository.Mappings.
+	Mapping(ctx context.Context) (entity.Mapping, error)
 }
 
 // Ingester is one member of the group of ingesters. Run does the work.
@@ -104,10 +108,15 @@ type Ingester struct {
 	group   string
 	topics  deadletter.Patterns
 	cluster Cluster
-	decoder Decoder
-	store   repository.Ingest
+	store   Store
 	metrics *metrics
 	log     *zap.Logger
+
+	decoder atomic.Pointer[deadletter.Decoder] // changes with the operators' rules
+	rules   rules
+
+	fingerprinter Fingerprinter // nil: there are no error groups
+	fingerprints  fingerprints
 
 	known  atomic.Pointer[map[string]bool] // every topic of the cluster, as last seen
 	health health
@@ -117,15 +126,30 @@ type Ingester struct {
 	abandoned atomic.Int64        // calls to the store that never came back
 }
 
+// Option changes what New returns.
+type Option func(*Ingester)
+
+// WithFingerprints gives every message the error group that f finds; without it
+// they have none.
+func WithFingerprints(f Fingerprinter) Option {
+	return func(i *Ingester) { i.fingerprinter = f }
+}
+
 // New returns an ingester that takes the topics which patterns match as a member
-// of group. The configuration must be valid.
-func New(cfg Config, group string, patterns deadletter.Patterns, cluster Cluster, decoder Decoder,
-	store repository.Ingest, registry prometheus.Registerer, log *zap.Logger,
+// of group. It reads records as decoder does, under the rules that operators keep
+// in the store. The configuration must be valid.
+func New(cfg Config, group string, patterns deadletter.Patterns, cluster Cluster, decoder *deadletter.Decoder,
+	store Store, registry prometheus.Registerer, log *zap.Logger, options ...Option,
 ) *Ingester {
-	return &Ingester{
-		cfg: cfg, group: group, topics: patterns, cluster: cluster, decoder: decoder, store: store,
+	i := &Ingester{
+		cfg: cfg, group: group, topics: patterns, cluster: cluster, store: store,
 		metrics: newMetrics(registry), log: log, heavy: semaphore.NewWeighted(1),
 	}
+	i.decoder.Store(decoder)
+	for _, change := range options {
+		change(i)
+	}
+	return i
 }
 
 // Run takes records in until ctx ends; it then returns nil, and what it had

@@ -104,7 +104,7 @@ func (p *plant) produce(topic string, partition int32, n int) {
 	}
 }
 
-func (p *plant) ingester() *Ingester {
+func (p *plant) ingester(options ...Option) *Ingester {
 	p.t.Helper()
 	patterns, err := deadletter.ParsePatterns(p.prefix + ".*.dlq.v1")
 	if err != nil {
@@ -116,7 +116,7 @@ func (p *plant) ingester() *Ingester {
 	}
 	cfg := DefaultConfig()
 	cfg.DiscoveryInterval, cfg.SessionTimeout = 250*time.Millisecond, 6*time.Second
-	return New(cfg, p.prefix, patterns, p.cluster, decoder, postgres.New(p.db), prometheus.NewRegistry(), zap.NewNop())
+	return New(cfg, p.prefix, patterns, p.cluster, decoder, postgres.New(p.db), prometheus.NewRegistry(), zap.NewNop(), options...)
 }
 
 // run starts a new ingester.

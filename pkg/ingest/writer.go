@@ -77,7 +77,10 @@ func (w *writer) store(ctx context.Context, chunks []chunk) error {
 		}
 		defer w.i.heavy.Release(1)
 	}
-	batch := w.i.batch(chunks)
+	batch, groups := w.i.batch(chunks)
+	if err := w.i.noteFingerprints(ctx, groups); err != nil {
+		return err
+	}
 	w.i.noteGroups(ctx, batch.Messages)
 	start := time.Now()
 	stored, err := w.i.storeBatch(ctx, batch)

@@ -1,0 +1,207 @@
+package ingest
+
+import (
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// firstWords groups messages by their first word; asked counts the calls.
+type firstWords struct{ asked atomic.Int64 }
+
+func (f *firstWords) Of(class, message, stack string) entity.Fingerprint {
+	f.asked.Add(1)
+	word, _, _ := strings.Cut(message, " ")
+	made := entity.Fingerprint{Class: class, Title: word}
+	if stack != "" {
+		made.Frames = []string{stack[max(0, len(stack)-1):]}
+	}
+	return made
+}
+
+func saying(message, stack string) broker.Record {
+	return broker.Record{Value: []byte("{}"), Headers: []broker.Header{
+		{Key: "kafka_dlt-exception-fqcn", Value: []byte("Boom")},
+		{Key: "kafka_dlt-exception-message", Value: []byte(message)},
+		{Key: "kafka_dlt-exception-stacktrace", Value: []byte(stack)},
+	}}
+}
+
+// notes watches what the store is told, and in which order.
+type notes struct {
+	noted   [][]entity.Fingerprint
+	unnoted int // messages that came before their group
+	ids     map[uuid.UUID]bool
+}
+
+func watch(w *world) *notes {
+	n := &notes{ids: map[uuid.UUID]bool{}}
+	w.store.fingerprinting = func(list []entity.Fingerprint) error {
+		n.noted = append(n.noted, list)
+		for _, f := range list {
+			n.ids[f.ID()] = true
+		}
+		return nil
+	}
+	w.store.before = func(b repository.Batch) {
+		for _, m := range b.Messages {
+			if !n.ids[m.Group] {
+				n.unnoted++
+			}
+		}
+	}
+	return n
+}
+
+func TestFingerprints(t *testing.T) {
+	t.Parallel()
+	a := part("a.dlq.v1", 0)
+	tests := map[string]func(w *world, f *firstWords, n *notes){
+		"EveryMessageHasTheGroupOfItsFailure": func(w *world, _ *firstWords, _ *notes) {
+			got := w.arrive(a, saying("timeout 1", ""), saying("timeout 2", ""), saying("refused", ""))
+			want := entity.Fingerprint{Class: "Boom", Title: "timeout"}.ID()
+			if got[0].Group != want || got[1].Group != want || got[2].Group == want || got[2].Group == uuid.Nil {
+				w.t.Errorf("groups = %s, %s, %s, want %s twice and another", got[0].Group, got[1].Group, got[2].Group, want)
+			}
+		},
+		"AFingerprintIsNotedOnce": func(w *world, _ *firstWords, n *notes) {
+			w.arrive(a, saying("timeout 1", ""), saying("timeout 2", ""), saying("refused", ""))
+			w.arrive(a, saying("timeout 3", ""), saying("closed", ""))
+			if len(n.noted) != 2 || len(n.noted[0]) != 2 || len(n.noted[1]) != 1 || n.noted[1][0].Title != "closed" {
+				w.t.Errorf("noted %v, want two at first and then the new one", n.noted)
+			}
+		},
+		"EqualFailuresOfABatchAreLookedAtOnce": func(w *world, f *firstWords, _ *notes) {
+			w.arrive(a, slices.Repeat([]broker.Record{saying("timeout", "at x")}, 500)...)
+			if got := f.asked.Load(); got != 1 {
+				w.t.Errorf("%d fingerprints were made, want 1", got)
+			}
+		},
+		"StacksThatDifferAtTheirEndAreToldApart": func(w *world, _ *firstWords, _ *notes) {
+			same := strings.Repeat("at x\n", 1000)
+			got := w.arrive(a, saying("timeout", same+"a"), saying("timeout", same+"b"))
+			if got[0].Group == got[1].Group {
+				w.t.Error("two stack traces have one group, want two")
+			}
+		},
+		"NothingIsStoredBeforeItsGroupIsNoted": func(w *world, _ *firstWords, n *notes) {
+			note, failures := w.store.fingerprinting, 5
+			w.store.set(func() {
+				w.store.fingerprinting = func(list []entity.Fingerprint) error {
+					if failures--; failures >= 0 {
+						return errDown
+					}
+					return note(list)
+				}
+			})
+			if got := w.arrive(a, saying("timeout", "")); len(got) != 0 {
+				w.t.Errorf("%d messages are stored while their group cannot be noted, want 0", len(got))
+			}
+			if w.i.CheckDatabase() == nil {
+				w.t.Error("CheckDatabase = nil, want the store's error")
+			}
+			pass(time.Minute)
+			w.wantOffsets("a.dlq.v1", 1, 0, 0, 1)
+			if n.unnoted != 0 {
+				w.t.Errorf("%d messages came before their group", n.unnoted)
+			}
+		},
+		"MoreThanCanBeRememberedAreNotedAgain": func(w *world, _ *firstWords, n *notes) {
+			full := make([]uuid.UUID, fingerprintsKept)
+			for i := range full {
+				full[i] = uuid.New()
+			}
+			w.i.fingerprints.remember(full)
+			w.arrive(a, saying("timeout", ""))
+			if got := len(w.i.fingerprints.noted); got != 1 {
+				w.t.Errorf("%d fingerprints are remembered, want only the last", got)
+			}
+			if len(n.noted) != 1 {
+				w.t.Errorf("noted %d times, want 1", len(n.noted))
+			}
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				maker := &firstWords{}
+				WithFingerprints(maker)(w.i)
+				n := watch(w)
+				w.cluster.topic(a.Topic, "A", 1)
+				_, stop := w.start(a)
+				test(w, maker, n)
+				_ = stop()
+				if n.unnoted != 0 {
+					t.Errorf("%d messages were stored before their group was noted", n.unnoted)
+				}
+			})
+		})
+	}
+}
+
+func TestWithoutAFingerprinterThereAreNoGroups(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := part("a.dlq.v1", 0)
+		w.store.fingerprinting = func([]entity.Fingerprint) error {
+			t.Error("fingerprints are noted")
+			return nil
+		}
+		w.cluster.topic(a.Topic, "A", 1)
+		_, stop := w.start(a)
+		if got := w.arrive(a, saying("timeout", ""))[0].Group; got != uuid.Nil {
+			t.Errorf("group = %s, want none", got)
+		}
+		_ = stop()
+	})
+}
+
+func benchIngester(b *testing.B, options ...Option) *Ingester {
+	b.Helper()
+	patterns, err := deadletter.ParsePatterns("*.dlq.v1")
+	if err != nil {
+		b.Fatal(err)
+	}
+	decoder, err := deadletter.New(patterns, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return New(DefaultConfig(), "group", patterns, newFakeCluster(), decoder, faultyStore{&fakeStore{}},
+		prometheus.NewRegistry(), zap.NewNop(), options...)
+}
+
+// BenchmarkBatch makes a batch of 1000 records of a Spring application, with and
+// without groups.
+func BenchmarkBatch(b *testing.B) {
+	records := springLike(1000)
+	for i := range records {
+		records[i].Headers = append(records[i].Headers, broker.Header{
+			Key: "kafka_dlt-exception-stacktrace", Value: []byte(strings.Repeat("\tat org.example.Orders.on(Orders.java:12)\n", 100)),
+		})
+	}
+	for name, options := range map[string][]Option{"Plain": nil, "Groups": {WithFingerprints(&firstWords{})}} {
+		b.Run(name, func(b *testing.B) {
+			i := benchIngester(b, options...)
+			chunks := []chunk{{p: &partition{TopicPartition: part("a.dlq.v1", 0)}, records: records}}
+			b.ReportAllocs()
+			for b.Loop() {
+				i.batch(chunks)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(records)), "ns/record")
+		})
+	}
+}

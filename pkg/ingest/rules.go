@@ -1,0 +1,80 @@
+package ingest
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// rulesTimeout bounds what discovery waits for; the rules are asked for again at
+// the next interval.
+const rulesTimeout = 2 * time.Second
+
+// rules is what is known of the mapping that operators keep.
+type rules struct {
+	asking atomic.Bool // a driver whose server went silent may never come back
+
+	mu      sync.Mutex
+	version int64 // of the mapping that was looked at last
+	silent  bool  // the store's last answer was a failure, which has been told
+}
+
+// refreshRules asks the store for the operators' mapping, and has records that are
+// decoded from then on follow it. While the store does not answer, or rules cannot
+// be used, the old ones stay.
+func (i *Ingester) refreshRules(ctx context.Context) {
+	if !i.rules.asking.CompareAndSwap(false, true) {
+		return
+	}
+	bounded, cancel := context.WithTimeout(ctx, rulesTimeout)
+	defer cancel()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer i.rules.asking.Store(false)
+		m, err := i.store.Mapping(bounded)
+		if err != nil {
+			i.rulesFailed(ctx, err)
+			return
+		}
+		i.useRules(m)
+	}()
+	select {
+	case <-done:
+	case <-bounded.Done():
+		i.rulesFailed(ctx, bounded.Err())
+	}
+}
+
+func (i *Ingester) rulesFailed(ctx context.Context, err error) {
+	i.rules.mu.Lock()
+	defer i.rules.mu.Unlock()
+	if ctx.Err() != nil || i.rules.silent {
+		return
+	}
+	i.rules.silent = true
+	i.log.Warn("the topic mapping cannot be read; the last one stays in force", zap.Error(err))
+}
+
+func (i *Ingester) useRules(m entity.Mapping) {
+	i.rules.mu.Lock()
+	defer i.rules.mu.Unlock()
+	i.rules.silent = false
+	if m.Version == i.rules.version {
+		return
+	}
+	i.rules.version = m.Version
+	decoder, err := i.decoder.Load().WithRules(m.Rules)
+	if err != nil {
+		i.log.Error("the topic mapping cannot be used; the last one stays in force",
+			zap.Int64("version", m.Version), zap.Error(err))
+		return
+	}
+	i.decoder.Store(decoder)
+	i.log.Info("the topic mapping changed", zap.Int64("version", m.Version), zap.Int("rules", len(m.Rules)))
+}
