@@ -1,0 +1,246 @@
+package auth
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// The modes.
+const (
+	ModeNone  = "none"  // whoever reaches the port may do everything
+	ModeToken = "token" // tokens of a list
+	ModeOIDC  = "oidc"  // tokens that an issuer signed
+)
+
+// Config says who may use the API, and how they say who they are.
+type Config struct {
+	Mode string `mapstructure:"mode"`
+	// Tokens and those of TokensFile are for mode token. The file holds the same
+	// list as YAML; it is read again when it has changed.
+	Tokens     []TokenConfig `mapstructure:"tokens"`
+	TokensFile string        `mapstructure:"tokens_file"`
+	OIDC       OIDCConfig    `mapstructure:"oidc"` // for mode oidc
+}
+
+// TokenConfig is a token that somebody has. The token itself is nowhere here.
+type TokenConfig struct {
+	Name      string        `mapstructure:"name" yaml:"name"`             // of the principal
+	SHA256    string        `mapstructure:"sha256" yaml:"sha256"`         // of the whole token, 64 hex digits
+	ExpiresAt string        `mapstructure:"expires_at" yaml:"expires_at"` // RFC 3339, in quotes
+	Grants    []GrantConfig `mapstructure:"grants" yaml:"grants"`
+}
+
+// GrantConfig is a role on topics: globs or expressions, "*" alone for everything.
+type GrantConfig struct {
+	Role   Role     `mapstructure:"role" yaml:"role"`
+	Topics []string `mapstructure:"topics" yaml:"topics"`
+}
+
+// OIDCConfig says whose tokens are believed, and what stands in them.
+type OIDCConfig struct {
+	Issuer   string `mapstructure:"issuer"`   // URL, as tokens have it
+	Audience string `mapstructure:"audience"` // must be among theirs
+	CAFile   string `mapstructure:"ca_file"`  // PEM file of the issuer's authority; "": the system's
+	// Algorithms are those of signatures that count. Those with shared secrets never
+	// do.
+	Algorithms []string      `mapstructure:"algorithms"`
+	Leeway     time.Duration `mapstructure:"leeway"`  // how far clocks may be apart
+	Timeout    time.Duration `mapstructure:"timeout"` // of a request to the issuer
+	// NameClaim holds the principal's name; sub where a token has none. RolesClaim
+	// holds what Grants compare; dots lead into objects.
+	NameClaim  string             `mapstructure:"name_claim"`
+	RolesClaim string             `mapstructure:"roles_claim"`
+	Grants     []ClaimGrantConfig `mapstructure:"grants"`
+}
+
+// ClaimGrantConfig gives whoever has the value in their roles claim a role.
+type ClaimGrantConfig struct {
+	Value  string   `mapstructure:"value"`
+	Role   Role     `mapstructure:"role"`
+	Topics []string `mapstructure:"topics"`
+}
+
+const (
+	// everything is the pattern of all topics, unknown ones included.
+	everything = "*"
+
+	maxName    = 200
+	maxLeeway  = 5 * time.Minute
+	maxTimeout = 10 * time.Second
+)
+
+// algorithms are those with a public key.
+var algorithms = []string{
+	"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
+}
+
+// reserved are names that the audit trail has for those who are no people.
+var reserved = []string{Anonymous, entity.ActorSettler, entity.ActorAuto, entity.ActorIngest}
+
+// DefaultConfig asks nobody who they are.
+func DefaultConfig() Config {
+	return Config{
+		Mode: ModeNone,
+		OIDC: OIDCConfig{
+			Algorithms: []string{"RS256", "ES256"},
+			Leeway:     30 * time.Second,
+			Timeout:    5 * time.Second,
+			NameClaim:  "preferred_username",
+			RolesClaim: "groups",
+		},
+	}
+}
+
+// Validate reports every setting that cannot work, by its key below auth. What a
+// mode does not use is not looked at, but for tokens.
+func (c Config) Validate() error {
+	errs := validateTokens("tokens", c.Tokens)
+	switch c.Mode {
+	case ModeNone:
+	case ModeToken:
+		if len(c.Tokens) == 0 && c.TokensFile == "" {
+			errs = append(errs, errors.New("tokens: mode token needs tokens or tokens_file"))
+		}
+	case ModeOIDC:
+		errs = append(errs, c.OIDC.problems("oidc")...)
+	default:
+		errs = append(errs, fmt.Errorf("mode: must be none, token or oidc, is %q", c.Mode))
+	}
+	errs = spread(errs)
+	for i, err := range errs {
+		errs[i] = fmt.Errorf("auth.%w", err)
+	}
+	return errors.Join(errs...)
+}
+
+// spread takes joined errors apart: each is to begin with its key.
+func spread(errs []error) (all []error) {
+	for _, err := range errs {
+		if joined, ok := err.(interface{ Unwrap() []error }); ok {
+			all = append(all, spread(joined.Unwrap())...)
+		} else {
+			all = append(all, err)
+		}
+	}
+	return all
+}
+
+// validateTokens lets one principal have several tokens, as while one is replaced,
+// and no token several principals.
+func validateTokens(parent string, tokens []TokenConfig) (errs []error) {
+	seen := map[string]string{}
+	for i, t := range tokens {
+		key := fmt.Sprintf("%s[%d]", parent, i)
+		errs = append(errs, t.problems(key)...)
+		sum := strings.ToLower(t.SHA256)
+		if first, twice := seen[sum]; twice && sum != "" {
+			errs = append(errs, fmt.Errorf("%s.sha256: is that of %s already", key, first))
+		}
+		seen[sum] = key
+	}
+	return errs
+}
+
+func (t TokenConfig) problems(key string) (errs []error) {
+	if err := checkName(t.Name); err != nil {
+		errs = append(errs, fmt.Errorf("%s.name: %w", key, err))
+	}
+	if sum, err := hex.DecodeString(t.SHA256); err != nil || len(sum) != hashSize {
+		errs = append(errs, fmt.Errorf("%s.sha256: must be the 64 hex digits of the token's SHA-256", key))
+	}
+	if _, err := time.Parse(time.RFC3339, t.ExpiresAt); err != nil {
+		errs = append(errs, fmt.Errorf("%s.expires_at: must be a time such as 2027-01-31T00:00:00Z", key))
+	}
+	return append(errs, grantsProblems(key, t.Grants)...)
+}
+
+func grantsProblems(parent string, list []GrantConfig) (errs []error) {
+	if len(list) == 0 {
+		errs = append(errs, fmt.Errorf("%s.grants: at least one is needed", parent))
+	}
+	for i, g := range list {
+		if _, err := g.grant(fmt.Sprintf("%s.grants[%d]", parent, i)); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}
+
+// grant reads a grant. Its errors begin with key and the field.
+func (g GrantConfig) grant(key string) (Grant, error) {
+	var errs []error
+	if !slices.Contains(Roles(), g.Role) {
+		errs = append(errs, fmt.Errorf("%s.role: must be viewer, operator, admin, edit or unmask, is %q", key, g.Role))
+	}
+	if slices.Contains(g.Topics, everything) {
+		return Grant{Role: g.Role, All: true}, errors.Join(errs...)
+	}
+	topics, err := entity.ParseTopicPatterns(key+".topics", g.Topics...)
+	return Grant{Role: g.Role, Topics: topics}, errors.Join(append(errs, err)...)
+}
+
+func (c OIDCConfig) problems(key string) (errs []error) {
+	complain := func(bad bool, field, format string, args ...any) {
+		if bad {
+			errs = append(errs, fmt.Errorf("%s.%s: %s", key, field, fmt.Sprintf(format, args...)))
+		}
+	}
+	complain(!issuerURL(c.Issuer), "issuer", "must be an https URL without query and fragment (http only on this machine), is %q", c.Issuer)
+	complain(c.Audience == "", "audience", "must not be empty: tokens for others would count")
+	complain(len(c.Algorithms) == 0, "algorithms", "at least one is needed")
+	for _, a := range c.Algorithms {
+		complain(!slices.Contains(algorithms, a), "algorithms", "must be of %s, one is %q", strings.Join(algorithms, ", "), a)
+	}
+	complain(c.Leeway < 0 || c.Leeway > maxLeeway, "leeway", "must be 0s to %s, is %s", maxLeeway, c.Leeway)
+	complain(c.Timeout <= 0 || c.Timeout > maxTimeout, "timeout", "must be more than 0s and at most %s, is %s", maxTimeout, c.Timeout)
+	complain(c.NameClaim == "", "name_claim", "must not be empty")
+	complain(c.RolesClaim == "", "roles_claim", "must not be empty")
+	complain(len(c.Grants) == 0, "grants", "at least one is needed: nobody could do anything")
+	for i, g := range c.Grants {
+		at := fmt.Sprintf("%s.grants[%d]", key, i)
+		complain(g.Value == "", fmt.Sprintf("grants[%d].value", i), "must not be empty")
+		if _, err := (GrantConfig{g.Role, g.Topics}).grant(at); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}
+
+// issuerURL reports whether what an issuer says there can be believed: what comes
+// unencrypted from another machine may come from anybody.
+func issuerURL(text string) bool {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+		return false
+	}
+	return u.Scheme == "https" || u.Scheme == "http" && thisMachine(u.Hostname())
+}
+
+func thisMachine(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// checkName keeps names apart from those of no people, and out of trouble where
+// they are shown.
+func checkName(name string) error {
+	switch {
+	case strings.TrimSpace(name) == "" || utf8.RuneCountInString(name) > maxName || !utf8.ValidString(name):
+		return fmt.Errorf("must have 1 to %d characters", maxName)
+	case strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }):
+		return errors.New("must have printable characters only")
+	case slices.Contains(reserved, name):
+		return fmt.Errorf("%q is reserved", name)
+	}
+	return nil
+}

@@ -1,0 +1,200 @@
+package auth
+
+import (
+	"context"
+	"crypto"
+	"crypto/rsa"
+	"encoding/json"
+	"errors"
+	"math"
+	"net/http"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"github.com/go-jose/go-jose/v4"
+	"go.uber.org/zap"
+)
+
+// issuer believes tokens that an OpenID Connect issuer signed for our audience.
+type issuer struct {
+	cfg        OIDCConfig
+	algorithms []jose.SignatureAlgorithm
+	keys       *keySet
+	now        func() time.Time
+	grants     []claimGrant
+}
+
+type claimGrant struct {
+	value string
+	grant Grant
+}
+
+func newIssuer(cfg OIDCConfig, log *zap.Logger, now func() time.Time) (*issuer, error) {
+	client, err := newClient(cfg)
+	if err != nil {
+		return nil, err
+	}
+	i := &issuer{cfg: cfg, now: now, keys: newKeySet((&directory{cfg.Issuer, client, ""}).fetch, cfg.Timeout, log, now)}
+	for _, a := range cfg.Algorithms {
+		i.algorithms = append(i.algorithms, jose.SignatureAlgorithm(a))
+	}
+	for _, g := range cfg.Grants {
+		grant, err := (GrantConfig{g.Role, g.Topics}).grant("auth.oidc.grants")
+		if err != nil {
+			return nil, err
+		}
+		i.grants = append(i.grants, claimGrant{g.Value, grant})
+	}
+	return i, nil
+}
+
+// Authenticate checks the signature before anything else that the token says.
+func (i *issuer) Authenticate(ctx context.Context, r *http.Request) (Principal, error) {
+	raw, err := bearer(r)
+	if err != nil {
+		return Principal{}, err
+	}
+	signed, err := jose.ParseSignedCompact(raw, i.algorithms)
+	if err != nil {
+		return Principal{}, refuse("the token is not signed by %v", i.algorithms)
+	}
+	header := signed.Signatures[0].Header
+	keys, err := i.keys.find(ctx, header.KeyID)
+	if err != nil {
+		return Principal{}, err
+	}
+	verifier := oidc.NewVerifier(i.cfg.Issuer, candidates{signed, header, keys}, &oidc.Config{
+		ClientID: i.cfg.Audience, SupportedSigningAlgs: i.cfg.Algorithms, Now: i.now,
+		SkipExpiryCheck: true, // checkTimes is stricter and knows the leeway
+	})
+	token, err := verifier.Verify(ctx, raw)
+	if err != nil {
+		return Principal{}, refuse("the token does not count: %s", err)
+	}
+	var claims map[string]any
+	if err := token.Claims(&claims); err != nil {
+		return Principal{}, refuse("the token's claims are not JSON")
+	}
+	if err := i.checkTimes(claims); err != nil {
+		return Principal{}, err
+	}
+	return i.principal(claims)
+}
+
+// checkTimes demands an expiry, and allows for clocks that are a little apart.
+func (i *issuer) checkTimes(claims map[string]any) error {
+	now, leeway := i.now(), i.cfg.Leeway
+	for _, c := range []struct {
+		name     string
+		required bool
+		fits     func(at time.Time) bool
+	}{
+		{"exp", true, func(at time.Time) bool { return now.Before(at.Add(leeway)) }},
+		{"nbf", false, func(at time.Time) bool { return !now.Add(leeway).Before(at) }},
+		{"iat", false, func(at time.Time) bool { return !now.Add(leeway).Before(at) }},
+	} {
+		value, given := claims[c.name]
+		if !given && !c.required {
+			continue
+		}
+		at, ok := numericDate(value)
+		if !ok {
+			return refuse("the token's %s is not a time", c.name)
+		}
+		if !c.fits(at) {
+			return refuse("the token does not count at this time: its %s is %s", c.name, at.Format(time.RFC3339))
+		}
+	}
+	return nil
+}
+
+// numericDate reads seconds since 1970, fractions allowed.
+func numericDate(value any) (time.Time, bool) {
+	seconds, ok := value.(float64)
+	if !ok || math.IsNaN(seconds) || seconds < 0 || seconds > 1<<40 {
+		return time.Time{}, false
+	}
+	whole, fraction := math.Modf(seconds)
+	return time.Unix(int64(whole), int64(fraction*1e9)).UTC(), true
+}
+
+func (i *issuer) principal(claims map[string]any) (Principal, error) {
+	name, _ := claims[i.cfg.NameClaim].(string)
+	if name == "" {
+		name, _ = claims["sub"].(string)
+	}
+	if err := checkName(name); err != nil {
+		return Principal{}, refuse("the token's name %s", err)
+	}
+	p := Principal{Name: name}
+	values := textsAt(claims, i.cfg.RolesClaim)
+	for _, g := range i.grants {
+		for _, value := range values {
+			if value == g.value {
+				p.Grants = append(p.Grants, g.grant)
+				break
+			}
+		}
+	}
+	return p, nil
+}
+
+// candidates are the keys that may have made a signature.
+type candidates struct {
+	signed *jose.JSONWebSignature
+	header jose.Header
+	keys   []jose.JSONWebKey
+}
+
+var _ oidc.KeySet = candidates{}
+
+// VerifySignature returns the payload if one of the keys signed it.
+func (c candidates) VerifySignature(context.Context, string) ([]byte, error) {
+	for _, key := range c.keys {
+		if !suits(key, c.header) {
+			continue
+		}
+		if payload, err := c.signed.Verify(key.Key); err == nil {
+			return payload, nil
+		}
+	}
+	return nil, errors.New("no key of the issuer made the signature")
+}
+
+// minRSA is the shortest key, in bits, of which a signature says anything.
+const minRSA = 2048
+
+// suits keeps keys to what they are for. Only public keys count: a shared secret,
+// were one published, would let everybody sign.
+func suits(key jose.JSONWebKey, header jose.Header) bool {
+	if header.KeyID != "" && key.KeyID != header.KeyID || !key.IsPublic() || !key.Valid() {
+		return false
+	}
+	if key.Use != "" && key.Use != "sig" || key.Algorithm != "" && key.Algorithm != header.Algorithm {
+		return false
+	}
+	public, isRSA := crypto.PublicKey(key.Key).(*rsa.PublicKey)
+	return !isRSA || public.N.BitLen() >= minRSA
+}
+
+// decodeKeys reads a JWKS. Keys that this program does not understand may stand
+// among the others.
+func decodeKeys(raw []byte) ([]jose.JSONWebKey, error) {
+	var set struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := json.Unmarshal(raw, &set); err != nil {
+		return nil, errors.New("the key set is not JSON")
+	}
+	var keys []jose.JSONWebKey
+	for _, text := range set.Keys {
+		var key jose.JSONWebKey
+		if json.Unmarshal(text, &key) == nil && key.IsPublic() {
+			keys = append(keys, key)
+		}
+	}
+	if len(keys) == 0 {
+		return nil, errors.New("the key set has no key that can be used")
+	}
+	return keys, nil
+}

@@ -1,0 +1,109 @@
+package auth
+
+import (
+	"slices"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// Role is something that a principal may do.
+type Role string
+
+// The roles. Viewer, Operator and Admin each include the one before; Admin
+// includes Edit. Unmask is in none of them.
+const (
+	Viewer   Role = "viewer"   // see messages, with what is masked left out
+	Operator Role = "operator" // retry them, requeue them, mark them dead
+	Admin    Role = "admin"    // delete them; on all topics: change the mapping
+	Edit     Role = "edit"     // send something else than what came
+	Unmask   Role = "unmask"   // see what is masked
+)
+
+// Roles lists every role.
+func Roles() []Role { return []Role{Viewer, Operator, Admin, Edit, Unmask} }
+
+// includes lists which roles each stands for.
+var includes = map[Role][]Role{
+	Viewer:   {Viewer},
+	Operator: {Viewer, Operator},
+	Admin:    {Viewer, Operator, Admin, Edit},
+	Edit:     {Edit},
+	Unmask:   {Unmask},
+}
+
+// Includes reports whether whoever has r may do what needs other.
+func (r Role) Includes(other Role) bool { return slices.Contains(includes[r], other) }
+
+// Anonymous is the principal's name while nobody has to say who they are.
+const Anonymous = "anonymous"
+
+// Grant is a role on some topics, or on everything there is.
+type Grant struct {
+	Role   Role
+	Topics entity.TopicPatterns // as TopicPatterns.Sees has them
+	All    bool                 // also messages whose topic nobody knows
+}
+
+// TopicTexts returns the topics as they are configured: "*" for all.
+func (g Grant) TopicTexts() []string {
+	if g.All {
+		return []string{everything}
+	}
+	return g.Topics.Texts()
+}
+
+// Principal is whoever sends a request. The zero value may do nothing. It never
+// changes and is safe for concurrent use.
+type Principal struct {
+	Name   string
+	Grants []Grant
+}
+
+// May reports whether the principal has the role on the topic. Of the topic ""
+// that nobody knows only those have it who have it everywhere.
+func (p Principal) May(role Role, topic string) bool {
+	return p.has(role, func(g Grant) bool { return topic != "" && g.Topics.Match(topic) })
+}
+
+// MayMessage reports whether the principal has the role on the message.
+func (p Principal) MayMessage(role Role, m *entity.Message) bool {
+	return p.has(role, func(g Grant) bool { return g.Topics.Sees(m) })
+}
+
+// Everywhere reports whether the principal has the role on everything there is.
+func (p Principal) Everywhere(role Role) bool {
+	return p.has(role, func(Grant) bool { return false })
+}
+
+// Anywhere reports whether the principal has the role on any topic.
+func (p Principal) Anywhere(role Role) bool {
+	return p.has(role, func(Grant) bool { return true })
+}
+
+// Scope returns the topics on which the principal has the role, for filters of
+// lists: nil for everything, and patterns that match nothing when there are none.
+func (p Principal) Scope(role Role) *entity.TopicPatterns {
+	if p.Everywhere(role) {
+		return nil
+	}
+	var texts []string
+	for _, g := range p.Grants {
+		for _, text := range g.Topics.Texts() {
+			if g.Role.Includes(role) && !slices.Contains(texts, text) {
+				texts = append(texts, text)
+			}
+		}
+	}
+	// Each was parsed before. Whatever cannot be read must not become everything.
+	scope, err := entity.ParseTopicPatterns("topics", texts...)
+	if err != nil {
+		return &entity.TopicPatterns{}
+	}
+	return &scope
+}
+
+func (p Principal) has(role Role, reaches func(Grant) bool) bool {
+	return slices.ContainsFunc(p.Grants, func(g Grant) bool {
+		return g.Role.Includes(role) && (g.All || reaches(g))
+	})
+}
