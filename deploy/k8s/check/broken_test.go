@@ -26,6 +26,9 @@ func TestBrokenManifestsAreFound(t *testing.T) {
 		{"a secret nobody renders", "api.yaml", "value: /vault/secrets/db-password", "value: /vault/secrets/password", "which nothing renders"},
 		{"a template for another secret", "api.yaml", `{{- with secret "secret/data/k1s0/system/kafka/sasl" -}}`, `{{- with secret "secret/data/other" -}}`, "does not read secret/data/k1s0/system/kafka/sasl"},
 		{"a mounted API token", "api.yaml", "automountServiceAccountToken: false", "automountServiceAccountToken: true", "a token for the Kubernetes API is mounted"},
+		{"a production that is open", "config.yaml", "mode: oidc", "mode: none", "auth.mode is none in production"},
+		{"a production that does not say", "config.yaml", "auth:\n  mode: oidc", "authentication:\n  mode: oidc", "auth.mode is none in production"},
+		{"a production opened by a variable", "api.yaml", "          env:\n", "          env:\n            - name: DLQ_AUTH_MODE\n              value: none\n", "Deployment dlq-manager-api: DLQ_AUTH_MODE is none in production"},
 		{"an account that is missing", "ingester.yaml", "serviceAccountName: dlq-manager-ingester", "serviceAccountName: dlq-ingester", `no service account "dlq-ingester"`},
 		{"a Service without pods", "api.yaml", "  selector:\n    app.kubernetes.io/name: dlq-manager\n    app.kubernetes.io/component: api", "  selector:\n    app.kubernetes.io/component: web", "Service dlq-manager selects the pods of 0 workloads"},
 	} {

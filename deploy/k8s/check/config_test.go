@@ -15,11 +15,14 @@ var settings = map[string][]string{
 	"app":      {"name", "version", "tier", "environment"},
 	"server":   {"host", "port", "startup_timeout"},
 	"database": {"host", "port", "name", "user", "password", "password_file", "credentials_file", "ssl_mode", "max_open_conns", "max_idle_conns", "conn_max_lifetime", "auto_migrate"},
-	"kafka":    {"brokers", "consumer_group", "security_protocol", "dlq_topic_pattern", "republish_key", "republish_allow", "republish_required", "topic_map", "sasl", "tls"},
+	"kafka":    {"brokers", "consumer_group", "security_protocol", "dlq_topic_pattern", "republish_key", "republish_allow", "republish_required", "topic_map", "dialects", "uber_dlq_topics", "sasl", "tls"},
 	"ingest":   {"max_retries", "max_record_bytes", "payload_max_bytes"},
 	"redrive":  {"workers", "claim_expiry", "auto"},
 	"archive":  {"retention_days", "batch_size", "purge_days", "audit_days", "schedule"},
-	"auth":     {"mode"},
+	"search":   {"payload_bytes", "batch", "interval"},
+	"groups":   {"rules", "frames"},
+	"masking":  {"payload", "headers"},
+	"auth":     {"mode", "tokens", "tokens_file", "oidc"},
 }
 
 func configuration(t *testing.T, set *Set) map[string]map[string]any {

@@ -26,6 +26,7 @@ func Problems(set *Set) []string {
 		}
 	}
 	problems = append(problems, brokenReferences(set)...)
+	problems = append(problems, openProduction(set)...)
 	return append(problems, brokenSelectors(set)...)
 }
 
