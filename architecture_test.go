@@ -27,7 +27,11 @@ var layers = map[string][]string{
 	"pkg/migrate":   {"migrations"},
 
 	// Layer 1: one technology or one body of knowledge each.
+	"pkg/auth":                {"pkg/entity", "pkg/secret"},
 	"pkg/deadletter":          {"pkg/entity"},
+	"pkg/fingerprint":         {"pkg/entity"},
+	"pkg/payload":             {"pkg/entity"},
+	"pkg/rest/openapi":        {},
 	"pkg/repository":          {"pkg/entity"},
 	"pkg/repository/memory":   {"pkg/entity", "pkg/repository"},
 	"pkg/repository/postgres": {"pkg/entity", "pkg/repository", "pkg/secret"},
@@ -37,9 +41,10 @@ var layers = map[string][]string{
 	// store serves them.
 	"pkg/ingest":      {"pkg/entity", "pkg/repository", "pkg/broker", "pkg/deadletter"},
 	"pkg/republisher": {"pkg/entity", "pkg/repository", "pkg/broker", "pkg/deadletter"},
-	"pkg/redrive":     {"pkg/entity", "pkg/repository", "pkg/deadletter"},
+	"pkg/redrive":     {"pkg/entity", "pkg/repository", "pkg/deadletter", "pkg/payload"},
+	"pkg/catalogue":   {"pkg/entity", "pkg/fingerprint", "pkg/payload"},
 	"pkg/archive":     {},
-	"pkg/rest":        {"pkg/entity", "pkg/repository"},
+	"pkg/rest":        {"pkg/entity", "pkg/repository", "pkg/auth", "pkg/payload", "pkg/rest/openapi"},
 }
 
 // owners are the packages that may import a library: the others must not notice
@@ -53,6 +58,10 @@ var owners = map[string][]string{
 	"github.com/segmentio/kafka-go":       {"pkg/broker", "pkg/ingest"},
 	"github.com/gorilla/mux":              {"pkg/rest"},
 	"github.com/robfig/cron":              {"pkg/archive"},
+	"github.com/coreos/go-oidc":           {"pkg/auth"},
+	"github.com/go-jose/go-jose":          {"pkg/auth"},
+	"github.com/evanphx/json-patch":       {"pkg/payload"},
+	"github.com/wI2L/jsondiff":            {"pkg/payload"},
 	"github.com/twmb/franz-go":            {},
 }
 

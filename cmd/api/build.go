@@ -8,8 +8,13 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/dlq-manager/dlq-manager/cmd/internal/program"
+	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/catalogue"
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/fingerprint"
+	"github.com/dlq-manager/dlq-manager/pkg/payload"
 	"github.com/dlq-manager/dlq-manager/pkg/redrive"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
@@ -24,6 +29,7 @@ type parts struct {
 	db      *sqlx.DB        // nil: in memory
 	cluster *broker.Cluster // nil: no Kafka
 	service *redrive.Service
+	finder  *catalogue.Worker
 
 	publisher publisher
 	server    *rest.Server
@@ -39,33 +45,75 @@ func build(base program.Base) (*parts, error) {
 		p.close()
 		return nil, err
 	}
-	stackTrace, err := stackTraces(base.Config)
-	if err != nil {
+	if err := p.buildServer(store); err != nil {
 		p.close()
 		return nil, err
 	}
-	cfg := base.Config
+	return p, nil
+}
+
+func (p *parts) buildServer(store repository.Repository) error {
+	base, cfg := p.base, p.base.Config
+	decoder, err := decoderOf(cfg)
+	if err != nil {
+		return err
+	}
+	stackTrace := stackTraces(decoder)
+	masks, err := payload.NewMasks(cfg.Masking)
+	if err != nil {
+		return err
+	}
+	maker, err := fingerprint.New(cfg.Groups)
+	if err != nil {
+		return err
+	}
+	authenticator, err := auth.New(cfg.Auth, base.Log)
+	if err != nil {
+		return err
+	}
+	failure := func(m entity.Message) (class, message, stack string) {
+		return m.Failure.Class, m.ErrorMessage, stackTrace(m)
+	}
+	p.finder = catalogue.New(cfg.Search, store, failure, maker, masks, base.Registry, base.Log)
 	p.service = redrive.New(cfg.Redrive, store, p.publisher, base.Registry, base.Log)
 	p.server = rest.New(cfg.Server, store, p.service, p.checks(), base.Registry, base.Log,
-		rest.WithStackTrace(stackTrace))
-	base.Registry.MustRegister(newStateCollector(store))
-	return p, nil
+		append(p.readings(decoder), rest.WithMasks(masks), rest.WithAuth(authenticator, cfg.Auth.Mode))...)
+	base.Registry.MustRegister(newStateCollector(store), newAuthDisabled(cfg.Auth.Mode))
+	return nil
+}
+
+// readings are what the server knows of messages by their headers and of topics by
+// the cluster.
+func (p *parts) readings(decoder *deadletter.Decoder) []rest.Option {
+	return []rest.Option{
+		rest.WithStackTrace(stackTraces(decoder)),
+		rest.WithExplain(decoder.ExplainMessage),
+		rest.WithMapper(decoder.Mapper()),
+		rest.WithPointers(func(m *entity.Message) bool { return deadletter.IsPointer(m.Record) }),
+		rest.WithForeignHeaders(func(dialect, topic, name string) bool {
+			return len(decoder.Strip(dialect, topic, []entity.Header{{Key: name}})) == 0
+		}),
+		rest.WithFetcher(p.publisher),
+		rest.WithInspector(p.publisher),
+	}
 }
 
 // stackTraces returns a reader of stack traces. They are in the headers already
 // and are not stored a second time.
-func stackTraces(cfg program.Config) (func(entity.Message) string, error) {
+func stackTraces(decoder *deadletter.Decoder) func(entity.Message) string {
+	return func(m entity.Message) string {
+		return decoder.Decode(m.Source.Topic, m.Record, m.Source.Timestamp, nil).Failure.StackTrace
+	}
+}
+
+// decoderOf reads records as the ingester does; without Kafka, by what is built in.
+func decoderOf(cfg program.Config) (*deadletter.Decoder, error) {
 	kafka := cfg.Kafka
 	if kafka == nil {
 		kafka = program.DefaultConfig().Kafka
 	}
 	_, decoder, err := kafka.DeadLetters()
-	if err != nil {
-		return nil, err
-	}
-	return func(m entity.Message) string {
-		return decoder.Decode(m.Source.Topic, m.Record, m.Source.Timestamp, nil).Failure.StackTrace
-	}, nil
+	return decoder, err
 }
 
 func (p *parts) buildStore() (repository.Repository, error) {
@@ -81,10 +129,13 @@ func (p *parts) buildStore() (repository.Repository, error) {
 	return p.base.Store(db), nil
 }
 
-// publisher sends records, and tells what became of them.
+// publisher sends records, tells what became of them, and knows what the cluster
+// has.
 type publisher interface {
 	redrive.Publisher
 	redrive.Offsets
+	rest.Fetcher
+	rest.Inspector
 }
 
 func (p *parts) buildPublisher() (publisher, error) {
@@ -95,7 +146,7 @@ func (p *parts) buildPublisher() (publisher, error) {
 		p.base.Log.Warn("no kafka is configured: a retry resolves a message without sending anything")
 		return republisher.NewDisabled(settings, p.base.Log), nil
 	}
-	patterns, _, err := cfg.Kafka.DeadLetters()
+	patterns, decoder, err := cfg.Kafka.DeadLetters()
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +154,7 @@ func (p *parts) buildPublisher() (publisher, error) {
 		return nil, err
 	}
 	producer := p.cluster.NewProducer(broker.ProducerConfig{Timeout: cfg.Kafka.Republish.Timeout})
-	return republisher.New(cfg.Kafka.Republish, patterns, p.cluster, producer)
+	return republisher.New(cfg.Kafka.Republish, patterns, p.cluster, producer, republisher.WithStrip(decoder.Strip))
 }
 
 // checks are what readiness tells. Kafka is shown and changes nothing: reading
@@ -143,6 +194,7 @@ func (p *parts) workers(ctx context.Context) {
 	all.Go(func() { p.service.RunRedrives(ctx) })
 	all.Go(func() { p.service.RunAuto(ctx) })
 	all.Go(func() { p.service.RunOutcomes(ctx, p.publisher) })
+	all.Go(func() { p.finder.Run(ctx) })
 	all.Wait()
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -15,10 +16,12 @@ import (
 
 const usage = `Usage: dlq-manager-api [flags]
        dlq-manager-api [flags] migrate up | down [--all] | version
+       dlq-manager-api token new --name NAME --role ROLE --topics TOPICS
 
 Without a command it serves until SIGTERM or SIGINT. "migrate" changes or tells
 the version of the database's schema and exits: "up" runs what is missing, "down"
-takes one step back, "down --all" goes back to nothing.`
+takes one step back, "down --all" goes back to nothing. "token new" makes a token
+and prints it, with the entry of the configuration that lets its bearer in.`
 
 func main() { program.Main("dlq-manager-api", run) }
 
@@ -26,8 +29,13 @@ func run(ctx context.Context, args, environ []string, stdout io.Writer) error {
 	line := program.NewCommandLine("dlq-manager-api", usage, stdout)
 	all := line.Flags.Bool("all", false, "with migrate down: take every step back")
 	yes := line.Flags.Bool("yes", false, "with migrate down --all: really, outside dev")
+	var token tokenOrder
+	token.flags(line.Flags)
 	if done, err := line.Parse(args, stdout); done {
 		return err
+	}
+	if len(line.Args) > 0 && line.Args[0] == "token" {
+		return token.run(line.Args, time.Now(), stdout)
 	}
 	base, err := program.Start("api", line.Path, environ)
 	if err != nil {
@@ -56,6 +64,7 @@ func serve(ctx context.Context, base program.Base) error {
 	base.Log.Info("listening on " + listener.Addr().String())
 
 	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { complainUnprotected(ctx, base.Config, base.Log); return nil })
 	g.Go(func() error { return parts.server.Serve(ctx, listener) })
 	g.Go(func() error {
 		if err := parts.wait(ctx); err != nil {

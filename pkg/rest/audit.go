@@ -62,6 +62,9 @@ func (s *Server) listChanges(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	q.Before, q.Limit = l.number(), l.limit+1
+	if possible, err = s.possibleTrail(r.Context(), q, possible); err != nil {
+		return err
+	}
 	var entries []entity.AuditEntry
 	if possible {
 		if entries, err = s.store.Trail(r.Context(), q); err != nil {
@@ -85,11 +88,12 @@ func showChanges(entries []entity.AuditEntry) []changeJSON {
 }
 
 var (
-	kinds   = []entity.Kind{entity.KindMessage, entity.KindRedrive}
+	kinds   = []entity.Kind{entity.KindMessage, entity.KindRedrive, entity.KindGroup, entity.KindMapping, entity.KindList}
 	actions = []entity.Action{
 		entity.ActionRetry, entity.ActionAttempt, entity.ActionRequeue, entity.ActionDead, entity.ActionDelete,
 		entity.ActionCreate, entity.ActionPass, entity.ActionPause, entity.ActionResume, entity.ActionCancel,
-		entity.ActionStop, entity.ActionFinish,
+		entity.ActionStop, entity.ActionFinish, entity.ActionMap, entity.ActionRestore, entity.ActionUnmask,
+		entity.ActionAnnotate, entity.ActionReplace,
 	}
 )
 

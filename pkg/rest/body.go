@@ -35,6 +35,36 @@ func (o *option[T]) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, &o.value)
 }
 
+// nullable is an option that may be null, which says that there is nothing.
+type nullable[T any] struct {
+	given bool
+	value *T
+}
+
+// UnmarshalJSON notes that there is a value, or none.
+func (n *nullable[T]) UnmarshalJSON(text []byte) error {
+	n.given = true
+	return json.Unmarshal(text, &n.value)
+}
+
+func (*nullable[T]) null() {}
+
+// rawJSON is any JSON, character by character; nil when there was none.
+type rawJSON []byte
+
+// UnmarshalJSON keeps the text.
+func (j *rawJSON) UnmarshalJSON(text []byte) error {
+	*j = append(rawJSON{}, text...)
+	return nil
+}
+
+func (*rawJSON) null() {}
+
+func acceptsNull(target any) bool {
+	_, ok := target.(interface{ null() })
+	return ok
+}
+
 // readBody reads the JSON object of a POST into into. An empty body is an empty
 // object. Everything that is not understood is refused with the name of the
 // field, because a misspelt option must not be taken for its default.
@@ -113,6 +143,14 @@ func decodeObject(body []byte, prefix string, into fields) error {
 	return nil
 }
 
+// decodeObjectAt is decodeObject for an object in a list, whose place is at.
+func decodeObjectAt(text []byte, at string, into fields) error {
+	if text = bytes.TrimSpace(text); len(text) == 0 || text[0] != '{' {
+		return &entity.FieldError{Field: at, Reason: "must be a JSON object"}
+	}
+	return decodeObject(text, at+".", into)
+}
+
 func decodeField(decoder *json.Decoder, prefix string, into fields, seen map[string]bool) error {
 	token, err := decoder.Token()
 	name, isName := token.(string)
@@ -126,7 +164,7 @@ func decodeField(decoder *json.Decoder, prefix string, into fields, seen map[str
 	target, known := into[name]
 	switch {
 	case !known:
-		return &entity.FieldError{Field: prefix + clip(name), Reason: "unknown field"}
+		return &entity.FieldError{Field: prefix + nameOf(name), Reason: "unknown field"}
 	case seen[name]:
 		return &entity.FieldError{Field: prefix + name, Reason: "given more than once"}
 	}
@@ -134,7 +172,21 @@ func decodeField(decoder *json.Decoder, prefix string, into fields, seen map[str
 	return decodeValue(value, prefix+name, target)
 }
 
+// nameOf makes a name visible also when it is empty.
+func nameOf(field string) string {
+	if field == "" {
+		return `""`
+	}
+	return clip(field)
+}
+
 func decodeValue(value json.RawMessage, name string, target any) error {
+	if open, ok := target.(json.Unmarshaler); ok && acceptsNull(target) {
+		if open.UnmarshalJSON(value) == nil {
+			return nil
+		}
+		return &entity.FieldError{Field: name, Reason: "must be a " + typeName(target)}
+	}
 	inner, isObject := target.(object)
 	switch {
 	case isObject && value[0] == '{':
@@ -154,6 +206,14 @@ func typeName(target any) string {
 		return "JSON object"
 	case *bool:
 		return "boolean"
+	case *nullable[bool]:
+		return "boolean, or null"
+	case *nullable[string]:
+		return "string, or null"
+	case *option[int64]:
+		return "whole number"
+	case *option[[]rawJSON]:
+		return "list of objects"
 	case *option[int]:
 		return "whole number"
 	case *option[float64]:

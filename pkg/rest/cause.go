@@ -15,9 +15,6 @@ import (
 )
 
 const (
-	// anonymous is the actor of a request while nobody has to say who they are.
-	anonymous = "anonymous"
-
 	// maxReason is how many characters a reason may have.
 	maxReason = 500
 )
@@ -43,7 +40,7 @@ func causeOf(r *http.Request, reason string) (entity.Cause, error) {
 		return entity.Cause{}, err
 	}
 	return entity.Cause{
-		Actor:     anonymous,
+		Actor:     principalOf(r).Name,
 		Reason:    reason,
 		RequestID: exchangeOf(r).id,
 		TraceID:   traceID(r.Header),

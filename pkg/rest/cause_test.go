@@ -36,6 +36,10 @@ func TestCause(t *testing.T) {
 		{"POST", "/api/v1/redrives/" + idRunning.String() + "/pause", body, entity.ActionPause},
 		{"POST", paused + "/resume", body, entity.ActionResume},
 		{"POST", paused + "/cancel", body, entity.ActionCancel},
+		{"POST", "/api/v1/dlq/messages/" + idUnknown.String() + "/origin", `{"original_topic":"payments","reason":"` + reason + `"}`, entity.ActionMap},
+		{"POST", "/api/v1/archive/" + idArchived.String() + "/restore", body, entity.ActionRestore},
+		{"PATCH", "/api/v1/groups/" + failure.ID().String(), `{"muted":true,"reason":"` + reason + `"}`, entity.ActionAnnotate},
+		{"PUT", "/api/v1/mappings", `{"version":0,"rules":[],"reason":"` + reason + `"}`, entity.ActionReplace},
 	} {
 		t.Run(c.method+c.target, func(t *testing.T) {
 			t.Parallel()

@@ -34,6 +34,12 @@ type listing struct {
 // listingOf reads limit and cursor. narrowing names the parameters that a cursor
 // is bound to; size is that of a place.
 func listingOf(r *http.Request, size int, narrowing ...string) (listing, error) {
+	return listingWith(r, size, defaultLimit, narrowing...)
+}
+
+// listingWith is listingOf for lists that have a limit of their own when nobody
+// gives one.
+func listingWith(r *http.Request, size, missing int, narrowing ...string) (listing, error) {
 	query := r.URL.Query()
 	asked := url.Values{}
 	for _, name := range narrowing {
@@ -43,7 +49,7 @@ func listingOf(r *http.Request, size int, narrowing ...string) (listing, error) 
 	}
 	l := listing{question: r.URL.EscapedPath() + "?" + asked.Encode()}
 	var err error
-	if l.limit, err = intParameter(query, "limit", defaultLimit, maxLimit); err != nil {
+	if l.limit, err = intParameter(query, "limit", missing, maxLimit); err != nil {
 		return l, err
 	}
 	text, err := textParameter(query, "cursor")

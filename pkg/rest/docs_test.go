@@ -77,10 +77,48 @@ func readDocument(t *testing.T) string {
 	return string(text)
 }
 
-// documentFixture is the world that the document speaks of: two messages, and two
-// redrives of the first of them.
+// The message of unknown origin and the archived one that the document speaks of,
+// and the error group of its dead message.
+var (
+	idUnknown  = uuid.MustParse("550e8400-e29b-41d4-a716-446655440002")
+	idArchived = uuid.MustParse("550e8400-e29b-41d4-a716-446655440003")
+	failure    = entity.Fingerprint{Class: "java.net.SocketTimeoutException", Title: "processing failed", Frames: []string{"com.acme.Stock.reserve"}}
+)
+
+// cluster answers for Kafka in the document.
+type cluster struct{}
+
+func (cluster) Inspect(_ context.Context, questions []entity.ReplayQuestion) []entity.ReplayHealth {
+	var list []entity.ReplayHealth
+	for _, q := range questions {
+		yes := true
+		health := entity.ReplayHealth{Topic: q.Topic, Exists: &yes, Allowed: true}
+		if q.Topic == "" {
+			health = entity.ReplayHealth{Class: string(entity.UnknownTopic), Reason: "nobody knows where these messages belong"}
+		}
+		list = append(list, health)
+	}
+	return list
+}
+
+func (cluster) IngestLag(context.Context, []repository.IngestPosition) map[string]int64 {
+	return map[string]int64{"orders.dlq.v1": 3, "payments.dlq.v1": 0}
+}
+
+// documentFixture is the world that the document speaks of: two messages, two
+// redrives of the first of them, a message of unknown origin and an archived one.
 func documentFixture() *fixture {
-	f := newFixture(message(idA), message(idB, in(entity.Dead, 3), at(noon.Add(-time.Minute))))
+	f := newFixture(message(idA))
+	ctx := context.Background()
+	if err := f.memory.NoteFingerprints(ctx, []entity.Fingerprint{failure}); err != nil {
+		panic(err)
+	}
+	f.memory.Insert(message(idB, in(entity.Dead, 3), at(noon.Add(-time.Minute)), func(m *entity.Message) { m.Group, m.Failure.Class = failure.ID(), failure.Class }))
+	f.memory.Insert(message(idUnknown, at(noon.Add(-time.Hour)), unknown("payments.dlq.v1", 7)))
+	f.memory.Insert(message(idArchived, in(entity.Resolved, 1), at(noon.Add(-720*time.Hour))))
+	f.memory.Archive(idArchived)
+	f.options = []Option{WithMapper(suffixMapper{}), WithInspector(cluster{})}
+	f.catalogueAll(nil)
 	for _, id := range []uuid.UUID{idRunning, idPaused} {
 		_, err := f.memory.CreateRedrive(context.Background(), repository.NewRedrive{
 			ID: id, Action: entity.RedriveRetry, BatchSize: 1, Selection: entity.Selection{Filter: entity.Filter{Topic: "orders.dlq.v1"}},

@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
@@ -22,6 +23,9 @@ const (
 	codeInternal      = "SYS_DLQ_INTERNAL_ERROR"
 	codePublishFailed = "SYS_DLQ_PUBLISH_FAILED"
 	codeUnavailable   = "SYS_DLQ_UNAVAILABLE"
+
+	codeUnauthenticated = "SYS_DLQ_UNAUTHENTICATED"
+	codeForbidden       = "SYS_DLQ_FORBIDDEN"
 )
 
 // Kinds that exist in HTTP only.
@@ -48,6 +52,8 @@ var answers = [...]answer{
 	{errMethod, http.StatusMethodNotAllowed, codeValidation, "method not allowed", false},
 	{errMediaType, http.StatusUnsupportedMediaType, codeValidation, "unsupported media type", false},
 	{errTooLarge, http.StatusRequestEntityTooLarge, codeValidation, "request body too large", false},
+	{auth.ErrUnauthenticated, http.StatusUnauthorized, codeUnauthenticated, "this needs a valid token, as Authorization: Bearer TOKEN", true},
+	{errForbidden, http.StatusForbidden, codeForbidden, "not allowed", false},
 	{entity.ErrInvalid, http.StatusBadRequest, codeValidation, "invalid request", false},
 	{entity.ErrNotFound, http.StatusNotFound, codeNotFound, "not found", false},
 	{entity.ErrConflict, http.StatusConflict, codeConflict, "the message's state does not allow this", false},
@@ -106,6 +112,9 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	if a.status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", strconv.Itoa(int(retryAfter.Seconds())))
+	}
+	if a.status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
 	writeJSON(w, a.status, a.envelope(err, x.id))
 }

@@ -25,12 +25,19 @@ func (s *Server) adapt(rt route) http.Handler {
 			s.fail(w, r, err)
 			return
 		}
+		if rt.needs.about != open {
+			var err error
+			if r, err = s.authenticated(r); err != nil {
+				s.fail(w, r, err)
+				return
+			}
+		}
 		ctx, cancel := s.scope(r, rt.kind)
 		defer cancel()
-		err := carryOut(rt, w, r.WithContext(ctx))
+		err := s.carryOut(rt, w, r.WithContext(ctx))
 		switch {
 		case err == nil:
-		case errors.Is(err, errClientGone), rt.kind == read && r.Context().Err() != nil:
+		case errors.Is(err, errClientGone), (rt.kind == read || rt.kind == stream) && r.Context().Err() != nil:
 			s.clientGone(w, r, err)
 		default:
 			s.fail(w, r, err)
@@ -47,6 +54,10 @@ func (s *Server) scope(r *http.Request, k kind) (context.Context, context.Cancel
 		return context.WithTimeout(r.Context(), s.cfg.RequestTimeout)
 	case change:
 		return context.WithTimeout(context.WithoutCancel(r.Context()), s.cfg.RequestTimeout)
+	case stream:
+		ctx, cancel := context.WithCancel(r.Context())
+		stop := context.AfterFunc(s.work, cancel)
+		return ctx, func() { stop(); cancel() }
 	default:
 		ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 		stop := context.AfterFunc(s.work, cancel)

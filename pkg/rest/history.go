@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
@@ -36,6 +37,7 @@ type attemptJSON struct {
 	Topic         *string            `json:"topic"`
 	Partition     *int32             `json:"partition"`
 	Offset        *int64             `json:"offset"`
+	Edit          *editJSON          `json:"edit"`
 }
 
 // ancestorJSON is a message whose replay failed again and led to the one that
@@ -62,11 +64,23 @@ func (s *Server) getHistory(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	shown := historyJSON{ID: id}
-	if shown.Attempts, shown.Changes, err = s.pastOf(r.Context(), id); err != nil {
+	unmask, err := boolParameter(r.URL.Query(), "unmask")
+	if err != nil {
 		return err
 	}
-	if shown.Lineage, err = s.lineageOf(r.Context(), m); err != nil {
+	if unmask {
+		if err := s.mayMessage(r, auth.Unmask, &m); err != nil {
+			return err
+		}
+		if err := s.noteMessage(r, &m); err != nil {
+			return err
+		}
+	}
+	shown := historyJSON{ID: id}
+	if shown.Attempts, shown.Changes, err = s.pastOf(r.Context(), m, unmask); err != nil {
+		return err
+	}
+	if shown.Lineage, err = s.lineageOf(r.Context(), m, unmask); err != nil {
 		return err
 	}
 	writeJSON(w, http.StatusOK, shown)
@@ -74,22 +88,27 @@ func (s *Server) getHistory(w http.ResponseWriter, r *http.Request) error {
 }
 
 // pastOf returns the attempts and the changes of a message, the oldest first.
-func (s *Server) pastOf(ctx context.Context, id uuid.UUID) ([]attemptJSON, []changeJSON, error) {
-	attempts, err := s.store.History(ctx, id)
+func (s *Server) pastOf(ctx context.Context, m entity.Message, unmask bool) ([]attemptJSON, []changeJSON, error) {
+	attempts, err := s.store.History(ctx, m.ID)
 	if err != nil {
 		return nil, nil, err
 	}
 	list := make([]attemptJSON, 0, len(attempts))
+	was := before{message: m, unmasked: unmask && principalFrom(ctx).MayMessage(auth.Unmask, &m)}
 	for _, a := range attempts {
-		list = append(list, showAttempt(a))
+		shown := showAttempt(a)
+		if shown.Edit, err = s.showEdit(ctx, a.Edit, &was); err != nil {
+			return nil, nil, err
+		}
+		list = append(list, shown)
 	}
-	changes, err := s.changesOf(ctx, id)
+	changes, err := s.changesOf(ctx, m.ID)
 	return list, changes, err
 }
 
 // lineageOf returns the ancestors of a message, its parent first, as far as they
 // are still there.
-func (s *Server) lineageOf(ctx context.Context, m entity.Message) ([]ancestorJSON, error) {
+func (s *Server) lineageOf(ctx context.Context, m entity.Message, unmask bool) ([]ancestorJSON, error) {
 	list := []ancestorJSON{}
 	for m.Parent != uuid.Nil && len(list) < maxLineage {
 		var err error
@@ -99,11 +118,14 @@ func (s *Server) lineageOf(ctx context.Context, m entity.Message) ([]ancestorJSO
 		if err != nil {
 			return nil, err
 		}
+		if !principalFrom(ctx).MayMessage(auth.Viewer, &m) {
+			break
+		}
 		shown := ancestorJSON{
 			ID: m.ID, ParentID: orNull(m.Parent), Status: m.Status, Outcome: orNull(m.Outcome),
 			RetryCount: m.RetryCount, CreatedAt: stamp(m.CreatedAt),
 		}
-		if shown.Attempts, shown.Changes, err = s.pastOf(ctx, m.ID); err != nil {
+		if shown.Attempts, shown.Changes, err = s.pastOf(ctx, m, unmask); err != nil {
 			return nil, err
 		}
 		list = append(list, shown)

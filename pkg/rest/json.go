@@ -60,7 +60,7 @@ func encode(v any) []byte {
 	if err := encoder.Encode(v); err != nil {
 		panic(fmt.Errorf("encode answer: %w", err))
 	}
-	return bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
+	return escapeMarks(bytes.TrimSuffix(buf.Bytes(), []byte("\n")))
 }
 
 func writeJSON(w http.ResponseWriter, status int, v any) {

@@ -62,7 +62,7 @@ func (s *Server) keyed(next handler) handler {
 		r = r.WithContext(r.Context()) // a copy, to put the body back
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		key := repository.Key{
-			Principal: anonymous, Key: name, Request: digest(r, body), Operation: entity.NewID(), Owner: entity.NewID(),
+			Principal: principalOf(r).Name, Key: name, Request: digest(r, body), Operation: entity.NewID(), Owner: entity.NewID(),
 		}
 		state, err := s.openKey(r, key)
 		switch {

@@ -1,8 +1,7 @@
 package rest
 
 import (
-	"bytes"
-	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
@@ -10,146 +9,285 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// A message is encoded in two halves with the payload between them, because
-// the payload is written as the producer wrote it: encoding/json would compact
-// it and escape some of its characters.
-type (
-	messageHead struct {
-		ID            uuid.UUID `json:"id"`
-		OriginalTopic string    `json:"original_topic"`
-		ErrorMessage  string    `json:"error_message"`
-		RetryCount    int       `json:"retry_count"`
-		MaxRetries    int       `json:"max_retries"`
-	}
-	messageTail struct {
-		Status      entity.Status `json:"status"`
-		CreatedAt   *string       `json:"created_at"`
-		UpdatedAt   *string       `json:"updated_at"`
-		LastRetryAt *string       `json:"last_retry_at"`
+// maskedText stands where something is masked.
+const maskedText = "***"
 
-		DLQTopic              *string            `json:"dlq_topic"`
-		DLQPartition          *int32             `json:"dlq_partition"`
-		DLQOffset             *int64             `json:"dlq_offset"`
-		DLQTimestamp          *string            `json:"dlq_timestamp"`
-		OriginalPartition     *int32             `json:"original_partition"`
-		OriginalOffset        *int64             `json:"original_offset"`
-		OriginalTimestamp     *string            `json:"original_timestamp"`
-		ConsumerGroup         *string            `json:"consumer_group"`
-		ErrorClass            *string            `json:"error_class"`
-		StackTrace            *string            `json:"stack_trace"`
-		ConsumerAttempts      *int               `json:"consumer_attempts"`
-		Dialect               *string            `json:"dialect"`
-		OriginConfidence      *entity.Confidence `json:"origin_confidence"`
-		GroupID               *uuid.UUID         `json:"group_id"`
-		ParentID              *uuid.UUID         `json:"parent_id"`
-		RootID                uuid.UUID          `json:"root_id"`
-		Outcome               *entity.Outcome    `json:"outcome"`
-		OutcomeGroup          *string            `json:"outcome_group"`
-		OutcomeOffset         *int64             `json:"outcome_offset"`
-		NextAttemptAt         *string            `json:"next_attempt_at"`
-		FinishedAt            *string            `json:"finished_at"`
-		LastPublishError      *string            `json:"last_publish_error"`
-		LastPublishErrorClass *entity.ErrorClass `json:"last_publish_error_class"`
-		Key                   *blob              `json:"key"`
-		Headers               []headerJSON       `json:"headers"`
-		HeadersOmitted        *string            `json:"headers_omitted"`
-		PayloadOmitted        *string            `json:"payload_omitted"`
-		PayloadSize           *int64             `json:"payload_size"`
-	}
-
-	// headerJSON shows a record header. Names are text by habit only: where one
-	// is not, KeyBase64 has its bytes and Key what can be read of it.
-	headerJSON struct {
-		Key       string `json:"key"`
-		KeyBase64 []byte `json:"key_base64,omitempty"`
-		Value     *blob  `json:"value"`
-	}
-)
-
-// appendMessage writes m as JSON; a payload longer than limit is left out.
-func (s *Server) appendMessage(out *bytes.Buffer, m entity.Message, limit int) {
-	payload, omitted := projectPayload(m.Record, limit)
-	tail := s.tail(m)
-	tail.PayloadOmitted = orNull(omitted)
-
-	head := encode(messageHead{m.ID, m.OriginalTopic, m.ErrorMessage, m.RetryCount, m.MaxRetries})
-	out.Write(bytes.TrimSuffix(head, []byte("}")))
-	out.WriteString(`,"payload":`)
-	if payload == nil {
-		payload = []byte("null")
-	}
-	out.Write(payload)
-	out.WriteByte(',')
-	out.Write(bytes.TrimPrefix(encode(tail), []byte("{")))
+// view says how messages are shown.
+type view struct {
+	limit    int                        // the longest payload that is shown
+	unmasked func(*entity.Message) bool // whose secrets are shown; nil: nobody's
+	archived bool                       // the archive has no payload route
 }
 
-func (s *Server) tail(m entity.Message) messageTail {
-	t := messageTail{
-		Status:      m.Status,
-		CreatedAt:   stamp(m.CreatedAt),
-		UpdatedAt:   stamp(m.UpdatedAt),
-		LastRetryAt: stamp(m.LastRetryAt),
-
-		DLQTopic:              orNull(m.Source.Topic),
-		DLQTimestamp:          stamp(m.Source.Timestamp),
-		OriginalPartition:     m.Origin.Partition,
-		OriginalOffset:        m.Origin.Offset,
-		OriginalTimestamp:     stamp(m.Origin.Timestamp),
-		ConsumerGroup:         orNull(m.Failure.ConsumerGroup),
-		ErrorClass:            orNull(m.Failure.Class),
-		StackTrace:            orNull(s.stackTrace(m)),
-		ConsumerAttempts:      m.Failure.Attempts,
-		Dialect:               orNull(m.Failure.Dialect),
-		OriginConfidence:      orNull(m.Origin.Confidence),
-		ParentID:              orNull(m.Parent),
-		RootID:                rootOf(m),
-		Outcome:               orNull(m.Outcome),
-		NextAttemptAt:         stamp(m.NextAttemptAt),
-		FinishedAt:            stamp(m.FinishedAt()),
-		LastPublishError:      orNull(m.LastPublishError),
-		LastPublishErrorClass: orNull(m.LastPublishErrorClass),
-		Key:                   showBytes(m.Record.Key),
-		Headers:               showHeaders(m.Record),
-		HeadersOmitted:        headersOmitted(m.Record),
-		PayloadSize:           payloadSize(m.Record),
-	}
-	if m.Source.Known() {
-		t.DLQPartition, t.DLQOffset = &m.Source.Partition, &m.Source.Offset
-	}
-	if c := m.Consumption; c != nil {
-		t.OutcomeGroup, t.OutcomeOffset = orNull(c.Group), &c.Offset
-	}
-	return t
+// shown is a message as somebody may see it.
+type shown struct {
+	*entity.Message
+	payload    []byte // nil: null
+	omitted    string // why
+	size       *int64
+	url        string // of the payload, when it was left out
+	stackTrace string
+	hidden     []bool   // of the headers; nil: none is
+	masked     []string // names of what was masked
 }
 
-// showHeaders keeps order and repeats. The list is null only when there are
-// headers that were left out.
-func showHeaders(r entity.Record) []headerJSON {
-	if r.HeadersOmitted {
-		return nil
+// show prepares a message for an answer. It is good as long as m is.
+func (s *Server) show(m *entity.Message, v view) shown {
+	var c shown
+	c.Message, c.stackTrace, c.size = m, s.stackTrace(*m), payloadSize(m.Record)
+	c.payload, c.omitted = projectPayload(m.Record, v.limit)
+	if c.omitted == "" && c.payload == nil && s.pointer(m) {
+		c.omitted = pointer
 	}
-	list := make([]headerJSON, 0, len(r.Headers))
-	for _, h := range r.Headers {
-		shown := headerJSON{Key: h.Key, Value: showBytes(h.Value)}
-		if !utf8.ValidString(h.Key) {
-			shown.Key = strings.ToValidUTF8(h.Key, "\uFFFD")
-			shown.KeyBase64 = []byte(h.Key)
+	if c.omitted != "" && !v.archived {
+		c.url = "/api/v1/dlq/messages/" + m.ID.String() + "/payload"
+	}
+	if !s.masks.Empty() && (v.unmasked == nil || !v.unmasked(m)) {
+		s.mask(&c)
+	}
+	return c
+}
+
+// mask takes out what is masked: values of the payload and of headers, and a
+// stack trace that was read from such a header.
+func (s *Server) mask(c *shown) {
+	if c.payload != nil {
+		c.payload, c.masked = s.masks.Payload(c.payload)
+	}
+	kept := c.Record.Headers
+	for i, h := range c.Record.Headers {
+		if !s.masks.Header(h.Key) || h.Value == nil {
+			continue
 		}
-		list = append(list, shown)
+		if c.hidden == nil {
+			c.hidden, kept = make([]bool, len(c.Record.Headers)), nil
+		}
+		c.hidden[i] = true
+		c.masked = appendNew(c.masked, "header:"+h.Key)
+	}
+	if c.hidden == nil || c.stackTrace == "" {
+		return
+	}
+	for i, h := range c.Record.Headers {
+		if !c.hidden[i] {
+			kept = append(kept, h)
+		}
+	}
+	without := *c.Message
+	without.Record.Headers = kept
+	if s.stackTrace(without) != c.stackTrace {
+		c.stackTrace = maskedText
+		c.masked = append(c.masked, "stack_trace")
+	}
+}
+
+func appendNew(list []string, name string) []string {
+	for _, have := range list {
+		if have == name {
+			return list
+		}
+	}
+	return append(list, name)
+}
+
+// appendMessage writes m as JSON. The payload is written as the producer wrote it.
+func (s *Server) appendMessage(dst []byte, m *entity.Message, v view) []byte {
+	c := s.show(m, v)
+	dst = append(dst, '{')
+	dst = c.appendMembers(dst)
+	return append(dst, '}')
+}
+
+// appendMembers writes what stands between the braces.
+func (c *shown) appendMembers(dst []byte) []byte {
+	dst = append(dst, `"id":`...)
+	dst = appendID(dst, c.ID)
+	dst = append(dst, `,"original_topic":`...)
+	dst = appendText(dst, c.OriginalTopic)
+	dst = append(dst, `,"error_message":`...)
+	dst = appendText(dst, c.ErrorMessage)
+	dst = append(dst, `,"retry_count":`...)
+	dst = appendInt(dst, c.RetryCount)
+	dst = append(dst, `,"max_retries":`...)
+	dst = appendInt(dst, c.MaxRetries)
+	dst = append(dst, `,"payload":`...)
+	if c.payload == nil {
+		dst = append(dst, "null"...)
+	} else {
+		dst = append(dst, c.payload...)
+	}
+	dst = append(dst, `,"status":`...)
+	dst = appendText(dst, c.Status.String())
+	dst = memberTime(dst, "created_at", c.CreatedAt)
+	dst = memberTime(dst, "updated_at", c.UpdatedAt)
+	dst = memberTime(dst, "last_retry_at", c.LastRetryAt)
+	dst = c.appendPlaces(dst)
+	dst = c.appendFailure(dst)
+	dst = c.appendLife(dst)
+	return c.appendRecord(dst)
+}
+
+// appendPlaces writes where the message and its record stood.
+func (c *shown) appendPlaces(dst []byte) []byte {
+	var partition *int32
+	var offset *int64
+	if c.Source.Known() {
+		partition, offset = &c.Source.Partition, &c.Source.Offset
+	}
+	dst = memberText(dst, "dlq_topic", c.Source.Topic)
+	dst = memberInt(dst, "dlq_partition", partition)
+	dst = memberInt(dst, "dlq_offset", offset)
+	dst = memberTime(dst, "dlq_timestamp", c.Source.Timestamp)
+	dst = memberInt(dst, "original_partition", c.Origin.Partition)
+	dst = memberInt(dst, "original_offset", c.Origin.Offset)
+	return memberTime(dst, "original_timestamp", c.Origin.Timestamp)
+}
+
+// appendFailure writes what the consumer said.
+func (c *shown) appendFailure(dst []byte) []byte {
+	dst = memberText(dst, "consumer_group", c.Failure.ConsumerGroup)
+	dst = memberText(dst, "error_class", c.Failure.Class)
+	dst = memberText(dst, "stack_trace", c.stackTrace)
+	dst = memberInt(dst, "consumer_attempts", c.Failure.Attempts)
+	dst = memberText(dst, "dialect", c.Failure.Dialect)
+	return memberText(dst, "origin_confidence", c.Origin.Confidence)
+}
+
+// appendLife writes whose child it is, and what became of it.
+func (c *shown) appendLife(dst []byte) []byte {
+	dst = memberID(dst, "group_id", c.Group)
+	dst = memberID(dst, "parent_id", c.Parent)
+	dst = memberID(dst, "root_id", rootOf(c.Message))
+	dst = memberText(dst, "outcome", c.Outcome)
+	var group string
+	var offset *int64
+	if c.Consumption != nil {
+		group, offset = c.Consumption.Group, &c.Consumption.Offset
+	}
+	dst = memberText(dst, "outcome_group", group)
+	dst = memberInt(dst, "outcome_offset", offset)
+	dst = memberTime(dst, "next_attempt_at", c.NextAttemptAt)
+	dst = memberTime(dst, "finished_at", c.FinishedAt())
+	dst = memberText(dst, "last_publish_error", c.LastPublishError)
+	return memberText(dst, "last_publish_error_class", c.LastPublishErrorClass)
+}
+
+// appendRecord writes the record's bytes, and what of them is not there.
+func (c *shown) appendRecord(dst []byte) []byte {
+	dst = append(dst, `,"key":`...)
+	dst = appendBlob(dst, c.Record.Key)
+	dst = append(dst, `,"headers":`...)
+	dst = c.appendHeaders(dst)
+	dst = memberText(dst, "headers_omitted", headersOmitted(c.Record))
+	dst = memberText(dst, "payload_omitted", c.omitted)
+	dst = memberInt(dst, "payload_size", c.size)
+	dst = memberText(dst, "payload_url", c.url)
+	dst = append(dst, `,"masked":[`...)
+	for i, name := range c.masked {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = appendText(dst, name)
+	}
+	return append(dst, ']')
+}
+
+// appendHeaders keeps order and repeats. The list is null only when there are
+// headers that were left out. Names are text by habit only: where one is not,
+// key_base64 has its bytes and key what can be read of it.
+func (c *shown) appendHeaders(dst []byte) []byte {
+	if c.Record.HeadersOmitted {
+		return append(dst, "null"...)
+	}
+	dst = append(dst, '[')
+	for i, h := range c.Record.Headers {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(dst, `{"key":`...)
+		dst = appendText(dst, h.Key)
+		if !utf8.ValidString(h.Key) {
+			dst = append(dst, `,"key_base64":`...)
+			dst = appendBase64(dst, []byte(h.Key))
+		}
+		dst = append(dst, `,"value":`...)
+		if c.hidden != nil && c.hidden[i] {
+			dst = appendBlob(dst, []byte(maskedText))
+		} else {
+			dst = appendBlob(dst, h.Value)
+		}
+		dst = append(dst, '}')
+	}
+	return append(dst, ']')
+}
+
+func member(dst []byte, name string) []byte {
+	dst = append(dst, ',', '"')
+	dst = append(dst, name...)
+	return append(dst, '"', ':')
+}
+
+func memberText[T ~string](dst []byte, name string, text T) []byte {
+	dst = member(dst, name)
+	if text == "" {
+		return append(dst, "null"...)
+	}
+	return appendText(dst, text)
+}
+
+func memberInt[T ~int | ~int32 | ~int64](dst []byte, name string, n *T) []byte {
+	dst = member(dst, name)
+	if n == nil {
+		return append(dst, "null"...)
+	}
+	return appendInt(dst, *n)
+}
+
+func memberTime(dst []byte, name string, t time.Time) []byte {
+	return appendStamp(member(dst, name), t)
+}
+
+func memberID(dst []byte, name string, id uuid.UUID) []byte {
+	dst = member(dst, name)
+	if id == uuid.Nil {
+		return append(dst, "null"...)
+	}
+	return appendID(dst, id)
+}
+
+// headerJSON shows a record header as appendHeaders does.
+type headerJSON struct {
+	Key       string `json:"key"`
+	KeyBase64 []byte `json:"key_base64,omitempty"`
+	Value     *blob  `json:"value"`
+}
+
+// showHeaders shows headers that are not those of a message.
+func (s *Server) showHeaders(headers []entity.Header, unmasked bool) []headerJSON {
+	list := make([]headerJSON, 0, len(headers))
+	for _, h := range headers {
+		one := headerJSON{Key: h.Key, Value: showBytes(h.Value)}
+		if !utf8.ValidString(h.Key) {
+			one.KeyBase64 = []byte(h.Key)
+		}
+		if h.Value != nil && !unmasked && s.masks.Header(h.Key) {
+			one.Value = showBytes([]byte(maskedText))
+		}
+		list = append(list, one)
 	}
 	return list
 }
 
 // headersOmitted says why there are headers that are not shown.
-func headersOmitted(r entity.Record) *string {
+func headersOmitted(r entity.Record) string {
 	if !r.HeadersOmitted {
-		return nil
+		return ""
 	}
-	return orNull(tooLarge)
+	return tooLarge
 }
 
 // rootOf is the first message of the lineage, which may be the message itself.
-func rootOf(m entity.Message) uuid.UUID {
+func rootOf(m *entity.Message) uuid.UUID {
 	if m.Root == uuid.Nil {
 		return m.ID
 	}

@@ -1,14 +1,17 @@
 package rest
 
 import (
-	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/payload"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
@@ -24,6 +27,20 @@ type Store interface {
 	RedriveItems(ctx context.Context, id uuid.UUID, q repository.ItemQuery) ([]entity.RedriveItem, error)
 	RedriveOutcomes(ctx context.Context, id uuid.UUID, canary bool) (entity.OutcomeCounts, error)
 
+	Search(ctx context.Context, q repository.SearchQuery) ([]entity.Message, error)
+	CountMatching(ctx context.Context, q repository.CountQuery) (repository.MatchCount, error)
+	GetArchived(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
+	Export(ctx context.Context, q repository.ExportQuery, yield func(*entity.Message) error) error
+	CataloguedUntil(ctx context.Context) (time.Time, error)
+	Restore(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error)
+	Change(ctx context.Context, c repository.Change, cause entity.Cause) ([]uuid.UUID, error)
+
+	ErrorGroups(ctx context.Context, q repository.GroupQuery) ([]repository.ListedGroup, error)
+	ErrorGroup(ctx context.Context, id uuid.UUID, visible *entity.TopicPatterns, trend repository.Trend) (entity.ErrorGroup, error)
+	AnnotateGroup(ctx context.Context, id uuid.UUID, a repository.Annotation, cause entity.Cause) error
+
+	repository.Topics
+	repository.Mappings
 	repository.Keys
 	repository.Audit
 }
@@ -42,35 +59,14 @@ func (s *Server) listMessages(w http.ResponseWriter, r *http.Request) error {
 	}
 	var list repository.List
 	if name := topic(r); possibleTopic(name) {
-		if list, err = s.store.List(r.Context(), name, page); err != nil {
+		if list, err = s.topicPage(r.Context(), name, page); err != nil {
 			return err
 		}
 	}
-	s.writeList(w, list, page)
+	s.writeMessages(w, list.Messages, view{limit: maxListPayload}, struct {
+		Pagination pagination `json:"pagination"`
+	}{pagination{list.Total, page.Number, page.Size, list.HasNext(page)}})
 	return nil
-}
-
-// writeList sends one message after the other: a page of a thousand payloads
-// need not stand in memory twice.
-func (s *Server) writeList(w http.ResponseWriter, list repository.List, page repository.Page) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(http.StatusOK)
-	var buf bytes.Buffer
-	buf.WriteString(`{"messages":[`)
-	for i, m := range list.Messages {
-		if i > 0 {
-			buf.WriteByte(',')
-		}
-		s.appendMessage(&buf, m, maxListPayload)
-		if _, err := w.Write(buf.Bytes()); err != nil {
-			return // the client is gone, nobody reads the rest
-		}
-		buf.Reset()
-	}
-	buf.WriteString(`],"pagination":`)
-	buf.Write(encode(pagination{list.Total, page.Number, page.Size, list.HasNext(page)}))
-	buf.WriteByte('}')
-	_, _ = w.Write(buf.Bytes())
 }
 
 func (s *Server) getMessage(w http.ResponseWriter, r *http.Request) error {
@@ -82,10 +78,15 @@ func (s *Server) getMessage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	var buf bytes.Buffer
-	s.appendMessage(&buf, m, maxPayload)
-	writeBody(w, http.StatusOK, "application/json", buf.Bytes())
-	return nil
+	return s.writeMessage(w, r, &m, false)
+}
+
+// Fetcher has values that no store has, as long as their topics do.
+type Fetcher interface {
+	// Fetch returns the record that a message stands for. What is gone for good is an
+	// *entity.RefusedError that says why; what cannot be had now is of kind
+	// entity.ErrUnavailable.
+	Fetch(ctx context.Context, m entity.Message) (entity.Record, error)
 }
 
 // getPayload sends the value byte for byte. Browsers are told not to show it:
@@ -100,20 +101,56 @@ func (s *Server) getPayload(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := hasBytes(m); err != nil {
+	if err := s.mayPayload(r, &m); err != nil {
 		return err
 	}
-	if m.Record.Value == nil { // a tombstone: there is a value, and it is nothing
+	record, err := s.recordOf(r.Context(), m)
+	if err != nil {
+		return err
+	}
+	if record.Value == nil { // a tombstone: there is a value, and it is nothing
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
 	w.Header().Set("Content-Disposition", `attachment; filename="`+m.ID.String()+`.bin"`)
-	writeBody(w, http.StatusOK, "application/octet-stream", m.Record.Value)
+	writeBody(w, http.StatusOK, "application/octet-stream", record.Value)
 	return nil
 }
 
+// mayPayload keeps the bytes from those who may not see all of them, since bytes
+// cannot be masked. Who may is noted.
+func (s *Server) mayPayload(r *http.Request, m *entity.Message) error {
+	if !s.masks.CoversPath(payload.Path{}) {
+		return nil
+	}
+	if err := s.mayMessage(r, auth.Unmask, m); err != nil {
+		return err
+	}
+	return s.noteMessage(r, m)
+}
+
+// recordOf returns a record with its value, fetched from where it is when no store
+// has it.
+func (s *Server) recordOf(ctx context.Context, m entity.Message) (entity.Record, error) {
+	if s.fetcher == nil || m.Record.State != entity.ValueOverLimit && !s.pointer(&m) {
+		return m.Record, s.hasBytes(m)
+	}
+	record, err := s.fetcher.Fetch(ctx, m)
+	var gone *entity.RefusedError
+	if errors.As(err, &gone) {
+		return record, &requestError{
+			kind: entity.ErrNotFound, text: "the value cannot be had any more: " + gone.Reason, details: details(err),
+		}
+	}
+	return record, err
+}
+
 // hasBytes says why a message's value cannot be sent.
-func hasBytes(m entity.Message) error {
+func (s *Server) hasBytes(m entity.Message) error {
+	if s.pointer(&m) {
+		return &requestError{kind: entity.ErrConflict, text: fmt.Sprintf(
+			"the dead letter only points to its record, in topic %s: it is not kept here", m.OriginalTopic)}
+	}
 	switch m.Record.State {
 	case entity.ValueOverLimit:
 		return &requestError{kind: entity.ErrConflict, text: fmt.Sprintf(

@@ -22,6 +22,7 @@ type exchange struct {
 	bytes        int64
 	writeTimeout time.Duration
 	client       context.Context // ends when the client leaves
+	renewing     bool            // each write gives the client time anew: the answer has no end that is known
 }
 
 type exchangeKey struct{}
@@ -45,6 +46,8 @@ func (x *exchange) WriteHeader(status int) {
 func (x *exchange) Write(b []byte) (int, error) {
 	if x.status == 0 {
 		x.WriteHeader(http.StatusOK)
+	} else if x.renewing {
+		_ = http.NewResponseController(x.ResponseWriter).SetWriteDeadline(time.Now().Add(x.writeTimeout))
 	}
 	n, err := x.ResponseWriter.Write(b)
 	x.bytes += int64(n)
@@ -80,7 +83,7 @@ func (s *Server) observe(next http.Handler) http.Handler {
 // logAccess logs changes for everybody and questions for the curious.
 func (s *Server) logAccess(r *http.Request, x *exchange, took time.Duration) {
 	level := zap.DebugLevel
-	if (r.Method == http.MethodPost || r.Method == http.MethodDelete) && x.route != unmatched {
+	if (r.Method != http.MethodGet && r.Method != http.MethodHead) && x.route != unmatched {
 		level = zap.InfoLevel
 	}
 	s.logger.Log(level, "request",

@@ -78,7 +78,7 @@ func wantPayload(t *testing.T, body, value, omitted string) {
 	if want := `"payload_omitted":` + reason + `,"payload_size":`; !strings.Contains(body, want) {
 		t.Errorf("body %.300q has no %q", body, want)
 	}
-	if want := `"payload_size":` + string(encode(len(value))) + `}`; !strings.Contains(body, want) {
+	if want := `"payload_size":` + string(encode(len(value))) + `,"payload_url":`; !strings.Contains(body, want) {
 		t.Errorf("body %.300q has no %q", body, want)
 	}
 }

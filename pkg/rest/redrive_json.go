@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"encoding/json"
 	"math"
 	"time"
 
@@ -54,8 +55,18 @@ type filterJSON struct {
 	Status        []entity.Status `json:"status"`
 	ErrorClass    *string         `json:"error_class"`
 	ConsumerGroup *string         `json:"consumer_group"`
+	Dialect       *string         `json:"dialect"`
+	GroupID       *uuid.UUID      `json:"group_id"`
+	Origin        *string         `json:"origin"`
 	CreatedAfter  *string         `json:"created_after"`
 	CreatedBefore *string         `json:"created_before"`
+	RetriedAfter  *string         `json:"retried_after"`
+	RetriedBefore *string         `json:"retried_before"`
+	Key           *string         `json:"key"`
+	KeyBase64     []byte          `json:"key_base64"`
+	Header        []string        `json:"header"`
+	Payload       []string        `json:"payload"`
+	Words         *string         `json:"q"`
 }
 
 // optionsJSON shows what was not asked for as null.
@@ -68,6 +79,9 @@ type optionsJSON struct {
 	MinSample       *int     `json:"min_sample"`
 	KeepKeyOrder    bool     `json:"keep_key_order"`
 	Requeue         bool     `json:"requeue"`
+
+	OriginalTopic *string         `json:"original_topic"`
+	Patch         json.RawMessage `json:"patch"`
 }
 
 type outcomesJSON struct {
@@ -76,7 +90,8 @@ type outcomesJSON struct {
 	Returned  int `json:"returned"`
 }
 
-func showRedrive(r entity.Redrive, now time.Time) redriveJSON {
+func (s *Server) showRedrive(r entity.Redrive) redriveJSON {
+	now := s.now()
 	rate := rateOf(r, now)
 	return redriveJSON{
 		ID:        r.ID,
@@ -86,8 +101,8 @@ func showRedrive(r entity.Redrive, now time.Time) redriveJSON {
 		Actor:     orNull(r.Cause.Actor),
 		Reason:    orNull(r.Cause.Reason),
 		RequestID: orNull(r.Cause.RequestID),
-		Selection: showSelection(r.Selection),
-		Options:   showOptions(r.Options),
+		Selection: s.showSelection(r.Selection),
+		Options:   s.showOptions(r.Options),
 		CreatedAt: stamp(r.CreatedAt),
 		UpdatedAt: stamp(r.UpdatedAt),
 		EndedAt:   stamp(r.EndedAt),
@@ -120,21 +135,14 @@ func showReasons(reasons map[string]int) map[string]int {
 
 // showSelection takes a selection that nothing narrows for one by ids, which
 // stores do not return; nobody may ask for everything.
-func showSelection(s entity.Selection) selectionJSON {
-	if len(s.IDs) > 0 || s.Empty() {
+func (s *Server) showSelection(selection entity.Selection) selectionJSON {
+	if len(selection.IDs) > 0 || selection.Empty() {
 		return selectionJSON{By: "ids"}
 	}
-	return selectionJSON{By: "filter", Filter: &filterJSON{
-		Topic:         orNull(s.Topic),
-		Status:        s.Statuses,
-		ErrorClass:    orNull(s.ErrorClass),
-		ConsumerGroup: orNull(s.ConsumerGroup),
-		CreatedAfter:  stamp(s.CreatedAfter),
-		CreatedBefore: stamp(s.CreatedBefore),
-	}}
+	return selectionJSON{By: "filter", Filter: s.showFilter(selection.Filter)}
 }
 
-func showOptions(o entity.RedriveOptions) optionsJSON {
+func (s *Server) showOptions(o entity.RedriveOptions) optionsJSON {
 	shown := optionsJSON{
 		Canary:          orNull(o.Canary),
 		Rate:            orNull(o.Rate),
@@ -143,6 +151,10 @@ func showOptions(o entity.RedriveOptions) optionsJSON {
 		MinSample:       orNull(o.MinSample),
 		KeepKeyOrder:    o.KeepKeyOrder,
 		Requeue:         o.Requeue,
+	}
+	shown.OriginalTopic = orNull(o.OriginalTopic)
+	if o.Patch != nil {
+		shown.Patch = s.masks.Patch(o.Patch)
 	}
 	if o.CanaryWait > 0 {
 		shown.CanaryWait = orNull(o.CanaryWait.String())
@@ -226,6 +238,15 @@ type previewJSON struct {
 	Sendable int                  `json:"sendable"`
 	Reasons  map[string]int       `json:"reasons"`
 	Groups   []previewGroupJSON   `json:"groups"`
+	Samples  []sampleJSON         `json:"samples"`
+}
+
+// sampleJSON shows what a patch makes of one message.
+type sampleJSON struct {
+	MessageID uuid.UUID       `json:"message_id"`
+	Before    json.RawMessage `json:"before"`
+	After     json.RawMessage `json:"after"`
+	Reason    *string         `json:"reason"`
 }
 
 type previewGroupJSON struct {
@@ -235,10 +256,38 @@ type previewGroupJSON struct {
 	Reason   *string `json:"reason"`
 }
 
-func showPreview(action entity.RedriveAction, p entity.Preview) previewJSON {
+func (s *Server) showPreview(action entity.RedriveAction, p entity.Preview) previewJSON {
 	groups := make([]previewGroupJSON, 0, len(p.Groups))
 	for _, g := range p.Groups {
 		groups = append(groups, previewGroupJSON{orNull(g.Topic), g.Messages, orNull(g.Class), orNull(g.Reason)})
 	}
-	return previewJSON{action, p.Selected, p.Sendable, showReasons(p.Reasons), groups}
+	return previewJSON{action, p.Selected, p.Sendable, showReasons(p.Reasons), groups, s.showSamples(p.Samples)}
+}
+
+// maxSamples and maxSample bound what a dry run shows of a patch.
+const (
+	maxSamples = 5
+	maxSample  = maxListPayload
+)
+
+// showSamples masks both sides: a patch may have moved what is masked, which is
+// refused before, but not what lies beside it.
+func (s *Server) showSamples(samples []entity.PatchSample) []sampleJSON {
+	list := []sampleJSON{}
+	for _, sample := range samples[:min(len(samples), maxSamples)] {
+		list = append(list, sampleJSON{
+			sample.MessageID, s.showSide(sample.Before), s.showSide(sample.After), orNull(sample.Reason),
+		})
+	}
+	return list
+}
+
+// showSide is null for what cannot stand in an answer.
+func (s *Server) showSide(value []byte) json.RawMessage {
+	text, _ := projectPayload(entity.Record{Value: value}, maxSample)
+	if text == nil {
+		return nil
+	}
+	masked, _ := s.masks.Payload(text)
+	return masked
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/payload"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
@@ -23,6 +24,9 @@ const (
 	// maxFilterText bounds what messages are compared with.
 	maxFilterText = 1000
 )
+
+// joined is nil when there is no problem.
+func joined(p problems) error { return errors.Join(p...) }
 
 // redriveOrder is the body that makes a redrive, as it was sent, and what was
 // found to be wrong with it.
@@ -42,22 +46,22 @@ type redriveOrder struct {
 	keepKeyOrder bool
 	requeue      bool
 
-	problems
-}
+	originalTopic option[string]
+	patch         rawJSON
 
-// filterOrder says which messages are meant.
-type filterOrder struct {
-	topic         option[string]
-	status        option[[]string]
-	errorClass    option[string]
-	consumerGroup option[string]
-	createdAfter  option[string]
-	createdBefore option[string]
+	problems
 }
 
 // problems collects what is wrong with a body: whoever wrote it hears of
 // everything at once.
 type problems []error
+
+// note notes an error, if it is one.
+func (p *problems) note(err error) {
+	if err != nil {
+		*p = append(*p, err)
+	}
+}
 
 // refuse notes a problem of a field when bad, and returns bad.
 func (p *problems) refuse(bad bool, field, format string, args ...any) bool {
@@ -70,23 +74,19 @@ func (p *problems) refuse(bad bool, field, format string, args ...any) bool {
 // readOrder reads the body of a new redrive.
 func (s *Server) readOrder(w http.ResponseWriter, r *http.Request) (order repository.NewRedrive, dryRun bool, err error) {
 	var o redriveOrder
-	f := &o.filter.value
 	cause, err := s.readChange(w, r, fields{
 		"action": &o.action, "dry_run": &o.dryRun, "ids": &o.ids,
 		"canary": &o.canary, "canary_wait": &o.canaryWait, "rate": &o.rate,
 		"max_failure_share": &o.failureShare, "max_return_share": &o.returnShare, "min_sample": &o.minSample,
 		"keep_key_order": &o.keepKeyOrder, "requeue": &o.requeue,
-		"filter": object{&o.filter.given, fields{
-			"topic": &f.topic, "status": &f.status, "error_class": &f.errorClass, "consumer_group": &f.consumerGroup,
-			"created_after": &f.createdAfter, "created_before": &f.createdBefore,
-		}},
+		"filter": object{&o.filter.given, o.filter.value.fields()}, "original_topic": &o.originalTopic, "patch": &o.patch,
 	})
 	if err != nil {
 		return order, false, err
 	}
 	order = repository.NewRedrive{Action: o.redriveAction(), Cause: cause, Selection: o.selection()}
 	order.Options = o.options(order.Action)
-	return order, o.dryRun, errors.Join(o.problems...)
+	return order, o.dryRun, joined(o.problems)
 }
 
 func (o *redriveOrder) redriveAction() entity.RedriveAction {
@@ -103,7 +103,7 @@ func (o *redriveOrder) redriveAction() entity.RedriveAction {
 }
 
 var redriveActions = []entity.RedriveAction{
-	entity.RedriveRetry, entity.RedriveRequeue, entity.RedriveDead, entity.RedriveDelete,
+	entity.RedriveRetry, entity.RedriveRequeue, entity.RedriveDead, entity.RedriveDelete, entity.RedriveMap,
 }
 
 func (o *redriveOrder) selection() entity.Selection {
@@ -133,61 +133,21 @@ func (o *redriveOrder) messageIDs() []uuid.UUID {
 }
 
 func (o *redriveOrder) filtered() entity.Selection {
-	f := o.filter.value
-	selection := entity.Selection{Filter: entity.Filter{
-		Topic:         o.filterText("topic", f.topic, maxTopic),
-		Statuses:      o.statuses(f.status),
-		ErrorClass:    o.filterText("error_class", f.errorClass, maxFilterText),
-		ConsumerGroup: o.filterText("consumer_group", f.consumerGroup, maxFilterText),
-		CreatedAfter:  o.filterTime("created_after", f.createdAfter),
-		CreatedBefore: o.filterTime("created_before", f.createdBefore),
-	}}
+	selection := entity.Selection{Filter: o.filter.value.read("filter.", &o.problems)}
 	if len(o.problems) > 0 {
 		return selection // what is missing may be what could not be read
 	}
-	after, before := selection.CreatedAfter, selection.CreatedBefore
-	o.refuse(!before.IsZero() && !before.After(after), "filter.created_before", "must be later than created_after")
-	o.refuse(selection.Empty(), "filter", "must name a topic, an error_class or a consumer_group: "+
-		"everything there is cannot be meant")
+	o.refuse(selection.Empty(), "filter", "must name more than times and states: everything there is cannot be meant")
 	return selection
-}
-
-func (o *redriveOrder) filterText(name string, text option[string], most int) string {
-	o.refuse(text.given && (text.value == "" || !possibleText(text.value, most)), "filter."+name,
-		"must have 1 to %d characters, and none of them NUL", most)
-	return text.value
-}
-
-func (o *redriveOrder) filterTime(name string, text option[string]) time.Time {
-	if !text.given {
-		return time.Time{}
-	}
-	at, err := parseTime("filter."+name, text.value)
-	if err != nil {
-		o.problems = append(o.problems, err)
-	}
-	return at
-}
-
-func (o *redriveOrder) statuses(list option[[]string]) []entity.Status {
-	if o.refuse(list.given && len(list.value) == 0, "filter.status", "must not be empty") {
-		return nil
-	}
-	var statuses []entity.Status
-	for _, text := range list.value {
-		status, err := entity.ParseStatus(text)
-		if o.refuse(err != nil, "filter.status", "%s", oneOf(entity.Statuses())) {
-			return nil
-		}
-		statuses = append(statuses, status)
-	}
-	return statuses
 }
 
 func (o *redriveOrder) options(action entity.RedriveAction) entity.RedriveOptions {
 	if action != entity.RedriveRetry && action != "" {
 		o.refuseForRetriesOnly(action)
 	}
+	mapping := action == entity.RedriveMap
+	o.refuse(mapping && !entity.ValidTopic(o.originalTopic.value), "original_topic", "must be the name of a topic, for action map")
+	o.refuse(!mapping && action != "" && o.originalTopic.given, "original_topic", "is for action map, not for %s", action)
 	options := entity.RedriveOptions{
 		Canary:          o.count("canary", o.canary, 0),
 		Rate:            o.rate.value,
@@ -196,6 +156,8 @@ func (o *redriveOrder) options(action entity.RedriveAction) entity.RedriveOption
 		MinSample:       o.count("min_sample", o.minSample, 1),
 		KeepKeyOrder:    o.keepKeyOrder,
 		Requeue:         o.requeue,
+		OriginalTopic:   o.originalTopic.value,
+		Patch:           o.jsonPatch(),
 	}
 	o.refuse(o.rate.given && !(o.rate.value >= minRate && o.rate.value <= maxRate), "rate",
 		"must be %v to %d messages a second", minRate, maxRate)
@@ -225,9 +187,21 @@ func (o *redriveOrder) refuseForRetriesOnly(action entity.RedriveAction) {
 		{"min_sample", o.minSample.given},
 		{"keep_key_order", o.keepKeyOrder},
 		{"requeue", o.requeue},
+		{"patch", o.patch != nil},
 	} {
 		o.refuse(given.asked, given.name, "is for action retry, not for %s", action)
 	}
+}
+
+func (o *redriveOrder) jsonPatch() []byte {
+	if o.patch == nil {
+		return nil
+	}
+	_, err := payload.CompilePatch(o.patch)
+	if o.refuse(err != nil, "patch", "%v", err) {
+		return nil
+	}
+	return o.patch
 }
 
 func (o *redriveOrder) count(name string, n option[int], least int) int {

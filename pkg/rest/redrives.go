@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -20,6 +21,12 @@ func (s *Server) createRedrive(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if err := narrowOrder(principalOf(r), &order); err != nil {
+		return err
+	}
+	if err := s.narrowMasked(principalOf(r), &order); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), creationTime)
 	defer cancel()
 	if dryRun {
@@ -27,7 +34,7 @@ func (s *Server) createRedrive(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
-		writeJSON(w, http.StatusOK, showPreview(order.Action, preview))
+		writeJSON(w, http.StatusOK, s.showPreview(order.Action, preview))
 		return nil
 	}
 	redrive, err := s.redriver.Begin(ctx, order)
@@ -41,7 +48,7 @@ func (s *Server) createRedrive(w http.ResponseWriter, r *http.Request) error {
 // accepted says that a redrive goes on by itself, and where to look at it.
 func (s *Server) accepted(w http.ResponseWriter, redrive entity.Redrive) {
 	w.Header().Set("Location", "/api/v1/redrives/"+redrive.ID.String())
-	writeJSON(w, http.StatusAccepted, showRedrive(redrive, s.now()))
+	writeJSON(w, http.StatusAccepted, s.showRedrive(redrive))
 }
 
 func (s *Server) listRedrives(w http.ResponseWriter, r *http.Request) error {
@@ -57,14 +64,17 @@ func (s *Server) listRedrives(w http.ResponseWriter, r *http.Request) error {
 	if state != "" {
 		q.States = []entity.RedriveState{state}
 	}
+	if p := principalOf(r); !p.Everywhere(auth.Viewer) {
+		q.Actor = p.Name
+	}
 	redrives, err := s.store.Redrives(r.Context(), q)
 	if err != nil {
 		return err
 	}
 	redrives, next := part(l, redrives, func(last entity.Redrive) []byte { return timePlace(last.CreatedAt, last.ID) })
-	now, list := s.now(), make([]redriveJSON, 0, len(redrives))
+	list := make([]redriveJSON, 0, len(redrives))
 	for _, redrive := range redrives {
-		list = append(list, showRedrive(redrive, now))
+		list = append(list, s.showRedrive(redrive))
 	}
 	writeJSON(w, http.StatusOK, struct {
 		Redrives   []redriveJSON `json:"redrives"`
@@ -86,7 +96,7 @@ func (s *Server) getRedrive(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	shown := showRedrive(redrive, s.now())
+	shown := s.showRedrive(redrive)
 	shown.Outcomes = &outcomesJSON{outcomes.Published, outcomes.Consumed, outcomes.Returned}
 	writeJSON(w, http.StatusOK, shown)
 	return nil
@@ -163,6 +173,6 @@ func (s *Server) moveRedrive(w http.ResponseWriter, r *http.Request, step func(c
 	if err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusOK, showRedrive(redrive, s.now()))
+	writeJSON(w, http.StatusOK, s.showRedrive(redrive))
 	return nil
 }

@@ -193,7 +193,7 @@ type orderSpy struct {
 
 func (s *orderSpy) Begin(_ context.Context, n repository.NewRedrive) (entity.Redrive, error) {
 	s.order = n
-	return entity.Redrive{ID: redrive}, nil
+	return begunRedrive(redrive, n.Action), nil
 }
 
 func (s *orderSpy) Preview(_ context.Context, n repository.NewRedrive) (entity.Preview, error) {
@@ -202,7 +202,7 @@ func (s *orderSpy) Preview(_ context.Context, n repository.NewRedrive) (entity.P
 }
 
 const noOptions = `"options":{"canary":null,"canary_wait":null,"rate":null,"max_failure_share":null,"max_return_share":null,` +
-	`"min_sample":null,"keep_key_order":false,"requeue":false}`
+	`"min_sample":null,"keep_key_order":false,"requeue":false,"original_topic":null,"patch":null}`
 
 func TestRedrive_Create(t *testing.T) {
 	t.Parallel()
@@ -247,12 +247,12 @@ func TestRedrive_DryRun(t *testing.T) {
 	w := f.open().do("POST", redrives, `{"filter":{"topic":"orders"},"dry_run":true}`)
 	wantAnswer(t, w, 200, `{"action":"retry","selected":9,"sendable":7,"reasons":{"UNKNOWN_TOPIC":2},"groups":[`+
 		`{"topic":"orders","messages":7,"class":null,"reason":null},`+
-		`{"topic":null,"messages":2,"class":"UNKNOWN_TOPIC","reason":"its topic does not exist"}]}`)
+		`{"topic":null,"messages":2,"class":"UNKNOWN_TOPIC","reason":"its topic does not exist"}],"samples":[]}`)
 	wantHeader(t, w.Header(), "Location", "")
 	f.redriver = previewing{}
 	f.registry = newFixture().registry
 	wantAnswer(t, f.open().do("POST", redrives, `{"filter":{"topic":"orders"},"dry_run":true,"action":"dead"}`), 200,
-		`{"action":"dead","selected":0,"sendable":0,"reasons":{},"groups":[]}`)
+		`{"action":"dead","selected":0,"sendable":0,"reasons":{},"groups":[],"samples":[]}`)
 }
 
 type previewing struct {
@@ -337,7 +337,9 @@ func TestRedrive_Progress(t *testing.T) {
 		{"Nothing", entity.Redrive{State: entity.RedriveFinished, CreatedAt: noon, EndedAt: noon}, time.Hour, 1, 0, left(0)},
 		{"NearlyAll", change(func(r *entity.Redrive) { r.Selected, r.Counts.Waiting = 1_000_000, 1 }), 1000 * time.Second, 0.9999, 999.999, left(1)},
 	} {
-		got := showRedrive(c.redrive, noon.Add(c.after))
+		f := newFixture().open()
+		f.server.now = func() time.Time { return noon.Add(c.after) }
+		got := f.server.showRedrive(c.redrive)
 		if got.Progress != c.progress || got.Rate != c.rate || !reflect.DeepEqual(got.SecondsLeft, c.left) {
 			t.Errorf("%s: progress %v, rate %v, left %v; want %v, %v, %v", c.name, got.Progress, got.Rate, show(got.SecondsLeft), c.progress, c.rate, show(c.left))
 		}
@@ -360,9 +362,10 @@ func TestRedrive_ShowsWhatWasAsked(t *testing.T) {
 	body := newFixture().open().do("POST", redrives, order).Body.String()
 	for _, want := range []string{
 		`"selection":{"by":"filter","filter":{"topic":"t","status":["DEAD"],"error_class":"Boom","consumer_group":"g",` +
-			`"created_after":"2026-02-20T10:30:00.000+00:00","created_before":"2026-02-20T10:31:00.000+00:00"}}`,
+			`"dialect":null,"group_id":null,"origin":null,"created_after":"2026-02-20T10:30:00.000+00:00","created_before":"2026-02-20T10:31:00.000+00:00",` +
+			`"retried_after":null,"retried_before":null,"key":null,"key_base64":null,"header":null,"payload":null,"q":null}}`,
 		`"options":{"canary":2,"canary_wait":"1m30s","rate":0.5,"max_failure_share":1,"max_return_share":0.25,"min_sample":3,` +
-			`"keep_key_order":true,"requeue":true}`,
+			`"keep_key_order":true,"requeue":true,"original_topic":null,"patch":null}`,
 	} {
 		if !strings.Contains(body, want) {
 			t.Errorf("got %s, want %s in it", body, want)

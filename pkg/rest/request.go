@@ -36,6 +36,9 @@ func messageID(r *http.Request) (uuid.UUID, error) {
 // redriveID reads the id of the path, as messageID does.
 func redriveID(r *http.Request) (uuid.UUID, error) { return idOf(r, "redrive") }
 
+// groupID reads the id of the path, as messageID does.
+func groupID(r *http.Request) (uuid.UUID, error) { return idOf(r, "group") }
+
 func idOf(r *http.Request, what string) (uuid.UUID, error) {
 	text := segment(r, "id")
 	id, ok := canonicalID(text)
@@ -114,6 +117,12 @@ func wordParameter[T ~string](query url.Values, name string, words []T) (T, erro
 		return "", &entity.FieldError{Field: name, Reason: oneOf(words)}
 	}
 	return T(text), nil
+}
+
+// boolParameter reads true or false; false when it is not given.
+func boolParameter(query url.Values, name string) (bool, error) {
+	text, err := wordParameter(query, name, []string{"true", "false"})
+	return text == "true", err
 }
 
 func oneOf[T ~string](words []T) string {

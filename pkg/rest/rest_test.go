@@ -41,7 +41,10 @@ type fixture struct {
 	cfg      Config
 	logger   *zap.Logger
 	registry *prometheus.Registry
+	options  []Option
 	server   *Server
+
+	undescribed bool // its requests are not held against the API's document
 }
 
 func newFixture(messages ...entity.Message) *fixture {
@@ -56,7 +59,7 @@ func newFixture(messages ...entity.Message) *fixture {
 }
 
 func (f *fixture) starting() *fixture {
-	f.server = New(f.cfg, f.store, f.redriver, f.checks, f.registry, f.logger)
+	f.server = New(f.cfg, f.store, f.redriver, f.checks, f.registry, f.logger, f.options...)
 	f.server.now = func() time.Time { return noon.Add(4 * time.Second) }
 	return f
 }
@@ -85,9 +88,14 @@ func (f *fixture) do(method, target, body string, headers ...string) *httptest.R
 	return f.send(r)
 }
 
+// send holds the exchange against the API's document, too; see described_test.go.
 func (f *fixture) send(r *http.Request) *httptest.ResponseRecorder {
+	body := remembered(r)
 	w := httptest.NewRecorder()
 	f.server.Handler().ServeHTTP(w, r)
+	if !f.undescribed {
+		compare(r, body, w)
+	}
 	return w
 }
 
@@ -285,6 +293,11 @@ func (a acknowledging) move(ctx context.Context, id uuid.UUID, to entity.Redrive
 	return a.store.MoveRedrive(ctx, id, repository.RedriveMove{To: to, Action: action, Cause: cause})
 }
 
+// begunRedrive is one that has just been made.
+func begunRedrive(id uuid.UUID, action entity.RedriveAction) entity.Redrive {
+	return entity.Redrive{ID: id, Action: action, State: entity.RedriveRunning, CreatedAt: noon, UpdatedAt: noon}
+}
+
 // redriverFunc answers every method with one function.
 type redriverFunc func(ctx context.Context) (entity.Redrive, error)
 
@@ -306,7 +319,7 @@ func (f redriverFunc) Delete(ctx context.Context, _ uuid.UUID, _ entity.Cause) e
 // Begin always works: what the function says is what waiting for the end leads
 // to.
 func (f redriverFunc) Begin(_ context.Context, n repository.NewRedrive) (entity.Redrive, error) {
-	return entity.Redrive{ID: orNew(n.Cause.Operation), Action: n.Action, State: entity.RedriveRunning}, nil
+	return begunRedrive(orNew(n.Cause.Operation), n.Action), nil
 }
 
 func (f redriverFunc) Preview(ctx context.Context, _ repository.NewRedrive) (entity.Preview, error) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -52,6 +53,7 @@ type retryJSON struct {
 	Topic     *string       `json:"topic"`
 	Partition *int32        `json:"partition"`
 	Offset    *int64        `json:"offset"`
+	Edited    bool          `json:"edited"`
 }
 
 func (s *Server) retryMessage(w http.ResponseWriter, r *http.Request) error {
@@ -60,15 +62,44 @@ func (s *Server) retryMessage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	order := entity.RetryOrder{ID: id, Resumed: taskOf(r.Context()).resumed}
-	if order.Cause, err = s.readChange(w, r, fields{"accept_duplicate": &order.AcceptDuplicate}); err != nil {
+	var edit editOrder
+	if order.Cause, err = s.readChange(w, r, fields{"accept_duplicate": &order.AcceptDuplicate, "edit": edit.object()}); err != nil {
 		return err
+	}
+	if order.Edit, err = edit.read(); err != nil {
+		return err
+	}
+	if order.Edit != nil {
+		if err := s.mayEdit(r, id, order.Edit); err != nil {
+			return err
+		}
 	}
 	result, err := s.redriver.Retry(r.Context(), order)
 	if err != nil {
 		return s.unlessGivenBack(r.Context(), order, err)
 	}
-	writeJSON(w, http.StatusOK, showRetry(result))
+	shown := showRetry(result)
+	shown.Edited = order.Edit != nil
+	writeJSON(w, http.StatusOK, shown)
 	return nil
+}
+
+// mayEdit holds an edit against the message that it is of: who may edit it, and
+// send it where.
+func (s *Server) mayEdit(r *http.Request, id uuid.UUID, edit *entity.Edit) error {
+	m, err := s.store.Get(r.Context(), id, 0)
+	if err != nil {
+		return err
+	}
+	if err := s.mayMessage(r, auth.Edit, &m); err != nil {
+		return err
+	}
+	if edit.Topic != "" {
+		if err := s.mayTopic(r, auth.Edit, edit.Topic); err != nil {
+			return err
+		}
+	}
+	return s.checkEdit(edit, &m)
 }
 
 // unlessGivenBack marks an error of an attempt that was given back: nothing was
@@ -145,7 +176,8 @@ func (s *Server) beginTopic(ctx context.Context, topic string, cause entity.Caus
 	ctx, cancel := context.WithTimeout(ctx, creationTime)
 	defer cancel()
 	return s.redriver.Begin(ctx, repository.NewRedrive{
-		Action: entity.RedriveRetry, Selection: entity.Selection{Filter: entity.Filter{Topic: topic}}, Cause: cause,
+		Action: entity.RedriveRetry, Cause: cause,
+		Selection: entity.Selection{Filter: entity.Filter{Topic: topic, Visible: principalFrom(ctx).Scope(auth.Operator)}},
 	})
 }
 

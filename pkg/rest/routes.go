@@ -4,6 +4,8 @@ import (
 	"net/http"
 
 	"github.com/gorilla/mux"
+
+	"github.com/dlq-manager/dlq-manager/pkg/auth"
 )
 
 // route is one line of the API.
@@ -11,6 +13,7 @@ type route struct {
 	method string
 	path   string
 	kind   kind
+	needs  needs
 	handle handler
 }
 
@@ -25,13 +28,14 @@ const (
 	read               // ends when the client leaves
 	change             // one step that is finished even when the client leaves
 	work               // long: goes on without the client, until the drain stops it
+	stream             // long: ends when the client leaves, or the drain stops it
 )
 
 func (s *Server) probeRoutes() []route {
 	return []route{
-		{http.MethodGet, "/healthz", probe, s.alive},
-		{http.MethodGet, "/readyz", probe, s.readiness},
-		{http.MethodGet, "/metrics", probe, s.exposeMetrics},
+		{http.MethodGet, "/healthz", probe, needs{"", open}, s.alive},
+		{http.MethodGet, "/readyz", probe, needs{"", open}, s.readiness},
+		{http.MethodGet, "/metrics", probe, needs{"", open}, s.exposeMetrics},
 	}
 }
 
@@ -40,26 +44,41 @@ func (s *Server) probeRoutes() []route {
 // a bare message.
 func (s *Server) apiRoutes() []route {
 	return []route{
-		{http.MethodGet, "/api/v1/dlq/{topic}", read, s.listMessages},
-		{http.MethodPost, "/api/v1/dlq/{topic}/retry-all", work, s.keyed(s.retryTopic)},
+		{http.MethodGet, "/api/v1/dlq/{topic}", read, needs{auth.Viewer, someTopics}, s.listMessages},
+		{http.MethodPost, "/api/v1/dlq/{topic}/retry-all", work, needs{auth.Operator, oneTopic}, s.keyed(s.retryTopic)},
 
-		{http.MethodGet, "/api/v1/dlq/messages/{id}", read, s.getMessage},
-		{http.MethodDelete, "/api/v1/dlq/messages/{id}", change, s.deleteMessage},
-		{http.MethodGet, "/api/v1/dlq/messages/{id}/payload", read, s.getPayload},
-		{http.MethodGet, "/api/v1/dlq/messages/{id}/history", read, s.getHistory},
-		{http.MethodPost, "/api/v1/dlq/messages/{id}/retry", work, s.keyed(s.retryMessage)},
-		{http.MethodPost, "/api/v1/dlq/messages/{id}/requeue", change, s.keyed(s.requeueMessage)},
-		{http.MethodPost, "/api/v1/dlq/messages/{id}/dead", change, s.keyed(s.giveUpMessage)},
+		{http.MethodGet, "/api/v1/dlq/messages/{id}", read, needs{auth.Viewer, oneMessage}, s.getMessage},
+		{http.MethodDelete, "/api/v1/dlq/messages/{id}", change, needs{auth.Admin, oneMessage}, s.deleteMessage},
+		{http.MethodGet, "/api/v1/dlq/messages/{id}/payload", read, needs{auth.Viewer, oneMessage}, s.getPayload},
+		{http.MethodGet, "/api/v1/dlq/messages/{id}/history", read, needs{auth.Viewer, oneMessage}, s.getHistory},
+		{http.MethodPost, "/api/v1/dlq/messages/{id}/retry", work, needs{auth.Operator, oneMessage}, s.keyed(s.retryMessage)},
+		{http.MethodPost, "/api/v1/dlq/messages/{id}/requeue", change, needs{auth.Operator, oneMessage}, s.keyed(s.requeueMessage)},
+		{http.MethodPost, "/api/v1/dlq/messages/{id}/dead", change, needs{auth.Operator, oneMessage}, s.keyed(s.giveUpMessage)},
+		{http.MethodPost, "/api/v1/dlq/messages/{id}/origin", change, needs{auth.Operator, oneMessage}, s.keyed(s.setOrigin)},
 
-		{http.MethodGet, "/api/v1/redrives", read, s.listRedrives},
-		{http.MethodPost, "/api/v1/redrives", work, s.keyed(s.createRedrive)},
-		{http.MethodGet, "/api/v1/redrives/{id}", read, s.getRedrive},
-		{http.MethodGet, "/api/v1/redrives/{id}/items", read, s.listItems},
-		{http.MethodPost, "/api/v1/redrives/{id}/pause", change, s.keyed(s.pauseRedrive)},
-		{http.MethodPost, "/api/v1/redrives/{id}/resume", change, s.keyed(s.resumeRedrive)},
-		{http.MethodPost, "/api/v1/redrives/{id}/cancel", change, s.keyed(s.cancelRedrive)},
+		{http.MethodGet, "/api/v1/messages", read, needs{auth.Viewer, someTopics}, s.searchMessages},
+		{http.MethodGet, "/api/v1/export", stream, needs{auth.Viewer, someTopics}, s.exportMessages},
+		{http.MethodGet, "/api/v1/archive", read, needs{auth.Viewer, someTopics}, s.searchArchive},
+		{http.MethodGet, "/api/v1/archive/{id}", read, needs{auth.Viewer, oneArchived}, s.getArchived},
+		{http.MethodPost, "/api/v1/archive/{id}/restore", change, needs{auth.Operator, oneArchived}, s.keyed(s.restoreMessage)},
 
-		{http.MethodGet, "/api/v1/audit", read, s.listChanges},
+		{http.MethodGet, "/api/v1/topics", read, needs{auth.Viewer, someTopics}, s.listTopics},
+		{http.MethodGet, "/api/v1/groups", read, needs{auth.Viewer, someTopics}, s.listGroups},
+		{http.MethodGet, "/api/v1/groups/{id}", read, needs{auth.Viewer, oneGroup}, s.getGroup},
+		{http.MethodPatch, "/api/v1/groups/{id}", change, needs{auth.Operator, oneGroup}, s.annotateGroup},
+		{http.MethodGet, "/api/v1/mappings", read, needs{auth.Viewer, someTopics}, s.getMappings},
+		{http.MethodPut, "/api/v1/mappings", work, needs{auth.Admin, everything}, s.keyed(s.replaceMappings)},
+
+		{http.MethodGet, "/api/v1/redrives", read, needs{auth.Viewer, someTopics}, s.listRedrives},
+		{http.MethodPost, "/api/v1/redrives", work, needs{auth.Operator, someTopics}, s.keyed(s.createRedrive)},
+		{http.MethodGet, "/api/v1/redrives/{id}", read, needs{auth.Viewer, oneRedrive}, s.getRedrive},
+		{http.MethodGet, "/api/v1/redrives/{id}/items", read, needs{auth.Viewer, oneRedrive}, s.listItems},
+		{http.MethodPost, "/api/v1/redrives/{id}/pause", change, needs{auth.Operator, oneRedrive}, s.keyed(s.pauseRedrive)},
+		{http.MethodPost, "/api/v1/redrives/{id}/resume", change, needs{auth.Operator, oneRedrive}, s.keyed(s.resumeRedrive)},
+		{http.MethodPost, "/api/v1/redrives/{id}/cancel", change, needs{auth.Operator, oneRedrive}, s.keyed(s.cancelRedrive)},
+
+		{http.MethodGet, "/api/v1/audit", read, needs{auth.Viewer, someTopics}, s.listChanges},
+		{http.MethodGet, "/api/v1/session", read, needs{"", oneself}, s.getSession},
 	}
 }
 
@@ -70,8 +89,8 @@ func (s *Server) newRouter(routes []route) *mux.Router {
 	for _, rt := range routes {
 		router.Handle(rt.path, s.adapt(rt)).Methods(methods(rt.method)...)
 	}
-	router.NotFoundHandler = http.HandlerFunc(s.routeNotFound)
-	router.MethodNotAllowedHandler = http.HandlerFunc(s.methodNotAllowed)
+	router.NotFoundHandler = s.known(s.routeNotFound)
+	router.MethodNotAllowedHandler = s.known(s.methodNotAllowed)
 	return router
 }
 
@@ -85,4 +104,4 @@ func methods(method string) []string {
 
 // knownMethods are those that any route answers, in the order of an Allow
 // header.
-var knownMethods = [...]string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodDelete}
+var knownMethods = [...]string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}

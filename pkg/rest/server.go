@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
@@ -33,13 +35,25 @@ type Server struct {
 	store      Store    // nil: probes only
 	redriver   Redriver // nil: probes only
 	stackTrace func(entity.Message) string
+	explain    func(entity.Message) entity.Explanation
+	pointer    func(*entity.Message) bool
+	foreign    func(dialect, topic, header string) bool
+	masks      Masks
+	fetcher    Fetcher   // nil: what is not stored cannot be had
+	inspector  Inspector // nil: nobody knows the cluster
+	mapper     Mapper    // nil: rules are not understood
 	health     *health
 	metrics    *metrics
 	gatherer   prometheus.Gatherer
 	logger     *zap.Logger
 	router     *mux.Router
-	phase      atomic.Int32
-	now        func() time.Time // for what is shown; stores have clocks of their own
+
+	authenticator auth.Authenticator
+	authMode      string
+	crossSite     *http.CrossOriginProtection
+
+	phase atomic.Int32
+	now   func() time.Time // for what is shown; stores have clocks of their own
 
 	// work is what retries run under: it outlives the client that asked, and
 	// ends when the drain runs out of patience.
@@ -56,6 +70,37 @@ func WithStackTrace(f func(entity.Message) string) Option {
 	return func(s *Server) { s.stackTrace = f }
 }
 
+// WithExplain gives the function that says where everything that a message tells
+// of its failure was learnt.
+func WithExplain(f func(entity.Message) entity.Explanation) Option {
+	return func(s *Server) { s.explain = f }
+}
+
+// WithPointers gives the predicate of messages whose record has no value because
+// it only points to the record that failed.
+func WithPointers(f func(*entity.Message) bool) Option {
+	return func(s *Server) { s.pointer = f }
+}
+
+// WithForeignHeaders gives the predicate of header names that replays take out,
+// on their way to a topic, because dead-letter producers of that dialect write
+// them: no edit may set them.
+func WithForeignHeaders(f func(dialect, topic, header string) bool) Option {
+	return func(s *Server) { s.foreign = f }
+}
+
+// WithMasks says what is kept from those who may not see it.
+func WithMasks(m Masks) Option { return func(s *Server) { s.masks = m } }
+
+// WithFetcher gives the values that no store has.
+func WithFetcher(f Fetcher) Option { return func(s *Server) { s.fetcher = f } }
+
+// WithInspector tells what the cluster knows of topics.
+func WithInspector(i Inspector) Option { return func(s *Server) { s.inspector = i } }
+
+// WithMapper understands the rules of the topic mapping.
+func WithMapper(m Mapper) Option { return func(s *Server) { s.mapper = m } }
+
 // New returns a server of the whole API. It is "starting" until SetReady is
 // called: probes and metrics answer at once, the API says that it is not
 // available. Metrics are registered with registry and served from it, so one
@@ -66,7 +111,7 @@ func New(cfg Config, store Store, redriver Redriver, checks []Check, registry *p
 	for _, option := range options {
 		option(s)
 	}
-	s.router = s.newRouter(append(s.probeRoutes(), s.apiRoutes()...))
+	s.router = s.newRouter(slices.Concat(s.probeRoutes(), documentRoutes(), s.apiRoutes()))
 	return s
 }
 
@@ -87,6 +132,15 @@ func newServer(cfg Config, checks []Check, registry *prometheus.Registry, logger
 		gatherer:   registry,
 		logger:     logger,
 		now:        time.Now,
+
+		explain: func(entity.Message) entity.Explanation { return entity.Explanation{} },
+		pointer: func(*entity.Message) bool { return false },
+		foreign: func(string, string, string) bool { return false },
+		masks:   noMasks{},
+
+		authenticator: auth.Nobody{},
+		authMode:      auth.ModeNone,
+		crossSite:     http.NewCrossOriginProtection(),
 	}
 	s.work, s.stopWork = context.WithCancel(context.Background())
 	return s
@@ -97,7 +151,7 @@ func newServer(cfg Config, checks []Check, registry *prometheus.Registry, logger
 func (s *Server) SetReady() { s.phase.CompareAndSwap(starting, ready) }
 
 // Handler returns everything that the server answers.
-func (s *Server) Handler() http.Handler { return s.observe(s.recovered(s.router)) }
+func (s *Server) Handler() http.Handler { return s.observe(s.recovered(s.sameSite(s.router))) }
 
 // Serve answers requests from listener, which it closes, until ctx ends. Then
 // it drains: readiness turns 503, no connection is accepted any more, running

@@ -2,12 +2,15 @@ package program
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/dlq-manager/dlq-manager/pkg/archive"
+	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/catalogue"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
+	"github.com/dlq-manager/dlq-manager/pkg/fingerprint"
 	"github.com/dlq-manager/dlq-manager/pkg/ingest"
+	"github.com/dlq-manager/dlq-manager/pkg/payload"
 	"github.com/dlq-manager/dlq-manager/pkg/redrive"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
 	"github.com/dlq-manager/dlq-manager/pkg/republisher"
@@ -26,7 +29,10 @@ type Config struct {
 	Ingest   ingest.Config       `mapstructure:"ingest"`
 	Redrive  redrive.Config      `mapstructure:"redrive"`
 	Archive  archive.Config      `mapstructure:"archive"`
-	Auth     Auth                `mapstructure:"auth"`
+	Search   catalogue.Config    `mapstructure:"search"`
+	Groups   fingerprint.Config  `mapstructure:"groups"`
+	Masking  payload.MaskConfig  `mapstructure:"masking"`
+	Auth     auth.Config         `mapstructure:"auth"`
 }
 
 // App says which deployment this is.
@@ -44,11 +50,6 @@ type Kafka struct {
 	DeadLetter      deadletter.Config  `mapstructure:",squash"`
 	ConsumerGroup   string             `mapstructure:"consumer_group"`
 	DLQTopicPattern []string           `mapstructure:"dlq_topic_pattern"`
-}
-
-// Auth says who may use the API.
-type Auth struct {
-	Mode string `mapstructure:"mode"`
 }
 
 // DefaultConfig is what a program uses where the file says nothing.
@@ -69,7 +70,10 @@ func DefaultConfig() Config {
 		Ingest:  ingest.DefaultConfig(),
 		Redrive: redrive.DefaultConfig(),
 		Archive: archive.DefaultConfig(),
-		Auth:    Auth{Mode: "none"},
+		Search:  catalogue.DefaultConfig(),
+		Groups:  fingerprint.DefaultConfig(),
+		Masking: payload.DefaultMaskConfig(),
+		Auth:    auth.DefaultConfig(),
 	}
 }
 
@@ -105,7 +109,7 @@ func (k *Kafka) DeadLetters() (deadletter.Patterns, *deadletter.Decoder, error) 
 	if err != nil {
 		return deadletter.Patterns{}, nil, err
 	}
-	decoder, err := deadletter.New(patterns, k.DeadLetter.TopicMap)
+	decoder, err := deadletter.FromConfig(k.DeadLetter, patterns)
 	return patterns, decoder, err
 }
 
@@ -121,12 +125,4 @@ func (k *Kafka) Validate() error {
 		errs = append(errs, k.Broker.Validate())
 	}
 	return errors.Join(append(errs, k.Republish.Validate())...)
-}
-
-// Validate reports a mode that does not exist.
-func (a Auth) Validate() error {
-	if a.Mode != "none" {
-		return fmt.Errorf("auth.mode: %q is not a mode of this version; it has none", a.Mode)
-	}
-	return nil
 }

@@ -94,6 +94,9 @@ func TestReferenceConfiguration(t *testing.T) {
 			{cfg.Ingest, want.Ingest},
 			{cfg.Redrive, want.Redrive},
 			{cfg.Archive, want.Archive},
+			{cfg.Search, want.Search},
+			{cfg.Groups, want.Groups},
+			{cfg.Masking, want.Masking},
 			{cfg.Auth, want.Auth},
 			{emptyIsNil(*cfg.Kafka), emptyIsNil(*want.Kafka)},
 		} {
@@ -155,7 +158,7 @@ func TestConfig(t *testing.T) {
 		{name: "WrongTypeIsNamed", file: database + "server: {port: eighty}\n", wrong: "server.port"},
 		{name: "BadPatternIsNamed", file: database + "kafka: {brokers: [\"k:9092\"], dlq_topic_pattern: \"^[\"}\n", wrong: "dlq_topic_pattern"},
 		{name: "EmptyGroupIsNamed", file: database + "kafka: {brokers: [\"k:9092\"], consumer_group: \"\"}\n", wrong: "kafka.consumer_group"},
-		{name: "UnknownAuthModeIsNamed", file: database + "auth: {mode: oidc}\n", wrong: "auth.mode"},
+		{name: "UnknownAuthModeIsNamed", file: database + "auth: {mode: oidc}\n", wrong: "auth.oidc.issuer"},
 		{name: "EveryProblemIsNamed", file: "database: {host: h}\nauth: {mode: x}\n", wrong: "auth.mode"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

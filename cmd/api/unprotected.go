@@ -1,0 +1,47 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/cmd/internal/program"
+	"github.com/dlq-manager/dlq-manager/pkg/auth"
+)
+
+// reminder is how often an open production API is complained about.
+const reminder = time.Hour
+
+// newAuthDisabled returns the gauge that alerts look at.
+func newAuthDisabled(mode string) prometheus.Gauge {
+	gauge := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "dlq_auth_disabled",
+		Help: "1 while auth.mode is none: whoever reaches the port may do everything.",
+	})
+	if mode == auth.ModeNone {
+		gauge.Set(1)
+	}
+	return gauge
+}
+
+// complainUnprotected says at once, and then every hour until ctx ends, that
+// anybody may do anything in production. Elsewhere, and with authentication, it
+// returns at once.
+func complainUnprotected(ctx context.Context, cfg program.Config, log *zap.Logger) {
+	if cfg.Auth.Mode != auth.ModeNone || !cfg.Production() {
+		return
+	}
+	ticker := time.NewTicker(reminder)
+	defer ticker.Stop()
+	for {
+		log.Error("auth.mode is none in production: whoever reaches the port may read, send and delete every message",
+			zap.String("auth_mode", cfg.Auth.Mode))
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

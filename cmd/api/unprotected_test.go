@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/dlq-manager/dlq-manager/cmd/internal/program"
+	"github.com/dlq-manager/dlq-manager/pkg/auth"
+)
+
+// An open API in production is told of at the start and every hour, and nowhere
+// else.
+func TestUnprotectedProductionIsComplainedAbout(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		environment, mode string
+		want              int // complaints in two hours and a half
+	}{
+		{"production", auth.ModeNone, 3},
+		{"dev", auth.ModeNone, 0},
+		{"production", auth.ModeToken, 0},
+		{"production", auth.ModeOIDC, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			core, logs := observer.New(zap.ErrorLevel)
+			cfg := program.DefaultConfig()
+			cfg.App.Environment, cfg.Auth.Mode = c.environment, c.mode
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			ended := make(chan struct{})
+			go func() { complainUnprotected(ctx, cfg, zap.New(core)); close(ended) }()
+			synctest.Wait()
+			if first := logs.Len(); first != min(c.want, 1) {
+				t.Errorf("%s, %s: %d complaints at the start, want %d", c.environment, c.mode, first, min(c.want, 1))
+			}
+			<-time.After(150 * time.Minute)
+			cancel()
+			<-ended
+			if logs.Len() != c.want {
+				t.Errorf("%s, %s: %d complaints, want %d", c.environment, c.mode, logs.Len(), c.want)
+			}
+		})
+	}
+}
+
+func TestAuthDisabledGauge(t *testing.T) {
+	t.Parallel()
+	for mode, want := range map[string]float64{auth.ModeNone: 1, auth.ModeToken: 0, auth.ModeOIDC: 0} {
+		registry := prometheus.NewRegistry()
+		registry.MustRegister(newAuthDisabled(mode))
+		families, err := registry.Gather()
+		if err != nil || len(families) != 1 || families[0].GetName() != "dlq_auth_disabled" || families[0].GetMetric()[0].GetGauge().GetValue() != want {
+			t.Errorf("%s: got %v, %v, want dlq_auth_disabled %v", mode, families, err, want)
+		}
+	}
+}

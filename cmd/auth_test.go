@@ -1,0 +1,110 @@
+package cmd_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// newToken makes a token by the command, and returns it and its entry.
+func newToken(t *testing.T, name string) (token, entry string) {
+	t.Helper()
+	got := run(t, "api", nil, "token", "new", "--name", name, "--role", "viewer", "--topics", "orders.*")
+	lines := strings.SplitN(got.stdout, "\n", 4)
+	if got.code != 0 || got.stderr != "" || len(lines) != 4 {
+		t.Fatalf("token new: got %+v, want a token and its entry", got)
+	}
+	return lines[1], lines[3]
+}
+
+// session asks who the bearer of a token is.
+func session(t *testing.T, base, token string) string {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+"/api/v1/session", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	answer, err := client.Do(request)
+	if err != nil {
+		return err.Error()
+	}
+	defer answer.Body.Close()
+	body, _ := io.ReadAll(answer.Body)
+	return fmt.Sprint(answer.StatusCode, " ", string(body))
+}
+
+// A token that the command made lets its bearer in, another takes its place while
+// the program runs, and neither gets into the log.
+func TestTokensRotateWithoutRestart(t *testing.T) {
+	t.Parallel()
+	first, firstEntry := newToken(t, "ana")
+	second, secondEntry := newToken(t, "bob")
+	list := filepath.Join(t.TempDir(), "tokens.yaml")
+	if err := os.WriteFile(list, []byte(firstEntry), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	port := freePort(t)
+	p := start(t, "api", nil, "--config", file(t, fmt.Sprintf(
+		"server: {host: 127.0.0.1, port: %d}\nlog: {level: debug}\nauth: {mode: token, tokens_file: %q}\n", port, list)))
+	base := fmt.Sprintf("http://127.0.0.1:%d", port)
+	p.waitForAnswer(base+"/readyz", http.StatusOK, "ready")
+	p.waitForAnswer(base+"/api/v1/session", http.StatusUnauthorized, "SYS_DLQ_UNAUTHENTICATED")
+	p.waitForAnswer(base+"/metrics", http.StatusOK, "dlq_auth_disabled 0")
+	if got := session(t, base, first); !strings.HasPrefix(got, "200 ") || !strings.Contains(got, `"name":"ana","mode":"token"`) {
+		t.Errorf("ana: got %s, want 200", got)
+	}
+	if got := session(t, base, second); !strings.HasPrefix(got, "401 ") {
+		t.Errorf("bob too early: got %s, want 401", got)
+	}
+	if err := os.WriteFile(list, []byte(secondEntry+"# changed\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.wait("bob let in", func() bool { return strings.HasPrefix(session(t, base, second), "200 ") })
+	if got := session(t, base, first); !strings.HasPrefix(got, "401 ") {
+		t.Errorf("ana afterwards: got %s, want 401", got)
+	}
+	p.wantCleanEnd()
+	for _, token := range []string{first, second} {
+		if strings.Contains(p.log.String(), token) {
+			t.Error("a token is in the log")
+		}
+	}
+}
+
+// The documents' file has no auth section and starts in production; the log says
+// what that means.
+func TestProductionWithoutAuthenticationIsAnErrorLine(t *testing.T) {
+	t.Parallel()
+	got := run(t, "api", nil, "--config", file(t, "app: {environment: production}\n"+unreachableDatabase))
+	wantRefusal(t, got, "api", "127.0.0.1:1/nowhere") // for want of a database alone
+	found := false
+	for line := range strings.Lines(got.stderr + got.stdout) {
+		found = found || strings.Contains(line, `"level":"error"`) && strings.Contains(line, "auth.mode is none in production")
+	}
+	if !found {
+		t.Errorf("got %q, want an error line about auth.mode", got.stderr)
+	}
+	port := freePort(t)
+	p := start(t, "api", nil, "--config", file(t, fmt.Sprintf("server: {host: 127.0.0.1, port: %d}\n", port)))
+	p.waitForAnswer(fmt.Sprintf("http://127.0.0.1:%d/metrics", port), http.StatusOK, "dlq_auth_disabled 1")
+	p.wantCleanEnd()
+	if strings.Contains(p.log.String(), "auth.mode is none") {
+		t.Error("there is a complaint outside production")
+	}
+}
+
+// A secret that was put where its hash belongs stays out of the error.
+func TestTokenInPlaceOfItsHashIsNotPrinted(t *testing.T) {
+	t.Parallel()
+	token, _ := newToken(t, "ana")
+	got := run(t, "api", nil, "--config", file(t, "auth: {mode: token, tokens: [{name: ana, sha256: "+token+", expires_at: \"2099-01-01T00:00:00Z\", grants: [{role: viewer, topics: [\"*\"]}]}]}\n"))
+	wantRefusal(t, got, "api", "auth.tokens[0].sha256")
+	if strings.Contains(got.stderr+got.stdout, token) {
+		t.Error("the token is printed")
+	}
+}

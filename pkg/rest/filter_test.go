@@ -1,0 +1,246 @@
+package rest
+
+import (
+	"encoding/json"
+	"net/http/httptest"
+	"net/url"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// parameters that say something, as a query and as a body, and what they mean.
+var filters = []struct {
+	name, query, body string
+	want              entity.Filter
+}{
+	{"Nothing", ``, `{}`, entity.Filter{}},
+	{"Topic", `topic=orders.dlq.v1`, `{"topic":"orders.dlq.v1"}`, entity.Filter{Topic: "orders.dlq.v1"}},
+	{"TopicThatIsNoneOfKafkas", `topic=a%2Fb%20c`, `{"topic":"a/b c"}`, entity.Filter{Topic: "a/b c"}},
+	{"Glob", `topic=orders.*`, `{"topic":"orders.*"}`, entity.Filter{Topics: patterns("orders.*")}},
+	{"StarAlone", `topic=*`, `{"topic":"*"}`, entity.Filter{Topics: patterns("*")}},
+	{"Status", `status=DEAD`, `{"status":["DEAD"]}`, entity.Filter{Statuses: []entity.Status{entity.Dead}}},
+	{
+		"StatusesRepeatedAndListed", `status=DEAD,PENDING&status=RETRYING`, `{"status":["DEAD","PENDING","RETRYING"]}`,
+		entity.Filter{Statuses: []entity.Status{entity.Dead, entity.Pending, entity.Retrying}},
+	},
+	{
+		"Failure", `error_class=Boom&consumer_group=billing&dialect=spring`, `{"error_class":"Boom","consumer_group":"billing","dialect":"spring"}`,
+		entity.Filter{ErrorClass: "Boom", ConsumerGroup: "billing", Dialect: "spring"},
+	},
+	{"Group", `group_id=` + idA.String(), `{"group_id":"` + idA.String() + `"}`, entity.Filter{Group: idA}},
+	{"Origin", `origin=unknown`, `{"origin":"unknown"}`, entity.Filter{UnknownOrigin: true}},
+	{
+		"Created", `created_after=2026-02-20T10:30:00Z&created_before=2026-02-20T12:30:00%2B01:00`,
+		`{"created_after":"2026-02-20T10:30:00Z","created_before":"2026-02-20T12:30:00+01:00"}`,
+		entity.Filter{CreatedAfter: noon, CreatedBefore: noon.Add(time.Hour)},
+	},
+	{
+		"PlusOfAnOffsetSentAsItIs", `created_after=2026-02-20T11:30:00+01:00`, `{"created_after":"2026-02-20T11:30:00+01:00"}`,
+		entity.Filter{CreatedAfter: noon},
+	},
+	{
+		"Retried", `retried_after=2026-02-20T10:30:00Z&retried_before=2026-02-20T10:30:01Z`,
+		`{"retried_after":"2026-02-20T10:30:00Z","retried_before":"2026-02-20T10:30:01Z"}`,
+		entity.Filter{RetriedAfter: noon, RetriedBefore: noon.Add(time.Second)},
+	},
+	{"Key", `key=order-1`, `{"key":"order-1"}`, entity.Filter{Key: []byte("order-1")}},
+	{"KeyEmpty", `key=`, `{"key":""}`, entity.Filter{Key: []byte{}}},
+	{"KeyBytes", `key_base64=/wA=`, `{"key_base64":"/wA="}`, entity.Filter{Key: []byte{0xff, 0}}},
+	{
+		"Headers", `header=a&header=b%3D1%3D2&header=c%3D`, `{"header":["a","b=1=2","c="]}`,
+		entity.Filter{Headers: []entity.HeaderMatch{{Name: "a"}, {Name: "b", Value: []byte("1=2")}, {Name: "c", Value: []byte{}}}},
+	},
+	{"PayloadPath", `payload=$.a.b`, `{"payload":["$.a.b"]}`, entity.Filter{Fields: []entity.FieldMatch{{Path: "$.a.b"}}}},
+	{"PayloadEveryElement", `payload=$.items[*].sku`, `{"payload":["$.items[*].sku"]}`, entity.Filter{Fields: []entity.FieldMatch{{Path: "$.items[*].sku"}}}},
+	{
+		"PayloadText", `payload=$.a%3Dx%20y`, `{"payload":["$.a = x y "]}`,
+		entity.Filter{Fields: []entity.FieldMatch{{Path: "$.a", Values: []string{`"x y"`}}}},
+	},
+	{
+		"PayloadNumberIsTextToo", `payload=$.customer.id%20=%2042`, `{"payload":["$.customer.id=42"]}`,
+		entity.Filter{Fields: []entity.FieldMatch{{Path: "$.customer.id", Values: []string{`"42"`, `42`}}}},
+	},
+	{
+		"PayloadQuotedIsTextAlone", `payload=$.a="true"`, `{"payload":["$.a=\"true\""]}`,
+		entity.Filter{Fields: []entity.FieldMatch{{Path: "$.a", Values: []string{`"true"`}}}},
+	},
+	{"Words", `q=Timed+OUT+%22at+Line+7%22+timed`, `{"q":"Timed OUT \"at Line 7\" timed"}`, entity.Filter{Words: []string{"timed", "out", "at line 7"}}},
+	{
+		"InjectionIsText", `error_class='%3B%20drop%20table%20x--&q=%25_%25'%3B--`, `{"error_class":"'; drop table x--","q":"%_%';--"}`,
+		entity.Filter{ErrorClass: "'; drop table x--", Words: []string{"%_%';--"}},
+	},
+	{"RightToLeft", `error_class=%E2%80%AEevil`, `{"error_class":"\u202eevil"}`, entity.Filter{ErrorClass: "\u202eevil"}},
+}
+
+func patterns(texts ...string) entity.TopicPatterns {
+	p, err := entity.ParseTopicPatterns("t", texts...)
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
+func queryFilter(query string) (entity.Filter, error) {
+	var p problems
+	f := filterOf(httptest.NewRequest("GET", "/?"+query, nil), &p)
+	return f, joined(p)
+}
+
+func bodyFilter(body string) (entity.Filter, error) {
+	var o filterOrder
+	if err := decodeObject([]byte(body), "filter.", o.fields()); err != nil {
+		return entity.Filter{}, err
+	}
+	var p problems
+	f := o.read("filter.", &p)
+	return f, joined(p)
+}
+
+// Queries and bodies mean the same by the same names.
+func TestFilter(t *testing.T) {
+	t.Parallel()
+	for _, c := range filters {
+		for how, read := range map[string]func() (entity.Filter, error){
+			"query " + c.query: func() (entity.Filter, error) { return queryFilter(c.query) },
+			"body " + c.body:   func() (entity.Filter, error) { return bodyFilter(c.body) },
+		} {
+			got, err := read()
+			if err != nil || !reflect.DeepEqual(got, c.want) {
+				t.Errorf("%s: %s\n got %+v, %v\nwant %+v", c.name, how, got, err, c.want)
+			}
+		}
+	}
+}
+
+// What is shown of a filter is a filter that means the same.
+func TestFilter_ShownAndReadAgain(t *testing.T) {
+	t.Parallel()
+	s := newFixture().open().server
+	for _, c := range filters {
+		text, err := json.Marshal(s.showFilter(c.want))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var members map[string]json.RawMessage
+		if err := json.Unmarshal(text, &members); err != nil {
+			t.Fatal(err)
+		}
+		for name, value := range members {
+			if string(value) == "null" {
+				delete(members, name)
+			}
+		}
+		again, _ := json.Marshal(members)
+		if got, err := bodyFilter(string(again)); err != nil || !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: %s is read as %+v, %v, want %+v", c.name, again, got, err, c.want)
+		}
+	}
+}
+
+// Everything that cannot be meant is refused by the name of its parameter, on
+// every route that takes a filter.
+func TestFilter_Bad(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 1001)
+	for _, c := range []struct{ query, field string }{
+		{"topic=", "topic"},
+		{"topic=a&topic=b", "topic"},
+		{"topic=" + strings.Repeat("x", 256), "topic"},
+		{"topic=a%00", "topic"},
+		{"topic=%ff", "topic"},
+		{"topic=a/*", "topic"},
+		{"topic=^a*", "topic"},
+		{"topic=" + strings.Repeat("x", 249) + "*", "topic"},
+		{"status=", "status"},
+		{"status=dead", "status"},
+		{"status=DEAD,", "status"},
+		{"status=DEAD&status=x", "status"},
+		{"error_class=", "error_class"},
+		{"error_class=" + long, "error_class"},
+		{"consumer_group=a%00b", "consumer_group"},
+		{"dialect=%fe", "dialect"},
+		{"group_id=1", "group_id"},
+		{"group_id=00000000-0000-0000-0000-000000000000", "group_id"},
+		{"origin=known", "origin"},
+		{"origin=", "origin"},
+		{"created_after=yesterday", "created_after"},
+		{"created_after=2026-02-30T00:00:00Z", "created_after"},
+		{"created_before=", "created_before"},
+		{"created_after=2026-02-20T10:30:00Z&created_before=2026-02-20T10:30:00Z", "created_before"},
+		{"retried_after=1", "retried_after"},
+		{"retried_before=0001-01-01T00:00:00Z", "retried_before"},
+		{"retried_after=2026-02-20T10:30:01Z&retried_before=2026-02-20T10:30:00Z", "retried_before"},
+		{"key=a&key_base64=YQ==", "key"},
+		{"key=" + long, "key"},
+		{"key_base64=!", "key_base64"},
+		{"header=", "header"},
+		{"header==x", "header"},
+		{"header=a%00", "header"},
+		{"header=a%3D" + long, "header"},
+		{strings.Repeat("header=a&", 11), "header"},
+		{"payload=", "payload"},
+		{"payload=customer.id", "payload"},
+		{"payload=$..id", "payload"},
+		{"payload=$.a[0]", "payload"},
+		{"payload=$.a%3D", "payload"},
+		{"payload=$.a x", "payload"},
+		{"payload=$.a%3D%00", "payload"},
+		{"payload=$.a%3D" + long, "payload"},
+		{"q=", "q"},
+		{"q=ab", "q"},
+		{"q=abc+de", "q"},
+		{"q=%22abc", "q"},
+		{"q=%22%22", "q"},
+		{"q=a%00bc", "q"},
+		{"q=%ff%ff%ff", "q"},
+		{"q=" + strings.Repeat("abc"+"%20", 1) + strings.Join(strings.Split("aaa bbb ccc ddd eee fff ggg hhh iii jjj", " "), "+"), "q"},
+		{"q=" + long, "q"},
+	} {
+		c.query = strings.ReplaceAll(c.query, " ", "%20")
+		for _, path := range []string{"/api/v1/messages?", "/api/v1/archive?", "/api/v1/export?"} {
+			w := newFixture().open().do("GET", path+c.query, "")
+			if got := firstField(wantEnvelope(t, w, 400, codeValidation).Details); got != c.field {
+				t.Errorf("%s%.100s: %s, want field %s", path, c.query, w.Body, c.field)
+			}
+		}
+	}
+}
+
+func TestFilter_EveryProblemIsReported(t *testing.T) {
+	t.Parallel()
+	w := newFixture().open().do("GET", "/api/v1/messages?q=a&topic=&status=x&sort=up&count=all&limit=0&unmask=1&cursor=x", "")
+	got := map[string]bool{}
+	for _, d := range wantEnvelope(t, w, 400, codeValidation).Details {
+		got[d.Field] = true
+	}
+	for _, field := range []string{"q", "topic", "status", "sort", "count", "limit", "unmask"} {
+		if !got[field] {
+			t.Errorf("details name %v, want %s among them", got, field)
+		}
+	}
+}
+
+func FuzzFilter(f *testing.F) {
+	for _, c := range filters {
+		f.Add(c.query)
+	}
+	f.Fuzz(func(t *testing.T, query string) {
+		values, err := url.ParseQuery(query)
+		if err != nil {
+			return
+		}
+		r := httptest.NewRequest("GET", "/", nil)
+		r.URL.RawQuery = values.Encode()
+		var p problems
+		filterOf(r, &p)
+		for _, d := range fieldDetails(joined(p)) {
+			if d.Field == "" || d.Reason == "" {
+				t.Errorf("%q: problem %+v without a name", query, d)
+			}
+		}
+	})
+}

@@ -1,0 +1,246 @@
+package rest
+
+import (
+	"encoding/binary"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/auth"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+const (
+	// maxNote and maxLink bound what operators say of a group, in characters.
+	maxNote = 2000
+	maxLink = 2000
+)
+
+var (
+	groupSorts = map[string]repository.GroupSort{
+		"last_seen": repository.GroupsByLastSeen, "first_seen": repository.GroupsByFirstSeen, "open": repository.GroupsByOpen,
+	}
+	groupSortNames = []string{"last_seen", "first_seen", "open"}
+
+	trends = map[string]time.Duration{"24h": 24 * time.Hour, "7d": 7 * 24 * time.Hour, "none": 0}
+
+	trendNames = []string{"24h", "7d", "none"}
+)
+
+type groupJSON struct {
+	ID          uuid.UUID               `json:"id"`
+	Class       *string                 `json:"class"`
+	Title       string                  `json:"title"`
+	Frames      []string                `json:"frames"`
+	Rule        *string                 `json:"rule"`
+	FirstSeen   *string                 `json:"first_seen_at"`
+	LastSeen    *string                 `json:"last_seen_at"`
+	RegressedAt *string                 `json:"regressed_at"`
+	New         bool                    `json:"new"`
+	Regressed   bool                    `json:"regressed"`
+	Counts      map[entity.Status]int64 `json:"counts"`
+	Open        int64                   `json:"open"`
+	Arrived     int64                   `json:"arrived"`
+	Topics      []topicShareJSON        `json:"topics"`
+	Trend       []hourJSON              `json:"trend"`
+	Note        *string                 `json:"note"`
+	Link        *string                 `json:"link"`
+	Muted       bool                    `json:"muted"`
+}
+
+type topicShareJSON struct {
+	Topic    string `json:"topic"`
+	Messages int64  `json:"messages"`
+}
+
+type hourJSON struct {
+	Hour     *string `json:"hour"`
+	Messages int64   `json:"messages"`
+}
+
+func (s *Server) showGroup(g entity.ErrorGroup) groupJSON {
+	shown := groupJSON{
+		ID:          g.ID,
+		Class:       orNull(g.Class),
+		Title:       g.Title,
+		Frames:      listOf(g.Frames),
+		Rule:        orNull(g.Rule),
+		FirstSeen:   stamp(g.FirstSeen),
+		LastSeen:    stamp(g.LastSeen),
+		RegressedAt: stamp(g.RegressedAt),
+		New:         g.New(s.now()),
+		Regressed:   g.Regressed(),
+		Counts:      showCounts(g.Counts),
+		Open:        g.Open(),
+		Arrived:     g.Arrived,
+		Topics:      []topicShareJSON{},
+		Trend:       []hourJSON{},
+		Note:        orNull(g.Note),
+		Link:        orNull(g.Link),
+		Muted:       g.Muted,
+	}
+	for _, t := range g.Topics {
+		shown.Topics = append(shown.Topics, topicShareJSON(t))
+	}
+	for _, h := range g.Trend {
+		shown.Trend = append(shown.Trend, hourJSON{stamp(h.Hour), h.Messages})
+	}
+	return shown
+}
+
+func (s *Server) listGroups(w http.ResponseWriter, r *http.Request) error {
+	l, err := listingOf(r, placeSize, "topic", "open", "sort")
+	if err != nil {
+		return err
+	}
+	q, err := s.groupQuery(r)
+	if err != nil {
+		return err
+	}
+	if l.place != nil {
+		q.After = &repository.GroupPlace{Key: l.number(), ID: uuid.UUID(l.place[numberSize:])}
+	}
+	q.Limit = l.limit + 1
+	groups, err := s.store.ErrorGroups(r.Context(), q)
+	if err != nil {
+		return err
+	}
+	groups, next := part(l, groups, func(last repository.ListedGroup) []byte {
+		place := binary.BigEndian.AppendUint64(nil, uint64(last.Place.Key)) //nolint:gosec // read back as it was written
+		return append(place, last.Place.ID[:]...)
+	})
+	list := make([]groupJSON, 0, len(groups))
+	for _, g := range groups {
+		list = append(list, s.showGroup(g.ErrorGroup))
+	}
+	writeJSON(w, http.StatusOK, struct {
+		Groups     []groupJSON `json:"groups"`
+		NextCursor *string     `json:"next_cursor"`
+	}{list, next})
+	return nil
+}
+
+func (s *Server) groupQuery(r *http.Request) (q repository.GroupQuery, err error) {
+	query := r.URL.Query()
+	q.Visible = principalOf(r).Scope(auth.Viewer)
+	if q.Topic, err = textParameter(query, "topic"); err != nil {
+		return q, err
+	}
+	if query.Has("topic") && (q.Topic == "" || !possibleTopic(q.Topic)) {
+		return q, &entity.FieldError{Field: "topic", Reason: "must be the name of an original topic"}
+	}
+	if q.Open, err = boolParameter(query, "open"); err != nil {
+		return q, err
+	}
+	sort, err := wordParameter(query, "sort", groupSortNames)
+	if err != nil {
+		return q, err
+	}
+	q.Sort = groupSorts[sort]
+	q.Trend, err = s.trendOf(query, "24h")
+	return q, err
+}
+
+func (s *Server) trendOf(query url.Values, missing string) (repository.Trend, error) {
+	name, err := wordParameter(query, "trend", trendNames)
+	if name == "" {
+		name = missing
+	}
+	span := trends[name]
+	if err != nil || span == 0 {
+		return repository.Trend{}, err
+	}
+	until := s.now().UTC().Truncate(time.Hour).Add(time.Hour)
+	return repository.Trend{Since: until.Add(-span), Until: until}, nil
+}
+
+func (s *Server) getGroup(w http.ResponseWriter, r *http.Request) error {
+	id, err := groupID(r)
+	if err != nil {
+		return err
+	}
+	trend, err := s.trendOf(r.URL.Query(), "7d")
+	if err != nil {
+		return err
+	}
+	return s.writeGroup(w, r, id, trend)
+}
+
+func (s *Server) writeGroup(w http.ResponseWriter, r *http.Request, id uuid.UUID, trend repository.Trend) error {
+	g, err := s.store.ErrorGroup(r.Context(), id, principalOf(r).Scope(auth.Viewer), trend)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, s.showGroup(g))
+	return nil
+}
+
+// annotateGroup sets what is given and leaves the rest.
+func (s *Server) annotateGroup(w http.ResponseWriter, r *http.Request) error {
+	id, err := groupID(r)
+	if err != nil {
+		return err
+	}
+	var note, link nullable[string]
+	var muted option[bool]
+	cause, err := s.readChange(w, r, fields{"note": &note, "link": &link, "muted": &muted})
+	if err != nil {
+		return err
+	}
+	a, err := annotation(note, link, muted)
+	if err != nil {
+		return err
+	}
+	trend, err := s.trendOf(r.URL.Query(), "7d")
+	if err != nil {
+		return err
+	}
+	if _, err := s.store.ErrorGroup(r.Context(), id, principalOf(r).Scope(auth.Viewer), noTrend); err != nil {
+		return err
+	}
+	if err := s.store.AnnotateGroup(r.Context(), id, a, cause); err != nil {
+		return err
+	}
+	return s.writeGroup(w, r, id, trend)
+}
+
+func annotation(note, link nullable[string], muted option[bool]) (a repository.Annotation, err error) {
+	var p problems
+	if note.given {
+		a.Note = textOf(note)
+		p.refuse(!possibleText(*a.Note, maxNote) || strings.ContainsFunc(*a.Note, notInNotes), "note",
+			"must have at most %d characters, and no control characters but tabs and new lines", maxNote)
+	}
+	if link.given {
+		a.Link = textOf(link)
+		p.refuse(*a.Link != "" && !webLink(*a.Link), "link", "must be an http or https address of at most %d characters", maxLink)
+	}
+	if muted.given {
+		a.Muted = &muted.value
+	}
+	p.refuse(!note.given && !link.given && !muted.given, "body", "must have note, link or muted")
+	return a, joined(p)
+}
+
+// textOf takes null for the empty text: both clear it.
+func textOf(n nullable[string]) *string {
+	if n.value == nil {
+		return new(string)
+	}
+	return n.value
+}
+
+func notInNotes(c rune) bool { return unicode.IsControl(c) && c != '\n' && c != '\t' }
+
+// webLink keeps out what would run where a link is clicked.
+func webLink(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" &&
+		utf8.RuneCountInString(text) <= maxLink && possibleText(text, maxLink) && !strings.ContainsFunc(text, unicode.IsControl)
+}

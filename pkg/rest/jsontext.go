@@ -1,0 +1,146 @@
+package rest
+
+import (
+	"bytes"
+	"encoding/base64"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+)
+
+// What follows writes JSON without reflection: an export of a million messages
+// spends its time here. It writes what encode would.
+
+const hexDigits = "0123456789abcdef"
+
+// appendText writes a string. Characters that change how what stands behind them
+// is read are escaped, though JSON would let them through: an answer is looked at
+// in terminals and logs as well.
+func appendText[T ~string](dst []byte, text T) []byte {
+	dst = append(dst, '"')
+	start := 0
+	for i := 0; i < len(text); {
+		c := text[i]
+		if c < utf8.RuneSelf {
+			if c >= ' ' && c != '"' && c != '\\' && c != 0x7f {
+				i++
+				continue
+			}
+			dst = append(dst, text[start:i]...)
+			dst = appendEscaped(dst, rune(c))
+			i++
+			start = i
+			continue
+		}
+		r, size := decodeRune(text[i:])
+		if r == utf8.RuneError && size == 1 || escapedRune(r) {
+			dst = append(dst, text[start:i]...)
+			dst = appendEscaped(dst, r)
+			start = i + size
+		}
+		i += size
+	}
+	dst = append(dst, text[start:]...)
+	return append(dst, '"')
+}
+
+func decodeRune[T ~string](text T) (rune, int) {
+	return utf8.DecodeRuneInString(string(text[:min(len(text), utf8.UTFMax)]))
+}
+
+// escapedRune reports whether a character beyond ASCII may change the order, or
+// the lines, in which text is shown.
+func escapedRune(r rune) bool {
+	switch {
+	case r < 0x80, r > 0xfeff:
+		return false
+	case r < 0xa0, r == 0x061c, r == 0xfeff:
+		return true
+	case r < 0x200b || r > 0x2069:
+		return false
+	default:
+		return r <= 0x200f || r >= 0x2028 && r <= 0x202e || r >= 0x2060
+	}
+}
+
+func appendEscaped(dst []byte, r rune) []byte {
+	switch r {
+	case '"', '\\':
+		return append(dst, '\\', byte(r))
+	case '\n':
+		return append(dst, '\\', 'n')
+	case '\r':
+		return append(dst, '\\', 'r')
+	case '\t':
+		return append(dst, '\\', 't')
+	case '\b':
+		return append(dst, '\\', 'b')
+	case '\f':
+		return append(dst, '\\', 'f')
+	default:
+		return append(dst, '\\', 'u', hexDigits[r>>12&15], hexDigits[r>>8&15], hexDigits[r>>4&15], hexDigits[r&15])
+	}
+}
+
+// escapeMarks escapes in JSON text what appendText escapes and encoding/json does
+// not. Outside of strings there is nothing of the kind.
+func escapeMarks(text []byte) []byte {
+	if !bytes.ContainsFunc(text, escapedMark) {
+		return text
+	}
+	out := make([]byte, 0, len(text)+16)
+	for _, r := range string(text) {
+		if escapedMark(r) {
+			out = appendEscaped(out, r)
+		} else {
+			out = utf8.AppendRune(out, r)
+		}
+	}
+	return out
+}
+
+func escapedMark(r rune) bool { return r == 0x7f || escapedRune(r) }
+
+func appendBase64(dst, b []byte) []byte {
+	dst = append(dst, '"')
+	dst = base64.StdEncoding.AppendEncode(dst, b)
+	return append(dst, '"')
+}
+
+// appendBlob writes bytes as showBytes shows them.
+func appendBlob(dst, b []byte) []byte {
+	switch {
+	case b == nil:
+		return append(dst, "null"...)
+	case utf8.Valid(b):
+		dst = append(dst, `{"encoding":"utf8","data":`...)
+		dst = appendText(dst, string(b))
+	default:
+		dst = append(dst, `{"encoding":"base64","data":`...)
+		dst = appendBase64(dst, b)
+	}
+	return append(dst, '}')
+}
+
+// appendStamp writes a time as stamp shows it.
+func appendStamp(dst []byte, t time.Time) []byte {
+	if t.IsZero() {
+		return append(dst, "null"...)
+	}
+	dst = append(dst, '"')
+	dst = t.UTC().AppendFormat(dst, timeLayout)
+	return append(dst, '"')
+}
+
+func appendID(dst []byte, id uuid.UUID) []byte {
+	text, _ := id.MarshalText() // never fails
+	dst = append(dst, '"')
+	dst = append(dst, text...)
+	return append(dst, '"')
+}
+
+func appendInt[T ~int | ~int32 | ~int64](dst []byte, n T) []byte {
+	return strconv.AppendInt(dst, int64(n), 10)
+}

@@ -1,0 +1,265 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/auth"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// Mapper understands the rules that say where dead letters belong.
+type Mapper interface {
+	// Validate reports every rule that cannot work.
+	Validate(rules []entity.TopicRule) error
+
+	// Mapped is the original topic that rules, and the configured ones behind them,
+	// give for a dead-letter topic; "" when they give none.
+	Mapped(rules []entity.TopicRule, dlqTopic string) string
+
+	// Configured are the rules of the configuration, in their order.
+	Configured() []entity.TopicRule
+}
+
+// maxRules bounds the mapping: every record that comes in is held against it.
+const maxRules = 1000
+
+type ruleJSON struct {
+	Pattern  string `json:"pattern"`
+	Original string `json:"original"`
+}
+
+type unmappedJSON struct {
+	DLQTopic string  `json:"dlq_topic"`
+	Messages int64   `json:"messages"`
+	Original *string `json:"original"`
+}
+
+type mappingJSON struct {
+	Version    int64          `json:"version"`
+	UpdatedAt  *string        `json:"updated_at"`
+	UpdatedBy  *string        `json:"updated_by"`
+	Rules      []ruleJSON     `json:"rules"`
+	Configured []ruleJSON     `json:"configured"`
+	Unmapped   []unmappedJSON `json:"unmapped"`
+	Redrives   *[]uuid.UUID   `json:"redrives,omitempty"`
+}
+
+func (s *Server) getMappings(w http.ResponseWriter, r *http.Request) error {
+	mapping, err := s.store.Mapping(r.Context())
+	if err != nil {
+		return err
+	}
+	unmapped, err := s.store.Unmapped(r.Context(), principalOf(r).Scope(auth.Viewer))
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, s.showMapping(mapping, unmapped))
+	return nil
+}
+
+func (s *Server) showMapping(m entity.Mapping, unmapped []repository.UnmappedTopic) mappingJSON {
+	shown := mappingJSON{
+		Version: m.Version, UpdatedAt: stamp(m.UpdatedAt), UpdatedBy: orNull(m.UpdatedBy),
+		Rules: showRules(m.Rules), Configured: []ruleJSON{}, Unmapped: []unmappedJSON{},
+	}
+	if s.mapper != nil {
+		shown.Configured = showRules(s.mapper.Configured())
+	}
+	for _, u := range unmapped {
+		shown.Unmapped = append(shown.Unmapped, unmappedJSON{u.DLQTopic, u.Messages, orNull(s.mapped(m.Rules, u.DLQTopic))})
+	}
+	return shown
+}
+
+func showRules(rules []entity.TopicRule) []ruleJSON {
+	list := make([]ruleJSON, 0, len(rules))
+	for _, rule := range rules {
+		list = append(list, ruleJSON(rule))
+	}
+	return list
+}
+
+// mapped is "" for rows without a dead-letter topic.
+func (s *Server) mapped(rules []entity.TopicRule, dlqTopic string) string {
+	if s.mapper == nil || dlqTopic == "" {
+		return ""
+	}
+	return s.mapper.Mapped(rules, dlqTopic)
+}
+
+// mappingOrder is the body that replaces the mapping.
+type mappingOrder struct {
+	version option[int64]
+	rules   option[[]rawJSON]
+	apply   bool
+	problems
+}
+
+func (s *Server) replaceMappings(w http.ResponseWriter, r *http.Request) error {
+	ctx, cancel := context.WithTimeout(r.Context(), creationTime)
+	defer cancel()
+	r = r.WithContext(ctx)
+	var o mappingOrder
+	cause, err := s.readChange(w, r, fields{"version": &o.version, "rules": &o.rules, "apply": &o.apply})
+	if err != nil {
+		return err
+	}
+	rules, err := o.read(s.mapper)
+	if err != nil {
+		return err
+	}
+	mapping, err := s.store.ReplaceMapping(r.Context(), rules, o.version.value, cause)
+	if err != nil {
+		return err
+	}
+	unmapped, err := s.store.Unmapped(r.Context(), principalOf(r).Scope(auth.Viewer))
+	if err != nil {
+		return err
+	}
+	shown := s.showMapping(mapping, unmapped)
+	ids := []uuid.UUID{}
+	if o.apply {
+		if ids, err = s.applyMapping(r.Context(), mapping.Rules, unmapped, cause); err != nil {
+			return err
+		}
+	}
+	shown.Redrives = &ids
+	writeJSON(w, http.StatusOK, shown)
+	return nil
+}
+
+func (o *mappingOrder) read(mapper Mapper) ([]entity.TopicRule, error) {
+	o.refuse(!o.version.given || o.version.value < 0, "version", "must be the version that was read, 0 when there was none")
+	o.refuse(!o.rules.given, "rules", "must be a list of rules, each with pattern and original")
+	o.refuse(len(o.rules.value) > maxRules, "rules", "must be at most %d", maxRules)
+	if len(o.problems) > 0 {
+		return nil, joined(o.problems)
+	}
+	rules := make([]entity.TopicRule, 0, len(o.rules.value))
+	for i, raw := range o.rules.value {
+		var pattern, original string
+		if err := decodeObjectAt(raw, fmt.Sprintf("rules[%d]", i), fields{"pattern": &pattern, "original": &original}); err != nil {
+			o.note(err)
+			continue
+		}
+		rules = append(rules, entity.TopicRule{Pattern: pattern, Original: original})
+	}
+	if len(o.problems) == 0 && mapper != nil {
+		o.note(ruleProblems(mapper.Validate(rules)))
+	}
+	return rules, joined(o.problems)
+}
+
+// ruleProblems makes whatever is wrong with rules the fault of whoever sent them.
+func ruleProblems(err error) error {
+	if err == nil || len(fieldDetails(err)) > 0 {
+		return err
+	}
+	return &entity.FieldError{Field: "rules", Reason: err.Error()}
+}
+
+// applyMapping sets the original topic of what is there already: one redrive for
+// each dead-letter topic that the rules place. Its id follows from the request's
+// operation, so that the same request, carried on, finds what it had begun.
+func (s *Server) applyMapping(ctx context.Context, rules []entity.TopicRule, unmapped []repository.UnmappedTopic, cause entity.Cause) ([]uuid.UUID, error) {
+	ids := []uuid.UUID{}
+	request := cause.Operation
+	for _, u := range unmapped {
+		original := s.mapped(rules, u.DLQTopic)
+		if original == "" {
+			continue
+		}
+		if request != uuid.Nil {
+			cause.Operation = uuid.NewSHA1(request, []byte(u.DLQTopic+"\x00"+original))
+		}
+		redrive, err := s.redriver.Begin(ctx, repository.NewRedrive{
+			Action: entity.RedriveMap, Cause: cause, Options: entity.RedriveOptions{OriginalTopic: original},
+			Selection: entity.Selection{Filter: entity.Filter{
+				Topic: u.DLQTopic, UnknownOrigin: true, Visible: principalFrom(ctx).Scope(auth.Operator),
+			}},
+		})
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, redrive.ID)
+	}
+	return ids, nil
+}
+
+type originJSON struct {
+	ID            uuid.UUID         `json:"id"`
+	OriginalTopic string            `json:"original_topic"`
+	Confidence    entity.Confidence `json:"origin_confidence"`
+}
+
+// setOrigin says where one message belongs.
+func (s *Server) setOrigin(w http.ResponseWriter, r *http.Request) error {
+	id, err := messageID(r)
+	if err != nil {
+		return err
+	}
+	var topic option[string]
+	cause, err := s.readChange(w, r, fields{"original_topic": &topic})
+	if err != nil {
+		return err
+	}
+	if err := s.checkOriginal(topic.value); err != nil {
+		return err
+	}
+	if err := s.mayTopic(r, auth.Operator, topic.value); err != nil {
+		return err
+	}
+	changed, err := s.store.Change(r.Context(), repository.Change{
+		Action: entity.RedriveMap, IDs: []uuid.UUID{id}, OriginalTopic: topic.value,
+	}, cause)
+	if err != nil {
+		return err
+	}
+	if len(changed) == 0 {
+		return s.whyNotMapped(r.Context(), id)
+	}
+	writeJSON(w, http.StatusOK, originJSON{id, topic.value, entity.FromOperator})
+	return nil
+}
+
+// checkOriginal holds a topic against what a rule would have to say to lead
+// there: a dead-letter topic is nobody's original.
+func (s *Server) checkOriginal(topic string) error {
+	const field = "original_topic"
+	if !entity.ValidTopic(topic) {
+		return &entity.FieldError{Field: field, Reason: "must be the name of a topic: 1 to 249 of A-Z a-z 0-9 . _ -"}
+	}
+	if s.mapper == nil {
+		return nil
+	}
+	if err := s.mapper.Validate([]entity.TopicRule{{Pattern: "*", Original: topic}}); err != nil {
+		reason := err.Error()
+		if list := fieldDetails(err); len(list) > 0 {
+			reason = list[0].Reason
+		}
+		return &entity.FieldError{Field: field, Reason: reason}
+	}
+	return nil
+}
+
+func (s *Server) whyNotMapped(ctx context.Context, id uuid.UUID) error {
+	m, err := s.store.Get(ctx, id, 0)
+	switch {
+	case err != nil:
+		return err
+	case m.Claimed():
+		return &entity.ClaimedError{ID: id, Unsettled: m.Unsettled}
+	case m.Origin.Confidence == entity.FromHeader:
+		return &requestError{kind: entity.ErrConflict, text: "the record's own header names its original topic: " + m.OriginalTopic}
+	case m.Status == entity.Resolved:
+		return &requestError{kind: entity.ErrConflict, text: "the message is RESOLVED: where it belongs no longer matters"}
+	default:
+		return errors.New("set origin: the message was changed meanwhile")
+	}
+}

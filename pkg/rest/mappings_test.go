@@ -1,0 +1,171 @@
+package rest
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// suffixMapper understands rules whose pattern is a glob, and refuses originals
+// that are dead-letter topics.
+type suffixMapper struct{}
+
+func (suffixMapper) Validate(rules []entity.TopicRule) error {
+	for _, r := range rules {
+		if strings.HasSuffix(r.Original, ".dlq.v1") {
+			return &entity.FieldError{Field: "rules[0].original", Reason: "is itself a dead-letter topic"}
+		}
+	}
+	return nil
+}
+
+func (suffixMapper) Mapped(rules []entity.TopicRule, topic string) string {
+	for _, r := range rules {
+		if patterns(r.Pattern).Match(topic) {
+			return r.Original
+		}
+	}
+	return ""
+}
+
+func (suffixMapper) Configured() []entity.TopicRule {
+	return []entity.TopicRule{{Pattern: "audit.dlq.v1", Original: "audit"}}
+}
+
+func unknown(source string, offset int64) func(*entity.Message) {
+	return func(m *entity.Message) {
+		m.OriginalTopic, m.Origin.Confidence = "", entity.FromNothing
+		m.Source.Topic, m.Source.Offset = source, offset
+	}
+}
+
+func mappingFixture() (*fixture, *[]repository.NewRedrive) {
+	f, _, begun := orderingFixture(message(sixth(0), unknown("a.dlq.v1", 1)), message(sixth(1), unknown("a.dlq.v1", 2)), message(sixth(2), unknown("b.dlq.v1", 1)))
+	f.options = []Option{WithMapper(suffixMapper{})}
+	return f.open(), begun
+}
+
+const mappings = "/api/v1/mappings"
+
+func TestMappings(t *testing.T) {
+	t.Parallel()
+	f, begun := mappingFixture()
+	configured := `"configured":[{"pattern":"audit.dlq.v1","original":"audit"}]`
+	unmappedA, unmappedB := `{"dlq_topic":"a.dlq.v1","messages":2,"original":`, `{"dlq_topic":"b.dlq.v1","messages":1,"original":null}`
+	wantAnswer(t, f.do("GET", mappings, ""), 200, `{"version":0,"updated_at":null,"updated_by":null,"rules":[],`+configured+
+		`,"unmapped":[`+unmappedA+`null},`+unmappedB+`]}`)
+	set := `{"version":1,"updated_at":"2026-02-20T10:30:00.000+00:00","updated_by":"anonymous","rules":[{"pattern":"a.*","original":"orders"}],` + configured +
+		`,"unmapped":[` + unmappedA + `"orders"},` + unmappedB + `]`
+	body := `{"version":0,"rules":[{"pattern":"a.*","original":"orders"}],"reason":"found out"}`
+	wantAnswer(t, f.do("PUT", mappings, body), 200, set+`,"redrives":[]}`)
+	wantAnswer(t, f.do("GET", mappings, ""), 200, set+`}`)
+	if len(*begun) > 0 {
+		t.Errorf("%d redrives were begun, though nobody asked to apply the rules", len(*begun))
+	}
+	e := wantEnvelope(t, f.do("PUT", mappings, body), 409, codeConflict)
+	if !strings.Contains(e.Message, "changed") {
+		t.Errorf("message %q", e.Message)
+	}
+}
+
+// Rules are applied by one redrive for each dead-letter topic that they place, and
+// the same request, sent again, begins none a second time.
+func TestMappings_Apply(t *testing.T) {
+	t.Parallel()
+	f, begun := mappingFixture()
+	body := `{"version":0,"rules":[{"pattern":"a.*","original":"orders"},{"pattern":"b.*","original":"payments"}],"apply":true}`
+	first := f.do("PUT", mappings, body, keyHeader, "k").Body.String()
+	if len(*begun) != 2 {
+		t.Fatalf("%d redrives, want 2: %s", len(*begun), first)
+	}
+	for i, want := range []struct{ topic, original string }{{"a.dlq.v1", "orders"}, {"b.dlq.v1", "payments"}} {
+		got := (*begun)[i]
+		if got.Action != entity.RedriveMap || got.Selection.Topic != want.topic || !got.Selection.UnknownOrigin || got.Options.OriginalTopic != want.original {
+			t.Errorf("redrive %d = %+v, want %+v", i, got, want)
+		}
+	}
+	if (*begun)[0].Cause.Operation == (*begun)[1].Cause.Operation {
+		t.Error("both redrives have the same id")
+	}
+	if again := f.do("PUT", mappings, body, keyHeader, "k").Body.String(); again != first || len(*begun) != 2 {
+		t.Errorf("the second answer is %s after %d redrives, want %s after 2", again, len(*begun), first)
+	}
+	wanted := (*begun)[0].Cause.Operation
+	if _, err := f.server.applyMapping(t.Context(), []entity.TopicRule{{Pattern: "a.*", Original: "orders"}},
+		[]repository.UnmappedTopic{{DLQTopic: "a.dlq.v1"}}, entity.Cause{Actor: "x", Operation: idA}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.server.applyMapping(t.Context(), []entity.TopicRule{{Pattern: "a.*", Original: "orders"}},
+		[]repository.UnmappedTopic{{DLQTopic: "a.dlq.v1"}}, entity.Cause{Actor: "x", Operation: idA}); err != nil {
+		t.Fatal(err)
+	}
+	if a, b := (*begun)[2].Cause.Operation, (*begun)[3].Cause.Operation; a != b || a == wanted {
+		t.Errorf("operations %s and %s, want the same for the same request, and another for another", a, b)
+	}
+}
+
+func TestMappings_Bad(t *testing.T) {
+	t.Parallel()
+	for body, field := range map[string]string{
+		``:                           "version",
+		`{"rules":[]}`:               "version",
+		`{"version":-1,"rules":[]}`:  "version",
+		`{"version":"0","rules":[]}`: "version",
+		`{"version":0}`:              "rules",
+		`{"version":0,"rules":null}`: "rules",
+		`{"version":0,"rules":{}}`:   "rules",
+		`{"version":0,"rules":[1]}`:  "rules[0]",
+		`{"version":0,"rules":[{"pattern":"a","original":"b"},{"pattern":1}]}`: "rules[1].pattern",
+		`{"version":0,"rules":[{"pattern":"a","to":"b"}]}`:                     "rules[0].to",
+		`{"version":0,"rules":[{"pattern":"a","original":"x.dlq.v1"}]}`:        "rules[0].original",
+		`{"version":0,"rules":[],"apply":1}`:                                   "apply",
+		`{"version":0,"rules":[` + strings.Repeat(`{},`, 1000) + `{}]}`:        "rules",
+	} {
+		f, _ := mappingFixture()
+		e := wantEnvelope(t, f.do("PUT", mappings, body), 400, codeValidation)
+		if firstField(e.Details) != field {
+			t.Errorf("%.60s: details %+v, want %s", body, e.Details, field)
+		}
+	}
+}
+
+func TestSetOrigin(t *testing.T) {
+	t.Parallel()
+	f, _ := mappingFixture()
+	target := "/api/v1/dlq/messages/" + sixth(0).String() + "/origin"
+	for body, field := range map[string]string{``: "original_topic", `{"original_topic":"a b"}`: "original_topic", `{"original_topic":"x.dlq.v1"}`: "original_topic", `{"topic":"x"}`: "topic"} {
+		if e := wantEnvelope(t, f.do("POST", target, body), 400, codeValidation); firstField(e.Details) != field {
+			t.Errorf("%s: details %+v, want %s", body, e.Details, field)
+		}
+	}
+	want := `{"id":"` + sixth(0).String() + `","original_topic":"orders","origin_confidence":"operator"}`
+	wantAnswer(t, f.do("POST", target, `{"original_topic":"orders","reason":"the team says so"}`), 200, want)
+	wantAnswer(t, f.do("POST", target, `{"original_topic":"orders"}`), 200, want) // it is so already
+	if got := f.search(t, "/api/v1/messages?origin=unknown").ids(); got != "12" && got != "21" {
+		t.Errorf("of unknown origin are %q, want 1 and 2", got)
+	}
+	entries, err := f.memory.Trail(t.Context(), repository.TrailQuery{ObjectID: sixth(0), Action: entity.ActionMap, Limit: 5})
+	if err != nil || len(entries) != 1 || entries[0].Cause.Reason != "the team says so" {
+		t.Errorf("trail %+v, %v", entries, err)
+	}
+}
+
+func TestSetOrigin_Refusals(t *testing.T) {
+	t.Parallel()
+	f := newFixture(message(idA), message(idB, unknown("a.dlq.v1", 1), in(entity.Retrying, 1))).open()
+	for id, want := range map[string]struct {
+		status     int
+		code, text string
+	}{
+		idA.String():    {409, codeConflict, "its original topic"},
+		idB.String():    {409, codeConflict, "claimed"},
+		idGone.String(): {404, codeNotFound, "not found"},
+	} {
+		e := wantEnvelope(t, f.do("POST", "/api/v1/dlq/messages/"+id+"/origin", `{"original_topic":"orders"}`), want.status, want.code)
+		if !strings.Contains(e.Message, want.text) {
+			t.Errorf("%s: %q, want %q in it", id, e.Message, want.text)
+		}
+	}
+}

@@ -1,0 +1,11 @@
+// Package openapi holds the description of the API, written first and by hand,
+// and makes a page of it for people. What the API does is left to package rest,
+// whose tests compare its router, its requests and its answers with the document.
+package openapi
+
+import _ "embed"
+
+// Document is the description, OpenAPI 3.1 in YAML. Nobody may change it.
+//
+//go:embed openapi.yaml
+var Document []byte

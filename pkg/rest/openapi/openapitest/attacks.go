@@ -1,0 +1,263 @@
+package openapitest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/getkin/kin-openapi/openapi3"
+)
+
+// Attack is a request with one value that nobody should send.
+type Attack struct {
+	Operation string // its operationId
+	Field     string // the parameter or the field of the body that has the value; "body" for the whole body
+	Method    string
+	Path      string // with the query
+	Header    http.Header
+	Body      []byte
+}
+
+// NoSuchID is the id that attacks use where a well-formed one is needed.
+const NoSuchID = "00000000-0000-7000-8000-00000000dead"
+
+// texts are values for whatever is text in the end.
+var texts = []string{
+	"", " ", "0", "-1", "1.5", "99999999999999999999", "1e400", "NaN", "true", "null", "[]", "{}", `"`, "'", "`", "\\", "%", "%%s%n", "*", "**",
+	"'; DROP TABLE dlq.dlq_messages; --", "1 OR 1=1", "$1", "${jndi:ldap://x}", "{{7*7}}", "<script>alert(1)</script>",
+	"\x00", "a\x00b", "\xff\xfe", "\xed\xa0\x80", "\r\nX-Evil: 1", "\x1b[31m", "\u202egnp.exe", "\ufeff", "ﷺ", "😀", "ß", "İ",
+	"../../etc/passwd", "^(a+)+$", "^", "$", "(", "$.", "$.a[", "$.a[0]", "$..a", "$['", "a=b=c", "=", "==", ";", "a;b", "&", "#",
+	"0001-01-01T00:00:00Z", "9999-12-31T23:59:60Z", "10000-01-01T00:00:00Z", "2026-02-30T00:00:00Z", "now()",
+	"00000000-0000-0000-0000-000000000000", "{00000000-0000-0000-0000-000000000000}",
+	strings.Repeat("a", 300), strings.Repeat("%", 2000), strings.Repeat("é", 5000), strings.Repeat(`"x" `, 2000),
+}
+
+// values are JSON texts for the fields of bodies.
+var values = []string{
+	"null", "true", "0", "-1", "1.5", "1e400", "99999999999999999999", `""`, `"a"`, `"\u0000"`, `"\ud800"`, "[]", "[null]", `[""]`, `[[]]`, "[1]", "{}",
+	`{"a":1}`, `{"":null}`, strings.Repeat("[", 2000) + strings.Repeat("]", 2000), `"` + strings.Repeat("a", 3000) + `"`,
+	`"'; DROP TABLE dlq.dlq_messages; --"`, `"\u202e"`, `"\r\n"`,
+}
+
+// bodies stand in place of whole bodies.
+var bodies = []string{"", "null", "[]", "0", `""`, "{", "}", "{}{}", `{"a"}`, `{"":1}`, `{"reason":1}`, `{"reason":"a","reason":"b"}`, "\x00", "\xff", strings.Repeat("{", 5000)}
+
+// Attacks returns requests made from the document: for every operation under
+// /api/v1 each parameter, each field of the body and the body itself has every value that is
+// bad for somebody, while all else is as it should be. The order is always the same.
+func Attacks() ([]Attack, error) {
+	doc, err := Document()
+	if err != nil {
+		return nil, err
+	}
+	var all []Attack
+	for _, path := range slices.Sorted(maps.Keys(doc.Paths.Map())) {
+		if !strings.HasPrefix(path, "/api/v1") {
+			continue
+		}
+		item := doc.Paths.Value(path)
+		operations := item.Operations()
+		for _, method := range slices.Sorted(maps.Keys(operations)) {
+			t := target{path: path, method: method, operation: operations[method], shared: item.Parameters}
+			all = append(all, t.attacks()...)
+		}
+	}
+	return all, nil
+}
+
+// target is an operation that is attacked.
+type target struct {
+	path, method string
+	operation    *openapi3.Operation
+	shared       openapi3.Parameters
+}
+
+func (t target) attacks() []Attack {
+	var all []Attack
+	for _, p := range slices.Concat(t.shared, t.operation.Parameters) {
+		for _, text := range texts {
+			all = append(all, t.with(p.Value, text))
+		}
+	}
+	body := t.bodySchema()
+	if body == nil {
+		return all
+	}
+	for _, text := range bodies {
+		all = append(all, t.body("body", []byte(text)))
+	}
+	sound := sample(body)
+	for name, field := range fieldsOf(body, "") {
+		for _, value := range values {
+			all = append(all, t.body(name, replaced(sound, name, field, value)))
+		}
+	}
+	return all
+}
+
+// with is the request with a parameter of that text.
+func (t target) with(p *openapi3.Parameter, text string) Attack {
+	a := Attack{Operation: t.operation.OperationID, Field: p.Name, Method: t.method, Header: http.Header{}, Path: t.filled(p, text)}
+	switch p.In {
+	case openapi3.ParameterInQuery:
+		a.Path += "?" + url.QueryEscape(p.Name) + "=" + url.QueryEscape(text)
+	case openapi3.ParameterInHeader:
+		if !strings.ContainsAny(text, "\r\n\x00") { // no client can send it
+			a.Header.Set(p.Name, text)
+		}
+	}
+	if body := t.bodySchema(); body != nil {
+		a.Body = encoded(sample(body))
+	}
+	return a
+}
+
+// filled is the path; attacked, if it is in the path, has the text.
+func (t target) filled(attacked *openapi3.Parameter, text string) string {
+	path := t.path
+	for _, p := range t.shared {
+		value := NoSuchID
+		if p.Value.Name == "topic" {
+			value = "no.such.topic"
+		}
+		if attacked != nil && p.Value.Name == attacked.Name && attacked.In == openapi3.ParameterInPath {
+			value = text
+		}
+		path = strings.Replace(path, "{"+p.Value.Name+"}", url.PathEscape(value), 1)
+	}
+	return path
+}
+
+func (t target) body(field string, body []byte) Attack {
+	return Attack{
+		Operation: t.operation.OperationID, Field: field, Method: t.method, Path: t.filled(nil, ""),
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: body,
+	}
+}
+
+func (t target) bodySchema() *openapi3.Schema {
+	if t.operation.RequestBody == nil {
+		return nil
+	}
+	media := t.operation.RequestBody.Value.Content.Get("application/json")
+	if media == nil || media.Schema == nil {
+		return nil
+	}
+	return media.Schema.Value
+}
+
+// sample is a body with what the schema requires.
+func sample(s *openapi3.Schema) map[string]any {
+	body := map[string]any{}
+	for _, name := range s.Required {
+		body[name] = some(name, s.Properties[name].Value)
+	}
+	return body
+}
+
+func some(name string, s *openapi3.Schema) any {
+	switch {
+	case len(s.Enum) > 0:
+		return s.Enum[0]
+	case s.Type.Is("integer"), s.Type.Is("number"):
+		return 1
+	case s.Type.Is("boolean"):
+		return false
+	case s.Type.Is("array"):
+		return []any{}
+	case name == "original_topic":
+		return "orders"
+	default:
+		return "a"
+	}
+}
+
+// fieldsOf are the fields of an object and of the objects in it, with the names
+// that errors give them.
+func fieldsOf(s *openapi3.Schema, prefix string) map[string][]string {
+	all := map[string][]string{}
+	for name, property := range s.Properties {
+		path := append(strings.Split(strings.TrimSuffix(prefix, "."), "."), name)
+		if prefix == "" {
+			path = []string{name}
+		}
+		all[prefix+name] = path
+		if property.Value.Type.Is("object") && prefix == "" {
+			maps.Copy(all, fieldsOf(property.Value, name+"."))
+		}
+	}
+	return all
+}
+
+// replaced is a sound body but for one field.
+func replaced(sound map[string]any, _ string, path []string, value string) []byte {
+	body := maps.Clone(sound)
+	if len(path) == 1 {
+		body[path[0]] = json.RawMessage(value)
+		return encoded(body)
+	}
+	body[path[0]] = map[string]any{path[1]: json.RawMessage(value)}
+	return encoded(body)
+}
+
+// encoded writes what need not be valid JSON.
+func encoded(body map[string]any) []byte {
+	var out bytes.Buffer
+	out.WriteByte('{')
+	for i, name := range slices.Sorted(maps.Keys(body)) {
+		if i > 0 {
+			out.WriteByte(',')
+		}
+		fmt.Fprintf(&out, "%q:", name)
+		switch v := body[name].(type) {
+		case json.RawMessage:
+			out.Write(v)
+		case map[string]any:
+			out.Write(encoded(v))
+		default:
+			text, _ := json.Marshal(v) // plain values
+			out.Write(text)
+		}
+	}
+	out.WriteByte('}')
+	return out.Bytes()
+}
+
+// Judge says what is wrong with the answer to an attack: it must not be the
+// server's fault, it must be as described, and a refusal names what was wrong.
+func (a Attack) Judge(status int, header http.Header, answer []byte) error {
+	if status >= http.StatusInternalServerError {
+		return fmt.Errorf("%s: %s: %s %.200q with %.200q = %d %.300s", a.Operation, a.Field, a.Method, a.Path, a.Body, status, answer)
+	}
+	if err := Check(Exchange{
+		Method: a.Method, Path: a.Path, Header: a.Header, Body: a.Body, Status: status, AnswerHeader: header, Answer: answer,
+	}); err != nil {
+		return fmt.Errorf("%s: %s: %w", a.Operation, a.Field, err)
+	}
+	if status != http.StatusBadRequest {
+		return nil
+	}
+	var said struct {
+		Error struct {
+			Message string
+			Details []struct{ Field string }
+		}
+	}
+	if err := json.Unmarshal(answer, &said); err != nil {
+		return fmt.Errorf("%s: %s: %w", a.Operation, a.Field, err)
+	}
+	for _, d := range said.Error.Details {
+		if d.Field != "" {
+			return nil
+		}
+	}
+	if strings.HasPrefix(said.Error.Message, "invalid ") { // of an id in the path
+		return nil
+	}
+	return fmt.Errorf("%s: %s: %s %.200q with %.200q = 400 without the name of what is wrong: %s", a.Operation, a.Field, a.Method, a.Path, a.Body, answer)
+}

@@ -1,0 +1,39 @@
+package openapitest
+
+import (
+	"bytes"
+	"fmt"
+	"mime"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+)
+
+// textBodies are read as text, which is what the document says they are.
+func textBodies() {
+	for _, kind := range []string{"application/x-ndjson", "application/yaml", "application/openmetrics-text", "text/html"} {
+		openapi3filter.RegisterBodyDecoder(kind, openapi3filter.PlainBodyDecoder)
+	}
+}
+
+// checkLines holds each line of an NDJSON answer against the schema of a message,
+// of which a document cannot say that it is on every line.
+func (d document) checkLines(e Exchange) error {
+	kind, _, err := mime.ParseMediaType(e.AnswerHeader.Get("Content-Type"))
+	if err != nil || kind != "application/x-ndjson" {
+		return nil //nolint:nilerr // an answer of no type at all is complained of elsewhere
+	}
+	for n, line := range bytes.Split(bytes.TrimSuffix(e.Answer, []byte("\n")), []byte("\n")) {
+		if len(e.Answer) == 0 {
+			return nil
+		}
+		value, err := decodeJSON(line)
+		if err == nil {
+			err = d.doc.ValidateSchemaJSON(d.doc.Components.Schemas["Message"].Value, value, openapi3.VisitAsResponse())
+		}
+		if err != nil {
+			return fmt.Errorf("%s %s: line %d is not a message: %w", e.Method, e.Path, n+1, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,93 @@
+package openapitest
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/routers"
+
+	"github.com/dlq-manager/dlq-manager/pkg/rest/openapi"
+)
+
+// Document returns the API's document, checked. Nobody may change it.
+func Document() (*openapi3.T, error) {
+	d, err := load()
+	return d.doc, err
+}
+
+type document struct {
+	doc   *openapi3.T
+	paths []string // those with the most that is fixed first
+}
+
+var load = sync.OnceValues(func() (document, error) {
+	textBodies()
+	doc, err := openapi3.NewLoader().LoadFromData(openapi.Document)
+	if err != nil {
+		return document{}, fmt.Errorf("read the API's document: %w", err)
+	}
+	if err := doc.Validate(context.Background()); err != nil {
+		return document{}, fmt.Errorf("the API's document: %w", err)
+	}
+	if err := doc.WalkSchemas(allowNull); err != nil {
+		return document{}, fmt.Errorf("the API's document: %w", err)
+	}
+	paths := doc.Paths.Keys()
+	slices.SortFunc(paths, func(a, b string) int {
+		if d := strings.Count(a, "{") - strings.Count(b, "{"); d != 0 {
+			return d
+		}
+		return strings.Compare(a, b)
+	})
+	return document{doc, paths}, nil
+})
+
+// allowNull says for a schema of any type that null is one, which the library
+// holds against it.
+func allowNull(_ string, s *openapi3.SchemaRef) error {
+	if v := s.Value; v != nil && v.Type == nil && len(v.OneOf) == 0 && len(v.AllOf) == 0 {
+		v.Type = &openapi3.Types{"null", "boolean", "integer", "number", "string", "array", "object"}
+	}
+	return nil
+}
+
+// find returns the operation that a request is for, nil for none. Where two paths
+// fit, the method decides.
+func (d document) find(req *http.Request) (*routers.Route, map[string]string) {
+	for _, path := range d.paths {
+		item := d.doc.Paths.Value(path)
+		operation := item.GetOperation(req.Method)
+		if operation == nil {
+			continue
+		}
+		if params, fits := fit(path, req.URL.EscapedPath()); fits {
+			return &routers.Route{Spec: d.doc, Path: path, PathItem: item, Method: req.Method, Operation: operation}, params
+		}
+	}
+	return nil, nil
+}
+
+// fit holds an encoded path against one of the document, a segment at a time.
+func fit(path, encoded string) (map[string]string, bool) {
+	want, have := strings.Split(path, "/"), strings.Split(encoded, "/")
+	if len(want) != len(have) {
+		return nil, false
+	}
+	params := map[string]string{}
+	for i, segment := range want {
+		text, err := url.PathUnescape(have[i])
+		switch name, isParam := strings.CutPrefix(segment, "{"); {
+		case isParam && err == nil && text != "":
+			params[strings.TrimSuffix(name, "}")] = text
+		case segment != have[i]:
+			return nil, false
+		}
+	}
+	return params, true
+}

@@ -1,0 +1,150 @@
+// Package openapitest holds requests and answers against the API's document, for
+// tests of whatever serves it or asks it. Nothing is sent by it.
+package openapitest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+)
+
+// Exchange is a request and its answer.
+type Exchange struct {
+	Method, Path string // with the query, as sent
+	Header       http.Header
+	Body         []byte
+	Status       int
+	AnswerHeader http.Header
+	Answer       []byte
+}
+
+// Check returns what is wrong with an exchange: an answer that the document does
+// not have, a route that it does not know and that was answered all the same, or
+// a request that it forbids and that was carried out.
+func Check(e Exchange) error {
+	d, err := load()
+	if err != nil {
+		return err
+	}
+	path, _, _ := strings.Cut(e.Path, "?")
+	e.Body = bytes.TrimSpace(e.Body)                                       // a blank one is none
+	req, err := http.NewRequest(e.Method, e.Path, bytes.NewReader(e.Body)) //nolint:noctx // it is never sent
+	if err != nil {
+		return nil //nolint:nilerr // not a request that any client could send
+	}
+	req.Header = e.Header.Clone()
+	if req.Header == nil {
+		req.Header = http.Header{}
+	}
+	if len(e.Body) > 0 && req.Header.Get("Content-Type") == "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	head := e.Method == http.MethodHead
+	if head {
+		req.Method = http.MethodGet
+	}
+	route, params := d.find(req)
+	if route == nil {
+		switch e.Status {
+		case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusUnauthorized, http.StatusForbidden, http.StatusServiceUnavailable:
+			return nil
+		}
+		return fmt.Errorf("%s %s is not in the document and was answered with %d", e.Method, path, e.Status)
+	}
+	forgive(req, route)
+	input := &openapi3filter.RequestValidationInput{Request: req, PathParams: params, Route: route, Options: options()}
+	if err := openapi3filter.ValidateRequest(context.Background(), input); err != nil && e.Status < 400 {
+		return fmt.Errorf("%s %s: the document forbids it and it was answered with %d: %w", e.Method, e.Path, e.Status, err)
+	}
+	if head || e.Status == statusClientGone {
+		return nil
+	}
+	err = openapi3filter.ValidateResponse(context.Background(), &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: input, Status: e.Status, Header: e.AnswerHeader,
+		Body: io.NopCloser(bytes.NewReader(e.Answer)), Options: options(),
+	})
+	if err != nil {
+		return fmt.Errorf("%s %s: %d: the answer is not the document's: %w", e.Method, e.Path, e.Status, err)
+	}
+	return d.checkLines(e)
+}
+
+// forgive writes a query as the document has it where the program takes more: a
+// list of words with commas for one with repeats, and a time whose plus sign was
+// sent as it is, which has become a space.
+func forgive(req *http.Request, route *routers.Route) {
+	query := req.URL.Query()
+	for _, p := range route.Operation.Parameters {
+		name, schema := p.Value.Name, p.Value.Schema.Value
+		switch {
+		case p.Value.In != openapi3.ParameterInQuery || !query.Has(name):
+		case schema.Items != nil && len(schema.Items.Value.Enum) > 0:
+			query[name] = strings.Split(strings.Join(query[name], ","), ",")
+		case schema.Format == "date-time":
+			query.Set(name, strings.ReplaceAll(query.Get(name), " ", "+"))
+		}
+	}
+	req.URL.RawQuery = query.Encode()
+}
+
+// statusClientGone is for the log alone: nobody gets such an answer.
+const statusClientGone = 499
+
+// options have everything compared, and what is wrong told in a line.
+func options() *openapi3filter.Options {
+	o := &openapi3filter.Options{
+		AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, MultiError: true, IncludeResponseStatus: true,
+	}
+	o.WithCustomSchemaErrorFunc(func(err *openapi3.SchemaError) string {
+		return fmt.Sprintf("/%s: %s", strings.Join(err.JSONPointer(), "/"), err.Reason)
+	})
+	return o
+}
+
+func decodeJSON(text []byte) (value any, err error) {
+	err = json.Unmarshal(text, &value)
+	return value, err
+}
+
+// Transport is a way to a server on which every exchange is held against the
+// document; what is wrong is told to complain, and the answer goes on.
+type Transport struct {
+	Base     http.RoundTripper
+	Complain func(error)
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t Transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	e := Exchange{Method: req.Method, Path: req.URL.RequestURI(), Header: req.Header}
+	if req.Body != nil {
+		body, err := io.ReadAll(req.Body)
+		if err != nil {
+			return nil, err
+		}
+		_ = req.Body.Close()
+		e.Body, req.Body = body, io.NopCloser(bytes.NewReader(body))
+	}
+	res, err := t.Base.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := io.ReadAll(res.Body)
+	_ = res.Body.Close()
+	if err != nil {
+		return nil, err
+	}
+	res.Body = io.NopCloser(bytes.NewReader(answer))
+	e.Status, e.AnswerHeader, e.Answer = res.StatusCode, res.Header, answer
+	if err := Check(e); err != nil {
+		t.Complain(err)
+	}
+	return res, nil
+}

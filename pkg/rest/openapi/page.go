@@ -1,0 +1,283 @@
+package openapi
+
+import (
+	"bytes"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"fmt"
+	"html/template"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+var (
+	//go:embed page.html
+	pageTemplate string
+
+	//go:embed page.css
+	pageStyle string
+)
+
+// Page is the document as a page of HTML without scripts, and the Content-Security-Policy
+// that it needs.
+func Page() (page []byte, policy string, err error) {
+	sum := sha256.Sum256([]byte(pageStyle))
+	policy = "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
+		"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	page, err = render(Document)
+	return page, policy, err
+}
+
+func render(text []byte) ([]byte, error) {
+	var doc apiDocument
+	if err := yaml.Unmarshal(text, &doc); err != nil {
+		return nil, fmt.Errorf("read the API's document: %w", err)
+	}
+	page, err := template.New("page").Funcs(template.FuncMap{"prose": prose}).Parse(pageTemplate)
+	if err != nil {
+		return nil, fmt.Errorf("read the page's template: %w", err)
+	}
+	var out bytes.Buffer
+	err = page.Execute(&out, map[string]any{
+		"Info": doc.Info, "Sections": doc.sections(), "Schemas": doc.schemas(),
+		"Style": template.CSS(pageStyle), //nolint:gosec // our own file
+	})
+	if err != nil {
+		return nil, fmt.Errorf("show the API's document: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+// part is a piece of a description; those between backquotes are code.
+type part struct {
+	Text string
+	Code bool
+}
+
+func prose(text string) []part {
+	var parts []part
+	for i, piece := range strings.Split(text, "`") {
+		if piece != "" {
+			parts = append(parts, part{Text: piece, Code: i%2 == 1})
+		}
+	}
+	return parts
+}
+
+// apiDocument is what the page needs of an OpenAPI document; nodes keep the
+// order in which things stand there.
+type apiDocument struct {
+	Info struct {
+		Title, Version, Summary, Description string
+	}
+	Tags []struct {
+		Name, Description string
+	}
+	Paths      yaml.Node
+	Components struct {
+		Parameters, Responses, Schemas yaml.Node
+		RequestBodies                  yaml.Node `yaml:"requestBodies"`
+	}
+}
+
+type section struct {
+	Name, Description string
+	Operations        []operation
+}
+
+type operation struct {
+	Method, Path, Summary, Description string
+	ID                                 string
+	Parameters                         []field
+	Body                               []field
+	Answers                            []field
+}
+
+// field is a line of a table: a parameter, a field of a body, an answer.
+type field struct {
+	Name, Where, Type, Description, Ref string
+	Required                            bool
+}
+
+type schema struct {
+	Name, Description, Type string
+	Fields                  []field
+}
+
+func (d *apiDocument) sections() []section {
+	all := make([]section, len(d.Tags))
+	at := map[string]int{}
+	for i, tag := range d.Tags {
+		all[i] = section{Name: tag.Name, Description: tag.Description}
+		at[tag.Name] = i
+	}
+	for path, item := range pairs(&d.Paths) {
+		shared := child(item, "parameters")
+		for method, op := range pairs(item) {
+			if method == "parameters" {
+				continue
+			}
+			tag := at[child(op, "tags").Content[0].Value]
+			all[tag].Operations = append(all[tag].Operations, d.operation(method, path, op, shared))
+		}
+	}
+	return all
+}
+
+func (d *apiDocument) operation(method, path string, op, shared *yaml.Node) operation {
+	o := operation{
+		Method: strings.ToUpper(method), Path: path, ID: text(op, "operationId"),
+		Summary: text(op, "summary"), Description: text(op, "description"),
+	}
+	for _, list := range []*yaml.Node{shared, child(op, "parameters")} {
+		for _, p := range items(list) {
+			p = d.resolve(p)
+			o.Parameters = append(o.Parameters, field{
+				Name: text(p, "name"), Where: text(p, "in"), Type: typeOf(child(p, "schema")),
+				Description: text(p, "description"), Required: text(p, "required") == "true",
+			})
+		}
+	}
+	o.Body = d.fields(jsonSchema(d.resolve(child(op, "requestBody"))))
+	for status, answer := range pairs(child(op, "responses")) {
+		answer = d.resolve(answer)
+		sent := jsonSchema(answer)
+		o.Answers = append(o.Answers, field{
+			Name: status, Description: text(answer, "description"), Type: typeOf(sent), Ref: refName(sent),
+		})
+	}
+	return o
+}
+
+func (d *apiDocument) schemas() []schema {
+	var all []schema
+	for name, s := range pairs(&d.Components.Schemas) {
+		all = append(all, schema{Name: name, Description: text(s, "description"), Type: typeOf(s), Fields: d.fields(s)})
+	}
+	return all
+}
+
+// fields are the properties of an object, those of what it is made of included.
+func (d *apiDocument) fields(s *yaml.Node) []field {
+	s = d.resolve(s)
+	var all []field
+	for _, part := range items(child(s, "allOf")) {
+		all = append(all, d.fields(part)...)
+	}
+	var required []string
+	for _, r := range items(child(s, "required")) {
+		required = append(required, r.Value)
+	}
+	for name, p := range pairs(child(s, "properties")) {
+		ref := refName(p)
+		if ref == "" {
+			ref = refName(child(p, "items"))
+		}
+		all = append(all, field{
+			Name: name, Type: typeOf(p), Ref: ref, Description: text(p, "description"), Required: slices.Contains(required, name),
+		})
+	}
+	return all
+}
+
+// resolve follows a reference into the document's components.
+func (d *apiDocument) resolve(n *yaml.Node) *yaml.Node {
+	ref := text(n, "$ref")
+	kind, name, found := strings.Cut(strings.TrimPrefix(ref, "#/components/"), "/")
+	if !found {
+		return n
+	}
+	in := map[string]*yaml.Node{
+		"parameters": &d.Components.Parameters, "responses": &d.Components.Responses,
+		"schemas": &d.Components.Schemas, "requestBodies": &d.Components.RequestBodies,
+	}[kind]
+	return child(in, name)
+}
+
+func jsonSchema(n *yaml.Node) *yaml.Node {
+	return child(child(child(n, "content"), "application/json"), "schema")
+}
+
+// typeOf says in a few words what a schema is.
+func typeOf(s *yaml.Node) string {
+	if s == nil {
+		return ""
+	}
+	if name := refName(s); name != "" {
+		return name
+	}
+	var words []string
+	if t := child(s, "type"); t != nil {
+		words = append(words, t.Value)
+		for _, one := range t.Content {
+			words = append(words, one.Value)
+		}
+	}
+	if items := child(s, "items"); items != nil {
+		words = append(words, "of", typeOf(items))
+	}
+	for _, option := range items(child(s, "oneOf")) {
+		words = append(words, typeOf(option))
+	}
+	words = slices.DeleteFunc(words, func(w string) bool { return w == "" })
+	kind := strings.Join(words, " ")
+	if values := items(child(s, "enum")); len(values) > 0 {
+		kind = ""
+		for i, v := range values {
+			if i > 0 {
+				kind += " | "
+			}
+			kind += v.Value
+		}
+	}
+	for _, bound := range []struct{ key, sign string }{{"minimum", "≥"}, {"maximum", "≤"}, {"default", "default"}} {
+		if value := text(s, bound.key); value != "" {
+			kind += " " + bound.sign + " " + value
+		}
+	}
+	return strings.TrimSpace(kind)
+}
+
+func refName(n *yaml.Node) string {
+	return strings.TrimPrefix(text(n, "$ref"), "#/components/schemas/")
+}
+
+func child(n *yaml.Node, key string) *yaml.Node {
+	for k, v := range pairs(n) {
+		if k == key {
+			return v
+		}
+	}
+	return nil
+}
+
+func text(n *yaml.Node, key string) string {
+	if c := child(n, key); c != nil {
+		return strings.TrimSpace(c.Value)
+	}
+	return ""
+}
+
+func items(n *yaml.Node) []*yaml.Node {
+	if n == nil {
+		return nil
+	}
+	return n.Content
+}
+
+// pairs goes through a mapping in its order.
+func pairs(n *yaml.Node) func(yield func(string, *yaml.Node) bool) {
+	return func(yield func(string, *yaml.Node) bool) {
+		if n == nil || n.Kind != yaml.MappingNode {
+			return
+		}
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if !yield(n.Content[i].Value, n.Content[i+1]) {
+				return
+			}
+		}
+	}
+}

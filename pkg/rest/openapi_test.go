@@ -1,0 +1,128 @@
+package rest
+
+import (
+	"encoding/json"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/dlq-manager/dlq-manager/pkg/rest/openapi/openapitest"
+)
+
+// The document has every route, and every route of the document is there.
+func TestOpenAPI_RoutesAreThoseOfTheDocument(t *testing.T) {
+	t.Parallel()
+	doc, err := openapitest.Document()
+	if err != nil {
+		t.Fatal(err)
+	}
+	described := map[string]bool{}
+	for path, item := range doc.Paths.Map() {
+		for method := range item.Operations() {
+			described[method+" "+path] = true
+		}
+	}
+	served := map[string]bool{}
+	f := newFixture().open()
+	for _, rt := range slices.Concat(f.server.probeRoutes(), documentRoutes(), f.server.apiRoutes()) {
+		served[rt.method+" "+rt.path] = true
+	}
+	for _, route := range slices.Sorted(maps.Keys(served)) {
+		if !described[route] {
+			t.Errorf("%s is served and not described", route)
+		}
+	}
+	for _, route := range slices.Sorted(maps.Keys(described)) {
+		if !served[route] {
+			t.Errorf("%s is described and not served", route)
+		}
+	}
+}
+
+// Whatever stands in a parameter or a body: never the server's fault, always the
+// envelope, and the name of what is wrong.
+func TestOpenAPI_AttacksAreRefused(t *testing.T) {
+	t.Parallel()
+	attacks, err := openapitest.Attacks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newFixture(message(idA), message(idB)).undocumented().open() // the attacks look themselves
+	failures := 0
+	for _, a := range attacks {
+		var headers []string
+		for name := range a.Header {
+			headers = append(headers, name, a.Header.Get(name))
+		}
+		w := f.do(a.Method, a.Path, string(a.Body), headers...)
+		if err := a.Judge(w.Code, w.Header(), w.Body.Bytes()); err != nil {
+			t.Error(err)
+			if failures++; failures == 20 {
+				t.Fatal("and more")
+			}
+		}
+	}
+}
+
+// The page and the document are there for everybody, also before the API is
+// ready.
+func TestOpenAPI_IsServed(t *testing.T) {
+	t.Parallel()
+	f := newFixture().starting()
+	for path, kind := range map[string]string{"/openapi.yaml": "application/yaml", "/docs": "text/html; charset=utf-8"} {
+		w := f.do("GET", path, "")
+		if w.Code != 200 || w.Header().Get("Content-Type") != kind || w.Body.Len() < 10_000 {
+			t.Errorf("%s = %d %s, %d bytes", path, w.Code, w.Header().Get("Content-Type"), w.Body.Len())
+		}
+	}
+}
+
+// Every field of an answer is in the document, and every field of the document is
+// in the answer: not described is as bad as not there.
+func TestOpenAPI_FieldsAreThoseOfTheDocument(t *testing.T) {
+	t.Parallel()
+	doc, err := openapitest.Document()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, answer := range map[string]any{
+		"Attempt": attemptJSON{}, "Change": changeJSON{}, "Derivation": derivedJSON{}, "Group": groupJSON{}, "History": historyJSON{},
+		"Item": itemJSON{}, "MappingRule": ruleJSON{}, "Mappings": mappingJSON{}, "Pagination": pagination{}, "Preview": previewJSON{},
+		"Readiness": readinessJSON{}, "Redrive": redriveJSON{}, "RetryAllResult": retryAllJSON{}, "RetryResult": retryJSON{},
+		"SentEdit": editJSON{}, "Session": sessionJSON{}, "ShownFilter": filterJSON{}, "ShownOptions": optionsJSON{}, "Topic": topicJSON{},
+	} {
+		schema := doc.Components.Schemas[name].Value
+		fields, always := jsonFields(reflect.TypeOf(answer))
+		if got, want := slices.Sorted(maps.Keys(schema.Properties)), slices.Sorted(slices.Values(fields)); !slices.Equal(got, want) {
+			t.Errorf("%s: the document has the fields\n%v, want\n%v", name, got, want)
+		}
+		if got, want := slices.Sorted(slices.Values(schema.Required)), slices.Sorted(slices.Values(always)); !slices.Equal(got, want) {
+			t.Errorf("%s: the document requires\n%v, want\n%v", name, got, want)
+		}
+	}
+	var shown map[string]json.RawMessage
+	f := newFixture(message(idA)).open()
+	if err := json.Unmarshal(f.do("GET", "/api/v1/dlq/messages/"+idA.String(), "").Body.Bytes(), &shown); err != nil {
+		t.Fatal(err)
+	}
+	want := slices.Collect(maps.Keys(doc.Components.Schemas["Message"].Value.Properties))
+	want = append(want, "derived", "hops")
+	if got := slices.Sorted(maps.Keys(shown)); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
+		t.Errorf("a message has %v, want %v", got, want)
+	}
+}
+
+// jsonFields are the names of a struct's fields in JSON, and of those which are
+// never left out.
+func jsonFields(of reflect.Type) (all, always []string) {
+	for field := range of.Fields() {
+		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
+		all = append(all, name)
+		if options != "omitempty" {
+			always = append(always, name)
+		}
+	}
+	return all, always
+}

@@ -1,0 +1,215 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/dlq-manager/dlq-manager/pkg/auth"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// needs says who may use a route. The zero value is for nobody: a route that was
+// forgotten stays shut.
+type needs struct {
+	role  auth.Role // "" where about is open or oneself
+	about about
+}
+
+// about is what a route is about, and so where its role is needed.
+type about int
+
+const (
+	undecided   about = iota // nobody may
+	open                     // everybody may, whoever they are
+	oneself                  // whoever says who they are
+	someTopics               // on any topic; the handler shows, or changes, what the principal's scope holds
+	oneTopic                 // on the topic of the path
+	oneMessage               // on the message of the path
+	oneArchived              // on the message of the archive of the path
+	oneGroup                 // on a topic of the error group of the path
+	oneRedrive               // everywhere, or on any topic for one's own redrive
+	everything               // on everything there is
+)
+
+// errForbidden: we know who asks, and they may not.
+var errForbidden = errors.New("forbidden")
+
+// forbidden names the role that is missing, and where.
+func forbidden(role auth.Role, where string) error {
+	need := fmt.Sprintf("needs %s on %s", role, where)
+	return &requestError{kind: errForbidden, text: "not allowed: " + need, details: []detail{{"role", need}}}
+}
+
+// Where a role is missing, for forbidden.
+const (
+	anyTopic  = "a topic"
+	allTopics = "all topics"
+)
+
+// guardedBy is a route's handler for those who may use the route. What one may not
+// see does not exist: the answer is that for what is not there.
+func (s *Server) guardedBy(rt route) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if err := s.permit(rt.needs, r); err != nil {
+			return err
+		}
+		return rt.handle(w, r)
+	}
+}
+
+func (s *Server) permit(n needs, r *http.Request) error {
+	p := principalOf(r)
+	switch n.about {
+	case open, oneself:
+		return nil
+	case someTopics:
+		return unless(p.Anywhere(n.role), n.role, anyTopic)
+	case oneTopic:
+		return permitTopic(p, n.role, topic(r))
+	case oneMessage:
+		return s.permitMessage(p, n.role, r, s.store.Get)
+	case oneArchived:
+		return s.permitMessage(p, n.role, r, s.store.GetArchived)
+	case oneGroup:
+		return s.permitGroup(p, n.role, r)
+	case oneRedrive:
+		return s.permitRedrive(p, n.role, r)
+	case everything:
+		return unless(p.Everywhere(n.role), n.role, allTopics)
+	case undecided:
+	}
+	return forbidden(n.role, "a route that nobody may use")
+}
+
+func unless(allowed bool, role auth.Role, where string) error {
+	if allowed {
+		return nil
+	}
+	return forbidden(role, where)
+}
+
+// permitTopic lets those pass who have the role on the topic, and those who do not
+// see it at all: to them it is a topic without messages, as every unknown one is.
+func permitTopic(p auth.Principal, role auth.Role, name string) error {
+	switch {
+	case !p.Anywhere(role):
+		return forbidden(role, anyTopic)
+	case p.May(auth.Viewer, name):
+		return unless(p.May(role, name), role, "topic "+clip(name))
+	default:
+		return nil
+	}
+}
+
+// permitMessage does not load what decides nothing: most principals have no limits.
+func (s *Server) permitMessage(p auth.Principal, role auth.Role, r *http.Request, load getter) error {
+	id, err := messageID(r)
+	if err != nil || p.Everywhere(auth.Viewer) && p.Everywhere(role) {
+		return err
+	}
+	if !p.Anywhere(auth.Viewer) {
+		return forbidden(role, anyTopic)
+	}
+	m, err := load(r.Context(), id, 0)
+	if err != nil {
+		return err
+	}
+	return mayMessage(p, role, &m)
+}
+
+// permitGroup asks the store who sees a group: its messages may be of many topics.
+func (s *Server) permitGroup(p auth.Principal, role auth.Role, r *http.Request) error {
+	id, err := groupID(r)
+	if err != nil || p.Everywhere(auth.Viewer) && p.Everywhere(role) {
+		return err
+	}
+	if !p.Anywhere(auth.Viewer) {
+		return forbidden(role, anyTopic)
+	}
+	if _, err := s.store.ErrorGroup(r.Context(), id, p.Scope(auth.Viewer), noTrend); err != nil {
+		return err
+	}
+	if role == auth.Viewer {
+		return nil
+	}
+	_, err = s.store.ErrorGroup(r.Context(), id, p.Scope(role), noTrend)
+	if errors.Is(err, entity.ErrNotFound) {
+		return forbidden(role, "a topic of the group")
+	}
+	return err
+}
+
+// permitRedrive shows a redrive to those who see everything and to whoever made
+// it. What it does to messages they must be allowed to do themselves.
+func (s *Server) permitRedrive(p auth.Principal, role auth.Role, r *http.Request) error {
+	id, err := redriveID(r)
+	if err != nil || p.Everywhere(auth.Admin) {
+		return err
+	}
+	if !p.Anywhere(auth.Viewer) {
+		return forbidden(role, anyTopic)
+	}
+	redrive, err := s.store.Redrive(r.Context(), id)
+	if err != nil {
+		return err
+	}
+	own := redrive.Cause.Actor == p.Name
+	if !own && !p.Everywhere(auth.Viewer) {
+		return &entity.RedriveNotFoundError{ID: id}
+	}
+	if role != auth.Viewer {
+		role = roleFor(redrive.Action)
+	}
+	return unless(p.Everywhere(role) || own && p.Anywhere(role), role, allTopics)
+}
+
+// mayMessage answers for a message that was loaded: it does not exist for those
+// who may not see it.
+func mayMessage(p auth.Principal, role auth.Role, m *entity.Message) error {
+	if !p.MayMessage(auth.Viewer, m) {
+		return &entity.NotFoundError{ID: m.ID}
+	}
+	return unless(p.MayMessage(role, m), role, whereIs(m))
+}
+
+// mayMessage is for handlers that need more than their route does: an edit, a look
+// at what is masked.
+func (s *Server) mayMessage(r *http.Request, role auth.Role, m *entity.Message) error {
+	return mayMessage(principalOf(r), role, m)
+}
+
+// mayTopic is for handlers that name a topic beside that of the message.
+func (s *Server) mayTopic(r *http.Request, role auth.Role, topic string) error {
+	return unless(principalOf(r).May(role, topic), role, "topic "+clip(topic))
+}
+
+func whereIs(m *entity.Message) string {
+	if m.OriginalTopic != "" {
+		return "topic " + m.OriginalTopic
+	}
+	if m.Source.Topic != "" {
+		return "topic " + m.Source.Topic
+	}
+	return allTopics // of a message whose topic nobody knows
+}
+
+// roleFor is the role that an action on messages needs.
+func roleFor(action entity.RedriveAction) auth.Role {
+	if action == entity.RedriveDelete {
+		return auth.Admin
+	}
+	return auth.Operator
+}
+
+// principalOf returns who sent the request: one who may do nothing where nobody
+// asked.
+func principalOf(r *http.Request) auth.Principal { return principalFrom(r.Context()) }
+
+type principalKey struct{}
+
+func principalFrom(ctx context.Context) auth.Principal {
+	p, _ := ctx.Value(principalKey{}).(auth.Principal)
+	return p
+}

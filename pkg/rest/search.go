@@ -1,0 +1,161 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+const defaultSearchLimit = 50
+
+// The orders of messages and the ways to count them, by their names.
+var (
+	sorts = map[string]repository.Sort{
+		"-created_at":    {},
+		"created_at":     {Ascending: true},
+		"-last_retry_at": {By: repository.ByLastRetry},
+		"last_retry_at":  {By: repository.ByLastRetry, Ascending: true},
+	}
+	sortNames  = []string{"created_at", "-created_at", "last_retry_at", "-last_retry_at"}
+	countNames = []string{countExact, countEstimate, countNone}
+)
+
+const (
+	countExact    = "exact"
+	countEstimate = "estimate"
+	countNone     = "none"
+)
+
+type countJSON struct {
+	Messages int64 `json:"messages"`
+	Exact    bool  `json:"exact"`
+}
+
+// search is a question for messages, in the live table or in the archive.
+type search struct {
+	listing
+	query    repository.SearchQuery
+	count    string
+	view     view
+	archived bool
+}
+
+func (s *Server) searchMessages(w http.ResponseWriter, r *http.Request) error {
+	return s.search(w, r, false)
+}
+
+func (s *Server) searchArchive(w http.ResponseWriter, r *http.Request) error {
+	return s.search(w, r, true)
+}
+
+func (s *Server) search(w http.ResponseWriter, r *http.Request, archived bool) error {
+	q, err := s.searchOf(r, archived)
+	if err != nil {
+		return err
+	}
+	messages, err := s.store.Search(r.Context(), q.query)
+	if err != nil {
+		return tooBroad(err)
+	}
+	found, err := s.foundOf(r.Context(), q)
+	if err != nil {
+		return err
+	}
+	messages, found.NextCursor = part(q.listing, messages, func(last entity.Message) []byte {
+		if q.query.Sort.By == repository.ByLastRetry {
+			return timePlace(last.LastRetryAt, last.ID)
+		}
+		return timePlace(last.CreatedAt, last.ID)
+	})
+	s.writeMessages(w, messages, q.view, found)
+	return nil
+}
+
+// searchOf reads the whole question, and says everything that is wrong with it.
+func (s *Server) searchOf(r *http.Request, archived bool) (search, error) {
+	var p problems
+	values := r.URL.Query()
+	filter := filterOf(r, &p)
+	sort, err := wordParameter(values, "sort", sortNames)
+	p.note(err)
+	count, err := wordParameter(values, "count", countNames)
+	p.note(err)
+	unmask, err := boolParameter(values, "unmask")
+	p.note(err)
+	l, err := listingWith(r, placeSize, defaultSearchLimit, append(filterNames(), "sort")...)
+	p.note(err)
+	if err := joined(p); err != nil {
+		return search{}, err
+	}
+	if filter.Visible, err = s.searchable(r, filter, ""); err != nil {
+		return search{}, err
+	}
+	v, err := s.viewOf(r, unmask)
+	v.limit, v.archived = maxListPayload, archived
+	q := repository.SearchQuery{Filter: filter, Archived: archived, Sort: sorts[sort], After: l.before(), Limit: l.limit + 1}
+	return search{l, q, count, v, archived}, err
+}
+
+// foundJSON is what an answer says beside the messages.
+type foundJSON struct {
+	NextCursor    *string    `json:"next_cursor"`
+	Count         *countJSON `json:"count"`
+	SearchedUntil *string    `json:"searched_until"`
+}
+
+func (s *Server) foundOf(ctx context.Context, q search) (found foundJSON, err error) {
+	if q.query.Filter.Catalogued() {
+		var until time.Time
+		if until, err = s.store.CataloguedUntil(ctx); err != nil {
+			return found, err
+		}
+		found.SearchedUntil = stamp(until)
+	}
+	if q.count == "" || q.count == countNone {
+		return found, nil
+	}
+	how := repository.CountEstimate
+	if q.count == countExact {
+		how = repository.CountExact
+	}
+	n, err := s.store.CountMatching(ctx, repository.CountQuery{Filter: q.query.Filter, Archived: q.archived, How: how})
+	found.Count = &countJSON{n.Messages, n.Exact}
+	return found, tooBroad(err)
+}
+
+// tooBroad names the parameters that a question is too wide in.
+func tooBroad(err error) error {
+	var broad *repository.TooBroadError
+	if !errors.As(err, &broad) {
+		return err
+	}
+	return &requestError{kind: entity.ErrInvalid, text: broad.Error(), details: []detail{{
+		"filter", strings.TrimPrefix(broad.Error(), "the filter "),
+	}}}
+}
+
+// writeMessages sends one message after the other: a page of a thousand payloads
+// need not stand in memory twice.
+func (s *Server) writeMessages(w http.ResponseWriter, messages []entity.Message, v view, tail any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusOK)
+	buf := append(make([]byte, 0, 4<<10), `{"messages":[`...)
+	for i := range messages {
+		if i > 0 {
+			buf = append(buf, ',')
+		}
+		buf = s.appendMessage(buf, &messages[i], v)
+		if _, err := w.Write(buf); err != nil {
+			return // the client is gone, nobody reads the rest
+		}
+		buf = buf[:0]
+	}
+	buf = append(buf, "],"...)
+	buf = append(buf, encode(tail)[1:]...)
+	_, _ = w.Write(buf)
+}

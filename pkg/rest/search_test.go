@@ -1,0 +1,302 @@
+package rest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// found is what a search, or a list, answered.
+type found struct {
+	Messages      []map[string]any `json:"messages"`
+	NextCursor    *string          `json:"next_cursor"`
+	Count         *countJSON       `json:"count"`
+	SearchedUntil *string          `json:"searched_until"`
+}
+
+func (f *fixture) search(t *testing.T, target string) found {
+	t.Helper()
+	w := f.do("GET", target, "")
+	var got found
+	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != 200 {
+		t.Fatalf("GET %s = %d %s", target, w.Code, w.Body)
+	}
+	return got
+}
+
+// ids are the last characters of the ids, in their order.
+func (f found) ids() string {
+	var ids []string
+	for _, m := range f.Messages {
+		id := fmt.Sprint(m["id"])
+		ids = append(ids, id[len(id)-1:])
+	}
+	return strings.Join(ids, "")
+}
+
+func sixth(n int) uuid.UUID {
+	return uuid.MustParse(fmt.Sprintf("550e8400-e29b-41d4-a716-44665544200%d", n))
+}
+
+// searchFixture has six messages, 0 the oldest, that differ in what can be
+// searched.
+func searchFixture(t *testing.T) *fixture {
+	t.Helper()
+	f := newFixture()
+	for i, change := range []func(*entity.Message){
+		func(m *entity.Message) { m.Failure.Class = "Boom"; m.LastRetryAt = noon.Add(2 * time.Hour) },
+		func(m *entity.Message) { m.Failure.ConsumerGroup = "billing"; m.LastRetryAt = noon.Add(time.Hour) },
+		func(m *entity.Message) { m.Failure.Dialect = "spring"; m.Group = idGone },
+		func(m *entity.Message) {
+			m.OriginalTopic, m.Origin.Confidence, m.Source.Topic = "", entity.FromNothing, "payments.dlq.v1"
+		},
+		func(m *entity.Message) {
+			m.Record.Headers = []entity.Header{{Key: "tenant", Value: []byte("acme")}}
+			m.Record.Value = []byte(`{"customer":{"id":42},"items":[{"sku":"x-1"},{"sku":"x-2"}]}`)
+		},
+		func(m *entity.Message) {
+			m.Record.Key, m.ErrorMessage = []byte{0xff}, "Connection refused: 50% done_"
+			m.Record.Value = []byte(`{"customer":{"id":"42"}}`)
+		},
+	} {
+		f.memory.Insert(message(sixth(i), at(noon.Add(time.Duration(i)*time.Minute)), change))
+	}
+	f.open()
+	f.catalogue(t, nil)
+	return f
+}
+
+func TestSearch(t *testing.T) {
+	t.Parallel()
+	f := searchFixture(t)
+	for query, want := range map[string]string{
+		"":                                           "543210",
+		"?sort=created_at":                           "012345",
+		"?sort=-created_at":                          "543210",
+		"?sort=last_retry_at":                        "10",
+		"?sort=-last_retry_at":                       "01",
+		"?topic=orders.dlq.v1":                       "54210",
+		"?topic=payments.dlq.v1":                     "3",
+		"?topic=pay*":                                "3",
+		"?topic=*.v1":                                "543210",
+		"?topic=no.such":                             "",
+		"?status=PENDING":                            "543210",
+		"?status=DEAD,RESOLVED":                      "",
+		"?error_class=Boom":                          "0",
+		"?consumer_group=billing":                    "1",
+		"?dialect=spring":                            "2",
+		"?group_id=" + idGone.String():               "2",
+		"?origin=unknown":                            "3",
+		"?key_base64=/w==":                           "5",
+		"?key=order-123":                             "43210",
+		"?header=tenant":                             "4",
+		"?header=tenant%3Dacme":                      "4",
+		"?header=tenant%3Dother":                     "",
+		"?payload=$.customer.id%3D42":                "54",
+		`?payload=$.customer.id%3D"42"`:              "5",
+		"?payload=$.items[*].sku%3Dx-2":              "4",
+		"?payload=$.customer&payload=$.items[*].sku": "4",
+		"?payload=$.customer.id&header=tenant":       "4",
+		"?q=CONNECTION+refused":                      "5",
+		"?q=%22n+refused:+50%25+done_%22":            "5",
+		"?q=x-2":                                     "4",
+		"?q=_ef":                                     "",
+		"?created_after=2026-02-20T10:31:00Z&created_before=2026-02-20T10:33:00Z": "21",
+		"?retried_after=2026-02-20T12:00:00Z":                                     "0",
+		"?limit=2":                                                                "54",
+		"?nothing=known&topic=orders.dlq.v1":                                      "54210",
+	} {
+		if got := f.search(t, "/api/v1/messages"+query).ids(); got != want {
+			t.Errorf("GET messages%s = %q, want %q", query, got, want)
+		}
+	}
+}
+
+// Pages follow one another without a gap or a repeat, whatever the order.
+func TestSearch_PagesAreTheWholeList(t *testing.T) {
+	t.Parallel()
+	f := searchFixture(t)
+	for _, target := range []string{"", "?sort=created_at", "?sort=last_retry_at", "?topic=orders.*&sort=created_at"} {
+		all := f.search(t, "/api/v1/messages"+target)
+		var want []string
+		for _, m := range all.Messages {
+			want = append(want, fmt.Sprint(m["id"]))
+		}
+		got, pages := walk(t, f, "/api/v1/messages"+target, "messages", "id")
+		if !reflect.DeepEqual(got, want) || pages != (len(want)+1)/2 {
+			t.Errorf("%q in %d pages = %v, want %v", target, pages, got, want)
+		}
+	}
+}
+
+// Messages that were retried in another order than they came in.
+func TestSearch_PagesByLastRetry(t *testing.T) {
+	t.Parallel()
+	f := newFixture()
+	for i, minute := range []int{4, 1, 5, 1, 3} {
+		f.memory.Insert(message(sixth(i), at(noon.Add(time.Duration(i)*time.Minute)), func(m *entity.Message) {
+			m.LastRetryAt = noon.Add(time.Duration(minute) * time.Hour)
+		}))
+	}
+	f.open()
+	for sort, want := range map[string]string{"last_retry_at": "13402", "-last_retry_at": "20431"} {
+		ids, pages := walk(t, f, "/api/v1/messages?sort="+sort, "messages", "id")
+		got := ""
+		for _, id := range ids {
+			got += id[len(id)-1:]
+		}
+		if got != want || pages != 3 {
+			t.Errorf("%s in %d pages = %s, want %s in 3", sort, pages, got, want)
+		}
+	}
+}
+
+// A cursor of another filter, order or list is refused, and never leads anywhere.
+func TestSearch_CursorBelongsToItsQuestion(t *testing.T) {
+	t.Parallel()
+	f := searchFixture(t)
+	cursor := *f.search(t, "/api/v1/messages?limit=2&topic=orders.dlq.v1").NextCursor
+	for _, target := range []string{
+		"/api/v1/messages?limit=2", "/api/v1/messages?topic=orders.dlq.*", "/api/v1/messages?topic=orders.dlq.v1&sort=created_at",
+		"/api/v1/messages?topic=orders.dlq.v1&status=PENDING", "/api/v1/archive?topic=orders.dlq.v1", "/api/v1/messages?topic=orders.dlq.v1&q=abc",
+	} {
+		separator := "&"
+		w := f.do("GET", target+separator+"cursor="+cursor, "")
+		if got := firstField(wantEnvelope(t, w, 400, codeValidation).Details); got != "cursor" {
+			t.Errorf("GET %s with a cursor of another list: %s", target, w.Body)
+		}
+	}
+	if got := f.search(t, "/api/v1/messages?topic=orders.dlq.v1&count=exact&limit=3&cursor="+cursor).ids(); got != "210" {
+		t.Errorf("page behind the cursor = %q, want 210", got)
+	}
+}
+
+func TestSearch_Count(t *testing.T) {
+	t.Parallel()
+	f := searchFixture(t)
+	for query, want := range map[string]*countJSON{
+		"":                                   nil,
+		"?count=none":                        nil,
+		"?count=exact&limit=1":               {6, true},
+		"?count=exact&topic=payments.dlq.v1": {1, true},
+	} {
+		if got := f.search(t, "/api/v1/messages"+query).Count; !reflect.DeepEqual(got, want) {
+			t.Errorf("count of %q = %+v, want %+v", query, got, want)
+		}
+	}
+	if got := f.search(t, "/api/v1/messages?count=estimate").Count; got == nil {
+		t.Error("no estimate")
+	}
+}
+
+// What is answered from the catalogue says how far the catalogue is.
+func TestSearch_SaysHowFarTheCatalogueIs(t *testing.T) {
+	t.Parallel()
+	f := searchFixture(t)
+	if got := f.search(t, "/api/v1/messages?q=refused").SearchedUntil; got == nil {
+		t.Error("searched_until = null, want a time")
+	}
+	if got := f.search(t, "/api/v1/messages?topic=orders.dlq.v1").SearchedUntil; got != nil {
+		t.Errorf("searched_until = %s, want null: the catalogue was not asked", *got)
+	}
+}
+
+// slowStore finds every filter too broad.
+type slowStore struct{ Store }
+
+func (slowStore) Search(context.Context, repository.SearchQuery) ([]entity.Message, error) {
+	return nil, fmt.Errorf("search: %w", &repository.TooBroadError{})
+}
+
+func (slowStore) Export(context.Context, repository.ExportQuery, func(*entity.Message) error) error {
+	return fmt.Errorf("export: %w", &repository.TooBroadError{})
+}
+
+func (slowStore) CountMatching(context.Context, repository.CountQuery) (repository.MatchCount, error) {
+	return repository.MatchCount{}, &repository.TooBroadError{}
+}
+
+func TestSearch_TooBroadIsTheFiltersFault(t *testing.T) {
+	t.Parallel()
+	f := newFixture()
+	f.store = slowStore{f.memory}
+	f.open()
+	for _, target := range []string{"/api/v1/messages?q=abc", "/api/v1/archive?q=abc", "/api/v1/export?q=abc"} {
+		e := wantEnvelope(t, f.do("GET", target, ""), 400, codeValidation)
+		if firstField(e.Details) != "filter" || !strings.Contains(e.Message, "narrow it") {
+			t.Errorf("GET %s = %+v, want the way out, and the field filter", target, e)
+		}
+	}
+}
+
+// A payload of ten megabytes is not shipped in lists: its size is, and where to
+// get it.
+func TestTenMegabytesAreNotShippedInLists(t *testing.T) {
+	t.Parallel()
+	big := `"` + strings.Repeat("x", 10<<20) + `"`
+	f := newFixture(message(idA, withValue(big))).open()
+	for _, target := range []string{"/api/v1/messages", "/api/v1/dlq/orders.dlq.v1", "/api/v1/export", "/api/v1/export?format=csv"} {
+		w := f.do("GET", target, "")
+		if w.Code != 200 || w.Body.Len() > 8<<10 {
+			t.Errorf("GET %s = %d with %d bytes, want a small answer", target, w.Code, w.Body.Len())
+		}
+		for _, want := range []string{"too_large", fmt.Sprint(len(big)), "/api/v1/dlq/messages/" + idA.String() + "/payload"} {
+			if !strings.Contains(w.Body.String(), want) {
+				t.Errorf("GET %s = %s, want %s in it", target, w.Body, want)
+			}
+		}
+	}
+	if w := f.do("GET", "/api/v1/dlq/messages/"+idA.String()+"/payload", ""); w.Body.String() != big {
+		t.Errorf("the payload route has %d bytes, want %d", w.Body.Len(), len(big))
+	}
+}
+
+// Whoever sees some topics only finds nothing of the others, neither in pages nor
+// in counts.
+func TestSearch_ShowsOnlyWhatOneMaySee(t *testing.T) {
+	t.Parallel()
+	f := searchFixture(t)
+	f.registry = newFixture().registry
+	f.guarded(person("ana", "payments.*", "viewer"))
+	for _, target := range []string{"/api/v1/messages?count=exact", "/api/v1/messages?count=exact&topic=*"} {
+		w := f.by("ana", "GET", target, "")
+		var got found
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || got.ids() != "3" || got.Count == nil || got.Count.Messages != 1 {
+			t.Errorf("GET %s = %s, want message 3 alone", target, w.Body)
+		}
+	}
+	if lines := strings.Count(f.by("ana", "GET", "/api/v1/export", "").Body.String(), "\n"); lines != 1 {
+		t.Errorf("the export has %d lines, want 1", lines)
+	}
+}
+
+// Injection strings are text like any other.
+func TestSearch_InjectionFindsNothing(t *testing.T) {
+	t.Parallel()
+	f := searchFixture(t)
+	for _, evil := range []string{`' OR 1=1 --`, `"); DROP TABLE dlq.dlq_messages; --`, `%' OR '1'='1`, `\x00`, `$.a') OR true --`, "\u202eabc"} {
+		quoted := url.QueryEscape(evil)
+		for _, name := range []string{"error_class", "consumer_group", "dialect", "key", "header", "topic"} {
+			if got := f.search(t, "/api/v1/messages?"+name+"="+quoted).ids(); got != "" {
+				t.Errorf("%s=%s finds %q", name, evil, got)
+			}
+		}
+		if w := f.do("GET", "/api/v1/messages?q="+quoted, ""); w.Code != 200 && w.Code != 400 {
+			t.Errorf("q=%s = %d", evil, w.Code)
+		}
+	}
+	if got := f.search(t, "/api/v1/messages?limit=1000").ids(); !slices.Equal([]byte(got), []byte("543210")) {
+		t.Errorf("afterwards there are %q", got)
+	}
+}
