@@ -9,6 +9,7 @@ LDFLAGS := -s -w -X github.com/dlq-manager/dlq-manager/pkg/telemetry.version=$(V
 PROGRAMS := api ingester archiver
 TOOLS := $(CURDIR)/bin/tools
 GOLANGCI_LINT_VERSION := v2.15.0
+OAPI_CODEGEN := go run github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen@v2.8.2
 GOLANGCI_LINT := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 STACK := go run ./integration/stack/cmd/stack
 
@@ -75,6 +76,14 @@ tidy-check: ## Fail when go.mod, go.sum or the formatting is not as the tools wo
 	@go mod tidy -diff
 	@cd deploy/k8s/check && go mod tidy -diff
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "not gofmt-ed:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
+
+.PHONY: generate
+generate: ## Make pkg/client of the API's document.
+	@cd pkg/client && $(OAPI_CODEGEN) -config oapi-codegen.yaml ../rest/openapi/openapi.yaml
+
+.PHONY: generate-check
+generate-check: generate ## Fail when what is generated is not as it would be made now.
+	@git diff --exit-code -- pkg/client || { echo "run make generate"; exit 1; }
 
 .PHONY: stack
 stack: ## Start Kafka and PostgreSQL alone and print where they are. Ends with Ctrl-C.

@@ -117,7 +117,11 @@ func (b *bench) abandonSome(ctx context.Context, store *postgres.Store, sender *
 	}
 	records, claims := map[uuid.UUID]entity.Record{}, make([]repository.Claim, len(messages))
 	targets := map[uuid.UUID]entity.Target{}
-	for i, t := range sender.Plan(ctx, messages, true) {
+	drafts := make([]entity.Outgoing, len(messages))
+	for i, m := range messages {
+		drafts[i] = entity.Outgoing{Message: m}
+	}
+	for i, t := range sender.Plan(ctx, drafts, true) {
 		if t.Err != nil {
 			return t.Err
 		}

@@ -75,6 +75,9 @@ func (b *bench) measureReads(ctx context.Context) (err error) {
 	defer d.close()
 	out := &b.result.reads
 	out.rows = b.opts.reads
+	if err := b.openCatalogue(ctx, d); err != nil {
+		return err
+	}
 	b.say("writing %d messages", out.rows)
 	start := time.Now()
 	if err := d.fillReads(ctx, out.rows); err != nil {
@@ -253,11 +256,15 @@ func (d *database) questions(ctx context.Context, rows int) ([]question, error) 
 			path: messages + "limit=50&q=" + fmt.Sprintf("charge-%07d", rows/2),
 		},
 		{name: "free text, common", path: messages + "limit=50&q=charged", list: "messages", want: wantText, least: pageSize},
-		{name: "free text, two words of which one is rare", list: "messages", want: wantText, least: 1,
-			path: messages + "limit=50&q=" + url.QueryEscape(fmt.Sprintf("charged charge-%07d", rows/3))},
+		{
+			name: "free text, two words of which one is rare", list: "messages", want: wantText, least: 1,
+			path: messages + "limit=50&q=" + url.QueryEscape(fmt.Sprintf("charged charge-%07d", rows/3)),
+		},
 		{name: "free text that is nowhere", path: messages + "limit=50&q=zyxwvutsrq", list: "messages", want: wantText},
-		{name: "an exact count of a topic and a status", list: "messages", want: wantPage, least: pageSize,
-			path: messages + "limit=50&count=exact&status=PENDING&topic=" + readTopic(1)},
+		{
+			name: "an exact count of a topic and a status", list: "messages", want: wantPage, least: pageSize,
+			path: messages + "limit=50&count=exact&status=PENDING&topic=" + readTopic(1),
+		},
 	}, nil
 }
 
@@ -298,7 +305,7 @@ const fillReadRows = `
 		'com.example.Failure' || g % 20, ('67726f7570206f66207265616473' || lpad(to_hex(g), 4, '0'))::uuid
 	FROM (
 		SELECT n, now() - interval '30 days' + (n::float8 / $3::int) * interval '30 days' AS moment,
-			(1000 * power((n * 7919 % 1000) / 1000.0, 3))::int % 1000 AS g,
+			(1000 * power((n::bigint * 7919 % 1000) / 1000.0, 3))::int % 1000 AS g,
 			format('{"id": %s, "customer": {"id": %s, "name": "Customer %s"}, "note": "%s"}',
 				n, n % 100000, n % 1000, repeat(md5(n::text), 6)) AS text
 		FROM generate_series($1::int, $2::int) AS n OFFSET 0
@@ -352,7 +359,8 @@ func (d *database) catalogue(ctx context.Context, rows int) error {
 		statements = append(statements, "DROP INDEX dlq."+strings.Fields(index)[2])
 	}
 	statements = append(statements, writeDocuments)
-	statements = append(append(statements, made...), `ANALYZE dlq.message_documents`)
+	statements = append(append(statements, made...), `ANALYZE dlq.message_documents`,
+		`UPDATE dlq.catalogue SET mark = now(), archive_mark = now(), found_until = now()`)
 	conn, err := d.Conn(ctx)
 	if err != nil {
 		return err
@@ -370,10 +378,23 @@ func (d *database) catalogue(ctx context.Context, rows int) error {
 // terms a message that no other has.
 const writeDocuments = `
 	INSERT INTO dlq.message_documents (message_id, version, text, terms)
-	SELECT m.id, 0, lower(m.error_message || E'\n' || m.payload::text),
+	SELECT m.id, c.version, lower(m.error_message || E'\n' || m.payload::text),
 		ARRAY[hashtextextended(m.id::text, 1), hashtextextended(m.id::text, 2), hashtextextended(m.id::text, 3),
 		      hashtextextended(m.id::text, 4)]
-	FROM dlq.dlq_messages m`
+	FROM dlq.dlq_messages m CROSS JOIN dlq.catalogue c`
+
+// openCatalogue lets the program say which version of documents it searches.
+func (b *bench) openCatalogue(ctx context.Context, d *database) (err error) {
+	api, err := b.program("api", d).with("DLQ_REDRIVE_WORKERS=0").serve(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, api.stop()) }()
+	return poll(ctx, 50*time.Millisecond, func() (bool, error) {
+		n, err := d.number(ctx, `SELECT count(*) FROM dlq.catalogue WHERE version IS NOT NULL`)
+		return n == 1, err
+	})
+}
 
 func (d *database) vacuumAll(ctx context.Context) error {
 	for _, s := range []string{

@@ -25,7 +25,9 @@ func TestScalar(t *testing.T) {
 		{`"<&>"`, `"<&>"`, `"\u003c&>"`},
 		{`"a/b"`, `"a/b"`, `"a\/b"`},
 		{`"42"`, `"42"`},
-		{"true", "true"}, {"false", "false"}, {"null", "null"},
+		{"true", "true"},
+		{"false", "false"},
+		{"null", "null"},
 	} {
 		for _, text := range same[1:] {
 			if got, ok := Scalar([]byte(text)); !ok || got != same[0] {
