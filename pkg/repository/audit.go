@@ -22,7 +22,8 @@ type Audit interface {
 	PerformedOn(ctx context.Context, operation uuid.UUID, action entity.Action, ids []uuid.UUID) ([]uuid.UUID, error)
 
 	// Record appends an entry for something that changes nothing and must be known
-	// all the same. ID and At are the store's own.
+	// all the same. ID and At are the store's own. A cause with an operation is
+	// recorded once for each action and object.
 	Record(ctx context.Context, entry entity.AuditEntry) error
 }
 

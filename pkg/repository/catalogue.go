@@ -20,15 +20,17 @@ type Catalogue interface {
 	HoldCatalogue(ctx context.Context, owner uuid.UUID, version int64, lease time.Duration) (bool, error)
 
 	// Uncatalogued returns up to limit messages without a document of that version,
-	// oldest first, or without a group, with their bytes as far as maxBytes go in
-	// all; a value longer than maxValue is not loaded.
+	// or without a group, oldest first, those of the archive behind the others, with
+	// their bytes: no more messages than maxBytes allow in all, but the first always;
+	// a value longer than maxValue is not loaded.
 	Uncatalogued(ctx context.Context, version int64, limit int, maxBytes, maxValue int64) ([]entity.Message, error)
 
-	// StoreDocuments keeps documents, each in place of one before. Where a document
-	// has a Fingerprint, and the message no group, that becomes its group.
+	// StoreDocuments keeps documents, each in place of one before; those of messages
+	// that are gone are not kept. Where a document has a Fingerprint, and the message
+	// no group, that becomes its group.
 	StoreDocuments(ctx context.Context, version int64, documents []entity.Document) error
 
-	// CataloguedUntil is the moment until which every message is found; the zero
-	// time when nothing is.
+	// CataloguedUntil is the moment until which every message of the live table was
+	// found when Uncatalogued last looked; the zero time when it never did.
 	CataloguedUntil(ctx context.Context) (time.Time, error)
 }

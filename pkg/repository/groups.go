@@ -2,7 +2,10 @@ package repository
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -12,21 +15,25 @@ import (
 // Groups are messages of the same cause, counted together. Their numbers are kept
 // with every change of a message, in the same step, and are exact.
 type Groups interface {
-	// NoteFingerprints remembers what groups are called. A message's group must be
-	// noted before the message is stored.
+	// NoteFingerprints remembers what groups are called, as BoundFingerprint has it.
+	// What is known already stays as it is. A message's group must be noted before the
+	// message is stored.
 	NoteFingerprints(ctx context.Context, fingerprints []entity.Fingerprint) error
 
 	// ErrorGroups returns groups of which messages were ever stored, in the order of
-	// q.Sort, the highest first, ties by id descending. Counts, arrivals and shares
-	// are of the visible topics only, and a group without any is left out.
+	// q.Sort, the highest first, ties by id descending. Counts, arrivals, shares and
+	// times are of the visible topics only, and a group of which nothing ever arrived
+	// in one is left out; its place in the order is that of all topics where it is a
+	// time. Messages of unknown origin are visible to those who see all topics.
 	ErrorGroups(ctx context.Context, q GroupQuery) ([]ListedGroup, error)
 
 	// ErrorGroup returns one group with its trend; *entity.GroupNotFoundError when
 	// there is none, or none of its messages is visible.
 	ErrorGroup(ctx context.Context, id uuid.UUID, visible *entity.TopicPatterns, trend Trend) (entity.ErrorGroup, error)
 
-	// AnnotateGroup sets what an operator says of a group; nil leaves it as it is.
-	// The change is in the audit trail.
+	// AnnotateGroup sets what an operator says of a group; nil leaves it as it is. The
+	// change is in the audit trail, with Annotation.String as its LastError; of a
+	// group that ErrorGroup does not know it is a *entity.GroupNotFoundError.
 	AnnotateGroup(ctx context.Context, id uuid.UUID, a Annotation, cause entity.Cause) error
 }
 
@@ -34,7 +41,7 @@ type Groups interface {
 type GroupQuery struct {
 	Visible *entity.TopicPatterns // nil: all topics
 	Topic   string                // only groups with messages of this original topic in the live table; "": all
-	Open    bool                  // only groups with messages that are not RESOLVED
+	Open    bool                  // only groups with messages that are not RESOLVED, of Topic where that is set
 	Sort    GroupSort
 	After   *GroupPlace // only what stands behind it in the order
 	Limit   int
@@ -66,7 +73,9 @@ type GroupPlace struct {
 	ID  uuid.UUID
 }
 
-// Trend is the time that hourly counts are of; the zero value asks for none.
+// Trend is the time that hourly counts are of: the hours from that of Since on
+// that begin before Until. The zero value asks for none. Hours older than TrendLife
+// may be forgotten.
 type Trend struct{ Since, Until time.Time }
 
 // Annotation is what an operator says of a group.
@@ -74,4 +83,52 @@ type Annotation struct {
 	Note  *string
 	Link  *string
 	Muted *bool
+}
+
+// TrendLife is for how long it is kept at least how much came in an hour.
+const TrendLife = 90 * 24 * time.Hour
+
+// String is what was set, as the audit trail shows it: a line for each thing.
+func (a Annotation) String() string {
+	var lines []string
+	if a.Note != nil {
+		lines = append(lines, "note: "+*a.Note)
+	}
+	if a.Link != nil {
+		lines = append(lines, "link: "+*a.Link)
+	}
+	if a.Muted != nil {
+		lines = append(lines, fmt.Sprintf("muted: %t", *a.Muted))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// How much of a fingerprint is kept: bytes of its class and of each frame, of its
+// title, and frames.
+const (
+	maxGroupName   = 300
+	maxGroupTitle  = 1000
+	maxGroupFrames = 10
+)
+
+// BoundFingerprint is what stores keep of a fingerprint under its id.
+func BoundFingerprint(f entity.Fingerprint) entity.Fingerprint {
+	f.Class, f.Rule, f.Title = bound(f.Class, maxGroupName), bound(f.Rule, maxGroupName), bound(f.Title, maxGroupTitle)
+	var frames []string
+	for _, frame := range f.Frames[:min(len(f.Frames), maxGroupFrames)] {
+		frames = append(frames, bound(frame, maxGroupName))
+	}
+	f.Frames = frames
+	return f
+}
+
+// bound cuts text off behind at most n bytes, between two characters.
+func bound(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return text[:n]
 }

@@ -90,11 +90,6 @@ type Reader interface {
 	// maxValue < 0 loads it whatever its size.
 	Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
 
-	// Select returns, oldest first (created_at, then id), the ids of all messages
-	// of the topic (named as in List) that can be claimed now: PENDING with
-	// attempts left. It is one snapshot: what arrives later is not in it.
-	Select(ctx context.Context, topic string) ([]uuid.UUID, error)
-
 	// Load returns the messages of ids, in the order of ids, with key, headers
 	// and whole values, as far as their sizes stay within maxBytes, the first
 	// always. Ids that no longer exist are left out. taken says how many of ids

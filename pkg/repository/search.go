@@ -85,7 +85,7 @@ type ExportQuery struct {
 	MaxValue int64 // bytes
 }
 
-// TooBroadError: the filter matches too slowly. Its kind is entity.ErrInvalid.
+// TooBroadError says that the filter matches too slowly. Its kind is entity.ErrInvalid.
 type TooBroadError struct{}
 
 func (e *TooBroadError) Error() string {

@@ -1,7 +1,9 @@
 package repository
 
 import (
+	"cmp"
 	"context"
+	"strings"
 	"time"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
@@ -10,11 +12,12 @@ import (
 // Topics are the original topics of the messages that are there.
 type Topics interface {
 	// TopicSummaries returns every visible original topic that has messages, by
-	// name; "" stands for those of unknown origin.
+	// name; "" stands for those of unknown origin, of which those of visible
+	// dead-letter topics are told.
 	TopicSummaries(ctx context.Context, visible *entity.TopicPatterns) ([]TopicSummary, error)
 
 	// IngestPositions returns how far each partition of the dead-letter topics has
-	// been stored, of their present lives only.
+	// been stored, of their present lives only, by topic and partition.
 	IngestPositions(ctx context.Context) ([]IngestPosition, error)
 }
 
@@ -34,4 +37,9 @@ type IngestPosition struct {
 	TopicID   string // Kafka's; "" where there is none
 	Partition int32
 	Next      int64
+}
+
+// Compare orders positions by topic and partition.
+func (p IngestPosition) Compare(q IngestPosition) int {
+	return cmp.Or(strings.Compare(p.Topic, q.Topic), cmp.Compare(p.Partition, q.Partition))
 }

@@ -56,6 +56,7 @@ func (r *row) claim(c repository.Claim, now time.Time, how repository.Claiming) 
 		ID: c.ID, ExpiresAt: entity.Moment(now.Add(how.Expiry)),
 		Topic: c.Topic, TopicID: c.TopicID, Partition: c.Partition, EndOffset: c.EndOffset, RedriveID: c.RedriveID,
 	}
+	r.keepEdit(c)
 	r.message.Unsettled = false
 	r.message.NextAttemptAt = time.Time{}
 	r.message.LastPublishError, r.message.LastPublishErrorClass = "", ""
@@ -225,6 +226,9 @@ func (s *Store) History(ctx context.Context, id uuid.UUID) ([]entity.Attempt, er
 	err := s.step(ctx, "read history", func(time.Time) error {
 		if r, ok := s.rows[id]; ok {
 			attempts = slices.Clone(r.attempts)
+			for i := range attempts {
+				attempts[i].Edit = r.editOf(attempts[i].ID)
+			}
 		}
 		return nil
 	})

@@ -55,6 +55,36 @@ func (s *Store) Performed(ctx context.Context, operation uuid.UUID) (bool, error
 	return found, err
 }
 
+// PerformedOn implements repository.Audit, in the order of ids.
+func (s *Store) PerformedOn(ctx context.Context, operation uuid.UUID, action entity.Action, ids []uuid.UUID) ([]uuid.UUID, error) {
+	var found []uuid.UUID
+	err := s.step(ctx, "look for changes of an operation", func(time.Time) error {
+		performed := s.performedOn(operation, action)
+		for _, id := range unique(ids) {
+			if performed[id] {
+				found = append(found, id)
+			}
+		}
+		return nil
+	})
+	return found, err
+}
+
+// Record implements repository.Audit.
+func (s *Store) Record(ctx context.Context, e entity.AuditEntry) error {
+	return s.step(ctx, "record in the audit trail", func(now time.Time) error {
+		again := e.Cause.Operation != uuid.Nil && slices.ContainsFunc(s.trail, func(known entity.AuditEntry) bool {
+			return known.Cause.Operation == e.Cause.Operation && known.Action == e.Action && known.Kind == e.Kind &&
+				known.ObjectID == e.ObjectID
+		})
+		if !again {
+			e.At = now
+			s.record(e)
+		}
+		return nil
+	})
+}
+
 // performedOn returns the objects to which an operation has done what action says,
 // as far as the trail goes back.
 func (s *Store) performedOn(operation uuid.UUID, action entity.Action) map[uuid.UUID]bool {

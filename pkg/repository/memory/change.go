@@ -30,6 +30,7 @@ func (s *Store) remove(now time.Time, id uuid.UUID, cause entity.Cause) error {
 	if r.message.Claimed() {
 		return &entity.ClaimedError{ID: id, Unsettled: r.message.Unsettled}
 	}
+	s.follow(r)
 	delete(s.rows, id)
 	s.note(now, entity.ActionDelete, r.message, "", r.message.RetryCount, cause)
 	return nil
@@ -61,6 +62,9 @@ func (s *Store) move(ctx context.Context, where string, action entity.Action, id
 
 // Change implements repository.Repository.
 func (s *Store) Change(ctx context.Context, c repository.Change, cause entity.Cause) ([]uuid.UUID, error) {
+	if c.Action == entity.RedriveMap {
+		return s.mapMessages(ctx, c, cause)
+	}
 	as := map[entity.RedriveAction]entity.Action{
 		entity.RedriveRequeue: entity.ActionRequeue,
 		entity.RedriveDead:    entity.ActionDead,

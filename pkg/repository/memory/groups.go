@@ -1,7 +1,12 @@
 package memory
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -9,34 +14,260 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
+// errorGroup is what is kept of a group; its numbers are counted when they are
+// asked for.
+type errorGroup struct {
+	entity.Fingerprint
+	firstSeen   time.Time // zero while no message of it was stored
+	lastSeen    time.Time
+	regressedAt time.Time
+	note, link  string
+	muted       bool
+}
+
+// groupArrival is that a message came, which stays known when the message is gone.
+type groupArrival struct {
+	group uuid.UUID
+	topic string
+	at    time.Time
+}
+
 // NoteFingerprints implements repository.Groups.
 func (s *Store) NoteFingerprints(ctx context.Context, fingerprints []entity.Fingerprint) error {
-	return errUnbuilt
+	return s.step(ctx, "note fingerprints", func(time.Time) error {
+		for _, f := range fingerprints {
+			if id := f.ID(); s.errorGroups[id] == nil {
+				s.errorGroups[id] = &errorGroup{Fingerprint: repository.BoundFingerprint(f)}
+			}
+		}
+		return nil
+	})
+}
+
+// arrived notes that rows, which are in the store by now, have come into their
+// groups.
+func (s *Store) arrived(rows ...*row) {
+	came := map[uuid.UUID][]*row{}
+	for _, r := range rows {
+		if group := r.message.Group; s.errorGroups[group] != nil {
+			came[group] = append(came[group], r)
+		}
+	}
+	for id, rows := range came {
+		g := s.errorGroups[id]
+		if !g.firstSeen.IsZero() && s.openBeside(id, rows) == 0 {
+			g.regressedAt = rows[0].message.CreatedAt
+		}
+		for _, r := range rows {
+			m := &r.message
+			s.arrivals[m.ID] = &groupArrival{group: id, topic: m.OriginalTopic, at: m.CreatedAt}
+			if g.firstSeen.IsZero() || m.CreatedAt.Before(g.firstSeen) {
+				g.firstSeen = m.CreatedAt
+			}
+			if m.CreatedAt.After(g.lastSeen) {
+				g.lastSeen = m.CreatedAt
+			}
+		}
+	}
+}
+
+// openBeside counts the messages of a group that are not RESOLVED, without those
+// that have just come.
+func (s *Store) openBeside(group uuid.UUID, came []*row) int {
+	n := 0
+	for _, r := range s.rows {
+		if r.message.Group == group && r.message.Status != entity.Resolved && !slices.Contains(came, r) {
+			n++
+		}
+	}
+	return n
+}
+
+// follow has an arrival go along with its message, which may have been given
+// another topic. It is asked for before the message goes, and before arrivals are
+// counted.
+func (s *Store) follow(r *row) {
+	if a := s.arrivals[r.message.ID]; a != nil {
+		a.topic = r.message.OriginalTopic
+	}
 }
 
 // ErrorGroups implements repository.Groups.
 func (s *Store) ErrorGroups(ctx context.Context, q repository.GroupQuery) ([]repository.ListedGroup, error) {
-	return nil, errUnbuilt
+	var found []repository.ListedGroup
+	err := s.step(ctx, "list error groups", func(time.Time) error {
+		for _, g := range s.countGroups(q.Visible, q.Trend) {
+			place := repository.GroupPlace{Key: placeOf(g.ErrorGroup, q.Sort), ID: g.ID}
+			if g.listed(q) && (q.After == nil || comparePlaces(place, *q.After) < 0) {
+				found = append(found, repository.ListedGroup{ErrorGroup: g.ErrorGroup, Place: place})
+			}
+		}
+		slices.SortFunc(found, func(a, b repository.ListedGroup) int { return comparePlaces(b.Place, a.Place) })
+		found = found[:min(q.Limit, len(found))]
+		return nil
+	})
+	return found, err
+}
+
+func placeOf(g entity.ErrorGroup, sort repository.GroupSort) int64 {
+	switch sort {
+	case repository.GroupsByFirstSeen:
+		return g.FirstSeen.UnixMicro()
+	case repository.GroupsByOpen:
+		return g.Open()
+	case repository.GroupsByLastSeen:
+	}
+	return g.LastSeen.UnixMicro()
+}
+
+func comparePlaces(a, b repository.GroupPlace) int {
+	return cmp.Or(cmp.Compare(a.Key, b.Key), bytes.Compare(a.ID[:], b.ID[:]))
 }
 
 // ErrorGroup implements repository.Groups.
 func (s *Store) ErrorGroup(
 	ctx context.Context, id uuid.UUID, visible *entity.TopicPatterns, trend repository.Trend,
 ) (entity.ErrorGroup, error) {
-	return entity.ErrorGroup{}, errUnbuilt
+	var found entity.ErrorGroup
+	err := s.step(ctx, "get error group", func(time.Time) error {
+		g := s.countGroups(visible, trend)[id]
+		if g == nil {
+			return &entity.GroupNotFoundError{ID: id}
+		}
+		found = g.ErrorGroup
+		return nil
+	})
+	return found, err
 }
 
 // AnnotateGroup implements repository.Groups.
 func (s *Store) AnnotateGroup(ctx context.Context, id uuid.UUID, a repository.Annotation, cause entity.Cause) error {
-	return errUnbuilt
+	return s.step(ctx, "annotate error group", func(now time.Time) error {
+		g := s.errorGroups[id]
+		if g == nil || g.firstSeen.IsZero() {
+			return &entity.GroupNotFoundError{ID: id}
+		}
+		if a == (repository.Annotation{}) || s.performedOn(cause.Operation, entity.ActionAnnotate)[id] {
+			return nil
+		}
+		if a.Note != nil {
+			g.note = *a.Note
+		}
+		if a.Link != nil {
+			g.link = *a.Link
+		}
+		if a.Muted != nil {
+			g.muted = *a.Muted
+		}
+		s.record(entity.AuditEntry{
+			At: now, Action: entity.ActionAnnotate, Kind: entity.KindGroup, ObjectID: id, LastError: a.String(), Cause: cause,
+		})
+		return nil
+	})
 }
 
-// TopicSummaries implements repository.Topics.
-func (s *Store) TopicSummaries(ctx context.Context, visible *entity.TopicPatterns) ([]repository.TopicSummary, error) {
-	return nil, errUnbuilt
+// countedGroup is a group with its numbers, and those that its lists need besides.
+type countedGroup struct {
+	entity.ErrorGroup
+	open map[string]int64 // messages that are not RESOLVED, by topic
 }
 
-// IngestPositions implements repository.Topics.
-func (s *Store) IngestPositions(ctx context.Context) ([]repository.IngestPosition, error) {
-	return nil, errUnbuilt
+// listed reports whether the group is what q asks for.
+func (g *countedGroup) listed(q repository.GroupQuery) bool {
+	if q.Topic == "" {
+		return !q.Open || g.Open() > 0
+	}
+	if q.Open {
+		return g.open[q.Topic] > 0
+	}
+	return slices.ContainsFunc(g.Topics, func(t entity.TopicShare) bool { return t.Topic == q.Topic })
+}
+
+// countGroups returns the groups of which something arrived in a visible topic.
+func (s *Store) countGroups(visible *entity.TopicPatterns, trend repository.Trend) map[uuid.UUID]*countedGroup {
+	seen := func(topic string) bool { return visible == nil || topic != "" && visible.Match(topic) }
+	counted := s.countArrivals(seen, trend)
+	shares := map[uuid.UUID]map[string]int64{}
+	for _, r := range s.rows {
+		m := &r.message
+		g := counted[m.Group]
+		if g == nil || !seen(m.OriginalTopic) {
+			continue
+		}
+		g.Counts[m.Status]++
+		if m.Status != entity.Resolved {
+			g.open[m.OriginalTopic]++
+		}
+		if shares[m.Group] == nil {
+			shares[m.Group] = map[string]int64{}
+		}
+		shares[m.Group][m.OriginalTopic]++
+	}
+	for id, topics := range shares {
+		counted[id].Topics = sharesOf(topics)
+	}
+	return counted
+}
+
+func sharesOf(topics map[string]int64) []entity.TopicShare {
+	var shares []entity.TopicShare
+	for topic, n := range topics {
+		shares = append(shares, entity.TopicShare{Topic: topic, Messages: n})
+	}
+	slices.SortFunc(shares, func(a, b entity.TopicShare) int {
+		return cmp.Or(cmp.Compare(b.Messages, a.Messages), strings.Compare(a.Topic, b.Topic))
+	})
+	return shares
+}
+
+// countArrivals makes the groups from what came, without what is there.
+func (s *Store) countArrivals(seen func(topic string) bool, trend repository.Trend) map[uuid.UUID]*countedGroup {
+	for _, r := range s.rows {
+		s.follow(r)
+	}
+	counted := map[uuid.UUID]*countedGroup{}
+	hours := map[uuid.UUID]map[time.Time]int64{}
+	for _, a := range s.arrivals {
+		if !seen(a.topic) {
+			continue
+		}
+		g := counted[a.group]
+		if g == nil {
+			g = &countedGroup{ErrorGroup: s.errorGroups[a.group].entity(a.group), open: map[string]int64{}}
+			g.FirstSeen, g.LastSeen = a.at, a.at
+			counted[a.group], hours[a.group] = g, map[time.Time]int64{}
+		}
+		g.Arrived++
+		if a.at.Before(g.FirstSeen) {
+			g.FirstSeen = a.at
+		}
+		if a.at.After(g.LastSeen) {
+			g.LastSeen = a.at
+		}
+		if hour := a.at.Truncate(time.Hour); !hour.Before(trend.Since.Truncate(time.Hour)) && hour.Before(trend.Until) {
+			hours[a.group][hour]++
+		}
+	}
+	for id, g := range counted {
+		g.Trend = trendOf(hours[id])
+	}
+	return counted
+}
+
+func trendOf(hours map[time.Time]int64) []entity.HourCount {
+	var trend []entity.HourCount
+	for hour, n := range hours {
+		trend = append(trend, entity.HourCount{Hour: hour, Messages: n})
+	}
+	slices.SortFunc(trend, func(a, b entity.HourCount) int { return a.Hour.Compare(b.Hour) })
+	return trend
+}
+
+func (g *errorGroup) entity(id uuid.UUID) entity.ErrorGroup {
+	out := entity.ErrorGroup{
+		ID: id, Fingerprint: g.Fingerprint, RegressedAt: g.regressedAt, Counts: map[entity.Status]int64{},
+		Note: g.note, Link: g.link, Muted: g.muted,
+	}
+	out.Frames = slices.Clone(out.Frames)
+	return out
 }

@@ -77,10 +77,13 @@ func (s *Store) Store(ctx context.Context, batch repository.Batch) (repository.S
 		for _, found := range s.findReturns(messages, batch.ReturnWindow, now) {
 			stored.Returns = append(stored.Returns, s.arrive(found, now))
 		}
-		for _, m := range messages {
+		came := make([]*row, len(messages))
+		for i, m := range messages {
 			m.CreatedAt, m.UpdatedAt, m.Return = now, now, nil
-			s.rows[m.ID] = s.newRow(*m)
+			came[i] = s.newRow(*m)
+			s.rows[m.ID] = came[i]
 		}
+		s.arrived(came...)
 		return nil
 	})
 	return stored, err
@@ -132,5 +135,7 @@ func (s *Store) Insert(m entity.Message) {
 		ref := s.ref(repository.Topic{Name: m.Source.Topic})
 		m.Source.TopicID, m.Source.Incarnation = ref.TopicID, ref.Incarnation
 	}
-	s.rows[m.ID] = s.newRow(m)
+	r := s.newRow(m)
+	s.rows[m.ID] = r
+	s.arrived(r)
 }

@@ -53,7 +53,7 @@ func (s *Store) findReturns(messages []*entity.Message, window time.Duration, no
 			continue
 		}
 		l := likeness{m.OriginalTopic, hash}
-		n := slices.IndexFunc(sent[l], func(a arrival) bool { return sameRecord(m, &a.parent.message) })
+		n := slices.IndexFunc(sent[l], func(a arrival) bool { return a.parent.sent(a.attempt.ID, m) })
 		if n < 0 {
 			continue
 		}
@@ -96,15 +96,13 @@ type likeness struct {
 func (s *Store) sentSince(then time.Time, named map[uuid.UUID]bool) map[likeness][]arrival {
 	sent := map[likeness][]arrival{}
 	for _, r := range s.rows {
-		if r.hash == 0 {
-			continue
-		}
 		for _, a := range r.attempts {
+			hash := r.sentHash(a.ID)
 			_, cameBack := r.returns[a.ID]
-			if a.Verdict != entity.Acknowledged || a.EndedAt.Before(then) || cameBack || named[a.ID] {
+			if hash == 0 || a.Verdict != entity.Acknowledged || a.EndedAt.Before(then) || cameBack || named[a.ID] {
 				continue
 			}
-			l := likeness{a.Topic, r.hash}
+			l := likeness{a.Topic, hash}
 			sent[l] = append(sent[l], arrival{parent: r, attempt: a})
 		}
 	}
@@ -115,10 +113,6 @@ func (s *Store) sentSince(then time.Time, named map[uuid.UUID]bool) map[likeness
 		})
 	}
 	return sent
-}
-
-func sameRecord(a, b *entity.Message) bool {
-	return bytes.Equal(a.Record.Key, b.Record.Key) && bytes.Equal(a.Record.Value, b.Record.Value)
 }
 
 // arrive makes a message the child of its parent, and notes what that means for

@@ -24,6 +24,8 @@ type Store struct {
 
 	mu           sync.Mutex // guards all below; every method is one critical section
 	rows         map[uuid.UUID]*row
+	archive      map[uuid.UUID]*row
+	catalogue    catalogue
 	topicIDs     map[string]int32
 	topicNames   map[int32]string
 	incarnations map[repository.Topic]int32
@@ -31,7 +33,10 @@ type Store struct {
 	redrives     map[uuid.UUID]*redrive
 	trail        []entity.AuditEntry
 	groups       map[repository.TopicGroup]groupOrigin
+	errorGroups  map[uuid.UUID]*errorGroup
+	arrivals     map[uuid.UUID]*groupArrival // by message
 	committed    map[partitionOfGroup]commit
+	mapping      entity.Mapping
 	keys         map[keyName]*keyRow
 	keysByAge    []*keyRow // oldest first; some are no longer in keys
 }
@@ -44,6 +49,8 @@ type row struct {
 	rescues  int // attempts given back in a row
 	hash     int64
 	returns  map[uuid.UUID]comeback // what came back, by attempt
+	document *document              // what the catalogue has of it; nil: nothing
+	edits    map[uuid.UUID]edit     // by attempt, those that had one
 }
 
 // New returns an empty store whose clock is now.
@@ -51,12 +58,15 @@ func New(now func() time.Time) *Store {
 	return &Store{
 		now:          now,
 		rows:         map[uuid.UUID]*row{},
+		archive:      map[uuid.UUID]*row{},
 		topicIDs:     map[string]int32{},
 		topicNames:   map[int32]string{},
 		incarnations: map[repository.Topic]int32{},
 		positions:    map[repository.Partition]int64{},
 		redrives:     map[uuid.UUID]*redrive{},
 		groups:       map[repository.TopicGroup]groupOrigin{},
+		errorGroups:  map[uuid.UUID]*errorGroup{},
+		arrivals:     map[uuid.UUID]*groupArrival{},
 		committed:    map[partitionOfGroup]commit{},
 		keys:         map[keyName]*keyRow{},
 	}

@@ -4,7 +4,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest"
 )
@@ -16,6 +19,7 @@ func TestRepository(t *testing.T) {
 		return repositorytest.Fixture{
 			Repository: store,
 			Insert:     func(_ *testing.T, m entity.Message) { store.Insert(m) },
+			Archive:    func(_ *testing.T, id uuid.UUID) { store.Archive(id) },
 		}
 	})
 }
@@ -29,9 +33,9 @@ func TestInsert(t *testing.T) {
 		m := entity.NewMessage("orders", "boom", time.Now())
 		m.Source = entity.Source{Topic: "orders.dlq", Partition: 1, Offset: 7}
 		store.Insert(m)
-		ids, err := store.Select(t.Context(), "orders.dlq")
-		if err != nil || len(ids) != 1 || ids[0] != m.ID {
-			t.Errorf("Select(orders.dlq) = %v, %v, want %v", ids, err, m.ID)
+		list, err := store.List(t.Context(), "orders.dlq", repository.Page{Number: 1, Size: 10})
+		if err != nil || len(list.Messages) != 1 || list.Messages[0].ID != m.ID {
+			t.Errorf("List(orders.dlq) = %v, %v, want %v", list.Messages, err, m.ID)
 		}
 	})
 

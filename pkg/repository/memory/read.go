@@ -44,19 +44,6 @@ func (s *Store) Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.M
 	return m, err
 }
 
-// Select implements repository.Reader.
-func (s *Store) Select(ctx context.Context, topic string) ([]uuid.UUID, error) {
-	var ids []uuid.UUID
-	err := s.step(ctx, "select messages", func(time.Time) error {
-		isNamed := named(topic)
-		for _, r := range s.oldestFirst(func(m *entity.Message) bool { return isNamed(m) && m.CanClaim() == nil }) {
-			ids = append(ids, r.message.ID)
-		}
-		return nil
-	})
-	return ids, err
-}
-
 // Load implements repository.Reader. The size of a message is that of its value,
 // key and headers together.
 func (s *Store) Load(ctx context.Context, ids []uuid.UUID, maxBytes int64) ([]entity.Message, int, error) {
@@ -109,8 +96,12 @@ func named(topic string) func(*entity.Message) bool {
 
 // oldestFirst returns the rows that match by created_at, then id.
 func (s *Store) oldestFirst(matches func(*entity.Message) bool) []*row {
+	return oldestFirst(s.rows, matches)
+}
+
+func oldestFirst(all map[uuid.UUID]*row, matches func(*entity.Message) bool) []*row {
 	var rows []*row
-	for _, r := range s.rows {
+	for _, r := range all {
 		if matches(&r.message) {
 			rows = append(rows, r)
 		}

@@ -286,6 +286,7 @@ func (s *Store) AttemptsOf(ctx context.Context, redrive uuid.UUID, ids []uuid.UU
 				continue
 			}
 			if a, made := r.attemptOf(redrive); made {
+				a.ConsumerGroup = r.message.Failure.ConsumerGroup
 				attempts = append(attempts, a)
 			}
 		}

@@ -61,6 +61,7 @@ func (s *Store) newRedrive(n repository.NewRedrive, now time.Time) (*redrive, er
 		leftOut: map[string]int{},
 		ordered: n.Options.KeepKeyOrder && n.Action == entity.RedriveRetry,
 	}
+	r.entity.Options.Patch = bytes.Clone(n.Options.Patch)
 	var ids []uuid.UUID
 	for _, f := range found {
 		if f.reason == "" {
@@ -98,8 +99,22 @@ func batchSize(n repository.NewRedrive) (int, error) {
 // asAsked is the selection as a redrive shows it: its ids are its items.
 func asAsked(s entity.Selection) entity.Selection {
 	s.IDs = nil
-	s.Statuses = slices.Clone(s.Statuses)
 	s.CreatedAfter, s.CreatedBefore = entity.Moment(s.CreatedAfter), entity.Moment(s.CreatedBefore)
+	s.RetriedAfter, s.RetriedBefore = entity.Moment(s.RetriedAfter), entity.Moment(s.RetriedBefore)
+	return cloneSelection(s)
+}
+
+// cloneSelection returns s with nothing shared.
+func cloneSelection(s entity.Selection) entity.Selection {
+	s.Statuses, s.Words, s.Key = slices.Clone(s.Statuses), slices.Clone(s.Words), bytes.Clone(s.Key)
+	s.Headers, s.Fields = slices.Clone(s.Headers), slices.Clone(s.Fields)
+	for i := range s.Headers {
+		s.Headers[i].Value = bytes.Clone(s.Headers[i].Value)
+	}
+	for i := range s.Fields {
+		s.Fields[i].Values = slices.Clone(s.Fields[i].Values)
+	}
+	s.Visible = clonePointer(s.Visible) // patterns never change
 	return s
 }
 
@@ -123,7 +138,8 @@ func (s *Store) Redrives(ctx context.Context, q repository.RedriveQuery) ([]enti
 			if len(found) >= q.Limit {
 				return nil
 			}
-			if olderThan(r, q.Before) && (len(q.States) == 0 || slices.Contains(q.States, r.entity.State)) {
+			if olderThan(r, q.Before) && (len(q.States) == 0 || slices.Contains(q.States, r.entity.State)) &&
+				(q.Actor == "" || q.Actor == r.entity.Cause.Actor) {
 				found = append(found, s.shown(r))
 			}
 		}
@@ -174,7 +190,8 @@ func (s *Store) withRedrive(ctx context.Context, where string, id uuid.UUID, do 
 // shown returns the redrive with its counts.
 func (s *Store) shown(r *redrive) entity.Redrive {
 	e := r.entity
-	e.Selection.Statuses = slices.Clone(e.Selection.Statuses)
+	e.Selection = cloneSelection(e.Selection)
+	e.Options.Patch = bytes.Clone(e.Options.Patch)
 	e.Counts = r.counts()
 	e.Counts.Returned = s.returnsOf(e.ID)
 	return e

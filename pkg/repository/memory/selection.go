@@ -33,24 +33,24 @@ func (s *Store) selection(n repository.NewRedrive) ([]selected, error) {
 		return nil, fmt.Errorf("a selection that nothing narrows: %w", entity.ErrInvalid)
 	}
 	if len(n.Selection.IDs) > 0 {
-		return s.selectByID(n.Selection, takes), nil
+		return s.selectByID(n, takes), nil
 	}
-	meant := meant(n.Selection)
+	meant := s.meant(n.Selection.Filter)
 	rows := s.oldestFirst(func(m *entity.Message) bool {
-		return meant(m) && (len(n.Selection.Statuses) > 0 || m.Status == entity.Retrying || takes(m))
+		return meant(m) && (len(n.Selection.Statuses) > 0 || m.Status == entity.Retrying || takes(m) || n.Action == entity.RedriveMap && mappable(m))
 	})
 	found := make([]selected, len(rows))
 	for i, r := range rows {
-		found[i] = judged(&r.message, takes)
+		found[i] = judged(&r.message, n.Action, takes)
 	}
 	return found, nil
 }
 
-func (s *Store) selectByID(sel entity.Selection, takes func(*entity.Message) bool) []selected {
+func (s *Store) selectByID(n repository.NewRedrive, takes func(*entity.Message) bool) []selected {
 	var found []selected
-	meant := meant(sel)
+	meant := s.meant(n.Selection.Filter)
 	seen := map[uuid.UUID]bool{}
-	for _, id := range sel.IDs {
+	for _, id := range n.Selection.IDs {
 		if seen[id] {
 			continue
 		}
@@ -60,18 +60,20 @@ func (s *Store) selectByID(sel entity.Selection, takes func(*entity.Message) boo
 		case !ok:
 			found = append(found, selected{id: id, reason: repository.SkippedGone})
 		case meant(&r.message):
-			found = append(found, judged(&r.message, takes))
+			found = append(found, judged(&r.message, n.Action, takes))
 		}
 	}
 	return found
 }
 
-func judged(m *entity.Message, takes func(*entity.Message) bool) selected {
+func judged(m *entity.Message, action entity.RedriveAction, takes func(*entity.Message) bool) selected {
 	f := selected{id: m.ID, topic: m.OriginalTopic, confidence: m.Origin.Confidence}
 	switch {
 	case takes(m):
 	case m.Claimed():
 		f.reason = repository.SkippedTaken
+	case action == entity.RedriveMap && mappable(m): // its own header names the topic
+		f.reason = repository.SkippedOriginKnown
 	default:
 		f.reason = repository.SkippedNotRetryable
 	}
@@ -91,23 +93,15 @@ func taken(n repository.NewRedrive) (func(*entity.Message) bool, error) {
 		return func(m *entity.Message) bool { return m.Status == entity.Pending || m.Claimed() && m.Unsettled }, nil
 	case entity.RedriveDelete:
 		return func(m *entity.Message) bool { return !m.Claimed() }, nil
+	case entity.RedriveMap:
+		return func(m *entity.Message) bool { return mappable(m) && m.Origin.Confidence != entity.FromHeader }, nil
 	}
 	return nil, fmt.Errorf("action %q: %w", n.Action, entity.ErrInvalid)
 }
 
-// meant matches messages by all that a selection says beside ids.
-func meant(s entity.Selection) func(*entity.Message) bool {
-	after, before := entity.Moment(s.CreatedAfter), entity.Moment(s.CreatedBefore)
-	isNamed := named(s.Topic)
-	return func(m *entity.Message) bool {
-		return (s.Topic == "" || isNamed(m)) &&
-			(len(s.Statuses) == 0 || slices.Contains(s.Statuses, m.Status)) &&
-			(s.ErrorClass == "" || m.Failure.Class == s.ErrorClass) &&
-			(s.ConsumerGroup == "" || m.Failure.ConsumerGroup == s.ConsumerGroup) &&
-			(after.IsZero() || !m.CreatedAt.Before(after)) &&
-			(before.IsZero() || m.CreatedAt.Before(before))
-	}
-}
+// mappable reports whether the message is in a state in which its original topic
+// may be set.
+func mappable(m *entity.Message) bool { return m.Status == entity.Pending || m.Status == entity.Dead }
 
 // Survey implements repository.Redrives.
 func (s *Store) Survey(ctx context.Context, n repository.NewRedrive) ([]repository.SurveyGroup, error) {

@@ -44,6 +44,26 @@ func TestStatementSentTwice(t *testing.T) {
 			changed, err := s.Change(ctx, repository.Change{Action: entity.RedriveDead, IDs: []uuid.UUID{id, uuid.New()}}, entity.By("alice"))
 			return errors.Join(err, unless(slices.Equal(changed, []uuid.UUID{id})))
 		}},
+		"Map": {"PENDING", func(ctx context.Context, s *Store, id uuid.UUID) error {
+			changed, err := s.Change(ctx, repository.Change{
+				Action: entity.RedriveMap, IDs: []uuid.UUID{id, uuid.New()}, OriginalTopic: "payments",
+			}, entity.By("alice"))
+			return errors.Join(err, unless(slices.Equal(changed, []uuid.UUID{id})))
+		}},
+		"ClaimWithEdit": {"PENDING", func(ctx context.Context, s *Store, id uuid.UUID) error {
+			c := repository.Claim{MessageID: id, ID: uuid.New(), Topic: "orders", Edit: &entity.Edit{SetKey: true}}
+			taken, err := s.Claim(ctx, []repository.Claim{c}, repository.Claiming{Expiry: time.Minute, Cause: entity.By("alice"), Audit: true})
+			return errors.Join(err, unless(len(taken) == 1 && taken[0].Claim.ID == c.ID))
+		}},
+		"ReplaceMapping": {"PENDING", func(ctx context.Context, s *Store, _ uuid.UUID) error {
+			m, err := s.ReplaceMapping(ctx, []entity.TopicRule{{Pattern: "a", Original: "b"}}, 0, entity.By("alice"))
+			return errors.Join(err, unless(m.Version == 1 && len(m.Rules) == 1))
+		}},
+		"Record": {"PENDING", func(ctx context.Context, s *Store, id uuid.UUID) error {
+			return s.Record(ctx, entity.AuditEntry{
+				Action: entity.ActionUnmask, Kind: entity.KindMessage, ObjectID: id, Cause: entity.By("alice"),
+			})
+		}},
 		"MoveRedrive": {"PENDING", func(ctx context.Context, s *Store, id uuid.UUID) error {
 			n := retryAll("orders")
 			n.Selection = entity.Selection{IDs: []uuid.UUID{id}}
@@ -111,7 +131,7 @@ type losingConn struct {
 
 func (c losingConn) Prepare(query string) (driver.Stmt, error) {
 	s, err := c.Conn.Prepare(query)
-	change := strings.Contains(query, "UPDATE") || strings.Contains(query, "DELETE FROM dlq.dlq_messages")
+	change := strings.Contains(query, "UPDATE") || strings.Contains(query, "DELETE FROM dlq.dlq_messages") || query == recordQuery
 	if err != nil || !change || strings.Contains(query, "INSERT INTO dlq.redrives") {
 		return s, err
 	}
@@ -130,6 +150,14 @@ func (s losingStmt) QueryContext(ctx context.Context, args []driver.NamedValue) 
 	}
 	if err := rows.Close(); err != nil { // carried out to its end
 		return nil, err
+	}
+	return nil, driver.ErrBadConn
+}
+
+func (s losingStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	done, err := s.Stmt.(driver.StmtExecContext).ExecContext(ctx, args)
+	if err != nil || !s.lost.CompareAndSwap(0, 1) {
+		return done, err
 	}
 	return nil, driver.ErrBadConn
 }

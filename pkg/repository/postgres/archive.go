@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -65,13 +66,15 @@ const purgeQuery = `
 		RETURNING id
 	), history AS (
 		DELETE FROM dlq.attempts a USING gone WHERE a.message_id = gone.id RETURNING a.attempt_id
+	), edited AS (
+		DELETE FROM dlq.edits e USING gone WHERE e.message_id = gone.id
 	), returned AS (
 		DELETE FROM dlq.returns r USING history WHERE r.attempt_id = history.attempt_id
 	)
 	SELECT count(*) FROM gone`
 
 // PurgeArchive deletes for good what has been in the archive longer than days,
-// with its attempts and what is known of their returns, batch rows a
+// with its attempts, their edits and what is known of their returns, batch rows a
 // transaction, and says how many.
 func (s *Store) PurgeArchive(ctx context.Context, days, batch int) (int64, error) {
 	if days < 0 || batch < 1 {
@@ -131,6 +134,8 @@ const (
 	SELECT count(*) FROM gone`
 
 	purgeAuditQuery = `SELECT dlq.purge_audit($1, $2)`
+
+	purgeArrivalsQuery = `SELECT dlq.purge_arrivals($1, $2)`
 )
 
 // minAuditDays is what dlq.purge_audit refuses to forget.
@@ -138,8 +143,9 @@ const minAuditDays = 365
 
 // PurgeBookkeeping deletes for good what is kept for a time beside the messages:
 // idempotency keys after their life, redrives that ended, and returns of attempts
-// that are gone, longer than redriveDays ago, and entries of the audit trail
-// older than auditDays, which must be 365 or more. It deletes at most batch rows a
+// that are gone, longer than redriveDays ago, entries of the audit trail older than
+// auditDays, which must be 365 or more, and how much came in the hours of error
+// groups before repository.TrendLife. It deletes at most batch rows a
 // transaction (of redrives 10, with their batches) and says how many rows there
 // were. When one kind fails the others are still tried.
 func (s *Store) PurgeBookkeeping(ctx context.Context, redriveDays, auditDays, batch int) (int64, error) {
@@ -156,6 +162,7 @@ func (s *Store) PurgeBookkeeping(ctx context.Context, redriveDays, auditDays, ba
 		{"purge redrives", purgeRedrivesQuery, []any{s.clock(), redriveDays, batch}},
 		{"purge returns", purgeReturnsQuery, []any{s.clock(), redriveDays, batch}},
 		{"purge the audit trail", purgeAuditQuery, []any{auditDays, batch}},
+		{"purge hourly arrivals", purgeArrivalsQuery, []any{int(repository.TrendLife / (24 * time.Hour)), batch}},
 	} {
 		n, err := s.purge(ctx, kind.where, kind.query, kind.args...)
 		total += n

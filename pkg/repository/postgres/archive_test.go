@@ -235,6 +235,8 @@ func TestPurgeArchive(t *testing.T) {
 		FROM (SELECT id FROM dlq.dlq_messages_archive UNION ALL SELECT id FROM dlq.dlq_messages) m, generate_series(1, 3) n`)
 	exec(t, db, `INSERT INTO dlq.returns (attempt_id, parent_id, child_id, by_content, returned_at)
 		SELECT attempt_id, message_id, gen_random_uuid(), false, now() FROM dlq.attempts`)
+	exec(t, db, `INSERT INTO dlq.edits (message_id, attempt_id, set_value, set_key, set_headers, record_hash, created_at)
+		SELECT message_id, attempt_id, true, false, false, 7, now() FROM dlq.attempts`)
 	exec(t, db, `UPDATE dlq.dlq_messages_archive SET archived_at = now() - interval '364 days'`)
 	exec(t, db, `UPDATE dlq.dlq_messages_archive SET archived_at = now() - interval '366 days'
 		WHERE id IN (SELECT id FROM dlq.dlq_messages_archive LIMIT 7)`)
@@ -244,7 +246,7 @@ func TestPurgeArchive(t *testing.T) {
 		t.Errorf("got %d, %v, want 7", n, err)
 	}
 	wantMoved(t, db, 1, 2)
-	for _, of := range []string{"attempts WHERE message_id", "returns WHERE parent_id"} {
+	for _, of := range []string{"attempts WHERE message_id", "edits WHERE message_id", "returns WHERE parent_id"} {
 		table, _, _ := strings.Cut(of, " ")
 		if got := count(t, db, table); got != 9 {
 			t.Errorf("got %d %s, want 9", got, table)
@@ -272,8 +274,10 @@ func TestDelete(t *testing.T) {
 		SELECT id, n, n, gen_random_uuid(), 'a', now(), now(), 'RETRYING', 'DEAD', 'orders' FROM dlq.dlq_messages, generate_series(1, 3) n`)
 	exec(t, db, `INSERT INTO dlq.returns (attempt_id, parent_id, child_id, by_content, returned_at)
 		SELECT attempt_id, message_id, gen_random_uuid(), false, now() FROM dlq.attempts`)
+	exec(t, db, `INSERT INTO dlq.edits (message_id, attempt_id, set_value, set_key, set_headers, record_hash, created_at)
+		SELECT message_id, attempt_id, true, false, false, 7, now() FROM dlq.attempts`)
 	wantNil(t, New(db).Delete(t.Context(), gone, entity.By("alice")))
-	for _, of := range []string{"attempts WHERE message_id = $1", "returns WHERE parent_id = $1"} {
+	for _, of := range []string{"attempts WHERE message_id = $1", "edits WHERE message_id = $1", "returns WHERE parent_id = $1"} {
 		if got := count(t, db, of, gone); got != 0 {
 			t.Errorf("got %d %s of the deleted message, want none", got, of)
 		}

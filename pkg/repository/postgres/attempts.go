@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -20,9 +21,9 @@ import (
 
 // claimQuery takes messages. The rows are locked in the order of their ids, so
 // that two callers never wait for one another in a circle; %LOCK% decides what
-// happens to a row that another caller holds. The status is asked again by the
+// happens to a row that another caller holds, %EDITED% whether edits are stored. The status is asked again by the
 // lock itself: a caller that waited sees the state that the other left.
-const claimQuery = `
+var claimQuery = `
 	WITH want AS (
 		SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::int4[], $5::int8[], $6::bool[],
 			$7::text[], $8::uuid[])
@@ -63,7 +64,7 @@ const claimQuery = `
 			from_status, to_status, error_class, error, target_topic, target_topic_id, target_partition, record_hash)
 		SELECT x.id, x.attempt_no, x.doubtful, x.doubtful_redrive, x.counted, 9, $12, x.last_retry_at, m.last_retry_at,
 			'RETRYING', 'RETRYING', 'UNKNOWN', x.last_publish_error, x.doubtful_topic, x.doubtful_topic_id, x.doubtful_partition,
-			x.record_hash
+			` + sentHashOf("x", "id", "doubtful") + `
 		FROM taken x JOIN claimed m ON m.id = x.id AND m.claim_id = x.claim_id WHERE x.doubtful IS NOT NULL
 	), audit AS (
 		INSERT INTO dlq.audit (at, action, kind, object_id, from_state, to_state, retry_count, error_class, last_error,
@@ -72,7 +73,7 @@ const claimQuery = `
 			x.last_publish_error_class, x.last_publish_error,
 			` + causeFrom12 + `
 		FROM taken x JOIN claimed m ON m.id = x.id AND m.claim_id = x.claim_id WHERE $11::bool
-	)
+	)%EDITED%
 	SELECT ` + stateColumns + `
 	FROM claimed m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id`
 
@@ -95,16 +96,13 @@ func (s *Store) Claim(ctx context.Context, claims []repository.Claim, how reposi
 		topicIDs.optionalText(c.TopicID)
 		redrives.optionalUUID(c.RedriveID)
 	}
-	query := claimSkipping
-	if how.Wait {
-		query = claimWaiting
-	}
+	edits := editArgs(claims)
 	args := append([]any{
 		ids.arg(), claimIDs.arg(), topics.arg(), partitions.arg(), offsets.arg(), takeOvers.arg(),
 		topicIDs.arg(), redrives.arg(), how.Expiry.Microseconds(), s.clock(), how.Audit,
 	}, causeArgs(how.Cause)...)
 	var found []row
-	if err := s.selectRows(ctx, &found, query, args...); err != nil {
+	if err := s.selectRows(ctx, &found, claimWays[claimWay{how.Wait, edits != nil}], append(args, edits...)...); err != nil {
 		return nil, translate("claim messages", err)
 	}
 	if len(found) < n {
@@ -141,7 +139,7 @@ func distinct(rows []row) []row {
 // 6 given back, 7 in doubt, 8 rescued. Only the holder of the claim gets through.
 // The rows are locked in the order of their ids, as a claim does, because a late
 // worker and the settler may end the same attempts at the same moment.
-const finishQuery = `
+var finishQuery = `
 	WITH result AS MATERIALIZED (
 		SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::int4[], $4::text[], $5::text[],
 			$6::int4[], $7::int8[], $8::int8[])
@@ -190,7 +188,8 @@ const finishQuery = `
 		INSERT INTO dlq.attempts (message_id, attempt_no, attempt_id, redrive_id, retry_count, verdict, actor, started_at, ended_at,
 			from_status, to_status, error_class, error, target_topic, target_topic_id, target_partition, target_offset, record_hash)
 		SELECT id, attempt_no, claim_id, redrive_id, counted, verdict, $11, coalesce(last_retry_at, moment), moment,
-			'RETRYING', status, class, error, target_topic, target_topic_id, partition, nullif(log_offset, -1), record_hash
+			'RETRYING', status, class, error, target_topic, target_topic_id, partition, nullif(log_offset, -1),
+			` + sentHashOf("ended", "id", "claim_id") + `
 		FROM ended WHERE verdict <> 7
 		ON CONFLICT (message_id, attempt_no) DO NOTHING
 	), audit AS (
@@ -305,6 +304,8 @@ type attemptRow struct {
 	TopicID   string        `db:"target_topic_id"`
 	Partition int32         `db:"target_partition"`
 	Offset    int64         `db:"target_offset"`
+
+	ConsumerGroup string `db:"consumer_group"` // "" where a query does not ask for it
 }
 
 // attemptColumns are an attemptRow of dlq.attempts, which is a. Attempts from
@@ -324,10 +325,20 @@ func (r *attemptRow) attempt() entity.Attempt {
 		From: entity.Status(r.From), To: entity.Status(r.To),
 		Class: entity.ErrorClass(r.Class), Error: r.Error,
 		Topic: r.Topic, TopicID: r.TopicID, Partition: r.Partition, Offset: r.Offset,
+		ConsumerGroup: r.ConsumerGroup,
 	}
 }
 
-var (
-	claimWaiting  = withLock(claimQuery, "")
-	claimSkipping = withLock(claimQuery, "SKIP LOCKED")
-)
+// claimWay is what tells the statements of a claim apart.
+type claimWay struct{ wait, edited bool }
+
+var claimWays = map[claimWay]string{
+	{wait: true}:                claimStatement("", ""),
+	{wait: false}:               claimStatement("SKIP LOCKED", ""),
+	{wait: true, edited: true}:  claimStatement("", editedStep),
+	{wait: false, edited: true}: claimStatement("SKIP LOCKED", editedStep),
+}
+
+func claimStatement(lock, edited string) string {
+	return strings.NewReplacer("%LOCK%", lock, "%EDITED%", edited).Replace(claimQuery)
+}

@@ -122,3 +122,36 @@ func (s *Store) performedOn(ctx context.Context, operation uuid.UUID, action ent
 	err := s.selectRows(ctx, &found, performedOnQuery, operation, string(action), uuids(ids))
 	return found, err
 }
+
+// PerformedOn implements repository.Audit, in the order of ids.
+func (s *Store) PerformedOn(ctx context.Context, operation uuid.UUID, action entity.Action, ids []uuid.UUID) ([]uuid.UUID, error) {
+	if operation == uuid.Nil || len(ids) == 0 {
+		return nil, nil
+	}
+	found, err := s.performedOn(ctx, operation, action, unique(ids))
+	return found, translate("look for changes of an operation", err)
+}
+
+// recordQuery appends once for an operation, an action and an object: the driver
+// sends a statement twice when its connection ended before the answer came.
+const recordQuery = `
+	INSERT INTO dlq.audit (at, action, kind, object_id, from_state, to_state, retry_count, error_class, last_error,
+		actor, reason, request_id, trace_id, operation_id)
+	SELECT coalesce($1::timestamptz, clock_timestamp()), $2::text, $8::text, $9::uuid, $10::text, $11::text, $12::int,
+		$13::text, $14::text, ` + causeFrom3 + `
+	WHERE NOT EXISTS (
+		SELECT FROM dlq.audit a
+		WHERE a.operation_id = $7::uuid AND a.action = $2::text AND a.kind = $8::text AND a.object_id = $9::uuid
+	)`
+
+// Record implements repository.Audit.
+func (s *Store) Record(ctx context.Context, e entity.AuditEntry) error {
+	optional := func(text string) sql.NullString {
+		text = clean(text)
+		return sql.NullString{String: text, Valid: text != ""}
+	}
+	args := append([]any{s.clock(), clean(string(e.Action))}, causeArgs(withOperation(e.Cause))...)
+	args = append(args, clean(string(e.Kind)), e.ObjectID, optional(e.From), optional(e.To),
+		sql.NullInt32{Int32: int32(e.RetryCount), Valid: e.RetryCount != 0}, optional(string(e.Class)), optional(e.LastError))
+	return translate("record in the audit trail", s.exec(ctx, recordQuery, args...))
+}

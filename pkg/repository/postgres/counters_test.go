@@ -33,9 +33,17 @@ func TestCounters(t *testing.T) {
 			`DELETE FROM dlq.dlq_messages WHERE status = 'RETRYING'`,
 			`INSERT INTO dlq.dlq_messages (id, original_topic, error_message) SELECT id, 'again', 'e' FROM dlq.dlq_messages ON CONFLICT (id) DO UPDATE SET original_topic = excluded.original_topic`,
 			`MERGE INTO dlq.dlq_messages m USING (SELECT id FROM dlq.dlq_messages LIMIT 5) s ON m.id = s.id WHEN MATCHED THEN DELETE`,
+			`INSERT INTO dlq.dlq_messages (original_topic, error_message, group_id, created_at) SELECT 't' || n % 3, 'e', md5((n % 4)::text)::uuid, now() - n * interval '7 min' FROM generate_series(1, 60) n`,
+			`INSERT INTO dlq.dlq_messages (original_topic, error_message, group_id, created_at) VALUES ('t', 'e', md5('0')::uuid, '-infinity'), ('t', 'e', md5('0')::uuid, 'infinity'), ('t', 'e', md5('0')::uuid, '0044-03-15 BC')`,
+			`UPDATE dlq.dlq_messages SET group_id = md5('4')::uuid WHERE group_id IS NULL`,
+			`UPDATE dlq.dlq_messages SET group_id = md5('5')::uuid, original_topic = 't5', status = 'DEAD' WHERE group_id = md5('1')::uuid`,
+			`UPDATE dlq.dlq_messages SET group_id = NULL WHERE group_id = md5('2')::uuid`,
+			`UPDATE dlq.dlq_messages SET original_topic = 't6' WHERE original_topic = 't2'`,
+			`DELETE FROM dlq.dlq_messages WHERE group_id = md5('3')::uuid`,
+			`UPDATE dlq.dlq_messages SET status = 'RESOLVED' WHERE group_id IS NOT NULL`,
 			`CALL dlq.archive_old_dlq_messages(0, 7)`,
 			`TRUNCATE dlq.dlq_messages`,
-			`INSERT INTO dlq.dlq_messages (original_topic, error_message) VALUES ('t', 'e')`,
+			`INSERT INTO dlq.dlq_messages (original_topic, error_message, group_id) VALUES ('t', 'e', NULL), ('t', 'e', md5('0')::uuid)`,
 		} {
 			exec(t, db, change)
 			if !wantExactCounters(t, db) {
@@ -69,6 +77,7 @@ func TestCounters(t *testing.T) {
 		all.Wait()
 		wantExactCounters(t, db)
 		m.wantCounts(t)
+		m.wantArrivals(t)
 	})
 }
 
@@ -124,6 +133,16 @@ func newMix(t *testing.T, db *sqlx.DB) *mix {
 	refs, err := m.store.OpenTopics(t.Context(), []repository.Topic{{Name: "orders.dlq", Incarnation: "1"}})
 	wantNil(t, err)
 	m.ref = refs[0]
+	exec(t, db, `CREATE TABLE public.grouped (id UUID)`)
+	exec(t, db, `CREATE FUNCTION public.note_group() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		IF NEW.group_id IS NOT NULL AND (TG_OP = 'INSERT' OR OLD.group_id IS NULL) THEN INSERT INTO public.grouped VALUES (NEW.id); END IF;
+		RETURN NULL; END $$`)
+	exec(t, db, `CREATE TRIGGER note_group AFTER INSERT OR UPDATE ON dlq.dlq_messages FOR EACH ROW EXECUTE FUNCTION public.note_group()`)
+	var known []entity.Fingerprint
+	for n := range mixGroups {
+		known = append(known, entity.Fingerprint{Title: fmt.Sprint("group ", n)})
+	}
+	wantNil(t, m.store.NoteFingerprints(t.Context(), known))
 	return m
 }
 
@@ -139,9 +158,11 @@ func (m *mix) session(ctx context.Context, number int) {
 			size := 1 + random.IntN(20)
 			m.fail("ingest", m.ingest(ctx, random, at, size))
 			at.Next += int64(size)
-		case n < 30:
+		case n < 28:
 			m.exec(ctx, "insert", `INSERT INTO dlq.dlq_messages (original_topic, error_message)
 				SELECT 'topic' || n % 4, 'by hand' FROM generate_series(1, $1::int) n`, 1+random.IntN(10))
+		case n < 32:
+			m.group(ctx, random, 1+random.IntN(20))
 		case n < 55:
 			m.claim(ctx, random, 1+random.IntN(30), random.IntN(2) == 0)
 		case n < 80:
@@ -182,6 +203,9 @@ func (m *mix) ingest(ctx context.Context, random *rand.Rand, at repository.Posit
 		if random.IntN(5) == 0 {
 			msg.Status = entity.Dead
 		}
+		if random.IntN(5) > 0 {
+			msg.Group = mixGroup(random).ID()
+		}
 		batch.Messages = append(batch.Messages, msg)
 	}
 	stored, err := m.store.Store(ctx, batch)
@@ -189,6 +213,26 @@ func (m *mix) ingest(ctx context.Context, random *rand.Rand, at repository.Posit
 		err = fmt.Errorf("stored %v, want the range", stored)
 	}
 	return err
+}
+
+// mixGroups are few, so that sessions meet in them.
+const mixGroups = 5
+
+func mixGroup(random *rand.Rand) entity.Fingerprint {
+	return entity.Fingerprint{Title: fmt.Sprint("group ", random.IntN(mixGroups))}
+}
+
+// group gives messages that have no group one, as the catalogue's worker does.
+func (m *mix) group(ctx context.Context, random *rand.Rand, n int) {
+	m.exec(ctx, "group", `
+		WITH picked AS MATERIALIZED (
+			SELECT id FROM dlq.dlq_messages WHERE group_id IS NULL ORDER BY md5(id::text || $3::text) LIMIT $1
+		), changing AS MATERIALIZED (
+			SELECT m.id FROM dlq.dlq_messages m WHERE m.id = ANY (ARRAY(SELECT id FROM picked)) AND (m.group_id IS NULL) IS TRUE
+			ORDER BY m.id FOR NO KEY UPDATE
+		)
+		UPDATE dlq.dlq_messages m SET group_id = $2 FROM changing c WHERE m.id = c.id AND (m.group_id IS NULL) IS TRUE`,
+		n, mixGroup(random).ID(), random.Uint32())
 }
 
 // claim takes messages at random, in random order, as workers of different
@@ -288,7 +332,7 @@ func (m *mix) wantCounts(t *testing.T) {
 			t.Errorf("got %v, want no error", err)
 		}
 	}
-	for _, what := range []string{"ingest", "insert", "claim", "finish", "delete", "requeue", "give up", "archive", "truncate"} {
+	for _, what := range []string{"ingest", "insert", "claim", "finish", "delete", "requeue", "give up", "archive", "truncate", "group"} {
 		if m.done[what] == 0 {
 			t.Errorf("the mix had no %s that succeeded, want some: %v", what, m.done)
 		}
@@ -305,6 +349,31 @@ func (m *mix) wantCounts(t *testing.T) {
 	}
 }
 
+// wantArrivals checks that each message that ever got a group has arrived in it
+// once, whatever became of it.
+func (m *mix) wantArrivals(t *testing.T) {
+	t.Helper()
+	var told, grouped int64
+	wantNil(t, m.db.Get(&told, `SELECT sum(messages) FROM dlq.group_arrivals WHERE hour = '-infinity'`))
+	wantNil(t, m.db.Get(&grouped, `SELECT count(*) FROM public.grouped`))
+	if told != grouped {
+		t.Errorf("%d messages arrived in groups, want %d", told, grouped)
+	}
+	groups, err := m.store.ErrorGroups(t.Context(), repository.GroupQuery{Limit: 100})
+	wantNil(t, err)
+	var arrived, there, rows int64
+	for _, g := range groups {
+		arrived += g.Arrived
+		for _, n := range g.Counts {
+			there += n
+		}
+	}
+	wantNil(t, m.db.Get(&rows, `SELECT count(*) FROM dlq.dlq_messages WHERE group_id IS NOT NULL`))
+	if len(groups) != mixGroups || arrived != told || there != rows {
+		t.Errorf("ErrorGroups tells of %d groups, %d arrived, %d there, want %d, %d and %d", len(groups), arrived, there, mixGroups, told, rows)
+	}
+}
+
 // wantExactCounters compares every counter with the rows themselves.
 func wantExactCounters(t *testing.T, db *sqlx.DB) bool {
 	t.Helper()
@@ -316,8 +385,30 @@ func wantExactCounters(t *testing.T, db *sqlx.DB) bool {
 		FULL JOIN (SELECT original_topic::text, coalesce(dlq_topic_id, 0) AS dlq_topic_id, status::text, count(*) AS there
 		      FROM dlq.dlq_messages GROUP BY 1, 2, 3) m USING (original_topic, dlq_topic_id, status)
 		WHERE coalesce(told, 0) <> coalesce(there, 0)`))
+	wrong = append(wrong, wrongGroups(t, db)...)
 	for _, w := range wrong {
 		t.Error(w)
 	}
 	return len(wrong) == 0
+}
+
+// wrongGroups compares every counter of a group with the rows themselves, and what
+// ever came with what came by the hour, which is no less than what is there.
+func wrongGroups(t *testing.T, db *sqlx.DB) (wrong []string) {
+	t.Helper()
+	wantNil(t, db.Select(&wrong, `
+		SELECT format('group %s of %s, %s: counter %s, rows %s', group_id, original_topic, status, told, there)
+		FROM (SELECT group_id, original_topic, status, sum(messages) AS told FROM dlq.group_counters GROUP BY 1, 2, 3) c
+		FULL JOIN (SELECT group_id, original_topic::text, status::text, count(*) AS there
+		      FROM dlq.dlq_messages WHERE group_id IS NOT NULL GROUP BY 1, 2, 3) m USING (group_id, original_topic, status)
+		WHERE coalesce(told, 0) <> coalesce(there, 0)
+		UNION ALL
+		SELECT format('group %s of %s: %s came ever, %s by the hour, %s are there', group_id, original_topic, ever, hourly, there)
+		FROM (SELECT group_id, original_topic, coalesce(sum(messages) FILTER (WHERE hour = '-infinity'), 0) AS ever,
+		             coalesce(sum(messages) FILTER (WHERE hour > '-infinity'), 0) AS hourly
+		      FROM dlq.group_arrivals GROUP BY 1, 2) a
+		FULL JOIN (SELECT group_id, original_topic::text, count(*) AS there
+		      FROM dlq.dlq_messages WHERE group_id IS NOT NULL AND isfinite(created_at) GROUP BY 1, 2) m USING (group_id, original_topic)
+		WHERE ever IS NULL OR ever <> hourly OR ever < coalesce(there, 0)`))
+	return wrong
 }

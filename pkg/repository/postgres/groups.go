@@ -2,6 +2,10 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -9,34 +13,313 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
+// noteQuery writes what is new, in one order, and touches nothing that is known:
+// fingerprints are noted with every batch and are nearly always known.
+const noteQuery = `
+	INSERT INTO dlq.error_groups (id, class, title, frames, rule)
+	SELECT n.id, n.class, n.title, ARRAY(SELECT jsonb_array_elements_text(n.frames::jsonb)), n.rule
+	FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[]) AS n (id, class, title, frames, rule)
+	WHERE NOT EXISTS (SELECT FROM dlq.error_groups g WHERE g.id = n.id)
+	ORDER BY n.id
+	ON CONFLICT (id) DO NOTHING`
+
 // NoteFingerprints implements repository.Groups.
 func (s *Store) NoteFingerprints(ctx context.Context, fingerprints []entity.Fingerprint) error {
-	return errUnbuilt
+	if len(fingerprints) == 0 {
+		return nil
+	}
+	n := len(fingerprints)
+	id, class, title := newColumn(oidUUID, n, 16), newColumn(oidText, n, 32), newColumn(oidText, n, 100)
+	frames, rule := newColumn(oidText, n, 200), newColumn(oidText, n, 8)
+	for _, f := range fingerprints {
+		kept := repository.BoundFingerprint(f)
+		list := make([]string, len(kept.Frames))
+		for i, frame := range kept.Frames {
+			list[i] = clean(frame)
+		}
+		packed, err := json.Marshal(list)
+		if err != nil {
+			return fmt.Errorf("note fingerprints: %w", err)
+		}
+		id.uuid(f.ID())
+		class.text(kept.Class)
+		title.text(kept.Title)
+		frames.text(string(packed))
+		rule.text(kept.Rule)
+	}
+	return translate("note fingerprints", s.exec(ctx, noteQuery, id.arg(), class.arg(), title.arg(), frames.arg(), rule.arg()))
 }
 
 // ErrorGroups implements repository.Groups.
 func (s *Store) ErrorGroups(ctx context.Context, q repository.GroupQuery) ([]repository.ListedGroup, error) {
-	return nil, errUnbuilt
+	visible, err := s.visibleGroups(ctx, q.Visible)
+	if err != nil {
+		return nil, translate("list error groups", err)
+	}
+	if visible.hides(q.Topic) || q.Topic != clean(q.Topic) {
+		return nil, nil
+	}
+	groups, err := s.readGroups(ctx, pageOfGroups(q, visible))
+	if err != nil {
+		return nil, translate("list error groups", err)
+	}
+	return groups, nil
 }
 
 // ErrorGroup implements repository.Groups.
 func (s *Store) ErrorGroup(
 	ctx context.Context, id uuid.UUID, visible *entity.TopicPatterns, trend repository.Trend,
 ) (entity.ErrorGroup, error) {
-	return entity.ErrorGroup{}, errUnbuilt
+	seen, err := s.visibleGroups(ctx, visible)
+	if err != nil {
+		return entity.ErrorGroup{}, translate("get error group", err)
+	}
+	groups, err := s.readGroups(ctx, oneGroup(id, seen, trend))
+	if err != nil {
+		return entity.ErrorGroup{}, translate("get error group", err)
+	}
+	if len(groups) == 0 {
+		return entity.ErrorGroup{}, &entity.GroupNotFoundError{ID: id}
+	}
+	return groups[0].ErrorGroup, nil
 }
+
+// seenTopics are the original topics that whoever asks may see.
+type seenTopics struct {
+	all   bool
+	names []string
+}
+
+func (t seenTopics) hides(topic string) bool {
+	return topic != "" && !t.all && !slices.Contains(t.names, topic)
+}
+
+// groupTopicsQuery steps from topic to topic along an index.
+const groupTopicsQuery = `
+	WITH RECURSIVE step AS (
+		(SELECT original_topic AS name FROM dlq.group_counters ORDER BY original_topic LIMIT 1)
+		UNION ALL
+		SELECT (SELECT n.original_topic FROM dlq.group_counters n WHERE n.original_topic > step.name
+			ORDER BY n.original_topic LIMIT 1)
+		FROM step WHERE step.name IS NOT NULL
+	)
+	SELECT name FROM step WHERE name <> ''`
+
+// visibleGroups looks the topics up before the query, in which patterns cannot be
+// held against names: a topic that appears meanwhile is not seen yet. Counters stay
+// when their messages go, so a topic that has none is among them too.
+func (s *Store) visibleGroups(ctx context.Context, visible *entity.TopicPatterns) (seenTopics, error) {
+	if visible == nil {
+		return seenTopics{all: true}, nil
+	}
+	var names []string
+	if err := s.selectRows(ctx, &names, groupTopicsQuery); err != nil {
+		return seenTopics{}, err
+	}
+	return seenTopics{names: slices.DeleteFunc(names, func(name string) bool { return !visible.Match(name) })}, nil
+}
+
+func (s *Store) readGroups(ctx context.Context, q *groupsQuery) ([]repository.ListedGroup, error) {
+	var found []groupRow
+	if err := s.selectRows(ctx, &found, q.text, q.args...); err != nil {
+		return nil, err
+	}
+	groups := make([]repository.ListedGroup, len(found))
+	for i := range found {
+		g := found[i].group()
+		groups[i] = repository.ListedGroup{ErrorGroup: g, Place: repository.GroupPlace{Key: found[i].Place, ID: g.ID}}
+	}
+	return groups, nil
+}
+
+// annotateQuery changes nothing a second time for the same operation, and answers
+// with a row where the group exists.
+const annotateQuery = `
+	WITH changed AS (
+		UPDATE dlq.error_groups
+		SET note = coalesce($8::text, note), link = coalesce($9::text, link), muted = coalesce($10::bool, muted)
+		WHERE id = $1::uuid AND first_seen IS NOT NULL AND num_nonnulls($8::text, $9::text, $10::bool) > 0
+		  AND NOT EXISTS (
+			SELECT FROM dlq.audit a
+			WHERE a.operation_id = $7::uuid AND a.action = 'annotate' AND (a.object_id = $1::uuid) IS TRUE)
+		RETURNING id
+	), audit AS (
+		INSERT INTO dlq.audit (at, action, kind, object_id, last_error, actor, reason, request_id, trace_id, operation_id)
+		SELECT coalesce($2::timestamptz, clock_timestamp()), 'annotate', 'group', id, $11::text, ` + causeFrom3 + `
+		FROM changed
+	)
+	SELECT id FROM dlq.error_groups WHERE id = $1::uuid AND first_seen IS NOT NULL`
 
 // AnnotateGroup implements repository.Groups.
 func (s *Store) AnnotateGroup(ctx context.Context, id uuid.UUID, a repository.Annotation, cause entity.Cause) error {
-	return errUnbuilt
+	args := append([]any{id, s.clock()}, causeArgs(withOperation(cause))...)
+	for _, text := range []*string{a.Note, a.Link} {
+		var arg any
+		if text != nil {
+			arg = clean(*text)
+		}
+		args = append(args, arg)
+	}
+	var muted any
+	if a.Muted != nil {
+		muted = *a.Muted
+	}
+	var found []uuid.UUID
+	if err := s.selectRows(ctx, &found, annotateQuery, append(args, muted, clean(a.String()))...); err != nil {
+		return translate("annotate error group", err)
+	}
+	if len(found) == 0 {
+		return &entity.GroupNotFoundError{ID: id}
+	}
+	return nil
 }
 
-// TopicSummaries implements repository.Topics.
-func (s *Store) TopicSummaries(ctx context.Context, visible *entity.TopicPatterns) ([]repository.TopicSummary, error) {
-	return nil, errUnbuilt
+// groupsQuery is the text and the arguments of a query for groups. There are as
+// many texts as there are sets of conditions, so they are prepared.
+type groupsQuery struct {
+	text string
+	args []any
+	with string // what the conditions rely on
 }
 
-// IngestPositions implements repository.Topics.
-func (s *Store) IngestPositions(ctx context.Context) ([]repository.IngestPosition, error) {
-	return nil, errUnbuilt
+// arg is the parameter for a value.
+func (q *groupsQuery) arg(value any, cast string) string {
+	q.args = append(q.args, value)
+	return fmt.Sprintf("$%d::%s", len(q.args), cast)
+}
+
+// pageOfGroups picks the groups of a page, then reads what they have.
+func pageOfGroups(q repository.GroupQuery, visible seenTopics) *groupsQuery {
+	made := &groupsQuery{}
+	seen := made.seen(visible)
+	var pick string
+	if q.Sort == repository.GroupsByOpen {
+		pick = made.pickByOpen(q, seen)
+	} else {
+		pick = made.pickByTime(q, seen)
+	}
+	pick += " LIMIT " + made.arg(q.Limit, "bigint")
+	return made.reads(pick, seen, q.Trend)
+}
+
+func oneGroup(id uuid.UUID, visible seenTopics, trend repository.Trend) *groupsQuery {
+	made := &groupsQuery{}
+	seen := made.seen(visible)
+	conditions := append([]string{"g.first_seen IS NOT NULL", "g.id = " + made.arg(id, "uuid")}, arrivedIn(seen)...)
+	return made.reads(`SELECT g.id, 0::bigint AS place FROM dlq.error_groups g WHERE `+strings.Join(conditions, " AND "), seen, trend)
+}
+
+// seen is the condition that a counter c is of a visible topic; "" when all are.
+// It is no condition for an index, which would be searched for each of the topics.
+func (q *groupsQuery) seen(visible seenTopics) string {
+	if visible.all {
+		return ""
+	}
+	q.with = "seen AS MATERIALIZED (SELECT unnest(" + q.arg(texts(visible.names), "text[]") + ") AS name), "
+	return " AND (c.original_topic IN (SELECT name FROM seen)) IS TRUE"
+}
+
+// arrivedIn is the condition that something of a group g arrived in a visible topic.
+func arrivedIn(seen string) []string {
+	if seen == "" {
+		return nil
+	}
+	return []string{`(SELECT sum(c.messages) FROM dlq.group_arrivals c
+		WHERE c.group_id = g.id AND c.hour = '-infinity'` + seen + `) > 0`}
+}
+
+// pickByTime walks an index of the groups and asks of each whether it belongs to
+// the list, until the page is full. The groups of a topic are known before.
+func (q *groupsQuery) pickByTime(asked repository.GroupQuery, seen string) string {
+	column := "last_seen"
+	if asked.Sort == repository.GroupsByFirstSeen {
+		column = "first_seen"
+	}
+	conditions := append([]string{"g." + column + " IS NOT NULL"}, arrivedIn(seen)...)
+	if asked.After != nil {
+		conditions = append(conditions, fmt.Sprintf("(g.%s, g.id) < (%s, %s)", column,
+			q.arg(timeOfPlace(asked.After.Key), "timestamptz"), q.arg(asked.After.ID, "uuid")))
+	}
+	switch {
+	case asked.Topic != "":
+		conditions = append(conditions, q.ofTopic(asked))
+	case asked.Open:
+		conditions = append(conditions, `(SELECT sum(c.messages) FROM dlq.group_counters c
+			WHERE c.group_id = g.id AND c.status <> 'RESOLVED'`+seen+`) > 0`)
+	}
+	return fmt.Sprintf(`SELECT g.id, (extract(epoch FROM g.%[1]s) * 1000000)::bigint AS place FROM dlq.error_groups g
+		WHERE %[2]s ORDER BY g.%[1]s DESC, g.id DESC`, column, strings.Join(conditions, " AND "))
+}
+
+// ofTopic is the condition that a group has messages of a topic, which are open if
+// that is asked for too.
+func (q *groupsQuery) ofTopic(asked repository.GroupQuery) string {
+	condition := "c.original_topic = " + q.arg(asked.Topic, "text")
+	if asked.Open {
+		condition += " AND c.status <> 'RESOLVED'"
+	}
+	return "g.id IN (SELECT c.group_id FROM dlq.group_counters c WHERE " + condition +
+		" GROUP BY 1 HAVING sum(c.messages) > 0)"
+}
+
+// pickByOpen adds up the counters of all groups: no index can hold a sum.
+func (q *groupsQuery) pickByOpen(asked repository.GroupQuery, seen string) string {
+	conditions := append([]string{"g.first_seen IS NOT NULL"}, arrivedIn(seen)...)
+	if asked.After != nil {
+		conditions = append(conditions, fmt.Sprintf("(coalesce(o.open, 0), g.id) < (%s, %s)",
+			q.arg(asked.After.Key, "bigint"), q.arg(asked.After.ID, "uuid")))
+	}
+	if asked.Topic != "" {
+		conditions = append(conditions, q.ofTopic(asked))
+	}
+	if asked.Open {
+		conditions = append(conditions, "o.open > 0")
+	}
+	return `SELECT g.id, coalesce(o.open, 0) AS place FROM dlq.error_groups g LEFT JOIN (
+			SELECT c.group_id, sum(c.messages)::bigint AS open FROM dlq.group_counters c
+			WHERE c.status <> 'RESOLVED'` + seen + ` GROUP BY 1
+		) o ON o.group_id = g.id
+		WHERE ` + strings.Join(conditions, " AND ") + ` ORDER BY 2 DESC, g.id DESC`
+}
+
+// reads is the whole query for the groups that pick finds: their names, and sums
+// over their counters and arrivals, each found by the group. Lists come as arrays,
+// which are half the work of JSON.
+func (q *groupsQuery) reads(pick, seen string, trend repository.Trend) *groupsQuery {
+	hours := "SELECT NULL::bigint[] AS hours, NULL::bigint[] AS hour_messages"
+	if !trend.Until.IsZero() {
+		hours = `
+		SELECT array_agg(date_part('epoch', s.hour)::bigint) AS hours, array_agg(s.messages) AS hour_messages
+		FROM (
+			SELECT c.hour, sum(c.messages)::bigint AS messages FROM dlq.group_arrivals c
+			WHERE c.group_id = p.id AND c.hour >= date_trunc('hour', ` + q.arg(trend.Since.UTC(), "timestamptz") + `, 'UTC')
+			  AND c.hour < ` + q.arg(trend.Until.UTC(), "timestamptz") + seen + `
+			GROUP BY 1 HAVING sum(c.messages) > 0
+		) s`
+	}
+	q.text = `
+	WITH ` + q.with + `page AS MATERIALIZED (` + pick + `)
+	SELECT p.id, p.place, g.class, g.title, g.frames, g.rule, g.regressed_at, g.note, g.link, g.muted,
+		coalesce(a.first_seen, g.first_seen) AS first_seen, coalesce(a.last_seen, g.last_seen) AS last_seen, a.arrived,
+		n.topics, n.statuses, n.messages, t.hours, t.hour_messages
+	FROM page p JOIN dlq.error_groups g ON g.id = p.id
+	CROSS JOIN LATERAL (
+		SELECT min(s.first_seen) AS first_seen, max(s.last_seen) AS last_seen, coalesce(sum(s.arrived), 0)::bigint AS arrived
+		FROM (
+			SELECT min(c.first_seen) AS first_seen, max(c.last_seen) AS last_seen, sum(c.messages) AS arrived
+			FROM dlq.group_arrivals c
+			WHERE c.group_id = p.id AND c.hour = '-infinity'` + seen + `
+			GROUP BY c.original_topic HAVING sum(c.messages) > 0
+		) s
+	) a
+	CROSS JOIN LATERAL (
+		SELECT array_agg(s.original_topic) AS topics, array_agg(s.status) AS statuses, array_agg(s.messages) AS messages
+		FROM (
+			SELECT c.original_topic, c.status, sum(c.messages)::bigint AS messages FROM dlq.group_counters c
+			WHERE c.group_id = p.id` + seen + ` GROUP BY 1, 2 HAVING sum(c.messages) > 0
+		) s
+	) n
+	CROSS JOIN LATERAL (` + hours + `) t
+	ORDER BY p.place DESC, p.id DESC`
+	return q
 }

@@ -151,12 +151,12 @@ const storeQuery = `
 				$11::bytea[], $12::bytea[], $13::bytea[], $14::text[], $15::int8[], $16::bytea[],
 				$17::int4[], $18::int4[], $19::int4[], $20::int8[], $21::timestamptz[],
 				$22::int4[], $23::int8[], $24::timestamptz[], $25::text[],
-				$26::text[], $27::int4[], $28::text[], $29::text[], $30::uuid[], $31::uuid[], $32::int8[])
+				$26::text[], $27::int4[], $28::text[], $29::text[], $30::uuid[], $31::uuid[], $32::int8[], $33::uuid[])
 			AS r (id, original_topic, error_message, retry_count, max_retries, status,
 				key, value, headers, payload_note, omitted_size, omitted_sha256,
 				dlq_topic_id, incarnation_id, partition, dlq_offset, dlq_timestamp,
 				original_partition, original_offset, original_timestamp, origin_confidence,
-				consumer_group, consumer_attempts, dialect, error_class, parent_id, root_id, record_hash)
+				consumer_group, consumer_attempts, dialect, error_class, parent_id, root_id, record_hash, group_id)
 		JOIN moved ON moved.incarnation_id = r.incarnation_id AND moved.partition = r.partition
 		ORDER BY r.id
 	), stored AS (
@@ -165,18 +165,18 @@ const storeQuery = `
 			key, value, headers, payload_note, omitted_size, omitted_sha256,
 			dlq_topic_id, dlq_incarnation_id, dlq_partition, dlq_offset, dlq_timestamp,
 			original_partition, original_offset, original_timestamp, origin_confidence,
-			consumer_group, consumer_attempts, dialect, error_class, parent_id, root_id, record_hash)
+			consumer_group, consumer_attempts, dialect, error_class, parent_id, root_id, record_hash, group_id)
 		SELECT id, original_topic, error_message, retry_count, max_retries, status,
 			CASE WHEN payload_note IS NULL AND value IS NOT NULL THEN convert_from(value, 'UTF8')::jsonb END,
 			moment, moment,
 			key, value, headers, payload_note, omitted_size, omitted_sha256,
 			dlq_topic_id, incarnation_id, partition, dlq_offset, dlq_timestamp,
 			original_partition, original_offset, original_timestamp, origin_confidence,
-			consumer_group, consumer_attempts, dialect, error_class, parent_id, root_id, record_hash
-		FROM (SELECT *, coalesce($33::timestamptz, clock_timestamp()) AS moment FROM record OFFSET 0) timed
+			consumer_group, consumer_attempts, dialect, error_class, parent_id, root_id, record_hash, group_id
+		FROM (SELECT *, coalesce($34::timestamptz, clock_timestamp()) AS moment FROM record OFFSET 0) timed
 	), back AS MATERIALIZED (
 		SELECT b.*, r.parent_id, r.status, r.retry_count, r.max_retries
-		FROM unnest($34::uuid[], $35::uuid[], $36::uuid[], $37::bool[])
+		FROM unnest($35::uuid[], $36::uuid[], $37::uuid[], $38::bool[])
 			WITH ORDINALITY AS b (child_id, attempt_id, redrive_id, by_content, ord)
 		JOIN record r ON r.id = b.child_id
 	), parent AS MATERIALIZED (
@@ -190,18 +190,18 @@ const storeQuery = `
 		WHERE id IN (SELECT parent_id FROM back)
 	), noted AS (
 		INSERT INTO dlq.returns (attempt_id, parent_id, child_id, redrive_id, by_content, returned_at)
-		SELECT attempt_id, parent_id, child_id, redrive_id, false, coalesce($33::timestamptz, clock_timestamp())
+		SELECT attempt_id, parent_id, child_id, redrive_id, false, coalesce($34::timestamptz, clock_timestamp())
 		FROM back WHERE NOT by_content AND (SELECT count(*) FROM parent) >= 0
 		ORDER BY attempt_id, ord
 		ON CONFLICT (attempt_id) DO NOTHING
 	), noted_by_content AS (
 		INSERT INTO dlq.returns (attempt_id, parent_id, child_id, redrive_id, by_content, returned_at)
-		SELECT attempt_id, parent_id, child_id, redrive_id, true, coalesce($33::timestamptz, clock_timestamp())
+		SELECT attempt_id, parent_id, child_id, redrive_id, true, coalesce($34::timestamptz, clock_timestamp())
 		FROM back WHERE by_content AND (SELECT count(*) FROM parent) >= 0
 		ORDER BY attempt_id
 	), audit AS (
 		INSERT INTO dlq.audit (at, action, kind, object_id, to_state, retry_count, actor, reason)
-		SELECT coalesce($33::timestamptz, clock_timestamp()), 'dead', 'message', child_id, status, retry_count, $38,
+		SELECT coalesce($34::timestamptz, clock_timestamp()), 'dead', 'message', child_id, status, retry_count, $39,
 			format('came back after %s of %s attempts', retry_count, max_retries)
 		FROM back WHERE status = 'DEAD'
 	)

@@ -80,6 +80,7 @@ func messageArgs(in incoming) []any {
 		parent        = newColumn(oidUUID, n, 4)
 		root          = newColumn(oidUUID, n, 4)
 		hash          = newColumn(oidInt8, n, 8)
+		errorGroup    = newColumn(oidUUID, n, 16)
 	)
 	for i := range messages {
 		m := &messages[i]
@@ -110,6 +111,7 @@ func messageArgs(in incoming) []any {
 		parent.optionalUUID(m.Parent)
 		root.optionalUUID(m.Root)
 		optionalHash(hash, in.hashes[i])
+		errorGroup.optionalUUID(m.Group)
 	}
 	return []any{
 		id.arg(), topic.arg(), message.arg(), retryCount.arg(), maxRetries.arg(), status.arg(),
@@ -117,7 +119,7 @@ func messageArgs(in incoming) []any {
 		dlqTopic.arg(), incarnation.arg(), partition.arg(), offset.arg(), timestamp.arg(),
 		origPartition.arg(), origOffset.arg(), origTimestamp.arg(), confidence.arg(),
 		group.arg(), attempts.arg(), dialect.arg(), class.arg(), parent.arg(), root.arg(),
-		hash.arg(),
+		hash.arg(), errorGroup.arg(),
 	}
 }
 

@@ -138,19 +138,28 @@ const sentQuery = `
 	SELECT s.ord FROM unnest($3::bigint[], $4::text[]) WITH ORDINALITY AS s (record_hash, topic, ord)
 	CROSS JOIN LATERAL (SELECT 1 FROM dlq.attempts a WHERE ` + sentSame + ` LIMIT 1) a`
 
+// sentBytes is whether an attempt on message m, with e as its edit if it has one,
+// sent the key and the value of s. What a redrive's patch made of a value is not
+// kept: there its number has to do.
+const sentBytes = `
+	CASE WHEN e.set_key THEN e.key ELSE m.key END = s.key
+	AND CASE WHEN e.patch IS NOT NULL THEN true WHEN e.set_value THEN e.value = s.value ELSE m.value = s.value END`
+
 // sameQuery finds for each of those records as many attempts as there are
-// messages of it, the latest first: their own bytes must be the same, and nothing
-// may have come back for them yet.
+// messages of it, the latest first: the bytes that they sent must be the same, and
+// nothing may have come back for them yet.
 const sameQuery = `
 	SELECT s.ord, c.attempt_id, c.redrive_id, c.retry_count, c.parent_id, c.root_id
 	FROM unnest($3::bigint[], $4::text[], $5::bytea[], $6::bytea[], $7::int4[])
 		WITH ORDINALITY AS s (record_hash, topic, key, value, messages, ord)
 	CROSS JOIN LATERAL (
 		SELECT a.attempt_id, a.redrive_id, a.retry_count, p.id AS parent_id, p.root_id, a.ended_at AS sent_at
-		FROM dlq.attempts a CROSS JOIN LATERAL (
-			SELECT id, root_id FROM dlq.dlq_messages m WHERE m.id = a.message_id AND m.key = s.key AND m.value = s.value
+		FROM dlq.attempts a
+		LEFT JOIN dlq.edits e ON e.message_id = a.message_id AND e.attempt_id = a.attempt_id
+		CROSS JOIN LATERAL (
+			SELECT id, root_id FROM dlq.dlq_messages m WHERE m.id = a.message_id AND ` + sentBytes + `
 			UNION ALL
-			SELECT id, root_id FROM dlq.dlq_messages_archive m WHERE m.id = a.message_id AND m.key = s.key AND m.value = s.value
+			SELECT id, root_id FROM dlq.dlq_messages_archive m WHERE m.id = a.message_id AND ` + sentBytes + `
 		) p
 		WHERE ` + sentSame + `
 		  AND NOT a.attempt_id = ANY ($8::uuid[])

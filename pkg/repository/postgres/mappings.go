@@ -1,7 +1,13 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -9,27 +15,127 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
+type mappingRow struct {
+	Version   int64          `db:"version"`
+	Rules     []byte         `db:"rules"`
+	UpdatedAt sql.NullTime   `db:"updated_at"`
+	UpdatedBy sql.NullString `db:"updated_by"`
+}
+
+type ruleJSON struct {
+	Pattern  string `json:"pattern"`
+	Original string `json:"original"`
+}
+
+func (r *mappingRow) mapping() (entity.Mapping, error) {
+	var rules []ruleJSON
+	if err := json.Unmarshal(r.Rules, &rules); err != nil {
+		return entity.Mapping{}, fmt.Errorf("rules of the mapping: %w", err)
+	}
+	m := entity.Mapping{Version: r.Version, UpdatedAt: moment(r.UpdatedAt), UpdatedBy: r.UpdatedBy.String}
+	for _, rule := range rules {
+		m.Rules = append(m.Rules, entity.TopicRule(rule))
+	}
+	return m, nil
+}
+
 // Mapping implements repository.Mappings.
 func (s *Store) Mapping(ctx context.Context) (entity.Mapping, error) {
-	return entity.Mapping{}, errUnbuilt
+	var found []mappingRow
+	if err := s.selectRows(ctx, &found, `SELECT version, rules, updated_at, updated_by FROM dlq.topic_mapping`); err != nil {
+		return entity.Mapping{}, translate("read the mapping", err)
+	}
+	if len(found) == 0 {
+		return entity.Mapping{}, nil
+	}
+	m, err := found[0].mapping()
+	if err != nil {
+		return entity.Mapping{}, fmt.Errorf("read the mapping: %w", err)
+	}
+	return m, nil
 }
+
+// replaceQuery notes the rules with their version: what was there before is in the
+// entry of the version before.
+const replaceQuery = `
+	WITH changed AS (
+		UPDATE dlq.topic_mapping SET version = version + 1, rules = $8::jsonb,
+			updated_at = coalesce($2::timestamptz, clock_timestamp()), updated_by = $3
+		WHERE version = $1
+		RETURNING *
+	), audit AS (
+		INSERT INTO dlq.audit (at, action, kind, object_id, from_state, to_state, last_error,
+			actor, reason, request_id, trace_id, operation_id)
+		SELECT updated_at, 'replace', 'mapping', '00000000-0000-0000-0000-000000000000', version - 1, version, $9::text,
+			` + causeFrom3 + `
+		FROM changed
+	)
+	SELECT version, rules, updated_at, updated_by FROM changed`
+
+// replacedQuery goes by the operation, of which there is one entry: a redrive's
+// operation replaces no mapping.
+const replacedQuery = `SELECT EXISTS (SELECT FROM dlq.audit WHERE operation_id = $1::uuid AND action = 'replace')`
 
 // ReplaceMapping implements repository.Mappings.
 func (s *Store) ReplaceMapping(ctx context.Context, rules []entity.TopicRule, expected int64, cause entity.Cause) (entity.Mapping, error) {
-	return entity.Mapping{}, errUnbuilt
+	kept := make([]ruleJSON, len(rules))
+	for i, r := range rules {
+		kept[i] = ruleJSON{Pattern: clean(r.Pattern), Original: clean(r.Original)}
+	}
+	text, err := pack(kept)
+	if err != nil {
+		return entity.Mapping{}, fmt.Errorf("replace the mapping: %w", err)
+	}
+	cause = withOperation(cause)
+	args := append([]any{expected, s.clock()}, causeArgs(cause)...)
+	var found []mappingRow
+	if err := s.selectRows(ctx, &found, replaceQuery, append(args, text, clean(repository.RulesText(rules)))...); err != nil {
+		return entity.Mapping{}, translate("replace the mapping", err)
+	}
+	if len(found) > 0 {
+		m, err := found[0].mapping()
+		if err != nil {
+			return entity.Mapping{}, fmt.Errorf("replace the mapping: %w", err)
+		}
+		return m, nil
+	}
+	return s.replacedBefore(ctx, cause.Operation)
 }
 
-// Unmapped implements repository.Mappings.
+// replacedBefore answers a change that found another version: the same operation
+// may have made that one.
+func (s *Store) replacedBefore(ctx context.Context, operation uuid.UUID) (entity.Mapping, error) {
+	var before []bool
+	if err := s.selectRows(ctx, &before, replacedQuery, operation); err != nil {
+		return entity.Mapping{}, translate("replace the mapping", err)
+	}
+	m, err := s.Mapping(ctx)
+	if err != nil || len(before) > 0 && before[0] {
+		return m, err
+	}
+	return entity.Mapping{}, &entity.MappingConflictError{Version: m.Version}
+}
+
+// Unmapped implements repository.Mappings, ties by name.
 func (s *Store) Unmapped(ctx context.Context, visible *entity.TopicPatterns) ([]repository.UnmappedTopic, error) {
-	return nil, errUnbuilt
-}
-
-// Record implements repository.Audit.
-func (s *Store) Record(ctx context.Context, entry entity.AuditEntry) error {
-	return errUnbuilt
-}
-
-// PerformedOn implements repository.Audit.
-func (s *Store) PerformedOn(ctx context.Context, operation uuid.UUID, action entity.Action, ids []uuid.UUID) ([]uuid.UUID, error) {
-	return nil, errUnbuilt
+	var found []struct {
+		Topic    string `db:"name"`
+		Messages int64  `db:"messages"`
+	}
+	if err := s.selectRows(ctx, &found, `
+		SELECT coalesce(t.name, '') AS name, sum(c.messages)::bigint AS messages
+		FROM dlq.message_counters c LEFT JOIN dlq.topics t ON t.id = c.dlq_topic_id
+		WHERE c.original_topic = '' GROUP BY 1 HAVING sum(c.messages) > 0`); err != nil {
+		return nil, translate("list topics without an original", err)
+	}
+	var topics []repository.UnmappedTopic
+	for _, f := range found {
+		if visible == nil || visible.Match(f.Topic) {
+			topics = append(topics, repository.UnmappedTopic{DLQTopic: f.Topic, Messages: f.Messages})
+		}
+	}
+	slices.SortFunc(topics, func(a, b repository.UnmappedTopic) int {
+		return cmp.Or(cmp.Compare(b.Messages, a.Messages), strings.Compare(a.DLQTopic, b.DLQTopic))
+	})
+	return topics, nil
 }

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/google/uuid"
 
@@ -11,15 +10,13 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-func withLock(query, lock string) string { return strings.Replace(query, "%LOCK%", lock, 1) }
-
 // What operators do by hand is the same statement for one message and for many:
 // the rows are locked in the order of their ids, changed, and noted in the audit
 // trail. The status is compared so that only the primary key finds the rows; see
 // claimQuery.
 
-// deleteQuery takes the attempts along: without their message they would prove
-// nothing and never be purged.
+// deleteQuery takes the attempts and their edits along: without their message they
+// would prove nothing and never be purged.
 const deleteQuery = `
 	WITH held AS MATERIALIZED (
 		SELECT id FROM dlq.dlq_messages WHERE id = ANY ($1::uuid[]) AND (status <> 'RETRYING') IS TRUE
@@ -29,6 +26,8 @@ const deleteQuery = `
 		RETURNING m.*
 	), history AS (
 		DELETE FROM dlq.attempts a USING gone WHERE a.message_id = gone.id RETURNING a.attempt_id
+	), edited AS (
+		DELETE FROM dlq.edits e USING gone WHERE e.message_id = gone.id
 	), returned AS (
 		DELETE FROM dlq.returns r USING history WHERE r.attempt_id = history.attempt_id
 	), audit AS (
@@ -83,7 +82,7 @@ func (s *Store) Requeue(ctx context.Context, id uuid.UUID, cause entity.Cause) (
 
 // giveUpQuery keeps the attempt that ends so in the history: its record may come
 // back one day, and must be known then.
-const giveUpQuery = `
+var giveUpQuery = `
 	WITH held AS MATERIALIZED (
 		SELECT * FROM dlq.dlq_messages
 		WHERE id = ANY ($1::uuid[]) AND (status = 'PENDING' OR status = 'RETRYING' AND unsettled) IS TRUE
@@ -100,7 +99,7 @@ const giveUpQuery = `
 			from_status, to_status, error_class, error, target_topic, target_topic_id, target_partition, record_hash)
 		SELECT h.id, h.attempt_no, h.claim_id, h.claim_redrive_id, h.retry_count, 9, $3, h.last_retry_at, c.updated_at,
 			'RETRYING', 'DEAD', 'UNKNOWN', h.last_publish_error, coalesce(h.claim_topic, h.original_topic), h.claim_topic_id,
-			h.claim_partition, h.record_hash
+			h.claim_partition, ` + sentHashOf("h", "id", "claim_id") + `
 		FROM held h JOIN changed c ON c.id = h.id WHERE h.claim_id IS NOT NULL
 	), audit AS (
 		INSERT INTO dlq.audit (at, action, kind, object_id, from_state, to_state, retry_count, error_class, last_error,
@@ -118,6 +117,9 @@ func (s *Store) GiveUp(ctx context.Context, id uuid.UUID, cause entity.Cause) (e
 
 // Change implements repository.Repository.
 func (s *Store) Change(ctx context.Context, c repository.Change, cause entity.Cause) ([]uuid.UUID, error) {
+	if c.Action == entity.RedriveMap {
+		return s.mapMessages(ctx, c, cause)
+	}
 	as := map[entity.RedriveAction]entity.Action{
 		entity.RedriveRequeue: entity.ActionRequeue, entity.RedriveDead: entity.ActionDead, entity.RedriveDelete: entity.ActionDelete,
 	}[c.Action]

@@ -42,7 +42,7 @@ func TestOutcomePlans(t *testing.T) {
 		{
 			"WhoSentIt", sameQuery,
 			[]string{day, "NULL", hashes, topics, bytes, bytes, one, "'{}'"},
-			[]string{"idx_attempts_record_hash", "dlq_messages_pkey", "dlq_messages_archive_pkey", "returns_pkey"},
+			[]string{"idx_attempts_record_hash", "dlq_messages_pkey", "dlq_messages_archive_pkey", "edits_pkey", "returns_pkey"},
 		},
 		{"OneMessage", getQuery, []string{"'" + resolved.String() + "'", "-1"}, []string{"dlq_messages_pkey", "attempts_pkey", "committed_offsets_pkey"}},
 		{"Page", listQuery, []string{"'topic1'", "0", "100", "65536", "16777216"}, []string{"attempts_pkey", "committed_offsets_pkey"}},
@@ -53,7 +53,7 @@ func TestOutcomePlans(t *testing.T) {
 		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 			t.Run(c.name+"/"+mode, func(t *testing.T) {
 				plan := explain(t, db, mode, c.query, c.args)
-				for _, table := range []string{"dlq_messages", "attempts", "returns", "committed_offsets", "dlq_messages_archive"} {
+				for _, table := range []string{"dlq_messages", "attempts", "edits", "returns", "committed_offsets", "dlq_messages_archive"} {
 					if strings.Contains(plan, "Seq Scan on "+table+" ") {
 						t.Errorf("it walks %s:\n%s", table, plan)
 					}

@@ -59,21 +59,26 @@ func TestPlans(t *testing.T) {
 		{"LaterPageOfATopic", listQuery, []string{"'topic1'", "400", "100", "65536", "16777216"}, []string{"idx_dlq_messages_original_topic"}},
 		{"PageOfAnUnknownTopic", listQuery, []string{"'nobody'", "0", "20", "65536", "16777216"}, nil},
 		{"OneMessage", getQuery, []string{"'" + texts[0] + "'", "-1"}, []string{"dlq_messages_pkey"}},
-		{"ClaimWithoutWaiting", claimSkipping, claims, []string{"dlq_messages_pkey"}},
-		{"ClaimThatWaits", claimWaiting, claims, []string{"dlq_messages_pkey"}},
-		{"Finish", finishQuery, finished, []string{"dlq_messages_pkey"}},
+		{"ClaimWithoutWaiting", claimWays[claimWay{}], claims, []string{"dlq_messages_pkey"}},
+		{"ClaimThatWaits", claimWays[claimWay{wait: true}], claims, []string{"dlq_messages_pkey"}},
+		{"ClaimWithEdits", claimWays[claimWay{wait: true, edited: true}], with(claims, wanted, wanted, repeat("topic1"),
+			repeat("true"), repeat("v"), repeat("true"), repeat("k"), repeat("true"), repeat("h"), repeat("p"), repeat("7"),
+		), []string{"dlq_messages_pkey", "edits_pkey"}},
+		{"Finish", finishQuery, finished, []string{"dlq_messages_pkey", "edits_pkey"}},
+		{"History", historyQuery, []string{"'" + texts[0] + "'"}, []string{"attempts_pkey", "edits_pkey"}},
+		{"MapOne", mapQuery, with(one, "'payments'"), []string{"dlq_messages_pkey"}},
+		{"MapMany", mapQuery, with(many, "'payments'"), []string{"dlq_messages_pkey"}},
 		{"Load", loadQuery, []string{wanted, "1000000"}, []string{"dlq_messages_pkey"}},
 		{"Expired", expiredQuery, []string{"NULL", "NULL", "'00000000-0000-0000-0000-000000000000'", "100"}, []string{"idx_dlq_messages_status"}},
 		{"ExpiredBehindAPlace", expiredQuery, []string{"NULL", "now() - interval '40000 seconds'", "'" + texts[0] + "'", "100"}, []string{"idx_dlq_messages_status"}},
 		{"ExpiredOne", expiredOneQuery, []string{"NULL", "'" + texts[0] + "'"}, []string{"dlq_messages_pkey"}},
-		{"SelectionOfARareTopic", selectQuery, []string{"'rare'"}, []string{"idx_dlq_messages"}},
-		{"DeleteOne", deleteQuery, one, []string{"dlq_messages_pkey", "attempts_pkey", "returns_pkey"}},
-		{"DeleteMany", deleteQuery, many, []string{"dlq_messages_pkey", "attempts_pkey", "returns_pkey"}},
+		{"DeleteOne", deleteQuery, one, []string{"dlq_messages_pkey", "attempts_pkey", "edits_pkey", "returns_pkey"}},
+		{"DeleteMany", deleteQuery, many, []string{"dlq_messages_pkey", "attempts_pkey", "edits_pkey", "returns_pkey"}},
 		{"RequeueOne", requeueQuery, one, []string{"dlq_messages_pkey"}},
 		{"RequeueMany", requeueQuery, many, []string{"dlq_messages_pkey"}},
 		{"GiveUpOne", giveUpQuery, one, []string{"dlq_messages_pkey"}},
 		{"GiveUpMany", giveUpQuery, many, []string{"dlq_messages_pkey"}},
-		{"PurgeOfTheArchive", purgeQuery, []string{"365", "1000"}, []string{"idx_dlq_messages_archive_archived_at", "attempts_pkey", "returns_pkey"}},
+		{"PurgeOfTheArchive", purgeQuery, []string{"365", "1000"}, []string{"idx_dlq_messages_archive_archived_at", "attempts_pkey", "edits_pkey", "returns_pkey"}},
 		{"PurgeOfKeys", purgeKeysQuery, []string{"NULL", "86400000000", "1000"}, []string{"idx_idempotency_keys_created_at"}},
 		{"OpenKey", openKeyQuery, key, []string{"idempotency_keys_pkey"}},
 		{"Trail", trail(repository.TrailQuery{}), []string{"100"}, []string{"audit_pkey"}},
@@ -84,6 +89,11 @@ func TestPlans(t *testing.T) {
 		{"TrailAfter", trail(repository.TrailQuery{After: now}), []string{"now() - interval '1 hour'", "100"}, []string{"idx_audit_at"}},
 		{"TrailOfARequest", trail(repository.TrailQuery{RequestID: "r"}), []string{"'req_7'", "100"}, []string{"idx_audit_request"}},
 		{"Performed", performedQuery, []string{"'" + texts[0] + "'"}, []string{"idx_audit_operation"}},
+		{"Record", recordQuery, []string{
+			"NULL", "'unmask'", "'alice'", "NULL", "NULL", "NULL", "'" + texts[0] + "'", "'list'",
+			"'" + uuid.Nil.String() + "'", "NULL", "NULL", "NULL", "NULL", "NULL",
+		}, []string{"idx_audit_operation"}},
+		{"Replaced", replacedQuery, []string{"'" + texts[0] + "'"}, []string{"idx_audit_operation"}},
 		{"PerformedOn", performedOnQuery, []string{"'" + texts[0] + "'", "'dead'", wanted}, []string{"idx_audit_object"}},
 	} {
 		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
@@ -92,7 +102,7 @@ func TestPlans(t *testing.T) {
 			}
 			t.Run(c.name+"/"+mode, func(t *testing.T) {
 				plan := explain(t, db, mode, c.query, c.args)
-				for _, table := range []string{"dlq_messages", "attempts", "returns", "audit", "idempotency_keys"} {
+				for _, table := range []string{"dlq_messages", "attempts", "edits", "returns", "audit", "idempotency_keys"} {
 					if strings.Contains(plan, "Seq Scan on "+table) {
 						t.Errorf("it walks %s:\n%s", table, plan)
 					}
@@ -135,13 +145,15 @@ func seedMany(t *testing.T, db *sqlx.DB) {
 		FROM (SELECT id, status FROM dlq.dlq_messages UNION ALL SELECT id, status FROM dlq.dlq_messages_archive) m`)
 	exec(t, db, `INSERT INTO dlq.returns (attempt_id, parent_id, child_id, by_content, returned_at)
 		SELECT attempt_id, message_id, gen_random_uuid(), false, now() FROM dlq.attempts`)
+	exec(t, db, `INSERT INTO dlq.edits (message_id, attempt_id, set_value, value, set_key, set_headers, record_hash, created_at)
+		SELECT message_id, attempt_id, true, 'v', false, false, 7, now() FROM dlq.attempts`)
 	exec(t, db, `INSERT INTO dlq.audit (at, action, kind, object_id, actor, request_id, operation_id)
 		SELECT now() - (100000 - n) * interval '1 minute', 'attempt', 'message', m.id, CASE WHEN n % 3 = 0 THEN 'alice' ELSE 'auto' END,
 			CASE WHEN n % 3 = 0 THEN 'req_' || n END, CASE WHEN n % 3 = 0 THEN gen_random_uuid() END
 		FROM (SELECT id, row_number() OVER (ORDER BY id) AS n FROM dlq.dlq_messages) m`)
 	exec(t, db, `INSERT INTO dlq.idempotency_keys (principal, key, request, operation_id, owner, lease_expires_at, created_at)
 		SELECT 'alice', 'key' || n, '', gen_random_uuid(), gen_random_uuid(), now(), now() - n * interval '3 seconds' FROM generate_series(1, 20000) n`)
-	exec(t, db, `ANALYZE dlq.dlq_messages, dlq.dlq_messages_archive, dlq.attempts, dlq.returns, dlq.audit, dlq.idempotency_keys`)
+	exec(t, db, `ANALYZE dlq.dlq_messages, dlq.dlq_messages_archive, dlq.attempts, dlq.edits, dlq.returns, dlq.audit, dlq.idempotency_keys`)
 	exec(t, db, `ANALYZE dlq.topics`)
 	exec(t, db, `ANALYZE dlq.message_counters`)
 	var rows int

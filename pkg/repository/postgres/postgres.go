@@ -24,6 +24,8 @@ type Store struct {
 	payloadLimit int // 0: DefaultPayloadLimit
 	idle         int // connections that the pool keeps
 
+	searchPatience, countPatience time.Duration
+
 	mu       sync.Mutex
 	prepared map[string]*sqlx.Stmt
 }
@@ -48,7 +50,10 @@ func WithIdleConnections(n int) Option {
 // New returns a Store on a database that Open connected, whose schema has been
 // migrated. It does not close db.
 func New(db *sqlx.DB, options ...Option) *Store {
-	s := &Store{db: db, prepared: make(map[string]*sqlx.Stmt), idle: DefaultConfig().MaxIdleConns}
+	s := &Store{
+		db: db, prepared: make(map[string]*sqlx.Stmt), idle: DefaultConfig().MaxIdleConns,
+		searchPatience: searchPatience, countPatience: countPatience,
+	}
 	for _, o := range options {
 		o(s)
 	}

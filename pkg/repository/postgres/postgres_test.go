@@ -1,9 +1,11 @@
 package postgres
 
 import (
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
@@ -21,6 +23,7 @@ func TestRepository(t *testing.T) {
 		return repositorytest.Fixture{
 			Repository: New(db, WithClock(clock.Now)),
 			Insert:     func(t *testing.T, m entity.Message) { insert(t, db, m) },
+			Archive:    func(t *testing.T, id uuid.UUID) { archive(t, db, id) },
 		}
 	})
 }
@@ -39,9 +42,9 @@ func insert(t *testing.T, db *sqlx.DB, m entity.Message) {
 			original_partition, original_offset, original_timestamp, origin_confidence,
 			consumer_group, consumer_attempts, dialect, error_class, parent_id, root_id,
 			claim_id, claim_expires_at, claim_topic, claim_partition, claim_end_offset,
-			next_attempt_at, last_publish_error, last_publish_error_class, outcome)
+			next_attempt_at, last_publish_error, last_publish_error_class, outcome, group_id)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
-			$21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38)`,
+			$21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39)`,
 		m.ID, m.OriginalTopic, m.ErrorMessage, m.RetryCount, m.MaxRetries, string(m.Status),
 		entity.Moment(m.CreatedAt), entity.Moment(m.UpdatedAt), when(m.LastRetryAt),
 		bytesArg(m.Record.Key), bytesArg(m.Record.Value), packHeaders(m.Record.Headers),
@@ -52,10 +55,23 @@ func insert(t *testing.T, db *sqlx.DB, m entity.Message) {
 		orNull(m.Parent, m.Parent != [16]byte{}), orNull(m.Root, m.Root != [16]byte{}),
 		orNull(m.Claim.ID, m.Claim.ID != [16]byte{}), when(m.Claim.ExpiresAt), word(m.Claim.Topic),
 		m.Claim.Partition, m.Claim.EndOffset,
-		when(m.NextAttemptAt), word(m.LastPublishError), word(string(m.LastPublishErrorClass)), word(string(m.Outcome)))
+		when(m.NextAttemptAt), word(m.LastPublishError), word(string(m.LastPublishErrorClass)), word(string(m.Outcome)),
+		orNull(m.Group, m.Group != [16]byte{}))
 	if err != nil {
 		t.Fatalf("insert message: %v", err)
 	}
+}
+
+// archive moves a row as it is.
+func archive(t *testing.T, db *sqlx.DB, id uuid.UUID) {
+	t.Helper()
+	var names []string
+	for _, c := range columnsOf(t, db, "dlq_messages") {
+		names = append(names, c.Name)
+	}
+	columns := strings.Join(names, ", ")
+	exec(t, db, `WITH moved AS (DELETE FROM dlq.dlq_messages WHERE id = $1 RETURNING *)
+		INSERT INTO dlq.dlq_messages_archive (`+columns+`) SELECT `+columns+` FROM moved`, id)
 }
 
 // insertTenColumns is what people write who know only the documents' table.

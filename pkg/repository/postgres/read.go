@@ -100,29 +100,6 @@ func (s *Store) Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.M
 	return m, nil
 }
 
-const selectQuery = `
-	SELECT id FROM (
-		SELECT id, created_at FROM dlq.dlq_messages
-		WHERE original_topic = $1 AND status = 'PENDING' AND retry_count < max_retries
-		UNION ALL
-		SELECT id, created_at FROM dlq.dlq_messages
-		WHERE dlq_topic_id = (SELECT id FROM dlq.topics WHERE name = $1) AND original_topic <> $1
-		  AND status = 'PENDING' AND retry_count < max_retries
-	) both_names
-	ORDER BY created_at, id`
-
-// Select implements repository.Reader.
-func (s *Store) Select(ctx context.Context, topic string) ([]uuid.UUID, error) {
-	if topic != clean(topic) {
-		return nil, nil
-	}
-	var ids []uuid.UUID
-	if err := s.selectRows(ctx, &ids, selectQuery, topic); err != nil {
-		return nil, translate("select messages", err)
-	}
-	return ids, nil
-}
-
 // cut is the first of the ids whose size no longer fits; the first that exists
 // always does. Sizes are known without reading the values.
 var loadQuery = `
@@ -196,17 +173,27 @@ func (s *Store) Counts(ctx context.Context) ([]repository.Count, error) {
 	return counts, nil
 }
 
+const historyQuery = `
+	SELECT ` + attemptColumns + `, ` + editColumns + `
+	FROM dlq.attempts a LEFT JOIN dlq.edits e ON e.message_id = a.message_id AND e.attempt_id = a.attempt_id
+	WHERE a.message_id = $1 ORDER BY a.attempt_no`
+
 // History implements repository.Attempts.
 func (s *Store) History(ctx context.Context, id uuid.UUID) ([]entity.Attempt, error) {
-	var found []attemptRow
-	err := s.selectRows(ctx, &found, `
-		SELECT `+attemptColumns+` FROM dlq.attempts a WHERE a.message_id = $1 ORDER BY a.attempt_no`, id)
+	var found []struct {
+		attemptRow
+		editRow
+	}
+	err := s.selectRows(ctx, &found, historyQuery, id)
 	if err != nil {
 		return nil, translate("read history", err)
 	}
 	attempts := make([]entity.Attempt, len(found))
 	for i := range found {
 		attempts[i] = found[i].attempt()
+		if attempts[i].Edit, err = found[i].edit(); err != nil {
+			return nil, fmt.Errorf("read history of %s: %w", id, err)
+		}
 	}
 	return attempts, nil
 }

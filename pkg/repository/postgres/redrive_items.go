@@ -162,7 +162,8 @@ const attemptsOfQuery = `
 		FROM dlq.dlq_messages m
 		WHERE m.id = ANY ($2) AND m.claim_redrive_id = $1 AND (m.status = 'RETRYING') IS TRUE
 	)
-	SELECT DISTINCT ON (message_id) * FROM made ORDER BY message_id, attempt_no DESC`
+	SELECT a.*, coalesce((SELECT m.consumer_group FROM dlq.dlq_messages m WHERE m.id = a.message_id), '') AS consumer_group
+	FROM (SELECT DISTINCT ON (message_id) * FROM made ORDER BY message_id, attempt_no DESC) a ORDER BY a.message_id`
 
 // AttemptsOf implements repository.Attempts, in order of the messages' ids. Who
 // made an attempt that is still a claim is not known.

@@ -5,19 +5,43 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
 // selectionJSON is a selection as it is kept beside a redrive. The ids are in its
-// batches and only counted here.
+// batches and only counted here. What may be empty and still says something (a key,
+// a header's value, patterns that see nothing) is a pointer: nil is left out.
 type selectionJSON struct {
 	IDs           int             `json:"ids,omitempty"`
 	Topic         string          `json:"topic,omitempty"`
+	Topics        []string        `json:"topics,omitempty"`
 	Statuses      []entity.Status `json:"statuses,omitempty"`
 	ErrorClass    string          `json:"error_class,omitempty"`
 	ConsumerGroup string          `json:"consumer_group,omitempty"`
+	Dialect       string          `json:"dialect,omitempty"`
+	Group         uuid.UUID       `json:"group_id,omitzero"`
+	UnknownOrigin bool            `json:"unknown_origin,omitempty"`
 	CreatedAfter  time.Time       `json:"created_after,omitzero"`
 	CreatedBefore time.Time       `json:"created_before,omitzero"`
+	RetriedAfter  time.Time       `json:"retried_after,omitzero"`
+	RetriedBefore time.Time       `json:"retried_before,omitzero"`
+	Key           *[]byte         `json:"key,omitempty"`
+	Headers       []headerJSON    `json:"headers,omitempty"`
+	Fields        []fieldJSON     `json:"fields,omitempty"`
+	Words         []string        `json:"words,omitempty"`
+	Visible       *[]string       `json:"visible,omitempty"`
+}
+
+type headerJSON struct {
+	Name  string  `json:"name"`
+	Value *[]byte `json:"value,omitempty"`
+}
+
+type fieldJSON struct {
+	Path   string   `json:"path"`
+	Values []string `json:"values,omitempty"`
 }
 
 // optionsJSON are the options as they are kept; durations are nanoseconds.
@@ -43,11 +67,25 @@ type placeJSON struct {
 }
 
 func packSelection(s entity.Selection) (string, error) {
-	return pack(selectionJSON{
-		IDs: len(s.IDs), Topic: clean(s.Topic), Statuses: s.Statuses, ErrorClass: clean(s.ErrorClass),
-		ConsumerGroup: clean(s.ConsumerGroup),
-		CreatedAfter:  entity.Moment(s.CreatedAfter), CreatedBefore: entity.Moment(s.CreatedBefore),
-	})
+	packed := selectionJSON{
+		IDs: len(s.IDs), Topic: clean(s.Topic), Topics: cleanAll(s.Topics.Texts()), Statuses: s.Statuses,
+		ErrorClass: clean(s.ErrorClass), ConsumerGroup: clean(s.ConsumerGroup), Dialect: clean(s.Dialect),
+		Group: s.Group, UnknownOrigin: s.UnknownOrigin,
+		CreatedAfter: entity.Moment(s.CreatedAfter), CreatedBefore: entity.Moment(s.CreatedBefore),
+		RetriedAfter: entity.Moment(s.RetriedAfter), RetriedBefore: entity.Moment(s.RetriedBefore),
+		Key: optionalBytes(s.Key), Words: cleanAll(s.Words),
+	}
+	for _, h := range s.Headers {
+		packed.Headers = append(packed.Headers, headerJSON{Name: clean(h.Name), Value: optionalBytes(h.Value)})
+	}
+	for _, f := range s.Fields {
+		packed.Fields = append(packed.Fields, fieldJSON{Path: clean(f.Path), Values: cleanAll(f.Values)})
+	}
+	if s.Visible != nil {
+		texts := cleanAll(s.Visible.Texts())
+		packed.Visible = &texts
+	}
+	return pack(packed)
 }
 
 func unpackSelection(text []byte) (entity.Selection, error) {
@@ -55,10 +93,66 @@ func unpackSelection(text []byte) (entity.Selection, error) {
 	if err := json.Unmarshal(text, &s); err != nil {
 		return entity.Selection{}, fmt.Errorf("selection: %w", err)
 	}
-	return entity.Selection{Filter: entity.Filter{
-		Topic: s.Topic, Statuses: s.Statuses, ErrorClass: s.ErrorClass, ConsumerGroup: s.ConsumerGroup,
+	f := entity.Filter{
+		Topic: s.Topic, Statuses: s.Statuses, ErrorClass: s.ErrorClass, ConsumerGroup: s.ConsumerGroup, Dialect: s.Dialect,
+		Group: s.Group, UnknownOrigin: s.UnknownOrigin,
 		CreatedAfter: entity.Moment(s.CreatedAfter), CreatedBefore: entity.Moment(s.CreatedBefore),
-	}}, nil
+		RetriedAfter: entity.Moment(s.RetriedAfter), RetriedBefore: entity.Moment(s.RetriedBefore),
+		Words: s.Words,
+	}
+	if s.Key != nil {
+		f.Key = *s.Key
+	}
+	for _, h := range s.Headers {
+		match := entity.HeaderMatch{Name: h.Name}
+		if h.Value != nil {
+			match.Value = *h.Value
+		}
+		f.Headers = append(f.Headers, match)
+	}
+	for _, m := range s.Fields {
+		f.Fields = append(f.Fields, entity.FieldMatch(m))
+	}
+	var err error
+	if f.Topics, err = patterns("topics", s.Topics); err != nil {
+		return entity.Selection{}, fmt.Errorf("selection: %w", err)
+	}
+	if s.Visible != nil {
+		visible, err := patterns("visible", *s.Visible)
+		if err != nil {
+			return entity.Selection{}, fmt.Errorf("selection: %w", err)
+		}
+		f.Visible = &visible
+	}
+	return entity.Selection{Filter: f}, nil
+}
+
+// patterns reads texts of patterns; none at all match nothing.
+func patterns(field string, texts []string) (entity.TopicPatterns, error) {
+	if len(texts) == 0 {
+		return entity.TopicPatterns{}, nil
+	}
+	return entity.ParseTopicPatterns(field, texts...)
+}
+
+// optionalBytes is nil for nil and points to b else, be it empty.
+func optionalBytes(b []byte) *[]byte {
+	if b == nil {
+		return nil
+	}
+	return &b
+}
+
+// cleanAll never returns nil for an empty list that is not nil.
+func cleanAll(texts []string) []string {
+	if texts == nil {
+		return nil
+	}
+	cleaned := make([]string, len(texts))
+	for i, t := range texts {
+		cleaned[i] = clean(t)
+	}
+	return cleaned
 }
 
 func packOptions(o entity.RedriveOptions) (string, error) { return pack(optionsJSON(o)) }

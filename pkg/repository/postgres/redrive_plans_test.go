@@ -36,7 +36,7 @@ func TestSelectionPlans(t *testing.T) {
 		redrive repository.NewRedrive
 		indexes []string
 	}{
-		"Topic":               {retryAll("topic1"), []string{"idx_dlq_messages_original_topic"}},
+		"Topic":               {retryAll("topic1"), []string{"idx_dlq_messages"}},
 		"RareTopic":           {retryAll("rare"), []string{"idx_dlq_messages_original_topic"}},
 		"Unknown":             {retryAll("nobody"), []string{"idx_dlq_messages_original_topic"}},
 		"DeadLetterTopic":     {retryAll("orders.dlq"), []string{"idx_dlq_messages_original_topic"}},
@@ -56,7 +56,7 @@ func TestSelectionPlans(t *testing.T) {
 			wantWalks(t, plan, "dlq_messages", c.indexes)
 			survey, err := store.newSelection(t.Context(), c.redrive, 1)
 			wantNil(t, err)
-			wantWalks(t, planned(t, db, survey.within(surveyQuery), survey.args), "dlq_messages", c.indexes)
+			wantWalks(t, planned(t, db, survey.within(surveyQuery), survey.values), "dlq_messages", c.indexes)
 		})
 	}
 }
@@ -103,7 +103,8 @@ func TestRedrivePlans(t *testing.T) {
 		{"Renew", renewQuery, []string{id, "NULL", "30000000"}, []string{"idx_redrive_batches_held"}},
 		{"Save", saveBatchQuery, []string{id, "3", id, "'{1}'", "'{1}'", "'{x}'", "'{0}'", "'{5}'", "'[]'"}, []string{"idx_redrive_batches_held"}},
 		{"Look", redriveQuery, []string{id}, []string{"redrives_pkey", "idx_returns_redrive"}},
-		{"FirstPage", redrivesQuery, []string{"NULL", id, "'{}'", "20"}, []string{"idx_redrives_created_at"}},
+		{"FirstPageOfAnActor", redrivesOfActor, []string{"NULL", id, "'{}'", "20", "'alice'"}, []string{"idx_redrives_"}},
+		{"FirstPage", redrivesOfAll, []string{"NULL", id, "'{}'", "20"}, []string{"idx_redrives_created_at"}},
 		{"Items", redriveItemsQuery, []string{id, "50", "20", "'{}'"}, []string{"redrive_batches_pkey", "idx_returns_redrive"}},
 		{"FailedItems", redriveItemsQuery, []string{id, "0", "100", "'{2,3}'"}, []string{"redrive_batches_pkey"}},
 		{"Outcomes", redriveOutcomesQuery, []string{id, "false"}, []string{"redrive_batches_pkey"}},

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -27,7 +28,8 @@ const createQuery = `
 		       count(*) AS selected,
 		       count(*) FILTER (WHERE reason = 'taken') AS taken,
 		       count(*) FILTER (WHERE reason = 'gone') AS gone,
-		       count(*) FILTER (WHERE reason = 'not_retryable') AS not_retryable
+		       count(*) FILTER (WHERE reason = 'not_retryable') AS not_retryable,
+		       count(*) FILTER (WHERE reason = 'origin_known') AS origin_known
 		FROM matched
 	), made AS (
 		INSERT INTO dlq.redrives (id, action, state, actor, reason, request_id, trace_id, operation_id, selection, options,
@@ -36,7 +38,7 @@ const createQuery = `
 			` + causeFrom3 + `, $9::jsonb, $10::jsonb,
 			c.moment, c.moment, CASE WHEN cardinality(p.ids) = 0 THEN c.moment END, p.selected,
 			jsonb_strip_nulls(jsonb_build_object('taken', nullif(p.taken, 0), 'gone', nullif(p.gone, 0),
-				'not_retryable', nullif(p.not_retryable, 0))),
+				'not_retryable', nullif(p.not_retryable, 0), 'origin_known', nullif(p.origin_known, 0))),
 			$12 = 0, $13::bool, nullif($14::float8, 0)
 		FROM picked p, (SELECT coalesce($2::timestamptz, clock_timestamp()) AS moment) c
 		ON CONFLICT (id) DO NOTHING
@@ -97,7 +99,7 @@ func (s *Store) creation(ctx context.Context, r repository.NewRedrive) (string, 
 	args := append([]any{r.ID, s.clock()}, causeArgs(r.Cause)...)
 	args = append(args, string(r.Action), chosen, options, size, canary,
 		r.Options.KeepKeyOrder && r.Action == entity.RedriveRetry, max(0, r.Options.Rate))
-	return found.within(createQuery), append(args, found.args...), nil
+	return found.within(createQuery), append(args, found.values...), nil
 }
 
 // batchSize keeps batches of a redrive with a rate to what a second allows: a
@@ -133,7 +135,7 @@ func (s *Store) Survey(ctx context.Context, r repository.NewRedrive) ([]reposito
 		Confidence string    `db:"confidence"`
 		Sample     uuid.UUID `db:"sample"`
 	}
-	if err := s.selectOnce(ctx, &found, selection.within(surveyQuery), selection.args...); err != nil {
+	if err := s.selectOnce(ctx, &found, selection.within(surveyQuery), selection.values...); err != nil {
 		return nil, translate("survey messages", err)
 	}
 	groups := make([]repository.SurveyGroup, len(found))
@@ -203,16 +205,26 @@ const redrivesQuery = `
 	FROM (
 		SELECT * FROM dlq.redrives
 		WHERE (created_at, id) < (coalesce($1::timestamptz, 'infinity'), $2::uuid)
-		  AND (cardinality($3::text[]) = 0 OR state = ANY ($3))
+		  AND (cardinality($3::text[]) = 0 OR state = ANY ($3))%ACTOR%
 		ORDER BY created_at DESC, id DESC LIMIT $4
 	) r ` + redriveTables + `
 	ORDER BY r.created_at DESC, r.id DESC`
 
+// Each has a plan of its own, along its own index.
+var (
+	redrivesOfAll   = strings.Replace(redrivesQuery, "%ACTOR%", "", 1)
+	redrivesOfActor = strings.Replace(redrivesQuery, "%ACTOR%", " AND actor = $5", 1)
+)
+
 // Redrives implements repository.Redrives.
 func (s *Store) Redrives(ctx context.Context, q repository.RedriveQuery) ([]entity.Redrive, error) {
 	before := sql.NullTime{Time: q.Before.CreatedAt, Valid: !q.Before.CreatedAt.IsZero()}
+	query, args := redrivesOfAll, []any{before, q.Before.ID, redriveStates(q.States), q.Limit}
+	if q.Actor != "" {
+		query, args = redrivesOfActor, append(args, clean(q.Actor))
+	}
 	var found []redriveRow
-	if err := s.selectRows(ctx, &found, redrivesQuery, before, q.Before.ID, redriveStates(q.States), q.Limit); err != nil {
+	if err := s.selectRows(ctx, &found, query, args...); err != nil {
 		return nil, translate("list redrives", err)
 	}
 	redrives := make([]entity.Redrive, len(found))

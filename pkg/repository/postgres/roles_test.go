@@ -34,6 +34,7 @@ func TestRepositoryAsTheApplication(t *testing.T) {
 		return repositorytest.Fixture{
 			Repository: New(openConfig(t, cfg), WithClock(clock.Now)),
 			Insert:     func(t *testing.T, m entity.Message) { insert(t, admin, m) },
+			Archive:    func(t *testing.T, id uuid.UUID) { archive(t, admin, id) },
 		}
 	})
 }
@@ -84,6 +85,14 @@ func TestRoles(t *testing.T) {
 			`INSERT INTO dlq.message_counters VALUES ('o', 0, 'DEAD', 0, 1)`,
 			`UPDATE dlq.message_counters SET messages = 0`,
 			`DELETE FROM dlq.message_counters`,
+			`INSERT INTO dlq.group_counters VALUES (gen_random_uuid(), 'o', 'DEAD', 0, 1)`,
+			`UPDATE dlq.group_counters SET messages = 0`,
+			`DELETE FROM dlq.group_counters`,
+			`INSERT INTO dlq.group_arrivals VALUES (gen_random_uuid(), now(), 'o', 0, 1, now(), now())`,
+			`UPDATE dlq.group_arrivals SET messages = 0`,
+			`DELETE FROM dlq.group_arrivals`,
+			`DELETE FROM dlq.error_groups`,
+			`SELECT dlq.count_arrivals('{}', '{}', '{}', '{}', '{}', '{}', '{}')`,
 			`UPDATE dlq_migrations.schema_migrations SET version = 1`,
 			`SELECT setval('dlq.topics_id_seq', 1)`)...)
 	})
@@ -109,6 +118,7 @@ func TestRoles(t *testing.T) {
 			`UPDATE dlq.dlq_messages SET status = 'PENDING'`,
 			`SELECT * FROM dlq.dlq_messages FOR UPDATE`,
 			`SELECT dlq.purge_audit(365, 10)`,
+			`SELECT dlq.purge_arrivals(90, 10)`,
 			`CALL dlq.archive_old_dlq_messages(0, 10)`)...)
 	})
 

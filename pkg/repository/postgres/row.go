@@ -38,6 +38,7 @@ type row struct {
 	ConsumerAttempts  sql.NullInt32  `db:"consumer_attempts"`
 	Dialect           sql.NullString `db:"dialect"`
 	ErrorClass        sql.NullString `db:"error_class"`
+	Group             uuid.NullUUID  `db:"group_id"`
 
 	ParentID uuid.NullUUID `db:"parent_id"`
 	RootID   uuid.NullUUID `db:"root_id"`
@@ -80,7 +81,7 @@ const stateColumns = `
 	m.created_at, m.updated_at, m.last_retry_at,
 	t.name AS dlq_topic, m.dlq_topic_id, m.dlq_incarnation_id, m.dlq_partition, m.dlq_offset, m.dlq_timestamp,
 	m.original_partition, m.original_offset, m.original_timestamp, m.origin_confidence,
-	m.consumer_group, m.consumer_attempts, m.dialect, m.error_class, m.parent_id, m.root_id,
+	m.consumer_group, m.consumer_attempts, m.dialect, m.error_class, m.group_id, m.parent_id, m.root_id,
 	m.claim_id, m.claim_expires_at, m.claim_topic, m.claim_topic_id, m.claim_partition, m.claim_end_offset, m.claim_redrive_id,
 	m.unsettled,
 	m.next_attempt_at, m.last_publish_error, m.last_publish_error_class, m.outcome`
@@ -157,6 +158,7 @@ func (r *row) message() entity.Message {
 			ConsumerGroup: r.ConsumerGroup.String,
 			Dialect:       r.Dialect.String,
 		},
+		Group:                 r.Group.UUID,
 		Parent:                r.ParentID.UUID,
 		Root:                  r.RootID.UUID,
 		Unsettled:             r.Unsettled.Bool,

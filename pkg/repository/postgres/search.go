@@ -2,55 +2,240 @@ package postgres
 
 import (
 	"context"
-	"time"
+	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
+// probed is how many messages are looked at one by one for words, before the
+// catalogue is asked which of all have them: a word that every hundredth has is
+// found faster that way.
+const probed = 5000
+
 // Search implements repository.Searcher.
 func (s *Store) Search(ctx context.Context, q repository.SearchQuery) ([]entity.Message, error) {
-	return nil, errUnbuilt
+	if q.Limit < 1 {
+		return nil, nil
+	}
+	from := sourceOf(q.Archived)
+	n, err := s.namesOf(ctx, q.Filter, from)
+	if err != nil {
+		return nil, translate("search messages", err)
+	}
+	var found []row
+	err = s.bounded(ctx, s.searchPatience, func(tx *sqlx.Tx) error {
+		found = nil
+		if !q.Filter.Catalogued() {
+			return readPage(ctx, tx, &found, from, listed(from, q, n, leaveOut))
+		}
+		hits, all, err := probe(ctx, tx, from, q, n)
+		if err != nil {
+			return err
+		}
+		if all || len(hits) >= q.Limit {
+			return readPage(ctx, tx, &found, from, these(hits))
+		}
+		return readPage(ctx, tx, &found, from, listed(from, q, n, findFirst))
+	})
+	if err != nil {
+		return nil, translate("search messages", err)
+	}
+	return messagesOf("search messages", found)
 }
 
-// CountMatching implements repository.Searcher.
-func (s *Store) CountMatching(ctx context.Context, q repository.CountQuery) (repository.MatchCount, error) {
-	return repository.MatchCount{}, errUnbuilt
+func messagesOf(where string, found []row) ([]entity.Message, error) {
+	messages := make([]entity.Message, 0, len(found))
+	for i := range found {
+		m, err := found[i].messageWithBytes()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", where, err)
+		}
+		messages = append(messages, m)
+	}
+	return messages, nil
 }
 
-// Export implements repository.Searcher.
-func (s *Store) Export(ctx context.Context, q repository.ExportQuery, yield func(*entity.Message) error) error {
-	return errUnbuilt
+// places are a query for ids in an order, and its arguments: id and at, the time
+// that the list is sorted by.
+type places struct {
+	arguments
+	query string
+	order string
 }
 
-// GetArchived implements repository.Archive.
-func (s *Store) GetArchived(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error) {
-	return entity.Message{}, errUnbuilt
+// What becomes of the words of a filter, and of all else that needs the catalogue.
+const (
+	leaveOut  = ""      // they are left for later
+	lookUp    = "look"  // each message's document is looked at
+	findFirst = "first" // documents are found first, and then their messages
+)
+
+func (a *arguments) words(f entity.Filter, how string) []string {
+	switch how {
+	case findFirst:
+		return []string{a.found(f)}
+	case lookUp:
+		return []string{a.lookedUp(f, "m.id")}
+	}
+	return nil
 }
 
-// Restore implements repository.Archive.
-func (s *Store) Restore(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error) {
-	return entity.Message{}, errUnbuilt
+// ways are the walks, or no more than one when the messages are known by then.
+func (a *arguments) ways(f entity.Filter, n names, how string) [][]string {
+	if how == findFirst {
+		return [][]string{a.named(f, n)}
+	}
+	return a.walks(f, n)
 }
 
-// HoldCatalogue implements repository.Catalogue.
-func (s *Store) HoldCatalogue(ctx context.Context, owner uuid.UUID, version int64, lease time.Duration) (bool, error) {
-	return false, errUnbuilt
+// listed are the places of a page.
+func listed(from source, q repository.SearchQuery, n names, how string) *places {
+	p := &places{arguments: arguments{first: 1}}
+	p.order = order(q.Sort, "at", "id")
+	column := sortColumn(q.Sort)
+	walks := p.ways(q.Filter, n, how)
+	if len(walks) == 0 {
+		p.values = nil // none of them is in the query
+		p.query = "SELECT NULL::uuid AS id, NULL::timestamptz AS at WHERE false"
+		return p
+	}
+	conditions := append(p.conditions(q.Filter), p.words(q.Filter, how)...)
+	if q.Sort.By == repository.ByLastRetry {
+		conditions = append(conditions, "m.last_retry_at IS NOT NULL")
+	}
+	conditions = append(conditions, p.behind(q)...)
+	limit := p.arg(q.Limit) + "::bigint"
+	if how != findFirst {
+		walks = byStatus(walks, q)
+	}
+	for i, walk := range walks {
+		walks[i] = []string{"(SELECT m.id, m." + column + " AS at FROM " + from.table + " m WHERE " + and(append(walk, conditions...)...) +
+			" ORDER BY " + order(q.Sort, "m."+column, "m.id") + " LIMIT " + limit + ")"}
+	}
+	p.query = "SELECT id, at FROM (" + join(walks, "\n\tUNION ALL\n\t") + ") walked ORDER BY " + p.order + " LIMIT " + limit
+	return p
 }
 
-// Uncatalogued implements repository.Catalogue.
-func (s *Store) Uncatalogued(ctx context.Context, version int64, limit int, maxBytes, maxValue int64) ([]entity.Message, error) {
-	return nil, errUnbuilt
+// byStatus walks every status for itself where nothing else tells the way.
+func byStatus(walks [][]string, q repository.SearchQuery) [][]string {
+	if len(walks) != 1 || len(walks[0]) > 0 || q.Filter.Group != uuid.Nil || q.Sort.By != repository.ByCreated {
+		return walks
+	}
+	var each [][]string
+	for _, s := range entity.Statuses() {
+		if slices.Contains(q.Filter.Statuses, s) {
+			each = append(each, []string{status([]entity.Status{s})})
+		}
+	}
+	if len(each) < 2 || len(each) == len(entity.Statuses()) {
+		return walks
+	}
+	return each
 }
 
-// StoreDocuments implements repository.Catalogue.
-func (s *Store) StoreDocuments(ctx context.Context, version int64, documents []entity.Document) error {
-	return errUnbuilt
+func join(walks [][]string, by string) string {
+	texts := make([]string, len(walks))
+	for i, w := range walks {
+		texts[i] = and(w...)
+	}
+	return strings.Join(texts, by)
 }
 
-// CataloguedUntil implements repository.Catalogue.
-func (s *Store) CataloguedUntil(ctx context.Context) (time.Time, error) {
-	return time.Time{}, errUnbuilt
+func sortColumn(s repository.Sort) string {
+	if s.By == repository.ByLastRetry {
+		return "last_retry_at"
+	}
+	return "created_at"
+}
+
+func order(s repository.Sort, at, id string) string {
+	if s.Ascending {
+		return at + ", " + id
+	}
+	return at + " DESC, " + id + " DESC"
+}
+
+// behind is the condition that m stands behind the place where the page begins.
+func (a *arguments) behind(q repository.SearchQuery) []string {
+	if q.After == (repository.Place{}) {
+		return nil
+	}
+	sign := "<"
+	if q.Sort.Ascending {
+		sign = ">"
+	}
+	return []string{"(m." + sortColumn(q.Sort) + ", m.id) " + sign +
+		" (" + a.arg(entity.Moment(q.After.CreatedAt)) + "::timestamptz, " + a.arg(q.After.ID) + "::uuid)"}
+}
+
+// these are messages that are known already, in their order.
+func these(ids []uuid.UUID) *places {
+	p := &places{arguments: arguments{first: 1}, order: "ord"}
+	p.query = "SELECT id, ord FROM unnest(" + p.arg(uuids(ids)) + "::uuid[]) WITH ORDINALITY AS w (id, ord)"
+	return p
+}
+
+// probe looks for words among the first messages that the rest of the filter
+// leaves, and says whether those were all.
+func probe(ctx context.Context, tx *sqlx.Tx, from source, q repository.SearchQuery, n names) (hits []uuid.UUID, all bool, err error) {
+	query, args := probeQuery(from, q, n)
+	var found []struct {
+		Seen int           `db:"seen"`
+		ID   uuid.NullUUID `db:"id"`
+	}
+	if err := readRows(ctx, tx, &found, query, args...); err != nil {
+		return nil, false, err
+	}
+	for _, f := range found {
+		all = f.Seen < probed
+		if f.ID.Valid {
+			hits = append(hits, f.ID.UUID)
+		}
+	}
+	return hits, all, nil
+}
+
+func probeQuery(from source, q repository.SearchQuery, n names) (string, []any) {
+	first := q
+	first.Limit = probed
+	p := listed(from, first, n, leaveOut)
+	query := "WITH first AS MATERIALIZED (" + p.query + "), hits AS (SELECT id, at FROM first WHERE " +
+		p.lookedUp(q.Filter, "first.id") + " ORDER BY " + p.order + " LIMIT " + p.arg(q.Limit) + "::bigint)\n" +
+		"SELECT (SELECT count(*) FROM first) AS seen, h.id FROM (SELECT 1) one LEFT JOIN hits h ON true ORDER BY " + p.order
+	return query, p.values
+}
+
+func readPage(ctx context.Context, tx *sqlx.Tx, found *[]row, from source, p *places) error {
+	query, args := pageQuery(from, p)
+	return readRows(ctx, tx, found, query, args...)
+}
+
+// pageQuery reads the messages of places, bytes bounded as in List.
+func pageQuery(from source, p *places) (string, []any) {
+	limit, page := p.arg(repository.ListValueLimit)+"::bigint", p.arg(repository.ListPageLimit)+"::bigint"
+	return `
+	SELECT ` + stateColumns + `, ` + byteColumns("m.room", "m.room") + `, ` + consumptionColumns + `
+	FROM (
+		SELECT m.*, place.ord, CASE WHEN sum(` + listedSize(limit) + `) OVER (ORDER BY place.ord) <= ` + page + ` THEN ` + limit + ` ELSE 0 END AS room
+		FROM (SELECT id, row_number() OVER (ORDER BY ` + p.order + `) AS ord FROM (` + p.query + `) placed) place
+		JOIN ` + from.table + ` m ON m.id = place.id
+	) m
+	LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id` + consumptionOf + `
+	ORDER BY m.ord`, p.values
+}
+
+// listedSize is what a page has to load of m: what is too large by itself takes
+// no room.
+func listedSize(limit string) string {
+	return `
+			coalesce(octet_length(m.key), 0) + octet_length(m.error_message)
+			+ CASE WHEN coalesce(octet_length(m.value), pg_column_size(m.payload)) <= ` + limit + `
+			       THEN coalesce(octet_length(m.value), pg_column_size(m.payload)) ELSE 0 END
+			+ CASE WHEN octet_length(m.headers) <= ` + limit + ` THEN octet_length(m.headers) ELSE 0 END`
 }

@@ -2,9 +2,7 @@ package postgres
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -20,17 +18,13 @@ import (
 // and times, for one topic may be a millionth of the table and the next one all
 // of it.
 type selection struct {
+	arguments
 	query string
 	order string // how its rows are to be sorted
-	args  []any
-	first int           // number of the first argument's parameter
-	topic sql.NullInt32 // number of the topic as a dead-letter topic, if it is one
 }
 
 // newSelection returns the selection of r with parameters from number first on.
-// What nothing narrows is entity.ErrInvalid. The number of a topic is asked for
-// before, since it never changes and the planner has to know it: with one that it
-// does not know it takes every topic for as common as the others.
+// What nothing narrows is entity.ErrInvalid.
 func (s *Store) newSelection(ctx context.Context, r repository.NewRedrive, first int) (*selection, error) {
 	takes, err := taken(r)
 	if err != nil {
@@ -39,20 +33,15 @@ func (s *Store) newSelection(ctx context.Context, r repository.NewRedrive, first
 	if r.Selection.Empty() {
 		return nil, fmt.Errorf("a selection that nothing narrows: %w", entity.ErrInvalid)
 	}
-	q := &selection{first: first}
-	if name := r.Selection.Topic; name != "" && name == clean(name) {
-		var numbers []sql.NullInt32
-		if err := s.selectRows(ctx, &numbers, `SELECT id FROM dlq.topics WHERE name = $1`, name); err != nil {
-			return nil, err
-		}
-		if len(numbers) > 0 {
-			q.topic = numbers[0]
-		}
+	n, err := s.namesOf(ctx, r.Selection.Filter, sourceOf(false))
+	if err != nil {
+		return nil, err
 	}
+	q := &selection{arguments: arguments{first: first}}
 	if len(r.Selection.IDs) > 0 {
-		q.byID(r.Selection, takes)
+		q.byID(r, n, takes)
 	} else {
-		q.byFilter(r, takes)
+		q.byFilter(r, n, takes)
 	}
 	return q, nil
 }
@@ -71,6 +60,8 @@ func taken(r repository.NewRedrive) (string, error) {
 		return "(m.status = 'PENDING' OR m.status = 'RETRYING' AND m.unsettled)", nil
 	case entity.RedriveDelete:
 		return "(m.status <> 'RETRYING')", nil
+	case entity.RedriveMap:
+		return "(m.status IN ('PENDING', 'DEAD') AND m.origin_confidence IS DISTINCT FROM 'header')", nil
 	}
 	return "", fmt.Errorf("action %q: %w", r.Action, entity.ErrInvalid)
 }
@@ -87,6 +78,8 @@ func worked(r repository.NewRedrive) []entity.Status {
 		if r.Options.Requeue {
 			return []entity.Status{entity.Pending, entity.Retrying, entity.Dead}
 		}
+	case entity.RedriveMap:
+		return []entity.Status{entity.Pending, entity.Retrying, entity.Dead}
 	case entity.RedriveDead:
 	}
 	return []entity.Status{entity.Pending, entity.Retrying}
@@ -95,94 +88,58 @@ func worked(r repository.NewRedrive) []entity.Status {
 const selectedColumns = `m.id, m.created_at, m.original_topic,
 	coalesce(m.origin_confidence, CASE WHEN m.original_topic = '' THEN 'none' ELSE 'mapping' END) AS confidence,
 	CASE WHEN %s THEN NULL WHEN m.status = 'RETRYING' THEN '` + repository.SkippedTaken + `'
+	     WHEN m.status IN (%s) THEN '` + repository.SkippedOriginKnown + `'
 	     ELSE '` + repository.SkippedNotRetryable + `' END AS reason`
 
-// byFilter walks the messages of a topic by its two names, each along its index,
-// or those of the states. Without a cut-off the statement's snapshot is it.
-func (q *selection) byFilter(r repository.NewRedrive, takes string) {
+// columns are the selected ones for an action and what it takes. Among messages in
+// a state that can be mapped only those whose own header names the topic are not.
+func columns(action entity.RedriveAction, takes string) string {
+	known := "''"
+	if action == entity.RedriveMap {
+		known = "'PENDING', 'DEAD'"
+	}
+	return fmt.Sprintf(selectedColumns, takes, known)
+}
+
+// byFilter walks the messages of topics by their names, each along its index, or
+// those of the states. Without a cut-off the statement's snapshot is it.
+func (q *selection) byFilter(r repository.NewRedrive, n names, takes string) {
 	q.order = "created_at, id"
-	conditions := q.conditions(r.Selection)
-	if len(r.Selection.Statuses) == 0 {
-		conditions = append(conditions, status(worked(r)), "("+takes+" OR m.status = 'RETRYING')")
+	f := r.Selection.Filter
+	walks := q.walks(f, n)
+	if len(walks) == 0 {
+		q.values, walks = nil, [][]string{{"false"}}
 	}
-	columns := fmt.Sprintf(selectedColumns, takes)
-	find := func(name ...string) string {
-		return "SELECT " + columns + "\n\tFROM dlq.dlq_messages m WHERE " + strings.Join(append(name, conditions...), " AND ")
+	conditions := append(q.conditions(f), q.catalogued(f)...)
+	if len(f.Statuses) == 0 {
+		conditions = append(conditions, status(worked(r)))
+		if r.Action != entity.RedriveMap { // it tells of those too whose own header names the topic
+			conditions = append(conditions, "("+takes+" OR m.status = 'RETRYING')")
+		}
 	}
-	if r.Selection.Topic == "" {
-		q.query = find()
-		return
+	for i, walk := range walks {
+		walks[i] = []string{"SELECT " + columns(r.Action, takes) + "\n\tFROM dlq.dlq_messages m WHERE " + and(append(walk, conditions...)...)}
 	}
-	topic := q.text(r.Selection.Topic)
-	q.query = find("m.original_topic = " + topic)
-	if q.topic.Valid {
-		q.query += "\n\tUNION ALL\n\t" + find("m.dlq_topic_id = "+q.arg(q.topic.Int32)+"::int", "m.original_topic <> "+topic)
-	}
+	q.query = join(walks, "\n\tUNION ALL\n\t")
 }
 
 // byID finds messages by their primary key only. Ids that do not exist are told
 // of, those that exist and do not match the rest are not meant.
-func (q *selection) byID(s entity.Selection, takes string) {
+func (q *selection) byID(r repository.NewRedrive, n names, takes string) {
+	s := r.Selection
 	q.order = "ord"
-	conditions := append(q.conditions(s), "true")
-	if s.Topic != "" {
-		conditions = append(conditions, "(m.original_topic = "+q.text(s.Topic)+" OR m.dlq_topic_id = "+q.arg(q.topic)+"::int)")
+	conditions := q.conditions(s.Filter)
+	conditions = append(conditions, q.named(s.Filter, n)...)
+	if s.Catalogued() {
+		conditions = append(conditions, q.lookedUp(s.Filter, "m.id"))
 	}
 	q.query = "SELECT w.ord, w.id, m.created_at, coalesce(m.original_topic, '') AS original_topic,\n" +
 		"	CASE WHEN m.id IS NOT NULL THEN v.confidence ELSE '' END AS confidence,\n" +
 		"	CASE WHEN m.id IS NULL THEN '" + repository.SkippedGone + "' ELSE v.reason END AS reason\n" +
 		"	FROM unnest(" + q.arg(uuids(unique(s.IDs))) + "::uuid[]) WITH ORDINALITY AS w (id, ord)\n" +
 		"	LEFT JOIN dlq.dlq_messages m ON m.id = w.id\n" +
-		"	LEFT JOIN LATERAL (SELECT " + fmt.Sprintf(selectedColumns, takes) + ") v ON true\n" +
-		"	WHERE m.id IS NULL OR (" + strings.Join(conditions, " AND ") + ")"
-}
-
-// conditions are those that hold for m under whichever name its topic is found.
-func (q *selection) conditions(s entity.Selection) []string {
-	var all []string
-	if len(s.Statuses) > 0 {
-		all = append(all, status(s.Statuses))
-	}
-	if s.ErrorClass != "" {
-		all = append(all, "m.error_class = "+q.text(s.ErrorClass))
-	}
-	if s.ConsumerGroup != "" {
-		all = append(all, "m.consumer_group = "+q.text(s.ConsumerGroup))
-	}
-	if !s.CreatedAfter.IsZero() {
-		all = append(all, "m.created_at >= "+q.arg(entity.Moment(s.CreatedAfter))+"::timestamptz")
-	}
-	if !s.CreatedBefore.IsZero() {
-		all = append(all, "m.created_at < "+q.arg(entity.Moment(s.CreatedBefore))+"::timestamptz")
-	}
-	return all
-}
-
-func (q *selection) arg(v any) string {
-	q.args = append(q.args, v)
-	return fmt.Sprintf("$%d", q.first+len(q.args)-1)
-}
-
-// text is an argument that nothing equals when no column can hold it.
-func (q *selection) text(s string) string {
-	if s != clean(s) {
-		return "NULL::text"
-	}
-	return q.arg(s) + "::text"
-}
-
-// status is spelt out, for the planner knows how common each one is.
-func status(wanted []entity.Status) string {
-	var known []string
-	for _, s := range entity.Statuses() {
-		if slices.Contains(wanted, s) {
-			known = append(known, "'"+string(s)+"'")
-		}
-	}
-	if len(known) == 0 {
-		return "false"
-	}
-	return "m.status IN (" + strings.Join(known, ", ") + ")"
+		"	LEFT JOIN LATERAL (SELECT " + columns(r.Action, takes) + ") v ON true\n" +
+		"	WHERE m.id IS NULL OR (" + and(conditions...) + ")"
 }
 
 // unique returns the ids in their order, each once.

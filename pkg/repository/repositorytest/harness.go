@@ -104,13 +104,20 @@ func (h *harness) list(topic string, page repository.Page) repository.List {
 	return l
 }
 
-func (h *harness) selected(topic string) []uuid.UUID {
+// claimable is how many messages of the topic can be claimed at this moment.
+func (h *harness) claimable(topic string) int {
 	h.Helper()
-	ids, err := h.Repository.Select(h.Context(), topic)
+	groups, err := h.Repository.Survey(h.Context(), retryAll(func(n *repository.NewRedrive) { n.Selection.Topic = topic }))
 	if err != nil {
-		h.Fatalf("Select(%q): %v", topic, err)
+		h.Errorf("Survey(%q): %v", topic, err)
 	}
-	return ids
+	messages := 0
+	for _, g := range groups {
+		if g.Reason == "" {
+			messages += g.Messages
+		}
+	}
+	return messages
 }
 
 func (h *harness) history(id uuid.UUID) []entity.Attempt {

@@ -532,7 +532,7 @@ func (h *harness) attemptFor(redrive, id uuid.UUID, verdict entity.Verdict) repo
 
 func attemptsOf(h *harness) {
 	mine, other := uuid.New(), uuid.New()
-	ids := h.puts(5)
+	ids := h.puts(5, func(m *entity.Message) { m.Failure.ConsumerGroup = "billing" })
 	h.attemptFor(mine, ids[0], entity.Failed)
 	h.attemptFor(mine, ids[0], entity.Acknowledged)
 	h.attemptFor(mine, ids[1], entity.GivenBack)
@@ -541,6 +541,10 @@ func attemptsOf(h *harness) {
 	h.attemptFor(mine, ids[3], entity.Failed) // not asked for
 	got := h.attemptsOf(mine, ids[0], ids[1], ids[2], ids[4], uuid.New(), ids[0])
 	want := map[uuid.UUID]entity.Attempt{ids[0]: h.history(ids[0])[1], ids[1]: h.history(ids[1])[0]}
+	for id, a := range want {
+		a.ConsumerGroup = "billing"
+		want[id] = a
+	}
 	if len(got) != 2 || got[ids[0]] != want[ids[0]] || got[ids[1]] != want[ids[1]] {
 		h.Errorf("AttemptsOf\n got %+v\nwant %+v", got, want)
 	}
@@ -554,7 +558,7 @@ func attemptsOf(h *harness) {
 
 func attemptsOfClaims(h *harness) {
 	redrive := uuid.New()
-	m := h.put()
+	m := h.put(func(m *entity.Message) { m.Failure.ConsumerGroup = "billing" })
 	h.attemptFor(redrive, m.ID, entity.Failed)
 	c := intent(m.ID)
 	c.RedriveID, c.Topic, c.TopicID = redrive, "elsewhere", "life-7"
@@ -562,6 +566,7 @@ func attemptsOfClaims(h *harness) {
 	want := entity.Attempt{
 		MessageID: m.ID, Number: 2, ID: c.ID, RetryCount: 2, RedriveID: redrive, Verdict: entity.InDoubt, StartedAt: h.clock.Kept(),
 		From: entity.Retrying, To: entity.Retrying, Topic: "elsewhere", TopicID: "life-7", Partition: c.Partition, Offset: -1,
+		ConsumerGroup: "billing",
 	}
 	for range 2 { // alive, and expired
 		if got := h.attemptsOf(redrive, m.ID)[m.ID]; got != want {

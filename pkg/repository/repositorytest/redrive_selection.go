@@ -17,6 +17,7 @@ func redriveSelectionPromises() []promise {
 		{"TakesWhatTheActionCan", selectionActions},
 		{"NamedStatusesAreToldOf", selectionStatuses},
 		{"EachFieldNarrows", selectionFields},
+		{"IgnoresTheNextAttemptTime", selectionNextAttempt},
 		{"CutOffIsExclusiveBeginningInclusive", selectionTimes},
 		{"ImpossibleWordsSelectNothing", selectionImpossible},
 		{"WhatArrivesLaterIsNotInIt", selectionFrozen},
@@ -153,6 +154,11 @@ func selectionFields(h *harness) {
 	h.wantSelected("group", with(entity.Selection{Filter: entity.Filter{ConsumerGroup: "billing"}}), nil, a, c)
 	h.wantSelected("both", with(entity.Selection{Filter: entity.Filter{ErrorClass: "Timeout", ConsumerGroup: "billing"}}), nil, a)
 	h.wantSelected("topic and class", with(entity.Selection{Filter: entity.Filter{Topic: original, ErrorClass: "Timeout"}}), nil, a, b)
+}
+
+func selectionNextAttempt(h *harness) {
+	m := h.put(func(m *entity.Message) { m.NextAttemptAt = h.clock.Now().Add(time.Hour) })
+	h.wantSelected("a message that waits", retryAll(), nil, m.ID)
 }
 
 func selectionTimes(h *harness) {

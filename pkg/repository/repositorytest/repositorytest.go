@@ -6,6 +6,8 @@ package repositorytest
 import (
 	"testing"
 
+	"github.com/google/uuid"
+
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -18,6 +20,9 @@ type Fixture struct {
 	// numbers in its source come from OpenTopics. A message without a source is a
 	// row put in by SQL, its value being the payload's text.
 	Insert func(t *testing.T, m entity.Message)
+
+	// Archive moves a message to the archive as it is, whatever its state and age.
+	Archive func(t *testing.T, id uuid.UUID)
 
 	// UpdatedAtIsTheServers says that the store cannot set UpdatedAt from the
 	// injected clock once a message exists. Then it is only checked to move
@@ -36,7 +41,6 @@ func Run(t *testing.T, open func(t *testing.T, clock *Clock) Fixture) {
 		{"List", listPromises()},
 		{"Get", getPromises()},
 		{"Bytes", bytesPromises()},
-		{"Select", selectPromises()},
 		{"Load", loadPromises()},
 		{"Counts", countsPromises()},
 		{"Claim", claimPromises()},
@@ -44,6 +48,7 @@ func Run(t *testing.T, open func(t *testing.T, clock *Clock) Fixture) {
 		{"Rescue", rescuePromises()},
 		{"Expired", expiredPromises()},
 		{"History", historyPromises()},
+		{"Edits", editsPromises()},
 		{"Topics", topicsPromises()},
 		{"Ingest", ingestPromises()},
 		{"Lineage", lineagePromises()},
@@ -52,13 +57,23 @@ func Run(t *testing.T, open func(t *testing.T, clock *Clock) Fixture) {
 		{"Requeue", requeuePromises()},
 		{"GiveUp", giveUpPromises()},
 		{"Change", changePromises()},
+		{"Map", mapPromises()},
 		{"Again", againPromises()},
 		{"Audit", auditPromises()},
+		{"Record", recordPromises()},
+		{"Mapping", mappingPromises()},
 		{"Keys", keysPromises()},
 		{"Due", duePromises()},
 		{"Outcomes", outcomePromises()},
 		{"Redrives", redrivesPromises()},
 		{"RedriveSelection", redriveSelectionPromises()},
+		{"Groups", groupsPromises()},
+		{"TopicSummaries", topicSummariesPromises()},
+		{"Search", searchPromises()},
+		{"Count", matchingPromises()},
+		{"Export", exportPromises()},
+		{"ArchiveReading", archivedPromises()},
+		{"Catalogue", cataloguePromises()},
 		{"RedriveBatches", redriveBatchesPromises()},
 		{"Concurrency", concurrencyPromises()},
 		{"Context", contextPromises()},

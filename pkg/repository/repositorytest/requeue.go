@@ -45,7 +45,9 @@ func requeueClaim(h *harness) {
 	if _, err := h.Repository.Requeue(h.Context(), m.ID, entity.By("alice")); err != nil {
 		h.Fatal(err)
 	}
-	h.wantIDs("Select", h.selected(original), []uuid.UUID{m.ID})
+	if got := h.claimable(original); got != 1 {
+		h.Errorf("%d messages can be claimed, want the requeued one", got)
+	}
 	h.wantFinished(h.attempt(m.ID, entity.Acknowledged), entity.Resolved, 1)
 }
 

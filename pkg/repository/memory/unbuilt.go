@@ -1,5 +1,0 @@
-package memory
-
-import "errors"
-
-var errUnbuilt = errors.New("not built yet")

@@ -1,0 +1,90 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// oneQuery reads one message with its bytes.
+func oneQuery(from source) string {
+	return `
+	SELECT ` + stateColumns + `, ` + byteColumns("$2::bigint", "-1") + `, ` + consumptionColumns + `
+	FROM ` + from.table + ` m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id` + consumptionOf + `
+	WHERE m.id = $1`
+}
+
+var getArchivedQuery = oneQuery(sourceOf(true))
+
+// GetArchived implements repository.Archive.
+func (s *Store) GetArchived(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error) {
+	var found []row
+	if err := s.selectRows(ctx, &found, getArchivedQuery, id, maxValue); err != nil {
+		return entity.Message{}, translate("get archived message", err)
+	}
+	if len(found) == 0 {
+		return entity.Message{}, &entity.NotFoundError{ID: id}
+	}
+	m, err := found[0].messageWithBytes()
+	if err != nil {
+		return entity.Message{}, fmt.Errorf("get archived message %s: %w", id, err)
+	}
+	return m, nil
+}
+
+// restoredColumns are those that a message has as before; the others are of its
+// retries, which begin anew.
+const restoredColumns = `
+	id, original_topic, error_message, max_retries, payload, created_at, last_retry_at,
+	key, value, headers, payload_note, omitted_size, omitted_sha256,
+	dlq_topic_id, dlq_incarnation_id, dlq_partition, dlq_offset, dlq_timestamp,
+	original_partition, original_offset, original_timestamp, origin_confidence,
+	consumer_group, consumer_attempts, dialect, error_class, group_id, parent_id, root_id,
+	attempt_no, last_publish_error, last_publish_error_class, record_hash`
+
+// restoreQuery moves the row in one statement, so that it is in one of the tables
+// at every moment. One that went to the archive before the catalogue came to it
+// lies behind the catalogue's mark now, which goes back to it.
+const restoreQuery = `
+	WITH gone AS (
+		DELETE FROM dlq.dlq_messages_archive WHERE id = $1 RETURNING *
+	), back AS (
+		INSERT INTO dlq.dlq_messages (` + restoredColumns + `, status, retry_count, updated_at, next_attempt_at)
+		SELECT ` + restoredColumns + `, 'PENDING', 0, c.moment, c.moment
+		FROM gone, (SELECT coalesce($2::timestamptz, clock_timestamp()) AS moment) c
+		RETURNING *
+	), rewound AS (
+		UPDATE dlq.catalogue c SET mark = least(c.mark, b.created_at), found_until = least(c.found_until, b.created_at)
+		FROM back b
+		WHERE c.version IS DISTINCT FROM (SELECT d.version FROM dlq.message_documents d WHERE d.message_id = b.id)
+	), audit AS (
+		INSERT INTO dlq.audit (at, action, kind, object_id, from_state, to_state, retry_count, error_class, last_error,
+			actor, reason, request_id, trace_id, operation_id)
+		SELECT m.updated_at, 'restore', 'message', m.id, g.status, m.status, m.retry_count,
+			m.last_publish_error_class, m.last_publish_error, ` + causeFrom3 + `
+		FROM back m JOIN gone g ON g.id = m.id
+	)
+	SELECT ` + stateColumns + ` FROM back m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id`
+
+// Restore implements repository.Archive.
+func (s *Store) Restore(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error) {
+	cause = withOperation(cause)
+	var back []row
+	if err := s.selectRows(ctx, &back, restoreQuery, append([]any{id, s.clock()}, causeArgs(cause)...)...); err != nil {
+		return entity.Message{}, translate("restore message", err)
+	}
+	if len(back) > 0 {
+		return back[0].message(), nil
+	}
+	again, err := s.performedOn(ctx, cause.Operation, entity.ActionRestore, []uuid.UUID{id})
+	if err != nil {
+		return entity.Message{}, translate("restore message", err)
+	}
+	if len(again) > 0 {
+		return s.Get(ctx, id, 0)
+	}
+	return entity.Message{}, &entity.NotFoundError{ID: id}
+}

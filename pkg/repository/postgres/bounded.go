@@ -1,0 +1,57 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// How long one statement may take that somebody's filter made: of a search or an
+// export, and of an exact count.
+const (
+	searchPatience = 10 * time.Second
+	countPatience  = 5 * time.Second
+)
+
+// bounded runs what do reads, as of one moment, in statements of which none takes
+// longer than patience: one that does is a *repository.TooBroadError.
+func (s *Store) bounded(ctx context.Context, patience time.Duration, do func(tx *sqlx.Tx) error) error {
+	tx, err := s.db.BeginTxx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // nothing was written
+	// Compiling a plan takes longer than to run it for a page.
+	_, err = tx.ExecContext(ctx, fmt.Sprintf(
+		`SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = %d; SET LOCAL jit = off`,
+		max(1, patience.Milliseconds())))
+	if err == nil {
+		err = do(tx)
+	}
+	var pe *pq.Error
+	if errors.As(err, &pe) && pe.Code == "57014" && ctx.Err() == nil {
+		return &repository.TooBroadError{}
+	}
+	if denied(err) {
+		s.dropConnections()
+	}
+	return err
+}
+
+// readRows runs a query into dest, a pointer to a slice. It is prepared for the
+// sake of its bytes, see Store.stmt, and planned for its arguments nevertheless:
+// PostgreSQL does so the first five times.
+func readRows(ctx context.Context, tx *sqlx.Tx, dest any, query string, args ...any) error {
+	st, err := tx.PreparexContext(ctx, query)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = st.Close() }()
+	return st.SelectContext(ctx, dest, args...)
+}

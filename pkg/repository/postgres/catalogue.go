@@ -1,0 +1,236 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+const holdCatalogueQuery = `
+	UPDATE dlq.catalogue c SET owner = $1, lease_expires_at = n.moment + $3::bigint * interval '1 microsecond', version = $2,
+		mark = CASE WHEN version = $2 THEN mark END, archive_mark = CASE WHEN version = $2 THEN archive_mark END,
+		found_until = CASE WHEN version = $2 THEN found_until END
+	FROM (SELECT coalesce($4::timestamptz, clock_timestamp()) AS moment) n
+	WHERE c.owner = $1 OR c.lease_expires_at IS NULL OR c.lease_expires_at <= n.moment
+	RETURNING true`
+
+// HoldCatalogue implements repository.Catalogue.
+func (s *Store) HoldCatalogue(ctx context.Context, owner uuid.UUID, version int64, lease time.Duration) (bool, error) {
+	var held []bool
+	err := s.selectRows(ctx, &held, holdCatalogueQuery, owner, version, lease.Microseconds(), s.clock())
+	return len(held) > 0, translate("hold the catalogue", err)
+}
+
+// uncataloguedQuery walks on from the marks, and moves them up to what it finds.
+// No message may appear behind a mark: it stops before the moment at which somebody
+// looked, as long as a transaction of that time is not over, and ten seconds
+// earlier in any case, for a transaction has its number only when it writes. A
+// message's document is looked up by itself, for the planner would rather read all
+// of both tables. Rows that were put in by SQL may be of any time; they have no
+// group and are found by that.
+var uncataloguedQuery = `
+	WITH c AS MATERIALIZED (
+		SELECT mark, archive_mark, n.moment,
+			CASE WHEN pg_snapshot_xmin(pg_current_snapshot()) >= seen_xid THEN seen_at - interval '10 seconds' END AS settled,
+			CASE WHEN seen_xid IS NULL OR pg_snapshot_xmin(pg_current_snapshot()) >= seen_xid THEN n.moment ELSE seen_at END AS seen_at,
+			CASE WHEN seen_xid IS NULL OR pg_snapshot_xmin(pg_current_snapshot()) >= seen_xid
+			     THEN pg_snapshot_xmax(pg_current_snapshot()) ELSE seen_xid END AS seen_xid
+		FROM dlq.catalogue, (SELECT coalesce($5::timestamptz, clock_timestamp()) AS moment) n
+		WHERE version = $1
+	), live AS MATERIALIZED (
+		SELECT m.id, m.created_at FROM dlq.dlq_messages m
+		WHERE m.created_at >= coalesce((SELECT mark FROM c), '-infinity')
+		  AND (SELECT d.version FROM dlq.message_documents d WHERE d.message_id = m.id) IS DISTINCT FROM $1
+		ORDER BY m.created_at, m.id LIMIT $2
+	), archived AS MATERIALIZED (
+		SELECT m.id, m.archived_at FROM dlq.dlq_messages_archive m
+		WHERE m.archived_at >= coalesce((SELECT archive_mark FROM c), '-infinity')
+		  AND (SELECT d.version FROM dlq.message_documents d WHERE d.message_id = m.id) IS DISTINCT FROM $1
+		ORDER BY m.archived_at LIMIT $2
+	), ungrouped AS MATERIALIZED (
+		SELECT m.id, m.created_at FROM dlq.dlq_messages m WHERE m.group_id IS NULL ORDER BY m.created_at, m.id LIMIT $2
+	), moved AS (
+		UPDATE dlq.catalogue k SET
+			mark = greatest(k.mark, CASE WHEN c.settled IS NOT NULL
+				THEN least(c.settled, (SELECT min(created_at) FROM live)) END),
+			archive_mark = greatest(k.archive_mark, CASE WHEN c.settled IS NOT NULL
+				THEN least(c.settled, (SELECT min(archived_at) FROM archived)) END),
+			found_until = coalesce((SELECT min(created_at) FROM live), c.moment),
+			seen_at = c.seen_at, seen_xid = c.seen_xid
+		FROM c WHERE k.version = $1
+	), picked AS MATERIALIZED (
+		SELECT id, archived, row_number() OVER (ORDER BY archived, created_at, id) AS ord
+		FROM (
+			SELECT id, created_at, false AS archived FROM live
+			UNION SELECT id, created_at, false FROM ungrouped
+			UNION ALL SELECT id, archived_at, true FROM archived
+		) found ORDER BY ord LIMIT $2
+	), sized AS MATERIALIZED (
+		SELECT p.id, p.archived, p.ord, sum(` + uncataloguedSize + `) OVER (ORDER BY p.ord) AS total
+		FROM picked p CROSS JOIN LATERAL (
+			SELECT m.value, m.payload, m.headers, m.key, m.error_message FROM dlq.dlq_messages m WHERE NOT p.archived AND m.id = p.id
+			UNION ALL
+			SELECT m.value, m.payload, m.headers, m.key, m.error_message FROM dlq.dlq_messages_archive m WHERE p.archived AND m.id = p.id
+		) m
+	), chosen AS MATERIALIZED (
+		SELECT id, archived, ord FROM sized WHERE total <= $3 OR ord = 1
+	)
+	SELECT * FROM (
+		` + uncataloguedOf("dlq.dlq_messages", "NOT k.archived") + `
+		UNION ALL
+		` + uncataloguedOf("dlq.dlq_messages_archive", "k.archived") + `
+	) both_tables ORDER BY ord`
+
+const uncataloguedSize = `
+			CASE WHEN coalesce(octet_length(m.value), pg_column_size(m.payload)) <= $4
+			     THEN coalesce(octet_length(m.value), pg_column_size(m.payload)) ELSE 0 END
+			+ coalesce(octet_length(m.headers), 0) + coalesce(octet_length(m.key), 0) + octet_length(m.error_message)`
+
+func uncataloguedOf(table, where string) string {
+	return `SELECT k.ord, ` + stateColumns + `, ` + byteColumns("$4::bigint", "-1") + `
+		FROM chosen k JOIN ` + table + ` m ON m.id = k.id LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id
+		WHERE ` + where
+}
+
+type uncataloguedRow struct {
+	Ord int64 `db:"ord"`
+	row
+}
+
+// Uncatalogued implements repository.Catalogue. Messages of the archive come
+// behind those of the live table.
+func (s *Store) Uncatalogued(ctx context.Context, version int64, limit int, maxBytes, maxValue int64) ([]entity.Message, error) {
+	var found []uncataloguedRow
+	if err := s.selectRows(ctx, &found, uncataloguedQuery, version, limit, maxBytes, maxValue, s.clock()); err != nil {
+		return nil, translate("find messages to catalogue", err)
+	}
+	messages := make([]entity.Message, len(found))
+	for i := range found {
+		var err error
+		if messages[i], err = found[i].messageWithBytes(); err != nil {
+			return nil, fmt.Errorf("find messages to catalogue: %w", err)
+		}
+	}
+	return messages, nil
+}
+
+// storeDocumentsQuery holds the rows of its messages, so that one that is deleted
+// meanwhile either is gone already or takes its document along. Those that get a
+// group are locked as for a change, in the order of their ids.
+const storeDocumentsQuery = `
+	WITH document AS MATERIALIZED (
+		SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[]) AS x (id, text, terms, group_id)
+	), changing AS MATERIALIZED (
+		SELECT m.id FROM dlq.dlq_messages m
+		WHERE m.id = ANY (ARRAY(SELECT id FROM document WHERE group_id IS NOT NULL)) AND (m.group_id IS NULL) IS TRUE
+		ORDER BY m.id FOR NO KEY UPDATE
+	), grouped AS (
+		UPDATE dlq.dlq_messages m SET group_id = x.group_id
+		FROM changing c JOIN document x ON x.id = c.id WHERE m.id = c.id AND (m.group_id IS NULL) IS TRUE
+	), grouped_archived AS (
+		UPDATE dlq.dlq_messages_archive m SET group_id = x.group_id
+		FROM document x WHERE m.id = x.id AND x.group_id IS NOT NULL AND m.group_id IS NULL
+	), held AS MATERIALIZED (
+		SELECT m.id FROM dlq.dlq_messages m WHERE m.id = ANY ($1::uuid[]) ORDER BY m.id FOR KEY SHARE
+	), held_archived AS MATERIALIZED (
+		SELECT m.id FROM dlq.dlq_messages_archive m WHERE m.id = ANY ($1::uuid[]) ORDER BY m.id FOR KEY SHARE
+	)
+	INSERT INTO dlq.message_documents AS d (message_id, version, text, terms)
+	SELECT x.id, $5, x.text, x.terms::bigint[]
+	FROM document x WHERE x.id IN (SELECT id FROM held UNION ALL SELECT id FROM held_archived)
+	ORDER BY x.id
+	ON CONFLICT (message_id) DO UPDATE SET version = excluded.version, text = excluded.text, terms = excluded.terms
+	WHERE (d.version, d.text, d.terms) IS DISTINCT FROM (excluded.version, excluded.text, excluded.terms)`
+
+// StoreDocuments implements repository.Catalogue. The names of the groups are kept
+// before any message is in them.
+func (s *Store) StoreDocuments(ctx context.Context, version int64, documents []entity.Document) error {
+	if len(documents) == 0 {
+		return nil
+	}
+	if noted := fingerprintsOf(documents); len(noted) > 0 {
+		if err := s.NoteFingerprints(ctx, noted); err != nil {
+			return err
+		}
+	}
+	ids, texts := newColumn(oidUUID, len(documents), 16), newColumn(oidText, len(documents), 1024)
+	terms, groups := newColumn(oidText, len(documents), 256), newColumn(oidUUID, len(documents), 16)
+	for _, d := range latest(documents) {
+		ids.uuid(d.MessageID)
+		texts.text(d.Text)
+		terms.text(termsText(d.Terms))
+		if d.Fingerprint == nil {
+			groups.null()
+			continue
+		}
+		groups.uuid(d.Fingerprint.ID())
+	}
+	st, err := s.stmt(ctx, storeDocumentsQuery) //nolint:sqlclosecheck // it is kept for the next time
+	if err == nil {
+		_, err = st.ExecContext(ctx, ids.arg(), texts.arg(), terms.arg(), groups.arg(), version)
+	}
+	if denied(err) {
+		s.dropConnections()
+	}
+	return translate("store documents", err)
+}
+
+func fingerprintsOf(documents []entity.Document) []entity.Fingerprint {
+	var all []entity.Fingerprint
+	seen := map[uuid.UUID]bool{}
+	for _, d := range documents {
+		if d.Fingerprint == nil || seen[d.Fingerprint.ID()] {
+			continue
+		}
+		seen[d.Fingerprint.ID()] = true
+		all = append(all, *d.Fingerprint)
+	}
+	return all
+}
+
+// latest leaves one document a message: a statement may write a row once only.
+func latest(documents []entity.Document) []entity.Document {
+	places := make(map[uuid.UUID]int, len(documents))
+	var last []entity.Document
+	for _, d := range documents {
+		if i, known := places[d.MessageID]; known {
+			last[i] = d
+			continue
+		}
+		places[d.MessageID] = len(last)
+		last = append(last, d)
+	}
+	return last
+}
+
+// termsText is an array as text, since arrays of arrays must be of one length.
+func termsText(terms []int64) string {
+	text := make([]byte, 0, 2+21*len(terms))
+	text = append(text, '{')
+	for i, t := range terms {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = strconv.AppendInt(text, t, 10)
+	}
+	return string(append(text, '}'))
+}
+
+// CataloguedUntil implements repository.Catalogue. Messages of the archive are not
+// asked for.
+func (s *Store) CataloguedUntil(ctx context.Context) (time.Time, error) {
+	var until []sql.NullTime
+	if err := s.selectRows(ctx, &until, `SELECT found_until FROM dlq.catalogue`); err != nil {
+		return time.Time{}, translate("read the catalogue's state", err)
+	}
+	if len(until) == 0 {
+		return time.Time{}, nil
+	}
+	return moment(until[0]), nil
+}

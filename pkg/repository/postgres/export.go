@@ -1,0 +1,146 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// An export reads so many messages at once, with as many bytes of each; the whole
+// of a larger one is read by itself. So memory has a bound, whatever comes.
+const (
+	exportStep  = 1000
+	exportBytes = 16 << 10
+)
+
+// Export implements repository.Searcher. A cursor holds the moment: the caller may
+// take as long as he likes for a message.
+func (s *Store) Export(ctx context.Context, q repository.ExportQuery, yield func(*entity.Message) error) error {
+	if q.Limit < 1 {
+		return nil
+	}
+	from := sourceOf(q.Archived)
+	n, err := s.namesOf(ctx, q.Filter, from)
+	if err != nil {
+		return translate("export messages", err)
+	}
+	var refused error
+	err = s.bounded(ctx, s.searchPatience, func(tx *sqlx.Tx) error {
+		how, err := howToExport(ctx, tx, from, q, n)
+		if err != nil {
+			return err
+		}
+		query, args := exportQuery(from, q, n, how)
+		if _, err := tx.ExecContext(ctx, "DECLARE exported NO SCROLL CURSOR FOR "+query, args...); err != nil {
+			return err
+		}
+		e, err := newExporter(ctx, tx, from, q.MaxValue)
+		if err != nil {
+			return err
+		}
+		refused, err = e.run(ctx, yield)
+		return err
+	})
+	if refused != nil {
+		return refused
+	}
+	return translate("export messages", err)
+}
+
+// exportQuery carries the rows through the merge of its walks, with pointers to
+// their bytes only.
+func exportQuery(from source, q repository.ExportQuery, n names, how string) (string, []any) {
+	a := &arguments{first: 1}
+	walks := a.ways(q.Filter, n, how)
+	if len(walks) == 0 {
+		a.values, walks = nil, [][]string{{"false"}}
+	}
+	conditions := append(a.conditions(q.Filter), a.words(q.Filter, how)...)
+	for i, walk := range walks {
+		walks[i] = []string{"(SELECT m.* FROM " + from.table + " m WHERE " + and(append(walk, conditions...)...) +
+			" ORDER BY m.created_at DESC, m.id DESC)"}
+	}
+	limit := a.arg(exportBytes) + "::bigint"
+	return `
+	SELECT ` + stateColumns + `, ` + byteColumns(limit, limit) + `, ` + consumptionColumns + `
+	FROM (` + join(walks, "\n\tUNION ALL\n\t") + `) m
+	LEFT JOIN LATERAL (SELECT name FROM dlq.topics WHERE id = m.dlq_topic_id OFFSET 0) t ON true` + consumptionOf + `
+	ORDER BY m.created_at DESC, m.id DESC LIMIT ` + a.arg(q.Limit) + `::bigint`, a.values
+}
+
+// howToExport looks at each message by itself when many have a filter's words, or
+// the rest of the filter leaves few.
+func howToExport(ctx context.Context, tx *sqlx.Tx, from source, q repository.ExportQuery, n names) (string, error) {
+	if !q.Filter.Catalogued() {
+		return "", nil
+	}
+	hits, all, err := probe(ctx, tx, from, repository.SearchQuery{Filter: q.Filter, Limit: probed / 100}, n)
+	if all || len(hits) >= probed/100 {
+		return lookUp, err
+	}
+	return findFirst, err
+}
+
+// exporter reads what the cursor "exported" of its transaction has.
+type exporter struct {
+	next, whole *sqlx.Stmt
+	maxValue    int64
+}
+
+func newExporter(ctx context.Context, tx *sqlx.Tx, from source, maxValue int64) (*exporter, error) {
+	next, err := tx.PreparexContext(ctx, fmt.Sprintf("FETCH %d FROM exported", exportStep))
+	if err != nil {
+		return nil, err
+	}
+	whole, err := tx.PreparexContext(ctx, oneQuery(from))
+	return &exporter{next: next, whole: whole, maxValue: maxValue}, err
+}
+
+// run yields all messages. What yield answers is apart from the store's errors.
+func (e *exporter) run(ctx context.Context, yield func(*entity.Message) error) (refused, err error) {
+	rows := make([]row, 0, exportStep)
+	for {
+		rows = rows[:0]
+		if err := e.next.SelectContext(ctx, &rows); err != nil {
+			return nil, err
+		}
+		for i := range rows {
+			m, err := e.message(ctx, &rows[i])
+			if err != nil {
+				return nil, err
+			}
+			if err := yield(&m); err != nil {
+				return err, nil
+			}
+			rows[i] = row{} // nobody needs its bytes any more
+		}
+		if len(rows) < exportStep {
+			return nil, nil
+		}
+	}
+}
+
+// message is that of a row, read again by itself when its bytes are too many to be
+// read with others.
+func (e *exporter) message(ctx context.Context, r *row) (entity.Message, error) {
+	m, err := r.messageWithBytes()
+	if err != nil {
+		return entity.Message{}, err
+	}
+	left := m.Record.State == entity.ValueNotLoaded && (e.maxValue < 0 || e.maxValue > exportBytes && m.Record.Size <= e.maxValue)
+	if m.Record.HeadersOmitted || left {
+		var one row
+		if err := e.whole.GetContext(ctx, &one, r.ID.UUID, e.maxValue); err != nil {
+			return entity.Message{}, err
+		}
+		return one.messageWithBytes()
+	}
+	if e.maxValue >= 0 && m.Record.Value != nil && m.Record.Size > e.maxValue {
+		m.Record.State, m.Record.Value = entity.ValueNotLoaded, nil
+	}
+	return m, nil
+}

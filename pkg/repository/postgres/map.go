@@ -1,0 +1,66 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// mapQuery sets the original topic of messages, $8, as the statements of operate
+// change their status. What has it already from an operator is told of and left
+// alone. The consumer groups that failed on the messages are noted for the topic,
+// as those of records that come in are: their offsets tell what becomes of what is
+// sent there.
+const mapQuery = `
+	WITH held AS MATERIALIZED (
+		SELECT id, original_topic AS was, (original_topic = $8::text AND origin_confidence = 'operator') IS TRUE AS same
+		FROM dlq.dlq_messages
+		WHERE id = ANY ($1::uuid[])
+		  AND (status IN ('PENDING', 'DEAD') AND origin_confidence IS DISTINCT FROM 'header') IS TRUE
+		ORDER BY id FOR NO KEY UPDATE
+	), changed AS (
+		UPDATE dlq.dlq_messages m SET original_topic = $8, origin_confidence = 'operator',
+			updated_at = coalesce($2::timestamptz, clock_timestamp())
+		FROM held WHERE m.id = held.id AND NOT held.same
+		RETURNING m.*
+	), noted AS (
+		INSERT INTO dlq.topic_groups AS g (topic, consumer_group, noted)
+		SELECT DISTINCT $8, consumer_group, true FROM changed WHERE consumer_group <> '' ORDER BY 2
+		ON CONFLICT (topic, consumer_group) DO UPDATE SET noted = true WHERE NOT g.noted
+	), audit AS (
+		INSERT INTO dlq.audit (at, action, kind, object_id, from_state, to_state, retry_count, error_class, last_error,
+			actor, reason, request_id, trace_id, operation_id)
+		SELECT m.updated_at, 'map', 'message', m.id, h.was, m.original_topic, m.retry_count,
+			m.last_publish_error_class, m.last_publish_error, ` + causeFrom3 + `
+		FROM changed m JOIN held h ON h.id = m.id
+	)
+	SELECT id FROM held`
+
+// mapMessages is Change with entity.RedriveMap.
+func (s *Store) mapMessages(ctx context.Context, c repository.Change, cause entity.Cause) ([]uuid.UUID, error) {
+	if !entity.ValidTopic(c.OriginalTopic) {
+		return nil, fmt.Errorf("map messages: original topic %q: %w", c.OriginalTopic, entity.ErrInvalid)
+	}
+	cause = withOperation(cause)
+	var changed []row
+	args := append([]any{uuids(c.IDs), s.clock()}, causeArgs(cause)...)
+	if err := s.selectRows(ctx, &changed, mapQuery, append(args, c.OriginalTopic)...); err != nil {
+		return nil, translate("map messages", err)
+	}
+	found := make([]uuid.UUID, len(changed))
+	for i, f := range changed {
+		found[i] = f.ID.UUID
+	}
+	if rest := without(c.IDs, changed); len(rest) > 0 {
+		again, err := s.performedOn(ctx, cause.Operation, entity.ActionMap, rest)
+		if err != nil {
+			return nil, translate("map messages", err)
+		}
+		found = append(found, again...)
+	}
+	return found, nil
+}

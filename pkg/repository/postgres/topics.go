@@ -1,0 +1,162 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lib/pq"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// topicsQuery counts by the counters and takes each topic's oldest and newest
+// message from the end of an index. $1 and $2 are the visible original topics and
+// dead-letter topics, NULL for all; messages of unknown origin are told of by their
+// dead-letter topic, which is 0 in the counters for rows put in by SQL.
+const topicsQuery = `
+	WITH counted AS MATERIALIZED (
+		SELECT c.original_topic, c.dlq_topic_id, c.status, sum(c.messages)::bigint AS messages
+		FROM dlq.message_counters c
+		WHERE $1::text[] IS NULL OR c.original_topic = ANY ($1) OR c.original_topic = '' AND c.dlq_topic_id = ANY ($2::int[])
+		GROUP BY 1, 2, 3 HAVING sum(c.messages) > 0
+	), named AS MATERIALIZED (
+		SELECT original_topic, json_agg(json_build_object('status', status, 'messages', messages)) AS counts,
+			bool_or(status = 'PENDING') AS pending, array_agg(dlq_topic_id) AS dlq_topics
+		FROM counted GROUP BY 1
+	)
+	SELECT n.original_topic, n.counts,
+		CASE WHEN n.pending THEN (
+			SELECT m.created_at FROM dlq.dlq_messages m
+			WHERE m.original_topic = n.original_topic AND m.status = 'PENDING'
+			  AND ($1 IS NULL OR n.original_topic <> '' OR coalesce(m.dlq_topic_id, 0) = ANY ($2))
+			ORDER BY m.created_at, m.id LIMIT 1) END AS oldest_pending,
+		(SELECT m.created_at FROM dlq.dlq_messages m
+			WHERE m.original_topic = n.original_topic
+			  AND ($1 IS NULL OR n.original_topic <> '' OR coalesce(m.dlq_topic_id, 0) = ANY ($2))
+			ORDER BY m.created_at DESC, m.id DESC LIMIT 1) AS last_seen,
+		ARRAY(SELECT t.name FROM dlq.topics t WHERE t.id = ANY (n.dlq_topics)) AS dlq_topics,
+		ARRAY(SELECT g.consumer_group FROM dlq.topic_groups g WHERE g.topic = n.original_topic) AS consumer_groups
+	FROM named n`
+
+type topicSummaryRow struct {
+	Topic          string         `db:"original_topic"`
+	Counts         []byte         `db:"counts"`
+	OldestPending  sql.NullTime   `db:"oldest_pending"`
+	LastSeen       sql.NullTime   `db:"last_seen"`
+	DLQTopics      pq.StringArray `db:"dlq_topics"`
+	ConsumerGroups pq.StringArray `db:"consumer_groups"`
+}
+
+// TopicSummaries implements repository.Topics.
+func (s *Store) TopicSummaries(ctx context.Context, visible *entity.TopicPatterns) ([]repository.TopicSummary, error) {
+	originals, numbers, err := s.visibleTopics(ctx, visible)
+	if err != nil {
+		return nil, translate("summarise topics", err)
+	}
+	var found []topicSummaryRow
+	if err := s.selectRows(ctx, &found, topicsQuery, originals, numbers); err != nil {
+		return nil, translate("summarise topics", err)
+	}
+	topics := make([]repository.TopicSummary, len(found))
+	for i := range found {
+		if topics[i], err = found[i].summary(); err != nil {
+			return nil, fmt.Errorf("summarise topics: %w", err)
+		}
+	}
+	slices.SortFunc(topics, func(a, b repository.TopicSummary) int { return strings.Compare(a.Topic, b.Topic) })
+	return topics, nil
+}
+
+// visibleTopics are the topics that the patterns match, as arguments: names of
+// original topics and numbers of dead-letter topics, nil for all of them.
+func (s *Store) visibleTopics(ctx context.Context, visible *entity.TopicPatterns) (originals, numbers any, err error) {
+	if visible == nil {
+		return nil, nil, nil
+	}
+	n, err := s.namesOf(ctx, entity.Filter{Visible: visible}, sourceOf(false))
+	if err != nil {
+		return nil, nil, err
+	}
+	ids := newColumn(oidInt4, len(n.visible.numbers)+1, 4)
+	for _, number := range n.visible.numbers {
+		ids.int32(number)
+	}
+	if n.visible.unnamed {
+		ids.int32(0)
+	}
+	return texts(n.visible.originals), ids.arg(), nil
+}
+
+// texts is a list as an argument.
+func texts(list []string) []byte {
+	c := newColumn(oidText, len(list), 24)
+	for _, text := range list {
+		c.text(text)
+	}
+	return c.arg()
+}
+
+func (r *topicSummaryRow) summary() (repository.TopicSummary, error) {
+	var counts []statusCount
+	if err := json.Unmarshal(r.Counts, &counts); err != nil {
+		return repository.TopicSummary{}, fmt.Errorf("counts of topic %q: %w", r.Topic, err)
+	}
+	t := repository.TopicSummary{
+		Topic: r.Topic, DLQTopics: sorted(r.DLQTopics), Counts: map[entity.Status]int64{},
+		OldestPending: moment(r.OldestPending), LastSeen: moment(r.LastSeen), ConsumerGroups: sorted(r.ConsumerGroups),
+	}
+	for _, c := range counts {
+		t.Counts[c.Status] += c.Messages
+	}
+	return t, nil
+}
+
+// statusCount is an element of counts that queries gather as JSON.
+type statusCount struct {
+	Topic    string        `json:"topic"`
+	Status   entity.Status `json:"status"`
+	Messages int64         `json:"messages"`
+}
+
+// sorted returns names in the order of their bytes, which the database's need not
+// be; nil when there are none.
+func sorted(names pq.StringArray) []string {
+	if len(names) == 0 {
+		return nil
+	}
+	slices.Sort(names)
+	return names
+}
+
+// positionsQuery takes the newest life of each topic, the present one.
+const positionsQuery = `
+	SELECT t.name, i.kafka_id, p.partition, p.next_offset
+	FROM dlq.topics t
+	CROSS JOIN LATERAL (
+		SELECT id, kafka_id FROM dlq.topic_incarnations WHERE topic_id = t.id ORDER BY id DESC LIMIT 1
+	) i
+	JOIN dlq.ingest_positions p ON p.incarnation_id = i.id`
+
+// IngestPositions implements repository.Topics, by topic and partition.
+func (s *Store) IngestPositions(ctx context.Context) ([]repository.IngestPosition, error) {
+	var found []struct {
+		Topic     string `db:"name"`
+		TopicID   string `db:"kafka_id"`
+		Partition int32  `db:"partition"`
+		Next      int64  `db:"next_offset"`
+	}
+	if err := s.selectRows(ctx, &found, positionsQuery); err != nil {
+		return nil, translate("read ingest positions", err)
+	}
+	positions := make([]repository.IngestPosition, len(found))
+	for i, f := range found {
+		positions[i] = repository.IngestPosition(f)
+	}
+	slices.SortFunc(positions, repository.IngestPosition.Compare)
+	return positions, nil
+}

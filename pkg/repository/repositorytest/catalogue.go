@@ -1,0 +1,267 @@
+package repositorytest
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+func cataloguePromises() []promise {
+	return []promise{
+		{"OneHoldsIt", catalogueHeld},
+		{"WhatHasNoDocumentIsFoundByOtherFilters", catalogueMissing},
+		{"AnotherVersionIsNotFound", catalogueVersions},
+		{"UncataloguedIsOldestFirstWithBytes", catalogueUncatalogued},
+		{"UncataloguedIsBounded", catalogueBounded},
+		{"WhatIsStoredIsNotAskedForAgain", catalogueStored},
+		{"WithoutAGroupIsAskedForWhateverItsAge", catalogueUngrouped},
+		{"DocumentGivesAGroupOnce", catalogueGroups},
+		{"WhatComesLateIsNotMissed", catalogueLate},
+		{"ArchivedMessagesAreCataloguedToo", catalogueArchived},
+		{"DeletedMessagesLoseTheirDocument", catalogueDeleted},
+		{"UntilIsTheOldestThatIsMissing", catalogueUntil},
+	}
+}
+
+// worker holds the catalogue in these tests.
+var worker = uuid.MustParse("00000000-0000-4000-8000-00000000c0de")
+
+func (h *harness) hold(version int64) {
+	h.Helper()
+	held, err := h.Repository.HoldCatalogue(h.Context(), worker, version, time.Minute)
+	if err != nil || !held {
+		h.Fatalf("HoldCatalogue = %v, %v, want it held", held, err)
+	}
+}
+
+func (h *harness) document(version int64, documents ...entity.Document) {
+	h.Helper()
+	if err := h.Repository.StoreDocuments(h.Context(), version, documents); err != nil {
+		h.Fatalf("StoreDocuments: %v", err)
+	}
+}
+
+func (h *harness) uncatalogued(version int64) []uuid.UUID {
+	h.Helper()
+	found, err := h.Repository.Uncatalogued(h.Context(), version, everything, 1<<30, 1<<20)
+	if err != nil {
+		h.Fatalf("Uncatalogued(%d): %v", version, err)
+	}
+	return ids(found)
+}
+
+func (h *harness) until() time.Time {
+	h.Helper()
+	until, err := h.Repository.CataloguedUntil(h.Context())
+	if err != nil {
+		h.Fatalf("CataloguedUntil: %v", err)
+	}
+	return until
+}
+
+func grouped(m *entity.Message) { m.Group = someGroup }
+
+func byWord(word string) repository.SearchQuery {
+	return repository.SearchQuery{Filter: entity.Filter{Words: []string{word}}}
+}
+
+func catalogueHeld(h *harness) {
+	other := uuid.New()
+	try := func(owner uuid.UUID, want bool) {
+		h.Helper()
+		held, err := h.Repository.HoldCatalogue(h.Context(), owner, 1, time.Minute)
+		if err != nil || held != want {
+			h.Errorf("HoldCatalogue = %v, %v, want %v", held, err, want)
+		}
+	}
+	try(worker, true)
+	try(other, false)
+	h.clock.Advance(59 * time.Second)
+	try(worker, true)
+	h.clock.Advance(59 * time.Second)
+	try(other, false)
+	h.clock.Advance(time.Second)
+	try(other, true)
+	try(worker, false)
+}
+
+func catalogueMissing(h *harness) {
+	with, without := h.put(), h.put()
+	h.catalogued(with)
+	h.wantIDs("by a word", h.search(byWord("boom")), []uuid.UUID{with.ID})
+	h.wantIDs("by topic", h.search(repository.SearchQuery{Filter: entity.Filter{Topic: original}}), []uuid.UUID{without.ID, with.ID})
+	h.catalogued(without)
+	h.wantIDs("by a word, later", h.search(byWord("boom")), []uuid.UUID{without.ID, with.ID})
+	h.document(catalogueVersion, entity.Document{MessageID: with.ID, Text: "another"})
+	h.wantIDs("by a word that it has no more", h.search(byWord("boom")), []uuid.UUID{without.ID})
+}
+
+func catalogueVersions(h *harness) {
+	a, b := h.put(grouped), h.put(grouped)
+	h.catalogued(a)
+	h.catalogued(b)
+	h.wantIDs("uncatalogued", h.uncatalogued(catalogueVersion), nil)
+	h.hold(8)
+	h.wantIDs("by a word of the old version", h.search(byWord("boom")), nil)
+	h.wantIDs("uncatalogued in the new version", h.uncatalogued(8), []uuid.UUID{a.ID, b.ID})
+	h.document(8, entity.Document{MessageID: a.ID, Text: "boom"})
+	h.document(catalogueVersion, entity.Document{MessageID: b.ID, Text: "boom"}) // by one who has not heard of it
+	h.wantIDs("by a word", h.search(byWord("boom")), []uuid.UUID{a.ID})
+	h.wantIDs("uncatalogued", h.uncatalogued(8), []uuid.UUID{b.ID})
+}
+
+func catalogueUncatalogued(h *harness) {
+	h.hold(1)
+	record := func(m *entity.Message) {
+		m.Record.Key, m.Record.Headers = []byte("k"), []entity.Header{{Key: "h", Value: []byte("v")}}
+	}
+	want := h.puts(3, record)
+	sql := h.put(func(m *entity.Message) { m.Source, m.Record.State = entity.Source{}, entity.ValueFromPayload })
+	large := h.put(func(m *entity.Message) { m.Record.Value = bytes.Repeat([]byte("x"), 1001) })
+	found, err := h.Repository.Uncatalogued(h.Context(), 1, 10, 1<<20, 1000)
+	if err != nil {
+		h.Fatal(err)
+	}
+	h.wantIDs("uncatalogued", ids(found), append(want, sql.ID, large.ID))
+	if r := found[0].Record; string(r.Key) != "k" || len(r.Headers) != 1 || string(r.Value) != `{"order": 1}` {
+		h.Errorf("record %+v, want its bytes", r)
+	}
+	if r := found[3].Record; r.State != entity.ValueFromPayload || len(r.Value) == 0 {
+		h.Errorf("record of a row put in by SQL %+v, want its payload", r)
+	}
+	if r := found[4].Record; r.State != entity.ValueNotLoaded || r.Size != 1001 {
+		h.Errorf("record of a large value %+v, want it left out", r)
+	}
+}
+
+func catalogueBounded(h *harness) {
+	h.hold(1)
+	want := h.puts(6, func(m *entity.Message) { m.Record.Value = make([]byte, 1000) })
+	for bytes, n := range map[int64]int{1: 1, 2900: 2, 4000: 3, 1 << 20: 4} {
+		found, err := h.Repository.Uncatalogued(h.Context(), 1, 4, bytes, 1<<20)
+		if err != nil {
+			h.Fatal(err)
+		}
+		h.wantIDs("uncatalogued", ids(found), want[:n])
+	}
+}
+
+func catalogueStored(h *harness) {
+	h.hold(1)
+	for range 4 {
+		first := h.puts(3, grouped)
+		h.wantIDs("uncatalogued", h.uncatalogued(1), first)
+		h.document(1, entity.Document{MessageID: first[0]}, entity.Document{MessageID: first[2]})
+		h.wantIDs("the one between", h.uncatalogued(1), first[1:2])
+		h.clock.Advance(time.Hour)
+		h.wantIDs("the one between, later", h.uncatalogued(1), first[1:2])
+		h.document(1, entity.Document{MessageID: first[1]}, entity.Document{MessageID: uuid.New()})
+		h.wantIDs("nothing", h.uncatalogued(1), nil)
+		h.document(1) // none is no error
+	}
+}
+
+func catalogueUngrouped(h *harness) {
+	h.hold(1)
+	ids := h.puts(2, grouped)
+	h.document(1, entity.Document{MessageID: ids[0]}, entity.Document{MessageID: ids[1]})
+	for range 3 {
+		h.clock.Advance(time.Hour)
+		h.wantIDs("uncatalogued", h.uncatalogued(1), nil)
+	}
+	old := h.message(func(m *entity.Message) { m.Source, m.CreatedAt = entity.Source{}, m.CreatedAt.Add(-1000*time.Hour) })
+	h.Insert(h.T, old)
+	h.wantIDs("an old row put in by SQL", h.uncatalogued(1), []uuid.UUID{old.ID})
+	f := entity.Fingerprint{Class: "Timeout", Title: "boom"}
+	h.document(1, entity.Document{MessageID: old.ID, Fingerprint: &f})
+	h.wantIDs("uncatalogued", h.uncatalogued(1), nil)
+}
+
+func catalogueGroups(h *harness) {
+	h.hold(1)
+	none, has := h.put(), h.put(grouped)
+	before := h.get(none.ID)
+	h.clock.Advance(time.Hour)
+	f := entity.Fingerprint{Class: "Timeout", Title: "timed out", Frames: []string{"a.b"}}
+	other := entity.Fingerprint{Class: "Parse", Title: "boom"}
+	h.document(1, entity.Document{MessageID: none.ID, Text: "t", Fingerprint: &f}, entity.Document{MessageID: has.ID, Fingerprint: &f})
+	want := before
+	want.Group = f.ID()
+	h.wantUnchanged(want)
+	if got := h.get(has.ID).Group; got != someGroup {
+		h.Errorf("group %s, want the one it had", got)
+	}
+	h.document(1, entity.Document{MessageID: none.ID, Text: "t", Fingerprint: &other})
+	h.wantUnchanged(want)
+	h.wantIDs("by group", h.search(repository.SearchQuery{Filter: entity.Filter{Group: f.ID()}}), []uuid.UUID{none.ID})
+	g, err := h.Repository.ErrorGroup(h.Context(), f.ID(), nil, repository.Trend{})
+	if err != nil || g.Title != f.Title || g.Counts[entity.Pending] != 1 {
+		h.Errorf("ErrorGroup = %+v, %v, want it with one message", g, err)
+	}
+}
+
+func catalogueLate(h *harness) {
+	h.hold(1)
+	start := h.clock.Now()
+	first := h.puts(2, grouped)
+	h.document(1, entity.Document{MessageID: first[0]}, entity.Document{MessageID: first[1]})
+	h.wantIDs("uncatalogued", h.uncatalogued(1), nil)
+	h.wantIDs("uncatalogued again", h.uncatalogued(1), nil)
+	late := h.message(grouped, func(m *entity.Message) { m.CreatedAt = start.Add(time.Second / 2) })
+	h.Insert(h.T, late)
+	h.wantIDs("one that was stored seconds late", h.uncatalogued(1), []uuid.UUID{late.ID})
+}
+
+func catalogueArchived(h *harness) {
+	h.hold(1)
+	m, live := h.archived(), h.put(grouped)
+	h.wantIDs("uncatalogued", h.uncatalogued(1), []uuid.UUID{live.ID, m.ID})
+	f := entity.Fingerprint{Title: "boom"}
+	h.document(1, entity.Document{MessageID: m.ID, Text: "boom", Fingerprint: &f})
+	h.wantIDs("uncatalogued", h.uncatalogued(1), []uuid.UUID{live.ID})
+	q := byWord("boom")
+	q.Archived = true
+	h.wantIDs("in the archive by a word", h.search(q), []uuid.UUID{m.ID})
+	h.wantIDs("live by a word", h.search(byWord("boom")), nil)
+	if got := h.getArchived(m.ID).Group; got != someGroup {
+		h.Errorf("group %s, want the one it had", got)
+	}
+}
+
+func catalogueDeleted(h *harness) {
+	m := h.put()
+	h.catalogued(m)
+	if err := h.Repository.Delete(h.Context(), m.ID, entity.By("alice")); err != nil {
+		h.Fatal(err)
+	}
+	again := m // as only a test can do it: another message with its id
+	h.Insert(h.T, again)
+	h.wantIDs("by a word", h.search(byWord("boom")), nil)
+}
+
+func catalogueUntil(h *harness) {
+	if got := h.until(); !got.IsZero() {
+		h.Errorf("at first until %v, want never", got)
+	}
+	h.hold(1)
+	ids := h.puts(3, grouped)
+	h.document(1, entity.Document{MessageID: ids[0]}, entity.Document{MessageID: ids[2]})
+	h.wantIDs("uncatalogued", h.uncatalogued(1), ids[1:2])
+	if got, want := h.until(), h.get(ids[1]).CreatedAt; !got.Equal(want) {
+		h.Errorf("until %v, want %v", got, want)
+	}
+	h.document(1, entity.Document{MessageID: ids[1]})
+	h.wantIDs("uncatalogued", h.uncatalogued(1), nil)
+	if got, want := h.until(), h.clock.Kept(); !got.Equal(want) {
+		h.Errorf("until %v, want now, %v", got, want)
+	}
+	h.hold(2)
+	h.uncatalogued(2)
+	if got, want := h.until(), h.get(ids[0]).CreatedAt; !got.Equal(want) {
+		h.Errorf("in a new version until %v, want the first message's %v", got, want)
+	}
+}

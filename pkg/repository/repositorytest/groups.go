@@ -1,0 +1,600 @@
+package repositorytest
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+func groupsPromises() []promise {
+	return []promise{
+		{"AreKnownOnceAMessageOfThemIsStored", groupsKnown},
+		{"KeepSoMuchOfAFingerprint", groupsBounded},
+		{"CountWhatThereIsAndWhatCame", groupsCount},
+		{"TellFirstAndLastSeen", groupsSeen},
+		{"TellArrivalsByTheHour", groupsTrend},
+		{"AreOfATopicByWhatIsThere", groupsOfTopic},
+		{"AreSortedAndPagedByTime", groupsByTime},
+		{"AreSortedAndPagedByWhatIsOpen", groupsByOpen},
+		{"AreSeenByTopics", groupsVisible},
+		{"RegressWhenAllWereResolved", groupsRegress},
+		{"TakeWhatIsRestoredForNoArrival", groupsRestored},
+		{"TakeAMessageThatGetsItsGroupLater", groupsLater},
+		{"FollowAMappedMessage", groupsMapped},
+		{"AreAnnotated", groupsAnnotated},
+		{"AreAnnotatedOncePerOperation", groupsAnnotatedOnce},
+		{"CountWhatComesAtOnce", groupsAtOnce},
+	}
+}
+
+// fingerprint is noted under a title.
+func (h *harness) fingerprint(title string) entity.Fingerprint {
+	h.Helper()
+	f := entity.Fingerprint{Class: "java.io.IOException", Title: title, Frames: []string{"shop.Stock.take", "shop.Order.place"}, Rule: "stock"}
+	if err := h.Repository.NoteFingerprints(h.Context(), []entity.Fingerprint{f, f}); err != nil {
+		h.Fatalf("NoteFingerprints: %v", err)
+	}
+	return f
+}
+
+func ofGroup(f entity.Fingerprint) func(*entity.Message) {
+	return func(m *entity.Message) { m.Group = f.ID() }
+}
+
+// came stores n messages of a group.
+func (h *harness) came(f entity.Fingerprint, n int, changes ...func(*entity.Message)) []uuid.UUID {
+	h.Helper()
+	s := h.open(deadLetter, 0, 0)
+	b := h.batch(s, h.position(s, 0), n, append([]func(*entity.Message){ofGroup(f)}, changes...)...)
+	h.store(b, 1)
+	return ids(b.Messages)
+}
+
+func (h *harness) group(f entity.Fingerprint, trend repository.Trend) entity.ErrorGroup {
+	h.Helper()
+	g, err := h.Repository.ErrorGroup(h.Context(), f.ID(), nil, trend)
+	if err != nil {
+		h.Fatalf("ErrorGroup(%s): %v", f.Title, err)
+	}
+	return g
+}
+
+func (h *harness) groups(q repository.GroupQuery) []repository.ListedGroup {
+	h.Helper()
+	if q.Limit == 0 {
+		q.Limit = 100
+	}
+	groups, err := h.Repository.ErrorGroups(h.Context(), q)
+	if err != nil {
+		h.Fatalf("ErrorGroups(%+v): %v", q, err)
+	}
+	return groups
+}
+
+// wantGroups checks which groups a list has, by their titles.
+func (h *harness) wantGroups(what string, q repository.GroupQuery, want ...string) {
+	h.Helper()
+	var got []string
+	for _, g := range h.groups(q) {
+		got = append(got, g.Title)
+	}
+	if !slices.Equal(got, want) {
+		h.Errorf("groups %s are %q, want %q", what, got, want)
+	}
+}
+
+// wantPaged checks that pages of one group make the list.
+func (h *harness) wantPaged(q repository.GroupQuery, want ...string) {
+	h.Helper()
+	var got []string
+	q.Limit = 1
+	for range len(want) + 1 {
+		page := h.groups(q)
+		if len(page) == 0 {
+			break
+		}
+		got = append(got, page[0].Title)
+		q.After = &page[0].Place
+	}
+	if !slices.Equal(got, want) {
+		h.Errorf("groups by pages of one are %q, want %q", got, want)
+	}
+}
+
+func (h *harness) wantNoGroup(what string, id uuid.UUID, err error) {
+	h.Helper()
+	var missing *entity.GroupNotFoundError
+	if !errors.As(err, &missing) || missing.ID != id || !errors.Is(err, entity.ErrNotFound) {
+		h.Errorf("%s: got %v, want a GroupNotFoundError of %s", what, err, id)
+	}
+}
+
+func groupsKnown(h *harness) {
+	f := h.fingerprint("no stock")
+	h.wantGroups("without messages", repository.GroupQuery{})
+	_, err := h.Repository.ErrorGroup(h.Context(), f.ID(), nil, repository.Trend{})
+	h.wantNoGroup("ErrorGroup of a group without messages", f.ID(), err)
+
+	id := h.came(f, 1)[0]
+	h.fingerprint("no stock")
+	if got := h.get(id).Group; got != f.ID() {
+		h.Errorf("the message is of group %s, want %s", got, f.ID())
+	}
+	h.wantGroups("with a message", repository.GroupQuery{}, "no stock")
+	if got := h.group(f, repository.Trend{}); got.ID != f.ID() || !reflect.DeepEqual(got.Fingerprint, f) {
+		h.Errorf("ErrorGroup is %s, %+v, want %s, %+v", got.ID, got.Fingerprint, f.ID(), f)
+	}
+	unknown := uuid.New()
+	_, err = h.Repository.ErrorGroup(h.Context(), unknown, nil, repository.Trend{})
+	h.wantNoGroup("ErrorGroup of an unknown id", unknown, err)
+	if err := h.Repository.NoteFingerprints(h.Context(), nil); err != nil {
+		h.Errorf("NoteFingerprints of none: %v", err)
+	}
+}
+
+func groupsBounded(h *harness) {
+	long := entity.Fingerprint{Class: strings.Repeat("ü", 400), Title: strings.Repeat("a", 999) + "→" + strings.Repeat("b", 9999)}
+	for range 40 {
+		long.Frames = append(long.Frames, strings.Repeat("f", 1000))
+	}
+	odd := entity.Fingerprint{Title: "\u202e odd \" \\ ' {} [\u0001]", Frames: []string{`a"b\c`, "", "{x,y}"}}
+	if err := h.Repository.NoteFingerprints(h.Context(), []entity.Fingerprint{long, odd}); err != nil {
+		h.Fatal(err)
+	}
+	h.came(long, 1)
+	h.came(odd, 1)
+	got := h.group(long, repository.Trend{})
+	if want := repository.BoundFingerprint(long); !reflect.DeepEqual(got.Fingerprint, want) || len(got.Title) != 999 || len(got.Frames) != 10 || len(got.Frames[0]) != 300 || len(got.Class) != 300 {
+		h.Errorf("a long fingerprint is kept as %+v, want %+v", got.Fingerprint, want)
+	}
+	if got := h.group(odd, repository.Trend{}); !reflect.DeepEqual(got.Fingerprint, odd) {
+		h.Errorf("an odd fingerprint is kept as %q, want %q", got.Fingerprint, odd)
+	}
+}
+
+func groupsCount(h *harness) {
+	f := h.fingerprint("no stock")
+	first, second := h.came(f, 4), h.came(f, 3, ofTopic("payments"))
+	h.came(h.fingerprint("other"), 2)
+	h.puts(2) // of no group
+	h.attempt(first[0], entity.Acknowledged)
+	h.attempt(first[1], entity.Rejected)
+	h.claim(second[0])
+	if err := h.Repository.Delete(h.Context(), second[1], entity.By("alice")); err != nil {
+		h.Fatal(err)
+	}
+	h.Archive(h.T, first[0])
+	got := h.group(f, repository.Trend{})
+	if want := map[entity.Status]int64{entity.Pending: 3, entity.Dead: 1, entity.Retrying: 1}; !reflect.DeepEqual(got.Counts, want) {
+		h.Errorf("Counts = %v, want %v", got.Counts, want)
+	}
+	if got.Arrived != 7 || got.Open() != 5 {
+		h.Errorf("arrived %d, open %d, want 7 and 5", got.Arrived, got.Open())
+	}
+	if want := []entity.TopicShare{{Topic: original, Messages: 3}, {Topic: "payments", Messages: 2}}; !reflect.DeepEqual(got.Topics, want) {
+		h.Errorf("Topics = %v, want %v", got.Topics, want)
+	}
+	if listed := h.groups(repository.GroupQuery{}); len(listed) != 2 || !slices.ContainsFunc(listed, func(g repository.ListedGroup) bool {
+		return reflect.DeepEqual(g.ErrorGroup, got)
+	}) {
+		h.Errorf("ErrorGroups = %+v, want the group as ErrorGroup has it, %+v, and another", listed, got)
+	}
+}
+
+func groupsSeen(h *harness) {
+	f := h.fingerprint("no stock")
+	first := h.clock.Kept()
+	gone := h.came(f, 1)
+	h.clock.Advance(2 * time.Hour)
+	h.came(f, 1)
+	h.clock.Advance(10 * time.Second) // less than what the order is exact to
+	last := h.clock.Kept()
+	h.came(f, 1)
+	h.clock.Advance(time.Hour)
+	if err := h.Repository.Delete(h.Context(), gone[0], entity.By("alice")); err != nil {
+		h.Fatal(err)
+	}
+	got := h.group(f, repository.Trend{})
+	if got.FirstSeen != first || got.LastSeen != last {
+		h.Errorf("seen from %v to %v, want from %v to %v", got.FirstSeen, got.LastSeen, first, last)
+	}
+	if !got.New(first.Add(23*time.Hour)) || got.New(first.Add(24*time.Hour)) {
+		h.Error("it is new for another time than a day")
+	}
+}
+
+func groupsTrend(h *harness) {
+	f := h.fingerprint("no stock")
+	start := h.clock.Kept() // 05:06:07 UTC, in a zone that is half an hour off
+	h.came(f, 3)
+	h.clock.Advance(53 * time.Minute) // 05:59
+	h.came(f, 1, ofTopic("payments"))
+	h.clock.Advance(time.Minute) // 06:00
+	late := h.came(f, 2)
+	h.clock.Advance(3 * time.Hour) // 09:00
+	h.came(f, 5)
+	h.attempt(late[0], entity.Acknowledged)
+	hour := start.Truncate(time.Hour)
+	for name, c := range map[string]struct {
+		trend repository.Trend
+		want  []entity.HourCount
+	}{
+		"no trend": {},
+		"all": {repository.Trend{Since: start, Until: start.Add(24 * time.Hour)}, []entity.HourCount{
+			{Hour: hour, Messages: 4}, {Hour: hour.Add(time.Hour), Messages: 2}, {Hour: hour.Add(4 * time.Hour), Messages: 5},
+		}},
+		"part of it": {repository.Trend{Since: hour.Add(90 * time.Minute), Until: hour.Add(4 * time.Hour)}, []entity.HourCount{
+			{Hour: hour.Add(time.Hour), Messages: 2},
+		}},
+		"before": {repository.Trend{Since: hour.Add(-24 * time.Hour), Until: hour}, nil},
+	} {
+		if got := h.group(f, c.trend).Trend; !reflect.DeepEqual(got, c.want) {
+			h.Errorf("%s: ErrorGroup has %v, want %v", name, got, c.want)
+		}
+		if got := h.groups(repository.GroupQuery{Trend: c.trend})[0].Trend; !reflect.DeepEqual(got, c.want) {
+			h.Errorf("%s: ErrorGroups has %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+func groupsOfTopic(h *harness) {
+	a, b := h.fingerprint("a"), h.fingerprint("b")
+	h.came(a, 2)
+	h.clock.Advance(time.Hour)
+	resolved := h.came(b, 1, ofTopic("payments"))[0]
+	h.came(b, 1)
+	h.wantGroups("of a topic", repository.GroupQuery{Topic: "payments"}, "b")
+	h.wantGroups("of both", repository.GroupQuery{Topic: original}, "b", "a")
+	h.wantGroups("of an unknown topic", repository.GroupQuery{Topic: "nobody"})
+	h.wantGroups("of a name that no topic has", repository.GroupQuery{Topic: "no\x00body"})
+	h.attempt(resolved, entity.Acknowledged)
+	h.wantGroups("of a topic, all resolved", repository.GroupQuery{Topic: "payments"}, "b")
+	h.wantGroups("of a topic, open, all resolved", repository.GroupQuery{Topic: "payments", Open: true})
+	h.wantGroups("by what is open, of a topic, all resolved", repository.GroupQuery{Topic: "payments", Open: true, Sort: repository.GroupsByOpen})
+	if err := h.Repository.Delete(h.Context(), resolved, entity.By("alice")); err != nil {
+		h.Fatal(err)
+	}
+	h.wantGroups("of a topic, all deleted", repository.GroupQuery{Topic: "payments"})
+	if got := h.group(b, repository.Trend{}); got.Arrived != 2 || len(got.Topics) != 1 {
+		h.Errorf("after the delete the group has %d arrivals and topics %v, want 2 and one topic", got.Arrived, got.Topics)
+	}
+}
+
+func groupsByTime(h *harness) {
+	a, b, c := h.fingerprint("a"), h.fingerprint("b"), h.fingerprint("c")
+	for _, f := range []entity.Fingerprint{a, b, c, a} {
+		h.came(f, 1)
+		h.clock.Advance(time.Hour)
+	}
+	h.wantGroups("by last seen", repository.GroupQuery{}, "a", "c", "b")
+	h.wantPaged(repository.GroupQuery{}, "a", "c", "b")
+	h.wantGroups("by first seen", repository.GroupQuery{Sort: repository.GroupsByFirstSeen}, "c", "b", "a")
+	h.wantPaged(repository.GroupQuery{Sort: repository.GroupsByFirstSeen}, "c", "b", "a")
+
+	// Ties: by id.
+	tied := []entity.Fingerprint{h.fingerprint("t1"), h.fingerprint("t2"), h.fingerprint("t3")}
+	for _, f := range tied {
+		h.came(f, 1, ofTopic("ties"))
+	}
+	slices.SortFunc(tied, func(a, b entity.Fingerprint) int { return compareIDs(b.ID(), a.ID()) })
+	for _, sort := range []repository.GroupSort{repository.GroupsByLastSeen, repository.GroupsByFirstSeen, repository.GroupsByOpen} {
+		h.wantPaged(repository.GroupQuery{Topic: "ties", Sort: sort}, tied[0].Title, tied[1].Title, tied[2].Title)
+	}
+}
+
+func groupsByOpen(h *harness) {
+	a, b, c := h.fingerprint("a"), h.fingerprint("b"), h.fingerprint("c")
+	h.came(a, 3)
+	many := h.came(b, 5)
+	h.came(c, 1, ofTopic("payments"))
+	h.attempt(h.came(c, 1)[0], entity.Rejected)
+	by := repository.GroupQuery{Sort: repository.GroupsByOpen}
+	h.wantGroups("by what is open", by, "b", "a", "c")
+	for _, id := range many {
+		h.attempt(id, entity.Acknowledged)
+	}
+	h.wantGroups("by what is open, one resolved", by, "a", "c", "b")
+	h.wantPaged(by, "a", "c", "b")
+	by.Open = true
+	h.wantPaged(by, "a", "c")
+	h.wantGroups("that are open", repository.GroupQuery{Open: true, Sort: repository.GroupsByFirstSeen}, titles(a, c)...)
+	by.Topic = "payments"
+	h.wantPaged(by, "c")
+}
+
+// titles are those of fingerprints that came at one moment, in the order of lists.
+func titles(f ...entity.Fingerprint) []string {
+	slices.SortFunc(f, func(a, b entity.Fingerprint) int { return compareIDs(b.ID(), a.ID()) })
+	var all []string
+	for _, one := range f {
+		all = append(all, one.Title)
+	}
+	return all
+}
+
+func groupsVisible(h *harness) {
+	a, b, c := h.fingerprint("a"), h.fingerprint("b"), h.fingerprint("c")
+	start := h.clock.Kept()
+	h.came(a, 3)
+	h.clock.Advance(time.Hour)
+	payments := h.came(a, 2, ofTopic("payments.eu"))
+	later := h.clock.Kept()
+	h.clock.Advance(time.Hour)
+	h.came(b, 1)
+	h.came(a, 1, ofTopic(""))
+	h.came(c, 9, ofTopic(""))
+	seen := h.visible("payments.*", "unused")
+	for _, sort := range []repository.GroupSort{repository.GroupsByLastSeen, repository.GroupsByFirstSeen, repository.GroupsByOpen} {
+		h.wantPaged(repository.GroupQuery{Visible: seen, Sort: sort}, "a")
+		h.wantPaged(repository.GroupQuery{Visible: seen, Sort: sort, Topic: "payments.eu", Open: true}, "a")
+		h.wantGroups("of a topic that is not visible", repository.GroupQuery{Visible: seen, Sort: sort, Topic: original})
+		h.wantGroups("for somebody who sees nothing", repository.GroupQuery{Visible: h.visible("nobody"), Sort: sort})
+		h.wantGroups("for somebody who sees no patterns", repository.GroupQuery{Visible: &entity.TopicPatterns{}, Sort: sort})
+	}
+	trend := repository.Trend{Since: start, Until: h.clock.Now().Add(time.Hour)}
+	got, err := h.Repository.ErrorGroup(h.Context(), a.ID(), seen, trend)
+	if err != nil {
+		h.Fatal(err)
+	}
+	want := entity.ErrorGroup{
+		ID: a.ID(), Fingerprint: a, FirstSeen: later, LastSeen: later, Counts: map[entity.Status]int64{entity.Pending: 2}, Arrived: 2,
+		Topics: []entity.TopicShare{{Topic: "payments.eu", Messages: 2}},
+		Trend:  []entity.HourCount{{Hour: later.Truncate(time.Hour), Messages: 2}},
+	}
+	if !reflect.DeepEqual(got, want) {
+		h.Errorf("ErrorGroup of one topic is %+v, want %+v", got, want)
+	}
+	if listed := h.groups(repository.GroupQuery{Visible: seen, Trend: trend, Sort: repository.GroupsByOpen}); !reflect.DeepEqual(listed[0].ErrorGroup, want) || listed[0].Place.Key != 2 {
+		h.Errorf("ErrorGroups of one topic has %+v, want %+v with 2 open", listed[0], want)
+	}
+	_, err = h.Repository.ErrorGroup(h.Context(), b.ID(), seen, trend)
+	h.wantNoGroup("ErrorGroup of a group that is not visible", b.ID(), err)
+	_, err = h.Repository.ErrorGroup(h.Context(), c.ID(), h.visible("^.*$"), trend)
+	h.wantNoGroup("ErrorGroup of unknown origin for somebody with patterns", c.ID(), err)
+
+	for _, id := range payments {
+		if err := h.Repository.Delete(h.Context(), id, entity.By("alice")); err != nil {
+			h.Fatal(err)
+		}
+	}
+	h.wantGroups("of which the messages are gone", repository.GroupQuery{Visible: seen}, "a")
+	h.wantGroups("that are open, of which the messages are gone", repository.GroupQuery{Visible: seen, Open: true})
+}
+
+func groupsRegress(h *harness) {
+	f := h.fingerprint("no stock")
+	came := h.came(f, 2)
+	want := func(when string, at time.Time, regressed bool) {
+		h.Helper()
+		got := h.group(f, repository.Trend{})
+		if !got.RegressedAt.Equal(at) || got.Regressed() != regressed {
+			h.Errorf("%s: regressed at %v, %t, want %v, %t", when, got.RegressedAt, got.Regressed(), at, regressed)
+		}
+		h.clock.Advance(time.Minute)
+	}
+	never := time.Time{}
+	want("after the first", never, false)
+	h.attempt(came[0], entity.Acknowledged)
+	came = append(came, h.came(f, 1)...)
+	want("while one was PENDING", never, false)
+	h.attempt(came[1], entity.Rejected)
+	h.attempt(came[2], entity.Acknowledged)
+	came = append(came, h.came(f, 1)...)
+	want("while one was DEAD", never, false)
+	h.claim(came[3])
+	if err := h.Repository.Delete(h.Context(), came[1], entity.By("alice")); err != nil {
+		h.Fatal(err)
+	}
+	h.came(f, 1)
+	want("while one was RETRYING", never, false)
+
+	g := h.fingerprint("other")
+	h.came(g, 1) // another group is open
+	f = h.fingerprint("of one message")
+	last := h.came(f, 1)[0]
+	h.attempt(last, entity.Acknowledged)
+	want("when all are resolved", never, false)
+	at := h.clock.Kept()
+	h.came(f, 1)
+	want("when one came after all were resolved", at, true)
+	h.came(f, 1)
+	want("when another came then", at, true)
+	for _, id := range h.searched(f) {
+		h.attempt(id, entity.Acknowledged)
+	}
+	want("when all are resolved again", at, false)
+	at = h.clock.Kept()
+	h.came(f, 3)
+	want("when it came back again", at, true)
+}
+
+// searched are the messages of a group that can be claimed.
+func (h *harness) searched(f entity.Fingerprint) []uuid.UUID {
+	h.Helper()
+	found, err := h.Repository.Search(h.Context(), repository.SearchQuery{
+		Filter: entity.Filter{Group: f.ID(), Statuses: []entity.Status{entity.Pending}}, Limit: 100,
+	})
+	if err != nil {
+		h.Fatalf("Search: %v", err)
+	}
+	return ids(found)
+}
+
+func groupsRestored(h *harness) {
+	f := h.fingerprint("no stock")
+	first := h.clock.Kept()
+	id := h.came(f, 1)[0]
+	h.clock.Advance(time.Hour)
+	h.attempt(id, entity.Acknowledged)
+	h.Archive(h.T, id)
+	h.clock.Advance(time.Hour)
+	if _, err := h.Repository.Restore(h.Context(), id, entity.By("alice")); err != nil {
+		h.Fatalf("Restore: %v", err)
+	}
+	got := h.group(f, repository.Trend{Since: first, Until: h.clock.Now()})
+	want := entity.ErrorGroup{
+		ID: f.ID(), Fingerprint: f, FirstSeen: first, LastSeen: first, Counts: map[entity.Status]int64{entity.Pending: 1}, Arrived: 1,
+		Topics: []entity.TopicShare{{Topic: original, Messages: 1}},
+		Trend:  []entity.HourCount{{Hour: first.Truncate(time.Hour), Messages: 1}},
+	}
+	if !reflect.DeepEqual(got, want) {
+		h.Errorf("after a restore the group is %+v, want %+v", got, want)
+	}
+}
+
+func groupsLater(h *harness) {
+	f := h.fingerprint("no stock")
+	h.attempt(h.came(f, 1)[0], entity.Acknowledged)
+	h.clock.Advance(time.Hour)
+	created := h.clock.Kept()
+	m := h.put() // without a group
+	h.clock.Advance(time.Hour)
+	err := h.Repository.StoreDocuments(h.Context(), 1, []entity.Document{{MessageID: m.ID, Fingerprint: &f}})
+	if err != nil {
+		h.Fatalf("StoreDocuments: %v", err)
+	}
+	if got := h.get(m.ID); got.Group != f.ID() {
+		h.Errorf("the message's group is %s, want %s", got.Group, f.ID())
+	}
+	got := h.group(f, repository.Trend{Since: created, Until: h.clock.Now()})
+	wantTrend := []entity.HourCount{{Hour: created.Truncate(time.Hour), Messages: 1}}
+	if got.Arrived != 2 || got.Open() != 1 || got.LastSeen != created || got.RegressedAt != created || !reflect.DeepEqual(got.Trend, wantTrend) {
+		h.Errorf("the group is %+v, want 2 arrived, 1 open, last seen and regressed at %v, trend %v", got, created, wantTrend)
+	}
+}
+
+func groupsMapped(h *harness) {
+	f := h.fingerprint("no stock")
+	start := h.clock.Kept()
+	ids := h.came(f, 3, ofTopic(""), func(m *entity.Message) { m.Origin.Confidence = entity.FromNothing })
+	h.clock.Advance(time.Hour)
+	changed, err := h.Repository.Change(h.Context(), repository.Change{
+		Action: entity.RedriveMap, IDs: ids[:2], OriginalTopic: "payments",
+	}, entity.By("alice"))
+	if err != nil || len(changed) != 2 {
+		h.Fatalf("Change = %v, %v, want two", changed, err)
+	}
+	if err := h.Repository.Delete(h.Context(), ids[0], entity.By("alice")); err != nil {
+		h.Fatal(err)
+	}
+	got := h.group(f, repository.Trend{})
+	if want := []entity.TopicShare{{Topic: "", Messages: 1}, {Topic: "payments", Messages: 1}}; got.Arrived != 3 || !reflect.DeepEqual(got.Topics, want) || !got.RegressedAt.IsZero() {
+		h.Errorf("the group is %+v, want 3 arrived, shares %v, not regressed", got, want)
+	}
+	trend := repository.Trend{Since: start, Until: h.clock.Now()}
+	got, err = h.Repository.ErrorGroup(h.Context(), f.ID(), h.visible("payments"), trend)
+	if want := []entity.HourCount{{Hour: start.Truncate(time.Hour), Messages: 2}}; err != nil || got.Arrived != 2 || !reflect.DeepEqual(got.Trend, want) {
+		h.Errorf("for who sees the new topic: %+v, %v, want 2 arrived, trend %v", got, err, want)
+	}
+}
+
+func groupsAnnotated(h *harness) {
+	f := h.fingerprint("no stock")
+	empty := h.fingerprint("nothing came")
+	h.came(f, 1)
+	note, link, yes, none := "it's \"known\" →\x01", "https://tickets.example/7", true, ""
+	annotate := func(a repository.Annotation) {
+		h.Helper()
+		if err := h.Repository.AnnotateGroup(h.Context(), f.ID(), a, entity.Cause{Actor: "bob", Reason: "why not"}); err != nil {
+			h.Fatalf("AnnotateGroup: %v", err)
+		}
+	}
+	want := func(note, link string, muted bool) {
+		h.Helper()
+		if got := h.group(f, repository.Trend{}); got.Note != note || got.Link != link || got.Muted != muted {
+			h.Errorf("note %q, link %q, muted %t, want %q, %q, %t", got.Note, got.Link, got.Muted, note, link, muted)
+		}
+	}
+	want("", "", false)
+	annotate(repository.Annotation{Note: &note})
+	want(note, "", false)
+	annotate(repository.Annotation{Link: &link, Muted: &yes})
+	want(note, link, true)
+	annotate(repository.Annotation{Note: &none})
+	want("", link, true)
+	annotate(repository.Annotation{})
+	want("", link, true)
+
+	entries, err := h.Repository.Trail(h.Context(), repository.TrailQuery{ObjectID: f.ID(), Limit: 10})
+	var texts []string
+	for _, e := range entries {
+		texts = append(texts, e.LastError)
+		if e.Action != entity.ActionAnnotate || e.Kind != entity.KindGroup || e.Cause.Actor != "bob" || e.Cause.Reason != "why not" || e.At != h.clock.Kept() {
+			h.Errorf("the trail has %+v, want bob's annotation", e)
+		}
+	}
+	if want := []string{"note: ", "link: " + link + "\nmuted: true", "note: " + note}; err != nil || !slices.Equal(texts, want) {
+		h.Errorf("the trail has %q, %v, want %q", texts, err, want)
+	}
+	for _, id := range []uuid.UUID{uuid.New(), empty.ID()} {
+		err := h.Repository.AnnotateGroup(h.Context(), id, repository.Annotation{Note: &note}, entity.By("bob"))
+		h.wantNoGroup("AnnotateGroup of what is no group", id, err)
+		h.wantEntries(id)
+	}
+}
+
+func groupsAnnotatedOnce(h *harness) {
+	f := h.fingerprint("no stock")
+	h.came(f, 1)
+	first, second := "first", "second"
+	mine := entity.Cause{Actor: "bob", Operation: uuid.New()}
+	for _, step := range []struct {
+		note  *string
+		cause entity.Cause
+	}{{&first, mine}, {&second, entity.By("eve")}, {&first, mine}} {
+		if err := h.Repository.AnnotateGroup(h.Context(), f.ID(), repository.Annotation{Note: step.note}, step.cause); err != nil {
+			h.Fatalf("AnnotateGroup: %v", err)
+		}
+	}
+	if got := h.group(f, repository.Trend{}).Note; got != second {
+		h.Errorf("the note is %q, want %q: what bob did was done before", got, second)
+	}
+	if entries, err := h.Repository.Trail(h.Context(), repository.TrailQuery{ObjectID: f.ID(), Limit: 10}); err != nil || len(entries) != 2 {
+		h.Errorf("the trail has %+v, %v, want two entries", entries, err)
+	}
+}
+
+// groupsAtOnce brings the first messages of two groups through eight partitions at
+// once: nothing is lost, and nobody takes the others' for a return.
+func groupsAtOnce(h *harness) {
+	a, b := h.fingerprint("a"), h.fingerprint("b")
+	const sessions, rounds, each = 8, 5, 6
+	var batches [sessions][]repository.Batch
+	for i := range batches {
+		s := h.open(deadLetter, 0, int32(i))
+		for round := range int64(rounds) {
+			batch := h.batch(s, round*each, each)
+			for n := range batch.Messages {
+				f := a
+				if (n+i)%2 == 0 {
+					f = b
+				}
+				batch.Messages[n].Group = f.ID()
+				batch.Messages[n].OriginalTopic = fmt.Sprint("topic", n%3)
+			}
+			batches[i] = append(batches[i], batch)
+		}
+	}
+	together(sessions, func(i int) {
+		for _, batch := range batches[i] {
+			if _, err := h.Repository.Store(h.Context(), batch); err != nil {
+				h.Errorf("Store: %v", err)
+			}
+		}
+	})
+	for _, f := range []entity.Fingerprint{a, b} {
+		got := h.group(f, repository.Trend{Since: h.clock.Now(), Until: h.clock.Now().Add(time.Second)})
+		const want = sessions * rounds * each / 2
+		if got.Arrived != want || got.Counts[entity.Pending] != want || len(got.Trend) != 1 || got.Trend[0].Messages != want || !got.RegressedAt.IsZero() {
+			h.Errorf("group %s is %+v, want %d of everything, not regressed", f.Title, got, want)
+		}
+	}
+}
