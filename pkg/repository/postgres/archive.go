@@ -144,7 +144,8 @@ const minAuditDays = 365
 // PurgeBookkeeping deletes for good what is kept for a time beside the messages:
 // idempotency keys after their life, redrives that ended, and returns of attempts
 // that are gone, longer than redriveDays ago, entries of the audit trail older than
-// auditDays, which must be 365 or more, and how much came in the hours of error
+// auditDays, which must be 365 or more, documents whose message was deleted while
+// they were made, and how much came in the hours of error
 // groups before repository.TrendLife. It deletes at most batch rows a
 // transaction (of redrives 10, with their batches) and says how many rows there
 // were. When one kind fails the others are still tried.
@@ -162,6 +163,7 @@ func (s *Store) PurgeBookkeeping(ctx context.Context, redriveDays, auditDays, ba
 		{"purge redrives", purgeRedrivesQuery, []any{s.clock(), redriveDays, batch}},
 		{"purge returns", purgeReturnsQuery, []any{s.clock(), redriveDays, batch}},
 		{"purge the audit trail", purgeAuditQuery, []any{auditDays, batch}},
+		{"purge documents of nothing", purgeStraysQuery, []any{batch}},
 		{"purge hourly arrivals", purgeArrivalsQuery, []any{int(repository.TrendLife / (24 * time.Hour)), batch}},
 	} {
 		n, err := s.purge(ctx, kind.where, kind.query, kind.args...)

@@ -120,9 +120,9 @@ func (s *Store) Uncatalogued(ctx context.Context, version int64, limit int, maxB
 	return messages, nil
 }
 
-// storeDocumentsQuery holds the rows of its messages, so that one that is deleted
-// meanwhile either is gone already or takes its document along. Those that get a
-// group are locked as for a change, in the order of their ids.
+// storeDocumentsQuery locks no row but those that get a group, which it locks as for
+// a change, in the order of their ids: a lock on every message would be a write to
+// every message, and would let claims that wait for one another go in a circle.
 const storeDocumentsQuery = `
 	WITH document AS MATERIALIZED (
 		SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[]) AS x (id, text, terms, group_id)
@@ -136,17 +136,36 @@ const storeDocumentsQuery = `
 	), grouped_archived AS (
 		UPDATE dlq.dlq_messages_archive m SET group_id = x.group_id
 		FROM document x WHERE m.id = x.id AND x.group_id IS NOT NULL AND m.group_id IS NULL
-	), held AS MATERIALIZED (
-		SELECT m.id FROM dlq.dlq_messages m WHERE m.id = ANY ($1::uuid[]) ORDER BY m.id FOR KEY SHARE
-	), held_archived AS MATERIALIZED (
-		SELECT m.id FROM dlq.dlq_messages_archive m WHERE m.id = ANY ($1::uuid[]) ORDER BY m.id FOR KEY SHARE
+	), known AS MATERIALIZED (
+		SELECT m.id FROM dlq.dlq_messages m WHERE m.id = ANY ($1::uuid[])
+		UNION ALL
+		SELECT m.id FROM dlq.dlq_messages_archive m WHERE m.id = ANY ($1::uuid[])
 	)
 	INSERT INTO dlq.message_documents AS d (message_id, version, text, terms)
 	SELECT x.id, $5, x.text, x.terms::bigint[]
-	FROM document x WHERE x.id IN (SELECT id FROM held UNION ALL SELECT id FROM held_archived)
+	FROM document x WHERE x.id IN (SELECT id FROM known)
 	ORDER BY x.id
 	ON CONFLICT (message_id) DO UPDATE SET version = excluded.version, text = excluded.text, terms = excluded.terms
 	WHERE (d.version, d.text, d.terms) IS DISTINCT FROM (excluded.version, excluded.text, excluded.terms)`
+
+// dropStraysQuery takes back documents of messages that were deleted while they were
+// being made. One whose deletion is not over yet is left to purgeStraysQuery.
+const dropStraysQuery = `
+	DELETE FROM dlq.message_documents d WHERE d.message_id = ANY ($1::uuid[])
+	  AND NOT EXISTS (SELECT FROM dlq.dlq_messages m WHERE m.id = d.message_id)
+	  AND NOT EXISTS (SELECT FROM dlq.dlq_messages_archive a WHERE a.id = d.message_id)`
+
+// purgeStraysQuery looks at all of them, which is why it is the archiver's.
+const purgeStraysQuery = `
+	WITH gone AS (
+		DELETE FROM dlq.message_documents WHERE message_id = ANY (ARRAY(
+			SELECT d.message_id FROM dlq.message_documents d
+			WHERE NOT EXISTS (SELECT FROM dlq.dlq_messages m WHERE m.id = d.message_id)
+			  AND NOT EXISTS (SELECT FROM dlq.dlq_messages_archive a WHERE a.id = d.message_id)
+			LIMIT $1))
+		RETURNING 1
+	)
+	SELECT count(*) FROM gone`
 
 // StoreDocuments implements repository.Catalogue. The names of the groups are kept
 // before any message is in them.
@@ -171,14 +190,23 @@ func (s *Store) StoreDocuments(ctx context.Context, version int64, documents []e
 		}
 		groups.uuid(d.Fingerprint.ID())
 	}
-	st, err := s.stmt(ctx, storeDocumentsQuery) //nolint:sqlclosecheck // it is kept for the next time
+	err := s.run(ctx, storeDocumentsQuery, ids.arg(), texts.arg(), terms.arg(), groups.arg(), version)
 	if err == nil {
-		_, err = st.ExecContext(ctx, ids.arg(), texts.arg(), terms.arg(), groups.arg(), version)
+		err = s.run(ctx, dropStraysQuery, ids.arg())
+	}
+	return translate("store documents", err)
+}
+
+// run runs a prepared statement that answers nothing.
+func (s *Store) run(ctx context.Context, query string, args ...any) error {
+	st, err := s.stmt(ctx, query) //nolint:sqlclosecheck // it is kept for the next time
+	if err == nil {
+		_, err = st.ExecContext(ctx, args...)
 	}
 	if denied(err) {
 		s.dropConnections()
 	}
-	return translate("store documents", err)
+	return err
 }
 
 func fingerprintsOf(documents []entity.Document) []entity.Fingerprint {

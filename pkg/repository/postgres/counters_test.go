@@ -222,17 +222,21 @@ func mixGroup(random *rand.Rand) entity.Fingerprint {
 	return entity.Fingerprint{Title: fmt.Sprint("group ", random.IntN(mixGroups))}
 }
 
-// group gives messages that have no group one, as the catalogue's worker does.
+// group gives messages that have no group one, as the catalogue's worker does: with
+// documents, of others too.
 func (m *mix) group(ctx context.Context, random *rand.Rand, n int) {
-	m.exec(ctx, "group", `
-		WITH picked AS MATERIALIZED (
-			SELECT id FROM dlq.dlq_messages WHERE group_id IS NULL ORDER BY md5(id::text || $3::text) LIMIT $1
-		), changing AS MATERIALIZED (
-			SELECT m.id FROM dlq.dlq_messages m WHERE m.id = ANY (ARRAY(SELECT id FROM picked)) AND (m.group_id IS NULL) IS TRUE
-			ORDER BY m.id FOR NO KEY UPDATE
-		)
-		UPDATE dlq.dlq_messages m SET group_id = $2 FROM changing c WHERE m.id = c.id AND (m.group_id IS NULL) IS TRUE`,
-		n, mixGroup(random).ID(), random.Uint32())
+	var ids []uuid.UUID
+	if err := m.db.SelectContext(ctx, &ids, `SELECT id FROM dlq.dlq_messages ORDER BY group_id IS NOT NULL, md5(id::text || $2::text) LIMIT $1`,
+		2*n, random.Uint32()); err != nil {
+		m.fail("pick", err)
+		return
+	}
+	fingerprint := mixGroup(random)
+	documents := make([]entity.Document, len(ids))
+	for i, id := range ids {
+		documents[i] = entity.Document{MessageID: id, Text: "mix", Terms: []int64{1}, Fingerprint: &fingerprint}
+	}
+	m.fail("group", m.store.StoreDocuments(ctx, 1, documents))
 }
 
 // claim takes messages at random, in random order, as workers of different
