@@ -1,12 +1,15 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/dlq-manager/dlq-manager/integration/shop"
@@ -84,13 +87,28 @@ type example struct {
 	Key   struct {
 		Data string `json:"data"` // text, as the shop's keys are
 	} `json:"key"`
+	Group   string          `json:"group_id"`
+	Payload json.RawMessage `json:"payload"`
 }
+
+// amount is that of an order which has it as a text, with a comma.
+func (e example) amount() string {
+	var order struct {
+		Amount string `json:"amount"`
+	}
+	_ = json.Unmarshal(e.Payload, &order) // it was picked for being such an order
+	return strings.ReplaceAll(order.Amount, ",", ".")
+}
+
+// searchedText is what the guide searches: three words that stand together.
+const searchedText = `"not in the catalogue"`
 
 // examples are the messages that the guide shows something with.
 type examples struct {
 	curable  example // its cause can end
 	hopeless example // its body is broken for good
 	outage   example // a payment that ran into the outage
+	mistyped example // an order whose amount is a text
 }
 
 // awaitExamples returns when the API lists as many messages of each topic as
@@ -125,8 +143,22 @@ func findExamples(ctx context.Context, api string, expected map[string]int) (exa
 		pick(&e.curable, orders, "com.example.shop.catalogue.UnknownProductException"),
 		pick(&e.hopeless, orders, "com.fasterxml.jackson.core.io.JsonEOFException"),
 		pick(&e.outage, payments, "java.net.SocketTimeoutException"),
+		pick(&e.mistyped, orders, "com.fasterxml.jackson.databind.exc.InvalidFormatException"),
 	)
-	return e, err
+	if err != nil {
+		return examples{}, err
+	}
+	return e, searchable(ctx, api)
+}
+
+// searchable is nil when a search finds what the guide searches: the catalogue
+// follows a moment behind the messages.
+func searchable(ctx context.Context, api string) error {
+	body, err := get(ctx, api+"/api/v1/messages?limit=1&q="+url.QueryEscape(searchedText))
+	if err == nil && !bytes.Contains(body, []byte(`"id":`)) {
+		err = errors.New("nothing can be searched yet")
+	}
+	return err
 }
 
 func list(ctx context.Context, api, topic string) ([]example, error) {

@@ -21,7 +21,7 @@ func guide(s site, folder string, e examples) string {
 	fmt.Fprintf(&text, `
 dlq-manager is running. Ctrl-C stops everything.
 
-  API         %s   (log: %s)
+  API         %s   (to read about: /docs; log: %s)
   ingester    %s   (probes and metrics only; log: %s)
   PostgreSQL  %s:%s, database %s
   Kafka       %s
@@ -63,8 +63,29 @@ func tries(s site, e examples) []try {
 			"-sS " + message(e.hopeless, "/payload"),
 		},
 		{
+			"what failed for the same reason, counted once, and one of the reasons",
+			"-sS '" + s.api + "/api/v1/groups?open=true&limit=3'",
+		},
+		{"", "-sS " + s.api + "/api/v1/groups/" + e.curable.Group},
+		{
+			"where these words stand, in the error or in the record, whatever the topic",
+			"-sSG " + s.api + "/api/v1/messages --data-urlencode 'q=" + searchedText + "' -d limit=2",
+		},
+		{
+			"every topic, and whether sending back can work: does it exist, how far is its consumer",
+			"-sS " + s.api + "/api/v1/topics",
+		},
+		{
+			"the orders as a table for a spreadsheet",
+			"-sS '" + s.api + "/api/v1/export?format=csv&topic=" + shop.OrdersDeadLetters + "&limit=3' | cut -c 1-150",
+		},
+		{
 			"send an order back: its product is in the catalogue now, so \"accepted order " + e.curable.Key.Data + "\" shows below",
 			"-sS -X POST " + message(e.curable, "/retry"),
+		},
+		{
+			"an order whose amount is a text goes back with a number, so \"accepted order " + e.mistyped.Key.Data + "\" shows below; what is stored stays as it was",
+			s.order(fmt.Sprintf(`"ids": [%q], "patch": [{"op": "replace", "path": "/amount", "value": %s}]`, e.mistyped.ID, e.mistyped.amount())),
 		},
 		{
 			"send the broken order back: it fails again and is listed again, with this message as its parent_id",
@@ -76,11 +97,11 @@ func tries(s site, e examples) []try {
 		},
 		{
 			"would all payments go, if they were sent back",
-			s.redrive(`"dry_run": true`),
+			s.order(fmt.Sprintf(`"filter": {"topic": %q}, "dry_run": true`, shop.PaymentsDeadLetters)),
 		},
 		{
-			"send them back, two first: the provider answers again, so only broken ones return; with too many of them it stops itself",
-			s.redrive(`"canary": 2, "max_return_share": 0.5`),
+			"send back those that failed for one reason, the outage, two first: were more than half of them to return, the rest would stay",
+			s.order(fmt.Sprintf(`"filter": {"group_id": %q}, "canary": 2, "max_return_share": 0.5`, e.outage.Group)),
 		},
 		{"", "-sS '" + s.api + "/api/v1/redrives?limit=1'"},
 		{
@@ -103,8 +124,7 @@ func tries(s site, e examples) []try {
 	}
 }
 
-// redrive sends all payments back under the given options.
-func (s site) redrive(options string) string {
-	return fmt.Sprintf(`-sS -X POST %s/api/v1/redrives -H 'Content-Type: application/json' -d '{"filter": {"topic": "%s"}, %s}'`,
-		s.api, shop.PaymentsDeadLetters, options)
+// order makes a redrive of some fields.
+func (s site) order(fields string) string {
+	return fmt.Sprintf(`-sS -X POST %s/api/v1/redrives -H 'Content-Type: application/json' -d '{%s}'`, s.api, fields)
 }
