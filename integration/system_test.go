@@ -22,6 +22,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/openapi/openapitest"
 )
 
 // systems numbers the systems of this process, for names that do not clash.
@@ -195,6 +196,12 @@ func (p *process) try(method, path string, body []byte, header ...string) (statu
 	answer, err = io.ReadAll(res.Body)
 	if err != nil {
 		return 0, nil
+	}
+	if err := openapitest.Check(openapitest.Exchange{
+		Method: method, Path: path, Header: req.Header, Body: body,
+		Status: res.StatusCode, AnswerHeader: res.Header, Answer: answer,
+	}); err != nil && p.name == "api" {
+		p.t.Errorf("the document and the program differ: %v", err)
 	}
 	return res.StatusCode, answer
 }

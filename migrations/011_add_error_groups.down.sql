@@ -1,3 +1,5 @@
+SET LOCAL lock_timeout = '5s';
+
 -- As 005 made them.
 
 CREATE OR REPLACE FUNCTION dlq.count_inserted_messages() RETURNS TRIGGER LANGUAGE plpgsql SECURITY DEFINER
@@ -49,14 +51,12 @@ BEGIN
 END;
 $$;
 
+DROP FUNCTION dlq.purge_groups(INT, INT);
 DROP FUNCTION dlq.purge_arrivals(INT, INT);
 DROP FUNCTION dlq.count_arrivals(UUID[], TEXT[], TIMESTAMPTZ[], BIGINT[], BIGINT[], TIMESTAMPTZ[], TIMESTAMPTZ[]);
 DROP TABLE dlq.group_arrivals;
 DROP TABLE dlq.group_counters;
 DROP TABLE dlq.error_groups;
-DROP INDEX dlq.idx_dlq_messages_pending;
-DROP INDEX dlq.idx_dlq_messages_archive_group;
-DROP INDEX dlq.idx_dlq_messages_group;
 ALTER TABLE dlq.dlq_messages_archive DROP COLUMN group_id;
 ALTER TABLE dlq.dlq_messages DROP COLUMN group_id;
 

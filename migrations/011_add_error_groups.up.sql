@@ -1,13 +1,11 @@
 -- dlq-db: error groups, and how many messages they have.
 
-ALTER TABLE dlq.dlq_messages ADD COLUMN group_id UUID;
+-- Whoever waits for a table makes all who come after wait: better give up and be
+-- run again than hold everybody up behind one long reader.
+SET LOCAL lock_timeout = '5s';
+
 ALTER TABLE dlq.dlq_messages_archive ADD COLUMN group_id UUID;
-
-CREATE INDEX idx_dlq_messages_group ON dlq.dlq_messages (group_id, created_at, id) WHERE group_id IS NOT NULL;
-CREATE INDEX idx_dlq_messages_archive_group ON dlq.dlq_messages_archive (group_id, created_at, id) WHERE group_id IS NOT NULL;
-
--- The oldest of a topic that nobody has taken yet.
-CREATE INDEX idx_dlq_messages_pending ON dlq.dlq_messages (original_topic, created_at, id) WHERE status = 'PENDING';
+ALTER TABLE dlq.dlq_messages ADD COLUMN group_id UUID;
 
 -- What a group is called, and what an operator says of it. A row is made before the
 -- first message of the group is stored; the triggers below write its times.
@@ -66,6 +64,8 @@ CREATE FUNCTION dlq.count_arrivals(
     p_groups UUID[], p_topics TEXT[], p_hours TIMESTAMPTZ[], p_messages BIGINT[], p_opened BIGINT[],
     p_oldest TIMESTAMPTZ[], p_newest TIMESTAMPTZ[]
 ) RETURNS VOID LANGUAGE plpgsql AS $$
+DECLARE
+    v_groups UUID[] := p_groups;
 BEGIN
     INSERT INTO dlq.group_arrivals AS a
     SELECT group_id, coalesce(hour, '-infinity'), original_topic, pg_backend_pid() % 4, sum(n), min(oldest), max(newest)
@@ -77,24 +77,38 @@ BEGIN
     DO UPDATE SET messages = a.messages + excluded.messages,
         first_seen = least(a.first_seen, excluded.first_seen), last_seen = greatest(a.last_seen, excluded.last_seen);
 
-    WITH arrived AS (
-        SELECT group_id, sum(n) AS n, sum(opened) AS opened, min(oldest) AS oldest, max(newest) AS newest
-        FROM unnest(p_groups, p_messages, p_opened, p_oldest, p_newest) AS c (group_id, n, opened, oldest, newest)
-        GROUP BY 1
-    ), state AS MATERIALIZED (
-        SELECT a.*, a.n > 0 AND g.first_seen IS NOT NULL AND (
-            SELECT coalesce(sum(c.messages), 0) FROM dlq.group_counters c
-            WHERE c.group_id = a.group_id AND c.status <> 'RESOLVED') <= coalesce(a.opened, 0) AS regressed
-        FROM arrived a JOIN dlq.error_groups g ON g.id = a.group_id
-    ), due AS MATERIALIZED (
-        SELECT s.* FROM state s JOIN dlq.error_groups g ON g.id = s.group_id
-        WHERE s.regressed OR g.first_seen IS NULL OR g.first_seen > s.oldest OR g.last_seen < s.newest - interval '1 minute'
-        ORDER BY g.id FOR NO KEY UPDATE OF g
-    )
-    UPDATE dlq.error_groups g
-    SET first_seen = least(g.first_seen, d.oldest), last_seen = greatest(g.last_seen, d.newest),
-        regressed_at = CASE WHEN d.regressed THEN d.oldest ELSE g.regressed_at END
-    FROM due d WHERE g.id = d.group_id;
+    -- Groups that were purged, or never noted, have a row without a name until they
+    -- are noted. One that was being purged when this began is seen to be gone after the
+    -- wait for its row.
+    LOOP
+        INSERT INTO dlq.error_groups (id)
+        SELECT DISTINCT n.id FROM unnest(v_groups) AS n (id)
+        WHERE NOT EXISTS (SELECT FROM dlq.error_groups g WHERE g.id = n.id)
+        ORDER BY 1 ON CONFLICT (id) DO NOTHING;
+
+        WITH arrived AS (
+            SELECT group_id, sum(n) AS n, sum(opened) AS opened, min(oldest) AS oldest, max(newest) AS newest
+            FROM unnest(p_groups, p_messages, p_opened, p_oldest, p_newest) AS c (group_id, n, opened, oldest, newest)
+            WHERE group_id = ANY (v_groups) GROUP BY 1
+        ), state AS MATERIALIZED (
+            SELECT a.*, a.n > 0 AND g.first_seen IS NOT NULL AND (
+                SELECT coalesce(sum(c.messages), 0) FROM dlq.group_counters c
+                WHERE c.group_id = a.group_id AND c.status <> 'RESOLVED') <= coalesce(a.opened, 0) AS regressed
+            FROM arrived a JOIN dlq.error_groups g ON g.id = a.group_id
+        ), due AS MATERIALIZED (
+            SELECT s.* FROM state s JOIN dlq.error_groups g ON g.id = s.group_id
+            WHERE s.regressed OR g.first_seen IS NULL OR g.first_seen > s.oldest OR g.last_seen < s.newest - interval '1 minute'
+            ORDER BY g.id FOR NO KEY UPDATE OF g
+        )
+        UPDATE dlq.error_groups g
+        SET first_seen = least(g.first_seen, d.oldest), last_seen = greatest(g.last_seen, d.newest),
+            regressed_at = CASE WHEN d.regressed THEN d.oldest ELSE g.regressed_at END
+        FROM due d WHERE g.id = d.group_id;
+
+        SELECT array_agg(n.id) INTO v_groups FROM unnest(v_groups) AS n (id)
+        WHERE NOT EXISTS (SELECT FROM dlq.error_groups g WHERE g.id = n.id);
+        EXIT WHEN v_groups IS NULL;
+    END LOOP;
 END;
 $$;
 
@@ -235,6 +249,55 @@ END;
 $$;
 REVOKE EXECUTE ON FUNCTION dlq.purge_arrivals(INT, INT) FROM PUBLIC;
 
+-- Forgets up to p_batch groups, and says how many, of which there is no message in
+-- either table, of which nothing came for p_days, and of which nobody said anything.
+-- What somebody is counting at this moment is left alone. Locks are taken as those
+-- take them who count: counters, arrivals, the group. What is locked can be deleted
+-- whatever comes beside it: the counters add up to nothing, and arrivals that are not
+-- seen yet are of a new life of the group, which count_arrivals begins.
+CREATE FUNCTION dlq.purge_groups(p_days INT, p_batch INT) RETURNS BIGINT LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    v_id UUID;
+    v_counters TID[];
+    v_arrivals TID[];
+    v_gone BIGINT := 0;
+BEGIN
+    IF p_days IS NULL OR p_days < 0 OR p_batch IS NULL OR p_batch < 1 THEN
+        RAISE EXCEPTION 'days must not be negative, the batch must be positive' USING ERRCODE = '22023';
+    END IF;
+    FOR v_id IN
+        SELECT g.id FROM dlq.error_groups g
+        WHERE g.last_seen < now() - make_interval(days => p_days) AND g.note = '' AND g.link = '' AND NOT g.muted
+          AND NOT EXISTS (SELECT FROM dlq.dlq_messages m WHERE m.group_id = g.id)
+          AND NOT EXISTS (SELECT FROM dlq.dlq_messages_archive a WHERE a.group_id = g.id)
+        ORDER BY g.last_seen, g.id LIMIT p_batch
+    LOOP
+        BEGIN
+            v_counters := ARRAY(SELECT ctid FROM dlq.group_counters WHERE group_id = v_id FOR UPDATE NOWAIT);
+            v_arrivals := ARRAY(SELECT ctid FROM dlq.group_arrivals WHERE group_id = v_id FOR UPDATE NOWAIT);
+            PERFORM FROM dlq.error_groups WHERE id = v_id FOR UPDATE NOWAIT;
+        EXCEPTION WHEN lock_not_available THEN
+            CONTINUE;
+        END;
+        DELETE FROM dlq.error_groups g
+        WHERE g.id = v_id
+          AND g.last_seen < now() - make_interval(days => p_days) AND g.note = '' AND g.link = '' AND NOT g.muted
+          AND NOT EXISTS (SELECT FROM dlq.dlq_messages m WHERE m.group_id = v_id)
+          AND NOT EXISTS (SELECT FROM dlq.dlq_messages_archive a WHERE a.group_id = v_id)
+          AND NOT EXISTS (
+            SELECT FROM dlq.group_counters c WHERE c.group_id = v_id AND c.ctid = ANY (v_counters)
+            GROUP BY c.original_topic, c.status HAVING sum(c.messages) <> 0);
+        CONTINUE WHEN NOT FOUND;
+        DELETE FROM dlq.group_counters WHERE ctid = ANY (v_counters);
+        DELETE FROM dlq.group_arrivals WHERE ctid = ANY (v_arrivals);
+        v_gone := v_gone + 1;
+    END LOOP;
+    RETURN v_gone;
+END;
+$$;
+REVOKE EXECUTE ON FUNCTION dlq.purge_groups(INT, INT) FROM PUBLIC;
+
 -- As in 010, with the new column.
 CREATE OR REPLACE PROCEDURE dlq.archive_old_dlq_messages(
     p_retention_days INT DEFAULT 30,
@@ -320,7 +383,7 @@ BEGIN
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'dlq_rw') THEN
         GRANT SELECT, INSERT, UPDATE ON dlq.error_groups TO dlq_rw;
         GRANT SELECT ON dlq.group_counters, dlq.group_arrivals TO dlq_rw;
-        GRANT EXECUTE ON FUNCTION dlq.purge_arrivals(INT, INT) TO dlq_rw;
+        GRANT EXECUTE ON FUNCTION dlq.purge_arrivals(INT, INT), dlq.purge_groups(INT, INT) TO dlq_rw;
     END IF;
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'dlq_ro') THEN
         GRANT SELECT ON dlq.error_groups, dlq.group_counters, dlq.group_arrivals TO dlq_ro;

@@ -1,13 +1,12 @@
-DROP INDEX dlq.dlq_messages_archive_created_at_idx, dlq.dlq_messages_archive_original_topic_idx;
-CREATE INDEX dlq_messages_archive_original_topic_idx ON dlq.dlq_messages_archive (original_topic);
-CREATE INDEX dlq_messages_archive_created_at_idx ON dlq.dlq_messages_archive (created_at);
-DROP INDEX dlq.idx_dlq_messages_ungrouped;
-DROP INDEX dlq.idx_dlq_messages_archive_last_retry;
-DROP INDEX dlq.idx_dlq_messages_last_retry;
+SET LOCAL lock_timeout = '5s';
+
 DROP TRIGGER trg_dlq_messages_archive_truncate_documents ON dlq.dlq_messages_archive;
 DROP TRIGGER trg_dlq_messages_truncate_documents ON dlq.dlq_messages;
 DROP TRIGGER trg_dlq_messages_archive_drop_documents ON dlq.dlq_messages_archive;
 DROP TRIGGER trg_dlq_messages_drop_documents ON dlq.dlq_messages;
+DROP TRIGGER trg_dlq_messages_note_late ON dlq.dlq_messages;
+DROP FUNCTION dlq.note_late_messages();
+DROP TABLE dlq.catalogue_late;
 DROP FUNCTION dlq.drop_truncated_documents();
 DROP FUNCTION dlq.drop_documents();
 DROP TABLE dlq.catalogue;

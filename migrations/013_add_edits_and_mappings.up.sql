@@ -1,6 +1,8 @@
 -- dlq-db: attempts whose record was not the message's own, and the rules that say
 -- where dead letters belong.
 
+SET LOCAL lock_timeout = '5s'; -- see 011
+
 -- How the record of an attempt differs from its message's. It is written with the
 -- claim and stays for as long as the message's history does.
 CREATE TABLE dlq.edits (
@@ -30,8 +32,10 @@ CREATE TABLE dlq.topic_mapping (
 
 INSERT INTO dlq.topic_mapping (version, rules) VALUES (0, '[]');
 
+-- A retry with a patch has a name of its own: a program that knows no patches must
+-- not send its messages as they are.
 ALTER TABLE dlq.redrives DROP CONSTRAINT chk_redrives_action,
-    ADD CONSTRAINT chk_redrives_action CHECK (action IN ('retry', 'requeue', 'dead', 'delete', 'map'));
+    ADD CONSTRAINT chk_redrives_action CHECK (action IN ('retry', 'retry_patched', 'requeue', 'dead', 'delete', 'map'));
 
 -- Who may see only some topics lists the redrives of his own.
 CREATE INDEX idx_redrives_actor ON dlq.redrives (actor, created_at, id);

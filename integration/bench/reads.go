@@ -360,7 +360,7 @@ func (d *database) catalogue(ctx context.Context, rows int) error {
 	}
 	statements = append(statements, writeDocuments)
 	statements = append(append(statements, made...), `ANALYZE dlq.message_documents`,
-		`UPDATE dlq.catalogue SET mark = now(), archive_mark = now(), found_until = now()`)
+		`UPDATE dlq.catalogue SET mark = now(), archive_mark = now(), walked_at = now(), archive_walked = now(), found_until = now()`)
 	conn, err := d.Conn(ctx)
 	if err != nil {
 		return err

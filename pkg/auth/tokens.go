@@ -34,9 +34,10 @@ type tokens struct {
 	now   func() time.Time
 
 	mu        sync.Mutex
-	listed    []token // of the file, as it was when it was last right
-	state     fileState
+	listed    []token   // of the file, as it was when it was last right
+	state     fileState // of what listed was read from
 	checkedAt time.Time
+	complaint string // why the file cannot be read at present; "" while it can
 }
 
 type token struct {
@@ -109,24 +110,39 @@ func (t *tokens) current() []token {
 	} else {
 		t.checkedAt = now
 	}
-	state, err := stateOf(t.path)
-	if err == nil && state == t.state {
-		return t.listed
-	}
-	changed := state != t.state
-	t.state = state
-	var list []token
-	if err == nil {
-		list, err = readTokens(t.path)
-	}
-	switch {
-	case err == nil:
-		t.listed = list
-		t.log.Info("tokens were read again", zap.String("file", t.path), zap.Int("tokens", len(list)))
-	case changed:
-		t.log.Error("tokens could not be read again, those from before count", zap.String("file", t.path), zap.Error(err))
+	if err := t.refresh(); err != nil {
+		t.complain(err)
 	}
 	return t.listed
+}
+
+// refresh reads the file unless what counts was read from it as it is. What could
+// not be read is tried again each time: nothing but the reading may have failed,
+// and a token that was taken away must not count until the file changes once more.
+func (t *tokens) refresh() error {
+	state, err := stateOf(t.path)
+	if err != nil {
+		return err
+	}
+	if state == t.state && t.complaint == "" {
+		return nil
+	}
+	list, err := readTokens(t.path)
+	if err != nil {
+		return err
+	}
+	t.listed, t.state, t.complaint = list, state, ""
+	t.log.Info("tokens were read again", zap.String("file", t.path), zap.Int("tokens", len(list)))
+	return nil
+}
+
+// complain says why once, not with every try.
+func (t *tokens) complain(err error) {
+	if t.complaint == err.Error() {
+		return
+	}
+	t.complaint = err.Error()
+	t.log.Error("tokens could not be read again, those from before count", zap.String("file", t.path), zap.Error(err))
 }
 
 func stateOf(path string) (fileState, error) {
@@ -155,6 +171,9 @@ func readTokens(path string) ([]token, error) {
 	decoder.KnownFields(true)
 	if err := decoder.Decode(&list); err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("%s must be a YAML list of tokens: %w", path, err)
+	}
+	if len(list) == 0 { // also while somebody writes the file in place
+		return nil, fmt.Errorf("%s lists no token", path)
 	}
 	if err := errors.Join(validateTokens(path+": tokens", list)...); err != nil {
 		return nil, err

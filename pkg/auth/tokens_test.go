@@ -159,8 +159,59 @@ func TestTokens_File(t *testing.T) {
 	if got := logs.FilterLevelExact(zap.ErrorLevel).Len(); got != 5 {
 		t.Errorf("got %d errors in the log, want one more for the file that is gone", got)
 	}
-	write("")
-	want("empty", false, false)
+	for _, nothing := range []string{"", "[]\n", "# none yet\n", "null\n"} {
+		write(nothing)
+		want("without any token: "+nothing, false, true)
+	}
+	if got := logs.FilterLevelExact(zap.ErrorLevel).Len(); got != 6 {
+		t.Errorf("got %d errors in the log, want one more for the file that lists nothing", got)
+	}
+	write(entry("first", firstHash))
+	want("right again", true, false)
+}
+
+// A file that could not be read once is read later, although nobody has changed it
+// since: what it takes away must not count on.
+func TestTokens_FileThatCannotBeReadForAWhile(t *testing.T) {
+	t.Parallel()
+	gone, goneHash := NewToken()
+	stays, staysHash := NewToken()
+	path := filepath.Join(t.TempDir(), "tokens.yaml")
+	at := &clock{noon}
+	write := func(text string, written time.Time) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(path, written, written); err != nil {
+			t.Fatal(err)
+		}
+		at.at = at.at.Add(fileAge)
+	}
+	count := func(a Authenticator) (first, second bool) {
+		_, err1 := as(t, a, "Bearer "+gone.Reveal())
+		_, err2 := as(t, a, "Bearer "+stays.Reveal())
+		return err1 == nil, err2 == nil
+	}
+	write(entry("gone", goneHash)+entry("stays", staysHash), noon)
+	core, logs := observer.New(zap.ErrorLevel)
+	a, err := New(Config{Mode: ModeToken, TokensFile: path}, zap.New(core), WithClock(at.now))
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := entry("stays", staysHash)
+	// The same size and the same time as the file that follows: to a look it is that.
+	write(strings.Repeat("[", len(left)), noon.Add(time.Minute))
+	if first, second := count(a); !first || !second {
+		t.Errorf("while it cannot be read: %t, %t, want both to count as before", first, second)
+	}
+	write(left, noon.Add(time.Minute))
+	if first, second := count(a); first || !second {
+		t.Errorf("once it can be read: %t, %t, want only the second to count", first, second)
+	}
+	if logs.Len() != 1 {
+		t.Errorf("got %d errors in the log, want 1", logs.Len())
+	}
 }
 
 func TestTokens_FileThatIsWrongAtStart(t *testing.T) {
@@ -168,6 +219,14 @@ func TestTokens_FileThatIsWrongAtStart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.yaml")
 	if _, err := New(Config{Mode: ModeToken, TokensFile: path}, zap.NewNop()); err == nil || !strings.Contains(err.Error(), "auth.tokens_file") {
 		t.Errorf("missing: got %v, want an error with the key", err)
+	}
+	for _, nothing := range []string{"", "[]"} {
+		if err := os.WriteFile(path, []byte(nothing), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := New(Config{Mode: ModeToken, TokensFile: path}, zap.NewNop()); err == nil || !strings.Contains(err.Error(), "lists no token") {
+			t.Errorf("file %q: got %v, want an error that says it lists no token", nothing, err)
+		}
 	}
 	if err := os.WriteFile(path, []byte("- {name: a, sha256: x, expires_at: y, grants: []}"), 0o600); err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/fingerprint"
 	"github.com/dlq-manager/dlq-manager/pkg/payload"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
 const (
@@ -31,6 +32,11 @@ const (
 	maxValue = 1 << 20
 	// maxBytes is how much of records is in memory at once.
 	maxBytes = 16 << 20
+	// asking is how often the store is asked what it waits for, patience how long it
+	// may wait until somebody should know, and silence how long he then does.
+	asking   = time.Minute
+	patience = 10 * time.Minute
+	silence  = time.Hour
 )
 
 // Store is what the worker needs of the repository.
@@ -38,11 +44,15 @@ type Store interface {
 	// HoldCatalogue makes owner the one worker if nobody else is, and sets the
 	// version that searches answer from.
 	HoldCatalogue(ctx context.Context, owner uuid.UUID, version int64, lease time.Duration) (bool, error)
+	// AnswerFrom says which documents searches of this process may find.
+	AnswerFrom(version int64)
 	// Uncatalogued returns messages without a document of that version or without
 	// a group.
 	Uncatalogued(ctx context.Context, version int64, limit int, maxBytes, maxValue int64) ([]entity.Message, error)
 	// StoreDocuments keeps documents, each in place of one before.
 	StoreDocuments(ctx context.Context, version int64, documents []entity.Document) error
+	// CatalogueStall says whether an open transaction holds the catalogue up.
+	CatalogueStall(ctx context.Context) (repository.CatalogueStall, error)
 }
 
 // Worker catalogues messages. Any number of them may run against one store, in
@@ -63,18 +73,23 @@ type Worker struct {
 	held  time.Time // when the lease was renewed last; zero when it is another's
 	first uuid.UUID // of the batch before
 	away  bool      // the store did not answer when it was asked last
+
+	asked, warned time.Time // for and of a transaction that holds the catalogue up
 }
 
 // New returns a worker. decode reads of a message what its group is made of, and
 // is asked only for messages without one. The metrics are registered with
-// registry.
+// registry. From then on the store answers searches from documents alone that are
+// made as cfg and masks say.
 func New(cfg Config, store Store, decode func(entity.Message) (class, message, stack string), maker *fingerprint.Maker,
 	masks *payload.Masks, registry prometheus.Registerer, log *zap.Logger,
 ) *Worker {
-	return &Worker{
+	w := &Worker{
 		cfg: cfg, store: store, decode: decode, maker: maker, masks: masks, metrics: newMetrics(registry), log: log,
 		owner: uuid.New(), version: version(cfg, masks),
 	}
+	store.AnswerFrom(w.version)
+	return w
 }
 
 // Run works until ctx ends, and lets another worker take over at once then. It
@@ -101,6 +116,10 @@ func (w *Worker) Run(ctx context.Context) {
 func (w *Worker) step(ctx context.Context) (worked, more bool, err error) {
 	if ok, err := w.hold(ctx); err != nil || !ok {
 		w.metrics.lag.Set(0)
+		w.metrics.markAge.Set(0)
+		return false, false, err
+	}
+	if err := w.watch(ctx); err != nil {
 		return false, false, err
 	}
 	messages, err := w.store.Uncatalogued(ctx, w.version, w.cfg.Batch, maxBytes, maxValue)
@@ -126,6 +145,26 @@ func (w *Worker) step(ctx context.Context) (worked, more bool, err error) {
 	again := messages[0].ID == w.first
 	w.first = messages[0].ID
 	return !again, !again && (len(messages) > w.cfg.Batch/2 || bytes > maxBytes/2), nil
+}
+
+// watch tells of a transaction that stays open: nothing is lost by it, but what it
+// stores is found late, and looking again takes ever more.
+func (w *Worker) watch(ctx context.Context) error {
+	if time.Since(w.asked) < asking {
+		return nil
+	}
+	stall, err := w.store.CatalogueStall(ctx)
+	if err != nil {
+		return err
+	}
+	w.asked = time.Now()
+	w.metrics.markAge.Set(stall.Age.Seconds())
+	if stall.Age > patience && time.Since(w.warned) >= silence {
+		w.warned = w.asked
+		w.log.Warn("an open transaction holds up the search catalogue: messages that are stored late are found late",
+			zap.Duration("for", stall.Age), zap.String("holder", stall.Holder))
+	}
+	return nil
 }
 
 // hold renews the lease when it is time, and reports whether it is this worker's.

@@ -20,6 +20,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/fingerprint"
 	"github.com/dlq-manager/dlq-manager/pkg/payload"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
 // fakeStore holds messages that wait and documents that were stored. It takes no
@@ -34,6 +35,8 @@ type fakeStore struct {
 	until     time.Time
 	version   int64
 	fail      error
+	answers   int64
+	stall     repository.CatalogueStall
 	forgets   bool // documents do not make a message catalogued
 }
 
@@ -79,6 +82,14 @@ func (f *fakeStore) StoreDocuments(_ context.Context, _ int64, documents []entit
 		}
 	}
 	return nil
+}
+
+func (f *fakeStore) AnswerFrom(version int64) { f.answers = version }
+
+func (f *fakeStore) CatalogueStall(context.Context) (repository.CatalogueStall, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.stall, f.fail
 }
 
 func (f *fakeStore) set(change func()) {
@@ -307,6 +318,39 @@ func TestWorker_ShowsItsLag(t *testing.T) {
 		after(5 * time.Second)
 		if lag := testutil.ToFloat64(f.metrics.lag); lag != 0 {
 			t.Errorf("got %v seconds, want 0", lag)
+		}
+		f.stop()
+	})
+}
+
+func TestWorker_TellsOfATransactionThatHoldsItUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, newStore(), DefaultConfig())
+		after(time.Second)
+		f.store.set(func() { f.store.stall = repository.CatalogueStall{Age: 9 * time.Minute, Holder: "process 7"} })
+		after(2 * time.Minute)
+		if age := testutil.ToFloat64(f.metrics.markAge); age != 540 || f.lines.Len() != 0 {
+			t.Errorf("got %v seconds and %d lines, want 540 and none yet", age, f.lines.Len())
+		}
+		f.store.set(func() { f.store.stall.Age = 11 * time.Minute })
+		after(150 * time.Minute)
+		f.stop()
+		if n := f.lines.Len(); n != 3 {
+			t.Fatalf("got %d lines in two and a half hours, want one an hour: 3", n)
+		}
+		if line := f.lines.All()[0]; line.ContextMap()["holder"] != "process 7" {
+			t.Errorf("got %v, want it to name who holds it up", line.ContextMap())
+		}
+	})
+}
+
+func TestWorker_SearchesAnswerFromItsOwnVersion(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, newStore(), DefaultConfig())
+		if f.store.answers != f.Worker.version {
+			t.Errorf("got answers from version %d, want %d before any search", f.store.answers, f.Worker.version)
 		}
 		f.stop()
 	})

@@ -1141,6 +1141,8 @@ type DerivationSource string
 type Edit struct {
 	// Headers In place of all headers that would go.
 	Headers *[]struct {
+		// Keep In place of a value: the record's own headers of that name, masked or not.
+		Keep        *bool   `json:"keep,omitempty"`
 		Key         string  `json:"key"`
 		Value       *string `json:"value,omitempty"`
 		ValueBase64 *string `json:"value_base64,omitempty"`
@@ -1346,7 +1348,7 @@ type Message struct {
 	PayloadOmitted *MessagePayloadOmitted `json:"payload_omitted"`
 	PayloadSize    *int64                 `json:"payload_size"`
 
-	// PayloadUrl Where the value can be had that was left out.
+	// PayloadUrl Where the value can be had that was left out, also of an archived message.
 	PayloadUrl *string            `json:"payload_url"`
 	RetryCount int                `json:"retry_count"`
 	RootId     openapi_types.UUID `json:"root_id"`
@@ -1420,7 +1422,7 @@ type MessageDetail struct {
 	PayloadOmitted *MessageDetailPayloadOmitted `json:"payload_omitted"`
 	PayloadSize    *int64                       `json:"payload_size"`
 
-	// PayloadUrl Where the value can be had that was left out.
+	// PayloadUrl Where the value can be had that was left out, also of an archived message.
 	PayloadUrl *string            `json:"payload_url"`
 	RetryCount int                `json:"retry_count"`
 	RootId     openapi_types.UUID `json:"root_id"`
@@ -1472,15 +1474,24 @@ type Preview struct {
 		Reason   *string `json:"reason"`
 		Topic    *string `json:"topic"`
 	} `json:"groups"`
-	Reasons Reasons `json:"reasons"`
-	Samples []struct {
+
+	// PatchChecked How many messages the patch was tried on. The others are not checked, and count as sendable.
+	PatchChecked int `json:"patch_checked"`
+
+	// PatchFailed How many of them it did not fit.
+	PatchFailed int     `json:"patch_failed"`
+	Reasons     Reasons `json:"reasons"`
+	Samples     []struct {
 		After     interface{}        `json:"after"`
 		Before    interface{}        `json:"before"`
 		MessageId openapi_types.UUID `json:"message_id"`
 		Reason    *string            `json:"reason"`
 	} `json:"samples"`
-	Selected int `json:"selected"`
-	Sendable int `json:"sendable"`
+
+	// SearchedUntil How far the search catalogue was; null when it was not asked.
+	SearchedUntil *time.Time `json:"searched_until"`
+	Selected      int        `json:"selected"`
+	Sendable      int        `json:"sendable"`
 }
 
 // Readiness defines model for Readiness.
@@ -1517,14 +1528,17 @@ type Redrive struct {
 		Published int `json:"published"`
 		Returned  int `json:"returned"`
 	} `json:"outcomes,omitempty"`
-	Progress    float32 `json:"progress"`
-	Rate        float32 `json:"rate"`
-	Reason      *string `json:"reason"`
-	Reasons     Reasons `json:"reasons"`
-	RequestId   *string `json:"request_id"`
-	Returned    int     `json:"returned"`
-	SecondsLeft *int64  `json:"seconds_left"`
-	Selected    int     `json:"selected"`
+	Progress  float32 `json:"progress"`
+	Rate      float32 `json:"rate"`
+	Reason    *string `json:"reason"`
+	Reasons   Reasons `json:"reasons"`
+	RequestId *string `json:"request_id"`
+	Returned  int     `json:"returned"`
+
+	// SearchedUntil How far the search catalogue was; null when it was not asked. In the answer alone that makes the redrive.
+	SearchedUntil *time.Time `json:"searched_until,omitempty"`
+	SecondsLeft   *int64     `json:"seconds_left"`
+	Selected      int        `json:"selected"`
 
 	// Selection What was asked for; ids are not repeated.
 	Selection struct {
@@ -1784,6 +1798,9 @@ type SearchLimit = int
 // Sort defines model for Sort.
 type Sort string
 
+// TopicLimit defines model for TopicLimit.
+type TopicLimit = int
+
 // Trend defines model for Trend.
 type Trend string
 
@@ -1895,6 +1912,12 @@ type SearchArchiveParamsCount string
 
 // GetArchivedParams defines parameters for GetArchived.
 type GetArchivedParams struct {
+	// Unmask Show what is masked. Needs the grant unmask, and is noted in the audit trail.
+	Unmask *Unmask `form:"unmask,omitempty" json:"unmask,omitempty"`
+}
+
+// GetArchivedHistoryParams defines parameters for GetArchivedHistory.
+type GetArchivedHistoryParams struct {
 	// Unmask Show what is masked. Needs the grant unmask, and is noted in the audit trail.
 	Unmask *Unmask `form:"unmask,omitempty" json:"unmask,omitempty"`
 }
@@ -2282,6 +2305,14 @@ type ResumeRedriveParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// ListTopicsParams defines parameters for ListTopics.
+type ListTopicsParams struct {
+	Limit *TopicLimit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor From `next_cursor`; of this very list, with the same parameters.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
 // Alive200JSONResponseBodyStatus defines parameters for Alive.
 type Alive200JSONResponseBodyStatus string
 
@@ -2404,6 +2435,18 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /api/v1/archive/{id} (the `GetArchived` operationId).
 	GetArchived(ctx context.Context, id InMessageID, params *GetArchivedParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetArchivedHistory Its attempts, changes and lineage
+	//
+	// Corresponds with GET /api/v1/archive/{id}/history (the `GetArchivedHistory` operationId).
+	GetArchivedHistory(ctx context.Context, id InMessageID, params *GetArchivedHistoryParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetArchivedPayload Its value, byte for byte
+	//
+	// As that of a message which is not archived.
+	//
+	// Corresponds with GET /api/v1/archive/{id}/payload (the `GetArchivedPayload` operationId).
+	GetArchivedPayload(ctx context.Context, id InMessageID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// RestoreMessageWithBody Bring it back as PENDING, with no attempts used
 	//
@@ -2551,6 +2594,9 @@ type ClientInterface interface {
 	// Streamed, as the messages were at one moment, newest first. NDJSON has a Message on each line; CSV
 	// a line of names first, and no cell that a spreadsheet takes for a formula. The trailers
 	// `X-Export-Messages` and `X-Export-Complete` say how many there were and whether that was all.
+	// A selection by key, header, payload or q is 503 while the search catalogue is more than a minute
+	// behind, and not complete when it is more than ten seconds behind. So many at once are sent, and
+	// no more: the next is 503, too.
 	//
 	// Corresponds with GET /api/v1/export (the `ExportMessages` operationId).
 	ExportMessages(ctx context.Context, params *ExportMessagesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -2580,6 +2626,8 @@ type ClientInterface interface {
 	AnnotateGroup(ctx context.Context, id InGroupID, body AnnotateGroupJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetMappings Where messages of unknown origin belong
+	//
+	// Needs viewer on all topics; the rules name topics of everybody.
 	//
 	// Corresponds with GET /api/v1/mappings (the `GetMappings` operationId).
 	GetMappings(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -2623,7 +2671,8 @@ type ClientInterface interface {
 	// CreateRedriveWithBody Do one thing to many messages
 	//
 	// The selection is fixed when it is made; what arrives later is not in it. With `dry_run` nothing
-	// is made and the answer says what would go, what would not, and why.
+	// is made and the answer says what would go, what would not, and why. A selection by key, header,
+	// payload or q is 503 while the search catalogue is more than a minute behind.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -2633,7 +2682,8 @@ type ClientInterface interface {
 	// CreateRedrive Do one thing to many messages
 	//
 	// The selection is fixed when it is made; what arrives later is not in it. With `dry_run` nothing
-	// is made and the answer says what would go, what would not, and why.
+	// is made and the answer says what would go, what would not, and why. A selection by key, header,
+	// payload or q is 503 while the search catalogue is more than a minute behind.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -2700,7 +2750,7 @@ type ClientInterface interface {
 	// ListTopics What there is of each original topic, and whether replay is possible
 	//
 	// Corresponds with GET /api/v1/topics (the `ListTopics` operationId).
-	ListTopics(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+	ListTopics(ctx context.Context, params *ListTopicsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ReadableDocument This document, to read
 	//
@@ -2748,6 +2798,38 @@ func (c *Client) SearchArchive(ctx context.Context, params *SearchArchiveParams,
 // Corresponds with GET /api/v1/archive/{id} (the `GetArchived` operationId).
 func (c *Client) GetArchived(ctx context.Context, id InMessageID, params *GetArchivedParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetArchivedRequest(c.Server, id, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetArchivedHistory Its attempts, changes and lineage
+//
+// Corresponds with GET /api/v1/archive/{id}/history (the `GetArchivedHistory` operationId).
+func (c *Client) GetArchivedHistory(ctx context.Context, id InMessageID, params *GetArchivedHistoryParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetArchivedHistoryRequest(c.Server, id, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetArchivedPayload Its value, byte for byte
+//
+// As that of a message which is not archived.
+//
+// Corresponds with GET /api/v1/archive/{id}/payload (the `GetArchivedPayload` operationId).
+func (c *Client) GetArchivedPayload(ctx context.Context, id InMessageID, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetArchivedPayloadRequest(c.Server, id)
 	if err != nil {
 		return nil, err
 	}
@@ -3084,6 +3166,9 @@ func (c *Client) RetryTopic(ctx context.Context, topic InTopic, params *RetryTop
 // Streamed, as the messages were at one moment, newest first. NDJSON has a Message on each line; CSV
 // a line of names first, and no cell that a spreadsheet takes for a formula. The trailers
 // `X-Export-Messages` and `X-Export-Complete` say how many there were and whether that was all.
+// A selection by key, header, payload or q is 503 while the search catalogue is more than a minute
+// behind, and not complete when it is more than ten seconds behind. So many at once are sent, and
+// no more: the next is 503, too.
 //
 // Corresponds with GET /api/v1/export (the `ExportMessages` operationId).
 func (c *Client) ExportMessages(ctx context.Context, params *ExportMessagesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3163,6 +3248,8 @@ func (c *Client) AnnotateGroup(ctx context.Context, id InGroupID, body AnnotateG
 }
 
 // GetMappings Where messages of unknown origin belong
+//
+// Needs viewer on all topics; the rules name topics of everybody.
 //
 // Corresponds with GET /api/v1/mappings (the `GetMappings` operationId).
 func (c *Client) GetMappings(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3256,7 +3343,8 @@ func (c *Client) ListRedrives(ctx context.Context, params *ListRedrivesParams, r
 // CreateRedriveWithBody Do one thing to many messages
 //
 // The selection is fixed when it is made; what arrives later is not in it. With `dry_run` nothing
-// is made and the answer says what would go, what would not, and why.
+// is made and the answer says what would go, what would not, and why. A selection by key, header,
+// payload or q is 503 while the search catalogue is more than a minute behind.
 //
 // Takes any type of body and a specified content type.
 //
@@ -3276,7 +3364,8 @@ func (c *Client) CreateRedriveWithBody(ctx context.Context, params *CreateRedriv
 // CreateRedrive Do one thing to many messages
 //
 // The selection is fixed when it is made; what arrives later is not in it. With `dry_run` nothing
-// is made and the answer says what would go, what would not, and why.
+// is made and the answer says what would go, what would not, and why. A selection by key, header,
+// payload or q is 503 while the search catalogue is more than a minute behind.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -3443,8 +3532,8 @@ func (c *Client) GetSession(ctx context.Context, reqEditors ...RequestEditorFn) 
 // ListTopics What there is of each original topic, and whether replay is possible
 //
 // Corresponds with GET /api/v1/topics (the `ListTopics` operationId).
-func (c *Client) ListTopics(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewListTopicsRequest(c.Server)
+func (c *Client) ListTopics(ctx context.Context, params *ListTopicsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListTopicsRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -3875,6 +3964,101 @@ func NewGetArchivedRequest(server string, id InMessageID, params *GetArchivedPar
 			rawQueryFragments = append(rawQueryFragments, encoded)
 		}
 		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetArchivedHistoryRequest constructs an http.Request for the GetArchivedHistory method
+func NewGetArchivedHistoryRequest(server string, id InMessageID, params *GetArchivedHistoryParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/archive/%s/history", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Unmask != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "unmask", *params.Unmask, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetArchivedPayloadRequest constructs an http.Request for the GetArchivedPayload method
+func NewGetArchivedPayloadRequest(server string, id InMessageID) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/archive/%s/payload", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
@@ -6042,7 +6226,7 @@ func NewGetSessionRequest(server string) (*http.Request, error) {
 }
 
 // NewListTopicsRequest constructs an http.Request for the ListTopics method
-func NewListTopicsRequest(server string) (*http.Request, error) {
+func NewListTopicsRequest(server string, params *ListTopicsParams) (*http.Request, error) {
 	var err error
 
 	serverURL, err := url.Parse(server)
@@ -6058,6 +6242,45 @@ func NewListTopicsRequest(server string) (*http.Request, error) {
 	queryURL, err := serverURL.Parse(operationPath)
 	if err != nil {
 		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
@@ -6261,6 +6484,22 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/archive/{id} (the `GetArchived` operationId).
 	GetArchivedWithResponse(ctx context.Context, id InMessageID, params *GetArchivedParams, reqEditors ...RequestEditorFn) (*GetArchivedResponse, error)
 
+	// GetArchivedHistoryWithResponse Its attempts, changes and lineage
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/archive/{id}/history (the `GetArchivedHistory` operationId).
+	GetArchivedHistoryWithResponse(ctx context.Context, id InMessageID, params *GetArchivedHistoryParams, reqEditors ...RequestEditorFn) (*GetArchivedHistoryResponse, error)
+
+	// GetArchivedPayloadWithResponse Its value, byte for byte
+	//
+	// As that of a message which is not archived.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/archive/{id}/payload (the `GetArchivedPayload` operationId).
+	GetArchivedPayloadWithResponse(ctx context.Context, id InMessageID, reqEditors ...RequestEditorFn) (*GetArchivedPayloadResponse, error)
+
 	// RestoreMessageWithBodyWithResponse Bring it back as PENDING, with no attempts used
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -6419,6 +6658,9 @@ type ClientWithResponsesInterface interface {
 	// Streamed, as the messages were at one moment, newest first. NDJSON has a Message on each line; CSV
 	// a line of names first, and no cell that a spreadsheet takes for a formula. The trailers
 	// `X-Export-Messages` and `X-Export-Complete` say how many there were and whether that was all.
+	// A selection by key, header, payload or q is 503 while the search catalogue is more than a minute
+	// behind, and not complete when it is more than ten seconds behind. So many at once are sent, and
+	// no more: the next is 503, too.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -6454,6 +6696,8 @@ type ClientWithResponsesInterface interface {
 	AnnotateGroupWithResponse(ctx context.Context, id InGroupID, body AnnotateGroupJSONRequestBody, reqEditors ...RequestEditorFn) (*AnnotateGroupResponse, error)
 
 	// GetMappingsWithResponse Where messages of unknown origin belong
+	//
+	// Needs viewer on all topics; the rules name topics of everybody.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -6503,7 +6747,8 @@ type ClientWithResponsesInterface interface {
 	// CreateRedriveWithBodyWithResponse Do one thing to many messages
 	//
 	// The selection is fixed when it is made; what arrives later is not in it. With `dry_run` nothing
-	// is made and the answer says what would go, what would not, and why.
+	// is made and the answer says what would go, what would not, and why. A selection by key, header,
+	// payload or q is 503 while the search catalogue is more than a minute behind.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -6513,7 +6758,8 @@ type ClientWithResponsesInterface interface {
 	// CreateRedriveWithResponse Do one thing to many messages
 	//
 	// The selection is fixed when it is made; what arrives later is not in it. With `dry_run` nothing
-	// is made and the answer says what would go, what would not, and why.
+	// is made and the answer says what would go, what would not, and why. A selection by key, header,
+	// payload or q is 503 while the search catalogue is more than a minute behind.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -6588,7 +6834,7 @@ type ClientWithResponsesInterface interface {
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/topics (the `ListTopics` operationId).
-	ListTopicsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListTopicsResponse, error)
+	ListTopicsWithResponse(ctx context.Context, params *ListTopicsParams, reqEditors ...RequestEditorFn) (*ListTopicsResponse, error)
 
 	// ReadableDocumentWithResponse This document, to read
 	//
@@ -6716,6 +6962,95 @@ func (r GetArchivedResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetArchivedResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetArchivedHistoryResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *History
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Failed
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetArchivedHistoryResponse) GetJSON200() *History {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GetArchivedHistoryResponse) GetJSONDefault() *Failed {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetArchivedHistoryResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetArchivedHistoryResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetArchivedHistoryResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetArchivedHistoryResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetArchivedPayloadResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Failed
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GetArchivedPayloadResponse) GetJSONDefault() *Failed {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetArchivedPayloadResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetArchivedPayloadResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetArchivedPayloadResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetArchivedPayloadResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -7336,11 +7671,18 @@ func (r RetryTopicResponse) ContentType() string {
 	return ""
 }
 
+// ExportMessagesResponse200Headers the declared response headers of an HTTP 200 response for ExportMessages
+type ExportMessagesResponse200Headers struct {
+	XExportSearchedUntil *time.Time
+}
+
 type ExportMessagesResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Failed
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *ExportMessagesResponse200Headers
 }
 
 // GetJSONDefault returns the response for an HTTP default `application/json` response
@@ -8089,7 +8431,9 @@ type ListTopicsResponse struct {
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
 	JSON200 *struct {
-		Topics []Topic `json:"topics"`
+		// NextCursor Null at the end.
+		NextCursor *NextCursor `json:"next_cursor"`
+		Topics     []Topic     `json:"topics"`
 	}
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Failed
@@ -8097,7 +8441,9 @@ type ListTopicsResponse struct {
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
 func (r ListTopicsResponse) GetJSON200() *struct {
-	Topics []Topic `json:"topics"`
+	// NextCursor Null at the end.
+	NextCursor *NextCursor `json:"next_cursor"`
+	Topics     []Topic     `json:"topics"`
 } {
 	return r.JSON200
 }
@@ -8362,6 +8708,34 @@ func (c *ClientWithResponses) GetArchivedWithResponse(ctx context.Context, id In
 		return nil, err
 	}
 	return ParseGetArchivedResponse(rsp)
+}
+
+// GetArchivedHistoryWithResponse Its attempts, changes and lineage
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/archive/{id}/history (the `GetArchivedHistory` operationId).
+func (c *ClientWithResponses) GetArchivedHistoryWithResponse(ctx context.Context, id InMessageID, params *GetArchivedHistoryParams, reqEditors ...RequestEditorFn) (*GetArchivedHistoryResponse, error) {
+	rsp, err := c.GetArchivedHistory(ctx, id, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetArchivedHistoryResponse(rsp)
+}
+
+// GetArchivedPayloadWithResponse Its value, byte for byte
+//
+// As that of a message which is not archived.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/archive/{id}/payload (the `GetArchivedPayload` operationId).
+func (c *ClientWithResponses) GetArchivedPayloadWithResponse(ctx context.Context, id InMessageID, reqEditors ...RequestEditorFn) (*GetArchivedPayloadResponse, error) {
+	rsp, err := c.GetArchivedPayload(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetArchivedPayloadResponse(rsp)
 }
 
 // RestoreMessageWithBodyWithResponse Bring it back as PENDING, with no attempts used
@@ -8630,6 +9004,9 @@ func (c *ClientWithResponses) RetryTopicWithResponse(ctx context.Context, topic 
 // Streamed, as the messages were at one moment, newest first. NDJSON has a Message on each line; CSV
 // a line of names first, and no cell that a spreadsheet takes for a formula. The trailers
 // `X-Export-Messages` and `X-Export-Complete` say how many there were and whether that was all.
+// A selection by key, header, payload or q is 503 while the search catalogue is more than a minute
+// behind, and not complete when it is more than ten seconds behind. So many at once are sent, and
+// no more: the next is 503, too.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -8695,6 +9072,8 @@ func (c *ClientWithResponses) AnnotateGroupWithResponse(ctx context.Context, id 
 }
 
 // GetMappingsWithResponse Where messages of unknown origin belong
+//
+// Needs viewer on all topics; the rules name topics of everybody.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -8774,7 +9153,8 @@ func (c *ClientWithResponses) ListRedrivesWithResponse(ctx context.Context, para
 // CreateRedriveWithBodyWithResponse Do one thing to many messages
 //
 // The selection is fixed when it is made; what arrives later is not in it. With `dry_run` nothing
-// is made and the answer says what would go, what would not, and why.
+// is made and the answer says what would go, what would not, and why. A selection by key, header,
+// payload or q is 503 while the search catalogue is more than a minute behind.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -8790,7 +9170,8 @@ func (c *ClientWithResponses) CreateRedriveWithBodyWithResponse(ctx context.Cont
 // CreateRedriveWithResponse Do one thing to many messages
 //
 // The selection is fixed when it is made; what arrives later is not in it. With `dry_run` nothing
-// is made and the answer says what would go, what would not, and why.
+// is made and the answer says what would go, what would not, and why. A selection by key, header,
+// payload or q is 503 while the search catalogue is more than a minute behind.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -8925,8 +9306,8 @@ func (c *ClientWithResponses) GetSessionWithResponse(ctx context.Context, reqEdi
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /api/v1/topics (the `ListTopics` operationId).
-func (c *ClientWithResponses) ListTopicsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListTopicsResponse, error) {
-	rsp, err := c.ListTopics(ctx, reqEditors...)
+func (c *ClientWithResponses) ListTopicsWithResponse(ctx context.Context, params *ListTopicsParams, reqEditors ...RequestEditorFn) (*ListTopicsResponse, error) {
+	rsp, err := c.ListTopics(ctx, params, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -9051,6 +9432,68 @@ func ParseGetArchivedResponse(rsp *http.Response) (*GetArchivedResponse, error) 
 			return nil, err
 		}
 		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetArchivedHistoryResponse parses an HTTP response from a GetArchivedHistoryWithResponse call
+func ParseGetArchivedHistoryResponse(rsp *http.Response) (*GetArchivedHistoryResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetArchivedHistoryResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest History
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetArchivedPayloadResponse parses an HTTP response from a GetArchivedPayloadWithResponse call
+func ParseGetArchivedPayloadResponse(rsp *http.Response) (*GetArchivedPayloadResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetArchivedPayloadResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		break // No content-type
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failed
@@ -9503,6 +9946,19 @@ func ParseExportMessagesResponse(rsp *http.Response) (*ExportMessagesResponse, e
 		}
 		response.JSONDefault = &dest
 
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers ExportMessagesResponse200Headers
+		if values := rsp.Header.Values("X-Export-Searched-Until"); len(values) > 0 {
+			var value time.Time
+			if err := runtime.BindStyledParameterWithOptions("simple", "X-Export-Searched-Until", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			}
+			headers.XExportSearchedUntil = &value
+		}
+		response.Headers200 = &headers
 	}
 
 	return response, nil
@@ -10007,7 +10463,9 @@ func ParseListTopicsResponse(rsp *http.Response) (*ListTopicsResponse, error) {
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest struct {
-			Topics []Topic `json:"topics"`
+			// NextCursor Null at the end.
+			NextCursor *NextCursor `json:"next_cursor"`
+			Topics     []Topic     `json:"topics"`
 		}
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err

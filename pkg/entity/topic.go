@@ -31,7 +31,10 @@ func topicByte(b byte) bool {
 
 // TopicPatterns match names of topics. The zero value matches none. They never
 // change and are safe for concurrent use.
-type TopicPatterns struct{ list []TopicPattern }
+type TopicPatterns struct {
+	list []TopicPattern
+	with *TopicPatterns // must match as well; nil: nothing else must
+}
 
 // ParseTopicPatterns reads globs and anchored regular expressions, as
 // ParseTopicPattern does. Errors name field and each pattern that is wrong, and
@@ -56,8 +59,22 @@ func ParseTopicPatterns(field string, list ...string) (TopicPatterns, error) {
 	return out, nil
 }
 
-// Match reports whether any of the patterns matches the topic.
+// And returns what matches the topics that both p and other match, however either
+// was written.
+func (p TopicPatterns) And(other TopicPatterns) TopicPatterns {
+	if p.with != nil {
+		other = p.with.And(other)
+	}
+	p.with = &other
+	return p
+}
+
+// Match reports whether any of the patterns matches the topic, and any of each
+// that And added.
 func (p TopicPatterns) Match(topic string) bool {
+	if p.with != nil && !p.with.Match(topic) {
+		return false
+	}
 	for i := range p.list {
 		if p.list[i].Match(topic) {
 			return true
@@ -66,7 +83,18 @@ func (p TopicPatterns) Match(topic string) bool {
 	return false
 }
 
-// Texts returns the patterns as they were written.
+// Parts returns the patterns that And put together, as they were given: one at
+// least. A topic that all of them match is matched.
+func (p TopicPatterns) Parts() []TopicPatterns {
+	parts := []TopicPatterns{{list: p.list}}
+	if p.with != nil {
+		parts = append(parts, p.with.Parts()...)
+	}
+	return parts
+}
+
+// Texts returns the patterns as they were written. Of what And has put together it
+// is the first of the Parts.
 func (p TopicPatterns) Texts() []string {
 	texts := make([]string, len(p.list))
 	for i := range p.list {
@@ -75,11 +103,20 @@ func (p TopicPatterns) Texts() []string {
 	return texts
 }
 
-// String returns the patterns as they were written, separated by commas.
-func (p TopicPatterns) String() string { return strings.Join(p.Texts(), ", ") }
+// String returns the patterns as they were written, separated by commas, and an
+// ampersand between what And has put together.
+func (p TopicPatterns) String() string {
+	text := strings.Join(p.Texts(), ", ")
+	if p.with != nil {
+		text += " & " + p.with.String()
+	}
+	return text
+}
 
 // Equal reports whether the patterns were written alike.
-func (p TopicPatterns) Equal(other TopicPatterns) bool { return slices.Equal(p.Texts(), other.Texts()) }
+func (p TopicPatterns) Equal(other TopicPatterns) bool {
+	return slices.EqualFunc(p.Parts(), other.Parts(), func(a, b TopicPatterns) bool { return slices.Equal(a.Texts(), b.Texts()) })
+}
 
 // Sees reports whether a message belongs to the topics that are meant: by its
 // original topic or, while nobody knows that, by its dead-letter topic.

@@ -153,3 +153,31 @@ func TestValidTopic(t *testing.T) {
 		}
 	}
 }
+
+// However two lists of patterns were written, both must match.
+func TestTopicPatterns_And(t *testing.T) {
+	t.Parallel()
+	parse := func(texts ...string) TopicPatterns {
+		p, err := ParseTopicPatterns("topics", texts...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	both := parse("orders", "orders-*").And(parse("orders-eu", "payments")).And(parse("^orders.*$"))
+	for topic, want := range map[string]bool{"orders-eu": true, "orders": false, "orders-us": false, "payments": false, "": false} {
+		m := Message{Source: Source{Topic: topic}}
+		if got := both.Match(topic); got != want || both.Sees(&m) != want {
+			t.Errorf("%q: got %t and %t, want %t", topic, got, both.Sees(&m), want)
+		}
+	}
+	if got, want := both.String(), "orders, orders-* & orders-eu, payments & ^orders.*$"; got != want || len(both.Parts()) != 3 {
+		t.Errorf("got %s of %d parts, want %s of 3", got, len(both.Parts()), want)
+	}
+	if both.Equal(parse("orders", "orders-*")) || !both.Equal(both) {
+		t.Error("Equal does not look at what And added")
+	}
+	if nothing := parse("*").And(TopicPatterns{}); nothing.Match("orders") {
+		t.Error("what one half never matches is matched")
+	}
+}

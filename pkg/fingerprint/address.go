@@ -8,7 +8,7 @@ func (t *titler) ip4() bool {
 	if end == 0 {
 		return false
 	}
-	t.put("<ip>", portEnd(t.s, end))
+	t.put("<addr>", portEnd(t.s, end))
 	return true
 }
 
@@ -42,7 +42,7 @@ func (t *titler) ip6() bool {
 	if end == 0 {
 		return false
 	}
-	t.put("<ip>", portSlash(t.s, end))
+	t.put("<addr>", portSlash(t.s, end))
 	return true
 }
 
@@ -109,7 +109,7 @@ func (t *titler) bracketed() bool {
 	if end == 0 || at(t.s, end) != ']' {
 		return false
 	}
-	t.put("<ip>", portEnd(t.s, end+1))
+	t.put("<addr>", portEnd(t.s, end+1))
 	return true
 }
 

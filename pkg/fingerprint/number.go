@@ -66,21 +66,6 @@ func isUnit(text string) bool {
 	return false
 }
 
-// isCode reports whether a whole number of that many digits is a status or an
-// error code, by the word before it.
-func (t *titler) isCode(length int) bool {
-	if len(t.word) > 12 {
-		return false
-	}
-	switch strings.ToLower(t.word) {
-	case "status", "statuscode", "http", "httpstatus", "code", "responsecode":
-		return length == 3
-	case "ora", "tns", "pls", "sqlstate", "sqlcode", "errno", "errorcode", "winerror":
-		return length <= 5
-	}
-	return false
-}
-
 // durationEnd returns where a duration that begins at i ends: 500ms, 1h30m, 1.5s;
 // 0 when there is none.
 func durationEnd(s string, i int) int {

@@ -9,15 +9,16 @@ import (
 // from case to case is replaced:
 //
 //	<n>      numbers, with their units of size, and versions
-//	<id>     UUIDs, mixtures of letters and digits, short codes in quotes, queries of URLs
+//	<id>     UUIDs, mixtures of letters and digits, short codes in quotes, queries of URLs,
+//	         values of keys as databases report them: (id)=(5)
 //	<hex>    hexadecimal numbers and hashes, identities of objects (Order@1b2c3d)
 //	<time>   timestamps, dates, times of day, durations
-//	<ip>     IPv4 and IPv6 addresses, with their ports
-//	<addr>   hosts with ports
+//	<addr>   IPv4 and IPv6 addresses, with or without ports, and hosts with ports
 //	<email>  e-mail addresses
 //
-// Words stay, as do status codes behind "status", "code" or "HTTP" and error
-// codes such as ORA-00942, which tell causes apart. Several replacements in a row
+// Words stay, as do codes, which tell causes apart: ORA-00942, what is short behind
+// "code", "error" or "SQLSTATE", and statuses of HTTP behind "status", "HTTP" or "got"
+// and before their names. Several replacements in a row
 // become one, space collapses, and of several lines the first that tells
 // something counts. The title of a title is itself. It is UTF-8, on one line, and
 // at most 512 bytes long.
@@ -75,6 +76,7 @@ func (t *titler) next() {
 		t.i++ // belongs to the number that follows
 	case b == ':' && t.ip6():
 	case b == '[' && t.bracketed():
+	case b == '(' && t.keyValue():
 	case b == '@' && t.identity():
 	default:
 		t.copy(1)
@@ -84,7 +86,7 @@ func (t *titler) next() {
 // copy takes n bytes over as they are.
 func (t *titler) copy(n int) {
 	switch t.s[t.i] {
-	case ':', '=', '"', '\'', '(', '-', '#', '/':
+	case ':', '=', '"', '\'', '(', '[', '-', '_', '#', '/':
 	default:
 		t.word = ""
 	}
@@ -133,7 +135,7 @@ func placeholderAt(s string, i int) int {
 	if at(s, i) != '<' {
 		return 0
 	}
-	for _, p := range [...]string{"<n>", "<id>", "<hex>", "<time>", "<ip>", "<addr>", "<email>"} {
+	for _, p := range [...]string{"<n>", "<id>", "<hex>", "<time>", "<addr>", "<email>"} {
 		if strings.HasPrefix(s[i:], p) {
 			return len(p)
 		}

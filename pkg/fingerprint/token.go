@@ -17,6 +17,9 @@ func (t *titler) token() {
 	switch text := t.s[t.i:end]; {
 	case text[0] == '0' && len(text) > 2 && text[1]|0x20 == 'x' && allHex(text[2:]):
 		t.put("<hex>", end)
+	case t.isNamedCode(text):
+		t.keep(text)
+		t.word = ""
 	case isHash(text):
 		t.put("<hex>", end)
 	case isDigit(text[0]):
@@ -95,12 +98,23 @@ func technical(text string) bool {
 	return false
 }
 
-// isHash: at least eight hexadecimal digits, among them a digit, and not digits
-// alone, which are a number, as 12345678B and 1234567e8 are.
+// isHash: at least eight hexadecimal digits, among them a digit or as many as hashes
+// have, and not digits alone, which are a number, as 12345678B and 1234567e8 are.
 func isHash(text string) bool {
 	n := countDigits(text)
+	if n == 0 {
+		return isHashLength(len(text)) && allHex(text)
+	}
 	bytes := n == len(text)-1 && text[n] == 'B'
-	return len(text) >= 8 && n > 0 && n < len(text) && allHex(text) && !bytes && !isExponent(text)
+	return len(text) >= 8 && n < len(text) && allHex(text) && !bytes && !isExponent(text)
+}
+
+func isHashLength(n int) bool {
+	switch n {
+	case 8, 16, 32, 40, 64:
+		return true
+	}
+	return false
 }
 
 // isExponent: 12345e10 is a number.
@@ -166,7 +180,7 @@ func (t *titler) quoted() {
 		}
 	}
 	text := t.s[t.i+1 : end]
-	if at(t.s, end) != t.s[t.i] || letters == 0 || numbers == 0 || isHash(text) || text[0]|0x20 == 'v' && countDigits(text) == len(text)-1 {
+	if at(t.s, end) != t.s[t.i] || letters == 0 || numbers == 0 || isHash(text) || t.isNamedCode(text) || text[0]|0x20 == 'v' && countDigits(text) == len(text)-1 {
 		t.copy(1)
 		return
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -17,8 +18,14 @@ type Fingerprinter interface {
 	Of(class, message, stack string) entity.Fingerprint
 }
 
-// fingerprintsKept bounds what is remembered; beyond it, some are noted again.
-const fingerprintsKept = 10_000
+const (
+	// fingerprintsKept bounds what is remembered; beyond it, some are noted again.
+	fingerprintsKept = 10_000
+
+	// noteAgain is after what time a fingerprint is noted once more: the store may
+	// have forgotten a group of which nothing was left.
+	noteAgain = time.Hour
+)
 
 // cause is what a fingerprint is made of.
 type cause struct{ class, message, stack string }
@@ -54,16 +61,16 @@ func (g *grouping) group(m *entity.Message) uuid.UUID {
 // use.
 type fingerprints struct {
 	mu    sync.Mutex
-	noted map[uuid.UUID]bool
+	noted map[uuid.UUID]time.Time // when
 }
 
-// unknown returns those of found that were not noted yet, each once and in the order
+// unknown returns those of found that were not noted lately, each once and in the order
 // of their ids: two writers that note the same must not wait for one another.
 func (f *fingerprints) unknown(found map[uuid.UUID]entity.Fingerprint) (ids []uuid.UUID, fresh []entity.Fingerprint) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for id := range found {
-		if !f.noted[id] {
+		if at, ok := f.noted[id]; !ok || time.Since(at) >= noteAgain {
 			ids = append(ids, id)
 		}
 	}
@@ -78,10 +85,11 @@ func (f *fingerprints) remember(ids []uuid.UUID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.noted == nil || len(f.noted)+len(ids) > fingerprintsKept {
-		f.noted = make(map[uuid.UUID]bool, len(ids))
+		f.noted = make(map[uuid.UUID]time.Time, len(ids))
 	}
+	now := time.Now()
 	for _, id := range ids {
-		f.noted[id] = true
+		f.noted[id] = now
 	}
 }
 

@@ -83,6 +83,19 @@ func TestFingerprints(t *testing.T) {
 				w.t.Errorf("noted %v, want two at first and then the new one", n.noted)
 			}
 		},
+		"AFingerprintIsNotedAgainAfterAnHour": func(w *world, _ *firstWords, n *notes) {
+			w.arrive(a, saying("timeout 1", ""))
+			pass(50 * time.Minute)
+			w.arrive(a, saying("timeout 2", ""))
+			if len(n.noted) != 1 {
+				w.t.Errorf("noted %v within the hour, want it once", n.noted)
+			}
+			pass(15 * time.Minute)
+			w.arrive(a, saying("timeout 3", ""))
+			if len(n.noted) != 2 {
+				w.t.Errorf("noted %v, want it once more after an hour: the store may have forgotten it", n.noted)
+			}
+		},
 		"EqualFailuresOfABatchAreLookedAtOnce": func(w *world, f *firstWords, _ *notes) {
 			w.arrive(a, slices.Repeat([]broker.Record{saying("timeout", "at x")}, 500)...)
 			if got := f.asked.Load(); got != 1 {

@@ -10,7 +10,14 @@
 //	-- migrate:no-transaction
 //
 // holds a single statement that PostgreSQL refuses in a transaction, such as
-// CREATE INDEX CONCURRENTLY; only such a file can leave a dirty version.
+// CREATE INDEX CONCURRENTLY; only such a file can leave a dirty version. One whose
+// first line is
+//
+//	-- migrate:one-by-one
+//
+// holds several such statements with a blank line between any two, and none within
+// one. All of them must be fit to be run again: a migrator that fails or is killed
+// leaves the version as it was, and the next one begins with the first of them.
 package migrate
 
 import (

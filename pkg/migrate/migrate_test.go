@@ -257,6 +257,25 @@ func TestOutsideATransaction(t *testing.T) {
 	})
 }
 
+func TestOneByOne(t *testing.T) {
+	t.Parallel()
+	db := openOwn(t)
+	index := func(column string) runner {
+		return files("001_one.up.sql", "CREATE TABLE one (id int)",
+			"002_indexes.up.sql", oneByOne+"\n-- The first.\nCREATE INDEX CONCURRENTLY IF NOT EXISTS one_id ON one (id);\n\n"+
+				"CREATE INDEX CONCURRENTLY IF NOT EXISTS one_again\n\tON one ("+column+");\n",
+			"002_indexes.down.sql", oneByOne+"\n\nDROP INDEX CONCURRENTLY IF EXISTS one_again;\n\nDROP INDEX CONCURRENTLY IF EXISTS one_id;\n")
+	}
+	wantText(t, index("nothing").up(within(t), db), "migration to version 2, statement 2", "nothing")
+	wantVersion(t, db, 1) // clean: the next one begins again
+	wantNil(t, index("id").up(within(t), db))
+	wantVersion(t, db, 2)
+	wantNil(t, index("id").down(within(t), db, 1))
+	wantVersion(t, db, 1)
+	wantNil(t, index("id").up(within(t), db))
+	wantVersion(t, db, 2)
+}
+
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	db := openOwn(t)

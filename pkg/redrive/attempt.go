@@ -117,6 +117,9 @@ func intents(planned []entity.Outgoing, how claiming) []repository.Claim {
 			Edit:      kept(out.Edit),
 			SentHash:  out.Target.SentHash,
 		}
+		if out.Edit == nil || out.Edit.Topic == "" { // the record goes where the message belongs
+			claims[i].OriginalTopic = out.Message.OriginalTopic
+		}
 	}
 	if how.single && how.cause.Operation != uuid.Nil {
 		claims[0].ID = how.cause.Operation

@@ -3,7 +3,30 @@ package redrive
 import (
 	"strings"
 	"testing"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
+
+// TestIntents: a message that is mapped after its target was chosen must not go to
+// the old one, unless an operator named the target.
+func TestIntents(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		edit *entity.Edit
+		want string
+	}{
+		{"AsItIs", nil, "orders"},
+		{"OfAnEdit", &entity.Edit{SetValue: true}, "orders"},
+		{"OfAPatch", &entity.Edit{SetValue: true, Patch: []byte("[]")}, "orders"},
+		{"ToATopicThatWasNamed", &entity.Edit{Topic: "payments"}, ""},
+	} {
+		out := entity.Outgoing{Message: entity.Message{OriginalTopic: "orders"}, Edit: c.edit}
+		if got := intents([]entity.Outgoing{out}, claiming{})[0].OriginalTopic; got != c.want {
+			t.Errorf("%s: the claim is for %q, want %q", c.name, got, c.want)
+		}
+	}
+}
 
 func TestStorable(t *testing.T) {
 	t.Parallel()

@@ -79,6 +79,10 @@ type Claim struct {
 	Partition int32
 	EndOffset int64
 
+	// OriginalTopic is where the message belonged when Topic was chosen: one that was
+	// mapped since is left out. "" takes it wherever it belongs.
+	OriginalTopic string
+
 	// TakeOver also takes a RETRYING message that is marked unsettleable, even
 	// when its attempts are used up: the caller accepts that its record may be in
 	// the target log already. The attempt that ends so is appended to the history,

@@ -16,15 +16,19 @@ import (
 // with every change of a message, in the same step, and are exact.
 type Groups interface {
 	// NoteFingerprints remembers what groups are called, as BoundFingerprint has it.
-	// What is known already stays as it is. A message's group must be noted before the
-	// message is stored.
+	// What is known already stays as it is. A message's group should be noted before the
+	// message is stored: until it is, the group has its numbers and no name. A group may
+	// be forgotten of which nothing is stored any more, in either table, of which nothing
+	// came for TrendLife, and which has no note, no link and no mute; when it comes again
+	// it is a new one, and has to be noted again.
 	NoteFingerprints(ctx context.Context, fingerprints []entity.Fingerprint) error
 
 	// ErrorGroups returns groups of which messages were ever stored, in the order of
-	// q.Sort, the highest first, ties by id descending. Counts, arrivals, shares and
-	// times are of the visible topics only, and a group of which nothing ever arrived
-	// in one is left out; its place in the order is that of all topics where it is a
-	// time. Messages of unknown origin are visible to those who see all topics.
+	// q.Sort, the highest first, ties by id descending. Counts, arrivals, shares,
+	// times and the place in the order are of the visible topics only, RegressedAt is
+	// zero unless something arrived in one of them at that time or later, and a group
+	// of which nothing ever arrived in one is left out. Messages of unknown origin are
+	// visible to those who see all topics.
 	ErrorGroups(ctx context.Context, q GroupQuery) ([]ListedGroup, error)
 
 	// ErrorGroup returns one group with its trend; *entity.GroupNotFoundError when
@@ -52,7 +56,8 @@ type GroupQuery struct {
 type GroupSort int
 
 const (
-	// GroupsByLastSeen sorts by when the last message came, exact to a minute.
+	// GroupsByLastSeen sorts by when the last message came; of all topics that is
+	// exact to a minute.
 	GroupsByLastSeen GroupSort = iota
 	// GroupsByFirstSeen sorts by when the first message came.
 	GroupsByFirstSeen

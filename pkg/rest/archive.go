@@ -21,6 +21,14 @@ func (s *Server) getArchived(w http.ResponseWriter, r *http.Request) error {
 	return s.writeMessage(w, r, &m, true)
 }
 
+func (s *Server) getArchivedPayload(w http.ResponseWriter, r *http.Request) error {
+	return s.sendPayload(w, r, s.store.GetArchived)
+}
+
+func (s *Server) getArchivedHistory(w http.ResponseWriter, r *http.Request) error {
+	return s.sendHistory(w, r, s.store.GetArchived)
+}
+
 // restoreMessage brings a message back as PENDING.
 func (s *Server) restoreMessage(w http.ResponseWriter, r *http.Request) error {
 	id, err := messageID(r)

@@ -128,3 +128,33 @@ func TestGet_Derived(t *testing.T) {
 		t.Errorf("lists say it too: %s", list)
 	}
 }
+
+// The archive has values and histories, as the live table has, and tells where.
+func TestArchive_PayloadAndHistory(t *testing.T) {
+	t.Parallel()
+	f := newFixture(message(idB, in(entity.Dead, 3), withValue("\xff\x00")))
+	f.redriver = editing{acknowledging{f.memory}, f.memory}
+	f.open()
+	live, archived := "/api/v1/dlq/messages/"+idB.String(), "/api/v1/archive/"+idB.String()
+	for _, step := range []string{live + "/requeue", live + "/retry"} {
+		if w := f.do("POST", step, ""); w.Code != 200 {
+			t.Fatalf("%s = %d %s", step, w.Code, w.Body)
+		}
+	}
+	before := f.do("GET", live+"/history", "").Body.String()
+	wantEnvelope(t, f.do("GET", archived+"/payload", ""), 404, codeNotFound)
+	wantEnvelope(t, f.do("GET", archived+"/history", ""), 404, codeNotFound)
+	f.memory.Archive(idB)
+	wantEnvelope(t, f.do("GET", live+"/payload", ""), 404, codeNotFound)
+	for _, target := range []string{"/api/v1/archive", archived, "/api/v1/export?source=archive"} {
+		if body := f.do("GET", target, "").Body.String(); !strings.Contains(body, `"payload_omitted":"not_json","payload_size":2,"payload_url":"`+archived+`/payload"`) {
+			t.Errorf("GET %s = %s, want where the value is", target, body)
+		}
+	}
+	if w := f.do("GET", archived+"/payload", ""); w.Code != 200 || w.Body.String() != "\xff\x00" {
+		t.Errorf("payload = %d %q", w.Code, w.Body)
+	}
+	if after := f.do("GET", archived+"/history", "").Body.String(); after != before || !strings.Contains(after, `"number":1`) {
+		t.Errorf("history\n got %s\nwant %s", after, before)
+	}
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/google/uuid"
 
@@ -61,10 +60,7 @@ func (s *Server) searchPage(ctx context.Context, q repository.SearchQuery, skip 
 // narrowOrder refuses a redrive whose action the principal may do nowhere, and
 // keeps others to where they may.
 func narrowOrder(p auth.Principal, order *repository.NewRedrive) error {
-	roles := []auth.Role{roleFor(order.Action)}
-	if order.Options.Patch != nil {
-		roles = append(roles, auth.Edit)
-	}
+	roles := rolesFor(order.Action, order.Options)
 	for _, role := range roles {
 		if !p.Anywhere(role) {
 			return forbidden(role, anyTopic)
@@ -77,29 +73,26 @@ func narrowOrder(p auth.Principal, order *repository.NewRedrive) error {
 	return nil
 }
 
-// scopeOfAll returns topics on which the principal has every one of the roles: of
-// patterns that were written differently those that both allow are left out.
+// scopeOfAll returns the topics on which the principal has every one of the roles;
+// nil for everything.
 func scopeOfAll(p auth.Principal, roles ...auth.Role) *entity.TopicPatterns {
 	var scope *entity.TopicPatterns
 	for _, role := range roles {
-		next := p.Scope(role)
-		switch {
-		case scope == nil:
-			scope = next
-		case next != nil:
-			scope = inBoth(scope, next)
-		}
+		scope = inBoth(scope, p.Scope(role))
 	}
 	return scope
 }
 
+// inBoth returns the topics of both scopes, of which nil is everything.
 func inBoth(a, b *entity.TopicPatterns) *entity.TopicPatterns {
-	both := slices.DeleteFunc(a.Texts(), func(text string) bool { return !slices.Contains(b.Texts(), text) })
-	scope, err := entity.ParseTopicPatterns("topics", both...)
-	if err != nil { // there are none
-		return &entity.TopicPatterns{}
+	switch {
+	case a == nil:
+		return b
+	case b == nil || b.Equal(*a):
+		return a
 	}
-	return &scope
+	both := a.And(*b)
+	return &both
 }
 
 // seesChangesOf reports whether the principal may read what the audit trail has of
@@ -116,7 +109,7 @@ func (s *Server) seesChangesOf(ctx context.Context, id uuid.UUID) (bool, error) 
 		},
 		func() (bool, error) {
 			redrive, err := s.store.Redrive(ctx, id)
-			return redrive.Cause.Actor == p.Name, err
+			return owns(p, &redrive), err
 		},
 	} {
 		if yes, err := sees(); !errors.Is(err, entity.ErrNotFound) {

@@ -155,7 +155,8 @@ func TestNarrowOrder(t *testing.T) {
 		{"EditorPatches", person("", "*", auth.Edit), patches, "refused"},
 		{"AdminPatches", person("", "*", auth.Admin), patches, "all"},
 		{"OperatorWithEdit", person("", "orders.*", auth.Operator, auth.Edit), patches, "orders.*"},
-		{"OperatorWithEditElsewhere", both(person("", "orders.*", auth.Operator), person("", "payments.*", auth.Edit)), patches, ""},
+		{"OperatorWithEditElsewhere", both(person("", "orders.*", auth.Operator), person("", "payments.*", auth.Edit)), patches, "orders.* & payments.*"},
+		{"OperatorWithEditOnSomeOfThem", both(person("", "orders,orders-*", auth.Operator), person("", "orders-eu", auth.Edit)), patches, "orders, orders-* & orders-eu"},
 		{"OperatorOfAllWithEditOfOne", both(person("", "*", auth.Operator), person("", "orders.*", auth.Edit)), patches, "orders.*"},
 		{"OperatorOfOneWithEditOfAll", both(person("", "orders.*", auth.Operator), person("", "*", auth.Edit)), patches, "orders.*"},
 		{"MapsToOwnTopic", person("", "shared.*,payments.*", auth.Operator), maps, "shared.*, payments.*"},
@@ -188,6 +189,69 @@ func TestRedrivesAreSeenByTheirMakersAndThoseWhoSeeEverything(t *testing.T) {
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%+v: got %v, want %v", c.p.Grants, got, c.want)
 		}
+	}
+}
+
+// A redrive outlives the grants of whoever made it: without them it is not theirs
+// any more, to look at or to go on with.
+func TestRedriveIsHeldAgainstTodaysGrants(t *testing.T) {
+	t.Parallel()
+	grants := func(list ...auth.Principal) auth.Principal {
+		p := auth.Principal{Name: "ana"}
+		for _, one := range list {
+			p.Grants = append(p.Grants, one.Grants...)
+		}
+		return p
+	}
+	then := grants(person("", "orders.*,payments.*", auth.Operator, auth.Edit))
+	for _, c := range []struct {
+		name          string
+		now           auth.Principal
+		view, operate int
+	}{
+		{"Same", then, 200, 200},
+		{"MoreAndInAnotherOrder", grants(person("", "x,payments.*,orders.*", auth.Admin)), 200, 200},
+		{"Everything", grants(person("", "*", auth.Operator, auth.Edit)), 200, 200},
+		{"OneTopicTaken", grants(person("", "orders.*", auth.Operator, auth.Edit)), 404, 404},
+		{"OneTopicOnlyToLookAt", grants(person("", "orders.*", auth.Operator), person("", "orders.*,payments.*", auth.Viewer, auth.Edit)), 200, 403},
+		{"EditTaken", grants(person("", "orders.*,payments.*", auth.Operator)), 200, 403},
+		{"AllTaken", grants(person("", "orders.*,payments.*", auth.Unmask)), 403, 403},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(message(idA)).guarded(c.now)
+			order := repository.NewRedrive{
+				ID: redriveA, Action: entity.RedriveRetry, BatchSize: 10, Cause: entity.By("ana"),
+				Selection: entity.Selection{IDs: []uuid.UUID{idA}}, Options: entity.RedriveOptions{Patch: []byte("[]")},
+			}
+			if err := narrowOrder(then, &order); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := f.memory.CreateRedrive(t.Context(), order); err != nil {
+				t.Fatal(err)
+			}
+			target := "/api/v1/redrives/" + redriveA.String()
+			for _, ask := range []string{target, target + "/items"} {
+				if w := f.by("ana", "GET", ask, ""); w.Code != c.view {
+					t.Errorf("GET %s = %d %s, want %d", ask, w.Code, w.Body, c.view)
+				}
+			}
+			for _, step := range []string{"/pause", "/resume", "/cancel"} {
+				if w := f.by("ana", "POST", target+step, ""); w.Code != c.operate {
+					t.Errorf("POST %s = %d %s, want %d", step, w.Code, w.Body, c.operate)
+				}
+			}
+			if c.view == 403 {
+				return
+			}
+			if got := ids(t, f.by("ana", "GET", "/api/v1/redrives", ""), "redrives"); (len(got) == 1) != (c.view == 200) {
+				t.Errorf("the list has %v, want it there: %t", got, c.view == 200)
+			}
+			w := f.by("ana", "GET", "/api/v1/audit?object_id="+redriveA.String(), "")
+			if got := strings.Contains(w.Body.String(), `"object_id":"`+redriveA.String()); w.Code != 200 || got != (c.view == 200) {
+				t.Errorf("the trail = %d %s, want entries: %t", w.Code, w.Body, c.view == 200)
+			}
+		})
 	}
 }
 

@@ -172,3 +172,43 @@ func TestPrincipalIsTheActor(t *testing.T) {
 		}
 	}
 }
+
+// An answer that was stored is sent again also when its object is not where it
+// was: for those with limits everything else would look as if it was lost.
+func TestStoredAnswerIsSentAgainWithoutALookAtTheObject(t *testing.T) {
+	t.Parallel()
+	ana, root := person("ana", "orders.*", auth.Operator), person("root", "*", auth.Admin)
+	f := newFixture(message(idA)).guarded(ana, root, person("bob", "orders.*", auth.Operator))
+	f.memory.Archive(idA)
+	target := "/api/v1/archive/" + idA.String() + "/restore"
+	first := f.by("ana", "POST", target, "", keyHeader, "k")
+	if first.Code != 200 {
+		t.Fatalf("restore = %d %s", first.Code, first.Body)
+	}
+	again := f.by("ana", "POST", target, "", keyHeader, "k")
+	if again.Code != 200 || again.Header().Get(replayHeader) != "true" || again.Body.String() != first.Body.String() {
+		t.Errorf("again with the same key = %d %s, want %s again", again.Code, again.Body, first.Body)
+	}
+	wantEnvelope(t, f.by("ana", "POST", target, "", keyHeader, "other"), 404, codeNotFound)
+	wantEnvelope(t, f.by("bob", "POST", target, "", keyHeader, "k"), 404, codeNotFound)
+	wantEnvelope(t, f.by("ana", "POST", target, "", keyHeader, "other"), 404, codeNotFound)
+}
+
+// What a refused request was sent with is not used up, and no key opens what is
+// not allowed.
+func TestKeyOfARefusedRequest(t *testing.T) {
+	t.Parallel()
+	f := newFixture(message(idA)).guarded(person("ana", "payments.*", auth.Operator), person("eve", "*", auth.Viewer))
+	target := "/api/v1/dlq/messages/" + idA.String() + "/dead"
+	for name, status := range map[string]int{"ana": 404, "eve": 403} {
+		for range 2 {
+			if w := f.by(name, "POST", target, "", keyHeader, "k"); w.Code != status || w.Header().Get(replayHeader) != "" {
+				t.Errorf("%s: got %d %s, want %d", name, w.Code, w.Body, status)
+			}
+		}
+	}
+	WithAuth(people{"ana": person("ana", "orders.*", auth.Operator)}, auth.ModeToken)(f.server)
+	if w := f.by("ana", "POST", target, "", keyHeader, "k"); w.Code != 200 || w.Header().Get(replayHeader) != "" {
+		t.Errorf("once it is allowed: got %d %s, want the work done", w.Code, w.Body)
+	}
+}

@@ -101,7 +101,10 @@ func (s *Server) slurp(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		return nil, &requestError{kind: errTooLarge, text: fmt.Sprintf("request body is larger than %d bytes", large.Limit)}
+		return nil, &requestError{
+			kind: errTooLarge, text: fmt.Sprintf("request body is larger than %d bytes", large.Limit),
+			details: []detail{{"body", fmt.Sprintf("must have at most %d bytes", large.Limit)}},
+		}
 	case err != nil:
 		return nil, &entity.FieldError{Field: "body", Reason: "could not be read to its end"}
 	}
@@ -204,7 +207,7 @@ func typeName(target any) string {
 	switch target.(type) {
 	case object:
 		return "JSON object"
-	case *bool:
+	case *bool, *option[bool]:
 		return "boolean"
 	case *nullable[bool]:
 		return "boolean, or null"

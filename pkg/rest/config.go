@@ -25,8 +25,15 @@ type Config struct {
 	WriteTimeout      time.Duration `mapstructure:"write_timeout"`
 	IdleTimeout       time.Duration `mapstructure:"idle_timeout"`
 
-	// RequestTimeout bounds everything but retries, which know their own limits.
+	// RequestTimeout bounds everything but retries, which know their own limits, and
+	// exports.
 	RequestTimeout time.Duration `mapstructure:"request_timeout"`
+
+	// MaxExports is how many exports one process sends at a time, ExportTimeout how
+	// long one of them may take: each holds a connection to the store, and a snapshot
+	// of it, for as long as its client reads.
+	MaxExports    int           `mapstructure:"max_exports"`
+	ExportTimeout time.Duration `mapstructure:"export_timeout"`
 
 	// DrainTimeout is what running requests get once the program is told to end.
 	// In its second half retries are told to stop as well.
@@ -48,6 +55,8 @@ func DefaultConfig() Config {
 		WriteTimeout:      2 * time.Minute,
 		IdleTimeout:       2 * time.Minute,
 		RequestTimeout:    30 * time.Second,
+		MaxExports:        4,
+		ExportTimeout:     15 * time.Minute,
 		DrainTimeout:      18 * time.Second,
 		MaxBodyBytes:      1 << 20,
 		MaxHeaderBytes:    64 << 10,
@@ -77,11 +86,13 @@ func (c Config) Validate() error {
 		{"write_timeout", c.WriteTimeout},
 		{"idle_timeout", c.IdleTimeout},
 		{"request_timeout", c.RequestTimeout},
+		{"export_timeout", c.ExportTimeout},
 		{"drain_timeout", c.DrainTimeout},
 	} {
 		complain(d.value <= 0, "%s: must be positive, is %s", d.name, d.value)
 	}
 	complain(c.DrainTimeout > maxDrain, "drain_timeout: must be at most %s, is %s", maxDrain, c.DrainTimeout)
+	complain(c.MaxExports <= 0, "max_exports: must be positive, is %d", c.MaxExports)
 	complain(c.MaxBodyBytes <= 0, "max_body_bytes: must be positive, is %d", c.MaxBodyBytes)
 	complain(c.MaxHeaderBytes <= 0, "max_header_bytes: must be positive, is %d", c.MaxHeaderBytes)
 	return errors.Join(problems...)

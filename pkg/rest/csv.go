@@ -105,7 +105,7 @@ func cell(dst []byte, text string) []byte {
 		return dst
 	}
 	dangerous := formula(text)
-	if !dangerous && !strings.ContainsAny(text, "\",\r\n ") && utf8.ValidString(text) {
+	if !dangerous && !strings.ContainsAny(text, "\",;\t\r\n ") && utf8.ValidString(text) {
 		return append(dst, text...)
 	}
 	dst = append(dst, '"')

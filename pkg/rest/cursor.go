@@ -63,7 +63,7 @@ func listingWith(r *http.Request, size, missing int, narrowing ...string) (listi
 // read takes a cursor apart.
 func (l listing) read(text string, size int) ([]byte, error) {
 	raw, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil || len(raw) != cursorSum+size || l.cursor(raw[cursorSum:]) != text {
+	if err != nil || len(raw) < cursorSum || size != anySize && len(raw) != cursorSum+size || l.cursor(raw[cursorSum:]) != text {
 		return nil, &entity.FieldError{Field: "cursor", Reason: "is not one that this list, with these parameters, has given"}
 	}
 	return raw[cursorSum:], nil
@@ -87,6 +87,7 @@ func part[T any](l listing, items []T, place func(last T) []byte) ([]T, *string)
 }
 
 const (
+	anySize    = -1 // of places that are names
 	numberSize = 8
 	placeSize  = numberSize + 16
 )

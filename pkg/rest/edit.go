@@ -27,6 +27,7 @@ type editOrder struct {
 	headers       option[[]rawJSON]
 	topic         option[string]
 
+	kept map[int]bool // which of the headers stand for the record's own of that name
 	problems
 }
 
@@ -95,33 +96,66 @@ func (e *editOrder) headerList() []entity.Header {
 	}
 	var list []entity.Header
 	for i, raw := range e.headers.value {
-		list = append(list, e.header(raw, fmt.Sprintf("edit.headers[%d]", i)))
+		header, keep := e.header(raw, fmt.Sprintf("edit.headers[%d]", i))
+		if list = append(list, header); keep {
+			if e.kept == nil {
+				e.kept = map[int]bool{}
+			}
+			e.kept[i] = true
+		}
 	}
 	return list
 }
 
-func (e *editOrder) header(raw []byte, at string) entity.Header {
+func (e *editOrder) header(raw []byte, at string) (header entity.Header, keep bool) {
 	var key, encoded option[string]
 	var text nullable[string]
-	if err := decodeObjectAt(raw, at, fields{"key": &key, "value": &text, "value_base64": &encoded}); err != nil {
+	if err := decodeObjectAt(raw, at, fields{"key": &key, "value": &text, "value_base64": &encoded, "keep": &keep}); err != nil {
 		e.note(err)
-		return entity.Header{}
+		return header, false
 	}
 	e.refuse(!key.given, at+".key", "must be given")
 	e.refuse(text.given && encoded.given, at+".value", "give either value or value_base64")
-	header := entity.Header{Key: key.value}
+	e.refuse(keep && (text.given || encoded.given), at+".keep", "keeps the record's own value: give no other")
+	header.Key = key.value
 	switch {
 	case encoded.given:
 		header.Value = e.base64(at+".value_base64", encoded.value)
 	case text.value != nil:
 		header.Value = []byte(*text.value)
 	}
-	return header
+	return header, keep
+}
+
+// keepHeaders puts the record's own headers where an edit only named them, so that
+// also those can keep a masked header who may not see it.
+func keepHeaders(edit *entity.Edit, kept map[int]bool, m *entity.Message) error {
+	if len(kept) == 0 {
+		return nil
+	}
+	var p problems
+	var all []entity.Header
+	for i, h := range edit.Headers {
+		if !kept[i] {
+			all = append(all, h)
+			continue
+		}
+		found := false
+		for _, own := range m.Record.Headers {
+			if own.Key == h.Key {
+				all, found = append(all, own), true
+			}
+		}
+		p.refuse(!found, fmt.Sprintf("edit.headers[%d].keep", i), "the record has no header of that name here: %s", clip(h.Key))
+	}
+	edit.Headers = all
+	return joined(p)
 }
 
 // checkEdit refuses what would mislead the consumer of the record: headers that
 // mark it as a dead letter, or as a replay other than this one; and masks in place
-// of what is masked, which somebody was shown and sends back.
+// of what is masked, which somebody was shown and sends back. Headers that are kept
+// have no values yet.
 func (s *Server) checkEdit(edit *entity.Edit, m *entity.Message) error {
 	topic := edit.Topic
 	if topic == "" {

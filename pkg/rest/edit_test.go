@@ -96,6 +96,12 @@ func TestEdit_Bad(t *testing.T) {
 		`{"headers":[{"key":"a","value":1}]}`:                                                "edit.headers[0].value",
 		`{"headers":[{"key":"a","value":"x","value_base64":""}]}`:                            "edit.headers[0].value",
 		`{"headers":[{"key":"a","value_base64":"?"}]}`:                                       "edit.headers[0].value_base64",
+		`{"headers":[{"key":"a","keep":true}]}`:                                              "edit.headers[0].keep",
+		`{"headers":[{"key":"a","keep":true,"value":"x"}]}`:                                  "edit.headers[0].keep",
+		`{"headers":[{"key":"a","keep":true,"value":null}]}`:                                 "edit.headers[0].keep",
+		`{"headers":[{"key":"a","keep":1}]}`:                                                 "edit.headers[0].keep",
+		`{"headers":[{"keep":true}]}`:                                                        "edit.headers[0].key",
+		`{"headers":[{"key":"dlq-retry-count","keep":true}]}`:                                "edit.headers[0].key",
 		`{"headers":[{"key":"a"},{"key":"dlq-retry-count","value":"0"}]}`:                    "edit.headers[1].key",
 		`{"headers":[{"key":"dlq-message-id","value":"x"}]}`:                                 "edit.headers[0].key",
 		`{"headers":[{"key":"kafka_dlt-original-topic","value":"x"}]}`:                       "edit.headers[0].key",
@@ -186,8 +192,8 @@ func TestPatch_BadOnesAreRefused(t *testing.T) {
 	for body, field := range map[string]string{
 		filter + `"patch":{}}`:                                            "patch",
 		filter + `"patch":null}`:                                          "patch",
-		filter + `"patch":[{"op":"frob","path":"/a"}]}`:                   "patch",
-		filter + `"patch":[{"op":"add","path":"a","value":1}]}`:           "patch",
+		filter + `"patch":[{"op":"frob","path":"/a"}]}`:                   "patch[0]",
+		filter + `"patch":[{"op":"add","path":"a","value":1}]}`:           "patch[0]",
 		filter + `"patch":[{"op":"remove","path":"/a"}],"action":"dead"}`: "patch",
 		filter + `"original_topic":"x"}`:                                  "original_topic",
 		filter + `"action":"map"}`:                                        "original_topic",
@@ -203,5 +209,53 @@ func TestPatch_BadOnesAreRefused(t *testing.T) {
 	f, _, begun := orderingFixture()
 	if w := f.open().do("POST", redrives, filter+`"patch":[ {"op":"remove", "path":"/a"} ]}`); w.Code != 202 || string((*begun)[0].Options.Patch) != `[ {"op":"remove", "path":"/a"} ]` {
 		t.Errorf("patch = %d %s, begun %+v", w.Code, w.Body, *begun)
+	}
+}
+
+// Whoever does not see a masked header can keep it: the record's own value goes.
+func TestEdit_KeepsHeadersThatAreMasked(t *testing.T) {
+	t.Parallel()
+	own := []entity.Header{
+		{Key: "authorization", Value: []byte("one")},
+		{Key: "tenant", Value: []byte("acme")},
+		{Key: "authorization", Value: []byte(maskedText)},
+		{Key: "Authorization", Value: []byte("another")},
+		{Key: "null"},
+	}
+	f, retry, _ := orderingFixture(message(idA, func(m *entity.Message) { m.Record.Headers = own }))
+	f.options = []Option{WithMasks(maskOf("authorization"))}
+	f.guarded(auth.Principal{Name: "ed", Grants: append(person("", "*", auth.Operator).Grants, person("", "*", auth.Edit).Grants...)})
+	body := `{"edit":{"headers":[{"key":"x","value":"1"},{"key":"authorization","keep":true},{"key":"tenant","keep":false,"value":"b"},{"key":"null","keep":true}]}}`
+	w := f.by("ed", "POST", retryA, body)
+	want := []entity.Header{{Key: "x", Value: []byte("1")}, own[0], own[2], {Key: "tenant", Value: []byte("b")}, own[4]}
+	if w.Code != 200 || !reflect.DeepEqual(retry.Edit.Headers, want) {
+		t.Errorf("retry = %d %s, sent %+v, want %+v", w.Code, w.Body, retry.Edit, want)
+	}
+	if strings.Contains(w.Body.String(), "one") {
+		t.Errorf("the answer tells what is masked: %s", w.Body)
+	}
+	e := wantEnvelope(t, f.by("ed", "POST", retryA, `{"edit":{"headers":[{"key":"authorization","value":"***"}]}}`), 400, codeValidation)
+	if firstField(e.Details) != "edit.headers[0].value" {
+		t.Errorf("details %+v", e.Details)
+	}
+}
+
+// Errors say what would have been right.
+func TestErrors_NameWhatWasExpected(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]detail{
+		`{"edit":{"payload_null":"x"}}`:                 {"edit.payload_null", "must be a boolean"},
+		`{"edit":{"headers":[{"key":"a","keep":"x"}]}}`: {"edit.headers[0].keep", "must be a boolean"},
+	} {
+		f, _, _ := orderingFixture(message(idA))
+		e := wantEnvelope(t, f.open().do("POST", retryA, body), 400, codeValidation)
+		if len(e.Details) != 1 || e.Details[0] != want {
+			t.Errorf("%s: details %+v, want %+v", body, e.Details, want)
+		}
+	}
+	f, _, _ := orderingFixture()
+	e := wantEnvelope(t, f.open().do("POST", redrives, `{"filter":{"topic":"t"},"patch":[{"op":"frob","path":"/a"}]}`), 400, codeValidation)
+	if want := `patch[0]: op must be add, remove, replace, move, copy or test, not "frob"`; e.Message != want {
+		t.Errorf("message %q, want %q", e.Message, want)
 	}
 }

@@ -3,6 +3,7 @@ package rest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -27,6 +28,9 @@ const (
 	// are all that match.
 	exportMessages = "X-Export-Messages"
 	exportComplete = "X-Export-Complete"
+
+	// exportSearched stands before it: how far the search catalogue was.
+	exportSearched = "X-Export-Searched-Until"
 )
 
 // exportOrder says what is exported, and how.
@@ -44,26 +48,60 @@ func (s *Server) exportMessages(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	out := &export{w: w, x: exchangeOf(r), server: s, order: order}
+	searched, err := s.askSearched(r.Context(), order.query.Filter)
+	if err != nil {
+		return err
+	}
+	if err := searched.tooLate("filter"); err != nil {
+		return err
+	}
+	out := &export{w: w, x: exchangeOf(r), server: s, order: order, searched: searched}
 	if r.Method == http.MethodHead {
 		out.begin()
 		return nil
 	}
-	ctx, cancel := context.WithCancel(r.Context())
+	if s.exports.Add(1) > int64(s.cfg.MaxExports) {
+		s.exports.Add(-1)
+		return s.tooManyExports()
+	}
+	defer s.exports.Add(-1)
+	return out.run(r)
+}
+
+func (s *Server) tooManyExports() error {
+	reason := fmt.Sprintf("%d exports are under way already: try again when one of them is over", s.cfg.MaxExports)
+	return &requestError{kind: entity.ErrUnavailable, text: reason, details: []detail{{"export", reason}}}
+}
+
+// run streams what the store gives. Neither a store nor a client may hold it for
+// ever: both are given up when the time of the whole is over.
+func (e *export) run(r *http.Request) error {
+	s := e.server
+	e.x.until = time.Now().Add(s.cfg.ExportTimeout)
+	defer func() { e.x.until = time.Time{} }() // an error may still be told when it is over
+	ctx, cancel := context.WithDeadline(r.Context(), e.x.until)
 	defer cancel()
 	// Whoever reads slowly is held up by the write deadline; a store that says
 	// nothing more is not waited for either.
-	out.patience = time.AfterFunc(s.cfg.RequestTimeout, cancel)
-	defer out.patience.Stop()
-	out.timeout = s.cfg.RequestTimeout
-	err = s.store.Export(ctx, order.query, out.message)
-	if err != nil && !errors.Is(err, errExportLimit) {
-		if ctx.Err() != nil && r.Context().Err() == nil {
-			err = errors.Join(context.DeadlineExceeded, err)
-		}
-		return tooBroad(err)
+	e.patience = time.AfterFunc(s.cfg.RequestTimeout, cancel)
+	defer e.patience.Stop()
+	e.timeout = s.cfg.RequestTimeout
+	err := s.store.Export(ctx, e.order.query, e.message)
+	complete := err == nil
+	if complete || errors.Is(err, errExportLimit) {
+		err = e.end(complete && e.searched.complete())
 	}
-	return out.end(err == nil)
+	switch {
+	case err == nil:
+		return nil
+	case r.Context().Err() == nil && !time.Now().Before(e.x.until):
+		// Not what the client did: it may be there still, and slow.
+		return fmt.Errorf("an export was cut off: it took longer than %s (export_timeout), after %d messages: %w",
+			s.cfg.ExportTimeout, e.n, context.DeadlineExceeded)
+	case ctx.Err() != nil && r.Context().Err() == nil:
+		err = errors.Join(context.DeadlineExceeded, err)
+	}
+	return tooBroad(err)
 }
 
 func (s *Server) exportOf(r *http.Request) (exportOrder, error) {
@@ -89,6 +127,7 @@ func (s *Server) exportOf(r *http.Request) (exportOrder, error) {
 	}}
 	order.view, err = s.viewOf(r, unmask)
 	order.view.limit, order.view.archived = maxListPayload, order.query.Archived
+	order.view.oneLine = format != formatCSV
 	return order, err
 }
 
@@ -101,6 +140,8 @@ type export struct {
 	x      *exchange
 	server *Server
 	order  exportOrder
+
+	searched searchedUntil
 
 	patience *time.Timer // ends the wait for the next message
 	timeout  time.Duration
@@ -155,6 +196,9 @@ func (e *export) begin() {
 	header := e.w.Header()
 	header.Set("Content-Type", contentType)
 	header.Set("Content-Disposition", `attachment; filename="`+name+`"`)
+	if at := e.searched.show(); at != nil {
+		header.Set(exportSearched, *at)
+	}
 	header.Set("Trailer", exportMessages+", "+exportComplete)
 	e.w.WriteHeader(http.StatusOK)
 }

@@ -56,11 +56,15 @@ type ancestorJSON struct {
 // getHistory asks for the message first, since a message that nobody retried
 // and one that does not exist have the same history.
 func (s *Server) getHistory(w http.ResponseWriter, r *http.Request) error {
+	return s.sendHistory(w, r, s.store.Get)
+}
+
+func (s *Server) sendHistory(w http.ResponseWriter, r *http.Request, load getter) error {
 	id, err := messageID(r)
 	if err != nil {
 		return err
 	}
-	m, err := s.store.Get(r.Context(), id, 0)
+	m, err := load(r.Context(), id, 0)
 	if err != nil {
 		return err
 	}
@@ -77,7 +81,7 @@ func (s *Server) getHistory(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	shown := historyJSON{ID: id}
-	if shown.Attempts, shown.Changes, err = s.pastOf(r.Context(), m, unmask); err != nil {
+	if shown.Attempts, shown.Changes, err = s.pastOf(r.Context(), m, load, unmask); err != nil {
 		return err
 	}
 	if shown.Lineage, err = s.lineageOf(r.Context(), m, unmask); err != nil {
@@ -88,13 +92,13 @@ func (s *Server) getHistory(w http.ResponseWriter, r *http.Request) error {
 }
 
 // pastOf returns the attempts and the changes of a message, the oldest first.
-func (s *Server) pastOf(ctx context.Context, m entity.Message, unmask bool) ([]attemptJSON, []changeJSON, error) {
+func (s *Server) pastOf(ctx context.Context, m entity.Message, load getter, unmask bool) ([]attemptJSON, []changeJSON, error) {
 	attempts, err := s.store.History(ctx, m.ID)
 	if err != nil {
 		return nil, nil, err
 	}
 	list := make([]attemptJSON, 0, len(attempts))
-	was := before{message: m, unmasked: unmask && principalFrom(ctx).MayMessage(auth.Unmask, &m)}
+	was := before{message: m, load: load, unmasked: unmask && principalFrom(ctx).MayMessage(auth.Unmask, &m)}
 	for _, a := range attempts {
 		shown := showAttempt(a)
 		if shown.Edit, err = s.showEdit(ctx, a.Edit, &was); err != nil {
@@ -125,7 +129,7 @@ func (s *Server) lineageOf(ctx context.Context, m entity.Message, unmask bool) (
 			ID: m.ID, ParentID: orNull(m.Parent), Status: m.Status, Outcome: orNull(m.Outcome),
 			RetryCount: m.RetryCount, CreatedAt: stamp(m.CreatedAt),
 		}
-		if shown.Attempts, shown.Changes, err = s.pastOf(ctx, m, unmask); err != nil {
+		if shown.Attempts, shown.Changes, err = s.pastOf(ctx, m, s.store.Get, unmask); err != nil {
 			return nil, err
 		}
 		list = append(list, shown)

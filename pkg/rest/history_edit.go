@@ -25,6 +25,7 @@ type editJSON struct {
 // of them needs it.
 type before struct {
 	message  entity.Message
+	load     getter // from where it is
 	loaded   bool
 	unmasked bool
 }
@@ -36,7 +37,7 @@ func (s *Server) load(ctx context.Context, b *before) error {
 		return nil
 	}
 	b.loaded = true
-	m, err := s.store.Get(ctx, b.message.ID, maxPayload)
+	m, err := b.load(ctx, b.message.ID, maxPayload)
 	if err != nil && !errors.Is(err, entity.ErrNotFound) {
 		return err
 	}

@@ -20,23 +20,23 @@ func TestBadInput(t *testing.T) {
 		field                      string // of the first detail
 		headers                    []string
 	}{
-		{name: "IDWord", method: "GET", target: "/api/v1/dlq/messages/not-a-uuid", status: 400},
-		{name: "IDShort", method: "GET", target: "/api/v1/dlq/messages/" + id[1:], status: 400},
-		{name: "IDLong", method: "GET", target: "/api/v1/dlq/messages/" + id + "0", status: 400},
-		{name: "IDWithoutHyphens", method: "GET", target: "/api/v1/dlq/messages/" + strings.ReplaceAll(id, "-", ""), status: 400},
-		{name: "IDInBraces", method: "GET", target: "/api/v1/dlq/messages/%7B" + id + "%7D", status: 400},
-		{name: "IDAsURN", method: "GET", target: "/api/v1/dlq/messages/urn:uuid:" + id, status: 400},
-		{name: "IDHyphensElsewhere", method: "GET", target: "/api/v1/dlq/messages/550e8400e-29b-41d4-a716-446655440000", status: 400},
-		{name: "IDNotHex", method: "DELETE", target: "/api/v1/dlq/messages/g50e8400-e29b-41d4-a716-446655440000", status: 400},
-		{name: "IDWithSpace", method: "DELETE", target: "/api/v1/dlq/messages/%20" + id, status: 400},
-		{name: "IDWithNUL", method: "POST", target: "/api/v1/dlq/messages/" + id + "%00/retry", status: 400},
-		{name: "IDNotUTF8", method: "GET", target: "/api/v1/dlq/messages/%ff%fe", status: 400},
-		{name: "IDHuge", method: "GET", target: "/api/v1/dlq/messages/" + strings.Repeat("a", 20_000), status: 400},
-		{name: "IDMarkup", method: "POST", target: "/api/v1/dlq/messages/%3Cscript%3E/dead", status: 400},
-		{name: "IDDots", method: "GET", target: "/api/v1/dlq/messages/..", status: 400},
-		{name: "IDOfPayload", method: "GET", target: "/api/v1/dlq/messages/x/payload", status: 400},
-		{name: "IDOfHistory", method: "GET", target: "/api/v1/dlq/messages/x/history", status: 400},
-		{name: "IDOfRequeue", method: "POST", target: "/api/v1/dlq/messages/x/requeue", status: 400},
+		{name: "IDWord", method: "GET", target: "/api/v1/dlq/messages/not-a-uuid", status: 400, field: "id"},
+		{name: "IDShort", method: "GET", target: "/api/v1/dlq/messages/" + id[1:], status: 400, field: "id"},
+		{name: "IDLong", method: "GET", target: "/api/v1/dlq/messages/" + id + "0", status: 400, field: "id"},
+		{name: "IDWithoutHyphens", method: "GET", target: "/api/v1/dlq/messages/" + strings.ReplaceAll(id, "-", ""), status: 400, field: "id"},
+		{name: "IDInBraces", method: "GET", target: "/api/v1/dlq/messages/%7B" + id + "%7D", status: 400, field: "id"},
+		{name: "IDAsURN", method: "GET", target: "/api/v1/dlq/messages/urn:uuid:" + id, status: 400, field: "id"},
+		{name: "IDHyphensElsewhere", method: "GET", target: "/api/v1/dlq/messages/550e8400e-29b-41d4-a716-446655440000", status: 400, field: "id"},
+		{name: "IDNotHex", method: "DELETE", target: "/api/v1/dlq/messages/g50e8400-e29b-41d4-a716-446655440000", status: 400, field: "id"},
+		{name: "IDWithSpace", method: "DELETE", target: "/api/v1/dlq/messages/%20" + id, status: 400, field: "id"},
+		{name: "IDWithNUL", method: "POST", target: "/api/v1/dlq/messages/" + id + "%00/retry", status: 400, field: "id"},
+		{name: "IDNotUTF8", method: "GET", target: "/api/v1/dlq/messages/%ff%fe", status: 400, field: "id"},
+		{name: "IDHuge", method: "GET", target: "/api/v1/dlq/messages/" + strings.Repeat("a", 20_000), status: 400, field: "id"},
+		{name: "IDMarkup", method: "POST", target: "/api/v1/dlq/messages/%3Cscript%3E/dead", status: 400, field: "id"},
+		{name: "IDDots", method: "GET", target: "/api/v1/dlq/messages/..", status: 400, field: "id"},
+		{name: "IDOfPayload", method: "GET", target: "/api/v1/dlq/messages/x/payload", status: 400, field: "id"},
+		{name: "IDOfHistory", method: "GET", target: "/api/v1/dlq/messages/x/history", status: 400, field: "id"},
+		{name: "IDOfRequeue", method: "POST", target: "/api/v1/dlq/messages/x/requeue", status: 400, field: "id"},
 
 		{name: "PageZero", method: "GET", target: "/api/v1/dlq/t?page=0", status: 400, field: "page"},
 		{name: "PageNegative", method: "GET", target: "/api/v1/dlq/t?page=-1", status: 400, field: "page"},
@@ -80,7 +80,7 @@ func TestBadInput(t *testing.T) {
 		{name: "BodyOfRequeue", method: "POST", target: "/api/v1/dlq/messages/" + id + "/requeue", body: `{"accept_duplicate":true}`, status: 400, field: "accept_duplicate"},
 		{name: "BodyOfDead", method: "POST", target: "/api/v1/dlq/messages/" + id + "/dead", body: `{"x":1}`, status: 400, field: "x"},
 		{name: "BodyOfRetryAll", method: "POST", target: "/api/v1/dlq/t/retry-all", body: `{"topic":"x"}`, status: 400, field: "topic"},
-		{name: "BodyOversized", method: "POST", target: retry, body: strings.Repeat(" ", 1<<20+1), status: 413},
+		{name: "BodyOversized", method: "POST", target: retry, body: strings.Repeat(" ", 1<<20+1), status: 413, field: "body"},
 		{name: "BodyForm", method: "POST", target: retry, body: `a=b`, status: 415, headers: []string{"Content-Type", "application/x-www-form-urlencoded"}},
 		{name: "BodyTextPlain", method: "POST", target: retry, body: `{}`, status: 415, headers: []string{"Content-Type", "text/plain"}},
 		{name: "BodyBadMediaType", method: "POST", target: retry, body: `{}`, status: 415, headers: []string{"Content-Type", "application/json; ="}},
@@ -204,7 +204,9 @@ func FuzzRequest(f *testing.F) {
 		if !sendable(method, target) {
 			return
 		}
-		w := newFixture(message(idA), message(idB, in(entity.Dead, 3))).open().do(method, target, body)
+		f := newFixture(message(idA), message(idB, in(entity.Dead, 3)))
+		f.catalogueAll(nil)
+		w := f.open().do(method, target, body)
 		if w.Code >= 500 || w.Code >= 300 && w.Code < 400 {
 			t.Fatalf("%s %q %q = %d %s, want no fault and no redirect", method, target, body, w.Code, w.Body)
 		}

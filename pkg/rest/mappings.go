@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -28,6 +29,9 @@ type Mapper interface {
 
 // maxRules bounds the mapping: every record that comes in is held against it.
 const maxRules = 1000
+
+// maxPattern bounds a rule's pattern, in characters.
+const maxPattern = 1000
 
 type ruleJSON struct {
 	Pattern  string `json:"pattern"`
@@ -148,6 +152,7 @@ func (o *mappingOrder) read(mapper Mapper) ([]entity.TopicRule, error) {
 			o.note(err)
 			continue
 		}
+		o.refuse(utf8.RuneCountInString(pattern) > maxPattern, fmt.Sprintf("rules[%d].pattern", i), "must have at most %d characters", maxPattern)
 		rules = append(rules, entity.TopicRule{Pattern: pattern, Original: original})
 	}
 	if len(o.problems) == 0 && mapper != nil {

@@ -137,10 +137,6 @@ func (s *Server) narrowMasked(p auth.Principal, order *repository.NewRedrive) er
 	if !p.Anywhere(auth.Unmask) {
 		return keptBack(field, "names something that is masked: that needs the grant unmask")
 	}
-	if scope := p.Scope(auth.Unmask); order.Selection.Visible == nil {
-		order.Selection.Visible = scope
-	} else if scope != nil {
-		order.Selection.Visible = inBoth(order.Selection.Visible, scope)
-	}
+	order.Selection.Visible = inBoth(order.Selection.Visible, p.Scope(auth.Unmask))
 	return nil
 }

@@ -189,6 +189,21 @@ func TestUnmask_TopicByTopic(t *testing.T) {
 	wantEnvelope(t, f.by("eve", "GET", "/api/v1/dlq/messages/"+idA.String()+"?unmask=true", ""), 403, codeForbidden)
 }
 
+// Grants on the same topic count together, however their patterns were written.
+func TestSearchOfMaskedFields_ByGrantsWrittenDifferently(t *testing.T) {
+	t.Parallel()
+	for topics, want := range map[string]bool{"orders.events.v1": true, "*.v1": true, "orders.other.*": false} {
+		f := maskedFixture(t)
+		p := person("mia", "orders.*", auth.Viewer)
+		p.Grants = append(p.Grants, person("", topics, auth.Unmask).Grants...)
+		WithAuth(people{p.Name: p}, auth.ModeToken)(f.server)
+		q := "/api/v1/messages?" + url.Values{"payload": {`$.card.number="` + secretCard + `"`}}.Encode()
+		if got := len(ids(t, f.by("mia", "GET", q, ""), "messages")) == 1; got != want {
+			t.Errorf("unmask on %s: found %t, want %t", topics, got, want)
+		}
+	}
+}
+
 // unrecorded is a store whose audit trail takes nothing.
 type unrecorded struct{ Store }
 

@@ -16,7 +16,8 @@ const maskedText = "***"
 type view struct {
 	limit    int                        // the longest payload that is shown
 	unmasked func(*entity.Message) bool // whose secrets are shown; nil: nobody's
-	archived bool                       // the archive has no payload route
+	archived bool                       // it is one of the archive
+	oneLine  bool                       // without line breaks between the tokens of the payload
 }
 
 // shown is a message as somebody may see it.
@@ -24,6 +25,7 @@ type shown struct {
 	*entity.Message
 	payload    []byte // nil: null
 	omitted    string // why
+	oneLine    bool
 	size       *int64
 	url        string // of the payload, when it was left out
 	stackTrace string
@@ -39,13 +41,22 @@ func (s *Server) show(m *entity.Message, v view) shown {
 	if c.omitted == "" && c.payload == nil && s.pointer(m) {
 		c.omitted = pointer
 	}
-	if c.omitted != "" && !v.archived {
-		c.url = "/api/v1/dlq/messages/" + m.ID.String() + "/payload"
+	if c.omitted != "" {
+		c.url = payloadURL(m.ID, v.archived)
 	}
+	c.oneLine = v.oneLine
 	if !s.masks.Empty() && (v.unmasked == nil || !v.unmasked(m)) {
 		s.mask(&c)
 	}
 	return c
+}
+
+// payloadURL is where the bytes of a value are.
+func payloadURL(id uuid.UUID, archived bool) string {
+	if archived {
+		return "/api/v1/archive/" + id.String() + "/payload"
+	}
+	return "/api/v1/dlq/messages/" + id.String() + "/payload"
 }
 
 // mask takes out what is masked: values of the payload and of headers, and a
@@ -114,7 +125,11 @@ func (c *shown) appendMembers(dst []byte) []byte {
 	if c.payload == nil {
 		dst = append(dst, "null"...)
 	} else {
+		begin := len(dst)
 		dst = append(dst, c.payload...)
+		if c.oneLine {
+			joinLines(dst[begin:])
+		}
 	}
 	dst = append(dst, `,"status":`...)
 	dst = appendText(dst, c.Status.String())
@@ -125,6 +140,16 @@ func (c *shown) appendMembers(dst []byte) []byte {
 	dst = c.appendFailure(dst)
 	dst = c.appendLife(dst)
 	return c.appendRecord(dst)
+}
+
+// joinLines makes one line of valid JSON. It has line breaks only between tokens,
+// where a space means the same: within strings they are escaped.
+func joinLines(text []byte) {
+	for i, c := range text {
+		if c == '\n' || c == '\r' {
+			text[i] = ' '
+		}
+	}
 }
 
 // appendPlaces writes where the message and its record stood.

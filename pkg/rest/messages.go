@@ -93,11 +93,15 @@ type Fetcher interface {
 // whoever can write to a topic would otherwise run scripts in the console's
 // origin.
 func (s *Server) getPayload(w http.ResponseWriter, r *http.Request) error {
+	return s.sendPayload(w, r, s.store.Get)
+}
+
+func (s *Server) sendPayload(w http.ResponseWriter, r *http.Request, load getter) error {
 	id, err := messageID(r)
 	if err != nil {
 		return err
 	}
-	m, err := s.store.Get(r.Context(), id, -1)
+	m, err := load(r.Context(), id, -1)
 	if err != nil {
 		return err
 	}

@@ -81,7 +81,7 @@ func TestGet(t *testing.T) {
 	wantAnswer(t, f.do("GET", "/api/v1/dlq/messages/"+idGone.String(), ""), 404,
 		errorJSON("SYS_DLQ_NOT_FOUND", "dlq message not found: "+idGone.String(), "[]"))
 	wantAnswer(t, f.do("GET", "/api/v1/dlq/messages/not-a-uuid", ""), 400,
-		errorJSON("SYS_DLQ_VALIDATION_ERROR", "invalid message id: not-a-uuid", "[]"))
+		errorJSON("SYS_DLQ_VALIDATION_ERROR", "invalid message id: not-a-uuid", badID))
 	if w := f.do("HEAD", "/api/v1/dlq/messages/"+idA.String(), ""); w.Code != 200 {
 		t.Errorf("HEAD status = %d, want 200", w.Code)
 	}

@@ -23,6 +23,7 @@ type exchange struct {
 	writeTimeout time.Duration
 	client       context.Context // ends when the client leaves
 	renewing     bool            // each write gives the client time anew: the answer has no end that is known
+	until        time.Time       // but never longer than this; zero: as long as it takes
 }
 
 type exchangeKey struct{}
@@ -37,9 +38,17 @@ func (x *exchange) WriteHeader(status int) {
 	if status >= http.StatusOK && x.status == 0 {
 		x.status = status
 		// Tests answer without a connection and have no deadlines.
-		_ = http.NewResponseController(x.ResponseWriter).SetWriteDeadline(time.Now().Add(x.writeTimeout))
+		_ = http.NewResponseController(x.ResponseWriter).SetWriteDeadline(x.deadline())
 	}
 	x.ResponseWriter.WriteHeader(status)
+}
+
+func (x *exchange) deadline() time.Time {
+	at := time.Now().Add(x.writeTimeout)
+	if !x.until.IsZero() && x.until.Before(at) {
+		return x.until
+	}
+	return at
 }
 
 // Write counts what is sent.
@@ -47,7 +56,7 @@ func (x *exchange) Write(b []byte) (int, error) {
 	if x.status == 0 {
 		x.WriteHeader(http.StatusOK)
 	} else if x.renewing {
-		_ = http.NewResponseController(x.ResponseWriter).SetWriteDeadline(time.Now().Add(x.writeTimeout))
+		_ = http.NewResponseController(x.ResponseWriter).SetWriteDeadline(x.deadline())
 	}
 	n, err := x.ResponseWriter.Write(b)
 	x.bytes += int64(n)

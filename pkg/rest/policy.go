@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
+
+	"github.com/google/uuid"
 
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
@@ -49,13 +52,25 @@ const (
 )
 
 // guardedBy is a route's handler for those who may use the route. What one may not
-// see does not exist: the answer is that for what is not there.
+// see does not exist: the answer is that for what is not there. An answer that was
+// stored under somebody's Idempotency-Key is theirs: they get it again before
+// anybody looks at the object, which may not be where it was.
 func (s *Server) guardedBy(rt route) handler {
-	return func(w http.ResponseWriter, r *http.Request) error {
+	permitted := func(w http.ResponseWriter, r *http.Request) error {
 		if err := s.permit(rt.needs, r); err != nil {
 			return err
 		}
 		return rt.handle(w, r)
+	}
+	if !rt.keyed() {
+		return permitted
+	}
+	keyed := s.keyed(permitted)
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if !principalOf(r).Anywhere(rt.needs.role) {
+			return permitted(w, r) // it will be refused, and uses up no key
+		}
+		return keyed(w, r)
 	}
 }
 
@@ -71,7 +86,7 @@ func (s *Server) permit(n needs, r *http.Request) error {
 	case oneMessage:
 		return s.permitMessage(p, n.role, r, s.store.Get)
 	case oneArchived:
-		return s.permitMessage(p, n.role, r, s.store.GetArchived)
+		return s.permitMessage(p, n.role, r, s.getArchivedOrRestored)
 	case oneGroup:
 		return s.permitGroup(p, n.role, r)
 	case oneRedrive:
@@ -119,6 +134,16 @@ func (s *Server) permitMessage(p auth.Principal, role auth.Role, r *http.Request
 	return mayMessage(p, role, &m)
 }
 
+// getArchivedOrRestored finds a message also where the work that a request carries
+// on, of a process that died, may have brought it already.
+func (s *Server) getArchivedOrRestored(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error) {
+	m, err := s.store.GetArchived(ctx, id, maxValue)
+	if errors.Is(err, entity.ErrNotFound) && taskOf(ctx).resumed {
+		return s.store.Get(ctx, id, maxValue)
+	}
+	return m, err
+}
+
 // permitGroup asks the store who sees a group: its messages may be of many topics.
 func (s *Server) permitGroup(p auth.Principal, role auth.Role, r *http.Request) error {
 	id, err := groupID(r)
@@ -142,7 +167,8 @@ func (s *Server) permitGroup(p auth.Principal, role auth.Role, r *http.Request) 
 }
 
 // permitRedrive shows a redrive to those who see everything and to whoever made
-// it. What it does to messages they must be allowed to do themselves.
+// it. What it does to messages they must be allowed to do themselves, and still
+// be: a redrive outlives grants.
 func (s *Server) permitRedrive(p auth.Principal, role auth.Role, r *http.Request) error {
 	id, err := redriveID(r)
 	if err != nil || p.Everywhere(auth.Admin) {
@@ -155,14 +181,39 @@ func (s *Server) permitRedrive(p auth.Principal, role auth.Role, r *http.Request
 	if err != nil {
 		return err
 	}
-	own := redrive.Cause.Actor == p.Name
+	own := owns(p, &redrive)
 	if !own && !p.Everywhere(auth.Viewer) {
 		return &entity.RedriveNotFoundError{ID: id}
 	}
-	if role != auth.Viewer {
-		role = roleFor(redrive.Action)
+	if role == auth.Viewer {
+		return nil
 	}
-	return unless(p.Everywhere(role) || own && p.Anywhere(role), role, allTopics)
+	for _, role := range rolesFor(redrive.Action, redrive.Options) {
+		if !p.Everywhere(role) && !(own && covers(p, role, redrive.Selection.Visible)) {
+			return forbidden(role, "every topic of the redrive")
+		}
+	}
+	return nil
+}
+
+// owns reports whether the principal made the redrive and may still see all that
+// it was made of.
+func owns(p auth.Principal, redrive *entity.Redrive) bool {
+	return redrive.Cause.Actor == p.Name && covers(p, auth.Viewer, redrive.Selection.Visible)
+}
+
+// covers reports whether the principal has the role on all topics of a scope that
+// was granted once. Patterns are compared as they were written: whoever has got
+// others since has to ask anew.
+func covers(p auth.Principal, role auth.Role, scope *entity.TopicPatterns) bool {
+	granted := p.Scope(role)
+	if granted == nil || scope == nil {
+		return granted == nil
+	}
+	texts := granted.Texts()
+	return slices.ContainsFunc(scope.Parts(), func(part entity.TopicPatterns) bool {
+		return !slices.ContainsFunc(part.Texts(), func(text string) bool { return !slices.Contains(texts, text) })
+	})
 }
 
 // mayMessage answers for a message that was loaded: it does not exist for those
@@ -201,6 +252,15 @@ func roleFor(action entity.RedriveAction) auth.Role {
 		return auth.Admin
 	}
 	return auth.Operator
+}
+
+// rolesFor are the roles that a redrive needs on each of its messages.
+func rolesFor(action entity.RedriveAction, options entity.RedriveOptions) []auth.Role {
+	roles := []auth.Role{roleFor(action)}
+	if options.Patch != nil {
+		roles = append(roles, auth.Edit)
+	}
+	return roles
 }
 
 // principalOf returns who sent the request: one who may do nothing where nobody

@@ -49,13 +49,15 @@ var matrix = map[string]expectation{
 	"GET /api/v1/export":                {needs{auth.Viewer, someTopics}, ""},
 	"GET /api/v1/archive":               {needs{auth.Viewer, someTopics}, ""},
 	"GET /api/v1/archive/{id}":          {needs{auth.Viewer, oneArchived}, ""},
+	"GET /api/v1/archive/{id}/payload":  {needs{auth.Viewer, oneArchived}, ""},
+	"GET /api/v1/archive/{id}/history":  {needs{auth.Viewer, oneArchived}, ""},
 	"POST /api/v1/archive/{id}/restore": {needs{auth.Operator, oneArchived}, ""},
 
 	"GET /api/v1/topics":        {needs{auth.Viewer, someTopics}, ""},
 	"GET /api/v1/groups":        {needs{auth.Viewer, someTopics}, ""},
 	"GET /api/v1/groups/{id}":   {needs{auth.Viewer, oneGroup}, ""},
 	"PATCH /api/v1/groups/{id}": {needs{auth.Operator, oneGroup}, `{"muted":true}`},
-	"GET /api/v1/mappings":      {needs{auth.Viewer, someTopics}, ""},
+	"GET /api/v1/mappings":      {needs{auth.Viewer, everything}, ""},
 	"PUT /api/v1/mappings":      {needs{auth.Admin, everything}, `{"version":0,"rules":[]}`},
 
 	"GET /api/v1/redrives":              {needs{auth.Viewer, someTopics}, ""},
@@ -160,10 +162,14 @@ func matrixFixture(t *testing.T, p auth.Principal) *fixture {
 	f.memory.Archive(archivedA)
 	f.memory.Archive(archivedB)
 	for id, actor := range map[uuid.UUID]string{redriveA: p.Name, redriveB: "somebody else"} {
-		_, err := f.memory.CreateRedrive(context.Background(), repository.NewRedrive{
+		order := repository.NewRedrive{
 			ID: id, Action: entity.RedriveRetry, BatchSize: 10, Cause: entity.By(actor),
 			Selection: entity.Selection{Filter: entity.Filter{ErrorClass: "none of these"}},
-		})
+		}
+		if id == redriveA {
+			order.Selection.Visible = person("", "orders.*", auth.Operator).Scope(auth.Operator)
+		}
+		_, err := f.memory.CreateRedrive(context.Background(), order)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -205,7 +211,7 @@ func verdict(e expectation, p auth.Principal, at place) int {
 	sees := p.May(auth.Viewer, at.topic)
 	has := e.role != "" && p.May(e.role, at.topic)
 	if e.about == oneRedrive && sees { // one's own; what it does is narrowed when it is made
-		has = p.Anywhere(e.role) && (at.topic == topicA || p.Everywhere(e.role))
+		has = p.May(e.role, at.topic) && (at.topic == topicA || p.Everywhere(e.role))
 	}
 	switch {
 	case e.about == open || e.about == oneself:

@@ -40,7 +40,8 @@ type redriveJSON struct {
 	SecondsLeft  *int64  `json:"seconds_left"`
 	WaitingSince *string `json:"waiting_since"`
 
-	Outcomes *outcomesJSON `json:"outcomes,omitempty"`
+	Outcomes      *outcomesJSON `json:"outcomes,omitempty"`
+	SearchedUntil **string      `json:"searched_until,omitempty"` // there in the answer alone that makes it, and null in most of these
 }
 
 // selectionJSON says what was asked for. Ids are not repeated: there may be ten
@@ -239,6 +240,13 @@ type previewJSON struct {
 	Reasons  map[string]int       `json:"reasons"`
 	Groups   []previewGroupJSON   `json:"groups"`
 	Samples  []sampleJSON         `json:"samples"`
+
+	// How many messages the patch was tried on, and how many of them it did not fit.
+	// The others were not looked into.
+	PatchChecked int `json:"patch_checked"`
+	PatchFailed  int `json:"patch_failed"`
+
+	SearchedUntil *string `json:"searched_until"`
 }
 
 // sampleJSON shows what a patch makes of one message.
@@ -256,12 +264,21 @@ type previewGroupJSON struct {
 	Reason   *string `json:"reason"`
 }
 
-func (s *Server) showPreview(action entity.RedriveAction, p entity.Preview) previewJSON {
+func (s *Server) showPreview(action entity.RedriveAction, p entity.Preview, searched searchedUntil) previewJSON {
 	groups := make([]previewGroupJSON, 0, len(p.Groups))
 	for _, g := range p.Groups {
 		groups = append(groups, previewGroupJSON{orNull(g.Topic), g.Messages, orNull(g.Class), orNull(g.Reason)})
 	}
-	return previewJSON{action, p.Selected, p.Sendable, showReasons(p.Reasons), groups, s.showSamples(p.Samples)}
+	failed := 0
+	for _, sample := range p.Samples {
+		if sample.Reason != "" {
+			failed++
+		}
+	}
+	return previewJSON{
+		Action: action, Selected: p.Selected, Sendable: p.Sendable, Reasons: showReasons(p.Reasons), Groups: groups,
+		Samples: s.showSamples(p.Samples), PatchChecked: len(p.Samples), PatchFailed: failed, SearchedUntil: searched.show(),
+	}
 }
 
 // maxSamples and maxSample bound what a dry run shows of a patch.

@@ -197,8 +197,8 @@ func (o *redriveOrder) jsonPatch() []byte {
 	if o.patch == nil {
 		return nil
 	}
-	_, err := payload.CompilePatch(o.patch)
-	if o.refuse(err != nil, "patch", "%v", err) {
+	if _, err := payload.CompilePatch(o.patch); err != nil {
+		o.note(err)
 		return nil
 	}
 	return o.patch

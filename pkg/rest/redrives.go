@@ -2,6 +2,7 @@ package rest
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -29,26 +30,52 @@ func (s *Server) createRedrive(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), creationTime)
 	defer cancel()
+	searched, err := s.askSearched(ctx, order.Selection.Filter)
+	if err != nil {
+		return err
+	}
 	if dryRun {
 		preview, err := s.redriver.Preview(ctx, order)
 		if err != nil {
 			return err
 		}
-		writeJSON(w, http.StatusOK, s.showPreview(order.Action, preview))
+		writeJSON(w, http.StatusOK, s.showPreview(order.Action, preview, searched))
 		return nil
+	}
+	if err := s.mayBegin(ctx, order, searched); err != nil {
+		return err
 	}
 	redrive, err := s.redriver.Begin(ctx, order)
 	if err != nil {
 		return err
 	}
-	s.accepted(w, redrive)
+	shown, until := s.showRedrive(redrive), searched.show()
+	shown.SearchedUntil = &until
+	accepted(w, shown)
 	return nil
 }
 
+// mayBegin refuses a redrive that would leave out what the catalogue does not have
+// yet; one that an earlier request with the same key has made is there already.
+func (s *Server) mayBegin(ctx context.Context, order repository.NewRedrive, searched searchedUntil) error {
+	late := searched.tooLate("filter")
+	if late == nil {
+		return nil
+	}
+	if !taskOf(ctx).resumed {
+		return &unbegunError{late}
+	}
+	_, err := s.store.Redrive(ctx, order.Cause.Operation)
+	if errors.Is(err, entity.ErrNotFound) {
+		return &unbegunError{late}
+	}
+	return err
+}
+
 // accepted says that a redrive goes on by itself, and where to look at it.
-func (s *Server) accepted(w http.ResponseWriter, redrive entity.Redrive) {
+func accepted(w http.ResponseWriter, redrive redriveJSON) {
 	w.Header().Set("Location", "/api/v1/redrives/"+redrive.ID.String())
-	writeJSON(w, http.StatusAccepted, s.showRedrive(redrive))
+	writeJSON(w, http.StatusAccepted, redrive)
 }
 
 func (s *Server) listRedrives(w http.ResponseWriter, r *http.Request) error {
@@ -74,7 +101,9 @@ func (s *Server) listRedrives(w http.ResponseWriter, r *http.Request) error {
 	redrives, next := part(l, redrives, func(last entity.Redrive) []byte { return timePlace(last.CreatedAt, last.ID) })
 	list := make([]redriveJSON, 0, len(redrives))
 	for _, redrive := range redrives {
-		list = append(list, s.showRedrive(redrive))
+		if q.Actor == "" || owns(principalOf(r), &redrive) {
+			list = append(list, s.showRedrive(redrive))
+		}
 	}
 	writeJSON(w, http.StatusOK, struct {
 		Redrives   []redriveJSON `json:"redrives"`

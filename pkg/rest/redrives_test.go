@@ -212,7 +212,7 @@ func TestRedrive_Create(t *testing.T) {
 		`"request_id":"test-1","selection":{"by":"ids","filter":null},` + noOptions + `,"created_at":"2026-02-20T10:30:00.000+00:00",` +
 		`"updated_at":"2026-02-20T10:30:00.000+00:00","ended_at":null,"selected":2,"succeeded":0,"failed":0,"dead":0,"in_doubt":0,` +
 		`"skipped":1,"waiting":1,"under_way":0,"returned":0,"reasons":{"not_retryable":1},"progress":0.5,"rate":0,"seconds_left":null,"waiting_since":null`
-	wantAnswer(t, w, 202, begun+`}`)
+	wantAnswer(t, w, 202, begun+`,"searched_until":null}`)
 	wantHeader(t, w.Header(), "Location", redrives+"/"+redrive.String())
 	outcomes := func(published int) string {
 		return fmt.Sprintf(`,"outcomes":{"published":%d,"consumed":0,"returned":0}}`, published)
@@ -247,12 +247,12 @@ func TestRedrive_DryRun(t *testing.T) {
 	w := f.open().do("POST", redrives, `{"filter":{"topic":"orders"},"dry_run":true}`)
 	wantAnswer(t, w, 200, `{"action":"retry","selected":9,"sendable":7,"reasons":{"UNKNOWN_TOPIC":2},"groups":[`+
 		`{"topic":"orders","messages":7,"class":null,"reason":null},`+
-		`{"topic":null,"messages":2,"class":"UNKNOWN_TOPIC","reason":"its topic does not exist"}],"samples":[]}`)
+		`{"topic":null,"messages":2,"class":"UNKNOWN_TOPIC","reason":"its topic does not exist"}],"samples":[],"patch_checked":0,"patch_failed":0,"searched_until":null}`)
 	wantHeader(t, w.Header(), "Location", "")
 	f.redriver = previewing{}
 	f.registry = newFixture().registry
 	wantAnswer(t, f.open().do("POST", redrives, `{"filter":{"topic":"orders"},"dry_run":true,"action":"dead"}`), 200,
-		`{"action":"dead","selected":0,"sendable":0,"reasons":{},"groups":[],"samples":[]}`)
+		`{"action":"dead","selected":0,"sendable":0,"reasons":{},"groups":[],"samples":[],"patch_checked":0,"patch_failed":0,"searched_until":null}`)
 }
 
 type previewing struct {
@@ -297,7 +297,7 @@ func TestRedrive_Moves(t *testing.T) {
 		f := newFixture().open()
 		wantAnswer(t, f.do("POST", redrives+"/"+redrive.String()+"/"+move, ""), 404,
 			errorJSON(codeNotFound, "redrive not found: "+redrive.String(), "[]"))
-		wantAnswer(t, f.do("POST", redrives+"/x/"+move, ""), 400, errorJSON(codeValidation, "invalid redrive id: x", "[]"))
+		wantAnswer(t, f.do("POST", redrives+"/x/"+move, ""), 400, errorJSON(codeValidation, "invalid redrive id: x", badID))
 		if e := wantEnvelope(t, f.do("POST", redrives+"/"+redrive.String()+"/"+move, `{"x":1}`), 400, codeValidation); firstField(e.Details) != "x" {
 			t.Errorf("%s: details %v, want the unknown field", move, e.Details)
 		}

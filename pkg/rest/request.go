@@ -43,7 +43,10 @@ func idOf(r *http.Request, what string) (uuid.UUID, error) {
 	text := segment(r, "id")
 	id, ok := canonicalID(text)
 	if !ok {
-		return uuid.Nil, &requestError{kind: entity.ErrInvalid, text: "invalid " + what + " id: " + clip(text)}
+		return uuid.Nil, &requestError{
+			kind: entity.ErrInvalid, text: "invalid " + what + " id: " + clip(text),
+			details: []detail{{"id", "must be a UUID in its canonical form of 36 characters"}},
+		}
 	}
 	return id, nil
 }

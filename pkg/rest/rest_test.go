@@ -146,6 +146,9 @@ func wantEnvelope(t *testing.T, w *httptest.ResponseRecorder, status int, code s
 	return e.Error.errorBody
 }
 
+// badID are the details of an id that is none.
+const badID = `[{"field":"id","reason":"must be a UUID in its canonical form of 36 characters"}]`
+
 // errorJSON is an error's whole body.
 func errorJSON(code, message, details string) string {
 	return `{"error":{"code":"` + code + `","message":"` + message + `","request_id":"` + testID + `","details":` + details + `}}`

@@ -70,7 +70,7 @@ func (s *Server) retryMessage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if order.Edit != nil {
-		if err := s.mayEdit(r, id, order.Edit); err != nil {
+		if err := s.mayEdit(r, id, order.Edit, edit.kept); err != nil {
 			return err
 		}
 	}
@@ -85,8 +85,8 @@ func (s *Server) retryMessage(w http.ResponseWriter, r *http.Request) error {
 }
 
 // mayEdit holds an edit against the message that it is of: who may edit it, and
-// send it where.
-func (s *Server) mayEdit(r *http.Request, id uuid.UUID, edit *entity.Edit) error {
+// send it where. Headers that are kept are taken from it.
+func (s *Server) mayEdit(r *http.Request, id uuid.UUID, edit *entity.Edit, kept map[int]bool) error {
 	m, err := s.store.Get(r.Context(), id, 0)
 	if err != nil {
 		return err
@@ -99,7 +99,10 @@ func (s *Server) mayEdit(r *http.Request, id uuid.UUID, edit *entity.Edit) error
 			return err
 		}
 	}
-	return s.checkEdit(edit, &m)
+	if err := s.checkEdit(edit, &m); err != nil {
+		return err
+	}
+	return keepHeaders(edit, kept, &m)
 }
 
 // unlessGivenBack marks an error of an attempt that was given back: nothing was
@@ -162,7 +165,7 @@ func (s *Server) retryTopic(w http.ResponseWriter, r *http.Request) error {
 	}
 	if prefersAsync(r.Header) {
 		w.Header().Set("Preference-Applied", respondAsync)
-		s.accepted(w, redrive)
+		accepted(w, s.showRedrive(redrive))
 		return nil
 	}
 	if redrive, err = s.redriver.Wait(r.Context(), redrive.ID); err != nil {

@@ -17,6 +17,11 @@ type route struct {
 	handle handler
 }
 
+// keyed reports whether requests may have an Idempotency-Key: all that order
+// something to be done. What a DELETE or a PATCH leaves behind is the same however
+// often it is sent.
+func (rt route) keyed() bool { return rt.method == http.MethodPost || rt.method == http.MethodPut }
+
 // handler answers a request, or says why it cannot.
 type handler func(w http.ResponseWriter, r *http.Request) error
 
@@ -45,37 +50,39 @@ func (s *Server) probeRoutes() []route {
 func (s *Server) apiRoutes() []route {
 	return []route{
 		{http.MethodGet, "/api/v1/dlq/{topic}", read, needs{auth.Viewer, someTopics}, s.listMessages},
-		{http.MethodPost, "/api/v1/dlq/{topic}/retry-all", work, needs{auth.Operator, oneTopic}, s.keyed(s.retryTopic)},
+		{http.MethodPost, "/api/v1/dlq/{topic}/retry-all", work, needs{auth.Operator, oneTopic}, s.retryTopic},
 
 		{http.MethodGet, "/api/v1/dlq/messages/{id}", read, needs{auth.Viewer, oneMessage}, s.getMessage},
 		{http.MethodDelete, "/api/v1/dlq/messages/{id}", change, needs{auth.Admin, oneMessage}, s.deleteMessage},
 		{http.MethodGet, "/api/v1/dlq/messages/{id}/payload", read, needs{auth.Viewer, oneMessage}, s.getPayload},
 		{http.MethodGet, "/api/v1/dlq/messages/{id}/history", read, needs{auth.Viewer, oneMessage}, s.getHistory},
-		{http.MethodPost, "/api/v1/dlq/messages/{id}/retry", work, needs{auth.Operator, oneMessage}, s.keyed(s.retryMessage)},
-		{http.MethodPost, "/api/v1/dlq/messages/{id}/requeue", change, needs{auth.Operator, oneMessage}, s.keyed(s.requeueMessage)},
-		{http.MethodPost, "/api/v1/dlq/messages/{id}/dead", change, needs{auth.Operator, oneMessage}, s.keyed(s.giveUpMessage)},
-		{http.MethodPost, "/api/v1/dlq/messages/{id}/origin", change, needs{auth.Operator, oneMessage}, s.keyed(s.setOrigin)},
+		{http.MethodPost, "/api/v1/dlq/messages/{id}/retry", work, needs{auth.Operator, oneMessage}, s.retryMessage},
+		{http.MethodPost, "/api/v1/dlq/messages/{id}/requeue", change, needs{auth.Operator, oneMessage}, s.requeueMessage},
+		{http.MethodPost, "/api/v1/dlq/messages/{id}/dead", change, needs{auth.Operator, oneMessage}, s.giveUpMessage},
+		{http.MethodPost, "/api/v1/dlq/messages/{id}/origin", change, needs{auth.Operator, oneMessage}, s.setOrigin},
 
 		{http.MethodGet, "/api/v1/messages", read, needs{auth.Viewer, someTopics}, s.searchMessages},
 		{http.MethodGet, "/api/v1/export", stream, needs{auth.Viewer, someTopics}, s.exportMessages},
 		{http.MethodGet, "/api/v1/archive", read, needs{auth.Viewer, someTopics}, s.searchArchive},
 		{http.MethodGet, "/api/v1/archive/{id}", read, needs{auth.Viewer, oneArchived}, s.getArchived},
-		{http.MethodPost, "/api/v1/archive/{id}/restore", change, needs{auth.Operator, oneArchived}, s.keyed(s.restoreMessage)},
+		{http.MethodGet, "/api/v1/archive/{id}/payload", read, needs{auth.Viewer, oneArchived}, s.getArchivedPayload},
+		{http.MethodGet, "/api/v1/archive/{id}/history", read, needs{auth.Viewer, oneArchived}, s.getArchivedHistory},
+		{http.MethodPost, "/api/v1/archive/{id}/restore", change, needs{auth.Operator, oneArchived}, s.restoreMessage},
 
 		{http.MethodGet, "/api/v1/topics", read, needs{auth.Viewer, someTopics}, s.listTopics},
 		{http.MethodGet, "/api/v1/groups", read, needs{auth.Viewer, someTopics}, s.listGroups},
 		{http.MethodGet, "/api/v1/groups/{id}", read, needs{auth.Viewer, oneGroup}, s.getGroup},
 		{http.MethodPatch, "/api/v1/groups/{id}", change, needs{auth.Operator, oneGroup}, s.annotateGroup},
-		{http.MethodGet, "/api/v1/mappings", read, needs{auth.Viewer, someTopics}, s.getMappings},
-		{http.MethodPut, "/api/v1/mappings", work, needs{auth.Admin, everything}, s.keyed(s.replaceMappings)},
+		{http.MethodGet, "/api/v1/mappings", read, needs{auth.Viewer, everything}, s.getMappings},
+		{http.MethodPut, "/api/v1/mappings", work, needs{auth.Admin, everything}, s.replaceMappings},
 
 		{http.MethodGet, "/api/v1/redrives", read, needs{auth.Viewer, someTopics}, s.listRedrives},
-		{http.MethodPost, "/api/v1/redrives", work, needs{auth.Operator, someTopics}, s.keyed(s.createRedrive)},
+		{http.MethodPost, "/api/v1/redrives", work, needs{auth.Operator, someTopics}, s.createRedrive},
 		{http.MethodGet, "/api/v1/redrives/{id}", read, needs{auth.Viewer, oneRedrive}, s.getRedrive},
 		{http.MethodGet, "/api/v1/redrives/{id}/items", read, needs{auth.Viewer, oneRedrive}, s.listItems},
-		{http.MethodPost, "/api/v1/redrives/{id}/pause", change, needs{auth.Operator, oneRedrive}, s.keyed(s.pauseRedrive)},
-		{http.MethodPost, "/api/v1/redrives/{id}/resume", change, needs{auth.Operator, oneRedrive}, s.keyed(s.resumeRedrive)},
-		{http.MethodPost, "/api/v1/redrives/{id}/cancel", change, needs{auth.Operator, oneRedrive}, s.keyed(s.cancelRedrive)},
+		{http.MethodPost, "/api/v1/redrives/{id}/pause", change, needs{auth.Operator, oneRedrive}, s.pauseRedrive},
+		{http.MethodPost, "/api/v1/redrives/{id}/resume", change, needs{auth.Operator, oneRedrive}, s.resumeRedrive},
+		{http.MethodPost, "/api/v1/redrives/{id}/cancel", change, needs{auth.Operator, oneRedrive}, s.cancelRedrive},
 
 		{http.MethodGet, "/api/v1/audit", read, needs{auth.Viewer, someTopics}, s.listChanges},
 		{http.MethodGet, "/api/v1/session", read, needs{"", oneself}, s.getSession},

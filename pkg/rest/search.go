@@ -13,6 +13,9 @@ import (
 
 const defaultSearchLimit = 50
 
+// earliestRetry is before every retry that there ever was.
+var earliestRetry = time.Unix(0, 0).UTC()
+
 // The orders of messages and the ways to count them, by their names.
 var (
 	sorts = map[string]repository.Sort{
@@ -58,11 +61,15 @@ func (s *Server) search(w http.ResponseWriter, r *http.Request, archived bool) e
 	if err != nil {
 		return err
 	}
+	searched, err := s.askSearched(r.Context(), q.query.Filter)
+	if err != nil {
+		return err
+	}
 	messages, err := s.store.Search(r.Context(), q.query)
 	if err != nil {
 		return tooBroad(err)
 	}
-	found, err := s.foundOf(r.Context(), q)
+	found, err := s.foundOf(r.Context(), q, searched)
 	if err != nil {
 		return err
 	}
@@ -108,14 +115,8 @@ type foundJSON struct {
 	SearchedUntil *string    `json:"searched_until"`
 }
 
-func (s *Server) foundOf(ctx context.Context, q search) (found foundJSON, err error) {
-	if q.query.Filter.Catalogued() {
-		var until time.Time
-		if until, err = s.store.CataloguedUntil(ctx); err != nil {
-			return found, err
-		}
-		found.SearchedUntil = stamp(until)
-	}
+func (s *Server) foundOf(ctx context.Context, q search, searched searchedUntil) (found foundJSON, err error) {
+	found.SearchedUntil = searched.show()
 	if q.count == "" || q.count == countNone {
 		return found, nil
 	}
@@ -123,8 +124,12 @@ func (s *Server) foundOf(ctx context.Context, q search) (found foundJSON, err er
 	if q.count == countExact {
 		how = repository.CountExact
 	}
-	n, err := s.store.CountMatching(ctx, repository.CountQuery{Filter: q.query.Filter, Archived: q.archived, How: how})
-	found.Count = &countJSON{n.Messages, n.Exact}
+	filter := q.query.Filter
+	if q.query.Sort.By == repository.ByLastRetry && filter.RetriedAfter.IsZero() {
+		filter.RetriedAfter = earliestRetry // the list leaves out what was never retried
+	}
+	n, err := s.store.CountMatching(ctx, repository.CountQuery{Filter: filter, Archived: q.archived, How: how})
+	found.Count = &countJSON{n.Messages, n.Exact && searched.complete()}
 	return found, tooBroad(err)
 }
 

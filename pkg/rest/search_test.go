@@ -231,6 +231,7 @@ func TestSearch_TooBroadIsTheFiltersFault(t *testing.T) {
 	t.Parallel()
 	f := newFixture()
 	f.store = slowStore{f.memory}
+	f.catalogue(t, nil)
 	f.open()
 	for _, target := range []string{"/api/v1/messages?q=abc", "/api/v1/archive?q=abc", "/api/v1/export?q=abc"} {
 		e := wantEnvelope(t, f.do("GET", target, ""), 400, codeValidation)

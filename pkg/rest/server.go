@@ -52,6 +52,8 @@ type Server struct {
 	authMode      string
 	crossSite     *http.CrossOriginProtection
 
+	exports atomic.Int64 // under way
+
 	phase atomic.Int32
 	now   func() time.Time // for what is shown; stores have clocks of their own
 

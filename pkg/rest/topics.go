@@ -3,6 +3,8 @@ package rest
 import (
 	"context"
 	"net/http"
+	"slices"
+	"strings"
 
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
@@ -51,10 +53,15 @@ type groupHealthJSON struct {
 // not depend on it.
 func (s *Server) listTopics(w http.ResponseWriter, r *http.Request) error {
 	ctx := r.Context()
+	l, err := listingWith(r, anySize, maxLimit)
+	if err != nil {
+		return err
+	}
 	topics, err := s.store.TopicSummaries(ctx, principalOf(r).Scope(auth.Viewer))
 	if err != nil {
 		return err
 	}
+	topics, next := part(l, topicsBehind(topics, l), func(last repository.TopicSummary) []byte { return []byte(last.Topic) })
 	lag, err := s.ingestLag(ctx)
 	if err != nil {
 		return err
@@ -65,9 +72,24 @@ func (s *Server) listTopics(w http.ResponseWriter, r *http.Request) error {
 		list = append(list, showTopic(t, health[i], lag))
 	}
 	writeJSON(w, http.StatusOK, struct {
-		Topics []topicJSON `json:"topics"`
-	}{list})
+		Topics     []topicJSON `json:"topics"`
+		NextCursor *string     `json:"next_cursor"`
+	}{list, next})
 	return nil
+}
+
+// topicsBehind are those behind the place of the cursor, whose topic may be gone by
+// now.
+func topicsBehind(topics []repository.TopicSummary, l listing) []repository.TopicSummary {
+	slices.SortFunc(topics, func(a, b repository.TopicSummary) int { return strings.Compare(a.Topic, b.Topic) })
+	if l.place == nil {
+		return topics
+	}
+	i := slices.IndexFunc(topics, func(t repository.TopicSummary) bool { return t.Topic > string(l.place) })
+	if i < 0 {
+		return nil
+	}
+	return topics[i:]
 }
 
 func (s *Server) inspect(ctx context.Context, topics []repository.TopicSummary) []entity.ReplayHealth {

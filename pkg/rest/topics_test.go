@@ -75,7 +75,7 @@ func TestTopics_WithoutKafka(t *testing.T) {
 	if !strings.Contains(body, `"PENDING":1`) || !strings.Contains(body, `"ingest_lag":null,"replay":{"possible":false,"reason":"nobody can tell: Kafka is not configured","class":"UNKNOWN","exists":null`) {
 		t.Errorf("topics %s", body)
 	}
-	if body := newFixture().open().do("GET", "/api/v1/topics", "").Body.String(); body != `{"topics":[]}` {
+	if body := newFixture().open().do("GET", "/api/v1/topics", "").Body.String(); body != `{"topics":[],"next_cursor":null}` {
 		t.Errorf("no topics = %s", body)
 	}
 }
@@ -85,5 +85,51 @@ func TestTopics_OnlyVisibleOnes(t *testing.T) {
 	f := newFixture(message(idA), message(idB, func(m *entity.Message) { m.OriginalTopic = "payments" })).guarded(person("ana", "pay*", "viewer"))
 	if body := f.by("ana", "GET", "/api/v1/topics", "").Body.String(); !strings.Contains(body, `"topic":"payments"`) || strings.Contains(body, "orders.events") {
 		t.Errorf("topics for ana %s", body)
+	}
+}
+
+// A cursor leads on by name, also when its topic is gone by then.
+func TestTopics_Pages(t *testing.T) {
+	t.Parallel()
+	var messages []entity.Message
+	for i, topic := range []string{"", "a", "b", "c", "d"} {
+		messages = append(messages, message(sixth(i), func(m *entity.Message) { m.OriginalTopic = topic }))
+	}
+	f := newFixture(messages...).open()
+	page := func(query string) (names []string, next string) {
+		var got struct {
+			Topics     []struct{ Topic string }
+			NextCursor *string `json:"next_cursor"`
+		}
+		w := f.do("GET", "/api/v1/topics"+query, "")
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != 200 {
+			t.Fatalf("topics%s = %d %s", query, w.Code, w.Body)
+		}
+		for _, one := range got.Topics {
+			names = append(names, one.Topic)
+		}
+		if got.NextCursor != nil {
+			next = *got.NextCursor
+		}
+		return names, next
+	}
+	first, next := page("?limit=1")
+	second, onwards := page("?limit=2&cursor=" + next)
+	if strings.Join(first, " ") != "" || len(first) != 1 || strings.Join(second, " ") != "a b" {
+		t.Errorf("pages %q, %q, want the unknown one and then a b", first, second)
+	}
+	if err := f.memory.Delete(t.Context(), sixth(2), entity.By("x")); err != nil {
+		t.Fatal(err)
+	}
+	if rest, end := page("?limit=2&cursor=" + onwards); strings.Join(rest, " ") != "c d" || end != "" {
+		t.Errorf("the last page %q with %q behind it, want c d and nothing", rest, end)
+	}
+	if all, end := page(""); len(all) != 4 || end != "" {
+		t.Errorf("without a limit %q, %q", all, end)
+	}
+	for query, field := range map[string]string{"limit=0": "limit", "limit=1001": "limit", "cursor=x": "cursor", "cursor=AAAA": "cursor"} {
+		if e := wantEnvelope(t, f.do("GET", "/api/v1/topics?"+query, ""), 400, codeValidation); firstField(e.Details) != field {
+			t.Errorf("%s: details %+v, want %s", query, e.Details, field)
+		}
 	}
 }

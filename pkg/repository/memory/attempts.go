@@ -27,6 +27,9 @@ func (s *Store) Claim(ctx context.Context, claims []repository.Claim, how reposi
 				taken = append(taken, r.bare())
 				continue
 			}
+			if c.OriginalTopic != "" && c.OriginalTopic != r.message.OriginalTopic { // mapped since
+				continue
+			}
 			before := r.message
 			if r.claim(c, now, how) != nil {
 				continue
@@ -224,7 +227,11 @@ func expired(m *entity.Message, now time.Time) bool {
 func (s *Store) History(ctx context.Context, id uuid.UUID) ([]entity.Attempt, error) {
 	var attempts []entity.Attempt
 	err := s.step(ctx, "read history", func(time.Time) error {
-		if r, ok := s.rows[id]; ok {
+		r, ok := s.rows[id]
+		if !ok {
+			r, ok = s.archive[id]
+		}
+		if ok {
 			attempts = slices.Clone(r.attempts)
 			for i := range attempts {
 				attempts[i].Edit = r.editOf(attempts[i].ID)

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
 // catalogue says who makes documents, and of which version.
@@ -16,6 +17,9 @@ type catalogue struct {
 	until   time.Time
 	version int64
 }
+
+// is reports whether that is the version that searches answer from.
+func (c *catalogue) is(version int64) bool { return c.held && c.version == version }
 
 type document struct {
 	version int64
@@ -36,11 +40,21 @@ func (s *Store) HoldCatalogue(ctx context.Context, owner uuid.UUID, version int6
 	return ok, err
 }
 
+// AnswerFrom implements repository.Catalogue.
+func (s *Store) AnswerFrom(version int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answersFrom = &version
+}
+
 // Uncatalogued implements repository.Catalogue. Messages of the archive come
 // behind those of the live table.
 func (s *Store) Uncatalogued(ctx context.Context, version int64, limit int, maxBytes, maxValue int64) ([]entity.Message, error) {
 	var messages []entity.Message
 	err := s.step(ctx, "find messages to catalogue", func(time.Time) error {
+		if !s.catalogue.is(version) {
+			return nil
+		}
 		rows := s.oldestFirst(func(m *entity.Message) bool { return m.Group == uuid.Nil || !s.rows[m.ID].has(version) })
 		for _, r := range oldestFirst(s.archive, func(*entity.Message) bool { return true }) {
 			if !r.has(version) {
@@ -86,9 +100,11 @@ func (s *Store) StoreDocuments(ctx context.Context, version int64, documents []e
 			if r == nil {
 				continue // deleted meanwhile
 			}
-			r.document = &document{version: version, text: d.Text, terms: map[int64]bool{}}
-			for _, t := range d.Terms {
-				r.document.terms[t] = true
+			if s.catalogue.is(version) {
+				r.document = &document{version: version, text: d.Text, terms: map[int64]bool{}}
+				for _, t := range d.Terms {
+					r.document.terms[t] = true
+				}
 			}
 			if d.Fingerprint != nil && r.message.Group == uuid.Nil {
 				r.message.Group = d.Fingerprint.ID()
@@ -108,12 +124,17 @@ func (s *Store) CataloguedUntil(ctx context.Context) (time.Time, error) {
 		if !s.catalogue.held {
 			return nil
 		}
-		until = now
+		until = now.Add(-repository.CatalogueSettles)
 		missing := s.oldestFirst(func(m *entity.Message) bool { return !s.rows[m.ID].has(s.catalogue.version) })
-		if len(missing) > 0 {
+		if len(missing) > 0 && missing[0].message.CreatedAt.Before(until) {
 			until = missing[0].message.CreatedAt
 		}
 		return nil
 	})
 	return until, err
+}
+
+// CatalogueStall implements repository.Catalogue. There are no transactions.
+func (s *Store) CatalogueStall(ctx context.Context) (repository.CatalogueStall, error) {
+	return repository.CatalogueStall{}, s.step(ctx, "read the catalogue's state", func(time.Time) error { return nil })
 }

@@ -53,7 +53,7 @@ func (s *Store) documented(f entity.Filter, id uuid.UUID) bool {
 	if !ok {
 		r = s.archive[id]
 	}
-	if r == nil || r.document == nil || !s.catalogue.held || r.document.version != s.catalogue.version {
+	if r == nil || r.document == nil || !s.catalogue.is(r.document.version) || s.answersFrom != nil && *s.answersFrom != r.document.version {
 		return false
 	}
 	for _, any := range f.Terms() {

@@ -36,12 +36,23 @@ type groupArrival struct {
 func (s *Store) NoteFingerprints(ctx context.Context, fingerprints []entity.Fingerprint) error {
 	return s.step(ctx, "note fingerprints", func(time.Time) error {
 		for _, f := range fingerprints {
-			if id := f.ID(); s.errorGroups[id] == nil {
-				s.errorGroups[id] = &errorGroup{Fingerprint: repository.BoundFingerprint(f)}
+			g := s.errorGroup(f.ID())
+			if g.Class == "" && g.Title == "" && g.Rule == "" {
+				g.Fingerprint = repository.BoundFingerprint(f)
 			}
 		}
 		return nil
 	})
+}
+
+// errorGroup is the group, made without a name where there is none.
+func (s *Store) errorGroup(id uuid.UUID) *errorGroup {
+	g := s.errorGroups[id]
+	if g == nil {
+		g = &errorGroup{}
+		s.errorGroups[id] = g
+	}
+	return g
 }
 
 // arrived notes that rows, which are in the store by now, have come into their
@@ -49,12 +60,12 @@ func (s *Store) NoteFingerprints(ctx context.Context, fingerprints []entity.Fing
 func (s *Store) arrived(rows ...*row) {
 	came := map[uuid.UUID][]*row{}
 	for _, r := range rows {
-		if group := r.message.Group; s.errorGroups[group] != nil {
+		if group := r.message.Group; group != uuid.Nil {
 			came[group] = append(came[group], r)
 		}
 	}
 	for id, rows := range came {
-		g := s.errorGroups[id]
+		g := s.errorGroup(id)
 		if !g.firstSeen.IsZero() && s.openBeside(id, rows) == 0 {
 			g.regressedAt = rows[0].message.CreatedAt
 		}
@@ -250,6 +261,9 @@ func (s *Store) countArrivals(seen func(topic string) bool, trend repository.Tre
 	}
 	for id, g := range counted {
 		g.Trend = trendOf(hours[id])
+		if g.LastSeen.Before(g.RegressedAt) { // it came back in a topic that is not visible
+			g.RegressedAt = time.Time{}
+		}
 	}
 	return counted
 }

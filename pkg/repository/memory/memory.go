@@ -26,6 +26,7 @@ type Store struct {
 	rows         map[uuid.UUID]*row
 	archive      map[uuid.UUID]*row
 	catalogue    catalogue
+	answersFrom  *int64 // version of documents; nil: the catalogue's, whichever
 	topicIDs     map[string]int32
 	topicNames   map[int32]string
 	incarnations map[repository.Topic]int32

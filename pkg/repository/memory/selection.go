@@ -56,8 +56,8 @@ func (s *Store) selectByID(n repository.NewRedrive, takes func(*entity.Message) 
 		}
 		seen[id] = true
 		r, ok := s.rows[id]
-		switch {
-		case !ok:
+		switch visible := n.Selection.Visible; {
+		case !ok, visible != nil && !visible.Sees(&r.message):
 			found = append(found, selected{id: id, reason: repository.SkippedGone})
 		case meant(&r.message):
 			found = append(found, judged(&r.message, n.Action, takes))

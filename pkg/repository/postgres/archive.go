@@ -135,18 +135,36 @@ const (
 
 	purgeAuditQuery = `SELECT dlq.purge_audit($1, $2)`
 
+	// Edits go with their message, unless a program deleted it that knows of none. It
+	// looks at all of them.
+	purgeEditsQuery = `
+	WITH gone AS (
+		DELETE FROM dlq.edits WHERE ctid = ANY (ARRAY(
+			SELECT e.ctid FROM dlq.edits e
+			WHERE NOT EXISTS (SELECT FROM dlq.dlq_messages m WHERE m.id = e.message_id)
+			  AND NOT EXISTS (SELECT FROM dlq.dlq_messages_archive a WHERE a.id = e.message_id)
+			LIMIT $1 FOR UPDATE SKIP LOCKED))
+		RETURNING 1
+	)
+	SELECT count(*) FROM gone`
+
+	purgeGroupsQuery = `SELECT dlq.purge_groups($1, $2)`
+
 	purgeArrivalsQuery = `SELECT dlq.purge_arrivals($1, $2)`
 )
 
 // minAuditDays is what dlq.purge_audit refuses to forget.
 const minAuditDays = 365
 
+const trendDays = int(repository.TrendLife / (24 * time.Hour))
+
 // PurgeBookkeeping deletes for good what is kept for a time beside the messages:
 // idempotency keys after their life, redrives that ended, and returns of attempts
 // that are gone, longer than redriveDays ago, entries of the audit trail older than
 // auditDays, which must be 365 or more, documents whose message was deleted while
-// they were made, and how much came in the hours of error
-// groups before repository.TrendLife. It deletes at most batch rows a
+// they were made, edits without a message, how much came in the hours of error
+// groups before repository.TrendLife, and groups that may be forgotten, as
+// repository.Groups has it. It deletes at most batch rows a
 // transaction (of redrives 10, with their batches) and says how many rows there
 // were. When one kind fails the others are still tried.
 func (s *Store) PurgeBookkeeping(ctx context.Context, redriveDays, auditDays, batch int) (int64, error) {
@@ -164,7 +182,9 @@ func (s *Store) PurgeBookkeeping(ctx context.Context, redriveDays, auditDays, ba
 		{"purge returns", purgeReturnsQuery, []any{s.clock(), redriveDays, batch}},
 		{"purge the audit trail", purgeAuditQuery, []any{auditDays, batch}},
 		{"purge documents of nothing", purgeStraysQuery, []any{batch}},
-		{"purge hourly arrivals", purgeArrivalsQuery, []any{int(repository.TrendLife / (24 * time.Hour)), batch}},
+		{"purge edits of nothing", purgeEditsQuery, []any{batch}},
+		{"purge error groups", purgeGroupsQuery, []any{trendDays, batch}},
+		{"purge hourly arrivals", purgeArrivalsQuery, []any{trendDays, batch}},
 	} {
 		n, err := s.purge(ctx, kind.where, kind.query, kind.args...)
 		total += n

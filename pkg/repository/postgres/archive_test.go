@@ -325,6 +325,26 @@ func TestPurgeBookkeeping(t *testing.T) {
 		}
 	})
 
+	t.Run("DeletesEditsOfMessagesThatAreNowhere", func(t *testing.T) {
+		t.Parallel()
+		db := postgrestest.Open(t)
+		live, archived := seedTen(t, db, "DEAD", "2026-01-01 00:00:00+00"), seedTen(t, db, "DEAD", "2001-01-01 00:00:00+00")
+		_, err := New(db).ArchiveOld(t.Context(), 365, 10)
+		wantNil(t, err)
+		for _, id := range []uuid.UUID{live, archived, uuid.New(), uuid.New(), uuid.New()} {
+			exec(t, db, `INSERT INTO dlq.edits (message_id, attempt_id, set_value, set_key, set_headers, record_hash, created_at)
+				VALUES ($1, gen_random_uuid(), false, false, false, 0, now())`, id)
+		}
+		if n, err := New(db).PurgeBookkeeping(t.Context(), 365, 730, 2); err != nil || n != 3 {
+			t.Errorf("got %d, %v, want the 3 of messages that are gone", n, err)
+		}
+		for _, id := range []uuid.UUID{live, archived} {
+			if got := count(t, db, "edits WHERE message_id = $1", id); got != 1 {
+				t.Errorf("got %d edits of a message that is there, want 1", got)
+			}
+		}
+	})
+
 	t.Run("CountsByTheStoresClock", func(t *testing.T) {
 		t.Parallel()
 		db := postgrestest.Open(t)

@@ -46,8 +46,7 @@ const restoredColumns = `
 	attempt_no, last_publish_error, last_publish_error_class, record_hash`
 
 // restoreQuery moves the row in one statement, so that it is in one of the tables
-// at every moment. One that went to the archive before the catalogue came to it
-// lies behind the catalogue's mark now, which goes back to it.
+// at every moment.
 const restoreQuery = `
 	WITH gone AS (
 		DELETE FROM dlq.dlq_messages_archive WHERE id = $1 RETURNING *
@@ -56,10 +55,6 @@ const restoreQuery = `
 		SELECT ` + restoredColumns + `, 'PENDING', 0, c.moment, c.moment
 		FROM gone, (SELECT coalesce($2::timestamptz, clock_timestamp()) AS moment) c
 		RETURNING *
-	), rewound AS (
-		UPDATE dlq.catalogue c SET mark = least(c.mark, b.created_at), found_until = least(c.found_until, b.created_at)
-		FROM back b
-		WHERE c.version IS DISTINCT FROM (SELECT d.version FROM dlq.message_documents d WHERE d.message_id = b.id)
 	), audit AS (
 		INSERT INTO dlq.audit (at, action, kind, object_id, from_state, to_state, retry_count, error_class, last_error,
 			actor, reason, request_id, trace_id, operation_id)

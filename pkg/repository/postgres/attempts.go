@@ -26,8 +26,8 @@ import (
 var claimQuery = `
 	WITH want AS (
 		SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::int4[], $5::int8[], $6::bool[],
-			$7::text[], $8::uuid[])
-			AS w (message_id, claim_id, topic, partition, end_offset, take_over, topic_id, redrive_id)
+			$7::text[], $8::uuid[], $17::text[])
+			AS w (message_id, claim_id, topic, partition, end_offset, take_over, topic_id, redrive_id, original_topic)
 	), taken AS MATERIALIZED (
 		SELECT m.id, w.claim_id, w.topic, w.topic_id, w.partition, w.end_offset, w.redrive_id,
 		       m.attempt_no, m.retry_count AS counted, m.claim_id AS doubtful, m.claim_redrive_id AS doubtful_redrive,
@@ -37,6 +37,7 @@ var claimQuery = `
 		FROM dlq.dlq_messages m JOIN want w ON w.message_id = m.id
 		WHERE (m.status = 'PENDING' AND m.retry_count < m.max_retries
 		       OR m.status = 'RETRYING' AND m.unsettled AND w.take_over) IS TRUE
+		  AND (m.original_topic IS DISTINCT FROM w.original_topic AND w.original_topic IS NOT NULL) IS FALSE
 		ORDER BY m.id FOR NO KEY UPDATE OF m %LOCK%
 	), claimed AS (
 		UPDATE dlq.dlq_messages m SET
@@ -85,7 +86,7 @@ func (s *Store) Claim(ctx context.Context, claims []repository.Claim, how reposi
 	n := len(claims)
 	ids, claimIDs, topics := newColumn(oidUUID, n, 16), newColumn(oidUUID, n, 16), newColumn(oidText, n, 24)
 	partitions, offsets, takeOvers := newColumn(oidInt4, n, 4), newColumn(oidInt8, n, 8), newColumn(oidBool, n, 1)
-	topicIDs, redrives := newColumn(oidText, n, 36), newColumn(oidUUID, n, 16)
+	topicIDs, redrives, originals := newColumn(oidText, n, 36), newColumn(oidUUID, n, 16), newColumn(oidText, n, 24)
 	for _, c := range claims {
 		ids.uuid(c.MessageID)
 		claimIDs.uuid(c.ID)
@@ -95,12 +96,14 @@ func (s *Store) Claim(ctx context.Context, claims []repository.Claim, how reposi
 		takeOvers.bool(c.TakeOver)
 		topicIDs.optionalText(c.TopicID)
 		redrives.optionalUUID(c.RedriveID)
+		originals.optionalText(c.OriginalTopic)
 	}
 	edits := editArgs(claims)
 	args := append([]any{
 		ids.arg(), claimIDs.arg(), topics.arg(), partitions.arg(), offsets.arg(), takeOvers.arg(),
 		topicIDs.arg(), redrives.arg(), how.Expiry.Microseconds(), s.clock(), how.Audit,
 	}, causeArgs(how.Cause)...)
+	args = append(args, originals.arg())
 	var found []row
 	if err := s.selectRows(ctx, &found, claimWays[claimWay{how.Wait, edits != nil}], append(args, edits...)...); err != nil {
 		return nil, translate("claim messages", err)

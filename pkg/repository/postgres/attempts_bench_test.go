@@ -38,7 +38,7 @@ func attempts(b *testing.B, edit *entity.Edit) {
 		var claims []repository.Claim
 		var results []repository.Result
 		for i, id := range ids[batches*batch : (batches+1)*batch] {
-			c := repository.Claim{MessageID: id, ID: uuid.New(), Topic: "orders", TopicID: "life-1", Edit: edit, SentHash: 7}
+			c := repository.Claim{MessageID: id, ID: uuid.New(), Topic: "orders", TopicID: "life-1", OriginalTopic: "orders", Edit: edit, SentHash: 7}
 			claims = append(claims, c)
 			results = append(results, repository.Result{MessageID: id, ClaimID: c.ID, Verdict: entity.Acknowledged, Offset: int64(i)})
 		}

@@ -10,15 +10,27 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
+// holdCatalogueQuery begins at the beginning when the version is another one.
 const holdCatalogueQuery = `
 	UPDATE dlq.catalogue c SET owner = $1, lease_expires_at = n.moment + $3::bigint * interval '1 microsecond', version = $2,
-		mark = CASE WHEN version = $2 THEN mark END, archive_mark = CASE WHEN version = $2 THEN archive_mark END,
+		mark = CASE WHEN version = $2 THEN mark ELSE '-infinity' END,
+		archive_mark = CASE WHEN version = $2 THEN archive_mark ELSE '-infinity' END,
+		walked_at = CASE WHEN version = $2 THEN walked_at ELSE '-infinity' END,
+		walked_id = CASE WHEN version = $2 THEN walked_id ELSE ` + zeroUUID + ` END,
+		archive_walked = CASE WHEN version = $2 THEN archive_walked ELSE '-infinity' END,
+		looked_at = CASE WHEN version = $2 THEN looked_at END,
 		found_until = CASE WHEN version = $2 THEN found_until END
 	FROM (SELECT coalesce($4::timestamptz, clock_timestamp()) AS moment) n
 	WHERE c.owner = $1 OR c.lease_expires_at IS NULL OR c.lease_expires_at <= n.moment
 	RETURNING true`
+
+const zeroUUID = `'00000000-0000-0000-0000-000000000000'::uuid`
+
+// AnswerFrom implements repository.Catalogue.
+func (s *Store) AnswerFrom(version int64) { s.answersFrom.Store(&version) }
 
 // HoldCatalogue implements repository.Catalogue.
 func (s *Store) HoldCatalogue(ctx context.Context, owner uuid.UUID, version int64, lease time.Duration) (bool, error) {
@@ -27,48 +39,80 @@ func (s *Store) HoldCatalogue(ctx context.Context, owner uuid.UUID, version int6
 	return len(held) > 0, translate("hold the catalogue", err)
 }
 
-// uncataloguedQuery walks on from the marks, and moves them up to what it finds.
-// No message may appear behind a mark: it stops before the moment at which somebody
-// looked, as long as a transaction of that time is not over, and ten seconds
-// earlier in any case, for a transaction has its number only when it writes. A
-// message's document is looked up by itself, for the planner would rather read all
-// of both tables. Rows that were put in by SQL may be of any time; they have no
-// group and are found by that.
+// uncataloguedQuery walks on from the place where the catalogue's row says, and
+// moves that up to the first message that it finds, or to ten seconds ago: as long
+// may a transaction take that stores messages.
+//
+// For one that takes longer it looks again, once a minute, at all from the marks on.
+// No message may appear behind those: they stop before a moment at which somebody
+// looked, as long as a transaction of that time is not over, and ten seconds earlier
+// in any case, for a row that is older than that as it is stored is in
+// catalogue_late. While one transaction stays open the marks stay too, and the looks
+// become rarer, or they would read ever more: whatever it stores is found some day.
+//
+// A message's document is looked up by itself, for the planner would rather read
+// all of both tables. Who works for another version finds nothing.
 var uncataloguedQuery = `
-	WITH c AS MATERIALIZED (
-		SELECT mark, archive_mark, n.moment,
-			CASE WHEN pg_snapshot_xmin(pg_current_snapshot()) >= seen_xid THEN seen_at - interval '10 seconds' END AS settled,
-			CASE WHEN seen_xid IS NULL OR pg_snapshot_xmin(pg_current_snapshot()) >= seen_xid THEN n.moment ELSE seen_at END AS seen_at,
-			CASE WHEN seen_xid IS NULL OR pg_snapshot_xmin(pg_current_snapshot()) >= seen_xid
-			     THEN pg_snapshot_xmax(pg_current_snapshot()) ELSE seen_xid END AS seen_xid
-		FROM dlq.catalogue, (SELECT coalesce($5::timestamptz, clock_timestamp()) AS moment) n
-		WHERE version = $1
+	WITH held AS MATERIALIZED (
+		SELECT k.*, n.moment, seen_xid IS NULL OR pg_snapshot_xmin(pg_current_snapshot()) >= seen_xid AS settles
+		FROM dlq.catalogue k, (SELECT coalesce($5::timestamptz, clock_timestamp()) AS moment) n
+		WHERE version = $1 FOR NO KEY UPDATE OF k
+	), due AS MATERIALIZED (
+		SELECT *, looked_at IS NULL OR moment - looked_at >=
+			greatest(interval '1 minute', CASE WHEN NOT settles THEN (moment - seen_at) / 10 END) AS again
+		FROM held
+	), c AS MATERIALIZED (
+		SELECT moment, moment - interval '10 seconds' AS near, again,
+			CASE WHEN again AND settles THEN seen_at - interval '10 seconds' END AS settled,
+			CASE WHEN again THEN mark ELSE walked_at END AS start_at,
+			CASE WHEN again THEN ` + zeroUUID + ` ELSE walked_id END AS start_id,
+			CASE WHEN again THEN archive_mark ELSE archive_walked END AS archive_start,
+			CASE WHEN settles THEN moment ELSE seen_at END AS seen_at,
+			CASE WHEN settles THEN pg_snapshot_xmax(pg_current_snapshot()) ELSE seen_xid END AS seen_xid
+		FROM due
 	), live AS MATERIALIZED (
 		SELECT m.id, m.created_at FROM dlq.dlq_messages m
-		WHERE m.created_at >= coalesce((SELECT mark FROM c), '-infinity')
+		WHERE (m.created_at, m.id) >= ((SELECT start_at FROM c), (SELECT start_id FROM c))
 		  AND (SELECT d.version FROM dlq.message_documents d WHERE d.message_id = m.id) IS DISTINCT FROM $1
 		ORDER BY m.created_at, m.id LIMIT $2
 	), archived AS MATERIALIZED (
 		SELECT m.id, m.archived_at FROM dlq.dlq_messages_archive m
-		WHERE m.archived_at >= coalesce((SELECT archive_mark FROM c), '-infinity')
+		WHERE m.archived_at >= (SELECT archive_start FROM c)
 		  AND (SELECT d.version FROM dlq.message_documents d WHERE d.message_id = m.id) IS DISTINCT FROM $1
 		ORDER BY m.archived_at LIMIT $2
 	), ungrouped AS MATERIALIZED (
-		SELECT m.id, m.created_at FROM dlq.dlq_messages m WHERE m.group_id IS NULL ORDER BY m.created_at, m.id LIMIT $2
+		SELECT m.id, m.created_at FROM dlq.dlq_messages m
+		WHERE m.group_id IS NULL AND EXISTS (SELECT FROM c) ORDER BY m.created_at, m.id LIMIT $2
+	), noted AS MATERIALIZED (
+		SELECT l.message_id AS id, (SELECT m.created_at FROM dlq.dlq_messages m WHERE m.id = l.message_id
+			AND (SELECT d.version FROM dlq.message_documents d WHERE d.message_id = m.id) IS DISTINCT FROM $1) AS created_at
+		FROM dlq.catalogue_late l WHERE EXISTS (SELECT FROM c) LIMIT $2
+	), done AS (
+		DELETE FROM dlq.catalogue_late WHERE message_id = ANY (ARRAY(SELECT id FROM noted WHERE created_at IS NULL))
+	), late AS MATERIALIZED (
+		SELECT id, created_at FROM noted WHERE created_at IS NOT NULL
+	), first AS MATERIALIZED (
+		SELECT id, created_at FROM live ORDER BY created_at, id LIMIT 1
 	), moved AS (
 		UPDATE dlq.catalogue k SET
-			mark = greatest(k.mark, CASE WHEN c.settled IS NOT NULL
-				THEN least(c.settled, (SELECT min(created_at) FROM live)) END),
+			mark = greatest(k.mark, CASE WHEN c.settled IS NOT NULL THEN least(c.settled, (SELECT created_at FROM first)) END),
 			archive_mark = greatest(k.archive_mark, CASE WHEN c.settled IS NOT NULL
 				THEN least(c.settled, (SELECT min(archived_at) FROM archived)) END),
-			found_until = coalesce((SELECT min(created_at) FROM live), c.moment),
+			walked_at = coalesce(f.created_at, greatest(c.start_at, c.near)),
+			walked_id = coalesce(f.id, CASE WHEN c.near > c.start_at THEN ` + zeroUUID + ` ELSE c.start_id END),
+			archive_walked = greatest(c.archive_start, least((SELECT min(archived_at) FROM archived), c.near)),
+			looked_at = CASE WHEN c.again THEN c.moment ELSE k.looked_at END,
+			found_until = least((SELECT created_at FROM first), (SELECT min(created_at) FROM late),
+				(SELECT min(created_at) FROM ungrouped), c.moment - interval '1 second'),
 			seen_at = c.seen_at, seen_xid = c.seen_xid
-		FROM c WHERE k.version = $1
+		FROM c LEFT JOIN first f ON f.created_at < c.near
+		WHERE k.version = $1
 	), picked AS MATERIALIZED (
 		SELECT id, archived, row_number() OVER (ORDER BY archived, created_at, id) AS ord
 		FROM (
 			SELECT id, created_at, false AS archived FROM live
 			UNION SELECT id, created_at, false FROM ungrouped
+			UNION SELECT id, created_at, false FROM late
 			UNION ALL SELECT id, archived_at, true FROM archived
 		) found ORDER BY ord LIMIT $2
 	), sized AS MATERIALIZED (
@@ -120,12 +164,33 @@ func (s *Store) Uncatalogued(ctx context.Context, version int64, limit int, maxB
 	return messages, nil
 }
 
-// storeDocumentsQuery locks no row but those that get a group, which it locks as for
-// a change, in the order of their ids: a lock on every message would be a write to
-// every message, and would let claims that wait for one another go in a circle.
+// storeDocumentsQuery keeps nothing for another version than the catalogue's, which
+// nobody can change meanwhile. It locks no message: the other order, documents after
+// messages, is that of a deletion.
 const storeDocumentsQuery = `
 	WITH document AS MATERIALIZED (
-		SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[]) AS x (id, text, terms, group_id)
+		SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[]) AS x (id, text, terms)
+	), present AS MATERIALIZED (
+		SELECT version FROM dlq.catalogue WHERE version = $4 FOR SHARE
+	), known AS MATERIALIZED (
+		SELECT m.id FROM dlq.dlq_messages m WHERE m.id = ANY ($1::uuid[])
+		UNION ALL
+		SELECT m.id FROM dlq.dlq_messages_archive m WHERE m.id = ANY ($1::uuid[])
+	)
+	INSERT INTO dlq.message_documents AS d (message_id, version, text, terms)
+	SELECT x.id, (SELECT version FROM present), x.text, x.terms::bigint[]
+	FROM document x WHERE x.id IN (SELECT id FROM known) AND EXISTS (SELECT FROM present)
+	ORDER BY x.id
+	ON CONFLICT (message_id) DO UPDATE SET version = excluded.version, text = excluded.text, terms = excluded.terms
+	WHERE (d.version, d.text, d.terms) IS DISTINCT FROM (excluded.version, excluded.text, excluded.terms)`
+
+// groupDocumentsQuery comes behind the documents: what has no group is found by
+// that. It locks the messages as for a change, in the order of their ids, and no
+// others: a lock on every message would be a write to every message, and would let
+// claims that wait for one another go in a circle.
+const groupDocumentsQuery = `
+	WITH document AS MATERIALIZED (
+		SELECT * FROM unnest($1::uuid[], $2::uuid[]) AS x (id, group_id)
 	), changing AS MATERIALIZED (
 		SELECT m.id FROM dlq.dlq_messages m
 		WHERE m.id = ANY (ARRAY(SELECT id FROM document WHERE group_id IS NOT NULL)) AND (m.group_id IS NULL) IS TRUE
@@ -133,27 +198,18 @@ const storeDocumentsQuery = `
 	), grouped AS (
 		UPDATE dlq.dlq_messages m SET group_id = x.group_id
 		FROM changing c JOIN document x ON x.id = c.id WHERE m.id = c.id AND (m.group_id IS NULL) IS TRUE
-	), grouped_archived AS (
-		UPDATE dlq.dlq_messages_archive m SET group_id = x.group_id
-		FROM document x WHERE m.id = x.id AND x.group_id IS NOT NULL AND m.group_id IS NULL
-	), known AS MATERIALIZED (
-		SELECT m.id FROM dlq.dlq_messages m WHERE m.id = ANY ($1::uuid[])
-		UNION ALL
-		SELECT m.id FROM dlq.dlq_messages_archive m WHERE m.id = ANY ($1::uuid[])
 	)
-	INSERT INTO dlq.message_documents AS d (message_id, version, text, terms)
-	SELECT x.id, $5, x.text, x.terms::bigint[]
-	FROM document x WHERE x.id IN (SELECT id FROM known)
-	ORDER BY x.id
-	ON CONFLICT (message_id) DO UPDATE SET version = excluded.version, text = excluded.text, terms = excluded.terms
-	WHERE (d.version, d.text, d.terms) IS DISTINCT FROM (excluded.version, excluded.text, excluded.terms)`
+	UPDATE dlq.dlq_messages_archive m SET group_id = x.group_id
+	FROM document x WHERE m.id = x.id AND x.group_id IS NOT NULL AND m.group_id IS NULL`
 
 // dropStraysQuery takes back documents of messages that were deleted while they were
 // being made. One whose deletion is not over yet is left to purgeStraysQuery.
 const dropStraysQuery = `
-	DELETE FROM dlq.message_documents d WHERE d.message_id = ANY ($1::uuid[])
-	  AND NOT EXISTS (SELECT FROM dlq.dlq_messages m WHERE m.id = d.message_id)
-	  AND NOT EXISTS (SELECT FROM dlq.dlq_messages_archive a WHERE a.id = d.message_id)`
+	DELETE FROM dlq.message_documents WHERE message_id = ANY (ARRAY(
+		SELECT d.message_id FROM dlq.message_documents d WHERE d.message_id = ANY ($1::uuid[])
+		  AND NOT EXISTS (SELECT FROM dlq.dlq_messages m WHERE m.id = d.message_id)
+		  AND NOT EXISTS (SELECT FROM dlq.dlq_messages_archive a WHERE a.id = d.message_id)
+		ORDER BY d.message_id FOR UPDATE))`
 
 // purgeStraysQuery looks at all of them, which is why it is the archiver's.
 const purgeStraysQuery = `
@@ -162,7 +218,7 @@ const purgeStraysQuery = `
 			SELECT d.message_id FROM dlq.message_documents d
 			WHERE NOT EXISTS (SELECT FROM dlq.dlq_messages m WHERE m.id = d.message_id)
 			  AND NOT EXISTS (SELECT FROM dlq.dlq_messages_archive a WHERE a.id = d.message_id)
-			LIMIT $1))
+			ORDER BY d.message_id LIMIT $1 FOR UPDATE OF d))
 		RETURNING 1
 	)
 	SELECT count(*) FROM gone`
@@ -190,7 +246,10 @@ func (s *Store) StoreDocuments(ctx context.Context, version int64, documents []e
 		}
 		groups.uuid(d.Fingerprint.ID())
 	}
-	err := s.run(ctx, storeDocumentsQuery, ids.arg(), texts.arg(), terms.arg(), groups.arg(), version)
+	err := s.run(ctx, storeDocumentsQuery, ids.arg(), texts.arg(), terms.arg(), version)
+	if err == nil {
+		err = s.run(ctx, groupDocumentsQuery, ids.arg(), groups.arg())
+	}
 	if err == nil {
 		err = s.run(ctx, dropStraysQuery, ids.arg())
 	}
@@ -261,4 +320,25 @@ func (s *Store) CataloguedUntil(ctx context.Context) (time.Time, error) {
 		return time.Time{}, nil
 	}
 	return moment(until[0]), nil
+}
+
+// The transaction that a look waits for is shown to whoever may see it.
+const catalogueStallQuery = `
+	SELECT extract(epoch FROM coalesce($1::timestamptz, clock_timestamp()) - seen_at)::float8 AS seconds,
+		coalesce((SELECT 'process ' || pid FROM pg_stat_activity WHERE backend_xid = x.oldest LIMIT 1),
+			(SELECT 'prepared transaction ' || gid FROM pg_prepared_xacts WHERE transaction = x.oldest LIMIT 1), '') AS holder
+	FROM dlq.catalogue, (SELECT pg_snapshot_xmin(pg_current_snapshot())::xid AS oldest) x
+	WHERE pg_snapshot_xmin(pg_current_snapshot()) < seen_xid`
+
+// CatalogueStall implements repository.Catalogue.
+func (s *Store) CatalogueStall(ctx context.Context) (repository.CatalogueStall, error) {
+	var found []struct {
+		Seconds float64 `db:"seconds"`
+		Holder  string  `db:"holder"`
+	}
+	if err := s.selectRows(ctx, &found, catalogueStallQuery, s.clock()); err != nil || len(found) == 0 {
+		return repository.CatalogueStall{}, translate("read the catalogue's state", err)
+	}
+	age := time.Duration(max(0, found[0].Seconds) * float64(time.Second))
+	return repository.CatalogueStall{Age: age, Holder: found[0].Holder}, nil
 }

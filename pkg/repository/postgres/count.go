@@ -62,7 +62,7 @@ func counterQuery(f entity.Filter, n names) (string, []any) {
 
 // exactQuery counts along each walk by itself.
 func exactQuery(f entity.Filter, n names, from source) (string, []any) {
-	a := &arguments{first: 1}
+	a := &arguments{first: 1, version: n.version}
 	walks := a.walks(f, n)
 	if len(walks) == 0 {
 		return `SELECT 0::bigint`, nil
@@ -80,7 +80,7 @@ func (s *Store) readNumber(ctx context.Context, n *int64, query string, args []a
 
 // estimate is what the planner believes.
 func (s *Store) estimate(ctx context.Context, f entity.Filter, n names, from source) (int64, error) {
-	a := &arguments{first: 1}
+	a := &arguments{first: 1, version: n.version}
 	conditions := append(append(a.named(f, n), a.conditions(f)...), a.catalogued(f)...)
 	var text []byte
 	err := s.bounded(ctx, s.countPatience, func(tx *sqlx.Tx) error {

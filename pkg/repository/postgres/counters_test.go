@@ -133,6 +133,7 @@ func newMix(t *testing.T, db *sqlx.DB) *mix {
 	refs, err := m.store.OpenTopics(t.Context(), []repository.Topic{{Name: "orders.dlq", Incarnation: "1"}})
 	wantNil(t, err)
 	m.ref = refs[0]
+	exec(t, db, `UPDATE dlq.catalogue SET version = 1`)
 	exec(t, db, `CREATE TABLE public.grouped (id UUID)`)
 	exec(t, db, `CREATE FUNCTION public.note_group() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 		IF NEW.group_id IS NOT NULL AND (TG_OP = 'INSERT' OR OLD.group_id IS NULL) THEN INSERT INTO public.grouped VALUES (NEW.id); END IF;
@@ -169,6 +170,8 @@ func (m *mix) session(ctx context.Context, number int) {
 			m.finish(ctx, random)
 		case n < 85:
 			m.one(ctx, "delete", "PENDING RETRYING RESOLVED DEAD", func(ctx context.Context, id uuid.UUID) error { return m.store.Delete(ctx, id, entity.By("test")) })
+		case n < 87:
+			m.remove(ctx, random, 1+random.IntN(20))
 		case n < 89:
 			m.one(ctx, "requeue", "DEAD", func(ctx context.Context, id uuid.UUID) error {
 				_, err := m.store.Requeue(ctx, id, entity.By("test"))
@@ -237,6 +240,17 @@ func (m *mix) group(ctx context.Context, random *rand.Rand, n int) {
 		documents[i] = entity.Document{MessageID: id, Text: "mix", Terms: []int64{1}, Fingerprint: &fingerprint}
 	}
 	m.fail("group", m.store.StoreDocuments(ctx, 1, documents))
+}
+
+// remove deletes many at once, in random order.
+func (m *mix) remove(ctx context.Context, random *rand.Rand, n int) {
+	var ids []uuid.UUID
+	if err := m.db.SelectContext(ctx, &ids, `SELECT id FROM dlq.dlq_messages ORDER BY md5(id::text || $2::text) LIMIT $1`, n, random.Uint32()); err != nil {
+		m.fail("pick", err)
+		return
+	}
+	_, err := m.store.Change(ctx, repository.Change{Action: entity.RedriveDelete, IDs: ids}, entity.By("test"))
+	m.fail("remove", err)
 }
 
 // claim takes messages at random, in random order, as workers of different
@@ -336,7 +350,7 @@ func (m *mix) wantCounts(t *testing.T) {
 			t.Errorf("got %v, want no error", err)
 		}
 	}
-	for _, what := range []string{"ingest", "insert", "claim", "finish", "delete", "requeue", "give up", "archive", "truncate", "group"} {
+	for _, what := range []string{"ingest", "insert", "claim", "finish", "delete", "requeue", "give up", "archive", "truncate", "group", "remove"} {
 		if m.done[what] == 0 {
 			t.Errorf("the mix had no %s that succeeded, want some: %v", what, m.done)
 		}

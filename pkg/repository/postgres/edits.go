@@ -10,15 +10,15 @@ import (
 )
 
 // editedStep is a part of a claim that has edits: it stores them for the messages
-// that are really taken. Its parameters follow $16. A claim without edits is a
+// that are really taken. Its parameters follow $17. A claim without edits is a
 // statement without this part, so that it pays nothing for it.
 const editedStep = `, edited AS (
 		INSERT INTO dlq.edits (message_id, attempt_id, target_topic, set_value, value, set_key, key, set_headers, headers,
 			patch, record_hash, created_at)
 		SELECT m.id, m.claim_id, e.target_topic, e.set_value, e.value, e.set_key, e.key, e.set_headers, e.headers,
 			e.patch, e.record_hash, m.last_retry_at
-		FROM unnest($17::uuid[], $18::uuid[], $19::text[], $20::bool[], $21::bytea[], $22::bool[], $23::bytea[], $24::bool[],
-			$25::bytea[], $26::bytea[], $27::int8[])
+		FROM unnest($18::uuid[], $19::uuid[], $20::text[], $21::bool[], $22::bytea[], $23::bool[], $24::bytea[], $25::bool[],
+			$26::bytea[], $27::bytea[], $28::int8[])
 			AS e (message_id, attempt_id, target_topic, set_value, value, set_key, key, set_headers, headers, patch, record_hash)
 		JOIN claimed m ON m.id = e.message_id AND m.claim_id = e.attempt_id
 		ON CONFLICT (message_id, attempt_id) DO NOTHING

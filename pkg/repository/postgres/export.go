@@ -10,10 +10,11 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// An export reads so many messages at once, with as many bytes of each; the whole
-// of a larger one is read by itself. So memory has a bound, whatever comes.
+// An export reads so many messages at once, with as many bytes of each of their
+// parts; the whole of one with a larger part is read by itself. So memory has a
+// bound, whatever comes.
 const (
-	exportStep  = 1000
+	exportStep  = 250
 	exportBytes = 16 << 10
 )
 
@@ -54,7 +55,7 @@ func (s *Store) Export(ctx context.Context, q repository.ExportQuery, yield func
 // exportQuery carries the rows through the merge of its walks, with pointers to
 // their bytes only.
 func exportQuery(from source, q repository.ExportQuery, n names, how string) (string, []any) {
-	a := &arguments{first: 1}
+	a := &arguments{first: 1, version: n.version}
 	walks := a.ways(q.Filter, n, how)
 	if len(walks) == 0 {
 		a.values, walks = nil, [][]string{{"false"}}
@@ -65,8 +66,11 @@ func exportQuery(from source, q repository.ExportQuery, n names, how string) (st
 			" ORDER BY m.created_at DESC, m.id DESC)"}
 	}
 	limit := a.arg(exportBytes) + "::bigint"
+	key := "CASE WHEN octet_length(m.key) <= " + limit + " THEN m.key END AS key"
+	errorMessage := "CASE WHEN octet_length(m.error_message) <= " + limit + " THEN m.error_message END AS error_message"
 	return `
-	SELECT ` + stateColumns + `, ` + byteColumns(limit, limit) + `, ` + consumptionColumns + `
+	SELECT ` + stateColumnsWith(errorMessage) + `, ` + byteColumnsWith(key, limit, limit) + `, ` + consumptionColumns + `,
+		coalesce(octet_length(m.key), 0) > ` + limit + ` OR octet_length(m.error_message) > ` + limit + ` AS cut
 	FROM (` + join(walks, "\n\tUNION ALL\n\t") + `) m
 	LEFT JOIN LATERAL (SELECT name FROM dlq.topics WHERE id = m.dlq_topic_id OFFSET 0) t ON true` + consumptionOf + `
 	ORDER BY m.created_at DESC, m.id DESC LIMIT ` + a.arg(q.Limit) + `::bigint`, a.values
@@ -100,9 +104,15 @@ func newExporter(ctx context.Context, tx *sqlx.Tx, from source, maxValue int64) 
 	return &exporter{next: next, whole: whole, maxValue: maxValue}, err
 }
 
+// exportRow says whether its key or its error message is too long to be in it.
+type exportRow struct {
+	row
+	Cut bool `db:"cut"`
+}
+
 // run yields all messages. What yield answers is apart from the store's errors.
 func (e *exporter) run(ctx context.Context, yield func(*entity.Message) error) (refused, err error) {
-	rows := make([]row, 0, exportStep)
+	rows := make([]exportRow, 0, exportStep)
 	for {
 		rows = rows[:0]
 		if err := e.next.SelectContext(ctx, &rows); err != nil {
@@ -116,7 +126,7 @@ func (e *exporter) run(ctx context.Context, yield func(*entity.Message) error) (
 			if err := yield(&m); err != nil {
 				return err, nil
 			}
-			rows[i] = row{} // nobody needs its bytes any more
+			rows[i] = exportRow{} // nobody needs its bytes any more
 		}
 		if len(rows) < exportStep {
 			return nil, nil
@@ -126,13 +136,13 @@ func (e *exporter) run(ctx context.Context, yield func(*entity.Message) error) (
 
 // message is that of a row, read again by itself when its bytes are too many to be
 // read with others.
-func (e *exporter) message(ctx context.Context, r *row) (entity.Message, error) {
+func (e *exporter) message(ctx context.Context, r *exportRow) (entity.Message, error) {
 	m, err := r.messageWithBytes()
 	if err != nil {
 		return entity.Message{}, err
 	}
 	left := m.Record.State == entity.ValueNotLoaded && (e.maxValue < 0 || e.maxValue > exportBytes && m.Record.Size <= e.maxValue)
-	if m.Record.HeadersOmitted || left {
+	if r.Cut || m.Record.HeadersOmitted || left {
 		var one row
 		if err := e.whole.GetContext(ctx, &one, r.ID.UUID, e.maxValue); err != nil {
 			return entity.Message{}, err

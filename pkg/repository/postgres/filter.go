@@ -14,8 +14,9 @@ import (
 // query is planned for its very arguments: one topic may be a millionth of the
 // table and the next one all of it.
 type arguments struct {
-	first  int // number of the first one's parameter
-	values []any
+	first   int // number of the first one's parameter
+	values  []any
+	version *int64 // of documents, beside the catalogue's own; nil: any
 }
 
 func (a *arguments) arg(v any) string {
@@ -102,6 +103,9 @@ func status(wanted []entity.Status) string {
 // documented are a filter's conditions on d, the message's document.
 func (a *arguments) documented(f entity.Filter) string {
 	all := []string{"d.version = (SELECT version FROM dlq.catalogue)"}
+	if a.version != nil {
+		all = append(all, "d.version = "+a.arg(*a.version)+"::bigint")
+	}
 	var every []int64
 	for _, any := range f.Terms() {
 		if len(any) == 1 {

@@ -14,14 +14,16 @@ import (
 )
 
 // noteQuery writes what is new, in one order, and touches nothing that is known:
-// fingerprints are noted with every batch and are nearly always known.
+// fingerprints are noted often and are nearly always known. A group whose messages
+// came before it was noted has a row without a name, which gets one.
 const noteQuery = `
-	INSERT INTO dlq.error_groups (id, class, title, frames, rule)
-	SELECT n.id, n.class, n.title, ARRAY(SELECT jsonb_array_elements_text(n.frames::jsonb)), n.rule
+	INSERT INTO dlq.error_groups AS g (id, class, title, frames, rule)
+	SELECT DISTINCT ON (n.id) n.id, n.class, n.title, ARRAY(SELECT jsonb_array_elements_text(n.frames::jsonb)), n.rule
 	FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[]) AS n (id, class, title, frames, rule)
-	WHERE NOT EXISTS (SELECT FROM dlq.error_groups g WHERE g.id = n.id)
+	WHERE NOT EXISTS (SELECT FROM dlq.error_groups k WHERE k.id = n.id AND (k.class, k.title, k.rule) <> ('', '', ''))
 	ORDER BY n.id
-	ON CONFLICT (id) DO NOTHING`
+	ON CONFLICT (id) DO UPDATE SET class = excluded.class, title = excluded.title, frames = excluded.frames, rule = excluded.rule
+	WHERE (g.class, g.title, g.rule) = ('', '', '') AND (excluded.class, excluded.title, excluded.rule) <> ('', '', '')`
 
 // NoteFingerprints implements repository.Groups.
 func (s *Store) NoteFingerprints(ctx context.Context, fingerprints []entity.Fingerprint) error {
@@ -229,15 +231,21 @@ func arrivedIn(seen string) []string {
 }
 
 // pickByTime walks an index of the groups and asks of each whether it belongs to
-// the list, until the page is full. The groups of a topic are known before.
+// the list, until the page is full. The groups of a topic are known before. The
+// times of topics that are not visible must tell nobody anything: where not all
+// are, those of the visible ones are looked up for every group.
 func (q *groupsQuery) pickByTime(asked repository.GroupQuery, seen string) string {
-	column := "last_seen"
+	from, column := "dlq.error_groups g", "g.last_seen"
 	if asked.Sort == repository.GroupsByFirstSeen {
-		column = "first_seen"
+		column = "g.first_seen"
 	}
-	conditions := append([]string{"g." + column + " IS NOT NULL"}, arrivedIn(seen)...)
+	if seen != "" {
+		from += " JOIN (" + arrivalTimes(seen) + ") a ON a.group_id = g.id"
+		column = "a" + column[1:]
+	}
+	conditions := []string{column + " IS NOT NULL"}
 	if asked.After != nil {
-		conditions = append(conditions, fmt.Sprintf("(g.%s, g.id) < (%s, %s)", column,
+		conditions = append(conditions, fmt.Sprintf("(%s, g.id) < (%s, %s)", column,
 			q.arg(timeOfPlace(asked.After.Key), "timestamptz"), q.arg(asked.After.ID, "uuid")))
 	}
 	switch {
@@ -247,8 +255,16 @@ func (q *groupsQuery) pickByTime(asked repository.GroupQuery, seen string) strin
 		conditions = append(conditions, `(SELECT sum(c.messages) FROM dlq.group_counters c
 			WHERE c.group_id = g.id AND c.status <> 'RESOLVED'`+seen+`) > 0`)
 	}
-	return fmt.Sprintf(`SELECT g.id, (extract(epoch FROM g.%[1]s) * 1000000)::bigint AS place FROM dlq.error_groups g
-		WHERE %[2]s ORDER BY g.%[1]s DESC, g.id DESC`, column, strings.Join(conditions, " AND "))
+	return fmt.Sprintf(`SELECT g.id, (extract(epoch FROM %[1]s) * 1000000)::bigint AS place FROM %[3]s
+		WHERE %[2]s ORDER BY %[1]s DESC, g.id DESC`, column, strings.Join(conditions, " AND "), from)
+}
+
+// arrivalTimes are when the first and the last of each group came in visible topics.
+func arrivalTimes(seen string) string {
+	return `SELECT s.group_id, min(s.first_seen) AS first_seen, max(s.last_seen) AS last_seen FROM (
+			SELECT c.group_id, min(c.first_seen) AS first_seen, max(c.last_seen) AS last_seen FROM dlq.group_arrivals c
+			WHERE c.hour = '-infinity'` + seen + ` GROUP BY c.group_id, c.original_topic HAVING sum(c.messages) > 0
+		) s GROUP BY 1`
 }
 
 // ofTopic is the condition that a group has messages of a topic, which are open if
@@ -297,9 +313,13 @@ func (q *groupsQuery) reads(pick, seen string, trend repository.Trend) *groupsQu
 			GROUP BY 1 HAVING sum(c.messages) > 0
 		) s`
 	}
+	regressed := "g.regressed_at"
+	if seen != "" {
+		regressed = "CASE WHEN a.last_seen >= g.regressed_at THEN g.regressed_at END AS regressed_at"
+	}
 	q.text = `
 	WITH ` + q.with + `page AS MATERIALIZED (` + pick + `)
-	SELECT p.id, p.place, g.class, g.title, g.frames, g.rule, g.regressed_at, g.note, g.link, g.muted,
+	SELECT p.id, p.place, g.class, g.title, g.frames, g.rule, ` + regressed + `, g.note, g.link, g.muted,
 		coalesce(a.first_seen, g.first_seen) AS first_seen, coalesce(a.last_seen, g.last_seen) AS last_seen, a.arrived,
 		n.topics, n.statuses, n.messages, t.hours, t.hour_messages
 	FROM page p JOIN dlq.error_groups g ON g.id = p.id

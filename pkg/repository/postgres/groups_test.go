@@ -75,6 +75,115 @@ func TestErrorGroups(t *testing.T) {
 	})
 }
 
+// TestPurgeGroups: a table of causes must not grow for ever, and no count may be lost
+// by its getting smaller.
+func TestPurgeGroups(t *testing.T) {
+	t.Parallel()
+	// put stores a message of a group that came so long ago; it is gone again unless
+	// it stays.
+	put := func(t *testing.T, db *sqlx.DB, group, ago string, stays bool) {
+		t.Helper()
+		exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, status, group_id, created_at, updated_at)
+			SELECT 'orders', 'boom', 'DEAD', md5($1)::uuid, at, at FROM (SELECT now() - $2::interval AS at) m`, group, ago)
+		if !stays {
+			exec(t, db, `DELETE FROM dlq.dlq_messages WHERE group_id = md5($1)::uuid`, group)
+		}
+	}
+	rows := func(t *testing.T, db *sqlx.DB, group string) (n int) {
+		t.Helper()
+		wantNil(t, db.Get(&n, `SELECT (SELECT count(*) FROM dlq.error_groups WHERE id = md5($1)::uuid)
+			+ 10 * (SELECT sum(messages) IS NOT NULL FROM dlq.group_counters WHERE group_id = md5($1)::uuid)::int
+			+ 100 * (SELECT sum(messages) IS NOT NULL FROM dlq.group_arrivals WHERE group_id = md5($1)::uuid)::int`, group))
+		return n
+	}
+	purge := func(t *testing.T, db *sqlx.DB) (n int) {
+		t.Helper()
+		wantNil(t, db.Get(&n, `SELECT dlq.purge_groups(90, 2)`))
+		return n
+	}
+
+	t.Run("OfWhichNothingIsLeftAndNothingCame", func(t *testing.T) {
+		t.Parallel()
+		db := postgrestest.Open(t)
+		for _, group := range []string{"old1", "old2", "old3", "noted", "linked", "muted", "archived", "live"} {
+			put(t, db, group, "91d", group == "live" || group == "archived")
+		}
+		put(t, db, "young", "89d", false)
+		exec(t, db, `UPDATE dlq.error_groups SET note = 'n' WHERE id = md5('noted')::uuid`)
+		exec(t, db, `UPDATE dlq.error_groups SET link = 'l' WHERE id = md5('linked')::uuid`)
+		exec(t, db, `UPDATE dlq.error_groups SET muted = true WHERE id = md5('muted')::uuid`)
+		exec(t, db, `WITH m AS (DELETE FROM dlq.dlq_messages WHERE group_id = md5('archived')::uuid RETURNING id, group_id)
+			INSERT INTO dlq.dlq_messages_archive (id, original_topic, error_message, retry_count, max_retries, status, created_at, updated_at, group_id)
+			SELECT id, 'orders', '', 0, 3, 'DEAD', now(), now(), group_id FROM m`)
+		if n, err := New(db).PurgeBookkeeping(t.Context(), 365, 730, 2); err != nil || n != 3+5 {
+			t.Errorf("got %d, %v, want 3 groups and the 5 old hours of the others", n, err)
+		}
+		for group, want := range map[string]int{
+			"old1": 0, "old2": 0, "old3": 0, "noted": 111, "linked": 111, "muted": 111, "archived": 111, "live": 111, "young": 111,
+		} {
+			if got := rows(t, db, group); got != want {
+				t.Errorf("%s: rows of group, counters, arrivals: got %03d, want %03d", group, got, want)
+			}
+		}
+		for _, args := range []string{"-1, 10", "NULL, 10", "90, 0", "90, NULL"} {
+			if _, err := db.Exec(`SELECT dlq.purge_groups(` + args + `)`); err == nil || !strings.Contains(err.Error(), "must") {
+				t.Errorf("(%s): got %v, want a refusal", args, err)
+			}
+		}
+	})
+
+	t.Run("NotWhileAMessageOfItComes", func(t *testing.T) {
+		t.Parallel()
+		db := postgrestest.Open(t)
+		put(t, db, "old", "91d", false)
+		tx, err := db.Beginx()
+		wantNil(t, err)
+		defer func() { _ = tx.Rollback() }()
+		tx.MustExec(`INSERT INTO dlq.dlq_messages (original_topic, error_message, group_id) VALUES ('orders', 'boom', md5('old')::uuid)`)
+		if n := purge(t, db); n != 0 {
+			t.Errorf("purged %d groups while a message came, want 0", n)
+		}
+		wantNil(t, tx.Commit())
+		if n := purge(t, db); n != 0 {
+			t.Errorf("purged %d groups that have a message, want 0", n)
+		}
+		wantExactCounters(t, db)
+	})
+
+	t.Run("AndAMessageThatComesMeanwhileBeginsItAnew", func(t *testing.T) {
+		t.Parallel()
+		db := postgrestest.Open(t)
+		put(t, db, "old", "91d", false)
+		put(t, db, "other", "91d", true)
+		tx, err := db.Beginx()
+		wantNil(t, err)
+		defer func() { _ = tx.Rollback() }()
+		var gone int
+		wantNil(t, tx.Get(&gone, `SELECT dlq.purge_groups(90, 2)`))
+		if gone != 1 {
+			t.Fatalf("purged %d groups, want 1", gone)
+		}
+		done := make(chan error, 1)
+		go func() {
+			_, err := db.Exec(`INSERT INTO dlq.dlq_messages (original_topic, error_message, group_id)
+				VALUES ('orders', 'boom', md5('old')::uuid), ('orders', 'boom', md5('other')::uuid)`)
+			done <- err
+		}()
+		eventually(t, db, "the ingester waits for the purge",
+			`SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')`)
+		wantNil(t, tx.Commit())
+		wantNil(t, <-done)
+		var arrived, counted, fresh int
+		wantNil(t, db.Get(&arrived, `SELECT sum(messages) FROM dlq.group_arrivals WHERE group_id = md5('old')::uuid AND hour = '-infinity'`))
+		wantNil(t, db.Get(&counted, `SELECT sum(messages) FROM dlq.group_counters WHERE group_id = md5('old')::uuid`))
+		wantNil(t, db.Get(&fresh, `SELECT count(*) FROM dlq.error_groups WHERE id = md5('old')::uuid AND first_seen > now() - interval '1 hour' AND regressed_at IS NULL`))
+		if arrived != 1 || counted != 1 || fresh != 1 {
+			t.Errorf("got %d arrivals, %d messages and %d new groups, want 1 of each", arrived, counted, fresh)
+		}
+		wantExactCounters(t, db)
+	})
+}
+
 // seedGroups puts in 1,000 groups and topics as seedMany has messages.
 func seedGroups(t *testing.T, db *sqlx.DB) {
 	t.Helper()
@@ -104,7 +213,8 @@ func TestGroupPlans(t *testing.T) {
 	}{
 		{"FirstPage", pageOfGroups(repository.GroupQuery{Limit: 20, Trend: day}, all), false, []string{"idx_error_groups_last_seen", "group_counters_pkey", "group_arrivals_pkey"}},
 		{"OpenOnes", pageOfGroups(repository.GroupQuery{Limit: 20, Open: true}, all), false, []string{"idx_error_groups_last_seen", "group_counters_pkey"}},
-		{"OpenOnesBehindAPlace", pageOfGroups(repository.GroupQuery{Limit: 20, Open: true, After: place}, some), false, []string{"idx_error_groups_last_seen", "group_counters_pkey"}},
+		{"OpenOnesBehindAPlace", pageOfGroups(repository.GroupQuery{Limit: 20, Open: true, After: place}, all), false, []string{"idx_error_groups_last_seen", "group_counters_pkey"}},
+		{"OpenOnesOfSomeTopics", pageOfGroups(repository.GroupQuery{Limit: 20, Open: true, After: place}, some), false, []string{"idx_group_arrivals_hour", "group_counters_pkey"}},
 		{"ByFirstSeen", pageOfGroups(repository.GroupQuery{Limit: 20, Sort: repository.GroupsByFirstSeen, After: place}, all), false, []string{"idx_error_groups_first_seen"}},
 		{"OfARareTopic", pageOfGroups(repository.GroupQuery{Limit: 20, Topic: "rare", Open: true}, some), false, []string{"idx_group_counters_topic"}},
 		{"ByOpen", pageOfGroups(repository.GroupQuery{Limit: 20, Sort: repository.GroupsByOpen, Open: true}, all), true, []string{"group_arrivals_pkey"}},

@@ -17,6 +17,8 @@ type names struct {
 	// pairs are which originals there are of each dead-letter topic, 0 being none;
 	// nil when nobody knows.
 	pairs map[int32][]string
+
+	version *int64 // of the documents that this process answers from; nil: the catalogue's
 }
 
 // nameSet is what patterns match of the topics that there are.
@@ -69,7 +71,7 @@ const (
 )
 
 func (s *Store) namesOf(ctx context.Context, f entity.Filter, from source) (names, error) {
-	var n names
+	n := names{version: s.answersFrom.Load()}
 	if f.Topic != "" && f.Topic == clean(f.Topic) {
 		var numbers []sql.NullInt32
 		if err := s.selectRows(ctx, &numbers, `SELECT id FROM dlq.topics WHERE name = $1`, f.Topic); err != nil {

@@ -36,7 +36,7 @@ func TestPlans(t *testing.T) {
 	claims := with([]string{
 		wanted, wanted, repeat("topic1"), repeat("0"), repeat("0"), repeat("false"), repeat("id"), wanted,
 		"30000000", "NULL", "true",
-	}, cause...)
+	}, append(slices.Clone(cause), repeat("topic1"))...)
 	finished := with([]string{
 		wanted, wanted, repeat("3"), repeat("x"), repeat("x"), repeat("0"), repeat("0"), repeat("0"),
 		"10", "NULL",

@@ -7,6 +7,7 @@ package postgres
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -25,6 +26,8 @@ type Store struct {
 	idle         int // connections that the pool keeps
 
 	searchPatience, countPatience time.Duration
+
+	answersFrom atomic.Pointer[int64] // version of documents; nil: the catalogue's, whichever
 
 	mu       sync.Mutex
 	prepared map[string]*sqlx.Stmt

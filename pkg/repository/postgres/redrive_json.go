@@ -32,6 +32,7 @@ type selectionJSON struct {
 	Fields        []fieldJSON     `json:"fields,omitempty"`
 	Words         []string        `json:"words,omitempty"`
 	Visible       *[]string       `json:"visible,omitempty"`
+	VisibleAlso   [][]string      `json:"visible_also,omitempty"` // each must see the message as well
 }
 
 type headerJSON struct {
@@ -82,8 +83,12 @@ func packSelection(s entity.Selection) (string, error) {
 		packed.Fields = append(packed.Fields, fieldJSON{Path: clean(f.Path), Values: cleanAll(f.Values)})
 	}
 	if s.Visible != nil {
-		texts := cleanAll(s.Visible.Texts())
+		parts := s.Visible.Parts()
+		texts := cleanAll(parts[0].Texts())
 		packed.Visible = &texts
+		for _, part := range parts[1:] {
+			packed.VisibleAlso = append(packed.VisibleAlso, cleanAll(part.Texts()))
+		}
 	}
 	return pack(packed)
 }
@@ -121,6 +126,13 @@ func unpackSelection(text []byte) (entity.Selection, error) {
 		visible, err := patterns("visible", *s.Visible)
 		if err != nil {
 			return entity.Selection{}, fmt.Errorf("selection: %w", err)
+		}
+		for _, texts := range s.VisibleAlso {
+			also, err := patterns("visible", texts)
+			if err != nil {
+				return entity.Selection{}, fmt.Errorf("selection: %w", err)
+			}
+			visible = visible.And(also)
 		}
 		f.Visible = &visible
 	}

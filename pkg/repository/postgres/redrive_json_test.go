@@ -2,12 +2,16 @@ package postgres
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/migrate"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
 // fullSelection sets every field that a filter has.
@@ -19,7 +23,7 @@ func fullSelection(t *testing.T) entity.Selection {
 		return p
 	}
 	at := entity.Moment(time.Now())
-	visible := patterns("orders", "*.dlq")
+	visible := patterns("orders", "*.dlq").And(patterns("^.*dlq$")).And(entity.TopicPatterns{})
 	return entity.Selection{Filter: entity.Filter{
 		Topic: "orders", Topics: patterns("orders*", "^pay(ments)?$"), Statuses: []entity.Status{entity.Pending, entity.Dead},
 		ErrorClass: "Timeout", ConsumerGroup: "billing", Dialect: "spring-dlt", Group: uuid.New(), UnknownOrigin: true,
@@ -97,5 +101,48 @@ func wantSelectionKept(t *testing.T, want entity.Selection) {
 	got, err := unpackSelection([]byte(text))
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v, want %+v as kept in %s", got, err, want, text)
+	}
+}
+
+// TestPatchedRetry: a program of before, which shares the redrives during a
+// roll-out, must not send unpatched what was to be patched.
+func TestPatchedRetry(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.Open(t)
+	store := New(db)
+	seedTen(t, db, "PENDING", "2026-01-01 00:00:00+00")
+	for _, c := range []struct {
+		name   string
+		patch  []byte
+		stored string
+	}{
+		{"Plain", nil, "retry"},
+		{"Patched", []byte(`[{"op":"remove","path":"/order"}]`), "retry_patched"},
+	} {
+		made, err := store.CreateRedrive(t.Context(), repository.NewRedrive{
+			ID: uuid.New(), Action: entity.RedriveRetry, Cause: entity.By("a"), BatchSize: 10,
+			Selection: entity.Selection{Filter: entity.Filter{Topic: "orders"}}, Options: entity.RedriveOptions{Patch: c.patch},
+		})
+		wantNil(t, err)
+		var stored string
+		wantNil(t, db.Get(&stored, `SELECT action FROM dlq.redrives WHERE id = $1`, made.ID))
+		if stored != c.stored {
+			t.Errorf("%s: stored as %q, want %q", c.name, stored, c.stored)
+		}
+		listed, err := store.Redrives(t.Context(), repository.RedriveQuery{Limit: 1})
+		wantNil(t, err)
+		for _, got := range append(listed, made) {
+			if got.ID != made.ID || got.Action != entity.RedriveRetry || string(got.Options.Patch) != string(c.patch) {
+				t.Errorf("%s: got %s of %s with patch %s, want a retry with %s", c.name, got.Action, got.ID, got.Options.Patch, c.patch)
+			}
+		}
+	}
+	before := []entity.RedriveAction{entity.RedriveRetry, entity.RedriveRequeue, entity.RedriveDead, entity.RedriveDelete}
+	if slices.Contains(before, retryPatched) {
+		t.Errorf("%s is an action of the release before, want one that it cannot carry out", retryPatched)
+	}
+	wantNil(t, migrate.Down(t.Context(), db.DB, int(migrate.Latest()-12)))
+	if got := count(t, db, "redrives"); got != 1 {
+		t.Errorf("the schema of before has %d redrives, want only the plain one", got)
 	}
 }

@@ -27,6 +27,8 @@ func TestSelectionPlans(t *testing.T) {
 	store := New(db)
 	var ids []uuid.UUID
 	wantNil(t, db.Select(&ids, `SELECT id FROM dlq.dlq_messages ORDER BY md5(id::text) LIMIT 200`))
+	visible, err := entity.ParseTopicPatterns("visible", "topic1*")
+	wantNil(t, err)
 	retry := func(change func(*repository.NewRedrive)) repository.NewRedrive {
 		r := retryAll("topic1")
 		change(&r)
@@ -47,6 +49,9 @@ func TestSelectionPlans(t *testing.T) {
 		"IDs": {retry(func(r *repository.NewRedrive) { r.Selection = entity.Selection{IDs: ids} }), []string{"dlq_messages_pkey"}},
 		"IDsOfATopic": {retry(func(r *repository.NewRedrive) {
 			r.Selection = entity.Selection{IDs: ids, Filter: entity.Filter{Topic: "topic1"}}
+		}), []string{"dlq_messages_pkey"}},
+		"IDsOfWhatIsVisible": {retry(func(r *repository.NewRedrive) {
+			r.Selection = entity.Selection{IDs: ids, Filter: entity.Filter{Visible: &visible}}
 		}), []string{"dlq_messages_pkey"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -97,9 +97,28 @@ func (s *Store) creation(ctx context.Context, r repository.NewRedrive) (string, 
 		canary = max(0, r.Options.Canary)
 	}
 	args := append([]any{r.ID, s.clock()}, causeArgs(r.Cause)...)
-	args = append(args, string(r.Action), chosen, options, size, canary,
+	args = append(args, storedAction(r), chosen, options, size, canary,
 		r.Options.KeepKeyOrder && r.Action == entity.RedriveRetry, max(0, r.Options.Rate))
 	return found.within(createQuery), append(args, found.values...), nil
+}
+
+// retryPatched is what a retry with a patch is called in the database. Programs of
+// before, which may work on the same redrives during a roll-out, know no patches;
+// this name they do not know either, and carry out nothing.
+const retryPatched = "retry_patched"
+
+func storedAction(r repository.NewRedrive) string {
+	if r.Action == entity.RedriveRetry && r.Options.Patch != nil {
+		return retryPatched
+	}
+	return string(r.Action)
+}
+
+func actionOf(stored string) entity.RedriveAction {
+	if stored == retryPatched {
+		return entity.RedriveRetry
+	}
+	return entity.RedriveAction(stored)
 }
 
 // batchSize keeps batches of a redrive with a rate to what a second allows: a
@@ -318,7 +337,7 @@ func (r *redriveRow) redrive() (entity.Redrive, error) {
 		return entity.Redrive{}, err
 	}
 	return entity.Redrive{
-		ID: r.ID, Action: entity.RedriveAction(r.Action), State: entity.RedriveState(r.State), Note: r.Note,
+		ID: r.ID, Action: actionOf(r.Action), State: entity.RedriveState(r.State), Note: r.Note,
 		Cause: entity.Cause{
 			Actor: r.Actor, Reason: r.Reason.String, RequestID: r.RequestID.String, TraceID: r.TraceID.String,
 			Operation: r.OperationID.UUID,

@@ -119,6 +119,7 @@ func TestRoles(t *testing.T) {
 			`SELECT * FROM dlq.dlq_messages FOR UPDATE`,
 			`SELECT dlq.purge_audit(365, 10)`,
 			`SELECT dlq.purge_arrivals(90, 10)`,
+			`SELECT dlq.purge_groups(90, 10)`,
 			`CALL dlq.archive_old_dlq_messages(0, 10)`)...)
 	})
 

@@ -76,8 +76,17 @@ type row struct {
 
 // stateColumns are all of a message but its bytes; m is dlq_messages and t is
 // dlq.topics, joined from the left.
-const stateColumns = `
-	m.id, m.original_topic, m.error_message, m.retry_count, m.max_retries, m.status,
+const stateColumns = stateColumnsBefore + "m.error_message" + stateColumnsBehind
+
+// stateColumnsWith are the same with another expression for error_message.
+func stateColumnsWith(errorMessage string) string {
+	return stateColumnsBefore + errorMessage + stateColumnsBehind
+}
+
+const stateColumnsBefore = `
+	m.id, m.original_topic, `
+
+const stateColumnsBehind = `, m.retry_count, m.max_retries, m.status,
 	m.created_at, m.updated_at, m.last_retry_at,
 	t.name AS dlq_topic, m.dlq_topic_id, m.dlq_incarnation_id, m.dlq_partition, m.dlq_offset, m.dlq_timestamp,
 	m.original_partition, m.original_offset, m.original_timestamp, m.origin_confidence,
@@ -113,8 +122,13 @@ const consumptionOf = `
 // for no limit. octet_length of an out-of-line value does not read it. No
 // headers are one byte.
 func byteColumns(limit, headerLimit string) string {
+	return byteColumnsWith("m.key", limit, headerLimit)
+}
+
+// byteColumnsWith are the same with another expression for key.
+func byteColumnsWith(key, limit, headerLimit string) string {
 	return `
-	m.key, m.omitted_sha256, m.omitted_size,
+	` + key + `, m.omitted_sha256, m.omitted_size,
 	octet_length(m.headers) > 1 AS has_headers,
 	CASE WHEN ` + headerLimit + ` < 0 OR octet_length(m.headers) <= ` + headerLimit + ` THEN m.headers END AS headers,
 	octet_length(m.value) AS value_size,

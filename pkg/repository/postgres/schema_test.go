@@ -1,8 +1,10 @@
 package postgres
 
 import (
+	"context"
 	"io/fs"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -54,6 +56,52 @@ func TestSchema(t *testing.T) {
 			s.run(t, db, "up")
 			wantLines(t, "after "+s.name+" up again", catalogue(t, db), after)
 			before = after
+		}
+	})
+
+	t.Run("GivesUpBehindALongReaderAndSucceedsWhenRunAgain", func(t *testing.T) {
+		t.Parallel()
+		db := postgrestest.Open(t)
+		wantNil(t, migrate.Down(t.Context(), db.DB, int(migrate.Latest()-10)))
+		reader, err := db.Beginx()
+		wantNil(t, err)
+		defer func() { _ = reader.Rollback() }()
+		var n int
+		wantNil(t, reader.Get(&n, `SELECT count(*) FROM dlq.dlq_messages`))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // else it would wait for ever
+		defer cancel()
+		if err := migrate.Up(ctx, db.DB); err == nil || !strings.Contains(err.Error(), "migration to version 11") ||
+			!strings.Contains(err.Error(), "lock timeout") {
+			t.Errorf("behind a reader: got %v, want the version and the lock timeout", err)
+		}
+		wantNil(t, reader.Rollback())
+		wantNil(t, migrate.Up(t.Context(), db.DB))
+		wantNil(t, migrate.Check(t.Context(), db.DB))
+	})
+
+	t.Run("BuildsIndexesOfFullTablesBesideTheirWriters", func(t *testing.T) {
+		t.Parallel()
+		blocking := regexp.MustCompile(`CREATE (UNIQUE )?INDEX (IF NOT EXISTS )?\w+\s+ON dlq\.dlq_messages`)
+		for _, s := range steps(t) {
+			if s.name >= "011" && blocking.MatchString(s.up+s.down) {
+				t.Errorf("step %s builds an index while nobody may write, want it built concurrently", s.name)
+			}
+		}
+	})
+
+	t.Run("BuildsIndexesAnewThatWereInterrupted", func(t *testing.T) {
+		t.Parallel()
+		db := postgrestest.Open(t)
+		want := catalogue(t, db)
+		wantNil(t, migrate.Down(t.Context(), db.DB, int(migrate.Latest()-13)))
+		exec(t, db, `CREATE INDEX idx_dlq_messages_group ON dlq.dlq_messages (group_id, created_at, id) WHERE group_id IS NOT NULL`)
+		exec(t, db, `UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'dlq.idx_dlq_messages_group'::regclass`)
+		wantNil(t, migrate.Up(t.Context(), db.DB))
+		wantLines(t, "after the build", catalogue(t, db), want)
+		var broken int
+		wantNil(t, db.Get(&broken, `SELECT count(*) FROM pg_index WHERE NOT indisvalid`))
+		if broken != 0 {
+			t.Errorf("got %d indexes that are not valid, want none", broken)
 		}
 	})
 
@@ -225,8 +273,10 @@ func (s step) run(t *testing.T, db *sqlx.DB, way string) {
 	if way == "down" {
 		body = s.down
 	}
-	if _, err := db.Exec(body); err != nil {
-		t.Fatalf("%s %s: %v", s.name, way, err)
+	for _, statement := range migrate.Statements(body) {
+		if _, err := db.Exec(statement); err != nil {
+			t.Fatalf("%s %s: %v", s.name, way, err)
+		}
 	}
 }
 

@@ -96,7 +96,7 @@ func (a *arguments) ways(f entity.Filter, n names, how string) [][]string {
 
 // listed are the places of a page.
 func listed(from source, q repository.SearchQuery, n names, how string) *places {
-	p := &places{arguments: arguments{first: 1}}
+	p := &places{arguments: arguments{first: 1, version: n.version}}
 	p.order = order(q.Sort, "at", "id")
 	column := sortColumn(q.Sort)
 	walks := p.ways(q.Filter, n, how)

@@ -105,13 +105,14 @@ func TestSearchPlans(t *testing.T) {
 		})
 		t.Run("StoreDocuments/"+mode, func(t *testing.T) {
 			ids := fmt.Sprintf("'{%s,%s}'", uuid.New(), uuid.New())
-			plan := explain(t, db, mode, storeDocumentsQuery, []string{ids, "'{a,b}'", "'{\"{}\",\"{}\"}'", ids, "1"})
+			plan := explain(t, db, mode, storeDocumentsQuery, []string{ids, "'{a,b}'", "'{\"{}\",\"{}\"}'", "1"})
+			plan += explain(t, db, mode, groupDocumentsQuery, []string{ids, ids})
 			wantWalks(t, plan, "dlq_messages", []string{"dlq_messages_pkey"})
 			wantWalks(t, plan, "dlq_messages_archive", nil)
 		})
 		t.Run("Restore/"+mode, func(t *testing.T) {
 			plan := explain(t, db, mode, restoreQuery, []string{"'" + uuid.NewString() + "'", "NULL", "'alice'", "NULL", "NULL", "NULL", "NULL"})
-			wantWalks(t, plan, "dlq_messages_archive", []string{"dlq_messages_archive_pkey", "message_documents_pkey"})
+			wantWalks(t, plan, "dlq_messages_archive", []string{"dlq_messages_archive_pkey"})
 		})
 	}
 }
@@ -129,7 +130,7 @@ func seedSearch(t *testing.T, db *sqlx.DB) {
 	exec(t, db, `INSERT INTO dlq.message_documents (message_id, version, text, terms)
 		SELECT id, 1, error_message, ARRAY[hashtextextended(id::text, 0), $1]
 		FROM dlq.dlq_messages WHERE created_at < now() - interval '1 hour'`, entity.HeaderTerm("h", nil))
-	exec(t, db, `UPDATE dlq.catalogue SET version = 1, mark = now() - interval '1 hour', archive_mark = now()`)
+	exec(t, db, `UPDATE dlq.catalogue SET version = 1, mark = now() - interval '1 hour', archive_mark = now(), walked_at = now() - interval '1 hour', archive_walked = now()`)
 	exec(t, db, `VACUUM ANALYZE dlq.dlq_messages`)
 	exec(t, db, `VACUUM ANALYZE dlq.dlq_messages_archive`)
 	exec(t, db, `VACUUM ANALYZE dlq.message_documents`)

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -205,5 +206,37 @@ func TestTrigrams(t *testing.T) {
 	}
 	if !has(t, "CREATE VIEW public.alike AS SELECT similarity('a', 'b') AS s", "") {
 		t.Error("it is gone, want it left where something uses it")
+	}
+}
+
+// TestExportOfLargeKeys: memory has a bound whatever part of a message is large.
+// Nothing else runs beside it that could be counted for it.
+func TestExportOfLargeKeys(t *testing.T) { //nolint:paralleltest // it measures the heap
+	const messages, size = 150, 960_000
+	db := postgrestest.Open(t)
+	exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, key)
+		SELECT 'orders', repeat('e', $2), convert_to(repeat(md5(n::text), $2 / 32), 'UTF8') FROM generate_series(1, $1::int) n`, messages, size)
+	var before, most runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	n := 0
+	err := New(db).Export(t.Context(), repository.ExportQuery{Limit: messages, MaxValue: 1 << 20}, func(m *entity.Message) error {
+		if len(m.Record.Key) != size || len(m.ErrorMessage) != size {
+			t.Errorf("key of %d and error message of %d bytes, want %d", len(m.Record.Key), len(m.ErrorMessage), size)
+		}
+		if n++; n%10 == 1 {
+			var now runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&now)
+			most.HeapAlloc = max(most.HeapAlloc, now.HeapAlloc)
+		}
+		return nil
+	})
+	wantNil(t, err)
+	if n != messages {
+		t.Errorf("%d messages, want %d", n, messages)
+	}
+	if grown := int64(most.HeapAlloc) - int64(before.HeapAlloc); grown > 64<<20 {
+		t.Errorf("the heap grew by %d MB, want less than 64", grown>>20)
 	}
 }

@@ -37,7 +37,7 @@ func (s *Store) newSelection(ctx context.Context, r repository.NewRedrive, first
 	if err != nil {
 		return nil, err
 	}
-	q := &selection{arguments: arguments{first: first}}
+	q := &selection{arguments: arguments{first: first, version: n.version}}
 	if len(r.Selection.IDs) > 0 {
 		q.byID(r, n, takes)
 	} else {
@@ -123,11 +123,17 @@ func (q *selection) byFilter(r repository.NewRedrive, n names, takes string) {
 	q.query = join(walks, "\n\tUNION ALL\n\t")
 }
 
-// byID finds messages by their primary key only. Ids that do not exist are told
-// of, those that exist and do not match the rest are not meant.
+// byID finds messages by their primary key only. Ids that do not exist, or not for
+// whoever may not see them, are told of; those that exist and do not match the rest
+// are not meant.
 func (q *selection) byID(r repository.NewRedrive, n names, takes string) {
 	s := r.Selection
 	q.order = "ord"
+	sight := "m.id = w.id"
+	for _, seen := range q.seen(n) {
+		sight += " AND (" + seen + ") IS TRUE" // no condition for an index
+	}
+	n.visible = nil
 	conditions := q.conditions(s.Filter)
 	conditions = append(conditions, q.named(s.Filter, n)...)
 	if s.Catalogued() {
@@ -137,7 +143,7 @@ func (q *selection) byID(r repository.NewRedrive, n names, takes string) {
 		"	CASE WHEN m.id IS NOT NULL THEN v.confidence ELSE '' END AS confidence,\n" +
 		"	CASE WHEN m.id IS NULL THEN '" + repository.SkippedGone + "' ELSE v.reason END AS reason\n" +
 		"	FROM unnest(" + q.arg(uuids(unique(s.IDs))) + "::uuid[]) WITH ORDINALITY AS w (id, ord)\n" +
-		"	LEFT JOIN dlq.dlq_messages m ON m.id = w.id\n" +
+		"	LEFT JOIN dlq.dlq_messages m ON " + sight + "\n" +
 		"	LEFT JOIN LATERAL (SELECT " + columns(r.Action, takes) + ") v ON true\n" +
 		"	WHERE m.id IS NULL OR (" + and(conditions...) + ")"
 }

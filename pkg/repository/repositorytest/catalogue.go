@@ -15,6 +15,8 @@ func cataloguePromises() []promise {
 		{"OneHoldsIt", catalogueHeld},
 		{"WhatHasNoDocumentIsFoundByOtherFilters", catalogueMissing},
 		{"AnotherVersionIsNotFound", catalogueVersions},
+		{"AnotherVersionIsNotKept", catalogueStale},
+		{"AnswersAreFromOnesOwnVersion", catalogueAnswers},
 		{"UncataloguedIsOldestFirstWithBytes", catalogueUncatalogued},
 		{"UncataloguedIsBounded", catalogueBounded},
 		{"WhatIsStoredIsNotAskedForAgain", catalogueStored},
@@ -112,6 +114,51 @@ func catalogueVersions(h *harness) {
 	h.document(catalogueVersion, entity.Document{MessageID: b.ID, Text: "boom"}) // by one who has not heard of it
 	h.wantIDs("by a word", h.search(byWord("boom")), []uuid.UUID{a.ID})
 	h.wantIDs("uncatalogued", h.uncatalogued(8), []uuid.UUID{b.ID})
+}
+
+// catalogueStale: a worker that nobody told yet that it is no more the one.
+func catalogueStale(h *harness) {
+	a, b := h.put(grouped), h.put(grouped)
+	h.catalogued(a)
+	h.hold(8)
+	h.document(8, entity.Document{MessageID: a.ID, Text: "boom"}, entity.Document{MessageID: b.ID, Text: "boom"})
+	h.wantIDs("uncatalogued", h.uncatalogued(8), nil)
+	for range 3 { // it is past them
+		h.clock.Advance(time.Hour)
+		h.wantIDs("uncatalogued", h.uncatalogued(8), nil)
+	}
+	h.wantIDs("uncatalogued for the late one", h.uncatalogued(catalogueVersion), nil)
+	h.document(catalogueVersion, entity.Document{MessageID: a.ID, Text: "late"})
+	h.wantIDs("by a word", h.search(byWord("boom")), []uuid.UUID{b.ID, a.ID})
+	h.wantIDs("by a word of the late one", h.search(byWord("late")), nil)
+}
+
+func catalogueAnswers(h *harness) {
+	m := h.put(grouped)
+	h.catalogued(m)
+	for version, want := range map[int64][]uuid.UUID{catalogueVersion: {m.ID}, 9: nil} {
+		h.Repository.AnswerFrom(version)
+		h.wantIDs("by a word", h.search(byWord("boom")), want)
+		n, err := h.Repository.CountMatching(h.Context(), repository.CountQuery{Filter: byWord("boom").Filter, How: repository.CountExact})
+		if err != nil || n.Messages != int64(len(want)) {
+			h.Errorf("counted %d, %v, want %d", n.Messages, err, len(want))
+		}
+		var exported []uuid.UUID
+		err = h.Repository.Export(h.Context(), repository.ExportQuery{Filter: byWord("boom").Filter, Limit: 10}, func(m *entity.Message) error {
+			exported = append(exported, m.ID)
+			return nil
+		})
+		if err != nil || len(exported) != len(want) {
+			h.Errorf("exported %v, %v, want %v", exported, err, want)
+		}
+		groups, err := h.Repository.Survey(h.Context(), retryAll(func(n *repository.NewRedrive) { n.Selection.Words = []string{"boom"} }))
+		if err != nil || len(groups) != len(want) {
+			h.Errorf("surveyed %v, %v, want %d", groups, err, len(want))
+		}
+		h.Repository.AnswerFrom(9)
+		h.hold(catalogueVersion)
+		h.wantIDs("by a word, from another version", h.search(byWord("boom")), nil)
+	}
 }
 
 func catalogueUncatalogued(h *harness) {
@@ -256,8 +303,8 @@ func catalogueUntil(h *harness) {
 	}
 	h.document(1, entity.Document{MessageID: ids[1]})
 	h.wantIDs("uncatalogued", h.uncatalogued(1), nil)
-	if got, want := h.until(), h.clock.Kept(); !got.Equal(want) {
-		h.Errorf("until %v, want now, %v", got, want)
+	if got, want := h.until(), h.clock.Kept().Add(-repository.CatalogueSettles); !got.Equal(want) {
+		h.Errorf("until %v, want a moment ago, %v", got, want)
 	}
 	h.hold(2)
 	h.uncatalogued(2)

@@ -33,6 +33,7 @@ func claimPromises() []promise {
 		{"TakeOverCountsOnceUnderManyCallers", claimTakeOverOnce},
 		{"TakesEachMessageOnceUnder50Callers", claimOnce(false)},
 		{"TakesEachMessageOnceUnder50WaitingCallers", claimOnce(true)},
+		{"LeavesOutWhatWasMappedSinceItWasPlanned", claimMapped},
 		{"WaitSeesTheOtherCallersResult", claimWait},
 		{"OppositeOrdersDoNotDeadlock", claimOppositeOrders},
 	}
@@ -314,6 +315,30 @@ func claimOnce(wait bool) func(h *harness) {
 
 // claimWait asks for a message that another caller may be giving up just then.
 // Whoever comes first, the waiting caller's answer is what the store has.
+func claimMapped(h *harness) {
+	stays, moves := h.put(unknownOrigin), h.put(unknownOrigin)
+	h.mapTo("orders", entity.By("alice"), stays.ID, moves.ID)
+	plan := func(id uuid.UUID, original string) repository.Claim {
+		return repository.Claim{MessageID: id, ID: uuid.New(), Topic: "orders", OriginalTopic: original}
+	}
+	planned := []repository.Claim{plan(stays.ID, "orders"), plan(moves.ID, "orders")}
+	h.mapTo("payments", entity.By("bob"), moves.ID)
+	for _, wait := range []bool{false, true} {
+		how := repository.Claiming{Expiry: time.Minute, Cause: entity.By("redrive"), Wait: wait}
+		taken, err := h.Repository.Claim(h.Context(), planned, how)
+		if err != nil || len(taken) != 1 || taken[0].ID != stays.ID {
+			h.Errorf("Claim(wait %v) took %v, %v, want the message that is still of orders", wait, taken, err)
+		}
+	}
+	if got := h.get(moves.ID); got.Status != entity.Pending || got.RetryCount != 0 {
+		h.Errorf("the mapped message is %s after %d attempts, want it as it was", got.Status, got.RetryCount)
+	}
+	taken, err := h.Repository.Claim(h.Context(), []repository.Claim{plan(moves.ID, "")}, repository.Claiming{Expiry: time.Minute})
+	if err != nil || len(taken) != 1 {
+		h.Errorf("Claim without a topic took %v, %v, want the message wherever it belongs", taken, err)
+	}
+}
+
 func claimWait(h *harness) {
 	for range rounds {
 		m := h.put()

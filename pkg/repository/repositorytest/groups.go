@@ -25,9 +25,11 @@ func groupsPromises() []promise {
 		{"AreSortedAndPagedByTime", groupsByTime},
 		{"AreSortedAndPagedByWhatIsOpen", groupsByOpen},
 		{"AreSeenByTopics", groupsVisible},
+		{"TellNoTimesOfTopicsThatAreNotSeen", groupsHiddenTimes},
 		{"RegressWhenAllWereResolved", groupsRegress},
 		{"TakeWhatIsRestoredForNoArrival", groupsRestored},
 		{"TakeAMessageThatGetsItsGroupLater", groupsLater},
+		{"CountBeforeTheyAreNotedAndGetTheirNameThen", groupsNotedLate},
 		{"FollowAMappedMessage", groupsMapped},
 		{"AreAnnotated", groupsAnnotated},
 		{"AreAnnotatedOncePerOperation", groupsAnnotatedOnce},
@@ -77,6 +79,23 @@ func (h *harness) groups(q repository.GroupQuery) []repository.ListedGroup {
 		h.Fatalf("ErrorGroups(%+v): %v", q, err)
 	}
 	return groups
+}
+
+func groupsNotedLate(h *harness) {
+	f := entity.Fingerprint{Class: "java.io.IOException", Title: "late"}
+	h.came(f, 2)
+	if g := h.group(f, repository.Trend{}); g.Title != "" || g.Arrived != 2 || g.Counts[entity.Pending] != 2 || g.FirstSeen.IsZero() {
+		h.Errorf("before it is noted the group is %+v, want 2 messages and no name", g)
+	}
+	for range 2 {
+		if err := h.Repository.NoteFingerprints(h.Context(), []entity.Fingerprint{f}); err != nil {
+			h.Fatalf("NoteFingerprints: %v", err)
+		}
+	}
+	h.came(f, 1)
+	if g := h.group(f, repository.Trend{}); g.Title != "late" || g.Class != f.Class || g.Arrived != 3 {
+		h.Errorf("after it is noted the group is %+v, want 3 messages and its name", g)
+	}
 }
 
 // wantGroups checks which groups a list has, by their titles.
@@ -367,6 +386,53 @@ func groupsVisible(h *harness) {
 	}
 	h.wantGroups("of which the messages are gone", repository.GroupQuery{Visible: seen}, "a")
 	h.wantGroups("that are open, of which the messages are gone", repository.GroupQuery{Visible: seen, Open: true})
+}
+
+// groupsHiddenTimes: neither the order nor any time tells when something came that
+// is not visible.
+func groupsHiddenTimes(h *harness) {
+	a, b := h.fingerprint("a"), h.fingerprint("b")
+	for _, came := range []struct {
+		f     entity.Fingerprint
+		topic string
+	}{{a, original}, {b, "payments"}, {a, "payments.eu"}, {b, original}} {
+		h.came(came.f, 1, ofTopic(came.topic))
+		h.clock.Advance(time.Hour)
+	}
+	seen := h.visible("payments*", "payments")
+	for _, sort := range []repository.GroupSort{repository.GroupsByLastSeen, repository.GroupsByFirstSeen} {
+		h.wantPaged(repository.GroupQuery{Sort: sort}, "b", "a")
+		h.wantPaged(repository.GroupQuery{Sort: sort, Visible: seen}, "a", "b")
+		h.wantPaged(repository.GroupQuery{Sort: sort, Visible: seen, Open: true}, "a", "b")
+		h.wantPaged(repository.GroupQuery{Sort: sort, Visible: seen, Topic: "payments"}, "b")
+		for _, g := range h.groups(repository.GroupQuery{Sort: sort, Visible: seen}) {
+			if g.Place.Key != g.LastSeen.UnixMicro() || !g.FirstSeen.Equal(g.LastSeen) {
+				h.Errorf("group %s is at %d, seen from %v to %v, want one time, that of payments", g.Title, g.Place.Key, g.FirstSeen, g.LastSeen)
+			}
+		}
+	}
+
+	f := h.fingerprint("comes back")
+	h.attempt(h.came(f, 1, ofTopic("payments"))[0], entity.Acknowledged)
+	h.clock.Advance(time.Hour)
+	back := h.clock.Kept()
+	h.came(f, 1)
+	h.clock.Advance(time.Hour)
+	regressed := func(when string, visible *entity.TopicPatterns, want time.Time) {
+		h.Helper()
+		g, err := h.Repository.ErrorGroup(h.Context(), f.ID(), visible, repository.Trend{})
+		if err != nil || !g.RegressedAt.Equal(want) {
+			h.Errorf("%s: regressed at %v, %v, want %v", when, g.RegressedAt, err, want)
+		}
+	}
+	regressed("to those who see everything", nil, back)
+	regressed("to those who see where it came back", h.visible(original), back)
+	regressed("to those who do not", seen, time.Time{})
+	if listed := h.groups(repository.GroupQuery{Visible: seen, Sort: repository.GroupsByFirstSeen}); !listed[0].RegressedAt.IsZero() {
+		h.Errorf("the list for those who do not see where it came back has %v, want no time", listed[0].RegressedAt)
+	}
+	h.came(f, 1, ofTopic("payments"))
+	regressed("once it has come back where they see it", seen, back)
 }
 
 func groupsRegress(h *harness) {

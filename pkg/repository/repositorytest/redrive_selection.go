@@ -25,6 +25,7 @@ func redriveSelectionPromises() []promise {
 		{"IDsKeepTheirOrderEachOnce", selectionIDs},
 		{"IDsThatCannotBeTakenAreCounted", selectionIDsLeftOut},
 		{"IDsMustMatchTheOtherFields", selectionIDsNarrowed},
+		{"IDsThatAreNotVisibleAreAsUnknownOnes", selectionIDsHidden},
 		{"BatchesAreNoLargerThanAskedFor", selectionBatches},
 		{"CanaryIsExactlyItsNumber", selectionCanary},
 		{"CanaryIsForRetriesOnly", selectionCanaryOfOthers},
@@ -266,6 +267,26 @@ func (h *harness) wantSizes(n repository.NewRedrive, canaries int, want ...int) 
 	got, marked := h.sizes(n.ID)
 	if !slices.Equal(got, want) || marked != canaries {
 		h.Errorf("batches of %v, %d the canary's, want %v, %d", got, marked, want, canaries)
+	}
+}
+
+// selectionIDsHidden: nobody learns from an id whether there is a message that they
+// may not see.
+func selectionIDsHidden(h *harness) {
+	mine := h.put()
+	hidden := h.put(func(m *entity.Message) { m.OriginalTopic = "payments" })
+	unknown := h.put(func(m *entity.Message) { m.OriginalTopic = "" })
+	nowhere := h.put(func(m *entity.Message) { m.OriginalTopic, m.Source = "", entity.Source{} })
+	resolved := h.in(entity.Resolved, func(m *entity.Message) { m.OriginalTopic = "payments" })
+	n := retryAll(func(n *repository.NewRedrive) {
+		n.Selection = entity.Selection{IDs: []uuid.UUID{hidden.ID, mine.ID, unknown.ID, uuid.New(), nowhere.ID, resolved.ID}}
+		n.Selection.Visible = h.visible(original)
+	})
+	h.wantSelected("ids of others", n, map[string]int{repository.SkippedGone: 5}, mine.ID)
+	for _, g := range h.survey(n) {
+		if want := map[string]int{"": 1, repository.SkippedGone: 5}[g.Reason]; g.Messages != want || g.Reason != "" && g.Topic != "" {
+			h.Errorf("Survey of ids of others has %+v, want 1 that goes and 5 of no topic that are gone", g)
+		}
 	}
 }
 

@@ -402,6 +402,16 @@ func searchVisible(h *harness) {
 	}
 	sees := entity.Filter{Visible: h.visible("lost.dlq", "orders.dlq")}
 	h.wantFound("a dead-letter topic's name shows only what has no other", sees, false, a.ids("unknown"))
+	for name, c := range map[string]struct {
+		both entity.TopicPatterns
+		want []string
+	}{
+		"payments as it is written twice": {h.visible("payments", "x*").And(*h.visible("payment*")), []string{"payments"}},
+		"a dead-letter topic twice":       {h.visible("*.dlq").And(*h.visible("lost*")), []string{"unknown"}},
+		"what only one half sees":         {h.visible("*").And(entity.TopicPatterns{}), nil},
+	} {
+		h.wantFound(name, entity.Filter{Visible: &c.both}, false, a.ids(c.want...))
+	}
 }
 
 func searchManyTopics(h *harness) {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -21,6 +22,7 @@ type Attack struct {
 	Path      string // with the query
 	Header    http.Header
 	Body      []byte
+	Refused   bool // it must be
 }
 
 // NoSuchID is the id that attacks use where a well-formed one is needed.
@@ -80,8 +82,11 @@ type target struct {
 func (t target) attacks() []Attack {
 	var all []Attack
 	for _, p := range slices.Concat(t.shared, t.operation.Parameters) {
-		for _, text := range texts {
+		for _, text := range slices.Concat(texts, limits(p.Value.Schema.Value)) {
 			all = append(all, t.with(p.Value, text))
+		}
+		if p.Value.In == openapi3.ParameterInQuery && !p.Value.Schema.Value.Type.Includes("array") {
+			all = append(all, t.twice(p.Value))
 		}
 	}
 	body := t.bodySchema()
@@ -92,12 +97,63 @@ func (t target) attacks() []Attack {
 		all = append(all, t.body("body", []byte(text)))
 	}
 	sound := sample(body)
-	for name, field := range fieldsOf(body, "") {
-		for _, value := range values {
-			all = append(all, t.body(name, replaced(sound, name, field, value)))
+	for name, field := range fieldsOf(body) {
+		for _, value := range slices.Concat(values, quoted(limits(field.schema)), items(field.schema)) {
+			all = append(all, t.body(name, replaced(sound, field.path, value)))
 		}
 	}
 	return all
+}
+
+// limits are texts at the ends of what a schema allows, and just beyond.
+func limits(s *openapi3.Schema) (all []string) {
+	if s.Items != nil {
+		return limits(s.Items.Value)
+	}
+	for _, edge := range edges(s.Min, s.Max) {
+		all = append(all, strconv.FormatFloat(edge, 'f', -1, 64))
+	}
+	if s.MaxLength != nil {
+		most := int(*s.MaxLength) //nolint:gosec // the document's lengths are small
+		all = append(all, strings.Repeat("x", most), strings.Repeat("x", most+1), strings.Repeat("é", most+1))
+	}
+	for _, word := range s.Enum {
+		all = append(all, fmt.Sprint(word), strings.ToLower(fmt.Sprint(word))+" ", strings.ToUpper(fmt.Sprint(word))+"S")
+	}
+	return all
+}
+
+// quoted are texts as JSON; a number may stand as it is.
+func quoted(all []string) (values []string) {
+	for _, text := range all {
+		if json.Valid([]byte(text)) {
+			values = append(values, text)
+		}
+		values = append(values, string(encode(text)))
+	}
+	return values
+}
+
+// items are lists with one object that is sound but for one field at its limits, and
+// lists that are just too long.
+func items(s *openapi3.Schema) (lists []string) {
+	if s.Items == nil {
+		return nil
+	}
+	item := s.Items.Value
+	for name, field := range item.Properties {
+		for _, value := range quoted(limits(field.Value)) {
+			lists = append(lists, "["+string(replaced(sample(item), []string{name}, value))+"]")
+		}
+	}
+	if s.MaxItems != nil {
+		one := string(encode(some("", item)))
+		if item.Properties != nil {
+			one = string(encoded(sample(item)))
+		}
+		lists = append(lists, "["+strings.Repeat(one+",", int(*s.MaxItems))+one+"]") //nolint:gosec // the document's lists are short
+	}
+	return lists
 }
 
 // with is the request with a parameter of that text.
@@ -114,6 +170,16 @@ func (t target) with(p *openapi3.Parameter, text string) Attack {
 	if body := t.bodySchema(); body != nil {
 		a.Body = encoded(sample(body))
 	}
+	return a
+}
+
+// twice is the request with a parameter that says two things; which of them holds
+// nobody should have to know.
+func (t target) twice(p *openapi3.Parameter) Attack {
+	value := fmt.Sprint(some(p.Name, p.Schema.Value))
+	a := t.with(p, value)
+	a.Path += "&" + url.QueryEscape(p.Name) + "=" + url.QueryEscape(value)
+	a.Refused = true
 	return a
 }
 
@@ -177,25 +243,28 @@ func some(name string, s *openapi3.Schema) any {
 	}
 }
 
+// bodyField is a field of a body, or of an object in it.
+type bodyField struct {
+	path   []string
+	schema *openapi3.Schema
+}
+
 // fieldsOf are the fields of an object and of the objects in it, with the names
 // that errors give them.
-func fieldsOf(s *openapi3.Schema, prefix string) map[string][]string {
-	all := map[string][]string{}
+func fieldsOf(s *openapi3.Schema, above ...string) map[string]bodyField {
+	all := map[string]bodyField{}
 	for name, property := range s.Properties {
-		path := append(strings.Split(strings.TrimSuffix(prefix, "."), "."), name)
-		if prefix == "" {
-			path = []string{name}
-		}
-		all[prefix+name] = path
-		if property.Value.Type.Is("object") && prefix == "" {
-			maps.Copy(all, fieldsOf(property.Value, name+"."))
+		path := append(slices.Clone(above), name)
+		all[strings.Join(path, ".")] = bodyField{path, property.Value}
+		if property.Value.Type.Is("object") && len(above) == 0 {
+			maps.Copy(all, fieldsOf(property.Value, name))
 		}
 	}
 	return all
 }
 
 // replaced is a sound body but for one field.
-func replaced(sound map[string]any, _ string, path []string, value string) []byte {
+func replaced(sound map[string]any, path []string, value string) []byte {
 	body := maps.Clone(sound)
 	if len(path) == 1 {
 		body[path[0]] = json.RawMessage(value)
@@ -237,7 +306,10 @@ func (a Attack) Judge(status int, header http.Header, answer []byte) error {
 	if err := Check(Exchange{
 		Method: a.Method, Path: a.Path, Header: a.Header, Body: a.Body, Status: status, AnswerHeader: header, Answer: answer,
 	}); err != nil {
-		return fmt.Errorf("%s: %s: %w", a.Operation, a.Field, err)
+		return fmt.Errorf("%s: %s: body %.500q: %w", a.Operation, a.Field, a.Body, err)
+	}
+	if a.Refused && status < http.StatusBadRequest {
+		return fmt.Errorf("%s: %s: %s %.200q = %d, want it refused", a.Operation, a.Field, a.Method, a.Path, status)
 	}
 	if status != http.StatusBadRequest {
 		return nil

@@ -6,7 +6,11 @@ import (
 	"testing"
 )
 
-var asJSON = http.Header{"Content-Type": {"application/json"}}
+var (
+	asJSON  = http.Header{"Content-Type": {"application/json"}}
+	asLines = http.Header{"Content-Type": {"application/x-ndjson"}}
+	asTable = http.Header{"Content-Type": {"text/csv; charset=utf-8"}}
+)
 
 const refusal = `{"error":{"code":"SYS_DLQ_VALIDATION_ERROR","message":"m","request_id":"r","details":[]}}`
 
@@ -44,6 +48,30 @@ func TestCheck(t *testing.T) {
 				AnswerHeader: asJSON, Answer: []byte(`{"id":"550e8400-e29b-41d4-a716-446655440000","status":"RESOLVED","message":"m","published":true}`),
 			}, "forbids",
 		},
+		"an export whose second line is no message": {
+			Exchange{Method: "GET", Path: "/api/v1/export", Status: 200, AnswerHeader: asLines, Answer: []byte("{}\n{}\n")}, "line 1 is not a message",
+		},
+		"an empty export": {
+			Exchange{Method: "GET", Path: "/api/v1/export", Status: 200, AnswerHeader: asLines}, "",
+		},
+		"an export that is no table": {
+			Exchange{Method: "GET", Path: "/api/v1/export", Status: 200, AnswerHeader: asTable, Answer: []byte("a,b\nc\n")}, "answer",
+		},
+		"a path that two routes have, of which the method knows one": {
+			Exchange{Method: "GET", Path: "/api/v1/dlq/messages/retry-all", Status: 400, AnswerHeader: asJSON, Answer: []byte(refusal)}, "",
+		},
+		"a list with commas and a bare plus sign": {
+			Exchange{
+				Method: "GET", Path: "/api/v1/messages?status=DEAD,PENDING&created_after=2026-01-01T00:00:00+00:00", Status: 200, AnswerHeader: asJSON,
+				Answer: []byte(`{"messages":[],"next_cursor":null,"count":null,"searched_until":null}`),
+			}, "",
+		},
+		"a list with commas and a word that nobody knows": {
+			Exchange{
+				Method: "GET", Path: "/api/v1/messages?status=DEAD,dead", Status: 200, AnswerHeader: asJSON,
+				Answer: []byte(`{"messages":[],"next_cursor":null,"count":null,"searched_until":null}`),
+			}, "forbids",
+		},
 		"a route that nobody knows": {
 			Exchange{Method: "GET", Path: "/api/v1/other", Status: 404, AnswerHeader: asJSON, Answer: []byte(refusal)}, "",
 		},
@@ -79,5 +107,61 @@ func TestAttacks(t *testing.T) {
 	}
 	if len(attacks) < 5000 {
 		t.Errorf("got %d attacks, want thousands", len(attacks))
+	}
+}
+
+// A judge lets sound answers pass and no others.
+func TestJudge(t *testing.T) {
+	t.Parallel()
+	attack := Attack{Operation: "listTopics", Field: "x", Method: "GET", Path: "/api/v1/topics"}
+	twice := attack
+	twice.Refused = true
+	const named = `{"error":{"code":"SYS_DLQ_VALIDATION_ERROR","message":"m","request_id":"r","details":[{"field":"x","reason":"y"}]}}`
+	for name, c := range map[string]struct {
+		attack Attack
+		status int
+		answer string
+		want   string // part of the complaint; "" for none
+	}{
+		"an answer":                  {attack, 200, `{"topics":[],"next_cursor":null}`, ""},
+		"a refusal with a name":      {attack, 400, named, ""},
+		"a refusal without a name":   {attack, 400, refusal, "without the name"},
+		"a fault of the server":      {attack, 500, refusal, "= 500"},
+		"an answer of another shape": {attack, 200, `{}`, "answer"},
+		"what had to be refused":     {twice, 200, `{"topics":[],"next_cursor":null}`, "want it refused"},
+	} {
+		err := c.attack.Judge(c.status, asJSON, []byte(c.answer))
+		if got := err != nil; got != (c.want != "") || got && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want a complaint with %q", name, err, c.want)
+		}
+	}
+}
+
+// Requests made at random reach every operation, and more than one of them fits
+// the document in every part.
+func TestRandom(t *testing.T) {
+	t.Parallel()
+	requests, err := Random(NoSuchID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	attacks, err := Attacks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	missing := map[string]bool{}
+	for _, a := range attacks {
+		missing[a.Operation] = true
+	}
+	forbidden := 0
+	for seed := range 1000 {
+		a := requests.Example(seed)
+		delete(missing, a.Operation)
+		if err := Check(Exchange{Method: a.Method, Path: a.Path, Header: a.Header, Body: a.Body, Status: 399}); strings.Contains(err.Error(), "forbids") {
+			forbidden++
+		}
+	}
+	if len(missing) > 0 || forbidden < 100 || forbidden > 900 {
+		t.Errorf("of 1000 requests the document forbids %d, want some of each; %v are not asked", forbidden, missing)
 	}
 }

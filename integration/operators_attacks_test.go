@@ -1,0 +1,96 @@
+package integration_test
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/client"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/openapi/openapitest"
+)
+
+// Whatever stands in a parameter or a body of the running API: never its fault.
+func TestOperators_AttacksOnTheRunningProgram(t *testing.T) {
+	t.Parallel()
+	o := newOperators(t)
+	o.failing("com.acme.Timeout", "no \u202e\x1b[31m'; DROP TABLE dlq.dlq_messages; --", `{"a":"\u202e"}`)
+	o.takenIn()
+	attacks, err := openapitest.Attacks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.attack(attacks)
+	o.api.wantRunning()
+	if n := o.count("true"); n != 1 {
+		t.Errorf("%d messages, want the one", n)
+	}
+}
+
+// Requests made at random, some of which fit: whatever comes of them is described.
+func TestOperators_RandomRequestsToTheRunningProgram(t *testing.T) {
+	t.Parallel()
+	o := newOperators(t)
+	for n := range 20 {
+		o.failing("com.acme.Timeout", fmt.Sprintf("order %d is late", n), []string{`{"a":[{"b":null}]}`, "text", "\xff", `{"card":{}}`}[n%4])
+	}
+	o.takenIn()
+	var ids []string
+	for _, m := range o.search(client.SearchMessagesParams{Limit: new(20)}).Messages {
+		ids = append(ids, m.Id.String(), m.GroupId.String())
+	}
+	requests, err := openapitest.Random(ids...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seed := int(time.Now().UnixNano() & 0xffffff)
+	t.Logf("random requests from seed %d", seed)
+	attacks := make([]openapitest.Attack, 400)
+	for n := range attacks {
+		attacks[n] = requests.Example(seed + n)
+	}
+	o.attack(attacks)
+	o.api.wantRunning()
+}
+
+// attack sends them all, some at once: they do not depend on one another.
+func (o *operators) attack(attacks []openapitest.Attack) {
+	o.t.Helper()
+	work := make(chan openapitest.Attack)
+	var failures atomic.Int64
+	var workers sync.WaitGroup
+	for range 6 {
+		workers.Go(func() {
+			for a := range work {
+				if err := o.send(a); err != nil && failures.Add(1) <= 20 {
+					o.t.Error(err)
+				}
+			}
+		})
+	}
+	for _, a := range attacks {
+		work <- a
+	}
+	close(work)
+	workers.Wait()
+}
+
+// send returns what is wrong with the answer.
+func (o *operators) send(a openapitest.Attack) error {
+	req, err := http.NewRequestWithContext(o.t.Context(), a.Method, o.api.url+a.Path, bytes.NewReader(a.Body))
+	if err != nil {
+		return nil // no client can send it
+	}
+	req.Header = a.Header.Clone()
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil // nor this; whether the program lives is looked at in the end
+	}
+	defer func() { _ = res.Body.Close() }()
+	var answer bytes.Buffer
+	_, _ = answer.ReadFrom(res.Body)
+	return a.Judge(res.StatusCode, res.Header, answer.Bytes())
+}

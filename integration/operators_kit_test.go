@@ -1,0 +1,153 @@
+package integration_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/dlq-manager/dlq-manager/pkg/client"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/openapi/openapitest"
+)
+
+// operators is a system with letters of a known kind, and a client.
+type operators struct {
+	*letters
+	api *process
+	*client.ClientWithResponses
+}
+
+func newOperators(t *testing.T, environ ...string) *operators {
+	t.Helper()
+	o := &operators{letters: newLetters(newSystem(t))}
+	o.api = o.startReady("api", environ...)
+	o.ClientWithResponses = o.client()
+	return o
+}
+
+// client is a client of the running API.
+func (o *operators) client(options ...client.ClientOption) *client.ClientWithResponses {
+	o.t.Helper()
+	checked := &http.Client{Transport: openapitest.Transport{
+		Base: http.DefaultTransport, Complain: func(err error) { o.t.Errorf("the document and the program differ: %v", err) },
+	}}
+	c, err := client.NewClientWithResponses(o.api.url, append([]client.ClientOption{client.WithHTTPClient(checked)}, options...)...)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return c
+}
+
+// as is a client of somebody with a token.
+func (o *operators) as(who person) *client.ClientWithResponses {
+	o.t.Helper()
+	return o.client(client.WithToken(who.token))
+}
+
+// failing produces a letter that failed for a reason, with that value.
+func (o *operators) failing(class, message, value string, more ...kgo.RecordHeader) {
+	n := len(o.sent)
+	r := &kgo.Record{
+		Topic: o.source, Partition: int32(n % partitions), Key: fmt.Appendf(nil, "order-%d", n), Value: []byte(value),
+		Headers: append([]kgo.RecordHeader{
+			{Key: "kafka_dlt-original-topic", Value: []byte(o.target)},
+			{Key: "kafka_dlt-original-partition", Value: binary.BigEndian.AppendUint32(nil, uint32(n%partitions))},
+			{Key: "kafka_dlt-exception-fqcn", Value: []byte(class)},
+			{Key: "kafka_dlt-exception-message", Value: []byte(message)},
+		}, more...),
+	}
+	o.sent = append(o.sent, r)
+	o.kafka.produce(r)
+}
+
+// takenIn waits until an ingester has stored and the catalogue has seen everything.
+func (o *operators) takenIn() {
+	o.t.Helper()
+	p := o.startReady("ingester")
+	o.waitStored()
+	p.stop()
+	o.catalogued()
+}
+
+func (o *operators) catalogued() {
+	o.t.Helper()
+	eventually(o.t, time.Minute, "everything is catalogued", func() bool {
+		return o.count(`NOT EXISTS (SELECT FROM dlq.message_documents d WHERE d.message_id = dlq_messages.id)`) == 0
+	})
+}
+
+func (o *operators) search(params client.SearchMessagesParams) client.Found {
+	o.t.Helper()
+	res, err := o.SearchMessagesWithResponse(o.t.Context(), &params)
+	wantStatus(o.t, res, err, http.StatusOK)
+	return *res.JSON200
+}
+
+// response is an answer of the generated client.
+type response interface {
+	StatusCode() int
+	GetBody() []byte
+}
+
+// wantStatus ends the test unless there was such an answer.
+func wantStatus(t *testing.T, res response, err error, status int) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("no answer that the document knows: %v", err)
+	}
+	if res.StatusCode() != status {
+		t.Fatalf("answer %d %.500s, want %d", res.StatusCode(), res.GetBody(), status)
+	}
+}
+
+// only is the one message that there is.
+func (o *operators) only() client.Message {
+	o.t.Helper()
+	found := o.search(client.SearchMessagesParams{}).Messages
+	if len(found) != 1 {
+		o.t.Fatalf("%d messages, want 1", len(found))
+	}
+	return found[0]
+}
+
+// retry sends a message back, which must work.
+func (o *operators) retry(id uuid.UUID, order client.RetryMessageJSONRequestBody) client.RetryResult {
+	o.t.Helper()
+	res, err := o.RetryMessageWithResponse(o.t.Context(), id, nil, order)
+	wantStatus(o.t, res, err, http.StatusOK)
+	return *res.JSON200
+}
+
+// redrive makes a redrive and waits for its end.
+func (o *operators) redrive(order client.RedriveOrder) client.Redrive {
+	o.t.Helper()
+	res, err := o.CreateRedriveWithResponse(o.t.Context(), nil, order)
+	wantStatus(o.t, res, err, http.StatusAccepted)
+	return o.over(res.JSON202.Id)
+}
+
+func (o *operators) over(id uuid.UUID) client.Redrive {
+	o.t.Helper()
+	var last client.Redrive
+	eventually(o.t, time.Minute, "the redrive is over", func() bool {
+		res, err := o.GetRedriveWithResponse(o.t.Context(), id)
+		if err != nil || res.JSON200 == nil {
+			return false
+		}
+		last = *res.JSON200
+		return last.State == "finished" && last.UnderWay == 0
+	})
+	return last
+}
+
+func (o *operators) audited(action string) (n int) {
+	o.t.Helper()
+	if err := o.db.Get(&n, `SELECT count(*) FROM dlq.audit WHERE action = $1`, action); err != nil {
+		o.t.Fatal(err)
+	}
+	return n
+}

@@ -1,0 +1,91 @@
+package integration_test
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/dlq-manager/dlq-manager/pkg/client"
+)
+
+// pointer produces what a broker writes for a share group that copies nothing: a
+// record without key and value that says where its own stands.
+func (o *operators) pointer(to *kgo.Record) {
+	r := &kgo.Record{Topic: o.source, Headers: []kgo.RecordHeader{
+		{Key: "__dlq.errors.topic", Value: []byte(to.Topic)},
+		{Key: "__dlq.errors.partition", Value: fmt.Append(nil, to.Partition)},
+		{Key: "__dlq.errors.offset", Value: fmt.Append(nil, to.Offset)},
+		{Key: "__dlq.errors.group", Value: []byte("share-1")},
+		{Key: "__dlq.errors.delivery.count", Value: []byte("5")},
+		{Key: "__dlq.errors.message", Value: []byte("delivery count exceeded")},
+	}}
+	o.sent = append(o.sent, r)
+	o.kafka.produce(r)
+}
+
+// KIP-1191: no value is not a tombstone. The record is sent as its topic has it.
+func TestOperators_APointerSendsTheRecordItPointsTo(t *testing.T) {
+	t.Parallel()
+	o := newOperators(t)
+	source := &kgo.Record{
+		Topic: o.target, Partition: 1, Key: []byte("order-7"), Value: []byte("{\"id\":  7}\xff"),
+		Headers: []kgo.RecordHeader{{Key: "trace", Value: []byte("t-7")}, {Key: "trace", Value: nil}},
+	}
+	o.kafka.produce(&kgo.Record{Topic: o.target, Partition: 1, Value: []byte("another")}, source)
+	o.pointer(source)
+	o.takenIn()
+	m := o.only()
+	if m.PayloadOmitted == nil || *m.PayloadOmitted != "pointer" || m.OriginalTopic != o.target || *m.Dialect != "sharegroup" {
+		t.Errorf("message %+v, want a pointer to %s", m, o.target)
+	}
+	raw, err := o.GetPayloadWithResponse(t.Context(), m.Id)
+	wantStatus(t, raw, err, http.StatusOK)
+	if !bytes.Equal(raw.Body, source.Value) {
+		t.Errorf("the value is %q, want %q", raw.Body, source.Value)
+	}
+	o.retry(m.Id, client.RetryMessageJSONRequestBody{})
+	sent := o.kafka.readAll(o.target)
+	if len(sent) != 3 {
+		t.Fatalf("%d records in the topic, want the two and one that was sent", len(sent))
+	}
+	for _, r := range sent {
+		if header(r, "dlq-message-id") != m.Id.String() {
+			continue
+		}
+		if !bytes.Equal(r.Value, source.Value) || string(r.Key) != "order-7" || r.Partition != 1 || !slices.EqualFunc(r.Headers[:2], source.Headers, sameHeader) {
+			t.Errorf("sent %+v, want the source's record as it is", r)
+		}
+		return
+	}
+	t.Error("the message's record was not sent")
+}
+
+func sameHeader(a, b kgo.RecordHeader) bool { return a.Key == b.Key && bytes.Equal(a.Value, b.Value) }
+
+// A pointer to what is gone says so, and sends nothing.
+func TestOperators_APointerToWhatIsGoneSaysSo(t *testing.T) {
+	t.Parallel()
+	o := newOperators(t)
+	source := &kgo.Record{Topic: o.target, Key: []byte("order-7"), Value: []byte(`{"id": 7}`)}
+	o.kafka.produce(source)
+	o.pointer(source)
+	o.takenIn()
+	id := o.only().Id
+	o.kafka.delete(o.target)
+	eventually(t, waiting, "the broker has forgotten the topic", func() bool {
+		res, err := o.GetPayloadWithResponse(t.Context(), id)
+		return err == nil && res.StatusCode() == http.StatusNotFound
+	})
+	res, err := o.RetryMessageWithResponse(t.Context(), id, nil, client.RetryMessageJSONRequestBody{})
+	wantStatus(t, res, err, http.StatusConflict)
+	if !bytes.Contains(res.Body, []byte("SYS_DLQ_CONFLICT")) || !bytes.Contains(res.Body, []byte(o.target)) {
+		t.Errorf("retry = %s, want the reason with the topic", res.Body)
+	}
+	if m := o.only(); m.Status != "PENDING" || m.RetryCount != 0 {
+		t.Errorf("afterwards %s with %d attempts, want PENDING as before", m.Status, m.RetryCount)
+	}
+}

@@ -1,0 +1,92 @@
+package fingerprint
+
+import "strings"
+
+// isCode reports whether a whole number of that many digits is a status or an
+// error code, by the word before it or by what follows.
+func (t *titler) isCode(length int) bool {
+	if length == 3 && t.isStatus() {
+		return true
+	}
+	if len(t.word) > 12 {
+		return false
+	}
+	switch strings.ToLower(t.word) {
+	case "status", "statuscode", "http", "httpstatus", "responsecode":
+		return length == 3
+	case "error":
+		return length >= 3 && length <= 5 // fewer count something
+	case "code", "err", "ora", "tns", "pls", "sqlstate", "sqlcode", "errno", "errcode", "errorcode", "winerror":
+		return length <= 5
+	}
+	return false
+}
+
+// isStatus reports whether three digits are a status of HTTP: before its name, or
+// behind a word for an answer and not before what they count.
+func (t *titler) isStatus() bool {
+	if t.s[t.i] < '1' || t.s[t.i] > '5' {
+		return false
+	}
+	rest := t.s[t.i+3:]
+	for _, name := range [...]string{
+		" Client Error", " Server Error", " OK", " Bad Request", " Unauthorized", " Forbidden", " Not Found", " Method Not Allowed", " Request Timeout",
+		" Conflict", " Gone", " Unprocessable", " Too Many Requests", " Internal Server Error", " Bad Gateway",
+		" Service Unavailable", " Gateway Time",
+	} {
+		if strings.HasPrefix(rest, name) {
+			return true
+		}
+	}
+	switch strings.ToLower(t.word[:min(len(t.word), 12)]) {
+	case "got", "response", "responded", "answered":
+	default:
+		return false
+	}
+	if !isSpace(at(rest, 0)) || !isLetter(at(rest, 1)) {
+		return true
+	}
+	switch word := rest[1:run(rest[:min(len(rest), 10)], 1, isLetter)]; word {
+	case "from", "for", "on", "in", "at", "by", "when", "while", "after", "with", "but", "instead", "and", "or", "calling", "response", "error":
+		return true
+	}
+	return false
+}
+
+// isNamedCode reports whether a mixture of letters and digits is an error code by
+// the word before it: errorCode=E1001, SQLSTATE 42P01.
+func (t *titler) isNamedCode(text string) bool {
+	if len(t.word) > 12 || len(text) > 9 {
+		return false
+	}
+	switch strings.ToLower(t.word) {
+	case "sqlstate":
+		return len(text) == 5 && run(text, 0, isUpper) == 5
+	case "code", "status", "error", "err", "errcode", "errorcode", "statuscode":
+		letters := run(text, 0, func(b byte) bool { return isUpper(b) && !isDigit(b) })
+		numbers := len(text) - letters
+		return letters > 0 && letters <= 4 && numbers >= 2 && numbers <= 5 && run(text, letters, isDigit) == len(text)
+	}
+	return false
+}
+
+func isUpper(b byte) bool { return isDigit(b) || b >= 'A' && b <= 'Z' }
+
+// maxKeyValue is how long the values of a key may be that are looked for.
+const maxKeyValue = 256
+
+// keyValue takes what a database says the columns of a key have: (id)=(5).
+func (t *titler) keyValue() bool {
+	if t.i < 2 || t.s[t.i-1] != '=' || t.s[t.i-2] != ')' {
+		return false
+	}
+	window := t.s[:min(len(t.s), t.i+maxKeyValue)]
+	for end := t.i + 1; end < len(window); end++ {
+		if window[end] == ')' && (end+1 == len(t.s) || isSpace(at(t.s, end+1)) || strings.IndexByte(".,;\"'", at(t.s, end+1)) >= 0) {
+			t.out = append(t.out, '(')
+			t.put("<id>", end)
+			return true
+		}
+	}
+	return false
+}

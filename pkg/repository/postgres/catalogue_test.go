@@ -1,0 +1,257 @@
+package postgres
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
+)
+
+// finder is the catalogue's worker, with a clock of its own.
+type finder struct {
+	*testing.T
+	db    *sqlx.DB
+	store *Store
+	now   time.Time
+}
+
+func newFinder(t *testing.T) *finder {
+	t.Helper()
+	f := &finder{T: t, db: postgrestest.Open(t), now: time.Now()}
+	f.store = New(f.db, WithClock(func() time.Time { return f.now }))
+	held, err := f.store.HoldCatalogue(t.Context(), uuid.New(), 1, time.Minute)
+	if err != nil || !held {
+		t.Fatalf("HoldCatalogue = %v, %v, want it held", held, err)
+	}
+	return f
+}
+
+// insert puts a message in by SQL, as so old, in a group and of a topic of its own:
+// nobody waits for a counter.
+func (f *finder) insert(db sqlx.Ext, age time.Duration) uuid.UUID {
+	f.Helper()
+	var id uuid.UUID
+	row := db.QueryRowx(`INSERT INTO dlq.dlq_messages (original_topic, error_message, group_id, created_at)
+		VALUES ('orders' || random(), 'boom', gen_random_uuid(), $1) RETURNING id`, f.now.Add(-age))
+	wantNil(f.T, row.Scan(&id))
+	return id
+}
+
+func (f *finder) look() []uuid.UUID {
+	f.Helper()
+	found, err := f.store.Uncatalogued(f.Context(), 1, 500, 1<<30, 1<<20)
+	wantNil(f.T, err)
+	ids := make([]uuid.UUID, len(found))
+	for i := range found {
+		ids[i] = found[i].ID
+	}
+	return ids
+}
+
+func (f *finder) keep(ids []uuid.UUID) {
+	f.Helper()
+	documents := make([]entity.Document, len(ids))
+	for i, id := range ids {
+		documents[i] = entity.Document{MessageID: id, Text: "boom"}
+	}
+	wantNil(f.T, f.store.StoreDocuments(f.Context(), 1, documents))
+}
+
+// work looks once and keeps documents of what it finds.
+func (f *finder) work() []uuid.UUID {
+	f.Helper()
+	ids := f.look()
+	f.keep(ids)
+	return ids
+}
+
+func (f *finder) want(what string, got []uuid.UUID, want ...uuid.UUID) {
+	f.Helper()
+	if !slices.Equal(got, want) {
+		f.Errorf("%s: found %v, want %v", what, got, want)
+	}
+}
+
+// open is a transaction that has written and stays open.
+func (f *finder) open() *sqlx.Tx {
+	f.Helper()
+	tx, err := f.db.Beginx()
+	wantNil(f.T, err)
+	f.Cleanup(func() { _ = tx.Rollback() })
+	_, err = tx.Exec(`SELECT pg_current_xact_id()`)
+	wantNil(f.T, err)
+	return tx
+}
+
+// TestCatalogueBehindAnOpenTransaction: other transactions of the same cluster come
+// and go in these tests, so they open their own.
+func TestCatalogueBehindAnOpenTransaction(t *testing.T) {
+	t.Parallel()
+
+	t.Run("ALookCostsNoMoreThanWithoutIt", func(t *testing.T) {
+		t.Parallel()
+		f := newFinder(t)
+		f.open()
+		again := map[time.Time]bool{}
+		for range 70 {
+			f.now = f.now.Add(30 * time.Second)
+			f.insert(f.db, 0)
+			f.work()
+			var looked time.Time
+			wantNil(t, f.db.Get(&looked, `SELECT looked_at FROM dlq.catalogue`))
+			again[looked] = true
+		}
+		var behind, walked float64
+		wantNil(t, f.db.QueryRow(`SELECT extract(epoch FROM $1::timestamptz - walked_at)::float8, extract(epoch FROM $1::timestamptz - greatest(mark, '2000-01-01'))::float8
+			FROM dlq.catalogue`, f.now).Scan(&walked, &behind))
+		if behind < 1900 || walked > 11 {
+			t.Errorf("it is sure of all but %v s and looks at %v s, want the last seconds looked at alone", behind, walked)
+		}
+		if n := len(again); n < 8 || n > 35 {
+			t.Errorf("it looked again %d times in 35 minutes, want once a minute at most", n)
+		}
+	})
+
+	t.Run("WhatItStoresIsFoundSomeDay", func(t *testing.T) {
+		t.Parallel()
+		f := newFinder(t)
+		tx := f.open()
+		late := f.insert(tx, 0)
+		for range 30 {
+			f.now = f.now.Add(10 * time.Second)
+			id := f.insert(f.db, 0)
+			f.want("what others store", f.work(), id)
+			f.want("again", f.work())
+		}
+		wantNil(t, tx.Commit())
+		f.now = f.now.Add(time.Minute)
+		f.want("a minute later", f.work(), late)
+		f.want("again", f.work())
+	})
+
+	t.Run("SomebodyHearsOfIt", func(t *testing.T) {
+		t.Parallel()
+		f := newFinder(t)
+		tx := f.open()
+		var pid int
+		wantNil(t, tx.Get(&pid, `SELECT pg_backend_pid()`))
+		f.work()
+		f.now = f.now.Add(15 * time.Minute)
+		f.work()
+		stall, err := f.store.CatalogueStall(t.Context())
+		if err != nil || stall.Age != 15*time.Minute || stall.Holder == "" {
+			t.Errorf("CatalogueStall = %+v, %v, want 15m and a process", stall, err)
+		}
+		// Nothing can be said of the end: other tests have transactions too.
+	})
+}
+
+// TestCatalogueTakesWhatIsOld: rows that lie behind the catalogue's mark as they come.
+func TestCatalogueTakesWhatIsOld(t *testing.T) {
+	t.Parallel()
+	f := newFinder(t)
+	for range 4 {
+		f.now = f.now.Add(time.Hour)
+		f.work()
+	}
+	exec(t, f.db, `UPDATE dlq.catalogue SET mark = $1, walked_at = $1, looked_at = $1`, f.now)
+	old := f.insert(f.db, 1000*time.Hour)
+	f.want("put in by SQL", f.look(), old)
+	f.want("still without a document", f.look(), old)
+	f.keep([]uuid.UUID{old})
+	f.want("with one", f.look())
+	if n := count(t, f.db, "catalogue_late"); n != 0 {
+		t.Errorf("%d are noted as late, want none any more", n)
+	}
+	gone := f.insert(f.db, 1000*time.Hour)
+	exec(t, f.db, `DELETE FROM dlq.dlq_messages WHERE id = $1`, gone)
+	f.want("deleted", f.look())
+	if n := count(t, f.db, "catalogue_late"); n != 0 {
+		t.Errorf("%d are noted as late, want none that is gone", n)
+	}
+
+	// A look that began before a restore ends after it.
+	lost := f.insert(f.db, 0)
+	archive(t, f.db, lost)
+	exec(t, f.db, `UPDATE dlq.dlq_messages_archive SET created_at = created_at - interval '30 days'`)
+	exec(t, f.db, `UPDATE dlq.catalogue SET archive_mark = 'infinity', archive_walked = 'infinity'`)
+	tx := f.open()
+	_, err := tx.Exec(`SELECT FROM dlq.catalogue FOR UPDATE`)
+	wantNil(t, err)
+	looked := make(chan []uuid.UUID)
+	go func() { looked <- f.look() }()
+	waitForLock(t, f.db)
+	_, err = f.store.Restore(t.Context(), lost, entity.By("alice"))
+	wantNil(t, err)
+	wantNil(t, tx.Rollback())
+	<-looked
+	f.want("restored meanwhile", f.look(), lost)
+}
+
+// waitForLock waits until a session of this database waits for a lock.
+func waitForLock(t *testing.T, db *sqlx.DB) {
+	t.Helper()
+	for range 100_000 {
+		var waits bool
+		wantNil(t, db.Get(&waits, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')`))
+		if waits {
+			return
+		}
+	}
+	t.Fatal("nobody waits for a lock")
+}
+
+// TestDocumentsAgainstDeletions: each locks messages and documents, in its own order.
+func TestDocumentsAgainstDeletions(t *testing.T) {
+	t.Parallel()
+	f := newFinder(t)
+	f.db.SetMaxOpenConns(8)
+	for round := range 40 {
+		exec(t, f.db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, status) SELECT 'orders', 'boom', 'DEAD' FROM generate_series(1, 120)`)
+		ids := allIDs(t, f.db, "dlq_messages")
+		f.keep(ids)
+		random := rand.New(rand.NewPCG(3, uint64(round)))
+		shuffled := func() []uuid.UUID {
+			all := slices.Clone(ids)
+			random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+			return all
+		}
+		fingerprint := entity.Fingerprint{Title: "boom"}
+		var errs [4]error
+		var all sync.WaitGroup
+		for i := range 2 {
+			documents := make([]entity.Document, len(ids))
+			for n, id := range shuffled() {
+				documents[n] = entity.Document{MessageID: id, Text: fmt.Sprint("boom ", i, round), Fingerprint: &fingerprint}
+			}
+			doomed := shuffled()[:60]
+			all.Go(func() { errs[i] = f.store.StoreDocuments(t.Context(), 1, documents) })
+			all.Go(func() {
+				_, errs[2+i] = f.store.Change(t.Context(), repository.Change{Action: entity.RedriveDelete, IDs: doomed}, entity.By("test"))
+			})
+		}
+		all.Wait()
+		for _, err := range errs {
+			if err != nil {
+				t.Fatalf("round %d: got %v, want no deadlock", round, err)
+			}
+		}
+		exec(t, f.db, `DELETE FROM dlq.dlq_messages`)
+		if _, err := f.store.PurgeBookkeeping(t.Context(), 365, 730, 1000); err != nil {
+			t.Fatal(err)
+		}
+		if n := count(t, f.db, "message_documents"); n != 0 {
+			t.Fatalf("round %d: %d documents of nothing, want none", round, n)
+		}
+	}
+	wantExactCounters(t, f.db)
+}

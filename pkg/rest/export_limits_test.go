@@ -1,0 +1,181 @@
+package rest
+
+import (
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// gatedStore begins exports and goes on when it is told to.
+type gatedStore struct {
+	Store
+	begun, release chan struct{}
+}
+
+func (s gatedStore) Export(ctx context.Context, q repository.ExportQuery, yield func(*entity.Message) error) error {
+	s.begun <- struct{}{}
+	<-s.release
+	return s.Store.Export(ctx, q, yield)
+}
+
+// However many ask, only so many exports hold a connection of the store.
+func TestExport_OnlySoManyAtATime(t *testing.T) {
+	t.Parallel()
+	f := newFixture(message(idA))
+	f.cfg.MaxExports = 2
+	store := gatedStore{f.memory, make(chan struct{}), make(chan struct{})}
+	f.store = store
+	f.open()
+	ended := make(chan *httptest.ResponseRecorder)
+	export := func() { ended <- f.do("GET", "/api/v1/export", "") }
+	for range 2 {
+		go export()
+		receive(t, store.begun, "an export's beginning")
+	}
+	for range 3 {
+		w := f.do("GET", "/api/v1/export", "")
+		e := wantEnvelope(t, w, 503, codeUnavailable)
+		if len(e.Details) != 1 || e.Details[0].Field != "export" || !strings.HasPrefix(e.Details[0].Reason, "2 exports are under way") {
+			t.Errorf("details = %+v, want why", e.Details)
+		}
+		wantHeader(t, w.Header(), "Retry-After", "5")
+	}
+	if w := f.do("HEAD", "/api/v1/export", ""); w.Code != 200 {
+		t.Errorf("HEAD = %d, want 200: it holds nothing", w.Code)
+	}
+	close(store.release)
+	for range 2 {
+		wantHeader(t, receive(t, ended, "an export's end").Result().Trailer, exportComplete, "true")
+	}
+	go export()
+	receive(t, store.begun, "an export's beginning")
+	if w := receive(t, ended, "an export's end"); w.Code != 200 {
+		t.Errorf("afterwards = %d %s, want 200", w.Code, w.Body)
+	}
+}
+
+// dripping is a client that takes nearly two minutes for everything: never too long
+// for a single write.
+type dripping struct {
+	header   http.Header
+	deadline time.Time
+	written  int
+}
+
+func (d *dripping) Header() http.Header { return d.header }
+func (d *dripping) WriteHeader(int)     {}
+
+func (d *dripping) SetWriteDeadline(at time.Time) error {
+	d.deadline = at
+	return nil
+}
+
+func (d *dripping) Write(b []byte) (int, error) {
+	const pace = 110 * time.Second
+	if left := time.Until(d.deadline); left < pace {
+		<-time.After(left)
+		return 0, os.ErrDeadlineExceeded
+	}
+	<-time.After(pace)
+	d.written += len(b)
+	return len(b), nil
+}
+
+// A client that reads slowly does not hold the store's connection for ever: the
+// whole export has its time.
+func TestExport_WholeOfItHasItsTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		core, logs := observer.New(zap.WarnLevel)
+		f := newFixture()
+		f.logger, f.store = zap.New(core), &endless{Store: f.memory}
+		f.open()
+		client, began := &dripping{header: http.Header{}}, time.Now()
+		defer func() {
+			if p := recover(); p != http.ErrAbortHandler { //nolint:errorlint // that very one
+				t.Errorf("panic %v, want the connection broken", p)
+			}
+			if took := time.Since(began); took != 15*time.Minute || client.written == 0 {
+				t.Errorf("it took %s and %d bytes, want 15m and some", took, client.written)
+			}
+			if got := client.header.Get(exportComplete); got != "" {
+				t.Errorf("%s = %q, want none", exportComplete, got)
+			}
+			if text := logs.All()[0].ContextMap()["error"]; logs.Len() != 1 || !strings.Contains(text.(string), "longer than 15m0s (export_timeout)") {
+				t.Errorf("logged %v", logs.All())
+			}
+			if n := f.server.exports.Load(); n != 0 {
+				t.Errorf("%d exports are under way, want none", n)
+			}
+		}()
+		r := httptest.NewRequest("GET", "/api/v1/export?limit=1000000", nil)
+		f.server.Handler().ServeHTTP(client, r)
+	})
+}
+
+// A message is one line, whatever its producer put between the tokens, and says the
+// same as before.
+func TestExport_OneLineForEachMessage(t *testing.T) {
+	t.Parallel()
+	const forged = `{"id":"forged"}`
+	for _, value := range []string{
+		"{\n  \"order_id\": \"123\",\n  \"lines\": [\n    1,\r\n    2\r]\n}", "\n\r\n" + forged + "\n", "[" + "\n" + forged + "\n,\n" + forged + "\n]",
+		"\"a\\nb\\r\\u000a\"", "{\"a\" :\r\"b\\\"\"\n}", " 1\n",
+	} {
+		f := newFixture(message(idA, withValue(value)), message(idB, at(noon.Add(-time.Hour)))).open()
+		body := f.do("GET", "/api/v1/export", "").Body.String()
+		lines := strings.Split(body, "\n")
+		if len(lines) != 3 || lines[2] != "" || strings.Contains(body, "\r") {
+			t.Errorf("%q: %d lines of %q, want 2 and their ends", value, len(lines)-1, body)
+			continue
+		}
+		var m struct {
+			ID      string
+			Payload json.RawMessage
+		}
+		if err := json.Unmarshal([]byte(lines[0]), &m); err != nil || m.ID != idA.String() || !sameJSON(t, string(m.Payload), value) {
+			t.Errorf("%q: the line is %s, %v", value, lines[0], err)
+		}
+		if list := f.do("GET", "/api/v1/messages", "").Body.String(); !strings.Contains(list, `"payload":`+value+`,"status"`) {
+			t.Errorf("%q: a list has %q, want the producer's own text", value, list)
+		}
+		rows, err := csv.NewReader(f.do("GET", "/api/v1/export?format=csv", "").Body).ReadAll()
+		if want := strings.ReplaceAll(value, "\r\n", "\n"); err != nil || len(rows) != 3 || strings.TrimPrefix(rows[1][5], "'") != want {
+			t.Errorf("%q: CSV has %q, %v", value, rows, err)
+		}
+	}
+	m := message(idA, withValue("{\n}"))
+	newFixture().open().server.appendMessage(nil, &m, view{limit: maxListPayload, oneLine: true})
+	if string(m.Record.Value) != "{\n}" {
+		t.Errorf("the message itself became %q", m.Record.Value)
+	}
+}
+
+// Spreadsheets that take other signs for the end of a cell see no new cells either.
+func TestExport_CellsOfOtherSeparators(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"a;=1+1", "a\t=1+1", "x; y", "  =1", " \u00a0@x"} {
+		f := newFixture(message(idA, func(m *entity.Message) { m.ErrorMessage = text })).open()
+		body := f.do("GET", "/api/v1/export?format=csv", "").Body.String()
+		want := `,"` + text + `",`
+		if formula(text) {
+			want = `,"'` + text + `",`
+		}
+		if !strings.Contains(body, want) {
+			t.Errorf("%q: the line is %q, want %q in it", text, body, want)
+		}
+	}
+}

@@ -1,0 +1,73 @@
+package rest
+
+import (
+	"testing"
+
+	"github.com/google/uuid"
+	"pgregory.net/rapid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/payload"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/openapi/openapitest"
+)
+
+// attacked is a server as programs build it, masks included, on a store that has
+// some of everything. Who attacks holds the exchanges against the document.
+func attacked(t *testing.T) *fixture {
+	t.Helper()
+	masks, err := payload.NewMasks(payload.MaskConfig{Payload: []string{"$.card.number"}, Headers: []string{"authorization"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	patterns, err := deadletter.ParsePatterns("*.dlq.v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoder, err := deadletter.New(patterns, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newFixture(
+		message(idA), message(idB, in(entity.Dead, 3)), message(sixth(0), in(entity.Resolved, 1)),
+		message(sixth(1), unknown("a.dlq.v1", 1)), message(sixth(2), withValue("\xff")),
+		message(sixth(3), withValue(`{"card":{"number":4111}}`)),
+	)
+	f.options = []Option{
+		WithMasks(masks), WithExplain(decoder.ExplainMessage), WithMapper(decoder.Mapper()),
+		WithPointers(func(m *entity.Message) bool { return deadletter.IsPointer(m.Record) }),
+	}
+	f.catalogue(t, masks)
+	return f.undocumented().open()
+}
+
+func (f *fixture) attack(a openapitest.Attack) error {
+	var headers []string
+	for name := range a.Header {
+		headers = append(headers, name, a.Header.Get(name))
+	}
+	w := f.do(a.Method, a.Path, string(a.Body), headers...)
+	return a.Judge(w.Code, w.Header(), w.Body.Bytes())
+}
+
+// Requests made at random from the document, one after the other: never the
+// server's fault, always as described. What failed says its seed.
+func TestOpenAPI_RandomRequests(t *testing.T) {
+	t.Parallel()
+	ids := []string{redrive.String()}
+	for _, id := range []uuid.UUID{idA, idB, sixth(0), sixth(1), sixth(2), sixth(3)} {
+		ids = append(ids, id.String())
+	}
+	requests, err := openapitest.Random(ids...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		f := attacked(t)
+		for range 20 {
+			if err := f.attack(requests.Draw(rt, "request")); err != nil {
+				rt.Fatal(err)
+			}
+		}
+	})
+}
