@@ -42,7 +42,7 @@ var layers = map[string][]string{
 	"pkg/ingest":      {"pkg/entity", "pkg/repository", "pkg/broker", "pkg/deadletter"},
 	"pkg/republisher": {"pkg/entity", "pkg/repository", "pkg/broker", "pkg/deadletter"},
 	"pkg/redrive":     {"pkg/entity", "pkg/repository", "pkg/deadletter", "pkg/payload"},
-	"pkg/catalogue":   {"pkg/entity", "pkg/fingerprint", "pkg/payload"},
+	"pkg/catalogue":   {"pkg/entity", "pkg/repository", "pkg/fingerprint", "pkg/payload"},
 	"pkg/archive":     {},
 	"pkg/rest":        {"pkg/entity", "pkg/repository", "pkg/auth", "pkg/payload", "pkg/rest/openapi"},
 }

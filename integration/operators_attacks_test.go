@@ -16,7 +16,7 @@ import (
 // Whatever stands in a parameter or a body of the running API: never its fault.
 func TestOperators_AttacksOnTheRunningProgram(t *testing.T) {
 	t.Parallel()
-	o := newOperators(t)
+	o := newOperators(t, manyExports)
 	o.failing("com.acme.Timeout", "no \u202e\x1b[31m'; DROP TABLE dlq.dlq_messages; --", `{"a":"\u202e"}`)
 	o.takenIn()
 	attacks, err := openapitest.Attacks()
@@ -33,7 +33,7 @@ func TestOperators_AttacksOnTheRunningProgram(t *testing.T) {
 // Requests made at random, some of which fit: whatever comes of them is described.
 func TestOperators_RandomRequestsToTheRunningProgram(t *testing.T) {
 	t.Parallel()
-	o := newOperators(t)
+	o := newOperators(t, manyExports)
 	for n := range 20 {
 		o.failing("com.acme.Timeout", fmt.Sprintf("order %d is late", n), []string{`{"a":[{"b":null}]}`, "text", "\xff", `{"card":{}}`}[n%4])
 	}
@@ -55,6 +55,9 @@ func TestOperators_RandomRequestsToTheRunningProgram(t *testing.T) {
 	o.attack(attacks)
 	o.api.wantRunning()
 }
+
+// manyExports lets as many exports through at once as there are attackers.
+const manyExports = "DLQ_SERVER_MAX_EXPORTS=16"
 
 // attack sends them all, some at once: they do not depend on one another.
 func (o *operators) attack(attacks []openapitest.Attack) {
