@@ -5,6 +5,22 @@ import (
 	"strings"
 )
 
+// markdown is the table as both pages show it.
+func markdown(lines []line) string {
+	var b strings.Builder
+	tableRow := func(cells []string) { fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | ")) }
+	tableRow(heading.cells("reached"))
+	rule := make([]string, len(heading.cells("")))
+	for i := range rule {
+		rule[i] = "---"
+	}
+	tableRow(rule)
+	for _, l := range lines {
+		tableRow(l.cells(l.verdict()))
+	}
+	return b.String()
+}
+
 // page is docs/benchmarks.md.
 func (r result) page() string {
 	m := r.machine
@@ -13,16 +29,7 @@ func (r result) page() string {
 
 	say("# Benchmarks\n\n")
 	say("Written by `make bench` on %s; not edited by hand.\n\n", m.day.Format("2 January 2006"))
-	rule := make([]string, len(heading.cells("")))
-	for i := range rule {
-		rule[i] = "---"
-	}
-	tableRow := func(cells []string) { say("| %s |\n", strings.Join(cells, " | ")) }
-	tableRow(heading.cells("reached"))
-	tableRow(rule)
-	for _, l := range r.lines() {
-		tableRow(l.cells(l.verdict()))
-	}
+	say("%s", markdown(r.lines()))
 	say("\n%s\n\n", r.steps())
 
 	say("## Where\n\n")

@@ -62,16 +62,7 @@ func (r result) readsPage() string {
 	say := func(format string, args ...any) { fmt.Fprintf(&b, format, args...) }
 	say("# Benchmarks of reading\n\n")
 	say("Written by `make bench-reads` on %s; not edited by hand.\n\n", m.day.Format("2 January 2006"))
-	rule := make([]string, len(heading.cells("")))
-	for i := range rule {
-		rule[i] = "---"
-	}
-	tableRow := func(cells []string) { say("| %s |\n", strings.Join(cells, " | ")) }
-	tableRow(heading.cells("reached"))
-	tableRow(rule)
-	for _, l := range out.lines() {
-		tableRow(l.cells(l.verdict()))
-	}
+	say("%s", markdown(out.lines()))
 	say("\n## Where\n\n")
 	say("- %d cores (%s), %.0f GB of memory. PostgreSQL, the API and the bench share them.\n", m.cores, m.model, float64(m.memory)/1e9)
 	say("- PostgreSQL %s with %s.\n", strings.Fields(m.postgres)[0], settingsText())

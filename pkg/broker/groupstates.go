@@ -69,18 +69,11 @@ func exchangeGroups(rw io.ReadWriter) (map[string]string, error) {
 	if newest < listGroupsWithStates {
 		return nil, errNoStates
 	}
-	if _, err := rw.Write(listGroupsRequest()); err != nil {
-		return nil, err
-	}
-	res, err := openResponse(rw)
+	body, err := roundTrip(rw, listGroupsRequest())
 	if err != nil {
 		return nil, err
 	}
-	body := wire{b: res.block(res.left), err: res.err}
-	if res.err != nil {
-		return nil, res.err
-	}
-	return readGroups(&body)
+	return readGroups(body)
 }
 
 func listGroupsRequest() []byte {

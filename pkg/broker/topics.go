@@ -113,18 +113,11 @@ func exchangeTopics(rw io.ReadWriter, v versions, names []string) ([]Topic, erro
 		return exchangeTopicsWithoutIDs(rw, v, names)
 	}
 	version := min(newest, metadataNewest)
-	if _, err := rw.Write(metadataRequest(version, names)); err != nil {
-		return nil, err
-	}
-	res, err := openResponse(rw)
+	body, err := roundTrip(rw, metadataRequest(version, names))
 	if err != nil {
 		return nil, err
 	}
-	body := wire{b: res.block(res.left), err: res.err}
-	if res.err != nil {
-		return nil, res.err
-	}
-	return readTopics(&body, version)
+	return readTopics(body, version)
 }
 
 // newestVersion asks what the broker supports; kafka-go tells only what it and

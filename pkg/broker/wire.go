@@ -139,6 +139,22 @@ func openResponse(r io.Reader) (*stream, error) {
 	return s, s.err
 }
 
+// roundTrip sends a request and reads the whole body of its response.
+func roundTrip(rw io.ReadWriter, request []byte) (*wire, error) {
+	if _, err := rw.Write(request); err != nil {
+		return nil, err
+	}
+	res, err := openResponse(rw)
+	if err != nil {
+		return nil, err
+	}
+	body := res.block(res.left)
+	if res.err != nil {
+		return nil, res.err
+	}
+	return &wire{b: body}, nil
+}
+
 func (s *stream) fill(b []byte) {
 	if s.err != nil {
 		return

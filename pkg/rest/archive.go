@@ -10,15 +10,7 @@ import (
 )
 
 func (s *Server) getArchived(w http.ResponseWriter, r *http.Request) error {
-	id, err := messageID(r)
-	if err != nil {
-		return err
-	}
-	m, err := s.store.GetArchived(r.Context(), id, maxPayload)
-	if err != nil {
-		return err
-	}
-	return s.writeMessage(w, r, &m, true)
+	return s.sendMessage(w, r, s.store.GetArchived, true)
 }
 
 func (s *Server) getArchivedPayload(w http.ResponseWriter, r *http.Request) error {

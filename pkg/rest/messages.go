@@ -70,15 +70,19 @@ func (s *Server) listMessages(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) getMessage(w http.ResponseWriter, r *http.Request) error {
+	return s.sendMessage(w, r, s.store.Get, false)
+}
+
+func (s *Server) sendMessage(w http.ResponseWriter, r *http.Request, load getter, archived bool) error {
 	id, err := messageID(r)
 	if err != nil {
 		return err
 	}
-	m, err := s.store.Get(r.Context(), id, maxPayload)
+	m, err := load(r.Context(), id, maxPayload)
 	if err != nil {
 		return err
 	}
-	return s.writeMessage(w, r, &m, false)
+	return s.writeMessage(w, r, &m, archived)
 }
 
 // Fetcher has values that no store has, as long as their topics do.
