@@ -77,13 +77,7 @@ func exchangeGroups(rw io.ReadWriter) (map[string]string, error) {
 }
 
 func listGroupsRequest() []byte {
-	b := make([]byte, 4, 32)
-	b = binary.BigEndian.AppendUint16(b, uint16(protocol.ListGroups))
-	b = binary.BigEndian.AppendUint16(b, listGroupsWithStates)
-	b = binary.BigEndian.AppendUint32(b, correlation)
-	b = binary.BigEndian.AppendUint16(b, uint16(len(clientID)))
-	b = append(b, clientID...)
-	b = append(b, 0)    // no tagged fields in the header
+	b := requestHead(protocol.ListGroups, listGroupsWithStates)
 	b = append(b, 1, 0) // no filter by states: all of them; no tagged fields
 	binary.BigEndian.PutUint32(b, uint32(len(b)-4))
 	return b

@@ -136,13 +136,7 @@ func newestVersion(rw io.ReadWriter, key protocol.ApiKey) (int16, error) {
 }
 
 func metadataRequest(version int16, names []string) []byte {
-	b := make([]byte, 4, 64)
-	b = binary.BigEndian.AppendUint16(b, uint16(protocol.Metadata))
-	b = binary.BigEndian.AppendUint16(b, uint16(version))
-	b = binary.BigEndian.AppendUint32(b, correlation)
-	b = binary.BigEndian.AppendUint16(b, uint16(len(clientID)))
-	b = append(b, clientID...)
-	b = append(b, 0) // no tagged fields in the header
+	b := requestHead(protocol.Metadata, version)
 	if len(names) == 0 {
 		b = append(b, 0) // null: all topics
 	} else {

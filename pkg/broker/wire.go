@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/segmentio/kafka-go/protocol"
 )
 
 var errShort = errors.New("message ends too early")
@@ -137,6 +139,18 @@ func openResponse(r io.Reader) (*stream, error) {
 		s.err = fmt.Errorf("answer to request %d, want %d", id, correlation)
 	}
 	return s, s.err
+}
+
+// requestHead begins a request of a flexible version; its size, the first four
+// bytes, is still to be written.
+func requestHead(key protocol.ApiKey, version int16) []byte {
+	b := make([]byte, 4, 64)
+	b = binary.BigEndian.AppendUint16(b, uint16(key))
+	b = binary.BigEndian.AppendUint16(b, uint16(version))
+	b = binary.BigEndian.AppendUint32(b, correlation)
+	b = binary.BigEndian.AppendUint16(b, uint16(len(clientID)))
+	b = append(b, clientID...)
+	return append(b, 0) // no tagged fields in the header
 }
 
 // roundTrip sends a request and reads the whole body of its response.
