@@ -49,6 +49,8 @@ func (s *Store) HoldCatalogue(ctx context.Context, owner uuid.UUID, version int6
 // in any case, for a row that is older than that as it is stored is in
 // catalogue_late. While one transaction stays open the marks stay too, and the looks
 // become rarer, or they would read ever more: whatever it stores is found some day.
+// seen_xid is the look's own transaction, which is younger than all that had written
+// by then; the snapshot's xmax is not, as long as the youngest of them is open.
 //
 // A message's document is looked up by itself, for the planner would rather read
 // all of both tables. Who works for another version finds nothing.
@@ -68,7 +70,7 @@ var uncataloguedQuery = `
 			CASE WHEN again THEN ` + zeroUUID + ` ELSE walked_id END AS start_id,
 			CASE WHEN again THEN archive_mark ELSE archive_walked END AS archive_start,
 			CASE WHEN settles THEN moment ELSE seen_at END AS seen_at,
-			CASE WHEN settles THEN pg_snapshot_xmax(pg_current_snapshot()) ELSE seen_xid END AS seen_xid
+			CASE WHEN settles THEN pg_current_xact_id() ELSE seen_xid END AS seen_xid
 		FROM due
 	), live AS MATERIALIZED (
 		SELECT m.id, m.created_at FROM dlq.dlq_messages m
