@@ -209,6 +209,34 @@ func TestArchiver(t *testing.T) {
 		t.Errorf("got %d rows in the archive, %v, want 25", archived, err)
 	}
 
+	// Some of the rows had their time; their quarter has not.
+	db.MustExec(`UPDATE dlq.dlq_messages_archive SET archived_at = now() - interval '366 days'
+		WHERE id IN (SELECT id FROM dlq.dlq_messages_archive LIMIT 12)`)
+	whole := file(t, settings(t, at, "{port: 0}")+"archive: {batch_size: 10, purge_whole_quarters: true}\n")
+	for _, c := range []struct{ config, want string }{{whole, `"purged":0`}, {config, `"purged":12`}} {
+		if got := run(t, "archiver", nil, "--config", c.config); got.code != 0 || !strings.Contains(got.stderr, c.want) {
+			t.Errorf("got exit code %d, stderr %q, want 0 and %s", got.code, got.stderr, c.want)
+		}
+	}
+	// Now their partition is one of more than a year ago, and all others are to be made.
+	db.MustExec(`DO $$ DECLARE v_part TEXT; v_until TIMESTAMPTZ := date_trunc('quarter', now() - interval '460 days'); BEGIN
+		UPDATE dlq.dlq_messages_archive SET archived_at = v_until - interval '1 day';
+		FOR v_part IN SELECT name FROM dlq.archive_partitions ORDER BY until_at DESC LOOP
+			EXECUTE format('ALTER TABLE dlq.dlq_messages_archive DETACH PARTITION dlq.%I', v_part);
+			EXECUTE format('ALTER TABLE dlq.%I RENAME TO dlq_messages_archive_%s', v_part, md5(v_part));
+			UPDATE dlq.archive_partitions SET name = 'dlq_messages_archive_' || md5(v_part), until_at = v_until WHERE name = v_part;
+			v_part := 'dlq_messages_archive_' || md5(v_part);
+		END LOOP;
+		DELETE FROM dlq.archive_partitions WHERE name <> v_part;
+		EXECUTE format('ALTER TABLE dlq.dlq_messages_archive ATTACH PARTITION dlq.%I FOR VALUES FROM (MINVALUE) TO (%L)', v_part, v_until);
+	END $$`)
+	if got := run(t, "archiver", nil, "--config", whole); got.code != 0 || !strings.Contains(got.stderr, `"purged":13`) {
+		t.Errorf("got exit code %d, stderr %q, want 0 and 13 purged with their partition", got.code, got.stderr)
+	}
+	if err := db.Get(&archived, `SELECT count(*) FROM dlq.archive_partitions WHERE until_at < now() - interval '365 days'`); err != nil || archived != 0 {
+		t.Errorf("got %d partitions that are due, %v, want none", archived, err)
+	}
+
 	p := start(t, "archiver", nil, "--config", config, "--schedule", "0 3 * * *")
 	p.waitForLog("archiver waits")
 	p.wantCleanEnd()
@@ -344,7 +372,12 @@ func start(t *testing.T, program string, environ []string, args ...string) *proc
 // wantCleanEnd asks the program to end, as Kubernetes does.
 func (p *process) wantCleanEnd() {
 	p.t.Helper()
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	p.wantCleanEndBy(syscall.SIGTERM)
+}
+
+func (p *process) wantCleanEndBy(signal os.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(signal); err != nil {
 		p.t.Fatalf("signal: %v; log: %s", err, p.log)
 	}
 	select {

@@ -32,10 +32,12 @@ type Run func(ctx context.Context, args, environ []string, stdout io.Writer) err
 // exits: 0 when it ended as it should, else 1 with one line that says why. It
 // ends within 25 seconds of being told to, whatever still hangs then.
 func Main(name string, run Run) {
+	tuneMemory(os.Getenv)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	ended := make(chan error, 1)
 	go func() { ended <- run(ctx, os.Args[1:], os.Environ(), os.Stdout) }()
 	code := attend(ctx, name, ended, os.Stderr)
+	stopProfile()
 	stop()
 	os.Exit(code)
 }
@@ -50,6 +52,7 @@ type CommandLine struct {
 	Path  string   // of the configuration file
 	Args  []string // behind the flags
 
+	profile string // a file for the CPU profile; "" for none
 	version bool
 }
 
@@ -60,6 +63,7 @@ func NewCommandLine(name, usage string, stdout io.Writer) *CommandLine {
 	c.Flags.SetOutput(stdout)
 	c.Flags.SortFlags = false
 	c.Flags.StringVar(&c.Path, "config", DefaultPath, "configuration `file`")
+	c.Flags.StringVar(&c.profile, "cpu-profile", "", "write a CPU profile of the whole run to `file`, for go tool pprof")
 	c.Flags.BoolVar(&c.version, "version", false, "print the version and exit")
 	c.Flags.Usage = func() {
 		fmt.Fprintf(stdout, "%s\n\nFlags:\n%s", usage, c.Flags.FlagUsages())
@@ -67,8 +71,8 @@ func NewCommandLine(name, usage string, stdout io.Writer) *CommandLine {
 	return c
 }
 
-// Parse reads args. done means that the program has answered already (--version
-// or --help) and is to end.
+// Parse reads args, and begins the CPU profile when one is asked for. done means
+// that the program has answered already (--version or --help) and is to end.
 func (c *CommandLine) Parse(args []string, stdout io.Writer) (done bool, err error) {
 	err = c.Flags.Parse(args)
 	switch {
@@ -84,7 +88,10 @@ func (c *CommandLine) Parse(args []string, stdout io.Writer) (done bool, err err
 		return true, nil
 	}
 	c.Args = c.Flags.Args()
-	return false, nil
+	if c.profile != "" {
+		err = startProfile(c.profile)
+	}
+	return err != nil, err
 }
 
 // NoArgs refuses words behind the flags, for programs that have no commands.
