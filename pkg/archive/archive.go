@@ -24,7 +24,14 @@ type Store interface {
 	// ArchiveOld moves messages in a final state whose last change is older
 	// than the retention.
 	ArchiveOld(ctx context.Context, retentionDays, batch int) (int64, error)
-	// PurgeArchive deletes what has been in the archive for longer than days.
+	// CreatePartitions makes room for what is archived now and in the next ahead
+	// quarters, and says how many quarters it made.
+	CreatePartitions(ctx context.Context, ahead int) (int64, error)
+	// PurgePartitions deletes the quarters of which everything has been in the archive
+	// for longer than days; one that is being read may stay for the next run.
+	PurgePartitions(ctx context.Context, days, batch int) (int64, error)
+	// PurgeArchive deletes, message by message, what has been in the archive for
+	// longer than days.
 	PurgeArchive(ctx context.Context, days, batch int) (int64, error)
 	// PurgeBookkeeping deletes expired idempotency keys, redrives that ended
 	// longer than redriveDays ago, and audit entries older than auditDays, which
@@ -34,11 +41,12 @@ type Store interface {
 
 // Report says what one run did.
 type Report struct {
-	Archived  int64 // messages moved to the archive
-	Purged    int64 // messages deleted from the archive
-	Bookkept  int64 // keys, redrives and audit entries deleted
-	Duration  time.Duration
-	OtherRuns bool // another archiver holds the lock, so nothing was done
+	Partitions int64 // quarters of the archive that were made
+	Archived   int64 // messages moved to the archive
+	Purged     int64 // messages deleted from the archive
+	Bookkept   int64 // keys, redrives and audit entries deleted
+	Duration   time.Duration
+	OtherRuns  bool // another archiver holds the lock, so nothing was done
 }
 
 // Archiver does runs. It keeps nothing between them.
@@ -101,6 +109,10 @@ func (a *Archiver) Run(ctx context.Context) (Report, error) {
 	return r, err
 }
 
+// quartersAhead are made before anything needs them, so that half a year without an
+// archiver does no harm.
+const quartersAhead = 2
+
 func (a *Archiver) steps(ctx context.Context, r *Report) error {
 	var errs []error
 	for _, step := range []struct {
@@ -108,8 +120,9 @@ func (a *Archiver) steps(ctx context.Context, r *Report) error {
 		rows *int64
 		do   func() (int64, error)
 	}{
+		{"partitions", &r.Partitions, func() (int64, error) { return a.store.CreatePartitions(ctx, quartersAhead) }},
 		{"archive", &r.Archived, func() (int64, error) { return a.store.ArchiveOld(ctx, a.cfg.RetentionDays, a.cfg.BatchSize) }},
-		{"purge", &r.Purged, func() (int64, error) { return a.store.PurgeArchive(ctx, a.cfg.PurgeDays, a.cfg.BatchSize) }},
+		{"purge", &r.Purged, func() (int64, error) { return a.purge(ctx) }},
 		{"bookkeeping", &r.Bookkept, func() (int64, error) {
 			return a.store.PurgeBookkeeping(ctx, a.cfg.PurgeDays, a.cfg.AuditDays, a.cfg.BatchSize)
 		}},
@@ -119,7 +132,9 @@ func (a *Archiver) steps(ctx context.Context, r *Report) error {
 		}
 		n, err := step.do()
 		*step.rows = n
-		a.rows.WithLabelValues(step.name).Add(float64(n))
+		if step.name != "partitions" { // which are no rows
+			a.rows.WithLabelValues(step.name).Add(float64(n))
+		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("step %s: %w", step.name, err))
 		}
@@ -127,10 +142,22 @@ func (a *Archiver) steps(ctx context.Context, r *Report) error {
 	return errors.Join(errs...)
 }
 
+// purge takes whole quarters first, as that is cheaper; what a reader kept it from
+// taking goes row by row.
+func (a *Archiver) purge(ctx context.Context) (int64, error) {
+	whole, err := a.store.PurgePartitions(ctx, a.cfg.PurgeDays, a.cfg.BatchSize)
+	if a.cfg.PurgeWholeQuarters || ctx.Err() != nil {
+		return whole, err
+	}
+	rows, failed := a.store.PurgeArchive(ctx, a.cfg.PurgeDays, a.cfg.BatchSize)
+	return whole + rows, errors.Join(err, failed)
+}
+
 // account writes the line of the run. The error is part of the line because
 // the counts explain it; callers add their own words only to the exit.
 func (a *Archiver) account(r Report, err error) {
 	fields := []zap.Field{
+		zap.Int64("partitions", r.Partitions),
 		zap.Int64("archived", r.Archived),
 		zap.Int64("purged", r.Purged),
 		zap.Int64("bookkeeping", r.Bookkept),

@@ -57,6 +57,16 @@ func (f *fakeStore) ArchiveOld(ctx context.Context, days, batch int) (int64, err
 	return 10, f.fail["archive"]
 }
 
+func (f *fakeStore) CreatePartitions(_ context.Context, ahead int) (int64, error) {
+	f.note(fmt.Sprintf("partitions %d", ahead))
+	return 1, f.fail["partitions"]
+}
+
+func (f *fakeStore) PurgePartitions(_ context.Context, days, batch int) (int64, error) {
+	f.note(fmt.Sprintf("quarters %d %d", days, batch))
+	return 5, f.fail["quarters"]
+}
+
 func (f *fakeStore) PurgeArchive(_ context.Context, days, batch int) (int64, error) {
 	f.note(fmt.Sprintf("purge %d %d", days, batch))
 	return 20, f.fail["purge"]
@@ -99,10 +109,21 @@ func TestRun(t *testing.T) {
 		t.Parallel()
 		f := newFixture(&fakeStore{}, ticking())
 		got, err := f.Run(t.Context())
-		if want := (Report{Archived: 10, Purged: 20, Bookkept: 30, Duration: 2 * time.Second}); err != nil || got != want {
+		if want := (Report{Partitions: 1, Archived: 10, Purged: 25, Bookkept: 30, Duration: 2 * time.Second}); err != nil || got != want {
 			t.Errorf("got %+v and %v, want %+v", got, err, want)
 		}
-		wantCalls(t, f.store, "archive 30 1000", "purge 365 1000", "bookkeeping 365 730 1000", "unlock")
+		wantCalls(t, f.store, "partitions 2", "archive 30 1000", "quarters 365 1000", "purge 365 1000", "bookkeeping 365 730 1000", "unlock")
+	})
+
+	t.Run("LeavesWhatIsDueAloneUntilItsQuarterIs", func(t *testing.T) {
+		t.Parallel()
+		f := newFixture(&fakeStore{})
+		f.cfg.PurgeWholeQuarters = true
+		got, err := f.Run(t.Context())
+		if err != nil || got.Purged != 5 {
+			t.Errorf("got %+v and %v, want the 5 of whole quarters", got, err)
+		}
+		wantCalls(t, f.store, "partitions 2", "archive 30 1000", "quarters 365 1000", "bookkeeping 365 730 1000", "unlock")
 	})
 
 	t.Run("LogsOneLineWithItsCounts", func(t *testing.T) {
@@ -113,7 +134,7 @@ func TestRun(t *testing.T) {
 			t.Fatalf("got %d lines, want 1", f.lines.Len())
 		}
 		got := f.lines.All()[0].ContextMap()
-		for key, want := range map[string]any{"archived": int64(10), "purged": int64(20), "bookkeeping": int64(30), "duration": 2 * time.Second} {
+		for key, want := range map[string]any{"partitions": int64(1), "archived": int64(10), "purged": int64(25), "bookkeeping": int64(30), "duration": 2 * time.Second} {
 			if got[key] != want {
 				t.Errorf("%s: got %v, want %v", key, got[key], want)
 			}
@@ -132,7 +153,7 @@ dlq_archive_last_success_timestamp_seconds 1.000000006e+09
 # TYPE dlq_archive_rows_total counter
 dlq_archive_rows_total{step="archive"} 10
 dlq_archive_rows_total{step="bookkeeping"} 30
-dlq_archive_rows_total{step="purge"} 20
+dlq_archive_rows_total{step="purge"} 25
 `))
 		if err != nil {
 			t.Error(err)
@@ -163,18 +184,20 @@ dlq_archive_rows_total{step="purge"} 20
 		}
 	})
 
-	for _, step := range []string{"archive", "purge", "bookkeeping"} {
+	for step, of := range map[string]string{
+		"partitions": "partitions", "archive": "archive", "purge": "purge", "quarters": "purge", "bookkeeping": "bookkeeping",
+	} {
 		t.Run("GoesOnAfterAFailedStep/"+step, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(&fakeStore{fail: map[string]error{step: errStore}})
 			got, err := f.Run(t.Context())
-			if !errors.Is(err, errStore) || !strings.Contains(err.Error(), "step "+step) {
-				t.Errorf("got %v, want %v of step %s", err, errStore, step)
+			if !errors.Is(err, errStore) || !strings.Contains(err.Error(), "step "+of) {
+				t.Errorf("got %v, want %v of step %s", err, errStore, of)
 			}
-			if got.Archived != 10 || got.Purged != 20 || got.Bookkept != 30 {
+			if got.Archived != 10 || got.Purged != 25 || got.Bookkept != 30 {
 				t.Errorf("got %+v, want every count", got)
 			}
-			wantCalls(t, f.store, "archive 30 1000", "purge 365 1000", "bookkeeping 365 730 1000", "unlock")
+			wantCalls(t, f.store, "partitions 2", "archive 30 1000", "quarters 365 1000", "purge 365 1000", "bookkeeping 365 730 1000", "unlock")
 			if got := testutil.ToFloat64(f.success); got != 0 {
 				t.Errorf("last success: got %v, want 0", got)
 			}
@@ -192,7 +215,7 @@ dlq_archive_rows_total{step="purge"} 20
 		if !errors.Is(err, context.Canceled) || got.Archived != 10 {
 			t.Errorf("got %+v and %v, want what was done and %v", got, err, context.Canceled)
 		}
-		wantCalls(t, f.store, "archive 30 1000", "unlock")
+		wantCalls(t, f.store, "partitions 2", "archive 30 1000", "unlock")
 	})
 }
 

@@ -7,11 +7,15 @@ import (
 
 // Config says how long finished messages are kept, and where.
 type Config struct {
-	RetentionDays int    `mapstructure:"retention_days"` // days in the live table after the last change
-	BatchSize     int    `mapstructure:"batch_size"`     // rows moved or deleted between two commits
-	PurgeDays     int    `mapstructure:"purge_days"`     // days in the archive; for redrives, after their end
-	AuditDays     int    `mapstructure:"audit_days"`     // days that the audit trail is kept, at least 365
-	Schedule      string `mapstructure:"schedule"`       // five cron fields in UTC; empty: one run
+	RetentionDays int `mapstructure:"retention_days"` // days in the live table after the last change
+	BatchSize     int `mapstructure:"batch_size"`     // rows moved or deleted between two commits
+	PurgeDays     int `mapstructure:"purge_days"`     // days in the archive; for redrives, after their end
+	// PurgeWholeQuarters lets messages stay in the archive until all of their quarter
+	// have been there for PurgeDays: up to three months longer, and nothing is deleted
+	// row by row.
+	PurgeWholeQuarters bool   `mapstructure:"purge_whole_quarters"`
+	AuditDays          int    `mapstructure:"audit_days"` // days that the audit trail is kept, at least 365
+	Schedule           string `mapstructure:"schedule"`   // five cron fields in UTC; empty: one run
 }
 
 // DefaultConfig is 30 days live, a year in the archive, two years of audit.

@@ -73,7 +73,7 @@ func TestRunOnSchedule(t *testing.T) {
 			if took := time.Since(began); took != 9*time.Second {
 				t.Errorf("stopped after %s, want 9s: what the run still needed", took)
 			}
-			wantCalls(t, f.store, "archive 30 1000", "purge 365 1000", "bookkeeping 365 730 1000", "unlock")
+			wantCalls(t, f.store, "partitions 2", "archive 30 1000", "quarters 365 1000", "purge 365 1000", "bookkeeping 365 730 1000", "unlock")
 		})
 	})
 
@@ -88,7 +88,7 @@ func TestRunOnSchedule(t *testing.T) {
 			if took := time.Since(began); took != drainTime {
 				t.Errorf("stopped after %s, want %s", took, drainTime)
 			}
-			wantCalls(t, f.store, "archive 30 1000", "unlock")
+			wantCalls(t, f.store, "partitions 2", "archive 30 1000", "unlock")
 		})
 	})
 }

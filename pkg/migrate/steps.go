@@ -17,6 +17,10 @@ const noTransaction = "-- migrate:no-transaction"
 // statements, which blank lines part.
 const oneByOne = "-- migrate:one-by-one"
 
+// withVersion before the last of those statements asks for one transaction for it and
+// the change of the version: no interruption leaves the one without the other.
+const withVersion = "-- migrate:with-version"
+
 // steps is the library's PostgreSQL driver with other steps. The library says
 // "going to version n", runs the file and says "arrived". Its own driver
 // commits each of the three, so a kill between them leaves a dirty version
@@ -91,7 +95,13 @@ func (s *steps) bare(body string) error {
 // each leaves the version as it is until all are done: what was interrupted is
 // begun again.
 func (s *steps) each(body string) error {
-	for i, statement := range Statements(body) {
+	all := Statements(body)
+	for i, statement := range all {
+		if i == len(all)-1 && strings.HasPrefix(statement, withVersion) {
+			err := s.inTransaction(statement, s.target)
+			s.arrived = err == nil
+			return err
+		}
 		if _, err := s.conn.ExecContext(s.ctx, statement); err != nil {
 			return fmt.Errorf("migration to version %d, statement %d: %w", max(s.target, 0), i+1, err)
 		}
@@ -108,7 +118,7 @@ func Statements(body string) []string {
 	var all []string
 	for part := range strings.SplitSeq(strings.TrimPrefix(body, oneByOne), "\n\n") {
 		if strings.TrimSpace(part) != "" {
-			all = append(all, part)
+			all = append(all, strings.TrimLeft(part, "\n"))
 		}
 	}
 	return all

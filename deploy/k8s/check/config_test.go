@@ -18,7 +18,7 @@ var settings = map[string][]string{
 	"kafka":    {"brokers", "consumer_group", "security_protocol", "dlq_topic_pattern", "republish_key", "republish_allow", "republish_required", "topic_map", "dialects", "uber_dlq_topics", "sasl", "tls"},
 	"ingest":   {"max_retries", "max_record_bytes", "payload_max_bytes"},
 	"redrive":  {"workers", "claim_expiry", "auto"},
-	"archive":  {"retention_days", "batch_size", "purge_days", "audit_days", "schedule"},
+	"archive":  {"retention_days", "batch_size", "purge_days", "purge_whole_quarters", "audit_days", "schedule"},
 	"search":   {"payload_bytes", "batch", "interval"},
 	"groups":   {"rules", "frames"},
 	"masking":  {"payload", "headers"},

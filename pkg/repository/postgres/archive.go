@@ -57,13 +57,16 @@ func (s *Store) ArchiveOld(ctx context.Context, days, batch int) (int64, error) 
 	return n, nil
 }
 
+// The cut-off stands in both, so that neither looks at a later partition.
 const purgeQuery = `
-	WITH gone AS (
-		DELETE FROM dlq.dlq_messages_archive WHERE ctid = ANY (ARRAY(
-			SELECT ctid FROM dlq.dlq_messages_archive
-			WHERE archived_at < now() - make_interval(days => $1)
-			ORDER BY archived_at LIMIT $2 FOR UPDATE SKIP LOCKED))
-		RETURNING id
+	WITH due AS MATERIALIZED (
+		SELECT id, archived_at FROM dlq.dlq_messages_archive
+		WHERE archived_at < now() - make_interval(days => $1)
+		ORDER BY archived_at LIMIT $2 FOR UPDATE SKIP LOCKED
+	), gone AS (
+		DELETE FROM dlq.dlq_messages_archive a USING due
+		WHERE a.id = due.id AND a.archived_at = due.archived_at AND a.archived_at < now() - make_interval(days => $1)
+		RETURNING a.id
 	), history AS (
 		DELETE FROM dlq.attempts a USING gone WHERE a.message_id = gone.id RETURNING a.attempt_id
 	), edited AS (
@@ -72,6 +75,28 @@ const purgeQuery = `
 		DELETE FROM dlq.returns r USING history WHERE r.attempt_id = history.attempt_id
 	)
 	SELECT count(*) FROM gone`
+
+// CreatePartitions makes the partition of the archive into which messages go now, and
+// ahead more behind it, where they are not there, and says how many it made.
+func (s *Store) CreatePartitions(ctx context.Context, ahead int) (made int64, err error) {
+	err = s.db.QueryRowContext(ctx, `SELECT dlq.create_archive_partitions($1)`, ahead).Scan(&made)
+	return made, translate("make partitions of the archive", err)
+}
+
+// PurgePartitions takes those partitions off the archive of which every message has
+// been in it longer than days, and deletes for good what belongs to their messages,
+// as PurgeArchive does, batch of them a transaction; it says how many messages that
+// were. A partition that somebody is reading is left as it is, and is no error.
+// What an earlier call began and did not end is ended.
+func (s *Store) PurgePartitions(ctx context.Context, days, batch int) (int64, error) {
+	if days < 0 || batch < 1 {
+		return 0, fmt.Errorf("purge partitions of the archive: days %d, batch %d", days, batch)
+	}
+	var taken int64
+	err := s.db.QueryRowContext(ctx, `SELECT dlq.detach_archive_partitions($1)`, days).Scan(&taken)
+	total, purged := s.purge(ctx, "purge partitions of the archive", `SELECT dlq.purge_detached($1)`, batch)
+	return total, errors.Join(translate("take partitions off the archive", err), purged)
+}
 
 // PurgeArchive deletes for good what has been in the archive longer than days,
 // with its attempts, their edits and what is known of their returns, batch rows a
@@ -142,7 +167,7 @@ const (
 		DELETE FROM dlq.edits WHERE ctid = ANY (ARRAY(
 			SELECT e.ctid FROM dlq.edits e
 			WHERE NOT EXISTS (SELECT FROM dlq.dlq_messages m WHERE m.id = e.message_id)
-			  AND NOT EXISTS (SELECT FROM dlq.dlq_messages_archive a WHERE a.id = e.message_id)
+			  AND NOT EXISTS (SELECT FROM dlq.archive_ids a WHERE a.id = e.message_id)
 			LIMIT $1 FOR UPDATE SKIP LOCKED))
 		RETURNING 1
 	)

@@ -14,10 +14,13 @@ func oneQuery(from source) string {
 	return `
 	SELECT ` + stateColumns + `, ` + byteColumns("$2::bigint", "-1") + `, ` + consumptionColumns + `
 	FROM ` + from.table + ` m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id` + consumptionOf + `
-	WHERE m.id = $1`
+	WHERE ` + from.has("$1")
 }
 
-var getArchivedQuery = oneQuery(sourceOf(true))
+var (
+	fromArchive      = sourceOf(true)
+	getArchivedQuery = oneQuery(fromArchive)
+)
 
 // GetArchived implements repository.Archive.
 func (s *Store) GetArchived(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error) {
@@ -47,9 +50,9 @@ const restoredColumns = `
 
 // restoreQuery moves the row in one statement, so that it is in one of the tables
 // at every moment.
-const restoreQuery = `
+var restoreQuery = `
 	WITH gone AS (
-		DELETE FROM dlq.dlq_messages_archive WHERE id = $1 RETURNING *
+		DELETE FROM dlq.dlq_messages_archive m WHERE ` + fromArchive.has("$1") + ` RETURNING *
 	), back AS (
 		INSERT INTO dlq.dlq_messages (` + restoredColumns + `, status, retry_count, updated_at, next_attempt_at)
 		SELECT ` + restoredColumns + `, 'PENDING', 0, c.moment, c.moment

@@ -84,8 +84,10 @@ const parentQuery = `
 		SELECT id, root_id, retry_count, original_topic, claim_id, claim_topic, claim_redrive_id
 		FROM dlq.dlq_messages WHERE id = ANY ($1::uuid[])
 		UNION ALL
-		SELECT id, root_id, retry_count, original_topic, claim_id, claim_topic, claim_redrive_id
-		FROM dlq.dlq_messages_archive WHERE id = ANY ($1::uuid[])
+		SELECT m.* FROM dlq.archive_ids kept CROSS JOIN LATERAL (
+			SELECT id, root_id, retry_count, original_topic, claim_id, claim_topic, claim_redrive_id
+			FROM dlq.dlq_messages_archive a WHERE a.id = kept.id AND a.archived_at = kept.archived_at OFFSET 0
+		) m WHERE kept.id = ANY ($1::uuid[])
 	)
 	SELECT s.ord, s.attempt AS attempt_id, p.id AS parent_id, p.root_id,
 		coalesce(a.retry_count, p.retry_count) AS retry_count,
@@ -159,7 +161,8 @@ const sameQuery = `
 		CROSS JOIN LATERAL (
 			SELECT id, root_id FROM dlq.dlq_messages m WHERE m.id = a.message_id AND ` + sentBytes + `
 			UNION ALL
-			SELECT id, root_id FROM dlq.dlq_messages_archive m WHERE m.id = a.message_id AND ` + sentBytes + `
+			SELECT m.id, m.root_id FROM dlq.archive_ids kept JOIN dlq.dlq_messages_archive m ON m.id = kept.id AND m.archived_at = kept.archived_at
+			WHERE kept.id = a.message_id AND ` + sentBytes + `
 		) p
 		WHERE ` + sentSame + `
 		  AND NOT a.attempt_id = ANY ($8::uuid[])

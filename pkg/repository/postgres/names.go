@@ -41,6 +41,24 @@ func sourceOf(archived bool) source {
 	return source{"dlq.dlq_messages", false}
 }
 
+// join joins the message m that has an id. One of the archive is looked for in the
+// partition that archive_ids names; without that every partition would be asked.
+func (s source) join(id string) string {
+	if s.archived {
+		return "JOIN dlq.archive_ids kept ON kept.id = " + id +
+			" JOIN " + s.table + " m ON m.id = kept.id AND m.archived_at = kept.archived_at"
+	}
+	return "JOIN " + s.table + " m ON m.id = " + id
+}
+
+// has is the condition that m has an id.
+func (s source) has(id string) string {
+	if s.archived {
+		return "m.id = " + id + " AND m.archived_at = (SELECT archived_at FROM dlq.archive_ids WHERE id = " + id + ")"
+	}
+	return "m.id = " + id
+}
+
 // Both step from name to name along an index; only the counters know the pairs.
 const (
 	pairsQuery = `
