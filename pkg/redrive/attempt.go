@@ -63,7 +63,7 @@ func (s *Service) claim(ctx context.Context, planned []entity.Outgoing, how clai
 	taken := attempts{cause: how.cause, claimed: s.now()}
 	claims := intents(planned, how)
 	states, err := s.store.Claim(ctx, claims, repository.Claiming{
-		Expiry: s.cfg.ClaimExpiry, Wait: how.single, Cause: how.cause, Audit: how.single,
+		Expiry: s.cfg.ClaimExpiry, Wait: how.single, Cause: how.cause, Audit: how.single, Brief: true,
 	})
 	if err != nil {
 		s.letGo(claims, how.cause)
@@ -78,13 +78,20 @@ func (s *Service) claim(ctx context.Context, planned []entity.Outgoing, how clai
 		if !ok {
 			continue
 		}
-		state.Record = out.Message.Record // the claim brings the state, not the bytes
-		out.Message = state
+		out.Message = claimed(out.Message, state)
 		taken.outgoing = append(taken.outgoing, out)
 	}
 	s.metrics.inflight.Add(float64(len(taken.outgoing)))
 	s.metrics.dequeued(len(taken.outgoing), len(planned)-len(taken.outgoing))
 	return taken, nil
+}
+
+// claimed is a loaded message as its claim, a brief one, has left it.
+func claimed(m, by entity.Message) entity.Message {
+	m.Status, m.RetryCount, m.MaxRetries = by.Status, by.RetryCount, by.MaxRetries
+	m.UpdatedAt, m.LastRetryAt, m.Claim = by.UpdatedAt, by.LastRetryAt, by.Claim
+	m.Unsettled, m.NextAttemptAt, m.LastPublishError, m.LastPublishErrorClass = false, time.Time{}, "", ""
+	return m
 }
 
 // letGo gives back claims of which the store may have heard and we have not: only

@@ -104,6 +104,10 @@ type Claiming struct {
 	// Audit appends an entry for each claim. Claims of redrives go without: the
 	// redrive and the end of the attempt are in the trail.
 	Audit bool
+	// Brief leaves out of the answer what the caller knows who loaded the messages a
+	// moment before: of each it has only ID, Status, RetryCount, MaxRetries, UpdatedAt,
+	// LastRetryAt and Claim.
+	Brief bool
 }
 
 // DueQuery asks for messages for automatic retry.

@@ -24,7 +24,7 @@ func (s *Store) Claim(ctx context.Context, claims []repository.Claim, how reposi
 				continue
 			}
 			if r.message.Claimed() && r.message.Claim.ID == c.ID { // asked for a second time
-				taken = append(taken, r.bare())
+				taken = append(taken, r.answer(how))
 				continue
 			}
 			if c.OriginalTopic != "" && c.OriginalTopic != r.message.OriginalTopic { // mapped since
@@ -37,11 +37,23 @@ func (s *Store) Claim(ctx context.Context, claims []repository.Claim, how reposi
 			if how.Audit {
 				s.note(now, entity.ActionRetry, before, r.message.Status, r.message.RetryCount, how.Cause)
 			}
-			taken = append(taken, r.bare())
+			taken = append(taken, r.answer(how))
 		}
 		return nil
 	})
 	return taken, err
+}
+
+// answer is what a claim tells of the message it took.
+func (r *row) answer(how repository.Claiming) entity.Message {
+	m := r.bare()
+	if !how.Brief {
+		return m
+	}
+	return entity.Message{
+		ID: m.ID, Status: m.Status, RetryCount: m.RetryCount, MaxRetries: m.MaxRetries,
+		UpdatedAt: m.UpdatedAt, LastRetryAt: m.LastRetryAt, Claim: m.Claim,
+	}
 }
 
 func (r *row) claim(c repository.Claim, now time.Time, how repository.Claiming) error {

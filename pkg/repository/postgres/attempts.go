@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -21,8 +22,9 @@ import (
 
 // claimQuery takes messages. The rows are locked in the order of their ids, so
 // that two callers never wait for one another in a circle; %LOCK% decides what
-// happens to a row that another caller holds, %EDITED% whether edits are stored. The status is asked again by the
-// lock itself: a caller that waited sees the state that the other left.
+// happens to a row that another caller holds, %EDITED% whether edits are stored,
+// %KEPT% and %ANSWER% how much is told. The status is asked again by the lock
+// itself: a caller that waited sees the state that the other left.
 var claimQuery = `
 	WITH want AS (
 		SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::int4[], $5::int8[], $6::bool[],
@@ -59,7 +61,7 @@ var claimQuery = `
 			last_publish_error_class = NULL
 		FROM taken x, (SELECT coalesce($10::timestamptz, clock_timestamp()) AS moment) c
 		WHERE m.id = x.id
-		RETURNING m.*
+		RETURNING %KEPT%
 	), history AS (
 		INSERT INTO dlq.attempts (message_id, attempt_no, attempt_id, redrive_id, retry_count, verdict, actor, started_at, ended_at,
 			from_status, to_status, error_class, error, target_topic, target_topic_id, target_partition, record_hash)
@@ -75,8 +77,17 @@ var claimQuery = `
 			` + causeFrom12 + `
 		FROM taken x JOIN claimed m ON m.id = x.id AND m.claim_id = x.claim_id WHERE $11::bool
 	)%EDITED%
-	SELECT ` + stateColumns + `
+	SELECT %ANSWER%`
+
+// What a claim tells of the messages it took: all but their bytes, or only what is
+// in the claim's own hands. Of some fifty columns each is copied three times, sent
+// and read, which is a tenth of a claim's work.
+const (
+	wholeAnswer = stateColumns + `
 	FROM claimed m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id`
+	briefColumns = `m.id, m.claim_id, m.retry_count, m.max_retries, m.last_retry_at, m.claim_expires_at`
+	briefAnswer  = briefColumns + ` FROM claimed m`
+)
 
 // Claim implements repository.Attempts.
 func (s *Store) Claim(ctx context.Context, claims []repository.Claim, how repository.Claiming) ([]entity.Message, error) {
@@ -104,35 +115,85 @@ func (s *Store) Claim(ctx context.Context, claims []repository.Claim, how reposi
 		topicIDs.arg(), redrives.arg(), how.Expiry.Microseconds(), s.clock(), how.Audit,
 	}, causeArgs(how.Cause)...)
 	args = append(args, originals.arg())
-	var found []row
-	if err := s.selectRows(ctx, &found, claimWays[claimWay{how.Wait, edits != nil}], append(args, edits...)...); err != nil {
+	way := claimWays[claimWay{how.Wait, edits != nil, how.Brief}]
+	taken, err := s.claimed(ctx, claims, how, way, append(args, edits...)...)
+	if err != nil {
 		return nil, translate("claim messages", err)
 	}
-	if len(found) < n {
+	if len(taken) < n {
 		// The driver may have sent the statement twice: once it was carried out and
 		// its connection ended before the answer came. What it took then is ours.
-		var mine []row
-		if err := s.selectRows(ctx, &mine, claimedBeforeQuery, ids.arg(), claimIDs.arg()); err != nil {
+		mine, err := s.claimed(ctx, claims, how, claimedBefore(how.Brief), ids.arg(), claimIDs.arg())
+		if err != nil {
 			return nil, translate("claim messages", err)
 		}
-		found = distinct(append(found, mine...))
+		taken = distinct(append(taken, mine...))
 	}
-	return states(found), nil
+	return taken, nil
+}
+
+// claimed reads the answer to claims.
+func (s *Store) claimed(ctx context.Context, claims []repository.Claim, how repository.Claiming, query string, args ...any) ([]entity.Message, error) {
+	if how.Brief {
+		return s.briefly(ctx, claims, query, args...)
+	}
+	taken := make([]entity.Message, 0, len(claims))
+	err := s.eachRow(ctx, query, args, nil, func(r *row) error {
+		taken = append(taken, r.message())
+		return nil
+	})
+	return taken, err
+}
+
+// briefly reads an answer of briefColumns; the rest of a claim is as it was asked for.
+func (s *Store) briefly(ctx context.Context, claims []repository.Claim, query string, args ...any) ([]entity.Message, error) {
+	asked := make(map[uuid.UUID]*repository.Claim, len(claims))
+	for i := range claims {
+		asked[claims[i].ID] = &claims[i]
+	}
+	taken := make([]entity.Message, 0, len(claims))
+	var id, claim uuid.UUID
+	var count, limit int
+	var began, expires sql.NullTime
+	err := s.each(ctx, query, args, []any{&id, &claim, &count, &limit, &began, &expires}, func() error {
+		c := asked[claim]
+		if c == nil {
+			return fmt.Errorf("message %s is claimed as %s, which nobody asked for", id, claim)
+		}
+		at := moment(began)
+		taken = append(taken, entity.Message{
+			ID: id, Status: entity.Retrying, RetryCount: count, MaxRetries: limit, UpdatedAt: at, LastRetryAt: at,
+			Claim: entity.Claim{
+				ID: claim, ExpiresAt: moment(expires), RedriveID: c.RedriveID,
+				Topic: c.Topic, TopicID: c.TopicID, Partition: c.Partition, EndOffset: c.EndOffset,
+			},
+		})
+		return nil
+	})
+	return taken, err
 }
 
 // claimedBeforeQuery finds messages that are claimed under these very ids.
 const claimedBeforeQuery = `
-	SELECT ` + stateColumns + `
-	FROM unnest($1::uuid[], $2::uuid[]) AS w (message_id, claim_id)
-	JOIN dlq.dlq_messages m ON m.id = w.message_id AND m.claim_id = w.claim_id AND (m.status = 'RETRYING') IS TRUE
-	LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id`
+	WITH claimed AS (
+		SELECT m.* FROM unnest($1::uuid[], $2::uuid[]) AS w (message_id, claim_id)
+		JOIN dlq.dlq_messages m ON m.id = w.message_id AND m.claim_id = w.claim_id AND (m.status = 'RETRYING') IS TRUE
+	)
+	SELECT `
 
-// distinct keeps the first row of each message.
-func distinct(rows []row) []row {
-	seen := make(map[uuid.UUID]bool, len(rows))
-	return slices.DeleteFunc(rows, func(r row) bool {
-		known := seen[r.ID.UUID]
-		seen[r.ID.UUID] = true
+func claimedBefore(brief bool) string {
+	if brief {
+		return claimedBeforeQuery + briefAnswer
+	}
+	return claimedBeforeQuery + wholeAnswer
+}
+
+// distinct keeps the first of each message.
+func distinct(messages []entity.Message) []entity.Message {
+	seen := make(map[uuid.UUID]bool, len(messages))
+	return slices.DeleteFunc(messages, func(m entity.Message) bool {
+		known := seen[m.ID]
+		seen[m.ID] = true
 		return known
 	})
 }
@@ -149,6 +210,7 @@ var finishQuery = `
 			AS r (message_id, claim_id, verdict, class, error, partition, log_offset, retry_in)
 	), held AS MATERIALIZED (
 		SELECT m.id, m.claim_topic, m.claim_topic_id, m.claim_redrive_id, m.record_hash, m.retry_count AS counted,
+			r.claim_id, r.verdict, r.class, r.error, r.partition, r.log_offset, r.retry_in,
 			CASE
 				WHEN r.verdict IN (1, 2) THEN 'RESOLVED'
 				WHEN r.verdict = 3 AND m.retry_count >= m.max_retries THEN 'DEAD'
@@ -163,11 +225,11 @@ var finishQuery = `
 		ORDER BY m.id FOR NO KEY UPDATE OF m
 	), ended AS (
 		UPDATE dlq.dlq_messages m SET
-			status = held.to_status,
+			status = r.to_status,
 			retry_count = CASE WHEN r.verdict IN (5, 6, 8) THEN greatest(m.retry_count - 1, 0) ELSE m.retry_count END,
 			rescues = CASE WHEN r.verdict = 8 THEN m.rescues + 1 WHEN r.verdict IN (6, 7) THEN m.rescues ELSE 0 END,
 			updated_at = c.moment,
-			next_attempt_at = CASE WHEN held.to_status = 'PENDING' THEN c.moment + r.retry_in * interval '1 microsecond' END,
+			next_attempt_at = CASE WHEN r.to_status = 'PENDING' THEN c.moment + r.retry_in * interval '1 microsecond' END,
 			last_publish_error = CASE WHEN r.verdict IN (1, 2) THEN NULL ELSE r.error END,
 			last_publish_error_class = CASE WHEN r.verdict IN (1, 2) THEN NULL ELSE r.class END,
 			outcome = CASE WHEN m.outcome = 'returned' THEN 'returned' WHEN r.verdict = 1 THEN 'published' END,
@@ -179,14 +241,13 @@ var finishQuery = `
 			claim_end_offset = CASE WHEN r.verdict = 7 THEN m.claim_end_offset END,
 			claim_redrive_id = CASE WHEN r.verdict = 7 THEN m.claim_redrive_id END,
 			unsettled = r.verdict = 7 AND r.class = 'UNKNOWN' AND coalesce(m.claim_expires_at <= c.moment, true)
-		FROM held JOIN result r ON r.message_id = held.id,
-		     (SELECT coalesce($10::timestamptz, clock_timestamp()) AS moment) c
-		WHERE m.id = held.id AND (m.status = 'RETRYING') IS TRUE
+		FROM held r, (SELECT coalesce($10::timestamptz, clock_timestamp()) AS moment) c
+		WHERE m.id = r.id AND (m.status = 'RETRYING') IS TRUE
 		  AND coalesce(m.claim_id, '00000000-0000-0000-0000-000000000000') = r.claim_id
 		RETURNING m.id, m.attempt_no, m.status, m.retry_count, m.max_retries, m.next_attempt_at,
-		          m.last_retry_at, c.moment, coalesce(held.claim_topic, m.original_topic) AS target_topic,
-		          held.claim_topic_id AS target_topic_id, held.claim_redrive_id AS redrive_id, held.record_hash,
-		          held.counted, r.claim_id, r.verdict, r.class, r.error, r.partition, r.log_offset
+		          m.last_retry_at, c.moment, coalesce(r.claim_topic, m.original_topic) AS target_topic,
+		          r.claim_topic_id AS target_topic_id, r.claim_redrive_id AS redrive_id, r.record_hash,
+		          r.counted, r.claim_id, r.verdict, r.class, r.error, r.partition, r.log_offset
 	), history AS (
 		INSERT INTO dlq.attempts (message_id, attempt_no, attempt_id, redrive_id, retry_count, verdict, actor, started_at, ended_at,
 			from_status, to_status, error_class, error, target_topic, target_topic_id, target_partition, target_offset, record_hash)
@@ -227,26 +288,19 @@ func (s *Store) Finish(ctx context.Context, results []repository.Result, cause e
 		ids.arg(), claimIDs.arg(), verdicts.arg(), classes.arg(), errs.arg(), partitions.arg(), offsets.arg(),
 		retryIns.arg(), repository.RescueLimit, s.clock(),
 	}, causeArgs(cause)...)
-	var found []finishedRow
-	if err := s.selectRows(ctx, &found, finishQuery, args...); err != nil {
+	finished := make([]repository.Finished, 0, n)
+	var f repository.Finished
+	var status string
+	var next sql.NullTime
+	err := s.each(ctx, finishQuery, args, []any{&f.MessageID, &status, &f.RetryCount, &f.MaxRetries, &next}, func() error {
+		f.Status, f.NextAttemptAt = entity.Status(status), moment(next)
+		finished = append(finished, f)
+		return nil
+	})
+	if err != nil {
 		return nil, translate("finish attempts", err)
 	}
-	finished := make([]repository.Finished, len(found))
-	for i, f := range found {
-		finished[i] = repository.Finished{
-			MessageID: f.ID, Status: entity.Status(f.Status), RetryCount: f.RetryCount, MaxRetries: f.MaxRetries,
-			NextAttemptAt: moment(f.NextAttemptAt),
-		}
-	}
 	return finished, nil
-}
-
-type finishedRow struct {
-	ID            uuid.UUID    `db:"id"`
-	Status        string       `db:"status"`
-	RetryCount    int          `db:"retry_count"`
-	MaxRetries    int          `db:"max_retries"`
-	NextAttemptAt sql.NullTime `db:"next_attempt_at"`
 }
 
 // expiredQuery needs no index of its own: few messages are RETRYING at a time,
@@ -333,15 +387,29 @@ func (r *attemptRow) attempt() entity.Attempt {
 }
 
 // claimWay is what tells the statements of a claim apart.
-type claimWay struct{ wait, edited bool }
+type claimWay struct{ wait, edited, brief bool }
 
 var claimWays = map[claimWay]string{
-	{wait: true}:                claimStatement("", ""),
-	{wait: false}:               claimStatement("SKIP LOCKED", ""),
-	{wait: true, edited: true}:  claimStatement("", editedStep),
-	{wait: false, edited: true}: claimStatement("SKIP LOCKED", editedStep),
+	{}:                                      claimStatement(claimWay{}),
+	{wait: true}:                            claimStatement(claimWay{wait: true}),
+	{edited: true}:                          claimStatement(claimWay{edited: true}),
+	{brief: true}:                           claimStatement(claimWay{brief: true}),
+	{wait: true, edited: true}:              claimStatement(claimWay{wait: true, edited: true}),
+	{wait: true, brief: true}:               claimStatement(claimWay{wait: true, brief: true}),
+	{edited: true, brief: true}:             claimStatement(claimWay{edited: true, brief: true}),
+	{wait: true, edited: true, brief: true}: claimStatement(claimWay{wait: true, edited: true, brief: true}),
 }
 
-func claimStatement(lock, edited string) string {
-	return strings.NewReplacer("%LOCK%", lock, "%EDITED%", edited).Replace(claimQuery)
+func claimStatement(way claimWay) string {
+	lock, edited, kept, answer := "SKIP LOCKED", "", "m.*", wholeAnswer
+	if way.wait {
+		lock = ""
+	}
+	if way.edited {
+		edited = editedStep
+	}
+	if way.brief {
+		kept, answer = briefColumns+", m.status", briefAnswer
+	}
+	return strings.NewReplacer("%LOCK%", lock, "%EDITED%", edited, "%KEPT%", kept, "%ANSWER%", answer).Replace(claimQuery)
 }

@@ -40,6 +40,8 @@ func TestCounters(t *testing.T) {
 			`UPDATE dlq.dlq_messages SET group_id = NULL WHERE group_id = md5('2')::uuid`,
 			`UPDATE dlq.dlq_messages SET original_topic = 't6' WHERE original_topic = 't2'`,
 			`DELETE FROM dlq.dlq_messages WHERE group_id = md5('3')::uuid`,
+			`UPDATE dlq.dlq_messages SET dlq_topic_id = 5, status = CASE status WHEN 'DEAD' THEN 'PENDING' ELSE 'DEAD' END`,
+			`UPDATE dlq.dlq_messages SET group_id = CASE group_id WHEN md5('4')::uuid THEN md5('0')::uuid ELSE md5('4')::uuid END, original_topic = 't7' WHERE group_id IN (md5('4')::uuid, md5('0')::uuid)`,
 			`UPDATE dlq.dlq_messages SET status = 'RESOLVED' WHERE group_id IS NOT NULL`,
 			`CALL dlq.archive_old_dlq_messages(0, 7)`,
 			`TRUNCATE dlq.dlq_messages`,

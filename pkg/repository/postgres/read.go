@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"strconv"
 
 	"github.com/google/uuid"
 
@@ -12,23 +13,32 @@ import (
 
 // A topic's messages are found under its name as original topic and as
 // dead-letter topic: two walks of two indexes, merged, each already in order.
-// The second leaves out what the first found.
-const pageOfTopic = `
+// The second leaves out what the first found; it is written as a range of its index,
+// for the planner does not know the number of a name, and would take a walk of all
+// messages for the shorter way. offset and size are SQL expressions.
+func pageOfTopic(offset, size string) string {
+	return `
 	SELECT id, created_at FROM (
 		(SELECT id, created_at FROM dlq.dlq_messages
-		 WHERE original_topic = $1 ORDER BY created_at DESC, id DESC LIMIT $2::bigint + $3)
+		 WHERE original_topic = $1 ORDER BY created_at DESC, id DESC LIMIT ` + offset + ` + ` + size + `)
 		UNION ALL
-		(SELECT id, created_at FROM dlq.dlq_messages
-		 WHERE dlq_topic_id = (SELECT id FROM dlq.topics WHERE name = $1) AND original_topic <> $1
-		 ORDER BY created_at DESC, id DESC LIMIT $2::bigint + $3)
+		(SELECT m.id, m.created_at FROM dlq.topics t CROSS JOIN LATERAL (
+			SELECT id, created_at FROM dlq.dlq_messages
+			WHERE (dlq_topic_id, created_at, id) >= (t.id, '-infinity'::timestamptz, ` + zeroUUID + `)
+			  AND (dlq_topic_id, created_at, id) <= (t.id, 'infinity'::timestamptz, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid)
+			  AND original_topic <> $1
+			ORDER BY dlq_topic_id DESC, created_at DESC, id DESC LIMIT ` + offset + ` + ` + size + `
+		 ) m WHERE t.name = $1)
 	) both_names
-	ORDER BY created_at DESC, id DESC OFFSET $2::bigint LIMIT $3`
+	ORDER BY created_at DESC, id DESC OFFSET ` + offset + ` LIMIT ` + size
+}
 
-// The total comes from the counters, in the page's own snapshot; its row is
-// there even when the page is empty. room is what may be loaded of a message's
-// value and headers: nothing once the page has had its bytes. Sizes are known
-// without reading what lies out of line.
-var listQuery = `
+// listQueryOf lists a page. The total comes from the counters, in the page's own
+// snapshot; its row is there even when the page is empty. room is what may be
+// loaded of a message's value and headers: nothing once the page has had its bytes.
+// Sizes are known without reading what lies out of line.
+func listQueryOf(offset, size, limit, page string) string {
+	return `
 	WITH total AS (
 		SELECT coalesce(sum(messages), 0)::bigint AS total FROM dlq.message_counters
 		WHERE original_topic = $1
@@ -37,44 +47,53 @@ var listQuery = `
 	SELECT total.total, m.* FROM total LEFT JOIN LATERAL (
 		SELECT ` + stateColumns + `, ` + byteColumns("m.room", "m.room") + `, ` + consumptionColumns + `
 		FROM (
-			SELECT m.*, CASE WHEN sum(
-				coalesce(octet_length(m.key), 0) + octet_length(m.error_message)
-				+ CASE WHEN coalesce(octet_length(m.value), pg_column_size(m.payload)) <= $4::bigint
-				       THEN coalesce(octet_length(m.value), pg_column_size(m.payload)) ELSE 0 END
-				+ CASE WHEN octet_length(m.headers) <= $4 THEN octet_length(m.headers) ELSE 0 END
-			) OVER (ORDER BY m.created_at DESC, m.id DESC) <= $5::bigint THEN $4 ELSE 0 END AS room
-			FROM (` + pageOfTopic + `) page JOIN dlq.dlq_messages m ON m.id = page.id
+			SELECT m.*, CASE WHEN sum(` + listedSize(limit) + `) OVER (ORDER BY m.created_at DESC, m.id DESC) <= ` + page + `
+				THEN ` + limit + ` ELSE 0 END AS room
+			FROM (` + pageOfTopic(offset, size) + `) page JOIN dlq.dlq_messages m ON m.id = page.id
 		) m
 		LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id` + consumptionOf + `
 		ORDER BY m.created_at DESC, m.id DESC
-	) m ON $2::bigint < total.total`
-
-type listRow struct {
-	Total int64 `db:"total"`
-	row
+	) m ON ` + offset + ` < total.total`
 }
+
+// listQuery is for any page.
+var listQuery = listQueryOf("$2::bigint", "$3::bigint", "$4::bigint", "$5::bigint")
+
+// firstPageQuery is for the first page of a size, which is what most ask for: the
+// planner sees how little it is, and settles on one plan for all topics. To make a
+// plan takes longer than to run it.
+func firstPageQuery(size int) string {
+	return listQueryOf("0::bigint", number(size), number(repository.ListValueLimit), number(repository.ListPageLimit))
+}
+
+func number(n int) string { return strconv.Itoa(n) + "::bigint" }
+
+// expected is for how many messages of a page there is room at once: nobody gets
+// memory by asking for a large page of a small topic.
+const expected = 64
 
 // List implements repository.Reader.
 func (s *Store) List(ctx context.Context, topic string, page repository.Page) (repository.List, error) {
 	if topic != clean(topic) {
 		return repository.List{}, nil // a name that no topic can have
 	}
-	var found []listRow
-	if err := s.selectRows(ctx, &found, listQuery, topic, page.Offset(), page.Size,
-		repository.ListValueLimit, repository.ListPageLimit); err != nil {
-		return repository.List{}, translate("list messages", err)
+	query, args := listQuery, []any{topic, page.Offset(), page.Size, repository.ListValueLimit, repository.ListPageLimit}
+	if page.Offset() == 0 {
+		query, args = firstPageQuery(page.Size), args[:1]
 	}
-	list := repository.List{Messages: make([]entity.Message, 0, len(found))}
-	for i := range found {
-		list.Total = found[i].Total
-		if !found[i].present() {
-			continue
+	list := repository.List{Messages: make([]entity.Message, 0, min(page.Size, expected))}
+	var total int64
+	err := s.eachRow(ctx, query, args, &total, func(r *row) error {
+		list.Total = total
+		if !r.present() {
+			return nil
 		}
-		m, err := found[i].messageWithBytes()
-		if err != nil {
-			return repository.List{}, fmt.Errorf("list messages: %w", err)
-		}
+		m, err := r.messageWithBytes()
 		list.Messages = append(list.Messages, m)
+		return err
+	})
+	if err != nil {
+		return repository.List{}, translate("list messages", err)
 	}
 	return list, nil
 }
@@ -86,71 +105,71 @@ var getQuery = `
 
 // Get implements repository.Reader.
 func (s *Store) Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error) {
-	var found []row
-	if err := s.selectRows(ctx, &found, getQuery, id, maxValue); err != nil {
-		return entity.Message{}, translate("get message", err)
-	}
-	if len(found) == 0 {
+	return s.getOne(ctx, "get message", getQuery, id, maxValue)
+}
+
+// getOne reads the message of an id.
+func (s *Store) getOne(ctx context.Context, where, query string, id uuid.UUID, maxValue int64) (entity.Message, error) {
+	var m entity.Message
+	found := false
+	err := s.eachRow(ctx, query, []any{id, maxValue}, nil, func(r *row) (err error) {
+		m, err = r.messageWithBytes()
+		found = true
+		return err
+	})
+	switch {
+	case err != nil:
+		return entity.Message{}, translate(fmt.Sprintf("%s %s", where, id), err)
+	case !found:
 		return entity.Message{}, &entity.NotFoundError{ID: id}
-	}
-	m, err := found[0].messageWithBytes()
-	if err != nil {
-		return entity.Message{}, fmt.Errorf("get message %s: %w", id, err)
 	}
 	return m, nil
 }
 
-// cut is the first of the ids whose size no longer fits; the first that exists
-// always does. Sizes are known without reading the values.
+// cut is the first of the ids whose size no longer fits, 0 for none; the first that
+// exists always does. Sizes are known without reading the values. A row is found by
+// its id once, and then at its place, which cannot change within a statement.
 var loadQuery = `
 	WITH want AS (
 		SELECT id, ord FROM unnest($1::uuid[]) WITH ORDINALITY AS w (id, ord)
 	), sized AS MATERIALIZED (
-		SELECT w.id, w.ord, min(w.ord) OVER () AS first_ord,
+		SELECT m.ctid AS place, w.ord, min(w.ord) OVER () AS first_ord,
 		       sum(coalesce(octet_length(m.value), pg_column_size(m.payload), 0)
 		           + coalesce(octet_length(m.headers), 0) + coalesce(octet_length(m.key), 0)) OVER (ORDER BY w.ord) AS total
 		FROM want w JOIN dlq.dlq_messages m ON m.id = w.id
 	), cut AS (
-		SELECT min(ord) AS ord FROM sized WHERE total > $2 AND ord > first_ord
+		SELECT coalesce(min(ord), 0) AS ord FROM sized WHERE total > $2 AND ord > first_ord
 	)
-	SELECT cut.ord AS cut, m.* FROM cut LEFT JOIN LATERAL (
+	SELECT cut.ord AS total, m.* FROM cut LEFT JOIN LATERAL (
 		SELECT ` + stateColumns + `, ` + byteColumns("-1", "-1") + `
-		FROM sized s JOIN dlq.dlq_messages m ON m.id = s.id
+		FROM sized s JOIN dlq.dlq_messages m ON m.ctid = s.place
 		LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id
-		WHERE cut.ord IS NULL OR s.ord < cut.ord
+		WHERE cut.ord = 0 OR s.ord < cut.ord
 		ORDER BY s.ord
 	) m ON true`
-
-type loadRow struct {
-	Cut *int64 `db:"cut"`
-	row
-}
 
 // Load implements repository.Reader.
 func (s *Store) Load(ctx context.Context, ids []uuid.UUID, maxBytes int64) ([]entity.Message, int, error) {
 	if len(ids) == 0 {
 		return nil, 0, nil
 	}
-	var found []loadRow
-	if err := s.selectRows(ctx, &found, loadQuery, uuids(ids), maxBytes); err != nil {
+	var cut int64
+	loaded := make([]entity.Message, 0, len(ids))
+	err := s.eachRow(ctx, loadQuery, []any{uuids(ids), maxBytes}, &cut, func(r *row) error {
+		if !r.present() {
+			return nil
+		}
+		m, err := r.messageWithBytes()
+		loaded = append(loaded, m)
+		return err
+	})
+	if err != nil {
 		return nil, 0, translate("load messages", err)
 	}
-	taken := len(ids)
-	loaded := make([]entity.Message, 0, len(found))
-	for i := range found {
-		if found[i].Cut != nil {
-			taken = int(*found[i].Cut) - 1
-		}
-		if !found[i].present() {
-			continue
-		}
-		m, err := found[i].messageWithBytes()
-		if err != nil {
-			return nil, 0, fmt.Errorf("load messages: %w", err)
-		}
-		loaded = append(loaded, m)
+	if cut > 0 {
+		return loaded, int(cut) - 1, nil
 	}
-	return loaded, taken, nil
+	return loaded, len(ids), nil
 }
 
 // Counts implements repository.Reader.

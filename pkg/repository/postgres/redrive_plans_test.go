@@ -71,7 +71,7 @@ func planned(t *testing.T, db *sqlx.DB, query string, args []any) string {
 	t.Helper()
 	var lines []string
 	wantNil(t, db.Select(&lines, `EXPLAIN `+query, args...))
-	return strings.Join(lines, "\n")
+	return asOneTable(t, db, strings.Join(lines, "\n"))
 }
 
 func wantWalks(t *testing.T, plan, table string, indexes []string) {

@@ -66,8 +66,14 @@ func TestRoles(t *testing.T) {
 			t.Fatalf("got %v, %v, want the lock", ok, err)
 		}
 		defer unlock()
+		if n, err := store.CreatePartitions(t.Context(), 2); err != nil || n != 1 {
+			t.Errorf("partitions: got %d, %v, want 1", n, err)
+		}
 		if n, err := store.ArchiveOld(t.Context(), 30, 10); err != nil || n != 1 {
 			t.Errorf("archive: got %d, %v, want 1", n, err)
+		}
+		if n, err := store.PurgePartitions(t.Context(), 0, 10); err != nil || n != 0 {
+			t.Errorf("purge of partitions: got %d, %v, want 0", n, err)
 		}
 		if n, err := store.PurgeArchive(t.Context(), 0, 10); err != nil || n != 1 {
 			t.Errorf("purge: got %d, %v, want 1", n, err)
@@ -81,6 +87,7 @@ func TestRoles(t *testing.T) {
 
 	t.Run("ApplicationMayNotChangeTheSchemaNorTheCounters", func(t *testing.T) {
 		t.Parallel()
+		part := partitions(t, admin)[0]
 		wantDenied(t, connect(t, "dlq_rw"), append(foreign,
 			`INSERT INTO dlq.message_counters VALUES ('o', 0, 'DEAD', 0, 1)`,
 			`UPDATE dlq.message_counters SET messages = 0`,
@@ -93,6 +100,14 @@ func TestRoles(t *testing.T) {
 			`DELETE FROM dlq.group_arrivals`,
 			`DELETE FROM dlq.error_groups`,
 			`SELECT dlq.count_arrivals('{}', '{}', '{}', '{}', '{}', '{}', '{}')`,
+			`DELETE FROM dlq.archive_ids`,
+			`INSERT INTO dlq.archive_ids VALUES (gen_random_uuid(), now())`,
+			`UPDATE dlq.archive_partitions SET detached_at = now()`,
+			`INSERT INTO dlq.`+part+` (original_topic, error_message) VALUES ('o', 'e')`,
+			`DELETE FROM dlq.`+part,
+			`ALTER TABLE dlq.dlq_messages_archive DETACH PARTITION dlq.`+part,
+			`CREATE TEMP TABLE mine (id UUID, archived_at TIMESTAMPTZ);
+			 CREATE TRIGGER t AFTER INSERT ON mine REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION dlq.note_archived()`,
 			`UPDATE dlq_migrations.schema_migrations SET version = 1`,
 			`SELECT setval('dlq.topics_id_seq', 1)`)...)
 	})
@@ -120,6 +135,10 @@ func TestRoles(t *testing.T) {
 			`SELECT dlq.purge_audit(365, 10)`,
 			`SELECT dlq.purge_arrivals(90, 10)`,
 			`SELECT dlq.purge_groups(90, 10)`,
+			`SELECT dlq.create_archive_partitions(3)`,
+			`SELECT dlq.detach_archive_partitions(0)`,
+			`SELECT dlq.purge_detached(10)`,
+			`SELECT dlq.merge_documents()`,
 			`CALL dlq.archive_old_dlq_messages(0, 10)`)...)
 	})
 

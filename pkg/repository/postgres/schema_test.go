@@ -131,7 +131,7 @@ func TestSchema(t *testing.T) {
 			"trigger":          `SELECT tgfoid = 'dlq.update_updated_at()'::regprocedure FROM pg_trigger WHERE tgrelid = 'dlq.dlq_messages'::regclass AND tgname = 'trg_dlq_messages_updated_at'`,
 			"constraint":       `SELECT contype = 'c' FROM pg_constraint WHERE conrelid = 'dlq.dlq_messages'::regclass AND conname = 'chk_dlq_messages_status'`,
 			"procedure":        `SELECT prokind = 'p' AND pg_get_function_arguments(oid) = 'IN p_retention_days integer DEFAULT 30, IN p_batch_size integer DEFAULT 1000' FROM pg_proc WHERE oid = 'dlq.archive_old_dlq_messages'::regproc`,
-			"archive":          `SELECT relkind = 'r' FROM pg_class WHERE oid = 'dlq.dlq_messages_archive'::regclass`,
+			"archive":          `SELECT relkind = 'p' FROM pg_class WHERE oid = 'dlq.dlq_messages_archive'::regclass`,
 			"extension":        `SELECT true FROM pg_extension WHERE extname = 'pgcrypto'`,
 			"version table":    `SELECT relkind = 'r' FROM pg_class WHERE oid = 'dlq_migrations.schema_migrations'::regclass`,
 		} {
@@ -337,7 +337,8 @@ func catalogue(t *testing.T, db *sqlx.DB) []string {
 		UNION ALL
 		SELECT concat_ws(' | ', 'relation', relkind, relname, pg_get_userbyid(relowner), relpersistence, reloptions::text,
 			relrowsecurity, `+strings.Replace(acl, "%s", "relacl, acldefault(CASE relkind WHEN 'S' THEN 's' ELSE 'r' END::\"char\", relowner)", 1)+`,
-			CASE relkind WHEN 'i' THEN pg_get_indexdef(oid) END, obj_description(oid, 'pg_class'))
+			CASE WHEN relkind IN ('i', 'I') THEN pg_get_indexdef(oid) END,
+			CASE relkind WHEN 'p' THEN pg_get_partkeydef(oid) END, pg_get_expr(relpartbound, oid), obj_description(oid, 'pg_class'))
 		FROM pg_class WHERE relnamespace IN (SELECT oid FROM ours)
 		UNION ALL
 		SELECT concat_ws(' | ', 'column', c.relname, row_number() OVER (PARTITION BY c.oid ORDER BY a.attnum), a.attname,
@@ -345,7 +346,7 @@ func catalogue(t *testing.T, db *sqlx.DB) []string {
 			pg_get_expr(d.adbin, d.adrelid), a.attstorage, a.attcompression, a.attidentity, a.attgenerated, a.attcollation::regcollation,
 			a.attacl::text, a.attoptions::text)
 		FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid LEFT JOIN pg_attrdef d ON (d.adrelid, d.adnum) = (a.attrelid, a.attnum)
-		WHERE c.relnamespace IN (SELECT oid FROM ours) AND c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped
+		WHERE c.relnamespace IN (SELECT oid FROM ours) AND c.relkind IN ('r', 'p') AND a.attnum > 0 AND NOT a.attisdropped
 		UNION ALL
 		SELECT concat_ws(' | ', 'constraint', conrelid::regclass, conname, pg_get_constraintdef(oid), convalidated)
 		FROM pg_constraint WHERE connamespace IN (SELECT oid FROM ours)

@@ -1,6 +1,7 @@
 package repositorytest
 
 import (
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -14,6 +15,7 @@ import (
 func claimPromises() []promise {
 	return []promise{
 		{"StartsAnAttemptAndStoresTheIntent", claimStarts},
+		{"TellsBrieflyWhatItWrote", claimBrief},
 		{"KeepsTheBytes", claimKeepsBytes},
 		{"ClearsTheErrorOfTheAttemptBefore", claimClearsError},
 		{"GivesEachMessageItsOwnIntent", claimOwnIntents},
@@ -308,6 +310,34 @@ func claimOnce(wait bool) func(h *harness) {
 		for _, m := range got {
 			if stored := h.get(m.ID); stored.RetryCount != 1 || stored.Claim != m.Claim {
 				h.Errorf("message %s: %d attempts under %s, want 1 under the winner's %s", m.ID, stored.RetryCount, stored.Claim.ID, m.Claim.ID)
+			}
+		}
+	}
+}
+
+// claimBrief asks for no more than what the claim wrote, and once more under the same
+// ids, as after an answer that was lost.
+func claimBrief(h *harness) {
+	for _, wait := range []bool{false, true} {
+		m := h.put(func(m *entity.Message) { m.RetryCount = 1 })
+		c := intent(m.ID)
+		c.RedriveID, c.TopicID = uuid.New(), "life-1"
+		how := repository.Claiming{Expiry: expiry, Cause: entity.By("alice"), Brief: true, Wait: wait}
+		for _, time := range []string{"first", "second"} {
+			taken, err := h.Repository.Claim(h.Context(), []repository.Claim{c}, how)
+			if err != nil || len(taken) != 1 {
+				h.Fatalf("%s Claim = %v, %v, want the message", time, taken, err)
+			}
+			whole := h.get(m.ID)
+			want := entity.Message{
+				ID: m.ID, Status: entity.Retrying, RetryCount: 2, MaxRetries: whole.MaxRetries,
+				UpdatedAt: whole.UpdatedAt, LastRetryAt: whole.LastRetryAt, Claim: whole.Claim,
+			}
+			if !reflect.DeepEqual(taken[0], want) {
+				h.Errorf("%s Claim = %+v, want %+v", time, taken[0], want)
+			}
+			if whole.Claim.RedriveID != c.RedriveID || whole.Claim.TopicID != c.TopicID || whole.UpdatedAt.IsZero() {
+				h.Errorf("%s Claim left %+v, want it with the intent", time, whole)
 			}
 		}
 	}

@@ -1,0 +1,52 @@
+package redrive
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
+)
+
+// TestStatementsOfRetryAll bounds how often the database is asked while 1,000
+// messages are sent back, the looks for other work included.
+func TestStatementsOfRetryAll(t *testing.T) {
+	t.Parallel()
+	const n, most = 1000, 40
+	db, count := postgrestest.OpenCounted(t)
+	if _, err := db.Exec(`
+		INSERT INTO dlq.dlq_messages (original_topic, error_message, created_at, value, headers)
+		SELECT 'orders', 'boom', now() - n * interval '1 ms', 'v', '\x00' FROM generate_series(1, $1::int) n`, n); err != nil {
+		t.Fatal(err)
+	}
+	s := New(DefaultConfig(), postgres.New(db), &kafka{}, prometheus.NewRegistry(), zap.NewNop())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+
+	got := count.Of(func() {
+		running.Go(func() { s.RunRedrives(ctx) })
+		r, err := s.Begin(ctx, repository.NewRedrive{
+			Action: entity.RedriveRetry, Selection: entity.Selection{Filter: entity.Filter{Topic: orders}}, Cause: entity.By("tester"),
+			Options: entity.RedriveOptions{MinSample: entity.DefaultMinSample, CanaryWait: entity.DefaultCanaryWait},
+		})
+		if err != nil {
+			t.Fatalf("Begin: %v", err)
+		}
+		if r, err = s.Wait(ctx, r.ID); err != nil || r.Counts.Succeeded != n {
+			t.Fatalf("redrive = %+v, %v, want %d sent", r.Counts, err, n)
+		}
+	})
+	t.Logf("statements: %d", got)
+	if got > most {
+		t.Errorf("statements for %d messages = %d, want at most %d", n, got, most)
+	}
+}
