@@ -98,10 +98,17 @@ func (spread) AssignGroups(members []kafka.GroupMember, partitions []kafka.Parti
 		out[m.ID] = map[string][]int{}
 	}
 	held := make([]int, len(members))
+	reads := make([]map[string]bool, len(members))
+	for i, m := range members {
+		reads[i] = make(map[string]bool, len(m.Topics))
+		for _, topic := range m.Topics {
+			reads[i][topic] = true
+		}
+	}
 	for _, p := range partitions {
 		best := -1
-		for i, m := range members {
-			if slices.Contains(m.Topics, p.Topic) && (best < 0 || held[i] < held[best]) {
+		for i := range members {
+			if reads[i][p.Topic] && (best < 0 || held[i] < held[best]) {
 				best = i
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
 // reading runs one writer and one reader on a budget that the test can look at.
@@ -79,6 +80,59 @@ func TestBudget(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestLargeRecordsPassOneAtATime is what bounds the memory of a backlog of large
+// records: however many wait, the buffer holds what it may, and one of them at a
+// time is with the driver, which copies it.
+func TestLargeRecordsPassOneAtATime(t *testing.T) {
+	t.Parallel()
+	const size, each, full = 10 << 20, 25, 24 << 20 // DefaultConfig().BufferBytes
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, func(c *Config) { c.MaxRecordBytes = 1 }) // the memory store need not keep them
+		w.cluster.topic("a.dlq.v1", "A", 8)
+		value := make([]byte, size)
+		var parts []broker.TopicPartition
+		for n := range int32(8) {
+			tp := part("a.dlq.v1", n)
+			parts = append(parts, tp)
+			w.cluster.set(func() { w.cluster.log(tp).leader = 1 + n%2 })
+			for range each {
+				w.cluster.produce(tp, broker.Record{Value: value})
+			}
+		}
+		var storing, stored, most, held int64
+		w.store.set(func() {
+			w.store.before = func(b repository.Batch) {
+				if len(b.Messages) == 0 {
+					return
+				}
+				w.store.set(func() {
+					storing += int64(len(b.Messages))
+					most = max(most, storing)
+					held = max(held, heldBytes(w.cluster)-stored*size)
+				})
+				wait(context.Background(), 10*time.Millisecond)
+				w.store.set(func() { storing -= int64(len(b.Messages)); stored += int64(len(b.Messages)) })
+			}
+		})
+		_, stop := w.start(parts...)
+		pass(time.Minute)
+		_ = stop()
+		if stored != 8*each {
+			t.Errorf("records stored = %d, want %d", stored, 8*each)
+		}
+		if most != 1 {
+			t.Errorf("large records with the store at the same time = %d, want 1", most)
+		}
+		// Each leader may answer once before it is known how large its records are.
+		if want := int64(full + 2*size); held > want {
+			t.Errorf("bytes fetched and not stored = %d, want at most %d", held, want)
+		}
+		for _, tp := range parts {
+			w.wantPosition(tp, each)
+		}
+	})
 }
 
 func TestAnAnswerIsNotLargerThanTheBudget(t *testing.T) {

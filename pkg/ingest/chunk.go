@@ -15,13 +15,12 @@ type chunk struct {
 	room     int64 // of the budget, given back when the chunk is stored
 }
 
-// A chunk is at most so large, and a batch that is not full yet may take one more
-// of the usual size: the knee of inserts a second lies at a thousand rows, a
-// fetch of 1 KB records brings some six hundred for a partition, and a few
-// megabytes keep one statement short.
+// A batch is at most so large, and so is a chunk. The knee of inserts a second
+// lies at a thousand rows, and a few megabytes keep one statement short. More rows
+// cost more again: PostgreSQL keeps a statement's rows for its triggers, in memory
+// only up to its work_mem, which by default just holds a thousand rows of 1 KB.
 const (
 	batchRows  = 1000
-	gatherRows = 1500
 	batchBytes = 4 << 20
 )
 
@@ -41,6 +40,26 @@ func cut(p *partition, got broker.FetchedPartition) []chunk {
 	}
 	c.to, c.records = got.Next, got.Records[first:]
 	return append(chunks, c)
+}
+
+// split returns the first rows of c, and what is left of it; nil when that is
+// nothing. Both hold their part of c's room, and c's partition waits for both.
+func (c chunk) split(rows int) (first chunk, rest *chunk) {
+	if len(c.records) <= rows {
+		return c, nil
+	}
+	middle, left := c.records[rows].Offset, c
+	first, left.from = c, middle
+	first.to, first.records, left.records = middle, c.records[:rows], c.records[rows:]
+	first.bytes = 0
+	for n := range first.records {
+		first.bytes += recordBytes(&first.records[n])
+	}
+	left.bytes -= first.bytes
+	first.room = min(c.room, first.bytes)
+	left.room -= first.room
+	c.p.waiting.Add(1)
+	return first, &left
 }
 
 // What a record and a header take in memory beside their bytes.

@@ -83,31 +83,73 @@ func TestBatchHasOneRangeForAPartition(t *testing.T) {
 
 func TestWriterGathersUpToAFullBatch(t *testing.T) {
 	t.Parallel()
-	w := newWriter(newWorld(t).i, nil, nil)
 	give := func(rows int, bytes int64) chunk {
-		return chunk{records: make([]broker.Record, rows), bytes: bytes}
+		return chunk{p: &partition{}, records: make([]broker.Record, rows), bytes: bytes}
 	}
 	tests := map[string]struct {
-		first chunk
-		more  []chunk
-		taken int
-		held  bool
+		first       chunk
+		more        []chunk
+		taken, rows int
+		held        int // rows; -1: nothing
 	}{
-		"ALoneChunkIsNotKeptWaiting": {give(1, 1), nil, 1, false},
-		"WhatWaitsIsAdded":           {give(400, 1), []chunk{give(600, 1), give(500, 1)}, 3, false},
-		"RowsAreBounded":             {give(400, 1), []chunk{give(600, 1), give(501, 1)}, 2, true},
-		"BytesAreBounded":            {give(1, batchBytes-1), []chunk{give(1, 1), give(1, 1)}, 2, true},
+		"ALoneChunkIsNotKeptWaiting": {give(1, 1), nil, 1, 1, -1},
+		"WhatWaitsIsAdded":           {give(300, 1), []chunk{give(300, 1), give(300, 1)}, 3, 900, -1},
+		"AFullBatchTakesNoMore":      {give(400, 1), []chunk{give(600, 1), give(500, 1)}, 2, 1000, -1},
+		"RowsAreBounded":             {give(400, 1), []chunk{give(400, 1), give(500, 1)}, 3, 1000, 300},
+		"BytesAreBounded":            {give(1, batchBytes-1), []chunk{give(1, 1), give(1, 1)}, 2, 2, 1},
+		"ARangeWithoutRecords":       {give(1000, 1), nil, 1, 1000, -1},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
+			w := newWriter(newWorld(t).i, nil, nil)
 			for _, c := range test.more {
 				w.chunks <- c
 			}
-			batch, held := w.gather(test.first)
-			if len(batch) != test.taken || (held != nil) != test.held {
-				t.Errorf("gather = %d chunks, held %v; want %d, %v", len(batch), held != nil, test.taken, test.held)
+			batch, left := w.gather(test.first)
+			rows, held := 0, -1
+			for _, c := range batch {
+				rows += len(c.records)
+			}
+			if left != nil {
+				held = len(left.records)
+			}
+			if len(batch) != test.taken || rows != test.rows || held != test.held {
+				t.Errorf("gather = %d chunks of %d rows, held %d; want %d of %d, %d", len(batch), rows, held, test.taken, test.rows, test.held)
 			}
 		})
+	}
+}
+
+func TestASplitChunkLosesNothing(t *testing.T) {
+	t.Parallel()
+	p := &partition{}
+	p.waiting.Store(1)
+	got := broker.FetchedPartition{Records: records(0, 5, 1, 1, 7), Next: 9} // and a gap at the end
+	whole := cut(p, got)[0]
+	for _, room := range []int64{whole.bytes, whole.bytes / 2, 0} {
+		whole.room = room
+		first, rest := whole.split(3)
+		if rest == nil {
+			t.Fatal("split(3) of 4 records leaves nothing, want the last")
+		}
+		if first.from != 0 || first.to != rest.from || rest.to != 9 || rest.from != rest.records[0].Offset {
+			t.Errorf("split = %d to %d, %d to %d; want ranges that follow one another to 9", first.from, first.to, rest.from, rest.to)
+		}
+		if len(first.records) != 3 || len(rest.records) != 1 {
+			t.Errorf("split = %d and %d records, want 3 and 1", len(first.records), len(rest.records))
+		}
+		if first.bytes+rest.bytes != whole.bytes || first.bytes != sizeOf([]chunk{first}) {
+			t.Errorf("bytes = %d and %d, want %d in all", first.bytes, rest.bytes, whole.bytes)
+		}
+		if first.room+rest.room != room || first.room < 0 || rest.room < 0 {
+			t.Errorf("room = %d and %d, want %d in all", first.room, rest.room, room)
+		}
+	}
+	if n := p.waiting.Load(); n != 4 {
+		t.Errorf("chunks that the partition waits for = %d, want 4: one more for each split", n)
+	}
+	if same, rest := whole.split(4); rest != nil || len(same.records) != 4 {
+		t.Errorf("split(4) of 4 records = %d and %v, want all", len(same.records), rest)
 	}
 }
 

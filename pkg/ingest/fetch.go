@@ -4,14 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 )
 
+// A broker answers as soon as there is a record, however long it may wait for
+// one. So waiting long delays nothing, and it is what an idle ingester costs: a
+// request names every partition.
 const (
-	fetchWait      = 500 * time.Millisecond
-	fetchBytes     = 4 << 20 // of one answer; a larger record comes alone
+	fetchWait      = 500 * time.Millisecond // while things happen
+	idleWait       = 5 * time.Second        // when nothing has for a while
+	fetchBytes     = 4 << 20                // of one answer; a larger record comes alone
+	idleShare      = 64                     // of the buffer, for an answer that may be long in coming
 	partitionBytes = 1 << 20
 )
 
@@ -27,6 +33,9 @@ type fetcher struct {
 	asked      []*partition // of the request under way, in its order
 	gone       map[*partition]bool
 	expected   int64 // bytes of the next answer, by what came before
+	quiet      int   // answers in a row that brought nothing and lost nobody
+
+	interrupt atomic.Pointer[context.CancelFunc] // ends a long wait; nil while there is none
 }
 
 func newFetcher(r *reader, leader int32) *fetcher {
@@ -44,6 +53,17 @@ func (f *fetcher) run(ctx context.Context) error {
 	return nil
 }
 
+// add gives the fetcher partitions to read, which it asks for at once. It may be
+// called while the fetcher runs.
+func (f *fetcher) add(partitions ...*partition) {
+	for _, p := range partitions {
+		f.inbox <- p
+	}
+	if stop := f.interrupt.Load(); stop != nil {
+		(*stop)()
+	}
+}
+
 // takeIn adds what the reader sent, and waits for something when there is
 // nothing to read.
 func (f *fetcher) takeIn(ctx context.Context) {
@@ -52,17 +72,22 @@ func (f *fetcher) takeIn(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case p := <-f.inbox:
-			f.partitions = append(f.partitions, p)
+			f.take(p)
 		}
 	}
 	for {
 		select {
 		case p := <-f.inbox:
-			f.partitions = append(f.partitions, p)
+			f.take(p)
 		default:
 			return
 		}
 	}
+}
+
+func (f *fetcher) take(p *partition) {
+	f.partitions = append(f.partitions, p)
+	f.quiet = 0
 }
 
 // giveBack returns the partitions that this fetcher is not to read any more.
@@ -86,6 +111,11 @@ func (f *fetcher) giveBack() {
 // is what bounds memory: while the writers are behind, nothing is fetched.
 func (f *fetcher) round(ctx context.Context) {
 	limit := min(int64(fetchBytes), f.i.cfg.BufferBytes)
+	if f.quiet > 0 {
+		// Other leaders' records need the room meanwhile. What comes after the
+		// first is asked for in full.
+		limit = min(limit, f.i.cfg.BufferBytes/idleShare)
+	}
 	req := f.request(time.Now(), limit)
 	if len(req.Partitions) == 0 {
 		wait(ctx, fetchWait) // all of them rest
@@ -104,12 +134,19 @@ func (f *fetcher) round(ctx context.Context) {
 // one each time: the broker fills its answer in order, and a record larger than
 // the answer is only sent for the first.
 func (f *fetcher) request(now time.Time, limit int64) broker.FetchRequest {
-	req := broker.FetchRequest{Leader: f.leader, MaxWait: fetchWait, MaxBytes: int32(limit), ReadCommitted: true}
+	req := broker.FetchRequest{
+		Leader: f.leader, MaxWait: idleWait, MaxBytes: int32(limit), ReadCommitted: true,
+		Partitions: make([]broker.FetchPartition, 0, len(f.partitions)),
+	}
+	if f.quiet < 4 {
+		req.MaxWait = min(req.MaxWait, fetchWait<<f.quiet)
+	}
 	f.asked = f.asked[:0]
 	f.turn++
 	for n := range f.partitions {
 		p := f.partitions[(n+f.turn)%len(f.partitions)]
-		if now.Before(p.restUntil) {
+		if left := p.restUntil.Sub(now); left > 0 {
+			req.MaxWait = min(req.MaxWait, max(left, fetchWait)) // it is not forgotten over the others
 			continue
 		}
 		f.asked = append(f.asked, p)
@@ -123,13 +160,18 @@ func (f *fetcher) request(now time.Time, limit int64) broker.FetchRequest {
 // fetch sends one request and hands what it brings to the writers. It returns
 // how much of room is free again at once, and how long the broker wants peace.
 func (f *fetcher) fetch(ctx context.Context, req broker.FetchRequest, room int64) (left int64, throttle time.Duration) {
-	res, err := f.i.cluster.Fetch(ctx, req)
+	res, err := f.ask(ctx, req)
+	if errors.Is(err, errInterrupted) {
+		return room, 0
+	}
+	f.quiet++
 	if err == nil {
 		// An answer that began before a topic was made again must not be taken for
 		// the new topic's records, nor the other way round; fetches go by name.
 		err = f.sameLives(ctx, res)
 	}
 	if err != nil {
+		f.quiet = 0
 		if ctx.Err() == nil {
 			f.lose(ctx, err, f.asked...)
 		}
@@ -143,11 +185,14 @@ func (f *fetcher) fetch(ctx context.Context, req broker.FetchRequest, room int64
 		if f.gone[p] {
 			continue
 		}
+		if got.Next > p.next || got.Err != nil {
+			f.quiet = 0
+		}
 		if got.Next > p.next {
 			room -= f.hand(ctx, p, got, room)
 		}
 		if got.HighWatermark >= 0 {
-			f.i.metrics.lag.WithLabelValues(p.Topic, partitionLabel(p.Partition)).Set(float64(max(0, got.HighWatermark-got.Next)))
+			p.tellLag(f.i.metrics, got.HighWatermark-got.Next)
 		}
 		switch {
 		case moved(got.Err):
@@ -160,6 +205,29 @@ func (f *fetcher) fetch(ctx context.Context, req broker.FetchRequest, room int64
 	}
 	f.lose(ctx, reason, lost...)
 	return room, res.Throttle
+}
+
+// errInterrupted says that there is something new to ask for.
+var errInterrupted = errors.New("the wait for records was cut short")
+
+// ask sends one request. While its answer may be long in coming, partitions that
+// are added end the wait; what the broker answers then is asked for again.
+func (f *fetcher) ask(ctx context.Context, req broker.FetchRequest) (broker.FetchResponse, error) {
+	if req.MaxWait <= fetchWait {
+		return f.i.cluster.Fetch(ctx, req)
+	}
+	asking, stop := context.WithCancel(ctx)
+	defer stop()
+	f.interrupt.Store(&stop)
+	defer f.interrupt.Store(nil)
+	if len(f.inbox) > 0 { // it came before there was anything to interrupt
+		return broker.FetchResponse{}, errInterrupted
+	}
+	res, err := f.i.cluster.Fetch(asking, req)
+	if err != nil && asking.Err() != nil && ctx.Err() == nil {
+		return res, errInterrupted
+	}
+	return res, err
 }
 
 // lose gives up partitions because their leader did not answer for them, or is

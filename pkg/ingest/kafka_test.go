@@ -314,22 +314,39 @@ func TestDatabaseConnectionsThatAreCutLoseAndDoubleNothing(t *testing.T) {
 	if err := p.db.Get(&database, `SELECT current_database()`); err != nil {
 		t.Fatal(err)
 	}
-	i := p.ingester()
-	p.runThis(i)
-	for n := range rounds {
-		p.produce(topic, int32(n%partitions), 400)
+	cut := func(where string) {
+		t.Helper()
 		var killed []bool
-		err := killer.Select(&killed, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1`, database)
+		err := killer.Select(&killed, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1`+where, database)
 		if err != nil {
 			t.Fatal(err)
 		}
+	}
+	i := p.ingester()
+	p.runThis(i)
+	p.produce(topic, 0, 400)
+	p.eventually("the first are stored", func() bool { return p.count(topic) >= 400 })
+
+	// The positions are held, so that a statement is under way when it is cut, and
+	// again when the driver sends it a second time.
+	holder := p.db.MustBeginTx(p.ctx(), nil)
+	holder.MustExec(`LOCK TABLE dlq.ingest_positions IN SHARE ROW EXCLUSIVE MODE`)
+	p.produce(topic, 0, 400)
+	p.eventually("a store fails", func() bool {
+		cut(` AND wait_event_type = 'Lock'`)
+		return testutil.ToFloat64(i.metrics.storeFailures) > 0
+	})
+	if err := holder.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+
+	for n := 2; n < rounds; n++ {
+		p.produce(topic, int32(n%partitions), 400)
+		cut("")
 		p.eventually("some records are stored", func() bool { return p.count(topic) >= n*100 })
 	}
 	p.eventually("all is stored", func() bool { return p.count(topic) >= rounds*400 })
 	p.stored(topic, partitions, rounds*400)
-	if testutil.ToFloat64(i.metrics.storeFailures) == 0 {
-		t.Error("no store failed: the test cut nothing")
-	}
 }
 
 func TestRecordsOfAbortedTransactionsAreNoMessages(t *testing.T) {

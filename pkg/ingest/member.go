@@ -73,6 +73,7 @@ func (i *Ingester) startGeneration(gen *kafka.Generation) {
 			parts = append(parts, broker.TopicPartition{Topic: topic, Partition: int32(a.ID)})
 		}
 	}
+	i.log.Info("partitions are assigned", zap.Int32("generation", gen.ID), zap.Int("partitions", len(parts)))
 	gen.Start(func(ctx context.Context) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()

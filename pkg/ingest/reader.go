@@ -113,9 +113,7 @@ func (r *reader) assign(ctx context.Context, g *errgroup.Group, due []*partition
 			r.fetchers[leader] = f
 			g.Go(func() error { return f.run(ctx) })
 		}
-		for _, p := range led {
-			f.inbox <- p
-		}
+		f.add(led...)
 	}
 	return left, nil
 }

@@ -25,7 +25,7 @@ func newWriter(i *Ingester, budget *semaphore.Weighted, commits *committer) *wri
 
 // run stores until ctx ends or another ingester turns out to own a partition.
 func (w *writer) run(ctx context.Context) error {
-	var held *chunk // taken from the channel, but too much for the last batch
+	var held *chunk // taken from the channel, or a part of one, but too much for the last batch
 	for ctx.Err() == nil {
 		first := held
 		if first == nil {
@@ -50,22 +50,28 @@ func (w *writer) run(ctx context.Context) error {
 }
 
 // gather adds what waits already, up to a full batch. It does not wait: a lone
-// record is stored at once.
+// record is stored at once. Of a chunk that has more rows than there is space for,
+// the first are taken: a fetch brings some six hundred records of 1 KB for a
+// partition, and batches of so few cost more.
 func (w *writer) gather(first chunk) (batch []chunk, held *chunk) {
 	batch = []chunk{first}
 	rows, bytes := len(first.records), first.bytes
-	for {
+	for rows < batchRows {
 		select {
 		case c := <-w.chunks:
-			if rows+len(c.records) > gatherRows || bytes+c.bytes > batchBytes {
+			if bytes+c.bytes > batchBytes {
 				return batch, &c
 			}
+			c, held = c.split(batchRows - rows)
 			batch = append(batch, c)
-			rows, bytes = rows+len(c.records), bytes+c.bytes
+			if rows, bytes = rows+len(c.records), bytes+c.bytes; held != nil {
+				return batch, held
+			}
 		default:
 			return batch, nil
 		}
 	}
+	return batch, nil
 }
 
 func (w *writer) store(ctx context.Context, chunks []chunk) error {

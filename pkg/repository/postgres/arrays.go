@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
 // PostgreSQL's type numbers of the elements that we send.
@@ -67,6 +69,14 @@ func (c *column) bytes(b []byte) {
 	c.n++
 	c.buf = binary.BigEndian.AppendUint32(c.buf, uint32(len(b)))
 	c.buf = append(c.buf, b...)
+}
+
+// headers appends a record's headers as packHeaders frames them.
+func (c *column) headers(headers []entity.Header) {
+	c.n++
+	start := len(c.buf) + 4
+	c.buf = appendHeaders(append(c.buf, 0, 0, 0, 0), headers)
+	binary.BigEndian.PutUint32(c.buf[start-4:], uint32(len(c.buf)-start))
 }
 
 // text appends s in a form that a text column accepts; see clean.

@@ -12,12 +12,23 @@ import (
 // stored plus one, so that 0 can mean null. Order, repeats, empty keys and any
 // bytes survive.
 func packHeaders(headers []entity.Header) []byte {
+	return appendHeaders(make([]byte, 0, packedSize(headers)), headers)
+}
+
+// packedSize is at least as many bytes as packHeaders makes of headers that are
+// shorter than two megabytes each.
+func packedSize(headers []entity.Header) int {
 	size := 4
-	for _, h := range headers {
-		size += len(h.Key) + len(h.Value) + 6
+	for i := range headers {
+		size += len(headers[i].Key) + len(headers[i].Value) + 6
 	}
-	out := binary.AppendUvarint(make([]byte, 0, size), uint64(len(headers)))
-	for _, h := range headers {
+	return size
+}
+
+func appendHeaders(out []byte, headers []entity.Header) []byte {
+	out = binary.AppendUvarint(out, uint64(len(headers)))
+	for i := range headers {
+		h := &headers[i]
 		out = binary.AppendUvarint(out, uint64(len(h.Key)))
 		out = append(out, h.Key...)
 		if h.Value == nil {

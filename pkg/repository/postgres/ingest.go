@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -17,54 +16,6 @@ const DefaultPayloadLimit = 64 << 10
 // WithPayloadLimit sets another limit than DefaultPayloadLimit.
 func WithPayloadLimit(bytes int) Option {
 	return func(s *Store) { s.payloadLimit = bytes }
-}
-
-// OpenTopics implements repository.Ingest.
-func (s *Store) OpenTopics(ctx context.Context, topics []repository.Topic) ([]repository.TopicRef, error) {
-	refs := make([]repository.TopicRef, len(topics))
-	for i, t := range topics {
-		ref, err := s.openTopic(ctx, t)
-		if err != nil {
-			return nil, translate("open topic "+t.Name, err)
-		}
-		refs[i] = ref
-	}
-	return refs, nil
-}
-
-// openTopic asks first and writes only what is new: topics are opened at every
-// change of the group and are nearly always known.
-func (s *Store) openTopic(ctx context.Context, t repository.Topic) (repository.TopicRef, error) {
-	var found []struct {
-		TopicID     int32 `db:"topic_id"`
-		Incarnation int32 `db:"incarnation_id"`
-	}
-	const ask = `
-		SELECT t.id AS topic_id, i.id AS incarnation_id
-		FROM dlq.topics t JOIN dlq.topic_incarnations i ON i.topic_id = t.id
-		WHERE t.name = $1 AND i.kafka_id = $2`
-	for range 3 {
-		if err := s.selectRows(ctx, &found, ask, t.Name, t.Incarnation); err != nil {
-			return repository.TopicRef{}, err
-		}
-		if len(found) > 0 {
-			return repository.TopicRef{TopicID: found[0].TopicID, Incarnation: found[0].Incarnation}, nil
-		}
-		if err := s.makeTopic(ctx, t); err != nil {
-			return repository.TopicRef{}, err
-		}
-	}
-	return repository.TopicRef{}, errors.New("the topic's row vanished as soon as it was made")
-}
-
-func (s *Store) makeTopic(ctx context.Context, t repository.Topic) error {
-	if _, err := s.db.ExecContext(ctx, `INSERT INTO dlq.topics (name) VALUES ($1) ON CONFLICT DO NOTHING`, t.Name); err != nil {
-		return err
-	}
-	_, err := s.db.ExecContext(ctx, `
-		INSERT INTO dlq.topic_incarnations (topic_id, kafka_id)
-		SELECT id, $2 FROM dlq.topics WHERE name = $1 ON CONFLICT DO NOTHING`, t.Name, t.Incarnation)
-	return err
 }
 
 const openPositionQuery = `
@@ -125,17 +76,19 @@ func (r positionRow) partition() repository.Partition {
 	return repository.Partition{Incarnation: r.Incarnation, Partition: r.Partition}
 }
 
-// storeQuery moves the positions and stores the messages of the partitions whose
-// position was where the batch began: one statement, one round trip, nothing
-// between. payload is derived from value on the server, so the bytes travel
-// once. Rows get a moment each, which keeps ties out of the lists' order.
+// The statements that store a batch move the positions and store the messages of
+// the partitions whose position was where the batch began: one statement, one
+// round trip, nothing between. payload is derived from value on the server, so
+// the bytes travel once. Rows get a moment each, which keeps ties out of the
+// lists' order.
 //
-// back are the returns among the messages. Their parents are locked before the
-// returns are noted, so that two batches with returns of the same attempts wait
-// for one another in one order. What headers name may come back several times,
-// the first is noted; of what is known by content there is one return only, and
-// the key of dlq.returns makes a second one an error.
-const storeQuery = `
+// A row is copied for every step that it is kept in, and costs as much again for
+// each: therefore the rows go from the arrays into the table without being kept,
+// and what is not there in nearly every batch, returns, has a statement of its
+// own. unnest stands in the list of columns because each of many in FROM would
+// keep its rows.
+const (
+	moveSteps = `
 	WITH step AS (
 		SELECT * FROM unnest($1::int4[], $2::int4[], $3::int8[], $4::int8[])
 			AS s (incarnation_id, partition, from_offset, to_offset)
@@ -146,21 +99,28 @@ const storeQuery = `
 		UPDATE dlq.ingest_positions p SET next_offset = s.to_offset FROM held h JOIN step s USING (incarnation_id, partition)
 		WHERE p.incarnation_id = h.incarnation_id AND p.partition = h.partition AND p.next_offset = s.from_offset
 		RETURNING p.incarnation_id, p.partition, p.next_offset
-	), record AS MATERIALIZED (
-		SELECT r.* FROM unnest($5::uuid[], $6::text[], $7::text[], $8::int4[], $9::int4[], $10::text[],
-				$11::bytea[], $12::bytea[], $13::bytea[], $14::text[], $15::int8[], $16::bytea[],
-				$17::int4[], $18::int4[], $19::int4[], $20::int8[], $21::timestamptz[],
-				$22::int4[], $23::int8[], $24::timestamptz[], $25::text[],
-				$26::text[], $27::int4[], $28::text[], $29::text[], $30::uuid[], $31::uuid[], $32::int8[], $33::uuid[])
-			AS r (id, original_topic, error_message, retry_count, max_retries, status,
-				key, value, headers, payload_note, omitted_size, omitted_sha256,
-				dlq_topic_id, incarnation_id, partition, dlq_offset, dlq_timestamp,
-				original_partition, original_offset, original_timestamp, origin_confidence,
-				consumer_group, consumer_attempts, dialect, error_class, parent_id, root_id, record_hash, group_id)
-		JOIN moved ON moved.incarnation_id = r.incarnation_id AND moved.partition = r.partition
-		ORDER BY r.id
-	), stored AS (
-		INSERT INTO dlq.dlq_messages (id, original_topic, error_message, retry_count, max_retries, status,
+	)`
+
+	// recordRows are the messages in the batch's order, which is that of their ids:
+	// all indexes are entered where the row before was. The largest columns come
+	// last; see storeArgs.
+	recordRows = `(
+			SELECT coalesce($31::timestamptz, clock_timestamp()) AS moment,
+				unnest($5::uuid[]) AS id, unnest($6::text[]) AS original_topic, unnest($7::text[]) AS error_message,
+				unnest($8::int4[]) AS retry_count, unnest($9::int4[]) AS max_retries, unnest($10::text[]) AS status,
+				unnest($11::text[]) AS payload_note, unnest($12::int8[]) AS omitted_size, unnest($13::bytea[]) AS omitted_sha256,
+				unnest($14::int4[]) AS dlq_topic_id, unnest($15::int4[]) AS incarnation_id, unnest($16::int4[]) AS partition,
+				unnest($17::int8[]) AS dlq_offset, unnest($18::timestamptz[]) AS dlq_timestamp,
+				unnest($19::int4[]) AS original_partition, unnest($20::int8[]) AS original_offset,
+				unnest($21::timestamptz[]) AS original_timestamp, unnest($22::text[]) AS origin_confidence,
+				unnest($23::text[]) AS consumer_group, unnest($24::int4[]) AS consumer_attempts,
+				unnest($25::text[]) AS dialect, unnest($26::text[]) AS error_class,
+				unnest($27::uuid[]) AS parent_id, unnest($28::uuid[]) AS root_id,
+				unnest($29::int8[]) AS record_hash, unnest($30::uuid[]) AS group_id,
+				unnest($32::bytea[]) AS key, unnest($33::bytea[]) AS headers, unnest($34::bytea[]) AS value
+		) r JOIN moved USING (incarnation_id, partition)`
+
+	insertRecords = `INSERT INTO dlq.dlq_messages (id, original_topic, error_message, retry_count, max_retries, status,
 			payload, created_at, updated_at,
 			key, value, headers, payload_note, omitted_size, omitted_sha256,
 			dlq_topic_id, dlq_incarnation_id, dlq_partition, dlq_offset, dlq_timestamp,
@@ -173,7 +133,25 @@ const storeQuery = `
 			dlq_topic_id, incarnation_id, partition, dlq_offset, dlq_timestamp,
 			original_partition, original_offset, original_timestamp, origin_confidence,
 			consumer_group, consumer_attempts, dialect, error_class, parent_id, root_id, record_hash, group_id
-		FROM (SELECT *, coalesce($34::timestamptz, clock_timestamp()) AS moment FROM record OFFSET 0) timed
+		FROM `
+
+	storeQuery = moveSteps + `, stored AS (
+		` + insertRecords + recordRows + `
+	)
+	SELECT incarnation_id, partition, next_offset FROM moved`
+)
+
+// storeReturnsQuery is storeQuery for a batch with returns.
+//
+// back are the returns among the messages. Their parents are locked before the
+// returns are noted, so that two batches with returns of the same attempts wait
+// for one another in one order. What headers name may come back several times,
+// the first is noted; of what is known by content there is one return only, and
+// the key of dlq.returns makes a second one an error.
+const storeReturnsQuery = moveSteps + `, record AS MATERIALIZED (
+		SELECT r.* FROM ` + recordRows + `
+	), stored AS (
+		` + insertRecords + `record
 	), back AS MATERIALIZED (
 		SELECT b.*, r.parent_id, r.status, r.retry_count, r.max_retries
 		FROM unnest($35::uuid[], $36::uuid[], $37::uuid[], $38::bool[])
@@ -186,22 +164,23 @@ const storeQuery = `
 	), returned AS (
 		UPDATE dlq.dlq_messages m SET outcome = 'returned' FROM parent WHERE m.id = parent.id
 	), returned_later AS (
-		UPDATE dlq.dlq_messages_archive SET outcome = 'returned'
-		WHERE id IN (SELECT parent_id FROM back)
+		UPDATE dlq.dlq_messages_archive m SET outcome = 'returned'
+		FROM dlq.archive_ids kept
+		WHERE kept.id IN (SELECT parent_id FROM back) AND m.id = kept.id AND m.archived_at = kept.archived_at
 	), noted AS (
 		INSERT INTO dlq.returns (attempt_id, parent_id, child_id, redrive_id, by_content, returned_at)
-		SELECT attempt_id, parent_id, child_id, redrive_id, false, coalesce($34::timestamptz, clock_timestamp())
+		SELECT attempt_id, parent_id, child_id, redrive_id, false, coalesce($31::timestamptz, clock_timestamp())
 		FROM back WHERE NOT by_content AND (SELECT count(*) FROM parent) >= 0
 		ORDER BY attempt_id, ord
 		ON CONFLICT (attempt_id) DO NOTHING
 	), noted_by_content AS (
 		INSERT INTO dlq.returns (attempt_id, parent_id, child_id, redrive_id, by_content, returned_at)
-		SELECT attempt_id, parent_id, child_id, redrive_id, true, coalesce($34::timestamptz, clock_timestamp())
+		SELECT attempt_id, parent_id, child_id, redrive_id, true, coalesce($31::timestamptz, clock_timestamp())
 		FROM back WHERE by_content AND (SELECT count(*) FROM parent) >= 0
 		ORDER BY attempt_id
 	), audit AS (
 		INSERT INTO dlq.audit (at, action, kind, object_id, to_state, retry_count, actor, reason)
-		SELECT coalesce($34::timestamptz, clock_timestamp()), 'dead', 'message', child_id, status, retry_count, $39,
+		SELECT coalesce($31::timestamptz, clock_timestamp()), 'dead', 'message', child_id, status, retry_count, $39,
 			format('came back after %s of %s attempts', retry_count, max_retries)
 		FROM back WHERE status = 'DEAD'
 	)
@@ -310,7 +289,11 @@ func (s *Store) dropProjections(ctx context.Context, in incoming) error {
 
 func (s *Store) store(ctx context.Context, in incoming) ([]repository.Partition, error) {
 	var found []positionRow
-	if err := s.selectRows(ctx, &found, storeQuery, s.storeArgs(in)...); err != nil {
+	query, args := storeQuery, s.storeArgs(in)
+	if len(in.back) > 0 {
+		query, args = storeReturnsQuery, append(args, returnArgs(in)...)
+	}
+	if err := s.selectRows(ctx, &found, query, args...); err != nil {
 		return nil, err
 	}
 	stored := make([]repository.Partition, len(found))

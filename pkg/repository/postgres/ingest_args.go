@@ -6,15 +6,17 @@ import (
 )
 
 // storeArgs lays a batch out in columns, in the order of storeQuery's
-// parameters.
+// parameters. The driver copies them one behind the other into a buffer that it
+// lets grow: small before large, the last copies of a large value are saved.
 func (s *Store) storeArgs(in incoming) []any {
-	args := rangeArgs(in.Ranges)
-	args = append(args, messageArgs(in)...)
-	args = append(args, s.clock())
-	args = append(args, returnArgs(in)...)
-	return append(args, entity.ActorIngest)
+	columns, key, headers, value := messageArgs(in)
+	args := make([]any, 0, 4+len(columns)+4+5)
+	args = append(args, rangeArgs(in.Ranges)...)
+	args = append(args, columns...)
+	return append(args, s.clock(), key, headers, value)
 }
 
+// returnArgs are what storeReturnsQuery takes beside them.
 func returnArgs(in incoming) []any {
 	n := len(in.back)
 	children, attempts, redrives := newColumn(oidUUID, n, 16), newColumn(oidUUID, n, 16), newColumn(oidUUID, n, 16)
@@ -25,7 +27,7 @@ func returnArgs(in incoming) []any {
 		redrives.optionalUUID(c.redrive)
 		byContent.bool(c.byContent)
 	}
-	return []any{children.arg(), attempts.arg(), redrives.arg(), byContent.arg()}
+	return []any{children.arg(), attempts.arg(), redrives.arg(), byContent.arg(), entity.ActorIngest}
 }
 
 func rangeArgs(ranges []repository.Range) []any {
@@ -41,7 +43,7 @@ func rangeArgs(ranges []repository.Range) []any {
 	return []any{incarnations.arg(), partitions.arg(), from.arg(), to.arg()}
 }
 
-func messageArgs(in incoming) []any {
+func messageArgs(in incoming) (columns []any, keys, headerLists, values any) {
 	messages := in.Messages
 	n := len(messages)
 	size := func(of func(*entity.Message) int) int {
@@ -53,14 +55,14 @@ func messageArgs(in incoming) []any {
 	}
 	var (
 		id            = newColumn(oidUUID, n, 16)
-		topic         = newColumn(oidText, n, 24)
+		topic         = newColumn(oidText, n, size(func(m *entity.Message) int { return len(m.OriginalTopic) }))
 		message       = newColumn(oidText, n, size(func(m *entity.Message) int { return len(m.ErrorMessage) }))
 		retryCount    = newColumn(oidInt4, n, 4)
 		maxRetries    = newColumn(oidInt4, n, 4)
 		status        = newColumn(oidText, n, 8)
 		key           = newColumn(oidBytea, n, size(func(m *entity.Message) int { return len(m.Record.Key) }))
 		value         = newColumn(oidBytea, n, size(func(m *entity.Message) int { return len(m.Record.Value) }))
-		headers       = newColumn(oidBytea, n, 512)
+		headers       = newColumn(oidBytea, n, size(func(m *entity.Message) int { return packedSize(m.Record.Headers) }))
 		note          = newColumn(oidText, n, 4)
 		omittedSize   = newColumn(oidInt8, n, 4)
 		omittedSHA    = newColumn(oidBytea, n, 4)
@@ -73,7 +75,7 @@ func messageArgs(in incoming) []any {
 		origOffset    = newColumn(oidInt8, n, 8)
 		origTimestamp = newColumn(oidTimestamptz, n, 8)
 		confidence    = newColumn(oidText, n, 8)
-		group         = newColumn(oidText, n, 16)
+		group         = newColumn(oidText, n, 24)
 		attempts      = newColumn(oidInt4, n, 4)
 		dialect       = newColumn(oidText, n, 16)
 		class         = newColumn(oidText, n, 32)
@@ -92,7 +94,7 @@ func messageArgs(in incoming) []any {
 		status.text(string(m.Status))
 		key.bytes(m.Record.Key)
 		value.bytes(m.Record.Value)
-		headers.bytes(packHeaders(m.Record.Headers))
+		headers.headers(m.Record.Headers)
 		note.optionalText(in.notes[i])
 		overLimit(m, omittedSize, omittedSHA)
 		dlqTopic.int32(m.Source.TopicID)
@@ -113,14 +115,15 @@ func messageArgs(in incoming) []any {
 		optionalHash(hash, in.hashes[i])
 		errorGroup.optionalUUID(m.Group)
 	}
-	return []any{
+	columns = []any{
 		id.arg(), topic.arg(), message.arg(), retryCount.arg(), maxRetries.arg(), status.arg(),
-		key.arg(), value.arg(), headers.arg(), note.arg(), omittedSize.arg(), omittedSHA.arg(),
+		note.arg(), omittedSize.arg(), omittedSHA.arg(),
 		dlqTopic.arg(), incarnation.arg(), partition.arg(), offset.arg(), timestamp.arg(),
 		origPartition.arg(), origOffset.arg(), origTimestamp.arg(), confidence.arg(),
 		group.arg(), attempts.arg(), dialect.arg(), class.arg(), parent.arg(), root.arg(),
 		hash.arg(), errorGroup.arg(),
 	}
+	return columns, key.arg(), headers.arg(), value.arg()
 }
 
 func overLimit(m *entity.Message, size, sha *column) {

@@ -49,6 +49,27 @@ func wantSameGrammar(t *testing.T, value []byte) {
 	}
 }
 
+// TestTextIsSkippedUpToWhatEndsIt puts every byte at every place of a word, in front
+// of and behind others that the arithmetic on whole words could mistake.
+func TestTextIsSkippedUpToWhatEndsIt(t *testing.T) {
+	t.Parallel()
+	for _, filler := range []string{"a", " ", "!", "#", "[", "]", "\x7f", "\x80", "\xff", "\x1f", `"`, `\`, "\x00"} {
+		for c := range 256 {
+			for at := range 20 {
+				text := []byte(strings.Repeat("a", at) + string([]byte{byte(c)}) + strings.Repeat(filler, 20-at))
+				want := 0
+				for want < len(text) && text[want] >= ' ' && text[want] != '"' && text[want] != '\\' {
+					want++
+				}
+				s := jsonScan{b: text}
+				if s.plain(); s.i != want {
+					t.Fatalf("plain(%q) goes on to %d, want %d", text, s.i, want)
+				}
+			}
+		}
+	}
+}
+
 func BenchmarkProjectable(b *testing.B) {
 	value := []byte(`{"id":12345,"customer":{"id":"C-527","name":"Chiara Sato","country":"JP"},"items":[` +
 		strings.Repeat(`{"product":"P-100","title":"Espresso cup, set of 4","quantity":2,"unit_price":24.90},`, 10) +
