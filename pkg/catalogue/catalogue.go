@@ -51,6 +51,10 @@ type Store interface {
 	Uncatalogued(ctx context.Context, version int64, limit int, maxBytes, maxValue int64) ([]entity.Message, error)
 	// StoreDocuments keeps documents, each in place of one before.
 	StoreDocuments(ctx context.Context, version int64, documents []entity.Document) error
+	// MergeDocuments makes those that were stored quick to search.
+	MergeDocuments(ctx context.Context) error
+	// Crowded says whether there is more urgent work than this.
+	Crowded(ctx context.Context) (bool, error)
 	// CatalogueStall says whether an open transaction holds the catalogue up.
 	CatalogueStall(ctx context.Context) (repository.CatalogueStall, error)
 }
@@ -75,6 +79,10 @@ type Worker struct {
 	away  bool      // the store did not answer when it was asked last
 
 	asked, warned time.Time // for and of a transaction that holds the catalogue up
+
+	pace     pace
+	unmerged int64     // bytes of text in documents that are not merged
+	merged   time.Time // when the last ones were
 }
 
 // New returns a worker. decode reads of a message what its group is made of, and
@@ -98,11 +106,12 @@ func New(cfg Config, store Store, decode func(entity.Message) (class, message, s
 func (w *Worker) Run(ctx context.Context) {
 	defer w.release(ctx)
 	for wait := w.cfg.Interval; ctx.Err() == nil; {
+		began := time.Now()
 		worked, more, err := w.step(ctx)
 		w.note(ctx, err)
 		switch {
 		case more:
-			wait = 0
+			wait = w.pace.rest(ctx, w.store, time.Since(began))
 		case worked:
 			wait = w.cfg.Interval
 		default:
@@ -129,7 +138,7 @@ func (w *Worker) step(ctx context.Context) (worked, more bool, err error) {
 	if len(messages) == 0 {
 		w.metrics.lag.Set(0)
 		w.first = uuid.Nil
-		return false, false, nil
+		return false, false, w.merge(ctx)
 	}
 	w.metrics.lag.Set(max(0, time.Since(oldest(messages)).Seconds()))
 	var bytes int64
@@ -139,6 +148,12 @@ func (w *Worker) step(ctx context.Context) (worked, more bool, err error) {
 		bytes += int64(len(messages[i].Record.Value))
 	}
 	if err := w.keep(ctx, documents); err != nil {
+		return false, false, err
+	}
+	for i := range documents {
+		w.unmerged += int64(len(documents[i].Text))
+	}
+	if err := w.merge(ctx); err != nil {
 		return false, false, err
 	}
 	// What comes back as it was would come back for ever, so it has to wait.

@@ -38,6 +38,11 @@ type fakeStore struct {
 	answers   int64
 	stall     repository.CatalogueStall
 	forgets   bool // documents do not make a message catalogued
+
+	takes   time.Duration // to store documents
+	crowded bool
+	merges  []int // documents that had been stored by then
+	stored  int
 }
 
 func (f *fakeStore) HoldCatalogue(_ context.Context, owner uuid.UUID, version int64, lease time.Duration) (bool, error) {
@@ -67,6 +72,12 @@ func (f *fakeStore) Uncatalogued(_ context.Context, version int64, limit int, _,
 
 func (f *fakeStore) StoreDocuments(_ context.Context, _ int64, documents []entity.Document) error {
 	f.mu.Lock()
+	takes := f.takes
+	f.mu.Unlock()
+	if takes > 0 {
+		<-time.After(takes) // not under the lock, which would hold up the bubble's clock
+	}
+	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.fail != nil {
 		return f.fail
@@ -74,6 +85,7 @@ func (f *fakeStore) StoreDocuments(_ context.Context, _ int64, documents []entit
 	if slices.ContainsFunc(documents, func(d entity.Document) bool { return strings.Contains(d.Text, "poison") }) {
 		return &entity.FieldError{Field: "text", Reason: "poison"}
 	}
+	f.stored += len(documents)
 	f.batches = append(f.batches, len(documents))
 	for _, d := range documents {
 		f.documents[d.MessageID] = d
@@ -82,6 +94,19 @@ func (f *fakeStore) StoreDocuments(_ context.Context, _ int64, documents []entit
 		}
 	}
 	return nil
+}
+
+func (f *fakeStore) MergeDocuments(context.Context) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.merges = append(f.merges, f.stored)
+	return f.fail
+}
+
+func (f *fakeStore) Crowded(context.Context) (bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.crowded, f.fail
 }
 
 func (f *fakeStore) AnswerFrom(version int64) { f.answers = version }

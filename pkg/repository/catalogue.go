@@ -38,6 +38,15 @@ type Catalogue interface {
 	// a document has a Fingerprint, and the message no group, that becomes its group.
 	StoreDocuments(ctx context.Context, version int64, documents []entity.Document) error
 
+	// MergeDocuments makes what StoreDocuments kept quick to search, and does nothing
+	// when it is. Until then it is found all the same, but every search reads all of
+	// it; many documents are merged for little more than a few.
+	MergeDocuments(ctx context.Context) error
+
+	// Crowded reports whether the store has more urgent work than documents: a redrive
+	// sends, or messages come in by the hundred a second.
+	Crowded(ctx context.Context) (bool, error)
+
 	// CataloguedUntil is the moment until which every message of the live table was
 	// found when Uncatalogued last looked, at most CatalogueSettles before that look;
 	// the zero time when it never did. A message that a transaction stored which took

@@ -95,7 +95,11 @@ func (s *Server) logAccess(r *http.Request, x *exchange, took time.Duration) {
 	if (r.Method != http.MethodGet && r.Method != http.MethodHead) && x.route != unmatched {
 		level = zap.InfoLevel
 	}
-	s.logger.Log(level, "request",
+	entry := s.logger.Check(level, "request")
+	if entry == nil { // so most questions cost nothing here
+		return
+	}
+	entry.Write(
 		zap.String("request_id", x.id), zap.String("method", r.Method), zap.String("path", r.URL.EscapedPath()),
 		zap.String("route", x.route), zap.Int("status", x.status), zap.Int64("bytes", x.bytes),
 		zap.Duration("took", took), zap.String("remote", r.RemoteAddr))

@@ -2,7 +2,6 @@ package rest
 
 import (
 	"bytes"
-	"encoding/json"
 	"unicode/utf8"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
@@ -49,7 +48,7 @@ func projectPayload(r entity.Record, limit int) (text []byte, omitted string) {
 		return nil, notJSON
 	case deeperThan(r.Value, validatorDepth):
 		return nil, tooDeep
-	case !json.Valid(r.Value):
+	case !validJSON(r.Value):
 		return nil, notJSON
 	case deeperThan(r.Value, maxDepth):
 		return nil, tooDeep

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
@@ -144,17 +145,30 @@ func tooBroad(err error) error {
 	}}}
 }
 
-// writeMessages sends one message after the other: a page of a thousand payloads
-// need not stand in memory twice.
+// wholePage is how many bytes of a page are sent at once.
+const wholePage = 128 << 10
+
+// pageBuffers are kept from one page for the next, which is as large.
+var pageBuffers = sync.Pool{New: func() any { return new(make([]byte, 0, 32<<10)) }}
+
+// writeMessages sends a page at once, and a large one piece by piece: a thousand
+// payloads need not stand in memory twice.
 func (s *Server) writeMessages(w http.ResponseWriter, messages []entity.Message, v view, tail any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(http.StatusOK)
-	buf := append(make([]byte, 0, 4<<10), `{"messages":[`...)
+	buffer := pageBuffers.Get().(*[]byte) //nolint:forcetypeassert // there is nothing else in it
+	buf, begun := append((*buffer)[:0], `{"messages":[`...), false
 	for i := range messages {
 		if i > 0 {
 			buf = append(buf, ',')
 		}
 		buf = s.appendMessage(buf, &messages[i], v)
+		if len(buf) < wholePage {
+			continue
+		}
+		if !begun {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusOK)
+			begun = true
+		}
 		if _, err := w.Write(buf); err != nil {
 			return // the client is gone, nobody reads the rest
 		}
@@ -162,5 +176,13 @@ func (s *Server) writeMessages(w http.ResponseWriter, messages []entity.Message,
 	}
 	buf = append(buf, "],"...)
 	buf = append(buf, encode(tail)[1:]...)
-	_, _ = w.Write(buf)
+	if begun {
+		_, _ = w.Write(buf)
+	} else {
+		writeBody(w, http.StatusOK, "application/json", buf)
+	}
+	if cap(buf) <= 2*wholePage { // one with a large message in it is not kept
+		*buffer = buf
+		pageBuffers.Put(buffer)
+	}
 }

@@ -110,7 +110,7 @@ var uncataloguedQuery = `
 		FROM c LEFT JOIN first f ON f.created_at < c.near
 		WHERE k.version = $1
 	), picked AS MATERIALIZED (
-		SELECT id, archived, row_number() OVER (ORDER BY archived, created_at, id) AS ord
+		SELECT id, archived, created_at AS at, row_number() OVER (ORDER BY archived, created_at, id) AS ord
 		FROM (
 			SELECT id, created_at, false AS archived FROM live
 			UNION SELECT id, created_at, false FROM ungrouped
@@ -118,19 +118,20 @@ var uncataloguedQuery = `
 			UNION ALL SELECT id, archived_at, true FROM archived
 		) found ORDER BY ord LIMIT $2
 	), sized AS MATERIALIZED (
-		SELECT p.id, p.archived, p.ord, sum(` + uncataloguedSize + `) OVER (ORDER BY p.ord) AS total
+		SELECT p.id, p.archived, p.at, p.ord, sum(` + uncataloguedSize + `) OVER (ORDER BY p.ord) AS total
 		FROM picked p CROSS JOIN LATERAL (
 			SELECT m.value, m.payload, m.headers, m.key, m.error_message FROM dlq.dlq_messages m WHERE NOT p.archived AND m.id = p.id
 			UNION ALL
-			SELECT m.value, m.payload, m.headers, m.key, m.error_message FROM dlq.dlq_messages_archive m WHERE p.archived AND m.id = p.id
+			SELECT m.value, m.payload, m.headers, m.key, m.error_message FROM dlq.dlq_messages_archive m
+			WHERE p.archived AND m.id = p.id AND m.archived_at = p.at
 		) m
 	), chosen AS MATERIALIZED (
-		SELECT id, archived, ord FROM sized WHERE total <= $3 OR ord = 1
+		SELECT id, archived, at, ord FROM sized WHERE total <= $3 OR ord = 1
 	)
 	SELECT * FROM (
 		` + uncataloguedOf("dlq.dlq_messages", "NOT k.archived") + `
 		UNION ALL
-		` + uncataloguedOf("dlq.dlq_messages_archive", "k.archived") + `
+		` + uncataloguedOf("dlq.dlq_messages_archive", "k.archived AND m.archived_at = k.at") + `
 	) both_tables ORDER BY ord`
 
 const uncataloguedSize = `
@@ -177,7 +178,7 @@ const storeDocumentsQuery = `
 	), known AS MATERIALIZED (
 		SELECT m.id FROM dlq.dlq_messages m WHERE m.id = ANY ($1::uuid[])
 		UNION ALL
-		SELECT m.id FROM dlq.dlq_messages_archive m WHERE m.id = ANY ($1::uuid[])
+		SELECT a.id FROM dlq.archive_ids a WHERE a.id = ANY ($1::uuid[])
 	)
 	INSERT INTO dlq.message_documents AS d (message_id, version, text, terms)
 	SELECT x.id, (SELECT version FROM present), x.text, x.terms::bigint[]
@@ -202,7 +203,8 @@ const groupDocumentsQuery = `
 		FROM changing c JOIN document x ON x.id = c.id WHERE m.id = c.id AND (m.group_id IS NULL) IS TRUE
 	)
 	UPDATE dlq.dlq_messages_archive m SET group_id = x.group_id
-	FROM document x WHERE m.id = x.id AND x.group_id IS NOT NULL AND m.group_id IS NULL`
+	FROM document x JOIN dlq.archive_ids kept ON kept.id = x.id
+	WHERE m.id = kept.id AND m.archived_at = kept.archived_at AND x.group_id IS NOT NULL AND m.group_id IS NULL`
 
 // dropStraysQuery takes back documents of messages that were deleted while they were
 // being made. One whose deletion is not over yet is left to purgeStraysQuery.
@@ -210,7 +212,7 @@ const dropStraysQuery = `
 	DELETE FROM dlq.message_documents WHERE message_id = ANY (ARRAY(
 		SELECT d.message_id FROM dlq.message_documents d WHERE d.message_id = ANY ($1::uuid[])
 		  AND NOT EXISTS (SELECT FROM dlq.dlq_messages m WHERE m.id = d.message_id)
-		  AND NOT EXISTS (SELECT FROM dlq.dlq_messages_archive a WHERE a.id = d.message_id)
+		  AND NOT EXISTS (SELECT FROM dlq.archive_ids a WHERE a.id = d.message_id)
 		ORDER BY d.message_id FOR UPDATE))`
 
 // purgeStraysQuery looks at all of them, which is why it is the archiver's.
@@ -219,7 +221,7 @@ const purgeStraysQuery = `
 		DELETE FROM dlq.message_documents WHERE message_id = ANY (ARRAY(
 			SELECT d.message_id FROM dlq.message_documents d
 			WHERE NOT EXISTS (SELECT FROM dlq.dlq_messages m WHERE m.id = d.message_id)
-			  AND NOT EXISTS (SELECT FROM dlq.dlq_messages_archive a WHERE a.id = d.message_id)
+			  AND NOT EXISTS (SELECT FROM dlq.archive_ids a WHERE a.id = d.message_id)
 			ORDER BY d.message_id LIMIT $1 FOR UPDATE OF d))
 		RETURNING 1
 	)
@@ -268,6 +270,30 @@ func (s *Store) run(ctx context.Context, query string, args ...any) error {
 		s.dropConnections()
 	}
 	return err
+}
+
+// MergeDocuments implements repository.Catalogue. The indexes leave it to this, see
+// migration 016: an insert that merges has little memory for it, and so touches the
+// same pages again and again.
+func (s *Store) MergeDocuments(ctx context.Context) error {
+	return translate("merge documents", s.run(ctx, `SELECT dlq.merge_documents()`))
+}
+
+// crowdedQuery looks at the redrives that are neither waiting nor slow by order, and
+// at how long it took for the last some hundred messages to come in.
+const crowdedQuery = `
+	SELECT EXISTS (
+		SELECT FROM dlq.redrives
+		WHERE state IN ('canary', 'running') AND waiting_since IS NULL AND (rate IS NULL OR rate >= 100)
+	) OR coalesce((
+		SELECT created_at FROM dlq.dlq_messages ORDER BY created_at DESC, id DESC OFFSET 499 LIMIT 1
+	) > coalesce($1::timestamptz, clock_timestamp()) - interval '1 second', false)`
+
+// Crowded implements repository.Catalogue.
+func (s *Store) Crowded(ctx context.Context) (bool, error) {
+	var answer []bool
+	err := s.selectRows(ctx, &answer, crowdedQuery, s.clock())
+	return len(answer) > 0 && answer[0], translate("ask whether the store is crowded", err)
 }
 
 func fingerprintsOf(documents []entity.Document) []entity.Fingerprint {

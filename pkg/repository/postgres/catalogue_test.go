@@ -255,3 +255,51 @@ func TestDocumentsAgainstDeletions(t *testing.T) {
 	}
 	wantExactCounters(t, f.db)
 }
+
+// What is merged is found as before, and so is what waits.
+func TestCatalogue_Merges(t *testing.T) {
+	t.Parallel()
+	f := newFinder(t)
+	for range 2 {
+		id := f.insert(f.db, 0)
+		f.keep([]uuid.UUID{id})
+		wantNil(t, f.store.MergeDocuments(t.Context()))
+	}
+	f.keep([]uuid.UUID{f.insert(f.db, 0)})
+	var found int
+	wantNil(t, f.db.Get(&found, `SELECT count(*) FROM dlq.message_documents WHERE text LIKE '%boom%'`))
+	if found != 3 {
+		t.Errorf("got %d documents, want 3", found)
+	}
+}
+
+// A flood is told from messages that came one by one, and a redrive that sends from
+// one that waits.
+func TestCatalogue_Crowded(t *testing.T) {
+	t.Parallel()
+	f := newFinder(t)
+	want := func(want bool, when string) {
+		t.Helper()
+		got, err := f.store.Crowded(t.Context())
+		wantNil(t, err)
+		if got != want {
+			t.Errorf("%s: got %v, want %v", when, got, want)
+		}
+	}
+	const messages = `INSERT INTO dlq.dlq_messages (original_topic, error_message, created_at)
+		SELECT 'orders', 'boom', $1::timestamptz - n * $2::interval FROM generate_series(1, 600) n`
+	want(false, "without messages")
+	exec(t, f.db, messages, f.now, "1 second")
+	want(false, "one message a second")
+	exec(t, f.db, messages, f.now, "1 millisecond")
+	want(true, "a thousand a second")
+	f.now = f.now.Add(time.Minute)
+	want(false, "a minute later")
+	exec(t, f.db, `INSERT INTO dlq.redrives (id, action, state, actor, selection, options, created_at, updated_at, selected, left_out, canary_passed, ordered)
+		VALUES (gen_random_uuid(), 'retry', 'running', 'ana', '{}', '{}', now(), now(), 1, '{}', true, false)`)
+	want(true, "a redrive that sends")
+	exec(t, f.db, `UPDATE dlq.redrives SET rate = 5`)
+	want(false, "a slow one")
+	exec(t, f.db, `UPDATE dlq.redrives SET rate = NULL, waiting_since = now()`)
+	want(false, "one that waits")
+}

@@ -30,6 +30,9 @@ import (
 // timeout. Whoever runs statements that are silent for long, such as migrations,
 // sets it to 0.
 //
+// The pool keeps every connection that it opened until it has opened none for a
+// while; then it keeps cfg.MaxIdleConns idle ones.
+//
 // No error holds a password.
 func Open(cfg Config) (*sqlx.DB, error) {
 	if err := cfg.Validate(); err != nil {
@@ -38,7 +41,9 @@ func Open(cfg Config) (*sqlx.DB, error) {
 	if err := tlsFilesExist(cfg); err != nil {
 		return nil, err
 	}
-	db := sqlx.NewDb(sql.OpenDB(&connector{cfg: cfg, dial: dialPQ(cfg.ReadTimeout)}), "postgres")
+	c := &connector{cfg: cfg, dial: dialPQ(cfg.ReadTimeout)}
+	db := sqlx.NewDb(sql.OpenDB(c), "postgres")
+	c.idle = &idle{pool: db, few: cfg.MaxIdleConns, most: cfg.MaxOpenConns}
 	db.SetMaxOpenConns(cfg.MaxOpenConns)
 	db.SetMaxIdleConns(cfg.MaxIdleConns)
 	db.SetConnMaxLifetime(shorten(cfg.ConnMaxLifetime, rand.Float64()))
@@ -70,6 +75,7 @@ func tlsFilesExist(cfg Config) error {
 type connector struct {
 	cfg  Config
 	dial func(context.Context, pq.Config) (driver.Conn, error)
+	idle *idle // nil: of no pool
 }
 
 func dialPQ(readTimeout time.Duration) func(context.Context, pq.Config) (driver.Conn, error) {
@@ -93,6 +99,9 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	used, err := c.cfg.credentials()
 	if err != nil {
 		return nil, c.where(err)
+	}
+	if c.idle != nil {
+		c.idle.opened()
 	}
 	conn, err := c.dial(ctx, c.cfg.pq(used))
 	if !rejected(err) || !c.cfg.rotates() {

@@ -28,6 +28,9 @@ func (s *Store) Search(ctx context.Context, q repository.SearchQuery) ([]entity.
 	if err != nil {
 		return nil, translate("search messages", err)
 	}
+	if plain(q, n) {
+		return s.plainPage(ctx, from, q, n)
+	}
 	var found []row
 	err = s.bounded(ctx, s.searchPatience, func(tx *sqlx.Tx) error {
 		found = nil
@@ -110,7 +113,7 @@ func listed(from source, q repository.SearchQuery, n names, how string) *places 
 		conditions = append(conditions, "m.last_retry_at IS NOT NULL")
 	}
 	conditions = append(conditions, p.behind(q)...)
-	limit := p.arg(q.Limit) + "::bigint"
+	limit := number(q.Limit) // in the text, where the planner sees how little it is
 	if how != findFirst {
 		walks = byStatus(walks, q)
 	}
@@ -206,7 +209,7 @@ func probeQuery(from source, q repository.SearchQuery, n names) (string, []any) 
 	first.Limit = probed
 	p := listed(from, first, n, leaveOut)
 	query := "WITH first AS MATERIALIZED (" + p.query + "), hits AS (SELECT id, at FROM first WHERE " +
-		p.lookedUp(q.Filter, "first.id") + " ORDER BY " + p.order + " LIMIT " + p.arg(q.Limit) + "::bigint)\n" +
+		p.lookedUp(q.Filter, "first.id") + " ORDER BY " + p.order + " LIMIT " + number(q.Limit) + ")\n" +
 		"SELECT (SELECT count(*) FROM first) AS seen, h.id FROM (SELECT 1) one LEFT JOIN hits h ON true ORDER BY " + p.order
 	return query, p.values
 }
@@ -218,13 +221,13 @@ func readPage(ctx context.Context, tx *sqlx.Tx, found *[]row, from source, p *pl
 
 // pageQuery reads the messages of places, bytes bounded as in List.
 func pageQuery(from source, p *places) (string, []any) {
-	limit, page := p.arg(repository.ListValueLimit)+"::bigint", p.arg(repository.ListPageLimit)+"::bigint"
+	limit, page := number(repository.ListValueLimit), number(repository.ListPageLimit)
 	return `
 	SELECT ` + stateColumns + `, ` + byteColumns("m.room", "m.room") + `, ` + consumptionColumns + `
 	FROM (
 		SELECT m.*, place.ord, CASE WHEN sum(` + listedSize(limit) + `) OVER (ORDER BY place.ord) <= ` + page + ` THEN ` + limit + ` ELSE 0 END AS room
 		FROM (SELECT id, row_number() OVER (ORDER BY ` + p.order + `) AS ord FROM (` + p.query + `) placed) place
-		JOIN ` + from.table + ` m ON m.id = place.id
+		` + from.join("place.id") + `
 	) m
 	LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id` + consumptionOf + `
 	ORDER BY m.ord`, p.values

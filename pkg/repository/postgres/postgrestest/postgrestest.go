@@ -95,7 +95,7 @@ func admin(server, statement string) error {
 		return err
 	}
 	defer func() { _ = db.Close() }()
-	_, err = db.Exec(statement)
+	_, err = db.ExecContext(context.Background(), statement)
 	return err
 }
 

@@ -1,0 +1,47 @@
+package postgres
+
+import (
+	"sync"
+	"time"
+)
+
+// quiet is how long a pool has opened no connection before it goes back to as many
+// idle ones as it is configured to keep.
+const quiet = 30 * time.Second
+
+// pool is what idle needs of a database/sql pool.
+type pool interface{ SetMaxIdleConns(n int) }
+
+// idle lets a busy pool keep what it has opened. A pool closes every connection
+// beyond its idle ones the moment nobody uses it, and between two requests nobody
+// does: under a load of more requests at a time than idle connections it would open
+// and close some all the time, and to open one costs more than to answer a request.
+type idle struct {
+	pool      pool
+	few, most int
+
+	mu    sync.Mutex
+	timer *time.Timer
+}
+
+// opened is to be called for every new connection.
+func (i *idle) opened() {
+	if i.few == 0 || i.few >= i.most { // none are to be kept, or all are
+		return
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.timer != nil && i.timer.Reset(quiet) {
+		return
+	}
+	i.pool.SetMaxIdleConns(i.most)
+	if i.timer == nil {
+		i.timer = time.AfterFunc(quiet, i.settle)
+	}
+}
+
+func (i *idle) settle() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.pool.SetMaxIdleConns(i.few)
+}

@@ -1,0 +1,146 @@
+package postgres
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
+)
+
+// TestStatements bounds how often the server is asked for what is done: a
+// statement for each record would cost many times the record's own work. The count
+// is the same on every machine.
+func TestStatements(t *testing.T) {
+	t.Parallel()
+	const n = 1000
+	for _, c := range []struct {
+		name string
+		most int64
+		of   func(g *statementGuard) int64
+	}{
+		{"OpenNewTopics", 4, func(g *statementGuard) int64 { return g.open(n) }},
+		{"OpenKnownTopics", 1, func(g *statementGuard) int64 { g.open(n); return g.open(n) }},
+		{"Ingest", 2, func(g *statementGuard) int64 { return g.store(n) }},
+		{"ClaimAndFinish", 4, func(g *statementGuard) int64 { return g.attempts(n, 500) }},
+		{"List", 1, (*statementGuard).list},
+		{"Get", 1, (*statementGuard).get},
+		{"Archive", 2, func(g *statementGuard) int64 { return g.archive(n) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			db, count := postgrestest.OpenCounted(t)
+			got := c.of(&statementGuard{T: t, db: db, count: count, s: New(db)})
+			t.Logf("statements: %d", got)
+			if got > c.most {
+				t.Errorf("statements = %d, want at most %d", got, c.most)
+			}
+			if got == 0 {
+				t.Error("statements = 0, want that they are counted")
+			}
+		})
+	}
+}
+
+type statementGuard struct {
+	*testing.T
+	db    *sqlx.DB
+	count *postgrestest.Statements
+	s     *Store
+}
+
+// must is for the outcome of what is counted: nothing may be left undone.
+func (g *statementGuard) must(ok bool, err error, what string, got any) {
+	g.Helper()
+	if err != nil || !ok {
+		g.Fatalf("%s = %v, %v", what, got, err)
+	}
+}
+
+func (g *statementGuard) open(n int) int64 {
+	topics := make([]repository.Topic, n)
+	for i := range topics {
+		topics[i] = repository.Topic{Name: fmt.Sprintf("orders-%d.dlq", i), Incarnation: "1"}
+	}
+	return g.count.Of(func() {
+		refs, err := g.s.OpenTopics(g.Context(), topics)
+		g.must(len(refs) == n, err, "OpenTopics", len(refs))
+	})
+}
+
+func (g *statementGuard) store(n int64) int64 {
+	refs, err := g.s.OpenTopics(g.Context(), []repository.Topic{{Name: "orders.dlq", Incarnation: "1"}})
+	g.must(len(refs) == 1, err, "OpenTopics", refs)
+	part := repository.Partition{Incarnation: refs[0].Incarnation}
+	_, err = g.s.OpenPosition(g.Context(), []repository.Position{{Partition: part}})
+	g.must(true, err, "OpenPosition", nil)
+	batch := repository.Batch{Ranges: []repository.Range{{Partition: part, To: n}}, ReturnWindow: time.Hour}
+	for i := range n {
+		m := entity.NewMessage("orders", "boom", time.Now())
+		m.Record = entity.Record{Key: []byte("k"), Value: []byte(`{"a":1}`), Size: 7}
+		m.Source = entity.Source{TopicID: refs[0].TopicID, Incarnation: part.Incarnation, Offset: i, Timestamp: m.CreatedAt}
+		m.Origin.Confidence = entity.FromHeader
+		batch.Messages = append(batch.Messages, m)
+	}
+	return g.count.Of(func() {
+		stored, err := g.s.Store(g.Context(), batch)
+		g.must(len(stored.Ranges) == 1, err, "Store", stored)
+	})
+}
+
+func (g *statementGuard) ids(n int) (ids []uuid.UUID) {
+	pending(g, g.db, "orders", n)
+	err := g.db.Select(&ids, `SELECT id FROM dlq.dlq_messages ORDER BY created_at`)
+	g.must(len(ids) == n, err, "ids", len(ids))
+	return ids
+}
+
+func (g *statementGuard) attempts(n, batch int) int64 {
+	ids := g.ids(n)
+	return g.count.Of(func() {
+		for from := 0; from < n; from += batch {
+			var claims []repository.Claim
+			var results []repository.Result
+			for i, id := range ids[from : from+batch] {
+				c := repository.Claim{MessageID: id, ID: uuid.New(), Topic: "orders", TopicID: "life-1", OriginalTopic: "orders"}
+				claims = append(claims, c)
+				results = append(results, repository.Result{MessageID: id, ClaimID: c.ID, Verdict: entity.Acknowledged, Offset: int64(i)})
+			}
+			taken, err := g.s.Claim(g.Context(), claims, repository.Claiming{Expiry: time.Minute})
+			g.must(len(taken) == batch, err, "Claim", len(taken))
+			done, err := g.s.Finish(g.Context(), results, entity.By("alice"))
+			g.must(len(done) == batch, err, "Finish", len(done))
+		}
+	})
+}
+
+func (g *statementGuard) list() int64 {
+	g.ids(200)
+	return g.count.Of(func() {
+		page, err := g.s.List(g.Context(), "orders", repository.Page{Number: 1, Size: 100})
+		g.must(len(page.Messages) == 100, err, "List", len(page.Messages))
+	})
+}
+
+func (g *statementGuard) get() int64 {
+	id := g.ids(1)[0]
+	return g.count.Of(func() {
+		m, err := g.s.Get(g.Context(), id, -1)
+		g.must(m.ID == id, err, "Get", m.ID)
+	})
+}
+
+func (g *statementGuard) archive(n int) int64 {
+	g.ids(n)
+	_, err := g.db.Exec(`UPDATE dlq.dlq_messages SET status = 'DEAD', updated_at = now() - interval '31 days'`)
+	g.must(true, err, "make them old", nil)
+	return g.count.Of(func() {
+		moved, err := g.s.ArchiveOld(g.Context(), 30, n)
+		g.must(moved == int64(n), err, "ArchiveOld", moved)
+	})
+}
