@@ -54,8 +54,14 @@ test-faults: ## Break servers, connections and programs, longer and more often t
 	@DLQ_TEST_LONG=1 $(STACK) -fast -- go test $(TEST_FLAGS) -count=1 -parallel 3 -v -run '^Test(Fault|Killed|Stopped|Broker|Database)' ./integration
 
 .PHONY: bench
-bench: ## Measure ingest and retry against their limits and write docs/benchmarks.md.
-	@go run ./integration/bench -write
+bench: ## Measure all that the programs do against its limits and write docs/benchmarks.md.
+	@go run ./integration/bench -limit 25m -write
+
+# For benchstat: make -s bench-go > before.txt, change, make -s bench-go > after.txt, benchstat before.txt after.txt
+.PHONY: bench-go
+bench-go: ## Run the Go benchmarks of the packages that have some, six times each.
+	@$(STACK) -fast -- go test -run '^$$' -bench . -benchmem -count 6 -timeout 30m \
+		$$(grep -rl --include='*_test.go' '^func Benchmark' cmd pkg | xargs -n 1 dirname | sort -u | sed 's|^|./|')
 
 .PHONY: bench-reads
 bench-reads: ## Measure searches, groups and exports of 5,000,000 messages and write docs/benchmarks-reads.md.

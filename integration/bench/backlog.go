@@ -30,6 +30,12 @@ type backlog struct {
 	before, after int64           // bytes of the table, with all that belongs to it
 }
 
+// backlogPart is the part of a run that works such a table off.
+type backlogPart struct {
+	*bench
+	backlog
+}
+
 // growth is how many times as large the table is in the end.
 func (b backlog) growth() float64 { return quotient(float64(b.after), float64(b.before)) }
 
@@ -57,22 +63,22 @@ const fillBacklog = `
 		FROM generate_series($1::int, $2::int) AS n OFFSET 0
 	) made`
 
-// workBacklog claims every message by cursor and finishes it, with the product's
+// run claims every message by cursor and finishes it, with the product's
 // statements and without Kafka.
-func (b *bench) workBacklog(ctx context.Context) (err error) {
-	b.say("working off %d messages", b.opts.backlog)
-	d, err := b.database(ctx, "bench_backlog")
+func (p *backlogPart) run(ctx context.Context) (err error) {
+	p.say("working off %d messages", p.opts.backlog)
+	d, err := p.database(ctx, "bench_backlog")
 	if err != nil {
 		return err
 	}
-	defer d.close()
-	if err := d.fill(ctx, b.opts.backlog); err != nil {
+	defer func() { err = errors.Join(err, p.drop(ctx, d)) }()
+	if err := d.fill(ctx, p.opts.backlog); err != nil {
 		return err
 	}
 	if err := d.settle(ctx); err != nil {
 		return err
 	}
-	out := &b.result.backlog
+	out := &p.backlog
 	if out.before, err = d.size(ctx); err != nil {
 		return err
 	}
@@ -89,7 +95,7 @@ func (b *bench) workBacklog(ctx context.Context) (err error) {
 		return err
 	}
 	out.claims, out.looks = slices.Sorted(slices.Values(pass.claims)), slices.Sorted(slices.Values(pass.looks))
-	n := int64(b.opts.backlog)
+	n := int64(p.opts.backlog)
 	return d.expect(ctx,
 		expectation{"resolved by cursor", `SELECT count(*) FROM dlq.dlq_messages WHERE status = 'RESOLVED'`, n},
 		expectation{"counters of them", `SELECT sum(messages) FROM dlq.message_counters WHERE status = 'RESOLVED'`, n},
@@ -183,18 +189,41 @@ func (p *cursorPass) take(ctx context.Context) ([]uuid.UUID, error) {
 	return nil, nil
 }
 
-// dropDatabases makes room: nothing measured after it needs what came before.
-func (b *bench) dropDatabases(ctx context.Context) error {
-	admin, err := openDatabase(b.stack.DatabaseURL())
-	if err != nil {
-		return err
+func (p *backlogPart) lines() []line {
+	b := p.backlog
+	title := fmt.Sprintf("claiming %s by cursor, %d workers, %d at a time", thousands(b.n), backlogWorkers, backlogBatch)
+	slow := percentile(b.claims, 99)
+	return []line{
+		{
+			work: title, figure: "p99 " + millis(slow),
+			beside: fmt.Sprintf("p50 %s, longest %s", millis(percentile(b.claims, 50)), millis(percentile(b.claims, 100))),
+			ratio:  noDemand, wanted: "p99 < " + millis(wantClaim), reached: slow > 0 && slow < wantClaim,
+			limits: b.cpu.limits(b.n),
+		},
+		{
+			work: "the same, claimed and finished", figure: each(b.perSecond()),
+			beside: noDemand, ratio: noDemand,
+			wanted: noDemand, reached: true, limits: "as above",
+		},
+		{
+			work: "size of that table when all is done", figure: gigabytes(b.after), beside: "before: " + gigabytes(b.before),
+			ratio:  fmt.Sprintf("%.2f", b.growth()),
+			wanted: fmt.Sprintf("ratio < %d", wantGrowth), reached: b.growth() > 0 && b.growth() < wantGrowth,
+			limits: "versions of rows that vacuum has not removed yet",
+		},
 	}
-	defer admin.close()
-	for _, d := range []*database{b.live, b.plain} {
-		d.close()
-		if _, err := admin.ExecContext(ctx, "DROP DATABASE "+d.url.Path[1:]+" WITH (FORCE)"); err != nil {
-			return fmt.Errorf("make room: %w", err)
-		}
-	}
-	return nil
+}
+
+func (p *backlogPart) method() string {
+	b := p.backlog
+	return fmt.Sprintf("- **Claiming by cursor.** A database of its own with %s PENDING messages of 1 KB, written by\n"+
+		"  SQL, and nothing else. %d workers share one cursor; each takes the next %d ids, claims\n"+
+		"  them and ends them as acknowledged, with the statements that the programs use: attempts\n"+
+		"  and audit lines are stored, Kafka is not asked. A claim's time is the caller's, waiting\n"+
+		"  for a processor included; %d of them, and the statement that finds the ids takes %s\n"+
+		"  (p99 %s). Autovacuum and checkpoints run as configured. The size is that of the table,\n"+
+		"  what is stored out of line, and all indexes, right after the last message, with no\n"+
+		"  vacuum by hand.\n",
+		thousands(b.n), backlogWorkers, backlogBatch, len(b.claims),
+		millis(percentile(b.looks, 50)), millis(percentile(b.looks, 99)))
 }

@@ -46,25 +46,25 @@ const bareResult = `
 	FROM ended`
 
 // bareSQL does to a topic of the same size what retry-all did to its own.
-func (b *bench) bareSQL(ctx context.Context) error {
-	b.say("claims and results by bare SQL")
-	ids, err := b.live.pending(ctx, names[1], b.opts.retry)
+func (p *retryPart) bareSQL(ctx context.Context) error {
+	p.say("claims and results by bare SQL")
+	ids, err := p.live.pending(ctx, names[1], p.opts.retry)
 	if err != nil {
 		return err
 	}
-	if err := b.live.settle(ctx); err != nil {
+	if err := p.live.settle(ctx); err != nil {
 		return err
 	}
-	before, err := b.live.number(ctx, countAttempts)
+	before, err := p.live.number(ctx, countAttempts)
 	if err != nil {
 		return err
 	}
-	b.live.SetMaxIdleConns(bareWorkers)
-	b.result.bare, err = timed(func() (int, error) { return len(ids), b.live.bare(ctx, ids) })
+	p.live.SetMaxIdleConns(bareWorkers)
+	p.bare, err = timed(func() (int, error) { return len(ids), p.live.bare(ctx, ids) })
 	if err != nil {
 		return err
 	}
-	return b.live.expect(ctx,
+	return p.live.expect(ctx,
 		expectation{"attempts by bare SQL", countAttempts, before + int64(len(ids))},
 		expectation{"resolved by bare SQL", `SELECT count(*) FROM dlq.dlq_messages
 			WHERE status = 'RESOLVED' AND original_topic = '` + originalTopic(names[1]) + `'`, int64(len(ids))})

@@ -24,6 +24,9 @@ var servers = map[string]string{
 	"full_page_writes":   "on",
 	"shared_buffers":     "1GB",
 	"max_wal_size":       "4GB",
+
+	// What statements take is counted for the profiles, of all databases.
+	"shared_preload_libraries": "pg_stat_statements",
 }
 
 // kafkaHeapMB is what Kafka's own start script gives it.
@@ -36,8 +39,7 @@ type bench struct {
 	folder string // of binaries, configuration and logs
 	stack  *stack.Stack
 	kafka  *cluster
-	live   *database // that the programs use
-	plain  *database // of the same schema, for the loop and COPY
+	live   *database // that the programs use, from the part ingest on
 	result result
 }
 
@@ -45,48 +47,24 @@ type bench struct {
 type result struct {
 	opts    options
 	machine machine
-
-	single  rate // one INSERT a record
-	copied  rate
-	produce rate // to the dead-letter topics, from outside
-	ingest  ingested
-	retry   retried
-	bare    work // claim, attempt row and result by hand-written SQL
-	patient rate // page by page, one message at a time, with the client's default wait
-	hasty   rate // the same without that wait
-	doubt   doubt
-	audit   cost
-	hash    cost
-	backlog backlog
-	reads   reads
+	parts   []measured
 }
 
 // measure does the whole run. Nothing that it starts is left behind.
 func measure(ctx context.Context, opts options, log io.Writer) (res result, err error) {
 	b := &bench{opts: opts, log: log, result: result{opts: opts}}
+	chosen, err := choose(b.parts(), opts.only)
+	if err != nil {
+		return res, err
+	}
 	defer func() { err = errors.Join(err, b.stop(err != nil)) }()
 	if err := b.start(ctx); err != nil {
 		return res, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, opts.limit, fmt.Errorf("not done after %s (-limit)", opts.limit))
 	defer cancel()
-	if opts.reads > 0 {
-		return b.result, b.timely(ctx, b.measureReads)
-	}
-	for _, step := range []func(context.Context) error{
-		b.singleInserts, b.copyRows, b.produceBacklog,
-		b.ingestBacklog,
-		b.singleInsertsAgain,
-		b.retryAll, b.createRedrive, b.bareSQL, b.oneByOne,
-		b.settleDoubt,
-		b.auditCost, b.hashCost,
-		b.dropDatabases, b.workBacklog,
-	} {
-		if err := b.timely(ctx, step); err != nil {
-			return res, err
-		}
-	}
-	return b.result, nil
+	err = b.timely(ctx, func(ctx context.Context) error { return b.runParts(ctx, chosen) })
+	return b.result, err
 }
 
 // timely says when it was the limit that ended a step.
@@ -113,7 +91,7 @@ func (b *bench) start(ctx context.Context) (err error) {
 		return err
 	}
 	b.say("building the programs")
-	if err := build(ctx, b.folder, "api", "ingester"); err != nil {
+	if err := build(ctx, b.folder, "api", "ingester", "archiver"); err != nil {
 		return err
 	}
 	b.say("starting PostgreSQL and Kafka")
@@ -130,13 +108,10 @@ func (b *bench) start(ctx context.Context) (err error) {
 	if b.kafka, err = connect(b.stack.Brokers()); err != nil {
 		return err
 	}
-	if b.live, err = b.database(ctx, "bench"); err != nil {
+	if err := b.countStatements(ctx); err != nil {
 		return err
 	}
-	if b.plain, err = b.database(ctx, "bench_plain"); err != nil {
-		return err
-	}
-	b.result.machine, err = describe(ctx, b.live, b.result.machine.load)
+	b.result.machine, err = describe(ctx, b.stack.DatabaseURL(), b.result.machine.load)
 	return err
 }
 
@@ -154,6 +129,23 @@ func (b *bench) database(ctx context.Context, name string) (*database, error) {
 	return d, b.program("api", d).complete(ctx, "migrate", "up")
 }
 
+// drop removes a database that is no longer needed. Nil is none.
+func (b *bench) drop(ctx context.Context, d *database) error {
+	if d == nil {
+		return nil
+	}
+	d.close()
+	admin, err := openDatabase(b.stack.DatabaseURL())
+	if err != nil {
+		return err
+	}
+	defer admin.close()
+	if _, err := admin.ExecContext(ctx, "DROP DATABASE "+d.url.Path[1:]+" WITH (FORCE)"); err != nil {
+		return fmt.Errorf("drop a database: %w", err)
+	}
+	return nil
+}
+
 func (b *bench) program(name string, d *database) program {
 	return program{
 		name: name, path: filepath.Join(b.folder, name), config: d.config,
@@ -164,7 +156,6 @@ func (b *bench) program(name string, d *database) program {
 // stop ends the servers and removes everything; after a failure the logs stay.
 func (b *bench) stop(failed bool) error {
 	b.live.close()
-	b.plain.close()
 	b.kafka.close()
 	var err error
 	if b.stack != nil {

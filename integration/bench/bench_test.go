@@ -73,25 +73,31 @@ func TestParse(t *testing.T) {
 		{"", true},
 		{"-write", true},
 		{"-scale 0.01", true},
+		{"-only ingest,cursor", true},
+		{"-only nothing", false},
+		{"-only ingest -write", false},
 		{"-scale 0.5 -write", false}, // too little to be published
 		{"-scale 0", false},
 		{"-scale 1.1", false},
 		{"-scale NaN", false},
-		{"-backlog 999999 -write", false},
-		{"-doubtful 9999 -write", false},
-		{"-records 1000 -retry 10 -single 10 -doubtful 10", true},
-		{"-records 100 -retry 10 -single 10 -doubtful 11", false}, // ten letters a topic
-		{"-records 100 -retry 10 -single 6 -doubtful 10", false},
-		{"-records 10 -retry 11", false},
-		{"-doubtful 1", false},
-		{"-backlog 0", false},
-		{"-retry 0", false},
-		{"-single 1", false},
+		{"-reads 5000000 -write", true},
+		{"-reads 4999999 -write", false},
+		{"-reads 1000", false},
 		{"rest", false},
 	} {
 		_, err := parse(strings.Fields(c.args), io.Discard)
 		if (err == nil) != c.ok {
 			t.Errorf("parse(%q) = %v, want ok %t", c.args, err, c.ok)
+		}
+	}
+	for _, args := range []string{"-scale 0.001", "-scale 0.1", ""} {
+		opts, err := parse(strings.Fields(args), io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		least := quota(opts.records, opts.retry)[1]
+		if opts.single < 2 || opts.copied < 2 || opts.doubtful < 2 || opts.backlog < 1 || least < max(opts.doubtful, opts.retry, 2*opts.single) {
+			t.Errorf("parse(%q) leaves %d letters to a topic for %+v", args, least, opts.counts)
 		}
 	}
 }
@@ -120,6 +126,9 @@ func TestUsage(t *testing.T) {
 	before := usage{by: map[string]time.Duration{"api": time.Second}, busy: time.Second, idle: time.Second}
 	after := usage{by: map[string]time.Duration{"api": 3 * time.Second, "java": time.Second}, busy: 7 * time.Second, idle: 3 * time.Second}
 	u := after.since(before)
+	if both := u.plus(u); both.by["api"] != 4*time.Second || both.busy != 2*u.busy || both.idle != 2*u.idle {
+		t.Errorf("plus() = %+v, want twice of %+v", both, u)
+	}
 	if got := u.share(); math.Abs(got-0.75) > 1e-9 {
 		t.Errorf("share() = %v, want 0.75", got)
 	}
@@ -237,73 +246,5 @@ func TestSpent(t *testing.T) {
 	}
 	if got, want := u.spent(), "PostgreSQL 2.5 s, api 1.0 s of 5.0 s"; got != want {
 		t.Errorf("spent() = %q, want %q", got, want)
-	}
-}
-
-// measured is a result just above every demand.
-func measured() result {
-	return result{
-		opts:    options{records: 1_000_000, retry: 100_000},
-		machine: machine{cores: 2, postgres: "17.1", kafka: "4.1"},
-		single:  rate{1900, time.Second}, copied: rate{20_000, time.Second}, produce: rate{100_000, time.Second},
-		ingest: ingested{rate: rate{15_300, time.Second}, steps: []rate{{16_000, time.Second}}, memory: 149e6},
-		retry: retried{
-			work:   work{rate: rate{100_000, 6600 * time.Millisecond}},
-			memory: 149e6, created: rate{100_000, 300 * time.Millisecond},
-		},
-		bare: work{rate: rate{25_000, time.Second}}, patient: rate{170, time.Second}, hasty: rate{1_200, time.Second},
-		doubt:   doubt{work: work{rate: rate{10_000, 9900 * time.Millisecond}}},
-		backlog: backlog{work: work{rate: rate{1_000_000, time.Minute}}, claims: times(99), before: 100, after: 199},
-		audit:   cost{with: rate{9_000, time.Second}, without: rate{10_000, time.Second}},
-		hash:    cost{with: rate{20_000, 2 * time.Second}, without: rate{25_000, 2 * time.Second}},
-	}
-}
-
-func TestPublish(t *testing.T) {
-	t.Parallel()
-	var out bytes.Buffer
-	if err := publish(measured(), false, &out); err != nil {
-		t.Errorf("publish = %v, want nil", err)
-	}
-	for _, want := range []string{
-		"15,300 /s", "8.1", "1,900 /s", "15,151 /s", "0.61", "89", "12.6",
-		"300 ms", "9.9 s", "p99 99 ms", "16,666 /s", "1.99", "0.90", "0.80", "149 MB", "16,000",
-	} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("the table has no %q:\n%s", want, &out)
-		}
-	}
-	for name, spoil := range map[string]func(*result){
-		"ingest, too slow":      func(r *result) { r.ingest.rate, r.single = rate{14_999, time.Second}, rate{100, time.Second} },
-		"ingest, ratio":         func(r *result) { r.single = rate{2_000, time.Second} },
-		"retry-all, too slow":   func(r *result) { r.retry.rate, r.bare.rate = rate{14_999, time.Second}, rate{24_000, time.Second} },
-		"retry-all, bare SQL":   func(r *result) { r.bare.rate = rate{25_400, time.Second} },
-		"retry-all, times":      func(r *result) { r.patient = rate{506, time.Second} },
-		"settling, too slow":    func(r *result) { r.doubt.took = 10 * time.Second },
-		"settling, nothing":     func(r *result) { r.doubt = doubt{} },
-		"claims, too slow":      func(r *result) { r.backlog.claims = times(100) },
-		"claims, none":          func(r *result) { r.backlog.claims = nil },
-		"size, too large":       func(r *result) { r.backlog.after = 200 },
-		"size, not measured":    func(r *result) { r.backlog.before = 0 },
-		"ingester, too large":   func(r *result) { r.ingest.memory = 150e6 },
-		"API, too large":        func(r *result) { r.retry.memory = 150e6 },
-		"nothing, not measured": func(r *result) { r.single = rate{} },
-	} {
-		r := measured()
-		spoil(&r)
-		err := publish(r, false, io.Discard)
-		if err == nil || strings.Count(err.Error(), "wanted") != 1 {
-			t.Errorf("%s: publish = %v, want one missed demand", name, err)
-		}
-	}
-}
-
-func TestPageHoldsTheTable(t *testing.T) {
-	t.Parallel()
-	page := measured().page()
-	for _, want := range []string{"| 15,300 /s |", "| 15,151 /s |", "| 0.90 | – | – | one connection |", "PostgreSQL 17.1", "Kafka 4.1", "`fsync=on`"} {
-		if !strings.Contains(page, want) {
-			t.Errorf("the page has no %q:\n%s", want, page)
-		}
 	}
 }

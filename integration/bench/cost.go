@@ -21,29 +21,35 @@ type cost struct{ with, without rate }
 // ratio is below 1 for as much as the part takes.
 func (c cost) ratio() float64 { return quotient(c.with.perSecond(), c.without.perSecond()) }
 
-// auditCost claims and finishes with the product's statements, every other batch
+// auditPart measures the line of the audit trail.
+type auditPart struct {
+	*bench
+	cost
+}
+
+// run claims and finishes with the product's statements, every other batch
 // without the line for the audit trail.
-func (b *bench) auditCost(ctx context.Context) (err error) {
-	n := b.opts.single
-	b.say("claims and results of %d with and without the audit trail", n)
-	ids, err := b.live.pending(ctx, names[3], 2*n)
+func (p *auditPart) run(ctx context.Context) (err error) {
+	n := p.opts.single
+	p.say("claims and results of %d with and without the audit trail", n)
+	ids, err := p.live.pending(ctx, names[3], 2*n)
 	if err != nil {
 		return err
 	}
-	if err := b.live.settle(ctx); err != nil {
+	if err := p.live.settle(ctx); err != nil {
 		return err
 	}
-	with, pool, err := b.live.store(asItIs)
+	with, pool, err := p.live.store(asItIs)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = pool.Close() }()
-	without, bare, err := b.live.store(withoutAudit)
+	without, bare, err := p.live.store(withoutAudit)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = bare.Close() }()
-	c := &b.result.audit
+	c := &p.cost
 	for i := 0; len(ids) > 0; i++ {
 		some := ids[:min(bareBatch, len(ids))]
 		ids = ids[len(some):]
@@ -57,7 +63,7 @@ func (b *bench) auditCost(ctx context.Context) (err error) {
 		}
 		*out = out.plus(rate{len(some), time.Since(start)})
 	}
-	return b.live.expect(ctx, expectation{
+	return p.live.expect(ctx, expectation{
 		"lines of the audit trail",
 		`SELECT count(*) FROM dlq.audit WHERE actor = '` + benchActor + `'`, int64(c.with.n),
 	})
@@ -96,53 +102,66 @@ func attempt(ctx context.Context, store *postgres.Store, ids []uuid.UUID) (claim
 // hashBatch is as many rows as the ingester stores at once.
 const hashBatch = copyBatch
 
-// hashCost stores batches of new records as the ingester does, and every other
+// hashPart measures the look for equal records.
+type hashPart struct {
+	*bench
+	cost
+}
+
+// run stores batches of new records as the ingester does, and every other
 // one without asking whether its records were sent before.
-func (b *bench) hashCost(ctx context.Context) error {
-	n := (b.opts.single + hashBatch - 1) / hashBatch * hashBatch
-	b.say("storing %d records with and without looking for their like", n)
-	sent, err := b.live.number(ctx, `SELECT count(*) FROM dlq.attempts
+func (p *hashPart) run(ctx context.Context) error {
+	n := (p.opts.single + hashBatch - 1) / hashBatch * hashBatch
+	p.say("storing %d records with and without looking for their like", n)
+	sent, err := p.live.number(ctx, `SELECT count(*) FROM dlq.attempts
 		WHERE to_status = 'RESOLVED' AND verdict = 1 AND record_hash IS NOT NULL`)
 	if err != nil {
 		return err
 	}
-	if sent < int64(b.opts.retry) {
-		return fmt.Errorf("the run is worthless: %d attempts to look through, want %d", sent, b.opts.retry)
+	if sent < int64(p.opts.retry) {
+		return fmt.Errorf("the run is worthless: %d attempts to look through, want %d", sent, p.opts.retry)
 	}
-	if err := b.live.settle(ctx); err != nil {
+	if err := p.live.settle(ctx); err != nil {
 		return err
 	}
-	before, err := b.live.number(ctx, countRows)
+	before, err := p.live.number(ctx, countRows)
 	if err != nil {
 		return err
 	}
-	store, pool, err := b.live.store(asItIs)
+	store, pool, err := p.live.store(asItIs)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = pool.Close() }()
-	in, err := openFeed(ctx, store)
+	in, err := openFeed(ctx, store, "equal records")
 	if err != nil {
 		return err
 	}
-	c := &b.result.hash
+	c := &p.cost
 	for i := 0; c.without.n < n; i++ {
 		batch, out := in.next(hashBatch), &c.with
-		batch.ReturnWindow = 24 * time.Hour // the default
 		if i%2 == 1 {
 			batch.ReturnWindow, out = 0, &c.without
 		}
-		start := time.Now()
-		stored, err := store.Store(ctx, batch)
-		if err != nil {
+		if err := storeNew(ctx, store, batch, out); err != nil {
 			return err
 		}
-		if len(stored.Ranges) != 1 || len(stored.Returns) != 0 {
-			return fmt.Errorf("the run is worthless: a batch was stored as %+v", stored)
-		}
-		*out = out.plus(rate{hashBatch, time.Since(start)})
 	}
-	return b.live.expect(ctx, expectation{"rows", countRows, before + int64(2*n)})
+	return p.live.expect(ctx, expectation{"rows", countRows, before + int64(2*c.with.n)})
+}
+
+// storeNew stores a batch of which no record was sent before.
+func storeNew(ctx context.Context, store *postgres.Store, batch repository.Batch, out *rate) error {
+	start := time.Now()
+	stored, err := store.Store(ctx, batch)
+	if err != nil {
+		return err
+	}
+	if len(stored.Ranges) != 1 || len(stored.Returns) != 0 {
+		return fmt.Errorf("the run is worthless: a batch was stored as %+v", stored)
+	}
+	*out = out.plus(rate{len(batch.Messages), time.Since(start)})
+	return nil
 }
 
 // feed makes batches of records that nobody has sent.
@@ -153,7 +172,8 @@ type feed struct {
 	offset  int64
 }
 
-func openFeed(ctx context.Context, store *postgres.Store) (*feed, error) {
+// openFeed begins a log of its own, of this incarnation of a topic.
+func openFeed(ctx context.Context, store *postgres.Store, incarnation string) (*feed, error) {
 	patterns, err := deadletter.ParsePatterns("*.dlq.v1")
 	if err != nil {
 		return nil, err
@@ -163,7 +183,7 @@ func openFeed(ctx context.Context, store *postgres.Store) (*feed, error) {
 	if f.decoder, err = deadletter.New(patterns, nil); err != nil {
 		return nil, err
 	}
-	refs, err := store.OpenTopics(ctx, []repository.Topic{{Name: deadLetterTopic(names[0]), Incarnation: "another"}})
+	refs, err := store.OpenTopics(ctx, []repository.Topic{{Name: deadLetterTopic(names[0]), Incarnation: incarnation}})
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +197,7 @@ func (f *feed) partition() repository.Partition {
 }
 
 func (f *feed) next(n int) repository.Batch {
-	b := repository.Batch{Ranges: []repository.Range{{Partition: f.partition(), From: f.offset, To: f.offset + int64(n)}}}
+	b := repository.Batch{ReturnWindow: 24 * time.Hour, Ranges: []repository.Range{{Partition: f.partition(), From: f.offset, To: f.offset + int64(n)}}}
 	for range n {
 		b.Messages = append(b.Messages, f.message())
 		f.offset++
@@ -200,4 +220,25 @@ func (f *feed) message() entity.Message {
 		Offset: f.offset, Timestamp: entity.Moment(f.letters.at),
 	}
 	return m
+}
+
+func (p *auditPart) lines() []line {
+	return []line{p.line("claim and result", "the same without the audit line")}
+}
+
+func (p *auditPart) method() string {
+	return fmt.Sprintf("- **The audit line** is part of the statement that ends attempts. %s messages are claimed and\n"+
+		"  ended, %d at a time by one connection, every other batch with that part cut out of the\n"+
+		"  statement's text.\n", thousands(p.with.n+p.without.n), bareBatch)
+}
+
+func (p *hashPart) lines() []line {
+	return []line{p.line("storing what was ingested", "the same without the look for equal records")}
+}
+
+func (p *hashPart) method() string {
+	return fmt.Sprintf("- **The look for equal records** is what `ingest.return_window` costs. %s new records are\n"+
+		"  stored, %s at a time by one connection, without Kafka, every other batch with a window of\n"+
+		"  0 in place of 24h, while there are at least %s attempts of that time to look through.\n",
+		thousands(p.with.n+p.without.n), thousands(hashBatch), thousands(p.opts.retry))
 }

@@ -132,6 +132,17 @@ func (u usage) since(before usage) usage {
 	return out
 }
 
+// plus is both together.
+func (u usage) plus(other usage) usage {
+	out := usage{by: map[string]time.Duration{}, busy: u.busy + other.busy, idle: u.idle + other.idle}
+	for _, by := range []map[string]time.Duration{u.by, other.by} {
+		for name, used := range by {
+			out.by[name] += used
+		}
+	}
+	return out
+}
+
 // share is how much of the machine was busy, 0 to 1.
 func (u usage) share() float64 {
 	if u.busy+u.idle <= 0 {

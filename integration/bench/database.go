@@ -114,3 +114,20 @@ const (
 	countRows     = `SELECT count(*) FROM dlq.dlq_messages`
 	countCounters = `SELECT coalesce(sum(messages), 0) FROM dlq.message_counters`
 )
+
+// texts runs a query whose answer is one column of text.
+func (d *database) texts(ctx context.Context, out *[]string, query string, args ...any) error {
+	rows, err := d.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var text string
+		if err := rows.Scan(&text); err != nil {
+			return err
+		}
+		*out = append(*out, text)
+	}
+	return rows.Err()
+}

@@ -21,54 +21,55 @@ import (
 // not the rest before it.
 const settleInterval = 100 * time.Millisecond
 
-// doubt is how the settling of claims did that a process left behind.
-type doubt struct {
+// doubtPart is the settling of claims that a process left behind.
+type doubtPart struct {
+	*bench
 	work // from the start of the API, until the last is settled
 }
 
-// settleDoubt leaves claims behind as a process does that is killed in the middle
+// run leaves claims behind as a process does that is killed in the middle
 // of them, and times one API from its start until none is left.
-func (b *bench) settleDoubt(ctx context.Context) (err error) {
-	n := b.opts.doubtful
-	b.say("settling %d doubtful claims", n)
-	ids, err := b.live.pending(ctx, names[2], n)
+func (p *doubtPart) run(ctx context.Context) (err error) {
+	n := p.opts.doubtful
+	p.say("settling %d doubtful claims", n)
+	ids, err := p.live.pending(ctx, names[2], n)
 	if err != nil {
 		return err
 	}
-	if err := b.abandon(ctx, ids); err != nil {
+	if err := p.abandon(ctx, ids); err != nil {
 		return fmt.Errorf("leave claims behind: %w", err)
 	}
-	if err := b.live.expect(ctx, expectation{"claims", countRetrying, int64(n)}); err != nil {
+	if err := p.live.expect(ctx, expectation{"claims", countRetrying, int64(n)}); err != nil {
 		return err
 	}
-	if err := b.live.settle(ctx); err != nil {
+	if err := p.live.settle(ctx); err != nil {
 		return err
 	}
-	if err := b.settleAll(ctx); err != nil {
+	if err := p.settleAll(ctx); err != nil {
 		return err
 	}
-	return b.expectSettled(ctx, ids)
+	return p.expectSettled(ctx, ids)
 }
 
 const countRetrying = `SELECT coalesce(sum(messages), 0) FROM dlq.message_counters WHERE status = 'RETRYING'`
 
-func (b *bench) settleAll(ctx context.Context) (err error) {
+func (p *doubtPart) settleAll(ctx context.Context) (err error) {
 	var api *running
 	defer func() {
 		if api != nil {
 			err = errors.Join(err, api.stop())
 		}
 	}()
-	b.result.doubt.work, err = timed(func() (int, error) {
+	p.work, err = timed(func() (int, error) {
 		var err error
-		if api, err = b.program("api", b.live).with("DLQ_REDRIVE_SETTLE_INTERVAL=" + settleInterval.String()).serve(ctx); err != nil {
+		if api, err = p.program("api", p.live).with("DLQ_REDRIVE_SETTLE_INTERVAL=" + settleInterval.String()).serve(ctx); err != nil {
 			return 0, err
 		}
-		return b.opts.doubtful, poll(ctx, 10*time.Millisecond, func() (bool, error) {
+		return p.opts.doubtful, poll(ctx, 10*time.Millisecond, func() (bool, error) {
 			if err := api.alive(); err != nil {
 				return false, err
 			}
-			left, err := b.live.number(ctx, countRetrying)
+			left, err := p.live.number(ctx, countRetrying)
 			return left == 0, err
 		})
 	})
@@ -78,14 +79,14 @@ func (b *bench) settleAll(ctx context.Context) (err error) {
 // abandon claims messages and sends every other one, and does nothing more: what
 // is left is what a process leaves that was killed. Records of others stand
 // between those that were sent.
-func (b *bench) abandon(ctx context.Context, ids []uuid.UUID) (err error) {
-	store, pool, err := b.live.store(asItIs)
+func (p *doubtPart) abandon(ctx context.Context, ids []uuid.UUID) (err error) {
+	store, pool, err := p.live.store(asItIs)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = pool.Close() }()
 	cfg := broker.DefaultConfig()
-	cfg.Brokers = b.stack.Brokers()
+	cfg.Brokers = p.stack.Brokers()
 	cluster, err := broker.Open(cfg)
 	if err != nil {
 		return err
@@ -100,17 +101,17 @@ func (b *bench) abandon(ctx context.Context, ids []uuid.UUID) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := inBatches(1, bareBatch, ids, func(some []uuid.UUID) error { return b.abandonSome(ctx, store, sender, some) }); err != nil {
+	if err := inBatches(1, bareBatch, ids, func(some []uuid.UUID) error { return p.abandonSome(ctx, store, sender, some) }); err != nil {
 		return err
 	}
 	return poll(ctx, 50*time.Millisecond, func() (bool, error) {
-		living, err := b.live.number(ctx, `SELECT count(*) FROM dlq.dlq_messages
+		living, err := p.live.number(ctx, `SELECT count(*) FROM dlq.dlq_messages
 			WHERE status = 'RETRYING' AND claim_expires_at > clock_timestamp()`)
 		return living == 0, err
 	})
 }
 
-func (b *bench) abandonSome(ctx context.Context, store *postgres.Store, sender *republisher.Republisher, ids []uuid.UUID) error {
+func (p *doubtPart) abandonSome(ctx context.Context, store *postgres.Store, sender *republisher.Republisher, ids []uuid.UUID) error {
 	messages, _, err := store.Load(ctx, ids, 1<<30)
 	if err != nil {
 		return err
@@ -136,7 +137,7 @@ func (b *bench) abandonSome(ctx context.Context, store *postgres.Store, sender *
 		return err
 	}
 	letters := newLetters()
-	if _, err := b.kafka.produce(ctx, len(ids), func(n int) *kgo.Record {
+	if _, err := p.kafka.produce(ctx, len(ids), func(n int) *kgo.Record {
 		r := letters.letter(names[2], n)
 		r.Topic = originalTopic(names[2])
 		return r
@@ -156,13 +157,13 @@ func (b *bench) abandonSome(ctx context.Context, store *postgres.Store, sender *
 	return nil
 }
 
-func (b *bench) expectSettled(ctx context.Context, ids []uuid.UUID) error {
+func (p *doubtPart) expectSettled(ctx context.Context, ids []uuid.UUID) error {
 	total := int64(len(ids))
 	sent := int64(0) // half of each batch
 	for left := len(ids); left > 0; left -= bareBatch {
 		sent += int64(min(left, bareBatch) / 2)
 	}
-	held, err := b.kafka.held(ctx, originalTopic(names[2]))
+	held, err := p.kafka.held(ctx, originalTopic(names[2]))
 	if err != nil {
 		return err
 	}
@@ -170,8 +171,25 @@ func (b *bench) expectSettled(ctx context.Context, ids []uuid.UUID) error {
 		return fmt.Errorf("the run is worthless: %d records where claims were settled, want %d", held, total+sent)
 	}
 	const attempts = `SELECT count(DISTINCT message_id) FROM dlq.attempts WHERE actor = 'settler' AND `
-	return b.live.expect(ctx,
+	return p.live.expect(ctx,
 		expectation{"found in the target log", attempts + `to_status = 'RESOLVED' AND error_class = 'ALREADY_PUBLISHED'`, sent},
 		expectation{"not found there", attempts + `to_status = 'PENDING' AND verdict = 8`, total - sent},
 	)
+}
+
+func (p *doubtPart) lines() []line {
+	return []line{{
+		work: fmt.Sprintf("settling %s doubtful claims", thousands(p.n)), figure: seconds(p.took),
+		beside: noDemand, ratio: noDemand,
+		wanted: "< " + seconds(wantSettled), reached: p.n > 0 && p.took < wantSettled, limits: p.cpu.limits(p.n),
+	}}
+}
+
+func (p *doubtPart) method() string {
+	return fmt.Sprintf("- **Settling.** %s messages are claimed with the product's statements, half of them are\n"+
+		"  published with its publisher, as many records of others between them, and that is all: so\n"+
+		"  a process leaves them that is killed. When the claims have expired, one API is started,\n"+
+		"  with `settle_interval: %s`. The time is from the start of its process until the last\n"+
+		"  message is RESOLVED, because its record was found, or PENDING, because it was not.\n",
+		thousands(p.n), settleInterval)
 }

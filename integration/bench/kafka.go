@@ -13,8 +13,9 @@ import (
 // cluster is the bench's own way to Kafka. It writes with another client than
 // the product's.
 type cluster struct {
-	admin  *kafka.Client
-	client *kgo.Client
+	brokers []string
+	admin   *kafka.Client
+	client  *kgo.Client
 }
 
 func newClient(brokers []string, more ...kgo.Opt) (*kgo.Client, error) {
@@ -34,7 +35,7 @@ func connect(brokers []string) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &cluster{client: client, admin: &kafka.Client{Addr: kafka.TCP(brokers...), Timeout: 30 * time.Second}}, nil
+	return &cluster{brokers: brokers, client: client, admin: &kafka.Client{Addr: kafka.TCP(brokers...), Timeout: 30 * time.Second}}, nil
 }
 
 func (c *cluster) close() {
@@ -55,6 +56,20 @@ func (c *cluster) create(ctx context.Context, topics ...string) error {
 	for topic, err := range answer.Errors {
 		if err != nil {
 			return fmt.Errorf("create topic %s: %w", topic, err)
+		}
+	}
+	return nil
+}
+
+// remove makes room.
+func (c *cluster) remove(ctx context.Context, topics ...string) error {
+	answer, err := c.admin.DeleteTopics(ctx, &kafka.DeleteTopicsRequest{Topics: topics})
+	if err != nil {
+		return fmt.Errorf("remove topics: %w", err)
+	}
+	for topic, err := range answer.Errors {
+		if err != nil {
+			return fmt.Errorf("remove topic %s: %w", topic, err)
 		}
 	}
 	return nil

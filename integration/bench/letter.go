@@ -44,12 +44,23 @@ func newLetters() *letters {
 // letter is the n-th dead letter of a name: a JSON value of 1 KB and the eight
 // headers that Spring's recoverer writes.
 func (l *letters) letter(name string, n int) *kgo.Record {
+	return l.around(name, n, l.value(name, n))
+}
+
+// sized is a value of so many bytes of JSON, at least 40.
+func (l *letters) sized(bytes int) []byte {
+	const rest = len(`{"id": 1234567890, "note": ""}`)
+	return fmt.Appendf(nil, `{"id": %d, "note": %q}`, 1_000_000_000+l.random.IntN(1_000_000_000), l.text(bytes-rest))
+}
+
+// around is the n-th dead letter of a name with this value.
+func (l *letters) around(name string, n int, value []byte) *kgo.Record {
 	partition := n % partitions
 	return &kgo.Record{
 		Topic:     deadLetterTopic(name),
 		Partition: int32(partition),
 		Key:       fmt.Appendf(nil, "%s-%024d", name, l.random.Uint64()>>4),
-		Value:     l.value(name, n),
+		Value:     value,
 		Headers: []kgo.RecordHeader{
 			{Key: "kafka_dlt-original-topic", Value: []byte(originalTopic(name))},
 			{Key: "kafka_dlt-original-partition", Value: binary.BigEndian.AppendUint32(nil, uint32(partition))},

@@ -26,7 +26,7 @@ type machine struct {
 	kafka    string
 }
 
-func describe(ctx context.Context, d *database, load string) (machine, error) {
+func describe(ctx context.Context, server, load string) (machine, error) {
 	m := machine{day: time.Now().UTC(), cores: runtime.NumCPU(), load: load}
 	cpu, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {
@@ -40,6 +40,11 @@ func describe(ctx context.Context, d *database, load string) (machine, error) {
 	if m.memory, err = kilobytes(memory, "MemTotal"); err != nil {
 		return m, err
 	}
+	d, err := openDatabase(server)
+	if err != nil {
+		return m, err
+	}
+	defer d.close()
 	if err := d.QueryRowContext(ctx, "SHOW server_version").Scan(&m.postgres); err != nil {
 		return m, fmt.Errorf("ask for the server's version: %w", err)
 	}
@@ -104,10 +109,10 @@ func kilobytes(text []byte, name string) (int64, error) {
 	return n << 10, nil
 }
 
-// space is what the data of a run takes at most, in bytes: the log of the broker
-// stays, the databases of the first part are dropped before the last is made.
+// space is what the data of a run takes at most, in bytes: logs of the broker,
+// 4 GB of the database's, and the largest tables that are there at one time.
 func (o options) space() int64 {
-	return 6<<30 + int64(max(o.records, o.backlog))*8<<10
+	return 6<<30 + int64(float64(24<<30)*o.scale)
 }
 
 // expectSpace fails before the disk is full and not when it is.

@@ -1,9 +1,10 @@
 // Command bench measures the programs as they are shipped, as processes, against
 // a Kafka and a PostgreSQL of its own that write to disk as in production:
 //
-//	bench [-scale S] [-records N] [-retry N] [-single N] [-copy N] [-doubtful N] [-backlog N] [-reads N] [-dir DIR] [-write]
+//	bench [-scale S] [-only PART,PART] [-reads N] [-dir DIR] [-limit D] [-write]
 //
-// With -reads it measures reading alone. It prints one table. A figure is only shown when the counts behind it are
+// A run is a list of parts, see parts.go; -only takes some of them, with what they
+// need. With -reads it measures searches alone. It prints one table. A figure is only shown when the counts behind it are
 // right: a run that lost, doubled or changed a record fails. With -write it also
 // writes docs/benchmarks.md. It must run inside of this module, on Linux, and
 // wants the machine for itself.
@@ -17,6 +18,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -34,87 +36,88 @@ func main() {
 	os.Exit(code)
 }
 
-// options are the command line.
+// options are the command line, and the counts that follow from it.
 type options struct {
+	counts
+	reads int      // messages that are searched; 0: everything else is measured instead
+	only  []string // names of parts; none: all
+	scale float64
+	dir   string
+	limit time.Duration
+	write bool
+}
+
+// counts are how much each part does.
+type counts struct {
 	records  int // dead letters in Kafka when the ingester starts
 	retry    int // of them in the topic that is retried
 	single   int // rows of the loop with one INSERT a record
 	copied   int // rows that COPY writes
 	doubtful int // claims that a process leaves behind
 	backlog  int // PENDING rows that workers claim by cursor
-	reads    int // messages that are searched; 0: everything else is measured instead
-	scale    float64
-	dir      string
-	limit    time.Duration
-	write    bool
 }
 
-// The counts that the demands on the figures name.
-const (
-	demandedRecords  = 1_000_000
-	demandedRetry    = 100_000
-	demandedDoubtful = 10_000
-	demandedBacklog  = 1_000_000
-	demandedReads    = 5_000_000
-)
+// demanded are the counts that the demands on the figures name, or that take some
+// seconds.
+var demanded = counts{
+	records: 1_000_000, retry: 100_000, single: 20_000, copied: 200_000, doubtful: 10_000, backlog: 300_000,
+}
+
+const demandedReads = 5_000_000
 
 func parse(args []string, stderr io.Writer) (options, error) {
-	var opts options
+	opts := options{counts: demanded}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.IntVar(&opts.records, "records", demandedRecords, "dead letters that wait for the ingester")
-	flags.IntVar(&opts.retry, "retry", demandedRetry, "of these, how many are in the topic that is retried")
-	flags.IntVar(&opts.single, "single", 20_000, "rows of the loop with one INSERT a record")
-	flags.IntVar(&opts.copied, "copy", 100_000, "rows that COPY writes")
-	flags.IntVar(&opts.doubtful, "doubtful", demandedDoubtful, "claims that a process leaves behind")
-	flags.IntVar(&opts.backlog, "backlog", demandedBacklog, "rows that workers claim by cursor")
 	flags.IntVar(&opts.reads, "reads", 0, "measure nothing but searches of so many messages")
+	flags.Func("only", "names of the parts that are measured, by comma", func(text string) error {
+		opts.only = strings.Split(text, ",")
+		return nil
+	})
 	flags.Float64Var(&opts.scale, "scale", 1, "share of every count that is done, for a try")
-	flags.StringVar(&opts.dir, "dir", "", "where the throwaway data is made (some 12 GB); empty: the temporary folder")
-	flags.DurationVar(&opts.limit, "limit", 10*time.Minute, "give up when the work takes longer than this")
+	flags.StringVar(&opts.dir, "dir", "", "where the throwaway data is made (some 30 GB); empty: the temporary folder")
+	flags.DurationVar(&opts.limit, "limit", 20*time.Minute, "give up when the work takes longer than this")
 	flags.BoolVar(&opts.write, "write", false, "write docs/benchmarks.md")
 	err := flags.Parse(args)
 	if err == nil {
-		opts = opts.scaled()
 		if err = opts.check(flags.Args()); err != nil {
 			fmt.Fprintln(stderr, "bench:", err)
 		}
+		opts = opts.scaled()
 	}
 	return opts, err
 }
 
+// leastScale leaves something to measure in every part.
+const leastScale = 0.001
+
 func (o options) scaled() options {
 	for _, n := range []*int{&o.records, &o.retry, &o.single, &o.copied, &o.doubtful, &o.backlog, &o.reads} {
-		*n = int(float64(*n) * o.scale)
+		*n = o.share(*n)
 	}
 	return o
 }
 
-// least is how many letters every topic gets that is not retried.
-func (o options) least() int { return (o.records - o.retry) / (len(names) - 1) }
+// share is how much of n is done.
+func (o options) share(n int) int { return int(float64(n) * o.scale) }
 
 func (o options) check(rest []string) error {
 	switch {
 	case len(rest) > 0:
 		return fmt.Errorf("unexpected argument %q", rest[0])
-	case !(o.scale > 0 && o.scale <= 1):
-		return fmt.Errorf("-scale must be above 0 and at most 1, not %v", o.scale)
-	case o.retry < 1 || o.single < 2 || o.copied < 1 || o.doubtful < 2 || o.backlog < 1:
-		return errors.New("every count must be positive, and -single and -doubtful at least 2")
-	case o.records < o.retry:
-		return errors.New("-records must not be less than -retry")
-	case o.least() < max(o.doubtful, 2*o.single):
-		return fmt.Errorf("-records leaves %d to each topic that is not retried, less than -doubtful or twice -single", o.least())
-	case o.reads < 0 || o.reads > 0 && o.reads < 10*fillStep:
+	case !(o.scale >= leastScale && o.scale <= 1):
+		return fmt.Errorf("-scale must be %v to 1, not %v", leastScale, o.scale)
+	case o.reads < 0 || o.reads > 0 && o.share(o.reads) < 10*fillStep:
 		return fmt.Errorf("-reads must be 0, or at least %d", 10*fillStep)
-	case o.write && o.reads > 0 && o.reads < demandedReads:
+	case o.write && o.reads > 0 && o.share(o.reads) < demandedReads:
 		return fmt.Errorf("-write needs -reads of at least %d", demandedReads)
-	case o.write && (o.records < demandedRecords || o.retry < demandedRetry ||
-		o.doubtful < demandedDoubtful || o.backlog < demandedBacklog):
-		return fmt.Errorf("-write needs at least %d records, %d retries, %d doubtful claims and a backlog of %d",
-			demandedRecords, demandedRetry, demandedDoubtful, demandedBacklog)
+	case o.write && o.reads == 0 && o.scale < 1:
+		return errors.New("-write needs all counts, without -scale")
+	case o.write && len(o.only) > 0:
+		return errors.New("-write needs all parts, without -only")
 	}
-	return nil
+	_, err := choose((&bench{opts: o}).parts(), o.only)
+	return err
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {

@@ -5,89 +5,203 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// What the figures of the programs are held against: the same kind of records
-// written to the same table, with its indexes and triggers, by the same driver,
-// and nothing else: no Kafka, no decoding, no positions.
+// What ingest is held against: rows that the ingester stored are written again,
+// with all their columns, to the same table with its indexes and triggers, by the
+// same driver, and nothing else: no Kafka, no decoding, no positions, no look for
+// equal records.
 
-// insertRow is what a consumer without batches does for every record. Columns
-// are the documents' ten and the record's bytes.
-const insertRow = `INSERT INTO dlq.dlq_messages (id, original_topic, error_message, retry_count, max_retries,
-	payload, status, created_at, updated_at, last_retry_at, value)
-	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`
+// samples is how many different rows are written again and again; making rows is
+// not what is measured.
+const samples = 2000
 
-// copyRows writes what the ingester writes of a record: key and headers as well.
-const copyRows = `COPY dlq.dlq_messages (id, original_topic, error_message, retry_count, max_retries,
-	payload, status, created_at, updated_at, last_retry_at, value, key, headers) FROM STDIN`
+// sample is rows that the ingester stored, as text, without the columns that it
+// left empty.
+type sample struct {
+	columns []string
+	rows    [][]any
 
-// pool is so many different letters; repeats do not matter to the database, and
-// making letters is not what is measured.
-func pool() []*kgo.Record {
-	l := newLetters()
-	out := make([]*kgo.Record, 2000)
-	for n := range out {
-		out[n] = l.letter(names[n%len(names)], n)
+	id, offset, created, updated int // where these columns are
+	written                      atomic.Int64
+}
+
+// sample takes rows of the topics of these names, the same number of each.
+func (d *database) sample(ctx context.Context, n int, originals ...string) (*sample, error) {
+	s := &sample{}
+	if err := d.texts(ctx, &s.columns, `SELECT column_name FROM information_schema.columns
+		WHERE table_schema = 'dlq' AND table_name = 'dlq_messages' AND is_generated = 'NEVER' ORDER BY ordinal_position`); err != nil {
+		return nil, err
+	}
+	for _, topic := range originals {
+		if err := s.take(ctx, d, topic, max(1, n/len(originals))); err != nil {
+			return nil, fmt.Errorf("take rows of %s: %w", topic, err)
+		}
+	}
+	s.shrink()
+	return s, s.find()
+}
+
+// find looks for the columns that are new in every row.
+func (s *sample) find() error {
+	for name, at := range map[string]*int{"id": &s.id, "dlq_offset": &s.offset, "created_at": &s.created, "updated_at": &s.updated} {
+		if *at = indexOf(s.columns, name); *at < 0 {
+			return fmt.Errorf("the run is worthless: no stored row has %s", name)
+		}
+	}
+	return nil
+}
+
+func (s *sample) take(ctx context.Context, d *database, topic string, n int) error {
+	query := "SELECT " + strings.Join(s.columns, "::text, ") + "::text FROM dlq.dlq_messages WHERE original_topic = $1 LIMIT $2"
+	rows, err := d.QueryContext(ctx, query, topic, n)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		texts, targets := make([]sql.NullString, len(s.columns)), make([]any, len(s.columns))
+		for i := range texts {
+			targets[i] = &texts[i]
+		}
+		if err := rows.Scan(targets...); err != nil {
+			return err
+		}
+		row := make([]any, len(texts))
+		for i, text := range texts {
+			if text.Valid {
+				row[i] = text.String
+			}
+		}
+		s.rows = append(s.rows, row)
+	}
+	return rows.Err()
+}
+
+// shrink leaves out the columns that no row has.
+func (s *sample) shrink() {
+	var kept []int
+	for i := range s.columns {
+		for _, row := range s.rows {
+			if row[i] != nil {
+				kept = append(kept, i)
+				break
+			}
+		}
+	}
+	s.columns = pick(s.columns, kept)
+	for i, row := range s.rows {
+		s.rows[i] = pick(row, kept)
+	}
+}
+
+func pick[T any](all []T, kept []int) []T {
+	out := make([]T, len(kept))
+	for i, at := range kept {
+		out[i] = all[at]
 	}
 	return out
 }
 
-// row is a letter in the columns of insertRow, with a new id in the order of
-// time, as the ingester makes them.
-func row(r *kgo.Record, n int) ([]any, error) {
+func indexOf(all []string, one string) int {
+	for i, name := range all {
+		if name == one {
+			return i
+		}
+	}
+	return -1
+}
+
+// beyond every offset that a topic of the bench has.
+const beyond = 1 << 40
+
+// next is a row that was not written yet: its own id, in the order of time as the
+// ingester makes them, its own offset, and the time of now. It may be called from
+// several goroutines.
+func (s *sample) next() ([]any, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return nil, err
 	}
-	now := time.Now().UTC()
-	return []any{
-		id.String(), originalTopic(names[n%len(names)]), errorMessage, 0, 3,
-		string(r.Value), "PENDING", now, now, nil, r.Value,
-	}, nil
+	n := s.written.Add(1)
+	row := append([]any(nil), s.rows[int(n)%len(s.rows)]...)
+	now := time.Now().UTC().Format(time.RFC3339Nano)
+	row[s.id], row[s.offset] = id.String(), strconv.FormatInt(beyond+n, 10)
+	row[s.created], row[s.updated] = now, now
+	return row, nil
 }
 
-// singleInserts is the loop's first half, into an empty table. Ingest begins at
-// the same size.
-func (b *bench) singleInserts(ctx context.Context) error { return b.insertEach(ctx, b.plain) }
-
-// singleInsertsAgain is its other half, into the table that the ingester has
-// filled. So the loop has met both ends of what ingest met, and its figure does
-// not hang on one moment of the machine.
-func (b *bench) singleInsertsAgain(ctx context.Context) error { return b.insertEach(ctx, b.live) }
-
-func (b *bench) insertEach(ctx context.Context, d *database) error {
-	n := b.opts.single / 2
-	b.say("writing %d rows with one INSERT each", n)
-	if err := d.settle(ctx); err != nil {
-		return err
+// insertText is what a consumer without batches sends for every record.
+func (s *sample) insertText() string {
+	values := make([]string, len(s.columns))
+	for i := range values {
+		values[i] = "$" + strconv.Itoa(i+1)
 	}
-	letters := pool()
+	return "INSERT INTO dlq.dlq_messages (" + strings.Join(s.columns, ", ") + ") VALUES (" + strings.Join(values, ", ") + ")"
+}
+
+func (s *sample) copyText() string {
+	return "COPY dlq.dlq_messages (" + strings.Join(s.columns, ", ") + ") FROM STDIN"
+}
+
+// adopt makes rows of another database possible here: what they refer to.
+func (d *database) adopt(ctx context.Context, from *database) error {
+	for _, table := range []string{"topics", "topic_incarnations", "error_groups"} {
+		var rows string
+		if err := from.QueryRowContext(ctx, "SELECT coalesce(json_agg(t), '[]') FROM dlq."+table+" t").Scan(&rows); err != nil {
+			return fmt.Errorf("read %s: %w", table, err)
+		}
+		if _, err := d.ExecContext(ctx, "INSERT INTO dlq."+table+" OVERRIDING SYSTEM VALUE SELECT * FROM json_populate_recordset(NULL::dlq."+
+			table+", $1)", rows); err != nil {
+			return fmt.Errorf("write %s: %w", table, err)
+		}
+	}
+	return nil
+}
+
+// insertEach writes n rows by one connection in auto-commit.
+func (d *database) insertEach(ctx context.Context, s *sample, n int) (w work, err error) {
+	before, err := d.readyToWrite(ctx)
+	if err != nil {
+		return w, err
+	}
 	conn, err := d.Conn(ctx)
 	if err != nil {
-		return err
+		return w, err
 	}
 	defer func() { _ = conn.Close() }()
-	before, err := d.number(ctx, countRows)
+	text := s.insertText()
+	w, err = timed(func() (int, error) {
+		for range n {
+			row, err := s.next()
+			if err != nil {
+				return 0, err
+			}
+			if _, err := conn.ExecContext(ctx, text, row...); err != nil {
+				return 0, fmt.Errorf("insert: %w", err)
+			}
+		}
+		return n, nil
+	})
 	if err != nil {
-		return err
+		return w, err
 	}
-	start := time.Now()
-	for i := range n {
-		args, err := row(letters[i%len(letters)], i)
-		if err != nil {
-			return err
-		}
-		if _, err := conn.ExecContext(ctx, insertRow, args...); err != nil {
-			return fmt.Errorf("insert: %w", err)
-		}
+	return w, d.expectRows(ctx, before+int64(n))
+}
+
+// readyToWrite says how many rows there are before it begins.
+func (d *database) readyToWrite(ctx context.Context) (int64, error) {
+	if err := d.settle(ctx); err != nil {
+		return 0, err
 	}
-	b.result.single = b.result.single.plus(rate{n, time.Since(start)})
-	return d.expectRows(ctx, before+int64(n))
+	return d.number(ctx, countRows)
 }
 
 func (d *database) expectRows(ctx context.Context, rows int64) error {
@@ -96,80 +210,69 @@ func (d *database) expectRows(ctx context.Context, rows int64) error {
 		expectation{"counters", countCounters, rows})
 }
 
-// copyConnections is as many as the ingester has writers.
-const copyConnections = 2
+const (
+	// copyConnections is as many as the ingester has writers.
+	copyConnections = 4
 
-// copyBatch is as many rows as the ingester stores at once.
-const copyBatch = 1000
+	// copyBatch is as many rows as the ingester stores at once.
+	copyBatch = 1000
+)
 
-// copyRows is the fastest way into the table that the driver has.
-func (b *bench) copyRows(ctx context.Context) error {
-	b.say("writing %d rows with COPY", b.opts.copied)
-	if err := b.plain.settle(ctx); err != nil {
-		return err
-	}
-	letters := pool()
-	before, err := b.plain.number(ctx, countRows)
+// copyRows writes n rows the fastest way into the table that the driver has, so
+// many in each transaction.
+func (d *database) copyRows(ctx context.Context, s *sample, n, batch int) (w work, err error) {
+	before, err := d.readyToWrite(ctx)
 	if err != nil {
-		return err
+		return w, err
 	}
-	errs := make([]error, copyConnections)
-	var all sync.WaitGroup
-	start := time.Now()
-	for c := range copyConnections {
-		n := b.opts.copied * (c + 1) / copyConnections
-		n -= b.opts.copied * c / copyConnections
-		all.Go(func() { errs[c] = b.plain.copyIn(ctx, letters, n) })
+	d.SetMaxIdleConns(copyConnections)
+	w, err = timed(func() (int, error) {
+		errs := make([]error, copyConnections)
+		var all sync.WaitGroup
+		for c := range copyConnections {
+			share := n*(c+1)/copyConnections - n*c/copyConnections
+			all.Go(func() { errs[c] = d.copyShare(ctx, s, share, batch) })
+		}
+		all.Wait()
+		return n, errors.Join(errs...)
+	})
+	if err != nil {
+		return w, fmt.Errorf("copy: %w", err)
 	}
-	all.Wait()
-	b.result.copied = rate{b.opts.copied, time.Since(start)}
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	return b.plain.expectRows(ctx, before+int64(b.opts.copied))
+	return w, d.expectRows(ctx, before+int64(n))
 }
 
-func (d *database) copyIn(ctx context.Context, letters []*kgo.Record, n int) error {
-	for done := 0; done < n; done += copyBatch {
+func (d *database) copyShare(ctx context.Context, s *sample, n, batch int) error {
+	for done := 0; done < n; done += batch {
 		tx, err := d.BeginTx(ctx, nil)
 		if err != nil {
-			return fmt.Errorf("copy: %w", err)
+			return err
 		}
-		if err := copyInto(ctx, tx, letters, min(copyBatch, n-done)); err != nil {
-			return fmt.Errorf("copy: %w", errors.Join(err, tx.Rollback()))
+		if err := copyInto(ctx, tx, s, min(batch, n-done)); err != nil {
+			return errors.Join(err, tx.Rollback())
 		}
 		if err := tx.Commit(); err != nil {
-			return fmt.Errorf("copy: %w", err)
+			return err
 		}
 	}
 	return nil
 }
 
-func copyInto(ctx context.Context, tx *sql.Tx, letters []*kgo.Record, n int) error {
-	copying, err := tx.PrepareContext(ctx, copyRows)
+func copyInto(ctx context.Context, tx *sql.Tx, s *sample, n int) error {
+	copying, err := tx.PrepareContext(ctx, s.copyText())
 	if err != nil {
 		return err
 	}
 	defer func() { _ = copying.Close() }()
-	for i := range n {
-		r := letters[i%len(letters)]
-		args, err := row(r, i)
+	for range n {
+		row, err := s.next()
 		if err != nil {
 			return err
 		}
-		if _, err := copying.ExecContext(ctx, append(args, r.Key, joined(r.Headers))...); err != nil {
+		if _, err := copying.ExecContext(ctx, row...); err != nil {
 			return err
 		}
 	}
 	_, err = copying.ExecContext(ctx) // sends the rest
 	return err
-}
-
-// joined is as many bytes as the headers have.
-func joined(headers []kgo.RecordHeader) []byte {
-	var out []byte
-	for _, h := range headers {
-		out = append(append(out, h.Key...), h.Value...)
-	}
-	return out
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -38,6 +39,7 @@ func build(ctx context.Context, folder string, programs ...string) error {
 type program struct {
 	name, path, config, log string
 	settings                []string // in place of defaults, such as DLQ_REDRIVE_WORKERS=0
+	flags                   []string
 }
 
 func (p program) with(settings ...string) program {
@@ -46,7 +48,7 @@ func (p program) with(settings ...string) program {
 }
 
 func (p program) command(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, p.path, append([]string{"--config", p.config}, args...)...)
+	cmd := exec.CommandContext(ctx, p.path, slices.Concat([]string{"--config", p.config}, p.flags, args)...)
 	cmd.Env = append(environ(os.Environ()), p.settings...)
 	return cmd
 }

@@ -31,6 +31,12 @@ type reads struct {
 	export    exported
 }
 
+// readsPart is the measurement of them.
+type readsPart struct {
+	*bench
+	reads
+}
+
 // answered is how one question did.
 type answered struct {
 	question
@@ -66,25 +72,25 @@ const (
 	exportRows = 1_000_000
 )
 
-// measureReads is the part of a run that measures reading alone.
-func (b *bench) measureReads(ctx context.Context) (err error) {
-	d, err := b.database(ctx, "bench_reads")
+// run is the part of a run that measures reading alone.
+func (p *readsPart) run(ctx context.Context) (err error) {
+	d, err := p.database(ctx, "bench_reads")
 	if err != nil {
 		return err
 	}
 	defer d.close()
-	out := &b.result.reads
-	out.rows = b.opts.reads
-	if err := b.openCatalogue(ctx, d); err != nil {
+	out := &p.reads
+	out.rows = p.opts.reads
+	if err := p.openCatalogue(ctx, d); err != nil {
 		return err
 	}
-	b.say("writing %d messages", out.rows)
+	p.say("writing %d messages", out.rows)
 	start := time.Now()
 	if err := d.fillReads(ctx, out.rows); err != nil {
 		return err
 	}
 	out.fill = time.Since(start)
-	b.say("cataloguing them")
+	p.say("cataloguing them")
 	start = time.Now()
 	if err := d.catalogue(ctx, out.rows); err != nil {
 		return err
@@ -99,7 +105,7 @@ func (b *bench) measureReads(ctx context.Context) (err error) {
 	if out.documents, err = d.number(ctx, `SELECT pg_total_relation_size('dlq.message_documents')`); err != nil {
 		return err
 	}
-	api, err := b.program("api", d).with("DLQ_REDRIVE_WORKERS=0").serve(ctx)
+	api, err := p.program("api", d).with("DLQ_REDRIVE_WORKERS=0").serve(ctx)
 	if err != nil {
 		return err
 	}
@@ -109,14 +115,14 @@ func (b *bench) measureReads(ctx context.Context) (err error) {
 		return err
 	}
 	for _, q := range questions {
-		b.say("asking: %s", q.name)
+		p.say("asking: %s", q.name)
 		a, err := api.ask(ctx, q)
 		if err != nil {
 			return fmt.Errorf("%s: %w", q.name, err)
 		}
 		out.answers = append(out.answers, a)
 	}
-	return b.exportAll(ctx, api)
+	return p.exportAll(ctx, api)
 }
 
 // ask sends a question again and again, one at a time over one connection.
@@ -176,10 +182,10 @@ func things(body []byte, list string) (int, error) {
 }
 
 // exportAll times one export, and checks that every line is a message.
-func (b *bench) exportAll(ctx context.Context, api *running) (err error) {
-	n := min(exportRows, b.opts.reads)
-	b.say("exporting %d", n)
-	out := &b.result.reads.export
+func (p *readsPart) exportAll(ctx context.Context, api *running) (err error) {
+	n := min(exportRows, p.opts.reads)
+	p.say("exporting %d", n)
+	out := &p.export
 	out.work, err = timed(func() (int, error) {
 		lines, size, err := api.export(ctx, fmt.Sprintf("/api/v1/export?limit=%d", n))
 		out.bytes = size

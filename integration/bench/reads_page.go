@@ -57,7 +57,7 @@ func fine(d time.Duration) string {
 
 // readsPage is docs/benchmarks-reads.md.
 func (r result) readsPage() string {
-	m, out := r.machine, r.reads
+	m, out := r.machine, r.parts[0].measurement.(*readsPart).reads
 	var b strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&b, format, args...) }
 	say("# Benchmarks of reading\n\n")
@@ -81,3 +81,8 @@ func (r result) readsPage() string {
 	say("```\nmake bench-reads\n```\n\ntakes some fifteen minutes and 20 GB of disk, and wants the machine for itself.\n")
 	return b.String()
 }
+
+func (p *readsPart) lines() []line { return p.reads.lines() }
+
+// method is empty: the page of this part says it itself.
+func (p *readsPart) method() string { return "" }

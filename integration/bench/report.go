@@ -15,15 +15,10 @@ import (
 
 // The demands on the figures.
 const (
-	wantIngest      = 15_000 // records a second
-	wantIngestTimes = 8      // of the loop with one INSERT a record
-	wantRetry       = 15_000 // records a second
-	wantRetryShare  = 0.6    // of the bare SQL
-	wantRetryTimes  = 30     // of the way one by one
-	wantMemory      = 150    // MB, less than
-	wantSettled     = 10 * time.Second
-	wantClaim       = 100 * time.Millisecond // 99 of 100 claims, less than
-	wantGrowth      = 2                      // times, less than
+	wantMemory  = 128 // MB, less than
+	wantSettled = 10 * time.Second
+	wantClaim   = 100 * time.Millisecond // 99 of 100 claims, less than
+	wantGrowth  = 2                      // times, less than
 )
 
 // noDemand is what is wanted of a figure that is only shown.
@@ -33,6 +28,7 @@ const noDemand = "–"
 type line struct {
 	work, figure, beside, ratio, wanted, limits string
 	reached                                     bool
+	floor                                       bool // what is wanted at least is reached, though the aim is not
 }
 
 var heading = line{
@@ -51,117 +47,27 @@ func (l line) verdict() string {
 	if l.reached {
 		return "yes"
 	}
+	if l.floor {
+		return "the least"
+	}
 	return "no"
 }
 
-// lines are the table, made of nothing but what was measured.
-func (r result) lines() []line {
-	if r.opts.reads > 0 {
-		return r.reads.lines()
+// lines are the table: the rows of every part, in their order.
+func (r result) lines() (lines []line) {
+	for _, p := range r.parts {
+		lines = append(lines, p.lines()...)
 	}
-	ingest := r.ingest.perSecond()
-	times := quotient(ingest, r.single.perSecond())
-	ingestWork := fmt.Sprintf("ingest %s × 1 KB, Kafka to PostgreSQL", thousands(r.opts.records))
-	lines := []line{
-		{
-			work: ingestWork, figure: each(ingest),
-			beside: "one INSERT a record: " + each(r.single.perSecond()), ratio: fmt.Sprintf("%.1f", times),
-			wanted: fmt.Sprintf("ratio ≥ %d", wantIngestTimes), reached: times >= wantIngestTimes,
-			limits: r.ingest.cpu.limits(r.ingest.n),
-		},
-		{
-			work: ingestWork, figure: each(ingest),
-			beside: fmt.Sprintf("COPY, %d connections: %s", copyConnections, each(r.copied.perSecond())),
-			ratio:  fmt.Sprintf("%.2f", quotient(ingest, r.copied.perSecond())),
-			wanted: "≥ " + each(wantIngest), reached: ingest >= wantIngest,
-			limits: "as above",
-		},
-	}
-	lines = append(lines, r.retryLines()...)
-	lines = append(lines, r.settleLine())
-	lines = append(lines, r.backlogLines()...)
-	return append(lines,
-		r.audit.line("claim and result", "the same without the audit line"),
-		r.hash.line("storing what was ingested", "the same without the look for equal records"),
-		memoryLine(fmt.Sprintf("memory of the ingester, backlog of %s", thousands(r.opts.records)), r.ingest.memory),
-		memoryLine(fmt.Sprintf("memory of the API, retry-all of %s", thousands(r.opts.retry)), r.retry.memory),
-	)
+	return lines
 }
 
-func (r result) retryLines() []line {
-	retry := r.retry.perSecond()
-	title := fmt.Sprintf("retry-all of %s × 1 KB over HTTP", thousands(r.opts.retry))
-	share := quotient(retry, r.bare.perSecond())
-	patient, hasty := quotient(retry, r.patient.perSecond()), quotient(retry, r.hasty.perSecond())
-	return []line{
-		{
-			work: title, figure: each(retry),
-			beside: "producing alone: " + each(r.produce.perSecond()),
-			ratio:  fmt.Sprintf("%.2f", quotient(retry, r.produce.perSecond())),
-			wanted: "≥ " + each(wantRetry), reached: retry >= wantRetry,
-			limits: r.retry.cpu.limits(r.retry.n),
-		},
-		{
-			work: title, figure: each(retry),
-			beside: "bare SQL of claim, attempt row and result: " + each(r.bare.perSecond()),
-			ratio:  fmt.Sprintf("%.2f", share),
-			wanted: fmt.Sprintf("ratio ≥ %.1f", wantRetryShare), reached: share >= wantRetryShare,
-			limits: "as above; the bare SQL: " + r.bare.cpu.limits(r.bare.n),
-		},
-		{
-			work: title, figure: each(retry),
-			beside: "one by one: " + each(r.patient.perSecond()), ratio: fmt.Sprintf("%.0f", patient),
-			wanted: fmt.Sprintf("ratio ≥ %d", wantRetryTimes), reached: patient >= wantRetryTimes,
-			limits: "as above",
-		},
-		{
-			work: title, figure: each(retry),
-			beside: "one by one, the client not waiting: " + each(r.hasty.perSecond()), ratio: fmt.Sprintf("%.1f", hasty),
-			wanted: noDemand, reached: true, limits: "as above",
-		},
-		{
-			work:   fmt.Sprintf("fixing the selection of a retry-all of %s", thousands(r.retry.created.n)),
-			figure: seconds(r.retry.created.took),
-			beside: "the whole retry-all: " + seconds(r.retry.took),
-			ratio:  fmt.Sprintf("%.3f", quotient(r.retry.created.took.Seconds(), r.retry.took.Seconds())),
-			wanted: noDemand, reached: true, limits: "one statement, one process of PostgreSQL",
-		},
+// times says how long every part took.
+func (r result) times() string {
+	var parts []string
+	for _, p := range r.parts {
+		parts = append(parts, fmt.Sprintf("%s %s", p.name, seconds(p.took)))
 	}
-}
-
-func (r result) settleLine() line {
-	d := r.doubt
-	return line{
-		work: fmt.Sprintf("settling %s doubtful claims", thousands(d.n)), figure: seconds(d.took),
-		beside: noDemand, ratio: noDemand,
-		wanted: "< " + seconds(wantSettled), reached: d.n > 0 && d.took < wantSettled, limits: d.cpu.limits(d.n),
-	}
-}
-
-func (r result) backlogLines() []line {
-	b := r.backlog
-	title := fmt.Sprintf("claiming %s by cursor, %d workers, %d at a time", thousands(b.n), backlogWorkers, backlogBatch)
-	slow := percentile(b.claims, 99)
-	return []line{
-		{
-			work: title, figure: "p99 " + millis(slow),
-			beside: fmt.Sprintf("p50 %s, longest %s", millis(percentile(b.claims, 50)), millis(percentile(b.claims, 100))),
-			ratio:  noDemand, wanted: "p99 < " + millis(wantClaim), reached: slow > 0 && slow < wantClaim,
-			limits: b.cpu.limits(b.n),
-		},
-		{
-			work: "the same, claimed and finished", figure: each(b.perSecond()),
-			beside: "bare SQL, above: " + each(r.bare.perSecond()),
-			ratio:  fmt.Sprintf("%.2f", quotient(b.perSecond(), r.bare.perSecond())),
-			wanted: noDemand, reached: true, limits: "as above",
-		},
-		{
-			work: "size of that table when all is done", figure: gigabytes(b.after), beside: "before: " + gigabytes(b.before),
-			ratio:  fmt.Sprintf("%.2f", b.growth()),
-			wanted: fmt.Sprintf("ratio < %d", wantGrowth), reached: b.growth() > 0 && b.growth() < wantGrowth,
-			limits: "versions of rows that vacuum has not removed yet",
-		},
-	}
+	return "Time of each part, with what is made for it: " + strings.Join(parts, ", ") + "."
 }
 
 func (c cost) line(with, without string) line {
@@ -176,7 +82,7 @@ func memoryLine(work string, bytes int64) line {
 	mb := float64(bytes) / 1e6
 	return line{
 		work: work, figure: fmt.Sprintf("%.0f MB", mb), beside: "–", ratio: "–",
-		wanted: fmt.Sprintf("< %d MB", wantMemory), reached: mb < wantMemory, limits: "–",
+		wanted: fmt.Sprintf("< %d MB", wantMemory), reached: mb > 0 && mb < wantMemory, limits: "–",
 	}
 }
 
@@ -255,31 +161,21 @@ func thousands(n int) string {
 }
 
 // publish prints the table and, when asked, writes the page. The error names the
-// demands that were missed.
+// demands that were missed, not the aims of which at least the least was reached.
 func publish(r result, write bool, stdout io.Writer) error {
 	lines := r.lines()
 	if err := printTable(stdout, lines); err != nil {
 		return err
 	}
-	page, text := "benchmarks.md", r.page
-	if r.opts.reads > 0 {
-		page, text = "benchmarks-reads.md", r.readsPage
-	} else {
-		fmt.Fprintln(stdout, "\n"+r.steps())
-	}
+	fmt.Fprintln(stdout, "\n"+r.profiles()+"\n"+r.times())
 	if write {
-		root, err := moduleRoot(context.Background())
-		if err != nil {
-			return err
-		}
-		path := filepath.Join(root, "docs", page)
-		if err := os.WriteFile(path, []byte(text()), 0o644); err != nil {
+		if err := r.write(); err != nil {
 			return fmt.Errorf("write the page: %w", err)
 		}
 	}
 	var missed []string
 	for _, l := range lines {
-		if !l.reached {
+		if !l.reached && !l.floor {
 			missed = append(missed, fmt.Sprintf("%s: %s (%s, ratio %s), wanted %s", l.work, l.figure, l.beside, l.ratio, l.wanted))
 		}
 	}
@@ -289,6 +185,18 @@ func publish(r result, write bool, stdout io.Writer) error {
 	return nil
 }
 
+func (r result) write() error {
+	root, err := moduleRoot(context.Background())
+	if err != nil {
+		return err
+	}
+	page, text := "benchmarks.md", r.page
+	if r.opts.reads > 0 {
+		page, text = "benchmarks-reads.md", r.readsPage
+	}
+	return os.WriteFile(filepath.Join(root, "docs", page), []byte(text()), 0o644)
+}
+
 func printTable(out io.Writer, lines []line) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, strings.Join(heading.cells("reached"), "\t"))
@@ -296,13 +204,4 @@ func printTable(out io.Writer, lines []line) error {
 		fmt.Fprintln(w, strings.Join(l.cells(l.verdict()), "\t"))
 	}
 	return w.Flush()
-}
-
-// steps tells whether ingest kept its pace.
-func (r result) steps() string {
-	var parts []string
-	for _, s := range r.ingest.steps {
-		parts = append(parts, thousands(int(s.perSecond())))
-	}
-	return fmt.Sprintf("Ingest, records a second in each fifth of the work: %s.", strings.Join(parts, ", "))
 }

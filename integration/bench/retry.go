@@ -16,6 +16,11 @@ type work struct {
 	cpu usage
 }
 
+// plus is both together.
+func (w work) plus(other work) work {
+	return work{w.rate.plus(other.rate), w.cpu.plus(other.cpu)}
+}
+
 // timed runs what is measured. n is what it got done.
 func timed(do func() (n int, err error)) (w work, err error) {
 	before, err := cpuNow()
@@ -38,33 +43,61 @@ type retried struct {
 	work
 	memory  int64
 	created rate // only the fixing of such a selection
+	profile profile
+}
+
+// retryPart retries a topic of the table that the ingester filled, and sets that
+// beside other ways to do it.
+type retryPart struct {
+	*bench
+	retried
+	produced produced
+	bare     work // claim, attempt row and result by hand-written SQL
+	patient  rate // page by page, one message at a time, with the client's default wait
+	hasty    rate // the same without that wait
+}
+
+func (p *retryPart) run(ctx context.Context) (err error) {
+	for _, step := range []func(context.Context) error{p.retryAll, p.createRedrive, p.bareSQL, p.oneByOne} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	p.produced, err = p.producerPerformance(ctx, producerTimes*p.opts.retry)
+	return err
 }
 
 // retryAll times one request: from its being sent to its answer, which comes
 // when every result is stored.
-func (b *bench) retryAll(ctx context.Context) (err error) {
-	b.say("retrying %d", b.opts.retry)
-	if err := b.live.settle(ctx); err != nil {
+func (p *retryPart) retryAll(ctx context.Context) (err error) {
+	p.say("retrying %d", p.opts.retry)
+	if err := p.live.settle(ctx); err != nil {
 		return err
 	}
-	api, err := b.program("api", b.live).serve(ctx)
+	prog := p.program("api", p.live)
+	noting, err := p.note(ctx, p.live, &prog)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, api.stop()) }()
-	out := &b.result.retry
+	api, err := prog.serve(ctx)
+	if err != nil {
+		return err
+	}
 	var got report
-	out.work, err = timed(func() (int, error) {
+	p.work, err = timed(func() (int, error) {
 		_, err := api.call(ctx, "/api/v1/dlq/"+deadLetterTopic(names[0])+"/retry-all", "", &got)
 		return got.Retried, err
 	})
-	if err != nil {
+	if err == nil {
+		p.memory, err = peakMemory(api.Pid())
+	}
+	if err = errors.Join(err, api.stop()); err != nil {
 		return err
 	}
-	if out.memory, err = peakMemory(api.Pid()); err != nil {
+	if p.profile, err = noting.done(ctx); err != nil {
 		return err
 	}
-	return b.expectRetried(ctx, got)
+	return p.expectRetried(ctx, got)
 }
 
 // report is what the API says of a redrive that is over.
@@ -73,15 +106,15 @@ type report struct {
 	InDoubt                                  int `json:"in_doubt"`
 }
 
-func (b *bench) expectRetried(ctx context.Context, got report) error {
-	n := b.opts.retry
+func (p *retryPart) expectRetried(ctx context.Context, got report) error {
+	n := p.opts.retry
 	if want := (report{Retried: n, Selected: n}); got != want {
 		return fmt.Errorf("the run is worthless: retry-all answered %+v, want %+v", got, want)
 	}
-	if err := b.expectHeld(ctx, originalTopic, int64(n)); err != nil {
+	if err := p.expectHeld(ctx, originalTopic, int64(n)); err != nil {
 		return err
 	}
-	return b.live.expect(ctx,
+	return p.live.expect(ctx,
 		expectation{"resolved rows", `SELECT count(*) FROM dlq.dlq_messages WHERE status = 'RESOLVED'`, int64(n)},
 		expectation{"resolved by the counters", `SELECT coalesce(sum(messages), 0) FROM dlq.message_counters
 			WHERE status = 'RESOLVED'`, int64(n)},
@@ -91,19 +124,19 @@ func (b *bench) expectRetried(ctx context.Context, got report) error {
 			unnest(b.message_ids, b.results, b.offsets) AS item (id, result, log_offset)
 			WHERE b.done AND item.result = 1 AND item.log_offset >= 0`, int64(n)},
 		expectation{"lines of the audit trail", `SELECT count(*) FROM dlq.audit WHERE kind = 'message'`, int64(n)},
-		expectation{"rows", countRows, int64(b.opts.records + b.opts.single/2)},
+		expectation{"rows", countRows, int64(p.opts.rows())},
 	)
 }
 
 // createRedrive times the request that fixes a selection of the same kind. The
 // program is told to leave redrives to others, so nothing else happens
 // meanwhile; and the redrive is cancelled, so nothing will.
-func (b *bench) createRedrive(ctx context.Context) (err error) {
-	b.say("creating a redrive")
-	if err := b.live.settle(ctx); err != nil {
+func (p *retryPart) createRedrive(ctx context.Context) (err error) {
+	p.say("creating a redrive")
+	if err := p.live.settle(ctx); err != nil {
 		return err
 	}
-	api, err := b.program("api", b.live).with("DLQ_REDRIVE_WORKERS=0").serve(ctx)
+	api, err := p.program("api", p.live).with("DLQ_REDRIVE_WORKERS=0").serve(ctx)
 	if err != nil {
 		return err
 	}
@@ -114,11 +147,11 @@ func (b *bench) createRedrive(ctx context.Context) (err error) {
 	}
 	start := time.Now()
 	location, err := api.call(ctx, "/api/v1/dlq/"+deadLetterTopic(names[1])+"/retry-all", "respond-async", &begun)
-	b.result.retry.created = rate{begun.Selected, time.Since(start)}
+	p.created = rate{begun.Selected, time.Since(start)}
 	if err != nil {
 		return err
 	}
-	if n := quota(b.opts.records, b.opts.retry)[1]; begun.Selected != n || begun.Waiting != n {
+	if n := quota(p.opts.records, p.opts.retry)[1]; begun.Selected != n || begun.Waiting != n {
 		return fmt.Errorf("the run is worthless: a redrive of %d began with %+v", n, begun)
 	}
 	if _, err := api.call(ctx, location+"/cancel", "", &begun); err != nil {

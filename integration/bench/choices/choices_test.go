@@ -1,0 +1,203 @@
+package main
+
+import (
+	"io"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+func TestVerdict(t *testing.T) {
+	t.Parallel()
+	base := cost{server: 100, wal: 1000, disk: 500}
+	for _, c := range []struct {
+		name  string
+		other cost
+		want  string
+	}{
+		{"Same", base, "no difference"},
+		{"WithinTheNoise", cost{server: 104, wal: 1010, disk: 505}, "no difference"},
+		{"Dearer", cost{server: 106, wal: 900, disk: 500}, "the product's way is cheaper"},
+		{"Cheaper", cost{server: 94, wal: 1100, disk: 500}, "cheaper than the product's way"},
+		{"MoreLog", cost{server: 101, wal: 1030, disk: 500}, "as much processor, more log"},
+		{"LessLog", cost{server: 101, wal: 970, disk: 900}, "as much processor, less log"},
+		{"MoreDisk", cost{server: 101, wal: 1000, disk: 520}, "as much processor, more disk"},
+		{"LessDisk", cost{server: 101, wal: 1000, disk: 480}, "as much processor, less disk"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			if got := verdict(base, c.other, 0.05); got != c.want {
+				t.Errorf("verdict = %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestNoise(t *testing.T) {
+	t.Parallel()
+	loud := measured{"loud", []line{{stored: cost{server: 60}, retried: cost{server: 40}}, {}, {stored: cost{server: 62}, retried: cost{server: 48}}}}
+	quiet := measured{"quiet", []line{{stored: cost{server: 100}}, {stored: cost{server: 103}}}}
+	r := result{groups: []measured{quiet, loud, quiet}}
+	for _, c := range []struct {
+		group measured
+		want  float64
+	}{{loud, 0.1}, {quiet, 0.06}} {
+		if got := r.noise(c.group); math.Abs(got-c.want) > 0.0001 {
+			t.Errorf("noise of %s = %v, want %v", c.group.name, got, c.want)
+		}
+	}
+	still := measured{"still", loud.lines[:1]}
+	if got := (result{groups: []measured{still}}).noise(still); got != leastNoise {
+		t.Errorf("noise of equal figures = %v, want %v", got, leastNoise)
+	}
+}
+
+func TestTypicalIsTheLowerQuartile(t *testing.T) {
+	t.Parallel()
+	var parts []part
+	for _, n := range []time.Duration{90, 10, 30, 20, 80} {
+		parts = append(parts, part{rows: 10, server: n * time.Microsecond, wal: int64(n), disk: int64(n)})
+	}
+	got := typical(parts)
+	if got.server != 2 || got.wal != 2 || got.disk != 4.6 {
+		t.Errorf("typical = %+v, want 2 µs, 2 B of log, and 4.6 B of disk, the mean", got)
+	}
+	if got := typical(nil); got != (cost{}) {
+		t.Errorf("typical of nothing = %+v, want zero", got)
+	}
+}
+
+func TestArrayText(t *testing.T) {
+	t.Parallel()
+	header := func(oid byte, n byte) []byte {
+		return []byte{0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, oid, 0, 0, 0, n, 0, 0, 0, 1}
+	}
+	for _, c := range []struct {
+		name string
+		raw  []byte
+		want string
+	}{
+		{"Empty", []byte{0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, oidInt4}, "{}"},
+		{"Numbers", append(header(oidInt4, 2), 0, 0, 0, 4, 255, 255, 255, 255, 255, 255, 255, 255), "{-1,NULL}"},
+		{"Texts", append(header(oidText, 1), append([]byte{0, 0, 0, 4}, `a"\b`...)...), `{"a\"\\b"}`},
+		{"Bytes", append(header(oidBytea, 1), 0, 0, 0, 2, 0, 255), `{"\\x00ff"}`},
+		{"Truths", append(header(oidBool, 2), 0, 0, 0, 1, 1, 0, 0, 0, 1, 0), "{true,false}"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			got, err := arrayText(c.raw)
+			if err != nil || got != c.want {
+				t.Errorf("arrayText = %q, %v, want %q", got, err, c.want)
+			}
+		})
+	}
+	if got, err := arrayText(append(header(99, 1), 0, 0, 0, 0)); err == nil {
+		t.Errorf("arrayText of an unknown type = %q, want an error", got)
+	}
+}
+
+func TestGroups(t *testing.T) {
+	t.Parallel()
+	indexes := []string{"a", "b", "c", "d", "e", "f", "g"}
+	names := map[string]bool{}
+	dropped := 0
+	for _, g := range groups(indexes) {
+		if names[g.name] || len(g.choices) < 2 {
+			t.Errorf("group %q has %d choices, want a name of its own and something to compare", g.name, len(g.choices))
+		}
+		names[g.name] = true
+		base := g.choices[0]
+		if base.setup != nil || base.rewrite != nil || base.text || base.store != nil {
+			t.Errorf("group %q begins with %q, want the product's way", g.name, base.name)
+		}
+		for _, c := range g.choices[1:] {
+			if strings.HasPrefix(strings.Join(c.setup, ""), "DROP INDEX") {
+				dropped++
+			}
+		}
+	}
+	if dropped != len(indexes) {
+		t.Errorf("%d indexes are dropped in turn, want %d", dropped, len(indexes))
+	}
+}
+
+func TestBatchesFollowOneAnother(t *testing.T) {
+	t.Parallel()
+	c := product("as it is")
+	c.writers = 2
+	tr := &trial{choice: c, letters: newLetters(), ref: repository.TopicRef{TopicID: 1, Incarnation: 2}}
+	first, second := tr.batch(1, 100), tr.batch(1, 100)
+	ends := map[int32]int64{}
+	for _, r := range first.Ranges {
+		if r.From != 0 || r.Partition.Partition%2 != 1 {
+			t.Errorf("first batch has the range %+v, want the beginning of a partition of the second writer", r)
+		}
+		ends[r.Partition.Partition] = r.To
+	}
+	for _, r := range second.Ranges {
+		if r.From != ends[r.Partition.Partition] {
+			t.Errorf("second batch begins at %d of partition %d, want %d", r.From, r.Partition.Partition, ends[r.Partition.Partition])
+		}
+	}
+	seen := map[uuid.UUID]bool{}
+	for _, m := range append(first.Messages, second.Messages...) {
+		seen[m.ID] = true
+	}
+	if len(seen) != 200 {
+		t.Errorf("got %d ids of 200 messages, want as many", len(seen))
+	}
+}
+
+func TestMessageHasOneKilobyte(t *testing.T) {
+	t.Parallel()
+	m := newLetters().message(uuid.New(), repository.TopicRef{}, 1, 2)
+	if n := len(m.Record.Value); n < 1000 || n > 1150 {
+		t.Errorf("a value has %d bytes, want some 1,050", n)
+	}
+	if len(m.Record.Headers) != 8 {
+		t.Errorf("got %d headers, want 8", len(m.Record.Headers))
+	}
+}
+
+func TestPageNeedsAFullRun(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"-write", "-rows", "1000"}, {"-write", "-only", "ids"}, {"-write", "-rounds", "2"}, {"more"}, {"-rounds", "0"}} {
+		if _, err := parse(args, io.Discard); err == nil {
+			t.Errorf("parse(%v) = nil, want an error", args)
+		}
+	}
+	if _, err := parse([]string{"-write"}, io.Discard); err != nil {
+		t.Errorf("parse(-write) = %v, want nil", err)
+	}
+}
+
+func TestPageSaysWhatWasMeasured(t *testing.T) {
+	t.Parallel()
+	r := result{
+		opts:    options{rows: 20_000, rounds: 10},
+		machine: machine{model: "a processor", postgres: "17.1 (x)", load: "1 2 3"},
+		groups: []measured{{"g", []line{
+			{name: "as it is", stored: cost{50, 9, 4000, 4000}, retried: cost{90, 0, 3000, 1000}},
+			{name: "other", without: "something", stored: cost{60, 9, 4000, 4000}, retried: cost{90, 0, 3000, 1000}},
+			{name: "as it is", stored: cost{51, 9, 4000, 4000}, retried: cost{90, 0, 3000, 1000}},
+		}}},
+	}
+	page := r.page()
+	for _, want := range []string{
+		"| **as it is** | 50.0 | 9.0 | 4000 | 4000 | 90.0 | 3000 | 1000 |  |  |  |  |",
+		"| other | 60.0 | 9.0 | 4000 | 4000 | 90.0 | 3000 | 1000 | +7.1 % | +0.0 % | the product's way is cheaper | something |",
+		"20000 rows into it in 10 rounds", "PostgreSQL 17.1",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q:\n%s", want, page)
+		}
+	}
+	if strings.Contains(page, "%!") {
+		t.Errorf("the page has a verb without a value:\n%s", page)
+	}
+}

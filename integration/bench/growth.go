@@ -1,0 +1,273 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
+)
+
+// The same work at sizes of the table that are far apart.
+const (
+	growthWork  = 20_000 // messages that are stored, claimed, and archived at every size
+	growthPages = 1000   // that are read
+	growthBatch = 1000   // stored or archived at once
+
+	wantGrowthTimes = 1.5
+)
+
+var growthSizes = []int{100_000, 1_000_000, 5_000_000, 10_000_000}
+
+// growthPart works at one size, fills the table to the next, and works again.
+type growthPart struct {
+	*bench
+	sizes []grown
+	fill  time.Duration // of all
+	bytes int64         // of the table with all that belongs to it, in the end
+}
+
+// grown is how work went at one size.
+type grown struct {
+	rows                         int
+	ingest, list, claim, archive work
+}
+
+func (p *growthPart) run(ctx context.Context) (err error) {
+	d, err := p.database(ctx, "bench_growth")
+	if err != nil {
+		return err
+	}
+	defer func() { err = joinDrop(ctx, p.bench, d, err) }()
+	store := postgres.New(sqlx.NewDb(d.DB, "postgres"))
+	fill, err := p.newFiller(ctx, d, store)
+	if err != nil {
+		return err
+	}
+	defer fill.close()
+	in, err := openFeed(ctx, store, "measured")
+	if err != nil {
+		return err
+	}
+	at := &growthWorker{database: d, store: store, in: in, fill: fill, n: max(p.opts.share(growthWork), growthBatch)}
+	for _, size := range growthSizes {
+		rows := max(p.opts.share(size), fill.rows+4*at.n)
+		start := time.Now()
+		if err := fill.to(ctx, rows, at.n); err != nil {
+			return err
+		}
+		p.fill += time.Since(start)
+		p.say("%d messages after %s of filling", rows, p.fill.Round(time.Second))
+		g, err := at.work(ctx, rows)
+		if err != nil {
+			return fmt.Errorf("at %d messages: %w", rows, err)
+		}
+		p.sizes = append(p.sizes, g)
+	}
+	p.bytes, err = d.size(ctx)
+	return err
+}
+
+// growthWorker does what is measured at every size, with the product's statements
+// over one connection.
+type growthWorker struct {
+	*database
+	store *postgres.Store
+	in    *feed
+	fill  *filler
+	n     int
+	done  int // sizes
+}
+
+func (w *growthWorker) work(ctx context.Context, rows int) (g grown, err error) {
+	g.rows = rows
+	for _, step := range []struct {
+		out *work
+		do  func(ctx context.Context, g grown) (work, error)
+	}{{&g.list, w.list}, {&g.ingest, w.ingest}, {&g.claim, w.claim}, {&g.archive, w.archive}} {
+		if err := w.settle(ctx); err != nil {
+			return g, err
+		}
+		if *step.out, err = step.do(ctx, g); err != nil {
+			return g, err
+		}
+	}
+	w.done++
+	return g, w.expectDone(ctx)
+}
+
+// ingest stores as an ingester does. To make the messages is not counted.
+func (w *growthWorker) ingest(ctx context.Context, _ grown) (total work, err error) {
+	for done := 0; done < w.n; done += growthBatch {
+		batch := w.in.next(growthBatch)
+		for i := range batch.Messages {
+			batch.Messages[i].Group = readGroup(i % growthGroups)
+		}
+		one, err := timed(func() (int, error) {
+			stored, err := w.store.Store(ctx, batch)
+			if err == nil && len(stored.Ranges) != 1 {
+				err = fmt.Errorf("the run is worthless: a batch was stored as %+v", stored)
+			}
+			return growthBatch, err
+		})
+		if err != nil {
+			return total, err
+		}
+		total = total.plus(one)
+	}
+	return total, nil
+}
+
+// list reads the first page of topics and, as often, one from the middle of the
+// table by its place.
+func (w *growthWorker) list(ctx context.Context, g grown) (work, error) {
+	middle := repository.Place{CreatedAt: w.fill.moment(g.rows / 2)}
+	return timed(func() (int, error) {
+		for n := range growthPages / 2 {
+			first, err := w.store.List(ctx, originalTopic(names[n%len(names)]), repository.Page{Number: 1, Size: listPage})
+			if err != nil {
+				return n, err
+			}
+			deep, err := w.store.Search(ctx, repository.SearchQuery{After: middle, Limit: listPage})
+			if err != nil {
+				return n, err
+			}
+			if len(first.Messages) != listPage || len(deep) != listPage {
+				return n, fmt.Errorf("the run is worthless: pages of %d and %d messages, want %d", len(first.Messages), len(deep), listPage)
+			}
+		}
+		return growthPages, nil
+	})
+}
+
+// claim takes the oldest by cursor, claims them and ends them as acknowledged.
+func (w *growthWorker) claim(ctx context.Context, _ grown) (work, error) {
+	var topics []string
+	for _, name := range names {
+		topics = append(topics, originalTopic(name))
+	}
+	return timed(func() (int, error) {
+		done, after := 0, repository.Place{}
+		for done < w.n {
+			ids, next, err := w.store.Due(ctx, repository.DueQuery{Topics: topics, After: after, Limit: min(backlogBatch, w.n-done)})
+			if err != nil {
+				return done, err
+			}
+			if len(ids) > 0 {
+				if _, err := attempt(ctx, w.store, ids); err != nil {
+					return done, err
+				}
+			}
+			done += len(ids)
+			if after = next; next == (repository.Place{}) && done < w.n {
+				return done, fmt.Errorf("the run is worthless: %d messages are due, want %d", done, w.n)
+			}
+		}
+		return done, nil
+	})
+}
+
+func (w *growthWorker) archive(ctx context.Context, _ grown) (work, error) {
+	return timed(func() (int, error) {
+		n, err := w.store.ArchiveOld(ctx, archiveDays, growthBatch)
+		if err == nil && n != int64(w.n) {
+			err = fmt.Errorf("the run is worthless: %d messages were archived, want %d", n, w.n)
+		}
+		return int(n), err
+	})
+}
+
+// expectDone wants all that was done so far to be there once. To count the rows of
+// the live table at every size would take longer than the work.
+func (w *growthWorker) expectDone(ctx context.Context) error {
+	each := int64(w.n * w.done)
+	return w.expect(ctx,
+		expectation{"live messages by their counters", countCounters, int64(w.fill.rows)},
+		expectation{"live messages by the counters of groups", `SELECT sum(messages) FROM dlq.group_counters`, int64(w.fill.rows)},
+		expectation{"messages that were ingested", `SELECT count(*) FROM dlq.dlq_messages
+			WHERE created_at > now() - interval '1 day'`, each},
+		expectation{"positions", `SELECT sum(next_offset) FROM dlq.ingest_positions`, each},
+		expectation{"attempts", countAttempts, each},
+		expectation{"archived messages", `SELECT count(*) FROM dlq.dlq_messages_archive`, each},
+	)
+}
+
+// apart is how many times as fast as the slowest the fastest is; 0 when one was
+// not measured.
+func apart(rates []float64) float64 {
+	if len(rates) == 0 {
+		return 0
+	}
+	return quotient(slices.Max(rates), slices.Min(rates))
+}
+
+func (p *growthPart) lines() []line {
+	var lines []line
+	for _, kind := range []struct {
+		name string
+		of   func(grown) work
+	}{
+		{"ingest, the statement that stores", func(g grown) work { return g.ingest }},
+		{"lists, page 1 of a topic and by cursor", func(g grown) work { return g.list }},
+		{"claim and result", func(g grown) work { return g.claim }},
+		{"archive", func(g grown) work { return g.archive }},
+	} {
+		lines = append(lines, p.growthLine(kind.name, kind.of))
+	}
+	return lines
+}
+
+func (p *growthPart) growthLine(name string, of func(grown) work) line {
+	var rates []float64
+	var smaller []string
+	for _, g := range p.sizes {
+		rates = append(rates, of(g).perSecond())
+		smaller = append(smaller, short(g.rows)+": "+each(of(g).perSecond()))
+	}
+	if len(p.sizes) == 0 {
+		return line{work: name, wanted: "all sizes"}
+	}
+	last := p.sizes[len(p.sizes)-1]
+	times := apart(rates)
+	return line{
+		work: fmt.Sprintf("%s, with %s messages", name, short(last.rows)), figure: each(of(last).perSecond()),
+		beside: "with " + strings.Join(smaller[:len(smaller)-1], ", "), ratio: fmt.Sprintf("%.2f", times),
+		wanted:  fmt.Sprintf("within %.1f times of each other", wantGrowthTimes),
+		reached: len(p.sizes) == len(growthSizes) && times > 0 && times <= wantGrowthTimes,
+		limits:  of(last).cpu.limits(of(last).n),
+	}
+}
+
+// short writes 5000000 as 5M and 100000 as 100k.
+func short(n int) string {
+	switch {
+	case n >= 1_000_000 && n%100_000 == 0:
+		return fmt.Sprintf("%gM", float64(n)/1e6)
+	case n >= 1000 && n%100 == 0:
+		return fmt.Sprintf("%gk", float64(n)/1e3)
+	}
+	return thousands(n)
+}
+
+func (p *growthPart) method() string {
+	var sizes []string
+	for _, g := range p.sizes {
+		sizes = append(sizes, short(g.rows))
+	}
+	return fmt.Sprintf("- **Growth.** A database of its own at %s live messages. Between the sizes it is filled by SQL in the order\n"+
+		"  of times and ids, %d connections, with every index, without triggers (each statement writes the counters\n"+
+		"  that they would), without autovacuum and with `synchronous_commit=off`: %s in all. Filled messages have a\n"+
+		"  value of some 70 bytes, %d topics, %d error groups, and 29 days; half of them are PENDING. At every size\n"+
+		"  the same is done with everything as in production: %s messages of 1 KB are stored, %s at a time, as\n"+
+		"  ingesters do; %s pages are read; the %s oldest PENDING ones are claimed and finished, %d at a time; and\n"+
+		"  as many that are 44 days old are archived. One connection, the product's statements, no Kafka and no HTTP;\n"+
+		"  before each, the table is vacuumed and analyzed and a checkpoint is made. In the end the table takes %s\n"+
+		"  with its indexes. The ratio is that of the fastest size to the slowest.\n",
+		strings.Join(sizes, ", "), fillConnections, seconds(p.fill), len(names), growthGroups,
+		thousands(growthWork), thousands(growthBatch), thousands(growthPages), thousands(growthWork), backlogBatch, gigabytes(p.bytes))
+}

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/lib/pq"
+
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
+)
+
+const (
+	growthGroups = 100
+	growthStep   = 50_000 // rows of one statement
+	growthDays   = 29     // over which filled messages are spread: less than archiveDays
+	growthOld    = 15 * 24 * time.Hour
+)
+
+// filler writes messages fast, in the order of their ids and times.
+type filler struct {
+	*database              // whose sessions fire no triggers
+	table        *database // the same with ordinary sessions
+	begin        time.Time
+	each         time.Duration // between two messages
+	rows         int           // live messages
+	topics       []int64       // ids of the dead-letter topics, in the order of names
+	incarnations []int64       // ids of their incarnations
+}
+
+func (b *bench) newFiller(ctx context.Context, d *database, store *postgres.Store) (*filler, error) {
+	f := newFillerOf(max(b.opts.share(growthSizes[len(growthSizes)-1]), 1), time.Now().UTC())
+	f.table = d
+	var topics []repository.Topic
+	for _, name := range names {
+		topics = append(topics, repository.Topic{Name: deadLetterTopic(name), Incarnation: "growth"})
+	}
+	refs, err := store.OpenTopics(ctx, topics)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range refs {
+		f.topics, f.incarnations = append(f.topics, int64(r.TopicID)), append(f.incarnations, int64(r.Incarnation))
+	}
+	if _, err := d.ExecContext(ctx, `
+		INSERT INTO dlq.error_groups (id, class, title, first_seen, last_seen)
+		SELECT ('67726f7570206f66207265616473' || lpad(to_hex(g), 4, '0'))::uuid, 'com.example.Failure' || g % 20,
+			'order <n> cannot be charged, code ' || g, now() - interval '29 days', now()
+		FROM generate_series(0, $1::int - 1) AS g`, growthGroups); err != nil {
+		return nil, fmt.Errorf("write the groups: %w", err)
+	}
+	u := *d.url
+	query := u.Query()
+	query.Set("session_replication_role", "replica")
+	query.Set("synchronous_commit", "off")
+	u.RawQuery = query.Encode()
+	f.database, err = openDatabase(u.String())
+	return f, err
+}
+
+// newFillerOf spreads so many messages and a tenth more over the days before now.
+func newFillerOf(messages int, now time.Time) *filler {
+	return &filler{
+		begin: now.AddDate(0, 0, -growthDays),
+		each:  growthDays * 24 * time.Hour / time.Duration(messages+messages/10),
+	}
+}
+
+// moment is the time of message n.
+func (f *filler) moment(n int) time.Time { return f.begin.Add(time.Duration(n) * f.each) }
+
+// growthRows writes messages $1 to $2 and counts them. They begin at $3, one every
+// $4; with $5 they all have that status. $6 and $7 are the ids of topics.
+const growthRows = `
+	WITH made AS (
+		INSERT INTO dlq.dlq_messages (id, original_topic, error_message, status, retry_count, created_at, updated_at, last_retry_at,
+			key, value, headers, payload, origin_confidence, dialect, consumer_group, error_class, group_id,
+			dlq_topic_id, dlq_incarnation_id, dlq_partition, dlq_offset, dlq_timestamp)
+		SELECT ('018f' || lpad(to_hex(n), 8, '0') || '70008000' || substr(md5(n::text), 1, 12))::uuid,
+			($8::text[])[1 + n % $9::int], 'order ' || n % 9973 || ' cannot be charged, code ' || n % 100, status,
+			CASE status WHEN 'PENDING' THEN 0 WHEN 'RESOLVED' THEN 1 ELSE 3 END,
+			moment, moment, CASE WHEN status <> 'PENDING' THEN moment END,
+			convert_to('key-' || n, 'UTF8'), convert_to(text, 'UTF8'), '\x00', text::jsonb, 'header', 'spring-dlt', 'bench',
+			'com.example.Failure' || n % 20, ('67726f7570206f66207265616473' || lpad(to_hex(n % 100), 4, '0'))::uuid,
+			($6::int[])[1 + n % $9], ($7::int[])[1 + n % $9], n % 12, n, moment
+		FROM (
+			SELECT n, $3::timestamptz + n * $4::interval AS moment,
+				coalesce($5::text, CASE WHEN n % 10 < 5 THEN 'PENDING' WHEN n % 10 < 8 THEN 'RESOLVED' ELSE 'DEAD' END) AS status,
+				format('{"id": %s, "customer": %s, "note": "%s"}', n, n % 100000, md5(n::text)) AS text
+			FROM generate_series($1::int, $2::int) AS n OFFSET 0
+		) made
+		RETURNING original_topic, dlq_topic_id, status, group_id
+	), counted AS (
+		INSERT INTO dlq.message_counters AS c
+		SELECT original_topic, dlq_topic_id, status, pg_backend_pid() % 16, count(*)
+		FROM made GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
+		ON CONFLICT (original_topic, dlq_topic_id, status, shard)
+		DO UPDATE SET messages = c.messages + excluded.messages
+	)
+	INSERT INTO dlq.group_counters AS c
+	SELECT group_id, original_topic, status, pg_backend_pid() % 4, count(*)
+	FROM made GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
+	ON CONFLICT (group_id, original_topic, status, shard)
+	DO UPDATE SET messages = c.messages + excluded.messages`
+
+// to fills the table until there are so many live messages, of which so many are
+// old enough to be archived.
+func (f *filler) to(ctx context.Context, rows, old int) error {
+	// Filling must not wait for a vacuum, which comes in one piece behind it.
+	if _, err := f.table.ExecContext(ctx, `ALTER TABLE dlq.dlq_messages SET (autovacuum_enabled = false)`); err != nil {
+		return fmt.Errorf("fill: %w", err)
+	}
+	missing, err := f.missing(ctx, rows)
+	if err != nil {
+		return err
+	}
+	if missing < old {
+		return fmt.Errorf("fill: %d messages are missing, of which %d are to be old", missing, old)
+	}
+	first := f.rows + 1
+	if err := f.write(ctx, first, first+old-1, f.oldFrom(first), "RESOLVED"); err != nil {
+		return err
+	}
+	if err := f.write(ctx, first+old, first+missing-1, f.begin, nil); err != nil {
+		return err
+	}
+	f.rows += missing
+	if _, err := f.table.ExecContext(ctx, `ALTER TABLE dlq.dlq_messages RESET (autovacuum_enabled)`); err != nil {
+		return fmt.Errorf("fill: %w", err)
+	}
+	return f.table.settle(ctx)
+}
+
+// oldFrom is a beginning with which message n is old enough to be archived.
+func (f *filler) oldFrom(n int) time.Time {
+	return f.begin.Add(-growthOld - time.Duration(n)*f.each)
+}
+
+// missing is how many messages there are to write.
+func (f *filler) missing(ctx context.Context, rows int) (int, error) {
+	live, err := f.table.number(ctx, countCounters)
+	return rows - int(live), err
+}
+
+// write makes messages of these numbers; status is nil for a mix.
+func (f *filler) write(ctx context.Context, from, to int, begin time.Time, status any) error {
+	var steps []int
+	for at := from; at <= to; at += growthStep {
+		steps = append(steps, at)
+	}
+	var originals []string
+	for _, name := range names {
+		originals = append(originals, originalTopic(name))
+	}
+	err := inBatches(fillConnections, 1, steps, func(at []int) error {
+		_, err := f.ExecContext(ctx, growthRows, at[0], min(at[0]+growthStep-1, to), begin,
+			fmt.Sprintf("%d microseconds", f.each.Microseconds()), status,
+			pq.Array(f.topics), pq.Array(f.incarnations), pq.Array(originals), len(originals))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("fill: %w", err)
+	}
+	return nil
+}

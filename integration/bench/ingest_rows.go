@@ -1,0 +1,64 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+// The demands on ingest.
+const (
+	wantIngestShare      = 0.7 // of COPY
+	wantIngestSizedShare = 0.6 // the same, for other sizes of values
+	wantIngestTimes      = 10  // of one INSERT a record
+)
+
+func (p *ingestPart) lines() []line {
+	name := fmt.Sprintf("ingest %s × 1 KB, Kafka to PostgreSQL", thousands(p.n))
+	times := quotient(p.perSecond(), p.single.perSecond())
+	return []line{
+		p.besideCopy(name, p.copied, wantIngestShare),
+		{
+			work: name, figure: each(p.perSecond()),
+			beside: "one INSERT a record: " + each(p.single.perSecond()), ratio: fmt.Sprintf("%.1f", times),
+			wanted: fmt.Sprintf("ratio ≥ %d", wantIngestTimes), reached: times >= wantIngestTimes,
+			limits: "as above; one INSERT a record: " + p.single.cpu.limits(p.single.n),
+		},
+		memoryLine(fmt.Sprintf("memory of the ingester, backlog of %s", thousands(p.n)), p.memory),
+	}
+}
+
+// besideCopy is the row of ingest beside COPY.
+func (in *ingested) besideCopy(name string, copied work, wanted float64) line {
+	share := quotient(in.perSecond(), copied.perSecond())
+	return line{
+		work: name, figure: each(in.perSecond()),
+		beside: fmt.Sprintf("COPY, %d connections: %s", copyConnections, each(copied.perSecond())),
+		ratio:  fmt.Sprintf("%.2f", share),
+		wanted: fmt.Sprintf("ratio ≥ %.1f", wanted), reached: share >= wanted,
+		limits: in.cpu.limits(in.n) + "; COPY: " + copied.cpu.limits(copied.n),
+	}
+}
+
+func (p *ingestPart) profiles() []profile { return []profile{p.profile} }
+
+func (p *ingestPart) method() string {
+	var b strings.Builder
+	say := func(format string, args ...any) { fmt.Fprintf(&b, format, args...) }
+	say("- **Ingest.** All %s records, of %s bytes of JSON and %d of headers, are in Kafka when one\n"+
+		"  ingester starts. The time is from its readiness, group join included, to the last record's\n"+
+		"  being stored with the bytes, the JSON projection, the error group, the positions and the\n"+
+		"  counters: %.1f s. So the figure is a sustained one, with checkpoints and autovacuum in it;\n"+
+		"  %s. Writing the backlog to Kafka took %.1f s.\n",
+		thousands(p.n), thousands(p.sent.value), p.sent.headers, p.took.Seconds(), p.pace(), p.sent.took.Seconds())
+	say("- **COPY** and **one INSERT a record** write rows that the ingester stored once more: %s\n"+
+		"  different ones, with every column that it wrote, a new id, offset and time each, by the same\n"+
+		"  driver (lib/pq) into the same table with its indexes and triggers; half of them into the empty\n"+
+		"  table, half into the one that the ingester filled. COPY: %d connections, %s rows in\n"+
+		"  transactions of %s. INSERT: one connection, one round trip a statement, auto-commit, %s rows.\n"+
+		"  Both read no Kafka, decode nothing, move no position, look for no equal record, and are bursts\n"+
+		"  of %.1f s and %.1f s. All of that favours them; only the JSON that ingest derives in the\n"+
+		"  server they send a second time.\n",
+		thousands(samples), copyConnections, thousands(p.copied.n), thousands(copyBatch), thousands(p.single.n),
+		p.copied.took.Seconds(), p.single.took.Seconds())
+	return b.String()
+}

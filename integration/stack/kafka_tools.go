@@ -1,0 +1,23 @@
+package stack
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+)
+
+// KafkaTool prepares one of Kafka's own command line tools by the name of its
+// class, with the settings that its start scripts give it beside the heap. Only
+// tools that need nothing but the broker's jars work. It is fetched when need be,
+// as the broker is; there is no stand-in.
+func KafkaTool(ctx context.Context, heapMB int, class string, args ...string) (*exec.Cmd, error) {
+	java, jars, err := kafkaArtefacts(ctx, readEnvironment(os.Getenv))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", class, err)
+	}
+	options := []string{"-Xmx" + strconv.Itoa(heapMB) + "m", "-XX:+UseG1GC", "-cp", filepath.Join(jars, "*"), class}
+	return exec.CommandContext(ctx, java, append(options, args...)...), nil
+}
