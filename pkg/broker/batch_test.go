@@ -38,7 +38,7 @@ func (tb testBatch) bytes(t testing.TB) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := encoded[4:]
+	b := flat(encoded)
 	if empty {
 		b = b[:atRecords]
 		binary.BigEndian.PutUint32(b[8:], atRecords-batchPrefix)
@@ -51,6 +51,11 @@ func (tb testBatch) bytes(t testing.TB) []byte {
 		binary.BigEndian.PutUint32(b[atLastDelta:], uint32(tb.lastDelta))
 	}
 	return seal(b)
+}
+
+// flat is a batch as it is sent, without a producer.
+func flat(b *encodedBatch) []byte {
+	return append(b.signed(-1, -1, -1), bytes.Join(b.body, nil)...)
 }
 
 func seal(b []byte) []byte {

@@ -1,19 +1,14 @@
 package broker
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
-	"io"
 	"time"
 
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
 	"github.com/segmentio/kafka-go/protocol/produce"
-	"github.com/segmentio/kafka-go/protocol/rawproduce"
 )
 
 const (
@@ -172,7 +167,7 @@ func (w *write) giveUp(doubt bool, err error) *ProduceError {
 }
 
 // once is a single try, and what it means.
-func (w *write) once(ctx context.Context, encoded []byte) (produce.ResponsePartition, verdict, error) {
+func (w *write) once(ctx context.Context, encoded *encodedBatch) (produce.ResponsePartition, verdict, error) {
 	var none produce.ResponsePartition
 	c, timeout := w.producer.cluster, w.producer.cfg.RequestTimeout
 	leader, err := c.leader(ctx, w.lane.tp)
@@ -182,9 +177,8 @@ func (w *write) once(ctx context.Context, encoded []byte) (produce.ResponseParti
 	if err != nil {
 		return none, beforeSending(err), err
 	}
-	// Each try has bytes of its own: an abandoned one may still be in use.
-	batch := w.lane.sign(bytes.Clone(encoded))
-	res, err := send[protocol.Message](ctx, c, leader, protocol.Produce, timeout, w.exchange(batch))
+	request := produceRequest{tp: w.lane.tp, timeout: timeout, head: w.lane.sign(encoded), body: encoded}
+	res, err := send[protocol.Message](ctx, c, leader, protocol.Produce, timeout, request.exchange)
 	switch {
 	case err == nil:
 	case wasSent(err):
@@ -208,23 +202,6 @@ func beforeSending(err error) verdict {
 	return notWritten
 }
 
-func (w *write) exchange(batch []byte) exchange {
-	tp, timeout := w.lane.tp, w.producer.cfg.RequestTimeout
-	return func(rw io.ReadWriter, v versions) (any, error) {
-		return exchangeMessage(&rawproduce.Request{
-			Acks:    -1, // all in-sync replicas
-			Timeout: int32(timeout.Milliseconds()),
-			Topics: []rawproduce.RequestTopic{{
-				Topic: tp.Topic,
-				Partitions: []rawproduce.RequestPartition{{
-					Partition: tp.Partition,
-					RecordSet: protocol.RawRecordSet{Reader: bytes.NewReader(batch)},
-				}},
-			}},
-		})(rw, v)
-	}
-}
-
 func readAck(res *produce.Response) (produce.ResponsePartition, time.Duration, error) {
 	if len(res.Topics) != 1 || len(res.Topics[0].Partitions) != 1 {
 		return produce.ResponsePartition{}, 0, errors.New("produce answer without the partition")
@@ -232,34 +209,7 @@ func readAck(res *produce.Response) (produce.ResponsePartition, time.Duration, e
 	return res.Topics[0].Partitions[0], time.Duration(res.ThrottleTimeMs) * time.Millisecond, nil
 }
 
-// encodeBatch lays records out as a record set: its size, then one batch whose
-// producer fields are still to be set.
-func encodeBatch(records []Record, codec protocol.Attributes) ([]byte, error) {
-	list := make([]protocol.Record, len(records))
-	for i, r := range records {
-		headers := make([]protocol.Header, len(r.Headers))
-		for j, h := range r.Headers {
-			headers[j] = protocol.Header(h)
-		}
-		list[i] = protocol.Record{
-			Time: r.Time, Headers: headers,
-			Key: protocol.NewBytes(r.Key), Value: protocol.NewBytes(r.Value),
-		}
-	}
-	set := protocol.RecordSet{Version: 2, Attributes: codec, Records: protocol.NewRecordReader(list...)}
-	var out bytes.Buffer
-	if _, err := set.WriteTo(&out); err != nil {
-		return nil, fmt.Errorf("encode batch: %w", err)
-	}
-	return out.Bytes(), nil
-}
-
-// sign writes the lane's producer id and sequence into an encoded batch.
-func (l *lane) sign(encoded []byte) []byte {
-	b := encoded[4:]
-	binary.BigEndian.PutUint64(b[atProducerID:], uint64(l.id))
-	binary.BigEndian.PutUint16(b[atEpoch:], uint16(l.epoch))
-	binary.BigEndian.PutUint32(b[atSequence:], uint32(l.sequence))
-	binary.BigEndian.PutUint32(b[atCRC:], crc32.Checksum(b[atAttributes:], castagnoli))
-	return encoded
+// sign makes the head of a batch that is the lane's next.
+func (l *lane) sign(encoded *encodedBatch) []byte {
+	return encoded.signed(l.id, l.epoch, l.sequence)
 }

@@ -166,16 +166,12 @@ func (d *dispatcher) refund(n int) {
 func (d *dispatcher) carry(ctx context.Context, ids []uuid.UUID) (claimed int, err error) {
 	var unseen []uuid.UUID
 	defer func() { d.feed.putBack(ids, unseen) }()
-	messages, taken, err := d.store.Load(ctx, ids, batchBytes)
+	messages, taken, room, err := d.load(ctx, ids, plain)
 	if err != nil {
-		return 0, fmt.Errorf("load messages: %w", err)
+		return 0, err
 	}
+	defer room.release()
 	unseen = ids[taken:]
-	bytes := weight(messages)
-	if d.memory.Acquire(ctx, bytes) != nil { // ctx has ended
-		return 0, nil
-	}
-	defer d.memory.Release(bytes)
 	batch := outgoing(messages)
 	planned := d.admit(batch, d.publisher.Plan(ctx, batch, true))
 	if len(planned) == 0 {

@@ -164,13 +164,14 @@ func (r *run) blockKeysOf(ctx context.Context, k *keyOrder, items []entity.Redri
 		ids[i], numbers[item.MessageID] = item.MessageID, item.Number
 	}
 	for len(ids) > 0 {
-		messages, taken, err := r.store.Load(ctx, ids, batchBytes)
+		messages, taken, room, err := r.load(ctx, ids, plain)
 		if err != nil {
-			return fmt.Errorf("load what did not succeed: %w", err)
+			return fmt.Errorf("what did not succeed: %w", err)
 		}
 		for _, m := range messages {
 			k.block(m, numbers[m.ID])
 		}
+		room.release()
 		ids = ids[taken:]
 	}
 	return nil

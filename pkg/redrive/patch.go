@@ -83,14 +83,3 @@ func apply(patch patcher, r entity.Record) ([]byte, error) {
 		return patch.Apply(r.Value)
 	}
 }
-
-// edited is the memory that edits take.
-func edited(planned []entity.Outgoing) int64 {
-	var n int64
-	for i := range planned {
-		if e := planned[i].Edit; e != nil {
-			n += int64(len(e.Value))
-		}
-	}
-	return n
-}

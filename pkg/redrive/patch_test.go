@@ -124,13 +124,6 @@ func TestPatchOverARedrive(t *testing.T) {
 			b.Errorf("Preview = %v, want a field error", err)
 		}
 	}))
-
-	t.Run("ItsValuesCountAsMemory", scenario(func(b *bench) {
-		out := []entity.Outgoing{{Edit: &entity.Edit{Value: make([]byte, 7)}}, {}}
-		if got := edited(out); got != 7 {
-			b.Errorf("edited = %d bytes, want 7", got)
-		}
-	}))
 }
 
 func TestPreviewOfAPatch(t *testing.T) {

@@ -58,10 +58,11 @@ func (s *Service) previewOf(ctx context.Context, action entity.RedriveAction, g 
 	if g.Reason != "" || action != entity.RedriveRetry {
 		return shown, nil
 	}
-	messages, _, err := s.store.Load(ctx, []uuid.UUID{g.Sample}, 1)
+	messages, _, room, err := s.load(ctx, []uuid.UUID{g.Sample}, plain)
 	if err != nil {
-		return shown, fmt.Errorf("load a sample: %w", err)
+		return shown, fmt.Errorf("a sample: %w", err)
 	}
+	defer room.release()
 	if len(messages) == 0 { // it went away since; the group stands without it
 		return shown, nil
 	}
@@ -103,9 +104,9 @@ func (s *Service) samples(ctx context.Context, patch patcher, n repository.NewRe
 	seen := map[uuid.UUID]bool{}
 	var samples []entity.PatchSample
 	for len(ids) > 0 && len(samples) < maxSamples {
-		messages, taken, err := s.store.Load(ctx, ids, batchBytes)
+		messages, taken, room, err := s.load(ctx, ids, patched)
 		if err != nil {
-			return nil, fmt.Errorf("load samples: %w", err)
+			return nil, fmt.Errorf("samples: %w", err)
 		}
 		ids = ids[taken:]
 		for _, m := range messages {
@@ -114,6 +115,7 @@ func (s *Service) samples(ctx context.Context, patch patcher, n repository.NewRe
 				samples = append(samples, sample(patch, m))
 			}
 		}
+		room.release()
 	}
 	return samples, nil
 }

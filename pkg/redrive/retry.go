@@ -67,6 +67,11 @@ func (s *Service) Retry(ctx context.Context, order entity.RetryOrder) (entity.Re
 	case err != nil:
 		return entity.RetryResult{}, err
 	}
+	room, err := s.roomForRetry(ctx, message)
+	if err != nil {
+		return entity.RetryResult{}, err
+	}
+	defer room.release()
 	planned, err := s.planOne(ctx, order)
 	if err != nil {
 		return entity.RetryResult{}, err
@@ -88,6 +93,19 @@ func (s *Service) Retry(ctx context.Context, order entity.RetryOrder) (entity.Re
 // one, or, without an edit, any.
 func answers(claim entity.Claim, order entity.RetryOrder) bool {
 	return order.Edit.Empty() || claim.ID != uuid.Nil && claim.ID == order.Cause.Operation
+}
+
+// roomForRetry waits for the memory of a large message, which redrives may have. A
+// small one does not wait for them: there are never many single retries at once.
+func (s *Service) roomForRetry(ctx context.Context, m entity.Message) (*room, error) {
+	if m.Record.Size < largeRetry {
+		return &room{}, nil
+	}
+	r, err := s.roomFor(ctx, copies*m.Record.Size)
+	if err != nil {
+		return nil, &unavailableError{err}
+	}
+	return r, nil
 }
 
 // planOne reads the message with its bytes and says where it would go.

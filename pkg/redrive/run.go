@@ -14,13 +14,6 @@ import (
 )
 
 const (
-	// batchBytes is how much of a batch is loaded at once.
-	batchBytes = 8 << 20
-
-	// bytesUnderWay bounds the memory of all redrives of a process; a single
-	// message above it travels alone.
-	bytesUnderWay = 32 << 20
-
 	// leaderPatience is how long a redrive waits for a partition without a
 	// reachable leader before it goes on without it.
 	leaderPatience = 30 * time.Second
@@ -93,7 +86,7 @@ type pass struct {
 type part struct {
 	lease   *lease
 	planned []entity.Outgoing
-	bytes   int64
+	room    *room
 	turn    <-chan struct{} // closed when the part before has been sent
 	sent    chan struct{}   // closed when this one has, or will not be
 }
@@ -194,46 +187,40 @@ func (p *pass) walk(ctx context.Context, parts chan<- part) error {
 // split loads a lease's messages as memory allows and hands them on.
 func (p *pass) split(ctx context.Context, l *lease, parts chan<- part, turn <-chan struct{}) (<-chan struct{}, error) {
 	for ids := l.todo; len(ids) > 0; {
-		messages, taken, err := p.store.Load(ctx, ids, batchBytes)
+		messages, taken, room, err := p.load(ctx, ids, p.form())
 		if err != nil {
-			return turn, fmt.Errorf("load messages: %w", err)
+			return turn, err
 		}
 		l.gone(ids[:taken], messages)
 		ids = ids[taken:]
 		planned, err := p.plan(ctx, l, messages)
+		if err == nil {
+			err = p.revive(ctx, planned)
+		}
 		if err != nil {
+			room.release()
 			return turn, err
 		}
-		if err := p.revive(ctx, planned); err != nil {
-			return turn, err
-		}
-		next := part{lease: l, planned: planned, bytes: min(weight(messages)+edited(planned), bytesUnderWay), turn: turn, sent: make(chan struct{})}
-		if err := p.memory.Acquire(ctx, next.bytes); err != nil {
-			return turn, err
-		}
+		next := part{lease: l, planned: planned, room: room, turn: turn, sent: make(chan struct{})}
 		l.hold()
 		select {
 		case parts <- next:
 			turn = next.sent
 		case <-ctx.Done():
 			l.release()
-			p.memory.Release(next.bytes)
+			room.release()
 			return turn, ctx.Err()
 		}
 	}
 	return turn, nil
 }
 
-// weight is the memory that messages take, at most all there is.
-func weight(messages []entity.Message) int64 {
-	var n int64
-	for _, m := range messages {
-		n += int64(len(m.Record.Value) + len(m.Record.Key))
-		for _, h := range m.Record.Headers {
-			n += int64(len(h.Key) + len(h.Value))
-		}
+// form says how often the pass has a message's value in memory.
+func (p *pass) form() form {
+	if p.patch != nil {
+		return patched
 	}
-	return min(n, bytesUnderWay)
+	return plain
 }
 
 // revive requeues the DEAD messages of a redrive that takes them, those that can
@@ -269,9 +256,14 @@ func (p *pass) cause() entity.Cause {
 // The next part may be sent as soon as this one has been: storing takes longer.
 func (p *pass) carry(ctx context.Context, next part) {
 	defer next.lease.release()
-	defer p.memory.Release(next.bytes)
 	var once sync.Once
-	sent := func() { once.Do(func() { close(next.sent) }) }
+	sent := func() {
+		once.Do(func() {
+			forget(next.planned)
+			next.room.release()
+			close(next.sent)
+		})
+	}
 	defer sent()
 	planned := next.planned
 	for len(planned) > 0 && ctx.Err() == nil {
@@ -295,6 +287,8 @@ func (p *pass) attempt(ctx context.Context, next part, planned []entity.Outgoing
 	if len(taken.outgoing) > 0 {
 		deliveries = p.send(ctx, taken)
 	}
+	forget(taken.outgoing)
+	forget(planned)
 	sent()
 	if len(deliveries) == 0 {
 		return

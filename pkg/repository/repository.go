@@ -6,6 +6,7 @@ package repository
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -91,14 +92,40 @@ type Reader interface {
 	Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
 
 	// Load returns the messages of ids, in the order of ids, with key, headers
-	// and whole values, as far as their sizes stay within maxBytes, the first
-	// always. Ids that no longer exist are left out. taken says how many of ids
-	// were looked at; the caller goes on behind them.
+	// and whole values, as far as their sizes stay within maxBytes. Ids that no
+	// longer exist are left out. taken says how many of ids were looked at; the
+	// caller goes on behind them. Is the first alone larger than maxBytes, nothing is
+	// loaded: a *TooLargeError says how much it takes.
 	Load(ctx context.Context, ids []uuid.UUID, maxBytes int64) (messages []entity.Message, taken int, err error)
+
+	// ValuePart returns some bytes of a value that never change: so a large one is
+	// read without ever being held. What is not there, because the value is shorter,
+	// is left out. A message that does not exist, or is where p does not look, is a
+	// *entity.NotFoundError; one without a value has no bytes.
+	ValuePart(ctx context.Context, p ValuePart) ([]byte, error)
 
 	// Counts returns how many messages there are by original topic and status.
 	Counts(ctx context.Context) ([]Count, error)
 }
+
+// ValuePart names Length bytes of a message's value, from byte From on.
+type ValuePart struct {
+	ID       uuid.UUID
+	Archived bool // look in the archive, and only there
+	From     int64
+	Length   int64
+}
+
+// TooLargeError says that a message takes more memory than Load was given. Its kind
+// is entity.ErrInvalid.
+type TooLargeError struct{ Bytes int64 }
+
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("the message takes %d bytes, which is more than may be loaded", e.Bytes)
+}
+
+// Is makes the error's kind entity.ErrInvalid.
+func (e *TooLargeError) Is(target error) bool { return target == entity.ErrInvalid }
 
 // What List loads, in bytes: of a value, of the headers of a message, and of all
 // values and headers of a page.

@@ -14,7 +14,7 @@ func (s *Server) getArchived(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) getArchivedPayload(w http.ResponseWriter, r *http.Request) error {
-	return s.sendPayload(w, r, s.store.GetArchived)
+	return s.sendPayload(w, r, s.store.GetArchived, true)
 }
 
 func (s *Server) getArchivedHistory(w http.ResponseWriter, r *http.Request) error {

@@ -19,6 +19,7 @@ import (
 type Store interface {
 	List(ctx context.Context, topic string, page repository.Page) (repository.List, error)
 	Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
+	ValuePart(ctx context.Context, p repository.ValuePart) ([]byte, error)
 	History(ctx context.Context, id uuid.UUID) ([]entity.Attempt, error)
 	Requeue(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error)
 
@@ -97,20 +98,29 @@ type Fetcher interface {
 // whoever can write to a topic would otherwise run scripts in the console's
 // origin.
 func (s *Server) getPayload(w http.ResponseWriter, r *http.Request) error {
-	return s.sendPayload(w, r, s.store.Get)
+	return s.sendPayload(w, r, s.store.Get, false)
 }
 
-func (s *Server) sendPayload(w http.ResponseWriter, r *http.Request, load getter) error {
+func (s *Server) sendPayload(w http.ResponseWriter, r *http.Request, load getter, archived bool) error {
 	id, err := messageID(r)
 	if err != nil {
 		return err
 	}
-	m, err := load(r.Context(), id, -1)
+	m, err := load(r.Context(), id, payloadPart)
 	if err != nil {
 		return err
 	}
 	if err := s.mayPayload(r, &m); err != nil {
 		return err
+	}
+	if m.Record.State == entity.ValueNotLoaded && m.Record.Size > 0 && !s.pointer(&m) {
+		attach(w, m.ID)
+		return s.sendParts(w, r, repository.ValuePart{ID: m.ID, Archived: archived}, m.Record.Size)
+	}
+	if m.Record.State == entity.ValueNotLoaded { // its size is not known
+		if m, err = load(r.Context(), id, -1); err != nil {
+			return err
+		}
 	}
 	record, err := s.recordOf(r.Context(), m)
 	if err != nil {
@@ -120,7 +130,7 @@ func (s *Server) sendPayload(w http.ResponseWriter, r *http.Request, load getter
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	w.Header().Set("Content-Disposition", `attachment; filename="`+m.ID.String()+`.bin"`)
+	attach(w, m.ID)
 	writeBody(w, http.StatusOK, "application/octet-stream", record.Value)
 	return nil
 }

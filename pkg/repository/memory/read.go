@@ -53,8 +53,11 @@ func (s *Store) Load(ctx context.Context, ids []uuid.UUID, maxBytes int64) ([]en
 		left := maxBytes
 		for _, id := range ids {
 			if r, ok := s.rows[id]; ok {
-				left -= size(&r.message.Record)
-				if left < 0 && len(messages) > 0 {
+				n := size(&r.message.Record)
+				if left -= n; left < 0 && len(messages) == 0 {
+					taken = 0
+					return &repository.TooLargeError{Bytes: n}
+				} else if left < 0 {
 					return nil
 				}
 				messages = append(messages, r.loaded(whole))
@@ -64,6 +67,26 @@ func (s *Store) Load(ctx context.Context, ids []uuid.UUID, maxBytes int64) ([]en
 		return nil
 	})
 	return messages, taken, err
+}
+
+// ValuePart implements repository.Reader.
+func (s *Store) ValuePart(ctx context.Context, p repository.ValuePart) ([]byte, error) {
+	var part []byte
+	err := s.step(ctx, "read value", func(time.Time) error {
+		rows := s.rows
+		if p.Archived {
+			rows = s.archive
+		}
+		r, ok := rows[p.ID]
+		if !ok {
+			return &entity.NotFoundError{ID: p.ID}
+		}
+		value := r.message.Record.Value
+		from := min(p.From, int64(len(value)))
+		part = bytes.Clone(value[from:min(from+p.Length, int64(len(value)))])
+		return nil
+	})
+	return part, err
 }
 
 // Counts implements repository.Reader, in order of topic and status.

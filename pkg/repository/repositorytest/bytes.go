@@ -3,6 +3,7 @@ package repositorytest
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"reflect"
 	"strings"
 
@@ -43,7 +44,7 @@ func wantIngested(h *harness, what string, change func(*entity.Message)) {
 	if !sameRecord(got, want) {
 		h.Errorf("%s: Get = %.300q, want %.300q", what, fmt.Sprintf("%#v", got), fmt.Sprintf("%#v", want))
 	}
-	loaded, _, err := h.Repository.Load(h.Context(), ids(b.Messages), 1)
+	loaded, _, err := h.Repository.Load(h.Context(), ids(b.Messages), math.MaxInt64)
 	if err != nil || len(loaded) != 1 || !sameRecord(loaded[0].Record, want) {
 		h.Errorf("%s: Load = %.300q, %v, want %.300q", what, fmt.Sprintf("%#v", loaded), err, fmt.Sprintf("%#v", want))
 	}

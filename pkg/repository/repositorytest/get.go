@@ -1,6 +1,7 @@
 package repositorytest
 
 import (
+	"math"
 	"reflect"
 	"time"
 
@@ -189,7 +190,7 @@ func getOwnBytes(h *harness) {
 	*got.Origin.Partition = 99
 	listed := h.list(original, firstPage).Messages
 	scribble(&listed[0].Record)
-	loaded, _ := h.load([]uuid.UUID{m.ID}, 1)
+	loaded, _ := h.load([]uuid.UUID{m.ID}, math.MaxInt64)
 	scribble(&loaded[0].Record)
 	h.wantUnscribbled(m.ID)
 	if p := *h.get(m.ID).Origin.Partition; p != 4 {

@@ -1,6 +1,7 @@
 package repositorytest
 
 import (
+	"errors"
 	"math"
 
 	"github.com/google/uuid"
@@ -12,8 +13,10 @@ import (
 func loadPromises() []promise {
 	return []promise{
 		{"IsInTheOrderAskedAndWhole", loadOrder},
-		{"StopsAtMaxBytesButAlwaysLoadsOne", loadStops},
+		{"StopsAtMaxBytes", loadStops},
+		{"LoadsNothingThatIsLargerThanItsBytes", loadTooLarge},
 		{"LeavesOutWhatIsGone", loadGone},
+		{"ReadsPartsOfAValue", loadParts},
 		{"GoesOnBehindWhatWasTaken", loadGoesOn},
 		{"NothingAskedIsNothingLoaded", loadNothing},
 	}
@@ -54,12 +57,54 @@ func loadOrder(h *harness) {
 func loadStops(h *harness) {
 	a, b, c := h.put(sized(1000)), h.put(sized(1000)), h.put(sized(1000))
 	all := []uuid.UUID{a.ID, b.ID, c.ID}
-	for maxBytes, want := range map[int64]int{0: 1, 1: 1, 999: 1, 1500: 1, 2500: 2, 3500: 3} {
+	for maxBytes, want := range map[int64]int{1100: 1, 1500: 1, 2500: 2, 3500: 3} {
 		got, taken := h.load(all, maxBytes)
 		h.wantIDs("Load", ids(got), all[:want])
 		if taken != want {
 			h.Errorf("Load within %d took %d ids, want %d", maxBytes, taken, want)
 		}
+	}
+}
+
+func loadTooLarge(h *harness) {
+	a, b := h.put(sized(1000)), h.put(sized(10))
+	for maxBytes, all := range map[int64][]uuid.UUID{0: {a.ID, b.ID}, 999: {uuid.New(), a.ID, b.ID}} {
+		messages, taken, err := h.Repository.Load(h.Context(), all, maxBytes)
+		var large *repository.TooLargeError
+		if !errors.As(err, &large) || len(messages) > 0 || taken != 0 {
+			h.Fatalf("Load of 1000 bytes within %d = %v, %d taken, %v, want a *TooLargeError", maxBytes, ids(messages), taken, err)
+		}
+		if got, _ := h.load(all, large.Bytes); len(got) == 0 || got[0].ID != a.ID {
+			h.Errorf("Load within the %d bytes it asked for = %v, want it", large.Bytes, ids(got))
+		}
+	}
+}
+
+func loadParts(h *harness) {
+	live := h.put(func(m *entity.Message) { m.Record = entity.Record{Value: []byte("0123456789")} })
+	empty := h.put(func(m *entity.Message) { m.Record = entity.Record{Key: []byte("k")} })
+	away := h.archived()
+	part := func(id uuid.UUID, archived bool, from, length int64) (string, error) {
+		got, err := h.Repository.ValuePart(h.Context(), repository.ValuePart{ID: id, Archived: archived, From: from, Length: length})
+		return string(got), err
+	}
+	for _, c := range []struct {
+		from, length int64
+		want         string
+	}{{0, 4, "0123"}, {4, 4, "4567"}, {8, 4, "89"}, {10, 4, ""}, {40, 4, ""}, {0, 10, "0123456789"}, {0, 1 << 20, "0123456789"}} {
+		if got, err := part(live.ID, false, c.from, c.length); err != nil || got != c.want {
+			h.Errorf("ValuePart from %d, %d bytes = %q, %v, want %q", c.from, c.length, got, err, c.want)
+		}
+	}
+	if got, err := part(empty.ID, false, 0, 4); err != nil || got != "" {
+		h.Errorf("ValuePart of no value = %q, %v, want nothing", got, err)
+	}
+	if got, err := part(away.ID, true, 1, 5); err != nil || got != string(away.Record.Value[1:6]) {
+		h.Errorf("ValuePart in the archive = %q, %v, want %q", got, err, away.Record.Value[1:6])
+	}
+	for id, archived := range map[uuid.UUID]bool{live.ID: true, away.ID: false, uuid.New(): false} {
+		_, err := part(id, archived, 0, 4)
+		h.wantNotFound("ValuePart", id, err)
 	}
 }
 
@@ -86,7 +131,13 @@ func loadGoesOn(h *harness) {
 	}
 	var got []uuid.UUID
 	for range len(left) {
-		messages, taken := h.load(left, 1000)
+		messages, taken, err := h.Repository.Load(h.Context(), left, 1000)
+		var large *repository.TooLargeError
+		if errors.As(err, &large) {
+			messages, taken = h.load(left, large.Bytes)
+		} else if err != nil {
+			h.Fatalf("Load: %v", err)
+		}
 		if taken < 1 || taken > len(left) {
 			h.Fatalf("Load of %d ids took %d, want 1 to all", len(left), taken)
 		}

@@ -1,0 +1,193 @@
+package broker
+
+import (
+	"bytes"
+	"encoding/binary"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/segmentio/kafka-go/protocol"
+	"github.com/segmentio/kafka-go/protocol/produce"
+	"github.com/segmentio/kafka-go/protocol/rawproduce"
+)
+
+// recordsToEncode have everything that the format tells apart.
+func recordsToEncode() []Record {
+	at := time.UnixMilli(1_700_000_000_000)
+	large := bytes.Repeat([]byte("large "), referenced)
+	return []Record{
+		{Time: at, Key: []byte("k"), Value: []byte("v"), Headers: []Header{{"h", []byte("1")}, {"h", nil}, {"", []byte{}}}},
+		{Time: at.Add(-time.Second)},
+		{Time: at.Add(time.Hour), Key: []byte{}, Value: []byte{}},
+		{Time: at, Value: large, Headers: []Header{{"after", []byte(strings.Repeat("x", 300))}}},
+		{Time: at, Key: large[:referenced], Value: large[:referenced-1]},
+		{Time: at, Value: large[:referenced]},
+	}
+}
+
+// kafkaGoBatch is what kafka-go makes of records, without the size in front.
+func kafkaGoBatch(t *testing.T, records []Record, codec protocol.Attributes) []byte {
+	t.Helper()
+	list := make([]protocol.Record, len(records))
+	for i, r := range records {
+		list[i] = protocol.Record{Time: r.Time, Key: protocol.NewBytes(r.Key), Value: protocol.NewBytes(r.Value)}
+		for _, h := range r.Headers {
+			list[i].Headers = append(list[i].Headers, protocol.Header(h))
+		}
+	}
+	set := protocol.RecordSet{Version: 2, Attributes: codec, Records: protocol.NewRecordReader(list...)}
+	var out bytes.Buffer
+	if _, err := set.WriteTo(&out); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()[4:]
+}
+
+func TestEncodeBatch_MakesTheBytesThatKafkaGoMakes(t *testing.T) {
+	t.Parallel()
+	records := recordsToEncode()
+	for n := 1; n <= len(records); n++ {
+		for _, some := range [][]Record{records[:n], records[n-1:]} {
+			b, err := encodeBatch(some, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, want := flat(b), kafkaGoBatch(t, some, 0); !bytes.Equal(got, want) {
+				t.Errorf("%d records: %d bytes differ from kafka-go's %d", len(some), len(got), len(want))
+			}
+		}
+	}
+}
+
+func TestEncodeBatch_CompressedRecordsAreReadBack(t *testing.T) {
+	t.Parallel()
+	records := recordsToEncode()
+	for codec := protocol.Gzip; codec <= protocol.Zstd; codec++ {
+		b, err := encodeBatch(records, codec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := newFetchDecoder(FetchRequest{MaxBytes: 4 << 20})
+		d.budget = 4 << 20
+		p := FetchedPartition{TopicPartition: TopicPartition{"t", 3}}
+		d.decode(&p, flat(b), nil)
+		if p.Err != nil || len(p.Records) != len(records) {
+			t.Fatalf("codec %d: %d records, %v, want %d", codec, len(p.Records), p.Err, len(records))
+		}
+		for i, got := range p.Records {
+			if want := records[i]; !bytes.Equal(got.Value, want.Value) || !bytes.Equal(got.Key, want.Key) || !got.Time.Equal(want.Time) {
+				t.Errorf("codec %d: record %d differs", codec, i)
+			}
+		}
+	}
+}
+
+func TestEncodeBatch_LargeValueIsNotCopied(t *testing.T) { //nolint:paralleltest // others' allocations would be counted
+	records := []Record{{Key: []byte("k"), Value: make([]byte, 10_000_000)}}
+	result := testing.Benchmark(func(b *testing.B) {
+		for range b.N {
+			batch, err := encodeBatch(records, 0)
+			if err != nil {
+				b.Fatal(err)
+			}
+			request := produceRequest{tp: TopicPartition{Topic: "orders"}, head: batch.signed(1, 2, 3), body: batch}
+			if err := request.writeTo(discard{}, 8); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	if got := result.AllocedBytesPerOp(); got > 64<<10 {
+		t.Errorf("bytes allocated to send one record of 10 MB = %d, want at most 64 KiB", got)
+	}
+}
+
+// discard takes all, and is no io.ReaderFrom.
+type discard struct{}
+
+func (discard) Write(b []byte) (int, error) { return len(b), nil }
+
+func TestEncodedBatch_EachTryHasAHeadOfItsOwn(t *testing.T) {
+	t.Parallel()
+	b, err := encodeBatch(recordsToEncode(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := b.signed(7, 1, 100)
+	before := bytes.Clone(first)
+	second := b.signed(8, 2, 200)
+	if !bytes.Equal(first, before) {
+		t.Error("a second try changed the head of the first")
+	}
+	if id, epoch, sequence := binary.BigEndian.Uint64(second[atProducerID:]), binary.BigEndian.Uint16(second[atEpoch:]),
+		binary.BigEndian.Uint32(second[atSequence:]); id != 8 || epoch != 2 || sequence != 200 {
+		t.Errorf("producer %d, epoch %d, sequence %d, want 8, 2, 200", id, epoch, sequence)
+	}
+	if _, _, ok, err := nextBatch(append(second, bytes.Join(b.body, nil)...)); err != nil || !ok {
+		t.Errorf("a signed batch is read as %v, %v, want true, nil", ok, err)
+	}
+}
+
+func TestProduceRequest_IsWhatKafkaGoWrites(t *testing.T) {
+	t.Parallel()
+	for version := int16(0); version <= 8; version++ {
+		for _, records := range [][]Record{recordsToEncode(), recordsToEncode()[:1], recordsToEncode()[4:]} {
+			b, err := encodeBatch(records, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			request := produceRequest{tp: TopicPartition{"orders", 3}, timeout: 2 * time.Second, head: b.signed(1, 2, 3), body: b}
+			var got, want bytes.Buffer
+			if err := request.writeTo(&got, version); err != nil {
+				t.Fatal(err)
+			}
+			set := append(request.head, bytes.Join(b.body, nil)...)
+			framed := append(binary.BigEndian.AppendUint32(nil, uint32(len(set))), set...)
+			err = protocol.WriteRequest(&want, version, correlation, clientID, &rawproduce.Request{
+				Acks: -1, Timeout: 2000,
+				Topics: []rawproduce.RequestTopic{{Topic: "orders", Partitions: []rawproduce.RequestPartition{{
+					Partition: 3, RecordSet: protocol.RawRecordSet{Reader: bytes.NewReader(framed)},
+				}}}},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(got.Bytes(), want.Bytes()) {
+				t.Errorf("version %d: %d bytes differ from kafka-go's %d", version, got.Len(), want.Len())
+			}
+		}
+	}
+}
+
+func TestProduceRequest_ReadsTheAnswer(t *testing.T) {
+	t.Parallel()
+	b, err := encodeBatch([]Record{{Value: []byte("v")}}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, fine := range map[int32]bool{correlation: true, correlation + 1: false} {
+		var answer bytes.Buffer
+		err = protocol.WriteResponse(&answer, 8, id, &produce.Response{Topics: []produce.ResponseTopic{{
+			Topic: "orders", Partitions: []produce.ResponsePartition{{Partition: 3, BaseOffset: 42}},
+		}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := produceRequest{head: b.signed(1, 2, 3), body: b}.exchange(readWriter{&answer}, versions{protocol.Produce: 8})
+		if (err == nil) != fine {
+			t.Fatalf("answer to request %d: %v", id, err)
+		}
+		if !fine {
+			continue
+		}
+		if ack, _, err := readAck(got.(*produce.Response)); err != nil || ack.BaseOffset != 42 {
+			t.Errorf("answer = %+v, %v, want offset 42", ack, err)
+		}
+	}
+}
+
+// readWriter reads an answer and forgets what is written.
+type readWriter struct{ answer *bytes.Buffer }
+
+func (r readWriter) Read(b []byte) (int, error)  { return r.answer.Read(b) }
+func (r readWriter) Write(b []byte) (int, error) { return len(b), nil }

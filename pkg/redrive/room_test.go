@@ -1,0 +1,183 @@
+package redrive
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// weighing is a store of messages of which nothing but the size counts. It sees what
+// is in memory at a time: what it hands out and what is being handed out.
+type weighing struct {
+	Store
+	sizes map[uuid.UUID]int64
+
+	mu          sync.Mutex
+	loaded, top int64
+	alone       bool // a large message never was there with others
+	large       int
+}
+
+func (w *weighing) Load(_ context.Context, ids []uuid.UUID, maxBytes int64) ([]entity.Message, int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var messages []entity.Message
+	var total int64
+	for _, id := range ids {
+		n := w.sizes[id]
+		if total+n > maxBytes {
+			break
+		}
+		total += n
+		messages = append(messages, entity.Message{ID: id, Record: entity.Record{Value: make([]byte, n)}})
+	}
+	if len(messages) == 0 && len(ids) > 0 {
+		return nil, 0, &repository.TooLargeError{Bytes: w.sizes[ids[0]]}
+	}
+	w.loaded += total
+	w.top = max(w.top, w.loaded)
+	if total > batchBytes {
+		w.large++
+	}
+	w.alone = w.alone && w.large <= 1
+	return messages, len(messages), nil
+}
+
+func (w *weighing) unload(messages []entity.Message) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := weight(messages)
+	w.loaded -= n
+	if n > batchBytes {
+		w.large--
+	}
+}
+
+func newWeighing(n int, size int64) (*weighing, []uuid.UUID) {
+	w, ids := &weighing{sizes: map[uuid.UUID]int64{}, alone: true}, make([]uuid.UUID, n)
+	for i := range ids {
+		ids[i] = uuid.New()
+		w.sizes[ids[i]] = size
+	}
+	return w, ids
+}
+
+// carriers load all that there is side by side, each its own, and hold it a while.
+func carriers(t *testing.T, s *Service, w *weighing, all [][]uuid.UUID) {
+	t.Helper()
+	var working sync.WaitGroup
+	for _, ids := range all {
+		working.Go(func() {
+			for len(ids) > 0 {
+				messages, taken, room, err := s.load(t.Context(), ids, plain)
+				if err != nil || taken == 0 {
+					t.Errorf("load = %d taken, %v", taken, err)
+					return
+				}
+				ids = ids[taken:]
+				elapse(time.Second)
+				w.unload(messages)
+				room.release()
+			}
+		})
+	}
+	working.Wait()
+}
+
+func TestRoom(t *testing.T) {
+	t.Parallel()
+	t.Run("LargeMessagesAreLoadedOneAfterTheOther", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			w, ids := newWeighing(12, 10_000_000)
+			b.Service.store = w
+			carriers(t, b.Service, w, [][]uuid.UUID{ids[:3], ids[3:6], ids[6:9], ids[9:]})
+			if !w.alone || w.top != 10_000_000 {
+				t.Errorf("at most %d bytes were loaded, one large message at a time: %t; want 10000000, true", w.top, w.alone)
+			}
+		})
+	})
+
+	t.Run("WhatIsLoadedStaysWithinTheBudget", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			w, ids := newWeighing(80, 3_000_000)
+			for i, id := range ids {
+				if i%7 == 3 {
+					w.sizes[id] = 12_000_000
+				}
+			}
+			b.Service.store = w
+			carriers(t, b.Service, w, [][]uuid.UUID{ids[:10], ids[10:20], ids[20:30], ids[30:40], ids[40:50], ids[50:60], ids[60:70], ids[70:]})
+			if w.top > bytesUnderWay {
+				t.Errorf("at most %d bytes were loaded, want no more than %d", w.top, bytesUnderWay)
+			}
+			if !b.memory.TryAcquire(bytesUnderWay) {
+				t.Error("some memory was not given back")
+			}
+		})
+	})
+
+	t.Run("AMessageThatIsLargerThanAllTravelsAlone", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			w, ids := newWeighing(2, 2*bytesUnderWay)
+			b.Service.store = w
+			carriers(t, b.Service, w, [][]uuid.UUID{ids[:1], ids[1:]})
+			if !w.alone {
+				t.Error("two messages that are too large were loaded at once")
+			}
+		})
+	})
+
+	t.Run("NothingIsLoadedBeforeThereIsRoom", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			w, ids := newWeighing(1, 1000)
+			b.Service.store = w
+			taken, err := b.roomFor(t.Context(), bytesUnderWay)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if _, _, _, err := b.load(ctx, ids, plain); !errors.Is(err, context.DeadlineExceeded) || w.top != 0 {
+				t.Errorf("load = %v with %d bytes loaded, want the end of its time and none", err, w.top)
+			}
+			taken.release()
+			taken.release() // once more is no more
+			_, _, room, err := b.load(t.Context(), ids, patched)
+			if err != nil || room.held != 2000 {
+				t.Errorf("load of 1000 bytes to be patched holds %d, %v, want 2000", room.held, err)
+			}
+		})
+	})
+}
+
+func TestRedriveOfLargeMessages(t *testing.T) {
+	t.Parallel()
+	t.Run("GoesToItsEndAndLeavesNoMemoryBehind", scenario(func(b *bench) {
+		large := func(m *entity.Message) { m.Record.Value = make([]byte, batchBytes+1) }
+		for range 3 {
+			b.add(1, large)
+			b.add(2)
+		}
+		got, err := b.retryAll()
+		b.wantReport(got, err, counted{Selected: 9, Succeeded: 9})
+		if !b.memory.TryAcquire(bytesUnderWay) {
+			b.Error("some memory was not given back")
+		}
+	}))
+}

@@ -1,0 +1,69 @@
+package rest
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// payloadPart is how much of a value is in memory at a time: a larger one is read
+// and sent in parts, so that a few clients of large values do not need more memory
+// than a few of small ones.
+const payloadPart = 1 << 20
+
+func attach(w http.ResponseWriter, id uuid.UUID) {
+	w.Header().Set("Content-Disposition", `attachment; filename="`+id.String()+`.bin"`)
+}
+
+// sendParts sends a value of that size part by part. A value never changes, and its
+// message may be deleted or archived meanwhile: the connection is broken then, for
+// only that tells the client not to believe what it has. No connection to the store
+// is held while the client takes its time.
+func (s *Server) sendParts(w http.ResponseWriter, r *http.Request, p repository.ValuePart, size int64) error {
+	p.Length = payloadPart
+	for ; p.From < size; p.From += payloadPart {
+		part, err := s.valuePart(r.Context(), p)
+		if err != nil {
+			return err
+		}
+		if want := min(payloadPart, size-p.From); int64(len(part)) != want {
+			return fmt.Errorf("value of %s has %d bytes from %d on, want %d", p.ID, len(part), p.From, want)
+		}
+		if p.From == 0 {
+			w.Header().Set("Content-Type", "application/octet-stream")
+			w.Header().Set("Content-Length", strconv.FormatInt(size, 10))
+			w.WriteHeader(http.StatusOK)
+		}
+		if _, err := w.Write(part); err != nil {
+			return nil //nolint:nilerr // the client has left, and has nobody to tell
+		}
+	}
+	return nil
+}
+
+// valuePart reads a part in a time of its own: the client may take longer for all of
+// them than a request may. It does not wait for a driver that does not come back.
+func (s *Server) valuePart(ctx context.Context, p repository.ValuePart) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.RequestTimeout)
+	defer cancel()
+	type answer struct {
+		part []byte
+		err  error
+	}
+	read := make(chan answer, 1)
+	go func() {
+		part, err := s.store.ValuePart(ctx, p)
+		read <- answer{part, err}
+	}()
+	select {
+	case a := <-read:
+		return a.part, a.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("read value of %s: %w", p.ID, ctx.Err())
+	}
+}
