@@ -102,7 +102,7 @@ func (p *parts) readings(decoder *deadletter.Decoder) []rest.Option {
 // and are not stored a second time.
 func stackTraces(decoder *deadletter.Decoder) func(entity.Message) string {
 	return func(m entity.Message) string {
-		return decoder.Decode(m.Source.Topic, m.Record, m.Source.Timestamp, nil).Failure.StackTrace
+		return decoder.StackTrace(m.Source.Topic, m.Record)
 	}
 }
 

@@ -13,7 +13,8 @@ type Decoder struct {
 	configured []mapping
 	dialects   []*dialect // a user's before the built-in ones
 	words      map[string]dialectSet
-	uber       Patterns // topics whose keys are read
+	stacks     map[string]struct{} // names of headers with stack traces
+	uber       Patterns            // topics whose keys are read
 	strips     map[string]ownNames
 }
 
@@ -38,6 +39,7 @@ func FromConfig(cfg Config, patterns Patterns) (*Decoder, error) {
 		configured: rules,
 		dialects:   all,
 		words:      vocabulary(all),
+		stacks:     stackWords(all),
 		uber:       uber,
 		strips:     strippedForConfigured(cfg.Dialects),
 	}, nil

@@ -26,6 +26,9 @@ func FuzzDecode(f *testing.F) {
 		exists := func(name string) bool { return len(name)%2 == 0 }
 		r := d.Decode(topic, rec, time.UnixMilli(int64(len(raw))<<32), exists)
 		checkReading(t, d, topic, r)
+		if got := d.StackTrace(topic, rec); got != r.Failure.StackTrace {
+			t.Errorf("StackTrace = %q, Decode says %q", got, r.Failure.StackTrace)
+		}
 		checkExplanation(t, r, d.Explain(topic, rec, time.UnixMilli(int64(len(raw))<<32), exists))
 		kept := d.Strip(r.Failure.Dialect, r.OriginalTopic, rec.Headers)
 		if len(kept) > len(rec.Headers) {

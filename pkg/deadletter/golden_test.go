@@ -180,6 +180,9 @@ func checkGolden(t *testing.T, g golden) {
 	d := g.decoder(t)
 	rec := entity.Record{Key: g.Key, Value: g.Value, Headers: asHeaders(g.Headers)}
 	r := d.Decode(g.Topic, rec, g.Timestamp, func(topic string) bool { return slices.Contains(g.Exists, topic) })
+	if got := d.StackTrace(g.Topic, rec); got != r.Failure.StackTrace {
+		t.Errorf("StackTrace(%s) = %q, want %q", g.Topic, got, r.Failure.StackTrace)
+	}
 
 	if got := expectationOf(r); !reflect.DeepEqual(got, g.Want.expectation) {
 		t.Errorf("Decode(%s)\n got %s\nwant %s", g.Topic, show(t, got), show(t, g.Want.expectation))

@@ -7,44 +7,58 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// derivedJSON says where a value was learnt.
-type derivedJSON struct {
-	Source     entity.DerivedFrom `json:"source"`
-	Dialect    *string            `json:"dialect"`
-	Header     *string            `json:"header"`
-	Occurrence *int               `json:"occurrence"`
-	Confidence entity.Certainty   `json:"confidence"`
-}
-
-type hopJSON struct {
-	Dialect   *string `json:"dialect"`
-	Topic     *string `json:"topic"`
-	Partition *int32  `json:"partition"`
-	Offset    *int64  `json:"offset"`
-}
-
-// explanationJSON is what a single message has beside what it has in lists.
-type explanationJSON struct {
-	Derived map[string]derivedJSON `json:"derived"`
-	Hops    []hopJSON              `json:"hops"`
-}
-
-func showExplanation(e entity.Explanation) explanationJSON {
-	shown := explanationJSON{Derived: map[string]derivedJSON{}, Hops: []hopJSON{}}
-	for field, d := range e.Fields() {
-		if d.Source == "" {
-			d = entity.NotDerived()
+// appendExplanation writes what a single message has beside what it has in lists,
+// without the braces around it.
+func appendExplanation(dst []byte, e entity.Explanation) []byte {
+	dst = append(dst, `"derived":{"consumer_attempts":`...)
+	dst = appendDerived(dst, e.ConsumerAttempts)
+	dst = appendDerived(member(dst, "consumer_group"), e.ConsumerGroup)
+	dst = appendDerived(member(dst, "error_class"), e.ErrorClass)
+	dst = appendDerived(member(dst, "error_message"), e.ErrorMessage)
+	dst = appendDerived(member(dst, "original_offset"), e.OriginalOffset)
+	dst = appendDerived(member(dst, "original_partition"), e.OriginalPartition)
+	dst = appendDerived(member(dst, "original_timestamp"), e.OriginalTimestamp)
+	dst = appendDerived(member(dst, "original_topic"), e.OriginalTopic)
+	dst = appendDerived(member(dst, "stack_trace"), e.StackTrace)
+	dst = append(dst, `},"hops":[`...)
+	for i, h := range e.Hops {
+		if i > 0 {
+			dst = append(dst, ',')
 		}
-		one := derivedJSON{Source: d.Source, Dialect: orNull(d.Dialect), Header: orNull(d.Header), Confidence: d.Confidence}
-		if d.Header != "" {
-			one.Occurrence = &d.Occurrence
-		}
-		shown.Derived[field] = one
+		dst = appendHop(dst, h)
 	}
-	for _, h := range e.Hops {
-		shown.Hops = append(shown.Hops, hopJSON{orNull(h.Dialect), orNull(h.Topic), h.Partition, h.Offset})
+	return append(dst, ']')
+}
+
+// appendDerived says where a value was learnt.
+func appendDerived(dst []byte, d entity.Derived) []byte {
+	if d.Source == "" {
+		d = entity.NotDerived()
 	}
-	return shown
+	occurrence := &d.Occurrence
+	if d.Header == "" {
+		occurrence = nil
+	}
+	dst = append(dst, `{"source":`...)
+	dst = appendText(dst, d.Source)
+	dst = memberText(dst, "dialect", d.Dialect)
+	dst = memberText(dst, "header", d.Header)
+	dst = memberInt(dst, "occurrence", occurrence)
+	dst = appendText(member(dst, "confidence"), d.Confidence)
+	return append(dst, '}')
+}
+
+func appendHop(dst []byte, h entity.Hop) []byte {
+	dst = append(dst, `{"dialect":`...)
+	if h.Dialect == "" {
+		dst = append(dst, "null"...)
+	} else {
+		dst = appendText(dst, h.Dialect)
+	}
+	dst = memberText(dst, "topic", h.Topic)
+	dst = memberInt(dst, "partition", h.Partition)
+	dst = memberInt(dst, "offset", h.Offset)
+	return append(dst, '}')
 }
 
 // writeMessage sends one message with everything that is known of it.
@@ -63,9 +77,11 @@ func (s *Server) writeMessage(w http.ResponseWriter, r *http.Request, m *entity.
 		}
 		v.unmasked = func(*entity.Message) bool { return true }
 	}
-	body := s.appendMessage(nil, m, v)
-	body = append(body[:len(body)-1], ',')
-	body = append(body, encode(showExplanation(s.explain(*m)))[1:]...)
+	buffer, body := pageBuffer()
+	body = s.appendMessage(body, m, v)
+	body[len(body)-1] = ','
+	body = append(appendExplanation(body, s.explain(*m)), '}')
 	writeBody(w, http.StatusOK, "application/json", body)
+	keepBuffer(buffer, body)
 	return nil
 }

@@ -9,18 +9,17 @@ import (
 	"time"
 )
 
-// carryOut runs a route's handler, for those who may, and returns what it returned. A handler that
+// carryOut runs a route's handler, as guardedBy made it, and returns what it returned. A handler that
 // is still at work when its time is over is left behind: a database that went
 // silent holds up its driver whatever the context says, and the client must not
 // wait for that. What it writes later goes nowhere.
-func (s *Server) carryOut(rt route, w http.ResponseWriter, r *http.Request) error {
-	handle := s.guardedBy(rt)
+func (s *Server) carryOut(rt route, handle handler, w http.ResponseWriter, r *http.Request) error {
 	if rt.kind == probe || rt.kind == work || rt.kind == stream { // probes and streams limit themselves, and the drain ends work
 		return handle(w, r)
 	}
 	g := &gate{w: w, header: w.Header().Clone()}
 	done := make(chan error, 1)
-	go func() { done <- guarded(handle, g, r) }()
+	s.crew.run(func() { done <- guarded(handle, g, r) })
 	select {
 	case err := <-done:
 		return err

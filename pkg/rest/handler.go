@@ -15,6 +15,7 @@ import (
 // adapt makes an http.Handler of a route: it waits for the start, bounds the
 // request's life and turns the error, if any, into an answer.
 func (s *Server) adapt(rt route) http.Handler {
+	handle := s.guardedBy(rt)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		exchangeOf(r).route = rt.path
 		if rt.kind != probe && s.phase.Load() == starting {
@@ -34,7 +35,7 @@ func (s *Server) adapt(rt route) http.Handler {
 		}
 		ctx, cancel := s.scope(r, rt.kind)
 		defer cancel()
-		err := s.carryOut(rt, w, r.WithContext(ctx))
+		err := s.carryOut(rt, handle, w, r.WithContext(ctx))
 		switch {
 		case err == nil:
 		case errors.Is(err, errClientGone), (rt.kind == read || rt.kind == stream) && r.Context().Err() != nil:

@@ -18,16 +18,16 @@ const hexDigits = "0123456789abcdef"
 // appendText writes a string. Characters that change how what stands behind them
 // is read are escaped, though JSON would let them through: an answer is looked at
 // in terminals and logs as well.
-func appendText[T ~string](dst []byte, text T) []byte {
+func appendText[T ~string | ~[]byte](dst []byte, text T) []byte {
 	dst = append(dst, '"')
 	start := 0
 	for i := 0; i < len(text); {
 		c := text[i]
+		if plainBytes[c] {
+			i++
+			continue
+		}
 		if c < utf8.RuneSelf {
-			if c >= ' ' && c != '"' && c != '\\' && c != 0x7f {
-				i++
-				continue
-			}
 			dst = append(dst, text[start:i]...)
 			dst = appendEscaped(dst, rune(c))
 			i++
@@ -46,7 +46,15 @@ func appendText[T ~string](dst []byte, text T) []byte {
 	return append(dst, '"')
 }
 
-func decodeRune[T ~string](text T) (rune, int) {
+// plainBytes are the characters of ASCII that stand for themselves in JSON text.
+var plainBytes = func() (plain [256]bool) {
+	for c := range utf8.RuneSelf {
+		plain[c] = c >= ' ' && c != '"' && c != '\\' && c != 0x7f
+	}
+	return plain
+}()
+
+func decodeRune[T ~string | ~[]byte](text T) (rune, int) {
 	return utf8.DecodeRuneInString(string(text[:min(len(text), utf8.UTFMax)]))
 }
 
@@ -116,7 +124,7 @@ func appendBlob(dst, b []byte) []byte {
 		return append(dst, "null"...)
 	case utf8.Valid(b):
 		dst = append(dst, `{"encoding":"utf8","data":`...)
-		dst = appendText(dst, string(b))
+		dst = appendText(dst, b)
 	default:
 		dst = append(dst, `{"encoding":"base64","data":`...)
 		dst = appendBase64(dst, b)
@@ -129,15 +137,39 @@ func appendStamp(dst []byte, t time.Time) []byte {
 	if t.IsZero() {
 		return append(dst, "null"...)
 	}
-	dst = append(dst, '"')
-	dst = t.UTC().AppendFormat(dst, timeLayout)
-	return append(dst, '"')
+	t = t.UTC()
+	year, month, day := t.Date()
+	if year < 0 || year > 9999 {
+		dst = append(dst, '"')
+		dst = t.AppendFormat(dst, timeLayout)
+		return append(dst, '"')
+	}
+	hour, minute, second := t.Clock()
+	milli := t.Nanosecond() / 1e6
+	dst = append(dst, `"0000-00-00T00:00:00.000+00:00"`...)
+	at := dst[len(dst)-len(`0000-00-00T00:00:00.000+00:00"`):]
+	twoDigits(at, year/100)
+	twoDigits(at[2:], year%100)
+	twoDigits(at[5:], int(month))
+	twoDigits(at[8:], day)
+	twoDigits(at[11:], hour)
+	twoDigits(at[14:], minute)
+	twoDigits(at[17:], second)
+	at[20] = byte('0' + milli/100)
+	twoDigits(at[21:], milli%100)
+	return dst
 }
 
+func twoDigits(at []byte, n int) { at[0], at[1] = byte('0'+n/10), byte('0'+n%10) }
+
 func appendID(dst []byte, id uuid.UUID) []byte {
-	text, _ := id.MarshalText() // never fails
 	dst = append(dst, '"')
-	dst = append(dst, text...)
+	for i, b := range id {
+		if i == 4 || i == 6 || i == 8 || i == 10 {
+			dst = append(dst, '-')
+		}
+		dst = append(dst, hexDigits[b>>4], hexDigits[b&15])
+	}
 	return append(dst, '"')
 }
 

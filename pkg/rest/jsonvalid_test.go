@@ -45,3 +45,20 @@ func BenchmarkValidJSON(b *testing.B) {
 		})
 	}
 }
+
+// TestValidJSON_AnyByteAnywhere: strings are looked at in pieces, and no piece may
+// hide what does not belong into one.
+func TestValidJSON_AnyByteAnywhere(t *testing.T) {
+	t.Parallel()
+	for length := range 26 {
+		for at := range length {
+			for c := range 256 {
+				text := []byte(`"` + strings.Repeat("a", length) + `"`)
+				text[1+at] = byte(c)
+				if got, want := validJSON(text), json.Valid(text); got != want {
+					t.Fatalf("%q: got %v, want %v", text, got, want)
+				}
+			}
+		}
+	}
+}

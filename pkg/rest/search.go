@@ -154,8 +154,8 @@ var pageBuffers = sync.Pool{New: func() any { return new(make([]byte, 0, 32<<10)
 // writeMessages sends a page at once, and a large one piece by piece: a thousand
 // payloads need not stand in memory twice.
 func (s *Server) writeMessages(w http.ResponseWriter, messages []entity.Message, v view, tail any) {
-	buffer := pageBuffers.Get().(*[]byte) //nolint:forcetypeassert // there is nothing else in it
-	buf, begun := append((*buffer)[:0], `{"messages":[`...), false
+	buffer, buf := pageBuffer()
+	buf, begun := append(buf, `{"messages":[`...), false
 	for i := range messages {
 		if i > 0 {
 			buf = append(buf, ',')
@@ -181,7 +181,19 @@ func (s *Server) writeMessages(w http.ResponseWriter, messages []entity.Message,
 	} else {
 		writeBody(w, http.StatusOK, "application/json", buf)
 	}
-	if cap(buf) <= 2*wholePage { // one with a large message in it is not kept
+	keepBuffer(buffer, buf)
+}
+
+// pageBuffer returns an empty buffer, and where it is kept.
+func pageBuffer() (buffer *[]byte, buf []byte) {
+	buffer = pageBuffers.Get().(*[]byte) //nolint:forcetypeassert // there is nothing else in it
+	return buffer, (*buffer)[:0]
+}
+
+// keepBuffer keeps what became of a buffer, unless a large message was in it. It must
+// not be used any more.
+func keepBuffer(buffer *[]byte, buf []byte) {
+	if cap(buf) <= 2*wholePage {
 		*buffer = buf
 		pageBuffers.Put(buffer)
 	}

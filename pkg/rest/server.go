@@ -47,6 +47,7 @@ type Server struct {
 	gatherer   prometheus.Gatherer
 	logger     *zap.Logger
 	router     *mux.Router
+	crew       crew
 
 	authenticator auth.Authenticator
 	authMode      string
@@ -153,7 +154,9 @@ func newServer(cfg Config, checks []Check, registry *prometheus.Registry, logger
 func (s *Server) SetReady() { s.phase.CompareAndSwap(starting, ready) }
 
 // Handler returns everything that the server answers.
-func (s *Server) Handler() http.Handler { return s.observe(s.recovered(s.sameSite(s.router))) }
+func (s *Server) Handler() http.Handler {
+	return s.observe(s.recovered(s.sameSite(s.router)))
+}
 
 // Serve answers requests from listener, which it closes, until ctx ends. Then
 // it drains: readiness turns 503, no connection is accepted any more, running
@@ -162,6 +165,7 @@ func (s *Server) Handler() http.Handler { return s.observe(s.recovered(s.sameSit
 // is logged.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	server := s.httpServer()
+	s.crew = newCrew(s.work.Done())
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	select {

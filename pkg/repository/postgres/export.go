@@ -104,50 +104,63 @@ func newExporter(ctx context.Context, tx *sqlx.Tx, from source, maxValue int64) 
 	return &exporter{next: next, whole: whole, maxValue: maxValue}, err
 }
 
-// exportRow says whether its key or its error message is too long to be in it.
-type exportRow struct {
-	row
-	Cut bool `db:"cut"`
+// exported is a message as the cursor has it. It may be cut: its key or its error
+// message is too long.
+type exported struct {
+	message entity.Message
+	cut     bool
 }
 
 // run yields all messages. What yield answers is apart from the store's errors.
 func (e *exporter) run(ctx context.Context, yield func(*entity.Message) error) (refused, err error) {
-	rows := make([]exportRow, 0, exportStep)
+	step := make([]exported, 0, exportStep)
 	for {
-		rows = rows[:0]
-		if err := e.next.SelectContext(ctx, &rows); err != nil {
+		if step, err = e.fetch(ctx, step[:0]); err != nil {
 			return nil, err
 		}
-		for i := range rows {
-			m, err := e.message(ctx, &rows[i])
+		for i := range step {
+			m, err := e.message(ctx, &step[i])
 			if err != nil {
 				return nil, err
 			}
-			if err := yield(&m); err != nil {
+			if err := yield(m); err != nil {
 				return err, nil
 			}
-			rows[i] = exportRow{} // nobody needs its bytes any more
+			step[i] = exported{} // nobody needs its bytes any more
 		}
-		if len(rows) < exportStep {
+		if len(step) < exportStep {
 			return nil, nil
 		}
 	}
 }
 
+// fetch appends the cursor's next messages to step.
+func (e *exporter) fetch(ctx context.Context, step []exported) ([]exported, error) {
+	rows, err := e.next.Stmt.QueryContext(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }() // Err tells
+	err = scanRows(rows, func(r *scannedRow) error {
+		m, err := r.messageWithBytes()
+		step = append(step, exported{m, r.Cut.Bool})
+		return err
+	})
+	return step, err
+}
+
 // message is that of a row, read again by itself when its bytes are too many to be
 // read with others.
-func (e *exporter) message(ctx context.Context, r *exportRow) (entity.Message, error) {
-	m, err := r.messageWithBytes()
-	if err != nil {
-		return entity.Message{}, err
-	}
+func (e *exporter) message(ctx context.Context, r *exported) (*entity.Message, error) {
+	m := &r.message
 	left := m.Record.State == entity.ValueNotLoaded && (e.maxValue < 0 || e.maxValue > exportBytes && m.Record.Size <= e.maxValue)
-	if r.Cut || m.Record.HeadersOmitted || left {
+	if r.cut || m.Record.HeadersOmitted || left {
 		var one row
-		if err := e.whole.GetContext(ctx, &one, r.ID.UUID, e.maxValue); err != nil {
-			return entity.Message{}, err
+		if err := e.whole.GetContext(ctx, &one, m.ID, e.maxValue); err != nil {
+			return nil, err
 		}
-		return one.messageWithBytes()
+		whole, err := one.messageWithBytes()
+		return &whole, err
 	}
 	if e.maxValue >= 0 && m.Record.Value != nil && m.Record.Size > e.maxValue {
 		m.Record.State, m.Record.Value = entity.ValueNotLoaded, nil

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 
@@ -45,35 +46,57 @@ var errHeaders = errors.New("stored headers are damaged")
 
 // unpackHeaders reads what packHeaders wrote. The result does not share packed.
 func unpackHeaders(packed []byte) ([]entity.Header, error) {
+	return viewHeaders(bytes.Clone(packed))
+}
+
+// viewHeaders reads what packHeaders wrote. The values are parts of packed; the keys
+// share one text of their own.
+func viewHeaders(packed []byte) ([]entity.Header, error) {
 	if len(packed) == 0 {
 		return nil, nil
 	}
-	rest := append([]byte(nil), packed...)
-	n, rest, ok := uvarint(rest)
+	n, rest, ok := uvarint(packed)
 	if !ok || n > uint64(len(rest)) {
 		return nil, errHeaders
 	}
 	if n == 0 {
 		return nil, nil
 	}
+	var room [512]byte
+	keys := room[:0]
 	headers := make([]entity.Header, 0, n)
-	for range n {
-		var h entity.Header
-		var length uint64
-		if length, rest, ok = uvarint(rest); !ok || length > uint64(len(rest)) {
+	for at := rest; len(headers) < int(n); { //nolint:gosec // not more than bytes
+		var key, value []byte
+		if key, value, at, ok = nextHeader(at); !ok {
 			return nil, errHeaders
 		}
-		h.Key, rest = string(rest[:length]), rest[length:]
-		if length, rest, ok = uvarint(rest); !ok || length > uint64(len(rest))+1 {
-			return nil, errHeaders
-		}
-		if length > 0 {
-			length--
-			h.Value, rest = rest[:length:length], rest[length:]
-		}
-		headers = append(headers, h)
+		keys = append(keys, key...)
+		headers = append(headers, entity.Header{Value: value})
+	}
+	text := string(keys)
+	for i := range headers {
+		var key []byte
+		key, _, rest, _ = nextHeader(rest)
+		headers[i].Key, text = text[:len(key)], text[len(key):]
 	}
 	return headers, nil
+}
+
+// nextHeader takes the first header off packed ones.
+func nextHeader(b []byte) (key, value, rest []byte, ok bool) {
+	length, rest, ok := uvarint(b)
+	if !ok || length > uint64(len(rest)) {
+		return nil, nil, nil, false
+	}
+	key, rest = rest[:length], rest[length:]
+	if length, rest, ok = uvarint(rest); !ok || length > uint64(len(rest))+1 {
+		return nil, nil, nil, false
+	}
+	if length > 0 {
+		length--
+		value, rest = rest[:length:length], rest[length:]
+	}
+	return key, value, rest, true
 }
 
 func uvarint(b []byte) (v uint64, rest []byte, ok bool) {

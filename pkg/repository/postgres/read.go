@@ -126,19 +126,20 @@ func (s *Store) getOne(ctx context.Context, where, query string, id uuid.UUID, m
 	return m, nil
 }
 
-// cut is the first of the ids whose size no longer fits, 0 for none; the first that
-// exists always does. Sizes are known without reading the values. A row is found by
+// cut is the first of the ids whose size no longer fits, 0 for none; where that is
+// the first of all, it is that one's size, negated. Sizes are known without reading the values. A row is found by
 // its id once, and then at its place, which cannot change within a statement.
 var loadQuery = `
 	WITH want AS (
 		SELECT id, ord FROM unnest($1::uuid[]) WITH ORDINALITY AS w (id, ord)
 	), sized AS MATERIALIZED (
-		SELECT m.ctid AS place, w.ord, min(w.ord) OVER () AS first_ord,
+		SELECT m.ctid AS place, w.ord,
 		       sum(coalesce(octet_length(m.value), pg_column_size(m.payload), 0)
 		           + coalesce(octet_length(m.headers), 0) + coalesce(octet_length(m.key), 0)) OVER (ORDER BY w.ord) AS total
 		FROM want w JOIN dlq.dlq_messages m ON m.id = w.id
 	), cut AS (
-		SELECT coalesce(min(ord), 0) AS ord FROM sized WHERE total > $2 AND ord > first_ord
+		SELECT CASE WHEN min(total) > $2 THEN -min(total)
+			ELSE coalesce(min(ord) FILTER (WHERE total > $2), 0) END AS ord FROM sized
 	)
 	SELECT cut.ord AS total, m.* FROM cut LEFT JOIN LATERAL (
 		SELECT ` + stateColumns + `, ` + byteColumns("-1", "-1") + `
@@ -166,10 +167,38 @@ func (s *Store) Load(ctx context.Context, ids []uuid.UUID, maxBytes int64) ([]en
 	if err != nil {
 		return nil, 0, translate("load messages", err)
 	}
-	if cut > 0 {
+	switch {
+	case cut < 0:
+		return nil, 0, &repository.TooLargeError{Bytes: -cut}
+	case cut > 0:
 		return loaded, int(cut) - 1, nil
 	}
 	return loaded, len(ids), nil
+}
+
+// partQuery reads a part of a value. Values lie out of line as they are, so that no
+// more than the part is read. bytea counts from 1.
+func partQuery(from source) string {
+	return `SELECT substring(m.value FROM $2::int + 1 FOR $3::int) AS value FROM ` + from.table + ` m WHERE ` + from.has("$1")
+}
+
+var partQueries = map[bool]string{false: partQuery(sourceOf(false)), true: partQuery(sourceOf(true))}
+
+// ValuePart implements repository.Reader.
+func (s *Store) ValuePart(ctx context.Context, p repository.ValuePart) ([]byte, error) {
+	var part []byte
+	found := false
+	err := s.eachRow(ctx, partQueries[p.Archived], []any{p.ID, p.From, p.Length}, nil, func(r *row) error {
+		part, found = r.Value, true
+		return nil
+	})
+	switch {
+	case err != nil:
+		return nil, translate(fmt.Sprintf("read value of %s", p.ID), err)
+	case !found:
+		return nil, &entity.NotFoundError{ID: p.ID}
+	}
+	return part, nil
 }
 
 // Counts implements repository.Reader.

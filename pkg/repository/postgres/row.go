@@ -72,6 +72,9 @@ type row struct {
 	Payload       []byte        `db:"payload_text"`
 	HasPayload    sql.NullBool  `db:"has_payload"`
 	HasHeaders    sql.NullBool  `db:"has_headers"`
+
+	// Cut says that the key or the error message is too long to be in an export's row.
+	Cut sql.NullBool `db:"cut"`
 }
 
 // stateColumns are all of a message but its bytes; m is dlq_messages and t is
@@ -226,10 +229,10 @@ func (r *row) claim() entity.Claim {
 }
 
 // messageWithBytes is the entity with key, headers and as much of the value as
-// the query read.
+// the query read. It shares the row's bytes.
 func (r *row) messageWithBytes() (entity.Message, error) {
 	m := r.message()
-	headers, err := unpackHeaders(r.Headers)
+	headers, err := viewHeaders(r.Headers)
 	if err != nil {
 		return entity.Message{}, err
 	}

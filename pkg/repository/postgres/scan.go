@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"database/sql"
-	"fmt"
 )
 
 // maxPrepared is how many statements stay prepared. Those that have a page's size in
@@ -27,20 +26,30 @@ func (s *Store) eachRow(ctx context.Context, query string, args []any, total *in
 		return err
 	}
 	defer func() { _ = rows.Close() }() // Err tells
+	return scanRows(rows, func(r *scannedRow) error {
+		if total != nil {
+			*total = r.total.Int64
+		}
+		return do(&r.row)
+	})
+}
+
+// scanRows calls do for each of rows, as eachRow does. It does not close them.
+func scanRows(rows *sql.Rows, do func(*scannedRow) error) error {
 	columns, err := rows.Columns()
 	if err != nil {
 		return err
 	}
-	var r row
-	places, err := r.places(columns, total)
+	r, err := scannedRowFor(columns)
 	if err != nil {
 		return err
 	}
+	defer r.done()
 	for rows.Next() {
-		if err := rows.Scan(places...); err != nil {
+		if err := r.scan(rows); err != nil {
 			return err
 		}
-		if err := do(&r); err != nil {
+		if err := do(r); err != nil {
 			return err
 		}
 	}
@@ -49,141 +58,142 @@ func (s *Store) eachRow(ctx context.Context, query string, args []any, total *in
 
 // query keeps the statement prepared as long as there are not too many.
 func (s *Store) query(ctx context.Context, query string, args []any) (*sql.Rows, error) {
-	s.mu.Lock()
-	full := len(s.prepared) >= maxPrepared && s.prepared[query] == nil
-	s.mu.Unlock()
-	if full {
-		st, err := s.db.PrepareContext(ctx, query)
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = st.Close() }()    // once its rows are closed
-		return st.QueryContext(ctx, args...) //nolint:sqlclosecheck // the caller closes the rows
-	}
-	st, err := s.stmt(ctx, query) //nolint:sqlclosecheck // it is kept for the next time
+	st, err := s.kept(ctx, query, maxPrepared)
 	if err != nil {
 		return nil, err
 	}
-	return st.Stmt.QueryContext(ctx, args...) //nolint:sqlclosecheck // the caller closes the rows
+	if st == nil {
+		if st, err = s.db.PrepareContext(ctx, query); err != nil {
+			return nil, err
+		}
+		defer func() { _ = st.Close() }() // once its rows are closed
+	}
+	return st.QueryContext(ctx, args...) //nolint:sqlclosecheck // the caller closes the rows
 }
 
-// places are where the columns of a query belong.
-func (r *row) places(columns []string, total *int64) ([]any, error) {
-	places := make([]any, len(columns))
-	for i, name := range columns {
-		if places[i] = r.place(name); places[i] == nil && name == "total" && total != nil {
-			places[i] = total
-		}
-		if places[i] == nil {
-			return nil, fmt.Errorf("a message has no place for column %s", name)
-		}
+// kept is the statement of a query that stays prepared; nil when most are already,
+// and this one is not among them.
+func (s *Store) kept(ctx context.Context, query string, most int) (*sql.Stmt, error) {
+	s.mu.Lock()
+	full := len(s.prepared) >= most && s.prepared[query] == nil
+	s.mu.Unlock()
+	if full {
+		return nil, nil //nolint:nilnil // none is kept
 	}
-	return places, nil
+	st, err := s.stmt(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return st.Stmt, nil
 }
 
 // place is where the column of that name belongs; nil when there is none.
-func (r *row) place(column string) any {
+func (r *scannedRow) place(column string) any {
 	switch column {
+	case "total":
+		return (*int64Cell)(&r.total)
+	case "cut":
+		return (*boolCell)(&r.Cut)
 	case "id":
-		return &r.ID
+		return (*idCell)(&r.ID)
 	case "original_topic":
-		return &r.OriginalTopic
+		return (*textCell)(&r.OriginalTopic)
 	case "error_message":
-		return &r.ErrorMessage
+		return (*textCell)(&r.ErrorMessage)
 	case "retry_count":
-		return &r.RetryCount
+		return (*int32Cell)(&r.RetryCount)
 	case "max_retries":
-		return &r.MaxRetries
+		return (*int32Cell)(&r.MaxRetries)
 	case "status":
-		return &r.Status
+		return (*textCell)(&r.Status)
 	case "created_at":
-		return &r.CreatedAt
+		return (*timeCell)(&r.CreatedAt)
 	case "updated_at":
-		return &r.UpdatedAt
+		return (*timeCell)(&r.UpdatedAt)
 	case "last_retry_at":
-		return &r.LastRetryAt
+		return (*timeCell)(&r.LastRetryAt)
 	case "dlq_topic":
-		return &r.DLQTopic
+		return (*textCell)(&r.DLQTopic)
 	case "dlq_topic_id":
-		return &r.DLQTopicID
+		return (*int32Cell)(&r.DLQTopicID)
 	case "dlq_incarnation_id":
-		return &r.DLQIncarnation
+		return (*int32Cell)(&r.DLQIncarnation)
 	case "dlq_partition":
-		return &r.DLQPartition
+		return (*int32Cell)(&r.DLQPartition)
 	case "dlq_offset":
-		return &r.DLQOffset
+		return (*int64Cell)(&r.DLQOffset)
 	case "dlq_timestamp":
-		return &r.DLQTimestamp
+		return (*timeCell)(&r.DLQTimestamp)
 	case "original_partition":
-		return &r.OriginalPartition
+		return numberCell[int32]{&r.OriginalPartition}
 	case "original_offset":
-		return &r.OriginalOffset
+		return numberCell[int64]{&r.OriginalOffset}
 	case "original_timestamp":
-		return &r.OriginalTimestamp
+		return (*timeCell)(&r.OriginalTimestamp)
 	case "origin_confidence":
-		return &r.OriginConfidence
+		return (*textCell)(&r.OriginConfidence)
 	case "consumer_group":
-		return &r.ConsumerGroup
+		return (*textCell)(&r.ConsumerGroup)
 	case "consumer_attempts":
-		return &r.ConsumerAttempts
+		return (*int32Cell)(&r.ConsumerAttempts)
 	case "dialect":
-		return &r.Dialect
+		return (*textCell)(&r.Dialect)
 	case "error_class":
-		return &r.ErrorClass
+		return (*textCell)(&r.ErrorClass)
 	case "group_id":
-		return &r.Group
+		return (*idCell)(&r.Group)
 	case "parent_id":
-		return &r.ParentID
+		return (*idCell)(&r.ParentID)
 	case "root_id":
-		return &r.RootID
+		return (*idCell)(&r.RootID)
 	case "claim_id":
-		return &r.ClaimID
+		return (*idCell)(&r.ClaimID)
 	case "claim_expires_at":
-		return &r.ClaimExpiresAt
+		return (*timeCell)(&r.ClaimExpiresAt)
 	case "claim_topic":
-		return &r.ClaimTopic
+		return (*textCell)(&r.ClaimTopic)
 	case "claim_topic_id":
-		return &r.ClaimTopicID
+		return (*textCell)(&r.ClaimTopicID)
 	case "claim_partition":
-		return &r.ClaimPartition
+		return (*int32Cell)(&r.ClaimPartition)
 	case "claim_end_offset":
-		return &r.ClaimEndOffset
+		return (*int64Cell)(&r.ClaimEndOffset)
 	case "claim_redrive_id":
-		return &r.ClaimRedriveID
+		return (*idCell)(&r.ClaimRedriveID)
 	case "unsettled":
-		return &r.Unsettled
+		return (*boolCell)(&r.Unsettled)
 	case "next_attempt_at":
-		return &r.NextAttemptAt
+		return (*timeCell)(&r.NextAttemptAt)
 	case "last_publish_error":
-		return &r.LastPublishError
+		return (*textCell)(&r.LastPublishError)
 	case "last_publish_error_class":
-		return &r.LastPublishErrorClass
+		return (*textCell)(&r.LastPublishErrorClass)
 	case "outcome":
-		return &r.Outcome
+		return (*textCell)(&r.Outcome)
 	case "consumed_group":
-		return &r.ConsumedGroup
+		return (*textCell)(&r.ConsumedGroup)
 	case "consumed_offset":
-		return &r.ConsumedOffset
+		return (*int64Cell)(&r.ConsumedOffset)
 	case "consumed_seen_at":
-		return &r.ConsumedSeenAt
+		return (*timeCell)(&r.ConsumedSeenAt)
 	case "key":
-		return &r.Key
+		return bytesCell{r, &r.Key}
 	case "headers":
-		return &r.Headers
+		return bytesCell{r, &r.Headers}
 	case "value":
-		return &r.Value
+		return bytesCell{r, &r.Value}
 	case "value_size":
-		return &r.ValueSize
+		return (*int64Cell)(&r.ValueSize)
 	case "omitted_sha256":
-		return &r.OmittedSHA256
+		return bytesCell{r, &r.OmittedSHA256}
 	case "omitted_size":
-		return &r.OmittedSize
+		return (*int64Cell)(&r.OmittedSize)
 	case "payload_text":
-		return &r.Payload
+		return bytesCell{r, &r.Payload}
 	case "has_payload":
-		return &r.HasPayload
+		return (*boolCell)(&r.HasPayload)
 	case "has_headers":
-		return &r.HasHeaders
+		return (*boolCell)(&r.HasHeaders)
 	}
 	return nil
 }

@@ -2,7 +2,7 @@ package postgres
 
 import (
 	"context"
-	"fmt"
+	"database/sql"
 	"slices"
 	"strings"
 
@@ -31,37 +31,67 @@ func (s *Store) Search(ctx context.Context, q repository.SearchQuery) ([]entity.
 	if plain(q, n) {
 		return s.plainPage(ctx, from, q, n)
 	}
-	var found []row
+	if !q.Filter.Catalogued() {
+		return s.plannedPage(ctx, from, listed(from, q, n, leaveOut))
+	}
+	var found []entity.Message
 	err = s.bounded(ctx, s.searchPatience, func(tx *sqlx.Tx) error {
-		found = nil
-		if !q.Filter.Catalogued() {
-			return readPage(ctx, tx, &found, from, listed(from, q, n, leaveOut))
-		}
 		hits, all, err := probe(ctx, tx, from, q, n)
 		if err != nil {
 			return err
 		}
-		if all || len(hits) >= q.Limit {
-			return readPage(ctx, tx, &found, from, these(hits))
+		page := these(hits)
+		if !all && len(hits) < q.Limit {
+			page = listed(from, q, n, findFirst)
 		}
-		return readPage(ctx, tx, &found, from, listed(from, q, n, findFirst))
+		query, args := pageQuery(from, page)
+		found, err = readMessages(ctx, tx, nil, query, args)
+		return err
 	})
+	return found, translate("search messages", err)
+}
+
+// plannedPage reads a page whose plan depends on its arguments.
+func (s *Store) plannedPage(ctx context.Context, from source, p *places) ([]entity.Message, error) {
+	query, args := pageQuery(from, p)
+	// Before a connection is taken: it may need another one.
+	kept, err := s.kept(ctx, query, maxPrepared/2)
 	if err != nil {
 		return nil, translate("search messages", err)
 	}
-	return messagesOf("search messages", found)
+	var found []entity.Message
+	err = s.bounded(ctx, s.searchPatience, func(tx *sqlx.Tx) (err error) {
+		found, err = readMessages(ctx, tx, kept, query, args)
+		return err
+	})
+	return found, translate("search messages", err)
 }
 
-func messagesOf(where string, found []row) ([]entity.Message, error) {
-	messages := make([]entity.Message, 0, len(found))
-	for i := range found {
-		m, err := found[i].messageWithBytes()
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", where, err)
+// readMessages runs a query for messages, which was prepared as kept or, where that
+// is nil, is prepared for this once.
+func readMessages(ctx context.Context, tx *sqlx.Tx, kept *sql.Stmt, query string, args []any) ([]entity.Message, error) {
+	var st *sql.Stmt
+	if kept != nil {
+		st = tx.StmtContext(ctx, kept)
+	} else {
+		var err error
+		if st, err = tx.PrepareContext(ctx, query); err != nil {
+			return nil, err
 		}
-		messages = append(messages, m)
 	}
-	return messages, nil
+	defer func() { _ = st.Close() }() // what is kept stays prepared
+	rows, err := st.QueryContext(ctx, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }() // Err tells
+	found := make([]entity.Message, 0, expected)
+	err = scanRows(rows, func(r *scannedRow) error {
+		m, err := r.messageWithBytes()
+		found = append(found, m)
+		return err
+	})
+	return found, err
 }
 
 // places are a query for ids in an order, and its arguments: id and at, the time
@@ -212,11 +242,6 @@ func probeQuery(from source, q repository.SearchQuery, n names) (string, []any) 
 		p.lookedUp(q.Filter, "first.id") + " ORDER BY " + p.order + " LIMIT " + number(q.Limit) + ")\n" +
 		"SELECT (SELECT count(*) FROM first) AS seen, h.id FROM (SELECT 1) one LEFT JOIN hits h ON true ORDER BY " + p.order
 	return query, p.values
-}
-
-func readPage(ctx context.Context, tx *sqlx.Tx, found *[]row, from source, p *places) error {
-	query, args := pageQuery(from, p)
-	return readRows(ctx, tx, found, query, args...)
 }
 
 // pageQuery reads the messages of places, bytes bounded as in List.

@@ -1,0 +1,53 @@
+package deadletter
+
+import "github.com/dlq-manager/dlq-manager/pkg/entity"
+
+// StackTrace returns the stack trace that Decode reads out of the same record of the
+// same topic, and no more of it: lists show it of every message. It accepts what
+// Decode accepts, and keeps no reference to rec.
+func (d *Decoder) StackTrace(topic string, rec entity.Record) string {
+	if !d.mayHaveStack(rec.Headers) {
+		return ""
+	}
+	var room [4]*dialect
+	c := decoding{d: d, topic: topic, h: rec.Headers, key: rec.Key, exists: func(string) bool { return false }}
+	if d.uber.Match(topic) {
+		c.h = withUberKey(rec)
+	}
+	if c.hops = c.recognise(room[:0]); len(c.hops) == 0 {
+		return ""
+	}
+	latest := c.hops[0]
+	if latest.configured || latest.noError() || latest.refineFailure != nil {
+		return c.failure().StackTrace // others may be asked as well
+	}
+	var f failure
+	return cleanText(f.pick(latest, c.h, 0, fieldStack, latest.stacks), MaxStackTrace)
+}
+
+// mayHaveStack is false when no dialect would look for a stack trace in any of the
+// headers.
+func (d *Decoder) mayHaveStack(h headers) bool {
+	for i := range h {
+		if _, ok := d.stacks[h[i].Key]; ok {
+			return true
+		}
+	}
+	for i := range h {
+		if a, ok := lookUp(h[i].Key); ok && a.field == fieldStack {
+			return true
+		}
+	}
+	return false
+}
+
+// stackWords are the names of headers in which a dialect looks for a stack trace.
+func stackWords(dialects []*dialect) map[string]struct{} {
+	words := make(map[string]struct{})
+	for _, d := range dialects {
+		for _, word := range d.stacks {
+			words[word] = struct{}{}
+		}
+	}
+	return words
+}
