@@ -140,3 +140,6 @@ DROP FUNCTION dlq.note_unarchived();
 DROP FUNCTION dlq.note_archived();
 DROP TABLE dlq.archive_ids;
 DROP TABLE dlq.archive_partitions;
+
+-- Last: nobody reads messages while it goes.
+DROP INDEX IF EXISTS dlq.idx_dlq_messages_backdated;

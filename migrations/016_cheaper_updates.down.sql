@@ -1,6 +1,8 @@
 SET LOCAL lock_timeout = '5s';
 
 DROP FUNCTION dlq.merge_documents();
+DROP TRIGGER trg_dlq_messages_archive_refuse_places ON dlq.dlq_messages_archive;
+DROP FUNCTION dlq.refuse_places();
 
 ALTER INDEX dlq.idx_message_documents_text SET (gin_pending_list_limit = 1024);
 ALTER INDEX dlq.idx_message_documents_terms SET (gin_pending_list_limit = 1024);

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"runtime/debug"
-	"strings"
 
 	"golang.org/x/sync/errgroup"
 
@@ -44,23 +42,9 @@ func run(ctx context.Context, args, environ []string, stdout io.Writer) error {
 	if !base.Config.HasKafka() {
 		return errors.New("the configuration names no kafka.brokers: there is nothing to read from")
 	}
-	limitMemory(environ)
+	// Batches come and go by the megabyte: what is under way is there twice at worst.
+	program.NeedMemory(2*base.Config.Ingest.BufferBytes + 48<<20)
 	return serve(ctx, base)
-}
-
-// memoryLimit is what the garbage collector keeps to as long as what is alive
-// allows it. Batches come and go by the megabyte here; without a limit twice
-// their size would stay resident.
-const memoryLimit = 100 << 20
-
-// limitMemory leaves the choice to whoever made one.
-func limitMemory(environ []string) {
-	for _, variable := range environ {
-		if strings.HasPrefix(variable, "GOMEMLIMIT=") {
-			return
-		}
-	}
-	debug.SetMemoryLimit(memoryLimit)
 }
 
 func serve(ctx context.Context, base program.Base) error {

@@ -28,6 +28,7 @@ type backlog struct {
 	work
 	claims, looks []time.Duration // each statement's, ascending
 	before, after int64           // bytes of the table, with all that belongs to it
+	profile       profile         // of the statements alone; the workers are the bench's
 }
 
 // backlogPart is the part of a run that works such a table off.
@@ -87,11 +88,17 @@ func (p *backlogPart) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { _ = pool.Close() }()
+	if _, err := d.ExecContext(ctx, trackStatements); err != nil {
+		return fmt.Errorf("profile: %w", err)
+	}
 	pass := &cursorPass{store: store}
 	if out.work, err = timed(func() (int, error) { return pass.run(ctx) }); err != nil {
 		return err
 	}
 	if out.after, err = d.size(ctx); err != nil {
+		return err
+	}
+	if out.profile.statements, err = d.statements(ctx); err != nil {
 		return err
 	}
 	out.claims, out.looks = slices.Sorted(slices.Values(pass.claims)), slices.Sorted(slices.Values(pass.looks))
@@ -198,7 +205,7 @@ func (p *backlogPart) lines() []line {
 			work: title, figure: "p99 " + millis(slow),
 			beside: fmt.Sprintf("p50 %s, longest %s", millis(percentile(b.claims, 50)), millis(percentile(b.claims, 100))),
 			ratio:  noDemand, wanted: "p99 < " + millis(wantClaim), reached: slow > 0 && slow < wantClaim,
-			limits: b.cpu.limits(b.n),
+			limits: b.cpu.limits(b.n, "message", backlogWorkers),
 		},
 		{
 			work: "the same, claimed and finished", figure: each(b.perSecond()),
@@ -213,6 +220,8 @@ func (p *backlogPart) lines() []line {
 		},
 	}
 }
+
+func (p *backlogPart) profiles() []profile { return []profile{p.profile} }
 
 func (p *backlogPart) method() string {
 	b := p.backlog

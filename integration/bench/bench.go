@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"time"
 
@@ -48,6 +49,7 @@ type result struct {
 	opts    options
 	machine machine
 	parts   []measured
+	broken  bool // a part failed; parts are those before it
 }
 
 // measure does the whole run. Nothing that it starts is left behind.
@@ -90,6 +92,9 @@ func (b *bench) start(ctx context.Context) (err error) {
 	if b.folder, err = os.MkdirTemp(b.opts.dir, "dlq-manager-bench-"); err != nil {
 		return err
 	}
+	if err := expectTools(ctx); err != nil {
+		return err
+	}
 	b.say("building the programs")
 	if err := build(ctx, b.folder, "api", "ingester", "archiver"); err != nil {
 		return err
@@ -113,6 +118,17 @@ func (b *bench) start(ctx context.Context) (err error) {
 	}
 	b.result.machine, err = describe(ctx, b.stack.DatabaseURL(), b.result.machine.load)
 	return err
+}
+
+// expectTools looks for what is only run when much is measured already.
+func expectTools(ctx context.Context) error {
+	if _, err := stack.KafkaTool(ctx, producerHeapMB, producerTool, "--help"); err != nil {
+		return err
+	}
+	if out, err := exec.CommandContext(ctx, "go", "tool", "-n", "pprof").CombinedOutput(); err != nil {
+		return fmt.Errorf("go tool pprof: %w\n%s", err, out)
+	}
+	return nil
 }
 
 // database makes a database and brings it to the newest schema as an operator

@@ -135,8 +135,34 @@ func TestUsage(t *testing.T) {
 	if got := u.foreign(); math.Abs(got-3.0/8) > 1e-9 {
 		t.Errorf("foreign() = %v, want 3/8", got)
 	}
-	if got, want := u.limits(1_000_000), "api 2 µs, Kafka 1 µs"; !strings.HasSuffix(got, want) || !strings.HasPrefix(got, "waiting") {
-		t.Errorf("limits() = %q, want waiting ... %q", got, want)
+	if got, want := u.limits(1_000_000, "request", 1), "a request takes api 2 µs, Kafka 1 µs"; !strings.HasSuffix(got, want) || !strings.HasPrefix(got, disturbed) {
+		t.Errorf("limits() = %q, want %s ... %q", got, disturbed, want)
+	}
+}
+
+func TestWhatLimitsFollowsFromTheSessions(t *testing.T) {
+	t.Parallel()
+	s := time.Second
+	used := func(postgres, bench, foreign, idle time.Duration) usage {
+		return usage{by: map[string]time.Duration{"postgres": postgres, "bench": bench}, busy: postgres + bench + foreign, idle: idle}
+	}
+	for _, c := range []struct {
+		name            string
+		u               usage
+		sessions, cores int
+		want            string
+	}{
+		{"one process", used(9*s, 0, 0, 11*s), 1, 2, "one process of PostgreSQL, all of a core"},
+		{"by turns", used(5*s, 4*s, 0, 11*s), 1, 2, "one after the other"},
+		{"one that waits", used(4*s, s, 0, 15*s), 1, 2, "waiting"},
+		{"as many as cores", used(9*s, 0, 0, 11*s), 2, 2, "waiting"},
+		{"two of four cores", used(18*s, 0, 0, 22*s), 2, 4, "2 processes of PostgreSQL"},
+		{"all busy", used(17*s, s, 0, 2*s), 1, 2, "the processors"},
+		{"others", used(9*s, 0, 2*s, 9*s), 1, 2, disturbed},
+	} {
+		if got := c.u.kind(c.sessions, c.cores); !strings.HasPrefix(got, c.want) {
+			t.Errorf("%s: kind() = %q, want %q", c.name, got, c.want)
+		}
 	}
 }
 

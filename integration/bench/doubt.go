@@ -181,7 +181,7 @@ func (p *doubtPart) lines() []line {
 	return []line{{
 		work: fmt.Sprintf("settling %s doubtful claims", thousands(p.n)), figure: seconds(p.took),
 		beside: noDemand, ratio: noDemand,
-		wanted: "< " + seconds(wantSettled), reached: p.n > 0 && p.took < wantSettled, limits: p.cpu.limits(p.n),
+		wanted: "< " + seconds(wantSettled), reached: p.n > 0 && p.took < wantSettled, limits: p.cpu.limits(p.n, "message", redriveWorkers),
 	}}
 }
 

@@ -127,11 +127,11 @@ func (p *exportPart) lines() []line {
 		work: fmt.Sprintf("memory of the API, export of %s", thousands(p.out.n)), figure: fmt.Sprintf("%.0f MB", mb),
 		beside: fmt.Sprintf("%s, %.0f MB/s", each(p.out.perSecond()), quotient(float64(p.out.bytes)/1e6, p.out.took.Seconds())),
 		ratio:  noDemand, wanted: fmt.Sprintf("< %d MB", wantExportMemory),
-		reached: mb > 0 && mb < wantExportMemory, limits: p.out.cpu.limits(p.out.n),
+		reached: mb > 0 && mb < wantExportMemory, limits: p.out.cpu.limits(p.out.n, "record", 1),
 	}}
 }
 
 func (p *exportPart) method() string {
 	return fmt.Sprintf("- **Export.** One request to an API that has just started, for %s messages as NDJSON (%s).\n"+
-		"  Every line is read, and no id may come twice.\n", thousands(p.out.n), gigabytes(p.out.bytes))
+		"  Every line is read, and no id may come twice. `DLQ_REDRIVE_WORKERS=0`: it does nothing else meanwhile.\n", thousands(p.out.n), gigabytes(p.out.bytes))
 }

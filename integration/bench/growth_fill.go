@@ -2,9 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/lib/pq"
 
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
@@ -27,7 +31,11 @@ type filler struct {
 	rows         int           // live messages
 	topics       []int64       // ids of the dead-letter topics, in the order of names
 	incarnations []int64       // ids of their incarnations
+	old          []numbers     // of messages that are there to be archived
 }
+
+// numbers are those of some messages, from the first to the last.
+type numbers struct{ first, last int }
 
 func (b *bench) newFiller(ctx context.Context, d *database, store *postgres.Store) (*filler, error) {
 	f := newFillerOf(max(b.opts.share(growthSizes[len(growthSizes)-1]), 1), time.Now().UTC())
@@ -70,24 +78,39 @@ func newFillerOf(messages int, now time.Time) *filler {
 // moment is the time of message n.
 func (f *filler) moment(n int) time.Time { return f.begin.Add(time.Duration(n) * f.each) }
 
-// growthRows writes messages $1 to $2 and counts them. They begin at $3, one every
+// filledID is the id of message n.
+func filledID(n int) uuid.UUID {
+	return uuid.MustParse(fmt.Sprintf("018f%08x70008000%012d", n, 0))
+}
+
+// draw returns the number of a message that stays.
+func (f *filler) draw(random *rand.Rand) int {
+	for {
+		n := 1 + random.IntN(f.rows)
+		if !slices.ContainsFunc(f.old, func(o numbers) bool { return o.first <= n && n <= o.last }) {
+			return n
+		}
+	}
+}
+
+// growthRows writes messages $1 to $2 and counts them. Only what is in an index
+// differs from one to the next: to make anything else takes time. They begin at $3, one every
 // $4; with $5 they all have that status. $6 and $7 are the ids of topics.
 const growthRows = `
 	WITH made AS (
 		INSERT INTO dlq.dlq_messages (id, original_topic, error_message, status, retry_count, created_at, updated_at, last_retry_at,
 			key, value, headers, payload, origin_confidence, dialect, consumer_group, error_class, group_id,
 			dlq_topic_id, dlq_incarnation_id, dlq_partition, dlq_offset, dlq_timestamp)
-		SELECT ('018f' || lpad(to_hex(n), 8, '0') || '70008000' || substr(md5(n::text), 1, 12))::uuid,
-			($8::text[])[1 + n % $9::int], 'order ' || n % 9973 || ' cannot be charged, code ' || n % 100, status,
+		SELECT ('018f' || lpad(to_hex(n), 8, '0') || '70008000000000000000')::uuid,
+			($8::text[])[1 + n % $9::int], 'order <n> cannot be charged', status,
 			CASE status WHEN 'PENDING' THEN 0 WHEN 'RESOLVED' THEN 1 ELSE 3 END,
 			moment, moment, CASE WHEN status <> 'PENDING' THEN moment END,
-			convert_to('key-' || n, 'UTF8'), convert_to(text, 'UTF8'), '\x00', text::jsonb, 'header', 'spring-dlt', 'bench',
+			int4send(n), '{"note": "narrow"}', '\x00', '{"note": "narrow"}', 'header', 'spring-dlt', 'bench',
 			'com.example.Failure' || n % 20, ('67726f7570206f66207265616473' || lpad(to_hex(n % 100), 4, '0'))::uuid,
 			($6::int[])[1 + n % $9], ($7::int[])[1 + n % $9], n % 12, n, moment
 		FROM (
 			SELECT n, $3::timestamptz + n * $4::interval AS moment,
-				coalesce($5::text, CASE WHEN n % 10 < 5 THEN 'PENDING' WHEN n % 10 < 8 THEN 'RESOLVED' ELSE 'DEAD' END) AS status,
-				format('{"id": %s, "customer": %s, "note": "%s"}', n, n % 100000, md5(n::text)) AS text
+				coalesce($5::text, CASE WHEN n % 10 < 5 THEN 'PENDING' WHEN n % 10 < 8 THEN 'RESOLVED' ELSE 'DEAD' END) AS status
 			FROM generate_series($1::int, $2::int) AS n OFFSET 0
 		) made
 		RETURNING original_topic, dlq_topic_id, status, group_id
@@ -107,10 +130,6 @@ const growthRows = `
 // to fills the table until there are so many live messages, of which so many are
 // old enough to be archived.
 func (f *filler) to(ctx context.Context, rows, old int) error {
-	// Filling must not wait for a vacuum, which comes in one piece behind it.
-	if _, err := f.table.ExecContext(ctx, `ALTER TABLE dlq.dlq_messages SET (autovacuum_enabled = false)`); err != nil {
-		return fmt.Errorf("fill: %w", err)
-	}
 	missing, err := f.missing(ctx, rows)
 	if err != nil {
 		return err
@@ -118,18 +137,46 @@ func (f *filler) to(ctx context.Context, rows, old int) error {
 	if missing < old {
 		return fmt.Errorf("fill: %d messages are missing, of which %d are to be old", missing, old)
 	}
+	if err := f.all(ctx, hurry); err != nil {
+		return err
+	}
 	first := f.rows + 1
-	if err := f.write(ctx, first, first+old-1, f.oldFrom(first), "RESOLVED"); err != nil {
+	err = f.write(ctx, first, first+old-1, f.oldFrom(first), "RESOLVED")
+	if err == nil {
+		err = f.write(ctx, first+old, first+missing-1, f.begin, nil)
+	}
+	if err = errors.Join(err, f.all(context.WithoutCancel(ctx), calm)); err != nil {
 		return err
 	}
-	if err := f.write(ctx, first+old, first+missing-1, f.begin, nil); err != nil {
-		return err
-	}
+	f.old = append(f.old, numbers{first, first + old - 1})
 	f.rows += missing
-	if _, err := f.table.ExecContext(ctx, `ALTER TABLE dlq.dlq_messages RESET (autovacuum_enabled)`); err != nil {
-		return fmt.Errorf("fill: %w", err)
-	}
 	return f.table.settle(ctx)
+}
+
+// hurry lets filling wait for nothing that comes in one piece behind it: no vacuum,
+// and no checkpoints with the whole pages that the log holds after each.
+var hurry = []string{
+	`ALTER TABLE dlq.dlq_messages SET (autovacuum_enabled = false)`,
+	`ALTER SYSTEM SET max_wal_size = '24GB'`,
+	`ALTER SYSTEM SET full_page_writes = off`,
+	`SELECT pg_reload_conf()`,
+}
+
+// calm makes everything as it was.
+var calm = []string{
+	`ALTER TABLE dlq.dlq_messages RESET (autovacuum_enabled)`,
+	`ALTER SYSTEM RESET max_wal_size`,
+	`ALTER SYSTEM RESET full_page_writes`,
+	`SELECT pg_reload_conf()`,
+}
+
+func (f *filler) all(ctx context.Context, statements []string) error {
+	for _, statement := range statements {
+		if _, err := f.table.ExecContext(ctx, statement); err != nil {
+			return fmt.Errorf("fill: %w", err)
+		}
+	}
+	return nil
 }
 
 // oldFrom is a beginning with which message n is old enough to be archived.

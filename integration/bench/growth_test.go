@@ -1,6 +1,8 @@
 package main
 
 import (
+	"maps"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -38,23 +40,38 @@ func TestGrowthLines(t *testing.T) {
 	t.Parallel()
 	p := &growthPart{}
 	for i, size := range growthSizes {
-		w := work{rate: rate{1500 - 166*i, time.Second}}
+		w := work{rate: rate{1500 - 150*i, time.Second}}
 		p.sizes = append(p.sizes, grown{rows: size, ingest: w, list: w, claim: w, archive: w})
 	}
 	lines := p.lines()
 	if got := missed(lines); len(lines) != 4 || got != nil {
 		t.Errorf("%d lines, missed %q, want 4 and none", len(lines), got)
 	}
-	if want := "with 100k: 1,500 /s, 1M: 1,334 /s, 5M: 1,168 /s"; lines[0].beside != want || !strings.HasSuffix(lines[0].work, "with 10M messages") {
+	if want := "with 100k: 1,500 /s, 1M: 1,350 /s, 5M: 1,200 /s"; lines[0].beside != want || !strings.HasSuffix(lines[0].work, "with 10M messages") {
 		t.Errorf("%q beside %q, want %q", lines[0].work, lines[0].beside, want)
 	}
-	p.sizes[3].claim.n = 999
+	p.sizes[3].claim.n = 899
 	if got := missed(p.lines()); len(got) != 1 || !strings.HasPrefix(got[0], "claim") {
 		t.Errorf("claims too far apart: missed %q, want that", got)
 	}
 	p.sizes = p.sizes[:3]
 	if got := missed(p.lines()); len(got) != 4 {
 		t.Errorf("a size is missing: missed %q, want all", got)
+	}
+}
+
+func TestFillerDrawsWhatStays(t *testing.T) {
+	t.Parallel()
+	f := &filler{rows: 10, old: []numbers{{1, 3}, {6, 9}}}
+	random, drawn := rand.New(rand.NewPCG(1, 1)), map[int]bool{}
+	for range 200 {
+		drawn[f.draw(random)] = true
+	}
+	if want := map[int]bool{4: true, 5: true, 10: true}; !maps.Equal(drawn, want) {
+		t.Errorf("drawn were %v, want %v", drawn, want)
+	}
+	if got, want := filledID(12).String(), "018f0000-000c-7000-8000-000000000000"; got != want {
+		t.Errorf("filledID(12) = %s, want %s", got, want)
 	}
 }
 

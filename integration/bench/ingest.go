@@ -18,7 +18,7 @@ type ingestPart struct {
 	sent sent
 
 	single work // one INSERT a record
-	copied work
+	copied copies
 }
 
 // sent is what waits in Kafka.
@@ -110,6 +110,10 @@ func (p *ingestPart) writePlain(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	raw, err := rows.unquoted()
+	if err != nil {
+		return err
+	}
 	empty, err := p.database(ctx, "bench_plain")
 	if err != nil {
 		return err
@@ -120,15 +124,27 @@ func (p *ingestPart) writePlain(ctx context.Context) (err error) {
 	}
 	for _, d := range []*database{empty, p.live} {
 		p.say("writing %d rows with one INSERT each and %d with COPY", p.opts.single/2, p.opts.copied/2)
-		single, err := d.insertEach(ctx, rows, p.opts.single/2)
+		single, err := d.insertEach(ctx, raw, p.opts.single/2)
 		if err != nil {
 			return err
 		}
-		copied, err := d.copyRows(ctx, rows, p.opts.copied/2, copyBatch)
+		p.single = p.single.plus(single)
+		if err := p.copyEach(ctx, d, rows, p.opts.copied/2); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copyEach writes n rows in all, as many by each number of connections.
+func (p *ingestPart) copyEach(ctx context.Context, d *database, rows *sample, n int) error {
+	ways := copyConnections()
+	for i, connections := range ways {
+		got, err := d.copyRows(ctx, rows, n*(i+1)/len(ways)-n*i/len(ways), copyBatch, connections)
 		if err != nil {
 			return err
 		}
-		p.single, p.copied = p.single.plus(single), p.copied.plus(copied)
+		p.copied.add(got)
 	}
 	return nil
 }

@@ -71,9 +71,9 @@ func (p *largePart) retryLarge(ctx context.Context, d *database, h heap) (err er
 
 func (p *largePart) lines() []line {
 	in := memoryLine(fmt.Sprintf("memory of the ingester, %d records of 10 MB", p.in.n), p.in.memory)
-	in.beside, in.limits = perMegabyte(p.in.work), p.in.cpu.limits(p.in.n)
+	in.beside, in.limits = perMegabyte(p.in.work), p.in.cpu.limits(p.in.n, "record", ingestWriters)
 	out := memoryLine(fmt.Sprintf("memory of the API, retry-all of %d records of 10 MB", p.retried.n), p.api)
-	out.beside, out.limits = perMegabyte(p.retried), p.retried.cpu.limits(p.retried.n)
+	out.beside, out.limits = perMegabyte(p.retried), p.retried.cpu.limits(p.retried.n, "record", redriveWorkers)
 	return []line{in, out}
 }
 

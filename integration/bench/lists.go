@@ -268,11 +268,15 @@ func listAsked(name, path string, s statement, rows int) asked {
 }
 
 // checkEach is which answers of a list are counted: to read all of them would
-// take the machine's time from what is measured.
+// take the machine's time from what is measured. Of the others only the length is
+// looked at.
 const checkEach = 64
 
 // checkList wants an answer's list to have so many things.
 func checkList(n int, body []byte, list string, want int) error {
+	if least := want * leastBytes(list); len(body) < least {
+		return fmt.Errorf("the run is worthless: %d bytes for %d %s, want %d or more: %.100s", len(body), want, list, least, body)
+	}
 	if n%checkEach != 0 {
 		return nil
 	}
@@ -281,6 +285,14 @@ func checkList(n int, body []byte, list string, want int) error {
 		err = fmt.Errorf("the run is worthless: %d %s, want %d", got, list, want)
 	}
 	return err
+}
+
+// leastBytes is what no thing of a list is shorter than.
+func leastBytes(list string) int {
+	if list == "messages" {
+		return 200
+	}
+	return 40
 }
 
 // placeAt is the place of the message behind which those begin that have so many
@@ -322,9 +334,10 @@ func (p *listsPart) lines() []line {
 		share := c.share()
 		lines = append(lines, line{
 			work: p.title(c.name), figure: each(c.api.perSecond()),
-			beside: "its statement by the same driver: " + each(c.sql.perSecond()), ratio: fmt.Sprintf("%.2f", share),
+			beside: fmt.Sprintf("its statement by the same driver: %s; answers: %s and %s", each(c.sql.perSecond()),
+				thousands(c.api.n), thousands(c.sql.n)), ratio: fmt.Sprintf("%.2f", share),
 			wanted: fmt.Sprintf("ratio ≥ %.1f", wantListShare), reached: share >= wantListShare,
-			limits: c.api.cpu.limits(c.api.n),
+			limits: c.api.cpu.limits(c.api.n, "request", listCallers),
 		})
 	}
 	first, deep := p.answer(firstOfAll), p.answer(byCursor)
@@ -362,10 +375,12 @@ func (p *listsPart) method() string {
 		"  each asking as soon as it has its answer. *Its statement* is the one that the store sends for\n"+
 		"  that page or message, with the same arguments, prepared, by lib/pq in as many connections, and every\n"+
 		"  column of every row taken: no transaction around it, no session settings, no look at who asks, no JSON\n"+
-		"  and no HTTP. All take turns of %s, %d each, in the order that lets either way be first as often.\n"+
+		"  and no HTTP. Every answer must have a least length, and one in %d is decoded and counted, before the next\n"+
+		"  is asked for. The API runs with `DLQ_REDRIVE_WORKERS=0`: no retries are asked for, and none are looked for.\n"+
+		"  All take turns of %s, %d each, in the order that lets either way be first as often.\n"+
 		"  Pages have %d messages; ids are random ones of %s. The deep page is asked with the cursor that the\n"+
 		"  page before it would have given. The catalogue of searches is marked as complete, so that nobody makes\n"+
 		"  documents meanwhile. The client in the bench knows only this much HTTP: what a whole one takes\n"+
 		"  would be counted as the API's.\n",
-		thousands(p.rows), listCallers, seconds(listSlice), listRounds, listPage, thousands(listIDs))
+		thousands(p.rows), listCallers, checkEach, seconds(listSlice), listRounds, listPage, thousands(listIDs))
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -58,7 +59,9 @@ func TestListLines(t *testing.T) {
 
 func TestCheckList(t *testing.T) {
 	t.Parallel()
-	two := []byte(`{"messages": [{}, {}], "next": null}`)
+	one := fmt.Sprintf(`{"id": %q}`, strings.Repeat("x", leastBytes("messages")))
+	two := []byte(`{"messages": [` + one + `, ` + one + `], "next": null}`)
+	long := []byte(`{"messages": [` + one + `], "next": "` + strings.Repeat("x", leastBytes("messages")) + `"}`)
 	for _, c := range []struct {
 		n, want int
 		body    string
@@ -66,8 +69,9 @@ func TestCheckList(t *testing.T) {
 	}{
 		{0, 2, string(two), true},
 		{0, 3, string(two), false},
-		{checkEach, 3, string(two), false},
-		{checkEach - 1, 3, string(two), true}, // not looked at
+		{checkEach, 2, string(long), false},
+		{checkEach - 1, 2, string(long), true}, // long enough, and not counted
+		{checkEach - 1, 3, string(two), false}, // too short for three
 		{0, 1, `{"topics": []}`, false},
 		{0, 1, `not JSON`, false},
 	} {

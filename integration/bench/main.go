@@ -4,10 +4,12 @@
 //	bench [-scale S] [-only PART,PART] [-reads N] [-dir DIR] [-limit D] [-write]
 //
 // A run is a list of parts, see parts.go; -only takes some of them, with what they
-// need. With -reads it measures searches alone. It prints one table. A figure is only shown when the counts behind it are
-// right: a run that lost, doubled or changed a record fails. With -write it also
-// writes docs/benchmarks.md. It must run inside of this module, on Linux, and
-// wants the machine for itself.
+// need. With -reads it measures searches alone. It prints one table. A figure is
+// only shown when the counts behind it are right: a run that lost, doubled or
+// changed a record fails, and prints the parts that were over by then. With -write
+// a run that succeeds, undisturbed by others, also writes docs/benchmarks.md, or
+// docs/benchmarks-reads.md. It must run inside of this module, on Linux, and wants
+// the machine for itself.
 package main
 
 import (
@@ -88,6 +90,9 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	return opts, err
 }
 
+// whole is without anything left out.
+func (o options) whole() bool { return o.scale == 1 && len(o.only) == 0 && o.reads == 0 }
+
 // leastScale leaves something to measure in every part.
 const leastScale = 0.001
 
@@ -129,12 +134,22 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exitUsage
 	}
 	result, err := measure(ctx, opts, stderr)
-	if err == nil {
-		err = publish(result, opts.write, stdout)
-	}
-	if err != nil {
+	if err = announce(result, err, stdout); err != nil {
 		fmt.Fprintln(stderr, "bench:", err)
 		return exitFailed
 	}
 	return 0
+}
+
+// announce publishes what was measured. Of a run that failed it shows the parts
+// that were over by then, and writes nothing.
+func announce(r result, failed error, stdout io.Writer) error {
+	if failed == nil {
+		return publish(r, r.opts.write, stdout)
+	}
+	if len(r.parts) == 0 {
+		return failed
+	}
+	r.broken = true
+	return errors.Join(failed, publish(r, false, stdout))
 }

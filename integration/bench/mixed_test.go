@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"testing"
 	"time"
 )
@@ -37,9 +38,12 @@ func TestMixedLines(t *testing.T) {
 	at := func(quiet, loaded, stored int) *mixedPart {
 		return &mixedPart{
 			quiet: load{times: times(quiet)}, loaded: load{times: times(loaded)},
-			produced: rate{20_000, time.Second}, stored: rate{stored, time.Second},
+			produced: rate{20_000, time.Second}, stored: rate{stored, time.Second}, memory: 100e6,
 		}
 	}
+	failing, late, large := at(10, 30, 20_000), at(10, 30, 20_000), at(10, 30, 20_000)
+	failing.loaded.note(0, errors.New("500"))
+	late.quiet.late, large.memory = 1, wantMemory*1e6
 	for _, c := range []struct {
 		name string
 		part *mixedPart
@@ -48,10 +52,23 @@ func TestMixedLines(t *testing.T) {
 		{"both", at(10, 30, 20_000), 0},
 		{"too slow", at(10, 31, 20_000), 1},
 		{"too little ingested", at(10, 30, 19_000), 1},
-		{"nothing measured", &mixedPart{}, 2},
+		{"an answer failed", failing, 1},
+		{"a request was not asked", late, 1},
+		{"too much memory", large, 1},
+		{"nothing measured", &mixedPart{}, 3},
 	} {
 		if got := missed(c.part.lines()); len(got) != c.want {
 			t.Errorf("%s: missed %q, want %d", c.name, got, c.want)
 		}
+	}
+}
+
+func TestAnswersSayWhatWentWrong(t *testing.T) {
+	t.Parallel()
+	l := load{times: []time.Duration{time.Second}, late: 2}
+	l.note(0, errors.New("503\nbusy"))
+	l.note(time.Second, nil)
+	if got, want := l.answers(), `2 answers, 1 errors ("503\nbusy"), 2 not asked in time`; got != want {
+		t.Errorf("answers() = %q, want %q", got, want)
 	}
 }

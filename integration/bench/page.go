@@ -35,8 +35,10 @@ func (r result) page() string {
 	if profiles := r.profiles(); profiles != "" {
 		say("## Profiles\n\n")
 		say("Where the programs and the database spent their time in these parts: of the program's\n" +
-			"processor time, the functions that took most, with what the runtime and the system did\n" +
-			"for them; of the time that PostgreSQL was at work on statements, those that took most.\n\n")
+			"processor time, the functions that took most, with what the runtime and the system did on\n" +
+			"their stacks, and what Go's runtime did on its own, which is collecting garbage and choosing\n" +
+			"who runs; of the time from the begin to the end of all statements in the server, waits for\n" +
+			"locks, the disk and a processor included, those that took most.\n\n")
 		say("%s\n", profiles)
 	}
 	say("## Where\n\n")
@@ -48,9 +50,12 @@ func (r result) page() string {
 
 	say("## How\n\n")
 	say("The servers are the bench's own and write to disk as in production. The programs are\n" +
-		"built as for a release and run as processes with their default settings. One run, no\n" +
-		"warm-up, no best of several: expect other runs to differ by a fifth. Before each timed\n" +
-		"part the table is vacuumed and a checkpoint is made.\n\n")
+		"built as for a release and run as processes with their default settings, but for what a\n" +
+		"part says and `redrive.workers: 0` (redrives are left to others) for the APIs of the parts\n" +
+		"lists, export and mixed and for fixing a selection; Go's runtime has its defaults, too. One\n" +
+		"run, no warm-up, no best of several, unless a part says otherwise: expect other runs to\n" +
+		"differ by a fifth. Where a part begins with a table that is filled, it is vacuumed, analyzed\n" +
+		"and a checkpoint is made first.\n\n")
 	say("A dead letter is a JSON value of 1 KB with a key and the eight headers that Spring's\n"+
 		"recoverer writes, unless a part says otherwise; every topic has %d partitions. Nothing\n"+
 		"is compressed.\n\n", partitions)
@@ -59,9 +64,11 @@ func (r result) page() string {
 	}
 	say("- **Memory** is the most that was ever resident (`VmHWM`), from the start of the process\n" +
 		"  to the end of the work.\n")
-	say("- **What limits it** comes from the system's clocks: how much of all cores was busy, how\n" +
-		"  much of that was not ours (other programs, the kernel's own work), and whose time a\n" +
-		"  record took. *The least* in the table means: not the aim, but what is wanted at least.\n\n")
+	say("- **What limits it** comes from the system's clocks: how much of all cores was busy, how\n"+
+		"  much of all was others' (other programs, the kernel's own work), and whose time a record\n"+
+		"  took. What runs in one session of PostgreSQL can have one core at most. From %.0f %% of\n"+
+		"  others' work on, this page is not written. *The least* in the table means: not the aim, but what is wanted at least.\n\n",
+		100*disturbing)
 	say("A figure is only written when the counts are right: rows, distinct offsets, positions,\n" +
 		"counters and bytes after ingest; the answer's numbers, the states, the attempts, the\n" +
 		"results, the audit trail and the records in the original topic after retry-all; what was\n" +
@@ -69,7 +76,8 @@ func (r result) page() string {
 
 	say("## Again\n\n")
 	say("```\nmake bench\n```\n\n")
-	say("takes some fifteen minutes and up to 30 GB of disk, and wants the machine for itself.\n\n")
+	say("took %s after the start of the servers and the builds, takes up to 30 GB of disk, and wants\n"+
+		"the machine for itself.\n\n", seconds(r.total()))
 	say("```\ngo run ./integration/bench -scale 0.1 -only ingest,retry-all\n```\n\n")
 	say("is a try of some parts with a tenth of everything; such small counts flatter ingest, whose\n"+
 		"pace a burst does not show, and shift what is fixed in the other figures. The parts are:\n%s.\n",

@@ -103,7 +103,7 @@ func (b *bench) runParts(ctx context.Context, chosen []part) error {
 		b.say("part %s", p.name)
 		start := time.Now()
 		if err := p.run(ctx); err != nil {
-			return fmt.Errorf("%s: %w", p.name, err)
+			return fmt.Errorf("part %s failed: %w", p.name, err)
 		}
 		took := time.Since(start)
 		b.say("part %s took %s", p.name, took.Round(100*time.Millisecond))

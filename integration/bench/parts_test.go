@@ -76,7 +76,7 @@ func TestRunParts(t *testing.T) {
 	wrong := errors.New("wrong")
 	c.err = wrong
 	err := run.runParts(t.Context(), parts)
-	if !errors.Is(err, wrong) || !strings.Contains(err.Error(), "c:") {
+	if !errors.Is(err, wrong) || !strings.Contains(err.Error(), "part c failed") {
 		t.Errorf("runParts = %v, want %v of c", err, wrong)
 	}
 	if a.ran != 1 || b.ran != 1 || c.ran != 1 || len(run.result.parts) != 2 {
@@ -98,10 +98,10 @@ func above() result {
 	parts := []part{
 		{name: "ingest", measurement: &ingestPart{
 			ingested: ingested{work: second(14_100), steps: []rate{{16_000, time.Second}}, memory: 127e6, profile: top},
-			single:   second(1_400), copied: second(20_000),
+			single:   second(1_400), copied: copies{{second(20_000), 2}, {second(19_000), 4}},
 		}},
 		{name: "sizes", measurement: &sizesPart{sizes: []sized{{
-			size: size{name: "100 B", count: 300_000}, ingested: ingested{work: second(24_100)}, copied: second(40_000),
+			size: size{name: "100 B", count: 300_000}, ingested: ingested{work: second(24_100)}, copied: copies{{second(40_000), 4}},
 		}}}},
 		{name: "large", measurement: &largePart{in: ingested{work: second(10), memory: 126e6}, retried: second(12), api: 125e6}},
 		{name: "retry-all", measurement: &retryPart{
@@ -109,8 +109,8 @@ func above() result {
 			retried: retried{
 				work: work{rate: rate{100_000, 6600 * time.Millisecond}}, memory: 124e6, created: rate{100_000, 300 * time.Millisecond},
 			},
-			produced: produced{rate: rate{50_000, time.Second}},
-			bare:     second(21_500), patient: rate{303, time.Second}, hasty: rate{1_200, time.Second},
+			produced: produced{rate: rate{50_000, time.Second}}, looked: looked{rows: 20_000, memory: 123e6},
+			bare: second(21_500), hasty: second(303), patient: rate{151, time.Second},
 		}},
 		{name: "settling", measurement: &doubtPart{work: work{rate: rate{10_000, 9900 * time.Millisecond}}}},
 		{name: "audit-line", measurement: &auditPart{cost: cost{with: rate{9_000, time.Second}, without: rate{10_000, time.Second}}}},
@@ -146,25 +146,26 @@ func TestPublish(t *testing.T) {
 		t.Errorf("publish = %v, want nil", err)
 	}
 	for _, want := range []string{
-		"14,100 /s", "10.1", "1,400 /s", "24,100 /s", "0.60", "15,151 /s", "0.30", "0.70", "50", "12.6", "100 MB/s",
-		"300 ms", "9.9 s", "p99 99 ms", "16,666 /s", "1.99", "0.90", "0.80", "0.99", "127 MB", "126 MB", "125 MB", "124 MB",
-		"`pq.send` 25 %", "`INSERT dlq_messages` 88 % (1,234 × 12.0 ms)", "settling 12.0 s",
+		"14,100 /s", "10.1", "1,400 /s", "24,100 /s", "0.60", "15,151 /s", "0.30", "0.70", "50", "100", "100 MB/s",
+		"300 ms", "9.9 s", "p99 99 ms", "16,666 /s", "1.99", "0.90", "0.80", "0.99", "127 MB", "126 MB", "125 MB", "124 MB", "123 MB",
+		"`pq.send` 25 %", "`INSERT dlq_messages` 88 % (1,234 × 12.0 ms)", "settling 12.0 s", "Together: 108.0 s", "COPY, 2 connections: 20,000 /s; 4: 19,000 /s",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the table has no %q:\n%s", want, &out)
 		}
 	}
 	for name, spoil := range map[string]func(result){
-		"ingest, COPY":           func(r result) { of[*ingestPart](r).copied.n = 20_200 },
+		"ingest, COPY":           func(r result) { of[*ingestPart](r).copied[0].n = 20_200 },
 		"ingest, INSERT":         func(r result) { of[*ingestPart](r).single.n = 1_411 },
-		"ingest, sizes":          func(r result) { of[*sizesPart](r).sizes[0].copied.n = 40_200 },
+		"ingest, sizes":          func(r result) { of[*sizesPart](r).sizes[0].copied[0].n = 40_200 },
 		"ingester, too large":    func(r result) { of[*ingestPart](r).memory = 128e6 },
 		"ingester, 10 MB":        func(r result) { of[*largePart](r).in.memory = 128e6 },
 		"API, 10 MB":             func(r result) { of[*largePart](r).api = 128e6 },
 		"API, too large":         func(r result) { of[*retryPart](r).memory = 128e6 },
+		"API, lists":             func(r result) { of[*retryPart](r).looked.memory = 128e6 },
 		"retry-all, producer":    func(r result) { of[*retryPart](r).produced.n = 101_100 },
 		"retry-all, bare SQL":    func(r result) { of[*retryPart](r).bare.n = 21_700 },
-		"retry-all, one by one":  func(r result) { of[*retryPart](r).patient.n = 607 },
+		"retry-all, one by one":  func(r result) { of[*retryPart](r).hasty.n = 607 },
 		"settling, too slow":     func(r result) { of[*doubtPart](r).took = 10 * time.Second },
 		"settling, nothing":      func(r result) { of[*doubtPart](r).work = work{} },
 		"claims, too slow":       func(r result) { of[*backlogPart](r).claims = times(100) },
@@ -172,7 +173,7 @@ func TestPublish(t *testing.T) {
 		"size, too large":        func(r result) { of[*backlogPart](r).after = 200 },
 		"size, not measured":     func(r result) { of[*backlogPart](r).before = 0 },
 		"INSERT, not measured":   func(r result) { of[*ingestPart](r).single = work{} },
-		"COPY, not measured":     func(r result) { of[*ingestPart](r).copied = work{} },
+		"COPY, not measured":     func(r result) { of[*ingestPart](r).copied = nil },
 		"memory, not measured":   func(r result) { of[*largePart](r).api = 0 },
 		"producer, not measured": func(r result) { of[*retryPart](r).produced = produced{} },
 	} {
@@ -189,7 +190,7 @@ func TestTheLeastIsNeitherReachedNorMissed(t *testing.T) {
 	t.Parallel()
 	r := above()
 	of[*retryPart](r).produced.n = 100_900
-	of[*retryPart](r).patient.n = 606
+	of[*retryPart](r).hasty.n = 606
 	var out bytes.Buffer
 	if err := publish(r, false, &out); err != nil {
 		t.Errorf("publish = %v, want nil", err)

@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"database/sql"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,6 +30,7 @@ const samples = 2000
 type sample struct {
 	columns []string
 	rows    [][]any
+	binary  []string // names of the columns of bytes
 
 	id, offset, created, updated int // where these columns are
 	written                      atomic.Int64
@@ -38,6 +41,10 @@ func (d *database) sample(ctx context.Context, n int, originals ...string) (*sam
 	s := &sample{}
 	if err := d.texts(ctx, &s.columns, `SELECT column_name FROM information_schema.columns
 		WHERE table_schema = 'dlq' AND table_name = 'dlq_messages' AND is_generated = 'NEVER' ORDER BY ordinal_position`); err != nil {
+		return nil, err
+	}
+	if err := d.texts(ctx, &s.binary, `SELECT column_name FROM information_schema.columns
+		WHERE table_schema = 'dlq' AND table_name = 'dlq_messages' AND data_type = 'bytea'`); err != nil {
 		return nil, err
 	}
 	for _, topic := range originals {
@@ -119,6 +126,27 @@ func indexOf(all []string, one string) int {
 	return -1
 }
 
+// unquoted is the same rows with bytes as bytes, which the driver sends as they
+// are in place of as text of twice their size. Only an INSERT can have them so.
+func (s *sample) unquoted() (*sample, error) {
+	out := &sample{columns: s.columns, rows: make([][]any, len(s.rows))}
+	for i, row := range s.rows {
+		out.rows[i] = slices.Clone(row)
+		for at, name := range s.columns {
+			text, ok := row[at].(string)
+			if !ok || !slices.Contains(s.binary, name) {
+				continue
+			}
+			bytes, err := hex.DecodeString(strings.TrimPrefix(text, `\x`))
+			if err != nil {
+				return nil, fmt.Errorf("bytes of %s: %w", name, err)
+			}
+			out.rows[i][at] = bytes
+		}
+	}
+	return out, out.find()
+}
+
 // beyond every offset that a topic of the bench has.
 const beyond = 1 << 40
 
@@ -166,7 +194,8 @@ func (d *database) adopt(ctx context.Context, from *database) error {
 	return nil
 }
 
-// insertEach writes n rows by one connection in auto-commit.
+// insertEach writes n rows by one connection in auto-commit, with one statement
+// that is prepared once.
 func (d *database) insertEach(ctx context.Context, s *sample, n int) (w work, err error) {
 	before, err := d.readyToWrite(ctx)
 	if err != nil {
@@ -177,14 +206,18 @@ func (d *database) insertEach(ctx context.Context, s *sample, n int) (w work, er
 		return w, err
 	}
 	defer func() { _ = conn.Close() }()
-	text := s.insertText()
+	insert, err := conn.PrepareContext(ctx, s.insertText())
+	if err != nil {
+		return w, fmt.Errorf("prepare an insert: %w", err)
+	}
+	defer func() { _ = insert.Close() }()
 	w, err = timed(func() (int, error) {
 		for range n {
 			row, err := s.next()
 			if err != nil {
 				return 0, err
 			}
-			if _, err := conn.ExecContext(ctx, text, row...); err != nil {
+			if _, err := insert.ExecContext(ctx, row...); err != nil {
 				return 0, fmt.Errorf("insert: %w", err)
 			}
 		}
@@ -211,35 +244,89 @@ func (d *database) expectRows(ctx context.Context, rows int64) error {
 }
 
 const (
-	// copyConnections is as many as the ingester has writers.
-	copyConnections = 4
+	// ingestWriters is as many as the ingester has.
+	ingestWriters = 4
 
 	// copyBatch is as many rows as the ingester stores at once.
 	copyBatch = 1000
 )
 
+// copyConnections is how many COPY is tried with. The faster way counts.
+func copyConnections() []int { return []int{2, ingestWriters} }
+
+// copying is COPY by so many connections.
+type copying struct {
+	work
+	connections int
+}
+
+// copies is COPY by each of copyConnections.
+type copies []copying
+
+// add adds what the same number of connections did.
+func (c *copies) add(more copying) {
+	for i, have := range *c {
+		if have.connections == more.connections {
+			(*c)[i].work = have.plus(more.work)
+			return
+		}
+	}
+	*c = append(*c, more)
+}
+
+// fastest is nothing when there is none.
+func (c copies) fastest() (best copying) {
+	for _, one := range c {
+		if best.n == 0 || one.perSecond() > best.perSecond() {
+			best = one
+		}
+	}
+	return best
+}
+
+// text says how fast each was, the fastest first.
+func (c copies) text() string {
+	best := c.fastest()
+	text := fmt.Sprintf("COPY, %d connections: %s", best.connections, each(best.perSecond()))
+	for _, one := range c {
+		if one.connections != best.connections {
+			text += fmt.Sprintf("; %d: %s", one.connections, each(one.perSecond()))
+		}
+	}
+	return text
+}
+
+// all is how many rows were written by all, and how long that took.
+func (c copies) all() (sum rate) {
+	for _, one := range c {
+		sum = sum.plus(one.rate)
+	}
+	return sum
+}
+
 // copyRows writes n rows the fastest way into the table that the driver has, so
 // many in each transaction.
-func (d *database) copyRows(ctx context.Context, s *sample, n, batch int) (w work, err error) {
+func (d *database) copyRows(ctx context.Context, s *sample, n, batch, connections int) (out copying, err error) {
+	out.connections = connections
 	before, err := d.readyToWrite(ctx)
 	if err != nil {
-		return w, err
+		return out, err
 	}
-	d.SetMaxIdleConns(copyConnections)
-	w, err = timed(func() (int, error) {
-		errs := make([]error, copyConnections)
+	d.SetMaxIdleConns(connections)
+	out.work, err = timed(func() (int, error) {
+		errs := make([]error, connections)
 		var all sync.WaitGroup
-		for c := range copyConnections {
-			share := n*(c+1)/copyConnections - n*c/copyConnections
+		for c := range connections {
+			share := n*(c+1)/connections - n*c/connections
 			all.Go(func() { errs[c] = d.copyShare(ctx, s, share, batch) })
 		}
 		all.Wait()
 		return n, errors.Join(errs...)
 	})
 	if err != nil {
-		return w, fmt.Errorf("copy: %w", err)
+		return out, fmt.Errorf("copy: %w", err)
 	}
-	return w, d.expectRows(ctx, before+int64(n))
+	return out, d.expectRows(ctx, before+int64(n))
 }
 
 func (d *database) copyShare(ctx context.Context, s *sample, n, batch int) error {
@@ -259,20 +346,20 @@ func (d *database) copyShare(ctx context.Context, s *sample, n, batch int) error
 }
 
 func copyInto(ctx context.Context, tx *sql.Tx, s *sample, n int) error {
-	copying, err := tx.PrepareContext(ctx, s.copyText())
+	sending, err := tx.PrepareContext(ctx, s.copyText())
 	if err != nil {
 		return err
 	}
-	defer func() { _ = copying.Close() }()
+	defer func() { _ = sending.Close() }()
 	for range n {
 		row, err := s.next()
 		if err != nil {
 			return err
 		}
-		if _, err := copying.ExecContext(ctx, row...); err != nil {
+		if _, err := sending.ExecContext(ctx, row...); err != nil {
 			return err
 		}
 	}
-	_, err = copying.ExecContext(ctx) // sends the rest
+	_, err = sending.ExecContext(ctx) // sends the rest
 	return err
 }

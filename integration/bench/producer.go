@@ -23,6 +23,7 @@ const (
 	// that its start weighs little.
 	producerTimes = 3
 
+	producerTool  = "org.apache.kafka.tools.ProducerPerformance"
 	producerTopic = "producer.performance.v1"
 )
 
@@ -45,7 +46,7 @@ func (b *bench) producerPerformance(ctx context.Context, n int) (out produced, e
 	if out.bytes, err = b.writePayload(ctx, payload); err != nil {
 		return out, err
 	}
-	tool, err := stack.KafkaTool(ctx, producerHeapMB, "org.apache.kafka.tools.ProducerPerformance",
+	tool, err := stack.KafkaTool(ctx, producerHeapMB, producerTool,
 		"--bootstrap-server", b.stack.Brokers()[0], "--topic", producerTopic, "--num-records", strconv.Itoa(n),
 		"--throughput", "-1", "--payload-file", payload, "--command-property", "acks=all")
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 
 // profile is where a program and the database spent their time while a part ran.
 type profile struct {
-	name       string // of the program and what it did
+	name       string // of the program; empty when only statements were counted
 	processor  time.Duration
 	functions  []spent // of the program
 	statements []spent // of the database
@@ -63,7 +63,7 @@ func (b *bench) note(ctx context.Context, d *database, prog *program) (*noting, 
 // done reads the profiles. The program has ended.
 func (n *noting) done(ctx context.Context) (profile, error) {
 	out := profile{name: n.name}
-	text, err := exec.CommandContext(ctx, "go", "tool", "pprof", "-top", "-hide", folded, n.path).Output()
+	text, err := exec.CommandContext(ctx, "go", "tool", "pprof", "-top", "-nodefraction=0", "-nodecount=1000000", "-hide", folded, n.path).Output()
 	if err != nil {
 		return out, fmt.Errorf("read %s: %w%s", n.path, err, stderrOf(err))
 	}
@@ -82,22 +82,35 @@ func stderrOf(err error) string {
 }
 
 // folded are functions whose time counts as that of those who called them: the
-// runtime, system calls, and what copies and compares bytes.
+// runtime, system calls, and what copies and compares bytes. Stacks of nothing
+// else are what the runtime does on its own.
 const folded = `^(runtime|internal/runtime|internal/poll|internal/bytealg|syscall|internal/syscall|sync|sync/atomic)(/[a-z/]+)?\.|^(memclr|memmove|memeqbody|aeshash|cmpbody|indexbyte|gcWriteBarrier|gogo|gosave)`
 
 var (
+	topSeen = regexp.MustCompile(`Showing nodes accounting for ([0-9.]+[a-zµ]*),`)
 	topSum  = regexp.MustCompile(`Total samples = ([0-9.]+[a-zµ]+)`)
 	topLine = regexp.MustCompile(`^\s*([0-9.]+[a-zµ]*)\s+([0-9.]+)%\s+[0-9.]+%\s+\S+\s+[0-9.]+%\s+(.+)$`)
 )
 
-// readTop reads what "go tool pprof -top" prints, the first of it. What nobody of
-// ours called, such as the collector of garbage, is missing there.
+// aloneName is what the runtime does that nobody of ours called.
+const aloneName = "runtime and garbage collection"
+
+// readTop reads what "go tool pprof -top" prints of all nodes: the first of it, and
+// last, what is on no stack of ours and so missing there.
 func readTop(text string) (top []spent, all time.Duration, err error) {
 	sum := topSum.FindStringSubmatch(text)
 	if sum == nil {
 		return nil, 0, errors.New("no sum of samples in it")
 	}
-	if all, err = time.ParseDuration(strings.ReplaceAll(sum[1], "mins", "m")); err != nil {
+	if all, err = profileTime(sum[1]); err != nil {
+		return nil, 0, err
+	}
+	shown := topSeen.FindStringSubmatch(text)
+	if shown == nil {
+		return nil, 0, errors.New("no sum of what is shown in it")
+	}
+	ours, err := profileTime(shown[1])
+	if err != nil {
 		return nil, 0, err
 	}
 	for text := range strings.Lines(text) {
@@ -111,7 +124,20 @@ func readTop(text string) (top []spent, all time.Duration, err error) {
 		}
 		top = append(top, spent{what: shortFunction(found[3]), share: percent / 100})
 	}
-	return top, all, nil
+	alone := spent{what: aloneName, share: quotient(float64(max(0, all-ours)), float64(all))}
+	return append(top, alone), all, nil
+}
+
+// profileTime reads a time as the tool writes it.
+func profileTime(text string) (time.Duration, error) {
+	if text == "0" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(strings.NewReplacer("mins", "m", "hrs", "h").Replace(text))
+	if err != nil {
+		return 0, fmt.Errorf("a time in the profile: %w", err)
+	}
+	return d, nil
 }
 
 // shortFunction leaves out the path of a package.
@@ -120,7 +146,8 @@ func shortFunction(name string) string {
 	return name[strings.LastIndex(name, "/")+1:]
 }
 
-// statements are those on which this database spent most of its time.
+// statements are those that took most of the time of all statements in this
+// database, from the begin to the end of each, waits included.
 func (d *database) statements(ctx context.Context) ([]spent, error) {
 	rows, err := d.QueryContext(ctx, `
 		SELECT query, calls, total_exec_time, coalesce(sum(total_exec_time) OVER (), 0)
@@ -222,16 +249,31 @@ func (r result) profiles() string {
 			if b.Len() == 0 {
 				b.WriteString("| part | program | its functions | statements |\n| --- | --- | --- | --- |\n")
 			}
-			fmt.Fprintf(&b, "| %s | %s, %s | %s | %s |\n", m.name, p.name, seconds(p.processor), functionsText(p.functions), statementsText(p.statements))
+			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", m.name, p.program(), functionsText(p.functions), statementsText(p.statements))
 		}
 	}
 	return b.String()
 }
 
+// program says which program it is of; without a name, of none.
+func (p profile) program() string {
+	if p.name == "" {
+		return noDemand
+	}
+	return p.name + ", " + seconds(p.processor)
+}
+
 func functionsText(all []spent) string {
 	var parts []string
 	for _, s := range all {
-		parts = append(parts, fmt.Sprintf("`%s` %.0f %%", s.what, 100*s.share))
+		name := "`" + s.what + "`"
+		if s.what == aloneName {
+			name = aloneName
+		}
+		parts = append(parts, fmt.Sprintf("%s %.0f %%", name, 100*s.share))
+	}
+	if len(parts) == 0 {
+		return noDemand
 	}
 	return strings.Join(parts, "; ")
 }

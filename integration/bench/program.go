@@ -35,6 +35,10 @@ func build(ctx context.Context, folder string, programs ...string) error {
 	return nil
 }
 
+// runtimeSettings are what changes how much memory and how many processors a
+// program in Go takes.
+var runtimeSettings = []string{"GOGC", "GOMEMLIMIT", "GOMAXPROCS", "GODEBUG"}
+
 // program is how to run one of the programs.
 type program struct {
 	name, path, config, log string
@@ -53,11 +57,13 @@ func (p program) command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// environ leaves out what would change the programs' settings.
+// environ leaves out what would change the programs' settings, or those of Go's
+// runtime in them.
 func environ(all []string) []string {
 	var kept []string
 	for _, entry := range all {
-		if !strings.HasPrefix(entry, "DLQ_") {
+		name, _, _ := strings.Cut(entry, "=")
+		if !strings.HasPrefix(name, "DLQ_") && !slices.Contains(runtimeSettings, name) {
 			kept = append(kept, entry)
 		}
 	}

@@ -20,11 +20,12 @@ import (
 // is sent. It does next to nothing: the time of the machine belongs to what is
 // measured, and a whole client takes as long as some of the answers.
 type caller struct {
-	conn net.Conn
-	in   *bufio.Reader
-	host string
-	out  []byte
-	body bytes.Buffer
+	conn   net.Conn
+	in     *bufio.Reader
+	host   string
+	out    []byte
+	body   bytes.Buffer
+	broken bool // an answer did not come whole: the next request needs another connection
 }
 
 // callPatience bounds one request with its answer.
@@ -58,27 +59,53 @@ func closeAll(all []*caller) {
 	}
 }
 
-// get returns the body of a good answer, which is valid until the next call.
+// get returns the body of a good answer, which is valid until the next call. After
+// an answer that did not come whole, the next call connects anew.
 func (c *caller) get(path string) ([]byte, error) {
-	if err := c.conn.SetDeadline(time.Now().Add(callPatience)); err != nil {
-		return nil, err
-	}
-	c.out = fmt.Appendf(c.out[:0], "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", path, c.host)
-	if _, err := c.conn.Write(c.out); err != nil {
+	if err := c.mend(); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	status, length, err := readHead(c.in)
+	c.broken = true
+	status, err := c.exchange(path)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	c.body.Reset()
-	if err := c.readBody(length); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
+	c.broken = false
 	if status != http.StatusOK {
 		return nil, fmt.Errorf("%s: %d %s", path, status, c.body.Bytes())
 	}
 	return c.body.Bytes(), nil
+}
+
+func (c *caller) mend() error {
+	if !c.broken {
+		return nil
+	}
+	conn, err := net.DialTimeout("tcp", c.host, callPatience)
+	if err != nil {
+		return err
+	}
+	_ = c.conn.Close()
+	c.conn, c.broken = conn, false
+	c.in.Reset(conn)
+	return nil
+}
+
+// exchange sends a request and reads its answer into body.
+func (c *caller) exchange(path string) (status int, err error) {
+	if err := c.conn.SetDeadline(time.Now().Add(callPatience)); err != nil {
+		return 0, err
+	}
+	c.out = fmt.Appendf(c.out[:0], "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", path, c.host)
+	if _, err := c.conn.Write(c.out); err != nil {
+		return 0, err
+	}
+	status, length, err := readHead(c.in)
+	if err != nil {
+		return 0, err
+	}
+	c.body.Reset()
+	return status, c.readBody(length)
 }
 
 // chunked is the length of a body that comes in pieces.

@@ -15,6 +15,11 @@ import (
 func TestCaller(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/broken" {
+			fmt.Fprint(w, "half of it")
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		}
 		if r.URL.Path == "/bad" {
 			http.Error(w, "no such thing", http.StatusNotFound)
 			return
@@ -43,6 +48,12 @@ func TestCaller(t *testing.T) {
 	}
 	if _, err := all[0].get("/a"); err != nil {
 		t.Errorf("get after a bad answer = %v, want nil", err)
+	}
+	if body, err := all[1].get("/broken"); err == nil {
+		t.Errorf("get of half an answer = %q, want an error", body)
+	}
+	if body, err := all[1].get("/a"); err != nil || string(body) != "/a/a/a" {
+		t.Errorf("get after half an answer = %q, %v, want the answer of another connection", body, err)
 	}
 }
 

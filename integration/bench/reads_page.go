@@ -42,7 +42,7 @@ func (r reads) lines() []line {
 		line{
 			work: fmt.Sprintf("export of %s as NDJSON", thousands(e.n)), figure: each(e.perSecond()),
 			beside: fmt.Sprintf("%.0f MB/s", float64(e.bytes)/1e6/max(e.took.Seconds(), 1e-9)), ratio: noDemand,
-			wanted: "≥ " + each(wantExport), reached: e.perSecond() >= wantExport, limits: e.cpu.limits(e.n),
+			wanted: "≥ " + each(wantExport), reached: e.perSecond() >= wantExport, limits: e.cpu.limits(e.n, "record", 1),
 		},
 		line{
 			work: "memory of the API, all of the above", figure: fmt.Sprintf("%.0f MB", mb), beside: noDemand, ratio: noDemand,
@@ -75,10 +75,11 @@ func (r result) readsPage() string {
 		"indexes are built behind them (%s): the worker would make the same of them, more slowly. Table and indexes take\n"+
 		"%s, the catalogue %s.\n\n", thousands(out.rows), readTopics, thousands(readGroups),
 		seconds(out.fill), seconds(out.catalogue), gigabytes(out.size), gigabytes(out.documents))
-	say("One API process with its defaults is asked over HTTP, one question at a time over one connection,\n"+
+	say("One API process with its defaults, but for `redrive.workers: 0`, is asked over HTTP, one question at a time over one connection,\n"+
 		"%d times each after %d that do not count; the times are the client's, whole answers read. The deep\n"+
 		"page is asked with the cursor that the page before it would have given. The export is one request.\n\n", repeats, warmUp)
-	say("```\nmake bench-reads\n```\n\ntakes some fifteen minutes and 20 GB of disk, and wants the machine for itself.\n")
+	say("```\nmake bench-reads\n```\n\ntakes %s after the start of the servers and 20 GB of disk, and wants the machine for itself.\n",
+		seconds(r.total()))
 	return b.String()
 }
 

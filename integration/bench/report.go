@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -19,6 +20,7 @@ const (
 	wantSettled = 10 * time.Second
 	wantClaim   = 100 * time.Millisecond // 99 of 100 claims, less than
 	wantGrowth  = 2                      // times, less than
+	wantRun     = 15 * time.Minute       // all parts, less than
 )
 
 // noDemand is what is wanted of a figure that is only shown.
@@ -58,7 +60,32 @@ func (r result) lines() (lines []line) {
 	for _, p := range r.parts {
 		lines = append(lines, p.lines()...)
 	}
+	if r.opts.reads == 0 && len(r.parts) > 0 && !r.broken {
+		lines = append(lines, r.wholeLine())
+	}
 	return lines
+}
+
+// total is the time of all parts.
+func (r result) total() (sum time.Duration) {
+	for _, p := range r.parts {
+		sum += p.took
+	}
+	return sum
+}
+
+// wholeLine is the time of the run, of which something is only demanded when
+// nothing was left out.
+func (r result) wholeLine() line {
+	l := line{
+		work: "all of these parts", figure: seconds(r.total()), beside: noDemand, ratio: noDemand,
+		wanted: noDemand, reached: true, limits: "all of the above, with what is made for it",
+	}
+	if r.opts.whole() {
+		l.work = "the whole run"
+		l.wanted, l.reached = fmt.Sprintf("< %.0f min", wantRun.Minutes()), r.total() < wantRun
+	}
+	return l
 }
 
 // times says how long every part took.
@@ -67,7 +94,7 @@ func (r result) times() string {
 	for _, p := range r.parts {
 		parts = append(parts, fmt.Sprintf("%s %s", p.name, seconds(p.took)))
 	}
-	return "Time of each part, with what is made for it: " + strings.Join(parts, ", ") + "."
+	return fmt.Sprintf("Time of each part, with what is made for it: %s. Together: %s.", strings.Join(parts, ", "), seconds(r.total()))
 }
 
 func (c cost) line(with, without string) line {
@@ -86,23 +113,54 @@ func memoryLine(work string, bytes int64) line {
 	}
 }
 
-// saturated is from which share of the processors on they are what limits.
-const saturated = 0.85
+const (
+	// saturated is from which share of a processor on it is what limits.
+	saturated = 0.85
 
-// limits says where the time went, for n records.
-func (u usage) limits(n int) string {
-	kind := "waiting for disk and answers"
-	if u.share() >= saturated {
-		kind = "the processors"
-	}
+	// disturbing is from which share of the machine on others' work spoils a figure.
+	disturbing = 0.10
+
+	// disturbed begins what is said of such a figure.
+	disturbed = "others' work on this machine"
+)
+
+// limits says where the time went, for n units such as "record". Sessions is how
+// many of PostgreSQL had work at one time, at most.
+func (u usage) limits(n int, unit string, sessions int) string {
 	var parts []string
 	for _, p := range u.ranking() {
 		if each := p.own / time.Duration(max(n, 1)); each >= time.Microsecond {
 			parts = append(parts, fmt.Sprintf("%s %d µs", p.name, each.Microseconds()))
 		}
 	}
-	return fmt.Sprintf("%s: %.0f %% busy, %.0f %% with others' work; a record takes %s",
-		kind, 100*u.share(), 100*u.foreign(), strings.Join(parts, ", "))
+	return fmt.Sprintf("%s: %.0f %% busy, %.0f %% with others' work; a %s takes %s",
+		u.kind(sessions, runtime.NumCPU()), 100*u.share(), 100*u.foreign(), unit, strings.Join(parts, ", "))
+}
+
+// kind is what limits: a session is one process of PostgreSQL, which can have no
+// more than one core, whatever else is idle.
+func (u usage) kind(sessions, cores int) string {
+	most := time.Duration(float64(u.busy+u.idle) / float64(cores) * float64(sessions) * saturated)
+	ours := time.Duration(0)
+	for _, own := range u.by {
+		ours += own
+	}
+	switch {
+	case u.foreign() >= disturbing:
+		return disturbed
+	case u.share() >= saturated:
+		return "the processors"
+	case sessions >= cores:
+		return "waiting for disk and answers"
+	case u.by["postgres"] >= most && sessions == 1:
+		return "one process of PostgreSQL, all of a core"
+	case u.by["postgres"] >= most:
+		return fmt.Sprintf("%d processes of PostgreSQL, all of a core each", sessions)
+	case ours >= most && sessions == 1:
+		return "one after the other, PostgreSQL and those who wait for it, all of a core together"
+	default:
+		return "waiting for disk and answers"
+	}
 }
 
 // ranking is who used how much, by the names that readers know, the most first.
@@ -169,6 +227,9 @@ func publish(r result, write bool, stdout io.Writer) error {
 	}
 	fmt.Fprintln(stdout, "\n"+r.profiles()+"\n"+r.times())
 	if write {
+		if err := expectUndisturbed(lines); err != nil {
+			return err
+		}
 		if err := r.write(); err != nil {
 			return fmt.Errorf("write the page: %w", err)
 		}
@@ -181,6 +242,21 @@ func publish(r result, write bool, stdout io.Writer) error {
 	}
 	if len(missed) > 0 {
 		return fmt.Errorf("missed:\n  %s", strings.Join(missed, "\n  "))
+	}
+	return nil
+}
+
+// expectUndisturbed refuses figures that others' work has spoiled.
+func expectUndisturbed(lines []line) error {
+	var spoiled []string
+	for _, l := range lines {
+		if strings.Contains(l.limits, disturbed) {
+			spoiled = append(spoiled, l.work)
+		}
+	}
+	if len(spoiled) > 0 {
+		return fmt.Errorf("the page is not written, %s took %.0f %% and more during:\n  %s",
+			disturbed, 100*disturbing, strings.Join(spoiled, "\n  "))
 	}
 	return nil
 }

@@ -38,6 +38,20 @@ func timed(do func() (n int, err error)) (w work, err error) {
 	return w, err
 }
 
+// timedRate is for what times itself, without its preparations.
+func timedRate(do func() (rate, error)) (work, error) {
+	var r rate
+	w, err := timed(func() (n int, err error) {
+		r, err = do()
+		return r.n, err
+	})
+	w.rate = r
+	return w, err
+}
+
+// redriveWorkers is the default of how many batches one API has under way.
+const redriveWorkers = 4
+
 // retried is how retry-all did.
 type retried struct {
 	work
@@ -52,13 +66,14 @@ type retryPart struct {
 	*bench
 	retried
 	produced produced
+	looked   looked
 	bare     work // claim, attempt row and result by hand-written SQL
-	patient  rate // page by page, one message at a time, with the client's default wait
-	hasty    rate // the same without that wait
+	hasty    work // page by page, one message at a time, with a client that does not wait
+	patient  rate // the same with the wait that is some clients' default
 }
 
 func (p *retryPart) run(ctx context.Context) (err error) {
-	for _, step := range []func(context.Context) error{p.retryAll, p.createRedrive, p.bareSQL, p.oneByOne} {
+	for _, step := range []func(context.Context) error{p.retryAll, p.lookAround, p.createRedrive, p.bareSQL, p.oneByOne} {
 		if err := step(ctx); err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"time"
 )
@@ -19,14 +20,14 @@ func (p *retryPart) lines() []line {
 	retry := p.perSecond()
 	title := fmt.Sprintf("retry-all of %s × 1 KB over HTTP", thousands(p.n))
 	produced, share := quotient(retry, p.produced.perSecond()), quotient(retry, p.bare.perSecond())
-	patient, hasty := quotient(retry, p.patient.perSecond()), quotient(retry, p.hasty.perSecond())
+	hasty, patient := quotient(retry, p.hasty.perSecond()), quotient(retry, p.patient.perSecond())
 	return []line{
 		{
 			work: title, figure: each(retry),
 			beside: "Kafka's producer performance tool: " + each(p.produced.perSecond()), ratio: fmt.Sprintf("%.2f", produced),
 			wanted:  fmt.Sprintf("ratio ≥ %.1f, at least %.2f", wantRetryProduced, wantRetryProducedFloor),
 			reached: produced >= wantRetryProduced, floor: produced >= wantRetryProducedFloor,
-			limits: p.cpu.limits(p.n),
+			limits: p.cpu.limits(p.n, "record", redriveWorkers),
 		},
 		{
 			work: title, figure: each(retry),
@@ -36,15 +37,18 @@ func (p *retryPart) lines() []line {
 		},
 		{
 			work: title, figure: each(retry),
-			beside: "one by one: " + each(p.patient.perSecond()), ratio: fmt.Sprintf("%.0f", patient),
+			beside: "one by one: " + each(p.hasty.perSecond()), ratio: fmt.Sprintf("%.1f", hasty),
 			wanted:  fmt.Sprintf("ratio ≥ %d, at least %d", wantRetryTimes, wantRetryTimesFloor),
-			reached: patient >= wantRetryTimes, floor: patient >= wantRetryTimesFloor,
-			limits: "as above",
+			reached: hasty >= wantRetryTimes, floor: hasty >= wantRetryTimesFloor,
+			limits: p.besideHasty(),
 		},
 		{
 			work: title, figure: each(retry),
-			beside: "one by one, the client not waiting: " + each(p.hasty.perSecond()), ratio: fmt.Sprintf("%.1f", hasty),
-			wanted: noDemand, reached: true, limits: "as above",
+			beside: fmt.Sprintf("one by one, each record waiting %s for company: %s", millis(clientWait), each(p.patient.perSecond())),
+			ratio:  fmt.Sprintf("%.0f", patient),
+			wanted: noDemand, reached: true,
+			limits: fmt.Sprintf("of the %.1f ms of a message, %s are that timer's (`linger.ms`)",
+				1000*quotient(1, p.patient.perSecond()), millis(clientWait)),
 		},
 		{
 			work:   fmt.Sprintf("fixing the selection of a retry-all of %s", thousands(p.created.n)),
@@ -53,7 +57,8 @@ func (p *retryPart) lines() []line {
 			ratio:  fmt.Sprintf("%.3f", quotient(p.created.took.Seconds(), p.took.Seconds())),
 			wanted: noDemand, reached: true, limits: "one statement, one process of PostgreSQL",
 		},
-		memoryLine(fmt.Sprintf("memory of the API, retry-all of %s", thousands(p.n)), p.memory),
+		memoryLine(fmt.Sprintf("memory of the API, retry-all of %s in a table of %s", thousands(p.n), thousands(p.opts.rows())), p.memory),
+		p.lookedLine(),
 	}
 }
 
@@ -69,6 +74,19 @@ func (p *retryPart) besideBare() string {
 		own.Microseconds(), bare.Microseconds(), others.Microseconds(), most)
 }
 
+// besideHasty says how far retry-all could get on these processors.
+func (p *retryPart) besideHasty() string {
+	all := time.Duration(0)
+	for _, own := range p.cpu.by {
+		all += own
+	}
+	record := all / time.Duration(max(p.n, 1))
+	cores := runtime.NumCPU()
+	most := quotient(float64(cores)*quotient(float64(time.Second), float64(record)), p.hasty.perSecond())
+	return fmt.Sprintf("a record takes %d µs of retry-all's processors, so %d cores can give no more than ratio %.0f; one by one: %s",
+		record.Microseconds(), cores, most, p.hasty.cpu.limits(p.hasty.n, "message", 1))
+}
+
 // each is what a record took of the processes of a name.
 func (u usage) each(name string, n int) time.Duration { return u.by[name] / time.Duration(max(n, 1)) }
 
@@ -82,6 +100,7 @@ func (p *retryPart) method() string {
 		"  stored as a redrive, every message is claimed, published with `acks=all`, and its result,\n"+
 		"  its attempt and its line of the audit trail are stored before the answer. Processor time:\n"+
 		"  %s.\n", thousands(p.opts.rows()), p.took.Seconds(), p.cpu.spent())
+	b.WriteString(p.memoryMethod())
 	say("- **Kafka's producer performance tool** is `org.apache.kafka.tools.ProducerPerformance` with\n"+
 		"  `acks=all` and all else by default: %s records of %s bytes, which is what key, value and\n"+
 		"  headers of a retried record take, into as many partitions, while nothing else runs. The time\n"+
@@ -94,10 +113,11 @@ func (p *retryPart) method() string {
 		"  has both cores for itself; retry-all shares them with Kafka and the API.\n",
 		thousands(p.bare.n), bareWorkers, bareBatch)
 	say("- **One by one.** Pages of %d; every message is sent with `acks=all` and a new key, and then\n"+
-		"  marked by one UPDATE, in auto-commit: %d messages with the %s that the C client, and what\n"+
-		"  is built on it, waits for company of a record by default, and %d without any wait. The\n"+
-		"  demand is on the former.\n",
-		onePage, p.patient.n, millis(clientWait), p.hasty.n)
+		"  marked by one UPDATE, in auto-commit: %d messages by a client that sends a record as soon as\n"+
+		"  it has it, which the demand is on. %d more are sent with a linger of %s, a timer for which a\n"+
+		"  client waits for company of a record before it sends it: the default of the C library for\n"+
+		"  Kafka and of what is built on it. Nothing is at work in that time, so nothing is demanded.\n",
+		onePage, p.hasty.n, p.patient.n, millis(clientWait))
 	say("- **Fixing the selection** is the time of the same request with `Prefer: respond-async`, for\n" +
 		"  another topic, sent to an API that carries nothing out; its other part is one HTTP answer.\n")
 	return b.String()

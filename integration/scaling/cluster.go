@@ -9,9 +9,9 @@ import (
 // rebuilt, and nobody's estimate is exact.
 const headroom = 1.5
 
-// rowDisk is what a live row takes: stored, with its document. What a retry adds
-// is given back by vacuum and counts as headroom.
-func (in Inputs) rowDisk() float64 { return in.StoreDisk.Value + in.CatalogueDisk.Value }
+// rowDisk is what a live row takes: stored, with the document of its text. What a
+// retry adds is given back by vacuum and counts as headroom.
+func (in Inputs) rowDisk(text Text) float64 { return in.StoreDisk.Value + text.Disk.Value }
 
 // Need is how many shards one demand asks for.
 type Need struct {
@@ -22,43 +22,43 @@ type Need struct {
 
 func shards(demand, each float64) int { return max(1, int(math.Ceil(headroom*demand/each))) }
 
-// Needs are the demands on the number of shards.
-func Needs(in Inputs) []Need {
+// Needs are the demands on the number of shards: those that the plan is made of, and
+// what the whole life of all messages at the peak would ask for.
+func Needs(in Inputs, text Text) (planned []Need, wholePeak Need) {
 	store := Least(Limits(in, in.store()))
 	life := Least(Limits(in, in.life()))
-	document := Least(Limits(in, in.document()))
+	document := Least(Limits(in, text.work()))
 	disk := in.NodeDisk.Value * in.NodeDiskUse.Value
 	average := in.TotalRows.Value / (in.LiveDays.Value * 86400)
-	return []Need{
+	row := in.TotalRows.Value * in.rowDisk(text)
+	need := func(why string, demand float64, by Limit) Need {
+		return Need{why, rate(by.Rate) + " (" + by.Resource + ")", shards(demand, by.Rate)}
+	}
+	const life3 = "stored, retried once and archived, without the catalogue"
+	planned = []Need{
+		need("storing "+in.PeakRate.text()+" at the peak", in.PeakRate.Value, store),
+		need(fmt.Sprintf("%s, at the average of %s rows in %s days, %s", life3, number(in.TotalRows.Value), in.LiveDays.text(), rate(average)), average, life),
+		need(fmt.Sprintf("the catalogue at that average, %s, %s", rate(average), text.Name), average, document),
 		{
-			fmt.Sprintf("storing %s at the peak", in.PeakRate.text()),
-			rate(store.Rate) + " (" + store.Resource + ")", shards(in.PeakRate.Value, store.Rate),
-		},
-		{
-			fmt.Sprintf("the whole life of every message at the peak, %s", in.PeakRate.text()),
-			rate(life.Rate) + " (" + life.Resource + ")", shards(in.PeakRate.Value, life.Rate),
-		},
-		{
-			fmt.Sprintf("the whole life at the average of %s rows in %s days, %s", number(in.TotalRows.Value), in.LiveDays.text(), rate(average)),
-			rate(life.Rate) + " (" + life.Resource + ")", shards(average, life.Rate),
-		},
-		{
-			fmt.Sprintf("the catalogue at that average, %s", rate(average)),
-			rate(document.Rate) + " (" + document.Resource + ")", shards(average, document.Rate),
-		},
-		{
-			fmt.Sprintf("%s live rows on disk, %s", number(in.TotalRows.Value), size(in.TotalRows.Value*in.rowDisk())),
-			size(disk), shards(in.TotalRows.Value*in.rowDisk(), disk),
+			fmt.Sprintf("%s live rows on disk with documents of %s, %s", number(in.TotalRows.Value), text.Name, size(row)),
+			size(disk), shards(row, disk),
 		},
 	}
+	return planned, need(life3+", all at the peak, "+in.PeakRate.text()+"; the archive's log is a bound from above", in.PeakRate.Value, life)
 }
 
-// Shards is the plan: what storing the peak and keeping the rows ask for, as a power
-// of two, so that a shard can be split in halves. Retries and the archive wait for
-// the burst to be over.
-func Shards(in Inputs) int {
-	needs := Needs(in)
-	most := max(needs[0].Shards, needs[2].Shards, needs[3].Shards, needs[4].Shards)
+// Shards is the plan, for short texts: see ShardsOf.
+func Shards(in Inputs) int { return ShardsOf(in, in.Short) }
+
+// ShardsOf is what storing the peak and keeping the rows ask for, as a power of two,
+// so that a shard can be split in halves. Retries and the archive wait for the burst
+// to be over.
+func ShardsOf(in Inputs, text Text) int {
+	planned, _ := Needs(in, text)
+	most := 0
+	for _, n := range planned {
+		most = max(most, n.Shards)
+	}
 	return int(math.Pow(2, math.Ceil(math.Log2(float64(most)))))
 }
 
@@ -68,12 +68,25 @@ const PartitionsAShard = 12
 func clusterTable(in Inputs) Table {
 	t := Table{Name: "cluster", Heading: []string{"demand", "one does", "needed, times 1.5"}}
 	row := func(cells ...string) { t.Rows = append(t.Rows, cells) }
-	for _, n := range Needs(in) {
-		row("shards: "+n.Why, n.Each, number(float64(n.Shards)))
+	shown := map[string]bool{}
+	need := func(n Need) {
+		if !shown[n.Why] {
+			row("shards: "+n.Why, n.Each, number(float64(n.Shards)))
+		}
+		shown[n.Why] = true
 	}
+	for _, text := range in.texts() {
+		planned, _ := Needs(in, text)
+		for _, n := range planned {
+			need(n)
+		}
+	}
+	_, whole := Needs(in, in.Short)
+	need(whole)
 	s := float64(Shards(in))
 	peak := in.PeakRate.Value
-	row("**shards, planned**", "a power of two, without the whole life at the peak", fmt.Sprintf("**%.0f**", s))
+	row("**shards, planned, "+in.Short.Name+"**", "a power of two, without everything at the peak", fmt.Sprintf("**%.0f**", s))
+	row("shards, if all were "+in.Random.Name, "the same", number(float64(ShardsOf(in, in.Random))))
 	row("ingesters", rate(IngesterRate(in)), fmt.Sprintf("%d, planned one a shard: %.0f", shards(peak, IngesterRate(in)), s))
 	row("processors for them", number(in.IngestIngester.Value)+" µs a record", fmt.Sprintf("%.1f", headroom*peak*in.IngestIngester.Value*micro))
 	row("partitions", rate(PartitionRate(in)), fmt.Sprintf("%d, planned %d a shard: %.0f", shards(peak, PartitionRate(in)), PartitionsAShard, s*PartitionsAShard))

@@ -4,12 +4,12 @@ import "fmt"
 
 // retentionTable is rate × days × bytes.
 func retentionTable(in Inputs) Table {
-	t := Table{Name: "retention", Heading: []string{"dead letters, on average", "a day", "30 days live: rows", "live, all copies", "a year archived: rows", "in PostgreSQL, all copies", "as Parquet", "log a day, without catalogue"}}
+	t := Table{Name: "retention", Heading: []string{"dead letters, on average", "a day", "30 days live: rows", "live, all copies, documents of " + in.Short.Name, "a year archived: rows", "in PostgreSQL, all copies", "as Parquet", "log a day, without catalogue, at most"}}
 	for _, r := range []float64{100, 1_000, in.TotalRows.Value / (in.LiveDays.Value * 86400), 10_000, in.PeakRate.Value} {
 		day := r * 86400
 		live, year := day*in.LiveDays.Value, day*365
 		t.Rows = append(t.Rows, []string{
-			rate(r), rough(day), rough(live), size(round(live * in.rowDisk() * in.Replicas.Value)),
+			rate(r), rough(day), rough(live), size(round(live * in.rowDisk(in.Short) * in.Replicas.Value)),
 			rough(year), size(round(year * in.ArchiveDisk.Value * in.Replicas.Value)), size(round(year * in.parquet())),
 			size(round(day * in.life().log)),
 		})
@@ -31,7 +31,9 @@ func tiersTable(in Inputs) Table {
 			name, size(each), size(round(all)), number(copies), rough(all * copies / 1e9 * price), files,
 		})
 	}
-	row("live table with catalogue", in.rowDisk(), in.Replicas.Value, in.BlockPrice.Value, "–")
+	for _, text := range in.texts() {
+		row("live table with catalogue, "+text.Name, in.rowDisk(text), in.Replicas.Value, in.BlockPrice.Value, "–")
+	}
 	row("archive in PostgreSQL", in.ArchiveDisk.Value, in.Replicas.Value, in.BlockPrice.Value, "–")
 	row("archive as Parquet", in.parquet(), 1, in.ObjectPrice.Value,
 		fmt.Sprintf("%s of %s rows", rough(n*in.parquet()/in.ObjectBytes.Value), rough(in.ObjectBytes.Value/in.parquet())))
@@ -44,15 +46,20 @@ func catalogueTable(in Inputs) Table {
 	n := in.TotalRows.Value
 	t := Table{Name: "catalogue", Heading: []string{"question", "calculated", "how"}}
 	row := func(cells ...string) { t.Rows = append(t.Rows, cells) }
-	row("disk, all rows", size(n*in.CatalogueDisk.Value), "rows × document; texts of 1 KB take more")
-	one := s / in.document().processor
-	row("building it anew in bulk, one process", duration(n*in.Catalogue.Value*micro), "rows × document")
+	row("building it anew in bulk, one process, "+in.Short.Name, duration(n*in.Catalogue.Value*micro), "rows × document")
 	row("the same, one process a shard", duration(n*in.Catalogue.Value*micro/s), "÷ "+number(s)+" shards")
-	row("what a worker in each shard keeps up with", rate(one), "shards ÷ document")
-	row("keeping up with the peak", fmt.Sprintf("%.0f processors, %s/s of log", in.PeakRate.Value*in.document().processor, size(in.PeakRate.Value*in.document().log)), "rate × document")
-	late := 3600 * max(0, in.PeakRate.Value-one)
-	row("what an hour at the peak leaves for later", rough(late)+" messages", "rate − what they keep up with")
-	row("until they have caught up, if nothing new comes", duration(late/one), "÷ what they keep up with")
+	for _, text := range in.texts() {
+		w := text.work()
+		one := s * Least(Limits(in, w)).Rate
+		peak := in.PeakRate.Value
+		late := 3600 * max(0, peak-one)
+		row(text.Name+": disk, all rows", size(n*text.Disk.Value), "rows × document")
+		row("— storing takes of that text's processor, of its log", percent(in.store().processor/w.processor)+", "+percent(in.store().log/w.log), "storing ÷ document")
+		row("— what the worker of each shard keeps up with", rate(one), "shards × "+Least(Limits(in, w)).Resource)
+		row("— keeping up with the peak", fmt.Sprintf("%.0f processors, %s/s of log", peak*w.processor, size(peak*w.log)), "rate × document")
+		row("— what an hour at the peak leaves for later", rough(late)+" messages", "rate − what they keep up with")
+		row("— until they have caught up, if nothing new comes", duration(late/one), "÷ what they keep up with")
+	}
 	row("rare text, live rows of a shard", duration(in.CatalogueRare.Value/1000*n/s/5e6), "measured × rows of a shard ÷ 5,000,000, if it grows with them")
 	row("the same in partitions of a day, one day asked for", duration(in.CatalogueRare.Value/1000*n/s/in.LiveDays.Value/5e6), "÷ "+in.LiveDays.text())
 	row("export of all rows, one API", duration(n/in.ExportRate.Value), "rows ÷ rate")
@@ -64,10 +71,10 @@ func catalogueTable(in Inputs) Table {
 func recoveryTable(in Inputs) Table {
 	s := float64(Shards(in))
 	rows := in.TotalRows.Value / s
-	disk := rows * in.rowDisk()
+	disk := rows * in.rowDisk(in.Short)
 	store := Least(Limits(in, in.store()))
 	day := in.PeakRate.Value / s * 86400
-	replay := in.Replay.Value * in.NodeUse.Value
+	replay := in.Replay.Value * in.ReplayUse.Value
 	t := Table{Name: "recovery", Heading: []string{"what happened to a shard", "until it is well", "how"}}
 	row := func(cells ...string) { t.Rows = append(t.Rows, cells) }
 	row("its server was killed", duration(in.NodeMaxWAL.Value/replay), size(in.NodeMaxWAL.Value)+" of log ÷ replay")
@@ -75,6 +82,10 @@ func recoveryTable(in Inputs) Table {
 	row("its standby is lost", duration(disk/in.NodeRead.Value), size(disk)+" ÷ disk; then the log of that time")
 	row("a day at the peak is lost with both copies", duration(day/store.Rate), rough(day)+" records from Kafka ÷ "+rate(store.Rate)+"; what was done to them since is lost")
 	row("an index is built again", duration(max(rows*in.IndexRow.Value*micro, disk/in.NodeRead.Value)), "rows × index, or reading the table, whichever is more")
-	row("the whole table is vacuumed", duration(NewVacuum(in, rows).takes(0.02*rows)), "see above")
+	v := NewVacuum(in, rows)
+	row(
+		"a pass of vacuum, with "+percent(threshold)+" of the rows dead anywhere", duration(v.takes(threshold*rows)),
+		fmt.Sprintf("all indexes, %s of the table's pages; see above", percent(v.visited(threshold*rows))),
+	)
 	return t
 }

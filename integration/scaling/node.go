@@ -3,19 +3,34 @@ package scaling
 import "fmt"
 
 // work is what one record takes of PostgreSQL: seconds of processor, bytes of log.
-type work struct{ processor, log float64 }
-
-func (w work) plus(o work) work { return work{w.processor + o.processor, w.log + o.log} }
-
-func (in Inputs) store() work { return work{in.IngestPostgres.Value * micro, in.StoreWAL.Value} }
-func (in Inputs) retry() work { return work{in.RetryPostgres.Value * micro, in.RetryWAL.Value} }
-
-func (in Inputs) archive() work {
-	return work{(in.ArchivePostgres.Value + in.SweepPostgres.Value) * micro, in.ArchiveWAL.Value}
+// What is alone is done by one process of a database, one record after the other.
+type work struct {
+	processor, log float64
+	alone          bool
 }
 
-// document is the catalogue's part, as messages come.
-func (in Inputs) document() work { return work{in.Worker.Value * micro, in.WorkerLog.Value} }
+func (w work) plus(o work) work {
+	return work{w.processor + o.processor, w.log + o.log, w.alone || o.alone}
+}
+
+func (in Inputs) store() work {
+	return work{processor: in.IngestPostgres.Value * micro, log: in.StoreWAL.Value}
+}
+
+func (in Inputs) retry() work {
+	return work{processor: in.RetryPostgres.Value * micro, log: in.RetryWAL.Value}
+}
+
+func (in Inputs) archive() work {
+	return work{processor: (in.ArchivePostgres.Value + in.SweepPostgres.Value) * micro, log: in.ArchiveWAL.Value}
+}
+
+// work is the catalogue's part, as messages come: a database has one worker.
+func (t Text) work() work {
+	return work{processor: t.Processor.Value * micro, log: t.Log.Value, alone: true}
+}
+
+func (in Inputs) texts() []Text { return []Text{in.Short, in.Random} }
 
 // life is what happens to a message beside the catalogue: stored, retried once,
 // archived.
@@ -27,14 +42,24 @@ type Limit struct {
 	Rate     float64
 }
 
+const replayed = "replay by a standby, one process"
+
 // Limits are those of a PostgreSQL node for work of one kind. A standby replays
-// the log with one process.
+// the log with one process; a third of what that did at best is planned with.
 func Limits(in Inputs, w work) []Limit {
-	return []Limit{
+	return limits(in, w, in.Replay.Value*in.ReplayUse.Value)
+}
+
+func limits(in Inputs, w work, replay float64) []Limit {
+	all := []Limit{
 		{"processors", in.NodeCores.Value * in.NodeUse.Value / w.processor},
 		{"disk of the log", in.NodeWAL.Value / w.log},
-		{"replay by a standby, one process", in.Replay.Value * in.NodeUse.Value / w.log},
+		{replayed, replay / w.log},
 	}
+	if w.alone {
+		all = append(all, Limit{"one worker", 1 / w.processor})
+	}
+	return all
 }
 
 // Least is the limit that is reached first.
@@ -53,7 +78,7 @@ func Least(limits []Limit) Limit {
 func machineTable(in Inputs) Table {
 	t := Table{Name: "machine", Heading: []string{
 		"work", "PostgreSQL", "program", "Kafka", "PostgreSQL's share",
-		"2 processors ÷ sum (calculated)", "measured", "measured ÷ calculated",
+		number(in.Cores.Value) + " processors ÷ sum (calculated)", "measured", "measured ÷ calculated",
 	}}
 	row := func(name string, postgres, program, kafka, measured Figure) {
 		sum := postgres.Value + program.Value + kafka.Value
@@ -69,23 +94,28 @@ func machineTable(in Inputs) Table {
 }
 
 func nodeTable(in Inputs) Table {
-	t := Table{Name: "node", Heading: []string{"work", "processor", "log", "processors allow", "log's disk allows", "a standby keeps up with", "first to be full"}}
-	for _, w := range []struct {
-		name string
-		work
-	}{
-		{"store", in.store()},
-		{"retry", in.retry()},
-		{"archive, with its vacuum", in.archive()},
-		{"the three of them", in.life()},
-		{"catalogue, as messages come", in.document()},
-	} {
-		limits := Limits(in, w.work)
-		cells := []string{w.name, number(w.processor/micro) + " µs", size(w.log)}
-		for _, l := range limits {
-			cells = append(cells, rate(l.Rate))
+	t := Table{Name: "node", Heading: []string{
+		"work", "processor", "log", "processors allow", "log's disk allows", "one worker does",
+		"a standby keeps up with, planned", "as replay's clock and processor said", "first to be full, as planned", "if replay does what its processor said",
+	}}
+	row := func(name string, w work) {
+		planned, best := Limits(in, w), limits(in, w, in.Replay.Value)
+		worker := "–"
+		if w.alone {
+			worker = rate(planned[3].Rate)
 		}
-		t.Rows = append(t.Rows, append(cells, Least(limits).Resource))
+		t.Rows = append(t.Rows, []string{
+			name, number(w.processor/micro) + " µs", size(w.log), rate(planned[0].Rate), rate(planned[1].Rate), worker,
+			rate(planned[2].Rate), rough(in.ReplayClock.Value/w.log) + " to " + rate(best[2].Rate),
+			Least(planned).Resource, Least(best).Resource,
+		})
+	}
+	row("store", in.store())
+	row("retry", in.retry())
+	row("archive, with its vacuum; its log is a bound from above", in.archive())
+	row("the three of them; the archive's log is a bound from above", in.life())
+	for _, text := range in.texts() {
+		row("catalogue, as messages come, "+text.Name, text.work())
 	}
 	return t
 }

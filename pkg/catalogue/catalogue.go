@@ -80,9 +80,10 @@ type Worker struct {
 
 	asked, warned time.Time // for and of a transaction that holds the catalogue up
 
-	pace     pace
-	unmerged int64     // bytes of text in documents that are not merged
-	merged   time.Time // when the last ones were
+	pace        pace
+	unmerged    int64     // bytes of text in documents that are not merged
+	merged      time.Time // when the last ones were, or that was tried
+	mergeFailed bool
 }
 
 // New returns a worker. decode reads of a message what its group is made of, and
@@ -138,7 +139,8 @@ func (w *Worker) step(ctx context.Context) (worked, more bool, err error) {
 	if len(messages) == 0 {
 		w.metrics.lag.Set(0)
 		w.first = uuid.Nil
-		return false, false, w.merge(ctx)
+		w.merge(ctx)
+		return false, false, nil
 	}
 	w.metrics.lag.Set(max(0, time.Since(oldest(messages)).Seconds()))
 	var bytes int64
@@ -153,9 +155,7 @@ func (w *Worker) step(ctx context.Context) (worked, more bool, err error) {
 	for i := range documents {
 		w.unmerged += int64(len(documents[i].Text))
 	}
-	if err := w.merge(ctx); err != nil {
-		return false, false, err
-	}
+	w.merge(ctx)
 	// What comes back as it was would come back for ever, so it has to wait.
 	again := messages[0].ID == w.first
 	w.first = messages[0].ID
@@ -187,11 +187,14 @@ func (w *Worker) hold(ctx context.Context) (bool, error) {
 	if !w.held.IsZero() && time.Since(w.held) < renewal {
 		return true, nil
 	}
-	began := time.Now()
+	began, gained := time.Now(), w.held.IsZero()
 	w.held = time.Time{}
 	ok, err := w.store.HoldCatalogue(ctx, w.owner, w.version, lease)
 	if ok && err == nil {
 		w.held = began
+		if gained { // an earlier worker may have left some
+			w.unmerged = max(w.unmerged, 1)
+		}
 	}
 	return ok && err == nil, err
 }

@@ -3,6 +3,8 @@ package catalogue
 import (
 	"context"
 	"time"
+
+	"go.uber.org/zap"
 )
 
 const (
@@ -60,14 +62,21 @@ func (p *pace) rest(ctx context.Context, store Store, took time.Duration) time.D
 	}
 }
 
-// merge merges what was stored when that is enough, or has waited for long enough.
-func (w *Worker) merge(ctx context.Context) error {
-	if w.unmerged == 0 || w.unmerged < mergeBytes && time.Since(w.merged) < mergeAfter {
-		return nil
+// merge merges what was stored when that is enough, or has waited for long enough. A
+// merge that fails is tried again after a while: searches read longer until then, and
+// the documents are there.
+func (w *Worker) merge(ctx context.Context) {
+	since := time.Since(w.merged)
+	if w.unmerged == 0 || since < mergeAfter && (w.unmerged < mergeBytes || w.mergeFailed) {
+		return
 	}
-	if err := w.store.MergeDocuments(ctx); err != nil {
-		return err
+	err := w.store.MergeDocuments(ctx)
+	w.merged = time.Now()
+	if w.mergeFailed = err != nil; w.mergeFailed {
+		if ctx.Err() == nil {
+			w.log.Warn("the search catalogue's new documents were not merged into its index: searches read them one by one", zap.Error(err))
+		}
+		return
 	}
-	w.unmerged, w.merged = 0, time.Now()
-	return nil
+	w.unmerged = 0
 }

@@ -19,7 +19,7 @@ import (
 // messages are sent back, the looks for other work included.
 func TestStatementsOfRetryAll(t *testing.T) {
 	t.Parallel()
-	const n, most = 1000, 40
+	const n, most = 1000, 30
 	db, count := postgrestest.OpenCounted(t)
 	if _, err := db.Exec(`
 		INSERT INTO dlq.dlq_messages (original_topic, error_message, created_at, value, headers)

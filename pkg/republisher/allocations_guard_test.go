@@ -9,24 +9,31 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// recordPath is work that is done for every record. most is what it may allocate,
-// for one of the records that do works on.
+// recordPath is work that is done for every record. measured is how often it
+// allocates, for one of the records that do works on.
 type recordPath struct {
-	name    string
-	most    float64
-	records int
-	do      func()
+	name     string
+	measured float64
+	records  int
+	do       func()
 }
 
 // TestAllocations keeps the paths of a record from allocating more than they have
-// to. The count is the same on every machine; when it changes on purpose, change
-// it here.
+// to, and the number here from falling behind what they do: room that nobody needs
+// lets the next growth through. The count is the same on every machine.
 func TestAllocations(t *testing.T) { //nolint:paralleltest // others' allocations would be counted
 	for _, path := range recordPaths(t) {
 		got := testing.AllocsPerRun(100, path.do) / float64(path.records)
 		t.Logf("%s: %.2f allocations a record", path.name, got)
-		if got > path.most {
-			t.Errorf("%s: allocations of a record = %.2f, want at most %.2f", path.name, got, path.most)
+		spare := 0.5
+		if path.records > 1 {
+			spare = 0.05 // what is made once for all of them is shared
+		}
+		if got > path.measured+spare {
+			t.Errorf("%s: allocations of a record = %.2f, want at most %.2f", path.name, got, path.measured+spare)
+		}
+		if got < path.measured-1 {
+			t.Errorf("%s: allocations of a record = %.2f, lower the bound: it stands at %.2f", path.name, got, path.measured)
 		}
 	}
 }
@@ -42,6 +49,6 @@ func recordPaths(tb testing.TB) []recordPath {
 	}
 	out := entity.Outgoing{Message: m, Target: entity.Target{Topic: "orders", TopicID: "life-1"}}
 	return []recordPath{
-		{"Outgoing", 12, 1, func() { r.record(&out, m.Record) }},
+		{"Outgoing", 10, 1, func() { r.record(&out, m.Record) }},
 	}
 }

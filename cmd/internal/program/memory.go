@@ -1,6 +1,9 @@
 package program
 
-import "runtime/debug"
+import (
+	"os"
+	"runtime/debug"
+)
 
 const (
 	// collectAt is how much garbage may gather before it is collected, in per cent
@@ -22,5 +25,14 @@ func tuneMemory(getenv func(string) string) {
 	}
 	if getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(memoryLimit)
+	}
+}
+
+// NeedMemory raises the limit for a program that is configured to have more alive
+// than it leaves room for: it would collect without end. It never lowers it, and
+// leaves alone what the environment says.
+func NeedMemory(bytes int64) {
+	if os.Getenv("GOMEMLIMIT") == "" && bytes > debug.SetMemoryLimit(-1) {
+		debug.SetMemoryLimit(bytes)
 	}
 }

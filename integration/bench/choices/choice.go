@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 
@@ -14,7 +15,7 @@ import (
 // product's.
 type choice struct {
 	name    string
-	without string // what one would be without; "" nothing
+	without string // what one would be without, or what it costs beyond the figures
 
 	setup   []string // SQL on its database before the first row
 	fill    string   // SQL that puts in rows which are there already; see filled
@@ -94,18 +95,18 @@ func groups(indexes []string) []group {
 	all := []group{
 		{name: "bytes", choices: []choice{
 			p,
-			p.sql("payload, value, headers compressed (pglz)", "", table+fmt.Sprintf(bytesColumns, "EXTENDED")),
+			p.sql("payload, value, headers compressed (pglz)", "processor time when storing, and bytes that are read without unpacking", table+fmt.Sprintf(bytesColumns, "EXTENDED")),
 			p.with("no JSON in payload", "JSON for those who read the table with SQL", func(c *choice) {
 				c.store = []postgres.Option{postgres.WithPayloadLimit(1)}
 			}),
-			p.sql("toast_tuple_target 128", "", table+"SET (toast_tuple_target = 128)"),
-			p.sql("toast_tuple_target 2040", "", table+"SET (toast_tuple_target = 2040)"),
-			p.sql("toast_tuple_target 8160", "", table+"SET (toast_tuple_target = 8160)"),
+			p.sql("toast_tuple_target 128", "short columns in the row: more of them are read out of line", table+"SET (toast_tuple_target = 128)"),
+			p.sql("toast_tuple_target 2040", "narrow rows: more log and disk at every claim, fewer rows of a list on a page", table+"SET (toast_tuple_target = 2040)"),
+			p.sql("toast_tuple_target 8160", "narrow rows: whole values are copied at every claim, a row or two on a page", table+"SET (toast_tuple_target = 8160)"),
 		}},
 		{name: "free space", choices: []choice{
 			p,
-			p.sql("fillfactor 85", "", table+"SET (fillfactor = 85)"),
-			p.sql("fillfactor 70", "", table+"SET (fillfactor = 70)"),
+			p.sql("fillfactor 85", "full pages: room is kept for claims of every row, wanted or not; what claims take on other pages, vacuum gives back", table+"SET (fillfactor = 85)"),
+			p.sql("fillfactor 70", "full pages: as above, twice the room", table+"SET (fillfactor = 70)"),
 		}},
 		{name: "triggers and history", choices: []choice{
 			p,
@@ -118,43 +119,43 @@ func groups(indexes []string) []group {
 		}},
 		{name: "arrays", choices: []choice{
 			p,
-			p.with("arrays as text, as lib/pq makes them", "", func(c *choice) { c.text = true }),
+			p.with("arrays as text, as lib/pq makes them", "arrays that the server takes without reading text", func(c *choice) { c.text = true }),
 		}},
 		{name: "batches", choices: []choice{
 			p,
-			p.with("100 rows a statement", "", batches(100)),
-			p.with("250 rows a statement", "", batches(250)),
-			p.with("500 rows a statement", "", batches(500)),
-			p.with("1,000 rows a statement", "", batches(1000)),
-			p.with("2,000 rows a statement", "", batches(2000)),
+			p.with("100 rows a statement", "few statements: ten times as many round trips and commits", batches(100)),
+			p.with("250 rows a statement", "few statements: four times as many round trips and commits", batches(250)),
+			p.with("500 rows a statement", "few statements: twice as many round trips and commits of storing", batches(500)),
+			p.with("1,000 rows a statement", "short claims: locks of twice as many messages are held at once", batches(1000)),
+			p.with("2,000 rows a statement", "short statements: locks are held and memory is taken for twice as many rows and more", batches(2000)),
 		}},
 		{name: "connections", choices: []choice{
 			p,
-			p.with("2 connections", "", func(c *choice) { c.writers = 2 }),
-			p.with("4 connections", "", func(c *choice) { c.writers = 4 }),
+			p.with("2 connections", "nothing: writers are a setting", func(c *choice) { c.writers = 2 }),
+			p.with("4 connections", "nothing: writers are a setting", func(c *choice) { c.writers = 4 }),
 		}},
 		{name: "log", choices: []choice{
 			after,
-			after.sql("wal_compression = pglz, after a checkpoint", "",
+			after.sql("wal_compression = pglz, after a checkpoint", "nothing of the product: a setting of the server",
 				`DO $$BEGIN EXECUTE format('ALTER DATABASE %I SET wal_compression = pglz', current_database()); END$$`),
 		}},
 		{name: "ids", choices: []choice{
 			ordered,
-			ordered.with("random ids (UUIDv4), 500,000 rows", "", func(c *choice) {
+			ordered.with("random ids (UUIDv4), 500,000 rows", "new keys side by side in the index, and the time in the id", func(c *choice) {
 				c.id, c.fill = uuid.New, fillWith("gen_random_uuid()")
 			}),
 		}},
 		{name: "vacuum", vacuum: true, choices: []choice{
 			vacuumed,
-			vacuumed.sql("autovacuum by default", "", table+`RESET (autovacuum_vacuum_scale_factor,
+			vacuumed.sql("autovacuum by default", "early passes: a large table has ten times as many dead rows before one begins", table+`RESET (autovacuum_vacuum_scale_factor,
 				autovacuum_vacuum_cost_delay, autovacuum_vacuum_insert_scale_factor, autovacuum_analyze_scale_factor)`),
-			vacuumed.sql("no autovacuum", "", table+"SET (autovacuum_enabled = off)"),
+			vacuumed.sql("no autovacuum", "room that is used again, and counts of rows for the planner", table+"SET (autovacuum_enabled = off)"),
 		}},
 	}
 	for part := range (len(indexes) + indexesAtOnce - 1) / indexesAtOnce {
 		g := group{name: fmt.Sprintf("indexes %d", part+1), choices: []choice{p}}
 		for _, name := range indexes[part*indexesAtOnce : min((part+1)*indexesAtOnce, len(indexes))] {
-			g.choices = append(g.choices, p.sql("without "+name, uses[name], "DROP INDEX dlq."+name))
+			g.choices = append(g.choices, p.sql("without "+name, cmp.Or(uses[name], "what it is for, which nobody has noted"), "DROP INDEX dlq."+name))
 		}
 		all = append(all, g)
 	}

@@ -68,51 +68,83 @@ type result struct {
 // leastNoise is a difference that never says anything, as a share.
 const leastNoise = 0.02
 
-// apart is how far the product's way is from itself in a group, as a share of its
-// processor time.
-func (m measured) apart() float64 {
-	first, last := m.lines[0].both().server, m.lines[len(m.lines)-1].both().server
-	return math.Abs(last/first - 1)
+// shares are how much more something takes than the product's way: of the server's
+// processor, of log and of disk.
+type shares struct{ server, wal, disk float64 }
+
+// over compares what one row's life takes: stored, claimed, finished.
+func (l line) over(base line) shares {
+	a, b := base.both(), l.both()
+	return shares{more(a.server, b.server), more(a.wal, b.wal), more(a.disk, b.disk)}
+}
+
+// more is 0 where there is nothing to compare with.
+func more(base, other float64) float64 {
+	if base == 0 {
+		return 0
+	}
+	return other/base - 1
+}
+
+// apart is how far the product's way is from itself in a group.
+func (m measured) apart() shares {
+	s := m.lines[len(m.lines)-1].over(m.lines[0])
+	return shares{math.Abs(s.server), math.Abs(s.wal), math.Abs(s.disk)}
 }
 
 // noise is what a difference in a group must exceed to say something: how far the
-// product's way is from itself there, and twice of what that is in half of the groups,
-// because two figures may be close by chance.
-func (r result) noise(m measured) float64 {
+// product's way is from itself there, and for processor time twice of what that is in
+// half of the groups, because two figures may be close by chance.
+func (r result) noise(m measured) shares {
 	var all []float64
 	for _, g := range r.groups {
-		all = append(all, g.apart())
+		all = append(all, g.apart().server)
 	}
 	slices.Sort(all)
-	return max(leastNoise, m.apart(), 2*all[len(all)/2])
+	own := m.apart()
+	return shares{
+		server: max(leastNoise, own.server, 2*all[len(all)/2]),
+		wal:    max(leastNoise, own.wal),
+		disk:   max(leastNoise, own.disk),
+	}
 }
 
-// logNoise is what log or disk must differ by to be named.
-const logNoise = 0.02
-
-// verdict compares what one row's life takes: stored, claimed, finished.
-func verdict(base, other cost, noise float64) string {
-	change := other.server/base.server - 1
+// verdict says what a choice is against the product's way: whether its processor time
+// is less, and what log and disk do beside that.
+func verdict(change, noise shares) string {
+	says, sign := "as much processor", 0.0
 	switch {
-	case change > noise:
-		return "the product's way is cheaper"
-	case change < -noise:
-		return "cheaper than the product's way"
-	case other.wal > base.wal*(1+logNoise):
-		return "as much processor, more log"
-	case other.wal < base.wal*(1-logNoise):
-		return "as much processor, less log"
-	case other.disk > base.disk*(1+logNoise):
-		return "as much processor, more disk"
-	case other.disk < base.disk*(1-logNoise):
-		return "as much processor, less disk"
+	case change.server > noise.server:
+		says, sign = "dearer", 1
+	case change.server < -noise.server:
+		says, sign = "cheaper", -1
 	}
-	return "no difference"
+	var along, but []string
+	for _, c := range []struct {
+		name          string
+		change, noise float64
+	}{{"log", change.wal, noise.wal}, {"disk", change.disk, noise.disk}} {
+		switch {
+		case math.Abs(c.change) <= c.noise:
+		case sign*c.change < 0:
+			but = append(but, fmt.Sprintf("%s %+.0f %%", c.name, 100*c.change))
+		default:
+			along = append(along, fmt.Sprintf("%s %+.0f %%", c.name, 100*c.change))
+		}
+	}
+	if sign == 0 && len(along) == 0 {
+		return "no difference"
+	}
+	says = strings.Join(append([]string{says}, along...), ", ")
+	if len(but) > 0 {
+		says += ", but " + strings.Join(but, ", ")
+	}
+	return says
 }
 
 var heading = []string{
 	"choice", "store: PostgreSQL µs", "client µs", "log B", "disk B",
-	"claim and finish: PostgreSQL µs", "log B", "disk B", "processor", "log", "verdict", "what one is without",
+	"claim and finish: PostgreSQL µs", "log B", "disk B", "processor", "log", "disk", "verdict", "what one is without",
 }
 
 // table is the result as text.
@@ -132,21 +164,21 @@ func (r result) table() string {
 	return b.String()
 }
 
-func (l line) cells(base line, i int, noise float64) []string {
-	name, processor, log, says := l.name, "", "", ""
+func (l line) cells(base line, i int, noise shares) []string {
+	name, processor, log, disk, says := l.name, "", "", "", ""
 	if i == 0 {
 		name = "**" + name + "**"
 	} else {
-		a, b := base.both(), l.both()
-		processor, log, says = percent(a.server, b.server), percent(a.wal, b.wal), verdict(a, b, noise)
+		change := l.over(base)
+		processor, log, disk, says = percent(change.server), percent(change.wal), percent(change.disk), verdict(change, noise)
 	}
 	return []string{
 		name, tenths(l.stored.server), tenths(l.stored.client), whole(l.stored.wal), whole(l.stored.disk),
-		tenths(l.retried.server), whole(l.retried.wal), whole(l.retried.disk), processor, log, says, l.without,
+		tenths(l.retried.server), whole(l.retried.wal), whole(l.retried.disk), processor, log, disk, says, l.without,
 	}
 }
 
 func tenths(v float64) string { return fmt.Sprintf("%.1f", v) }
 func whole(v float64) string  { return fmt.Sprintf("%.0f", v) }
 
-func percent(base, other float64) string { return fmt.Sprintf("%+.1f %%", 100*(other/base-1)) }
+func percent(share float64) string { return fmt.Sprintf("%+.1f %%", 100*share) }

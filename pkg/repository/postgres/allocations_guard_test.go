@@ -12,24 +12,31 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// recordPath is work that is done for every record. most is what it may allocate,
-// for one of the records that do works on.
+// recordPath is work that is done for every record. measured is how often it
+// allocates, for one of the records that do works on.
 type recordPath struct {
-	name    string
-	most    float64
-	records int
-	do      func()
+	name     string
+	measured float64
+	records  int
+	do       func()
 }
 
 // TestAllocations keeps the paths of a record from allocating more than they have
-// to. The count is the same on every machine; when it changes on purpose, change
-// it here.
+// to, and the number here from falling behind what they do: room that nobody needs
+// lets the next growth through. The count is the same on every machine.
 func TestAllocations(t *testing.T) { //nolint:paralleltest // others' allocations would be counted
 	for _, path := range recordPaths(t) {
 		got := testing.AllocsPerRun(100, path.do) / float64(path.records)
 		t.Logf("%s: %.2f allocations a record", path.name, got)
-		if got > path.most {
-			t.Errorf("%s: allocations of a record = %.2f, want at most %.2f", path.name, got, path.most)
+		spare := 0.5
+		if path.records > 1 {
+			spare = 0.05 // what is made once for all of them is shared
+		}
+		if got > path.measured+spare {
+			t.Errorf("%s: allocations of a record = %.2f, want at most %.2f", path.name, got, path.measured+spare)
+		}
+		if got < path.measured-1 {
+			t.Errorf("%s: allocations of a record = %.2f, lower the bound: it stands at %.2f", path.name, got, path.measured)
 		}
 	}
 }
@@ -51,9 +58,9 @@ func recordPaths(tb testing.TB) []recordPath {
 	listed := listedRow(packed)
 	return []recordPath{
 		{"PackHeaders", 1, 1, func() { packHeaders(headers) }},
-		{"UnpackHeaders", 3.45, 1, func() { _, _ = unpackHeaders(packed) }},
-		{"BatchArrays", 0.1, n, func() { store.storeArgs(in) }},
-		{"RowOfList", 2.3, 1, func() { _, _ = listed.messageWithBytes() }},
+		{"UnpackHeaders", 3, 1, func() { _, _ = unpackHeaders(packed) }},
+		{"BatchArrays", 0.07, n, func() { store.storeArgs(in) }},
+		{"RowOfList", 2, 1, func() { _, _ = listed.messageWithBytes() }},
 	}
 }
 

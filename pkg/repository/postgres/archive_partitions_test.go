@@ -687,3 +687,22 @@ func wantKeptIDs(t *testing.T, db *sqlx.DB) {
 		t.Errorf("%d ids are not kept as the archive has them, want none", wrong)
 	}
 }
+
+// TestDeletesByPlaceAreRefused: the purge of the programs before there were partitions.
+func TestDeletesByPlaceAreRefused(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.Open(t)
+	exec(t, db, `INSERT INTO dlq.dlq_messages_archive (id, original_topic, error_message, archived_at)
+		SELECT gen_random_uuid(), 'orders', 'boom', now() - n * interval '200 days' FROM generate_series(0, 2) n`)
+	_, err := db.ExecContext(t.Context(), `DELETE FROM dlq.dlq_messages_archive WHERE ctid = ANY (ARRAY(
+		SELECT ctid FROM dlq.dlq_messages_archive WHERE archived_at < now() - make_interval(days => 365) LIMIT 10))`)
+	if err == nil || !strings.Contains(err.Error(), "delete by id") {
+		t.Errorf("got %v, want a refusal that says how to delete", err)
+	}
+	if n := count(t, db, "dlq_messages_archive"); n != 3 {
+		t.Errorf("%d are left, want 3", n)
+	}
+	if n, err := New(db).PurgeArchive(t.Context(), 365, 10); err != nil || n != 1 {
+		t.Errorf("PurgeArchive = %d, %v, want the one that is due", n, err)
+	}
+}

@@ -20,8 +20,10 @@ type idle struct {
 	pool      pool
 	few, most int
 
-	mu    sync.Mutex
-	timer *time.Timer
+	mu     sync.Mutex
+	timer  *time.Timer
+	last   time.Time // when one was opened
+	raised bool
 }
 
 // opened is to be called for every new connection.
@@ -31,17 +33,25 @@ func (i *idle) opened() {
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.timer != nil && i.timer.Reset(quiet) {
-		return
+	i.last = time.Now()
+	if !i.raised {
+		i.raised = true
+		i.pool.SetMaxIdleConns(i.most)
 	}
-	i.pool.SetMaxIdleConns(i.most)
 	if i.timer == nil {
 		i.timer = time.AfterFunc(quiet, i.settle)
+		return
 	}
+	i.timer.Reset(quiet)
 }
 
+// settle may come late: one may have been opened while it waited for the lock.
 func (i *idle) settle() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	if time.Since(i.last) < quiet {
+		return
+	}
+	i.raised = false
 	i.pool.SetMaxIdleConns(i.few)
 }

@@ -34,6 +34,10 @@ func TestIdle(t *testing.T) {
 		if p.now() != 25 {
 			t.Fatalf("got %v when it is busy again, want 25", p.kept)
 		}
+		i.settle() // the timer's, that had to wait for the lock
+		if p.now() != 25 {
+			t.Fatalf("got %v although one has just been opened, want 25", p.kept)
+		}
 	})
 }
 
