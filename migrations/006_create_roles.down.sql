@@ -14,7 +14,8 @@ BEGIN
     FOREACH v_role IN ARRAY ARRAY['dlq_owner', 'dlq_rw', 'dlq_ro'] LOOP
         BEGIN
             EXECUTE format('DROP ROLE IF EXISTS %I', v_role);
-        EXCEPTION WHEN dependent_objects_still_exist OR insufficient_privilege THEN
+        EXCEPTION WHEN dependent_objects_still_exist OR insufficient_privilege
+            OR internal_error THEN -- what names it is being dropped at this moment
             RAISE NOTICE 'role % stays', v_role;
         END;
     END LOOP;
