@@ -27,10 +27,9 @@ func (s *Store) bounded(ctx context.Context, patience time.Duration, do func(tx 
 		return err
 	}
 	defer func() { _ = tx.Rollback() }() // nothing was written
-	// Compiling a plan takes longer than to run it for a page. A statement that stays
-	// prepared is planned for its arguments nevertheless.
+	// Compiling a plan takes longer than to run it for a page.
 	_, err = tx.ExecContext(ctx, fmt.Sprintf(
-		`SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = %d; SET LOCAL jit = off; SET LOCAL plan_cache_mode = force_custom_plan`,
+		`SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = %d; SET LOCAL jit = off`,
 		max(1, patience.Milliseconds())))
 	if err == nil {
 		err = do(tx)

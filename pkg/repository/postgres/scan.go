@@ -58,7 +58,7 @@ func scanRows(rows *sql.Rows, do func(*scannedRow) error) error {
 
 // query keeps the statement prepared as long as there are not too many.
 func (s *Store) query(ctx context.Context, query string, args []any) (*sql.Rows, error) {
-	st, err := s.kept(ctx, query, maxPrepared)
+	st, err := s.kept(ctx, query)
 	if err != nil {
 		return nil, err
 	}
@@ -73,9 +73,9 @@ func (s *Store) query(ctx context.Context, query string, args []any) (*sql.Rows,
 
 // kept is the statement of a query that stays prepared; nil when most are already,
 // and this one is not among them.
-func (s *Store) kept(ctx context.Context, query string, most int) (*sql.Stmt, error) {
+func (s *Store) kept(ctx context.Context, query string) (*sql.Stmt, error) {
 	s.mu.Lock()
-	full := len(s.prepared) >= most && s.prepared[query] == nil
+	full := len(s.prepared) >= maxPrepared && s.prepared[query] == nil
 	s.mu.Unlock()
 	if full {
 		return nil, nil //nolint:nilnil // none is kept

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"database/sql"
 	"slices"
 	"strings"
 
@@ -31,11 +30,13 @@ func (s *Store) Search(ctx context.Context, q repository.SearchQuery) ([]entity.
 	if plain(q, n) {
 		return s.plainPage(ctx, from, q, n)
 	}
-	if !q.Filter.Catalogued() {
-		return s.plannedPage(ctx, from, listed(from, q, n, leaveOut))
-	}
 	var found []entity.Message
-	err = s.bounded(ctx, s.searchPatience, func(tx *sqlx.Tx) error {
+	err = s.bounded(ctx, s.searchPatience, func(tx *sqlx.Tx) (err error) {
+		if !q.Filter.Catalogued() {
+			query, args := pageQuery(from, listed(from, q, n, leaveOut))
+			found, err = readMessages(ctx, tx, query, args)
+			return err
+		}
 		hits, all, err := probe(ctx, tx, from, q, n)
 		if err != nil {
 			return err
@@ -45,41 +46,20 @@ func (s *Store) Search(ctx context.Context, q repository.SearchQuery) ([]entity.
 			page = listed(from, q, n, findFirst)
 		}
 		query, args := pageQuery(from, page)
-		found, err = readMessages(ctx, tx, nil, query, args)
+		found, err = readMessages(ctx, tx, query, args)
 		return err
 	})
 	return found, translate("search messages", err)
 }
 
-// plannedPage reads a page whose plan depends on its arguments.
-func (s *Store) plannedPage(ctx context.Context, from source, p *places) ([]entity.Message, error) {
-	query, args := pageQuery(from, p)
-	// Before a connection is taken: it may need another one.
-	kept, err := s.kept(ctx, query, maxPrepared/2)
+// readMessages runs a query for messages. It is prepared in the transaction, whose
+// patience ends it there too: the driver would wait for a lock for ever.
+func readMessages(ctx context.Context, tx *sqlx.Tx, query string, args []any) ([]entity.Message, error) {
+	st, err := tx.PrepareContext(ctx, query)
 	if err != nil {
-		return nil, translate("search messages", err)
+		return nil, err
 	}
-	var found []entity.Message
-	err = s.bounded(ctx, s.searchPatience, func(tx *sqlx.Tx) (err error) {
-		found, err = readMessages(ctx, tx, kept, query, args)
-		return err
-	})
-	return found, translate("search messages", err)
-}
-
-// readMessages runs a query for messages, which was prepared as kept or, where that
-// is nil, is prepared for this once.
-func readMessages(ctx context.Context, tx *sqlx.Tx, kept *sql.Stmt, query string, args []any) ([]entity.Message, error) {
-	var st *sql.Stmt
-	if kept != nil {
-		st = tx.StmtContext(ctx, kept)
-	} else {
-		var err error
-		if st, err = tx.PrepareContext(ctx, query); err != nil {
-			return nil, err
-		}
-	}
-	defer func() { _ = st.Close() }() // what is kept stays prepared
+	defer func() { _ = st.Close() }()
 	rows, err := st.QueryContext(ctx, args...)
 	if err != nil {
 		return nil, err
