@@ -15,22 +15,14 @@ const maxPrepared = 160
 //
 // A page has some fifty columns, and to find the place of each by reflection, row
 // after row, costs more than to read them.
-func (s *Store) eachRow(ctx context.Context, query string, args []any, total *int64, do func(*row) error) (err error) {
-	defer func() {
-		if denied(err) {
-			s.dropConnections()
-		}
-	}()
-	rows, err := s.query(ctx, query, args)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = rows.Close() }() // Err tells
-	return scanRows(rows, func(r *scannedRow) error {
-		if total != nil {
-			*total = r.total.Int64
-		}
-		return do(&r.row)
+func (s *Store) eachRow(ctx context.Context, query string, args []any, total *int64, do func(*row) error) error {
+	return s.withRows(ctx, query, args, func(rows *sql.Rows) error {
+		return scanRows(rows, func(r *scannedRow) error {
+			if total != nil {
+				*total = r.total.Int64
+			}
+			return do(&r.row)
+		})
 	})
 }
 
@@ -54,37 +46,6 @@ func scanRows(rows *sql.Rows, do func(*scannedRow) error) error {
 		}
 	}
 	return rows.Err()
-}
-
-// query keeps the statement prepared as long as there are not too many.
-func (s *Store) query(ctx context.Context, query string, args []any) (*sql.Rows, error) {
-	st, err := s.kept(ctx, query)
-	if err != nil {
-		return nil, err
-	}
-	if st == nil {
-		if st, err = s.db.PrepareContext(ctx, query); err != nil {
-			return nil, err
-		}
-		defer func() { _ = st.Close() }() // once its rows are closed
-	}
-	return st.QueryContext(ctx, args...) //nolint:sqlclosecheck // the caller closes the rows
-}
-
-// kept is the statement of a query that stays prepared; nil when most are already,
-// and this one is not among them.
-func (s *Store) kept(ctx context.Context, query string) (*sql.Stmt, error) {
-	s.mu.Lock()
-	full := len(s.prepared) >= maxPrepared && s.prepared[query] == nil
-	s.mu.Unlock()
-	if full {
-		return nil, nil //nolint:nilnil // none is kept
-	}
-	st, err := s.stmt(ctx, query)
-	if err != nil {
-		return nil, err
-	}
-	return st.Stmt, nil
 }
 
 // place is where the column of that name belongs; nil when there is none.
