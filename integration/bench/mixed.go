@@ -16,8 +16,10 @@ const (
 	mixedClosed     = 5 * time.Second // each connection asks as soon as it has its answer
 	mixedQuiet      = 12 * time.Second
 	mixedLoaded     = 20 * time.Second
-	mixedShare      = 0.5    // of what the quiet system answers then is asked
-	mixedRate       = 20_000 // records a second that are due
+	mixedShare      = 0.5              // of what the quiet system answers then is asked
+	mixedBearable   = 2_000            // records a second that are due first
+	mixedRate       = 20_000           // and then
+	mixedCatchUp    = 30 * time.Second // until all of the first are stored
 	mixedTick       = 25 * time.Millisecond
 	mixedTopics     = 10
 	mixedSeed       = 50              // records of each topic that are there before
@@ -31,13 +33,22 @@ const (
 // mixedPart compares reads on a quiet system with the same while records come in.
 type mixedPart struct {
 	*bench
-	rows          int
-	closed        rate    // of all connections, each asking as soon as it can
-	rate          float64 // at which is asked, a second
-	quiet, loaded load
-	produced      rate // that Kafka has acknowledged
-	stored        rate
-	memory        int64 // peak of the API
+	rows     int
+	closed   rate    // of all connections, each asking as soon as it can
+	rate     float64 // at which is asked, a second
+	quiet    load
+	bearable flood
+	flood    flood
+	memory   int64 // peak of the API
+	noted    []profile
+}
+
+// flood is how reads went while records came in.
+type flood struct {
+	due int // records a second
+	load
+	produced rate // that Kafka has acknowledged
+	stored   rate
 }
 
 func (p *mixedPart) run(ctx context.Context) (err error) {
@@ -50,8 +61,13 @@ func (p *mixedPart) run(ctx context.Context) (err error) {
 	if err := p.prepare(ctx, d); err != nil {
 		return err
 	}
-	ingester, err := p.bench.program("ingester", d).
-		with("DLQ_KAFKA_DLQ_TOPIC_PATTERN=mixed-*.dlq.v1", "DLQ_KAFKA_CONSUMER_GROUP=bench.mixed").serve(ctx)
+	prog := p.bench.program("ingester", d).
+		with("DLQ_KAFKA_DLQ_TOPIC_PATTERN=mixed-*.dlq.v1", "DLQ_KAFKA_CONSUMER_GROUP=bench.mixed")
+	noting, err := p.note(ctx, d, &prog)
+	if err != nil {
+		return err
+	}
+	ingester, err := prog.serve(ctx)
 	if err != nil {
 		return err
 	}
@@ -59,7 +75,13 @@ func (p *mixedPart) run(ctx context.Context) (err error) {
 	if err = errors.Join(err, ingester.stop()); err != nil {
 		return err
 	}
-	return p.expectStored(ctx, d, sent)
+	if err := p.expectStored(ctx, d, sent); err != nil {
+		return err
+	}
+	profile, err := noting.done(ctx)
+	profile.statements = nil // they are shown with the API
+	p.noted = append(p.noted, profile)
+	return err
 }
 
 // seedAndRead gives the topics that will be written to their first messages, and
@@ -89,11 +111,29 @@ func (p *mixedPart) seedAndRead(ctx context.Context, d *database, ingester *runn
 
 // read asks one API in all states of the system, and looks at its memory.
 func (p *mixedPart) read(ctx context.Context, d *database, reads []mixedRead) (sent int64, err error) {
-	api, err := p.bench.program("api", d).with("DLQ_REDRIVE_WORKERS=0").serve(ctx)
+	prog := p.bench.program("api", d).with("DLQ_REDRIVE_WORKERS=0")
+	noting, err := p.note(ctx, d, &prog)
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, api.stop()) }()
+	api, err := prog.serve(ctx)
+	if err != nil {
+		return 0, err
+	}
+	sent, err = p.ask(ctx, d, api, reads)
+	if err == nil {
+		p.memory, err = peakMemory(api.Pid())
+	}
+	if err = errors.Join(err, api.stop()); err != nil {
+		return sent, err
+	}
+	profile, err := noting.done(ctx)
+	p.noted = append(p.noted, profile)
+	return sent, err
+}
+
+// ask reads on the quiet system, and under two floods.
+func (p *mixedPart) ask(ctx context.Context, d *database, api *running, reads []mixedRead) (sent int64, err error) {
 	callers, err := dialAll(ctx, api.url, mixedCallers)
 	defer closeAll(callers)
 	if err != nil {
@@ -103,11 +143,34 @@ func (p *mixedPart) read(ctx context.Context, d *database, reads []mixedRead) (s
 	if err := p.whileQuiet(ctx, d, ask); err != nil {
 		return 0, fmt.Errorf("quiet: %w", err)
 	}
-	if sent, err = p.underLoad(ctx, d, ask); err != nil {
-		return sent, fmt.Errorf("under load: %w", err)
+	p.bearable.due, p.flood.due = mixedBearable, mixedRate
+	for _, f := range []*flood{&p.bearable, &p.flood} {
+		more, err := p.underLoad(ctx, d, f, ask)
+		if sent += more; err != nil {
+			return sent, fmt.Errorf("while %d records a second are due: %w", f.due, err)
+		}
+		if f == &p.bearable {
+			if err := p.caughtUp(ctx, d, sent); err != nil {
+				return sent, err
+			}
+		}
 	}
-	p.memory, err = peakMemory(api.Pid())
-	return sent, err
+	return sent, nil
+}
+
+// caughtUp waits until all that was sent is stored.
+func (p *mixedPart) caughtUp(ctx context.Context, d *database, sent int64) error {
+	ctx, cancel := context.WithTimeout(ctx, mixedCatchUp)
+	defer cancel()
+	want := int64(p.rows+mixedTopics*mixedSeed) + sent
+	err := poll(ctx, 100*time.Millisecond, func() (bool, error) {
+		n, err := d.number(ctx, countCounters)
+		return n >= want, err
+	})
+	if err != nil {
+		return fmt.Errorf("store what came first: %w", err)
+	}
+	return nil
 }
 
 // whileQuiet finds out how much the system can answer, and then how fast it
@@ -152,9 +215,9 @@ func mixedName(n int) string { return fmt.Sprintf("mixed-%d", n) }
 
 // underLoad reads while one ingester takes in what is produced. It returns how
 // many records that were.
-func (p *mixedPart) underLoad(ctx context.Context, d *database, ask func(worker, n int) error) (int64, error) {
-	p.say("the same while %d records a second are due", mixedRate)
-	flow := startFlow(ctx, p.kafka, mixedRate)
+func (p *mixedPart) underLoad(ctx context.Context, d *database, f *flood, ask func(worker, n int) error) (int64, error) {
+	p.say("the same while %d records a second are due", f.due)
+	flow := startFlow(ctx, p.kafka, f.due)
 	defer func() { _, _ = flow.stop() }()
 	if _, err := steadily(ctx, mixedCallers, p.rate, mixedWarm, ask); err != nil {
 		return 0, err
@@ -165,7 +228,7 @@ func (p *mixedPart) underLoad(ctx context.Context, d *database, ask func(worker,
 		return 0, err
 	}
 	start := time.Now()
-	if p.loaded, err = steadily(ctx, mixedCallers, p.rate, mixedLoaded, ask); err != nil {
+	if f.load, err = steadily(ctx, mixedCallers, p.rate, mixedLoaded, ask); err != nil {
 		return 0, err
 	}
 	after, err := d.number(ctx, countCounters)
@@ -173,8 +236,8 @@ func (p *mixedPart) underLoad(ctx context.Context, d *database, ask func(worker,
 		return 0, err
 	}
 	took := time.Since(start)
-	p.produced, p.stored = rate{int(flow.sent() - sent), took}, rate{int(after - before), took}
-	if p.stored.n == 0 {
+	f.produced, f.stored = rate{int(flow.sent() - sent), took}, rate{int(after - before), took}
+	if f.stored.n == 0 {
 		return 0, errors.New("the run is worthless: nothing was ingested")
 	}
 	return flow.stop()
@@ -187,7 +250,7 @@ func (p *mixedPart) expectStored(ctx context.Context, d *database, sent int64) e
 	if err != nil {
 		return err
 	}
-	if stored < int64(p.stored.n) || stored > sent {
+	if stored < int64(p.bearable.stored.n+p.flood.stored.n) || stored > sent {
 		return fmt.Errorf("the run is worthless: %d records were taken in of %d that were produced", stored, sent)
 	}
 	return d.expect(ctx,
@@ -200,28 +263,42 @@ func (p *mixedPart) expectStored(ctx context.Context, d *database, sent int64) e
 }
 
 func (p *mixedPart) lines() []line {
-	quiet, loaded := percentile(p.quiet.times, 99), percentile(p.loaded.times, 99)
+	return append(append(p.flooded(p.bearable), p.flooded(p.flood)...),
+		memoryLine(fmt.Sprintf("memory of the API, %d connections", mixedCallers), p.memory))
+}
+
+// flooded are the lines of one flood.
+func (p *mixedPart) flooded(f flood) []line {
+	quiet, loaded := percentile(p.quiet.times, 99), percentile(f.times, 99)
 	times := quotient(loaded.Seconds(), quiet.Seconds())
 	return []line{
 		{
 			work: fmt.Sprintf("mixed reads, %s over %d connections, while %s records/s are produced and %s stored", each(p.rate),
-				mixedCallers, thousands(int(p.produced.perSecond())), thousands(int(p.stored.perSecond()))),
+				mixedCallers, thousands(int(f.produced.perSecond())), thousands(int(f.stored.perSecond()))),
 			figure: "p99 " + fine(loaded),
-			beside: fmt.Sprintf("quiet: p99 %s; %s; quiet %s", fine(quiet), p.loaded.answers(), p.quiet.answers()),
-			ratio:  fmt.Sprintf("%.1f", times), wanted: fmt.Sprintf("ratio ≤ %d, no errors", wantMixedTimes),
-			reached: times > 0 && times <= wantMixedTimes && p.quiet.good() && p.loaded.good(),
-			limits:  p.loaded.cpu.limits(p.loaded.n, "request", mixedCallers),
+			beside: fmt.Sprintf("p50 %s; quiet: p99 %s, p50 %s; %s; quiet %s", fine(percentile(f.times, 50)), fine(quiet),
+				fine(percentile(p.quiet.times, 50)), f.answers(), p.quiet.answers()),
+			ratio: fmt.Sprintf("%.1f", times), wanted: fmt.Sprintf("ratio ≤ %d, no errors", wantMixedTimes),
+			reached: times > 0 && times <= wantMixedTimes && p.quiet.good() && f.good(),
+			limits:  f.cpu.limits(f.n, "request", mixedCallers) + "; " + p.together(),
 		},
 		{
-			work: fmt.Sprintf("stored meanwhile, of %s records/s that are due", thousands(mixedRate)), figure: each(p.stored.perSecond()),
-			beside: "produced: " + each(p.produced.perSecond()),
-			ratio:  fmt.Sprintf("%.2f", quotient(p.stored.perSecond(), mixedRate)),
-			wanted: "≥ " + each(mixedRate), reached: p.stored.perSecond() >= mixedRate*0.99,
-			limits: p.loaded.cpu.limits(p.stored.n, "record", ingestWriters),
+			work: fmt.Sprintf("stored meanwhile, of %s records/s that are due", thousands(f.due)), figure: each(f.stored.perSecond()),
+			beside: "produced: " + each(f.produced.perSecond()),
+			ratio:  fmt.Sprintf("%.2f", quotient(f.stored.perSecond(), float64(f.due))),
+			wanted: "≥ " + each(float64(f.due)), reached: f.stored.n > 0 && f.stored.perSecond() >= float64(f.due)*0.99,
+			limits: f.cpu.limits(f.stored.n, "record", ingestWriters),
 		},
-		memoryLine(fmt.Sprintf("memory of the API, %d connections", mixedCallers), p.memory),
 	}
 }
+
+// together says what is left for records: the same reads keep the quiet system busy
+// for a part of its time.
+func (p *mixedPart) together() string {
+	return fmt.Sprintf("quiet, the reads alone keep the machine %.0f %% busy", 100*p.quiet.cpu.share())
+}
+
+func (p *mixedPart) profiles() []profile { return p.noted }
 
 // answers says how many requests were answered, and what became of the others.
 func (l load) answers() string {
@@ -242,11 +319,12 @@ func (p *mixedPart) method() string {
 		"  topics that are written to, 30 %% for a message, 20 %% are searches (by status and topic, or for words),\n"+
 		"  5 %% the topics, 5 %% the error groups. First all %d connections ask as soon as they have their answer, for %s:\n"+
 		"  %s. Then requests are due at %.0f %% of that rate, however long answers take, on the quiet system for\n"+
-		"  %s and while records come in for %s, of which the first %s before do not count. The time of a\n"+
+		"  %s and while records come in, %s each time, after %s that do not count. The time of a\n"+
 		"  request begins when it is due: waiting for a free connection is in it. A request that fails counts as one\n"+
 		"  that failed and ends nothing; one in %d lists is counted, and all have the least length of what they should\n"+
-		"  hold. A producer has %s dead letters of 1 KB to send each second, and leaves out those for which it has no\n"+
-		"  room. In the end every record in front of the positions must be there once.\n",
+		"  hold. A producer has dead letters of 1 KB to send, %s each second, and when those are stored %s: more than\n"+
+		"  is left of two cores that read. It leaves out those for which it has no room. In the end every record in front of the positions must be there once.\n",
 		thousands(p.rows), readTopics, thousands(readGroups), mixedTopics, mixedCallers, seconds(mixedClosed),
-		each(p.closed.perSecond()), 100*mixedShare, seconds(mixedQuiet), seconds(mixedLoaded), seconds(mixedWarm), checkEach, thousands(mixedRate))
+		each(p.closed.perSecond()), 100*mixedShare, seconds(mixedQuiet), seconds(mixedLoaded), seconds(mixedWarm), checkEach,
+		thousands(mixedBearable), thousands(mixedRate))
 }

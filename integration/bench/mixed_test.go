@@ -37,13 +37,19 @@ func TestMixedLines(t *testing.T) {
 	t.Parallel()
 	at := func(quiet, loaded, stored int) *mixedPart {
 		return &mixedPart{
-			quiet: load{times: times(quiet)}, loaded: load{times: times(loaded)},
-			produced: rate{20_000, time.Second}, stored: rate{stored, time.Second}, memory: 100e6,
+			quiet:    load{times: times(quiet)},
+			bearable: flood{due: mixedBearable, load: load{times: times(quiet)}, stored: rate{mixedBearable, time.Second}},
+			flood: flood{
+				due: mixedRate, load: load{times: times(loaded)}, produced: rate{20_000, time.Second}, stored: rate{stored, time.Second},
+			},
+			memory: 100e6,
 		}
 	}
 	failing, late, large := at(10, 30, 20_000), at(10, 30, 20_000), at(10, 30, 20_000)
-	failing.loaded.note(0, errors.New("500"))
-	late.quiet.late, large.memory = 1, wantMemory*1e6
+	failing.flood.note(0, errors.New("500"))
+	late.flood.late, large.memory = 1, wantMemory*1e6
+	behind := at(10, 30, 20_000)
+	behind.bearable.stored.n -= mixedBearable / 50
 	for _, c := range []struct {
 		name string
 		part *mixedPart
@@ -55,7 +61,8 @@ func TestMixedLines(t *testing.T) {
 		{"an answer failed", failing, 1},
 		{"a request was not asked", late, 1},
 		{"too much memory", large, 1},
-		{"nothing measured", &mixedPart{}, 3},
+		{"behind what is bearable", behind, 1},
+		{"nothing measured", &mixedPart{}, 5},
 	} {
 		if got := missed(c.part.lines()); len(got) != c.want {
 			t.Errorf("%s: missed %q, want %d", c.name, got, c.want)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -20,17 +21,19 @@ const (
 )
 
 // bounded runs what do reads, as of one moment, in statements of which none takes
-// longer than patience: one that does is a *repository.TooBroadError.
-func (s *Store) bounded(ctx context.Context, patience time.Duration, do func(tx *sqlx.Tx) error) error {
+// longer than patience: one that does is a *repository.TooBroadError. settings are
+// statements that are run first, in the same round trip.
+func (s *Store) bounded(ctx context.Context, patience time.Duration, do func(tx *sqlx.Tx) error, settings ...string) error {
 	tx, err := s.db.BeginTxx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }() // nothing was written
 	// Compiling a plan takes longer than to run it for a page.
-	_, err = tx.ExecContext(ctx, fmt.Sprintf(
+	all := append([]string{fmt.Sprintf(
 		`SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = %d; SET LOCAL jit = off`,
-		max(1, patience.Milliseconds())))
+		max(1, patience.Milliseconds()))}, settings...)
+	_, err = tx.ExecContext(ctx, strings.Join(all, "; "))
 	if err == nil {
 		err = do(tx)
 	}

@@ -206,20 +206,27 @@ const maxWalks = 24
 // an index to be walked along in order; together they find each message once. One
 // that says nothing walks everything.
 func (a *arguments) walks(f entity.Filter, n names) [][]string {
+	walks, _ := a.apart(f, n)
+	return walks
+}
+
+// apart are the walks, and whether each has its index: they are one without any when
+// they would be too many.
+func (a *arguments) apart(f entity.Filter, n names) (walks [][]string, inOrder bool) {
 	switch {
 	case f.Topic != "":
-		return a.walksOfTopic(f, n)
+		return a.walksOfTopic(f, n), true
 	case f.UnknownOrigin:
-		return [][]string{a.named(f, n)}
+		return [][]string{a.named(f, n)}, true
 	case n.topics != nil && n.pairs != nil:
 		if walks := a.walksOfTopics(f, n); len(walks) <= maxWalks {
-			return walks
+			return walks, true
 		}
 		a.values = nil
 	case n.topics == nil && n.visible != nil && len(n.visible.originals) < maxWalks:
-		return a.walksOfVisible(n)
+		return a.walksOfVisible(n), true
 	}
-	return [][]string{a.named(f, n)}
+	return [][]string{a.named(f, n)}, n.topics == nil && n.visible == nil
 }
 
 func (a *arguments) walksOfTopic(f entity.Filter, n names) [][]string {

@@ -12,11 +12,6 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// probed is how many messages are looked at one by one for words, before the
-// catalogue is asked which of all have them: a word that every hundredth has is
-// found faster that way.
-const probed = 5000
-
 // Search implements repository.Searcher.
 func (s *Store) Search(ctx context.Context, q repository.SearchQuery) ([]entity.Message, error) {
 	if q.Limit < 1 {
@@ -44,12 +39,33 @@ func (s *Store) Search(ctx context.Context, q repository.SearchQuery) ([]entity.
 		page := these(hits)
 		if !all && len(hits) < q.Limit {
 			page = listed(from, q, n, findFirst)
+			if _, err := tx.ExecContext(ctx, foundTogether); err != nil {
+				return err
+			}
 		}
 		query, args := pageQuery(from, page)
 		found, err = readMessages(ctx, tx, query, args)
 		return err
-	})
+	}, way(q.Filter, n))
 	return found, translate("search messages", err)
+}
+
+// How messages of a filter are come by. In order, a page ends with its last message
+// whatever is behind it. To collect all and sort them is shorter where they are few,
+// but PostgreSQL knows that only as of when it last looked: of a topic that has begun
+// to flood since, it would collect everything for every page. A walk is as short when
+// there are few. Topics that are too many to be walked one by one, and what is found
+// by words, can only be collected.
+const (
+	walkedInOrder = `SET LOCAL enable_bitmapscan = off`
+	foundTogether = `SET LOCAL enable_bitmapscan = on`
+)
+
+func way(f entity.Filter, n names) string {
+	if _, inOrder := (&arguments{first: 1}).apart(f, n); inOrder {
+		return walkedInOrder
+	}
+	return foundTogether
 }
 
 // readMessages runs a query for messages. It is prepared in the transaction, whose
@@ -107,11 +123,25 @@ func (a *arguments) ways(f entity.Filter, n names, how string) [][]string {
 	return a.walks(f, n)
 }
 
+// stretch is a part of a list: its first messages, or its last.
+type stretch struct {
+	limit  int
+	last   bool   // its last come first
+	within string // a condition on m; "": none
+	first  int    // number of its first parameter
+}
+
 // listed are the places of a page.
 func listed(from source, q repository.SearchQuery, n names, how string) *places {
-	p := &places{arguments: arguments{first: 1, version: n.version}}
-	p.order = order(q.Sort, "at", "id")
-	column := sortColumn(q.Sort)
+	return listedIn(from, q, n, how, stretch{limit: q.Limit, first: 1})
+}
+
+// listedIn are the places of a part of the list that q asks for.
+func listedIn(from source, q repository.SearchQuery, n names, how string, s stretch) *places {
+	p := &places{arguments: arguments{first: s.first, version: n.version}}
+	sort := repository.Sort{By: q.Sort.By, Ascending: q.Sort.Ascending != s.last}
+	p.order = order(sort, "at", "id")
+	column := sortColumn(sort)
 	walks := p.ways(q.Filter, n, how)
 	if len(walks) == 0 {
 		p.values = nil // none of them is in the query
@@ -119,17 +149,20 @@ func listed(from source, q repository.SearchQuery, n names, how string) *places 
 		return p
 	}
 	conditions := append(p.conditions(q.Filter), p.words(q.Filter, how)...)
-	if q.Sort.By == repository.ByLastRetry {
+	if sort.By == repository.ByLastRetry {
 		conditions = append(conditions, "m.last_retry_at IS NOT NULL")
 	}
 	conditions = append(conditions, p.behind(q)...)
-	limit := number(q.Limit) // in the text, where the planner sees how little it is
+	if s.within != "" {
+		conditions = append(conditions, s.within)
+	}
+	limit := number(s.limit) // in the text, where the planner sees how little it is
 	if how != findFirst {
 		walks = byStatus(walks, q)
 	}
 	for i, walk := range walks {
 		walks[i] = []string{"(SELECT m.id, m." + column + " AS at FROM " + from.table + " m WHERE " + and(append(walk, conditions...)...) +
-			" ORDER BY " + order(q.Sort, "m."+column, "m.id") + " LIMIT " + limit + ")"}
+			" ORDER BY " + order(sort, "m."+column, "m.id") + " LIMIT " + limit + ")"}
 	}
 	p.query = "SELECT id, at FROM (" + join(walks, "\n\tUNION ALL\n\t") + ") walked ORDER BY " + p.order + " LIMIT " + limit
 	return p
@@ -192,36 +225,6 @@ func these(ids []uuid.UUID) *places {
 	p := &places{arguments: arguments{first: 1}, order: "ord"}
 	p.query = "SELECT id, ord FROM unnest(" + p.arg(uuids(ids)) + "::uuid[]) WITH ORDINALITY AS w (id, ord)"
 	return p
-}
-
-// probe looks for words among the first messages that the rest of the filter
-// leaves, and says whether those were all.
-func probe(ctx context.Context, tx *sqlx.Tx, from source, q repository.SearchQuery, n names) (hits []uuid.UUID, all bool, err error) {
-	query, args := probeQuery(from, q, n)
-	var found []struct {
-		Seen int           `db:"seen"`
-		ID   uuid.NullUUID `db:"id"`
-	}
-	if err := readRows(ctx, tx, &found, query, args...); err != nil {
-		return nil, false, err
-	}
-	for _, f := range found {
-		all = f.Seen < probed
-		if f.ID.Valid {
-			hits = append(hits, f.ID.UUID)
-		}
-	}
-	return hits, all, nil
-}
-
-func probeQuery(from source, q repository.SearchQuery, n names) (string, []any) {
-	first := q
-	first.Limit = probed
-	p := listed(from, first, n, leaveOut)
-	query := "WITH first AS MATERIALIZED (" + p.query + "), hits AS (SELECT id, at FROM first WHERE " +
-		p.lookedUp(q.Filter, "first.id") + " ORDER BY " + p.order + " LIMIT " + number(q.Limit) + ")\n" +
-		"SELECT (SELECT count(*) FROM first) AS seen, h.id FROM (SELECT 1) one LEFT JOIN hits h ON true ORDER BY " + p.order
-	return query, p.values
 }
 
 // pageQuery reads the messages of places, bytes bounded as in List.

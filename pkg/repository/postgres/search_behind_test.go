@@ -1,0 +1,110 @@
+package postgres
+
+import (
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
+)
+
+// TestSearchBehindTheCatalogue: while the catalogue is behind, a search for words
+// finds all that it has come to, and the batch that it is at, in one order.
+func TestSearchBehindTheCatalogue(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.Open(t)
+	newest := seedBehind(t, db)
+	store := New(db)
+	store.AnswerFrom(1)
+	page := func(t *testing.T, q repository.SearchQuery) (ids []uuid.UUID) {
+		t.Helper()
+		q.Filter.Words = append(q.Filter.Words, "boom")
+		found, err := store.Search(t.Context(), q)
+		wantNil(t, err)
+		for _, m := range found {
+			ids = append(ids, m.ID)
+		}
+		return ids
+	}
+	want := func(t *testing.T, got, want []uuid.UUID) {
+		t.Helper()
+		if len(got) != len(want) {
+			t.Fatalf("%d messages, want %d", len(got), len(want))
+		}
+		for i := range got {
+			if got[i] != want[i] {
+				t.Fatalf("message %d is %s, want %s", i, got[i], want[i])
+			}
+		}
+	}
+	var places []repository.Place
+	for _, id := range newest {
+		p := repository.Place{ID: id}
+		wantNil(t, db.Get(&p.CreatedAt, `SELECT created_at FROM dlq.dlq_messages WHERE id = $1`, id))
+		places = append(places, p)
+	}
+
+	t.Run("PageByPage", func(t *testing.T) {
+		t.Parallel()
+		want(t, page(t, repository.SearchQuery{Limit: 3}), newest[:3])
+		want(t, page(t, repository.SearchQuery{Limit: 10, After: places[2]}), newest[3:13])
+		want(t, page(t, repository.SearchQuery{Limit: 20, After: places[12]}), newest[13:33])
+	})
+	t.Run("TheLastPageIsNotFull", func(t *testing.T) {
+		t.Parallel()
+		want(t, page(t, repository.SearchQuery{Limit: 100}), newest)
+		want(t, page(t, repository.SearchQuery{Limit: 100, After: places[39]}), nil)
+	})
+	t.Run("OldestFirst", func(t *testing.T) {
+		t.Parallel()
+		got := page(t, repository.SearchQuery{Limit: 1, Sort: repository.Sort{Ascending: true}})
+		want(t, got, newest[39:])
+	})
+	t.Run("WithParameters", func(t *testing.T) { // of both stretches
+		t.Parallel()
+		f := entity.Filter{Topic: "orders", ErrorClass: "x", Words: []string{"boom"}}
+		want(t, page(t, repository.SearchQuery{Limit: 12, Filter: f, After: places[4]}), newest[5:17])
+	})
+	t.Run("NobodyElsesTopics", func(t *testing.T) {
+		t.Parallel()
+		none, err := entity.ParseTopicPatterns("topics", "payments")
+		wantNil(t, err)
+		want(t, page(t, repository.SearchQuery{Limit: 12, Filter: entity.Filter{Visible: &none}}), nil)
+	})
+}
+
+// TestSearchWithoutAMark: what documents there are is found although the catalogue
+// has no place yet, as when it is made anew.
+func TestSearchWithoutAMark(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.Open(t)
+	newest := seedBehind(t, db)
+	exec(t, db, `UPDATE dlq.catalogue SET walked_at = '-infinity', found_until = NULL`)
+	found, err := New(db).Search(t.Context(), repository.SearchQuery{Limit: 100, Filter: entity.Filter{Words: []string{"boom"}}})
+	wantNil(t, err)
+	if len(found) != len(newest) {
+		t.Errorf("%d messages, want %d", len(found), len(newest))
+	}
+}
+
+// seedBehind puts in 2,000 messages of which the catalogue has come to the first
+// half, and has documents for the next five too. It returns those with documents,
+// newest first.
+func seedBehind(t *testing.T, db *sqlx.DB) (newest []uuid.UUID) {
+	t.Helper()
+	exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, error_class, created_at)
+		SELECT 'orders', n::text, 'x', now() - (3000 - n) * interval '1 second' FROM generate_series(1, 2000) n`)
+	exec(t, db, `INSERT INTO dlq.message_documents (message_id, version, text, terms) SELECT id, 1, 'boom', '{}' FROM dlq.dlq_messages
+		WHERE error_message::int BETWEEN 966 AND 1005`)
+	exec(t, db, `UPDATE dlq.catalogue SET version = 1, found_until = m.created_at, walked_at = m.created_at
+		FROM dlq.dlq_messages m WHERE m.error_message = '1001'`)
+	wantNil(t, db.Select(&newest, `SELECT m.id FROM dlq.dlq_messages m JOIN dlq.message_documents d ON d.message_id = m.id
+		ORDER BY m.created_at DESC`))
+	if len(newest) != 40 {
+		t.Fatalf("%d documents, want 40", len(newest))
+	}
+	return newest
+}

@@ -1,0 +1,168 @@
+package postgres
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
+)
+
+// fewBuffers is what a page of 20 may read that ends with its last message: those of
+// its messages, and to find out that the next some hundred have no documents.
+const fewBuffers = 1500
+
+// TestStalePlans: a page reads little although PostgreSQL looked at the table before
+// a topic began to flood.
+func TestStalePlans(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.Open(t)
+	db.SetMaxOpenConns(1)
+	seedStale(t, db)
+	store := New(db)
+	patterns := func(list ...string) entity.TopicPatterns {
+		p, err := entity.ParseTopicPatterns("topics", list...)
+		wantNil(t, err)
+		return p
+	}
+	var many []string
+	for n := range 30 {
+		many = append(many, fmt.Sprintf("calm%d", n))
+	}
+	one, more := patterns("flood", "calm1"), patterns(append(many, "flood")...)
+	pending, dead, open := []entity.Status{entity.Pending}, []entity.Status{entity.Dead}, []entity.Status{entity.Pending, entity.Retrying}
+	hour := time.Now().Add(-time.Hour)
+	group := uuid.MustParse("00000000-0000-8000-8000-000000000001")
+	var place repository.Place
+	wantNil(t, db.QueryRow(`SELECT created_at, id FROM dlq.dlq_messages WHERE original_topic = 'flood' ORDER BY 1 OFFSET 50000 LIMIT 1`).Scan(&place.CreatedAt, &place.ID))
+
+	cases := map[string]repository.SearchQuery{
+		"TopicAndStatus":         {Filter: entity.Filter{Topic: "flood", Statuses: pending}},
+		"TopicAndStatusDeep":     {Filter: entity.Filter{Topic: "flood", Statuses: pending}, After: place},
+		"Topic":                  {Filter: entity.Filter{Topic: "flood"}},
+		"TopicAndTimes":          {Filter: entity.Filter{Topic: "flood", CreatedAfter: hour}},
+		"TopicAndStatusAndTimes": {Filter: entity.Filter{Topic: "flood", Statuses: pending, CreatedAfter: hour}},
+		"CalmTopicAndTimes":      {Filter: entity.Filter{Topic: "calm1", Statuses: dead, CreatedAfter: hour.Add(-24 * time.Hour)}},
+		"TopicAndGroup":          {Filter: entity.Filter{Topic: "flood", Group: group}},
+		"TopicAndClass":          {Filter: entity.Filter{Topic: "flood", ErrorClass: "class1"}},
+		"Group":                  {Filter: entity.Filter{Group: group}},
+		"GroupAndStatus":         {Filter: entity.Filter{Group: group, Statuses: pending}},
+		"Status":                 {Filter: entity.Filter{Statuses: pending}},
+		"Statuses":               {Filter: entity.Filter{Statuses: open}},
+		"StatusAndTimes":         {Filter: entity.Filter{Statuses: pending, CreatedAfter: hour}},
+		"Times":                  {Filter: entity.Filter{CreatedAfter: hour}},
+		"DeadLetterTopic":        {Filter: entity.Filter{Topic: "flood.dlq", Statuses: pending}},
+		"DeadLetterTopicOnly":    {Filter: entity.Filter{Topic: "flood.dlq"}},
+		"Visible":                {Filter: entity.Filter{Visible: &one}},
+		"VisibleAndStatus":       {Filter: entity.Filter{Visible: &one, Statuses: pending}},
+		"Patterns":               {Filter: entity.Filter{Topics: patterns("flo*")}},
+		"PatternsAndStatus":      {Filter: entity.Filter{Topics: patterns("flo*"), Statuses: pending}},
+		"ManyVisible":            {Filter: entity.Filter{Visible: &more}},
+		"ManyVisibleAndStatus":   {Filter: entity.Filter{Visible: &more, Statuses: pending}},
+		"ManyPatterns":           {Filter: entity.Filter{Topics: more, Statuses: pending}},
+		"RareStatus":             {Filter: entity.Filter{Statuses: []entity.Status{entity.Retrying}}},
+		"RareStatusOfTopic":      {Filter: entity.Filter{Topic: "flood", Statuses: []entity.Status{entity.Retrying}}},
+		"RareStatusOfCalmTopic":  {Filter: entity.Filter{Topic: "calm1", Statuses: []entity.Status{entity.Retrying}}},
+	}
+	check := func(t *testing.T) {
+		for name, q := range cases {
+			t.Run(name, func(t *testing.T) {
+				q.Limit = 20
+				from := sourceOf(false)
+				n, err := store.namesOf(t.Context(), q.Filter, from)
+				wantNil(t, err)
+				query, args := pageQuery(from, listed(from, q, n, leaveOut))
+				wantFewBuffers(t, db, way(q.Filter, n), query, args)
+			})
+		}
+	}
+	t.Run("Stale", check)
+	for name, f := range map[string]entity.Filter{
+		"Words": {Words: []string{"boom"}}, "WordsOfTopic": {Words: []string{"boom"}, Topic: "calm1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			query, args := probeQuery(sourceOf(false), repository.SearchQuery{Filter: f, Limit: 20}, names{})
+			wantFewBuffers(t, db, walkedInOrder, query, args)
+		})
+	}
+	exec(t, db, `ANALYZE dlq.dlq_messages`)
+	t.Run("Fresh", check)
+}
+
+// wantFewBuffers counts those that a query reads, from memory or not.
+func wantFewBuffers(t *testing.T, db *sqlx.DB, setting, query string, args []any) {
+	t.Helper()
+	tx, err := db.Beginx()
+	wantNil(t, err)
+	defer func() { _ = tx.Rollback() }()
+	_, err = tx.Exec(setting)
+	wantNil(t, err)
+	var plan []byte
+	wantNil(t, tx.Get(&plan, `EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) `+query, args...))
+	var plans []struct {
+		Plan struct {
+			Hit  int `json:"Shared Hit Blocks"`
+			Read int `json:"Shared Read Blocks"`
+		}
+	}
+	wantNil(t, json.Unmarshal(plan, &plans))
+	if got := plans[0].Plan.Hit + plans[0].Plan.Read; got > fewBuffers {
+		t.Errorf("it reads %d buffers, want at most %d:\n%s", got, fewBuffers, plan)
+	}
+}
+
+// seedStale puts in 100,000 messages of a topic that had 50 when PostgreSQL looked.
+func seedStale(t *testing.T, db *sqlx.DB) {
+	t.Helper()
+	exec(t, db, `ALTER TABLE dlq.dlq_messages SET (autovacuum_enabled = off)`)
+	exec(t, db, `INSERT INTO dlq.topics (name) SELECT 'calm' || n || '.dlq' FROM generate_series(0, 39) n`)
+	exec(t, db, `INSERT INTO dlq.topics (name) VALUES ('flood.dlq')`)
+	const columns = `INSERT INTO dlq.dlq_messages (original_topic, error_message, error_class, status, created_at, dlq_topic_id, group_id, value, headers) `
+	const flood = `SELECT 'flood', 'boom', 'class' || n % 10, CASE WHEN n % 10000 = 7 THEN 'RETRYING' ELSE 'PENDING' END, clock_timestamp(), 41,
+		format('00000000-0000-8000-8000-%s', lpad((n % 5)::text, 12, '0'))::uuid, '{"order": 1}', '\x00' FROM generate_series(1, `
+	exec(t, db, columns+`SELECT 'calm' || n % 40, 'boom ' || n, 'class' || n % 10, CASE WHEN n % 3 = 0 THEN 'DEAD' ELSE 'RESOLVED' END,
+		now() - n * interval '30 seconds', 1 + n % 40, format('00000000-0000-8000-8000-%s', lpad((100 + n % 50)::text, 12, '0'))::uuid, '{"order": 1}', '\x00'
+		FROM generate_series(1, 40000) n`)
+	exec(t, db, `INSERT INTO dlq.message_documents (message_id, version, text, terms) SELECT id, 1, error_message, '{}' FROM dlq.dlq_messages`)
+	exec(t, db, `UPDATE dlq.catalogue SET version = 1, mark = now(), walked_at = now(), found_until = now()`)
+	exec(t, db, columns+flood+`50) n`)
+	exec(t, db, `VACUUM ANALYZE dlq.dlq_messages, dlq.message_documents`)
+	exec(t, db, columns+flood+`100000) n`)
+}
+
+// What no index has in order is collected.
+func TestWay(t *testing.T) {
+	t.Parallel()
+	few, many := &nameSet{originals: []string{"a"}}, &nameSet{}
+	for n := range maxWalks + 1 {
+		many.originals = append(many.originals, fmt.Sprint(n))
+	}
+	pairs := map[int32][]string{}
+	patterns, err := entity.ParseTopicPatterns("topics", "a*")
+	wantNil(t, err)
+	for name, c := range map[string]struct {
+		f    entity.Filter
+		n    names
+		want string
+	}{
+		"all":                             {entity.Filter{}, names{}, walkedInOrder},
+		"a status":                        {entity.Filter{Statuses: []entity.Status{entity.Dead}}, names{}, walkedInOrder},
+		"a topic that not all may see":    {entity.Filter{Topic: "a"}, names{visible: many, pairs: pairs}, walkedInOrder},
+		"a pattern of one topic":          {entity.Filter{Topics: patterns}, names{topics: few, pairs: pairs}, walkedInOrder},
+		"a pattern of many":               {entity.Filter{Topics: patterns}, names{topics: many, pairs: pairs}, foundTogether},
+		"a pattern of archived topics":    {entity.Filter{Topics: patterns}, names{topics: few}, foundTogether},
+		"who may see one topic":           {entity.Filter{}, names{visible: few, pairs: pairs}, walkedInOrder},
+		"who may see many":                {entity.Filter{}, names{visible: many, pairs: pairs}, foundTogether},
+		"who may see many, none is known": {entity.Filter{UnknownOrigin: true}, names{visible: many, pairs: pairs}, walkedInOrder},
+	} {
+		if got := way(c.f, c.n); got != c.want {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+}
