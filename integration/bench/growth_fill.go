@@ -19,7 +19,11 @@ const (
 	growthGroups = 100
 	growthStep   = 50_000 // rows of one statement
 	growthDays   = 29     // over which filled messages are spread: less than archiveDays
-	growthOld    = 15 * 24 * time.Hour
+
+	// Messages that are to be archived in the last round are so much older than all
+	// that stay, those of the round before are so much older than these, and so on.
+	growthOldDays = 15
+	growthOld     = growthOldDays * 24 * time.Hour
 )
 
 // filler writes messages fast, in the order of their ids and times.
@@ -128,35 +132,48 @@ const growthRows = `
 	DO UPDATE SET messages = c.messages + excluded.messages`
 
 // to fills the table until there are so many live messages, of which so many are
-// old enough to be archived.
+// old enough to be archived in each round.
 func (f *filler) to(ctx context.Context, rows, old int) error {
 	missing, err := f.missing(ctx, rows)
 	if err != nil {
 		return err
 	}
-	if missing < old {
-		return fmt.Errorf("fill: %d messages are missing, of which %d are to be old", missing, old)
+	if missing < growthRounds*old {
+		return fmt.Errorf("fill: %d messages are missing, of which %d are to be old", missing, growthRounds*old)
 	}
-	if err := f.all(ctx, hurry); err != nil {
+	if err := f.table.all(ctx, hurry); err != nil {
 		return err
 	}
-	first := f.rows + 1
-	err = f.write(ctx, first, first+old-1, f.oldFrom(first), "RESOLVED")
+	first, at := f.rows+1, f.rows+1
+	for round := range growthRounds {
+		err = errors.Join(err, f.write(ctx, at, at+old-1, f.oldFrom(at, round), "RESOLVED"))
+		at += old
+	}
 	if err == nil {
-		err = f.write(ctx, first+old, first+missing-1, f.begin, nil)
+		err = f.write(ctx, at, f.rows+missing, f.begin, nil)
 	}
-	if err = errors.Join(err, f.all(context.WithoutCancel(ctx), calm)); err != nil {
+	if err = errors.Join(err, f.table.all(context.WithoutCancel(ctx), calm)); err != nil {
 		return err
 	}
-	f.old = append(f.old, numbers{first, first + old - 1})
+	f.old = append(f.old, numbers{first, at - 1})
 	f.rows += missing
-	return f.table.settle(ctx)
+	return f.table.all(ctx, settled)
 }
 
-// hurry lets filling wait for nothing that comes in one piece behind it: no vacuum,
-// and no checkpoints with the whole pages that the log holds after each.
+// alone keeps autovacuum away: whether it comes into a step that takes a second is
+// luck.
+var alone = []string{`ALTER SYSTEM SET autovacuum = off`, `SELECT pg_reload_conf()`}
+
+// attended ends that.
+var attended = []string{`ALTER SYSTEM RESET autovacuum`, `SELECT pg_reload_conf()`}
+
+// settled is what autovacuum would have done, to all tables that were filled and that
+// the steps before have used, and leaves nothing to be written.
+var settled = []string{`VACUUM (ANALYZE)`, `CHECKPOINT`}
+
+// hurry lets filling wait for no checkpoint, nor write the whole pages that the log
+// holds after each.
 var hurry = []string{
-	`ALTER TABLE dlq.dlq_messages SET (autovacuum_enabled = false)`,
 	`ALTER SYSTEM SET max_wal_size = '24GB'`,
 	`ALTER SYSTEM SET full_page_writes = off`,
 	`SELECT pg_reload_conf()`,
@@ -164,24 +181,23 @@ var hurry = []string{
 
 // calm makes everything as it was.
 var calm = []string{
-	`ALTER TABLE dlq.dlq_messages RESET (autovacuum_enabled)`,
 	`ALTER SYSTEM RESET max_wal_size`,
 	`ALTER SYSTEM RESET full_page_writes`,
 	`SELECT pg_reload_conf()`,
 }
 
-func (f *filler) all(ctx context.Context, statements []string) error {
+func (d *database) all(ctx context.Context, statements []string) error {
 	for _, statement := range statements {
-		if _, err := f.table.ExecContext(ctx, statement); err != nil {
-			return fmt.Errorf("fill: %w", err)
+		if _, err := d.ExecContext(ctx, statement); err != nil {
+			return fmt.Errorf("%s: %w", statement, err)
 		}
 	}
 	return nil
 }
 
-// oldFrom is a beginning with which message n is old enough to be archived.
-func (f *filler) oldFrom(n int) time.Time {
-	return f.begin.Add(-growthOld - time.Duration(n)*f.each)
+// oldFrom is a beginning with which message n is old enough to be archived in a round.
+func (f *filler) oldFrom(n, round int) time.Time {
+	return f.begin.Add(-time.Duration(growthRounds-round)*growthOld - time.Duration(n)*f.each)
 }
 
 // missing is how many messages there are to write.

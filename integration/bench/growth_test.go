@@ -40,7 +40,8 @@ func TestGrowthLines(t *testing.T) {
 	t.Parallel()
 	p := &growthPart{}
 	for i, size := range growthSizes {
-		w := work{rate: rate{1500 - 150*i, time.Second}}
+		usual := work{rate: rate{1500 - 150*i, time.Second}}
+		w := rounds{{rate: rate{1, time.Second}}, usual, usual, usual, {rate: rate{9000, time.Second}}}
 		p.sizes = append(p.sizes, grown{rows: size, ingest: w, list: w, claim: w, archive: w})
 	}
 	lines := p.lines()
@@ -50,13 +51,28 @@ func TestGrowthLines(t *testing.T) {
 	if want := "with 100k: 1,500 /s, 1M: 1,350 /s, 5M: 1,200 /s"; lines[0].beside != want || !strings.HasSuffix(lines[0].work, "with 10M messages") {
 		t.Errorf("%q beside %q, want %q", lines[0].work, lines[0].beside, want)
 	}
-	p.sizes[3].claim.n = 899
+	p.sizes[1].list = rounds{{p.sizes[1].list[1].rate, usage{by: map[string]time.Duration{"postgres": 15 * time.Millisecond}, busy: time.Second}}}
+	if got, want := p.lines()[1].limits, "0.0 µs, 11.1 µs, 0.0 µs, 0.0 µs; "+disturbed+" with 1M"; !strings.HasSuffix(got, want) {
+		t.Errorf("limits are %q, want the processor time of each size, and %q", got, want)
+	}
+	p.sizes[3].claim = rounds{{rate: rate{899, time.Second}}}
 	if got := missed(p.lines()); len(got) != 1 || !strings.HasPrefix(got[0], "claim") {
 		t.Errorf("claims too far apart: missed %q, want that", got)
 	}
 	p.sizes = p.sizes[:3]
 	if got := missed(p.lines()); len(got) != 4 {
 		t.Errorf("a size is missing: missed %q, want all", got)
+	}
+}
+
+func TestRounds(t *testing.T) {
+	t.Parallel()
+	r := rounds{{rate: rate{10, time.Second}}, {rate: rate{10, time.Minute}}, {rate: rate{40, 2 * time.Second}}}
+	if got, all := r.median(), r.total(); got != 10 || all.rate != (rate{60, 63 * time.Second}) {
+		t.Errorf("median %v, total %v, want 10 and 60 in 63 s", got, all.rate)
+	}
+	if got := (rounds{}).median(); got != 0 {
+		t.Errorf("nothing has a median of %v, want 0", got)
 	}
 }
 
@@ -85,9 +101,13 @@ func TestFillerStaysWithinItsDays(t *testing.T) {
 	if oldest := now.AddDate(0, 0, -archiveDays); !f.begin.After(oldest) {
 		t.Errorf("the first message is of %s, want after %s: it would be archived", f.begin, oldest)
 	}
-	for _, n := range []int{1, 9_000_000} {
-		if youngest := f.oldFrom(n).Add(time.Duration(n+growthWork) * f.each); !youngest.Before(now.AddDate(0, 0, -archiveDays)) {
-			t.Errorf("message %d and %d more are of %s, want them to be old enough to be archived", n, growthWork, youngest)
+	for round := range growthRounds {
+		before := now.AddDate(0, 0, -archiveDays-growthOldDays*(growthRounds-1-round))
+		for _, n := range []int{1, 9_000_000} {
+			oldest := f.oldFrom(n, round).Add(time.Duration(n) * f.each)
+			if youngest := oldest.Add(growthWork * f.each); !youngest.Before(before) || oldest.Before(before.Add(-growthOld)) {
+				t.Errorf("round %d: message %d and %d more are of %s to %s, want them to be archived in it", round, n, growthWork, oldest, youngest)
+			}
 		}
 	}
 }

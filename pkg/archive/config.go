@@ -8,7 +8,7 @@ import (
 // Config says how long finished messages are kept, and where.
 type Config struct {
 	RetentionDays int `mapstructure:"retention_days"` // days in the live table after the last change
-	BatchSize     int `mapstructure:"batch_size"`     // rows moved or deleted between two commits
+	BatchSize     int `mapstructure:"batch_size"`     // rows moved or deleted between two commits, at most
 	PurgeDays     int `mapstructure:"purge_days"`     // days in the archive; for redrives, after their end
 	// PurgeWholeQuarters lets messages stay in the archive until all of their quarter
 	// have been there for PurgeDays: up to three months longer, and nothing is deleted

@@ -1,0 +1,89 @@
+-- As 015 made it.
+CREATE OR REPLACE PROCEDURE dlq.archive_old_dlq_messages(
+    p_retention_days INT DEFAULT 30,
+    p_batch_size INT DEFAULT 1000
+)
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_cutoff TIMESTAMPTZ;
+    v_status TEXT;
+    v_backdated BOOLEAN;
+    v_after_time TIMESTAMPTZ;
+    v_after_id UUID;
+    v_archived BIGINT := 0;
+    v_batch BIGINT;
+    v_ready TIMESTAMPTZ;
+BEGIN
+    IF p_retention_days IS NULL OR p_retention_days < 0 THEN
+        RAISE EXCEPTION 'p_retention_days must not be negative' USING ERRCODE = '22023';
+    END IF;
+    IF p_batch_size IS NULL OR p_batch_size < 1 THEN
+        RAISE EXCEPTION 'p_batch_size must be positive' USING ERRCODE = '22023';
+    END IF;
+    v_cutoff := NOW() - make_interval(days => p_retention_days);
+    PERFORM set_config('dlq.archived', '0', false);
+    SELECT coalesce(max(until_at), '-infinity') INTO v_ready FROM dlq.archive_partitions WHERE detached_at IS NULL;
+    FOR v_status, v_backdated IN VALUES ('RESOLVED', false), ('RESOLVED', true), ('DEAD', false), ('DEAD', true) LOOP
+        v_after_time := '-infinity';
+        v_after_id := '00000000-0000-0000-0000-000000000000';
+        LOOP
+            IF v_ready <= clock_timestamp() + interval '1 day' THEN
+                PERFORM dlq.create_archive_partitions(1);
+                SELECT max(until_at) INTO v_ready FROM dlq.archive_partitions WHERE detached_at IS NULL;
+            END IF;
+            WITH usual AS MATERIALIZED (
+                SELECT m.ctid AS place, m.created_at AS walked, m.id FROM dlq.dlq_messages m
+                WHERE NOT v_backdated AND m.status = v_status AND m.created_at < v_cutoff AND m.updated_at < v_cutoff
+                  AND (m.created_at, m.id) > (v_after_time, v_after_id)
+                ORDER BY m.created_at, m.id
+                LIMIT p_batch_size FOR UPDATE SKIP LOCKED
+            ), backdated AS MATERIALIZED (
+                SELECT m.ctid AS place, m.updated_at AS walked, m.id FROM dlq.dlq_messages m
+                WHERE v_backdated AND m.status = v_status AND m.status IN ('RESOLVED', 'DEAD')
+                  AND m.updated_at < m.created_at AND m.created_at >= v_cutoff AND m.updated_at < v_cutoff
+                  AND (m.updated_at, m.id) > (v_after_time, v_after_id)
+                ORDER BY m.updated_at, m.id
+                LIMIT p_batch_size FOR UPDATE SKIP LOCKED
+            ), picked AS MATERIALIZED (
+                SELECT place, walked, id FROM usual UNION ALL SELECT place, walked, id FROM backdated
+            ), moved AS (
+                DELETE FROM dlq.dlq_messages m WHERE m.ctid = ANY (ARRAY(SELECT place FROM picked))
+                RETURNING m.*
+            ), kept AS (
+                INSERT INTO dlq.dlq_messages_archive
+                    (id, original_topic, error_message, retry_count, max_retries, payload, status,
+                     created_at, updated_at, last_retry_at,
+                     key, value, headers, payload_note, omitted_size, omitted_sha256,
+                     dlq_topic_id, dlq_incarnation_id, dlq_partition, dlq_offset, dlq_timestamp,
+                     original_partition, original_offset, original_timestamp, origin_confidence,
+                     consumer_group, consumer_attempts, dialect, error_class, parent_id, root_id,
+                     attempt_no, rescues, claim_id, claim_expires_at, claim_topic, claim_topic_id, claim_partition,
+                     claim_end_offset, unsettled, next_attempt_at, last_publish_error,
+                     last_publish_error_class, outcome,
+                     claim_redrive_id, record_hash, group_id, archived_at)
+                SELECT id, original_topic, error_message, retry_count, max_retries, payload, status,
+                     created_at, updated_at, last_retry_at,
+                     key, value, headers, payload_note, omitted_size, omitted_sha256,
+                     dlq_topic_id, dlq_incarnation_id, dlq_partition, dlq_offset, dlq_timestamp,
+                     original_partition, original_offset, original_timestamp, origin_confidence,
+                     consumer_group, consumer_attempts, dialect, error_class, parent_id, root_id,
+                     attempt_no, rescues, claim_id, claim_expires_at, claim_topic, claim_topic_id, claim_partition,
+                     claim_end_offset, unsettled, next_attempt_at, last_publish_error,
+                     last_publish_error_class, outcome,
+                     claim_redrive_id, record_hash, group_id, clock_timestamp()
+                FROM moved
+                RETURNING 1
+            )
+            SELECT (SELECT count(*) FROM kept), walked, id INTO v_batch, v_after_time, v_after_id
+            FROM picked ORDER BY walked DESC, id DESC LIMIT 1;
+            EXIT WHEN NOT FOUND;
+            v_archived := v_archived + v_batch;
+            PERFORM set_config('dlq.archived', v_archived::text, false);
+            COMMIT;
+        END LOOP;
+        COMMIT;
+    END LOOP;
+    RAISE NOTICE 'Archived % DLQ messages older than % days', v_archived, p_retention_days;
+END;
+$$;
