@@ -83,6 +83,27 @@ func (e Action) Valid() bool {
 	}
 }
 
+// Defines values for ActivitySpan.
+const (
+	ActivitySpanDay  ActivitySpan = "day"
+	ActivitySpanHour ActivitySpan = "hour"
+	ActivitySpanWeek ActivitySpan = "week"
+)
+
+// Valid indicates whether the value is a known member of the ActivitySpan enum.
+func (e ActivitySpan) Valid() bool {
+	switch e {
+	case ActivitySpanDay:
+		return true
+	case ActivitySpanHour:
+		return true
+	case ActivitySpanWeek:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for BytesEncoding.
 const (
 	BytesEncodingBase64 BytesEncoding = "base64"
@@ -755,6 +776,27 @@ func (e Trend) Valid() bool {
 	}
 }
 
+// Defines values for GetActivityParamsSpan.
+const (
+	GetActivityParamsSpanDay  GetActivityParamsSpan = "day"
+	GetActivityParamsSpanHour GetActivityParamsSpan = "hour"
+	GetActivityParamsSpanWeek GetActivityParamsSpan = "week"
+)
+
+// Valid indicates whether the value is a known member of the GetActivityParamsSpan enum.
+func (e GetActivityParamsSpan) Valid() bool {
+	switch e {
+	case GetActivityParamsSpanDay:
+		return true
+	case GetActivityParamsSpanHour:
+		return true
+	case GetActivityParamsSpanWeek:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for SearchArchiveParamsOrigin.
 const (
 	SearchArchiveParamsOriginUnknown SearchArchiveParamsOrigin = "unknown"
@@ -1063,6 +1105,29 @@ func (e Alive200JSONResponseBodyStatus) Valid() bool {
 
 // Action defines model for Action.
 type Action string
+
+// Activity defines model for Activity.
+type Activity struct {
+	// CountedUntil Every message that was stored before is counted; null while nobody has counted.
+	CountedUntil *time.Time `json:"counted_until"`
+	Points       []struct {
+		// Arrived Messages that were stored, those that came back included.
+		Arrived int64 `json:"arrived"`
+
+		// At When the step begins.
+		At time.Time `json:"at"`
+
+		// Returned Messages that came back from a replay.
+		Returned int64 `json:"returned"`
+	} `json:"points"`
+	Span ActivitySpan `json:"span"`
+
+	// StepSeconds How long a step is.
+	StepSeconds int64 `json:"step_seconds"`
+}
+
+// ActivitySpan defines model for Activity.Span.
+type ActivitySpan string
 
 // Attempt defines model for Attempt.
 type Attempt struct {
@@ -1843,6 +1908,18 @@ type OnlyReason struct {
 	Reason *Reason `json:"reason,omitempty"`
 }
 
+// GetActivityParams defines parameters for GetActivity.
+type GetActivityParams struct {
+	// Span The last hour in steps of five minutes, or the last day or week in steps of an hour.
+	Span *GetActivityParamsSpan `form:"span,omitempty" json:"span,omitempty"`
+
+	// Topic Only messages of this original topic.
+	Topic *string `form:"topic,omitempty" json:"topic,omitempty"`
+}
+
+// GetActivityParamsSpan defines parameters for GetActivity.
+type GetActivityParamsSpan string
+
 // SearchArchiveParams defines parameters for SearchArchive.
 type SearchArchiveParams struct {
 	// Topic Original or dead-letter topic; with `*` a glob.
@@ -2426,6 +2503,14 @@ func WithRequestEditorFn(fn RequestEditorFn) ClientOption {
 // The interface specification for the client above.
 type ClientInterface interface {
 
+	// GetActivity How much came in over time
+	//
+	// Messages are counted by when they were stored, within seconds, whatever becomes of
+	// them later.
+	//
+	// Corresponds with GET /api/v1/activity (the `GetActivity` operationId).
+	GetActivity(ctx context.Context, params *GetActivityParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// SearchArchive Search what was archived
 	//
 	// Corresponds with GET /api/v1/archive (the `SearchArchive` operationId).
@@ -2776,6 +2861,24 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /readyz (the `Readiness` operationId).
 	Readiness(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+}
+
+// GetActivity How much came in over time
+//
+// Messages are counted by when they were stored, within seconds, whatever becomes of
+// them later.
+//
+// Corresponds with GET /api/v1/activity (the `GetActivity` operationId).
+func (c *Client) GetActivity(ctx context.Context, params *GetActivityParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetActivityRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
 }
 
 // SearchArchive Search what was archived
@@ -3617,6 +3720,72 @@ func (c *Client) Readiness(ctx context.Context, reqEditors ...RequestEditorFn) (
 		return nil, err
 	}
 	return c.Client.Do(req)
+}
+
+// NewGetActivityRequest constructs an http.Request for the GetActivity method
+func NewGetActivityRequest(server string, params *GetActivityParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/activity")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Span != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "span", *params.Span, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Topic != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "topic", *params.Topic, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
 }
 
 // NewSearchArchiveRequest constructs an http.Request for the SearchArchive method
@@ -6470,6 +6639,16 @@ func WithBaseURL(baseURL string) ClientOption {
 // ClientWithResponsesInterface is the interface specification for the client with responses above.
 type ClientWithResponsesInterface interface {
 
+	// GetActivityWithResponse How much came in over time
+	//
+	// Messages are counted by when they were stored, within seconds, whatever becomes of
+	// them later.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/activity (the `GetActivity` operationId).
+	GetActivityWithResponse(ctx context.Context, params *GetActivityParams, reqEditors ...RequestEditorFn) (*GetActivityResponse, error)
+
 	// SearchArchiveWithResponse Search what was archived
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -6870,6 +7049,54 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /readyz (the `Readiness` operationId).
 	ReadinessWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ReadinessResponse, error)
+}
+
+type GetActivityResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Activity
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Failed
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetActivityResponse) GetJSON200() *Activity {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GetActivityResponse) GetJSONDefault() *Failed {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetActivityResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetActivityResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetActivityResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetActivityResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
 }
 
 type SearchArchiveResponse struct {
@@ -8684,6 +8911,22 @@ func (r ReadinessResponse) ContentType() string {
 	return ""
 }
 
+// GetActivityWithResponse How much came in over time
+//
+// Messages are counted by when they were stored, within seconds, whatever becomes of
+// them later.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/activity (the `GetActivity` operationId).
+func (c *ClientWithResponses) GetActivityWithResponse(ctx context.Context, params *GetActivityParams, reqEditors ...RequestEditorFn) (*GetActivityResponse, error) {
+	rsp, err := c.GetActivity(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetActivityResponse(rsp)
+}
+
 // SearchArchiveWithResponse Search what was archived
 //
 // Returns a wrapper object for the known response body format(s).
@@ -9377,6 +9620,39 @@ func (c *ClientWithResponses) ReadinessWithResponse(ctx context.Context, reqEdit
 		return nil, err
 	}
 	return ParseReadinessResponse(rsp)
+}
+
+// ParseGetActivityResponse parses an HTTP response from a GetActivityWithResponse call
+func ParseGetActivityResponse(rsp *http.Response) (*GetActivityResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetActivityResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Activity
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
 }
 
 // ParseSearchArchiveResponse parses an HTTP response from a SearchArchiveWithResponse call

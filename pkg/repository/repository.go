@@ -42,6 +42,7 @@ type Repository interface {
 	Topics
 	Mappings
 	Catalogue
+	Activity
 
 	// Delete removes a message for good, its position stays consumed: the same
 	// record is never stored again. RETRYING, expired or not, answers

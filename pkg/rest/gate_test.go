@@ -81,6 +81,7 @@ func TestRequestTimeout_StoreThatHangs(t *testing.T) {
 		{"GET", "/api/v1/archive/" + idA.String()},
 		{"POST", "/api/v1/archive/" + idA.String() + "/restore"},
 		{"GET", "/api/v1/topics"},
+		{"GET", "/api/v1/activity"},
 		{"GET", "/api/v1/groups"},
 		{"GET", "/api/v1/groups/" + idA.String()},
 		{"GET", "/api/v1/mappings"},

@@ -43,6 +43,11 @@ func (h hungStore) ErrorGroup(ctx context.Context, id uuid.UUID, visible *entity
 	return h.Store.ErrorGroup(context.WithoutCancel(ctx), id, visible, trend)
 }
 
+func (h hungStore) Arrivals(ctx context.Context, q repository.ArrivalsQuery) (repository.Arrivals, error) {
+	<-h.release
+	return h.Store.Arrivals(context.WithoutCancel(ctx), q)
+}
+
 func (h hungStore) Mapping(ctx context.Context) (entity.Mapping, error) {
 	<-h.release
 	return h.Store.Mapping(context.WithoutCancel(ctx))

@@ -41,6 +41,7 @@ type Store interface {
 	AnnotateGroup(ctx context.Context, id uuid.UUID, a repository.Annotation, cause entity.Cause) error
 
 	repository.Topics
+	repository.Activity
 	repository.Mappings
 	repository.Keys
 	repository.Audit

@@ -82,7 +82,7 @@ func TestOpenAPI_FieldsAreThoseOfTheDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, answer := range map[string]any{
-		"Attempt": attemptJSON{}, "Change": changeJSON{}, "Derivation": derivedJSON{}, "Group": groupJSON{}, "History": historyJSON{},
+		"Activity": activityJSON{}, "Attempt": attemptJSON{}, "Change": changeJSON{}, "Derivation": derivedJSON{}, "Group": groupJSON{}, "History": historyJSON{},
 		"Item": itemJSON{}, "MappingRule": ruleJSON{}, "Mappings": mappingJSON{}, "Pagination": pagination{}, "Preview": previewJSON{},
 		"Readiness": readinessJSON{}, "Redrive": redriveJSON{}, "RetryAllResult": retryAllJSON{}, "RetryResult": retryJSON{},
 		"SentEdit": editJSON{}, "Session": sessionJSON{}, "ShownFilter": filterJSON{}, "ShownOptions": optionsJSON{}, "Topic": topicJSON{},

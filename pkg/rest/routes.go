@@ -70,6 +70,7 @@ func (s *Server) apiRoutes() []route {
 		{http.MethodPost, "/api/v1/archive/{id}/restore", change, needs{auth.Operator, oneArchived}, s.restoreMessage},
 
 		{http.MethodGet, "/api/v1/topics", read, needs{auth.Viewer, someTopics}, s.listTopics},
+		{http.MethodGet, "/api/v1/activity", read, needs{auth.Viewer, someTopics}, s.getActivity},
 		{http.MethodGet, "/api/v1/groups", read, needs{auth.Viewer, someTopics}, s.listGroups},
 		{http.MethodGet, "/api/v1/groups/{id}", read, needs{auth.Viewer, oneGroup}, s.getGroup},
 		{http.MethodPatch, "/api/v1/groups/{id}", change, needs{auth.Operator, oneGroup}, s.annotateGroup},

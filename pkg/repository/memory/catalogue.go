@@ -92,6 +92,7 @@ func (s *Store) StoreDocuments(ctx context.Context, version int64, documents []e
 		}
 	}
 	return s.step(ctx, "store documents", func(now time.Time) error {
+		s.forgetActivity(now)
 		for _, d := range documents {
 			r, live := s.rows[d.MessageID]
 			if !live {
@@ -101,6 +102,9 @@ func (s *Store) StoreDocuments(ctx context.Context, version int64, documents []e
 				continue // deleted meanwhile
 			}
 			if s.catalogue.is(version) {
+				if r.document == nil {
+					s.count(now, r)
+				}
 				r.document = &document{version: version, text: d.Text, terms: map[int64]bool{}}
 				for _, t := range d.Terms {
 					r.document.terms[t] = true
@@ -127,17 +131,22 @@ func (s *Store) Crowded(ctx context.Context) (bool, error) { return false, ctx.E
 func (s *Store) CataloguedUntil(ctx context.Context) (time.Time, error) {
 	var until time.Time
 	err := s.step(ctx, "read the catalogue's state", func(now time.Time) error {
-		if !s.catalogue.held {
-			return nil
-		}
-		until = now.Add(-repository.CatalogueSettles)
-		missing := s.oldestFirst(func(m *entity.Message) bool { return !s.rows[m.ID].has(s.catalogue.version) })
-		if len(missing) > 0 && missing[0].message.CreatedAt.Before(until) {
-			until = missing[0].message.CreatedAt
-		}
+		until = s.cataloguedUntil(now)
 		return nil
 	})
 	return until, err
+}
+
+func (s *Store) cataloguedUntil(now time.Time) time.Time {
+	if !s.catalogue.held {
+		return time.Time{}
+	}
+	until := now.Add(-repository.CatalogueSettles)
+	missing := s.oldestFirst(func(m *entity.Message) bool { return !s.rows[m.ID].has(s.catalogue.version) })
+	if len(missing) > 0 && missing[0].message.CreatedAt.Before(until) {
+		until = missing[0].message.CreatedAt
+	}
+	return until
 }
 
 // CatalogueStall implements repository.Catalogue. There are no transactions.

@@ -36,6 +36,7 @@ type Store struct {
 	groups       map[repository.TopicGroup]groupOrigin
 	errorGroups  map[uuid.UUID]*errorGroup
 	arrivals     map[uuid.UUID]*groupArrival // by message
+	activity     map[active]arrivals
 	committed    map[partitionOfGroup]commit
 	mapping      entity.Mapping
 	keys         map[keyName]*keyRow
@@ -68,6 +69,7 @@ func New(now func() time.Time) *Store {
 		groups:       map[repository.TopicGroup]groupOrigin{},
 		errorGroups:  map[uuid.UUID]*errorGroup{},
 		arrivals:     map[uuid.UUID]*groupArrival{},
+		activity:     map[active]arrivals{},
 		committed:    map[partitionOfGroup]commit{},
 		keys:         map[keyName]*keyRow{},
 	}

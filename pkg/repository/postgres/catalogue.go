@@ -170,6 +170,11 @@ func (s *Store) Uncatalogued(ctx context.Context, version int64, limit int, maxB
 // storeDocumentsQuery keeps nothing for another version than the catalogue's, which
 // nobody can change meanwhile. It locks no message: the other order, documents after
 // messages, is that of a deletion.
+//
+// A row that is put in has no xmax, one that was there and is updated has: it was
+// locked for that. So the first document of a message is known, also beside another
+// worker, and the message is counted with it. What is too old to be counted is
+// forgotten faster than it can come.
 const storeDocumentsQuery = `
 	WITH document AS MATERIALIZED (
 		SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[]) AS x (id, text, terms)
@@ -179,13 +184,40 @@ const storeDocumentsQuery = `
 		SELECT m.id FROM dlq.dlq_messages m WHERE m.id = ANY ($1::uuid[])
 		UNION ALL
 		SELECT a.id FROM dlq.archive_ids a WHERE a.id = ANY ($1::uuid[])
+	), stored AS (
+		INSERT INTO dlq.message_documents AS d (message_id, version, text, terms)
+		SELECT x.id, (SELECT version FROM present), x.text, x.terms::bigint[]
+		FROM document x WHERE x.id IN (SELECT id FROM known) AND EXISTS (SELECT FROM present)
+		ORDER BY x.id
+		ON CONFLICT (message_id) DO UPDATE SET version = excluded.version, text = excluded.text, terms = excluded.terms
+		WHERE (d.version, d.text, d.terms) IS DISTINCT FROM (excluded.version, excluded.text, excluded.terms)
+		RETURNING message_id, xmax = 0 AS first
+	), fresh AS MATERIALIZED (
+		SELECT array_agg(message_id) AS ids FROM stored WHERE first
+	), came AS (
+		SELECT m.original_topic, m.created_at, m.parent_id FROM dlq.dlq_messages m
+		WHERE m.id = ANY ((SELECT ids FROM fresh)::uuid[])
+		UNION ALL
+		SELECT m.original_topic, m.created_at, m.parent_id
+		FROM dlq.archive_ids kept JOIN dlq.dlq_messages_archive m ON m.id = kept.id AND m.archived_at = kept.archived_at
+		WHERE kept.id = ANY ((SELECT ids FROM fresh)::uuid[])
+	), life AS MATERIALIZED (
+		SELECT l.minutes, moment - l.micros * interval '1 microsecond' AS since, moment + interval '1 day' AS until
+		FROM (VALUES (5::smallint, $6::bigint), (60::smallint, $7::bigint)) AS l (minutes, micros),
+			(SELECT coalesce($5::timestamptz, clock_timestamp()) AS moment) n
+	), forgotten AS (
+		DELETE FROM dlq.activity WHERE ctid = ANY (ARRAY(
+			SELECT a.place FROM life l CROSS JOIN LATERAL (
+				SELECT o.ctid AS place FROM dlq.activity o WHERE o.minutes = l.minutes AND o.at < l.since
+				ORDER BY o.at LIMIT 1000 FOR UPDATE SKIP LOCKED
+			) a))
 	)
-	INSERT INTO dlq.message_documents AS d (message_id, version, text, terms)
-	SELECT x.id, (SELECT version FROM present), x.text, x.terms::bigint[]
-	FROM document x WHERE x.id IN (SELECT id FROM known) AND EXISTS (SELECT FROM present)
-	ORDER BY x.id
-	ON CONFLICT (message_id) DO UPDATE SET version = excluded.version, text = excluded.text, terms = excluded.terms
-	WHERE (d.version, d.text, d.terms) IS DISTINCT FROM (excluded.version, excluded.text, excluded.terms)`
+	INSERT INTO dlq.activity AS a (original_topic, minutes, at, arrived, returned)
+	SELECT original_topic, minutes, date_bin(minutes * interval '1 minute', created_at, 'epoch'), count(*), count(parent_id)
+	FROM came JOIN life ON date_bin(minutes * interval '1 minute', created_at, 'epoch') >= since AND created_at < until
+	GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
+	ON CONFLICT (original_topic, minutes, at) DO UPDATE
+	SET arrived = a.arrived + excluded.arrived, returned = a.returned + excluded.returned`
 
 // groupDocumentsQuery comes behind the documents: what has no group is found by
 // that. It locks the messages as for a change, in the order of their ids, and no
@@ -250,7 +282,8 @@ func (s *Store) StoreDocuments(ctx context.Context, version int64, documents []e
 		}
 		groups.uuid(d.Fingerprint.ID())
 	}
-	err := s.run(ctx, storeDocumentsQuery, ids.arg(), texts.arg(), terms.arg(), version)
+	err := s.run(ctx, storeDocumentsQuery, ids.arg(), texts.arg(), terms.arg(), version, s.clock(),
+		repository.FineArrivalsLife.Microseconds(), repository.ArrivalsLife.Microseconds())
 	if err == nil {
 		err = s.run(ctx, groupDocumentsQuery, ids.arg(), groups.arg())
 	}

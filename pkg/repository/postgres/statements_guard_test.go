@@ -29,6 +29,7 @@ func TestStatements(t *testing.T) {
 		{"OpenKnownTopics", 1, func(g *statementGuard) int64 { g.open(n, 0); return g.open(n, 0) }},
 		{"Ingest", 2, func(g *statementGuard) int64 { return g.store(n) }},
 		{"ClaimAndFinish", 4, func(g *statementGuard) int64 { return g.attempts(n, 500) }},
+		{"Catalogue", 3, func(g *statementGuard) int64 { return g.catalogue(n) }},
 		{"List", 1, (*statementGuard).list},
 		{"Get", 1, (*statementGuard).get},
 		{"Archive", 2, func(g *statementGuard) int64 { return g.archive(n) }},
@@ -134,6 +135,19 @@ func (g *statementGuard) attempts(n, batch int) int64 {
 			done, err := g.s.Finish(g.Context(), results, entity.By("alice"))
 			g.must(len(done) == batch, err, "Finish", len(done))
 		}
+	})
+}
+
+// catalogue keeps documents, counts arrivals and gives groups.
+func (g *statementGuard) catalogue(n int) int64 {
+	held, err := g.s.HoldCatalogue(g.Context(), uuid.Nil, 1, time.Hour)
+	g.must(held, err, "HoldCatalogue", held)
+	var documents []entity.Document
+	for _, id := range g.ids(n) {
+		documents = append(documents, entity.Document{MessageID: id, Text: "boom"})
+	}
+	return g.of(func() {
+		g.must(true, g.s.StoreDocuments(g.Context(), 1, documents), "StoreDocuments", nil)
 	})
 }
 

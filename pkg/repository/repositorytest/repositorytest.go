@@ -74,6 +74,7 @@ func Run(t *testing.T, open func(t *testing.T, clock *Clock) Fixture) {
 		{"Export", exportPromises()},
 		{"ArchiveReading", archivedPromises()},
 		{"Catalogue", cataloguePromises()},
+		{"Activity", activityPromises()},
 		{"RedriveBatches", redriveBatchesPromises()},
 		{"Concurrency", concurrencyPromises()},
 		{"Context", contextPromises()},
