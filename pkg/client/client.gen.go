@@ -1088,6 +1088,27 @@ func (e ListItemsParamsResult) Valid() bool {
 	}
 }
 
+// Defines values for ListItemsParamsOutcome.
+const (
+	ListItemsParamsOutcomeConsumed  ListItemsParamsOutcome = "consumed"
+	ListItemsParamsOutcomePublished ListItemsParamsOutcome = "published"
+	ListItemsParamsOutcomeReturned  ListItemsParamsOutcome = "returned"
+)
+
+// Valid indicates whether the value is a known member of the ListItemsParamsOutcome enum.
+func (e ListItemsParamsOutcome) Valid() bool {
+	switch e {
+	case ListItemsParamsOutcomeConsumed:
+		return true
+	case ListItemsParamsOutcomePublished:
+		return true
+	case ListItemsParamsOutcomeReturned:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for Alive200JSONResponseBodyStatus.
 const (
 	Alive200JSONResponseBodyStatusOk Alive200JSONResponseBodyStatus = "ok"
@@ -2349,7 +2370,10 @@ type CancelRedriveParams struct {
 // ListItemsParams defines parameters for ListItems.
 type ListItemsParams struct {
 	Result *ListItemsParamsResult `form:"result,omitempty" json:"result,omitempty"`
-	Limit  *Limit                 `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Outcome Of the records that were sent.
+	Outcome *ListItemsParamsOutcome `form:"outcome,omitempty" json:"outcome,omitempty"`
+	Limit   *Limit                  `form:"limit,omitempty" json:"limit,omitempty"`
 
 	// Cursor From `next_cursor`; of this very list, with the same parameters.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
@@ -2357,6 +2381,9 @@ type ListItemsParams struct {
 
 // ListItemsParamsResult defines parameters for ListItems.
 type ListItemsParamsResult string
+
+// ListItemsParamsOutcome defines parameters for ListItems.
+type ListItemsParamsOutcome string
 
 // PauseRedriveJSONBody defines parameters for PauseRedrive.
 type PauseRedriveJSONBody struct {
@@ -6196,6 +6223,18 @@ func NewListItemsRequest(server string, id InRedriveID, params *ListItemsParams)
 		if params.Result != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "result", *params.Result, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Outcome != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "outcome", *params.Outcome, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {

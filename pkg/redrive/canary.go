@@ -101,7 +101,7 @@ func (c *canary) decide(t tally, o entity.RedriveOptions, now time.Time) (pass b
 	case t.returned > 0:
 		return false, fmt.Sprintf("%d of %d messages came back", t.returned, t.sent)
 	case t.nowhere == t.sent:
-		return true, fmt.Sprintf("%d messages were resolved, nothing was sent: no kafka is configured", t.sent)
+		return true, were(t.sent, "resolved, nothing was sent: no kafka is configured")
 	case t.awaited > 0:
 		c.consumedAt = time.Time{}
 		return false, ""
@@ -117,5 +117,13 @@ func (c *canary) decide(t tally, o entity.RedriveOptions, now time.Time) (pass b
 	if now.Sub(c.consumedAt) < min(canaryQuiet, o.CanaryWait) {
 		return false, ""
 	}
-	return true, fmt.Sprintf("%d messages were consumed, none came back", t.sent)
+	return true, were(t.sent, "consumed, none came back")
+}
+
+// were says what became of n messages.
+func were(n int, what string) string {
+	if n == 1 {
+		return "1 message was " + what
+	}
+	return fmt.Sprintf("%d messages were %s", n, what)
 }

@@ -47,7 +47,7 @@ func TestCanaryDecides(t *testing.T) {
 		"NoKafka":     {{0, []entity.RedriveItem{{Result: entity.ItemSucceeded}}, true, "nothing was sent"}},
 		"SkippedAreNotAsked": {
 			{0, []entity.RedriveItem{consumed, item(entity.ItemSkipped, "", "")}, false, ""},
-			{canaryQuiet, []entity.RedriveItem{consumed, item(entity.ItemSkipped, "", "")}, true, "1 messages were consumed"},
+			{canaryQuiet, []entity.RedriveItem{consumed, item(entity.ItemSkipped, "", "")}, true, "1 message was consumed"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -114,6 +114,7 @@ type ItemQuery struct {
 	From    int // number
 	Limit   int
 	Results []entity.ItemResult // empty: all
+	Outcome entity.Outcome      // of the records that were sent; "": all
 }
 
 // RedriveMove is a change of a redrive's state.

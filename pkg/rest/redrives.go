@@ -136,12 +136,16 @@ func (s *Server) listItems(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	l, err := listingOf(r, numberSize, "result")
+	l, err := listingOf(r, numberSize, "result", "outcome")
 	if err != nil {
 		return err
 	}
 	q := repository.ItemQuery{From: int(l.number()), Limit: l.limit + 1}
 	if q.Results, err = resultsOf(r); err != nil {
+		return err
+	}
+	outcomes := []entity.Outcome{entity.Published, entity.Consumed, entity.Returned}
+	if q.Outcome, err = wordParameter(r.URL.Query(), "outcome", outcomes); err != nil {
 		return err
 	}
 	items, err := s.store.RedriveItems(r.Context(), id, q)

@@ -182,8 +182,11 @@ func (s *Store) RedriveItems(ctx context.Context, id uuid.UUID, q repository.Ite
 				if len(found) >= q.Limit {
 					return nil
 				}
-				if item.Number >= q.From && (len(q.Results) == 0 || slices.Contains(q.Results, item.Result)) {
-					found = append(found, s.outcomeOf(id, item))
+				if item.Number < q.From || len(q.Results) > 0 && !slices.Contains(q.Results, item.Result) {
+					continue
+				}
+				if item = s.outcomeOf(id, item); q.Outcome == "" || item.Outcome == q.Outcome {
+					found = append(found, item)
 				}
 			}
 		}

@@ -43,7 +43,7 @@ const itemsOfBatch = `
 	) p ON p.no = o.place`
 
 // redriveItemsQuery takes only those batches apart that the page is in, and with
-// a filter only those that have such results.
+// a filter only those that have such results, or something that came back.
 const redriveItemsQuery = `
 	SELECT i.* FROM (
 		SELECT * FROM dlq.redrive_batches
@@ -52,10 +52,13 @@ const redriveItemsQuery = `
 		  AND (cardinality($4::int4[]) = 0
 		       OR NOT done AND 0 = ANY ($4) OR succeeded > 0 AND 1 = ANY ($4) OR failed > dead AND 2 = ANY ($4)
 		       OR dead > 0 AND 3 = ANY ($4) OR in_doubt > 0 AND 4 = ANY ($4) OR skipped > 0 AND 5 = ANY ($4))
+		  AND CASE $5 WHEN '' THEN true
+		              WHEN 'returned' THEN message_ids && ARRAY(SELECT parent_id FROM dlq.returns WHERE redrive_id = $1)
+		              ELSE succeeded > 0 END
 		ORDER BY batch_no OFFSET 0
 	) b
 	CROSS JOIN LATERAL (` + itemsOfBatch + `) i
-	WHERE i.number >= $2 AND (cardinality($4) = 0 OR i.result = ANY ($4))
+	WHERE i.number >= $2 AND (cardinality($4) = 0 OR i.result = ANY ($4)) AND ($5 = '' OR i.outcome = $5)
 	ORDER BY b.batch_no, i.number LIMIT $3`
 
 type itemRow struct {
@@ -78,7 +81,7 @@ func (s *Store) RedriveItems(ctx context.Context, id uuid.UUID, q repository.Ite
 		results.int32(resultNumber(r))
 	}
 	var found []itemRow
-	if err := s.selectRows(ctx, &found, redriveItemsQuery, id, q.From, q.Limit, results.arg()); err != nil {
+	if err := s.selectRows(ctx, &found, redriveItemsQuery, id, q.From, q.Limit, results.arg(), string(q.Outcome)); err != nil {
 		return nil, translate("list messages of a redrive", err)
 	}
 	if len(found) == 0 {

@@ -451,6 +451,18 @@ func itemsOutcomes(h *harness) {
 			h.Errorf("item %d is %q, want %q", i, item.Outcome, want[i])
 		}
 	}
+	for outcome, want := range map[entity.Outcome][]int{entity.Consumed: {0}, entity.Published: {1, 2, 3, 4, 5}, entity.Returned: {6, 7}} {
+		var got []int
+		for _, item := range h.items(r.ID, repository.ItemQuery{Outcome: outcome}) {
+			got = append(got, item.Number)
+		}
+		if !slices.Equal(got, want) {
+			h.Errorf("items that are %s: got %v, want %v", outcome, got, want)
+		}
+	}
+	if got := h.items(r.ID, repository.ItemQuery{From: 7, Outcome: entity.Returned, Results: []entity.ItemResult{entity.ItemInDoubt}}); len(got) != 1 || got[0].Number != 7 {
+		h.Errorf("the returned one in doubt: got %+v, want item 7", got)
+	}
 	h.wantOutcomes(r.ID, false, entity.OutcomeCounts{Published: 5, Consumed: 1, Returned: 2})
 	if got := h.redrive(r.ID).Counts.Returned; got != 2 {
 		h.Errorf("%d came back, want 2", got)
