@@ -12,8 +12,13 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/coreos/go-oidc/v3/oidc"
+
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
+
+// CallbackPath is where browsers come back to from the issuer.
+const CallbackPath = "/sign-in/callback"
 
 // The modes.
 const (
@@ -61,6 +66,17 @@ type OIDCConfig struct {
 	NameClaim  string             `mapstructure:"name_claim"`
 	RolesClaim string             `mapstructure:"roles_claim"`
 	Grants     []ClaimGrantConfig `mapstructure:"grants"`
+
+	// ClientID is what the issuer knows this program as when it signs people in; ""
+	// for nobody is signed in there. Tokens for it count as those for Audience do.
+	ClientID string `mapstructure:"client_id"`
+	// ClientSecretFile holds the client's secret, and is read at every sign-in; ""
+	// for a client without one.
+	ClientSecretFile string   `mapstructure:"client_secret_file"`
+	Scopes           []string `mapstructure:"scopes"`
+	// RedirectURL is where the issuer sends browsers back to: the console's
+	// CallbackPath, as browsers see it.
+	RedirectURL string `mapstructure:"redirect_url"`
 }
 
 // ClaimGrantConfig gives whoever has the value in their roles claim a role.
@@ -97,6 +113,7 @@ func DefaultConfig() Config {
 			Timeout:    5 * time.Second,
 			NameClaim:  "preferred_username",
 			RolesClaim: "groups",
+			Scopes:     []string{"openid", "profile"},
 		},
 	}
 }
@@ -195,7 +212,7 @@ func (c OIDCConfig) problems(key string) (errs []error) {
 			errs = append(errs, fmt.Errorf("%s.%s: %s", key, field, fmt.Sprintf(format, args...)))
 		}
 	}
-	complain(!issuerURL(c.Issuer), "issuer", "must be an https URL without query and fragment (http only on this machine), is %q", c.Issuer)
+	complain(!plainURL(c.Issuer), "issuer", "must be an https URL without query and fragment (http only on this machine), is %q", c.Issuer)
 	complain(c.Audience == "", "audience", "must not be empty: tokens for others would count")
 	complain(len(c.Algorithms) == 0, "algorithms", "at least one is needed")
 	for _, a := range c.Algorithms {
@@ -213,17 +230,40 @@ func (c OIDCConfig) problems(key string) (errs []error) {
 			errs = append(errs, err)
 		}
 	}
+	if c.ClientID != "" {
+		errs = append(errs, c.signInProblems(key)...)
+	}
 	return errs
 }
 
-// issuerURL reports whether what an issuer says there can be believed: what comes
-// unencrypted from another machine may come from anybody.
-func issuerURL(text string) bool {
-	u, err := url.Parse(text)
-	if err != nil || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
-		return false
+// signInProblems looks at what only counts when people are signed in.
+func (c OIDCConfig) signInProblems(key string) (errs []error) {
+	if u, err := url.Parse(c.RedirectURL); err != nil || !plainURL(c.RedirectURL) || u.Path != CallbackPath {
+		errs = append(errs, fmt.Errorf("%s.redirect_url: must be the https URL of the console's %s (http only on this machine), is %q", key, CallbackPath, c.RedirectURL))
 	}
-	return u.Scheme == "https" || u.Scheme == "http" && thisMachine(u.Hostname())
+	if !slices.Contains(c.Scopes, oidc.ScopeOpenID) {
+		errs = append(errs, fmt.Errorf("%s.scopes: openid must be among them: without it there is no ID token", key))
+	}
+	for _, scope := range c.Scopes {
+		if scope == "" || strings.ContainsFunc(scope, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' }) {
+			errs = append(errs, fmt.Errorf("%s.scopes: %q is none", key, scope))
+		}
+	}
+	return errs
+}
+
+// plainURL reports whether a URL is believable, and has nothing but a host and a
+// path.
+func plainURL(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && u.RawQuery == "" && !u.ForceQuery && u.Fragment == "" && u.User == nil && believable(text)
+}
+
+// believable reports whether what is said at a URL can be believed: what comes
+// unencrypted from another machine may come from anybody.
+func believable(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http" && thisMachine(u.Hostname()))
 }
 
 func thisMachine(host string) bool {

@@ -22,6 +22,9 @@ func TestConfig_Validate(t *testing.T) {
 		change(&c.OIDC)
 		return c
 	}
+	signIn := func(redirect string, scopes ...string) func(*OIDCConfig) {
+		return func(c *OIDCConfig) { c.ClientID, c.RedirectURL, c.Scopes = "console", redirect, scopes }
+	}
 	for _, c := range []struct {
 		name  string
 		cfg   Config
@@ -61,6 +64,13 @@ func TestConfig_Validate(t *testing.T) {
 				"auth.oidc.name_claim:", "auth.oidc.roles_claim:", "auth.oidc.grants[0].value:", "auth.oidc.grants[0].role:", "auth.oidc.grants[0].topics:",
 			},
 		},
+		{"SignIn", oidc(signIn("https://dlq.example.com/sign-in/callback", "openid", "groups")), nil},
+		{"SignInOnThisMachine", oidc(signIn("http://localhost:8080/sign-in/callback", "openid")), nil},
+		{"WithoutAClientNobodyLooksAtTheRest", oidc(func(c *OIDCConfig) { c.RedirectURL, c.Scopes = "x", nil }), nil},
+		{"RedirectWithoutTLS", oidc(signIn("http://dlq.example.com/sign-in/callback", "openid")), []string{"auth.oidc.redirect_url:"}},
+		{"RedirectElsewhere", oidc(signIn("https://dlq.example.com/", "openid")), []string{"auth.oidc.redirect_url:"}},
+		{"RedirectWithQuery", oidc(signIn("https://dlq.example.com/sign-in/callback?a=b", "openid")), []string{"auth.oidc.redirect_url:"}},
+		{"Scopes", oidc(signIn("https://dlq.example.com/sign-in/callback", "profile", "a b", "")), []string{"auth.oidc.scopes: openid must", `auth.oidc.scopes: "a b" is none`, `auth.oidc.scopes: "" is none`}},
 		{"OIDCWithoutGrants", oidc(func(c *OIDCConfig) { c.Grants = nil }), []string{"auth.oidc.grants:"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"os"
 
 	"github.com/coreos/go-oidc/v3/oidc"
@@ -71,22 +70,35 @@ func (d *directory) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 }
 
 func (d *directory) discover(ctx context.Context) error {
-	provider, err := oidc.NewProvider(oidc.ClientContext(ctx, d.client), d.issuer)
+	found, err := discover(ctx, d.client, d.issuer)
+	d.keys = found.Keys
+	return err
+}
+
+// endpoints are what an issuer says of itself.
+type endpoints struct {
+	Keys          string `json:"jwks_uri"`
+	Authorization string `json:"authorization_endpoint"` // for browsers
+	Token         string `json:"token_endpoint"`
+	// Methods are how clients with a secret may say who they are. An issuer that does
+	// not say takes what the standard has as its default.
+	Methods []string `json:"token_endpoint_auth_methods_supported"`
+}
+
+// discover asks the issuer. Where its keys are can be believed.
+func discover(ctx context.Context, client *http.Client, issuer string) (endpoints, error) {
+	provider, err := oidc.NewProvider(oidc.ClientContext(ctx, client), issuer)
 	if err != nil {
-		return fmt.Errorf("ask issuer %s: %w", d.issuer, err)
+		return endpoints{}, fmt.Errorf("ask issuer %s: %w", issuer, err)
 	}
-	var document struct {
-		Keys string `json:"jwks_uri"`
+	var found endpoints
+	if err := provider.Claims(&found); err != nil {
+		return endpoints{}, fmt.Errorf("ask issuer %s: %w", issuer, err)
 	}
-	if err := provider.Claims(&document); err != nil {
-		return fmt.Errorf("ask issuer %s: %w", d.issuer, err)
+	if !believable(found.Keys) {
+		return endpoints{}, fmt.Errorf("ask issuer %s: its keys are not at an https URL", issuer)
 	}
-	u, err := url.Parse(document.Keys)
-	if err != nil || u.Scheme != "https" && !(u.Scheme == "http" && thisMachine(u.Hostname())) {
-		return fmt.Errorf("ask issuer %s: its keys are not at an https URL", d.issuer)
-	}
-	d.keys = document.Keys
-	return nil
+	return found, nil
 }
 
 func (d *directory) get(ctx context.Context, target string) ([]byte, error) {

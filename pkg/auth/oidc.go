@@ -8,6 +8,7 @@ import (
 	"errors"
 	"math"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
@@ -18,6 +19,7 @@ import (
 // issuer believes tokens that an OpenID Connect issuer signed for our audience.
 type issuer struct {
 	cfg        OIDCConfig
+	client     *http.Client
 	algorithms []jose.SignatureAlgorithm
 	keys       *keySet
 	now        func() time.Time
@@ -34,7 +36,7 @@ func newIssuer(cfg OIDCConfig, log *zap.Logger, now func() time.Time) (*issuer, 
 	if err != nil {
 		return nil, err
 	}
-	i := &issuer{cfg: cfg, now: now, keys: newKeySet((&directory{cfg.Issuer, client, ""}).fetch, cfg.Timeout, log, now)}
+	i := &issuer{cfg: cfg, client: client, now: now, keys: newKeySet((&directory{cfg.Issuer, client, ""}).fetch, cfg.Timeout, log, now)}
 	for _, a := range cfg.Algorithms {
 		i.algorithms = append(i.algorithms, jose.SignatureAlgorithm(a))
 	}
@@ -54,31 +56,47 @@ func (i *issuer) Authenticate(ctx context.Context, r *http.Request) (Principal, 
 	if err != nil {
 		return Principal{}, err
 	}
+	claims, err := i.check(ctx, raw)
+	if err != nil {
+		return Principal{}, err
+	}
+	return i.principal(claims)
+}
+
+// check returns what a token says, if it is to be believed.
+func (i *issuer) check(ctx context.Context, raw string) (map[string]any, error) {
 	signed, err := jose.ParseSignedCompact(raw, i.algorithms)
 	if err != nil {
-		return Principal{}, refuse("the token is not signed by %v", i.algorithms)
+		return nil, refuse("the token is not signed by %v", i.algorithms)
 	}
 	header := signed.Signatures[0].Header
 	keys, err := i.keys.find(ctx, header.KeyID)
 	if err != nil {
-		return Principal{}, err
+		return nil, err
 	}
 	verifier := oidc.NewVerifier(i.cfg.Issuer, candidates{signed, header, keys}, &oidc.Config{
-		ClientID: i.cfg.Audience, SupportedSigningAlgs: i.cfg.Algorithms, Now: i.now,
-		SkipExpiryCheck: true, // checkTimes is stricter and knows the leeway
+		SupportedSigningAlgs: i.cfg.Algorithms, Now: i.now,
+		SkipClientIDCheck: true, // for there may be two of them; checked below
+		SkipExpiryCheck:   true, // checkTimes is stricter and knows the leeway
 	})
 	token, err := verifier.Verify(ctx, raw)
 	if err != nil {
-		return Principal{}, refuse("the token does not count: %s", err)
+		return nil, refuse("the token does not count: %s", err)
+	}
+	if !slices.ContainsFunc(token.Audience, i.forUs) {
+		return nil, refuse("the token is for %q", token.Audience)
 	}
 	var claims map[string]any
 	if err := token.Claims(&claims); err != nil {
-		return Principal{}, refuse("the token's claims are not JSON")
+		return nil, refuse("the token's claims are not JSON")
 	}
-	if err := i.checkTimes(claims); err != nil {
-		return Principal{}, err
-	}
-	return i.principal(claims)
+	return claims, i.checkTimes(claims)
+}
+
+// forUs reports whether tokens for the audience are meant for this program: those
+// for its API, and those that its own client got at a sign-in.
+func (i *issuer) forUs(audience string) bool {
+	return audience != "" && (audience == i.cfg.Audience || audience == i.cfg.ClientID)
 }
 
 // checkTimes demands an expiry, and allows for clocks that are a little apart.

@@ -1,0 +1,190 @@
+package auth
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"go.uber.org/zap"
+	"golang.org/x/oauth2"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/secret"
+)
+
+// SignIn signs people in at the issuer: the authorization code flow with PKCE.
+// It keeps nothing of those who are on their way, so another replica may finish
+// what one began. It is safe for concurrent use. No error ever holds a code, a
+// token or a secret.
+type SignIn struct {
+	cfg    OIDCConfig
+	issuer *issuer
+	places *places
+}
+
+// SignsIn reports whether people are signed in at an issuer: in mode oidc, with
+// a client.
+func (c Config) SignsIn() bool { return c.Mode == ModeOIDC && c.OIDC.ClientID != "" }
+
+// NewSignIn returns what signs people in; ask cfg.SignsIn first whether somebody
+// is to. It reads files at once and dials nothing.
+func NewSignIn(cfg Config, log *zap.Logger, change ...Option) (*SignIn, error) {
+	o := options{now: time.Now}
+	for _, f := range change {
+		f(&o)
+	}
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if !cfg.SignsIn() {
+		return nil, errors.New("auth.oidc.client_id: signing in needs it, and mode oidc")
+	}
+	i, err := newIssuer(cfg.OIDC, log, o.now)
+	if err != nil {
+		return nil, err
+	}
+	s := &SignIn{cfg: cfg.OIDC, issuer: i, places: newPlaces(cfg.OIDC.Issuer, i.client, o.now)}
+	if _, err := s.secret(); err != nil { // now, not when somebody is on their way
+		return nil, err
+	}
+	return s, nil
+}
+
+// Begin returns where to send the browser, and what Finish needs when it comes
+// back with a code and the state: whoever begins keeps both for that browser alone.
+// The error is of kind entity.ErrUnavailable.
+func (s *SignIn) Begin(ctx context.Context, state string) (address, nonce, verifier string, err error) {
+	client, err := s.client(ctx)
+	if err != nil {
+		return "", "", "", fmt.Errorf("begin to sign in: %w", err)
+	}
+	nonce, verifier = rand.Text(), oauth2.GenerateVerifier()
+	address = client.AuthCodeURL(state, oidc.Nonce(nonce), oauth2.S256ChallengeOption(verifier))
+	return address, nonce, verifier, nil
+}
+
+// Finish gives the code back to the issuer and returns the ID token that it has
+// for it, which the authenticator of the same configuration lets in until expires.
+// The error is ErrUnauthenticated, or of kind entity.ErrUnavailable when the issuer
+// cannot be asked.
+func (s *SignIn) Finish(ctx context.Context, code, verifier, nonce string) (token string, expires time.Time, err error) {
+	token, err = s.exchange(ctx, code, verifier)
+	if err == nil {
+		expires, err = s.inspect(ctx, token, nonce)
+	}
+	if err != nil {
+		return "", time.Time{}, fmt.Errorf("finish to sign in: %w", err)
+	}
+	return token, expires, nil
+}
+
+// inspect believes what the authenticator believes, if it is also the answer to
+// the question that this program asked: it was made for its client, and now.
+func (s *SignIn) inspect(ctx context.Context, token, nonce string) (expires time.Time, err error) {
+	if len(token) > maxBearer {
+		return expires, refuse("an ID token of %d bytes is too long", len(token))
+	}
+	claims, err := s.issuer.check(ctx, token)
+	if err != nil {
+		return expires, err
+	}
+	if _, err := s.issuer.principal(claims); err != nil {
+		return expires, err
+	}
+	said, _ := claims["nonce"].(string)
+	party, named := claims["azp"]
+	switch {
+	case nonce == "" || subtle.ConstantTimeCompare([]byte(said), []byte(nonce)) != 1:
+		return expires, refuse("the ID token answers another sign-in")
+	case !slices.Contains(textsAt(claims, "aud"), s.cfg.ClientID):
+		return expires, refuse("the ID token is for %q, not for the client", textsAt(claims, "aud"))
+	case named && party != s.cfg.ClientID:
+		return expires, refuse("the ID token was made for another client")
+	}
+	expires, _ = numericDate(claims["exp"]) // is one, as check has seen
+	return expires, nil
+}
+
+// exchange returns the ID token for a code.
+func (s *SignIn) exchange(ctx context.Context, code, verifier string) (string, error) {
+	client, err := s.client(ctx)
+	if err != nil {
+		return "", err
+	}
+	ctx = context.WithValue(ctx, oauth2.HTTPClient, s.issuer.client)
+	answer, err := client.Exchange(ctx, code, oauth2.VerifierOption(verifier))
+	if err != nil {
+		return "", exchangeError(err)
+	}
+	token, _ := answer.Extra("id_token").(string)
+	if token == "" {
+		return "", refuse("the issuer's answer has no ID token")
+	}
+	return token, nil
+}
+
+// errorCode is what an issuer may call an error; other text of its answer may hold
+// what was sent to it.
+var errorCode = regexp.MustCompile(`^[a-z_]{1,40}$`)
+
+// exchangeError tells an issuer that refuses from one that does not answer.
+func exchangeError(err error) error {
+	var refused *oauth2.RetrieveError
+	if !errors.As(err, &refused) {
+		return fmt.Errorf("exchange the code: %w: %w", err, entity.ErrUnavailable)
+	}
+	name := refused.ErrorCode
+	if !errorCode.MatchString(name) {
+		name = "no error that is known"
+	}
+	status := refused.Response.StatusCode
+	if status >= http.StatusInternalServerError || status == http.StatusTooManyRequests {
+		return fmt.Errorf("exchange the code: the issuer answers %d, %s: %w", status, name, entity.ErrUnavailable)
+	}
+	return refuse("exchange the code: the issuer answers %d, %s", status, name)
+}
+
+// client is what the issuer knows this program as, and where it is to be asked.
+func (s *SignIn) client(ctx context.Context) (*oauth2.Config, error) {
+	at, err := s.places.find(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", err, entity.ErrUnavailable)
+	}
+	password, err := s.secret()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", err, entity.ErrUnavailable)
+	}
+	return &oauth2.Config{
+		ClientID: s.cfg.ClientID, ClientSecret: password.Reveal(),
+		RedirectURL: s.cfg.RedirectURL, Scopes: s.cfg.Scopes,
+		Endpoint: oauth2.Endpoint{AuthURL: at.Authorization, TokenURL: at.Token, AuthStyle: styleOf(at.Methods, password)},
+	}, nil
+}
+
+// secret reads the file each time, so that a new secret counts without a restart.
+func (s *SignIn) secret() (secret.Text, error) {
+	if s.cfg.ClientSecretFile == "" {
+		return "", nil
+	}
+	text, err := secret.FromFile(s.cfg.ClientSecretFile)
+	if err != nil {
+		return "", fmt.Errorf("auth.oidc.client_secret_file: %w", err)
+	}
+	return text, nil
+}
+
+// styleOf chooses how the client says who it is. It is never found out by trying:
+// a code counts once.
+func styleOf(methods []string, password secret.Text) oauth2.AuthStyle {
+	if password == "" || len(methods) > 0 && !slices.Contains(methods, "client_secret_basic") {
+		return oauth2.AuthStyleInParams
+	}
+	return oauth2.AuthStyleInHeader
+}
