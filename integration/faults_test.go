@@ -358,9 +358,7 @@ func TestZombieIngester(t *testing.T) {
 
 func (p *process) signal(sig syscall.Signal) {
 	p.t.Helper()
-	if err := p.cmd.Process.Signal(sig); err != nil {
-		p.t.Fatalf("%s to %s: %v", sig, p.name, err)
-	}
+	p.program.Signal(sig)
 }
 
 // TestRestartedConsumerGroupKeepsCommittedOffsets: tools that look at the

@@ -5,10 +5,9 @@ package integration_test
 import (
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 
+	"github.com/dlq-manager/dlq-manager/integration/programs"
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
 )
 
@@ -18,10 +17,10 @@ var binaries string
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "dlq-manager-programs-")
 	if err == nil {
-		err = build(dir)
+		err = programs.Build(dir, "api", "ingester", "archiver")
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "build the programs:", err)
+		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	binaries = dir
@@ -38,14 +37,4 @@ func (r runner) Run() int {
 	code := r.m.Run()
 	_ = os.RemoveAll(r.dir)
 	return code
-}
-
-func build(dir string) error {
-	for _, name := range []string{"api", "ingester", "archiver"} {
-		cmd := exec.Command("go", "build", "-o", filepath.Join(dir, name), "../cmd/"+name)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("%s: %w\n%s", name, err, out)
-		}
-	}
-	return nil
 }

@@ -6,13 +6,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -20,6 +17,7 @@ import (
 
 	"github.com/jmoiron/sqlx"
 
+	"github.com/dlq-manager/dlq-manager/integration/programs"
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 	"github.com/dlq-manager/dlq-manager/pkg/rest/openapi/openapitest"
@@ -61,22 +59,11 @@ func newSystem(t *testing.T) *system {
 
 func (s *system) writeConfig(database string) string {
 	s.t.Helper()
-	u, err := url.Parse(database)
-	if err != nil {
-		s.t.Fatal(err)
+	cfg := programs.Config{
+		Database: database, Broker: s.brokers[0], Group: s.prefix, Pattern: s.prefix + "-*.dlq.v1",
 	}
-	password, _ := u.User.Password()
-	text := fmt.Sprintf(`
-app: {environment: dev}
-log: {level: info, format: json}
-server: {host: 127.0.0.1, startup_timeout: 30s}
-database: {host: %q, port: %s, name: %q, user: %q, password: %q}
-kafka: {brokers: [%q], consumer_group: %q, dlq_topic_pattern: "%s-*.dlq.v1"}
-ingest: {discovery_interval: 1s, session_timeout: 2s}
-`, u.Hostname(), u.Port(), strings.TrimPrefix(u.Path, "/"), u.User.Username(), password,
-		s.brokers[0], s.prefix, s.prefix)
 	path := filepath.Join(s.t.TempDir(), "config.yaml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+	if err := cfg.Write(path); err != nil {
 		s.t.Fatal(err)
 	}
 	return path
@@ -98,42 +85,29 @@ func (s *system) must(name string, args ...string) string {
 
 // process is a program that serves.
 type process struct {
-	t    *testing.T
-	name string
-	cmd  *exec.Cmd
-	url  string
-	log  string
-	done chan struct{}
+	t       *testing.T
+	name    string
+	program *programs.Process
+	url     string
+	log     string
+	done    <-chan struct{}
 }
 
 // start runs a program on a free port. It is killed at the end of the test if it
 // is still there, and its log is shown when the test failed.
 func (s *system) start(name string, environ ...string) *process {
 	s.t.Helper()
-	port := freePort(s.t)
-	p := &process{
-		t: s.t, name: name, url: fmt.Sprintf("http://127.0.0.1:%d", port), done: make(chan struct{}),
-		log: filepath.Join(s.t.TempDir(), fmt.Sprintf("%s-%d.log", name, port)),
-	}
-	file, err := os.Create(p.log)
+	started, err := programs.Start(programs.Program{
+		Path: filepath.Join(binaries, name), Config: s.config, Env: environ, Dir: s.t.TempDir(),
+	})
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	p.cmd = exec.Command(filepath.Join(binaries, name), "--config", s.config)
-	p.cmd.Env = append(append(os.Environ(), fmt.Sprintf("DLQ_SERVER_PORT=%d", port)), environ...)
-	p.cmd.Stdout, p.cmd.Stderr = file, file
-	if err := p.cmd.Start(); err != nil {
-		s.t.Fatalf("start %s: %v", name, err)
-	}
-	go func() {
-		_ = p.cmd.Wait()
-		_ = file.Close()
-		close(p.done)
-	}()
+	p := &process{t: s.t, name: name, program: started, url: started.URL, log: started.Log, done: started.Done()}
 	s.t.Cleanup(func() {
 		p.kill()
 		if s.t.Failed() {
-			s.t.Logf("log of %s:\n%s", name, tail(p.log))
+			s.t.Logf("log of %s:\n%s", name, programs.Tail(p.log))
 		}
 	})
 	return p
@@ -148,34 +122,27 @@ func (s *system) startReady(name string, environ ...string) *process {
 
 func (p *process) waitReady() {
 	p.t.Helper()
-	eventually(p.t, time.Minute, p.name+" is ready", func() bool {
-		select {
-		case <-p.done:
-			p.t.Fatalf("%s ended instead of becoming ready:\n%s", p.name, tail(p.log))
-		default:
-		}
-		status, _ := p.try(http.MethodGet, "/readyz", nil)
-		return status == http.StatusOK
-	})
+	ctx, cancel := context.WithTimeout(p.t.Context(), time.Minute)
+	defer cancel()
+	if err := p.program.Ready(ctx); err != nil {
+		p.t.Fatal(err)
+	}
 }
 
 // kill is SIGKILL: no goodbye to anybody.
-func (p *process) kill() {
-	_ = p.cmd.Process.Kill()
-	<-p.done
-}
+func (p *process) kill() { p.program.Kill() }
 
 // stop is SIGTERM; the program must end well within its 25 seconds.
 func (p *process) stop() {
 	p.t.Helper()
-	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	p.program.Signal(syscall.SIGTERM)
 	select {
 	case <-p.done:
 	case <-time.After(25 * time.Second):
-		p.t.Fatalf("%s did not stop within 25 s:\n%s", p.name, tail(p.log))
+		p.t.Fatalf("%s did not stop within 25 s:\n%s", p.name, programs.Tail(p.log))
 	}
-	if code := p.cmd.ProcessState.ExitCode(); code != 0 {
-		p.t.Errorf("%s ended with %d after SIGTERM, want 0:\n%s", p.name, code, tail(p.log))
+	if err := p.program.Err(); err != nil {
+		p.t.Errorf("%s ended after SIGTERM with %v, want it to end well:\n%s", p.name, err, programs.Tail(p.log))
 	}
 }
 
@@ -237,22 +204,4 @@ func eventually(t *testing.T, limit time.Duration, what string, ok func() bool) 
 		case <-ticker.C:
 		}
 	}
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port
-}
-
-func tail(path string) string {
-	text, _ := os.ReadFile(path)
-	if len(text) > 6000 {
-		text = text[len(text)-6000:]
-	}
-	return string(text)
 }

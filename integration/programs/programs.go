@@ -1,0 +1,82 @@
+// Package programs runs the programs as they are shipped, as processes, for tests
+// that look at them from outside: building them, what stands in their
+// configuration, starting one and ending it.
+package programs
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// module is where the programs are; the go command finds them from any folder
+// of the repository.
+const module = "github.com/dlq-manager/dlq-manager/cmd/"
+
+// Build builds the programs of those names into dir.
+func Build(dir string, names ...string) error {
+	for _, name := range names {
+		cmd := exec.Command("go", "build", "-o", filepath.Join(dir, name), module+name)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("build %s: %w\n%s", name, err, out)
+		}
+	}
+	return nil
+}
+
+// Config is what programs are told in a file: the rest is as they have it by
+// themselves, or comes from their environment.
+type Config struct {
+	// Database is the URL of a database, with a password.
+	Database string
+
+	// Broker is one address of Kafka. Group is the ingester's consumer group,
+	// Pattern the names of the dead-letter topics.
+	Broker, Group, Pattern string
+
+	// More is YAML of sections that are not app, log, server, database, kafka
+	// or ingest.
+	More string
+}
+
+// Write writes the file, which only its owner can read.
+func (c Config) Write(path string) error {
+	u, err := url.Parse(c.Database)
+	if err != nil {
+		return fmt.Errorf("write configuration: %w", err)
+	}
+	password, _ := u.User.Password()
+	text := fmt.Sprintf(`
+app: {environment: dev}
+log: {level: info, format: json}
+server: {host: 127.0.0.1, startup_timeout: 30s}
+database: {host: %q, port: %s, name: %q, user: %q, password: %q}
+kafka: {brokers: [%q], consumer_group: %q, dlq_topic_pattern: %q}
+ingest: {discovery_interval: 1s, session_timeout: 2s}
+%s`, u.Hostname(), u.Port(), strings.TrimPrefix(u.Path, "/"), u.User.Username(), password,
+		c.Broker, c.Group, c.Pattern, c.More)
+	return os.WriteFile(path, []byte(text), 0o600)
+}
+
+// FreePort is a port of the loopback address that nobody listens on now.
+func FreePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
+
+// Tail is the end of a log, "" when there is none.
+func Tail(path string) string {
+	text, _ := os.ReadFile(path)
+	if len(text) > 6000 {
+		text = text[len(text)-6000:]
+	}
+	return string(text)
+}
