@@ -4,6 +4,13 @@
 #   docker build --build-arg VERSION=0.1.0 -t harbor.internal.example.com/k1s0-system/dlq-manager:0.1.0 .
 #   docker run --read-only --entrypoint /usr/local/bin/dlq-manager-ingester IMAGE --config FILE
 
+# What the console's pages load.
+FROM --platform=$BUILDPLATFORM node:24 AS assets
+
+WORKDIR /src/pkg/console/web
+COPY pkg/console/web ./
+RUN npm ci --omit=dev && node vendor.mjs
+
 FROM --platform=$BUILDPLATFORM golang:1.26 AS build
 
 WORKDIR /src
@@ -13,6 +20,7 @@ COPY go.mod go.sum ./
 RUN go mod download
 
 COPY . .
+COPY --from=assets /src/pkg/console/static/vendor pkg/console/static/vendor
 
 ARG VERSION=dev
 ARG TARGETOS

@@ -12,6 +12,8 @@ GOLANGCI_LINT_VERSION := v2.15.0
 OAPI_CODEGEN := go run github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen@v2.8.2
 GOLANGCI_LINT := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 STACK := go run ./integration/stack/cmd/stack
+WEB := pkg/console/web
+ASSETS := pkg/console/static/vendor
 
 # Tests that wait for a server which never comes must end by themselves.
 TEST_FLAGS ?= -timeout 15m
@@ -26,14 +28,31 @@ run: build ## Try it: real Kafka and PostgreSQL, the programs, and a shop whose 
 	@exec bin/dlq-manager-demo
 
 .PHONY: build
-build: ## Build the three programs into bin/.
+build: assets ## Build the three programs into bin/.
 	@mkdir -p bin
 	@for p in $(PROGRAMS); do CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/dlq-manager-$$p ./cmd/$$p; done
 
+# Without them the pages are plain HTML, and `go build ./cmd/api` makes just that.
+.PHONY: assets
+assets: $(ASSETS) ## Fetch the libraries of the console's pages, when they are not there yet.
+
+$(ASSETS): $(WEB)/package.json $(WEB)/package-lock.json $(WEB)/vendor.mjs
+	@command -v npm >/dev/null || { echo "the libraries of the console come with npm, which is missing: install Node.js 20 or newer" >&2; exit 1; }
+	@cd $(WEB) && npm ci --ignore-scripts --include=dev --no-audit --no-fund --loglevel=error >/dev/null && node vendor.mjs
+	@touch $(ASSETS)
+
+.PHONY: browser
+browser: ## Find the Chromium of the tests, or install it where apt-get and root are there.
+	@go run ./integration/browser/cmd/chromium
+
 .PHONY: test
-test: ## Run every test against real servers, which are started once and stopped at the end.
+test: assets browser ## Run every test against real servers, which are started once and stopped at the end.
 	@$(STACK) -fast -- go test -shuffle=on $(TEST_FLAGS) ./...
 	@cd deploy/k8s/check && go test $(TEST_FLAGS) ./...
+
+.PHONY: test-browser
+test-browser: assets browser ## Run only what a person does in a browser; bin/screenshots shows how it looked.
+	@$(STACK) -fast -- go test $(TEST_FLAGS) -count=1 -v ./integration/browser/...
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need no server, with the race detector.
@@ -101,4 +120,4 @@ migrate: build ## Bring the database of configs/config.yaml to the newest schema
 
 .PHONY: clean
 clean: ## Remove what was built.
-	@rm -rf bin
+	@rm -rf bin $(ASSETS) $(WEB)/node_modules

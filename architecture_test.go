@@ -21,6 +21,7 @@ var layers = map[string][]string{
 	// Layer 0: know nothing of ours.
 	"pkg/entity":    {},
 	"pkg/config":    {},
+	"pkg/console":   {},
 	"pkg/secret":    {},
 	"pkg/telemetry": {},
 	"migrations":    {},
@@ -60,6 +61,7 @@ var owners = map[string][]string{
 	"github.com/robfig/cron":              {"pkg/archive"},
 	"github.com/coreos/go-oidc":           {"pkg/auth"},
 	"github.com/go-jose/go-jose":          {"pkg/auth"},
+	"golang.org/x/oauth2":                 {"pkg/auth"},
 	"github.com/evanphx/json-patch":       {"pkg/payload"},
 	"github.com/wI2L/jsondiff":            {"pkg/payload"},
 	"github.com/twmb/franz-go":            {},

@@ -79,7 +79,7 @@ func (p *parts) buildServer(store repository.Repository) error {
 	p.server = rest.New(cfg.Server, store, p.service, p.checks(), base.Registry, base.Log,
 		append(p.readings(decoder), rest.WithMasks(masks), rest.WithAuth(authenticator, cfg.Auth.Mode))...)
 	base.Registry.MustRegister(newStateCollector(store), newAuthDisabled(cfg.Auth.Mode))
-	return nil
+	return p.mountConsole()
 }
 
 // readings are what the server knows of messages by their headers and of topics by

@@ -21,6 +21,7 @@ func guide(s site, folder string, e examples) string {
 	fmt.Fprintf(&text, `
 dlq-manager is running. Ctrl-C stops everything.
 
+  console     %s/   (open it in a browser)
   API         %s   (to read about: /docs; log: %s)
   ingester    %s   (probes and metrics only; log: %s)
   PostgreSQL  %s:%s, database %s
@@ -31,7 +32,7 @@ dlq-manager is running. Ctrl-C stops everything.
 
 Try next, in another terminal:
 `,
-		s.api, filepath.Join(folder, "api.log"), s.ingester, filepath.Join(folder, "ingester.log"),
+		s.api, s.api, filepath.Join(folder, "api.log"), s.ingester, filepath.Join(folder, "ingester.log"),
 		s.database.host, s.database.port, s.database.name, strings.Join(s.brokers, ","), s.config,
 		shop.OrdersGroup, shop.PaymentsGroup, shop.UsersGroup)
 	for _, t := range tries(s, e) {

@@ -7,6 +7,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/catalogue"
+	"github.com/dlq-manager/dlq-manager/pkg/console"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/fingerprint"
 	"github.com/dlq-manager/dlq-manager/pkg/ingest"
@@ -33,6 +34,7 @@ type Config struct {
 	Groups   fingerprint.Config  `mapstructure:"groups"`
 	Masking  payload.MaskConfig  `mapstructure:"masking"`
 	Auth     auth.Config         `mapstructure:"auth"`
+	Console  console.Config      `mapstructure:"console"`
 }
 
 // App says which deployment this is.
@@ -74,6 +76,7 @@ func DefaultConfig() Config {
 		Groups:  fingerprint.DefaultConfig(),
 		Masking: payload.DefaultMaskConfig(),
 		Auth:    auth.DefaultConfig(),
+		Console: console.DefaultConfig(),
 	}
 }
 

@@ -98,6 +98,7 @@ func TestReferenceConfiguration(t *testing.T) {
 			{cfg.Groups, want.Groups},
 			{cfg.Masking, want.Masking},
 			{cfg.Auth, want.Auth},
+			{cfg.Console, want.Console},
 			{emptyIsNil(*cfg.Kafka), emptyIsNil(*want.Kafka)},
 		} {
 			if got, want := emptyIsNil(section.got), emptyIsNil(section.want); !reflect.DeepEqual(got, want) {
@@ -140,6 +141,17 @@ func TestConfig(t *testing.T) {
 			check: func(c Config) bool {
 				return c.Database == nil && c.Kafka == nil && !c.HasKafka() && !c.RepublishRequired()
 			},
+		},
+		{
+			name: "SignInAtAnIssuer", file: "auth: {mode: oidc, oidc: {issuer: \"https://id.example.com\", audience: dlq, grants: [{value: ops, role: viewer, topics: [\"*\"]}]}}\n",
+			environ: []string{"DLQ_AUTH_OIDC_CLIENT_ID=console", "DLQ_AUTH_OIDC_REDIRECT_URL=https://dlq.example.com/sign-in/callback", "DLQ_AUTH_OIDC_SCOPES=openid,groups"},
+			check: func(c Config) bool {
+				return c.Auth.SignsIn() && slices.Equal(c.Auth.OIDC.Scopes, []string{"openid", "groups"}) && c.Console.Enabled
+			},
+		},
+		{
+			name: "SignInThatCannotComeBack", file: "auth: {mode: oidc, oidc: {issuer: \"https://id.example.com\", audience: dlq, client_id: console, redirect_url: \"http://dlq.example.com/\", grants: [{value: ops, role: viewer, topics: [\"*\"]}]}}\n",
+			wrong: "auth.oidc.redirect_url",
 		},
 		{name: "ProductionNeedsADatabase", file: "app: {environment: production}\n", wrong: "database"},
 		{

@@ -1,0 +1,61 @@
+package console
+
+import (
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// spans are the times that activity is told of.
+var spans = []string{"hour", "day", "week"}
+
+// activity is what came in over time.
+type activity struct {
+	Span         string          `json:"span"`
+	StepSeconds  int64           `json:"step_seconds"`
+	Points       []activityPoint `json:"points"`
+	CountedUntil time.Time       `json:"counted_until"`
+}
+
+type activityPoint struct {
+	At       time.Time `json:"at"`
+	Arrived  int64     `json:"arrived"`
+	Returned int64     `json:"returned"`
+}
+
+// Unix is the moment as charts want it.
+func (p activityPoint) Unix() int64 { return p.At.Unix() }
+
+// activity asks what came in; of all topics for "".
+func (c *Console) activity(r *http.Request, span, topic string) (activity, error) {
+	query := url.Values{"span": {span}}
+	if topic != "" {
+		query.Set("topic", topic)
+	}
+	var a activity
+	err := c.api.get(r, endpoint("activity"), query, &a)
+	return a, err
+}
+
+// Total is what came in all of the time.
+func (a activity) Total() (sum activityPoint) {
+	for _, p := range a.Points {
+		sum.Arrived += p.Arrived
+		sum.Returned += p.Returned
+	}
+	return sum
+}
+
+// last sums the steps that reach into the last d before the end of the points.
+func (a activity) last(d time.Duration) (arrived, returned int64) {
+	step := time.Duration(a.StepSeconds) * time.Second
+	if step <= 0 || len(a.Points) == 0 {
+		return 0, 0
+	}
+	n := min(int((d+step-1)/step), len(a.Points))
+	for _, p := range a.Points[len(a.Points)-n:] {
+		arrived += p.Arrived
+		returned += p.Returned
+	}
+	return arrived, returned
+}

@@ -1,0 +1,152 @@
+package console
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+)
+
+// static are the files of the pages. Its folder vendor holds the libraries that
+// `make assets` fetches; without them pages are plain HTML.
+//
+//go:embed static
+var static embed.FS
+
+// stylesheet is the name that all files of static/css are served under, together.
+const stylesheet = "console.css"
+
+// assets are files by their names, in memory, compressed once.
+type assets struct {
+	version string // changes with any of them
+	files   map[string]asset
+}
+
+type asset struct {
+	kind       string
+	plain      []byte
+	compressed []byte
+}
+
+var kinds = map[string]string{
+	".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
+}
+
+// loadAssets reads every file below static whose kind is known. Names are unique
+// over folders; stylesheets are joined in the order of their names, libraries' first.
+func loadAssets(files fs.FS) (*assets, error) {
+	contents := map[string][]byte{}
+	var sheets []string
+	err := fs.WalkDir(files, "static", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || kinds[path.Ext(name)] == "" {
+			return err
+		}
+		raw, err := fs.ReadFile(files, name)
+		if path.Ext(name) == ".css" {
+			sheets = append(sheets, name)
+		} else if _, twice := contents[path.Base(name)]; twice {
+			return errors.New("two files are named " + path.Base(name))
+		}
+		contents[path.Base(name)] = raw
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	contents[stylesheet] = joined(contents, sheets)
+	return packed(contents), nil
+}
+
+func joined(contents map[string][]byte, sheets []string) []byte {
+	slices.SortFunc(sheets, func(a, b string) int {
+		if v, w := strings.Contains(a, "/vendor/"), strings.Contains(b, "/vendor/"); v != w {
+			if v {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a, b)
+	})
+	var all bytes.Buffer
+	for _, name := range sheets {
+		all.Write(contents[path.Base(name)])
+		all.WriteByte('\n')
+		delete(contents, path.Base(name))
+	}
+	return all.Bytes()
+}
+
+func packed(contents map[string][]byte) *assets {
+	a := &assets{files: map[string]asset{}}
+	sum := sha256.New()
+	names := make([]string, 0, len(contents))
+	for name := range contents {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		raw := contents[name]
+		sum.Write([]byte(name))
+		sum.Write(raw)
+		a.files[name] = asset{kinds[path.Ext(name)], raw, compressed(raw)}
+	}
+	a.version = hex.EncodeToString(sum.Sum(nil)[:6])
+	return a
+}
+
+func compressed(raw []byte) []byte {
+	var b bytes.Buffer
+	z, _ := gzip.NewWriterLevel(&b, gzip.BestCompression) // the level is a known one
+	_, _ = z.Write(raw)                                   // a buffer takes everything
+	_ = z.Close()
+	return b.Bytes()
+}
+
+// url is where a file is found, or "" when it is not there.
+func (a *assets) url(name string) string {
+	if _, there := a.files[name]; !there {
+		return ""
+	}
+	return "/static/" + a.version + "/" + name
+}
+
+// serve answers with a file. Its address changes with what is in it, so browsers
+// keep it for ever.
+func (a *assets) serve(w http.ResponseWriter, r *http.Request) {
+	file, there := a.files[r.PathValue("file")]
+	if !there {
+		http.NotFound(w, r)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", file.kind)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Vary", "Accept-Encoding")
+	h.Set("Cache-Control", "no-cache")
+	if r.PathValue("version") == a.version {
+		h.Set("Cache-Control", "public, max-age=31536000, immutable")
+	}
+	body := file.plain
+	if acceptsGzip(r) {
+		h.Set("Content-Encoding", "gzip")
+		body = file.compressed
+	}
+	_, _ = w.Write(body) // a client that left is nobody's fault
+}
+
+func acceptsGzip(r *http.Request) bool {
+	for _, part := range strings.Split(r.Header.Get("Accept-Encoding"), ",") {
+		name, weight, _ := strings.Cut(strings.TrimSpace(part), ";")
+		if name == "gzip" && strings.ReplaceAll(weight, " ", "") != "q=0" {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,55 @@
+package console
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+)
+
+// Config says what the console shows.
+type Config struct {
+	Enabled bool `mapstructure:"enabled"`
+	// TraceURL is where a trace is found; {trace_id} stands for its id. Empty: ids
+	// are shown without a link.
+	TraceURL string `mapstructure:"trace_url"`
+	// VersionHeaders name the headers that tell which version of a producer or a
+	// consumer a message is from.
+	VersionHeaders []string `mapstructure:"version_headers"`
+
+	// What follows is known from other settings, and shown.
+
+	// ApplicationFrames are beginnings of stack frames that are the operators' own
+	// code. Empty: all that is not known to be a framework's.
+	ApplicationFrames []string `mapstructure:"-"`
+	// Environment is shown beside the name, so that nobody takes one system for
+	// another.
+	Environment string `mapstructure:"-"`
+}
+
+// DefaultConfig shows everything, and knows no traces.
+func DefaultConfig() Config {
+	return Config{
+		Enabled:        true,
+		VersionHeaders: []string{"version", "app-version", "x-version", "service-version", "schema-version"},
+	}
+}
+
+const traceID = "{trace_id}"
+
+// Validate reports every setting that cannot work, by its key.
+func (c Config) Validate() error {
+	var errs []error
+	if c.TraceURL != "" {
+		u, err := url.Parse(strings.ReplaceAll(c.TraceURL, traceID, "0"))
+		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || !strings.Contains(c.TraceURL, traceID) {
+			errs = append(errs, fmt.Errorf("console.trace_url: must be an http or https address with %s in it, is %q", traceID, c.TraceURL))
+		}
+	}
+	for i, name := range c.VersionHeaders {
+		if name == "" {
+			errs = append(errs, fmt.Errorf("console.version_headers[%d]: must not be empty", i))
+		}
+	}
+	return errors.Join(errs...)
+}

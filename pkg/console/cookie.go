@@ -1,0 +1,162 @@
+package console
+
+import (
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Cookies are all that is kept of who is signed in: no server remembers anything,
+// so every replica knows everybody. Their prefix makes browsers refuse them from
+// neighbours: unencrypted, for a whole domain, or for a part of a site.
+const (
+	sessionCookie = "__Host-dlq-session" // the token; further parts have -2 to -4 behind
+	attemptCookie = "__Host-dlq-signin"  // who is on the way to the issuer, and from where
+	issuerCookie  = "__Host-dlq-issuer"  // when one last signed in at the issuer
+
+	// A browser takes 4096 bytes of a cookie, its name and attributes included.
+	partSize = 3800
+	maxParts = 4
+
+	attemptLife = 10 * time.Minute
+	issuerLife  = 30 * 24 * time.Hour
+)
+
+// errTokenTooLong: no browser would keep the token.
+var errTokenTooLong = fmt.Errorf("the token is longer than the %d bytes that cookies can hold", maxParts*partSize)
+
+// setCookie keeps a value for as long as the browser runs, or for life; a negative
+// one takes it away.
+func setCookie(w http.ResponseWriter, name, value string, life time.Duration) {
+	http.SetCookie(w, &http.Cookie{
+		Name: name, Value: value, Path: "/", Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode,
+		MaxAge: int(life / time.Second),
+	})
+}
+
+func takeCookie(w http.ResponseWriter, name string) { setCookie(w, name, "", -time.Second) }
+
+// cookieOf returns a cookie's value; "" for none, and for several: one of them is
+// not ours.
+func cookieOf(r *http.Request, name string) string {
+	cookies := r.CookiesNamed(name)
+	if len(cookies) != 1 {
+		return ""
+	}
+	return cookies[0].Value
+}
+
+func partName(part int) string {
+	if part == 1 {
+		return sessionCookie
+	}
+	return sessionCookie + "-" + strconv.Itoa(part)
+}
+
+// keepSession keeps a token, and takes away what is left of a longer one. The first
+// part says how many there are. life is 0 when nobody knows how long it counts.
+func keepSession(w http.ResponseWriter, token string, life time.Duration) error {
+	parts := (len(token) + partSize - 1) / partSize
+	if parts > maxParts {
+		return errTokenTooLong
+	}
+	for part := range maxParts {
+		if part >= parts {
+			takeCookie(w, partName(part+1))
+			continue
+		}
+		value := token[part*partSize : min((part+1)*partSize, len(token))]
+		if part == 0 {
+			value = strconv.Itoa(parts) + ":" + value
+		}
+		setCookie(w, partName(part+1), value, life)
+	}
+	return nil
+}
+
+// sessionToken returns the token that the browser keeps, or "".
+func sessionToken(r *http.Request) string {
+	count, first, _ := strings.Cut(cookieOf(r, sessionCookie), ":")
+	parts, err := strconv.Atoi(count)
+	if err != nil || parts < 1 || parts > maxParts || first == "" {
+		return ""
+	}
+	token := first
+	for part := 2; part <= parts; part++ {
+		next := cookieOf(r, partName(part))
+		if next == "" {
+			return ""
+		}
+		token += next
+	}
+	return token
+}
+
+// endSession takes away everything that is known of who is signed in.
+func endSession(w http.ResponseWriter) {
+	for part := range maxParts {
+		takeCookie(w, partName(part+1))
+	}
+	takeCookie(w, attemptCookie)
+	takeCookie(w, issuerCookie)
+}
+
+// authorization returns the Authorization header that the API is called with, or "".
+// What a request says itself counts more than what the browser keeps.
+func authorization(r *http.Request) string {
+	if values := r.Header.Values("Authorization"); len(values) > 0 {
+		return strings.Join(values, ", ") // the API refuses several
+	}
+	if token := sessionToken(r); token != "" {
+		return "Bearer " + token
+	}
+	return ""
+}
+
+// signInAttempt is a sign-in that is under way: what the issuer's answer is held against.
+// Its browser alone has it.
+type signInAttempt struct {
+	State    string `json:"s"`
+	Nonce    string `json:"n"`
+	Verifier string `json:"v"`
+	Return   string `json:"r"` // where to go then
+	Began    int64  `json:"t"` // seconds since 1970
+}
+
+func (a signInAttempt) keep(w http.ResponseWriter) error {
+	raw, err := json.Marshal(a)
+	if err != nil {
+		return fmt.Errorf("write the cookie of a sign-in: %w", err)
+	}
+	setCookie(w, attemptCookie, base64.RawURLEncoding.EncodeToString(raw), attemptLife)
+	return nil
+}
+
+// errNoAttempt: nobody who signs in is known, or not any more.
+var errNoAttempt = errors.New("the browser has no sign-in under way")
+
+// attemptOf reads what the browser kept. Where to go is checked once more: whoever
+// has the browser may have written it.
+func attemptOf(r *http.Request, now time.Time) (signInAttempt, error) {
+	var a signInAttempt
+	raw, err := base64.RawURLEncoding.DecodeString(cookieOf(r, attemptCookie))
+	if err != nil || json.Unmarshal(raw, &a) != nil || a.State == "" || a.Nonce == "" || a.Verifier == "" {
+		return signInAttempt{}, errNoAttempt
+	}
+	if age := now.Sub(time.Unix(a.Began, 0)); age > attemptLife || age < -attemptLife {
+		return signInAttempt{}, errNoAttempt
+	}
+	a.Return = returnPath(a.Return)
+	return a, nil
+}
+
+// answeredBy reports whether the issuer answers this sign-in and not another one.
+func (a signInAttempt) answeredBy(state string) bool {
+	return subtle.ConstantTimeCompare([]byte(a.State), []byte(state)) == 1
+}

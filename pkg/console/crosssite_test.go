@@ -1,0 +1,127 @@
+package console_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/auth"
+	"github.com/dlq-manager/dlq-manager/pkg/console"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
+	"github.com/dlq-manager/dlq-manager/pkg/rest"
+)
+
+// program serves the console beside the API as the program does, and returns a token
+// that the API lets in.
+func program(t *testing.T) (site http.Handler, token string) {
+	t.Helper()
+	text, hash := auth.NewToken()
+	authenticator, err := auth.New(auth.Config{Mode: auth.ModeToken, Tokens: []auth.TokenConfig{{
+		Name: "ana", SHA256: hash, ExpiresAt: time.Now().Add(time.Hour).Format(time.RFC3339),
+		Grants: []auth.GrantConfig{{Role: auth.Admin, Topics: []string{"*"}}},
+	}}}, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := rest.New(rest.DefaultConfig(), memory.New(time.Now), nil, nil, prometheus.NewRegistry(), zap.NewNop(),
+		rest.WithAuth(authenticator, auth.ModeToken))
+	server.SetReady()
+	pages, err := console.New(console.DefaultConfig(), server.Handler(), zap.NewNop(), console.WithAuthentication())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, route := range pages.Routes() {
+		server.Mount(route.Method, route.Path, route.Handler)
+	}
+	return server.Handler(), text.Reveal()
+}
+
+func ask(t *testing.T, site http.Handler, method, path, body string, headers ...string) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
+	if body != "" {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Add(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	site.ServeHTTP(w, r)
+	return w
+}
+
+// A browser that is signed in sends its cookies with what pages of others make it
+// send; and nobody is to be signed in, or out, by somebody else.
+func TestPagesOfOtherSitesCanDoNothing(t *testing.T) {
+	t.Parallel()
+	site, token := program(t)
+	form := url.Values{"token": {token}, "theme": {"dark"}}.Encode()
+	session := "__Host-dlq-session=1:" + token
+	for name, from := range map[string][]string{
+		"OtherSite":           {"Sec-Fetch-Site", "cross-site", "Origin", "https://evil.example"},
+		"NeighbouringSite":    {"Sec-Fetch-Site", "same-site", "Origin", "https://other.example.com"},
+		"OldBrowser":          {"Origin", "https://evil.example"},
+		"OriginThatIsNoneNow": {"Origin", "null"},
+	} {
+		for _, path := range []string{"/sign-in", "/sign-out", "/theme"} {
+			for _, cookies := range []string{"", session} {
+				w := ask(t, site, http.MethodPost, path, form, append([]string{"Cookie", cookies}, from...)...)
+				if w.Code != http.StatusForbidden || len(w.Result().Cookies()) != 0 {
+					t.Errorf("%s: POST %s got %d and sets %v, want 403 and nothing", name, path, w.Code, w.Result().Cookies())
+				}
+			}
+		}
+	}
+	for name, from := range map[string][]string{
+		"OurOwnPage": {"Sec-Fetch-Site", "same-origin", "Origin", "http://example.com"},
+		"OldBrowser": {"Origin", "http://example.com"},
+	} {
+		w := ask(t, site, http.MethodPost, "/sign-in", form, from...)
+		if w.Code != http.StatusSeeOther || !strings.HasPrefix(strings.Join(w.Header().Values("Set-Cookie"), "\n"), session) {
+			t.Errorf("%s: got %d and %v, want the session", name, w.Code, w.Header().Values("Set-Cookie"))
+		}
+	}
+}
+
+// The session is the console's alone: whoever calls the API says who they are
+// themselves, so that no page can do it in a browser's name.
+func TestTheAPITakesNoCookies(t *testing.T) {
+	t.Parallel()
+	site, token := program(t)
+	if w := ask(t, site, http.MethodGet, "/api/v1/session", "", "Cookie", "__Host-dlq-session=1:"+token); w.Code != http.StatusUnauthorized {
+		t.Errorf("with the cookie: got %d, want 401", w.Code)
+	}
+	if w := ask(t, site, http.MethodGet, "/api/v1/session", "", "Authorization", "Bearer "+token); w.Code != http.StatusOK {
+		t.Errorf("with the header: got %d, want 200", w.Code)
+	}
+}
+
+func TestTheConsoleKnowsWhomTheAPIKnows(t *testing.T) {
+	t.Parallel()
+	site, token := program(t)
+	other, _ := auth.NewToken()
+	good, bad := "__Host-dlq-session=1:"+token, "__Host-dlq-session=1:"+other.Reveal()
+	for name, c := range map[string]struct {
+		headers []string
+		known   bool
+	}{
+		"Nobody":                 {nil, false},
+		"Cookie":                 {[]string{"Cookie", good}, true},
+		"CookieThatCountsNot":    {[]string{"Cookie", bad}, false},
+		"Header":                 {[]string{"Authorization", "Bearer " + token}, true},
+		"HeaderBesideAWrongOne":  {[]string{"Authorization", "Bearer " + token, "Cookie", bad}, true},
+		"WrongHeaderBesideAGood": {[]string{"Authorization", "Bearer " + other.Reveal(), "Cookie", good}, false},
+		"TwoHeaders":             {[]string{"Authorization", "Bearer " + token, "Authorization", "Bearer " + token, "Cookie", good}, false},
+	} {
+		w := ask(t, site, http.MethodGet, "/", "", c.headers...)
+		if location := w.Header().Get("Location"); (location == "/sign-in?return=%2F") == c.known || c.known && w.Code != http.StatusOK {
+			t.Errorf("%s: got %d to %q, want the page: %t", name, w.Code, location, c.known)
+		}
+	}
+}

@@ -1,0 +1,226 @@
+package console
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+)
+
+// maxEdited is the largest payload that can be edited: the API takes no larger body.
+const maxEdited = 1 << 20
+
+// editPage is what the page of an edit shows.
+type editPage struct {
+	*message
+	Base   string
+	Unmask bool
+	Can    act // Why: it cannot be sent, and why
+
+	MayUnmask bool
+	Draft     draft
+	Fresh     []int  // empty rows
+	WasJSON   bool   // the payload of the message is
+	Fixed     string // why the payload cannot be edited; "" when it can
+
+	Unsettled bool
+	Check     *editCheck // nil: nobody asked for it
+}
+
+// editCheck is what would be sent, held against what is there.
+type editCheck struct {
+	JSON      *jsonProblem // nil: it is
+	IsJSON    bool
+	Lines     []diffLine
+	SpaceOnly bool // only spaces between the tokens of JSON differ
+	Payload   bool // it differs
+	Bytes     bool // it differs, and is no text to compare
+	Key       bool
+	Topic     string
+	Headers   []diffLine
+	Nothing   bool // nothing differs
+	Mark      string
+	Sendable  bool
+}
+
+// showEdit answers with the form that a message is edited in.
+func (c *Console) showEdit(w http.ResponseWriter, r *http.Request) error {
+	p, was, err := c.editOf(r)
+	if err != nil {
+		return err
+	}
+	p.Draft = was
+	return c.renderEdit(w, r, http.StatusOK, p, nil)
+}
+
+// editOf loads a message and what of it is edited.
+func (c *Console) editOf(r *http.Request) (*editPage, draft, error) {
+	at, unmask := placeOf(r, false), unmasks(r)
+	m, err := c.loadMessage(r, at, unmask)
+	if err != nil {
+		return nil, draft{}, err
+	}
+	v := viewerOf(r)
+	p := &editPage{
+		message: m, Base: at.page(), Unmask: unmask, Can: actsOf(m, v, r, false).Edit, Unsettled: m.unsettled(),
+		MayUnmask: !unmask && len(m.Masked) > 0 && v.May("unmask", m.Where()), WasJSON: m.hasPayload() != nil,
+	}
+	raw, fixed := c.editable(r, at, m)
+	p.Fixed = fixed
+	return p, draftOf(m, raw), nil
+}
+
+// editable returns a payload that can be edited, or why it cannot. nil is a tombstone.
+func (c *Console) editable(r *http.Request, at place, m *message) (raw []byte, why string) {
+	switch {
+	case m.hasPayload() != nil:
+		return m.hasPayload(), ""
+	case m.PayloadOmitted == "" && m.PayloadSize == nil:
+		return nil, ""
+	case elsewhere(m.PayloadOmitted):
+		return nil, "The payload is not stored here, so it goes as it is."
+	case m.PayloadSize != nil && *m.PayloadSize > maxEdited:
+		return nil, "The payload has " + byteSize(*m.PayloadSize) + ": more than 1 MiB cannot be edited here, so it goes as it is."
+	}
+	raw, all, _, err := c.api.head(r, at.api("payload"), maxEdited+1)
+	switch {
+	case err != nil:
+		return nil, "The payload cannot be had, so it goes as it is: " + wordsOf(err)
+	case !all || len(raw) > maxEdited:
+		return nil, "More than 1 MiB cannot be edited here, so the payload goes as it is."
+	default:
+		return append([]byte{}, raw...), ""
+	}
+}
+
+// takeEdit checks what was typed, or sends it when that is what was checked.
+func (c *Console) takeEdit(w http.ResponseWriter, r *http.Request) error {
+	p, was, err := c.editOf(r)
+	if err != nil {
+		return err
+	}
+	p.Draft = readDraft(r)
+	p.Draft.settle(was)
+	if p.Fixed != "" {
+		p.Draft.Payload = was.Payload
+	}
+	edit, problems := p.Draft.order(was)
+	if len(problems) > 0 {
+		return c.renderEdit(w, r, http.StatusBadRequest, p, &failure{Title: titles[http.StatusBadRequest], Message: "What was typed cannot be sent.", Fields: problems})
+	}
+	p.Check = p.check(was, len(edit) == 0)
+	seen := text(r, "checked") == p.Check.Mark
+	if text(r, "do") != "send" || !seen || !p.Check.Sendable {
+		return c.renderEdit(w, r, http.StatusOK, p, notSent(r, seen, p.Check))
+	}
+	body := reasoned(r)
+	body["edit"] = edit
+	if p.Draft.Duplicate {
+		body["accept_duplicate"] = true
+	}
+	if err := c.sendEdit(r, placeOf(r, false).api("retry"), body, p.Draft.json(was)); err != nil {
+		return c.editRefused(w, r, p, was, err)
+	}
+	return seeOther(w, r, p.Base, "done", "edited")
+}
+
+// notSent says why what was to be sent was not; nil when nobody wanted to.
+func notSent(r *http.Request, seen bool, check *editCheck) *failure {
+	switch {
+	case text(r, "do") != "send":
+		return nil
+	case !seen:
+		return &failure{Title: "Nothing was sent", Message: "This is not what was checked. Look at the difference below, then send it."}
+	case check.Nothing:
+		return &failure{Title: "Nothing was sent", Message: "Nothing was changed. Retry the message to send it as it is."}
+	default:
+		return &failure{Title: "Nothing was sent", Message: "The payload is not JSON any more. Mend it, or say that it is meant so."}
+	}
+}
+
+// check holds a draft against the message.
+func (p *editPage) check(was draft, nothing bool) *editCheck {
+	d := p.Draft
+	k := &editCheck{Mark: d.checked(), Nothing: nothing, Payload: d.payloadChanged(was), Key: d.Key != was.Key}
+	if d.Topic != p.OriginalTopic {
+		k.Topic = d.Topic
+	}
+	if d.Payload.As == asText {
+		k.JSON = checkJSON(d.Payload.Text)
+		k.IsJSON = k.JSON == nil
+	}
+	if k.Payload && d.Payload.As == asText && was.Payload.As != asBase64 {
+		k.Lines, k.SpaceOnly = differenceOf(oneBreak(was.Payload.Text), d.Payload.Text)
+	} else {
+		k.Bytes = k.Payload
+	}
+	if d.headersChanged(was) {
+		k.Headers = textDifference(was.headerLines(), d.headerLines())
+	}
+	k.Sendable = !nothing && (!k.Payload || !p.WasJSON || k.JSON == nil || d.NotJSON)
+	return k
+}
+
+func (d draft) headerLines() []string {
+	lines := []string{}
+	for _, h := range d.sent() {
+		switch h.As {
+		case asText:
+			lines = append(lines, h.Name+": "+h.Text)
+		case asBase64:
+			lines = append(lines, h.Name+": base64 "+h.Text)
+		case asKeep:
+			lines = append(lines, h.Name+": as it is")
+		default:
+			lines = append(lines, h.Name+": null")
+		}
+	}
+	return lines
+}
+
+// editRefused shows the form again below what the API said. Headers that it refuses as
+// those of dead letters are taken out, since nobody can send them.
+func (c *Console) editRefused(w http.ResponseWriter, r *http.Request, p *editPage, was draft, err error) error {
+	var refused *apiError
+	if errors.As(err, &refused) && refused.Status == http.StatusBadRequest && p.Draft.takeOut(refused.Details) {
+		_, _ = p.Draft.order(was)
+		p.Check = p.check(was, false)
+		return c.renderEdit(w, r, http.StatusBadRequest, p, &failure{
+			Title:   "Nothing was sent",
+			Message: "Some headers mark dead letters, or are written anew with every attempt. They were taken out: look at the difference, then send it.",
+		})
+	}
+	problem, other := problemOf(err)
+	if other != nil {
+		return other
+	}
+	c.tellAttempt(problem)
+	return c.renderEdit(w, r, refused.Status, p, problem)
+}
+
+// takeOut removes the headers whose names the API refuses, and reports whether that
+// was all that it said.
+func (d *draft) takeOut(details []map[string]any) bool {
+	var names []string
+	for _, detail := range details {
+		field, _ := detail["field"].(string)
+		reason, _ := detail["reason"].(string)
+		before, name, named := strings.Cut(reason, ": ")
+		if !strings.HasSuffix(field, "].key") || !named || !strings.HasPrefix(before, "would mark") && !strings.HasPrefix(before, "is written anew") {
+			return false
+		}
+		names = append(names, name)
+	}
+	for i, h := range d.Headers {
+		for _, name := range names {
+			if h.Name == name {
+				d.Headers[i].As = asRemove
+			}
+		}
+	}
+	return len(names) > 0
+}
+
+func (c *Console) renderEdit(w http.ResponseWriter, r *http.Request, status int, p *editPage, problem *failure) error {
+	p.Fresh = make([]int, freshRows)
+	return c.render(w, r, status, "edit", page{Title: "Edit and retry " + short(p.ID), Nav: "/messages", Problem: problem, Data: p})
+}

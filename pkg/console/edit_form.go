@@ -1,0 +1,316 @@
+package console
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// value is bytes as a form has them: a text, and how it is meant.
+type value struct {
+	As   string // text, base64, null, keep, or remove
+	Text string
+}
+
+// The ways in which a form means a text.
+const (
+	asText   = "text"
+	asBase64 = "base64"
+	asNull   = "null"
+	asKeep   = "keep"   // the record's own, which may be masked
+	asRemove = "remove" // of a header: it is not sent
+)
+
+// editHeader is a row of the table of headers.
+type editHeader struct {
+	value
+	Name  string
+	Fresh bool // an empty row to be filled in
+}
+
+// draft is what somebody wants to send in place of a message.
+type draft struct {
+	Topic     string
+	Payload   value
+	Key       value
+	Headers   []editHeader
+	NotJSON   bool // it is sent although it is not JSON
+	Duplicate bool
+	Reason    string
+}
+
+const freshRows = 2 // empty rows below the headers
+
+// draftOf is a message as it is, to be changed.
+func draftOf(m *message, raw []byte) draft {
+	d := draft{Topic: m.OriginalTopic, Payload: writable(raw, true), Key: blobValue(m.Key)}
+	for _, h := range m.Headers {
+		row := editHeader{value: blobValue(h.Value), Name: h.Key}
+		switch {
+		case h.KeyBase64 != "" || marksDeadLetter(h.Key, m):
+			row.As = asRemove
+		case h.Value != nil && h.Value.Data == maskedText:
+			row.value = value{As: asKeep}
+		}
+		d.Headers = append(d.Headers, row)
+	}
+	return d
+}
+
+func blobValue(b *blob) value {
+	if b == nil {
+		return value{As: asNull}
+	}
+	return writable(b.bytes(), false)
+}
+
+// writable is bytes as a form can hold them without changing them. A field of one
+// line has no line breaks, and no field keeps every control character.
+func writable(raw []byte, lines bool) value {
+	if raw == nil {
+		return value{As: asNull}
+	}
+	odd := func(r rune) bool {
+		return (r < ' ' || r == 0x7f) && !(lines && (r == '\n' || r == '\t' || r == '\r'))
+	}
+	if text := string(raw); utf8.Valid(raw) && strings.IndexFunc(text, odd) < 0 && !loneReturn(text) {
+		return value{asText, text}
+	}
+	return value{asBase64, base64.StdEncoding.EncodeToString(raw)}
+}
+
+// loneReturn reports whether a text has returns that browsers would change: those
+// without a line feed behind, and pairs among single line feeds.
+func loneReturn(text string) bool {
+	pairs := strings.Count(text, "\r\n")
+	return strings.Count(text, "\r") != pairs || pairs > 0 && strings.Count(text, "\n") != pairs
+}
+
+// deadLetterMarks are beginnings of the names of headers by which producers of dead
+// letters mark them. A record that is sent back without them is a record again. The
+// API knows more, and refuses what is not here.
+var deadLetterMarks = []string{
+	"kafka_dlt-", "kafka_original-", "kafka_exception-", "__connect.errors.", "__streams.errors.", "x-dlq-", "dlq-", "dlq_", "dead-letter-",
+	"x-dead-letter-", "x-death", "x-original-", "x-exception-", "reason_poisoned", "topic_poisoned", "handler_poisoned", "subscriber_poisoned",
+}
+
+func marksDeadLetter(name string, m *message) bool {
+	for _, d := range m.Derived {
+		if d.Header != "" && strings.EqualFold(d.Header, name) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(deadLetterMarks, func(mark string) bool { return strings.HasPrefix(strings.ToLower(name), mark) })
+}
+
+// readDraft takes a draft out of a form.
+func readDraft(r *http.Request) draft {
+	_ = r.PostFormValue("topic") // parses the form
+	d := draft{
+		Topic:     text(r, "topic"),
+		Payload:   value{given(r, "payload_as", asText), oneBreak(r.PostFormValue("payload"))},
+		Key:       value{given(r, "key_as", asText), r.PostFormValue("record_key")},
+		NotJSON:   text(r, "not_json") != "",
+		Duplicate: text(r, "accept_duplicate") != "",
+		Reason:    text(r, "reason"),
+	}
+	names, as, values := r.PostForm["header_name"], r.PostForm["header_as"], r.PostForm["header_value"]
+	for i := range min(len(names), len(as), len(values), maxRows) {
+		if strings.TrimSpace(names[i]) == "" {
+			continue
+		}
+		d.Headers = append(d.Headers, editHeader{value: value{as[i], values[i]}, Name: names[i]})
+	}
+	return d
+}
+
+// settle decides between a text and what stands beside it that says that there is
+// none: whatever was changed of the two is meant.
+func (d *draft) settle(was draft) {
+	d.Payload, d.Key = d.Payload.settled(was.Payload), d.Key.settled(was.Key)
+	for i := range d.Headers {
+		d.Headers[i].value = d.Headers[i].settled(value{As: d.Headers[i].As})
+	}
+}
+
+func (v value) settled(was value) value {
+	switch {
+	case v.As == asKeep && v.Text != "", v.As == asNull && was.As == asNull && v.Text != "":
+		v.As = asText
+	case v.As == asNull || v.As == asKeep:
+		v.Text = ""
+	}
+	return v
+}
+
+const maxRows = 520 // the API takes 500
+
+func given(r *http.Request, field, otherwise string) string {
+	if v := text(r, field); v != "" {
+		return v
+	}
+	return otherwise
+}
+
+// oneBreak undoes what browsers do to line breaks.
+func oneBreak(s string) string { return strings.ReplaceAll(s, "\r\n", "\n") }
+
+// bytes returns what a value stands for; nil is null.
+func (v value) bytes() ([]byte, error) {
+	switch v.As {
+	case asNull:
+		return nil, nil
+	case asBase64:
+		raw, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(v.Text), ""))
+		return append([]byte{}, raw...), err
+	default:
+		return append([]byte{}, v.Text...), nil
+	}
+}
+
+// order is the edit that the API gets, with nothing in it that is as it was; and
+// what is wrong with it.
+func (d draft) order(was draft) (edit map[string]any, problems []fieldProblem) {
+	edit = map[string]any{}
+	if d.Topic != "" && d.Topic != was.Topic {
+		edit["target_topic"] = d.Topic
+	}
+	if raw, err := d.payload(was).bytes(); err != nil {
+		problems = append(problems, fieldProblem{"payload", "must be base64"})
+	} else if d.json(was) != "" {
+		edit["payload"] = payloadHere
+	} else if d.payloadChanged(was) {
+		put(edit, "payload", raw)
+	}
+	if raw, err := d.Key.bytes(); err != nil {
+		problems = append(problems, fieldProblem{"key", "must be base64"})
+	} else if d.Key != was.Key {
+		putKey(edit, raw)
+	}
+	if d.headersChanged(was) {
+		list, wrong := d.headerList()
+		edit["headers"], problems = list, append(problems, wrong...)
+	}
+	return edit, problems
+}
+
+// payload is what is meant by the text in the form: a payload that had breaks of two
+// characters gets them back.
+func (d draft) payload(was draft) value {
+	v := d.Payload
+	if v.As == asText && strings.Contains(was.Payload.Text, "\r\n") {
+		v.Text = strings.ReplaceAll(v.Text, "\n", "\r\n")
+	}
+	return v
+}
+
+func (d draft) payloadChanged(was draft) bool { return d.payload(was) != was.Payload }
+
+// json is the payload when it was changed and is JSON, else "".
+func (d draft) json(was draft) string {
+	v := d.payload(was)
+	if !d.payloadChanged(was) || v.As != asText || checkJSON(v.Text) != nil {
+		return ""
+	}
+	return v.Text
+}
+
+// put writes bytes as base64.
+func put(edit map[string]any, name string, raw []byte) {
+	if raw == nil {
+		edit[name+"_null"] = true
+		return
+	}
+	edit[name+"_base64"] = base64.StdEncoding.EncodeToString(raw)
+}
+
+func putKey(edit map[string]any, raw []byte) {
+	if raw == nil {
+		edit["key"] = nil
+		return
+	}
+	edit["key_base64"] = base64.StdEncoding.EncodeToString(raw)
+}
+
+// headersChanged leaves out rows that are not sent: those that mark dead letters
+// never are.
+func (d draft) headersChanged(was draft) bool { return !slices.Equal(d.sent(), was.sent()) }
+
+func (d draft) sent() []editHeader {
+	var rows []editHeader
+	for _, h := range d.Headers {
+		if h.As != asRemove {
+			rows = append(rows, h)
+		}
+	}
+	return rows
+}
+
+// Removed is how many headers of the record are not sent.
+func (d draft) Removed() int64 { return int64(len(d.Headers) - len(d.sent())) }
+
+func (d draft) headerList() (list []map[string]any, problems []fieldProblem) {
+	list = []map[string]any{}
+	kept := map[string]bool{}
+	for _, h := range d.sent() {
+		one := map[string]any{"key": h.Name}
+		switch h.As {
+		case asKeep:
+			if kept[h.Name] {
+				continue // one stands for all of that name
+			}
+			kept[h.Name], one["keep"] = true, true
+		case asNull:
+			one["value"] = nil
+		default:
+			raw, err := h.bytes()
+			if err != nil {
+				problems = append(problems, fieldProblem{"header " + h.Name, "must be base64"})
+			}
+			one["value_base64"] = base64.StdEncoding.EncodeToString(raw)
+		}
+		list = append(list, one)
+	}
+	return list, problems
+}
+
+// checked is a mark of what was looked at: something else must be looked at anew.
+func (d draft) checked() string {
+	d.Reason, d.Duplicate, d.NotJSON = "", false, false
+	raw, _ := json.Marshal(d)
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:12])
+}
+
+// jsonProblem says where a text stops being JSON.
+type jsonProblem struct {
+	Line, Column int
+	What         string
+	Excerpt      string
+}
+
+// checkJSON returns nil for what is JSON.
+func checkJSON(text string) *jsonProblem {
+	var any json.RawMessage
+	err := json.Unmarshal([]byte(text), &any)
+	if err == nil {
+		return nil
+	}
+	offset, what := len(text), err.Error()
+	if syntax, ok := err.(*json.SyntaxError); ok { //nolint:errorlint // the package returns it as it is
+		offset = min(int(syntax.Offset), len(text))
+		if offset > 0 && !strings.HasPrefix(what, "unexpected end") {
+			offset-- // it is the character behind the one that is wrong
+		}
+	}
+	before := text[:offset]
+	line := strings.Count(before, "\n") + 1
+	start := strings.LastIndexByte(before, '\n') + 1
+	excerpt, _, _ := strings.Cut(text[start:], "\n")
+	return &jsonProblem{line, utf8.RuneCountInString(before[start:]) + 1, what, visible(clip(160, excerpt))}
+}

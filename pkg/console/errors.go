@@ -1,0 +1,88 @@
+package console
+
+import (
+	"errors"
+	"net/http"
+
+	"go.uber.org/zap"
+)
+
+// failure is what a page says when it could not be made.
+type failure struct {
+	Title     string
+	Message   string
+	RequestID string
+	Fields    []fieldProblem
+	Again     bool // trying again may help
+}
+
+type fieldProblem struct{ Field, Reason string }
+
+// fail answers with a page that says what went wrong, or asks who one is.
+func (c *Console) fail(w http.ResponseWriter, r *http.Request, err error) {
+	status, shown := describe(err)
+	if status == http.StatusUnauthorized {
+		c.askWhoTheyAre(w, r)
+		return
+	}
+	if status == http.StatusInternalServerError {
+		c.logger.Error("a page could not be made", zap.String("path", r.URL.Path),
+			zap.String("request_id", r.Header.Get("X-Request-Id")), zap.Error(err))
+	}
+	if shown.RequestID == "" {
+		shown.RequestID = r.Header.Get("X-Request-Id")
+	}
+	if err := c.render(w, r, status, "error", page{Title: shown.Title, Data: shown}); err != nil {
+		c.logger.Error("the page of an error could not be made", zap.Error(err))
+		http.Error(w, shown.Message, status)
+	}
+}
+
+// describe says in words what an error means for whoever looks at the page.
+func describe(err error) (int, failure) {
+	var refused *apiError
+	if errors.As(err, &refused) {
+		return refused.Status, refused.shown()
+	}
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		return http.StatusRequestEntityTooLarge, failure{Title: "Too large", Message: "The form is larger than what can be sent from here."}
+	}
+	return http.StatusInternalServerError, failure{Title: "Something broke", Message: "This is our fault; the log has the cause under the request's id.", Again: true}
+}
+
+var titles = map[int]string{
+	http.StatusBadRequest:            "This cannot be asked for",
+	http.StatusForbidden:             "Not allowed",
+	http.StatusNotFound:              "Not there",
+	http.StatusConflict:              "Not possible now",
+	http.StatusRequestEntityTooLarge: "Too large",
+	http.StatusBadGateway:            "The broker refused",
+	http.StatusServiceUnavailable:    "Not available at the moment",
+}
+
+func (e *apiError) shown() failure {
+	f := failure{Title: titles[e.Status], Message: e.Message, RequestID: e.RequestID, Again: e.Status >= http.StatusInternalServerError}
+	if f.Title == "" {
+		f.Title = "Something broke"
+	}
+	for _, d := range e.Details {
+		field, _ := d["field"].(string)
+		reason, _ := d["reason"].(string)
+		if reason != "" && reason != e.Message && field+": "+reason != e.Message {
+			f.Fields = append(f.Fields, fieldProblem{field, reason})
+		}
+	}
+	return f
+}
+
+// problemOf returns what a form shows above itself for an error of the API that its
+// sender can do something about, or the error when they cannot.
+func problemOf(err error) (*failure, error) {
+	var refused *apiError
+	if !errors.As(err, &refused) || refused.Status == http.StatusUnauthorized {
+		return nil, err
+	}
+	f := refused.shown()
+	return &f, nil
+}

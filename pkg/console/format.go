@@ -1,0 +1,146 @@
+package console
+
+import (
+	"fmt"
+	"html/template"
+	"math"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// functions are what templates may call.
+func (c *Console) functions() template.FuncMap {
+	return template.FuncMap{
+		"asset":   c.assets.url,
+		"key":     newKey,
+		"to":      to,
+		"ago":     func(t time.Time) string { return ago(c.now(), t) },
+		"utc":     utc,
+		"iso":     iso,
+		"number":  number,
+		"bytes":   byteSize,
+		"percent": percent,
+		"short":   short,
+		"lower":   strings.ToLower,
+		"plural":  plural,
+		"clip":    clip,
+		"pair":    pair,
+
+		"utcMinute":  func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04") },
+		"percentage": func(share float64) float64 { return share * 100 },
+		"count":      func(list any) int64 { return int64(reflect.ValueOf(list).Len()) },
+	}
+}
+
+// ago tells how long ago a moment was, roughly: exact times are beside it.
+func ago(now, t time.Time) string {
+	if t.IsZero() {
+		return "–"
+	}
+	d := now.Sub(t)
+	if d < -time.Minute {
+		return "in " + rough(-d)
+	}
+	if d < 5*time.Second {
+		return "just now"
+	}
+	return rough(d) + " ago"
+}
+
+// rough is a length of time in its largest unit.
+func rough(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return strconv.Itoa(int(d.Seconds())) + " s"
+	case d < time.Hour:
+		return strconv.Itoa(int(d.Minutes())) + " min"
+	case d < 48*time.Hour:
+		return strconv.Itoa(int(d.Hours())) + " h"
+	default:
+		return strconv.Itoa(int(d.Hours()/24)) + " d"
+	}
+}
+
+func utc(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02 15:04:05.000 UTC")
+}
+
+func iso(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
+
+// number writes a whole number with commas between its thousands.
+func number(n any) string {
+	if p, ok := n.(*int64); ok && p != nil {
+		n = *p
+	}
+	text := fmt.Sprint(n)
+	digits, sign := strings.TrimPrefix(text, "-"), ""
+	if len(digits) < len(text) {
+		sign = "-"
+	}
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return sign + digits
+}
+
+func byteSize(n int64) string {
+	switch {
+	case n < 1<<10:
+		return strconv.FormatInt(n, 10) + " B"
+	case n < 1<<20:
+		return strconv.FormatFloat(float64(n)/(1<<10), 'f', 1, 64) + " KiB"
+	default:
+		return strconv.FormatFloat(float64(n)/(1<<20), 'f', 1, 64) + " MiB"
+	}
+}
+
+// percent is a share of 0 to 1. Nothing that is not all is shown as all.
+func percent(share float64) string {
+	p := math.Round(share * 100)
+	switch {
+	case share > 0 && p < 1:
+		return "< 1 %"
+	case share < 1 && p >= 100:
+		return "> 99 %"
+	default:
+		return strconv.Itoa(int(p)) + " %"
+	}
+}
+
+// short is the end of an id, which differs also between ids of one moment.
+func short(id string) string {
+	if len(id) < 8 {
+		return id
+	}
+	return id[len(id)-8:]
+}
+
+// plural is a number with the word for so many.
+func plural(n int64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return number(n) + " " + many
+}
+
+// clip is the beginning of a text: at most n characters.
+func clip(n int, text string) string {
+	runes := []rune(text)
+	if len(runes) <= n {
+		return text
+	}
+	return string(runes[:n-1]) + "…"
+}
+
+// pair gives a template two things where it takes one.
+func pair(first, second any) map[string]any { return map[string]any{"First": first, "Second": second} }

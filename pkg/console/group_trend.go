@@ -1,0 +1,104 @@
+package console
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// groupHour is how many messages of a group arrived within an hour.
+type groupHour struct {
+	Hour     time.Time `json:"hour"`
+	Messages int64     `json:"messages"`
+}
+
+// groupTrend is arrivals over time, drawn on the server: one bar for each bucket.
+type groupTrend struct {
+	Buckets []groupHour // Hour is when each begins
+	Bars    string      // path of the bars, within Width and Height
+	Width   int
+	Height  int
+	Most    int64 // in a bucket
+	Total   int64
+	Words   string
+}
+
+// Bars are so wide, with so much between them, and as high as the picture at most.
+const (
+	barWidth   = 3
+	barSpace   = 1
+	barsHeight = 24
+)
+
+// trendSpan is a length of time that trends are shown for.
+type trendSpan struct {
+	Name    string // as the API has it
+	Title   string
+	buckets int
+	bucket  time.Duration
+}
+
+var (
+	trendDay  = trendSpan{"24h", "24 hours", 24, time.Hour}
+	trendWeek = trendSpan{"7d", "7 days", 28, 6 * time.Hour}
+	// trendWeekByHours is a week for who looks at one group.
+	trendWeekByHours = trendSpan{"7d", "7 days", 7 * 24, time.Hour}
+)
+
+// trendSpanOf returns the span of that name, a day for any other.
+func trendSpanOf(name string) trendSpan {
+	if name == trendWeek.Name {
+		return trendWeek
+	}
+	return trendDay
+}
+
+// draw makes bars of arrivals up to the end of the hour that now is in. Hours that
+// are not among them had none.
+func (s trendSpan) draw(now time.Time, hours []groupHour) groupTrend {
+	end := now.UTC().Truncate(time.Hour).Add(time.Hour)
+	begin := end.Add(-time.Duration(s.buckets) * s.bucket)
+	t := groupTrend{Width: s.buckets*(barWidth+barSpace) - barSpace, Height: barsHeight}
+	for i := range s.buckets {
+		t.Buckets = append(t.Buckets, groupHour{Hour: begin.Add(time.Duration(i) * s.bucket)})
+	}
+	for _, h := range hours {
+		if h.Hour.Before(begin) || !h.Hour.Before(end) {
+			continue
+		}
+		bucket := &t.Buckets[int(h.Hour.Sub(begin)/s.bucket)]
+		bucket.Messages += h.Messages
+		t.Total += h.Messages
+		t.Most = max(t.Most, bucket.Messages)
+	}
+	t.Bars = barsOf(t.Buckets, t.Most)
+	t.Words = plural(t.Total, "arrival", "arrivals") + " in " + s.Title
+	if t.Total > 0 {
+		t.Words += fmt.Sprintf(", at most %s in %s", number(t.Most), rough(s.bucket))
+	}
+	return t
+}
+
+// barsOf draws what is not zero at least one unit high, so that it can be seen.
+func barsOf(buckets []groupHour, most int64) string {
+	var path strings.Builder
+	for i, b := range buckets {
+		if b.Messages <= 0 {
+			continue
+		}
+		height := max(1, int(b.Messages*barsHeight/most))
+		fmt.Fprintf(&path, "M%d %dh%dv-%dh-%dz", i*(barWidth+barSpace), barsHeight, barWidth, height, barWidth)
+	}
+	return path.String()
+}
+
+// Arrivals are the buckets in which something arrived, the latest first.
+func (t groupTrend) Arrivals() []groupHour {
+	var list []groupHour
+	for i := len(t.Buckets) - 1; i >= 0; i-- {
+		if t.Buckets[i].Messages > 0 {
+			list = append(list, t.Buckets[i])
+		}
+	}
+	return list
+}

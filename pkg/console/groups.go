@@ -1,0 +1,170 @@
+package console
+
+import (
+	"cmp"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// groupState is what the API tells of an error group.
+type groupState struct {
+	ID          string       `json:"id"`
+	Class       string       `json:"class"`
+	Title       string       `json:"title"`
+	Frames      []string     `json:"frames"`
+	Rule        string       `json:"rule"`
+	FirstSeen   time.Time    `json:"first_seen_at"`
+	LastSeen    time.Time    `json:"last_seen_at"`
+	RegressedAt time.Time    `json:"regressed_at"`
+	New         bool         `json:"new"`
+	Regressed   bool         `json:"regressed"`
+	Counts      counts       `json:"counts"`
+	Open        int64        `json:"open"`
+	Arrived     int64        `json:"arrived"`
+	Topics      []groupTopic `json:"topics"`
+	Hours       []groupHour  `json:"trend"`
+	Note        string       `json:"note"`
+	Link        string       `json:"link"`
+	Muted       bool         `json:"muted"`
+
+	Trend groupTrend `json:"-"`
+}
+
+type groupTopic struct {
+	Topic    string `json:"topic"`
+	Messages int64  `json:"messages"`
+}
+
+// Heading is what the group is called: its class without the packages before it, or
+// what it says.
+func (g groupState) Heading() string {
+	if g.Class == "" {
+		return g.Title
+	}
+	return g.Class[strings.LastIndexAny(g.Class, ".$\\/:")+1:]
+}
+
+// There is how many messages of the group are there now.
+func (g groupState) There() int64 { return g.Counts.Open() + g.Counts.Resolved }
+
+// Share is the part of the group's messages that are of the topic.
+func (g groupState) Share(t groupTopic) float64 {
+	var all int64
+	for _, topic := range g.Topics {
+		all += topic.Messages
+	}
+	return float64(t.Messages) / float64(max(1, all))
+}
+
+// Ticket is the group's link, if it leads where a link of ours may lead.
+func (g groupState) Ticket() string { return webAddress(g.Link) }
+
+// Here is the page of the group.
+func (g groupState) Here() string { return "/groups/" + url.PathEscape(g.ID) }
+
+// told is what a page that can be shown all the same says of an error of the API, and
+// the status it is shown with; or the error, when no page can be shown.
+func told(err error) (int, *failure, error) {
+	status, _ := describe(err)
+	problem, err := problemOf(err)
+	return status, problem, err
+}
+
+// webAddress returns an address that is safe to be followed, or "".
+func webAddress(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return ""
+	}
+	return u.String()
+}
+
+// urgency sorts groups that are new or came back before the others, and muted ones
+// behind them.
+func (g groupState) urgency() int {
+	switch {
+	case g.Muted:
+		return 2
+	case g.New || g.Regressed:
+		return 0
+	default:
+		return 1
+	}
+}
+
+// groupsPerPage is how many groups a page lists.
+const groupsPerPage = 50
+
+var groupOrders = []groupOrder{
+	{"last_seen", "Last seen"}, {"open", "Most open"}, {"first_seen", "Newest"},
+}
+
+// groupOrder is an order of the list and its name for people.
+type groupOrder struct{ Value, Name string }
+
+type groupsPage struct {
+	Groups []groupState
+	All    bool // those of which nothing is open too
+	Sort   string
+	Orders []groupOrder
+	Span   trendSpan
+	Spans  []trendSpan
+	Topic  string
+	First  bool
+	Next   string // address of the next page
+}
+
+// Same is the address of the page with another value of one of its parameters.
+func (p groupsPage) Same(name, value string) string {
+	set := map[string]string{"topic": p.Topic, "sort": p.Sort, "trend": p.Span.Name, "open": ""}
+	if p.All {
+		set["open"] = "false"
+	}
+	set[name] = value
+	return to("/groups", "topic", set["topic"], "open", set["open"], "sort", set["sort"], "trend", set["trend"])
+}
+
+// listGroups answers with what fails for the same reason, new and regressed first.
+func (c *Console) listGroups(w http.ResponseWriter, r *http.Request) error {
+	q := r.URL.Query()
+	shown := groupsPage{
+		All: q.Get("open") == "false", Sort: q.Get("sort"), Orders: groupOrders, Span: trendSpanOf(q.Get("trend")),
+		Spans: []trendSpan{trendDay, trendWeek}, Topic: strings.TrimSpace(q.Get("topic")), First: q.Get("cursor") == "",
+	}
+	if shown.Sort == "" {
+		shown.Sort = groupOrders[0].Value
+	}
+	ask := url.Values{"limit": {strconv.Itoa(groupsPerPage)}, "sort": {shown.Sort}, "trend": {shown.Span.Name}}
+	if !shown.All {
+		ask.Set("open", "true")
+	}
+	for name, value := range map[string]string{"topic": shown.Topic, "cursor": q.Get("cursor")} {
+		if value != "" {
+			ask.Set(name, value)
+		}
+	}
+	var answer struct {
+		Groups []groupState `json:"groups"`
+		Next   string       `json:"next_cursor"`
+	}
+	p := page{Title: "Groups", Nav: "/groups", Data: &shown}
+	status := http.StatusOK
+	if err := c.api.get(r, endpoint("groups"), ask, &answer); err != nil {
+		if status, p.Problem, err = told(err); err != nil {
+			return err
+		}
+	}
+	shown.Groups = answer.Groups
+	slices.SortStableFunc(shown.Groups, func(a, b groupState) int { return cmp.Compare(a.urgency(), b.urgency()) })
+	for i := range shown.Groups {
+		shown.Groups[i].Trend = shown.Span.draw(c.now(), shown.Groups[i].Hours)
+	}
+	if answer.Next != "" {
+		shown.Next = shown.Same("", "") + "&" + url.Values{"cursor": {answer.Next}}.Encode()
+	}
+	return c.render(w, r, status, "groups", p)
+}

@@ -1,0 +1,117 @@
+package console
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// mapping are the rules that say where messages of unknown origin belong.
+type mapping struct {
+	Version    int64         `json:"version"`
+	UpdatedAt  time.Time     `json:"updated_at"`
+	UpdatedBy  string        `json:"updated_by"`
+	Rules      []mappingRule `json:"rules"`
+	Configured []mappingRule `json:"configured"`
+	Unmapped   []struct {
+		DLQTopic string `json:"dlq_topic"`
+		Messages int64  `json:"messages"`
+		Original string `json:"original"`
+	} `json:"unmapped"`
+	Redrives []string `json:"redrives"`
+}
+
+type mappingRule struct {
+	Pattern  string `json:"pattern"`
+	Original string `json:"original"`
+}
+
+// mappingPage is the rules, as they are and as they are being written.
+type mappingPage struct {
+	mapping
+	Text  string // a rule a line, for the form
+	Apply bool
+	Why   string // why the rules cannot be replaced; empty: they can
+}
+
+func (c *Console) showMapping(w http.ResponseWriter, r *http.Request) error {
+	var m mapping
+	if err := c.api.get(r, endpoint("mappings"), nil, &m); err != nil {
+		return err
+	}
+	return c.renderMapping(w, r, http.StatusOK, mappingPage{mapping: m, Text: ruleLines(m.Rules), Apply: true}, nil)
+}
+
+func (c *Console) renderMapping(w http.ResponseWriter, r *http.Request, status int, data mappingPage, problem *failure) error {
+	if v := viewerOf(r); !v.Everywhere("admin") {
+		data.Why = "needs the role admin on all topics"
+	}
+	return c.render(w, r, status, "mapping", page{Title: "Topic mapping", Nav: "/topics", Problem: problem, Data: data})
+}
+
+// replaceMapping puts the rules of the form in place of those that it was made of.
+func (c *Console) replaceMapping(w http.ResponseWriter, r *http.Request) error {
+	version, err := strconv.ParseInt(r.PostFormValue("version"), 10, 64)
+	if err != nil {
+		return &apiError{Status: http.StatusBadRequest, Message: "version: must be a whole number"}
+	}
+	written := mappingPage{Text: r.PostFormValue("rules"), Apply: r.PostFormValue("apply") != ""}
+	rules, bad := readRules(written.Text)
+	if bad != nil {
+		return c.mappingAgain(w, r, written, version, bad)
+	}
+	body := reasoned(r)
+	body["version"], body["rules"], body["apply"] = version, rules, written.Apply
+	if err := c.api.send(r, http.MethodPut, endpoint("mappings"), body, nil); err != nil {
+		return c.mappingAgain(w, r, written, version, err)
+	}
+	return seeOther(w, r, "/topics/mapping", "done", "mapped")
+}
+
+// mappingAgain shows the form with what was written, beside the rules as they are.
+func (c *Console) mappingAgain(w http.ResponseWriter, r *http.Request, written mappingPage, version int64, cause error) error {
+	problem, err := problemOf(cause)
+	if err != nil {
+		return err
+	}
+	var refused *apiError
+	errors.As(cause, &refused)
+	if err := c.api.get(r, endpoint("mappings"), nil, &written.mapping); err != nil {
+		return err
+	}
+	if refused.Status != http.StatusConflict {
+		written.Version = version // who wrote has to look at a conflict before it is sent again
+	}
+	return c.renderMapping(w, r, refused.Status, written, problem)
+}
+
+// arrow stands between a pattern and the topic that it leads to.
+const arrow = "->"
+
+func ruleLines(rules []mappingRule) string {
+	var b strings.Builder
+	for _, rule := range rules {
+		b.WriteString(rule.Pattern + " " + arrow + " " + rule.Original + "\n")
+	}
+	return b.String()
+}
+
+// readRules reads a rule a line. Empty lines do not count.
+func readRules(text string) ([]mappingRule, error) {
+	rules := []mappingRule{}
+	for i, line := range strings.Split(text, "\n") {
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		pattern, original, ok := strings.Cut(line, arrow)
+		if !ok {
+			return nil, &apiError{
+				Status: http.StatusBadRequest, Message: "line " + strconv.Itoa(i+1) + ": must be PATTERN " + arrow + " TOPIC",
+			}
+		}
+		rules = append(rules, mappingRule{strings.TrimSpace(pattern), strings.TrimSpace(original)})
+	}
+	return rules, nil
+}

@@ -1,0 +1,241 @@
+package console
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// message is one message of the API, as its page shows it. Texts that are not known
+// are empty, numbers that are not known nil.
+type message struct {
+	ID             string    `json:"id"`
+	Status         string    `json:"status"`
+	OriginalTopic  string    `json:"original_topic"`
+	ErrorMessage   string    `json:"error_message"`
+	ErrorClass     string    `json:"error_class"`
+	StackTrace     string    `json:"stack_trace"`
+	RetryCount     int       `json:"retry_count"`
+	MaxRetries     int       `json:"max_retries"`
+	CreatedAt      time.Time `json:"created_at"`
+	UpdatedAt      time.Time `json:"updated_at"`
+	LastRetryAt    time.Time `json:"last_retry_at"`
+	NextAttemptAt  time.Time `json:"next_attempt_at"`
+	FinishedAt     time.Time `json:"finished_at"`
+	DLQTopic       string    `json:"dlq_topic"`
+	DLQPartition   *int32    `json:"dlq_partition"`
+	DLQOffset      *int64    `json:"dlq_offset"`
+	DLQTimestamp   time.Time `json:"dlq_timestamp"`
+	OrigPartition  *int32    `json:"original_partition"`
+	OrigOffset     *int64    `json:"original_offset"`
+	OrigTimestamp  time.Time `json:"original_timestamp"`
+	ConsumerGroup  string    `json:"consumer_group"`
+	ConsumerTries  *int      `json:"consumer_attempts"`
+	Dialect        string    `json:"dialect"`
+	OriginKnownBy  string    `json:"origin_confidence"`
+	GroupID        string    `json:"group_id"`
+	ParentID       string    `json:"parent_id"`
+	RootID         string    `json:"root_id"`
+	Outcome        string    `json:"outcome"`
+	OutcomeGroup   string    `json:"outcome_group"`
+	OutcomeOffset  *int64    `json:"outcome_offset"`
+	LastError      string    `json:"last_publish_error"`
+	LastErrorClass string    `json:"last_publish_error_class"`
+	HeadersOmitted string    `json:"headers_omitted"`
+	PayloadOmitted string    `json:"payload_omitted"`
+	PayloadSize    *int64    `json:"payload_size"`
+	Masked         []string  `json:"masked"`
+	Hops           []hop     `json:"hops"`
+	Key            *blob     `json:"key"`
+	Headers        []header  `json:"headers"`
+	Derived        map[string]derived
+	Payload        json.RawMessage `json:"payload"`
+}
+
+// hop is one of the failures that a record's headers tell of.
+type hop struct {
+	Dialect   string `json:"dialect"`
+	Topic     string `json:"topic"`
+	Partition *int32 `json:"partition"`
+	Offset    *int64 `json:"offset"`
+}
+
+// Where is the topic by which roles are given: the original one or, while nobody
+// knows that, the dead-letter topic.
+func (m *message) Where() string {
+	if m.OriginalTopic != "" {
+		return m.OriginalTopic
+	}
+	return m.DLQTopic
+}
+
+// unsettled reports whether nobody can tell how the last attempt ended.
+func (m *message) unsettled() bool {
+	return m.Status == "RETRYING" && m.LastErrorClass == "UNKNOWN"
+}
+
+// messagePage is everything that the page of a message shows.
+type messagePage struct {
+	*message
+	Archived  bool
+	Base      string // of its page
+	Unmask    bool   // what is masked is shown
+	MayUnmask bool   // it may be
+	Group     *messageGroup
+	Stack     stack
+	Origin    []fact
+	Payload   payloadView
+	Headers   []shownHeader
+	Trace     trace
+	Past      []event
+	Lineage   []ancestor
+	Children  []message
+	Fate      fate
+	Acts      acts
+	Curl      []command
+}
+
+// messageGroup is the group of failures that a message belongs to.
+type messageGroup struct {
+	ID    string `json:"id"`
+	Title string `json:"title"`
+	Open  int64  `json:"open"`
+	Link  string `json:"link"`
+}
+
+// Ticket is the link of the group when it is an address of the web, else "".
+func (g messageGroup) Ticket() string { return webAddress(g.Link) }
+
+// place says where the API has a message, and where the console shows it.
+type place struct {
+	id       string
+	archived bool
+}
+
+func placeOf(r *http.Request, archived bool) place { return place{r.PathValue("id"), archived} }
+
+// api is the message's path in the API, with what is behind it.
+func (p place) api(more ...string) string {
+	segments := []string{"dlq", "messages", p.id}
+	if p.archived {
+		segments = []string{"archive", p.id}
+	}
+	return endpoint(append(segments, more...)...)
+}
+
+// page is the path of its page.
+func (p place) page() string {
+	if p.archived {
+		return "/archive/" + url.PathEscape(p.id)
+	}
+	return "/messages/" + url.PathEscape(p.id)
+}
+
+// messagePage answers with one message.
+func (c *Console) messagePage(w http.ResponseWriter, r *http.Request) error {
+	return c.showMessage(w, r, placeOf(r, false), http.StatusOK, nil)
+}
+
+// archivedPage answers with one message of the archive.
+func (c *Console) archivedPage(w http.ResponseWriter, r *http.Request) error {
+	return c.showMessage(w, r, placeOf(r, true), http.StatusOK, nil)
+}
+
+// showMessage answers with a message as it is now, below what was wrong with what
+// was just tried.
+func (c *Console) showMessage(w http.ResponseWriter, r *http.Request, at place, status int, problem *failure) error {
+	m, err := c.loadMessage(r, at, unmasks(r))
+	if err != nil {
+		return c.orWhereItWent(w, r, at, err)
+	}
+	data, err := c.compose(r, at, m)
+	if err != nil {
+		return err
+	}
+	nav := "/messages"
+	if at.archived {
+		nav = "/archive"
+	}
+	return c.render(w, r, status, "message", page{
+		Title: "Message " + short(m.ID), Nav: nav, Modules: []string{"message"}, Problem: problem, Data: data,
+	})
+}
+
+// unmasks reports whether the page is asked for with what is masked.
+func unmasks(r *http.Request) bool { return r.FormValue("unmask") == "true" }
+
+func masking(unmask bool) url.Values {
+	if unmask {
+		return url.Values{"unmask": {"true"}}
+	}
+	return nil
+}
+
+func (c *Console) loadMessage(r *http.Request, at place, unmask bool) (*message, error) {
+	var m message
+	if err := c.api.get(r, at.api(), masking(unmask), &m); err != nil {
+		return nil, err
+	}
+	return &m, nil
+}
+
+// orWhereItWent leads to the archive whoever looks for a message that went there,
+// and back when it was restored.
+func (c *Console) orWhereItWent(w http.ResponseWriter, r *http.Request, at place, err error) error {
+	var refused *apiError
+	if !errors.As(err, &refused) || refused.Status != http.StatusNotFound || r.Method != http.MethodGet {
+		return err
+	}
+	other := place{at.id, !at.archived}
+	if _, elsewhere := c.loadMessage(r, other, false); elsewhere != nil {
+		return err
+	}
+	return seeOther(w, r, other.page())
+}
+
+func (c *Console) compose(r *http.Request, at place, m *message) (*messagePage, error) {
+	unmask, viewer := unmasks(r), viewerOf(r)
+	p := &messagePage{message: m, Archived: at.archived, Base: at.page(), Unmask: unmask}
+	p.MayUnmask = !unmask && len(m.Masked) > 0 && viewer.May("unmask", m.Where())
+	if err := c.loadPast(r, at, p); err != nil {
+		return nil, err
+	}
+	p.Group = c.groupOf(r, m)
+	p.Stack = foldStack(m.StackTrace, c.cfg.ApplicationFrames)
+	p.Origin = originOf(m)
+	p.Headers = decodeHeaders(m.Headers)
+	p.Trace = c.traceOf(m.Headers)
+	p.Payload = c.viewPayload(r, at, m)
+	p.Fate = c.fateOf(m, r.URL.Query().Get("seen"))
+	p.Acts = actsOf(m, viewer, r, at.archived)
+	p.Curl = c.commands(r, at, m)
+	return p, nil
+}
+
+// groupOf returns the group of a message, nil when it has none. A page without its
+// title is better than none.
+func (c *Console) groupOf(r *http.Request, m *message) *messageGroup {
+	if m.GroupID == "" {
+		return nil
+	}
+	g := messageGroup{ID: m.GroupID}
+	if err := c.api.get(r, endpoint("groups", m.GroupID), url.Values{"trend": {"none"}}, &g); err != nil || g.Title == "" {
+		g.Title = "failures with the same cause"
+	}
+	return &g
+}
+
+// position writes a partition and an offset as one looks for them with other tools.
+func position(partition *int32, offset *int64) string {
+	switch {
+	case partition == nil:
+		return ""
+	case offset == nil:
+		return "partition " + strconv.Itoa(int(*partition))
+	default:
+		return "partition " + strconv.Itoa(int(*partition)) + ", offset " + strconv.FormatInt(*offset, 10)
+	}
+}

@@ -1,0 +1,55 @@
+package console
+
+import (
+	"net/http"
+	"strings"
+)
+
+// command is a call of the API, to be run elsewhere.
+type command struct {
+	ID, Name string
+	Text     string
+}
+
+// commands are the calls that fetch a message, its value and its history, and the one
+// that sends it back.
+func (c *Console) commands(r *http.Request, at place, m *message) []command {
+	list := []command{
+		{"curl-get", "Fetch the message", c.curl(r, http.MethodGet, at.api(), "")},
+		{"curl-payload", "Fetch its payload", c.curl(r, http.MethodGet, at.api("payload"), "") + " -o " + quote(m.ID+".bin")},
+		{"curl-history", "Fetch its history", c.curl(r, http.MethodGet, at.api("history"), "")},
+	}
+	if at.archived {
+		return append(list, command{"curl-restore", "Restore it", c.curl(r, http.MethodPost, at.api("restore"), `{"reason":""}`)})
+	}
+	return append(list, command{"curl-retry", "Send it back", c.curl(r, http.MethodPost, at.api("retry"), `{"reason":""}`)})
+}
+
+// curl writes a command for a shell of POSIX. Whatever is in it is quoted: also the
+// host, which whoever asks has chosen.
+func (c *Console) curl(r *http.Request, method, path, body string) string {
+	b := strings.Builder{}
+	b.WriteString("curl -sS")
+	if method != http.MethodGet {
+		b.WriteString(" -X " + method)
+	}
+	if c.needAuth {
+		b.WriteString(` -H "Authorization: Bearer $TOKEN"`)
+	}
+	if body != "" {
+		b.WriteString(" -H 'Content-Type: application/json' -d " + quote(body))
+	}
+	b.WriteString(" " + quote(origin(r)+path))
+	return b.String()
+}
+
+// origin is what the browser has in its address bar.
+func origin(r *http.Request) string {
+	if r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https") {
+		return "https://" + r.Host
+	}
+	return "http://" + r.Host
+}
+
+// quote makes one word of a shell of any text.
+func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

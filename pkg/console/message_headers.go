@@ -1,0 +1,147 @@
+package console
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// blob is bytes as the API shows them.
+type blob struct {
+	Encoding string `json:"encoding"`
+	Data     string `json:"data"`
+}
+
+// bytes returns what is behind the encoding; nil for null.
+func (b *blob) bytes() []byte {
+	if b == nil {
+		return nil
+	}
+	if b.Encoding == "base64" {
+		raw, err := base64.StdEncoding.DecodeString(b.Data)
+		if err == nil {
+			return append([]byte{}, raw...)
+		}
+	}
+	return append([]byte{}, b.Data...)
+}
+
+// header is a record header as the API shows it.
+type header struct {
+	Key       string `json:"key"`
+	KeyBase64 string `json:"key_base64"`
+	Value     *blob  `json:"value"`
+}
+
+// shownHeader is a header to read.
+type shownHeader struct {
+	Name   string
+	Odd    bool // its name is not text
+	Value  shownBytes
+	Masked bool
+}
+
+// shownBytes are bytes to read: as text where they are some, else by their values.
+type shownBytes struct {
+	Null bool
+	Hex  bool
+	// Number is what four or eight bytes mean to those who write numbers so; "" where
+	// they do not.
+	Number string
+	Text   string
+	Brief  string // its beginning, when it is long
+	Size   int64
+	More   int64 // bytes that are not shown
+}
+
+const (
+	longHeader = 240      // bytes of text that are folded
+	maxHeader  = 16 << 10 // bytes that are shown
+	hexHeader  = 256
+)
+
+func decodeHeaders(list []header) []shownHeader {
+	shown := make([]shownHeader, 0, len(list))
+	for _, h := range list {
+		shown = append(shown, shownHeader{
+			Name: visible(h.Key), Odd: h.KeyBase64 != "", Value: showBlob(h.Value),
+			Masked: h.Value != nil && h.Value.Encoding == "utf8" && h.Value.Data == maskedText,
+		})
+	}
+	return shown
+}
+
+// showBlob decodes bytes. What is not text, or would not be seen, is shown by its
+// values.
+func showBlob(b *blob) shownBytes {
+	if b == nil {
+		return shownBytes{Null: true}
+	}
+	raw := b.bytes()
+	s := shownBytes{Size: int64(len(raw)), Hex: b.Encoding == "base64" || bytes.ContainsFunc(raw, control)}
+	if s.Hex {
+		part := raw[:min(len(raw), hexHeader)]
+		s.Text, s.More = hexDump(part), s.Size-int64(len(part))
+		if s.Number = numberIn(raw); s.Number != "" {
+			s.Text = fmt.Sprintf("% x", raw)
+		}
+		return s
+	}
+	part, _ := clipText(string(raw), maxHeader)
+	s.Text, s.More = visible(part), s.Size-int64(len(part))
+	if len(s.Text) > longHeader || strings.Count(s.Text, "\n") > 2 {
+		first, _, _ := strings.Cut(s.Text, "\n")
+		s.Brief = clip(longHeader/2, first)
+	}
+	return s
+}
+
+func control(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\r' && r != '\t' }
+
+// numberIn reads big-endian numbers, as Java's serializers write them. Those of eight
+// bytes that are a moment in milliseconds of this century are shown as one.
+func numberIn(raw []byte) string {
+	switch len(raw) {
+	case 4:
+		return strconv.Itoa(int(int32(binary.BigEndian.Uint32(raw))))
+	case 8:
+		n := int64(binary.BigEndian.Uint64(raw))
+		if t := time.UnixMilli(n); t.Year() > 2000 && t.Year() < 2100 {
+			return utc(t)
+		}
+		return strconv.FormatInt(n, 10)
+	default:
+		return ""
+	}
+}
+
+// KeyShown is the record's key, to read.
+func (m *message) KeyShown() shownBytes { return showBlob(m.Key) }
+
+// trace is the trace that a record was part of.
+type trace struct{ ID, URL string }
+
+// traceOf reads the header that W3C names for traces. The last one is that of whoever
+// sent the record last.
+func (c *Console) traceOf(headers []header) trace {
+	var found trace
+	for _, h := range headers {
+		if h.Value == nil || !strings.EqualFold(h.Key, "traceparent") {
+			continue
+		}
+		parts := strings.Split(h.Value.Data, "-")
+		if len(parts) < 4 || len(parts[1]) != 32 || strings.Trim(parts[1], "0123456789abcdef") != "" || strings.Trim(parts[1], "0") == "" {
+			continue
+		}
+		found.ID = parts[1]
+	}
+	if found.ID != "" && c.cfg.TraceURL != "" {
+		found.URL = strings.ReplaceAll(c.cfg.TraceURL, traceID, found.ID)
+	}
+	return found
+}

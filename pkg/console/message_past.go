@@ -1,0 +1,193 @@
+package console
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// history is what the API tells of a message's past.
+type history struct {
+	Attempts []pastAttempt `json:"attempts"`
+	Changes  []pastChange  `json:"changes"`
+	Lineage  []ancestor    `json:"lineage"`
+}
+
+// pastAttempt is one republish of a message.
+type pastAttempt struct {
+	Number        int       `json:"number"`
+	RedriveID     string    `json:"redrive_id"`
+	BulkRedriveID string    `json:"bulk_redrive_id"`
+	Actor         string    `json:"actor"`
+	StartedAt     time.Time `json:"started_at"`
+	EndedAt       time.Time `json:"ended_at"`
+	From          string    `json:"from_status"`
+	To            string    `json:"to_status"`
+	ErrorClass    string    `json:"error_class"`
+	Error         string    `json:"error"`
+	Topic         string    `json:"topic"`
+	Partition     *int32    `json:"partition"`
+	Offset        *int64    `json:"offset"`
+	Edit          *edited   `json:"edit"`
+}
+
+// Where says where the record was sent, as far as that is known.
+func (a pastAttempt) Where() string { return position(a.Partition, a.Offset) }
+
+// edited says how what was sent differed from the message.
+type edited struct {
+	TargetTopic    string          `json:"target_topic"`
+	PayloadChanged bool            `json:"payload_changed"`
+	PayloadPatch   json.RawMessage `json:"payload_patch"`
+	KeyChanged     bool            `json:"key_changed"`
+	HeadersChanged bool            `json:"headers_changed"`
+	RedrivePatch   json.RawMessage `json:"redrive_patch"`
+}
+
+// operation is one step of a JSON Patch.
+type operation struct {
+	Op    string          `json:"op"`
+	Path  string          `json:"path"`
+	From  string          `json:"from"`
+	Value json.RawMessage `json:"value"`
+}
+
+const maxOperations = 50 // of a difference that are shown
+
+// Text is the operation to read.
+func (o operation) Text() string {
+	text := o.Op + " " + o.Path
+	if o.From != "" {
+		text += " from " + o.From
+	}
+	if o.Op == "add" || o.Op == "replace" || o.Op == "test" {
+		text += " = " + clip(300, string(o.Value))
+	}
+	return visible(text)
+}
+
+// Operations are the steps of the difference; none when nobody can tell them.
+func (e edited) Operations() []operation {
+	patch := e.PayloadPatch
+	if len(e.RedrivePatch) > 0 && string(e.RedrivePatch) != "null" {
+		patch = e.RedrivePatch
+	}
+	var list []operation
+	if json.Unmarshal(patch, &list) != nil {
+		return nil
+	}
+	return list[:min(len(list), maxOperations)]
+}
+
+// pastChange is an entry of the audit trail.
+type pastChange struct {
+	At        time.Time `json:"at"`
+	Action    string    `json:"action"`
+	From      string    `json:"from"`
+	To        string    `json:"to"`
+	Class     string    `json:"error_class"`
+	Error     string    `json:"error"`
+	Actor     string    `json:"actor"`
+	Reason    string    `json:"reason"`
+	RequestID string    `json:"request_id"`
+	TraceID   string    `json:"trace_id"`
+}
+
+// ancestor is a message whose replay failed again and led to the one that is shown.
+type ancestor struct {
+	ID         string        `json:"id"`
+	Status     string        `json:"status"`
+	Outcome    string        `json:"outcome"`
+	RetryCount int           `json:"retry_count"`
+	CreatedAt  time.Time     `json:"created_at"`
+	Attempts   []pastAttempt `json:"attempts"`
+}
+
+// LastPlace says where it was sent last; "" when it was not, or nobody knows.
+func (a ancestor) LastPlace() string {
+	if len(a.Attempts) == 0 {
+		return ""
+	}
+	last := a.Attempts[len(a.Attempts)-1]
+	return strings.TrimSuffix(last.Topic+" "+last.Where(), " ")
+}
+
+// event is one entry of a message's time line: that it came, an attempt or a change.
+type event struct {
+	At      time.Time
+	What    string
+	Came    bool
+	Attempt *pastAttempt
+	Change  *pastChange
+}
+
+const maxEvents = 200 // of a time line; of more, the latest
+
+// deeds are the actions of the audit trail in words.
+var deeds = map[string]string{
+	"retry":   "was asked to be sent back",
+	"requeue": "was requeued",
+	"dead":    "was marked dead",
+	"delete":  "was deleted",
+	"map":     "was told where it belongs",
+	"restore": "was restored from the archive",
+	"unmask":  "was shown without masks",
+}
+
+// loadPast fills in what happened to a message, and whose child it is.
+func (c *Console) loadPast(r *http.Request, at place, p *messagePage) error {
+	var h history
+	if err := c.api.get(r, at.api("history"), masking(p.Unmask), &h); err != nil {
+		return err
+	}
+	p.Past, p.Lineage = pastOf(p.message, h), h.Lineage
+	if p.Outcome == "returned" {
+		p.Children = c.childrenOf(r, p.ID)
+	}
+	return nil
+}
+
+// pastOf is one time line, the oldest first. The end of an attempt stands in the
+// audit trail too, and is told once.
+func pastOf(m *message, h history) []event {
+	events := []event{{At: m.CreatedAt, Came: true, What: "came in"}}
+	for i := range h.Attempts {
+		a := &h.Attempts[i]
+		when := a.EndedAt
+		if when.IsZero() {
+			when = a.StartedAt
+		}
+		events = append(events, event{At: when, What: "attempt " + strconv.Itoa(a.Number), Attempt: a})
+	}
+	for i := range h.Changes {
+		ch := &h.Changes[i]
+		if ch.Action == "attempt" && len(h.Attempts) > 0 {
+			continue
+		}
+		what := deeds[ch.Action]
+		if what == "" {
+			what = ch.Action
+		}
+		events = append(events, event{At: ch.At, What: what, Change: ch})
+	}
+	slices.SortStableFunc(events, func(a, b event) int { return a.At.Compare(b.At) })
+	return events[max(0, len(events)-maxEvents):]
+}
+
+// childrenOf finds the messages that this one came back as: their records carry its
+// id. They are not found while the search catalogue is behind, or by who may not
+// search that header; the page is good without them.
+func (c *Console) childrenOf(r *http.Request, id string) []message {
+	var list struct {
+		Messages []message `json:"messages"`
+	}
+	query := url.Values{"header": {"dlq-message-id=" + id}, "limit": {"10"}}
+	if err := c.api.get(r, endpoint("messages"), query, &list); err != nil {
+		return nil
+	}
+	return slices.DeleteFunc(list.Messages, func(m message) bool { return m.ParentID != id })
+}

@@ -1,0 +1,202 @@
+package console
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/http"
+)
+
+const (
+	maxText = 64 << 10 // bytes of a payload that are shown as text
+	maxHex  = 4 << 10  // and as bytes
+)
+
+// payloadView is a payload as somebody wants to see it.
+type payloadView struct {
+	Chosen   string // tree, pretty, text, hex, or "" when nothing is shown
+	Tabs     []tab
+	Notes    []string // what one has to know of it
+	Tree     *tree
+	Text     string
+	Shown    int64 // bytes of it that are shown, when that is not all
+	Size     int64 // of all
+	Known    bool  // its size is
+	None     bool  // there is no value: a tombstone
+	Download string
+	Why      string // it cannot be downloaded
+}
+
+type tab struct {
+	Name, View, URL string
+	Current         bool
+	Why             string // it cannot be chosen
+}
+
+// omitted says in words why a payload is not in the answer of the API.
+var omitted = map[string]string{
+	"not_json":   "It is not JSON.",
+	"too_deep":   "It is JSON that nests more than 200 levels, too deep for a tree.",
+	"too_large":  "It is larger than 1 MiB: its beginning is shown here, a download has all.",
+	"over_limit": "It was too large to be stored. The dead-letter topic may still have it; it is fetched when you ask for it.",
+	"pointer":    "The dead letter only says where its record is. The original topic may still have it; it is fetched when you ask for it.",
+}
+
+// elsewhere are reasons for which a payload would have to be fetched from Kafka.
+func elsewhere(reason string) bool { return reason == "over_limit" || reason == "pointer" }
+
+// viewPayload shows what was asked for, as far as that can be done. It loads no more
+// of a large payload than it shows, and none from Kafka that nobody asked for.
+func (c *Console) viewPayload(r *http.Request, at place, m *message) payloadView {
+	v := payloadView{Download: at.page() + "/payload", Why: whyNoBytes(m, viewerOf(r))}
+	if m.PayloadSize != nil {
+		v.Size, v.Known = *m.PayloadSize, true
+	}
+	if reason := omitted[m.PayloadOmitted]; reason != "" {
+		v.Notes = append(v.Notes, reason)
+	}
+	if v.None = m.hasPayload() == nil && m.PayloadOmitted == "" && m.PayloadSize == nil; v.None {
+		return v
+	}
+	v.Chosen = chooseView(r.URL.Query().Get("view"), m)
+	c.fillView(r, at, m, &v)
+	v.Tabs = tabsOf(at, m, v.Chosen, unmasks(r))
+	return v
+}
+
+// hasPayload returns the payload that stands in the answer, nil when none does: the
+// value null of JSON is one.
+func (m *message) hasPayload() []byte {
+	if m.PayloadOmitted != "" || m.PayloadSize == nil || len(m.Payload) == 0 {
+		return nil
+	}
+	return m.Payload
+}
+
+// whyNoBytes says why the bytes cannot be had; what is masked cannot be within bytes.
+func whyNoBytes(m *message, v *viewer) string {
+	if v != nil && v.Masking && !v.May("unmask", m.Where()) {
+		return "needs the grant unmask where payloads are masked"
+	}
+	return ""
+}
+
+// chooseView takes what was asked for when it is possible, else what shows most.
+func chooseView(asked string, m *message) string {
+	inside := m.hasPayload() != nil
+	switch {
+	case asked == "text" || asked == "hex":
+		return asked
+	case inside && (asked == "tree" || asked == "pretty"):
+		return asked
+	case elsewhere(m.PayloadOmitted):
+		return ""
+	case !inside:
+		return "text"
+	case len(m.Payload) > 0 && (m.Payload[0] == '{' || m.Payload[0] == '['):
+		return "tree"
+	default:
+		return "text"
+	}
+}
+
+func (c *Console) fillView(r *http.Request, at place, m *message, v *payloadView) {
+	if v.Chosen == "" {
+		return
+	}
+	raw, cut := m.hasPayload(), false
+	if raw == nil {
+		var err error
+		if raw, cut, err = c.beginning(r, at, v.Chosen); err != nil {
+			v.Chosen, v.Notes = "", append(v.Notes, "It cannot be shown: "+wordsOf(err))
+			return
+		}
+	}
+	if text, ok := wholeText(raw, cut); !ok && v.Chosen == "text" {
+		v.Chosen, v.Notes = "hex", append(v.Notes, "It is not text, so its bytes are shown.")
+	} else if v.Chosen == "text" {
+		v.show(text, cut)
+		return
+	}
+	v.fill(raw, cut)
+}
+
+func (v *payloadView) fill(raw []byte, cut bool) {
+	switch v.Chosen {
+	case "hex":
+		if len(raw) > maxHex {
+			raw, cut = raw[:maxHex], true
+		}
+		if v.Text = hexDump(raw); cut {
+			v.Shown = int64(len(raw))
+		}
+	case "pretty":
+		var b bytes.Buffer
+		if json.Indent(&b, raw, "", "  ") != nil {
+			b.Reset()
+			b.Write(raw)
+		}
+		v.show(b.String(), cut)
+	case "tree":
+		t, err := treeOf(raw)
+		if err != nil { // the API said that it is JSON; whatever it is, it is text
+			v.Chosen = "text"
+			v.show(string(raw), cut)
+			return
+		}
+		v.Tree = t
+	}
+}
+
+func (v *payloadView) show(text string, cut bool) {
+	text, all := clipText(text, maxText)
+	if cut || !all {
+		v.Shown = int64(len(text))
+	}
+	v.Text = visible(text)
+}
+
+// beginning loads the first bytes of a payload, as many as the view shows.
+func (c *Console) beginning(r *http.Request, at place, view string) (raw []byte, cut bool, err error) {
+	most := maxText
+	if view == "hex" {
+		most = maxHex
+	}
+	raw, all, _, err := c.api.head(r, at.api("payload"), most)
+	return raw, !all, err
+}
+
+// wordsOf says what an error of the API means, within a sentence.
+func wordsOf(err error) string {
+	var refused *apiError
+	if errors.As(err, &refused) {
+		return refused.Message + "."
+	}
+	return "something broke."
+}
+
+func tabsOf(at place, m *message, chosen string, unmask bool) []tab {
+	var mask, whyNot string
+	if unmask {
+		mask = "true"
+	}
+	if m.hasPayload() == nil {
+		whyNot = "only for JSON of up to 1 MiB"
+	}
+	tabs := []tab{{Name: "Tree", View: "tree", Why: whyNot}, {Name: "Pretty", View: "pretty", Why: whyNot}, {Name: "As it is", View: "text"}, {Name: "Hex", View: "hex"}}
+	for i := range tabs {
+		tabs[i].Current = tabs[i].View == chosen
+		tabs[i].URL = to(at.page(), "view", tabs[i].View, "unmask", mask) + "#payload"
+	}
+	return tabs
+}
+
+// downloadPayload passes the value of a message on, byte for byte.
+func (c *Console) downloadPayload(w http.ResponseWriter, r *http.Request) error {
+	return c.api.stream(w, r, placeOf(r, false).api("payload"), nil)
+}
+
+// downloadArchived passes that of an archived message on.
+func (c *Console) downloadArchived(w http.ResponseWriter, r *http.Request) error {
+	return c.api.stream(w, r, placeOf(r, true).api("payload"), nil)
+}

@@ -1,0 +1,146 @@
+package console
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+func TestTreeIsBounded(t *testing.T) {
+	t.Parallel()
+	wide := "[" + strings.Repeat("1,", 9999) + "1]"
+	got, err := treeOf([]byte(wide))
+	if err != nil || got.Nodes != maxNodes || got.Left != 10000-maxNodes+1 || got.Root.Count != 10000 || int64(len(got.Root.Children)) != 10000-got.Root.Left {
+		t.Errorf("got %+v, %v, want %d values and the rest counted", got, err, maxNodes)
+	}
+	deep := strings.Repeat(`{"a":`, 150) + "1" + strings.Repeat("}", 150)
+	got, err = treeOf([]byte(deep))
+	if err != nil || got.Nodes != maxNesting+1 || got.Left == 0 {
+		t.Errorf("got %+v, %v, want no more than %d levels", got, err, maxNesting)
+	}
+	got, err = treeOf([]byte(`{"a":1,"a":2.50,"":null,"b":[],"c":"` + strings.Repeat("x", 3000) + `","d":true}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said []string
+	for _, n := range got.Root.Children {
+		said = append(said, fmt.Sprint(n.Name, n.Kind, len(n.Text), n.More))
+	}
+	if want := "[a number 1 0 a number 4 0  null 4 0 b array 0 0 c string 2000 1000 d boolean 4 0]"; strings.Join(strings.Fields(fmt.Sprint(said)), " ") == "" || len(said) != 6 || got.Root.Children[1].Text != "2.50" || got.Root.Children[4].More != 1000 {
+		t.Errorf("got %v, want %v", said, want)
+	}
+	for _, bad := range []string{"", "{", `{"a":}`, "1 2", "nul"} {
+		if got, err := treeOf([]byte(bad)); err == nil {
+			t.Errorf("treeOf(%q) = %+v, want an error", bad, got)
+		}
+	}
+}
+
+func TestViewsOfAPayload(t *testing.T) {
+	t.Parallel()
+	json := `"payload":{"a": {"b":[1,"<x>"]}},"payload_size":24`
+	for query, want := range map[string][]string{
+		"":             {`<span class="name">a</span>`, `aria-current="true">Tree</a>`},
+		"?view=pretty": {"{\n  &#34;a&#34;: {\n    &#34;b&#34;: [\n      1,\n      &#34;&lt;x&gt;&#34;"},
+		"?view=text":   {"{&#34;a&#34;: {&#34;b&#34;:[1,&#34;&lt;x&gt;&#34;]}}"},
+		"?view=hex":    {"00000000  7b 22 61 22 3a 20 7b 22"},
+		"?view=bad":    {`aria-current="true">Tree</a>`},
+	} {
+		mustHave(t, get(t, site(t, withMessage(t, json)), messagePath+query).Body.String(), want...)
+	}
+}
+
+func TestPayloadThatIsNotThereIsSaid(t *testing.T) {
+	t.Parallel()
+	for members, want := range map[string]string{
+		`"payload":null,"payload_size":null`:                                    "the record is a tombstone",
+		`"payload":null,"payload_size":20000000,"payload_omitted":"over_limit"`: "too large to be stored",
+		`"payload":null,"payload_size":null,"payload_omitted":"pointer"`:        "only says where its record is",
+		`"payload":null,"payload_size":4`:                                       "null",
+	} {
+		a := withMessage(t, members)
+		mustHave(t, readable(t, get(t, site(t, a), messagePath).Body.String()), want)
+		if asked, _ := a.wasAsked("GET " + messageAPI + "/payload"); len(asked) != 0 {
+			t.Errorf("%s: got the value fetched, want it left where it is", members)
+		}
+	}
+}
+
+// sends answers with so many bytes, and notes how many were taken.
+func sends(chunk string, n int, taken *int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		for range n {
+			written, err := w.Write([]byte(chunk))
+			if *taken += written; err != nil {
+				return
+			}
+		}
+	}
+}
+
+func TestOnlyTheBeginningOfALargePayloadIsLoaded(t *testing.T) {
+	t.Parallel()
+	taken := 0
+	a := withMessage(t, `"payload":null,"payload_size":10485760,"payload_omitted":"too_large"`).
+		says("GET "+messageAPI+"/payload", sends(strings.Repeat("ä", 512), 10<<10, &taken))
+	w := get(t, site(t, a), messagePath)
+	if taken > maxText || w.Body.Len() > 2*maxText {
+		t.Errorf("got %d bytes loaded and a page of %d, want at most %d", taken, w.Body.Len(), maxText)
+	}
+	mustHave(t, readable(t, w.Body.String()), "The first 64.0 KiB of 10.0 MiB are shown", "ää", "only for JSON of up to 1 MiB")
+	mustNotHave(t, w.Body.String(), "\ufffd")
+}
+
+func TestBytesThatAreNoTextAreShownAsBytes(t *testing.T) {
+	t.Parallel()
+	taken := 0
+	a := withMessage(t, `"payload":null,"payload_size":8192,"payload_omitted":"not_json"`).says("GET "+messageAPI+"/payload", sends("\xff\x00ab", 2048, &taken))
+	body := get(t, site(t, a), messagePath).Body.String()
+	mustHave(t, body, "ff 00 61 62", "|..ab", "not text, so its bytes", "The first 4.0 KiB of 8.0 KiB")
+	mustNotHave(t, body, "00001000  ")
+}
+
+func TestPayloadThatMayNotBeSeenIsSaidInWords(t *testing.T) {
+	t.Parallel()
+	a := asViewer(withMessage(t, `"payload":null,"payload_size":5,"payload_omitted":"not_json"`)).
+		says("GET "+messageAPI+"/payload", refusal{http.StatusForbidden, "SYS_DLQ_FORBIDDEN", "not allowed: needs unmask on topic orders.events.v1", nil})
+	w := get(t, site(t, a), messagePath)
+	if w.Code != http.StatusOK {
+		t.Errorf("got status %d, want the rest of the page", w.Code)
+	}
+	mustHave(t, w.Body.String(), "It cannot be shown: not allowed: needs unmask on topic orders.events.v1.")
+}
+
+func TestStackTracesShowTheApplicationsFrames(t *testing.T) {
+	t.Parallel()
+	java := "java.lang.RuntimeException: wrapped\n\tat org.springframework.A.b(A.java:1)\n\tat com.acme.Shop.sell(Shop.java:9)\n\tat app//org.apache.C.d(C.java:2)\n\t... 12 more\nCaused by: java.io.IOException: gone\n\tat java.base/java.net.X.y(X.java:3)\n\tat com.acme.Net.call(Net.java:4)\n"
+	python := "Traceback (most recent call last):\n  File \"/usr/lib/python3.11/site-packages/x.py\", line 3, in run\n    self.go()\n  File \"/srv/shop/handler.py\", line 12, in handle\n    total = price * n\nTypeError: can't multiply"
+	node := "TypeError: x is undefined\n    at handle (/srv/shop/index.js:10:5)\n    at Runner.run (/srv/shop/node_modules/kafkajs/src/runner.js:3:1)\n    at process.processTicksAndRejections (node:internal/process/task_queues:95:5)"
+	golang := "stock is gone\n\ngithub.com/acme/shop.(*Handler).Handle(0xc0001)\n\t/srv/shop/handler.go:12 +0x1d\nruntime.goexit({})\n\t/usr/local/go/src/runtime/asm.s:1 +0x1"
+	for _, c := range []struct {
+		name, text string
+		prefixes   []string
+		want       string
+	}{
+		{"java", java, nil, "said1 folded1 mine1 folded2 said1 folded1 mine1"},
+		{"java, named", java, []string{"org.springframework."}, "said1 mine1 folded3 said1 folded2"},
+		{"python", python, nil, "said1 folded2 mine2 said1"},
+		{"node", node, nil, "said1 mine1 folded2"},
+		{"go", golang, nil, "said2 mine2 folded2"},
+		{"no frames", "just words\nand more", nil, "said2"},
+		{"none", "", nil, ""},
+	} {
+		var got []string
+		for _, p := range foldStack(c.text, c.prefixes).Parts {
+			got = append(got, fmt.Sprint(p.Kind, len(p.Lines)))
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%s: got %v, want %s", c.name, got, c.want)
+		}
+	}
+	long := foldStack(strings.Repeat("\tat java.x(Y.java:1)\n", 5000), nil)
+	if long.Left != 4000 || !long.Parts[0].Open {
+		t.Errorf("got %d lines left, open %t, want 4000 and what there is unfolded", long.Left, long.Parts[0].Open)
+	}
+}

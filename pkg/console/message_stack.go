@@ -1,0 +1,159 @@
+package console
+
+import (
+	"slices"
+	"strings"
+)
+
+// maxStackLines bounds what is shown of a stack trace.
+const maxStackLines = 1000
+
+// stack is a stack trace to read: what was said and the application's own frames in
+// full, the frames of frameworks folded.
+type stack struct {
+	Parts []stackPart
+	Left  int64 // lines that are not shown
+}
+
+// stackPart is one line, or several frames of frameworks that stand together.
+type stackPart struct {
+	Kind  string // "said", "mine" or "folded"
+	Lines []string
+	Open  bool // folded, and unfolded from the start
+}
+
+// foldStack reads a stack trace of any language line by line. With prefixes,
+// frames that begin with one are the application's; without, all that are not known
+// to be somebody else's.
+func foldStack(text string, prefixes []string) stack {
+	if text == "" {
+		return stack{}
+	}
+	lines := strings.Split(strings.TrimRight(strings.ReplaceAll(text, "\r\n", "\n"), "\n"), "\n")
+	shown := min(len(lines), maxStackLines)
+	s := stack{Left: int64(len(lines) - shown)}
+	kind := "said"
+	for _, line := range lines[:shown] {
+		kind = kindOfLine(line, kind, prefixes)
+		s.add(kind, visible(line))
+	}
+	s.unfoldLast()
+	return s
+}
+
+// unfoldLast shows the frames of the last cause when none are the application's: there
+// is nothing else to look at.
+func (s *stack) unfoldLast() {
+	last := -1
+	for i, p := range s.Parts {
+		if p.Kind == "mine" {
+			return
+		}
+		if p.Kind == "folded" {
+			last = i
+		}
+	}
+	if last >= 0 {
+		s.Parts[last].Open = true
+	}
+}
+
+func (s *stack) add(kind, line string) {
+	if last := len(s.Parts) - 1; last >= 0 && s.Parts[last].Kind == kind {
+		s.Parts[last].Lines = append(s.Parts[last].Lines, line)
+		return
+	}
+	s.Parts = append(s.Parts, stackPart{Kind: kind, Lines: []string{line}})
+}
+
+// kindOfLine says whose a line is. before is the kind of the line above, which some
+// languages go on from: the code of a frame stands below it.
+func kindOfLine(line, before string, prefixes []string) string {
+	trimmed := strings.TrimSpace(line)
+	switch {
+	case strings.HasPrefix(trimmed, "... ") && strings.HasSuffix(trimmed, " more"):
+		return "folded"
+	case !isFrame(line, trimmed):
+		if before != "said" && line != "" && (line[0] == ' ' || line[0] == '\t') && !beginsCause(trimmed) {
+			return before
+		}
+		return "said"
+	case isMine(trimmed, prefixes):
+		return "mine"
+	default:
+		return "folded"
+	}
+}
+
+func beginsCause(trimmed string) bool {
+	for _, prefix := range []string{"Caused by:", "Suppressed:", "--->", "[cause]", "Traceback "} {
+		if strings.HasPrefix(trimmed, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// isFrame knows frames of the JVM, JavaScript and .NET ("at x"), Python ("File x"),
+// PHP and Ruby ("#1 x", "from x") and Go (a function, and below it a file with tab).
+func isFrame(line, trimmed string) bool {
+	switch {
+	case strings.HasPrefix(trimmed, "at "), strings.HasPrefix(trimmed, `File "`), strings.HasPrefix(trimmed, "from "):
+		return true
+	case len(trimmed) > 1 && trimmed[0] == '#' && trimmed[1] >= '0' && trimmed[1] <= '9':
+		return true
+	case strings.HasPrefix(line, "\t/"):
+		return true
+	default:
+		open := strings.LastIndexByte(trimmed, '(')
+		return open > 0 && line[0] != ' ' && line[0] != '\t' && strings.HasSuffix(trimmed, ")") && !strings.Contains(trimmed, " ") && strings.Contains(trimmed[:open], ".")
+	}
+}
+
+// theirs are beginnings of frames of runtimes and frameworks.
+var theirs = []string{
+	"java.", "javax.", "jakarta.", "jdk.", "sun.", "com.sun.", "kotlin.", "kotlinx.", "scala.", "groovy.", "akka.",
+	"org.apache.", "org.springframework.", "org.hibernate.", "org.postgresql.", "org.eclipse.", "org.jboss.", "org.slf4j.",
+	"io.netty.", "io.vertx.", "io.smallrye.", "io.quarkus.", "io.micronaut.", "io.projectreactor.", "io.confluent.",
+	"io.opentelemetry.", "io.micrometer.", "io.grpc.", "reactor.", "com.fasterxml.", "com.google.common.", "com.google.protobuf.",
+	"com.google.gson.", "com.zaxxer.", "com.mysql.", "ch.qos.", "okhttp3.", "net.bytebuddy.",
+	"System.", "Microsoft.", "Confluent.", "MassTransit.", "NServiceBus.", "Newtonsoft.", "Npgsql.",
+	"runtime.", "runtime/", "net/http.", "reflect.", "sync.", "database/sql.", "testing.", "encoding/", "golang.org/x/",
+	"github.com/segmentio/", "github.com/twmb/franz-go", "github.com/IBM/sarama", "github.com/confluentinc/", "github.com/ThreeDotsLabs/watermill",
+	"node:", "internal/", "process.processTicksAndRejections", "Illuminate\\", "Symfony\\",
+}
+
+// theirPlaces are parts of paths where nobody keeps code of their own.
+var theirPlaces = []string{
+	"node_modules", "node:internal", "(internal/", "site-packages", "dist-packages", "/lib/python", "/usr/local/go/src/",
+	"/go/src/runtime/", "/pkg/mod/", "/gems/", "/vendor/",
+}
+
+func isMine(trimmed string, prefixes []string) bool {
+	name := frameName(trimmed)
+	if len(prefixes) > 0 {
+		return slices.ContainsFunc(prefixes, func(p string) bool {
+			return strings.HasPrefix(name, p) || strings.Contains(trimmed, "/"+p) || strings.Contains(trimmed, "("+p)
+		})
+	}
+	return !slices.ContainsFunc(theirs, func(p string) bool { return strings.HasPrefix(name, p) }) &&
+		!slices.ContainsFunc(theirPlaces, func(p string) bool { return strings.Contains(trimmed, p) })
+}
+
+// frameName is what a frame calls its function, without what languages put before.
+func frameName(trimmed string) string {
+	name := trimmed
+	for _, before := range []string{"at ", "async ", "from ", `File "`} {
+		name = strings.TrimPrefix(name, before)
+	}
+	if name != "" && name[0] == '#' {
+		_, name, _ = strings.Cut(name, " ")
+	}
+	// The JVM writes a class loader or a module before a class: app//, java.base/.
+	if slash := strings.IndexByte(name, '/'); strings.HasPrefix(trimmed, "at ") && slash > 0 {
+		if open := strings.IndexByte(name, '('); open > slash && !strings.Contains(name[:slash], " ") {
+			name = strings.TrimLeft(name[slash:], "/")
+		}
+	}
+	return name
+}

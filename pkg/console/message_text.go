@@ -1,0 +1,71 @@
+package console
+
+import (
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// visible escapes what would not be seen, or would turn text around, in a text that
+// somebody else wrote. Lines and tabs stay.
+func visible(s string) string {
+	if strings.IndexFunc(s, unseen) < 0 {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		switch {
+		case !unseen(r):
+			b.WriteRune(r)
+		case r > 0xffff:
+			fmt.Fprintf(&b, `\U%08x`, r)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.String()
+}
+
+// unseen reports whether a character is a control, a mark that turns text around, or
+// one of no width.
+func unseen(r rune) bool {
+	switch {
+	case r == '\n' || r == '\t':
+		return false
+	case r == 0x200c || r == 0x200d: // they join letters, and emoji
+		return false
+	default:
+		return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == 0x2028 || r == 0x2029
+	}
+}
+
+// wholeText returns the beginning of raw that is whole characters, when all of it is
+// text. cut says that raw was cut off, perhaps within a character.
+func wholeText(raw []byte, cut bool) (string, bool) {
+	if cut {
+		for i := 0; i < utf8.UTFMax && len(raw) > 0; i++ {
+			if r, size := utf8.DecodeLastRune(raw); r != utf8.RuneError || size > 1 {
+				break
+			}
+			raw = raw[:len(raw)-1]
+		}
+	}
+	return string(raw), utf8.Valid(raw)
+}
+
+// clipText is the beginning of a text of at most n bytes, and whether that is all.
+func clipText(s string, n int) (string, bool) {
+	if len(s) <= n {
+		return s, true
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n], false
+}
+
+// hexDump is bytes by sixteen a line: where they are, what they are, and what of
+// them is text.
+func hexDump(raw []byte) string { return strings.TrimSuffix(hex.Dump(raw), "\n") }

@@ -1,0 +1,361 @@
+package console
+
+import (
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// messagesPerPage is how many messages a page of a list has.
+const messagesPerPage = 50
+
+// found is what a search answers.
+type found struct {
+	Messages      []messageRow `json:"messages"`
+	Next          string       `json:"next_cursor"`
+	Count         *matchCount  `json:"count"`
+	SearchedUntil time.Time    `json:"searched_until"`
+}
+
+type matchCount struct {
+	N     int64 `json:"messages"`
+	Exact bool  `json:"exact"`
+}
+
+// Many tells how many there are, and whether anybody knows.
+func (n matchCount) Many() string {
+	if n.Exact {
+		return number(n.N)
+	}
+	return "about " + number(n.N)
+}
+
+// messagesPage is a list of messages, live or archived, and the form of its filters.
+type messagesPage struct {
+	Archived bool
+	Form     messageForm
+	Views    []listLink
+	Chips    []chip
+	Plain    string // where nothing is asked for
+
+	// A part that fetches itself alone comes without what is below, but for itself.
+
+	List     *messageList // nil: there is none, or it was not asked for
+	Count    *messageCount
+	Arrivals *arrivals
+	Topics   []string // that are known
+}
+
+// messageList is a page of what was found.
+type messageList struct {
+	Table     messageTable
+	First     string // where the list begins; "" on its first page
+	Older     string
+	Searched  time.Time // how far the search knows messages, when that is not far enough
+	Columns   []columnChoice
+	Self      string
+	Exports   []listLink
+	Elsewhere listLink
+	Choice    *messageChoice // nil: nothing can be done to these
+
+	Asked bool // something was asked for
+}
+
+// messageCount is how many match.
+type messageCount struct {
+	matchCount
+	Ask  string // where they are counted to the last; "" when they were
+	Load string // the same, when that is done without anybody asking
+}
+
+// arrivals is what came since the page was opened.
+type arrivals struct {
+	N     int64
+	Since time.Time
+	Again string // asks anew
+	Show  string
+}
+
+// messageChoice is what can be done to messages of a list, and to which.
+type messageChoice struct {
+	Shown  int
+	Filter []hidden // all that match
+	AllWhy string   // why not all that match
+	Until  time.Time
+	Back   string
+}
+
+type hidden struct{ Name, Value string }
+
+type listLink struct {
+	Label, Href string
+	Current     bool
+}
+
+// The parts of a list that fetch themselves, by their ids.
+const (
+	countPart    = "count"
+	arrivalsPart = "arrivals"
+	topicsPart   = "known-topics"
+)
+
+func (c *Console) listMessages(w http.ResponseWriter, r *http.Request) error {
+	return c.messageList(w, r, messagesPath)
+}
+
+// messageList answers with a list, or with the part of it that asks.
+func (c *Console) messageList(w http.ResponseWriter, r *http.Request, path string) error {
+	if given := r.URL.Query(); untidy(given) {
+		return seeOther(w, r, tidied(r.URL.Path, given))
+	}
+	q := questionOf(r, path, c.now())
+	asked, wrong := q.api()
+	if wrong != nil {
+		return c.renderMessages(w, r, q, http.StatusBadRequest, messagesPage{}, wrong)
+	}
+	p, err := c.messagesFor(r, q, asked)
+	if err == nil {
+		return c.renderMessages(w, r, q, http.StatusOK, p, nil)
+	}
+	status, problem, err := told(err)
+	if err != nil {
+		return err
+	}
+	return c.renderMessages(w, r, q, status, messagesPage{}, problem)
+}
+
+// tidied is an address without what nobody filled in.
+func tidied(path string, given url.Values) string {
+	kept := url.Values{}
+	for name, values := range given {
+		for _, value := range values {
+			if value != "" {
+				kept.Add(name, value)
+			}
+		}
+	}
+	return withQuery(path, kept)
+}
+
+// messagesFor asks for what the page shows: no more than the part that fetches
+// itself needs.
+func (c *Console) messagesFor(r *http.Request, q question, asked url.Values) (p messagesPage, err error) {
+	switch part := partOf(r); part {
+	case arrivalsPart:
+		p.Arrivals, err = c.arrived(r, q, asked)
+	case countPart:
+		asked.Set("limit", "1")
+		asked.Set("count", "exact")
+		var f found
+		err = c.api.get(r, "/api/v1"+q.path, asked, &f)
+		p.Count = countOf(q, f, true)
+	case topicsPart:
+		p.Topics, err = c.topicNames(r)
+	default:
+		return c.messagesFound(r, q, asked)
+	}
+	return p, err
+}
+
+// partOf is the id of the part that fetches itself, or "" for a whole page.
+func partOf(r *http.Request) string {
+	if r.Header.Get("HX-Request") != "true" {
+		return ""
+	}
+	return r.Header.Get("HX-Target")
+}
+
+func (c *Console) topicNames(r *http.Request) ([]string, error) {
+	var answer struct {
+		Topics []struct {
+			Topic     string   `json:"topic"`
+			DLQTopics []string `json:"dlq_topics"`
+		} `json:"topics"`
+	}
+	err := c.api.get(r, endpoint("topics"), nil, &answer)
+	known, names := map[string]bool{"": true}, []string(nil)
+	for _, t := range answer.Topics {
+		for _, name := range append([]string{t.Topic}, t.DLQTopics...) {
+			if !known[name] {
+				known[name], names = true, append(names, name)
+			}
+		}
+	}
+	return names, err
+}
+
+// arrived counts what came behind the newest message that the page shows. Stored
+// times have milliseconds, and those of one batch are equal: the next one counts.
+func (c *Console) arrived(r *http.Request, q question, asked url.Values) (*arrivals, error) {
+	seen, err := time.Parse(time.RFC3339, r.URL.Query().Get("seen"))
+	if err != nil {
+		seen = q.opened
+	}
+	a := q.arrivalsSince(seen)
+	asked.Set("created_after", moment(seen.Add(time.Millisecond)))
+	asked.Set("limit", "1")
+	asked.Set("count", "exact")
+	var f found
+	if err := c.api.get(r, "/api/v1"+q.path, asked, &f); err != nil || f.Count == nil {
+		return a, err
+	}
+	a.N = f.Count.N
+	return a, nil
+}
+
+func (q question) arrivalsSince(seen time.Time) *arrivals {
+	return &arrivals{Since: seen, Again: q.address("seen", moment(seen)), Show: q.address()}
+}
+
+// messagesFound asks for one page of a list.
+func (c *Console) messagesFound(r *http.Request, q question, asked url.Values) (p messagesPage, err error) {
+	asked.Set("limit", strconv.Itoa(messagesPerPage))
+	asked.Set("count", "estimate")
+	if q.exact {
+		asked.Set("count", "exact")
+	}
+	if q.cursor != "" {
+		asked.Set("cursor", q.cursor)
+	}
+	var f found
+	if err := c.api.get(r, "/api/v1"+q.path, asked, &f); err != nil {
+		return p, err
+	}
+	p.Count = countOf(q, f, q.exact)
+	p.List = c.listOf(r, q, f)
+	if q.newestFirst() && q.path == messagesPath {
+		seen := q.opened
+		if len(f.Messages) > 0 {
+			seen = f.Messages[0].Received
+		}
+		p.Arrivals = q.arrivalsSince(seen)
+	}
+	return p, nil
+}
+
+// countOf is how many match. A list of one page needs nobody to count it.
+func countOf(q question, f found, counted bool) *messageCount {
+	n := &messageCount{Ask: q.address("count", "exact")}
+	switch {
+	case !counted && q.cursor == "" && f.Next == "":
+		n.matchCount = matchCount{int64(len(f.Messages)), true}
+	case f.Count != nil:
+		n.matchCount = *f.Count
+	}
+	if n.Exact || counted {
+		n.Ask = ""
+	} else if q.cursor == "" {
+		n.Load = n.Ask
+	}
+	return n
+}
+
+// lateSearch is how far behind the search may be without anybody being told.
+const lateSearch = 10 * time.Second
+
+func (c *Console) listOf(r *http.Request, q question, f found) *messageList {
+	shown := columnsFor(r, q.cols)
+	l := &messageList{
+		Table: messageTable{
+			Caption: "Messages", Path: q.path, Columns: shown, Rows: f.Messages,
+			Form: "chosen", ClipAt: 240, HideHead: true,
+		},
+		Columns: columnChoices(shown), Self: r.URL.RequestURI(), Exports: q.exports(),
+		Asked: !q.plain(), Elsewhere: q.elsewhere(),
+	}
+	if q.cursor != "" {
+		l.First = q.address()
+	}
+	if f.Next != "" {
+		l.Older = q.older(f.Next)
+	}
+	if c.now().Sub(f.SearchedUntil) > lateSearch {
+		l.Searched = f.SearchedUntil
+	}
+	if q.path == messagesPath && len(f.Messages) > 0 {
+		l.Table.Select = true
+		l.Choice = q.choice(f)
+	}
+	return l
+}
+
+// choice is what can be chosen among what was found.
+func (q question) choice(f found) *messageChoice {
+	var newest time.Time
+	if q.newestFirst() {
+		newest = f.Messages[0].Received
+	}
+	all := q.everything(newest)
+	choice := &messageChoice{Shown: len(f.Messages), Back: q.address()}
+	choice.Until, _ = time.Parse(time.RFC3339, all.Get("created_before"))
+	if !q.narrow() {
+		choice.AllWhy = "needs a topic, a group or another condition: times and states alone may mean everything there is"
+	}
+	for _, name := range filterNames {
+		for _, value := range all[name] {
+			choice.Filter = append(choice.Filter, hidden{name, value})
+		}
+	}
+	return choice
+}
+
+func (q question) exports() []listLink {
+	var links []listLink
+	for _, format := range []string{"ndjson", "csv"} {
+		query := q.own()
+		query.Del("cols")
+		query.Set("format", format)
+		if q.path == archivePath {
+			query.Set("source", "archive")
+		}
+		links = append(links, listLink{Label: strings.ToUpper(format), Href: withQuery(messagesPath+"/export", query)})
+	}
+	return links
+}
+
+// elsewhere is the same question of the other list.
+func (q question) elsewhere() listLink {
+	other := question{path: archivePath, filter: q.filter, since: q.since, sort: q.sort, cols: q.cols}
+	if q.path == archivePath {
+		other.path = messagesPath
+		return listLink{Label: "Look among the live ones", Href: other.address()}
+	}
+	return listLink{Label: "Look in the archive", Href: other.address()}
+}
+
+func (c *Console) renderMessages(w http.ResponseWriter, r *http.Request, q question, status int, p messagesPage, problem *failure) error {
+	title, name := "Messages", "messages"
+	if p.Archived = q.path == archivePath; p.Archived {
+		title, name = "Archive", "archive"
+	}
+	p.Plain = withQuery(q.path, nil)
+	p.Views = q.views()
+	p.Form = formOf(q, problem)
+	if partOf(r) == "" {
+		p.Chips = q.chips(c.groupTitle(r, q.filter.Get("group_id")))
+	}
+	return c.render(w, r, status, name, page{
+		Title: title, Nav: q.path, Modules: []string{"messages"}, Data: p,
+		Problem: problem.besides(p.Form.names()),
+	})
+}
+
+// groupTitle is what a group is called, or nothing when nobody can tell.
+func (c *Console) groupTitle(r *http.Request, id string) string {
+	if id == "" {
+		return ""
+	}
+	var group struct {
+		Title string `json:"title"`
+		Class string `json:"class"`
+	}
+	if err := c.api.get(r, endpoint("groups", id), url.Values{"trend": {"none"}}, &group); err != nil {
+		return "" // the list says what is wrong with it
+	}
+	if group.Title == "" {
+		return group.Class
+	}
+	return group.Title
+}

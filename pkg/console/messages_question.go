@@ -1,0 +1,203 @@
+package console
+
+import (
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The parameters of the API that say which messages are meant. narrowing are those
+// that mean less than everything: times and states alone do not.
+var (
+	narrowing   = []string{"topic", "error_class", "consumer_group", "dialect", "group_id", "origin", "key", "key_base64", "header", "payload", "q"}
+	filterNames = append([]string{"status", "created_after", "created_before", "retried_after", "retried_before"}, narrowing...)
+	timeNames   = []string{"created_after", "created_before", "retried_after", "retried_before"}
+)
+
+// The places of lists of messages.
+const (
+	messagesPath = "/messages"
+	archivePath  = "/archive"
+)
+
+// question is what the address of a list asks for.
+type question struct {
+	path   string     // of the list
+	filter url.Values // in the words of the API, without what is empty
+	since  string     // how long ago at most, such as 1h: counted from opened
+	sort   string
+	cols   string // columns that the address names
+	exact  bool   // all are counted, however long it takes
+	cursor string
+	opened time.Time // when the first page was looked at
+}
+
+// questionOf reads an address. What is wrong with it is for the API to say.
+func questionOf(r *http.Request, path string, now time.Time) question {
+	given := r.URL.Query()
+	q := question{
+		path: path, filter: messageFilter(given), opened: now.UTC().Truncate(time.Millisecond),
+		since: strings.TrimSpace(given.Get("since")), sort: given.Get("sort"), cols: given.Get("cols"),
+		exact: given.Get("count") == "exact", cursor: given.Get("cursor"),
+	}
+	if opened, err := time.Parse(time.RFC3339Nano, given.Get("opened")); err == nil && q.cursor != "" {
+		q.opened = opened
+	}
+	if q.filter.Has("created_after") {
+		q.since = ""
+	}
+	return q
+}
+
+func messageFilter(given url.Values) url.Values {
+	filter := url.Values{}
+	for _, name := range filterNames {
+		for _, value := range given[name] {
+			if value = understood(name, value); value != "" {
+				filter.Add(name, value)
+			}
+		}
+	}
+	if statuses := filter["status"]; len(statuses) > 0 {
+		filter["status"] = strings.Split(strings.ToUpper(strings.Join(statuses, ",")), ",")
+	}
+	return filter
+}
+
+// understood takes times as people write them. They are UTC.
+func understood(name, value string) string {
+	if name != "key" && name != "header" {
+		value = strings.TrimSpace(value)
+	}
+	if slices.Contains(timeNames, name) {
+		for _, layout := range []string{"2006-01-02", "2006-01-02 15:04", "2006-01-02T15:04", "2006-01-02 15:04:05", "2006-01-02T15:04:05"} {
+			if at, err := time.Parse(layout, value); err == nil {
+				return at.Format(time.RFC3339)
+			}
+		}
+	}
+	return value
+}
+
+// untidy reports whether the address has fields of a form that nobody filled in.
+func untidy(given url.Values) bool {
+	return slices.ContainsFunc(slices.Collect(maps.Values(given)), func(values []string) bool {
+		return slices.Contains(values, "")
+	})
+}
+
+// api is the question as the API understands it. The second result says what is
+// wrong with since, which the API does not know.
+func (q question) api() (url.Values, *failure) {
+	asked := maps.Clone(q.filter)
+	if q.since != "" {
+		age, ok := ageOf(q.since)
+		if !ok {
+			reason := "must be a number and m, h or d, such as 15m, at most 3650d"
+			return nil, &failure{Title: titles[http.StatusBadRequest], Message: "since: " + reason, Fields: []fieldProblem{{"since", reason}}}
+		}
+		asked.Set("created_after", moment(q.opened.Add(-age)))
+	}
+	if q.sort != "" {
+		asked.Set("sort", q.sort)
+	}
+	return asked, nil
+}
+
+var units = map[byte]time.Duration{'m': time.Minute, 'h': time.Hour, 'd': 24 * time.Hour}
+
+func ageOf(text string) (time.Duration, bool) {
+	unit := units[text[len(text)-1]]
+	n, err := strconv.Atoi(text[:len(text)-1])
+	const most = 3650 * 24 * time.Hour
+	if err != nil || unit == 0 || n < 1 || n > int(most/unit) {
+		return 0, false
+	}
+	return time.Duration(n) * unit, true
+}
+
+// moment is a time as the API takes it.
+func moment(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+
+// everything is the filter of an order about all that match and were there when the
+// page was opened: what comes later is not swept in. newest, of those that are shown,
+// is among them whatever clock it was stored by.
+func (q question) everything(newest time.Time) url.Values {
+	all, wrong := q.api()
+	if wrong != nil {
+		return nil
+	}
+	until := q.opened
+	if !newest.Before(until) {
+		until = newest.Add(time.Millisecond)
+	}
+	if given, err := time.Parse(time.RFC3339, all.Get("created_before")); err != nil || given.After(until) {
+		all.Set("created_before", moment(until))
+	}
+	if strings.HasSuffix(q.sort, "last_retry_at") && !all.Has("retried_after") {
+		all.Set("retried_after", "1970-01-01T00:00:00Z") // the list leaves out what was never retried
+	}
+	all.Del("sort")
+	return all
+}
+
+// narrow reports whether less than everything is meant.
+func (q question) narrow() bool { return slices.ContainsFunc(narrowing, q.filter.Has) }
+
+// plain reports whether nothing at all was asked for.
+func (q question) plain() bool { return len(q.filter) == 0 && q.since == "" && q.sort == "" }
+
+// newestFirst reports whether what arrives would stand at the top of this page.
+func (q question) newestFirst() bool {
+	return q.cursor == "" && (q.sort == "" || q.sort == "-created_at") && !q.filter.Has("created_before")
+}
+
+// own are the parameters of the page's address, without the place in the list.
+func (q question) own() url.Values {
+	own := maps.Clone(q.filter)
+	for name, value := range map[string]string{"since": q.since, "sort": q.sort, "cols": q.cols} {
+		if value != "" {
+			own.Set(name, value)
+		}
+	}
+	return own
+}
+
+// address is where the list begins, with some parameters changed: pairs of names and
+// values, where an empty value takes a parameter out.
+func (q question) address(changes ...string) string {
+	own := q.own()
+	for i := 0; i+1 < len(changes); i += 2 {
+		own.Del(changes[i])
+		if changes[i+1] != "" {
+			own.Set(changes[i], changes[i+1])
+		}
+	}
+	return withQuery(q.path, own)
+}
+
+// without is where the list begins that does not ask for one value of a parameter.
+func (q question) without(name, value string) string {
+	own := q.own()
+	own[name] = slices.DeleteFunc(slices.Clone(own[name]), func(v string) bool { return v == value })
+	if len(own[name]) == 0 {
+		own.Del(name)
+	}
+	return withQuery(q.path, own)
+}
+
+// older is where the list goes on.
+func (q question) older(cursor string) string {
+	return q.address("cursor", cursor, "opened", moment(q.opened))
+}
+
+func withQuery(path string, query url.Values) string {
+	if len(query) == 0 {
+		return path
+	}
+	return path + "?" + query.Encode()
+}

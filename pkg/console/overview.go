@@ -1,0 +1,215 @@
+package console
+
+import (
+	"cmp"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+)
+
+// overviewPage is what somebody who was woken looks at first: what fails, since when,
+// whether it still does, and whether sending it back now would help.
+type overviewPage struct {
+	Counts    counts
+	Oldest    time.Time // of what is pending; zero: nothing is
+	LastSeen  time.Time // the last arrival of all; zero: none ever
+	Lag       lag
+	Ready     readiness
+	Topics    []openTopic
+	MoreOpen  int // topics with something open that are not shown
+	Groups    []overviewGroup
+	Redrives  []overviewRedrive
+	Activity  activity
+	Spans     []string
+	Recent    int64 // arrivals of the last minutes, see recentMinutes
+	Returned  int64 // of them
+	Fresh     bool  // the last arrival is one of the last minutes
+	Empty     bool  // nothing was ever taken in
+	DLQTopics string
+}
+
+// openTopic is a topic with something open, and what is to be said of sending it back.
+type openTopic struct {
+	topicState
+	Advice advice
+}
+
+// How many lines the overview has of each: a screen, not a list.
+const (
+	overviewTopics   = 10
+	overviewGroups   = 10
+	overviewRedrives = 5
+	// stillArriving is how fresh the last arrival of a topic is while it still fails.
+	stillArriving = 2 * time.Minute
+	recentMinutes = 10
+)
+
+// readiness is what the program says of what it depends on.
+type readiness struct {
+	Status string            `json:"status"`
+	Checks map[string]string `json:"checks"`
+}
+
+// overview answers with what is wrong now.
+func (c *Console) overview(w http.ResponseWriter, r *http.Request) error {
+	span := r.URL.Query().Get("span")
+	if !slices.Contains(spans, span) {
+		span = spans[1]
+	}
+	data := overviewPage{Spans: spans}
+	if err := c.dependencies(r, &data.Ready); err != nil {
+		return err
+	}
+	topics, err := c.allTopics(r)
+	if err != nil {
+		return err
+	}
+	if data.Activity, err = c.activity(r, span, ""); err != nil {
+		return err
+	}
+	recent, err := c.activity(r, spans[0], "")
+	if err != nil {
+		return err
+	}
+	data.Recent, data.Returned = recent.last(recentMinutes * time.Minute)
+	if data.Groups, err = c.openGroups(r); err != nil {
+		return err
+	}
+	if data.Redrives, err = c.liveRedrives(r); err != nil {
+		return err
+	}
+	if err := c.sumUp(r, &data, topics); err != nil {
+		return err
+	}
+	return c.render(w, r, http.StatusOK, "overview", page{Title: "Overview", Nav: "/", Modules: []string{"chart"}, Data: data})
+}
+
+// sumUp fills in what the topics say together, and the worst of them.
+func (c *Console) sumUp(r *http.Request, data *overviewPage, topics []topicState) error {
+	var open []topicState
+	for _, t := range topics {
+		data.Counts.add(t.Counts)
+		data.Lag.add(t.IngestLag)
+		if t.LastSeen.After(data.LastSeen) {
+			data.LastSeen = t.LastSeen
+		}
+		if !t.OldestPending.IsZero() && (data.Oldest.IsZero() || t.OldestPending.Before(data.Oldest)) {
+			data.Oldest = t.OldestPending
+		}
+		if t.Counts.Open() > 0 {
+			open = append(open, t)
+		}
+	}
+	data.Empty = len(topics) == 0
+	data.Fresh = c.now().Sub(data.LastSeen) < recentMinutes*time.Minute
+	slices.SortStableFunc(open, func(a, b topicState) int { return cmp.Compare(b.Counts.Open(), a.Counts.Open()) })
+	if len(open) > overviewTopics {
+		data.MoreOpen = len(open) - overviewTopics
+		open = open[:overviewTopics]
+	}
+	for _, t := range open {
+		back := int64(0)
+		if t.Topic != "" {
+			hour, err := c.activity(r, spans[0], t.Topic)
+			if err != nil {
+				return err
+			}
+			_, back = hour.last(time.Hour)
+		}
+		data.Topics = append(data.Topics, openTopic{t, t.advise(c.now(), back)})
+	}
+	return nil
+}
+
+// dependencies asks the program how it is. A program that is not ready says so here
+// and is no error.
+func (c *Console) dependencies(r *http.Request, into *readiness) error {
+	return c.api.probe(r, "/readyz", into)
+}
+
+// overviewGroup is an error group with something open.
+type overviewGroup struct {
+	ID        string    `json:"id"`
+	Class     string    `json:"class"`
+	Title     string    `json:"title"`
+	FirstSeen time.Time `json:"first_seen_at"`
+	LastSeen  time.Time `json:"last_seen_at"`
+	New       bool      `json:"new"`
+	Regressed bool      `json:"regressed"`
+	Open      int64     `json:"open"`
+	Muted     bool      `json:"muted"`
+	Topics    []struct {
+		Topic    string `json:"topic"`
+		Messages int64  `json:"messages"`
+	} `json:"topics"`
+}
+
+// rank sorts what came back first, then what is new, then all else; what is muted last.
+func (g overviewGroup) rank() int {
+	switch {
+	case g.Muted:
+		return 3
+	case g.Regressed:
+		return 0
+	case g.New:
+		return 1
+	default:
+		return 2
+	}
+}
+
+// openGroups are the groups to look at first: of those with most open and those that
+// failed last, the regressed, then the new.
+func (c *Console) openGroups(r *http.Request) ([]overviewGroup, error) {
+	var all []overviewGroup
+	seen := map[string]bool{}
+	for _, sort := range []string{"last_seen", "open"} {
+		var answer struct {
+			Groups []overviewGroup `json:"groups"`
+		}
+		query := url.Values{"open": {"true"}, "sort": {sort}, "trend": {"none"}, "limit": {"50"}}
+		if err := c.api.get(r, endpoint("groups"), query, &answer); err != nil {
+			return nil, err
+		}
+		for _, g := range answer.Groups {
+			if !seen[g.ID] {
+				seen[g.ID] = true
+				all = append(all, g)
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b overviewGroup) int {
+		return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(b.Open, a.Open))
+	})
+	return all[:min(len(all), overviewGroups)], nil
+}
+
+// overviewRedrive is a redrive that has not ended.
+type overviewRedrive struct {
+	ID       string  `json:"id"`
+	Action   string  `json:"action"`
+	State    string  `json:"state"`
+	Actor    string  `json:"actor"`
+	Selected int64   `json:"selected"`
+	Waiting  int64   `json:"waiting"`
+	Returned int64   `json:"returned"`
+	Progress float64 `json:"progress"`
+}
+
+// Taken is how many messages are no longer waiting.
+func (d overviewRedrive) Taken() int64 { return d.Selected - d.Waiting }
+
+func (c *Console) liveRedrives(r *http.Request) ([]overviewRedrive, error) {
+	var live []overviewRedrive
+	for _, state := range []string{"stopped", "canary", "running", "paused"} {
+		var answer struct {
+			Redrives []overviewRedrive `json:"redrives"`
+		}
+		if err := c.api.get(r, endpoint("redrives"), url.Values{"state": {state}, "limit": {"5"}}, &answer); err != nil {
+			return nil, err
+		}
+		live = append(live, answer.Redrives...)
+	}
+	return live[:min(len(live), overviewRedrives)], nil
+}

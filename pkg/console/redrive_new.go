@@ -1,0 +1,271 @@
+package console
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
+)
+
+// dryRun is what the API says would happen.
+type dryRun struct {
+	Selected int64            `json:"selected"`
+	Sendable int64            `json:"sendable"`
+	Counted  map[string]int64 `json:"reasons"`
+	Groups   []dryGroup       `json:"groups"`
+	Samples  []drySample      `json:"samples"`
+	Checked  int64            `json:"patch_checked"`
+	Misfits  int64            `json:"patch_failed"`
+	Until    string           `json:"searched_until"`
+}
+
+type dryGroup struct {
+	Topic    string `json:"topic"`
+	Messages int64  `json:"messages"`
+	Class    string `json:"class"`
+	Reason   string `json:"reason"`
+}
+
+// Why is why the messages of the group do not go, in words; "" when they do.
+func (g dryGroup) Why() string {
+	if g.Reason != "" {
+		return g.Reason
+	}
+	return reasonWords(g.Class)
+}
+
+type drySample struct {
+	MessageID string          `json:"message_id"`
+	Before    json.RawMessage `json:"before"`
+	After     json.RawMessage `json:"after"`
+	Reason    string          `json:"reason"`
+}
+
+// Lines is the difference that the patch makes, line by line.
+func (s drySample) Lines() []diffLine {
+	if !s.Whole() {
+		return nil
+	}
+	lines, _ := differenceOf(string(s.Before), string(s.After))
+	return lines
+}
+
+// Whole reports whether both sides can be shown.
+func (s drySample) Whole() bool { return shownJSON(s.Before) && shownJSON(s.After) }
+
+// shownJSON reports whether the API has given a value; one that is the JSON null reads
+// like one that is missing.
+func shownJSON(value json.RawMessage) bool { return len(value) > 0 && string(value) != "null" }
+
+// Reasons are why messages would not go, the most frequent first.
+func (d dryRun) Reasons() []redriveReason { return reasonsOf(d.Counted) }
+
+// Not is how many would not go.
+func (d dryRun) Not() int64 { return d.Selected - d.Sendable }
+
+// Startable is how many a redrive would take: also those that cannot be reached now.
+func (d dryRun) Startable() int64 { return d.Sendable + d.Counted["BROKER_UNAVAILABLE"] }
+
+// redriveNewPage is an order, what it would do, and the button that does it.
+type redriveNewPage struct {
+	redriveOrder
+	Actions []redriveAction
+	Titles  map[string]string // of the groups that the filter names
+	Dry     *dryRun           // nil: there is none
+	MayNot  string            // do it; empty: they may
+	NoPatch string            // why no patch can be given
+	Looks   string            // what the dry run is of
+}
+
+// Start is what the button says.
+func (p redriveNewPage) Start() string {
+	does := p.Does().of(p.Dry.Startable())
+	if p.Action == "delete" {
+		does += " for good"
+	}
+	return does
+}
+
+// Nothing says why there is nothing to start.
+func (p redriveNewPage) Nothing() string {
+	switch {
+	case p.MayNot != "":
+		return p.MayNot
+	case p.Dry.Selected == 0:
+		return "nothing matches"
+	case p.Dry.Startable() == 0:
+		return "none of them would go"
+	default:
+		return ""
+	}
+}
+
+// Sure reports whether somebody has to say that they mean it.
+func (p redriveNewPage) Sure() bool { return p.Does().Hurts }
+
+// Conditions are the fields of the filter, for the form to send them again.
+func (p redriveNewPage) Conditions() []fieldProblem {
+	var list []fieldProblem
+	for _, name := range slices.Concat(filterTexts, filterLists) {
+		for _, value := range p.Filter[name] {
+			list = append(list, fieldProblem{filterPrefix + name, value})
+		}
+	}
+	return list
+}
+
+// Other is the page with the same messages and another action.
+func (p redriveNewPage) Other(action string) string {
+	query := url.Values{"action": {action}}
+	if len(p.IDs) > 0 {
+		query["ids"] = []string{p.Together()}
+	}
+	for name, values := range p.Filter {
+		query[name] = values
+	}
+	return "/redrives/new?" + query.Encode()
+}
+
+// Few reports whether the selection can stand in an address.
+func (p redriveNewPage) Few() bool { return len(p.IDs) <= 100 }
+
+// newRedrive answers with what a redrive of the messages of the address would do.
+func (c *Console) newRedrive(w http.ResponseWriter, r *http.Request) error {
+	o := readRedriveOrder(r, c.now())
+	return c.previewRedrive(w, r, &o, http.StatusOK, nil)
+}
+
+// startRedrive makes the redrive of a form, or shows anew what it would do.
+func (c *Console) startRedrive(w http.ResponseWriter, r *http.Request) error {
+	if err := r.ParseForm(); err != nil {
+		return err
+	}
+	o := readRedriveOrder(r, c.now())
+	if r.PostFormValue("do") != "start" {
+		return c.previewRedrive(w, r, &o, http.StatusOK, nil)
+	}
+	body := o.body()
+	if refused := o.refusal(r.PostFormValue("looks")); refused != nil {
+		return c.previewRedrive(w, r, &o, http.StatusBadRequest, refused)
+	}
+	var made redriveState
+	if err := c.api.send(r, http.MethodPost, endpoint("redrives"), body, &made); err != nil {
+		status, problem, err := told(err)
+		if err != nil {
+			return err
+		}
+		return c.previewRedrive(w, r, &o, status, problem)
+	}
+	return seeOther(w, r, made.Here(), "done", "redrive")
+}
+
+// refusal is why the order is not given yet; looked is what was shown to its sender.
+func (o *redriveOrder) refusal(looked string) *failure {
+	var missing []fieldProblem
+	if o.Does().Hurts && !o.Meant {
+		missing = append(missing, fieldProblem{"", "Say that you mean these messages."})
+	}
+	if o.Action == "delete" && o.Reason == "" {
+		missing = append(missing, fieldProblem{"reason", "is needed for a deletion"})
+	}
+	switch {
+	case len(o.problems) > 0:
+		return &failure{Title: "This cannot be asked for", Message: "Nothing was started.", Fields: o.problems}
+	case looked != o.looks():
+		return &failure{Title: "Look again", Message: "What you changed decides which messages are taken, or what is sent. Here is what would happen now; nothing was started."}
+	case len(missing) > 0:
+		return &failure{Title: "Not yet", Message: "Nothing was started.", Fields: missing}
+	}
+	return nil
+}
+
+// previewRedrive shows the order with a dry run of it, and what was wrong, if something
+// was tried.
+func (c *Console) previewRedrive(w http.ResponseWriter, r *http.Request, o *redriveOrder, status int, problem *failure) error {
+	viewer := viewerOf(r)
+	shown := redriveNewPage{Actions: redriveActions, MayNot: viewer.Why(roleOf(o.Action)), NoPatch: viewer.Why("edit"), Titles: c.titles(r, o)}
+	o.problems = nil
+	if body := o.body(); len(o.problems) > 0 && problem == nil {
+		status, problem = http.StatusBadRequest, &failure{Title: "This cannot be asked for", Message: "There is no dry run with what was typed.", Fields: o.problems}
+	} else if len(o.problems) == 0 && o.Selects() && shown.MayNot == "" && (o.Action != "map" || o.Topic != "") {
+		dry, err := c.dry(r, body)
+		if err != nil {
+			dryStatus, refused, err := told(err)
+			if err != nil {
+				return err
+			}
+			if problem == nil {
+				status, problem = dryStatus, refused
+			}
+		}
+		shown.Dry = dry
+	}
+	if r.Method == http.MethodGet && shown.Dry != nil {
+		o.propose(r.URL.Query(), shown.Dry)
+	}
+	shown.redriveOrder, shown.Looks = *o, o.looks()
+	title := "Start a redrive"
+	if o.Selects() {
+		title = o.Does().Name + ": look first"
+	}
+	return c.render(w, r, status, "redrive-new", page{Title: title, Nav: "/redrives", Problem: problem, Data: shown})
+}
+
+// dry asks what would happen. The form's key is for what it does, not for looking.
+func (c *Console) dry(r *http.Request, body map[string]any) (*dryRun, error) {
+	looking := r.Clone(r.Context())
+	looking.PostForm = url.Values{}
+	body["dry_run"] = true
+	var dry dryRun
+	if err := c.api.send(looking, http.MethodPost, endpoint("redrives"), body, &dry); err != nil {
+		return nil, err
+	}
+	return &dry, nil
+}
+
+// propose fills in what is wise where the address does not say otherwise: one message
+// first, and an end when a tenth goes wrong.
+func (o *redriveOrder) propose(given url.Values, dry *dryRun) {
+	if !o.Does().Retry || dry.Startable() < 2 {
+		return
+	}
+	for _, field := range []struct {
+		name  string
+		value *string
+		wise  string
+	}{
+		{"canary", &o.Canary, "1"},
+		{"canary_wait", &o.Wait, "60s"},
+		{"max_failure", &o.Failing, "10"},
+		{"max_return", &o.Coming, "10"},
+		{"min_sample", &o.Sample, "20"},
+	} {
+		if !given.Has(field.name) {
+			*field.value = field.wise
+		}
+	}
+}
+
+// titles are the names of the group that the order is about. Without an answer its id
+// has to do.
+func (c *Console) titles(r *http.Request, o *redriveOrder) map[string]string {
+	id := o.Filter.Get("group_id")
+	if id == "" {
+		return nil
+	}
+	var g groupState
+	if c.api.get(r, endpoint("groups", id), url.Values{"trend": {"none"}}, &g) != nil {
+		return nil
+	}
+	if g.Class == "" || g.Title == "" {
+		return map[string]string{id: clip(120, g.Heading())}
+	}
+	return map[string]string{id: clip(120, g.Heading()+": "+g.Title)}
+}
+
+func digest(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:8])
+}

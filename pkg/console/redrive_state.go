@@ -1,0 +1,199 @@
+package console
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// redriveState is what the API tells of a redrive.
+type redriveState struct {
+	ID        string `json:"id"`
+	Action    string `json:"action"`
+	State     string `json:"state"`
+	Note      string `json:"note"`
+	Actor     string `json:"actor"`
+	Reason    string `json:"reason"`
+	RequestID string `json:"request_id"`
+	Selection struct {
+		By     string         `json:"by"`
+		Filter *redriveFilter `json:"filter"`
+	} `json:"selection"`
+	Options redriveOptions `json:"options"`
+
+	CreatedAt time.Time `json:"created_at"`
+	UpdatedAt time.Time `json:"updated_at"`
+	EndedAt   time.Time `json:"ended_at"`
+
+	Selected  int64            `json:"selected"`
+	Succeeded int64            `json:"succeeded"`
+	Failed    int64            `json:"failed"`
+	Dead      int64            `json:"dead"`
+	InDoubt   int64            `json:"in_doubt"`
+	Skipped   int64            `json:"skipped"`
+	Waiting   int64            `json:"waiting"`
+	UnderWay  int64            `json:"under_way"`
+	Returned  int64            `json:"returned"`
+	Counted   map[string]int64 `json:"reasons"`
+
+	Progress     float64   `json:"progress"`
+	Rate         float64   `json:"rate"`
+	SecondsLeft  *int64    `json:"seconds_left"`
+	WaitingSince time.Time `json:"waiting_since"`
+	Outcomes     struct {
+		Published int64 `json:"published"`
+		Consumed  int64 `json:"consumed"`
+		Returned  int64 `json:"returned"`
+	} `json:"outcomes"`
+}
+
+type redriveOptions struct {
+	Canary          int64           `json:"canary"`
+	CanaryWait      string          `json:"canary_wait"`
+	Rate            float64         `json:"rate"`
+	MaxFailureShare float64         `json:"max_failure_share"`
+	MaxReturnShare  float64         `json:"max_return_share"`
+	MinSample       int64           `json:"min_sample"`
+	KeepKeyOrder    bool            `json:"keep_key_order"`
+	Requeue         bool            `json:"requeue"`
+	OriginalTopic   string          `json:"original_topic"`
+	Patch           json.RawMessage `json:"patch"`
+}
+
+// Does is the redrive's action.
+func (d redriveState) Does() redriveAction { return actionOf(d.Action) }
+
+// Here is the page of the redrive.
+func (d redriveState) Here() string { return "/redrives/" + url.PathEscape(d.ID) }
+
+// Title says what is done to how many.
+func (d redriveState) Title() string { return d.Does().of(d.Selected) }
+
+// Over reports whether nothing happens any more.
+func (d redriveState) Over() bool { return d.State == "finished" || d.State == "cancelled" }
+
+// Active reports whether processes work on it.
+func (d redriveState) Active() bool { return d.State == "canary" || d.State == "running" }
+
+// Done is how many messages have an answer.
+func (d redriveState) Done() int64 { return d.Selected - d.Waiting }
+
+// Reasons are why messages failed or were skipped, the most frequent first.
+func (d redriveState) Reasons() []redriveReason { return reasonsOf(d.Counted) }
+
+// Means says in words which messages were meant.
+func (d redriveState) Means() []phrase {
+	if d.Selection.Filter == nil {
+		return []phrase{{Says: "chosen one by one"}}
+	}
+	does := d.Does()
+	if d.Options.Requeue {
+		does = does.deadToo()
+	}
+	return d.Selection.Filter.phrases(does, nil)
+}
+
+// Every is how often a page that shows the redrive asks for it anew; "" for never. What
+// was sent may come back for a while after the last of it.
+func (d redriveState) Every(now time.Time) string {
+	switch {
+	case !d.Over():
+		return "every 2s"
+	case d.Outcomes.Published+d.InDoubt > 0 && now.Sub(d.EndedAt) < stillLookedAt:
+		return "every 5s"
+	default:
+		return ""
+	}
+}
+
+const stillLookedAt = 30 * time.Minute
+
+// Speed is how fast it goes, in words.
+func (d redriveState) Speed() string {
+	switch {
+	case d.Rate <= 0:
+		return ""
+	case d.Rate < 1:
+		return oneDigit(d.Rate*60) + " a minute"
+	case d.Rate < 100:
+		return oneDigit(d.Rate) + " a second"
+	default:
+		return number(int64(d.Rate)) + " a second"
+	}
+}
+
+// oneDigit writes a number with at most one digit behind the point.
+func oneDigit(n float64) string { return strings.TrimSuffix(strconv.FormatFloat(n, 'f', 1, 64), ".0") }
+
+// Left is how long it still takes, in words; "" when nobody can tell.
+func (d redriveState) Left() string {
+	if d.SecondsLeft == nil || d.Over() {
+		return ""
+	}
+	return "about " + rough(time.Duration(max(1, *d.SecondsLeft))*time.Second)
+}
+
+// Says is what goes on, in a sentence or two; the note of the API stands beside it.
+func (d redriveState) Says() string {
+	switch d.State {
+	case "canary":
+		return d.canary()
+	case "running":
+		return ""
+	case "paused":
+		return "Nothing new is taken until somebody resumes it."
+	case "stopped":
+		return "It stopped itself. Resume goes on with what waits as if its canary had passed and nothing had failed so far."
+	case "cancelled":
+		return "What it had not taken stays as it was."
+	default:
+		return "Every message has an answer."
+	}
+}
+
+func (d redriveState) canary() string {
+	sent, it, goes := "message was", "it is", "has"
+	if d.Options.Canary != 1 {
+		sent, it, goes = "messages were", "they are", "have"
+	}
+	if d.Done() < d.Options.Canary && d.Selected > d.Options.Canary {
+		return number(d.Options.Canary) + " of them go first."
+	}
+	return number(min(d.Options.Canary, d.Selected)) + " " + sent + " sent first. The rest follows when " + it +
+		" consumed, or, where no consumer group can tell, " + goes + " not come back for " + waitWords(d.Options.CanaryWait) + "."
+}
+
+// Chosen says the options in words.
+func (o redriveOptions) Chosen() []string {
+	var list []string
+	add := func(is bool, words string) {
+		if is {
+			list = append(list, words)
+		}
+	}
+	add(o.OriginalTopic != "", "original topic "+o.OriginalTopic)
+	add(o.Canary > 0, messagesIn(o.Canary, "")+" first as a canary, waiting "+waitWords(o.CanaryWait))
+	add(o.Rate > 0, "at most "+strconv.FormatFloat(o.Rate, 'f', -1, 64)+" a second")
+	add(o.MaxFailureShare > 0, "stop when more than "+sharePercent(o.MaxFailureShare)+" % fail")
+	add(o.MaxReturnShare > 0, "stop when more than "+sharePercent(o.MaxReturnShare)+" % come back")
+	add(o.MinSample > 0, "not before "+number(o.MinSample)+" were sent")
+	add(o.KeepKeyOrder, "in the order of each key")
+	add(o.Requeue, "dead messages too")
+	return list
+}
+
+// Patched is the patch as one reads it; "" for none.
+func (o redriveOptions) Patched() string {
+	var b bytes.Buffer
+	if len(o.Patch) == 0 || string(o.Patch) == "null" || json.Indent(&b, o.Patch, "", "  ") != nil {
+		return ""
+	}
+	return b.String()
+}
+
+// anyActive reports whether a list of redrives changes by itself.
+func anyActive(list []redriveState) bool { return slices.ContainsFunc(list, redriveState.Active) }

@@ -1,0 +1,224 @@
+package console
+
+import (
+	"net/http"
+	"net/url"
+	"strconv"
+)
+
+// redrivesPerPage is how many redrives a page lists.
+const redrivesPerPage = 25
+
+var redriveStates = []string{"canary", "running", "paused", "stopped", "cancelled", "finished"}
+
+type redrivesPage struct {
+	Redrives []redriveState
+	State    string
+	States   []string
+	First    bool
+	Live     bool
+	Next     string // address of the next page
+	MayNot   string // start one
+	Own      bool   // only those that the viewer made are among them
+}
+
+// Here is the address of the page.
+func (p redrivesPage) Here() string { return to("/redrives", "state", p.State) }
+
+// listRedrives answers with the redrives there were, the latest first.
+func (c *Console) listRedrives(w http.ResponseWriter, r *http.Request) error {
+	q := r.URL.Query()
+	shown := redrivesPage{
+		State: q.Get("state"), States: redriveStates, First: q.Get("cursor") == "", MayNot: viewerOf(r).Why("operator"),
+		Own: !viewerOf(r).Everywhere("viewer"),
+	}
+	var answer struct {
+		Redrives []redriveState `json:"redrives"`
+		Next     string         `json:"next_cursor"`
+	}
+	ask := url.Values{"limit": {strconv.Itoa(redrivesPerPage)}}
+	for name, value := range map[string]string{"state": shown.State, "cursor": q.Get("cursor")} {
+		if value != "" {
+			ask.Set(name, value)
+		}
+	}
+	p, status := page{Title: "Redrives", Nav: "/redrives", Data: &shown}, http.StatusOK
+	if err := c.api.get(r, endpoint("redrives"), ask, &answer); err != nil {
+		if status, p.Problem, err = told(err); err != nil {
+			return err
+		}
+	}
+	shown.Redrives = answer.Redrives
+	shown.Live = shown.First && anyActive(answer.Redrives)
+	if answer.Next != "" {
+		shown.Next = to("/redrives", "state", shown.State, "cursor", answer.Next)
+	}
+	return c.render(w, r, status, "redrives", p)
+}
+
+// redriveItem is what became of one message.
+type redriveItem struct {
+	Number    int64  `json:"number"`
+	ID        string `json:"id"`
+	Result    string `json:"result"`
+	Reason    string `json:"reason"`
+	Topic     string `json:"topic"`
+	Partition *int32 `json:"partition"`
+	Offset    *int64 `json:"offset"`
+	Outcome   string `json:"outcome"`
+}
+
+// Place is the message's place in the selection, from 1.
+func (i redriveItem) Place() int64 { return i.Number + 1 }
+
+// Why is the reason in words.
+func (i redriveItem) Why() string { return reasonWords(i.Reason) }
+
+const (
+	itemsPerPage = 50
+	returnsShown = 8 // of those that came back are named
+)
+
+// itemResults are what the list can be narrowed to: results, and one outcome.
+var itemResults = []string{"waiting", "succeeded", "failed", "dead", "in_doubt", "skipped", returned}
+
+const returned = "returned"
+
+// redrivePage is one redrive, and what became of its messages.
+type redrivePage struct {
+	redriveState
+	Refresh string // how often it is looked at anew; "": it does not change
+	Items   []redriveItem
+	Result  string
+	Results []string
+	First   bool
+	Next    string
+	Back    []redriveItem // some that came back
+	Moves   []redriveMove
+	Fixed   string // why it cannot be moved; empty: it can
+	Audit   string
+}
+
+// redriveMove is a button that moves a redrive from state to state.
+type redriveMove struct {
+	Name   string // of the button
+	Path   string
+	What   string // a sentence of what it does
+	Hurts  bool
+	Open   bool   // it was tried and refused
+	Reason string // as it was typed
+}
+
+// showRedrive answers with one redrive.
+func (c *Console) showRedrive(w http.ResponseWriter, r *http.Request) error {
+	return c.renderRedrive(w, r, http.StatusOK, nil, "")
+}
+
+// renderRedrive shows a redrive and, when a move was refused, why; tried names that.
+func (c *Console) renderRedrive(w http.ResponseWriter, r *http.Request, status int, problem *failure, tried string) error {
+	id := r.PathValue("id")
+	var d redriveState
+	if err := c.api.get(r, endpoint("redrives", id), nil, &d); err != nil {
+		return err
+	}
+	shown := redrivePage{redriveState: d, Results: itemResults, Refresh: d.Every(c.now()), Moves: redriveMoves(), Fixed: d.fixed(viewerOf(r))}
+	for i := range shown.Moves {
+		if shown.Moves[i].Path == tried {
+			shown.Moves[i].Open, shown.Moves[i].Reason = true, text(r, "reason")
+		}
+	}
+	if err := c.items(r, &shown); err != nil {
+		if problem != nil {
+			return err
+		}
+		if status, problem, err = told(err); err != nil {
+			return err
+		}
+	}
+	shown.Audit = to("/audit", "kind", "redrive", "object_id", d.ID)
+	return c.render(w, r, status, "redrive", page{Title: d.Title(), Nav: "/redrives", Problem: problem, Data: shown})
+}
+
+// items reads a page of what became of each message, and some of those that came back.
+func (c *Console) items(r *http.Request, shown *redrivePage) error {
+	q := r.URL.Query()
+	shown.Result, shown.First = q.Get("result"), q.Get("cursor") == ""
+	path := endpoint("redrives", shown.ID, "items")
+	if shown.Returned > 0 {
+		var err error
+		if shown.Back, _, err = c.someItems(r, path, returned, "", returnsShown); err != nil {
+			return err
+		}
+	}
+	list, next, err := c.someItems(r, path, shown.Result, q.Get("cursor"), itemsPerPage)
+	if err != nil {
+		return err
+	}
+	shown.Items = list
+	if next != "" {
+		shown.Next = to(shown.Here(), "result", shown.Result, "cursor", next) + "#items"
+	}
+	return nil
+}
+
+func (c *Console) someItems(r *http.Request, path, result, cursor string, limit int) ([]redriveItem, string, error) {
+	var answer struct {
+		Items []redriveItem `json:"items"`
+		Next  string        `json:"next_cursor"`
+	}
+	ask := url.Values{"limit": {strconv.Itoa(limit)}}
+	switch result {
+	case "":
+	case returned:
+		ask.Set("outcome", returned)
+	default:
+		ask.Set("result", result)
+	}
+	if cursor != "" {
+		ask.Set("cursor", cursor)
+	}
+	err := c.api.get(r, path, ask, &answer)
+	return answer.Items, answer.Next, err
+}
+
+// redriveMoves are the three buttons. They do not follow the state, which may change
+// while somebody looks: what it does not allow is refused when it is tried.
+func redriveMoves() []redriveMove {
+	return []redriveMove{
+		{Name: "Pause", Path: "pause", What: "No more messages are taken until somebody resumes it. What is under way ends."},
+		{Name: "Resume", Path: "resume", What: "It goes on where it was. One that stopped itself goes on as if its canary had passed and nothing had failed so far."},
+		{Name: "Cancel", Path: "cancel", Hurts: true, What: "It never goes on. What it has not taken stays as it is; what it has done is not undone."},
+	}
+}
+
+// fixed says why the viewer cannot move the redrive, whatever happens to it.
+func (d redriveState) fixed(v *viewer) string {
+	if why := v.Why(roleOf(d.Action)); why != "" {
+		return why
+	}
+	if d.Over() {
+		return "it is " + d.State
+	}
+	return ""
+}
+
+// Address is where the button's form is sent.
+func (m redriveMove) Address(d redrivePage) string { return d.Here() + "/" + m.Path }
+
+var movedSentences = map[string]string{"pause": "paused", "resume": "resumed", "cancel": "cancelled"}
+
+// moveRedrive pauses, resumes or cancels a redrive.
+func (c *Console) moveRedrive(move string) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		id := r.PathValue("id")
+		err := c.api.send(r, http.MethodPost, endpoint("redrives", id, move), reasoned(r), nil)
+		if err == nil {
+			return seeOther(w, r, redriveState{ID: id}.Here(), "done", movedSentences[move])
+		}
+		status, problem, err := told(err)
+		if err != nil {
+			return err
+		}
+		return c.renderRedrive(w, r, status, problem, move)
+	}
+}

@@ -1,0 +1,185 @@
+package console
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+)
+
+const redriveID = "0198a4c2-7e10-7c3a-9d2f-3b1e5a6c7d90"
+
+// aRedrive is one in state canary, hostile wherever it can be.
+const aRedrive = `{"id": "` + redriveID + `", "action": "retry", "state": "canary", "note": "HOSTILE", "actor": "HOSTILE", "reason": "HOSTILE",
+	"selection": {"by": "filter", "filter": {"topic": "HOSTILE", "status": ["PENDING"], "group_id": "HOSTILE", "created_before": "2026-02-20T12:00:03.000+00:00",
+	 "key": "", "header": ["HOSTILE"], "payload": ["HOSTILE"], "q": "HOSTILE"}},
+	"options": {"canary": 1, "canary_wait": "1m0s", "rate": 0.5, "max_failure_share": 0.1, "max_return_share": null, "min_sample": 20,
+	 "keep_key_order": true, "requeue": false, "original_topic": null, "patch": [{"op": "add", "path": "/a", "value": "HOSTILE"}]},
+	"created_at": "2026-02-20T11:30:00.000+00:00", "updated_at": "2026-02-20T11:30:00.000+00:00", "ended_at": null,
+	"selected": 12431, "succeeded": 1, "failed": 3, "dead": 2, "in_doubt": 0, "skipped": 4, "waiting": 12423, "under_way": 5, "returned": 1,
+	"reasons": {"taken": 1, "patch_failed": 3, "HOSTILE": 3}, "progress": 0.0006, "rate": 0.2, "seconds_left": 7200, "waiting_since": "2026-02-20T11:59:00.000+00:00",
+	"outcomes": {"published": 3, "consumed": 2, "returned": 1}}`
+
+const someItems = `{"items": [
+	{"number": 0, "id": "550e8400-e29b-41d4-a716-446655440000", "result": "succeeded", "reason": null, "topic": "HOSTILE", "partition": 0, "offset": 0, "outcome": "returned"},
+	{"number": 1, "id": "550e8400-e29b-41d4-a716-446655440001", "result": "skipped", "reason": "HOSTILE", "topic": null, "partition": null, "offset": null, "outcome": null},
+	{"number": 2, "id": "550e8400-e29b-41d4-a716-446655440002", "result": "skipped", "reason": "taken", "topic": null, "partition": null, "offset": null, "outcome": null}
+], "next_cursor": "n+1"}`
+
+func redriveAPI(t *testing.T) *anAPI {
+	t.Helper()
+	return newAPI(t).
+		says("GET /api/v1/redrives", quoted(`{"redrives": [`+aRedrive+`], "next_cursor": "n"}`)).
+		says("GET /api/v1/redrives/"+redriveID, quoted(aRedrive)).
+		says("GET /api/v1/redrives/"+redriveID+"/items", quoted(someItems))
+}
+
+func TestRedrives(t *testing.T) {
+	t.Parallel()
+	t.Run("ListsTheLastOnes", func(t *testing.T) {
+		t.Parallel()
+		a := redriveAPI(t)
+		body := get(t, site(t, a), "/redrives?state=canary").Body.String()
+		wantIn(t, body, "Retry 12,431 messages", "8 of 12,431, about 2 h left", `value="0.0006"`, "cursor=n&amp;state=canary", `hx-get="/redrives?state=canary"`)
+		wantNoMarkup(t, body)
+		if asked, _ := a.wasAsked("GET /api/v1/redrives"); asked[0].URL.Query().Get("state") != "canary" {
+			t.Errorf("got asked %s, want those in canary", asked[0].URL)
+		}
+	})
+	t.Run("SaysWhoseTheyAre", func(t *testing.T) {
+		t.Parallel()
+		some := viewer{Name: "ann", Grants: []grant{{"operator", []string{"orders.*"}}}}
+		wantIn(t, get(t, site(t, redriveAPI(t).says("GET /api/v1/session", some)), "/redrives").Body.String(), "You see those that you made.")
+		if body := get(t, site(t, redriveAPI(t)), "/redrives").Body.String(); strings.Contains(body, "that you made") {
+			t.Error("got told of one's own only, want all for who sees everything")
+		}
+	})
+	t.Run("RestsWhenNothingRuns", func(t *testing.T) {
+		t.Parallel()
+		a := newAPI(t).says("GET /api/v1/redrives", raw(`{"redrives": [{"id": "x", "action": "dead", "state": "finished"}], "next_cursor": null}`))
+		if body := get(t, site(t, a), "/redrives").Body.String(); strings.Contains(body, "hx-get") {
+			t.Error("got a list that asks for itself anew, want it only while something runs")
+		}
+	})
+	t.Run("SaysHowToBegin", func(t *testing.T) {
+		t.Parallel()
+		a := newAPI(t).says("GET /api/v1/redrives", raw(`{"redrives": [], "next_cursor": null}`)).says("GET /api/v1/session", readOnly)
+		wantIn(t, get(t, site(t, a), "/redrives").Body.String(), "Nothing was redriven yet", "<button disabled>Start one</button>", "needs the role operator")
+	})
+	t.Run("SaysWhatIsWrongWithTheAddress", func(t *testing.T) {
+		t.Parallel()
+		a := newAPI(t).says("GET /api/v1/redrives", refusal{http.StatusBadRequest, "SYS_DLQ_VALIDATION_ERROR", "state: must be one of", nil})
+		w := get(t, site(t, a), "/redrives?state="+url.QueryEscape(hostile))
+		wantIn(t, w.Body.String(), "state: must be one of")
+		wantNoMarkup(t, w.Body.String())
+		if w.Code != http.StatusBadRequest {
+			t.Errorf("got %d, want 400", w.Code)
+		}
+	})
+}
+
+func TestRedrive(t *testing.T) {
+	t.Parallel()
+	t.Run("TellsHowFarItIs", func(t *testing.T) {
+		t.Parallel()
+		a := redriveAPI(t)
+		body := get(t, site(t, a), "/redrives/"+redriveID+"?done=redrive&result=skipped").Body.String()
+		wantIn(t, body, "Retry 12,431 messages", "&lt; 1 %", "8 of 12,431", "about 2 h left", "12 a minute", "1 message was sent first",
+			"has not come back for 1m.", "It cannot go on since", "failed, 2 for good", "waiting, 5 under way", "the patch does not fit it", "another attempt has it",
+			`hx-get="/redrives/`+redriveID+`" hx-trigger="every 2s"`, `id="back-550e8400-e29b-41d4-a716-446655440000"`,
+			"stop when more than 10 % fail", "at most 0.5 a second", "in the order of each key", "2026-02-20 12:00:03 UTC",
+			"cursor=n%2B1&amp;result=skipped#items", "/audit?kind=redrive&amp;object_id="+redriveID, "partition 0", "offset 0")
+		wantNoMarkup(t, body)
+		asked, _ := a.wasAsked("GET /api/v1/redrives/" + redriveID + "/items")
+		if got := asked[len(asked)-1].URL.Query().Get("result"); got != "skipped" {
+			t.Errorf("got items of result %q, want skipped", got)
+		}
+	})
+	t.Run("IsLookedAtNoMoreWhenItIsOver", func(t *testing.T) {
+		t.Parallel()
+		over := strings.NewReplacer(`"canary", "note"`, `"finished", "note"`, `"ended_at": null`, `"ended_at": "2026-02-20T11:00:00.000+00:00"`).Replace(aRedrive)
+		a := redriveAPI(t).says("GET /api/v1/redrives/"+redriveID, quoted(over))
+		body := get(t, site(t, a), "/redrives/"+redriveID).Body.String()
+		if strings.Contains(body, "hx-get") {
+			t.Error("got a page that asks for itself anew, want one that rests")
+		}
+		wantIn(t, body, "<button disabled>Pause</button>", "it is finished")
+	})
+	t.Run("ShowsViewersWhyTheyCannot", func(t *testing.T) {
+		t.Parallel()
+		body := get(t, site(t, redriveAPI(t).says("GET /api/v1/session", readOnly)), "/redrives/"+redriveID).Body.String()
+		wantIn(t, body, "<button disabled>Pause</button>", "<button disabled>Resume</button>", "<button disabled>Cancel</button>", "needs the role operator")
+	})
+	t.Run("SaysWhatIsWrongWithTheAddress", func(t *testing.T) {
+		t.Parallel()
+		a := redriveAPI(t).says("GET /api/v1/redrives/"+redriveID+"/items", refusal{http.StatusBadRequest, "SYS_DLQ_VALIDATION_ERROR", "result: must be one of", nil})
+		w := get(t, site(t, a), "/redrives/"+redriveID+"?result=bogus")
+		wantIn(t, w.Body.String(), "result: must be one of", "Retry 12,431")
+		if w.Code != http.StatusBadRequest {
+			t.Errorf("got %d, want 400", w.Code)
+		}
+	})
+}
+
+func TestRedriveMoves(t *testing.T) {
+	t.Parallel()
+	for move, done := range map[string]string{"pause": "paused", "resume": "resumed", "cancel": "cancelled"} {
+		a := newAPI(t).says("POST /api/v1/redrives/"+redriveID+"/"+move, raw(`{}`))
+		w := post(t, site(t, a), "/redrives/"+redriveID+"/"+move, url.Values{"key": {"k1"}, "reason": {"looks wrong"}})
+		if got, want := w.Header().Get("Location"), "/redrives/"+redriveID+"?done="+done; got != want {
+			t.Errorf("%s: got %q, want %q", move, got, want)
+		}
+		asked, bodies := a.wasAsked("POST /api/v1/redrives/" + redriveID + "/" + move)
+		if len(asked) != 1 || asked[0].Header.Get("Idempotency-Key") != "console-k1" || bodies[0] != `{"reason":"looks wrong"}` {
+			t.Errorf("%s: got %d requests, bodies %q, want one with the form's key and reason", move, len(asked), bodies)
+		}
+	}
+	t.Run("ThatTheStateDoesNotHaveAreToldInWords", func(t *testing.T) {
+		t.Parallel()
+		a := redriveAPI(t).says("POST /api/v1/redrives/"+redriveID+"/pause", refusal{http.StatusConflict, "SYS_DLQ_CONFLICT", "the redrive is paused and cannot become paused", nil})
+		w := post(t, site(t, a), "/redrives/"+redriveID+"/pause", url.Values{"reason": {"mine" + hostile}})
+		if w.Code != http.StatusConflict {
+			t.Errorf("got %d, want 409", w.Code)
+		}
+		wantIn(t, w.Body.String(), "is paused and cannot become paused", `value="mine&lt;script`, `hx-get="/redrives/`+redriveID+`"`, `<details class="act" open>`)
+		wantNoMarkup(t, w.Body.String())
+	})
+}
+
+func TestRedriveIsLookedAt(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		is   redriveState
+		want string
+	}{
+		{"OftenWhileItRuns", redriveState{State: "running"}, "every 2s"},
+		{"OftenWhileItIsPaused", redriveState{State: "paused"}, "every 2s"},
+		{"WhileSomethingMayComeBack", func() redriveState {
+			d := redriveState{State: "finished", EndedAt: noon.Add(-time.Minute)}
+			d.Outcomes.Published = 1
+			return d
+		}(), "every 5s"},
+		{"NoMoreWhenAllIsKnown", redriveState{State: "finished", EndedAt: noon.Add(-time.Minute)}, ""},
+		{"NoMoreAfterLong", redriveState{State: "cancelled", InDoubt: 1, EndedAt: noon.Add(-time.Hour)}, ""},
+	} {
+		if got := c.is.Every(noon); got != c.want {
+			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+func TestRedriveWords(t *testing.T) {
+	t.Parallel()
+	for got, want := range map[string]string{
+		waitWords("1m0s"): "1m", waitWords("1h0m0s"): "1h", waitWords("1m30s"): "1m30s", waitWords("10s"): "10s", waitWords("x"): "x",
+		sharePercent(0.1): "10", sharePercent(0.125): "12.5", reasonWords("gone"): "was deleted or archived", reasonWords("X"): "X",
+		momentWords("2026-02-20T13:00:03.5+01:00"): "2026-02-20 12:00:03.500 UTC", momentWords("soon"): "soon",
+		redriveState{Rate: 0.5}.Speed(): "30 a minute", redriveState{Rate: 1234.5}.Speed(): "1,234 a second", redriveState{}.Speed(): "",
+	} {
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package console
+
+import (
+	"bytes"
+	"compress/gzip"
+	"embed"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"net/http"
+	"path"
+	"strings"
+	"sync"
+)
+
+//go:embed templates
+var templates embed.FS
+
+// The templates that every page is made with: the frame around it, and the parts
+// that several have.
+const (
+	layoutFile = "templates/layout.html"
+	partsFile  = "templates/parts.html"
+)
+
+type pageTemplate struct{ *template.Template }
+
+// page is what a handler gives to be shown.
+type page struct {
+	Title   string
+	Nav     string   // the path of the navigation's entry that it belongs to
+	Modules []string // of scripts that it uses, by their names without .js
+	Problem *failure // of what was just tried; nil: none
+	Data    any
+}
+
+// view is what templates see.
+type view struct {
+	page
+	Viewer      *viewer
+	Environment string
+	Theme       string
+	Self        string // path and query of the page
+	Path        string
+	Done        string // the sentence of what was just done
+	Offers      offers // how one signs in
+}
+
+// offers says how one may sign in, on pages that ask for it.
+type offers struct{ Needed, Issuer bool }
+
+// parseTemplates makes every page of its own file, the layout and the parts.
+func (c *Console) parseTemplates() (map[string]*pageTemplate, error) {
+	names, err := fs.Glob(templates, "templates/*.html")
+	if err != nil {
+		return nil, err
+	}
+	pages := map[string]*pageTemplate{}
+	for _, name := range names {
+		if name == layoutFile || strings.HasPrefix(path.Base(name), "parts") {
+			continue
+		}
+		t, err := template.New("layout.html").Funcs(c.functions()).Option("missingkey=error").
+			ParseFS(templates, layoutFile, "templates/parts*.html", name)
+		if err != nil {
+			return nil, fmt.Errorf("parse %s: %w", name, err)
+		}
+		pages[strings.TrimSuffix(path.Base(name), ".html")] = &pageTemplate{t}
+	}
+	return pages, nil
+}
+
+// render answers with a page. Nothing is sent when the page cannot be made.
+func (c *Console) render(w http.ResponseWriter, r *http.Request, status int, name string, p page) error {
+	t, ok := c.pages[name]
+	if !ok {
+		return fmt.Errorf("there is no page %q", name)
+	}
+	v := view{
+		page: p, Viewer: viewerOf(r), Environment: c.cfg.Environment, Theme: themeOf(r),
+		Self: selfOf(r, p), Path: r.URL.Path, Done: done[r.URL.Query().Get("done")],
+		Offers: offers{Needed: c.needAuth, Issuer: c.signIn != nil},
+	}
+	var b bytes.Buffer
+	if err := t.Execute(&b, v); err != nil {
+		return fmt.Errorf("render %s: %w", name, err)
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Add("Vary", "Accept-Encoding")
+	if b.Len() < worthPacking || !acceptsGzip(r) {
+		w.WriteHeader(status)
+		_, _ = w.Write(b.Bytes()) // a client that left is nobody's fault
+		return nil
+	}
+	h.Set("Content-Encoding", "gzip")
+	w.WriteHeader(status)
+	z := packers.Get().(*gzip.Writer) //nolint:forcetypeassert // nothing else is in it
+	defer packers.Put(z)
+	z.Reset(w)
+	_, _ = z.Write(b.Bytes())
+	_ = z.Close()
+	return nil
+}
+
+// selfOf is where a page is found again. What answers a form is found nowhere: it
+// leads to the pages that it belongs to.
+func selfOf(r *http.Request, p page) string {
+	if r.Method == http.MethodPost {
+		return ownPath(p.Nav)
+	}
+	return r.URL.RequestURI()
+}
+
+// worthPacking is the size of an answer that fits a packet anyway.
+const worthPacking = 1400
+
+var packers = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}

@@ -1,0 +1,108 @@
+package console
+
+import (
+	"context"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// viewer is whoever looks at a page, and what they may do.
+type viewer struct {
+	Name    string  `json:"name"`
+	Mode    string  `json:"mode"`
+	Grants  []grant `json:"grants"`
+	Masking bool    `json:"masking"`
+}
+
+type grant struct {
+	Role   string   `json:"role"`
+	Topics []string `json:"topics"`
+}
+
+// includes lists what each role stands for, as the API has it.
+var includes = map[string][]string{
+	"viewer":   {"viewer"},
+	"operator": {"viewer", "operator"},
+	"admin":    {"viewer", "operator", "admin", "edit"},
+	"edit":     {"edit"},
+	"unmask":   {"unmask"},
+}
+
+type viewerKey struct{}
+
+// withViewer asks the API who sends the request.
+func (c *Console) withViewer(r *http.Request) (*http.Request, error) {
+	var v viewer
+	if err := c.api.get(r, endpoint("session"), nil, &v); err != nil {
+		return nil, err
+	}
+	return r.WithContext(context.WithValue(r.Context(), viewerKey{}, &v)), nil
+}
+
+// viewerOf returns who sends the request: nobody on pages that are open to all.
+func viewerOf(r *http.Request) *viewer {
+	v, _ := r.Context().Value(viewerKey{}).(*viewer)
+	return v
+}
+
+// May reports whether the viewer has the role on all topics that are named; without
+// any, whether on some. It decides what is offered; the API decides what is done.
+func (v *viewer) May(role string, topics ...string) bool {
+	if v == nil {
+		return false
+	}
+	has := func(matches func(grant) bool) bool {
+		return slices.ContainsFunc(v.Grants, func(g grant) bool {
+			return slices.Contains(includes[g.Role], role) && matches(g)
+		})
+	}
+	if len(topics) == 0 {
+		return has(func(grant) bool { return true })
+	}
+	return !slices.ContainsFunc(topics, func(topic string) bool {
+		return !has(func(g grant) bool { return g.matches(topic) })
+	})
+}
+
+// Everywhere reports whether the viewer has the role on everything there is.
+func (v *viewer) Everywhere(role string) bool {
+	return v != nil && slices.ContainsFunc(v.Grants, func(g grant) bool {
+		return slices.Contains(includes[g.Role], role) && slices.Contains(g.Topics, "*")
+	})
+}
+
+// Why says why the viewer may not, or nothing when they may.
+func (v *viewer) Why(role string, topics ...string) string {
+	switch {
+	case v.May(role, topics...):
+		return ""
+	case len(topics) == 1 && topics[0] != "":
+		return "needs the role " + role + " on " + topics[0]
+	default:
+		return "needs the role " + role
+	}
+}
+
+// matches reports whether the grant is for the topic. One pattern alone is "*", for
+// everything, unknown origins included.
+func (g grant) matches(topic string) bool {
+	return slices.ContainsFunc(g.Topics, func(pattern string) bool {
+		switch {
+		case pattern == "*":
+			return true
+		case topic == "":
+			return false
+		case strings.HasPrefix(pattern, "^"):
+			re, err := regexp.Compile(pattern)
+			return err == nil && re.MatchString(topic)
+		default:
+			return glob(pattern).MatchString(topic)
+		}
+	})
+}
+
+func glob(pattern string) *regexp.Regexp {
+	return regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(pattern), `\*`, `[A-Za-z0-9._-]+`) + "$")
+}

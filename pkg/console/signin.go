@@ -1,0 +1,276 @@
+package console
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// SignIn signs people in at an issuer that knows them.
+type SignIn interface {
+	// Begin returns where to send the browser, and what Finish needs when it comes
+	// back from there with the state.
+	Begin(ctx context.Context, state string) (address, nonce, verifier string, err error)
+
+	// Finish returns the token that the API lets in until expires, for the code that
+	// the browser came back with. No error holds a secret.
+	Finish(ctx context.Context, code, verifier, nonce string) (token string, expires time.Time, err error)
+}
+
+// WithSignIn lets people say who they are by signing in at the issuer. Without it
+// those who have to say so need a token.
+func WithSignIn(issuer SignIn) Option {
+	return func(c *Console) { c.signIn, c.needAuth = issuer, true }
+}
+
+const (
+	signInPath   = "/sign-in"
+	signOutPath  = "/sign-out"
+	callbackPath = "/sign-in/callback"
+)
+
+// signInRoutes are open to everybody.
+func (c *Console) signInRoutes() []Route {
+	return []Route{
+		{http.MethodGet, signInPath, c.open(c.showSignIn)},
+		{http.MethodPost, signInPath, c.open(c.takeToken)},
+		{http.MethodGet, callbackPath, c.open(c.finishSignIn)},
+		{http.MethodPost, signOutPath, c.open(c.signOut)},
+	}
+}
+
+// askWhoTheyAre sends whoever wanted to see a page to where one signs in. Whoever
+// wanted to do something is asked on the spot: nothing of it was done. Scripts are
+// only told: they must not take the page of the sign-in for what they asked for.
+func (c *Console) askWhoTheyAre(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodGet && navigates(r) {
+		pairs := []string{"return", returnPath(r.URL.RequestURI())}
+		if c.signIn != nil && mayReturn(r, c.now()) {
+			pairs = append(pairs, "with", "issuer")
+		}
+		_ = seeOther(w, r, signInPath, pairs...)
+		return
+	}
+	p := signInPage{Return: cameFrom(r), Problem: &failure{
+		Title: "You are not signed in", Message: "Nothing was done. Sign in, and do it again.",
+	}}
+	if err := c.renderSignIn(w, r, http.StatusUnauthorized, p); err != nil {
+		c.logger.Error("the page of the sign-in could not be made", zap.Error(err))
+		http.Error(w, "not signed in", http.StatusUnauthorized)
+	}
+}
+
+// navigates reports whether the browser shows what it gets.
+func navigates(r *http.Request) bool {
+	mode := r.Header.Get("Sec-Fetch-Mode")
+	return r.Header.Get("Hx-Request") == "" && (mode == "" || mode == "navigate")
+}
+
+// tooSoon is when a session that was made at the issuer must not be over yet: if it
+// is, something is wrong, and asking again and again would not help.
+const tooSoon = time.Minute
+
+// mayReturn reports whether somebody signed in at the issuer before and can be sent
+// there again without a question: sessions of some issuers last minutes.
+func mayReturn(r *http.Request, now time.Time) bool {
+	at, err := strconv.ParseInt(cookieOf(r, issuerCookie), 10, 64)
+	return err == nil && now.Sub(time.Unix(at, 0)) >= tooSoon
+}
+
+// maxReturn keeps the cookie of a sign-in within what browsers keep.
+const maxReturn = 2000
+
+// returnPath returns where to go after a sign-in: a page of this site.
+func returnPath(to string) string {
+	u, err := url.Parse(to)
+	if err != nil || len(to) > maxReturn || u.Path == signOutPath || u.Path == signInPath || strings.HasPrefix(u.Path, signInPath+"/") {
+		return "/"
+	}
+	return ownPath(to)
+}
+
+// cameFrom returns the page that a form was sent from.
+func cameFrom(r *http.Request) string {
+	u, err := url.Parse(r.Referer())
+	if err != nil || u.Host != r.Host {
+		return "/"
+	}
+	return returnPath(u.RequestURI())
+}
+
+// signInPage is what the page of the sign-in shows.
+type signInPage struct {
+	Return  string
+	Problem *failure // of what was just tried; nil: none
+}
+
+// Issuer is where the way to the issuer begins.
+func (p signInPage) Issuer() string { return to(signInPath, "with", "issuer", "return", p.Return) }
+
+func (c *Console) renderSignIn(w http.ResponseWriter, r *http.Request, status int, p signInPage) error {
+	w.Header().Set("Cache-Control", "no-store")
+	return c.render(w, r, status, "signin", page{Title: "Sign in", Problem: p.Problem, Data: p})
+}
+
+// signInFailures are what the page says when a sign-in did not work. Addresses name them
+// by their keys.
+var signInFailures = map[string]*failure{
+	"late": {
+		Title: "The sign-in took too long", Message: "It ends after ten minutes, and browsers that keep no cookies cannot sign in. Try it again.",
+	},
+	"other":   {Title: "The answer belongs to another sign-in", Message: "Perhaps to one in another window. Try it again."},
+	"denied":  {Title: "The issuer did not sign you in", Message: "It said so itself; the log has its reason."},
+	"refused": {Title: "The sign-in did not work", Message: "The issuer's answer could not be had, or did not count; the log has the reason."},
+	"unkept": {
+		Title: "The browser did not keep the session", Message: "Sessions are kept over https only, or on this machine itself, and with cookies.",
+	},
+}
+
+// showSignIn shows the page, begins a sign-in at the issuer, or ends one: whether
+// the browser kept the session is seen with its next request only.
+func (c *Console) showSignIn(w http.ResponseWriter, r *http.Request) error {
+	query := r.URL.Query()
+	p := signInPage{Return: returnPath(query.Get("return")), Problem: signInFailures[query.Get("failed")]}
+	switch {
+	case !c.needAuth, query.Has("kept") && authorization(r) != "":
+		return seeOther(w, r, p.Return)
+	case query.Has("kept"):
+		p.Problem = signInFailures["unkept"]
+	case c.signIn != nil && query.Get("with") == "issuer":
+		return c.beginSignIn(w, r, p)
+	}
+	return c.renderSignIn(w, r, http.StatusOK, p)
+}
+
+func (c *Console) beginSignIn(w http.ResponseWriter, r *http.Request, p signInPage) error {
+	state := rand.Text()
+	address, nonce, verifier, err := c.signIn.Begin(r.Context(), state)
+	if err != nil {
+		c.logger.Warn("nobody can be sent to the issuer", zap.String("request_id", r.Header.Get("X-Request-Id")), zap.Error(err))
+		p.Problem = &failure{Title: "The issuer does not answer", Message: "Try it again, or sign in with a token.", RequestID: r.Header.Get("X-Request-Id")}
+		return c.renderSignIn(w, r, http.StatusServiceUnavailable, p)
+	}
+	a := signInAttempt{State: state, Nonce: nonce, Verifier: verifier, Return: p.Return, Began: c.now().Unix()}
+	if err := a.keep(w); err != nil {
+		return err
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	http.Redirect(w, r, address, http.StatusSeeOther)
+	return nil
+}
+
+// finishSignIn takes the browser back from the issuer. However it ends, the browser
+// goes on to another address: the code must not stay in this one.
+func (c *Console) finishSignIn(w http.ResponseWriter, r *http.Request) error {
+	w.Header().Set("Cache-Control", "no-store")
+	takeCookie(w, attemptCookie)
+	a, err := attemptOf(r, c.now())
+	query := r.URL.Query()
+	switch {
+	case c.signIn == nil:
+		return seeOther(w, r, signInPath)
+	case err != nil:
+		return c.signInFailed(w, r, a, "late", err)
+	case !a.answeredBy(query.Get("state")):
+		return c.signInFailed(w, r, a, "other", errors.New("the state is another one"))
+	case query.Get("error") != "":
+		return c.signInFailed(w, r, a, "denied", errors.New("the issuer says "+errorName(query.Get("error"))))
+	}
+	token, expires, err := c.signIn.Finish(r.Context(), query.Get("code"), a.Verifier, a.Nonce)
+	if err == nil {
+		_, err = c.whoHas(r, token)
+	}
+	if err == nil {
+		err = keepSession(w, token, max(expires.Sub(c.now()), time.Second))
+	}
+	if err != nil {
+		return c.signInFailed(w, r, a, "refused", err)
+	}
+	setCookie(w, issuerCookie, strconv.FormatInt(c.now().Unix(), 10), issuerLife)
+	return seeOther(w, r, signInPath, "kept", "1", "return", a.Return)
+}
+
+func (c *Console) signInFailed(w http.ResponseWriter, r *http.Request, a signInAttempt, why string, err error) error {
+	if r.Context().Err() != nil {
+		return r.Context().Err()
+	}
+	c.logger.Warn("a sign-in did not work", zap.String("request_id", r.Header.Get("X-Request-Id")),
+		zap.String("remote", r.RemoteAddr), zap.Error(err))
+	return seeOther(w, r, signInPath, "failed", why, "return", a.Return)
+}
+
+// errorForm is what issuers call errors by the standard. Everything else that comes
+// in an address may be anybody's text.
+var errorForm = regexp.MustCompile(`^[a-z_]{1,40}$`)
+
+func errorName(text string) string {
+	if errorForm.MatchString(text) {
+		return text
+	}
+	return "what is no error"
+}
+
+// tokenForm is what a bearer token may be made of.
+var tokenForm = regexp.MustCompile(`^[A-Za-z0-9._~+/=-]+$`)
+
+// takeToken signs in whoever has a token that counts. What was typed is never shown
+// again.
+func (c *Console) takeToken(w http.ResponseWriter, r *http.Request) error {
+	p := signInPage{Return: returnPath(r.PostFormValue("return"))}
+	if !c.needAuth {
+		return seeOther(w, r, p.Return)
+	}
+	token := tokenIn(text(r, "token"))
+	if !tokenForm.MatchString(token) {
+		p.Problem = &failure{Title: "This is no token", Message: "A token is one word of letters, digits and a few signs."}
+		return c.renderSignIn(w, r, http.StatusBadRequest, p)
+	}
+	status, err := c.whoHas(r, token)
+	if status == http.StatusUnauthorized {
+		p.Problem = &failure{Title: "The token does not count", Message: "It is not known, has expired, or is for something else."}
+		return c.renderSignIn(w, r, status, p)
+	}
+	if err != nil {
+		return err
+	}
+	if err := keepSession(w, token, 0); err != nil {
+		p.Problem = &failure{Title: "The token is too long", Message: "A browser cannot keep it."}
+		return c.renderSignIn(w, r, http.StatusBadRequest, p)
+	}
+	takeCookie(w, issuerCookie) // whoever signs in by hand is not to be sent to the issuer
+	return seeOther(w, r, signInPath, "kept", "1", "return", p.Return)
+}
+
+// tokenIn returns the token of what somebody pasted: perhaps a whole header.
+func tokenIn(pasted string) string {
+	if scheme, token, two := strings.Cut(pasted, " "); two && strings.EqualFold(scheme, "Bearer") {
+		return strings.TrimSpace(token)
+	}
+	return pasted
+}
+
+// whoHas asks the API whether it lets a token in; else status is what it says.
+func (c *Console) whoHas(r *http.Request, token string) (status int, err error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+token)
+	err = c.api.get(r, endpoint("session"), nil, nil)
+	var refused *apiError
+	if errors.As(err, &refused) {
+		return refused.Status, err
+	}
+	return http.StatusOK, err
+}
+
+// signOut forgets who one is, here; the issuer may still know.
+func (c *Console) signOut(w http.ResponseWriter, r *http.Request) error {
+	endSession(w)
+	return seeOther(w, r, signInPath, "done", "signed-out")
+}

@@ -1,0 +1,9 @@
+// Starts what a page asks for. Pages work without any of it.
+import { start as keys } from "./keys.js";
+import { watch } from "./live.js";
+
+watch(document);
+keys(document);
+for (const name of (document.body.dataset.modules ?? "").split(" ")) {
+  if (/^[a-z-]+$/.test(name)) import(`./${name}.js`).then((module) => module.start?.(document));
+}

@@ -1,0 +1,147 @@
+package console
+
+import (
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// topicState is what the API tells of an original topic.
+type topicState struct {
+	Topic         string    `json:"topic"` // "": unknown origin
+	DLQTopics     []string  `json:"dlq_topics"`
+	Counts        counts    `json:"counts"`
+	Total         int64     `json:"total"`
+	OldestPending time.Time `json:"oldest_pending_at"`
+	LastSeen      time.Time `json:"last_seen_at"`
+	IngestLag     *int64    `json:"ingest_lag"`
+	Replay        replay    `json:"replay"`
+}
+
+// counts are messages by their states.
+type counts struct {
+	Pending  int64 `json:"PENDING"`
+	Retrying int64 `json:"RETRYING"`
+	Resolved int64 `json:"RESOLVED"`
+	Dead     int64 `json:"DEAD"`
+}
+
+// Open is how many wait for somebody.
+func (n counts) Open() int64 { return n.Pending + n.Retrying + n.Dead }
+
+func (n *counts) add(m counts) {
+	n.Pending += m.Pending
+	n.Retrying += m.Retrying
+	n.Resolved += m.Resolved
+	n.Dead += m.Dead
+}
+
+// lag is how many records are not stored yet, as far as that is known.
+type lag struct {
+	Records int64
+	Known   bool
+}
+
+func (l *lag) add(n *int64) {
+	if n != nil {
+		l.Records += *n
+		l.Known = true
+	}
+}
+
+// replay is whether messages of a topic can be sent back, and who would read them.
+type replay struct {
+	Possible bool            `json:"possible"`
+	Reason   string          `json:"reason"`
+	Class    string          `json:"class"`
+	Groups   []consumerGroup `json:"consumer_groups"`
+}
+
+// consumerGroup is a group that reads a topic: running, behind, absent or unknown.
+type consumerGroup struct {
+	Group string `json:"group"`
+	State string `json:"state"`
+	Lag   *int64 `json:"lag"`
+}
+
+// advice says whether sending back now would help, as far as that can be told.
+type advice struct {
+	Good bool // nothing speaks against trying one
+	Text string
+}
+
+// advise weighs what is known of a topic: returned is how many came back in the last
+// hour.
+func (t topicState) advise(now time.Time, returned int64) advice {
+	switch {
+	case !t.Replay.Possible:
+		return advice{Text: "cannot be sent back: " + t.Replay.Reason}
+	case t.nobodyReads():
+		return advice{Text: "no consumer reads this topic now"}
+	case returned > 0:
+		return advice{Text: plural(returned, "replay", "replays") + " came back in the last hour: find the cause first"}
+	case now.Sub(t.LastSeen) < stillArriving:
+		return advice{Text: "still failing: find the cause first"}
+	case t.Counts.Pending > 0:
+		return advice{Good: true, Text: "nothing new for " + rough(now.Sub(t.LastSeen)) + ": try one"}
+	case t.Counts.Dead > 0:
+		return advice{Good: true, Text: "all given up: requeue what should be tried again"}
+	default:
+		return advice{Good: true, Text: "under way"}
+	}
+}
+
+// nobodyReads reports whether it is known that no group reads the topic.
+func (t topicState) nobodyReads() bool {
+	for _, g := range t.Replay.Groups {
+		if g.State != "absent" {
+			return false
+		}
+	}
+	return len(t.Replay.Groups) > 0
+}
+
+// moreTopics bounds how many pages of topics are read: 5,000 topics.
+const moreTopics = 5
+
+// allTopics are all topics that the viewer sees, by name.
+func (c *Console) allTopics(r *http.Request) ([]topicState, error) {
+	var all []topicState
+	query := url.Values{"limit": {"1000"}}
+	for range moreTopics {
+		var answer struct {
+			Topics     []topicState `json:"topics"`
+			NextCursor string       `json:"next_cursor"`
+		}
+		if err := c.api.get(r, endpoint("topics"), query, &answer); err != nil {
+			return nil, err
+		}
+		all = append(all, answer.Topics...)
+		if answer.NextCursor == "" {
+			break
+		}
+		query.Set("cursor", answer.NextCursor)
+	}
+	return all, nil
+}
+
+// topicsPage is every topic, and what is to be done where the origin is unknown.
+type topicsPage struct {
+	Topics  []topicState
+	Unknown int64 // messages of unknown origin
+}
+
+// listTopics answers with every topic and the health of replays there.
+func (c *Console) listTopics(w http.ResponseWriter, r *http.Request) error {
+	topics, err := c.allTopics(r)
+	if err != nil {
+		return err
+	}
+	data := topicsPage{Topics: topics}
+	for _, t := range topics {
+		if t.Topic == "" {
+			data.Unknown = t.Total
+		}
+	}
+	return c.render(w, r, http.StatusOK, "topics", page{Title: "Topics", Nav: "/topics", Data: data})
+}
