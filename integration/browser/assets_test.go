@@ -1,0 +1,24 @@
+package browser
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestTheLockLeavesTheRegistryOpen: whoever builds has a registry of their own,
+// and the checksums say that what came is the same.
+func TestTheLockLeavesTheRegistryOpen(t *testing.T) {
+	t.Parallel()
+	lock, err := os.ReadFile(filepath.Join(repository(t.Fatalf), "pkg/console/web/package-lock.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(lock), "://") {
+		t.Error("package-lock.json names addresses, want it written with omit-lockfile-registry-resolved")
+	}
+	if got, want := strings.Count(string(lock), `"integrity"`), strings.Count(string(lock), `"node_modules/`); got != want {
+		t.Errorf("%d packages have a checksum, want all %d", got, want)
+	}
+}

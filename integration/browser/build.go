@@ -1,0 +1,33 @@
+package browser
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+
+	"github.com/dlq-manager/dlq-manager/integration/programs"
+)
+
+// folder is where the programs of this test process are, built when the first
+// test asks. Closing removes it.
+var folder struct {
+	once sync.Once
+	path string
+	err  error
+}
+
+// built returns the folder with the programs api, ingester and archiver.
+func built(t testing.TB) string {
+	t.Helper()
+	folder.once.Do(func() {
+		folder.path, folder.err = os.MkdirTemp("", "dlq-manager-programs-") //nolint:usetesting // outlives the test that is first
+		if folder.err == nil {
+			folder.err = programs.Build(folder.path, "api", "ingester", "archiver")
+		}
+	})
+	if folder.err != nil {
+		t.Fatal(fmt.Errorf("a test needs the programs: %w", folder.err))
+	}
+	return folder.path
+}

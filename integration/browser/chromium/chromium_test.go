@@ -1,0 +1,40 @@
+package chromium
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestFind(t *testing.T) {
+	folder := t.TempDir()
+	for _, name := range []string{"chromium", "google-chrome", "mine"} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte("#!/bin/sh\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, c := range map[string]struct{ path, variable, want, problem string }{
+		"TheVariableWins":          {path: folder, variable: filepath.Join(folder, "mine"), want: "mine"},
+		"TheSmallestOnPath":        {path: folder, want: "chromium"},
+		"AWrongVariableIsAnError":  {path: folder, variable: "/nowhere/chromium", problem: "CHROMIUM names no program"},
+		"WithoutOneItSaysHowToGet": {path: t.TempDir(), problem: "chromium-headless-shell"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("PATH", c.path)
+			t.Setenv("CHROMIUM", c.variable)
+			// There is no apt-get on this PATH, so that Ensure installs nothing.
+			for _, find := range []func() (string, error){Find, func() (string, error) { return Ensure(t.Context(), io.Discard) }} {
+				got, err := find()
+				if c.problem != "" {
+					if err == nil || !strings.Contains(err.Error(), c.problem) {
+						t.Errorf("got %q, %v, want an error with %q", got, err, c.problem)
+					}
+				} else if err != nil || filepath.Base(got) != c.want {
+					t.Errorf("got %q, %v, want %s", got, err, c.want)
+				}
+			}
+		})
+	}
+}

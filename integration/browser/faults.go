@@ -1,0 +1,83 @@
+package browser
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+)
+
+// faults are what pages of a tab complained about. Its methods are safe for
+// concurrent use.
+type faults struct {
+	mu      sync.Mutex
+	found   []string
+	allowed []string
+}
+
+// note takes one event of the tab. A broken Content-Security-Policy and an answer
+// that is an error come as entries of the browser's log.
+func (f *faults) note(event any) {
+	switch e := event.(type) {
+	case *log.EventEntryAdded:
+		if e.Entry.Level == log.EntryLevelError {
+			f.add(fmt.Sprintf("%s: %s %s", e.Entry.Source, e.Entry.Text, e.Entry.URL))
+		}
+	case *runtime.EventExceptionThrown:
+		f.add("exception: " + thrown(e.ExceptionDetails))
+	case *page.EventJavascriptDialogOpening:
+		f.add("dialog: " + e.Message)
+	case *runtime.EventConsoleAPICalled:
+		if e.Type == runtime.ConsoleAPICalledTypeError || e.Type == runtime.ConsoleAPICalledTypeAssert {
+			f.add("console: " + arguments(e.Args))
+		}
+	}
+}
+
+func thrown(d *runtime.ExceptionDetails) string {
+	text := fmt.Sprintf("%s %s:%d", d.Text, d.URL, d.LineNumber+1)
+	if d.Exception != nil {
+		text += " " + d.Exception.Description
+	}
+	return text
+}
+
+func arguments(args []*runtime.RemoteObject) string {
+	var all []string
+	for _, a := range args {
+		if a.Description != "" {
+			all = append(all, a.Description)
+		} else {
+			all = append(all, string(a.Value))
+		}
+	}
+	return strings.Join(all, " ")
+}
+
+func (f *faults) add(text string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.found = append(f.found, text)
+}
+
+func (f *faults) allow(text string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.allowed = append(f.allowed, text)
+}
+
+// left are the faults that nobody allowed.
+func (f *faults) left() (left []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, fault := range f.found {
+		if !slices.ContainsFunc(f.allowed, func(a string) bool { return strings.Contains(fault, a) }) {
+			left = append(left, fault)
+		}
+	}
+	return left
+}

@@ -1,0 +1,30 @@
+package browser
+
+import "testing"
+
+// TestFlows is what operators do, from the first page to the result. The flows share
+// a site: the first one needs the shop alone, those that follow have topics of their
+// own and run side by side, and the last one archives what is over.
+func TestFlows(t *testing.T) {
+	t.Parallel()
+	site := NewSite(t)
+	t.Run("night", func(t *testing.T) { night(t, site.For(t)) })
+	t.Run("day", func(t *testing.T) {
+		for name, flow := range map[string]func(*testing.T, *Site){
+			"messages": messages,
+			"edit":     editing,
+			"redrive":  redriving,
+			"groups":   groups,
+			"topics":   topics,
+			"hostile":  hostile,
+			"large":    large,
+			"tokens":   tokens,
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				flow(t, site.For(t))
+			})
+		}
+	})
+	t.Run("archive", func(t *testing.T) { archive(t, site.For(t)) })
+}

@@ -1,0 +1,49 @@
+package browser
+
+import "testing"
+
+// groups: what is known of a failure is written down, and what would be done to all of
+// it is said before it is done.
+func groups(t *testing.T, site *Site) {
+	original, _ := site.Topics("notes")
+	for i := range 3 {
+		site.Fail("notes", Letter{Key: string(rune('a' + i)), Class: "com.acme.Unheard", Error: "nobody listens", Value: `{}`, Stack: stack})
+	}
+	b := Open(t, site.URL)
+	b.Visit("/")
+	b.Click("Groups")
+	b.WaitPath("/groups")
+	b.Fill("Original topic", original)
+	b.Click("Show")
+	b.WaitPath("/groups?")
+	b.WaitText("nobody listens")
+	b.Look("groups")
+	b.Click("Unheard")
+	b.WaitPath("/groups/")
+	here := b.Path()
+	b.Fill("Note", "known since the move; ask the mail team")
+	b.Fill("Link to a ticket", "https://tickets.example/DEV-1")
+	b.Click("Keep")
+	b.WaitText("The group was changed")
+	b.Wait("the ticket is a link", `document.querySelector('a[href="https://tickets.example/DEV-1"][rel~="noopener"]')`)
+	if got, want := b.Value("Note"), "known since the move; ask the mail team"; got != want {
+		t.Errorf("the note is %q, want %q", got, want)
+	}
+
+	b.In(".deeds").Click("Delete …")
+	b.WaitPath("/redrives/new?action=delete")
+	b.WaitText("Each message is removed from here for good")
+	b.WaitText("can be taken 3")
+	b.Allow("status of 400")
+	b.Click("Delete 3 messages for good")
+	b.WaitText("Say that you mean these messages")
+	b.Look("redrive-new-delete")
+	b.Visit(here)
+	b.In(".deeds").Click("Mark dead …")
+	b.WaitText("Each message is given up")
+	b.Click("I mean these 3 messages")
+	b.Click("Mark 3 messages dead")
+	b.In("#progress").WaitText("finished")
+	b.Visit(here)
+	b.WaitText("Dead 3")
+}

@@ -1,0 +1,126 @@
+package browser
+
+import (
+	"os"
+	"path/filepath"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+)
+
+// screen is how large a window is, in CSS pixels.
+type screen struct {
+	name          string
+	width, height int
+}
+
+var (
+	desk = screen{"desk", 1280, 800}
+	hand = screen{"hand", 375, 800}
+)
+
+// show makes the window look like that. Nothing moves, so that what is looked at
+// is what stays.
+func (b *Browser) show(s screen, colours string) {
+	b.t.Helper()
+	ctx, cancel := b.bounded()
+	defer cancel()
+	if err := chromedp.Do(ctx, chromedp.EmulateViewport(int64(s.width), int64(s.height))); err != nil {
+		b.t.Fatalf("size the window: %v", err)
+	}
+	_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
+		{Name: "prefers-color-scheme", Value: colours},
+		{Name: "prefers-reduced-motion", Value: "reduce"},
+	}})
+	if err != nil {
+		b.t.Fatalf("choose %s colours: %v", colours, err)
+	}
+}
+
+// Hand makes the window as narrow as that of a phone, Desk as it was.
+func (b *Browser) Hand() { b.t.Helper(); b.show(hand, "light") }
+
+// Desk makes the window as wide as it is in the beginning.
+func (b *Browser) Desk() { b.t.Helper(); b.show(desk, "light") }
+
+// Screenshot keeps how the page looks in light and dark colours, on a desk and in
+// a hand, as NAME-desk-light.png and so on, as much of it as fits some screens. A
+// page that is wider than a hand fails the test.
+func (b *Browser) Screenshot(name string) {
+	b.t.Helper()
+	for _, s := range []screen{desk, hand} {
+		for _, colours := range []string{"light", "dark"} {
+			b.show(s, colours)
+			b.show(screen{s.name, s.width, b.height(s)}, colours)
+			b.keep(name + "-" + s.name + "-" + colours + ".png")
+		}
+		b.wantNoWider(name, s)
+	}
+	b.Desk()
+}
+
+// height is how tall a window has to be for all of the page, within reason.
+func (b *Browser) height(s screen) int {
+	b.t.Helper()
+	ctx, cancel := b.bounded()
+	defer cancel()
+	height, err := chromedp.Run(ctx, chromedp.Evaluate[int](`document.documentElement.scrollHeight`))
+	if err != nil {
+		b.t.Fatalf("height of the page: %v", err)
+	}
+	return min(max(height, s.height), 4*s.height)
+}
+
+func (b *Browser) keep(file string) {
+	b.t.Helper()
+	ctx, cancel := b.bounded()
+	defer cancel()
+	png, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
+	if err != nil {
+		b.t.Fatalf("screenshot %s: %v", file, err)
+	}
+	folder := screenshots(b.t.Fatalf)
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		b.t.Fatalf("keep screenshots: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, file), png, 0o644); err != nil {
+		b.t.Fatalf("keep screenshots: %v", err)
+	}
+}
+
+func (b *Browser) wantNoWider(name string, s screen) {
+	b.t.Helper()
+	ctx, cancel := b.bounded()
+	defer cancel()
+	width, err := chromedp.Run(ctx, chromedp.Evaluate[int](`document.documentElement.scrollWidth`))
+	if err != nil {
+		b.t.Fatalf("width of %s: %v", name, err)
+	}
+	if width > s.width {
+		b.t.Errorf("%s is %d pixels wide, want no more than the %d of the window", name, width, s.width)
+	}
+}
+
+// screenshots is the folder that they are kept in.
+func screenshots(fatalf func(string, ...any)) string {
+	if folder := os.Getenv("DLQ_SCREENSHOTS"); folder != "" {
+		return folder
+	}
+	return filepath.Join(repository(fatalf), "bin", "screenshots")
+}
+
+// repository is the folder with go.mod, above the one that the tests run in.
+func repository(fatalf func(string, ...any)) string {
+	dir, err := os.Getwd()
+	for err == nil {
+		if _, missing := os.Stat(filepath.Join(dir, "go.mod")); missing == nil {
+			return dir
+		}
+		if filepath.Dir(dir) == dir {
+			break
+		}
+		dir = filepath.Dir(dir)
+	}
+	fatalf("the tests do not run inside the repository: %s, %v", dir, err)
+	return ""
+}

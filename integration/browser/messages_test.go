@@ -1,0 +1,167 @@
+package browser
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// messages: the list is filtered, walked by keys, paged, kept as a view, watched
+// while more arrives, and taken away as a file.
+func messages(t *testing.T, site *Site) {
+	const many = 60
+	original, dead := site.Topics("lists")
+	letters := make([]Letter, many)
+	for i := range letters {
+		letters[i] = late(i)
+	}
+	site.Fail("lists", letters...)
+
+	b := Open(t, site.URL)
+	b.Visit("/messages")
+	b.WaitText("match")
+	b.Look("messages")
+	b.Press("/", "l", "a", "t", "e", "Enter")
+	b.WaitPath("/messages?q=late")
+	b.Visit("/messages")
+	b.Fill("Topic", dead)
+	b.Fill("Error class", "com.acme.Late")
+	b.Click("Search")
+	b.WaitPath("/messages?")
+	b.WaitText("60 match")
+	for _, want := range []string{"topic=" + dead, "error_class=com.acme.Late"} {
+		if !strings.Contains(b.Path(), want) {
+			t.Errorf("the address is %s, want %s in it", b.Path(), want)
+		}
+	}
+	list := b.Path()
+	if got := b.Count("[data-row]"); got != 50 {
+		t.Errorf("%d rows on the first page, want 50", got)
+	}
+	byKeys(b)
+	b.Visit(list)
+	b.WaitText("60 match")
+	arriving(b, func() { site.Fail("lists", late(many)) })
+	all(b)
+	paging(b, list)
+	views(b, list)
+	export(t, b, list)
+	chooseColumns(b)
+	_ = original
+}
+
+func late(n int) Letter {
+	return Letter{
+		Key: fmt.Sprintf("late-%d", n), Class: "com.acme.Late", Error: fmt.Sprintf("letter %d came too late", n),
+		Value: fmt.Sprintf(`{"n": %d}`, n), Stack: stack,
+	}
+}
+
+const stack = `com.acme.Late: came too late
+	at com.acme.mail.Sorter.sort(Sorter.java:17)
+	at com.acme.mail.Listener.onLetter(Listener.java:8)
+	at org.springframework.kafka.listener.KafkaMessageListenerContainer.invoke(KafkaMessageListenerContainer.java:2901)
+	at java.base/java.lang.Thread.run(Thread.java:1583)
+`
+
+// byKeys walks the list with the keyboard alone, and ends on the page of a message.
+func byKeys(b *Browser) {
+	row := func(n int) string {
+		return fmt.Sprintf(`document.querySelectorAll("[data-row]")[%d] === document.activeElement`, n)
+	}
+	b.Press("j", "j", "j", "k")
+	b.Wait("the second row has the focus", row(1))
+	b.Press("x")
+	b.WaitText("1 of the 50 on this page is selected")
+	b.Wait("the second row is selected", `document.querySelectorAll("[data-row] input")[1].checked`)
+	b.Press("k")
+	b.Wait("the first row has the focus", row(0))
+	b.Press("?")
+	b.WaitText("next row")
+	b.Wait("the help is open", `document.querySelector("dialog[open]")`)
+	b.Axe()
+	b.Press("Escape")
+	b.Wait("the help is closed", `!document.querySelector("dialog[open]")`)
+	b.Wait("the first row has the focus again", row(0))
+	b.Press("Enter")
+	b.WaitPath("/messages/")
+	b.WaitText("com.acme.mail.Sorter.sort")
+	b.WaitText("2 frames of frameworks")
+	b.Look("message")
+}
+
+// arriving sees that something came, while what is being read stays where it is.
+func arriving(b *Browser, arrive func()) {
+	where := `JSON.stringify([document.querySelector("[data-row] a").href, document.querySelector("[data-row]").getBoundingClientRect().top])`
+	b.WaitText("nothing newer")
+	before := measure[string](b, where)
+	arrive()
+	b.WaitText("1 new since you opened this page")
+	if after := measure[string](b, where); after != before {
+		b.t.Errorf("the first row was %s and is %s, want it where it was", before, after)
+	}
+	b.Click("show it")
+	b.WaitText("61 match")
+	b.In("[data-row]").WaitText("letter 60 came too late")
+}
+
+// all means everything that matches, not what the page shows of it.
+func all(b *Browser) {
+	b.Click(`.chosen [value="all"]`)
+	b.WaitText("All 61 that match are meant, not only the 50 on this page")
+	b.Click("Retry…")
+	b.WaitPath("/redrives/new")
+	b.WaitText("selected 61")
+}
+
+func paging(b *Browser, list string) {
+	b.Visit(list)
+	b.Click("Next page")
+	b.WaitText("letter 0 came too late")
+	if got := b.Count("[data-row]"); got != 11 {
+		b.t.Errorf("%d rows on the second page, want 11", got)
+	}
+	b.WaitText("This is the end of the list")
+	b.Click("First page")
+	b.WaitText("letter 60 came too late")
+}
+
+func views(b *Browser, list string) {
+	b.Visit(list)
+	b.Fill("Name of the view", "Late ones")
+	b.Click("Save view")
+	b.Visit("/messages")
+	b.Click("Late ones")
+	b.WaitText("61 match")
+	b.Click("Forget the view Late ones")
+	b.WaitGone("Late ones")
+}
+
+// export takes what matches away, as a file that is fetched with the cookies of
+// whoever looks.
+func export(t *testing.T, b *Browser, list string) {
+	t.Helper()
+	b.Visit(list)
+	b.Click("Export")
+	for format, lines := range map[string]int{"ndjson": 61, "csv": 62} {
+		got := measure[[]any](b, `(async () => {
+			const link = [...document.querySelectorAll("a[download]")].find((a) => a.href.includes("`+format+`"));
+			const answer = await fetch(link.href);
+			return [answer.status, answer.headers.get("Content-Disposition"), (await answer.text()).trim().split("\n").length];
+		})()`)
+		if got[0] != float64(200) || got[2] != float64(lines) || !strings.HasPrefix(fmt.Sprint(got[1]), "attachment") {
+			t.Errorf("export as %s: %v, want 200, an attachment, %d lines", format, got, lines)
+		}
+	}
+}
+
+func chooseColumns(b *Browser) {
+	b.Visit("/messages")
+	b.Click("Columns")
+	b.In("[action='/messages/columns']").Click("Size")
+	b.Click("Show these")
+	b.Wait("there is a column of sizes", `document.querySelector("th.c-size")`)
+	b.Click("Columns")
+	b.Click("The usual ones")
+	b.Wait("there is no column of sizes", `!document.querySelector("th.c-size")`)
+}

@@ -1,0 +1,135 @@
+package browser
+
+import (
+	"testing"
+
+	"github.com/dlq-manager/dlq-manager/integration/shop"
+)
+
+// night: an operator who was woken finds the cause, retries one message, sees it
+// consumed, sends the rest with a canary, sees the broken ones come back and the
+// redrive stop, gives those up, and finds all of it in the audit trail.
+func night(t *testing.T, site *Site) {
+	b := Open(t, site.URL)
+	b.Visit("/")
+	t.Logf("first paint of the overview: %.0f ms", b.FirstPaint())
+	b.WaitText("provider nordpay did not answer")
+	b.Wait("the charts are drawn", `document.querySelector(".uplot canvas")`)
+	b.Look("overview")
+
+	b.Wait("the group that fails most is the first of the new ones",
+		`[...document.querySelectorAll(".causes tbody td.number")].every((e, _, all) => Number(e.innerText) <= Number(all[0].innerText))`)
+	b.In(".causes").Click("provider nordpay did not answer")
+	b.WaitPath("/groups/")
+	b.WaitText("What fails")
+	group := b.Path()
+	b.Look("group")
+
+	one := retryOne(b, site)
+	b.Visit(group)
+	b.WaitText("Resolved 1")
+	retryTheRest(b)
+	b.Visit("/messages/" + one)
+	b.WaitText("committed offset")
+
+	giveUpTheBroken(t, b, site)
+}
+
+// retryOne sends back the latest message of the group, once the provider is well, and
+// sees it consumed.
+func retryOne(b *Browser, site *Site) (id string) {
+	b.Click(".latest a")
+	b.WaitPath("/messages/")
+	b.WaitText("com.example.shop.payments.PaymentProviderTimeoutException")
+	b.WaitText("java.net.SocketTimeoutException")
+	b.WaitText("one of provider nordpay did not answer")
+	id = b.Path()[len("/messages/"):]
+
+	site.Shop.Recover()
+	b.Click("Retry")
+	b.WaitText("The message was sent back")
+	b.In("#outcome").WaitText("consumed")
+	b.In("#outcome").WaitText("committed offset")
+	b.Look("message-consumed")
+	return id
+}
+
+// retryTheRest sends what is left of the group, one message first.
+func retryTheRest(b *Browser) {
+	b.In(".deeds").Click("Retry …")
+	b.WaitPath("/redrives/new")
+	b.WaitText("selected 3")
+	b.WaitText("can be sent 3")
+	if got := b.Value("Canary"); got != "1" {
+		b.t.Errorf("a canary of %q is proposed, want 1", got)
+	}
+	b.In(".go").Fill("Reason", "the provider answers again")
+	b.Look("redrive-new")
+	b.Click("Retry 3 messages")
+	b.WaitText("The redrive was made")
+	b.In("#progress").WaitText("finished")
+	b.In("#progress").WaitText("consumed 3")
+	b.In("#progress").WaitText("came back 0")
+	b.Look("redrive")
+}
+
+// giveUpTheBroken sends what else is pending of the payments, which no recovery can
+// help: the canary comes back, and nothing else is sent.
+func giveUpTheBroken(t *testing.T, b *Browser, site *Site) {
+	t.Helper()
+	const why = "the producer sends amounts as text: DEV-4711"
+	b.Click("Overview")
+	b.WaitPath("/")
+	b.In(".topics").Click(site.Prefix + shop.PaymentsTopic)
+	b.WaitPath("/messages?")
+	b.WaitText("2 match")
+	b.Click(`.chosen [value="all"]`)
+	b.WaitText("All 2 that match are meant")
+	b.Click("Retry…")
+	b.WaitPath("/redrives/new")
+	b.WaitText("can be sent 2")
+	b.Click("Retry 2 messages")
+	b.WaitPath("/redrives/")
+	b.In("#progress").WaitText("stopped")
+	b.In("#progress").WaitText("came back 1")
+	b.In("#progress").WaitText("waiting 1")
+	b.Click("#progress a[href^='/messages/']")
+	b.WaitText("It came back as")
+	b.WaitText("failed again and came back as another message")
+	b.Look("message-returned")
+
+	b.Visit("/redrives")
+	b.Look("redrives")
+	b.Click("#redrive-list a")
+	b.Click("Cancel")
+	b.In("#moves").Fill("Reason", why)
+	b.Click("Cancel the redrive")
+	b.WaitText("The redrive was cancelled")
+
+	b.Visit("/messages?status=PENDING&topic=" + site.Prefix + shop.PaymentsTopic)
+	b.WaitText("2 match")
+	b.Click("select the 2")
+	b.WaitText("2 of the 2 on this page are selected")
+	b.Click("Mark dead…")
+	b.WaitPath("/redrives/new")
+	b.WaitText("can be taken 2")
+	b.Click("I mean these 2 messages")
+	b.In(".go").Fill("Reason", why)
+	b.Click("Mark 2 messages dead")
+	b.In("#progress").WaitText("finished")
+	b.In("#progress").WaitText("marked dead 2")
+	redrive := b.Path()
+
+	b.Click("What happened to it, in the audit trail")
+	b.WaitPath("/audit?")
+	b.WaitText(why)
+	b.Visit("/audit")
+	for _, said := range []string{why, "the provider answers again"} {
+		b.WaitText(said)
+	}
+	b.Look("audit")
+	b.Visit(redrive)
+	b.Click("#items a.id")
+	b.WaitText("Given up")
+	b.WaitText(why)
+}

@@ -1,0 +1,95 @@
+// What the tests ask a page, in the page. The whole is one expression, evaluated
+// anew each time: pages come and go.
+(() => {
+  const plain = (text) => (text ?? "").replace(/\s+/g, " ").trim();
+  const same = (text) => plain(text).toLowerCase();
+  const visible = (e) => e.checkVisibility({ visibilityProperty: true }) && e.getClientRects().length > 0;
+  const isSelector = (what) => /^[#.[]/.test(what);
+  const root = (scope) => (scope === "" ? document.documentElement : document.querySelector(scope));
+  const within = (scope, selector) => {
+    const r = root(scope);
+    return r ? [...r.querySelectorAll(selector)].filter(visible) : [];
+  };
+  const clickable = "a[href], button, summary, label, input[type=submit], input[type=button], " +
+    "[role=button], [role=link], [role=tab], [role=menuitem], [role=option]";
+  const fillable = "input:not([type=hidden]), textarea, select, [contenteditable=true]";
+  const byIds = (ids) => plain((ids ?? "").split(/\s+/).map((id) => document.getElementById(id)?.textContent).join(" "));
+  // What a label says apart from what is chosen in the control inside of it.
+  const labelText = (label) => {
+    const copy = label.cloneNode(true);
+    for (const control of copy.querySelectorAll("select, textarea, input, button")) control.remove();
+    return copy.textContent;
+  };
+  const nameOf = (e) =>
+    byIds(e.getAttribute("aria-labelledby")) || plain(e.getAttribute("aria-label")) ||
+    (e.labels?.length ? plain([...e.labels].map(labelText).join(" ")) : "") ||
+    plain(e.innerText) || plain(e.value) || plain(e.title) || plain(e.placeholder);
+  // The only one that is called so; what contains the words counts where nothing is exactly that.
+  const only = (candidates, what) => {
+    const exact = candidates.filter((e) => same(nameOf(e)) === same(what));
+    const found = exact.length ? exact : candidates.filter((e) => same(nameOf(e)).includes(same(what)));
+    if (found.length === 1) return { element: found[0] };
+    const names = (found.length ? found : candidates).map(nameOf).filter((n) => n).slice(0, 30).join(" | ");
+    return { problem: (found.length ? "there are " + found.length + " of that name: " : "there are only: ") + names };
+  };
+  const pick = (scope, what, kinds) => {
+    if (!isSelector(what)) return only(within(scope, kinds), what);
+    const found = within(scope, what);
+    if (found.length === 0) return { problem: "nothing visible matches" };
+    return { element: found[0] };
+  };
+  return {
+    // Where to click: the middle of what is called so, once nothing covers it.
+    point(scope, what) {
+      const { element: e, problem } = pick(scope, what, clickable);
+      if (problem) return { problem };
+      if (e.disabled || e.getAttribute("aria-disabled") === "true") return { problem: "it is disabled" };
+      e.scrollIntoView({ block: "center", inline: "center", behavior: "instant" });
+      const r = e.getClientRects()[0];
+      const [x, y] = [r.x + r.width / 2, r.y + r.height / 2];
+      const top = document.elementFromPoint(x, y);
+      if (!top || !(e.contains(top) || top.contains(e) && top.matches("label, a, button, summary"))) {
+        return { problem: "it is covered by " + (top ? top.outerHTML.slice(0, 120) : "nothing that can be clicked") };
+      }
+      return { x, y };
+    },
+    // Puts the cursor into a field and selects what is in it. A choice is made and
+    // a date is set at once, as no keys can do it alike everywhere.
+    enter(scope, what, text) {
+      const { element: e, problem } = pick(scope, what, fillable);
+      if (problem) return { problem };
+      if (e.disabled || e.readOnly) return { problem: "it cannot be written to" };
+      e.scrollIntoView({ block: "center", behavior: "instant" });
+      e.focus();
+      const changed = () => {
+        e.dispatchEvent(new Event("input", { bubbles: true }));
+        e.dispatchEvent(new Event("change", { bubbles: true }));
+      };
+      if (e.localName === "select") {
+        const option = [...e.options].find((o) => same(o.text) === same(text) || o.value === text);
+        if (!option) return { problem: "its choices are " + [...e.options].map((o) => plain(o.text)).join(" | ") };
+        e.value = option.value;
+        changed();
+        return { done: true };
+      }
+      if (/^(date|datetime-local|time|month|week|color|range)$/.test(e.type)) {
+        e.value = text;
+        changed();
+        return e.value === text ? { done: true } : { problem: "it took " + e.value };
+      }
+      e.select?.();
+      return { done: false };
+    },
+    value(scope, what) {
+      const { element: e, problem } = pick(scope, what, fillable);
+      return problem ? { problem } : { text: e.type === "checkbox" ? String(e.checked) : e.value };
+    },
+    text(scope, selector) {
+      const [e] = within(scope, selector);
+      return e ? { text: plain(e.innerText) } : { problem: "nothing visible matches" };
+    },
+    count: (scope, selector) => within(scope, selector).length,
+    shows: (scope, text) => same(root(scope)?.innerText).includes(same(text)),
+    loaded: () => document.readyState === "complete",
+  };
+})()

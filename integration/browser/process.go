@@ -1,0 +1,115 @@
+package browser
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/dlq-manager/dlq-manager/integration/browser/chromium"
+)
+
+const (
+	startPatience = time.Minute
+	maxTabs       = 2
+)
+
+// process is the Chromium of this test process.
+type process struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+	free   chan struct{} // has a token for each tab that may still be opened
+}
+
+// shared is package state because tests of one process have nothing else in
+// common.
+var shared struct {
+	once    sync.Once
+	process *process
+	err     error
+}
+
+// Closing is m, after which the browser ends and the programs are removed, for
+// TestMain. Without it the browser ends with the process, and its folder stays.
+func Closing(m interface{ Run() int }) interface{ Run() int } { return closing{m} }
+
+type closing struct{ tests interface{ Run() int } }
+
+func (c closing) Run() int {
+	code := c.tests.Run()
+	if shared.process != nil {
+		shared.process.cancel()
+	}
+	if folder.path != "" {
+		_ = os.RemoveAll(folder.path)
+	}
+	return code
+}
+
+// start returns the browser, which the first test starts. Without one the test
+// fails; it is never skipped.
+func start(t testing.TB) *process {
+	t.Helper()
+	shared.once.Do(func() { shared.process, shared.err = launch() })
+	if shared.err != nil {
+		t.Fatalf("a test needs a browser: %v", shared.err)
+	}
+	return shared.process
+}
+
+func launch() (*process, error) {
+	path, err := chromium.Find()
+	if err != nil {
+		return nil, err
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(path),
+		chromedp.WindowSize(desk.width, desk.height),
+		chromedp.Flag("renderer-process-limit", "2"),
+		chromedp.Flag("js-flags", "--max-old-space-size=256"),
+		chromedp.Flag("lang", "en-US"),
+	)
+	if os.Getuid() == 0 {
+		options = append(options, chromedp.NoSandbox) // Chromium has none for root
+	}
+	allocator, end := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, closeBrowser := chromedp.NewContext(allocator)
+	p := &process{ctx: ctx, cancel: func() { closeBrowser(); end() }, free: make(chan struct{}, maxTabs)}
+	for range maxTabs {
+		p.free <- struct{}{}
+	}
+	return p, p.awaitStart(path, end)
+}
+
+// awaitStart starts the browser. It lives as long as the context that starts it,
+// so the bound is a clock that is stopped, not a deadline.
+func (p *process) awaitStart(path string, end context.CancelFunc) error {
+	clock := time.AfterFunc(startPatience, end)
+	defer clock.Stop()
+	if err := chromedp.Do(p.ctx); err != nil {
+		p.cancel()
+		return fmt.Errorf("start %s: %w", path, err)
+	}
+	return nil
+}
+
+// tab is a context for a new tab with cookies of its own, once there is room for
+// it. The tab closes with the test.
+func (p *process) tab(t testing.TB) context.Context {
+	t.Helper()
+	select {
+	case <-p.free:
+	case <-t.Context().Done():
+		t.Fatal("the test ended while it waited for a tab")
+	}
+	ctx, closeTab := chromedp.NewContext(p.ctx, chromedp.WithNewBrowserContext())
+	t.Cleanup(func() {
+		closeTab()
+		p.free <- struct{}{}
+	})
+	return ctx
+}

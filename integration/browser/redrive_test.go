@@ -1,0 +1,69 @@
+package browser
+
+import (
+	"fmt"
+	"testing"
+)
+
+// redriving: what would happen is said with reasons, and two people have their hands
+// on the same brake.
+func redriving(t *testing.T, site *Site) {
+	_, dead := site.Topics("brake")
+	var letters []Letter
+	for i := range 60 {
+		letters = append(letters, Letter{Key: fmt.Sprint("b-", i), Class: "com.acme.Slow", Error: "too slow", Value: `{}`})
+	}
+	letters = append(letters, Letter{
+		Key: "nowhere", Class: "com.acme.Slow", Error: "too slow", Value: `{}`, Original: site.Prefix + "nowhere.events.v1",
+	})
+	site.Fail("brake", letters...)
+
+	one, other := Open(t, site.URL), Open(t, site.URL)
+	one.Visit("/redrives/new")
+	one.Fill("Original or dead-letter topic", dead)
+	one.Click("Look first")
+	one.WaitText("selected 61")
+	one.WaitText("can be sent 60")
+	one.WaitText("the original topic is not known or does not exist")
+	one.Look("redrive-new-reasons")
+	one.Fill("Canary", "")
+	one.Fill("Wait", "")
+	one.Fill("Rate", "fast")
+	one.Allow("status of 400")
+	one.Click("Look again")
+	one.WaitText("rate")
+	one.Fill("Rate", "1")
+	one.Click("Look again")
+	one.WaitText("can be sent 60")
+	one.Click("Retry 60 messages")
+	one.WaitText("The redrive was made")
+	one.In("#progress").WaitText("running")
+
+	other.Visit(one.Path())
+	other.In("#progress").WaitText("running")
+	move(one, "Pause")
+	one.WaitText("The redrive was paused")
+	one.In("#progress").WaitText("paused")
+	other.In("#progress").WaitText("paused")
+	other.Allow("status of 409")
+	move(other, "Pause")
+	other.WaitText("Not possible now")
+	one.Look("redrive-paused")
+
+	move(other, "Resume")
+	other.WaitText("The redrive goes on")
+	one.In("#progress").WaitText("running")
+	move(one, "Cancel")
+	one.WaitText("The redrive was cancelled")
+	other.In("#progress").WaitText("cancelled")
+	move(other, "Cancel")
+	other.WaitText("Not possible now")
+	other.Look("redrive-refused")
+}
+
+// move opens what a button of the redrive does, and does it.
+func move(b *Browser, name string) {
+	b.t.Helper()
+	b.In("#moves").Click(name)
+	b.Click(name + " the redrive")
+}

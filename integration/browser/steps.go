@@ -1,0 +1,238 @@
+package browser
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+//go:embed page.js
+var pageScript string
+
+// answer is what the page said to a question.
+type answer struct {
+	Problem string
+	X, Y    float64
+	Done    bool
+	Text    string
+}
+
+// Click clicks what is called so, with the pointer, in its middle.
+func (b *Browser) Click(what string) {
+	b.t.Helper()
+	b.step("click "+what, func(ctx context.Context) (problem string, err error) {
+		at, err := ask[answer](ctx, "point", b.scope, what)
+		if err != nil || at.Problem != "" {
+			return at.Problem, err
+		}
+		if err := chromedp.Do(ctx, chromedp.MouseClickXY(at.X, at.Y)); err != nil {
+			b.t.Fatalf("click %s: %v", what, err) // it may have been clicked: never twice
+		}
+		return "", nil
+	})
+}
+
+// Fill replaces what is in a field by typing text. In a list of choices it takes
+// the one that text names, in a date or time it is as HTML writes it.
+func (b *Browser) Fill(label, text string) {
+	b.t.Helper()
+	b.step("fill "+label, func(ctx context.Context) (problem string, err error) {
+		in, err := ask[answer](ctx, "enter", b.scope, label, text)
+		if err != nil || in.Problem != "" || in.Done {
+			return in.Problem, err
+		}
+		if err := typeText(ctx, text); err != nil {
+			return "", err
+		}
+		now, err := ask[answer](ctx, "value", b.scope, label)
+		if err == nil && now.Problem == "" && now.Text != text {
+			now.Problem = fmt.Sprintf("it holds %q, want %q", now.Text, text)
+		}
+		return now.Problem, err
+	})
+}
+
+// typeText puts text in the place of what is selected.
+func typeText(ctx context.Context, text string) error {
+	if text == "" {
+		return chromedp.Do(ctx, chromedp.KeyEvent(kb.Delete))
+	}
+	return chromedp.Do(ctx, chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, input.InsertText, input.InsertTextParams{Text: text})
+		return err
+	}))
+}
+
+// keys are the keys that have names.
+var keys = map[string]string{
+	"Enter": kb.Enter, "Escape": kb.Escape, "Tab": kb.Tab, "Space": " ", "Backspace": kb.Backspace, "Delete": kb.Delete,
+	"ArrowUp": kb.ArrowUp, "ArrowDown": kb.ArrowDown, "ArrowLeft": kb.ArrowLeft, "ArrowRight": kb.ArrowRight,
+	"Home": kb.Home, "End": kb.End, "PageUp": kb.PageUp, "PageDown": kb.PageDown,
+}
+
+var modifiers = map[string]chromedp.Modifier{
+	"Shift": chromedp.ModifierShift, "Control": chromedp.ModifierCtrl, "Alt": chromedp.ModifierAlt, "Meta": chromedp.ModifierMeta,
+}
+
+// Press presses keys one after the other: "j", "?", "Enter", "Shift+Tab".
+func (b *Browser) Press(presses ...string) {
+	b.t.Helper()
+	ctx, cancel := b.bounded()
+	defer cancel()
+	for _, press := range presses {
+		if err := chromedp.Do(ctx, keyEvent(press)); err != nil {
+			b.t.Fatalf("press %s: %v", press, err)
+		}
+	}
+}
+
+func keyEvent(press string) chromedp.Action[chromedp.Void] {
+	parts := strings.Split(press, "+")
+	key := parts[len(parts)-1]
+	var held []chromedp.Modifier
+	for _, name := range parts[:len(parts)-1] {
+		held = append(held, modifiers[name])
+	}
+	if named, ok := keys[key]; ok {
+		key = named
+	}
+	return chromedp.KeyEvent(key, chromedp.KeyModifiers(held...))
+}
+
+// WaitText waits until the page shows text.
+func (b *Browser) WaitText(text string) {
+	b.t.Helper()
+	b.waitShown(text, true)
+}
+
+// WaitGone waits until the page does not show text any more.
+func (b *Browser) WaitGone(text string) {
+	b.t.Helper()
+	b.waitShown(text, false)
+}
+
+func (b *Browser) waitShown(text string, want bool) {
+	b.t.Helper()
+	b.step(fmt.Sprintf("wait until %q is shown: %t", text, want), func(ctx context.Context) (string, error) {
+		loaded, err := ask[bool](ctx, "loaded")
+		if err != nil || !loaded {
+			return "the page is still loading", err
+		}
+		shown, err := ask[bool](ctx, "shows", b.scope, text)
+		if err != nil || shown == want {
+			return "", err
+		}
+		now, err := ask[answer](ctx, "text", "", cmp.Or(b.scope, "body"))
+		return fmt.Sprintf("the page says %.1500q", now.Text), err
+	})
+}
+
+// WaitPath waits until the tab is on a loaded page whose path begins so.
+func (b *Browser) WaitPath(prefix string) {
+	b.t.Helper()
+	b.Wait("the path begins with "+prefix, fmt.Sprintf(
+		`document.readyState === "complete" && location.href.startsWith(%s)`, quote(b.base+prefix)))
+}
+
+// Wait waits until a condition in JavaScript is true in the page.
+func (b *Browser) Wait(what, condition string) {
+	b.t.Helper()
+	b.step("wait until "+what, func(ctx context.Context) (string, error) {
+		is, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("!!("+condition+")"))
+		if err == nil && !is {
+			at, _ := chromedp.Run(ctx, chromedp.Evaluate[string]("location.href"))
+			return "it is not so at " + at, nil
+		}
+		return "", err
+	})
+}
+
+// Text is what the first visible element that a CSS selector matches shows, with
+// single spaces.
+func (b *Browser) Text(selector string) (text string) {
+	b.t.Helper()
+	b.step("text of "+selector, func(ctx context.Context) (string, error) {
+		a, err := ask[answer](ctx, "text", b.scope, selector)
+		text = a.Text
+		return a.Problem, err
+	})
+	return text
+}
+
+// Value is what is in the field with that label; of a box to tick "true" or
+// "false".
+func (b *Browser) Value(label string) (text string) {
+	b.t.Helper()
+	b.step("value of "+label, func(ctx context.Context) (string, error) {
+		a, err := ask[answer](ctx, "value", b.scope, label)
+		text = a.Text
+		return a.Problem, err
+	})
+	return text
+}
+
+// Count is how many visible elements a CSS selector matches now.
+func (b *Browser) Count(selector string) (n int) {
+	b.t.Helper()
+	b.step("count "+selector, func(ctx context.Context) (_ string, err error) {
+		n, err = ask[int](ctx, "count", b.scope, selector)
+		return "", err
+	})
+	return n
+}
+
+// step does something until it has no problem and no error: a page that goes
+// away under a question is an error, and the next one answers.
+func (b *Browser) step(what string, do func(ctx context.Context) (problem string, err error)) {
+	b.t.Helper()
+	ctx, cancel := b.bounded()
+	defer cancel()
+	ticker := time.NewTicker(25 * time.Millisecond)
+	defer ticker.Stop()
+	last := "the browser did not answer"
+	for {
+		problem, err := do(ctx)
+		if err == nil && problem == "" {
+			return
+		}
+		switch {
+		case err == nil:
+			last = problem
+		case ctx.Err() == nil:
+			last = err.Error()
+		}
+		select {
+		case <-ctx.Done():
+			b.t.Fatalf("%s: in vain for %s: %s", what, Patience, last)
+		case <-ticker.C:
+		}
+	}
+}
+
+// ask calls a function of page.js.
+func ask[T any](ctx context.Context, function string, args ...string) (T, error) {
+	quoted := make([]string, len(args))
+	for i, a := range args {
+		quoted[i] = quote(a)
+	}
+	script := fmt.Sprintf("(%s).%s(%s)", strings.TrimSpace(pageScript), function, strings.Join(quoted, ", "))
+	return chromedp.Run(ctx, chromedp.Evaluate[T](script))
+}
+
+// quote writes text as JavaScript does.
+func quote(text string) string {
+	out, err := json.Marshal(text)
+	if err != nil {
+		panic(err) // text can always be written
+	}
+	return string(out)
+}

@@ -1,0 +1,38 @@
+package browser
+
+import "testing"
+
+// topics: whether messages can be sent back is seen by topic, and a rule says where
+// those belong of which nobody knows it.
+func topics(t *testing.T, site *Site) {
+	original, dead := site.Topics("lost")
+	site.createTopics(site.Prefix+"lost.v1", site.Prefix+"lost") // several could be meant by the name
+	site.Fail("lost", Letter{Value: `{"n":1}`, Original: "-"}, Letter{Value: `{"n":2}`, Original: "-"})
+
+	b := Open(t, site.URL)
+	b.Visit("/")
+	b.Click("Topics")
+	b.WaitPath("/topics")
+	b.WaitText("cannot be sent back until a rule or an operator says where they belong")
+	b.WaitText("possible")
+	b.Look("topics")
+	b.Click("Topic mapping")
+	b.WaitPath("/topics/mapping")
+	b.In("[aria-labelledby=unmapped]").WaitText(dead)
+	b.Allow("status of 400")
+	b.Fill("Rules", "nonsense")
+	b.Click("Replace the rules")
+	b.WaitText("This cannot be asked for")
+	if got := b.Value("Rules"); got != "nonsense" {
+		t.Errorf("the rules that were typed are %q now, want them kept", got)
+	}
+	b.Fill("Rules", dead+" -> "+original)
+	b.Click("also set the topic of messages that are there")
+	b.Fill("Reason", "as the team said")
+	b.Click("Replace the rules")
+	b.WaitText("The rules were replaced")
+	b.Look("mapping")
+	site.AwaitMessages("the lost messages belong somewhere", original, func(all []Stored) bool { return len(all) == 2 })
+	b.Visit("/messages?topic=" + original)
+	b.WaitText("2 match")
+}
