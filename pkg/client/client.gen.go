@@ -315,6 +315,7 @@ func (e MessageOriginConfidence) Valid() bool {
 const (
 	MessagePayloadOmittedLessThannil MessagePayloadOmitted = "<nil>"
 	MessagePayloadOmittedMasked      MessagePayloadOmitted = "masked"
+	MessagePayloadOmittedNotAsked    MessagePayloadOmitted = "not_asked"
 	MessagePayloadOmittedNotJson     MessagePayloadOmitted = "not_json"
 	MessagePayloadOmittedOverLimit   MessagePayloadOmitted = "over_limit"
 	MessagePayloadOmittedPointer     MessagePayloadOmitted = "pointer"
@@ -328,6 +329,8 @@ func (e MessagePayloadOmitted) Valid() bool {
 	case MessagePayloadOmittedLessThannil:
 		return true
 	case MessagePayloadOmittedMasked:
+		return true
+	case MessagePayloadOmittedNotAsked:
 		return true
 	case MessagePayloadOmittedNotJson:
 		return true
@@ -396,6 +399,7 @@ func (e MessageDetailOriginConfidence) Valid() bool {
 const (
 	MessageDetailPayloadOmittedLessThannil MessageDetailPayloadOmitted = "<nil>"
 	MessageDetailPayloadOmittedMasked      MessageDetailPayloadOmitted = "masked"
+	MessageDetailPayloadOmittedNotAsked    MessageDetailPayloadOmitted = "not_asked"
 	MessageDetailPayloadOmittedNotJson     MessageDetailPayloadOmitted = "not_json"
 	MessageDetailPayloadOmittedOverLimit   MessageDetailPayloadOmitted = "over_limit"
 	MessageDetailPayloadOmittedPointer     MessageDetailPayloadOmitted = "pointer"
@@ -409,6 +413,8 @@ func (e MessageDetailPayloadOmitted) Valid() bool {
 	case MessageDetailPayloadOmittedLessThannil:
 		return true
 	case MessageDetailPayloadOmittedMasked:
+		return true
+	case MessageDetailPayloadOmittedNotAsked:
 		return true
 	case MessageDetailPayloadOmittedNotJson:
 		return true
@@ -731,6 +737,21 @@ func (e Count) Valid() bool {
 	}
 }
 
+// Defines values for Omit.
+const (
+	OmitPayload Omit = "payload"
+)
+
+// Valid indicates whether the value is a known member of the Omit enum.
+func (e Omit) Valid() bool {
+	switch e {
+	case OmitPayload:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for Sort.
 const (
 	SortCreatedAt        Sort = "created_at"
@@ -851,6 +872,21 @@ func (e SearchArchiveParamsCount) Valid() bool {
 	case SearchArchiveParamsCountExact:
 		return true
 	case SearchArchiveParamsCountNone:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for SearchArchiveParamsOmit.
+const (
+	SearchArchiveParamsOmitPayload SearchArchiveParamsOmit = "payload"
+)
+
+// Valid indicates whether the value is a known member of the SearchArchiveParamsOmit enum.
+func (e SearchArchiveParamsOmit) Valid() bool {
+	switch e {
+	case SearchArchiveParamsOmitPayload:
 		return true
 	default:
 		return false
@@ -1052,6 +1088,21 @@ func (e SearchMessagesParamsCount) Valid() bool {
 	case SearchMessagesParamsCountExact:
 		return true
 	case SearchMessagesParamsCountNone:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for SearchMessagesParamsOmit.
+const (
+	SearchMessagesParamsOmitPayload SearchMessagesParamsOmit = "payload"
+)
+
+// Valid indicates whether the value is a known member of the SearchMessagesParamsOmit enum.
+func (e SearchMessagesParamsOmit) Valid() bool {
+	switch e {
+	case SearchMessagesParamsOmitPayload:
 		return true
 	default:
 		return false
@@ -1869,6 +1920,9 @@ type InTopic = string
 // Limit defines model for Limit.
 type Limit = int
 
+// Omit defines model for Omit.
+type Omit string
+
 // Prefer defines model for Prefer.
 type Prefer = string
 
@@ -1995,6 +2049,9 @@ type SearchArchiveParams struct {
 	// Count How many match in all. An exact count that takes too long becomes an estimate, and says so.
 	Count *SearchArchiveParamsCount `form:"count,omitempty" json:"count,omitempty"`
 
+	// Omit Messages come without their payloads, which are not even loaded.
+	Omit *SearchArchiveParamsOmit `form:"omit,omitempty" json:"omit,omitempty"`
+
 	// Unmask Show what is masked. Needs the grant unmask, and is noted in the audit trail.
 	Unmask *Unmask `form:"unmask,omitempty" json:"unmask,omitempty"`
 }
@@ -2007,6 +2064,9 @@ type SearchArchiveParamsSort string
 
 // SearchArchiveParamsCount defines parameters for SearchArchive.
 type SearchArchiveParamsCount string
+
+// SearchArchiveParamsOmit defines parameters for SearchArchive.
+type SearchArchiveParamsOmit string
 
 // GetArchivedParams defines parameters for GetArchived.
 type GetArchivedParams struct {
@@ -2327,6 +2387,9 @@ type SearchMessagesParams struct {
 	// Count How many match in all. An exact count that takes too long becomes an estimate, and says so.
 	Count *SearchMessagesParamsCount `form:"count,omitempty" json:"count,omitempty"`
 
+	// Omit Messages come without their payloads, which are not even loaded.
+	Omit *SearchMessagesParamsOmit `form:"omit,omitempty" json:"omit,omitempty"`
+
 	// Unmask Show what is masked. Needs the grant unmask, and is noted in the audit trail.
 	Unmask *Unmask `form:"unmask,omitempty" json:"unmask,omitempty"`
 }
@@ -2339,6 +2402,9 @@ type SearchMessagesParamsSort string
 
 // SearchMessagesParamsCount defines parameters for SearchMessages.
 type SearchMessagesParamsCount string
+
+// SearchMessagesParamsOmit defines parameters for SearchMessages.
+type SearchMessagesParamsOmit string
 
 // ListRedrivesParams defines parameters for ListRedrives.
 type ListRedrivesParams struct {
@@ -4074,6 +4140,18 @@ func NewSearchArchiveRequest(server string, params *SearchArchiveParams) (*http.
 		if params.Count != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "count", *params.Count, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Omit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "omit", *params.Omit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -5921,6 +5999,18 @@ func NewSearchMessagesRequest(server string, params *SearchMessagesParams) (*htt
 		if params.Count != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "count", *params.Count, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Omit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "omit", *params.Omit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {

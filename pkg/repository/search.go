@@ -35,6 +35,9 @@ type SearchQuery struct {
 	Sort     Sort
 	After    Place // only what stands behind it in the order; the zero Place for all
 	Limit    int
+	// NoValues leaves values where they are: their state is entity.ValueNotLoaded, and
+	// they take no room of the page. An empty value is there.
+	NoValues bool
 }
 
 // Sort is an order of messages. The zero value is the newest first.

@@ -18,6 +18,7 @@ type view struct {
 	unmasked func(*entity.Message) bool // whose secrets are shown; nil: nobody's
 	archived bool                       // it is one of the archive
 	oneLine  bool                       // without line breaks between the tokens of the payload
+	noValues bool                       // nobody asked for payloads
 }
 
 // shown is a message as somebody may see it.
@@ -40,6 +41,9 @@ func (s *Server) show(m *entity.Message, v view) shown {
 	c.payload, c.omitted = projectPayload(m.Record, v.limit)
 	if c.omitted == "" && c.payload == nil && s.pointer(m) {
 		c.omitted = pointer
+	}
+	if v.noValues && (c.omitted == tooLarge || c.payload != nil) {
+		c.payload, c.omitted = nil, notAsked
 	}
 	if c.omitted != "" {
 		c.url = payloadURL(m.ID, v.archived)

@@ -1,16 +1,19 @@
 package rest
 
 import (
+	"io"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/gorilla/mux"
 )
 
 // Mount lets h answer at a path beside the API, whose variable segments are in
 // braces; h reads them by http.Request.PathValue. It is counted and logged as the
-// API's routes are, and refused to pages of other sites, but h itself says who may see
-// what. It must not be called once the server serves.
+// API's routes are, refused to pages of other sites, and its body has to arrive in
+// the same time; but h itself says who may see what. It must not be called once the
+// server serves.
 func (s *Server) Mount(method, path string, h http.Handler) {
 	s.router.Handle(path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		exchangeOf(r).route = path
@@ -20,6 +23,31 @@ func (s *Server) Mount(method, path string, h http.Handler) {
 			}
 			r.SetPathValue(name, value)
 		}
+		if r.Body != nil && r.Body != http.NoBody {
+			control := http.NewResponseController(w)
+			_ = control.SetReadDeadline(time.Now().Add(s.cfg.BodyTimeout)) // tests answer without a connection
+			body := &promptBody{r.Body, control}
+			defer body.arrived()
+			r.Body = body
+		}
 		h.ServeHTTP(w, r)
 	})).Methods(methods(method)...)
 }
+
+// promptBody is a body that has to arrive until a deadline, which ends with it: else
+// it would end the watch for a client that leaves.
+type promptBody struct {
+	io.ReadCloser
+	control *http.ResponseController
+}
+
+// Read implements io.Reader.
+func (b *promptBody) Read(into []byte) (int, error) {
+	n, err := b.ReadCloser.Read(into)
+	if err != nil {
+		b.arrived()
+	}
+	return n, err
+}
+
+func (b *promptBody) arrived() { _ = b.control.SetReadDeadline(time.Time{}) }

@@ -30,6 +30,7 @@ const (
 	tooDeep   = "too_deep"
 	tooLarge  = "too_large"
 	overLimit = "over_limit"
+	notAsked  = "not_asked"
 	pointer   = "pointer" // the dead letter only says where its record is
 )
 

@@ -27,7 +27,11 @@ var (
 	}
 	sortNames  = []string{"created_at", "-created_at", "last_retry_at", "-last_retry_at"}
 	countNames = []string{countExact, countEstimate, countNone}
+	omittable  = []string{omitPayload}
 )
+
+// omitPayload asks for messages without their payloads.
+const omitPayload = "payload"
 
 const (
 	countExact    = "exact"
@@ -95,6 +99,8 @@ func (s *Server) searchOf(r *http.Request, archived bool) (search, error) {
 	p.note(err)
 	unmask, err := boolParameter(values, "unmask")
 	p.note(err)
+	omit, err := wordParameter(values, "omit", omittable)
+	p.note(err)
 	l, err := listingWith(r, placeSize, defaultSearchLimit, append(filterNames(), "sort")...)
 	p.note(err)
 	if err := joined(p); err != nil {
@@ -104,8 +110,10 @@ func (s *Server) searchOf(r *http.Request, archived bool) (search, error) {
 		return search{}, err
 	}
 	v, err := s.viewOf(r, unmask)
-	v.limit, v.archived = maxListPayload, archived
-	q := repository.SearchQuery{Filter: filter, Archived: archived, Sort: sorts[sort], After: l.before(), Limit: l.limit + 1}
+	v.limit, v.archived, v.noValues = maxListPayload, archived, omit == omitPayload
+	q := repository.SearchQuery{
+		Filter: filter, Archived: archived, Sort: sorts[sort], After: l.before(), Limit: l.limit + 1, NoValues: v.noValues,
+	}
 	return search{l, q, count, v, archived}, err
 }
 

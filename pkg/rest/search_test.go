@@ -124,6 +124,19 @@ func TestSearch(t *testing.T) {
 }
 
 // Pages follow one another without a gap or a repeat, whatever the order.
+func TestSearch_WithoutPayloads(t *testing.T) {
+	t.Parallel()
+	f := searchFixture(t)
+	for _, m := range f.search(t, "/api/v1/messages?omit=payload").Messages {
+		if m["payload"] != nil || m["payload_omitted"] != "not_asked" || m["payload_url"] == nil || m["payload_size"] == nil || m["key"] == nil {
+			t.Errorf("got payload %v, omitted %v, url %v, size %v, key %v, want all but the payload", m["payload"], m["payload_omitted"], m["payload_url"], m["payload_size"], m["key"])
+		}
+	}
+	if w := f.do("GET", "/api/v1/messages?omit=headers", ""); w.Code != 400 || !strings.Contains(w.Body.String(), `"field":"omit"`) {
+		t.Errorf("omit=headers: got %d %s, want 400 and the field", w.Code, w.Body)
+	}
+}
+
 func TestSearch_PagesAreTheWholeList(t *testing.T) {
 	t.Parallel()
 	f := searchFixture(t)

@@ -69,9 +69,12 @@ func (r *row) loaded(maxValue int64) entity.Message {
 }
 
 // listed returns the message for a page that has room for so many bytes more.
-func (r *row) listed(room *int64) entity.Message {
+func (r *row) listed(room *int64, noValue bool) entity.Message {
 	m := r.message
 	limit := int64(repository.ListValueLimit)
+	if noValue && len(m.Record.Value) > 0 {
+		m.Record.State, m.Record.Value = entity.ValueNotLoaded, nil
+	}
 	value, headers := int64(len(m.Record.Value)), headerBytes(m.Record.Headers)
 	*room -= int64(len(m.Record.Key) + len(m.ErrorMessage))
 	for _, size := range []int64{value, headers} {

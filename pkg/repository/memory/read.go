@@ -24,7 +24,7 @@ func (s *Store) List(ctx context.Context, topic string, page repository.Page) (r
 		first := min(page.Offset(), list.Total)
 		last := min(first+int64(page.Size), list.Total)
 		for _, r := range rows[first:last] {
-			list.Messages = append(list.Messages, s.observed(r, r.listed(&room)))
+			list.Messages = append(list.Messages, s.observed(r, r.listed(&room, false)))
 		}
 		return nil
 	})

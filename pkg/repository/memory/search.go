@@ -24,7 +24,7 @@ func (s *Store) Search(ctx context.Context, q repository.SearchQuery) ([]entity.
 		slices.SortFunc(rows, func(a, b *row) int { return compareRows(q.Sort, a, sortTime(q.Sort, b), b.message.ID) })
 		room := int64(repository.ListPageLimit)
 		for _, r := range rows[:max(0, min(q.Limit, len(rows)))] {
-			found = append(found, s.observed(r, r.listed(&room)))
+			found = append(found, s.observed(r, r.listed(&room, q.NoValues)))
 		}
 		return nil
 	})

@@ -32,11 +32,12 @@ func (s *Store) Search(ctx context.Context, q repository.SearchQuery) ([]entity.
 			found, err = readMessages(ctx, tx, query, args)
 			return err
 		}
-		hits, all, err := probe(ctx, tx, from, q, n)
+		hits, all, err := probeCatalogued(ctx, tx, from, q, n)
 		if err != nil {
 			return err
 		}
 		page := these(hits)
+		page.noValues = q.NoValues
 		if !all && len(hits) < q.Limit {
 			page = listed(from, q, n, findFirst)
 			if _, err := tx.ExecContext(ctx, foundTogether); err != nil {
@@ -55,13 +56,17 @@ func (s *Store) Search(ctx context.Context, q repository.SearchQuery) ([]entity.
 // but PostgreSQL knows that only as of when it last looked: of a topic that has begun
 // to flood since, it would collect everything for every page. A walk is as short when
 // there are few. Topics that are too many to be walked one by one, and what is found
-// by words, can only be collected.
+// by words, can only be collected, and so can what is found in one of several ways
+// without an index for each.
 const (
 	walkedInOrder = `SET LOCAL enable_bitmapscan = off`
 	foundTogether = `SET LOCAL enable_bitmapscan = on`
 )
 
 func way(f entity.Filter, n names) string {
+	if n.pairs == nil && (f.Topic != "" || f.UnknownOrigin) && alternatives(f, n) {
+		return foundTogether // there is no walk for each
+	}
 	if _, inOrder := (&arguments{first: 1}).apart(f, n); inOrder {
 		return walkedInOrder
 	}
@@ -96,6 +101,10 @@ type places struct {
 	arguments
 	query string
 	order string
+
+	noValues bool // of the messages are loaded
+
+	past string // what the catalogue has not come to is left out: a query for the id of one of those
 }
 
 // What becomes of the words of a filter, and of all else that needs the catalogue.
@@ -120,13 +129,15 @@ func (a *arguments) ways(f entity.Filter, n names, how string) [][]string {
 	if how == findFirst {
 		return [][]string{a.named(f, n)}
 	}
+	if walks, apart := a.walksOfPairs(f, n); apart {
+		return walks
+	}
 	return a.walks(f, n)
 }
 
-// stretch is a part of a list: its first messages, or its last.
+// stretch is a part of a list.
 type stretch struct {
 	limit  int
-	last   bool   // its last come first
 	within string // a condition on m; "": none
 	first  int    // number of its first parameter
 }
@@ -138,10 +149,9 @@ func listed(from source, q repository.SearchQuery, n names, how string) *places 
 
 // listedIn are the places of a part of the list that q asks for.
 func listedIn(from source, q repository.SearchQuery, n names, how string, s stretch) *places {
-	p := &places{arguments: arguments{first: s.first, version: n.version}}
-	sort := repository.Sort{By: q.Sort.By, Ascending: q.Sort.Ascending != s.last}
-	p.order = order(sort, "at", "id")
-	column := sortColumn(sort)
+	p := &places{arguments: arguments{first: s.first, version: n.version}, noValues: q.NoValues}
+	p.order = order(q.Sort, "at", "id")
+	column := sortColumn(q.Sort)
 	walks := p.ways(q.Filter, n, how)
 	if len(walks) == 0 {
 		p.values = nil // none of them is in the query
@@ -149,7 +159,7 @@ func listedIn(from source, q repository.SearchQuery, n names, how string, s stre
 		return p
 	}
 	conditions := append(p.conditions(q.Filter), p.words(q.Filter, how)...)
-	if sort.By == repository.ByLastRetry {
+	if q.Sort.By == repository.ByLastRetry {
 		conditions = append(conditions, "m.last_retry_at IS NOT NULL")
 	}
 	conditions = append(conditions, p.behind(q)...)
@@ -162,7 +172,7 @@ func listedIn(from source, q repository.SearchQuery, n names, how string, s stre
 	}
 	for i, walk := range walks {
 		walks[i] = []string{"(SELECT m.id, m." + column + " AS at FROM " + from.table + " m WHERE " + and(append(walk, conditions...)...) +
-			" ORDER BY " + order(sort, "m."+column, "m.id") + " LIMIT " + limit + ")"}
+			" ORDER BY " + order(q.Sort, "m."+column, "m.id") + " LIMIT " + limit + ")"}
 	}
 	p.query = "SELECT id, at FROM (" + join(walks, "\n\tUNION ALL\n\t") + ") walked ORDER BY " + p.order + " LIMIT " + limit
 	return p
@@ -230,10 +240,14 @@ func these(ids []uuid.UUID) *places {
 // pageQuery reads the messages of places, bytes bounded as in List.
 func pageQuery(from source, p *places) (string, []any) {
 	limit, page := number(repository.ListValueLimit), number(repository.ListPageLimit)
+	values, size := "m.room", listedSize(limit)
+	if p.noValues {
+		values, size = "0", listedSizeWithout(limit)
+	}
 	return `
-	SELECT ` + stateColumns + `, ` + byteColumns("m.room", "m.room") + `, ` + consumptionColumns + `
+	SELECT ` + stateColumns + `, ` + byteColumns(values, "m.room") + `, ` + consumptionColumns + `
 	FROM (
-		SELECT m.*, place.ord, CASE WHEN sum(` + listedSize(limit) + `) OVER (ORDER BY place.ord) <= ` + page + ` THEN ` + limit + ` ELSE 0 END AS room
+		SELECT m.*, place.ord, CASE WHEN sum(` + size + `) OVER (ORDER BY place.ord) <= ` + page + ` THEN ` + limit + ` ELSE 0 END AS room
 		FROM (SELECT id, row_number() OVER (ORDER BY ` + p.order + `) AS ord FROM (` + p.query + `) placed) place
 		` + from.join("place.id") + `
 	) m
@@ -244,9 +258,14 @@ func pageQuery(from source, p *places) (string, []any) {
 // listedSize is what a page has to load of m: what is too large by itself takes
 // no room.
 func listedSize(limit string) string {
+	return listedSizeWithout(limit) + `
+			+ CASE WHEN coalesce(octet_length(m.value), pg_column_size(m.payload)) <= ` + limit + `
+			       THEN coalesce(octet_length(m.value), pg_column_size(m.payload)) ELSE 0 END`
+}
+
+// listedSizeWithout is the same without the value.
+func listedSizeWithout(limit string) string {
 	return `
 			coalesce(octet_length(m.key), 0) + octet_length(m.error_message)
-			+ CASE WHEN coalesce(octet_length(m.value), pg_column_size(m.payload)) <= ` + limit + `
-			       THEN coalesce(octet_length(m.value), pg_column_size(m.payload)) ELSE 0 END
 			+ CASE WHEN octet_length(m.headers) <= ` + limit + ` THEN octet_length(m.headers) ELSE 0 END`
 }

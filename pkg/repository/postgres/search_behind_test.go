@@ -1,7 +1,9 @@
 package postgres
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
@@ -87,6 +89,89 @@ func TestSearchWithoutAMark(t *testing.T) {
 	wantNil(t, err)
 	if len(found) != len(newest) {
 		t.Errorf("%d messages, want %d", len(found), len(newest))
+	}
+}
+
+// TestSearchInTheMiddleOfABatch: the catalogue's worker keeps the documents of a batch
+// and says later that it did. No page leaves out what others show around it.
+func TestSearchInTheMiddleOfABatch(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.Open(t)
+	seedBehind(t, db)
+	exec(t, db, `INSERT INTO dlq.message_documents (message_id, version, text, terms) SELECT id, 1, 'boom', '{}' FROM dlq.dlq_messages
+		WHERE error_message::int BETWEEN 1006 AND 1400`)
+	store := New(db)
+	q := repository.SearchQuery{Limit: 30, Filter: entity.Filter{Words: []string{"boom"}}}
+	next := 1400
+	for range 20 {
+		found, err := store.Search(t.Context(), q)
+		wantNil(t, err)
+		for _, m := range found {
+			if want := fmt.Sprint(next); m.ErrorMessage != want {
+				t.Fatalf("got message %s, want %s", m.ErrorMessage, want)
+			}
+			next--
+			q.After = repository.Place{CreatedAt: m.CreatedAt, ID: m.ID}
+		}
+	}
+	if next != 965 {
+		t.Errorf("the pages end behind message %d, want 966", next+1)
+	}
+}
+
+// TestSearchWhileTheCatalogueGoesBack: what was found is found while the catalogue
+// makes up for a message that was stored late.
+func TestSearchWhileTheCatalogueGoesBack(t *testing.T) {
+	t.Parallel()
+	f := newFinder(t)
+	f.store.AnswerFrom(1)
+	f.work()
+	late, err := f.db.Beginx()
+	wantNil(t, err)
+	defer func() { _ = late.Rollback() }()
+	missed := f.insert(late, 0)
+	exec(t, f.db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, group_id, created_at)
+		SELECT 'many', n::text, gen_random_uuid(), $1::timestamptz + n * interval '10 milliseconds' FROM generate_series(1, 2000) n`, f.now)
+	f.now = f.now.Add(5 * time.Minute)
+	for range 10 {
+		f.work()
+	}
+	newest := func() string {
+		found, err := f.store.Search(t.Context(), repository.SearchQuery{Limit: 1, Filter: entity.Filter{Words: []string{"boom"}}})
+		wantNil(t, err)
+		if len(found) == 0 {
+			return "none"
+		}
+		return found[0].ErrorMessage
+	}
+	if got := newest(); got != "2000" {
+		t.Fatalf("before: got message %s first, want 2000", got)
+	}
+	wantNil(t, late.Commit())
+	f.now = f.now.Add(5 * time.Minute)
+	if got := f.look(); len(got) != 1 || got[0] != missed {
+		t.Fatalf("the catalogue found %d messages, want the one that was stored late", len(got))
+	}
+	if got := newest(); got != "2000" {
+		t.Errorf("meanwhile: got message %s first, want 2000", got)
+	}
+}
+
+// TestExportBehindTheCatalogue: whoever exports reads all there is, so messages that
+// nobody has catalogued are no reason to look at each one.
+func TestExportBehindTheCatalogue(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.Open(t)
+	seedBehind(t, db)
+	exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message) SELECT 'orders', 'new' FROM generate_series(1, $1)`, probed)
+	tx, err := db.Beginx()
+	wantNil(t, err)
+	defer func() { _ = tx.Rollback() }()
+	q := repository.ExportQuery{Filter: entity.Filter{Words: []string{"boom"}}, Limit: 1000}
+	how, err := howToExport(t.Context(), tx, sourceOf(false), q, names{})
+	wantNil(t, err)
+	if how != findFirst {
+		t.Errorf("got %q, want that documents are found first", how)
 	}
 }
 

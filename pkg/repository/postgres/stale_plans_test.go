@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"testing"
@@ -85,9 +86,11 @@ func TestStalePlans(t *testing.T) {
 	t.Run("Stale", check)
 	for name, f := range map[string]entity.Filter{
 		"Words": {Words: []string{"boom"}}, "WordsOfTopic": {Words: []string{"boom"}, Topic: "calm1"},
+		"WordsOfStatus": {Words: []string{"boom"}, Statuses: dead}, // the flood has none of it
 	} {
 		t.Run(name, func(t *testing.T) {
-			query, args := probeQuery(sourceOf(false), repository.SearchQuery{Filter: f, Limit: 20}, names{})
+			q := repository.SearchQuery{Filter: f, Limit: 20}
+			query, args := probeQuery(q, cataloguedPlaces(sourceOf(false), q, names{}))
 			wantFewBuffers(t, db, walkedInOrder, query, args)
 		})
 	}
@@ -143,7 +146,7 @@ func TestWay(t *testing.T) {
 	for n := range maxWalks + 1 {
 		many.originals = append(many.originals, fmt.Sprint(n))
 	}
-	pairs := map[int32][]string{}
+	pairs, number := map[int32][]string{}, sql.NullInt32{Int32: 1, Valid: true}
 	patterns, err := entity.ParseTopicPatterns("topics", "a*")
 	wantNil(t, err)
 	for name, c := range map[string]struct {
@@ -156,6 +159,8 @@ func TestWay(t *testing.T) {
 		"a topic that not all may see":    {entity.Filter{Topic: "a"}, names{visible: many, pairs: pairs}, walkedInOrder},
 		"a pattern of one topic":          {entity.Filter{Topics: patterns}, names{topics: few, pairs: pairs}, walkedInOrder},
 		"a pattern of many":               {entity.Filter{Topics: patterns}, names{topics: many, pairs: pairs}, foundTogether},
+		"some of an archived topic":       {entity.Filter{Topic: "a"}, names{number: number, visible: few}, foundTogether},
+		"some of a dead-letter topic":     {entity.Filter{Topic: "a"}, names{number: number, visible: few, pairs: pairs}, walkedInOrder},
 		"a pattern of archived topics":    {entity.Filter{Topics: patterns}, names{topics: few}, foundTogether},
 		"who may see one topic":           {entity.Filter{}, names{visible: few, pairs: pairs}, walkedInOrder},
 		"who may see many":                {entity.Filter{}, names{visible: many, pairs: pairs}, foundTogether},

@@ -483,6 +483,19 @@ func searchBytes(h *harness) {
 	if got, want := found[1], h.get(small.ID); got.Source != want.Source || got.CreatedAt != want.CreatedAt || got.Status != want.Status {
 		h.Errorf("found %+v, want %+v", got, want)
 	}
+	found, err = h.Repository.Search(h.Context(), repository.SearchQuery{Limit: 10, NoValues: true})
+	if err != nil || len(found) != 2 {
+		h.Fatalf("Search without values = %v, %v, want both", ids(found), err)
+	}
+	for i, want := range []entity.Message{h.get(large.ID), h.get(small.ID)} {
+		got := found[i].Record
+		if got.State != entity.ValueNotLoaded || got.Value != nil || got.Size != int64(len(want.Record.Value)) {
+			h.Errorf("a value that was not asked for is in state %d with %d of %d bytes, want none of %d", got.State, len(got.Value), got.Size, len(want.Record.Value))
+		}
+		if string(got.Key) != string(want.Record.Key) || len(got.Headers) != len(want.Record.Headers) || got.HeadersOmitted {
+			h.Errorf("without its value: got %+v, want the key and the headers of %+v", got, want.Record)
+		}
+	}
 }
 
 func searchNoLimit(h *harness) {
