@@ -6,7 +6,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/integration/shop"
 )
 
-// archive: what is over for long enough is found in the archive, and brought back.
+// archive: what has been over for long is found in the archive, and brought back.
 func archive(t *testing.T, site *Site) {
 	payments := site.Prefix + shop.PaymentsTopic
 	site.Archive(payments)
@@ -15,9 +15,22 @@ func archive(t *testing.T, site *Site) {
 	b.Click("Archive")
 	b.WaitPath("/archive")
 	b.Fill("Topic", payments)
+	b.In("#filters").Click("dead")
 	b.Click("Search")
 	b.WaitPath("/archive?")
-	b.WaitText("match")
+	b.WaitText("2 match")
 	b.Look("archive")
-	b.Click(".messages td.c-status")
+	b.Click("[data-open]")
+	b.WaitPath("/archive/")
+	b.WaitText("It is in the archive")
+	b.WaitText("the producer sends amounts as text")
+	b.Look("archived-message")
+	b.Click("Restore")
+	b.Fill("Reason", "the producer can be told what to send")
+	b.Click("Restore it")
+	b.WaitPath("/messages/")
+	b.WaitText("The message is among the live ones again")
+	b.In("#outcome").WaitText("PENDING")
+	b.Visit("/archive?status=DEAD&topic=" + payments)
+	b.WaitText("1 matches")
 }

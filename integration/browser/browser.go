@@ -11,8 +11,10 @@
 //	b.Fill("Topic", "orders.dlq.v1")
 //	b.Click("Search")
 //	b.WaitText("catalogue does not know")
-//	b.Axe()                             // nothing that keeps people out, light and dark
-//	b.Screenshot("messages")            // light and dark, on a desk and in a hand
+//	b.Look("messages")                  // nothing keeps people out, little to fetch, screenshots
+//
+// Flows that need letters of their own make topics (Site.Topics) and dead-letter what
+// they like (Site.Fail); most of them share the site of TestFlows.
 //
 // Things are named as they are shown: Click("Retry") is the link, button, tab or
 // label of that name, Fill("Reason", ...) the field with that label; case and
@@ -29,7 +31,7 @@
 //
 // One Chromium serves the whole test process, and at most two tabs are open at a
 // time: further tests wait for one. Screenshots are kept in bin/screenshots, or
-// where DLQ_SCREENSHOTS says.
+// where SCREENSHOTS says.
 package browser
 
 import (

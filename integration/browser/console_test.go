@@ -2,24 +2,31 @@ package browser
 
 import "testing"
 
-// TestPagesThatAnybodySees holds pages to what every page promises: no fault in
-// the console, nothing that keeps people out, room enough in a hand.
-func TestPagesThatAnybodySees(t *testing.T) {
+// TestNothingHereYet: an installation that took nothing in says how to begin, a page
+// that is not there says so, and the document of the API can be read by everybody.
+func TestNothingHereYet(t *testing.T) {
 	t.Parallel()
-	site := NewSite(t)
-	for _, page := range []struct{ name, path, text string }{
-		{"overview", "/", "Overview"},
-	} {
-		t.Run(page.name, func(t *testing.T) {
-			t.Parallel()
-			b := Open(t, site.URL)
-			b.Visit(page.path)
-			b.WaitText(page.text)
-			b.Wait("the page has its libraries, which `make assets` fetches", "window.htmx")
+	site := NewEmptySite(t)
+	t.Run("pages", func(t *testing.T) {
+		t.Parallel()
+		b := Open(t, site.URL)
+		b.Visit("/")
+		b.WaitText("Nothing was taken in yet")
+		b.Wait("the page has its libraries, which `make assets` fetches", "window.htmx")
+		b.Look("overview-empty")
+		for path, text := range map[string]string{
+			"/messages": "There are no messages yet", "/groups": "Nothing is open", "/redrives": "Nothing was redriven yet",
+			"/topics": "No topic has messages", "/archive": "The archive is empty", "/audit": "Audit",
+		} {
+			b.Visit(path)
+			b.WaitText(text)
 			b.Axe()
-			b.Screenshot(page.name)
-		})
-	}
+		}
+		b.Allow("status of 404")
+		b.Visit("/messages/00000000-0000-7000-8000-000000000000")
+		b.WaitText("Not there")
+		b.Look("error")
+	})
 	t.Run("docs", func(t *testing.T) {
 		t.Parallel()
 		b := Open(t, site.URL)

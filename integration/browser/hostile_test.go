@@ -101,10 +101,11 @@ func harmless(b *Browser, where string) {
 	b.t.Helper()
 	b.Wait(where+" is loaded", `document.readyState === "complete"`)
 	for what, found := range map[string]string{
-		"a script ran":         `window.__xss !== undefined`,
-		"there are elements":   `document.querySelector("img, iframe, base, [data-evil], [onerror], [onload], [onfocus], script:not([src])") !== null`,
-		"there are links":      `[...document.querySelectorAll("a[href], form[action]")].some((e) => /^\s*javascript:/i.test(e.getAttribute("href") ?? e.getAttribute("action")))`,
-		"htmx was told things": `document.querySelector("[hx-on\\:load]") !== null`,
+		"a script ran":          `window.__xss !== undefined`,
+		"there are elements":    `document.querySelector("img, iframe, base, [data-evil], [onerror], [onload], [onfocus], script:not([src])") !== null`,
+		"there are links":       `[...document.querySelectorAll("a[href], form[action]")].some((e) => /^\s*javascript:/i.test(e.getAttribute("href") ?? e.getAttribute("action")))`,
+		"text is turned around": `/[\u202a-\u202e\u2066-\u2069]/.test(document.body.innerText)`,
+		"htmx was told things":  `document.querySelector("[hx-on\\:load]") !== null`,
 	} {
 		if measure[bool](b, found) {
 			b.t.Errorf("%s: %s that came with a dead letter", where, what)

@@ -1,6 +1,8 @@
 package browser
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 
@@ -88,22 +90,21 @@ func (b *Browser) keep(file string) {
 	}
 }
 
+// wantNoWider waits until the page fits: a chart follows its window a little later.
 func (b *Browser) wantNoWider(name string, s screen) {
 	b.t.Helper()
-	ctx, cancel := b.bounded()
-	defer cancel()
-	width, err := chromedp.Run(ctx, chromedp.Evaluate[int](`document.documentElement.scrollWidth`))
-	if err != nil {
-		b.t.Fatalf("width of %s: %v", name, err)
-	}
-	if width > s.width {
-		b.t.Errorf("%s is %d pixels wide, want no more than the %d of the window", name, width, s.width)
-	}
+	b.step(name+" fits "+s.name, func(ctx context.Context) (string, error) {
+		width, err := chromedp.Run(ctx, chromedp.Evaluate[int](`document.documentElement.scrollWidth`))
+		if err != nil || width <= s.width {
+			return "", err
+		}
+		return fmt.Sprintf("it is %d pixels wide, want no more than the %d of the window", width, s.width), nil
+	})
 }
 
 // screenshots is the folder that they are kept in.
 func screenshots(fatalf func(string, ...any)) string {
-	if folder := os.Getenv("DLQ_SCREENSHOTS"); folder != "" {
+	if folder := os.Getenv("SCREENSHOTS"); folder != "" {
 		return folder
 	}
 	return filepath.Join(repository(fatalf), "bin", "screenshots")

@@ -31,7 +31,7 @@ func redriving(t *testing.T, site *Site) {
 	one.Fill("Rate", "fast")
 	one.Allow("status of 400")
 	one.Click("Look again")
-	one.WaitText("rate")
+	one.WaitText("must be a number")
 	one.Fill("Rate", "1")
 	one.Click("Look again")
 	one.WaitText("can be sent 60")
@@ -45,19 +45,18 @@ func redriving(t *testing.T, site *Site) {
 	one.WaitText("The redrive was paused")
 	one.In("#progress").WaitText("paused")
 	other.In("#progress").WaitText("paused")
-	other.Allow("status of 409")
-	move(other, "Pause")
-	other.WaitText("Not possible now")
 	one.Look("redrive-paused")
-
 	move(other, "Resume")
 	other.WaitText("The redrive goes on")
 	one.In("#progress").WaitText("running")
+
 	move(one, "Cancel")
 	one.WaitText("The redrive was cancelled")
 	other.In("#progress").WaitText("cancelled")
-	move(other, "Cancel")
+	other.Allow("status of 409")
+	move(other, "Resume") // its page is of before
 	other.WaitText("Not possible now")
+	other.WaitText("is cancelled and cannot become")
 	other.Look("redrive-refused")
 }
 

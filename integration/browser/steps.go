@@ -95,17 +95,40 @@ func (b *Browser) Press(presses ...string) {
 	}
 }
 
+// keyEvent presses a key and lets it go. What it writes comes with the press, so that
+// a page that takes the press for something else keeps it from being written.
 func keyEvent(press string) chromedp.Action[chromedp.Void] {
 	parts := strings.Split(press, "+")
 	key := parts[len(parts)-1]
-	var held []chromedp.Modifier
+	var held chromedp.Modifier
 	for _, name := range parts[:len(parts)-1] {
-		held = append(held, modifiers[name])
+		held |= modifiers[name]
 	}
 	if named, ok := keys[key]; ok {
 		key = named
 	}
-	return chromedp.KeyEvent(key, chromedp.KeyModifiers(held...))
+	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		for _, r := range key {
+			for _, event := range pressAndRelease(r, held) {
+				if _, err := cdp.Call(ctx, t, input.DispatchKeyEvent, event); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+func pressAndRelease(r rune, held chromedp.Modifier) (events []input.DispatchKeyEventParams) {
+	for _, event := range kb.Encode(r) {
+		event.Modifiers |= int64(held)
+		if event.Type != kb.KeyChar {
+			events = append(events, *event)
+		} else if held&^chromedp.ModifierShift == 0 {
+			events[0].Text, events[0].UnmodifiedText = event.Text, event.UnmodifiedText
+		}
+	}
+	return events
 }
 
 // WaitText waits until the page shows text.

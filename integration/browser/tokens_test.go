@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -108,30 +107,4 @@ func tokensFile(t *testing.T, all ...token) string {
 		t.Fatal(err)
 	}
 	return path
-}
-
-// TestNothingHereYet: an installation that took nothing in says how to begin, and a
-// page that is not there says so.
-func TestNothingHereYet(t *testing.T) {
-	t.Parallel()
-	site := NewEmptySite(t)
-	b := Open(t, site.URL)
-	b.Visit("/")
-	b.WaitText("Nothing was taken in yet")
-	b.Look("overview-empty")
-	for path, text := range map[string]string{
-		"/messages": "There are no messages yet", "/groups": "no", "/redrives": "Nothing was redriven yet",
-		"/topics": "No topic has messages", "/archive": "The archive is empty", "/audit": "Audit",
-	} {
-		b.Visit(path)
-		b.WaitText(text)
-		b.Axe()
-	}
-	b.Allow("status of 404")
-	b.Visit("/messages/00000000-0000-7000-8000-000000000000")
-	b.WaitText("Not there")
-	b.Look("error")
-	if got := site.Call(http.MethodGet, "/messages/00000000-0000-7000-8000-000000000000", nil, nil); got != http.StatusNotFound {
-		t.Errorf("the page of a message that is not there answers %d, want 404", got)
-	}
 }

@@ -27,7 +27,9 @@ func topics(t *testing.T, site *Site) {
 		t.Errorf("the rules that were typed are %q now, want them kept", got)
 	}
 	b.Fill("Rules", dead+" -> "+original)
-	b.Click("also set the topic of messages that are there")
+	if got := b.Value("also set the topic of messages that are there"); got != "true" {
+		t.Errorf("setting the topic of messages that are there is %s, want it to be what is proposed", got)
+	}
 	b.Fill("Reason", "as the team said")
 	b.Click("Replace the rules")
 	b.WaitText("The rules were replaced")

@@ -50,7 +50,7 @@ func NewSignIn(cfg Config, log *zap.Logger, change ...Option) (*SignIn, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &SignIn{cfg: cfg.OIDC, issuer: i, places: newPlaces(cfg.OIDC.Issuer, i.client, o.now)}
+	s := &SignIn{cfg: cfg.OIDC, issuer: i, places: newPlaces(cfg.OIDC.Issuer, i.client, cfg.OIDC.Timeout, o.now)}
 	if _, err := s.secret(); err != nil { // now, not when somebody is on their way
 		return nil, err
 	}
@@ -59,8 +59,11 @@ func NewSignIn(cfg Config, log *zap.Logger, change ...Option) (*SignIn, error) {
 
 // Begin returns where to send the browser, and what Finish needs when it comes
 // back with a code and the state: whoever begins keeps both for that browser alone.
-// The error is of kind entity.ErrUnavailable.
+// It takes no longer than the issuer's timeout. The error is of kind
+// entity.ErrUnavailable; while the issuer is away it comes at once for some seconds.
 func (s *SignIn) Begin(ctx context.Context, state string) (address, nonce, verifier string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
 	client, err := s.client(ctx)
 	if err != nil {
 		return "", "", "", fmt.Errorf("begin to sign in: %w", err)
@@ -73,8 +76,10 @@ func (s *SignIn) Begin(ctx context.Context, state string) (address, nonce, verif
 // Finish gives the code back to the issuer and returns the ID token that it has
 // for it, which the authenticator of the same configuration lets in until expires.
 // The error is ErrUnauthenticated, or of kind entity.ErrUnavailable when the issuer
-// cannot be asked.
+// cannot be asked; it takes no longer than twice the issuer's timeout.
 func (s *SignIn) Finish(ctx context.Context, code, verifier, nonce string) (token string, expires time.Time, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*s.cfg.Timeout)
+	defer cancel()
 	token, err = s.exchange(ctx, code, verifier)
 	if err == nil {
 		expires, err = s.inspect(ctx, token, nonce)

@@ -15,6 +15,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,6 +37,7 @@ const (
 type codeIssuer struct {
 	*fakeIssuer
 	t        *testing.T
+	at       *clock
 	methods  []string                               // of its clients; nil: it does not say
 	document map[string]any                         // what it says otherwise than it should
 	change   func(map[string]any)                   // of the ID token's claims; nil: none
@@ -47,7 +50,7 @@ type codeIssuer struct {
 
 func newCodeIssuer(t *testing.T) *codeIssuer {
 	t.Helper()
-	f := &codeIssuer{fakeIssuer: &fakeIssuer{keys: []any{public(&testKeys()[0].PublicKey, "1", "RS256")}}, t: t}
+	f := &codeIssuer{fakeIssuer: &fakeIssuer{keys: []any{public(&testKeys()[0].PublicKey, "1", "RS256")}}, t: t, at: &clock{noon}}
 	f.server = httptest.NewServer(f)
 	t.Cleanup(f.server.Close)
 	return f
@@ -106,7 +109,7 @@ func (f *codeIssuer) config() Config {
 
 func (f *codeIssuer) signIn(t *testing.T, cfg Config) *SignIn {
 	t.Helper()
-	s, err := NewSignIn(cfg, zap.NewNop(), WithClock((&clock{noon}).now))
+	s, err := NewSignIn(cfg, zap.NewNop(), WithClock(f.at.now))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -319,6 +322,10 @@ func TestSignIn_IssuerThatCannotBeAsked(t *testing.T) {
 			t.Errorf("%s: Finish: got a token of %d bytes, %v, want ErrUnavailable", name, len(token), err)
 		}
 		f.set(func() { f.broken, f.document = false, nil })
+		if _, _, _, err := s.Begin(t.Context(), "s"); !errors.Is(err, entity.ErrUnavailable) {
+			t.Errorf("%s: a moment later: got %v, want the failure shared", name, err)
+		}
+		f.at.at = f.at.at.Add(placesPause)
 		if _, _, _, err := s.Begin(t.Context(), "s"); err != nil {
 			t.Errorf("%s: after it is over: got %v, want it asked again", name, err)
 		}
@@ -335,7 +342,7 @@ func TestSignIn_SilentIssuer(t *testing.T) {
 	}))
 	defer silent.Close()
 	defer close(release)
-	f := &codeIssuer{fakeIssuer: &fakeIssuer{server: silent}}
+	f := &codeIssuer{fakeIssuer: &fakeIssuer{server: silent}, at: &clock{noon}}
 	s := f.signIn(t, f.config())
 	first, cancel := context.WithCancel(t.Context())
 	over := make(chan error, 1)
@@ -352,6 +359,35 @@ func TestSignIn_SilentIssuer(t *testing.T) {
 	cancel()
 	if err := <-over; !errors.Is(err, entity.ErrUnavailable) {
 		t.Errorf("in front: got %v, want ErrUnavailable", err)
+	}
+}
+
+// Ten people who come to an issuer that is silent wait as long as one.
+func TestSignIn_SilentIssuerIsAskedOnceForAll(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	var asked atomic.Int32
+	silent := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		asked.Add(1)
+		<-release
+	}))
+	defer silent.Close()
+	defer close(release)
+	f := &codeIssuer{fakeIssuer: &fakeIssuer{server: silent}, at: &clock{noon}}
+	cfg := f.config()
+	cfg.OIDC.Timeout = 50 * time.Millisecond
+	s := f.signIn(t, cfg)
+	var all sync.WaitGroup
+	for range 10 {
+		all.Go(func() {
+			if _, _, _, err := s.Begin(t.Context(), "s"); !errors.Is(err, entity.ErrUnavailable) {
+				t.Errorf("got %v, want ErrUnavailable", err)
+			}
+		})
+	}
+	all.Wait()
+	if n := asked.Load(); n != 1 {
+		t.Errorf("the issuer was asked %d times, want once", n)
 	}
 }
 

@@ -70,8 +70,13 @@ func (c client) head(r *http.Request, path string, n int) (b []byte, all bool, h
 	return answer.body.Bytes(), !answer.cut, answer.header, nil
 }
 
+const (
+	maxAnswer  = 32 << 20 // bytes of an answer that are read; no page can show more
+	maxProblem = 1 << 20  // and of one of an error
+)
+
 // call makes one call. An answer of an error is returned as one; most is how much of
-// any other is taken, 0 for all.
+// any other is taken, 0 for all: one that is too large for that is an error.
 func (c client) call(r *http.Request, method, path string, body any, most int) (*answer, error) {
 	req, err := inner(r, method, path, body)
 	if err != nil {
@@ -84,6 +89,9 @@ func (c client) call(r *http.Request, method, path string, body any, most int) (
 	}
 	if a.status >= http.StatusBadRequest {
 		return nil, a.problem()
+	}
+	if most == 0 && a.cut {
+		return nil, &apiError{Status: http.StatusInternalServerError, Message: fmt.Sprintf("There is more to read than the %s that a page can take: ask for less at once.", byteSize(maxAnswer))}
 	}
 	return a, nil
 }
@@ -114,8 +122,10 @@ func inner(r *http.Request, method, path string, body any) (*http.Request, error
 	if value := authorization(r); value != "" {
 		req.Header.Set("Authorization", value)
 	}
-	if key := r.PostFormValue(keyField); key != "" && (method == http.MethodPost || method == http.MethodPut) {
-		req.Header.Set("Idempotency-Key", "console-"+key)
+	if method == http.MethodPost || method == http.MethodPut {
+		if key := r.PostFormValue(keyField); key != "" {
+			req.Header.Set("Idempotency-Key", "console-"+key)
+		}
 	}
 	return req, nil
 }
@@ -125,7 +135,7 @@ type answer struct {
 	header http.Header
 	status int
 	body   bytes.Buffer
-	most   int // bytes of a good answer that are wanted; 0: all
+	most   int // bytes of a good answer that are wanted; 0: all, but for what no page can show
 	cut    bool
 }
 
@@ -143,12 +153,24 @@ func (a *answer) WriteHeader(status int) {
 // that nobody reads on.
 func (a *answer) Write(b []byte) (int, error) {
 	a.WriteHeader(http.StatusOK)
-	if left := a.most - a.body.Len(); a.most > 0 && a.status < http.StatusBadRequest && len(b) > left {
+	if left := a.limit() - a.body.Len(); len(b) > left {
 		a.cut = true
 		a.body.Write(b[:left])
 		return left, io.ErrClosedPipe
 	}
 	return a.body.Write(b)
+}
+
+// limit is how many bytes are kept.
+func (a *answer) limit() int {
+	switch {
+	case a.status >= http.StatusBadRequest:
+		return maxProblem
+	case a.most > 0:
+		return a.most
+	default:
+		return maxAnswer
+	}
 }
 
 func (a *answer) problem() error {

@@ -12,6 +12,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // static are the files of the pages. Its folder vendor holds the libraries that
@@ -19,6 +20,9 @@ import (
 //
 //go:embed static
 var static embed.FS
+
+// embedded are the files of the pages, packed once: they are the same for all.
+var embedded = sync.OnceValues(func() (*assets, error) { return loadAssets(static) })
 
 // stylesheet is the name that all files of static/css are served under, together.
 const stylesheet = "console.css"

@@ -86,10 +86,9 @@ func (c *Console) listChanges(w http.ResponseWriter, r *http.Request) error {
 	shown := page{Title: "Audit", Nav: "/audit"}
 	status := http.StatusOK
 	if err := c.api.get(r, endpoint("audit"), query, &answer); err != nil {
-		if shown.Problem, err = problemOf(err); err != nil {
+		if status, shown.Problem, err = told(err); err != nil {
 			return err
 		}
-		status = http.StatusBadRequest
 	}
 	data.Changes = answer.Changes
 	if answer.NextCursor != "" {

@@ -9,6 +9,7 @@ package console
 
 import (
 	"errors"
+	"mime"
 	"net/http"
 	"time"
 
@@ -23,8 +24,9 @@ type Console struct {
 	pages    map[string]*pageTemplate
 	logger   *zap.Logger
 	now      func() time.Time
-	signIn   SignIn // nil: tokens are pasted
-	needAuth bool   // somebody has to say who they are
+	signIn   SignIn        // nil: tokens are pasted
+	needAuth bool          // somebody has to say who they are
+	dear     chan struct{} // holds a value for each of what takes much memory now
 }
 
 // Option changes what a console shows.
@@ -43,12 +45,12 @@ func New(cfg Config, api http.Handler, logger *zap.Logger, options ...Option) (*
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	c := &Console{cfg: cfg, api: client{api}, logger: logger, now: time.Now}
+	c := &Console{cfg: cfg, api: client{api}, logger: logger, now: time.Now, dear: make(chan struct{}, maxDear)}
 	for _, option := range options {
 		option(c)
 	}
 	var err error
-	if c.assets, err = loadAssets(static); err != nil {
+	if c.assets, err = embedded(); err != nil {
 		return nil, err
 	}
 	if c.pages, err = c.parseTemplates(); err != nil {
@@ -70,17 +72,25 @@ type Route struct {
 // written when it returns an error.
 type handler func(w http.ResponseWriter, r *http.Request) error
 
-// maxForm bounds what a form may send: an edited payload and a little more.
-const maxForm = 4 << 20
+const (
+	// maxForm bounds what a form may send: an edited payload and a little more.
+	maxForm = 4 << 20
+	// maxDear is how many texts of megabytes are held against each other at once.
+	// Whoever wants it too waits a moment.
+	maxDear = 2
+)
 
 // page answers with a page for whoever is signed in.
 func (c *Console) page(h handler) http.Handler {
 	return c.open(func(w http.ResponseWriter, r *http.Request) error {
-		r, err := c.withViewer(r)
+		seen, err := c.withViewer(r)
 		if err != nil {
 			return err
 		}
-		return h(w, r)
+		if err := h(w, seen); err != nil && r.Context().Err() == nil {
+			c.fail(w, seen, err) // with the way to the other pages
+		}
+		return nil
 	})
 }
 
@@ -91,12 +101,57 @@ func (c *Console) open(h handler) http.Handler {
 		r.Header.Set("X-Request-Id", w.Header().Get("X-Request-Id")) // calls of the API carry it on
 		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 		secure(w.Header())
-		err := h(w, r)
+		err := readForm(r)
+		if err == nil {
+			err = h(w, r)
+		}
 		if err == nil || errors.Is(err, r.Context().Err()) && r.Context().Err() != nil {
 			return
 		}
 		c.fail(w, r, err)
 	})
+}
+
+// readForm reads what a form sends before anything is done with it: what cannot be
+// read must not pass for a form that was left empty.
+func readForm(r *http.Request) error {
+	if r.Method != http.MethodPost {
+		return nil
+	}
+	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if r.ContentLength != 0 && kind != "application/x-www-form-urlencoded" {
+		return &apiError{Status: http.StatusBadRequest, Message: "This is not what a form of these pages sends. Nothing was done."}
+	}
+	var tooLarge *http.MaxBytesError
+	switch err := r.ParseForm(); {
+	case err == nil, errors.As(err, &tooLarge):
+		return err
+	default:
+		return &apiError{Status: http.StatusBadRequest, Message: "The form cannot be read. Nothing was done."}
+	}
+}
+
+// alone does what takes much memory, when few others do.
+func (c *Console) alone(r *http.Request, do func()) error {
+	select {
+	case c.dear <- struct{}{}:
+	case <-r.Context().Done():
+		return r.Context().Err()
+	}
+	defer func() { <-c.dear }()
+	do()
+	return nil
+}
+
+// ofAnotherSite reports whether a page of somebody else had the browser ask. Old
+// browsers, and those without TLS, do not tell.
+func ofAnotherSite(r *http.Request) bool {
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "", "none", "same-origin":
+		return false
+	default:
+		return true
+	}
 }
 
 // secure keeps whatever a page shows from becoming anything but text.

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ var noon = time.Date(2026, 2, 20, 12, 0, 0, 0, time.UTC)
 // anAPI answers what tests say, by method and path, and notes what it was asked.
 type anAPI struct {
 	t       *testing.T
+	mu      sync.Mutex
 	answers map[string]any // by "GET /api/v1/topics": what is answered as JSON, or an http.HandlerFunc
 	asked   []*http.Request
 	bodies  []string
@@ -49,7 +51,9 @@ func (a *anAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Body != nil {
 		_, _ = readAll(&body, r)
 	}
+	a.mu.Lock()
 	a.asked, a.bodies = append(a.asked, r), append(a.bodies, body.String())
+	a.mu.Unlock()
 	switch answer := a.answers[r.Method+" "+r.URL.Path].(type) {
 	case nil:
 		a.t.Errorf("the page asked for %s %s, which the test does not know", r.Method, r.URL)

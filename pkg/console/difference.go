@@ -15,29 +15,19 @@ func (l diffLine) Kind() string {
 // diffContext is how many lines that stay are shown around those that do not.
 const diffContext = 2
 
-// difference compares line by line, by the longest lines that both have in common.
+// difference compares line by line, by the longest lines that both have in common. It
+// takes two bytes for each pair of lines: neither may have more than 65,535.
 func difference(before, after []string) []diffLine {
-	common := make([][]int, len(before)+1) // of the lines from i and from j on
-	for i := range common {
-		common[i] = make([]int, len(after)+1)
-	}
-	for i := len(before) - 1; i >= 0; i-- {
-		for j := len(after) - 1; j >= 0; j-- {
-			if before[i] == after[j] {
-				common[i][j] = common[i+1][j+1] + 1
-			} else {
-				common[i][j] = max(common[i+1][j], common[i][j+1])
-			}
-		}
-	}
-	var lines []diffLine
+	common := commonLines(before, after)
+	wide := len(after) + 1
+	lines := make([]diffLine, 0, len(before)+len(after))
 	i, j := 0, 0
 	for i < len(before) || j < len(after) {
 		switch {
 		case i < len(before) && j < len(after) && before[i] == after[j]:
 			lines = append(lines, diffLine{"", before[i]})
 			i, j = i+1, j+1
-		case i < len(before) && (j == len(after) || common[i+1][j] >= common[i][j+1]):
+		case i < len(before) && (j == len(after) || common[(i+1)*wide+j] >= common[i*wide+j+1]):
 			lines = append(lines, diffLine{"-", before[i]})
 			i++
 		default:
@@ -48,8 +38,42 @@ func difference(before, after []string) []diffLine {
 	return lines
 }
 
-// shortened leaves out what stays, but for the lines around what does not.
-func shortened(lines []diffLine) []diffLine {
+// commonLines is how many lines both have in common from each pair of lines on, by
+// rows of the lines of before.
+func commonLines(before, after []string) []uint16 {
+	ids := map[string]int{} // lines may be long, and are compared often
+	a, b := numbered(ids, before), numbered(ids, after)
+	wide := len(after) + 1
+	common := make([]uint16, (len(before)+1)*wide)
+	for i := len(a) - 1; i >= 0; i-- {
+		for j := len(b) - 1; j >= 0; j-- {
+			if a[i] == b[j] {
+				common[i*wide+j] = common[(i+1)*wide+j+1] + 1
+			} else {
+				common[i*wide+j] = max(common[(i+1)*wide+j], common[i*wide+j+1])
+			}
+		}
+	}
+	return common
+}
+
+// numbered gives each line a number: the same to those that are the same.
+func numbered(ids map[string]int, lines []string) []int {
+	list := make([]int, len(lines))
+	for i, line := range lines {
+		id, known := ids[line]
+		if !known {
+			id = len(ids)
+			ids[line] = id
+		}
+		list[i] = id
+	}
+	return list
+}
+
+// shortened leaves out what stays, but for the lines around what does not. before and
+// after are how many more lines stay there.
+func shortened(lines []diffLine, before, after int) []diffLine {
 	near := make([]bool, len(lines))
 	for i, line := range lines {
 		if line.Mark == "" {
@@ -60,18 +84,22 @@ func shortened(lines []diffLine) []diffLine {
 		}
 	}
 	var list []diffLine
-	var left int64
-	for i := range lines {
+	left := before
+	skip := func() {
+		if left > 0 {
+			list = append(list, diffLine{"…", plural(int64(left), "line that stays", "lines that stay")})
+		}
+		left = 0
+	}
+	for i, line := range lines {
 		if !near[i] {
 			left++
+			continue
 		}
-		if left > 0 && (near[i] || i == len(lines)-1) {
-			list = append(list, diffLine{"…", plural(left, "line that stays", "lines that stay")})
-			left = 0
-		}
-		if near[i] {
-			list = append(list, lines[i])
-		}
+		skip()
+		list = append(list, line)
 	}
+	left += after
+	skip()
 	return list
 }

@@ -1,7 +1,14 @@
 package console
 
-// done are the sentences that a page begins with after something was done. Addresses
-// name them by their keys: no text of an address is ever shown as ours.
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// done are the sentences that a page begins with after something was done, by what the
+// cookie calls them: no text of a request is ever shown as ours.
 var done = map[string]string{
 	"retried":        "The message was sent back. Watch its outcome below.",
 	"requeued":       "The message is pending again, with no attempts used.",
@@ -18,4 +25,38 @@ var done = map[string]string{
 	"edited":         "The edited message was sent. The stored one is as it was.",
 	"signed-out":     "You are signed out.",
 	"nothing-chosen": "Nothing was selected.",
+}
+
+// doneCookie carries what was done to the page that shows it. It is no part of the
+// address: that would say it again to whoever comes back, or gets it from somebody.
+const (
+	doneCookie = "dlq-done"
+	doneLife   = time.Minute
+)
+
+// seeDone ends a change as seeOther does. The page begins with what was done, once.
+func seeDone(w http.ResponseWriter, r *http.Request, what, address string) error {
+	if u, err := url.Parse(address); err == nil {
+		setDone(w, r, what+"."+digest(u.Path), doneLife)
+	}
+	return seeOther(w, r, address)
+}
+
+// takeDone returns the sentence of what was just done, if it is for this page, and takes
+// it away. Parts of a page that fetch themselves leave it to the page.
+func takeDone(w http.ResponseWriter, r *http.Request) string {
+	what, where, _ := strings.Cut(cookieOf(r, doneCookie), ".")
+	if r.Method != http.MethodGet || !navigates(r) || where != digest(r.URL.Path) {
+		return ""
+	}
+	setDone(w, r, "", -time.Second)
+	return done[what]
+}
+
+// setDone sets the cookie; it has to work without TLS, where the change worked too.
+func setDone(w http.ResponseWriter, r *http.Request, value string, life time.Duration) {
+	http.SetCookie(w, &http.Cookie{
+		Name: doneCookie, Value: value, Path: "/", MaxAge: int(life / time.Second),
+		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil,
+	})
 }

@@ -44,29 +44,35 @@ type editCheck struct {
 
 // showEdit answers with the form that a message is edited in.
 func (c *Console) showEdit(w http.ResponseWriter, r *http.Request) error {
-	p, was, err := c.editOf(r)
+	p, err := c.editOf(r)
 	if err != nil {
 		return err
 	}
-	p.Draft = was
+	p.Draft = c.originalOf(r, p)
 	return c.renderEdit(w, r, http.StatusOK, p, nil)
 }
 
-// editOf loads a message and what of it is edited.
-func (c *Console) editOf(r *http.Request) (*editPage, draft, error) {
+// editOf loads the message that is edited, but for a value that has to be fetched.
+func (c *Console) editOf(r *http.Request) (*editPage, error) {
 	at, unmask := placeOf(r, false), unmasks(r)
 	m, err := c.loadMessage(r, at, unmask)
 	if err != nil {
-		return nil, draft{}, err
+		return nil, err
 	}
 	v := viewerOf(r)
 	p := &editPage{
 		message: m, Base: at.page(), Unmask: unmask, Can: actsOf(m, v, r, false).Edit, Unsettled: m.unsettled(),
-		MayUnmask: !unmask && len(m.Masked) > 0 && v.May("unmask", m.Where()), WasJSON: m.hasPayload() != nil,
+		WasJSON: m.hasPayload() != nil,
 	}
-	raw, fixed := c.editable(r, at, m)
+	p.MayUnmask = !unmask && (len(m.Masked) > 0 && v.May("unmask", m.Where()) || m.keepsBytes(v, unmask))
+	return p, nil
+}
+
+// originalOf is the message as it is, to be changed. It notes why the value cannot be.
+func (c *Console) originalOf(r *http.Request, p *editPage) draft {
+	raw, fixed := c.editable(r, placeOf(r, false), p.message)
 	p.Fixed = fixed
-	return p, draftOf(m, raw), nil
+	return draftOf(p.message, raw)
 }
 
 // editable returns a payload that can be edited, or why it cannot. nil is a tombstone.
@@ -81,6 +87,9 @@ func (c *Console) editable(r *http.Request, at place, m *message) (raw []byte, w
 	case m.PayloadSize != nil && *m.PayloadSize > maxEdited:
 		return nil, "The payload has " + byteSize(*m.PayloadSize) + ": more than 1 MiB cannot be edited here, so it goes as it is."
 	}
+	if m.keepsBytes(viewerOf(r), unmasks(r)) {
+		return nil, "The payload cannot be masked, so it is loaded only when you unmask it. It goes as it is."
+	}
 	raw, all, _, err := c.api.head(r, at.api("payload"), maxEdited+1)
 	switch {
 	case err != nil:
@@ -94,20 +103,32 @@ func (c *Console) editable(r *http.Request, at place, m *message) (raw []byte, w
 
 // takeEdit checks what was typed, or sends it when that is what was checked.
 func (c *Console) takeEdit(w http.ResponseWriter, r *http.Request) error {
-	p, was, err := c.editOf(r)
+	p, err := c.editOf(r)
 	if err != nil {
 		return err
 	}
-	p.Draft = readDraft(r)
+	if why := mayNotEdit(p.message, viewerOf(r)); why != "" {
+		return &apiError{Status: http.StatusForbidden, Message: "To edit and retry this message " + why + "."}
+	}
+	was := c.originalOf(r, p)
+	if missing := lacks(r, p.Fixed == ""); missing != "" {
+		return &apiError{Status: http.StatusBadRequest, Message: "The form came without its field " + missing + ". Nothing was sent."}
+	}
+	p.Draft = readDraft(r, was)
 	p.Draft.settle(was)
 	if p.Fixed != "" {
 		p.Draft.Payload = was.Payload
+	}
+	if p.Can.Why != "" && text(r, "do") != "send" { // one that was sent twice is told by the API that it was sent
+		return c.renderEdit(w, r, http.StatusConflict, p, &failure{Title: titles[http.StatusConflict], Message: "It cannot be sent: " + p.Can.Why + "."})
 	}
 	edit, problems := p.Draft.order(was)
 	if len(problems) > 0 {
 		return c.renderEdit(w, r, http.StatusBadRequest, p, &failure{Title: titles[http.StatusBadRequest], Message: "What was typed cannot be sent.", Fields: problems})
 	}
-	p.Check = p.check(was, len(edit) == 0)
+	if err := c.alone(r, func() { p.Check = p.check(was, len(edit) == 0) }); err != nil {
+		return err
+	}
 	seen := text(r, "checked") == p.Check.Mark
 	if text(r, "do") != "send" || !seen || !p.Check.Sendable {
 		return c.renderEdit(w, r, http.StatusOK, p, notSent(r, seen, p.Check))
@@ -120,7 +141,22 @@ func (c *Console) takeEdit(w http.ResponseWriter, r *http.Request) error {
 	if err := c.sendEdit(r, placeOf(r, false).api("retry"), body, p.Draft.json(was)); err != nil {
 		return c.editRefused(w, r, p, was, err)
 	}
-	return seeOther(w, r, p.Base, "done", "edited")
+	return seeDone(w, r, "edited", p.Base)
+}
+
+// lacks names a field of the form that did not come; "" when all did. A field that is
+// not there must not pass for one that was emptied.
+func lacks(r *http.Request, payload bool) string {
+	names := []string{"topic", "record_key", "key_as", "header_name", "header_as", "header_value", "header_own"}
+	if payload {
+		names = append(names, "payload", "payload_as")
+	}
+	for _, name := range names {
+		if !r.PostForm.Has(name) {
+			return name
+		}
+	}
+	return ""
 }
 
 // notSent says why what was to be sent was not; nil when nobody wanted to.
@@ -154,16 +190,24 @@ func (p *editPage) check(was draft, nothing bool) *editCheck {
 		k.Bytes = k.Payload
 	}
 	if d.headersChanged(was) {
-		k.Headers = textDifference(was.headerLines(), d.headerLines())
+		k.Headers = textDifference(was.headerLines(true), d.headerLines(false))
 	}
 	k.Sendable = !nothing && (!k.Payload || !p.WasJSON || k.JSON == nil || d.NotJSON)
 	return k
 }
 
-func (d draft) headerLines() []string {
-	lines := []string{}
-	for _, h := range d.sent() {
+// headerLines are the headers with a line for each. Those of which no edit can say the
+// name go along only while nothing else of the headers is changed.
+func (d draft) headerLines(lost bool) string {
+	var lines []string
+	for _, h := range d.Headers {
 		switch h.As {
+		case asRemove:
+			continue
+		case asLost:
+			if lost {
+				lines = append(lines, h.Name+": not kept, since its name is not text")
+			}
 		case asText:
 			lines = append(lines, h.Name+": "+h.Text)
 		case asBase64:
@@ -174,7 +218,10 @@ func (d draft) headerLines() []string {
 			lines = append(lines, h.Name+": null")
 		}
 	}
-	return lines
+	for i := range lines {
+		lines[i] = strings.ReplaceAll(lines[i], "\n", `\n`)
+	}
+	return strings.Join(lines, "\n")
 }
 
 // editRefused shows the form again below what the API said. Headers that it refuses as
@@ -182,8 +229,9 @@ func (d draft) headerLines() []string {
 func (c *Console) editRefused(w http.ResponseWriter, r *http.Request, p *editPage, was draft, err error) error {
 	var refused *apiError
 	if errors.As(err, &refused) && refused.Status == http.StatusBadRequest && p.Draft.takeOut(refused.Details) {
-		_, _ = p.Draft.order(was)
-		p.Check = p.check(was, false)
+		if err := c.alone(r, func() { p.Check = p.check(was, false) }); err != nil {
+			return err
+		}
 		return c.renderEdit(w, r, http.StatusBadRequest, p, &failure{
 			Title:   "Nothing was sent",
 			Message: "Some headers mark dead letters, or are written anew with every attempt. They were taken out: look at the difference, then send it.",

@@ -2,62 +2,119 @@ package console
 
 import (
 	"bytes"
-	"encoding/json"
 	"strings"
 )
 
 const (
-	maxCompared = 4 << 20 // pairs of lines; of more, all are shown as replaced
+	maxCompared = 1 << 20 // pairs of lines; of more, all are shown as replaced
 	maxDiff     = 2000    // lines of a difference that are shown
 	maxDiffLine = 500     // characters of one
+	maxLaidOut  = 4 << 20 // bytes of a text that is laid out to be compared
 )
 
 // differenceOf compares two texts line by line. Two that are JSON are compared as they
 // would be written with a line for each value, since most producers write one line:
-// spaceOnly says that only what is between the tokens differs.
+// spaceOnly says that only what is between the tokens differs. Those that would become
+// too long by that are compared as they are.
 func differenceOf(was, now string) (lines []diffLine, spaceOnly bool) {
 	a, okA := prettyJSON(was)
-	b, okB := prettyJSON(now)
+	b, okB := "", false
+	if okA {
+		b, okB = prettyJSON(now)
+	}
 	if okA && okB {
 		if a == b {
 			return nil, was != now
 		}
 		was, now = a, b
 	}
-	return textDifference(strings.Split(was, "\n"), strings.Split(now, "\n")), false
+	return textDifference(was, now), false
 }
 
 func prettyJSON(text string) (string, bool) {
-	var b bytes.Buffer
-	if text == "" || json.Indent(&b, []byte(text), "", "  ") != nil {
-		return "", false
-	}
-	return strings.TrimRight(b.String(), " \t\r\n"), true
+	raw := []byte(text)
+	pretty, used, ok := laidOut(raw, maxLaidOut)
+	return pretty, ok && len(bytes.TrimSpace(raw[used:])) == 0
 }
 
-// textDifference takes what both have at their ends away, and compares the rest when
-// that is not too dear.
-func textDifference(a, b []string) []diffLine {
-	begin := 0
-	for begin < min(len(a), len(b)) && a[begin] == b[begin] {
-		begin++
-	}
-	end := 0
-	for end < min(len(a), len(b))-begin && a[len(a)-1-end] == b[len(b)-1-end] {
-		end++
-	}
-	lines := marked(nil, "", a[:begin])
-	if gone, come := a[begin:len(a)-end], b[begin:len(b)-end]; len(gone)*len(come) > maxCompared {
-		lines = marked(marked(lines, "-", gone), "+", come)
-	} else {
-		lines = append(lines, difference(gone, come)...)
-	}
-	return diffToRead(shortened(marked(lines, "", a[len(a)-end:])))
+// textDifference compares only what is between the lines that both begin and end with:
+// most of a large text is not looked at twice, and none of it is copied.
+func textDifference(a, b string) []diffLine {
+	begin := earlier(a, sameBegin(a, b))
+	end := later(a, sameEnd(a[begin:], b[begin:]))
+	before, after := strings.Count(a[:begin], "\n"), strings.Count(a[len(a)-end:], "\n")
+	lines := lineDifference(a[begin:len(a)-end], b[begin:len(b)-end])
+	return diffToRead(shortened(lines, before, after))
 }
 
-func marked(lines []diffLine, mark string, texts []string) []diffLine {
-	for _, text := range texts {
-		lines = append(lines, diffLine{mark, text})
+// sameBegin is how many bytes of whole lines both begin with.
+func sameBegin(a, b string) int {
+	n, most := 0, min(len(a), len(b))
+	for n < most && a[n] == b[n] {
+		n++
+	}
+	return strings.LastIndexByte(a[:n], '\n') + 1
+}
+
+// sameEnd is how many bytes of whole lines both end with, the line feed before them
+// among them.
+func sameEnd(a, b string) int {
+	n, most := 0, min(len(a), len(b))
+	for n < most && a[len(a)-1-n] == b[len(b)-1-n] {
+		n++
+	}
+	first := strings.IndexByte(a[len(a)-n:], '\n')
+	if first < 0 {
+		return 0
+	}
+	return n - first
+}
+
+// earlier leaves lines to be shown before what differs.
+func earlier(text string, begin int) int {
+	for range diffContext {
+		if begin > 0 {
+			begin = strings.LastIndexByte(text[:begin-1], '\n') + 1
+		}
+	}
+	return begin
+}
+
+// later leaves lines to be shown behind it.
+func later(text string, end int) int {
+	for range diffContext {
+		if end == 0 {
+			break
+		}
+		next := strings.IndexByte(text[len(text)-end+1:], '\n')
+		if next < 0 {
+			return 0
+		}
+		end -= next + 1
+	}
+	return end
+}
+
+// lineDifference compares all lines, when that is not too dear.
+func lineDifference(a, b string) []diffLine {
+	n, m := strings.Count(a, "\n")+1, strings.Count(b, "\n")+1
+	if n <= maxDiff && m <= maxDiff && n*m <= maxCompared {
+		return difference(strings.Split(a, "\n"), strings.Split(b, "\n"))
+	}
+	return append(replaced("-", a, n), replaced("+", b, m)...)
+}
+
+// replaced marks the first of n lines, and counts the others.
+func replaced(mark, text string, n int) []diffLine {
+	const most = maxDiff/2 - 1
+	lines := make([]diffLine, 0, min(n, most)+1)
+	for left := true; left && len(lines) < most; {
+		var line string
+		line, text, left = strings.Cut(text, "\n")
+		lines = append(lines, diffLine{mark, line})
+	}
+	if n > most {
+		lines = append(lines, diffLine{"…", plural(int64(n-most), "more line", "more lines") + " " + map[string]string{"-": "gone", "+": "new"}[mark]})
 	}
 	return lines
 }
@@ -67,7 +124,13 @@ func diffToRead(lines []diffLine) []diffLine {
 		lines = append(lines[:maxDiff:maxDiff], diffLine{"…", plural(int64(left), "more line", "more lines")})
 	}
 	for i := range lines {
-		lines[i].Text = visible(clip(maxDiffLine, lines[i].Text))
+		lines[i].Text = visible(beginningOf(maxDiffLine, lines[i].Text))
 	}
 	return lines
+}
+
+// beginningOf is clip for a text that may be very long: most of it is not looked at.
+func beginningOf(n int, text string) string {
+	text, _ = clipText(text, (n+1)*4) // bytes of the longest character
+	return clip(n, text)
 }

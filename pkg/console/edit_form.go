@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -24,14 +25,23 @@ const (
 	asNull   = "null"
 	asKeep   = "keep"   // the record's own, which may be masked
 	asRemove = "remove" // of a header: it is not sent
+	asLost   = "lost"   // no edit can say its name: it goes along while no other header is changed
 )
 
 // editHeader is a row of the table of headers.
 type editHeader struct {
 	value
-	Name  string
-	Fresh bool // an empty row to be filled in
+	Name string
+	Own  int // which of the message's headers it is, from 1; 0: none of them
 }
+
+// Locked reports whether its name stands in no field of a form without being changed.
+func (h editHeader) Locked() bool {
+	return h.Own > 0 && (h.As == asLost || strings.TrimSpace(h.Name) == "" || writable([]byte(h.Name), false).As != asText)
+}
+
+// Shown is the name to read.
+func (h editHeader) Shown() string { return visible(strings.ReplaceAll(clip(200, h.Name), "\n", `\n`)) }
 
 // draft is what somebody wants to send in place of a message.
 type draft struct {
@@ -49,12 +59,14 @@ const freshRows = 2 // empty rows below the headers
 // draftOf is a message as it is, to be changed.
 func draftOf(m *message, raw []byte) draft {
 	d := draft{Topic: m.OriginalTopic, Payload: writable(raw, true), Key: blobValue(m.Key)}
-	for _, h := range m.Headers {
-		row := editHeader{value: blobValue(h.Value), Name: h.Key}
+	for i, h := range m.Headers {
+		row := editHeader{value: blobValue(h.Value), Name: h.Key, Own: i + 1}
 		switch {
-		case h.KeyBase64 != "" || marksDeadLetter(h.Key, m):
+		case marksDeadLetter(h.Key, m):
 			row.As = asRemove
-		case h.Value != nil && h.Value.Data == maskedText:
+		case h.KeyBase64 != "":
+			row.value = value{As: asLost}
+		case m.masks(h):
 			row.value = value{As: asKeep}
 		}
 		d.Headers = append(d.Headers, row)
@@ -108,9 +120,9 @@ func marksDeadLetter(name string, m *message) bool {
 	return slices.ContainsFunc(deadLetterMarks, func(mark string) bool { return strings.HasPrefix(strings.ToLower(name), mark) })
 }
 
-// readDraft takes a draft out of a form.
-func readDraft(r *http.Request) draft {
-	_ = r.PostFormValue("topic") // parses the form
+// readDraft takes a draft out of a form. Names that no field of a form can hold are
+// those of the message.
+func readDraft(r *http.Request, was draft) draft {
 	d := draft{
 		Topic:     text(r, "topic"),
 		Payload:   value{given(r, "payload_as", asText), oneBreak(r.PostFormValue("payload"))},
@@ -119,14 +131,32 @@ func readDraft(r *http.Request) draft {
 		Duplicate: text(r, "accept_duplicate") != "",
 		Reason:    text(r, "reason"),
 	}
-	names, as, values := r.PostForm["header_name"], r.PostForm["header_as"], r.PostForm["header_value"]
-	for i := range min(len(names), len(as), len(values), maxRows) {
-		if strings.TrimSpace(names[i]) == "" {
-			continue
+	names, as, values, own := r.PostForm["header_name"], r.PostForm["header_as"], r.PostForm["header_value"], r.PostForm["header_own"]
+	for i := range min(len(names), len(as), len(values), len(own)) {
+		row := editHeader{value: value{as[i], values[i]}, Name: names[i]}
+		if n, err := strconv.Atoi(own[i]); err == nil && n > 0 && n <= len(was.Headers) {
+			row = row.of(was.Headers[n-1])
 		}
-		d.Headers = append(d.Headers, editHeader{value: value{as[i], values[i]}, Name: names[i]})
+		if row.Own > 0 || strings.TrimSpace(row.Name) != "" {
+			d.Headers = append(d.Headers, row)
+		}
 	}
 	return d
+}
+
+// of is a row of a form that stands for a header of the message. One whose name was
+// emptied is not sent.
+func (h editHeader) of(was editHeader) editHeader {
+	h.Own = was.Own
+	switch {
+	case was.As == asLost:
+		return was
+	case was.Locked():
+		h.Name = was.Name
+	case strings.TrimSpace(h.Name) == "":
+		return editHeader{value: value{As: asRemove, Text: h.Text}, Name: was.Name, Own: was.Own}
+	}
+	return h
 }
 
 // settle decides between a text and what stands beside it that says that there is
@@ -147,8 +177,6 @@ func (v value) settled(was value) value {
 	}
 	return v
 }
-
-const maxRows = 520 // the API takes 500
 
 func given(r *http.Request, field, otherwise string) string {
 	if v := text(r, field); v != "" {
@@ -182,6 +210,8 @@ func (d draft) order(was draft) (edit map[string]any, problems []fieldProblem) {
 	}
 	if raw, err := d.payload(was).bytes(); err != nil {
 		problems = append(problems, fieldProblem{"payload", "must be base64"})
+	} else if d.payloadChanged(was) && len(raw) > maxEdited {
+		problems = append(problems, fieldProblem{"payload", "must have at most 1 MiB"})
 	} else if d.json(was) != "" {
 		edit["payload"] = payloadHere
 	} else if d.payloadChanged(was) {
@@ -239,12 +269,14 @@ func putKey(edit map[string]any, raw []byte) {
 
 // headersChanged leaves out rows that are not sent: those that mark dead letters
 // never are.
-func (d draft) headersChanged(was draft) bool { return !slices.Equal(d.sent(), was.sent()) }
+func (d draft) headersChanged(was draft) bool {
+	return !slices.EqualFunc(d.sent(), was.sent(), func(a, b editHeader) bool { return a.Name == b.Name && a.value == b.value })
+}
 
 func (d draft) sent() []editHeader {
 	var rows []editHeader
 	for _, h := range d.Headers {
-		if h.As != asRemove {
+		if h.As != asRemove && h.As != asLost {
 			rows = append(rows, h)
 		}
 	}
@@ -252,7 +284,19 @@ func (d draft) sent() []editHeader {
 }
 
 // Removed is how many headers of the record are not sent.
-func (d draft) Removed() int64 { return int64(len(d.Headers) - len(d.sent())) }
+func (d draft) Removed() int64 { return d.count(asRemove) }
+
+// Lost is how many are not sent either once another one is changed.
+func (d draft) Lost() int64 { return d.count(asLost) }
+
+func (d draft) count(as string) (n int64) {
+	for _, h := range d.Headers {
+		if h.As == as {
+			n++
+		}
+	}
+	return n
+}
 
 func (d draft) headerList() (list []map[string]any, problems []fieldProblem) {
 	list = []map[string]any{}
@@ -296,11 +340,11 @@ type jsonProblem struct {
 
 // checkJSON returns nil for what is JSON.
 func checkJSON(text string) *jsonProblem {
-	var any json.RawMessage
-	err := json.Unmarshal([]byte(text), &any)
-	if err == nil {
+	raw := []byte(text)
+	if json.Valid(raw) {
 		return nil
 	}
+	err := json.Unmarshal(raw, new(json.RawMessage))
 	offset, what := len(text), err.Error()
 	if syntax, ok := err.(*json.SyntaxError); ok { //nolint:errorlint // the package returns it as it is
 		offset = min(int(syntax.Offset), len(text))
@@ -312,5 +356,5 @@ func checkJSON(text string) *jsonProblem {
 	line := strings.Count(before, "\n") + 1
 	start := strings.LastIndexByte(before, '\n') + 1
 	excerpt, _, _ := strings.Cut(text[start:], "\n")
-	return &jsonProblem{line, utf8.RuneCountInString(before[start:]) + 1, what, visible(clip(160, excerpt))}
+	return &jsonProblem{line, utf8.RuneCountInString(before[start:]) + 1, what, visible(beginningOf(160, excerpt))}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -16,6 +17,7 @@ func editForm(m *message, raw []byte) url.Values {
 		"payload_as": {d.Payload.As}, "record_key": {d.Key.Text}, "key_as": {d.Key.As}, "do": {"check"},
 	}
 	for _, h := range append(d.Headers, editHeader{value: value{As: asText}}) {
+		form.Add("header_own", strconv.Itoa(h.Own))
 		form.Add("header_name", h.Name)
 		form.Add("header_as", h.As)
 		form.Add("header_value", h.Text)
@@ -23,7 +25,7 @@ func editForm(m *message, raw []byte) url.Values {
 	return form
 }
 
-const someHeaders = `"headers":[{"key":"version","value":{"encoding":"utf8","data":"2"}},{"key":"auth","value":{"encoding":"utf8","data":"***"}},
+const someHeaders = `"masked":["header:auth"],"headers":[{"key":"version","value":{"encoding":"utf8","data":"2"}},{"key":"auth","value":{"encoding":"utf8","data":"***"}},
 	{"key":"kafka_dlt-original-topic","value":{"encoding":"utf8","data":"orders.events.v1"}},{"key":"bin","value":{"encoding":"base64","data":"/wA="}},{"key":"none","value":null}]`
 
 func read(t *testing.T, answer raw) *message {
@@ -95,9 +97,7 @@ func TestEditIsCheckedAndThenSent(t *testing.T) {
 	form.Set("do", "send")
 	form.Set("reason", "wrong id")
 	w = post(t, s, messagePath+"/edit", form)
-	if got := w.Header().Get("Location"); got != messagePath+"?done=edited" {
-		t.Fatalf("got %d to %q, want the message: %s", w.Code, got, w.Body)
-	}
+	wantDone(t, "sending", w, "edited", messagePath)
 	requests, bodies := a.wasAsked("POST " + messageAPI + "/retry")
 	want := `{"edit":{"headers":[{"key":"version","value_base64":"Mw=="},{"keep":true,"key":"auth"},{"key":"bin","value_base64":"/wA="},{"key":"none","value":null},{"key":"added","value_base64":"PG5ldz4="}],"payload":{"order_id":  "124"}},"reason":"wrong id"}`
 	if len(bodies) != 1 || bodies[0] != want || requests[0].Header.Get("Idempotency-Key") != "console-k1" {
@@ -223,7 +223,7 @@ func TestDifferenceIsByLine(t *testing.T) {
 		}
 	}
 	many := strings.Repeat("a\n", 5000)
-	if lines, _ := differenceOf(many+"x", strings.Repeat("b\n", 5000)+"x"); len(lines) != maxDiff+1 {
-		t.Errorf("got %d lines, want %d and how many are left", len(lines), maxDiff)
+	if lines, _ := differenceOf(many+"x", strings.Repeat("b\n", 5000)+"x"); len(lines) != maxDiff || lines[0].Mark != "-" || lines[maxDiff-1] != (diffLine{"…", "4,002 more lines new"}) {
+		t.Errorf("got %d lines up to %v, want %d of both sides and how many are left", len(lines), lines[len(lines)-1], maxDiff)
 	}
 }

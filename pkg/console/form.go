@@ -40,6 +40,31 @@ func seeOther(w http.ResponseWriter, r *http.Request, path string, pairs ...stri
 	return nil
 }
 
+// unkeyed is the request without the key of its form, for calls that are to be made
+// anew however often the form is sent. Nothing else of the form is left either.
+func unkeyed(r *http.Request) *http.Request {
+	r = r.Clone(r.Context())
+	r.PostForm = url.Values{}
+	return r
+}
+
+// wayBack is the list that led to a page, or to the form that was on it: where to go
+// when there is no such page any more.
+func wayBack(r *http.Request) string {
+	from := ownPath(r.PostFormValue("from"))
+	if r.Method == http.MethodGet {
+		from = cameFrom(r)
+	}
+	switch u, err := url.Parse(from); {
+	case err != nil:
+		return messagesPath
+	case u.Path == messagesPath, strings.HasPrefix(u.Path, "/groups/"), strings.HasPrefix(u.Path, "/redrives/"):
+		return from
+	default:
+		return messagesPath
+	}
+}
+
 // text returns a field of a form without spaces around it.
 func text(r *http.Request, field string) string { return strings.TrimSpace(r.PostFormValue(field)) }
 

@@ -25,8 +25,9 @@ func (c *Console) functions() template.FuncMap {
 		"short":   short,
 		"lower":   strings.ToLower,
 		"plural":  plural,
-		"clip":    clip,
+		"clip":    func(n int, text string) string { return visible(clip(n, text)) }, // nothing that cannot be seen, nor turns text around
 		"pair":    pair,
+		"visible": visible,
 
 		"utcMinute":  func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04") },
 		"percentage": func(share float64) float64 { return share * 100 },
@@ -40,10 +41,10 @@ func ago(now, t time.Time) string {
 		return "–"
 	}
 	d := now.Sub(t)
-	if d < -time.Minute {
+	switch {
+	case d <= -time.Second:
 		return "in " + rough(-d)
-	}
-	if d < 5*time.Second {
+	case d < 5*time.Second:
 		return "just now"
 	}
 	return rough(d) + " ago"

@@ -74,17 +74,18 @@ func (g groupState) why(v *viewer, role string) string {
 
 // actions are what can be done to all of the group, each with what it would do now.
 func (g groupState) actions(v *viewer) []groupAction {
+	deletable := g.There() - g.Counts.Retrying
 	list := []groupAction{
-		{Name: "Retry", Link: "retry", What: "Sends " + allOf(g.Counts.Pending, "pending") +
+		{Name: "Retry", Link: "retry", What: "Sends " + g.reached(v, "retry", g.Counts.Pending, "pending") +
 			" back to where they failed: one first, the rest when that one is consumed."},
-		{Name: "Requeue", Link: "requeue", What: "Makes " + allOf(g.Counts.Dead, "dead") +
+		{Name: "Requeue", Link: "requeue", What: "Makes " + g.reached(v, "requeue", g.Counts.Dead, "dead") +
 			" pending again, with no attempts used. Nothing is sent by that."},
-		{Name: "Mark dead", Link: "dead", Hurts: true, What: "Gives " + allOf(g.Counts.Pending, "pending") +
+		{Name: "Mark dead", Link: "dead", Hurts: true, What: "Gives " + g.reached(v, "dead", g.Counts.Pending, "pending") +
 			" up. They stay here and can be requeued until they are archived."},
-		{Name: "Delete", Link: "delete", Hurts: true, What: "Removes " + allOf(g.There()-g.Counts.Retrying, "") +
-			" of the group from here for good, resolved ones too. Their records are not taken in again."},
+		{Name: "Delete", Link: "delete", Hurts: true, What: "Removes " + g.reached(v, "delete", deletable, "") +
+			" from here for good, resolved ones too. Their records are not taken in again."},
 	}
-	takes := []int64{g.Counts.Pending, g.Counts.Dead, g.Counts.Pending, g.There() - g.Counts.Retrying}
+	takes := []int64{g.Counts.Pending, g.Counts.Dead, g.Counts.Pending, deletable}
 	nothing := []string{"nothing is pending", "nothing is dead", "nothing is pending", "there is nothing to delete"}
 	for i := range list {
 		a := &list[i]
@@ -94,6 +95,29 @@ func (g groupState) actions(v *viewer) []groupAction {
 		a.Link = to("/redrives/new", "action", a.Link, "group_id", g.ID)
 	}
 	return list
+}
+
+// reached says which of the n messages of the group an action of the viewer takes: all
+// of them, or those of the topics that they have the role on. How many these are in
+// that state nobody has counted.
+func (g groupState) reached(v *viewer, action string, n int64, state string) string {
+	all, theirs := allOf(n, state), []string{}
+	if state == "" {
+		all += " of the group"
+	}
+	for _, t := range g.Topics {
+		if v.May(roleOf(action), t.Topic) {
+			theirs = append(theirs, t.Topic)
+		}
+	}
+	switch {
+	case n == 0 || len(theirs) == 0 || len(theirs) == len(g.Topics):
+		return all
+	case len(theirs) > 3:
+		return "those of " + all + " that are of your " + number(int64(len(theirs))) + " topics"
+	default:
+		return "those of " + all + " that are of " + strings.Join(theirs, ", ")
+	}
 }
 
 // messagesIn is a number of messages in a state.
@@ -128,7 +152,7 @@ func (c *Console) noteGroup(w http.ResponseWriter, r *http.Request) error {
 		}
 		return c.renderGroup(w, r, status, problem, &typed)
 	}
-	return seeOther(w, r, groupState{ID: r.PathValue("id")}.Here(), "done", "noted")
+	return seeDone(w, r, "noted", groupState{ID: r.PathValue("id")}.Here())
 }
 
 // orNull is null for the empty text.

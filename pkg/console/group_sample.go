@@ -68,7 +68,7 @@ func (c *Console) sample(r *http.Request, id string) (groupSample, error) {
 		Messages []groupMessage `json:"messages"`
 		Next     string         `json:"next_cursor"`
 	}
-	query := url.Values{"group_id": {id}, "limit": {strconv.Itoa(sampledMessages)}}
+	query := url.Values{"group_id": {id}, "limit": {strconv.Itoa(sampledMessages)}, "omit": {"payload"}}
 	if err := c.api.get(r, endpoint("messages"), query, &answer); err != nil {
 		problem, err := problemOf(err)
 		if err != nil {

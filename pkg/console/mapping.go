@@ -34,6 +34,16 @@ type mappingPage struct {
 	Text  string // a rule a line, for the form
 	Apply bool
 	Why   string // why the rules cannot be replaced; empty: they can
+
+	Overtaken bool       // somebody else replaced them while Text was written
+	Changes   []diffLine // what Text would make of theirs
+}
+
+// overtaken shows what somebody else wrote beside what was written meanwhile: whoever
+// sends that again does not replace rules that they never saw.
+func (p *mappingPage) overtaken(rules []mappingRule) {
+	p.Overtaken = true
+	p.Changes, _ = differenceOf(strings.TrimSpace(ruleLines(p.Rules)), strings.TrimSpace(ruleLines(rules)))
 }
 
 func (c *Console) showMapping(w http.ResponseWriter, r *http.Request) error {
@@ -60,18 +70,19 @@ func (c *Console) replaceMapping(w http.ResponseWriter, r *http.Request) error {
 	written := mappingPage{Text: r.PostFormValue("rules"), Apply: r.PostFormValue("apply") != ""}
 	rules, bad := readRules(written.Text)
 	if bad != nil {
-		return c.mappingAgain(w, r, written, version, bad)
+		return c.mappingAgain(w, r, written, version, nil, bad)
 	}
 	body := reasoned(r)
 	body["version"], body["rules"], body["apply"] = version, rules, written.Apply
 	if err := c.api.send(r, http.MethodPut, endpoint("mappings"), body, nil); err != nil {
-		return c.mappingAgain(w, r, written, version, err)
+		return c.mappingAgain(w, r, written, version, rules, err)
 	}
-	return seeOther(w, r, "/topics/mapping", "done", "mapped")
+	return seeDone(w, r, "mapped", "/topics/mapping")
 }
 
-// mappingAgain shows the form with what was written, beside the rules as they are.
-func (c *Console) mappingAgain(w http.ResponseWriter, r *http.Request, written mappingPage, version int64, cause error) error {
+// mappingAgain shows the form with what was written, which are the rules, beside those
+// that there are.
+func (c *Console) mappingAgain(w http.ResponseWriter, r *http.Request, written mappingPage, version int64, rules []mappingRule, cause error) error {
 	problem, err := problemOf(cause)
 	if err != nil {
 		return err
@@ -81,8 +92,10 @@ func (c *Console) mappingAgain(w http.ResponseWriter, r *http.Request, written m
 	if err := c.api.get(r, endpoint("mappings"), nil, &written.mapping); err != nil {
 		return err
 	}
-	if refused.Status != http.StatusConflict {
-		written.Version = version // who wrote has to look at a conflict before it is sent again
+	if refused.Status == http.StatusConflict && written.Version != version {
+		written.overtaken(rules) // the form has the version that its sender sees now
+	} else {
+		written.Version = version
 	}
 	return c.renderMapping(w, r, refused.Status, written, problem)
 }

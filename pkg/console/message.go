@@ -53,6 +53,8 @@ type message struct {
 	Headers        []header  `json:"headers"`
 	Derived        map[string]derived
 	Payload        json.RawMessage `json:"payload"`
+
+	revealed bool // what is masked is shown, and that was noted
 }
 
 // hop is one of the failures that a record's headers tell of.
@@ -82,7 +84,7 @@ type messagePage struct {
 	*message
 	Archived  bool
 	Base      string // of its page
-	Unmask    bool   // what is masked is shown
+	Unmask    bool   // what is masked is shown, and that was noted
 	MayUnmask bool   // it may be
 	Group     *messageGroup
 	Stack     stack
@@ -164,8 +166,9 @@ func (c *Console) showMessage(w http.ResponseWriter, r *http.Request, at place, 
 	})
 }
 
-// unmasks reports whether the page is asked for with what is masked.
-func unmasks(r *http.Request) bool { return r.FormValue("unmask") == "true" }
+// unmasks reports whether the page is asked for with what is masked. The audit trail
+// notes who looks, so that nobody else's page can make them.
+func unmasks(r *http.Request) bool { return r.FormValue("unmask") == "true" && !ofAnotherSite(r) }
 
 func masking(unmask bool) url.Values {
 	if unmask {
@@ -174,12 +177,35 @@ func masking(unmask bool) url.Values {
 	return nil
 }
 
+// loadMessage loads a message, without masks when it has some and unmask says so.
+// Looking behind masks where there are none is no entry of the audit trail.
 func (c *Console) loadMessage(r *http.Request, at place, unmask bool) (*message, error) {
 	var m message
-	if err := c.api.get(r, at.api(), masking(unmask), &m); err != nil {
+	if err := c.api.get(r, at.api(), nil, &m); err != nil {
 		return nil, err
 	}
-	return &m, nil
+	if !unmask || len(m.Masked) == 0 {
+		return &m, nil
+	}
+	whole := message{revealed: true}
+	if err := c.api.get(r, at.api(), masking(true), &whole); err != nil {
+		return nil, err
+	}
+	return &whole, nil
+}
+
+// keepsBytes reports whether the value is not loaded because nobody asked to see it:
+// bytes cannot be masked, so that loading them is noted as looking behind the masks.
+func (m *message) keepsBytes(v *viewer, unmask bool) bool {
+	return !unmask && m.onlyBytes() && v.mayReveal(m)
+}
+
+// onlyBytes reports whether there is a value that does not stand in the answer.
+func (m *message) onlyBytes() bool { return m.hasPayload() == nil && m.PayloadOmitted != "" }
+
+// mayReveal reports whether something may be masked, and the viewer may look at it.
+func (v *viewer) mayReveal(m *message) bool {
+	return v != nil && v.Masking && v.May("unmask", m.Where())
 }
 
 // orWhereItWent leads to the archive whoever looks for a message that went there,
@@ -198,7 +224,12 @@ func (c *Console) orWhereItWent(w http.ResponseWriter, r *http.Request, at place
 
 func (c *Console) compose(r *http.Request, at place, m *message) (*messagePage, error) {
 	unmask, viewer := unmasks(r), viewerOf(r)
-	p := &messagePage{message: m, Archived: at.archived, Base: at.page(), Unmask: unmask}
+	p := &messagePage{message: m, Archived: at.archived, Base: at.page()}
+	p.Fate = c.fateOf(m, r.URL.Query().Get("seen"))
+	if r.Header.Get("HX-Target") == "outcome" { // nothing else of the page is wanted
+		return p, nil
+	}
+	p.Unmask = m.revealed || unmask && m.onlyBytes() && viewer.mayReveal(m)
 	p.MayUnmask = !unmask && len(m.Masked) > 0 && viewer.May("unmask", m.Where())
 	if err := c.loadPast(r, at, p); err != nil {
 		return nil, err
@@ -206,10 +237,9 @@ func (c *Console) compose(r *http.Request, at place, m *message) (*messagePage, 
 	p.Group = c.groupOf(r, m)
 	p.Stack = foldStack(m.StackTrace, c.cfg.ApplicationFrames)
 	p.Origin = originOf(m)
-	p.Headers = decodeHeaders(m.Headers)
+	p.Headers = decodeHeaders(m)
 	p.Trace = c.traceOf(m.Headers)
 	p.Payload = c.viewPayload(r, at, m)
-	p.Fate = c.fateOf(m, r.URL.Query().Get("seen"))
 	p.Acts = actsOf(m, viewer, r, at.archived)
 	p.Curl = c.commands(r, at, m)
 	return p, nil

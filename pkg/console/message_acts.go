@@ -12,6 +12,7 @@ type acts struct {
 	Retry, Edit, Requeue, Dead, Delete, Origin, Restore act
 
 	Unsettled bool   // a retry has to accept that the record may arrive twice
+	From      string // the list that led here
 	Reason    string // what was typed, of the one that was tried
 	Topic     string
 	Accepted  bool
@@ -30,7 +31,7 @@ func actsOf(m *message, v *viewer, r *http.Request, archived bool) acts {
 	operator, admin := v.Why("operator", where), v.Why("admin", where)
 	a := acts{
 		Retry:     act{Why: first(operator, whyNoRetry(m))},
-		Edit:      act{Why: first(operator, v.Why("edit", where), whyNoEdit(m))},
+		Edit:      act{Why: first(mayNotEdit(m, v), whyNoEdit(m))},
 		Requeue:   act{Why: first(operator, unlessStatus(m, "only what is DEAD", "DEAD"))},
 		Dead:      act{Why: first(operator, unlessStatus(m, "is "+m.Status, "PENDING", "RETRYING"))},
 		Delete:    act{Why: first(admin, whyNoDelete(m))},
@@ -54,6 +55,7 @@ func actsOf(m *message, v *viewer, r *http.Request, archived bool) acts {
 			a.Restore.Open = true
 		}
 	}
+	a.From = wayBack(r)
 	return a
 }
 
@@ -73,6 +75,11 @@ func unlessStatus(m *message, why string, statuses ...string) string {
 		}
 	}
 	return why
+}
+
+// mayNotEdit says which role the viewer lacks to edit a message; "" when none.
+func mayNotEdit(m *message, v *viewer) string {
+	return first(v.Why("operator", m.Where()), v.Why("edit", m.Where()))
 }
 
 func whyNoRetry(m *message) string {
@@ -157,7 +164,7 @@ func (c *Console) restoreMessage(w http.ResponseWriter, r *http.Request) error {
 	if err := c.api.send(r, http.MethodPost, from.api("restore"), reasoned(r), nil); err != nil {
 		return c.refused(w, r, from, err)
 	}
-	return seeOther(w, r, place{id: from.id}.page(), "done", "restored")
+	return seeDone(w, r, "restored", place{id: from.id}.page())
 }
 
 // deleteMessage removes one for good: its page is no more.
@@ -166,7 +173,7 @@ func (c *Console) deleteMessage(w http.ResponseWriter, r *http.Request) error {
 	if err := c.api.send(r, http.MethodDelete, to(at.api(), "reason", text(r, "reason")), nil, nil); err != nil {
 		return c.refused(w, r, at, err)
 	}
-	return seeOther(w, r, "/messages", "done", "deleted")
+	return seeDone(w, r, "deleted", wayBack(r))
 }
 
 // order has something done with a message and shows it again.
@@ -174,7 +181,7 @@ func (c *Console) order(w http.ResponseWriter, r *http.Request, at place, method
 	if err := c.api.send(r, method, at.api(what), body, nil); err != nil {
 		return c.refused(w, r, at, err)
 	}
-	return seeOther(w, r, at.page(), "done", sentence)
+	return seeDone(w, r, sentence, at.page())
 }
 
 // refused shows the message below what the API said of what was tried with it.

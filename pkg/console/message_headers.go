@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -65,15 +66,21 @@ const (
 	hexHeader  = 256
 )
 
-func decodeHeaders(list []header) []shownHeader {
-	shown := make([]shownHeader, 0, len(list))
-	for _, h := range list {
+func decodeHeaders(m *message) []shownHeader {
+	shown := make([]shownHeader, 0, len(m.Headers))
+	for _, h := range m.Headers {
 		shown = append(shown, shownHeader{
 			Name: visible(h.Key), Odd: h.KeyBase64 != "", Value: showBlob(h.Value),
-			Masked: h.Value != nil && h.Value.Encoding == "utf8" && h.Value.Data == maskedText,
+			Masked: m.masks(h),
 		})
 	}
 	return shown
+}
+
+// masks reports whether the API has hidden the value of a header: a record may have
+// the text that stands there then itself.
+func (m *message) masks(h header) bool {
+	return h.Value != nil && h.Value.Data == maskedText && slices.Contains(m.Masked, "header:"+h.Key)
 }
 
 // showBlob decodes bytes. What is not text, or would not be seen, is shown by its

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
 	"net/url"
@@ -68,6 +69,17 @@ func (o operation) Text() string {
 		text += " = " + clip(300, string(o.Value))
 	}
 	return visible(text)
+}
+
+// masked reports whether some of what was sent may be hidden. Only then is it worth
+// another entry of the audit trail to see it.
+func (h history) masked() bool {
+	hides := func(a pastAttempt) bool {
+		const mask = `"` + maskedText + `"`
+		return a.Edit != nil && (bytes.Contains(a.Edit.PayloadPatch, []byte(mask)) || bytes.Contains(a.Edit.RedrivePatch, []byte(mask)))
+	}
+	return slices.ContainsFunc(h.Attempts, hides) ||
+		slices.ContainsFunc(h.Lineage, func(a ancestor) bool { return slices.ContainsFunc(a.Attempts, hides) })
 }
 
 // Operations are the steps of the difference; none when nobody can tell them.
@@ -141,8 +153,14 @@ var deeds = map[string]string{
 // loadPast fills in what happened to a message, and whose child it is.
 func (c *Console) loadPast(r *http.Request, at place, p *messagePage) error {
 	var h history
-	if err := c.api.get(r, at.api("history"), masking(p.Unmask), &h); err != nil {
+	if err := c.api.get(r, at.api("history"), nil, &h); err != nil {
 		return err
+	}
+	if p.Unmask && h.masked() {
+		h = history{}
+		if err := c.api.get(r, at.api("history"), masking(true), &h); err != nil {
+			return err
+		}
 	}
 	p.Past, p.Lineage = pastOf(p.message, h), h.Lineage
 	if p.Outcome == "returned" {
@@ -185,7 +203,7 @@ func (c *Console) childrenOf(r *http.Request, id string) []message {
 	var list struct {
 		Messages []message `json:"messages"`
 	}
-	query := url.Values{"header": {"dlq-message-id=" + id}, "limit": {"10"}}
+	query := url.Values{"header": {"dlq-message-id=" + id}, "limit": {"10"}, "omit": {"payload"}}
 	if err := c.api.get(r, endpoint("messages"), query, &list); err != nil {
 		return nil
 	}

@@ -1,15 +1,16 @@
 package console
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"net/http"
+	"unicode/utf8"
 )
 
 const (
 	maxText = 64 << 10 // bytes of a payload that are shown as text
 	maxHex  = 4 << 10  // and as bytes
+
+	mostlySpaces = 8 // times the text that a layout may grow to, when not all of it is shown
 )
 
 // payloadView is a payload as somebody wants to see it.
@@ -25,6 +26,7 @@ type payloadView struct {
 	None     bool  // there is no value: a tombstone
 	Download string
 	Why      string // it cannot be downloaded
+	Reveal   string // where it is shown without masks, when it is shown no other way
 }
 
 type tab struct {
@@ -59,6 +61,10 @@ func (c *Console) viewPayload(r *http.Request, at place, m *message) payloadView
 		return v
 	}
 	v.Chosen = chooseView(r.URL.Query().Get("view"), m)
+	if v.Chosen != "" && m.keepsBytes(viewerOf(r), unmasks(r)) {
+		v.Reveal, v.Chosen = to(at.page(), "view", v.Chosen, "unmask", "true")+"#payload", ""
+		return v
+	}
 	c.fillView(r, at, m, &v)
 	v.Tabs = tabsOf(at, m, v.Chosen, unmasks(r))
 	return v
@@ -118,10 +124,10 @@ func (c *Console) fillView(r *http.Request, at place, m *message, v *payloadView
 		v.show(text, cut)
 		return
 	}
-	v.fill(raw, cut)
+	v.fill(raw, cut, m.Masked)
 }
 
-func (v *payloadView) fill(raw []byte, cut bool) {
+func (v *payloadView) fill(raw []byte, cut bool, masked []string) {
 	switch v.Chosen {
 	case "hex":
 		if len(raw) > maxHex {
@@ -131,20 +137,30 @@ func (v *payloadView) fill(raw []byte, cut bool) {
 			v.Shown = int64(len(raw))
 		}
 	case "pretty":
-		var b bytes.Buffer
-		if json.Indent(&b, raw, "", "  ") != nil {
-			b.Reset()
-			b.Write(raw)
-		}
-		v.show(b.String(), cut)
+		v.pretty(raw, cut)
 	case "tree":
-		t, err := treeOf(raw)
+		t, err := treeOf(raw, masked)
 		if err != nil { // the API said that it is JSON; whatever it is, it is text
 			v.Chosen = "text"
 			v.show(string(raw), cut)
 			return
 		}
 		v.Tree = t
+	}
+}
+
+// pretty lays out as much as is shown. Where most of that would be the spaces before
+// the values, it is shown as it is.
+func (v *payloadView) pretty(raw []byte, cut bool) {
+	text, used, ok := laidOut(raw, maxText+utf8.UTFMax)
+	switch {
+	case !ok:
+		v.show(string(raw), cut)
+	case used < len(raw) && used < len(text)/mostlySpaces:
+		v.Chosen, v.Notes = "text", append(v.Notes, "It nests so deep that a layout would be mostly spaces, so it is shown as it is.")
+		v.show(string(raw[:min(len(raw), maxText+utf8.UTFMax)]), cut || len(raw) > maxText)
+	default:
+		v.show(text, cut || used < len(raw))
 	}
 }
 
@@ -193,10 +209,17 @@ func tabsOf(at place, m *message, chosen string, unmask bool) []tab {
 
 // downloadPayload passes the value of a message on, byte for byte.
 func (c *Console) downloadPayload(w http.ResponseWriter, r *http.Request) error {
-	return c.api.stream(w, r, placeOf(r, false).api("payload"), nil)
+	return c.download(w, r, placeOf(r, false))
 }
 
 // downloadArchived passes that of an archived message on.
 func (c *Console) downloadArchived(w http.ResponseWriter, r *http.Request) error {
-	return c.api.stream(w, r, placeOf(r, true).api("payload"), nil)
+	return c.download(w, r, placeOf(r, true))
+}
+
+func (c *Console) download(w http.ResponseWriter, r *http.Request, at place) error {
+	if v := viewerOf(r); v != nil && v.Masking && ofAnotherSite(r) { // the audit trail notes who looks
+		return seeOther(w, r, at.page())
+	}
+	return c.api.stream(w, r, at.api("payload"), nil)
 }

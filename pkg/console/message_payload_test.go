@@ -10,16 +10,16 @@ import (
 func TestTreeIsBounded(t *testing.T) {
 	t.Parallel()
 	wide := "[" + strings.Repeat("1,", 9999) + "1]"
-	got, err := treeOf([]byte(wide))
+	got, err := treeOf([]byte(wide), nil)
 	if err != nil || got.Nodes != maxNodes || got.Left != 10000-maxNodes+1 || got.Root.Count != 10000 || int64(len(got.Root.Children)) != 10000-got.Root.Left {
 		t.Errorf("got %+v, %v, want %d values and the rest counted", got, err, maxNodes)
 	}
 	deep := strings.Repeat(`{"a":`, 150) + "1" + strings.Repeat("}", 150)
-	got, err = treeOf([]byte(deep))
+	got, err = treeOf([]byte(deep), nil)
 	if err != nil || got.Nodes != maxNesting+1 || got.Left == 0 {
 		t.Errorf("got %+v, %v, want no more than %d levels", got, err, maxNesting)
 	}
-	got, err = treeOf([]byte(`{"a":1,"a":2.50,"":null,"b":[],"c":"` + strings.Repeat("x", 3000) + `","d":true}`))
+	got, err = treeOf([]byte(`{"a":1,"a":2.50,"":null,"b":[],"c":"`+strings.Repeat("x", 3000)+`","d":true}`), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func TestTreeIsBounded(t *testing.T) {
 		t.Errorf("got %v, want %v", said, want)
 	}
 	for _, bad := range []string{"", "{", `{"a":}`, "1 2", "nul"} {
-		if got, err := treeOf([]byte(bad)); err == nil {
+		if got, err := treeOf([]byte(bad), nil); err == nil {
 			t.Errorf("treeOf(%q) = %+v, want an error", bad, got)
 		}
 	}

@@ -208,9 +208,7 @@ func TestActionsAreSentOnceAndLeadBack(t *testing.T) {
 	} {
 		a := newAPI(t).says("POST "+messageAPI+"/"+what, raw(`{}`))
 		w := post(t, site(t, a), messagePath+"/"+what, url.Values{"key": {"k1"}, "reason": {"again"}, "accept_duplicate": {"true"}, "original_topic": {" a.b "}})
-		if got := w.Header().Get("Location"); w.Code != http.StatusSeeOther || got != messagePath+"?done="+want.done {
-			t.Errorf("%s: got %d to %q, want 303 to the message", what, w.Code, got)
-		}
+		wantDone(t, what, w, want.done, messagePath)
 		requests, bodies := a.wasAsked("POST " + messageAPI + "/" + what)
 		if len(requests) != 1 || bodies[0] != want.body || requests[0].Header.Get("Idempotency-Key") != "console-k1" {
 			t.Errorf("%s: got %q, want %s once, with the form's key", what, bodies, want.body)
@@ -221,10 +219,21 @@ func TestActionsAreSentOnceAndLeadBack(t *testing.T) {
 func TestDeletedMessageHasNoPage(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t).says("DELETE "+messageAPI, raw(`{"success":true}`))
-	w := post(t, site(t, a), messagePath+"/delete", url.Values{"reason": {"a & b"}})
+	w := post(t, site(t, a), messagePath+"/delete", url.Values{"reason": {"a & b"}, "from": {"/messages?topic=orders"}})
+	wantDone(t, "deleting", w, "deleted", "/messages?topic=orders")
 	requests, _ := a.wasAsked("DELETE " + messageAPI)
-	if got := w.Header().Get("Location"); got != "/messages?done=deleted" || len(requests) != 1 || requests[0].URL.Query().Get("reason") != "a & b" {
-		t.Errorf("got %q, want the list, and the reason sent along", got)
+	if len(requests) != 1 || requests[0].URL.Query().Get("reason") != "a & b" {
+		t.Errorf("got %d requests, want one with the reason", len(requests))
+	}
+}
+
+func TestDeletionKnowsTheListThatLedToIt(t *testing.T) {
+	t.Parallel()
+	v := newVisitor(t, site(t, withMessage(t, "")))
+	v.header["Referer"] = "http://example.com/messages?topic=orders&status=DEAD"
+	body := v.get(messagePath).Body.String()
+	if want := `name="from" value="/messages?topic=orders&amp;status=DEAD"`; !strings.Contains(body, want) {
+		t.Errorf("want %s in the page", want)
 	}
 }
 
@@ -232,9 +241,7 @@ func TestRestoredMessageIsShownAmongTheLive(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t).says("POST /api/v1/archive/"+messageID+"/restore", raw(`{}`))
 	w := post(t, site(t, a), "/archive/"+messageID+"/restore", url.Values{"reason": {"asked for"}})
-	if got := w.Header().Get("Location"); got != messagePath+"?done=restored" {
-		t.Errorf("got %q, want the message among the live ones", got)
-	}
+	wantDone(t, "restoring", w, "restored", messagePath)
 }
 
 func TestRefusedActionIsShownAndKeepsWhatWasTyped(t *testing.T) {

@@ -36,12 +36,13 @@ type tree struct {
 }
 
 // treeOf reads JSON into a tree of bounded size: what is behind the bound is read,
-// and only counted. Names that are given twice stay two.
-func treeOf(raw []byte) (*tree, error) {
+// and only counted. Names that are given twice stay two. masked are the names of what
+// the API has hidden.
+func treeOf(raw []byte, masked []string) (*tree, error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
-	b := treeBuilder{decoder: d}
-	root, err := b.value(0)
+	b := treeBuilder{decoder: d, masked: maskedPlaces(masked)}
+	root, err := b.value(0, "$")
 	if err != nil {
 		return nil, err
 	}
@@ -61,12 +62,13 @@ const errMoreJSON = jsonError("there is more behind the value")
 
 type treeBuilder struct {
 	decoder *json.Decoder
+	masked  maskedAt
 	nodes   int
 	left    int64
 }
 
 // value reads one value; nil when there is no room for it any more.
-func (b *treeBuilder) value(depth int) (*node, error) {
+func (b *treeBuilder) value(depth int, at string) (*node, error) {
 	token, err := b.decoder.Token()
 	if err != nil {
 		return nil, err
@@ -78,8 +80,11 @@ func (b *treeBuilder) value(depth int) (*node, error) {
 		b.left++
 	}
 	n := leaf(token)
+	if token == maskedText && b.masked[at] {
+		n.Kind = "masked"
+	}
 	if delim, ok := token.(json.Delim); ok {
-		if err := b.fill(n, delim, depth); err != nil {
+		if err := b.fill(n, delim, depth, at); err != nil {
 			return nil, err
 		}
 	}
@@ -89,21 +94,22 @@ func (b *treeBuilder) value(depth int) (*node, error) {
 	return n, nil
 }
 
-func (b *treeBuilder) fill(n *node, delim json.Delim, depth int) error {
+func (b *treeBuilder) fill(n *node, delim json.Delim, depth int, at string) error {
 	n.Kind = "array"
 	if delim == '{' {
 		n.Kind = "object"
 	}
 	for b.decoder.More() {
-		name := strconv.Itoa(n.Count)
+		name, inside := strconv.Itoa(n.Count), at
 		if delim == '{' {
 			token, err := b.decoder.Token()
 			if err != nil {
 				return err
 			}
 			name, _ = token.(string)
+			inside = b.masked.member(at, name)
 		}
-		child, err := b.value(depth + 1)
+		child, err := b.value(depth+1, inside)
 		if err != nil {
 			return err
 		}
@@ -125,9 +131,6 @@ func leaf(token json.Token) *node {
 		text, all := clipText(value, maxLeaf)
 		if n.Text = visible(text); !all {
 			n.More = len(value) - len(text)
-		}
-		if value == maskedText {
-			n.Kind = "masked"
 		}
 		return n
 	case json.Number:

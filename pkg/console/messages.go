@@ -196,6 +196,7 @@ func (c *Console) arrived(r *http.Request, q question, asked url.Values) (*arriv
 	a := q.arrivalsSince(seen)
 	asked.Set("created_after", moment(seen.Add(time.Millisecond)))
 	asked.Set("limit", "1")
+	asked.Set("omit", "payload")
 	asked.Set("count", "exact")
 	var f found
 	if err := c.api.get(r, "/api/v1"+q.path, asked, &f); err != nil || f.Count == nil {
@@ -212,6 +213,7 @@ func (q question) arrivalsSince(seen time.Time) *arrivals {
 // messagesFound asks for one page of a list.
 func (c *Console) messagesFound(r *http.Request, q question, asked url.Values) (p messagesPage, err error) {
 	asked.Set("limit", strconv.Itoa(messagesPerPage))
+	asked.Set("omit", "payload")
 	asked.Set("count", "estimate")
 	if q.exact {
 		asked.Set("count", "exact")

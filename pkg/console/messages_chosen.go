@@ -23,21 +23,10 @@ func (c *Console) chosenMessages(w http.ResponseWriter, r *http.Request) error {
 		return seeOther(w, r, withQuery("/redrives/new", order))
 	}
 	if len(given["ids"]) == 0 {
-		return seeOther(w, r, withDone(ownPath(given.Get("back")), "nothing-chosen"))
+		return seeDone(w, r, "nothing-chosen", ownPath(given.Get("back")))
 	}
 	order["ids"] = given["ids"]
 	return seeOther(w, r, withQuery("/redrives/new", order))
-}
-
-// withDone adds the sentence of what was done to an address of this site.
-func withDone(address, what string) string {
-	u, err := url.Parse(address)
-	if err != nil {
-		return messagesPath
-	}
-	query := u.Query()
-	query.Set("done", what)
-	return withQuery(u.EscapedPath(), query)
 }
 
 // exportMessages passes on everything that matches, as a file.

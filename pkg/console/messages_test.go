@@ -78,7 +78,7 @@ func TestMessagesShowWhatWasFound(t *testing.T) {
 		"1.5 KiB", `href="/groups/`+idOfGroup+`"`, "orders.dlq.v1 2@41", "billing", "spring", "returned", `href="/messages/`+idOfOne+`"`,
 		"<strong>1</strong> matches", `value="orders.*"`, `value="DEAD" checked`)
 	got := lastAsked(t, a, "GET /api/v1/messages").Encode()
-	if want := "count=estimate&limit=50&status=PENDING&status=DEAD&topic=orders.%2A"; got != want {
+	if want := "count=estimate&limit=50&omit=payload&status=PENDING&status=DEAD&topic=orders.%2A"; got != want {
 		t.Errorf("got the API asked %s, want %s", got, want)
 	}
 }
@@ -227,7 +227,7 @@ func TestMessagesCountArrivalsAlone(t *testing.T) {
 	if strings.Contains(body, "<tbody") {
 		t.Error("got the table with the arrivals, want it left alone")
 	}
-	if got, want := lastAsked(t, a, "GET /api/v1/messages").Encode(), "count=exact&created_after=2026-02-20T11%3A30%3A00.251Z&limit=1&topic=orders"; got != want {
+	if got, want := lastAsked(t, a, "GET /api/v1/messages").Encode(), "count=exact&created_after=2026-02-20T11%3A30%3A00.251Z&limit=1&omit=payload&topic=orders"; got != want {
 		t.Errorf("got the API asked %s, want %s", got, want)
 	}
 	for _, path := range []string{"/messages?sort=created_at", "/messages?cursor=x&opened=2026-02-20T11:30:00Z", "/messages?created_before=2026-02-20"} {
@@ -271,8 +271,8 @@ func TestMessagesChosen(t *testing.T) {
 	for name, c := range map[string]struct{ given, want string }{
 		"ById":                {"action=dead&what=ids&ids=a&ids=b&topic=orders&back=/messages", "/redrives/new?action=dead&ids=a&ids=b"},
 		"ByFilter":            {"action=delete&what=all&ids=a&topic=orders&status=DEAD&header=a%3Db&header=c&back=/messages", "/redrives/new?action=delete&header=a%3Db&header=c&status=DEAD&topic=orders"},
-		"NothingLeadsBack":    {"action=retry&what=ids&back=%2Fmessages%3Ftopic%3Dorders", "/messages?done=nothing-chosen&topic=orders"},
-		"NothingLeadsNowhere": {"action=retry&what=ids&back=%2F%2Fevil.example", "/?done=nothing-chosen"},
+		"NothingLeadsBack":    {"action=retry&what=ids&back=%2Fmessages%3Ftopic%3Dorders", "/messages?topic=orders"},
+		"NothingLeadsNowhere": {"action=retry&what=ids&back=%2F%2Fevil.example", "/"},
 		"UnknownActionsRetry": {"action=explode&ids=a", "/redrives/new?action=retry&ids=a"},
 	} {
 		t.Run(name, func(t *testing.T) {

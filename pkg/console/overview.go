@@ -2,31 +2,35 @@ package console
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"slices"
+	"sync"
 	"time"
 )
 
 // overviewPage is what somebody who was woken looks at first: what fails, since when,
 // whether it still does, and whether sending it back now would help.
 type overviewPage struct {
-	Counts    counts
-	Oldest    time.Time // of what is pending; zero: nothing is
-	LastSeen  time.Time // the last arrival of all; zero: none ever
-	Lag       lag
-	Ready     readiness
-	Topics    []openTopic
-	MoreOpen  int // topics with something open that are not shown
-	Groups    []overviewGroup
-	Redrives  []overviewRedrive
-	Activity  activity
-	Spans     []string
-	Recent    int64 // arrivals of the last minutes, see recentMinutes
-	Returned  int64 // of them
-	Fresh     bool  // the last arrival is one of the last minutes
-	Empty     bool  // nothing was ever taken in
-	DLQTopics string
+	Counts   counts
+	Oldest   time.Time // of what is pending; zero: nothing is
+	LastSeen time.Time // the last arrival of all; zero: none ever
+	Lag      lag
+	Ready    readiness
+	Topics   []openTopic
+	MoreOpen int // topics with something open that are not shown
+	Groups   []overviewGroup
+	Redrives []overviewRedrive
+	Activity activity
+	Spans    []string
+	Recent   int64    // arrivals of the last minutes, see recentMinutes
+	Returned int64    // of them
+	Fresh    bool     // the last arrival is one of the last minutes
+	Empty    bool     // nothing was ever taken in
+	Missing  []string // parts that could not be read in time
+	Mine     string   // the topics that the viewer sees; empty: all
 }
 
 // openTopic is a topic with something open, and what is to be said of sending it back.
@@ -57,32 +61,60 @@ func (c *Console) overview(w http.ResponseWriter, r *http.Request) error {
 	if !slices.Contains(spans, span) {
 		span = spans[1]
 	}
-	data := overviewPage{Spans: spans}
-	if err := c.dependencies(r, &data.Ready); err != nil {
-		return err
-	}
-	topics, err := c.allTopics(r)
-	if err != nil {
-		return err
-	}
-	if data.Activity, err = c.activity(r, span, ""); err != nil {
-		return err
-	}
-	recent, err := c.activity(r, spans[0], "")
+	data := overviewPage{Spans: spans, Mine: viewerOf(r).topics()}
+	var topics []topicState
+	var recent activity
+	err := data.read(r, []overviewPart{
+		{"what the program depends on", func(r *http.Request) error { return c.dependencies(r, &data.Ready) }},
+		{"the topics", func(r *http.Request) (err error) { topics, err = c.allTopics(r); return err }},
+		{"the arrivals", func(r *http.Request) (err error) { data.Activity, err = c.activity(r, span, ""); return err }},
+		{"the last arrivals", func(r *http.Request) (err error) { recent, err = c.activity(r, spans[0], ""); return err }},
+		{"the error groups", func(r *http.Request) (err error) { data.Groups, err = c.openGroups(r); return err }},
+		{"the redrives", func(r *http.Request) (err error) { data.Redrives, err = c.liveRedrives(r); return err }},
+	})
 	if err != nil {
 		return err
 	}
 	data.Recent, data.Returned = recent.last(recentMinutes * time.Minute)
-	if data.Groups, err = c.openGroups(r); err != nil {
-		return err
-	}
-	if data.Redrives, err = c.liveRedrives(r); err != nil {
-		return err
-	}
 	if err := c.sumUp(r, &data, topics); err != nil {
 		return err
 	}
+	data.Empty = len(topics) == 0 && len(data.Missing) == 0
 	return c.render(w, r, http.StatusOK, "overview", page{Title: "Overview", Nav: "/", Modules: []string{"chart"}, Data: data})
+}
+
+// overviewPart is a part of the page, by what it tells.
+type overviewPart struct {
+	what string
+	read func(r *http.Request) error
+}
+
+// partPatience is how long a part may take: at three in the morning a page with a gap
+// is better than none.
+const partPatience = 3 * time.Second
+
+// read reads all parts at once. What cannot be read in time is missing on the page,
+// which says so. Only who is not known sees nothing.
+func (p *overviewPage) read(r *http.Request, parts []overviewPart) error {
+	ctx, cancel := context.WithTimeout(r.Context(), partPatience)
+	defer cancel()
+	errs := make([]error, len(parts))
+	var all sync.WaitGroup
+	for i, part := range parts {
+		all.Go(func() { errs[i] = part.read(r.WithContext(ctx)) })
+	}
+	all.Wait()
+	for i, err := range errs {
+		var refused *apiError
+		switch {
+		case err == nil:
+		case errors.As(err, &refused) && refused.Status == http.StatusUnauthorized:
+			return err
+		default:
+			p.Missing = append(p.Missing, parts[i].what)
+		}
+	}
+	return r.Context().Err()
 }
 
 // sumUp fills in what the topics say together, and the worst of them.
@@ -101,25 +133,30 @@ func (c *Console) sumUp(r *http.Request, data *overviewPage, topics []topicState
 			open = append(open, t)
 		}
 	}
-	data.Empty = len(topics) == 0
 	data.Fresh = c.now().Sub(data.LastSeen) < recentMinutes*time.Minute
 	slices.SortStableFunc(open, func(a, b topicState) int { return cmp.Compare(b.Counts.Open(), a.Counts.Open()) })
 	if len(open) > overviewTopics {
 		data.MoreOpen = len(open) - overviewTopics
 		open = open[:overviewTopics]
 	}
-	for _, t := range open {
-		back := int64(0)
+	data.Topics = make([]openTopic, len(open))
+	back := make([]int64, len(open))
+	var hours []overviewPart
+	for i, t := range open {
 		if t.Topic != "" {
-			hour, err := c.activity(r, spans[0], t.Topic)
-			if err != nil {
+			hours = append(hours, overviewPart{"what came back of single topics", func(r *http.Request) error {
+				hour, err := c.activity(r, spans[0], t.Topic)
+				_, back[i] = hour.last(time.Hour)
 				return err
-			}
-			_, back = hour.last(time.Hour)
+			}})
 		}
-		data.Topics = append(data.Topics, openTopic{t, t.advise(c.now(), back)})
 	}
-	return nil
+	err := data.read(r, hours)
+	data.Missing = slices.Compact(data.Missing)
+	for i, t := range open {
+		data.Topics[i] = openTopic{t, t.advise(c.now(), back[i])}
+	}
+	return err
 }
 
 // dependencies asks the program how it is. A program that is not ready says so here

@@ -128,3 +128,37 @@ func TestTopicsTellWhetherReplayIsPossible(t *testing.T) {
 	}
 	wantNoMarkup(t, body)
 }
+
+func TestOverviewStandsWithoutAPart(t *testing.T) {
+	t.Parallel()
+	a := overviewAPI(t).says("GET /api/v1/activity", refusal{http.StatusServiceUnavailable, "SYS_DLQ_UNAVAILABLE", "the database cannot be reached", nil}).
+		says("GET /api/v1/topics", refusal{http.StatusServiceUnavailable, "SYS_DLQ_UNAVAILABLE", "the database cannot be reached", nil})
+	w := get(t, site(t, a), "/")
+	body := w.Body.String()
+	if w.Code != http.StatusOK || !strings.Contains(body, "the topics, the arrivals, the last arrivals") || !strings.Contains(body, "came back</a>") {
+		t.Errorf("got %d %s, want what could be read, and what is missing", w.Code, body)
+	}
+	if strings.Contains(body, "Nothing was taken in yet") {
+		t.Error("got told that nothing was taken in, want that nobody knows")
+	}
+}
+
+func TestWhoSeesLittleIsToldSo(t *testing.T) {
+	t.Parallel()
+	a := overviewAPI(t).says("GET /api/v1/topics", raw(`{"topics": [], "next_cursor": null}`)).
+		says("GET /api/v1/groups", raw(`{"groups": [], "next_cursor": null}`)).
+		says("GET /api/v1/session", viewer{Name: "v", Mode: "token", Grants: []grant{{"operator", []string{"zzz.*"}}}})
+	body := get(t, site(t, a), "/").Body.String()
+	if !strings.Contains(body, "on your topics: <code>zzz.*</code>") || strings.Contains(body, "kafka-console-producer") {
+		t.Errorf("got %s, want the viewer's topics named, and nobody taught to send letters", body)
+	}
+}
+
+func TestErrorPagesLeadOn(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t).says("GET /api/v1/topics", refusal{http.StatusForbidden, "SYS_DLQ_FORBIDDEN", "not allowed", nil})
+	body := get(t, site(t, a), "/topics").Body.String()
+	if !strings.Contains(body, `<nav aria-label="Pages">`) || !strings.Contains(body, "anonymous") {
+		t.Errorf("got %s, want the way to the other pages", body)
+	}
+}

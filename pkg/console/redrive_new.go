@@ -65,6 +65,10 @@ func (d dryRun) Reasons() []redriveReason { return reasonsOf(d.Counted) }
 // Not is how many would not go.
 func (d dryRun) Not() int64 { return d.Selected - d.Sendable }
 
+// Later is how many do not go now and would if their state allowed it when their turn
+// comes: a selection is fixed, states are not.
+func (d dryRun) Later() int64 { return d.Selected - d.Startable() - d.Counted["gone"] }
+
 // Startable is how many a redrive would take: also those that cannot be reached now.
 func (d dryRun) Startable() int64 { return d.Sendable + d.Counted["BROKER_UNAVAILABLE"] }
 
@@ -150,15 +154,40 @@ func (c *Console) startRedrive(w http.ResponseWriter, r *http.Request) error {
 	if refused := o.refusal(r.PostFormValue("looks")); refused != nil {
 		return c.previewRedrive(w, r, &o, http.StatusBadRequest, refused)
 	}
+	if o.Does().Hurts {
+		if more, err := c.grown(r, &o); err != nil || more != nil {
+			return c.lookAgain(w, r, &o, more, err)
+		}
+	}
 	var made redriveState
 	if err := c.api.send(r, http.MethodPost, endpoint("redrives"), body, &made); err != nil {
-		status, problem, err := told(err)
-		if err != nil {
+		return c.lookAgain(w, r, &o, nil, err)
+	}
+	return seeDone(w, r, "redrive", made.Here())
+}
+
+// grown is why an order is not given that would hit more than its sender was shown:
+// other messages may have come into the states that it takes since then.
+func (c *Console) grown(r *http.Request, o *redriveOrder) (*failure, error) {
+	dry, err := c.dry(r, o.body())
+	if err != nil || dry.Startable() <= o.Shown {
+		return nil, err
+	}
+	o.Meant = false
+	return &failure{Title: "Look again", Message: "There are more now than you were shown: " + messagesIn(dry.Startable(), "") + ". Nothing was started."}, nil
+}
+
+// lookAgain shows an order that was not carried out, with why not: what is wrong with
+// it, or an error of the API.
+func (c *Console) lookAgain(w http.ResponseWriter, r *http.Request, o *redriveOrder, problem *failure, cause error) error {
+	status := http.StatusConflict
+	if cause != nil {
+		var err error
+		if status, problem, err = told(cause); err != nil {
 			return err
 		}
-		return c.previewRedrive(w, r, &o, status, problem)
 	}
-	return seeOther(w, r, made.Here(), "done", "redrive")
+	return c.previewRedrive(w, r, o, status, problem)
 }
 
 // refusal is why the order is not given yet; looked is what was shown to its sender.
@@ -202,8 +231,8 @@ func (c *Console) previewRedrive(w http.ResponseWriter, r *http.Request, o *redr
 		}
 		shown.Dry = dry
 	}
-	if r.Method == http.MethodGet && shown.Dry != nil {
-		o.propose(r.URL.Query(), shown.Dry)
+	if r.Method == http.MethodGet {
+		o.propose(shown.Dry)
 	}
 	shown.redriveOrder, shown.Looks = *o, o.looks()
 	title := "Start a redrive"
@@ -215,36 +244,19 @@ func (c *Console) previewRedrive(w http.ResponseWriter, r *http.Request, o *redr
 
 // dry asks what would happen. The form's key is for what it does, not for looking.
 func (c *Console) dry(r *http.Request, body map[string]any) (*dryRun, error) {
-	looking := r.Clone(r.Context())
-	looking.PostForm = url.Values{}
 	body["dry_run"] = true
 	var dry dryRun
-	if err := c.api.send(looking, http.MethodPost, endpoint("redrives"), body, &dry); err != nil {
+	if err := c.api.send(unkeyed(r), http.MethodPost, endpoint("redrives"), body, &dry); err != nil {
 		return nil, err
 	}
 	return &dry, nil
 }
 
-// propose fills in what is wise where the address does not say otherwise: one message
-// first, and an end when a tenth goes wrong.
-func (o *redriveOrder) propose(given url.Values, dry *dryRun) {
-	if !o.Does().Retry || dry.Startable() < 2 {
-		return
-	}
-	for _, field := range []struct {
-		name  string
-		value *string
-		wise  string
-	}{
-		{"canary", &o.Canary, "1"},
-		{"canary_wait", &o.Wait, "60s"},
-		{"max_failure", &o.Failing, "10"},
-		{"max_return", &o.Coming, "10"},
-		{"min_sample", &o.Sample, "20"},
-	} {
-		if !given.Has(field.name) {
-			*field.value = field.wise
-		}
+// propose fills in what is wise when several messages are sent, or nobody knows how
+// many: one first, and an end when a tenth goes wrong.
+func (o *redriveOrder) propose(dry *dryRun) {
+	if o.Does().Retry && (dry == nil || dry.Startable() > 1) {
+		o.Canary, o.Wait, o.Failing, o.Coming, o.Sample = "1", "60s", "10", "10", "20"
 	}
 }
 

@@ -120,7 +120,9 @@ func TestNewRedrive(t *testing.T) {
 	})
 	t.Run("SaysWhatIsNoNumber", func(t *testing.T) {
 		t.Parallel()
-		w := get(t, site(t, newAPI(t)), "/redrives/new?topic=x&canary=many&rate=fast&max_failure=120&patch=%5B")
+		w := post(t, site(t, newAPI(t)), "/redrives/new", url.Values{
+			"filter.topic": {"x"}, "canary": {"many"}, "rate": {"fast"}, "max_failure": {"120"}, "patch": {"["}, "do": {"preview"},
+		})
 		if w.Code != http.StatusBadRequest {
 			t.Errorf("got %d, want 400", w.Code)
 		}
@@ -151,7 +153,10 @@ func TestPatchIsShownOnASample(t *testing.T) {
 func filled(t *testing.T, s http.Handler, address string, more url.Values) url.Values {
 	t.Helper()
 	body := get(t, s, address).Body.String()
-	form := url.Values{"do": {"start"}, "key": {field(t, body, "key")}, "looks": {field(t, body, "looks")}, "action": {field(t, body, "action")}}
+	form := url.Values{"do": {"start"}}
+	for _, name := range []string{"key", "looks", "shown", "action"} {
+		form.Set(name, field(t, body, name))
+	}
 	for _, name := range []string{"filter.created_before", "filter.topic", "filter.key"} {
 		form.Set(name, field(t, body, name))
 	}
@@ -184,9 +189,7 @@ func TestRedriveIsStarted(t *testing.T) {
 			"canary": {"2"}, "canary_wait": {"90s"}, "rate": {"0.5"}, "max_failure": {"12.5"}, "max_return": {"0"}, "min_sample": {"5"}, "keep_key_order": {"on"}, "reason": {"fixed"},
 		})
 		w := post(t, s, "/redrives/new", form)
-		if got := w.Header().Get("Location"); w.Code != http.StatusSeeOther || got != "/redrives/"+redriveID+"?done=redrive" {
-			t.Fatalf("got %d to %q, want the redrive's page: %s", w.Code, got, w.Body)
-		}
+		wantDone(t, "starting", w, "redrive", "/redrives/"+redriveID)
 		order, request := a.ordered(t)
 		if got, want := request.Header.Get("Idempotency-Key"), "console-"+form.Get("key"); got != want {
 			t.Errorf("got key %q, want the form's, %q", got, want)
@@ -224,6 +227,39 @@ func TestRedriveIsStarted(t *testing.T) {
 			}
 		}
 	})
+	t.Run("NotWhenItWouldHurtMoreThanWasShown", func(t *testing.T) {
+		t.Parallel()
+		for _, action := range []string{"dead", "delete"} {
+			a, sendable := newAPI(t), "10"
+			a.says("POST /api/v1/redrives", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if !strings.Contains(a.bodies[len(a.bodies)-1], `"dry_run":true`) {
+					w.WriteHeader(http.StatusAccepted)
+					_, _ = w.Write([]byte(`{"id": "` + redriveID + `"}`))
+					return
+				}
+				_, _ = w.Write([]byte(`{"selected": 200, "sendable": ` + sendable + `, "reasons": {"gone": 1}, "groups": []}`))
+			}))
+			s := site(t, a)
+			form := filled(t, s, "/redrives/new?topic=orders&key=the+record&action="+action, url.Values{"meant": {"on"}, "reason": {"broken"}})
+			sendable = "199"
+			w := post(t, s, "/redrives/new", form)
+			wantIn(t, w.Body.String(), "Look again", "more now than you were shown: 199 messages", "I mean these 199 messages", `name="shown" value="199"`)
+			if order, _ := a.ordered(t); w.Code != http.StatusConflict || order["dry_run"] != true || strings.Contains(w.Body.String(), `value="on" checked`) {
+				t.Errorf("%s: got %d and %v ordered, want a look alone, and nothing meant yet", action, w.Code, order)
+			}
+			form.Del("shown")
+			if w := post(t, s, "/redrives/new", form); w.Code != http.StatusConflict {
+				t.Errorf("%s: got %d when nothing is known to have been shown, want 409", action, w.Code)
+			}
+			form.Set("shown", "200")
+			wantDone(t, action+" of fewer", post(t, s, "/redrives/new", form), "redrive", "/redrives/"+redriveID)
+		}
+	})
+	t.Run("WithAWordOfWhatMayFollow", func(t *testing.T) {
+		t.Parallel()
+		a := dryAPI(t, `{"selected": 200, "sendable": 10, "reasons": {"not_retryable": 187, "gone": 3}, "groups": []}`)
+		wantIn(t, get(t, site(t, a), "/redrives/new?action=delete&ids=a,b").Body.String(), "I mean these 10 messages", "187 more are selected: each is taken too if its state allows it")
+	})
 	t.Run("NotWhenTheAPIRefuses", func(t *testing.T) {
 		t.Parallel()
 		a := newAPI(t)
@@ -244,16 +280,44 @@ func TestRedriveIsStarted(t *testing.T) {
 	})
 }
 
+// An address may come from anybody: what it says must not be pressed through unread.
+func TestAddressOfARedriveSaysWhatAlone(t *testing.T) {
+	t.Parallel()
+	a := dryAPI(t, aDryRun)
+	how := "&meant=on&reason=cleanup&patch=%5B%5D&rate=7&requeue=on&keep_key_order=on&canary=&canary_wait=1s&max_failure=&max_return=0&min_sample=9999"
+	body := get(t, site(t, a), "/redrives/new?action=delete&topic=x"+how).Body.String()
+	wantIn(t, body, `name="meant" value="on">`, `name="reason" maxlength="500" autocomplete="off" value="">`)
+	body = get(t, site(t, a), "/redrives/new?topic=x"+how).Body.String()
+	wantIn(t, body, `name="canary" inputmode="numeric" value="1"`, `name="canary_wait" value="60s"`, `name="max_failure" inputmode="decimal" value="10"`,
+		`name="max_return" inputmode="decimal" value="10"`, `name="min_sample" inputmode="numeric" value="20"`, `name="rate" inputmode="decimal" value=""`,
+		`name="requeue" value="on">`, `name="keep_key_order" value="on">`)
+	if order, _ := a.ordered(t); order["patch"] != nil || order["reason"] != nil || order["requeue"] != nil {
+		t.Errorf("got %v looked at, want nothing of how in it", order)
+	}
+	away := newAPI(t).says("POST /api/v1/redrives", refusal{http.StatusServiceUnavailable, "X", "later", nil})
+	wantIn(t, get(t, site(t, away), "/redrives/new?topic=x").Body.String(), `name="canary" inputmode="numeric" value="1"`)
+}
+
+func TestDryRun_TellsNobodyWhatIsNotTheirs(t *testing.T) {
+	t.Parallel()
+	a := dryAPI(t, `{"selected": 2, "sendable": 0, "reasons": {"gone": 2}, "groups": [{"topic": null, "messages": 2, "class": "gone", "reason": null}]}`)
+	body := get(t, site(t, a), "/redrives/new?ids=a,b").Body.String()
+	wantIn(t, body, "is gone, or not yours to change", "not told")
+	if strings.Contains(body, "unknown origin") {
+		t.Error("got the messages said to be of unknown origin, want nothing said of them")
+	}
+}
+
 func TestDifference(t *testing.T) {
 	t.Parallel()
 	var got []string
-	for _, line := range shortened(difference(strings.Split("a b c d e f g h", " "), strings.Split("a b c d X f g h", " "))) {
+	for _, line := range shortened(difference(strings.Split("a b c d e f g h", " "), strings.Split("a b c d X f g h", " ")), 0, 0) {
 		got = append(got, line.Mark+line.Text)
 	}
 	if want := "…2 lines that stay|c|d|-e|+X|f|g|…1 line that stays"; strings.Join(got, "|") != want {
 		t.Errorf("got %s, want %s", strings.Join(got, "|"), want)
 	}
-	if lines := shortened(difference([]string{"a"}, []string{"a"})); len(lines) != 1 || lines[0].Mark != "…" {
+	if lines := shortened(difference([]string{"a"}, []string{"a"}), 0, 0); len(lines) != 1 || lines[0].Mark != "…" {
 		t.Errorf("got %v of two that are alike, want nothing but what stays", lines)
 	}
 }

@@ -26,6 +26,7 @@ type redriveOrder struct {
 	Patch   string
 	Reason  string
 	Meant   bool
+	Shown   int64 // how many would go, as the page said that the order was given on; -1: it did not
 
 	problems []fieldProblem
 }
@@ -45,17 +46,21 @@ const filterPrefix = "filter."
 
 // readRedriveOrder reads the order of an address or of a form. The moment before which messages
 // were made is fixed when it is read first: what is started is what was shown.
+//
+// An address says which messages are meant and what is to be done to them. How it is
+// done, why, and that it is meant is for whoever looks at the page: an address may come
+// from anybody.
 func readRedriveOrder(r *http.Request, now time.Time) redriveOrder {
 	form, prefix := r.URL.Query(), ""
 	if r.Method == http.MethodPost {
 		form, prefix = r.PostForm, filterPrefix
 	}
-	one := func(name string) string { return strings.TrimSpace(form.Get(name)) }
 	o := redriveOrder{
-		Action: one("action"), IDs: separated(form["ids"]), Filter: url.Values{}, Topic: one("original_topic"),
-		Canary: one("canary"), Wait: one("canary_wait"), Rate: one("rate"), Failing: one("max_failure"), Coming: one("max_return"),
-		Sample: one("min_sample"), Ordered: checked(form, "keep_key_order"), Requeue: checked(form, "requeue"),
-		Patch: strings.ReplaceAll(one("patch"), "\r\n", "\n"), Reason: one("reason"), Meant: checked(form, "meant"),
+		Action: strings.TrimSpace(form.Get("action")), IDs: separated(form["ids"]), Filter: url.Values{},
+		Topic: strings.TrimSpace(form.Get("original_topic")),
+	}
+	if r.Method == http.MethodPost {
+		o.readTerms(form)
 	}
 	if o.Action == "" {
 		o.Action = redriveActions[0].Action
@@ -80,6 +85,19 @@ func readRedriveOrder(r *http.Request, now time.Time) redriveOrder {
 		o.Filter.Set("created_before", now.UTC().Format("2006-01-02T15:04:05.000Z07:00"))
 	}
 	return o
+}
+
+// readTerms reads how an order is carried out, as somebody typed it.
+func (o *redriveOrder) readTerms(form url.Values) {
+	one := func(name string) string { return strings.TrimSpace(form.Get(name)) }
+	o.Canary, o.Wait, o.Failing, o.Coming, o.Sample = one("canary"), one("canary_wait"), one("max_failure"), one("max_return"), one("min_sample")
+	o.Rate, o.Ordered, o.Requeue = one("rate"), checked(form, "keep_key_order"), checked(form, "requeue")
+	o.Patch = strings.ReplaceAll(one("patch"), "\r\n", "\n")
+	o.Reason, o.Meant = one("reason"), checked(form, "meant")
+	o.Shown = -1
+	if n, err := strconv.ParseInt(form.Get("shown"), 10, 64); err == nil {
+		o.Shown = n
+	}
 }
 
 func checked(form url.Values, name string) bool {

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"bytes"
 	"encoding/json"
 	"net/url"
 	"slices"
@@ -101,8 +100,10 @@ func (d redriveState) Means() []phrase {
 // was sent may come back for a while after the last of it.
 func (d redriveState) Every(now time.Time) string {
 	switch {
-	case !d.Over():
+	case d.Active():
 		return "every 2s"
+	case !d.Over(): // until somebody moves it
+		return "every 15s"
 	case d.Outcomes.Published+d.InDoubt > 0 && now.Sub(d.EndedAt) < stillLookedAt:
 		return "every 5s"
 	default:
@@ -186,13 +187,19 @@ func (o redriveOptions) Chosen() []string {
 	return list
 }
 
-// Patched is the patch as one reads it; "" for none.
+// maxPatch is how many bytes of a patch are shown as it is laid out.
+const maxPatch = 16 << 10
+
+// Patched is the patch as one reads it, or the beginning of it; "" for none.
 func (o redriveOptions) Patched() string {
-	var b bytes.Buffer
-	if len(o.Patch) == 0 || string(o.Patch) == "null" || json.Indent(&b, o.Patch, "", "  ") != nil {
+	text, used, ok := laidOut(o.Patch, maxPatch)
+	if !ok || string(o.Patch) == "null" {
 		return ""
 	}
-	return b.String()
+	if used < len(o.Patch) {
+		text = strings.ToValidUTF8(text, "") + "\n…"
+	}
+	return text
 }
 
 // anyActive reports whether a list of redrives changes by itself.

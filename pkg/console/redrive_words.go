@@ -82,7 +82,7 @@ func roleOf(action string) string {
 // redriveReasons says in words why messages do not go, or did not.
 var redriveReasons = map[string]string{
 	"taken":              "another attempt has it, or its state changed",
-	"gone":               "was deleted or archived",
+	"gone":               "is gone, or not yours to change",
 	"not_retryable":      "in another state, or no attempts left",
 	"origin_known":       "its own header names its original topic",
 	"given_back":         "its turn came too late to send it safely",

@@ -3,6 +3,7 @@ package console
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 )
 
@@ -88,6 +89,7 @@ const returned = "returned"
 type redrivePage struct {
 	redriveState
 	Refresh string // how often it is looked at anew; "": it does not change
+	Seen    string // the state that the page was loaded in
 	Items   []redriveItem
 	Result  string
 	Results []string
@@ -98,6 +100,13 @@ type redrivePage struct {
 	Fixed   string // why it cannot be moved; empty: it can
 	Audit   string
 }
+
+// Moved reports whether the state is another than when the page was loaded: what stands
+// outside of its live part is of then.
+func (p redrivePage) Moved() bool { return p.Seen != p.State }
+
+// Again is the address that the live part is fetched anew from.
+func (p redrivePage) Again() string { return to(p.Here(), "seen", p.Seen) }
 
 // redriveMove is a button that moves a redrive from state to state.
 type redriveMove struct {
@@ -134,6 +143,9 @@ func (c *Console) renderRedrive(w http.ResponseWriter, r *http.Request, status i
 		if status, problem, err = told(err); err != nil {
 			return err
 		}
+	}
+	if shown.Seen = r.URL.Query().Get("seen"); !slices.Contains(redriveStates, shown.Seen) {
+		shown.Seen = d.State
 	}
 	shown.Audit = to("/audit", "kind", "redrive", "object_id", d.ID)
 	return c.render(w, r, status, "redrive", page{Title: d.Title(), Nav: "/redrives", Problem: problem, Data: shown})
@@ -207,13 +219,35 @@ func (m redriveMove) Address(d redrivePage) string { return d.Here() + "/" + m.P
 
 var movedSentences = map[string]string{"pause": "paused", "resume": "resumed", "cancel": "cancelled"}
 
-// moveRedrive pauses, resumes or cancels a redrive.
+// isMoved reports whether a move was refused since the redrive is where it leads: the
+// form was sent twice, or somebody else was faster.
+func (c *Console) isMoved(r *http.Request, id, move string, refused error) bool {
+	if status, _ := describe(refused); status != http.StatusConflict {
+		return false
+	}
+	var now redriveState
+	if c.api.get(r, endpoint("redrives", id), nil, &now) != nil {
+		return false
+	}
+	switch move {
+	case "pause":
+		return now.State == "paused"
+	case "resume":
+		return now.Active()
+	default:
+		return now.State == "cancelled"
+	}
+}
+
+// moveRedrive pauses, resumes or cancels a redrive. It is never done by a key: what was
+// answered to a pause is no answer to the next one, after somebody resumed. The state is
+// what keeps a form that is sent twice from doing harm.
 func (c *Console) moveRedrive(move string) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		id := r.PathValue("id")
-		err := c.api.send(r, http.MethodPost, endpoint("redrives", id, move), reasoned(r), nil)
-		if err == nil {
-			return seeOther(w, r, redriveState{ID: id}.Here(), "done", movedSentences[move])
+		d := redriveState{ID: r.PathValue("id")}
+		err := c.api.send(unkeyed(r), http.MethodPost, endpoint("redrives", d.ID, move), reasoned(r), nil)
+		if err == nil || c.isMoved(r, d.ID, move, err) {
+			return seeDone(w, r, movedSentences[move], d.Here())
 		}
 		status, problem, err := told(err)
 		if err != nil {

@@ -84,10 +84,10 @@ func TestRedrive(t *testing.T) {
 	t.Run("TellsHowFarItIs", func(t *testing.T) {
 		t.Parallel()
 		a := redriveAPI(t)
-		body := get(t, site(t, a), "/redrives/"+redriveID+"?done=redrive&result=skipped").Body.String()
+		body := get(t, site(t, a), "/redrives/"+redriveID+"?result=skipped").Body.String()
 		wantIn(t, body, "Retry 12,431 messages", "&lt; 1 %", "8 of 12,431", "about 2 h left", "12 a minute", "1 message was sent first",
 			"has not come back for 1m.", "It cannot go on since", "failed, 2 for good", "waiting, 5 under way", "the patch does not fit it", "another attempt has it",
-			`hx-get="/redrives/`+redriveID+`" hx-trigger="every 2s"`, `id="back-550e8400-e29b-41d4-a716-446655440000"`,
+			`hx-get="/redrives/`+redriveID+`?seen=canary" hx-trigger="every 2s"`, `id="back-550e8400-e29b-41d4-a716-446655440000"`,
 			"stop when more than 10 % fail", "at most 0.5 a second", "in the order of each key", "2026-02-20 12:00:03 UTC",
 			"cursor=n%2B1&amp;result=skipped#items", "/audit?kind=redrive&amp;object_id="+redriveID, "partition 0", "offset 0")
 		wantNoMarkup(t, body)
@@ -127,12 +127,10 @@ func TestRedriveMoves(t *testing.T) {
 	for move, done := range map[string]string{"pause": "paused", "resume": "resumed", "cancel": "cancelled"} {
 		a := newAPI(t).says("POST /api/v1/redrives/"+redriveID+"/"+move, raw(`{}`))
 		w := post(t, site(t, a), "/redrives/"+redriveID+"/"+move, url.Values{"key": {"k1"}, "reason": {"looks wrong"}})
-		if got, want := w.Header().Get("Location"), "/redrives/"+redriveID+"?done="+done; got != want {
-			t.Errorf("%s: got %q, want %q", move, got, want)
-		}
+		wantDone(t, move, w, done, "/redrives/"+redriveID)
 		asked, bodies := a.wasAsked("POST /api/v1/redrives/" + redriveID + "/" + move)
-		if len(asked) != 1 || asked[0].Header.Get("Idempotency-Key") != "console-k1" || bodies[0] != `{"reason":"looks wrong"}` {
-			t.Errorf("%s: got %d requests, bodies %q, want one with the form's key and reason", move, len(asked), bodies)
+		if len(asked) != 1 || asked[0].Header.Get("Idempotency-Key") != "" || bodies[0] != `{"reason":"looks wrong"}` {
+			t.Errorf("%s: got %d requests, bodies %q, want one with the reason and no key: what was answered once is no answer later", move, len(asked), bodies)
 		}
 	}
 	t.Run("ThatTheStateDoesNotHaveAreToldInWords", func(t *testing.T) {
@@ -142,9 +140,27 @@ func TestRedriveMoves(t *testing.T) {
 		if w.Code != http.StatusConflict {
 			t.Errorf("got %d, want 409", w.Code)
 		}
-		wantIn(t, w.Body.String(), "is paused and cannot become paused", `value="mine&lt;script`, `hx-get="/redrives/`+redriveID+`"`, `<details class="act" open>`)
+		wantIn(t, w.Body.String(), "is paused and cannot become paused", `value="mine&lt;script`, `hx-get="/redrives/`+redriveID+`?seen=`, `<details class="act" open>`)
 		wantNoMarkup(t, w.Body.String())
 	})
+}
+
+func TestRedriveMoves_ThatWereMadeAlreadyAreDone(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		move, state string
+		done        bool
+	}{
+		"PauseOfWhatIsPaused": {"pause", "paused", true}, "ResumeOfWhatRuns": {"resume", "running", true}, "ResumeOfWhatIsInItsCanary": {"resume", "canary", true},
+		"CancelOfWhatIsCancelled": {"cancel", "cancelled", true}, "PauseOfWhatStopped": {"pause", "stopped", false}, "CancelOfWhatIsFinished": {"cancel", "finished", false},
+	} {
+		a := redriveAPI(t).says("GET /api/v1/redrives/"+redriveID, quoted(strings.Replace(aRedrive, `"canary", "note"`, `"`+c.state+`", "note"`, 1))).
+			says("POST /api/v1/redrives/"+redriveID+"/"+c.move, refusal{http.StatusConflict, "SYS_DLQ_CONFLICT", "it cannot become that", nil})
+		w := post(t, site(t, a), "/redrives/"+redriveID+"/"+c.move, nil)
+		if w.Code == http.StatusSeeOther != c.done || !c.done && w.Code != http.StatusConflict {
+			t.Errorf("%s: got %d, want it taken as done: %t", name, w.Code, c.done)
+		}
+	}
 }
 
 func TestRedriveIsLookedAt(t *testing.T) {
@@ -155,7 +171,9 @@ func TestRedriveIsLookedAt(t *testing.T) {
 		want string
 	}{
 		{"OftenWhileItRuns", redriveState{State: "running"}, "every 2s"},
-		{"OftenWhileItIsPaused", redriveState{State: "paused"}, "every 2s"},
+		{"OftenWhileItsCanaryIsOut", redriveState{State: "canary"}, "every 2s"},
+		{"SeldomWhileItIsPaused", redriveState{State: "paused"}, "every 15s"},
+		{"SeldomWhenItStoppedItself", redriveState{State: "stopped"}, "every 15s"},
 		{"WhileSomethingMayComeBack", func() redriveState {
 			d := redriveState{State: "finished", EndedAt: noon.Add(-time.Minute)}
 			d.Outcomes.Published = 1
@@ -174,7 +192,7 @@ func TestRedriveWords(t *testing.T) {
 	t.Parallel()
 	for got, want := range map[string]string{
 		waitWords("1m0s"): "1m", waitWords("1h0m0s"): "1h", waitWords("1m30s"): "1m30s", waitWords("10s"): "10s", waitWords("x"): "x",
-		sharePercent(0.1): "10", sharePercent(0.125): "12.5", reasonWords("gone"): "was deleted or archived", reasonWords("X"): "X",
+		sharePercent(0.1): "10", sharePercent(0.125): "12.5", reasonWords("gone"): "is gone, or not yours to change", reasonWords("X"): "X",
 		momentWords("2026-02-20T13:00:03.5+01:00"): "2026-02-20 12:00:03.500 UTC", momentWords("soon"): "soon",
 		redriveState{Rate: 0.5}.Speed(): "30 a minute", redriveState{Rate: 1234.5}.Speed(): "1,234 a second", redriveState{}.Speed(): "",
 	} {

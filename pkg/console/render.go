@@ -78,7 +78,7 @@ func (c *Console) render(w http.ResponseWriter, r *http.Request, status int, nam
 	}
 	v := view{
 		page: p, Viewer: viewerOf(r), Environment: c.cfg.Environment, Theme: themeOf(r),
-		Self: selfOf(r, p), Path: r.URL.Path, Done: done[r.URL.Query().Get("done")],
+		Self: selfOf(r, p), Path: r.URL.Path, Done: takeDone(w, r),
 		Offers: offers{Needed: c.needAuth, Issuer: c.signIn != nil},
 	}
 	var b bytes.Buffer

@@ -73,6 +73,20 @@ func (v *viewer) Everywhere(role string) bool {
 	})
 }
 
+// topics are those that the viewer sees, in words; empty when they see all.
+func (v *viewer) topics() string {
+	if v.Everywhere("viewer") {
+		return ""
+	}
+	var all []string
+	for _, g := range v.Grants {
+		if slices.Contains(includes[g.Role], "viewer") {
+			all = append(all, g.Topics...)
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
 // Why says why the viewer may not, or nothing when they may.
 func (v *viewer) Why(role string, topics ...string) string {
 	switch {

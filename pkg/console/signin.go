@@ -54,7 +54,7 @@ func (c *Console) askWhoTheyAre(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet && navigates(r) {
 		pairs := []string{"return", returnPath(r.URL.RequestURI())}
 		if c.signIn != nil && mayReturn(r, c.now()) {
-			pairs = append(pairs, "with", "issuer")
+			pairs = append(pairs, "with", "issuer-again")
 		}
 		_ = seeOther(w, r, signInPath, pairs...)
 		return
@@ -136,6 +136,11 @@ var signInFailures = map[string]*failure{
 
 // showSignIn shows the page, begins a sign-in at the issuer, or ends one: whether
 // the browser kept the session is seen with its next request only.
+//
+// Who is sent back to the issuer by us may have sent a form, such as a search: that the
+// policy of the page lets go to this site alone, wherever the answer leads, and a
+// browser that is led on to the issuer stops without a word. So the page of the sign-in
+// is shown in between, and goes on by itself.
 func (c *Console) showSignIn(w http.ResponseWriter, r *http.Request) error {
 	query := r.URL.Query()
 	p := signInPage{Return: returnPath(query.Get("return")), Problem: signInFailures[query.Get("failed")]}
@@ -146,6 +151,8 @@ func (c *Console) showSignIn(w http.ResponseWriter, r *http.Request) error {
 		p.Problem = signInFailures["unkept"]
 	case c.signIn != nil && query.Get("with") == "issuer":
 		return c.beginSignIn(w, r, p)
+	case c.signIn != nil && query.Get("with") == "issuer-again":
+		w.Header().Set("Refresh", "0; url="+p.Issuer())
 	}
 	return c.renderSignIn(w, r, http.StatusOK, p)
 }
@@ -272,5 +279,5 @@ func (c *Console) whoHas(r *http.Request, token string) (status int, err error) 
 // signOut forgets who one is, here; the issuer may still know.
 func (c *Console) signOut(w http.ResponseWriter, r *http.Request) error {
 	endSession(w)
-	return seeOther(w, r, signInPath, "done", "signed-out")
+	return seeDone(w, r, "signed-out", signInPath)
 }

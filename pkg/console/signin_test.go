@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -319,7 +320,7 @@ func TestSignIn_GoesBackToTheIssuerByItself(t *testing.T) {
 	end()
 	wantTo(t, "at once", v.get("/?a=b"), "/sign-in?return=%2F%3Fa%3Db")
 	now = now.Add(tooSoon)
-	wantTo(t, "later", v.get("/?a=b"), "/sign-in?return=%2F%3Fa%3Db&with=issuer")
+	wantTo(t, "later", v.get("/?a=b"), "/sign-in?return=%2F%3Fa%3Db&with=issuer-again")
 	v.send(http.MethodPost, "/sign-in", url.Values{"token": {goodToken}})
 	end()
 	wantTo(t, "after a token", v.get("/"), "/sign-in?return=%2F")
@@ -327,6 +328,33 @@ func TestSignIn_GoesBackToTheIssuerByItself(t *testing.T) {
 	v.send(http.MethodPost, "/sign-out", nil)
 	now = now.Add(time.Hour)
 	wantTo(t, "after signing out", v.get("/"), "/sign-in?return=%2F")
+}
+
+// What a form asks for may be answered by this site alone, says the policy, and browsers
+// hold redirects to that: the way to the issuer is a new one.
+func TestSignIn_LeadsNoFormToTheIssuer(t *testing.T) {
+	t.Parallel()
+	v := newVisitor(t, site(t, guarded(t, goodToken), WithAuthentication(), WithSignIn(&anIssuer{token: goodToken})))
+	v.get("/sign-in/callback?code=code-1&state=" + stateIn(t, v.get("/sign-in?with=issuer")))
+	delete(v.jar, sessionCookie)
+	v.jar[issuerCookie].Value = strconv.FormatInt(noon.Add(-tooSoon).Unix(), 10)
+	w := v.get("/messages?q=a%3Bb")
+	for range 3 {
+		if w.Code != http.StatusSeeOther {
+			break
+		}
+		if w = v.get(w.Header().Get("Location")); strings.HasPrefix(w.Header().Get("Location"), "https:") {
+			t.Fatalf("got a form led on to %s, want it stopped at a page of ours", w.Header().Get("Location"))
+		}
+	}
+	const on = "/sign-in?return=%2Fmessages%3Fq%3Da%253Bb&with=issuer"
+	wantSays(t, "the page between", w, http.StatusOK, `href="`+strings.ReplaceAll(on, "&", "&amp;")+`"`)
+	if got := w.Header().Get("Refresh"); got != "0; url="+on {
+		t.Errorf("got Refresh %q, want it to go on by itself", got)
+	}
+	if w := v.get(on); !strings.HasPrefix(w.Header().Get("Location"), "https://id.example.com/") {
+		t.Errorf("got %d to %q, want the issuer", w.Code, w.Header().Get("Location"))
+	}
 }
 
 func TestSignIn_IsAskedForOnTheSpotWhenSomethingWasToBeDone(t *testing.T) {
@@ -366,15 +394,18 @@ func TestSignOut(t *testing.T) {
 		t.Fatalf("got cookies %q, want a session of two", v.cookies())
 	}
 	w := v.send(http.MethodPost, "/sign-out", nil)
-	wantTo(t, "signing out", w, "/sign-in?done=signed-out")
+	wantDone(t, "signing out", w, "signed-out", "/sign-in")
 	for _, cookie := range w.Result().Cookies() {
+		if cookie.Name == doneCookie {
+			continue
+		}
 		if cookie.Value != "" || cookie.MaxAge >= 0 || !cookie.Secure || cookie.Path != "/" {
 			t.Errorf("got %+v, want it taken away as it was set", cookie)
 		}
 	}
+	wantSays(t, "then", v.get("/sign-in"), http.StatusOK, "You are signed out.")
 	if v.cookies() != "" {
 		t.Errorf("got cookies %q, want none", v.cookies())
 	}
-	wantSays(t, "then", v.get("/sign-in?done=signed-out"), http.StatusOK, "You are signed out.")
 	wantTo(t, "a page", v.get("/"), "/sign-in?return=%2F")
 }

@@ -1,13 +1,32 @@
 // Parts of a page that fetch themselves anew. Nobody's hidden page asks for anything,
-// and a part that could not be fetched says that it is old.
+// and a part that could not be fetched says that it is old. Whoever selects or
+// scrolls in a part is not disturbed by what is new in it.
 
 export function watch(root) {
   const stale = root.getElementById("stale");
+  const live = (element) => element.hasAttribute("data-live");
+
   root.addEventListener("htmx:beforeRequest", (event) => {
-    if (root.hidden && event.detail.elt.hasAttribute("data-live")) event.preventDefault();
+    const part = event.detail.elt;
+    if (live(part) && (root.hidden || selectsIn(root, part))) event.preventDefault();
   });
+
+  let scrolled = [];
+  const boxes = (part) => [part, ...part.querySelectorAll(".scroll")];
+  root.addEventListener("htmx:beforeSwap", (event) => {
+    const part = event.detail.target;
+    if (live(part)) scrolled = boxes(part).map((box) => box.scrollLeft);
+  });
+  root.addEventListener("htmx:afterSwap", (event) => {
+    stale.hidden = true;
+    const part = root.getElementById(event.detail.target.id) ?? event.detail.elt;
+    if (live(part)) boxes(part).forEach((box, at) => { box.scrollLeft = scrolled[at] ?? 0; });
+  });
+
   const failed = (event) => {
-    const signedOut = event.detail.xhr?.status === 401;
+    const status = event.detail.xhr?.status ?? 0;
+    if (!live(event.detail.elt) || (status >= 400 && status < 500 && status !== 401)) return;
+    const signedOut = status === 401;
     stale.querySelector("[data-signed-out]").hidden = !signedOut;
     stale.querySelector("[data-silent]").hidden = signedOut;
     stale.hidden = false;
@@ -15,5 +34,9 @@ export function watch(root) {
   root.addEventListener("htmx:sendError", failed);
   root.addEventListener("htmx:timeout", failed);
   root.addEventListener("htmx:responseError", failed);
-  root.addEventListener("htmx:afterSwap", () => { stale.hidden = true; });
+}
+
+function selectsIn(root, part) {
+  const selection = root.getSelection();
+  return selection !== null && !selection.isCollapsed && part.contains(selection.anchorNode);
 }

@@ -1,0 +1,235 @@
+package console
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// allocated is how many bytes a call allocates, whether or not they are given back. It
+// counts those of the whole program: tests that use it do not run beside others.
+func allocated(do func()) int64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	do()
+	runtime.ReadMemStats(&after)
+	return int64(after.TotalAlloc - before.TotalAlloc)
+}
+
+// nested is JSON that is small, and large as soon as it is laid out.
+func nested(depth, values int) string {
+	return strings.Repeat("[", depth) + strings.Repeat("1,", values) + "1" + strings.Repeat("]", depth)
+}
+
+func TestPrettyPayloadTakesNoMoreMemoryThanItShows(t *testing.T) {
+	payload := nested(200, 150_000)
+	s := site(t, withMessage(t, fmt.Sprintf(`"payload":%s,"payload_size":%d`, payload, len(payload))))
+	var body string
+	took := allocated(func() { body = get(t, s, messagePath+"?view=pretty").Body.String() })
+	if most := int64(24 << 20); took > most {
+		t.Errorf("got %d bytes allocated for %d of payload, want at most %d", took, len(payload), most)
+	}
+	mustHave(t, readable(t, body), "shown as it is", "The first 64.0 KiB", strings.Repeat("[", 200)+"1,1,1")
+}
+
+func TestCheckOfAnEditTakesNoMoreMemoryThanItCompares(t *testing.T) {
+	for name, typed := range map[string]string{
+		"Deep":      nested(5000, 20_000),
+		"ManyLines": strings.Repeat("x\n", 200_000),
+		"ManyPairs": strings.Repeat("x\ny\n", 1020),
+		"LongLine":  strings.Repeat("x", 1<<20),
+	} {
+		was := strings.Repeat("1,\n", 2039)
+		written, err := json.Marshal(was)
+		if err != nil {
+			t.Fatal(err)
+		}
+		members := fmt.Sprintf(`"payload":%s,"payload_size":%d`, written, len(written))
+		s := site(t, withMessage(t, members))
+		form := editForm(read(t, aMessage(members)), written)
+		form.Set("payload", typed)
+		var w string
+		took := allocated(func() { w = post(t, s, messagePath+"/edit", form).Body.String() })
+		if most := int64(48 << 20); took > most {
+			t.Errorf("%s: got %d bytes allocated for %d typed, want at most %d", name, took, len(typed), most)
+		}
+		mustHave(t, w, `id="difference"`)
+	}
+}
+
+func TestDifferenceTakesTwoBytesForAPair(t *testing.T) {
+	a, b := make([]string, 1000), make([]string, 1000)
+	for i := range a {
+		a[i], b[i] = fmt.Sprint("a", i), fmt.Sprint("b", i)
+	}
+	if took := allocated(func() { difference(a, b) }); took > 3<<20 {
+		t.Errorf("got %d bytes allocated, want at most %d", took, 3<<20)
+	}
+}
+
+func TestLayoutIsThatOfTheLibrary(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		`{}`, ` [ ] `, `{"a":{},"b":[ ],"c":[{"d":[1,2.5e3,-0,true,null]}]}`, `"a\"b\\"`, `12`, " {\n\"a b\" :\t\"{[,:]}\\u00e4\" , \"\" : [ [ ] , 1 ] }\r\n", `[1 ,true ]`,
+	} {
+		var want bytes.Buffer
+		if err := json.Indent(&want, []byte(strings.TrimSpace(text)), "", "  "); err != nil {
+			t.Fatal(err)
+		}
+		got, used, ok := laidOut([]byte(text), 1000)
+		if got != want.String() || used != len(text) || !ok {
+			t.Errorf("%q: got %q of %d bytes, %t, want %q", text, got, used, ok, want.String())
+		}
+		for most := range len(got) {
+			if part, _, _ := laidOut([]byte(text), most); part != got[:most] {
+				t.Errorf("%q: got %q for %d bytes, want %q", text, part, most, got[:most])
+			}
+		}
+	}
+	for _, bad := range []string{"", "{", "[1,]", "nul"} {
+		if got, _, ok := laidOut([]byte(bad), 1000); ok {
+			t.Errorf("%q: got %q, want none", bad, got)
+		}
+	}
+}
+
+func TestPatchIsLaidOutAsFarAsItIsShown(t *testing.T) {
+	t.Parallel()
+	for patch, want := range map[string]string{"": "", "null": "", "[": "", `[{"op":"x"}]`: "[\n  {\n    \"op\": \"x\"\n  }\n]"} {
+		if got := (redriveOptions{Patch: json.RawMessage(patch)}).Patched(); got != want {
+			t.Errorf("%s: got %q, want %q", patch, got, want)
+		}
+	}
+	got := redriveOptions{Patch: json.RawMessage(nested(200, 10_000))}.Patched()
+	if len(got) > maxPatch+10 || !strings.HasSuffix(got, "…") {
+		t.Errorf("got %d bytes, want at most %d and that there is more", len(got), maxPatch)
+	}
+}
+
+func TestPrettyPayloadThatIsLargeShowsItsBeginning(t *testing.T) {
+	t.Parallel()
+	payload := `["` + strings.Repeat("ä", 100_000) + `"]`
+	a := withMessage(t, fmt.Sprintf(`"payload":%s,"payload_size":%d`, payload, len(payload)))
+	body := get(t, site(t, a), messagePath+"?view=pretty").Body.String()
+	mustHave(t, body, "[\n  &#34;ää", "The first 64.0 KiB")
+	mustNotHave(t, body, "\ufffd", "shown as it is")
+}
+
+// What both sides begin and end with is not compared; what is shown must be as if it
+// had been.
+func TestDifferenceOfPartsIsThatOfTheWhole(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(1, 2))
+	some := func() string {
+		lines := make([]string, random.IntN(14))
+		for i := range lines {
+			lines[i] = string("abc"[random.IntN(3)])
+		}
+		return strings.Join(lines, "\n")
+	}
+	for range 3000 {
+		both, end := some(), some()
+		a, b := both+some()+end, both+some()+end
+		count := func(lines []diffLine) (marks string) {
+			n := map[string]int{}
+			for _, l := range lines {
+				n[l.Mark]++
+			}
+			return fmt.Sprint(n["-"], n["+"])
+		}
+		whole := difference(strings.Split(a, "\n"), strings.Split(b, "\n"))
+		got := textDifference(a, b)
+		if count(got) != count(whole) {
+			t.Fatalf("%q, %q: got %v, want as many lines marked as in %v", a, b, got, whole)
+		}
+		at, lines := 0, strings.Split(a, "\n")
+		for _, l := range got {
+			switch l.Mark {
+			case "…":
+				var n int
+				if _, err := fmt.Sscan(l.Text, &n); err != nil {
+					t.Fatal(err)
+				}
+				at += n
+			case "", "-":
+				if at >= len(lines) || lines[at] != l.Text {
+					t.Fatalf("%q, %q: got %v, want line %d to be one of the first", a, b, got, at)
+				}
+				at++
+			}
+		}
+		if at != len(lines) {
+			t.Fatalf("%q, %q: got %v, of %d lines, want all %d told of", a, b, got, at, len(lines))
+		}
+	}
+}
+
+func TestAnswersAreNotReadWithoutEnd(t *testing.T) {
+	t.Parallel()
+	taken := 0
+	chunk := strings.Repeat(" ", 1<<20)
+	a := newAPI(t).says("GET /api/v1/audit", sends(chunk, 100, &taken))
+	w := get(t, site(t, a), "/audit")
+	if taken > maxAnswer || w.Code < http.StatusBadRequest {
+		t.Errorf("got status %d after %d bytes, want an error after %d", w.Code, taken, maxAnswer)
+	}
+	taken = 0
+	a.says("GET /api/v1/audit", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		sends(chunk, 100, &taken)(w, r)
+	}))
+	if get(t, site(t, a), "/audit"); taken > maxProblem {
+		t.Errorf("got %d bytes of an error read, want at most %d", taken, maxProblem)
+	}
+}
+
+func TestFormThatCannotBeReadDoesNothing(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		kind, body string
+		status     int
+	}{
+		"TooLarge":      {"application/x-www-form-urlencoded", "do=send&payload=" + strings.Repeat("x", maxForm), http.StatusRequestEntityTooLarge},
+		"NotAForm":      {"application/json", `{"reason":"x"}`, http.StatusBadRequest},
+		"NoKind":        {"", "reason=x", http.StatusBadRequest},
+		"InParts":       {"multipart/form-data; boundary=x", "--x--", http.StatusBadRequest},
+		"BadlyEncoded":  {"application/x-www-form-urlencoded", "reason=%zz", http.StatusBadRequest},
+		"WithACharset":  {"application/x-www-form-urlencoded; charset=utf-8", "reason=x", http.StatusSeeOther},
+		"NothingInside": {"", "", http.StatusSeeOther},
+	} {
+		a := withMessage(t, "").says("POST "+messageAPI+"/retry", raw(`{}`))
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, messagePath+"/retry", strings.NewReader(c.body))
+		r.Header.Set("Content-Type", c.kind)
+		w := httptest.NewRecorder()
+		site(t, a).ServeHTTP(w, r)
+		sent, _ := a.wasAsked("POST " + messageAPI + "/retry")
+		if w.Code != c.status || (len(sent) > 0) != (c.status == http.StatusSeeOther) {
+			t.Errorf("%s: got status %d and %d orders, want %d", name, w.Code, len(sent), c.status)
+		}
+	}
+}
+
+func TestEditWithoutItsFieldsIsNotSent(t *testing.T) {
+	t.Parallel()
+	whole := editForm(read(t, aMessage(someHeaders)), []byte(`{"order_id": "123"}`))
+	whole.Set("do", "send")
+	for _, name := range []string{"", "topic", "payload", "payload_as", "record_key", "key_as", "header_name", "header_as", "header_value", "header_own"} {
+		form := url.Values{}
+		for field, values := range whole {
+			if field != name && name != "" {
+				form[field] = values
+			}
+		}
+		w := post(t, site(t, withMessage(t, someHeaders)), messagePath+"/edit", form)
+		if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "Nothing was sent") {
+			t.Errorf("without %q: got status %d, want 400", name, w.Code)
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package console
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+)
+
+// layout writes JSON with a line for each value. What is nested takes more room with
+// every level, so a small text can become one of gigabytes: it stops when there is
+// enough.
+type layout struct {
+	out   strings.Builder
+	most  int
+	depth int
+	full  bool
+}
+
+// laidOut returns JSON with a line for each value, at most so many bytes of it, and how
+// many bytes of raw those stand for: all of them when that is all. ok is false for what
+// is no JSON. The last character may be cut.
+func laidOut(raw []byte, most int) (text string, used int, ok bool) {
+	if !json.Valid(raw) {
+		return "", 0, false
+	}
+	l := layout{most: most}
+	l.out.Grow(min(most, 2*len(raw)))
+	for used < len(raw) && !l.full {
+		used += l.next(raw[used:])
+	}
+	return l.out.String(), used, true
+}
+
+// next writes what stands first in raw, and returns how long that is.
+func (l *layout) next(raw []byte) int {
+	switch raw[0] {
+	case ' ', '\t', '\r', '\n':
+		return 1
+	case '{', '[':
+		if inside := bytes.TrimLeft(raw[1:], " \t\r\n"); inside[0] == '}' || inside[0] == ']' {
+			l.put(raw[:1])
+			l.put(inside[:1])
+			return len(raw) - len(inside) + 1
+		}
+		l.put(raw[:1])
+		l.line(1)
+		return 1
+	case '}', ']':
+		l.line(-1)
+		l.put(raw[:1])
+		return 1
+	case ',':
+		l.put(raw[:1])
+		l.line(0)
+		return 1
+	case ':':
+		l.put([]byte(": "))
+		return 1
+	case '"':
+		n := textEnd(raw)
+		l.put(raw[:n])
+		return n
+	default:
+		n := bytes.IndexAny(raw, ",]} \t\r\n")
+		if n < 0 {
+			n = len(raw)
+		}
+		l.put(raw[:n])
+		return n
+	}
+}
+
+// textEnd is the length of the text in quotes that raw begins with.
+func textEnd(raw []byte) int {
+	for i := 1; i < len(raw); i++ {
+		switch raw[i] {
+		case '\\':
+			i++
+		case '"':
+			return i + 1
+		}
+	}
+	return len(raw)
+}
+
+// line begins one that is so many levels deeper than the last.
+func (l *layout) line(deeper int) {
+	l.depth += deeper
+	l.put([]byte{'\n'})
+	for range l.depth {
+		if l.full {
+			return
+		}
+		l.put([]byte("  "))
+	}
+}
+
+func (l *layout) put(b []byte) {
+	room := l.most - l.out.Len()
+	if len(b) > room {
+		b, l.full = b[:room], true
+	}
+	l.out.Write(b)
+}
