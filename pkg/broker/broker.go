@@ -20,7 +20,8 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
-	"github.com/segmentio/kafka-go/sasl"
+
+	"github.com/dlq-manager/dlq-manager/pkg/secret"
 )
 
 const (
@@ -49,13 +50,15 @@ func WithDial(dial DialFunc) Option {
 // Cluster is a connection pool to one Kafka cluster. It is safe for concurrent
 // use. No call creates a topic.
 type Cluster struct {
-	cfg       Config
-	tcp       DialFunc
-	mechanism sasl.Mechanism
-	transport *kafka.Transport
-	stop      context.CancelFunc
-	closed    atomic.Bool
-	leaders   leaderCache
+	cfg          Config
+	tcp          DialFunc
+	certificates certificates
+	logins       *secret.Rotation[login]
+	follower     follower
+	transport    *kafka.Transport
+	stop         context.CancelFunc
+	closed       atomic.Bool
+	leaders      leaderCache
 }
 
 // Open checks cfg and prepares connections. It does not dial: a cluster that
@@ -66,11 +69,12 @@ func Open(cfg Config, opts ...Option) (*Cluster, error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	c := &Cluster{
-		cfg:       cfg,
-		tcp:       (&net.Dialer{Timeout: dialTimeout}).DialContext,
-		mechanism: cfg.mechanism(),
-		stop:      stop,
-		leaders:   leaderCache{topics: map[string]topicLeaders{}},
+		cfg:          cfg,
+		tcp:          (&net.Dialer{Timeout: dialTimeout}).DialContext,
+		certificates: certificates{cfg: cfg.TLS},
+		logins:       secret.NewRotation(cfg.SASL.login),
+		stop:         stop,
+		leaders:      leaderCache{topics: map[string]topicLeaders{}},
 	}
 	for _, opt := range opts {
 		opt(c)
@@ -82,7 +86,6 @@ func Open(cfg Config, opts ...Option) (*Cluster, error) {
 		// Empty but not nil asks for the brokers and no topic at all.
 		MetadataTopics: []string{},
 		ClientID:       clientID,
-		SASL:           c.mechanism,
 		Context:        ctx,
 	}
 	return c, nil
@@ -98,21 +101,29 @@ func (c *Cluster) Close() error {
 	return nil
 }
 
-// dial returns a function that opens a connection, secures it when the
-// protocol says so, and lets prepare set socket options first. Certificates
-// are read again for each connection, so that they rotate without a restart.
+// dial returns a function that opens a connection, secures it and signs in when the
+// protocol says so, and lets prepare set socket options first. Certificates and
+// secrets are read again for each connection, so that they rotate without a restart.
 func (c *Cluster) dial(prepare func(net.Conn)) DialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		conn, err := c.tcp(ctx, network, address)
-		if err != nil {
-			return nil, err
+		open := func() (net.Conn, error) { return c.open(ctx, network, address, prepare) }
+		if !c.cfg.usesSASL() {
+			return open()
 		}
-		prepare(conn)
-		if !c.cfg.usesTLS() {
-			return conn, nil
-		}
-		return c.cfg.TLS.secure(ctx, conn, address)
+		return c.signIn(ctx, open)
 	}
+}
+
+func (c *Cluster) open(ctx context.Context, network, address string, prepare func(net.Conn)) (net.Conn, error) {
+	conn, err := c.tcp(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	prepare(conn)
+	if !c.cfg.usesTLS() {
+		return conn, nil
+	}
+	return c.certificates.secure(ctx, conn, address)
 }
 
 // dropUnsent makes close throw away bytes that the network has not taken yet.

@@ -21,7 +21,8 @@ type Config struct {
 
 // SASLConfig names the user. A file, where given, wins over the value beside
 // it and is read again for each new connection; white space around its content
-// is not part of the secret.
+// is not part of the secret. See secret.Rotation for a file that is missing or is
+// not what the broker wants. Connections are left when the user's name changes.
 type SASLConfig struct {
 	// Mechanism is PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.
 	Mechanism    string `mapstructure:"mechanism"`
@@ -32,7 +33,7 @@ type SASLConfig struct {
 }
 
 // TLSConfig names certificates in PEM files, which are read again for each new
-// connection. Everything is optional: without CAFile the system's authorities
+// connection; what was read last counts while they are missing or not whole. Everything is optional: without CAFile the system's authorities
 // count, without CertFile the client shows no certificate.
 type TLSConfig struct {
 	CAFile   string `mapstructure:"ca_file"`

@@ -104,6 +104,7 @@ func send[T any](ctx context.Context, c *Cluster, broker int32, key protocol.Api
 	if c.closed.Load() {
 		return none, ErrClosed
 	}
+	c.followUser()
 	caller := ctx
 	// The connection learns of an end from its deadline only, so there is one.
 	ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -149,7 +150,10 @@ func connectionLost(err error) bool {
 func networkError(err error) error {
 	var code kafka.Error
 	var op *net.OpError
+	var unknown *signInError
 	switch {
+	case errors.As(err, &unknown) && unknown.passing:
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	case errors.As(err, &code):
 		if kind := kindOf(code); kind != nil {
 			return fmt.Errorf("%w: %w", kind, err)

@@ -38,10 +38,9 @@ func (c *Cluster) Group(cfg GroupConfig) (*kafka.ConsumerGroup, error) {
 		Brokers: c.cfg.Brokers,
 		Topics:  cfg.Topics,
 		Dialer: &kafka.Dialer{
-			ClientID:      clientID,
-			DialFunc:      c.dial(keepAsIs),
-			Timeout:       dialTimeout,
-			SASLMechanism: c.mechanism,
+			ClientID: clientID,
+			DialFunc: c.dial(keepAsIs),
+			Timeout:  dialTimeout,
 		},
 		GroupBalancers: []kafka.GroupBalancer{spread{}, kafka.RoundRobinGroupBalancer{}},
 		SessionTimeout: session,

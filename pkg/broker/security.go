@@ -1,118 +1,114 @@
 package broker
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"net"
 	"os"
-	"strings"
-
-	"github.com/segmentio/kafka-go/sasl"
-	"github.com/segmentio/kafka-go/sasl/plain"
-	"github.com/segmentio/kafka-go/sasl/scram"
+	"sync"
 )
 
-// mechanism returns nil when the protocol has no SASL.
-func (c Config) mechanism() sasl.Mechanism {
-	if !c.usesSASL() {
-		return nil
-	}
-	return login{c.SASL}
-}
+// certificates are the TLS files, read for each connection. While one of them is
+// missing or half written, or the key does not fit the certificate because only one
+// of the two was replaced, what was read last stands in for it.
+type certificates struct {
+	cfg TLSConfig
 
-// login is a sasl.Mechanism that reads its secrets when a connection starts.
-type login struct {
-	cfg SASLConfig
-}
-
-func (l login) Name() string { return l.cfg.Mechanism }
-
-func (l login) Start(ctx context.Context) (sasl.StateMachine, []byte, error) {
-	username, err := fileOr(l.cfg.UsernameFile, l.cfg.Username)
-	if err != nil {
-		return nil, nil, fmt.Errorf("read kafka user name: %w", err)
-	}
-	password, err := fileOr(l.cfg.PasswordFile, string(l.cfg.Password))
-	if err != nil {
-		return nil, nil, fmt.Errorf("read kafka password: %w", err)
-	}
-	switch l.cfg.Mechanism {
-	case mechanismScramSHA256:
-		return startScram(ctx, scram.SHA256, username, password)
-	case mechanismScramSHA512:
-		return startScram(ctx, scram.SHA512, username, password)
-	default:
-		return plain.Mechanism{Username: username, Password: password}.Start(ctx)
-	}
-}
-
-func startScram(ctx context.Context, algorithm scram.Algorithm, username, password string) (sasl.StateMachine, []byte, error) {
-	m, err := scram.Mechanism(algorithm, username, password)
-	if err != nil {
-		return nil, nil, err
-	}
-	return m.Start(ctx)
-}
-
-func fileOr(path, value string) (string, error) {
-	if path == "" {
-		return value, nil
-	}
-	content, err := os.ReadFile(path)
-	return strings.TrimSpace(string(content)), err
+	mu          sync.Mutex
+	authorities *x509.CertPool   // nil: never read
+	pair        *tls.Certificate // nil: never read
 }
 
 // secure runs the TLS handshake on conn, which it closes when that fails.
-func (t TLSConfig) secure(ctx context.Context, conn net.Conn, address string) (net.Conn, error) {
-	cfg, err := t.load(address)
+func (c *certificates) secure(ctx context.Context, conn net.Conn, address string) (net.Conn, error) {
+	cfg, err := c.load(address)
 	if err != nil {
-		conn.Close()
+		_ = conn.Close()
 		return nil, err
 	}
 	secured := tls.Client(conn, cfg)
 	if err := secured.HandshakeContext(ctx); err != nil {
-		conn.Close()
+		_ = conn.Close()
 		return nil, fmt.Errorf("tls handshake with %s: %w", address, err)
 	}
 	return secured, nil
 }
 
-func (t TLSConfig) load(address string) (*tls.Config, error) {
+func (c *certificates) load(address string) (*tls.Config, error) {
 	cfg := &tls.Config{
 		MinVersion:         tls.VersionTLS12,
-		ServerName:         t.ServerName,
-		InsecureSkipVerify: t.InsecureSkipVerify, //nolint:gosec // an operator's choice, off by default
+		ServerName:         c.cfg.ServerName,
+		InsecureSkipVerify: c.cfg.InsecureSkipVerify, //nolint:gosec // an operator's choice, off by default
 	}
 	if cfg.ServerName == "" {
 		cfg.ServerName, _, _ = net.SplitHostPort(address)
 	}
-	if t.CAFile != "" {
-		pool, err := readAuthorities(t.CAFile)
-		if err != nil {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cfg.CAFile != "" {
+		if err := orLast(&c.authorities, func() (*x509.CertPool, error) { return readAuthorities(c.cfg.CAFile) }); err != nil {
 			return nil, fmt.Errorf("read kafka certificate authority: %w", err)
 		}
-		cfg.RootCAs = pool
+		cfg.RootCAs = c.authorities
 	}
-	if t.CertFile != "" {
-		pair, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
-		if err != nil {
+	if c.cfg.CertFile != "" {
+		if err := orLast(&c.pair, func() (*tls.Certificate, error) { return readPair(c.cfg.CertFile, c.cfg.KeyFile) }); err != nil {
 			return nil, fmt.Errorf("read kafka client certificate: %w", err)
 		}
-		cfg.Certificates = []tls.Certificate{pair}
+		cfg.Certificates = []tls.Certificate{*c.pair}
 	}
 	return cfg, nil
 }
 
+// orLast reads into what was read last. Its error says that there is nothing.
+func orLast[T any](last **T, read func() (*T, error)) error {
+	now, err := read()
+	if err == nil {
+		*last = now
+	}
+	if *last == nil {
+		return err
+	}
+	return nil
+}
+
+func readPair(certFile, keyFile string) (*tls.Certificate, error) {
+	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+	return &pair, err
+}
+
+// readAuthorities refuses a file that ends within a certificate: what is missing
+// from it may be the one that counts.
 func readAuthorities(path string) (*x509.CertPool, error) {
-	content, err := os.ReadFile(path)
+	rest, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(content) {
+	pool, found := x509.NewCertPool(), false
+	for {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		authority, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		pool.AddCert(authority)
+		found = true
+	}
+	if bytes.Contains(rest, []byte("-----BEGIN")) {
+		return nil, errors.New(path + " ends within a certificate")
+	}
+	if !found {
 		return nil, errors.New("no certificate in " + path)
 	}
 	return pool, nil

@@ -54,9 +54,6 @@ func (s *Store) Trail(ctx context.Context, q repository.TrailQuery) ([]entity.Au
 	// Not prepared: a plan for any value walks the trail back to its beginning for
 	// a rare actor or a moment ago.
 	if err := s.db.SelectContext(ctx, &found, query, args...); err != nil {
-		if denied(err) {
-			s.dropConnections()
-		}
 		return nil, translate("read the audit trail", err)
 	}
 	entries := make([]entity.AuditEntry, len(found))

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"strings"
@@ -22,8 +23,18 @@ const (
 
 // bounded runs what do reads, as of one moment, in statements of which none takes
 // longer than patience: one that does is a *repository.TooBroadError. settings are
-// statements that are run first, in the same round trip.
+// statements that are run first, in the same round trip. do is called once more, in
+// another transaction, when the connection is of no use: the pool tries again only
+// what stands outside of one.
 func (s *Store) bounded(ctx context.Context, patience time.Duration, do func(tx *sqlx.Tx) error, settings ...string) error {
+	err := s.boundedOnce(ctx, patience, do, settings)
+	if ctx.Err() == nil && (errors.Is(err, driver.ErrBadConn) || roleMayBeGone(err)) {
+		err = s.boundedOnce(ctx, patience, do, settings)
+	}
+	return err
+}
+
+func (s *Store) boundedOnce(ctx context.Context, patience time.Duration, do func(tx *sqlx.Tx) error, settings []string) error {
 	tx, err := s.db.BeginTxx(ctx, nil)
 	if err != nil {
 		return err
@@ -40,9 +51,6 @@ func (s *Store) bounded(ctx context.Context, patience time.Duration, do func(tx 
 	var pe *pq.Error
 	if errors.As(err, &pe) && pe.Code == "57014" && ctx.Err() == nil {
 		return &repository.TooBroadError{}
-	}
-	if denied(err) {
-		s.dropConnections()
 	}
 	return err
 }

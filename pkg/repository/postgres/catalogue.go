@@ -299,9 +299,6 @@ func (s *Store) run(ctx context.Context, query string, args ...any) error {
 	if err == nil {
 		_, err = st.ExecContext(ctx, args...)
 	}
-	if denied(err) {
-		s.dropConnections()
-	}
 	return err
 }
 

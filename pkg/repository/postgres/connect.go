@@ -10,20 +10,25 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
+
+	"github.com/dlq-manager/dlq-manager/pkg/secret"
 )
 
 // Open returns a pool for the database without connecting to it; WaitReady
 // does that. Times come back in UTC, []byte arguments are sent as bytes.
 //
-// Every new connection reads the password again, so replaced credentials are
-// used from the next connection on. Open connections outlive a changed
-// password. They do not outlive a dropped role: statements on them then fail
-// with 42501 (permission denied) although nothing is wrong with the grants, so
-// whoever sees 42501 must discard the connection and try once on a new one.
+// Every new connection reads the credentials again, see secret.Rotation for what
+// happens when the file is not what the server wants. Open connections outlive a
+// changed password. They do not outlive a dropped role: statements on them fail with
+// 42501 (permission denied) although nothing is wrong with the grants. Such a
+// statement is tried again on a new connection, and all connections from before are
+// thrown away, as they are when the credentials name another user. So every
+// statement outside of a transaction may be sent more than once.
 //
 // A server that says nothing for cfg.ReadTimeout in the middle of a statement
 // loses its connection, and the statement fails with a net.Error that is a
@@ -41,7 +46,7 @@ func Open(cfg Config) (*sqlx.DB, error) {
 	if err := tlsFilesExist(cfg); err != nil {
 		return nil, err
 	}
-	c := &connector{cfg: cfg, dial: dialPQ(cfg.ReadTimeout)}
+	c := newConnector(cfg, dialPQ(cfg.ReadTimeout))
 	db := sqlx.NewDb(sql.OpenDB(c), "postgres")
 	c.idle = &idle{pool: db, few: cfg.MaxIdleConns, most: cfg.MaxOpenConns}
 	db.SetMaxOpenConns(cfg.MaxOpenConns)
@@ -56,8 +61,8 @@ func shorten(lifetime time.Duration, random float64) time.Duration {
 	return lifetime - time.Duration(random*float64(lifetime)/10)
 }
 
-// tlsFilesExist is asked at start because the driver takes a missing root
-// certificate for none at all, and then checks less than it was told to.
+// tlsFilesExist is asked for each connection because the driver takes a missing
+// root certificate for none at all, and then checks less than it was told to.
 func tlsFilesExist(cfg Config) error {
 	var errs []error
 	for _, path := range []string{cfg.SSLRootCert, cfg.SSLCert, cfg.SSLKey} {
@@ -76,6 +81,13 @@ type connector struct {
 	cfg  Config
 	dial func(context.Context, pq.Config) (driver.Conn, error)
 	idle *idle // nil: of no pool
+
+	logins     *secret.Rotation[credentials]
+	generation atomic.Int64 // connections of an earlier one are thrown away
+}
+
+func newConnector(cfg Config, dial func(context.Context, pq.Config) (driver.Conn, error)) *connector {
+	return &connector{cfg: cfg, dial: dial, logins: secret.NewRotation(cfg.credentials)}
 }
 
 func dialPQ(readTimeout time.Duration) func(context.Context, pq.Config) (driver.Conn, error) {
@@ -92,35 +104,83 @@ func dialPQ(readTimeout time.Duration) func(context.Context, pq.Config) (driver.
 // Driver is part of driver.Connector.
 func (c *connector) Driver() driver.Driver { return &pq.Driver{} }
 
-// Connect opens one connection. When the server does not accept the
-// credentials, they are read once more: the file may have been replaced
-// between our reading and the server's check.
+// Connect opens one connection. Its errors say that the database is unavailable:
+// none of them is about a statement.
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
-	used, err := c.cfg.credentials()
+	conn, err := c.connect(ctx)
+	if s, ok := conn.(*session); ok && err == nil && c.retired(s.generation) { // meanwhile its role was dropped
+		_ = conn.Close()
+		conn, err = c.connect(ctx)
+	}
 	if err != nil {
-		return nil, c.where(err)
+		return nil, &connectError{c.cfg.Address(), err}
+	}
+	return conn, nil
+}
+
+func (c *connector) connect(ctx context.Context) (driver.Conn, error) {
+	if err := tlsFilesExist(c.cfg); err != nil {
+		return nil, err
 	}
 	if c.idle != nil {
 		c.idle.opened()
 	}
-	conn, err := c.dial(ctx, c.cfg.pq(used))
-	if !rejected(err) || !c.cfg.rotates() {
-		return conn, c.where(err)
+	generation, before := c.generation.Load(), c.logins.Accepted()
+	var conn driver.Conn
+	try := func(as credentials) (err error) {
+		conn, err = c.dial(ctx, c.cfg.pq(as))
+		return err
 	}
-	fresh, readErr := c.cfg.credentials()
-	if readErr != nil || fresh == used {
-		return nil, c.where(err)
+	if !c.cfg.rotates() {
+		err := try(credentials{c.cfg.User, c.cfg.Password})
+		return c.session(conn, credentials{user: c.cfg.User}, generation), err
 	}
-	conn, err = c.dial(ctx, c.cfg.pq(fresh))
-	return conn, c.where(err)
+	as, err := c.logins.SignIn(ctx, rejected, try)
+	if err != nil {
+		return nil, err
+	}
+	if before.user != "" && before.user != as.user {
+		generation = c.retire()
+	}
+	return c.session(conn, as, generation), nil
 }
 
-func (c *connector) where(err error) error {
-	if err == nil {
-		return nil
+// session is the driver's connection with what is needed to see its end.
+func (c *connector) session(conn driver.Conn, as credentials, generation int64) driver.Conn {
+	able, ok := conn.(driverConn)
+	if !ok {
+		return conn
 	}
-	return fmt.Errorf("connect to database %s: %w", c.cfg.Address(), err)
+	return &session{driverConn: able, of: c, user: as.user, generation: generation}
 }
+
+// retire throws away every connection there is, those in use when they go back to
+// the pool. It returns the generation of those that come.
+func (c *connector) retire() int64 {
+	next := c.generation.Add(1)
+	c.dropIdle()
+	return next
+}
+
+func (c *connector) retired(generation int64) bool { return generation < c.generation.Load() }
+
+func (c *connector) dropIdle() {
+	if c.idle != nil {
+		c.idle.drop()
+	}
+}
+
+// connectError is what no connection came of. It says where.
+type connectError struct {
+	address string
+	err     error
+}
+
+func (e *connectError) Error() string {
+	return "connect to database " + e.address + ": " + strings.ReplaceAll(e.err.Error(), "\n", "; ")
+}
+
+func (e *connectError) Unwrap() error { return e.err }
 
 // rejected says that the server knows us and does not let us in.
 func rejected(err error) bool {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -27,10 +28,10 @@ var errDialled = errors.New("no real connection in this test")
 // dialled is a connector whose dial keeps what it was given and answers in turn.
 func dialled(cfg Config, answers ...error) (*connector, *[]pq.Config) {
 	var seen []pq.Config
-	return &connector{cfg: cfg, dial: func(_ context.Context, p pq.Config) (driver.Conn, error) {
+	return newConnector(cfg, func(_ context.Context, p pq.Config) (driver.Conn, error) {
 		seen = append(seen, p)
 		return nil, answers[min(len(seen), len(answers))-1]
-	}}, &seen
+	}), &seen
 }
 
 func TestConnector(t *testing.T) {
@@ -200,25 +201,55 @@ func TestOpenOnServer(t *testing.T) {
 		holdConnection(t, db)
 		wantUser(t, db, first.User)
 
+		idle := holdConnection(t, db)
 		writeSecret(t, cfg.CredentialsFile, "username: "+second.User+"\npassword: p2\n")
-		db.SetMaxIdleConns(0) // what is idle still belongs to the first role
+		if err := idle.Close(); err != nil {
+			t.Fatal(err)
+		}
+		wantUser(t, db, first.User) // which nobody dropped
+		for range 2 {
+			held := holdConnection(t, db) // one of them is new
+			defer held.Close()
+		}
 		wantUser(t, db, second.User)
 	})
 
-	t.Run("KeepsOpenConnectionsWhileTheFileIsGone", func(t *testing.T) {
+	t.Run("SignsInWithTheLastWhileTheFileIsGone", func(t *testing.T) {
 		t.Parallel()
 		cfg := serverRole(t, "p")
 		cfg.PasswordFile = filepath.Join(t.TempDir(), "password")
 		writeSecret(t, cfg.PasswordFile, "p")
 		db := openConfig(t, cfg)
 		held := holdConnection(t, db)
-		writeSecret(t, cfg.PasswordFile, "")
-		if _, err := db.Conn(t.Context()); err == nil || !strings.Contains(err.Error(), cfg.PasswordFile) {
-			t.Errorf("got %v, want an error naming the file", err)
+		for _, content := range []string{"", "\n", "half"} {
+			writeSecret(t, cfg.PasswordFile, content)
+			holdConnection(t, db)
+		}
+		if err := os.Remove(cfg.PasswordFile); err != nil {
+			t.Fatal(err)
+		}
+		holdConnection(t, db)
+
+		asAdmin(t, "ALTER ROLE "+cfg.User+" PASSWORD 'q'")
+		if _, err := db.Conn(t.Context()); !rejected(err) || !strings.Contains(err.Error(), cfg.PasswordFile) {
+			t.Errorf("got %v, want the refusal, and the file named", err)
 		}
 		if err := held.PingContext(t.Context()); err != nil {
 			t.Errorf("got %v, want the open connection alive", err)
 		}
+	})
+
+	t.Run("StartsWithNoFileAtAllByNamingIt", func(t *testing.T) {
+		t.Parallel()
+		cfg := serverRole(t, "p")
+		cfg.PasswordFile = filepath.Join(t.TempDir(), "password")
+		db := openConfig(t, cfg)
+		_, err := db.Conn(t.Context())
+		if err == nil || !strings.Contains(err.Error(), cfg.PasswordFile) || !transient(err) {
+			t.Errorf("got %v, want the file named, and to be tried again later", err)
+		}
+		writeSecret(t, cfg.PasswordFile, "p\r\n")
+		wantUser(t, db, cfg.User)
 	})
 }
 

@@ -24,12 +24,7 @@ func (s *Store) each(ctx context.Context, query string, args, places []any, do f
 
 // withRows runs a prepared query, and asks its rows for their error and closes them
 // when read is done with them.
-func (s *Store) withRows(ctx context.Context, query string, args []any, read func(*sql.Rows) error) (err error) {
-	defer func() {
-		if denied(err) {
-			s.dropConnections()
-		}
-	}()
+func (s *Store) withRows(ctx context.Context, query string, args []any, read func(*sql.Rows) error) error {
 	rows, err := s.query(ctx, query, args)
 	if err != nil {
 		return err

@@ -51,6 +51,10 @@ func translate(where string, err error) error {
 // connection reads the new ones.
 func transient(err error) bool {
 	var network net.Error
+	var connect *connectError
+	if errors.As(err, &connect) {
+		return true
+	}
 	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) {
 		return true
@@ -70,11 +74,11 @@ func transient(err error) bool {
 	return false
 }
 
-// denied reports whether the session's role may not do what it always may: the
-// role was dropped under it.
-func denied(err error) bool {
+// roleMayBeGone reports whether the session's role may not do what it always may, or
+// is not known any more: it may have been dropped under the session.
+func roleMayBeGone(err error) bool {
 	var pe *pq.Error
-	return errors.As(err, &pe) && pe.Code == "42501"
+	return errors.As(err, &pe) && (pe.Code == "42501" || pe.Code == "42704")
 }
 
 // badData reports whether a value of the statement, not the statement, was

@@ -29,8 +29,13 @@ func (s *Store) Export(ctx context.Context, q repository.ExportQuery, yield func
 	if err != nil {
 		return translate("export messages", err)
 	}
-	var refused error
+	var refused, broken error
+	begun := false
+	once := func(m *entity.Message) error { begun = true; return yield(m) }
 	err = s.bounded(ctx, s.searchPatience, func(tx *sqlx.Tx) error {
+		if begun { // what was told cannot be taken back
+			return broken
+		}
 		how, err := howToExport(ctx, tx, from, q, n)
 		if err != nil {
 			return err
@@ -43,7 +48,8 @@ func (s *Store) Export(ctx context.Context, q repository.ExportQuery, yield func
 		if err != nil {
 			return err
 		}
-		refused, err = e.run(ctx, yield)
+		refused, err = e.run(ctx, once)
+		broken = err
 		return err
 	})
 	if refused != nil {

@@ -55,3 +55,15 @@ func (i *idle) settle() {
 	i.raised = false
 	i.pool.SetMaxIdleConns(i.few)
 }
+
+// drop closes the connections that are idle now.
+func (i *idle) drop() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.pool.SetMaxIdleConns(0)
+	if i.raised {
+		i.pool.SetMaxIdleConns(i.most)
+	} else {
+		i.pool.SetMaxIdleConns(i.few)
+	}
+}

@@ -109,8 +109,5 @@ func (s *Store) exec(ctx context.Context, query string, args ...any) error {
 	if err == nil {
 		_, err = st.ExecContext(ctx, args...)
 	}
-	if denied(err) {
-		s.dropConnections()
-	}
 	return err
 }

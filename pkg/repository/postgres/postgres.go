@@ -23,7 +23,6 @@ type Store struct {
 	now func() time.Time // nil: the database's clock
 
 	payloadLimit int // 0: DefaultPayloadLimit
-	idle         int // connections that the pool keeps
 
 	searchPatience, countPatience time.Duration
 
@@ -44,17 +43,11 @@ func WithClock(now func() time.Time) Option {
 	return func(s *Store) { s.now = now }
 }
 
-// WithIdleConnections tells how many idle connections the pool is configured to
-// keep, since a pool does not tell itself.
-func WithIdleConnections(n int) Option {
-	return func(s *Store) { s.idle = n }
-}
-
 // New returns a Store on a database that Open connected, whose schema has been
 // migrated. It does not close db.
 func New(db *sqlx.DB, options ...Option) *Store {
 	s := &Store{
-		db: db, prepared: make(map[string]*sqlx.Stmt), idle: DefaultConfig().MaxIdleConns,
+		db: db, prepared: make(map[string]*sqlx.Stmt),
 		searchPatience: searchPatience, countPatience: countPatience,
 	}
 	for _, o := range options {
@@ -109,15 +102,5 @@ func (s *Store) selectRows(ctx context.Context, dest any, query string, args ...
 	if err == nil {
 		err = st.SelectContext(ctx, dest, args...)
 	}
-	if denied(err) {
-		s.dropConnections()
-	}
 	return err
-}
-
-// dropConnections closes every idle connection: their role may have been
-// dropped when its credentials ran out, and only new connections read new ones.
-func (s *Store) dropConnections() {
-	s.db.SetMaxIdleConns(0)
-	s.db.SetMaxIdleConns(s.idle)
 }

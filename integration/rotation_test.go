@@ -1,0 +1,254 @@
+package integration_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// TestRotatedPassword: the password of the role changes again and again while
+// operators, a redrive and the ingester work, and new connections are needed all the
+// time. The file is behind the server for a moment, or ahead of it, or half written.
+func TestRotatedPassword(t *testing.T) {
+	t.Parallel()
+	r := newRotation(t, "DLQ_DATABASE_USER=%s", "DLQ_DATABASE_PASSWORD_FILE=%s")
+	role := r.role("password0")
+	r.begin(role, "password0\n")
+	rounds := pick(6, 40)
+	for n := range rounds {
+		password := fmt.Sprintf("password%d", n+1)
+		change := func() { r.admin(`ALTER ROLE ` + role + ` PASSWORD '` + password + `'`) }
+		switch n % 3 {
+		case 0: // the server first
+			change()
+			r.lasting(500 * time.Millisecond)
+		case 1: // the file first
+			r.write(password + "\n")
+			r.lasting(500 * time.Millisecond)
+			change()
+		case 2: // in the middle of the file
+			r.write("")
+			r.lasting(500 * time.Millisecond)
+			r.write(password[:4])
+			change()
+			r.lasting(100 * time.Millisecond)
+		}
+		r.write(password + "\n")
+		r.working()
+	}
+	r.end(rounds, "password")
+}
+
+// TestRotatedRole: the credentials name one role after another, and each is thrown
+// out or left to find out by itself, and dropped, while it is used.
+func TestRotatedRole(t *testing.T) {
+	t.Parallel()
+	r := newRotation(t, "DLQ_DATABASE_USER=%.0s", "DLQ_DATABASE_CREDENTIALS_FILE=%s")
+	both := func(role string) string { return "username: " + role + "\npassword: secret" + role + "\n" }
+	old := r.role("")
+	r.begin(old, both(old))
+	rounds := pick(6, 40)
+	for n := range rounds {
+		next := r.role("")
+		if n%3 == 2 {
+			r.write(both(next)[:20])
+			r.lasting(200 * time.Millisecond)
+		}
+		r.write(both(next))
+		if n%3 == 1 { // as a rule somebody has come by the new ones before
+			r.lasting(500 * time.Millisecond)
+		}
+		if n%2 == 0 {
+			r.admin(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '` + old + `'`)
+		}
+		r.admin(`REASSIGN OWNED BY ` + old + ` TO CURRENT_USER`)
+		r.admin(`DROP OWNED BY ` + old)
+		r.admin(`DROP ROLE ` + old)
+		old = next
+		r.working()
+	}
+	r.end(rounds, "secret")
+}
+
+// rotation is a system under load whose programs sign in to the database with what
+// stands in a file.
+type rotation struct {
+	*letters
+	file, env string // the file, and the variable that names it
+	user      string // the variable with the role
+	api       *process
+	programs  []*process
+	roles     int
+
+	stop         chan struct{}
+	load         sync.WaitGroup
+	answered     atomic.Int64
+	again, lost  atomic.Int64
+	first, final sync.Map // what was answered instead
+}
+
+func newRotation(t *testing.T, user, env string) *rotation {
+	t.Helper()
+	r := &rotation{letters: newLetters(newSystem(t)), user: user, env: env, stop: make(chan struct{})}
+	r.file = filepath.Join(t.TempDir(), "credentials")
+	return r
+}
+
+// role makes a role of the application. Without a password it has "secret" and its
+// own name.
+func (r *rotation) role(password string) string {
+	r.t.Helper()
+	r.roles++
+	name := strings.ReplaceAll(fmt.Sprintf("%s_%d", r.prefix, r.roles), "-", "_")
+	if password == "" {
+		password = "secret" + name
+	}
+	r.admin(`CREATE ROLE ` + name + ` LOGIN PASSWORD '` + password + `' IN ROLE dlq_rw`)
+	r.t.Cleanup(func() { r.admin(`DROP ROLE IF EXISTS ` + name) })
+	return name
+}
+
+func (r *rotation) admin(statement string) {
+	r.t.Helper()
+	if _, err := r.db.Exec(statement); err != nil {
+		r.t.Errorf("%.20s: %v", statement, err)
+	}
+}
+
+func (r *rotation) write(content string) {
+	r.t.Helper()
+	if err := os.WriteFile(r.file, []byte(content), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// lasting is as long as file and server differ, at most.
+func (r *rotation) lasting(most time.Duration) { lasting(time.Duration(r.random.Int64N(int64(most)))) }
+
+// begin starts the programs and the load.
+func (r *rotation) begin(role, content string) {
+	r.t.Helper()
+	r.write(content)
+	env := []string{
+		fmt.Sprintf(r.user, role), fmt.Sprintf(r.env, r.file),
+		"DLQ_DATABASE_CONN_MAX_LIFETIME=400ms", "DLQ_DATABASE_MAX_IDLE_CONNS=2",
+	}
+	r.stored(600) // something to look at and to retry, by programs with another role
+	r.forgetPassword()
+	r.api = r.startReady("api", impatient(env...)...)
+	r.programs = []*process{r.api, r.startReady("ingester", env...)}
+	ids := r.somePending(600)
+	for n := range 4 {
+		r.load.Go(func() { r.operator(rand.New(rand.NewPCG(uint64(n), 0)), ids) })
+	}
+}
+
+// forgetPassword takes the password out of the configuration: a file excludes it.
+func (r *rotation) forgetPassword() {
+	r.t.Helper()
+	text := readFile(r.t, r.config)
+	without := regexp.MustCompile(`, password: "[^"]*"`).ReplaceAllString(text, "")
+	if without == text {
+		r.t.Fatal("the configuration has no password")
+	}
+	if err := os.WriteFile(r.config, []byte(without), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// operator looks and retries until the load ends.
+func (r *rotation) operator(random *rand.Rand, ids []string) {
+	for n := 0; ; n++ {
+		select {
+		case <-r.stop:
+			return
+		default:
+		}
+		id := ids[random.IntN(len(ids))]
+		key := fmt.Sprintf("%s-%d-%d", r.prefix, random.Uint64(), n)
+		switch n % 5 {
+		case 0:
+			r.ask(http.MethodGet, "/api/v1/dlq/"+r.source)
+		case 1:
+			r.ask(http.MethodGet, "/api/v1/dlq/messages/"+id)
+		case 2:
+			r.ask(http.MethodGet, "/api/v1/messages?status=PENDING&topic="+url.QueryEscape(r.source))
+		case 3:
+			r.ask(http.MethodGet, "/api/v1/messages?count=exact")
+		case 4:
+			r.ask(http.MethodPost, "/api/v1/dlq/messages/"+id+"/retry", "Idempotency-Key", key)
+		}
+	}
+}
+
+// ask sends a request, and once more when it was told to.
+func (r *rotation) ask(method, path string, header ...string) {
+	status, body := r.api.try(method, path, nil, header...)
+	if !broken(status) {
+		r.answered.Add(1)
+		return
+	}
+	r.again.Add(1)
+	r.first.Store(fmt.Sprintf("%s %s = %d %.200s", method, path, status, body), true)
+	status, body = r.api.try(method, path, nil, header...)
+	if broken(status) {
+		r.lost.Add(1)
+		r.final.Store(fmt.Sprintf("%s %s = %d %.200s", method, path, status, body), true)
+	}
+}
+
+func broken(status int) bool { return status == 0 || status >= 500 }
+
+// working sends more dead letters and waits until both programs have done
+// something with the credentials of now.
+func (r *rotation) working() {
+	r.t.Helper()
+	r.produce(60, nil)
+	before := r.answered.Load()
+	eventually(r.t, time.Minute, "the API answers", func() bool { return r.answered.Load() >= before+20 })
+	r.waitStored()
+}
+
+// end stops the load and looks at what has become of everything.
+func (r *rotation) end(rounds int, secret string) {
+	r.t.Helper()
+	close(r.stop)
+	r.load.Wait()
+	r.t.Logf("%d rotations: %d requests were answered, %d asked again, %d lost", rounds, r.answered.Load(), r.again.Load(), r.lost.Load())
+	r.first.Range(func(what, _ any) bool { r.t.Logf("asked again: %s", what); return true })
+	r.final.Range(func(what, _ any) bool { r.t.Errorf("lost: %s", what); return true })
+	if n, most := r.again.Load(), int64(rounds); n > most {
+		r.t.Errorf("%d requests were sent twice, want at most one a rotation", n)
+	}
+	if least := int64(20 * rounds); r.answered.Load() < least {
+		r.t.Errorf("%d requests were answered, want at least %d", r.answered.Load(), least)
+	}
+	r.retryTheRest(r.api)
+	r.wantStoredOnce()
+	r.wantResolvedOnce()
+	for _, p := range r.programs {
+		p.wantRunning()
+		p.stop()
+		if log := readFile(r.t, p.log); strings.Contains(log, secret) {
+			r.t.Errorf("a password is in the log of %s", p.name)
+		}
+	}
+}
+
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

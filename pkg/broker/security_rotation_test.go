@@ -1,0 +1,284 @@
+package broker_test
+
+import (
+	"context"
+	"crypto/pbkdf2"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/sasl/scram"
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/dlq-manager/dlq-manager/pkg/broker"
+)
+
+// vault is a Kafka that knows users by SCRAM, the files that a client signs in
+// with, and the client.
+type vault struct {
+	t                  *testing.T
+	admin              *kafka.Client
+	username, password string // files
+	config             broker.Config
+	client             *broker.Cluster
+	dials              atomic.Int32
+}
+
+func newVault(t *testing.T) *vault {
+	t.Helper()
+	cluster := fakeKafka(t, kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-256", "admin", "admin"),
+		kfake.Superuser("SCRAM-SHA-256", "alice", "first"))
+	mechanism, err := scram.Mechanism(scram.SHA256, "admin", "admin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &kafka.Transport{SASL: mechanism}
+	t.Cleanup(transport.CloseIdleConnections)
+	v := &vault{
+		t: t, admin: &kafka.Client{Addr: kafka.TCP(cluster.ListenAddrs()...), Transport: transport},
+		username: filepath.Join(t.TempDir(), "username"), password: filepath.Join(t.TempDir(), "password"),
+	}
+	v.write("alice\n", "first\n")
+	v.config = broker.Config{
+		Brokers: cluster.ListenAddrs(), SecurityProtocol: "SASL_PLAINTEXT",
+		SASL: broker.SASLConfig{Mechanism: "SCRAM-SHA-256", UsernameFile: v.username, PasswordFile: v.password},
+	}
+	v.client = openWith(t, v.config, broker.WithDial(func(ctx context.Context, network, address string) (net.Conn, error) {
+		v.dials.Add(1)
+		return new(net.Dialer).DialContext(ctx, network, address)
+	}))
+	v.wantServed()
+	return v
+}
+
+func (v *vault) write(username, password string) {
+	v.t.Helper()
+	writeFile(v.t, v.username, []byte(username))
+	writeFile(v.t, v.password, []byte(password))
+}
+
+// alter gives a user a password, or makes one.
+func (v *vault) alter(user, password string) {
+	v.t.Helper()
+	salt := []byte("salt")
+	salted, err := pbkdf2.Key(sha256.New, password, salt, 4096, sha256.Size)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	res, err := v.admin.AlterUserScramCredentials(v.t.Context(), &kafka.AlterUserScramCredentialsRequest{
+		Upsertions: []kafka.UserScramCredentialsUpsertion{{
+			Name: user, Mechanism: kafka.ScramMechanismSha256, Iterations: 4096, Salt: salt, SaltedPassword: salted,
+		}},
+	})
+	if err != nil || len(res.Results) != 1 || res.Results[0].Error != nil {
+		v.t.Fatalf("alter user: %v, %+v", err, res)
+	}
+}
+
+// wantServed asks by connections of all kinds, new ones among them.
+func (v *vault) wantServed() {
+	v.t.Helper()
+	before := v.dials.Load()
+	if got := topic(v.t, v.client, "seeded"); got.Err != nil {
+		v.t.Errorf("Topics = %v, want the topic", got.Err)
+	}
+	joinOnce(v.t, v.client)
+	if v.dials.Load() == before {
+		v.t.Error("no connection was new")
+	}
+}
+
+func TestRotation_FileAfterTheBroker(t *testing.T) {
+	t.Parallel()
+	v := newVault(t)
+	v.alter("alice", "second")
+	go func() {
+		<-time.After(300 * time.Millisecond) // how far the file is behind
+		_ = os.WriteFile(v.password, []byte("second\n"), 0o600)
+	}()
+	v.wantServed()
+}
+
+func TestRotation_FileBeforeTheBroker(t *testing.T) {
+	t.Parallel()
+	v := newVault(t)
+	v.write("alice", "second")
+	v.wantServed()
+	v.alter("alice", "second")
+	v.wantServed()
+}
+
+func TestRotation_FileThatIsNotWhole(t *testing.T) {
+	t.Parallel()
+	v := newVault(t)
+	for _, content := range []string{"", "\n", "fir", " first \r\n"} {
+		v.write("alice", content)
+		v.wantServed()
+	}
+	if err := os.Remove(v.password); err != nil {
+		t.Fatal(err)
+	}
+	v.wantServed()
+}
+
+// The connections of a user that was replaced are left before it may do nothing any
+// more, without anybody's asking for a new one.
+func TestRotation_OtherUser(t *testing.T) {
+	t.Parallel()
+	v := newVault(t)
+	v.alter("bob", "other")
+	v.write("bob", "other")
+	before := v.dials.Load()
+	for end := time.Now().Add(30 * time.Second); v.dials.Load() == before; <-time.After(50 * time.Millisecond) {
+		if got := topic(t, v.client, "seeded"); got.Err != nil {
+			t.Fatalf("Topics = %v, want the topic", got.Err)
+		}
+		if time.Now().After(end) {
+			t.Fatal("30 s of requests on the old user's connection")
+		}
+	}
+	v.wantServed()
+}
+
+// Credentials that were good and are not any more come back with the file, so no
+// record is told to be refused for good; unlike with credentials that never were.
+func TestRotation_RecordIsWorthAnotherTry(t *testing.T) {
+	t.Parallel()
+	v := newVault(t)
+	v.alter("alice", "second")
+	fate := func(c *broker.Cluster) (broker.Fate, broker.Class) {
+		t.Helper()
+		res := c.NewProducer(broker.ProducerConfig{}).Produce(
+			testContext(t), broker.TopicPartition{Topic: "seeded"}, []broker.Record{{Value: []byte("v")}})
+		var failed *broker.ProduceError
+		if !errors.As(res.Err(), &failed) {
+			t.Fatalf("produce = %v, want a ProduceError", res.Err())
+		}
+		return failed.Fate, failed.Class
+	}
+	v.write("carol", "wrong") // so that connections are left; and the login before is wrong as well by now
+	for end := time.Now().Add(30 * time.Second); ; {
+		if _, err := v.client.Topics(testContext(t)); err != nil {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("30 s of requests on a connection of a user that the file does not name any more")
+		}
+	}
+	if f, class := fate(v.client); f != broker.NotSent || class != broker.ClassBrokerUnavailable {
+		t.Errorf("produce = %s, %s, want it not sent and the broker unavailable", f, class)
+	}
+	if f, class := fate(openWith(t, v.config)); f != broker.TopicRefused || class != broker.ClassUnauthorized {
+		t.Errorf("produce with what never was good = %s, %s, want it refused", f, class)
+	}
+	v.write("alice", "second")
+	v.wantServed()
+}
+
+// mutual is a Kafka that wants to see a client's certificate, and keeps the last.
+type mutual struct {
+	mu   sync.Mutex
+	seen *x509.Certificate
+}
+
+func (m *mutual) last() *x509.Certificate {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.seen
+}
+
+func TestRotation_Certificates(t *testing.T) {
+	t.Parallel()
+	server, ca := selfSigned(t)
+	m := &mutual{}
+	cluster := fakeKafka(t, kfake.TLS(&tls.Config{
+		Certificates: []tls.Certificate{server}, ClientAuth: tls.RequireAnyClientCert,
+		VerifyPeerCertificate: func(raw [][]byte, _ [][]*x509.Certificate) error {
+			seen, err := x509.ParseCertificate(raw[0])
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.seen = seen
+			return err
+		},
+	}))
+	dir := t.TempDir()
+	cfg := broker.Config{Brokers: cluster.ListenAddrs(), SecurityProtocol: "SSL", TLS: broker.TLSConfig{
+		CAFile: ca, CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key"),
+	}}
+	c := openWith(t, cfg)
+	if _, err := c.Topics(testContext(t)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("Topics without the files = %v, want ErrNotExist", err)
+	}
+
+	first, second := clientPair(t), clientPair(t)
+	wantSeen := func(want pemPair) {
+		t.Helper()
+		joinOnce(t, c)
+		if got := m.last(); !got.Equal(want.leaf) {
+			t.Errorf("the broker saw %v, want %v", got.NotBefore, want.leaf.NotBefore)
+		}
+	}
+	writeFile(t, cfg.TLS.CertFile, first.cert)
+	writeFile(t, cfg.TLS.KeyFile, first.key)
+	wantSeen(first)
+	writeFile(t, cfg.TLS.CertFile, second.cert) // and the key not yet
+	wantSeen(first)
+	writeFile(t, cfg.TLS.KeyFile, second.key[:len(second.key)/2])
+	wantSeen(first)
+	writeFile(t, cfg.TLS.KeyFile, second.key)
+	wantSeen(second)
+	if err := os.Remove(cfg.TLS.CertFile); err != nil {
+		t.Fatal(err)
+	}
+	wantSeen(second)
+
+	whole, err := os.ReadFile(ca)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := clientPair(t).cert
+	for name, content := range map[string]string{
+		"empty": "", "half": string(whole[:len(whole)/2]), "no certificate": "hello",
+		"another and a half": string(other) + string(whole[:len(whole)/2]),
+	} {
+		writeFile(t, ca, []byte(content))
+		if _, err := openWith(t, cfg).Topics(testContext(t)); err == nil || !strings.Contains(err.Error(), "certificate") {
+			t.Errorf("authorities %s, first read = %v, want it told", name, err)
+		}
+		wantSeen(second)
+	}
+}
+
+type pemPair struct {
+	cert, key []byte
+	leaf      *x509.Certificate
+}
+
+func clientPair(t *testing.T) pemPair {
+	t.Helper()
+	pair, file := selfSigned(t)
+	cert, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := x509.ParseCertificate(pair.Certificate[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pemPair{cert, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), leaf}
+}

@@ -1,0 +1,203 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+	"github.com/segmentio/kafka-go/protocol/saslauthenticate"
+	"github.com/segmentio/kafka-go/protocol/saslhandshake"
+	"github.com/segmentio/kafka-go/sasl"
+	"github.com/segmentio/kafka-go/sasl/plain"
+	"github.com/segmentio/kafka-go/sasl/scram"
+
+	"github.com/dlq-manager/dlq-manager/pkg/secret"
+)
+
+// The versions of the two requests that sign in: they are older than every broker
+// that is supported, so they need not be agreed on.
+const (
+	handshakeVersion    = 1
+	authenticateVersion = 1
+)
+
+// login is a user and its password.
+type login struct{ username, password string }
+
+// login reads both where the configuration says they are.
+func (s SASLConfig) login() (login, error) {
+	username, err := fileOr(s.UsernameFile, s.Username)
+	if err != nil {
+		return login{}, fmt.Errorf("read kafka user name: %w", err)
+	}
+	password, err := fileOr(s.PasswordFile, string(s.Password))
+	if err != nil {
+		return login{}, fmt.Errorf("read kafka password: %w", err)
+	}
+	return login{username, password}, nil
+}
+
+func (s SASLConfig) rotates() bool { return s.UsernameFile != "" || s.PasswordFile != "" }
+
+func fileOr(path, value string) (string, error) {
+	if path == "" {
+		return value, nil
+	}
+	content, err := secret.FromFile(path)
+	text := strings.TrimSpace(content.Reveal())
+	if err == nil && text == "" {
+		err = fmt.Errorf("%w: %s", secret.ErrEmpty, path)
+	}
+	return text, err
+}
+
+// mechanism is how a login is shown to the broker.
+func (s SASLConfig) mechanism(l login) (sasl.Mechanism, error) {
+	switch s.Mechanism {
+	case mechanismScramSHA256:
+		return scram.Mechanism(scram.SHA256, l.username, l.password)
+	case mechanismScramSHA512:
+		return scram.Mechanism(scram.SHA512, l.username, l.password)
+	default:
+		return plain.Mechanism{Username: l.username, Password: l.password}, nil
+	}
+}
+
+// signInError is why a broker was not signed in to. It is passing when the next
+// try may have other credentials than this one had.
+type signInError struct {
+	passing bool
+	err     error
+}
+
+func (e *signInError) Error() string { return "sign in to kafka: " + e.err.Error() }
+
+func (e *signInError) Unwrap() error { return e.err }
+
+// signIn opens a connection that the broker knows the user of. Kafka-go could do so
+// too, but would not know what to try when the broker refuses.
+func (c *Cluster) signIn(ctx context.Context, open func() (net.Conn, error)) (net.Conn, error) {
+	var conn net.Conn
+	read := false
+	try := func(l login) (err error) {
+		read = true
+		if conn, err = open(); err != nil {
+			return err
+		}
+		if err = c.cfg.SASL.show(ctx, conn, l); err != nil {
+			_ = conn.Close()
+		}
+		return err
+	}
+	if !c.cfg.SASL.rotates() {
+		err := try(login{c.cfg.SASL.Username, string(c.cfg.SASL.Password)})
+		return conn, err
+	}
+	before := c.logins.Accepted()
+	now, err := c.logins.SignIn(ctx, refused, try)
+	switch {
+	case err == nil:
+	case !read, refused(err):
+		return nil, &signInError{passing: !read || before != login{}, err: err}
+	default:
+		return nil, err
+	}
+	if before.username != "" && before.username != now.username {
+		c.forgetConnections()
+	}
+	return conn, nil
+}
+
+// refused reports that the broker knows what was said and does not let us in.
+func refused(err error) bool {
+	return errors.Is(err, kafka.SASLAuthenticationFailed)
+}
+
+// show proves to the broker who we are.
+func (s SASLConfig) show(ctx context.Context, conn net.Conn, l login) error {
+	if deadline, ok := ctx.Deadline(); ok {
+		_ = conn.SetDeadline(deadline)
+		defer func() { _ = conn.SetDeadline(time.Time{}) }()
+	}
+	mechanism, err := s.mechanism(l)
+	if err != nil {
+		return err
+	}
+	shaken, err := signInTrip[*saslhandshake.Response](conn, handshakeVersion, &saslhandshake.Request{Mechanism: mechanism.Name()})
+	if err != nil {
+		return err
+	}
+	if shaken.ErrorCode != 0 {
+		return kafka.Error(shaken.ErrorCode)
+	}
+	host, _, _ := net.SplitHostPort(conn.RemoteAddr().String())
+	machine, words, err := mechanism.Start(sasl.WithMetadata(ctx, &sasl.Metadata{Host: host}))
+	for done := false; !done && err == nil; {
+		var answer *saslauthenticate.Response
+		answer, err = signInTrip[*saslauthenticate.Response](conn, authenticateVersion, &saslauthenticate.Request{AuthBytes: words})
+		switch {
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF): // how some refuse
+			return fmt.Errorf("%w: %w", kafka.SASLAuthenticationFailed, err)
+		case err != nil:
+			return err
+		case answer.ErrorCode != 0:
+			return fmt.Errorf("%w: %s", kafka.Error(answer.ErrorCode), answer.ErrorMessage)
+		}
+		done, words, err = machine.Next(ctx, answer.AuthBytes)
+	}
+	return err
+}
+
+func signInTrip[T protocol.Message](conn net.Conn, version int16, request protocol.Message) (T, error) {
+	var none T
+	answer, err := protocol.RoundTrip(conn, version, correlation, clientID, request)
+	if err != nil {
+		return none, err
+	}
+	return answer.(T), nil
+}
+
+// userLook is how often the file with the user's name is looked at.
+const userLook = time.Second
+
+// follower leaves the connections of a user that was replaced. They work on, but
+// sooner or later the user may do nothing any more, which looks like a topic that
+// is not for us.
+type follower struct {
+	mu     sync.Mutex
+	looked time.Time
+	toward string // the user that connections were left for
+}
+
+// followUser is called before every request. It reads the file once in a while.
+func (c *Cluster) followUser() {
+	if c.cfg.usesSASL() && c.cfg.SASL.UsernameFile != "" && c.follower.leave(c.cfg.SASL, c.logins.Accepted().username) {
+		c.forgetConnections()
+	}
+}
+
+func (f *follower) leave(cfg SASLConfig, in string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if in == "" || time.Since(f.looked) < userLook {
+		return false
+	}
+	f.looked = time.Now()
+	now, err := cfg.login()
+	if err != nil || now.username == in || now.username == f.toward {
+		return false
+	}
+	f.toward = now.username
+	return true
+}
+
+// forgetConnections makes the next request open a new connection. Those in use are
+// closed when their request ends.
+func (c *Cluster) forgetConnections() { c.transport.CloseIdleConnections() }

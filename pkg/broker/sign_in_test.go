@@ -1,0 +1,43 @@
+package broker
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Connections are left once for each user that the file names, not once a second
+// for one that the broker does not take.
+func TestFollower(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "username")
+	cfg := SASLConfig{UsernameFile: file, Password: "p"}
+	synctest.Test(t, func(t *testing.T) {
+		var f follower
+		for n, step := range []struct {
+			file, in string
+			after    time.Duration
+			want     bool
+		}{
+			{"alice", "", userLook, false}, // nobody has signed in yet
+			{"alice", "alice", userLook, false},
+			{"bob", "alice", userLook / 2, false},
+			{"bob", "alice", userLook / 2, true},
+			{"bob", "alice", userLook, false},
+			{"", "alice", userLook, false},
+			{"carol", "alice", userLook, true},
+			{"carol", "carol", userLook, false},
+			{"bob", "carol", userLook, true},
+		} {
+			if err := os.WriteFile(file, []byte(step.file), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			<-time.After(step.after)
+			if got := f.leave(cfg, step.in); got != step.want {
+				t.Errorf("step %d: leave = %t, want %t", n, got, step.want)
+			}
+		}
+	})
+}

@@ -1,0 +1,138 @@
+package postgres
+
+import (
+	"database/sql/driver"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
+)
+
+// rotated is a pool with idle connections of a first role, whose file has a second
+// role's credentials by now.
+type rotated struct {
+	*sqlx.DB
+	first, second string
+	held          interface{ Close() error } // a connection of the first role that is in use
+}
+
+const poolOfRotated = 4
+
+func openRotated(t *testing.T, at string) *rotated {
+	t.Helper()
+	var r rotated
+	for _, name := range []*string{&r.first, &r.second} {
+		*name = "rotated_" + strings.ReplaceAll(uuid.NewString(), "-", "")
+		asAdmin(t, "CREATE ROLE "+*name+" LOGIN PASSWORD 'p' IN ROLE dlq_rw")
+		t.Cleanup(func() { asAdmin(t, "DROP ROLE IF EXISTS "+*name) })
+	}
+	cfg := configOf(t, at)
+	cfg.User, cfg.CredentialsFile = "", filepath.Join(t.TempDir(), "credentials")
+	cfg.MaxOpenConns, cfg.MaxIdleConns = poolOfRotated, poolOfRotated
+	writeSecret(t, cfg.CredentialsFile, "username: "+r.first+"\npassword: p\n")
+	r.DB = openConfig(t, cfg)
+	var held []interface{ Close() error }
+	for range poolOfRotated {
+		held = append(held, holdConnection(t, r.DB))
+	}
+	for _, h := range held[1:] {
+		wantNil(t, h.Close())
+	}
+	r.held = held[0]
+	writeSecret(t, cfg.CredentialsFile, "username: "+r.second+"\npassword: p\n")
+	return &r
+}
+
+// Whatever comes first after the role was dropped is answered, on a new connection,
+// and no other statement meets the dropped role.
+func TestSession_RoleDropped(t *testing.T) {
+	t.Parallel()
+	at := postgrestest.URL(t) // whose migrations make dlq_rw
+	const query = `SELECT count(*) FROM dlq.dlq_messages WHERE retry_count >= $1`
+	page := repository.SearchQuery{Limit: 10, Filter: entity.Filter{Topic: "orders"}}
+	for name, ask := range map[string]func(*testing.T, *rotated) error{
+		"Query": func(_ *testing.T, r *rotated) error { return r.Get(new(int), query, 0) },
+		"Exec": func(_ *testing.T, r *rotated) error {
+			_, err := r.Exec(`DELETE FROM dlq.idempotency_keys WHERE false`)
+			return err
+		},
+		"Prepare": func(_ *testing.T, r *rotated) error {
+			st, err := r.Preparex(query)
+			if err != nil {
+				return err
+			}
+			defer st.Close()
+			return nil
+		},
+		"Counts": func(t *testing.T, r *rotated) error { _, err := New(r.DB).Counts(t.Context()); return err },
+		"Search": func(t *testing.T, r *rotated) error { _, err := New(r.DB).Search(t.Context(), page); return err },
+		"ExactSize": func(t *testing.T, r *rotated) error {
+			return New(r.DB).readNumber(t.Context(), new(int64), query, []any{0})
+		},
+		"Export": func(t *testing.T, r *rotated) error {
+			return New(r.DB).Export(t.Context(), repository.ExportQuery{Limit: 10}, func(*entity.Message) error { return nil })
+		},
+	} {
+		for how, drop := range map[string]string{
+			"Dropped":             `DROP ROLE %`,
+			"RevokedOnly":         `REVOKE dlq_rw FROM %`,
+			"ThrownOutAndDropped": `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '%'; DROP ROLE %`,
+			"ThrownOutAndRevoked": `REVOKE dlq_rw FROM %; SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '%'`,
+			"DroppedAndMadeAgain": `DROP ROLE %; CREATE ROLE % LOGIN PASSWORD 'p' IN ROLE dlq_rw`,
+		} {
+			t.Run(name+"/"+how, func(t *testing.T) {
+				t.Parallel()
+				r := openRotated(t, at)
+				asAdmin(t, replaced(drop, r.first))
+				if err := ask(t, r); err != nil {
+					t.Errorf("got %v, want an answer", err)
+				}
+				wantNil(t, r.held.Close()) // it was in use, and goes back
+				for range poolOfRotated {
+					wantUser(t, r.DB, r.second)
+					holdConnection(t, r.DB)
+				}
+			})
+		}
+	}
+}
+
+// A right that a role never had is the server's last word, and costs no connection.
+func TestSession_RoleWithoutARight(t *testing.T) {
+	t.Parallel()
+	cfg := configOf(t, postgrestest.URL(t))
+	cfg.User, cfg.Password = login(t, "dlq_ro"), "p"
+	db := openConfig(t, cfg)
+	pid := func() (n int) {
+		t.Helper()
+		wantNil(t, db.Get(&n, `SELECT pg_backend_pid()`))
+		return n
+	}
+	before := pid()
+	const forbidden = `SELECT dlq.merge_documents()`
+	_, err := db.Exec(forbidden)
+	if !roleMayBeGone(err) || errors.Is(err, driver.ErrBadConn) {
+		t.Errorf("got %v, want the server's refusal", err)
+	}
+	tries := 0
+	err = New(db).bounded(t.Context(), countPatience, func(tx *sqlx.Tx) error {
+		tries++
+		_, err := tx.Exec(forbidden)
+		return err
+	})
+	if !roleMayBeGone(err) || tries != 2 {
+		t.Errorf("in a transaction: got %v after %d tries, want the server's refusal after two", err, tries)
+	}
+	if after := pid(); after != before {
+		t.Errorf("the connection was thrown away, want it kept")
+	}
+}
+
+func replaced(statement, role string) string { return strings.ReplaceAll(statement, "%", role) }
