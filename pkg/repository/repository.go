@@ -43,6 +43,7 @@ type Repository interface {
 	Mappings
 	Catalogue
 	Activity
+	Notifications
 
 	// Delete removes a message for good, its position stays consumed: the same
 	// record is never stored again. RETRYING, expired or not, answers

@@ -41,6 +41,9 @@ type Store struct {
 	mapping      entity.Mapping
 	keys         map[keyName]*keyRow
 	keysByAge    []*keyRow // oldest first; some are no longer in keys
+	told         told
+	notices      map[uuid.UUID]*notice
+	sinks        map[string]time.Time // when something may be sent to it again
 }
 
 // row is a message and what a store knows beside it.
@@ -72,6 +75,9 @@ func New(now func() time.Time) *Store {
 		activity:     map[active]arrivals{},
 		committed:    map[partitionOfGroup]commit{},
 		keys:         map[keyName]*keyRow{},
+		told:         told{groups: map[uuid.UUID]toldGroup{}, spikes: map[string]time.Time{}},
+		notices:      map[uuid.UUID]*notice{},
+		sinks:        map[string]time.Time{},
 	}
 }
 

@@ -75,6 +75,8 @@ func Run(t *testing.T, open func(t *testing.T, clock *Clock) Fixture) {
 		{"ArchiveReading", archivedPromises()},
 		{"Catalogue", cataloguePromises()},
 		{"Activity", activityPromises()},
+		{"Events", eventsPromises()},
+		{"Notices", noticesPromises()},
 		{"RedriveBatches", redriveBatchesPromises()},
 		{"Concurrency", concurrencyPromises()},
 		{"Context", contextPromises()},

@@ -1,0 +1,186 @@
+package notify
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// The types of sinks.
+const (
+	TypeWebhook = "webhook" // a CloudEvent, signed
+	TypeSlack   = "slack"   // text for an incoming webhook
+)
+
+// Config says who is told of what, and how patiently.
+type Config struct {
+	Sinks    []SinkConfig  `mapstructure:"sinks"`    // none: nobody is told of anything, and nothing is looked for
+	Interval time.Duration `mapstructure:"interval"` // between two looks for events, and for notices of a sink
+	Window   time.Duration `mapstructure:"window"`   // for how long events about the same are gathered
+	Repeat   time.Duration `mapstructure:"repeat"`   // the least time between two notices about the same
+	GiveUp   time.Duration `mapstructure:"give_up"`  // for how long a notice is tried
+	Timeout  time.Duration `mapstructure:"timeout"`  // of one try
+	// Backoff is the wait after the first try that failed, doubled behind each further
+	// one up to BackoffMax.
+	Backoff    time.Duration `mapstructure:"backoff"`
+	BackoffMax time.Duration `mapstructure:"backoff_max"`
+	Spike      SpikeConfig   `mapstructure:"spike"`
+	// Source is the source of CloudEvents.
+	Source string `mapstructure:"source"`
+	// ConsoleURL is where people see the console; "" for notices without links.
+	ConsoleURL string `mapstructure:"console_url"`
+}
+
+// SpikeConfig says what is far above usual; see repository.SpikeRule.
+type SpikeConfig struct {
+	Factor  float64 `mapstructure:"factor"`
+	Minimum int64   `mapstructure:"minimum"`
+}
+
+// SinkConfig is one receiver.
+type SinkConfig struct {
+	Name string `mapstructure:"name"`
+	Type string `mapstructure:"type"`
+	// URL, or the file that holds it, read for every notice: who knows the URL of an
+	// incoming webhook may write to it.
+	URL     string `mapstructure:"url"`
+	URLFile string `mapstructure:"url_file"`
+	// SecretFile holds what a webhook is signed with, a secret a line, and is read for
+	// every notice; "" for no signature.
+	SecretFile string `mapstructure:"secret_file"`
+	// Kinds and Topics narrow what is told. Without Kinds it is all of them. What is of
+	// no topic that anybody knows goes only to sinks without Topics.
+	Kinds     []string `mapstructure:"kinds"`
+	Topics    []string `mapstructure:"topics"`
+	PerMinute int      `mapstructure:"per_minute"` // notices at most; 0: defaultPerMinute
+}
+
+const (
+	defaultPerMinute = 20
+	maxPerMinute     = 600
+	maxSinks         = 50
+)
+
+// DefaultConfig tells nobody.
+func DefaultConfig() Config {
+	return Config{
+		Interval: 2 * time.Second, Window: 30 * time.Second, Repeat: 15 * time.Minute, GiveUp: 24 * time.Hour,
+		Timeout: 10 * time.Second, Backoff: 5 * time.Second, BackoffMax: 10 * time.Minute,
+		Spike: SpikeConfig{Factor: 10, Minimum: 100}, Source: "/dlq-manager",
+	}
+}
+
+// Validate reports every setting that cannot work, by its key.
+func (c Config) Validate() error {
+	var errs []error
+	between := func(key string, got, low, high time.Duration) {
+		if got < low || got > high {
+			errs = append(errs, fmt.Errorf("notify.%s must be %s to %s, not %s", key, low, high, got))
+		}
+	}
+	between("interval", c.Interval, 100*time.Millisecond, time.Minute)
+	between("window", c.Window, 0, time.Hour)
+	between("repeat", c.Repeat, 0, repository.NoticeLife)
+	between("give_up", c.GiveUp, 10*time.Minute, 7*24*time.Hour)
+	between("timeout", c.Timeout, 100*time.Millisecond, time.Minute)
+	between("backoff", c.Backoff, 100*time.Millisecond, time.Hour)
+	between("backoff_max", c.BackoffMax, c.Backoff, 6*time.Hour)
+	if c.Spike.Factor < 1 || c.Spike.Factor > 1000 {
+		errs = append(errs, fmt.Errorf("notify.spike.factor must be 1 to 1000, not %g", c.Spike.Factor))
+	}
+	if c.Spike.Minimum < 1 {
+		errs = append(errs, fmt.Errorf("notify.spike.minimum must be at least 1, not %d", c.Spike.Minimum))
+	}
+	if u, err := url.Parse(c.Source); err != nil || u.String() == "" {
+		errs = append(errs, errors.New("notify.source must be a URI reference, such as /dlq-manager"))
+	}
+	if c.ConsoleURL != "" {
+		if u, err := url.Parse(c.ConsoleURL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			errs = append(errs, errors.New("notify.console_url must be a URL such as https://dlq.example.com"))
+		}
+	}
+	if len(c.Sinks) > maxSinks {
+		errs = append(errs, fmt.Errorf("notify.sinks must be at most %d, not %d", maxSinks, len(c.Sinks)))
+	}
+	return errors.Join(append(errs, c.sinkProblems()...)...)
+}
+
+func (c Config) sinkProblems() (errs []error) {
+	seen := map[string]bool{}
+	for i, s := range c.Sinks {
+		key := fmt.Sprintf("notify.sinks[%d]", i)
+		if seen[s.Name] {
+			errs = append(errs, fmt.Errorf("%s.name: %q is that of another one", key, s.Name))
+		}
+		seen[s.Name] = true
+		errs = append(errs, s.problems(key)...)
+	}
+	return errs
+}
+
+var sinkName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,39}$`)
+
+func (s SinkConfig) problems(key string) (errs []error) {
+	add := func(field, reason string, args ...any) {
+		errs = append(errs, fmt.Errorf("%s.%s: %s", key, field, fmt.Sprintf(reason, args...)))
+	}
+	if !sinkName.MatchString(s.Name) {
+		add("name", "must be 1 to 40 of a-z 0-9 _ and -, is %q", s.Name)
+	}
+	if s.Type != TypeWebhook && s.Type != TypeSlack {
+		add("type", "must be webhook or slack, is %q", s.Type)
+	}
+	switch {
+	case (s.URL == "") == (s.URLFile == ""):
+		add("url", "either this or url_file is needed")
+	case s.URL != "":
+		if _, err := parseURL(s.URL); err != nil {
+			add("url", "%s", err)
+		}
+	}
+	if s.SecretFile != "" && s.Type == TypeSlack {
+		add("secret_file", "is for webhooks")
+	}
+	for _, k := range s.Kinds {
+		if !slices.Contains(repository.EventKinds(), repository.EventKind(k)) {
+			add("kinds", "%q is none of %v", k, repository.EventKinds())
+		}
+	}
+	if len(s.Topics) > 0 {
+		if _, err := entity.ParseTopicPatterns("topics", s.Topics...); err != nil {
+			errs = append(errs, fmt.Errorf("%s.%w", key, err))
+		}
+	}
+	if s.PerMinute < 0 || s.PerMinute > maxPerMinute {
+		add("per_minute", "must be 0 to %d, is %d", maxPerMinute, s.PerMinute)
+	}
+	return errs
+}
+
+// parseURL takes only what cannot be read on the way, or does not leave the machine.
+// Its errors do not show the URL, which may be a secret.
+func parseURL(text string) (*url.URL, error) {
+	u, err := url.Parse(strings.TrimSpace(text))
+	switch {
+	case err != nil || u.Host == "":
+		return nil, errors.New("must be a URL such as https://example.com/hook")
+	case u.Scheme != "https" && (u.Scheme != "http" || !local(u.Hostname())):
+		return nil, errors.New("must be https, but on this machine")
+	case u.User != nil:
+		return nil, errors.New("must not name a user")
+	}
+	return u, nil
+}
+
+func local(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}

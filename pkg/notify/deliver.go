@@ -1,0 +1,88 @@
+package notify
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// maxRetryAfter is how long a receiver may ask for.
+const maxRetryAfter = time.Hour
+
+// serve sends what is due to a sink, one after the other, until ctx ends.
+func (n *Notifier) serve(ctx context.Context, s *sink) {
+	for ctx.Err() == nil {
+		worked, err := n.deliver(ctx, s)
+		if err != nil {
+			n.log.Debug("notices of a sink cannot be read", zap.String("sink", s.name), zap.Error(err))
+		}
+		wait := n.cfg.Interval
+		if worked {
+			wait = s.pace
+		}
+		pause(ctx, wait)
+	}
+}
+
+// deliver sends one notice, if one is due. What the store does not hear of is sent
+// again when the claim has expired.
+func (n *Notifier) deliver(ctx context.Context, s *sink) (worked bool, err error) {
+	claim := repository.NoticeClaim{Sink: s.name, ID: uuid.New(), Lease: n.cfg.Timeout + 2*callTimeout, Pace: s.pace}
+	asking, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	notice, found, err := n.store.ClaimNotice(asking, claim)
+	if err != nil || !found {
+		return false, err
+	}
+	result := repository.NoticeResult{Notice: notice.ID, Claim: claim.ID}
+	sending, stop := context.WithTimeout(ctx, n.cfg.Timeout)
+	sent := s.sender.send(sending, notice)
+	stop()
+	switch {
+	case sent == nil:
+		result.Sent = true
+		s.failures = 0
+		n.metrics.sent(s.name)
+	case ctx.Err() != nil: // this process ends; nobody else failed
+		result.Error = notice.LastError
+	default:
+		n.fail(s, notice, sent, &result)
+	}
+	// The end of the process must not make a notice that was sent be sent again.
+	settling, done := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+	defer done()
+	return true, n.store.SettleNotice(settling, result)
+}
+
+// fail decides when a notice is tried again, and for how long its sink is left alone:
+// not at all when the receiver is well and refused only this.
+func (n *Notifier) fail(s *sink, notice repository.Notice, err error, result *repository.NoticeResult) {
+	n.metrics.failed(s.name)
+	result.Error = err.Error()
+	result.RetryIn = n.backoff(notice.Attempts)
+	var refused *refusedError
+	if !errors.As(err, &refused) || refused.busy() {
+		s.failures++
+		result.Pause = n.backoff(max(s.failures, notice.Attempts))
+	}
+	if refused != nil && refused.retryAfter > 0 {
+		wait := min(refused.retryAfter, maxRetryAfter)
+		result.RetryIn, result.Pause = max(result.RetryIn, wait), max(result.Pause, wait)
+	}
+	n.log.Warn("a notification was not taken", zap.String("sink", s.name), zap.String("kind", string(notice.Kind)),
+		zap.Stringer("id", notice.ID), zap.Int("attempt", notice.Attempts), zap.Duration("retry_in", result.RetryIn), zap.Error(err))
+}
+
+// backoff is the wait behind the attempt with that number, give or take a tenth.
+func (n *Notifier) backoff(attempt int) time.Duration {
+	wait := n.cfg.Backoff
+	for i := 1; i < attempt && wait < n.cfg.BackoffMax; i++ {
+		wait *= 2
+	}
+	return time.Duration(float64(min(wait, n.cfg.BackoffMax)) * (0.9 + 0.2*n.random()))
+}

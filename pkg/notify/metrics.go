@@ -1,0 +1,69 @@
+package notify
+
+import (
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+type metrics struct {
+	names   []string // of sinks that are shown
+	tries   *prometheus.CounterVec
+	givenUp *prometheus.CounterVec
+	waiting *prometheus.GaugeVec
+	overdue *prometheus.GaugeVec
+}
+
+// newMetrics begins with a zero for every sink, so that its first failure is a change.
+func newMetrics(registry prometheus.Registerer, names []string) *metrics {
+	build := promauto.With(registry)
+	m := &metrics{
+		names: names,
+		tries: build.NewCounterVec(prometheus.CounterOpts{
+			Name: "dlq_notification_attempts_total",
+			Help: "Notifications that this process tried to send, by sink and result: sent or failed.",
+		}, []string{"sink", "result"}),
+		givenUp: build.NewCounterVec(prometheus.CounterOpts{
+			Name: "dlq_notifications_given_up_total",
+			Help: "Notifications that no receiver took in time and that nobody will be sent.",
+		}, []string{"sink"}),
+		waiting: build.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "dlq_notifications_waiting",
+			Help: "Notifications that are not sent yet, those that gather more of the same included.",
+		}, []string{"sink"}),
+		overdue: build.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "dlq_notification_oldest_waiting_seconds",
+			Help: "For how long the oldest notification that is not sent has been due.",
+		}, []string{"sink"}),
+	}
+	for _, name := range names {
+		m.tries.WithLabelValues(name, "sent")
+		m.tries.WithLabelValues(name, "failed")
+		m.givenUp.WithLabelValues(name)
+	}
+	m.wait(nil)
+	return m
+}
+
+func (m *metrics) sent(sink string)   { m.tries.WithLabelValues(sink, "sent").Inc() }
+func (m *metrics) failed(sink string) { m.tries.WithLabelValues(sink, "failed").Inc() }
+func (m *metrics) gaveUp(sink string) { m.givenUp.WithLabelValues(sink).Inc() }
+
+// wait shows what waits for the sinks, those that are not configured any more
+// included.
+func (m *metrics) wait(all []repository.WaitingNotices) {
+	waiting := map[string]repository.WaitingNotices{}
+	for _, w := range all {
+		waiting[w.Sink] = w
+		if !slices.Contains(m.names, w.Sink) {
+			m.names = append(m.names, w.Sink)
+		}
+	}
+	for _, name := range m.names {
+		m.waiting.WithLabelValues(name).Set(float64(waiting[name].Notices))
+		m.overdue.WithLabelValues(name).Set(waiting[name].Overdue.Seconds())
+	}
+}

@@ -1,0 +1,198 @@
+// Package notify tells people of what happened: it makes notices of the events that
+// the store finds, says the same only now and then, and sends each notice to the
+// sinks that want it until one takes it or nobody needs to know any more. What
+// happened, and what was said already, is left to the store.
+//
+// Any number of processes may run it on one store. Each event is kept by one of them,
+// and each notice sent by one; when that is killed on the way another sends it again,
+// under the same id.
+package notify
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+const (
+	// eventLimit is how many events are found at once.
+	eventLimit = 500
+	// chores is the time between two looks for spikes, for what is to be given up, and
+	// for what waits.
+	chores = time.Minute
+	// callTimeout bounds a question to the store.
+	callTimeout = 10 * time.Second
+)
+
+// Notifier tells sinks of events.
+type Notifier struct {
+	cfg     Config
+	store   repository.Notifications
+	sinks   []*sink
+	metrics *metrics
+	log     *zap.Logger
+	now     func() time.Time
+	random  func() float64
+
+	away bool // the store did not answer; Run's
+}
+
+// sink is a receiver, and what it wants to know.
+type sink struct {
+	name   string
+	kinds  map[repository.EventKind]bool
+	topics *entity.TopicPatterns // nil: whatever the topic
+	pace   time.Duration
+	sender sender
+
+	failures int // in a row, of this process; serve's
+}
+
+// New returns a Notifier whose metrics are in registry. cfg must be valid.
+func New(cfg Config, store repository.Notifications, registry prometheus.Registerer, log *zap.Logger) (*Notifier, error) {
+	n := &Notifier{
+		cfg: cfg, store: store, log: log, now: time.Now, random: rand.Float64, //nolint:gosec // jitter is no secret
+	}
+	client := newClient(cfg.Timeout)
+	var names []string
+	for _, s := range cfg.Sinks {
+		made, err := newSink(s, cfg, client)
+		if err != nil {
+			return nil, err
+		}
+		n.sinks = append(n.sinks, made)
+		names = append(names, s.Name)
+	}
+	n.metrics = newMetrics(registry, names)
+	return n, nil
+}
+
+func newSink(s SinkConfig, cfg Config, client doer) (*sink, error) {
+	made := &sink{name: s.Name, kinds: map[repository.EventKind]bool{}}
+	kinds := repository.EventKinds()
+	if len(s.Kinds) > 0 {
+		kinds = nil
+		for _, k := range s.Kinds {
+			kinds = append(kinds, repository.EventKind(k))
+		}
+	}
+	for _, k := range kinds {
+		made.kinds[k] = true
+	}
+	if len(s.Topics) > 0 {
+		patterns, err := entity.ParseTopicPatterns("notify.sinks.topics", s.Topics...)
+		if err != nil {
+			return nil, err
+		}
+		made.topics = &patterns
+	}
+	perMinute := s.PerMinute
+	if perMinute == 0 {
+		perMinute = defaultPerMinute
+	}
+	made.pace = time.Minute / time.Duration(perMinute)
+	words := words{source: cfg.Source, console: cfg.ConsoleURL}
+	target := target{client: client, url: s.URL, urlFile: s.URLFile}
+	if s.Type == TypeSlack {
+		made.sender = &slack{target: target, words: words}
+	} else {
+		made.sender = &webhook{target: target, words: words, secretFile: s.SecretFile, now: time.Now}
+	}
+	return made, nil
+}
+
+// wants reports whether the sink is to be told.
+func (s *sink) wants(e repository.Event) bool {
+	if !s.kinds[e.Kind] {
+		return false
+	}
+	if s.topics == nil {
+		return true
+	}
+	for _, topic := range e.Topics {
+		if s.topics.Match(topic) {
+			return true
+		}
+	}
+	return false
+}
+
+// Run works until ctx ends, and returns when nothing is under way. A store that is away
+// is logged once, and tried again until it is back. Each sink is served by itself: one
+// that does not answer holds up no other.
+func (n *Notifier) Run(ctx context.Context) {
+	if len(n.sinks) == 0 {
+		return
+	}
+	var all sync.WaitGroup
+	for _, s := range n.sinks {
+		all.Go(func() { n.serve(ctx, s) })
+	}
+	var last time.Time // of the chores
+	for ctx.Err() == nil {
+		due := n.now().Sub(last) >= chores
+		more, err := n.collect(ctx, due)
+		if err == nil && due {
+			err = n.chores(ctx)
+		}
+		if err == nil && due {
+			last = n.now()
+		}
+		n.note(ctx, err)
+		if !more || err != nil {
+			pause(ctx, n.cfg.Interval)
+		}
+	}
+	all.Wait()
+}
+
+// chores ends what nobody needs to know any more and counts what waits.
+func (n *Notifier) chores(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	ended, err := n.store.GiveUpNotices(ctx, n.cfg.GiveUp, eventLimit)
+	if err != nil {
+		return err
+	}
+	for _, e := range ended {
+		n.metrics.gaveUp(e.Sink)
+		n.log.Error("a notification was given up", zap.String("sink", e.Sink), zap.String("kind", string(e.Kind)),
+			zap.String("object", e.Object), zap.Int64("events", e.Events), zap.Time("since", e.CreatedAt),
+			zap.Int("attempts", e.Attempts), zap.String("last_error", e.LastError))
+	}
+	waiting, err := n.store.WaitingNotices(ctx)
+	if err != nil {
+		return err
+	}
+	n.metrics.wait(waiting)
+	return nil
+}
+
+// note logs when the store goes away and when it comes back.
+func (n *Notifier) note(ctx context.Context, err error) {
+	switch {
+	case ctx.Err() != nil:
+	case err != nil && !n.away:
+		n.away = true
+		n.log.Warn("nobody is told of anything: the store does not answer", zap.Error(err))
+	case err == nil && n.away:
+		n.away = false
+		n.log.Info("people are told of what happens again")
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,88 @@
+package notify
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
+)
+
+func TestMain(m *testing.M) { stacktest.Main(m) }
+
+// TestReplicas has two processes tell of what happens in one database. The first is
+// stopped on the way.
+func TestReplicas(t *testing.T) {
+	t.Parallel()
+	const topics = 20
+	db := postgrestest.Open(t)
+	store := postgres.New(db)
+	came := make(chan string, 10*topics)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { came <- r.Header.Get(headerID) }))
+	t.Cleanup(server.Close)
+
+	cfg := DefaultConfig()
+	cfg.Interval, cfg.Window = 100*time.Millisecond, 0
+	cfg.Sinks = []SinkConfig{{Name: "ops", Type: TypeWebhook, URL: server.URL, PerMinute: maxPerMinute}}
+	replica := func() *Notifier {
+		n, err := New(cfg, store, prometheus.NewRegistry(), zap.NewNop())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	first, second := replica(), replica()
+	if _, err := first.collect(t.Context(), false); err != nil { // has it begin
+		t.Fatal(err)
+	}
+	for i := range topics {
+		id := uuid.New()
+		db.MustExec(`INSERT INTO dlq.dlq_messages (id, original_topic, error_message) VALUES ($1, $2, 'boom')`, id, fmt.Sprintf("topic-%d", i))
+		if _, err := store.GiveUp(t.Context(), id, entity.By("alice")); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	var both sync.WaitGroup
+	run := func(n *Notifier) context.CancelFunc {
+		ctx, stop := context.WithCancel(t.Context())
+		both.Go(func() { n.Run(ctx) })
+		return stop
+	}
+	stopFirst, stopSecond := run(first), run(second)
+	defer both.Wait()
+	defer stopSecond()
+	defer stopFirst()
+	told := map[string]int{}
+	for len(told) < topics {
+		select {
+		case id := <-came:
+			told[id]++
+		case <-time.After(time.Minute):
+			t.Fatalf("got %d notices, want %d", len(told), topics)
+		}
+		if len(told) == topics/4 {
+			stopFirst()
+		}
+	}
+	for id, n := range told {
+		if n > 2 { // who is stopped while it sends may not hear that it was taken
+			t.Errorf("%s was sent %d times, want once", id, n)
+		}
+	}
+	var kept int
+	if err := db.Get(&kept, `SELECT count(*) FROM dlq.notices`); err != nil || kept != topics {
+		t.Errorf("%d notices were kept, %v, want %d", kept, err, topics)
+	}
+}

@@ -1,0 +1,137 @@
+package notify
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/secret"
+)
+
+// sender sends a notice to one receiver. Its errors may be shown: no URL and no secret
+// is in them.
+type sender interface {
+	send(ctx context.Context, n repository.Notice) error
+}
+
+// doer models http.Client.
+type doer interface {
+	Do(r *http.Request) (*http.Response, error)
+}
+
+const (
+	// maxAnswer is how much of an answer is read, and shownAnswer how much is shown.
+	maxAnswer   = 4 << 10
+	shownAnswer = 200
+)
+
+// newClient returns a client that goes where it is told and nowhere else: an answer
+// that names another place is a refusal.
+func newClient(timeout time.Duration) *http.Client {
+	transport := &http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		TLSHandshakeTimeout:    timeout,
+		ResponseHeaderTimeout:  timeout,
+		IdleConnTimeout:        time.Minute,
+		MaxIdleConnsPerHost:    1,
+		MaxResponseHeaderBytes: 64 << 10,
+		ForceAttemptHTTP2:      true,
+	}
+	return &http.Client{
+		Transport: transport, Timeout: timeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// refusedError is an answer that is no success.
+type refusedError struct {
+	status     int
+	text       string
+	retryAfter time.Duration // 0: the receiver did not say
+}
+
+func (e *refusedError) Error() string {
+	if e.text == "" {
+		return fmt.Sprintf("the receiver answered %d", e.status)
+	}
+	return fmt.Sprintf("the receiver answered %d: %q", e.status, e.text)
+}
+
+// busy reports whether it would refuse anything now.
+func (e *refusedError) busy() bool {
+	return e.status >= 500 || e.status == http.StatusTooManyRequests || e.status == http.StatusRequestTimeout
+}
+
+// target is where a sink is.
+type target struct {
+	client  doer
+	url     string
+	urlFile string
+}
+
+// address reads the file every time: what is in it may have been replaced.
+func (t target) address() (*url.URL, error) {
+	text := t.url
+	if t.urlFile != "" {
+		read, err := secret.FromFile(t.urlFile)
+		if err != nil {
+			return nil, err
+		}
+		text = read.Reveal()
+	}
+	u, err := parseURL(text)
+	if err != nil {
+		return nil, fmt.Errorf("the sink's URL %w", err)
+	}
+	return u, nil
+}
+
+func (t target) post(ctx context.Context, body []byte, header http.Header) error {
+	address, err := t.address()
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, address.String(), bytes.NewReader(body))
+	if err != nil {
+		return errors.New("the sink's URL is of no use")
+	}
+	request.Header = header
+	request.Header.Set("User-Agent", "dlq-manager")
+	answer, err := t.client.Do(request)
+	if err != nil {
+		return withoutURL(err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	text, _ := io.ReadAll(io.LimitReader(answer.Body, maxAnswer)) // the status is the answer
+	if answer.StatusCode >= 200 && answer.StatusCode < 300 {
+		return nil
+	}
+	return &refusedError{
+		status: answer.StatusCode, text: plain(string(text[:min(len(text), shownAnswer)])), retryAfter: retryAfter(answer.Header),
+	}
+}
+
+// withoutURL is the cause of a client's error, which names the URL.
+func withoutURL(err error) error {
+	var named *url.Error
+	if errors.As(err, &named) {
+		err = named.Err
+	}
+	return fmt.Errorf("send a notification: %w", err)
+}
+
+// retryAfter reads seconds; dates are as rare as clocks that agree.
+func retryAfter(header http.Header) time.Duration {
+	seconds, err := strconv.Atoi(header.Get("Retry-After"))
+	if err != nil || seconds < 0 {
+		return 0
+	}
+	return time.Duration(min(seconds, int(maxRetryAfter.Seconds()))) * time.Second
+}

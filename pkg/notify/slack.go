@@ -1,0 +1,47 @@
+package notify
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// slack sends text to an incoming webhook of Slack, or of what understands the same.
+type slack struct {
+	target target
+	words  words
+}
+
+type slackMessage struct {
+	Text        string `json:"text"`
+	UnfurlLinks bool   `json:"unfurl_links"`
+	UnfurlMedia bool   `json:"unfurl_media"`
+	Markdown    bool   `json:"mrkdwn"`
+}
+
+func (s *slack) send(ctx context.Context, n repository.Notice) error {
+	d, err := unpack(n)
+	if err != nil {
+		return err
+	}
+	text := escape(summary(n, d))
+	if link := s.words.link(n); link != "" {
+		text += "\n" + escape(link)
+	}
+	body, err := json.Marshal(slackMessage{Text: text})
+	if err != nil {
+		return err
+	}
+	header := http.Header{}
+	header.Set("Content-Type", "application/json; charset=utf-8")
+	return s.target.post(ctx, body, header)
+}
+
+// escaper keeps text from calling people or being a link with another name: the three
+// characters that mean something, and the @ that some receivers look for.
+var escaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "@", "@\u200b")
+
+func escape(text string) string { return escaper.Replace(text) }

@@ -1,0 +1,284 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// noticeStateQuery tells how far somebody has looked. Nobody has when that was too
+// long ago, nor when the mark is a transaction that is still to come: the data have
+// been moved to another server then, which counts anew.
+const noticeStateQuery = `
+	SELECT version, mark_xid::text AS mark_xid, mark_id, began_at, n.moment,
+		watched_at IS NULL OR watched_at < n.moment - $2::bigint * interval '1 microsecond'
+			OR mark_xid > pg_snapshot_xmax(pg_current_snapshot()) AS stale
+	FROM dlq.notice_state, (SELECT coalesce($1::timestamptz, clock_timestamp()) AS moment) n`
+
+// beginNoticesQuery begins behind all that is over by now.
+const beginNoticesQuery = `
+	UPDATE dlq.notice_state SET version = version + 1, mark_xid = pg_snapshot_xmin(pg_current_snapshot()), mark_id = 0,
+		began_at = coalesce($1::timestamptz, clock_timestamp()), watched_at = coalesce($1::timestamptz, clock_timestamp())
+	WHERE version = $2`
+
+type noticeState struct {
+	Version int64        `db:"version"`
+	Xid     string       `db:"mark_xid"`
+	ID      int64        `db:"mark_id"`
+	BeganAt sql.NullTime `db:"began_at"`
+	Moment  time.Time    `db:"moment"`
+	Stale   bool         `db:"stale"`
+}
+
+// trailEventsQuery reads, in the order of their transactions, entries of those that
+// nobody can be before any more. Ids are no order: they are given before a
+// transaction ends.
+const trailEventsQuery = `
+	SELECT a.xid::text AS xid, a.id, a.at, a.kind, a.to_state, a.action, a.actor, a.object_id,
+		coalesce(nullif(m.original_topic, ''), t.name, '') AS topic, coalesce(g.muted, false) AS muted
+	FROM (
+		SELECT xid, id, at, kind, to_state, action, actor, object_id FROM dlq.audit
+		WHERE xid IS NOT NULL AND to_state IN ('DEAD', 'stopped', 'finished')
+		  AND (xid, id) > ($1::text::xid8, $2::bigint) AND xid < pg_snapshot_xmin(pg_current_snapshot())
+		ORDER BY xid, id LIMIT $3
+	) a
+	LEFT JOIN dlq.dlq_messages m ON a.kind = 'message' AND m.id = a.object_id
+	LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id
+	LEFT JOIN dlq.error_groups g ON g.id = m.group_id
+	ORDER BY a.xid, a.id`
+
+type trailEventRow struct {
+	Xid    string    `db:"xid"`
+	ID     int64     `db:"id"`
+	At     time.Time `db:"at"`
+	Kind   string    `db:"kind"`
+	To     string    `db:"to_state"`
+	Action string    `db:"action"`
+	Actor  string    `db:"actor"`
+	Object uuid.UUID `db:"object_id"`
+	Topic  string    `db:"topic"`
+	Muted  bool      `db:"muted"`
+}
+
+// groupEventsQuery: where a group came is in its arrivals of all time.
+const groupEventsQuery = `
+	SELECT g.id, g.class, g.title, g.muted, NOT g.told_new AS new, g.regressed_at, e.at, array_to_json(ARRAY(
+		SELECT DISTINCT a.original_topic FROM dlq.group_arrivals a
+		WHERE a.group_id = g.id AND a.hour = '-infinity' AND a.messages > 0 AND a.original_topic > '' AND a.last_seen >= e.at
+		ORDER BY 1))::text AS topics
+	FROM dlq.error_groups g
+	CROSS JOIN LATERAL (SELECT CASE WHEN g.told_new THEN coalesce(g.regressed_at, g.first_seen) ELSE g.first_seen END AS at) e
+	WHERE g.first_seen IS NOT NULL AND (NOT g.told_new OR g.told_regressed_at IS DISTINCT FROM g.regressed_at)
+	ORDER BY g.id LIMIT $1`
+
+type groupEventRow struct {
+	ID     uuid.UUID `db:"id"`
+	Class  string    `db:"class"`
+	Title  string    `db:"title"`
+	Muted  bool      `db:"muted"`
+	New    bool      `db:"new"`
+	At     time.Time `db:"at"`
+	Topics string    `db:"topics"`
+
+	RegressedAt sql.NullTime `db:"regressed_at"`
+}
+
+// spikeEventsQuery reads the steps of the last minutes, which are few, and the hours
+// of those topics of which enough came.
+const spikeEventsQuery = `
+	WITH asked AS MATERIALIZED (
+		SELECT moment, date_bin(interval '5 minutes', moment - $4::bigint * interval '1 microsecond', 'epoch') AS recent,
+			date_bin(interval '1 hour', moment, 'epoch') - interval '1 hour' AS until,
+			moment - $5::bigint * interval '1 microsecond' AS since
+		FROM (SELECT coalesce($1::timestamptz, clock_timestamp()) AS moment) n
+	), recent AS MATERIALIZED (
+		SELECT original_topic, sum(arrived)::bigint AS arrived FROM dlq.activity
+		WHERE minutes = 5::smallint AND at >= (SELECT recent FROM asked) AND original_topic > ''
+		GROUP BY 1 HAVING sum(arrived) >= $2::bigint
+	)
+	SELECT r.original_topic AS topic, r.arrived, u.usual,
+		coalesce(s.seen_at > asked.moment - $6::bigint * interval '1 microsecond', false) AS again
+	FROM recent r CROSS JOIN asked
+	CROSS JOIN LATERAL (
+		SELECT coalesce(sum(a.arrived) / greatest(1, extract(epoch FROM asked.until - min(a.at)) / 3600) / 4, 0)::float8 AS usual
+		FROM dlq.activity a
+		WHERE a.original_topic = r.original_topic AND a.minutes = 60::smallint AND a.at >= asked.since AND a.at < asked.until
+	) u
+	LEFT JOIN dlq.notice_spikes s ON s.original_topic = r.original_topic
+	WHERE r.arrived > $3::float8 * u.usual
+	ORDER BY 1`
+
+type spikeEventRow struct {
+	Topic   string  `db:"topic"`
+	Arrived int64   `db:"arrived"`
+	Usual   float64 `db:"usual"`
+	Again   bool    `db:"again"`
+}
+
+// Events implements repository.Notifications. The version is read before all else:
+// who keeps notices of what others have changed since is refused.
+func (s *Store) Events(ctx context.Context, q repository.EventQuery) (repository.Events, error) {
+	state, err := s.noticeState(ctx, q.Patience)
+	if err != nil {
+		return repository.Events{}, translate("find events", err)
+	}
+	found := repository.Events{Now: entity.Moment(state.Moment), Since: moment(state.BeganAt)}
+	if err := s.trailEvents(ctx, &found, &state, q.Limit); err != nil {
+		return repository.Events{}, translate("find events", err)
+	}
+	if err := s.groupEvents(ctx, &found, q.Limit); err != nil {
+		return repository.Events{}, translate("find events", err)
+	}
+	if q.Spikes != nil {
+		if err := s.spikeEvents(ctx, &found, *q.Spikes); err != nil {
+			return repository.Events{}, translate("find events", err)
+		}
+	}
+	found.Place = fmt.Sprintf("%d:%s:%d", state.Version, state.Xid, state.ID)
+	return found, nil
+}
+
+func (s *Store) noticeState(ctx context.Context, patience time.Duration) (noticeState, error) {
+	var found []noticeState
+	for range 3 { // one may have to begin, or wait for another who does
+		if err := s.selectRows(ctx, &found, noticeStateQuery, s.clock(), patience.Microseconds()); err != nil {
+			return noticeState{}, err
+		}
+		if len(found) == 0 {
+			return noticeState{}, fmt.Errorf("dlq.notice_state is empty: %w", entity.ErrUnavailable)
+		}
+		if !found[0].Stale {
+			break
+		}
+		if err := s.exec(ctx, beginNoticesQuery, s.clock(), found[0].Version); err != nil {
+			return noticeState{}, err
+		}
+	}
+	return found[0], nil
+}
+
+// trailEvents moves the state to the last entry that it found.
+func (s *Store) trailEvents(ctx context.Context, found *repository.Events, state *noticeState, limit int) error {
+	var rows []trailEventRow
+	if err := s.selectRows(ctx, &rows, trailEventsQuery, state.Xid, state.ID, limit+1); err != nil {
+		return err
+	}
+	if len(rows) > limit {
+		found.More = true
+		rows = rows[:limit]
+	}
+	for i := range rows {
+		r := &rows[i]
+		event := repository.Event{At: entity.Moment(r.At), Object: r.Object, Kind: r.eventKind(), Muted: r.Muted}
+		if r.Topic != "" {
+			event.Topics = []string{r.Topic}
+		}
+		if event.Kind == "" {
+			continue
+		}
+		if r.Kind == string(entity.KindRedrive) {
+			if err := s.ofRedrive(ctx, &event, entity.RedriveState(r.To)); err != nil {
+				return err
+			}
+		}
+		found.List = append(found.List, event)
+	}
+	if n := len(rows); n > 0 {
+		state.Xid, state.ID = rows[n-1].Xid, rows[n-1].ID
+	}
+	return nil
+}
+
+func (r *trailEventRow) eventKind() repository.EventKind {
+	switch kind := entity.Kind(r.Kind); {
+	case kind == entity.KindMessage && r.Action == string(entity.ActionDead) && r.Actor == entity.ActorIngest:
+		return repository.LoopStopped
+	case kind == entity.KindMessage && r.To == string(entity.Dead):
+		return repository.MessageDead
+	case kind == entity.KindRedrive && r.To == string(entity.RedriveFinished):
+		return repository.RedriveFinished
+	case kind == entity.KindRedrive && r.To == string(entity.RedriveStopped):
+		return repository.RedriveStopped
+	}
+	return ""
+}
+
+const redriveTopicsQuery = `
+	SELECT DISTINCT p.topic FROM dlq.redrive_batches b
+	CROSS JOIN LATERAL jsonb_to_recordset(b.places) AS p (topic text)
+	WHERE b.redrive_id = $1 AND p.topic > ''
+	UNION SELECT selection->>'topic' FROM dlq.redrives WHERE id = $1 AND selection->>'topic' > ''
+	ORDER BY 1`
+
+// ofRedrive adds what is known of a redrive; one that is gone has nothing.
+func (s *Store) ofRedrive(ctx context.Context, event *repository.Event, state entity.RedriveState) error {
+	r, err := s.Redrive(ctx, event.Object)
+	if isNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	event.Redrive = repository.EndOf(r, state)
+	return s.selectRows(ctx, &event.Topics, redriveTopicsQuery, event.Object)
+}
+
+func (s *Store) groupEvents(ctx context.Context, found *repository.Events, limit int) error {
+	var rows []groupEventRow
+	if err := s.selectRows(ctx, &rows, groupEventsQuery, limit+1); err != nil {
+		return err
+	}
+	if len(rows) > limit {
+		found.More = true
+		rows = rows[:limit]
+	}
+	for _, r := range rows {
+		event := repository.Event{
+			Kind: repository.GroupRegressed, At: entity.Moment(r.At), Object: r.ID, Muted: r.Muted, Class: r.Class, Title: r.Title,
+			RegressedAt: moment(r.RegressedAt),
+		}
+		if r.New {
+			event.Kind = repository.GroupNew
+		}
+		if err := json.Unmarshal([]byte(r.Topics), &event.Topics); err != nil {
+			return err
+		}
+		found.List = append(found.List, event)
+	}
+	return nil
+}
+
+func (s *Store) spikeEvents(ctx context.Context, found *repository.Events, rule repository.SpikeRule) error {
+	var rows []spikeEventRow
+	if err := s.selectRows(ctx, &rows, spikeEventsQuery, s.clock(), rule.Minimum, rule.Factor,
+		repository.SpikeRecent.Microseconds(), repository.SpikeUsual.Microseconds(), repository.SpikeOver.Microseconds()); err != nil {
+		return err
+	}
+	for _, r := range rows {
+		found.List = append(found.List, repository.Event{
+			Kind: repository.Spike, At: found.Now, Topics: []string{r.Topic}, Arrived: r.Arrived, Usual: r.Usual, Again: r.Again,
+		})
+	}
+	return nil
+}
+
+// placeOfEvents takes that of Events apart.
+func placeOfEvents(text string) (version int64, xid string, id int64, ok bool) {
+	parts := strings.Split(text, ":")
+	if len(parts) != 3 {
+		return 0, "", 0, false
+	}
+	version, errVersion := strconv.ParseInt(parts[0], 10, 64)
+	_, errXid := strconv.ParseUint(parts[1], 10, 64)
+	id, errID := strconv.ParseInt(parts[2], 10, 64)
+	return version, parts[1], id, errVersion == nil && errXid == nil && errID == nil
+}

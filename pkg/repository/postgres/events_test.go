@@ -1,0 +1,133 @@
+package postgres
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/dlq-manager/dlq-manager/pkg/migrate"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
+)
+
+const deadEntry = `INSERT INTO dlq.audit (at, action, kind, object_id, to_state, actor)
+	VALUES (clock_timestamp(), 'attempt', 'message', $1, 'DEAD', 'alice')`
+
+// findEvents looks and keeps, and returns what was found.
+func findEvents(t *testing.T, s *Store) (objects []uuid.UUID) {
+	t.Helper()
+	found, err := s.Events(t.Context(), repository.EventQuery{Limit: 10, Patience: time.Hour})
+	wantNil(t, err)
+	kept, err := s.KeepNotices(t.Context(), repository.KeptNotices{Seen: found})
+	wantNil(t, err)
+	if !kept {
+		t.Fatal("the events were kept by somebody else")
+	}
+	for _, e := range found.List {
+		objects = append(objects, e.Object)
+	}
+	return objects
+}
+
+// eventuallyFind looks until those have been found, each once and no other.
+func eventuallyFind(t *testing.T, s *Store, want ...uuid.UUID) {
+	t.Helper()
+	missing := map[uuid.UUID]bool{}
+	for _, id := range want {
+		missing[id] = true
+	}
+	for range 3000 {
+		for _, id := range findEvents(t, s) {
+			if !missing[id] {
+				t.Errorf("found %s, want each of %v once", id, want)
+			}
+			delete(missing, id)
+		}
+		if len(missing) == 0 {
+			return
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+	t.Fatalf("never found %v", missing)
+}
+
+func TestEvents(t *testing.T) {
+	t.Parallel()
+
+	t.Run("OfATransactionThatEndsLateAreNotLost", func(t *testing.T) {
+		t.Parallel()
+		db := postgrestest.Open(t)
+		s := New(db)
+		findEvents(t, s)
+		early, late := uuid.New(), uuid.New()
+		tx := db.MustBegin()
+		defer func() { _ = tx.Rollback() }()
+		_, err := tx.Exec(deadEntry, early) // its id is the lower one
+		wantNil(t, err)
+		exec(t, db, deadEntry, late)
+		for range 3 {
+			if found := findEvents(t, s); len(found) > 0 {
+				t.Errorf("found %v while an older transaction is open, want none yet", found)
+			}
+		}
+		wantNil(t, tx.Commit())
+		eventuallyFind(t, s, early, late)
+	})
+
+	t.Run("BeginAnewOnAServerThatCountsAnew", func(t *testing.T) {
+		t.Parallel()
+		db := postgrestest.Open(t)
+		s := New(db)
+		findEvents(t, s)
+		exec(t, db, `UPDATE dlq.notice_state SET mark_xid = '9000000000000'`)
+		findEvents(t, s)
+		id := uuid.New()
+		exec(t, db, deadEntry, id)
+		eventuallyFind(t, s, id)
+	})
+
+	t.Run("OfGroupsThatWereThereBeforeTheUpgradeAreTold", func(t *testing.T) {
+		t.Parallel()
+		db := postgrestest.Open(t)
+		s := New(db)
+		exec(t, db, `INSERT INTO dlq.error_groups (id, first_seen, regressed_at) VALUES (md5('old')::uuid, now(), now())`)
+		wantNil(t, migrate.Down(t.Context(), db.DB, int(migrate.Latest()-18)))
+		wantNil(t, migrate.Up(t.Context(), db.DB))
+		if found := findEvents(t, s); len(found) > 0 {
+			t.Errorf("found %v, want nothing of what was there before", found)
+		}
+		exec(t, db, `INSERT INTO dlq.error_groups (id, first_seen) VALUES (md5('new')::uuid, now())`)
+		if found := findEvents(t, s); len(found) != 1 {
+			t.Errorf("found %v, want the new group", found)
+		}
+	})
+
+	t.Run("AreFoundByIndexes", func(t *testing.T) {
+		t.Parallel()
+		db := postgrestest.Open(t)
+		exec(t, db, `INSERT INTO dlq.audit (at, action, kind, object_id, to_state, actor)
+			SELECT clock_timestamp(), 'attempt', 'message', gen_random_uuid(), CASE WHEN n % 1000 = 0 THEN 'DEAD' ELSE 'RESOLVED' END, 'a'
+			FROM generate_series(1, 20000) n`)
+		exec(t, db, `INSERT INTO dlq.error_groups (id, first_seen, told_new) SELECT md5(n::text)::uuid, now(), n % 1000 > 0 FROM generate_series(1, 20000) n`)
+		exec(t, db, `ANALYZE dlq.audit, dlq.error_groups`)
+		wantPlan(t, db, trailEventsQuery, "idx_audit_told", "'3', 0, 100")
+		wantPlan(t, db, groupEventsQuery, "idx_error_groups_untold", "100")
+	})
+}
+
+func wantPlan(t *testing.T, db *sqlx.DB, query, index, args string) {
+	t.Helper()
+	tx := db.MustBegin()
+	defer func() { _ = tx.Rollback() }()
+	tx.MustExec(`SET LOCAL plan_cache_mode = force_generic_plan`)
+	tx.MustExec("PREPARE asked AS " + query)
+	defer func() { _, _ = tx.Exec(`DEALLOCATE asked`) }()
+	var lines []string
+	wantNil(t, tx.Select(&lines, "EXPLAIN EXECUTE asked ("+args+")"))
+	if plan := strings.Join(lines, "\n"); !strings.Contains(plan, index) {
+		t.Errorf("the plan does not use %s:\n%s", index, plan)
+	}
+}

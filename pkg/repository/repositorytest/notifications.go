@@ -1,0 +1,636 @@
+package repositorytest
+
+import (
+	"encoding/json"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+func eventsPromises() []promise {
+	return []promise{
+		{"BeginWithWhatHappensFromNowOn", eventsBegin},
+		{"BeginAnewWhenNobodyLooked", eventsBeginAnew},
+		{"TellOfDeadMessages", eventsDead},
+		{"TellOfStoppedLoops", eventsLoop},
+		{"TellOfRedrives", eventsRedrives},
+		{"TellOfNewGroups", eventsNewGroup},
+		{"TellOfGroupsThatCameBack", eventsRegressed},
+		{"TellOfAGroupInTheTopicsWhereItCame", eventsGroupTopics},
+		{"KnowMutedGroups", eventsMuted},
+		{"TellOfSpikes", eventsSpike},
+		{"TellOfNoSpikeAsUsual", eventsUsual},
+		{"AreFoundInParts", eventsLimit},
+		{"AreKeptByOne", eventsOnce},
+		{"StayUntilTheyAreKept", eventsStay},
+		{"AreKeptByOneBesideOthers", eventsTogether},
+	}
+}
+
+func noticesPromises() []promise {
+	return []promise{
+		{"AreHandedOutAsTheyWereKept", noticesKept},
+		{"WaitForTheWindow", noticesWindow},
+		{"TakeUpMoreOfTheSame", noticesGrouped},
+		{"StayApartBySinkKindAndObject", noticesApart},
+		{"SayTheSameOnceTaken", noticesFrozen},
+		{"AreNotRepeatedSoon", noticesRepeat},
+		{"AreTakenAtAPace", noticesPace},
+		{"AreTakenOnce", noticesTogether},
+		{"AreTakenAgainWhenTheClaimExpires", noticesExpired},
+		{"AreTriedAgain", noticesRetried},
+		{"PauseTheirSinkOnly", noticesPause},
+		{"KeepTheirClaim", noticesForeignClaim},
+		{"AreGivenUp", noticesGivenUp},
+		{"AreCounted", noticesWaiting},
+	}
+}
+
+const patience = time.Hour
+
+// look finds events until there are as many as that: others may still be writing
+// elsewhere in the same server.
+func (h *harness) look(want int, changes ...func(*repository.EventQuery)) repository.Events {
+	h.Helper()
+	q := repository.EventQuery{Limit: 100, Patience: patience}
+	for _, change := range changes {
+		change(&q)
+	}
+	pause := time.NewTicker(10 * time.Millisecond)
+	defer pause.Stop()
+	for range 3000 {
+		found, err := h.Repository.Events(h.Context(), q)
+		if err != nil {
+			h.Fatalf("Events: %v", err)
+		}
+		if len(found.List) >= want {
+			return found
+		}
+		<-pause.C
+	}
+	h.Fatalf("Events never found %d", want)
+	return repository.Events{}
+}
+
+// watch has events begin, and lets a second pass.
+func (h *harness) watch() {
+	h.Helper()
+	h.keep(h.look(0))
+	h.clock.Advance(time.Second)
+}
+
+func (h *harness) keep(seen repository.Events, notices ...repository.NewNotice) {
+	h.Helper()
+	h.keepIn(repository.KeptNotices{Seen: seen, Notices: notices})
+}
+
+func (h *harness) keepIn(k repository.KeptNotices) {
+	h.Helper()
+	if ok, err := h.Repository.KeepNotices(h.Context(), k); err != nil || !ok {
+		h.Fatalf("KeepNotices = %v, %v, want it kept", ok, err)
+	}
+}
+
+// news finds events, keeps them, and returns those that are news.
+func (h *harness) news(want int, changes ...func(*repository.EventQuery)) []repository.Event {
+	h.Helper()
+	var news []repository.Event
+	for range 100 {
+		found := h.look(0, changes...)
+		h.keep(found)
+		for _, e := range found.List {
+			if !e.At.Before(found.Since) {
+				news = append(news, e)
+			}
+		}
+		if len(news) >= want && !found.More {
+			break
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+	if len(news) != want {
+		h.Fatalf("found %d events %+v, want %d", len(news), news, want)
+	}
+	return news
+}
+
+func (h *harness) wantEvent(got, want repository.Event) {
+	h.Helper()
+	a, _ := json.Marshal(got)
+	b, _ := json.Marshal(want)
+	if string(a) != string(b) {
+		h.Errorf("got event\n%s, want\n%s", a, b)
+	}
+}
+
+func eventsBegin(h *harness) {
+	h.in(entity.Dead)
+	h.came(h.fingerprint("old"), 1)
+	h.clock.Advance(time.Second)
+	found := h.look(0)
+	for _, e := range found.List {
+		if !e.At.Before(found.Since) {
+			h.Errorf("%+v is news, want what happened before %s to be none", e, found.Since)
+		}
+	}
+	if found.Now != h.clock.Kept() || found.Since != found.Now {
+		h.Errorf("Now = %s, Since = %s, want both the clock's %s", found.Now, found.Since, h.clock.Kept())
+	}
+}
+
+func eventsBeginAnew(h *harness) {
+	h.watch()
+	h.clock.Advance(patience - 2*time.Second)
+	if found := h.look(0); found.Since == found.Now {
+		h.Errorf("events began anew before the patience ended")
+	}
+	h.keep(h.look(0))
+	h.in(entity.Dead)
+	h.clock.Advance(patience + time.Second)
+	if found := h.look(0); found.Since != found.Now {
+		h.Errorf("Since = %s, want now, %s", found.Since, found.Now)
+	}
+}
+
+func eventsDead(h *harness) {
+	h.watch()
+	m := h.in(entity.Dead)
+	byHand := h.put(func(m *entity.Message) { m.OriginalTopic = "" })
+	if _, err := h.Repository.GiveUp(h.Context(), byHand.ID, entity.By("alice")); err != nil {
+		h.Fatal(err)
+	}
+	gone := h.in(entity.Dead)
+	if err := h.Repository.Delete(h.Context(), gone.ID, entity.By("alice")); err != nil {
+		h.Fatal(err)
+	}
+	at := h.clock.Kept()
+	news := h.news(3)
+	h.wantEvent(news[0], repository.Event{Kind: repository.MessageDead, At: news[0].At, Object: m.ID, Topics: []string{original}})
+	h.wantEvent(news[1], repository.Event{Kind: repository.MessageDead, At: news[1].At, Object: byHand.ID, Topics: []string{deadLetter}})
+	h.wantEvent(news[2], repository.Event{Kind: repository.MessageDead, At: at, Object: gone.ID})
+	h.news(0)
+}
+
+func eventsLoop(h *harness) {
+	m := h.put()
+	h.watch()
+	c := h.sendBack(m.ID)
+	h.acknowledge(c)
+	child := h.comeBack(m.ID, c.ID, func(m *entity.Message) { m.MaxRetries = 1 })
+	if child.Status != entity.Dead {
+		h.Fatalf("the child is %s, want DEAD", child.Status)
+	}
+	news := h.news(1)
+	h.wantEvent(news[0], repository.Event{
+		Kind: repository.LoopStopped, At: news[0].At, Object: child.ID, Topics: []string{child.OriginalTopic},
+	})
+}
+
+func eventsRedrives(h *harness) {
+	h.watch()
+	stopped, _ := h.began(2)
+	h.move(stopped.ID, repository.RedriveMove{To: entity.RedriveStopped, Note: "too much failed", Action: entity.ActionStop})
+	finished := h.inState(entity.RedriveFinished)
+	news := h.news(2)
+	if end := news[0]; end.Kind != repository.RedriveStopped || end.Object != stopped.ID || end.Redrive.Note != "too much failed" ||
+		end.Redrive.Selected != 2 || end.Redrive.Action != "retry" || !slices.Contains(end.Topics, original) {
+		h.Errorf("got %+v, want the stopped redrive of 2", end)
+	}
+	want := repository.EndOf(h.redrive(finished.ID), entity.RedriveFinished)
+	if end := news[1]; end.Kind != repository.RedriveFinished || end.Object != finished.ID || end.Redrive != want || want.Succeeded == 0 {
+		h.Errorf("got %+v, want %+v", end, want)
+	}
+	h.move(stopped.ID, repository.RedriveMove{To: entity.RedriveRunning, Action: entity.ActionResume})
+	h.news(0)
+}
+
+func eventsNewGroup(h *harness) {
+	h.watch()
+	f := h.fingerprint("out of stock")
+	h.news(0) // nothing came
+	at := h.clock.Kept()
+	h.came(f, 2)
+	h.wantEvent(h.news(1)[0], repository.Event{
+		Kind: repository.GroupNew, At: at, Object: f.ID(), Topics: []string{original}, Class: f.Class, Title: f.Title,
+	})
+	h.came(f, 1)
+	h.news(0)
+}
+
+func eventsRegressed(h *harness) {
+	f := h.fingerprint("out of stock")
+	ids := h.came(f, 1)
+	h.watch()
+	h.attempt(ids[0], entity.Acknowledged)
+	h.clock.Advance(time.Hour / 2)
+	at := h.clock.Kept()
+	h.came(f, 1)
+	h.wantEvent(h.news(1)[0], repository.Event{
+		Kind: repository.GroupRegressed, At: at, Object: f.ID(), Topics: []string{original}, Class: f.Class, Title: f.Title,
+		RegressedAt: at,
+	})
+	h.came(f, 1)
+	h.news(0)
+}
+
+func eventsGroupTopics(h *harness) {
+	f := h.fingerprint("out of stock")
+	ids := h.came(f, 1)
+	h.watch()
+	h.attempt(ids[0], entity.Acknowledged)
+	h.clock.Advance(time.Second)
+	h.came(f, 1, func(m *entity.Message) { m.OriginalTopic = "payments" })
+	if got := h.news(1)[0]; got.Kind != repository.GroupRegressed || !slices.Equal(got.Topics, []string{"payments"}) {
+		h.Errorf("got %+v, want the group back in payments alone", got)
+	}
+}
+
+func eventsMuted(h *harness) {
+	f := h.fingerprint("out of stock")
+	ids := h.came(f, 2)
+	if err := h.Repository.AnnotateGroup(h.Context(), f.ID(), repository.Annotation{Muted: new(true)}, entity.By("alice")); err != nil {
+		h.Fatal(err)
+	}
+	h.watch()
+	h.attempt(ids[0], entity.Rejected)
+	if got := h.news(1)[0]; !got.Muted || got.Object != ids[0] {
+		h.Errorf("got %+v, want a muted one of %s", got, ids[0])
+	}
+}
+
+func spikes(rule repository.SpikeRule) func(*repository.EventQuery) {
+	return func(q *repository.EventQuery) { q.Spikes = &rule }
+}
+
+func eventsSpike(h *harness) {
+	h.watch()
+	rule := spikes(repository.SpikeRule{Factor: 3, Minimum: 5})
+	h.documented(1, h.puts(4)...)
+	h.news(0, rule)
+	h.documented(1, h.puts(1)...)
+	got := h.news(1, rule)[0]
+	h.wantEvent(got, repository.Event{Kind: repository.Spike, At: h.clock.Kept(), Topics: []string{original}, Arrived: 5})
+	h.clock.Advance(time.Minute)
+	h.documented(1, h.puts(1)...)
+	if got := h.news(1, rule)[0]; !got.Again || got.Arrived != 6 {
+		h.Errorf("got %+v, want the same spike again, of 6", got)
+	}
+	h.clock.Advance(repository.SpikeOver - time.Minute)
+	h.news(0, rule)
+	h.documented(1, h.puts(9)...)
+	h.clock.Advance(time.Minute)
+	if got := h.news(1, rule)[0]; got.Again {
+		h.Errorf("got %+v after an hour, want another spike", got)
+	}
+}
+
+func eventsUsual(h *harness) {
+	h.documented(1, h.puts(40)...) // in one hour, two hours ago: ten in a quarter
+	h.clock.Advance(2*time.Hour + 30*time.Minute)
+	h.watch()
+	h.documented(1, h.puts(20)...)
+	h.news(0, spikes(repository.SpikeRule{Factor: 2.1, Minimum: 5}))
+	got := h.news(1, spikes(repository.SpikeRule{Factor: 1, Minimum: 20}))[0]
+	if got.Arrived != 20 || got.Usual <= 0 || got.Usual > 10 {
+		h.Errorf("got %+v, want 20 with some 10 as usual", got)
+	}
+}
+
+func eventsLimit(h *harness) {
+	h.watch()
+	var want []uuid.UUID
+	for range 5 {
+		want = append(want, h.in(entity.Dead).ID)
+	}
+	var got []uuid.UUID
+	for _, e := range h.news(5, func(q *repository.EventQuery) { q.Limit = 2 }) {
+		got = append(got, e.Object)
+	}
+	h.wantSameIDs("dead messages", got, want)
+}
+
+func eventsOnce(h *harness) {
+	h.watch()
+	h.in(entity.Dead)
+	first, second := h.look(1), h.look(1)
+	h.keep(first, h.notice())
+	ok, err := h.Repository.KeepNotices(h.Context(), repository.KeptNotices{Seen: second, Notices: []repository.NewNotice{h.notice()}})
+	if err != nil || ok {
+		h.Errorf("KeepNotices of the second = %v, %v, want it refused", ok, err)
+	}
+	if n, _ := h.take("ops", 0); n.Events != 1 {
+		h.Errorf("the notice has %d events, want the one of who was first", n.Events)
+	}
+}
+
+func eventsStay(h *harness) {
+	h.watch()
+	m := h.in(entity.Dead)
+	h.look(1)
+	if found := h.look(1); found.List[0].Object != m.ID {
+		h.Errorf("found %+v the second time, want %s", found.List, m.ID)
+	}
+}
+
+func eventsTogether(h *harness) {
+	h.watch()
+	h.in(entity.Dead)
+	seen := h.look(1)
+	var kept atomic.Int32
+	together(8, func(int) {
+		ok, err := h.Repository.KeepNotices(h.Context(), repository.KeptNotices{Seen: seen, Notices: []repository.NewNotice{h.notice()}})
+		if err != nil {
+			h.Errorf("KeepNotices: %v", err)
+		}
+		if ok {
+			kept.Add(1)
+		}
+	})
+	if kept.Load() != 1 {
+		h.Errorf("%d kept the events, want 1", kept.Load())
+	}
+}
+
+// notice is one that was not kept yet.
+func (h *harness) notice(changes ...func(*repository.NewNotice)) repository.NewNotice {
+	n := repository.NewNotice{
+		ID: uuid.New(), Sink: "ops", Kind: repository.MessageDead, Object: original, Topics: []string{original}, Events: 1,
+		First: h.clock.Kept(), Last: h.clock.Kept(), MessageIDs: []uuid.UUID{uuid.New()}, Detail: []byte(`{"a": 1}`),
+	}
+	for _, change := range changes {
+		change(&n)
+	}
+	return n
+}
+
+// keepNotice keeps a notice and returns it.
+func (h *harness) keepNotice(changes ...func(*repository.NewNotice)) repository.NewNotice {
+	h.Helper()
+	n := h.notice(changes...)
+	h.keep(h.look(0), n)
+	return n
+}
+
+const noticeLease = time.Minute
+
+func (h *harness) take(sink string, pace time.Duration) (n repository.Notice, claim uuid.UUID) {
+	h.Helper()
+	claim = uuid.New()
+	n, _, err := h.Repository.ClaimNotice(h.Context(), repository.NoticeClaim{Sink: sink, ID: claim, Lease: noticeLease, Pace: pace})
+	if err != nil {
+		h.Fatalf("ClaimNotice: %v", err)
+	}
+	return n, claim
+}
+
+// wantTaken claims a notice, which must be that one; uuid.Nil for none.
+func (h *harness) wantTaken(what string, want uuid.UUID) uuid.UUID {
+	h.Helper()
+	n, claim := h.take("ops", 0)
+	if n.ID != want {
+		h.Errorf("%s: took %s, want %s", what, n.ID, want)
+	}
+	return claim
+}
+
+func (h *harness) settle(r repository.NoticeResult) {
+	h.Helper()
+	if err := h.Repository.SettleNotice(h.Context(), r); err != nil {
+		h.Fatalf("SettleNotice: %v", err)
+	}
+}
+
+func (h *harness) wantNotice(got repository.Notice, want repository.NewNotice) {
+	h.Helper()
+	var detail, wanted map[string]any
+	_ = json.Unmarshal(got.Detail, &detail)
+	_ = json.Unmarshal(want.Detail, &wanted)
+	a, _ := json.Marshal(wanted)
+	b, _ := json.Marshal(detail)
+	if string(a) != string(b) {
+		h.Errorf("Detail = %s, want %s", b, a)
+	}
+	got.Detail, want.Detail = nil, nil
+	a, _ = json.Marshal(got.NewNotice)
+	b, _ = json.Marshal(want)
+	if string(a) != string(b) {
+		h.Errorf("got notice\n%s, want\n%s", a, b)
+	}
+}
+
+func noticesKept(h *harness) {
+	want := h.keepNotice(func(n *repository.NewNotice) {
+		n.Topics, n.Events, n.Last = []string{"a", "b"}, 7, n.First.Add(time.Minute)
+		n.Detail = []byte(`{"title": "it's \"broken\"", "n": [1, 2]}`)
+	})
+	at := h.clock.Kept()
+	got, _ := h.take("ops", 0)
+	h.wantNotice(got, want)
+	if got.CreatedAt != at || got.Attempts != 1 || got.LastError != "" {
+		h.Errorf("got %+v, want it made at %s, its first attempt", got, at)
+	}
+	none := h.keepNotice(func(n *repository.NewNotice) { n.Object, n.Topics, n.MessageIDs = "x", []string{}, []uuid.UUID{} })
+	got, _ = h.take("ops", 0)
+	h.wantNotice(got, none)
+}
+
+func noticesWindow(h *harness) {
+	n := h.notice()
+	h.keepIn(repository.KeptNotices{Seen: h.look(0), Notices: []repository.NewNotice{n}, Window: time.Minute})
+	h.clock.Advance(59 * time.Second)
+	h.wantTaken("before the window ends", uuid.Nil)
+	h.clock.Advance(2 * time.Second)
+	h.wantTaken("behind it", n.ID)
+}
+
+func noticesGrouped(h *harness) {
+	first := h.keepNotice(func(n *repository.NewNotice) { n.Topics = []string{"b"} })
+	h.clock.Advance(time.Second)
+	more := h.keepNotice(func(n *repository.NewNotice) {
+		n.Topics, n.Events, n.Detail = []string{"a", "b"}, 20, []byte(`{"a": 2}`)
+		for len(n.MessageIDs) < 2*repository.MaxNoticeMessages {
+			n.MessageIDs = append(n.MessageIDs, uuid.New())
+		}
+	})
+	want := first
+	want.Topics, want.Events, want.Last, want.Detail = []string{"a", "b"}, 21, more.Last, more.Detail
+	want.MessageIDs = append(want.MessageIDs, more.MessageIDs...)[:repository.MaxNoticeMessages]
+	got, _ := h.take("ops", 0)
+	h.wantNotice(got, want)
+	h.wantTaken("behind the one", uuid.Nil)
+}
+
+func noticesApart(h *harness) {
+	h.keep(h.look(0), h.notice(),
+		h.notice(func(n *repository.NewNotice) { n.Sink = "team" }),
+		h.notice(func(n *repository.NewNotice) { n.Kind = repository.LoopStopped }),
+		h.notice(func(n *repository.NewNotice) { n.Object = "payments" }))
+	for sink, want := range map[string]int{"ops": 3, "team": 1, "nobody": 0} {
+		got := 0
+		for range 5 {
+			if n, _ := h.take(sink, 0); n.ID != uuid.Nil {
+				got++
+			}
+		}
+		if got != want {
+			h.Errorf("%s: took %d notices, want %d", sink, got, want)
+		}
+	}
+}
+
+func noticesFrozen(h *harness) {
+	first := h.keepNotice()
+	taken, claim := h.take("ops", 0)
+	second := h.keepNotice()
+	h.settle(repository.NoticeResult{Notice: taken.ID, Claim: claim})
+	again, _ := h.take("ops", 0)
+	other, _ := h.take("ops", 0)
+	if again.ID == second.ID {
+		again, other = other, again
+	}
+	h.wantNotice(again, first)
+	h.wantNotice(other, second)
+}
+
+func noticesRepeat(h *harness) {
+	n := h.keepNotice()
+	h.settle(repository.NoticeResult{Notice: n.ID, Claim: h.wantTaken("the first", n.ID), Sent: true})
+	h.clock.Advance(time.Minute)
+	next := h.notice()
+	other := h.notice(func(n *repository.NewNotice) { n.Object = "payments" })
+	h.keepIn(repository.KeptNotices{
+		Seen: h.look(0), Notices: []repository.NewNotice{next, other}, Repeat: 10 * time.Minute,
+	})
+	h.settle(repository.NoticeResult{Notice: other.ID, Claim: h.wantTaken("about something else", other.ID), Sent: true})
+	h.clock.Advance(9*time.Minute - time.Second)
+	h.wantTaken("before it may be repeated", uuid.Nil)
+	h.clock.Advance(2 * time.Second)
+	h.wantTaken("when it may", next.ID)
+}
+
+func noticesPace(h *harness) {
+	h.keep(h.look(0), h.notice(), h.notice(func(n *repository.NewNotice) { n.Object = "payments" }))
+	if n, _ := h.take("ops", time.Second); n.ID == uuid.Nil {
+		h.Errorf("took none, want the first")
+	}
+	h.clock.Advance(999 * time.Millisecond)
+	h.wantTaken("too early", uuid.Nil)
+	h.clock.Advance(time.Millisecond)
+	if n, _ := h.take("ops", time.Second); n.ID == uuid.Nil {
+		h.Errorf("took none after the pace, want the second")
+	}
+}
+
+func noticesTogether(h *harness) {
+	h.keepNotice()
+	var taken atomic.Int32
+	together(8, func(int) {
+		if n, _ := h.take("ops", 0); n.ID != uuid.Nil {
+			taken.Add(1)
+		}
+	})
+	if taken.Load() != 1 {
+		h.Errorf("%d took the notice, want 1", taken.Load())
+	}
+}
+
+func noticesExpired(h *harness) {
+	n := h.keepNotice()
+	h.wantTaken("at first", n.ID)
+	h.clock.Advance(noticeLease - time.Second)
+	h.wantTaken("before the claim expires", uuid.Nil)
+	h.clock.Advance(2 * time.Second)
+	if got, _ := h.take("ops", 0); got.ID != n.ID || got.Attempts != 2 {
+		h.Errorf("took %+v, want the notice the second time", got)
+	}
+}
+
+func noticesRetried(h *harness) {
+	n := h.keepNotice()
+	h.settle(repository.NoticeResult{Notice: n.ID, Claim: h.wantTaken("at first", n.ID), Error: "refused", RetryIn: time.Minute})
+	h.clock.Advance(59 * time.Second)
+	h.wantTaken("too early", uuid.Nil)
+	h.clock.Advance(2 * time.Second)
+	got, claim := h.take("ops", 0)
+	if got.ID != n.ID || got.Attempts != 2 || got.LastError != "refused" {
+		h.Errorf("took %+v, want the notice that was refused", got)
+	}
+	h.settle(repository.NoticeResult{Notice: n.ID, Claim: claim, Sent: true})
+	h.clock.Advance(time.Hour)
+	h.wantTaken("after it was sent", uuid.Nil)
+}
+
+func noticesPause(h *harness) {
+	one := h.keepNotice()
+	two := h.keepNotice(func(n *repository.NewNotice) { n.Object = "payments" })
+	other := h.keepNotice(func(n *repository.NewNotice) { n.Sink = "team" })
+	n, claim := h.take("ops", 0)
+	h.settle(repository.NoticeResult{Notice: n.ID, Claim: claim, RetryIn: time.Hour, Pause: time.Minute})
+	h.wantTaken("in the pause", uuid.Nil)
+	if n, _ := h.take("team", 0); n.ID != other.ID {
+		h.Errorf("another sink: took %s, want %s", n.ID, other.ID)
+	}
+	h.clock.Advance(time.Minute)
+	left := two.ID
+	if n.ID == two.ID {
+		left = one.ID
+	}
+	h.wantTaken("after it", left)
+}
+
+func noticesForeignClaim(h *harness) {
+	n := h.keepNotice()
+	h.wantTaken("at first", n.ID)
+	h.settle(repository.NoticeResult{Notice: n.ID, Claim: uuid.New(), Sent: true})
+	h.clock.Advance(noticeLease)
+	h.wantTaken("after somebody else's settling", n.ID)
+}
+
+func noticesGivenUp(h *harness) {
+	old := h.keepNotice()
+	h.clock.Advance(time.Hour)
+	h.keepNotice(func(n *repository.NewNotice) { n.Object = "payments" })
+	taken := h.keepNotice(func(n *repository.NewNotice) { n.Sink = "team" })
+	giveUp := func(want ...uuid.UUID) {
+		h.Helper()
+		ended, err := h.Repository.GiveUpNotices(h.Context(), time.Hour-time.Second, 10)
+		if err != nil {
+			h.Fatal(err)
+		}
+		var got []uuid.UUID
+		for _, n := range ended {
+			got = append(got, n.ID)
+		}
+		h.wantIDs("GiveUpNotices", got, want)
+	}
+	giveUp(old.ID)
+	giveUp()
+	h.clock.Advance(time.Hour)
+	if n, _ := h.take("team", 0); n.ID != taken.ID {
+		h.Errorf("took %s, want %s", n.ID, taken.ID)
+	}
+	if ended, err := h.Repository.GiveUpNotices(h.Context(), time.Hour-time.Second, 10); err != nil || len(ended) != 1 {
+		h.Errorf("GiveUpNotices = %v, %v, want only the one that nobody has in hand", ended, err)
+	}
+}
+
+func noticesWaiting(h *harness) {
+	h.keep(h.look(0), h.notice(func(n *repository.NewNotice) { n.Sink = "team" }))
+	n := h.keepNotice()
+	h.keepIn(repository.KeptNotices{
+		Seen: h.look(0), Window: time.Hour,
+		Notices: []repository.NewNotice{h.notice(func(n *repository.NewNotice) { n.Sink, n.Object = "late", "x" })},
+	})
+	h.clock.Advance(time.Minute)
+	h.settle(repository.NoticeResult{Notice: n.ID, Claim: h.wantTaken("ops", n.ID), Sent: true})
+	got, err := h.Repository.WaitingNotices(h.Context())
+	want := []repository.WaitingNotices{{Sink: "late", Notices: 1}, {Sink: "team", Notices: 1, Overdue: time.Minute}}
+	if err != nil || !slices.Equal(got, want) {
+		h.Errorf("WaitingNotices = %+v, %v, want %+v", got, err, want)
+	}
+}
