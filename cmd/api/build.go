@@ -14,6 +14,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/fingerprint"
+	"github.com/dlq-manager/dlq-manager/pkg/heartbeat"
+	"github.com/dlq-manager/dlq-manager/pkg/notify"
 	"github.com/dlq-manager/dlq-manager/pkg/payload"
 	"github.com/dlq-manager/dlq-manager/pkg/redrive"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
@@ -30,6 +32,8 @@ type parts struct {
 	cluster *broker.Cluster // nil: no Kafka
 	service *redrive.Service
 	finder  *catalogue.Worker
+	heart   *heartbeat.Heart // nil: no heartbeats are sent
+	teller  *notify.Notifier
 
 	publisher publisher
 	server    *rest.Server
@@ -79,6 +83,10 @@ func (p *parts) buildServer(store repository.Repository) error {
 	p.server = rest.New(cfg.Server, store, p.service, p.checks(), base.Registry, base.Log,
 		append(p.readings(decoder), rest.WithMasks(masks), rest.WithAuth(authenticator, cfg.Auth.Mode))...)
 	base.Registry.MustRegister(newStateCollector(store), newAuthDisabled(cfg.Auth.Mode))
+	if p.teller, err = notify.New(cfg.Notify, store, base.Registry, base.Log); err != nil {
+		return err
+	}
+	p.buildHeart(store)
 	return p.mountConsole()
 }
 
@@ -195,6 +203,10 @@ func (p *parts) workers(ctx context.Context) {
 	all.Go(func() { p.service.RunAuto(ctx) })
 	all.Go(func() { p.service.RunOutcomes(ctx, p.publisher) })
 	all.Go(func() { p.finder.Run(ctx) })
+	all.Go(func() { p.teller.Run(ctx) })
+	if p.heart != nil {
+		all.Go(func() { p.heart.Run(ctx) })
+	}
 	all.Wait()
 }
 

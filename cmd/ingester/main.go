@@ -74,7 +74,7 @@ func serve(ctx context.Context, base program.Base) error {
 		{Name: "database", Probe: both(db.PingContext, ingester.CheckDatabase), Required: true},
 		program.SchemaCheck(db),
 		{Name: "kafka", Probe: both(cluster.Ping, ingester.CheckKafka), Required: true},
-	}, base.Registry, base.Log)
+	}, base.Registry, base.Log, rest.WithLiveness(ingester.Alive))
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", cfg.Server.Address())
 	if err != nil {
 		return err

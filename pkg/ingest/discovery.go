@@ -43,8 +43,11 @@ func (s topicSet) names(limit int) []string {
 // discover asks the store once for the operators' rules, and the cluster for its
 // topics.
 func (i *Ingester) discover(ctx context.Context) (topicSet, error) {
+	i.watchdog.rest(discoveryLoop)
 	i.refreshRules(ctx)
+	i.watchdog.turn(discoveryLoop)
 	all, err := i.cluster.Topics(ctx)
+	i.watchdog.turn(discoveryLoop)
 	if err != nil {
 		return nil, err
 	}

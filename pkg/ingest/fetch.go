@@ -27,6 +27,7 @@ type fetcher struct {
 	r          *reader
 	i          *Ingester
 	leader     int32
+	loop       string          // its name for the watchdog
 	inbox      chan *partition // has room for all
 	partitions []*partition
 	turn       int
@@ -39,12 +40,13 @@ type fetcher struct {
 }
 
 func newFetcher(r *reader, leader int32) *fetcher {
-	return &fetcher{r: r, i: r.i, leader: leader, inbox: make(chan *partition, r.total), gone: map[*partition]bool{}}
+	return &fetcher{r: r, i: r.i, leader: leader, loop: fetchLoop(leader), inbox: make(chan *partition, r.total), gone: map[*partition]bool{}}
 }
 
 // run reads until ctx ends. A failure gives partitions back to the reader; it
 // never ends the fetcher.
 func (f *fetcher) run(ctx context.Context) error {
+	defer f.i.watchdog.rest(f.loop)
 	for ctx.Err() == nil {
 		f.takeIn(ctx)
 		f.round(ctx)
@@ -67,6 +69,8 @@ func (f *fetcher) add(partitions ...*partition) {
 // takeIn adds what the reader sent, and waits for something when there is
 // nothing to read.
 func (f *fetcher) takeIn(ctx context.Context) {
+	f.i.watchdog.rest(f.loop)
+	defer f.i.watchdog.turn(f.loop)
 	if len(f.partitions) == 0 {
 		select {
 		case <-ctx.Done():
@@ -122,11 +126,14 @@ func (f *fetcher) round(ctx context.Context) {
 		return
 	}
 	room := min(max(limit, f.expected), f.i.cfg.BufferBytes)
+	f.i.watchdog.rest(f.loop)
 	if f.r.budget.Acquire(ctx, room) != nil {
 		return // ctx ended
 	}
+	f.i.watchdog.turn(f.loop)
 	left, throttle := f.fetch(ctx, req, room)
 	f.r.budget.Release(left)
+	f.i.watchdog.rest(f.loop)
 	wait(ctx, throttle)
 }
 
@@ -177,6 +184,7 @@ func (f *fetcher) fetch(ctx context.Context, req broker.FetchRequest, room int64
 		}
 		return room, 0
 	}
+	f.i.watchdog.rest(f.loop) // what follows may wait for the writers
 	room = f.widen(res, room)
 	var lost []*partition
 	var reason error

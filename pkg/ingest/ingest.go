@@ -122,6 +122,8 @@ type Ingester struct {
 	health health
 	groups groups
 
+	watchdog watchdog
+
 	heavy     *semaphore.Weighted // held while a batch above the usual size is stored
 	abandoned atomic.Int64        // calls to the store that never came back
 }
@@ -156,6 +158,7 @@ func New(cfg Config, group string, patterns deadletter.Patterns, cluster Cluster
 // stored by then is committed. Faults of Kafka and of the store are waited out,
 // never returned.
 func (i *Ingester) Run(ctx context.Context) error {
+	defer i.watchdog.rest(discoveryLoop)
 	var current topicSet
 	for ctx.Err() == nil {
 		if len(current) == 0 {

@@ -55,7 +55,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		storeSeconds: histogram("dlq_ingest_store_duration_seconds", "Time that one batch took to store.",
 			prometheus.ExponentialBuckets(0.001, 2, 14)),
 		visibility: histogram("dlq_ingest_visibility_delay_seconds", "From a record's timestamp to its being stored.",
-			prometheus.ExponentialBuckets(0.01, 4, 10)),
+			[]float64{.01, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600}),
 		rebalances:     counter("dlq_ingest_rebalances_total", "Times that partitions were assigned."),
 		commitFailures: counter("dlq_ingest_commit_failures_total", "Offset commits that Kafka refused; harmless."),
 		storeFailures:  counter("dlq_ingest_store_failures_total", "Times that the store did not take a batch and ingest waited."),

@@ -41,6 +41,7 @@ type ending struct {
 	// finished is what the store made of it; Status is "" when the result did
 	// not count, because somebody settled the claim before.
 	finished repository.Finished
+	auto     bool // nobody asked for it
 }
 
 // unsettled reports whether nobody can tell what became of the attempt.
@@ -233,7 +234,9 @@ func join(a attempts, deliveries []entity.Delivery, finished []repository.Finish
 	endings := make([]ending, len(deliveries))
 	for i, d := range deliveries {
 		out := a.outgoing[i]
-		endings[i] = ending{outgoing: out, delivery: d, finished: byID[out.Message.ID]}
+		endings[i] = ending{
+			outgoing: out, delivery: d, finished: byID[out.Message.ID], auto: a.cause.Actor == entity.ActorAuto,
+		}
 	}
 	return endings
 }

@@ -14,7 +14,7 @@ type metrics struct {
 	sends      *prometheus.CounterVec
 	inflight   prometheus.Gauge
 	duration   prometheus.Histogram
-	lag        prometheus.Histogram
+	lag        *prometheus.HistogramVec // by who wanted it
 	retryCount prometheus.Histogram
 	dead       prometheus.Counter
 	stuck      prometheus.Gauge
@@ -30,11 +30,11 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			Name: "dlq_redrive_dequeue_total",
 			Help: "Messages that an attempt was to take: claimed, or lost to somebody else; and empty looks for work.",
 		}, []string{"result"}),
-		lag: build.NewHistogram(prometheus.HistogramOpts{
+		lag: build.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "dlq_redrive_lag_seconds",
-			Help:    "Age of messages, since they were stored, when their record was acknowledged.",
+			Help:    "Age of messages, since they were stored, when their record was acknowledged, by who wanted that: auto or operator.",
 			Buckets: []float64{1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600},
-		}),
+		}, []string{"by"}),
 		retryCount: build.NewHistogram(prometheus.HistogramOpts{
 			Name:    "dlq_redrive_retry_count",
 			Help:    "Attempts of a message, over its whole lineage, when an attempt of it ended.",
@@ -85,7 +85,11 @@ func (m *metrics) dequeued(claimed, lost int) {
 func (m *metrics) ended(e ending, now time.Time) {
 	m.retryCount.Observe(float64(e.outgoing.Message.RetryCount))
 	if e.delivery.Verdict == entity.Acknowledged {
-		m.lag.Observe(max(0, now.Sub(e.outgoing.Message.CreatedAt).Seconds()))
+		by := "operator"
+		if e.auto {
+			by = "auto"
+		}
+		m.lag.WithLabelValues(by).Observe(max(0, now.Sub(e.outgoing.Message.CreatedAt).Seconds()))
 	}
 }
 

@@ -179,11 +179,19 @@ func safely(ctx context.Context, probe func(context.Context) error) (err error) 
 	return probe(ctx)
 }
 
-// alive answers as long as the program can answer at all.
+type livenessJSON struct {
+	Status string `json:"status"`
+}
+
+// alive answers as long as the program can answer at all, and has nothing to say
+// that only a restart mends.
 func (s *Server) alive(w http.ResponseWriter, _ *http.Request) error {
-	writeJSON(w, http.StatusOK, struct {
-		Status string `json:"status"`
-	}{"ok"})
+	if err := s.liveness(); err != nil {
+		s.logger.Error("this program must be restarted", zap.Error(err))
+		writeJSON(w, http.StatusServiceUnavailable, livenessJSON{"stalled"})
+		return nil
+	}
+	writeJSON(w, http.StatusOK, livenessJSON{"ok"})
 	return nil
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -11,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 )
@@ -227,4 +230,29 @@ func TestStarting(t *testing.T) {
 	f.server.phase.Store(draining)
 	f.server.SetReady()
 	wantAnswer(t, f.do("GET", "/readyz", ""), 503, `{"status":"not_ready","checks":{}}`)
+}
+
+// What only a restart mends is told where the kubelet asks, and why in the log
+// alone.
+func TestAlive_Stalled(t *testing.T) {
+	t.Parallel()
+	core, logged := observer.New(zap.ErrorLevel)
+	var stalled error
+	server := NewProbes(DefaultConfig(), nil, prometheus.NewRegistry(), zap.New(core),
+		WithLiveness(func() error { return stalled }))
+	ask := func() *httptest.ResponseRecorder {
+		answer := httptest.NewRecorder()
+		server.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/healthz", nil))
+		return answer
+	}
+	if got := ask(); got.Code != http.StatusOK {
+		t.Errorf("got %d %s, want 200", got.Code, got.Body)
+	}
+	stalled = errors.New("the loop hangs")
+	if got := ask(); got.Code != http.StatusServiceUnavailable || strings.Contains(got.Body.String(), "hangs") {
+		t.Errorf("got %d %s, want 503 without the reason", got.Code, got.Body)
+	}
+	if logged.Len() != 1 {
+		t.Errorf("got %d lines, want one that says why", logged.Len())
+	}
 }

@@ -28,7 +28,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "dlq_http_request_duration_seconds",
 			Help:    "Time from a request's head to the end of its answer.",
-			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 120},
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .3, .5, 1, 2.5, 5, 10, 30, 120},
 		}, []string{"method", "route"}),
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "dlq_http_requests_in_flight",

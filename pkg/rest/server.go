@@ -42,6 +42,7 @@ type Server struct {
 	fetcher    Fetcher   // nil: what is not stored cannot be had
 	inspector  Inspector // nil: nobody knows the cluster
 	mapper     Mapper    // nil: rules are not understood
+	liveness   func() error
 	health     *health
 	metrics    *metrics
 	gatherer   prometheus.Gatherer
@@ -104,6 +105,10 @@ func WithInspector(i Inspector) Option { return func(s *Server) { s.inspector = 
 // WithMapper understands the rules of the topic mapping.
 func WithMapper(m Mapper) Option { return func(s *Server) { s.mapper = m } }
 
+// WithLiveness gives the function that says why only a restart can help; /healthz
+// is 503 while it does. It must not ask a dependency.
+func WithLiveness(f func() error) Option { return func(s *Server) { s.liveness = f } }
+
 // New returns a server of the whole API. It is "starting" until SetReady is
 // called: probes and metrics answer at once, the API says that it is not
 // available. Metrics are registered with registry and served from it, so one
@@ -120,8 +125,11 @@ func New(cfg Config, store Store, redriver Redriver, checks []Check, registry *p
 
 // NewProbes returns a server of /healthz, /readyz and /metrics alone, for
 // programs without an API.
-func NewProbes(cfg Config, checks []Check, registry *prometheus.Registry, logger *zap.Logger) *Server {
+func NewProbes(cfg Config, checks []Check, registry *prometheus.Registry, logger *zap.Logger, options ...Option) *Server {
 	s := newServer(cfg, checks, registry, logger)
+	for _, option := range options {
+		option(s)
+	}
 	s.router = s.newRouter(s.probeRoutes())
 	return s
 }
@@ -140,6 +148,8 @@ func newServer(cfg Config, checks []Check, registry *prometheus.Registry, logger
 		pointer: func(*entity.Message) bool { return false },
 		foreign: func(string, string, string) bool { return false },
 		masks:   noMasks{},
+
+		liveness: func() error { return nil },
 
 		authenticator: auth.Nobody{},
 		authMode:      auth.ModeNone,

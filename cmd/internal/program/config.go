@@ -2,6 +2,7 @@ package program
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/dlq-manager/dlq-manager/pkg/archive"
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
@@ -10,7 +11,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/console"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/fingerprint"
+	"github.com/dlq-manager/dlq-manager/pkg/heartbeat"
 	"github.com/dlq-manager/dlq-manager/pkg/ingest"
+	"github.com/dlq-manager/dlq-manager/pkg/notify"
 	"github.com/dlq-manager/dlq-manager/pkg/payload"
 	"github.com/dlq-manager/dlq-manager/pkg/redrive"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
@@ -35,6 +38,9 @@ type Config struct {
 	Masking  payload.MaskConfig  `mapstructure:"masking"`
 	Auth     auth.Config         `mapstructure:"auth"`
 	Console  console.Config      `mapstructure:"console"`
+
+	Heartbeat heartbeat.Config `mapstructure:"heartbeat"`
+	Notify    notify.Config    `mapstructure:"notify"`
 }
 
 // App says which deployment this is.
@@ -77,6 +83,9 @@ func DefaultConfig() Config {
 		Masking: payload.DefaultMaskConfig(),
 		Auth:    auth.DefaultConfig(),
 		Console: console.DefaultConfig(),
+
+		Heartbeat: heartbeat.DefaultConfig(),
+		Notify:    notify.DefaultConfig(),
 	}
 }
 
@@ -101,6 +110,22 @@ func (c Config) RepublishRequired() bool {
 func (c Config) Validate() error {
 	if c.Production() && c.Database == nil {
 		return errors.New("database: app.environment is production, so the section is needed")
+	}
+	return c.validateHeartbeat()
+}
+
+// validateHeartbeat finds heartbeats that could never be seen.
+func (c Config) validateHeartbeat() error {
+	topic := c.Heartbeat.Topic
+	if topic == "" {
+		return nil
+	}
+	if !c.HasKafka() || c.Database == nil {
+		return errors.New("heartbeat.topic: heartbeats need both kafka and a database")
+	}
+	patterns, _, err := c.Kafka.DeadLetters()
+	if err == nil && !patterns.Match(topic) { // an error is told of by its own section
+		return fmt.Errorf("heartbeat.topic: %q is no dead-letter topic by kafka.dlq_topic_pattern, so nobody reads it", topic)
 	}
 	return nil
 }

@@ -99,6 +99,7 @@ func TestReferenceConfiguration(t *testing.T) {
 			{cfg.Masking, want.Masking},
 			{cfg.Auth, want.Auth},
 			{cfg.Console, want.Console},
+			{cfg.Notify, want.Notify},
 			{emptyIsNil(*cfg.Kafka), emptyIsNil(*want.Kafka)},
 		} {
 			if got, want := emptyIsNil(section.got), emptyIsNil(section.want); !reflect.DeepEqual(got, want) {
@@ -124,6 +125,17 @@ func TestConfig(t *testing.T) {
 			check: func(c Config) bool {
 				return c.Server.Port == 2000 && c.Database.Password.Reveal() == "s3cret" && c.Database.MaxOpenConns == 7 && c.Database.Host == "h"
 			},
+		},
+		{
+			name: "SinksAreRead", file: database + `notify: {sinks: [{name: ops, type: slack, url: "https://example.com/x", topics: [orders], per_minute: 5}]}`,
+			check: func(c Config) bool {
+				s := c.Notify.Sinks
+				return len(s) == 1 && s[0].Name == "ops" && s[0].Topics[0] == "orders" && s[0].PerMinute == 5
+			},
+		},
+		{
+			name: "SinksAreChecked", file: database + `notify: {sinks: [{name: ops, type: slack, url: "http://example.com/x"}]}`,
+			wrong: "notify.sinks[0].url: must be https",
 		},
 		{
 			name: "EnvironmentSetsListsByComma", file: database + kafka,
@@ -233,4 +245,21 @@ func emptyIsNil(section any) any {
 		clear(v)
 	}
 	return v.Interface()
+}
+
+// A heartbeat that nobody reads would be an alarm for ever.
+func TestConfig_HeartbeatsCanBeSeen(t *testing.T) {
+	t.Parallel()
+	cfg := DefaultConfig()
+	cfg.Kafka.Broker.Brokers = []string{"kafka:9092"}
+	for topic, want := range map[string]bool{"": true, "heartbeat.dlq.v1": true, "orders.events.v1": false} {
+		cfg.Heartbeat.Topic = topic
+		if err := cfg.Validate(); (err == nil) != want {
+			t.Errorf("topic %q: got %v, want it accepted: %t", topic, err, want)
+		}
+	}
+	cfg.Heartbeat.Topic, cfg.Database = "heartbeat.dlq.v1", nil
+	if cfg.Validate() == nil {
+		t.Error("got nil without a database, want an error")
+	}
 }

@@ -16,8 +16,19 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest"
 )
 
-// OpenDatabase opens the pool without dialling.
-func (b Base) OpenDatabase() (*sqlx.DB, error) { return postgres.Open(*b.Config.Database) }
+// OpenDatabase opens the pool without dialling, and registers its metrics: a
+// program has one.
+func (b Base) OpenDatabase() (*sqlx.DB, error) {
+	db, err := postgres.Open(*b.Config.Database)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.watchPool(db); err != nil {
+		_ = db.Close()
+		return nil, err
+	}
+	return db, nil
+}
 
 // openPatiently opens a pool for statements that are silent for as long as they
 // work, and that nobody waits for.
@@ -75,9 +86,7 @@ func (b Base) migrate(ctx context.Context) error {
 
 // Store returns the store on db.
 func (b Base) Store(db *sqlx.DB) *postgres.Store {
-	return postgres.New(db,
-		postgres.WithPayloadLimit(int(b.Config.Ingest.PayloadMaxBytes)),
-		postgres.WithIdleConnections(b.Config.Database.MaxIdleConns))
+	return postgres.New(db, postgres.WithPayloadLimit(int(b.Config.Ingest.PayloadMaxBytes)))
 }
 
 // waitForKafka waits until a broker answers, at most for the start-up timeout;

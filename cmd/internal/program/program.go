@@ -122,5 +122,7 @@ func Start(service, path string, environ []string) (Base, error) {
 	for _, w := range warnings {
 		log.Warn("configuration: " + w)
 	}
-	return Base{Config: cfg, Log: log, Registry: telemetry.NewRegistry()}, nil
+	registry := telemetry.NewRegistry()
+	registry.MustRegister(telemetry.NewCredentialFiles(cfg.credentialFiles()))
+	return Base{Config: cfg, Log: log, Registry: registry}, nil
 }

@@ -3,6 +3,8 @@ package check
 import (
 	"strings"
 	"testing"
+
+	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
 // Each row breaks one manifest the way somebody might, and says what must be
@@ -15,7 +17,7 @@ func TestBrokenManifestsAreFound(t *testing.T) {
 		{"a misspelt field", "api.yaml", "readinessProbe:", "readynessProbe:", `unknown field "spec.template.spec.containers[0].readynessProbe"`},
 		{"service links", "ingester.yaml", "enableServiceLinks: false", "enableServiceLinks: true", "Deployment dlq-manager-ingester: enableServiceLinks is not false"},
 		{"a root user", "archiver.yaml", "runAsNonRoot: true", "runAsNonRoot: false", "CronJob dlq-manager-archiver: runAsNonRoot"},
-		{"a writable root", "migrate.yaml", "readOnlyRootFilesystem: true", "readOnlyRootFilesystem: false", "Job dlq-manager-migrate: container migrate can write"},
+		{"a writable root", "migrate.yaml", "readOnlyRootFilesystem: true", "readOnlyRootFilesystem: false", "Job dlq-manager-migrate-0-1-0: container migrate can write"},
 		{"kept capabilities", "api.yaml", "drop: [ALL]", "drop: [NET_RAW]", "unrestricted capabilities"},
 		{"no seccomp", "api.yaml", "type: RuntimeDefault", "type: Unconfined", "seccompProfile"},
 		{"a grace too short", "api.yaml", "terminationGracePeriodSeconds: 45", "terminationGracePeriodSeconds: 35", "the grace period is not above 35 seconds"},
@@ -30,6 +32,29 @@ func TestBrokenManifestsAreFound(t *testing.T) {
 		{"a production that does not say", "config.yaml", "auth:\n  mode: oidc", "authentication:\n  mode: oidc", "auth.mode is none in production"},
 		{"a production opened by a variable", "api.yaml", "          env:\n", "          env:\n            - name: DLQ_AUTH_MODE\n              value: none\n", "Deployment dlq-manager-api: DLQ_AUTH_MODE is none in production"},
 		{"an account that is missing", "ingester.yaml", "serviceAccountName: dlq-manager-ingester", "serviceAccountName: dlq-ingester", `no service account "dlq-ingester"`},
+		{"liveness that asks the database", "ingester.yaml", "livenessProbe:\n            httpGet: {path: /healthz", "livenessProbe:\n            httpGet: {path: /readyz", "the liveness probe does not ask /healthz"},
+		{"no startup probe", "api.yaml", "startupProbe:\n            httpGet: {path: /healthz, port: http}\n            periodSeconds: 2\n            failureThreshold: 30\n          livenessProbe", "livenessProbe", "the startup probe does not ask /healthz"},
+		{"pods on one node", "api.yaml", "topologyKey: kubernetes.io/hostname", "topologyKey: kubernetes.io/os", "not spread by kubernetes.io/hostname"},
+		{"pods that wait for a zone", "ingester.yaml", "whenUnsatisfiable: ScheduleAnyway", "whenUnsatisfiable: DoNotSchedule", "not spread by topology.kubernetes.io/zone"},
+		{"a node that cannot be drained", "api.yaml", "kind: PodDisruptionBudget\nmetadata:\n  name: dlq-manager-api\n  labels:\n    app.kubernetes.io/component: api\nspec:\n  maxUnavailable: 1", "kind: PodDisruptionBudget\nmetadata:\n  name: dlq-manager-api\n  labels:\n    app.kubernetes.io/component: api\nspec:\n  maxUnavailable: 0", "keeps nodes from being drained"},
+		{"a broken pod that holds up a drain", "ingester.yaml", "unhealthyPodEvictionPolicy: AlwaysAllow", "unhealthyPodEvictionPolicy: IfHealthyBudget", "a pod that is never ready holds up the drain"},
+		{"scaling by sidecars", "api.yaml", "    - type: ContainerResource\n      containerResource:\n        name: cpu\n        container: api\n", "    - type: Resource\n      resource:\n        name: cpu\n", "a Resource metric counts sidecars in"},
+		{"runs that overlap", "archiver.yaml", "concurrencyPolicy: Forbid", "concurrencyPolicy: Allow", "two runs may overlap"},
+		{"no starting deadline", "archiver.yaml", "startingDeadlineSeconds: 3600", "suspend: false", "missed starts stop it for good"},
+		{"a schedule of nowhere", "archiver.yaml", "timeZone: Etc/UTC", "suspend: false", "its schedule has no time zone"},
+		{"a run without an end", "archiver.yaml", "activeDeadlineSeconds: 14400", "parallelism: 1", "CronJob dlq-manager-archiver: it has no deadline"},
+		{"the Job of the last release", "migrate.yaml", "dlq-manager:0.1.0", "dlq-manager:0.2.0", "Job dlq-manager-migrate-0-1-0: the name does not tell its release, want dlq-manager-migrate-0-2-0"},
+		{"a tag of one number", "archiver.yaml", "dlq-manager:0.1.0", "dlq-manager:1", "is not pinned"},
+		{"a tag that moves in production", "ingester.yaml", "dlq-manager:0.1.0\n          imagePullPolicy: IfNotPresent", "dlq-manager:main\n          imagePullPolicy: Always", "moves in production"},
+		{"an agent of any version", "api.yaml", "agent-image: hashicorp/vault:1.17.6", "agent-image: hashicorp/vault", "of the Vault agent is not pinned"},
+		{"an archiver that reaches Kafka", "network-policies.yaml", "values: [api, ingester]\n  policyTypes: [Egress]", "values: [api, ingester, archiver]\n  policyTypes: [Egress]", "CronJob dlq-manager-archiver: it has no business with port 9092"},
+		{"an ingester without Kafka", "network-policies.yaml", "values: [api, ingester]\n  policyTypes: [Egress]", "values: [api]\n  policyTypes: [Egress]", "Deployment dlq-manager-ingester: it cannot reach port 9092"},
+		{"nobody finds a name", "network-policies.yaml", "port: 53\n        - protocol: TCP\n          port: 53", "port: 54", "it cannot reach port 53"},
+		{"a database behind the wall", "network-policies.yaml", "port: 5432", "port: 5433", "it cannot reach port 5432"},
+		{"Vault behind the wall", "network-policies.yaml", "port: 8200", "port: 8201", "it cannot reach port 8200"},
+		{"a policy that lets everybody in", "network-policies.yaml", "    - from:\n        - namespaceSelector:\n            matchLabels:\n              dlq-manager/api-client: \"true\"\n      ports:", "    - ports:", "NetworkPolicy allow-api-clients lets everybody in"},
+		{"a policy that lets everything out", "network-policies.yaml", "    - to:\n        - ipBlock:\n            cidr: 10.0.0.0/8\n      ports:", "    - ports:", "NetworkPolicy allow-token-issuer lets pods out everywhere"},
+		{"a policy about nobody", "network-policies.yaml", "      app.kubernetes.io/component: api\n  policyTypes: [Ingress]", "      app.kubernetes.io/component: web\n  policyTypes: [Ingress]", "NetworkPolicy allow-api-clients is about no pod"},
 		{"a Service without pods", "api.yaml", "  selector:\n    app.kubernetes.io/name: dlq-manager\n    app.kubernetes.io/component: api", "  selector:\n    app.kubernetes.io/component: web", "Service dlq-manager selects the pods of 0 workloads"},
 	} {
 		t.Run(broken.name, func(t *testing.T) {
@@ -41,21 +66,67 @@ func TestBrokenManifestsAreFound(t *testing.T) {
 	}
 }
 
+// The same of components.
+func TestBrokenComponentsAreFound(t *testing.T) {
+	t.Parallel()
+	for _, broken := range []struct {
+		name, component, file, old, new, want string
+	}{
+		{"a scaler that sleeps for ever", "keda", "scaled-object.yaml", "minReplicaCount: 1", "minReplicaCount: 0", "from zero nothing would wake it"},
+		{"two owners of a number", "keda", "scaled-object.yaml", "scaleTargetRef:\n    name: dlq-manager-ingester", "scaleTargetRef:\n    name: dlq-manager-api", "2 scalers fight over it"},
+		{"a number that KEDA cannot read", "keda", "scaled-object.yaml", `lagThreshold: "1000"`, "lagThreshold: 1000", "cannot unmarshal number"},
+		{"a misspelt monitor", "monitoring", "pod-monitor.yaml", "podMetricsEndpoints", "podMetricEndpoints", `unknown field "spec.podMetricEndpoints"`},
+		{"an alert for nobody", "monitoring", "prometheus-rule.yaml", "severity: page", "severity: critical", `severity is "critical", want page or ticket`},
+		{"an alert without a way on", "monitoring", "prometheus-rule.yaml", "runbook.md#dlqapidown", "runbook.md", "alert DLQAPIDown: runbook_url is"},
+		{"an alert without words", "monitoring", "prometheus-rule.yaml", "summary: No API process", "description: No API process", "alert DLQAPIDown has no summary"},
+		{"a misspelt rule", "monitoring", "prometheus-rule.yaml", "for: 5m", "fro: 5m", `unknown field "spec.groups`},
+		{"a dashboard of one Grafana", "monitoring", "dashboard.json", "${datasource}", "P1809F7CD0C75ACF3", "asks the data source"},
+		{"a dashboard that is no JSON", "monitoring", "dashboard.json", `"panels": [`, `"panels": [,`, "dashboard dashboard.json: invalid character"},
+		{"a lease for each container", "vault-dynamic-credentials", "api.yaml", `{{- with secret "database/creds/dlq-manager-rw" -}}`, `{{- with secret "database/creds/dlq-manager-ro" -}}`, "does not read database/creds/dlq-manager-rw"},
+		{"a secret that anybody reads", "plain-secret", "api.yaml", "defaultMode: 0440", "defaultMode: 0444", "its passwords come from nowhere"},
+		{"a secret in another place", "plain-secret", "ingester.yaml", "mountPath: /etc/dlq-manager/secrets", "mountPath: /etc/secrets", "which no Secret holds"},
+		{"traces of the archiver", "tracing", "network-policy.yaml", "values: [api, ingester]", "values: [api, ingester, archiver]", "CronJob dlq-manager-archiver: it has no business with port 4317"},
+		{"an ingester on the internet", "notifications", "network-policy.yaml", "app.kubernetes.io/component: api", "app.kubernetes.io/component: ingester", "Deployment dlq-manager-ingester: it has no business with port 443"},
+	} {
+		t.Run(broken.name, func(t *testing.T) {
+			t.Parallel()
+			tree := loadTree(t)
+			change(t, tree, "/components/"+broken.component+"/"+broken.file, broken.old, broken.new)
+			dir, err := AddComponent(tree, broken.component)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := said(tree, dir); !strings.Contains(got, broken.want) {
+				t.Errorf("got %q, want %q", got, broken.want)
+			}
+		})
+	}
+}
+
 // hear changes the base in memory and returns everything that is said about it.
 func hear(t *testing.T, file, old, changed string) string {
 	t.Helper()
 	tree := loadTree(t)
-	content, err := tree.ReadFile("/base/" + file)
+	change(t, tree, "/base/"+file, old, changed)
+	return said(tree, "base")
+}
+
+func change(t *testing.T, tree filesys.FileSystem, file, old, changed string) {
+	t.Helper()
+	content, err := tree.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(content), old) {
 		t.Fatalf("%s does not contain %q", file, old)
 	}
-	if err := tree.WriteFile("/base/"+file, []byte(strings.ReplaceAll(string(content), old, changed))); err != nil {
+	if err := tree.WriteFile(file, []byte(strings.ReplaceAll(string(content), old, changed))); err != nil {
 		t.Fatal(err)
 	}
-	set, err := Render(tree, "base")
+}
+
+func said(tree filesys.FileSystem, dir string) string {
+	set, err := Render(tree, dir)
 	if err != nil {
 		return err.Error()
 	}

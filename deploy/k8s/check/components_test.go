@@ -10,10 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 )
-
-func labelSet(pod Pod) labels.Set { return labels.Set(pod.Template.Labels) }
 
 // User and password change together, so they come in one file, and the static
 // password is gone from the pods that use it.
@@ -74,7 +71,7 @@ func TestOnlyTheProgramsReachTheDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, pod := range set.Pods() {
-		if !selector.Matches(labelSet(pod)) {
+		if !selector.Matches(labelsOf(pod)) {
 			t.Errorf("%s is locked out of its database", pod.Name)
 		}
 	}
@@ -93,7 +90,7 @@ func TestMonitoringScrapesWhatServes(t *testing.T) {
 	}
 	for _, pod := range set.Pods() {
 		serving := pod.Kind == "Deployment"
-		if got := selector.Matches(labelSet(pod)); got != serving {
+		if got := selector.Matches(labelsOf(pod)); got != serving {
 			t.Errorf("%s scraped: %t, want %t", pod.Name, got, serving)
 		}
 	}

@@ -20,19 +20,28 @@ var settings = map[string][]string{
 	"redrive":  {"workers", "claim_expiry", "auto"},
 	"archive":  {"retention_days", "batch_size", "purge_days", "purge_whole_quarters", "audit_days", "schedule"},
 	"search":   {"payload_bytes", "batch", "interval"},
-	"groups":   {"rules", "frames"},
-	"masking":  {"payload", "headers"},
-	"auth":     {"mode", "tokens", "tokens_file", "oidc"},
+	"console":  {"enabled", "trace_url", "version_headers"},
+
+	"heartbeat": {"topic", "interval", "lost_after"},
+
+	"groups":  {"rules", "frames"},
+	"masking": {"payload", "headers"},
+	"auth":    {"mode", "tokens", "tokens_file", "oidc"},
 }
 
 func configuration(t *testing.T, set *Set) map[string]map[string]any {
 	t.Helper()
-	maps := All[*corev1.ConfigMap](set)
-	if len(maps) != 1 || len(maps[0].Data) != 1 {
-		t.Fatalf("got %d config maps, want one with one file", len(maps))
+	var files []string
+	for _, object := range All[*corev1.ConfigMap](set) {
+		if text, ok := object.Data["config.yaml"]; ok {
+			files = append(files, text)
+		}
+	}
+	if len(files) != 1 {
+		t.Fatalf("got %d config maps with a config.yaml, want one", len(files))
 	}
 	var sections map[string]map[string]any
-	if err := yaml.UnmarshalStrict([]byte(maps[0].Data["config.yaml"]), &sections); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(files[0]), &sections); err != nil {
 		t.Fatal(err)
 	}
 	return sections

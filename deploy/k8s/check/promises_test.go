@@ -34,7 +34,8 @@ func find[T interface {
 func podOf(t *testing.T, set *Set, name string) Pod {
 	t.Helper()
 	for _, pod := range set.Pods() {
-		if pod.Name == "dlq-manager-"+name {
+		// The name of the migrations goes on with the release.
+		if pod.Name == "dlq-manager-"+name || strings.HasPrefix(pod.Name, "dlq-manager-"+name+"-") {
 			return pod
 		}
 	}
@@ -245,7 +246,7 @@ func TestTrafficIsDeniedUnlessNamed(t *testing.T) {
 		}
 		for _, pod := range set.Pods() {
 			serving := pod.Kind == "Deployment"
-			if got := selector.Matches(labelSet(pod)); got != serving {
+			if got := selector.Matches(labelsOf(pod)); got != serving {
 				t.Errorf("%s may reach Kafka: %t, want %t", pod.Name, got, serving)
 			}
 		}

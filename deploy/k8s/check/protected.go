@@ -30,6 +30,15 @@ func openProduction(set *Set) []string {
 	return problems
 }
 
+func isProduction(set *Set) bool {
+	for _, file := range All[*corev1.ConfigMap](set) {
+		if production, _, err := protection(file.Data["config.yaml"]); err == nil && production {
+			return true
+		}
+	}
+	return false
+}
+
 func protection(text string) (production bool, mode string, err error) {
 	var file struct {
 		App  struct{ Environment string }

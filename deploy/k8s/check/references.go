@@ -35,6 +35,8 @@ func brokenReferences(set *Set) []string {
 	return problems
 }
 
+func labelsOf(pod Pod) labels.Set { return labels.Set(pod.Template.Labels) }
+
 // brokenSelectors finds Deployments, Services and disruption budgets that do not
 // select the pods of exactly one workload.
 func brokenSelectors(set *Set) []string {
@@ -42,7 +44,7 @@ func brokenSelectors(set *Set) []string {
 	count := func(kind, name string, selector labels.Selector, err error) {
 		matched := 0
 		for _, pod := range set.Pods() {
-			if err == nil && selector.Matches(labels.Set(pod.Template.Labels)) {
+			if err == nil && selector.Matches(labelsOf(pod)) {
 				matched++
 			}
 		}

@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,9 +26,14 @@ func Problems(set *Set) []string {
 			}
 		}
 	}
-	problems = append(problems, brokenReferences(set)...)
-	problems = append(problems, openProduction(set)...)
-	return append(problems, brokenSelectors(set)...)
+	for _, rule := range setRules {
+		problems = append(problems, rule(set)...)
+	}
+	return problems
+}
+
+var setRules = []func(*Set) []string{
+	brokenReferences, openProduction, brokenSelectors, workloads, network, movingProduction, silentAlerts, brokenDashboards,
 }
 
 var podRules = []func(Pod) []string{
@@ -106,12 +112,36 @@ func resources(pod Pod) []string {
 	return problems
 }
 
+// pinned is a tag with a version of two parts at least, or a digest.
+var pinned = regexp.MustCompile(`(:v?[0-9]+\.[0-9]+[0-9A-Za-z._-]*|@sha256:[0-9a-f]{64})$`)
+
+// images must be pinned, or pulled anew for every pod where a tag is meant to move.
 func images(pod Pod) []string {
 	var problems []string
 	for _, container := range pod.Template.Spec.Containers {
-		name := container.Image[strings.LastIndex(container.Image, "/")+1:]
-		if !strings.ContainsAny(name, ":@") || strings.HasSuffix(name, ":latest") {
+		moves := container.ImagePullPolicy == corev1.PullAlways && !strings.HasSuffix(container.Image, ":latest")
+		if !pinned.MatchString(container.Image) && !moves {
 			problems = append(problems, fmt.Sprintf("image %s is not pinned", container.Image))
+		}
+	}
+	if agent, injected := pod.Template.Annotations[annotation+"agent-image"]; VaultInjected(pod) && (!injected || !pinned.MatchString(agent)) {
+		problems = append(problems, fmt.Sprintf("image %q of the Vault agent is not pinned", agent))
+	}
+	return problems
+}
+
+// movingProduction finds tags that move in a production, where a pod that restarts
+// must not be another release.
+func movingProduction(set *Set) []string {
+	if !isProduction(set) {
+		return nil
+	}
+	var problems []string
+	for _, pod := range set.Pods() {
+		for _, container := range pod.Template.Spec.Containers {
+			if !pinned.MatchString(container.Image) {
+				problems = append(problems, fmt.Sprintf("%s %s: image %s moves in production", pod.Kind, pod.Name, container.Image))
+			}
 		}
 	}
 	return problems

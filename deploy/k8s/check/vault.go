@@ -2,6 +2,8 @@ package check
 
 import (
 	"fmt"
+	"path"
+	"slices"
 	"strings"
 )
 
@@ -15,6 +17,9 @@ const (
 // token, that every file it renders has a template for the same secret, and that
 // every file a program is told to read is rendered.
 func vault(pod Pod) []string {
+	if !VaultInjected(pod) {
+		return plainSecrets(pod)
+	}
 	problems := vaultAgent(pod)
 	for name, secret := range VaultFiles(pod) {
 		if template := pod.Template.Annotations[annotation+"agent-inject-template-"+name]; !strings.Contains(template, `"`+secret+`"`) {
@@ -30,6 +35,51 @@ func vault(pod Pod) []string {
 		}
 	}
 	return append(problems, missingSecrets(pod)...)
+}
+
+// VaultInjected reports whether the agent is put into the pod.
+func VaultInjected(pod Pod) bool { return pod.Template.Annotations[annotation+"agent-inject"] != "" }
+
+// plainSecrets asks of a pod without the agent that nothing of the agent is left,
+// and that the files it reads come from a Secret which only its group may read.
+func plainSecrets(pod Pod) []string {
+	var problems []string
+	for name := range pod.Template.Annotations {
+		if strings.HasPrefix(name, annotation) {
+			problems = append(problems, fmt.Sprintf("annotation %s is left, without the agent", name))
+		}
+	}
+	files := secretFiles(pod)
+	for _, container := range pod.Template.Spec.Containers {
+		for _, variable := range container.Env {
+			if strings.HasSuffix(variable.Name, "_FILE") && !slices.Contains(files, variable.Value) {
+				problems = append(problems, fmt.Sprintf("%s names %s, which no Secret holds", variable.Name, variable.Value))
+			}
+		}
+	}
+	if len(files) == 0 {
+		problems = append(problems, "its passwords come from nowhere")
+	}
+	return problems
+}
+
+// secretFiles returns the paths of what Secrets hold, in the pod's first container.
+func secretFiles(pod Pod) []string {
+	var files []string
+	for _, volume := range pod.Template.Spec.Volumes {
+		if volume.Secret == nil || volume.Secret.DefaultMode == nil || *volume.Secret.DefaultMode&0o007 != 0 {
+			continue
+		}
+		for _, mount := range pod.Template.Spec.Containers[0].VolumeMounts {
+			if mount.Name != volume.Name || !mount.ReadOnly {
+				continue
+			}
+			for _, item := range volume.Secret.Items {
+				files = append(files, path.Join(mount.MountPath, item.Path))
+			}
+		}
+	}
+	return files
 }
 
 func vaultAgent(pod Pod) []string {

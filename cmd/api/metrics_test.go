@@ -1,0 +1,207 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/dlq-manager/dlq-manager/cmd/internal/program"
+	"github.com/dlq-manager/dlq-manager/pkg/archive"
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
+	"github.com/dlq-manager/dlq-manager/pkg/ingest"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
+	"github.com/dlq-manager/dlq-manager/pkg/telemetry"
+)
+
+const monitoring = "../../deploy/k8s/components/monitoring/"
+
+// Every metric and every label that the rules and the dashboard ask for is there,
+// of this program, the ingester or the archiver: an alert on a name that nothing
+// has is silent for ever.
+func TestMetrics_WhatIsWatchedExists(t *testing.T) {
+	t.Parallel()
+	known := series(t)
+	expressions, recorded := watched(t)
+	if len(expressions) < 100 {
+		t.Fatalf("found %d expressions, want those of the rules and of the dashboard", len(expressions))
+	}
+	used := map[string]bool{}
+	for _, expression := range expressions {
+		for _, asked := range selectors(expression) {
+			used[asked.name] = true
+			labels, ok := known[asked.name]
+			if !ok {
+				labels, ok = known[withoutSuffix(asked.name)]
+			}
+			if !ok && !recorded[asked.name] && !strings.HasPrefix(asked.name, "kube_") && asked.name != "ALERTS" {
+				t.Errorf("nothing has the metric %s: %s", asked.name, expression)
+			}
+			for _, label := range asked.labels {
+				if ok && !slices.Contains(labels, label) && !slices.Contains(fromScraping, label) {
+					t.Errorf("%s has no label %s: %s", asked.name, label, expression)
+				}
+			}
+		}
+	}
+	for name := range known {
+		if _, isNew := unwatched[name]; strings.HasPrefix(name, "dlq_") && !used[name] &&
+			!used[name+"_bucket"] && !used[name+"_count"] && !isNew {
+			t.Errorf("nobody looks at the metric %s", name)
+		}
+	}
+}
+
+// fromScraping are labels that Prometheus adds.
+var fromScraping = []string{"namespace", "pod", "instance", "job", "le"}
+
+// unwatched are the metrics that stand in no rule and on no dashboard, on purpose.
+var unwatched = map[string]string{
+	"dlq_heartbeat_last_seen_timestamp_seconds": "for those who want an alert of their own",
+	"dlq_archive_rows_total":                    "of a program that is gone before it is scraped",
+}
+
+// series returns the labels of every metric of every program, by its name.
+func series(t *testing.T) map[string][]string {
+	t.Helper()
+	base := program.Base{Config: program.DefaultConfig(), Log: zap.NewNop(), Registry: telemetry.NewRegistry()}
+	database := postgres.DefaultConfig()
+	database.Host, database.Name, database.User = "127.0.0.1", "nobody", "nobody"
+	base.Config.Database = &database
+	base.Config.Kafka.Broker.Brokers = []string{"127.0.0.1:1"}
+	base.Config.Heartbeat.Topic = "heartbeat.dlq.v1"
+	base.Registry.MustRegister(telemetry.NewCredentialFiles(nil))
+	parts, err := build(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(parts.close)
+
+	ingester, archiver := prometheus.NewRegistry(), prometheus.NewRegistry()
+	ingest.New(base.Config.Ingest, "g", deadletter.Patterns{}, parts.cluster, nil, base.Store(parts.db), ingester, base.Log)
+	archive.New(base.Config.Archive, nil, base.Log, archiver)
+
+	known := map[string][]string{}
+	for _, registry := range []*prometheus.Registry{base.Registry, ingester, archiver} {
+		descriptions := make(chan *prometheus.Desc)
+		go func() {
+			defer close(descriptions)
+			registry.Describe(descriptions)
+		}()
+		for d := range descriptions {
+			parsed := description.FindStringSubmatch(d.String())
+			if parsed == nil {
+				t.Fatalf("cannot read %s", d)
+			}
+			var labels []string
+			for _, label := range constant.FindAllStringSubmatch(parsed[2], -1) {
+				labels = append(labels, label[1])
+			}
+			known[parsed[1]] = append(labels, strings.Split(parsed[3], ",")...)
+		}
+	}
+	return known
+}
+
+var (
+	description = regexp.MustCompile(`fqName: "([^"]+)".*constLabels: \{(.*)\}, variableLabels: \{([^}]*)\}`)
+	constant    = regexp.MustCompile(`(\w+)="`)
+)
+
+// watched returns all expressions, and the names of what the rules record.
+func watched(t *testing.T) (expressions []string, recorded map[string]bool) {
+	t.Helper()
+	var rules struct {
+		Groups []struct {
+			Rules []struct{ Record, Expr string }
+		}
+	}
+	if err := yaml.Unmarshal(read(t, "rules.yaml"), &rules); err != nil {
+		t.Fatal(err)
+	}
+	recorded = map[string]bool{}
+	for _, group := range rules.Groups {
+		for _, rule := range group.Rules {
+			expressions = append(expressions, rule.Expr)
+			recorded[rule.Record] = true
+		}
+	}
+	var dashboard struct {
+		Panels []struct {
+			Targets []struct{ Expr string }
+		}
+		Templating struct {
+			List []struct{ Name, Type string }
+		}
+	}
+	if err := json.Unmarshal(read(t, "dashboard.json"), &dashboard); err != nil {
+		t.Fatal(err)
+	}
+	for _, panel := range dashboard.Panels {
+		for _, target := range panel.Targets {
+			expressions = append(expressions, target.Expr)
+		}
+	}
+	if list := dashboard.Templating.List; len(list) == 0 || list[0].Type != "datasource" {
+		t.Errorf("got the variables %v, want the data source first", list)
+	}
+	return expressions, recorded
+}
+
+func read(t *testing.T, name string) []byte {
+	t.Helper()
+	raw, err := os.ReadFile(monitoring + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// selector is a metric that an expression asks for, and the labels that it wants
+// to have a value.
+type selector struct {
+	name   string
+	labels []string
+}
+
+var (
+	metric  = regexp.MustCompile(`\b((?:dlq|go|process|kube)[_:][a-zA-Z0-9_:]+|ALERTS)(\{(?:[^}"]|"[^"]*")*\})?`)
+	matcher = regexp.MustCompile(`(\w+)\s*(?:=~|!~|!=|=)\s*"[^"]*"`)
+)
+
+func selectors(expression string) []selector {
+	var found []selector
+	for _, m := range metric.FindAllStringSubmatch(expression, -1) {
+		s := selector{name: m[1]}
+		for _, label := range matcher.FindAllStringSubmatch(m[2], -1) {
+			s.labels = append(s.labels, label[1])
+		}
+		found = append(found, s)
+	}
+	return found
+}
+
+func withoutSuffix(name string) string {
+	for _, suffix := range []string{"_bucket", "_count", "_sum"} {
+		if base, ok := strings.CutSuffix(name, suffix); ok {
+			return base
+		}
+	}
+	return name
+}
+
+// The reading of expressions is checked by what it must find.
+func TestSelectors(t *testing.T) {
+	t.Parallel()
+	got := fmt.Sprint(selectors(`sum by (le) (rate(dlq_a_bucket{route=~"/x/{topic}|/y",le="0.3"}[5m])) / on (slo) dlq:b:ratio > go_c`))
+	if want := "[{dlq_a_bucket [route le]} {dlq:b:ratio []} {go_c []}]"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}

@@ -1,0 +1,31 @@
+// Configdoc writes docs/configuration.md: every setting with its environment
+// variable, type, default, range and meaning. Types and defaults are those of the
+// configuration struct, ranges are found by asking its Validate methods, and
+// meanings are the comments of the reference file, so the page cannot say
+// anything else than the programs do.
+//
+//	go run ./cmd/internal/configdoc configs/config.yaml docs/configuration.md
+package main
+
+import (
+	"fmt"
+	"os"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "configdoc:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	if len(args) != 2 {
+		return fmt.Errorf("got %d arguments, want the reference file and the page to write", len(args))
+	}
+	text, err := page(args[0])
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(args[1], []byte(text), 0o644) //nolint:gosec // a page that everybody may read
+}

@@ -1,0 +1,27 @@
+package program
+
+import (
+	"github.com/jmoiron/sqlx"
+
+	"github.com/dlq-manager/dlq-manager/pkg/telemetry"
+)
+
+// credentialFiles are the files that this configuration reads credentials from,
+// by what they are for; "" where it names none.
+func (c Config) credentialFiles() map[string]string {
+	files := map[string]string{"token_issuer": c.Auth.OIDC.ClientSecretFile, "tokens": c.Auth.TokensFile}
+	if c.Database != nil {
+		files["database_password"] = c.Database.PasswordFile
+		files["database"] = c.Database.CredentialsFile
+	}
+	if c.HasKafka() {
+		files["kafka_username"] = c.Kafka.Broker.SASL.UsernameFile
+		files["kafka_password"] = c.Kafka.Broker.SASL.PasswordFile
+		files["kafka_certificate"] = c.Kafka.Broker.TLS.CertFile
+		files["kafka_key"] = c.Kafka.Broker.TLS.KeyFile
+	}
+	return files
+}
+
+// watchPool shows how far a pool is used up.
+func (b Base) watchPool(db *sqlx.DB) error { return telemetry.WatchPool(b.Registry, db.DB, "dlq") }

@@ -1,0 +1,157 @@
+// Package heartbeat measures how fresh what people see is, as they see it: it
+// sends a record of its own into a dead-letter topic, the way a failing consumer
+// does, waits until the message is in the list, and deletes it. How the record
+// gets there is left to the ingester, which does not know these from others.
+package heartbeat
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// Fresh is within which time a record should be visible.
+const Fresh = time.Minute
+
+// Header marks a record as a heartbeat; its value is the heartbeat's id. Nothing
+// without it is ever deleted.
+const Header = "dlq-heartbeat"
+
+const (
+	// lookEvery is how exactly the delay is measured.
+	lookEvery = 250 * time.Millisecond
+	// callTimeout bounds a question to the store and a send.
+	callTimeout = 10 * time.Second
+	// pageSize is more than one process has under way at the shortest interval that
+	// makes sense, or leaves behind when it is killed.
+	pageSize = 100
+)
+
+// Producer writes records; see broker.Producer.
+type Producer interface {
+	Produce(ctx context.Context, tp broker.TopicPartition, records []broker.Record) broker.ProduceResult
+}
+
+// Store is where messages become visible; its promises are those of
+// repository.Repository.
+type Store interface {
+	List(ctx context.Context, topic string, page repository.Page) (repository.List, error)
+	Delete(ctx context.Context, id uuid.UUID, cause entity.Cause) error
+}
+
+// Heart sends heartbeats. Any number may use one topic.
+type Heart struct {
+	cfg      Config
+	producer Producer
+	store    Store
+	metrics  *metrics
+	log      *zap.Logger
+
+	underWay map[string]time.Time // by id: when it was sent
+}
+
+// New returns a heart; the configuration must be valid and name a topic.
+func New(cfg Config, producer Producer, store Store, registry prometheus.Registerer, log *zap.Logger) *Heart {
+	return &Heart{
+		cfg: cfg, producer: producer, store: store, metrics: newMetrics(registry), log: log,
+		underWay: map[string]time.Time{},
+	}
+}
+
+// Run sends and measures until ctx ends. Nothing that fails ends it; it is counted.
+func (h *Heart) Run(ctx context.Context) {
+	sends := time.NewTicker(h.cfg.Interval)
+	defer sends.Stop()
+	looks := time.NewTicker(lookEvery)
+	defer looks.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-sends.C:
+			h.send(ctx)
+		case <-looks.C:
+			if len(h.underWay) > 0 {
+				h.look(ctx)
+			}
+		}
+	}
+}
+
+func (h *Heart) send(ctx context.Context) {
+	id, now := uuid.NewString(), time.Now()
+	bounded, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	err := h.producer.Produce(bounded, broker.TopicPartition{Topic: h.cfg.Topic}, []broker.Record{{
+		Time:    now,
+		Key:     []byte(id),
+		Value:   fmt.Appendf(nil, `{"heartbeat":%q}`, id),
+		Headers: []broker.Header{{Key: Header, Value: []byte(id)}},
+	}}).Err()
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		h.metrics.count(unsent)
+		h.log.Warn("a heartbeat was not sent", zap.String("topic", h.cfg.Topic), zap.Error(err))
+	default:
+		h.underWay[id] = now
+	}
+}
+
+// look finds out which heartbeats are visible, takes them away, and gives up what
+// is overdue.
+func (h *Heart) look(ctx context.Context) {
+	bounded, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	list, err := h.store.List(bounded, h.cfg.Topic, repository.Page{Number: 1, Size: pageSize})
+	if err != nil {
+		h.log.Debug("heartbeats cannot be looked for", zap.Error(err))
+	}
+	now := time.Now()
+	for n := range list.Messages {
+		h.meet(bounded, &list.Messages[n], now)
+	}
+	for id, sent := range h.underWay {
+		if now.Sub(sent) > h.cfg.LostAfter {
+			delete(h.underWay, id)
+			h.metrics.count(lost)
+			h.log.Warn("a heartbeat was not visible in time", zap.String("id", id), zap.Time("sent", sent))
+		}
+	}
+}
+
+// meet deletes a heartbeat of ours, and one that nobody looks for any more: its
+// process was killed, or it came too late.
+func (h *Heart) meet(ctx context.Context, m *entity.Message, now time.Time) {
+	id := idOf(m)
+	sent, ours := h.underWay[id]
+	switch {
+	case id == "":
+		return
+	case ours:
+		delete(h.underWay, id)
+		h.metrics.seen(now.Sub(sent), now)
+	case now.Sub(m.CreatedAt) < h.cfg.LostAfter:
+		return // another process waits for it
+	}
+	if err := h.store.Delete(ctx, m.ID, entity.By("heartbeat")); err != nil {
+		h.log.Debug("a heartbeat is deleted later", zap.Stringer("message_id", m.ID), zap.Error(err))
+	}
+}
+
+func idOf(m *entity.Message) string {
+	for _, header := range m.Record.Headers {
+		if header.Key == Header {
+			return string(header.Value)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,152 @@
+package heartbeat
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+const topic = "heartbeat.dlq.v1"
+
+// pipeline is Kafka, an ingester and a store: what is sent is in the list after a
+// delay, unless it swallows records. It is used by one goroutine.
+type pipeline struct {
+	delay    time.Duration
+	swallows bool
+	refuses  error
+	sent     int
+	messages []entity.Message // visible from CreatedAt on
+	deleted  map[uuid.UUID]bool
+}
+
+func (p *pipeline) Produce(_ context.Context, tp broker.TopicPartition, records []broker.Record) broker.ProduceResult {
+	if p.refuses != nil {
+		return broker.ProduceResult{Records: []broker.RecordResult{{Err: p.refuses}}}
+	}
+	p.sent++
+	if !p.swallows {
+		for _, r := range records {
+			p.add(r.Headers[0].Key, string(r.Headers[0].Value), time.Now().Add(p.delay))
+		}
+	}
+	return broker.ProduceResult{Records: []broker.RecordResult{{}}}
+}
+
+func (p *pipeline) add(header, value string, at time.Time) uuid.UUID {
+	m := entity.Message{ID: uuid.New(), CreatedAt: at}
+	m.Record.Headers = []entity.Header{{Key: header, Value: []byte(value)}}
+	p.messages = append(p.messages, m)
+	return m.ID
+}
+
+func (p *pipeline) List(_ context.Context, asked string, _ repository.Page) (repository.List, error) {
+	var list repository.List
+	for _, m := range p.messages {
+		if asked == topic && !m.CreatedAt.After(time.Now()) && !p.deleted[m.ID] {
+			list.Messages = append(list.Messages, m)
+		}
+	}
+	return list, nil
+}
+
+func (p *pipeline) Delete(_ context.Context, id uuid.UUID, cause entity.Cause) error {
+	if cause.Actor == "" {
+		return errors.New("no actor")
+	}
+	p.deleted[id] = true
+	return nil
+}
+
+// beat runs a heart on p for a while and returns how many had each result.
+func beat(p *pipeline, during time.Duration) map[string]float64 {
+	p.deleted = map[uuid.UUID]bool{}
+	cfg := DefaultConfig()
+	cfg.Topic = topic
+	h := New(cfg, p, p, prometheus.NewRegistry(), zap.NewNop())
+	ctx, cancel := context.WithTimeout(context.Background(), during)
+	defer cancel()
+	h.Run(ctx)
+	got := map[string]float64{}
+	for _, result := range []string{fresh, late, lost, unsent} {
+		if n := testutil.ToFloat64(h.metrics.results.WithLabelValues(result)); n > 0 {
+			got[result] = n
+		}
+	}
+	return got
+}
+
+func TestHeart_CountsWhatBecameOfHeartbeats(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name     string
+		pipeline pipeline
+		want     string
+		atLeast  float64
+		visible  bool
+	}{
+		{"Fresh", pipeline{delay: time.Second}, fresh, 9, true},
+		{"Late", pipeline{delay: 90 * time.Second}, late, 8, true},
+		{"Lost", pipeline{swallows: true}, lost, 4, false},
+		{"TooLate", pipeline{delay: 6 * time.Minute}, lost, 4, false},
+		{"Unsent", pipeline{refuses: errors.New("no broker")}, unsent, 9, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				got := beat(&c.pipeline, 10*time.Minute+30*time.Second)
+				if len(got) != 1 || got[c.want] < c.atLeast {
+					t.Errorf("got %v, want at least %v of %s alone", got, c.atLeast, c.want)
+				}
+				if c.visible && float64(len(c.pipeline.deleted)) != got[c.want] {
+					t.Errorf("deleted %d, want each of %v", len(c.pipeline.deleted), got)
+				}
+			})
+		})
+	}
+}
+
+// What a process that was killed left behind goes; what is no heartbeat, or one
+// that another process waits for, stays.
+func TestHeart_DeletesHeartbeatsAlone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := &pipeline{delay: time.Second}
+		foreign := p.add("kafka_dlt-original-topic", "orders", time.Now().Add(-time.Hour))
+		left := p.add(Header, "of a process that was killed", time.Now().Add(-time.Hour))
+		awaited := p.add(Header, "of another process", time.Now())
+		beat(p, 2*time.Minute+30*time.Second)
+		for id, want := range map[uuid.UUID]bool{foreign: false, left: true, awaited: false} {
+			if p.deleted[id] != want {
+				t.Errorf("deleted: got %t, want %t", p.deleted[id], want)
+			}
+		}
+	})
+}
+
+func TestConfig(t *testing.T) {
+	t.Parallel()
+	if err := DefaultConfig().Validate(); err != nil {
+		t.Errorf("the default: got %v, want nil", err)
+	}
+	for _, bad := range []Config{
+		{Interval: time.Millisecond, LostAfter: 5 * time.Minute},
+		{Interval: 2 * time.Hour, LostAfter: 5 * time.Minute},
+		{Interval: time.Minute, LostAfter: Fresh},
+		{Interval: time.Minute, LostAfter: 2 * time.Hour},
+	} {
+		if bad.Validate() == nil {
+			t.Errorf("%+v: got nil, want an error", bad)
+		}
+	}
+}
