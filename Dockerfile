@@ -3,15 +3,25 @@
 #
 #   docker build --build-arg VERSION=0.1.0 -t harbor.internal.example.com/k1s0-system/dlq-manager:0.1.0 .
 #   docker run --read-only --entrypoint /usr/local/bin/dlq-manager-ingester IMAGE --config FILE
+#
+# The same Go makes the same bytes, whoever builds (`make reproducible`). For an image
+# that is, name the images that it begins with by their digests, and give its files one time:
+#
+#   SOURCE_DATE_EPOCH=$(git log -1 --format=%ct) docker buildx build --build-arg VERSION=0.1.0 \
+#     --build-arg NODE=node:24@sha256:... --build-arg GO=golang:1.26@sha256:... --build-arg BASE=...@sha256:... \
+#     --output type=image,name=IMAGE,rewrite-timestamp=true .
+ARG NODE=node:24
+ARG GO=golang:1.26
+ARG BASE=gcr.io/distroless/static-debian12:nonroot
 
 # What the console's pages load.
-FROM --platform=$BUILDPLATFORM node:24 AS assets
+FROM --platform=$BUILDPLATFORM $NODE AS assets
 
 WORKDIR /src/pkg/console/web
 COPY pkg/console/web ./
-RUN npm ci --omit=dev && node vendor.mjs
+RUN npm ci --ignore-scripts --omit=dev --no-audit --no-fund && node vendor.mjs
 
-FROM --platform=$BUILDPLATFORM golang:1.26 AS build
+FROM --platform=$BUILDPLATFORM $GO AS build
 
 WORKDIR /src
 
@@ -35,7 +45,7 @@ RUN set -e; \
 
 # No shell and no package manager; certificates, time zones and the user
 # nonroot (65532) are there. Nothing is written outside /tmp.
-FROM gcr.io/distroless/static-debian12:nonroot
+FROM $BASE
 
 ARG VERSION=dev
 LABEL org.opencontainers.image.title="dlq-manager" \

@@ -11,6 +11,12 @@ TOOLS := $(CURDIR)/bin/tools
 GOLANGCI_LINT_VERSION := v2.15.0
 OAPI_CODEGEN := go run github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen@v2.8.2
 GOLANGCI_LINT := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
+PROMTOOL_VERSION := v0.315.0
+PROMTOOL := $(TOOLS)/promtool-$(PROMTOOL_VERSION)
+MONITORING := deploy/k8s/components/monitoring
+GOVULNCHECK_VERSION := v1.8.0
+GOVULNCHECK := $(TOOLS)/govulncheck-$(GOVULNCHECK_VERSION)
+RELEASE := go run ./integration/release
 STACK := go run ./integration/stack/cmd/stack
 WEB := pkg/console/web
 ASSETS := pkg/console/static/vendor
@@ -96,6 +102,20 @@ $(GOLANGCI_LINT):
 	@GOBIN=$(TOOLS) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
 	@mv $(TOOLS)/golangci-lint $@
 
+.PHONY: rules
+rules: $(PROMTOOL) ## Check the Prometheus rules, and that alerts fire and clear where they should.
+	@$(PROMTOOL) check rules --lint=all --lint-fatal $(MONITORING)/rules.yaml
+	@$(PROMTOOL) test rules $(MONITORING)/tests/*.yaml
+
+# Its module cannot be installed by version alone, since it replaces others. A module
+# that is made for the moment pins it all the same.
+$(PROMTOOL):
+	@mkdir -p $(TOOLS)/promtool.build
+	@cd $(TOOLS)/promtool.build && printf 'module tools\n\ngo 1.26\n' >go.mod \
+		&& go get -tool github.com/prometheus/prometheus/cmd/promtool@$(PROMTOOL_VERSION) 2>/dev/null \
+		&& go build -o $@ github.com/prometheus/prometheus/cmd/promtool
+	@rm -r $(TOOLS)/promtool.build
+
 .PHONY: tidy-check
 tidy-check: ## Fail when go.mod, go.sum or the formatting is not as the tools would write it.
 	@go mod tidy -diff
@@ -103,12 +123,59 @@ tidy-check: ## Fail when go.mod, go.sum or the formatting is not as the tools wo
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "not gofmt-ed:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
 
 .PHONY: generate
-generate: ## Make pkg/client of the API's document.
+generate: ## Make pkg/client of the API's document, and docs/configuration.md of the settings.
 	@cd pkg/client && $(OAPI_CODEGEN) -config oapi-codegen.yaml ../rest/openapi/openapi.yaml
+	@go run ./cmd/internal/configdoc configs/config.yaml docs/configuration.md
 
 .PHONY: generate-check
 generate-check: generate ## Fail when what is generated is not as it would be made now.
-	@git diff --exit-code -- pkg/client || { echo "run make generate"; exit 1; }
+	@git diff --exit-code -- pkg/client docs/configuration.md || { echo "run make generate"; exit 1; }
+
+# The known vulnerabilities are asked last, since they alone need a network beyond that of
+# the build: whatever else is wrong has been said by then.
+.PHONY: release-check
+release-check: tidy-check generate-check lint modules-verify licences sbom reproducible release-notes vulncheck ## Check everything that a release of VERSION needs beside its tests.
+	@echo "release-check: $(VERSION) may be released as far as this can tell"
+
+.PHONY: modules-verify
+modules-verify: ## Fail when a module is not what go.sum says.
+	@go mod verify
+	@cd deploy/k8s/check && go mod verify
+
+.PHONY: licences
+licences: ## Fail when anything has a licence that is not on the list of those allowed.
+	@$(RELEASE) licences
+
+.PHONY: sbom
+sbom: build ## Write the bill of materials of the programs, bin/sbom.cdx.json (CycloneDX).
+	@$(RELEASE) sbom $(VERSION) bin/sbom.cdx.json
+
+.PHONY: reproducible
+reproducible: assets ## Build the programs twice in different places and fail when they differ.
+	@$(RELEASE) reproducible $(VERSION)
+
+.PHONY: release-notes
+release-notes: ## Write what the change log says of VERSION to bin/release-notes.md.
+	@mkdir -p bin
+	@$(RELEASE) notes $(VERSION) >bin/release-notes.md
+	@echo "bin/release-notes.md: $$(wc -l <bin/release-notes.md) lines"
+
+# VULNDB=file:///folder uses a copy of the database. A check that could not be made is a
+# failure like one that found something; VULN_UNCHECKED=yes accepts it, and says so.
+.PHONY: vulncheck
+vulncheck: assets $(GOVULNCHECK) ## Fail when the programs can reach a known vulnerability.
+	@code=0; $(GOVULNCHECK) $(if $(VULNDB),-db $(VULNDB)) $(addprefix ./cmd/,$(PROGRAMS)) || code=$$?; \
+	case $$code in \
+	0) ;; \
+	3) echo "vulncheck: the programs can reach known vulnerabilities" >&2; exit 1 ;; \
+	*) echo "vulncheck: NOT CHECKED: the database of vulnerabilities could not be read" >&2; \
+	   test "$(VULN_UNCHECKED)" = yes || { echo "vulncheck: name a copy with VULNDB, or accept this with VULN_UNCHECKED=yes" >&2; exit 1; } ;; \
+	esac
+
+$(GOVULNCHECK):
+	@mkdir -p $(TOOLS)
+	@GOBIN=$(TOOLS) go install golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION)
+	@mv $(TOOLS)/govulncheck $@
 
 .PHONY: stack
 stack: ## Start Kafka and PostgreSQL alone and print where they are. Ends with Ctrl-C.

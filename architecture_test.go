@@ -36,7 +36,7 @@ var layers = map[string][]string{
 	"pkg/repository":          {"pkg/entity"},
 	"pkg/repository/memory":   {"pkg/entity", "pkg/repository"},
 	"pkg/repository/postgres": {"pkg/entity", "pkg/repository", "pkg/secret"},
-	"pkg/broker":              {},
+	"pkg/broker":              {"pkg/secret"},
 
 	// Layer 2: what the product does. They do not know one another, nor which
 	// store serves them.
@@ -45,6 +45,8 @@ var layers = map[string][]string{
 	"pkg/redrive":     {"pkg/entity", "pkg/repository", "pkg/deadletter", "pkg/payload"},
 	"pkg/catalogue":   {"pkg/entity", "pkg/repository", "pkg/fingerprint", "pkg/payload"},
 	"pkg/archive":     {},
+	"pkg/heartbeat":   {"pkg/entity", "pkg/repository", "pkg/broker"},
+	"pkg/notify":      {"pkg/entity", "pkg/repository", "pkg/secret"},
 	"pkg/rest":        {"pkg/entity", "pkg/repository", "pkg/auth", "pkg/payload", "pkg/rest/openapi"},
 }
 

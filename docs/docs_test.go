@@ -1,0 +1,218 @@
+// Package docs_test holds the pages of this folder to the code: what they name
+// exists. It knows nothing of whether a page is right.
+package docs_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const root = ".."
+
+// checked are the pages that name tests, log lines, metrics and settings.
+var checked = []string{"failure-modes.md", "runbook.md", "upgrade.md", "security.md"}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+// sources joins all files of the repository with one of these endings.
+func sources(t *testing.T, keep func(path string) bool) string {
+	t.Helper()
+	var all strings.Builder
+	for _, folder := range []string{"cmd", "pkg", "integration", "migrations", "deploy", "configs"} {
+		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() {
+				if entry != nil && entry.Name() == "node_modules" {
+					return filepath.SkipDir
+				}
+				return err
+			}
+			if keep(path) {
+				raw, err := os.ReadFile(path)
+				if err != nil {
+					return err
+				}
+				all.Write(raw)
+				all.WriteByte('\n')
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all.String()
+}
+
+func isTest(path string) bool { return strings.HasSuffix(path, "_test.go") }
+
+func isProduct(path string) bool {
+	return strings.HasSuffix(path, ".sql") || strings.HasSuffix(path, ".go") && !isTest(path)
+}
+
+// fromTests are tests and what they are made with, such as the suites of stores.
+func fromTests(path string) bool {
+	return isTest(path) || strings.HasSuffix(path, ".go") && strings.Contains(path, "test/")
+}
+
+// TestNamesThatExist: what a page says is proved by a test is proved by a test.
+func TestNamesThatExist(t *testing.T) {
+	t.Parallel()
+	tests := sources(t, fromTests) + read(t, filepath.Join(root, "architecture_test.go")) + read(t, "docs_test.go")
+	product := sources(t, isProduct)
+	shown := sources(t, func(path string) bool { return strings.HasSuffix(path, ".yaml") })
+	settings := read(t, "configuration.md")
+	for _, page := range checked {
+		t.Run(page, func(t *testing.T) {
+			t.Parallel()
+			text := read(t, page)
+			names := regexp.MustCompile("`((?:Test|Fuzz)[A-Z]\\w*)(?:/([\\w/]+))?`").FindAllStringSubmatch(text, -1)
+			for _, name := range names {
+				if !strings.Contains(tests, "func "+name[1]+"(") {
+					t.Errorf("%s is no test", name[1])
+				}
+				for part := range strings.SplitSeq(name[2], "/") {
+					if part != "" && !strings.Contains(tests, `"`+part+`"`) && !strings.Contains(tests, `"`+part+`/"`) {
+						t.Errorf("%s is no part of %s", part, name[1])
+					}
+				}
+			}
+			for _, line := range regexp.MustCompile("log `([^`]+)`").FindAllStringSubmatch(text, -1) {
+				if !strings.Contains(product, line[1]) {
+					t.Errorf("no program logs %q", line[1])
+				}
+			}
+			for _, name := range regexp.MustCompile(`\bdlq_[a-z_]+`).FindAllString(text, -1) {
+				short := regexp.MustCompile(`_(bucket|count|sum)$`).ReplaceAllString(name, "")
+				if !strings.Contains(product, name) && !strings.Contains(product, short) && !strings.Contains(shown, name) {
+					t.Errorf("nothing is called %s", name)
+				}
+			}
+			for _, key := range regexp.MustCompile("`((?:app|log|server|database|kafka|ingest|redrive|archive|search|heartbeat|groups|masking|auth|console|notify)\\.[a-z_.]+)`").FindAllStringSubmatch(text, -1) {
+				if !strings.Contains(settings, "`"+key[1]+"`") && !strings.Contains(settings, "`"+key[1]+".") {
+					t.Errorf("%s is no setting", key[1])
+				}
+			}
+			if page != "runbook.md" && len(names) < 5 {
+				t.Errorf("got %d names of tests, want those that prove what the page says", len(names))
+			}
+		})
+	}
+}
+
+// TestEveryAlertHasItsEntry: whoever is woken up finds what to do behind the link.
+func TestEveryAlertHasItsEntry(t *testing.T) {
+	t.Parallel()
+	rules := read(t, filepath.Join(root, "deploy/k8s/components/monitoring/rules.yaml"))
+	alerts := map[string]bool{}
+	for _, a := range regexp.MustCompile(`(?m)^\s*- alert: (\w+)$`).FindAllStringSubmatch(rules, -1) {
+		alerts[a[1]] = true
+	}
+	entries := entriesOf(read(t, "runbook.md"))
+	if len(alerts) < 10 {
+		t.Errorf("got %d alerts, want all of them", len(alerts))
+	}
+	for name := range alerts {
+		entry, there := entries[name]
+		if !there {
+			t.Errorf("alert %s has no entry", name)
+			continue
+		}
+		for _, want := range []string{"**Means.**", "**Look.**", "**Do.**", "```sh", "```promql"} {
+			if !strings.Contains(entry, want) {
+				t.Errorf("the entry of %s has no %s", name, want)
+			}
+		}
+	}
+	for name := range entries {
+		if !alerts[name] {
+			t.Errorf("there is no alert %s", name)
+		}
+	}
+	for _, link := range regexp.MustCompile(`runbook\.md#(\w+)`).FindAllStringSubmatch(rules, -1) {
+		if !slices.ContainsFunc(keys(entries), func(name string) bool { return strings.ToLower(name) == link[1] }) {
+			t.Errorf("the anchor %s leads nowhere", link[1])
+		}
+	}
+}
+
+func keys(m map[string]string) (all []string) {
+	for key := range m {
+		all = append(all, key)
+	}
+	return all
+}
+
+// entriesOf cuts the page into the entries of its alerts.
+func entriesOf(text string) map[string]string {
+	entries := map[string]string{}
+	for _, part := range strings.Split(text, "\n## ") {
+		title, body, _ := strings.Cut(part, "\n")
+		if strings.HasPrefix(title, "DLQ") {
+			entries[title] = body
+		}
+	}
+	return entries
+}
+
+// TestEveryFaultIsListed: F1 to F32 have a row each, which says what proves it or
+// that nothing does.
+func TestEveryFaultIsListed(t *testing.T) {
+	t.Parallel()
+	rows := regexp.MustCompile(`(?m)^### F(\d+)\b`).FindAllStringSubmatch(read(t, "failure-modes.md"), -1)
+	if len(rows) != 32 {
+		t.Errorf("got %d faults, want 32", len(rows))
+	}
+	for i, entry := range strings.Split(read(t, "failure-modes.md"), "\n### F")[1:] {
+		for _, want := range []string{"**Seen.**", "**Safe.**", "**Do.**", "**Proved by.**"} {
+			if !strings.Contains(entry, want) {
+				t.Errorf("fault %d has no %s", i+1, want)
+			}
+		}
+		_, proof, _ := strings.Cut(entry, "**Proved by.**")
+		if !strings.Contains(proof, "`Test") && !strings.Contains(proof, "Nothing") {
+			t.Errorf("fault %d: neither a test nor Nothing proves it", i+1)
+		}
+	}
+}
+
+// TestWorkloadsExist: commands for a cluster name what the manifests make.
+func TestWorkloadsExist(t *testing.T) {
+	t.Parallel()
+	manifests := sources(t, func(path string) bool {
+		return strings.Contains(path, "deploy/k8s") && strings.HasSuffix(path, ".yaml")
+	})
+	for _, page := range checked {
+		for _, w := range regexp.MustCompile(`\b(?:deployment|job|cronjob)/([a-z0-9-]+)`).FindAllStringSubmatch(read(t, page), -1) {
+			if !strings.Contains(manifests, "name: "+w[1]+"\n") {
+				t.Errorf("%s: no manifest makes %s", page, w[1])
+			}
+		}
+	}
+}
+
+func TestLinksLeadSomewhere(t *testing.T) {
+	t.Parallel()
+	pages, err := filepath.Glob("*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range pages {
+		for _, link := range regexp.MustCompile(`\]\(([^)#:\s]+)(?:#[^)]*)?\)`).FindAllStringSubmatch(read(t, page), -1) {
+			if _, err := os.Stat(link[1]); err != nil {
+				t.Errorf("%s links to %s: %v", page, link[1], err)
+			}
+		}
+	}
+}
