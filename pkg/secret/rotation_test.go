@@ -113,9 +113,14 @@ func TestRotation_FileComesLater(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &site{file: "old", server: "new"}
-		r := NewRotation(s.read)
+		began := time.Now()
+		r := NewRotation(func() (string, error) {
+			if time.Since(began) >= time.Second {
+				s.file = "new"
+			}
+			return s.read()
+		})
 		r.accepted = "old"
-		time.AfterFunc(time.Second, func() { s.file = "new" })
 		if got, err := s.signIn(t.Context(), r); got != "new" || err != nil {
 			t.Errorf("got %q, %v, want the file that came a second later", got, err)
 		}
