@@ -47,6 +47,8 @@ type options struct {
 	dir   string
 	limit time.Duration
 	write bool
+	// disturbed figures are written, too, and named on the page
+	disturbed bool
 }
 
 // counts are how much each part does.
@@ -80,6 +82,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&opts.dir, "dir", "", "where the throwaway data is made (some 30 GB); empty: the temporary folder")
 	flags.DurationVar(&opts.limit, "limit", 20*time.Minute, "give up when the work takes longer than this")
 	flags.BoolVar(&opts.write, "write", false, "write docs/benchmarks.md")
+	flags.BoolVar(&opts.disturbed, "disturbed", false, "write it also when others' work took part of the machine; the page names the rows")
 	err := flags.Parse(args)
 	if err == nil {
 		if err = opts.check(flags.Args()); err != nil {

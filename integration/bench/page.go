@@ -31,6 +31,9 @@ func (r result) page() string {
 	say("Written by `make bench` on %s; not edited by hand.\n\n", m.day.Format("2 January 2006"))
 	say("%s", markdown(r.lines()))
 	say("\n%s\n\n", r.times())
+	if err := expectUndisturbed(r.lines()); err != nil {
+		say("This run was not alone, and some rows say less than the others: %s\n\n", strings.Replace(strings.ReplaceAll(err.Error(), "\n  ", "\n- "), "\n- ", "\n\n- ", 1))
+	}
 
 	if profiles := r.profiles(); profiles != "" {
 		say("## Profiles\n\n")
@@ -67,7 +70,7 @@ func (r result) page() string {
 	say("- **What limits it** comes from the system's clocks: how much of all cores was busy, how\n"+
 		"  much of all was others' (other programs, the kernel's own work), and whose time a record\n"+
 		"  took. What runs in one session of PostgreSQL can have one core at most. From %.0f %% of\n"+
-		"  others' work on, this page is not written. *The least* in the table means: not the aim, but what is wanted at least.\n\n",
+		"  others' work on, this page is not written without being asked to (`-disturbed`). *The least* in the table means: not the aim, but what is wanted at least.\n\n",
 		100*disturbing)
 	say("A figure is only written when the counts are right: rows, distinct offsets, positions,\n" +
 		"counters and bytes after ingest; the answer's numbers, the states, the attempts, the\n" +

@@ -227,8 +227,8 @@ func publish(r result, write bool, stdout io.Writer) error {
 	}
 	fmt.Fprintln(stdout, "\n"+r.profiles()+"\n"+r.times())
 	if write {
-		if err := expectUndisturbed(lines); err != nil {
-			return err
+		if err := expectUndisturbed(lines); err != nil && !r.opts.disturbed {
+			return fmt.Errorf("the page is not written, %w", err)
 		}
 		if err := r.write(); err != nil {
 			return fmt.Errorf("write the page: %w", err)
@@ -255,8 +255,7 @@ func expectUndisturbed(lines []line) error {
 		}
 	}
 	if len(spoiled) > 0 {
-		return fmt.Errorf("the page is not written, %s took %.0f %% and more during:\n  %s",
-			disturbed, 100*disturbing, strings.Join(spoiled, "\n  "))
+		return fmt.Errorf("%s took %.0f %% and more during:\n  %s", disturbed, 100*disturbing, strings.Join(spoiled, "\n  "))
 	}
 	return nil
 }
