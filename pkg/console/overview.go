@@ -21,8 +21,8 @@ type overviewPage struct {
 	Ready    readiness
 	Topics   []openTopic
 	MoreOpen int // topics with something open that are not shown
-	Groups   []overviewGroup
-	Redrives []overviewRedrive
+	Groups   []groupState
+	Redrives []redriveState
 	Activity activity
 	Spans    []string
 	Recent   int64    // arrivals of the last minutes, see recentMinutes
@@ -64,16 +64,24 @@ func (c *Console) overview(w http.ResponseWriter, r *http.Request) error {
 	data := overviewPage{Spans: spans, Mine: viewerOf(r).topics()}
 	var topics []topicState
 	var recent activity
-	err := data.read(r, []overviewPart{
+	parts := []overviewPart{
 		{"what the program depends on", func(r *http.Request) error { return c.dependencies(r, &data.Ready) }},
 		{"the topics", func(r *http.Request) (err error) { topics, err = c.allTopics(r); return err }},
-		{"the arrivals", func(r *http.Request) (err error) { data.Activity, err = c.activity(r, span, ""); return err }},
 		{"the last arrivals", func(r *http.Request) (err error) { recent, err = c.activity(r, spans[0], ""); return err }},
 		{"the error groups", func(r *http.Request) (err error) { data.Groups, err = c.openGroups(r); return err }},
 		{"the redrives", func(r *http.Request) (err error) { data.Redrives, err = c.liveRedrives(r); return err }},
-	})
-	if err != nil {
+	}
+	if span != spans[0] {
+		parts = slices.Insert(parts, 2, overviewPart{"the arrivals", func(r *http.Request) (err error) {
+			data.Activity, err = c.activity(r, span, "")
+			return err
+		}})
+	}
+	if err := data.read(r, parts); err != nil {
 		return err
+	}
+	if span == spans[0] {
+		data.Activity = recent
 	}
 	data.Recent, data.Returned = recent.last(recentMinutes * time.Minute)
 	if err := c.sumUp(r, &data, topics); err != nil {
@@ -165,45 +173,22 @@ func (c *Console) dependencies(r *http.Request, into *readiness) error {
 	return c.api.probe(r, "/readyz", into)
 }
 
-// overviewGroup is an error group with something open.
-type overviewGroup struct {
-	ID        string    `json:"id"`
-	Class     string    `json:"class"`
-	Title     string    `json:"title"`
-	FirstSeen time.Time `json:"first_seen_at"`
-	LastSeen  time.Time `json:"last_seen_at"`
-	New       bool      `json:"new"`
-	Regressed bool      `json:"regressed"`
-	Open      int64     `json:"open"`
-	Muted     bool      `json:"muted"`
-	Topics    []struct {
-		Topic    string `json:"topic"`
-		Messages int64  `json:"messages"`
-	} `json:"topics"`
-}
-
-// rank sorts what came back first, then what is new, then all else; what is muted last.
-func (g overviewGroup) rank() int {
-	switch {
-	case g.Muted:
-		return 3
-	case g.Regressed:
-		return 0
-	case g.New:
-		return 1
-	default:
-		return 2
+// rank sorts what came back before what is new, and both before all else.
+func rank(g groupState) int {
+	if g.urgency() == 0 && g.Regressed {
+		return -1
 	}
+	return g.urgency()
 }
 
 // openGroups are the groups to look at first: of those with most open and those that
 // failed last, the regressed, then the new.
-func (c *Console) openGroups(r *http.Request) ([]overviewGroup, error) {
-	var all []overviewGroup
+func (c *Console) openGroups(r *http.Request) ([]groupState, error) {
+	var all []groupState
 	seen := map[string]bool{}
 	for _, sort := range []string{"last_seen", "open"} {
 		var answer struct {
-			Groups []overviewGroup `json:"groups"`
+			Groups []groupState `json:"groups"`
 		}
 		query := url.Values{"open": {"true"}, "sort": {sort}, "trend": {"none"}, "limit": {"50"}}
 		if err := c.api.get(r, endpoint("groups"), query, &answer); err != nil {
@@ -216,32 +201,18 @@ func (c *Console) openGroups(r *http.Request) ([]overviewGroup, error) {
 			}
 		}
 	}
-	slices.SortStableFunc(all, func(a, b overviewGroup) int {
-		return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(b.Open, a.Open))
+	slices.SortStableFunc(all, func(a, b groupState) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(b.Open, a.Open))
 	})
 	return all[:min(len(all), overviewGroups)], nil
 }
 
-// overviewRedrive is a redrive that has not ended.
-type overviewRedrive struct {
-	ID       string  `json:"id"`
-	Action   string  `json:"action"`
-	State    string  `json:"state"`
-	Actor    string  `json:"actor"`
-	Selected int64   `json:"selected"`
-	Waiting  int64   `json:"waiting"`
-	Returned int64   `json:"returned"`
-	Progress float64 `json:"progress"`
-}
-
-// Taken is how many messages are no longer waiting.
-func (d overviewRedrive) Taken() int64 { return d.Selected - d.Waiting }
-
-func (c *Console) liveRedrives(r *http.Request) ([]overviewRedrive, error) {
-	var live []overviewRedrive
+// liveRedrives are redrives that have not ended, those that stopped themselves first.
+func (c *Console) liveRedrives(r *http.Request) ([]redriveState, error) {
+	var live []redriveState
 	for _, state := range []string{"stopped", "canary", "running", "paused"} {
 		var answer struct {
-			Redrives []overviewRedrive `json:"redrives"`
+			Redrives []redriveState `json:"redrives"`
 		}
 		if err := c.api.get(r, endpoint("redrives"), url.Values{"state": {state}, "limit": {"5"}}, &answer); err != nil {
 			return nil, err
