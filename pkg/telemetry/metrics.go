@@ -36,5 +36,7 @@ func Handler(reg *prometheus.Registry) http.Handler {
 	return promhttp.HandlerFor(reg, promhttp.HandlerOpts{
 		Registry:      reg,
 		ErrorHandling: promhttp.ContinueOnError,
+
+		EnableOpenMetrics: true,
 	})
 }

@@ -1,0 +1,359 @@
+package telemetry
+
+import (
+	"context"
+	"encoding/pem"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+)
+
+// hanging is a collector that takes a batch and does not answer until it is told to,
+// or until nobody waits for it any more.
+type hanging struct {
+	tracetest.InMemoryExporter
+	took   chan int
+	answer chan error
+}
+
+func newHanging() *hanging { return &hanging{took: make(chan int, 100), answer: make(chan error)} }
+
+func (h *hanging) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	h.took <- len(spans)
+	select {
+	case err := <-h.answer:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (h *hanging) Shutdown(context.Context) error { return nil }
+
+// bench is a Tracing over an exporter of a test.
+type bench struct {
+	*Tracing
+	reg  *prometheus.Registry
+	logs *observer.ObservedLogs
+}
+
+func tracing(t *testing.T, to sdktrace.SpanExporter, change func(*TracingConfig)) bench {
+	t.Helper()
+	cfg := DefaultTracingConfig()
+	cfg.Endpoint = "http://127.0.0.1:4318"
+	change(&cfg)
+	core, logs := observer.New(zapcore.DebugLevel)
+	b := bench{reg: prometheus.NewRegistry(), logs: logs}
+	var err error
+	if b.Tracing, err = newTracing(cfg, "api", "1", to, zap.New(core), b.reg); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func (b bench) make(spans int) {
+	tracer := b.Provider().Tracer("test")
+	for range spans {
+		_, s := tracer.Start(context.Background(), "work")
+		s.End()
+	}
+}
+
+func (b bench) want(t *testing.T, exported, failed, dropped float64) {
+	t.Helper()
+	c := b.queue.counts
+	if e, f, d := testutil.ToFloat64(c.exported), testutil.ToFloat64(c.failed), testutil.ToFloat64(c.dropped); e != exported || f != failed || d != dropped {
+		t.Errorf("got %g exported, %g failed, %g dropped, want %g, %g, %g", e, f, d, exported, failed, dropped)
+	}
+}
+
+// Behind a collector that hangs there wait as many spans as the queue has room for,
+// those that it has taken included; making more of them neither waits nor keeps them.
+func TestTracing_QueueIsBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		to := newHanging()
+		b := tracing(t, to, func(c *TracingConfig) { c.Queue = 1000 })
+		b.make(5000)
+		synctest.Wait()
+		b.want(t, 0, 0, 4000)
+		if n := <-to.took; n != tracingBatch {
+			t.Errorf("the collector got %d spans, want %d", n, tracingBatch)
+		}
+		to.answer <- nil
+		synctest.Wait()
+		b.want(t, tracingBatch, 0, 4000)
+		b.make(2000) // there is room for as many as were taken
+		synctest.Wait()
+		b.want(t, tracingBatch, 0, 4000+2000-tracingBatch)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		b.Stop(ctx)
+		synctest.Wait() // nothing of it goes on
+		b.want(t, tracingBatch, 0, 7000-tracingBatch)
+		b.make(3) // makes none
+		b.want(t, tracingBatch, 0, 7000-tracingBatch)
+	})
+}
+
+// The end of a program waits for a hanging collector as long as it is told to, though
+// an export may take longer; what it does not take is dropped.
+func TestTracing_StopIsBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := tracing(t, newHanging(), func(c *TracingConfig) { c.Timeout = time.Minute })
+		b.make(10)
+		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		b.Stop(ctx)
+		if took := time.Since(began); took != 1500*time.Millisecond {
+			t.Errorf("Stop took %s, want what it was given", took)
+		}
+		b.want(t, 0, 0, 10)
+	})
+}
+
+func TestTracing_StopSendsWhatWaits(t *testing.T) {
+	t.Parallel()
+	to := tracetest.NewInMemoryExporter()
+	var sent []int
+	b := tracing(t, exporterFunc(func(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+		sent = append(sent, len(spans))
+		return to.ExportSpans(ctx, spans)
+	}), func(c *TracingConfig) {})
+	b.make(600)
+	b.Stop(t.Context())
+	b.want(t, 600, 0, 0)
+	if len(sent) != 2 || len(to.GetSpans()) != 600 {
+		t.Errorf("got %v in batches of %v, want 600 in two", len(to.GetSpans()), sent)
+	}
+	resource := to.GetSpans()[0].Resource.String()
+	for _, want := range []string{"service.name=dlq-manager-api", "service.version=1", "service.namespace=dlq-manager"} {
+		if !strings.Contains(resource, want) {
+			t.Errorf("resource = %s, want %s in it", resource, want)
+		}
+	}
+}
+
+type exporterFunc func(context.Context, []sdktrace.ReadOnlySpan) error
+
+func (f exporterFunc) ExportSpans(ctx context.Context, s []sdktrace.ReadOnlySpan) error {
+	return f(ctx, s)
+}
+func (exporterFunc) Shutdown(context.Context) error { return nil }
+
+// An export ends with its timeout; the log says so once a minute, however many fail.
+func TestTracing_FailuresAreCountedAndSaidOnceAMinute(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := tracing(t, newHanging(), func(c *TracingConfig) { c.Timeout = time.Second })
+		for range 40 { // of 3 seconds each: the delay of a batch, and its timeout
+			b.make(1)
+			time.Sleep(3 * time.Second) //nolint:forbidigo // of the bubble
+		}
+		synctest.Wait()
+		b.want(t, 0, 40, 0)
+		lines := b.logs.FilterMessage("traces are not taken by the collector").All()
+		if len(lines) != 2 || b.logs.Len() != 2 {
+			t.Fatalf("got %d lines in two minutes, want 2", len(lines))
+		}
+		if n := lines[1].ContextMap()["spans"]; n != int64(20) {
+			t.Errorf("the second line tells of %v spans, want those since the first: 20", n)
+		}
+		b.Stop(t.Context())
+	})
+}
+
+func TestTracing_Ratio(t *testing.T) {
+	t.Parallel()
+	to := tracetest.NewInMemoryExporter()
+	b := tracing(t, exporterFunc(to.ExportSpans), func(c *TracingConfig) { c.SampleRatio = 0 })
+	tracer := b.Provider().Tracer("test")
+	for _, flags := range []trace.TraceFlags{0, trace.FlagsSampled} {
+		from := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: flags, Remote: true})
+		_, s := tracer.Start(trace.ContextWithRemoteSpanContext(t.Context(), from), "asked")
+		s.End()
+	}
+	b.make(10)
+	b.Stop(t.Context())
+	b.want(t, 1, 0, 0)
+}
+
+func TestTracing_Off(t *testing.T) {
+	t.Parallel()
+	reg := prometheus.NewRegistry()
+	off, err := NewTracing(DefaultTracingConfig(), "api", "1", zap.NewNop(), reg)
+	if off != nil || err != nil || off.Provider() != nil {
+		t.Errorf("got %v, %v, want nothing and a provider that is nil", off, err)
+	}
+	off.Stop(t.Context())
+	if all, _ := reg.Gather(); len(all) != 0 {
+		t.Errorf("got %d metrics, want none", len(all))
+	}
+}
+
+// collector is a server that answers exports as a test says.
+type collector struct {
+	*httptest.Server
+	mu   sync.Mutex
+	seen []*http.Request
+}
+
+func newCollector(t *testing.T, answer http.HandlerFunc) *collector {
+	t.Helper()
+	c := &collector{}
+	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c.mu.Lock()
+		c.seen = append(c.seen, r)
+		c.mu.Unlock()
+		answer(w, r)
+	}))
+	t.Cleanup(c.Close)
+	return c
+}
+
+func export(t *testing.T, cfg TracingConfig) (*observer.ObservedLogs, *Tracing) {
+	t.Helper()
+	core, logs := observer.New(zapcore.DebugLevel)
+	tr, err := NewTracing(cfg, "api", "1", zap.New(core), prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, s := tr.Provider().Tracer("test").Start(t.Context(), "work")
+	s.End()
+	tr.Stop(t.Context())
+	return logs, tr
+}
+
+// Headers come from the file as it is at that moment, and go nowhere else: neither to
+// where a collector redirects, nor into the log when it repeats them.
+func TestTracing_Headers(t *testing.T) {
+	t.Parallel()
+	elsewhere := newCollector(t, func(http.ResponseWriter, *http.Request) {})
+	c := newCollector(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/moved":
+			http.Redirect(w, r, elsewhere.URL, http.StatusTemporaryRedirect)
+		case "/mirror":
+			http.Error(w, r.Header.Get("Authorization")+strings.Repeat(" no", 1000), http.StatusUnauthorized)
+		}
+	})
+	file := filepath.Join(t.TempDir(), "headers")
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cfg := DefaultTracingConfig()
+	cfg.Endpoint, cfg.HeadersFile = c.URL, file
+	write("# of the collector\nauthorization: Bearer hunter1\nx-tenant: a\n")
+	if logs, _ := export(t, cfg); logs.Len() != 0 {
+		t.Errorf("got the lines %v, want none", logs.All())
+	}
+	write("authorization: Bearer hunter2")
+	for _, path := range []string{"/moved", "/mirror"} {
+		cfg.Endpoint = c.URL + path
+		logs, tr := export(t, cfg)
+		if testutil.ToFloat64(tr.queue.counts.failed) != 1 || logs.Len() != 1 {
+			t.Fatalf("%s: got %d lines, want one about the span that was not taken", path, logs.Len())
+		}
+		line := logs.All()[0].ContextMap()["error"].(string)
+		if strings.Contains(line, "hunter") || len(line) > maxComplaint+3 {
+			t.Errorf("%s: got the line %q, want it short and without the header", path, line)
+		}
+	}
+	if len(c.seen) != 3 || len(elsewhere.seen) != 0 {
+		t.Fatalf("got %d requests and %d elsewhere, want 3 and none", len(c.seen), len(elsewhere.seen))
+	}
+	first, last := c.seen[0], c.seen[2]
+	if first.URL.Path != "/v1/traces" || first.Header.Get("X-Tenant") != "a" || first.Header.Get("Authorization") != "Bearer hunter1" {
+		t.Errorf("got %s with %v, want the protocol's path and the headers of the file", first.URL, first.Header)
+	}
+	if last.Header.Get("Authorization") != "Bearer hunter2" || last.Header.Get("X-Tenant") != "" {
+		t.Errorf("got %v, want what the file has by now", last.Header)
+	}
+}
+
+func TestTracing_TLS(t *testing.T) {
+	t.Parallel()
+	taken := 0
+	c := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { taken++ }))
+	c.Config.ErrorLog, _ = zap.NewStdLogAt(zap.NewNop(), zap.DebugLevel)
+	t.Cleanup(c.Close)
+	cfg := DefaultTracingConfig()
+	cfg.Endpoint = c.URL
+	if logs, _ := export(t, cfg); logs.Len() != 1 || taken != 0 {
+		t.Errorf("unknown authority: got %d exports, want none and a line", taken)
+	}
+	cfg.CAFile = filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(cfg.CAFile, pemOf(c), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if logs, _ := export(t, cfg); logs.Len() != 0 || taken != 1 {
+		t.Errorf("known authority: got %d exports and %d lines, want one and none", taken, logs.Len())
+	}
+}
+
+func TestNewTracing_Refuses(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for _, c := range []struct {
+		name, wrong string
+		change      func(*TracingConfig)
+	}{
+		{"NoURL", "tracing.endpoint must be a URL", func(c *TracingConfig) { c.Endpoint = "collector:4318" }},
+		{"NoHost", "tracing.endpoint must be a URL", func(c *TracingConfig) { c.Endpoint = "http://:4318" }},
+		{"OtherScheme", "tracing.endpoint must be a URL", func(c *TracingConfig) { c.Endpoint = "grpc://collector:4317" }},
+		{"Password", "must not name a user", func(c *TracingConfig) { c.Endpoint = "https://u:hunter2@collector" }},
+		{"Query", "no query", func(c *TracingConfig) { c.Endpoint = "https://collector/?key=hunter2" }},
+		{"Ratio", "tracing.sample_ratio must be 0 to 1, not 1.5", func(c *TracingConfig) { c.SampleRatio = 1.5 }},
+		{"Queue", "tracing.queue", func(c *TracingConfig) { c.Queue = 0 }},
+		{"Timeout", "tracing.timeout", func(c *TracingConfig) { c.Timeout = time.Hour }},
+		{"SecretsInTheClear", "must be https", func(c *TracingConfig) { c.Endpoint, c.HeadersFile = "http://collector:4318", "f" }},
+		{"AuthorityWithoutTLS", "tracing.ca_file", func(c *TracingConfig) { c.CAFile = "f" }},
+		{"NoHeadersFile", "tracing.headers_file", func(c *TracingConfig) { c.HeadersFile = filepath.Join(dir, "missing") }},
+		{"NoHeaders", "line 2 of", func(c *TracingConfig) { c.HeadersFile = file("headers", "a: b\nhunter2\n") }},
+		{"NoCertificate", "holds no certificate", func(c *TracingConfig) { c.Endpoint, c.CAFile = "https://localhost", file("ca", "hunter2") }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			cfg := DefaultTracingConfig()
+			cfg.Endpoint = "http://127.0.0.1:4318"
+			c.change(&cfg)
+			_, err := NewTracing(cfg, "api", "1", zap.NewNop(), prometheus.NewRegistry())
+			if err == nil || !strings.Contains(err.Error(), c.wrong) || strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("got %v, want an error with %q and no secret", err, c.wrong)
+			}
+		})
+	}
+	if err := DefaultTracingConfig().Validate(); err != nil {
+		t.Errorf("the defaults: got %v, want nil", err)
+	}
+}
+
+func pemOf(s *httptest.Server) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+}

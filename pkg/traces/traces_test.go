@@ -1,0 +1,137 @@
+package traces
+
+import (
+	"strings"
+	"testing"
+
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/dlq-manager/dlq-manager/pkg/traces/tracestest"
+)
+
+const (
+	traceID = "4bf92f3577b34da6a3ce929d0e0e4736"
+	spanID  = "00f067aa0ba902b7"
+	parent  = "00-" + traceID + "-" + spanID + "-01"
+)
+
+func TestParse(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		text  string
+		valid bool
+	}{
+		"WellFormed":              {parent, true},
+		"NotSampled":              {parent[:53] + "00", true},
+		"FlagsThatAreNotKnownYet": {parent[:53] + "ff", true},
+		"LaterVersion":            {"cc" + parent[2:], true},
+		"LaterVersionGoesOn":      {"cc" + parent[2:] + "-what-comes", true},
+		"Empty":                   {"", false},
+		"TooShort":                {parent[:54], false},
+		"GoesOn":                  {parent + "-01", false},
+		"LaterVersionRunsOn":      {"cc" + parent[2:] + "1", false},
+		"ForbiddenVersion":        {"ff" + parent[2:], false},
+		"VersionIsNoNumber":       {"0x" + parent[2:], false},
+		"CapitalLetters":          {strings.ToUpper(parent), false},
+		"TraceIsZero":             {"00-" + strings.Repeat("0", 32) + "-" + spanID + "-01", false},
+		"SpanIsZero":              {"00-" + traceID + "-" + strings.Repeat("0", 16) + "-01", false},
+		"TraceIsNoNumber":         {"00-" + strings.Repeat("g", 32) + "-" + spanID + "-01", false},
+		"FlagsAreNoNumber":        {parent[:53] + "zz", false},
+		"OtherSeparators":         {strings.ReplaceAll(parent, "-", "_"), false},
+		"Bytes":                   {strings.Repeat("\xff", 55), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := Parse(c.text, "")
+			if got.IsValid() != c.valid {
+				t.Fatalf("Parse(%q) is valid: %t, want %t", c.text, got.IsValid(), c.valid)
+			}
+			if c.valid && (got.TraceID().String() != traceID || got.SpanID().String() != spanID || !got.IsRemote()) {
+				t.Errorf("got trace %s, span %s, remote %t, want %s, %s and remote", got.TraceID(), got.SpanID(), got.IsRemote(), traceID, spanID)
+			}
+			if c.valid && got.IsSampled() != (name != "NotSampled") {
+				t.Errorf("got sampled: %t", got.IsSampled())
+			}
+		})
+	}
+	for state, want := range map[string]string{"": "", "vendor=1,other=a b": "vendor=1,other=a b", "==": "", "\x00": ""} {
+		if got := Parse(parent, state); !got.IsValid() || got.TraceState().String() != want {
+			t.Errorf("with state %q: got %q, valid: %t, want %q", state, got.TraceState().String(), got.IsValid(), want)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(parent, "a=b")
+	f.Add("cc"+parent[2:]+"-x", "")
+	f.Fuzz(func(t *testing.T, text, state string) {
+		if got := Parse(text, state); got.IsValid() && !strings.Contains(text, got.TraceID().String()+"-"+got.SpanID().String()) {
+			t.Errorf("Parse(%q) = %s, %s, which are not in it", text, got.TraceID(), got.SpanID())
+		}
+	})
+}
+
+func TestFromHeaders(t *testing.T) {
+	t.Parallel()
+	type own struct {
+		Key   string
+		Value []byte
+	}
+	h := func(key, value string) own { return own{key, []byte(value)} }
+	earlier := strings.Replace(parent, traceID, strings.Repeat("1", 32), 1)
+	for name, c := range map[string]struct {
+		headers []own
+		trace   string
+		state   string
+	}{
+		"None":             {nil, "", ""},
+		"Others":           {[]own{h("b3", traceID), {Key: "null"}}, "", ""},
+		"One":              {[]own{h("a", "b"), h("traceparent", parent), h("tracestate", "v=1")}, traceID, "v=1"},
+		"TheLastOfSeveral": {[]own{h("traceparent", earlier), h("traceparent", parent)}, traceID, ""},
+		"InCapitals":       {[]own{h("Traceparent", parent)}, traceID, ""},
+		"Malformed":        {[]own{h("traceparent", "00-a")}, "", ""},
+		"Null":             {[]own{{Key: "traceparent"}}, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := FromHeaders(c.headers)
+			if got.IsValid() != (c.trace != "") || c.trace != "" && got.TraceID().String() != c.trace || got.TraceState().String() != c.state {
+				t.Errorf("got trace %s with state %q, want %q with %q", got.TraceID(), got.TraceState(), c.trace, c.state)
+			}
+		})
+	}
+}
+
+func TestOf(t *testing.T) {
+	t.Parallel()
+	for name, off := range map[string]trace.TracerProvider{"Nil": nil, "Noop": noop.NewTracerProvider(), "PointerToNoop": &noop.TracerProvider{}} {
+		if got := Of(off, "x"); got != nil {
+			t.Errorf("%s: got %T, want no tracer", name, got)
+		}
+	}
+	if Of(tracestest.Record(), "x") == nil {
+		t.Error("got no tracer, want that of the provider")
+	}
+}
+
+func TestLinks(t *testing.T) {
+	t.Parallel()
+	spans := tracestest.Record()
+	_, span := spans.Tracer("x").Start(t.Context(), "batch")
+	links := NewLinks(span)
+	links.Add(trace.SpanContext{})
+	for range 3 * MaxLinks {
+		links.Add(Parse(parent, ""), MessageID.String("m"))
+	}
+	if !links.Full() {
+		t.Error("links are not full, want them to be")
+	}
+	span.End()
+	if got := len(spans.Only(t, "batch").Links()); got != MaxLinks {
+		t.Errorf("got %d links, want %d", got, MaxLinks)
+	}
+	if none := NewLinks(None()); !none.Full() {
+		t.Error("a span that is not recorded takes links, want none")
+	}
+}

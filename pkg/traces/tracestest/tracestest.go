@@ -1,0 +1,96 @@
+// Package tracestest keeps the spans that a test's subject makes, to look at them.
+package tracestest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"go.opentelemetry.io/otel/attribute"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// Spans is a provider that keeps every span. It is safe for concurrent use.
+type Spans struct {
+	trace.TracerProvider
+	recorder *tracetest.SpanRecorder
+}
+
+// Record returns a provider that samples everything.
+func Record() *Spans { return RecordSampled(sdktrace.AlwaysSample()) }
+
+// RecordSampled returns a provider with a sampler. It has no limits: what bounds a span
+// is to be seen to be ours.
+func RecordSampled(sampler sdktrace.Sampler) *Spans {
+	recorder := tracetest.NewSpanRecorder()
+	limits := sdktrace.SpanLimits{
+		AttributeValueLengthLimit: -1, AttributeCountLimit: -1, EventCountLimit: -1,
+		LinkCountLimit: -1, AttributePerEventCountLimit: -1, AttributePerLinkCountLimit: -1,
+	}
+	return &Spans{sdktrace.NewTracerProvider(
+		sdktrace.WithSpanProcessor(recorder), sdktrace.WithSampler(sampler), sdktrace.WithRawSpanLimits(limits)), recorder}
+}
+
+// Begin returns a context within a span of the test's own, which nobody ends.
+func (s *Spans) Begin(ctx context.Context) context.Context {
+	ctx, _ = s.Tracer("test").Start(ctx, "test") //nolint:spancheck // the test looks at what ended, and this is not its subject
+	return ctx                                   //nolint:spancheck // as above
+}
+
+// Ended are the spans that have ended, in that order.
+func (s *Spans) Ended() []sdktrace.ReadOnlySpan { return s.recorder.Ended() }
+
+// Named are those of them with a name.
+func (s *Spans) Named(name string) []sdktrace.ReadOnlySpan {
+	var found []sdktrace.ReadOnlySpan
+	for _, span := range s.Ended() {
+		if span.Name() == name {
+			found = append(found, span)
+		}
+	}
+	return found
+}
+
+// Only returns the one span with a name, and ends the test when there is not just one.
+func (s *Spans) Only(t testing.TB, name string) sdktrace.ReadOnlySpan {
+	t.Helper()
+	found := s.Named(name)
+	if len(found) != 1 {
+		t.Fatalf("got %d spans %q among %q, want one", len(found), name, s.Names())
+	}
+	return found[0]
+}
+
+// Names are the names of the spans that have ended, in that order.
+func (s *Spans) Names() []string {
+	names := []string{}
+	for _, span := range s.Ended() {
+		names = append(names, span.Name())
+	}
+	return names
+}
+
+// WantAttributes complains about attributes that are not as wanted, "" standing for
+// one that is not to be there.
+func WantAttributes(t testing.TB, got []attribute.KeyValue, want map[attribute.Key]string) {
+	t.Helper()
+	set := attribute.NewSet(got...)
+	for key, text := range want {
+		value, there := set.Value(key)
+		if there != (text != "") || there && value.String() != text {
+			t.Errorf("attribute %s is %q (there: %t), want %q", key, value.String(), there, text)
+		}
+	}
+}
+
+// WantNothingOf complains about a span that has a text anywhere on it.
+func WantNothingOf(t testing.TB, span sdktrace.ReadOnlySpan, text string) {
+	t.Helper()
+	all := fmt.Sprint(span.Name(), span.Attributes(), span.Events(), span.Links(), span.Status())
+	if strings.Contains(all, text) {
+		t.Errorf("the span %q has %q on it, want nothing of it: %s", span.Name(), text, all)
+	}
+}
