@@ -52,6 +52,8 @@ func (s *Store) HoldCatalogue(ctx context.Context, owner uuid.UUID, version int6
 // seen_xid is the look's own transaction, which is younger than all that had written
 // by then; the snapshot's xmax is not, as long as the youngest of them is open.
 //
+// A message of no finite time has no place in a list, and gets no document.
+//
 // A message's document is looked up by itself, for the planner would rather read
 // all of both tables. Who works for another version finds nothing.
 var uncataloguedQuery = `
@@ -74,20 +76,20 @@ var uncataloguedQuery = `
 		FROM due
 	), live AS MATERIALIZED (
 		SELECT m.id, m.created_at FROM dlq.dlq_messages m
-		WHERE (m.created_at, m.id) >= ((SELECT start_at FROM c), (SELECT start_id FROM c))
+		WHERE (m.created_at, m.id) >= ((SELECT start_at FROM c), (SELECT start_id FROM c)) AND isfinite(m.created_at)
 		  AND (SELECT d.version FROM dlq.message_documents d WHERE d.message_id = m.id) IS DISTINCT FROM $1
 		ORDER BY m.created_at, m.id LIMIT $2
 	), archived AS MATERIALIZED (
 		SELECT m.id, m.archived_at FROM dlq.dlq_messages_archive m
-		WHERE m.archived_at >= (SELECT archive_start FROM c)
+		WHERE m.archived_at >= (SELECT archive_start FROM c) AND isfinite(m.created_at)
 		  AND (SELECT d.version FROM dlq.message_documents d WHERE d.message_id = m.id) IS DISTINCT FROM $1
 		ORDER BY m.archived_at LIMIT $2
 	), ungrouped AS MATERIALIZED (
 		SELECT m.id, m.created_at FROM dlq.dlq_messages m
-		WHERE m.group_id IS NULL AND EXISTS (SELECT FROM c) ORDER BY m.created_at, m.id LIMIT $2
+		WHERE m.group_id IS NULL AND isfinite(m.created_at) AND EXISTS (SELECT FROM c) ORDER BY m.created_at, m.id LIMIT $2
 	), noted AS MATERIALIZED (
 		SELECT l.message_id AS id, (SELECT m.created_at FROM dlq.dlq_messages m WHERE m.id = l.message_id
-			AND (SELECT d.version FROM dlq.message_documents d WHERE d.message_id = m.id) IS DISTINCT FROM $1) AS created_at
+			AND isfinite(m.created_at) AND (SELECT d.version FROM dlq.message_documents d WHERE d.message_id = m.id) IS DISTINCT FROM $1) AS created_at
 		FROM dlq.catalogue_late l WHERE EXISTS (SELECT FROM c) LIMIT $2
 	), done AS (
 		DELETE FROM dlq.catalogue_late WHERE message_id = ANY (ARRAY(SELECT id FROM noted WHERE created_at IS NULL))
@@ -181,16 +183,20 @@ const storeDocumentsQuery = `
 	), present AS MATERIALIZED (
 		SELECT version FROM dlq.catalogue WHERE version = $4 FOR SHARE
 	), known AS MATERIALIZED (
-		SELECT m.id FROM dlq.dlq_messages m WHERE m.id = ANY ($1::uuid[])
+		SELECT m.id, m.created_at FROM dlq.dlq_messages m WHERE m.id = ANY ($1::uuid[])
 		UNION ALL
-		SELECT a.id FROM dlq.archive_ids a WHERE a.id = ANY ($1::uuid[])
+		SELECT m.id, m.created_at
+		FROM dlq.archive_ids kept JOIN dlq.dlq_messages_archive m ON m.id = kept.id AND m.archived_at = kept.archived_at
+		WHERE kept.id = ANY ($1::uuid[])
 	), stored AS (
-		INSERT INTO dlq.message_documents AS d (message_id, version, text, terms)
-		SELECT x.id, (SELECT version FROM present), x.text, x.terms::bigint[]
-		FROM document x WHERE x.id IN (SELECT id FROM known) AND EXISTS (SELECT FROM present)
+		INSERT INTO dlq.message_documents AS d (message_id, version, text, terms, created_at)
+		SELECT x.id, (SELECT version FROM present), x.text, x.terms::bigint[], k.created_at
+		FROM document x JOIN known k ON k.id = x.id WHERE EXISTS (SELECT FROM present) AND isfinite(k.created_at)
 		ORDER BY x.id
-		ON CONFLICT (message_id) DO UPDATE SET version = excluded.version, text = excluded.text, terms = excluded.terms
-		WHERE (d.version, d.text, d.terms) IS DISTINCT FROM (excluded.version, excluded.text, excluded.terms)
+		ON CONFLICT (message_id) DO UPDATE
+		SET version = excluded.version, text = excluded.text, terms = excluded.terms, created_at = excluded.created_at
+		WHERE (d.version, d.text, d.terms, d.created_at)
+			IS DISTINCT FROM (excluded.version, excluded.text, excluded.terms, excluded.created_at)
 		RETURNING message_id, xmax = 0 AS first
 	), fresh AS MATERIALIZED (
 		SELECT array_agg(message_id) AS ids FROM stored WHERE first

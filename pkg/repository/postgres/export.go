@@ -18,6 +18,13 @@ const (
 	exportBytes = 16 << 10
 )
 
+// Of so many messages so many must have a filter's words for each message to be
+// looked at by itself.
+const (
+	exportSample = 5000
+	exportHits   = exportSample / 100
+)
+
 // Export implements repository.Searcher. A cursor holds the moment: the caller may
 // take as long as he likes for a message.
 func (s *Store) Export(ctx context.Context, q repository.ExportQuery, yield func(*entity.Message) error) error {
@@ -88,8 +95,8 @@ func howToExport(ctx context.Context, tx *sqlx.Tx, from source, q repository.Exp
 	if !q.Filter.Catalogued() {
 		return "", nil
 	}
-	hits, all, err := probe(ctx, tx, from, repository.SearchQuery{Filter: q.Filter, Limit: probed / 100}, n)
-	if all || len(hits) >= probed/100 {
+	l, err := probe(ctx, tx, from, repository.SearchQuery{Filter: q.Filter, Limit: exportHits}, n, exportSample)
+	if l.all || len(l.hits) >= exportHits {
 		return lookUp, err
 	}
 	return findFirst, err

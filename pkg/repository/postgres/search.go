@@ -32,17 +32,9 @@ func (s *Store) Search(ctx context.Context, q repository.SearchQuery) ([]entity.
 			found, err = readMessages(ctx, tx, query, args)
 			return err
 		}
-		hits, all, err := probeCatalogued(ctx, tx, from, q, n)
+		page, err := s.catalogued(ctx, tx, from, q, n)
 		if err != nil {
 			return err
-		}
-		page := these(hits)
-		page.noValues = q.NoValues
-		if !all && len(hits) < q.Limit {
-			page = listed(from, q, n, findFirst)
-			if _, err := tx.ExecContext(ctx, foundTogether); err != nil {
-				return err
-			}
 		}
 		query, args := pageQuery(from, page)
 		found, err = readMessages(ctx, tx, query, args)
@@ -230,10 +222,11 @@ func (a *arguments) behind(q repository.SearchQuery) []string {
 		" (" + a.arg(entity.Moment(q.After.CreatedAt)) + "::timestamptz, " + a.arg(q.After.ID) + "::uuid)"}
 }
 
-// these are messages that are known already, in their order.
-func these(ids []uuid.UUID) *places {
-	p := &places{arguments: arguments{first: 1}, order: "ord"}
-	p.query = "SELECT id, ord FROM unnest(" + p.arg(uuids(ids)) + "::uuid[]) WITH ORDINALITY AS w (id, ord)"
+// these are messages that are known already. Their order is that of their rows.
+func these(from source, q repository.SearchQuery, ids []uuid.UUID) *places {
+	p := &places{arguments: arguments{first: 1}, order: order(q.Sort, "at", "id"), noValues: q.NoValues}
+	p.query = "SELECT m.id, m." + sortColumn(q.Sort) + " AS at FROM unnest(" + p.arg(uuids(ids)) + "::uuid[]) AS w (id) " + from.join("w.id") +
+		" ORDER BY " + p.order + " LIMIT " + number(q.Limit)
 	return p
 }
 

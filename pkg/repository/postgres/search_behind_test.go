@@ -163,7 +163,7 @@ func TestExportBehindTheCatalogue(t *testing.T) {
 	t.Parallel()
 	db := postgrestest.Open(t)
 	seedBehind(t, db)
-	exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message) SELECT 'orders', 'new' FROM generate_series(1, $1)`, probed)
+	exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message) SELECT 'orders', 'new' FROM generate_series(1, $1)`, exportSample)
 	tx, err := db.Beginx()
 	wantNil(t, err)
 	defer func() { _ = tx.Rollback() }()

@@ -73,7 +73,7 @@ func TestSearchPlans(t *testing.T) {
 	t.Run("Words", func(t *testing.T) {
 		q := repository.SearchQuery{Filter: entity.Filter{Words: []string{"boom 777"}, Headers: []entity.HeaderMatch{{Name: "h"}}}, Limit: 50}
 		from := sourceOf(false)
-		query, args := probeQuery(q, cataloguedPlaces(from, q, names{}))
+		query, args := probeQuery(q, cataloguedPlaces(from, q, names{}), probed)
 		wantWalks(t, planned(t, db, query, args), "dlq_messages", []string{"idx_dlq_messages_created_at", "message_documents_pkey"})
 		query, args = pageQuery(from, listed(from, q, names{}, findFirst))
 		plan := planned(t, db, query, args)

@@ -90,7 +90,7 @@ func TestStalePlans(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := repository.SearchQuery{Filter: f, Limit: 20}
-			query, args := probeQuery(q, cataloguedPlaces(sourceOf(false), q, names{}))
+			query, args := probeQuery(q, cataloguedPlaces(sourceOf(false), q, names{}), probed)
 			wantFewBuffers(t, db, walkedInOrder, query, args)
 		})
 	}
