@@ -1,8 +1,12 @@
 package main
 
 import (
+	"github.com/google/uuid"
+
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/fingerprint"
 	"github.com/dlq-manager/dlq-manager/pkg/heartbeat"
+	"github.com/dlq-manager/dlq-manager/pkg/notify"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
@@ -14,4 +18,15 @@ func (p *parts) buildHeart(store repository.Repository) {
 	}
 	producer := p.cluster.NewProducer(broker.ProducerConfig{})
 	p.heart = heartbeat.New(cfg, producer, store, p.base.Registry, p.base.Log)
+}
+
+// heartbeats are what nobody needs to look at: the error group that theirs is, as the
+// ingester names it by the same configuration, and their topic. Another program's may
+// be there although this one sends none.
+func heartbeats(cfg heartbeat.Config, maker *fingerprint.Maker) notify.Quiet {
+	quiet := notify.Quiet{Groups: []uuid.UUID{maker.Of(heartbeat.Class, heartbeat.Message, "").ID()}}
+	if cfg.Topic != "" {
+		quiet.Topics = []string{cfg.Topic}
+	}
+	return quiet
 }

@@ -59,7 +59,7 @@ func work(ctx context.Context, base program.Base, schedule string) error {
 	if schedule != "" {
 		cfg.Schedule = schedule
 	}
-	archiver := archive.New(cfg, base.Store(db), base.Log, base.Registry)
+	archiver := archive.New(cfg, base.Store(db), base.Log)
 	if cfg.Schedule != "" {
 		return archiver.RunOnSchedule(ctx, cfg.Schedule)
 	}

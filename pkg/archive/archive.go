@@ -10,8 +10,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
+	"github.com/google/uuid"
 	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
 // Store is what a run needs of the database. Every method commits batch by
@@ -37,6 +39,8 @@ type Store interface {
 	// longer than redriveDays ago, and audit entries older than auditDays, which
 	// is at least 365. A kind that fails does not keep it from the others.
 	PurgeBookkeeping(ctx context.Context, redriveDays, auditDays, batch int) (int64, error)
+	// KeepArchiveRun notes what became of a run, for those who watch.
+	KeepArchiveRun(ctx context.Context, run repository.ArchiveRun) error
 }
 
 // Report says what one run did.
@@ -51,43 +55,31 @@ type Report struct {
 
 // Archiver does runs. It keeps nothing between them.
 type Archiver struct {
-	cfg     Config
-	store   Store
-	log     *zap.Logger
-	now     func() time.Time
-	success prometheus.Gauge
-	rows    *prometheus.CounterVec
+	cfg   Config
+	store Store
+	log   *zap.Logger
+	now   func() time.Time
 }
 
 // Option changes an Archiver.
 type Option func(*Archiver)
 
-// WithClock replaces time.Now for durations and the time of the last success.
+// WithClock replaces time.Now for durations.
 func WithClock(now func() time.Time) Option { return func(a *Archiver) { a.now = now } }
 
-// New returns an archiver whose metrics are registered with reg.
-func New(cfg Config, store Store, log *zap.Logger, reg prometheus.Registerer, opts ...Option) *Archiver {
-	a := &Archiver{
-		cfg: cfg, store: store, log: log, now: time.Now,
-		success: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "dlq_archive_last_success_timestamp_seconds",
-			Help: "When the last complete archive run ended, in Unix seconds.",
-		}),
-		rows: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "dlq_archive_rows_total",
-			Help: "Rows moved (archive) or deleted (purge, bookkeeping) by archive runs.",
-		}, []string{"step"}),
-	}
+// New returns an archiver. What became of a run is in the log and in the store; nobody
+// could ask a program that is gone.
+func New(cfg Config, store Store, log *zap.Logger, opts ...Option) *Archiver {
+	a := &Archiver{cfg: cfg, store: store, log: log, now: time.Now}
 	for _, o := range opts {
 		o(a)
 	}
-	reg.MustRegister(a.success, a.rows)
 	return a
 }
 
 // Run does one run and logs one line about it. When another archiver is at
 // work it does nothing, says so in the log and the report, and that is not an
-// error. The steps do not depend on one another: when one fails the others
+// error. That a run cannot be noted in the store does not keep it from its work. The steps do not depend on one another: when one fails the others
 // are still tried, and the error holds every failure. A run that ctx ends
 // reports what it had done.
 func (a *Archiver) Run(ctx context.Context) (Report, error) {
@@ -102,10 +94,13 @@ func (a *Archiver) Run(ctx context.Context) (Report, error) {
 	}
 	defer unlock()
 
+	id := uuid.New()
+	a.note(ctx, repository.ArchiveRun{ID: id, Result: repository.ArchiveRunning})
 	var r Report
 	err = a.steps(ctx, &r)
 	r.Duration = a.now().Sub(began)
 	a.account(r, err)
+	a.note(ctx, ended(ctx, id, r, err))
 	return r, err
 }
 
@@ -132,9 +127,6 @@ func (a *Archiver) steps(ctx context.Context, r *Report) error {
 		}
 		n, err := step.do()
 		*step.rows = n
-		if step.name != "partitions" { // which are no rows
-			a.rows.WithLabelValues(step.name).Add(float64(n))
-		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("step %s: %w", step.name, err))
 		}
@@ -167,6 +159,5 @@ func (a *Archiver) account(r Report, err error) {
 		a.log.Warn("archive run is incomplete", append(fields, zap.Error(err))...)
 		return
 	}
-	a.success.Set(float64(a.now().UnixMilli()) / 1000)
 	a.log.Info("archive run is complete", fields...)
 }

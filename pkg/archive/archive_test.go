@@ -10,10 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/google/uuid"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
 var errStore = errors.New("store is broken")
@@ -25,6 +26,7 @@ type fakeStore struct {
 	taken   bool // somebody has the lock
 	lockErr error
 	fail    map[string]error
+	runs    []repository.ArchiveRun
 	during  func(ctx context.Context) // runs inside ArchiveOld
 }
 
@@ -77,6 +79,13 @@ func (f *fakeStore) PurgeBookkeeping(_ context.Context, redriveDays, auditDays, 
 	return 30, f.fail["bookkeeping"]
 }
 
+func (f *fakeStore) KeepArchiveRun(ctx context.Context, run repository.ArchiveRun) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.runs = append(f.runs, run)
+	return errors.Join(ctx.Err(), f.fail["note"])
+}
+
 func (f *fakeStore) asked() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -87,13 +96,11 @@ type fixture struct {
 	*Archiver
 	store *fakeStore
 	lines *observer.ObservedLogs
-	reg   *prometheus.Registry
 }
 
 func newFixture(store *fakeStore, opts ...Option) fixture {
 	core, lines := observer.New(zap.DebugLevel)
-	reg := prometheus.NewRegistry()
-	return fixture{New(DefaultConfig(), store, zap.New(core), reg, opts...), store, lines, reg}
+	return fixture{New(DefaultConfig(), store, zap.New(core), opts...), store, lines}
 }
 
 // ticking is a clock that moves two seconds each time it is read.
@@ -141,22 +148,38 @@ func TestRun(t *testing.T) {
 		}
 	})
 
-	t.Run("CountsRowsAndRemembersSuccess", func(t *testing.T) {
+	t.Run("LeavesWhatBecameOfItInTheStore", func(t *testing.T) {
 		t.Parallel()
 		f := newFixture(&fakeStore{}, ticking())
 		_, _ = f.Run(t.Context())
-		err := testutil.GatherAndCompare(f.reg, strings.NewReader(`
-# HELP dlq_archive_last_success_timestamp_seconds When the last complete archive run ended, in Unix seconds.
-# TYPE dlq_archive_last_success_timestamp_seconds gauge
-dlq_archive_last_success_timestamp_seconds 1.000000006e+09
-# HELP dlq_archive_rows_total Rows moved (archive) or deleted (purge, bookkeeping) by archive runs.
-# TYPE dlq_archive_rows_total counter
-dlq_archive_rows_total{step="archive"} 10
-dlq_archive_rows_total{step="bookkeeping"} 30
-dlq_archive_rows_total{step="purge"} 25
-`))
-		if err != nil {
-			t.Error(err)
+		f.wantNoted(t, repository.ArchiveRun{Result: repository.ArchiveComplete, Moved: 10, Purged: 25, Bookkept: 30})
+	})
+
+	t.Run("IsIncompleteInTheStoreWhenAStepFailed", func(t *testing.T) {
+		t.Parallel()
+		f := newFixture(&fakeStore{fail: map[string]error{"quarters": errStore}})
+		_, err := f.Run(t.Context())
+		f.wantNoted(t, repository.ArchiveRun{
+			Result: repository.ArchiveIncomplete, Moved: 10, Purged: 25, Bookkept: 30, Error: err.Error(),
+		})
+	})
+
+	t.Run("IsStoppedInTheStoreWhenItWasToldToEnd", func(t *testing.T) {
+		t.Parallel()
+		ctx, cancel := context.WithCancel(t.Context())
+		f := newFixture(&fakeStore{during: func(context.Context) { cancel() }})
+		_, err := f.Run(ctx)
+		f.wantNoted(t, repository.ArchiveRun{Result: repository.ArchiveStopped, Moved: 10, Error: err.Error()})
+	})
+
+	t.Run("DoesItsWorkWhereItCannotBeNoted", func(t *testing.T) {
+		t.Parallel()
+		f := newFixture(&fakeStore{fail: map[string]error{"note": errStore}})
+		if got, err := f.Run(t.Context()); err != nil || got.Archived != 10 || got.Bookkept != 30 {
+			t.Errorf("got %+v and %v, want all of it and no error", got, err)
+		}
+		if n := f.lines.FilterMessage("nobody is told of the archive run").Len(); n != 2 {
+			t.Errorf("got %d lines about it, want 2", n)
 		}
 	})
 
@@ -170,9 +193,6 @@ dlq_archive_rows_total{step="purge"} 25
 		wantCalls(t, f.store)
 		if f.lines.FilterMessageSnippet("another archiver is running").Len() != 1 {
 			t.Errorf("got %v, want a line about the other archiver", f.lines.All())
-		}
-		if got := testutil.ToFloat64(f.success); got != 0 {
-			t.Errorf("last success: got %v, want 0", got)
 		}
 	})
 
@@ -198,9 +218,6 @@ dlq_archive_rows_total{step="purge"} 25
 				t.Errorf("got %+v, want every count", got)
 			}
 			wantCalls(t, f.store, "partitions 2", "archive 30 1000", "quarters 365 1000", "purge 365 1000", "bookkeeping 365 730 1000", "unlock")
-			if got := testutil.ToFloat64(f.success); got != 0 {
-				t.Errorf("last success: got %v, want 0", got)
-			}
 			if f.lines.Len() != 1 {
 				t.Errorf("got %d lines, want 1", f.lines.Len())
 			}
@@ -251,6 +268,19 @@ func TestConfig(t *testing.T) {
 			}
 		}
 	})
+}
+
+// wantNoted expects that a run began and what became of it.
+func (f fixture) wantNoted(t *testing.T, want repository.ArchiveRun) {
+	t.Helper()
+	if len(f.store.runs) != 2 || f.store.runs[0].ID == uuid.Nil {
+		t.Fatalf("noted %+v, want a run and its end", f.store.runs)
+	}
+	want.ID = f.store.runs[0].ID
+	began := repository.ArchiveRun{ID: want.ID, Result: repository.ArchiveRunning}
+	if !slices.Equal(f.store.runs, []repository.ArchiveRun{began, want}) {
+		t.Errorf("noted %+v, want %+v", f.store.runs, []repository.ArchiveRun{began, want})
+	}
 }
 
 func wantCalls(t *testing.T, store *fakeStore, want ...string) {

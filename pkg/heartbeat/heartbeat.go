@@ -25,6 +25,19 @@ const Fresh = time.Minute
 // without it is ever deleted.
 const Header = "dlq-heartbeat"
 
+// What a heartbeat says that it failed of, so that heartbeats are an error group of
+// their own: nobody is to be told of it, and of nothing else than it.
+const (
+	Class   = "dlqmanager.Heartbeat"
+	Message = "A heartbeat of dlq-manager, which measures how fresh the list is"
+)
+
+// The names of the headers that say so are those that everybody's decoder reads.
+const (
+	classHeader   = "error-class"
+	messageHeader = "error-message"
+)
+
 const (
 	// lookEvery is how exactly the delay is measured.
 	lookEvery = 250 * time.Millisecond
@@ -91,10 +104,14 @@ func (h *Heart) send(ctx context.Context) {
 	bounded, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	err := h.producer.Produce(bounded, broker.TopicPartition{Topic: h.cfg.Topic}, []broker.Record{{
-		Time:    now,
-		Key:     []byte(id),
-		Value:   fmt.Appendf(nil, `{"heartbeat":%q}`, id),
-		Headers: []broker.Header{{Key: Header, Value: []byte(id)}},
+		Time:  now,
+		Key:   []byte(id),
+		Value: fmt.Appendf(nil, `{"heartbeat":%q}`, id),
+		Headers: []broker.Header{
+			{Key: Header, Value: []byte(id)},
+			{Key: classHeader, Value: []byte(Class)},
+			{Key: messageHeader, Value: []byte(Message)},
+		},
 	}}).Err()
 	switch {
 	case ctx.Err() != nil:

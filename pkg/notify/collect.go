@@ -68,13 +68,21 @@ func (n *Notifier) notices(found repository.Events) []repository.NewNotice {
 }
 
 // silent reports whether nobody is told: of a muted group, of a spike that is known,
-// and of what is too long ago.
+// of what a program makes happen itself, and of what is too long ago.
 func (n *Notifier) silent(e repository.Event, found repository.Events) bool {
 	since := found.Now.Add(-n.cfg.GiveUp)
 	if found.Since.After(since) {
 		since = found.Since
 	}
-	return e.Muted || e.Again || e.At.Before(since)
+	return e.Muted || e.Again || n.quiet.has(e) || e.At.Before(since)
+}
+
+func (q Quiet) has(e repository.Event) bool {
+	if slices.Contains(q.Groups, e.Object) {
+		return true
+	}
+	loud := func(topic string) bool { return !slices.Contains(q.Topics, topic) }
+	return len(e.Topics) > 0 && !slices.ContainsFunc(e.Topics, loud)
 }
 
 // objectOf is what an event is about, for people: messages are told of by their topic.

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
@@ -40,6 +41,7 @@ type Notifier struct {
 	log     *zap.Logger
 	now     func() time.Time
 	random  func() float64
+	quiet   Quiet
 
 	away bool // the store did not answer; Run's
 }
@@ -55,8 +57,20 @@ type sink struct {
 	failures int // in a row, of this process; serve's
 }
 
+// Quiet is what nobody is told of: error groups, and what is of these topics alone.
+type Quiet struct {
+	Groups []uuid.UUID
+	Topics []string
+}
+
+// Option changes a Notifier.
+type Option func(*Notifier)
+
+// WithQuiet leaves out what a program makes happen itself.
+func WithQuiet(q Quiet) Option { return func(n *Notifier) { n.quiet = q } }
+
 // New returns a Notifier whose metrics are in registry. cfg must be valid.
-func New(cfg Config, store repository.Notifications, registry prometheus.Registerer, log *zap.Logger) (*Notifier, error) {
+func New(cfg Config, store repository.Notifications, registry prometheus.Registerer, log *zap.Logger, options ...Option) (*Notifier, error) {
 	n := &Notifier{
 		cfg: cfg, store: store, log: log, now: time.Now, random: rand.Float64, //nolint:gosec // jitter is no secret
 	}
@@ -71,6 +85,9 @@ func New(cfg Config, store repository.Notifications, registry prometheus.Registe
 		names = append(names, s.Name)
 	}
 	n.metrics = newMetrics(registry, names)
+	for _, o := range options {
+		o(n)
+	}
 	return n, nil
 }
 

@@ -102,6 +102,7 @@ type world struct {
 	registry *prometheus.Registry
 	logs     *observer.ObservedLogs
 	cfg      Config
+	quiet    Quiet
 }
 
 func newWorld(t *testing.T, sinks ...SinkConfig) *world {
@@ -123,7 +124,7 @@ func (w *world) start() {
 	}
 	core, logs := observer.New(zap.DebugLevel)
 	w.registry, w.logs = prometheus.NewRegistry(), logs
-	n, err := New(w.cfg, w.store, w.registry, zap.New(core))
+	n, err := New(w.cfg, w.store, w.registry, zap.New(core), WithQuiet(w.quiet))
 	if err != nil {
 		w.Fatal(err)
 	}

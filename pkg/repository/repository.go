@@ -44,6 +44,8 @@ type Repository interface {
 	Catalogue
 	Activity
 	Notifications
+	ArchiveRuns
+	RecentGroups
 
 	// Delete removes a message for good, its position stays consumed: the same
 	// record is never stored again. RETRYING, expired or not, answers

@@ -8,6 +8,7 @@ import (
 
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -83,22 +84,83 @@ func TestOnlyTheProgramsReachTheDatabase(t *testing.T) {
 func TestMonitoringScrapesWhatServes(t *testing.T) {
 	t.Parallel()
 	set := renderWith(t, "monitoring")
-	spec := find[*monitoringv1.PodMonitor](t, set, "dlq-manager").Spec
-	selector, err := metav1.LabelSelectorAsSelector(&spec.Selector)
+	service := find[*monitoringv1.ServiceMonitor](t, set, "dlq-manager-api").Spec
+	if want := find[*corev1.Service](t, set, "dlq-manager").Labels; !maps.Equal(service.Selector.MatchLabels, map[string]string{
+		"app.kubernetes.io/name": want["app.kubernetes.io/name"], "app.kubernetes.io/component": want["app.kubernetes.io/component"],
+	}) {
+		t.Errorf("the ServiceMonitor selects %v, want the API's Service, %v", service.Selector.MatchLabels, want)
+	}
+	pods := find[*monitoringv1.PodMonitor](t, set, "dlq-manager-ingester").Spec
+	selector, err := metav1.LabelSelectorAsSelector(&pods.Selector)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, pod := range set.Pods() {
-		serving := pod.Kind == "Deployment"
-		if got := selector.Matches(labelsOf(pod)); got != serving {
-			t.Errorf("%s scraped: %t, want %t", pod.Name, got, serving)
+		ingester := pod.Name == "dlq-manager-ingester"
+		if got := selector.Matches(labelsOf(pod)); got != ingester {
+			t.Errorf("%s scraped by the PodMonitor: %t, want %t", pod.Name, got, ingester)
 		}
 	}
-	if len(spec.PodMetricsEndpoints) != 1 {
-		t.Fatalf("got %d endpoints, want 1", len(spec.PodMetricsEndpoints))
+	if len(service.Endpoints) != 1 || len(pods.PodMetricsEndpoints) != 1 {
+		t.Fatalf("got %d and %d endpoints, want one each", len(service.Endpoints), len(pods.PodMetricsEndpoints))
 	}
-	if endpoint := spec.PodMetricsEndpoints[0]; endpoint.Path != "/metrics" || endpoint.Port == nil || *endpoint.Port != "http" {
-		t.Errorf("got %+v, want /metrics on http", endpoint)
+}
+
+// Rules and dashboards tell the programs apart by their pods and namespaces, which
+// both monitors add; a label that only one of them has would be of no use.
+func TestBothMonitorsAddTheSameLabels(t *testing.T) {
+	t.Parallel()
+	set := renderWith(t, "monitoring")
+	service := find[*monitoringv1.ServiceMonitor](t, set, "dlq-manager-api").Spec
+	pods := find[*monitoringv1.PodMonitor](t, set, "dlq-manager-ingester").Spec
+	if !slices.Equal(service.PodTargetLabels, pods.PodTargetLabels) || len(service.TargetLabels) > 0 {
+		t.Errorf("got %v and %v of the Service against %v", service.PodTargetLabels, service.TargetLabels, pods.PodTargetLabels)
+	}
+	if a, b := service.Endpoints[0].Interval, pods.PodMetricsEndpoints[0].Interval; a != b {
+		t.Errorf("got intervals %s and %s, want one", a, b)
+	}
+}
+
+func TestKEDASignsInOverTLS(t *testing.T) {
+	t.Parallel()
+	set := renderWith(t, "keda-sasl")
+	trigger := find[*ScaledObject](t, set, "dlq-manager-ingester").Spec.Triggers[0]
+	for key, want := range map[string]string{
+		"sasl": "scram_sha512", "tls": "enable", "bootstrapServers": "kafka-0.messaging.svc.cluster.local:9093",
+		"consumerGroup": "dlq-manager.default", "offsetResetPolicy": "earliest",
+	} {
+		if got := trigger.Metadata[key]; got != want {
+			t.Errorf("%s: got %q, want %q", key, got, want)
+		}
+	}
+	if trigger.AuthenticationRef == nil {
+		t.Fatal("the trigger names no credentials")
+	}
+	got := map[string]string{}
+	for _, ref := range find[*TriggerAuthentication](t, set, trigger.AuthenticationRef.Name).Spec.SecretTargetRef {
+		got[ref.Parameter] = ref.Name + "/" + ref.Key
+	}
+	want := map[string]string{"username": "dlq-manager-secrets/kafka-username", "password": "dlq-manager-secrets/kafka-password"}
+	if !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// The Secret is the one that the ingester's pods mount in clusters without Vault.
+func TestKEDAReadsTheKeysOfThePlainSecret(t *testing.T) {
+	t.Parallel()
+	var keys []string
+	for _, volume := range podOf(t, renderWith(t, "plain-secret"), "ingester").Template.Spec.Volumes {
+		if volume.Secret != nil && volume.Secret.SecretName == "dlq-manager-secrets" {
+			for _, item := range volume.Secret.Items {
+				keys = append(keys, item.Key)
+			}
+		}
+	}
+	for _, ref := range find[*TriggerAuthentication](t, renderWith(t, "keda-sasl"), "dlq-manager-kafka").Spec.SecretTargetRef {
+		if !slices.Contains(keys, ref.Key) {
+			t.Errorf("key %s is none of %v", ref.Key, keys)
+		}
 	}
 }
 

@@ -22,6 +22,7 @@ var settings = map[string][]string{
 	"search":   {"payload_bytes", "batch", "interval"},
 	"console":  {"enabled", "trace_url", "version_headers"},
 
+	"tracing":   {"endpoint", "sample_ratio", "queue", "timeout", "headers_file", "ca_file"},
 	"heartbeat": {"topic", "interval", "lost_after"},
 
 	"groups":  {"rules", "frames"},

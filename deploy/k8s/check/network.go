@@ -13,7 +13,7 @@ import (
 const (
 	dnsPort      = 53
 	httpsPort    = 443
-	otlpPort     = 4317
+	otlpPort     = 4318
 	databasePort = 5432
 	vaultPort    = 8200
 	kafkaPort    = 9092
@@ -79,9 +79,9 @@ func egressProblems(set *Set, pod Pod) []string {
 	var may []int
 	switch {
 	case strings.HasSuffix(pod.Name, "-api"):
-		may = []int{httpsPort, otlpPort, otlpPort + 1}
+		may = []int{httpsPort, otlpPort}
 	case !pod.Once:
-		may = []int{otlpPort, otlpPort + 1}
+		may = []int{otlpPort}
 	}
 	for _, port := range ports {
 		if !slices.Contains(need, port) && !slices.Contains(may, port) {

@@ -34,6 +34,7 @@ func Problems(set *Set) []string {
 
 var setRules = []func(*Set) []string{
 	brokenReferences, openProduction, brokenSelectors, workloads, network, movingProduction, silentAlerts, brokenDashboards,
+	monitored, triggers,
 }
 
 var podRules = []func(Pod) []string{

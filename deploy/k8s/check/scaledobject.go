@@ -32,11 +32,17 @@ type ScaledObjectSpec struct {
 			Behavior *autoscalingv2.HorizontalPodAutoscalerBehavior `json:"behavior,omitempty"`
 		} `json:"horizontalPodAutoscalerConfig,omitempty"`
 	} `json:"advanced,omitempty"`
-	Triggers []struct {
-		Type string `json:"type"`
-		// KEDA takes strings alone here, numbers in quotes.
-		Metadata map[string]string `json:"metadata"`
-	} `json:"triggers"`
+	Triggers []Trigger `json:"triggers"`
+}
+
+// Trigger is one thing to scale by.
+type Trigger struct {
+	Type string `json:"type"`
+	// KEDA takes strings alone here, numbers in quotes.
+	Metadata          map[string]string `json:"metadata"`
+	AuthenticationRef *struct {
+		Name string `json:"name"`
+	} `json:"authenticationRef,omitempty"`
 }
 
 // DeepCopyObject returns the object itself: nothing here changes one.
@@ -44,6 +50,6 @@ func (o *ScaledObject) DeepCopyObject() runtime.Object { return o }
 
 func addScaledObject(known *runtime.Scheme) {
 	version := schema.GroupVersion{Group: "keda.sh", Version: "v1alpha1"}
-	known.AddKnownTypes(version, &ScaledObject{})
+	known.AddKnownTypes(version, &ScaledObject{}, &TriggerAuthentication{})
 	metav1.AddToGroupVersion(known, version)
 }

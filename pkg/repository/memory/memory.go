@@ -44,6 +44,7 @@ type Store struct {
 	told         told
 	notices      map[uuid.UUID]*notice
 	sinks        map[string]time.Time // when something may be sent to it again
+	archiveRuns  map[uuid.UUID]repository.ArchiveRun
 }
 
 // row is a message and what a store knows beside it.
@@ -78,6 +79,7 @@ func New(now func() time.Time) *Store {
 		told:         told{groups: map[uuid.UUID]toldGroup{}, spikes: map[string]time.Time{}},
 		notices:      map[uuid.UUID]*notice{},
 		sinks:        map[string]time.Time{},
+		archiveRuns:  map[uuid.UUID]repository.ArchiveRun{},
 	}
 }
 

@@ -188,8 +188,8 @@ const trendDays = int(repository.TrendLife / (24 * time.Hour))
 // that are gone, longer than redriveDays ago, entries of the audit trail older than
 // auditDays, which must be 365 or more, documents whose message was deleted while
 // they were made, edits without a message, how much came in the hours of error
-// groups before repository.TrendLife, and groups that may be forgotten, as
-// repository.Groups has it. It deletes at most batch rows a
+// groups before repository.TrendLife, groups that may be forgotten, as
+// repository.Groups has it, and archive runs older than repository.ArchiveRunLife. It deletes at most batch rows a
 // transaction (of redrives 10, with their batches) and says how many rows there
 // were. When one kind fails the others are still tried.
 func (s *Store) PurgeBookkeeping(ctx context.Context, redriveDays, auditDays, batch int) (int64, error) {
@@ -215,8 +215,9 @@ func (s *Store) PurgeBookkeeping(ctx context.Context, redriveDays, auditDays, ba
 		total += n
 		errs = append(errs, err)
 		if ctx.Err() != nil {
-			break
+			return total, errors.Join(errs...)
 		}
 	}
-	return total, errors.Join(errs...)
+	n, err := s.purgeArchiveRuns(ctx, batch)
+	return total + n, errors.Join(append(errs, err)...)
 }

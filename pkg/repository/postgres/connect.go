@@ -39,7 +39,7 @@ import (
 // while; then it keeps cfg.MaxIdleConns idle ones.
 //
 // No error holds a password.
-func Open(cfg Config) (*sqlx.DB, error) {
+func Open(cfg Config, options ...OpenOption) (*sqlx.DB, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("database: %w", err)
 	}
@@ -47,6 +47,9 @@ func Open(cfg Config) (*sqlx.DB, error) {
 		return nil, err
 	}
 	c := newConnector(cfg, dialPQ(cfg.ReadTimeout))
+	for _, change := range options {
+		change(c)
+	}
 	db := sqlx.NewDb(sql.OpenDB(c), "postgres")
 	c.idle = &idle{pool: db, few: cfg.MaxIdleConns, most: cfg.MaxOpenConns}
 	db.SetMaxOpenConns(cfg.MaxOpenConns)
@@ -78,9 +81,10 @@ func tlsFilesExist(cfg Config) error {
 
 // connector opens the pool's connections.
 type connector struct {
-	cfg  Config
-	dial func(context.Context, pq.Config) (driver.Conn, error)
-	idle *idle // nil: of no pool
+	cfg    Config
+	dial   func(context.Context, pq.Config) (driver.Conn, error)
+	idle   *idle            // nil: of no pool
+	traces *statementTraces // nil: there are no spans
 
 	logins     *secret.Rotation[credentials]
 	generation atomic.Int64 // connections of an earlier one are thrown away
@@ -106,8 +110,10 @@ func (c *connector) Driver() driver.Driver { return &pq.Driver{} }
 
 // Connect opens one connection. Its errors say that the database is unavailable:
 // none of them is about a statement.
-func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
-	conn, err := c.connect(ctx)
+func (c *connector) Connect(ctx context.Context) (conn driver.Conn, err error) {
+	span := c.traces.connect(ctx)
+	defer func() { span.end(err) }()
+	conn, err = c.connect(ctx)
 	if s, ok := conn.(*session); ok && err == nil && c.retired(s.generation) { // meanwhile its role was dropped
 		_ = conn.Close()
 		conn, err = c.connect(ctx)

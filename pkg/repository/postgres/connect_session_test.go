@@ -1,8 +1,10 @@
 package postgres
 
 import (
+	"context"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,6 +15,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
+	"github.com/dlq-manager/dlq-manager/pkg/traces/tracestest"
 )
 
 // rotated is a pool with idle connections of a first role, whose file has a second
@@ -25,7 +28,7 @@ type rotated struct {
 
 const poolOfRotated = 4
 
-func openRotated(t *testing.T, at string) *rotated {
+func openRotated(t *testing.T, at string, options ...OpenOption) *rotated {
 	t.Helper()
 	var r rotated
 	for _, name := range []*string{&r.first, &r.second} {
@@ -37,7 +40,7 @@ func openRotated(t *testing.T, at string) *rotated {
 	cfg.User, cfg.CredentialsFile = "", filepath.Join(t.TempDir(), "credentials")
 	cfg.MaxOpenConns, cfg.MaxIdleConns = poolOfRotated, poolOfRotated
 	writeSecret(t, cfg.CredentialsFile, "username: "+r.first+"\npassword: p\n")
-	r.DB = openConfig(t, cfg)
+	r.DB = openConfig(t, cfg, options...)
 	var held []interface{ Close() error }
 	for range poolOfRotated {
 		held = append(held, holdConnection(t, r.DB))
@@ -57,27 +60,27 @@ func TestSession_RoleDropped(t *testing.T) {
 	at := postgrestest.URL(t) // whose migrations make dlq_rw
 	const query = `SELECT count(*) FROM dlq.dlq_messages WHERE retry_count >= $1`
 	page := repository.SearchQuery{Limit: 10, Filter: entity.Filter{Topic: "orders"}}
-	for name, ask := range map[string]func(*testing.T, *rotated) error{
-		"Query": func(_ *testing.T, r *rotated) error { return r.Get(new(int), query, 0) },
-		"Exec": func(_ *testing.T, r *rotated) error {
-			_, err := r.Exec(`DELETE FROM dlq.idempotency_keys WHERE false`)
+	for name, ask := range map[string]func(context.Context, *rotated) error{
+		"Query": func(ctx context.Context, r *rotated) error { return r.GetContext(ctx, new(int), query, 0) },
+		"Exec": func(ctx context.Context, r *rotated) error {
+			_, err := r.ExecContext(ctx, `DELETE FROM dlq.idempotency_keys WHERE false`)
 			return err
 		},
-		"Prepare": func(_ *testing.T, r *rotated) error {
-			st, err := r.Preparex(query)
+		"Prepare": func(ctx context.Context, r *rotated) error {
+			st, err := r.PreparexContext(ctx, query)
 			if err != nil {
 				return err
 			}
 			defer st.Close()
 			return nil
 		},
-		"Counts": func(t *testing.T, r *rotated) error { _, err := New(r.DB).Counts(t.Context()); return err },
-		"Search": func(t *testing.T, r *rotated) error { _, err := New(r.DB).Search(t.Context(), page); return err },
-		"ExactSize": func(t *testing.T, r *rotated) error {
-			return New(r.DB).readNumber(t.Context(), new(int64), query, []any{0})
+		"Counts": func(ctx context.Context, r *rotated) error { _, err := New(r.DB).Counts(ctx); return err },
+		"Search": func(ctx context.Context, r *rotated) error { _, err := New(r.DB).Search(ctx, page); return err },
+		"ExactSize": func(ctx context.Context, r *rotated) error {
+			return New(r.DB).readNumber(ctx, new(int64), query, []any{0})
 		},
-		"Export": func(t *testing.T, r *rotated) error {
-			return New(r.DB).Export(t.Context(), repository.ExportQuery{Limit: 10}, func(*entity.Message) error { return nil })
+		"Export": func(ctx context.Context, r *rotated) error {
+			return New(r.DB).Export(ctx, repository.ExportQuery{Limit: 10}, func(*entity.Message) error { return nil })
 		},
 	} {
 		for how, drop := range map[string]string{
@@ -87,19 +90,26 @@ func TestSession_RoleDropped(t *testing.T) {
 			"ThrownOutAndRevoked": `REVOKE dlq_rw FROM %; SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '%'`,
 			"DroppedAndMadeAgain": `DROP ROLE %; CREATE ROLE % LOGIN PASSWORD 'p' IN ROLE dlq_rw`,
 		} {
-			t.Run(name+"/"+how, func(t *testing.T) {
-				t.Parallel()
-				r := openRotated(t, at)
-				asAdmin(t, replaced(drop, r.first))
-				if err := ask(t, r); err != nil {
-					t.Errorf("got %v, want an answer", err)
-				}
-				wantNil(t, r.held.Close()) // it was in use, and goes back
-				for range poolOfRotated {
-					wantUser(t, r.DB, r.second)
-					holdConnection(t, r.DB)
-				}
-			})
+			for _, traced := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/%s/traced=%t", name, how, traced), func(t *testing.T) {
+					t.Parallel()
+					ctx, options := t.Context(), []OpenOption(nil)
+					if traced {
+						spans := tracestest.Record()
+						ctx, options = spans.Begin(ctx), []OpenOption{WithTracing(spans)}
+					}
+					r := openRotated(t, at, options...)
+					asAdmin(t, replaced(drop, r.first))
+					if err := ask(ctx, r); err != nil {
+						t.Errorf("got %v, want an answer", err)
+					}
+					wantNil(t, r.held.Close()) // it was in use, and goes back
+					for range poolOfRotated {
+						wantUser(t, r.DB, r.second)
+						holdConnection(t, r.DB)
+					}
+				})
+			}
 		}
 	}
 }

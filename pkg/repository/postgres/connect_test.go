@@ -387,9 +387,9 @@ func openAs(t *testing.T, c Config, password string) *sqlx.DB {
 	return openConfig(t, c)
 }
 
-func openConfig(t *testing.T, c Config) *sqlx.DB {
+func openConfig(t *testing.T, c Config, options ...OpenOption) *sqlx.DB {
 	t.Helper()
-	db, err := Open(c)
+	db, err := Open(c, options...)
 	if err != nil {
 		t.Fatal(err)
 	}

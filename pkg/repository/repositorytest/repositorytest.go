@@ -77,6 +77,8 @@ func Run(t *testing.T, open func(t *testing.T, clock *Clock) Fixture) {
 		{"Activity", activityPromises()},
 		{"Events", eventsPromises()},
 		{"Notices", noticesPromises()},
+		{"ArchiveRuns", archiveRunsPromises()},
+		{"RecentGroups", recentGroupsPromises()},
 		{"RedriveBatches", redriveBatchesPromises()},
 		{"Concurrency", concurrencyPromises()},
 		{"Context", contextPromises()},

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
+)
+
+func TestArchiveCollector(t *testing.T) {
+	t.Parallel()
+	at := time.Unix(1_000_000_000, 0)
+	store := memory.New(func() time.Time { return at })
+	keep := func(run repository.ArchiveRun) {
+		t.Helper()
+		if err := store.KeepArchiveRun(t.Context(), run); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := testutil.CollectAndCount(newArchiveCollector(store)); n != 0 {
+		t.Errorf("got %d metrics before any run, want none", n)
+	}
+	first := uuid.New()
+	keep(repository.ArchiveRun{ID: first, Result: repository.ArchiveRunning})
+	at = at.Add(90 * time.Second)
+	keep(repository.ArchiveRun{ID: first, Result: repository.ArchiveComplete, Moved: 3, Purged: 2, Bookkept: 1})
+	at = at.Add(24 * time.Hour)
+	keep(repository.ArchiveRun{ID: uuid.New(), Result: repository.ArchiveIncomplete, Moved: 9, Error: "broken"})
+	want := `
+# HELP dlq_archive_last_run_result 1 for what became of the archive run that began last; one that stays running was killed.
+# TYPE dlq_archive_last_run_result gauge
+dlq_archive_last_run_result{result="complete"} 0
+dlq_archive_last_run_result{result="incomplete"} 1
+dlq_archive_last_run_result{result="running"} 0
+dlq_archive_last_run_result{result="stopped"} 0
+# HELP dlq_archive_last_success_duration_seconds How long the last complete archive run took.
+# TYPE dlq_archive_last_success_duration_seconds gauge
+dlq_archive_last_success_duration_seconds 90
+# HELP dlq_archive_last_success_rows Rows that the last complete archive run moved (archive) or deleted (purge, bookkeeping).
+# TYPE dlq_archive_last_success_rows gauge
+dlq_archive_last_success_rows{step="archive"} 3
+dlq_archive_last_success_rows{step="bookkeeping"} 1
+dlq_archive_last_success_rows{step="purge"} 2
+# HELP dlq_archive_last_success_timestamp_seconds When the last complete archive run ended, in Unix seconds; nothing when there was none.
+# TYPE dlq_archive_last_success_timestamp_seconds gauge
+dlq_archive_last_success_timestamp_seconds 1.00000009e+09
+`
+	if err := testutil.CollectAndCompare(newArchiveCollector(store), strings.NewReader(want)); err != nil {
+		t.Error(err)
+	}
+}
+
+// noRuns is a database of the version before, which has no place for runs.
+type noRuns struct{ repository.ArchiveRuns }
+
+func (noRuns) LatestArchiveRuns(context.Context) (last, complete *repository.ArchiveRun, err error) {
+	return nil, nil, errors.New("no such table")
+}
+
+func TestArchiveCollector_TellsNothingWhereThereIsNoPlaceForRuns(t *testing.T) {
+	t.Parallel()
+	if n := testutil.CollectAndCount(newArchiveCollector(noRuns{})); n != 0 {
+		t.Errorf("got %d metrics, want none", n)
+	}
+}
+
+func TestGroupsCollector_LeavesOutHeartbeats(t *testing.T) {
+	t.Parallel()
+	store := memory.New(time.Now)
+	heart, other := entity.Fingerprint{Class: "heart"}, entity.Fingerprint{Class: "other"}
+	if err := store.NoteFingerprints(t.Context(), []entity.Fingerprint{heart, other}); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range []entity.Fingerprint{heart, other} {
+		m := entity.NewMessage("", "boom", time.Now())
+		m.Group = f.ID()
+		store.Insert(m)
+	}
+	want := `
+# HELP dlq_error_groups_recent Error groups that came first (new) or came back after all of theirs was resolved (regressed) within the last hour, without muted ones.
+# TYPE dlq_error_groups_recent gauge
+dlq_error_groups_recent{change="new"} 1
+dlq_error_groups_recent{change="regressed"} 0
+`
+	if err := testutil.CollectAndCompare(newGroupsCollector(store, []uuid.UUID{heart.ID()}), strings.NewReader(want)); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// recentGroups is how long ago a group came, or came back, that counts as recent.
+const recentGroups = time.Hour
+
+// groupsCollector tells of error groups that somebody may want to look at. Every
+// replica tells the same numbers.
+type groupsCollector struct {
+	store  repository.RecentGroups
+	except []uuid.UUID
+	recent *prometheus.Desc
+	counts reading[repository.RecentCount]
+}
+
+func newGroupsCollector(store repository.RecentGroups, except []uuid.UUID) *groupsCollector {
+	return &groupsCollector{
+		store: store, except: except,
+		recent: prometheus.NewDesc("dlq_error_groups_recent",
+			"Error groups that came first (new) or came back after all of theirs was resolved (regressed) within the last hour, "+
+				"without muted ones.", []string{"change"}, nil),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (c *groupsCollector) Describe(ch chan<- *prometheus.Desc) { ch <- c.recent }
+
+// Collect implements prometheus.Collector.
+func (c *groupsCollector) Collect(ch chan<- prometheus.Metric) {
+	counts, known := c.counts.current(func(ctx context.Context) (repository.RecentCount, error) {
+		return c.store.CountRecentGroups(ctx, recentGroups, c.except)
+	})
+	if !known {
+		return
+	}
+	ch <- prometheus.MustNewConstMetric(c.recent, prometheus.GaugeValue, float64(counts.New), "new")
+	ch <- prometheus.MustNewConstMetric(c.recent, prometheus.GaugeValue, float64(counts.Regressed), "regressed")
+}

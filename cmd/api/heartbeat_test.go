@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/cmd/internal/program"
+	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/fingerprint"
+	"github.com/dlq-manager/dlq-manager/pkg/heartbeat"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// recorder keeps what was produced.
+type recorder struct{ records []broker.Record }
+
+func (r *recorder) Produce(_ context.Context, _ broker.TopicPartition, records []broker.Record) broker.ProduceResult {
+	r.records = append(r.records, records...)
+	return broker.ProduceResult{Records: []broker.RecordResult{{}}}
+}
+
+// A record as the heart sends it is, read as the ingester reads it, of the group that
+// is quiet, and of no other: what says nothing of its error is told of as ever.
+func TestHeartbeatsAreAGroupOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	decoder, err := decoderOf(program.DefaultConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	maker, err := fingerprint.New(fingerprint.DefaultConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := heartbeat.DefaultConfig()
+	cfg.Topic = "beat.dlq.v1"
+	quiet := heartbeats(cfg, maker)
+	produced := &recorder{}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+		defer cancel()
+		heartbeat.New(cfg, produced, emptyList{}, prometheus.NewRegistry(), zap.NewNop()).Run(ctx)
+	})
+	if len(produced.records) != 1 {
+		t.Fatalf("got %d records, want one", len(produced.records))
+	}
+	sent := entity.Record{Value: produced.records[0].Value}
+	for _, h := range produced.records[0].Headers {
+		sent.Headers = append(sent.Headers, entity.Header(h))
+	}
+	read := decoder.Decode(cfg.Topic, sent, time.Now(), nil)
+	if got := maker.Of(read.Failure.Class, read.ErrorMessage, read.Failure.StackTrace).ID(); got != quiet.Groups[0] || read.OriginalTopic != "" {
+		t.Errorf("a heartbeat is of %q and of group %s (%q, %q), want no topic and %s", read.OriginalTopic, got,
+			read.Failure.Class, read.ErrorMessage, quiet.Groups[0])
+	}
+	if got := maker.Of("", entity.UnknownError, "").ID(); got == quiet.Groups[0] {
+		t.Error("what says nothing of its error is of the group of heartbeats")
+	}
+}
+
+// emptyList is a store in which nothing becomes visible.
+type emptyList struct{ heartbeat.Store }
+
+func (emptyList) List(context.Context, string, repository.Page) (repository.List, error) {
+	return repository.List{}, nil
+}

@@ -1,0 +1,36 @@
+package integration_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// TestArchiverLeavesWhatBecameOfIt: the archiver is gone when somebody asks, and the API
+// tells of it. Where there is no place to leave it, as before the migration or after the
+// way back, it does its work all the same.
+func TestArchiverLeavesWhatBecameOfIt(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	s.must("archiver")
+	var complete int
+	if err := s.db.Get(&complete, `SELECT count(*) FROM dlq.archive_runs WHERE result = 'complete' AND finished_at >= started_at`); err != nil || complete != 1 {
+		t.Errorf("%d complete runs, %v, want one", complete, err)
+	}
+	api := s.startReady("api")
+	metrics := string(api.call(http.MethodGet, "/metrics", http.StatusOK, nil))
+	for _, want := range []string{"\ndlq_archive_last_success_timestamp_seconds 1.", `dlq_archive_last_run_result{result="complete"} 1`} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("/metrics has no %q", want)
+		}
+	}
+	if _, err := s.db.Exec(`DROP TABLE dlq.archive_runs`); err != nil {
+		t.Fatal(err)
+	}
+	out := s.must("archiver")
+	for _, want := range []string{"archive run is complete", "nobody is told of the archive run"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the archiver did not say %q:\n%s", want, out)
+		}
+	}
+}

@@ -1,0 +1,238 @@
+package integration_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestNotificationsSurviveKilledProcesses: people are told of a new cause, of a message
+// that died and of a redrive that ended, although a receiver refuses at first and the
+// API is killed between all that happens and its delivery: before anybody looked, while
+// a receiver has it in hand, and while it waits to be sent again. Each is delivered, under
+// one id, signed, and says the same each time. Heartbeats, which come all the while, are
+// told of to nobody.
+func TestNotificationsSurviveKilledProcesses(t *testing.T) {
+	t.Parallel()
+	n := newNotified(t)
+	n.startReady("ingester")
+	n.up()
+
+	// Refused once, then in the receiver's hand when the API dies.
+	n.hook.does(refuses)
+	n.chat.does(refuses)
+	n.fails("com.acme.Timeout", "the stock service is late")
+	first := event{"group_new", n.groupOf("com.acme.Timeout")}
+	n.hook.waitFor("a refused notification", func(d delivery) bool { return d.event == first && d.answer == http.StatusInternalServerError })
+	n.chat.waitFor("a refused notification", func(d delivery) bool { return d.answer == http.StatusInternalServerError })
+	n.hook.does(holds)
+	n.hook.waitFor("a notification in hand", func(d delivery) bool { return d.event == first && d.answer == 0 })
+	n.api.kill()
+
+	// Nobody looks while this happens.
+	n.fails("com.acme.NoSuchArticle", "article is gone")
+	second := event{"group_new", n.groupOf("com.acme.NoSuchArticle")}
+	n.hook.does(takes)
+	n.chat.does(takes)
+	n.up()
+	n.delivered(first, second)
+
+	// What happened is kept, and waits to be sent again.
+	n.hook.does(refuses)
+	n.chat.does(refuses)
+	died := event{"message_dead", n.target}
+	n.dies()
+	finished := event{"redrive_finished", n.redriven()}
+	n.hook.waitFor("a death that is refused", func(d delivery) bool { return d.event == died })
+	n.api.kill()
+	n.hook.does(takes)
+	n.chat.does(takes)
+	n.up()
+	n.delivered(first, second, died, finished)
+
+	n.wantOneIDEach(first, second, died, finished)
+	n.wantSlack("com.acme.Timeout", "com.acme.NoSuchArticle", "1 message became DEAD in "+n.target, "Redrive (retry) finished")
+	n.wantNothingOfHeartbeats()
+	n.api.wantRunning()
+}
+
+// notified is a system that tells two receivers of what happens, and sends heartbeats.
+type notified struct {
+	*operators
+	hook, chat *listener
+	beats      string // the topic of the heartbeats
+}
+
+func newNotified(t *testing.T) *notified {
+	t.Helper()
+	key := []byte("a secret of the test, 32 bytes..")
+	n := &notified{operators: &operators{letters: newLetters(newSystem(t))}, hook: newListener(t, key), chat: newListener(t, nil)}
+	n.beats = n.topic("heartbeat.dlq.v1")
+	n.kafka.create(n.beats, 1)
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("whsec_"+base64.StdEncoding.EncodeToString(key)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config, err := os.OpenFile(n.config, os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer config.Close()
+	if _, err := fmt.Fprintf(config, `
+heartbeat: {topic: %q, interval: 1s}
+notify:
+  interval: 100ms
+  window: 500ms
+  timeout: 5s
+  backoff: 200ms
+  backoff_max: 500ms
+  console_url: https://dlq.example.com
+  sinks:
+    - {name: hook, type: webhook, url: %q, secret_file: %q, per_minute: 600}
+    - {name: chat, type: slack, url: %q, per_minute: 600}
+`, n.beats, n.hook.URL+"/hook", secret, n.chat.URL+"/slack"); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// up starts the API, and waits until it has begun to look: what happened before anybody
+// ever did is nobody's news.
+func (n *notified) up() {
+	n.t.Helper()
+	n.api = n.startReady("api")
+	eventually(n.t, time.Minute, "somebody looks for events", func() bool {
+		var looking bool
+		return n.db.Get(&looking, `SELECT began_at IS NOT NULL FROM dlq.notice_state`) == nil && looking
+	})
+}
+
+// fails produces three letters of a cause and waits until they are stored.
+func (n *notified) fails(class, message string) {
+	n.t.Helper()
+	before := n.ofTarget()
+	for range 3 {
+		n.failing(class, message, `{"order": 1}`)
+	}
+	eventually(n.t, time.Minute, class+" is stored", func() bool { return n.ofTarget() == before+3 })
+}
+
+func (n *notified) ofTarget() int { return n.count("original_topic = '" + n.target + "'") }
+
+func (n *notified) groupOf(class string) (id string) {
+	n.t.Helper()
+	if err := n.db.Get(&id, `SELECT id FROM dlq.error_groups WHERE class = $1 AND first_seen IS NOT NULL`, class); err != nil {
+		n.t.Fatalf("the group of %s: %v", class, err)
+	}
+	return id
+}
+
+// dies marks a message as dead.
+func (n *notified) dies() {
+	n.t.Helper()
+	var id string
+	if err := n.db.Get(&id, `SELECT id FROM dlq.dlq_messages WHERE original_topic = $1 AND status = 'PENDING' ORDER BY id LIMIT 1`, n.target); err != nil {
+		n.t.Fatalf("a message that waits: %v", err)
+	}
+	if status, body := n.api.try(http.MethodPost, "/api/v1/dlq/messages/"+id+"/dead", nil); status != http.StatusOK {
+		n.t.Fatalf("mark %s as dead = %d %s, want 200", id, status, body)
+	}
+}
+
+// redriven sends the others back and returns the redrive, which is finished.
+func (n *notified) redriven() string {
+	n.t.Helper()
+	status, body := n.api.try(http.MethodPost, "/api/v1/redrives",
+		fmt.Appendf(nil, `{"filter": {"topic": %q}}`, n.target), "Content-Type", "application/json")
+	var made redrive
+	if err := json.Unmarshal(body, &made); err != nil || status != http.StatusAccepted {
+		n.t.Fatalf("a redrive = %d %.300s, want 202", status, body)
+	}
+	eventually(n.t, time.Minute, "the redrive is finished", func() bool {
+		var state string
+		return n.db.Get(&state, `SELECT state FROM dlq.redrives WHERE id = $1`, made.ID) == nil && state == "finished"
+	})
+	return made.ID
+}
+
+// delivered waits until a receiver has taken each event, and nothing waits any more.
+func (n *notified) delivered(events ...event) {
+	n.t.Helper()
+	for _, e := range events {
+		n.hook.waitFor(fmt.Sprint(e), func(d delivery) bool { return d.event == e && d.answer == http.StatusNoContent })
+	}
+	eventually(n.t, time.Minute, "nothing waits to be sent", func() bool {
+		var waiting int
+		return n.db.Get(&waiting, `SELECT count(*) FROM dlq.notices WHERE ended_at IS NULL OR NOT sent`) == nil && waiting == 0
+	})
+}
+
+// wantOneIDEach: an event has one id and one text however often it was sent, each time
+// with a signature, and no two have the same.
+func (n *notified) wantOneIDEach(events ...event) {
+	n.t.Helper()
+	texts, ids := map[string]string{}, map[event]string{}
+	for _, d := range n.hook.all() {
+		if !d.signed {
+			n.t.Errorf("%v came without a signature that verifies", d.event)
+		}
+		if text, known := texts[d.id]; known && text != d.body {
+			n.t.Errorf("%s says\n%s\nand\n%s", d.id, text, d.body)
+		}
+		texts[d.id] = d.body
+		if id, known := ids[d.event]; known && id != d.id {
+			n.t.Errorf("%v came as %s and as %s, want one id", d.event, id, d.id)
+		}
+		ids[d.event] = d.id
+	}
+	if len(ids) != len(events) || len(texts) != len(events) {
+		n.t.Errorf("got %d events under %d ids, want %d: %v", len(ids), len(texts), len(events), ids)
+	}
+	again := 0
+	for _, d := range n.hook.all() {
+		if d.event == events[0] {
+			again++
+		}
+	}
+	if again < 3 {
+		n.t.Errorf("%v was sent %d times, want it refused, held and taken", events[0], again)
+	}
+}
+
+// wantSlack expects a text that was taken for each.
+func (n *notified) wantSlack(parts ...string) {
+	n.t.Helper()
+	for _, part := range parts {
+		n.chat.waitFor("text with "+part, func(d delivery) bool {
+			return d.answer == http.StatusNoContent && strings.Contains(d.text, part)
+		})
+	}
+}
+
+// wantNothingOfHeartbeats: they went through all of it and are known by nobody, neither
+// by who is told nor by those who watch.
+func (n *notified) wantNothingOfHeartbeats() {
+	n.t.Helper()
+	eventually(n.t, time.Minute, "heartbeats came and went", func() bool {
+		var came bool
+		return n.db.Get(&came, `SELECT (SELECT count(*) FROM dlq.audit WHERE actor = 'heartbeat') > 1 AND EXISTS (
+			SELECT FROM dlq.error_groups WHERE class = 'dlqmanager.Heartbeat' AND first_seen IS NOT NULL)`) == nil && came
+	})
+	for _, d := range append(n.hook.all(), n.chat.all()...) {
+		if strings.Contains(d.body, "eartbeat") {
+			n.t.Errorf("somebody was told of a heartbeat: %s", d.body)
+		}
+	}
+	metrics := string(n.api.call(http.MethodGet, "/metrics", http.StatusOK, nil))
+	for _, want := range []string{`dlq_error_groups_recent{change="new"} 2`, `dlq_error_groups_recent{change="regressed"} 0`} {
+		if !strings.Contains(metrics, want) {
+			n.t.Errorf("/metrics has no %s", want)
+		}
+	}
+}

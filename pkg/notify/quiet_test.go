@@ -1,0 +1,70 @@
+package notify
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// What a program makes happen itself is nobody's news, whichever way it would be found,
+// and keeps nobody from being told of the rest.
+func TestNotifier_SaysNothingOfWhatIsQuiet(t *testing.T) {
+	t.Parallel()
+	r := newReceiver(t)
+	w := newWorld(t, hook("ops", r))
+	ours := entity.Fingerprint{Class: "dlqmanager.Heartbeat", Title: "beat"}
+	others := entity.Fingerprint{Class: "E", Title: "out of stock"}
+	w.quiet = Quiet{Groups: []uuid.UUID{ours.ID()}, Topics: []string{"heartbeat.dlq.v1"}}
+	w.start()
+	if err := w.store.NoteFingerprints(t.Context(), []entity.Fingerprint{ours, others}); err != nil {
+		t.Fatal(err)
+	}
+	beat := func() {
+		t.Helper()
+		m := entity.NewMessage("", "boom", w.clock.Now())
+		m.Group, m.Source.Topic = ours.ID(), "heartbeat.dlq.v1"
+		w.store.Insert(m)
+		w.pass()
+		if err := w.store.Delete(t.Context(), m.ID, entity.By("heartbeat")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	beat()
+	w.clock.advance(w.cfg.Repeat)
+	beat() // and back
+	w.dead("heartbeat.dlq.v1", 1)
+	w.pass()
+	if got := r.taken(); len(got) > 0 {
+		t.Errorf("got %v, want nothing of heartbeats", got)
+	}
+	m := entity.NewMessage("orders", "boom", w.clock.Now())
+	m.Group = others.ID()
+	w.store.Insert(m)
+	w.pass()
+	if got := r.taken(); len(got) != 1 || !strings.Contains(got[0].body, string(repository.GroupNew)) {
+		t.Errorf("got %v, want the other group", got)
+	}
+}
+
+func TestQuiet_IsOfWhatIsOfItsTopicsAlone(t *testing.T) {
+	t.Parallel()
+	q := Quiet{Groups: []uuid.UUID{{1}}, Topics: []string{"a", "b"}}
+	for _, c := range []struct {
+		name  string
+		event repository.Event
+		want  bool
+	}{
+		{"its group", repository.Event{Object: uuid.UUID{1}, Topics: []string{"orders"}}, true},
+		{"its topics", repository.Event{Topics: []string{"b", "a"}}, true},
+		{"others too", repository.Event{Topics: []string{"a", "orders"}}, false},
+		{"of no known topic", repository.Event{Object: uuid.UUID{2}}, false},
+	} {
+		if got := q.has(c.event); got != c.want {
+			t.Errorf("%s: got %t, want %t", c.name, got, c.want)
+		}
+	}
+}
