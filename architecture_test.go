@@ -24,6 +24,7 @@ var layers = map[string][]string{
 	"pkg/console":   {},
 	"pkg/secret":    {},
 	"pkg/telemetry": {},
+	"pkg/traces":    {},
 	"migrations":    {},
 	"pkg/migrate":   {"migrations"},
 
@@ -35,19 +36,19 @@ var layers = map[string][]string{
 	"pkg/rest/openapi":        {},
 	"pkg/repository":          {"pkg/entity"},
 	"pkg/repository/memory":   {"pkg/entity", "pkg/repository"},
-	"pkg/repository/postgres": {"pkg/entity", "pkg/repository", "pkg/secret"},
+	"pkg/repository/postgres": {"pkg/entity", "pkg/repository", "pkg/secret", "pkg/traces"},
 	"pkg/broker":              {"pkg/secret"},
 
 	// Layer 2: what the product does. They do not know one another, nor which
 	// store serves them.
-	"pkg/ingest":      {"pkg/entity", "pkg/repository", "pkg/broker", "pkg/deadletter"},
-	"pkg/republisher": {"pkg/entity", "pkg/repository", "pkg/broker", "pkg/deadletter"},
-	"pkg/redrive":     {"pkg/entity", "pkg/repository", "pkg/deadletter", "pkg/payload"},
+	"pkg/ingest":      {"pkg/entity", "pkg/repository", "pkg/broker", "pkg/deadletter", "pkg/traces"},
+	"pkg/republisher": {"pkg/entity", "pkg/repository", "pkg/broker", "pkg/deadletter", "pkg/traces"},
+	"pkg/redrive":     {"pkg/entity", "pkg/repository", "pkg/deadletter", "pkg/payload", "pkg/traces"},
 	"pkg/catalogue":   {"pkg/entity", "pkg/repository", "pkg/fingerprint", "pkg/payload"},
-	"pkg/archive":     {},
+	"pkg/archive":     {"pkg/repository"},
 	"pkg/heartbeat":   {"pkg/entity", "pkg/repository", "pkg/broker"},
 	"pkg/notify":      {"pkg/entity", "pkg/repository", "pkg/secret"},
-	"pkg/rest":        {"pkg/entity", "pkg/repository", "pkg/auth", "pkg/payload", "pkg/rest/openapi"},
+	"pkg/rest":        {"pkg/entity", "pkg/repository", "pkg/auth", "pkg/payload", "pkg/rest/openapi", "pkg/traces"},
 }
 
 // owners are the packages that may import a library: the others must not notice
@@ -67,6 +68,12 @@ var owners = map[string][]string{
 	"github.com/evanphx/json-patch":       {"pkg/payload"},
 	"github.com/wI2L/jsondiff":            {"pkg/payload"},
 	"github.com/twmb/franz-go":            {},
+
+	// Who makes spans knows the interfaces alone (otel/trace, and attribute and codes
+	// that are their words).
+	"go.opentelemetry.io/otel/sdk":       {"pkg/telemetry"},
+	"go.opentelemetry.io/otel/exporters": {"pkg/telemetry"},
+	"go.opentelemetry.io/contrib":        {},
 }
 
 type goPackage struct {

@@ -79,11 +79,14 @@ func (p *parts) buildServer(store repository.Repository) error {
 		return m.Failure.Class, m.ErrorMessage, stackTrace(m)
 	}
 	p.finder = catalogue.New(cfg.Search, store, failure, maker, masks, base.Registry, base.Log)
-	p.service = redrive.New(cfg.Redrive, store, p.publisher, base.Registry, base.Log)
+	p.service = redrive.New(cfg.Redrive, store, p.publisher, base.Registry, base.Log, redrive.WithTracing(base.Tracing.Provider()))
 	p.server = rest.New(cfg.Server, store, p.service, p.checks(), base.Registry, base.Log,
-		append(p.readings(decoder), rest.WithMasks(masks), rest.WithAuth(authenticator, cfg.Auth.Mode))...)
-	base.Registry.MustRegister(newStateCollector(store), newAuthDisabled(cfg.Auth.Mode))
-	if p.teller, err = notify.New(cfg.Notify, store, base.Registry, base.Log); err != nil {
+		append(p.readings(decoder), rest.WithMasks(masks), rest.WithAuth(authenticator, cfg.Auth.Mode),
+			rest.WithTracing(base.Tracing.Provider()))...)
+	quiet := heartbeats(cfg.Heartbeat, maker)
+	base.Registry.MustRegister(newStateCollector(store), newGroupsCollector(store, quiet.Groups), newArchiveCollector(store),
+		newAuthDisabled(cfg.Auth.Mode))
+	if p.teller, err = notify.New(cfg.Notify, store, base.Registry, base.Log, notify.WithQuiet(quiet)); err != nil {
 		return err
 	}
 	p.buildHeart(store)
@@ -162,7 +165,8 @@ func (p *parts) buildPublisher() (publisher, error) {
 		return nil, err
 	}
 	producer := p.cluster.NewProducer(broker.ProducerConfig{Timeout: cfg.Kafka.Republish.Timeout})
-	return republisher.New(cfg.Kafka.Republish, patterns, p.cluster, producer, republisher.WithStrip(decoder.Strip))
+	return republisher.New(cfg.Kafka.Republish, patterns, p.cluster, producer,
+		republisher.WithStrip(decoder.Strip), republisher.WithTracing(p.base.Tracing.Provider()))
 }
 
 // checks are what readiness tells. Kafka is shown and changes nothing: reading

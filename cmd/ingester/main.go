@@ -44,6 +44,10 @@ func run(ctx context.Context, args, environ []string, stdout io.Writer) error {
 	}
 	// Batches come and go by the megabyte: what is under way is there twice at worst.
 	program.NeedMemory(2*base.Config.Ingest.BufferBytes + 48<<20)
+	if base, err = base.WithTracing("ingester"); err != nil {
+		return err
+	}
+	defer base.StopTracing()
 	return serve(ctx, base)
 }
 
@@ -69,7 +73,7 @@ func serve(ctx context.Context, base program.Base) error {
 		return err
 	}
 	ingester := ingest.New(cfg.Ingest, cfg.Kafka.ConsumerGroup, patterns, cluster, decoder, base.Store(db), base.Registry, base.Log,
-		ingest.WithFingerprints(fingerprints))
+		ingest.WithFingerprints(fingerprints), ingest.WithTracing(base.Tracing.Provider()))
 	probes := rest.NewProbes(cfg.Server, []rest.Check{
 		{Name: "database", Probe: both(db.PingContext, ingester.CheckDatabase), Required: true},
 		program.SchemaCheck(db),

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/segmentio/kafka-go"
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
@@ -254,6 +255,8 @@ type fakeStore struct {
 
 	fingerprinting func([]entity.Fingerprint) error // before fingerprints are noted
 	mapping        func() (entity.Mapping, error)   // instead of the stored one
+
+	tracing chan trace.SpanContext // gets the spans within which batches are stored; nil: nobody asks
 }
 
 func (s *fakeStore) NoteFingerprints(ctx context.Context, fingerprints []entity.Fingerprint) error {
@@ -329,6 +332,9 @@ type faultyStore struct{ *fakeStore }
 
 func (s faultyStore) Store(ctx context.Context, b repository.Batch) (repository.Stored, error) {
 	s.hung()
+	if s.tracing != nil {
+		s.tracing <- trace.SpanContextFromContext(ctx)
+	}
 	s.mu.Lock()
 	fail, lose, before := s.fail, s.lose, s.before
 	s.calls++

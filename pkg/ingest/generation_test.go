@@ -92,6 +92,27 @@ func TestGeneration(t *testing.T) {
 				w.t.Errorf("messages = %d, want 5 and the 10 that were left", got)
 			}
 		},
+		"CountsALossOnceThoughTheStoreTakesItLate": func(w *world) {
+			w.cluster.produce(a, numbered(10)...)
+			_, stop := w.start(a)
+			pass(time.Second)
+			_ = stop()
+			w.cluster.produce(a, numbered(10)...)
+			w.cluster.set(func() { log := w.cluster.log(a); log.start, log.records = 15, log.records[15:] })
+			w.store.set(func() { w.store.fail = func() error { return errDown } })
+			for range 3 {
+				_, stop = w.start(a)
+				pass(time.Second)
+				_ = stop()
+			}
+			w.store.set(func() { w.store.fail = nil })
+			_, stop = w.start(a)
+			pass(time.Second)
+			_ = stop()
+			if got := testutil.ToFloat64(w.i.metrics.gaps.WithLabelValues("a.dlq.v1")); got != 5 {
+				w.t.Errorf("lost records counted = %v, want 5", got)
+			}
+		},
 		"FollowsALogThatIsTrimmedWhileItIsRead": func(w *world) {
 			_, stop := w.start(a, b)
 			pass(time.Second)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/segmentio/kafka-go"
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 	"golang.org/x/sync/semaphore"
 
@@ -25,6 +26,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
 // Config says how records are taken in.
@@ -115,6 +117,7 @@ type Ingester struct {
 	decoder atomic.Pointer[deadletter.Decoder] // changes with the operators' rules
 	rules   rules
 
+	tracer        trace.Tracer  // nil: there are no spans
 	fingerprinter Fingerprinter // nil: there are no error groups
 	fingerprints  fingerprints
 
@@ -135,6 +138,14 @@ type Option func(*Ingester)
 // they have none.
 func WithFingerprints(f Fingerprinter) Option {
 	return func(i *Ingester) { i.fingerprinter = f }
+}
+
+// WithTracing makes a span of every batch that is stored, linked to the traces that
+// its records were part of. What happens while nothing is read makes none.
+func WithTracing(provider trace.TracerProvider) Option {
+	return func(i *Ingester) {
+		i.tracer = traces.Of(provider, "github.com/dlq-manager/dlq-manager/pkg/ingest")
+	}
 }
 
 // New returns an ingester that takes the topics which patterns match as a member

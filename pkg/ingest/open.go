@@ -147,11 +147,10 @@ func (r *reader) bounds(ctx context.Context, partitions []*partition) (starts, e
 // election) or, where the broker gives topics no ids, made again: then what it
 // holds now was never read.
 func (i *Ingester) fit(ctx context.Context, p *partition, start, end int64) error {
-	to := p.next
+	to, lost := p.next, int64(0)
 	switch {
 	case p.next < start:
-		to = start
-		i.metrics.gaps.WithLabelValues(p.Topic).Add(float64(start - p.next))
+		to, lost = start, start-p.next
 		i.log.Error("kafka removed records before they were read",
 			zap.String("topic", p.Topic), zap.Int32("partition", p.Partition),
 			zap.Int64("from", p.next), zap.Int64("to", start))
@@ -177,6 +176,9 @@ func (i *Ingester) fit(ctx context.Context, p *partition, start, end int64) erro
 	case len(stored.Ranges) == 0:
 		return errFenced
 	}
+	// Said before, so that no crash hushes it up; counted when it is done, or a
+	// loss would count again each time that the store does not take it.
+	i.metrics.gaps.WithLabelValues(p.Topic).Add(float64(lost))
 	p.next = to
 	return nil
 }

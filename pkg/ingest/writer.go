@@ -74,7 +74,7 @@ func (w *writer) gather(first chunk) (batch []chunk, held *chunk) {
 	return batch, nil
 }
 
-func (w *writer) store(ctx context.Context, chunks []chunk) error {
+func (w *writer) store(ctx context.Context, chunks []chunk) (err error) {
 	// A driver may need a batch's size several times over. Batches above the usual
 	// are single large records: one of them at a time is enough.
 	if sizeOf(chunks) > batchBytes {
@@ -83,7 +83,10 @@ func (w *writer) store(ctx context.Context, chunks []chunk) error {
 		}
 		defer w.i.heavy.Release(1)
 	}
+	ctx, span := w.i.trace(ctx, chunks)
+	defer func() { end(span, err) }()
 	batch, groups := w.i.batch(chunks)
+	link(span, batch.Messages)
 	if err := w.i.noteFingerprints(ctx, groups); err != nil {
 		return err
 	}
@@ -95,6 +98,7 @@ func (w *writer) store(ctx context.Context, chunks []chunk) error {
 	}
 	w.i.metrics.storeSeconds.Observe(time.Since(start).Seconds())
 	w.stored(batch, chunks, stored.Ranges)
+	tell(span, batch.Messages, stored.Ranges)
 	w.i.tellReturns(stored.Returns)
 	if len(stored.Ranges) < len(batch.Ranges) {
 		return errFenced

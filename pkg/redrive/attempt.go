@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
@@ -32,6 +33,7 @@ type attempts struct {
 	cause    entity.Cause
 	claimed  time.Time // before the store was asked, so that no claim is older
 	outgoing []entity.Outgoing
+	span     trace.Span // they are part of; nil for none
 }
 
 // ending is what one attempt came to.
@@ -61,13 +63,13 @@ type claiming struct {
 func (s *Service) claim(ctx context.Context, planned []entity.Outgoing, how claiming) (attempts, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
 	defer cancel()
-	taken := attempts{cause: how.cause, claimed: s.now()}
+	taken := attempts{cause: how.cause, claimed: s.now(), span: trace.SpanFromContext(ctx)}
 	claims := intents(planned, how)
 	states, err := s.store.Claim(ctx, claims, repository.Claiming{
 		Expiry: s.cfg.ClaimExpiry, Wait: how.single, Cause: how.cause, Audit: how.single, Brief: true,
 	})
 	if err != nil {
-		s.letGo(claims, how.cause)
+		s.letGo(taken, claims)
 		return attempts{}, fmt.Errorf("claim messages: %w", err)
 	}
 	byID := make(map[uuid.UUID]entity.Message, len(states))
@@ -98,14 +100,14 @@ func claimed(m, by entity.Message) entity.Message {
 // letGo gives back claims of which the store may have heard and we have not: only
 // its answer was lost, and nothing will be sent under them. It tries once; what
 // it does not reach expires.
-func (s *Service) letGo(claims []repository.Claim, cause entity.Cause) {
+func (s *Service) letGo(a attempts, claims []repository.Claim) {
 	results := make([]repository.Result, len(claims))
 	for i, c := range claims {
 		results[i] = repository.Result{
 			MessageID: c.MessageID, ClaimID: c.ID, Verdict: entity.GivenBack, Partition: c.Partition, Offset: -1,
 		}
 	}
-	if _, err := s.storeOnce(results, cause); err != nil {
+	if _, err := s.storeOnce(a, results); err != nil {
 		s.log.Debug("claims that may have been made were not given back", zap.Error(err))
 	}
 }
@@ -167,7 +169,7 @@ func (s *Service) finish(a attempts, deliveries []entity.Delivery) ([]ending, er
 func (s *Service) storeResults(a attempts, results []repository.Result) ([]repository.Finished, error) {
 	deadline := a.claimed.Add(s.cfg.finishWindow())
 	for wait := finishPause; ; wait = min(2*wait, finishPauseMax) {
-		finished, err := s.storeOnce(results, a.cause)
+		finished, err := s.storeOnce(a, results)
 		if err == nil {
 			return finished, nil
 		}
@@ -178,10 +180,10 @@ func (s *Service) storeResults(a attempts, results []repository.Result) ([]repos
 	}
 }
 
-func (s *Service) storeOnce(results []repository.Result, cause entity.Cause) ([]repository.Finished, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), finishTimeout)
+func (s *Service) storeOnce(a attempts, results []repository.Result) ([]repository.Finished, error) {
+	ctx, cancel := context.WithTimeout(a.within(context.Background()), finishTimeout)
 	defer cancel()
-	return s.store.Finish(ctx, results, cause)
+	return s.store.Finish(ctx, results, a.cause)
 }
 
 func (s *Service) results(a attempts, deliveries []entity.Delivery) []repository.Result {

@@ -164,6 +164,8 @@ func (d *dispatcher) refund(n int) {
 // carry makes one attempt on each message that can be sent now, and returns how
 // many that were.
 func (d *dispatcher) carry(ctx context.Context, ids []uuid.UUID) (claimed int, err error) {
+	ctx, span := d.traceAuto(ctx, len(ids))
+	defer func() { endAuto(span, claimed, err) }()
 	var unseen []uuid.UUID
 	defer func() { d.feed.putBack(ids, unseen) }()
 	messages, taken, room, err := d.load(ctx, ids, plain)

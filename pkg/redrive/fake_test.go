@@ -150,6 +150,19 @@ type faulty struct {
 	taken  func()        // called after each Claim
 	hang   string        // the method that answers only when its context ends
 	deaf   chan struct{} // what Expired waits for instead of any context; nil: for nothing
+
+	asked func(ctx context.Context, method string) // sees what belongs to spans; nil: nobody does
+}
+
+func (f *faulty) saw(ctx context.Context, method string) {
+	if f.asked != nil {
+		f.asked(ctx, method)
+	}
+}
+
+func (f *faulty) SaveBatch(ctx context.Context, results repository.BatchResults) (bool, error) {
+	f.saw(ctx, "SaveBatch")
+	return f.Store.SaveBatch(ctx, results)
 }
 
 // silent blocks as a database does whose machine still answers.
@@ -169,6 +182,7 @@ func (f *faulty) Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.
 }
 
 func (f *faulty) Load(ctx context.Context, ids []uuid.UUID, maxBytes int64) ([]entity.Message, int, error) {
+	f.saw(ctx, "Load")
 	if err := f.silent(ctx, "Load"); err != nil {
 		return nil, 0, err
 	}
@@ -176,6 +190,7 @@ func (f *faulty) Load(ctx context.Context, ids []uuid.UUID, maxBytes int64) ([]e
 }
 
 func (f *faulty) Expired(ctx context.Context, q repository.ExpiredQuery) ([]entity.Message, error) {
+	f.saw(ctx, "Expired")
 	if f.deaf != nil {
 		<-f.deaf
 	}
@@ -186,6 +201,7 @@ func (f *faulty) Expired(ctx context.Context, q repository.ExpiredQuery) ([]enti
 }
 
 func (f *faulty) Claim(ctx context.Context, claims []repository.Claim, how repository.Claiming) ([]entity.Message, error) {
+	f.saw(ctx, "Claim")
 	if f.taken != nil {
 		defer f.taken()
 	}
@@ -193,6 +209,7 @@ func (f *faulty) Claim(ctx context.Context, claims []repository.Claim, how repos
 }
 
 func (f *faulty) Finish(ctx context.Context, results []repository.Result, cause entity.Cause) ([]repository.Finished, error) {
+	f.saw(ctx, "Finish")
 	if f.finish != nil {
 		if err := f.finish(); err != nil {
 			return nil, err

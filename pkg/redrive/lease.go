@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/google/uuid"
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
@@ -24,6 +25,7 @@ type lease struct {
 	todo    []uuid.UUID
 	resumed bool // somebody began it before
 	done    chan struct{}
+	span    trace.Span // of all that is done for the batch
 
 	mu       sync.Mutex
 	holds    int
@@ -48,7 +50,7 @@ func (p *pass) nextLease(ctx context.Context) (*lease, error) {
 	l := &lease{
 		p: p, owner: owner, batch: b, holds: 1, done: make(chan struct{}),
 		numbers: make(map[uuid.UUID]int, len(b.Items)), results: map[uuid.UUID]entity.RedriveItem{},
-		resumed: b.TakenOver,
+		resumed: b.TakenOver, span: p.traceBatch(b),
 	}
 	p.leases.add(l, asked.Add(p.cfg.ClaimExpiry))
 	for i, item := range b.Items {
@@ -59,7 +61,7 @@ func (p *pass) nextLease(ctx context.Context) (*lease, error) {
 			l.resumed = true
 		}
 	}
-	if err := l.prepare(ctx); err != nil {
+	if err := l.prepare(l.within(ctx)); err != nil {
 		l.release()
 		return nil, err
 	}
@@ -126,6 +128,7 @@ func (l *lease) park() bool {
 // end stores what came of the batch and lets it go.
 func (l *lease) end() {
 	l.save()
+	l.endTrace()
 	l.p.leases.remove(l)
 	close(l.done)
 }
@@ -180,12 +183,12 @@ func (l *lease) skipOthers(ids []uuid.UUID, some map[uuid.UUID]bool, reason stri
 // the attempts.
 func (l *lease) save() {
 	p := l.p
-	if l.doubtful && !l.settle(p.ctx) {
+	if l.doubtful && !l.settle(l.within(p.ctx)) {
 		return // draining: whoever takes the batch over asks what became of them
 	}
 	l.judgeStranded()
 	items := slices.Collect(maps.Values(l.results))
-	ctx := context.WithoutCancel(p.ctx)
+	ctx := l.within(context.WithoutCancel(p.ctx))
 	saved, err := p.store.SaveBatch(ctx, repository.BatchResults{
 		RedriveID: p.id, Number: l.batch.Number, Owner: l.owner, Items: items,
 	})

@@ -169,9 +169,9 @@ func (p *pass) walk(ctx context.Context, parts chan<- part) error {
 			continue
 		}
 		if p.redrive.Action == entity.RedriveRetry {
-			turn, err = p.split(ctx, l, parts, turn)
+			turn, err = p.split(l.within(ctx), l, parts, turn)
 		} else {
-			err = p.change(ctx, l)
+			err = p.change(l.within(ctx), l)
 		}
 		l.release() // the walk's own hold
 		if err != nil {
@@ -256,6 +256,7 @@ func (p *pass) cause() entity.Cause {
 // The next part may be sent as soon as this one has been: storing takes longer.
 func (p *pass) carry(ctx context.Context, next part) {
 	defer next.lease.release()
+	ctx = next.lease.within(ctx)
 	var once sync.Once
 	sent := func() {
 		once.Do(func() {

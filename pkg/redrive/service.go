@@ -19,11 +19,13 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
 // Store is what attempts need of a repository; its methods promise what
@@ -77,6 +79,7 @@ type Service struct {
 	passes    chan struct{}       // held by whoever carries a redrive on
 	bell      bell
 	draining  atomic.Bool
+	tracer    trace.Tracer // nil: there are no spans
 	// What RunOutcomes has told the store.
 	committed  map[repository.Committed]int64
 	configured []repository.TopicGroup
@@ -85,9 +88,20 @@ type Service struct {
 	random     func() float64
 }
 
+// Option changes what New returns.
+type Option func(*Service)
+
+// WithTracing makes a span of each batch of a redrive, of each batch that is retried
+// without being asked and of claims that are settled. Looking for work makes none.
+func WithTracing(provider trace.TracerProvider) Option {
+	return func(s *Service) {
+		s.tracer = traces.Of(provider, "github.com/dlq-manager/dlq-manager/pkg/redrive")
+	}
+}
+
 // New returns a Service whose metrics are in registry. cfg must be valid.
-func New(cfg Config, store Store, publisher Publisher, registry prometheus.Registerer, log *zap.Logger) *Service {
-	return &Service{
+func New(cfg Config, store Store, publisher Publisher, registry prometheus.Registerer, log *zap.Logger, options ...Option) *Service {
+	s := &Service{
 		cfg:       cfg,
 		store:     patient{store},
 		publisher: publisher,
@@ -101,6 +115,10 @@ func New(cfg Config, store Store, publisher Publisher, registry prometheus.Regis
 		now:       time.Now,
 		random:    rand.Float64,
 	}
+	for _, change := range options {
+		change(s)
+	}
+	return s
 }
 
 // pause waits for d, or less when ctx ends first; then it answers false.

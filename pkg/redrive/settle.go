@@ -88,6 +88,7 @@ func (s *Service) Settle(ctx context.Context) error {
 // looked into side by side, and each concludes by itself: one that does not
 // answer holds up its own claims only.
 func (s *Service) settle(ctx context.Context, messages []entity.Message) ([]ending, error) {
+	ctx, span := s.traceSettling(ctx, len(messages))
 	var mu sync.Mutex
 	var settled []ending
 	var cause error
@@ -107,6 +108,7 @@ func (s *Service) settle(ctx context.Context, messages []entity.Message) ([]endi
 		})
 	}
 	all.Wait()
+	endSettling(span, len(settled), cause)
 	return settled, cause
 }
 

@@ -63,7 +63,7 @@ func (r *Republisher) publishTo(ctx context.Context, tp broker.TopicPartition, b
 			continue
 		}
 		flush()
-		deliveries[i] = r.sendFetched(ctx, tp, &batch[i])
+		deliveries[i] = r.sendFetched(ctx, tp, batch, i)
 	}
 	flush()
 }
@@ -76,30 +76,33 @@ func (r *Republisher) send(ctx context.Context, tp broker.TopicPartition, batch 
 	for n, i := range indices {
 		records[n] = r.record(&batch[i], batch[i].Message.Record)
 	}
-	for n, d := range r.produce(ctx, tp, records) {
+	for n, d := range r.produce(ctx, tp, batch, indices, records) {
 		deliveries[indices[n]] = d
 	}
 }
 
 // sendFetched fetches what no store holds and sends it, one at a time in this
 // process because of the memory.
-func (r *Republisher) sendFetched(ctx context.Context, tp broker.TopicPartition, out *entity.Outgoing) entity.Delivery {
+func (r *Republisher) sendFetched(ctx context.Context, tp broker.TopicPartition, batch []entity.Outgoing, i int) entity.Delivery {
 	if !r.fetching.acquire(ctx) {
 		return givenBack(tp.Partition)
 	}
 	defer r.fetching.release()
-	record, err := r.fetch(ctx, out)
+	record, err := r.fetch(ctx, &batch[i])
 	if err != nil && over(ctx) {
 		return givenBack(tp.Partition)
 	}
 	if err != nil {
 		return valueError(tp.Partition, err)
 	}
-	return r.produce(ctx, tp, []broker.Record{r.record(out, record)})[0]
+	return r.produce(ctx, tp, batch, []int{i}, []broker.Record{r.record(&batch[i], record)})[0]
 }
 
-// produce writes records, unless it is too late for that.
-func (r *Republisher) produce(ctx context.Context, tp broker.TopicPartition, records []broker.Record) []entity.Delivery {
+// produce writes the records of the messages at indices, unless it is too late for
+// that.
+func (r *Republisher) produce(
+	ctx context.Context, tp broker.TopicPartition, batch []entity.Outgoing, indices []int, records []broker.Record,
+) []entity.Delivery {
 	deliveries := make([]entity.Delivery, len(records))
 	if over(ctx) {
 		for i := range deliveries {
@@ -109,11 +112,13 @@ func (r *Republisher) produce(ctx context.Context, tp broker.TopicPartition, rec
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.Timeout)
 	defer cancel()
+	ctx, span := r.trace(ctx, tp, len(records))
 	produced := r.producer.Produce(ctx, tp, records)
 	for i, result := range produced.Records {
 		deliveries[i] = delivery(tp.Partition, result)
 		deliveries[i].Throttle = produced.Throttle
 	}
+	end(span, batch, indices, deliveries)
 	return deliveries
 }
 

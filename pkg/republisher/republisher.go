@@ -10,9 +10,12 @@ import (
 	"crypto/rand"
 	"time"
 
+	oteltrace "go.opentelemetry.io/otel/trace"
+
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
 // Cluster is what republishing reads from Kafka; its methods promise what those
@@ -51,6 +54,7 @@ type Republisher struct {
 	facts       facts    // about topics and groups, for a moment
 	now         func() time.Time
 	strip       Strip
+	tracer      oteltrace.Tracer // nil: there are no spans
 }
 
 // Strip returns the headers of a record that its replay into target keeps, as
@@ -62,6 +66,15 @@ type Option func(*Republisher)
 
 // WithStrip says what a replay keeps where more than the built-in dialects is known.
 func WithStrip(strip Strip) Option { return func(r *Republisher) { r.strip = strip } }
+
+// WithTracing makes a span of every sending to a partition, within the caller's and
+// linked to the traces that the messages were part of. What is sent keeps the trace
+// context that it has.
+func WithTracing(provider oteltrace.TracerProvider) Option {
+	return func(r *Republisher) {
+		r.tracer = traces.Of(provider, "github.com/dlq-manager/dlq-manager/pkg/republisher")
+	}
+}
 
 func stripBuiltIn(dialect, _ string, headers []entity.Header) []entity.Header {
 	return deadletter.Strip(dialect, headers)

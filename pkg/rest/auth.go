@@ -39,8 +39,8 @@ func (s *Server) authenticated(r *http.Request) (*http.Request, error) {
 	}
 	p, err := s.authenticator.Authenticate(ctx, r)
 	if errors.Is(err, auth.ErrUnauthenticated) {
-		s.logger.Info("request was not authenticated", zap.String("request_id", exchangeOf(r).id),
-			zap.String("remote", r.RemoteAddr), zap.Error(err))
+		s.logger.Info("request was not authenticated",
+			exchangeOf(r).ids(zap.String("remote", r.RemoteAddr), zap.Error(err))...)
 	}
 	if err != nil {
 		return r, err

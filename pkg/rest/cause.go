@@ -2,7 +2,6 @@ package rest
 
 import (
 	"context"
-	"encoding/hex"
 	"fmt"
 	"net/http"
 	"strings"
@@ -43,7 +42,7 @@ func causeOf(r *http.Request, reason string) (entity.Cause, error) {
 		Actor:     principalOf(r).Name,
 		Reason:    reason,
 		RequestID: exchangeOf(r).id,
-		TraceID:   traceID(r.Header),
+		TraceID:   traceID(r),
 		Operation: taskOf(r.Context()).operation,
 	}, nil
 }
@@ -60,34 +59,4 @@ func checkReason(reason string) error {
 		return &entity.FieldError{Field: "reason", Reason: fmt.Sprintf("must have at most %d characters", maxReason)}
 	}
 	return nil
-}
-
-// traceID reads the id of the request's trace, "" when there is none: a header
-// that is not well formed is as good as no header.
-func traceID(header http.Header) string {
-	values := header.Values("Traceparent")
-	if len(values) != 1 {
-		return ""
-	}
-	text := values[0]
-	// version-trace-parent-flags; later versions may go on behind a hyphen.
-	if len(text) < 55 || len(text) > 55 && (text[:2] == "00" || text[55] != '-') {
-		return ""
-	}
-	if text[2] != '-' || text[35] != '-' || text[52] != '-' || text[:2] == "ff" {
-		return ""
-	}
-	trace, parent := text[3:35], text[36:52]
-	if !lowerHex(text[:2]) || !lowerHex(trace) || !lowerHex(parent) || !lowerHex(text[53:55]) {
-		return ""
-	}
-	if strings.Trim(trace, "0") == "" || strings.Trim(parent, "0") == "" {
-		return ""
-	}
-	return trace
-}
-
-func lowerHex(text string) bool {
-	_, err := hex.DecodeString(text)
-	return err == nil && text == strings.ToLower(text)
 }

@@ -1,7 +1,9 @@
 package rest
 
 import (
+	"context"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -11,8 +13,8 @@ import (
 )
 
 const (
-	trace       = "0af7651916cd43dd8448eb211c80319c"
-	traceparent = "00-" + trace + "-b7ad6b7169203331-01"
+	clientTrace = "0af7651916cd43dd8448eb211c80319c"
+	traceparent = "00-" + clientTrace + "-b7ad6b7169203331-01"
 )
 
 // Everything that changes something says who wanted it, why, and by which
@@ -48,7 +50,7 @@ func TestCause(t *testing.T) {
 				t.Fatalf("answer = %d %s, want success", w.Code, w.Body)
 			}
 			entries, err := f.memory.Trail(t.Context(), repository.TrailQuery{Action: c.action, Limit: 1})
-			want := entity.Cause{Actor: "anonymous", Reason: reason, RequestID: testID, TraceID: trace}
+			want := entity.Cause{Actor: "anonymous", Reason: reason, RequestID: testID, TraceID: clientTrace}
 			if err != nil || len(entries) != 1 || entries[0].Cause != want {
 				t.Errorf("trail = %+v, %v, want an entry by %+v", entries, err, want)
 			}
@@ -59,10 +61,10 @@ func TestCause(t *testing.T) {
 func TestTraceID(t *testing.T) {
 	t.Parallel()
 	for header, want := range map[string]string{
-		traceparent:                                        trace,
-		traceparent[:53] + "00":                            trace,
-		"01" + traceparent[2:] + "-more":                   trace,
-		"01" + traceparent[2:]:                             trace,
+		traceparent:                                        clientTrace,
+		traceparent[:53] + "00":                            clientTrace,
+		"01" + traceparent[2:] + "-more":                   clientTrace,
+		"01" + traceparent[2:]:                             clientTrace,
 		"":                                                 "",
 		traceparent + "-more":                              "",
 		"01" + traceparent[2:] + "more":                    "",
@@ -74,13 +76,20 @@ func TestTraceID(t *testing.T) {
 		"00-" + strings.Repeat("0", 32) + traceparent[35:]: "",
 		traceparent[:36] + strings.Repeat("0", 16) + "-01": "",
 	} {
-		if got := traceID(http.Header{"Traceparent": {header}}); got != want {
+		if got := traceID(requestWith(header)); got != want {
 			t.Errorf("traceID(%q) = %q, want %q", header, got, want)
 		}
 	}
-	if got := traceID(http.Header{"Traceparent": {traceparent, traceparent}}); got != "" {
+	if got := traceID(requestWith(traceparent, traceparent)); got != "" {
 		t.Errorf("traceID of two headers = %q, want none", got)
 	}
+}
+
+// requestWith is a request that is not traced, and came with these.
+func requestWith(traceparents ...string) *http.Request {
+	r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
+	r.Header["Traceparent"] = traceparents
+	return r.WithContext(context.WithValue(r.Context(), exchangeKey{}, &exchange{}))
 }
 
 func TestReason(t *testing.T) {

@@ -204,7 +204,7 @@ func TestAudit(t *testing.T) {
 		`{"id":2,"at":"2026-02-20T10:30:00.000+00:00","action":"create","kind":"redrive","object_id":"`+redrive.String()+`","from":null,"to":"running",`+
 		`"retry_count":null,"error_class":null,"error":null,"actor":"anonymous","reason":null,"request_id":"test-1","trace_id":null},`+
 		`{"id":1,"at":"2026-02-20T10:30:00.000+00:00","action":"dead","kind":"message","object_id":"`+idA.String()+`","from":"PENDING","to":"DEAD",`+
-		`"retry_count":1,"error_class":"NETWORK_TIMEOUT","error":"timed out","actor":"anonymous","reason":"too old","request_id":"test-1","trace_id":"`+trace+`"}`+
+		`"retry_count":1,"error_class":"NETWORK_TIMEOUT","error":"timed out","actor":"anonymous","reason":"too old","request_id":"test-1","trace_id":"`+clientTrace+`"}`+
 		`],"next_cursor":null}`)
 	if w := f.do("HEAD", "/api/v1/audit", ""); w.Code != 200 {
 		t.Errorf("HEAD = %d, want 200", w.Code)

@@ -131,14 +131,13 @@ func (s *Server) logFailure(a answer, x *exchange, err error) {
 	if a.status != http.StatusInternalServerError {
 		log = s.logger.Warn // a dependency's fault, and no bug of ours
 	}
-	log("request failed", zap.String("request_id", x.id), zap.String("route", x.route),
-		zap.Int("status", a.status), zap.Error(err))
+	log("request failed", x.ids(zap.String("route", x.route), zap.Int("status", a.status), zap.Error(err))...)
 }
 
 // clientGone ends an exchange that nobody listens to any more.
 func (s *Server) clientGone(w http.ResponseWriter, r *http.Request, err error) {
 	x := exchangeOf(r)
-	s.logger.Debug("client gone", zap.String("request_id", x.id), zap.String("route", x.route), zap.Error(err))
+	s.logger.Debug("client gone", x.ids(zap.String("route", x.route), zap.Error(err))...)
 	if x.status == 0 {
 		w.WriteHeader(statusClientGone)
 	}

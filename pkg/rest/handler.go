@@ -18,6 +18,9 @@ func (s *Server) adapt(rt route) http.Handler {
 	handle := s.guardedBy(rt)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		exchangeOf(r).route = rt.path
+		if rt.kind != probe {
+			r = s.traced(r)
+		}
 		if rt.kind != probe && s.phase.Load() == starting {
 			s.fail(w, r, fmt.Errorf("the program is starting: %w", entity.ErrUnavailable))
 			return

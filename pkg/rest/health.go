@@ -211,6 +211,9 @@ func (s *Server) readiness(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) exposeMetrics(w http.ResponseWriter, r *http.Request) error {
-	promhttp.HandlerFor(s.gatherer, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}).ServeHTTP(w, r)
+	promhttp.HandlerFor(s.gatherer, promhttp.HandlerOpts{
+		ErrorHandling:     promhttp.ContinueOnError,
+		EnableOpenMetrics: true, // exemplars have no place in the older format
+	}).ServeHTTP(w, r)
 	return nil
 }

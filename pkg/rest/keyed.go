@@ -156,7 +156,7 @@ func (s *Server) workOn(key repository.Key, next handler, w http.ResponseWriter,
 	err := guarded(next, c, r)
 	release()
 	if noted := s.endKey(r, key, c, err); noted != nil {
-		s.logger.Warn("idempotency key keeps its lease", zap.String("request_id", exchangeOf(r).id), zap.Error(noted))
+		s.logger.Warn("idempotency key keeps its lease", exchangeOf(r).ids(zap.Error(noted))...)
 	}
 	if err == nil {
 		c.send()

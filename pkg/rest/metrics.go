@@ -42,7 +42,14 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 func (m *metrics) observe(method string, x *exchange, took time.Duration) {
 	method = knownMethod(method)
 	m.requests.WithLabelValues(method, x.route, strconv.Itoa(x.status)).Inc()
-	m.duration.WithLabelValues(method, x.route).Observe(took.Seconds())
+	duration := m.duration.WithLabelValues(method, x.route)
+	if at := x.spanContext(); at.IsSampled() {
+		if o, can := duration.(prometheus.ExemplarObserver); can {
+			o.ObserveWithExemplar(took.Seconds(), prometheus.Labels{"trace_id": at.TraceID().String()})
+			return
+		}
+	}
+	duration.Observe(took.Seconds())
 }
 
 // knownMethod folds what clients invent into one label.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 )
 
@@ -24,6 +25,8 @@ type exchange struct {
 	client       context.Context // ends when the client leaves
 	renewing     bool            // each write gives the client time anew: the answer has no end that is known
 	until        time.Time       // but never longer than this; zero: as long as it takes
+	span         trace.Span      // nil: not traced
+	broken       bool            // the connection is cut, so that nobody believes the answer
 }
 
 type exchangeKey struct{}
@@ -84,6 +87,7 @@ func (s *Server) observe(next http.Handler) http.Handler {
 			s.metrics.inFlight.Dec()
 			s.metrics.observe(r.Method, x, time.Since(began))
 			s.logAccess(r, x, time.Since(began))
+			x.endSpan()
 		}()
 		next.ServeHTTP(x, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)))
 	})
@@ -99,10 +103,10 @@ func (s *Server) logAccess(r *http.Request, x *exchange, took time.Duration) {
 	if entry == nil { // so most questions cost nothing here
 		return
 	}
-	entry.Write(
-		zap.String("request_id", x.id), zap.String("method", r.Method), zap.String("path", r.URL.EscapedPath()),
+	entry.Write(x.ids(
+		zap.String("method", r.Method), zap.String("path", r.URL.EscapedPath()),
 		zap.String("route", x.route), zap.Int("status", x.status), zap.Int64("bytes", x.bytes),
-		zap.Duration("took", took), zap.String("remote", r.RemoteAddr))
+		zap.Duration("took", took), zap.String("remote", r.RemoteAddr))...)
 }
 
 // recovered turns a panic into a 500; the stack goes to the log alone.
@@ -114,6 +118,7 @@ func (s *Server) recovered(next http.Handler) http.Handler {
 				return
 			}
 			if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+				exchangeOf(r).broken = true
 				panic(p) // meant for net/http
 			}
 			s.fail(w, r, panicked(p))

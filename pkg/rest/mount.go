@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/gorilla/mux"
@@ -17,6 +18,9 @@ import (
 func (s *Server) Mount(method, path string, h http.Handler) {
 	s.router.Handle(path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		exchangeOf(r).route = path
+		if !strings.HasPrefix(path, staticPath) {
+			r = s.traced(r)
+		}
 		for name, value := range mux.Vars(r) {
 			if decoded, err := url.PathUnescape(value); err == nil {
 				value = decoded

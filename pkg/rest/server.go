@@ -16,6 +16,7 @@ import (
 
 	"github.com/gorilla/mux"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
@@ -47,6 +48,7 @@ type Server struct {
 	metrics    *metrics
 	gatherer   prometheus.Gatherer
 	logger     *zap.Logger
+	tracer     trace.Tracer // nil: no spans
 	router     *mux.Router
 	crew       crew
 

@@ -41,6 +41,8 @@ type Config struct {
 
 	Heartbeat heartbeat.Config `mapstructure:"heartbeat"`
 	Notify    notify.Config    `mapstructure:"notify"`
+
+	Tracing telemetry.TracingConfig `mapstructure:"tracing"`
 }
 
 // App says which deployment this is.
@@ -86,6 +88,8 @@ func DefaultConfig() Config {
 
 		Heartbeat: heartbeat.DefaultConfig(),
 		Notify:    notify.DefaultConfig(),
+
+		Tracing: telemetry.DefaultTracingConfig(),
 	}
 }
 

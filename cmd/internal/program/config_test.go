@@ -100,6 +100,7 @@ func TestReferenceConfiguration(t *testing.T) {
 			{cfg.Auth, want.Auth},
 			{cfg.Console, want.Console},
 			{cfg.Notify, want.Notify},
+			{cfg.Tracing, want.Tracing},
 			{emptyIsNil(*cfg.Kafka), emptyIsNil(*want.Kafka)},
 		} {
 			if got, want := emptyIsNil(section.got), emptyIsNil(section.want); !reflect.DeepEqual(got, want) {
@@ -137,6 +138,14 @@ func TestConfig(t *testing.T) {
 			name: "SinksAreChecked", file: database + `notify: {sinks: [{name: ops, type: slack, url: "http://example.com/x"}]}`,
 			wrong: "notify.sinks[0].url: must be https",
 		},
+		{
+			name: "ACollectorIsNamed", file: database + "tracing: {endpoint: \"http://collector:4318\", sample_ratio: 0.25}\n",
+			environ: []string{"DLQ_TRACING_QUEUE=100"},
+			check: func(c Config) bool {
+				return c.Tracing.Endpoint == "http://collector:4318" && c.Tracing.SampleRatio == 0.25 && c.Tracing.Queue == 100
+			},
+		},
+		{name: "CollectorsAreChecked", file: database + "tracing: {endpoint: \"collector:4317\"}\n", wrong: "tracing.endpoint must be a URL"},
 		{
 			name: "EnvironmentSetsListsByComma", file: database + kafka,
 			environ: []string{"DLQ_KAFKA_BROKERS=a:1,b:2", "DLQ_KAFKA_DLQ_TOPIC_PATTERN=*.dlq,*.dlt"},

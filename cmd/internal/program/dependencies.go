@@ -19,7 +19,7 @@ import (
 // OpenDatabase opens the pool without dialling, and registers its metrics: a
 // program has one.
 func (b Base) OpenDatabase() (*sqlx.DB, error) {
-	db, err := postgres.Open(*b.Config.Database)
+	db, err := postgres.Open(*b.Config.Database, postgres.WithTracing(b.Tracing.Provider()))
 	if err != nil {
 		return nil, err
 	}

@@ -107,6 +107,7 @@ type Base struct {
 	Config   Config
 	Log      *zap.Logger
 	Registry *prometheus.Registry
+	Tracing  *telemetry.Tracing // nil: none
 }
 
 // Start reads the configuration and builds the logger and the registry.

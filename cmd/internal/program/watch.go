@@ -9,7 +9,10 @@ import (
 // credentialFiles are the files that this configuration reads credentials from,
 // by what they are for; "" where it names none.
 func (c Config) credentialFiles() map[string]string {
-	files := map[string]string{"token_issuer": c.Auth.OIDC.ClientSecretFile, "tokens": c.Auth.TokensFile}
+	files := map[string]string{
+		"token_issuer": c.Auth.OIDC.ClientSecretFile, "tokens": c.Auth.TokensFile,
+		"tracing_headers": c.Tracing.HeadersFile,
+	}
 	if c.Database != nil {
 		files["database_password"] = c.Database.PasswordFile
 		files["database"] = c.Database.CredentialsFile

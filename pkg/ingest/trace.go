@@ -1,0 +1,94 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/traces"
+)
+
+const (
+	process = "process"
+	// severalTopics stands for a topic in the name of a span about records of more than
+	// one.
+	severalTopics = "dead letters"
+
+	spanStored    = attribute.Key("dlq.ingest.stored")
+	spanDuplicate = attribute.Key("dlq.ingest.duplicate")
+	// notStored is the error of a batch that the store did not take in time. It is read
+	// again, by whoever has its partitions then.
+	notStored = "not_stored"
+)
+
+// trace begins the span of a batch. It is the root of a trace: a batch is of many
+// records, of which each may have a trace of its own. There is none for a batch that
+// only moves positions.
+func (i *Ingester) trace(ctx context.Context, chunks []chunk) (context.Context, trace.Span) {
+	if i.tracer == nil {
+		return ctx, traces.None()
+	}
+	records := 0
+	for _, c := range chunks {
+		records += len(c.records)
+	}
+	if records == 0 {
+		return ctx, traces.None()
+	}
+	first := chunks[0].p.TopicPartition
+	sameTopic := !slices.ContainsFunc(chunks, func(c chunk) bool { return c.p.Topic != first.Topic })
+	attributes := append(traces.Kafka(process), traces.ConsumerGroup.String(i.group), traces.BatchMessages.Int(records))
+	name := severalTopics
+	if sameTopic {
+		name = first.Topic
+		attributes = append(attributes, traces.Topic.String(first.Topic))
+		if !slices.ContainsFunc(chunks, func(c chunk) bool { return c.p.Partition != first.Partition }) {
+			attributes = append(attributes, traces.Partition(first.Partition))
+		}
+	}
+	return traces.Start(ctx, i.tracer, process+" "+name,
+		trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(attributes...))
+}
+
+// link links a batch's span to the traces of its records, as far as there is room.
+func link(span trace.Span, messages []entity.Message) {
+	links := traces.NewLinks(span)
+	for n := 0; n < len(messages) && !links.Full(); n++ {
+		m := &messages[n]
+		if to := traces.FromHeaders(m.Record.Headers); to.IsValid() {
+			links.Add(to, traces.MessageID.String(m.ID.String()), traces.Topic.String(m.Source.Topic),
+				traces.Partition(m.Source.Partition), traces.Offset.Int64(m.Source.Offset))
+		}
+	}
+}
+
+// tell says on a batch's span how many of its messages are new. The others were stored
+// before, or by another ingester.
+func tell(span trace.Span, messages []entity.Message, moved []repository.Partition) {
+	if !span.IsRecording() {
+		return
+	}
+	stored := 0
+	for n := range messages {
+		from := messages[n].Source
+		if slices.Contains(moved, repository.Partition{Incarnation: from.Incarnation, Partition: from.Partition}) {
+			stored++
+		}
+	}
+	span.SetAttributes(spanStored.Int(stored), spanDuplicate.Int(len(messages)-stored))
+}
+
+// end ends a batch's span. That another ingester was faster is no error.
+func end(span trace.Span, err error) {
+	if err != nil && !errors.Is(err, errFenced) {
+		span.SetStatus(codes.Error, "")
+		span.SetAttributes(traces.ErrorType.String(notStored))
+	}
+	span.End()
+}

@@ -1,0 +1,217 @@
+package redrive
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/traces"
+	"github.com/dlq-manager/dlq-manager/pkg/traces/tracestest"
+)
+
+// asked are the spans within which the store was asked, by its methods.
+type asked struct {
+	mu    sync.Mutex
+	spans map[string]map[trace.SpanID]bool
+}
+
+func (b *bench) traced(provider trace.TracerProvider) *asked {
+	WithTracing(provider)(b.Service)
+	a := &asked{spans: map[string]map[trace.SpanID]bool{}}
+	b.store.asked = func(ctx context.Context, method string) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.spans[method] == nil {
+			a.spans[method] = map[trace.SpanID]bool{}
+		}
+		a.spans[method][trace.SpanContextFromContext(ctx).SpanID()] = true
+	}
+	return a
+}
+
+// want checks that methods were asked within the span and in no other.
+func (a *asked) want(b *bench, span sdktrace.ReadOnlySpan, methods ...string) {
+	b.Helper()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, method := range methods {
+		want := []trace.SpanID{span.SpanContext().SpanID()}
+		if got := slices.Collect(maps.Keys(a.spans[method])); !slices.Equal(got, want) {
+			b.Errorf("%s was asked within the spans %s, want %s alone", method, got, want)
+		}
+	}
+}
+
+func TestWithTracing(t *testing.T) {
+	t.Parallel()
+
+	t.Run("ABatchOfARedrive", scenario(func(b *bench) {
+		spans := tracestest.Record()
+		asked := b.traced(spans)
+		ids := b.add(3)
+		b.kafka.deliver = func(out entity.Outgoing) (bool, entity.Delivery) {
+			if out.Message.ID == ids[1] {
+				return false, entity.Delivery{Verdict: entity.Failed, Class: entity.BrokerUnavailable, Err: errBroken}
+			}
+			return true, entity.Delivery{Verdict: entity.Acknowledged}
+		}
+		r, err := b.retryAll(func(n *repository.NewRedrive) { n.Cause.TraceID = "4bf92f3577b34da6a3ce929d0e0e4736" })
+		if err != nil {
+			b.Fatal(err)
+		}
+		span := spans.Only(b, spanBatch)
+		if span.Parent().IsValid() || span.SpanKind() != trace.SpanKindInternal || span.Status().Code != codes.Unset {
+			b.Errorf("got parent %v, kind %s, status %v, want a root without one", span.Parent(), span.SpanKind(), span.Status())
+		}
+		tracestest.WantAttributes(b, span.Attributes(), map[attribute.Key]string{
+			traces.RedriveID: r.ID.String(), traces.RedriveBatch: "0", traces.Messages: "3", traces.Failed: "1",
+			spanSucceeded: "2", spanSkipped: "0", traces.RequestTraceID: "4bf92f3577b34da6a3ce929d0e0e4736",
+		})
+		asked.want(b, span, "Load", "Claim", "Finish", "SaveBatch")
+		tracestest.WantNothingOf(b, span, errBroken.Error())
+	}))
+
+	t.Run("ARetryIsPartOfItsRequest", scenario(func(b *bench) {
+		spans := tracestest.Record()
+		asked := b.traced(spans)
+		ctx, request := spans.Tracer("test").Start(context.Background(), "request")
+		_, err := b.Retry(ctx, entity.RetryOrder{ID: b.add(1)[0], Cause: entity.By("tester")})
+		request.End()
+		if err != nil {
+			b.Fatal(err)
+		}
+		asked.want(b, spans.Only(b, "request"), "Load", "Claim", "Finish")
+		if got := spans.Names(); len(got) != 1 {
+			b.Errorf("got the spans %q, want that of the request alone", got)
+		}
+	}))
+
+	t.Run("AutomaticRetry", automatic(func(b *bench) {
+		spans := tracestest.Record()
+		asked := b.traced(spans)
+		b.add(2)
+		b.autoFor(time.Minute)
+		span := spans.Only(b, spanAuto)
+		tracestest.WantAttributes(b, span.Attributes(), map[attribute.Key]string{traces.Messages: "2", spanAttempts: "2", traces.ErrorType: ""})
+		asked.want(b, span, "Load", "Claim", "Finish")
+	}))
+
+	t.Run("ClaimsThatAreSettled", scenario(func(b *bench) {
+		spans := tracestest.Record()
+		b.crash(b.add(1)[0], true)
+		asked := b.traced(spans)
+		b.afterExpiry()
+		span := spans.Only(b, spanSettle)
+		tracestest.WantAttributes(b, span.Attributes(), map[attribute.Key]string{traces.Messages: "1", spanAttempts: "1"})
+		asked.want(b, span, "Finish")
+	}))
+
+	t.Run("ClaimsThatARequestSettles", scenario(func(b *bench) {
+		spans := tracestest.Record()
+		id := b.add(1)[0]
+		b.crash(id, true)
+		b.traced(spans)
+		<-time.After(b.cfg.ClaimExpiry)
+		ctx := spans.Begin(context.Background())
+		if _, err := b.Retry(ctx, entity.RetryOrder{ID: id, Cause: entity.By("tester")}); err != nil {
+			b.Fatal(err)
+		}
+		if got := spans.Only(b, spanSettle).Parent().SpanID(); got != trace.SpanContextFromContext(ctx).SpanID() {
+			b.Errorf("got parent %s, want the request", got)
+		}
+	}))
+
+	t.Run("ClaimsThatCannotBeSettled", scenario(func(b *bench) {
+		spans := tracestest.Record()
+		b.crash(b.add(1)[0], true)
+		b.traced(spans)
+		b.kafka.find = func(entity.Claim) *entity.Delivery {
+			d := inDoubt(entity.BrokerUnavailable)
+			return &d
+		}
+		<-time.After(b.cfg.ClaimExpiry)
+		if err := b.Settle(context.Background()); err == nil {
+			b.Error("Settle = nil, want an error")
+		}
+		span := spans.Only(b, spanSettle)
+		if span.Status() != (sdktrace.Status{Code: codes.Error}) {
+			b.Errorf("got status %v, want an error without a word", span.Status())
+		}
+		tracestest.WantAttributes(b, span.Attributes(), map[attribute.Key]string{traces.ErrorType: notSettled, spanAttempts: "0"})
+	}))
+
+	t.Run("IsSilentWhenIdle", automatic(func(b *bench) {
+		spans := tracestest.Record()
+		asked := b.traced(spans)
+		ctx, cancel := context.WithCancel(context.Background())
+		var loops sync.WaitGroup
+		for _, loop := range []func(context.Context){b.RunAuto, b.RunRedrives, b.RunSettler} {
+			loops.Go(func() { loop(ctx) })
+		}
+		elapse(10 * time.Minute)
+		cancel()
+		loops.Wait()
+		if got := spans.Names(); len(got) != 0 {
+			b.Errorf("got the spans %q, want none", got)
+		}
+		if got := fmt.Sprint(asked.spans["Expired"]); got != fmt.Sprint(map[trace.SpanID]bool{{}: true}) {
+			b.Errorf("expired claims were looked for within the spans %s, want none", got)
+		}
+	}))
+
+	t.Run("WhatIsNotSampledHasNoSpansWithin", scenario(func(b *bench) {
+		spans := tracestest.RecordSampled(sdktrace.ParentBased(sdktrace.NeverSample()))
+		b.traced(spans)
+		b.store.asked = func(ctx context.Context, method string) {
+			if span := trace.SpanContextFromContext(ctx); method != "Expired" && (!span.IsValid() || span.IsSampled()) {
+				b.Errorf("%s was asked within the span %v, want one that is not sampled", method, span)
+			}
+		}
+		b.add(2)
+		if _, err := b.retryAll(); err != nil {
+			b.Fatal(err)
+		}
+	}))
+
+	t.Run("OffPassesNothingOn", scenario(func(b *bench) {
+		asked := b.traced(nil)
+		b.add(2)
+		if _, err := b.retryAll(); err != nil {
+			b.Fatal(err)
+		}
+		for method, within := range asked.spans {
+			if fmt.Sprint(within) != fmt.Sprint(map[trace.SpanID]bool{{}: true}) {
+				b.Errorf("%s was asked within the spans %v, want none", method, within)
+			}
+		}
+	}))
+}
+
+func TestWithTracing_OffCostsNothing(t *testing.T) { //nolint:paralleltest // others' allocations would be counted
+	s := newBench(t).Service
+	p := &pass{run: newRun(s, entity.NewID())}
+	d, ctx, batch := &dispatcher{Service: s}, t.Context(), &repository.RedriveBatch{}
+	if n := testing.AllocsPerRun(100, func() {
+		l := lease{span: p.traceBatch(batch)}
+		ctx := l.within(ctx)
+		ctx = attempts{span: trace.SpanFromContext(ctx)}.within(ctx)
+		ctx, auto := d.traceAuto(ctx, 1)
+		endAuto(auto, 1, nil)
+		_, settling := s.traceSettling(ctx, 1)
+		endSettling(settling, 1, nil)
+		l.endTrace()
+	}); n != 0 {
+		t.Errorf("%v allocations, want none", n)
+	}
+}

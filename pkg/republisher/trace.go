@@ -1,0 +1,77 @@
+package republisher
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	oteltrace "go.opentelemetry.io/otel/trace"
+
+	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/traces"
+)
+
+const send = "send"
+
+// trace begins the span of what is sent to a partition.
+func (r *Republisher) trace(ctx context.Context, tp broker.TopicPartition, records int) (context.Context, oteltrace.Span) {
+	if r.tracer == nil {
+		return ctx, traces.None()
+	}
+	attributes := append(traces.Kafka(send), traces.Topic.String(tp.Topic), traces.Partition(tp.Partition))
+	if records > 1 {
+		attributes = append(attributes, traces.BatchMessages.Int(records))
+	}
+	return traces.Start(ctx, r.tracer, send+" "+tp.Topic, oteltrace.WithSpanKind(oteltrace.SpanKindProducer), oteltrace.WithAttributes(attributes...))
+}
+
+// end ends the span with what became of the messages at indices, each linked to the
+// trace of the dead letter as it came, also where an edit sends other headers.
+func end(span oteltrace.Span, batch []entity.Outgoing, indices []int, deliveries []entity.Delivery) {
+	defer span.End()
+	if !span.IsRecording() {
+		return
+	}
+	links := traces.NewLinks(span)
+	var failure entity.Delivery
+	failed := 0
+	for n, i := range indices {
+		m, d := &batch[i].Message, deliveries[n]
+		if failedBy(d.Verdict) {
+			if failed++; failed == 1 {
+				failure = d
+			}
+		}
+		if len(indices) == 1 {
+			span.SetAttributes(about(m, d)...)
+			links.Add(traces.FromHeaders(m.Record.Headers))
+		} else if !links.Full() {
+			links.Add(traces.FromHeaders(m.Record.Headers), about(m, d)...)
+		}
+	}
+	if failed > 0 {
+		span.SetStatus(codes.Error, "")
+		span.SetAttributes(traces.ErrorType.String(string(failure.Class)), traces.Failed.Int(failed))
+	}
+}
+
+// failedBy reports whether the cluster did not take a record that was sent to it. One
+// that was never tried is given back and is not why a span fails.
+func failedBy(v entity.Verdict) bool {
+	switch v {
+	case entity.Failed, entity.Rejected, entity.Refused, entity.InDoubt:
+		return true
+	default:
+		return false
+	}
+}
+
+// about says which message and attempt a record is of, and where it is, if it is known.
+func about(m *entity.Message, d entity.Delivery) []attribute.KeyValue {
+	attributes := []attribute.KeyValue{traces.MessageID.String(m.ID.String()), traces.AttemptID.String(m.Claim.ID.String())}
+	if d.Verdict == entity.Acknowledged && d.Offset != broker.OffsetUnknown {
+		attributes = append(attributes, traces.Offset.Int64(d.Offset))
+	}
+	return attributes
+}

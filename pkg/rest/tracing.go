@@ -1,0 +1,116 @@
+package rest
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/traces"
+)
+
+// staticPath begins the paths of files that are the same for everybody.
+const staticPath = "/static/"
+
+// WithTracing makes a span of every request that a route answers, but of probes,
+// documents and static files. It continues the trace that the request came with. A
+// nil provider makes none.
+func WithTracing(p trace.TracerProvider) Option {
+	return func(s *Server) { s.tracer = traces.Of(p, "github.com/dlq-manager/dlq-manager/pkg/rest") }
+}
+
+// traced begins the span of a request whose route is known, and returns the request
+// with it; observe ends it. A request that a page sends to the API within the process
+// is a part of the page's.
+func (s *Server) traced(r *http.Request) *http.Request {
+	if s.tracer == nil {
+		return r
+	}
+	x, ctx, kind := exchangeOf(r), r.Context(), trace.SpanKindInternal
+	if !trace.SpanContextFromContext(ctx).IsValid() {
+		kind = trace.SpanKindServer
+		if from := parentOf(r.Header); from.IsValid() {
+			ctx = trace.ContextWithRemoteSpanContext(ctx, from)
+		}
+	}
+	ctx, x.span = s.tracer.Start(ctx, r.Method+" "+x.route, trace.WithSpanKind(kind)) //nolint:spancheck // observe ends it
+	if x.span.IsRecording() {
+		// No query: people search for what nobody else should read.
+		x.span.SetAttributes(
+			attribute.String("http.request.method", r.Method),
+			attribute.String("http.route", x.route),
+			attribute.String("url.path", r.URL.EscapedPath()),
+			attribute.String("url.scheme", scheme(r)),
+			attribute.String("dlq.request_id", x.id))
+	}
+	return r.WithContext(ctx) //nolint:spancheck // observe ends it
+}
+
+func scheme(r *http.Request) string {
+	if r.TLS != nil {
+		return "https"
+	}
+	return "http"
+}
+
+// parentOf is the trace that a request came with. Two of them are as good as none.
+func parentOf(header http.Header) trace.SpanContext {
+	values := header.Values("Traceparent")
+	if len(values) != 1 {
+		return trace.SpanContext{}
+	}
+	return traces.Parse(values[0], strings.Join(header.Values("Tracestate"), ","))
+}
+
+// traceID is the trace by which others find what a request did: the one that it came
+// with, else the one that begins with it, if it is recorded; "" for none.
+func traceID(r *http.Request) string {
+	if from := parentOf(r.Header); from.IsValid() {
+		return from.TraceID().String()
+	}
+	if at := exchangeOf(r).spanContext(); at.IsSampled() {
+		return at.TraceID().String()
+	}
+	return ""
+}
+
+// spanContext is not valid when the exchange has no span.
+func (x *exchange) spanContext() trace.SpanContext {
+	if x.span == nil {
+		return trace.SpanContext{}
+	}
+	return x.span.SpanContext()
+}
+
+// endSpan says how it ended. What the client did wrong is no error of ours.
+func (x *exchange) endSpan() {
+	if x.span == nil {
+		return
+	}
+	if x.status != 0 {
+		x.span.SetAttributes(attribute.Int("http.response.status_code", x.status))
+	}
+	switch {
+	case x.broken:
+		x.span.SetStatus(codes.Error, "")
+		x.span.SetAttributes(traces.ErrorType.String("aborted"))
+	case x.status >= http.StatusInternalServerError:
+		x.span.SetStatus(codes.Error, "")
+		x.span.SetAttributes(traces.ErrorType.String(strconv.Itoa(x.status)))
+	}
+	x.span.End()
+}
+
+// ids are what a line of the log finds the exchange by, in front of the line's own
+// fields.
+func (x *exchange) ids(more ...zap.Field) []zap.Field {
+	fields := append(make([]zap.Field, 0, len(more)+3), zap.String("request_id", x.id))
+	if at := x.spanContext(); at.IsValid() {
+		fields = append(fields, zap.Stringer("trace_id", at.TraceID()), zap.Stringer("span_id", at.SpanID()))
+	}
+	return append(fields, more...)
+}
