@@ -73,10 +73,20 @@ test-race: ## Run every test of the library with the race detector.
 test-integration: ## Run only the whole programs against real servers.
 	@$(STACK) -fast -- go test $(TEST_FLAGS) -v ./integration ./integration/shop ./integration/demo
 
+# Every test that the page of faults says proves something, and whatever begins with
+# TestFault. A long run tries each fault more often, and soaks for ten minutes.
+FAULT_TESTS = ^($(shell grep -ohE '`(Test|Fuzz)[A-Z][A-Za-z0-9_]*' docs/failure-modes.md | tr -d '`' | sort -u | paste -sd'|')|TestFault.*)$$
+FAULT_FLAGS ?= -timeout 60m -parallel 3
+
 .PHONY: test-faults
-test-faults: ## Break servers, connections and programs, longer and more often than `make test` does.
+test-faults: assets browser ## Break servers, connections and programs, longer and more often than `make test` does.
 	@DLQ_MODEL_COUNT=10000 go test $(TEST_FLAGS) -count=1 -run '^TestModel$$' ./pkg/redrive
-	@DLQ_TEST_LONG=1 $(STACK) -fast -- go test $(TEST_FLAGS) -count=1 -parallel 3 -v -run '^Test(Fault|Killed|Stopped|Broker|Database)' ./integration
+	@DLQ_TEST_LONG=1 $(STACK) -fast -- go test $(FAULT_FLAGS) -count=1 -v -run '$(FAULT_TESTS)' ./...
+
+# The seed is in the output. DLQ_SOAK_SEED=... draws the same faults again.
+.PHONY: soak
+soak: ## Everything at work and every fault in turn, for ten minutes; then nothing may be lost.
+	@DLQ_TEST_LONG=1 $(STACK) -fast -- go test -timeout 30m -count=1 -v -run '^TestSoak$$' ./integration
 
 .PHONY: bench
 bench: ## Measure all that the programs do against its limits and write docs/benchmarks.md.

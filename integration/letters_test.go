@@ -266,6 +266,7 @@ func (l *letters) wantResolvedOnce() {
 	if lost > 0 || doubled > 0 {
 		l.t.Errorf("of %d messages %d were not published and %d more than once, want none", len(ids), lost, doubled)
 	}
+	l.account().wantInvariants()
 }
 
 // ids is the index in sent by message id.

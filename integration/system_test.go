@@ -35,6 +35,7 @@ type system struct {
 	brokers []string
 	config  string
 	kafka   *cluster
+	logs    []string // of every program that was started here
 }
 
 func newSystem(t *testing.T) *system {
@@ -97,12 +98,24 @@ type process struct {
 // is still there, and its log is shown when the test failed.
 func (s *system) start(name string, environ ...string) *process {
 	s.t.Helper()
-	started, err := programs.Start(programs.Program{
-		Path: filepath.Join(binaries, name), Config: s.config, Env: environ, Dir: s.t.TempDir(),
-	})
+	return s.startAt(filepath.Join(binaries, name), environ...)
+}
+
+// startAt is start for a program that is somewhere else.
+func (s *system) startAt(path string, environ ...string) *process {
+	s.t.Helper()
+	return s.startIn(s.t.TempDir(), path, environ...)
+}
+
+// startIn is startAt with the log in a folder of the caller's choice.
+func (s *system) startIn(dir, path string, environ ...string) *process {
+	s.t.Helper()
+	started, err := programs.Start(programs.Program{Path: path, Config: s.config, Env: environ, Dir: dir})
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	s.logs = append(s.logs, started.Log)
+	name := filepath.Base(path)
 	p := &process{t: s.t, name: name, program: started, url: started.URL, log: started.Log, done: started.Done()}
 	s.t.Cleanup(func() {
 		p.kill()

@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -43,13 +45,21 @@ func Start(p Program) (*Process, error) {
 	}
 	defer out.Close() // the child has its own
 	cmd := exec.Command(p.Path, "--config", p.Config)
-	cmd.Env = append(append(os.Environ(), fmt.Sprintf("DLQ_SERVER_PORT=%d", port)), p.Env...)
+	cmd.Env = append(append(environ(), fmt.Sprintf("DLQ_SERVER_PORT=%d", port)), p.Env...)
 	cmd.Stdout, cmd.Stderr = out, out
 	process, err := child.Start(cmd, syscall.SIGKILL)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	return &Process{Process: process, Name: name, URL: fmt.Sprintf("http://127.0.0.1:%d", port), Log: log}, nil
+}
+
+// environ is this process's environment without what is meant for its tests: the
+// programs would warn of variables that they do not know.
+func environ() []string {
+	return slices.DeleteFunc(os.Environ(), func(variable string) bool {
+		return strings.HasPrefix(variable, "DLQ_TEST_") || strings.HasPrefix(variable, "DLQ_SOAK_")
+	})
 }
 
 // Ready waits until the program says that it is ready. A program that ended

@@ -10,9 +10,13 @@ const (
 	ListOffsets    = "list offsets"
 	Metadata       = "metadata"
 	InitProducerID = "init producer id"
+	Fetch          = "fetch"
+	OffsetCommit   = "offset commit"
 )
 
-var kafkaNames = map[uint16]string{0: Produce, 2: ListOffsets, 3: Metadata, 22: InitProducerID}
+var kafkaNames = map[uint16]string{
+	0: Produce, 1: Fetch, 2: ListOffsets, 3: Metadata, 8: OffsetCommit, 22: InitProducerID,
+}
 
 // KafkaRequests makes a matcher of the requests that have a name here. A match
 // ends with the request's last byte, but for ProduceBegins.

@@ -16,13 +16,14 @@ type link struct {
 	proxy          *Proxy
 	client, server *net.TCPConn
 	matcher        Matcher
+	up, down       pacer
+	gone           chan struct{} // closed when the client is gone
 
 	mu      sync.Mutex // guards what follows
 	answers answers
 	until   []byte
-	answer  []byte        // what was lost of the present answer
-	over    bool          // the client is gone
-	aborted chan struct{} // closed by abort; nil before somebody waits
+	answer  []byte // what was lost of the present answer
+	over    bool   // the client is gone
 }
 
 // run returns when both directions are over.
@@ -35,23 +36,25 @@ func (l *link) run() {
 
 // abort breaks both sides at once.
 func (l *link) abort() {
-	l.mu.Lock()
-	l.over = true
-	if l.aborted != nil {
-		close(l.aborted)
-		l.aborted = nil
-	}
-	l.mu.Unlock()
+	l.end()
 	reset(l.client)
 	reset(l.server)
+}
+
+// end notes that the client is gone. Whoever waits goes on.
+func (l *link) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.over {
+		l.over = true
+		close(l.gone)
+	}
 }
 
 // cut resets the client. The upstream keeps what it got, for it may not have
 // read all of that yet, and sees an end behind it.
 func (l *link) cut() {
-	l.mu.Lock()
-	l.over = true
-	l.mu.Unlock()
+	l.end()
 	reset(l.client)
 	_ = l.server.SetReadDeadline(time.Now().Add(farewell))
 	_ = l.server.CloseWrite()
@@ -94,7 +97,7 @@ func (l *link) pass(b []byte, a Action) bool {
 		l.answers, l.until = a.answers, a.until
 		l.mu.Unlock()
 	}
-	if _, err := l.server.Write(b); err != nil {
+	if !l.up.send(l.server, b, l.proxy.slow, l.wait) {
 		l.abort()
 		return false
 	}
@@ -104,39 +107,37 @@ func (l *link) pass(b []byte, a Action) bool {
 	return !a.cut
 }
 
-// wait is false when the link was aborted meanwhile.
+// wait is false when the client is gone, or goes meanwhile.
 func (l *link) wait(d time.Duration) bool {
-	l.mu.Lock()
-	if l.over {
-		l.mu.Unlock()
-		return false
-	}
-	aborted := make(chan struct{})
-	l.aborted = aborted
-	l.mu.Unlock()
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-aborted:
+		return true
+	case <-l.gone:
 		return false
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.aborted = nil
-	return !l.over
 }
+
+// late is a piece of an answer and when it is to arrive.
+type late struct {
+	bytes []byte
+	due   time.Time
+}
+
+// underWay is how many pieces of answers the network holds.
+const underWay = 256
 
 // download carries the upstream's bytes as far as they may go.
 func (l *link) download() {
-	buffer := make([]byte, 64<<10)
-	for {
-		n, err := l.server.Read(buffer)
-		if n > 0 && !l.deliver(buffer[:n]) {
-			l.cut()
+	pieces := make(chan late, underWay)
+	go l.receive(pieces)
+	for p := range pieces {
+		if early := time.Until(p.due); early > 0 {
+			l.wait(early)
 		}
-		if err != nil {
-			break
+		if !l.deliver(p.bytes) {
+			l.cut()
 		}
 	}
 	if l.dropping() {
@@ -144,6 +145,21 @@ func (l *link) download() {
 		return
 	}
 	l.abort()
+}
+
+// receive reads what the upstream sends until its end, and closes pieces then.
+func (l *link) receive(pieces chan<- late) {
+	defer close(pieces)
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := l.server.Read(buffer)
+		if n > 0 {
+			pieces <- late{bytes.Clone(buffer[:n]), time.Now().Add(l.proxy.slow().Latency)}
+		}
+		if err != nil {
+			return
+		}
+	}
 }
 
 // deliver is false when the connection has to break now.
@@ -164,8 +180,7 @@ func (l *link) deliver(b []byte) bool {
 	if how == lost {
 		return !whole
 	}
-	_, err := l.client.Write(b)
-	return err == nil
+	return l.down.send(l.client, b, l.proxy.slow, l.wait)
 }
 
 func (l *link) dropping() bool {

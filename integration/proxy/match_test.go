@@ -65,9 +65,9 @@ func TestMatchers(t *testing.T) {
 			"Kafka", KafkaRequests,
 			[]string{
 				request(18, "versions"), "!" + request(0, "records")[:6], "!records", "!" + request(22, ""),
-				request(1, "fetch"), "!" + request(3, "topics"),
+				request(12, "heartbeat"), "!" + request(1, "fetch"), "!" + request(3, "topics"), "!" + request(8, "offsets"),
 			},
-			[]string{ProduceBegins, Produce, InitProducerID, Metadata},
+			[]string{ProduceBegins, Produce, InitProducerID, Fetch, Metadata, OffsetCommit},
 		},
 		{
 			"Postgres", changes,

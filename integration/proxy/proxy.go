@@ -1,7 +1,8 @@
 // Package proxy stands between a client and a server and breaks what goes on
 // between them: it loses answers, cuts connections and holds requests up, at
-// places in the client's stream that its user chooses. It understands just
-// enough of the protocols of Kafka and PostgreSQL to find those places.
+// places in the client's stream that its user chooses, and makes everything slow
+// when it is told to. It understands just enough of the protocols of Kafka and
+// PostgreSQL to find those places.
 package proxy
 
 import (
@@ -26,6 +27,7 @@ type Proxy struct {
 	mu       sync.Mutex // guards what follows
 	upstream string
 	decide   func(what string) Action
+	slowness Slowness
 	links    map[*link]struct{}
 	closed   bool
 }
@@ -128,7 +130,7 @@ func (p *Proxy) connect(client *net.TCPConn) {
 		reset(client) // as if the upstream itself had refused it
 		return
 	}
-	l := &link{proxy: p, client: client, server: server.(*net.TCPConn), matcher: p.matcher()}
+	l := &link{proxy: p, client: client, server: server.(*net.TCPConn), matcher: p.matcher(), gone: make(chan struct{})}
 	if !p.keep(l) {
 		l.abort()
 		return

@@ -1,0 +1,122 @@
+package docs_test
+
+import (
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// gate are the faults that every run of `make test` has to try.
+var gate = []string{"F1", "F2", "F7", "F10", "F16", "F17", "F23", "F27"}
+
+var testName = regexp.MustCompile("`((?:Test|Fuzz)[A-Z]\\w*)")
+
+// proofs are the tests that the page names for each fault.
+func proofs(t *testing.T) map[string][]string {
+	t.Helper()
+	found := map[string][]string{}
+	for _, entry := range strings.Split(read(t, "failure-modes.md"), "\n### ")[1:] {
+		fault, rest, _ := strings.Cut(entry, " ")
+		_, proof, _ := strings.Cut(rest, "**Proved by.**")
+		proof, _, _ = strings.Cut(proof, "\n\n") // behind it is another chapter
+		for _, name := range testName.FindAllStringSubmatch(proof, -1) {
+			found[fault] = append(found[fault], name[1])
+		}
+	}
+	return found
+}
+
+// recipe is what make would do for a target, without doing it.
+func recipe(t *testing.T, target string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "make", "-n", target)
+	cmd.Dir = root
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("make -n %s: %v\n%s", target, err, out)
+	}
+	return string(out)
+}
+
+// TestGateIsRun: each fault of the gate has its row in the page's table, with tests
+// that its entry names too, and `make test` runs all there are: it leaves out none.
+func TestGateIsRun(t *testing.T) {
+	t.Parallel()
+	rows := map[string][]string{}
+	for _, row := range regexp.MustCompile(`(?m)^\| \[(F\d+)\]\(#\S+\) \|(.*)$`).FindAllStringSubmatch(read(t, "failure-modes.md"), -1) {
+		for _, name := range testName.FindAllStringSubmatch(row[2], -1) {
+			rows[row[1]] = append(rows[row[1]], name[1])
+		}
+	}
+	proven := proofs(t)
+	for _, fault := range gate {
+		if len(rows[fault]) == 0 {
+			t.Errorf("%s: the gate's table names no test", fault)
+		}
+		for _, name := range rows[fault] {
+			if !slices.Contains(proven[fault], name) {
+				t.Errorf("%s: its entry does not name %s", fault, name)
+			}
+			if path := definedIn(t, name); path == "" || strings.Contains(read(t, path), "//go:build") {
+				t.Errorf("%s: %s is in %q, want a file that is always built", fault, name, path)
+			}
+		}
+	}
+	steps := recipe(t, "test")
+	if !strings.Contains(steps, "go test") || !strings.Contains(steps, " ./...") {
+		t.Errorf("make test does %q, want go test of ./...", steps)
+	}
+	for _, less := range []string{" -run", " -skip", " -short", " -tags"} {
+		if strings.Contains(steps, less) {
+			t.Errorf("make test does %q, which leaves tests out by%s", steps, less)
+		}
+	}
+}
+
+// definedIn is the file of a test, "" for none.
+func definedIn(t *testing.T, name string) (found string) {
+	t.Helper()
+	for _, pattern := range []string{"cmd/*", "cmd/*/*", "pkg/*", "pkg/*/*", "pkg/*/*/*", "integration", "integration/*"} {
+		files, err := filepath.Glob(filepath.Join(root, pattern, "*_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range files {
+			if strings.Contains(read(t, path), "func "+name+"(") {
+				return path
+			}
+		}
+	}
+	return ""
+}
+
+// TestFaultTargetRunsEveryProof: `make test-faults` selects each test that the page
+// names for a fault, and so it does when a name is added.
+func TestFaultTargetRunsEveryProof(t *testing.T) {
+	t.Parallel()
+	var patterns []*regexp.Regexp
+	for line := range strings.SplitSeq(recipe(t, "test-faults"), "\n") {
+		pattern := regexp.MustCompile(`-run '([^']+)'`).FindStringSubmatch(line)
+		if pattern == nil || !strings.HasSuffix(strings.TrimSpace(line), " ./...") {
+			continue
+		}
+		patterns = append(patterns, regexp.MustCompile(pattern[1]))
+	}
+	if len(patterns) == 0 {
+		t.Fatal("make test-faults has no -run '...' of ./...")
+	}
+	all := proofs(t)
+	if len(all) != 32 {
+		t.Errorf("%d faults name what proves them, want all 32", len(all))
+	}
+	for fault, names := range all {
+		for _, name := range names {
+			if !slices.ContainsFunc(patterns, func(p *regexp.Regexp) bool { return p.MatchString(name) }) {
+				t.Errorf("%s: make test-faults does not run %s", fault, name)
+			}
+		}
+	}
+}

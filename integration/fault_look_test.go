@@ -1,0 +1,146 @@
+package integration_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// metric is the sum of a metric's series; -1 when the program does not answer.
+func (p *process) metric(name string) float64 {
+	p.t.Helper()
+	status, body := p.try(http.MethodGet, "/metrics", nil)
+	if status != http.StatusOK {
+		return -1
+	}
+	series := regexp.MustCompile(`(?m)^` + name + `(?:\{.*\})? (\S+)$`)
+	sum := 0.0
+	for _, found := range series.FindAllStringSubmatch(string(body), -1) {
+		value, err := strconv.ParseFloat(found[1], 64)
+		if err != nil {
+			p.t.Fatalf("%s: %v", found[0], err)
+		}
+		sum += value
+	}
+	return sum
+}
+
+// ear is for what a log tells from some moment on.
+type ear struct {
+	p    *process
+	from int
+}
+
+// listen is the log from now on.
+func (p *process) listen() ear { return ear{p, len(p.logged())} }
+
+func (p *process) logged() string {
+	p.t.Helper()
+	text, err := os.ReadFile(p.log)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// says waits for a line that has all of texts.
+func (l ear) says(texts ...string) {
+	l.p.t.Helper()
+	eventually(l.p.t, 30*time.Second, fmt.Sprintf("%s logs %q", l.p.name, texts), func() bool { return l.said(texts...) > 0 })
+}
+
+// said is how many lines have all of texts.
+func (l ear) said(texts ...string) (lines int) {
+	l.p.t.Helper()
+	for line := range strings.Lines(l.p.logged()[l.from:]) {
+		has := true
+		for _, text := range texts {
+			has = has && strings.Contains(line, text)
+		}
+		if has {
+			lines++
+		}
+	}
+	return lines
+}
+
+// asked is how one of many clients fared. A status of 0 is a connection that
+// was refused or broke.
+type asked struct {
+	status     int
+	retryAfter string
+	hung       bool
+}
+
+// crowd makes n clients ask for a path at the same time, each on a connection of
+// its own. Nobody waits for longer than limit.
+func (p *process) crowd(n int, path string, limit time.Duration) []asked {
+	out := make([]asked, n)
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() { out[i] = p.ask(path, limit) })
+	}
+	all.Wait()
+	return out
+}
+
+func (p *process) ask(path string, limit time.Duration) asked {
+	ctx, cancel := context.WithTimeout(p.t.Context(), limit)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+path, nil)
+	if err != nil {
+		p.t.Error(err)
+		return asked{}
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	res, err := client.Do(req)
+	if err != nil {
+		return asked{hung: ctx.Err() != nil}
+	}
+	_ = res.Body.Close()
+	return asked{status: res.StatusCode, retryAfter: res.Header.Get("Retry-After")}
+}
+
+// wantSentAway: everybody was told, in time, to come again later.
+func wantSentAway(t *testing.T, answers []asked) {
+	t.Helper()
+	for _, a := range answers {
+		if seconds, err := strconv.Atoi(a.retryAfter); a.status != http.StatusServiceUnavailable || err != nil || seconds < 1 {
+			t.Fatalf("of %d clients one got %+v, want 503 with Retry-After for all", len(answers), a)
+		}
+	}
+}
+
+// wantServed: everybody got what was asked for.
+func wantServed(t *testing.T, answers []asked) {
+	t.Helper()
+	for _, a := range answers {
+		if a.status != http.StatusOK {
+			t.Fatalf("of %d clients one got %+v, want 200 for all", len(answers), a)
+		}
+	}
+}
+
+// wantOffsetsStored: what the group has committed is not ahead of what is
+// stored. Offsets are asked first, so that what is stored meanwhile does no harm.
+func (l *letters) wantOffsetsStored() {
+	l.t.Helper()
+	committed := l.kafka.committed(l.prefix, l.source)
+	for p, offset := range committed {
+		if stored := l.count(fmt.Sprintf("dlq_partition = %d AND dlq_offset < %d", p, max(offset, 0))); stored >= 0 && int64(stored) < max(offset, 0) {
+			l.t.Errorf("partition %d: offset %d is committed and %d records are stored, want the offset not ahead", p, offset, stored)
+		}
+	}
+	var ahead int
+	if err := l.db.Get(&ahead, `SELECT count(*) FROM dlq.ingest_positions p WHERE next_offset >
+		(SELECT count(*) FROM dlq.dlq_messages m WHERE m.dlq_partition = p.partition AND m.dlq_offset < p.next_offset)`); err == nil && ahead > 0 {
+		l.t.Errorf("the positions of %d partitions are ahead of what is stored, want none", ahead)
+	}
+}

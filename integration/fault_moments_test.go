@@ -1,0 +1,232 @@
+package integration_test
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/integration/proxy"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
+)
+
+// storeChange is the statement that stores records and moves positions.
+const storeChange = "store"
+
+// nameMoment names what both programs change.
+func nameMoment(text string) string {
+	if strings.Contains(text, "INSERT INTO dlq.dlq_messages") && strings.Contains(text, "next_offset") {
+		return storeChange
+	}
+	return nameChange(text)
+}
+
+// forEver is longer than any test: who held a request back breaks its connection.
+const forEver = time.Hour
+
+// killAt kills a process when the nth of something is on its way through a proxy.
+// That never arrives: it is held, and its connection broken, so that what comes
+// before it is done and itself is not. The channel is closed when that has happened.
+func killAt(way *proxy.Proxy, p *process, moment string, nth int64) <-chan struct{} {
+	killed := make(chan struct{})
+	var seen atomic.Int64
+	way.Decide(func(what string) proxy.Action {
+		switch n := seen.Load(); {
+		case n >= nth: // dead by then, and nothing of it may arrive any more
+			return proxy.Delay(forEver)
+		case what != moment || seen.Add(1) != nth:
+			return proxy.Pass()
+		}
+		p.kill()
+		close(killed)
+		return proxy.Delay(forEver)
+	})
+	return killed
+}
+
+// moments is a system whose programs are killed on the way to their servers.
+type moments struct {
+	*letters
+	kafkaWay, databaseWay *proxy.Proxy
+	luck                  *chance
+}
+
+// TestFaultKilledAtNamedMoments: programs are killed between two steps of theirs, as
+// the wire shows them. Each moment is proven to have been hit by what it leaves
+// behind, which is then put right by whoever comes next.
+func TestFaultKilledAtNamedMoments(t *testing.T) {
+	t.Parallel()
+	own, kafkaWay := proxiedKafka(t, nil)
+	where := postgrestest.Empty(t)
+	databaseWay := newProxy(t, proxy.Statements(nameMoment))
+	databaseWay.To(hostOf(t, where))
+	l := newLetters(newSystemOn(t, own.Brokers(), where))
+	m := &moments{letters: l, kafkaWay: kafkaWay, databaseWay: databaseWay, luck: newChance(l)}
+	watching := l.account().watch()
+	for range pick(1, 8) {
+		m.fetchedNotStored()
+		m.storedNotCommitted()
+		m.claimedNotSent()
+		m.sentNotNoted()
+	}
+	m.luck.wantCounted(t, map[string]int{
+		"fetched, not stored": pick(1, 8), "stored, not committed": pick(1, 8),
+		"claimed, not sent": pick(1, 8), "sent, not noted": pick(1, 8),
+	})
+	api := l.startReady("api", impatient()...)
+	l.retryTheRest(api)
+	l.kafka.waitNoLag(l.prefix, l.source)
+	l.wantStoredOnce()
+	l.wantResolvedOnce()
+	watching.want(5)
+}
+
+func (m *moments) env() []string {
+	return impatient(kafkaBy(m.kafkaWay), databaseBy(m.databaseWay), "DLQ_REDRIVE_WORKERS=1")
+}
+
+// died waits for a kill, and breaks what the proxy held back.
+func (m *moments) died(killed <-chan struct{}, way *proxy.Proxy, moment string) {
+	m.t.Helper()
+	select {
+	case <-killed:
+	case <-time.After(time.Minute):
+		m.t.Fatalf("the moment did not come: %s", moment)
+	}
+	way.CutAll()
+	way.Decide(nil)
+}
+
+// rests waits until a number does not change any more: what a server had been asked
+// before the kill may still be under way.
+func (m *moments) rests(what string, number func() int) (now int) {
+	m.t.Helper()
+	before := -1
+	eventually(m.t, 30*time.Second, what+" do not change any more", func() bool {
+		before, now = now, number()
+		lasting(200 * time.Millisecond)
+		return now == before && now == number()
+	})
+	return now
+}
+
+// fetchedNotStored: the records are in the ingester's hands, and the statement that
+// stores them never arrives.
+func (m *moments) fetchedNotStored() {
+	m.t.Helper()
+	victim := m.startReady("ingester", m.env()...)
+	before := len(m.sent)
+	killed := killAt(m.databaseWay, victim, storeChange, 1+int64(m.random.IntN(3)))
+	m.produce(400, nil)
+	m.died(killed, m.databaseWay, "fetched, not stored")
+	if rows := m.rests("rows", func() int { return m.count("true") }); rows >= before && rows < len(m.sent) {
+		m.luck.count("fetched, not stored")
+	} else {
+		m.t.Errorf("%d rows when the ingester was killed, want %d at least and less than %d", rows, before, len(m.sent))
+	}
+	m.next()
+}
+
+// storedNotCommitted: rows and positions are in PostgreSQL, and Kafka does not hear
+// how far that is.
+func (m *moments) storedNotCommitted() {
+	m.t.Helper()
+	m.kafka.waitNoLag(m.prefix, m.source)
+	victim := m.startReady("ingester", m.env()...)
+	killed := killAt(m.kafkaWay, victim, proxy.OffsetCommit, 1)
+	m.produce(400, nil)
+	m.died(killed, m.kafkaWay, "stored, not committed")
+	stored := m.rests("rows", func() int { return m.count("true") })
+	committed := 0
+	for _, offset := range m.kafka.committed(m.prefix, m.source) {
+		committed += int(max(offset, 0))
+	}
+	if stored > committed {
+		m.luck.count("stored, not committed")
+	} else {
+		m.t.Errorf("%d rows and offsets up to %d when the ingester was killed, want more rows", stored, committed)
+	}
+	m.next()
+}
+
+// next is an ingester that goes on where the dead one was.
+func (m *moments) next() {
+	m.t.Helper()
+	p := m.startReady("ingester")
+	m.waitStored()
+	m.kafka.waitNoLag(m.prefix, m.source)
+	m.wantStoredOnce()
+	p.stop()
+}
+
+// claimedNotSent: the claim is committed, and no byte of a record gets to Kafka.
+func (m *moments) claimedNotSent() {
+	m.t.Helper()
+	m.stored(300)
+	victim := m.startReady("api", m.env()...)
+	published := len(m.published())
+	killed := killAt(m.kafkaWay, victim, proxy.ProduceBegins, 1)
+	asked := m.retryAll(victim)
+	m.died(killed, m.kafkaWay, "claimed, not sent")
+	m.lost(asked)
+	held := m.rests("claims", func() int { return m.with("RETRYING") })
+	if now := len(m.published()); held > 0 && now == published {
+		m.luck.count("claimed, not sent")
+	} else {
+		m.t.Errorf("%d claims and %d records more when the API was killed, want claims and no record", held, now-published)
+	}
+	m.settled(held, "PENDING")
+}
+
+// sentNotNoted: the records are in their original topic, and the statement that
+// says so never arrives.
+func (m *moments) sentNotNoted() {
+	m.t.Helper()
+	m.stored(300)
+	victim := m.startReady("api", m.env()...)
+	resolved, published := m.with("RESOLVED"), len(m.published())
+	killed := killAt(m.databaseWay, victim, resultChange, 1)
+	asked := m.retryAll(victim)
+	m.died(killed, m.databaseWay, "sent, not noted")
+	m.lost(asked)
+	held := m.rests("claims", func() int { return m.with("RETRYING") })
+	if now := len(m.published()); held > 0 && now > published && m.with("RESOLVED") == resolved {
+		m.luck.count("sent, not noted")
+	} else {
+		m.t.Errorf("%d claims, %d records more and %d messages RESOLVED instead of %d when the API was killed, want claims and records and none more resolved",
+			held, now-published, m.with("RESOLVED"), resolved)
+	}
+	m.settled(held, "RESOLVED")
+}
+
+// lost: whoever asked the dead program hears nothing.
+func (m *moments) lost(asked <-chan answer) {
+	m.t.Helper()
+	if a := m.await(asked); a.status != 0 {
+		m.t.Errorf("retry-all = %d %.300s, want a connection that broke", a.status, a.body)
+	}
+}
+
+// settled: the next API finds in the log what became of the claims, and carries the
+// redrive on.
+func (m *moments) settled(held int, status string) {
+	m.t.Helper()
+	before := m.settledAs(status)
+	api := m.startReady("api", impatient()...)
+	m.redrivesOver()
+	eventually(m.t, time.Minute, "every abandoned claim is settled", func() bool { return m.with("RETRYING") == 0 })
+	if got := m.settledAs(status) - before; got < held {
+		m.t.Errorf("%d of %d claims were settled as %s from the log, want all", got, held, status)
+	}
+	api.stop()
+}
+
+// settledAs is how many attempts were settled from the log with that result. A
+// message that was given back may have been sent since.
+func (m *moments) settledAs(status string) (n int) {
+	m.t.Helper()
+	if err := m.db.Get(&n, `SELECT count(*) FROM dlq.attempts WHERE actor = 'settler' AND to_status = $1`, status); err != nil {
+		m.t.Fatal(err)
+	}
+	return n
+}

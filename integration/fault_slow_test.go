@@ -1,0 +1,109 @@
+package integration_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/integration/proxy"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
+)
+
+// TestFaultKafkaSlow: what Kafka answers comes late (by two seconds in a long run,
+// when hardly any attempt ends in time), little goes through at once, records come
+// in crumbs, and connections are reset all the time.
+// Records are taken in and sent back meanwhile. Nothing is lost, nothing is there
+// twice, nobody is told of a success that was none, and when the network is well
+// again the rest goes through.
+func TestFaultKafkaSlow(t *testing.T) {
+	t.Parallel()
+	own, network := proxiedKafka(t, nil)
+	l := newLetters(newSystemOn(t, own.Brokers(), postgrestest.Empty(t)))
+	api := l.startReady("api", impatient("DLQ_REDRIVE_WORKERS=2", kafkaBy(network))...)
+	ingester := l.startReady("ingester", kafkaBy(network), "DLQ_INGEST_SESSION_TIMEOUT=15s") // else heartbeats would come too late
+	luck := newChance(l)
+	for range pick(1, 2) {
+		for _, c := range []struct {
+			name string
+			slow proxy.Slowness
+		}{
+			{"latency", proxy.Slowness{Latency: pick(250*time.Millisecond, 2*time.Second)}},
+			{"bandwidth", proxy.Slowness{BytesPerSecond: 20_000}},
+			{"crumbs", proxy.Slowness{Piece: 5}},
+			{"all of it", proxy.Slowness{Latency: 100 * time.Millisecond, BytesPerSecond: 50_000, Piece: 100}},
+			{"resets", proxy.Slowness{BytesPerSecond: 200_000}},
+		} {
+			resets := pick(4, 10)
+			if c.name != "resets" {
+				resets = 0
+			}
+			l.whileSlow(api, network, luck, c.name, c.slow, resets)
+		}
+	}
+	l.waitStored()
+	l.kafka.waitNoLag(l.prefix, l.source)
+	l.wantStoredOnce()
+	l.retryTheRest(api)
+	l.wantResolvedOnce()
+	if dead := l.with("DEAD"); dead != 0 {
+		t.Errorf("%d messages are dead, want none", dead)
+	}
+	if lost := ingester.metric("dlq_ingest_records_lost_total"); lost != 0 {
+		t.Errorf("the ingester counts %v lost records, want none", lost)
+	}
+	luck.wantCounted(t, map[string]int{"resets": 1, "retry confirmed": 1})
+	api.wantRunning()
+	ingester.wantRunning()
+}
+
+// whileSlow makes the network slow for a while, in which letters come, twenty
+// operators retry one message each, and a redrive of all goes on.
+func (l *letters) whileSlow(api *process, network *proxy.Proxy, luck *chance, name string, slow proxy.Slowness, resets int) {
+	l.t.Helper()
+	l.produce(300, nil)
+	l.waitStored()
+	before := l.count("true")
+	network.Slow(slow)
+	l.produce(pick(300, 1000), nil)
+	l.clickSlowly(api, luck)
+	resolved := l.with("RESOLVED")
+	id := l.begin(api)
+	for range resets {
+		lasting(time.Duration(50+l.random.IntN(400)) * time.Millisecond)
+		if network.CutAll() > 0 {
+			luck.count("resets")
+		}
+	}
+	lasting(pick(time.Second, 5*time.Second))
+	l.wantOffsetsStored()
+	l.t.Logf("%s: of %d records %d were stored and %d sent meanwhile", name,
+		len(l.sent)-before, l.count("true")-before, l.with("RESOLVED")-resolved)
+	network.Slow(proxy.Slowness{})
+	l.wantNoFalseSuccess()
+	if pick(false, true) { // else the test would wait for the life of a claim each time
+		l.finished(api, id)
+		eventually(l.t, 40*time.Second, "every abandoned claim is settled", func() bool { return l.with("RETRYING") == 0 })
+	}
+}
+
+// clickSlowly retries twenty messages. Who is told of a success finds the record;
+// who is not, is told to come again.
+func (l *letters) clickSlowly(api *process, luck *chance) {
+	l.t.Helper()
+	answers := l.clicks(l.somePending(20), api)
+	published := l.published()
+	for _, a := range answers {
+		if a.status == 409 { // a redrive has it in its hands
+			luck.count("retry refused")
+			continue
+		}
+		if a.status != 200 {
+			luck.count("retry not confirmed")
+			wantUnavailable(l.t, a.answer, "retry", 502, 503)
+			continue
+		}
+		luck.count("retry confirmed")
+		if published[a.id] != 1 || l.state(a.id).Status != "RESOLVED" {
+			l.t.Errorf("retry of %s = 200 with %d records and status %s, want one and RESOLVED", a.id, published[a.id], l.state(a.id).Status)
+		}
+	}
+}

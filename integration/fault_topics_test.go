@@ -1,0 +1,282 @@
+package integration_test
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// grown is how many partitions a topic of four has in the end.
+const grown = partitions + 3
+
+// TestFaultTopicGrows: partitions are added to a dead-letter topic while it is
+// read, with records in them before anybody has seen them. All of them are stored,
+// and sent back as those of the others.
+func TestFaultTopicGrows(t *testing.T) {
+	t.Parallel()
+	l := newLetters(newSystem(t))
+	api := l.startReady("api")
+	calm := "DLQ_INGEST_SESSION_TIMEOUT=10s" // else a member that seems to be dead brings the new partitions to light
+	ingesters := []*process{l.startReady("ingester", calm), l.startReady("ingester", calm)}
+	eventually(t, 30*time.Second, "both ingesters read", func() bool {
+		shares := l.kafka.shares(l.prefix)
+		return len(shares) == 2 && shares[0] > 0 && shares[1] > 0 && shares[0]+shares[1] == partitions
+	})
+	point := 1 + l.random.IntN(10)
+	l.produce(pick(1000, 5000), func(chunk int) {
+		if chunk == point {
+			l.grow(l.source, grown)
+			l.produceInto(partitions, grown, 50)
+		}
+	})
+	l.produceInto(0, grown, 200)
+	l.waitStored()
+	l.wantStoredOnce()
+	in := fmt.Sprintf("dlq_partition >= %d", partitions)
+	if got := l.count(in); got < 50 {
+		t.Errorf("%d messages come from the new partitions, want at least 50", got)
+	}
+	l.retryTheRest(api)
+	l.wantResolvedOnce()
+	for _, p := range ingesters {
+		if lost := p.metric("dlq_ingest_records_lost_total"); lost != 0 {
+			t.Errorf("an ingester counts %v lost records, want none", lost)
+		}
+		p.wantRunning()
+	}
+}
+
+// grow adds partitions to a topic. The tests' own client begins anew, so that it
+// knows of them at once.
+func (s *system) grow(topic string, to int) {
+	s.t.Helper()
+	res, err := s.kafka.admin.CreatePartitions(s.t.Context(), &kafka.CreatePartitionsRequest{
+		Topics: []kafka.TopicPartitionsConfig{{Name: topic, Count: int32(to)}},
+	})
+	if err != nil || res.Errors[topic] != nil {
+		s.t.Fatalf("add partitions to %s: %v, %+v", topic, err, res)
+	}
+	s.kafka = newCluster(s.t, s.brokers)
+}
+
+// produceInto produces n letters into the partitions from first up to end.
+func (l *letters) produceInto(first, end, n int) {
+	l.t.Helper()
+	var records []*kgo.Record
+	for i := range n {
+		r := l.letter()
+		r.Partition = int32(first + i%(end-first))
+		records = append(records, r)
+	}
+	l.kafka.produce(records...)
+}
+
+// TestFaultTargetGrows: an API that has sent to a topic before sends to the
+// partitions that were added to it since; while they are not there, a record goes
+// where its key belongs.
+func TestFaultTargetGrows(t *testing.T) {
+	t.Parallel()
+	const n = 40
+	l := newLetters(newSystem(t))
+	api := l.startReady("api")
+	target := l.topic("grown.events.v1")
+	l.kafka.create(target, partitions)
+	from := func(partition int32) {
+		for i := range n {
+			r := l.dead(target, i)
+			r.Key = fmt.Appendf(nil, "key-%d", i)
+			r.Headers = append(r.Headers, kgo.RecordHeader{Key: "kafka_dlt-original-partition", Value: []byte{0, 0, 0, byte(partition)}})
+			l.kafka.produce(r)
+		}
+	}
+	from(grown - 1)
+	l.taken(n)
+	l.wantReport(api, report{Selected: n, Retried: n})
+	for _, r := range l.kafka.readAll(target) {
+		if r.Partition >= partitions {
+			t.Errorf("a record went to partition %d, want one of the %d that there were", r.Partition, partitions)
+		}
+	}
+	l.grow(target, grown)
+	from(grown - 1)
+	l.taken(2 * n)
+	l.wantReport(api, report{Selected: n, Retried: n})
+	home := 0
+	for _, r := range l.kafka.readAll(target) {
+		if r.Partition == grown-1 {
+			home++
+		}
+	}
+	if home != n {
+		t.Errorf("%d records are in the partition that was added, want the %d that failed there", home, n)
+	}
+}
+
+// TestFaultRetentionWasFaster: Kafka removes records that nobody has read yet,
+// while the ingester is away and while it stands still. Each of them is counted
+// and told of, and all others are stored.
+func TestFaultRetentionWasFaster(t *testing.T) {
+	t.Parallel()
+	l := newLetters(newSystem(t))
+	l.stored(400)
+	lost := 0
+	for range pick(1, 3) {
+		l.produce(400, nil)
+		ends, read := l.kafka.logEnds(l.source), l.positions()
+		removed := map[int]int64{0: ends[0], 1: (read[1] + ends[1]) / 2, 2: read[2] + 1, 3: read[3]}
+		l.kafka.deleteBefore(l.source, removed)
+		away := 0
+		for p, offset := range removed {
+			away += int(offset - read[p])
+		}
+		ingester := l.startReady("ingester")
+		log := ear{ingester, 0}
+		eventually(t, 30*time.Second, "what is there is stored", func() bool { return l.count("true") >= len(l.sent)-lost-away })
+		if got := ingester.metric("dlq_ingest_records_lost_total"); int(got) != away || away == 0 {
+			t.Errorf("%v records are counted as lost, want %d", got, away)
+		}
+		if got := log.said("kafka removed records before they were read", l.source); got != 3 {
+			t.Errorf("the log tells %d times of removed records, want 3: once for each partition that lost some", got)
+		}
+		lost += away + l.lostWhileStanding(ingester, lost+away)
+		l.wantStoredBut(lost)
+		ingester.stop()
+	}
+}
+
+// lostWhileStanding is how many records are lost because the ingester stands still
+// while they come and go, when lost were before. What it had been sent already is
+// not lost, so how many there will be cannot be known.
+func (l *letters) lostWhileStanding(ingester *process, lost int) int {
+	l.t.Helper()
+	before := ingester.metric("dlq_ingest_records_lost_total")
+	ingester.signal(syscall.SIGSTOP)
+	for range 5 { // an answer to a fetch that waits holds what is there at the first
+		l.produce(100, nil)
+	}
+	l.kafka.deleteBefore(l.source, l.kafka.logEnds(l.source))
+	ingester.signal(syscall.SIGCONT)
+	l.produce(100, nil)
+	standing := 0
+	eventually(l.t, 30*time.Second, "every record is stored or counted as lost", func() bool {
+		standing = int(ingester.metric("dlq_ingest_records_lost_total") - before)
+		return l.count("true")+standing+lost >= len(l.sent)
+	})
+	l.t.Logf("%d of 500 records were lost while the ingester stood still", standing)
+	if standing == 0 {
+		l.t.Error("nothing was lost while the ingester stood still, want retention to be faster")
+	}
+	return standing
+}
+
+// wantStoredBut: all records are stored once but for so many, of which none is in
+// Kafka any more.
+func (l *letters) wantStoredBut(lost int) {
+	l.t.Helper()
+	var rows []struct {
+		Partition int32 `db:"dlq_partition"`
+		Offset    int64 `db:"dlq_offset"`
+	}
+	if err := l.db.Select(&rows, `SELECT dlq_partition, dlq_offset FROM dlq.dlq_messages`); err != nil {
+		l.t.Fatal(err)
+	}
+	stored := map[string]bool{}
+	for _, r := range rows {
+		stored[fmt.Sprintf("%s/%d/%d", l.source, r.Partition, r.Offset)] = true
+	}
+	there := map[string]bool{}
+	for _, r := range l.kafka.holds(l.source) {
+		there[position(r)] = true
+	}
+	missing := 0
+	for _, r := range l.sent {
+		switch at := position(r); {
+		case stored[at]:
+		case there[at]:
+			l.t.Errorf("record %s is in Kafka and not stored", at)
+		default:
+			missing++
+		}
+	}
+	if missing != lost || len(rows) != len(stored) || len(stored) != len(l.sent)-lost {
+		l.t.Errorf("%d rows of %d records, %d of those sent are missing; want %d rows and %d missing",
+			len(rows), len(stored), missing, len(l.sent)-lost, lost)
+	}
+}
+
+// holds returns every record of a topic some of which were removed.
+func (c *cluster) holds(topic string) []*kgo.Record {
+	c.t.Helper()
+	left := map[int32]int64{}
+	for p, end := range c.logEnds(topic) {
+		left[int32(p)] = end
+	}
+	client, err := kgo.NewClient(kgo.SeedBrokers(c.brokers...), kgo.ConsumeTopics(topic),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	if err != nil {
+		c.t.Fatalf("kafka client: %v", err)
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
+	defer cancel()
+	var out []*kgo.Record
+	for len(left) > 0 {
+		fetched := client.PollFetches(ctx)
+		if err := ctx.Err(); err != nil {
+			c.t.Fatalf("read %s: %v", topic, err)
+		}
+		fetched.EachPartition(func(p kgo.FetchTopicPartition) {
+			out = append(out, p.Records...)
+			if len(p.Records) > 0 && p.Records[len(p.Records)-1].Offset >= left[p.Partition]-1 {
+				delete(left, p.Partition)
+			}
+		})
+	}
+	return out
+}
+
+// positions are the next offsets to be stored of the one topic.
+func (l *letters) positions() map[int]int64 {
+	l.t.Helper()
+	var rows []struct {
+		Partition int
+		Next      int64 `db:"next_offset"`
+	}
+	if err := l.db.Select(&rows, `SELECT partition, next_offset FROM dlq.ingest_positions`); err != nil {
+		l.t.Fatal(err)
+	}
+	next := map[int]int64{}
+	for _, r := range rows {
+		next[r.Partition] = r.Next
+	}
+	return next
+}
+
+// deleteBefore removes the records before those offsets, as retention does.
+func (c *cluster) deleteBefore(topic string, offsets map[int]int64) {
+	c.t.Helper()
+	of := kmsg.NewDeleteRecordsRequestTopic()
+	of.Topic = topic
+	for p, offset := range offsets {
+		part := kmsg.NewDeleteRecordsRequestTopicPartition()
+		part.Partition, part.Offset = int32(p), offset
+		of.Partitions = append(of.Partitions, part)
+	}
+	req := kmsg.NewPtrDeleteRecordsRequest()
+	req.TimeoutMillis, req.Topics = 10_000, append(req.Topics, of)
+	res, err := req.RequestWith(c.t.Context(), c.client)
+	if err != nil {
+		c.t.Fatalf("delete records: %v", err)
+	}
+	for _, p := range res.Topics[0].Partitions {
+		if p.ErrorCode != 0 {
+			c.t.Fatalf("delete records of %s/%d: %d", topic, p.Partition, p.ErrorCode)
+		}
+	}
+}

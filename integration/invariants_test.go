@@ -1,0 +1,601 @@
+package integration_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// What a test of faults checks at its end, whatever it broke:
+//
+//	I1  no record that a dead-letter topic has is lost, and none is changed
+//	I2  no row without a record, no two rows of one
+//	I3  no offset is committed beyond what is stored, at no moment
+//	I4  what is called sent is in its topic, once for each attempt; what is there was asked for
+//	I5  a message moves along the arrows of the state machine, and each end of an attempt is in the audit trail
+//	I6  a message is live or archived, never both and never neither
+//	I7  when the faults are over everything goes on by itself, and nothing has piled up
+//	I8  no password, token or payload is in a log
+//	I9  there were records, and there were faults
+//
+// It looks from outside, with SQL and a Kafka client of its own: account holds what
+// was seen meanwhile.
+type account struct {
+	*system
+	sources, targets []string // dead-letter topics, and those that replays go to
+	wrong            func(format string, args ...any)
+
+	mu      sync.Mutex
+	acked   map[string]*kgo.Record // by position, what Kafka took for good
+	sent    map[string]bool        // messages of which a client was told that they are RESOLVED
+	deleted map[string]string      // positions of messages of which somebody asked that they be deleted, by id
+	secrets []string               // what no log may hold
+}
+
+func newAccount(s *system, sources, targets []string) *account {
+	return &account{
+		system: s, sources: sources, targets: targets, wrong: s.t.Errorf,
+		acked: map[string]*kgo.Record{}, sent: map[string]bool{}, deleted: map[string]string{},
+	}
+}
+
+// account is what a test with letters knows.
+func (l *letters) account() *account {
+	a := newAccount(l.system, []string{l.source}, []string{l.target})
+	for _, r := range l.sent {
+		a.acked[position(r)] = r
+	}
+	a.secrets = append(a.secrets, "grüße") // of every value
+	return a
+}
+
+// took notes records that Kafka has acknowledged.
+func (a *account) took(records ...*kgo.Record) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, r := range records {
+		a.acked[position(r)] = r
+	}
+}
+
+// resolved notes that a client was told of a success.
+func (a *account) resolved(id string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.sent[id] = true
+}
+
+// deletes notes that somebody is about to ask for a deletion. Whether it took
+// place is in the audit trail.
+func (a *account) deletes(id, position string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.deleted[id] = position
+}
+
+// wantInvariants checks I1, I2, I4, I5, I6 and I8, when nothing is under way.
+func (a *account) wantInvariants() {
+	a.t.Helper()
+	rows := a.rows()
+	a.wantKept(rows)
+	a.wantSent(rows)
+	a.wantHistory(rows)
+	a.wantInOnePlace(rows)
+	a.wantDiscretion()
+}
+
+// kept is a row of either table.
+type kept struct {
+	ID        uuid.UUID
+	Archived  bool
+	Topic     *string
+	Partition *int32 `db:"dlq_partition"`
+	Offset    *int64 `db:"dlq_offset"`
+	Key       []byte
+	Value     []byte
+	Headers   []byte
+	Status    string
+	Attempts  int        `db:"attempt_no"`
+	Parent    *uuid.UUID `db:"parent_id"`
+}
+
+func (k *kept) position() string {
+	if k.Topic == nil || k.Partition == nil || k.Offset == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s/%d/%d", *k.Topic, *k.Partition, *k.Offset)
+}
+
+// rows are all of both tables, as of one moment.
+func (a *account) rows() (rows []kept) {
+	a.t.Helper()
+	const columns = `m.id, t.name AS topic, m.dlq_partition, m.dlq_offset, m.key, m.value, m.headers, m.status, m.attempt_no, m.parent_id`
+	err := a.db.Select(&rows, `
+		SELECT false AS archived, `+columns+` FROM dlq.dlq_messages m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id
+		UNION ALL
+		SELECT true AS archived, `+columns+` FROM dlq.dlq_messages_archive m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id`)
+	if err != nil {
+		a.t.Fatalf("read all rows: %v", err)
+	}
+	return rows
+}
+
+// wantKept is I1 and I2: the logs of the dead-letter topics against the rows.
+func (a *account) wantKept(rows []kept) {
+	a.t.Helper()
+	log := map[string]*kgo.Record{}
+	for _, r := range a.kafka.readAll(a.sources...) {
+		log[position(r)] = r
+	}
+	for at, r := range a.acked {
+		if log[at] == nil || !bytes.Equal(framed(log[at]), framed(r)) {
+			a.wrong("I1: Kafka itself has lost or changed %s", at)
+		}
+	}
+	have := map[string]bool{}
+	var doubled, invented, changed []string
+	for _, row := range rows {
+		at := row.position()
+		switch r := log[at]; {
+		case r == nil:
+			invented = append(invented, row.ID.String()+" at "+at)
+		case have[at]:
+			doubled = append(doubled, at)
+		case !same(row.Key, r.Key) || !same(row.Value, r.Value) || !bytes.Equal(row.Headers, framed(r)):
+			changed = append(changed, at)
+		}
+		have[at] = true
+	}
+	gone := a.deletions()
+	var lost []string
+	for at := range log {
+		if !have[at] && !gone[at] {
+			lost = append(lost, at)
+		}
+	}
+	a.complain("I1: records are in the log and not stored", lost)
+	a.complain("I1: records are stored with other bytes than they had", changed)
+	a.complain("I2: rows have no record", invented)
+	a.complain("I2: records are stored twice", doubled)
+}
+
+// complain shows how many there are, and some of them.
+func (a *account) complain(what string, which []string) {
+	a.t.Helper()
+	if len(which) > 0 {
+		slices.Sort(which)
+		a.wrong("%s: %d, such as %v", what, len(which), which[:min(5, len(which))])
+	}
+}
+
+// same holds null and empty apart.
+func same(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }
+
+// framed is how headers are stored: how many, then each key and value behind its
+// length, that of a value plus one so that zero is null.
+func framed(r *kgo.Record) []byte {
+	out := binary.AppendUvarint(nil, uint64(len(r.Headers)))
+	for _, h := range r.Headers {
+		out = append(binary.AppendUvarint(out, uint64(len(h.Key))), h.Key...)
+		if h.Value == nil {
+			out = binary.AppendUvarint(out, 0)
+			continue
+		}
+		out = append(binary.AppendUvarint(out, uint64(len(h.Value))+1), h.Value...)
+	}
+	return out
+}
+
+// deletions are the positions of what was deleted because somebody asked for it.
+func (a *account) deletions() map[string]bool {
+	a.t.Helper()
+	var ids []uuid.UUID
+	if err := a.db.Select(&ids, `SELECT object_id FROM dlq.audit WHERE kind = 'message' AND action = 'delete'`); err != nil {
+		a.t.Fatal(err)
+	}
+	gone := map[string]bool{}
+	for _, id := range ids {
+		at, asked := a.deleted[id.String()]
+		if !asked {
+			a.wrong("I1: message %s was deleted, and nobody had asked for that", id)
+		}
+		if gone[at] {
+			a.wrong("I5: message %s was deleted twice", id)
+		}
+		gone[at] = true
+	}
+	return gone
+}
+
+// trial is the end of an attempt, as the history has it.
+type trial struct {
+	ID        uuid.UUID `db:"attempt_id"`
+	Message   uuid.UUID `db:"message_id"`
+	Verdict   *int
+	To        string  `db:"to_status"`
+	Topic     string  `db:"target_topic"`
+	Partition *int32  `db:"target_partition"`
+	Offset    *int64  `db:"target_offset"`
+	Edited    *[]byte `db:"edited"` // the value, of an edit that set one
+}
+
+// takenOver is the verdict of attempts of which nobody knows what became: an
+// operator has accepted that.
+const takenOver = 9
+
+// wantSent is I4: the logs of the original topics against the attempts.
+func (a *account) wantSent(rows []kept) {
+	a.t.Helper()
+	var trials []trial
+	if err := a.db.Select(&trials, `
+		SELECT t.attempt_id, t.message_id, t.verdict, t.to_status, t.target_topic, t.target_partition, t.target_offset,
+			(SELECT e.value FROM dlq.edits e WHERE e.attempt_id = t.attempt_id AND e.message_id = t.message_id AND e.set_value) AS edited
+		FROM dlq.attempts t`); err != nil {
+		a.t.Fatal(err)
+	}
+	attempts, byMessage := map[string]*trial{}, map[string][]*trial{}
+	for i := range trials {
+		attempts[trials[i].ID.String()] = &trials[i]
+		byMessage[trials[i].Message.String()] = append(byMessage[trials[i].Message.String()], &trials[i])
+	}
+	letters := map[string]*kept{}
+	for i := range rows {
+		letters[rows[i].ID.String()] = &rows[i]
+	}
+	inLog := map[string]int{} // by attempt
+	messages := map[string]int{}
+	var unasked, altered []string
+	for _, r := range a.kafka.readAll(a.targets...) {
+		id, attempt := header(r, "dlq-message-id"), header(r, "dlq-redrive-id")
+		inLog[attempt]++
+		messages[id]++
+		if _, deleted := a.deleted[id]; deleted && letters[id] == nil {
+			continue // its history went with it
+		}
+		t := attempts[attempt]
+		if t == nil || t.Message.String() != id || t.Topic != r.Topic || t.To != "RESOLVED" && (t.Verdict == nil || *t.Verdict != takenOver) {
+			unasked = append(unasked, fmt.Sprintf("%s of message %s attempt %s (%+v)", position(r), id, attempt, t))
+			continue
+		}
+		if row := letters[id]; row == nil || !faithful(r, row, t.Edited) {
+			altered = append(altered, fmt.Sprintf("%s of message %s", position(r), id))
+		}
+	}
+	a.complain("I4: records are in an original topic without an attempt that says so", unasked)
+	a.complain("I4: records are not what was dead-lettered", altered)
+	a.wantEachSent(rows, byMessage, inLog, messages)
+}
+
+// wantEachSent looks from the attempts: what is called sent is there.
+func (a *account) wantEachSent(rows []kept, byMessage map[string][]*trial, inLog, messages map[string]int) {
+	a.t.Helper()
+	var missing, doubled, often, promised []string
+	restored := a.countActions("restore")
+	for id, list := range byMessage {
+		sent, forgiven := 0, restored[id]
+		for _, t := range list {
+			n := inLog[t.ID.String()]
+			sent += n
+			switch {
+			case t.Verdict != nil && *t.Verdict == takenOver:
+				forgiven++
+			case t.To == "RESOLVED" && n == 0:
+				missing = append(missing, fmt.Sprintf("attempt %s of message %s", t.ID, id))
+			}
+			if n > 1 {
+				doubled = append(doubled, fmt.Sprintf("attempt %s of message %s: %d times", t.ID, id, n))
+			}
+		}
+		if sent > 1+forgiven {
+			often = append(often, fmt.Sprintf("message %s: %d times", id, sent))
+		}
+	}
+	for _, row := range rows {
+		if row.Status == "RESOLVED" && messages[row.ID.String()] == 0 {
+			missing = append(missing, "message "+row.ID.String())
+		}
+	}
+	for id := range a.sent {
+		if messages[id] == 0 {
+			promised = append(promised, id)
+		}
+	}
+	a.complain("I4: attempts and messages are called RESOLVED and are not in their topic", missing)
+	a.complain("I4: one attempt is in its topic more than once", doubled)
+	a.complain("I4: messages were sent again though nobody took that into account", often)
+	a.complain("I4: clients were told of a success and there is no record", promised)
+}
+
+// faithful: a replay has the dead letter's key and value, or those that an operator
+// put in their place, and what the application had in its headers.
+func faithful(r *kgo.Record, row *kept, edited *[]byte) bool {
+	want := row.Value
+	if edited != nil {
+		want = *edited
+	}
+	if !bytes.Equal(r.Value, want) || !same(r.Key, row.Key) {
+		return false
+	}
+	for _, h := range r.Headers {
+		if strings.HasPrefix(h.Key, "x-") && !bytes.Contains(row.Headers, slices.Concat([]byte(h.Key), binary.AppendUvarint(nil, uint64(len(h.Value))+1), h.Value)) {
+			return false
+		}
+	}
+	return true
+}
+
+// countActions counts an action in the audit trail by message.
+func (a *account) countActions(action string) map[string]int {
+	a.t.Helper()
+	var rows []struct {
+		ID uuid.UUID `db:"object_id"`
+		N  int
+	}
+	if err := a.db.Select(&rows, `SELECT object_id, count(*) AS n FROM dlq.audit WHERE kind = 'message' AND action = $1 GROUP BY 1`, action); err != nil {
+		a.t.Fatal(err)
+	}
+	counts := map[string]int{}
+	for _, row := range rows {
+		counts[row.ID.String()] = row.N
+	}
+	return counts
+}
+
+// arrows are the moves that there are, by what makes them. It repeats what the
+// product has as data, on purpose.
+var arrows = map[string][]string{
+	"retry":   {"PENDING>RETRYING", "RETRYING>RETRYING"},
+	"attempt": {"RETRYING>RESOLVED", "RETRYING>PENDING", "RETRYING>DEAD"},
+	"requeue": {"DEAD>PENDING"},
+	"dead":    {"PENDING>DEAD", "RETRYING>DEAD", ">DEAD"},
+	"delete":  {"PENDING>", "RESOLVED>", "DEAD>"},
+	"restore": {"RESOLVED>PENDING", "DEAD>PENDING"},
+	"map":     {"PENDING>PENDING", "DEAD>DEAD"},
+}
+
+// wantHistory is I5: the audit trail of every message, from its beginning to what
+// it is now.
+func (a *account) wantHistory(rows []kept) {
+	a.t.Helper()
+	var trail []struct {
+		ID       uuid.UUID `db:"object_id"`
+		Action   string
+		From, To string
+	}
+	if err := a.db.Select(&trail, `SELECT object_id, action, coalesce(from_state, '') AS from, coalesce(to_state, '') AS to
+		FROM dlq.audit WHERE kind = 'message' AND action <> 'unmask' ORDER BY object_id, id`); err != nil {
+		a.t.Fatal(err)
+	}
+	var illegal []string
+	now, ends := map[uuid.UUID]string{}, map[uuid.UUID]int{}
+	for _, e := range trail {
+		before, known := now[e.ID]
+		if !known {
+			before = "PENDING"
+		}
+		// The start of an attempt is noted only where somebody asked for that message.
+		follows := e.From == before || e.From == "RETRYING" && before == "PENDING" || e.From == "" && !known
+		if !slices.Contains(arrows[e.Action], e.From+">"+e.To) || !follows {
+			illegal = append(illegal, fmt.Sprintf("message %s: %s moved it from %q to %q when it was %q", e.ID, e.Action, e.From, e.To, before))
+		}
+		now[e.ID] = e.To
+		if e.Action == "attempt" {
+			ends[e.ID]++
+		}
+	}
+	a.complain("I5: moves that the state machine does not have", illegal)
+	a.wantPresent(rows, now)
+	a.wantAttemptsNoted(rows, ends)
+}
+
+// wantPresent: the trail leads to where a message is.
+func (a *account) wantPresent(rows []kept, now map[uuid.UUID]string) {
+	a.t.Helper()
+	var elsewhere []string
+	for _, row := range rows {
+		last, known := now[row.ID]
+		if !known {
+			last = "PENDING"
+		}
+		if row.Status != last && (row.Status != "RETRYING" || last != "PENDING") {
+			elsewhere = append(elsewhere, fmt.Sprintf("message %s is %s, and %q by the trail", row.ID, row.Status, last))
+		}
+		delete(now, row.ID)
+	}
+	for id, last := range now {
+		if last != "" {
+			elsewhere = append(elsewhere, fmt.Sprintf("message %s is nowhere, and %q by the trail", id, last))
+		}
+	}
+	a.complain("I5: messages are not what the audit trail says", elsewhere)
+}
+
+// wantAttemptsNoted: each attempt has one end in the history, and the same in the
+// audit trail.
+func (a *account) wantAttemptsNoted(rows []kept, ends map[uuid.UUID]int) {
+	a.t.Helper()
+	var counted []struct {
+		ID    uuid.UUID `db:"message_id"`
+		All   int       `db:"all_ends"`
+		Noted int
+	}
+	if err := a.db.Select(&counted, `SELECT message_id, count(*) AS all_ends, count(*) FILTER (WHERE verdict IS DISTINCT FROM 9) AS noted
+		FROM dlq.attempts GROUP BY 1`); err != nil {
+		a.t.Fatal(err)
+	}
+	all, noted := map[uuid.UUID]int{}, map[uuid.UUID]int{}
+	for _, c := range counted {
+		all[c.ID], noted[c.ID] = c.All, c.Noted
+	}
+	var wrong []string
+	for _, row := range rows {
+		begun := row.Attempts
+		if row.Status == "RETRYING" {
+			begun--
+		}
+		if all[row.ID] != begun || noted[row.ID] != ends[row.ID] {
+			wrong = append(wrong, fmt.Sprintf("message %s, %s: %d attempts have begun and %d ended; the trail has %d of %d",
+				row.ID, row.Status, row.Attempts, all[row.ID], ends[row.ID], noted[row.ID]))
+		}
+	}
+	a.complain("I5: attempts without an end, or without it in the audit trail", wrong)
+}
+
+// wantInOnePlace is I6; that none is in neither table shows in wantKept.
+func (a *account) wantInOnePlace(rows []kept) {
+	a.t.Helper()
+	seen := map[uuid.UUID]bool{}
+	var twice []string
+	for _, row := range rows {
+		if seen[row.ID] {
+			twice = append(twice, row.ID.String())
+		}
+		seen[row.ID] = true
+	}
+	a.complain("I6: messages are in two places", twice)
+}
+
+// wantDiscretion is I8: what nobody may read stands in no log.
+func (a *account) wantDiscretion() {
+	a.t.Helper()
+	secrets := append([]string{passwordIn(a.t, a.config)}, a.secrets...)
+	for _, path := range a.logs {
+		log := readFile(a.t, path)
+		for _, secret := range secrets {
+			if secret != "" && strings.Contains(log, secret) {
+				a.wrong("I8: %q is in the log %s", secret, path)
+			}
+		}
+	}
+}
+
+// passwordIn is the database's password in a configuration file, "" for none.
+func passwordIn(t *testing.T, config string) string {
+	t.Helper()
+	_, rest, _ := strings.Cut(readFile(t, config), `password: "`)
+	password, _, _ := strings.Cut(rest, `"`)
+	return password
+}
+
+// watch is I3 and I6 at every moment: it looks again and again, until stop, and
+// returns how often it could look.
+type watch struct {
+	a      *account
+	cancel context.CancelFunc
+	done   chan struct{}
+	looks  int
+	wrong  []string
+}
+
+func (a *account) watch() *watch {
+	ctx, cancel := context.WithCancel(a.t.Context())
+	w := &watch{a: a, cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(w.done)
+		for tick := time.NewTicker(100 * time.Millisecond); ; {
+			select {
+			case <-ctx.Done():
+				tick.Stop()
+				return
+			case <-tick.C:
+				w.look(ctx)
+			}
+		}
+	}()
+	return w
+}
+
+// look asks Kafka first: what is stored only grows, so what was committed then must
+// have been stored by now.
+func (w *watch) look(ctx context.Context) {
+	committed := map[string]map[int]int64{}
+	for _, topic := range w.a.sources {
+		committed[topic] = w.a.kafka.committed(w.a.prefix, topic)
+	}
+	var stored []struct {
+		Name      string
+		Partition int
+		Next      int64 `db:"next_offset"`
+	}
+	if err := w.a.db.SelectContext(ctx, &stored, `SELECT t.name, p.partition, max(p.next_offset) AS next_offset FROM dlq.ingest_positions p
+		JOIN dlq.topic_incarnations i ON i.id = p.incarnation_id JOIN dlq.topics t ON t.id = i.topic_id GROUP BY 1, 2`); err != nil {
+		return // no database, no look
+	}
+	known := map[string]int64{}
+	for _, s := range stored {
+		known[fmt.Sprintf("%s/%d", s.Name, s.Partition)] = s.Next
+	}
+	seen := false
+	for topic, offsets := range committed {
+		for partition, offset := range offsets {
+			seen = true
+			if at := fmt.Sprintf("%s/%d", topic, partition); offset > known[at] {
+				w.wrong = append(w.wrong, fmt.Sprintf("%s: %d is committed and %d stored", at, offset, known[at]))
+			}
+		}
+	}
+	var both int
+	if err := w.a.db.GetContext(ctx, &both, `SELECT count(*) FROM dlq.dlq_messages JOIN dlq.dlq_messages_archive USING (id)`); err == nil && both > 0 {
+		w.wrong = append(w.wrong, fmt.Sprintf("%d messages are live and archived", both))
+	}
+	if seen {
+		w.looks++
+	}
+}
+
+// want ends the watch. One that hardly looked has proven nothing.
+func (w *watch) want(least int) {
+	w.a.t.Helper()
+	w.cancel()
+	<-w.done
+	w.a.complain("I3, I6: at some moment", w.wrong)
+	w.a.t.Logf("positions were compared %d times", w.looks)
+	if w.looks < least {
+		w.a.wrong("I9: positions were compared %d times, want at least %d", w.looks, least)
+	}
+}
+
+// burden is what a program costs at a moment.
+type burden struct{ goroutines, memory float64 }
+
+func (p *process) burden() burden {
+	_, metrics := p.try(http.MethodGet, "/metrics", nil)
+	return burden{metric(metrics, "go_goroutines"), metric(metrics, "process_resident_memory_bytes")}
+}
+
+// metric is one value of a page of metrics, -1 when it has none of that name.
+func metric(page []byte, name string) float64 {
+	for line := range strings.SplitSeq(string(page), "\n") {
+		if text, ok := strings.CutPrefix(line, name+" "); ok {
+			if value, err := strconv.ParseFloat(strings.TrimSpace(text), 64); err == nil {
+				return value
+			}
+		}
+	}
+	return -1
+}
+
+// wantNear is I7's second half: what a program costs comes back to about what it
+// cost before the faults.
+func (p *process) wantNear(before burden) {
+	p.t.Helper()
+	var now burden
+	most := burden{before.goroutines*1.5 + 50, before.memory*2 + 64<<20}
+	eventually(p.t, 2*time.Minute, fmt.Sprintf("%s costs what it did before the faults, %+v, or not much more", p.name, before), func() bool {
+		now = p.burden()
+		return now.goroutines > 0 && now.goroutines <= most.goroutines && now.memory > 0 && now.memory <= most.memory
+	})
+	p.t.Logf("%s: %.0f goroutines and %.0f MiB before the faults, %.0f and %.0f after", p.name,
+		before.goroutines, before.memory/(1<<20), now.goroutines, now.memory/(1<<20))
+}

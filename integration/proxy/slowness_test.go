@@ -1,0 +1,95 @@
+package proxy
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// long is a line that takes a while in a bad network.
+var long = strings.Repeat("0123456789", 200)
+
+// TestSlow: a slow network takes its time and changes nothing.
+func TestSlow(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		slow  Slowness
+		least time.Duration // that two lines take
+	}{
+		{"Latency", Slowness{Latency: 200 * time.Millisecond}, 200 * time.Millisecond},
+		{"Bandwidth", Slowness{BytesPerSecond: 20_000}, 300 * time.Millisecond}, // 4 kB there, 4 kB back
+		{"Pieces", Slowness{Piece: 3}, 0},
+		{"All", Slowness{Latency: 50 * time.Millisecond, BytesPerSecond: 40_000, Piece: 100}, 150 * time.Millisecond},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			server := newAsker(t)
+			p := newProxy(t, server.addr, nil)
+			client := dial(t, p)
+			client.send("before\n") // while the network was good, on the same connection
+			client.want("re: before")
+			p.Slow(c.slow)
+			began := time.Now()
+			client.send("1" + long + "\n2" + long + "\n")
+			client.want("re: 1" + long)
+			client.want("re: 2" + long)
+			if took := time.Since(began); took < c.least {
+				t.Errorf("two lines took %s, want at least %s", took, c.least)
+			}
+			p.Slow(Slowness{})
+			client.send("after\n")
+			client.want("re: after")
+			server.wantLines(4)
+		})
+	}
+}
+
+// TestSlowPieces: no more bytes go at once than were asked for.
+func TestSlowPieces(t *testing.T) {
+	t.Parallel()
+	var to pieces
+	var c pacer
+	ok := c.send(&to, []byte(long), func() Slowness { return Slowness{Piece: 7} }, nil)
+	if !ok || strings.Join(to, "") != long {
+		t.Fatalf("send = %t and %q, want true and what was sent", ok, to)
+	}
+	for i, piece := range to[:len(to)-1] {
+		if len(piece) != 7 {
+			t.Fatalf("piece %d has %d bytes, want 7 in each but the last", i, len(piece))
+		}
+	}
+}
+
+// pieces is what was written, write by write.
+type pieces []string
+
+func (p *pieces) Write(b []byte) (int, error) {
+	*p = append(*p, string(b))
+	return len(b), nil
+}
+
+// TestSlowConnectionsEnd: whoever breaks a connection does not wait for what is
+// still on its way.
+func TestSlowConnectionsEnd(t *testing.T) {
+	t.Parallel()
+	for name, slow := range map[string]Slowness{
+		"Latency": {Latency: time.Hour}, "Bandwidth": {BytesPerSecond: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := newAsker(t)
+			p := newProxy(t, server.addr, nil)
+			client := dial(t, p)
+			client.send("one\n")
+			client.want("re: one")
+			p.Slow(slow)
+			client.send(long + "\n")
+			client.wantSilence()
+			if n := p.CutAll(); n != 1 {
+				t.Errorf("CutAll() = %d, want 1", n)
+			}
+			client.wantBroken()
+		})
+	}
+}
