@@ -7,8 +7,12 @@
 -- what this returns is to build the index anew.
 CREATE OR REPLACE FUNCTION dlq.spans(at TIMESTAMPTZ) RETURNS BIGINT[] LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 DECLARE
-    v BIGINT := extract(epoch FROM at - TIMESTAMPTZ '2000-01-01 00:00:00+00') * 1000000;
+    v BIGINT;
 BEGIN
+    IF isfinite(at) IS NOT TRUE THEN
+        RETURN NULL; -- it is in none
+    END IF;
+    v := extract(epoch FROM at - TIMESTAMPTZ '2000-01-01 00:00:00+00') * 1000000;
     RETURN ARRAY[(v >> 17) * 16, (v >> 20) * 16 + 1, (v >> 23) * 16 + 2, (v >> 26) * 16 + 3, (v >> 29) * 16 + 4,
         (v >> 32) * 16 + 5, (v >> 35) * 16 + 6, (v >> 38) * 16 + 7, (v >> 41) * 16 + 8, (v >> 44) * 16 + 9,
         (v >> 47) * 16 + 10, (v >> 50) * 16 + 11];
@@ -23,11 +27,13 @@ BEGIN
     CREATE OR REPLACE FUNCTION dlq.date_documents() RETURNS TRIGGER LANGUAGE plpgsql SECURITY DEFINER
     SET search_path = pg_catalog, pg_temp AS $f$
     BEGIN
-        SELECT created_at INTO NEW.created_at FROM dlq.dlq_messages WHERE id = NEW.message_id AND isfinite(created_at);
-        IF NOT FOUND THEN
-            SELECT m.created_at INTO NEW.created_at
-            FROM dlq.archive_ids kept JOIN dlq.dlq_messages_archive m ON m.id = kept.id AND m.archived_at = kept.archived_at
-            WHERE kept.id = NEW.message_id AND isfinite(m.created_at);
+        -- As of one moment: it may be on its way between the tables.
+        SELECT coalesce((SELECT m.created_at FROM dlq.dlq_messages m WHERE m.id = NEW.message_id),
+            (SELECT m.created_at FROM dlq.archive_ids kept
+             JOIN dlq.dlq_messages_archive m ON m.id = kept.id AND m.archived_at = kept.archived_at
+             WHERE kept.id = NEW.message_id)) INTO NEW.created_at;
+        IF NOT isfinite(NEW.created_at) THEN
+            NEW.created_at := NULL;
         END IF;
         RETURN NEW;
     END;
@@ -76,7 +82,7 @@ BEGIN
         EXIT WHEN NOT EXISTS (SELECT FROM dlq.message_documents WHERE created_at IS NULL);
         LOOP
             EXECUTE format('SELECT array_agg(id ORDER BY created_at, id), array_agg(created_at ORDER BY created_at, id) FROM (
-                SELECT id, created_at FROM dlq.%I WHERE (created_at, id) > ($1, $2) AND created_at < ''infinity''
+                SELECT id, created_at FROM dlq.%I WHERE (created_at, id) > ($1, $2) AND isfinite(created_at)
                 ORDER BY created_at, id LIMIT 1000) batch', v_table)
             INTO v_ids, v_times USING v_at, v_id;
             EXIT WHEN v_ids IS NULL;
@@ -91,8 +97,8 @@ BEGIN
                 IF v_batches % 10 = 0 AND to_regclass('dlq.idx_message_documents_text') IS NOT NULL THEN
                     PERFORM dlq.merge_documents();
                 END IF;
-                COMMIT;
             END IF;
+            COMMIT;
         END LOOP;
     END LOOP;
 END;

@@ -324,9 +324,9 @@ func (p *mixedPart) method() string {
 		"  that failed and ends nothing; one in %d lists is counted, and all have the least length of what they should\n"+
 		"  hold. A producer has dead letters of 1 KB to send, %s each second, and when those are stored %s: more than\n"+
 		"  is left of two cores that read. It leaves out those for which it has no room. In the end every record in front of the positions must be there once.\n"+
-		"  What is dear in it is one question of the mix: words that old messages have in common and the newest 5,000 that are catalogued lack. It collects\n"+
-		"  every document that has them, %s here, some seconds of a core, once the catalogue has come to so many of the flood.\n",
+		"  What is dear in it beside the flood itself is one question of the mix: words that all old messages have and those of the flood lack. It looks\n"+
+		"  into spans of time, each a look into an index that gets new documents meanwhile.\n",
 		thousands(p.rows), readTopics, thousands(readGroups), mixedTopics, mixedCallers, seconds(mixedClosed),
 		each(p.closed.perSecond()), 100*mixedShare, seconds(mixedQuiet), seconds(mixedLoaded), seconds(mixedWarm), checkEach,
-		thousands(mixedBearable), thousands(mixedRate), thousands(p.rows))
+		thousands(mixedBearable), thousands(mixedRate))
 }

@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	// mergeBytes is how much text waits to be merged: of some thousand documents, which
-	// searches read in some ten milliseconds. Fewer cost more each to merge.
-	mergeBytes = 1 << 20
+	// mergeBytes is how much text waits to be merged: of some hundred documents, which
+	// searches read in some milliseconds, each a few times. Fewer cost more each to merge.
+	mergeBytes = 1 << 18
 	// mergeAfter is how long fewer wait.
 	mergeAfter = 30 * time.Second
 

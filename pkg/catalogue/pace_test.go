@@ -41,19 +41,19 @@ func TestWorker_GivesWay(t *testing.T) {
 	})
 }
 
-// Documents are merged by the megabyte, and a few after a while.
+// Documents are merged by the quarter of a megabyte, and a few after a while.
 func TestWorker_Merges(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		all := many(2500)
 		for i := range all {
-			all[i].ErrorMessage = strings.Repeat("x", 1000)
+			all[i].ErrorMessage = strings.Repeat("x", 200)
 		}
 		store := newStore(all...)
 		w := start(t, store, Config{PayloadBytes: 100, Batch: 500, Interval: 500 * time.Millisecond})
 		defer w.stop()
 		<-time.After(10 * time.Second)
-		want := []int{500, 2000} // the first at once, a megabyte
+		want := []int{500, 2000} // the first at once, a quarter of a megabyte
 		store.set(func() {
 			if !slices.Equal(store.merges, want) {
 				t.Errorf("got merges after %v documents, want %v", store.merges, want)

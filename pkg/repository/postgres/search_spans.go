@@ -17,9 +17,10 @@ const (
 	windowGrowth = 3
 	windowLevels = 12
 
-	// grown is how many windows of a level are looked through before those of the next
-	// one: so what is looked at is never much longer than all that was there before.
-	grown = 4
+	// windowsAtOnce is by how many windows of one level a span is covered: with few,
+	// what they have beside the span is much, and each is a place in the index to look
+	// at.
+	windowsAtOnce = 16
 )
 
 // since2000 is the year 2000 in microseconds of Unix time.
@@ -27,61 +28,74 @@ const since2000 = 946_684_800_000_000
 
 func micros(t time.Time) int64 { return t.UnixMicro() - since2000 }
 
-// window is the number of a window among those of its level.
-type window struct {
-	level int
-	n     int64
-}
-
-func windowOf(level int, at int64) window { return window{level, at >> widthOf(level)} }
+func moment2000(micros int64) time.Time { return time.UnixMicro(micros + since2000).UTC() }
 
 func widthOf(level int) int { return finestWindow + windowGrowth*level }
 
-// key is what dlq.spans has for the window.
-func (w window) key() int64 { return w.n*16 + int64(w.level) }
+// windowKey is what dlq.spans has for the nth window of a level.
+func windowKey(level int, n int64) int64 { return n*16 + int64(level) }
 
-// end is the first moment behind the window on the way that the list goes.
-func (w window) end(ascending bool) int64 {
-	if ascending {
-		return (w.n + 1) << widthOf(w.level)
+// span is a part of time, in microseconds since 2000. Both ends belong to it.
+type span struct{ first, last int64 }
+
+// windows are the keys of those that cover the span.
+func (s span) windows() []int64 {
+	level := 0
+	for level < windowLevels-1 && s.last>>widthOf(level)-s.first>>widthOf(level) >= windowsAtOnce {
+		level++
 	}
-	return w.n<<widthOf(w.level) - 1
+	var keys []int64
+	for n := s.first >> widthOf(level); n <= s.last>>widthOf(level); n++ {
+		keys = append(keys, windowKey(level, n))
+	}
+	return keys
 }
 
-// stride goes through time from window to window, without a gap: each begins where
-// the one before ended, the first where the stride does. Windows become longer on the
-// way; whoever finds one too full halves it, as it were, and goes on with shorter ones.
+// short reports whether the span is one that is not made shorter: no more than a
+// window of the finest level.
+func (s span) short() bool { return s.last-s.first < 1<<finestWindow }
+
+// stride goes through time from span to span, without a gap: each begins where the
+// one before ended.
 type stride struct {
-	at        int64 // the first moment that no window was about, in microseconds since 2000
-	level     int
-	passed    int // windows of the level
+	at        int64 // the first moment that no span was about
+	length    int64 // of the next span, at least a window of the finest level
 	ascending bool
 }
 
-// next is the window that at is in, and what is left to do behind it.
-func (s stride) next() (window, stride) {
-	w := windowOf(s.level, s.at)
-	s.at = w.end(s.ascending)
-	s.passed++
-	if s.passed >= grown && s.level < windowLevels-1 && windowOf(s.level+1, s.at) != windowOf(s.level+1, w.n<<widthOf(w.level)) {
-		s.level, s.passed = s.level+1, 0
+// next is the span that at is in, which ends at upTo at the latest.
+func (s stride) next(upTo int64) span {
+	if s.ascending {
+		return span{s.at, s.at + shorter(s.length, distance(s.at, upTo))}
 	}
-	return w, s
+	return span{s.at - shorter(s.length, distance(upTo, s.at)), s.at}
 }
 
-// behind is the same stride one moment on.
-func (s stride) behind() stride {
+// distance is that between two moments, which may be more than an int64 has.
+func distance(from, to int64) uint64 { return uint64(to) - uint64(from) } //nolint:gosec // what wraps twice is right again
+
+func shorter(length int64, left uint64) int64 {
+	if left < uint64(length) { //nolint:gosec // lengths are above zero
+		return int64(left) //nolint:gosec // it is less than one
+	}
+	return length - 1
+}
+
+// over leaves a span behind.
+func (s stride) over(done span) stride {
 	if s.ascending {
-		s.at++
+		s.at = done.last + 1
 	} else {
-		s.at--
+		s.at = done.first - 1
 	}
 	return s
 }
 
-// finer is the same stride with shorter windows.
-func (s stride) finer() stride {
-	s.level, s.passed = s.level-1, 0
+// longestSpan is longer than there is time.
+const longestSpan = int64(1) << 62
+
+func (s stride) withLength(length int64) stride {
+	s.length = min(max(length, 1<<finestWindow), longestSpan)
 	return s
 }
 
@@ -96,72 +110,50 @@ func (s stride) beyond(last int64) bool {
 // place is such that what stands behind it is what is left.
 func (s stride) place() repository.Place {
 	if s.ascending {
-		return repository.Place{CreatedAt: time.UnixMicro(s.at - 1 + since2000).UTC(), ID: uuid.Max}
+		return repository.Place{CreatedAt: moment2000(s.at - 1), ID: uuid.Max}
 	}
-	return repository.Place{CreatedAt: time.UnixMicro(s.at + 1 + since2000).UTC()}
-}
-
-// startLevel is that of the longest windows that are no longer than a quarter of a
-// stretch of time.
-func startLevel(stretch int64) int {
-	level := 0
-	for level < windowLevels-1 && int64(1)<<widthOf(level+1) <= stretch/4 {
-		level++
-	}
-	return level
+	return repository.Place{CreatedAt: moment2000(s.at + 1)}
 }
 
 // inWindows is how windows are read: PostgreSQL does not know how few documents are in
 // one, and might read all there are.
-const inWindows = foundTogether + `; SET LOCAL enable_seqscan = off`
+const (
+	inWindows    = foundTogether + `; SET LOCAL enable_seqscan = off`
+	outOfWindows = `; SET LOCAL enable_seqscan = on`
+)
 
-// windowRow is a message that was found in a window, or none for a window without any.
-type windowRow struct {
-	Ord     int           `db:"ord"`      // of the window, from 1
-	Read    int           `db:"read"`     // documents in the windows up to this one
-	TooFull bool          `db:"too_full"` // the window has too many; it is the last one
-	ID      uuid.NullUUID `db:"id"`
+// spanRow is a message that was found in a span, or none if there is none.
+type spanRow struct {
+	Read int           `db:"read"` // documents
+	ID   uuid.NullUUID `db:"id"`
 }
 
-// windowsQuery looks into one window after the other: it finds the documents that have
-// the words, and then their messages, the first of the window for the page. It ends
-// with the page, with a window that is too full, and when it has read as many
-// documents as step.
-func windowsQuery(from source, q repository.SearchQuery, n names, strides []stride, step int) (string, []any) {
+// spanQuery looks into a span: it finds the documents that have the words, no more
+// than one above most, and unless there are more than most then their messages, the
+// first of the span for the page. Of a span that is short it reads all.
+func spanQuery(from source, q repository.SearchQuery, n names, s span, most int) (string, []any) {
 	a := &arguments{first: 1, version: n.version}
-	keys := make([]int64, len(strides))
-	for i, s := range strides {
-		w, _ := s.next()
-		keys[i] = w.key()
-	}
-	list := a.terms(keys)
 	behind := a.behind(q)
-	documents := []string{a.documented(q.Filter), "dlq.spans(d.created_at) @> ARRAY[(" + list + ")[walk.ord + 1]]"}
+	documents := []string{
+		a.documented(q.Filter), "dlq.spans(d.created_at) && " + a.terms(s.windows()),
+		"d.created_at >= " + a.arg(moment2000(s.first)) + "::timestamptz", "d.created_at <= " + a.arg(moment2000(s.last)) + "::timestamptz",
+	}
 	for _, b := range behind {
 		documents = append(documents, strings.ReplaceAll(strings.ReplaceAll(b, "m.created_at", "d.created_at"), "m.id", "d.message_id"))
 	}
 	messages := append(append(a.named(q.Filter, n), a.conditions(q.Filter)...), behind...)
-	most := number(max(1, step/windowShare))
+	limit := ""
+	if !s.short() {
+		limit = " LIMIT " + number(most+1)
+		messages = append(messages, "c.read <= "+number(most))
+	}
+	order := order(q.Sort, "m.created_at", "m.id")
 	return `
-	WITH RECURSIVE walk (ord, read, found, too_full, ids) AS (
-		SELECT 0, 0::bigint, 0::bigint, false, NULL::uuid[]
-		UNION ALL
-		SELECT walk.ord + 1, walk.read + w.read, walk.found + cardinality(w.ids), w.too_full, w.ids
-		FROM walk CROSS JOIN LATERAL (
-			WITH documents AS MATERIALIZED (
-				SELECT d.message_id FROM dlq.message_documents d WHERE ` + and(documents...) + `
-				LIMIT CASE WHEN (` + list + `)[walk.ord + 1] % 16 <> 0 THEN ` + most + ` + 1 END
-			), counted AS MATERIALIZED (
-				SELECT count(*) AS read, (` + list + `)[walk.ord + 1] % 16 <> 0 AND count(*) > ` + most + ` AS too_full FROM documents
-			)
-			SELECT read, too_full, ARRAY(
-				SELECT m.id FROM documents ` + from.join("documents.message_id") + `
-				WHERE NOT too_full AND ` + and(messages...) + `
-				ORDER BY ` + order(q.Sort, "m.created_at", "m.id") + ` LIMIT ` + number(q.Limit) + `
-			) AS ids FROM counted
-		) w
-		WHERE walk.ord < cardinality(` + list + `) AND NOT walk.too_full AND walk.found < ` + number(q.Limit) + ` AND walk.read < ` + number(step) + `
-	)
-	SELECT walk.ord, walk.read, walk.too_full, h.id FROM walk LEFT JOIN LATERAL unnest(walk.ids) h (id) ON true
-	WHERE walk.ord > 0 ORDER BY walk.ord`, a.values
+	WITH documents AS MATERIALIZED (
+		SELECT d.message_id FROM dlq.message_documents d WHERE ` + and(documents...) + limit + `
+	), counted AS MATERIALIZED (SELECT count(*) AS read FROM documents)
+	SELECT c.read, h.id FROM counted c LEFT JOIN LATERAL (
+		SELECT m.id, row_number() OVER (ORDER BY ` + order + `) AS ord
+		FROM documents ` + from.join("documents.message_id") + ` WHERE ` + and(messages...) + ` ORDER BY ` + order + ` LIMIT ` + number(q.Limit) + `
+	) h ON true ORDER BY h.ord`, a.values
 }

@@ -17,41 +17,89 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestStrides: windows follow one another without a gap, whatever their lengths.
+// TestStrides: spans follow one another without a gap, whatever their lengths, and the
+// windows of each cover it.
 func TestStrides(t *testing.T) {
 	t.Parallel()
 	for _, ascending := range []bool{false, true} {
 		for _, at := range []int64{0, -1, 1 << 17, 1<<17 - 1, 850_000_000_000_000, -850_000_000_000_001, 1 << 50} {
-			s := stride{at: at, ascending: ascending}
-			for n := range 500 {
-				w, next := s.next()
-				first, last := w.end(!ascending), w.end(ascending)
-				if windowOf(w.level, s.at) != w {
-					t.Fatalf("window %d of %d: %v is not about %d", n, at, w, s.at)
+			upTo := at - 1<<52
+			if ascending {
+				upTo = at + 1<<52
+			}
+			s := stride{at: at, ascending: ascending}.withLength(1 << 20)
+			for n := 0; !s.beyond(upTo); n++ {
+				if n == 500 {
+					t.Fatalf("%d is not reached from %d in %d spans", upTo, at, n)
 				}
-				if next.at != last {
-					t.Fatalf("window %d of %d: it goes on at %d, want %d", n, at, next.at, last)
+				in := s.next(upTo)
+				near, far := in.last, in.first
+				if ascending {
+					near, far = far, near
 				}
-				if width := max(first-last, last-first) - 1; width != 1<<widthOf(w.level) {
-					t.Fatalf("window %d of %d: it is %d long, want %d", n, at, width, int64(1)<<widthOf(w.level))
+				if near != s.at || in.first > in.last {
+					t.Fatalf("span %d of %d: got %v, want one from %d on", n, at, in, s.at)
 				}
-				if s = next; n%7 == 3 && s.level > 0 {
-					s = s.finer()
+				if keys := in.windows(); !covered(keys, in) || len(keys) > 3*windowsAtOnce {
+					t.Fatalf("span %d of %d: windows %v do not cover %v, or are too many", n, at, keys, in)
 				}
+				if s = s.over(in); !s.beyond(far) {
+					t.Fatalf("span %d of %d: it goes on at %d, want behind %d", n, at, s.at, far)
+				}
+				if max(s.at-far, far-s.at) != 1 {
+					t.Fatalf("span %d of %d: it goes on at %d, want next to %d", n, at, s.at, far)
+				}
+				s = s.withLength(int64(1) << (n % 60))
 			}
 		}
 	}
 }
 
-// TestStridesGrow: a hundred years are a few hundred windows.
-func TestStridesGrow(t *testing.T) {
+// TestStridesHaveTheirEdges: the moment that a stride is at is left to do, also as the
+// last one, and stands behind its place.
+func TestStridesHaveTheirEdges(t *testing.T) {
 	t.Parallel()
-	n := 0
-	for s := (stride{at: 1 << 50}); s.at > -1<<51; _, s = s.next() {
-		n++
+	at := time.Date(2026, 3, 4, 5, 6, 7, 891011000, time.UTC)
+	for ascending, behind := range map[bool]repository.Place{
+		false: {CreatedAt: at.Add(time.Microsecond)},
+		true:  {CreatedAt: at.Add(-time.Microsecond), ID: uuid.Max},
+	} {
+		s := stride{at: micros(at), ascending: ascending}
+		if s.beyond(micros(at)) || !s.over(span{s.at, s.at}).beyond(s.at) {
+			t.Errorf("ascending %t: the last moment is passed when it is reached, or never", ascending)
+		}
+		if got := s.place(); got != behind {
+			t.Errorf("ascending %t: got the place %v, want %v", ascending, got, behind)
+		}
 	}
-	if n > 200 {
-		t.Errorf("got %d windows, want at most 200", n)
+}
+
+// covered reports whether windows of one level follow one another from a span's first
+// moment to its last.
+func covered(keys []int64, in span) bool {
+	for i, k := range keys {
+		if i > 0 && k != keys[i-1]+16 {
+			return false
+		}
+	}
+	level := int(keys[0] % 16)
+	if level < 0 {
+		level += 16
+	}
+	first, last := (keys[0]-int64(level))/16, (keys[len(keys)-1]-int64(level))/16
+	return first<<widthOf(level) <= in.first && (last+1)<<widthOf(level) > in.last
+}
+
+// TestSpansGrow: the next span is as long as it may be, if it is like the one before it.
+func TestSpansGrow(t *testing.T) {
+	t.Parallel()
+	for found, want := range map[int]int{0: 8000, 25: 8000, 26: 4000, 50: 4000, 100: 2000, 101: 1000, 200: 1000} {
+		if got := longer(1000, found, 200); got != want {
+			t.Errorf("behind %d documents: got %d messages, want %d", found, got, want)
+		}
+	}
+	if got := longer(everything, 0, 200); got < everything {
+		t.Errorf("got %d, want no less than everything", got)
 	}
 }
 
@@ -70,7 +118,7 @@ func TestSpans(t *testing.T) {
 			t.Fatalf("%s: %d levels, want %d", at, len(keys), windowLevels)
 		}
 		for level, key := range keys {
-			if want := windowOf(level, micros(moment)).key(); key != want {
+			if want := windowKey(level, micros(moment)>>widthOf(level)); key != want {
 				t.Errorf("%s: level %d is %d, want %d", at, level, key, want)
 			}
 		}
@@ -78,7 +126,7 @@ func TestSpans(t *testing.T) {
 }
 
 // somePages are enough of a list to be in the middle of an instant's messages.
-const somePages = 8
+const somePages = 10
 
 // TestWordsPageByPage: pages of a search for words are the list of all that have them,
 // in its order, however their messages lie in time.
@@ -112,6 +160,8 @@ func TestWordsPageByPage(t *testing.T) {
 		"TheWholeInstant": {words("instant"), `n BETWEEN 7000 AND 9999`},
 	} {
 		for _, how := range []repository.SearchQuery{
+			{Limit: 2},
+			{Limit: 2, Sort: repository.Sort{Ascending: true}},
 			{Limit: 61},
 			{Limit: 61, Sort: repository.Sort{Ascending: true}},
 			{Limit: 1000},
@@ -244,6 +294,37 @@ func TestWordsReadLittle(t *testing.T) {
 	}
 }
 
+// What a search may read of documents while a thousand of them are new to the index:
+// those are a list of 1,300 buffers, which is read for each span.
+const fewBuffersOfNewDocuments = 40_000
+
+// TestWordsReadLittleOfNewDocuments: what floods in has documents that the index has not
+// merged yet. A search reads these a few times, not for each of a hundred windows.
+func TestWordsReadLittleOfNewDocuments(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.Open(t)
+	db.SetMaxOpenConns(1)
+	seedHalves(t, db)
+	exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, created_at, value, headers)
+		SELECT 'flood', 'flood ' || n, now() + n * interval '1 millisecond', '{"order": 1}', '\x00' FROM generate_series(1, 2000) n`)
+	exec(t, db, `INSERT INTO dlq.message_documents (message_id, version, text, terms, created_at)
+		SELECT id, 1, (SELECT string_agg(md5(id::text || i), ' ') FROM generate_series(1, 20) i), '{}', created_at
+		FROM dlq.dlq_messages WHERE original_topic = 'flood' ORDER BY created_at LIMIT 1000`)
+	exec(t, db, `UPDATE dlq.catalogue SET walked_at = now(), found_until = now()`)
+	store := New(db)
+	store.AnswerFrom(1)
+	for _, word := range []string{"oldword", "rarething", "absentee"} {
+		t.Run(word, func(t *testing.T) {
+			before := buffersOf(t, db, "message_documents")
+			_, err := store.Search(t.Context(), repository.SearchQuery{Filter: entity.Filter{Words: []string{word}}, Limit: 50})
+			wantNil(t, err)
+			if read := buffersOf(t, db, "message_documents") - before; read > fewBuffersOfNewDocuments || read == 0 {
+				t.Errorf("it reads %d buffers of documents, want at most %d", read, fewBuffersOfNewDocuments)
+			}
+		})
+	}
+}
+
 // buffersOf are those that were read so far of a table and its indexes.
 func buffersOf(t *testing.T, db *sqlx.DB, table string) (n int64) {
 	t.Helper()
@@ -308,7 +389,11 @@ func TestDocumentsHaveTheTimeOfTheirMessage(t *testing.T) {
 		db := postgrestest.Open(t)
 		wantNil(t, migrate.Down(t.Context(), db.DB, int(migrate.Latest()-19)))
 		seed(t, db)
+		// A program of before made documents of these too; there is no list that they are in.
+		exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, created_at) VALUES ('never', 'e', 'infinity'), ('never', 'e', '-infinity')`)
+		exec(t, db, store+`dlq_messages WHERE original_topic = 'never'`)
 		wantNil(t, migrate.Up(t.Context(), db.DB))
+		exec(t, db, `DELETE FROM dlq.dlq_messages WHERE original_topic = 'never'`)
 		wantDated(t, db, 5000)
 	})
 	t.Run("BesideAnOldProgram", func(t *testing.T) {

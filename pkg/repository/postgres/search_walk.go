@@ -2,7 +2,8 @@ package postgres
 
 import (
 	"context"
-	"database/sql"
+	"fmt"
+	"math"
 	"slices"
 	"time"
 	"unicode"
@@ -14,12 +15,19 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
+// What a span costs. More documents than spanShare of a step and it is too long, unless
+// it is a short one; to look into one at all is as much work as some documents, for
+// those that are new to the index are a list that is read each time. The index is read
+// for all of a span before it is known to be too long, so the next one may only be so
+// much longer.
 const (
-	// windowsAtOnce bounds the windows of a statement.
-	windowsAtOnce = 64
-	// windowShare is the part of a step's documents that one window may have. One with
-	// more is too long, unless there is no shorter one.
-	windowShare = 5
+	spanShare  = 2
+	spanCost   = 50
+	spanGrowth = 8
+	// sampled is how many of the next messages tell how close they lie in time.
+	sampled = 250
+	// everything is a reach that ends nowhere.
+	everything = math.MaxInt / spanGrowth / spanGrowth
 )
 
 // wordWalk looks for a page of messages that have a filter's words. There are two ways:
@@ -37,6 +45,8 @@ type wordWalk struct {
 	known    map[uuid.UUID]bool
 	last     int64  // the last moment that there are messages of
 	stride   stride // what is left; of its first moment, what stands behind q.After
+	reach    int    // how many messages the next span should be about
+	full     *span  // one that was too full, of which something is left
 	deadline time.Time
 }
 
@@ -68,7 +78,9 @@ func (s *Store) catalogued(ctx context.Context, tx *sqlx.Tx, from source, q repo
 			return nil, err
 		}
 	}
-	return these(from, q, w.hits), nil
+	// A page that was found is not lost for the little that is left to do.
+	_, err = tx.ExecContext(ctx, fmt.Sprintf("SET LOCAL statement_timeout = %d%s", max(time.Second, time.Until(w.deadline)).Milliseconds(), outOfWindows))
+	return these(from, q, w.hits), err
 }
 
 // indexed reports whether the index narrows a filter's documents. It has three letters
@@ -100,53 +112,39 @@ func (w *wordWalk) keep(hits []uuid.UUID) {
 	}
 }
 
-// edgesQuery is between which moments there are messages, and what the catalogue has
-// come to.
+// edgesQuery is between which moments there are messages.
 func edgesQuery(from source) string {
-	micros := func(at string) string {
-		return "(extract(epoch FROM " + at + " - TIMESTAMPTZ '2000-01-01 00:00:00+00') * 1000000)::bigint"
-	}
 	edge := func(where, order string) string {
 		return "(SELECT created_at FROM " + from.table + " WHERE " + where + " ORDER BY created_at " + order + " LIMIT 1)"
 	}
-	return "SELECT " + micros("e.oldest") + " AS oldest, " + micros("e.newest") + " AS newest,\n" +
-		"CASE WHEN isfinite(e.until) THEN " + micros("e.until") + " END AS until\n" +
-		"FROM (SELECT " + edge("created_at > '-infinity'", "") + " AS oldest, " + edge("created_at < 'infinity'", "DESC") + " AS newest, " +
-		cataloguedUntil + " AS until) e WHERE isfinite(e.oldest) AND isfinite(e.newest)"
+	return "SELECT " + microsOf("e.oldest") + " AS oldest, " + microsOf("e.newest") + " AS newest\n" +
+		"FROM (SELECT " + edge("created_at > '-infinity'", "") + " AS oldest, " + edge("created_at < 'infinity'", "DESC") + " AS newest) e\n" +
+		"WHERE isfinite(e.oldest) AND isfinite(e.newest)"
+}
+
+// microsOf is what an expression of SQL says in microseconds since 2000.
+func microsOf(at string) string {
+	return "(extract(epoch FROM " + at + " - TIMESTAMPTZ '2000-01-01 00:00:00+00') * 1000000)::bigint"
 }
 
 type edges struct {
-	Oldest int64         `db:"oldest"`
-	Newest int64         `db:"newest"`
-	Until  sql.NullInt64 `db:"until"`
+	Oldest int64 `db:"oldest"`
+	Newest int64 `db:"newest"`
 }
 
-// begin goes to behind the messages that were looked at. If those that the catalogue
-// has not come to were left out, it first looks for documents of theirs, of which
-// there are few. Until it has, what else was found may not fill the page.
+// begin goes to behind the messages that were looked at, or to the beginning if those
+// were none that the catalogue has come to.
 func (w *wordWalk) begin(ctx context.Context, l looked) error {
 	var found []edges
 	if err := readRows(ctx, w.tx, &found, edgesQuery(w.from)); err != nil || len(found) == 0 {
 		w.stride = stride{ascending: true, at: 1}
 		return err
 	}
-	first := w.within(found[0])
-	w.stride = stride{at: first, ascending: w.q.Sort.Ascending}
-	if l.above || l.last == (repository.Place{}) {
-		upTo := w.last
-		if found[0].Until.Valid && l.last != (repository.Place{}) {
-			upTo = max(upTo, found[0].Until.Int64)
-		}
-		for !w.over() && !w.stride.beyond(upTo) {
-			if err := w.alongDocuments(ctx, probed, upTo); err != nil {
-				return err
-			}
-		}
-	}
+	w.stride = stride{at: w.within(found[0]), ascending: w.q.Sort.Ascending}
 	w.keep(l.hits)
-	if l.last != (repository.Place{}) {
+	if w.reach = everything; l.last != (repository.Place{}) {
 		w.goTo(l.last)
-		w.stride.level = startLevel(max(first-w.stride.at, w.stride.at-first))
+		w.reach = probed
 	}
 	return nil
 }
@@ -178,17 +176,18 @@ func (w *wordWalk) within(e edges) (first int64) {
 func (w *wordWalk) goTo(p repository.Place) {
 	at := micros(p.CreatedAt)
 	if ahead := w.stride; w.q.Sort.Ascending && at > ahead.at || !w.q.Sort.Ascending && at < ahead.at {
-		w.stride.at, w.stride.passed = at, 0
+		w.stride.at = at
 	}
 	w.q.After = p
 }
 
 // take is for the statements that follow, if there is time for any.
 func (w *wordWalk) take(ctx context.Context, way string) error {
-	if time.Now().After(w.deadline) {
+	left := time.Until(w.deadline)
+	if left <= 0 {
 		return &repository.TooBroadError{}
 	}
-	_, err := w.tx.ExecContext(ctx, way)
+	_, err := w.tx.ExecContext(ctx, way+fmt.Sprintf("; SET LOCAL statement_timeout = %d", max(1, left.Milliseconds())))
 	return err
 }
 
@@ -197,7 +196,7 @@ func (w *wordWalk) alongMessages(ctx context.Context, step int) error {
 	if w.over() {
 		return nil
 	}
-	if err := w.take(ctx, way(w.q.Filter, w.n)); err != nil {
+	if err := w.take(ctx, way(w.q.Filter, w.n)+outOfWindows); err != nil {
 		return err
 	}
 	l, err := probe(ctx, w.tx, w.from, w.q, w.n, step)
@@ -207,39 +206,47 @@ func (w *wordWalk) alongMessages(ctx context.Context, step int) error {
 	w.keep(l.hits)
 	switch {
 	case l.all:
-		w.stride = stride{at: w.last, ascending: w.q.Sort.Ascending}.behind()
+		w.stride = w.stride.over(span{w.last, w.last})
 	case len(w.hits) < w.q.Limit:
 		w.goTo(l.last)
 	}
 	return nil
 }
 
-// alongDocuments looks at documents that have the words, window by window, until it is
+// alongDocuments looks at documents that have the words, span by span, until it is
 // past a moment or has looked at as many as step.
 func (w *wordWalk) alongDocuments(ctx context.Context, step int, upTo int64) error {
-	if err := w.take(ctx, inWindows); err != nil {
-		return err
-	}
-	began := w.stride.at
+	began, most := w.stride.at, max(step/spanShare, 2*w.q.Limit)
 	for step > 0 && len(w.hits) < w.q.Limit && !w.stride.beyond(upTo) {
-		strides := w.strides(upTo)
-		query, args := windowsQuery(w.from, w.q, w.n, strides, step)
-		var found []windowRow
+		whole, err := w.measure(ctx)
+		if err != nil || w.stride.beyond(upTo) {
+			return err
+		}
+		if err := w.take(ctx, inWindows); err != nil {
+			return err
+		}
+		in := w.stride.next(upTo)
+		query, args := spanQuery(w.from, w.q, w.n, in, most)
+		var found []spanRow // one at least
 		if err := readRows(ctx, w.tx, &found, query, args...); err != nil {
 			return err
+		}
+		read := found[0].Read
+		step -= read + spanCost
+		if read > most && !in.short() {
+			if w.reach >= everything {
+				w.reach = spanGrowth * probed
+			}
+			w.full, w.reach = &in, max(1, w.reach/2)
+			continue
 		}
 		for _, f := range found {
 			if f.ID.Valid {
 				w.keep([]uuid.UUID{f.ID.UUID})
 			}
 		}
-		end := found[len(found)-1] // each window has a row at least
-		step -= end.Read
-		if end.TooFull {
-			w.stride = strides[end.Ord-1].finer()
-			continue
-		}
-		_, w.stride = strides[end.Ord-1].next()
+		w.stride = w.stride.over(in)
+		w.reach = w.further(whole, read, most)
 	}
 	if w.stride.at != began {
 		w.q.After = w.stride.place()
@@ -247,11 +254,72 @@ func (w *wordWalk) alongDocuments(ctx context.Context, step int, upTo int64) err
 	return nil
 }
 
-// strides are the next windows, each as the stride before it.
-func (w *wordWalk) strides(upTo int64) []stride {
-	var all []stride
-	for s := w.stride; !s.beyond(upTo) && len(all) < windowsAtOnce; _, s = s.next() {
-		all = append(all, s)
+// further is how many messages the next span should be about. In one that was too full
+// that is half of what is left there: so its first documents are come by soon.
+func (w *wordWalk) further(whole bool, read, most int) int {
+	if w.full != nil && (w.stride.beyond(w.full.first) && w.stride.beyond(w.full.last)) {
+		w.full = nil
 	}
-	return all
+	switch {
+	case !whole:
+		return w.reach
+	case w.full != nil:
+		return max(1, w.reach/2, min(w.reach, most/2))
+	}
+	return longer(w.reach, read, most)
 }
+
+// longer is how many messages the span behind one with so many documents should be
+// about: as many as may be, if they are like those before.
+func longer(reach, read, most int) int {
+	for by := spanGrowth; by > 1; by /= 2 {
+		if read*by <= most {
+			return min(reach, everything) * by
+		}
+	}
+	return reach
+}
+
+// measure makes the next span as long as the messages lie in time that it should be
+// about. Where there are none, however long, it goes to the next one. It reports
+// whether the span is as long as it should be: it is not where such a time follows.
+func (w *wordWalk) measure(ctx context.Context) (whole bool, err error) {
+	w.stride = w.stride.withLength(longestSpan)
+	if w.reach >= everything {
+		return true, nil
+	}
+	n, sign := min(w.reach, sampled), "<="
+	if w.stride.ascending {
+		sign = ">="
+	}
+	a := arguments{first: 1}
+	query := "SELECT " + microsOf("created_at") + " FROM " + w.from.table + " WHERE isfinite(created_at) AND created_at " + sign + " " +
+		a.arg(moment2000(w.stride.at)) + "::timestamptz ORDER BY " + order(w.q.Sort, "created_at", "id") + " LIMIT " + number(n)
+	var next []int64
+	if err := readRows(ctx, w.tx, &next, query, a.values...); err != nil {
+		return false, err
+	}
+	if len(next) < n {
+		return true, nil // so few are left
+	}
+	w.stride.at = next[0]
+	length, whole := lengthOf(next, w.reach)
+	w.stride = w.stride.withLength(length)
+	return whole, nil
+}
+
+// lengthOf is how long a span is that is about as many messages as reach and begins with
+// the next of them. If half of the time that these lie in has none at all, that would say
+// nothing: the span then ends before that, and is not the whole.
+func lengthOf(next []int64, reach int) (length int64, whole bool) {
+	stretch, last := apart(next[0], next[len(next)-1]), next[0]
+	for _, at := range next {
+		if gap := apart(last, at); gap > 1<<finestWindow && gap > stretch/2 {
+			return apart(next[0], last) + 1, false
+		}
+		last = at
+	}
+	return int64(min(float64(stretch)*float64(reach)/float64(len(next)), float64(longestSpan))) + 1, true
+}
+
+func apart(a, b int64) int64 { return max(a-b, b-a) }

@@ -19,11 +19,10 @@ import (
 // none of those fits would have all of them read.
 //
 // The catalogue goes back when it finds what a long transaction has stored. Whether
-// it had been further tells the message that is looked at behind as many.
+// it had been further tells the message behind those.
 const (
-	probed     = 1000
-	probedNew  = 500
-	lookedPast = 2 * probedNew
+	probed    = 500
+	probedNew = 500
 )
 
 // looked is what came of looking at messages one by one.
@@ -35,8 +34,6 @@ type looked struct {
 	// last is the last message, unless there are enough hits; the zero Place: none was
 	// looked at.
 	last repository.Place
-	// above says that messages which the catalogue has not come to were left out.
-	above bool
 }
 
 // probe looks for words among the first messages that the rest of the filter leaves,
@@ -54,7 +51,6 @@ func probeCatalogued(ctx context.Context, tx *sqlx.Tx, from source, q repository
 	if further && err == nil {
 		return probe(ctx, tx, from, q, n, probed)
 	}
-	l.above = p.past != ""
 	return l, err
 }
 
@@ -131,7 +127,7 @@ func cataloguedPlaces(from source, q repository.SearchQuery, n names) *places {
 	walk := " FROM " + from.table + " m WHERE " + and(walked...) + " ORDER BY m.created_at, m.id "
 	p.query = "SELECT m.id, m.created_at AS at, true AS new FROM (SELECT *" + walk + "LIMIT " + number(probedNew) + ") m WHERE " + and(asked...) +
 		" UNION ALL SELECT id, at, false FROM (" + p.query + ") known ORDER BY " + p.order
-	p.past = "SELECT m.id" + walk + "OFFSET " + number(lookedPast-1) + " LIMIT 1"
+	p.past = "SELECT m.id" + walk + "OFFSET " + number(probedNew) + " LIMIT 1"
 	p.first, p.values = 1, append(above.values, p.values...)
 	return p
 }
