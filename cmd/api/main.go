@@ -45,7 +45,7 @@ func run(ctx context.Context, args, environ []string, stdout io.Writer) error {
 	if len(line.Args) > 0 {
 		return migration{base: base, all: *all, yes: *yes, stdout: stdout}.run(ctx, line.Args)
 	}
-	if base, err = base.WithTracing("api"); err != nil {
+	if base, err = base.WithTracing(ctx, "api"); err != nil {
 		return err
 	}
 	defer base.StopTracing()

@@ -6,6 +6,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -58,17 +59,54 @@ func TestMetrics_WhatIsWatchedExists(t *testing.T) {
 	}
 }
 
-// The bound of a bucket is 5 in one format of metrics and 5.0 in the other, and which
-// one Prometheus asks for is its business: rules name bounds that are spelt alike.
+// The bound of a bucket is 5 in one format of metrics and 5.0 in the other, as is the
+// quantile of a summary, and which one Prometheus asks for is its business: rules name bounds that are spelt alike.
 func TestMetrics_BucketsAreNamedAlikeInBothFormats(t *testing.T) {
 	t.Parallel()
-	whole := regexp.MustCompile(`\ble=~?"[0-9]+(\.0)?"`)
 	expressions, _ := watched(t)
 	for _, expression := range expressions {
-		if bound := whole.FindString(expression); bound != "" {
-			t.Errorf("%s is there in one format alone: %s", bound, expression)
+		if bound := oneFormat(t, expression); bound != "" {
+			t.Errorf("%s is not the same in both formats: %s", bound, expression)
 		}
 	}
+}
+
+// The reading of bounds is checked by what it must find, and must not.
+func TestOneFormat(t *testing.T) {
+	t.Parallel()
+	for expression, wrong := range map[string]bool{
+		`a{le="5"}`: true, `a{le="5.0"}`: true, `a{le=~"0.3|5"}`: true, `a{le != "10"}`: true, `a{le!~"5.0"}`: true,
+		`a{quantile="0"}`: true, `a{quantile="1"}`: true, `a{le=~"1|1\\.0"}`: false, `a{le=~"[0-9]"}`: true,
+		`a{le="0.3"}`: false, `a{quantile="0.5"}`: false, `a{le="+Inf"}`: false, `a{title="5"}`: false, `a{le=~"5(\\.0)?"}`: false, `a{le=~".+"}`: false,
+	} {
+		if got := oneFormat(t, expression); (got != "") != wrong {
+			t.Errorf("%s: got %q, want a complaint: %t", expression, got, wrong)
+		}
+	}
+}
+
+var bound = regexp.MustCompile(`\b(?:le|quantile)\s*(=~|!~|!=|=)\s*("(?:[^"\\]|\\.)*")`)
+
+// oneFormat returns the first matcher of a bound that takes one spelling of a whole
+// number and not the other, "" for none.
+func oneFormat(t *testing.T, expression string) string {
+	t.Helper()
+	for _, m := range bound.FindAllStringSubmatch(expression, -1) {
+		text, err := strconv.Unquote(m[2])
+		if err != nil {
+			t.Fatalf("%s in %s: %v", m[2], expression, err)
+		}
+		if m[1] == "=" || m[1] == "!=" {
+			text = regexp.QuoteMeta(text)
+		}
+		takes := regexp.MustCompile("^(?:" + text + ")$")
+		for n := range 1000 {
+			if whole := strconv.Itoa(n); takes.MatchString(whole) != takes.MatchString(whole+".0") {
+				return m[0]
+			}
+		}
+	}
+	return ""
 }
 
 // fromScraping are labels that Prometheus adds.
@@ -90,7 +128,7 @@ func series(t *testing.T) map[string][]string {
 	base.Config.Heartbeat.Topic = "heartbeat.dlq.v1"
 	base.Registry.MustRegister(telemetry.NewCredentialFiles(nil))
 	base.Config.Tracing.Endpoint = "http://127.0.0.1:4318"
-	base, err := base.WithTracing("api")
+	base, err := base.WithTracing(t.Context(), "api")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,7 +44,7 @@ func run(ctx context.Context, args, environ []string, stdout io.Writer) error {
 	}
 	// Batches come and go by the megabyte: what is under way is there twice at worst.
 	program.NeedMemory(2*base.Config.Ingest.BufferBytes + 48<<20)
-	if base, err = base.WithTracing("ingester"); err != nil {
+	if base, err = base.WithTracing(ctx, "ingester"); err != nil {
 		return err
 	}
 	defer base.StopTracing()

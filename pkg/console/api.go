@@ -111,10 +111,11 @@ func inner(r *http.Request, method, path string, body any) (*http.Request, error
 		return nil, fmt.Errorf("make a request: %w", err)
 	}
 	req.RemoteAddr, req.Host = r.RemoteAddr, r.Host
-	for _, name := range []string{"X-Request-Id", "Traceparent", "Tracestate"} {
-		if value := r.Header.Get(name); value != "" {
-			req.Header.Set(name, value)
-		}
+	if id := r.Header.Get("X-Request-Id"); id != "" {
+		req.Header.Set("X-Request-Id", id)
+	}
+	if parents := r.Header.Values("Traceparent"); len(parents) == 1 { // of two nobody knows which is right
+		req.Header.Set("Traceparent", parents[0])
 	}
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
 const (
@@ -73,6 +74,7 @@ func (i *Ingester) noteGroups(ctx context.Context, messages []entity.Message) {
 	case err == nil:
 		i.groups.remember(fresh)
 	case ctx.Err() == nil:
-		i.log.Warn("the store does not note consumer groups; goes on without", zap.Int("groups", len(fresh)), zap.Error(err))
+		i.log.Warn("the store does not note consumer groups; goes on without",
+			zap.Int("groups", len(fresh)), zap.Error(err), traces.InLog(ctx))
 	}
 }

@@ -1,15 +1,18 @@
 package ingest
 
 import (
+	"context"
+
 	"go.uber.org/zap"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
 // tellReturns accounts for replays that came back. One that came back too often
 // arrived dead, and somebody has to look at it.
-func (i *Ingester) tellReturns(returns []repository.Arrival) {
+func (i *Ingester) tellReturns(ctx context.Context, returns []repository.Arrival) {
 	for _, r := range returns {
 		by := "headers"
 		if r.ByContent {
@@ -19,7 +22,7 @@ func (i *Ingester) tellReturns(returns []repository.Arrival) {
 		log := i.log.With(
 			zap.Stringer("message_id", r.MessageID), zap.Stringer("parent_id", r.Parent), zap.Stringer("root_id", r.Root),
 			zap.String("topic", r.Topic), zap.Int("retry_count", r.RetryCount), zap.Int("max_retries", r.MaxRetries),
-			zap.String("known_by", by))
+			zap.String("known_by", by), traces.InLog(ctx))
 		if r.Status == entity.Dead {
 			i.metrics.loopsStopped.WithLabelValues(r.Topic).Inc()
 			log.Warn("a replay loop was stopped: the message came back too often and is dead")

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
 // Bounds of one call to the store: how long it may take at all, how long it may
@@ -25,12 +26,14 @@ const (
 // untilStored repeats work with the store until it is done, however long the
 // store is away, or ctx ends.
 func untilStored[T any](ctx context.Context, i *Ingester, work func(context.Context) (T, error)) (T, error) {
-	for attempt := 0; ; attempt++ {
+	attempt := 0
+	defer func() { traces.Told(ctx, attempt+1) }()
+	for ; ; attempt++ {
 		if err := ctx.Err(); err != nil {
 			var none T
 			return none, err
 		}
-		got, err := once(ctx, i, work)
+		got, err := once(traces.Try(ctx, attempt), i, work)
 		if err == nil {
 			i.health.set(databaseHealth, nil)
 			return got, nil
@@ -40,7 +43,7 @@ func untilStored[T any](ctx context.Context, i *Ingester, work func(context.Cont
 		}
 		i.health.set(databaseHealth, err)
 		i.metrics.storeFailures.Inc()
-		i.log.Warn("the store does not take records; ingest waits", zap.Int("attempt", attempt+1), zap.Error(err))
+		i.log.Warn("the store does not take records; ingest waits", zap.Int("attempt", attempt+1), zap.Error(err), traces.InLog(ctx))
 		if !wait(ctx, backoff(attempt)) {
 			return got, err
 		}

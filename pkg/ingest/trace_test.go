@@ -47,8 +47,8 @@ func TestWithTracing(t *testing.T) {
 				w.t.Fatalf("got %d links, want 2", len(span.Links()))
 			}
 			second := span.Links()[1]
-			if got, want := second.SpanContext.TraceID().String(), fmt.Sprintf("%032x", 2); got != want || second.SpanContext.TraceState().String() != "vendor=1" {
-				w.t.Errorf("got a link to %s with state %q, want %s and vendor=1", got, second.SpanContext.TraceState(), want)
+			if got, want := second.SpanContext.TraceID().String(), fmt.Sprintf("%032x", 2); got != want || second.SpanContext.TraceState().Len() != 0 {
+				w.t.Errorf("got a link to %s with state %q, want %s without any", got, second.SpanContext.TraceState(), want)
 			}
 			tracestest.WantAttributes(w.t, second.Attributes, map[attribute.Key]string{
 				traces.Topic: "a.dlq.v1", traces.PartitionID: "0", traces.Offset: "3", traces.MessageID: w.messages("a.dlq.v1")[3].ID.String(),
@@ -123,6 +123,38 @@ func TestWithTracing(t *testing.T) {
 				w.t.Errorf("got status %v, %d links, want an error and one link", span.Status(), len(span.Links()))
 			}
 			tracestest.WantAttributes(w.t, span.Attributes(), map[attribute.Key]string{traces.ErrorType: notStored, spanStored: ""})
+		},
+		"RecordsTheFirstTriesAlone": func(w *world, spans *tracestest.Spans) {
+			w.store.tracing = make(chan trace.SpanContext, 1000)
+			w.store.fail = func() error { return errDown }
+			w.cluster.produce(a, inTrace(1))
+			w.runFor(time.Hour, a)
+			span := spans.Only(w.t, "process a.dlq.v1")
+			tries, recorded := len(w.store.tracing), 0
+			for range tries {
+				at := <-w.store.tracing
+				if at.TraceID() != span.SpanContext().TraceID() {
+					w.t.Errorf("the store was asked in trace %s, want %s", at.TraceID(), span.SpanContext().TraceID())
+				}
+				if at.IsSampled() {
+					recorded++
+				}
+			}
+			if tries < 100 || recorded != 3 {
+				w.t.Errorf("%d of %d tries are recorded, want 3 of some hundreds", recorded, tries)
+			}
+			tracestest.WantAttributes(w.t, span.Attributes(), map[attribute.Key]string{traces.Tries: fmt.Sprint(tries)})
+		},
+		"TellsTheLog": func(w *world, spans *tracestest.Spans) {
+			w.cluster.produce(a, inTrace(1))
+			w.runFor(time.Second, a)
+			span := spans.Only(w.t, "process a.dlq.v1").SpanContext()
+			for _, line := range []string{"stored dead letters", "stored"} {
+				got := w.logged.FilterMessage(line).All()[0].ContextMap()
+				if got["trace_id"] != span.TraceID().String() || got["span_id"] != span.SpanID().String() {
+					w.t.Errorf("%q has %v, want the ids of %s and %s", line, got, span.TraceID(), span.SpanID())
+				}
+			}
 		},
 		"IsSilentWhenIdle": func(w *world, spans *tracestest.Spans) {
 			w.runFor(10*time.Minute, a, b)

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
 // writer stores the chunks of its partitions in the order in which they were
@@ -97,9 +98,9 @@ func (w *writer) store(ctx context.Context, chunks []chunk) (err error) {
 		return err
 	}
 	w.i.metrics.storeSeconds.Observe(time.Since(start).Seconds())
-	w.stored(batch, chunks, stored.Ranges)
+	w.stored(ctx, batch, chunks, stored.Ranges)
 	tell(span, batch.Messages, stored.Ranges)
-	w.i.tellReturns(stored.Returns)
+	w.i.tellReturns(ctx, stored.Returns)
 	if len(stored.Ranges) < len(batch.Ranges) {
 		return errFenced
 	}
@@ -114,7 +115,7 @@ func sizeOf(chunks []chunk) (n int64) {
 }
 
 // stored accounts for a batch: what counted is committed, and its room is free.
-func (w *writer) stored(batch repository.Batch, chunks []chunk, moved []repository.Partition) {
+func (w *writer) stored(ctx context.Context, batch repository.Batch, chunks []chunk, moved []repository.Partition) {
 	counted := make(map[repository.Partition]bool, len(moved))
 	for _, key := range moved {
 		counted[key] = true
@@ -137,11 +138,11 @@ func (w *writer) stored(batch repository.Batch, chunks []chunk, moved []reposito
 		c.p.waiting.Add(-1) // now the partition may change
 	}
 	m.batchRows.Observe(float64(len(batch.Messages)))
-	w.i.log.Info("stored dead letters", zap.Int("messages", len(batch.Messages)), zap.Int("partitions", len(moved)))
+	w.i.log.Info("stored dead letters", zap.Int("messages", len(batch.Messages)), zap.Int("partitions", len(moved)), traces.InLog(ctx))
 	if w.i.log.Core().Enabled(zap.DebugLevel) {
 		for n := range batch.Messages {
 			w.i.log.Debug("stored", zap.Stringer("message_id", batch.Messages[n].ID),
-				zap.String("topic", batch.Messages[n].Source.Topic))
+				zap.String("topic", batch.Messages[n].Source.Topic), traces.InLog(ctx))
 		}
 	}
 }

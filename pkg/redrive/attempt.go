@@ -13,6 +13,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
 const (
@@ -107,8 +108,8 @@ func (s *Service) letGo(a attempts, claims []repository.Claim) {
 			MessageID: c.MessageID, ClaimID: c.ID, Verdict: entity.GivenBack, Partition: c.Partition, Offset: -1,
 		}
 	}
-	if _, err := s.storeOnce(a, results); err != nil {
-		s.log.Debug("claims that may have been made were not given back", zap.Error(err))
+	if _, err := s.storeOnce(a.within(context.Background()), a, results); err != nil {
+		s.log.Debug("claims that may have been made were not given back", zap.Error(err), traces.LogOf(a.span))
 	}
 }
 
@@ -161,15 +162,18 @@ func (s *Service) finish(a attempts, deliveries []entity.Delivery) ([]ending, er
 	finished, err := s.storeResults(a, s.results(a, deliveries))
 	endings := join(a, deliveries, finished)
 	for _, e := range endings {
-		s.record(e, s.now().Sub(a.claimed))
+		s.record(e, s.now().Sub(a.claimed), traces.LogOf(a.span))
 	}
 	return endings, err
 }
 
 func (s *Service) storeResults(a attempts, results []repository.Result) ([]repository.Finished, error) {
 	deadline := a.claimed.Add(s.cfg.finishWindow())
+	ctx, try := a.within(context.Background()), 0
+	defer func() { traces.Told(ctx, try) }()
 	for wait := finishPause; ; wait = min(2*wait, finishPauseMax) {
-		finished, err := s.storeOnce(a, results)
+		finished, err := s.storeOnce(traces.Try(ctx, try), a, results)
+		try++
 		if err == nil {
 			return finished, nil
 		}
@@ -180,8 +184,8 @@ func (s *Service) storeResults(a attempts, results []repository.Result) ([]repos
 	}
 }
 
-func (s *Service) storeOnce(a attempts, results []repository.Result) ([]repository.Finished, error) {
-	ctx, cancel := context.WithTimeout(a.within(context.Background()), finishTimeout)
+func (s *Service) storeOnce(ctx context.Context, a attempts, results []repository.Result) ([]repository.Finished, error) {
+	ctx, cancel := context.WithTimeout(ctx, finishTimeout)
 	defer cancel()
 	return s.store.Finish(ctx, results, a.cause)
 }
@@ -244,23 +248,23 @@ func join(a attempts, deliveries []entity.Delivery, finished []repository.Finish
 }
 
 // record counts an ending, and says when it killed the message.
-func (s *Service) record(e ending, took time.Duration) {
+func (s *Service) record(e ending, took time.Duration, within zap.Field) {
 	topic := e.outgoing.Target.Topic
 	s.metrics.sends.WithLabelValues(topic, outcome(e.delivery.Verdict)).Inc()
 	s.metrics.duration.Observe(took.Seconds())
 	s.metrics.ended(e, s.now())
 	if e.finished.Status == entity.Dead {
-		s.buried(e.finished, topic, e.delivery.Class)
+		s.buried(e.finished, topic, e.delivery.Class, within)
 	}
 }
 
 // buried says that a message was given up: one line for each, because nobody
-// will try it again by itself.
-func (s *Service) buried(f repository.Finished, topic string, class entity.ErrorClass) {
+// will try it again by itself. within is the span that it was done in.
+func (s *Service) buried(f repository.Finished, topic string, class entity.ErrorClass, within zap.Field) {
 	s.metrics.dead.Inc()
 	s.log.Warn("message is dead",
 		zap.Stringer("message_id", f.MessageID),
 		zap.String("topic", topic),
 		zap.Int("retry_count", f.RetryCount),
-		zap.String("class", string(class)))
+		zap.String("class", string(class)), within)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
 const (
@@ -175,7 +176,7 @@ func (d *dispatcher) carry(ctx context.Context, ids []uuid.UUID) (claimed int, e
 	defer room.release()
 	unseen = ids[taken:]
 	batch := outgoing(messages)
-	planned := d.admit(batch, d.publisher.Plan(ctx, batch, true))
+	planned := d.admit(ctx, batch, d.publisher.Plan(ctx, batch, true))
 	if len(planned) == 0 {
 		return 0, nil
 	}
@@ -200,7 +201,7 @@ func (d *dispatcher) try(ctx context.Context, planned []entity.Outgoing) (attemp
 		return attempts{}, nil, err
 	}
 	deliveries := d.send(ctx, a)
-	d.learn(a.outgoing, deliveries)
+	d.learn(ctx, a.outgoing, deliveries)
 	return a, deliveries, nil
 }
 
@@ -226,7 +227,7 @@ func (d *dispatcher) brokersRest() time.Duration {
 }
 
 // admit returns what may be sent now; the others are left for later.
-func (d *dispatcher) admit(batch []entity.Outgoing, targets []entity.Target) []entity.Outgoing {
+func (d *dispatcher) admit(ctx context.Context, batch []entity.Outgoing, targets []entity.Target) []entity.Outgoing {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := d.now()
@@ -238,12 +239,12 @@ func (d *dispatcher) admit(batch []entity.Outgoing, targets []entity.Target) []e
 		switch {
 		case m.CanClaim() != nil: // somebody else was faster
 		case errors.As(t.Err, &refused):
-			d.refuse(m, string(refused.Class), refused)
+			d.refuse(ctx, m, string(refused.Class), refused)
 		case t.Err != nil:
-			d.skip(placeOf(t), string(entity.BrokerUnavailable), t.Err)
+			d.skip(ctx, placeOf(t), string(entity.BrokerUnavailable), t.Err)
 			d.wait(m, placeOf(t), d.health.missing(placeOf(t), now))
 		case t.Partition < 0:
-			d.setAside(m.OriginalTopic, skippedNoKafka, nil)
+			d.setAside(ctx, m.OriginalTopic, skippedNoKafka, nil)
 		default:
 			if ok, until := d.health.admit(placeOf(t), m.RetryCount+1 >= m.MaxRetries, now); !ok {
 				d.wait(m, placeOf(t), until)
@@ -266,29 +267,29 @@ func (d *dispatcher) wait(m entity.Message, at place, until time.Time) {
 
 // refuse leaves alone what may not be sent: the message when the reason lies in
 // it, else its topic.
-func (d *dispatcher) refuse(m entity.Message, reason string, err error) {
+func (d *dispatcher) refuse(ctx context.Context, m entity.Message, reason string, err error) {
 	if reason == string(entity.BadRecord) || m.Origin.Confidence == entity.FromName {
-		d.skip(place{m.OriginalTopic, alone}, reason, err)
+		d.skip(ctx, place{m.OriginalTopic, alone}, reason, err)
 		d.wait(m, place{}, d.now().Add(refusedRest))
 		return
 	}
-	d.setAside(m.OriginalTopic, reason, err)
+	d.setAside(ctx, m.OriginalTopic, reason, err)
 }
 
-func (d *dispatcher) setAside(topic, reason string, err error) {
-	d.skip(place{topic, -1}, reason, err)
+func (d *dispatcher) setAside(ctx context.Context, topic, reason string, err error) {
+	d.skip(ctx, place{topic, -1}, reason, err)
 	d.feed.setAside(topic, d.now().Add(refusedRest))
 }
 
 // skip counts a message that cannot be sent now, and tells the reason once.
-func (d *dispatcher) skip(at place, reason string, err error) {
+func (d *dispatcher) skip(ctx context.Context, at place, reason string, err error) {
 	d.metrics.passedOver.WithLabelValues(reason).Inc()
 	c := complaint{at, reason}
 	if d.told[c] {
 		return
 	}
 	d.told[c] = true
-	fields := []zap.Field{zap.String("topic", at.topic), zap.String("reason", reason), zap.Error(err)}
+	fields := []zap.Field{zap.String("topic", at.topic), zap.String("reason", reason), zap.Error(err), traces.InLog(ctx)}
 	if at.partition >= 0 {
 		fields = append(fields, zap.Int32("partition", at.partition))
 	}
@@ -348,7 +349,7 @@ func (d *dispatcher) unprobe(planned []entity.Outgoing) {
 }
 
 // learn draws the conclusions from how a batch went.
-func (d *dispatcher) learn(batch []entity.Outgoing, deliveries []entity.Delivery) {
+func (d *dispatcher) learn(ctx context.Context, batch []entity.Outgoing, deliveries []entity.Delivery) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := d.now()
@@ -368,7 +369,7 @@ func (d *dispatcher) learn(batch []entity.Outgoing, deliveries []entity.Delivery
 			bad = true // it stood behind one that failed
 		case entity.Refused:
 			taken[at] = true
-			d.setAside(batch[i].Target.Topic, string(delivery.Class), delivery.Err)
+			d.setAside(ctx, batch[i].Target.Topic, string(delivery.Class), delivery.Err)
 		case entity.Acknowledged, entity.Skipped, entity.Rejected, entity.Rescued, entity.Abandoned:
 			taken[at] = true
 			d.settled(at)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
 const (
@@ -61,7 +62,7 @@ func (s *Service) Begin(ctx context.Context, n repository.NewRedrive) (entity.Re
 		return entity.Redrive{}, fmt.Errorf("create redrive: %w", err)
 	}
 	if r.Cause.RequestID == n.Cause.RequestID { // else an earlier request made it
-		s.log.Info("redrive began", append(redriveFields(r), zap.String("actor", r.Cause.Actor))...)
+		s.log.Info("redrive began", append(redriveFields(r), zap.String("actor", r.Cause.Actor), traces.InLog(ctx))...)
 	}
 	s.bell.ring()
 	return r, nil
@@ -141,7 +142,7 @@ func (s *Service) move(ctx context.Context, id uuid.UUID, m repository.RedriveMo
 	}
 	if r.State == m.To {
 		s.metrics.redrives.WithLabelValues(string(r.Action), string(m.To)).Inc()
-		s.log.Info("redrive is "+string(r.State), append(redriveFields(r), zap.String("actor", m.Cause.Actor), zap.String("note", r.Note))...)
+		s.log.Info("redrive is "+string(r.State), append(redriveFields(r), zap.String("actor", m.Cause.Actor), zap.String("note", r.Note), traces.InLog(ctx))...)
 	}
 	s.bell.ring()
 	return r, nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
 const (
@@ -172,7 +173,7 @@ func (r *run) noteWaiting(ctx context.Context, waiting bool, note string) {
 
 func (r *run) complain(ctx context.Context, what string, err error) {
 	if ctx.Err() == nil {
-		r.log.Warn(what, zap.Stringer("redrive_id", r.id), zap.Error(err))
+		r.log.Warn(what, zap.Stringer("redrive_id", r.id), zap.Error(err), traces.InLog(ctx))
 	}
 }
 

@@ -151,6 +151,9 @@ type faulty struct {
 	hang   string        // the method that answers only when its context ends
 	deaf   chan struct{} // what Expired waits for instead of any context; nil: for nothing
 
+	saving func() (saved bool, err error) // instead of SaveBatch
+	known  func() error                   // asked before each AttemptsOf; an error is its answer
+
 	asked func(ctx context.Context, method string) // sees what belongs to spans; nil: nobody does
 }
 
@@ -162,7 +165,20 @@ func (f *faulty) saw(ctx context.Context, method string) {
 
 func (f *faulty) SaveBatch(ctx context.Context, results repository.BatchResults) (bool, error) {
 	f.saw(ctx, "SaveBatch")
+	if f.saving != nil {
+		return f.saving()
+	}
 	return f.Store.SaveBatch(ctx, results)
+}
+
+func (f *faulty) AttemptsOf(ctx context.Context, redrive uuid.UUID, ids []uuid.UUID) ([]entity.Attempt, error) {
+	f.saw(ctx, "AttemptsOf")
+	if f.known != nil {
+		if err := f.known(); err != nil {
+			return nil, err
+		}
+	}
+	return f.Store.AttemptsOf(ctx, redrive, ids)
 }
 
 // silent blocks as a database does whose machine still answers.

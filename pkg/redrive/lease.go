@@ -13,6 +13,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
 // lease is one batch in this process's hands. Parts of it may be carried out side
@@ -31,6 +32,7 @@ type lease struct {
 	holds    int
 	results  map[uuid.UUID]entity.RedriveItem
 	stranded []uuid.UUID             // had nowhere to go
+	failure  string                  // why the batch's span fails; "" when it does not
 	keys     map[uuid.UUID]recordKey // of what was sent since the last wave
 	doubtful bool                    // attempts were made whose end is not known yet
 }
@@ -62,6 +64,7 @@ func (p *pass) nextLease(ctx context.Context) (*lease, error) {
 		}
 	}
 	if err := l.prepare(l.within(ctx)); err != nil {
+		l.fail(notDone)
 		l.release()
 		return nil, err
 	}
@@ -184,6 +187,7 @@ func (l *lease) skipOthers(ids []uuid.UUID, some map[uuid.UUID]bool, reason stri
 func (l *lease) save() {
 	p := l.p
 	if l.doubtful && !l.settle(l.within(p.ctx)) {
+		l.fail(unknownEnd)
 		return // draining: whoever takes the batch over asks what became of them
 	}
 	l.judgeStranded()
@@ -194,9 +198,12 @@ func (l *lease) save() {
 	})
 	switch {
 	case err != nil:
+		l.fail(notDone)
 		p.stop(fmt.Errorf("save a batch: %w", err))
 	case !saved:
-		p.log.Warn("a batch was taken over by another process", zap.Stringer("redrive_id", p.id), zap.Int("batch", l.batch.Number))
+		l.fail(takenOver)
+		p.log.Warn("a batch was taken over by another process", zap.Stringer("redrive_id", p.id), zap.Int("batch", l.batch.Number),
+			traces.LogOf(l.span))
 	case len(items) > 0:
 		p.progress()
 	}
@@ -217,8 +224,11 @@ func (l *lease) judgeStranded() {
 // settle waits until every attempt of the batch has an end, and notes it. It
 // answers false when the pass ended first.
 func (l *lease) settle(ctx context.Context) bool {
+	try := 0
+	defer func() { traces.Told(ctx, try) }()
 	for {
-		open, err := l.lookUp(context.WithoutCancel(ctx), l.unknown())
+		open, err := l.lookUp(context.WithoutCancel(traces.Try(ctx, try)), l.unknown())
+		try++
 		if err == nil && open == 0 {
 			return true
 		}
@@ -312,15 +322,19 @@ func itemOf(a entity.Attempt) (item entity.RedriveItem, ended bool) {
 // are results, whoever ended them, and nothing is done twice. What it claimed and
 // never sent is given back by the settler and done now.
 func (l *lease) catchUp(ctx context.Context) error {
+	try := 0
+	defer func() { traces.Told(ctx, try) }()
 	for {
-		open, err := l.lookUp(ctx, l.unknown())
+		asking := traces.Try(ctx, try)
+		open, err := l.lookUp(asking, l.unknown())
+		try++
 		if err != nil {
 			return err
 		}
 		if open == 0 {
 			break
 		}
-		if err := l.p.Settle(ctx); err != nil {
+		if err := l.p.Settle(asking); err != nil {
 			l.p.complain(ctx, "claims of an earlier owner were not settled", err)
 		}
 		if !pause(ctx, lookAgain) {

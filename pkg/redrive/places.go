@@ -1,12 +1,14 @@
 package redrive
 
 import (
+	"context"
 	"errors"
 	"slices"
 
 	"go.uber.org/zap"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
 // place is where a record would go; partition -1 stands for the whole topic,
@@ -121,13 +123,13 @@ func (p *places) judge(batch []entity.Outgoing, deliveries []entity.Delivery) (o
 }
 
 // leaveOut ends the waiting for places, for this pass.
-func (p *pass) leaveOut(away []place) {
+func (p *pass) leaveOut(ctx context.Context, away []place) {
 	for _, at := range away {
 		if p.places.lost[at] {
 			continue
 		}
 		p.places.lost[at] = true
 		p.log.Warn("redrive leaves out what has no reachable leader", zap.Stringer("redrive_id", p.id),
-			zap.String("topic", at.topic), zap.Int32("partition", at.partition))
+			zap.String("topic", at.topic), zap.Int32("partition", at.partition), traces.InLog(ctx))
 	}
 }

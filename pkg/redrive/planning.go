@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
 // plan returns the messages that may be sent, and notes why the others may not.
@@ -16,10 +17,13 @@ import (
 func (p *pass) plan(ctx context.Context, l *lease, messages []entity.Message) ([]entity.Outgoing, error) {
 	batch := p.patched(l, outgoing(p.withoutRefused(l, messages)))
 	deadline := p.now().Add(leaderPatience)
+	try := 0
+	defer func() { traces.Told(ctx, try) }()
 	for wait := time.Second; ; wait = min(2*wait, leaderPause) {
-		targets := p.publisher.Plan(ctx, batch, true)
+		targets := p.publisher.Plan(traces.Try(ctx, try), batch, true)
+		try++
 		left := deadline.Sub(p.now())
-		settled, err := p.survey(targets, left > 0)
+		settled, err := p.survey(ctx, targets, left > 0)
 		if err != nil {
 			return nil, fmt.Errorf("plan: %w", err)
 		}
@@ -36,7 +40,7 @@ func (p *pass) plan(ctx context.Context, l *lease, messages []entity.Message) ([
 // survey reports whether the messages can go as they are planned now, without
 // what cannot be reached; patient says that there is time to look again. An
 // error means that the pass is over.
-func (p *pass) survey(targets []entity.Target, patient bool) (settled bool, err error) {
+func (p *pass) survey(ctx context.Context, targets []entity.Target, patient bool) (settled bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	away, some, err := p.places.look(targets)
@@ -47,7 +51,7 @@ func (p *pass) survey(targets []entity.Target, patient bool) (settled bool, err 
 	case len(away) > 0 && patient:
 		return false, nil
 	}
-	p.leaveOut(away)
+	p.leaveOut(ctx, away)
 	p.away = err
 	if some {
 		p.places.stranded = 0

@@ -173,6 +173,9 @@ func (p *pass) walk(ctx context.Context, parts chan<- part) error {
 		} else {
 			err = p.change(l.within(ctx), l)
 		}
+		if err != nil && ctx.Err() == nil {
+			l.fail(notDone)
+		}
 		l.release() // the walk's own hold
 		if err != nil {
 			return err

@@ -80,6 +80,7 @@ type Service struct {
 	bell      bell
 	draining  atomic.Bool
 	tracer    trace.Tracer // nil: there are no spans
+	unsettled atomic.Bool  // the last settling with a trace of its own failed
 	// What RunOutcomes has told the store.
 	committed  map[repository.Committed]int64
 	configured []repository.TopicGroup

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
 const (
@@ -78,7 +79,7 @@ func (s *Service) Settle(ctx context.Context) error {
 		after = repository.Place{CreatedAt: last.CreatedAt, ID: last.ID}
 	}
 	if len(settled) > 0 {
-		s.log.Info("abandoned attempts were settled", summary(settled)...)
+		s.log.Info("abandoned attempts were settled", append(summary(settled), traces.InLog(ctx))...)
 	}
 	return cause
 }
@@ -108,7 +109,7 @@ func (s *Service) settle(ctx context.Context, messages []entity.Message) ([]endi
 		})
 	}
 	all.Wait()
-	endSettling(span, len(settled), cause)
+	span.end(len(settled), cause)
 	return settled, cause
 }
 
@@ -186,24 +187,24 @@ func (s *Service) conclude(ctx context.Context, a attempts, deliveries []entity.
 			continue // another process settled it at the same time
 		}
 		counted = append(counted, e)
-		s.noteSettled(e)
+		s.noteSettled(e, traces.InLog(ctx))
 	}
 	return counted, nil
 }
 
-func (s *Service) noteSettled(e ending) {
+func (s *Service) noteSettled(e ending, within zap.Field) {
 	topic := e.outgoing.Target.Topic
 	s.metrics.sends.WithLabelValues(topic, "settled_"+outcome(e.delivery.Verdict)).Inc()
 	switch {
 	case e.finished.Status == entity.Dead:
-		s.buried(e.finished, topic, e.delivery.Class)
+		s.buried(e.finished, topic, e.delivery.Class, within)
 	case e.delivery.Verdict == entity.InDoubt:
 		s.log.Warn("attempt cannot be settled; an operator must decide",
 			zap.Stringer("message_id", e.outgoing.Message.ID),
 			zap.String("topic", topic),
 			zap.Int32("partition", e.outgoing.Target.Partition),
 			zap.Int64("from_offset", e.outgoing.Target.EndOffset),
-			zap.Error(e.delivery.Err))
+			zap.Error(e.delivery.Err), within)
 	}
 }
 

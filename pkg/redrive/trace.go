@@ -2,6 +2,8 @@ package redrive
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -24,6 +26,9 @@ const (
 const (
 	notDone    = "not_done"    // the work was not finished; it is done again
 	notSettled = "not_settled" // some claim could not be looked at; the next turn does
+	takenOver  = "taken_over"  // another process has the batch, and its result counts
+	unknownEnd = "in_doubt"    // the process ended before it knew what became of all
+	allFailed  = "all_failed"  // of the messages that were tried none succeeded
 )
 
 const (
@@ -62,7 +67,17 @@ func within(ctx context.Context, span trace.Span) context.Context {
 	return trace.ContextWithSpan(ctx, span)
 }
 
-// endTrace ends the batch's span with what came of its messages.
+// fail has the batch's span fail. The first reason counts.
+func (l *lease) fail(why string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.failure == "" {
+		l.failure = why
+	}
+}
+
+// endTrace ends the batch's span with what came of its messages. It is no failure that
+// the rest of them waits for the next lease, unless the pass ended for an error.
 func (l *lease) endTrace() {
 	defer l.span.End()
 	if !l.span.IsRecording() {
@@ -74,6 +89,16 @@ func (l *lease) endTrace() {
 	}
 	failed := counts[entity.ItemFailed] + counts[entity.ItemDead] + counts[entity.ItemInDoubt]
 	l.span.SetAttributes(spanSucceeded.Int(counts[entity.ItemSucceeded]), traces.Failed.Int(failed), spanSkipped.Int(counts[entity.ItemSkipped]))
+	switch why := context.Cause(l.p.ctx); {
+	case failed > 0 && counts[entity.ItemSucceeded] == 0:
+		l.fail(allFailed)
+	case why != nil && !errors.Is(why, context.Canceled) && len(l.unknown()) > 0:
+		l.fail(notDone)
+	}
+	if l.failure != "" {
+		l.span.SetStatus(codes.Error, "")
+		l.span.SetAttributes(traces.ErrorType.String(l.failure))
+	}
 }
 
 // traceAuto begins the span of a batch that is retried without being asked.
@@ -93,22 +118,54 @@ func endAuto(span trace.Span, attempts int, err error) {
 	span.End()
 }
 
-// traceSettling begins the span of claims that are settled: within that of whoever has
-// to have them settled, else of its own.
-func (s *Service) traceSettling(ctx context.Context, claims int) (context.Context, trace.Span) {
-	if s.tracer == nil || claims == 0 {
-		return ctx, traces.None()
-	}
-	return traces.Start(ctx, s.tracer, spanSettle, trace.WithAttributes(traces.Messages.Int(claims)))
+// settling is the span of claims that are settled. span is nil for one that is made
+// only if it turns out that something was settled.
+type settling struct {
+	s      *Service
+	ctx    context.Context //nolint:containedctx // of the span that may be made later
+	span   trace.Span
+	alone  bool // it is within no other
+	begun  time.Time
+	claims int
 }
 
-// endSettling ends it with the attempts that were settled.
-func endSettling(span trace.Span, settled int, err error) {
-	if span.IsRecording() {
-		span.SetAttributes(spanAttempts.Int(settled))
-		fail(span, notSettled, err)
+// traceSettling begins the span of claims that are settled: within that of whoever has
+// to have them settled, else of its own. Claims that could not be looked at are looked
+// at again and again while a broker is away: of those of its own the first failure has
+// a span, and then only what settles something until all goes well again.
+func (s *Service) traceSettling(ctx context.Context, claims int) (context.Context, settling) {
+	if s.tracer == nil || claims == 0 {
+		return ctx, settling{span: traces.None()}
 	}
-	span.End()
+	t := settling{s: s, ctx: ctx, alone: !trace.SpanContextFromContext(ctx).IsValid(), begun: time.Now(), claims: claims}
+	if t.alone && s.unsettled.Load() {
+		return ctx, t
+	}
+	return t.start()
+}
+
+func (t settling) start() (context.Context, settling) {
+	ctx, span := traces.Start(t.ctx, t.s.tracer, spanSettle, trace.WithTimestamp(t.begun), trace.WithAttributes(traces.Messages.Int(t.claims)))
+	t.span = span
+	return ctx, t
+}
+
+// end ends it with the attempts that were settled.
+func (t settling) end(settled int, err error) {
+	if t.alone {
+		t.s.unsettled.Store(err != nil)
+	}
+	if t.span == nil {
+		if settled == 0 {
+			return
+		}
+		_, t = t.start()
+	}
+	if t.span.IsRecording() {
+		t.span.SetAttributes(spanAttempts.Int(settled))
+		fail(t.span, notSettled, err)
+	}
+	t.span.End()
 }
 
 // fail says that there was an error, not which: its text may quote what a broker says.

@@ -151,6 +151,159 @@ func TestWithTracing(t *testing.T) {
 		tracestest.WantAttributes(b, span.Attributes(), map[attribute.Key]string{traces.ErrorType: notSettled, spanAttempts: "0"})
 	}))
 
+	t.Run("ClaimsThatCannotBeSettledForLongAreToldOnce", scenario(func(b *bench) {
+		spans := tracestest.Record()
+		ids := b.add(3)
+		b.crash(ids[0], true)
+		b.crash(ids[1], true)
+		b.traced(spans)
+		away := inDoubt(entity.BrokerUnavailable)
+		b.kafka.find = func(entity.Claim) *entity.Delivery { return &away }
+		turn := func() {
+			<-time.After(b.cfg.ClaimExpiry)
+			_ = b.Settle(context.Background())
+		}
+		wantSpans := func(when string, want int) {
+			b.Helper()
+			if got := len(spans.Named(spanSettle)); got != want {
+				b.Errorf("%s: got %d spans, want %d", when, got, want)
+			}
+		}
+		for range 100 {
+			turn()
+		}
+		wantSpans("away", 1)
+		b.kafka.find = func(c entity.Claim) *entity.Delivery {
+			if c.ID == b.get(ids[0]).Claim.ID {
+				return &away
+			}
+			return nil
+		}
+		turn()
+		wantSpans("something was settled", 2)
+		tracestest.WantAttributes(b, spans.Named(spanSettle)[1].Attributes(), map[attribute.Key]string{traces.ErrorType: notSettled, spanAttempts: "1"})
+		turn()
+		wantSpans("the rest is still away", 2)
+		b.kafka.find = nil
+		turn()
+		wantSpans("back", 3)
+		b.crash(ids[2], true)
+		b.kafka.find = func(entity.Claim) *entity.Delivery { return &away }
+		turn()
+		wantSpans("away again", 4)
+	}))
+
+	t.Run("ABatchThatFails", func(t *testing.T) {
+		t.Parallel()
+		for name, c := range map[string]struct {
+			breaks func(b *bench)
+			want   string
+		}{
+			"AllOfIt": {func(b *bench) {
+				b.kafka.deliver = always(entity.Delivery{Verdict: entity.Failed, Class: entity.BrokerUnavailable, Err: errBroken}, false)
+			}, allFailed},
+			"ToBeSaved":  {func(b *bench) { b.store.saving = func() (bool, error) { return false, errBroken } }, notDone},
+			"ForAnother": {func(b *bench) { b.store.saving = func() (bool, error) { return false, nil } }, takenOver},
+			"InDoubt": {func(b *bench) {
+				b.kafka.deliver = always(inDoubt(entity.NetworkTimeout), false)
+				away := inDoubt(entity.BrokerUnavailable)
+				b.kafka.find = func(entity.Claim) *entity.Delivery { return &away }
+			}, unknownEnd},
+			"ToBeLoaded":    {func(b *bench) { b.store.hang = "Load" }, notDone},
+			"ToBeTakenOver": {func(b *bench) { b.store.known = func() error { return errBroken } }, notDone},
+		} {
+			t.Run(name, scenario(func(b *bench) {
+				spans := tracestest.Record()
+				b.add(2)
+				r := b.begin()
+				b.traced(spans)
+				if name == "ToBeTakenOver" {
+					if _, err := b.store.LeaseBatch(context.Background(), r.ID, entity.NewID(), b.cfg.ClaimExpiry); err != nil {
+						b.Fatal(err)
+					}
+					<-time.After(b.cfg.ClaimExpiry)
+				}
+				c.breaks(b)
+				stop := b.carry()
+				elapse(storeTimeout + time.Second)
+				stop()
+				found := spans.Named(spanBatch)
+				if len(found) == 0 || found[0].Status() != (sdktrace.Status{Code: codes.Error}) {
+					b.Fatalf("got the spans %v, want one with an error without a word", found)
+				}
+				tracestest.WantAttributes(b, found[0].Attributes(), map[attribute.Key]string{traces.ErrorType: c.want})
+			}))
+		}
+	})
+
+	t.Run("WaitingIsRecordedForTheFirstTriesAlone", scenario(func(b *bench) {
+		spans := tracestest.Record()
+		b.add(2)
+		b.kafka.deliver = always(inDoubt(entity.NetworkTimeout), false)
+		away := inDoubt(entity.BrokerUnavailable)
+		b.kafka.find = func(entity.Claim) *entity.Delivery { return &away }
+		b.traced(spans)
+		asked, recorded := 0, 0
+		b.store.asked = func(ctx context.Context, method string) {
+			if method == "AttemptsOf" {
+				asked++
+				if trace.SpanContextFromContext(ctx).IsSampled() {
+					recorded++
+				}
+			}
+		}
+		b.begin()
+		stop := b.carry()
+		elapse(time.Hour)
+		stop()
+		if asked < 1000 || recorded != 3 {
+			b.Errorf("%d of %d looks are recorded, want 3 of thousands", recorded, asked)
+		}
+		tracestest.WantAttributes(b, spans.Only(b, spanBatch).Attributes(), map[attribute.Key]string{traces.Tries: fmt.Sprint(asked)})
+		if got := len(spans.Ended()); got != 2 { // the batch, and the settler's first failure
+			b.Errorf("got the spans %q, want two", spans.Names())
+		}
+	}))
+
+	t.Run("WhoTakesOverWaitsLikewise", scenario(func(b *bench) {
+		spans := tracestest.Record()
+		b.add(2)
+		r := b.begin()
+		dead := b.another()
+		dead.kafka.deliver = always(inDoubt(entity.NetworkTimeout), false)
+		stop := dead.carry()
+		elapse(time.Second)
+		stop()
+		away := inDoubt(entity.BrokerUnavailable)
+		b.kafka.find = func(entity.Claim) *entity.Delivery { return &away }
+		b.traced(spans)
+		ctx, cancel := context.WithCancel(context.Background())
+		var carrying sync.WaitGroup
+		carrying.Go(func() { b.RunRedrives(ctx) })
+		elapse(time.Hour)
+		cancel()
+		carrying.Wait()
+		span := spans.Only(b, spanBatch)
+		tracestest.WantAttributes(b, span.Attributes(), map[attribute.Key]string{traces.RedriveID: r.ID.String(), traces.ErrorType: notDone})
+		if got := len(spans.Ended()); got > 1+3 {
+			b.Errorf("got %d spans, want the batch and at most three settlings", got)
+		}
+	}))
+
+	t.Run("ALineOfADeadMessageHasItsBatch", scenario(func(b *bench) {
+		spans := tracestest.Record()
+		b.traced(spans)
+		b.add(1)
+		b.kafka.deliver = always(entity.Delivery{Verdict: entity.Rejected, Class: entity.BadRecord, Err: errBroken}, false)
+		if _, err := b.retryAll(); err != nil {
+			b.Fatal(err)
+		}
+		line, span := b.logs.FilterMessage("message is dead").All()[0].ContextMap(), spans.Only(b, spanBatch).SpanContext()
+		if line["trace_id"] != span.TraceID().String() || line["span_id"] != span.SpanID().String() {
+			b.Errorf("got %v, want the ids of %s and %s", line, span.TraceID(), span.SpanID())
+		}
+	}))
+
 	t.Run("IsSilentWhenIdle", automatic(func(b *bench) {
 		spans := tracestest.Record()
 		asked := b.traced(spans)
@@ -202,14 +355,15 @@ func TestWithTracing_OffCostsNothing(t *testing.T) { //nolint:paralleltest // ot
 	s := newBench(t).Service
 	p := &pass{run: newRun(s, entity.NewID())}
 	d, ctx, batch := &dispatcher{Service: s}, t.Context(), &repository.RedriveBatch{}
+	l := &lease{p: p} // every lease is on the heap
 	if n := testing.AllocsPerRun(100, func() {
-		l := lease{span: p.traceBatch(batch)}
+		l.span = p.traceBatch(batch)
 		ctx := l.within(ctx)
 		ctx = attempts{span: trace.SpanFromContext(ctx)}.within(ctx)
 		ctx, auto := d.traceAuto(ctx, 1)
 		endAuto(auto, 1, nil)
 		_, settling := s.traceSettling(ctx, 1)
-		endSettling(settling, 1, nil)
+		settling.end(1, nil)
 		l.endTrace()
 	}); n != 0 {
 		t.Errorf("%v allocations, want none", n)

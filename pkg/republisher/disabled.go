@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
 // Disabled serves when no Kafka is configured: retries resolve messages without
@@ -52,8 +53,8 @@ func (d *Disabled) Fetch(_ context.Context, m entity.Message) (entity.Record, er
 }
 
 // Publish sends nothing and answers Skipped.
-func (d *Disabled) Publish(_ context.Context, batch []entity.Outgoing) []entity.Delivery {
-	d.log.Warn("kafka is not configured: messages are resolved without being published", zap.Int("messages", len(batch)))
+func (d *Disabled) Publish(ctx context.Context, batch []entity.Outgoing) []entity.Delivery {
+	d.log.Warn("kafka is not configured: messages are resolved without being published", zap.Int("messages", len(batch)), traces.InLog(ctx))
 	deliveries := make([]entity.Delivery, len(batch))
 	for i, out := range batch {
 		deliveries[i] = entity.Delivery{Verdict: entity.Skipped, Partition: out.Target.Partition, Offset: -1}

@@ -14,7 +14,8 @@ import (
 
 const send = "send"
 
-// trace begins the span of what is sent to a partition.
+// trace begins the span of what is sent to a partition. By the conventions it would be a
+// producer's if its context went along with the records; they keep their own.
 func (r *Republisher) trace(ctx context.Context, tp broker.TopicPartition, records int) (context.Context, oteltrace.Span) {
 	if r.tracer == nil {
 		return ctx, traces.None()
@@ -23,7 +24,7 @@ func (r *Republisher) trace(ctx context.Context, tp broker.TopicPartition, recor
 	if records > 1 {
 		attributes = append(attributes, traces.BatchMessages.Int(records))
 	}
-	return traces.Start(ctx, r.tracer, send+" "+tp.Topic, oteltrace.WithSpanKind(oteltrace.SpanKindProducer), oteltrace.WithAttributes(attributes...))
+	return traces.Start(ctx, r.tracer, send+" "+tp.Topic, oteltrace.WithSpanKind(oteltrace.SpanKindClient), oteltrace.WithAttributes(attributes...))
 }
 
 // end ends the span with what became of the messages at indices, each linked to the

@@ -26,6 +26,7 @@ type exchange struct {
 	renewing     bool            // each write gives the client time anew: the answer has no end that is known
 	until        time.Time       // but never longer than this; zero: as long as it takes
 	span         trace.Span      // nil: not traced
+	asked        http.Header     // of the request
 	broken       bool            // the connection is cut, so that nobody believes the answer
 }
 
@@ -73,7 +74,7 @@ func (x *exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }
 // carries, and counts and logs it when it is over.
 func (s *Server) observe(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		x := &exchange{ResponseWriter: w, id: requestID(r), route: unmatched, writeTimeout: s.cfg.WriteTimeout, client: r.Context()}
+		x := &exchange{ResponseWriter: w, id: requestID(r), route: unmatched, writeTimeout: s.cfg.WriteTimeout, client: r.Context(), asked: r.Header}
 		// A connection's last answer left its deadline behind.
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 		header := w.Header()

@@ -3,7 +3,6 @@ package rest
 import (
 	"net/http"
 	"strconv"
-	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -57,13 +56,14 @@ func scheme(r *http.Request) string {
 	return "http"
 }
 
-// parentOf is the trace that a request came with. Two of them are as good as none.
+// parentOf is the trace that a request came with. Two of them are as good as none. Its
+// tracestate is left out: that is for the next program, and no span needs it.
 func parentOf(header http.Header) trace.SpanContext {
 	values := header.Values("Traceparent")
 	if len(values) != 1 {
 		return trace.SpanContext{}
 	}
-	return traces.Parse(values[0], strings.Join(header.Values("Tracestate"), ","))
+	return traces.Parse(values[0])
 }
 
 // traceID is the trace by which others find what a request did: the one that it came
@@ -106,11 +106,13 @@ func (x *exchange) endSpan() {
 }
 
 // ids are what a line of the log finds the exchange by, in front of the line's own
-// fields.
+// fields. Without spans it has the trace that the request came with.
 func (x *exchange) ids(more ...zap.Field) []zap.Field {
 	fields := append(make([]zap.Field, 0, len(more)+3), zap.String("request_id", x.id))
 	if at := x.spanContext(); at.IsValid() {
 		fields = append(fields, zap.Stringer("trace_id", at.TraceID()), zap.Stringer("span_id", at.SpanID()))
+	} else if from := parentOf(x.asked); from.IsValid() {
+		fields = append(fields, zap.Stringer("trace_id", from.TraceID()))
 	}
 	return append(fields, more...)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
@@ -49,7 +50,7 @@ func NewTracing(cfg TracingConfig, service, version string, log *zap.Logger, reg
 func newTracing(cfg TracingConfig, service, version string, to sdktrace.SpanExporter, log *zap.Logger, reg prometheus.Registerer) (*Tracing, error) {
 	counts := newSpanCounts(reg)
 	host, _ := os.Hostname() // in Kubernetes the pod's name
-	queue := &spanQueue{room: int64(cfg.Queue), counts: counts}
+	queue := &spanQueue{room: cfg.Queue, counts: counts}
 	exporter := newCountedExporter(to, queue, counts, log)
 	// Its own queue has room for all that ours lets in, so that it never drops any.
 	queue.next = sdktrace.NewBatchSpanProcessor(exporter,
@@ -57,12 +58,13 @@ func newTracing(cfg TracingConfig, service, version string, to sdktrace.SpanExpo
 		sdktrace.WithBatchTimeout(batchDelay), sdktrace.WithExportTimeout(cfg.Timeout))
 	provider := sdktrace.NewTracerProvider(
 		sdktrace.WithSpanProcessor(queue),
-		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(cfg.SampleRatio))),
+		sdktrace.WithSampler(newSampler(cfg)),
 		sdktrace.WithRawSpanLimits(spanLimits),
 		sdktrace.WithResource(resource.NewSchemaless(
 			attribute.String("service.namespace", "dlq-manager"),
 			attribute.String("service.name", "dlq-manager-"+service),
 			attribute.String("service.version", version),
+			attribute.String("service.instance.id", uuid.NewString()),
 			attribute.String("host.name", host))))
 	return &Tracing{provider: provider, queue: queue, exporter: exporter}, nil
 }
@@ -77,8 +79,7 @@ func (t *Tracing) Provider() trace.TracerProvider {
 }
 
 // Stop sends what waits, for as long as ctx lets it; what is left then is dropped.
-// It
-// always ends with ctx. What begins later makes no spans.
+// It always ends with ctx. What begins later makes no spans.
 func (t *Tracing) Stop(ctx context.Context) {
 	if t == nil {
 		return

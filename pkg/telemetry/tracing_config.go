@@ -13,10 +13,13 @@ type TracingConfig struct {
 	// Endpoint is the URL of a collector that takes OTLP over HTTP; "" for no spans at
 	// all. One without a path gets that of the protocol, /v1/traces.
 	Endpoint string `mapstructure:"endpoint"`
-	// SampleRatio is the share of traces that are recorded, of those that begin here. A
-	// trace that came with a request is recorded when its sender records it.
+	// SampleRatio is the share of traces that are recorded. A trace that came with a
+	// request is not when its sender does not record it.
 	SampleRatio float64 `mapstructure:"sample_ratio"`
-	// Queue is how many spans may wait for the collector; further ones are dropped.
+	// TrustParent records every trace that its sender records, whatever SampleRatio.
+	TrustParent bool `mapstructure:"trust_parent"`
+	// Queue is how many spans may wait for the collector; further ones are dropped. One
+	// with links counts as one more for every eight of them.
 	Queue int `mapstructure:"queue"`
 	// Timeout bounds one export with everything that is tried again of it.
 	Timeout time.Duration `mapstructure:"timeout"`
@@ -28,8 +31,8 @@ type TracingConfig struct {
 	CAFile string `mapstructure:"ca_file"`
 }
 
-// The most spans that may wait, some ten megabytes of them, and the most that are
-// sent at once.
+// The most spans that may wait, some two hundred megabytes at worst, and the most that
+// are sent at once.
 const (
 	maxTracingQueue = 1 << 16
 	tracingBatch    = 512

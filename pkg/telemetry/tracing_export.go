@@ -3,6 +3,7 @@ package telemetry
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -55,18 +56,51 @@ func (e *countedExporter) ExportSpans(ctx context.Context, spans []sdktrace.Read
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(e.ctx, func() { cancel(errStopped) })()
-	err := e.next.ExportSpans(ctx, spans)
-	if e.ctx.Err() != nil {
-		return nil // whoever stopped us has counted them
+	lost, complaint := 0, error(nil)
+	for portion := range e.queue.portions(spans) {
+		err := ctx.Err() // of those before it, which took all the time there is
+		if err == nil {
+			err = e.next.ExportSpans(ctx, portion)
+		}
+		if !e.queue.left(portion) {
+			return nil // whoever stopped us has counted them
+		}
+		failed := failedOf(err, len(portion))
+		e.counts.failed.Add(float64(failed))
+		e.counts.exported.Add(float64(len(portion) - failed))
+		lost += failed
+		if complaint == nil {
+			complaint = err // later ones may say no more than that time is up
+		}
 	}
-	e.queue.left(len(spans))
-	if err != nil {
-		e.counts.failed.Add(float64(len(spans)))
-		e.complain(len(spans), err)
-		return nil
+	if complaint != nil {
+		e.complain(lost, complaint)
 	}
-	e.counts.exported.Add(float64(len(spans)))
 	return nil
+}
+
+// partial is the error of a collector that took spans, but not all of them, or has
+// something to say about them.
+type partial struct {
+	rejected int64
+	text     string
+}
+
+// Error implements error.
+func (p *partial) Error() string {
+	return fmt.Sprintf("the collector rejected %d of them: %s", p.rejected, p.text)
+}
+
+// failedOf is how many of some spans were not taken.
+func failedOf(err error, spans int) int {
+	var p *partial
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &p):
+		return int(min(max(p.rejected, 0), int64(spans)))
+	}
+	return spans
 }
 
 func (e *countedExporter) complain(spans int, err error) {
@@ -75,7 +109,11 @@ func (e *countedExporter) complain(spans int, err error) {
 	if !e.said.IsZero() && now.Sub(e.said) < complainEvery {
 		return
 	}
-	e.log.Warn("traces are not taken by the collector", zap.Int("spans", e.lost), zap.Error(err))
+	line := "traces are not taken by the collector"
+	if e.lost == 0 {
+		line = "the collector took the traces and warns"
+	}
+	e.log.Warn(line, zap.Int("spans", e.lost), zap.Error(err))
 	e.said, e.lost = now, 0
 }
 

@@ -3,24 +3,31 @@ package telemetry
 import (
 	"context"
 	"encoding/pem"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.opentelemetry.io/otel/attribute"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
+	collectorpb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
+	"google.golang.org/protobuf/proto"
 )
 
 // hanging is a collector that takes a batch and does not answer until it is told to,
@@ -111,6 +118,98 @@ func TestTracing_QueueIsBounded(t *testing.T) {
 	})
 }
 
+// A span with links takes the room of several, and a collector gets no request that is
+// too long for it.
+func TestTracing_QueueIsBoundedInLinks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		to := newHanging()
+		b := tracing(t, to, func(*TracingConfig) {})
+		b.linked(2048)
+		synctest.Wait()
+		const weight = 1 + 128/linksOfWeight
+		const kept, portion = 2048 / weight, tracingBatch / weight
+		b.want(t, 0, 0, 2048-kept)
+		for sent := 0; sent < kept; sent += portion {
+			if n := <-to.took; n != portion {
+				t.Errorf("the collector got %d spans at once, want %d", n, portion)
+			}
+			to.answer <- nil
+		}
+		synctest.Wait()
+		b.want(t, kept, 0, 2048-kept)
+		b.make(2048) // there is room for all of them again
+		b.want(t, kept, 0, 2048-kept)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		b.Stop(ctx)
+	})
+}
+
+// What waits is some megabytes, whatever spans are made of.
+func TestTracing_QueueIsSmall(t *testing.T) { //nolint:paralleltest // others' memory would be counted
+	b := tracing(t, newHanging(), func(*TracingConfig) {})
+	before := inUse()
+	b.linked(4096)
+	if grew := int64(inUse()) - int64(before); grew > 16<<20 {
+		t.Errorf("the queue takes %d MB, want some", grew>>20)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	b.Stop(ctx)
+}
+
+func inUse() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// A queue that is smaller than a span sends it nevertheless.
+func TestTracing_SmallQueue(t *testing.T) {
+	t.Parallel()
+	to := tracetest.NewInMemoryExporter()
+	b := tracing(t, exporterFunc(to.ExportSpans), func(c *TracingConfig) { c.Queue = 2 })
+	b.linked(1)
+	b.Stop(t.Context())
+	b.want(t, 1, 0, 0)
+}
+
+// linked makes spans that have as many links as they can, with attributes as those of
+// an ingested batch have.
+func (b bench) linked(spans int) {
+	tracer := b.Provider().Tracer("test")
+	for range spans {
+		_, s := tracer.Start(context.Background(), "process")
+		for n := range 128 {
+			to := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1, byte(n)}, SpanID: trace.SpanID{2}})
+			s.AddLink(trace.Link{SpanContext: to, Attributes: []attribute.KeyValue{
+				attribute.String("dlq.message_id", fmt.Sprintf("%036d", n)), attribute.String("messaging.destination.name", "orders.dlq.v1"),
+				attribute.String("messaging.destination.partition.id", "1"), attribute.Int("messaging.kafka.offset", n),
+			}})
+		}
+		s.End()
+	}
+}
+
+// A span that is counted as dropped is not counted once more when the collector takes
+// it nevertheless.
+func TestTracing_NothingIsCountedTwice(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		answer := make(chan error)
+		b := tracing(t, exporterFunc(func(context.Context, []sdktrace.ReadOnlySpan) error { return <-answer }), func(*TracingConfig) {})
+		b.make(10)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		b.Stop(ctx)
+		answer <- nil
+		synctest.Wait()
+		b.want(t, 0, 0, 10)
+	})
+}
+
 // The end of a program waits for a hanging collector as long as it is told to, though
 // an export may take longer; what it does not take is dropped.
 func TestTracing_StopIsBounded(t *testing.T) {
@@ -144,7 +243,7 @@ func TestTracing_StopSendsWhatWaits(t *testing.T) {
 		t.Errorf("got %v in batches of %v, want 600 in two", len(to.GetSpans()), sent)
 	}
 	resource := to.GetSpans()[0].Resource.String()
-	for _, want := range []string{"service.name=dlq-manager-api", "service.version=1", "service.namespace=dlq-manager"} {
+	for _, want := range []string{"service.name=dlq-manager-api", "service.version=1", "service.namespace=dlq-manager", "service.instance.id="} {
 		if !strings.Contains(resource, want) {
 			t.Errorf("resource = %s, want %s in it", resource, want)
 		}
@@ -183,16 +282,41 @@ func TestTracing_FailuresAreCountedAndSaidOnceAMinute(t *testing.T) {
 func TestTracing_Ratio(t *testing.T) {
 	t.Parallel()
 	to := tracetest.NewInMemoryExporter()
-	b := tracing(t, exporterFunc(to.ExportSpans), func(c *TracingConfig) { c.SampleRatio = 0 })
-	tracer := b.Provider().Tracer("test")
-	for _, flags := range []trace.TraceFlags{0, trace.FlagsSampled} {
-		from := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: flags, Remote: true})
-		_, s := tracer.Start(trace.ContextWithRemoteSpanContext(t.Context(), from), "asked")
-		s.End()
+	for _, c := range []struct {
+		ratio float64
+		trust bool
+		want  float64 // of a trace that its sender records, one that it does not, and ten that begin here
+	}{{0, false, 0}, {0, true, 1}, {1, false, 11}, {1, true, 11}} {
+		b := tracing(t, exporterFunc(to.ExportSpans), func(cfg *TracingConfig) { cfg.SampleRatio, cfg.TrustParent = c.ratio, c.trust })
+		for _, flags := range []trace.TraceFlags{0, trace.FlagsSampled} {
+			b.asked(flags)
+		}
+		b.make(10)
+		b.Stop(t.Context())
+		b.want(t, c.want, 0, 0)
 	}
-	b.make(10)
+}
+
+// Who chooses the id of its trace does not choose thereby that it is recorded: this one
+// is below every ratio.
+func TestTracing_RatioIsNotTheSendersToChoose(t *testing.T) {
+	t.Parallel()
+	to := tracetest.NewInMemoryExporter()
+	b := tracing(t, exporterFunc(to.ExportSpans), func(c *TracingConfig) { c.SampleRatio = 0.01 })
+	for range 1000 {
+		b.asked(trace.FlagsSampled)
+	}
 	b.Stop(t.Context())
-	b.want(t, 1, 0, 0)
+	if n := testutil.ToFloat64(b.queue.counts.exported); n > 100 {
+		t.Errorf("got %g of 1000 requests recorded, want about 10", n)
+	}
+}
+
+// asked makes a span of a request that came with a trace.
+func (b bench) asked(flags trace.TraceFlags) {
+	from := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: flags, Remote: true})
+	_, s := b.Provider().Tracer("test").Start(trace.ContextWithRemoteSpanContext(context.Background(), from), "asked")
+	s.End()
 }
 
 func TestTracing_Off(t *testing.T) {
@@ -205,6 +329,117 @@ func TestTracing_Off(t *testing.T) {
 	off.Stop(t.Context())
 	if all, _ := reg.Gather(); len(all) != 0 {
 		t.Errorf("got %d metrics, want none", len(all))
+	}
+}
+
+// A collector that is away for a moment gets what it missed.
+func TestTracing_TriesAgain(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int32
+	c := newCollector(t, func(w http.ResponseWriter, _ *http.Request) {
+		if asked.Add(1) == 1 {
+			panic(http.ErrAbortHandler) // as a connection that breaks
+		}
+	})
+	cfg := DefaultTracingConfig()
+	cfg.Endpoint = c.URL
+	logs, tr := export(t, cfg)
+	if n := testutil.ToFloat64(tr.queue.counts.exported); n != 1 || logs.Len() != 0 {
+		t.Errorf("got %g spans exported and %d lines, want 1 and none", n, logs.Len())
+	}
+}
+
+// A collector that takes a part, or warns, has not refused the rest.
+func TestTracing_TakenInPart(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		rejected         int64
+		exported, failed float64
+		line             string
+	}{
+		{0, 3, 0, "the collector took the traces and warns"},
+		{2, 1, 2, "traces are not taken by the collector"},
+		{99, 0, 3, "traces are not taken by the collector"},
+		{-1, 3, 0, "the collector took the traces and warns"},
+	} {
+		answer, err := proto.Marshal(&collectorpb.ExportTraceServiceResponse{
+			PartialSuccess: &collectorpb.ExportTracePartialSuccess{RejectedSpans: c.rejected, ErrorMessage: "too old"},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		to := newCollector(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/x-protobuf")
+			_, _ = w.Write(answer)
+		})
+		cfg := DefaultTracingConfig()
+		cfg.Endpoint = to.URL
+		logs, tr := exportSome(t, cfg, 3)
+		bench{Tracing: tr}.want(t, c.exported, c.failed, 0)
+		if lines := logs.FilterMessage(c.line).All(); len(lines) != 1 || !strings.Contains(fmt.Sprint(lines[0].ContextMap()), "too old") {
+			t.Errorf("%d rejected: got the lines %v, want %q", c.rejected, logs.All(), c.line)
+		}
+	}
+}
+
+// Nothing that a collector says is logged where it knows a secret, in whichever part of
+// an answer and in whichever form it says it.
+func TestTracing_AnswersWithSecrets(t *testing.T) {
+	t.Parallel()
+	partly, err := proto.Marshal(&collectorpb.ExportTraceServiceResponse{
+		PartialSuccess: &collectorpb.ExportTracePartialSuccess{RejectedSpans: 1, ErrorMessage: "hunter2"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, answer := range map[string]string{
+		"Part":     "HTTP/1.1 400 Bad Request\r\nContent-Length: 28\r\n\r\ntoken \"hunter2\" is not known",
+		"Reason":   "HTTP/1.1 401 no hunter2\r\nContent-Length: 0\r\n\r\n",
+		"Place":    "HTTP/1.1 302 Found\r\nLocation: http://[hunter2\r\nContent-Length: 0\r\n\r\n",
+		"NoHTTP":   "hunter2\r\n\r\n",
+		"Header":   "HTTP/1.1 200 OK\r\nhunter2\r\n\r\n",
+		"Warning":  fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/x-protobuf\r\nContent-Length: %d\r\n\r\n%s", len(partly), partly),
+		"NotFound": "HTTP/1.1 404 Not Found\r\nTransfer-Encoding: chunked\r\n\r\n7\r\nhunter2\r\n0\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCollector(t, func(w http.ResponseWriter, _ *http.Request) {
+				conn, _, err := http.NewResponseController(w).Hijack()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_, _ = conn.Write([]byte(answer))
+				_ = conn.Close()
+			})
+			cfg := DefaultTracingConfig()
+			cfg.Endpoint, cfg.HeadersFile, cfg.Timeout = c.URL, filepath.Join(t.TempDir(), "headers"), 200*time.Millisecond
+			if err := os.WriteFile(cfg.HeadersFile, []byte("authorization: Bearer hunter2"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			logs, tr := export(t, cfg)
+			if logs.Len() != 1 || testutil.ToFloat64(tr.queue.counts.failed) != 1 {
+				t.Fatalf("got %d lines, want one about the span that was not taken", logs.Len())
+			}
+			if line := fmt.Sprint(logs.All()[0].ContextMap()); strings.Contains(line, "hunter") {
+				t.Errorf("got the line %s, want nothing of the answer", line)
+			}
+		})
+	}
+}
+
+// What a collector says that knows no secret is cut.
+func TestTracing_ComplaintsAreShort(t *testing.T) {
+	t.Parallel()
+	c := newCollector(t, func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "too many attributes"+strings.Repeat("\u00e4", 1000), http.StatusBadRequest)
+	})
+	cfg := DefaultTracingConfig()
+	cfg.Endpoint = c.URL
+	logs, _ := export(t, cfg)
+	line, _ := logs.All()[0].ContextMap()["error"].(string)
+	if !strings.Contains(line, "too many attributes") || len(line) > maxComplaint+3 || !utf8.ValidString(line) {
+		t.Errorf("got the line %q, want what the collector said, cut", line)
 	}
 }
 
@@ -230,13 +465,17 @@ func newCollector(t *testing.T, answer http.HandlerFunc) *collector {
 
 func export(t *testing.T, cfg TracingConfig) (*observer.ObservedLogs, *Tracing) {
 	t.Helper()
+	return exportSome(t, cfg, 1)
+}
+
+func exportSome(t *testing.T, cfg TracingConfig, spans int) (*observer.ObservedLogs, *Tracing) {
+	t.Helper()
 	core, logs := observer.New(zapcore.DebugLevel)
 	tr, err := NewTracing(cfg, "api", "1", zap.New(core), prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, s := tr.Provider().Tracer("test").Start(t.Context(), "work")
-	s.End()
+	bench{Tracing: tr}.make(spans)
 	tr.Stop(t.Context())
 	return logs, tr
 }
@@ -274,8 +513,8 @@ func TestTracing_Headers(t *testing.T) {
 			t.Fatalf("%s: got %d lines, want one about the span that was not taken", path, logs.Len())
 		}
 		line := logs.All()[0].ContextMap()["error"].(string)
-		if strings.Contains(line, "hunter") || len(line) > maxComplaint+3 {
-			t.Errorf("%s: got the line %q, want it short and without the header", path, line)
+		if strings.Contains(line, "hunter") || strings.Contains(line, " no") {
+			t.Errorf("%s: got the line %q, want nothing of the answer", path, line)
 		}
 	}
 	if len(c.seen) != 3 || len(elsewhere.seen) != 0 {
@@ -336,6 +575,7 @@ func TestNewTracing_Refuses(t *testing.T) {
 		{"AuthorityWithoutTLS", "tracing.ca_file", func(c *TracingConfig) { c.CAFile = "f" }},
 		{"NoHeadersFile", "tracing.headers_file", func(c *TracingConfig) { c.HeadersFile = filepath.Join(dir, "missing") }},
 		{"NoHeaders", "line 2 of", func(c *TracingConfig) { c.HeadersFile = file("headers", "a: b\nhunter2\n") }},
+		{"LongHeaders", "has more than", func(c *TracingConfig) { c.HeadersFile = file("long", strings.Repeat("a: b\n", maxFile/5+1)) }},
 		{"NoCertificate", "holds no certificate", func(c *TracingConfig) { c.Endpoint, c.CAFile = "https://localhost", file("ca", "hunter2") }},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -6,12 +6,13 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Names of the headers that carry a trace context. Kafka's headers are told apart by
-// case, but not everybody writes them as they are written here.
-const (
-	headerParent = "traceparent"
-	headerState  = "tracestate"
-)
+// headerParent is the name of the header that carries a trace context. Kafka's headers
+// are told apart by case, but not everybody writes it as it is written here.
+const headerParent = "traceparent"
+
+// maxParent is how long a traceparent may be. Later versions may be longer than
+// today's; one beyond this is not read, whatever else it says.
+const maxParent = 512
 
 // header is a record's, whichever package's type it has.
 type header = struct {
@@ -21,22 +22,19 @@ type header = struct {
 
 // FromHeaders returns the context that a record's headers carry: that of the last
 // traceparent, for whoever sent the record last wrote it. It is not valid when there
-// is none, or none that is well formed.
+// is none, or none that is well formed. A tracestate is left out: it may have as many
+// bytes as the record, and spans with links to hundreds of records wait in memory.
 func FromHeaders[H ~header](headers []H) trace.SpanContext {
-	var parent, state string
+	var parent []byte
 	for i := range headers {
-		h := header(headers[i])
-		switch {
-		case strings.EqualFold(h.Key, headerParent):
-			parent = string(h.Value)
-		case strings.EqualFold(h.Key, headerState):
-			state = string(h.Value)
+		if h := header(headers[i]); strings.EqualFold(h.Key, headerParent) {
+			parent = h.Value
 		}
 	}
-	if parent == "" {
+	if len(parent) < length || len(parent) > maxParent {
 		return trace.SpanContext{}
 	}
-	return Parse(parent, state)
+	return Parse(string(parent))
 }
 
 // The fields of version 00 and where they stand: version-trace-parent-flags.
@@ -47,10 +45,10 @@ const (
 	length   = 55
 )
 
-// Parse returns the context that the two headers of W3C stand for. A traceparent that
-// is not well formed is as good as none: the context is then not valid. A tracestate
-// that is not is left out.
-func Parse(traceparent, tracestate string) trace.SpanContext {
+// Parse returns the context that W3C's header traceparent stands for. One that is not
+// well formed is as good as none: the context is then not valid. The tracestate beside
+// it is nobody's business here: it is free text of whoever wrote it.
+func Parse(traceparent string) trace.SpanContext {
 	if !wellFormed(traceparent) {
 		return trace.SpanContext{}
 	}
@@ -62,13 +60,9 @@ func Parse(traceparent, tracestate string) trace.SpanContext {
 	if err != nil {
 		return trace.SpanContext{}
 	}
-	state, err := trace.ParseTraceState(tracestate)
-	if err != nil {
-		state = trace.TraceState{}
-	}
 	flags := hexDigit(traceparent[atFlags])<<4 | hexDigit(traceparent[atFlags+1])
 	return trace.NewSpanContext(trace.SpanContextConfig{
-		TraceID: id, SpanID: span, TraceFlags: trace.TraceFlags(flags) & trace.FlagsSampled, TraceState: state, Remote: true,
+		TraceID: id, SpanID: span, TraceFlags: trace.TraceFlags(flags) & trace.FlagsSampled, Remote: true,
 	})
 }
 

@@ -39,8 +39,11 @@ const (
 
 // Kafka are the attributes that every span about records has.
 func Kafka(operation string) []attribute.KeyValue {
-	return []attribute.KeyValue{System.String(kafka), Operation.String(operation), OperationType.String(operation)}
+	return []attribute.KeyValue{KafkaSystem(), Operation.String(operation), OperationType.String(operation)}
 }
+
+// KafkaSystem is the attribute that every span about Kafka has.
+func KafkaSystem() attribute.KeyValue { return System.String(kafka) }
 
 // Partition is a partition's number, which the conventions want as text.
 func Partition(n int32) attribute.KeyValue {

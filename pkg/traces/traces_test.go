@@ -1,11 +1,15 @@
 package traces
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/dlq-manager/dlq-manager/pkg/traces/tracestest"
 )
@@ -43,7 +47,7 @@ func TestParse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := Parse(c.text, "")
+			got := Parse(c.text)
 			if got.IsValid() != c.valid {
 				t.Fatalf("Parse(%q) is valid: %t, want %t", c.text, got.IsValid(), c.valid)
 			}
@@ -55,18 +59,13 @@ func TestParse(t *testing.T) {
 			}
 		})
 	}
-	for state, want := range map[string]string{"": "", "vendor=1,other=a b": "vendor=1,other=a b", "==": "", "\x00": ""} {
-		if got := Parse(parent, state); !got.IsValid() || got.TraceState().String() != want {
-			t.Errorf("with state %q: got %q, valid: %t, want %q", state, got.TraceState().String(), got.IsValid(), want)
-		}
-	}
 }
 
 func FuzzParse(f *testing.F) {
-	f.Add(parent, "a=b")
-	f.Add("cc"+parent[2:]+"-x", "")
-	f.Fuzz(func(t *testing.T, text, state string) {
-		if got := Parse(text, state); got.IsValid() && !strings.Contains(text, got.TraceID().String()+"-"+got.SpanID().String()) {
+	f.Add(parent)
+	f.Add("cc" + parent[2:] + "-x")
+	f.Fuzz(func(t *testing.T, text string) {
+		if got := Parse(text); got.IsValid() && !strings.Contains(text, got.TraceID().String()+"-"+got.SpanID().String()) {
 			t.Errorf("Parse(%q) = %s, %s, which are not in it", text, got.TraceID(), got.SpanID())
 		}
 	})
@@ -83,23 +82,73 @@ func TestFromHeaders(t *testing.T) {
 	for name, c := range map[string]struct {
 		headers []own
 		trace   string
-		state   string
 	}{
-		"None":             {nil, "", ""},
-		"Others":           {[]own{h("b3", traceID), {Key: "null"}}, "", ""},
-		"One":              {[]own{h("a", "b"), h("traceparent", parent), h("tracestate", "v=1")}, traceID, "v=1"},
-		"TheLastOfSeveral": {[]own{h("traceparent", earlier), h("traceparent", parent)}, traceID, ""},
-		"InCapitals":       {[]own{h("Traceparent", parent)}, traceID, ""},
-		"Malformed":        {[]own{h("traceparent", "00-a")}, "", ""},
-		"Null":             {[]own{{Key: "traceparent"}}, "", ""},
+		"None":             {nil, ""},
+		"Others":           {[]own{h("b3", traceID), {Key: "null"}}, ""},
+		"One":              {[]own{h("a", "b"), h("traceparent", parent)}, traceID},
+		"WithoutItsState":  {[]own{h("traceparent", parent), h("tracestate", "v=1")}, traceID},
+		"TheLastOfSeveral": {[]own{h("traceparent", earlier), h("traceparent", parent)}, traceID},
+		"InCapitals":       {[]own{h("Traceparent", parent)}, traceID},
+		"LaterVersion":     {[]own{h("traceparent", "cc"+parent[2:]+"-what-comes")}, traceID},
+		"TooLong":          {[]own{h("traceparent", "cc"+parent[2:]+"-"+strings.Repeat("x", maxParent))}, ""},
+		"Malformed":        {[]own{h("traceparent", "00-a")}, ""},
+		"Null":             {[]own{{Key: "traceparent"}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := FromHeaders(c.headers)
-			if got.IsValid() != (c.trace != "") || c.trace != "" && got.TraceID().String() != c.trace || got.TraceState().String() != c.state {
-				t.Errorf("got trace %s with state %q, want %q with %q", got.TraceID(), got.TraceState(), c.trace, c.state)
+			if got.IsValid() != (c.trace != "") || c.trace != "" && got.TraceID().String() != c.trace || got.TraceState().Len() != 0 {
+				t.Errorf("got trace %s with state %q, want %q without any", got.TraceID(), got.TraceState(), c.trace)
 			}
 		})
+	}
+}
+
+func TestFromHeaders_CopiesNoLongValue(t *testing.T) { //nolint:paralleltest // others' allocations would be counted
+	headers := []header{{"traceparent", make([]byte, 1<<20)}, {"tracestate", make([]byte, 1<<20)}}
+	if n := testing.AllocsPerRun(10, func() { _ = FromHeaders(headers) }); n != 0 {
+		t.Errorf("%v allocations, want none", n)
+	}
+}
+
+func TestTry(t *testing.T) {
+	t.Parallel()
+	spans := tracestest.Record()
+	tracer := spans.Tracer("x")
+	ctx, root := tracer.Start(t.Context(), "root")
+	for n := range 10 {
+		within, span := tracer.Start(Try(ctx, n), "try")
+		if got, want := trace.SpanContextFromContext(within).TraceID(), root.SpanContext().TraceID(); got != want {
+			t.Errorf("try %d is in trace %s, want %s", n, got, want)
+		}
+		span.End()
+	}
+	if got := len(spans.Named("try")); got != maxTries {
+		t.Errorf("got %d spans, want %d", got, maxTries)
+	}
+	quiet := Quiet(ctx)
+	if Quiet(quiet) != quiet || Quiet(t.Context()) != t.Context() {
+		t.Error("what is quiet was wrapped once more, want it as it is")
+	}
+	Told(ctx, 1)
+	Told(quiet, 10)
+	Told(t.Context(), 10)
+	root.End()
+	tracestest.WantAttributes(t, spans.Only(t, "root").Attributes(), map[attribute.Key]string{Tries: ""})
+}
+
+func TestInLog(t *testing.T) {
+	t.Parallel()
+	core, logs := observer.New(zap.InfoLevel)
+	ctx, span := tracestest.Record().Tracer("x").Start(t.Context(), "work")
+	zap.New(core).Info("within", InLog(ctx), LogOf(span))
+	zap.New(core).Info("without", InLog(t.Context()), LogOf(nil), LogOf(None()))
+	want := map[string]any{"trace_id": span.SpanContext().TraceID().String(), "span_id": span.SpanContext().SpanID().String()}
+	if got := logs.All()[0].ContextMap(); !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if got := logs.All()[1].ContextMap(); len(got) != 0 {
+		t.Errorf("got %v, want nothing", got)
 	}
 }
 
@@ -122,7 +171,7 @@ func TestLinks(t *testing.T) {
 	links := NewLinks(span)
 	links.Add(trace.SpanContext{})
 	for range 3 * MaxLinks {
-		links.Add(Parse(parent, ""), MessageID.String("m"))
+		links.Add(Parse(parent), MessageID.String("m"))
 	}
 	if !links.Full() {
 		t.Error("links are not full, want them to be")

@@ -140,9 +140,9 @@ func TestConfig(t *testing.T) {
 		},
 		{
 			name: "ACollectorIsNamed", file: database + "tracing: {endpoint: \"http://collector:4318\", sample_ratio: 0.25}\n",
-			environ: []string{"DLQ_TRACING_QUEUE=100"},
+			environ: []string{"DLQ_TRACING_QUEUE=100", "DLQ_TRACING_TRUST_PARENT=true"},
 			check: func(c Config) bool {
-				return c.Tracing.Endpoint == "http://collector:4318" && c.Tracing.SampleRatio == 0.25 && c.Tracing.Queue == 100
+				return c.Tracing.Endpoint == "http://collector:4318" && c.Tracing.SampleRatio == 0.25 && c.Tracing.Queue == 100 && c.Tracing.TrustParent
 			},
 		},
 		{name: "CollectorsAreChecked", file: database + "tracing: {endpoint: \"collector:4317\"}\n", wrong: "tracing.endpoint must be a URL"},

@@ -108,6 +108,8 @@ type Base struct {
 	Log      *zap.Logger
 	Registry *prometheus.Registry
 	Tracing  *telemetry.Tracing // nil: none
+
+	end *endTime // of the program, for those who stop last
 }
 
 // Start reads the configuration and builds the logger and the registry.
@@ -120,7 +122,7 @@ func Start(service, path string, environ []string) (Base, error) {
 	if err != nil {
 		return Base{}, err
 	}
-	for _, w := range warnings {
+	for _, w := range append(warnings, cfg.unencrypted()...) {
 		log.Warn("configuration: " + w)
 	}
 	registry := telemetry.NewRegistry()

@@ -121,14 +121,26 @@ func storeOperation() string {
 	frames := runtime.CallersFrames(callers[:runtime.Callers(3, callers[:])])
 	for {
 		frame, more := frames.Next()
-		if name, ok := strings.CutPrefix(frame.Function, storeMethods); ok && unicode.IsUpper(rune(name[0])) {
-			name, _, _ = strings.Cut(name, ".") // of a function within the method
-			return inWords(name)
+		if operation := operationOf(frame.Function); operation != "" {
+			return operation
 		}
 		if !more {
 			return "statement"
 		}
 	}
+}
+
+// operationOf is what the method of the Store is called that a function is, or is
+// within; "" for every other function.
+func operationOf(function string) string {
+	name, ok := strings.CutPrefix(function, storeMethods)
+	if !ok || !unicode.IsUpper(rune(name[0])) {
+		return ""
+	}
+	if end := strings.IndexAny(name, ".-["); end > 0 { // of a function literal, a loop's body, a type
+		name = name[:end]
+	}
+	return inWords(name)
 }
 
 // inWords takes apart a name in camel case.

@@ -68,6 +68,28 @@ func TestWithTracing(t *testing.T) {
 		})
 	})
 
+	t.Run("TellsOfAnExportsFirstReadAlone", func(t *testing.T) {
+		t.Parallel()
+		spans := tracestest.Record()
+		db, name := openTraced(t, spans)
+		exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, key)
+			SELECT 'orders', 'boom', convert_to(repeat('k', CASE WHEN n % 100 = 0 THEN $2 ELSE 1 END), 'UTF8') FROM generate_series(1, $1::int) n`,
+			5*exportStep, exportBytes+1)
+		n := 0
+		err := New(db).Export(spans.Begin(t.Context()), repository.ExportQuery{Limit: 5 * exportStep, MaxValue: -1}, func(*entity.Message) error {
+			n++
+			return nil
+		})
+		wantNil(t, err)
+		if n != 5*exportStep {
+			t.Errorf("got %d messages, want %d", n, 5*exportStep)
+		}
+		// To declare and to prepare what reads, the first read, and what is read again of it.
+		if got := len(spans.Named("export " + name)); got < 3 || got > 10 {
+			t.Errorf("got %d spans, want a few", got)
+		}
+	})
+
 	t.Run("NamesWhatIsNobodys", func(t *testing.T) {
 		t.Parallel()
 		spans := tracestest.Record()
@@ -147,6 +169,25 @@ func TestWithTracing_OffCostsNothing(t *testing.T) { //nolint:paralleltest // ot
 		ctx := t.Context()
 		if n := testing.AllocsPerRun(100, func() { c.traces.statement(ctx, "SELECT 1").end(nil); c.traces.connect(ctx).end(nil) }); n != 0 {
 			t.Errorf("%s: %v allocations, want none", name, n)
+		}
+	}
+}
+
+func TestOperationOf(t *testing.T) {
+	t.Parallel()
+	for function, want := range map[string]string{
+		storeMethods + "LeaseBatch":                                "lease batch",
+		storeMethods + "LeaseBatch.func1":                          "lease batch",
+		storeMethods + "LeaseBatch-range1":                         "lease batch",
+		storeMethods + "LeaseBatch.func2-range1":                   "lease batch",
+		storeMethods + "LeaseBatch[...]":                           "lease batch",
+		storeMethods + "LeaseBatch-fm":                             "lease batch",
+		storeMethods + "bounded":                                   "",
+		"github.com/jmoiron/sqlx.(*Tx).QueryContext":               "",
+		strings.Replace(storeMethods, "Store", "Other", 1) + "Get": "",
+	} {
+		if got := operationOf(function); got != want {
+			t.Errorf("operationOf(%s) = %q, want %q", function, got, want)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
 // An export reads so many messages at once, with as many bytes of each of their
@@ -141,6 +142,7 @@ func (e *exporter) run(ctx context.Context, yield func(*entity.Message) error) (
 			}
 			step[i] = exported{} // nobody needs its bytes any more
 		}
+		ctx = traces.Quiet(ctx) //nolint:fatcontext // wrapped once; the first read tells, and thousands may follow
 		if len(step) < exportStep {
 			return nil, nil
 		}

@@ -19,8 +19,9 @@ type Spans struct {
 	recorder *tracetest.SpanRecorder
 }
 
-// Record returns a provider that samples everything.
-func Record() *Spans { return RecordSampled(sdktrace.AlwaysSample()) }
+// Record returns a provider that samples every trace that begins with it, and of others
+// what their sender does.
+func Record() *Spans { return RecordSampled(sdktrace.ParentBased(sdktrace.AlwaysSample())) }
 
 // RecordSampled returns a provider with a sampler. It has no limits: what bounds a span
 // is to be seen to be ours.

@@ -1,0 +1,36 @@
+package program
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// The last spans get the time that they may take, but not more than the program has
+// left for its end.
+func TestEndTime(t *testing.T) {
+	t.Parallel()
+	for drained, want := range map[time.Duration]time.Duration{
+		-1: lastSpans, 0: lastSpans, 20 * time.Second: lastSpans,
+		patience - lastWords - time.Second: time.Second, patience: -lastWords,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, tell := context.WithCancel(t.Context())
+			defer tell()
+			var e endTime
+			e.watch(ctx)
+			if drained >= 0 {
+				tell()
+				synctest.Wait()
+				time.Sleep(drained) //nolint:forbidigo // of the bubble
+			}
+			if got := time.Until(e.before(time.Now().Add(lastSpans))); got != want {
+				t.Errorf("after %s: got %s, want %s", drained, got, want)
+			}
+		})
+	}
+	if until := time.Now(); !(*endTime)(nil).before(until).Equal(until) {
+		t.Error("a program that nobody tells to end has no time of its own")
+	}
+}

@@ -1,0 +1,31 @@
+package console
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+)
+
+// A page passes its trace on to the API, but not the first of two: those are as good as
+// none.
+func TestInner_Traceparent(t *testing.T) {
+	t.Parallel()
+	for _, parents := range [][]string{nil, {"one"}, {"one", "two"}} {
+		r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
+		for _, p := range parents {
+			r.Header.Add("Traceparent", p)
+		}
+		r.Header.Set("Tracestate", "shop=1")
+		req, err := inner(r, http.MethodGet, "/api/v1/topics", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := ""
+		if len(parents) == 1 {
+			want = parents[0]
+		}
+		if got := req.Header.Get("Traceparent"); got != want || req.Header.Get("Tracestate") != "" {
+			t.Errorf("of %q: got %q and tracestate %q, want %q and none", parents, got, req.Header.Get("Tracestate"), want)
+		}
+	}
+}
