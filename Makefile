@@ -22,7 +22,7 @@ WEB := pkg/console/web
 ASSETS := pkg/console/static/vendor
 
 # Tests that wait for a server which never comes must end by themselves.
-TEST_FLAGS ?= -timeout 15m
+TEST_FLAGS ?= -timeout 25m
 
 .PHONY: help
 help: ## Show this list.
@@ -116,6 +116,7 @@ $(GOLANGCI_LINT):
 rules: $(PROMTOOL) ## Check the Prometheus rules, and that alerts fire and clear where they should.
 	@$(PROMTOOL) check rules --lint=all --lint-fatal $(MONITORING)/rules.yaml
 	@$(PROMTOOL) test rules $(MONITORING)/tests/*.yaml
+	@PROMTOOL=$(PROMTOOL) go test -count=1 -run '^TestPromQLIsPromQL$$' ./docs
 
 # Its module cannot be installed by version alone, since it replaces others. A module
 # that is made for the moment pins it all the same.
@@ -144,7 +145,7 @@ generate-check: generate ## Fail when what is generated is not as it would be ma
 # The known vulnerabilities are asked last, since they alone need a network beyond that of
 # the build: whatever else is wrong has been said by then.
 .PHONY: release-check
-release-check: tidy-check generate-check lint modules-verify licences sbom reproducible release-notes vulncheck ## Check everything that a release of VERSION needs beside its tests.
+release-check: tidy-check generate-check lint rules modules-verify licences sbom reproducible release-notes vulncheck ## Check everything that a release of VERSION needs beside its tests.
 	@echo "release-check: $(VERSION) may be released as far as this can tell"
 
 .PHONY: modules-verify

@@ -147,6 +147,33 @@ func TestEveryAlertHasItsEntry(t *testing.T) {
 	}
 }
 
+// TestFencesAreFences: what begins within a line is no block, however it looks in the
+// source.
+func TestFencesAreFences(t *testing.T) {
+	t.Parallel()
+	pages, err := filepath.Glob("*.md")
+	if err != nil || len(pages) == 0 {
+		t.Fatalf("got %v, %v, want the pages", pages, err)
+	}
+	for _, page := range pages {
+		open := false
+		for i, line := range strings.Split(read(t, page), "\n") {
+			text := strings.TrimLeft(line, " ")
+			rest, fence := strings.CutPrefix(text, "```")
+			switch {
+			case fence && strings.Contains(rest, "`"), !fence && strings.Contains(line, "```"):
+				t.Errorf("%s:%d: %q has a fence that is not at the start of its line", page, i+1, line)
+			case fence && open && rest != "":
+				t.Errorf("%s:%d: %q begins a block within one", page, i+1, line)
+			}
+			open = open != fence
+		}
+		if open {
+			t.Errorf("%s: the last block has no end", page)
+		}
+	}
+}
+
 func keys(m map[string]string) (all []string) {
 	for key := range m {
 		all = append(all, key)

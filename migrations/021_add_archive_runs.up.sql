@@ -1,9 +1,21 @@
+-- migrate:one-by-one
 -- dlq-db: how the archiver's runs ended, and which error groups came back lately.
 
--- Whoever waits for a table makes all who come after wait: better give up and be
--- run again than hold everybody up behind one long reader.
-SET LOCAL lock_timeout = '5s';
+-- What a build left that was interrupted is no index, and has the name of one.
+DO $$
+BEGIN
+    PERFORM set_config('lock_timeout', '5s', true); -- see 011
+    IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('dlq.idx_error_groups_regressed_at') AND NOT indisvalid) THEN
+        DROP INDEX dlq.idx_error_groups_regressed_at;
+    END IF;
+END;
+$$;
 
+-- Most groups never come back.
+CREATE INDEX CONCURRENTLY IF NOT EXISTS idx_error_groups_regressed_at
+    ON dlq.error_groups (regressed_at) WHERE regressed_at IS NOT NULL;
+
+-- migrate:with-version
 -- The archiver is a program that is gone before anybody could ask it, so it leaves
 -- here what became of a run. A run is 'running' from its beginning; one that stays so
 -- was killed. Old rows are deleted by later runs, but the last complete one.
@@ -20,10 +32,6 @@ CREATE TABLE dlq.archive_runs (
 );
 CREATE INDEX idx_archive_runs_started_at ON dlq.archive_runs (started_at, id);
 CREATE INDEX idx_archive_runs_complete ON dlq.archive_runs (finished_at, id) WHERE result = 'complete';
-
--- Most groups never come back.
-CREATE INDEX idx_error_groups_regressed_at ON dlq.error_groups (regressed_at) WHERE regressed_at IS NOT NULL;
-
 DO $$
 BEGIN
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'dlq_rw') THEN

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
 
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -18,9 +19,9 @@ type archiveCollector struct {
 
 type archiveRuns struct{ last, complete *repository.ArchiveRun }
 
-func newArchiveCollector(store repository.ArchiveRuns) *archiveCollector {
+func newArchiveCollector(store repository.ArchiveRuns, log *zap.Logger) *archiveCollector {
 	return &archiveCollector{
-		store: store,
+		store: store, runs: reading[archiveRuns]{log: log, what: "archive runs"},
 		success: prometheus.NewDesc("dlq_archive_last_success_timestamp_seconds",
 			"When the last complete archive run ended, in Unix seconds; nothing when there was none.", nil, nil),
 		rows: prometheus.NewDesc("dlq_archive_last_success_rows",
@@ -28,7 +29,7 @@ func newArchiveCollector(store repository.ArchiveRuns) *archiveCollector {
 		took: prometheus.NewDesc("dlq_archive_last_success_duration_seconds",
 			"How long the last complete archive run took.", nil, nil),
 		results: prometheus.NewDesc("dlq_archive_last_run_result",
-			"1 for what became of the archive run that began last; one that stays running was killed.", []string{"result"}, nil),
+			"1 for what became of the archive run that began last; one that stays running was killed, or could not leave its end.", []string{"result"}, nil),
 	}
 }
 

@@ -84,8 +84,8 @@ func (p *parts) buildServer(store repository.Repository) error {
 		append(p.readings(decoder), rest.WithMasks(masks), rest.WithAuth(authenticator, cfg.Auth.Mode),
 			rest.WithTracing(base.Tracing.Provider()))...)
 	quiet := heartbeats(cfg.Heartbeat, maker)
-	base.Registry.MustRegister(newStateCollector(store), newGroupsCollector(store, quiet.Groups), newArchiveCollector(store),
-		newAuthDisabled(cfg.Auth.Mode))
+	base.Registry.MustRegister(newStateCollector(store), newGroupsCollector(store, quiet.Groups, base.Log),
+		newArchiveCollector(store, base.Log), newAuthDisabled(cfg.Auth.Mode))
 	if p.teller, err = notify.New(cfg.Notify, store, base.Registry, base.Log, notify.WithQuiet(quiet)); err != nil {
 		return err
 	}

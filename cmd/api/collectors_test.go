@@ -5,10 +5,13 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
@@ -25,7 +28,7 @@ func TestArchiveCollector(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := testutil.CollectAndCount(newArchiveCollector(store)); n != 0 {
+	if n := testutil.CollectAndCount(newArchiveCollector(store, zap.NewNop())); n != 0 {
 		t.Errorf("got %d metrics before any run, want none", n)
 	}
 	first := uuid.New()
@@ -35,7 +38,7 @@ func TestArchiveCollector(t *testing.T) {
 	at = at.Add(24 * time.Hour)
 	keep(repository.ArchiveRun{ID: uuid.New(), Result: repository.ArchiveIncomplete, Moved: 9, Error: "broken"})
 	want := `
-# HELP dlq_archive_last_run_result 1 for what became of the archive run that began last; one that stays running was killed.
+# HELP dlq_archive_last_run_result 1 for what became of the archive run that began last; one that stays running was killed, or could not leave its end.
 # TYPE dlq_archive_last_run_result gauge
 dlq_archive_last_run_result{result="complete"} 0
 dlq_archive_last_run_result{result="incomplete"} 1
@@ -53,23 +56,48 @@ dlq_archive_last_success_rows{step="purge"} 2
 # TYPE dlq_archive_last_success_timestamp_seconds gauge
 dlq_archive_last_success_timestamp_seconds 1.00000009e+09
 `
-	if err := testutil.CollectAndCompare(newArchiveCollector(store), strings.NewReader(want)); err != nil {
+	if err := testutil.CollectAndCompare(newArchiveCollector(store, zap.NewNop()), strings.NewReader(want)); err != nil {
 		t.Error(err)
 	}
 }
 
-// noRuns is a database of the version before, which has no place for runs.
-type noRuns struct{ repository.ArchiveRuns }
-
-func (noRuns) LatestArchiveRuns(context.Context) (last, complete *repository.ArchiveRun, err error) {
-	return nil, nil, errors.New("no such table")
+// awayRuns is a database that may be away, or of the version before, which has no place
+// for runs.
+type awayRuns struct {
+	repository.ArchiveRuns
+	err error
 }
 
-func TestArchiveCollector_TellsNothingWhereThereIsNoPlaceForRuns(t *testing.T) {
+func (a *awayRuns) LatestArchiveRuns(context.Context) (last, complete *repository.ArchiveRun, err error) {
+	return nil, nil, a.err
+}
+
+// Metrics that are missing look like those of an archiver that never ran, so the log says
+// which it is, once.
+func TestArchiveCollector_SaysOnceThatItCannotTell(t *testing.T) {
 	t.Parallel()
-	if n := testutil.CollectAndCount(newArchiveCollector(noRuns{})); n != 0 {
-		t.Errorf("got %d metrics, want none", n)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		core, lines := observer.New(zap.DebugLevel)
+		store := &awayRuns{}
+		c := newArchiveCollector(store, zap.New(core))
+		scrape := func(err error, want int) {
+			t.Helper()
+			store.err = err
+			if n := testutil.CollectAndCount(c); n != 0 {
+				t.Errorf("got %d metrics, want none", n)
+			}
+			if lines.Len() != want {
+				t.Errorf("got %d lines, want %d: %v", lines.Len(), want, lines.All())
+			}
+			<-time.After(stateAge)
+		}
+		scrape(nil, 0)
+		scrape(errors.New("no such table"), 1)
+		scrape(errors.New("no such host"), 1)
+		scrape(nil, 2)
+		scrape(nil, 2)
+		scrape(errors.New("no such table"), 3)
+	})
 }
 
 func TestGroupsCollector_LeavesOutHeartbeats(t *testing.T) {
@@ -90,7 +118,7 @@ func TestGroupsCollector_LeavesOutHeartbeats(t *testing.T) {
 dlq_error_groups_recent{change="new"} 1
 dlq_error_groups_recent{change="regressed"} 0
 `
-	if err := testutil.CollectAndCompare(newGroupsCollector(store, []uuid.UUID{heart.ID()}), strings.NewReader(want)); err != nil {
+	if err := testutil.CollectAndCompare(newGroupsCollector(store, []uuid.UUID{heart.ID()}, zap.NewNop()), strings.NewReader(want)); err != nil {
 		t.Error(err)
 	}
 }

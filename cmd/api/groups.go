@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
 
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -22,9 +23,9 @@ type groupsCollector struct {
 	counts reading[repository.RecentCount]
 }
 
-func newGroupsCollector(store repository.RecentGroups, except []uuid.UUID) *groupsCollector {
+func newGroupsCollector(store repository.RecentGroups, except []uuid.UUID, log *zap.Logger) *groupsCollector {
 	return &groupsCollector{
-		store: store, except: except,
+		store: store, except: except, counts: reading[repository.RecentCount]{log: log, what: "error groups"},
 		recent: prometheus.NewDesc("dlq_error_groups_recent",
 			"Error groups that came first (new) or came back after all of theirs was resolved (regressed) within the last hour, "+
 				"without muted ones.", []string{"change"}, nil),

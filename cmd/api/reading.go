@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
+
+	"go.uber.org/zap"
 )
 
 const (
@@ -14,8 +17,15 @@ const (
 	stateTimeout = 2 * time.Second
 )
 
-// reading is what a collector read last. The zero value has read nothing.
+var errNoAnswer = fmt.Errorf("no answer within %s", stateTimeout)
+
+// reading is what a collector read last. The zero value has read nothing, and tells
+// nobody when it cannot.
 type reading[T any] struct {
+	log  *zap.Logger // told once that there is no answer, and once that there is one again; or nil
+	what string      // the subject of what is told
+
+	silent  bool // there was no answer the last time
 	mu      sync.Mutex
 	at      time.Time
 	value   T
@@ -29,8 +39,11 @@ func (r *reading[T]) current(ask func(context.Context) (T, error)) (value T, kno
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if time.Since(r.at) >= stateAge {
-		r.value, r.known = r.read(ask)
+		var err error
+		r.value, err = r.read(ask)
+		r.known = err == nil
 		r.at = time.Now()
+		r.tell(err)
 	}
 	return r.value, r.known
 }
@@ -38,13 +51,13 @@ func (r *reading[T]) current(ask func(context.Context) (T, error)) (value T, kno
 // read waits for an answer, for a time. A driver may wait for a silent server whatever
 // its context says, so nobody waits for it here, and no second question is asked beside
 // it.
-func (r *reading[T]) read(ask func(context.Context) (T, error)) (value T, known bool) {
+func (r *reading[T]) read(ask func(context.Context) (T, error)) (value T, err error) {
 	if r.pending != nil {
 		select {
 		case <-r.pending: // what it was told is too old by now
 			r.pending = nil
 		default:
-			return value, false
+			return value, errNoAnswer
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), stateTimeout)
@@ -59,11 +72,25 @@ func (r *reading[T]) read(ask func(context.Context) (T, error)) (value T, known 
 	select {
 	case <-answered:
 		if failed != nil {
-			return value, false
+			return value, failed
 		}
-		return answer, true
+		return answer, nil
 	case <-ctx.Done():
 		r.pending = answered
-		return value, false
+		return value, errNoAnswer
 	}
+}
+
+// tell says that there is no answer when there was one before, and the other way round:
+// scrapes come for ever, and metrics that are missing look like those of nothing.
+func (r *reading[T]) tell(err error) {
+	if r.log == nil || r.silent == (err != nil) {
+		return
+	}
+	r.silent = err != nil
+	if r.silent {
+		r.log.Warn("metrics are missing: the database does not answer", zap.String("of", r.what), zap.Error(err))
+		return
+	}
+	r.log.Info("metrics are back: the database answers", zap.String("of", r.what))
 }

@@ -50,7 +50,8 @@ func work(ctx context.Context, base program.Base, schedule string) error {
 		return err
 	}
 	defer func() { _ = db.Close() }()
-	db.SetMaxOpenConns(max(2, base.Config.Database.MaxOpenConns)) // one holds the archiver's lock
+	// One holds the archiver's lock, one works, and one stops it when it is told to end.
+	db.SetMaxOpenConns(max(3, base.Config.Database.MaxOpenConns))
 	if err := migrate.Check(ctx, db.DB); err != nil {
 		return err
 	}

@@ -59,6 +59,7 @@ type Archiver struct {
 	store Store
 	log   *zap.Logger
 	now   func() time.Time
+	pause time.Duration // before a note is tried again; twice that the next time
 }
 
 // Option changes an Archiver.
@@ -70,7 +71,7 @@ func WithClock(now func() time.Time) Option { return func(a *Archiver) { a.now =
 // New returns an archiver. What became of a run is in the log and in the store; nobody
 // could ask a program that is gone.
 func New(cfg Config, store Store, log *zap.Logger, opts ...Option) *Archiver {
-	a := &Archiver{cfg: cfg, store: store, log: log, now: time.Now}
+	a := &Archiver{cfg: cfg, store: store, log: log, now: time.Now, pause: notePause}
 	for _, o := range opts {
 		o(a)
 	}
@@ -79,9 +80,10 @@ func New(cfg Config, store Store, log *zap.Logger, opts ...Option) *Archiver {
 
 // Run does one run and logs one line about it. When another archiver is at
 // work it does nothing, says so in the log and the report, and that is not an
-// error. That a run cannot be noted in the store does not keep it from its work. The steps do not depend on one another: when one fails the others
-// are still tried, and the error holds every failure. A run that ctx ends
-// reports what it had done.
+// error. That a run cannot be noted in the store does not keep it from its work.
+// The steps do not depend on one another: when one fails the others are still
+// tried, and the error holds every failure. A run that ctx ends reports what it
+// had done.
 func (a *Archiver) Run(ctx context.Context) (Report, error) {
 	began := a.now()
 	unlock, ok, err := a.store.TryLock(ctx)
@@ -95,12 +97,12 @@ func (a *Archiver) Run(ctx context.Context) (Report, error) {
 	defer unlock()
 
 	id := uuid.New()
-	a.note(ctx, repository.ArchiveRun{ID: id, Result: repository.ArchiveRunning})
+	a.note(ctx, repository.ArchiveRun{ID: id, Result: repository.ArchiveRunning}, 1)
 	var r Report
 	err = a.steps(ctx, &r)
 	r.Duration = a.now().Sub(began)
 	a.account(r, err)
-	a.note(ctx, ended(ctx, id, r, err))
+	a.note(ctx, ended(ctx, id, r, err), endNotes)
 	return r, err
 }
 

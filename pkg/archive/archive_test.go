@@ -27,6 +27,7 @@ type fakeStore struct {
 	lockErr error
 	fail    map[string]error
 	runs    []repository.ArchiveRun
+	away    int                       // so many notes are refused
 	during  func(ctx context.Context) // runs inside ArchiveOld
 }
 
@@ -82,6 +83,10 @@ func (f *fakeStore) PurgeBookkeeping(_ context.Context, redriveDays, auditDays, 
 func (f *fakeStore) KeepArchiveRun(ctx context.Context, run repository.ArchiveRun) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.away > 0 {
+		f.away--
+		return errStore
+	}
 	f.runs = append(f.runs, run)
 	return errors.Join(ctx.Err(), f.fail["note"])
 }
@@ -100,7 +105,9 @@ type fixture struct {
 
 func newFixture(store *fakeStore, opts ...Option) fixture {
 	core, lines := observer.New(zap.DebugLevel)
-	return fixture{New(DefaultConfig(), store, zap.New(core), opts...), store, lines}
+	f := fixture{New(DefaultConfig(), store, zap.New(core), opts...), store, lines}
+	f.pause = 0
+	return f
 }
 
 // ticking is a clock that moves two seconds each time it is read.
@@ -152,24 +159,33 @@ func TestRun(t *testing.T) {
 		t.Parallel()
 		f := newFixture(&fakeStore{}, ticking())
 		_, _ = f.Run(t.Context())
-		f.wantNoted(t, repository.ArchiveRun{Result: repository.ArchiveComplete, Moved: 10, Purged: 25, Bookkept: 30})
+		f.wantNoted(t, repository.ArchiveRun{Result: repository.ArchiveComplete, Took: 2 * time.Second, Moved: 10, Purged: 25, Bookkept: 30})
+	})
+
+	t.Run("IsNotedWhenTheStoreIsBackSoon", func(t *testing.T) {
+		t.Parallel()
+		f := newFixture(&fakeStore{away: 3}, ticking()) // the beginning, and the end twice
+		_, _ = f.Run(t.Context())
+		if len(f.store.runs) != 1 || f.store.runs[0].Result != repository.ArchiveComplete || f.store.runs[0].Took != 2*time.Second {
+			t.Errorf("noted %+v, want one that is complete and took 2s", f.store.runs)
+		}
 	})
 
 	t.Run("IsIncompleteInTheStoreWhenAStepFailed", func(t *testing.T) {
 		t.Parallel()
-		f := newFixture(&fakeStore{fail: map[string]error{"quarters": errStore}})
+		f := newFixture(&fakeStore{fail: map[string]error{"quarters": errStore}}, ticking())
 		_, err := f.Run(t.Context())
 		f.wantNoted(t, repository.ArchiveRun{
-			Result: repository.ArchiveIncomplete, Moved: 10, Purged: 25, Bookkept: 30, Error: err.Error(),
+			Result: repository.ArchiveIncomplete, Took: 2 * time.Second, Moved: 10, Purged: 25, Bookkept: 30, Error: err.Error(),
 		})
 	})
 
 	t.Run("IsStoppedInTheStoreWhenItWasToldToEnd", func(t *testing.T) {
 		t.Parallel()
 		ctx, cancel := context.WithCancel(t.Context())
-		f := newFixture(&fakeStore{during: func(context.Context) { cancel() }})
+		f := newFixture(&fakeStore{during: func(context.Context) { cancel() }}, ticking())
 		_, err := f.Run(ctx)
-		f.wantNoted(t, repository.ArchiveRun{Result: repository.ArchiveStopped, Moved: 10, Error: err.Error()})
+		f.wantNoted(t, repository.ArchiveRun{Result: repository.ArchiveStopped, Took: 2 * time.Second, Moved: 10, Error: err.Error()})
 	})
 
 	t.Run("DoesItsWorkWhereItCannotBeNoted", func(t *testing.T) {

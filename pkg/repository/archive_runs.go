@@ -12,8 +12,9 @@ import (
 type ArchiveRuns interface {
 	// KeepArchiveRun notes a run, or what became of one that was noted before under the
 	// same id: its result, its numbers and its error. StartedAt and FinishedAt are not
-	// looked at: a run starts when it is first noted, and is over when its result is
-	// first another than ArchiveRunning; what is noted of it later changes nothing.
+	// looked at: a run starts when it is first noted, or, when it is over by then, Took
+	// before that. It is over when its result is first another than ArchiveRunning; what
+	// is noted of it later changes nothing.
 	KeepArchiveRun(ctx context.Context, run ArchiveRun) error
 
 	// LatestArchiveRuns returns the run that started last and the complete one that
@@ -26,11 +27,12 @@ type ArchiveRun struct {
 	ID         uuid.UUID
 	Result     ArchiveResult
 	StartedAt  time.Time
-	FinishedAt time.Time // zero while it runs
-	Moved      int64     // messages, to the archive
-	Purged     int64     // messages, out of the archive for good
-	Bookkept   int64     // rows of other kinds that were deleted
-	Error      string    // the first MaxArchiveError bytes are kept
+	FinishedAt time.Time     // zero while it runs
+	Took       time.Duration // for KeepArchiveRun alone, of one that is over; LatestArchiveRuns has 0
+	Moved      int64         // messages, to the archive; where its error was a lost connection, at least
+	Purged     int64         // messages, out of the archive for good
+	Bookkept   int64         // rows of other kinds that were deleted
+	Error      string        // the first MaxArchiveError bytes are kept
 }
 
 // ArchiveResult says how a run ended. The set is closed.

@@ -1,6 +1,9 @@
 package check
 
 import (
+	"os"
+	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -9,25 +12,40 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// settings are the sections of the configuration and their keys, except for
-// what is an object itself.
-var settings = map[string][]string{
-	"app":      {"name", "version", "tier", "environment"},
-	"server":   {"host", "port", "startup_timeout"},
-	"database": {"host", "port", "name", "user", "password", "password_file", "credentials_file", "ssl_mode", "max_open_conns", "max_idle_conns", "conn_max_lifetime", "auto_migrate"},
-	"kafka":    {"brokers", "consumer_group", "security_protocol", "dlq_topic_pattern", "republish_key", "republish_allow", "republish_required", "topic_map", "dialects", "uber_dlq_topics", "sasl", "tls"},
-	"ingest":   {"max_retries", "max_record_bytes", "payload_max_bytes"},
-	"redrive":  {"workers", "claim_expiry", "auto"},
-	"archive":  {"retention_days", "batch_size", "purge_days", "purge_whole_quarters", "audit_days", "schedule"},
-	"search":   {"payload_bytes", "batch", "interval"},
-	"console":  {"enabled", "trace_url", "version_headers"},
+// documented are the keys of the configuration and their variables, of the page that is
+// made of the programs themselves.
+func documented(t *testing.T) (keys map[string]bool, variables map[string]bool) {
+	t.Helper()
+	raw, err := os.ReadFile(path.Join("..", "..", "..", "docs", "configuration.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, variables = map[string]bool{}, map[string]bool{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z0-9_.]+)` \\| `(DLQ_[A-Z0-9_]+)` \\|").FindAllStringSubmatch(string(raw), -1) {
+		keys[row[1]], variables[row[2]] = true, true
+	}
+	if len(keys) < 100 {
+		t.Fatalf("got %d settings of the page, want all of them", len(keys))
+	}
+	return keys, variables
+}
 
-	"tracing":   {"endpoint", "sample_ratio", "queue", "timeout", "headers_file", "ca_file"},
-	"heartbeat": {"topic", "interval", "lost_after"},
-
-	"groups":  {"rules", "frames"},
-	"masking": {"payload", "headers"},
-	"auth":    {"mode", "tokens", "tokens_file", "oidc"},
+// unknown are the keys of a configuration that no program knows, in order.
+func unknown(known map[string]bool, prefix string, section map[string]any) []string {
+	var strange []string
+	for name, value := range section {
+		key := strings.TrimPrefix(prefix+"."+name, ".")
+		deeper, isSection := value.(map[string]any)
+		switch {
+		case known[key]:
+		case isSection && len(deeper) > 0:
+			strange = append(strange, unknown(known, key, deeper)...)
+		default:
+			strange = append(strange, key)
+		}
+	}
+	slices.Sort(strange)
+	return strange
 }
 
 func configuration(t *testing.T, set *Set) map[string]map[string]any {
@@ -49,21 +67,40 @@ func configuration(t *testing.T, set *Set) map[string]map[string]any {
 }
 
 func TestTheConfigurationHasKnownKeysAlone(t *testing.T) {
+	known, _ := documented(t)
 	eachDeployment(t, func(t *testing.T, set *Set) {
 		for section, keys := range configuration(t, set) {
-			if _, ok := settings[section]; !ok {
-				t.Errorf("unknown section %s", section)
-			}
-			for key := range keys {
-				if !slices.Contains(settings[section], key) {
-					t.Errorf("unknown key %s.%s", section, key)
-				}
+			for _, key := range unknown(known, section, keys) {
+				t.Errorf("unknown key %s", key)
 			}
 		}
 	})
 }
 
+// Whatever a program reads may stand in an overlay, and nothing else.
+func TestUnknownKeysAreFound(t *testing.T) {
+	t.Parallel()
+	known, _ := documented(t)
+	for text, want := range map[string][]string{
+		"notify: {sinks: [{name: ops, type: slack, url_file: /a}]}":                          nil,
+		"database: {read_timeout: 10s}\nserver: {drain_timeout: 5s}\ntracing: {endpoint: a}": nil,
+		"kafka: {republish_timeout: 10s, sasl: {mechanism: PLAIN, password_file: /a}}":       nil,
+		"notify: {sink: []}": {"notify.sink"},
+		"kafka: {sasl: {passwordfile: /a}}\nnotifications: 1": {"kafka.sasl.passwordfile", "notifications"},
+		"redrive: {auto: {topic: []}}":                        {"redrive.auto.topic"},
+	} {
+		var file map[string]any
+		if err := yaml.Unmarshal([]byte(text), &file); err != nil {
+			t.Fatal(err)
+		}
+		if got := unknown(known, "", file); !slices.Equal(got, want) {
+			t.Errorf("%s: got %q, want %q", text, got, want)
+		}
+	}
+}
+
 func TestTheConfigurationFitsTheManifests(t *testing.T) {
+	_, variables := documented(t)
 	eachDeployment(t, func(t *testing.T, set *Set) {
 		got := configuration(t, set)
 		if port := got["server"]["port"]; port != float64(8080) {
@@ -77,21 +114,11 @@ func TestTheConfigurationFitsTheManifests(t *testing.T) {
 		}
 		for _, pod := range set.Pods() {
 			for _, variable := range pod.Template.Spec.Containers[0].Env {
-				checkVariable(t, pod.Name, variable.Name)
+				// It would override nothing.
+				if strings.HasPrefix(variable.Name, "DLQ_") && !variables[variable.Name] {
+					t.Errorf("%s: %s is no setting", pod.Name, variable.Name)
+				}
 			}
 		}
 	})
-}
-
-// checkVariable finds variables that would override nothing.
-func checkVariable(t *testing.T, pod, name string) {
-	t.Helper()
-	setting, ok := strings.CutPrefix(name, "DLQ_")
-	if !ok {
-		return
-	}
-	section, key, _ := strings.Cut(strings.ToLower(setting), "_")
-	if !slices.Contains(settings[section], key) {
-		t.Errorf("%s: %s is no setting", pod, name)
-	}
 }

@@ -1,40 +1,46 @@
 package check
 
 import (
-	"fmt"
+	"slices"
 	"testing"
 )
 
-// Who may connect where, with everything that is optional left out and with each
-// option.
+// Who may connect where, with each option: what a component opens is all that it opens.
 func TestEgress(t *testing.T) {
 	t.Parallel()
-	for component, want := range map[string]map[string]string{
-		"keda": {
-			"api": "[53 443 5432 8200 9092 9093]", "ingester": "[53 5432 8200 9092 9093]",
-			"archiver": "[53 5432 8200]", "migrate": "[53 5432 8200]",
-		},
-		"tracing": {
-			"api": "[53 443 4318 5432 8200 9092 9093]", "ingester": "[53 4318 5432 8200 9092 9093]",
-			"archiver": "[53 5432 8200]", "migrate": "[53 5432 8200]",
-		},
-		"notifications": {
-			"api": "[53 443 5432 8200 9092 9093]", "ingester": "[53 5432 8200 9092 9093]",
-		},
-		"plain-secret": {
-			"api": "[53 443 5432 9092 9093]", "ingester": "[53 5432 9092 9093]",
-			"archiver": "[53 5432]", "migrate": "[53 5432]",
-		},
+	base := []string{names, namesByUDP, database}
+	serving := slices.Concat(base, []string{kafka, kafkaTLS})
+	withVault := func(more ...string) []string { return slices.Concat(serving, []string{vaultServer}, more) }
+	once := slices.Concat(base, []string{vaultServer})
+	for component, want := range map[string]map[string][]string{
+		"keda":          {"api": withVault(issuer), "ingester": withVault(), "archiver": once, "migrate": once},
+		"tracing":       {"api": withVault(issuer, collector), "ingester": withVault(collector), "archiver": once},
+		"notifications": {"api": withVault(issuer, receivers), "ingester": withVault()},
+		"plain-secret":  {"api": slices.Concat(serving, []string{issuer}), "ingester": serving, "archiver": base, "migrate": base},
 	} {
 		t.Run(component, func(t *testing.T) {
 			t.Parallel()
 			set := renderWith(t, component)
-			for name, ports := range want {
+			for name, ways := range want {
 				got, restricted := Egress(set, podOf(t, set, name))
-				if !restricted || fmt.Sprint(got) != ports {
-					t.Errorf("%s: got %v, want %s", name, got, ports)
+				if want := slices.Sorted(slices.Values(ways)); !restricted || !slices.Equal(got, want) {
+					t.Errorf("%s: got %q, want %q", name, got, want)
 				}
 			}
 		})
+	}
+}
+
+// Who comes in: clients and the monitoring, to what serves; nobody else, to nobody else.
+func TestIngress(t *testing.T) {
+	t.Parallel()
+	set := render(t, loadTree(t), "base")
+	for name, want := range map[string][]string{
+		"api": {scraper, clients}, "ingester": {scraper}, "archiver": nil, "migrate": nil,
+	} {
+		got, restricted := Ingress(set, podOf(t, set, name))
+		if !restricted || !slices.Equal(got, want) {
+			t.Errorf("%s: got %q, want %q", name, got, want)
+		}
 	}
 }

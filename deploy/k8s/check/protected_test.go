@@ -1,6 +1,9 @@
 package check
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 // The production overlay is a production, so that the rule about its auth.mode
 // holds for it, and nobody gets in unasked.
@@ -12,5 +15,34 @@ func TestTheProductionOverlayAsksWhoOneIs(t *testing.T) {
 	}
 	if mode := got["auth"]["mode"]; mode != "oidc" && mode != "token" {
 		t.Errorf("auth.mode is %v, want oidc or token", mode)
+	}
+}
+
+// inTheClear are the connections of a set's programs that are not encrypted.
+func inTheClear(set *Set) []string {
+	var plain []string
+	for _, pod := range set.Pods() {
+		if mode := setting(set, pod, "database.ssl_mode"); mode != "require" && mode != "verify-ca" && mode != "verify-full" {
+			plain = append(plain, pod.Name+" to the database")
+		}
+		if protocol := setting(set, pod, "kafka.security_protocol"); !pod.Once && protocol != "SSL" && protocol != "SASL_SSL" {
+			plain = append(plain, pod.Name+" to Kafka")
+		}
+	}
+	slices.Sort(plain)
+	return plain
+}
+
+func TestTheProductionOverlayEncrypts(t *testing.T) {
+	t.Parallel()
+	if got := inTheClear(render(t, loadTree(t), "overlays/prod")); len(got) > 0 {
+		t.Errorf("got %q in the clear, want nothing", got)
+	}
+	for component, want := range map[string]int{"database-tls": 4, "kafka-sasl": 2} {
+		tree := loadTree(t)
+		change(t, tree, "/overlays/prod/kustomization.yaml", "  - ../../components/"+component+"\n", "")
+		if got := inTheClear(render(t, tree, "overlays/prod")); len(got) != want {
+			t.Errorf("without %s: got %q in the clear, want %d", component, got, want)
+		}
 	}
 }

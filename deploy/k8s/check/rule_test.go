@@ -3,6 +3,7 @@ package check
 import (
 	"flag"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -51,6 +52,23 @@ func TestPrometheusRuleIsTheRules(t *testing.T) {
 	got, err := os.ReadFile(operatorFile)
 	if err != nil || string(got) != want.String() {
 		t.Errorf("%s is not made of %s (%v): run this test with -write", operatorFile, rulesFile, err)
+	}
+}
+
+// promtool is not there in every clone, so no test runs it: what must be green does.
+func TestTheAlertsAreTestedBeforeAnythingLands(t *testing.T) {
+	t.Parallel()
+	for file, want := range map[string]string{
+		"../../../.ci/run":  "(?m)^make rules$",
+		"../../../Makefile": `(?m)^release-check:[^#\n]* rules `,
+	} {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !regexp.MustCompile(want).Match(raw) {
+			t.Errorf("%s does not run the tests of the alerts", file)
+		}
 	}
 }
 

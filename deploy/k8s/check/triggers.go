@@ -41,17 +41,27 @@ var (
 // certificate of an authority of one's own.
 var secretKeys = []string{"kafka-username", "kafka-password", "kafka-ca"}
 
-// triggers finds scalers that Kafka would turn away: without credentials, with those of
-// nobody, or with a password that is sent in the clear.
+// triggers finds programs and scalers that Kafka would turn away: without credentials,
+// with those of nobody, or with a password that is sent in the clear; and scalers that ask
+// another Kafka than the program which they scale.
 func triggers(set *Set) []string {
 	var problems []string
+	for _, pod := range set.Pods() {
+		problems = append(problems, unsigned(set, pod)...)
+	}
 	used := map[string]bool{}
 	for _, scaler := range All[*ScaledObject](set) {
 		for _, trigger := range scaler.Spec.Triggers {
 			if trigger.AuthenticationRef != nil {
 				used[trigger.AuthenticationRef.Name] = true
 			}
-			for _, problem := range triggerProblems(set, trigger) {
+			said := triggerProblems(set, trigger)
+			for _, pod := range set.Pods() {
+				if pod.Name == scaler.Spec.ScaleTargetRef.Name && trigger.Type == "kafka" {
+					said = append(said, strangers(set, trigger, pod)...)
+				}
+			}
+			for _, problem := range said {
 				problems = append(problems, fmt.Sprintf("ScaledObject %s: %s", scaler.Name, problem))
 			}
 		}

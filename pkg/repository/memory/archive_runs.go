@@ -13,6 +13,10 @@ import (
 func (s *Store) KeepArchiveRun(ctx context.Context, run repository.ArchiveRun) error {
 	return s.step(ctx, "keep an archive run", func(now time.Time) error {
 		run.StartedAt, run.FinishedAt = now, time.Time{}
+		if run.Result != repository.ArchiveRunning {
+			run.StartedAt = now.Add(-run.Took)
+		}
+		run.Took = 0
 		if old, known := s.archiveRuns[run.ID]; known {
 			if old.Result != repository.ArchiveRunning {
 				return nil

@@ -2,9 +2,11 @@ package postgres
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
@@ -35,24 +37,88 @@ func (s *Store) TryLock(ctx context.Context) (unlock func(), ok bool, err error)
 
 // ArchiveOld moves final messages that last changed longer than days ago into
 // the archive, batch rows a transaction, and says how many. Rows that somebody
-// has locked are left for the next run. When ctx ends, what was moved stays
-// moved.
+// has locked are left for the next run. When ctx ends or a batch fails, what was
+// moved stays moved and is counted; only where the connection is lost are there
+// more than it says.
 func (s *Store) ArchiveOld(ctx context.Context, days, batch int) (int64, error) {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
 		return 0, translate("archive messages", err)
 	}
 	defer func() { _ = conn.Close() }()
-	if _, err := conn.ExecContext(ctx, `CALL dlq.archive_old_dlq_messages($1, $2)`, days, batch); err != nil {
+	var session int
+	// The count of a call of before would be taken for that of one that failed at once.
+	if err := conn.QueryRowContext(ctx, `SELECT pg_backend_pid() FROM set_config('dlq.archived', '0', false)`).Scan(&session); err != nil {
 		return 0, translate("archive messages", err)
 	}
+	failed := translate("archive messages", s.callArchive(ctx, conn, session, days, batch))
+	n, err := archived(ctx, conn)
+	if failed != nil { // which is why it may not be known
+		return n, failed
+	}
+	return n, translate("archive messages", err)
+}
+
+// callArchive calls the procedure until it is done or ctx ends. The driver closes a
+// connection whose context ends, and with it went how many were moved: so the server is
+// asked to stop, and only one that does not loses the connection.
+func (s *Store) callArchive(ctx context.Context, conn *sql.Conn, session, days, batch int) error {
+	patient, giveUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer giveUp()
+	ended := make(chan struct{})
+	var stopping sync.WaitGroup
+	stopping.Go(func() {
+		select {
+		case <-ended:
+		case <-ctx.Done():
+			s.stopSession(patient, session, ended)
+			giveUp()
+		}
+	})
+	_, err := conn.ExecContext(patient, `CALL dlq.archive_old_dlq_messages($1, $2)`, days, batch)
+	close(ended)
+	stopping.Wait()
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", ctx.Err(), err)
+	}
+	return err
+}
+
+// stopPatience is how long a statement may take to stop.
+const stopPatience = 2 * time.Second
+
+// stopSession cancels the statement of a session until it has ended, for a time.
+func (s *Store) stopSession(ctx context.Context, session int, ended <-chan struct{}) {
+	bounded, cancel := context.WithTimeout(ctx, stopPatience)
+	defer cancel()
+	for { // one that had not begun when it was cancelled has to be once more
+		_, err := s.db.ExecContext(bounded, `SELECT pg_cancel_backend($1)`, session)
+		again := time.NewTimer(100 * time.Millisecond)
+		select {
+		case <-ended:
+		case <-bounded.Done():
+		case <-again.C:
+			if err == nil {
+				continue
+			}
+		}
+		again.Stop()
+		return
+	}
+}
+
+// archived is how many the last call in a session moved, which every batch of it wrote
+// down.
+func archived(ctx context.Context, conn *sql.Conn) (int64, error) {
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
+	defer cancel()
 	var moved string
-	if err := conn.QueryRowContext(ctx, `SELECT current_setting('dlq.archived')`).Scan(&moved); err != nil {
-		return 0, translate("archive messages", err)
+	if err := conn.QueryRowContext(bounded, `SELECT current_setting('dlq.archived')`).Scan(&moved); err != nil {
+		return 0, err
 	}
 	n, err := strconv.ParseInt(moved, 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("archive messages: count %q: %w", moved, err)
+		return 0, fmt.Errorf("count %q: %w", moved, err)
 	}
 	return n, nil
 }
@@ -189,9 +255,9 @@ const trendDays = int(repository.TrendLife / (24 * time.Hour))
 // auditDays, which must be 365 or more, documents whose message was deleted while
 // they were made, edits without a message, how much came in the hours of error
 // groups before repository.TrendLife, groups that may be forgotten, as
-// repository.Groups has it, and archive runs older than repository.ArchiveRunLife. It deletes at most batch rows a
-// transaction (of redrives 10, with their batches) and says how many rows there
-// were. When one kind fails the others are still tried.
+// repository.Groups has it, and archive runs older than repository.ArchiveRunLife. It
+// deletes at most batch rows a transaction (of redrives 10, with their batches) and
+// says how many rows there were. When one kind fails the others are still tried.
 func (s *Store) PurgeBookkeeping(ctx context.Context, redriveDays, auditDays, batch int) (int64, error) {
 	if redriveDays < 0 || auditDays < minAuditDays || batch < 1 {
 		return 0, fmt.Errorf("purge bookkeeping: redrive days %d, audit days %d, batch %d", redriveDays, auditDays, batch)

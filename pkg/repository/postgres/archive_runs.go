@@ -15,7 +15,8 @@ import (
 
 const keepArchiveRunQuery = `
 	INSERT INTO dlq.archive_runs AS r (id, started_at, finished_at, result, moved, purged, bookkept, error)
-	SELECT $2, n.moment, CASE WHEN $3 <> 'running' THEN n.moment END, $3, $4, $5, $6, $7
+	SELECT $2, CASE WHEN $3 <> 'running' THEN n.moment - $8::bigint * interval '1 microsecond' ELSE n.moment END,
+		CASE WHEN $3 <> 'running' THEN n.moment END, $3, $4, $5, $6, $7
 	FROM (SELECT coalesce($1::timestamptz, clock_timestamp()) AS moment) n
 	ON CONFLICT (id) DO UPDATE SET finished_at = excluded.finished_at, result = excluded.result, moved = excluded.moved,
 		purged = excluded.purged, bookkept = excluded.bookkept, error = excluded.error
@@ -24,7 +25,7 @@ const keepArchiveRunQuery = `
 // KeepArchiveRun implements repository.ArchiveRuns.
 func (s *Store) KeepArchiveRun(ctx context.Context, run repository.ArchiveRun) error {
 	return translate("keep an archive run", s.exec(ctx, keepArchiveRunQuery, s.clock(), run.ID, string(run.Result),
-		run.Moved, run.Purged, run.Bookkept, repository.BoundArchiveError(clean(run.Error))))
+		run.Moved, run.Purged, run.Bookkept, repository.BoundArchiveError(clean(run.Error)), run.Took.Microseconds()))
 }
 
 const latestArchiveRunsQuery = `

@@ -201,14 +201,16 @@ func TestArchiveOld(t *testing.T) {
 
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
+		var said int64
 		go func() {
-			_, err := New(db).ArchiveOld(ctx, 30, 5)
+			var err error
+			said, err = New(db).ArchiveOld(ctx, 30, 5)
 			ended <- err
 		}()
 		eventually(t, db, "the archiver waits", waitingQuery, "CALL%")
 		cancel()
-		if err := <-ended; err == nil {
-			t.Error("got no error, want the cancellation")
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want the cancellation", err)
 		}
 		wantNil(t, holder.Rollback())
 		eventually(t, db, "the archiver is gone", `SELECT NOT EXISTS (SELECT FROM pg_stat_activity
@@ -217,11 +219,31 @@ func TestArchiveOld(t *testing.T) {
 		if live+archived != 100 || archived <= 45 || archived >= 55 { // a batch is shorter on a slow machine
 			t.Errorf("got %d live and %d archived rows, want 50 and 50, or some of a batch less or more", live, archived)
 		}
+		if said != int64(archived) {
+			t.Errorf("it said that %d were moved, want the %d that were", said, archived)
+		}
 		if n, err := New(db).ArchiveOld(t.Context(), 30, 5); err != nil || n != int64(live) {
 			t.Errorf("the next run: got %d, %v, want the other %d", n, err, live)
 		}
 		wantMoved(t, db, 0, 100)
 		wantExactCounters(t, db)
+	})
+
+	t.Run("CountsWhatWasMovedBeforeABatchThatFails", func(t *testing.T) {
+		t.Parallel()
+		db := postgrestest.Open(t)
+		db.SetMaxOpenConns(1) // so a count of before would be seen
+		seedFinal(t, db, 100, "RESOLVED")
+		exec(t, db, `CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			IF (SELECT count(*) FROM dlq.dlq_messages_archive) >= 50 THEN RAISE 'no room'; END IF; RETURN NEW; END $$`)
+		exec(t, db, `CREATE TRIGGER refuse BEFORE INSERT ON dlq.dlq_messages_archive FOR EACH ROW EXECUTE FUNCTION public.refuse()`)
+		moved, err := New(db).ArchiveOld(t.Context(), 30, 5)
+		if archived := count(t, db, "dlq_messages_archive"); err == nil || archived == 0 || moved != int64(archived) {
+			t.Errorf("got %d and %v, want the %d that are in the archive, and the refusal", moved, err, archived)
+		}
+		if moved, err := New(db).ArchiveOld(t.Context(), -1, 5); err == nil || moved != 0 {
+			t.Errorf("got %d and %v of a call that did nothing, want 0 and its error", moved, err)
+		}
 	})
 }
 

@@ -9,16 +9,17 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// recentGroupsQuery reads the ends of two indexes.
+// recentGroupsQuery reads the ends of two indexes. The planner must be able to tell the
+// cut-off: of one that is not known until it runs it expects a third of all groups, and
+// reads them all.
 const recentGroupsQuery = `
-	WITH asked AS MATERIALIZED (
-		SELECT coalesce($1::timestamptz, clock_timestamp()) - $2::bigint * interval '1 microsecond' AS since
-	)
 	SELECT
 		(SELECT count(*) FROM dlq.error_groups
-		 WHERE first_seen > (SELECT since FROM asked) AND NOT muted AND id <> ALL ($3::uuid[])) AS new,
+		 WHERE first_seen > coalesce($1::timestamptz, now()) - $2::bigint * interval '1 microsecond'
+		   AND NOT muted AND id <> ALL ($3::uuid[])) AS new,
 		(SELECT count(*) FROM dlq.error_groups
-		 WHERE regressed_at > (SELECT since FROM asked) AND NOT muted AND id <> ALL ($3::uuid[])) AS regressed`
+		 WHERE regressed_at > coalesce($1::timestamptz, now()) - $2::bigint * interval '1 microsecond'
+		   AND NOT muted AND id <> ALL ($3::uuid[])) AS regressed`
 
 // CountRecentGroups implements repository.RecentGroups.
 func (s *Store) CountRecentGroups(ctx context.Context, within time.Duration, except []uuid.UUID) (repository.RecentCount, error) {

@@ -32,7 +32,7 @@ func TestStatements(t *testing.T) {
 		{"Catalogue", 3, func(g *statementGuard) int64 { return g.catalogue(n) }},
 		{"List", 1, (*statementGuard).list},
 		{"Get", 1, (*statementGuard).get},
-		{"Archive", 2, func(g *statementGuard) int64 { return g.archive(n) }},
+		{"Archive", 3, func(g *statementGuard) int64 { return g.archive(n) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

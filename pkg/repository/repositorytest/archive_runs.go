@@ -87,9 +87,9 @@ func archiveRunsLastSuccess(h *harness) {
 }
 
 func archiveRunsLate(h *harness) {
-	run := repository.ArchiveRun{ID: entity.NewID(), Result: repository.ArchiveComplete}
+	run := repository.ArchiveRun{ID: entity.NewID(), Result: repository.ArchiveComplete, Took: time.Minute}
 	h.keepRun(run)
-	run.StartedAt, run.FinishedAt = h.clock.Kept(), h.clock.Kept()
+	run.StartedAt, run.FinishedAt, run.Took = h.clock.Kept().Add(-time.Minute), h.clock.Kept(), 0
 	h.wantRuns("without a beginning", &run, &run)
 }
 
