@@ -264,7 +264,7 @@ func TestTracing_FailuresAreCountedAndSaidOnceAMinute(t *testing.T) {
 		b := tracing(t, newHanging(), func(c *TracingConfig) { c.Timeout = time.Second })
 		for range 40 { // of 3 seconds each: the delay of a batch, and its timeout
 			b.make(1)
-			time.Sleep(3 * time.Second) //nolint:forbidigo // of the bubble
+			<-time.After(3 * time.Second)
 		}
 		synctest.Wait()
 		b.want(t, 0, 40, 0)

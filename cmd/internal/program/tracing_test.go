@@ -23,7 +23,7 @@ func TestEndTime(t *testing.T) {
 			if drained >= 0 {
 				tell()
 				synctest.Wait()
-				time.Sleep(drained) //nolint:forbidigo // of the bubble
+				<-time.After(drained)
 			}
 			if got := time.Until(e.before(time.Now().Add(lastSpans))); got != want {
 				t.Errorf("after %s: got %s, want %s", drained, got, want)

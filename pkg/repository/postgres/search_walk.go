@@ -71,7 +71,7 @@ func (s *Store) catalogued(ctx context.Context, tx *sqlx.Tx, from source, q repo
 		return nil, err
 	}
 	for step := probed; !w.over(); step *= 2 {
-		if err := w.alongDocuments(ctx, step, w.last); err != nil {
+		if err := w.alongDocuments(ctx, step); err != nil {
 			return nil, err
 		}
 		if err := w.alongMessages(ctx, step); err != nil {
@@ -213,19 +213,19 @@ func (w *wordWalk) alongMessages(ctx context.Context, step int) error {
 	return nil
 }
 
-// alongDocuments looks at documents that have the words, span by span, until it is
-// past a moment or has looked at as many as step.
-func (w *wordWalk) alongDocuments(ctx context.Context, step int, upTo int64) error {
+// alongDocuments looks at documents that have the words, span by span, until the page is
+// whole, none are left, or it has looked at as many as step.
+func (w *wordWalk) alongDocuments(ctx context.Context, step int) error {
 	began, most := w.stride.at, max(step/spanShare, 2*w.q.Limit)
-	for step > 0 && len(w.hits) < w.q.Limit && !w.stride.beyond(upTo) {
+	for step > 0 && !w.over() {
 		whole, err := w.measure(ctx)
-		if err != nil || w.stride.beyond(upTo) {
+		if err != nil || w.over() {
 			return err
 		}
 		if err := w.take(ctx, inWindows); err != nil {
 			return err
 		}
-		in := w.stride.next(upTo)
+		in := w.stride.next(w.last)
 		query, args := spanQuery(w.from, w.q, w.n, in, most)
 		var found []spanRow // one at least
 		if err := readRows(ctx, w.tx, &found, query, args...); err != nil {
@@ -257,7 +257,7 @@ func (w *wordWalk) alongDocuments(ctx context.Context, step int, upTo int64) err
 // further is how many messages the next span should be about. In one that was too full
 // that is half of what is left there: so its first documents are come by soon.
 func (w *wordWalk) further(whole bool, read, most int) int {
-	if w.full != nil && (w.stride.beyond(w.full.first) && w.stride.beyond(w.full.last)) {
+	if w.full != nil && w.stride.beyond(w.full.first) && w.stride.beyond(w.full.last) {
 		w.full = nil
 	}
 	switch {
