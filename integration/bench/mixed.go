@@ -11,7 +11,7 @@ import (
 
 // Operators look while dead letters pour in.
 const (
-	mixedRows       = 200_000 // that are there before
+	mixedRows       = 100_000 // that are there before
 	mixedCallers    = 200
 	mixedClosed     = 5 * time.Second // each connection asks as soon as it has its answer
 	mixedQuiet      = 12 * time.Second
@@ -324,8 +324,7 @@ func (p *mixedPart) method() string {
 		"  that failed and ends nothing; one in %d lists is counted, and all have the least length of what they should\n"+
 		"  hold. A producer has dead letters of 1 KB to send, %s each second, and when those are stored %s: more than\n"+
 		"  is left of two cores that read. It leaves out those for which it has no room. In the end every record in front of the positions must be there once.\n"+
-		"  What is dear in it beside the flood itself is one question of the mix: words that all old messages have and those of the flood lack. It looks\n"+
-		"  into spans of time, each a look into an index that gets new documents meanwhile.\n",
+		"  One question of the mix is for words that all old messages have and those of the flood lack: it has to get past the flood.\n",
 		thousands(p.rows), readTopics, thousands(readGroups), mixedTopics, mixedCallers, seconds(mixedClosed),
 		each(p.closed.perSecond()), 100*mixedShare, seconds(mixedQuiet), seconds(mixedLoaded), seconds(mixedWarm), checkEach,
 		thousands(mixedBearable), thousands(mixedRate))

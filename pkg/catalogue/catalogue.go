@@ -218,7 +218,7 @@ func (w *Worker) keep(ctx context.Context, documents []entity.Document) error {
 		return err
 	}
 	w.log.Warn("a message cannot be searched", zap.Stringer("message_id", documents[0].MessageID), zap.Error(err))
-	return w.keep(ctx, []entity.Document{{MessageID: documents[0].MessageID, Fingerprint: documents[0].Fingerprint}})
+	return w.keep(ctx, []entity.Document{{MessageID: documents[0].MessageID, CreatedAt: documents[0].CreatedAt, Fingerprint: documents[0].Fingerprint}})
 }
 
 // note logs when the store goes away and when it comes back.

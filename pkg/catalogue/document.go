@@ -31,7 +31,7 @@ func version(cfg Config, masks *payload.Masks) int64 {
 
 // document is what a message is found by.
 func (w *Worker) document(m *entity.Message) entity.Document {
-	d := entity.Document{MessageID: m.ID, Text: w.text(m), Terms: terms(&m.Record)}
+	d := entity.Document{MessageID: m.ID, CreatedAt: m.CreatedAt, Text: w.text(m), Terms: terms(&m.Record)}
 	if m.Group == uuid.Nil {
 		f := w.maker.Of(w.decode(*m))
 		d.Fingerprint = &f

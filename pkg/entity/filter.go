@@ -89,8 +89,9 @@ func (f Filter) Terms() [][]int64 {
 // Document is what the search catalogue keeps of a message.
 type Document struct {
 	MessageID uuid.UUID
-	Text      string  // lower case: error message, and the record's text without what is masked
-	Terms     []int64 // of the key, of each header by name and with its value, of each field likewise
+	CreatedAt time.Time // of the message: those of one time are kept together
+	Text      string    // lower case: error message, and the record's text without what is masked
+	Terms     []int64   // of the key, of each header by name and with its value, of each field likewise
 	// Fingerprint is for messages that came in without a group; nil for others.
 	Fingerprint *Fingerprint
 }

@@ -273,6 +273,7 @@ func (s *Store) PurgeBookkeeping(ctx context.Context, redriveDays, auditDays, ba
 		{"purge returns", purgeReturnsQuery, []any{s.clock(), redriveDays, batch}},
 		{"purge the audit trail", purgeAuditQuery, []any{auditDays, batch}},
 		{"purge documents of nothing", purgeStraysQuery, []any{batch}},
+		{"purge blocks of nothing", purgeBlocksQuery, []any{batch, blockKept.Microseconds()}},
 		{"purge edits of nothing", purgeEditsQuery, []any{batch}},
 		{"purge error groups", purgeGroupsQuery, []any{trendDays, batch}},
 		{"purge hourly arrivals", purgeArrivalsQuery, []any{trendDays, batch}},

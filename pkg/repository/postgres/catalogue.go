@@ -175,11 +175,13 @@ func (s *Store) Uncatalogued(ctx context.Context, version int64, limit int, maxB
 //
 // A row that is put in has no xmax, one that was there and is updated has: it was
 // locked for that. So the first document of a message is known, also beside another
-// worker, and the message is counted with it. What is too old to be counted is
+// worker, and the message is counted with it. Blocks come last. Who stores one only adds
+// bits, but statements may come late and out of turn, for a connection that breaks has
+// them asked again: what says more is kept. What is too old to be counted is
 // forgotten faster than it can come.
 const storeDocumentsQuery = `
 	WITH document AS MATERIALIZED (
-		SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[]) AS x (id, text, terms)
+		SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $8::uuid[]) AS x (id, text, terms, block)
 	), present AS MATERIALIZED (
 		SELECT version FROM dlq.catalogue WHERE version = $4 FOR SHARE
 	), known AS MATERIALIZED (
@@ -188,15 +190,28 @@ const storeDocumentsQuery = `
 		SELECT m.id, m.created_at
 		FROM dlq.archive_ids kept JOIN dlq.dlq_messages_archive m ON m.id = kept.id AND m.archived_at = kept.archived_at
 		WHERE kept.id = ANY ($1::uuid[])
+	), blocked AS (
+		INSERT INTO dlq.document_blocks AS b (id, oldest, newest, letters)
+		SELECT o.id, t.oldest, t.newest, o.letters
+		FROM unnest($9::uuid[], $10::bytea[]) AS o (id, letters) JOIN (
+			SELECT x.block, min(k.created_at) AS oldest, max(k.created_at) AS newest
+			FROM document x JOIN known k ON k.id = x.id WHERE isfinite(k.created_at) GROUP BY x.block
+		) t ON t.block = o.id WHERE EXISTS (SELECT FROM present)
+		ORDER BY o.id
+		ON CONFLICT (id) DO UPDATE
+		SET oldest = least(b.oldest, excluded.oldest), newest = greatest(b.newest, excluded.newest), stored_at = clock_timestamp(),
+			letters = CASE WHEN (octet_length(b.letters), bit_count(b.letters)) > (octet_length(excluded.letters), bit_count(excluded.letters))
+				THEN b.letters ELSE excluded.letters END
 	), stored AS (
-		INSERT INTO dlq.message_documents AS d (message_id, version, text, terms, created_at)
-		SELECT x.id, (SELECT version FROM present), x.text, x.terms::bigint[], k.created_at
+		INSERT INTO dlq.message_documents AS d (message_id, version, text, terms, created_at, block)
+		SELECT x.id, (SELECT version FROM present), x.text, x.terms::bigint[], k.created_at, x.block
 		FROM document x JOIN known k ON k.id = x.id WHERE EXISTS (SELECT FROM present) AND isfinite(k.created_at)
 		ORDER BY x.id
 		ON CONFLICT (message_id) DO UPDATE
-		SET version = excluded.version, text = excluded.text, terms = excluded.terms, created_at = excluded.created_at
-		WHERE (d.version, d.text, d.terms, d.created_at)
-			IS DISTINCT FROM (excluded.version, excluded.text, excluded.terms, excluded.created_at)
+		SET version = excluded.version, text = excluded.text, terms = excluded.terms, created_at = excluded.created_at,
+			block = excluded.block
+		WHERE (d.version, d.text, d.terms, d.created_at, d.block IS NULL)
+			IS DISTINCT FROM (excluded.version, excluded.text, excluded.terms, excluded.created_at, false)
 		RETURNING message_id, xmax = 0 AS first
 	), fresh AS MATERIALIZED (
 		SELECT array_agg(message_id) AS ids FROM stored WHERE first
@@ -265,6 +280,20 @@ const purgeStraysQuery = `
 	)
 	SELECT count(*) FROM gone`
 
+// purgeBlocksQuery takes blocks of whose time no messages are left, if they are not being
+// filled: who waits for one that is sees it in stored_at.
+const purgeBlocksQuery = `
+	WITH gone AS (
+		DELETE FROM dlq.document_blocks WHERE id = ANY (ARRAY(
+			SELECT b.id FROM dlq.document_blocks b
+			WHERE b.stored_at < clock_timestamp() - $2::bigint * interval '1 microsecond'
+			  AND NOT EXISTS (SELECT FROM dlq.dlq_messages m WHERE m.created_at BETWEEN b.oldest AND b.newest)
+			  AND NOT EXISTS (SELECT FROM dlq.dlq_messages_archive m WHERE m.created_at BETWEEN b.oldest AND b.newest)
+			ORDER BY b.newest LIMIT $1 FOR UPDATE OF b))
+		RETURNING 1
+	)
+	SELECT count(*) FROM gone`
+
 // StoreDocuments implements repository.Catalogue. The names of the groups are kept
 // before any message is in them.
 func (s *Store) StoreDocuments(ctx context.Context, version int64, documents []entity.Document) error {
@@ -278,7 +307,8 @@ func (s *Store) StoreDocuments(ctx context.Context, version int64, documents []e
 	}
 	ids, texts := newColumn(oidUUID, len(documents), 16), newColumn(oidText, len(documents), 1024)
 	terms, groups := newColumn(oidText, len(documents), 256), newColumn(oidUUID, len(documents), 16)
-	for _, d := range latest(documents) {
+	documents = inTime(latest(documents))
+	for _, d := range documents {
 		ids.uuid(d.MessageID)
 		texts.text(d.Text)
 		terms.text(termsText(d.Terms))
@@ -288,8 +318,11 @@ func (s *Store) StoreDocuments(ctx context.Context, version int64, documents []e
 		}
 		groups.uuid(d.Fingerprint.ID())
 	}
-	err := s.run(ctx, storeDocumentsQuery, ids.arg(), texts.arg(), terms.arg(), version, s.clock(),
-		repository.FineArrivalsLife.Microseconds(), repository.ArrivalsLife.Microseconds())
+	err := s.block.with(documents, func(in blocked) error {
+		of, blocks, letters := in.columns()
+		return s.run(ctx, storeDocumentsQuery, ids.arg(), texts.arg(), terms.arg(), version, s.clock(),
+			repository.FineArrivalsLife.Microseconds(), repository.ArrivalsLife.Microseconds(), of.arg(), blocks.arg(), letters.arg())
+	})
 	if err == nil {
 		err = s.run(ctx, groupDocumentsQuery, ids.arg(), groups.arg())
 	}

@@ -27,6 +27,7 @@ type Store struct {
 	searchPatience, countPatience time.Duration
 
 	answersFrom atomic.Pointer[int64] // version of documents; nil: the catalogue's, whichever
+	block       openBlock
 
 	mu       sync.Mutex
 	prepared map[string]*sqlx.Stmt

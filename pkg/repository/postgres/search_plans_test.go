@@ -105,7 +105,10 @@ func TestSearchPlans(t *testing.T) {
 		})
 		t.Run("StoreDocuments/"+mode, func(t *testing.T) {
 			ids := fmt.Sprintf("'{%s,%s}'", uuid.New(), uuid.New())
-			plan := explain(t, db, mode, storeDocumentsQuery, []string{ids, "'{a,b}'", "'{\"{}\",\"{}\"}'", "1", "NULL", "7200000000", "691200000000"})
+			plan := explain(t, db, mode, storeDocumentsQuery, []string{
+				ids, "'{a,b}'", "'{\"{}\",\"{}\"}'", "1", "NULL", "7200000000", "691200000000",
+				ids, ids, `ARRAY[decode(repeat('00', 128), 'hex'), decode(repeat('00', 128), 'hex')]`,
+			})
 			plan += explain(t, db, mode, groupDocumentsQuery, []string{ids, ids})
 			wantWalks(t, plan, "dlq_messages", []string{"dlq_messages_pkey"})
 			wantWalks(t, plan, "dlq_messages_archive", nil)

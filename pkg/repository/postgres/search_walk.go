@@ -26,6 +26,9 @@ const (
 	spanGrowth = 8
 	// sampled is how many of the next messages tell how close they lie in time.
 	sampled = 250
+	// promisingBlocks is how often a block that may have the words has its messages looked
+	// at before documents are: behind others that lack them it mostly has them.
+	promisingBlocks = 8
 	// everything is a reach that ends nowhere.
 	everything = math.MaxInt / spanGrowth / spanGrowth
 )
@@ -55,6 +58,11 @@ type wordWalk struct {
 // documents that have them.
 func (s *Store) catalogued(ctx context.Context, tx *sqlx.Tx, from source, q repository.SearchQuery, n names) (*places, error) {
 	began := time.Now()
+	past, err := skip(ctx, tx, q)
+	if err != nil || past.none {
+		return these(from, q, nil), err
+	}
+	q.After = past.to
 	l, err := probeCatalogued(ctx, tx, from, q, n)
 	if err != nil {
 		return nil, err
@@ -70,11 +78,18 @@ func (s *Store) catalogued(ctx context.Context, tx *sqlx.Tx, from source, q repo
 	if err := w.begin(ctx, l); err != nil {
 		return nil, err
 	}
-	for step := probed; !w.over(); step *= 2 {
-		if err := w.alongDocuments(ctx, step); err != nil {
-			return nil, err
+	for step, promising := probed, promisingBlocks; !w.over(); {
+		past, err := w.alongBlocks(ctx)
+		switch {
+		case err != nil:
+		case past.moved && !past.stopped && promising > 0:
+			promising--
+			err = w.alongMessages(ctx, probed)
+		default:
+			err = w.both(ctx, step)
+			step *= 2
 		}
-		if err := w.alongMessages(ctx, step); err != nil {
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -191,6 +206,30 @@ func (w *wordWalk) take(ctx context.Context, way string) error {
 	return err
 }
 
+// end leaves everything behind.
+func (w *wordWalk) end() { w.stride = w.stride.over(span{w.last, w.last}) }
+
+// alongBlocks goes past blocks of documents that have not all of the words.
+func (w *wordWalk) alongBlocks(ctx context.Context) (skipped, error) {
+	past, err := skip(ctx, w.tx, w.q)
+	switch {
+	case err != nil:
+	case past.none:
+		w.end()
+	case past.moved:
+		w.goTo(past.to)
+	}
+	return past, err
+}
+
+// both goes on in the two other ways.
+func (w *wordWalk) both(ctx context.Context, step int) error {
+	if err := w.alongDocuments(ctx, step); err != nil {
+		return err
+	}
+	return w.alongMessages(ctx, step)
+}
+
 // alongMessages looks at the next messages that the rest of the filter leaves.
 func (w *wordWalk) alongMessages(ctx context.Context, step int) error {
 	if w.over() {
@@ -206,7 +245,7 @@ func (w *wordWalk) alongMessages(ctx context.Context, step int) error {
 	w.keep(l.hits)
 	switch {
 	case l.all:
-		w.stride = w.stride.over(span{w.last, w.last})
+		w.end()
 	case len(w.hits) < w.q.Limit:
 		w.goTo(l.last)
 	}
