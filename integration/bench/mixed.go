@@ -21,6 +21,7 @@ const (
 	mixedRate       = 20_000           // and then
 	mixedCatchUp    = 30 * time.Second // until all of the first are stored
 	mixedTick       = 25 * time.Millisecond
+	mixedRun        = 25 // records of a partition in a row
 	mixedTopics     = 10
 	mixedSeed       = 50              // records of each topic that are there before
 	mixedWarm       = 3 * time.Second // of each state of the system, and not counted
@@ -322,10 +323,10 @@ func (p *mixedPart) method() string {
 		"  %s and while records come in, %s each time, after %s that do not count. The time of a\n"+
 		"  request begins when it is due: waiting for a free connection is in it. A request that fails counts as one\n"+
 		"  that failed and ends nothing; one in %d lists is counted, and all have the least length of what they should\n"+
-		"  hold. A producer has dead letters of 1 KB to send, %s each second, and when those are stored %s: more than\n"+
-		"  is left of two cores that read. It leaves out those for which it has no room. In the end every record in front of the positions must be there once.\n"+
+		"  hold. A producer has dead letters of 1 KB to send, %d of a partition in a row, as of a consumer that fails at what it read,\n"+
+		"  %s each second, and when those are stored %s: more than is left of two cores that read. It leaves out those for which it has no room. In the end every record in front of the positions must be there once.\n"+
 		"  One question of the mix is for words that all old messages have and those of the flood lack: it has to get past the flood.\n",
 		thousands(p.rows), readTopics, thousands(readGroups), mixedTopics, mixedCallers, seconds(mixedClosed),
 		each(p.closed.perSecond()), 100*mixedShare, seconds(mixedQuiet), seconds(mixedLoaded), seconds(mixedWarm), checkEach,
-		thousands(mixedBearable), thousands(mixedRate))
+		mixedRun, thousands(mixedBearable), thousands(mixedRate))
 }

@@ -18,16 +18,16 @@ type flow struct {
 	err    error // after over
 }
 
-// startFlow produces in small batches, as many a second as it is told, until it is
-// stopped. A record that is due while the client holds all that it may is never
+// startFlow produces as many a second as it is told, until it is stopped: so many of
+// one partition in a row, as of a consumer that fails at what it read of one. A record that is due while the client holds all that it may is never
 // sent: later ones do not wait for it, and none are sent in a heap to make up for
 // it. What was really produced is what Kafka has acknowledged.
 func startFlow(ctx context.Context, to *cluster, perSecond int) *flow {
 	ctx, cancel := context.WithCancel(ctx)
 	f := &flow{cancel: cancel, over: make(chan struct{})}
-	letters, pool := newLetters(), make([]*kgo.Record, 2000)
+	letters, pool := newLetters(), make([]*kgo.Record, 80*mixedRun)
 	for n := range pool {
-		pool[n] = letters.letter(mixedName(n%mixedTopics), n)
+		pool[n] = letters.letter(mixedName(n/mixedRun%mixedTopics), n)
 	}
 	go func() {
 		defer close(f.over)
@@ -44,7 +44,7 @@ func (f *flow) produce(ctx context.Context, to *cluster, pool []*kgo.Record, per
 	for failed.Load() == nil {
 		for due := dueBy(time.Since(start), perSecond); made < due && ctx.Err() == nil; made++ {
 			r := *pool[made%len(pool)]
-			r.Partition = int32(made / mixedTopics % partitions)
+			r.Partition = int32(made / mixedRun / mixedTopics % partitions)
 			to.client.TryProduce(context.WithoutCancel(ctx), &r, func(_ *kgo.Record, err error) {
 				switch {
 				case err == nil:
