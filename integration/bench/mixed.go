@@ -325,7 +325,9 @@ func (p *mixedPart) method() string {
 		"  that failed and ends nothing; one in %d lists is counted, and all have the least length of what they should\n"+
 		"  hold. A producer has dead letters of 1 KB to send, %d of a partition in a row, as of a consumer that fails at what it read,\n"+
 		"  %s each second, and when those are stored %s: more than is left of two cores that read. It leaves out those for which it has no room. In the end every record in front of the positions must be there once.\n"+
-		"  One question of the mix is for words that all old messages have and those of the flood lack: it has to get past the flood.\n",
+		"  One question of the mix is for words that all old messages have and those of the flood lack: it has to get past the flood.\n"+
+		"  Slow answers come in bursts of up to a second, in which PostgreSQL takes all that is left of the processors: mostly the\n"+
+		"  catalogue's worker stores and merges some hundred documents of random text then, a quarter of the time while records flood in.\n",
 		thousands(p.rows), readTopics, thousands(readGroups), mixedTopics, mixedCallers, seconds(mixedClosed),
 		each(p.closed.perSecond()), 100*mixedShare, seconds(mixedQuiet), seconds(mixedLoaded), seconds(mixedWarm), checkEach,
 		mixedRun, thousands(mixedBearable), thousands(mixedRate))
