@@ -16,7 +16,7 @@ const (
 	mixedClosed     = 5 * time.Second // each connection asks as soon as it has its answer
 	mixedQuiet      = 12 * time.Second
 	mixedLoaded     = 20 * time.Second
-	mixedShare      = 0.5              // of what the quiet system answers then is asked
+	mixedEach       = 1.0              // then each connection asks so many times a second
 	mixedBearable   = 2_000            // records a second that are due first
 	mixedRate       = 20_000           // and then
 	mixedCatchUp    = 30 * time.Second // until all of the first are stored
@@ -175,7 +175,7 @@ func (p *mixedPart) caughtUp(ctx context.Context, d *database, sent int64) error
 }
 
 // whileQuiet finds out how much the system can answer, and then how fast it
-// answers a part of that.
+// answers what is asked.
 func (p *mixedPart) whileQuiet(ctx context.Context, d *database, ask func(worker, n int) error) (err error) {
 	if _, _, err := hammer(ctx, mixedCallers, mixedWarm, ask); err != nil {
 		return fmt.Errorf("warm up: %w", err)
@@ -187,7 +187,7 @@ func (p *mixedPart) whileQuiet(ctx context.Context, d *database, ask func(worker
 	if p.closed, _, err = hammer(ctx, mixedCallers, mixedClosed, ask); err != nil {
 		return err
 	}
-	p.rate = mixedShare * p.closed.perSecond()
+	p.rate = mixedEach * mixedCallers
 	p.say("%.0f reads a second, nothing comes in", p.rate)
 	p.quiet, err = steadily(ctx, mixedCallers, p.rate, mixedQuiet, ask)
 	return err
@@ -319,7 +319,7 @@ func (p *mixedPart) method() string {
 		"  20 %% of the requests are for page 1 of a topic in which nothing happens, 20 %% for page 1 of one of the %d\n"+
 		"  topics that are written to, 30 %% for a message, 20 %% are searches (by status and topic, or for words),\n"+
 		"  5 %% the topics, 5 %% the error groups. First all %d connections ask as soon as they have their answer, for %s:\n"+
-		"  %s. Then requests are due at %.0f %% of that rate, however long answers take, on the quiet system for\n"+
+		"  %s. Then each asks %g times a second: requests are due at that rate, however long answers take, on the quiet system for\n"+
 		"  %s and while records come in, %s each time, after %s that do not count. The time of a\n"+
 		"  request begins when it is due: waiting for a free connection is in it. A request that fails counts as one\n"+
 		"  that failed and ends nothing; one in %d lists is counted, and all have the least length of what they should\n"+
@@ -329,6 +329,6 @@ func (p *mixedPart) method() string {
 		"  Slow answers come in bursts of up to a second, in which PostgreSQL takes all that is left of the processors: mostly the\n"+
 		"  catalogue's worker stores and merges some hundred documents of random text then, a quarter of the time while records flood in.\n",
 		thousands(p.rows), readTopics, thousands(readGroups), mixedTopics, mixedCallers, seconds(mixedClosed),
-		each(p.closed.perSecond()), 100*mixedShare, seconds(mixedQuiet), seconds(mixedLoaded), seconds(mixedWarm), checkEach,
+		each(p.closed.perSecond()), mixedEach, seconds(mixedQuiet), seconds(mixedLoaded), seconds(mixedWarm), checkEach,
 		mixedRun, thousands(mixedBearable), thousands(mixedRate))
 }
