@@ -69,13 +69,16 @@ func figures(t *testing.T) scaling.Inputs {
 func TestFiguresComeFromThePages(t *testing.T) {
 	t.Parallel()
 	const bench = `
-| ingest 1,000,000 × 1 KB, Kafka to PostgreSQL | 21,500 /s | a | 8 | b | yes | the processors: 92 % busy; a record takes PostgreSQL 61 µs, ingester 12.5 µs, Kafka 6 µs |
+| ingest 1,000,000 × 1 KB, Kafka to PostgreSQL | 21,500 /s | a | 8 | b | yes | the processors: 92 % busy, 3 % with others' work; a record takes PostgreSQL 61 µs, ingester 12.5 µs, Kafka 6 µs |
 | ingest 1,000,000 × 1 KB, Kafka to PostgreSQL | 1 /s | a | 8 | b | yes | as above |
 - 4 cores (some)
 `
 	in, err := scaling.Measured(scaling.Pages{Bench: bench})
 	if in.IngestRate.Value != 21_500 || in.IngestPostgres.Value != 61 || in.IngestIngester.Value != 12.5 || in.IngestKafka.Value != 6 || in.Cores.Value != 4 {
 		t.Errorf("got %v, %v, %v, %v, %v, want those of the first such row", in.IngestRate, in.IngestPostgres, in.IngestIngester, in.IngestKafka, in.Cores)
+	}
+	if in.IngestOthers.Value != 3 {
+		t.Errorf("others took %v %%, want 3", in.IngestOthers.Value)
 	}
 	if want := `docs/benchmarks.md: there is no row that begins with "retry-all of 100,000 × 1 KB"`; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("the error is %v, want %s", err, want)

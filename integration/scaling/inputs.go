@@ -27,6 +27,7 @@ type Inputs struct {
 	Cores, IngestRate, RetryRate                   Figure
 	IngestPostgres, IngestIngester, IngestKafka    Figure // processor µs a record
 	RetryPostgres, RetryAPI, RetryKafka            Figure
+	IngestOthers, RetryOthers                      Figure // % of the processors that others took meanwhile
 	RecordBytes                                    Figure // value, key and headers
 	StoreWAL, StoreDisk, RetryWAL, RetryDisk       Figure // bytes a row
 	IndexBytes, HeapBytes                          Figure
@@ -70,6 +71,7 @@ func Measured(pages Pages) (Inputs, error) {
 		retry  = "retry-all of 100,000 × 1 KB"
 		export = "export of 1,000,000"
 		asItIs = "**as it is**"
+		others = `busy, (\d+) % with others' work`
 	)
 	retryDisk := sc.cell(asItIs, 7, plain)
 	in := Inputs{
@@ -82,6 +84,8 @@ func Measured(pages Pages) (Inputs, error) {
 		RetryPostgres:  m(b.cell(retry, anyCell, took("PostgreSQL")), "µs", bench, "retry: PostgreSQL's"),
 		RetryAPI:       m(b.cell(retry, anyCell, took("api")), "µs", bench, "retry: the API's"),
 		RetryKafka:     m(b.cell(retry, anyCell, took("Kafka")), "µs", bench, "retry: Kafka's"),
+		IngestOthers:   m(b.cell(ingest, anyCell, others), "%", bench, "ingest: of the processors others took"),
+		RetryOthers:    m(b.cell(retry, anyCell, others), "%", bench, "retry: of the processors others took"),
 		RecordBytes:    m(1_684, "B", bench, "a record in Kafka: value 1,072, headers 581, key 31"),
 
 		StoreWAL:   m(sc.cell(asItIs, 3, plain), "B", schema, "log of a stored row"),
@@ -152,7 +156,7 @@ func Measured(pages Pages) (Inputs, error) {
 func (in Inputs) All() []Figure {
 	return []Figure{
 		in.Cores, in.IngestRate, in.IngestPostgres, in.IngestIngester, in.IngestKafka,
-		in.RetryRate, in.RetryPostgres, in.RetryAPI, in.RetryKafka, in.RecordBytes,
+		in.RetryRate, in.RetryPostgres, in.RetryAPI, in.RetryKafka, in.IngestOthers, in.RetryOthers, in.RecordBytes,
 		in.StoreWAL, in.StoreDisk, in.HeapBytes, in.IndexBytes, in.RetryWAL, in.RetryDisk,
 		in.ArchivePostgres, in.ArchiveWAL, in.ArchiveDisk, in.SweepPostgres,
 		in.VacuumRow, in.VacuumDead, in.IndexRow, in.Replay, in.ReplayClock,
