@@ -19,9 +19,10 @@ type flow struct {
 }
 
 // startFlow produces as many a second as it is told, until it is stopped: so many of
-// one partition in a row, as of a consumer that fails at what it read of one. A record that is due while the client holds all that it may is never
-// sent: later ones do not wait for it, and none are sent in a heap to make up for
-// it. What was really produced is what Kafka has acknowledged.
+// one partition in a row, as of a consumer that fails at what it read of one. A record
+// that is due while the client holds all that it may is never sent: later ones do not
+// wait for it, and none are sent in a heap to make up for it. What was really produced is
+// what Kafka has acknowledged.
 func startFlow(ctx context.Context, to *cluster, perSecond int) *flow {
 	ctx, cancel := context.WithCancel(ctx)
 	f := &flow{cancel: cancel, over: make(chan struct{})}

@@ -109,10 +109,7 @@ func (s stride) beyond(last int64) bool {
 
 // place is such that what stands behind it is what is left.
 func (s stride) place() repository.Place {
-	if s.ascending {
-		return repository.Place{CreatedAt: moment2000(s.at - 1), ID: uuid.Max}
-	}
-	return repository.Place{CreatedAt: moment2000(s.at + 1)}
+	return placeBefore(moment2000(s.at), s.ascending)
 }
 
 // inWindows is how windows are read: PostgreSQL does not know how few documents are in
