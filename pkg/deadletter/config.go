@@ -1,5 +1,7 @@
 package deadletter
 
+import "errors"
+
 // Config says what the records cannot: where the dead letters of a topic belong,
 // and what producers write that nobody else knows.
 type Config struct {
@@ -12,6 +14,15 @@ type Config struct {
 	// position as uber-go/kafka-client writes it. It must be said, since nearly any
 	// bytes could be such a key.
 	UberDLQTopics []string `mapstructure:"uber_dlq_topics"`
+	// Origins declare which original topics the records of each dead-letter topic may
+	// claim. Automatic retry takes declared and mapped origins only.
+	Origins []OriginRule `mapstructure:"origins"`
+	// OriginTrust is TrustHeader or TrustDeclared: what an origin that no declaration
+	// is about is worth.
+	OriginTrust string `mapstructure:"origin_trust"`
+	// PointerTopics are patterns of the dead-letter topics whose records may point to
+	// the record that failed instead of holding it, as share groups write them.
+	PointerTopics []string `mapstructure:"pointer_topics"`
 }
 
 // MapRule maps dead-letter topics to their original.
@@ -55,12 +66,22 @@ type DialectConfig struct {
 	Strip []string `mapstructure:"strip"`
 }
 
-// DefaultConfig maps nothing and adds nothing.
-func DefaultConfig() Config { return Config{} }
+// DefaultConfig maps nothing, declares nothing and trusts headers.
+func DefaultConfig() Config { return Config{OriginTrust: TrustHeader} }
 
 // Validate reports everything that cannot work. Whether an original is itself a
 // dead-letter topic is FromConfig's to say, which knows the patterns.
 func (c Config) Validate() error {
-	_, err := FromConfig(c, Patterns{})
-	return err
+	_, errDecoder := FromConfig(c, Patterns{})
+	_, errOrigins := NewOrigins(c)
+	_, errPointers := c.Pointers()
+	return errors.Join(errDecoder, errOrigins, errPointers)
+}
+
+// Pointers returns the dead-letter topics whose pointers are followed.
+func (c Config) Pointers() (Patterns, error) {
+	if len(c.PointerTopics) == 0 {
+		return Patterns{}, nil
+	}
+	return parsePatterns("kafka.pointer_topics", c.PointerTopics)
 }

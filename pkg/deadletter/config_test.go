@@ -30,6 +30,9 @@ dialects:
     newest_first: true
     strip: ["acme-tmp-*"]
 uber_dlq_topics: ["*.uber"]
+origins: [{dlq: "*.dlq.v1", originals: ["$1.*", orders]}]
+origin_trust: declared
+pointer_topics: ["share.*"]
 topic_map: [{pattern: "*.dlq", original: "$1"}]
 `
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -48,6 +51,9 @@ topic_map: [{pattern: "*.dlq", original: "$1"}]
 			NewestFirst: true, Strip: []string{"acme-tmp-*"},
 		}},
 		UberDLQTopics: []string{"*.uber"},
+		Origins:       []OriginRule{{"*.dlq.v1", []string{"$1.*", "orders"}}},
+		OriginTrust:   TrustDeclared,
+		PointerTopics: []string{"share.*"},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("Load = %+v, want %+v", got, want)

@@ -58,13 +58,20 @@ func compileRule(text string) (*regexp.Regexp, error) {
 }
 
 func checkOriginal(original string, groups int) error {
+	if err := checkReferences(original, groups); err != nil {
+		return err
+	}
+	if !ValidTopic(reference.ReplaceAllString(original, "x")) {
+		return fmt.Errorf("%q is not a topic name", original)
+	}
+	return nil
+}
+
+func checkReferences(original string, groups int) error {
 	for _, ref := range reference.FindAllStringSubmatch(original, -1) {
 		if n, err := strconv.Atoi(ref[1] + ref[2]); err != nil || n > groups {
 			return fmt.Errorf("%q: %s names a group that the pattern does not have", original, ref[0])
 		}
-	}
-	if !ValidTopic(reference.ReplaceAllString(original, "x")) {
-		return fmt.Errorf("%q is not a topic name", original)
 	}
 	return nil
 }
@@ -86,7 +93,12 @@ func (m mapping) apply(topic string) string {
 	if groups == nil {
 		return ""
 	}
-	return reference.ReplaceAllStringFunc(m.original, func(ref string) string {
+	return expand(m.original, groups)
+}
+
+// expand puts what the groups of a pattern matched in place of the references.
+func expand(text string, groups []string) string {
+	return reference.ReplaceAllStringFunc(text, func(ref string) string {
 		n, err := strconv.Atoi(strings.Trim(ref, "${}"))
 		if err != nil || n >= len(groups) {
 			return ""

@@ -148,6 +148,9 @@ func ParseTopicPattern(text string) (TopicPattern, error) {
 	return TopicPattern{text: text, re: re}, err
 }
 
+// Regular reports whether the pattern is a regular expression; else it is a glob.
+func (p TopicPattern) Regular() bool { return p.re != nil }
+
 // Match reports whether the pattern matches the topic.
 func (p TopicPattern) Match(topic string) bool {
 	if p.re != nil {

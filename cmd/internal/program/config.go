@@ -152,7 +152,9 @@ func (k *Kafka) Validate() error {
 		errs = append(errs, errors.New("kafka.consumer_group: must not be empty"))
 	}
 	_, _, err := k.DeadLetters()
-	errs = append(errs, err)
+	_, errOrigins := deadletter.NewOrigins(k.DeadLetter)
+	_, errPointers := k.DeadLetter.Pointers()
+	errs = append(errs, err, errOrigins, errPointers)
 	if len(k.Broker.Brokers) > 0 || k.Republish.RepublishRequired == nil {
 		errs = append(errs, k.Broker.Validate())
 	}

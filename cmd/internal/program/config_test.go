@@ -190,6 +190,17 @@ func TestConfig(t *testing.T) {
 		{name: "UnknownKeyIsNamed", file: database + "server: {prot: 1}\n", wrong: "server.prot"},
 		{name: "WrongTypeIsNamed", file: database + "server: {port: eighty}\n", wrong: "server.port"},
 		{name: "BadPatternIsNamed", file: database + "kafka: {brokers: [\"k:9092\"], dlq_topic_pattern: \"^[\"}\n", wrong: "dlq_topic_pattern"},
+		{name: "OriginsAreChecked", file: database + "kafka: {brokers: [\"k:9092\"], origins: [{dlq: \"*.dlq\", originals: [\"$2\"]}]}\n", wrong: "kafka.origins[0].originals[0]"},
+		{name: "OriginTrustIsChecked", file: database + "kafka: {brokers: [\"k:9092\"], origin_trust: all}\n", wrong: "kafka.origin_trust"},
+		{name: "PointerTopicsAreChecked", file: database + "kafka: {brokers: [\"k:9092\"], pointer_topics: [\"^(\"]}\n", wrong: "kafka.pointer_topics[0]"},
+		{
+			name: "EnvironmentSetsOrigins", file: database + kafka,
+			environ: []string{`DLQ_KAFKA_ORIGINS=[{dlq: "*.dlq.v1", originals: ["$1.*"]}]`, "DLQ_KAFKA_ORIGIN_TRUST=declared"},
+			check: func(c Config) bool {
+				d := c.Kafka.DeadLetter
+				return len(d.Origins) == 1 && d.Origins[0].DLQ == "*.dlq.v1" && slices.Equal(d.Origins[0].Originals, []string{"$1.*"}) && d.OriginTrust == "declared"
+			},
+		},
 		{name: "EmptyGroupIsNamed", file: database + "kafka: {brokers: [\"k:9092\"], consumer_group: \"\"}\n", wrong: "kafka.consumer_group"},
 		{name: "UnknownAuthModeIsNamed", file: database + "auth: {mode: oidc}\n", wrong: "auth.oidc.issuer"},
 		{name: "EveryProblemIsNamed", file: "database: {host: h}\nauth: {mode: x}\n", wrong: "auth.mode"},

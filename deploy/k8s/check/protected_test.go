@@ -18,6 +18,21 @@ func TestTheProductionOverlayAsksWhoOneIs(t *testing.T) {
 	}
 }
 
+// In production a header alone decides nowhere where many records are sent.
+func TestTheProductionOverlayTrustsDeclaredOriginsOnly(t *testing.T) {
+	t.Parallel()
+	set := render(t, loadTree(t), "overlays/prod")
+	for _, name := range []string{"api", "ingester"} {
+		pod := podOf(t, set, name)
+		if trust := setting(set, pod, "kafka.origin_trust"); trust != "declared" {
+			t.Errorf("kafka.origin_trust of %s is %q, want declared", name, trust)
+		}
+		if origins := setting(set, pod, "kafka.origins"); origins != `[{dlq: "*.dlq.v1", originals: ["$1.*"]}]` {
+			t.Errorf("kafka.origins of %s are %q, want those of the naming convention", name, origins)
+		}
+	}
+}
+
 // inTheClear are the connections of a set's programs that are not encrypted.
 func inTheClear(set *Set) []string {
 	var plain []string

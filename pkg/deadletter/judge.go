@@ -1,0 +1,89 @@
+package deadletter
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// Judge says what the original topics of messages are worth, by the configuration
+// and by the mapping of the moment. It is safe for concurrent use.
+type Judge struct {
+	origins Origins
+	mapping func(context.Context) (entity.Mapping, error)
+
+	mu      sync.Mutex // guards what follows
+	decoder *Decoder   // with the rules of version
+	version int64
+}
+
+// NewJudge returns a judge. decoder has the rules of the configuration, mapping
+// returns those of operators.
+func NewJudge(decoder *Decoder, origins Origins, mapping func(context.Context) (entity.Mapping, error)) *Judge {
+	return &Judge{origins: origins, mapping: mapping, decoder: decoder}
+}
+
+// Standing reads the mapping and returns the function that judges messages by it.
+// Errors are those of the mapping. The function is for one caller at a time.
+func (j *Judge) Standing(ctx context.Context) (func(*entity.Message) entity.OriginStanding, error) {
+	m, err := j.mapping(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("judge original topics: %w", err)
+	}
+	decoder := j.withRules(m)
+	claims := map[claim]entity.OriginStanding{}
+	return func(m *entity.Message) entity.OriginStanding {
+		if m.Source.Topic == "" || m.OriginalTopic == "" || m.Origin.Confidence == entity.FromOperator {
+			// An operator or the database's user named the topic; or there is none to judge.
+			return entity.OriginStanding{Declaration: entity.Declared}
+		}
+		c := claim{m.Source.Topic, m.OriginalTopic}
+		standing, known := claims[c]
+		if !known {
+			standing = j.origins.judge(c, decoder.Mapped(c.dlqTopic))
+			claims[c] = standing
+		}
+		return standing
+	}, nil
+}
+
+// withRules compiles the rules once for each version. Rules that cannot be used
+// under the patterns of now declare nothing.
+func (j *Judge) withRules(m entity.Mapping) *Decoder {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if m.Version == j.version {
+		return j.decoder
+	}
+	decoder, err := j.decoder.WithRules(m.Rules)
+	if err != nil {
+		decoder, _ = j.decoder.WithRules(nil)
+	}
+	j.decoder, j.version = decoder, m.Version
+	return decoder
+}
+
+// claim is an original topic that records of a dead-letter topic claim.
+type claim struct{ dlqTopic, original string }
+
+// judge takes a mapping of the dead-letter topic for a declaration of one original
+// topic.
+func (o Origins) judge(c claim, mapped string) entity.OriginStanding {
+	found := o.Declaration(c.dlqTopic, c.original)
+	switch {
+	case mapped == c.original:
+		found = entity.Declared
+	case mapped != "" && found == entity.NotDeclared:
+		found = entity.Contradicted
+	}
+	standing := entity.OriginStanding{Declaration: found}
+	switch {
+	case found == entity.Contradicted:
+		standing.Undeclared = fmt.Sprintf("records of %s may not claim %s: kafka.origins and the mapping name other topics", c.dlqTopic, c.original)
+	case found == entity.NotDeclared && o.declaredOnly:
+		standing.Undeclared = fmt.Sprintf("neither kafka.origins nor a mapping says what records of %s may claim, and kafka.origin_trust is %s", c.dlqTopic, TrustDeclared)
+	}
+	return standing
+}

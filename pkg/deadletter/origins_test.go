@@ -1,0 +1,201 @@
+package deadletter
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+func TestOrigins_Declaration(t *testing.T) {
+	t.Parallel()
+	o, err := NewOrigins(Config{Origins: []OriginRule{
+		{DLQ: "*.dlq.v1", Originals: []string{"$1.*"}},
+		{DLQ: "shared.dlq.v1", Originals: []string{"orders", "billing.*"}},
+		{DLQ: "*.from.*.dlq", Originals: []string{"${2}.${1}"}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		dlq, original string
+		want          entity.Declaration
+	}{
+		{"gamma.dlq.v1", "gamma.events.v1", entity.Declared},
+		{"gamma.dlq.v1", "beta.events.v1", entity.Contradicted},
+		{"gamma.dlq.v1", "gamma", entity.Contradicted},
+		{"gamma.dlq.v1", "gamma.", entity.Contradicted},
+		{"gamma.dlq.v1", "xgamma.events.v1", entity.Contradicted},
+		{"gamma.dlq.v1", "Gamma.events.v1", entity.Contradicted},
+		{"a.b.dlq.v1", "a.b.events", entity.Declared},
+		{"a.b.dlq.v1", "a.c.events", entity.Contradicted},
+		{"shared.dlq.v1", "shared.events", entity.Declared},
+		{"shared.dlq.v1", "orders", entity.Declared},
+		{"shared.dlq.v1", "billing.events", entity.Declared},
+		{"shared.dlq.v1", "beta.events.v1", entity.Contradicted},
+		{"x.from.y.dlq", "y.x", entity.Declared},
+		{"x.from.y.dlq", "x.y", entity.Contradicted},
+		{"gamma-dlt", "beta.events.v1", entity.NotDeclared},
+		{"", "beta.events.v1", entity.NotDeclared},
+	} {
+		if got := o.Declaration(c.dlq, c.original); got != c.want {
+			t.Errorf("Declaration(%q, %q) = %d, want %d", c.dlq, c.original, got, c.want)
+		}
+	}
+}
+
+func TestOrigins_WrongFieldsAreNamed(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		cfg  Config
+		want string
+	}{
+		"Trust":              {Config{OriginTrust: "nobody"}, "kafka.origin_trust"},
+		"NoTopic":            {Config{Origins: []OriginRule{{Originals: []string{"a"}}}}, "kafka.origins[0].dlq"},
+		"RegularExpression":  {Config{Origins: []OriginRule{{DLQ: "^a$", Originals: []string{"a"}}}}, "kafka.origins[0].dlq"},
+		"NoOriginals":        {Config{Origins: []OriginRule{{DLQ: "a"}}}, "kafka.origins[0].originals"},
+		"UnknownGroup":       {Config{Origins: []OriginRule{{DLQ: "*", Originals: []string{"ok", "$2"}}}}, "kafka.origins[0].originals[1]"},
+		"NotAGlob":           {Config{Origins: []OriginRule{{DLQ: "*", Originals: []string{"a b"}}}}, "kafka.origins[0].originals[0]"},
+		"OriginalExpression": {Config{Origins: []OriginRule{{DLQ: "*", Originals: []string{"^.*$"}}}}, "kafka.origins[0].originals[0]"},
+		"PointerTopics":      {Config{PointerTopics: []string{"fine", "^("}}, "kafka.pointer_topics[1]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			err := c.cfg.Validate()
+			if !errors.Is(err, entity.ErrInvalid) || !strings.Contains(err.Error(), c.want+":") {
+				t.Errorf("Validate = %v, want %s named", err, c.want)
+			}
+		})
+	}
+}
+
+// judged is what a judge with these declarations, and this mapping of gamma.dlq.v1,
+// says of a message of that topic.
+func judged(t *testing.T, cfg Config, mapped string, m entity.Message) entity.OriginStanding {
+	t.Helper()
+	origins, err := NewOrigins(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoder, err := FromConfig(cfg, Patterns{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mapping := entity.Mapping{Version: 1}
+	if mapped != "" {
+		mapping.Rules = []entity.TopicRule{{Pattern: "gamma.dlq.v1", Original: mapped}}
+	}
+	judge := NewJudge(decoder, origins, func(context.Context) (entity.Mapping, error) { return mapping, nil })
+	standing, err := judge.Standing(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first, second := standing(&m), standing(&m); first != second {
+		t.Errorf("judged as %+v and then as %+v", first, second)
+	}
+	return standing(&m)
+}
+
+func TestJudge(t *testing.T) {
+	t.Parallel()
+	const beta, gamma = "beta.events.v1", "gamma.events.v1"
+	byName := []OriginRule{{DLQ: "*.dlq.v1", Originals: []string{"$1.*"}}}
+	for name, c := range map[string]struct {
+		cfg        Config
+		mapped     string
+		original   string
+		confidence entity.Confidence
+		want       entity.Declaration
+		undeclared bool
+	}{
+		"HeaderIsTrusted":           {Config{}, "", beta, entity.FromHeader, entity.NotDeclared, false},
+		"HeaderIsNotTrusted":        {Config{OriginTrust: TrustDeclared}, "", beta, entity.FromHeader, entity.NotDeclared, true},
+		"NameIsNotTrusted":          {Config{OriginTrust: TrustDeclared}, "", gamma, entity.FromName, entity.NotDeclared, true},
+		"Declared":                  {Config{Origins: byName, OriginTrust: TrustDeclared}, "", gamma, entity.FromHeader, entity.Declared, false},
+		"Contradicts":               {Config{Origins: byName}, "", beta, entity.FromHeader, entity.Contradicted, true},
+		"MappingDeclares":           {Config{Origins: byName, OriginTrust: TrustDeclared}, beta, beta, entity.FromHeader, entity.Declared, false},
+		"MappingDeclaresNoOther":    {Config{}, gamma, beta, entity.FromHeader, entity.Contradicted, true},
+		"MappingBesideADeclaration": {Config{Origins: byName}, beta, gamma, entity.FromHeader, entity.Declared, false},
+		"MappingThatIsGone":         {Config{OriginTrust: TrustDeclared}, "", beta, entity.FromMapping, entity.NotDeclared, true},
+		"OperatorSaidSo":            {Config{Origins: byName, OriginTrust: TrustDeclared}, gamma, beta, entity.FromOperator, entity.Declared, false},
+		"ConfiguredMappingDeclares": {Config{TopicMap: []MapRule{{"*.dlq.v1", "$1.events.v1"}}, OriginTrust: TrustDeclared}, "", gamma, entity.FromMapping, entity.Declared, false},
+		"NothingToJudge":            {Config{OriginTrust: TrustDeclared}, "", "", entity.FromNothing, entity.Declared, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := entity.Message{OriginalTopic: c.original, Source: entity.Source{Topic: "gamma.dlq.v1"}, Origin: entity.Origin{Confidence: c.confidence}}
+			got := judged(t, c.cfg, c.mapped, m)
+			if got.Declaration != c.want || (got.Undeclared != "") != c.undeclared {
+				t.Errorf("judged as %+v, want declaration %d, undeclared %t", got, c.want, c.undeclared)
+			}
+		})
+	}
+
+	t.Run("RowsOfTheDatabaseAreDeclared", func(t *testing.T) {
+		t.Parallel()
+		got := judged(t, Config{OriginTrust: TrustDeclared}, "", entity.Message{OriginalTopic: beta})
+		if !got.Declared() || got.Undeclared != "" {
+			t.Errorf("judged as %+v, want declared", got)
+		}
+	})
+}
+
+// A judgement is by the mapping of the moment, not by one that was read before.
+func TestJudge_FollowsTheMapping(t *testing.T) {
+	t.Parallel()
+	decoder, err := FromConfig(Config{}, Patterns{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	origins, err := NewOrigins(Config{OriginTrust: TrustDeclared})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mapping entity.Mapping
+	var failure error
+	judge := NewJudge(decoder, origins, func(context.Context) (entity.Mapping, error) { return mapping, failure })
+	m := entity.Message{OriginalTopic: "orders", Source: entity.Source{Topic: "gamma.dlq.v1"}}
+	rules := []entity.TopicRule{{Pattern: "*.dlq.v1", Original: "orders"}}
+	for i, step := range []struct {
+		mapping entity.Mapping
+		want    entity.Declaration
+	}{
+		{entity.Mapping{}, entity.NotDeclared},
+		{entity.Mapping{Version: 1, Rules: rules}, entity.Declared},
+		{entity.Mapping{Version: 2}, entity.NotDeclared},
+	} {
+		mapping = step.mapping
+		standing, err := judge.Standing(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := standing(&m).Declaration; got != step.want {
+			t.Errorf("step %d: judged as %d, want %d", i, got, step.want)
+		}
+	}
+	failure = entity.ErrUnavailable
+	if _, err := judge.Standing(t.Context()); !errors.Is(err, entity.ErrUnavailable) {
+		t.Errorf("Standing without the mapping: %v, want ErrUnavailable", err)
+	}
+}
+
+func TestMayDeclare(t *testing.T) {
+	t.Parallel()
+	cfg := Config{
+		Origins:  []OriginRule{{DLQ: "*.dlq.v1", Originals: []string{"$1.events", "billing.*"}}},
+		TopicMap: []MapRule{{"legacy.dlq", "legacy"}},
+	}
+	for pattern, want := range map[string]bool{
+		"orders.events": true, "*.events": true, "billing.x": true, "billing.*": true, "legacy": true, "^anything$": true, "*": true,
+		"orders": false, "orders.*.v2": false,
+	} {
+		if got := MayDeclare(cfg, pattern); got != want {
+			t.Errorf("MayDeclare(%q) = %t, want %t", pattern, got, want)
+		}
+	}
+	if MayDeclare(Config{}, "orders") {
+		t.Error("without declarations orders may be declared")
+	}
+}
