@@ -187,8 +187,10 @@ const (
 	ErrorErrorCodeSYSDLQCONFLICT        ErrorErrorCode = "SYS_DLQ_CONFLICT"
 	ErrorErrorCodeSYSDLQFORBIDDEN       ErrorErrorCode = "SYS_DLQ_FORBIDDEN"
 	ErrorErrorCodeSYSDLQINTERNALERROR   ErrorErrorCode = "SYS_DLQ_INTERNAL_ERROR"
+	ErrorErrorCodeSYSDLQMISDIRECTED     ErrorErrorCode = "SYS_DLQ_MISDIRECTED"
 	ErrorErrorCodeSYSDLQNOTFOUND        ErrorErrorCode = "SYS_DLQ_NOT_FOUND"
 	ErrorErrorCodeSYSDLQPUBLISHFAILED   ErrorErrorCode = "SYS_DLQ_PUBLISH_FAILED"
+	ErrorErrorCodeSYSDLQRATELIMITED     ErrorErrorCode = "SYS_DLQ_RATE_LIMITED"
 	ErrorErrorCodeSYSDLQUNAUTHENTICATED ErrorErrorCode = "SYS_DLQ_UNAUTHENTICATED"
 	ErrorErrorCodeSYSDLQUNAVAILABLE     ErrorErrorCode = "SYS_DLQ_UNAVAILABLE"
 	ErrorErrorCodeSYSDLQVALIDATIONERROR ErrorErrorCode = "SYS_DLQ_VALIDATION_ERROR"
@@ -203,9 +205,13 @@ func (e ErrorErrorCode) Valid() bool {
 		return true
 	case ErrorErrorCodeSYSDLQINTERNALERROR:
 		return true
+	case ErrorErrorCodeSYSDLQMISDIRECTED:
+		return true
 	case ErrorErrorCodeSYSDLQNOTFOUND:
 		return true
 	case ErrorErrorCodeSYSDLQPUBLISHFAILED:
+		return true
+	case ErrorErrorCodeSYSDLQRATELIMITED:
 		return true
 	case ErrorErrorCodeSYSDLQUNAUTHENTICATED:
 		return true

@@ -111,6 +111,9 @@ func inner(r *http.Request, method, path string, body any) (*http.Request, error
 		return nil, fmt.Errorf("make a request: %w", err)
 	}
 	req.RemoteAddr, req.Host = r.RemoteAddr, r.Host
+	if hops := r.Header.Values("X-Forwarded-For"); len(hops) > 0 {
+		req.Header["X-Forwarded-For"] = hops
+	}
 	if id := r.Header.Get("X-Request-Id"); id != "" {
 		req.Header.Set("X-Request-Id", id)
 	}

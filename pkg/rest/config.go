@@ -13,6 +13,14 @@ type Config struct {
 	Host string `mapstructure:"host"`
 	Port int    `mapstructure:"port"`
 
+	// Hosts are the names that the server answers to while auth.mode is none, as
+	// globs, beside addresses and localhost.
+	Hosts []string `mapstructure:"hosts"`
+
+	// TrustedProxies are addresses and networks whose X-Forwarded-For and
+	// X-Forwarded-Proto are believed.
+	TrustedProxies []string `mapstructure:"trusted_proxies"`
+
 	// StartupTimeout is how long the program tries its dependencies before it
 	// gives up. The server itself never waits: it answers "not ready" meanwhile.
 	StartupTimeout time.Duration `mapstructure:"startup_timeout"`
@@ -92,10 +100,24 @@ func (c Config) Validate() error {
 		complain(d.value <= 0, "%s: must be positive, is %s", d.name, d.value)
 	}
 	complain(c.DrainTimeout > maxDrain, "drain_timeout: must be at most %s, is %s", maxDrain, c.DrainTimeout)
+	for _, err := range c.parseNames() {
+		complain(true, "%w", err)
+	}
 	complain(c.MaxExports <= 0, "max_exports: must be positive, is %d", c.MaxExports)
 	complain(c.MaxBodyBytes <= 0, "max_body_bytes: must be positive, is %d", c.MaxBodyBytes)
 	complain(c.MaxHeaderBytes <= 0, "max_header_bytes: must be positive, is %d", c.MaxHeaderBytes)
 	return errors.Join(problems...)
+}
+
+func (c Config) parseNames() (problems []error) {
+	_, badHosts := parseHosts(c.Hosts)
+	_, badProxies := parseProxies(c.TrustedProxies)
+	for _, err := range []error{badHosts, badProxies} {
+		if err != nil {
+			problems = append(problems, err)
+		}
+	}
+	return problems
 }
 
 // Address is what to listen on.

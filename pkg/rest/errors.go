@@ -3,6 +3,7 @@ package rest
 import (
 	"context"
 	"errors"
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -26,6 +27,8 @@ const (
 
 	codeUnauthenticated = "SYS_DLQ_UNAUTHENTICATED"
 	codeForbidden       = "SYS_DLQ_FORBIDDEN"
+	codeMisdirected     = "SYS_DLQ_MISDIRECTED"
+	codeRateLimited     = "SYS_DLQ_RATE_LIMITED"
 )
 
 // Kinds that exist in HTTP only.
@@ -33,6 +36,9 @@ var (
 	errMethod    = errors.New("method not allowed")
 	errMediaType = errors.New("unsupported media type")
 	errTooLarge  = errors.New("request body too large")
+
+	errMisdirected = errors.New("misdirected request")
+	errRateLimited = errors.New("too many requests")
 )
 
 // answer is what a kind of error becomes. With fixed set the client reads
@@ -52,6 +58,8 @@ var answers = [...]answer{
 	{errMethod, http.StatusMethodNotAllowed, codeValidation, "method not allowed", false},
 	{errMediaType, http.StatusUnsupportedMediaType, codeValidation, "unsupported media type", false},
 	{errTooLarge, http.StatusRequestEntityTooLarge, codeValidation, "request body too large", false},
+	{errMisdirected, http.StatusMisdirectedRequest, codeMisdirected, "misdirected request", false},
+	{errRateLimited, http.StatusTooManyRequests, codeRateLimited, "too many requests", false},
 	{auth.ErrUnauthenticated, http.StatusUnauthorized, codeUnauthenticated, "this needs a valid token, as Authorization: Bearer TOKEN", true},
 	{errForbidden, http.StatusForbidden, codeForbidden, "not allowed", false},
 	{entity.ErrInvalid, http.StatusBadRequest, codeValidation, "invalid request", false},
@@ -69,7 +77,7 @@ var internal = answer{nil, http.StatusInternalServerError, codeInternal, "intern
 const (
 	unavailableText = "the service is not available at the moment, try again later"
 
-	// retryAfter is what a 503 asks clients to wait.
+	// retryAfter is what a 503, and a 429 that names no time, asks clients to wait.
 	retryAfter = 5 * time.Second
 
 	// statusClientGone is never read by anybody; it marks the metric and the log.
@@ -81,6 +89,7 @@ type requestError struct {
 	kind    error
 	text    string
 	details []detail
+	after   time.Duration // of errRateLimited: when it may be tried again; 0 for retryAfter
 }
 
 func (e *requestError) Error() string { return e.text }
@@ -110,13 +119,23 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		// client not to believe it.
 		panic(http.ErrAbortHandler)
 	}
-	if a.status == http.StatusServiceUnavailable {
-		w.Header().Set("Retry-After", strconv.Itoa(int(retryAfter.Seconds())))
+	if a.status == http.StatusServiceUnavailable || a.status == http.StatusTooManyRequests {
+		w.Header().Set("Retry-After", strconv.Itoa(waitFor(err)))
 	}
 	if a.status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
 	writeJSON(w, a.status, a.envelope(err, x.id))
+}
+
+// waitFor returns how many seconds a client should wait before it tries again.
+func waitFor(err error) int {
+	wait := retryAfter
+	var refused *requestError
+	if errors.As(err, &refused) && refused.after > 0 {
+		wait = refused.after
+	}
+	return int(math.Ceil(wait.Seconds()))
 }
 
 func (a answer) envelope(err error, requestID string) envelope {

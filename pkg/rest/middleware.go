@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -22,6 +23,7 @@ type exchange struct {
 	status       int    // 0 until the answer began
 	bytes        int64
 	writeTimeout time.Duration
+	address      netip.Addr      // of the client; the zero Addr when it has none
 	client       context.Context // ends when the client leaves
 	renewing     bool            // each write gives the client time anew: the answer has no end that is known
 	until        time.Time       // but never longer than this; zero: as long as it takes
@@ -74,7 +76,7 @@ func (x *exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }
 // carries, and counts and logs it when it is over.
 func (s *Server) observe(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		x := &exchange{ResponseWriter: w, id: requestID(r), route: unmatched, writeTimeout: s.cfg.WriteTimeout, client: r.Context(), asked: r.Header}
+		x := &exchange{ResponseWriter: w, id: requestID(r), route: unmatched, writeTimeout: s.cfg.WriteTimeout, address: s.proxies.client(r), client: r.Context(), asked: r.Header}
 		// A connection's last answer left its deadline behind.
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 		header := w.Header()

@@ -52,8 +52,10 @@ func newFixture(messages ...entity.Message) *fixture {
 	for _, m := range messages {
 		store.Insert(m)
 	}
+	cfg := DefaultConfig()
+	cfg.Hosts = []string{"example.com", "x"} // those of httptest.NewRequest and exchangeRaw
 	return &fixture{
-		memory: store, store: store, redriver: acknowledging{store}, cfg: DefaultConfig(),
+		memory: store, store: store, redriver: acknowledging{store}, cfg: cfg,
 		logger: zap.NewNop(), registry: prometheus.NewRegistry(),
 	}
 }

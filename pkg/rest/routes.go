@@ -36,11 +36,13 @@ const (
 	stream             // long: ends when the client leaves, or the drain stops it
 )
 
+const metricsPath = "/metrics"
+
 func (s *Server) probeRoutes() []route {
 	return []route{
 		{http.MethodGet, "/healthz", probe, needs{"", open}, s.alive},
 		{http.MethodGet, "/readyz", probe, needs{"", open}, s.readiness},
-		{http.MethodGet, "/metrics", probe, needs{"", open}, s.exposeMetrics},
+		{http.MethodGet, metricsPath, probe, needs{"", open}, s.exposeMetrics},
 	}
 }
 

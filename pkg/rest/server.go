@@ -55,6 +55,8 @@ type Server struct {
 	authenticator auth.Authenticator
 	authMode      string
 	crossSite     *http.CrossOriginProtection
+	hosts         hosts
+	proxies       proxies
 
 	exports atomic.Int64 // under way
 
@@ -157,6 +159,10 @@ func newServer(cfg Config, checks []Check, registry *prometheus.Registry, logger
 		authMode:      auth.ModeNone,
 		crossSite:     http.NewCrossOriginProtection(),
 	}
+	// Validate has reported what cannot be read; of a configuration that was not
+	// validated nothing is trusted.
+	s.hosts, _ = parseHosts(cfg.Hosts)
+	s.proxies, _ = parseProxies(cfg.TrustedProxies)
 	s.work, s.stopWork = context.WithCancel(context.Background())
 	return s
 }
@@ -167,7 +173,7 @@ func (s *Server) SetReady() { s.phase.CompareAndSwap(starting, ready) }
 
 // Handler returns everything that the server answers.
 func (s *Server) Handler() http.Handler {
-	return s.observe(s.recovered(s.sameSite(s.router)))
+	return s.observe(s.recovered(s.expectedHost(s.sameSite(s.router))))
 }
 
 // Serve answers requests from listener, which it closes, until ctx ends. Then

@@ -270,7 +270,7 @@ func TestAccessLog(t *testing.T) {
 func TestProbesAlone(t *testing.T) {
 	t.Parallel()
 	f := newFixture()
-	f.server = NewProbes(DefaultConfig(), []Check{{Name: "kafka", Probe: (&dependency{}).probe, Required: true}}, prometheus.NewRegistry(), zap.NewNop())
+	f.server = NewProbes(f.cfg, []Check{{Name: "kafka", Probe: (&dependency{}).probe, Required: true}}, prometheus.NewRegistry(), zap.NewNop())
 	wantAnswer(t, f.do("GET", "/readyz", ""), 503, `{"status":"not_ready","checks":{"kafka":"ok"}}`)
 	f.server.SetReady()
 	wantAnswer(t, f.do("GET", "/readyz", ""), 200, `{"status":"ready","checks":{"kafka":"ok"}}`)

@@ -67,6 +67,7 @@ func TestBrokenManifestsAreFound(t *testing.T) {
 		{"a policy that lets everybody in", "network-policies.yaml", "    - from:\n        - namespaceSelector:\n            matchLabels:\n              dlq-manager/api-client: \"true\"\n      ports:", "    - ports:", "NetworkPolicy allow-api-clients lets everybody in"},
 		{"a policy that lets everything out", "network-policies.yaml", "    - to:\n        - ipBlock:\n            cidr: 10.0.0.0/8\n      ports:", "    - ports:", "NetworkPolicy allow-token-issuer lets pods out everywhere"},
 		{"a policy about nobody", "network-policies.yaml", "      app.kubernetes.io/component: api\n  policyTypes: [Ingress]", "      app.kubernetes.io/component: web\n  policyTypes: [Ingress]", "NetworkPolicy allow-api-clients is about no pod"},
+		{"a Service that is not answered for", "config.yaml", "  mode: oidc", "  mode: none", "Service dlq-manager: server.hosts does not list dlq-manager.dlq-manager.svc.cluster.local"},
 		{"a Service without pods", "api.yaml", "  selector:\n    app.kubernetes.io/name: dlq-manager\n    app.kubernetes.io/component: api", "  selector:\n    app.kubernetes.io/component: web", "Service dlq-manager selects the pods of 0 workloads"},
 	} {
 		t.Run(broken.name, func(t *testing.T) {

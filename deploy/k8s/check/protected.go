@@ -2,8 +2,11 @@ package check
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
 )
 
@@ -49,6 +52,30 @@ func protection(text string) (production bool, mode string, err error) {
 		mode = open
 	}
 	return file.App.Environment == "production", mode, err
+}
+
+// unansweredServices finds Services that an API without authentication does not answer
+// to: it answers to the names of server.hosts alone.
+func unansweredServices(set *Set) []string {
+	var problems []string
+	for _, pod := range set.Pods() {
+		if pod.Template.Labels["app.kubernetes.io/component"] != "api" || setting(set, pod, "auth.mode") != open {
+			continue
+		}
+		answered := strings.Split(setting(set, pod, "server.hosts"), ",")
+		for _, service := range All[*corev1.Service](set) {
+			if !labels.SelectorFromSet(service.Spec.Selector).Matches(labelsOf(pod)) {
+				continue
+			}
+			name := service.Name
+			for _, name := range []string{name, name + "." + service.Namespace, name + "." + service.Namespace + ".svc", name + "." + service.Namespace + ".svc.cluster.local"} {
+				if !slices.Contains(answered, name) {
+					problems = append(problems, fmt.Sprintf("Service %s: server.hosts does not list %s", service.Name, name))
+				}
+			}
+		}
+	}
+	return problems
 }
 
 func openPods(set *Set) []string {

@@ -34,7 +34,7 @@ func Problems(set *Set) []string {
 
 var setRules = []func(*Set) []string{
 	brokenReferences, openProduction, brokenSelectors, workloads, network, movingProduction, silentAlerts, brokenDashboards,
-	monitored, triggers,
+	monitored, triggers, unansweredServices,
 }
 
 var podRules = []func(Pod) []string{

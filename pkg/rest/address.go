@@ -1,0 +1,88 @@
+package rest
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strings"
+)
+
+// proxies are the networks of server.trusted_proxies.
+type proxies []netip.Prefix
+
+// parseProxies reads addresses and networks. Its error begins with the key below
+// server.
+func parseProxies(texts []string) (proxies, error) {
+	var all proxies
+	for i, text := range texts {
+		network, err := netip.ParsePrefix(text)
+		if err != nil {
+			address, bad := netip.ParseAddr(text)
+			if bad != nil || address.Zone() != "" {
+				return nil, fmt.Errorf("trusted_proxies[%d]: must be an address or a network such as 10.0.0.0/8, is %q", i, text)
+			}
+			network = netip.PrefixFrom(address, address.BitLen())
+		}
+		all = append(all, network.Masked())
+	}
+	return all, nil
+}
+
+func (p proxies) has(address netip.Addr) bool {
+	for _, network := range p {
+		if network.Contains(address) {
+			return true
+		}
+	}
+	return false
+}
+
+// client returns the address that sent a request: the peer's or, where the peer is
+// a trusted proxy, the last address in X-Forwarded-For that is not one. What stands
+// before it anybody may have written. The zero Addr is that of a peer without an
+// address, such as a test or a socket.
+func (p proxies) client(r *http.Request) netip.Addr {
+	address := parseAddress(r.RemoteAddr)
+	if !p.has(address) {
+		return address
+	}
+	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+	for i := len(hops) - 1; i >= 0; i-- {
+		hop := parseAddress(strings.TrimSpace(hops[i]))
+		if !hop.IsValid() {
+			break
+		}
+		if address = hop; !p.has(hop) {
+			break
+		}
+	}
+	return address
+}
+
+// parseAddress reads an address with or without a port; what is none is the zero
+// Addr.
+func parseAddress(text string) netip.Addr {
+	if both, err := netip.ParseAddrPort(text); err == nil {
+		return both.Addr().Unmap().WithZone("")
+	}
+	address, err := netip.ParseAddr(text)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return address.Unmap().WithZone("")
+}
+
+// clientNetwork returns what limits for each address count by: the client's address,
+// of IPv6 its /64, as one customer usually has a whole one.
+func clientNetwork(r *http.Request) netip.Prefix {
+	address := exchangeOf(r).address
+	bits := address.BitLen()
+	if address.Is6() {
+		bits = 64
+	}
+	network, err := address.Prefix(bits)
+	if err != nil { // of the zero Addr
+		return netip.Prefix{}
+	}
+	return network
+}
