@@ -1968,6 +1968,8 @@ type Failed = Error
 // Found defines model for Found.
 type Found struct {
 	Count *struct {
+		// AtLeast There may be more than messages, not fewer. Callers who see some topics only get no estimate: at most 10,000 of theirs are counted.
+		AtLeast  *bool `json:"at_least,omitempty"`
 		Exact    bool  `json:"exact"`
 		Messages int64 `json:"messages"`
 	} `json:"count"`
@@ -2052,7 +2054,7 @@ type SearchArchiveParams struct {
 	// Cursor From `next_cursor`; of this very list, with the same parameters.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Count How many match in all. An exact count that takes too long becomes an estimate, and says so.
+	// Count How many match in all. An exact count that takes too long becomes an estimate, and says so. Callers who see some topics only get exact counts up to 10,000 and never an estimate.
 	Count *SearchArchiveParamsCount `form:"count,omitempty" json:"count,omitempty"`
 
 	// Omit Messages come without their payloads, which are not even loaded.
@@ -2390,7 +2392,7 @@ type SearchMessagesParams struct {
 	// Cursor From `next_cursor`; of this very list, with the same parameters.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Count How many match in all. An exact count that takes too long becomes an estimate, and says so.
+	// Count How many match in all. An exact count that takes too long becomes an estimate, and says so. Callers who see some topics only get exact counts up to 10,000 and never an estimate.
 	Count *SearchMessagesParamsCount `form:"count,omitempty" json:"count,omitempty"`
 
 	// Omit Messages come without their payloads, which are not even loaded.

@@ -20,14 +20,18 @@ type found struct {
 }
 
 type matchCount struct {
-	N     int64 `json:"messages"`
-	Exact bool  `json:"exact"`
+	N       int64 `json:"messages"`
+	Exact   bool  `json:"exact"`
+	AtLeast bool  `json:"at_least"`
 }
 
-// Many tells how many there are, and whether anybody knows.
+// Many is the number, and how exact it is.
 func (n matchCount) Many() string {
-	if n.Exact {
+	switch {
+	case n.Exact:
 		return number(n.N)
+	case n.AtLeast:
+		return "at least " + number(n.N)
 	}
 	return "about " + number(n.N)
 }
@@ -242,11 +246,11 @@ func countOf(q question, f found, counted bool) *messageCount {
 	n := &messageCount{Ask: q.address("count", "exact")}
 	switch {
 	case !counted && q.cursor == "" && f.Next == "":
-		n.matchCount = matchCount{int64(len(f.Messages)), true}
+		n.matchCount = matchCount{N: int64(len(f.Messages)), Exact: true}
 	case f.Count != nil:
 		n.matchCount = *f.Count
 	}
-	if n.Exact || counted {
+	if n.Exact || n.AtLeast || counted {
 		n.Ask = ""
 	} else if q.cursor == "" {
 		n.Load = n.Ask

@@ -187,6 +187,7 @@ func TestMessagesAreCounted(t *testing.T) {
 		"ByThePage":        {"/messages?q=abc", `"next_cursor":null,"count":{"messages":700,"exact":false},"searched_until":null`, "<strong>1</strong> matches"},
 		"Exactly":          {"/messages", `"next_cursor":"x","count":{"messages":12431,"exact":true},"searched_until":null`, "<strong>12,431</strong> match"},
 		"Roughly":          {"/messages?q=abc", `"next_cursor":"x","count":{"messages":12431,"exact":false},"searched_until":null`, "<strong>about 12,431</strong> match"},
+		"AtLeast":          {"/messages?q=abc", `"next_cursor":"x","count":{"messages":10000,"exact":false,"at_least":true},"searched_until":null`, "<strong>at least 10,000</strong> match</span>"},
 		"RoughlyWhenAsked": {"/messages?q=abc&count=exact", `"next_cursor":"x","count":{"messages":12431,"exact":false},"searched_until":null`, "<strong>about 12,431</strong> match</span>"},
 	} {
 		t.Run(name, func(t *testing.T) {

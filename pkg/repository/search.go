@@ -17,7 +17,9 @@ type Searcher interface {
 
 	// CountMatching says how many messages match. With CountEstimate it may answer
 	// what the store believes; with CountExact it counts, and falls back to an
-	// estimate when that takes too long. Exact says which of them it is.
+	// estimate when that takes too long. Exact says which of them it is. An estimate
+	// is made of all messages, so a filter with Visible never gets one: it is counted
+	// as with CountLimited, unless the counters have the exact number.
 	CountMatching(ctx context.Context, q CountQuery) (MatchCount, error)
 
 	// Export calls yield for the messages that match, newest first (created_at, then
@@ -74,10 +76,23 @@ const (
 	CountExact
 )
 
+// CountLimit is how far matching messages are counted for a caller who sees some topics
+// only.
+const CountLimit = 10_000
+
 // MatchCount is how many messages match.
 type MatchCount struct {
 	Messages int64
 	Exact    bool
+	AtLeast  bool // there may be more than Messages, not fewer; Exact is false
+}
+
+// LimitedCount is what is said of a number of messages up to CountLimit.
+func LimitedCount(messages int64) MatchCount {
+	if messages > CountLimit {
+		return MatchCount{Messages: CountLimit, AtLeast: true}
+	}
+	return MatchCount{Messages: messages, Exact: true}
 }
 
 // ExportQuery asks for all messages that match.

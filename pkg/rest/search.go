@@ -42,6 +42,7 @@ const (
 type countJSON struct {
 	Messages int64 `json:"messages"`
 	Exact    bool  `json:"exact"`
+	AtLeast  bool  `json:"at_least,omitempty"` // there may be more
 }
 
 // search is a question for messages, in the live table or in the archive.
@@ -138,7 +139,11 @@ func (s *Server) foundOf(ctx context.Context, q search, searched searchedUntil) 
 		filter.RetriedAfter = earliestRetry // the list leaves out what was never retried
 	}
 	n, err := s.store.CountMatching(ctx, repository.CountQuery{Filter: filter, Archived: q.archived, How: how})
-	found.Count = &countJSON{n.Messages, n.Exact && searched.complete()}
+	if n.Exact && filter.Visible != nil {
+		n = repository.LimitedCount(n.Messages)
+	}
+	exact := n.Exact && searched.complete()
+	found.Count = &countJSON{n.Messages, exact, n.AtLeast || n.Exact && !exact}
 	return found, tooBroad(err)
 }
 

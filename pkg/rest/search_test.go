@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -201,8 +202,8 @@ func TestSearch_Count(t *testing.T) {
 	for query, want := range map[string]*countJSON{
 		"":                                   nil,
 		"?count=none":                        nil,
-		"?count=exact&limit=1":               {6, true},
-		"?count=exact&topic=payments.dlq.v1": {1, true},
+		"?count=exact&limit=1":               {Messages: 6, Exact: true},
+		"?count=exact&topic=payments.dlq.v1": {Messages: 1, Exact: true},
 	} {
 		if got := f.search(t, "/api/v1/messages"+query).Count; !reflect.DeepEqual(got, want) {
 			t.Errorf("count of %q = %+v, want %+v", query, got, want)
@@ -210,6 +211,40 @@ func TestSearch_Count(t *testing.T) {
 	}
 	if got := f.search(t, "/api/v1/messages?count=estimate").Count; got == nil {
 		t.Error("no estimate")
+	}
+}
+
+// countingStore has a number of messages of every filter.
+type countingStore struct {
+	Store
+	count repository.MatchCount
+}
+
+func (s countingStore) CountMatching(context.Context, repository.CountQuery) (repository.MatchCount, error) {
+	return s.count, nil
+}
+
+// Callers who see some topics only learn no number above the limit, wherever it is from.
+func TestSearch_CountOfSomeTopicsIsLimited(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		count     repository.MatchCount
+		ana, root string
+	}{
+		"UpToLimit": {repository.MatchCount{Messages: 10_000, Exact: true}, `{"messages":10000,"exact":true}`, `{"messages":10000,"exact":true}`},
+		"OverLimit": {repository.MatchCount{Messages: 10_001, Exact: true}, `{"messages":10000,"exact":false,"at_least":true}`, `{"messages":10001,"exact":true}`},
+		"TooSlow":   {repository.MatchCount{Messages: 7, AtLeast: true}, `{"messages":7,"exact":false,"at_least":true}`, `{"messages":7,"exact":false,"at_least":true}`},
+	} {
+		f := newFixture(message(idA))
+		f.store = countingStore{f.memory, c.count}
+		f.guarded(person("ana", "orders.*", auth.Viewer), person("root", "*", auth.Viewer))
+		for _, query := range []string{"messages?count=exact", "messages?count=estimate", "archive?count=exact"} {
+			for who, want := range map[string]string{"ana": c.ana, "root": c.root} {
+				if got := f.by(who, "GET", "/api/v1/"+query, "").Body.String(); !strings.Contains(got, `"count":`+want) {
+					t.Errorf("%s, %s as %s: %s, want %s", name, query, who, got, want)
+				}
+			}
+		}
 	}
 }
 

@@ -279,10 +279,34 @@ func (a *arguments) walksOfVisible(n names) [][]string {
 	for _, name := range n.visible.originals {
 		walks = append(walks, []string{"m.original_topic = " + a.text(name)})
 	}
-	if n.visible.unnamed || n.pairs == nil || slices.ContainsFunc(n.visible.numbers, func(number int32) bool {
-		return slices.Contains(n.pairs[number], "")
-	}) {
+	if n.seesUnnamed() {
 		walks = append(walks, append([]string{"m.original_topic = ''"}, a.seen(n)...))
 	}
 	return walks
+}
+
+// seesUnnamed reports whether messages without an original topic may be visible.
+func (n names) seesUnnamed() bool {
+	return n.visible.unnamed || n.pairs == nil || slices.ContainsFunc(n.visible.numbers, func(number int32) bool {
+		return slices.Contains(n.pairs[number], "")
+	})
+}
+
+// visibleOriginals are the visible original topics of which a filter may have messages.
+func (n names) visibleOriginals(f entity.Filter) []string {
+	if f.UnknownOrigin {
+		return nil
+	}
+	of := func(number int32, name string) bool { return n.pairs == nil || slices.Contains(n.pairs[number], name) }
+	var names []string
+	for _, name := range n.visible.originals {
+		asked := f.Topic == "" || name == f.Topic || n.number.Valid && of(n.number.Int32, name)
+		if n.topics != nil && !slices.Contains(n.topics.originals, name) {
+			asked = asked && slices.ContainsFunc(n.topics.numbers, func(number int32) bool { return of(number, name) })
+		}
+		if asked {
+			names = append(names, name)
+		}
+	}
+	return names
 }
