@@ -104,7 +104,7 @@ func (s *Service) renewLeases(ctx context.Context) {
 
 // work carries the redrive on until it is no longer active, or ctx ends.
 func (r *run) work(ctx context.Context) {
-	for wait := strandedPause; ctx.Err() == nil; {
+	for wait := time.Duration(0); ctx.Err() == nil; {
 		changed := r.bell.listen()
 		redrive, err := r.store.Redrive(ctx, r.id)
 		switch {
@@ -117,19 +117,31 @@ func (r *run) work(ctx context.Context) {
 		default:
 			worked, err := r.turn(ctx, redrive)
 			if err == nil && worked {
-				wait = strandedPause
+				wait = 0
 				r.noteWaiting(ctx, false, "")
 				continue
 			}
 			if err != nil && ctx.Err() == nil {
-				r.strand(ctx, err)
+				wait = nextPause(wait, err)
+				if wait >= strandedPause { // a lock is usually held for milliseconds
+					r.strand(ctx, err)
+				}
 				pause(ctx, wait)
-				wait = min(2*wait, strandedPauseMax)
 				continue
 			}
 		}
 		until(ctx, changed, r.rest(redrive))
 	}
+}
+
+// nextPause is how long a redrive rests after a pass that got nowhere, given the
+// pause before that.
+func nextPause(last time.Duration, err error) time.Duration {
+	first := strandedPause
+	if errors.Is(err, errLocked) {
+		first = lockedPause
+	}
+	return max(first, min(2*last, strandedPauseMax))
 }
 
 // turn makes a pass when it is the redrive's turn.

@@ -148,6 +148,7 @@ type faulty struct {
 	*memory.Store
 	finish func() error  // asked before each Finish; an error loses it
 	taken  func()        // called after each Claim
+	locks  *rowLocks     // what Claim leaves out; nil: nothing
 	hang   string        // the method that answers only when its context ends
 	deaf   chan struct{} // what Expired waits for instead of any context; nil: for nothing
 
@@ -221,7 +222,7 @@ func (f *faulty) Claim(ctx context.Context, claims []repository.Claim, how repos
 	if f.taken != nil {
 		defer f.taken()
 	}
-	return f.Store.Claim(ctx, claims, how)
+	return f.Store.Claim(ctx, f.locks.unlocked(claims), how)
 }
 
 func (f *faulty) Finish(ctx context.Context, results []repository.Result, cause entity.Cause) ([]repository.Finished, error) {

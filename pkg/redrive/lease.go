@@ -32,6 +32,7 @@ type lease struct {
 	holds    int
 	results  map[uuid.UUID]entity.RedriveItem
 	stranded []uuid.UUID             // had nowhere to go
+	locked   bool                    // another session locked some of its messages
 	failure  string                  // why the batch's span fails; "" when it does not
 	keys     map[uuid.UUID]recordKey // of what was sent since the last wave
 	doubtful bool                    // attempts were made whose end is not known yet
@@ -111,20 +112,27 @@ func (l *lease) release() {
 	}
 }
 
-// park keeps a lease with messages that had nowhere to go until the end of the
-// pass, unless the pass gets on elsewhere: saved now, it would be handed out
-// again at once.
+// park keeps a lease until the end of the pass that has locked messages, or
+// messages that had nowhere to go, unless the pass gets on elsewhere: saved now, it
+// would be handed out again at once.
 func (l *lease) park() bool {
-	if len(l.stranded) == 0 || l.p.gotOn() {
+	if !l.locked && (len(l.stranded) == 0 || l.p.gotOn()) {
 		return false
 	}
+	why := errStranded
+	if l.locked {
+		why = errLocked
+	}
 	if l.p.keys != nil { // nothing else may be begun before this batch is done
-		l.p.stop(errStranded)
+		l.p.stop(why)
 		return false
 	}
 	l.p.mu.Lock()
 	defer l.p.mu.Unlock()
 	l.p.parked = append(l.p.parked, l)
+	if len(l.p.parked) >= parkedLimit {
+		l.p.stop(why)
+	}
 	return true
 }
 

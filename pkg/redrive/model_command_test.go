@@ -34,6 +34,7 @@ const (
 	cmdBroker    verb = "broker"
 	cmdHealthy   verb = "broker is well"
 	cmdStore     verb = "store away for a while"
+	cmdLock      verb = "another session locks rows"
 	cmdTruncate  verb = "a log loses its beginning"
 	cmdOutage    verb = "everything crashes, hours pass"
 	cmdLongSleep verb = "minutes pass"
@@ -68,6 +69,7 @@ var verbs = []struct {
 	{cmdBroker, 5},
 	{cmdHealthy, 4},
 	{cmdStore, 2},
+	{cmdLock, 4},
 	{cmdTruncate, 3},
 	{cmdOutage, 1},
 	{cmdLongSleep, 1},

@@ -35,6 +35,8 @@ func (w *world) do(c command) {
 		w.mu.Lock()
 		w.storeBack = time.Now().Add(upTo(c.rng(), time.Second, 40*time.Second))
 		w.mu.Unlock()
+	case cmdLock:
+		w.lockRows(c)
 	case cmdTruncate:
 		w.truncate(c)
 	case cmdSleep:
@@ -282,6 +284,19 @@ func (w *world) setWeather(to weather) {
 	w.log.weather = to
 }
 
+// lockRows lets another database session lock the rows of some messages for a while.
+func (w *world) lockRows(c command) {
+	rng := c.rng()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	until := time.Now().Add(upTo(rng, time.Millisecond, time.Minute))
+	for range 1 + rng.IntN(20) {
+		if id, ok := pick(w.messages, rng.Uint64()); ok {
+			w.locked[id] = until
+		}
+	}
+}
+
 // truncate makes all that a partition holds by now unreadable.
 func (w *world) truncate(c command) {
 	w.mu.Lock()
@@ -301,6 +316,7 @@ func (w *world) rest() {
 	w.setWeather(well)
 	w.mu.Lock()
 	w.storeBack = time.Time{}
+	clear(w.locked)
 	w.mu.Unlock()
 	for _, p := range w.processes {
 		p.heal()

@@ -2,6 +2,7 @@ package redrive
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -58,11 +59,19 @@ func (s *modelStore) Claim(ctx context.Context, claims []repository.Claim, how r
 		if how.Cause.Actor == entity.ActorAuto {
 			s.p.w.watchAuto(claims)
 		}
-		taken, err := s.store.Claim(ctx, claims, how)
+		free := s.p.w.unlocked(claims)
+		if how.Wait && len(free) < len(claims) {
+			return nil, errAway // the lock was waited for in vain
+		}
+		taken, err := s.store.Claim(ctx, free, how)
 		s.p.w.watchClaims(s.p, taken)
 		s.p.w.noteEdits(claims, taken)
 		return taken, err
 	})
+}
+
+func (s *modelStore) Claimable(ctx context.Context, ids []uuid.UUID) ([]uuid.UUID, error) {
+	return ask(ctx, s.p, func(ctx context.Context) ([]uuid.UUID, error) { return s.store.Claimable(ctx, ids) })
 }
 
 func (s *modelStore) Finish(ctx context.Context, results []repository.Result, cause entity.Cause) ([]repository.Finished, error) {
@@ -179,6 +188,7 @@ func (s *modelStore) SaveBatch(ctx context.Context, r repository.BatchResults) (
 		s.p.w.saw(s.p, "saves batch %d of redrive %s: %v", r.Number, short(r.RedriveID), saved)
 		for _, item := range r.Items {
 			s.p.w.saw(s.p, "  %s: %s %s", short(item.MessageID), item.Result, item.Reason)
+			s.p.w.watchTaken(ctx, r.RedriveID, item)
 		}
 		return saved, err
 	})
@@ -204,4 +214,24 @@ func (s *modelStore) ConfigureGroups(ctx context.Context, groups []repository.To
 
 func (s *modelStore) NoteCommitted(ctx context.Context, offsets []repository.Committed) error {
 	return tell(ctx, s.p, func(ctx context.Context) error { return s.store.NoteCommitted(ctx, offsets) })
+}
+
+// unlocked returns the claims of messages that no other session locks now.
+func (w *world) unlocked(claims []repository.Claim) []repository.Claim {
+	return slices.DeleteFunc(slices.Clone(claims), func(c repository.Claim) bool { return time.Now().Before(w.locked[c.MessageID]) })
+}
+
+// watchTaken checks that a message which is skipped as taken is not merely locked:
+// something happened to it since it was selected.
+func (w *world) watchTaken(ctx context.Context, redrive uuid.UUID, item entity.RedriveItem) {
+	if item.Result != entity.ItemSkipped || item.Reason != repository.SkippedTaken {
+		return
+	}
+	r, err := w.store.Redrive(ctx, redrive)
+	if err != nil {
+		return
+	}
+	if m, err := w.store.Get(ctx, item.MessageID, 0); err == nil && m.CanClaim() == nil && !m.UpdatedAt.After(r.CreatedAt) {
+		w.fail("a lock taken for an attempt", "redrive %s skips message %s as taken, and it is unchanged since it was selected", redrive, item.MessageID)
+	}
 }

@@ -31,7 +31,8 @@ type world struct {
 
 	mu        sync.Mutex
 	log       modelLog
-	storeBack time.Time // the store is away until then
+	storeBack time.Time               // the store is away until then
+	locked    map[uuid.UUID]time.Time // another session locks these rows until then
 	place     repository.Partition
 	offset    int64 // of the next dead letter
 	messages  []uuid.UUID
@@ -63,6 +64,7 @@ func newWorld(seed uint64, store repository.Repository) *world {
 	w := &world{
 		seed: seed, began: time.Now(), rng: rand.New(rand.NewPCG(seed, 2)), store: store,
 		log:     modelLog{weather: well, partitions: map[place][]written{}, lost: map[place]int64{}},
+		locked:  map[uuid.UUID]time.Time{},
 		records: map[uuid.UUID]entity.Record{}, edits: map[uuid.UUID]*entity.Edit{},
 		shadows: map[uuid.UUID]*shadow{}, histories: map[uuid.UUID][]entity.Attempt{},
 		leases: map[batchOf]map[uuid.UUID]bool{}, redrives: map[uuid.UUID]*redriveShadow{}, returned: map[uuid.UUID]bool{},

@@ -60,6 +60,10 @@ func (p patient) Claim(ctx context.Context, claims []repository.Claim, how repos
 	return bounded(ctx, func(ctx context.Context) ([]entity.Message, error) { return p.Store.Claim(ctx, claims, how) })
 }
 
+func (p patient) Claimable(ctx context.Context, ids []uuid.UUID) ([]uuid.UUID, error) {
+	return bounded(ctx, func(ctx context.Context) ([]uuid.UUID, error) { return p.Store.Claimable(ctx, ids) })
+}
+
 func (p patient) Finish(ctx context.Context, results []repository.Result, cause entity.Cause) ([]repository.Finished, error) {
 	return bounded(ctx, func(ctx context.Context) ([]repository.Finished, error) { return p.Store.Finish(ctx, results, cause) })
 }

@@ -49,6 +49,10 @@ func (hanging) Claim(ctx context.Context, _ []repository.Claim, _ repository.Cla
 	return hang[[]entity.Message](ctx)
 }
 
+func (hanging) Claimable(ctx context.Context, _ []uuid.UUID) ([]uuid.UUID, error) {
+	return hang[[]uuid.UUID](ctx)
+}
+
 func (hanging) Finish(ctx context.Context, _ []repository.Result, _ entity.Cause) ([]repository.Finished, error) {
 	return hang[[]repository.Finished](ctx)
 }

@@ -29,6 +29,10 @@ const (
 	// because dead letters of one partition often come in one after another.
 	strandedLimit = 20
 
+	// parkedLimit is how many batches a pass keeps until its end because messages of
+	// theirs are locked or cannot be sent. At the limit the pass ends.
+	parkedLimit = 200
+
 	// supervision is how often the limits of a redrive are looked at while its
 	// batches are carried out.
 	supervision = time.Second
@@ -59,9 +63,12 @@ type run struct {
 	waiting bool      // the store was told that nothing can be reached
 	keys    *keyOrder // nil when none is kept, or nothing is known of it yet
 	last    int       // the batch that keys has followed, for a redrive that keeps an order
+	locked  locked
 }
 
-func newRun(s *Service, id uuid.UUID) *run { return &run{Service: s, id: id, last: -1} }
+func newRun(s *Service, id uuid.UUID) *run {
+	return &run{Service: s, id: id, last: -1, locked: locked{lastRetry: map[uuid.UUID]time.Time{}}}
+}
 
 // pass goes through the batches that are to be had, once. One goroutine leases,
 // loads and plans; several carry batches out, so that one is claimed and another
@@ -77,6 +84,7 @@ type pass struct {
 	refused  map[string]entity.ErrorClass // target topics that take nothing now
 	places   places
 	parked   []*lease
+	held     bool  // some message was locked by another session
 	away     error // why the pass went nowhere in the end
 	forsaken bool  // the cluster answers, and leader after leader is missing
 	worked   bool
@@ -196,7 +204,7 @@ func (p *pass) split(ctx context.Context, l *lease, parts chan<- part, turn <-ch
 		}
 		l.gone(ids[:taken], messages)
 		ids = ids[taken:]
-		planned, err := p.plan(ctx, l, messages)
+		planned, err := p.plan(ctx, l, p.withoutTaken(l, messages))
 		if err == nil {
 			err = p.revive(ctx, planned)
 		}
@@ -360,21 +368,29 @@ func (p *pass) take(ctx context.Context, l *lease, planned []entity.Outgoing) at
 	got := make(map[uuid.UUID]bool, len(taken.outgoing))
 	for _, out := range taken.outgoing {
 		got[out.Message.ID] = true
+		p.locked.forget(out.Message.ID)
 	}
+	var rest []entity.Message
 	for _, out := range planned {
 		if !got[out.Message.ID] {
-			l.skip(out.Message.ID, repository.SkippedTaken)
+			rest = append(rest, out.Message)
 		}
 	}
+	p.judgeUnclaimed(ctx, l, rest)
 	return taken
 }
 
-// verdict is nil when the pass went through all that was to be had, and
-// something was left to send it to.
+// verdict is nil when the pass went through all that was to be had, unless nothing
+// could be done of it: no place to send to was reached, or all that is left is locked.
 func (p *pass) verdict(ctx context.Context) error {
 	cause := context.Cause(ctx)
-	if cause == nil && p.places.nowhere() && !p.worked {
+	switch {
+	case cause != nil || p.worked:
+		return cause
+	case p.places.nowhere():
 		return p.away
+	case p.held:
+		return errLocked
 	}
-	return cause
+	return nil
 }

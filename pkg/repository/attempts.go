@@ -17,11 +17,16 @@ type Attempts interface {
 	// clock. The last publish error and its class are cleared, so that a class seen
 	// under a claim is that attempt's. It returns the messages' new state for those
 	// it took, without their bytes, in no particular order. A message in another
-	// state, or gone, is left out, and so is one that another caller is taking at
-	// this moment unless how.Wait is set. No message is ever taken twice. A claim
+	// state, or gone, is left out, and so is one whose row another session locks at
+	// this moment, unless how.Wait is set. No message is ever taken twice. A claim
 	// that was made already, under the same id, is returned as it was made: the
 	// answer to it may have been lost.
 	Claim(ctx context.Context, claims []Claim, how Claiming) ([]entity.Message, error)
+
+	// Claimable returns those of the messages that an attempt could take: PENDING with
+	// attempts left. It waits for no lock: of a message that a claim left out it says
+	// whether another session merely locks the row.
+	Claimable(ctx context.Context, ids []uuid.UUID) ([]uuid.UUID, error)
 
 	// Finish ends attempts. A result counts only when its message is RETRYING
 	// under that very claim id: a late or repeated result changes nothing and is
@@ -99,7 +104,7 @@ type Claim struct {
 // Claiming says how messages are claimed.
 type Claiming struct {
 	Expiry time.Duration // how long each claim lasts
-	Wait   bool          // for another caller who is taking a message at this moment, to see whether that one takes it
+	Wait   bool          // for a session that locks a message, to see in which state it leaves it
 	Cause  entity.Cause
 	// Audit appends an entry for each claim. Claims of redrives go without: the
 	// redrive and the end of the attempt are in the trail.

@@ -44,6 +44,20 @@ func (s *Store) Claim(ctx context.Context, claims []repository.Claim, how reposi
 	return taken, err
 }
 
+// Claimable implements repository.Attempts.
+func (s *Store) Claimable(ctx context.Context, ids []uuid.UUID) ([]uuid.UUID, error) {
+	var free []uuid.UUID
+	err := s.step(ctx, "look for claimable messages", func(time.Time) error {
+		for _, id := range ids {
+			if r, ok := s.rows[id]; ok && r.message.CanClaim() == nil {
+				free = append(free, id)
+			}
+		}
+		return nil
+	})
+	return free, err
+}
+
 // answer is what a claim tells of the message it took.
 func (r *row) answer(how repository.Claiming) entity.Message {
 	m := r.bare()

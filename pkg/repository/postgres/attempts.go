@@ -132,6 +132,19 @@ func (s *Store) Claim(ctx context.Context, claims []repository.Claim, how reposi
 	return taken, nil
 }
 
+const claimableQuery = `
+	SELECT id FROM dlq.dlq_messages
+	WHERE id = ANY ($1::uuid[]) AND (status = 'PENDING' AND retry_count < max_retries) IS TRUE`
+
+// Claimable implements repository.Attempts.
+func (s *Store) Claimable(ctx context.Context, ids []uuid.UUID) ([]uuid.UUID, error) {
+	var free []uuid.UUID
+	if err := s.selectRows(ctx, &free, claimableQuery, uuids(ids)); err != nil {
+		return nil, translate("look for claimable messages", err)
+	}
+	return free, nil
+}
+
 // claimed reads the answer to claims.
 func (s *Store) claimed(ctx context.Context, claims []repository.Claim, how repository.Claiming, query string, args ...any) ([]entity.Message, error) {
 	if how.Brief {

@@ -37,6 +37,7 @@ func claimPromises() []promise {
 		{"TakesEachMessageOnceUnder50WaitingCallers", claimOnce(true)},
 		{"LeavesOutWhatWasMappedSinceItWasPlanned", claimMapped},
 		{"WaitSeesTheOtherCallersResult", claimWait},
+		{"ClaimableIsWhatAnAttemptCouldTake", claimableIDs},
 		{"OppositeOrdersDoNotDeadlock", claimOppositeOrders},
 	}
 }
@@ -437,4 +438,17 @@ func claimAgain(h *harness) {
 	if again := h.claimAll(claims[0]); len(again) != 0 {
 		h.Errorf("Claim of an attempt that has ended took %d messages, want none", len(again))
 	}
+}
+
+func claimableIDs(h *harness) {
+	one, other := h.put(), h.put()
+	ids := []uuid.UUID{uuid.New(), one.ID, other.ID, h.put(func(m *entity.Message) { m.RetryCount = m.MaxRetries }).ID}
+	for _, s := range entity.Statuses()[1:] {
+		ids = append(ids, h.in(s).ID)
+	}
+	got, err := h.Repository.Claimable(h.Context(), ids)
+	if err != nil {
+		h.Fatalf("Claimable: %v", err)
+	}
+	h.wantSameIDs("Claimable", got, []uuid.UUID{one.ID, other.ID})
 }

@@ -1,0 +1,104 @@
+package redrive
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// lockedPause is the first pause of a redrive whose messages are all locked by other
+// database sessions.
+const lockedPause = 100 * time.Millisecond
+
+var errLocked = errors.New("other database sessions lock the messages that are left")
+
+// locked are the messages of a redrive that another database session locked when
+// they were to be claimed. They are tried again, unless an attempt of another caller
+// was the reason for the lock.
+type locked struct {
+	mu        sync.Mutex
+	lastRetry map[uuid.UUID]time.Time // when their last attempt before that began
+}
+
+func (s *locked) add(m entity.Message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, known := s.lastRetry[m.ID]; !known {
+		s.lastRetry[m.ID] = m.LastRetryAt
+	}
+}
+
+func (s *locked) forget(id uuid.UUID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.lastRetry, id)
+}
+
+// attempted reports whether another caller has made an attempt on a message since it
+// was found locked.
+func (s *locked) attempted(m entity.Message) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before, known := s.lastRetry[m.ID]
+	return known && !m.LastRetryAt.Equal(before)
+}
+
+// judgeUnclaimed decides what follows for messages that a claim left out: another
+// attempt has them, or another session merely locks them. The latter keep no result,
+// so that the next lease of their batch has them again.
+func (p *pass) judgeUnclaimed(ctx context.Context, l *lease, left []entity.Message) {
+	if len(left) == 0 {
+		return
+	}
+	ids := make([]uuid.UUID, len(left))
+	for i, m := range left {
+		ids[i] = m.ID
+	}
+	free, err := p.store.Claimable(context.WithoutCancel(ctx), ids)
+	if err != nil {
+		p.complain(ctx, "messages that were not claimed cannot be looked at", err)
+		free = ids
+	}
+	claimable := make(map[uuid.UUID]bool, len(free))
+	for _, id := range free {
+		claimable[id] = true
+	}
+	for _, m := range left {
+		if claimable[m.ID] {
+			p.lock(l, m)
+		} else {
+			l.skip(m.ID, repository.SkippedTaken)
+			p.locked.forget(m.ID)
+		}
+	}
+}
+
+func (p *pass) lock(l *lease, m entity.Message) {
+	p.locked.add(m)
+	l.mu.Lock()
+	l.locked = true
+	l.mu.Unlock()
+	p.mu.Lock()
+	p.held = true
+	p.mu.Unlock()
+}
+
+// withoutTaken leaves out what another caller attempted while it was locked.
+func (p *pass) withoutTaken(l *lease, messages []entity.Message) []entity.Message {
+	left := messages[:0]
+	for _, m := range messages {
+		if p.locked.attempted(m) {
+			l.skip(m.ID, repository.SkippedTaken)
+			p.locked.forget(m.ID)
+			continue
+		}
+		left = append(left, m)
+	}
+	return left
+}
