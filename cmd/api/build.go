@@ -22,6 +22,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
 	"github.com/dlq-manager/dlq-manager/pkg/republisher"
 	"github.com/dlq-manager/dlq-manager/pkg/rest"
+	"github.com/dlq-manager/dlq-manager/pkg/telemetry"
 )
 
 // parts are what the program is made of. Nothing of it has dialled yet when
@@ -30,6 +31,7 @@ type parts struct {
 	base    program.Base
 	db      *sqlx.DB        // nil: in memory
 	cluster *broker.Cluster // nil: no Kafka
+	labels  *telemetry.TopicLabels
 	service *redrive.Service
 	finder  *catalogue.Worker
 	heart   *heartbeat.Heart // nil: no heartbeats are sent
@@ -40,7 +42,7 @@ type parts struct {
 }
 
 func build(base program.Base) (*parts, error) {
-	p := &parts{base: base}
+	p := &parts{base: base, labels: telemetry.NewTopicLabels()}
 	store, err := p.buildStore()
 	if err != nil {
 		return nil, err
@@ -79,12 +81,13 @@ func (p *parts) buildServer(store repository.Repository) error {
 		return m.Failure.Class, m.ErrorMessage, stackTrace(m)
 	}
 	p.finder = catalogue.New(cfg.Search, store, failure, maker, masks, base.Registry, base.Log)
-	p.service = redrive.New(cfg.Redrive, store, p.publisher, base.Registry, base.Log, redrive.WithTracing(base.Tracing.Provider()))
+	p.service = redrive.New(cfg.Redrive, store, p.publisher, base.Registry, base.Log, redrive.WithTracing(base.Tracing.Provider()),
+		redrive.WithTopicLabels(p.labels.Label))
 	p.server = rest.New(cfg.Server, store, p.service, p.checks(), base.Registry, base.Log,
 		append(p.readings(decoder), rest.WithMasks(masks), rest.WithAuth(authenticator, cfg.Auth.Mode),
 			rest.WithTracing(base.Tracing.Provider()))...)
 	quiet := heartbeats(cfg.Heartbeat, maker)
-	base.Registry.MustRegister(newStateCollector(store), newGroupsCollector(store, quiet.Groups, base.Log),
+	base.Registry.MustRegister(newStateCollector(store, p.labels.Label), newGroupsCollector(store, quiet.Groups, base.Log),
 		newArchiveCollector(store, base.Log), newAuthDisabled(cfg.Auth.Mode))
 	if p.teller, err = notify.New(cfg.Notify, store, base.Registry, base.Log, notify.WithQuiet(quiet)); err != nil {
 		return err
@@ -154,6 +157,7 @@ func (p *parts) buildPublisher() (publisher, error) {
 	if !cfg.HasKafka() {
 		settings := republisher.DefaultConfig()
 		settings.RepublishRequired = new(cfg.RepublishRequired())
+		p.labels.SetAny()
 		p.base.Log.Warn("no kafka is configured: a retry resolves a message without sending anything")
 		return republisher.NewDisabled(settings, p.base.Log), nil
 	}
@@ -202,6 +206,9 @@ func (p *parts) wait(ctx context.Context) error {
 // nothing of theirs is under way.
 func (p *parts) workers(ctx context.Context) {
 	var all sync.WaitGroup
+	if p.cluster != nil {
+		all.Go(func() { watchTopics(ctx, p.cluster, p.labels) })
+	}
 	all.Go(func() { p.service.RunSettler(ctx) })
 	all.Go(func() { p.service.RunRedrives(ctx) })
 	all.Go(func() { p.service.RunAuto(ctx) })
@@ -212,6 +219,28 @@ func (p *parts) workers(ctx context.Context) {
 		all.Go(func() { p.heart.Run(ctx) })
 	}
 	all.Wait()
+}
+
+// topicsInterval is the time between two looks at which topics exist.
+const topicsInterval = 15 * time.Second
+
+// watchTopics keeps labels up to date with the topics of the cluster until ctx ends.
+func watchTopics(ctx context.Context, cluster *broker.Cluster, labels *telemetry.TopicLabels) {
+	ticker := time.NewTicker(topicsInterval)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		if topics, err := cluster.Topics(ctx); err == nil {
+			names := make([]string, len(topics))
+			for i, t := range topics {
+				names[i] = t.Name
+			}
+			labels.SetTopics(names)
+		}
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
+		}
+	}
 }
 
 func (p *parts) close() {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
@@ -14,17 +13,18 @@ import (
 // waits. Every replica tells the same numbers: aggregate them with max, not sum.
 type stateCollector struct {
 	store interface {
-		TopicSummaries(ctx context.Context, visible *entity.TopicPatterns) ([]repository.TopicSummary, error)
+		TopicSummaries(ctx context.Context, q repository.TopicQuery) ([]repository.TopicSummary, error)
 	}
+	label            func(topic string) string // which topics metrics name
 	messages, oldest *prometheus.Desc
 	topics           reading[[]repository.TopicSummary]
 }
 
-func newStateCollector(store repository.Topics) *stateCollector {
+func newStateCollector(store repository.Topics, label func(topic string) string) *stateCollector {
 	return &stateCollector{
-		store: store,
+		store: store, label: label,
 		messages: prometheus.NewDesc("dlq_messages",
-			"Messages in the live table, by original topic.", []string{"topic", "status"}, nil),
+			"Messages in the live table, by original topic. Topics that do not exist in the cluster are counted together, as other.", []string{"topic", "status"}, nil),
 		oldest: prometheus.NewDesc("dlq_oldest_pending_timestamp_seconds",
 			"When the oldest PENDING message of an original topic was stored; nothing for topics without one.", []string{"topic"}, nil),
 	}
@@ -40,15 +40,24 @@ func (c *stateCollector) Describe(ch chan<- *prometheus.Desc) {
 // numbers are missing rather than old.
 func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	topics, _ := c.topics.current(func(ctx context.Context) ([]repository.TopicSummary, error) {
-		return c.store.TopicSummaries(ctx, nil)
+		return c.store.TopicSummaries(ctx, repository.TopicQuery{})
 	})
+	type series struct{ topic, status string }
+	counts, oldest := map[series]int64{}, map[string]time.Time{}
 	for _, t := range topics {
+		topic := c.label(t.Topic)
 		for status, messages := range t.Counts {
-			ch <- prometheus.MustNewConstMetric(c.messages, prometheus.GaugeValue, float64(messages), t.Topic, string(status))
+			counts[series{topic, string(status)}] += messages
 		}
-		if !t.OldestPending.IsZero() {
-			ch <- prometheus.MustNewConstMetric(c.oldest, prometheus.GaugeValue, seconds(t.OldestPending), t.Topic)
+		if first, known := oldest[topic]; !t.OldestPending.IsZero() && (!known || t.OldestPending.Before(first)) {
+			oldest[topic] = t.OldestPending
 		}
+	}
+	for s, messages := range counts {
+		ch <- prometheus.MustNewConstMetric(c.messages, prometheus.GaugeValue, float64(messages), s.topic, s.status)
+	}
+	for topic, at := range oldest {
+		ch <- prometheus.MustNewConstMetric(c.oldest, prometheus.GaugeValue, seconds(at), topic)
 	}
 }
 

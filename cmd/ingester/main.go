@@ -15,6 +15,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/fingerprint"
 	"github.com/dlq-manager/dlq-manager/pkg/ingest"
 	"github.com/dlq-manager/dlq-manager/pkg/rest"
+	"github.com/dlq-manager/dlq-manager/pkg/telemetry"
 )
 
 const usage = `Usage: dlq-manager-ingester [flags]
@@ -73,7 +74,8 @@ func serve(ctx context.Context, base program.Base) error {
 		return err
 	}
 	ingester := ingest.New(cfg.Ingest, cfg.Kafka.ConsumerGroup, patterns, cluster, decoder, base.Store(db), base.Registry, base.Log,
-		ingest.WithFingerprints(fingerprints), ingest.WithTracing(base.Tracing.Provider()))
+		ingest.WithFingerprints(fingerprints), ingest.WithTracing(base.Tracing.Provider()),
+		ingest.WithTopicLabels(telemetry.NewTopicLabels()))
 	probes := rest.NewProbes(cfg.Server, []rest.Check{
 		{Name: "database", Probe: both(db.PingContext, ingester.CheckDatabase), Required: true},
 		program.SchemaCheck(db),

@@ -51,6 +51,13 @@ type Store interface {
 	Uncatalogued(ctx context.Context, version int64, limit int, maxBytes, maxValue int64) ([]entity.Message, error)
 	// StoreDocuments keeps documents, each in place of one before.
 	StoreDocuments(ctx context.Context, version int64, documents []entity.Document) error
+	// Unclassified returns messages of entity.Unclassified that may get their own group.
+	Unclassified(ctx context.Context, limit int, maxBytes int64) ([]entity.Message, error)
+	// AdmitFingerprints creates groups within the limits of dead-letter topics, and
+	// returns the failures that it refused.
+	AdmitFingerprints(ctx context.Context, failures []repository.TopicFailure) ([]repository.TopicFailure, error)
+	// Classify moves messages out of entity.Unclassified.
+	Classify(ctx context.Context, moves []repository.Classification) error
 	// MergeDocuments makes those that were stored quick to search.
 	MergeDocuments(ctx context.Context) error
 	// Crowded says whether there is more urgent work than this.
@@ -78,6 +85,7 @@ type Worker struct {
 	first uuid.UUID // of the batch before
 	away  bool      // the store did not answer when it was asked last
 
+	classified    time.Time // when the last look for unclassified messages found none
 	asked, warned time.Time // for and of a transaction that holds the catalogue up
 
 	pace        pace
@@ -140,7 +148,8 @@ func (w *Worker) step(ctx context.Context) (worked, more bool, err error) {
 		w.metrics.lag.Set(0)
 		w.first = uuid.Nil
 		w.merge(ctx)
-		return false, false, nil
+		worked, err = w.classify(ctx)
+		return worked, false, err
 	}
 	w.metrics.lag.Set(max(0, time.Since(oldest(messages)).Seconds()))
 	var bytes int64
@@ -156,6 +165,9 @@ func (w *Worker) step(ctx context.Context) (worked, more bool, err error) {
 		w.unmerged += int64(len(documents[i].Text))
 	}
 	w.merge(ctx)
+	if _, err := w.classify(ctx); err != nil {
+		return true, false, err
+	}
 	// What comes back as it was would come back for ever, so it has to wait.
 	again := messages[0].ID == w.first
 	w.first = messages[0].ID

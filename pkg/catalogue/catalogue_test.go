@@ -39,6 +39,10 @@ type fakeStore struct {
 	stall     repository.CatalogueStall
 	forgets   bool // documents do not make a message catalogued
 
+	unclassified []entity.Message
+	admits       []string // titles of groups
+	classified   []repository.Classification
+
 	takes   time.Duration // to store documents
 	crowded bool
 	merges  []int // documents that had been stored by then
@@ -94,6 +98,33 @@ func (f *fakeStore) StoreDocuments(_ context.Context, _ int64, documents []entit
 		}
 	}
 	return nil
+}
+
+func (f *fakeStore) Unclassified(_ context.Context, limit int, _ int64) ([]entity.Message, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.unclassified[:min(limit, len(f.unclassified))]), f.fail
+}
+
+func (f *fakeStore) AdmitFingerprints(_ context.Context, failures []repository.TopicFailure) (refused []repository.TopicFailure, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, failure := range failures {
+		if !slices.Contains(f.admits, failure.Title) {
+			refused = append(refused, failure)
+		}
+	}
+	return refused, f.fail
+}
+
+func (f *fakeStore) Classify(_ context.Context, moves []repository.Classification) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.classified = append(f.classified, moves...)
+	f.unclassified = slices.DeleteFunc(f.unclassified, func(m entity.Message) bool {
+		return slices.ContainsFunc(moves, func(c repository.Classification) bool { return c.MessageID == m.ID })
+	})
+	return f.fail
 }
 
 func (f *fakeStore) MergeDocuments(context.Context) error {
@@ -406,4 +437,31 @@ func TestConfig_NamesEveryProblem(t *testing.T) {
 	if err := DefaultConfig().Validate(); err != nil {
 		t.Errorf("default: got %v, want nil", err)
 	}
+}
+
+func TestClassify_OnlyWhatIsAdmittedMoves(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		store.unclassified = []entity.Message{message("alpha", ""), message("beta", ""), message("alpha", "")}
+		for i := range store.unclassified {
+			store.unclassified[i].Source.Topic = "orders.dlq"
+		}
+		store.admits = []string{"alpha"}
+		w := start(t, store, DefaultConfig())
+		synctest.Wait()
+		store.set(func() {
+			if len(store.classified) != 2 || len(store.unclassified) != 1 || store.classified[0].DLQTopic != "orders.dlq" {
+				t.Errorf("classified %v, want the two messages whose group is admitted", store.classified)
+			}
+			store.admits = append(store.admits, "beta")
+		})
+		<-time.After(classifyInterval + maxWait)
+		store.set(func() {
+			if len(store.classified) != 3 || len(store.unclassified) != 0 {
+				t.Errorf("classified %v, want the third message once its group is admitted", store.classified)
+			}
+		})
+		w.stop()
+	})
 }

@@ -125,20 +125,36 @@ func (c *Console) allTopics(r *http.Request) ([]topicState, error) {
 	return all, nil
 }
 
-// topicsPage is every topic, and what is to be done where the origin is unknown.
+// topicsPage is a page of topics, and how many messages have no known origin.
 type topicsPage struct {
 	Topics  []topicState
-	Unknown int64 // messages of unknown origin
+	Unknown int64  // messages of unknown origin; they are on the first page
+	First   string // the first page; "" on it
+	Older   string // the next page; "" on the last
 }
 
-// listTopics answers with every topic and the health of replays there.
+const topicsOnPage = "100"
+
+// listTopics answers with a page of topics and the health of replays there.
 func (c *Console) listTopics(w http.ResponseWriter, r *http.Request) error {
-	topics, err := c.allTopics(r)
-	if err != nil {
+	query := url.Values{"limit": {topicsOnPage}}
+	var data topicsPage
+	if cursor := r.URL.Query().Get("cursor"); cursor != "" {
+		query.Set("cursor", cursor)
+		data.First = "/topics"
+	}
+	var answer struct {
+		Topics     []topicState `json:"topics"`
+		NextCursor string       `json:"next_cursor"`
+	}
+	if err := c.api.get(r, endpoint("topics"), query, &answer); err != nil {
 		return err
 	}
-	data := topicsPage{Topics: topics}
-	for _, t := range topics {
+	data.Topics = answer.Topics
+	if answer.NextCursor != "" {
+		data.Older = to("/topics", "cursor", answer.NextCursor)
+	}
+	for _, t := range answer.Topics {
 		if t.Topic == "" {
 			data.Unknown = t.Total
 		}

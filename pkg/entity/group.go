@@ -31,6 +31,12 @@ func (f Fingerprint) ID() uuid.UUID {
 	return id
 }
 
+// Unclassified is the error group of the messages of a dead-letter topic that created
+// too many new groups, until the indexer classifies them.
+func Unclassified(dlqTopic string) Fingerprint {
+	return Fingerprint{Title: "unclassified: too many new errors in " + dlqTopic, Rule: "unclassified"}
+}
+
 // ErrorGroup is the messages of one fingerprint, counted together.
 type ErrorGroup struct {
 	ID uuid.UUID

@@ -3,18 +3,16 @@ package ingest
 import (
 	"crypto/sha256"
 
-	"github.com/google/uuid"
-
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// batch turns chunks into what the store takes, and returns the fingerprints that
-// the messages' groups are of. Chunks of one partition follow one another, so they
+// batch turns chunks into what the store takes, and returns the failures that the
+// messages' groups are of. Chunks of one partition follow one another, so they
 // become one range.
-func (i *Ingester) batch(chunks []chunk) (repository.Batch, map[uuid.UUID]entity.Fingerprint) {
+func (i *Ingester) batch(chunks []chunk) (repository.Batch, map[topicGroup]entity.Fingerprint) {
 	rows := 0
 	for _, c := range chunks {
 		rows += len(c.records)

@@ -51,11 +51,14 @@ func (i *Ingester) discover(ctx context.Context) (topicSet, error) {
 	if err != nil {
 		return nil, err
 	}
-	known := make(map[string]bool, len(all))
-	for _, t := range all {
-		known[t.Name] = true
+	known, names := make(map[string]bool, len(all)), make([]string, len(all))
+	for n, t := range all {
+		known[t.Name], names[n] = true, t.Name
 	}
 	i.known.Store(&known)
+	if i.metrics.labels != nil {
+		i.metrics.labels.SetTopics(names)
+	}
 	i.health.set(topicsHealth, nil)
 	return deadLetterTopics(all, i.topics), nil
 }

@@ -259,17 +259,21 @@ type fakeStore struct {
 	tracing chan trace.SpanContext // gets the spans within which batches are stored; nil: nobody asks
 }
 
-func (s *fakeStore) NoteFingerprints(ctx context.Context, fingerprints []entity.Fingerprint) error {
+func (s *fakeStore) AdmitFingerprints(ctx context.Context, failures []repository.TopicFailure) ([]repository.TopicFailure, error) {
 	s.hung()
 	s.mu.Lock()
 	before := s.fingerprinting
 	s.mu.Unlock()
 	if before != nil {
+		var fingerprints []entity.Fingerprint
+		for _, f := range failures {
+			fingerprints = append(fingerprints, f.Fingerprint)
+		}
 		if err := before(fingerprints); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return s.Store.NoteFingerprints(ctx, fingerprints)
+	return s.Store.AdmitFingerprints(ctx, failures)
 }
 
 func (s *fakeStore) Mapping(ctx context.Context) (entity.Mapping, error) {

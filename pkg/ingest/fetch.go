@@ -200,7 +200,7 @@ func (f *fetcher) fetch(ctx context.Context, req broker.FetchRequest, room int64
 			room -= f.hand(ctx, p, got, room)
 		}
 		if got.HighWatermark >= 0 {
-			p.tellLag(f.i.metrics, got.HighWatermark-got.Next)
+			f.i.metrics.showLag(p, got.HighWatermark-got.Next)
 		}
 		switch {
 		case moved(got.Err):

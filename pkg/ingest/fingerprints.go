@@ -2,14 +2,17 @@ package ingest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
 // Fingerprinter tells which failures have the same cause. It is safe for concurrent
@@ -27,19 +30,25 @@ const (
 	noteAgain = time.Hour
 )
 
-// cause is what a fingerprint is made of.
-type cause struct{ class, message, stack string }
+// cause is what the error group of a message is made of.
+type cause struct{ topic, class, message, stack string }
 
-// grouping gives the messages of one batch their error groups. Most of a batch
-// failed alike, so a fingerprint is made once for all that said the same.
+// topicGroup is an error group of messages of a dead-letter topic.
+type topicGroup struct {
+	topic string
+	group uuid.UUID
+}
+
+// grouping gives the messages of one batch their error groups. Most messages of a batch
+// failed alike, so a fingerprint is made once for all of a topic with the same failure.
 type grouping struct {
 	maker Fingerprinter // nil: there are no groups
 	known map[cause]uuid.UUID
-	found map[uuid.UUID]entity.Fingerprint
+	found map[topicGroup]entity.Fingerprint
 }
 
 func newGrouping(maker Fingerprinter) *grouping {
-	return &grouping{maker: maker, known: map[cause]uuid.UUID{}, found: map[uuid.UUID]entity.Fingerprint{}}
+	return &grouping{maker: maker, known: map[cause]uuid.UUID{}, found: map[topicGroup]entity.Fingerprint{}}
 }
 
 // group returns the error group of a message; uuid.Nil where there are none.
@@ -47,65 +56,88 @@ func (g *grouping) group(m *entity.Message) uuid.UUID {
 	if g.maker == nil {
 		return uuid.Nil
 	}
-	said := cause{m.Failure.Class, m.ErrorMessage, m.Failure.StackTrace}
-	id, ok := g.known[said]
+	failure := cause{m.Source.Topic, m.Failure.Class, m.ErrorMessage, m.Failure.StackTrace}
+	id, ok := g.known[failure]
 	if !ok {
-		made := g.maker.Of(said.class, said.message, said.stack)
+		made := g.maker.Of(failure.class, failure.message, failure.stack)
 		id = made.ID()
-		g.known[said], g.found[id] = id, made
+		g.known[failure], g.found[topicGroup{failure.topic, id}] = id, made
 	}
 	return id
 }
 
-// fingerprints are those that this process has noted. It is safe for concurrent
-// use.
+// fingerprints are the groups that the store admitted from this process. It is safe for
+// concurrent use.
 type fingerprints struct {
-	mu    sync.Mutex
-	noted map[uuid.UUID]time.Time // when
+	mu       sync.Mutex
+	admitted map[uuid.UUID]time.Time // when
 }
 
-// unknown returns those of found that were not noted lately, each once and in the order
-// of their ids: two writers that note the same must not wait for one another.
-func (f *fingerprints) unknown(found map[uuid.UUID]entity.Fingerprint) (ids []uuid.UUID, fresh []entity.Fingerprint) {
+// unknown returns those of found that were not admitted lately, by topic and id.
+func (f *fingerprints) unknown(found map[topicGroup]entity.Fingerprint) []repository.TopicFailure {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for id := range found {
-		if at, ok := f.noted[id]; !ok || time.Since(at) >= noteAgain {
-			ids = append(ids, id)
+	var fresh []topicGroup
+	for key := range found {
+		if at, ok := f.admitted[key.group]; !ok || time.Since(at) >= noteAgain {
+			fresh = append(fresh, key)
 		}
 	}
-	slices.SortFunc(ids, func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
-	for _, id := range ids {
-		fresh = append(fresh, found[id])
+	slices.SortFunc(fresh, func(a, b topicGroup) int {
+		return cmp.Or(strings.Compare(a.topic, b.topic), bytes.Compare(a.group[:], b.group[:]))
+	})
+	failures := make([]repository.TopicFailure, len(fresh))
+	for n, key := range fresh {
+		failures[n] = repository.TopicFailure{DLQTopic: key.topic, Fingerprint: found[key]}
 	}
-	return ids, fresh
+	return failures
 }
 
 func (f *fingerprints) remember(ids []uuid.UUID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.noted == nil || len(f.noted)+len(ids) > fingerprintsKept {
-		f.noted = make(map[uuid.UUID]time.Time, len(ids))
+	if f.admitted == nil || len(f.admitted)+len(ids) > fingerprintsKept {
+		f.admitted = make(map[uuid.UUID]time.Time, len(ids))
 	}
 	now := time.Now()
 	for _, id := range ids {
-		f.noted[id] = now
+		f.admitted[id] = now
 	}
 }
 
-// noteFingerprints has the store remember what the groups of a batch are called. The
-// batch may be stored only then: its messages name them. The error is that ctx
-// ended.
-func (i *Ingester) noteFingerprints(ctx context.Context, found map[uuid.UUID]entity.Fingerprint) error {
-	ids, fresh := i.fingerprints.unknown(found)
+// admitGroups has the store create the error groups of a batch, and moves the messages
+// whose group it refused into entity.Unclassified of their topic. The batch may be stored
+// only then: its messages name the groups. The error is that ctx ended.
+func (i *Ingester) admitGroups(ctx context.Context, messages []entity.Message, found map[topicGroup]entity.Fingerprint) error {
+	fresh := i.fingerprints.unknown(found)
 	if len(fresh) == 0 {
 		return nil
 	}
-	_, err := untilStored(ctx, i, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, i.store.NoteFingerprints(ctx, fresh)
+	refused, err := untilStored(ctx, i, func(ctx context.Context) ([]repository.TopicFailure, error) {
+		return i.store.AdmitFingerprints(ctx, fresh)
 	})
-	if err == nil {
-		i.fingerprints.remember(ids)
+	if err != nil {
+		return err
 	}
-	return err
+	unclassified := make(map[topicGroup]uuid.UUID, len(refused))
+	for _, f := range refused {
+		unclassified[topicGroup{f.DLQTopic, f.ID()}] = entity.Unclassified(f.DLQTopic).ID()
+	}
+	var ids []uuid.UUID
+	for _, f := range fresh {
+		if id := f.ID(); unclassified[topicGroup{f.DLQTopic, id}] == uuid.Nil {
+			ids = append(ids, id)
+		}
+	}
+	i.fingerprints.remember(ids)
+	if len(refused) == 0 {
+		return nil
+	}
+	for n := range messages {
+		m := &messages[n]
+		if group := unclassified[topicGroup{m.Source.Topic, m.Group}]; group != uuid.Nil {
+			m.Group = group
+		}
+	}
+	return nil
 }

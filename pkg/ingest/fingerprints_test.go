@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -131,6 +132,22 @@ func TestFingerprints(t *testing.T) {
 				w.t.Errorf("%d messages came before their group", n.unnoted)
 			}
 		},
+		"AGroupThatIsRefusedIsUnclassifiedInItsTopic": func(w *world, _ *firstWords, n *notes) {
+			var records []broker.Record
+			for k := range repository.MaxNewGroups + 2 {
+				records = append(records, saying(fmt.Sprintf("word%d", k), ""))
+			}
+			n.ids[entity.Unclassified(a.Topic).ID()] = true
+			unclassified := 0
+			for _, m := range w.arrive(a, append(records, records...)...) {
+				if m.Group == entity.Unclassified(a.Topic).ID() {
+					unclassified++
+				}
+			}
+			if unclassified != 4 {
+				w.t.Errorf("%d messages are unclassified, want both of the 2 groups beyond the limit", unclassified)
+			}
+		},
 		"MoreThanCanBeRememberedAreNotedAgain": func(w *world, _ *firstWords, n *notes) {
 			full := make([]uuid.UUID, fingerprintsKept)
 			for i := range full {
@@ -138,7 +155,7 @@ func TestFingerprints(t *testing.T) {
 			}
 			w.i.fingerprints.remember(full)
 			w.arrive(a, saying("timeout", ""))
-			if got := len(w.i.fingerprints.noted); got != 1 {
+			if got := len(w.i.fingerprints.admitted); got != 1 {
 				w.t.Errorf("%d fingerprints are remembered, want only the last", got)
 			}
 			if len(n.noted) != 1 {

@@ -22,7 +22,6 @@ func (i *Ingester) generation(ctx context.Context, parts []broker.TopicPartition
 		<-ctx.Done()
 		return nil
 	}
-	defer i.metrics.forget(parts)
 	defer i.health.set(fetchHealth, nil)
 
 	g, ctx := errgroup.WithContext(ctx)
@@ -38,6 +37,7 @@ func (i *Ingester) generation(ctx context.Context, parts []broker.TopicPartition
 	for n, tp := range parts {
 		partitions[n] = &partition{TopicPartition: tp, writer: writers[n%len(writers)]}
 	}
+	defer i.metrics.forgetLag(partitions)
 	g.Go(func() error { return commits.run(ctx) })
 	g.Go(func() error { return newReader(i, len(parts), budget, commits).run(ctx, partitions) })
 	err := g.Wait()

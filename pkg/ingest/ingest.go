@@ -98,8 +98,8 @@ type Cluster interface {
 // Store is what ingest needs of a repository.
 type Store interface {
 	repository.Ingest
-	// NoteFingerprints promises what it does in repository.Groups.
-	NoteFingerprints(ctx context.Context, fingerprints []entity.Fingerprint) error
+	// AdmitFingerprints promises what it does in repository.Groups.
+	AdmitFingerprints(ctx context.Context, failures []repository.TopicFailure) ([]repository.TopicFailure, error)
 	// Mapping promises what it does in repository.Mappings.
 	Mapping(ctx context.Context) (entity.Mapping, error)
 }
@@ -146,6 +146,12 @@ func WithTracing(provider trace.TracerProvider) Option {
 	return func(i *Ingester) {
 		i.tracer = traces.Of(provider, "github.com/dlq-manager/dlq-manager/pkg/ingest")
 	}
+}
+
+// WithTopicLabels has metrics name only topics that labels name; without it they name
+// every topic.
+func WithTopicLabels(labels TopicLabels) Option {
+	return func(i *Ingester) { i.metrics.labels = labels }
 }
 
 // New returns an ingester that takes the topics which patterns match as a member

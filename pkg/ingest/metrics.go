@@ -4,11 +4,18 @@ import (
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/dlq-manager/dlq-manager/pkg/broker"
 )
 
+// TopicLabels decides which topics metrics name. It is safe for concurrent use.
+type TopicLabels interface {
+	// SetTopics says which topics exist in the cluster.
+	SetTopics(names []string)
+	// Label is the topic, or a name for all topics that metrics do not name.
+	Label(topic string) string
+}
+
 type metrics struct {
+	labels                      TopicLabels            // nil: every topic is named
 	received, stored, duplicate *prometheus.CounterVec // by topic
 	gaps, partitionErrors       *prometheus.CounterVec
 	returns                     *prometheus.CounterVec // by original topic and how it was known
@@ -67,10 +74,50 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	return m
 }
 
-// forget drops the lag of partitions that belong to another ingester now.
-func (m *metrics) forget(parts []broker.TopicPartition) {
-	for _, tp := range parts {
-		m.lag.DeleteLabelValues(tp.Topic, partitionLabel(tp.Partition))
+// of is the counter of a topic.
+func (m *metrics) of(c *prometheus.CounterVec, topic string, more ...string) prometheus.Counter {
+	return c.WithLabelValues(append([]string{m.label(topic)}, more...)...)
+}
+
+func (m *metrics) label(topic string) string {
+	if m.labels == nil {
+		return topic
+	}
+	return m.labels.Label(topic)
+}
+
+// lag is how many records of a partition are not fetched yet, as its gauge has it. The
+// gauge may be that of other partitions too, of topics that metrics do not name.
+type lag struct {
+	gauge prometheus.Gauge // nil until the lag is known
+	label string
+	shown int64
+}
+
+// showLag sets the lag of a partition. The gauge is kept: an idle ingester sets
+// thousands of them over and over.
+func (m *metrics) showLag(p *partition, records int64) {
+	l := &p.lag
+	if l.gauge == nil {
+		l.label = m.label(p.Topic)
+		l.gauge = m.lag.WithLabelValues(l.label, partitionLabel(p.Partition))
+	}
+	records = max(0, records)
+	l.gauge.Add(float64(records - l.shown))
+	l.shown = records
+}
+
+// forgetLag drops the lag of partitions that belong to another ingester now.
+func (m *metrics) forgetLag(partitions []*partition) {
+	for _, p := range partitions {
+		if p.lag.gauge == nil {
+			continue
+		}
+		m.showLag(p, 0)
+		if p.lag.label == p.Topic {
+			m.lag.DeleteLabelValues(p.Topic, partitionLabel(p.Partition))
+		}
+		p.lag = lag{}
 	}
 }
 

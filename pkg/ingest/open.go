@@ -178,7 +178,7 @@ func (i *Ingester) fit(ctx context.Context, p *partition, start, end int64) erro
 	}
 	// Said before, so that no crash hushes it up; counted when it is done, or a
 	// loss would count again each time that the store does not take it.
-	i.metrics.gaps.WithLabelValues(p.Topic).Add(float64(lost))
+	i.metrics.of(i.metrics.gaps, p.Topic).Add(float64(lost))
 	p.next = to
 	return nil
 }

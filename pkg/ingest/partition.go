@@ -4,8 +4,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -34,16 +32,7 @@ type partition struct {
 
 	waiting atomic.Int64 // chunks that are handed on and not stored yet
 
-	lag prometheus.Gauge // nil until it is known
-}
-
-// tellLag shows how many records are not fetched yet. The gauge is kept, for an
-// idle ingester tells thousands of them over and over.
-func (p *partition) tellLag(m *metrics, records int64) {
-	if p.lag == nil {
-		p.lag = m.lag.WithLabelValues(p.Topic, partitionLabel(p.Partition))
-	}
-	p.lag.Set(float64(max(0, records)))
+	lag lag
 }
 
 func (p *partition) key() repository.Partition {

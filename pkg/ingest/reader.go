@@ -172,7 +172,7 @@ func (r *reader) answered(p *partition) {
 // whole.
 func (r *reader) unreadable(p *partition, err error) {
 	p.rest(partitionRest)
-	r.i.metrics.partitionErrors.WithLabelValues(p.Topic).Inc()
+	r.i.metrics.of(r.i.metrics.partitionErrors, p.Topic).Inc()
 	r.i.log.Warn("a partition cannot be read", zap.String("topic", p.Topic), zap.Int32("partition", p.Partition),
 		zap.Int64("offset", p.next), zap.Error(err))
 }

@@ -88,7 +88,7 @@ func (w *writer) store(ctx context.Context, chunks []chunk) (err error) {
 	defer func() { end(span, err) }()
 	batch, groups := w.i.batch(chunks)
 	link(span, batch.Messages)
-	if err := w.i.noteFingerprints(ctx, groups); err != nil {
+	if err := w.i.admitGroups(ctx, batch.Messages, groups); err != nil {
 		return err
 	}
 	w.i.noteGroups(ctx, batch.Messages)
@@ -123,13 +123,13 @@ func (w *writer) stored(ctx context.Context, batch repository.Batch, chunks []ch
 	m := w.i.metrics
 	for _, c := range chunks {
 		w.budget.Release(c.room)
-		m.received.WithLabelValues(c.p.Topic).Add(float64(len(c.records)))
+		m.of(m.received, c.p.Topic).Add(float64(len(c.records)))
 		if !counted[c.p.key()] {
-			m.duplicate.WithLabelValues(c.p.Topic).Add(float64(len(c.records)))
+			m.of(m.duplicate, c.p.Topic).Add(float64(len(c.records)))
 			c.p.waiting.Add(-1)
 			continue
 		}
-		m.stored.WithLabelValues(c.p.Topic).Add(float64(len(c.records)))
+		m.of(m.stored, c.p.Topic).Add(float64(len(c.records)))
 		w.commits.passed(c.p.TopicPartition, c.to)
 		if n := len(c.records); n > 0 {
 			m.lastRecord.SetToCurrentTime()

@@ -250,7 +250,7 @@ func join(a attempts, deliveries []entity.Delivery, finished []repository.Finish
 // record counts an ending, and says when it killed the message.
 func (s *Service) record(e ending, took time.Duration, within zap.Field) {
 	topic := e.outgoing.Target.Topic
-	s.metrics.sends.WithLabelValues(topic, outcome(e.delivery.Verdict)).Inc()
+	s.metrics.sends.WithLabelValues(s.metrics.label(topic), outcome(e.delivery.Verdict)).Inc()
 	s.metrics.duration.Observe(took.Seconds())
 	s.metrics.ended(e, s.now())
 	if e.finished.Status == entity.Dead {

@@ -10,6 +10,7 @@ import (
 )
 
 type metrics struct {
+	label      func(topic string) string // which topics metrics name
 	dequeues   *prometheus.CounterVec
 	sends      *prometheus.CounterVec
 	inflight   prometheus.Gauge
@@ -26,6 +27,7 @@ type metrics struct {
 func newMetrics(registry prometheus.Registerer) *metrics {
 	build := promauto.With(registry)
 	return &metrics{
+		label: func(topic string) string { return topic },
 		dequeues: build.NewCounterVec(prometheus.CounterOpts{
 			Name: "dlq_redrive_dequeue_total",
 			Help: "Messages that an attempt was to take: claimed, or lost to somebody else; and empty looks for work.",

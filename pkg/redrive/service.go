@@ -100,6 +100,12 @@ func WithTracing(provider trace.TracerProvider) Option {
 	}
 }
 
+// WithTopicLabels has metrics name a topic as label says; without it they name every
+// topic.
+func WithTopicLabels(label func(topic string) string) Option {
+	return func(s *Service) { s.metrics.label = label }
+}
+
 // New returns a Service whose metrics are in registry. cfg must be valid.
 func New(cfg Config, store Store, publisher Publisher, registry prometheus.Registerer, log *zap.Logger, options ...Option) *Service {
 	s := &Service{

@@ -194,7 +194,7 @@ func (s *Service) conclude(ctx context.Context, a attempts, deliveries []entity.
 
 func (s *Service) noteSettled(e ending, within zap.Field) {
 	topic := e.outgoing.Target.Topic
-	s.metrics.sends.WithLabelValues(topic, "settled_"+outcome(e.delivery.Verdict)).Inc()
+	s.metrics.sends.WithLabelValues(s.metrics.label(topic), "settled_"+outcome(e.delivery.Verdict)).Inc()
 	switch {
 	case e.finished.Status == entity.Dead:
 		s.buried(e.finished, topic, e.delivery.Class, within)

@@ -38,6 +38,17 @@ type Catalogue interface {
 	// a document has a Fingerprint, and the message no group, that becomes its group.
 	StoreDocuments(ctx context.Context, version int64, documents []entity.Document) error
 
+	// Unclassified returns up to limit messages of the live table that are in the group
+	// entity.Unclassified of their dead-letter topic, with their headers and without
+	// their values: oldest first within a topic, only of topics that may still create
+	// groups in this hour, and no more than maxBytes allow in all, but the first always.
+	Unclassified(ctx context.Context, limit int, maxBytes int64) ([]entity.Message, error)
+
+	// Classify moves messages from entity.Unclassified of their dead-letter topic into
+	// groups that AdmitFingerprints knows. Messages that are gone, archived, or in
+	// another group by now are left as they are.
+	Classify(ctx context.Context, moves []Classification) error
+
 	// MergeDocuments makes what StoreDocuments kept quick to search, and does nothing
 	// when it is. Until then it is found all the same, but every search reads all of
 	// it; many documents are merged for little more than a few.
@@ -56,6 +67,13 @@ type Catalogue interface {
 	// CatalogueStall says whether a transaction that is not over keeps the catalogue
 	// from being sure of what lies behind it.
 	CatalogueStall(ctx context.Context) (CatalogueStall, error)
+}
+
+// Classification is the error group that a message of DLQTopic belongs to.
+type Classification struct {
+	MessageID uuid.UUID
+	DLQTopic  string
+	Group     uuid.UUID
 }
 
 // CatalogueSettles is how long messages may be on their way into the store.

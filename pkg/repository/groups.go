@@ -23,6 +23,13 @@ type Groups interface {
 	// it is a new one, and has to be noted again.
 	NoteFingerprints(ctx context.Context, fingerprints []entity.Fingerprint) error
 
+	// AdmitFingerprints is NoteFingerprints for the failures of dead-letter topics, each
+	// of which may create MaxNewGroups groups in an hour of the store's clock, over all
+	// callers. Known groups are never refused. It returns the failures that it refused;
+	// their messages belong to entity.Unclassified of their topic, which it notes. In a
+	// topic the failures are admitted in the order of failures.
+	AdmitFingerprints(ctx context.Context, failures []TopicFailure) (refused []TopicFailure, err error)
+
 	// ErrorGroups returns groups of which messages were ever stored, in the order of
 	// q.Sort, the highest first, ties by id descending. Counts, arrivals, shares,
 	// times and the place in the order are of the visible topics only, RegressedAt is
@@ -39,6 +46,15 @@ type Groups interface {
 	// change is in the audit trail, with Annotation.String as its LastError; of a
 	// group that ErrorGroup does not know it is a *entity.GroupNotFoundError.
 	AnnotateGroup(ctx context.Context, id uuid.UUID, a Annotation, cause entity.Cause) error
+}
+
+// MaxNewGroups is how many error groups a dead-letter topic may create in an hour.
+const MaxNewGroups = 200
+
+// TopicFailure is a fingerprint and the dead-letter topic that it came from.
+type TopicFailure struct {
+	DLQTopic string
+	entity.Fingerprint
 }
 
 // GroupQuery asks for a part of the error groups.

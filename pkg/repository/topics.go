@@ -11,14 +11,21 @@ import (
 
 // Topics are the original topics of the messages that are there.
 type Topics interface {
-	// TopicSummaries returns every visible original topic that has messages, by
-	// name; "" stands for those of unknown origin, of which those of visible
-	// dead-letter topics are told.
-	TopicSummaries(ctx context.Context, visible *entity.TopicPatterns) ([]TopicSummary, error)
+	// TopicSummaries returns the visible original topics that have messages, in the
+	// order of the bytes of their names; "" stands for messages of unknown origin, of
+	// which those of visible dead-letter topics count.
+	TopicSummaries(ctx context.Context, q TopicQuery) ([]TopicSummary, error)
 
 	// IngestPositions returns how far each partition of the dead-letter topics has
 	// been stored, of their present lives only, by topic and partition.
 	IngestPositions(ctx context.Context) ([]IngestPosition, error)
+}
+
+// TopicQuery asks for a part of the original topics.
+type TopicQuery struct {
+	Visible *entity.TopicPatterns // nil: all topics
+	After   *string               // only topics whose names follow this one; nil: from the first
+	Limit   int                   // 0: all
 }
 
 // TopicSummary is what there is of an original topic.

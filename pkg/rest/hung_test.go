@@ -28,9 +28,9 @@ func (h hungStore) Restore(ctx context.Context, id uuid.UUID, cause entity.Cause
 	return h.Store.Restore(context.WithoutCancel(ctx), id, cause)
 }
 
-func (h hungStore) TopicSummaries(ctx context.Context, visible *entity.TopicPatterns) ([]repository.TopicSummary, error) {
+func (h hungStore) TopicSummaries(ctx context.Context, q repository.TopicQuery) ([]repository.TopicSummary, error) {
 	<-h.release
-	return h.Store.TopicSummaries(context.WithoutCancel(ctx), visible)
+	return h.Store.TopicSummaries(context.WithoutCancel(ctx), q)
 }
 
 func (h hungStore) ErrorGroups(ctx context.Context, q repository.GroupQuery) ([]repository.ListedGroup, error) {

@@ -3,8 +3,6 @@ package rest
 import (
 	"context"
 	"net/http"
-	"slices"
-	"strings"
 
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
@@ -57,11 +55,15 @@ func (s *Server) listTopics(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	topics, err := s.store.TopicSummaries(ctx, principalOf(r).Scope(auth.Viewer))
+	q := repository.TopicQuery{Visible: principalOf(r).Scope(auth.Viewer), Limit: l.limit + 1}
+	if l.place != nil {
+		q.After = new(string(l.place))
+	}
+	topics, err := s.store.TopicSummaries(ctx, q)
 	if err != nil {
 		return err
 	}
-	topics, next := part(l, topicsBehind(topics, l), func(last repository.TopicSummary) []byte { return []byte(last.Topic) })
+	topics, next := part(l, topics, func(last repository.TopicSummary) []byte { return []byte(last.Topic) })
 	lag, err := s.ingestLag(ctx)
 	if err != nil {
 		return err
@@ -76,20 +78,6 @@ func (s *Server) listTopics(w http.ResponseWriter, r *http.Request) error {
 		NextCursor *string     `json:"next_cursor"`
 	}{list, next})
 	return nil
-}
-
-// topicsBehind are those behind the place of the cursor, whose topic may be gone by
-// now.
-func topicsBehind(topics []repository.TopicSummary, l listing) []repository.TopicSummary {
-	slices.SortFunc(topics, func(a, b repository.TopicSummary) int { return strings.Compare(a.Topic, b.Topic) })
-	if l.place == nil {
-		return topics
-	}
-	i := slices.IndexFunc(topics, func(t repository.TopicSummary) bool { return t.Topic > string(l.place) })
-	if i < 0 {
-		return nil
-	}
-	return topics[i:]
 }
 
 func (s *Server) inspect(ctx context.Context, topics []repository.TopicSummary) []entity.ReplayHealth {

@@ -35,6 +35,7 @@ type Store struct {
 	trail        []entity.AuditEntry
 	groups       map[repository.TopicGroup]groupOrigin
 	errorGroups  map[uuid.UUID]*errorGroup
+	groupLimits  map[string]*groupLimit      // by dead-letter topic
 	arrivals     map[uuid.UUID]*groupArrival // by message
 	activity     map[active]arrivals
 	committed    map[partitionOfGroup]commit
@@ -72,6 +73,7 @@ func New(now func() time.Time) *Store {
 		redrives:     map[uuid.UUID]*redrive{},
 		groups:       map[repository.TopicGroup]groupOrigin{},
 		errorGroups:  map[uuid.UUID]*errorGroup{},
+		groupLimits:  map[string]*groupLimit{},
 		arrivals:     map[uuid.UUID]*groupArrival{},
 		activity:     map[active]arrivals{},
 		committed:    map[partitionOfGroup]commit{},

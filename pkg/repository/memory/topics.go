@@ -11,13 +11,13 @@ import (
 )
 
 // TopicSummaries implements repository.Topics.
-func (s *Store) TopicSummaries(ctx context.Context, visible *entity.TopicPatterns) ([]repository.TopicSummary, error) {
+func (s *Store) TopicSummaries(ctx context.Context, q repository.TopicQuery) ([]repository.TopicSummary, error) {
 	var topics []repository.TopicSummary
 	err := s.step(ctx, "summarise topics", func(time.Time) error {
 		found := map[string]*repository.TopicSummary{}
 		for _, r := range s.rows {
 			m := &r.message
-			if visible != nil && !visible.Sees(m) {
+			if q.Visible != nil && !q.Visible.Sees(m) || q.After != nil && m.OriginalTopic <= *q.After {
 				continue
 			}
 			t := found[m.OriginalTopic]
@@ -28,6 +28,9 @@ func (s *Store) TopicSummaries(ctx context.Context, visible *entity.TopicPattern
 			summarise(t, m)
 		}
 		for _, name := range slices.Sorted(maps.Keys(found)) {
+			if q.Limit > 0 && len(topics) == q.Limit {
+				break
+			}
 			t := found[name]
 			slices.Sort(t.DLQTopics)
 			t.ConsumerGroups = s.consumerGroups(name)

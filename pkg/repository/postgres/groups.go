@@ -30,26 +30,43 @@ func (s *Store) NoteFingerprints(ctx context.Context, fingerprints []entity.Fing
 	if len(fingerprints) == 0 {
 		return nil
 	}
-	n := len(fingerprints)
-	id, class, title := newColumn(oidUUID, n, 16), newColumn(oidText, n, 32), newColumn(oidText, n, 100)
-	frames, rule := newColumn(oidText, n, 200), newColumn(oidText, n, 8)
-	for _, f := range fingerprints {
-		kept := repository.BoundFingerprint(f)
-		list := make([]string, len(kept.Frames))
-		for i, frame := range kept.Frames {
-			list[i] = clean(frame)
-		}
-		packed, err := json.Marshal(list)
-		if err != nil {
-			return fmt.Errorf("note fingerprints: %w", err)
-		}
-		id.uuid(f.ID())
-		class.text(kept.Class)
-		title.text(kept.Title)
-		frames.text(string(packed))
-		rule.text(kept.Rule)
+	c, err := newFingerprintColumns(fingerprints, func(f entity.Fingerprint) entity.Fingerprint { return f })
+	if err != nil {
+		return fmt.Errorf("note fingerprints: %w", err)
 	}
-	return translate("note fingerprints", s.exec(ctx, noteQuery, id.arg(), class.arg(), title.arg(), frames.arg(), rule.arg()))
+	return translate("note fingerprints", s.exec(ctx, noteQuery, c.args()...))
+}
+
+// fingerprintColumns are fingerprints as arguments of a statement.
+type fingerprintColumns struct{ id, class, title, frames, rule *column }
+
+func newFingerprintColumns[T any](list []T, of func(T) entity.Fingerprint) (fingerprintColumns, error) {
+	n := len(list)
+	c := fingerprintColumns{
+		newColumn(oidUUID, n, 16), newColumn(oidText, n, 32), newColumn(oidText, n, 100), newColumn(oidText, n, 200), newColumn(oidText, n, 8),
+	}
+	for _, item := range list {
+		f := of(item)
+		kept := repository.BoundFingerprint(f)
+		frames := make([]string, len(kept.Frames))
+		for i, frame := range kept.Frames {
+			frames[i] = clean(frame)
+		}
+		packed, err := json.Marshal(frames)
+		if err != nil {
+			return c, err
+		}
+		c.id.uuid(f.ID())
+		c.class.text(kept.Class)
+		c.title.text(kept.Title)
+		c.frames.text(string(packed))
+		c.rule.text(kept.Rule)
+	}
+	return c, nil
+}
+
+func (c fingerprintColumns) args() []any {
+	return []any{c.id.arg(), c.class.arg(), c.title.arg(), c.frames.arg(), c.rule.arg()}
 }
 
 // ErrorGroups implements repository.Groups.

@@ -84,14 +84,14 @@ func BenchmarkGroups(b *testing.B) {
 	})
 	b.Run("Topics", func(b *testing.B) {
 		for b.Loop() {
-			if topics, err := store.TopicSummaries(b.Context(), nil); err != nil || len(topics) != 200 {
+			if topics, err := store.TopicSummaries(b.Context(), repository.TopicQuery{}); err != nil || len(topics) != 200 {
 				b.Fatalf("TopicSummaries = %d, %v, want 200", len(topics), err)
 			}
 		}
 	})
 	b.Run("TopicsVisible", func(b *testing.B) {
 		for b.Loop() {
-			if topics, err := store.TopicSummaries(b.Context(), &some); err != nil || len(topics) < 100 {
+			if topics, err := store.TopicSummaries(b.Context(), repository.TopicQuery{Visible: &some}); err != nil || len(topics) < 100 {
 				b.Fatalf("TopicSummaries = %d, %v, want 111", len(topics), err)
 			}
 		}

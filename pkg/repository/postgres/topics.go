@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/lib/pq"
 
@@ -17,7 +16,8 @@ import (
 // topicsQuery counts by the counters and takes each topic's oldest and newest
 // message from the end of an index. $1 and $2 are the visible original topics and
 // dead-letter topics, NULL for all; messages of unknown origin are told of by their
-// dead-letter topic, which is 0 in the counters for rows put in by SQL.
+// dead-letter topic, which is 0 in the counters for rows put in by SQL. $3 and $4 are
+// the name before the page and its length, NULL for all.
 const topicsQuery = `
 	WITH counted AS MATERIALIZED (
 		SELECT c.original_topic, c.dlq_topic_id, c.status, sum(c.messages)::bigint AS messages
@@ -28,6 +28,10 @@ const topicsQuery = `
 		SELECT original_topic, json_agg(json_build_object('status', status, 'messages', messages)) AS counts,
 			bool_or(status = 'PENDING') AS pending, array_agg(dlq_topic_id) AS dlq_topics
 		FROM counted GROUP BY 1
+	), page AS MATERIALIZED (
+		SELECT * FROM named
+		WHERE $3::text IS NULL OR original_topic COLLATE "C" > $3
+		ORDER BY original_topic COLLATE "C" LIMIT $4::bigint
 	)
 	SELECT n.original_topic, n.counts,
 		CASE WHEN n.pending THEN (
@@ -41,7 +45,8 @@ const topicsQuery = `
 			ORDER BY m.created_at DESC, m.id DESC LIMIT 1) AS last_seen,
 		ARRAY(SELECT t.name FROM dlq.topics t WHERE t.id = ANY (n.dlq_topics)) AS dlq_topics,
 		ARRAY(SELECT g.consumer_group FROM dlq.topic_groups g WHERE g.topic = n.original_topic) AS consumer_groups
-	FROM named n`
+	FROM page n
+	ORDER BY n.original_topic COLLATE "C"`
 
 type topicSummaryRow struct {
 	Topic          string         `db:"original_topic"`
@@ -53,13 +58,17 @@ type topicSummaryRow struct {
 }
 
 // TopicSummaries implements repository.Topics.
-func (s *Store) TopicSummaries(ctx context.Context, visible *entity.TopicPatterns) ([]repository.TopicSummary, error) {
-	originals, numbers, err := s.visibleTopics(ctx, visible)
+func (s *Store) TopicSummaries(ctx context.Context, q repository.TopicQuery) ([]repository.TopicSummary, error) {
+	originals, numbers, err := s.visibleTopics(ctx, q.Visible)
 	if err != nil {
 		return nil, translate("summarise topics", err)
 	}
+	var limit sql.NullInt64
+	if q.Limit > 0 {
+		limit = sql.NullInt64{Int64: int64(q.Limit), Valid: true}
+	}
 	var found []topicSummaryRow
-	if err := s.selectRows(ctx, &found, topicsQuery, originals, numbers); err != nil {
+	if err := s.selectRows(ctx, &found, topicsQuery, originals, numbers, q.After, limit); err != nil {
 		return nil, translate("summarise topics", err)
 	}
 	topics := make([]repository.TopicSummary, len(found))
@@ -68,7 +77,6 @@ func (s *Store) TopicSummaries(ctx context.Context, visible *entity.TopicPattern
 			return nil, fmt.Errorf("summarise topics: %w", err)
 		}
 	}
-	slices.SortFunc(topics, func(a, b repository.TopicSummary) int { return strings.Compare(a.Topic, b.Topic) })
 	return topics, nil
 }
 

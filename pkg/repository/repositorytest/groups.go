@@ -34,6 +34,9 @@ func groupsPromises() []promise {
 		{"AreAnnotated", groupsAnnotated},
 		{"AreAnnotatedOncePerOperation", groupsAnnotatedOnce},
 		{"CountWhatComesAtOnce", groupsAtOnce},
+		{"AreLimitedForEachDeadLetterTopicAndHour", groupsLimited},
+		{"AreLimitedOverAllCallers", groupsLimitedTogether},
+		{"ClassifyLaterWhatWasRefused", groupsClassified},
 	}
 }
 

@@ -2,6 +2,7 @@ package repositorytest
 
 import (
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
@@ -13,13 +14,14 @@ func topicSummariesPromises() []promise {
 		{"TellWhatThereIs", summariesTell},
 		{"AreSeenByTopics", summariesVisible},
 		{"LeaveOutWhatIsEmpty", summariesEmpty},
+		{"ComeInPagesByTheBytesOfTheirNames", summariesPaged},
 		{"IngestPositionsAreOfPresentLives", summariesPositions},
 	}
 }
 
 func (h *harness) wantSummaries(visible *entity.TopicPatterns, want ...repository.TopicSummary) {
 	h.Helper()
-	got, err := h.Repository.TopicSummaries(h.Context(), visible)
+	got, err := h.Repository.TopicSummaries(h.Context(), repository.TopicQuery{Visible: visible})
 	if err != nil {
 		h.Fatalf("TopicSummaries: %v", err)
 	}
@@ -120,4 +122,29 @@ func summariesPositions(h *harness) {
 		repository.IngestPosition{Topic: "a.dlq", Partition: 0, Next: 7},
 		repository.IngestPosition{Topic: "b.dlq", TopicID: "life-2", Partition: 0, Next: 2},
 	)
+}
+
+func summariesPaged(h *harness) {
+	names := []string{"", "B", "a", "a-b", "aa", "b"}
+	for _, name := range names {
+		h.put(ofTopic(name))
+	}
+	var got []string
+	q := repository.TopicQuery{Limit: 2}
+	for range len(names) {
+		page, err := h.Repository.TopicSummaries(h.Context(), q)
+		if err != nil {
+			h.Fatalf("TopicSummaries: %v", err)
+		}
+		for _, t := range page {
+			got = append(got, t.Topic)
+		}
+		if len(page) < q.Limit {
+			break
+		}
+		q.After = &page[len(page)-1].Topic
+	}
+	if !slices.Equal(got, names) {
+		h.Errorf("topics by pages of two are %q, want %q", got, names)
+	}
 }
