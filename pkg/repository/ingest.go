@@ -35,10 +35,12 @@ type Ingest interface {
 	// Without that proof the Return is ignored.
 	//
 	// A message without a Return, whose key and value are not empty, is a child too
-	// when an acknowledged attempt of the last Batch.ReturnWindow sent the same key
-	// and value to its original topic and nothing has come back for that attempt
-	// yet: frameworks may drop our headers. Of several the latest is the parent.
-	// One message only is ever the return of an attempt in this way.
+	// when an attempt of the last Batch.ReturnWindow that was acknowledged, or has no
+	// result yet, sends the same key and value to its original topic and nothing has
+	// come back for that attempt yet: frameworks may drop our headers. Of several the
+	// latest is the parent. One message only is ever the return of an attempt in this
+	// way. Return and result may be stored in any order and at the same time. A result
+	// that nothing was sent takes the outcome back; the message stays a child.
 	Store(ctx context.Context, batch Batch) (Stored, error)
 
 	// NoteGroups remembers that consumer groups failed on records of topics; their

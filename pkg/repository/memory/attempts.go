@@ -144,6 +144,9 @@ func (r *row) finish(res repository.Result, now time.Time, actor string) error {
 		return nil
 	}
 	claim, count := m.Claim, m.RetryCount
+	if res.Verdict != entity.Acknowledged {
+		r.refute(claim.ID)
+	}
 	if err := r.end(res, now); err != nil {
 		return err
 	}

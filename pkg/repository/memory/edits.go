@@ -61,9 +61,9 @@ func (r *row) sentHash(attempt uuid.UUID) int64 {
 	return r.hash
 }
 
-// sent reports whether an attempt sent the key and the value of m. Where a patch
+// sentSame reports whether an attempt sent the key and the value of m. Where a patch
 // made the value, its number has to do.
-func (r *row) sent(attempt uuid.UUID, m *entity.Message) bool {
+func (r *row) sentSame(attempt uuid.UUID, m *entity.Message) bool {
 	record := r.message.Record
 	if e, ok := r.edits[attempt]; ok {
 		record = e.Apply(record)

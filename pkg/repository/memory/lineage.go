@@ -53,7 +53,7 @@ func (s *Store) findReturns(messages []*entity.Message, window time.Duration, no
 			continue
 		}
 		l := likeness{m.OriginalTopic, hash}
-		n := slices.IndexFunc(sent[l], func(a arrival) bool { return a.parent.sent(a.attempt.ID, m) })
+		n := slices.IndexFunc(sent[l], func(a arrival) bool { return a.parent.sentSame(a.attempt.ID, m) })
 		if n < 0 {
 			continue
 		}
@@ -91,15 +91,15 @@ type likeness struct {
 	hash  int64
 }
 
-// sentSince returns the attempts that were acknowledged since then and for which
-// nothing came back, the latest first.
+// sentSince returns the attempts that were acknowledged since then, or that began since
+// then and have no result, and for which nothing came back, the latest first.
 func (s *Store) sentSince(then time.Time, named map[uuid.UUID]bool) map[likeness][]arrival {
 	sent := map[likeness][]arrival{}
 	for _, r := range s.rows {
-		for _, a := range r.attempts {
+		for _, a := range r.sent() {
 			hash := r.sentHash(a.ID)
 			_, cameBack := r.returns[a.ID]
-			if hash == 0 || a.Verdict != entity.Acknowledged || a.EndedAt.Before(then) || cameBack || named[a.ID] {
+			if hash == 0 || a.EndedAt.Before(then) || cameBack || named[a.ID] {
 				continue
 			}
 			l := likeness{a.Topic, hash}
@@ -113,6 +113,35 @@ func (s *Store) sentSince(then time.Time, named map[uuid.UUID]bool) map[likeness
 		})
 	}
 	return sent
+}
+
+// sent returns the attempts that were acknowledged, and that which claims the message now
+// as if it ended when it began.
+func (r *row) sent() []entity.Attempt {
+	var sent []entity.Attempt
+	for _, a := range r.attempts {
+		if a.Verdict == entity.Acknowledged {
+			sent = append(sent, a)
+		}
+	}
+	if m := &r.message; m.Claimed() {
+		sent = append(sent, entity.Attempt{
+			ID: m.Claim.ID, RetryCount: m.RetryCount, RedriveID: m.Claim.RedriveID, Topic: m.Claim.Topic, EndedAt: m.LastRetryAt,
+		})
+	}
+	return sent
+}
+
+// refute takes back what a return by content said of an attempt that then sent nothing:
+// an equal record had come in meanwhile. Its message stays a child.
+func (r *row) refute(attempt uuid.UUID) {
+	if !r.returns[attempt].byContent {
+		return
+	}
+	delete(r.returns, attempt)
+	if len(r.returns) == 0 {
+		r.message.Outcome = ""
+	}
 }
 
 // arrive makes a message the child of its parent, and notes what that means for

@@ -260,7 +260,7 @@ var finishQuery = `
 		RETURNING m.id, m.attempt_no, m.status, m.retry_count, m.max_retries, m.next_attempt_at,
 		          m.last_retry_at, c.moment, coalesce(r.claim_topic, m.original_topic) AS target_topic,
 		          r.claim_topic_id AS target_topic_id, r.claim_redrive_id AS redrive_id, r.record_hash,
-		          r.counted, r.claim_id, r.verdict, r.class, r.error, r.partition, r.log_offset
+		          r.counted, r.claim_id, r.verdict, r.class, r.error, r.partition, r.log_offset, m.outcome
 	), history AS (
 		INSERT INTO dlq.attempts (message_id, attempt_no, attempt_id, redrive_id, retry_count, verdict, actor, started_at, ended_at,
 			from_status, to_status, error_class, error, target_topic, target_topic_id, target_partition, target_offset, record_hash)
@@ -276,7 +276,22 @@ var finishQuery = `
 			` + causeFrom11 + `
 		FROM ended WHERE verdict <> 7
 	)
-	SELECT id, status, retry_count, max_retries, next_attempt_at FROM ended`
+	SELECT id, status, retry_count, max_retries, next_attempt_at, claim_id, coalesce(outcome = 'returned' AND verdict NOT IN (1, 7), false) FROM ended`
+
+// refuteQuery takes back what returns by content said of attempts, $1, which then sent
+// nothing: an equal record had come in while they were claims. Its message stays a child
+// of theirs, which only makes it stop earlier.
+const refuteQuery = `
+	WITH gone AS (
+		DELETE FROM dlq.returns WHERE attempt_id = ANY ($1::uuid[]) AND by_content RETURNING attempt_id, parent_id
+	), parent AS MATERIALIZED (
+		SELECT id FROM dlq.dlq_messages WHERE id IN (SELECT parent_id FROM gone) ORDER BY id FOR NO KEY UPDATE
+	)
+	UPDATE dlq.dlq_messages m SET outcome = (
+		SELECT 'published' FROM dlq.attempts a WHERE a.message_id = m.id AND a.attempt_no = m.attempt_no AND a.verdict = 1)
+	FROM parent WHERE m.id = parent.id AND NOT EXISTS (
+		SELECT FROM dlq.attempts a JOIN dlq.returns r ON r.attempt_id = a.attempt_id
+		WHERE a.message_id = m.id AND NOT a.attempt_id = ANY ($1::uuid[]))`
 
 // Finish implements repository.Attempts.
 func (s *Store) Finish(ctx context.Context, results []repository.Result, cause entity.Cause) ([]repository.Finished, error) {
@@ -305,11 +320,22 @@ func (s *Store) Finish(ctx context.Context, results []repository.Result, cause e
 	var f repository.Finished
 	var status string
 	var next sql.NullTime
-	err := s.each(ctx, finishQuery, args, []any{&f.MessageID, &status, &f.RetryCount, &f.MaxRetries, &next}, func() error {
+	var attempt uuid.UUID
+	var refuted bool
+	var attempts []uuid.UUID
+	err := s.each(ctx, finishQuery, args, []any{
+		&f.MessageID, &status, &f.RetryCount, &f.MaxRetries, &next, &attempt, &refuted,
+	}, func() error {
 		f.Status, f.NextAttemptAt = entity.Status(status), moment(next)
 		finished = append(finished, f)
+		if refuted {
+			attempts = append(attempts, attempt)
+		}
 		return nil
 	})
+	if err == nil && len(attempts) > 0 {
+		_, err = s.db.ExecContext(ctx, refuteQuery, uuids(attempts))
+	}
 	if err != nil {
 		return nil, translate("finish attempts", err)
 	}

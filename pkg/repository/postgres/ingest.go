@@ -148,39 +148,47 @@ const (
 // for one another in one order. What headers name may come back several times,
 // the first is noted; of what is known by content there is one return only, and
 // the key of dlq.returns makes a second one an error.
+//
+// A return that is known by content while its attempt is a claim may find, once the
+// parent is locked, that the attempt has ended. If nothing was sent, an equal record
+// came in at that moment: it stays a child, which only makes it stop earlier, and says
+// nothing about the attempt.
 const storeReturnsQuery = moveSteps + `, record AS MATERIALIZED (
 		SELECT r.* FROM ` + recordRows + `
 	), stored AS (
 		` + insertRecords + `record
 	), back AS MATERIALIZED (
 		SELECT b.*, r.parent_id, r.status, r.retry_count, r.max_retries
-		FROM unnest($35::uuid[], $36::uuid[], $37::uuid[], $38::bool[])
-			WITH ORDINALITY AS b (child_id, attempt_id, redrive_id, by_content, ord)
+		FROM unnest($35::uuid[], $36::uuid[], $37::uuid[], $38::bool[], $39::bool[])
+			WITH ORDINALITY AS b (child_id, attempt_id, redrive_id, by_content, claimed, ord)
 		JOIN record r ON r.id = b.child_id
 	), parent AS MATERIALIZED (
-		SELECT id FROM dlq.dlq_messages
+		SELECT id, claim_id, outcome FROM dlq.dlq_messages
 		WHERE id IN (SELECT parent_id FROM back)
 		ORDER BY id FOR NO KEY UPDATE
+	), proven AS MATERIALIZED (
+		SELECT b.* FROM back b LEFT JOIN parent p ON p.id = b.parent_id
+		WHERE NOT b.claimed OR p.id IS NULL OR p.claim_id = b.attempt_id OR p.outcome IS NOT NULL
 	), returned AS (
-		UPDATE dlq.dlq_messages m SET outcome = 'returned' FROM parent WHERE m.id = parent.id
+		UPDATE dlq.dlq_messages m SET outcome = 'returned' FROM (SELECT DISTINCT parent_id FROM proven) p WHERE m.id = p.parent_id
 	), returned_later AS (
 		UPDATE dlq.dlq_messages_archive m SET outcome = 'returned'
 		FROM dlq.archive_ids kept
-		WHERE kept.id IN (SELECT parent_id FROM back) AND m.id = kept.id AND m.archived_at = kept.archived_at
+		WHERE kept.id IN (SELECT parent_id FROM proven) AND m.id = kept.id AND m.archived_at = kept.archived_at
 	), noted AS (
 		INSERT INTO dlq.returns (attempt_id, parent_id, child_id, redrive_id, by_content, returned_at)
 		SELECT attempt_id, parent_id, child_id, redrive_id, false, coalesce($31::timestamptz, clock_timestamp())
-		FROM back WHERE NOT by_content AND (SELECT count(*) FROM parent) >= 0
+		FROM proven WHERE NOT by_content
 		ORDER BY attempt_id, ord
 		ON CONFLICT (attempt_id) DO NOTHING
 	), noted_by_content AS (
 		INSERT INTO dlq.returns (attempt_id, parent_id, child_id, redrive_id, by_content, returned_at)
 		SELECT attempt_id, parent_id, child_id, redrive_id, true, coalesce($31::timestamptz, clock_timestamp())
-		FROM back WHERE by_content AND (SELECT count(*) FROM parent) >= 0
+		FROM proven WHERE by_content
 		ORDER BY attempt_id
 	), audit AS (
 		INSERT INTO dlq.audit (at, action, kind, object_id, to_state, retry_count, actor, reason)
-		SELECT coalesce($31::timestamptz, clock_timestamp()), 'dead', 'message', child_id, status, retry_count, $39,
+		SELECT coalesce($31::timestamptz, clock_timestamp()), 'dead', 'message', child_id, status, retry_count, $40,
 			format('came back after %s of %s attempts', retry_count, max_retries)
 		FROM back WHERE status = 'DEAD'
 	)

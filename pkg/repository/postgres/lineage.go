@@ -20,6 +20,7 @@ type comeback struct {
 	attempt   uuid.UUID
 	redrive   uuid.UUID // that made the attempt; uuid.Nil for none
 	byContent bool
+	claimed   bool // the attempt had no result yet; only asked of those known by content
 }
 
 // withParents returns the messages of a batch with those made children whose
@@ -65,11 +66,12 @@ type childRow struct {
 	Parent     uuid.UUID     `db:"parent_id"`
 	Root       uuid.NullUUID `db:"root_id"`
 	RetryCount int           `db:"retry_count"`
+	Claimed    bool          `db:"claimed"`
 }
 
 func (r *childRow) child(message int, byContent bool) child {
 	return child{
-		comeback: comeback{message: message, attempt: r.Attempt, redrive: r.Redrive.UUID, byContent: byContent},
+		comeback: comeback{message: message, attempt: r.Attempt, redrive: r.Redrive.UUID, byContent: byContent, claimed: r.Claimed},
 		parent:   entity.Message{ID: r.Parent, Root: r.Root.UUID, RetryCount: r.RetryCount},
 	}
 }
@@ -134,11 +136,37 @@ const sentSame = `
 	a.record_hash = s.record_hash AND a.to_status = 'RESOLVED' AND a.verdict = 1 AND a.target_topic = s.topic
 	AND a.ended_at >= coalesce($2::timestamptz, now()) - $1::bigint * interval '1 microsecond'`
 
-// sentQuery is what every batch pays: one look into an index for each different
-// record. It says which of them were sent at all.
+// begunInWindow is whether the claim of m began in the window, in a form that no index
+// answers. claimed is whether m is claimed, as in the predicate of
+// idx_dlq_messages_claimed_hash; see claimQuery for why no other index may answer.
+// editClaims are the claims whose record is the edit e; only the primary key finds them.
+const (
+	begunInWindow = `(m.last_retry_at >= coalesce($2::timestamptz, now()) - $1::bigint * interval '1 microsecond') IS TRUE`
+	claimed       = `(m.status = 'RETRYING') IS TRUE AND m.claim_id IS NOT NULL AND ` + begunInWindow
+	editClaims    = `dlq.edits e CROSS JOIN LATERAL (
+			SELECT m.id, m.claim_id, m.claim_redrive_id, m.retry_count, m.last_retry_at, m.record_hash,
+				coalesce(m.claim_topic, m.original_topic) AS topic
+			FROM dlq.dlq_messages m WHERE m.id = e.message_id AND m.claim_id = e.attempt_id AND ` + begunInWindow + ` OFFSET 0
+		) m`
+)
+
+// sentQuery is what every batch pays: one look into an index of attempts for each
+// different record, and one walk through the index of claims for all of them. It says
+// which records were sent, or are being sent, at all. An attempt is a claim until its
+// result makes it a row of dlq.attempts: both are read in one statement, which sees one
+// of the two.
 const sentQuery = `
 	SELECT s.ord FROM unnest($3::bigint[], $4::text[]) WITH ORDINALITY AS s (record_hash, topic, ord)
-	CROSS JOIN LATERAL (SELECT 1 FROM dlq.attempts a WHERE ` + sentSame + ` LIMIT 1) a`
+	CROSS JOIN LATERAL (SELECT 1 FROM dlq.attempts a WHERE ` + sentSame + ` LIMIT 1) a
+	UNION ALL
+	SELECT s.ord FROM (
+		SELECT m.record_hash, coalesce(m.claim_topic, m.original_topic) AS topic FROM dlq.dlq_messages m
+		WHERE m.record_hash = ANY ($3::bigint[]) AND ` + claimed + `
+		UNION ALL
+		SELECT e.record_hash, m.topic FROM ` + editClaims + `
+		WHERE e.record_hash = ANY ($3::bigint[]) AND e.record_hash <> 0
+	) c JOIN unnest($3::bigint[], $4::text[]) WITH ORDINALITY AS s (record_hash, topic, ord)
+		ON s.record_hash = c.record_hash AND s.topic = c.topic`
 
 // sentBytes is whether an attempt on message m, with e as its edit if it has one,
 // sent the key and the value of s. What a redrive's patch made of a value is not
@@ -150,13 +178,26 @@ const sentBytes = `
 // sameQuery finds for each of those records as many attempts as there are
 // messages of it, the latest first: the bytes that they sent must be the same, and
 // nothing may have come back for them yet.
-const sameQuery = `
-	SELECT s.ord, c.attempt_id, c.redrive_id, c.retry_count, c.parent_id, c.root_id
+var sameQuery = `
+	SELECT s.ord, c.attempt_id, c.redrive_id, c.retry_count, c.claimed, c.parent_id, c.root_id
 	FROM unnest($3::bigint[], $4::text[], $5::bytea[], $6::bytea[], $7::int4[])
 		WITH ORDINALITY AS s (record_hash, topic, key, value, messages, ord)
 	CROSS JOIN LATERAL (
-		SELECT a.attempt_id, a.redrive_id, a.retry_count, p.id AS parent_id, p.root_id, a.ended_at AS sent_at
-		FROM dlq.attempts a
+		SELECT a.attempt_id, a.redrive_id, a.retry_count, a.claimed, p.id AS parent_id, p.root_id, a.sent_at
+		FROM (
+			SELECT a.message_id, a.attempt_id, a.redrive_id, a.retry_count, false AS claimed, a.ended_at AS sent_at
+			FROM dlq.attempts a WHERE ` + sentSame + `
+			UNION ALL
+			SELECT m.id, m.claim_id, m.claim_redrive_id, m.retry_count, true, m.last_retry_at
+			FROM dlq.dlq_messages m
+			WHERE m.record_hash = s.record_hash AND coalesce(m.claim_topic, m.original_topic) = s.topic AND ` + claimed + `
+			  AND ` + sentHashOf("m", "id", "claim_id") + ` = s.record_hash
+			UNION ALL
+			SELECT m.id, m.claim_id, m.claim_redrive_id, m.retry_count, true, m.last_retry_at
+			FROM ` + editClaims + `
+			WHERE e.record_hash = s.record_hash AND e.record_hash <> 0 AND m.topic = s.topic
+			  AND m.record_hash IS DISTINCT FROM s.record_hash
+		) a
 		LEFT JOIN dlq.edits e ON e.message_id = a.message_id AND e.attempt_id = a.attempt_id
 		CROSS JOIN LATERAL (
 			SELECT id, root_id FROM dlq.dlq_messages m WHERE m.id = a.message_id AND ` + sentBytes + `
@@ -164,10 +205,9 @@ const sameQuery = `
 			SELECT m.id, m.root_id FROM dlq.archive_ids kept JOIN dlq.dlq_messages_archive m ON m.id = kept.id AND m.archived_at = kept.archived_at
 			WHERE kept.id = a.message_id AND ` + sentBytes + `
 		) p
-		WHERE ` + sentSame + `
-		  AND NOT a.attempt_id = ANY ($8::uuid[])
+		WHERE NOT a.attempt_id = ANY ($8::uuid[])
 		  AND NOT EXISTS (SELECT FROM dlq.returns r WHERE r.attempt_id = a.attempt_id)
-		ORDER BY a.ended_at DESC, p.id DESC LIMIT s.messages
+		ORDER BY a.sent_at DESC, p.id DESC LIMIT s.messages
 	) c
 	ORDER BY s.ord, c.sent_at DESC, c.parent_id DESC`
 
@@ -199,6 +239,7 @@ func (s *Store) returnsByContent(
 		return nil, err
 	}
 	slices.Sort(sent)
+	sent = slices.Compact(sent)
 	same := sameArgs{window: window.Microseconds(), moment: s.clock()}
 	for _, ord := range sent {
 		l := order[ord-1]

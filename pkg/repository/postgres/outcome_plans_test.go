@@ -38,11 +38,11 @@ func TestOutcomePlans(t *testing.T) {
 		args        []string
 		indexes     []string
 	}{
-		{"WhatWasSent", sentQuery, []string{day, "NULL", hashes, topics}, []string{"idx_attempts_record_hash"}},
+		{"WhatWasSent", sentQuery, []string{day, "NULL", hashes, topics}, []string{"idx_attempts_record_hash", "idx_dlq_messages_claimed_hash"}},
 		{
 			"WhoSentIt", sameQuery,
 			[]string{day, "NULL", hashes, topics, bytes, bytes, one, "'{}'"},
-			[]string{"idx_attempts_record_hash", "dlq_messages_pkey", "dlq_messages_archive_pkey", "edits_pkey", "returns_pkey"},
+			[]string{"idx_attempts_record_hash", "idx_dlq_messages_claimed_hash", "dlq_messages_pkey", "dlq_messages_archive_pkey", "edits_pkey", "returns_pkey"},
 		},
 		{"OneMessage", getQuery, []string{"'" + resolved.String() + "'", "-1"}, []string{"dlq_messages_pkey", "attempts_pkey", "committed_offsets_pkey"}},
 		{"Page", listQuery, []string{"'topic1'", "0", "100", "65536", "16777216"}, []string{"attempts_pkey", "committed_offsets_pkey"}},

@@ -163,7 +163,7 @@ func seedMany(t *testing.T, db *sqlx.DB) {
 	exec(t, db, `INSERT INTO dlq.returns (attempt_id, parent_id, child_id, by_content, returned_at)
 		SELECT attempt_id, message_id, gen_random_uuid(), false, now() FROM dlq.attempts`)
 	exec(t, db, `INSERT INTO dlq.edits (message_id, attempt_id, set_value, value, set_key, set_headers, record_hash, created_at)
-		SELECT message_id, attempt_id, true, 'v', false, false, 7, now() FROM dlq.attempts`)
+		SELECT message_id, attempt_id, true, 'v', false, false, hashtextextended(attempt_id::text, 0), now() FROM dlq.attempts`)
 	exec(t, db, `INSERT INTO dlq.audit (at, action, kind, object_id, actor, request_id, operation_id)
 		SELECT now() - (100000 - n) * interval '1 minute', 'attempt', 'message', m.id, CASE WHEN n % 3 = 0 THEN 'alice' ELSE 'auto' END,
 			CASE WHEN n % 3 = 0 THEN 'req_' || n END, CASE WHEN n % 3 = 0 THEN gen_random_uuid() END

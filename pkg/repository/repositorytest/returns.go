@@ -1,6 +1,8 @@
 package repositorytest
 
 import (
+	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -24,7 +26,14 @@ func returnsPromises() []promise {
 		{"NeverForUnknownOrigins", returnsUnknown},
 		{"NeverWithoutKeyOrValue", returnsEmpty},
 		{"OtherBytesAreNoReturn", returnsOther},
-		{"OnlyAcknowledgedAttemptsCount", returnsVerdicts},
+		{"AttemptsThatSentNothingDoNotCount", returnsVerdicts},
+		{"BeforeTheResultIsAReturn", returnsBeforeResult},
+		{"BeforeTheResultOfAnEditedAttempt", returnsBeforeEditedResult},
+		{"ClaimThatIsOlderThanTheWindowHasNoReturn", returnsOldClaim},
+		{"ClaimHasOneReturn", returnsOnceBeforeResult},
+		{"ResultThatNothingWasSentTakesItBack", returnsRefuted},
+		{"HeadersOutlastAResultThatNothingWasSent", returnsHeadersNotRefuted},
+		{"ReturnAndResultInAnyOrder", returnsRace},
 		{"ForeignHeadersAreNotLookedFor", returnsForeign},
 		{"AttemptThatHeadersNameIsTaken", returnsHeaders},
 		{"AttemptNamedInTheSameBatchIsTaken", returnsSameBatch},
@@ -214,9 +223,7 @@ func returnsOther(h *harness) {
 }
 
 func returnsVerdicts(h *harness) {
-	for _, v := range []entity.Verdict{
-		entity.Skipped, entity.Failed, entity.Rejected, entity.Refused, entity.GivenBack, entity.Rescued, entity.InDoubt,
-	} {
+	for _, v := range sentNothing {
 		m, _ := h.arrives(1)
 		h.attempt(m[0].ID, v)
 		again, got := h.arrives(1)
@@ -231,6 +238,165 @@ func returnsVerdicts(h *harness) {
 	h.finishAll(r)
 	child, got := h.arrives(1)
 	h.wantReturn(got, child[0], m[0].ID, 1)
+}
+
+// sentNothing are the verdicts after which no record of the attempt is in the log.
+var sentNothing = []entity.Verdict{
+	entity.Skipped, entity.Failed, entity.Rejected, entity.Refused, entity.GivenBack, entity.Rescued,
+}
+
+func returnsBeforeResult(h *harness) {
+	for _, first := range []entity.Verdict{entity.Acknowledged, entity.InDoubt} {
+		m, _ := h.arrives(1)
+		c := h.claim(m[0].ID)
+		if first == entity.InDoubt {
+			h.finish(c, first)
+		}
+		child, got := h.arrives(1)
+		h.wantReturn(got, child[0], m[0].ID, 1)
+		h.finish(c, entity.Acknowledged)
+		h.wantStatus(m[0].ID, entity.Resolved)
+		h.wantOutcome(m[0].ID, entity.Returned)
+		h.clock.Advance(2 * window)
+	}
+}
+
+func returnsBeforeEditedResult(h *harness) {
+	m, _ := h.arrives(1)
+	c := edited(m[0].ID, &entity.Edit{Topic: "orders.fixed", SetValue: true, Value: []byte("new")})
+	c.Topic, c.SentHash = "orders.fixed", entity.RecordHash([]byte("k"), []byte("new"))
+	h.claimAll(c)
+	for _, changes := range [][]func(*entity.Message){
+		{}, {ofTopic("orders.fixed")}, {keyed("k", "new")}, {ofTopic("orders.fixed"), keyed("other", "new")},
+	} {
+		other, got := h.arrives(1, changes...)
+		if len(got) != 0 {
+			h.Errorf("Store found the returns %+v, want none: the attempt sends another record", got)
+		}
+		h.wantForeign(h.get(other[0].ID))
+	}
+	child, got := h.arrives(1, ofTopic("orders.fixed"), keyed("k", "new"))
+	h.wantReturn(got, child[0], m[0].ID, 1)
+}
+
+func returnsOldClaim(h *harness) {
+	m, _ := h.arrives(1)
+	c := h.claim(m[0].ID)
+	h.finish(c, entity.InDoubt)
+	h.clock.Advance(window + time.Second)
+	late, got := h.arrives(1)
+	if len(got) != 0 {
+		h.Errorf("Store found the returns %+v, want none", got)
+	}
+	h.wantForeign(h.get(late[0].ID))
+}
+
+func returnsOnceBeforeResult(h *harness) {
+	m, _ := h.arrives(1)
+	c := h.claim(m[0].ID)
+	two, got := h.arrives(2)
+	h.wantReturn(got, two[0], m[0].ID, 1)
+	h.finish(c, entity.Acknowledged)
+	after, got := h.arrives(1)
+	if len(got) != 0 {
+		h.Errorf("Store found the returns %+v, want none: the attempt has one", got)
+	}
+	h.wantForeign(h.get(two[1].ID))
+	h.wantForeign(h.get(after[0].ID))
+}
+
+// returnsRefuted: an equal record came in while the attempt was a claim, and the attempt
+// sent nothing.
+func returnsRefuted(h *harness) {
+	for _, v := range sentNothing {
+		m, _ := h.arrives(1)
+		c := h.claim(m[0].ID)
+		equal, got := h.arrives(1)
+		h.wantReturn(got, equal[0], m[0].ID, 1)
+		h.finish(c, v)
+		h.wantOutcome(m[0].ID, "")
+		if got := h.get(equal[0].ID); got.Parent != m[0].ID || got.RetryCount != 1 {
+			h.Errorf("after verdict %d the child has parent %s, %d attempts, want %s, 1", v, got.Parent, got.RetryCount, m[0].ID)
+		}
+		if h.get(m[0].ID).Status == entity.Pending {
+			h.clock.Advance(time.Minute)
+			h.attempt(m[0].ID, entity.Acknowledged)
+			h.wantOutcome(m[0].ID, entity.Published)
+			child, got := h.arrives(1)
+			h.wantReturn(got, child[0], m[0].ID, h.get(m[0].ID).RetryCount)
+		}
+		h.clock.Advance(2 * window)
+	}
+}
+
+// returnsHeadersNotRefuted: headers prove that the record was sent, whatever the result
+// says.
+func returnsHeadersNotRefuted(h *harness) {
+	m, _ := h.arrives(1)
+	c := h.claim(m[0].ID)
+	h.arrives(1, func(m *entity.Message) { m.Return = &entity.Return{Parent: c.MessageID, Attempt: c.ID} })
+	h.finish(c, entity.Rescued)
+	h.wantOutcome(m[0].ID, entity.Returned)
+}
+
+// returnsRace sends records round until their line ends; each return is stored before,
+// with or after the result of its attempt.
+func returnsRace(h *harness) {
+	lines := 50
+	if os.Getenv("DLQ_TEST_LONG") == "1" {
+		lines = 1000
+	}
+	for when, order := range map[string]func(store, finish func()){
+		"before": func(store, finish func()) { store(); finish() },
+		"during": func(store, finish func()) { together(2, func(i int) { []func(){store, finish}[i]() }) },
+		"after":  func(store, finish func()) { finish(); store() },
+	} {
+		for line := range lines {
+			h.raceLine(fmt.Sprintf("%s %d", when, line), order)
+		}
+	}
+}
+
+func (h *harness) raceLine(key string, order func(store, finish func())) {
+	h.Helper()
+	h.clock.Advance(time.Second)
+	change := keyed(key, "v")
+	m, _ := h.arrives(1, change)
+	s, root, parents := h.open(deadLetter, 0, 0), m[0].ID, []uuid.UUID{}
+	for trip := 1; ; trip++ {
+		parent := m[0].ID
+		c := h.claim(parent)
+		b := h.batch(s, h.position(s, 0), 1, change)
+		b.ReturnWindow = window
+		var got repository.Stored
+		var stored, finished error
+		order(
+			func() { got, stored = h.Repository.Store(h.Context(), b) },
+			func() {
+				_, finished = h.Repository.Finish(h.Context(), []repository.Result{result(c, entity.Acknowledged)}, entity.By("alice"))
+			},
+		)
+		if stored != nil || finished != nil {
+			h.Fatalf("%s: Store: %v, Finish: %v", key, stored, finished)
+		}
+		h.wantReturn(got.Returns, b.Messages[0], parent, trip)
+		if len(got.Returns) != 1 || got.Returns[0].Root != root {
+			h.Fatalf("%s, trip %d: Store found %+v, want one of root %s", key, trip, got.Returns, root)
+		}
+		m, parents = b.Messages, append(parents, parent)
+		if got.Returns[0].Status != entity.Dead {
+			continue
+		}
+		if trip != entity.DefaultMaxRetries {
+			h.Errorf("%s: DEAD after %d trips, want %d", key, trip, entity.DefaultMaxRetries)
+		}
+		break
+	}
+	for _, id := range parents {
+		if p := h.get(id); p.Status != entity.Resolved || p.Outcome != entity.Returned {
+			h.Errorf("%s: parent is %s, outcome %q, want RESOLVED, returned", key, p.Status, p.Outcome)
+		}
+	}
 }
 
 // returnsForeign: what says that it is a return, and is not, is another record
