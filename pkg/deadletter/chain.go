@@ -104,3 +104,59 @@ func (d *dialect) occurrence(age, count int) int {
 	}
 	return age
 }
+
+// groupOfOrigin returns the consumer group of the hop that the origin was read from: a
+// replay goes to that hop's topic, and its group reads there. latest is what the latest
+// hop says; it counts where there is one hop, or none that names a topic.
+func (c *decoding) groupOfOrigin(latest string) string {
+	m := c.root
+	if m.dialect == nil || latest != "" && m.dialect.name == genericName || m.dialect == c.hops[0] && c.h.count(m.dialect.topic) < 2 {
+		return latest
+	}
+	at, group := c.groupOf(m)
+	c.trail[fieldGroup] = trace{}
+	if at > 0 {
+		c.trail[fieldGroup] = trace{dialect: m.dialect, at: at}
+	}
+	return group
+}
+
+// groupOf returns the group of one hop and its header's place, counted from 1; 0 for none.
+func (c *decoding) groupOf(m mention) (at int32, group string) {
+	d := m.dialect
+	count := c.h.count(d.topic)
+	if count < 2 && !d.groupFollows {
+		f := d.failure(c.h)
+		return f.at[fieldGroup], f.ConsumerGroup
+	}
+	n := d.occurrence(m.age, count)
+	for _, key := range d.groups {
+		i := -1
+		if d.groupFollows {
+			i = c.behindTopic(key, c.h.nthIndex(d.topic, n))
+		} else if c.h.count(key) == count {
+			i = c.h.nthIndex(key, n)
+		}
+		if i < 0 {
+			continue
+		}
+		if value := cleanText(d.value(fieldGroup, c.h[i].Value), MaxConsumerGroup); value != "" {
+			return int32(i + 1), value
+		}
+	}
+	return 0, ""
+}
+
+// behindTopic returns the place of the first header of that name behind from and before
+// the topic of another hop; -1 when there is none.
+func (c *decoding) behindTopic(key string, from int) int {
+	for i := from + 1; i < len(c.h); i++ {
+		if c.h[i].Key == key {
+			return i
+		}
+		if slices.ContainsFunc(c.hops, func(d *dialect) bool { return d.topic == c.h[i].Key }) {
+			return -1
+		}
+	}
+	return -1
+}

@@ -76,6 +76,7 @@ func (c *decoding) read(rec entity.Record, ts time.Time, room []*dialect) Readin
 		c.trail[fieldMessage] = trace{}
 	}
 	r.OriginalTopic, r.Origin = c.origin(ts)
+	r.Failure.ConsumerGroup = c.groupOfOrigin(r.Failure.ConsumerGroup)
 	if r.Failure.ConsumerGroup == "" {
 		r.Failure.ConsumerGroup = groupFromName(c.topic, r.OriginalTopic)
 		c.trail[fieldGroup] = trace{by: entity.ByName}

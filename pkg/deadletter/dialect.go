@@ -40,6 +40,9 @@ type dialect struct {
 	// only when there was a cause, and name the class better than classes.
 	causes, classes, messages, stacks, groups, attempts []string
 
+	// groupFollows: a group is written behind its hop's topic, and only when the producer
+	// knows it, so that its place tells its hop.
+	groupFollows bool
 	// unwrap, when set, takes what a field needs out of a header's value.
 	unwrap func(field, []byte) []byte
 

@@ -5,15 +5,17 @@ import (
 	"strings"
 )
 
-// hexkit is the GHGA library. Its event_id is "service,topic,partition,offset",
-// where the service is the consumer group. Its first versions wrote neither the id
-// nor the topic, which stands in the dead-letter topic's name.
+// hexkit is the GHGA library. It names the consumer group as the service, gives the dead
+// letter an event_id of its own and keeps the record's in original_event_id. Before that,
+// its event_id was "service,topic,partition,offset"; its first versions wrote neither the
+// id nor the topic, which is in the dead-letter topic's name.
 var hexkit = dialect{
 	name:     "hexkit",
 	anchors:  [][]string{{hexkitTopic, "exc_class"}, {"exc_class", "exc_msg"}},
 	topic:    hexkitTopic,
 	classes:  []string{"exc_class"},
 	messages: []string{"exc_msg"},
+	groups:   []string{"service"},
 	refinePlace: func(h headers, p place) place {
 		if id, at := eventID(h); len(id) == 4 && string(id[1]) == p.topic {
 			p.partition, p.offset = partition(id[2]), offset(id[3])
@@ -30,12 +32,16 @@ var hexkit = dialect{
 	},
 }
 
-const hexkitTopic = "original_topic"
+const (
+	hexkitTopic      = "original_topic"
+	hexkitEvent      = "event_id"
+	hexkitFirstEvent = "original_event_id"
+)
 
 // eventID splits off at most one part too many, which makes the id malformed. at is
 // the header's place, as in sources.
 func eventID(h headers) (parts [][]byte, at int32) {
-	i := h.lastIndex("event_id")
+	i := h.lastIndex(hexkitEvent)
 	if i < 0 {
 		return nil, 0
 	}

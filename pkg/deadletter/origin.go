@@ -29,7 +29,7 @@ func (c *decoding) origin(ts time.Time) (string, entity.Origin) {
 	} else if found {
 		topic, o.Confidence = p.topic, entity.FromHeader
 		c.notePlace(p, fieldTopic)
-	} else if named := c.named(); named != "" {
+	} else if named := c.named(); named != "" && !saysNoSource(c.h) {
 		topic, o.Confidence = named, entity.FromName
 		c.trail[fieldTopic] = trace{by: entity.ByName}
 	}

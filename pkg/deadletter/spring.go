@@ -20,6 +20,8 @@ var springDLT = dialect{
 	stacks:    []string{"kafka_dlt-exception-stacktrace", "kafka_dlt-key-exception-stacktrace"},
 	groups:    []string{springGroup},
 	attempts:  []string{"kafka_deliveryAttempt"},
+
+	groupFollows: true,
 }
 
 // springRetryTopic is Spring's @RetryableTopic. The position is that of the main
@@ -36,6 +38,7 @@ var springRetryTopic = dialect{
 	messages:      []string{"kafka_exception-message", "kafka_key-exception-message"},
 	stacks:        []string{"kafka_exception-stacktrace", "kafka_key-exception-stacktrace"},
 	groups:        []string{springGroup},
+	groupFollows:  true,
 	refinePlace:   retryTopicTimestamp,
 	refineFailure: retryTopicAttemptCount,
 }

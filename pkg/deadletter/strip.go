@@ -29,20 +29,26 @@ func (d *Decoder) Strip(dialect, target string, headers []entity.Header) []entit
 		own = strippedFor[dialect]
 	}
 	if dialect == hexkit.name && hexkitRetry(target) {
-		own = ownNames{names: maps.Clone(own.names), prefixes: own.prefixes}
+		own.names = maps.Clone(own.names)
 		delete(own.names, hexkitTopic)
 	}
 	return strip(own, headers)
 }
 
-func strip(own ownNames, headers []entity.Header) []entity.Header {
+func strip(own ownNames, list headers) []entity.Header {
 	var kept []entity.Header
-	for _, h := range headers {
-		if stripped(own, h.Key) {
+	saved := -1
+	if own.saved != "" {
+		saved = list.lastIndex(own.saved)
+	}
+	for i, h := range list {
+		if i == saved && len(h.Value) > 0 {
+			h.Key = own.restored
+		} else if stripped(own, h.Key) {
 			continue
 		}
 		if kept == nil {
-			kept = make([]entity.Header, 0, len(headers))
+			kept = make([]entity.Header, 0, len(list))
 		}
 		kept = append(kept, h)
 	}
@@ -122,8 +128,11 @@ var strippedAlways = set(
 
 // strippedFor are names that only mean something when the dialect was recognised.
 var strippedFor = map[string]ownNames{
-	k1s0.name:          {names: set(sharedNames, family("", "error"))},
-	hexkit.name:        {names: set(sharedNames, family("", "event_id"))},
+	k1s0.name: {names: set(sharedNames, family("", "error"))},
+	hexkit.name: {
+		names: set(sharedNames, family("", hexkitEvent, hexkitFirstEvent, "service")),
+		saved: hexkitFirstEvent, restored: hexkitEvent,
+	},
 	karafka.name:       {names: set(sharedNames)},
 	karafkaLegacy.name: {names: set(sharedNames)},
 	karafkaHyphenated.name: {names: set(family("original-",
@@ -139,9 +148,12 @@ var strippedFor = map[string]ownNames{
 	},
 }
 
+// ownNames are what a dialect strips. Where it saved a header of the record under another
+// name, the last one of that name is restored.
 type ownNames struct {
-	names    map[string]bool
-	prefixes []string
+	names           map[string]bool
+	prefixes        []string
+	saved, restored string
 }
 
 // sharedNames are written by several libraries under the same plain words.

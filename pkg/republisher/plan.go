@@ -72,10 +72,14 @@ func elsewhere(out *entity.Outgoing) bool {
 
 // refusal says what is against a replay and can be told without asking Kafka.
 func (r *Republisher) refusal(out *entity.Outgoing, bulk bool) error {
+	m := &out.Message
+	carried := out.Edit == nil || !out.Edit.SetValue // what is sent is the message's own value
+	if carried && deadletter.HasNoSource(m.Record) {
+		return refuse(entity.BadRecord, "the dead letter has no source record: Kafka Streams failed without one, and there is nothing to send")
+	}
 	if err := r.topicRefusal(topicOf(out)); err != nil {
 		return err
 	}
-	m := &out.Message
 	switch {
 	case elsewhere(out):
 		if !r.allowed.limited {
@@ -84,7 +88,7 @@ func (r *Republisher) refusal(out *entity.Outgoing, bulk bool) error {
 	case bulk && m.Origin.Confidence == entity.FromName:
 		return refuse(entity.UnknownTopic, "original topic %q was derived from a name; retry one message at a time, or map it", m.OriginalTopic)
 	}
-	if out.Edit != nil && out.Edit.SetValue {
+	if !carried {
 		return nil
 	}
 	return valueRefusal(m)

@@ -19,6 +19,18 @@ func state(s entity.ValueState) func(*entity.Message) {
 	return func(m *entity.Message) { m.Record.State = s }
 }
 
+// withoutSource is the dead letter of a Kafka Streams punctuator.
+func withoutSource(value []byte) func(*entity.Message) {
+	return func(m *entity.Message) {
+		m.Record = entity.Record{Value: value, Size: int64(len(value)), Headers: []entity.Header{
+			{Key: "__streams.errors.exception", Value: []byte("java.lang.IllegalStateException")},
+			{Key: "__streams.errors.topic"},
+			{Key: "__streams.errors.partition", Value: []byte("-1")},
+			{Key: "__streams.errors.offset", Value: []byte("-1")},
+		}}
+	}
+}
+
 func TestPlanRefuses(t *testing.T) {
 	t.Parallel()
 	cases := []struct {
@@ -43,6 +55,13 @@ func TestPlanRefuses(t *testing.T) {
 		{"GuessedOriginInBulk", func(m *entity.Message) { m.Origin.Confidence = entity.FromName }, nil, true, entity.UnknownTopic},
 		{"GuessedOriginAlone", func(m *entity.Message) { m.Origin.Confidence = entity.FromName }, nil, false, ""},
 		{"RowWithoutAnything", state(entity.ValueMissing), nil, false, entity.BadRecord},
+		{"NoSourceRecordWhateverItsOrigin", withoutSource(nil), nil, false, entity.BadRecord},
+		{"NoSourceRecordInBulk", withoutSource(nil), nil, true, entity.BadRecord},
+		{"NoSourceRecordAndUnknownOrigin", func(m *entity.Message) {
+			withoutSource(nil)(m)
+			m.OriginalTopic = ""
+		}, nil, false, entity.BadRecord},
+		{"NoSourceRecordButAValue", withoutSource([]byte("v")), nil, false, ""},
 		{"RowWithPayload", state(entity.ValueFromPayload), nil, false, ""},
 		{"OverLimitStillThere", state(entity.ValueOverLimit), nil, false, ""},
 		{"OverLimitGone", func(m *entity.Message) {
