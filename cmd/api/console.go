@@ -12,7 +12,7 @@ func (p *parts) mountConsole() error {
 	if !settings.Enabled {
 		return nil
 	}
-	settings.Environment = cfg.App.Environment
+	settings.Name, settings.Environment = cfg.App.Name, cfg.App.Environment
 	settings.ApplicationFrames = cfg.Groups.Frames
 	var options []console.Option
 	if cfg.Auth.Mode != auth.ModeNone {

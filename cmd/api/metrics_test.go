@@ -120,7 +120,7 @@ var unwatched = map[string]string{
 // series returns the labels of every metric of every program, by its name.
 func series(t *testing.T) map[string][]string {
 	t.Helper()
-	base := program.Base{Config: program.DefaultConfig(), Log: zap.NewNop(), Registry: telemetry.NewRegistry()}
+	base := program.Base{Config: program.DefaultConfig(), Log: zap.NewNop(), Registry: telemetry.NewRegistry(telemetry.Deployment{})}
 	database := postgres.DefaultConfig()
 	database.Host, database.Name, database.User = "127.0.0.1", "nobody", "nobody"
 	base.Config.Database = &database

@@ -22,6 +22,9 @@ type Config struct {
 	// ApplicationFrames are beginnings of stack frames that are the operators' own
 	// code. Empty: all that is not known to be a framework's.
 	ApplicationFrames []string `mapstructure:"-"`
+	// Name is the title of the pages.
+	Name string `mapstructure:"-"`
+
 	// Environment is shown beside the name, so that nobody takes one system for
 	// another.
 	Environment string `mapstructure:"-"`
@@ -31,6 +34,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Enabled:        true,
+		Name:           "dlq-manager",
 		VersionHeaders: []string{"version", "app-version", "x-version", "service-version", "schema-version"},
 	}
 }

@@ -38,6 +38,7 @@ type page struct {
 type view struct {
 	page
 	Viewer      *viewer
+	Name        string
 	Environment string
 	Theme       string
 	Self        string // path and query of the page
@@ -77,7 +78,7 @@ func (c *Console) render(w http.ResponseWriter, r *http.Request, status int, nam
 		return fmt.Errorf("there is no page %q", name)
 	}
 	v := view{
-		page: p, Viewer: viewerOf(r), Environment: c.cfg.Environment, Theme: themeOf(r),
+		page: p, Viewer: viewerOf(r), Name: c.cfg.Name, Environment: c.cfg.Environment, Theme: themeOf(r),
 		Self: selfOf(r, p), Path: r.URL.Path, Done: takeDone(w, r),
 		Offers: offers{Needed: c.needAuth, Issuer: c.signIn != nil},
 	}

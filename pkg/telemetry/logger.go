@@ -34,14 +34,14 @@ func (c LogConfig) Validate() error {
 }
 
 // NewLogger returns a logger that writes to standard error. Every line has
-// the service and its version, and its time in UTC with milliseconds. Lines
+// the service, its version and the deployment, and its time in UTC with milliseconds. Lines
 // are never sampled, because the one that is dropped is the one that an
 // operator searches for, and have no stack traces.
-func NewLogger(cfg LogConfig, service, version string) (*zap.Logger, error) {
-	return newLogger(cfg, service, version, zapcore.Lock(os.Stderr))
+func NewLogger(cfg LogConfig, service, version string, d Deployment) (*zap.Logger, error) {
+	return newLogger(cfg, service, version, d, zapcore.Lock(os.Stderr))
 }
 
-func newLogger(cfg LogConfig, service, version string, out zapcore.WriteSyncer) (*zap.Logger, error) {
+func newLogger(cfg LogConfig, service, version string, d Deployment, out zapcore.WriteSyncer) (*zap.Logger, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("log: %w", err)
 	}
@@ -50,7 +50,13 @@ func newLogger(cfg LogConfig, service, version string, out zapcore.WriteSyncer) 
 		return nil, fmt.Errorf("log: %w", err)
 	}
 	core := zapcore.NewCore(encoder(cfg.Format), out, level)
-	return zap.New(core, zap.ErrorOutput(out)).With(zap.String("service", service), zap.String("version", version)), nil
+	fields := []zap.Field{zap.String("service", service), zap.String("version", version)}
+	for _, part := range []struct{ key, value string }{{"app", d.Name}, {"app_version", d.Version}, {"tier", d.Tier}} {
+		if part.value != "" {
+			fields = append(fields, zap.String(part.key, part.value))
+		}
+	}
+	return zap.New(core, zap.ErrorOutput(out)).With(fields...), nil
 }
 
 func encoder(format string) zapcore.Encoder {

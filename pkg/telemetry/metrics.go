@@ -10,13 +10,16 @@ import (
 
 // NewRegistry returns a registry of its own, never the default one, that has
 // the metrics of the Go runtime and the process, go_build_info, and
-// dlq_build_info, which is always 1 and has what ReadBuild returns as labels.
-func NewRegistry() *prometheus.Registry {
+// dlq_build_info, which is always 1 and has what ReadBuild returns, and the deployment, as labels.
+func NewRegistry(d Deployment) *prometheus.Registry {
 	b := ReadBuild()
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name:        "dlq_build_info",
-		Help:        "Always 1; the labels say which build is running.",
-		ConstLabels: prometheus.Labels{"version": b.Version, "revision": b.Revision, "goversion": b.GoVersion},
+		Name: "dlq_build_info",
+		Help: "Always 1; the labels say which build is running, and in which deployment.",
+		ConstLabels: prometheus.Labels{
+			"version": b.Version, "revision": b.Revision, "goversion": b.GoVersion,
+			"app": d.Name, "app_version": d.Version, "tier": d.Tier,
+		},
 	})
 	info.Set(1)
 

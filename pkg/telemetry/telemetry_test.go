@@ -23,7 +23,7 @@ func TestLogger(t *testing.T) {
 		if err := json.Unmarshal([]byte(line), &got); err != nil {
 			t.Fatalf("got %q: %v", line, err)
 		}
-		for key, want := range map[string]any{"service": "api", "version": "1.2", "msg": "broken", "level": "error", "n": 7.0} {
+		for key, want := range map[string]any{"service": "api", "version": "1.2", "app": "dead-letters-eu", "app_version": "9.9.9", "tier": nil, "msg": "broken", "level": "error", "n": 7.0} {
 			if got[key] != want {
 				t.Errorf("%s: got %v, want %v", key, got[key], want)
 			}
@@ -54,7 +54,7 @@ func TestLogger(t *testing.T) {
 
 	t.Run("RefusesBadSettingsAllAtOnce", func(t *testing.T) {
 		t.Parallel()
-		_, err := NewLogger(LogConfig{Level: "loud", Format: "xml"}, "api", "1")
+		_, err := NewLogger(LogConfig{Level: "loud", Format: "xml"}, "api", "1", Deployment{})
 		if err == nil || !strings.Contains(err.Error(), `"loud"`) || !strings.Contains(err.Error(), `"xml"`) {
 			t.Errorf("got %v, want an error naming loud and xml", err)
 		}
@@ -68,10 +68,12 @@ func TestLogger(t *testing.T) {
 	})
 }
 
+var someDeployment = Deployment{Name: "dead-letters-eu", Version: "9.9.9"}
+
 func logged(t *testing.T, cfg LogConfig, write func(*zap.Logger)) string {
 	t.Helper()
 	var out bytes.Buffer
-	l, err := newLogger(cfg, "api", "1.2", zapcore.AddSync(&out))
+	l, err := newLogger(cfg, "api", "1.2", someDeployment, zapcore.AddSync(&out))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,11 +85,11 @@ func TestRegistry(t *testing.T) {
 	t.Parallel()
 
 	answer := httptest.NewRecorder()
-	Handler(NewRegistry()).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	Handler(NewRegistry(someDeployment)).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	if answer.Code != http.StatusOK {
 		t.Fatalf("got status %d, want 200", answer.Code)
 	}
-	for _, want := range []string{"\ngo_goroutines ", "\nprocess_start_time_seconds ", "\ngo_build_info{", "\ndlq_build_info{", `version="` + Version() + `"`} {
+	for _, want := range []string{"\ngo_goroutines ", "\nprocess_start_time_seconds ", "\ngo_build_info{", "\ndlq_build_info{", `version="` + Version() + `"`, `app="dead-letters-eu"`, `app_version="9.9.9"`} {
 		if !strings.Contains(answer.Body.String(), want) {
 			t.Errorf("got no %q, want it among the metrics", want)
 		}
@@ -95,7 +97,7 @@ func TestRegistry(t *testing.T) {
 
 	t.Run("IsNeverShared", func(t *testing.T) {
 		t.Parallel()
-		if a, b := NewRegistry(), NewRegistry(); a == b {
+		if a, b := NewRegistry(someDeployment), NewRegistry(someDeployment); a == b {
 			t.Error("got the same registry twice, want two")
 		}
 	})

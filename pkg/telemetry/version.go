@@ -19,6 +19,10 @@ type Build struct {
 	GoVersion string
 }
 
+// Deployment is what the configuration calls the deployment that a program belongs to.
+// Log lines and dlq_build_info have it. Empty parts are left out of log lines.
+type Deployment struct{ Name, Version, Tier string }
+
 // Version returns the version alone, for --version and log lines.
 func Version() string { return ReadBuild().Version }
 

@@ -45,7 +45,8 @@ type Config struct {
 	Tracing telemetry.TracingConfig `mapstructure:"tracing"`
 }
 
-// App says which deployment this is.
+// App says which deployment this is. Log lines and the metric dlq_build_info have the
+// name, the version and the tier; the console's pages have the name.
 type App struct {
 	Name        string `mapstructure:"name"`
 	Version     string `mapstructure:"version"`

@@ -118,14 +118,15 @@ func Start(service, path string, environ []string) (Base, error) {
 	if err != nil {
 		return Base{}, err
 	}
-	log, err := telemetry.NewLogger(cfg.Log, service, telemetry.Version())
+	deployment := telemetry.Deployment{Name: cfg.App.Name, Version: cfg.App.Version, Tier: cfg.App.Tier}
+	log, err := telemetry.NewLogger(cfg.Log, service, telemetry.Version(), deployment)
 	if err != nil {
 		return Base{}, err
 	}
 	for _, w := range append(warnings, cfg.unencrypted()...) {
 		log.Warn("configuration: " + w)
 	}
-	registry := telemetry.NewRegistry()
+	registry := telemetry.NewRegistry(deployment)
 	registry.MustRegister(telemetry.NewCredentialFiles(cfg.credentialFiles()))
 	return Base{Config: cfg, Log: log, Registry: registry}, nil
 }
