@@ -80,16 +80,18 @@ func (p *parts) buildServer(store repository.Repository) error {
 	failure := func(m entity.Message) (class, message, stack string) {
 		return m.Failure.Class, m.ErrorMessage, stackTrace(m)
 	}
-	p.finder = catalogue.New(cfg.Search, store, failure, maker, masks, base.Registry, base.Log)
+	derived := decoder.Masking(masks)
+	p.finder = catalogue.New(cfg.Search, store, failure, maker, masks, derived.Of, base.Registry, base.Log)
 	p.service = redrive.New(cfg.Redrive, store, p.publisher, base.Registry, base.Log, redrive.WithTracing(base.Tracing.Provider()),
 		redrive.WithTopicLabels(p.labels.Label))
 	p.server = rest.New(cfg.Server, store, p.service, p.checks(), base.Registry, base.Log,
-		append(p.readings(decoder), rest.WithMasks(masks), rest.WithAuth(authenticator, cfg.Auth.Mode),
+		append(p.readings(decoder), rest.WithMasks(masks), rest.WithDerivedMasks(derived), rest.WithAuth(authenticator, cfg.Auth.Mode),
 			rest.WithTracing(base.Tracing.Provider()))...)
 	quiet := heartbeats(cfg.Heartbeat, maker)
 	base.Registry.MustRegister(newStateCollector(store, p.labels.Label), newGroupsCollector(store, quiet.Groups, base.Log),
 		newArchiveCollector(store, base.Log), newAuthDisabled(cfg.Auth.Mode))
-	if p.teller, err = notify.New(cfg.Notify, store, base.Registry, base.Log, notify.WithQuiet(quiet)); err != nil {
+	if p.teller, err = notify.New(cfg.Notify, store, base.Registry, base.Log, notify.WithQuiet(quiet),
+		notify.WithMaskedGroups(derived.Fields().Group())); err != nil {
 		return err
 	}
 	p.buildHeart(store)

@@ -74,6 +74,7 @@ type Worker struct {
 	decode  func(entity.Message) (class, message, stack string)
 	maker   *fingerprint.Maker
 	masks   *payload.Masks
+	hidden  func(*entity.Message) entity.MaskedFields
 	metrics *metrics
 	log     *zap.Logger
 
@@ -95,14 +96,15 @@ type Worker struct {
 }
 
 // New returns a worker. decode reads of a message what its group is made of, and
-// is asked only for messages without one. The metrics are registered with
+// is asked only for messages without one. hidden says which fields of a message come
+// from masked headers: they are not in its text. The metrics are registered with
 // registry. From then on the store answers searches from documents alone that are
 // made as cfg and masks say.
 func New(cfg Config, store Store, decode func(entity.Message) (class, message, stack string), maker *fingerprint.Maker,
-	masks *payload.Masks, registry prometheus.Registerer, log *zap.Logger,
+	masks *payload.Masks, hidden func(*entity.Message) entity.MaskedFields, registry prometheus.Registerer, log *zap.Logger,
 ) *Worker {
 	w := &Worker{
-		cfg: cfg, store: store, decode: decode, maker: maker, masks: masks, metrics: newMetrics(registry), log: log,
+		cfg: cfg, store: store, decode: decode, maker: maker, masks: masks, hidden: hidden, metrics: newMetrics(registry), log: log,
 		owner: uuid.New(), version: version(cfg, masks),
 	}
 	store.AnswerFrom(w.version)

@@ -174,7 +174,7 @@ func start(t *testing.T, store *fakeStore, cfg Config) *fixture {
 	}
 	core, lines := observer.New(zap.InfoLevel)
 	decode := func(m entity.Message) (class, message, stack string) { return "E", m.ErrorMessage, "" }
-	w := New(cfg, store, decode, maker, masks, prometheus.NewRegistry(), zap.New(core))
+	w := New(cfg, store, decode, maker, masks, func(*entity.Message) entity.MaskedFields { return entity.MaskedFields{} }, prometheus.NewRegistry(), zap.New(core))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); w.Run(ctx) }()

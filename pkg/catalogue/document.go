@@ -42,7 +42,11 @@ func (w *Worker) document(m *entity.Message) entity.Document {
 // text is the error message and the record's text, each on lines of its own so
 // that no phrase is found across both.
 func (w *Worker) text(m *entity.Message) string {
-	message := m.ErrorMessage[:min(len(m.ErrorMessage), maxErrorMessage)]
+	message := m.ErrorMessage
+	if w.hidden(m).ErrorMessage {
+		message = ""
+	}
+	message = message[:min(len(message), maxErrorMessage)]
 	message = strings.ReplaceAll(strings.ToValidUTF8(message, ""), "\x00", " ")
 	value := payload.Text(stored(&m.Record), w.masks, int(w.cfg.PayloadBytes))
 	if value == "" {

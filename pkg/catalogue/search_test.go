@@ -2,6 +2,7 @@ package catalogue_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,6 +29,9 @@ func TestSearch(t *testing.T) {
 			Headers: []entity.Header{{Key: "trace", Value: []byte("t-1")}},
 		}
 		store.Insert(m)
+		hidden := entity.NewMessage("orders", "hidden stock", time.Now())
+		hidden.Record.Value = []byte(`{"sku":"behind-a-mask"}`)
+		store.Insert(hidden)
 		run(t, store)
 
 		word := func(words ...string) entity.Filter { return entity.Filter{Words: words} }
@@ -42,6 +46,8 @@ func TestSearch(t *testing.T) {
 			"WordOfTheRecord":    {word("stock", "x-1"), 1},
 			"NoSuchWord":         {word("stocks"), 0},
 			"NeverWhatIsMasked":  {word("4111"), 0},
+			"NorReadFromMasked":  {word("hidden"), 0},
+			"ButItsRecord":       {word("behind-a-mask"), 1},
 			"Field":              {field("$.items[*].sku", "X-1"), 1},
 			"FieldByNumber":      {field("$.items[*].quantity", "2"), 1},
 			"FieldWithOtherText": {field("$.items[*].sku", "x-1"), 0},
@@ -68,8 +74,11 @@ func run(t *testing.T, store *memory.Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	hidden := func(m *entity.Message) entity.MaskedFields {
+		return entity.MaskedFields{ErrorMessage: strings.Contains(m.ErrorMessage, "hidden")}
+	}
 	decode := func(m entity.Message) (class, message, stack string) { return "", m.ErrorMessage, "" }
-	w := catalogue.New(catalogue.DefaultConfig(), store, decode, maker, masks, prometheus.NewRegistry(), zap.NewNop())
+	w := catalogue.New(catalogue.DefaultConfig(), store, decode, maker, masks, hidden, prometheus.NewRegistry(), zap.NewNop())
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	w.Run(ctx)

@@ -1953,6 +1953,9 @@ type Trend string
 // Unmask defines model for Unmask.
 type Unmask = bool
 
+// UnmaskGroups defines model for UnmaskGroups.
+type UnmaskGroups = bool
+
 // ChangedMessage defines model for ChangedMessage.
 type ChangedMessage struct {
 	Id         openapi_types.UUID `json:"id"`
@@ -2289,7 +2292,10 @@ type ListGroupsParams struct {
 
 	// Trend Of which time hourly counts are wanted.
 	Trend *ListGroupsParamsTrend `form:"trend,omitempty" json:"trend,omitempty"`
-	Limit *Limit                 `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Unmask Show the title, class and frames where they may come from masked headers. Needs the grant unmask on all topics, and is noted in the audit trail.
+	Unmask *UnmaskGroups `form:"unmask,omitempty" json:"unmask,omitempty"`
+	Limit  *Limit        `form:"limit,omitempty" json:"limit,omitempty"`
 
 	// Cursor From `next_cursor`; of this very list, with the same parameters.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
@@ -2305,6 +2311,9 @@ type ListGroupsParamsTrend string
 type GetGroupParams struct {
 	// Trend Of which time hourly counts are wanted.
 	Trend *GetGroupParamsTrend `form:"trend,omitempty" json:"trend,omitempty"`
+
+	// Unmask Show the title, class and frames where they may come from masked headers. Needs the grant unmask on all topics, and is noted in the audit trail.
+	Unmask *UnmaskGroups `form:"unmask,omitempty" json:"unmask,omitempty"`
 }
 
 // GetGroupParamsTrend defines parameters for GetGroup.
@@ -5520,6 +5529,18 @@ func NewListGroupsRequest(server string, params *ListGroupsParams) (*http.Reques
 
 		}
 
+		if params.Unmask != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "unmask", *params.Unmask, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if params.Limit != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
@@ -5596,6 +5617,18 @@ func NewGetGroupRequest(server string, id InGroupID, params *GetGroupParams) (*h
 		if params.Trend != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "trend", *params.Trend, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Unmask != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "unmask", *params.Unmask, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {

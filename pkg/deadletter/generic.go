@@ -99,6 +99,9 @@ func lookUp(key string) (alias, bool) {
 	return a, ok
 }
 
+// foldedPrefixes are the words that foldKey leaves out.
+var foldedPrefixes = []string{"x", "dlq", "dlt", "kafka", "krafka"}
+
 // foldKey appends key in lower case without separators and without the words that
 // producers put in front: x, dlq, dlt, kafka, krafka.
 func foldKey(to []byte, key string) []byte {
@@ -113,7 +116,7 @@ func foldKey(to []byte, key string) []byte {
 			continue
 		}
 		switch string(to[start:]) {
-		case "x", "dlq", "dlt", "kafka", "krafka":
+		case "x", "dlq", "dlt", "kafka", "krafka": // foldedPrefixes
 			to = to[:start]
 		}
 	}

@@ -49,6 +49,16 @@ type Derived struct {
 // NotDerived is what is said of a value that is not known.
 func NotDerived() Derived { return Derived{Source: ByNothing, Confidence: CertaintyNone} }
 
+// MaskedFields are those fields of a dead letter's failure that masks of headers hide,
+// because they were read from a masked header.
+type MaskedFields struct {
+	ErrorMessage, ErrorClass, StackTrace, ConsumerGroup bool
+}
+
+// Group reports whether the texts of error groups are masked: each is made of a class,
+// a message and a stack trace of any of its messages.
+func (f MaskedFields) Group() bool { return f.ErrorMessage || f.ErrorClass || f.StackTrace }
+
 // Explanation says where everything that a dead letter tells of itself was learnt.
 type Explanation struct {
 	OriginalTopic     Derived

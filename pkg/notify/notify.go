@@ -42,6 +42,7 @@ type Notifier struct {
 	now     func() time.Time
 	random  func() float64
 	quiet   Quiet
+	masked  bool // the texts of error groups are not told
 
 	away bool // the store did not answer; Run's
 }
@@ -69,15 +70,22 @@ type Option func(*Notifier)
 // WithQuiet leaves out what a program makes happen itself.
 func WithQuiet(q Quiet) Option { return func(n *Notifier) { n.quiet = q } }
 
+// WithMaskedGroups tells nothing of what error groups say: it may come from what is
+// masked, and receivers are no callers that have a grant.
+func WithMaskedGroups(masked bool) Option { return func(n *Notifier) { n.masked = masked } }
+
 // New returns a Notifier whose metrics are in registry. cfg must be valid.
 func New(cfg Config, store repository.Notifications, registry prometheus.Registerer, log *zap.Logger, options ...Option) (*Notifier, error) {
 	n := &Notifier{
 		cfg: cfg, store: store, log: log, now: time.Now, random: rand.Float64, //nolint:gosec // jitter is no secret
 	}
+	for _, o := range options {
+		o(n)
+	}
 	client := newClient(cfg.Timeout)
 	var names []string
 	for _, s := range cfg.Sinks {
-		made, err := newSink(s, cfg, client)
+		made, err := newSink(s, cfg, client, n.masked)
 		if err != nil {
 			return nil, err
 		}
@@ -85,13 +93,10 @@ func New(cfg Config, store repository.Notifications, registry prometheus.Registe
 		names = append(names, s.Name)
 	}
 	n.metrics = newMetrics(registry, names)
-	for _, o := range options {
-		o(n)
-	}
 	return n, nil
 }
 
-func newSink(s SinkConfig, cfg Config, client doer) (*sink, error) {
+func newSink(s SinkConfig, cfg Config, client doer, masked bool) (*sink, error) {
 	made := &sink{name: s.Name, kinds: map[repository.EventKind]bool{}}
 	kinds := repository.EventKinds()
 	if len(s.Kinds) > 0 {
@@ -115,7 +120,7 @@ func newSink(s SinkConfig, cfg Config, client doer) (*sink, error) {
 		perMinute = defaultPerMinute
 	}
 	made.pace = time.Minute / time.Duration(perMinute)
-	words := words{source: cfg.Source, console: cfg.ConsoleURL}
+	words := words{source: cfg.Source, console: cfg.ConsoleURL, masked: masked}
 	target := target{client: client, url: s.URL, urlFile: s.URLFile}
 	if s.Type == TypeSlack {
 		made.sender = &slack{target: target, words: words}

@@ -248,7 +248,7 @@ func TestSummary(t *testing.T) {
 			n := repository.NewNotice{Kind: c.e.Kind, Object: objectOf(c.e)}
 			add(&n, c.e)
 			notice := repository.Notice{NewNotice: n}
-			d, err := unpack(notice)
+			d, err := words{}.unpack(notice)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -256,6 +256,23 @@ func TestSummary(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
 		})
+	}
+}
+
+// What groups say may come from masked headers: no receiver is told, not even of
+// notices that were kept before there was a mask.
+func TestGroupsAreMasked(t *testing.T) {
+	t.Parallel()
+	n := repository.NewNotice{Kind: repository.GroupNew}
+	add(&n, repository.Event{Kind: repository.GroupNew, Class: "com.acme.Secret", Title: "a secret failure", Topics: []string{"orders"}})
+	notice := repository.Notice{NewNotice: n}
+	d, err := words{masked: true}.unpack(notice)
+	if got := summary(notice, d); err != nil || got != "New error group in orders: ***" {
+		t.Errorf("the summary is %q, %v, want it masked", got, err)
+	}
+	body, err := words{masked: true}.cloudEvent(notice)
+	if err != nil || strings.Contains(strings.ToLower(string(body)), "secret") {
+		t.Errorf("the event is %s, %v, want it masked", body, err)
 	}
 }
 

@@ -23,7 +23,7 @@ type slackMessage struct {
 }
 
 func (s *slack) send(ctx context.Context, n repository.Notice) error {
-	d, err := unpack(n)
+	d, err := s.words.unpack(n)
 	if err != nil {
 		return err
 	}

@@ -81,7 +81,11 @@ func plain(text string) string {
 type words struct {
 	source  string
 	console string // where the console is seen; "" for no links
+	masked  bool   // the texts of error groups are not told
 }
+
+// maskedText stands in place of what is masked.
+const maskedText = "***"
 
 // eventTypes are the types of CloudEvents.
 const eventTypes = "com.github.dlq-manager."
@@ -111,7 +115,7 @@ type data struct {
 }
 
 func (w words) cloudEvent(n repository.Notice) ([]byte, error) {
-	d, err := unpack(n)
+	d, err := w.unpack(n)
 	if err != nil {
 		return nil, err
 	}
@@ -125,9 +129,13 @@ func (w words) cloudEvent(n repository.Notice) ([]byte, error) {
 	})
 }
 
-func unpack(n repository.Notice) (d detail, err error) {
+// unpack masks also what was kept before there was a mask.
+func (w words) unpack(n repository.Notice) (d detail, err error) {
 	if err := json.Unmarshal(n.Detail, &d); err != nil {
 		return d, fmt.Errorf("read a notice: %w", err)
+	}
+	if w.masked && d.Group != nil {
+		d.Group.Class, d.Group.Title = "", maskedText
 	}
 	return d, nil
 }

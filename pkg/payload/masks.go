@@ -49,12 +49,17 @@ func (m *Masks) rules() rules {
 // Empty reports whether nothing is masked.
 func (m *Masks) Empty() bool { return m == nil || len(m.paths)+len(m.headers) == 0 }
 
-// Version is a number that changes when the masked paths do, and with them what
-// Text returns.
+// Version is a number that changes when the masks do, and with them what may stand in
+// a text that all may search.
 func (m *Masks) Version() uint64 {
 	h := sha256.New()
 	for _, p := range m.rules() {
 		fmt.Fprintf(h, "path %q\n", p.String())
+	}
+	if m != nil {
+		for _, name := range m.headers {
+			fmt.Fprintf(h, "header %q\n", name)
+		}
 	}
 	return binary.BigEndian.Uint64(h.Sum(nil))
 }
@@ -66,6 +71,15 @@ func (m *Masks) Header(name string) bool {
 	}
 	name = strings.ToLower(name)
 	return slices.ContainsFunc(m.headers, func(glob string) bool { return matches(glob, name) })
+}
+
+// separators are what header names are spelled with, one way or another.
+var separators = strings.NewReplacer("-", "", "_", "", ".", "")
+
+// HeaderLike reports whether a masked header may have that name, which is in lower
+// case and without - _ and dots.
+func (m *Masks) HeaderLike(folded string) bool {
+	return m != nil && slices.ContainsFunc(m.headers, func(glob string) bool { return matches(separators.Replace(glob), folded) })
 }
 
 // matches is linear: each part between two stars is taken where it comes first.

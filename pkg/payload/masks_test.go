@@ -115,6 +115,10 @@ func TestMasks_Empty(t *testing.T) {
 	if !none.Empty() || !newMasks(t).Empty() || newMasks(t, "$.a").Empty() || none.Header("a") || none.CoversPath(Path{}) {
 		t.Error("want nil and empty masks to mask nothing")
 	}
+	header, err := NewMasks(MaskConfig{Headers: []string{"a"}})
+	if err != nil || header.Version() == none.Version() {
+		t.Errorf("%v, want a version that changes with masked headers", err)
+	}
 	if newMasks(t, "$.a").Version() == newMasks(t, "$.b").Version() || none.Version() != newMasks(t).Version() ||
 		newMasks(t, "$.a").Version() != newMasks(t, "$['a']", "$.a").Version() {
 		t.Error("want a version that changes with the rules and only then")

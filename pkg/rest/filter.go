@@ -346,6 +346,11 @@ func (s *Server) showFilter(f entity.Filter) *filterJSON {
 		RetriedAfter:  stamp(f.RetriedAfter),
 		RetriedBefore: stamp(f.RetriedBefore),
 	}
+	for name, text := range map[string]*string{"error_class": shown.ErrorClass, "consumer_group": shown.ConsumerGroup} {
+		if text != nil && s.maskedParameter(name) {
+			*text = maskedText
+		}
+	}
 	if globs := f.Topics.Texts(); len(globs) > 0 {
 		shown.Topic = orNull(strings.Join(globs, ", "))
 	}
@@ -417,6 +422,11 @@ func (s *Server) redactedQuery(query url.Values) string {
 	shown := url.Values{}
 	for name, values := range query {
 		shown[name] = slices.Clone(values)
+	}
+	for _, name := range []string{"error_class", "consumer_group"} {
+		if s.maskedParameter(name) && shown.Has(name) {
+			shown.Set(name, maskedText)
+		}
 	}
 	for i, text := range shown["header"] {
 		if name, _, valued := strings.Cut(text, "="); valued && s.masks.Header(name) {

@@ -64,7 +64,14 @@ type hourJSON struct {
 	Messages int64   `json:"messages"`
 }
 
-func (s *Server) showGroup(g entity.ErrorGroup) groupJSON {
+// showGroup shows a group; what it says may be masked.
+func (s *Server) showGroup(g entity.ErrorGroup, unmasked bool) groupJSON {
+	if !unmasked {
+		g.Title, g.Frames = maskedText, nil
+		if g.Class != "" {
+			g.Class = maskedText
+		}
+	}
 	shown := groupJSON{
 		ID:          g.ID,
 		Class:       orNull(g.Class),
@@ -107,6 +114,10 @@ func (s *Server) listGroups(w http.ResponseWriter, r *http.Request) error {
 		q.After = &repository.GroupPlace{Key: l.number(), ID: uuid.UUID(l.place[numberSize:])}
 	}
 	q.Limit = l.limit + 1
+	unmasked, err := s.viewOfGroups(r)
+	if err != nil {
+		return err
+	}
 	groups, err := s.store.ErrorGroups(r.Context(), q)
 	if err != nil {
 		return err
@@ -117,7 +128,7 @@ func (s *Server) listGroups(w http.ResponseWriter, r *http.Request) error {
 	})
 	list := make([]groupJSON, 0, len(groups))
 	for _, g := range groups {
-		list = append(list, s.showGroup(g.ErrorGroup))
+		list = append(list, s.showGroup(g.ErrorGroup, unmasked))
 	}
 	writeJSON(w, http.StatusOK, struct {
 		Groups     []groupJSON `json:"groups"`
@@ -173,11 +184,15 @@ func (s *Server) getGroup(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) writeGroup(w http.ResponseWriter, r *http.Request, id uuid.UUID, trend repository.Trend) error {
+	unmasked, err := s.viewOfGroups(r)
+	if err != nil {
+		return err
+	}
 	g, err := s.store.ErrorGroup(r.Context(), id, principalOf(r).Scope(auth.Viewer), trend)
 	if err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusOK, s.showGroup(g))
+	writeJSON(w, http.StatusOK, s.showGroup(g, unmasked))
 	return nil
 }
 

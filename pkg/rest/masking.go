@@ -27,6 +27,14 @@ type Masks interface {
 	Patch(patch []byte) []byte
 }
 
+// DerivedMasks say what was read from masked headers. They are safe for concurrent use.
+type DerivedMasks interface {
+	// Fields are the fields that may be, of any message.
+	Fields() entity.MaskedFields
+	// Of are those of a message that were.
+	Of(m *entity.Message) entity.MaskedFields
+}
+
 // maxAudited bounds what the audit trail keeps of a question.
 const maxAudited = 1000
 
@@ -39,6 +47,8 @@ func (noMasks) Header(string) bool                      { return false }
 func (noMasks) CoversPath(payload.Path) bool            { return false }
 func (noMasks) CoversPatch(*payload.Patch) bool         { return false }
 func (noMasks) Patch(patch []byte) []byte               { return patch }
+func (noMasks) Fields() entity.MaskedFields             { return entity.MaskedFields{} }
+func (noMasks) Of(*entity.Message) entity.MaskedFields  { return entity.MaskedFields{} }
 
 // viewOf says what of the masked whoever asks gets to see. Looking behind the
 // masks is noted before anything is shown.
@@ -99,6 +109,11 @@ func (s *Server) searchable(r *http.Request, f entity.Filter, prefix string) (*e
 // maskedCondition names the parameter that asks for something masked; "" when
 // none does.
 func (s *Server) maskedCondition(f entity.Filter) string {
+	for name, text := range map[string]string{"error_class": f.ErrorClass, "consumer_group": f.ConsumerGroup} {
+		if text != "" && s.maskedParameter(name) {
+			return name
+		}
+	}
 	for _, h := range f.Headers {
 		if s.masks.Header(h.Name) {
 			return "header"
@@ -110,6 +125,26 @@ func (s *Server) maskedCondition(f entity.Filter) string {
 		}
 	}
 	return ""
+}
+
+// maskedParameter reports whether a parameter is compared with text that may come from
+// a masked header.
+func (s *Server) maskedParameter(name string) bool {
+	masked := s.derived.Fields()
+	return name == "error_class" && masked.ErrorClass || name == "consumer_group" && masked.ConsumerGroup
+}
+
+// viewOfGroups says whether whoever asks sees the masked texts of error groups. A text
+// may come from any topic, so the grant is needed on all of them.
+func (s *Server) viewOfGroups(r *http.Request) (unmasked bool, err error) {
+	unmask, err := boolParameter(r.URL.Query(), "unmask")
+	switch {
+	case err != nil || !unmask:
+		return !s.derived.Fields().Group(), err
+	case !principalOf(r).Everywhere(auth.Unmask):
+		return false, keptBack("unmask", "needs the grant unmask on all topics")
+	}
+	return true, s.noteList(r)
 }
 
 // keptBack refuses what somebody must not learn, and names the parameter that asks

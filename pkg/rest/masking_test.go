@@ -35,7 +35,7 @@ func maskedFixture(t *testing.T) *fixture {
 	t.Helper()
 	f := newFixture(secretMessage())
 	masks := maskOf("$.card.number", "authorization", "trace")
-	f.options = []Option{WithMasks(masks), WithStackTrace(func(m entity.Message) string {
+	f.options = []Option{WithMasks(masks), WithDerivedMasks(derivedByHeader{masks}), WithStackTrace(func(m entity.Message) string {
 		for _, h := range m.Record.Headers {
 			if h.Key == "trace" {
 				return string(h.Value)
@@ -48,6 +48,85 @@ func maskedFixture(t *testing.T) *fixture {
 		auth.Principal{Name: "eve", Grants: append(person("", "*", auth.Admin).Grants, person("", "payments.*", auth.Unmask).Grants...)})
 	f.catalogue(t, masks)
 	return f
+}
+
+// derivedByHeader knows a header for each field: trace for stack traces, said for error
+// messages, class for classes, group for consumer groups.
+type derivedByHeader struct{ masks Masks }
+
+func (d derivedByHeader) Fields() entity.MaskedFields {
+	failure := d.masks.Header("said") || d.masks.Header("class")
+	return entity.MaskedFields{ErrorMessage: failure, ErrorClass: failure, ConsumerGroup: d.masks.Header("group")}
+}
+
+func (d derivedByHeader) Of(m *entity.Message) (fields entity.MaskedFields) {
+	for _, h := range m.Record.Headers {
+		masked := d.masks.Header(h.Key)
+		fields.StackTrace = fields.StackTrace || masked && h.Key == "trace"
+		fields.ErrorMessage = fields.ErrorMessage || masked && h.Key == "said"
+		fields.ErrorClass = fields.ErrorClass || masked && h.Key == "class"
+		fields.ConsumerGroup = fields.ConsumerGroup || masked && h.Key == "group"
+	}
+	return fields
+}
+
+// What was read from a masked header is masked too, and cannot be asked for by those
+// who may not see it, in searches, exports and redrives.
+func TestMasks_FollowWhatWasReadFromHeaders(t *testing.T) {
+	t.Parallel()
+	const secret = "s3cret"
+	m := message(idA, func(m *entity.Message) {
+		m.ErrorMessage, m.Failure.Class, m.Failure.ConsumerGroup = "no credit for "+secret, "com.acme."+secret, secret+"-group"
+		m.Consumption = &entity.Consumption{Group: secret + "-group", Offset: 3}
+		m.Group = entity.Fingerprint{Title: secret, Class: secret, Frames: []string{secret}}.ID()
+		for _, key := range []string{"said", "class", "group"} {
+			m.Record.Headers = append(m.Record.Headers, entity.Header{Key: key, Value: []byte(secret)})
+		}
+	})
+	f := newFixture(m)
+	masks := maskOf("said", "class", "group")
+	f.options = []Option{WithMasks(masks), WithDerivedMasks(derivedByHeader{masks})}
+	f.guarded(person("ana", "*", auth.Admin), person("root", "*", auth.Admin, auth.Unmask))
+	if err := f.memory.NoteFingerprints(t.Context(), []entity.Fingerprint{{Title: secret, Class: secret, Frames: []string{secret}}}); err != nil {
+		t.Fatal(err)
+	}
+	group := "/api/v1/groups/" + m.Group.String()
+	for target, masked := range map[string]bool{
+		"/api/v1/dlq/messages/" + idA.String(): true, "/api/v1/messages": true, "/api/v1/export": true, "/api/v1/export?format=csv": true,
+		"/api/v1/dlq/orders.dlq.v1": false, "/api/v1/groups": true, group: true,
+	} {
+		if body := f.by("ana", "GET", target, "").Body.String(); strings.Contains(body, secret) || !strings.Contains(body, maskedText) {
+			t.Errorf("GET %s = %s, want it masked", target, body)
+		}
+		unmasking := target + "?unmask=true"
+		if strings.Contains(target, "?") {
+			unmasking = target + "&unmask=true"
+		}
+		if !masked {
+			continue // the first API's list shows masks to everybody
+		}
+		wantEnvelope(t, f.by("ana", "GET", unmasking, ""), 403, codeForbidden)
+		before := len(unmasked(t, f))
+		if body := f.by("root", "GET", unmasking, "").Body.String(); !strings.Contains(body, secret) || len(unmasked(t, f)) != before+1 {
+			t.Errorf("GET %s = %s, want what is masked, and a line of the trail", unmasking, body)
+		}
+	}
+	if body := f.by("ana", "GET", "/api/v1/dlq/messages/"+idA.String(), "").Body.String(); !strings.Contains(body,
+		`"masked":["header:said","header:class","header:group","error_message","error_class","consumer_group"]`) {
+		t.Errorf("got %s, want the names of what is masked", body)
+	}
+	for _, filter := range []string{"error_class", "consumer_group"} {
+		e := wantEnvelope(t, f.by("ana", "GET", "/api/v1/messages?"+filter+"="+secret, ""), 403, codeForbidden)
+		if firstField(e.Details) != filter {
+			t.Errorf("search by %s: details %+v, want it named", filter, e.Details)
+		}
+		wantEnvelope(t, f.by("ana", "GET", "/api/v1/export?"+filter+"="+secret, ""), 403, codeForbidden)
+		order := `{"filter":{"` + filter + `":"` + secret + `"},"dry_run":true}`
+		wantEnvelope(t, f.by("ana", "POST", redrives, order), 403, codeForbidden)
+		if w := f.by("root", "POST", redrives, strings.Replace(order, "true", "false", 1)); w.Code != 202 || strings.Contains(w.Body.String(), secret) {
+			t.Errorf("redrive by %s = %d %s, want it made and the filter masked", filter, w.Code, w.Body)
+		}
+	}
 }
 
 // editing is a redriver that stores edits, as the real one does.

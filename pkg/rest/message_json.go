@@ -63,36 +63,51 @@ func payloadURL(id uuid.UUID, archived bool) string {
 	return "/api/v1/dlq/messages/" + id.String() + "/payload"
 }
 
-// mask takes out what is masked: values of the payload and of headers, and a
-// stack trace that was read from such a header.
+// mask takes out what is masked: values of the payload and of headers, and what was
+// read from such a header.
 func (s *Server) mask(c *shown) {
 	if c.payload != nil {
 		c.payload, c.masked = s.masks.Payload(c.payload)
 	}
-	kept := c.Record.Headers
 	for i, h := range c.Record.Headers {
 		if !s.masks.Header(h.Key) || h.Value == nil {
 			continue
 		}
 		if c.hidden == nil {
-			c.hidden, kept = make([]bool, len(c.Record.Headers)), nil
+			c.hidden = make([]bool, len(c.Record.Headers))
 		}
 		c.hidden[i] = true
 		c.masked = appendNew(c.masked, "header:"+h.Key)
 	}
-	if c.hidden == nil || c.stackTrace == "" {
+	c.maskDerived(s.derived.Of(c.Message))
+}
+
+// maskDerived masks fields that have a text.
+func (c *shown) maskDerived(fields entity.MaskedFields) {
+	if fields == (entity.MaskedFields{}) {
 		return
 	}
-	for i, h := range c.Record.Headers {
-		if !c.hidden[i] {
-			kept = append(kept, h)
+	m := *c.Message
+	c.Message = &m
+	for _, f := range []struct {
+		name   string
+		masked bool
+		text   *string
+	}{
+		{"error_message", fields.ErrorMessage, &m.ErrorMessage},
+		{"error_class", fields.ErrorClass, &m.Failure.Class},
+		{"stack_trace", fields.StackTrace, &c.stackTrace},
+		{"consumer_group", fields.ConsumerGroup, &m.Failure.ConsumerGroup},
+	} {
+		if f.masked && *f.text != "" {
+			*f.text = maskedText
+			c.masked = append(c.masked, f.name)
 		}
 	}
-	without := *c.Message
-	without.Record.Headers = kept
-	if s.stackTrace(without) != c.stackTrace {
-		c.stackTrace = maskedText
-		c.masked = append(c.masked, "stack_trace")
+	if fields.ConsumerGroup && m.Consumption != nil {
+		consumed := *m.Consumption
+		consumed.Group = maskedText
+		m.Consumption = &consumed
 	}
 }
 

@@ -40,6 +40,7 @@ type Server struct {
 	pointer    func(*entity.Message) bool
 	foreign    func(dialect, topic, header string) bool
 	masks      Masks
+	derived    DerivedMasks
 	fetcher    Fetcher   // nil: what is not stored cannot be had
 	inspector  Inspector // nil: nobody knows the cluster
 	mapper     Mapper    // nil: rules are not understood
@@ -100,6 +101,9 @@ func WithForeignHeaders(f func(dialect, topic, header string) bool) Option {
 // WithMasks says what is kept from those who may not see it.
 func WithMasks(m Masks) Option { return func(s *Server) { s.masks = m } }
 
+// WithDerivedMasks says what else is kept from them: what was read from masked headers.
+func WithDerivedMasks(d DerivedMasks) Option { return func(s *Server) { s.derived = d } }
+
 // WithFetcher gives the values that no store has.
 func WithFetcher(f Fetcher) Option { return func(s *Server) { s.fetcher = f } }
 
@@ -152,6 +156,7 @@ func newServer(cfg Config, checks []Check, registry *prometheus.Registry, logger
 		pointer: func(*entity.Message) bool { return false },
 		foreign: func(string, string, string) bool { return false },
 		masks:   noMasks{},
+		derived: noMasks{},
 
 		liveness: func() error { return nil },
 

@@ -71,7 +71,7 @@ func (s *Server) listTopics(w http.ResponseWriter, r *http.Request) error {
 	health := s.inspect(ctx, topics)
 	list := make([]topicJSON, 0, len(topics))
 	for i, t := range topics {
-		list = append(list, showTopic(t, health[i], lag))
+		list = append(list, s.showTopic(t, health[i], lag))
 	}
 	writeJSON(w, http.StatusOK, struct {
 		Topics     []topicJSON `json:"topics"`
@@ -114,7 +114,7 @@ func (s *Server) ingestLag(ctx context.Context) (map[string]int64, error) {
 	return s.inspector.IngestLag(ctx, positions), nil
 }
 
-func showTopic(t repository.TopicSummary, health entity.ReplayHealth, lag map[string]int64) topicJSON {
+func (s *Server) showTopic(t repository.TopicSummary, health entity.ReplayHealth, lag map[string]int64) topicJSON {
 	shown := topicJSON{
 		Topic:         t.Topic,
 		DLQTopics:     listOf(t.DLQTopics),
@@ -126,6 +126,11 @@ func showTopic(t repository.TopicSummary, health entity.ReplayHealth, lag map[st
 	}
 	for _, n := range t.Counts {
 		shown.Total += n
+	}
+	for i := range shown.Replay.ConsumerGroups {
+		if s.derived.Fields().ConsumerGroup {
+			shown.Replay.ConsumerGroups[i].Group = maskedText
+		}
 	}
 	return shown
 }

@@ -1,0 +1,93 @@
+package deadletter
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// HeaderMasks say which headers are masked.
+type HeaderMasks interface {
+	// Header reports whether the values of headers of that name are masked.
+	Header(name string) bool
+	// HeaderLike reports whether a masked header may have that name, in lower case and
+	// without - _ and dots.
+	HeaderLike(folded string) bool
+}
+
+// Masking knows what of a dead letter was read from masked headers. It is safe for
+// concurrent use.
+type Masking struct {
+	decoder *Decoder
+	masks   HeaderMasks
+	fields  entity.MaskedFields
+}
+
+// Masking returns the masking of what this decoder reads.
+func (d *Decoder) Masking(masks HeaderMasks) *Masking {
+	return &Masking{decoder: d, masks: masks, fields: d.maskedFields(masks)}
+}
+
+// Fields are the fields that may be read from a masked header, of any record.
+func (k *Masking) Fields() entity.MaskedFields { return k.fields }
+
+// Of are the fields of a stored message that were read from a masked header: those that
+// its record without these headers does not explain. Where the headers are not loaded
+// that is every field that may be.
+func (k *Masking) Of(m *entity.Message) entity.MaskedFields {
+	if k.fields == (entity.MaskedFields{}) {
+		return entity.MaskedFields{}
+	}
+	if m.Record.HeadersOmitted {
+		return k.fields
+	}
+	hidden := func(h entity.Header) bool { return h.Value != nil && k.masks.Header(h.Key) }
+	if !slices.ContainsFunc(m.Record.Headers, hidden) {
+		return entity.MaskedFields{}
+	}
+	exists := func(topic string) bool { return topic == m.OriginalTopic }
+	read := func(headers []entity.Header) Reading {
+		rec := m.Record
+		rec.Headers = headers
+		return k.decoder.Decode(m.Source.Topic, rec, m.Source.Timestamp, exists)
+	}
+	shown := read(slices.DeleteFunc(slices.Clone(m.Record.Headers), hidden))
+	return entity.MaskedFields{
+		ErrorMessage:  shown.ErrorMessage != m.ErrorMessage,
+		ErrorClass:    shown.Failure.Class != m.Failure.Class,
+		StackTrace:    shown.Failure.StackTrace != read(m.Record.Headers).Failure.StackTrace,
+		ConsumerGroup: shown.Failure.ConsumerGroup != m.Failure.ConsumerGroup,
+	}
+}
+
+// maskedFields takes message, class and stack trace together: a dialect may read the
+// one out of the header of another. Hexkit names a group within an id.
+func (d *Decoder) maskedFields(masks HeaderMasks) entity.MaskedFields {
+	failure := masks.Header("error") || d.masksAlias(masks, fieldMessage, fieldClass, fieldStack)
+	group := masks.Header(hexkitEvent) || d.masksAlias(masks, fieldGroup)
+	for _, dialect := range d.dialects {
+		failure = failure || slices.ContainsFunc(slices.Concat(dialect.causes, dialect.classes, dialect.messages, dialect.stacks), masks.Header)
+		group = group || slices.ContainsFunc(dialect.groups, masks.Header)
+	}
+	return entity.MaskedFields{ErrorMessage: failure, ErrorClass: failure, StackTrace: failure, ConsumerGroup: group}
+}
+
+// masksAlias reports whether a hand-written header for one of the fields may be masked,
+// however it is spelled.
+func (*Decoder) masksAlias(masks HeaderMasks, fields ...field) bool {
+	prefixes := append([]string{""}, foldedPrefixes...)
+	for name, a := range aliases {
+		if !slices.Contains(fields, a.field) {
+			continue
+		}
+		for _, first := range prefixes {
+			for _, second := range prefixes {
+				if masks.HeaderLike(strings.Join([]string{first, second, name}, "")) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
