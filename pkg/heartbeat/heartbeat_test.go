@@ -116,6 +116,34 @@ func TestHeart_CountsWhatBecameOfHeartbeats(t *testing.T) {
 	}
 }
 
+func TestHeart_MeasuresTheDelay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		registry := prometheus.NewRegistry()
+		p := &pipeline{delay: 7 * time.Second, deleted: map[uuid.UUID]bool{}}
+		cfg := DefaultConfig()
+		cfg.Topic = topic
+		ctx, cancel := context.WithTimeout(context.Background(), 3*cfg.Interval/2)
+		defer cancel()
+		New(cfg, p, p, registry, zap.NewNop()).Run(ctx)
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, family := range families {
+			if family.GetName() != "dlq_heartbeat_delay_seconds" {
+				continue
+			}
+			h := family.GetMetric()[0].GetHistogram()
+			if mean := h.GetSampleSum() / float64(h.GetSampleCount()); h.GetSampleCount() == 0 || mean < 7 || mean > 9 {
+				t.Errorf("%d heartbeats took %v s on average, want some of 7 s", h.GetSampleCount(), mean)
+			}
+			return
+		}
+		t.Error("there is no metric dlq_heartbeat_delay_seconds")
+	})
+}
+
 // What a process that was killed left behind goes; what is no heartbeat, or one
 // that another process waits for, stays.
 func TestHeart_DeletesHeartbeatsAlone(t *testing.T) {

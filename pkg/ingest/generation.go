@@ -17,6 +17,7 @@ var errFenced = errors.New("another ingester moved a position")
 // generation reads parts until ctx ends or another ingester moves one of them.
 // It returns when all its goroutines have.
 func (i *Ingester) generation(ctx context.Context, parts []broker.TopicPartition, commit commitFunc) error {
+	i.metrics.rebalances.Inc()
 	if len(parts) == 0 {
 		i.health.set(databaseHealth, nil) // nothing of ours depends on it now
 		<-ctx.Done()

@@ -65,7 +65,6 @@ func (i *Ingester) join(ctx context.Context, set topicSet) (*kafka.ConsumerGroup
 // ends gen as soon as the function returns, and joins anew: that is also how a
 // generation that lost its footing starts over.
 func (i *Ingester) startGeneration(gen *kafka.Generation) {
-	i.metrics.rebalances.Inc()
 	i.health.set(groupHealth, nil)
 	var parts []broker.TopicPartition
 	for topic, assigned := range gen.Assignments {

@@ -1,0 +1,127 @@
+package redrive
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// observed is how many values a histogram has, and their sum.
+func observed(t *testing.T, histogram prometheus.Collector) (count uint64, sum float64) {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(histogram)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			count += m.GetHistogram().GetSampleCount()
+			sum += m.GetHistogram().GetSampleSum()
+		}
+	}
+	return count, sum
+}
+
+func (b *bench) wantMetric(what string, metric prometheus.Collector, want float64) {
+	b.Helper()
+	if got := testutil.ToFloat64(metric); got != want {
+		b.Errorf("%s is %v, want %v", what, got, want)
+	}
+}
+
+func (b *bench) wantObserved(what string, histogram prometheus.Collector, count uint64, sum float64) {
+	b.Helper()
+	if gotCount, gotSum := observed(b.T, histogram); gotCount != count || gotSum != sum {
+		b.Errorf("%s has %d values of %v together, want %d of %v", what, gotCount, gotSum, count, sum)
+	}
+}
+
+// Alerts, objectives and the dashboard rest on these values.
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+
+	t.Run("OfAnAttemptThatSucceeds", scenario(func(b *bench) {
+		ids := b.add(1)
+		b.kafka.deliver = func(entity.Outgoing) (bool, entity.Delivery) {
+			b.wantMetric("dlq_redrive_inflight during the attempt", b.metrics.inflight, 1)
+			elapse(2 * time.Second)
+			return true, entity.Delivery{Verdict: entity.Acknowledged}
+		}
+		stored := b.get(ids[0]).CreatedAt
+		if err := b.retry(ids[0]); err != nil {
+			b.Errorf("retry: %v", err)
+		}
+		b.wantMetric("dlq_redrive_inflight", b.metrics.inflight, 0)
+		b.wantMetric("claimed", b.metrics.dequeues.WithLabelValues("claimed"), 1)
+		b.wantMetric("acknowledged", b.metrics.sends.WithLabelValues(orders, "acknowledged"), 1)
+		b.wantObserved("dlq_redrive_duration_seconds", b.metrics.duration, 1, 2)
+		b.wantObserved("dlq_redrive_retry_count", b.metrics.retryCount, 1, 1)
+		b.wantObserved("dlq_redrive_lag_seconds", b.metrics.lag, 1, time.Since(stored).Seconds())
+		b.wantMetric("dlq_redrive_dead_total", b.metrics.dead, 0)
+	}))
+
+	t.Run("OfAttemptsThatFail", scenario(func(b *bench) {
+		id := b.add(1)[0]
+		b.kafka.deliver = always(failure(entity.NetworkTimeout), false)
+		for range entity.DefaultMaxRetries {
+			if err := b.retry(id); err == nil {
+				b.Error("retry succeeded, want an error")
+			}
+		}
+		b.wantMetric("failed", b.metrics.sends.WithLabelValues(orders, "failed"), 3)
+		b.wantMetric("dlq_redrive_dead_total", b.metrics.dead, 1)
+		b.wantObserved("dlq_redrive_retry_count", b.metrics.retryCount, 3, 1+2+3)
+		b.wantObserved("dlq_redrive_lag_seconds", b.metrics.lag, 0, 0)
+	}))
+
+	t.Run("OfAMessageThatAnotherAttemptHas", scenario(func(b *bench) {
+		planned, err := b.planOne(context.Background(), entity.RetryOrder{ID: b.add(1)[0], Cause: entity.By("tester")})
+		for range 2 {
+			if err == nil {
+				_, err = b.claim(context.Background(), []entity.Outgoing{planned}, claiming{cause: entity.By("tester")})
+			}
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.wantMetric("claimed", b.metrics.dequeues.WithLabelValues("claimed"), 1)
+		b.wantMetric("lost", b.metrics.dequeues.WithLabelValues("lost"), 1)
+	}))
+
+	t.Run("OfARedrive", scenario(func(b *bench) {
+		b.add(3)
+		if _, err := b.retryAll(); err != nil {
+			b.Errorf("retry all: %v", err)
+		}
+		b.wantMetric("finished", b.metrics.redrives.WithLabelValues("retry", "finished"), 1)
+		b.wantMetric("claimed", b.metrics.dequeues.WithLabelValues("claimed"), 3)
+	}))
+
+	t.Run("OfClaimsThatCannotBeSettled", scenario(func(b *bench) {
+		id := b.add(1)[0]
+		b.crash(id, false)
+		b.kafka.find = func(entity.Claim) *entity.Delivery { d := inDoubt(entity.NetworkTimeout); return &d }
+		defer b.carry()()
+		b.within(time.Hour, "a stuck claim", func() bool { return testutil.ToFloat64(b.metrics.stuck) == 1 })
+		b.kafka.mu.Lock()
+		b.kafka.find = nil
+		b.kafka.mu.Unlock()
+		b.within(time.Hour, "none", func() bool { return testutil.ToFloat64(b.metrics.stuck) == 0 })
+		b.wantMetric("settled", b.metrics.sends.WithLabelValues(orders, "settled_rescued"), 1)
+	}))
+
+	t.Run("NameTopicsAsTheyAreTold", scenario(func(b *bench) {
+		WithTopicLabels(func(string) string { return "other" })(b.Service)
+		if err := b.retry(b.add(1)[0]); err != nil {
+			b.Errorf("retry: %v", err)
+		}
+		b.wantMetric("acknowledged", b.metrics.sends.WithLabelValues("other", "acknowledged"), 1)
+	}))
+}
