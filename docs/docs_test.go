@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -193,13 +194,18 @@ func entriesOf(text string) map[string]string {
 	return entries
 }
 
-// TestEveryFaultIsListed: F1 to F32 have a row each, which says what proves it or
-// that nothing does.
+// TestEveryFaultIsListed: each fault from F1 on has an entry, which says what proves it
+// or that nothing does.
 func TestEveryFaultIsListed(t *testing.T) {
 	t.Parallel()
 	rows := regexp.MustCompile(`(?m)^### F(\d+)\b`).FindAllStringSubmatch(read(t, "failure-modes.md"), -1)
-	if len(rows) != 32 {
-		t.Errorf("got %d faults, want 32", len(rows))
+	if len(rows) < 32 {
+		t.Errorf("got %d faults, want at least 32", len(rows))
+	}
+	for n := range len(rows) {
+		if !slices.ContainsFunc(rows, func(row []string) bool { return row[1] == strconv.Itoa(n+1) }) {
+			t.Errorf("of %d faults none is F%d", len(rows), n+1)
+		}
 	}
 	for i, entry := range strings.Split(read(t, "failure-modes.md"), "\n### F")[1:] {
 		for _, want := range []string{"**Seen.**", "**Safe.**", "**Do.**", "**Proved by.**"} {

@@ -1448,21 +1448,25 @@ type Mappings struct {
 
 // Message defines model for Message.
 type Message struct {
-	ConsumerAttempts *int                   `json:"consumer_attempts"`
-	ConsumerGroup    *string                `json:"consumer_group"`
-	CreatedAt        time.Time              `json:"created_at"`
-	Dialect          *string                `json:"dialect"`
-	DlqOffset        *int64                 `json:"dlq_offset"`
-	DlqPartition     *int                   `json:"dlq_partition"`
-	DlqTimestamp     *time.Time             `json:"dlq_timestamp"`
-	DlqTopic         *string                `json:"dlq_topic"`
-	ErrorClass       *string                `json:"error_class"`
-	ErrorMessage     string                 `json:"error_message"`
-	FinishedAt       *time.Time             `json:"finished_at"`
-	GroupId          *openapi_types.UUID    `json:"group_id"`
-	Headers          *[]Header              `json:"headers"`
-	HeadersOmitted   *MessageHeadersOmitted `json:"headers_omitted"`
-	Id               openapi_types.UUID     `json:"id"`
+	ConsumerAttempts *int                `json:"consumer_attempts"`
+	ConsumerGroup    *string             `json:"consumer_group"`
+	CreatedAt        time.Time           `json:"created_at"`
+	Dialect          *string             `json:"dialect"`
+	DlqOffset        *int64              `json:"dlq_offset"`
+	DlqPartition     *int                `json:"dlq_partition"`
+	DlqTimestamp     *time.Time          `json:"dlq_timestamp"`
+	DlqTopic         *string             `json:"dlq_topic"`
+	ErrorClass       *string             `json:"error_class"`
+	ErrorMessage     string              `json:"error_message"`
+	FinishedAt       *time.Time          `json:"finished_at"`
+	GroupId          *openapi_types.UUID `json:"group_id"`
+
+	// Headers In their order; a single message has the first 10,000 of them and of their bytes 1 MiB. Null in a list that left them out.
+	Headers *[]Header `json:"headers"`
+
+	// HeadersOmitted There are more headers than these.
+	HeadersOmitted *MessageHeadersOmitted `json:"headers_omitted"`
+	Id             openapi_types.UUID     `json:"id"`
 
 	// Key Bytes, as text where they are UTF-8.
 	Key                   *Bytes     `json:"key"`
@@ -1500,7 +1504,7 @@ type Message struct {
 	UpdatedAt  time.Time          `json:"updated_at"`
 }
 
-// MessageHeadersOmitted defines model for Message.HeadersOmitted.
+// MessageHeadersOmitted There are more headers than these.
 type MessageHeadersOmitted string
 
 // MessageOriginConfidence defines model for Message.OriginConfidence.
@@ -1516,17 +1520,21 @@ type MessageDetail struct {
 	CreatedAt        time.Time `json:"created_at"`
 
 	// Derived Where each field that was read from the record comes from.
-	Derived        map[string]Derivation        `json:"derived"`
-	Dialect        *string                      `json:"dialect"`
-	DlqOffset      *int64                       `json:"dlq_offset"`
-	DlqPartition   *int                         `json:"dlq_partition"`
-	DlqTimestamp   *time.Time                   `json:"dlq_timestamp"`
-	DlqTopic       *string                      `json:"dlq_topic"`
-	ErrorClass     *string                      `json:"error_class"`
-	ErrorMessage   string                       `json:"error_message"`
-	FinishedAt     *time.Time                   `json:"finished_at"`
-	GroupId        *openapi_types.UUID          `json:"group_id"`
-	Headers        *[]Header                    `json:"headers"`
+	Derived      map[string]Derivation `json:"derived"`
+	Dialect      *string               `json:"dialect"`
+	DlqOffset    *int64                `json:"dlq_offset"`
+	DlqPartition *int                  `json:"dlq_partition"`
+	DlqTimestamp *time.Time            `json:"dlq_timestamp"`
+	DlqTopic     *string               `json:"dlq_topic"`
+	ErrorClass   *string               `json:"error_class"`
+	ErrorMessage string                `json:"error_message"`
+	FinishedAt   *time.Time            `json:"finished_at"`
+	GroupId      *openapi_types.UUID   `json:"group_id"`
+
+	// Headers In their order; a single message has the first 10,000 of them and of their bytes 1 MiB. Null in a list that left them out.
+	Headers *[]Header `json:"headers"`
+
+	// HeadersOmitted There are more headers than these.
 	HeadersOmitted *MessageDetailHeadersOmitted `json:"headers_omitted"`
 
 	// Hops Every failure that the headers tell of, the oldest first.
@@ -1574,7 +1582,7 @@ type MessageDetail struct {
 	UpdatedAt  time.Time          `json:"updated_at"`
 }
 
-// MessageDetailHeadersOmitted defines model for MessageDetail.HeadersOmitted.
+// MessageDetailHeadersOmitted There are more headers than these.
 type MessageDetailHeadersOmitted string
 
 // MessageDetailOriginConfidence defines model for MessageDetail.OriginConfidence.

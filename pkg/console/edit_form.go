@@ -59,6 +59,9 @@ const freshRows = 2 // empty rows below the headers
 // draftOf is a message as it is, to be changed.
 func draftOf(m *message, raw []byte) draft {
 	d := draft{Topic: m.OriginalTopic, Payload: writable(raw, true), Key: blobValue(m.Key)}
+	if m.HeadersOmitted != "" { // those that stand here would take the place of all
+		return d
+	}
 	for i, h := range m.Headers {
 		row := editHeader{value: blobValue(h.Value), Name: h.Key, Own: i + 1}
 		switch {

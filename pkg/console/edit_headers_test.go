@@ -123,3 +123,25 @@ func TestPayloadThatIsTooLargeIsSaidBeforeItIsSent(t *testing.T) {
 		t.Errorf("got status %d, want 400 and why", w.Code)
 	}
 }
+
+// A form that had only the first headers of a message would send those in place of
+// all.
+func TestEdit_FirstHeadersAreNotSentInPlaceOfAll(t *testing.T) {
+	t.Parallel()
+	m := read(t, raw(`{`+someHeaders+`,"headers_omitted":"too_large"}`))
+	if d := draftOf(m, nil); len(d.Headers) != 0 {
+		t.Errorf("the form has %d headers, want none", len(d.Headers))
+	}
+	m.HeadersOmitted = ""
+	if d := draftOf(m, nil); len(d.Headers) == 0 {
+		t.Error("the form has no headers of a message that was loaded whole")
+	}
+}
+
+// A page shows so many headers and says that there are others.
+func TestMessage_ManyHeaders(t *testing.T) {
+	t.Parallel()
+	if shown := decodeHeaders(&message{Headers: make([]header, 10_000)}); len(shown) != maxHeaders {
+		t.Errorf("%d headers are shown, want %d", len(shown), maxHeaders)
+	}
+}

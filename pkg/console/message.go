@@ -91,13 +91,15 @@ type messagePage struct {
 	Origin    []fact
 	Payload   payloadView
 	Headers   []shownHeader
-	Trace     trace
-	Past      []event
-	Lineage   []ancestor
-	Children  []message
-	Fate      fate
-	Acts      acts
-	Curl      []command
+	// MoreHeaders says that there are headers which are not shown.
+	MoreHeaders bool
+	Trace       trace
+	Past        []event
+	Lineage     []ancestor
+	Children    []message
+	Fate        fate
+	Acts        acts
+	Curl        []command
 }
 
 // messageGroup is the group of failures that a message belongs to.
@@ -238,6 +240,7 @@ func (c *Console) compose(r *http.Request, at place, m *message) (*messagePage, 
 	p.Stack = foldStack(m.StackTrace, c.cfg.ApplicationFrames)
 	p.Origin = originOf(m)
 	p.Headers = decodeHeaders(m)
+	p.MoreHeaders = m.HeadersOmitted != "" || len(m.Headers) > maxHeaders
 	p.Trace = c.traceOf(m.Headers)
 	p.Payload = c.viewPayload(r, at, m)
 	p.Acts = actsOf(m, viewer, r, at.archived)

@@ -64,11 +64,14 @@ const (
 	longHeader = 240      // bytes of text that are folded
 	maxHeader  = 16 << 10 // bytes that are shown
 	hexHeader  = 256
+
+	maxHeaders = 1000 // that a page shows
 )
 
 func decodeHeaders(m *message) []shownHeader {
-	shown := make([]shownHeader, 0, len(m.Headers))
-	for _, h := range m.Headers {
+	headers := m.Headers[:min(len(m.Headers), maxHeaders)]
+	shown := make([]shownHeader, 0, len(headers))
+	for _, h := range headers {
 		shown = append(shown, shownHeader{
 			Name: visible(h.Key), Odd: h.KeyBase64 != "", Value: showBlob(h.Value),
 			Masked: m.masks(h),

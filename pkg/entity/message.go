@@ -79,8 +79,8 @@ type Record struct {
 	Size int64
 	// SHA256 of the value, set for ValueOverLimit only.
 	SHA256 []byte
-	// HeadersOmitted: there are headers, but more than the reader asked for, and
-	// Headers is nil.
+	// HeadersOmitted: there are more headers than the reader asked for. Headers holds
+	// the first ones, or is nil where the reader wants all or none.
 	HeadersOmitted bool
 }
 

@@ -92,7 +92,8 @@ type Reader interface {
 	List(ctx context.Context, topic string, page Page) (List, error)
 
 	// Get returns one message. A value longer than maxValue bytes is not loaded;
-	// maxValue < 0 loads it whatever its size.
+	// maxValue < 0 loads it whatever its size. Of more headers than HeaderLimit and
+	// HeaderBytesLimit allow the first are loaded.
 	Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
 
 	// Load returns the messages of ids, in the order of ids, with key, headers
@@ -131,11 +132,20 @@ func (e *TooLargeError) Error() string {
 // Is makes the error's kind entity.ErrInvalid.
 func (e *TooLargeError) Is(target error) bool { return target == entity.ErrInvalid }
 
-// What List loads, in bytes: of a value, of the headers of a message, and of all
-// values and headers of a page.
+// What List loads: bytes of a value, bytes of the headers of a message, bytes of all
+// values and headers of a page, and headers of a page.
 const (
-	ListValueLimit = 64 << 10
-	ListPageLimit  = 16 << 20
+	ListValueLimit  = 64 << 10
+	ListPageLimit   = 16 << 20
+	ListHeaderLimit = 200_000
+)
+
+// What is loaded of the headers of one message where it is read to be shown: so many
+// of the first ones, with so many bytes in all of them. A list leaves out all headers
+// of a message that has more.
+const (
+	HeaderLimit      = 10_000
+	HeaderBytesLimit = 1 << 20
 )
 
 // Page asks for a part of a list. Number counts from 1; both must be positive.

@@ -6,6 +6,8 @@ import (
 	"net"
 	"strconv"
 	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
 // Config says where the server listens and how patient it is.
@@ -37,9 +39,20 @@ type Config struct {
 	// exports.
 	RequestTimeout time.Duration `mapstructure:"request_timeout"`
 
-	// MaxExports is how many exports one process sends at a time, ExportTimeout how
-	// long one of them may take: each holds a connection to the store, and a snapshot
-	// of it, for as long as its client reads.
+	// MinWriteRate is how many bytes a second a client has to take of an answer. It
+	// may fall writeGrace behind; then it is disconnected.
+	MinWriteRate int64 `mapstructure:"min_write_rate"`
+
+	// MaxPages is how many reads one process answers at a time, BufferBytes how much
+	// memory their answers may take together until they are written. Half of each is
+	// the most that one principal has, or one address while nobody has to say who they
+	// are.
+	MaxPages    int   `mapstructure:"max_pages"`
+	BufferBytes int64 `mapstructure:"buffer_bytes"`
+
+	// MaxExports is how many exports one process sends at a time, half of them to one
+	// principal; ExportTimeout is how long one of them may take: each holds a
+	// connection to the store, and a snapshot of it, for as long as its client reads.
 	MaxExports    int           `mapstructure:"max_exports"`
 	ExportTimeout time.Duration `mapstructure:"export_timeout"`
 
@@ -63,6 +76,9 @@ func DefaultConfig() Config {
 		WriteTimeout:      2 * time.Minute,
 		IdleTimeout:       2 * time.Minute,
 		RequestTimeout:    30 * time.Second,
+		MinWriteRate:      4 << 10,
+		MaxPages:          64,
+		BufferBytes:       128 << 20,
 		MaxExports:        4,
 		ExportTimeout:     15 * time.Minute,
 		DrainTimeout:      18 * time.Second,
@@ -70,6 +86,10 @@ func DefaultConfig() Config {
 		MaxHeaderBytes:    64 << 10,
 	}
 }
+
+// minBuffer lets one principal have one of the largest pages: the bytes that a store
+// loads for it, and as much again for what stands around them.
+const minBuffer = 4 * repository.ListPageLimit
 
 // maxDrain leaves the rest of the program its share of the 25 seconds in which
 // it must have ended.
@@ -103,6 +123,9 @@ func (c Config) Validate() error {
 	for _, err := range c.parseNames() {
 		complain(true, "%w", err)
 	}
+	complain(c.MinWriteRate <= 0, "min_write_rate: must be positive, is %d", c.MinWriteRate)
+	complain(c.MaxPages <= 0, "max_pages: must be positive, is %d", c.MaxPages)
+	complain(c.BufferBytes < minBuffer, "buffer_bytes: must be at least %d (two of the largest pages), is %d", int64(minBuffer), c.BufferBytes)
 	complain(c.MaxExports <= 0, "max_exports: must be positive, is %d", c.MaxExports)
 	complain(c.MaxBodyBytes <= 0, "max_body_bytes: must be positive, is %d", c.MaxBodyBytes)
 	complain(c.MaxHeaderBytes <= 0, "max_header_bytes: must be positive, is %d", c.MaxHeaderBytes)

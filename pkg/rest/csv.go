@@ -83,7 +83,7 @@ func (c *shown) cellsOfLife(dst []byte) []byte {
 }
 
 func (c *shown) csvHeaders() string {
-	if c.Record.HeadersOmitted || len(c.Record.Headers) == 0 {
+	if len(c.Record.Headers) == 0 {
 		return ""
 	}
 	return string(c.appendHeaders(nil))

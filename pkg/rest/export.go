@@ -60,26 +60,17 @@ func (s *Server) exportMessages(w http.ResponseWriter, r *http.Request) error {
 		out.begin()
 		return nil
 	}
-	if s.exports.Add(1) > int64(s.cfg.MaxExports) {
-		s.exports.Add(-1)
-		return s.tooManyExports()
-	}
-	defer s.exports.Add(-1)
 	return out.run(r)
-}
-
-func (s *Server) tooManyExports() error {
-	reason := fmt.Sprintf("%d exports are under way already: try again when one of them is over", s.cfg.MaxExports)
-	return &requestError{kind: entity.ErrUnavailable, text: reason, details: []detail{{"export", reason}}}
 }
 
 // run streams what the store gives. Neither a store nor a client may hold it for
 // ever: both are given up when the time of the whole is over.
 func (e *export) run(r *http.Request) error {
 	s := e.server
-	e.x.until = time.Now().Add(s.cfg.ExportTimeout)
-	defer func() { e.x.until = time.Time{} }() // an error may still be told when it is over
-	ctx, cancel := context.WithDeadline(r.Context(), e.x.until)
+	until := time.Now().Add(s.cfg.ExportTimeout)
+	e.x.pace.endAt(until)
+	defer e.x.pace.endAt(time.Time{}) // an error may still be told when it is over
+	ctx, cancel := context.WithDeadline(r.Context(), until)
 	defer cancel()
 	// Whoever reads slowly is held up by the write deadline; a store that says
 	// nothing more is not waited for either.
@@ -94,7 +85,7 @@ func (e *export) run(r *http.Request) error {
 	switch {
 	case err == nil:
 		return nil
-	case r.Context().Err() == nil && !time.Now().Before(e.x.until):
+	case r.Context().Err() == nil && !time.Now().Before(until):
 		// Not what the client did: it may be there still, and slow.
 		return fmt.Errorf("an export was cut off: it took longer than %s (export_timeout), after %d messages: %w",
 			s.cfg.ExportTimeout, e.n, context.DeadlineExceeded)
@@ -182,13 +173,12 @@ func (e *export) head() string {
 	return ""
 }
 
-// begin sends the header of the answer. Every chunk that a client takes gives it
-// time for the next.
+// begin sends the header of the answer.
 func (e *export) begin() {
 	if e.begun {
 		return
 	}
-	e.begun, e.x.renewing = true, true
+	e.begun = true
 	contentType, name := "application/x-ndjson", "messages.ndjson"
 	if e.order.format == formatCSV {
 		contentType, name = "text/csv; charset=utf-8; header=present", "messages.csv"

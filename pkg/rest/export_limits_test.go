@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -31,67 +30,55 @@ func (s gatedStore) Export(ctx context.Context, q repository.ExportQuery, yield 
 	return s.Store.Export(ctx, q, yield)
 }
 
-// However many ask, only so many exports hold a connection of the store.
+// However many ask, only so many exports hold a connection of the store, and no client
+// has more than half of them. The others wait a while.
 func TestExport_OnlySoManyAtATime(t *testing.T) {
 	t.Parallel()
-	f := newFixture(message(idA))
-	f.cfg.MaxExports = 2
-	store := gatedStore{f.memory, make(chan struct{}), make(chan struct{})}
-	f.store = store
-	f.open()
-	ended := make(chan *httptest.ResponseRecorder)
-	export := func() { ended <- f.do("GET", "/api/v1/export", "") }
-	for range 2 {
-		go export()
-		receive(t, store.begun, "an export's beginning")
-	}
-	for range 3 {
-		w := f.do("GET", "/api/v1/export", "")
-		e := wantEnvelope(t, w, 503, codeUnavailable)
-		if len(e.Details) != 1 || e.Details[0].Field != "export" || !strings.HasPrefix(e.Details[0].Reason, "2 exports are under way") {
-			t.Errorf("details = %+v, want why", e.Details)
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(message(idA))
+		f.cfg.MaxExports = 4
+		store := gatedStore{f.memory, make(chan struct{}), make(chan struct{})}
+		f.store = store
+		f.open()
+		ended := make(chan *httptest.ResponseRecorder)
+		export := func(from string) { ended <- f.from(from, "GET", "/api/v1/export") }
+		refused := func(from string, status int, code, reason string) {
+			t.Helper()
+			began := time.Now()
+			w := f.from(from, "GET", "/api/v1/export")
+			e := wantEnvelope(t, w, status, code)
+			if len(e.Details) != 1 || e.Details[0].Field != "max_exports" || !strings.HasPrefix(e.Details[0].Reason, reason) {
+				t.Errorf("details = %+v, want %s", e.Details, reason)
+			}
+			wantHeader(t, w.Header(), "Retry-After", "5")
+			if took := time.Since(began); took != patience {
+				t.Errorf("refused after %s, want %s", took, patience)
+			}
 		}
-		wantHeader(t, w.Header(), "Retry-After", "5")
-	}
-	if w := f.do("HEAD", "/api/v1/export", ""); w.Code != 200 {
-		t.Errorf("HEAD = %d, want 200: it holds nothing", w.Code)
-	}
-	close(store.release)
-	for range 2 {
-		wantHeader(t, receive(t, ended, "an export's end").Result().Trailer, exportComplete, "true")
-	}
-	go export()
-	receive(t, store.begun, "an export's beginning")
-	if w := receive(t, ended, "an export's end"); w.Code != 200 {
-		t.Errorf("afterwards = %d %s, want 200", w.Code, w.Body)
-	}
-}
-
-// dripping is a client that takes nearly two minutes for everything: never too long
-// for a single write.
-type dripping struct {
-	header   http.Header
-	deadline time.Time
-	written  int
-}
-
-func (d *dripping) Header() http.Header { return d.header }
-func (d *dripping) WriteHeader(int)     {}
-
-func (d *dripping) SetWriteDeadline(at time.Time) error {
-	d.deadline = at
-	return nil
-}
-
-func (d *dripping) Write(b []byte) (int, error) {
-	const pace = 110 * time.Second
-	if left := time.Until(d.deadline); left < pace {
-		<-time.After(left)
-		return 0, os.ErrDeadlineExceeded
-	}
-	<-time.After(pace)
-	d.written += len(b)
-	return len(b), nil
+		for range 2 {
+			go export("10.0.0.1:1000")
+			<-store.begun
+		}
+		refused("10.0.0.1:2000", 429, codeRateLimited, "2 exports are under way for you")
+		for range 2 {
+			go export("10.0.0.2:1000")
+			<-store.begun
+		}
+		refused("10.0.0.3:1000", 503, codeUnavailable, "4 exports are all")
+		if w := f.do("HEAD", "/api/v1/export", ""); w.Code != 200 {
+			t.Errorf("HEAD = %d, want 200: it holds nothing", w.Code)
+		}
+		go export("10.0.0.3:1000") // it waits
+		synctest.Wait()
+		close(store.release)
+		<-store.begun
+		for range 5 {
+			wantHeader(t, (<-ended).Result().Trailer, exportComplete, "true")
+		}
+		if l := f.server.limits; l.exports.used+l.bytes.used != 0 {
+			t.Errorf("%d exports and %d bytes are held, want none", l.exports.used, l.bytes.used)
+		}
+	})
 }
 
 // A client that reads slowly does not hold the store's connection for ever: the
@@ -103,7 +90,7 @@ func TestExport_WholeOfItHasItsTime(t *testing.T) {
 		f := newFixture()
 		f.logger, f.store = zap.New(core), &endless{Store: f.memory}
 		f.open()
-		client, began := &dripping{header: http.Header{}}, time.Now()
+		client, began := &reader{header: http.Header{}, takes: atRate(4 << 10)}, time.Now()
 		defer func() {
 			if p := recover(); p != http.ErrAbortHandler { //nolint:errorlint // that very one
 				t.Errorf("panic %v, want the connection broken", p)
@@ -117,8 +104,8 @@ func TestExport_WholeOfItHasItsTime(t *testing.T) {
 			if text := logs.All()[0].ContextMap()["error"]; logs.Len() != 1 || !strings.Contains(text.(string), "longer than 15m0s (export_timeout)") {
 				t.Errorf("logged %v", logs.All())
 			}
-			if n := f.server.exports.Load(); n != 0 {
-				t.Errorf("%d exports are under way, want none", n)
+			if l := f.server.limits; l.exports.used+l.bytes.used != 0 {
+				t.Errorf("%d exports and %d bytes are held, want none", l.exports.used, l.bytes.used)
 			}
 		}()
 		r := httptest.NewRequest("GET", "/api/v1/export?limit=1000000", nil)

@@ -51,6 +51,8 @@ type gate struct {
 	w      http.ResponseWriter
 	header http.Header // the handler's until it answers
 
+	account *account // of a read, nil of others; the handler's
+
 	mu        sync.Mutex
 	closed    bool // the handler is too late
 	answering bool // the handler has begun
@@ -70,6 +72,9 @@ func (g *gate) WriteHeader(status int) {
 func (g *gate) Write(b []byte) (int, error) {
 	if !g.enter() {
 		return 0, http.ErrHandlerTimeout
+	}
+	if g.account != nil {
+		g.account.hold(int64(len(b)))
 	}
 	return g.w.Write(b)
 }
@@ -95,6 +100,9 @@ func (g *gate) enter() bool {
 	if !g.answering {
 		g.answering = true
 		maps.Copy(g.w.Header(), g.header)
+		if g.account != nil {
+			g.account.settle()
+		}
 	}
 	return true
 }

@@ -15,7 +15,7 @@ import (
 // adapt makes an http.Handler of a route: it waits for the start, bounds the
 // request's life and turns the error, if any, into an answer.
 func (s *Server) adapt(rt route) http.Handler {
-	handle := s.guardedBy(rt)
+	handle := s.limited(rt, s.guardedBy(rt))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		exchangeOf(r).route = rt.path
 		if rt.kind != probe {

@@ -81,7 +81,7 @@ func referenceMessage(s *Server, m *entity.Message, v view) []byte {
 	if c := m.Consumption; c != nil {
 		t.OutcomeGroup, t.OutcomeOffset = orNull(c.Group), &c.Offset
 	}
-	if !m.Record.HeadersOmitted {
+	if !m.Record.HeadersOmitted || m.Record.Headers != nil {
 		t.Headers = s.showHeaders(m.Record.Headers, v.unmasked != nil)
 	}
 	var out bytes.Buffer
@@ -126,6 +126,7 @@ func TestAppendMessage_IsWhatEncodingJSONWrites(t *testing.T) {
 		"Full":           fullMessage(),
 		"Bare":           {ID: idA},
 		"HeadersOmitted": fullMessage(func(m *entity.Message) { m.Record.HeadersOmitted, m.Record.Headers = true, nil }),
+		"FirstHeaders":   fullMessage(func(m *entity.Message) { m.Record.HeadersOmitted = true }),
 		"NotLoaded":      fullMessage(func(m *entity.Message) { m.Record.State = entity.ValueNotLoaded }),
 		"NotJSON":        fullMessage(withValue("\xff")),
 		"Tombstone":      fullMessage(func(m *entity.Message) { m.Record.Value = nil }),

@@ -236,11 +236,11 @@ func (c *shown) appendRecord(dst []byte) []byte {
 	return append(dst, ']')
 }
 
-// appendHeaders keeps order and repeats. The list is null only when there are
-// headers that were left out. Names are text by habit only: where one is not,
+// appendHeaders keeps order and repeats. The list is null only when all headers were
+// left out. Names are text by habit only: where one is not,
 // key_base64 has its bytes and key what can be read of it.
 func (c *shown) appendHeaders(dst []byte) []byte {
-	if c.Record.HeadersOmitted {
+	if c.Record.HeadersOmitted && c.Record.Headers == nil {
 		return append(dst, "null"...)
 	}
 	dst = append(dst, '[')

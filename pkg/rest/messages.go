@@ -81,6 +81,9 @@ func (s *Server) sendMessage(w http.ResponseWriter, r *http.Request, load getter
 		return err
 	}
 	m, err := load(r.Context(), id, maxPayload)
+	if err == nil { // its text is larger than it
+		err = repository.TakeRoom(r.Context(), 2*repository.SizeInMemory(&m))
+	}
 	if err != nil {
 		return err
 	}
@@ -115,11 +118,19 @@ func (s *Server) sendPayload(w http.ResponseWriter, r *http.Request, load getter
 		return err
 	}
 	if m.Record.State == entity.ValueNotLoaded && m.Record.Size > 0 && !s.pointer(&m) {
+		if err := repository.TakeRoom(r.Context(), 2*payloadPart); err != nil {
+			return err
+		}
 		attach(w, m.ID)
 		return s.sendParts(w, r, repository.ValuePart{ID: m.ID, Archived: archived}, m.Record.Size)
 	}
 	if m.Record.State == entity.ValueNotLoaded { // its size is not known
 		if m, err = load(r.Context(), id, -1); err != nil {
+			return err
+		}
+	}
+	if m.Record.State == entity.ValueOverLimit {
+		if err := repository.TakeRoom(r.Context(), min(m.Record.Size, s.limits.bytes.share/2)); err != nil {
 			return err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"net/netip"
+	"os"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -18,18 +19,18 @@ import (
 // the handler's while that one answers.
 type exchange struct {
 	http.ResponseWriter
-	id           string
-	route        string // the template that matched, or unmatched
-	status       int    // 0 until the answer began
-	bytes        int64
-	writeTimeout time.Duration
-	address      netip.Addr      // of the client; the zero Addr when it has none
-	client       context.Context // ends when the client leaves
-	renewing     bool            // each write gives the client time anew: the answer has no end that is known
-	until        time.Time       // but never longer than this; zero: as long as it takes
-	span         trace.Span      // nil: not traced
-	asked        http.Header     // of the request
-	broken       bool            // the connection is cut, so that nobody believes the answer
+	id      string
+	route   string // the template that matched, or unmatched
+	status  int    // 0 until the answer began
+	bytes   int64
+	pace    *pace           // of the connection, that of the outer exchange in a call within it
+	inner   bool            // it is such a call: the outer exchange writes to the connection
+	slow    bool            // the client took too little of the answer
+	address netip.Addr      // of the client; the zero Addr when it has none
+	client  context.Context // ends when the client leaves
+	span    trace.Span      // nil: not traced
+	asked   http.Header     // of the request
+	broken  bool            // the connection is cut, so that nobody believes the answer
 }
 
 type exchangeKey struct{}
@@ -43,29 +44,25 @@ func exchangeOf(r *http.Request) *exchange {
 func (x *exchange) WriteHeader(status int) {
 	if status >= http.StatusOK && x.status == 0 {
 		x.status = status
-		// Tests answer without a connection and have no deadlines.
-		_ = http.NewResponseController(x.ResponseWriter).SetWriteDeadline(x.deadline())
+		if !x.inner {
+			x.pace.begin()
+		}
 	}
 	x.ResponseWriter.WriteHeader(status)
-}
-
-func (x *exchange) deadline() time.Time {
-	at := time.Now().Add(x.writeTimeout)
-	if !x.until.IsZero() && x.until.Before(at) {
-		return x.until
-	}
-	return at
 }
 
 // Write counts what is sent.
 func (x *exchange) Write(b []byte) (int, error) {
 	if x.status == 0 {
 		x.WriteHeader(http.StatusOK)
-	} else if x.renewing {
-		_ = http.NewResponseController(x.ResponseWriter).SetWriteDeadline(x.deadline())
 	}
-	n, err := x.ResponseWriter.Write(b)
+	write := x.ResponseWriter.Write
+	if !x.inner {
+		write = func(b []byte) (int, error) { return x.pace.write(x.ResponseWriter, b) }
+	}
+	n, err := write(b)
 	x.bytes += int64(n)
+	x.slow = x.slow || !x.inner && errors.Is(err, os.ErrDeadlineExceeded)
 	return n, err
 }
 
@@ -76,9 +73,12 @@ func (x *exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }
 // carries, and counts and logs it when it is over.
 func (s *Server) observe(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		x := &exchange{ResponseWriter: w, id: requestID(r), route: unmatched, writeTimeout: s.cfg.WriteTimeout, address: s.proxies.client(r), client: r.Context(), asked: r.Header}
-		// A connection's last answer left its deadline behind.
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
+		x := &exchange{ResponseWriter: w, id: requestID(r), route: unmatched, address: s.proxies.client(r), client: r.Context(), asked: r.Header}
+		if outer, ok := r.Context().Value(exchangeKey{}).(*exchange); ok {
+			x.pace, x.inner, x.address = outer.pace, true, outer.address
+		} else {
+			x.pace = s.newPace(w)
+		}
 		header := w.Header()
 		header.Set("X-Request-Id", x.id)
 		header.Set("X-Content-Type-Options", "nosniff")
@@ -90,6 +90,10 @@ func (s *Server) observe(next http.Handler) http.Handler {
 			s.metrics.inFlight.Dec()
 			s.metrics.observe(r.Method, x, time.Since(began))
 			s.logAccess(r, x, time.Since(began))
+			if x.slow {
+				s.logger.Info("a client was disconnected: it took its answer too slowly (min_write_rate)",
+					x.ids(zap.String("route", x.route), zap.Int64("bytes", x.bytes), zap.String("remote", r.RemoteAddr))...)
+			}
 			x.endSpan()
 		}()
 		next.ServeHTTP(x, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)))

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/url"
@@ -13,8 +14,9 @@ import (
 // Mount lets h answer at a path beside the API, whose variable segments are in
 // braces; h reads them by http.Request.PathValue. It is counted and logged as the
 // API's routes are, refused to pages of other sites, and its body has to arrive in
-// the same time; but h itself says who may see what. It must not be called once the
-// server serves.
+// the same time; but h itself says who may see what. Calls of the API that h makes
+// with the context of a request count as one answer together, until h returns. It
+// must not be called once the server serves.
 func (s *Server) Mount(method, path string, h http.Handler) {
 	s.router.Handle(path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		exchangeOf(r).route = path
@@ -34,7 +36,9 @@ func (s *Server) Mount(method, path string, h http.Handler) {
 			defer body.arrived()
 			r.Body = body
 		}
-		h.ServeHTTP(w, r)
+		answer := &account{limits: s.limits}
+		defer answer.close()
+		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), accountKey{}, answer)))
 	})).Methods(methods(method)...)
 }
 

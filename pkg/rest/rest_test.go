@@ -90,6 +90,14 @@ func (f *fixture) do(method, target, body string, headers ...string) *httptest.R
 	return f.send(r)
 }
 
+// from sends a request without a body from an address.
+func (f *fixture) from(address, method, target string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, target, http.NoBody)
+	r.RemoteAddr = address
+	r.Header.Set("X-Request-Id", testID)
+	return f.send(r)
+}
+
 // send holds the exchange against the API's document, too; see described_test.go.
 func (f *fixture) send(r *http.Request) *httptest.ResponseRecorder {
 	body := remembered(r)

@@ -59,7 +59,7 @@ type Server struct {
 	hosts         hosts
 	proxies       proxies
 
-	exports atomic.Int64 // under way
+	limits limits
 
 	phase atomic.Int32
 	now   func() time.Time // for what is shown; stores have clocks of their own
@@ -151,6 +151,7 @@ func newServer(cfg Config, checks []Check, registry *prometheus.Registry, logger
 		gatherer:   registry,
 		logger:     logger,
 		now:        time.Now,
+		limits:     newLimits(cfg),
 
 		explain: func(entity.Message) entity.Explanation { return entity.Explanation{} },
 		pointer: func(*entity.Message) bool { return false },
@@ -204,6 +205,10 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	}
 }
 
+// sendBuffer is what the system keeps for a client that does not read, in bytes: by
+// itself it takes megabytes, which are the process's in a group with a limit.
+const sendBuffer = 256 << 10
+
 func (s *Server) httpServer() *http.Server {
 	errorLog, _ := zap.NewStdLogAt(s.logger, zap.WarnLevel) // fails for unknown levels only
 	return &http.Server{
@@ -214,6 +219,12 @@ func (s *Server) httpServer() *http.Server {
 		// ReadTimeout stays unset: it would also end the watch for clients that
 		// leave, and a retry of a whole topic would take every client for gone.
 		ErrorLog: errorLog,
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			if tcp, ok := c.(*net.TCPConn); ok {
+				_ = tcp.SetWriteBuffer(sendBuffer) // a hint
+			}
+			return ctx
+		},
 		// "OPTIONS *" is answered by us as any other unknown route.
 		DisableGeneralOptionsHandler: true,
 	}

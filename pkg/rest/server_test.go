@@ -344,7 +344,7 @@ func TestConfig(t *testing.T) {
 	}
 	bad := Config{Port: -1, DrainTimeout: time.Minute}
 	problems := strings.Split(bad.Validate().Error(), "\n")
-	if len(problems) != 12 {
-		t.Errorf("Validate reports %d problems, want all 12: %q", len(problems), problems)
+	if len(problems) != 15 {
+		t.Errorf("Validate reports %d problems, want all 15: %q", len(problems), problems)
 	}
 }

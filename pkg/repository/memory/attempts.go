@@ -268,5 +268,10 @@ func (s *Store) History(ctx context.Context, id uuid.UUID) ([]entity.Attempt, er
 		}
 		return nil
 	})
+	for i := range attempts {
+		if err == nil {
+			err = repository.TakeRoom(ctx, repository.EditSizeInMemory(attempts[i].Edit))
+		}
+	}
 	return attempts, err
 }

@@ -68,25 +68,55 @@ func (r *row) loaded(maxValue int64) entity.Message {
 	return clone(m)
 }
 
-// listed returns the message for a page that has room for so many bytes more.
-func (r *row) listed(room *int64, noValue bool) entity.Message {
+// shown returns the message as loaded does, with the first of many headers.
+func (r *row) shown(maxValue int64) entity.Message {
+	m := r.loaded(maxValue)
+	n, bytes := 0, 0
+	for ; n < len(m.Record.Headers) && n < repository.HeaderLimit; n++ {
+		bytes += len(m.Record.Headers[n].Key) + len(m.Record.Headers[n].Value)
+		if bytes > repository.HeaderBytesLimit {
+			break
+		}
+	}
+	m.Record.HeadersOmitted = n < len(m.Record.Headers)
+	m.Record.Headers = m.Record.Headers[:n:n]
+	return m
+}
+
+// pageRoom is what a page may load yet.
+type pageRoom struct {
+	bytes   int64
+	headers int
+}
+
+func newPageRoom() *pageRoom {
+	return &pageRoom{bytes: repository.ListPageLimit, headers: repository.ListHeaderLimit}
+}
+
+// listed returns the message for a page that has room.
+func (r *row) listed(room *pageRoom, noValue bool) entity.Message {
 	m := r.message
 	limit := int64(repository.ListValueLimit)
 	if noValue && len(m.Record.Value) > 0 {
 		m.Record.State, m.Record.Value = entity.ValueNotLoaded, nil
 	}
 	value, headers := int64(len(m.Record.Value)), headerBytes(m.Record.Headers)
-	*room -= int64(len(m.Record.Key) + len(m.ErrorMessage))
+	room.bytes -= int64(len(m.Record.Key) + len(m.ErrorMessage))
 	for _, size := range []int64{value, headers} {
 		if size <= limit { // what is too large by itself takes no room
-			*room -= size
+			room.bytes -= size
 		}
 	}
-	if value > limit || value > 0 && *room < 0 {
+	if value > limit || value > 0 && room.bytes < 0 {
 		m.Record.State, m.Record.Value = entity.ValueNotLoaded, nil
 	}
-	if headers > limit || headers > 0 && *room < 0 {
-		m.Record.HeadersOmitted, m.Record.Headers = true, nil
+	if n := len(m.Record.Headers); n > 0 {
+		if headers <= limit {
+			room.headers -= min(n, repository.HeaderLimit)
+		}
+		if headers > limit || n > repository.HeaderLimit || room.bytes < 0 || room.headers < 0 {
+			m.Record.HeadersOmitted, m.Record.Headers = true, nil
+		}
 	}
 	return clone(m)
 }

@@ -20,14 +20,17 @@ func (s *Store) List(ctx context.Context, topic string, page repository.Page) (r
 		rows := s.oldestFirst(named(topic))
 		slices.Reverse(rows)
 		list.Total = int64(len(rows))
-		room := int64(repository.ListPageLimit)
+		room := newPageRoom()
 		first := min(page.Offset(), list.Total)
 		last := min(first+int64(page.Size), list.Total)
 		for _, r := range rows[first:last] {
-			list.Messages = append(list.Messages, s.observed(r, r.listed(&room, false)))
+			list.Messages = append(list.Messages, s.observed(r, r.listed(room, false)))
 		}
 		return nil
 	})
+	if err == nil {
+		err = takeRoom(ctx, list.Messages...)
+	}
 	return list, err
 }
 
@@ -37,11 +40,24 @@ func (s *Store) Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.M
 	err := s.step(ctx, "get message", func(time.Time) error {
 		r, err := s.row(id)
 		if err == nil {
-			m = s.observed(r, r.loaded(maxValue))
+			m = s.observed(r, r.shown(maxValue))
 		}
 		return err
 	})
+	if err == nil {
+		err = takeRoom(ctx, m)
+	}
 	return m, err
+}
+
+// takeRoom takes the room of messages that were read.
+func takeRoom(ctx context.Context, messages ...entity.Message) error {
+	for i := range messages {
+		if err := repository.TakeRoom(ctx, repository.SizeInMemory(&messages[i])); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Load implements repository.Reader. The size of a message is that of its value,

@@ -22,12 +22,15 @@ func (s *Store) Search(ctx context.Context, q repository.SearchQuery) ([]entity.
 			return sortTime(q.Sort, r).IsZero() || !pastPlace(q, r)
 		})
 		slices.SortFunc(rows, func(a, b *row) int { return compareRows(q.Sort, a, sortTime(q.Sort, b), b.message.ID) })
-		room := int64(repository.ListPageLimit)
+		room := newPageRoom()
 		for _, r := range rows[:max(0, min(q.Limit, len(rows)))] {
-			found = append(found, s.observed(r, r.listed(&room, q.NoValues)))
+			found = append(found, s.observed(r, r.listed(room, q.NoValues)))
 		}
 		return nil
 	})
+	if err == nil {
+		err = takeRoom(ctx, found...)
+	}
 	return found, err
 }
 
@@ -78,7 +81,7 @@ func (s *Store) Export(ctx context.Context, q repository.ExportQuery, yield func
 			if len(found) >= q.Limit {
 				return nil
 			}
-			found = append(found, s.observed(r, r.loaded(q.MaxValue)))
+			found = append(found, s.observed(r, r.shown(q.MaxValue)))
 		}
 		return nil
 	})
@@ -101,9 +104,12 @@ func (s *Store) GetArchived(ctx context.Context, id uuid.UUID, maxValue int64) (
 		if !ok {
 			return &entity.NotFoundError{ID: id}
 		}
-		m = s.observed(r, r.loaded(maxValue))
+		m = s.observed(r, r.shown(maxValue))
 		return nil
 	})
+	if err == nil {
+		err = takeRoom(ctx, m)
+	}
 	return m, err
 }
 

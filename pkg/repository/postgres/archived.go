@@ -7,12 +7,13 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
 // oneQuery reads one message with its bytes.
 func oneQuery(from source) string {
 	return `
-	SELECT ` + stateColumns + `, ` + byteColumns("$2::bigint", "-1") + `, ` + consumptionColumns + `
+	SELECT ` + stateColumns + `, ` + firstByteColumns("$2::bigint") + `, ` + consumptionColumns + `
 	FROM ` + from.table + ` m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id` + consumptionOf + `
 	WHERE ` + from.has("$1")
 }
@@ -31,7 +32,10 @@ func (s *Store) GetArchived(ctx context.Context, id uuid.UUID, maxValue int64) (
 	if len(found) == 0 {
 		return entity.Message{}, &entity.NotFoundError{ID: id}
 	}
-	m, err := found[0].messageWithBytes()
+	m, err := found[0].messageToShow()
+	if err == nil {
+		err = repository.TakeRoom(ctx, repository.SizeInMemory(&m))
+	}
 	if err != nil {
 		return entity.Message{}, fmt.Errorf("get archived message %s: %w", id, err)
 	}

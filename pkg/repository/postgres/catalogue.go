@@ -142,7 +142,7 @@ const uncataloguedSize = `
 			+ coalesce(octet_length(m.headers), 0) + coalesce(octet_length(m.key), 0) + octet_length(m.error_message)`
 
 func uncataloguedOf(table, where string) string {
-	return `SELECT k.ord, ` + stateColumns + `, ` + byteColumns("$4::bigint", "-1") + `
+	return `SELECT k.ord, ` + stateColumns + `, ` + firstByteColumns("$4::bigint") + `
 		FROM chosen k JOIN ` + table + ` m ON m.id = k.id LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id
 		WHERE ` + where
 }
@@ -162,7 +162,7 @@ func (s *Store) Uncatalogued(ctx context.Context, version int64, limit int, maxB
 	messages := make([]entity.Message, len(found))
 	for i := range found {
 		var err error
-		if messages[i], err = found[i].messageWithBytes(); err != nil {
+		if messages[i], err = found[i].messageToShow(); err != nil {
 			return nil, fmt.Errorf("find messages to catalogue: %w", err)
 		}
 	}

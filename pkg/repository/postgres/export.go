@@ -83,7 +83,7 @@ func exportQuery(from source, q repository.ExportQuery, n names, how string) (st
 	key := "CASE WHEN octet_length(m.key) <= " + limit + " THEN m.key END AS key"
 	errorMessage := "CASE WHEN octet_length(m.error_message) <= " + limit + " THEN m.error_message END AS error_message"
 	return `
-	SELECT ` + stateColumnsWith(errorMessage) + `, ` + byteColumnsWith(key, limit, limit) + `, ` + consumptionColumns + `,
+	SELECT ` + stateColumnsWith(errorMessage) + `, ` + byteColumnsWith(key, limit, headersUpTo(limit)) + `, ` + consumptionColumns + `,
 		coalesce(octet_length(m.key), 0) > ` + limit + ` OR octet_length(m.error_message) > ` + limit + ` AS cut
 	FROM (` + join(walks, "\n\tUNION ALL\n\t") + `) m
 	LEFT JOIN LATERAL (SELECT name FROM dlq.topics WHERE id = m.dlq_topic_id OFFSET 0) t ON true` + consumptionOf + `
@@ -157,7 +157,7 @@ func (e *exporter) fetch(ctx context.Context, step []exported) ([]exported, erro
 	}
 	defer func() { _ = rows.Close() }() // Err tells
 	err = scanRows(rows, func(r *scannedRow) error {
-		m, err := r.messageWithBytes()
+		m, err := r.messageToShow()
 		step = append(step, exported{m, r.Cut.Bool})
 		return err
 	})
@@ -174,7 +174,7 @@ func (e *exporter) message(ctx context.Context, r *exported) (*entity.Message, e
 		if err := e.whole.GetContext(ctx, &one, m.ID, e.maxValue); err != nil {
 			return nil, err
 		}
-		whole, err := one.messageWithBytes()
+		whole, err := one.messageToShow()
 		return &whole, err
 	}
 	if e.maxValue >= 0 && m.Record.Value != nil && m.Record.Size > e.maxValue {

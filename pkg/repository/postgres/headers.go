@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
 // packHeaders frames headers into one value: the number of headers, then for
@@ -52,23 +53,43 @@ func unpackHeaders(packed []byte) ([]entity.Header, error) {
 // viewHeaders reads what packHeaders wrote. The values are parts of packed; the keys
 // share one text of their own.
 func viewHeaders(packed []byte) ([]entity.Header, error) {
+	headers, _, err := viewSome(packed, len(packed), false)
+	return headers, err
+}
+
+// packedLimit is how many bytes of packed headers are read to be shown: those of
+// repository.HeaderBytesLimit with the lengths in front of each.
+const packedLimit = repository.HeaderBytesLimit + 8*repository.HeaderLimit
+
+// viewFirst reads the first repository.HeaderLimit headers of what packHeaders wrote,
+// or of its first packedLimit bytes. more says that there are others.
+func viewFirst(packed []byte) (headers []entity.Header, more bool, err error) {
+	return viewSome(packed, repository.HeaderLimit, len(packed) >= packedLimit)
+}
+
+// viewSome reads at most that many headers. Packed bytes that are cut may end within
+// one.
+func viewSome(packed []byte, most int, cut bool) (headers []entity.Header, more bool, err error) {
 	if len(packed) == 0 {
-		return nil, nil
+		return nil, false, nil
 	}
 	n, rest, ok := uvarint(packed)
-	if !ok || n > uint64(len(rest)) {
-		return nil, errHeaders
+	if !ok || n > uint64(len(rest)) && !cut {
+		return nil, false, errHeaders
 	}
 	if n == 0 {
-		return nil, nil
+		return nil, false, nil
 	}
 	var room [512]byte
 	keys := room[:0]
-	headers := make([]entity.Header, 0, n)
-	for at := rest; len(headers) < int(n); { //nolint:gosec // not more than bytes
+	headers = make([]entity.Header, 0, min(n, uint64(most))) //nolint:gosec // not negative
+	for at := rest; len(headers) < cap(headers); {
 		var key, value []byte
-		if key, value, at, ok = nextHeader(at); !ok {
-			return nil, errHeaders
+		if key, value, at, ok = nextHeader(at); !ok && cut {
+			break
+		}
+		if !ok {
+			return nil, false, errHeaders
 		}
 		keys = append(keys, key...)
 		headers = append(headers, entity.Header{Value: value})
@@ -79,7 +100,7 @@ func viewHeaders(packed []byte) ([]entity.Header, error) {
 		key, _, rest, _ = nextHeader(rest)
 		headers[i].Key, text = text[:len(key)], text[len(key):]
 	}
-	return headers, nil
+	return headers, uint64(len(headers)) < n, nil
 }
 
 // nextHeader takes the first header off packed ones.

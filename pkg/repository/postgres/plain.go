@@ -26,8 +26,9 @@ func (s *Store) plainPage(ctx context.Context, from source, q repository.SearchQ
 	defer cancel()
 	query, args := pageQuery(from, listed(from, q, n, leaveOut))
 	messages := make([]entity.Message, 0, min(q.Limit, expected))
+	var shown shownPage
 	err := s.eachRow(bounded, query, args, nil, func(r *row) error {
-		m, err := r.messageWithBytes()
+		m, err := shown.message(ctx, r)
 		messages = append(messages, m)
 		return err
 	})

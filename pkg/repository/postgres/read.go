@@ -82,13 +82,14 @@ func (s *Store) List(ctx context.Context, topic string, page repository.Page) (r
 		query, args = firstPageQuery(page.Size), args[:1]
 	}
 	list := repository.List{Messages: make([]entity.Message, 0, min(page.Size, expected))}
+	var shown shownPage
 	var total int64
 	err := s.eachRow(ctx, query, args, &total, func(r *row) error {
 		list.Total = total
 		if !r.present() {
 			return nil
 		}
-		m, err := r.messageWithBytes()
+		m, err := shown.message(ctx, r)
 		list.Messages = append(list.Messages, m)
 		return err
 	})
@@ -98,8 +99,25 @@ func (s *Store) List(ctx context.Context, topic string, page repository.Page) (r
 	return list, nil
 }
 
+// shownPage counts the headers of a page.
+type shownPage struct{ headers int }
+
+// message is that of a row of the page. Its headers are left out unless all of them
+// are within the limits.
+func (p *shownPage) message(ctx context.Context, r *row) (entity.Message, error) {
+	m, err := r.messageToShow()
+	if err != nil {
+		return m, err
+	}
+	p.headers += len(m.Record.Headers)
+	if len(m.Record.Headers) > 0 && (m.Record.HeadersOmitted || p.headers > repository.ListHeaderLimit) {
+		m.Record.Headers, m.Record.HeadersOmitted = nil, true
+	}
+	return m, repository.TakeRoom(ctx, repository.SizeInMemory(&m))
+}
+
 var getQuery = `
-	SELECT ` + stateColumns + `, ` + byteColumns("$2::bigint", "-1") + `, ` + consumptionColumns + `
+	SELECT ` + stateColumns + `, ` + firstByteColumns("$2::bigint") + `, ` + consumptionColumns + `
 	FROM dlq.dlq_messages m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id` + consumptionOf + `
 	WHERE m.id = $1`
 
@@ -113,9 +131,11 @@ func (s *Store) getOne(ctx context.Context, where, query string, id uuid.UUID, m
 	var m entity.Message
 	found := false
 	err := s.eachRow(ctx, query, []any{id, maxValue}, nil, func(r *row) (err error) {
-		m, err = r.messageWithBytes()
 		found = true
-		return err
+		if m, err = r.messageToShow(); err != nil {
+			return err
+		}
+		return repository.TakeRoom(ctx, repository.SizeInMemory(&m))
 	})
 	switch {
 	case err != nil:
@@ -239,7 +259,10 @@ func (s *Store) History(ctx context.Context, id uuid.UUID) ([]entity.Attempt, er
 	attempts := make([]entity.Attempt, len(found))
 	for i := range found {
 		attempts[i] = found[i].attempt()
-		if attempts[i].Edit, err = found[i].edit(); err != nil {
+		if attempts[i].Edit, err = found[i].edit(); err == nil {
+			err = repository.TakeRoom(ctx, repository.EditSizeInMemory(attempts[i].Edit))
+		}
+		if err != nil {
 			return nil, fmt.Errorf("read history of %s: %w", id, err)
 		}
 	}

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"database/sql"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -125,15 +126,24 @@ const consumptionOf = `
 // for no limit. octet_length of an out-of-line value does not read it. No
 // headers are one byte.
 func byteColumns(limit, headerLimit string) string {
-	return byteColumnsWith("m.key", limit, headerLimit)
+	return byteColumnsWith("m.key", limit, headersUpTo(headerLimit))
 }
 
-// byteColumnsWith are the same with another expression for key.
-func byteColumnsWith(key, limit, headerLimit string) string {
+// firstByteColumns are the bytes with the headers that viewFirst reads.
+func firstByteColumns(limit string) string {
+	return byteColumnsWith("m.key", limit, "substring(m.headers FOR "+strconv.Itoa(packedLimit)+")")
+}
+
+func headersUpTo(limit string) string {
+	return "CASE WHEN " + limit + " < 0 OR octet_length(m.headers) <= " + limit + " THEN m.headers END"
+}
+
+// byteColumnsWith are the same with other expressions for key and headers.
+func byteColumnsWith(key, limit, headers string) string {
 	return `
 	` + key + `, m.omitted_sha256, m.omitted_size,
 	octet_length(m.headers) > 1 AS has_headers,
-	CASE WHEN ` + headerLimit + ` < 0 OR octet_length(m.headers) <= ` + headerLimit + ` THEN m.headers END AS headers,
+	` + headers + ` AS headers,
 	octet_length(m.value) AS value_size,
 	CASE WHEN ` + limit + ` < 0 OR octet_length(m.value) <= ` + limit + ` THEN m.value END AS value,
 	m.dlq_topic_id IS NULL AND m.value IS NULL AND m.payload IS NOT NULL AS has_payload,
@@ -228,14 +238,29 @@ func (r *row) claim() entity.Claim {
 	return c
 }
 
-// messageWithBytes is the entity with key, headers and as much of the value as
+// messageWithBytes is the entity with key, all headers and as much of the value as
 // the query read. It shares the row's bytes.
 func (r *row) messageWithBytes() (entity.Message, error) {
-	m := r.message()
 	headers, err := viewHeaders(r.Headers)
 	if err != nil {
 		return entity.Message{}, err
 	}
+	return r.messageWith(headers), nil
+}
+
+// messageToShow is the same with the first headers, where there are many.
+func (r *row) messageToShow() (entity.Message, error) {
+	headers, more, err := viewFirst(r.Headers)
+	if err != nil {
+		return entity.Message{}, err
+	}
+	m := r.messageWith(headers)
+	m.Record.HeadersOmitted = m.Record.HeadersOmitted || more
+	return m, nil
+}
+
+func (r *row) messageWith(headers []entity.Header) entity.Message {
+	m := r.message()
 	m.Record = entity.Record{Key: r.Key, Headers: headers, HeadersOmitted: r.Headers == nil && r.HasHeaders.Bool}
 	record := &m.Record
 	switch {
@@ -253,7 +278,7 @@ func (r *row) messageWithBytes() (entity.Message, error) {
 	default:
 		record.State = entity.ValueMissing
 	}
-	return m, nil
+	return m
 }
 
 func moment(t sql.NullTime) time.Time {

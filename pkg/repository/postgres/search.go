@@ -79,8 +79,9 @@ func readMessages(ctx context.Context, tx *sqlx.Tx, query string, args []any) ([
 	}
 	defer func() { _ = rows.Close() }() // Err tells
 	found := make([]entity.Message, 0, expected)
+	var shown shownPage
 	err = scanRows(rows, func(r *scannedRow) error {
-		m, err := r.messageWithBytes()
+		m, err := shown.message(ctx, &r.row)
 		found = append(found, m)
 		return err
 	})

@@ -2,6 +2,8 @@ package repositorytest
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -31,6 +33,9 @@ func listPromises() []promise {
 		{"TotalCountsAllOnEveryPage", listTotal},
 		{"LargeValueIsNotLoaded", listLargeValue},
 		{"LargeHeadersAreNotLoaded", listLargeHeaders},
+		{"HeadersOfAPageAreBounded", listManyHeaders},
+		{"FirstHeadersOfMany", getManyHeaders},
+		{"ReadsTakeRoom", readsTakeRoom},
 		{"APageIsBounded", listBounded},
 		{"ShowsEveryState", listEveryState},
 	}
@@ -210,6 +215,121 @@ func listBounded(h *harness) {
 			h.Fatalf("value %d of the page is loaded, want none behind %d bytes", i, repository.ListPageLimit)
 		case m.Record.Size != size:
 			h.Fatalf("value %d of the page has size %d, want %d", i, m.Record.Size, size)
+		}
+	}
+}
+
+// empties are n headers that take two bytes each where they are stored.
+func empties(n int) func(*entity.Message) {
+	return func(m *entity.Message) { m.Record.Headers = make([]entity.Header, n) }
+}
+
+// listManyHeaders: headers take more memory than bytes, so their number has a limit.
+func listManyHeaders(h *harness) {
+	fits := repository.ListHeaderLimit / repository.HeaderLimit
+	h.puts(fits+2, empties(repository.HeaderLimit))
+	many := h.put(empties(repository.HeaderLimit + 1))
+	found, err := h.Repository.Search(h.Context(), repository.SearchQuery{Limit: 100})
+	if err != nil {
+		h.Fatal(err)
+	}
+	for name, got := range map[string][]entity.Message{"List": h.list(original, firstPage).Messages, "Search": found} {
+		if len(got) != fits+3 || got[0].ID != many.ID {
+			h.Fatalf("%s: %d messages, want %d, that of too many headers first", name, len(got), fits+3)
+		}
+		loaded := 0
+		for _, m := range got {
+			loaded += len(m.Record.Headers)
+			if m.Record.HeadersOmitted != (m.Record.Headers == nil) {
+				h.Errorf("%s: %d headers, omitted %v", name, len(m.Record.Headers), m.Record.HeadersOmitted)
+			}
+		}
+		if loaded > repository.ListHeaderLimit || loaded < repository.ListHeaderLimit-2*repository.HeaderLimit || !got[0].Record.HeadersOmitted {
+			h.Errorf("%s: %d headers, want nearly %d, and none of the message that has too many", name, loaded, repository.ListHeaderLimit)
+		}
+	}
+}
+
+// getManyHeaders: of what is shown the first headers are loaded, of what is sent all.
+func getManyHeaders(h *harness) {
+	for name, c := range map[string]struct {
+		headers func(*entity.Message)
+		want    int
+		omitted bool
+	}{
+		"at the limit":   {empties(repository.HeaderLimit), repository.HeaderLimit, false},
+		"above":          {empties(repository.HeaderLimit + 1), repository.HeaderLimit, true},
+		"far above":      {empties(1_000_000), repository.HeaderLimit, true},
+		"many bytes":     {filled(8, repository.HeaderBytesLimit/8), 8, false},
+		"too many bytes": {filled(12, repository.HeaderBytesLimit/8), 8, true},
+		"one too large":  {filled(1, 2*repository.HeaderBytesLimit), 0, true},
+	} {
+		m := h.put(c.headers)
+		got := h.get(m.ID).Record
+		if len(got.Headers) != c.want || got.HeadersOmitted != c.omitted {
+			h.Errorf("%s: Get has %d headers, omitted %v, want %d and %v", name, len(got.Headers), got.HeadersOmitted, c.want, c.omitted)
+		}
+		for i := range got.Headers {
+			if got.Headers[i].Key != m.Record.Headers[i].Key || !bytes.Equal(got.Headers[i].Value, m.Record.Headers[i].Value) {
+				h.Fatalf("%s: header %d is not that of the message", name, i)
+			}
+		}
+		loaded, _ := h.load([]uuid.UUID{m.ID}, 1<<30)
+		if len(loaded) != 1 || len(loaded[0].Record.Headers) != len(m.Record.Headers) || loaded[0].Record.HeadersOmitted {
+			h.Errorf("%s: Load leaves headers out", name)
+		}
+	}
+}
+
+func filled(n, size int) func(*entity.Message) {
+	return func(m *entity.Message) {
+		for i := range n {
+			m.Record.Headers = append(m.Record.Headers, entity.Header{Value: bytes.Repeat([]byte{byte(i)}, size)})
+		}
+	}
+}
+
+// smallRoom has no more room than bytes.
+type smallRoom struct{ left int64 }
+
+var errNoRoom = errors.New("no room")
+
+func (r *smallRoom) Take(n int64) error {
+	if r.left -= n; r.left < 0 {
+		return errNoRoom
+	}
+	return nil
+}
+
+// readsTakeRoom: what a read keeps is taken from its caller's room, and no more is
+// read when there is none.
+func readsTakeRoom(h *harness) {
+	id := h.puts(3, func(m *entity.Message) { m.Record.Value = bytes.Repeat([]byte("x"), 10_000) })[0]
+	for name, read := range map[string]func(context.Context) error{
+		"List": func(ctx context.Context) error { _, err := h.Repository.List(ctx, original, firstPage); return err },
+		"Search": func(ctx context.Context) error {
+			_, err := h.Repository.Search(ctx, repository.SearchQuery{Limit: 10})
+			return err
+		},
+		"SearchFiltered": func(ctx context.Context) error {
+			_, err := h.Repository.Search(ctx, repository.SearchQuery{Limit: 10, Filter: entity.Filter{Statuses: []entity.Status{entity.Pending}}})
+			return err
+		},
+	} {
+		for left, fits := range map[int64]bool{30_000: false, 40_000: true} {
+			room := &smallRoom{left}
+			if err := read(repository.WithRoom(h.Context(), room)); errors.Is(err, errNoRoom) == fits || fits && err != nil {
+				h.Errorf("%s with room for %d: %v, want it to fit: %v", name, left, err, fits)
+			}
+			if fits && room.left > left-30_000 {
+				h.Errorf("%s took %d bytes, want those of three values", name, left-room.left)
+			}
+		}
+	}
+	for left, fits := range map[int64]bool{10_000: false, 14_000: true} {
+		_, err := h.Repository.Get(repository.WithRoom(h.Context(), &smallRoom{left}), id, -1)
+		if errors.Is(err, errNoRoom) == fits || fits && err != nil {
+			h.Errorf("Get with room for %d: %v, want it to fit: %v", left, err, fits)
 		}
 	}
 }

@@ -1,0 +1,224 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+
+	"github.com/dlq-manager/dlq-manager/pkg/auth"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+const (
+	// pageRoom is what each answer has reserved from its beginning, largeRoom what it
+	// has once that is not enough: a page that a store fills to its limit, and about as
+	// much again of what stands around the bytes.
+	pageRoom  = 1 << 20
+	largeRoom = repository.ListPageLimit + repository.ListPageLimit/4
+)
+
+var (
+	errShare  = errors.New("the principal's share is used up")
+	errFull   = errors.New("the budget is used up")
+	errNoRoom = errors.New("no room for the answer now")
+)
+
+// limits are what requests share: answers under way, exports under way, and the bytes
+// of answers that are in memory.
+type limits struct {
+	pages, exports, bytes *budget
+}
+
+func newLimits(cfg Config) limits {
+	return limits{newBudget(int64(cfg.MaxPages)), newBudget(int64(cfg.MaxExports)), newBudget(cfg.BufferBytes)}
+}
+
+// account is what one request has of the limits. The calls of the API that a page of
+// the console makes have that page's account, so that no page waits for itself. Its
+// methods are safe for concurrent use.
+type account struct {
+	limits limits
+
+	mu       sync.Mutex
+	who      string
+	slot     *budget // nil: not entered yet
+	reserved int64   // bytes
+	taken    int64   // of them, by what was read
+	wanted   int64   // by a read that ended for want of room
+}
+
+type accountKey struct{}
+
+// accountOf is the account of a request that the console answers, nil of any other.
+func accountOf(ctx context.Context) *account {
+	a, _ := ctx.Value(accountKey{}).(*account)
+	return a
+}
+
+// enter takes a slot and room for a small answer, once.
+func (a *account) enter(ctx context.Context, who string, slots *budget) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.slot != nil {
+		return nil
+	}
+	if err := slots.wait(ctx, who, 1); err != nil {
+		return a.refusal(err, slots)
+	}
+	if err := a.limits.bytes.wait(ctx, who, pageRoom); err != nil {
+		slots.release(who, 1)
+		return a.refusal(err, a.limits.bytes)
+	}
+	a.who, a.slot, a.reserved = who, slots, pageRoom
+	return nil
+}
+
+// Take implements repository.Room. It does not wait, since a read that waits holds a
+// connection of the store: who gets errNoRoom waits in makeRoom and reads again.
+func (a *account) Take(n int64) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.taken += n
+	if a.taken <= a.reserved {
+		return nil
+	}
+	want := max(a.taken, largeRoom, 2*a.reserved)
+	if want = min(want, max(a.taken, a.limits.bytes.share)); a.limits.bytes.try(a.who, want-a.reserved) {
+		a.reserved = want
+		return nil
+	}
+	a.wanted = want
+	return errNoRoom
+}
+
+// makeRoom waits for the room that the last read did not have. mark is what was taken
+// before that read, which begins again.
+func (a *account) makeRoom(ctx context.Context, mark int64) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.taken = mark
+	// What one waits with, others wait for: all of it is given back.
+	kept := max(mark, pageRoom)
+	a.limits.bytes.release(a.who, a.reserved-min(a.reserved, kept))
+	a.reserved = min(a.reserved, kept)
+	if err := a.limits.bytes.wait(ctx, a.who, a.wanted-a.reserved); err != nil {
+		return a.refusal(err, a.limits.bytes)
+	}
+	a.reserved = a.wanted
+	return nil
+}
+
+// settle gives back what was reserved and not taken: all has been read.
+func (a *account) settle() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if kept := max(a.taken, pageRoom); kept < a.reserved {
+		a.limits.bytes.release(a.who, a.reserved-kept)
+		a.reserved = kept
+	}
+}
+
+// hold reserves n bytes that are in memory already, in place of less.
+func (a *account) hold(n int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if n > a.reserved {
+		a.limits.bytes.force(a.who, n-a.reserved)
+		a.reserved = n
+	}
+}
+
+func (a *account) mark() int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.taken
+}
+
+// close gives everything back.
+func (a *account) close() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.slot == nil {
+		return
+	}
+	a.limits.bytes.release(a.who, a.reserved)
+	a.slot.release(a.who, 1)
+	a.slot, a.reserved, a.taken = nil, 0, 0
+}
+
+// refusal says to a client which limit it met: 429 where its own requests are in the
+// way, 503 where those of others are.
+func (a *account) refusal(err error, of *budget) error {
+	what, setting := "bytes of answers", "buffer_bytes"
+	switch of {
+	case a.limits.exports:
+		what, setting = "exports", "max_exports"
+	case a.limits.pages:
+		what, setting = "answers", "max_pages"
+	}
+	switch {
+	case errors.Is(err, errShare):
+		text := fmt.Sprintf("%d %s are under way for you already, which is your share of server.%s: try again when one of them is over", of.share, what, setting)
+		return &requestError{kind: errRateLimited, text: text, details: []detail{{setting, text}}}
+	case errors.Is(err, errFull):
+		text := fmt.Sprintf("%d %s are all that are under way at a time (server.%s): try again when one of them is over", of.total, what, setting)
+		return &requestError{kind: entity.ErrUnavailable, text: text, details: []detail{{setting, text}}}
+	default:
+		return err
+	}
+}
+
+// limited gives a handler of a read or an export its account. The account is closed
+// when the handler has returned, also one that nobody waits for any more.
+func (s *Server) limited(rt route, handle handler) handler {
+	if rt.kind != read && rt.kind != stream {
+		return handle
+	}
+	return func(w http.ResponseWriter, r *http.Request) error {
+		a := accountOf(r.Context())
+		if a == nil {
+			a = &account{limits: s.limits}
+			defer a.close()
+		}
+		if rt.kind == stream {
+			if r.Method == http.MethodHead {
+				return handle(w, r)
+			}
+			own := &account{limits: s.limits}
+			defer own.close()
+			if err := own.enter(r.Context(), s.clientOf(r), s.limits.exports); err != nil {
+				return err
+			}
+			return handle(w, r)
+		}
+		if err := a.enter(r.Context(), s.clientOf(r), s.limits.pages); err != nil {
+			return err
+		}
+		if g, ok := w.(*gate); ok {
+			g.account = a
+		}
+		r = r.WithContext(repository.WithRoom(r.Context(), a))
+		for {
+			mark := a.mark()
+			err := handle(w, r)
+			if !errors.Is(err, errNoRoom) {
+				return err
+			}
+			if err := a.makeRoom(r.Context(), mark); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// clientOf is who has a share of the limits: the principal, or the client's address
+// while nobody has to say who they are.
+func (s *Server) clientOf(r *http.Request) string {
+	if _, nobody := s.authenticator.(auth.Nobody); !nobody {
+		return "principal " + principalOf(r).Name
+	}
+	return "address " + exchangeOf(r).address.String()
+}

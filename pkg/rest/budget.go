@@ -1,0 +1,123 @@
+package rest
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+// patience is how long a request waits for what others have: slow clients are
+// disconnected after about as long.
+const patience = 5 * time.Second
+
+// budget is so many units of something that requests share. One principal has at most
+// half of it. It is safe for concurrent use.
+type budget struct {
+	total, share int64
+
+	mu      sync.Mutex
+	used    int64
+	by      map[string]int64
+	waiting []*waiter
+}
+
+// waiter waits until its units are its own, which granted says by being closed.
+type waiter struct {
+	who     string
+	n       int64
+	granted chan struct{}
+}
+
+func newBudget(total int64) *budget {
+	return &budget{total: total, share: max(1, total/2), by: map[string]int64{}}
+}
+
+// try takes n units for who, or none.
+func (b *budget) try(who string, n int64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.take(who, n)
+}
+
+func (b *budget) take(who string, n int64) bool {
+	if b.used+n > b.total || b.by[who]+n > b.share {
+		return false
+	}
+	b.used += n
+	b.by[who] += n
+	return true
+}
+
+// force takes n units that are in use already, whether or not they are there.
+func (b *budget) force(who string, n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.used += n
+	b.by[who] += n
+}
+
+// wait takes n units for who, for which it waits a while. Then the error is errShare
+// when the principal has too much, errFull when all together have. It returns the
+// error of a context that ends first.
+func (b *budget) wait(ctx context.Context, who string, n int64) error {
+	b.mu.Lock()
+	if b.take(who, n) {
+		b.mu.Unlock()
+		return nil
+	}
+	if n > b.share {
+		b.mu.Unlock()
+		return errFull // it never comes
+	}
+	w := &waiter{who: who, n: n, granted: make(chan struct{})}
+	b.waiting = append(b.waiting, w)
+	b.mu.Unlock()
+
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	var err error
+	select {
+	case <-w.granted:
+		return nil
+	case <-timer.C:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	at := slices.Index(b.waiting, w)
+	if at < 0 { // granted at this very moment
+		return nil
+	}
+	b.waiting = slices.Delete(b.waiting, at, at+1)
+	switch {
+	case err != nil:
+		return err
+	case b.by[who]+n > b.share:
+		return errShare
+	default:
+		return errFull
+	}
+}
+
+// release gives n units of who back. Who waits gets them in the order of asking; one
+// whose share is used up, or who wants more than there is, does not hold up the others.
+func (b *budget) release(who string, n int64) {
+	if n == 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.used -= n
+	if b.by[who] -= n; b.by[who] == 0 {
+		delete(b.by, who)
+	}
+	b.waiting = slices.DeleteFunc(b.waiting, func(w *waiter) bool {
+		if !b.take(w.who, w.n) {
+			return false
+		}
+		close(w.granted)
+		return true
+	})
+}
