@@ -1252,7 +1252,10 @@ type Change struct {
 	RequestId  *string            `json:"request_id"`
 	RetryCount *int               `json:"retry_count"`
 	To         *string            `json:"to"`
-	TraceId    *string            `json:"trace_id"`
+
+	// Topics The original topics of an error group that a note, link or mute is about; left out when it is about all, and for other changes.
+	Topics  *[]string `json:"topics,omitempty"`
+	TraceId *string   `json:"trace_id"`
 }
 
 // ChangeKind defines model for Change.Kind.
@@ -1345,6 +1348,19 @@ type FilterOrigin string
 
 // Group defines model for Group.
 type Group struct {
+	// AnnotatedTopics In the answer to a change alone. The topics that it was made for; `*` for all, also those that come later.
+	AnnotatedTopics *[]string `json:"annotated_topics,omitempty"`
+
+	// Annotations By topic, as far as the caller sees it.
+	Annotations []struct {
+		Link  *string `json:"link"`
+		Muted bool    `json:"muted"`
+		Note  *string `json:"note"`
+
+		// Topic Null for every topic without an annotation of its own.
+		Topic *string `json:"topic"`
+	} `json:"annotations"`
+
 	// Arrived Ever.
 	Arrived     int64              `json:"arrived"`
 	Class       *string            `json:"class"`
@@ -1353,11 +1369,17 @@ type Group struct {
 	Frames      []string           `json:"frames"`
 	Id          openapi_types.UUID `json:"id"`
 	LastSeenAt  *time.Time         `json:"last_seen_at"`
-	Link        *string            `json:"link"`
-	Muted       bool               `json:"muted"`
+
+	// Link Of all topics that the caller sees; null where they differ.
+	Link *string `json:"link"`
+
+	// Muted In all topics that the caller sees.
+	Muted bool `json:"muted"`
 
 	// New First seen less than 24 hours ago.
-	New  bool    `json:"new"`
+	New bool `json:"new"`
+
+	// Note Of all topics that the caller sees; null where they differ.
 	Note *string `json:"note"`
 	Open int64   `json:"open"`
 

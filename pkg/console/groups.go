@@ -31,7 +31,26 @@ type groupState struct {
 	Link        string       `json:"link"`
 	Muted       bool         `json:"muted"`
 
+	Annotations []groupAnnotation `json:"annotations"`
+
 	Trend groupTrend `json:"-"`
+}
+
+// groupAnnotation is what operators say of the group's messages of a topic; "" for every
+// topic without its own.
+type groupAnnotation struct {
+	Topic string `json:"topic"`
+	Note  string `json:"note"`
+	Link  string `json:"link"`
+	Muted bool   `json:"muted"`
+}
+
+// ByTopic are the annotations where topics have their own.
+func (g groupState) ByTopic() []groupAnnotation {
+	if slices.ContainsFunc(g.Annotations, func(a groupAnnotation) bool { return a.Topic != "" }) {
+		return g.Annotations
+	}
+	return nil
 }
 
 type groupTopic struct {

@@ -15,7 +15,8 @@ const aGroup = `{"id": "` + groupID + `", "class": "java.net.SocketTimeoutExcept
 	"first_seen_at": "2026-02-19T10:29:00.000+00:00", "last_seen_at": "2026-02-20T11:29:00.000+00:00", "regressed_at": "2026-02-20T11:00:00.000+00:00",
 	"new": false, "regressed": true, "counts": {"DEAD": 1, "PENDING": 12000, "RESOLVED": 5, "RETRYING": 2}, "open": 12003, "arrived": 20000,
 	"topics": [{"topic": "HOSTILE", "messages": 3}, {"topic": "orders.events.v1", "messages": 9}, {"topic": "", "messages": 1}],
-	"trend": [{"hour": "2026-02-20T11:00:00.000+00:00", "messages": 7}], "note": "HOSTILE", "link": "javascript:alert(1)", "muted": false}`
+	"trend": [{"hour": "2026-02-20T11:00:00.000+00:00", "messages": 7}], "note": "HOSTILE", "link": "javascript:alert(1)", "muted": false,
+	"annotations": [{"topic": null, "note": null, "link": null, "muted": true}, {"topic": "HOSTILE", "note": "HOSTILE", "link": "HOSTILE", "muted": false}]}`
 
 const aGroupsMessages = `{"messages": [
 	{"id": "HOSTILE", "original_topic": "HOSTILE", "status": "PENDING", "error_message": "HOSTILE", "created_at": "2026-02-20T11:29:00.000+00:00",
@@ -156,6 +157,16 @@ func TestGroupNote(t *testing.T) {
 		_, bodies := a.wasAsked("PATCH /api/v1/groups/" + groupID)
 		if want := `{"link":null,"muted":true,"note":"one\ntwo"}`; len(bodies) != 1 || bodies[0] != want {
 			t.Errorf("got %q, want %s", bodies, want)
+		}
+	})
+	t.Run("IsShownByTopic", func(t *testing.T) {
+		t.Parallel()
+		body := get(t, site(t, groupAPI(t)), "/groups/"+groupID).Body.String()
+		wantIn(t, body, "By topic", `<th scope="row">all others</th>`, "What you keep replaces this")
+		alike := newAPI(t).says("GET /api/v1/groups/"+groupID, raw(`{"id":"`+groupID+`","annotations":[{"topic":null,"note":"x","link":null,"muted":true}]}`)).
+			says("GET /api/v1/messages", quoted(aGroupsMessages))
+		if body := get(t, site(t, alike), "/groups/"+groupID).Body.String(); strings.Contains(body, "By topic") {
+			t.Errorf("got topics where all have the same:\n%s", body)
 		}
 	})
 	t.Run("ThatIsRefusedStaysInTheForm", func(t *testing.T) {

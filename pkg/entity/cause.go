@@ -81,5 +81,6 @@ type AuditEntry struct {
 	RetryCount int    // of the message behind the change
 	Class      ErrorClass
 	LastError  string
+	Topics     string // names of those that it is about, with commas between; "": it names none
 	Cause      Cause
 }

@@ -3,6 +3,7 @@ package entity
 import (
 	"crypto/sha256"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,9 +51,53 @@ type ErrorGroup struct {
 	Arrived     int64            // ever
 	Topics      []TopicShare     // by original topic, of what is in the live table; the largest first
 	Trend       []HourCount      // arrivals of the time that was asked for, oldest first; hours without are left out
-	Note        string           // an operator's
-	Link        string           // an operator's: a ticket
-	Muted       bool             // nobody wants to be told of it
+	// Annotations are what operators say of its messages: that of AllTopics first, if
+	// there is one, then those of topics by name.
+	Annotations []GroupAnnotation
+	// Common is what holds for every topic: an empty Note or Link where topics differ,
+	// Muted when all are.
+	Common GroupAnnotation
+}
+
+// AllTopics stands for every topic that has no annotation of its own. It is no name of
+// a topic.
+const AllTopics = "*"
+
+// GroupAnnotation is what operators say of the messages of an error group that are of
+// one original topic, or of AllTopics.
+type GroupAnnotation struct {
+	Topic string
+	Note  string
+	Link  string // a ticket
+	Muted bool   // nobody wants to be told of them
+}
+
+// Annotate sets Annotations, and Common of them. others says whether the group has
+// topics without an annotation of their own.
+func (g *ErrorGroup) Annotate(list []GroupAnnotation, others bool) {
+	// AllTopics sorts before every name that a topic may have. No annotation is of the
+	// unknown topic alone.
+	slices.SortFunc(list, func(a, b GroupAnnotation) int { return strings.Compare(a.Topic, b.Topic) })
+	g.Annotations = list
+	all := GroupAnnotation{Topic: AllTopics}
+	holding := list
+	if len(list) > 0 && list[0].Topic == AllTopics {
+		all, holding = list[0], list[1:]
+	}
+	if others || len(holding) == 0 {
+		holding = append(slices.Clone(holding), all)
+	}
+	g.Common = holding[0]
+	g.Common.Topic = ""
+	for _, a := range holding[1:] {
+		if a.Note != g.Common.Note {
+			g.Common.Note = ""
+		}
+		if a.Link != g.Common.Link {
+			g.Common.Link = ""
+		}
+		g.Common.Muted = g.Common.Muted && a.Muted
+	}
 }
 
 // NewGroupAge is for how long a group is new.

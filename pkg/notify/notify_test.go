@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -293,7 +294,7 @@ func TestNotifier(t *testing.T) {
 		m := entity.NewMessage("orders", "boom", w.clock.Now())
 		m.Group = f.ID()
 		w.store.Insert(m)
-		if err := w.store.AnnotateGroup(t.Context(), f.ID(), repository.Annotation{Muted: new(true)}, entity.By("alice")); err != nil {
+		if _, err := w.store.AnnotateGroup(t.Context(), f.ID(), repository.Annotation{Muted: new(true)}, nil, entity.By("alice")); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := w.store.GiveUp(t.Context(), m.ID, entity.By("alice")); err != nil {
@@ -302,6 +303,39 @@ func TestNotifier(t *testing.T) {
 		w.pass()
 		if got := r.taken(); len(got) > 0 {
 			t.Errorf("got %v, want nothing", got)
+		}
+	})
+
+	t.Run("TellsOfTopicsThatAreNotMuted", func(t *testing.T) {
+		t.Parallel()
+		r := newReceiver(t)
+		w := newWorld(t, hook("ops", r))
+		f := entity.Fingerprint{Class: "E", Title: "out of stock"}
+		if err := w.store.NoteFingerprints(t.Context(), []entity.Fingerprint{f}); err != nil {
+			t.Fatal(err)
+		}
+		ids := map[string]uuid.UUID{}
+		for _, topic := range []string{"alpha", "beta"} {
+			m := entity.NewMessage(topic, "boom", w.clock.Now())
+			m.Group, ids[topic] = f.ID(), m.ID
+			w.store.Insert(m)
+		}
+		alpha, err := entity.ParseTopicPatterns("topics", "alpha")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.store.AnnotateGroup(t.Context(), f.ID(), repository.Annotation{Muted: new(true)}, &alpha, entity.By("ann")); err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range ids {
+			if _, err := w.store.GiveUp(t.Context(), id, entity.By("ann")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.pass()
+		said := fmt.Sprint(r.taken())
+		if !strings.Contains(said, "beta") || strings.Contains(said, "alpha") {
+			t.Errorf("got %s, want what is of beta alone", said)
 		}
 	})
 

@@ -37,5 +37,8 @@ type TrailQuery struct {
 	RequestID string
 	After     time.Time // inclusive
 	Before    int64     // only entries with a lower id; 0: all
-	Limit     int
+	// Visible leaves out entries that name topics of which none matches; nil: none is
+	// left out.
+	Visible *entity.TopicPatterns
+	Limit   int
 }

@@ -19,7 +19,7 @@ type Groups interface {
 	// What is known already stays as it is. A message's group should be noted before the
 	// message is stored: until it is, the group has its numbers and no name. A group may
 	// be forgotten of which nothing is stored any more, in either table, of which nothing
-	// came for TrendLife, and which has no note, no link and no mute; when it comes again
+	// came for TrendLife, and which has no note, no link and no mute of any topic; when it comes again
 	// it is a new one, and has to be noted again.
 	NoteFingerprints(ctx context.Context, fingerprints []entity.Fingerprint) error
 
@@ -34,7 +34,8 @@ type Groups interface {
 	// q.Sort, the highest first, ties by id descending. Counts, arrivals, shares,
 	// times and the place in the order are of the visible topics only, RegressedAt is
 	// zero unless something arrived in one of them at that time or later, and a group
-	// of which nothing ever arrived in one is left out. Messages of unknown origin are
+	// of which nothing ever arrived in one is left out. Annotations are those of visible
+	// topics and of entity.AllTopics. Messages of unknown origin are
 	// visible to those who see all topics.
 	ErrorGroups(ctx context.Context, q GroupQuery) ([]ListedGroup, error)
 
@@ -42,10 +43,14 @@ type Groups interface {
 	// there is none, or none of its messages is visible.
 	ErrorGroup(ctx context.Context, id uuid.UUID, visible *entity.TopicPatterns, trend Trend) (entity.ErrorGroup, error)
 
-	// AnnotateGroup sets what an operator says of a group; nil leaves it as it is. The
-	// change is in the audit trail, with Annotation.String as its LastError; of a
-	// group that ErrorGroup does not know it is a *entity.GroupNotFoundError.
-	AnnotateGroup(ctx context.Context, id uuid.UUID, a Annotation, cause entity.Cause) error
+	// AnnotateGroup sets what an operator says of a group's messages of some topics; nil
+	// leaves it as it is. These are the topics that match where and of which something
+	// ever arrived in the group; with nil all topics, also those that come later, in the
+	// place of what was said of each. It returns them by name, entity.AllTopics for all.
+	// The change is in the audit trail, with Annotation.String as its LastError and with
+	// the topics, unless it is of all. Of a group that ErrorGroup does not know for
+	// where it is a *entity.GroupNotFoundError.
+	AnnotateGroup(ctx context.Context, id uuid.UUID, a Annotation, where *entity.TopicPatterns, cause entity.Cause) ([]string, error)
 }
 
 // MaxNewGroups is how many error groups a dead-letter topic may create in an hour.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -27,6 +28,7 @@ type changeJSON struct {
 	Reason     *string            `json:"reason"`
 	RequestID  *string            `json:"request_id"`
 	TraceID    *string            `json:"trace_id"`
+	Topics     []string           `json:"topics,omitempty"`
 }
 
 func showChange(e entity.AuditEntry) changeJSON {
@@ -45,6 +47,9 @@ func showChange(e entity.AuditEntry) changeJSON {
 		RequestID:  orNull(e.Cause.RequestID),
 		TraceID:    orNull(e.Cause.TraceID),
 	}
+	if e.Topics != "" {
+		shown.Topics = strings.Split(e.Topics, ",")
+	}
 	if e.Kind == entity.KindMessage {
 		shown.RetryCount = &e.RetryCount
 	}
@@ -61,7 +66,7 @@ func (s *Server) listChanges(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	q.Before, q.Limit = l.number(), l.limit+1
+	q.Before, q.Limit, q.Visible = l.number(), l.limit+1, principalOf(r).Scope(auth.Viewer)
 	if possible, err = s.possibleTrail(r.Context(), q, possible); err != nil {
 		return err
 	}
@@ -108,7 +113,7 @@ func trailOf(query url.Values) (q repository.TrailQuery, possible bool, err erro
 		{"object_id", func(text string) error {
 			id, ok := canonicalID(text)
 			if q.ObjectID = id; !ok {
-				return &entity.FieldError{Field: "object_id", Reason: "must be the id of a message or a redrive"}
+				return &entity.FieldError{Field: "object_id", Reason: "must be the id of a message, a redrive or an error group"}
 			}
 			return nil
 		}},

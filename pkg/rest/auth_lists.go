@@ -96,7 +96,7 @@ func inBoth(a, b *entity.TopicPatterns) *entity.TopicPatterns {
 }
 
 // seesChangesOf reports whether the principal may read what the audit trail has of
-// an object. Of what is not there any more only those may who see everything.
+// an object. Of an error group that is what is about one of their topics. Of what is not there any more only those may who see everything.
 func (s *Server) seesChangesOf(ctx context.Context, id uuid.UUID) (bool, error) {
 	p := principalFrom(ctx)
 	if p.Everywhere(auth.Viewer) {
@@ -110,6 +110,10 @@ func (s *Server) seesChangesOf(ctx context.Context, id uuid.UUID) (bool, error) 
 		func() (bool, error) {
 			redrive, err := s.store.Redrive(ctx, id)
 			return owns(p, &redrive), err
+		},
+		func() (bool, error) {
+			_, err := s.store.ErrorGroup(ctx, id, p.Scope(auth.Viewer), noTrend)
+			return true, err
 		},
 	} {
 		if yes, err := sees(); !errors.Is(err, entity.ErrNotFound) {

@@ -52,6 +52,17 @@ type groupJSON struct {
 	Note        *string                 `json:"note"`
 	Link        *string                 `json:"link"`
 	Muted       bool                    `json:"muted"`
+	Annotations []annotationJSON        `json:"annotations"`
+	Annotated   []string                `json:"annotated_topics,omitempty"` // by the request
+}
+
+// annotationJSON is what operators say of a topic; null for all that have none of their
+// own.
+type annotationJSON struct {
+	Topic *string `json:"topic"`
+	Note  *string `json:"note"`
+	Link  *string `json:"link"`
+	Muted bool    `json:"muted"`
 }
 
 type topicShareJSON struct {
@@ -88,9 +99,17 @@ func (s *Server) showGroup(g entity.ErrorGroup, unmasked bool) groupJSON {
 		Arrived:     g.Arrived,
 		Topics:      []topicShareJSON{},
 		Trend:       []hourJSON{},
-		Note:        orNull(g.Note),
-		Link:        orNull(g.Link),
-		Muted:       g.Muted,
+		Note:        orNull(g.Common.Note),
+		Link:        orNull(g.Common.Link),
+		Muted:       g.Common.Muted,
+		Annotations: []annotationJSON{},
+	}
+	for _, a := range g.Annotations {
+		said := annotationJSON{Note: orNull(a.Note), Link: orNull(a.Link), Muted: a.Muted}
+		if a.Topic != entity.AllTopics {
+			said.Topic = &a.Topic
+		}
+		shown.Annotations = append(shown.Annotations, said)
 	}
 	for _, t := range g.Topics {
 		shown.Topics = append(shown.Topics, topicShareJSON(t))
@@ -180,10 +199,11 @@ func (s *Server) getGroup(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return s.writeGroup(w, r, id, trend)
+	return s.writeGroup(w, r, id, trend, nil)
 }
 
-func (s *Server) writeGroup(w http.ResponseWriter, r *http.Request, id uuid.UUID, trend repository.Trend) error {
+// writeGroup sends a group, and which topics the request has annotated.
+func (s *Server) writeGroup(w http.ResponseWriter, r *http.Request, id uuid.UUID, trend repository.Trend, annotated []string) error {
 	unmasked, err := s.viewOfGroups(r)
 	if err != nil {
 		return err
@@ -192,11 +212,14 @@ func (s *Server) writeGroup(w http.ResponseWriter, r *http.Request, id uuid.UUID
 	if err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusOK, s.showGroup(g, unmasked))
+	shown := s.showGroup(g, unmasked)
+	shown.Annotated = annotated
+	writeJSON(w, http.StatusOK, shown)
 	return nil
 }
 
-// annotateGroup sets what is given and leaves the rest.
+// annotateGroup sets what is given and leaves the rest, for those topics of the group on
+// which the caller is operator.
 func (s *Server) annotateGroup(w http.ResponseWriter, r *http.Request) error {
 	id, err := groupID(r)
 	if err != nil {
@@ -219,10 +242,11 @@ func (s *Server) annotateGroup(w http.ResponseWriter, r *http.Request) error {
 	if _, err := s.store.ErrorGroup(r.Context(), id, principalOf(r).Scope(auth.Viewer), noTrend); err != nil {
 		return err
 	}
-	if err := s.store.AnnotateGroup(r.Context(), id, a, cause); err != nil {
+	topics, err := s.store.AnnotateGroup(r.Context(), id, a, principalOf(r).Scope(auth.Operator), cause)
+	if err != nil {
 		return err
 	}
-	return s.writeGroup(w, r, id, trend)
+	return s.writeGroup(w, r, id, trend, topics)
 }
 
 func annotation(note, link nullable[string], muted option[bool]) (a repository.Annotation, err error) {

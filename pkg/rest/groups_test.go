@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -68,7 +69,7 @@ func TestGroup(t *testing.T) {
 	wantAnswer(t, f.do("GET", target+"?trend=24h", ""), 200, `{"id":"`+id+`","class":"Boom","title":"failure 1 of \u202e<number>","frames":["a.b"],"rule":null,`+
 		`"first_seen_at":"2026-02-20T08:30:00.000+00:00","last_seen_at":"2026-02-20T09:30:00.000+00:00","regressed_at":null,"new":true,"regressed":false,`+
 		`"counts":{"DEAD":0,"PENDING":2,"RESOLVED":0,"RETRYING":0},"open":2,"arrived":2,"topics":[{"topic":"orders.events.v1","messages":2}],`+
-		`"trend":[{"hour":"2026-02-20T08:00:00.000+00:00","messages":1},{"hour":"2026-02-20T09:00:00.000+00:00","messages":1}],"note":null,"link":null,"muted":false}`)
+		`"trend":[{"hour":"2026-02-20T08:00:00.000+00:00","messages":1},{"hour":"2026-02-20T09:00:00.000+00:00","messages":1}],"note":null,"link":null,"muted":false,"annotations":[]}`)
 	wantEnvelope(t, f.do("GET", "/api/v1/groups/"+idGone.String(), ""), 404, codeNotFound)
 	wantEnvelope(t, f.do("GET", "/api/v1/groups/x", ""), 400, codeValidation)
 }
@@ -102,4 +103,54 @@ func TestGroup_Annotate(t *testing.T) {
 		}
 	}
 	wantEnvelope(t, f.do("PATCH", "/api/v1/groups/"+idGone.String(), `{"muted":true}`), 404, codeNotFound)
+}
+
+// An operator of some topics of a group annotates these alone: others neither see nor
+// lose anything, and everybody sees who changed what is said of their topics.
+func TestGroup_AnnotationsAreByTopic(t *testing.T) {
+	t.Parallel()
+	f := newFixture()
+	failure := entity.Fingerprint{Class: "Boom", Title: "the same in both"}
+	if err := f.memory.NoteFingerprints(t.Context(), []entity.Fingerprint{failure}); err != nil {
+		t.Fatal(err)
+	}
+	for _, topic := range []string{"alpha.events", "beta.events"} {
+		f.memory.Insert(message(entity.NewID(), func(m *entity.Message) { m.OriginalTopic, m.Group = topic, failure.ID() }))
+	}
+	f.guarded(person("ann", "alpha.*", auth.Operator), person("ben", "beta.*", auth.Operator), person("ada", "alpha.*", auth.Viewer), person("root", "*", auth.Operator))
+	group, trail := "/api/v1/groups/"+failure.ID().String(), "/api/v1/audit?object_id="+failure.ID().String()
+	does := func(who, method, target, body string, want ...string) {
+		t.Helper()
+		w := f.by(who, method, target, body)
+		for _, text := range want {
+			if w.Code != 200 || !strings.Contains(w.Body.String(), text) {
+				t.Errorf("%s %s as %s = %d %s, want %s", method, target, who, w.Code, w.Body, text)
+			}
+		}
+	}
+	never := func(who, target, text string) {
+		t.Helper()
+		if w := f.by(who, "GET", target, ""); strings.Contains(w.Body.String(), text) {
+			t.Errorf("GET %s as %s = %s, want nothing of %s", target, who, w.Body, text)
+		}
+	}
+	does("ben", "PATCH", group, `{"note":"INTERNAL: SEC-42","link":"https://tickets.example/42"}`, `"annotated_topics":["beta.events"]`, `"note":"INTERNAL: SEC-42"`)
+	never("ann", group, "SEC-42")
+	never("ann", "/api/v1/groups", "SEC-42")
+	never("ann", trail, "SEC-42")
+	does("ann", "PATCH", group, `{"muted":true,"note":"known","link":"https://other.example/"}`, `"annotated_topics":["alpha.events"]`, `"muted":true`)
+	does("ben", "GET", group, "", `"note":"INTERNAL: SEC-42","link":"https://tickets.example/42","muted":false`,
+		`"annotations":[{"topic":"beta.events","note":"INTERNAL: SEC-42","link":"https://tickets.example/42","muted":false}]`)
+	never("ben", group, "other.example")
+	does("ben", "GET", trail, "", `"actor":"ben"`, `"topics":["beta.events"]`)
+	never("ben", trail, `"actor":"ann"`)
+	does("ada", "GET", trail, "", `"actor":"ann"`)
+	wantEnvelope(t, f.by("ada", "PATCH", group, `{"note":null}`), 403, codeForbidden)
+	does("root", "GET", group, "", `"note":null,"link":null,"muted":false`)
+	does("root", "PATCH", group, `{"note":"for all"}`, `"annotated_topics":["*"]`, `"note":"for all"`, `{"topic":null,"note":"for all","link":null,"muted":false}`)
+	for _, who := range []string{"ann", "ben"} {
+		does(who, "GET", group, "", `"note":"for all"`)
+		does(who, "GET", trail, "", `"actor":"root"`)
+	}
+	does("ann", "GET", group, "", `"muted":true`)
 }

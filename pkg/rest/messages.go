@@ -38,7 +38,7 @@ type Store interface {
 
 	ErrorGroups(ctx context.Context, q repository.GroupQuery) ([]repository.ListedGroup, error)
 	ErrorGroup(ctx context.Context, id uuid.UUID, visible *entity.TopicPatterns, trend repository.Trend) (entity.ErrorGroup, error)
-	AnnotateGroup(ctx context.Context, id uuid.UUID, a repository.Annotation, cause entity.Cause) error
+	AnnotateGroup(ctx context.Context, id uuid.UUID, a repository.Annotation, where *entity.TopicPatterns, cause entity.Cause) ([]string, error)
 
 	repository.Topics
 	repository.Activity

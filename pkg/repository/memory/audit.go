@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -40,7 +41,8 @@ func asked(e entity.AuditEntry, q repository.TrailQuery) bool {
 		(q.Action == "" || e.Action == q.Action) &&
 		(q.RequestID == "" || e.Cause.RequestID == q.RequestID) &&
 		(q.After.IsZero() || !e.At.Before(entity.Moment(q.After))) &&
-		(q.Before == 0 || e.ID < q.Before)
+		(q.Before == 0 || e.ID < q.Before) &&
+		(q.Visible == nil || e.Topics == "" || slices.ContainsFunc(strings.Split(e.Topics, ","), q.Visible.Match))
 }
 
 // Performed implements repository.Audit.

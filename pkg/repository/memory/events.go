@@ -102,7 +102,7 @@ func (s *Store) ofMessage(event *repository.Event) {
 		event.Topics = []string{topic}
 	}
 	if g := s.errorGroups[r.message.Group]; g != nil {
-		event.Muted = g.muted
+		event.Muted = g.annotation(r.message.OriginalTopic).Muted
 	}
 }
 
@@ -143,25 +143,28 @@ func (s *Store) groupEvents(found *repository.Events, limit int) {
 		}
 		n++
 		event := repository.Event{
-			Kind: repository.GroupNew, At: g.firstSeen, Object: id, Muted: g.muted, Class: g.Class, Title: g.Title,
+			Kind: repository.GroupNew, At: g.firstSeen, Object: id, Class: g.Class, Title: g.Title,
 			RegressedAt: g.regressedAt,
 		}
 		if told {
 			event.Kind, event.At = repository.GroupRegressed, g.regressedAt
 		}
-		event.Topics = s.arrivedIn(id, event.At)
+		came := s.arrivedIn(id, event.At)
+		event.Muted = g.mutedIn(came)
+		event.Topics = slices.DeleteFunc(came, func(topic string) bool { return topic == "" || g.annotation(topic).Muted })
 		found.List = append(found.List, event)
 	}
 }
 
-// arrivedIn are the topics in which something of a group came at that time or later.
+// arrivedIn are the topics in which something of a group came at that time or later, ""
+// among them where it is not known.
 func (s *Store) arrivedIn(group uuid.UUID, since time.Time) []string {
 	for _, r := range s.rows {
 		s.follow(r)
 	}
 	topics := map[string]bool{}
 	for _, a := range s.arrivals {
-		if a.group == group && a.topic != "" && !a.at.Before(since) {
+		if a.group == group && !a.at.Before(since) {
 			topics[a.topic] = true
 		}
 	}

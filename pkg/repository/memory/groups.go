@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -21,8 +22,15 @@ type errorGroup struct {
 	firstSeen   time.Time // zero while no message of it was stored
 	lastSeen    time.Time
 	regressedAt time.Time
-	note, link  string
-	muted       bool
+	annotations map[string]entity.GroupAnnotation // by topic, or entity.AllTopics
+}
+
+// annotation is what holds for a topic.
+func (g *errorGroup) annotation(topic string) entity.GroupAnnotation {
+	if a, own := g.annotations[topic]; own {
+		return a
+	}
+	return g.annotations[entity.AllTopics]
 }
 
 // groupArrival is that a message came, which stays known when the message is gone.
@@ -49,7 +57,7 @@ func (s *Store) NoteFingerprints(ctx context.Context, fingerprints []entity.Fing
 func (s *Store) errorGroup(id uuid.UUID) *errorGroup {
 	g := s.errorGroups[id]
 	if g == nil {
-		g = &errorGroup{}
+		g = &errorGroup{annotations: map[string]entity.GroupAnnotation{}}
 		s.errorGroups[id] = g
 	}
 	return g
@@ -152,35 +160,57 @@ func (s *Store) ErrorGroup(
 }
 
 // AnnotateGroup implements repository.Groups.
-func (s *Store) AnnotateGroup(ctx context.Context, id uuid.UUID, a repository.Annotation, cause entity.Cause) error {
-	return s.step(ctx, "annotate error group", func(now time.Time) error {
+func (s *Store) AnnotateGroup(
+	ctx context.Context, id uuid.UUID, a repository.Annotation, where *entity.TopicPatterns, cause entity.Cause,
+) ([]string, error) {
+	var topics []string
+	err := s.step(ctx, "annotate error group", func(now time.Time) error {
 		g := s.errorGroups[id]
 		if g == nil || g.firstSeen.IsZero() {
+			return &entity.GroupNotFoundError{ID: id}
+		}
+		topics = []string{entity.AllTopics}
+		changed, about := append(slices.Collect(maps.Keys(g.annotations)), entity.AllTopics), []string(nil)
+		if where != nil {
+			topics = slices.DeleteFunc(s.arrivedIn(id, time.Time{}), func(topic string) bool { return !where.Match(topic) })
+			changed, about = topics, topics
+		}
+		if len(topics) == 0 {
 			return &entity.GroupNotFoundError{ID: id}
 		}
 		if a == (repository.Annotation{}) || s.performedOn(cause.Operation, entity.ActionAnnotate)[id] {
 			return nil
 		}
-		if a.Note != nil {
-			g.note = *a.Note
-		}
-		if a.Link != nil {
-			g.link = *a.Link
-		}
-		if a.Muted != nil {
-			g.muted = *a.Muted
+		for _, topic := range changed {
+			g.annotations[topic] = annotated(g.annotation(topic), topic, a)
 		}
 		s.record(entity.AuditEntry{
-			At: now, Action: entity.ActionAnnotate, Kind: entity.KindGroup, ObjectID: id, LastError: a.String(), Cause: cause,
+			At: now, Action: entity.ActionAnnotate, Kind: entity.KindGroup, ObjectID: id, LastError: a.String(), Topics: strings.Join(about, ","), Cause: cause,
 		})
 		return nil
 	})
+	return topics, err
+}
+
+func annotated(said entity.GroupAnnotation, topic string, a repository.Annotation) entity.GroupAnnotation {
+	said.Topic = topic
+	if a.Note != nil {
+		said.Note = *a.Note
+	}
+	if a.Link != nil {
+		said.Link = *a.Link
+	}
+	if a.Muted != nil {
+		said.Muted = *a.Muted
+	}
+	return said
 }
 
 // countedGroup is a group with its numbers, and those that its lists need besides.
 type countedGroup struct {
 	entity.ErrorGroup
 	open map[string]int64 // messages that are not RESOLVED, by topic
+	came map[string]bool  // the topics in which something arrived
 }
 
 // listed reports whether the group is what q asks for.
@@ -244,11 +274,12 @@ func (s *Store) countArrivals(seen func(topic string) bool, trend repository.Tre
 		}
 		g := counted[a.group]
 		if g == nil {
-			g = &countedGroup{ErrorGroup: s.errorGroups[a.group].entity(a.group), open: map[string]int64{}}
+			g = &countedGroup{ErrorGroup: s.errorGroups[a.group].entity(a.group), open: map[string]int64{}, came: map[string]bool{}}
 			g.FirstSeen, g.LastSeen = a.at, a.at
 			counted[a.group], hours[a.group] = g, map[time.Time]int64{}
 		}
 		g.Arrived++
+		g.came[a.topic] = true
 		if a.at.Before(g.FirstSeen) {
 			g.FirstSeen = a.at
 		}
@@ -261,11 +292,32 @@ func (s *Store) countArrivals(seen func(topic string) bool, trend repository.Tre
 	}
 	for id, g := range counted {
 		g.Trend = trendOf(hours[id])
+		s.errorGroups[id].annotate(g)
 		if g.LastSeen.Before(g.RegressedAt) { // it came back in a topic that is not visible
 			g.RegressedAt = time.Time{}
 		}
 	}
 	return counted
+}
+
+// annotate adds what is said of the topics in which it came.
+func (g *errorGroup) annotate(counted *countedGroup) {
+	var list []entity.GroupAnnotation
+	own := 0
+	for topic, a := range g.annotations {
+		if counted.came[topic] {
+			own++
+		}
+		if counted.came[topic] || topic == entity.AllTopics {
+			list = append(list, a)
+		}
+	}
+	counted.Annotate(list, own < len(counted.came))
+}
+
+// mutedIn reports whether nobody wants to hear of what came in any of the topics.
+func (g *errorGroup) mutedIn(topics []string) bool {
+	return !slices.ContainsFunc(topics, func(topic string) bool { return !g.annotation(topic).Muted })
 }
 
 func trendOf(hours map[time.Time]int64) []entity.HourCount {
@@ -280,7 +332,6 @@ func trendOf(hours map[time.Time]int64) []entity.HourCount {
 func (g *errorGroup) entity(id uuid.UUID) entity.ErrorGroup {
 	out := entity.ErrorGroup{
 		ID: id, Fingerprint: g.Fingerprint, RegressedAt: g.regressedAt, Counts: map[entity.Status]int64{},
-		Note: g.note, Link: g.link, Muted: g.muted,
 	}
 	out.Frames = slices.Clone(out.Frames)
 	return out

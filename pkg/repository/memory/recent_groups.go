@@ -16,7 +16,7 @@ func (s *Store) CountRecentGroups(ctx context.Context, within time.Duration, exc
 	err := s.step(ctx, "count recent groups", func(now time.Time) error {
 		since := now.Add(-within)
 		for id, g := range s.errorGroups {
-			if g.muted || slices.Contains(except, id) {
+			if g.mutedIn(s.arrivedIn(id, time.Time{})) || slices.Contains(except, id) {
 				continue
 			}
 			if g.firstSeen.After(since) {

@@ -29,6 +29,7 @@ type auditRow struct {
 	RequestID  sql.NullString `db:"request_id"`
 	TraceID    sql.NullString `db:"trace_id"`
 	Operation  uuid.NullUUID  `db:"operation_id"`
+	Topics     sql.NullString `db:"topics"`
 }
 
 func (r *auditRow) entry() entity.AuditEntry {
@@ -36,7 +37,7 @@ func (r *auditRow) entry() entity.AuditEntry {
 		ID: r.ID, At: entity.Moment(r.At),
 		Action: entity.Action(r.Action), Kind: entity.Kind(r.Kind), ObjectID: r.ObjectID,
 		From: r.From.String, To: r.To.String, RetryCount: int(r.RetryCount.Int32),
-		Class: entity.ErrorClass(r.Class.String), LastError: r.LastError.String,
+		Class: entity.ErrorClass(r.Class.String), LastError: r.LastError.String, Topics: r.Topics.String,
 		Cause: entity.Cause{
 			Actor: r.Actor, Reason: r.Reason.String, RequestID: r.RequestID.String, TraceID: r.TraceID.String,
 			Operation: r.Operation.UUID,
@@ -49,7 +50,11 @@ func (s *Store) Trail(ctx context.Context, q repository.TrailQuery) ([]entity.Au
 	if q.Limit < 1 {
 		return nil, nil
 	}
-	query, args := trailQuery(q)
+	visible, err := s.visibleGroups(ctx, q.Visible)
+	if err != nil {
+		return nil, translate("read the audit trail", err)
+	}
+	query, args := trailQuery(q, visible)
 	var found []auditRow
 	// Not prepared: a plan for any value walks the trail back to its beginning for
 	// a rare actor or a moment ago.
@@ -65,7 +70,7 @@ func (s *Store) Trail(ctx context.Context, q repository.TrailQuery) ([]entity.Au
 
 // trailQuery names only the conditions that are asked for, so that each set of
 // them has its own plan.
-func trailQuery(q repository.TrailQuery) (query string, args []any) {
+func trailQuery(q repository.TrailQuery, visible seenTopics) (query string, args []any) {
 	var where []string
 	add := func(asked bool, condition string, arg any) {
 		if asked {
@@ -80,13 +85,14 @@ func trailQuery(q repository.TrailQuery) (query string, args []any) {
 	add(q.RequestID != "", "request_id = $%d", clean(q.RequestID))
 	add(!q.After.IsZero(), "at >= $%d", entity.Moment(q.After))
 	add(q.Before != 0, "id < $%d", q.Before)
+	add(!visible.all, "(topics IS NULL OR topics && $%d::text[])", texts(visible.names))
 	if where == nil {
 		where = []string{"true"}
 	}
 	args = append(args, q.Limit)
 	return fmt.Sprintf(`
 	SELECT id, at, action, kind, object_id, from_state, to_state, retry_count, error_class, last_error,
-	       actor, reason, request_id, trace_id, operation_id
+	       actor, reason, request_id, trace_id, operation_id, array_to_string(topics, ',') AS topics
 	FROM dlq.audit WHERE %s ORDER BY id DESC LIMIT $%d`, strings.Join(where, " AND "), len(args)), args
 }
 

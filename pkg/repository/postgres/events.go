@@ -42,9 +42,9 @@ type noticeState struct {
 // trailEventsQuery reads, in the order of their transactions, entries of those that
 // nobody can be before any more. Ids are no order: they are given before a
 // transaction ends.
-const trailEventsQuery = `
+var trailEventsQuery = `
 	SELECT a.xid::text AS xid, a.id, a.at, a.kind, a.to_state, a.action, a.actor, a.object_id,
-		coalesce(nullif(m.original_topic, ''), t.name, '') AS topic, coalesce(g.muted, false) AS muted
+		coalesce(nullif(m.original_topic, ''), t.name, '') AS topic, ` + mutedIn("m") + ` AS muted
 	FROM (
 		SELECT xid, id, at, kind, to_state, action, actor, object_id FROM dlq.audit
 		WHERE xid IS NOT NULL AND to_state IN ('DEAD', 'stopped', 'finished')
@@ -53,7 +53,6 @@ const trailEventsQuery = `
 	) a
 	LEFT JOIN dlq.dlq_messages m ON a.kind = 'message' AND m.id = a.object_id
 	LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id
-	LEFT JOIN dlq.error_groups g ON g.id = m.group_id
 	ORDER BY a.xid, a.id`
 
 type trailEventRow struct {
@@ -69,11 +68,17 @@ type trailEventRow struct {
 	Muted  bool      `db:"muted"`
 }
 
-// groupEventsQuery: where a group came is in its arrivals of all time.
-const groupEventsQuery = `
-	SELECT g.id, g.class, g.title, g.muted, NOT g.told_new AS new, g.regressed_at, e.at, array_to_json(ARRAY(
+// groupEventsQuery: where a group came is in its arrivals of all time. It is muted when
+// it is in all topics in which it came; in others that are muted it did not come for
+// anybody.
+var groupEventsQuery = `
+	SELECT g.id, g.class, g.title, NOT EXISTS (
+		SELECT FROM dlq.group_arrivals a
+		WHERE a.group_id = g.id AND a.hour = '-infinity' AND a.messages > 0 AND a.last_seen >= e.at AND NOT ` + mutedIn("a") + `
+	) AS muted, NOT g.told_new AS new, g.regressed_at, e.at, array_to_json(ARRAY(
 		SELECT DISTINCT a.original_topic FROM dlq.group_arrivals a
 		WHERE a.group_id = g.id AND a.hour = '-infinity' AND a.messages > 0 AND a.original_topic > '' AND a.last_seen >= e.at
+		  AND NOT ` + mutedIn("a") + `
 		ORDER BY 1))::text AS topics
 	FROM dlq.error_groups g
 	CROSS JOIN LATERAL (SELECT CASE WHEN g.told_new THEN coalesce(g.regressed_at, g.first_seen) ELSE g.first_seen END AS at) e

@@ -24,10 +24,14 @@ type groupRow struct {
 	FirstSeen   sql.NullTime   `db:"first_seen"`
 	LastSeen    sql.NullTime   `db:"last_seen"`
 	RegressedAt sql.NullTime   `db:"regressed_at"`
-	Note        string         `db:"note"`
-	Link        string         `db:"link"`
-	Muted       bool           `db:"muted"`
 	Arrived     int64          `db:"arrived"`
+
+	// What operators say, an element a topic. Others: there are topics beside these.
+	Noted  pq.StringArray `db:"noted"`
+	Notes  pq.StringArray `db:"notes"`
+	Links  pq.StringArray `db:"links"`
+	Mutes  pq.BoolArray   `db:"mutes"`
+	Others bool           `db:"others"`
 
 	// What there is, an element a topic and status.
 	Topics   pq.StringArray `db:"topics"`
@@ -44,8 +48,12 @@ func (r *groupRow) group() entity.ErrorGroup {
 		Fingerprint: entity.Fingerprint{Class: r.Class, Title: r.Title, Frames: r.Frames, Rule: r.Rule},
 		FirstSeen:   moment(r.FirstSeen), LastSeen: moment(r.LastSeen), RegressedAt: moment(r.RegressedAt),
 		Counts: map[entity.Status]int64{}, Arrived: r.Arrived,
-		Note: r.Note, Link: r.Link, Muted: r.Muted,
 	}
+	var annotations []entity.GroupAnnotation
+	for i, topic := range r.Noted {
+		annotations = append(annotations, entity.GroupAnnotation{Topic: topic, Note: r.Notes[i], Link: r.Links[i], Muted: r.Mutes[i]})
+	}
+	g.Annotate(annotations, r.Others)
 	if len(g.Frames) == 0 {
 		g.Frames = nil
 	}

@@ -152,25 +152,51 @@ func (s *Store) readGroups(ctx context.Context, q *groupsQuery) ([]repository.Li
 }
 
 // annotateQuery changes nothing a second time for the same operation, and answers
-// with a row where the group exists.
+// with the topics where the group has any. A topic that gets its first annotation keeps
+// of that for all topics what is not changed.
 const annotateQuery = `
-	WITH changed AS (
-		UPDATE dlq.error_groups
-		SET note = coalesce($8::text, note), link = coalesce($9::text, link), muted = coalesce($10::bool, muted)
-		WHERE id = $1::uuid AND first_seen IS NOT NULL AND num_nonnulls($8::text, $9::text, $10::bool) > 0
+	WITH noted AS MATERIALIZED (
+		SELECT id FROM dlq.error_groups WHERE id = $1::uuid AND first_seen IS NOT NULL
+	), topics AS MATERIALIZED (
+		SELECT a.original_topic AS topic FROM dlq.group_arrivals a
+		WHERE $12::text[] IS NOT NULL AND a.group_id = $1::uuid AND a.hour = '-infinity' AND a.original_topic = ANY ($12::text[])
+		GROUP BY 1 HAVING sum(a.messages) > 0
+		UNION ALL
+		SELECT '*' WHERE $12::text[] IS NULL
+		UNION ALL
+		SELECT n.original_topic FROM dlq.group_annotations n
+		WHERE $12::text[] IS NULL AND n.group_id = $1::uuid AND n.original_topic <> '*'
+	), changed AS (
+		INSERT INTO dlq.group_annotations AS n (group_id, original_topic, note, link, muted)
+		SELECT g.id, t.topic, coalesce($8::text, o.note, ''), coalesce($9::text, o.link, ''), coalesce($10::bool, o.muted, false)
+		FROM noted g CROSS JOIN topics t
+		LEFT JOIN dlq.group_annotations o ON o.group_id = g.id AND o.original_topic = '*'
+		WHERE num_nonnulls($8::text, $9::text, $10::bool) > 0
 		  AND NOT EXISTS (
 			SELECT FROM dlq.audit a
 			WHERE a.operation_id = $7::uuid AND a.action = 'annotate' AND (a.object_id = $1::uuid) IS TRUE)
-		RETURNING id
+		ORDER BY t.topic
+		ON CONFLICT (group_id, original_topic) DO UPDATE
+		SET note = coalesce($8::text, n.note), link = coalesce($9::text, n.link), muted = coalesce($10::bool, n.muted)
+		RETURNING n.original_topic
 	), audit AS (
-		INSERT INTO dlq.audit (at, action, kind, object_id, last_error, actor, reason, request_id, trace_id, operation_id)
-		SELECT coalesce($2::timestamptz, clock_timestamp()), 'annotate', 'group', id, $11::text, ` + causeFrom3 + `
-		FROM changed
+		INSERT INTO dlq.audit (at, action, kind, object_id, last_error, topics, actor, reason, request_id, trace_id, operation_id)
+		SELECT coalesce($2::timestamptz, clock_timestamp()), 'annotate', 'group', $1::uuid, $11::text, t.names, ` + causeFrom3 + `
+		FROM (
+			SELECT CASE WHEN $12::text[] IS NOT NULL THEN array_agg(original_topic ORDER BY original_topic) END AS names
+			FROM changed HAVING count(*) > 0
+		) t
 	)
-	SELECT id FROM dlq.error_groups WHERE id = $1::uuid AND first_seen IS NOT NULL`
+	SELECT t.topic FROM noted CROSS JOIN topics t WHERE $12::text[] IS NOT NULL OR t.topic = '*' ORDER BY 1`
 
 // AnnotateGroup implements repository.Groups.
-func (s *Store) AnnotateGroup(ctx context.Context, id uuid.UUID, a repository.Annotation, cause entity.Cause) error {
+func (s *Store) AnnotateGroup(
+	ctx context.Context, id uuid.UUID, a repository.Annotation, where *entity.TopicPatterns, cause entity.Cause,
+) ([]string, error) {
+	about, err := s.visibleGroups(ctx, where)
+	if err != nil {
+		return nil, translate("annotate error group", err)
+	}
 	args := append([]any{id, s.clock()}, causeArgs(withOperation(cause))...)
 	for _, text := range []*string{a.Note, a.Link} {
 		var arg any
@@ -179,18 +205,29 @@ func (s *Store) AnnotateGroup(ctx context.Context, id uuid.UUID, a repository.An
 		}
 		args = append(args, arg)
 	}
-	var muted any
+	var muted, names any
 	if a.Muted != nil {
 		muted = *a.Muted
 	}
-	var found []uuid.UUID
-	if err := s.selectRows(ctx, &found, annotateQuery, append(args, muted, clean(a.String()))...); err != nil {
-		return translate("annotate error group", err)
+	if !about.all {
+		names = texts(about.names)
 	}
-	if len(found) == 0 {
-		return &entity.GroupNotFoundError{ID: id}
+	var topics []string
+	if err := s.selectRows(ctx, &topics, annotateQuery, append(args, muted, clean(a.String()), names)...); err != nil {
+		return nil, translate("annotate error group", err)
 	}
-	return nil
+	if len(topics) == 0 {
+		return nil, &entity.GroupNotFoundError{ID: id}
+	}
+	return topics, nil
+}
+
+// mutedIn is whether nobody wants to hear of messages of a group and a topic, both of
+// which the row of that name has.
+func mutedIn(row string) string {
+	return `coalesce((SELECT n.muted FROM dlq.group_annotations n
+		WHERE n.group_id = ` + row + `.group_id AND n.original_topic IN (` + row + `.original_topic, '*')
+		ORDER BY n.original_topic = '*' LIMIT 1), false)`
 }
 
 // groupsQuery is the text and the arguments of a query for groups. There are as
@@ -336,7 +373,7 @@ func (q *groupsQuery) reads(pick, seen string, trend repository.Trend) *groupsQu
 	}
 	q.text = `
 	WITH ` + q.with + `page AS MATERIALIZED (` + pick + `)
-	SELECT p.id, p.place, g.class, g.title, g.frames, g.rule, ` + regressed + `, g.note, g.link, g.muted,
+	SELECT p.id, p.place, g.class, g.title, g.frames, g.rule, ` + regressed + `, o.noted, o.notes, o.links, o.mutes, o.others,
 		coalesce(a.first_seen, g.first_seen) AS first_seen, coalesce(a.last_seen, g.last_seen) AS last_seen, a.arrived,
 		n.topics, n.statuses, n.messages, t.hours, t.hour_messages
 	FROM page p JOIN dlq.error_groups g ON g.id = p.id
@@ -356,6 +393,21 @@ func (q *groupsQuery) reads(pick, seen string, trend repository.Trend) *groupsQu
 			WHERE c.group_id = p.id` + seen + ` GROUP BY 1, 2 HAVING sum(c.messages) > 0
 		) s
 	) n
+	CROSS JOIN LATERAL (
+		SELECT array_agg(n.original_topic) AS noted, array_agg(n.note) AS notes, array_agg(n.link) AS links, array_agg(n.muted) AS mutes,
+			count(*) FILTER (WHERE n.original_topic <> '*') < (
+				SELECT count(*) FROM (
+					SELECT FROM dlq.group_arrivals c WHERE c.group_id = p.id AND c.hour = '-infinity'` + seen + `
+					GROUP BY c.original_topic HAVING sum(c.messages) > 0
+				) t
+			) AS others
+		FROM (
+			SELECT c.* FROM dlq.group_annotations c
+			WHERE c.group_id = p.id AND (c.original_topic = '*' OR EXISTS (
+				SELECT FROM dlq.group_arrivals a WHERE a.group_id = p.id AND a.hour = '-infinity' AND a.original_topic = c.original_topic
+				HAVING sum(a.messages) > 0)` + seen + `)
+		) n
+	) o
 	CROSS JOIN LATERAL (` + hours + `) t
 	ORDER BY p.place DESC, p.id DESC`
 	return q

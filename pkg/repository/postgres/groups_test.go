@@ -109,9 +109,9 @@ func TestPurgeGroups(t *testing.T) {
 			put(t, db, group, "91d", group == "live" || group == "archived")
 		}
 		put(t, db, "young", "89d", false)
-		exec(t, db, `UPDATE dlq.error_groups SET note = 'n' WHERE id = md5('noted')::uuid`)
-		exec(t, db, `UPDATE dlq.error_groups SET link = 'l' WHERE id = md5('linked')::uuid`)
-		exec(t, db, `UPDATE dlq.error_groups SET muted = true WHERE id = md5('muted')::uuid`)
+		exec(t, db, `INSERT INTO dlq.group_annotations (group_id, original_topic, note) VALUES (md5('noted')::uuid, '*', 'n')`)
+		exec(t, db, `INSERT INTO dlq.group_annotations (group_id, original_topic, link) VALUES (md5('linked')::uuid, 'orders', 'l')`)
+		exec(t, db, `INSERT INTO dlq.group_annotations (group_id, original_topic, muted) VALUES (md5('muted')::uuid, 'orders', true), (md5('old1')::uuid, 'orders', false)`)
 		exec(t, db, `WITH m AS (DELETE FROM dlq.dlq_messages WHERE group_id = md5('archived')::uuid RETURNING id, group_id)
 			INSERT INTO dlq.dlq_messages_archive (id, original_topic, error_message, retry_count, max_retries, status, created_at, updated_at, group_id)
 			SELECT id, 'orders', '', 0, 3, 'DEAD', now(), now(), group_id FROM m`)
@@ -241,7 +241,7 @@ func TestGroupPlans(t *testing.T) {
 	}{
 		{"Topics", topicsQuery, []string{"NULL", "NULL"}, []string{"idx_dlq_messages_pending", "idx_dlq_messages_original_topic"}},
 		{"SomeTopics", topicsQuery, []string{"'{topic1,rare}'", "'{1}'"}, []string{"idx_dlq_messages_pending", "idx_dlq_messages_original_topic"}},
-		{"Annotate", annotateQuery, slices.Concat([]string{"'" + uuid.NewString() + "'", "NULL", "'a'", "NULL", "NULL", "NULL"}, []string{"'" + uuid.NewString() + "'", "'note'", "NULL", "true", "'x'"}), []string{"error_groups_pkey", "idx_audit_operation"}},
+		{"Annotate", annotateQuery, slices.Concat([]string{"'" + uuid.NewString() + "'", "NULL", "'a'", "NULL", "NULL", "NULL"}, []string{"'" + uuid.NewString() + "'", "'note'", "NULL", "true", "'x'", "NULL"}), []string{"error_groups_pkey", "idx_audit_operation"}},
 	} {
 		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 			t.Run(c.name+"/"+mode, func(t *testing.T) {

@@ -44,7 +44,7 @@ func TestPlans(t *testing.T) {
 	one, many := with([]string{list(texts[0]), "NULL"}, cause...), with([]string{wanted, "NULL"}, cause...)
 	key := []string{"'alice'", "'key7'", "'\\x01'", "'" + texts[0] + "'", "'" + texts[0] + "'", "30000000", "86400000000", "NULL"}
 	trail := func(q repository.TrailQuery) string {
-		query, _ := trailQuery(q)
+		query, _ := trailQuery(q, seenTopics{all: true})
 		return query
 	}
 	someID, now := uuid.New(), time.Now()

@@ -12,14 +12,19 @@ import (
 // recentGroupsQuery reads the ends of two indexes. The planner must be able to tell the
 // cut-off: of one that is not known until it runs it expects a third of all groups, and
 // reads them all.
-const recentGroupsQuery = `
+var recentGroupsQuery = `
 	SELECT
-		(SELECT count(*) FROM dlq.error_groups
+		(SELECT count(*) FROM dlq.error_groups g
 		 WHERE first_seen > coalesce($1::timestamptz, now()) - $2::bigint * interval '1 microsecond'
-		   AND NOT muted AND id <> ALL ($3::uuid[])) AS new,
-		(SELECT count(*) FROM dlq.error_groups
+		   AND NOT (` + mutedEverywhere + `) AND id <> ALL ($3::uuid[])) AS new,
+		(SELECT count(*) FROM dlq.error_groups g
 		 WHERE regressed_at > coalesce($1::timestamptz, now()) - $2::bigint * interval '1 microsecond'
-		   AND NOT muted AND id <> ALL ($3::uuid[])) AS regressed`
+		   AND NOT (` + mutedEverywhere + `) AND id <> ALL ($3::uuid[])) AS regressed`
+
+// mutedEverywhere is whether a group g is muted in every topic in which it ever came.
+var mutedEverywhere = `EXISTS (SELECT FROM dlq.group_annotations n WHERE n.group_id = g.id AND n.muted) AND NOT EXISTS (
+		SELECT FROM dlq.group_arrivals a
+		WHERE a.group_id = g.id AND a.hour = '-infinity' AND a.messages > 0 AND NOT ` + mutedIn("a") + `)`
 
 // CountRecentGroups implements repository.RecentGroups.
 func (s *Store) CountRecentGroups(ctx context.Context, within time.Duration, except []uuid.UUID) (repository.RecentCount, error) {

@@ -144,7 +144,7 @@ func recentGroupsLeftOut(h *harness) {
 	h.wantRecent("of nobody", 2, 2)
 	h.wantRecent("but the named one", 1, 1, named.ID(), uuid.New())
 	yes := true
-	if err := h.Repository.AnnotateGroup(h.Context(), muted.ID(), repository.Annotation{Muted: &yes}, entity.By("alice")); err != nil {
+	if _, err := h.Repository.AnnotateGroup(h.Context(), muted.ID(), repository.Annotation{Muted: &yes}, nil, entity.By("alice")); err != nil {
 		h.Fatalf("AnnotateGroup: %v", err)
 	}
 	h.wantRecent("but the muted one", 1, 1)

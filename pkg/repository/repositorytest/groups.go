@@ -33,6 +33,7 @@ func groupsPromises() []promise {
 		{"FollowAMappedMessage", groupsMapped},
 		{"AreAnnotated", groupsAnnotated},
 		{"AreAnnotatedOncePerOperation", groupsAnnotatedOnce},
+		{"AreAnnotatedByTopic", groupsAnnotatedByTopic},
 		{"CountWhatComesAtOnce", groupsAtOnce},
 		{"AreLimitedForEachDeadLetterTopicAndHour", groupsLimited},
 		{"AreLimitedOverAllCallers", groupsLimitedTogether},
@@ -572,13 +573,13 @@ func groupsAnnotated(h *harness) {
 	note, link, yes, none := "it's \"known\" →\x01", "https://tickets.example/7", true, ""
 	annotate := func(a repository.Annotation) {
 		h.Helper()
-		if err := h.Repository.AnnotateGroup(h.Context(), f.ID(), a, entity.Cause{Actor: "bob", Reason: "why not"}); err != nil {
+		if _, err := h.Repository.AnnotateGroup(h.Context(), f.ID(), a, nil, entity.Cause{Actor: "bob", Reason: "why not"}); err != nil {
 			h.Fatalf("AnnotateGroup: %v", err)
 		}
 	}
 	want := func(note, link string, muted bool) {
 		h.Helper()
-		if got := h.group(f, repository.Trend{}); got.Note != note || got.Link != link || got.Muted != muted {
+		if got := h.group(f, repository.Trend{}).Common; got.Note != note || got.Link != link || got.Muted != muted {
 			h.Errorf("note %q, link %q, muted %t, want %q, %q, %t", got.Note, got.Link, got.Muted, note, link, muted)
 		}
 	}
@@ -604,7 +605,7 @@ func groupsAnnotated(h *harness) {
 		h.Errorf("the trail has %q, %v, want %q", texts, err, want)
 	}
 	for _, id := range []uuid.UUID{uuid.New(), empty.ID()} {
-		err := h.Repository.AnnotateGroup(h.Context(), id, repository.Annotation{Note: &note}, entity.By("bob"))
+		_, err := h.Repository.AnnotateGroup(h.Context(), id, repository.Annotation{Note: &note}, nil, entity.By("bob"))
 		h.wantNoGroup("AnnotateGroup of what is no group", id, err)
 		h.wantEntries(id)
 	}
@@ -619,16 +620,86 @@ func groupsAnnotatedOnce(h *harness) {
 		note  *string
 		cause entity.Cause
 	}{{&first, mine}, {&second, entity.By("eve")}, {&first, mine}} {
-		if err := h.Repository.AnnotateGroup(h.Context(), f.ID(), repository.Annotation{Note: step.note}, step.cause); err != nil {
+		if _, err := h.Repository.AnnotateGroup(h.Context(), f.ID(), repository.Annotation{Note: step.note}, nil, step.cause); err != nil {
 			h.Fatalf("AnnotateGroup: %v", err)
 		}
 	}
-	if got := h.group(f, repository.Trend{}).Note; got != second {
+	if got := h.group(f, repository.Trend{}).Common.Note; got != second {
 		h.Errorf("the note is %q, want %q: what bob did was done before", got, second)
 	}
 	if entries, err := h.Repository.Trail(h.Context(), repository.TrailQuery{ObjectID: f.ID(), Limit: 10}); err != nil || len(entries) != 2 {
 		h.Errorf("the trail has %+v, %v, want two entries", entries, err)
 	}
+}
+
+func (h *harness) patterns(list ...string) *entity.TopicPatterns {
+	h.Helper()
+	p, err := entity.ParseTopicPatterns("topics", list...)
+	if err != nil {
+		h.Fatal(err)
+	}
+	return &p
+}
+
+// groupsAnnotatedByTopic: who sees some topics of a group reads and writes what is said
+// of these alone, and so are the lines of the trail.
+func groupsAnnotatedByTopic(h *harness) {
+	f := h.fingerprint("no stock")
+	in := func(topic string) { h.came(f, 1, func(m *entity.Message) { m.OriginalTopic = topic }) }
+	in("alpha")
+	in("beta")
+	annotate := func(by, note string, where *entity.TopicPatterns, want ...string) {
+		h.Helper()
+		topics, err := h.Repository.AnnotateGroup(h.Context(), f.ID(), repository.Annotation{Note: &note}, where, entity.By(by))
+		if err != nil || !slices.Equal(topics, want) {
+			h.Errorf("%s annotated %v, %v, want %v", by, topics, err, want)
+		}
+	}
+	want := func(visible *entity.TopicPatterns, common string, annotations ...entity.GroupAnnotation) {
+		h.Helper()
+		got, err := h.Repository.ErrorGroup(h.Context(), f.ID(), visible, repository.Trend{})
+		if err != nil || got.Common.Note != common || !slices.Equal(got.Annotations, annotations) {
+			h.Errorf("%v sees %q and %+v, %v, want %q and %+v", visible, got.Common.Note, got.Annotations, err, common, annotations)
+		}
+	}
+	trail := func(visible *entity.TopicPatterns, want ...string) {
+		h.Helper()
+		entries, err := h.Repository.Trail(h.Context(), repository.TrailQuery{ObjectID: f.ID(), Limit: 10, Visible: visible})
+		var got []string
+		for _, e := range entries {
+			got = append(got, e.Cause.Actor+" "+e.Topics)
+		}
+		if err != nil || !slices.Equal(got, want) {
+			h.Errorf("%v sees the changes %q, %v, want %q", visible, got, err, want)
+		}
+	}
+	said := func(topic, note string) entity.GroupAnnotation {
+		return entity.GroupAnnotation{Topic: topic, Note: note}
+	}
+	alpha, beta, later := h.patterns("alpha"), h.patterns("beta"), h.patterns("gamma")
+
+	annotate("bob", "ours", beta, "beta")
+	want(alpha, "")
+	want(beta, "ours", said("beta", "ours"))
+	want(nil, "", said("beta", "ours"))
+	trail(alpha)
+	trail(beta, "bob beta")
+	annotate("ann", "theirs", alpha, "alpha")
+	want(alpha, "theirs", said("alpha", "theirs"))
+	want(beta, "ours", said("beta", "ours"))
+	_, err := h.Repository.AnnotateGroup(h.Context(), f.ID(), repository.Annotation{Note: new("x")}, later, entity.By("eve"))
+	h.wantNoGroup("AnnotateGroup of topics in which nothing came", f.ID(), err)
+
+	annotate("root", "everywhere", nil, entity.AllTopics)
+	in("gamma")
+	want(nil, "everywhere", said(entity.AllTopics, "everywhere"), said("alpha", "everywhere"), said("beta", "everywhere"))
+	want(later, "everywhere", said(entity.AllTopics, "everywhere"))
+	if _, err := h.Repository.AnnotateGroup(h.Context(), f.ID(), repository.Annotation{Link: new("https://t/1")}, later, entity.By("eve")); err != nil {
+		h.Fatal(err)
+	}
+	want(later, "everywhere", said(entity.AllTopics, "everywhere"), entity.GroupAnnotation{Topic: "gamma", Note: "everywhere", Link: "https://t/1"})
+	trail(alpha, "root ", "ann alpha")
+	trail(nil, "eve gamma", "root ", "ann alpha", "bob beta")
 }
 
 // groupsAtOnce brings the first messages of two groups through eight partitions at

@@ -23,6 +23,7 @@ func eventsPromises() []promise {
 		{"TellOfGroupsThatCameBack", eventsRegressed},
 		{"TellOfAGroupInTheTopicsWhereItCame", eventsGroupTopics},
 		{"KnowMutedGroups", eventsMuted},
+		{"KnowGroupsMutedInATopic", eventsMutedInATopic},
 		{"TellOfSpikes", eventsSpike},
 		{"TellOfNoSpikeAsUsual", eventsUsual},
 		{"AreFoundInParts", eventsLimit},
@@ -100,7 +101,7 @@ func (h *harness) keepIn(k repository.KeptNotices) {
 func (h *harness) news(want int, changes ...func(*repository.EventQuery)) []repository.Event {
 	h.Helper()
 	var news []repository.Event
-	for range 100 {
+	for range 3000 { // events wait for every transaction of the server that began before
 		found := h.look(0, changes...)
 		h.keep(found)
 		for _, e := range found.List {
@@ -253,13 +254,48 @@ func eventsGroupTopics(h *harness) {
 func eventsMuted(h *harness) {
 	f := h.fingerprint("out of stock")
 	ids := h.came(f, 2)
-	if err := h.Repository.AnnotateGroup(h.Context(), f.ID(), repository.Annotation{Muted: new(true)}, entity.By("alice")); err != nil {
+	if _, err := h.Repository.AnnotateGroup(h.Context(), f.ID(), repository.Annotation{Muted: new(true)}, nil, entity.By("alice")); err != nil {
 		h.Fatal(err)
 	}
 	h.watch()
 	h.attempt(ids[0], entity.Rejected)
 	if got := h.news(1)[0]; !got.Muted || got.Object != ids[0] {
 		h.Errorf("got %+v, want a muted one of %s", got, ids[0])
+	}
+}
+
+// eventsMutedInATopic: nobody hears of the topic that is muted, and everybody of others.
+func eventsMutedInATopic(h *harness) {
+	f := h.fingerprint("out of stock")
+	mine := h.came(f, 1)
+	theirs := h.came(f, 1, func(m *entity.Message) { m.OriginalTopic = "payments" })
+	if _, err := h.Repository.AnnotateGroup(h.Context(), f.ID(), repository.Annotation{Muted: new(true)}, h.patterns(original), entity.By("alice")); err != nil {
+		h.Fatal(err)
+	}
+	h.watch()
+	h.attempt(mine[0], entity.Rejected)
+	h.attempt(theirs[0], entity.Rejected)
+	for _, got := range h.news(2) {
+		if got.Muted != (got.Object == mine[0]) {
+			h.Errorf("got %+v, want it muted in %s alone", got, original)
+		}
+	}
+	second := h.fingerprint("no credit")
+	h.came(second, 1)
+	if _, err := h.Repository.AnnotateGroup(h.Context(), second.ID(), repository.Annotation{Muted: new(true)}, h.patterns(original), entity.By("alice")); err != nil {
+		h.Fatal(err)
+	}
+	if got := h.news(1)[0]; got.Kind != repository.GroupNew || !got.Muted {
+		h.Errorf("got %+v, want a new group that is muted wherever it came", got)
+	}
+	third := h.fingerprint("no driver")
+	h.came(third, 1)
+	h.came(third, 1, func(m *entity.Message) { m.OriginalTopic = "payments" })
+	if _, err := h.Repository.AnnotateGroup(h.Context(), third.ID(), repository.Annotation{Muted: new(true)}, h.patterns(original), entity.By("alice")); err != nil {
+		h.Fatal(err)
+	}
+	if got := h.news(1)[0]; got.Muted || !slices.Equal(got.Topics, []string{"payments"}) {
+		h.Errorf("got %+v, want a new group in payments alone", got)
 	}
 }
 
