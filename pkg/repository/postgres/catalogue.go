@@ -240,10 +240,10 @@ const storeDocumentsQuery = `
 	ON CONFLICT (original_topic, minutes, at) DO UPDATE
 	SET arrived = a.arrived + excluded.arrived, returned = a.returned + excluded.returned`
 
-// groupDocumentsQuery comes behind the documents: what has no group is found by
-// that. It locks the messages as for a change, in the order of their ids, and no
-// others: a lock on every message would be a write to every message, and would let
-// claims that wait for one another go in a circle.
+// groupDocumentsQuery comes after the documents: what has no group is found by
+// that. It locks the live messages first and then the archived ones, each in the order
+// of their ids, as every statement that changes both. It locks no others: a lock on
+// every message would be a write to every message.
 const groupDocumentsQuery = `
 	WITH document AS MATERIALIZED (
 		SELECT * FROM unnest($1::uuid[], $2::uuid[]) AS x (id, group_id)
@@ -254,10 +254,16 @@ const groupDocumentsQuery = `
 	), grouped AS (
 		UPDATE dlq.dlq_messages m SET group_id = x.group_id
 		FROM changing c JOIN document x ON x.id = c.id WHERE m.id = c.id AND (m.group_id IS NULL) IS TRUE
+		RETURNING 1
+	), archived AS MATERIALIZED (
+		SELECT m.id, m.archived_at, x.group_id
+		FROM document x JOIN dlq.archive_ids kept ON kept.id = x.id
+		JOIN dlq.dlq_messages_archive m ON m.id = kept.id AND m.archived_at = kept.archived_at
+		WHERE x.group_id IS NOT NULL AND m.group_id IS NULL AND (SELECT count(*) FROM grouped) >= 0
+		ORDER BY m.id FOR NO KEY UPDATE OF m
 	)
-	UPDATE dlq.dlq_messages_archive m SET group_id = x.group_id
-	FROM document x JOIN dlq.archive_ids kept ON kept.id = x.id
-	WHERE m.id = kept.id AND m.archived_at = kept.archived_at AND x.group_id IS NOT NULL AND m.group_id IS NULL`
+	UPDATE dlq.dlq_messages_archive m SET group_id = a.group_id
+	FROM archived a WHERE m.id = a.id AND m.archived_at = a.archived_at AND m.group_id IS NULL`
 
 // dropStraysQuery takes back documents of messages that were deleted while they were
 // being made. One whose deletion is not over yet is left to purgeStraysQuery.

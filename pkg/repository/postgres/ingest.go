@@ -171,10 +171,14 @@ const storeReturnsQuery = moveSteps + `, record AS MATERIALIZED (
 		WHERE NOT b.claimed OR p.id IS NULL OR p.claim_id = b.attempt_id OR p.outcome IS NOT NULL
 	), returned AS (
 		UPDATE dlq.dlq_messages m SET outcome = 'returned' FROM (SELECT DISTINCT parent_id FROM proven) p WHERE m.id = p.parent_id
+	), archived_parent AS MATERIALIZED (
+		SELECT m.id, m.archived_at
+		FROM dlq.archive_ids kept JOIN dlq.dlq_messages_archive m ON m.id = kept.id AND m.archived_at = kept.archived_at
+		WHERE kept.id IN (SELECT parent_id FROM proven)
+		ORDER BY m.id FOR NO KEY UPDATE OF m
 	), returned_later AS (
 		UPDATE dlq.dlq_messages_archive m SET outcome = 'returned'
-		FROM dlq.archive_ids kept
-		WHERE kept.id IN (SELECT parent_id FROM proven) AND m.id = kept.id AND m.archived_at = kept.archived_at
+		FROM archived_parent a WHERE m.id = a.id AND m.archived_at = a.archived_at
 	), noted AS (
 		INSERT INTO dlq.returns (attempt_id, parent_id, child_id, redrive_id, by_content, returned_at)
 		SELECT attempt_id, parent_id, child_id, redrive_id, false, coalesce($31::timestamptz, clock_timestamp())
