@@ -20,12 +20,13 @@ import (
 // time. The file is behind the server for a moment, or ahead of it, or half written.
 func TestRotatedPassword(t *testing.T) {
 	t.Parallel()
+	const secret = "cormorant" // no word of PostgreSQL's own messages, which the log may have
 	r := newRotation(t, "DLQ_DATABASE_USER=%s", "DLQ_DATABASE_PASSWORD_FILE=%s")
-	role := r.role("password0")
-	r.begin(role, "password0\n")
+	role := r.role(secret + "0")
+	r.begin(role, secret+"0\n")
 	rounds := pick(6, 40)
 	for n := range rounds {
-		password := fmt.Sprintf("password%d", n+1)
+		password := fmt.Sprintf("%s%d", secret, n+1)
 		change := func() { r.admin(`ALTER ROLE ` + role + ` PASSWORD '` + password + `'`) }
 		switch n % 3 {
 		case 0: // the server first
@@ -45,7 +46,7 @@ func TestRotatedPassword(t *testing.T) {
 		r.write(password + "\n")
 		r.working()
 	}
-	r.end(rounds, "password")
+	r.end(rounds, secret)
 }
 
 // TestRotatedRole: the credentials name one role after another, and each is thrown

@@ -62,5 +62,12 @@ func (p *Process) Pid() int { return p.cmd.Process.Pid }
 // Signal sends a signal; a child that is gone already does not mind.
 func (p *Process) Signal(sig syscall.Signal) { _ = p.cmd.Process.Signal(sig) }
 
+// Pause stops the child and, on Linux, returns when all of its threads stand still. A
+// child that is gone already does not mind.
+func (p *Process) Pause() {
+	p.Signal(syscall.SIGSTOP)
+	awaitStopped(p.Pid())
+}
+
 // Path is the program that the child runs.
 func (p *Process) Path() string { return p.cmd.Path }

@@ -24,11 +24,9 @@ func (s *Stack) StartKafka(ctx context.Context) error {
 	return s.withServer(&s.kafka, func(srv *server) error { return srv.start(ctx) })
 }
 
-// PauseKafka makes the broker stand still: its connections stay open, and nothing
-// answers. A broker that has ended is left alone.
-func (s *Stack) PauseKafka() error {
-	return s.withServer(&s.kafka, func(srv *server) error { return srv.signal(syscall.SIGSTOP) })
-}
+// PauseKafka makes the broker stand still and returns once it does: its connections
+// stay open, and nothing answers. A broker that has ended is left alone.
+func (s *Stack) PauseKafka() error { return s.withServer(&s.kafka, (*server).pause) }
 
 // ResumeKafka lets a paused broker go on where it was.
 func (s *Stack) ResumeKafka() error {

@@ -126,6 +126,14 @@ func (s *server) signal(sig syscall.Signal) error {
 	return nil
 }
 
+// pause stops a running server and waits until all of its threads stand still.
+func (s *server) pause() error {
+	if s.proc != nil {
+		s.proc.Pause()
+	}
+	return nil
+}
+
 // startOnFreePorts builds and starts a server, again with other ports when
 // another process took one in between.
 func startOnFreePorts(ctx context.Context, n int, build func(ports []int) (*server, error)) (*server, error) {

@@ -68,15 +68,9 @@ func createTopic(t testing.TB, partitions int, settings ...kafka.ConfigEntry) st
 
 func createNamed(t testing.TB, name string, partitions int, settings ...kafka.ConfigEntry) {
 	t.Helper()
-	res, err := admin(t).CreateTopics(testContext(t), &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{{
+	stacktest.CreateTopic(t, admin(t), kafka.TopicConfig{
 		Topic: name, NumPartitions: partitions, ReplicationFactor: 1, ConfigEntries: settings,
-	}}})
-	if err == nil {
-		err = res.Errors[name]
-	}
-	if err != nil {
-		t.Fatalf("create topic %s: %v", name, err)
-	}
+	})
 	t.Cleanup(func() { deleteTopic(t, name) })
 }
 

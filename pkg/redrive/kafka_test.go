@@ -73,15 +73,7 @@ func (s *system) createTopic() {
 	transport := &kafka.Transport{}
 	s.Cleanup(transport.CloseIdleConnections)
 	admin := &kafka.Client{Addr: kafka.TCP(stacktest.Kafka(s)...), Transport: transport}
-	res, err := admin.CreateTopics(s.Context(), &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{{
-		Topic: s.topic, NumPartitions: partitions, ReplicationFactor: 1,
-	}}})
-	if err == nil {
-		err = res.Errors[s.topic]
-	}
-	if err != nil {
-		s.Fatalf("create topic: %v", err)
-	}
+	stacktest.CreateTopic(s, admin, kafka.TopicConfig{Topic: s.topic, NumPartitions: partitions, ReplicationFactor: 1})
 	s.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()

@@ -47,15 +47,9 @@ func createTopic(t *testing.T, brokers []string, settings ...kafka.ConfigEntry) 
 	transport := &kafka.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
 	admin := &kafka.Client{Addr: kafka.TCP(brokers...), Transport: transport}
-	res, err := admin.CreateTopics(t.Context(), &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{{
+	stacktest.CreateTopic(t, admin, kafka.TopicConfig{
 		Topic: topic, NumPartitions: 3, ReplicationFactor: 1, ConfigEntries: settings,
-	}}})
-	if err == nil {
-		err = res.Errors[topic]
-	}
-	if err != nil {
-		t.Fatalf("create topic: %v", err)
-	}
+	})
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()

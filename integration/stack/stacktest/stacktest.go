@@ -5,10 +5,13 @@ package stacktest
 
 import (
 	"context"
+	"errors"
 	"os"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/segmentio/kafka-go"
 
 	"github.com/dlq-manager/dlq-manager/integration/stack"
 )
@@ -72,5 +75,28 @@ func (s *shared) get(t testing.TB) *stack.Stack {
 func (s *shared) stop() {
 	if s.stack != nil {
 		_ = s.stack.Stop()
+	}
+}
+
+// CreateTopic makes a topic. A broker that a busy machine kept from its controller
+// for some seconds is not available until it is registered again: that is waited for.
+func CreateTopic(t testing.TB, client *kafka.Client, topic kafka.TopicConfig) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+	defer cancel()
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		res, err := client.CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{topic}})
+		if err == nil {
+			err = res.Errors[topic.Topic]
+		}
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, kafka.BrokerNotAvailable) || ctx.Err() != nil {
+			t.Fatalf("create topic %s: %v", topic.Topic, err)
+		}
+		<-ticker.C
 	}
 }
