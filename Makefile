@@ -51,9 +51,17 @@ $(ASSETS): $(WEB)/package.json $(WEB)/package-lock.json $(WEB)/vendor.mjs
 browser: ## Find the Chromium of the tests, or install it where apt-get and root are there.
 	@go run ./integration/browser/cmd/chromium
 
+# What this machine lacks for the tests, before anything else is done.
+.PHONY: needs
+needs:
+	@integration/needs.sh >/dev/null
+
+LEFT_OUT = left_out=$$(integration/needs.sh 2>/dev/null)
+SKIP = $${left_out:+-skip "$$left_out"}
+
 .PHONY: test
-test: assets browser ## Run every test against real servers, which are started once and stopped at the end.
-	@$(STACK) -fast -- go test -shuffle=on $(TEST_FLAGS) ./...
+test: needs assets browser ## Run every test against real servers, which are started once and stopped at the end.
+	@$(LEFT_OUT); $(STACK) -fast -- go test -shuffle=on $(TEST_FLAGS) $(SKIP) ./...
 	@cd deploy/k8s/check && go test $(TEST_FLAGS) ./...
 
 .PHONY: test-browser
@@ -70,8 +78,8 @@ test-race: ## Run every test of the library with the race detector.
 	@$(STACK) -fast -- go test -race -shuffle=on $(TEST_FLAGS) ./pkg/... ./cmd/...
 
 .PHONY: test-integration
-test-integration: ## Run only the whole programs against real servers.
-	@$(STACK) -fast -- go test $(TEST_FLAGS) -v ./integration ./integration/shop ./integration/demo
+test-integration: needs ## Run only the whole programs against real servers.
+	@$(LEFT_OUT); $(STACK) -fast -- go test $(TEST_FLAGS) $(SKIP) -v ./integration ./integration/shop ./integration/demo
 
 # Every test that the page of faults says proves something, and whatever begins with
 # TestFault. A long run tries each fault more often, and soaks for ten minutes.
@@ -79,9 +87,9 @@ FAULT_TESTS = ^($(shell grep -ohE '`(Test|Fuzz)[A-Z][A-Za-z0-9_]*' docs/failure-
 FAULT_FLAGS ?= -timeout 60m -parallel 3
 
 .PHONY: test-faults
-test-faults: assets browser ## Break servers, connections and programs, longer and more often than `make test` does.
+test-faults: needs assets browser ## Break servers, connections and programs, longer and more often than `make test` does.
 	@DLQ_MODEL_COUNT=10000 go test $(TEST_FLAGS) -count=1 -run '^TestModel$$' ./pkg/redrive
-	@DLQ_TEST_LONG=1 $(STACK) -fast -- go test $(FAULT_FLAGS) -count=1 -v -run '$(FAULT_TESTS)' ./...
+	@$(LEFT_OUT); DLQ_TEST_LONG=1 $(STACK) -fast -- go test $(FAULT_FLAGS) $(SKIP) -count=1 -v -run '$(FAULT_TESTS)' ./...
 
 # The seed is in the output. DLQ_SOAK_SEED=... draws the same faults again.
 .PHONY: soak
