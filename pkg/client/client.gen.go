@@ -1782,11 +1782,13 @@ type RetryAllResult struct {
 
 // RetryResult defines model for RetryResult.
 type RetryResult struct {
-	Edited    bool               `json:"edited"`
-	Id        openapi_types.UUID `json:"id"`
-	Message   string             `json:"message"`
-	Offset    *int64             `json:"offset"`
-	Partition *int               `json:"partition"`
+	// DlqRedriveId The attempt's id, which the record has in its header of this name.
+	DlqRedriveId *openapi_types.UUID `json:"dlq_redrive_id"`
+	Edited       bool                `json:"edited"`
+	Id           openapi_types.UUID  `json:"id"`
+	Message      string              `json:"message"`
+	Offset       *int64              `json:"offset"`
+	Partition    *int                `json:"partition"`
 
 	// Published False when the program has no Kafka.
 	Published bool    `json:"published"`

@@ -66,7 +66,8 @@ type RetryResult struct {
 	Published bool // false when no Kafka is configured: nothing was sent
 	Topic     string
 	Partition int32
-	Offset    int64 // -1 when not known
+	Offset    int64     // -1 when not known
+	Attempt   uuid.UUID // whose id the record has in its header dlq-redrive-id
 }
 
 // PublishError is a retry whose attempt ended without success, and the state

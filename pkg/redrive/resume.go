@@ -69,7 +69,7 @@ func (s *Service) answerOf(ctx context.Context, a entity.Attempt) (entity.RetryR
 	if a.To == entity.Resolved {
 		return entity.RetryResult{
 			ID: a.MessageID, Status: entity.Resolved, Published: a.Verdict != entity.Skipped,
-			Topic: a.Topic, Partition: a.Partition, Offset: a.Offset,
+			Topic: a.Topic, Partition: a.Partition, Offset: a.Offset, Attempt: a.ID,
 		}, nil
 	}
 	if a.Verdict == entity.GivenBack || a.Verdict == entity.Rescued {

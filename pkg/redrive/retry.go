@@ -177,6 +177,7 @@ func (s *Service) answer(ctx context.Context, e ending) (entity.RetryResult, err
 			Topic:     e.outgoing.Target.Topic,
 			Partition: e.delivery.Partition,
 			Offset:    e.delivery.Offset,
+			Attempt:   e.outgoing.Message.Claim.ID,
 		}, nil
 	case e.delivery.Verdict == entity.GivenBack && e.finished.Status != entity.Dead:
 		return entity.RetryResult{}, &unavailableError{errGivenBack}

@@ -222,7 +222,7 @@ func (a acknowledging) attempt(ctx context.Context, m entity.Message, bulk uuid.
 	if _, err := a.store.Finish(ctx, []repository.Result{result}, cause); err != nil {
 		return entity.RetryResult{}, err
 	}
-	return entity.RetryResult{ID: m.ID, Status: entity.Resolved, Published: true, Topic: m.OriginalTopic, Partition: 3, Offset: 7}, nil
+	return entity.RetryResult{ID: m.ID, Status: entity.Resolved, Published: true, Topic: m.OriginalTopic, Partition: 3, Offset: 7, Attempt: idB}, nil
 }
 
 func (a acknowledging) GiveUp(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error) {

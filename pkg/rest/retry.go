@@ -53,6 +53,7 @@ type retryJSON struct {
 	Topic     *string       `json:"topic"`
 	Partition *int32        `json:"partition"`
 	Offset    *int64        `json:"offset"`
+	Attempt   *uuid.UUID    `json:"dlq_redrive_id"`
 	Edited    bool          `json:"edited"`
 }
 
@@ -131,6 +132,9 @@ func showRetry(result entity.RetryResult) retryJSON {
 		shown.Topic = orNull(result.Topic)
 		shown.Partition = partitionOf(result.Topic, result.Partition)
 		shown.Offset = offsetOf(result.Topic, result.Offset)
+		if result.Attempt != uuid.Nil {
+			shown.Attempt = &result.Attempt
+		}
 	}
 	return shown
 }

@@ -14,7 +14,7 @@ func TestRetry(t *testing.T) {
 	t.Parallel()
 	target := "/api/v1/dlq/messages/" + idA.String() + "/retry"
 	published := `{"id":"` + idA.String() + `","status":"RESOLVED","message":"message retry initiated",` +
-		`"published":true,"topic":"orders.events.v1","partition":3,"offset":7,"edited":false}`
+		`"published":true,"topic":"orders.events.v1","partition":3,"offset":7,"dlq_redrive_id":"` + idB.String() + `","edited":false}`
 	conflict := func(state string) string {
 		return errorJSON("SYS_DLQ_CONFLICT", "message is not retryable: "+state, "[]")
 	}
@@ -45,7 +45,7 @@ func TestRetry(t *testing.T) {
 		f := newFixture()
 		f.redriver = redriverFunc(func(context.Context) (entity.Redrive, error) { return entity.Redrive{}, nil })
 		wantAnswer(t, f.open().do("POST", target, ""), 200, `{"id":"`+idA.String()+`","status":"RESOLVED",`+
-			`"message":"message retry initiated","published":false,"topic":null,"partition":null,"offset":null,"edited":false}`)
+			`"message":"message retry initiated","published":false,"topic":null,"partition":null,"offset":null,"dlq_redrive_id":null,"edited":false}`)
 	})
 }
 
