@@ -73,7 +73,6 @@ func TestNamesThatExist(t *testing.T) {
 	tests := sources(t, fromTests) + read(t, filepath.Join(root, "architecture_test.go")) + read(t, "docs_test.go")
 	product := sources(t, isProduct)
 	shown := sources(t, func(path string) bool { return strings.HasSuffix(path, ".yaml") })
-	settings := read(t, "configuration.md")
 	for _, page := range checked {
 		t.Run(page, func(t *testing.T) {
 			t.Parallel()
@@ -100,15 +99,36 @@ func TestNamesThatExist(t *testing.T) {
 					t.Errorf("nothing is called %s", name)
 				}
 			}
-			for _, key := range regexp.MustCompile("`((?:app|log|server|database|kafka|ingest|redrive|archive|search|heartbeat|groups|masking|auth|console|notify)\\.[a-z_.]+)`").FindAllStringSubmatch(text, -1) {
-				if !strings.Contains(settings, "`"+key[1]+"`") && !strings.Contains(settings, "`"+key[1]+".") {
-					t.Errorf("%s is no setting", key[1])
-				}
-			}
 			if page != "runbook.md" && len(names) < 5 {
 				t.Errorf("got %d names of tests, want those that prove what the page says", len(names))
 			}
 		})
+	}
+}
+
+// TestSettingsThatExist: every setting that a page names is one, of whatever section.
+func TestSettingsThatExist(t *testing.T) {
+	t.Parallel()
+	settings := read(t, "configuration.md")
+	sections := map[string]bool{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z]+)\\.").FindAllStringSubmatch(settings, -1) {
+		sections[row[1]] = true
+	}
+	if !sections["tracing"] || len(sections) < 16 {
+		t.Errorf("got the sections %v, want all of them", keys(sections))
+	}
+	named := regexp.MustCompile("`((?:" + strings.Join(keys(sections), "|") + ")\\.[a-z_.]+)(?:`|:)")
+	pages, err := filepath.Glob("*.md")
+	if err != nil || len(pages) < 10 {
+		t.Fatalf("got %v, %v, want the pages", pages, err)
+	}
+	for _, page := range append(pages, filepath.Join(root, "README.md"), filepath.Join(root, "deploy/k8s/README.md")) {
+		for _, key := range named.FindAllStringSubmatch(read(t, page), -1) {
+			file := strings.HasSuffix(key[1], ".go")
+			if !file && !strings.Contains(settings, "`"+key[1]+"`") && !strings.Contains(settings, "`"+key[1]+".") {
+				t.Errorf("%s: %s is no setting", page, key[1])
+			}
+		}
 	}
 }
 
@@ -175,7 +195,7 @@ func TestFencesAreFences(t *testing.T) {
 	}
 }
 
-func keys(m map[string]string) (all []string) {
+func keys[V any](m map[string]V) (all []string) {
 	for key := range m {
 		all = append(all, key)
 	}

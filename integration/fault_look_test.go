@@ -130,17 +130,31 @@ func wantServed(t *testing.T, answers []asked) {
 
 // wantOffsetsStored: what the group has committed is not ahead of what is
 // stored. Offsets are asked first, so that what is stored meanwhile does no harm.
+// Some partition must have a committed offset, else there would be nothing to compare.
 func (l *letters) wantOffsetsStored() {
 	l.t.Helper()
-	committed := l.kafka.committed(l.prefix, l.source)
+	var committed map[int]int64
+	eventually(l.t, time.Minute, "the group has committed offsets of all partitions, some of them above 0", func() bool {
+		committed = l.kafka.committed(l.prefix, l.source)
+		some := false
+		for _, offset := range committed {
+			some = some || offset > 0
+		}
+		return some && len(committed) == partitions
+	})
 	for p, offset := range committed {
-		if stored := l.count(fmt.Sprintf("dlq_partition = %d AND dlq_offset < %d", p, max(offset, 0))); stored >= 0 && int64(stored) < max(offset, 0) {
+		stored := -1
+		eventually(l.t, time.Minute, "PostgreSQL counts the messages of a partition", func() bool {
+			stored = l.count(fmt.Sprintf("dlq_partition = %d AND dlq_offset < %d", p, max(offset, 0)))
+			return stored >= 0
+		})
+		if int64(stored) < max(offset, 0) {
 			l.t.Errorf("partition %d: offset %d is committed and %d records are stored, want the offset not ahead", p, offset, stored)
 		}
 	}
 	var ahead int
 	if err := l.db.Get(&ahead, `SELECT count(*) FROM dlq.ingest_positions p WHERE next_offset >
-		(SELECT count(*) FROM dlq.dlq_messages m WHERE m.dlq_partition = p.partition AND m.dlq_offset < p.next_offset)`); err == nil && ahead > 0 {
-		l.t.Errorf("the positions of %d partitions are ahead of what is stored, want none", ahead)
+		(SELECT count(*) FROM dlq.dlq_messages m WHERE m.dlq_partition = p.partition AND m.dlq_offset < p.next_offset)`); err != nil || ahead > 0 {
+		l.t.Errorf("the positions of %d partitions are ahead of what is stored, %v, want none", ahead, err)
 	}
 }
