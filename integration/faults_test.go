@@ -250,6 +250,7 @@ func TestDatabaseGoesAway(t *testing.T) {
 		case first, second:
 			kill()
 		case first + outage, second + outage:
+			lasting(pick(0, 90*time.Second)) // longer than a store of the ingester is waited for
 			status, body := api.try(http.MethodGet, "/api/v1/dlq/"+l.source, nil)
 			wantUnavailable(t, answer{status, body}, "list without a database", 503)
 			api.wantRunning()

@@ -25,7 +25,8 @@ import (
 //	I4  what is called sent is in its topic, once for each attempt; what is there was asked for
 //	I5  a message moves along the arrows of the state machine, and each end of an attempt is in the audit trail
 //	I6  a message is live or archived, never both and never neither
-//	I7  when the faults are over everything goes on by itself, and nothing has piled up
+//	I7  when the faults are over everything goes on by itself, within a minute on an
+//	    idle machine, and nothing has piled up
 //	I8  no password, token or payload is in a log
 //	I9  there were records, and there were faults
 //
