@@ -12,6 +12,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/cmd/internal/program"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/fingerprint"
 	"github.com/dlq-manager/dlq-manager/pkg/ingest"
 	"github.com/dlq-manager/dlq-manager/pkg/rest"
@@ -73,8 +74,12 @@ func serve(ctx context.Context, base program.Base) error {
 	if err != nil {
 		return err
 	}
+	origins, err := deadletter.NewOrigins(cfg.Kafka.DeadLetter)
+	if err != nil {
+		return err
+	}
 	ingester := ingest.New(cfg.Ingest, cfg.Kafka.ConsumerGroup, patterns, cluster, decoder, base.Store(db), base.Registry, base.Log,
-		ingest.WithFingerprints(fingerprints), ingest.WithTracing(base.Tracing.Provider()),
+		ingest.WithFingerprints(fingerprints), ingest.WithOrigins(origins), ingest.WithTracing(base.Tracing.Provider()),
 		ingest.WithTopicLabels(telemetry.NewTopicLabels()))
 	probes := rest.NewProbes(cfg.Server, []rest.Check{
 		{Name: "database", Probe: both(db.PingContext, ingester.CheckDatabase), Required: true},

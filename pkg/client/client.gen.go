@@ -1518,12 +1518,15 @@ type Message struct {
 	PayloadSize    *int64                 `json:"payload_size"`
 
 	// PayloadUrl Where the value can be had that was left out, also of an archived message.
-	PayloadUrl *string            `json:"payload_url"`
-	RetryCount int                `json:"retry_count"`
-	RootId     openapi_types.UUID `json:"root_id"`
-	StackTrace *string            `json:"stack_trace"`
-	Status     Status             `json:"status"`
-	UpdatedAt  time.Time          `json:"updated_at"`
+	PayloadUrl *string `json:"payload_url"`
+	RetryCount int     `json:"retry_count"`
+
+	// ReturnConfirmed Of a message that came back: whether it came in its parent's dead-letter topic or in a declared one. One that is not confirmed changes no outcome. Null for a message without a parent.
+	ReturnConfirmed *bool              `json:"return_confirmed"`
+	RootId          openapi_types.UUID `json:"root_id"`
+	StackTrace      *string            `json:"stack_trace"`
+	Status          Status             `json:"status"`
+	UpdatedAt       time.Time          `json:"updated_at"`
 }
 
 // MessageHeadersOmitted There are more headers than these.
@@ -1596,12 +1599,15 @@ type MessageDetail struct {
 	PayloadSize    *int64                       `json:"payload_size"`
 
 	// PayloadUrl Where the value can be had that was left out, also of an archived message.
-	PayloadUrl *string            `json:"payload_url"`
-	RetryCount int                `json:"retry_count"`
-	RootId     openapi_types.UUID `json:"root_id"`
-	StackTrace *string            `json:"stack_trace"`
-	Status     Status             `json:"status"`
-	UpdatedAt  time.Time          `json:"updated_at"`
+	PayloadUrl *string `json:"payload_url"`
+	RetryCount int     `json:"retry_count"`
+
+	// ReturnConfirmed Of a message that came back: whether it came in its parent's dead-letter topic or in a declared one. One that is not confirmed changes no outcome. Null for a message without a parent.
+	ReturnConfirmed *bool              `json:"return_confirmed"`
+	RootId          openapi_types.UUID `json:"root_id"`
+	StackTrace      *string            `json:"stack_trace"`
+	Status          Status             `json:"status"`
+	UpdatedAt       time.Time          `json:"updated_at"`
 }
 
 // MessageDetailHeadersOmitted There are more headers than these.

@@ -38,6 +38,7 @@ type message struct {
 	OriginKnownBy  string    `json:"origin_confidence"`
 	GroupID        string    `json:"group_id"`
 	ParentID       string    `json:"parent_id"`
+	Confirmed      *bool     `json:"return_confirmed"` // nil: it did not come back
 	RootID         string    `json:"root_id"`
 	Outcome        string    `json:"outcome"`
 	OutcomeGroup   string    `json:"outcome_group"`
@@ -56,6 +57,9 @@ type message struct {
 
 	revealed bool // what is masked is shown, and that was noted
 }
+
+// Unconfirmed reports whether the message is a return that changed no outcome.
+func (m message) Unconfirmed() bool { return m.Confirmed != nil && !*m.Confirmed }
 
 // hop is one of the failures that a record's headers tell of.
 type hop struct {

@@ -46,6 +46,10 @@ type Message struct {
 	// proof; the store looks for one when the message comes in, and keeps Parent
 	// instead.
 	Return *Return
+	// UnconfirmedReturn: the message arrived in a dead-letter topic that is neither its
+	// parent's nor declared for the topic that the attempt went to. It counts on from
+	// its parent and says nothing about what became of the parent's record.
+	UnconfirmedReturn bool
 
 	// Unsettled: RETRYING, and nobody can tell whether the attempt's record is in
 	// the target log.

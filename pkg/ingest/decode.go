@@ -20,6 +20,9 @@ func (i *Ingester) batch(chunks []chunk) (repository.Batch, map[topicGroup]entit
 	b := repository.Batch{Messages: make([]entity.Message, 0, rows), ReturnWindow: i.cfg.ReturnWindow}
 	at := make(map[repository.Partition]int, len(chunks))
 	decoder, groups := i.decoder.Load(), newGrouping(i.fingerprinter)
+	b.Declared = func(m *entity.Message) bool {
+		return i.origins.Declaration(m.Source.Topic, m.OriginalTopic) == entity.Declared || decoder.Mapped(m.Source.Topic) == m.OriginalTopic
+	}
 	for _, c := range chunks {
 		key := c.p.key()
 		if n, ok := at[key]; ok {

@@ -116,6 +116,7 @@ type Ingester struct {
 
 	decoder atomic.Pointer[deadletter.Decoder] // changes with the operators' rules
 	rules   rules
+	origins deadletter.Origins // tell confirmed returns; see repository.Batch.Declared
 
 	tracer        trace.Tracer  // nil: there are no spans
 	fingerprinter Fingerprinter // nil: there are no error groups
@@ -138,6 +139,12 @@ type Option func(*Ingester)
 // they have none.
 func WithFingerprints(f Fingerprinter) Option {
 	return func(i *Ingester) { i.fingerprinter = f }
+}
+
+// WithOrigins gives the declarations of kafka.origins: a return counts in the dead-letter
+// topics that they declare for its original topic, besides its parent's own.
+func WithOrigins(origins deadletter.Origins) Option {
+	return func(i *Ingester) { i.origins = origins }
 }
 
 // WithTracing makes a span of every batch that is stored, linked to the traces that

@@ -22,7 +22,7 @@ func (i *Ingester) tellReturns(ctx context.Context, returns []repository.Arrival
 		log := i.log.With(
 			zap.Stringer("message_id", r.MessageID), zap.Stringer("parent_id", r.Parent), zap.Stringer("root_id", r.Root),
 			zap.String("topic", r.Topic), zap.Int("retry_count", r.RetryCount), zap.Int("max_retries", r.MaxRetries),
-			zap.String("known_by", by), traces.InLog(ctx))
+			zap.String("known_by", by), zap.Bool("confirmed", r.Confirmed), traces.InLog(ctx))
 		if r.Status == entity.Dead {
 			i.metrics.of(i.metrics.loopsStopped, r.Topic).Inc()
 			log.Warn("a replay loop was stopped: the message came back too often and is dead")

@@ -32,14 +32,18 @@ type Ingest interface {
 	// history, or claiming it now), and went to the message's own original topic,
 	// is the parent's child: see entity.Message.Descend. The parent's outcome
 	// becomes returned in the same step, also when its attempt has no result yet.
-	// Without that proof the Return is ignored.
+	// Without that proof the Return is ignored. The outcome stays as it is, and so do
+	// the counts of a redrive, when the return is not confirmed: when it arrives neither
+	// in the parent's dead-letter topic nor in one that Batch.Declared declares. The
+	// message is the child of its parent all the same, so that no line is endless, and is
+	// marked; see entity.Message.UnconfirmedReturn.
 	//
 	// A message without a Return, whose key and value are not empty, is a child too
 	// when an attempt of the last Batch.ReturnWindow that was acknowledged, or has no
 	// result yet, sends the same key and value to its original topic and nothing has
 	// come back for that attempt yet: frameworks may drop our headers. Of several the
-	// latest is the parent. One message only is ever the return of an attempt in this
-	// way. Return and result may be stored in any order and at the same time. A result
+	// latest is the parent, after those of which it is a confirmed return. One confirmed
+	// and one unconfirmed message only are ever the return of an attempt in this way. Return and result may be stored in any order and at the same time. A result
 	// that nothing was sent takes the outcome back; the message stays a child.
 	Store(ctx context.Context, batch Batch) (Stored, error)
 
@@ -77,6 +81,9 @@ type Batch struct {
 	Ranges       []Range
 	Messages     []entity.Message
 	ReturnWindow time.Duration // 0: returns are known by headers only
+	// Declared reports whether the message's dead-letter topic is declared for its
+	// original topic; nil: none is.
+	Declared func(*entity.Message) bool
 }
 
 // Stored is what became of a batch.
@@ -92,4 +99,5 @@ type Arrival struct {
 	RetryCount, MaxRetries  int
 	Status                  entity.Status // DEAD at the limit: a loop was stopped
 	ByContent               bool          // known by key and value, not by headers
+	Confirmed               bool          // it changed the parent's outcome
 }

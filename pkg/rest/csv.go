@@ -14,7 +14,7 @@ import (
 // message has them in JSON.
 const csvHead = "id,original_topic,error_message,retry_count,max_retries,payload,status,created_at,updated_at,last_retry_at," +
 	"dlq_topic,dlq_partition,dlq_offset,dlq_timestamp,original_partition,original_offset,original_timestamp," +
-	"consumer_group,error_class,stack_trace,consumer_attempts,dialect,origin_confidence,group_id,parent_id,root_id," +
+	"consumer_group,error_class,stack_trace,consumer_attempts,dialect,origin_confidence,group_id,parent_id,return_confirmed,root_id," +
 	"outcome,outcome_group,outcome_offset,next_attempt_at,finished_at,last_publish_error,last_publish_error_class," +
 	"key,headers,headers_omitted,payload_omitted,payload_size,payload_url,masked\n"
 
@@ -64,9 +64,18 @@ func (c *shown) cellsOfPlaces(dst []byte) []byte {
 	return cellTime(dst, c.Origin.Timestamp)
 }
 
+// csvReturn is return_confirmed; empty for a message that did not come back.
+func (c *shown) csvReturn() string {
+	if c.Parent == uuid.Nil {
+		return ""
+	}
+	return strconv.FormatBool(!c.UnconfirmedReturn)
+}
+
 func (c *shown) cellsOfLife(dst []byte) []byte {
 	dst = cellID(dst, c.Group)
 	dst = cellID(dst, c.Parent)
+	dst = cell(dst, c.csvReturn())
 	dst = cellID(dst, rootOf(c.Message))
 	dst = cell(dst, string(c.Outcome))
 	var group string

@@ -43,6 +43,7 @@ type (
 		OriginConfidence      *entity.Confidence `json:"origin_confidence"`
 		GroupID               *uuid.UUID         `json:"group_id"`
 		ParentID              *uuid.UUID         `json:"parent_id"`
+		ReturnConfirmed       *bool              `json:"return_confirmed"`
 		RootID                uuid.UUID          `json:"root_id"`
 		Outcome               *entity.Outcome    `json:"outcome"`
 		OutcomeGroup          *string            `json:"outcome_group"`
@@ -78,6 +79,10 @@ func referenceMessage(s *Server, m *entity.Message, v view) []byte {
 	if m.Source.Known() {
 		t.DLQPartition, t.DLQOffset = &m.Source.Partition, &m.Source.Offset
 	}
+	if m.Parent != uuid.Nil {
+		confirmed := !m.UnconfirmedReturn
+		t.ReturnConfirmed = &confirmed
+	}
 	if c := m.Consumption; c != nil {
 		t.OutcomeGroup, t.OutcomeOffset = orNull(c.Group), &c.Offset
 	}
@@ -101,6 +106,7 @@ func fullMessage(change ...func(*entity.Message)) entity.Message {
 	partition, offset, attempts := int32(0), int64(-1), 5
 	m := message(idA, func(m *entity.Message) {
 		m.ErrorMessage = "bad \"quote\" \\ \x00\x01\x1f\x7f tab\t nl\n cr\r \b\f <b>&amp; \u2028\u2029 \u202eltr\u200f \u0085 修正 \U0001F600 \xff\xfe"
+		m.UnconfirmedReturn = true
 		m.Status, m.RetryCount, m.Group, m.Parent, m.Root = entity.Dead, 3, idB, idB, idGone
 		m.LastRetryAt, m.UpdatedAt, m.NextAttemptAt = noon.Add(time.Minute), noon.Add(1500*time.Millisecond), noon
 		m.Origin = entity.Origin{Partition: &partition, Offset: &offset, Timestamp: noon, Confidence: entity.FromName}

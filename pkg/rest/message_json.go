@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"strconv"
 	"time"
 	"unicode/utf8"
 
@@ -197,10 +198,21 @@ func (c *shown) appendFailure(dst []byte) []byte {
 	return memberText(dst, "origin_confidence", c.Origin.Confidence)
 }
 
+// appendReturn writes whether a message that came back says what became of its parent's
+// record; null for one that did not come back.
+func appendReturn(dst []byte, m *entity.Message) []byte {
+	dst = member(dst, "return_confirmed")
+	if m.Parent == uuid.Nil {
+		return append(dst, "null"...)
+	}
+	return strconv.AppendBool(dst, !m.UnconfirmedReturn)
+}
+
 // appendLife writes whose child it is, and what became of it.
 func (c *shown) appendLife(dst []byte) []byte {
 	dst = memberID(dst, "group_id", c.Group)
 	dst = memberID(dst, "parent_id", c.Parent)
+	dst = appendReturn(dst, c.Message)
 	dst = memberID(dst, "root_id", rootOf(c.Message))
 	dst = memberText(dst, "outcome", c.Outcome)
 	var group string

@@ -74,7 +74,7 @@ func (s *Store) Store(ctx context.Context, batch repository.Batch) (repository.S
 			s.positions[p] = to
 			stored.Ranges = append(stored.Ranges, p)
 		}
-		for _, found := range s.findReturns(messages, batch.ReturnWindow, now) {
+		for _, found := range s.findReturns(messages, batch, now) {
 			stored.Returns = append(stored.Returns, s.arrive(found, now))
 		}
 		came := make([]*row, len(messages))

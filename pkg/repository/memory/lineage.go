@@ -26,24 +26,32 @@ type arrival struct {
 	parent    *row
 	attempt   entity.Attempt // or what is known of it while it is a claim
 	byContent bool
+	confirmed bool
 }
 
 // findReturns looks for the attempts of messages that are about to be stored.
 // What headers name goes first: an attempt that has such a return is not found by
 // content any more.
-func (s *Store) findReturns(messages []*entity.Message, window time.Duration, now time.Time) []arrival {
+func (s *Store) findReturns(messages []*entity.Message, batch repository.Batch, now time.Time) []arrival {
+	confirmed := func(parent *row, m *entity.Message) bool {
+		return parent.message.Source.TopicID == m.Source.TopicID && m.Source.TopicID != 0 || batch.Declared != nil && batch.Declared(m)
+	}
 	var found []arrival
 	named := map[uuid.UUID]bool{}
 	for _, m := range messages {
 		if parent, attempt, ok := s.named(m); ok {
-			named[attempt.ID] = true
-			found = append(found, arrival{m, parent, attempt, false})
+			a := arrival{m, parent, attempt, false, confirmed(parent, m)}
+			if a.confirmed {
+				named[attempt.ID] = true
+			}
+			found = append(found, a)
 		}
 	}
-	if window <= 0 {
+	if batch.ReturnWindow <= 0 {
 		return found
 	}
-	sent := s.sentSince(now.Add(-window), named)
+	sent := s.sentSince(now.Add(-batch.ReturnWindow), named)
+	taken := map[slot]bool{}
 	for _, m := range messages {
 		if m.Return != nil || m.OriginalTopic == "" {
 			continue
@@ -52,15 +60,35 @@ func (s *Store) findReturns(messages []*entity.Message, window time.Duration, no
 		if hash == 0 {
 			continue
 		}
-		l := likeness{m.OriginalTopic, hash}
-		n := slices.IndexFunc(sent[l], func(a arrival) bool { return a.parent.sentSame(a.attempt.ID, m) })
-		if n < 0 {
-			continue
+		for _, kind := range []bool{true, false} {
+			attempts := sent[likeness{m.OriginalTopic, hash}]
+			n := slices.IndexFunc(attempts, func(a arrival) bool {
+				return confirmed(a.parent, m) == kind && a.parent.open(a.attempt.ID, kind) && !taken[slot{a.attempt.ID, kind}] &&
+					a.parent.sentSame(a.attempt.ID, m)
+			})
+			if n >= 0 {
+				taken[slot{attempts[n].attempt.ID, kind}] = true
+				found = append(found, arrival{m, attempts[n].parent, attempts[n].attempt, true, kind})
+				break
+			}
 		}
-		found = append(found, arrival{m, sent[l][n].parent, sent[l][n].attempt, true})
-		sent[l] = slices.Delete(sent[l], n, n+1)
 	}
 	return found
+}
+
+// slot is for the one return of an attempt that is known by content, confirmed or not.
+type slot struct {
+	attempt   uuid.UUID
+	confirmed bool
+}
+
+// open reports whether the slot of an attempt is free.
+func (r *row) open(attempt uuid.UUID, confirmed bool) bool {
+	if !confirmed {
+		return !r.unconfirmed[attempt]
+	}
+	_, cameBack := r.returns[attempt]
+	return !cameBack
 }
 
 // named returns the attempt that m says it is the return of; false without a
@@ -92,14 +120,13 @@ type likeness struct {
 }
 
 // sentSince returns the attempts that were acknowledged since then, or that began since
-// then and have no result, and for which nothing came back, the latest first.
+// then and have no result, without those that headers name, the latest first.
 func (s *Store) sentSince(then time.Time, named map[uuid.UUID]bool) map[likeness][]arrival {
 	sent := map[likeness][]arrival{}
 	for _, r := range s.rows {
 		for _, a := range r.sent() {
 			hash := r.sentHash(a.ID)
-			_, cameBack := r.returns[a.ID]
-			if hash == 0 || a.EndedAt.Before(then) || cameBack || named[a.ID] {
+			if hash == 0 || a.EndedAt.Before(then) || named[a.ID] {
 				continue
 			}
 			l := likeness{a.Topic, hash}
@@ -152,8 +179,15 @@ func (s *Store) arrive(a arrival, now time.Time) repository.Arrival {
 	at.RetryCount = a.attempt.RetryCount
 	before := *m
 	m.Descend(&at)
-	parent.message.Outcome = entity.Returned
-	if _, known := parent.returns[a.attempt.ID]; !known {
+	if !a.confirmed {
+		m.UnconfirmedReturn = true
+		if a.byContent {
+			if parent.unconfirmed == nil {
+				parent.unconfirmed = map[uuid.UUID]bool{}
+			}
+			parent.unconfirmed[a.attempt.ID] = true
+		}
+	} else if parent.message.Outcome = entity.Returned; parent.open(a.attempt.ID, true) {
 		if parent.returns == nil {
 			parent.returns = map[uuid.UUID]comeback{}
 		}
@@ -168,6 +202,6 @@ func (s *Store) arrive(a arrival, now time.Time) repository.Arrival {
 	}
 	return repository.Arrival{
 		MessageID: m.ID, Parent: m.Parent, Root: m.Root, Topic: m.OriginalTopic,
-		RetryCount: m.RetryCount, MaxRetries: m.MaxRetries, Status: m.Status, ByContent: a.byContent,
+		RetryCount: m.RetryCount, MaxRetries: m.MaxRetries, Status: m.Status, ByContent: a.byContent, Confirmed: a.confirmed,
 	}
 }

@@ -50,14 +50,15 @@ type Store struct {
 
 // row is a message and what a store knows beside it.
 type row struct {
-	message  entity.Message
-	attempts []entity.Attempt
-	number   int // attempts ever started, also over a requeue
-	rescues  int // attempts given back in a row
-	hash     int64
-	returns  map[uuid.UUID]comeback // what came back, by attempt
-	document *document              // what the catalogue has of it; nil: nothing
-	edits    map[uuid.UUID]edit     // by attempt, those that had one
+	message     entity.Message
+	attempts    []entity.Attempt
+	number      int // attempts ever started, also over a requeue
+	rescues     int // attempts given back in a row
+	hash        int64
+	returns     map[uuid.UUID]comeback // what came back, by attempt
+	unconfirmed map[uuid.UUID]bool     // attempts of which an unconfirmed return is known by content
+	document    *document              // what the catalogue has of it; nil: nothing
+	edits       map[uuid.UUID]edit     // by attempt, those that had one
 }
 
 // New returns an empty store whose clock is now.

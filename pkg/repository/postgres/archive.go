@@ -224,6 +224,19 @@ const (
 	)
 	SELECT count(*) FROM gone`
 
+	// What is known of unconfirmed returns goes after the message that came back.
+	purgeUnconfirmedQuery = `
+	WITH gone AS (
+		DELETE FROM dlq.unconfirmed_returns WHERE child_id = ANY (ARRAY(
+			SELECT r.child_id FROM dlq.unconfirmed_returns r
+			WHERE r.returned_at < coalesce($1::timestamptz, now()) - make_interval(days => $2)
+			  AND NOT EXISTS (SELECT FROM dlq.dlq_messages m WHERE m.id = r.child_id)
+			  AND NOT EXISTS (SELECT FROM dlq.archive_ids a WHERE a.id = r.child_id)
+			LIMIT $3 FOR UPDATE SKIP LOCKED))
+		RETURNING 1
+	)
+	SELECT count(*) FROM gone`
+
 	purgeAuditQuery = `SELECT dlq.purge_audit($1, $2)`
 
 	// Edits go with their message, unless a program deleted it that knows of none. It
@@ -271,6 +284,7 @@ func (s *Store) PurgeBookkeeping(ctx context.Context, redriveDays, auditDays, ba
 		{"purge idempotency keys", purgeKeysQuery, []any{s.clock(), repository.KeyLife.Microseconds(), batch}},
 		{"purge redrives", purgeRedrivesQuery, []any{s.clock(), redriveDays, batch}},
 		{"purge returns", purgeReturnsQuery, []any{s.clock(), redriveDays, batch}},
+		{"purge unconfirmed returns", purgeUnconfirmedQuery, []any{s.clock(), redriveDays, batch}},
 		{"purge the audit trail", purgeAuditQuery, []any{auditDays, batch}},
 		{"purge documents of nothing", purgeStraysQuery, []any{batch}},
 		{"purge blocks of nothing", purgeBlocksQuery, []any{batch, blockKept.Microseconds()}},

@@ -152,23 +152,23 @@ const (
 // A return that is known by content while its attempt is a claim may find, once the
 // parent is locked, that the attempt has ended. If nothing was sent, an equal record
 // came in at that moment: it stays a child, which only makes it stop earlier, and says
-// nothing about the attempt.
+// nothing about the attempt. The parent of a return that is not confirmed is not touched.
 const storeReturnsQuery = moveSteps + `, record AS MATERIALIZED (
 		SELECT r.* FROM ` + recordRows + `
 	), stored AS (
 		` + insertRecords + `record
 	), back AS MATERIALIZED (
 		SELECT b.*, r.parent_id, r.status, r.retry_count, r.max_retries
-		FROM unnest($35::uuid[], $36::uuid[], $37::uuid[], $38::bool[], $39::bool[])
-			WITH ORDINALITY AS b (child_id, attempt_id, redrive_id, by_content, claimed, ord)
+		FROM unnest($35::uuid[], $36::uuid[], $37::uuid[], $38::bool[], $39::bool[], $40::bool[])
+			WITH ORDINALITY AS b (child_id, attempt_id, redrive_id, by_content, claimed, confirmed, ord)
 		JOIN record r ON r.id = b.child_id
 	), parent AS MATERIALIZED (
 		SELECT id, claim_id, outcome FROM dlq.dlq_messages
-		WHERE id IN (SELECT parent_id FROM back)
+		WHERE id IN (SELECT parent_id FROM back WHERE confirmed)
 		ORDER BY id FOR NO KEY UPDATE
 	), proven AS MATERIALIZED (
 		SELECT b.* FROM back b LEFT JOIN parent p ON p.id = b.parent_id
-		WHERE NOT b.claimed OR p.id IS NULL OR p.claim_id = b.attempt_id OR p.outcome IS NOT NULL
+		WHERE b.confirmed AND (NOT b.claimed OR p.id IS NULL OR p.claim_id = b.attempt_id OR p.outcome IS NOT NULL)
 	), returned AS (
 		UPDATE dlq.dlq_messages m SET outcome = 'returned' FROM (SELECT DISTINCT parent_id FROM proven) p WHERE m.id = p.parent_id
 	), archived_parent AS MATERIALIZED (
@@ -190,9 +190,14 @@ const storeReturnsQuery = moveSteps + `, record AS MATERIALIZED (
 		SELECT attempt_id, parent_id, child_id, redrive_id, true, coalesce($31::timestamptz, clock_timestamp())
 		FROM proven WHERE by_content
 		ORDER BY attempt_id
+	), unconfirmed AS (
+		INSERT INTO dlq.unconfirmed_returns (child_id, attempt_id, parent_id, by_content, returned_at)
+		SELECT child_id, attempt_id, parent_id, by_content, coalesce($31::timestamptz, clock_timestamp())
+		FROM back WHERE NOT confirmed
+		ORDER BY attempt_id
 	), audit AS (
 		INSERT INTO dlq.audit (at, action, kind, object_id, to_state, retry_count, actor, reason)
-		SELECT coalesce($31::timestamptz, clock_timestamp()), 'dead', 'message', child_id, status, retry_count, $40,
+		SELECT coalesce($31::timestamptz, clock_timestamp()), 'dead', 'message', child_id, status, retry_count, $41,
 			format('came back after %s of %s attempts', retry_count, max_retries)
 		FROM back WHERE status = 'DEAD'
 	)
@@ -246,7 +251,7 @@ func (in *incoming) arrivals(stored []repository.Partition) []repository.Arrival
 		}
 		out = append(out, repository.Arrival{
 			MessageID: m.ID, Parent: m.Parent, Root: m.Root, Topic: m.OriginalTopic,
-			RetryCount: m.RetryCount, MaxRetries: m.MaxRetries, Status: m.Status, ByContent: c.byContent,
+			RetryCount: m.RetryCount, MaxRetries: m.MaxRetries, Status: m.Status, ByContent: c.byContent, Confirmed: c.confirmed,
 		})
 	}
 	return out

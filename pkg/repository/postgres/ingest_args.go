@@ -20,15 +20,18 @@ func (s *Store) storeArgs(in incoming) []any {
 func returnArgs(in incoming) []any {
 	n := len(in.back)
 	children, attempts, redrives := newColumn(oidUUID, n, 16), newColumn(oidUUID, n, 16), newColumn(oidUUID, n, 16)
-	byContent, claimed := newColumn(oidBool, n, 1), newColumn(oidBool, n, 1)
+	byContent, claimed, confirmed := newColumn(oidBool, n, 1), newColumn(oidBool, n, 1), newColumn(oidBool, n, 1)
 	for _, c := range in.back {
 		children.uuid(in.Messages[c.message].ID)
 		attempts.uuid(c.attempt)
 		redrives.optionalUUID(c.redrive)
 		byContent.bool(c.byContent)
 		claimed.bool(c.claimed)
+		confirmed.bool(c.confirmed)
 	}
-	return []any{children.arg(), attempts.arg(), redrives.arg(), byContent.arg(), claimed.arg(), entity.ActorIngest}
+	return []any{
+		children.arg(), attempts.arg(), redrives.arg(), byContent.arg(), claimed.arg(), confirmed.arg(), entity.ActorIngest,
+	}
 }
 
 func rangeArgs(ranges []repository.Range) []any {

@@ -21,6 +21,7 @@ type comeback struct {
 	redrive   uuid.UUID // that made the attempt; uuid.Nil for none
 	byContent bool
 	claimed   bool // the attempt had no result yet; only asked of those known by content
+	confirmed bool // it came in the parent's dead-letter topic, or in a declared one
 }
 
 // withParents returns the messages of a batch with those made children whose
@@ -30,12 +31,13 @@ type comeback struct {
 // the caller's.
 func (s *Store) withParents(ctx context.Context, batch repository.Batch, hashes []int64) ([]entity.Message, []comeback, error) {
 	messages := batch.Messages
-	children, err := s.returnsByHeaders(ctx, messages)
+	declared := declarations(batch)
+	children, err := s.returnsByHeaders(ctx, messages, declared)
 	if err != nil {
 		return nil, nil, err
 	}
 	if batch.ReturnWindow > 0 {
-		found, err := s.returnsByContent(ctx, messages, hashes, batch.ReturnWindow, children)
+		found, err := s.returnsByContent(ctx, messages, hashes, batch.ReturnWindow, declared, children)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -53,6 +55,15 @@ func (s *Store) withParents(ctx context.Context, batch repository.Batch, hashes 
 	return messages, back, nil
 }
 
+// declarations returns what says whether a message of the batch came in a dead-letter
+// topic that is declared for its original topic.
+func declarations(batch repository.Batch) func(*entity.Message) bool {
+	if batch.Declared == nil {
+		return func(*entity.Message) bool { return false }
+	}
+	return batch.Declared
+}
+
 // child is a return and what it inherits.
 type child struct {
 	comeback
@@ -67,33 +78,40 @@ type childRow struct {
 	Root       uuid.NullUUID `db:"root_id"`
 	RetryCount int           `db:"retry_count"`
 	Claimed    bool          `db:"claimed"`
+	Confirmed  bool          `db:"confirmed"`
 }
 
 func (r *childRow) child(message int, byContent bool) child {
 	return child{
-		comeback: comeback{message: message, attempt: r.Attempt, redrive: r.Redrive.UUID, byContent: byContent, claimed: r.Claimed},
+		comeback: comeback{message: message, attempt: r.Attempt, redrive: r.Redrive.UUID, byContent: byContent, claimed: r.Claimed, confirmed: r.Confirmed},
 		parent:   entity.Message{ID: r.Parent, Root: r.Root.UUID, RetryCount: r.RetryCount},
 	}
 }
+
+// isConfirmed is whether the return s came in the dead-letter topic of its parent p, or in
+// one that is declared.
+const isConfirmed = `(s.declared OR coalesce(p.dlq_topic_id = s.dlq_topic_id, false)) AS confirmed`
 
 // parentQuery proves returns by headers: the attempt that a record names must be
 // one of the message that it names, live or archived, and have gone to the topic
 // in which the record failed. An attempt without a result is still a claim.
 const parentQuery = `
 	WITH said AS (
-		SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[]) WITH ORDINALITY AS s (parent, attempt, topic, ord)
+		SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::int4[], $5::bool[])
+			WITH ORDINALITY AS s (parent, attempt, topic, dlq_topic_id, declared, ord)
 	), parent AS (
-		SELECT id, root_id, retry_count, original_topic, claim_id, claim_topic, claim_redrive_id
+		SELECT id, root_id, retry_count, original_topic, claim_id, claim_topic, claim_redrive_id, dlq_topic_id
 		FROM dlq.dlq_messages WHERE id = ANY ($1::uuid[])
 		UNION ALL
 		SELECT m.* FROM dlq.archive_ids kept CROSS JOIN LATERAL (
-			SELECT id, root_id, retry_count, original_topic, claim_id, claim_topic, claim_redrive_id
+			SELECT id, root_id, retry_count, original_topic, claim_id, claim_topic, claim_redrive_id, dlq_topic_id
 			FROM dlq.dlq_messages_archive a WHERE a.id = kept.id AND a.archived_at = kept.archived_at OFFSET 0
 		) m WHERE kept.id = ANY ($1::uuid[])
 	)
 	SELECT s.ord, s.attempt AS attempt_id, p.id AS parent_id, p.root_id,
 		coalesce(a.retry_count, p.retry_count) AS retry_count,
-		CASE WHEN a.message_id IS NULL THEN p.claim_redrive_id ELSE a.redrive_id END AS redrive_id
+		CASE WHEN a.message_id IS NULL THEN p.claim_redrive_id ELSE a.redrive_id END AS redrive_id,
+		` + isConfirmed + `
 	FROM said s JOIN parent p ON p.id = s.parent
 	LEFT JOIN dlq.attempts a ON a.message_id = s.parent AND a.attempt_id = s.attempt AND a.target_topic = s.topic
 	WHERE a.message_id IS NOT NULL
@@ -101,7 +119,9 @@ const parentQuery = `
 	ORDER BY s.ord`
 
 // returnsByHeaders asks nothing when no message says that it is a return.
-func (s *Store) returnsByHeaders(ctx context.Context, messages []entity.Message) ([]child, error) {
+func (s *Store) returnsByHeaders(
+	ctx context.Context, messages []entity.Message, isDeclared func(*entity.Message) bool,
+) ([]child, error) {
 	var said []int
 	for i := range messages {
 		if messages[i].Return != nil {
@@ -113,13 +133,17 @@ func (s *Store) returnsByHeaders(ctx context.Context, messages []entity.Message)
 	}
 	n := len(said)
 	parents, attempts, topics := newColumn(oidUUID, n, 16), newColumn(oidUUID, n, 16), newColumn(oidText, n, 24)
+	deadLetters, declared := newColumn(oidInt4, n, 4), newColumn(oidBool, n, 1)
 	for _, i := range said {
 		parents.uuid(messages[i].Return.Parent)
 		attempts.uuid(messages[i].Return.Attempt)
 		topics.text(messages[i].OriginalTopic)
+		deadLetters.int32(messages[i].Source.TopicID)
+		declared.bool(isDeclared(&messages[i]))
 	}
 	var found []childRow
-	if err := s.selectRows(ctx, &found, parentQuery, parents.arg(), attempts.arg(), topics.arg()); err != nil {
+	err := s.selectRows(ctx, &found, parentQuery, parents.arg(), attempts.arg(), topics.arg(), deadLetters.arg(), declared.arg())
+	if err != nil {
 		return nil, err
 	}
 	children := make([]child, len(found))
@@ -179,11 +203,11 @@ const sentBytes = `
 // messages of it, the latest first: the bytes that they sent must be the same, and
 // nothing may have come back for them yet.
 var sameQuery = `
-	SELECT s.ord, c.attempt_id, c.redrive_id, c.retry_count, c.claimed, c.parent_id, c.root_id
-	FROM unnest($3::bigint[], $4::text[], $5::bytea[], $6::bytea[], $7::int4[])
-		WITH ORDINALITY AS s (record_hash, topic, key, value, messages, ord)
+	SELECT s.ord, c.attempt_id, c.redrive_id, c.retry_count, c.claimed, c.confirmed, c.parent_id, c.root_id
+	FROM unnest($3::bigint[], $4::text[], $5::bytea[], $6::bytea[], $7::int4[], $9::int4[], $10::bool[])
+		WITH ORDINALITY AS s (record_hash, topic, key, value, messages, dlq_topic_id, declared, ord)
 	CROSS JOIN LATERAL (
-		SELECT a.attempt_id, a.redrive_id, a.retry_count, a.claimed, p.id AS parent_id, p.root_id, a.sent_at
+		SELECT a.attempt_id, a.redrive_id, a.retry_count, a.claimed, p.id AS parent_id, p.root_id, a.sent_at, p.confirmed
 		FROM (
 			SELECT a.message_id, a.attempt_id, a.redrive_id, a.retry_count, false AS claimed, a.ended_at AS sent_at
 			FROM dlq.attempts a WHERE ` + sentSame + `
@@ -200,29 +224,34 @@ var sameQuery = `
 		) a
 		LEFT JOIN dlq.edits e ON e.message_id = a.message_id AND e.attempt_id = a.attempt_id
 		CROSS JOIN LATERAL (
-			SELECT id, root_id FROM dlq.dlq_messages m WHERE m.id = a.message_id AND ` + sentBytes + `
+			SELECT p.id, p.root_id, ` + isConfirmed + ` FROM (
+			SELECT id, root_id, dlq_topic_id FROM dlq.dlq_messages m WHERE m.id = a.message_id AND ` + sentBytes + `
 			UNION ALL
-			SELECT m.id, m.root_id FROM dlq.archive_ids kept JOIN dlq.dlq_messages_archive m ON m.id = kept.id AND m.archived_at = kept.archived_at
+			SELECT m.id, m.root_id, m.dlq_topic_id FROM dlq.archive_ids kept JOIN dlq.dlq_messages_archive m ON m.id = kept.id AND m.archived_at = kept.archived_at
 			WHERE kept.id = a.message_id AND ` + sentBytes + `
+			) p
 		) p
 		WHERE NOT a.attempt_id = ANY ($8::uuid[])
-		  AND NOT EXISTS (SELECT FROM dlq.returns r WHERE r.attempt_id = a.attempt_id)
-		ORDER BY a.sent_at DESC, p.id DESC LIMIT s.messages
+		  AND CASE WHEN p.confirmed THEN NOT EXISTS (SELECT FROM dlq.returns r WHERE r.attempt_id = a.attempt_id)
+		           ELSE NOT EXISTS (SELECT FROM dlq.unconfirmed_returns r WHERE r.attempt_id = a.attempt_id AND r.by_content) END
+		ORDER BY p.confirmed DESC, a.sent_at DESC, p.id DESC LIMIT s.messages
 	) c
-	ORDER BY s.ord, c.sent_at DESC, c.parent_id DESC`
+	ORDER BY s.ord, c.confirmed DESC, c.sent_at DESC, c.parent_id DESC`
 
 // likeness is what messages have in common that may be returns of the same
 // attempts.
 type likeness struct {
-	topic string
-	hash  int64
+	topic      string
+	hash       int64
+	deadLetter int32 // the dead-letter topic that they came in
 }
 
 // returnsByContent finds the parents of messages that say nothing: frameworks may
 // drop our headers. An attempt has one such return at most, and none when other
 // has a return of it.
 func (s *Store) returnsByContent(
-	ctx context.Context, messages []entity.Message, hashes []int64, window time.Duration, other []child,
+	ctx context.Context, messages []entity.Message, hashes []int64, window time.Duration, isDeclared func(*entity.Message) bool,
+	other []child,
 ) ([]child, error) {
 	alike, order := group(messages, hashes)
 	if len(order) == 0 {
@@ -243,10 +272,12 @@ func (s *Store) returnsByContent(
 	same := sameArgs{window: window.Microseconds(), moment: s.clock()}
 	for _, ord := range sent {
 		l := order[ord-1]
-		same.add(l, messages, alike[l])
+		same.add(l, messages, alike[l], isDeclared)
 	}
 	for _, c := range other {
-		same.taken = append(same.taken, c.attempt)
+		if c.confirmed {
+			same.taken = append(same.taken, c.attempt)
+		}
 	}
 	return s.match(ctx, same)
 }
@@ -259,7 +290,7 @@ func group(messages []entity.Message, hashes []int64) (alike map[likeness][]int,
 		if m.Return != nil || m.OriginalTopic == "" || hashes[i] == 0 {
 			continue
 		}
-		l := likeness{topic: m.OriginalTopic, hash: hashes[i]}
+		l := likeness{topic: m.OriginalTopic, hash: hashes[i], deadLetter: m.Source.TopicID}
 		if alike == nil {
 			alike = make(map[likeness][]int)
 		}
@@ -279,13 +310,16 @@ type sameArgs struct {
 	like   []likeness
 	first  []*entity.Message
 	groups [][]int
-	taken  []uuid.UUID // attempts that have a return in this batch already
+	// declared: the dead-letter topic is declared for the original topic of the group.
+	declared []bool
+	taken    []uuid.UUID // attempts that have a confirmed return in this batch already
 }
 
 // add leaves out messages that have no more than the number in common with the
 // first: two such records are not worth a second statement, ever.
-func (a *sameArgs) add(l likeness, messages []entity.Message, alike []int) {
+func (a *sameArgs) add(l likeness, messages []entity.Message, alike []int, isDeclared func(*entity.Message) bool) {
 	first := &messages[alike[0]]
+	a.declared = append(a.declared, isDeclared(first))
 	a.like, a.first = append(a.like, l), append(a.first, first)
 	a.groups = append(a.groups, slices.DeleteFunc(alike, func(i int) bool { return !sameRecord(first, &messages[i]) }))
 }
@@ -294,7 +328,10 @@ func (a *sameArgs) args() []any {
 	n := len(a.groups)
 	hashes, topics, counts := newColumn(oidInt8, n, 8), newColumn(oidText, n, 24), newColumn(oidInt4, n, 4)
 	keys, values := newColumn(oidBytea, n, 64), newColumn(oidBytea, n, 1024)
+	deadLetters, declared := newColumn(oidInt4, n, 4), newColumn(oidBool, n, 1)
 	for i, l := range a.like {
+		deadLetters.int32(l.deadLetter)
+		declared.bool(a.declared[i])
 		hashes.int64(l.hash)
 		topics.text(l.topic)
 		keys.bytes(a.first[i].Record.Key)
@@ -303,6 +340,7 @@ func (a *sameArgs) args() []any {
 	}
 	return []any{
 		a.window, a.moment, hashes.arg(), topics.arg(), keys.arg(), values.arg(), counts.arg(), uuids(a.taken),
+		deadLetters.arg(), declared.arg(),
 	}
 }
 
@@ -313,10 +351,21 @@ func (s *Store) match(ctx context.Context, same sameArgs) ([]child, error) {
 	if err := s.selectRows(ctx, &found, sameQuery, same.args()...); err != nil {
 		return nil, err
 	}
-	children := make([]child, len(found))
+	// Groups of several dead-letter topics may have found the same attempt.
+	type place struct {
+		attempt   uuid.UUID
+		confirmed bool
+	}
+	taken := make(map[place]bool, len(found))
+	children := make([]child, 0, len(found))
 	for i := range found {
+		p := place{found[i].Attempt, found[i].Confirmed}
+		if taken[p] {
+			continue
+		}
+		taken[p] = true
 		g := found[i].Ord - 1
-		children[i] = found[i].child(same.groups[g][0], true)
+		children = append(children, found[i].child(same.groups[g][0], true))
 		same.groups[g] = same.groups[g][1:]
 	}
 	return children, nil
@@ -331,5 +380,6 @@ func sameRecord(a, b *entity.Message) bool {
 // attempt, or none.
 func takenMeanwhile(err error) bool {
 	var pe *pq.Error
-	return errors.As(err, &pe) && (pe.Code == "23505" && pe.Constraint == "returns_pkey" || pe.Code == "40P01")
+	return errors.As(err, &pe) && (pe.Code == "23505" &&
+		(pe.Constraint == "returns_pkey" || pe.Constraint == "idx_unconfirmed_returns_content") || pe.Code == "40P01")
 }

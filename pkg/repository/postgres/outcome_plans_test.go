@@ -41,7 +41,7 @@ func TestOutcomePlans(t *testing.T) {
 		{"WhatWasSent", sentQuery, []string{day, "NULL", hashes, topics}, []string{"idx_attempts_record_hash", "idx_dlq_messages_claimed_hash"}},
 		{
 			"WhoSentIt", sameQuery,
-			[]string{day, "NULL", hashes, topics, bytes, bytes, one, "'{}'"},
+			[]string{day, "NULL", hashes, topics, bytes, bytes, one, "'{}'", one, "'{" + strings.Repeat("f,", 999) + "f}'"},
 			[]string{"idx_attempts_record_hash", "idx_dlq_messages_claimed_hash", "dlq_messages_pkey", "dlq_messages_archive_pkey", "edits_pkey", "returns_pkey"},
 		},
 		{"OneMessage", getQuery, []string{"'" + resolved.String() + "'", "-1"}, []string{"dlq_messages_pkey", "attempts_pkey", "committed_offsets_pkey"}},

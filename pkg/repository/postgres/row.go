@@ -44,6 +44,8 @@ type row struct {
 	ParentID uuid.NullUUID `db:"parent_id"`
 	RootID   uuid.NullUUID `db:"root_id"`
 
+	UnconfirmedReturn sql.NullBool `db:"unconfirmed_return"`
+
 	ClaimID        uuid.NullUUID  `db:"claim_id"`
 	ClaimExpiresAt sql.NullTime   `db:"claim_expires_at"`
 	ClaimTopic     sql.NullString `db:"claim_topic"`
@@ -95,6 +97,7 @@ const stateColumnsBehind = `, m.retry_count, m.max_retries, m.status,
 	t.name AS dlq_topic, m.dlq_topic_id, m.dlq_incarnation_id, m.dlq_partition, m.dlq_offset, m.dlq_timestamp,
 	m.original_partition, m.original_offset, m.original_timestamp, m.origin_confidence,
 	m.consumer_group, m.consumer_attempts, m.dialect, m.error_class, m.group_id, m.parent_id, m.root_id,
+	CASE WHEN m.parent_id IS NOT NULL THEN (SELECT true FROM dlq.unconfirmed_returns u WHERE u.child_id = m.id) END AS unconfirmed_return,
 	m.claim_id, m.claim_expires_at, m.claim_topic, m.claim_topic_id, m.claim_partition, m.claim_end_offset, m.claim_redrive_id,
 	m.unsettled,
 	m.next_attempt_at, m.last_publish_error, m.last_publish_error_class, m.outcome`
@@ -188,6 +191,7 @@ func (r *row) message() entity.Message {
 		Group:                 r.Group.UUID,
 		Parent:                r.ParentID.UUID,
 		Root:                  r.RootID.UUID,
+		UnconfirmedReturn:     r.UnconfirmedReturn.Bool,
 		Unsettled:             r.Unsettled.Bool,
 		NextAttemptAt:         moment(r.NextAttemptAt),
 		LastPublishError:      r.LastPublishError.String,

@@ -107,6 +107,8 @@ func (r *scannedRow) place(column string) any {
 		return (*idCell)(&r.ParentID)
 	case "root_id":
 		return (*idCell)(&r.RootID)
+	case "unconfirmed_return":
+		return (*boolCell)(&r.UnconfirmedReturn)
 	case "claim_id":
 		return (*idCell)(&r.ClaimID)
 	case "claim_expires_at":

@@ -50,6 +50,9 @@ func (h *harness) acknowledge(c repository.Claim) {
 	}
 }
 
+// always declares every dead-letter topic.
+func always(*entity.Message) bool { return true }
+
 // comeBack stores a message that says it is the return of attempt, and returns
 // it as it was kept.
 func (h *harness) comeBack(parent, attempt uuid.UUID, changes ...func(*entity.Message)) entity.Message {
@@ -59,6 +62,7 @@ func (h *harness) comeBack(parent, attempt uuid.UUID, changes ...func(*entity.Me
 		m.Return = &entity.Return{Parent: parent, Attempt: attempt}
 	}}, changes...)
 	b := h.batch(s, h.position(s, 0), 1, changes...)
+	b.Declared = always
 	id := b.Messages[0].ID
 	h.store(b, 1)
 	return h.get(id)
@@ -156,6 +160,7 @@ func lineageRedelivered(h *harness) {
 	c := h.sendBack(m.ID)
 	s := h.open("returns.dlq", 0, 0)
 	b := h.batch(s, 0, 1, func(m *entity.Message) { m.Return = &entity.Return{Parent: c.MessageID, Attempt: c.ID} })
+	b.Declared = always
 	h.store(b, 1)
 	h.store(b, 0)
 	h.acknowledge(c)

@@ -34,6 +34,11 @@ func returnsPromises() []promise {
 		{"ResultThatNothingWasSentTakesItBack", returnsRefuted},
 		{"HeadersOutlastAResultThatNothingWasSent", returnsHeadersNotRefuted},
 		{"ReturnAndResultInAnyOrder", returnsRace},
+		{"FromAnotherDeadLetterTopicChangesNoOutcome", returnsUnconfirmed},
+		{"FromADeclaredDeadLetterTopicIsConfirmed", returnsDeclared},
+		{"UnconfirmedLineEndsAtTheLimit", returnsUnconfirmedLine},
+		{"ConfirmedParentGoesFirst", returnsConfirmedFirst},
+		{"EqualMessagesOfSeveralDeadLetterTopics", returnsSeveralTopics},
 		{"ForeignHeadersAreNotLookedFor", returnsForeign},
 		{"AttemptThatHeadersNameIsTaken", returnsHeaders},
 		{"AttemptNamedInTheSameBatchIsTaken", returnsSameBatch},
@@ -92,12 +97,13 @@ func (h *harness) wantReturn(got []repository.Arrival, child entity.Message, par
 	want := repository.Arrival{
 		MessageID: child.ID, Parent: parent, Root: got[0].Root, Topic: child.OriginalTopic,
 		RetryCount: count, MaxRetries: child.MaxRetries, Status: got[0].Status, ByContent: true,
+		Confirmed: true,
 	}
 	if got[0] != want {
 		h.Errorf("Store found %+v, want %+v", got[0], want)
 	}
 	m := h.get(child.ID)
-	if m.Parent != parent || m.RetryCount != count || m.Root != want.Root || m.Status != want.Status {
+	if m.UnconfirmedReturn || m.Parent != parent || m.RetryCount != count || m.Root != want.Root || m.Status != want.Status {
 		h.Errorf("child has parent %s, root %s, %d attempts, %s, want %s, %s, %d, %s",
 			m.Parent, m.Root, m.RetryCount, m.Status, parent, want.Root, count, want.Status)
 	}
@@ -397,6 +403,118 @@ func (h *harness) raceLine(key string, order func(store, finish func())) {
 			h.Errorf("%s: parent is %s, outcome %q, want RESOLVED, returned", key, p.Status, p.Outcome)
 		}
 	}
+}
+
+const foreign = "gamma.dlq.v1"
+
+// arrivesIn is arrives for the end of any dead-letter topic, which may be declared.
+func (h *harness) arrivesIn(topic string, declared bool, changes ...func(*entity.Message)) (entity.Message, []repository.Arrival) {
+	h.Helper()
+	s := h.open(topic, 0, 0)
+	b := h.batch(s, h.position(s, 0), 1, append([]func(*entity.Message){keyed("k", "v")}, changes...)...)
+	b.ReturnWindow, b.Declared = window, func(*entity.Message) bool { return declared }
+	return b.Messages[0], h.arrive(b)
+}
+
+// wantUnconfirmed checks a return that says nothing about its parent's record.
+func (h *harness) wantUnconfirmed(got []repository.Arrival, child entity.Message, parent uuid.UUID, count int) {
+	h.Helper()
+	if len(got) != 1 || got[0].MessageID != child.ID || got[0].Parent != parent || got[0].Confirmed {
+		h.Fatalf("Store found the returns %+v, want %s, an unconfirmed one of %s", got, child.ID, parent)
+	}
+	if m := h.get(child.ID); !m.UnconfirmedReturn || m.Parent != parent || m.RetryCount != count {
+		h.Errorf("child has parent %s, %d attempts, unconfirmed: %v, want %s, %d, true", m.Parent, m.RetryCount, m.UnconfirmedReturn, parent, count)
+	}
+}
+
+// returnsUnconfirmed: one may forge what one may read, headers or content, into the
+// dead-letter topic that one may write to.
+func returnsUnconfirmed(h *harness) {
+	m, _ := h.arrives(1)
+	c := intent(m[0].ID)
+	c.RedriveID = h.create(retryAll()).ID
+	h.claimAll(c)
+	named := func(m *entity.Message) { m.Return = &entity.Return{Parent: c.MessageID, Attempt: c.ID} }
+	for _, forged := range [][]func(*entity.Message){{named}, {}} {
+		child, got := h.arrivesIn(foreign, false, forged...)
+		h.wantUnconfirmed(got, child, c.MessageID, 1)
+	}
+	h.finish(c, entity.Acknowledged)
+	again, got := h.arrivesIn(foreign, false, named)
+	h.wantUnconfirmed(got, again, c.MessageID, 1)
+	once, got := h.arrivesIn(foreign, false)
+	if len(got) != 0 {
+		h.Errorf("Store found the returns %+v, want none: the attempt has an unconfirmed one", got)
+	}
+	h.wantForeign(h.get(once.ID))
+	h.wantOutcome(c.MessageID, entity.Published)
+	if r := h.redrive(c.RedriveID); r.Counts.Returned != 0 {
+		h.Errorf("the redrive counts %d returns, want 0", r.Counts.Returned)
+	}
+
+	child, got := h.arrives(1)
+	h.wantReturn(got, child[0], c.MessageID, 1)
+	if r := h.redrive(c.RedriveID); r.Counts.Returned != 1 {
+		h.Errorf("the redrive counts %d returns, want 1", r.Counts.Returned)
+	}
+}
+
+func returnsDeclared(h *harness) {
+	m := h.sent()
+	child, got := h.arrivesIn(foreign, true)
+	h.wantReturn(got, child, m.ID, 1)
+
+	second, _ := h.arrives(1, keyed("other", "v"))
+	c := h.claim(second[0].ID)
+	_, got = h.arrivesIn(foreign, true, func(m *entity.Message) { m.Return = &entity.Return{Parent: c.MessageID, Attempt: c.ID} })
+	if len(got) != 1 || !got[0].Confirmed || got[0].ByContent {
+		h.Errorf("Store found the returns %+v, want a confirmed one by headers", got)
+	}
+	h.wantOutcome(c.MessageID, entity.Returned)
+}
+
+func returnsUnconfirmedLine(h *harness) {
+	m, _ := h.arrives(1)
+	last := m[0]
+	for trip := 1; trip <= entity.DefaultMaxRetries; trip++ {
+		h.clock.Advance(time.Minute)
+		h.attempt(last.ID, entity.Acknowledged)
+		parent := last.ID
+		var got []repository.Arrival
+		last, got = h.arrivesIn(fmt.Sprintf("hop-%d.dlq.v1", trip), false)
+		h.wantUnconfirmed(got, last, parent, trip)
+		h.wantOutcome(parent, entity.Published)
+	}
+	h.wantStatus(last.ID, entity.Dead)
+}
+
+// returnsConfirmedFirst: the later attempt is that of a message of another dead-letter
+// topic.
+func returnsConfirmedFirst(h *harness) {
+	m := h.sent()
+	other, _ := h.arrivesIn(foreign, false, func(m *entity.Message) { m.Return = &entity.Return{} })
+	h.attempt(other.ID, entity.Acknowledged)
+	child, got := h.arrives(1)
+	h.wantReturn(got, child[0], m.ID, 1)
+}
+
+func returnsSeveralTopics(h *harness) {
+	m := h.sent()
+	var b repository.Batch
+	for _, topic := range []string{foreign, "delta.dlq.v1", deadLetter} {
+		s := h.open(topic, 0, 0)
+		part := h.batch(s, h.position(s, 0), 1, keyed("k", "v"))
+		b.Ranges, b.Messages = append(b.Ranges, part.Ranges...), append(b.Messages, part.Messages...)
+	}
+	b.ReturnWindow = window
+	got := h.arrive(b)
+	if len(got) != 2 || got[0].Confirmed == got[1].Confirmed {
+		h.Errorf("Store found the returns %+v, want a confirmed and an unconfirmed one", got)
+	}
+	if child := h.get(b.Messages[2].ID); child.Parent != m.ID || child.UnconfirmedReturn {
+		h.Errorf("the return in the parent's topic has parent %s, unconfirmed: %v", child.Parent, child.UnconfirmedReturn)
+	}
+	h.wantOutcome(m.ID, entity.Returned)
 }
 
 // returnsForeign: what says that it is a return, and is not, is another record
