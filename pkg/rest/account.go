@@ -26,14 +26,14 @@ var (
 	errNoRoom = errors.New("no room for the answer now")
 )
 
-// limits are what requests share: answers under way, exports under way, and the bytes
-// of answers that are in memory.
+// limits are what requests share: answers under way, exports under way, the bytes of
+// answers that are in memory, and one value that is larger than a share of those.
 type limits struct {
-	pages, exports, bytes *budget
+	pages, exports, bytes, large *budget
 }
 
 func newLimits(cfg Config) limits {
-	return limits{newBudget(int64(cfg.MaxPages)), newBudget(int64(cfg.MaxExports)), newBudget(cfg.BufferBytes)}
+	return limits{newBudget(int64(cfg.MaxPages)), newBudget(int64(cfg.MaxExports)), newBudget(cfg.BufferBytes), newBudget(1)}
 }
 
 // account is what one request has of the limits. The calls of the API that a page of
@@ -48,11 +48,13 @@ type account struct {
 	reserved int64   // bytes
 	taken    int64   // of them, by what was read
 	wanted   int64   // by a read that ended for want of room
+	large    bool    // it has a value that is larger than a share
 }
 
 type accountKey struct{}
 
-// accountOf is the account of a request that the console answers, nil of any other.
+// accountOf is the account of a read, and of a request that the console answers; nil of
+// any other.
 func accountOf(ctx context.Context) *account {
 	a, _ := ctx.Value(accountKey{}).(*account)
 	return a
@@ -111,6 +113,25 @@ func (a *account) makeRoom(ctx context.Context, mark int64) error {
 	return nil
 }
 
+// takeValue reserves room for a value of that size which is held whole. Of those that
+// are larger than what one principal may have, one at a time is in memory; the others
+// wait for it.
+func (a *account) takeValue(ctx context.Context, size int64) error {
+	if size <= a.limits.bytes.share/2 {
+		return a.Take(size)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.large {
+		return nil
+	}
+	if err := a.limits.large.wait(ctx, a.who, 1); err != nil {
+		return a.refusal(err, a.limits.large)
+	}
+	a.large = true
+	return nil
+}
+
 // settle gives back what was reserved and not taken: all has been read.
 func (a *account) settle() {
 	a.mu.Lock()
@@ -125,7 +146,7 @@ func (a *account) settle() {
 func (a *account) hold(n int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if n > a.reserved {
+	if n > a.reserved && !a.large {
 		a.limits.bytes.force(a.who, n-a.reserved)
 		a.reserved = n
 	}
@@ -146,7 +167,10 @@ func (a *account) close() {
 	}
 	a.limits.bytes.release(a.who, a.reserved)
 	a.slot.release(a.who, 1)
-	a.slot, a.reserved, a.taken = nil, 0, 0
+	if a.large {
+		a.limits.large.release(a.who, 1)
+	}
+	a.slot, a.reserved, a.taken, a.large = nil, 0, 0, false
 }
 
 // refusal says to a client which limit it met: 429 where its own requests are in the
@@ -158,6 +182,11 @@ func (a *account) refusal(err error, of *budget) error {
 		what, setting = "exports", "max_exports"
 	case a.limits.pages:
 		what, setting = "answers", "max_pages"
+	case a.limits.large:
+		what, setting = "value larger than a share", "buffer_bytes"
+		if errors.Is(err, errShare) { // of one value there are no halves
+			err = errFull
+		}
 	}
 	switch {
 	case errors.Is(err, errShare):
@@ -200,7 +229,7 @@ func (s *Server) limited(rt route, handle handler) handler {
 		if g, ok := w.(*gate); ok {
 			g.account = a
 		}
-		r = r.WithContext(repository.WithRoom(r.Context(), a))
+		r = r.WithContext(repository.WithRoom(context.WithValue(r.Context(), accountKey{}, a), a))
 		for {
 			mark := a.mark()
 			err := handle(w, r)

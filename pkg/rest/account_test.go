@@ -20,7 +20,7 @@ import (
 // nothingHeld checks that all reservations were given back.
 func nothingHeld(t *testing.T, s *Server) {
 	t.Helper()
-	for name, b := range map[string]*budget{"pages": s.limits.pages, "exports": s.limits.exports, "bytes": s.limits.bytes} {
+	for name, b := range map[string]*budget{"pages": s.limits.pages, "exports": s.limits.exports, "bytes": s.limits.bytes, "large": s.limits.large} {
 		if b.used != 0 || len(b.by) != 0 || len(b.waiting) != 0 {
 			t.Errorf("%s: %d are held by %v, %d wait, want nothing", name, b.used, b.by, len(b.waiting))
 		}
@@ -359,4 +359,54 @@ func TestMount_CallsOfOnePageAreOneAnswer(t *testing.T) {
 		t.Errorf("the page gets %d", w.Code)
 	}
 	nothingHeld(t, f.server)
+}
+
+// fetcherFunc fetches values.
+type fetcherFunc func(ctx context.Context, m entity.Message) (entity.Record, error)
+
+func (f fetcherFunc) Fetch(ctx context.Context, m entity.Message) (entity.Record, error) {
+	return f(ctx, m)
+}
+
+// Values that are larger than what one client may have are in memory one at a time,
+// until they are written.
+func TestPayload_LargeOnesOneAtATime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(message(idA, func(m *entity.Message) {
+			m.Record = entity.Record{State: entity.ValueOverLimit, Size: 300_000_000, SHA256: make([]byte, 32)}
+		}))
+		fetched := 0
+		f.options = []Option{WithFetcher(fetcherFunc(func(context.Context, entity.Message) (entity.Record, error) {
+			fetched++
+			return entity.Record{Value: []byte("large")}, nil
+		}))}
+		f.open()
+		ask := func(w http.ResponseWriter, from string) {
+			r := httptest.NewRequest(http.MethodGet, "/api/v1/dlq/messages/"+idA.String()+"/payload", http.NoBody)
+			r.RemoteAddr = from + ":1"
+			f.server.Handler().ServeHTTP(w, r)
+		}
+		first, second, done := newStuck(), httptest.NewRecorder(), make(chan struct{})
+		go func() { ask(first, "10.0.0.1"); done <- struct{}{} }()
+		synctest.Wait()
+		refused := httptest.NewRecorder()
+		ask(refused, "10.0.0.2")
+		wantEnvelope(t, refused, http.StatusServiceUnavailable, codeUnavailable)
+		go func() { ask(second, "10.0.0.2"); done <- struct{}{} }()
+		synctest.Wait()
+		if fetched != 1 {
+			t.Errorf("%d values were fetched while one is on its way, want 1", fetched)
+		}
+		if w := f.from("10.0.0.2:1", "GET", "/api/v1/messages"); w.Code != 200 {
+			t.Errorf("beside a large value another read gets %d", w.Code)
+		}
+		close(first.reading)
+		<-done
+		<-done
+		if second.Code != 200 || fetched != 2 {
+			t.Errorf("who waited gets %d after %d fetches, want the value", second.Code, fetched)
+		}
+		nothingHeld(t, f.server)
+	})
 }

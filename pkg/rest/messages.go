@@ -129,8 +129,12 @@ func (s *Server) sendPayload(w http.ResponseWriter, r *http.Request, load getter
 			return err
 		}
 	}
-	if m.Record.State == entity.ValueOverLimit {
-		if err := repository.TakeRoom(r.Context(), min(m.Record.Size, s.limits.bytes.share/2)); err != nil {
+	if s.fetcher != nil && (m.Record.State == entity.ValueOverLimit || s.pointer(&m)) {
+		size := m.Record.Size
+		if s.pointer(&m) { // nobody knows before it is read
+			size = s.limits.bytes.share
+		}
+		if err := accountOf(r.Context()).takeValue(r.Context(), size); err != nil {
 			return err
 		}
 	}
