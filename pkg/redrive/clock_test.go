@@ -121,7 +121,7 @@ func replicaWithClock(t *testing.T, added time.Duration) {
 	first, second := addByHand(t, db), addByHand(t, db)
 
 	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(added) // in the bubble no time passes for it
+		<-time.After(added) // at once, in the bubble
 		if off := time.Since(rightTime(t, store, db)); off.Abs() < time.Hour || (off > 0) != (added > 0) {
 			t.Fatalf("the clock in the bubble is off by %s, want years: the test proves nothing", off)
 		}
@@ -152,7 +152,7 @@ func replicaWithClock(t *testing.T, added time.Duration) {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(added)
+		<-time.After(added)
 		wrong := redrive.New(redrive.DefaultConfig(), store, accepting{}, prometheus.NewRegistry(), zap.NewNop())
 		if err := wrong.Settle(t.Context()); err != nil {
 			t.Errorf("Settle = %v", err)
