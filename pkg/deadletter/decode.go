@@ -79,6 +79,9 @@ func (c *decoding) read(rec entity.Record, ts time.Time, room []*dialect) Readin
 	r.Failure.ConsumerGroup = c.groupOfOrigin(r.Failure.ConsumerGroup)
 	if r.Failure.ConsumerGroup == "" {
 		r.Failure.ConsumerGroup = groupFromName(c.topic, r.OriginalTopic)
+		if r.Failure.Dialect == kafkajsAsyncRetry.name {
+			r.Failure.ConsumerGroup = kafkajsGroup(c.topic)
+		}
 		c.trail[fieldGroup] = trace{by: entity.ByName}
 	}
 	return r

@@ -40,6 +40,8 @@ type dialect struct {
 	// only when there was a cause, and name the class better than classes.
 	causes, classes, messages, stacks, groups, attempts []string
 
+	// rootInStack: the class and message of the root cause are only in the stack trace.
+	rootInStack bool
 	// groupFollows: a group is written behind its hop's topic, and only when the producer
 	// knows it, so that its place tells its hop.
 	groupFollows bool

@@ -2,6 +2,7 @@ package deadletter
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
@@ -29,6 +30,9 @@ func (d *dialect) failure(h headers) failure {
 	}
 	f.message = cleanText(f.pick(d, h, 0, fieldMessage, d.messages), MaxErrorMessage)
 	f.StackTrace = cleanText(f.pick(d, h, 0, fieldStack, d.stacks), MaxStackTrace)
+	if d.rootInStack {
+		f = f.rootCause()
+	}
 	f.ConsumerGroup = cleanText(f.pick(d, h[from:to], from, fieldGroup, d.groups), MaxConsumerGroup)
 	f.Attempts = attempts(f.pick(d, h, 0, fieldAttempts, d.attempts))
 	if d.refineFailure != nil {
@@ -121,4 +125,24 @@ func (c *decoding) noteFailure(f failure, d *dialect, fields ...field) {
 			c.trail[of] = trace{dialect: d, at: f.at[of]}
 		}
 	}
+}
+
+// rootCause takes class and message from the last "Caused by" of a Java stack trace, which
+// is the root cause. One that is indented belongs to a suppressed exception.
+func (f failure) rootCause() failure {
+	const causedBy = "\nCaused by: "
+	i := strings.LastIndex(f.StackTrace, causedBy)
+	if i < 0 {
+		return f
+	}
+	line, _, _ := strings.Cut(f.StackTrace[i+len(causedBy):], "\n")
+	class, message, _ := strings.Cut(strings.TrimRight(line, "\r"), ": ")
+	if class == "" || len(class) > MaxErrorClass || strings.ContainsAny(class, " \t:") {
+		return f
+	}
+	f.Class, f.at[fieldClass] = class, f.at[fieldStack]
+	if message != "" {
+		f.message, f.at[fieldMessage] = cleanText([]byte(message), MaxErrorMessage), f.at[fieldStack]
+	}
+	return f
 }

@@ -1,6 +1,9 @@
 package deadletter
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"strings"
+)
 
 // kafkajsAsyncRetry is Shutterstock's library. Its one header is a JSON object
 // {"top": original topic, "ttl": milliseconds, "att": attempts}. Its dead-letter
@@ -11,6 +14,10 @@ var kafkajsAsyncRetry = dialect{
 	topic:    "asyncRetry",
 	attempts: []string{"asyncRetry"},
 	unwrap:   asyncRetry,
+	refineFailure: func(_ headers, f failure) failure {
+		f.Attempts = withFirst(f.Attempts)
+		return f
+	},
 }
 
 // maxAsyncRetry bounds what is parsed: a topic and two numbers.
@@ -28,4 +35,13 @@ func asyncRetry(f field, raw []byte) []byte {
 		return []byte(v.Attempts)
 	}
 	return []byte(v.Topic)
+}
+
+// kafkajsGroup returns the group that a dead-letter topic is named after.
+func kafkajsGroup(deadLetter string) string {
+	group, ok := strings.CutSuffix(deadLetter, "-dlq")
+	if !ok {
+		return ""
+	}
+	return group
 }

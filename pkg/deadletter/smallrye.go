@@ -15,6 +15,34 @@ var smallryeDLQ = dialect{
 	causes:      []string{"dead-letter-cause-class-name"},
 	classes:     []string{"dead-letter-exception-class-name"},
 	messages:    []string{"dead-letter-reason", "dead-letter-cause", "deserialization-failure-reason", "deserialization-failure-cause"},
+
+	refineFailure: smallryeCause("dead-letter-cause-class-name", "dead-letter-cause"),
+}
+
+// smallryeCause takes the cause's message where the class is the cause's: the reason is
+// what the outer exception says. What SmallRye wrote last is in front.
+func smallryeCause(classKey, messageKey string) func(headers, failure) failure {
+	return func(h headers, f failure) failure {
+		class := f.at[fieldClass]
+		if class == 0 || h[class-1].Key != classKey {
+			return f
+		}
+		if i := h.nthIndex(messageKey, 0); i >= 0 {
+			if message := cleanText(h[i].Value, MaxErrorMessage); message != "" {
+				f.message, f.at[fieldMessage] = message, int32(i+1)
+			}
+		}
+		return f
+	}
+}
+
+// withFirst adds the first delivery to a count of retries.
+func withFirst(retries *int) *int {
+	if retries == nil {
+		return nil
+	}
+	n := *retries + 1
+	return &n
 }
 
 // smallryeRetry is its delayed retry topic; the last record of that strategy
@@ -31,6 +59,10 @@ var smallryeRetry = dialect{
 	classes:     []string{"delayed-retry-exception-class-name"},
 	messages:    []string{"delayed-retry-reason", "delayed-retry-cause", "deserialization-failure-reason", "deserialization-failure-cause"},
 	attempts:    []string{"delayed-retry-count"},
+	refineFailure: func(h headers, f failure) failure {
+		f.Attempts = withFirst(f.Attempts)
+		return smallryeCause("delayed-retry-cause-class-name", "delayed-retry-cause")(h, f)
+	},
 	refinePlace: func(h headers, p place) place {
 		if i := h.lastIndex("delayed-retry-original-timestamp"); i >= 0 {
 			p.timestamp, p.at[fieldTimestamp] = timestamp(h[i].Value), int32(i+1)

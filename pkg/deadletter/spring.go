@@ -21,6 +21,7 @@ var springDLT = dialect{
 	groups:    []string{springGroup},
 	attempts:  []string{"kafka_deliveryAttempt"},
 
+	rootInStack:  true,
 	groupFollows: true,
 }
 
@@ -38,6 +39,7 @@ var springRetryTopic = dialect{
 	messages:      []string{"kafka_exception-message", "kafka_key-exception-message"},
 	stacks:        []string{"kafka_exception-stacktrace", "kafka_key-exception-stacktrace"},
 	groups:        []string{springGroup},
+	rootInStack:   true,
 	groupFollows:  true,
 	refinePlace:   retryTopicTimestamp,
 	refineFailure: retryTopicAttemptCount,
@@ -62,7 +64,8 @@ func retryTopicTimestamp(h headers, p place) place {
 	return p
 }
 
-// retryTopicAttemptCount reads a single byte as binary always: old versions wrote
+// retryTopicAttemptCount reads the number of the attempt that would be next, one more than
+// there were. It reads a single byte as binary always: old versions wrote
 // one raw byte, and 0x31 there is 49 attempts.
 func retryTopicAttemptCount(h headers, f failure) failure {
 	i := h.lastIndex(retryTopicAttempts)
@@ -74,6 +77,6 @@ func retryTopicAttemptCount(h headers, f failure) failure {
 	if len(value) == 1 {
 		n, ok = int64(value[0]), true
 	}
-	f.Attempts, f.at[fieldAttempts] = countOf(n, ok, maxRetryTopicAttempts), int32(i+1)
+	f.Attempts, f.at[fieldAttempts] = countOf(n-1, ok, maxRetryTopicAttempts), int32(i+1)
 	return f
 }

@@ -133,6 +133,7 @@ var strippedFor = map[string]ownNames{
 		names: set(sharedNames, family("", hexkitEvent, hexkitFirstEvent, "service")),
 		saved: hexkitFirstEvent, restored: hexkitEvent,
 	},
+	genericName:        {names: set(family("x-", "error-message", "error-type", "stack-trace", "consumer-group"))},
 	karafka.name:       {names: set(sharedNames)},
 	karafkaLegacy.name: {names: set(sharedNames)},
 	karafkaHyphenated.name: {names: set(family("original-",
