@@ -112,8 +112,10 @@ func (n *notified) everyPage(message, group, redrive string) []string {
 			paths = append(paths, strings.NewReplacer("{id}", id, "{topic}", n.target).Replace(path[1]))
 		}
 	}
-	for _, page := range []string{"/", "/messages", "/groups", "/topics", "/redrives", "/archive", "/audit", "/mapping",
-		"/messages/" + message, "/groups/" + group, "/redrives/" + redrive} {
+	for _, page := range []string{
+		"/", "/messages", "/groups", "/topics", "/redrives", "/archive", "/audit", "/mapping",
+		"/messages/" + message, "/groups/" + group, "/redrives/" + redrive,
+	} {
 		paths = append(paths, page)
 	}
 	if _, err := uuid.Parse(message); err != nil {

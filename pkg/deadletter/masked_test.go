@@ -96,9 +96,12 @@ func TestMasking_Fields(t *testing.T) {
 func TestMasking_OfAMessage(t *testing.T) {
 	t.Parallel()
 	headers := []entity.Header{
-		{Key: "kafka_dlt-original-topic", Value: []byte("orders.events.v1")}, {Key: "kafka_dlt-exception-message", Value: []byte("no credit for 4711")},
-		{Key: "kafka_dlt-exception-fqcn", Value: []byte("com.acme.NoCredit")}, {Key: "kafka_dlt-exception-stacktrace", Value: []byte("com.acme.NoCredit: 4711\n\tat a.b.C(D.java:1)")},
-		{Key: "kafka_dlt-original-consumer-group", Value: []byte("billing")}, {Key: "authorization", Value: []byte("Bearer x")},
+		{Key: "kafka_dlt-original-topic", Value: []byte("orders.events.v1")},
+		{Key: "kafka_dlt-exception-message", Value: []byte("no credit for 4711")},
+		{Key: "kafka_dlt-exception-fqcn", Value: []byte("com.acme.NoCredit")},
+		{Key: "kafka_dlt-exception-stacktrace", Value: []byte("com.acme.NoCredit: 4711\n\tat a.b.C(D.java:1)")},
+		{Key: "kafka_dlt-original-consumer-group", Value: []byte("billing")},
+		{Key: "authorization", Value: []byte("Bearer x")},
 	}
 	message := func(headers []entity.Header) *entity.Message {
 		decoder := plainDecoder(t)
