@@ -31,7 +31,7 @@ func TestEndToEnd(t *testing.T) {
 	e := &endToEnd{system: s, random: rand.New(rand.NewPCG(seed, 0)), sent: map[string]*kgo.Record{}}
 	for _, name := range names {
 		s.kafka.create(s.topic(name+".events.v1"), partitions)
-		s.kafka.create(s.topic(name+".dlq.v1"), partitions)
+		s.kafka.create(s.topic(name+".dlq.v1"), partitions, anyTimestamp)
 	}
 
 	if !t.Run("KilledIngesterLosesAndDoublesNothing", e.ingestUnderKills) {
@@ -87,7 +87,7 @@ func (e *endToEnd) letter(n int) *kgo.Record {
 	}
 	if set := poisons(); n%100 == 99 && !(n/100%len(set) == len(set)-1 && n > 3000) { // the 10 MB one once
 		p := set[n/100%len(set)]
-		r.Key, r.Value = p.key, p.value
+		r.Key, r.Value, r.Timestamp = p.key, p.value, p.at
 		r.Headers = append(r.Headers, p.headers...)
 		e.poisoned = append(e.poisoned, r)
 	}
@@ -218,7 +218,18 @@ func (e *endToEnd) poison(t *testing.T) {
 	}
 	for _, r := range e.poisoned {
 		path := "/api/v1/dlq/messages/" + e.ids[position(r)]
-		e.api.call(http.MethodGet, path, 200, &struct{}{})
+		var shown struct {
+			At  *time.Time `json:"dlq_timestamp"`
+			Raw *int64     `json:"dlq_timestamp_ms"`
+		}
+		e.api.call(http.MethodGet, path, 200, &shown)
+		if year := r.Timestamp.UTC().Year(); year >= 1970 && year <= 9999 {
+			if shown.At == nil || !shown.At.Equal(r.Timestamp) || shown.Raw != nil {
+				t.Errorf("%s has the timestamp %v, and as a number %t, want %v alone", position(r), shown.At, shown.Raw != nil, r.Timestamp)
+			}
+		} else if shown.At != nil || shown.Raw == nil || *shown.Raw != r.Timestamp.UnixMilli() {
+			t.Errorf("%s has the timestamp %v, and as a number %t, want %d ms alone", position(r), shown.At, shown.Raw != nil, r.Timestamp.UnixMilli())
+		}
 		want := 200
 		if r.Value == nil {
 			want = 204

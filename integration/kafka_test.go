@@ -6,12 +6,15 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/dlq-manager/dlq-manager/pkg/broker"
 )
 
 // cluster is the tests' own way to Kafka. Records are written and read with
@@ -42,11 +45,11 @@ func newCluster(t *testing.T, brokers []string) *cluster {
 	}
 }
 
-func (c *cluster) create(topic string, partitions int) {
+func (c *cluster) create(topic string, partitions int, settings ...kafka.ConfigEntry) {
 	c.t.Helper()
 	eventually(c.t, 30*time.Second, "topic "+topic+" is made", func() bool {
 		res, err := c.admin.CreateTopics(c.t.Context(), &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{
-			{Topic: topic, NumPartitions: partitions, ReplicationFactor: 1},
+			{Topic: topic, NumPartitions: partitions, ReplicationFactor: 1, ConfigEntries: settings},
 		}})
 		return err == nil && res.Errors[topic] == nil
 	})
@@ -81,9 +84,36 @@ func (c *cluster) produce(records ...*kgo.Record) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
 	defer cancel()
+	records = slices.DeleteFunc(slices.Clone(records), func(r *kgo.Record) bool {
+		if year := r.Timestamp.Year(); r.Timestamp.IsZero() || year > 1970 && year < 2200 {
+			return false
+		}
+		c.produceAt(ctx, r)
+		return true
+	})
 	if err := c.client.ProduceSync(ctx, records...).FirstErr(); err != nil {
 		c.t.Fatalf("produce: %v", err)
 	}
+}
+
+// produceAt writes a record with a timestamp that the client cannot write.
+func (c *cluster) produceAt(ctx context.Context, r *kgo.Record) {
+	c.t.Helper()
+	brokers, err := broker.Open(broker.Config{Brokers: c.brokers, SecurityProtocol: "PLAINTEXT"})
+	if err != nil {
+		c.t.Fatalf("open kafka: %v", err)
+	}
+	defer func() { _ = brokers.Close() }()
+	at := broker.TopicPartition{Topic: r.Topic, Partition: r.Partition}
+	record := broker.Record{TopicPartition: at, Time: r.Timestamp, Key: r.Key, Value: r.Value}
+	for _, h := range r.Headers {
+		record.Headers = append(record.Headers, broker.Header(h))
+	}
+	written := brokers.NewProducer(broker.ProducerConfig{}).Produce(ctx, at, []broker.Record{record})
+	if err := written.Err(); err != nil {
+		c.t.Fatalf("produce: %v", err)
+	}
+	r.Offset = written.Records[0].Offset
 }
 
 // readAll returns every record that the topics hold now.

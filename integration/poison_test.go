@@ -2,8 +2,12 @@ package integration_test
 
 import (
 	"bytes"
+	"math"
+	"strconv"
 	"strings"
+	"time"
 
+	"github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -14,7 +18,11 @@ type poison struct {
 	key     []byte
 	value   []byte
 	headers []kgo.RecordHeader
+	at      time.Time // zero: now
 }
+
+// anyTimestamp has a topic take records of every timestamp, as brokers before 4.0 do.
+var anyTimestamp = kafka.ConfigEntry{ConfigName: "message.timestamp.after.max.ms", ConfigValue: strconv.FormatInt(math.MaxInt64, 10)}
 
 func poisons() []poison {
 	many := make([]kgo.RecordHeader, 500)
@@ -56,6 +64,10 @@ func poisons() []poison {
 		{name: "bad error header", key: k, value: []byte(`{"a":1}`), headers: []kgo.RecordHeader{
 			{Key: "error", Value: []byte("broken \xff\xfe \x00 text")},
 		}},
+		{name: "year 296678", key: k, value: []byte(`{"a":1}`), at: time.UnixMilli(9_300_000_000_000_000)},
+		{name: "nano- for milliseconds", key: k, value: []byte(`{"a":1}`), at: time.UnixMilli(1_781_000_000_000_000_000)},
+		{name: "latest timestamp", key: k, value: []byte(`{"a":1}`), at: time.UnixMilli(math.MaxInt64)},
+		{name: "before 1970", key: k, value: []byte(`{"a":1}`), at: time.UnixMilli(-86_400_000)},
 		{name: "10 MB", key: k, value: bytes.Repeat([]byte("0123456789"), 1<<20)},
 	}
 }

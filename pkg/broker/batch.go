@@ -182,11 +182,11 @@ func (p *recordParser) next() Record {
 	}
 	rec := Record{
 		TopicPartition: p.tp,
-		Time:           timeOf(stamp),
 		Offset:         p.batch.base + w.varint(),
 		Key:            w.varbytes(),
 		Value:          w.varbytes(),
 	}
+	rec.Time, rec.RawTime = timeOf(stamp)
 	rec.Headers = p.readHeaders(&w)
 	p.body.err = w.err
 	return rec
@@ -246,11 +246,16 @@ func (s *shared) room(n int) []Header {
 	return out
 }
 
-func timeOf(milliseconds int64) time.Time {
-	if milliseconds < 0 {
-		return time.Time{}
+// lastMilli is the end of the year 9999: RFC 3339 has no later years.
+const lastMilli = 253402300799999
+
+// timeOf returns a record's timestamp as a time, or as a number when it lies outside
+// the years 1970 to 9999.
+func timeOf(milliseconds int64) (at time.Time, raw int64) {
+	if milliseconds < 0 || milliseconds > lastMilli {
+		return time.Time{}, milliseconds
 	}
-	return time.UnixMilli(milliseconds).UTC()
+	return time.UnixMilli(milliseconds).UTC(), 0
 }
 
 // abortMarker tells whether a control batch ends a transaction without effect.
@@ -292,7 +297,8 @@ func (b *batch) appendLegacy(dst []Record, tp TopicPartition, from int64) ([]Rec
 func copyRecord(tp TopicPartition, r *protocol.Record) (Record, error) {
 	key, keyErr := readBytes(r.Key)
 	value, valueErr := readBytes(r.Value)
-	rec := Record{TopicPartition: tp, Offset: r.Offset, Time: timeOf(r.Time.UnixMilli()), Key: key, Value: value}
+	rec := Record{TopicPartition: tp, Offset: r.Offset, Key: key, Value: value}
+	rec.Time, rec.RawTime = timeOf(r.Time.UnixMilli())
 	for _, h := range r.Headers {
 		rec.Headers = append(rec.Headers, Header(h))
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -317,5 +318,24 @@ func TestBatchEnd(t *testing.T) {
 	}
 	if want := []int{2, 3, 4}; !slices.Equal(got, want) {
 		t.Errorf("batches end at %v, want %v", got, want)
+	}
+}
+
+func TestDecode_TimestampsThatAreNoDatesStayNumbers(t *testing.T) {
+	t.Parallel()
+	for _, ms := range []int64{0, 1, 1_781_000_000_000, 253402300799999} {
+		if at, raw := timeOf(ms); at.UnixMilli() != ms || at.Year() > 9999 || raw != 0 {
+			t.Errorf("timeOf(%d) = %v, %d, want the time alone", ms, at, raw)
+		}
+	}
+	for _, ms := range []int64{-1, math.MinInt64, 253402300800000, 9_300_000_000_000_000, 1_781_000_000_000_000_000, math.MaxInt64} {
+		encoded, err := encodeBatch([]Record{{Value: []byte("a"), Time: time.UnixMilli(ms)}}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := decodeAll(t, 0, nil, flat(encoded))
+		if len(got.Records) != 1 || !got.Records[0].Time.IsZero() || got.Records[0].RawTime != ms {
+			t.Errorf("decode of a record of %d = %+v, %v, want no time and the number", ms, got.Records, got.Err)
+		}
 	}
 }

@@ -14,9 +14,12 @@ import (
 type Record struct {
 	TopicPartition
 	Offset int64
-	// Time is UTC with milliseconds, zero when the record has none. Produce
-	// writes the current time for zero.
-	Time    time.Time
+	// Time is UTC with milliseconds, zero when the record's timestamp lies outside
+	// the years 1970 to 9999. Produce writes the current time for zero.
+	Time time.Time
+	// RawTime is the timestamp in milliseconds as the log has it where Time cannot
+	// hold it, else 0. Kafka writes -1 for a record without a timestamp.
+	RawTime int64
 	Key     []byte
 	Value   []byte
 	Headers []Header

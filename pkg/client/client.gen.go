@@ -1470,18 +1470,23 @@ type Mappings struct {
 
 // Message defines model for Message.
 type Message struct {
-	ConsumerAttempts *int                `json:"consumer_attempts"`
-	ConsumerGroup    *string             `json:"consumer_group"`
-	CreatedAt        time.Time           `json:"created_at"`
-	Dialect          *string             `json:"dialect"`
-	DlqOffset        *int64              `json:"dlq_offset"`
-	DlqPartition     *int                `json:"dlq_partition"`
-	DlqTimestamp     *time.Time          `json:"dlq_timestamp"`
-	DlqTopic         *string             `json:"dlq_topic"`
-	ErrorClass       *string             `json:"error_class"`
-	ErrorMessage     string              `json:"error_message"`
-	FinishedAt       *time.Time          `json:"finished_at"`
-	GroupId          *openapi_types.UUID `json:"group_id"`
+	ConsumerAttempts *int      `json:"consumer_attempts"`
+	ConsumerGroup    *string   `json:"consumer_group"`
+	CreatedAt        time.Time `json:"created_at"`
+	Dialect          *string   `json:"dialect"`
+	DlqOffset        *int64    `json:"dlq_offset"`
+	DlqPartition     *int      `json:"dlq_partition"`
+
+	// DlqTimestamp Null when it lies outside the years 1970 to 9999.
+	DlqTimestamp *time.Time `json:"dlq_timestamp"`
+
+	// DlqTimestampMs The record's timestamp in milliseconds, when it is no date of the years 1970 to 9999; else null.
+	DlqTimestampMs *int64              `json:"dlq_timestamp_ms"`
+	DlqTopic       *string             `json:"dlq_topic"`
+	ErrorClass     *string             `json:"error_class"`
+	ErrorMessage   string              `json:"error_message"`
+	FinishedAt     *time.Time          `json:"finished_at"`
+	GroupId        *openapi_types.UUID `json:"group_id"`
 
 	// Headers In their order; a single message has the first 10,000 of them and of their bytes 1 MiB. Null in a list that left them out.
 	Headers *[]Header `json:"headers"`
@@ -1549,12 +1554,17 @@ type MessageDetail struct {
 	Dialect      *string               `json:"dialect"`
 	DlqOffset    *int64                `json:"dlq_offset"`
 	DlqPartition *int                  `json:"dlq_partition"`
-	DlqTimestamp *time.Time            `json:"dlq_timestamp"`
-	DlqTopic     *string               `json:"dlq_topic"`
-	ErrorClass   *string               `json:"error_class"`
-	ErrorMessage string                `json:"error_message"`
-	FinishedAt   *time.Time            `json:"finished_at"`
-	GroupId      *openapi_types.UUID   `json:"group_id"`
+
+	// DlqTimestamp Null when it lies outside the years 1970 to 9999.
+	DlqTimestamp *time.Time `json:"dlq_timestamp"`
+
+	// DlqTimestampMs The record's timestamp in milliseconds, when it is no date of the years 1970 to 9999; else null.
+	DlqTimestampMs *int64              `json:"dlq_timestamp_ms"`
+	DlqTopic       *string             `json:"dlq_topic"`
+	ErrorClass     *string             `json:"error_class"`
+	ErrorMessage   string              `json:"error_message"`
+	FinishedAt     *time.Time          `json:"finished_at"`
+	GroupId        *openapi_types.UUID `json:"group_id"`
 
 	// Headers In their order; a single message has the first 10,000 of them and of their bytes 1 MiB. Null in a list that left them out.
 	Headers *[]Header `json:"headers"`

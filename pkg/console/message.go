@@ -29,6 +29,7 @@ type message struct {
 	DLQPartition   *int32    `json:"dlq_partition"`
 	DLQOffset      *int64    `json:"dlq_offset"`
 	DLQTimestamp   time.Time `json:"dlq_timestamp"`
+	DLQRawTime     *int64    `json:"dlq_timestamp_ms"`
 	OrigPartition  *int32    `json:"original_partition"`
 	OrigOffset     *int64    `json:"original_offset"`
 	OrigTimestamp  time.Time `json:"original_timestamp"`

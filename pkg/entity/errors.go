@@ -19,6 +19,9 @@ var (
 	ErrConflict = errors.New("conflict")
 	// ErrUnavailable: a dependency did not answer; trying later may work.
 	ErrUnavailable = errors.New("unavailable")
+	// ErrContended: other work on the same rows got in the way, also when it was
+	// tried again. Nothing was changed; trying later may work.
+	ErrContended = errors.New("contended")
 )
 
 // NotFoundError names the message that does not exist. Its kind is ErrNotFound.

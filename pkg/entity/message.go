@@ -113,7 +113,8 @@ type Source struct {
 	Incarnation int32 // the store's number of the topic's present life
 	Partition   int32
 	Offset      int64
-	Timestamp   time.Time
+	Timestamp   time.Time // zero outside the years 1970 to 9999
+	RawTime     int64     // the record's timestamp in milliseconds where Timestamp is zero because of that
 }
 
 // Known reports whether the message came from a dead-letter topic.

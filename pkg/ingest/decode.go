@@ -50,7 +50,7 @@ func (i *Ingester) message(decoder *deadletter.Decoder, p *partition, r *broker.
 	m.Record = record
 	m.Source = entity.Source{
 		Topic: p.Topic, TopicID: p.ref.TopicID, Incarnation: p.ref.Incarnation,
-		Partition: p.Partition, Offset: r.Offset, Timestamp: entity.Moment(r.Time),
+		Partition: p.Partition, Offset: r.Offset, Timestamp: entity.Moment(r.Time), RawTime: r.RawTime,
 	}
 	m.Origin = reading.Origin
 	m.Failure = reading.Failure

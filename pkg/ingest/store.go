@@ -2,11 +2,13 @@ package ingest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
@@ -41,9 +43,13 @@ func untilStored[T any](ctx context.Context, i *Ingester, work func(context.Cont
 		if ctx.Err() != nil {
 			return got, err
 		}
-		i.health.set(databaseHealth, err)
 		i.metrics.storeFailures.Inc()
-		i.log.Warn("the store does not take records; ingest waits", zap.Int("attempt", attempt+1), zap.Error(err), traces.InLog(ctx))
+		what := "other sessions change the same rows; ingest tries again"
+		if !errors.Is(err, entity.ErrContended) {
+			i.health.set(databaseHealth, err)
+			what = "the store does not take records; ingest waits"
+		}
+		i.log.Warn(what, zap.Int("attempt", attempt+1), zap.Error(err), traces.InLog(ctx))
 		if !wait(ctx, backoff(attempt)) {
 			return got, err
 		}

@@ -133,7 +133,9 @@ func (w *writer) stored(ctx context.Context, batch repository.Batch, chunks []ch
 		w.commits.passed(c.p.TopicPartition, c.to)
 		if n := len(c.records); n > 0 {
 			m.lastRecord.SetToCurrentTime()
-			m.visibility.Observe(time.Since(c.records[n-1].Time).Seconds())
+			if at := c.records[n-1].Time; !at.IsZero() {
+				m.visibility.Observe(time.Since(at).Seconds())
+			}
 		}
 		c.p.waiting.Add(-1) // now the partition may change
 	}

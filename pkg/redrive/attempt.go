@@ -177,7 +177,8 @@ func (s *Service) storeResults(a attempts, results []repository.Result) ([]repos
 		if err == nil {
 			return finished, nil
 		}
-		if !errors.Is(err, entity.ErrUnavailable) || s.now().Add(wait).After(deadline) {
+		later := errors.Is(err, entity.ErrUnavailable) || errors.Is(err, entity.ErrContended)
+		if !later || s.now().Add(wait).After(deadline) {
 			return nil, fmt.Errorf("store results: %w", err)
 		}
 		pause(context.Background(), wait)

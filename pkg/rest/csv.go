@@ -13,7 +13,7 @@ import (
 // csvHead is the line with the names of the columns, in the order in which a
 // message has them in JSON.
 const csvHead = "id,original_topic,error_message,retry_count,max_retries,payload,status,created_at,updated_at,last_retry_at," +
-	"dlq_topic,dlq_partition,dlq_offset,dlq_timestamp,original_partition,original_offset,original_timestamp," +
+	"dlq_topic,dlq_partition,dlq_offset,dlq_timestamp,dlq_timestamp_ms,original_partition,original_offset,original_timestamp," +
 	"consumer_group,error_class,stack_trace,consumer_attempts,dialect,origin_confidence,group_id,parent_id,return_confirmed,root_id," +
 	"outcome,outcome_group,outcome_offset,next_attempt_at,finished_at,last_publish_error,last_publish_error_class," +
 	"key,headers,headers_omitted,payload_omitted,payload_size,payload_url,masked\n"
@@ -59,6 +59,7 @@ func (c *shown) cellsOfPlaces(dst []byte) []byte {
 	dst = cellInt(dst, partition)
 	dst = cellInt(dst, offset)
 	dst = cellTime(dst, c.Source.Timestamp)
+	dst = cellInt(dst, orNull(c.Source.RawTime))
 	dst = cellInt(dst, c.Origin.Partition)
 	dst = cellInt(dst, c.Origin.Offset)
 	return cellTime(dst, c.Origin.Timestamp)
@@ -158,7 +159,7 @@ func cellInt[T ~int | ~int32 | ~int64](dst []byte, n *T) []byte {
 
 func cellTime(dst []byte, t time.Time) []byte {
 	dst = append(dst, ',')
-	if t.IsZero() {
+	if !shownTime(t) {
 		return dst
 	}
 	return t.UTC().AppendFormat(dst, timeLayout)

@@ -65,6 +65,7 @@ var answers = [...]answer{
 	{entity.ErrInvalid, http.StatusBadRequest, codeValidation, "invalid request", false},
 	{entity.ErrNotFound, http.StatusNotFound, codeNotFound, "not found", false},
 	{entity.ErrConflict, http.StatusConflict, codeConflict, "the message's state does not allow this", false},
+	{entity.ErrContended, http.StatusConflict, codeConflict, "other requests change the same rows at this moment, try again", true},
 	{entity.ErrPublish, http.StatusBadGateway, codePublishFailed, "the message could not be published", true},
 	{entity.ErrUnavailable, http.StatusServiceUnavailable, codeUnavailable, unavailableText, true},
 	{context.DeadlineExceeded, http.StatusServiceUnavailable, codeUnavailable, unavailableText, true},
@@ -119,7 +120,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		// client not to believe it.
 		panic(http.ErrAbortHandler)
 	}
-	if a.status == http.StatusServiceUnavailable || a.status == http.StatusTooManyRequests {
+	if a.status == http.StatusServiceUnavailable || a.status == http.StatusTooManyRequests || errors.Is(err, entity.ErrContended) {
 		w.Header().Set("Retry-After", strconv.Itoa(waitFor(err)))
 	}
 	if a.status == http.StatusUnauthorized {

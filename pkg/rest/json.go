@@ -14,9 +14,14 @@ import (
 // because clients of the first API parse it that way.
 const timeLayout = "2006-01-02T15:04:05.000+00:00"
 
-// stamp shows a time, and the zero time as null.
+// shownTime reports whether t is shown: it is known, and RFC 3339 has its year.
+func shownTime(t time.Time) bool {
+	return !t.IsZero() && t.UTC().Year() >= 0 && t.UTC().Year() <= 9999
+}
+
+// stamp shows a time, and one that cannot be shown as null.
 func stamp(t time.Time) *string {
-	if t.IsZero() {
+	if !shownTime(t) {
 		return nil
 	}
 	text := t.UTC().Format(timeLayout)

@@ -134,15 +134,10 @@ func appendBlob(dst, b []byte) []byte {
 
 // appendStamp writes a time as stamp shows it.
 func appendStamp(dst []byte, t time.Time) []byte {
-	if t.IsZero() {
-		return append(dst, "null"...)
-	}
 	t = t.UTC()
 	year, month, day := t.Date()
-	if year < 0 || year > 9999 {
-		dst = append(dst, '"')
-		dst = t.AppendFormat(dst, timeLayout)
-		return append(dst, '"')
+	if t.IsZero() || year < 0 || year > 9999 {
+		return append(dst, "null"...)
 	}
 	hour, minute, second := t.Clock()
 	milli := t.Nanosecond() / 1e6

@@ -3,6 +3,7 @@ package rest
 import (
 	"bytes"
 	"encoding/json"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -32,6 +33,7 @@ type (
 		DLQPartition          *int32             `json:"dlq_partition"`
 		DLQOffset             *int64             `json:"dlq_offset"`
 		DLQTimestamp          *string            `json:"dlq_timestamp"`
+		DLQTimestampMs        *int64             `json:"dlq_timestamp_ms"`
 		OriginalPartition     *int32             `json:"original_partition"`
 		OriginalOffset        *int64             `json:"original_offset"`
 		OriginalTimestamp     *string            `json:"original_timestamp"`
@@ -66,7 +68,7 @@ func referenceMessage(s *Server, m *entity.Message, v view) []byte {
 	c := s.show(m, v)
 	t := referenceTail{
 		Status: m.Status, CreatedAt: stamp(m.CreatedAt), UpdatedAt: stamp(m.UpdatedAt), LastRetryAt: stamp(m.LastRetryAt),
-		DLQTopic: orNull(m.Source.Topic), DLQTimestamp: stamp(m.Source.Timestamp),
+		DLQTopic: orNull(m.Source.Topic), DLQTimestamp: stamp(m.Source.Timestamp), DLQTimestampMs: orNull(m.Source.RawTime),
 		OriginalPartition: m.Origin.Partition, OriginalOffset: m.Origin.Offset, OriginalTimestamp: stamp(m.Origin.Timestamp),
 		ConsumerGroup: orNull(m.Failure.ConsumerGroup), ErrorClass: orNull(m.Failure.Class), StackTrace: orNull(c.stackTrace),
 		ConsumerAttempts: m.Failure.Attempts, Dialect: orNull(m.Failure.Dialect), OriginConfidence: orNull(m.Origin.Confidence),
@@ -135,6 +137,7 @@ func TestAppendMessage_IsWhatEncodingJSONWrites(t *testing.T) {
 		"FirstHeaders":   fullMessage(func(m *entity.Message) { m.Record.HeadersOmitted = true }),
 		"NotLoaded":      fullMessage(func(m *entity.Message) { m.Record.State = entity.ValueNotLoaded }),
 		"NotJSON":        fullMessage(withValue("\xff")),
+		"NoDate":         fullMessage(func(m *entity.Message) { m.Source.Timestamp, m.Source.RawTime = time.Time{}, math.MinInt64 }),
 		"Tombstone":      fullMessage(func(m *entity.Message) { m.Record.Value = nil }),
 	} {
 		for masks, s := range map[string]*Server{

@@ -183,6 +183,7 @@ func (c *shown) appendPlaces(dst []byte) []byte {
 	dst = memberInt(dst, "dlq_partition", partition)
 	dst = memberInt(dst, "dlq_offset", offset)
 	dst = memberTime(dst, "dlq_timestamp", c.Source.Timestamp)
+	dst = memberInt(dst, "dlq_timestamp_ms", orNull(c.Source.RawTime))
 	dst = memberInt(dst, "original_partition", c.Origin.Partition)
 	dst = memberInt(dst, "original_offset", c.Origin.Offset)
 	return memberTime(dst, "original_timestamp", c.Origin.Timestamp)

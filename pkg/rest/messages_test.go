@@ -19,7 +19,7 @@ const messageA = `{"id":"550e8400-e29b-41d4-a716-446655440000","original_topic":
 	`"error_message":"processing failed","retry_count":0,"max_retries":3,"payload":{"order_id": "123"},` +
 	`"status":"PENDING","created_at":"2026-02-20T10:30:00.000+00:00","updated_at":"2026-02-20T10:30:00.000+00:00",` +
 	`"last_retry_at":null,"dlq_topic":"orders.dlq.v1","dlq_partition":2,"dlq_offset":41,` +
-	`"dlq_timestamp":"2026-02-20T10:29:59.000+00:00","original_partition":null,"original_offset":null,` +
+	`"dlq_timestamp":"2026-02-20T10:29:59.000+00:00","dlq_timestamp_ms":null,"original_partition":null,"original_offset":null,` +
 	`"original_timestamp":null,"consumer_group":null,"error_class":null,"stack_trace":null,"consumer_attempts":null,` +
 	`"dialect":null,"origin_confidence":"header","group_id":null,"parent_id":null,"return_confirmed":null,` +
 	`"root_id":"550e8400-e29b-41d4-a716-446655440000","outcome":null,"outcome_group":null,"outcome_offset":null,"next_attempt_at":null,"finished_at":null,` +
@@ -111,7 +111,7 @@ func TestGet_EveryField(t *testing.T) {
 			`"retry_count":3,"max_retries":3,"payload":{"order_id": "123"},"status":"DEAD",`+
 			`"created_at":"2026-02-20T10:30:00.000+00:00","updated_at":"2026-02-20T10:30:01.500+00:00",`+
 			`"last_retry_at":"2026-02-20T10:31:00.000+00:00","dlq_topic":"orders.dlq.v1","dlq_partition":2,"dlq_offset":41,`+
-			`"dlq_timestamp":"2026-02-20T10:29:59.000+00:00","original_partition":0,"original_offset":0,`+
+			`"dlq_timestamp":"2026-02-20T10:29:59.000+00:00","dlq_timestamp_ms":null,"original_partition":0,"original_offset":0,`+
 			`"original_timestamp":"2026-02-20T10:30:00.000+00:00","consumer_group":"billing","error_class":"java.lang.Boom",`+
 			`"stack_trace":"at x\n\tat y","consumer_attempts":5,"dialect":"spring","origin_confidence":"name","group_id":null,`+
 			`"parent_id":"550e8400-e29b-41d4-a716-446655440001","return_confirmed":true,"root_id":"550e8400-e29b-41d4-a716-4466554400ff",`+
@@ -153,7 +153,7 @@ func TestGet_RowWithoutRecord(t *testing.T) {
 	})
 	body := newFixture(m).open().do("GET", "/api/v1/dlq/messages/"+idA.String(), "").Body.String()
 	for _, want := range []string{
-		`"dlq_topic":null,"dlq_partition":null,"dlq_offset":null,"dlq_timestamp":null`,
+		`"dlq_topic":null,"dlq_partition":null,"dlq_offset":null,"dlq_timestamp":null,"dlq_timestamp_ms":null`,
 		`"key":null,"headers":[],"headers_omitted":null,"payload_omitted":null,"payload_size":null,"payload_url":null,"masked":[],`, `"payload":null`, `"bad \ufffd text"`,
 	} {
 		if !strings.Contains(body, want) {

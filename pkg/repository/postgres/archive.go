@@ -46,17 +46,28 @@ func (s *Store) ArchiveOld(ctx context.Context, days, batch int) (int64, error) 
 		return 0, translate("archive messages", err)
 	}
 	defer func() { _ = conn.Close() }()
+	var total int64
+	err = again(ctx, func() error { // what a call moved before it met other sessions stays moved
+		n, err := s.archiveOnce(ctx, conn, days, batch)
+		total += n
+		return err
+	})
+	return total, translate("archive messages", err)
+}
+
+// archiveOnce calls the procedure, and says how many messages it moved.
+func (s *Store) archiveOnce(ctx context.Context, conn *sql.Conn, days, batch int) (int64, error) {
 	var session int
 	// The count of a call of before would be taken for that of one that failed at once.
 	if err := conn.QueryRowContext(ctx, `SELECT pg_backend_pid() FROM set_config('dlq.archived', '0', false)`).Scan(&session); err != nil {
-		return 0, translate("archive messages", err)
+		return 0, err
 	}
-	failed := translate("archive messages", s.callArchive(ctx, conn, session, days, batch))
+	failed := s.callArchive(ctx, conn, session, days, batch)
 	n, err := archived(ctx, conn)
 	if failed != nil { // which is why it may not be known
 		return n, failed
 	}
-	return n, translate("archive messages", err)
+	return n, err
 }
 
 // callArchive calls the procedure until it is done or ctx ends. The driver closes a
@@ -145,7 +156,7 @@ const purgeQuery = `
 // CreatePartitions makes the partition of the archive into which messages go now, and
 // ahead more behind it, where they are not there, and says how many it made.
 func (s *Store) CreatePartitions(ctx context.Context, ahead int) (made int64, err error) {
-	err = s.db.QueryRowContext(ctx, `SELECT dlq.create_archive_partitions($1)`, ahead).Scan(&made)
+	err = s.selectOne(ctx, &made, `SELECT dlq.create_archive_partitions($1)`, ahead)
 	return made, translate("make partitions of the archive", err)
 }
 
@@ -159,7 +170,7 @@ func (s *Store) PurgePartitions(ctx context.Context, days, batch int) (int64, er
 		return 0, fmt.Errorf("purge partitions of the archive: days %d, batch %d", days, batch)
 	}
 	var taken int64
-	err := s.db.QueryRowContext(ctx, `SELECT dlq.detach_archive_partitions($1)`, days).Scan(&taken)
+	err := s.selectOne(ctx, &taken, `SELECT dlq.detach_archive_partitions($1)`, days)
 	total, purged := s.purge(ctx, "purge partitions of the archive", `SELECT dlq.purge_detached($1)`, batch)
 	return total, errors.Join(translate("take partitions off the archive", err), purged)
 }
@@ -179,13 +190,18 @@ func (s *Store) PurgeArchive(ctx context.Context, days, batch int) (int64, error
 func (s *Store) purge(ctx context.Context, where, query string, args ...any) (total int64, err error) {
 	for {
 		var n int64
-		if err := s.db.QueryRowContext(ctx, query, args...).Scan(&n); err != nil {
+		if err := s.selectOne(ctx, &n, query, args...); err != nil {
 			return total, translate(where, err)
 		}
 		if total += n; n == 0 {
 			return total, nil
 		}
 	}
+}
+
+// selectOne runs a query that answers one value, and forgets it.
+func (s *Store) selectOne(ctx context.Context, dest any, query string, args ...any) error {
+	return again(ctx, func() error { return s.db.GetContext(ctx, dest, query, args...) })
 }
 
 // A cut-off counts from the moment of the store's clock, $1.

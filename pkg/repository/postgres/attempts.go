@@ -146,14 +146,17 @@ func (s *Store) Claimable(ctx context.Context, ids []uuid.UUID) ([]uuid.UUID, er
 }
 
 // claimed reads the answer to claims.
-func (s *Store) claimed(ctx context.Context, claims []repository.Claim, how repository.Claiming, query string, args ...any) ([]entity.Message, error) {
-	if how.Brief {
-		return s.briefly(ctx, claims, query, args...)
-	}
-	taken := make([]entity.Message, 0, len(claims))
-	err := s.eachRow(ctx, query, args, nil, func(r *row) error {
-		taken = append(taken, r.message())
-		return nil
+func (s *Store) claimed(ctx context.Context, claims []repository.Claim, how repository.Claiming, query string, args ...any) (taken []entity.Message, err error) {
+	err = again(ctx, func() error {
+		if how.Brief {
+			taken, err = s.briefly(ctx, claims, query, args...)
+			return err
+		}
+		taken = make([]entity.Message, 0, len(claims))
+		return s.eachRow(ctx, query, args, nil, func(r *row) error {
+			taken = append(taken, r.message())
+			return nil
+		})
 	})
 	return taken, err
 }
@@ -323,18 +326,21 @@ func (s *Store) Finish(ctx context.Context, results []repository.Result, cause e
 	var attempt uuid.UUID
 	var refuted bool
 	var attempts []uuid.UUID
-	err := s.each(ctx, finishQuery, args, []any{
-		&f.MessageID, &status, &f.RetryCount, &f.MaxRetries, &next, &attempt, &refuted,
-	}, func() error {
-		f.Status, f.NextAttemptAt = entity.Status(status), moment(next)
-		finished = append(finished, f)
-		if refuted {
-			attempts = append(attempts, attempt)
-		}
-		return nil
+	err := again(ctx, func() error {
+		finished, attempts = finished[:0], nil
+		return s.each(ctx, finishQuery, args, []any{
+			&f.MessageID, &status, &f.RetryCount, &f.MaxRetries, &next, &attempt, &refuted,
+		}, func() error {
+			f.Status, f.NextAttemptAt = entity.Status(status), moment(next)
+			finished = append(finished, f)
+			if refuted {
+				attempts = append(attempts, attempt)
+			}
+			return nil
+		})
 	})
 	if err == nil && len(attempts) > 0 {
-		_, err = s.db.ExecContext(ctx, refuteQuery, uuids(attempts))
+		err = s.exec(ctx, refuteQuery, uuids(attempts))
 	}
 	if err != nil {
 		return nil, translate("finish attempts", err)

@@ -326,32 +326,23 @@ func (s *Store) StoreDocuments(ctx context.Context, version int64, documents []e
 	}
 	err := s.block.with(documents, func(in blocked) error {
 		of, blocks, letters := in.columns()
-		return s.run(ctx, storeDocumentsQuery, ids.arg(), texts.arg(), terms.arg(), version, s.clock(),
+		return s.exec(ctx, storeDocumentsQuery, ids.arg(), texts.arg(), terms.arg(), version, s.clock(),
 			repository.FineArrivalsLife.Microseconds(), repository.ArrivalsLife.Microseconds(), of.arg(), blocks.arg(), letters.arg())
 	})
 	if err == nil {
-		err = s.run(ctx, groupDocumentsQuery, ids.arg(), groups.arg())
+		err = s.exec(ctx, groupDocumentsQuery, ids.arg(), groups.arg())
 	}
 	if err == nil {
-		err = s.run(ctx, dropStraysQuery, ids.arg())
+		err = s.exec(ctx, dropStraysQuery, ids.arg())
 	}
 	return translate("store documents", err)
-}
-
-// run runs a prepared statement that answers nothing.
-func (s *Store) run(ctx context.Context, query string, args ...any) error {
-	st, err := s.stmt(ctx, query) //nolint:sqlclosecheck // it is kept for the next time
-	if err == nil {
-		_, err = st.ExecContext(ctx, args...)
-	}
-	return err
 }
 
 // MergeDocuments implements repository.Catalogue. The indexes leave it to this, see
 // migration 016: an insert that merges has little memory for it, and so touches the
 // same pages again and again.
 func (s *Store) MergeDocuments(ctx context.Context) error {
-	return translate("merge documents", s.run(ctx, `SELECT dlq.merge_documents()`))
+	return translate("merge documents", s.exec(ctx, `SELECT dlq.merge_documents()`))
 }
 
 // crowdedQuery looks at the redrives that are neither waiting nor slow by order, and

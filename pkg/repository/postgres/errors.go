@@ -6,8 +6,10 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"strings"
+	"time"
 
 	"github.com/lib/pq"
 
@@ -29,6 +31,48 @@ func (e *unavailableError) Is(target error) bool { return target == entity.ErrUn
 
 func (e *unavailableError) Unwrap() error { return e.err }
 
+// contendedError is a statement that PostgreSQL ended again and again because of other
+// sessions: it was the victim of deadlocks, or could not be serialized.
+type contendedError struct {
+	where string
+	err   error
+}
+
+func (e *contendedError) Error() string {
+	return e.where + ": other sessions change the same rows: " + e.err.Error()
+}
+
+func (e *contendedError) Is(target error) bool { return target == entity.ErrContended }
+
+func (e *contendedError) Unwrap() error { return e.err }
+
+// contended reports whether PostgreSQL ended a statement because of other sessions. It
+// has changed nothing and may be sent again at once.
+func contended(err error) bool {
+	var pe *pq.Error
+	return errors.As(err, &pe) && (pe.Code == "40001" || pe.Code == "40P01")
+}
+
+// statementTries is how often a statement is sent that other sessions get in the way of.
+const statementTries = 6
+
+// again does what sends one statement outside a transaction, and repeats it when other
+// sessions got in its way. do must not keep anything of a try that failed.
+func again(ctx context.Context, do func() error) error {
+	for try := 1; ; try++ {
+		err := do()
+		if try == statementTries || !contended(err) {
+			return err
+		}
+		// Those who collided do not all come back at the same moment.
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(rand.N(time.Millisecond << try)): //nolint:gosec // no secret
+		}
+	}
+}
+
 // translate is the one place that knows the driver's errors. where is a verb and
 // its object.
 func translate(where string, err error) error {
@@ -37,6 +81,8 @@ func translate(where string, err error) error {
 		return nil
 	case errors.Is(err, context.Canceled):
 		return fmt.Errorf("%s: %w", where, err)
+	case contended(err):
+		return &contendedError{where, err}
 	case transient(err):
 		return &unavailableError{where, err}
 	default:
@@ -45,8 +91,7 @@ func translate(where string, err error) error {
 }
 
 // transient reports whether the same statement may succeed later: the server
-// cannot be reached, is starting or stopping, is full, or chose us as the victim
-// of a deadlock. A connection whose role was dropped under it (42501 on a live
+// cannot be reached, is starting or stopping, or is full. A connection whose role was dropped under it (42501 on a live
 // session, 28xxx on a new one) counts too: credentials rotate, and the next
 // connection reads the new ones.
 func transient(err error) bool {
@@ -68,7 +113,7 @@ func transient(err error) bool {
 	case strings.HasPrefix(code, "08"), strings.HasPrefix(code, "53"), strings.HasPrefix(code, "57P"),
 		strings.HasPrefix(code, "28"), strings.HasPrefix(code, "58"):
 		return true
-	case code == "40001", code == "40P01", code == "55P03", code == "57014", code == "42501":
+	case code == "55P03", code == "57014", code == "42501":
 		return true
 	}
 	return false

@@ -117,7 +117,8 @@ const (
 				unnest($25::text[]) AS dialect, unnest($26::text[]) AS error_class,
 				unnest($27::uuid[]) AS parent_id, unnest($28::uuid[]) AS root_id,
 				unnest($29::int8[]) AS record_hash, unnest($30::uuid[]) AS group_id,
-				unnest($32::bytea[]) AS key, unnest($33::bytea[]) AS headers, unnest($34::bytea[]) AS value
+				unnest($32::bytea[]) AS key, unnest($33::bytea[]) AS headers, unnest($34::bytea[]) AS value,
+				unnest($35::int8[]) AS dlq_timestamp_ms
 		) r JOIN moved USING (incarnation_id, partition)`
 
 	insertRecords = `INSERT INTO dlq.dlq_messages (id, original_topic, error_message, retry_count, max_retries, status,
@@ -125,14 +126,14 @@ const (
 			key, value, headers, payload_note, omitted_size, omitted_sha256,
 			dlq_topic_id, dlq_incarnation_id, dlq_partition, dlq_offset, dlq_timestamp,
 			original_partition, original_offset, original_timestamp, origin_confidence,
-			consumer_group, consumer_attempts, dialect, error_class, parent_id, root_id, record_hash, group_id)
+			consumer_group, consumer_attempts, dialect, error_class, parent_id, root_id, record_hash, group_id, dlq_timestamp_ms)
 		SELECT id, original_topic, error_message, retry_count, max_retries, status,
 			CASE WHEN payload_note IS NULL AND value IS NOT NULL THEN convert_from(value, 'UTF8')::jsonb END,
 			moment, moment,
 			key, value, headers, payload_note, omitted_size, omitted_sha256,
 			dlq_topic_id, incarnation_id, partition, dlq_offset, dlq_timestamp,
 			original_partition, original_offset, original_timestamp, origin_confidence,
-			consumer_group, consumer_attempts, dialect, error_class, parent_id, root_id, record_hash, group_id
+			consumer_group, consumer_attempts, dialect, error_class, parent_id, root_id, record_hash, group_id, dlq_timestamp_ms
 		FROM `
 
 	storeQuery = moveSteps + `, stored AS (
@@ -159,7 +160,7 @@ const storeReturnsQuery = moveSteps + `, record AS MATERIALIZED (
 		` + insertRecords + `record
 	), back AS MATERIALIZED (
 		SELECT b.*, r.parent_id, r.status, r.retry_count, r.max_retries
-		FROM unnest($35::uuid[], $36::uuid[], $37::uuid[], $38::bool[], $39::bool[], $40::bool[])
+		FROM unnest($36::uuid[], $37::uuid[], $38::uuid[], $39::bool[], $40::bool[], $41::bool[])
 			WITH ORDINALITY AS b (child_id, attempt_id, redrive_id, by_content, claimed, confirmed, ord)
 		JOIN record r ON r.id = b.child_id
 	), parent AS MATERIALIZED (
@@ -197,7 +198,7 @@ const storeReturnsQuery = moveSteps + `, record AS MATERIALIZED (
 		ORDER BY attempt_id
 	), audit AS (
 		INSERT INTO dlq.audit (at, action, kind, object_id, to_state, retry_count, actor, reason)
-		SELECT coalesce($31::timestamptz, clock_timestamp()), 'dead', 'message', child_id, status, retry_count, $41,
+		SELECT coalesce($31::timestamptz, clock_timestamp()), 'dead', 'message', child_id, status, retry_count, $42,
 			format('came back after %s of %s attempts', retry_count, max_retries)
 		FROM back WHERE status = 'DEAD'
 	)

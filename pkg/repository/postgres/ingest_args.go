@@ -10,10 +10,28 @@ import (
 // lets grow: small before large, the last copies of a large value are saved.
 func (s *Store) storeArgs(in incoming) []any {
 	columns, key, headers, value := messageArgs(in)
-	args := make([]any, 0, 4+len(columns)+4+5)
+	args := make([]any, 0, 4+len(columns)+5+5)
 	args = append(args, rangeArgs(in.Ranges)...)
 	args = append(args, columns...)
-	return append(args, s.clock(), key, headers, value)
+	return append(args, s.clock(), key, headers, value, rawTimes(in.Messages))
+}
+
+// rawTimes are the timestamps that are no dates, up to the last of them: hardly any
+// batch has one, and unnest fills a column that is too short with NULL.
+func rawTimes(messages []entity.Message) []byte {
+	n := len(messages)
+	for n > 0 && messages[n-1].Source.RawTime == 0 {
+		n--
+	}
+	raw := newColumn(oidInt8, n, 8)
+	for i := range n {
+		if at := messages[i].Source.RawTime; at != 0 {
+			raw.int64(at)
+		} else {
+			raw.null()
+		}
+	}
+	return raw.arg()
 }
 
 // returnArgs are what storeReturnsQuery takes beside them.

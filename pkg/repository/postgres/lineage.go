@@ -380,6 +380,6 @@ func sameRecord(a, b *entity.Message) bool {
 // attempt, or none.
 func takenMeanwhile(err error) bool {
 	var pe *pq.Error
-	return errors.As(err, &pe) && (pe.Code == "23505" &&
-		(pe.Constraint == "returns_pkey" || pe.Constraint == "idx_unconfirmed_returns_content") || pe.Code == "40P01")
+	return errors.As(err, &pe) && pe.Code == "23505" &&
+		(pe.Constraint == "returns_pkey" || pe.Constraint == "idx_unconfirmed_returns_content")
 }

@@ -73,9 +73,8 @@ func (s *Store) knownTopics(ctx context.Context, names, lives []byte, n int) ([]
 }
 
 func (s *Store) makeTopics(ctx context.Context, names, lives []byte) error {
-	if _, err := s.db.ExecContext(ctx, makeTopicsQuery, names); err != nil {
+	if err := s.exec(ctx, makeTopicsQuery, names); err != nil {
 		return err
 	}
-	_, err := s.db.ExecContext(ctx, makeIncarnationsQuery, names, lives)
-	return err
+	return s.exec(ctx, makeIncarnationsQuery, names, lives)
 }

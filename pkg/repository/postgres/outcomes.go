@@ -102,12 +102,3 @@ func groupColumns(groups []repository.TopicGroup) (topics, names []byte) {
 	}
 	return t.arg(), g.arg()
 }
-
-// exec runs a prepared statement that returns no rows.
-func (s *Store) exec(ctx context.Context, query string, args ...any) error {
-	st, err := s.stmt(ctx, query) //nolint:sqlclosecheck // it is kept for the next call
-	if err == nil {
-		_, err = st.ExecContext(ctx, args...)
-	}
-	return err
-}

@@ -99,9 +99,23 @@ func (s *Store) stmt(ctx context.Context, query string) (*sqlx.Stmt, error) {
 
 // selectRows runs a prepared query into dest, a pointer to a slice.
 func (s *Store) selectRows(ctx context.Context, dest any, query string, args ...any) error {
-	st, err := s.stmt(ctx, query)
-	if err == nil {
-		err = st.SelectContext(ctx, dest, args...)
-	}
-	return err
+	return again(ctx, func() error {
+		st, err := s.stmt(ctx, query) //nolint:sqlclosecheck // it is kept for the next time
+		if err != nil {
+			return err
+		}
+		return st.SelectContext(ctx, dest, args...)
+	})
+}
+
+// exec runs a prepared statement that returns no rows.
+func (s *Store) exec(ctx context.Context, query string, args ...any) error {
+	return again(ctx, func() error {
+		st, err := s.stmt(ctx, query) //nolint:sqlclosecheck // it is kept for the next time
+		if err != nil {
+			return err
+		}
+		_, err = st.ExecContext(ctx, args...)
+		return err
+	})
 }

@@ -168,7 +168,7 @@ func (s *Store) Survey(ctx context.Context, r repository.NewRedrive) ([]reposito
 
 // selectOnce runs a query that is planned for its arguments and forgotten.
 func (s *Store) selectOnce(ctx context.Context, dest any, query string, args ...any) error {
-	return s.db.SelectContext(ctx, dest, query, args...)
+	return again(ctx, func() error { return s.db.SelectContext(ctx, dest, query, args...) })
 }
 
 // redriveColumns are a redriveRow; r is dlq.redrives. The counts are sums over

@@ -30,6 +30,7 @@ type row struct {
 	DLQPartition   sql.NullInt32  `db:"dlq_partition"`
 	DLQOffset      sql.NullInt64  `db:"dlq_offset"`
 	DLQTimestamp   sql.NullTime   `db:"dlq_timestamp"`
+	DLQTimestampMs sql.NullInt64  `db:"dlq_timestamp_ms"`
 
 	OriginalPartition *int32         `db:"original_partition"`
 	OriginalOffset    *int64         `db:"original_offset"`
@@ -94,7 +95,7 @@ const stateColumnsBefore = `
 
 const stateColumnsBehind = `, m.retry_count, m.max_retries, m.status,
 	m.created_at, m.updated_at, m.last_retry_at,
-	t.name AS dlq_topic, m.dlq_topic_id, m.dlq_incarnation_id, m.dlq_partition, m.dlq_offset, m.dlq_timestamp,
+	t.name AS dlq_topic, m.dlq_topic_id, m.dlq_incarnation_id, m.dlq_partition, m.dlq_offset, m.dlq_timestamp, m.dlq_timestamp_ms,
 	m.original_partition, m.original_offset, m.original_timestamp, m.origin_confidence,
 	m.consumer_group, m.consumer_attempts, m.dialect, m.error_class, m.group_id, m.parent_id, m.root_id,
 	CASE WHEN m.parent_id IS NOT NULL THEN (SELECT true FROM dlq.unconfirmed_returns u WHERE u.child_id = m.id) END AS unconfirmed_return,
@@ -176,6 +177,7 @@ func (r *row) message() entity.Message {
 			Partition:   r.DLQPartition.Int32,
 			Offset:      r.DLQOffset.Int64,
 			Timestamp:   moment(r.DLQTimestamp),
+			RawTime:     r.DLQTimestampMs.Int64,
 		},
 		Origin: entity.Origin{
 			Partition:  r.OriginalPartition,

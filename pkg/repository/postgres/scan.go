@@ -85,6 +85,8 @@ func (r *scannedRow) place(column string) any {
 		return (*int64Cell)(&r.DLQOffset)
 	case "dlq_timestamp":
 		return (*timeCell)(&r.DLQTimestamp)
+	case "dlq_timestamp_ms":
+		return (*int64Cell)(&r.DLQTimestampMs)
 	case "original_partition":
 		return numberCell[int32]{&r.OriginalPartition}
 	case "original_offset":

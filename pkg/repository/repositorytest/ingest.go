@@ -1,6 +1,7 @@
 package repositorytest
 
 import (
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -30,6 +31,7 @@ func ingestPromises() []promise {
 		{"NothingGivenIsNothingStored", ingestNothing},
 		{"ConcurrentStoresOfOneRangeStoreOnce", ingestConcurrent},
 		{"OppositeOrdersDoNotDeadlock", ingestOppositeOrders},
+		{"TimestampThatIsNoDateIsKeptAsANumber", ingestRawTime},
 	}
 }
 
@@ -377,5 +379,36 @@ func ingestOppositeOrders(h *harness) {
 	}
 	if got := h.list(deadLetter, firstPage).Total; got != int64(rounds*len(streams)) {
 		h.Errorf("stored %d messages, want %d", got, rounds*len(streams))
+	}
+}
+
+func ingestRawTime(h *harness) {
+	s := h.open(deadLetter, 0, 0)
+	b := h.batch(s, 0, 4)
+	for i, raw := range []int64{math.MaxInt64, 0, math.MinInt64, 0} {
+		source := &b.Messages[i].Source
+		if source.RawTime = raw; raw == 0 {
+			source.Timestamp = h.clock.Kept()
+		}
+	}
+	h.store(b, 1)
+	for _, m := range b.Messages {
+		if got := h.get(m.ID).Source; got != m.Source {
+			h.Errorf("Get has the source %+v, want %+v", got, m.Source)
+		}
+		page := h.list(deadLetter, repository.Page{Number: 1, Size: 10}).Messages
+		if i := slices.IndexFunc(page, func(other entity.Message) bool { return other.ID == m.ID }); i < 0 || page[i].Source != m.Source {
+			h.Errorf("List has not the source %+v in %+v", m.Source, page)
+		}
+	}
+	gone := b.Messages[0]
+	h.attempt(gone.ID, entity.Acknowledged)
+	h.Archive(h.T, gone.ID)
+	if got := h.getArchived(gone.ID).Source; got != gone.Source {
+		h.Errorf("GetArchived has the source %+v, want %+v", got, gone.Source)
+	}
+	h.restore(gone.ID)
+	if got := h.get(gone.ID).Source; got != gone.Source {
+		h.Errorf("restored with the source %+v, want %+v", got, gone.Source)
 	}
 }
