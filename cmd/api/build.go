@@ -39,6 +39,10 @@ type parts struct {
 
 	publisher publisher
 	server    *rest.Server
+
+	authenticator auth.Authenticator
+	sessions      *auth.Sessions
+	signer        *auth.Signer
 }
 
 func build(base program.Base) (*parts, error) {
@@ -73,8 +77,7 @@ func (p *parts) buildServer(store repository.Repository) error {
 	if err != nil {
 		return err
 	}
-	authenticator, err := auth.New(cfg.Auth, base.Log)
-	if err != nil {
+	if err := p.buildAuth(); err != nil {
 		return err
 	}
 	failure := func(m entity.Message) (class, message, stack string) {
@@ -85,7 +88,8 @@ func (p *parts) buildServer(store repository.Repository) error {
 	p.service = redrive.New(cfg.Redrive, store, p.publisher, base.Registry, base.Log, redrive.WithTracing(base.Tracing.Provider()),
 		redrive.WithTopicLabels(p.labels.Label))
 	p.server = rest.New(cfg.Server, store, p.service, p.checks(), base.Registry, base.Log,
-		append(p.readings(decoder), rest.WithMasks(masks), rest.WithDerivedMasks(derived), rest.WithAuth(authenticator, cfg.Auth.Mode),
+		append(p.readings(decoder), rest.WithMasks(masks), rest.WithDerivedMasks(derived), rest.WithAuth(p.authenticator, cfg.Auth.Mode),
+			rest.WithSigner(p.signer),
 			rest.WithTracing(base.Tracing.Provider()))...)
 	quiet := heartbeats(cfg.Heartbeat, maker)
 	base.Registry.MustRegister(newStateCollector(store, p.labels.Label), newGroupsCollector(store, quiet.Groups, base.Log),
@@ -201,7 +205,10 @@ func (p *parts) wait(ctx context.Context) error {
 	if err := p.base.WaitFor(ctx, p.db, p.cluster); err != nil || p.db == nil {
 		return err
 	}
-	return p.base.WaitForSchema(ctx, p.db)
+	if err := p.base.WaitForSchema(ctx, p.db); err != nil {
+		return err
+	}
+	return p.shareSigningKeys(ctx)
 }
 
 // workers do what nobody asks for by a request, until ctx ends; they return when

@@ -16,7 +16,7 @@ func (p *parts) mountConsole() error {
 	settings.ApplicationFrames = cfg.Groups.Frames
 	var options []console.Option
 	if cfg.Auth.Mode != auth.ModeNone {
-		options = append(options, console.WithAuthentication())
+		options = append(options, console.WithAuthentication(), console.WithSessions(p.sessions), console.WithSignIns(p.server.SignIns()))
 	}
 	if cfg.Auth.SignsIn() {
 		issuer, err := auth.NewSignIn(cfg.Auth, p.base.Log)

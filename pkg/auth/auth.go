@@ -29,26 +29,36 @@ type Authenticator interface {
 // Option changes what an authenticator uses of its surroundings.
 type Option func(*options)
 
-type options struct{ now func() time.Time }
+type options struct {
+	now     func() time.Time
+	revoked *Revocations
+}
 
 // WithClock gives the clock that expiries are held against.
 func WithClock(now func() time.Time) Option { return func(o *options) { o.now = now } }
 
+// WithRevocations gives the tokens and sessions that count no more, to share them with
+// Sessions.
+func WithRevocations(r *Revocations) Option { return func(o *options) { o.revoked = r } }
+
 // New returns the authenticator that cfg asks for. It reads files at once and
 // dials nothing: an issuer is asked when the first token comes.
 func New(cfg Config, log *zap.Logger, change ...Option) (Authenticator, error) {
-	o := options{now: time.Now}
-	for _, f := range change {
-		f(&o)
-	}
+	o := optionsOf(change)
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	if o.revoked == nil {
+		var err error
+		if o.revoked, err = NewRevocations(cfg, nil, log, change...); err != nil {
+			return nil, err
+		}
+	}
 	switch cfg.Mode {
 	case ModeToken:
-		return newTokens(cfg, log, o.now)
+		return newTokens(cfg, o.revoked, log, o.now)
 	case ModeOIDC:
-		return newIssuer(cfg.OIDC, log, o.now)
+		return newIssuer(cfg.OIDC, o.revoked, log, o.now)
 	default:
 		return Nobody{}, nil
 	}

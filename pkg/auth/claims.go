@@ -1,6 +1,43 @@
 package auth
 
-import "strings"
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+)
+
+// registered are the claims that something is decided by here or in the library, which
+// takes a name in other letters for the same.
+var registered = []string{"iss", "sub", "aud", "exp", "nbf", "iat", "jti", "nonce", "azp", "at_hash", "_claim_names", "_claim_sources"}
+
+// checkNames refuses claims that two readers may read differently: names that are there
+// twice, and registered ones in other letters.
+func checkNames(payload []byte) error {
+	decoder := json.NewDecoder(bytes.NewReader(payload))
+	if start, err := decoder.Token(); err != nil || start != json.Delim('{') {
+		return refuse("the token's claims are not an object")
+	}
+	seen := map[string]bool{}
+	for decoder.More() {
+		var skipped json.RawMessage
+		name, err := decoder.Token()
+		if err == nil {
+			err = decoder.Decode(&skipped)
+		}
+		text, _ := name.(string)
+		switch other := func(r string) bool { return r != text && strings.EqualFold(r, text) }; {
+		case err != nil:
+			return refuse("the token's claims are not JSON")
+		case seen[text]:
+			return refuse("the token has a claim twice")
+		case slices.ContainsFunc(registered, other):
+			return refuse("the token has a registered claim in other letters")
+		}
+		seen[text] = true
+	}
+	return nil
+}
 
 // textsAt returns the text, or the texts of the list, that stand at a path. A
 // claim may also be called by a name that has dots.

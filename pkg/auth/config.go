@@ -35,6 +35,13 @@ type Config struct {
 	Tokens     []TokenConfig `mapstructure:"tokens"`
 	TokensFile string        `mapstructure:"tokens_file"`
 	OIDC       OIDCConfig    `mapstructure:"oidc"` // for mode oidc
+
+	// RevokedFile lists what counts no more, one a line: the SHA-256, in hex, of a token
+	// or of a session's id, or the jti of a token. SigningKeyFile holds the keys that
+	// cursors are signed with, one a line: the first signs, all verify; "" for a key that
+	// the database keeps. Both are read again when they have changed.
+	RevokedFile    string `mapstructure:"revoked_file"`
+	SigningKeyFile string `mapstructure:"signing_key_file"`
 }
 
 // TokenConfig is a token that somebody has. The token itself is nowhere here.

@@ -4,11 +4,13 @@ import (
 	"context"
 	"crypto"
 	"crypto/rsa"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"math"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
@@ -19,6 +21,7 @@ import (
 // issuer believes tokens that an OpenID Connect issuer signed for our audience.
 type issuer struct {
 	cfg        OIDCConfig
+	revoked    *Revocations // nil: whoever uses check alone
 	client     *http.Client
 	algorithms []jose.SignatureAlgorithm
 	keys       *keySet
@@ -31,12 +34,12 @@ type claimGrant struct {
 	grant Grant
 }
 
-func newIssuer(cfg OIDCConfig, log *zap.Logger, now func() time.Time) (*issuer, error) {
+func newIssuer(cfg OIDCConfig, revoked *Revocations, log *zap.Logger, now func() time.Time) (*issuer, error) {
 	client, err := newClient(cfg)
 	if err != nil {
 		return nil, err
 	}
-	i := &issuer{cfg: cfg, client: client, now: now, keys: newKeySet((&directory{cfg.Issuer, client, ""}).fetch, cfg.Timeout, log, now)}
+	i := &issuer{cfg: cfg, revoked: revoked, client: client, now: now, keys: newKeySet((&directory{cfg.Issuer, client, ""}).fetch, cfg.Timeout, log, now)}
 	for _, a := range cfg.Algorithms {
 		i.algorithms = append(i.algorithms, jose.SignatureAlgorithm(a))
 	}
@@ -56,11 +59,41 @@ func (i *issuer) Authenticate(ctx context.Context, r *http.Request) (Principal, 
 	if err != nil {
 		return Principal{}, err
 	}
-	claims, err := i.check(ctx, raw)
+	claims, err := i.counting(ctx, raw)
 	if err != nil {
 		return Principal{}, err
 	}
 	return i.principal(claims)
+}
+
+// life implements bearers: who signs out has no more use for the token.
+func (i *issuer) life(ctx context.Context, raw string) (ends time.Time, withSession []Digest, err error) {
+	claims, err := i.counting(ctx, raw)
+	if err != nil {
+		return time.Time{}, nil, err
+	}
+	ends, _ = numericDate(claims["exp"]) // is one, as check has seen
+	return ends.Add(i.cfg.Leeway), digestsOf(raw), nil
+}
+
+// counting is check, but for tokens that were revoked.
+func (i *issuer) counting(ctx context.Context, raw string) (map[string]any, error) {
+	claims, err := i.check(ctx, raw)
+	if err != nil {
+		return nil, err
+	}
+	id, _ := claims["jti"].(string)
+	digests := digestsOf(raw)
+	if i.revoked.lists(id) || slices.ContainsFunc(digests, i.revoked.listsDigest) {
+		return nil, refuse("the token was revoked")
+	}
+	switch ended, err := i.revoked.ended(ctx, digests...); {
+	case err != nil:
+		return nil, err
+	case ended:
+		return nil, refuse("the token ended with its session")
+	}
+	return claims, nil
 }
 
 // check returns what a token says, if it is to be believed.
@@ -83,6 +116,9 @@ func (i *issuer) check(ctx context.Context, raw string) (map[string]any, error) 
 	if err != nil {
 		return nil, refuse("the token does not count: %s", err)
 	}
+	if err := checkNames(signed.UnsafePayloadWithoutVerification()); err != nil { // which Verify has verified
+		return nil, err
+	}
 	if !slices.ContainsFunc(token.Audience, i.forUs) {
 		return nil, refuse("the token is for %q", token.Audience)
 	}
@@ -91,6 +127,12 @@ func (i *issuer) check(ctx context.Context, raw string) (map[string]any, error) 
 		return nil, refuse("the token's claims are not JSON")
 	}
 	return claims, i.checkTimes(claims)
+}
+
+// digestsOf returns the digests of a JWT and of its signed part: the signature itself
+// can be written in more than one way.
+func digestsOf(raw string) []Digest {
+	return []Digest{sha256.Sum256([]byte(raw)), sha256.Sum256([]byte(raw[:strings.LastIndexByte(raw, '.')+1]))}
 }
 
 // forUs reports whether tokens for the audience are meant for this program: those

@@ -36,17 +36,14 @@ func (c Config) SignsIn() bool { return c.Mode == ModeOIDC && c.OIDC.ClientID !=
 // NewSignIn returns what signs people in; ask cfg.SignsIn first whether somebody
 // is to. It reads files at once and dials nothing.
 func NewSignIn(cfg Config, log *zap.Logger, change ...Option) (*SignIn, error) {
-	o := options{now: time.Now}
-	for _, f := range change {
-		f(&o)
-	}
+	o := optionsOf(change)
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	if !cfg.SignsIn() {
 		return nil, errors.New("auth.oidc.client_id: signing in needs it, and mode oidc")
 	}
-	i, err := newIssuer(cfg.OIDC, log, o.now)
+	i, err := newIssuer(cfg.OIDC, nil, log, o.now)
 	if err != nil {
 		return nil, err
 	}

@@ -10,80 +10,69 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"sync"
 	"time"
 
 	"go.uber.org/zap"
 	"go.yaml.in/yaml/v3"
 )
 
-const (
-	// fileAge is how long the tokens of a file count without a look at the file.
-	fileAge = time.Second
-
-	// maxTokensFile is more than thousands of tokens need.
-	maxTokensFile = 4 << 20
-)
-
 // tokens believes whoever has a token of a list.
 type tokens struct {
-	fixed []token
-	path  string // of the file; "" for none
-	log   *zap.Logger
-	now   func() time.Time
-
-	mu        sync.Mutex
-	listed    []token   // of the file, as it was when it was last right
-	state     fileState // of what listed was read from
-	checkedAt time.Time
-	complaint string // why the file cannot be read at present; "" while it can
+	fixed   []token
+	listed  *reloaded[[]token] // of the file; nil for none
+	revoked *Revocations
+	now     func() time.Time
 }
 
 type token struct {
-	hash      [hashSize]byte
+	hash      Digest
 	expires   time.Time
 	principal Principal
 }
 
-// fileState tells whether a file is the one that was read.
-type fileState struct {
-	modified time.Time
-	size     int64
-}
-
-func newTokens(cfg Config, log *zap.Logger, now func() time.Time) (*tokens, error) {
+func newTokens(cfg Config, revoked *Revocations, log *zap.Logger, now func() time.Time) (*tokens, error) {
 	fixed, err := tokensOf("auth.tokens", cfg.Tokens)
 	if err != nil {
 		return nil, err
 	}
-	t := &tokens{fixed: fixed, path: cfg.TokensFile, log: log, now: now}
-	if t.path == "" {
-		return t, nil
+	t := &tokens{fixed: fixed, revoked: revoked, now: now}
+	if cfg.TokensFile != "" {
+		t.listed, err = openReloaded("auth.tokens_file", "tokens", cfg.TokensFile, readTokens, log, now)
 	}
-	t.checkedAt = now()
-	if t.state, err = stateOf(t.path); err != nil {
-		return nil, fmt.Errorf("auth.tokens_file: %w", err)
-	}
-	if t.listed, err = readTokens(t.path); err != nil {
-		return nil, fmt.Errorf("auth.tokens_file: %w", err)
-	}
-	return t, nil
+	return t, err
 }
 
-// Authenticate looks up the hash of the request's token. Every hash is compared in
-// full: how long that takes says nothing about them.
+// Authenticate looks up the hash of the request's token.
 func (t *tokens) Authenticate(_ context.Context, r *http.Request) (Principal, error) {
 	text, err := bearer(r)
 	if err != nil {
 		return Principal{}, err
 	}
+	found, err := t.find(text)
+	if err != nil {
+		return Principal{}, err
+	}
+	return found.principal, nil
+}
+
+// life implements bearers.
+func (t *tokens) life(_ context.Context, raw string) (ends time.Time, withSession []Digest, err error) {
+	found, err := t.find(raw)
+	return found.expires, nil, err
+}
+
+// find compares every hash in full: how long that takes says nothing about them.
+func (t *tokens) find(text string) (token, error) {
 	if !tokenShaped(text) {
-		return Principal{}, refuse("the token is not of the form %s...", tokenPrefix)
+		return token{}, refuse("the token is not of the form %s...", tokenPrefix)
+	}
+	lists := [][]token{t.fixed}
+	if t.listed != nil {
+		lists = append(lists, t.listed.current())
 	}
 	sum := sha256.Sum256([]byte(text))
 	var found *token
-	for _, list := range [][]token{t.fixed, t.current()} {
+	for _, list := range lists {
 		for i := range list {
 			if subtle.ConstantTimeCompare(sum[:], list[i].hash[:]) == 1 {
 				found = &list[i]
@@ -92,80 +81,16 @@ func (t *tokens) Authenticate(_ context.Context, r *http.Request) (Principal, er
 	}
 	switch {
 	case found == nil:
-		return Principal{}, refuse("nobody has this token")
+		return token{}, refuse("nobody has this token")
 	case !t.now().Before(found.expires):
-		return Principal{}, refuse("the token of %q expired at %s", found.principal.Name, found.expires.Format(time.RFC3339))
+		return token{}, refuse("the token of %q expired at %s", found.principal.Name, found.expires.Format(time.RFC3339))
+	case t.revoked.listsDigest(sum):
+		return token{}, refuse("the token of %q was revoked", found.principal.Name)
 	}
-	return found.principal, nil
+	return *found, nil
 }
 
-// current returns the tokens of the file, after a look at the file. While that
-// cannot be read, or is wrong, those count that stood there before: a mistake must
-// not lock everybody out.
-func (t *tokens) current() []token {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if now := t.now(); t.path == "" || now.Sub(t.checkedAt) < fileAge {
-		return t.listed
-	} else {
-		t.checkedAt = now
-	}
-	if err := t.refresh(); err != nil {
-		t.complain(err)
-	}
-	return t.listed
-}
-
-// refresh reads the file unless what counts was read from it as it is. What could
-// not be read is tried again each time: nothing but the reading may have failed,
-// and a token that was taken away must not count until the file changes once more.
-func (t *tokens) refresh() error {
-	state, err := stateOf(t.path)
-	if err != nil {
-		return err
-	}
-	if state == t.state && t.complaint == "" {
-		return nil
-	}
-	list, err := readTokens(t.path)
-	if err != nil {
-		return err
-	}
-	t.listed, t.state, t.complaint = list, state, ""
-	t.log.Info("tokens were read again", zap.String("file", t.path), zap.Int("tokens", len(list)))
-	return nil
-}
-
-// complain says why once, not with every try.
-func (t *tokens) complain(err error) {
-	if t.complaint == err.Error() {
-		return
-	}
-	t.complaint = err.Error()
-	t.log.Error("tokens could not be read again, those from before count", zap.String("file", t.path), zap.Error(err))
-}
-
-func stateOf(path string) (fileState, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return fileState{}, err
-	}
-	return fileState{info.ModTime(), info.Size()}, nil
-}
-
-func readTokens(path string) ([]token, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	raw, err := io.ReadAll(io.LimitReader(f, maxTokensFile+1))
-	switch {
-	case err != nil:
-		return nil, err
-	case len(raw) > maxTokensFile:
-		return nil, fmt.Errorf("%s is larger than %d bytes", path, maxTokensFile)
-	}
+func readTokens(path string, raw []byte) ([]token, error) {
 	var list []TokenConfig
 	decoder := yaml.NewDecoder(bytes.NewReader(raw))
 	decoder.KnownFields(true)

@@ -20,6 +20,7 @@ type apiError struct {
 	Message   string           `json:"message"`
 	RequestID string           `json:"request_id"`
 	Details   []map[string]any `json:"details"`
+	after     string           // Retry-After
 }
 
 // Error returns the API's own words.
@@ -184,7 +185,7 @@ func (a *answer) problem() error {
 	if err := json.Unmarshal(a.body.Bytes(), &envelope); err != nil || envelope.Error.Message == "" {
 		return fmt.Errorf("the API answered %d without an error that can be read", a.status)
 	}
-	envelope.Error.Status = a.status
+	envelope.Error.Status, envelope.Error.after = a.status, a.header.Get("Retry-After")
 	return &envelope.Error
 }
 

@@ -25,6 +25,8 @@ type Console struct {
 	logger   *zap.Logger
 	now      func() time.Time
 	signIn   SignIn        // nil: tokens are pasted
+	sessions Sessions      // nil: no server remembers who signed out
+	signIns  SignIns       // nil: unlimited
 	needAuth bool          // somebody has to say who they are
 	dear     chan struct{} // holds a value for each of what takes much memory now
 }
@@ -83,6 +85,9 @@ const (
 // page answers with a page for whoever is signed in.
 func (c *Console) page(h handler) http.Handler {
 	return c.open(func(w http.ResponseWriter, r *http.Request) error {
+		if err := c.withoutEnded(r); err != nil {
+			return err
+		}
 		seen, err := c.withViewer(r)
 		if err != nil {
 			return err

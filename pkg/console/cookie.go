@@ -1,6 +1,7 @@
 package console
 
 import (
+	"crypto/rand"
 	"crypto/subtle"
 	"encoding/base64"
 	"encoding/json"
@@ -12,11 +13,11 @@ import (
 	"time"
 )
 
-// Cookies are all that is kept of who is signed in: no server remembers anything,
-// so every replica knows everybody. Their prefix makes browsers refuse them from
+// Cookies are all that is kept of who is signed in, so every replica knows everybody;
+// servers remember who signed out. Their prefix makes browsers refuse them from
 // neighbours: unencrypted, for a whole domain, or for a part of a site.
 const (
-	sessionCookie = "__Host-dlq-session" // the token; further parts have -2 to -4 behind
+	sessionCookie = "__Host-dlq-session" // a random id and the token; further parts have -2 to -4 behind
 	attemptCookie = "__Host-dlq-signin"  // who is on the way to the issuer, and from where
 	issuerCookie  = "__Host-dlq-issuer"  // when one last signed in at the issuer
 
@@ -59,8 +60,13 @@ func partName(part int) string {
 	return sessionCookie + "-" + strconv.Itoa(part)
 }
 
-// keepSession keeps a token, and takes away what is left of a longer one. The first
-// part says how many there are. life is 0 when nobody knows how long it counts.
+// session is what a browser keeps of who is signed in: a random id, by which it is
+// ended, beside the token.
+type session struct{ id, token string }
+
+// keepSession keeps a token in a new session, and takes away what is left of a longer
+// one. The first part says how many there are, and has the id. life is 0 when nobody
+// knows how long it counts.
 func keepSession(w http.ResponseWriter, token string, life time.Duration) error {
 	parts := (len(token) + partSize - 1) / partSize
 	if parts > maxParts {
@@ -73,36 +79,41 @@ func keepSession(w http.ResponseWriter, token string, life time.Duration) error 
 		}
 		value := token[part*partSize : min((part+1)*partSize, len(token))]
 		if part == 0 {
-			value = strconv.Itoa(parts) + ":" + value
+			value = strconv.Itoa(parts) + ":" + rand.Text() + ":" + value
 		}
 		setCookie(w, partName(part+1), value, life)
 	}
 	return nil
 }
 
-// sessionToken returns the token that the browser keeps, or "".
-func sessionToken(r *http.Request) string {
-	count, first, _ := strings.Cut(cookieOf(r, sessionCookie), ":")
+// sessionOf returns the session that the browser keeps, or the zero session.
+func sessionOf(r *http.Request) session {
+	count, rest, _ := strings.Cut(cookieOf(r, sessionCookie), ":")
+	id, token, _ := strings.Cut(rest, ":")
 	parts, err := strconv.Atoi(count)
-	if err != nil || parts < 1 || parts > maxParts || first == "" {
-		return ""
+	if err != nil || parts < 1 || parts > maxParts || id == "" || token == "" {
+		return session{}
 	}
-	token := first
 	for part := 2; part <= parts; part++ {
 		next := cookieOf(r, partName(part))
 		if next == "" {
-			return ""
+			return session{}
 		}
 		token += next
 	}
-	return token
+	return session{id, token}
+}
+
+// dropSession takes a session away that counts no more.
+func dropSession(w http.ResponseWriter) {
+	for part := range maxParts {
+		takeCookie(w, partName(part+1))
+	}
 }
 
 // endSession takes away everything that is known of who is signed in.
 func endSession(w http.ResponseWriter) {
-	for part := range maxParts {
-		takeCookie(w, partName(part+1))
-	}
+	dropSession(w)
 	takeCookie(w, attemptCookie)
 	takeCookie(w, issuerCookie)
 }
@@ -113,8 +124,8 @@ func authorization(r *http.Request) string {
 	if values := r.Header.Values("Authorization"); len(values) > 0 {
 		return strings.Join(values, ", ") // the API refuses several
 	}
-	if token := sessionToken(r); token != "" {
-		return "Bearer " + token
+	if s := sessionOf(r); s.token != "" {
+		return "Bearer " + s.token
 	}
 	return ""
 }

@@ -29,7 +29,8 @@ func TestSession_OfEveryLength(t *testing.T) {
 		if err := keepSession(w, long[:n], time.Hour); err != nil {
 			t.Errorf("%d bytes: %v", n, err)
 		}
-		if got := sessionToken(kept(t, w)); got != long[:n] {
+		s := sessionOf(kept(t, w))
+		if got := s.token; got != long[:n] || len(s.id) != 26 {
 			t.Errorf("%d bytes: got %d bytes back, want the same", n, len(got))
 		}
 		set := w.Header().Values("Set-Cookie")
@@ -52,13 +53,16 @@ func TestSession_ThatIsNotWhole(t *testing.T) {
 	t.Parallel()
 	for name, header := range map[string]string{
 		"None":         "",
-		"PartMissing":  sessionCookie + "=3:a; " + sessionCookie + "-2=b",
-		"Twice":        sessionCookie + "=1:a; " + sessionCookie + "=1:b",
+		"PartMissing":  sessionCookie + "=3:i:a; " + sessionCookie + "-2=b",
+		"Twice":        sessionCookie + "=1:i:a; " + sessionCookie + "=1:i:b",
 		"NoCount":      sessionCookie + "=a",
 		"NothingElse":  sessionCookie + "=1:",
-		"CountTooHigh": sessionCookie + "=99999999999:a",
-		"CountIsZero":  sessionCookie + "=0:a",
-		"OtherName":    "dlq-session=1:a",
+		"NoToken":      sessionCookie + "=1:i:",
+		"NoID":         sessionCookie + "=1:a",
+		"EmptyID":      sessionCookie + "=1::a",
+		"CountTooHigh": sessionCookie + "=99999999999:i:a",
+		"CountIsZero":  sessionCookie + "=0:i:a",
+		"OtherName":    "dlq-session=1:i:a",
 	} {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
 		r.Header.Set("Cookie", header)
@@ -71,7 +75,7 @@ func TestSession_ThatIsNotWhole(t *testing.T) {
 func TestAuthorization_OfTheRequestItselfCountsMore(t *testing.T) {
 	t.Parallel()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
-	r.Header.Set("Cookie", sessionCookie+"=2:a; "+sessionCookie+"-2=b; "+sessionCookie+"-3=of-before")
+	r.Header.Set("Cookie", sessionCookie+"=2:i:a; "+sessionCookie+"-2=b; "+sessionCookie+"-3=of-before")
 	if got := authorization(r); got != "Bearer ab" {
 		t.Errorf("got %q, want the cookie's two parts", got)
 	}

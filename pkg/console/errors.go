@@ -21,13 +21,20 @@ type fieldProblem struct{ Field, Reason string }
 // fail answers with a page that says what went wrong, or asks who one is.
 func (c *Console) fail(w http.ResponseWriter, r *http.Request, err error) {
 	status, shown := describe(err)
-	if status == http.StatusUnauthorized {
+	if tokenRefused(err) {
+		if sessionOf(r).token != "" && len(r.Header.Values("Authorization")) == 0 {
+			dropSession(w) // it would be refused again, and counted as a try
+		}
 		c.askWhoTheyAre(w, r)
 		return
 	}
 	if status == http.StatusInternalServerError {
 		c.logger.Error("a page could not be made", zap.String("path", r.URL.Path),
 			zap.String("request_id", r.Header.Get("X-Request-Id")), zap.Error(err))
+	}
+	var refused *apiError
+	if errors.As(err, &refused) && refused.after != "" {
+		w.Header().Set("Retry-After", refused.after)
 	}
 	if shown.RequestID == "" {
 		shown.RequestID = r.Header.Get("X-Request-Id")
@@ -57,12 +64,14 @@ var titles = map[int]string{
 	http.StatusNotFound:              "Not there",
 	http.StatusConflict:              "Not possible now",
 	http.StatusRequestEntityTooLarge: "Too large",
+	http.StatusTooManyRequests:       "Too many requests",
 	http.StatusBadGateway:            "The broker refused",
 	http.StatusServiceUnavailable:    "Not available at the moment",
 }
 
 func (e *apiError) shown() failure {
-	f := failure{Title: titles[e.Status], Message: e.Message, RequestID: e.RequestID, Again: e.Status >= http.StatusInternalServerError}
+	again := e.Status >= http.StatusInternalServerError || e.Status == http.StatusTooManyRequests
+	f := failure{Title: titles[e.Status], Message: e.Message, RequestID: e.RequestID, Again: again}
 	if f.Title == "" {
 		f.Title = "Something broke"
 	}

@@ -31,6 +31,9 @@ func (c *Console) chosenMessages(w http.ResponseWriter, r *http.Request) error {
 
 // exportMessages passes on everything that matches, as a file.
 func (c *Console) exportMessages(w http.ResponseWriter, r *http.Request) error {
+	if ofAnotherSite(r) { // each takes one of the few that may be under way
+		return &apiError{Status: http.StatusForbidden, Message: "An export cannot be asked for by a page of another site."}
+	}
 	given := r.URL.Query()
 	asked, wrong := questionOf(r, messagesPath, c.now()).api()
 	if wrong != nil {

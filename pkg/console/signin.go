@@ -191,6 +191,9 @@ func (c *Console) finishSignIn(w http.ResponseWriter, r *http.Request) error {
 	case query.Get("error") != "":
 		return c.signInFailed(w, r, a, "denied", errors.New("the issuer says "+errorName(query.Get("error"))))
 	}
+	if err := c.mayTry(w, r); err != nil {
+		return err
+	}
 	token, expires, err := c.signIn.Finish(r.Context(), query.Get("code"), a.Verifier, a.Nonce)
 	if err == nil {
 		_, err = c.whoHas(r, token)
@@ -208,6 +211,9 @@ func (c *Console) finishSignIn(w http.ResponseWriter, r *http.Request) error {
 func (c *Console) signInFailed(w http.ResponseWriter, r *http.Request, a signInAttempt, why string, err error) error {
 	if r.Context().Err() != nil {
 		return r.Context().Err()
+	}
+	if c.signIns != nil {
+		c.signIns.Failed(r)
 	}
 	c.logger.Warn("a sign-in did not work", zap.String("request_id", r.Header.Get("X-Request-Id")),
 		zap.String("remote", r.RemoteAddr), zap.Error(err))
@@ -245,6 +251,12 @@ func (c *Console) takeToken(w http.ResponseWriter, r *http.Request) error {
 		p.Problem = &failure{Title: "The token does not count", Message: "It is not known, has expired, or is for something else."}
 		return c.renderSignIn(w, r, status, p)
 	}
+	var refused *apiError
+	if errors.As(err, &refused) && tooManyTokens(refused) {
+		w.Header().Set("Retry-After", refused.after)
+		p.Problem = &failure{Title: "Too many tokens that do not count", Message: "They came from this address. Try it again in a minute."}
+		return c.renderSignIn(w, r, status, p)
+	}
 	if err != nil {
 		return err
 	}
@@ -276,8 +288,18 @@ func (c *Console) whoHas(r *http.Request, token string) (status int, err error) 
 	return http.StatusOK, err
 }
 
-// signOut forgets who one is, here; the issuer may still know.
+// signOut ends the session, here and at every replica; the issuer may still know who
+// one is.
 func (c *Console) signOut(w http.ResponseWriter, r *http.Request) error {
+	s := sessionOf(r)
 	endSession(w)
+	if c.sessions != nil && s.token != "" {
+		if err := c.sessions.End(r.Context(), s.id, s.token); err != nil {
+			c.logger.Warn("a session was ended in its browser alone", zap.String("request_id", r.Header.Get("X-Request-Id")), zap.Error(err))
+			return c.renderSignIn(w, r, http.StatusServiceUnavailable, signInPage{Return: "/", Problem: &failure{
+				Title: "Signed out in this browser only", Message: "It could not be noted. A copy of the session would count until its token ends.",
+			}})
+		}
+	}
 	return seeDone(w, r, "signed-out", signInPath)
 }

@@ -86,3 +86,9 @@ func clientNetwork(r *http.Request) netip.Prefix {
 	}
 	return network
 }
+
+// secure reports whether the client's connection is encrypted: a trusted proxy, which
+// ends TLS, says so.
+func (p proxies) secure(r *http.Request) bool {
+	return r.TLS != nil || p.has(parseAddress(r.RemoteAddr)) && r.Header.Get("X-Forwarded-Proto") == "https"
+}

@@ -58,7 +58,7 @@ func showChange(e entity.AuditEntry) changeJSON {
 
 // listChanges shows the audit trail, the newest first.
 func (s *Server) listChanges(w http.ResponseWriter, r *http.Request) error {
-	l, err := listingOf(r, numberSize, "object_id", "kind", "actor", "action", "request_id", "after")
+	l, err := s.listingOf(r, numberSize, "object_id", "kind", "actor", "action", "request_id", "after")
 	if err != nil {
 		return err
 	}

@@ -40,7 +40,10 @@ func (s *Server) authenticated(r *http.Request) (*http.Request, error) {
 	p, err := s.authenticator.Authenticate(ctx, r)
 	if errors.Is(err, auth.ErrUnauthenticated) {
 		s.logger.Info("request was not authenticated",
-			exchangeOf(r).ids(zap.String("remote", r.RemoteAddr), zap.Error(err))...)
+			exchangeOf(r).ids(zap.Stringer("client", exchangeOf(r).address), zap.Error(err))...)
+		if len(r.Header.Values("Authorization")) > 0 && !s.attempts.failed(clientNetwork(r)) {
+			err = s.tooManyAttempts(r)
+		}
 	}
 	if err != nil {
 		return r, err

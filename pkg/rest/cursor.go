@@ -1,7 +1,6 @@
 package rest
 
 import (
-	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
 	"net/http"
@@ -10,14 +9,18 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// A cursor is a place in a list behind a sum over the place and the question
-// that the list answers. So it cannot be taken to another list, and a slip of
-// the pen does not lead somewhere else. It is no secret and no permission.
-const cursorSum = 8
+// A cursor is a place in a list, with the signature of that place and the question
+// that the list answers before it. So nobody but this system makes one, and it cannot
+// be taken to another list. It is no secret and no permission.
+const (
+	cursorPurpose = "cursor"
+	cursorSum     = 16 // bytes of the signature
+)
 
 const (
 	defaultLimit = 100
@@ -29,17 +32,18 @@ type listing struct {
 	question string // the path, and the parameters that narrow the list
 	limit    int
 	place    []byte // from the cursor; nil for the list's beginning
+	signer   *auth.Signer
 }
 
 // listingOf reads limit and cursor. narrowing names the parameters that a cursor
 // is bound to; size is that of a place.
-func listingOf(r *http.Request, size int, narrowing ...string) (listing, error) {
-	return listingWith(r, size, defaultLimit, narrowing...)
+func (s *Server) listingOf(r *http.Request, size int, narrowing ...string) (listing, error) {
+	return s.listingWith(r, size, defaultLimit, narrowing...)
 }
 
 // listingWith is listingOf for lists that have a limit of their own when nobody
 // gives one.
-func listingWith(r *http.Request, size, missing int, narrowing ...string) (listing, error) {
+func (s *Server) listingWith(r *http.Request, size, missing int, narrowing ...string) (listing, error) {
 	query := r.URL.Query()
 	asked := url.Values{}
 	for _, name := range narrowing {
@@ -47,7 +51,7 @@ func listingWith(r *http.Request, size, missing int, narrowing ...string) (listi
 			asked[name] = query[name]
 		}
 	}
-	l := listing{question: r.URL.EscapedPath() + "?" + asked.Encode()}
+	l := listing{question: r.URL.EscapedPath() + "?" + asked.Encode(), signer: s.signer}
 	var err error
 	if l.limit, err = intParameter(query, "limit", missing, maxLimit); err != nil {
 		return l, err
@@ -63,7 +67,8 @@ func listingWith(r *http.Request, size, missing int, narrowing ...string) (listi
 // read takes a cursor apart.
 func (l listing) read(text string, size int) ([]byte, error) {
 	raw, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil || len(raw) < cursorSum || size != anySize && len(raw) != cursorSum+size || l.cursor(raw[cursorSum:]) != text {
+	if err != nil || base64.RawURLEncoding.EncodeToString(raw) != text || len(raw) < cursorSum || size != anySize && len(raw) != cursorSum+size ||
+		!l.signer.Verify(cursorPurpose, l.signed(raw[cursorSum:]), raw[:cursorSum]) {
 		return nil, &entity.FieldError{Field: "cursor", Reason: "is not one that this list, with these parameters, has given"}
 	}
 	return raw[cursorSum:], nil
@@ -71,9 +76,12 @@ func (l listing) read(text string, size int) ([]byte, error) {
 
 // cursor makes the cursor of a place in this list.
 func (l listing) cursor(place []byte) string {
-	sum := sha256.Sum256(append([]byte(l.question+"\n"), place...))
+	sum := l.signer.Sign(cursorPurpose, l.signed(place))
 	return base64.RawURLEncoding.EncodeToString(append(sum[:cursorSum:cursorSum], place...))
 }
+
+// signed is what the signature of a place is over. A question has no line break.
+func (l listing) signed(place []byte) string { return l.question + "\n" + string(place) }
 
 // part returns the items of a page, of one more than were asked for, and the
 // cursor behind them; nil when there is nothing more.

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"os"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -117,7 +119,12 @@ func documentFixture() *fixture {
 	f.memory.Insert(message(idUnknown, at(noon.Add(-time.Hour)), unknown("payments.dlq.v1", 7)))
 	f.memory.Insert(message(idArchived, in(entity.Resolved, 1), at(noon.Add(-720*time.Hour))))
 	f.memory.Archive(idArchived)
-	f.options = []Option{WithMapper(suffixMapper{}), WithInspector(cluster{})}
+	signer, err := auth.NewSigner(auth.Config{}, f.logger)
+	if err != nil {
+		panic(err)
+	}
+	signer.Use([][]byte{bytes.Repeat([]byte("a"), auth.KeySize)})
+	f.options = []Option{WithMapper(suffixMapper{}), WithInspector(cluster{}), WithSigner(signer)}
 	f.catalogueAll(nil)
 	for _, id := range []uuid.UUID{idRunning, idPaused} {
 		_, err := f.memory.CreateRedrive(context.Background(), repository.NewRedrive{

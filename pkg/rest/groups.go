@@ -121,7 +121,7 @@ func (s *Server) showGroup(g entity.ErrorGroup, unmasked bool) groupJSON {
 }
 
 func (s *Server) listGroups(w http.ResponseWriter, r *http.Request) error {
-	l, err := listingOf(r, placeSize, "topic", "open", "sort")
+	l, err := s.listingOf(r, placeSize, "topic", "open", "sort")
 	if err != nil {
 		return err
 	}

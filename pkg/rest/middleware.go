@@ -82,6 +82,10 @@ func (s *Server) observe(next http.Handler) http.Handler {
 		header := w.Header()
 		header.Set("X-Request-Id", x.id)
 		header.Set("X-Content-Type-Options", "nosniff")
+		header.Set("Cross-Origin-Resource-Policy", "same-origin")
+		if s.proxies.secure(r) {
+			header.Set("Strict-Transport-Security", "max-age=31536000")
+		}
 		header.Set("Cache-Control", "no-store")
 
 		s.metrics.inFlight.Inc()

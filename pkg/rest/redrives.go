@@ -79,7 +79,7 @@ func accepted(w http.ResponseWriter, redrive redriveJSON) {
 }
 
 func (s *Server) listRedrives(w http.ResponseWriter, r *http.Request) error {
-	l, err := listingOf(r, placeSize, "state")
+	l, err := s.listingOf(r, placeSize, "state")
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (s *Server) listItems(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	l, err := listingOf(r, numberSize, "result", "outcome")
+	l, err := s.listingOf(r, numberSize, "result", "outcome")
 	if err != nil {
 		return err
 	}

@@ -102,7 +102,7 @@ func (s *Server) searchOf(r *http.Request, archived bool) (search, error) {
 	p.note(err)
 	omit, err := wordParameter(values, "omit", omittable)
 	p.note(err)
-	l, err := listingWith(r, placeSize, defaultSearchLimit, append(filterNames(), "sort")...)
+	l, err := s.listingWith(r, placeSize, defaultSearchLimit, append(filterNames(), "sort")...)
 	p.note(err)
 	if err := joined(p); err != nil {
 		return search{}, err

@@ -56,6 +56,8 @@ type Server struct {
 	authenticator auth.Authenticator
 	authMode      string
 	crossSite     *http.CrossOriginProtection
+	signer        *auth.Signer
+	attempts      *attempts
 	hosts         hosts
 	proxies       proxies
 
@@ -109,6 +111,10 @@ func WithFetcher(f Fetcher) Option { return func(s *Server) { s.fetcher = f } }
 
 // WithInspector tells what the cluster knows of topics.
 func WithInspector(i Inspector) Option { return func(s *Server) { s.inspector = i } }
+
+// WithSigner gives what signs cursors. Without it no other process, and none after
+// this one, takes the cursors of this one.
+func WithSigner(signer *auth.Signer) Option { return func(s *Server) { s.signer = signer } }
 
 // WithMapper understands the rules of the topic mapping.
 func WithMapper(m Mapper) Option { return func(s *Server) { s.mapper = m } }
@@ -169,6 +175,9 @@ func newServer(cfg Config, checks []Check, registry *prometheus.Registry, logger
 	// validated nothing is trusted.
 	s.hosts, _ = parseHosts(cfg.Hosts)
 	s.proxies, _ = parseProxies(cfg.TrustedProxies)
+	// Without a file there is nothing that may fail.
+	s.signer, _ = auth.NewSigner(auth.Config{}, logger)
+	s.attempts = newAttempts(func() time.Time { return s.now() })
 	s.work, s.stopWork = context.WithCancel(context.Background())
 	return s
 }

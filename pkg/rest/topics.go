@@ -51,7 +51,7 @@ type groupHealthJSON struct {
 // not depend on it.
 func (s *Server) listTopics(w http.ResponseWriter, r *http.Request) error {
 	ctx := r.Context()
-	l, err := listingWith(r, anySize, maxLimit)
+	l, err := s.listingWith(r, anySize, maxLimit)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 func (c Config) credentialFiles() map[string]string {
 	files := map[string]string{
 		"token_issuer": c.Auth.OIDC.ClientSecretFile, "tokens": c.Auth.TokensFile,
+		"revoked_tokens": c.Auth.RevokedFile, "signing_keys": c.Auth.SigningKeyFile,
 		"tracing_headers": c.Tracing.HeadersFile,
 	}
 	if c.Database != nil {

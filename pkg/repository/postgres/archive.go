@@ -284,7 +284,8 @@ const trendDays = int(repository.TrendLife / (24 * time.Hour))
 // auditDays, which must be 365 or more, documents whose message was deleted while
 // they were made, edits without a message, how much came in the hours of error
 // groups before repository.TrendLife, groups that may be forgotten, as
-// repository.Groups has it, and archive runs older than repository.ArchiveRunLife. It
+// repository.Groups has it, archive runs older than repository.ArchiveRunLife, and
+// sessions that were ended whose token has ended too. It
 // deletes at most batch rows a transaction (of redrives 10, with their batches) and
 // says how many rows there were. When one kind fails the others are still tried.
 func (s *Store) PurgeBookkeeping(ctx context.Context, redriveDays, auditDays, batch int) (int64, error) {
@@ -315,6 +316,10 @@ func (s *Store) PurgeBookkeeping(ctx context.Context, redriveDays, auditDays, ba
 			return total, errors.Join(errs...)
 		}
 	}
-	n, err := s.purgeArchiveRuns(ctx, batch)
-	return total + n, errors.Join(append(errs, err)...)
+	for _, purge := range []func(context.Context, int) (int64, error){s.purgeArchiveRuns, s.purgeSessions} {
+		n, err := purge(ctx, batch)
+		total += n
+		errs = append(errs, err)
+	}
+	return total, errors.Join(errs...)
 }

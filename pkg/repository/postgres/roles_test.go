@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
@@ -78,6 +79,11 @@ func TestRoles(t *testing.T) {
 		if n, err := store.PurgeArchive(t.Context(), 0, 10); err != nil || n != 1 {
 			t.Errorf("purge: got %d, %v, want 1", n, err)
 		}
+		sessions := NewSessions(db)
+		if keys, err := sessions.SigningKeys(t.Context(), make([]byte, 32)); err != nil || len(keys) != 1 {
+			t.Errorf("signing keys: got %d, %v, want 1", len(keys), err)
+		}
+		wantNil(t, sessions.EndSessions(t.Context(), [][32]byte{{1}}, time.Now().Add(time.Hour)))
 		seedBookkeeping(t, db, 2, "1000d")
 		if n, err := store.PurgeBookkeeping(t.Context(), 365, 730, 10); err != nil || n != 8 {
 			t.Errorf("bookkeeping: got %d, %v, want 8", n, err)
@@ -103,6 +109,8 @@ func TestRoles(t *testing.T) {
 			`DELETE FROM dlq.archive_ids`,
 			`INSERT INTO dlq.archive_ids VALUES (gen_random_uuid(), now())`,
 			`UPDATE dlq.archive_partitions SET detached_at = now()`,
+			`UPDATE dlq.signing_keys SET key = key`,
+			`DELETE FROM dlq.signing_keys`,
 			`INSERT INTO dlq.`+part+` (original_topic, error_message) VALUES ('o', 'e')`,
 			`DELETE FROM dlq.`+part,
 			`ALTER TABLE dlq.dlq_messages_archive DETACH PARTITION dlq.`+part,
@@ -122,7 +130,11 @@ func TestRoles(t *testing.T) {
 		}
 		denied := foreign
 		for _, table := range tables {
-			exec(t, db, `SELECT * FROM `+table)
+			if table == "dlq.signing_keys" || table == "dlq.revoked_sessions" {
+				denied = append(denied, `SELECT * FROM `+table)
+			} else {
+				exec(t, db, `SELECT * FROM `+table)
+			}
 			var column string
 			wantNil(t, admin.Get(&column, `SELECT attname FROM pg_attribute WHERE attrelid = $1::regclass AND attnum = 1`, table))
 			denied = append(denied, `DELETE FROM `+table, `INSERT INTO `+table+` DEFAULT VALUES`, `TRUNCATE `+table,

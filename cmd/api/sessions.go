@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/auth"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
+)
+
+// buildAuth prepares who may use the API. With a database the replicas share who signed
+// out.
+func (p *parts) buildAuth() error {
+	cfg, log := p.base.Config.Auth, p.base.Log
+	var store auth.EndedStore // nil: this process alone remembers
+	if p.db != nil {
+		store = postgres.NewSessions(p.db)
+	}
+	revoked, err := auth.NewRevocations(cfg, store, log)
+	if err != nil {
+		return err
+	}
+	if p.authenticator, err = auth.New(cfg, log, auth.WithRevocations(revoked)); err != nil {
+		return err
+	}
+	p.sessions = auth.NewSessions(p.authenticator, revoked)
+	p.signer, err = auth.NewSigner(cfg, log)
+	return err
+}
+
+// shareSigningKeys takes the keys of the database, unless a file has some, so that every
+// replica and every restart verifies what another one signed. It tries until ctx ends.
+func (p *parts) shareSigningKeys(ctx context.Context) error {
+	if p.signer.HasFile() {
+		return nil
+	}
+	sessions, said := postgres.NewSessions(p.db), false
+	for {
+		keys, err := sessions.SigningKeys(ctx, auth.NewKey())
+		if err == nil {
+			p.signer.Use(keys)
+			return nil
+		}
+		if !errors.Is(err, entity.ErrUnavailable) {
+			return err
+		}
+		if !said {
+			p.base.Log.Warn("waiting for the signing keys", zap.Error(err))
+			said = true
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Second):
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// Sessions remembers which sessions were ended, for all replicas.
+type Sessions interface {
+	// Ended reports whether a session was ended. An error means that it cannot be told.
+	Ended(ctx context.Context, id string) (bool, error)
+
+	// End ends a session everywhere, for as long as its token counts.
+	End(ctx context.Context, id, token string) error
+}
+
+// WithSessions lets signing out end sessions at every replica. Without it signing out
+// takes the browser's cookies away and nothing else.
+func WithSessions(s Sessions) Option { return func(c *Console) { c.sessions = s } }
+
+// SignIns limits the sign-ins that fail of each address.
+type SignIns interface {
+	// Wait returns how long whoever sends the request has to wait; 0 for not at all.
+	Wait(r *http.Request) time.Duration
+
+	// Failed counts a sign-in that failed.
+	Failed(r *http.Request)
+}
+
+// WithSignIns limits sign-ins at the issuer that fail. Tokens that are pasted are
+// limited by the API.
+func WithSignIns(l SignIns) Option { return func(c *Console) { c.signIns = l } }
+
+// withoutEnded refuses a request of a session that was ended, wherever that was. A
+// request that has credentials of its own has no session.
+func (c *Console) withoutEnded(r *http.Request) error {
+	s := sessionOf(r)
+	if c.sessions == nil || s.token == "" || len(r.Header.Values("Authorization")) > 0 {
+		return nil
+	}
+	ended, err := c.sessions.Ended(r.Context(), s.id)
+	switch {
+	case err != nil:
+		c.logger.Warn("it cannot be told whether a session was ended",
+			zap.String("request_id", r.Header.Get("X-Request-Id")), zap.Error(err))
+		return &apiError{Status: http.StatusServiceUnavailable, Message: "It cannot be told at the moment whether you are still signed in."}
+	case ended:
+		return &apiError{Status: http.StatusUnauthorized, Message: "You have signed out."}
+	}
+	return nil
+}
+
+// tokenRefused reports whether the API refuses the token that it was called with, also
+// when it does so because too many came.
+func tokenRefused(err error) bool {
+	var refused *apiError
+	if !errors.As(err, &refused) {
+		return false
+	}
+	return refused.Status == http.StatusUnauthorized || tooManyTokens(refused)
+}
+
+func tooManyTokens(refused *apiError) bool {
+	return refused.Status == http.StatusTooManyRequests && len(refused.Details) == 1 && refused.Details[0]["field"] == "Authorization"
+}
+
+// mayTry refuses a sign-in at the issuer from an address from which too many failed.
+func (c *Console) mayTry(w http.ResponseWriter, r *http.Request) error {
+	if c.signIns == nil {
+		return nil
+	}
+	wait := c.signIns.Wait(r)
+	if wait <= 0 {
+		return nil
+	}
+	w.Header().Set("Retry-After", strconv.Itoa(int(wait/time.Second)+1))
+	return &apiError{Status: http.StatusTooManyRequests, Message: "Too many sign-ins from this address failed. Try it again in a minute."}
+}

@@ -1,0 +1,122 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"testing"
+	"time"
+)
+
+// endedSessions is what replicas share.
+type endedSessions struct {
+	ended map[string]string // token by id
+	down  bool
+}
+
+func (e *endedSessions) Ended(_ context.Context, id string) (bool, error) {
+	_, ended := e.ended[id]
+	if e.down {
+		return false, errors.New("no database")
+	}
+	return ended, nil
+}
+
+func (e *endedSessions) End(_ context.Context, id, token string) error {
+	if e.down {
+		return errors.New("no database")
+	}
+	e.ended[id] = token
+	return nil
+}
+
+// A copy of a session ends with the session, at another replica too; a new session
+// with the same token does not.
+func TestSignOut_EndsTheSessionEverywhere(t *testing.T) {
+	t.Parallel()
+	shared := &endedSessions{ended: map[string]string{}}
+	api := guarded(t, goodToken).says("GET /api/v1/audit", refusal{status: http.StatusInternalServerError, message: "no trail"})
+	one, two := site(t, api, WithAuthentication(), WithSessions(shared)), site(t, api, WithAuthentication(), WithSessions(shared))
+	v := newVisitor(t, one)
+	v.send(http.MethodPost, "/sign-in", map[string][]string{"token": {goodToken}})
+	thief := newVisitor(t, two)
+	maps.Copy(thief.jar, v.jar)
+	wantSays(t, "a copy before", thief.get("/audit"), http.StatusInternalServerError) // signed in: this API has no trail
+	wantTo(t, "signing out", v.send(http.MethodPost, "/sign-out", nil), "/sign-in")
+	wantTo(t, "a copy after", thief.get("/audit"), "/sign-in?return=%2Faudit")
+	if thief.cookies() != "" {
+		t.Errorf("the copy keeps %q, want it taken away: it would be refused again and again", thief.cookies())
+	}
+	v.send(http.MethodPost, "/sign-in", map[string][]string{"token": {goodToken}})
+	wantSays(t, "a new session", v.get("/audit"), http.StatusInternalServerError)
+	if len(shared.ended) != 1 {
+		t.Errorf("%d sessions ended, want one", len(shared.ended))
+	}
+}
+
+// While nobody can tell whether a session was ended it is not let in, and not lost.
+func TestSignOut_WhileItCannotBeNoted(t *testing.T) {
+	t.Parallel()
+	shared := &endedSessions{ended: map[string]string{}}
+	v := newVisitor(t, site(t, guarded(t, goodToken), WithAuthentication(), WithSessions(shared)))
+	v.send(http.MethodPost, "/sign-in", map[string][]string{"token": {goodToken}})
+	before := v.cookies()
+	shared.down = true
+	wantSays(t, "a page", v.get("/"), http.StatusServiceUnavailable, "cannot be told")
+	if v.cookies() != before {
+		t.Errorf("keeps %q, want %q", v.cookies(), before)
+	}
+	wantSays(t, "signing out", v.send(http.MethodPost, "/sign-out", nil), http.StatusServiceUnavailable, "in this browser only")
+	if v.cookies() != "" {
+		t.Errorf("keeps %q, want nothing", v.cookies())
+	}
+}
+
+// limitOne lets one sign-in fail.
+type limitOne struct{ failed int }
+
+func (l *limitOne) Wait(*http.Request) time.Duration { return time.Duration(l.failed) * time.Minute }
+func (l *limitOne) Failed(*http.Request)             { l.failed++ }
+
+func TestSignIn_IssuerIsNotAskedWithoutEnd(t *testing.T) {
+	t.Parallel()
+	issuer, limit := &anIssuer{token: goodToken}, &limitOne{}
+	v := newVisitor(t, site(t, guarded(t, goodToken), WithAuthentication(), WithSignIn(issuer), WithSignIns(limit)))
+	try := func() string {
+		return "/sign-in/callback?code=guess&state=" + stateIn(t, v.get("/sign-in?with=issuer"))
+	}
+	wantTo(t, "the first", v.get(try()), "/sign-in?failed=refused&return=%2F")
+	w := v.get(try())
+	wantSays(t, "the next", w, http.StatusTooManyRequests, "Too many")
+	if len(issuer.finished) != 1 || w.Header().Get("Retry-After") != "61" {
+		t.Errorf("the issuer was asked %d times, Retry-After is %q; want once, and 61", len(issuer.finished), w.Header().Get("Retry-After"))
+	}
+}
+
+// An API that takes no more tokens that do not count is one that refuses this one.
+func TestSignIn_TooManyTokens(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t).says("GET /api/v1/session", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "6")
+		w.WriteHeader(http.StatusTooManyRequests)
+		_, _ = w.Write([]byte(`{"error":{"code":"SYS_DLQ_RATE_LIMITED","message":"too many","request_id":"r","details":[{"field":"Authorization","reason":"x"}]}}`))
+	}))
+	v := newVisitor(t, site(t, api, WithAuthentication()))
+	w := v.send(http.MethodPost, "/sign-in", map[string][]string{"token": {goodToken}})
+	wantSays(t, "a token", w, http.StatusTooManyRequests, "Too many tokens")
+	if got := w.Header().Get("Retry-After"); got != "6" {
+		t.Errorf("Retry-After is %q, want 6", got)
+	}
+	wantTo(t, "a page", v.get("/audit"), "/sign-in?return=%2Faudit")
+}
+
+func TestExport_NotForPagesOfOtherSites(t *testing.T) {
+	t.Parallel()
+	v := newVisitor(t, site(t, guarded(t, goodToken), WithAuthentication()))
+	v.send(http.MethodPost, "/sign-in", map[string][]string{"token": {goodToken}})
+	for _, from := range []string{"cross-site", "same-site"} {
+		v.header["Sec-Fetch-Site"] = from
+		wantSays(t, from, v.get("/messages/export"), http.StatusForbidden, "another site")
+	}
+}

@@ -1,0 +1,105 @@
+package rest
+
+import (
+	"container/list"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+const (
+	// An address may fail to sign in maxAttempts times, and then once every
+	// attemptPause.
+	maxAttempts  = 10
+	attemptPause = 6 * time.Second
+
+	// maxAddresses bounds what is remembered: the address that has not failed for the
+	// longest time is forgotten first.
+	maxAddresses = 10_000
+)
+
+// attempts counts the failures to sign in of each address. It is safe for concurrent
+// use.
+type attempts struct {
+	now func() time.Time
+
+	mu      sync.Mutex
+	clients map[netip.Prefix]*list.Element
+	order   *list.List // of *failures, the latest first
+}
+
+// failures of one address. The level falls by one every attemptPause.
+type failures struct {
+	client netip.Prefix
+	level  float64
+	at     time.Time // when the level was so
+}
+
+func newAttempts(now func() time.Time) *attempts {
+	return &attempts{now: now, clients: map[netip.Prefix]*list.Element{}, order: list.New()}
+}
+
+// failed counts a failure, unless there were too many already: then it reports false.
+func (a *attempts) failed(client netip.Prefix) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := a.now()
+	level := a.level(client, now) + 1
+	if level > maxAttempts {
+		return false
+	}
+	place, known := a.clients[client]
+	if !known {
+		place = a.order.PushFront(&failures{client: client})
+		a.clients[client] = place
+	}
+	*place.Value.(*failures) = failures{client, level, now} //nolint:forcetypeassert // the list has no others
+	a.order.MoveToFront(place)
+	if a.order.Len() > maxAddresses {
+		last := a.order.Remove(a.order.Back()).(*failures) //nolint:forcetypeassert // as above
+		delete(a.clients, last.client)
+	}
+	return true
+}
+
+// wait returns how long the address has to wait before a failure is counted again; 0
+// for not at all.
+func (a *attempts) wait(client netip.Prefix) time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	excess := a.level(client, a.now()) + 1 - maxAttempts
+	return max(0, time.Duration(excess*float64(attemptPause)))
+}
+
+func (a *attempts) level(client netip.Prefix, now time.Time) float64 {
+	place, known := a.clients[client]
+	if !known {
+		return 0
+	}
+	f := place.Value.(*failures) //nolint:forcetypeassert // as above
+	return max(0, f.level-float64(now.Sub(f.at))/float64(attemptPause))
+}
+
+// tooManyAttempts is the answer to one more failure. It says the same of every token
+// that does not count.
+func (s *Server) tooManyAttempts(r *http.Request) error {
+	return &requestError{
+		kind: errRateLimited, text: "too many tokens that do not count came from this address",
+		details: []detail{{"Authorization", "does not count, as others from this address before"}},
+		after:   max(time.Second, s.attempts.wait(clientNetwork(r))),
+	}
+}
+
+// SignIns limits, for what is mounted, the sign-ins that fail of each address, together
+// with the tokens that do not count. The request must be one that the server handed on.
+type SignIns struct{ server *Server }
+
+// SignIns returns the limit of failed sign-ins.
+func (s *Server) SignIns() SignIns { return SignIns{s} }
+
+// Wait returns how long whoever sends the request has to wait; 0 for not at all.
+func (l SignIns) Wait(r *http.Request) time.Duration { return l.server.attempts.wait(clientNetwork(r)) }
+
+// Failed counts a sign-in that failed.
+func (l SignIns) Failed(r *http.Request) { l.server.attempts.failed(clientNetwork(r)) }
