@@ -9,7 +9,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 )
 
-func (f *fixture) from(address, token string) *httptest.ResponseRecorder {
+func (f *fixture) guess(address, token string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest("GET", "/api/v1/topics", nil)
 	r.RemoteAddr = address
 	if token != "" {
@@ -27,27 +27,27 @@ func TestAttempts(t *testing.T) {
 	f.server.now = func() time.Time { return at }
 	const guesser, other = "192.0.2.9:1", "198.51.100.1:1"
 	for range maxAttempts {
-		wantEnvelope(t, f.from(guesser, "guess"), 401, codeUnauthenticated)
+		wantEnvelope(t, f.guess(guesser, "guess"), 401, codeUnauthenticated)
 	}
-	w := f.from(guesser, "guess")
+	w := f.guess(guesser, "guess")
 	if e := wantEnvelope(t, w, 429, codeRateLimited); firstField(e.Details) != "Authorization" || w.Header().Get("Retry-After") != "6" {
 		t.Errorf("got %s, Retry-After %q, want the header named and 6 seconds", w.Body, w.Header().Get("Retry-After"))
 	}
-	if w := f.from(guesser, "ana"); w.Code != 200 {
+	if w := f.guess(guesser, "ana"); w.Code != 200 {
 		t.Errorf("a token that counts, from the same address: got %d, want 200", w.Code)
 	}
-	wantEnvelope(t, f.from(guesser, ""), 401, codeUnauthenticated)
-	wantEnvelope(t, f.from(other, "guess"), 401, codeUnauthenticated)
+	wantEnvelope(t, f.guess(guesser, ""), 401, codeUnauthenticated)
+	wantEnvelope(t, f.guess(other, "guess"), 401, codeUnauthenticated)
 	at = at.Add(attemptPause)
-	wantEnvelope(t, f.from(guesser, "guess"), 401, codeUnauthenticated)
-	wantEnvelope(t, f.from(guesser, "guess"), 429, codeRateLimited)
+	wantEnvelope(t, f.guess(guesser, "guess"), 401, codeUnauthenticated)
+	wantEnvelope(t, f.guess(guesser, "guess"), 429, codeRateLimited)
 	w = f.do("GET", "/api/v1/nowhere", "", "Authorization", "Bearer guess")
 	wantEnvelope(t, w, 401, codeUnauthenticated)
 	at = at.Add(maxAttempts * attemptPause)
 	for range maxAttempts {
-		wantEnvelope(t, f.from(guesser, "guess"), 401, codeUnauthenticated)
+		wantEnvelope(t, f.guess(guesser, "guess"), 401, codeUnauthenticated)
 	}
-	wantEnvelope(t, f.from(guesser, "guess"), 429, codeRateLimited)
+	wantEnvelope(t, f.guess(guesser, "guess"), 429, codeRateLimited)
 }
 
 // Who has a /64 has as many addresses as he likes.
@@ -55,10 +55,10 @@ func TestAttempts_OfOneNetwork(t *testing.T) {
 	t.Parallel()
 	f := newFixture().guarded()
 	for range maxAttempts {
-		wantEnvelope(t, f.from("[2001:db8::1]:1", "guess"), 401, codeUnauthenticated)
+		wantEnvelope(t, f.guess("[2001:db8::1]:1", "guess"), 401, codeUnauthenticated)
 	}
-	wantEnvelope(t, f.from("[2001:db8::2]:1", "guess"), 429, codeRateLimited)
-	wantEnvelope(t, f.from("[2001:db8:0:1::1]:1", "guess"), 401, codeUnauthenticated)
+	wantEnvelope(t, f.guess("[2001:db8::2]:1", "guess"), 429, codeRateLimited)
+	wantEnvelope(t, f.guess("[2001:db8:0:1::1]:1", "guess"), 401, codeUnauthenticated)
 }
 
 func TestAttempts_AreForgottenInOrder(t *testing.T) {

@@ -15,6 +15,9 @@ type Config struct {
 	Host string `mapstructure:"host"`
 	Port int    `mapstructure:"port"`
 
+	// MetricsPort is where /metrics is served, alone; 0 for Port, beside the rest.
+	MetricsPort int `mapstructure:"metrics_port"`
+
 	// Hosts are the names that the server answers to while auth.mode is none, as
 	// globs, beside addresses and localhost.
 	Hosts []string `mapstructure:"hosts"`
@@ -104,6 +107,8 @@ func (c Config) Validate() error {
 		}
 	}
 	complain(c.Port < 0 || c.Port > 65535, "port: must be 0 to 65535, is %d", c.Port)
+	complain(c.MetricsPort < 0 || c.MetricsPort > 65535, "metrics_port: must be 0 to 65535, is %d", c.MetricsPort)
+	complain(c.MetricsPort != 0 && c.MetricsPort == c.Port, "metrics_port: is that of port, %d; 0 serves both there", c.Port)
 	for _, d := range []struct {
 		name  string
 		value time.Duration

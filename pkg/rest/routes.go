@@ -38,12 +38,19 @@ const (
 
 const metricsPath = "/metrics"
 
+func (s *Server) metricsRoute() route {
+	return route{http.MethodGet, metricsPath, probe, needs{"", open}, s.exposeMetrics}
+}
+
 func (s *Server) probeRoutes() []route {
-	return []route{
+	routes := []route{
 		{http.MethodGet, "/healthz", probe, needs{"", open}, s.alive},
 		{http.MethodGet, "/readyz", probe, needs{"", open}, s.readiness},
-		{http.MethodGet, metricsPath, probe, needs{"", open}, s.exposeMetrics},
 	}
+	if s.cfg.MetricsPort == 0 {
+		routes = append(routes, s.metricsRoute())
+	}
+	return routes
 }
 
 // apiRoutes lists the API. Where two paths match, the method decides: POST

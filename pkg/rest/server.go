@@ -195,8 +195,14 @@ func (s *Server) Handler() http.Handler {
 // it drains: readiness turns 503, no connection is accepted any more, running
 // requests finish within the drain time, and what has not finished by then is
 // cut off. It returns nil after a drain, also when requests were cut off: that
-// is logged.
+// is logged. Where Config.MetricsPort is set it serves /metrics there, for as long.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
+	stopMetrics, err := s.serveMetrics(ctx)
+	if err != nil {
+		_ = listener.Close()
+		return err
+	}
+	defer stopMetrics()
 	server := s.httpServer()
 	s.crew = newCrew(s.work.Done())
 	served := make(chan error, 1)

@@ -54,6 +54,7 @@ func scrapedByService(set *Set, monitor *monitoringv1.ServiceMonitor, scraped ma
 			for _, pod := range set.Pods() {
 				if labels.SelectorFromSet(service.Spec.Selector).Matches(labelsOf(pod)) {
 					scraped[pod.Name]++
+					problems = append(problems, portProblems(set, pod, "ServiceMonitor "+monitor.Name, endpoint.Port)...)
 				}
 			}
 		}
@@ -82,12 +83,24 @@ func scrapedByPod(set *Set, monitor *monitoringv1.PodMonitor, scraped map[string
 			named := func(port corev1.ContainerPort) bool { return port.Name == name }
 			problems = append(problems, endpointProblems("PodMonitor "+monitor.Name, endpoint.Path, name,
 				slices.ContainsFunc(pod.Template.Spec.Containers[0].Ports, named))...)
+			problems = append(problems, portProblems(set, pod, "PodMonitor "+monitor.Name, name)...)
 		}
 	}
 	if !found {
 		problems = append(problems, fmt.Sprintf("PodMonitor %s finds no pod", monitor.Name))
 	}
 	return problems
+}
+
+// portProblems finds a monitor that asks on another port than the one that the metrics
+// are on. Ports of a Service have the names of those of its pods.
+func portProblems(set *Set, pod Pod, monitor, name string) []string {
+	for _, port := range pod.Template.Spec.Containers[0].Ports {
+		if port.Name == name && fmt.Sprint(port.ContainerPort) != metricsPort(set, pod) {
+			return []string{fmt.Sprintf("%s asks on port %d, the metrics of %s are on %s", monitor, port.ContainerPort, pod.Name, metricsPort(set, pod))}
+		}
+	}
+	return nil
 }
 
 func endpointProblems(monitor, path, port string, there bool) []string {

@@ -16,24 +16,28 @@ const kafkaTLSPort = 9093
 // Who may be connected to and who may connect, as waysFrom writes it. An overlay that moves a
 // neighbour, or names its addresses, changes this table with it.
 const (
-	names       = "namespace kube-system:53"
-	namesByUDP  = "namespace kube-system:53/UDP"
-	database    = "namespace k1s0-system:5432"
-	vaultServer = "namespace vault:8200"
-	kafka       = "namespace messaging:9092"
-	kafkaTLS    = "namespace messaging:9093"
-	issuer      = "10.0.0.0/8:443"
-	collector   = "namespace monitoring:4318"
+	names       = "namespace kube-system pods k8s-app=kube-dns:53"
+	namesByUDP  = "namespace kube-system pods k8s-app=kube-dns:53/UDP"
+	database    = "namespace k1s0-system pods app.kubernetes.io/name=postgres:5432"
+	vaultServer = "namespace vault pods app.kubernetes.io/name=vault:8200"
+	kafka       = "namespace messaging pods app.kubernetes.io/name=kafka:9092"
+	kafkaTLS    = "namespace messaging pods app.kubernetes.io/name=kafka:9093"
+	issuer      = "10.0.0.10/32:443"
+	collector   = "namespace monitoring pods app.kubernetes.io/name=opentelemetry-collector:4318"
 	receivers   = "0.0.0.0/0 without 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.168.0.0/16:443"
 	clients     = "namespaces dlq-manager/api-client=true:8080"
-	scraper     = "namespace monitoring:8080"
+
+	// The port is that of the metrics.
+	prometheus = "namespace monitoring pods app.kubernetes.io/name=prometheus:"
+	scraper    = prometheus + "8080"
 )
 
 // ways are what a component has to reach, what it may reach beside that, and who has to
 // reach it. Nobody else may.
 type ways struct{ need, may, from []string }
 
-func waysOf(pod Pod) ways {
+func waysOf(set *Set, pod Pod) ways {
+	scraper := prometheus + metricsPort(set, pod)
 	w := ways{need: []string{names, namesByUDP, database}}
 	if len(VaultFiles(pod)) > 0 {
 		w.need = append(w.need, vaultServer)
@@ -49,6 +53,14 @@ func waysOf(pod Pod) ways {
 		w.from = []string{scraper}
 	}
 	return w
+}
+
+// metricsPort is where a pod has /metrics.
+func metricsPort(set *Set, pod Pod) string {
+	if port := setting(set, pod, "server.metrics_port"); port != "" && port != "0" {
+		return port
+	}
+	return "8080"
 }
 
 // Egress returns where the pod may connect to, in order and each once, by all policies of
@@ -173,7 +185,7 @@ func egressProblems(set *Set, pod Pod) []string {
 	if !restricted {
 		return []string{"no policy restricts where it connects to"}
 	}
-	want := waysOf(pod)
+	want := waysOf(set, pod)
 	return append(
 		without("it cannot reach %s", want.need, got),
 		without("it has no business with %s", got, slices.Concat(want.need, want.may))...)
@@ -184,7 +196,7 @@ func ingressProblems(set *Set, pod Pod) []string {
 	if !restricted {
 		return []string{"no policy restricts who connects to it"}
 	}
-	want := waysOf(pod).from
+	want := waysOf(set, pod).from
 	return append(
 		without("it cannot be reached by %s", want, got),
 		without("nobody needs to come from %s", got, want)...)

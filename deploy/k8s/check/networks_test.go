@@ -44,3 +44,20 @@ func TestIngress(t *testing.T) {
 		}
 	}
 }
+
+// In production clients of the API reach no metrics, and Prometheus no API; probes stay
+// where the API is.
+func TestTheProductionOverlayKeepsMetricsApart(t *testing.T) {
+	t.Parallel()
+	set := render(t, loadTree(t), "overlays/prod")
+	apart := prometheus + "9090"
+	for name, want := range map[string][]string{"api": {apart, clients}, "ingester": {apart}} {
+		pod := podOf(t, set, name)
+		if got, _ := Ingress(set, pod); !slices.Equal(got, want) {
+			t.Errorf("%s: got %q, want %q", name, got, want)
+		}
+		if probe := pod.Template.Spec.Containers[0].ReadinessProbe.HTTPGet; probe.Port.String() != "http" {
+			t.Errorf("%s is probed on port %s, want http", name, probe.Port.String())
+		}
+	}
+}

@@ -79,16 +79,24 @@ func TestTheAPIScalesFromTwoToFive(t *testing.T) {
 func TestTheServiceLeadsFrom80To8080(t *testing.T) {
 	eachDeployment(t, func(t *testing.T, set *Set) {
 		service := find[*corev1.Service](t, set, "dlq-manager").Spec
-		if service.Type != corev1.ServiceTypeClusterIP || len(service.Ports) != 1 {
-			t.Fatalf("got %s with ports %v, want ClusterIP with one port", service.Type, service.Ports)
+		apart := metricsPort(set, podOf(t, set, "api")) != "8080" // then the metrics have a port too
+		want := 1
+		if apart {
+			want = 2
+		}
+		if service.Type != corev1.ServiceTypeClusterIP || len(service.Ports) != want {
+			t.Fatalf("got %s with ports %v, want ClusterIP with %d", service.Type, service.Ports, want)
+		}
+		if got := service.Ports[want-1]; apart && (got.Port != 9090 || got.TargetPort.StrVal != "metrics") {
+			t.Errorf("got %d to %s, want 9090 to metrics", got.Port, got.TargetPort.String())
 		}
 		if got := service.Ports[0]; got.Port != 80 || got.TargetPort.StrVal != "http" {
 			t.Errorf("got %d to %s, want 80 to http", got.Port, got.TargetPort.String())
 		}
 		for _, name := range []string{"api", "ingester"} {
 			ports := podOf(t, set, name).Template.Spec.Containers[0].Ports
-			if len(ports) != 1 || ports[0].Name != "http" || ports[0].ContainerPort != 8080 {
-				t.Errorf("%s: got ports %v, want http on 8080 alone", name, ports)
+			if len(ports) != want || ports[0].Name != "http" || ports[0].ContainerPort != 8080 {
+				t.Errorf("%s: got ports %v, want http on 8080, and no more than the metrics beside it", name, ports)
 			}
 		}
 	})

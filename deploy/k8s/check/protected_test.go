@@ -37,7 +37,7 @@ func TestTheProductionOverlayTrustsDeclaredOriginsOnly(t *testing.T) {
 func inTheClear(set *Set) []string {
 	var plain []string
 	for _, pod := range set.Pods() {
-		if mode := setting(set, pod, "database.ssl_mode"); mode != "require" && mode != "verify-ca" && mode != "verify-full" {
+		if mode := setting(set, pod, "database.ssl_mode"); mode != "verify-full" || setting(set, pod, "database.ssl_root_cert") == "" {
 			plain = append(plain, pod.Name+" to the database")
 		}
 		if protocol := setting(set, pod, "kafka.security_protocol"); !pod.Once && protocol != "SSL" && protocol != "SASL_SSL" {
