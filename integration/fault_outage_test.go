@@ -1,6 +1,7 @@
 package integration_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -16,7 +17,8 @@ func TestFaultOutageKillsNothing(t *testing.T) {
 	own := ownStack(t, stack.Options{Kafka: true})
 	l := newLetters(newSystemOn(t, own.Brokers(), postgrestest.Empty(t)))
 	l.stored(6000)
-	auto := l.startReady("api", impatient("DLQ_REDRIVE_AUTO_TOPICS="+l.prefix+"-*", "DLQ_REDRIVE_AUTO_BATCH=8", "DLQ_REDRIVE_AUTO_PARALLELISM=1")...)
+	origins := fmt.Sprintf("DLQ_KAFKA_ORIGINS=[{dlq: %q, originals: [%q]}]", l.source, l.target)
+	auto := l.startReady("api", impatient(origins, "DLQ_REDRIVE_AUTO_TOPICS="+l.prefix+"-*", "DLQ_REDRIVE_AUTO_BATCH=8", "DLQ_REDRIVE_AUTO_PARALLELISM=1")...)
 	l.slow(100 * time.Millisecond)
 	ids := []string{l.begin(auto)}
 	point := 1 + l.random.IntN(1000)

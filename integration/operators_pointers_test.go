@@ -7,10 +7,14 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/dlq-manager/dlq-manager/pkg/client"
 )
+
+// followPointers lists the dead-letter topics of a test as those of a share group.
+const followPointers = "DLQ_KAFKA_POINTER_TOPICS=*.dlq.v1"
 
 // pointer produces what a broker writes for a share group that copies nothing: a
 // record without key and value that says where its own stands.
@@ -30,7 +34,7 @@ func (o *operators) pointer(to *kgo.Record) {
 // KIP-1191: no value is not a tombstone. The record is sent as its topic has it.
 func TestOperators_APointerSendsTheRecordItPointsTo(t *testing.T) {
 	t.Parallel()
-	o := newOperators(t)
+	o := newOperators(t, followPointers)
 	source := &kgo.Record{
 		Topic: o.target, Partition: 1, Key: []byte("order-7"), Value: []byte("{\"id\":  7}\xff"),
 		Headers: []kgo.RecordHeader{{Key: "trace", Value: []byte("t-7")}, {Key: "trace", Value: nil}},
@@ -69,7 +73,7 @@ func sameHeader(a, b kgo.RecordHeader) bool { return a.Key == b.Key && bytes.Equ
 // A pointer to what is gone says so, and sends nothing.
 func TestOperators_APointerToWhatIsGoneSaysSo(t *testing.T) {
 	t.Parallel()
-	o := newOperators(t)
+	o := newOperators(t, followPointers)
 	source := &kgo.Record{Topic: o.target, Key: []byte("order-7"), Value: []byte(`{"id": 7}`)}
 	o.kafka.produce(source)
 	o.pointer(source)
@@ -88,4 +92,68 @@ func TestOperators_APointerToWhatIsGoneSaysSo(t *testing.T) {
 	if m := o.only(); m.Status != "PENDING" || m.RetryCount != 0 {
 		t.Errorf("afterwards %s with %d attempts, want PENDING as before", m.Status, m.RetryCount)
 	}
+}
+
+// A record may claim to be a pointer to any record of the cluster. It is followed
+// where the configuration says so and never into Kafka's own topics, and each read is
+// in the audit trail.
+func TestOperators_AForgedPointerReadsNothing(t *testing.T) {
+	t.Parallel()
+	t.Run("of a dead-letter topic that is not listed", func(t *testing.T) {
+		t.Parallel()
+		o := newOperators(t)
+		secret := &kgo.Record{Topic: o.target, Value: []byte("never dead-lettered")}
+		o.kafka.produce(secret)
+		o.pointer(secret)
+		o.takenIn()
+		o.wantNotFollowed("kafka.pointer_topics")
+	})
+	t.Run("to an internal topic", func(t *testing.T) {
+		t.Parallel()
+		o := newOperators(t, followPointers)
+		o.pointer(&kgo.Record{Topic: "__consumer_offsets"})
+		o.takenIn()
+		o.wantNotFollowed("internal")
+	})
+	t.Run("the read of one that is followed is in the audit trail", func(t *testing.T) {
+		t.Parallel()
+		o := newOperators(t, followPointers)
+		source := &kgo.Record{Topic: o.target, Partition: 1, Value: []byte("it")}
+		o.kafka.produce(source)
+		o.pointer(source)
+		o.takenIn()
+		id := o.only().Id
+		raw, err := o.GetPayloadWithResponse(t.Context(), id)
+		wantStatus(t, raw, err, http.StatusOK)
+		reads := o.pointerReads(id)
+		if len(reads) != 1 || reads[0].To == nil || *reads[0].To != o.target+", partition 1, offset 0" || *reads[0].From != o.source {
+			t.Errorf("the trail has %+v, want the read of %s", reads, o.target)
+		}
+	})
+}
+
+func (o *operators) wantNotFollowed(reason string) {
+	o.t.Helper()
+	id := o.only().Id
+	raw, err := o.GetPayloadWithResponse(o.t.Context(), id)
+	wantStatus(o.t, raw, err, http.StatusConflict)
+	if !bytes.Contains(raw.Body, []byte(reason)) {
+		o.t.Errorf("the answer is %s, want the reason with %s", raw.Body, reason)
+	}
+	if reads := o.pointerReads(id); len(reads) != 0 {
+		o.t.Errorf("the trail has %+v of a record that was not read", reads)
+	}
+	res, err := o.RetryMessageWithResponse(o.t.Context(), id, nil, client.RetryMessageJSONRequestBody{})
+	wantStatus(o.t, res, err, http.StatusConflict)
+	done := o.redrive(client.RedriveOrder{Ids: &[]uuid.UUID{id}})
+	if done.Skipped != 1 || done.Succeeded != 0 {
+		o.t.Errorf("a redrive sent %d and skipped %d, want it skipped", done.Succeeded, done.Skipped)
+	}
+}
+
+func (o *operators) pointerReads(id uuid.UUID) []client.Change {
+	o.t.Helper()
+	res, err := o.ListChangesWithResponse(o.t.Context(), &client.ListChangesParams{ObjectId: &id, Action: new(client.Action("read_pointer"))})
+	wantStatus(o.t, res, err, http.StatusOK)
+	return res.JSON200.Changes
 }

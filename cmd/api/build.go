@@ -85,11 +85,16 @@ func (p *parts) buildServer(store repository.Repository) error {
 	}
 	derived := decoder.Masking(masks)
 	p.finder = catalogue.New(cfg.Search, store, failure, maker, masks, derived.Of, base.Registry, base.Log)
+	judge, err := newJudge(cfg, decoder, store)
+	if err != nil {
+		return err
+	}
+	warnUndeclaredAuto(cfg, base.Log)
 	p.service = redrive.New(cfg.Redrive, store, p.publisher, base.Registry, base.Log, redrive.WithTracing(base.Tracing.Provider()),
-		redrive.WithTopicLabels(p.labels.Label))
+		redrive.WithTopicLabels(p.labels.Label), redrive.WithOrigins(judge.Standing))
 	p.server = rest.New(cfg.Server, store, p.service, p.checks(), base.Registry, base.Log,
-		append(p.readings(decoder), rest.WithMasks(masks), rest.WithDerivedMasks(derived), rest.WithAuth(p.authenticator, cfg.Auth.Mode),
-			rest.WithSigner(p.signer),
+		append(p.readings(decoder), rest.WithMasks(masks), rest.WithDerivedMasks(derived), rest.WithOrigins(judge.Standing),
+			rest.WithAuth(p.authenticator, cfg.Auth.Mode), rest.WithSigner(p.signer),
 			rest.WithTracing(base.Tracing.Provider()))...)
 	quiet := heartbeats(cfg.Heartbeat, maker)
 	base.Registry.MustRegister(newStateCollector(store, p.labels.Label), newGroupsCollector(store, quiet.Groups, base.Log),
@@ -175,8 +180,12 @@ func (p *parts) buildPublisher() (publisher, error) {
 		return nil, err
 	}
 	producer := p.cluster.NewProducer(broker.ProducerConfig{Timeout: cfg.Kafka.Republish.Timeout})
+	pointers, err := cfg.Kafka.DeadLetter.Pointers()
+	if err != nil {
+		return nil, err
+	}
 	return republisher.New(cfg.Kafka.Republish, patterns, p.cluster, producer,
-		republisher.WithStrip(decoder.Strip), republisher.WithTracing(p.base.Tracing.Provider()))
+		republisher.WithStrip(decoder.Strip), republisher.WithPointers(pointers), republisher.WithTracing(p.base.Tracing.Provider()))
 }
 
 // checks are what readiness tells. Kafka is shown and changes nothing: reading

@@ -22,23 +22,24 @@ import (
 
 // Defines values for Action.
 const (
-	ActionAnnotate Action = "annotate"
-	ActionAttempt  Action = "attempt"
-	ActionCancel   Action = "cancel"
-	ActionCreate   Action = "create"
-	ActionDead     Action = "dead"
-	ActionDelete   Action = "delete"
-	ActionFinish   Action = "finish"
-	ActionMap      Action = "map"
-	ActionPass     Action = "pass"
-	ActionPause    Action = "pause"
-	ActionReplace  Action = "replace"
-	ActionRequeue  Action = "requeue"
-	ActionRestore  Action = "restore"
-	ActionResume   Action = "resume"
-	ActionRetry    Action = "retry"
-	ActionStop     Action = "stop"
-	ActionUnmask   Action = "unmask"
+	ActionAnnotate    Action = "annotate"
+	ActionAttempt     Action = "attempt"
+	ActionCancel      Action = "cancel"
+	ActionCreate      Action = "create"
+	ActionDead        Action = "dead"
+	ActionDelete      Action = "delete"
+	ActionFinish      Action = "finish"
+	ActionMap         Action = "map"
+	ActionPass        Action = "pass"
+	ActionPause       Action = "pause"
+	ActionReadPointer Action = "read_pointer"
+	ActionReplace     Action = "replace"
+	ActionRequeue     Action = "requeue"
+	ActionRestore     Action = "restore"
+	ActionResume      Action = "resume"
+	ActionRetry       Action = "retry"
+	ActionStop        Action = "stop"
+	ActionUnmask      Action = "unmask"
 )
 
 // Valid indicates whether the value is a known member of the Action enum.
@@ -63,6 +64,8 @@ func (e Action) Valid() bool {
 	case ActionPass:
 		return true
 	case ActionPause:
+		return true
+	case ActionReadPointer:
 		return true
 	case ActionReplace:
 		return true
@@ -1531,7 +1534,14 @@ type Message struct {
 	RootId          openapi_types.UUID `json:"root_id"`
 	StackTrace      *string            `json:"stack_trace"`
 	Status          Status             `json:"status"`
-	UpdatedAt       time.Time          `json:"updated_at"`
+
+	// Undeclared The original topic contradicts kafka.origins or the mapping, or nothing declares it and kafka.origin_trust is
+	// declared; judged when it is read. It is retried one at a time only.
+	Undeclared bool `json:"undeclared"`
+
+	// UndeclaredReason Why it is undeclared.
+	UndeclaredReason *string   `json:"undeclared_reason"`
+	UpdatedAt        time.Time `json:"updated_at"`
 }
 
 // MessageHeadersOmitted There are more headers than these.
@@ -1617,7 +1627,14 @@ type MessageDetail struct {
 	RootId          openapi_types.UUID `json:"root_id"`
 	StackTrace      *string            `json:"stack_trace"`
 	Status          Status             `json:"status"`
-	UpdatedAt       time.Time          `json:"updated_at"`
+
+	// Undeclared The original topic contradicts kafka.origins or the mapping, or nothing declares it and kafka.origin_trust is
+	// declared; judged when it is read. It is retried one at a time only.
+	Undeclared bool `json:"undeclared"`
+
+	// UndeclaredReason Why it is undeclared.
+	UndeclaredReason *string   `json:"undeclared_reason"`
+	UpdatedAt        time.Time `json:"updated_at"`
 }
 
 // MessageDetailHeadersOmitted There are more headers than these.
@@ -2745,7 +2762,8 @@ type ClientInterface interface {
 
 	// SetOriginWithBody Say where it belongs
 	//
-	// For a message whose own header does not name its original topic.
+	// For a message whose own header does not name its original topic, or whose origin is undeclared. Needs
+	// operator on the topic that is named and on the dead-letter topic.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -2754,7 +2772,8 @@ type ClientInterface interface {
 
 	// SetOrigin Say where it belongs
 	//
-	// For a message whose own header does not name its original topic.
+	// For a message whose own header does not name its original topic, or whose origin is undeclared. Needs
+	// operator on the topic that is named and on the dead-letter topic.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -2764,7 +2783,9 @@ type ClientInterface interface {
 	// GetPayload Its value, byte for byte
 	//
 	// A value that is not kept here is fetched from the topic that may still have it. Where values
-	// are masked this needs the grant unmask, and is noted in the audit trail.
+	// are masked this needs the grant unmask, and is noted in the audit trail. A record that the dead letter
+	// only points to is read where kafka.pointer_topics names the dead-letter topic, for who may see
+	// the topic pointed to, and the read is noted in the audit trail; else it is 409 with the reason.
 	//
 	// Corresponds with GET /api/v1/dlq/messages/{id}/payload (the `GetPayload` operationId).
 	GetPayload(ctx context.Context, id InMessageID, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -2787,7 +2808,8 @@ type ClientInterface interface {
 	//
 	// One attempt, and its end is waited for. With `edit` something else is sent in its place; the
 	// message itself is never changed, and what was sent stands in its history. An edit needs the
-	// grant edit, a target topic a name in `kafka.republish_allow`.
+	// grant edit, a target topic a name in `kafka.republish_allow`. Where only the record's headers name the
+	// original topic, operator on the dead-letter topic is needed too.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -2798,7 +2820,8 @@ type ClientInterface interface {
 	//
 	// One attempt, and its end is waited for. With `edit` something else is sent in its place; the
 	// message itself is never changed, and what was sent stands in its history. An edit needs the
-	// grant edit, a target topic a name in `kafka.republish_allow`.
+	// grant edit, a target topic a name in `kafka.republish_allow`. Where only the record's headers name the
+	// original topic, operator on the dead-letter topic is needed too.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -3235,7 +3258,8 @@ func (c *Client) GetHistory(ctx context.Context, id InMessageID, params *GetHist
 
 // SetOriginWithBody Say where it belongs
 //
-// For a message whose own header does not name its original topic.
+// For a message whose own header does not name its original topic, or whose origin is undeclared. Needs
+// operator on the topic that is named and on the dead-letter topic.
 //
 // Takes any type of body and a specified content type.
 //
@@ -3254,7 +3278,8 @@ func (c *Client) SetOriginWithBody(ctx context.Context, id InMessageID, params *
 
 // SetOrigin Say where it belongs
 //
-// For a message whose own header does not name its original topic.
+// For a message whose own header does not name its original topic, or whose origin is undeclared. Needs
+// operator on the topic that is named and on the dead-letter topic.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -3274,7 +3299,9 @@ func (c *Client) SetOrigin(ctx context.Context, id InMessageID, params *SetOrigi
 // GetPayload Its value, byte for byte
 //
 // A value that is not kept here is fetched from the topic that may still have it. Where values
-// are masked this needs the grant unmask, and is noted in the audit trail.
+// are masked this needs the grant unmask, and is noted in the audit trail. A record that the dead letter
+// only points to is read where kafka.pointer_topics names the dead-letter topic, for who may see
+// the topic pointed to, and the read is noted in the audit trail; else it is 409 with the reason.
 //
 // Corresponds with GET /api/v1/dlq/messages/{id}/payload (the `GetPayload` operationId).
 func (c *Client) GetPayload(ctx context.Context, id InMessageID, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3327,7 +3354,8 @@ func (c *Client) RequeueMessage(ctx context.Context, id InMessageID, params *Req
 //
 // One attempt, and its end is waited for. With `edit` something else is sent in its place; the
 // message itself is never changed, and what was sent stands in its history. An edit needs the
-// grant edit, a target topic a name in `kafka.republish_allow`.
+// grant edit, a target topic a name in `kafka.republish_allow`. Where only the record's headers name the
+// original topic, operator on the dead-letter topic is needed too.
 //
 // Takes any type of body and a specified content type.
 //
@@ -3348,7 +3376,8 @@ func (c *Client) RetryMessageWithBody(ctx context.Context, id InMessageID, param
 //
 // One attempt, and its end is waited for. With `edit` something else is sent in its place; the
 // message itself is never changed, and what was sent stands in its history. An edit needs the
-// grant edit, a target topic a name in `kafka.republish_allow`.
+// grant edit, a target topic a name in `kafka.republish_allow`. Where only the record's headers name the
+// original topic, operator on the dead-letter topic is needed too.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -6959,7 +6988,8 @@ type ClientWithResponsesInterface interface {
 
 	// SetOriginWithBodyWithResponse Say where it belongs
 	//
-	// For a message whose own header does not name its original topic.
+	// For a message whose own header does not name its original topic, or whose origin is undeclared. Needs
+	// operator on the topic that is named and on the dead-letter topic.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -6968,7 +6998,8 @@ type ClientWithResponsesInterface interface {
 
 	// SetOriginWithResponse Say where it belongs
 	//
-	// For a message whose own header does not name its original topic.
+	// For a message whose own header does not name its original topic, or whose origin is undeclared. Needs
+	// operator on the topic that is named and on the dead-letter topic.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -6978,7 +7009,9 @@ type ClientWithResponsesInterface interface {
 	// GetPayloadWithResponse Its value, byte for byte
 	//
 	// A value that is not kept here is fetched from the topic that may still have it. Where values
-	// are masked this needs the grant unmask, and is noted in the audit trail.
+	// are masked this needs the grant unmask, and is noted in the audit trail. A record that the dead letter
+	// only points to is read where kafka.pointer_topics names the dead-letter topic, for who may see
+	// the topic pointed to, and the read is noted in the audit trail; else it is 409 with the reason.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -7003,7 +7036,8 @@ type ClientWithResponsesInterface interface {
 	//
 	// One attempt, and its end is waited for. With `edit` something else is sent in its place; the
 	// message itself is never changed, and what was sent stands in its history. An edit needs the
-	// grant edit, a target topic a name in `kafka.republish_allow`.
+	// grant edit, a target topic a name in `kafka.republish_allow`. Where only the record's headers name the
+	// original topic, operator on the dead-letter topic is needed too.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -7014,7 +7048,8 @@ type ClientWithResponsesInterface interface {
 	//
 	// One attempt, and its end is waited for. With `edit` something else is sent in its place; the
 	// message itself is never changed, and what was sent stands in its history. An edit needs the
-	// grant edit, a target topic a name in `kafka.republish_allow`.
+	// grant edit, a target topic a name in `kafka.republish_allow`. Where only the record's headers name the
+	// original topic, operator on the dead-letter topic is needed too.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -9309,7 +9344,8 @@ func (c *ClientWithResponses) GetHistoryWithResponse(ctx context.Context, id InM
 
 // SetOriginWithBodyWithResponse Say where it belongs
 //
-// For a message whose own header does not name its original topic.
+// For a message whose own header does not name its original topic, or whose origin is undeclared. Needs
+// operator on the topic that is named and on the dead-letter topic.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -9324,7 +9360,8 @@ func (c *ClientWithResponses) SetOriginWithBodyWithResponse(ctx context.Context,
 
 // SetOriginWithResponse Say where it belongs
 //
-// For a message whose own header does not name its original topic.
+// For a message whose own header does not name its original topic, or whose origin is undeclared. Needs
+// operator on the topic that is named and on the dead-letter topic.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -9340,7 +9377,9 @@ func (c *ClientWithResponses) SetOriginWithResponse(ctx context.Context, id InMe
 // GetPayloadWithResponse Its value, byte for byte
 //
 // A value that is not kept here is fetched from the topic that may still have it. Where values
-// are masked this needs the grant unmask, and is noted in the audit trail.
+// are masked this needs the grant unmask, and is noted in the audit trail. A record that the dead letter
+// only points to is read where kafka.pointer_topics names the dead-letter topic, for who may see
+// the topic pointed to, and the read is noted in the audit trail; else it is 409 with the reason.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -9383,7 +9422,8 @@ func (c *ClientWithResponses) RequeueMessageWithResponse(ctx context.Context, id
 //
 // One attempt, and its end is waited for. With `edit` something else is sent in its place; the
 // message itself is never changed, and what was sent stands in its history. An edit needs the
-// grant edit, a target topic a name in `kafka.republish_allow`.
+// grant edit, a target topic a name in `kafka.republish_allow`. Where only the record's headers name the
+// original topic, operator on the dead-letter topic is needed too.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -9400,7 +9440,8 @@ func (c *ClientWithResponses) RetryMessageWithBodyWithResponse(ctx context.Conte
 //
 // One attempt, and its end is waited for. With `edit` something else is sent in its place; the
 // message itself is never changed, and what was sent stands in its history. An edit needs the
-// grant edit, a target topic a name in `kafka.republish_allow`.
+// grant edit, a target topic a name in `kafka.republish_allow`. Where only the record's headers name the
+// original topic, operator on the dead-letter topic is needed too.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //

@@ -37,6 +37,8 @@ type message struct {
 	ConsumerTries  *int      `json:"consumer_attempts"`
 	Dialect        string    `json:"dialect"`
 	OriginKnownBy  string    `json:"origin_confidence"`
+	Undeclared     bool      `json:"undeclared"`
+	UndeclaredWhy  string    `json:"undeclared_reason"`
 	GroupID        string    `json:"group_id"`
 	ParentID       string    `json:"parent_id"`
 	Confirmed      *bool     `json:"return_confirmed"` // nil: it did not come back

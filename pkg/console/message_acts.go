@@ -125,7 +125,7 @@ func whyNoOrigin(m *message) string {
 	switch {
 	case m.Status != "PENDING" && m.Status != "DEAD":
 		return "is " + m.Status
-	case m.OriginKnownBy == "header" && m.OriginalTopic != "":
+	case m.OriginKnownBy == "header" && m.OriginalTopic != "" && !m.Undeclared:
 		return "its own headers name it"
 	default:
 		return ""

@@ -317,6 +317,16 @@ func TestMaskedIsSaidAndUnmaskedByWhoMay(t *testing.T) {
 	mustHave(t, body, "it needs the grant unmask")
 }
 
+// The page of a message with an undeclared origin says why, what leaves it out, and both
+// ways to declare it; of every other message it says nothing.
+func TestUndeclaredOriginIsSaidWithTheWaysToDeclareIt(t *testing.T) {
+	t.Parallel()
+	undeclared := get(t, site(t, withMessage(t, `"undeclared":true,"undeclared_reason":"records of gamma.dlq.v1 may not claim orders.events.v1"`)), messagePath).Body.String()
+	mustHave(t, undeclared, `id="undeclared"`, `class="badge undeclared"`, `href="/topics/mapping"`, `action="`+messagePath+`/origin"`)
+	mustHave(t, readable(t, undeclared), "records of gamma.dlq.v1 may not claim orders.events.v1", "Redrives and automatic retry leave it out")
+	mustNotHave(t, get(t, site(t, withMessage(t, `"undeclared":false,"undeclared_reason":null`)), messagePath).Body.String(), `id="undeclared"`, "badge undeclared")
+}
+
 func TestPayloadIsDownloadedAsItIs(t *testing.T) {
 	t.Parallel()
 	value := bytes.Repeat([]byte{0, 255, '<'}, 1<<20)

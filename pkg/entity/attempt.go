@@ -25,12 +25,24 @@ const (
 	UnknownTopic ErrorClass = "UNKNOWN_TOPIC"
 	LoopRefused  ErrorClass = "LOOP_REFUSED"
 
+	// Undeclared and PointerRefused concern the message, which stays as it was: the
+	// original topic is a claim that must not be followed here, or the record that a
+	// pointer stands for must not be read.
+	Undeclared     ErrorClass = "UNDECLARED"
+	PointerRefused ErrorClass = "POINTER_REFUSED"
+
 	// AlreadyPublished was found in the target log and counts as success.
 	AlreadyPublished ErrorClass = "ALREADY_PUBLISHED"
 
 	// UnknownClass: not settled, or not understood.
 	UnknownClass ErrorClass = "UNKNOWN"
 )
+
+// OfMessage reports whether the class concerns one message, and says nothing about
+// others of its topic.
+func (c ErrorClass) OfMessage() bool {
+	return c == BadRecord || c == Undeclared || c == PointerRefused
+}
 
 // Verdict is how an attempt ended, seen from the state machine. The store turns
 // it into a status; see Result.

@@ -45,6 +45,9 @@ const (
 	ActionRestore Action = "restore" // from the archive
 	ActionUnmask  Action = "unmask"  // somebody looked at what is masked
 
+	// ActionReadPointer: the record that a pointer stands for was read for a user.
+	ActionReadPointer Action = "read_pointer"
+
 	ActionCreate Action = "create" // a redrive; its moves are the others
 	ActionPass   Action = "pass"   // its canary
 	ActionPause  Action = "pause"

@@ -1,5 +1,7 @@
 package entity
 
+import "fmt"
+
 // Declaration says what the operators of the system have declared about an
 // original topic of the records in a dead-letter topic. Headers of a record claim
 // an original topic; only a declaration gives the claim authority.
@@ -27,3 +29,17 @@ type OriginStanding struct {
 // Declared reports whether a declaration, a mapping or an operator names the
 // original topic.
 func (s OriginStanding) Declared() bool { return s.Declaration == Declared }
+
+// PointerRead is the entry of the audit trail for a read of the record that a
+// pointer stands for, on behalf of a user. From is the dead-letter topic, To the
+// topic, partition and offset that were read.
+func PointerRead(m *Message, cause Cause) AuditEntry {
+	to := m.OriginalTopic
+	if m.Origin.Partition != nil && m.Origin.Offset != nil {
+		to = fmt.Sprintf("%s, partition %d, offset %d", to, *m.Origin.Partition, *m.Origin.Offset)
+	}
+	return AuditEntry{
+		Action: ActionReadPointer, Kind: KindMessage, ObjectID: m.ID, From: m.Source.Topic, To: to,
+		RetryCount: m.RetryCount, Cause: cause,
+	}
+}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
@@ -176,7 +177,11 @@ func (d *dispatcher) carry(ctx context.Context, ids []uuid.UUID) (claimed int, e
 	defer room.release()
 	unseen = ids[taken:]
 	batch := outgoing(messages)
-	planned := d.admit(ctx, batch, d.publisher.Plan(ctx, batch, true))
+	targets, err := d.target(ctx, batch, planning{bulk: true, auto: true})
+	if err != nil {
+		return 0, err
+	}
+	planned := d.admit(ctx, batch, targets)
 	if len(planned) == 0 {
 		return 0, nil
 	}
@@ -268,12 +273,17 @@ func (d *dispatcher) wait(m entity.Message, at place, until time.Time) {
 // refuse leaves alone what may not be sent: the message when the reason lies in
 // it, else its topic.
 func (d *dispatcher) refuse(ctx context.Context, m entity.Message, reason string, err error) {
-	if reason == string(entity.BadRecord) || m.Origin.Confidence == entity.FromName {
+	until := d.now().Add(refusedRest)
+	switch {
+	case reason == string(entity.Undeclared) && m.Origin.Confidence != entity.FromOperator &&
+		d.feed.leaveOut(repository.TopicPair{Original: m.OriginalTopic, DLQ: m.Source.Topic}, until):
 		d.skip(ctx, place{m.OriginalTopic, alone}, reason, err)
-		d.wait(m, place{}, d.now().Add(refusedRest))
-		return
+	case entity.ErrorClass(reason).OfMessage(), m.Origin.Confidence == entity.FromName:
+		d.skip(ctx, place{m.OriginalTopic, alone}, reason, err)
+		d.wait(m, place{}, until)
+	default:
+		d.setAside(ctx, m.OriginalTopic, reason, err)
 	}
-	d.setAside(ctx, m.OriginalTopic, reason, err)
 }
 
 func (d *dispatcher) setAside(ctx context.Context, topic, reason string, err error) {

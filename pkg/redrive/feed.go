@@ -33,6 +33,9 @@ const (
 	// heldMax bounds how many messages are remembered one by one, for each of them
 	// is found again and again meanwhile. Beyond it their topics are set aside.
 	heldMax = 2000
+
+	// exceptMax bounds the pairs of topics that the store leaves out for us.
+	exceptMax = 256
 )
 
 // feed finds messages that are due, oldest first, and hands each to one worker.
@@ -61,7 +64,8 @@ type feed struct {
 	returned   map[uuid.UUID]bool // put back since the store was last asked, which may not have known
 	held       map[uuid.UUID]hold
 	asides     map[string]time.Time // until when
-	again      bool                 // the walk has passed what can be sent now
+	except     map[repository.TopicPair]time.Time
+	again      bool // the walk has passed what can be sent now
 	idleFor    time.Duration
 	idleUntil  time.Time
 }
@@ -76,6 +80,7 @@ func newFeed(s *Service, patterns deadletter.Patterns) *feed {
 	return &feed{
 		store: s.store, patterns: patterns, idle: s.cfg.Auto.IdleSleep, now: s.now,
 		turn: make(chan struct{}, 1), taken: map[uuid.UUID]bool{}, returned: map[uuid.UUID]bool{}, held: map[uuid.UUID]hold{}, asides: map[string]time.Time{},
+		except: map[repository.TopicPair]time.Time{},
 	}
 }
 
@@ -124,7 +129,7 @@ func (f *feed) look(ctx context.Context, n int) (more bool, err error) {
 	f.mu.Lock()
 	f.returned = map[uuid.UUID]bool{}
 	f.mu.Unlock()
-	due, next, err := f.store.Due(ctx, repository.DueQuery{Topics: topics, After: from, Limit: n + f.busy()})
+	due, next, err := f.store.Due(ctx, repository.DueQuery{Topics: topics, After: from, Limit: n + f.busy(), Except: f.excepted()})
 	if err != nil {
 		return false, fmt.Errorf("look for due messages: %w", err)
 	}
@@ -283,6 +288,35 @@ func (f *feed) setAside(topic string, until time.Time) {
 	if until.After(f.asides[topic]) {
 		f.asides[topic] = until
 	}
+}
+
+// leaveOut has the store leave out, until then, the messages of a dead-letter topic
+// that claim an original topic: so that records with forged claims do not hold up
+// the other messages of that topic. It reports whether there is room for the pair.
+func (f *feed) leaveOut(pair repository.TopicPair, until time.Time) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, known := f.except[pair]; !known && len(f.except) >= exceptMax {
+		return false
+	}
+	f.except[pair] = until
+	return true
+}
+
+// excepted are the pairs that are left out now.
+func (f *feed) excepted() []repository.TopicPair {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := f.now()
+	var pairs []repository.TopicPair
+	for pair, until := range f.except {
+		if now.Before(until) {
+			pairs = append(pairs, pair)
+		} else {
+			delete(f.except, pair)
+		}
+	}
+	return pairs
 }
 
 // sleeps is how long nobody needs to look.

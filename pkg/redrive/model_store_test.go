@@ -129,6 +129,11 @@ func (s *modelStore) PerformedOn(ctx context.Context, operation uuid.UUID, actio
 	})
 }
 
+func (s *modelStore) Record(ctx context.Context, entry entity.AuditEntry) error {
+	_, err := ask(ctx, s.p, func(ctx context.Context) (struct{}, error) { return struct{}{}, s.store.Record(ctx, entry) })
+	return err
+}
+
 func (s *modelStore) Search(ctx context.Context, q repository.SearchQuery) ([]entity.Message, error) {
 	return ask(ctx, s.p, func(ctx context.Context) ([]entity.Message, error) { return s.store.Search(ctx, q) })
 }

@@ -132,6 +132,10 @@ func (p patient) PerformedOn(ctx context.Context, operation uuid.UUID, action en
 	})
 }
 
+func (p patient) Record(ctx context.Context, entry entity.AuditEntry) error {
+	return done(ctx, func(ctx context.Context) error { return p.Store.Record(ctx, entry) })
+}
+
 func (p patient) Redrives(ctx context.Context, q repository.RedriveQuery) ([]entity.Redrive, error) {
 	return bounded(ctx, func(ctx context.Context) ([]entity.Redrive, error) { return p.Store.Redrives(ctx, q) })
 }

@@ -83,6 +83,11 @@ func (hanging) PerformedOn(ctx context.Context, _ uuid.UUID, _ entity.Action, _ 
 	return hang[[]uuid.UUID](ctx)
 }
 
+func (hanging) Record(ctx context.Context, _ entity.AuditEntry) error {
+	_, err := hang[struct{}](ctx)
+	return err
+}
+
 func (hanging) CreateRedrive(ctx context.Context, _ repository.NewRedrive) (entity.Redrive, error) {
 	return hang[entity.Redrive](ctx)
 }

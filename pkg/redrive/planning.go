@@ -20,8 +20,11 @@ func (p *pass) plan(ctx context.Context, l *lease, messages []entity.Message) ([
 	try := 0
 	defer func() { traces.Told(ctx, try) }()
 	for wait := time.Second; ; wait = min(2*wait, leaderPause) {
-		targets := p.publisher.Plan(traces.Try(ctx, try), batch, true)
+		targets, err := p.target(traces.Try(ctx, try), batch, p.planning())
 		try++
+		if err != nil {
+			return nil, fmt.Errorf("plan: %w", err)
+		}
 		left := deadline.Sub(p.now())
 		settled, err := p.survey(ctx, targets, left > 0)
 		if err != nil {
@@ -35,6 +38,14 @@ func (p *pass) plan(ctx context.Context, l *lease, messages []entity.Message) ([
 			return nil, context.Cause(ctx)
 		}
 	}
+}
+
+// planning is for whoever made the redrive. Its reads are recorded once for each
+// message, however often that is planned.
+func (p *pass) planning() planning {
+	cause := p.redrive.Cause
+	cause.Operation = p.id
+	return planning{bulk: true, visible: p.redrive.Selection.Visible, cause: cause}
 }
 
 // survey reports whether the messages can go as they are planned now, without

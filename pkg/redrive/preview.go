@@ -2,10 +2,12 @@ package redrive
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -20,7 +22,7 @@ var errTooLargeToShow = errors.New("the value is too large to be shown")
 
 // Preview says what Begin would do with the messages as they are now, and what
 // would not be sent and why. It plans one message of each group that has its
-// topic and its confidence in common; what only the broker can say of a single
+// topics and its confidence in common; what only the broker can say of a single
 // record is not in it. With a patch it shows what that makes of some of them;
 // whether it fits the others is not known before their turn. Errors are as in Begin.
 func (s *Service) Preview(ctx context.Context, n repository.NewRedrive) (entity.Preview, error) {
@@ -35,7 +37,7 @@ func (s *Service) Preview(ctx context.Context, n repository.NewRedrive) (entity.
 	}
 	p := entity.Preview{Reasons: map[string]int{}}
 	for _, g := range groups {
-		shown, err := s.previewOf(ctx, n.Action, g)
+		shown, err := s.previewOf(ctx, n, g)
 		if err != nil {
 			return entity.Preview{}, err
 		}
@@ -50,13 +52,38 @@ func (s *Service) Preview(ctx context.Context, n repository.NewRedrive) (entity.
 	if patch != nil && n.Action == entity.RedriveRetry {
 		p.Samples, err = s.samples(ctx, patch, n, sendable(groups, p.Groups))
 	}
+	p.Groups = together(p.Groups)
 	return p, err
 }
 
-func (s *Service) previewOf(ctx context.Context, action entity.RedriveAction, g repository.SurveyGroup) (entity.PreviewGroup, error) {
+// together adds up the groups of which the same is said, in the order of the first.
+func together(groups []entity.PreviewGroup) []entity.PreviewGroup {
+	var sums []entity.PreviewGroup
+	for _, g := range groups {
+		i := slices.IndexFunc(sums, func(s entity.PreviewGroup) bool {
+			return s.Topic == g.Topic && s.Class == g.Class && s.Reason == g.Reason
+		})
+		if i < 0 {
+			sums = append(sums, g)
+		} else {
+			sums[i].Messages += g.Messages
+		}
+	}
+	slices.SortStableFunc(sums, func(a, b entity.PreviewGroup) int { return cmp.Compare(b.Messages, a.Messages) })
+	return sums
+}
+
+func (s *Service) previewOf(ctx context.Context, n repository.NewRedrive, g repository.SurveyGroup) (entity.PreviewGroup, error) {
 	shown := entity.PreviewGroup{Topic: g.Topic, Messages: g.Messages, Class: g.Reason}
-	if g.Reason != "" || action != entity.RedriveRetry {
+	if g.Reason != "" || n.Action != entity.RedriveRetry && n.Action != entity.RedriveMap {
 		return shown, nil
+	}
+	if n.Action == entity.RedriveMap {
+		m, err := s.store.Get(ctx, g.Sample, 0)
+		if err == nil && !maySetOrigin(&m, n.Selection.Visible) {
+			shown.Class, shown.Reason = skippedNotPermitted, "its original topic may be set with the role on its dead-letter topic only: "+m.Source.Topic
+		}
+		return shown, unlessGone(err)
 	}
 	messages, _, room, err := s.load(ctx, []uuid.UUID{g.Sample}, plain)
 	if err != nil {
@@ -66,8 +93,12 @@ func (s *Service) previewOf(ctx context.Context, action entity.RedriveAction, g 
 	if len(messages) == 0 { // it went away since; the group stands without it
 		return shown, nil
 	}
+	targets, err := s.target(ctx, outgoing(messages), planning{bulk: true, visible: n.Selection.Visible, cause: n.Cause})
+	if err != nil {
+		return shown, err
+	}
 	var refused *entity.RefusedError
-	switch err := s.publisher.Plan(ctx, outgoing(messages), true)[0].Err; {
+	switch err := targets[0].Err; {
 	case err == nil:
 	case errors.As(err, &refused):
 		shown.Class, shown.Reason = string(refused.Class), refused.Reason

@@ -80,13 +80,14 @@ func (p *pass) gotOn() bool {
 // change carries out a lease of a redrive that is no retry: one statement for the
 // whole batch.
 func (p *pass) change(ctx context.Context, l *lease) error {
-	if len(l.todo) == 0 {
-		return nil
+	ids, err := p.permitted(ctx, l)
+	if err != nil || len(ids) == 0 {
+		return err
 	}
 	cause := p.redrive.Cause
 	cause.Operation = p.id
 	changed, err := p.store.Change(ctx, repository.Change{
-		Action: p.redrive.Action, IDs: l.todo, OriginalTopic: p.redrive.Options.OriginalTopic,
+		Action: p.redrive.Action, IDs: ids, OriginalTopic: p.redrive.Options.OriginalTopic,
 	}, cause)
 	if err != nil {
 		l.doubt() // the store may have made the changes and not been heard
@@ -97,7 +98,7 @@ func (p *pass) change(ctx context.Context, l *lease) error {
 		done[id] = true
 		l.set(entity.RedriveItem{MessageID: id, Result: entity.ItemSucceeded, Offset: -1})
 	}
-	l.skipOthers(l.todo, done, repository.SkippedTaken)
+	l.skipOthers(ids, done, repository.SkippedTaken)
 	return nil
 }
 

@@ -121,7 +121,11 @@ func (s *Service) planOne(ctx context.Context, order entity.RetryOrder) (entity.
 	if !order.Edit.Empty() {
 		batch[0].Edit = order.Edit
 	}
-	batch[0].Target = s.publisher.Plan(ctx, batch, false)[0]
+	targets, err := s.target(ctx, batch, planning{cause: order.Cause})
+	if err != nil {
+		return entity.Outgoing{}, err
+	}
+	batch[0].Target = targets[0]
 	return batch[0], batch[0].Target.Err
 }
 

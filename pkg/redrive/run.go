@@ -43,6 +43,10 @@ const (
 	skippedGivenBack  = "given_back"  // its turn came too late to send it safely
 	skippedKeyBlocked = "key_blocked" // an earlier message of the same key did not succeed
 
+	// skippedNotPermitted: the original topic is not declared, and the redrive's maker
+	// has no role on the dead-letter topic.
+	skippedNotPermitted = "not_permitted"
+
 	// skippedPatchFailed: the value is not JSON, the redrive's patch does not fit it,
 	// or the message does not carry it (too large to store, or a pointer): what the
 	// patch would make of that nobody could see before it is sent.

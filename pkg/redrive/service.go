@@ -42,6 +42,7 @@ type Store interface {
 	Change(ctx context.Context, c repository.Change, cause entity.Cause) ([]uuid.UUID, error)
 	Search(ctx context.Context, q repository.SearchQuery) ([]entity.Message, error)
 	PerformedOn(ctx context.Context, operation uuid.UUID, action entity.Action, ids []uuid.UUID) ([]uuid.UUID, error)
+	Record(ctx context.Context, entry entity.AuditEntry) error
 }
 
 // Publisher writes messages to their original topics, or to those of their edits.
@@ -71,6 +72,7 @@ type Service struct {
 	cfg       Config
 	store     Store
 	publisher Publisher
+	judge     Judge
 	log       *zap.Logger
 	metrics   *metrics
 	backoff   Backoff
@@ -112,6 +114,7 @@ func New(cfg Config, store Store, publisher Publisher, registry prometheus.Regis
 		cfg:       cfg,
 		store:     patient{store},
 		publisher: publisher,
+		judge:     everyOriginDeclared,
 		log:       log,
 		metrics:   newMetrics(registry),
 		backoff:   Backoff{Base: cfg.Auto.Backoff, Max: cfg.Auto.BackoffMax, Jitter: cfg.Auto.Jitter},

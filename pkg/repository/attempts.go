@@ -120,7 +120,13 @@ type DueQuery struct {
 	Topics []string // original topics
 	After  Place    // see Attempts.Due
 	Limit  int
+	// Except leaves out the messages of these topics but for those whose original
+	// topic an operator set.
+	Except []TopicPair
 }
+
+// TopicPair is an original topic and the dead-letter topic of messages that have it.
+type TopicPair struct{ Original, DLQ string }
 
 // ExpiredQuery says which expired claims are wanted.
 type ExpiredQuery struct {

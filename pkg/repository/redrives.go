@@ -84,7 +84,8 @@ type NewRedrive struct {
 	BatchSize int
 }
 
-// SurveyGroup is a number of messages of which the same is true.
+// SurveyGroup is a number of messages of which the same is true, of one dead-letter
+// topic.
 type SurveyGroup struct {
 	Messages   int
 	Reason     string // why they would be skipped at once; "" when they would be taken

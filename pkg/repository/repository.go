@@ -67,7 +67,8 @@ type Repository interface {
 	//
 	// RedriveMap sets the original topic, with confidence operator, of messages that
 	// are PENDING or DEAD and whose own header did not name it (see
-	// entity.FromHeader); one that has that topic and confidence already counts as
+	// entity.FromHeader), unless OverHeader is set. Where it replaces the topic that a
+	// header named, partition and offset are forgotten with it. One that has that topic and confidence already counts as
 	// changed, without an entry in the audit trail.
 	Change(ctx context.Context, c Change, cause entity.Cause) ([]uuid.UUID, error)
 
@@ -80,6 +81,7 @@ type Change struct {
 	Action        entity.RedriveAction
 	IDs           []uuid.UUID
 	OriginalTopic string // for RedriveMap
+	OverHeader    bool   // for RedriveMap: also where the record's own header names the topic
 }
 
 // Reader answers questions and changes nothing.

@@ -25,6 +25,9 @@ var clock = time.Date(2026, 1, 2, 3, 4, 5, 678_901_000, time.FixedZone("JST", 9*
 type logs struct {
 	topics map[string]int // partitions
 	id     string         // of every topic
+
+	internal string // the topic that Kafka marks as its own
+
 	starts map[broker.TopicPartition]int64
 	errs   map[broker.TopicPartition]error // for every question about the partition
 	down   error                           // for every question
@@ -85,7 +88,7 @@ func (l *logs) Topics(_ context.Context, names ...string) ([]broker.Topic, error
 	for _, name := range names {
 		t := broker.Topic{Name: name, Err: broker.ErrUnknownTopic}
 		if n, ok := l.topics[name]; ok {
-			t.Err, t.ID = nil, l.id
+			t.Err, t.ID, t.Internal = nil, l.id, name == l.internal
 			for i := range n {
 				t.Partitions = append(t.Partitions, broker.Partition{ID: int32(i)})
 			}
@@ -199,7 +202,7 @@ func newRepublisher(t *testing.T, l *logs, changes ...func(*Config)) *Republishe
 	if err != nil {
 		t.Fatalf("New: %v", err)
 	}
-	r.now = func() time.Time { return clock }
+	r.now, r.pointers = func() time.Time { return clock }, patterns
 	return r
 }
 

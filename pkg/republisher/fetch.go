@@ -65,11 +65,15 @@ func pointsTo(m *entity.Message) (source, bool) {
 // too large, from the dead-letter topic, and one that the dead letter only points
 // to, from the original topic, with that record's key and headers. Every other
 // message's record is returned as it is. What can no longer be read is a
-// *entity.RefusedError of class BadRecord that says why; all else that is in the
+// *entity.RefusedError of class BadRecord that says why, a pointer that is not
+// followed one of class PointerRefused; all else that is in the
 // way is of kind entity.ErrUnavailable. One value at a time is read; it is the
 // caller's then, and may be as large as Kafka allows.
 func (r *Republisher) Fetch(ctx context.Context, m entity.Message) (entity.Record, error) {
 	out := &entity.Outgoing{Message: m}
+	if err := r.pointerRefusal(&m); err != nil {
+		return entity.Record{}, err
+	}
 	if err := valueRefusal(&m); err != nil {
 		return entity.Record{}, err
 	}
@@ -93,6 +97,11 @@ func (r *Republisher) fetch(ctx context.Context, out *entity.Outgoing) (entity.R
 	at, _ := sourceOf(out)
 	if at.Topic == "" {
 		return entity.Record{}, fmt.Errorf("fetch the record: %w", errNowhere)
+	}
+	if at.pointer {
+		if err := r.notInternal(ctx, at.Topic); err != nil {
+			return entity.Record{}, err
+		}
 	}
 	found, err := r.cluster.ReadAt(ctx, at.TopicPartition, at.offset)
 	if err != nil {
@@ -129,7 +138,10 @@ func (s source) refusal(err error) error {
 	if s.pointer {
 		what = "the dead letter only points to its record, and"
 	}
+	var refused *entity.RefusedError
 	switch {
+	case errors.As(err, &refused):
+		return refused
 	case errors.Is(err, errLaterRecord), errors.Is(err, errOtherValue):
 		return refuse(entity.BadRecord, "%s topic %q has another one at offset %d of partition %d: it was deleted and created again",
 			what, s.Topic, s.offset, s.Partition)

@@ -34,7 +34,7 @@ func realKafka(t *testing.T, settings ...kafka.ConfigEntry) (*Republisher, *brok
 	if err != nil {
 		t.Fatalf("ParsePatterns: %v", err)
 	}
-	r, err := New(DefaultConfig(), patterns, cluster, cluster.NewProducer(broker.ProducerConfig{}))
+	r, err := New(DefaultConfig(), patterns, cluster, cluster.NewProducer(broker.ProducerConfig{}), WithPointers(patterns))
 	if err != nil {
 		t.Fatalf("New: %v", err)
 	}

@@ -91,6 +91,9 @@ func (r *Republisher) refusal(out *entity.Outgoing, bulk bool) error {
 	if !carried {
 		return nil
 	}
+	if err := r.pointerRefusal(m); err != nil {
+		return err
+	}
 	return valueRefusal(m)
 }
 

@@ -54,7 +54,8 @@ type Republisher struct {
 	facts       facts    // about topics and groups, for a moment
 	now         func() time.Time
 	strip       Strip
-	tracer      oteltrace.Tracer // nil: there are no spans
+	pointers    deadletter.Patterns // dead-letter topics whose pointers are followed
+	tracer      oteltrace.Tracer    // nil: there are no spans
 }
 
 // Strip returns the headers of a record that its replay into target keeps, as

@@ -43,6 +43,11 @@ type fetching struct {
 	err   error
 }
 
+// isPointer takes a record with headers alone for a pointer.
+func isPointer(m *entity.Message) bool {
+	return m.Record.Key == nil && m.Record.Value == nil && len(m.Record.Headers) > 0
+}
+
 func (f fetching) Fetch(context.Context, entity.Message) (entity.Record, error) {
 	return entity.Record{Value: f.value}, f.err
 }
@@ -51,9 +56,6 @@ func (f fetching) Fetch(context.Context, entity.Message) (entity.Record, error) 
 // so.
 func TestPayload_Fetched(t *testing.T) {
 	t.Parallel()
-	isPointer := func(m *entity.Message) bool {
-		return m.Record.Key == nil && m.Record.Value == nil && len(m.Record.Headers) > 0
-	}
 	pointing := message(idA, func(m *entity.Message) {
 		m.Record = entity.Record{Headers: []entity.Header{{Key: "__dlq.errors.topic", Value: []byte("orders.events.v1")}}}
 	})

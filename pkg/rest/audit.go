@@ -98,7 +98,7 @@ var (
 		entity.ActionRetry, entity.ActionAttempt, entity.ActionRequeue, entity.ActionDead, entity.ActionDelete,
 		entity.ActionCreate, entity.ActionPass, entity.ActionPause, entity.ActionResume, entity.ActionCancel,
 		entity.ActionStop, entity.ActionFinish, entity.ActionMap, entity.ActionRestore, entity.ActionUnmask,
-		entity.ActionAnnotate, entity.ActionReplace,
+		entity.ActionAnnotate, entity.ActionReplace, entity.ActionReadPointer,
 	}
 )
 

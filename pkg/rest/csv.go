@@ -14,7 +14,7 @@ import (
 // message has them in JSON.
 const csvHead = "id,original_topic,error_message,retry_count,max_retries,payload,status,created_at,updated_at,last_retry_at," +
 	"dlq_topic,dlq_partition,dlq_offset,dlq_timestamp,dlq_timestamp_ms,original_partition,original_offset,original_timestamp," +
-	"consumer_group,error_class,stack_trace,consumer_attempts,dialect,origin_confidence,group_id,parent_id,return_confirmed,root_id," +
+	"consumer_group,error_class,stack_trace,consumer_attempts,dialect,origin_confidence,undeclared,undeclared_reason,group_id,parent_id,return_confirmed,root_id," +
 	"outcome,outcome_group,outcome_offset,next_attempt_at,finished_at,last_publish_error,last_publish_error_class," +
 	"key,headers,headers_omitted,payload_omitted,payload_size,payload_url,masked\n"
 
@@ -38,6 +38,8 @@ func (c *shown) appendCSV(dst []byte) []byte {
 	dst = cellInt(dst, c.Failure.Attempts)
 	dst = cell(dst, c.Failure.Dialect)
 	dst = cell(dst, string(c.Origin.Confidence))
+	dst = cell(dst, strconv.FormatBool(c.undeclared != ""))
+	dst = cell(dst, c.undeclared)
 	dst = c.cellsOfLife(dst)
 	dst = cell(dst, csvBytes(c.Record.Key))
 	dst = cell(dst, c.csvHeaders())

@@ -63,7 +63,11 @@ func appendHop(dst []byte, h entity.Hop) []byte {
 
 // writeMessage sends one message with everything that is known of it.
 func (s *Server) writeMessage(w http.ResponseWriter, r *http.Request, m *entity.Message, archived bool) error {
-	v := view{limit: maxPayload, archived: archived}
+	v, err := s.viewOf(r, false)
+	if err != nil {
+		return err
+	}
+	v.limit, v.archived = maxPayload, archived
 	unmask, err := boolParameter(r.URL.Query(), "unmask")
 	if err != nil {
 		return err

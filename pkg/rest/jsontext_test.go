@@ -43,6 +43,8 @@ type (
 		ConsumerAttempts      *int               `json:"consumer_attempts"`
 		Dialect               *string            `json:"dialect"`
 		OriginConfidence      *entity.Confidence `json:"origin_confidence"`
+		Undeclared            bool               `json:"undeclared"`
+		UndeclaredReason      *string            `json:"undeclared_reason"`
 		GroupID               *uuid.UUID         `json:"group_id"`
 		ParentID              *uuid.UUID         `json:"parent_id"`
 		ReturnConfirmed       *bool              `json:"return_confirmed"`

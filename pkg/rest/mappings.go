@@ -2,7 +2,6 @@ package rest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"unicode/utf8"
@@ -195,76 +194,4 @@ func (s *Server) applyMapping(ctx context.Context, rules []entity.TopicRule, unm
 		ids = append(ids, redrive.ID)
 	}
 	return ids, nil
-}
-
-type originJSON struct {
-	ID            uuid.UUID         `json:"id"`
-	OriginalTopic string            `json:"original_topic"`
-	Confidence    entity.Confidence `json:"origin_confidence"`
-}
-
-// setOrigin says where one message belongs.
-func (s *Server) setOrigin(w http.ResponseWriter, r *http.Request) error {
-	id, err := messageID(r)
-	if err != nil {
-		return err
-	}
-	var topic option[string]
-	cause, err := s.readChange(w, r, fields{"original_topic": &topic})
-	if err != nil {
-		return err
-	}
-	if err := s.checkOriginal(topic.value); err != nil {
-		return err
-	}
-	if err := s.mayTopic(r, auth.Operator, topic.value); err != nil {
-		return err
-	}
-	changed, err := s.store.Change(r.Context(), repository.Change{
-		Action: entity.RedriveMap, IDs: []uuid.UUID{id}, OriginalTopic: topic.value,
-	}, cause)
-	if err != nil {
-		return err
-	}
-	if len(changed) == 0 {
-		return s.whyNotMapped(r.Context(), id)
-	}
-	writeJSON(w, http.StatusOK, originJSON{id, topic.value, entity.FromOperator})
-	return nil
-}
-
-// checkOriginal holds a topic against what a rule would have to say to lead
-// there: a dead-letter topic is nobody's original.
-func (s *Server) checkOriginal(topic string) error {
-	const field = "original_topic"
-	if !entity.ValidTopic(topic) {
-		return &entity.FieldError{Field: field, Reason: "must be the name of a topic: 1 to 249 of A-Z a-z 0-9 . _ -"}
-	}
-	if s.mapper == nil {
-		return nil
-	}
-	if err := s.mapper.Validate([]entity.TopicRule{{Pattern: "*", Original: topic}}); err != nil {
-		reason := err.Error()
-		if list := fieldDetails(err); len(list) > 0 {
-			reason = list[0].Reason
-		}
-		return &entity.FieldError{Field: field, Reason: reason}
-	}
-	return nil
-}
-
-func (s *Server) whyNotMapped(ctx context.Context, id uuid.UUID) error {
-	m, err := s.store.Get(ctx, id, 0)
-	switch {
-	case err != nil:
-		return err
-	case m.Claimed():
-		return &entity.ClaimedError{ID: id, Unsettled: m.Unsettled}
-	case m.Origin.Confidence == entity.FromHeader:
-		return &requestError{kind: entity.ErrConflict, text: "the record's own header names its original topic: " + m.OriginalTopic}
-	case m.Status == entity.Resolved:
-		return &requestError{kind: entity.ErrConflict, text: "the message is RESOLVED: where it belongs no longer matters"}
-	default:
-		return errors.New("set origin: the message was changed meanwhile")
-	}
 }

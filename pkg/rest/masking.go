@@ -50,17 +50,23 @@ func (noMasks) Patch(patch []byte) []byte               { return patch }
 func (noMasks) Fields() entity.MaskedFields             { return entity.MaskedFields{} }
 func (noMasks) Of(*entity.Message) entity.MaskedFields  { return entity.MaskedFields{} }
 
-// viewOf says what of the masked whoever asks gets to see. Looking behind the
-// masks is noted before anything is shown.
+// viewOf judges the origins of what is shown as they are now, and says what of the
+// masked whoever asks gets to see. Looking behind the masks is noted before anything
+// is shown.
 func (s *Server) viewOf(r *http.Request, unmask bool) (view, error) {
+	standing, err := s.standing(r.Context())
+	if err != nil {
+		return view{}, err
+	}
+	v := view{standing: standing}
 	if !unmask {
-		return view{}, nil
+		return v, nil
 	}
 	who := principalOf(r)
 	if !who.Anywhere(auth.Unmask) {
 		return view{}, keptBack("unmask", "needs the grant unmask")
 	}
-	v := view{unmasked: func(m *entity.Message) bool { return who.MayMessage(auth.Unmask, m) }}
+	v.unmasked = func(m *entity.Message) bool { return who.MayMessage(auth.Unmask, m) }
 	return v, s.noteList(r)
 }
 

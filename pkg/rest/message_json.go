@@ -20,6 +20,8 @@ type view struct {
 	archived bool                       // it is one of the archive
 	oneLine  bool                       // without line breaks between the tokens of the payload
 	noValues bool                       // nobody asked for payloads
+
+	standing func(*entity.Message) entity.OriginStanding // nil: no origin is undeclared
 }
 
 // shown is a message as somebody may see it.
@@ -33,6 +35,7 @@ type shown struct {
 	stackTrace string
 	hidden     []bool   // of the headers; nil: none is
 	masked     []string // names of what was masked
+	undeclared string   // why the origin is; "": it is not
 }
 
 // show prepares a message for an answer. It is good as long as m is.
@@ -42,6 +45,9 @@ func (s *Server) show(m *entity.Message, v view) shown {
 	c.payload, c.omitted = projectPayload(m.Record, v.limit)
 	if c.omitted == "" && c.payload == nil && s.pointer(m) {
 		c.omitted = pointer
+	}
+	if v.standing != nil {
+		c.undeclared = v.standing(m).Undeclared
 	}
 	if v.noValues && (c.omitted == tooLarge || c.payload != nil) {
 		c.payload, c.omitted = nil, notAsked
@@ -196,7 +202,9 @@ func (c *shown) appendFailure(dst []byte) []byte {
 	dst = memberText(dst, "stack_trace", c.stackTrace)
 	dst = memberInt(dst, "consumer_attempts", c.Failure.Attempts)
 	dst = memberText(dst, "dialect", c.Failure.Dialect)
-	return memberText(dst, "origin_confidence", c.Origin.Confidence)
+	dst = memberText(dst, "origin_confidence", c.Origin.Confidence)
+	dst = strconv.AppendBool(member(dst, "undeclared"), c.undeclared != "")
+	return memberText(dst, "undeclared_reason", c.undeclared)
 }
 
 // appendReturn writes whether a message that came back says what became of its parent's

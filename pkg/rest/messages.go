@@ -65,7 +65,12 @@ func (s *Server) listMessages(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	s.writeMessages(w, list.Messages, view{limit: maxListPayload}, struct {
+	v, err := s.viewOf(r, false)
+	if err != nil {
+		return err
+	}
+	v.limit = maxListPayload
+	s.writeMessages(w, list.Messages, v, struct {
 		Pagination pagination `json:"pagination"`
 	}{pagination{list.Total, page.Number, page.Size, list.HasNext(page)}})
 	return nil
@@ -117,6 +122,9 @@ func (s *Server) sendPayload(w http.ResponseWriter, r *http.Request, load getter
 	if err := s.mayPayload(r, &m); err != nil {
 		return err
 	}
+	if err := s.mayPointer(r, &m); err != nil {
+		return err
+	}
 	if m.Record.State == entity.ValueNotLoaded && m.Record.Size > 0 && !s.pointer(&m) {
 		if err := repository.TakeRoom(r.Context(), 2*payloadPart); err != nil {
 			return err
@@ -140,6 +148,9 @@ func (s *Server) sendPayload(w http.ResponseWriter, r *http.Request, load getter
 	}
 	record, err := s.recordOf(r.Context(), m)
 	if err != nil {
+		return err
+	}
+	if err := s.recordPointer(r, &m); err != nil {
 		return err
 	}
 	if record.Value == nil { // a tombstone: there is a value, and it is nothing
@@ -171,6 +182,9 @@ func (s *Server) recordOf(ctx context.Context, m entity.Message) (entity.Record,
 	}
 	record, err := s.fetcher.Fetch(ctx, m)
 	var gone *entity.RefusedError
+	if errors.As(err, &gone) && gone.Class == entity.PointerRefused {
+		return record, err // it is there, and it is not for the pointer to name it
+	}
 	if errors.As(err, &gone) {
 		return record, &requestError{
 			kind: entity.ErrNotFound, text: "the value cannot be had any more: " + gone.Reason, details: details(err),

@@ -75,6 +75,9 @@ func (s *Server) retryMessage(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
+	if err := s.mayRetry(r, id); err != nil {
+		return err
+	}
 	result, err := s.redriver.Retry(r.Context(), order)
 	if err != nil {
 		return s.unlessGivenBack(r.Context(), order, err)

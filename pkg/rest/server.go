@@ -44,6 +44,7 @@ type Server struct {
 	fetcher    Fetcher   // nil: what is not stored cannot be had
 	inspector  Inspector // nil: nobody knows the cluster
 	mapper     Mapper    // nil: rules are not understood
+	standing   Standing
 	liveness   func() error
 	health     *health
 	metrics    *metrics
@@ -164,6 +165,8 @@ func newServer(cfg Config, checks []Check, registry *prometheus.Registry, logger
 		foreign: func(string, string, string) bool { return false },
 		masks:   noMasks{},
 		derived: noMasks{},
+
+		standing: everyOriginDeclared,
 
 		liveness: func() error { return nil },
 

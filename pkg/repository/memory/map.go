@@ -20,7 +20,7 @@ func (s *Store) mapMessages(ctx context.Context, c repository.Change, cause enti
 	err := s.step(ctx, "map messages", func(now time.Time) error {
 		performed := s.performedOn(cause.Operation, entity.ActionMap)
 		for _, id := range unique(c.IDs) {
-			if s.mapTo(now, id, c.OriginalTopic, cause) || performed[id] {
+			if s.mapTo(now, id, c, cause) || performed[id] {
 				changed = append(changed, id)
 			}
 		}
@@ -31,12 +31,12 @@ func (s *Store) mapMessages(ctx context.Context, c repository.Change, cause enti
 
 // mapTo sets the original topic of one message, and reports whether it has it now
 // from an operator. The consumer group that failed on it is noted for the topic.
-func (s *Store) mapTo(now time.Time, id uuid.UUID, topic string, cause entity.Cause) bool {
+func (s *Store) mapTo(now time.Time, id uuid.UUID, c repository.Change, cause entity.Cause) bool {
 	r, ok := s.rows[id]
-	if !ok || !mappable(&r.message) || r.message.Origin.Confidence == entity.FromHeader {
+	if !ok || !mappable(&r.message) || r.message.Origin.Confidence == entity.FromHeader && !c.OverHeader {
 		return false
 	}
-	m := &r.message
+	m, topic := &r.message, c.OriginalTopic
 	if m.OriginalTopic == topic && m.Origin.Confidence == entity.FromOperator {
 		return true
 	}
@@ -45,6 +45,9 @@ func (s *Store) mapTo(now time.Time, id uuid.UUID, topic string, cause entity.Ca
 		From: m.OriginalTopic, To: topic, RetryCount: m.RetryCount,
 		Class: m.LastPublishErrorClass, LastError: m.LastPublishError, Cause: cause,
 	})
+	if m.Origin.Confidence == entity.FromHeader && m.OriginalTopic != topic {
+		m.Origin.Partition, m.Origin.Offset = nil, nil
+	}
 	m.OriginalTopic, m.Origin.Confidence, m.UpdatedAt = topic, entity.FromOperator, now
 	if group := m.Failure.ConsumerGroup; group != "" {
 		g := repository.TopicGroup{Topic: topic, Group: group}

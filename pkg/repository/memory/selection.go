@@ -18,6 +18,7 @@ import (
 type selected struct {
 	id         uuid.UUID
 	topic      string
+	source     string // dead-letter topic
 	confidence entity.Confidence
 	reason     string
 }
@@ -67,7 +68,7 @@ func (s *Store) selectByID(n repository.NewRedrive, takes func(*entity.Message) 
 }
 
 func judged(m *entity.Message, action entity.RedriveAction, takes func(*entity.Message) bool) selected {
-	f := selected{id: m.ID, topic: m.OriginalTopic, confidence: m.Origin.Confidence}
+	f := selected{id: m.ID, topic: m.OriginalTopic, source: m.Source.Topic, confidence: m.Origin.Confidence}
 	switch {
 	case takes(m):
 	case m.Claimed():
@@ -111,14 +112,13 @@ func (s *Store) Survey(ctx context.Context, n repository.NewRedrive) ([]reposito
 		if err != nil {
 			return err
 		}
-		counted := map[repository.SurveyGroup]*repository.SurveyGroup{}
+		counted := map[selected]*repository.SurveyGroup{}
 		for _, f := range found {
-			key := repository.SurveyGroup{Reason: f.reason, Topic: f.topic, Confidence: f.confidence}
+			key := f
+			key.id = uuid.Nil
 			g, ok := counted[key]
 			if !ok {
-				fresh := key
-				fresh.Sample = f.id
-				g = &fresh
+				g = &repository.SurveyGroup{Reason: f.reason, Topic: f.topic, Confidence: f.confidence, Sample: f.id}
 				counted[key] = g
 			}
 			g.Messages++

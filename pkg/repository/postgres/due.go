@@ -23,18 +23,25 @@ const dueWalk = 1000
 // own, by topic and by when it is due. What was never attempted is not in that
 // index: the oldest PENDING messages behind a place are walked for it, a bounded
 // number of them, whatever their topics. The last row says where the walk ended;
-// its id is NULL when that was the end of all.
+// its id is NULL when that was the end of all. Messages of excepted pairs of topics
+// are walked like those of other topics.
 const dueQuery = `
-	WITH waited AS (
+	WITH excepted AS MATERIALIZED (
+		SELECT e.original, t.id FROM unnest($7::text[], $8::text[]) AS e (original, dlq) JOIN dlq.topics t ON t.name = e.dlq
+	), waited AS (
 		SELECT w.id, w.created_at FROM (SELECT DISTINCT unnest($1::text[]) AS topic) t CROSS JOIN LATERAL (
 			SELECT m.id, m.created_at, m.next_attempt_at FROM dlq.dlq_messages m
 			WHERE m.status = 'PENDING' AND m.original_topic = t.topic AND m.next_attempt_at IS NOT NULL
 			  AND m.next_attempt_at <= coalesce($2::timestamptz, now()) AND m.retry_count < m.max_retries
+			  AND (m.origin_confidence IS DISTINCT FROM 'operator'
+			       AND (m.original_topic, m.dlq_topic_id) IN (SELECT original, id FROM excepted)) IS NOT TRUE
 			ORDER BY m.next_attempt_at LIMIT $5
 		) w
 		ORDER BY w.next_attempt_at LIMIT $5
 	), walked AS MATERIALIZED (
-		SELECT id, created_at, original_topic = ANY ($1::text[]) AND next_attempt_at IS NULL AND retry_count < max_retries AS fits
+		SELECT id, created_at, original_topic = ANY ($1::text[]) AND next_attempt_at IS NULL AND retry_count < max_retries
+			AND (origin_confidence IS DISTINCT FROM 'operator'
+			     AND (original_topic, dlq_topic_id) IN (SELECT original, id FROM excepted)) IS NOT TRUE AS fits
 		FROM dlq.dlq_messages
 		WHERE status = 'PENDING' AND (created_at, id) > (coalesce($3::timestamptz, '-infinity'), $4::uuid)
 		ORDER BY created_at, id LIMIT $6
@@ -65,9 +72,14 @@ func (s *Store) Due(ctx context.Context, q repository.DueQuery) ([]uuid.UUID, re
 	for _, t := range q.Topics {
 		topics.text(t)
 	}
+	originals, dlqs := newColumn(oidText, len(q.Except), 24), newColumn(oidText, len(q.Except), 24)
+	for _, pair := range q.Except {
+		originals.text(pair.Original)
+		dlqs.text(pair.DLQ)
+	}
 	after := sql.NullTime{Time: q.After.CreatedAt, Valid: !q.After.CreatedAt.IsZero()}
 	var found []dueRow
-	if err := s.selectRows(ctx, &found, dueQuery, topics.arg(), s.clock(), after, q.After.ID, q.Limit, dueWalk); err != nil {
+	if err := s.selectRows(ctx, &found, dueQuery, topics.arg(), s.clock(), after, q.After.ID, q.Limit, dueWalk, originals.arg(), dlqs.arg()); err != nil {
 		return nil, repository.Place{}, translate("find due messages", err)
 	}
 	ids, next := mergeDue(found, q)

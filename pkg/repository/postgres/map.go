@@ -17,13 +17,16 @@ import (
 // sent there.
 const mapQuery = `
 	WITH held AS MATERIALIZED (
-		SELECT id, original_topic AS was, (original_topic = $8::text AND origin_confidence = 'operator') IS TRUE AS same
+		SELECT id, original_topic AS was, (original_topic = $8::text AND origin_confidence = 'operator') IS TRUE AS same,
+			(original_topic <> $8::text AND origin_confidence = 'header') IS TRUE AS elsewhere
 		FROM dlq.dlq_messages
 		WHERE id = ANY ($1::uuid[])
-		  AND (status IN ('PENDING', 'DEAD') AND origin_confidence IS DISTINCT FROM 'header') IS TRUE
+		  AND (status IN ('PENDING', 'DEAD') AND ($9::bool OR origin_confidence IS DISTINCT FROM 'header')) IS TRUE
 		ORDER BY id FOR NO KEY UPDATE
 	), changed AS (
 		UPDATE dlq.dlq_messages m SET original_topic = $8, origin_confidence = 'operator',
+			original_partition = CASE WHEN NOT held.elsewhere THEN m.original_partition END,
+			original_offset = CASE WHEN NOT held.elsewhere THEN m.original_offset END,
 			updated_at = coalesce($2::timestamptz, clock_timestamp())
 		FROM held WHERE m.id = held.id AND NOT held.same
 		RETURNING m.*
@@ -48,7 +51,7 @@ func (s *Store) mapMessages(ctx context.Context, c repository.Change, cause enti
 	cause = withOperation(cause)
 	var changed []row
 	args := append([]any{uuids(c.IDs), s.clock()}, causeArgs(cause)...)
-	if err := s.selectRows(ctx, &changed, mapQuery, append(args, c.OriginalTopic)...); err != nil {
+	if err := s.selectRows(ctx, &changed, mapQuery, append(args, c.OriginalTopic, c.OverHeader)...); err != nil {
 		return nil, translate("map messages", err)
 	}
 	found := make([]uuid.UUID, len(changed))

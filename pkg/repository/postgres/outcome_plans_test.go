@@ -46,8 +46,8 @@ func TestOutcomePlans(t *testing.T) {
 		},
 		{"OneMessage", getQuery, []string{"'" + resolved.String() + "'", "-1"}, []string{"dlq_messages_pkey", "attempts_pkey", "committed_offsets_pkey"}},
 		{"Page", listQuery, []string{"'topic1'", "0", "100", "65536", "16777216"}, []string{"attempts_pkey", "committed_offsets_pkey"}},
-		{"Due", dueQuery, []string{"'{topic1,rare}'", "NULL", "NULL", "'" + uuid.Nil.String() + "'", "128", "1000"}, []string{"idx_dlq_messages_due", "idx_dlq_messages_status"}},
-		{"DueBehindAPlace", dueQuery, []string{"'{topic1,rare}'", "NULL", "now() - interval '40000 seconds'", "'" + resolved.String() + "'", "128", "1000"}, []string{"idx_dlq_messages_due", "idx_dlq_messages_status"}},
+		{"Due", dueQuery, []string{"'{topic1,rare}'", "NULL", "NULL", "'" + uuid.Nil.String() + "'", "128", "1000", "'{orders}'", "'{gamma.dlq}'"}, []string{"idx_dlq_messages_due", "idx_dlq_messages_status"}},
+		{"DueBehindAPlace", dueQuery, []string{"'{topic1,rare}'", "NULL", "now() - interval '40000 seconds'", "'" + resolved.String() + "'", "128", "1000", "'{orders}'", "'{gamma.dlq}'"}, []string{"idx_dlq_messages_due", "idx_dlq_messages_status"}},
 		{"Stuck", stuckQuery, []string{"NULL", day}, []string{"idx_dlq_messages_status"}},
 	} {
 		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {

@@ -139,7 +139,7 @@ const surveyQuery = `
 	%SELECTION%
 	)
 	SELECT count(*) AS messages, coalesce(reason, '') AS reason, original_topic, confidence, any_value(id) AS sample
-	FROM matched GROUP BY 2, 3, 4 ORDER BY messages DESC, original_topic, confidence, reason`
+	FROM matched GROUP BY 2, 3, 4, dlq_topic_id ORDER BY messages DESC, original_topic, confidence, reason, dlq_topic_id`
 
 // Survey implements repository.Redrives.
 func (s *Store) Survey(ctx context.Context, r repository.NewRedrive) ([]repository.SurveyGroup, error) {

@@ -12,7 +12,7 @@ import (
 )
 
 // selection is the text and the arguments of a query that finds the messages of a
-// redrive: id, created_at, original_topic, confidence, and as reason why the
+// redrive: id, created_at, original_topic, dlq_topic_id, confidence, and as reason why the
 // action cannot take the message now, NULL where it can. Its text depends on what
 // is asked for, and it is never prepared: PostgreSQL plans it for the very topic
 // and times, for one topic may be a millionth of the table and the next one all
@@ -85,7 +85,7 @@ func worked(r repository.NewRedrive) []entity.Status {
 	return []entity.Status{entity.Pending, entity.Retrying}
 }
 
-const selectedColumns = `m.id, m.created_at, m.original_topic,
+const selectedColumns = `m.id, m.created_at, m.original_topic, m.dlq_topic_id,
 	coalesce(m.origin_confidence, CASE WHEN m.original_topic = '' THEN 'none' ELSE 'mapping' END) AS confidence,
 	CASE WHEN %s THEN NULL WHEN m.status = 'RETRYING' THEN '` + repository.SkippedTaken + `'
 	     WHEN m.status IN (%s) THEN '` + repository.SkippedOriginKnown + `'
@@ -139,7 +139,7 @@ func (q *selection) byID(r repository.NewRedrive, n names, takes string) {
 	if s.Catalogued() {
 		conditions = append(conditions, q.lookedUp(s.Filter, "m.id"))
 	}
-	q.query = "SELECT w.ord, w.id, m.created_at, coalesce(m.original_topic, '') AS original_topic,\n" +
+	q.query = "SELECT w.ord, w.id, m.created_at, coalesce(m.original_topic, '') AS original_topic, m.dlq_topic_id,\n" +
 		"	CASE WHEN m.id IS NOT NULL THEN v.confidence ELSE '' END AS confidence,\n" +
 		"	CASE WHEN m.id IS NULL THEN '" + repository.SkippedGone + "' ELSE v.reason END AS reason\n" +
 		"	FROM unnest(" + q.arg(uuids(unique(s.IDs))) + "::uuid[]) WITH ORDINALITY AS w (id, ord)\n" +

@@ -13,6 +13,7 @@ func duePromises() []promise {
 	return []promise{
 		{"NeverAttemptedIsDue", dueFresh},
 		{"OnlyOfTheTopics", dueTopics},
+		{"ExceptedPairsAreLeftOutButForWhatOperatorsSaid", dueExcept},
 		{"FailedWaitsForItsTime", dueFailed},
 		{"GivenBackRescuedAndRequeuedAreDue", dueTouched},
 		{"OnlyWhatCanBeClaimed", dueClaimable},
@@ -208,4 +209,26 @@ func stuckUnsettled(h *harness) {
 	h.unsettleable(m.ID)
 	h.clock.Advance(time.Hour)
 	h.wantStuck(time.Minute, 1)
+}
+
+func dueExcept(h *harness) {
+	from := func(topic string) func(*entity.Message) {
+		return func(m *entity.Message) { m.Source = h.source(topic, h.next) }
+	}
+	operator := func(m *entity.Message) { m.Origin.Confidence = entity.FromOperator }
+	forged := h.put(ofTopic("orders"), from("gamma.dlq"))
+	waited := h.backingOff(0, ofTopic("orders"), from("gamma.dlq"))
+	own := h.put(ofTopic("orders"), from("orders.dlq"))
+	said := h.put(ofTopic("orders"), from("gamma.dlq"), operator)
+	other := h.put(ofTopic("payments"), from("gamma.dlq"))
+	h.clock.Advance(time.Second)
+	topics := []string{"orders", "payments"}
+	h.wantDue(topics, forged.ID, waited.ID, own.ID, said.ID, other.ID)
+	got, next := h.due(repository.DueQuery{Topics: topics, Limit: 100, Except: []repository.TopicPair{
+		{Original: "orders", DLQ: "gamma.dlq"}, {Original: "orders", DLQ: "never.seen"},
+	}})
+	h.wantIDs("Due", got, []uuid.UUID{own.ID, said.ID, other.ID})
+	if next != (repository.Place{}) {
+		h.Errorf("Due goes on at %+v, want the end", next)
+	}
 }

@@ -19,6 +19,7 @@ func mapPromises() []promise {
 		{"SetsTheTopicAndSaysWhoKnowsIt", mapSets},
 		{"TakesThePendingAndTheDead", mapStatuses},
 		{"LeavesWhatItsOwnHeaderNames", mapHeaders},
+		{"ReplacesWhatItsOwnHeaderNamesWhenItMay", mapOverHeader},
 		{"ReplacesWhatWasGuessedOrSaidBefore", mapReplaces},
 		{"IsInTheTrailFromTopicToTopic", mapAudit},
 		{"TrailShowsTheLastError", mapAuditError},
@@ -96,6 +97,32 @@ func mapHeaders(h *harness) {
 	}
 	h.wantUnchanged(m)
 	h.wantEntries(m.ID)
+}
+
+func mapOverHeader(h *harness) {
+	position := func(m *entity.Message) {
+		m.Origin.Confidence, m.Origin.Partition, m.Origin.Offset = entity.FromHeader, new(int32(3)), new(int64(17))
+	}
+	over := func(id uuid.UUID, topic string) entity.Message {
+		h.Helper()
+		changed, err := h.Repository.Change(h.Context(), repository.Change{
+			Action: entity.RedriveMap, IDs: []uuid.UUID{id}, OriginalTopic: topic, OverHeader: true,
+		}, entity.By("alice"))
+		if err != nil || len(changed) != 1 {
+			h.Fatalf("Change(map to %s) = %v, %v, want the message", topic, changed, err)
+		}
+		got := h.get(id)
+		if got.OriginalTopic != topic || got.Origin.Confidence != entity.FromOperator {
+			h.Errorf("original topic = %q by %s, want %s by operator", got.OriginalTopic, got.Origin.Confidence, topic)
+		}
+		return got
+	}
+	if got := over(h.put(position).ID, "elsewhere"); got.Origin.Partition != nil || got.Origin.Offset != nil {
+		h.Errorf("partition and offset of the header's topic are kept: %v, %v", got.Origin.Partition, got.Origin.Offset)
+	}
+	if got := over(h.put(position).ID, original); got.Origin.Partition == nil || *got.Origin.Partition != 3 || got.Origin.Offset == nil || *got.Origin.Offset != 17 {
+		h.Errorf("partition and offset of the same topic are %v, %v, want 3 and 17", got.Origin.Partition, got.Origin.Offset)
+	}
 }
 
 func mapReplaces(h *harness) {

@@ -1,6 +1,7 @@
 package repositorytest
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -32,6 +33,7 @@ func redriveSelectionPromises() []promise {
 		{"RateKeepsBatchesToASecond", selectionRate},
 		{"SurveyCountsTheSame", surveyCounts},
 		{"SurveyIsLargestFirstWithASample", surveyGroups},
+		{"SurveyTellsDeadLetterTopicsApart", surveySources},
 		{"SurveyOfIDs", surveyIDs},
 		{"SurveyStoresNothing", surveyStoresNothing},
 	}
@@ -395,6 +397,31 @@ func surveyGroups(h *harness) {
 	}
 	if !slices.Equal(got, want) {
 		h.Errorf("Survey =\n     %+v\nwant %+v", got, want)
+	}
+}
+
+func surveySources(h *harness) {
+	from := func(topic string) func(*entity.Message) {
+		return func(m *entity.Message) { m.Source = h.source(topic, h.next) }
+	}
+	h.puts(2, from("gamma.dlq"))
+	h.puts(3, from("orders.dlq"))
+	ids := h.puts(1, from("gamma.dlq"))
+	for name, n := range map[string]repository.NewRedrive{
+		"by filter": retryAll(func(n *repository.NewRedrive) { n.Selection.Topic = original }),
+		"by ids":    ofIDs(append(h.puts(1, from("orders.dlq")), ids...)...),
+	} {
+		got := map[string]int{}
+		for _, g := range h.survey(n) {
+			got[h.get(g.Sample).Source.Topic] += g.Messages
+		}
+		want := map[string]int{"gamma.dlq": 3, "orders.dlq": 4}
+		if name == "by ids" {
+			want = map[string]int{"gamma.dlq": 1, "orders.dlq": 1}
+		}
+		if !maps.Equal(got, want) {
+			h.Errorf("%s: Survey has %v, want %v", name, got, want)
+		}
 	}
 }
 

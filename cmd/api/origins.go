@@ -1,0 +1,42 @@
+package main
+
+import (
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/cmd/internal/program"
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// newJudge returns what judges the original topics of messages, by the configuration
+// and by the mapping in the store.
+func newJudge(cfg program.Config, decoder *deadletter.Decoder, store repository.Mappings) (*deadletter.Judge, error) {
+	settings := deadletter.DefaultConfig()
+	if cfg.Kafka != nil {
+		settings = cfg.Kafka.DeadLetter
+	}
+	origins, err := deadletter.NewOrigins(settings)
+	if err != nil {
+		return nil, err
+	}
+	return deadletter.NewJudge(decoder, origins, store.Mapping), nil
+}
+
+// warnUndeclaredAuto warns of topics that automatic retry is on for and that no
+// declaration can name: of these it takes only what a mapping of operators declares.
+func warnUndeclaredAuto(cfg program.Config, log *zap.Logger) {
+	if !cfg.HasKafka() {
+		return
+	}
+	var topics []string
+	for _, topic := range cfg.Redrive.Auto.Topics {
+		if !deadletter.MayDeclare(cfg.Kafka.DeadLetter, topic) {
+			topics = append(topics, topic)
+		}
+	}
+	if len(topics) > 0 {
+		log.Warn("automatic retry is on for topics that neither kafka.origins nor kafka.topic_map declares: it retries none of their "+
+			"messages but those whose original topic a mapping or an operator set; declare them in kafka.origins",
+			zap.Strings("topics", topics))
+	}
+}

@@ -1,0 +1,152 @@
+package redrive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// Judge returns what judges the original topics of messages, by the configuration
+// and the mapping of the moment. An error is that of reading the mapping.
+type Judge func(ctx context.Context) (func(*entity.Message) entity.OriginStanding, error)
+
+// WithOrigins says which original topics are declared. Without it all are.
+func WithOrigins(judge Judge) Option { return func(s *Service) { s.judge = judge } }
+
+// everyOriginDeclared judges where no declarations are known.
+func everyOriginDeclared(context.Context) (func(*entity.Message) entity.OriginStanding, error) {
+	declared := entity.OriginStanding{Declaration: entity.Declared}
+	return func(*entity.Message) entity.OriginStanding { return declared }, nil
+}
+
+// planning says for whom messages are planned.
+type planning struct {
+	bulk bool // no person looked at each message
+	auto bool // no person asked for the attempts
+	// visible are the topics on which whoever made the redrive has the role that it
+	// needs; nil for all.
+	visible *entity.TopicPatterns
+	// cause of the reads that planning takes; without an actor they are on behalf of
+	// no user and are not audited.
+	cause entity.Cause
+}
+
+// target plans messages as Publisher.Plan does, and refuses those whose original
+// topic is not declared well enough for who sends them. A record that a pointer
+// stands for is read by the plan: that is recorded. The error is that of the store.
+func (s *Service) target(ctx context.Context, batch []entity.Outgoing, how planning) ([]entity.Target, error) {
+	targets, open, err := s.refuseOrigins(ctx, batch, how)
+	if err != nil {
+		return nil, err
+	}
+	if len(open) == len(batch) {
+		targets = s.publisher.Plan(ctx, batch, how.bulk)
+	} else if len(open) > 0 {
+		some := make([]entity.Outgoing, len(open))
+		for n, i := range open {
+			some[n] = batch[i]
+		}
+		for n, t := range s.publisher.Plan(ctx, some, how.bulk) {
+			targets[open[n]] = t
+		}
+	}
+	for i := range batch {
+		if targets[i].Err == nil {
+			targets[i].Err = s.recordRead(ctx, &batch[i], how.cause)
+		}
+	}
+	return targets, nil
+}
+
+// refuseOrigins returns a target with an error for each refused message, and the
+// indexes of the others. A retry of a single message refuses none: its caller has
+// seen it, and the roles were checked when the request came in.
+func (s *Service) refuseOrigins(ctx context.Context, batch []entity.Outgoing, how planning) ([]entity.Target, []int, error) {
+	targets, open := make([]entity.Target, len(batch)), make([]int, 0, len(batch))
+	standing := func(*entity.Message) entity.OriginStanding { return entity.OriginStanding{} }
+	if how.bulk {
+		var err error
+		if standing, err = s.judge(ctx); err != nil {
+			return nil, nil, err
+		}
+	}
+	for i := range batch {
+		m := &batch[i].Message
+		if how.bulk {
+			targets[i] = entity.Target{Topic: m.OriginalTopic, Partition: -1, Err: originRefusal(m, standing(m), how)}
+		}
+		if targets[i].Err == nil {
+			open = append(open, i)
+		}
+	}
+	return targets, open, nil
+}
+
+// originRefusal says why a message must not be sent without a person who looked at
+// it; nil when it may.
+func originRefusal(m *entity.Message, is entity.OriginStanding, how planning) error {
+	switch {
+	case m.OriginalTopic == "": // the publisher's refusal says more
+		return nil
+	case is.Undeclared != "":
+		return &entity.RefusedError{Class: entity.Undeclared, Reason: is.Undeclared + "; retry it alone, map its dead-letter topic, or set its original topic"}
+	case is.Declared():
+		return nil
+	case how.auto:
+		return &entity.RefusedError{Class: entity.Undeclared, Reason: fmt.Sprintf(
+			"automatic retry takes declared origins only, and neither kafka.origins nor a mapping says what records of %s may claim", m.Source.Topic)}
+	case how.visible != nil && !how.visible.Match(m.Source.Topic):
+		return &entity.RefusedError{Class: skippedNotPermitted, Reason: fmt.Sprintf(
+			"its original topic is a claim of its headers that nothing declares: that needs the role on dead-letter topic %s too", m.Source.Topic)}
+	}
+	return nil
+}
+
+// recordRead records that planning read the record that a pointer stands for.
+func (s *Service) recordRead(ctx context.Context, out *entity.Outgoing, cause entity.Cause) error {
+	m := &out.Message
+	if cause.Actor == "" || !deadletter.IsPointer(m.Record) || out.Edit != nil && out.Edit.SetValue {
+		return nil
+	}
+	return s.store.Record(ctx, entity.PointerRead(m, cause))
+}
+
+// permitted returns the messages of a mapping on whose dead-letter topic its maker
+// has the role too: an original topic that is set is declared from then on.
+func (p *pass) permitted(ctx context.Context, l *lease) ([]uuid.UUID, error) {
+	visible := p.redrive.Selection.Visible
+	if p.redrive.Action != entity.RedriveMap || visible == nil {
+		return l.todo, nil
+	}
+	var ids []uuid.UUID
+	for _, id := range l.todo {
+		m, err := p.store.Get(ctx, id, 0)
+		if unlessGone(err) != nil {
+			return nil, fmt.Errorf("read message: %w", err)
+		}
+		if err == nil && !maySetOrigin(&m, visible) {
+			l.skip(id, skippedNotPermitted)
+			continue
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
+// maySetOrigin reports whether somebody with the role on these topics, nil for all,
+// has it on the message's dead-letter topic.
+func maySetOrigin(m *entity.Message, visible *entity.TopicPatterns) bool {
+	return visible == nil || m.Source.Topic == "" || visible.Match(m.Source.Topic)
+}
+
+func unlessGone(err error) error {
+	if errors.Is(err, entity.ErrNotFound) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,61 @@
+package republisher
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// WithPointers names the dead-letter topics whose records may point to the record
+// that failed. Pointers in other topics are never followed: anybody who may write
+// there could have any record of the cluster read.
+func WithPointers(topics deadletter.Patterns) Option {
+	return func(r *Republisher) { r.pointers = topics }
+}
+
+// pointerRefusal says why the record that a pointer stands for must not be read; nil
+// for every other message. Whether the caller may read it is not decided here.
+func (r *Republisher) pointerRefusal(m *entity.Message) error {
+	if !deadletter.IsPointer(m.Record) {
+		return nil
+	}
+	topic := m.OriginalTopic
+	switch {
+	case !r.pointers.Match(m.Source.Topic):
+		return refusePointer("kafka.pointer_topics does not name dead-letter topic %s", m.Source.Topic)
+	case strings.HasPrefix(topic, "_"):
+		return refusePointer("topic %s is internal", topic)
+	case !r.allowed.topic(topic):
+		return refusePointer("topic %s is not in republish_allow", topic)
+	}
+	return nil
+}
+
+func refusePointer(format string, args ...any) error {
+	return refuse(entity.PointerRefused, "the dead letter only points to its record, and the pointer is not followed: "+format, args...)
+}
+
+// notInternal asks the cluster for a topic that a pointer names, because Kafka may
+// mark a topic as internal whatever its name is.
+func (r *Republisher) notInternal(ctx context.Context, name string) error {
+	topics, err := r.cluster.Topics(ctx, name)
+	if err != nil {
+		return fmt.Errorf("ask for topic %q: %w", name, err)
+	}
+	for _, t := range topics {
+		if t.Name == name && t.Internal {
+			return refusePointer("topic %s is internal", name)
+		}
+		if t.Name == name && t.Err != nil {
+			return t.Err
+		}
+	}
+	if len(topics) == 0 {
+		return broker.ErrUnknownTopic
+	}
+	return nil
+}

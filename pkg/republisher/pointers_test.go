@@ -1,0 +1,93 @@
+package republisher
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// A pointer is followed for the dead-letter topics that the configuration lists, and
+// never into a topic that is internal or that replays may not go to: neither to show
+// the record nor to send it, alone or with others.
+func TestPointersAreFollowedWhereTheConfigurationSaysSo(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		pointers []string
+		allow    []string
+		topic    string
+		harm     func(*logs)
+		refused  string // part of the reason; "" when it is followed
+	}{
+		"Listed":                {pointers: []string{"share.*", "orders.dlq.v1"}, topic: orders},
+		"ListedByAPattern":      {pointers: []string{"*.dlq.v1"}, topic: orders},
+		"NotListed":             {pointers: []string{"payments.dlq.v1"}, topic: orders, refused: "kafka.pointer_topics"},
+		"NoneIsListed":          {topic: orders, refused: "kafka.pointer_topics"},
+		"ConsumerOffsets":       {pointers: []string{"*"}, topic: "__consumer_offsets", refused: "internal"},
+		"SchemasThoughAllowed":  {pointers: []string{"*"}, allow: []string{"_schemas", "orders"}, topic: "_schemas", refused: "internal"},
+		"KafkaSaysItIsInternal": {pointers: []string{"*"}, topic: orders, harm: func(l *logs) { l.internal = orders }, refused: "internal"},
+		"OutsideTheAllowedOnes": {pointers: []string{"*"}, allow: []string{"payments"}, topic: orders, refused: "republish_allow"},
+		"AmongTheAllowedOnes":   {pointers: []string{"*"}, allow: []string{"orders"}, topic: orders},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLogs()
+			l.topics[c.topic] = 3
+			l.records[broker.TopicPartition{Topic: c.topic, Partition: 2}] = []broker.Record{original}
+			if c.harm != nil {
+				c.harm(l)
+			}
+			r := newRepublisher(t, l, func(cfg *Config) { cfg.RepublishAllow = c.allow })
+			r.pointers = deadletter.Patterns{}
+			if len(c.pointers) > 0 {
+				patterns, err := deadletter.ParsePatterns(c.pointers...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				WithPointers(patterns)(r)
+			}
+			m := message(to(c.topic), pointer(7))
+			record, err := r.Fetch(t.Context(), m)
+			wantPointer(t, "Fetch", err, c.refused)
+			if (string(record.Value) == "original") != (c.refused == "") {
+				t.Errorf("Fetch = %q, want the original where the pointer is followed", record.Value)
+			}
+			for _, bulk := range []bool{false, true} {
+				err := r.Plan(t.Context(), plain(m), bulk)[0].Err
+				if c.topic != orders && err != nil { // the topic itself is refused first
+					continue
+				}
+				wantPointer(t, "Plan", err, c.refused)
+			}
+		})
+	}
+}
+
+// wantPointer wants no error, or a refused pointer with the reason.
+func wantPointer(t *testing.T, what string, err error, reason string) {
+	t.Helper()
+	var refused *entity.RefusedError
+	switch {
+	case reason == "" && err != nil:
+		t.Errorf("%s: %v, want the pointer followed", what, err)
+	case reason == "":
+	case !errors.As(err, &refused):
+		t.Errorf("%s: %v, want it refused because of %s", what, err, reason)
+	case !strings.Contains(refused.Reason, reason):
+		t.Errorf("%s is refused by %s: %s, want the reason to name %s", what, refused.Class, refused.Reason, reason)
+	}
+}
+
+// What an edit sends in place of the value needs no record.
+func TestAnEditOfAPointerThatIsNotFollowedIsSent(t *testing.T) {
+	t.Parallel()
+	r := newRepublisher(t, newLogs())
+	r.pointers = deadletter.Patterns{}
+	out := edited(message(pointer(7)), entity.Edit{SetValue: true, Value: []byte("new")})
+	if err := r.Plan(t.Context(), []entity.Outgoing{out}, false)[0].Err; err != nil {
+		t.Errorf("Plan of an edit: %v, want it sent", err)
+	}
+}

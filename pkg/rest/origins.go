@@ -1,0 +1,164 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/auth"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// Standing returns what judges the original topics of messages, by the configuration
+// and the mapping of the moment. An error is that of reading the mapping.
+type Standing func(ctx context.Context) (func(*entity.Message) entity.OriginStanding, error)
+
+// WithOrigins says which original topics are declared. Without it all are.
+func WithOrigins(standing Standing) Option { return func(s *Server) { s.standing = standing } }
+
+func everyOriginDeclared(context.Context) (func(*entity.Message) entity.OriginStanding, error) {
+	return func(*entity.Message) entity.OriginStanding {
+		return entity.OriginStanding{Declaration: entity.Declared}
+	}, nil
+}
+
+// mayRetry asks for the role on the dead-letter topic as well where nothing but the
+// record's own headers names the original topic: else whoever may write to one
+// dead-letter topic could have the operators of any topic send records there.
+func (s *Server) mayRetry(r *http.Request, id uuid.UUID) error {
+	p := principalOf(r)
+	if p.Everywhere(auth.Operator) {
+		return nil
+	}
+	m, err := s.store.Get(r.Context(), id, 0)
+	if err != nil {
+		return err
+	}
+	standing, err := s.standing(r.Context())
+	if err != nil || m.OriginalTopic == "" || standing(&m).Declared() {
+		return err
+	}
+	return s.maySource(r, &m)
+}
+
+// maySource asks for the role of operator on the dead-letter topic of a message.
+func (s *Server) maySource(r *http.Request, m *entity.Message) error {
+	if m.Source.Topic == "" {
+		return nil
+	}
+	where := "dead-letter topic " + clip(m.Source.Topic) + " too: nothing declares that its records belong to other topics"
+	return unless(principalOf(r).May(auth.Operator, m.Source.Topic), auth.Operator, where)
+}
+
+// mayPointer lets those read the record that a pointer stands for who may read the
+// topic that it is in.
+func (s *Server) mayPointer(r *http.Request, m *entity.Message) error {
+	if !s.pointer(m) || principalOf(r).Everywhere(auth.Viewer) {
+		return nil
+	}
+	return s.mayTopic(r, auth.Viewer, m.OriginalTopic)
+}
+
+// recordPointer records that the record a pointer stands for was read, before it is
+// shown.
+func (s *Server) recordPointer(r *http.Request, m *entity.Message) error {
+	if s.fetcher == nil || !s.pointer(m) {
+		return nil
+	}
+	reason, err := textParameter(r.URL.Query(), "reason")
+	if err != nil {
+		return err
+	}
+	cause, err := causeOf(r, reason)
+	if err != nil {
+		return err
+	}
+	return s.store.Record(r.Context(), entity.PointerRead(m, cause))
+}
+
+type originJSON struct {
+	ID            uuid.UUID         `json:"id"`
+	OriginalTopic string            `json:"original_topic"`
+	Confidence    entity.Confidence `json:"origin_confidence"`
+}
+
+// setOrigin says where one message belongs. It needs the role on the topic that is
+// named and on the dead-letter topic: the original topic is declared from then on.
+func (s *Server) setOrigin(w http.ResponseWriter, r *http.Request) error {
+	id, err := messageID(r)
+	if err != nil {
+		return err
+	}
+	var topic option[string]
+	cause, err := s.readChange(w, r, fields{"original_topic": &topic})
+	if err != nil {
+		return err
+	}
+	if err := s.checkOriginal(topic.value); err != nil {
+		return err
+	}
+	if err := s.mayTopic(r, auth.Operator, topic.value); err != nil {
+		return err
+	}
+	m, err := s.store.Get(r.Context(), id, 0)
+	if err != nil {
+		return err
+	}
+	if err := s.maySource(r, &m); err != nil {
+		return err
+	}
+	standing, err := s.standing(r.Context())
+	if err != nil {
+		return err
+	}
+	changed, err := s.store.Change(r.Context(), repository.Change{
+		Action: entity.RedriveMap, IDs: []uuid.UUID{id}, OriginalTopic: topic.value, OverHeader: standing(&m).Undeclared != "",
+	}, cause)
+	if err != nil {
+		return err
+	}
+	if len(changed) == 0 {
+		return s.whyNotMapped(r.Context(), id)
+	}
+	writeJSON(w, http.StatusOK, originJSON{id, topic.value, entity.FromOperator})
+	return nil
+}
+
+// checkOriginal holds a topic against what a rule would have to say to lead
+// there: a dead-letter topic is nobody's original.
+func (s *Server) checkOriginal(topic string) error {
+	const field = "original_topic"
+	if !entity.ValidTopic(topic) {
+		return &entity.FieldError{Field: field, Reason: "must be the name of a topic: 1 to 249 of A-Z a-z 0-9 . _ -"}
+	}
+	if s.mapper == nil {
+		return nil
+	}
+	if err := s.mapper.Validate([]entity.TopicRule{{Pattern: "*", Original: topic}}); err != nil {
+		reason := err.Error()
+		if list := fieldDetails(err); len(list) > 0 {
+			reason = list[0].Reason
+		}
+		return &entity.FieldError{Field: field, Reason: reason}
+	}
+	return nil
+}
+
+func (s *Server) whyNotMapped(ctx context.Context, id uuid.UUID) error {
+	m, err := s.store.Get(ctx, id, 0)
+	switch {
+	case err != nil:
+		return err
+	case m.Claimed():
+		return &entity.ClaimedError{ID: id, Unsettled: m.Unsettled}
+	case m.Origin.Confidence == entity.FromHeader:
+		return &requestError{kind: entity.ErrConflict, text: "the record's own header names its original topic: " + m.OriginalTopic}
+	case m.Status == entity.Resolved:
+		return &requestError{kind: entity.ErrConflict, text: "the message is RESOLVED: where it belongs no longer matters"}
+	default:
+		return errors.New("set origin: the message was changed meanwhile")
+	}
+}
