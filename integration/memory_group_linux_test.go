@@ -2,6 +2,7 @@ package integration_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,36 +11,53 @@ import (
 	"time"
 )
 
-// memoryLimit is what a program may take, in bytes, with the settings of the
-// manifests: the runtime collects before the limit is reached.
-func memoryLimit(limit int64) string { return fmt.Sprintf("GOMEMLIMIT=%d", limit*9/10) }
+// memoryLimit has the runtime collect before a limit is reached, as the manifests do.
+// The pages of the program's own file count as well.
+func memoryLimit(limit int64) string { return fmt.Sprintf("GOMEMLIMIT=%d", limit*8/10) }
 
 // confine puts a program that has just started into a group of its own that may take
-// that much memory, where this machine lets us make one. Its peak is measured in any
-// case; see wantPeak.
-func (p *process) confine(limit int64) {
+// that much memory, where this machine lets us make one. within checks that the
+// program is still the one that was started; where there is no group, it also checks
+// that the program never had more.
+func (p *process) confine(limit int64) (within func()) {
 	p.t.Helper()
+	err := p.join(limit)
+	if err != nil {
+		p.t.Logf("%s is in no group for memory, so its peak is checked: %v", p.name, err)
+	}
+	return func() {
+		p.t.Helper()
+		select {
+		case <-p.done:
+			p.t.Fatalf("%s ended: %v", p.name, p.program.Err())
+		default:
+		}
+		peak := p.peak()
+		p.t.Logf("%s had %d MiB of %d at its peak, in a group for memory: %v", p.name, peak>>20, limit>>20, err == nil)
+		if err != nil && peak > limit {
+			p.t.Errorf("%s had %d MiB at its peak, want at most %d", p.name, peak>>20, limit>>20)
+		}
+	}
+}
+
+// join moves the program into a new group with a limit.
+func (p *process) join(limit int64) error {
 	parent, file := memoryController()
 	if parent == "" {
-		p.t.Log("there is no group for memory here: the peak is measured")
-		return
+		return errors.New("there is no controller for memory")
 	}
 	group := filepath.Join(parent, fmt.Sprintf("dlq-manager-test-%d", p.program.Pid()))
 	if err := os.Mkdir(group, 0o755); err != nil {
-		p.t.Logf("no group for memory can be made here, so the peak is measured: %v", err)
-		return
+		return err
 	}
 	p.t.Cleanup(func() {
 		p.kill()
 		eventually(p.t, 30*time.Second, "the group is empty", func() bool { return os.Remove(group) == nil })
 	})
-	for _, setting := range [][2]string{{file, strconv.FormatInt(limit, 10)}, {"cgroup.procs", strconv.Itoa(p.program.Pid())}} {
-		if err := os.WriteFile(filepath.Join(group, setting[0]), []byte(setting[1]), 0o600); err != nil {
-			p.t.Logf("the group has no %s, so the peak is measured: %v", setting[0], err)
-			return
-		}
+	if err := os.WriteFile(filepath.Join(group, file), []byte(strconv.FormatInt(limit, 10)), 0o600); err != nil {
+		return err
 	}
-	p.t.Logf("%s may take %d MiB", p.name, limit>>20)
+	return os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte(strconv.Itoa(p.program.Pid())), 0o600)
 }
 
 // memoryController is the folder below which groups for memory may be made, and the
@@ -58,31 +76,22 @@ func memoryController() (parent, file string) {
 	return "", ""
 }
 
-// wantPeak checks that the program is still the one that was started, and never had
-// more than limit in memory.
-func (p *process) wantPeak(limit int64) {
+// peak is the most that the program had in memory.
+func (p *process) peak() int64 {
 	p.t.Helper()
-	select {
-	case <-p.done:
-		p.t.Fatalf("%s ended: %v", p.name, p.program.Err())
-	default:
-	}
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.program.Pid()))
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	for line := range strings.Lines(string(status)) {
 		if fields := strings.Fields(line); len(fields) > 1 && fields[0] == "VmHWM:" {
-			peak, err := strconv.ParseInt(fields[1], 10, 64)
+			kib, err := strconv.ParseInt(fields[1], 10, 64)
 			if err != nil {
 				p.t.Fatal(err)
 			}
-			p.t.Logf("%s had %d MiB at its peak", p.name, peak>>10)
-			if peak<<10 > limit {
-				p.t.Errorf("%s had %d MiB at its peak, want at most %d", p.name, peak>>10, limit>>20)
-			}
-			return
+			return kib << 10
 		}
 	}
 	p.t.Fatal("there is no VmHWM")
+	return 0
 }

@@ -59,7 +59,7 @@ func TestReadersThatReadNothing(t *testing.T) {
 	s.mustInsert(`UPDATE dlq.dlq_messages SET headers = $1 WHERE id = $2`, append(many, make([]byte, 8_000_000)...), id)
 
 	api := s.start("api", memoryLimit(apiMemory))
-	api.confine(apiMemory)
+	apiWithin := api.confine(apiMemory)
 	api.waitReady()
 	other := fromAddress(t, "127.0.0.2")
 	var list struct {
@@ -96,7 +96,7 @@ func TestReadersThatReadNothing(t *testing.T) {
 	eventually(t, 2*time.Minute, "who reads nothing is disconnected", func() bool {
 		return strings.Contains(api.logged(), "took its answer too slowly")
 	})
-	api.wantPeak(apiMemory)
+	apiWithin()
 }
 
 func (s *system) mustInsert(query string, args ...any) {

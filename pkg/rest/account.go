@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime/debug"
 	"sync"
 
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
@@ -168,6 +169,7 @@ func (a *account) close() {
 	a.limits.bytes.release(a.who, a.reserved)
 	a.slot.release(a.who, 1)
 	if a.large {
+		debug.FreeOSMemory() // the next value must not come on top of this one
 		a.limits.large.release(a.who, 1)
 	}
 	a.slot, a.reserved, a.taken, a.large = nil, 0, 0, false
