@@ -27,7 +27,7 @@ func TestTerms_OfHeadersAreBounded(t *testing.T) {
 func FuzzDocument(f *testing.F) {
 	f.Add("no stock", []byte(`{"a":1}`), []byte("k"), "name", []byte("value"))
 	f.Add("b\xffd\x00", []byte("\xff"), []byte(nil), "", []byte(nil))
-	w := &Worker{cfg: Config{PayloadBytes: 100}}
+	w := &Worker{cfg: Config{PayloadBytes: 100}, hidden: func(*entity.Message) entity.MaskedFields { return entity.MaskedFields{} }}
 	f.Fuzz(func(t *testing.T, message string, value, key []byte, header string, headerValue []byte) {
 		m := entity.Message{ErrorMessage: message, Record: entity.Record{Key: key, Value: value, Headers: []entity.Header{{Key: header, Value: headerValue}}}}
 		text := w.text(&m)

@@ -72,7 +72,11 @@ func TestEditedRetry(t *testing.T) {
 		id := b.add(1)[0]
 		before, _ := b.store.Get(ctx, id, -1)
 		got, err := b.Retry(ctx, ordered(id, fix()))
-		want := entity.RetryResult{ID: id, Status: entity.Resolved, Published: true, Topic: fixed}
+		history, _ := b.store.History(ctx, id)
+		if len(history) != 1 {
+			b.Fatalf("History = %+v, want one attempt", history)
+		}
+		want := entity.RetryResult{ID: id, Status: entity.Resolved, Published: true, Topic: fixed, Attempt: history[0].ID}
 		if err != nil || got != want {
 			b.Errorf("Retry = %+v, %v, want %+v", got, err, want)
 		}

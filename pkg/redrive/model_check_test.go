@@ -400,7 +400,7 @@ func (w *world) checkArrival(m entity.Message, a repository.Arrival) {
 		return h.RetryCount == a.RetryCount && (m.Return == nil && h.Verdict == entity.Acknowledged || m.Return != nil && h.ID == m.Return.Attempt)
 	})
 	if p, err := w.store.Get(context.Background(), a.Parent, 0); err == nil {
-		known = known || m.Return != nil && p.Claim.ID == m.Return.Attempt && p.RetryCount == a.RetryCount
+		known = known || p.Claimed() && p.RetryCount == a.RetryCount && (m.Return == nil || p.Claim.ID == m.Return.Attempt)
 		if p.Outcome != entity.Returned {
 			w.fail("a wrong outcome", "message %s came back and its outcome is %q", p.ID, p.Outcome)
 		}
