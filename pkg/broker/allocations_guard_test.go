@@ -50,14 +50,11 @@ func recordPaths(tb testing.TB) []recordPath {
 		tb.Fatal(err)
 	}
 	set := flat(batch)
-	req := FetchRequest{Partitions: []FetchPartition{{TopicPartition: TopicPartition{Topic: "orders"}}}}
+	req := FetchRequest{MaxBytes: DefaultFetchBytes}
 	return []recordPath{
 		{"EncodeBatch", 0.01, n, func() { _, _ = encodeBatch(records, 0) }},
 		{"DecodeBatch", 0.05, n, func() {
-			d := newFetchDecoder(req)
-			d.budget = DefaultFetchBytes
-			p := FetchedPartition{TopicPartition: req.Partitions[0].TopicPartition}
-			d.decode(&p, set, nil)
+			p := decodeOne(req, FetchPartition{TopicPartition: TopicPartition{Topic: "orders"}}, nil, set)
 			if len(p.Records) != n {
 				tb.Fatalf("records = %d, %v, want %d", len(p.Records), p.Err, n)
 			}

@@ -1,42 +1,36 @@
 package broker
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
+	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
+	"math"
 	"slices"
 	"time"
-
-	"github.com/segmentio/kafka-go/compress"
-	"github.com/segmentio/kafka-go/protocol"
 )
 
-// Where things are in a record batch of format 2. Batches are read here and
-// not by kafka-go's decoder, because that one does not tell the batch's last
-// offset (so nobody could step over a batch that compaction emptied), takes a
-// page of 64 KiB for each batch however small, and gives up the whole response
-// for one bad checksum.
+// Where things are in a record batch of format 2. Batches are read here and not
+// by kafka-go's decoder, because that one hides the batch's last offset, which is
+// needed to step over a batch that compaction emptied, takes a page of 64 KiB for
+// each batch however small, gives up the whole response for one bad checksum, and
+// holds whatever a batch inflates to.
 const (
-	batchPrefix    = 12 // base offset and length
-	atMagic        = 16
-	atCRC          = 17
-	atAttributes   = 21
-	atLastDelta    = 23
-	atFirstTime    = 27
-	atMaxTime      = 35
-	atProducerID   = 43
-	atEpoch        = 51
-	atSequence     = 53
-	atCount        = 57
-	atRecords      = 61
-	minRecordBytes = 7
-	// maxInflated bounds what one compressed batch may grow to.
-	maxInflated = 512 << 20
+	batchPrefix  = 12 // base offset and length
+	atMagic      = 16
+	atCRC        = 17
+	atAttributes = 21
+	atLastDelta  = 23
+	atFirstTime  = 27
+	atMaxTime    = 35
+	atProducerID = 43
+	atEpoch      = 51
+	atSequence   = 53
+	atCount      = 57
+	atRecords    = 61
 )
 
 const (
@@ -60,7 +54,14 @@ type batch struct {
 
 func (b batch) control() bool       { return b.attributes&attrControl != 0 }
 func (b batch) transactional() bool { return b.attributes&attrTransactional != 0 }
-func (b batch) compressed() bool    { return b.attributes&7 != 0 }
+
+// first is the batch's first offset, as far as it is known.
+func (b batch) first() int64 {
+	if b.legacy {
+		return 0
+	}
+	return b.base
+}
 
 // nextBatch cuts the first batch off data and checks it. A broker may end its
 // answer in the middle of one: ok is then false and the rest is to be fetched.
@@ -73,7 +74,7 @@ func nextBatch(data []byte) (b batch, rest []byte, ok bool, err error) {
 	b.last = b.base
 	length := int64(int32(binary.BigEndian.Uint32(data[8:])))
 	if length < atMagic+1-batchPrefix {
-		return b, nil, false, fmt.Errorf("%w at offset %d: length %d", ErrCorrupt, b.base, length)
+		return b, nil, false, fmt.Errorf("a batch claims a length of %d", length)
 	}
 	if length > int64(len(data)-batchPrefix) {
 		return batch{}, nil, false, nil
@@ -89,127 +90,359 @@ func nextBatch(data []byte) (b batch, rest []byte, ok bool, err error) {
 func (b *batch) readHeader() error {
 	raw := b.raw
 	if len(raw) < atRecords || raw[atMagic] != 2 {
-		return fmt.Errorf("%w at offset %d: format %d, %d bytes", ErrCorrupt, b.base, raw[atMagic], len(raw))
+		return fmt.Errorf("format %d, %d bytes", raw[atMagic], len(raw))
 	}
 	want := binary.BigEndian.Uint32(raw[atCRC:])
 	if got := crc32.Checksum(raw[atAttributes:], castagnoli); got != want {
-		return fmt.Errorf("%w at offset %d: checksum %08x, want %08x", ErrCorrupt, b.base, got, want)
+		return fmt.Errorf("the checksum is %08x, not %08x", got, want)
 	}
 	b.attributes = int16(binary.BigEndian.Uint16(raw[atAttributes:]))
 	b.last = b.base + int64(int32(binary.BigEndian.Uint32(raw[atLastDelta:])))
 	b.producer = int64(binary.BigEndian.Uint64(raw[atProducerID:]))
 	b.count = int(int32(binary.BigEndian.Uint32(raw[atCount:])))
+	if b.last < b.base || b.count < 0 {
+		return fmt.Errorf("offsets %d to %d, %d records", b.base, b.last, b.count)
+	}
 	return nil
 }
 
-// records returns the bytes that hold the batch's records. Those of a
-// compressed batch are new memory, the others are the response's own.
-func (b batch) records() ([]byte, error) {
-	body := b.raw[atRecords:]
-	if !b.compressed() {
-		return body, nil
-	}
-	codec := compress.Compression(b.attributes & 7).Codec()
-	if codec == nil {
-		return nil, fmt.Errorf("%w at offset %d: unknown codec %d", ErrCorrupt, b.base, b.attributes&7)
-	}
-	r := codec.NewReader(bytes.NewReader(body))
-	defer r.Close()
-	var out bytes.Buffer
-	out.Grow(4 * len(body))
-	n, err := io.Copy(&out, io.LimitReader(r, maxInflated+1))
-	if err == nil && n > maxInflated {
-		err = fmt.Errorf("more than %d bytes", maxInflated)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%w at offset %d: decompress: %w", ErrCorrupt, b.base, err)
-	}
-	return out.Bytes(), nil
+// recordReader reads the records of one batch, or of one entry of formats 0 and 1.
+type recordReader interface {
+	// next returns the next record at or after an offset, or io.EOF. What it returns
+	// beside another error has no meaning, and nothing can be read after it.
+	next(from int64) (Record, error)
+	// use changes what memory is taken from.
+	use(room *Room)
 }
 
-// appendTo reads the batch's records from an offset on and appends them to dst,
-// whose earlier records stay whatever happens. inflated is the memory that
-// decompression took.
-func (b batch) appendTo(dst []Record, tp TopicPartition, from int64, shared *shared) (out []Record, inflated int, err error) {
+// opened is a batch whose records are being read.
+type opened struct {
+	batch
+	tp     TopicPartition
+	magic  byte
+	names  *shared
+	limits Limits
+	only   *string // the headers to keep, without key and value; nil for everything
+	src    source
+}
+
+// open begins to read the records of b.
+func (c *Cursor) open(b batch, room *Room) (recordReader, error) {
+	o := opened{batch: b, tp: c.tp, magic: b.raw[atMagic], names: c.names, limits: c.limits, only: c.only}
 	if b.legacy {
-		out, err = b.appendLegacy(dst, tp, from)
-		return out, len(b.raw), err
+		return c.openLegacy(o, room)
 	}
-	body, err := b.records()
-	if err != nil {
-		return dst, 0, err
+	if err := o.inflate(c.inflater, int(b.attributes&7), b.raw[atRecords:], room); err != nil {
+		return nil, err
 	}
-	if b.compressed() {
-		inflated = cap(body)
+	r := &batchReader{opened: o, left: b.count, last: b.base - 1}
+	r.firstTime = int64(binary.BigEndian.Uint64(b.raw[atFirstTime:]))
+	r.maxTime = int64(binary.BigEndian.Uint64(b.raw[atMaxTime:]))
+	return r, nil
+}
+
+func (o *opened) inflate(i *inflater, codec int, body []byte, room *Room) (err error) {
+	o.src = source{room: room, most: noLimit}
+	if codec == codecNone {
+		o.src.b = body
+		return nil
 	}
-	p := recordParser{batch: b, tp: tp, shared: shared, body: wire{b: body}}
-	p.firstTime = int64(binary.BigEndian.Uint64(b.raw[atFirstTime:]))
-	p.maxTime = int64(binary.BigEndian.Uint64(b.raw[atMaxTime:]))
-	out = slices.Grow(dst, max(0, min(b.count, len(body)/minRecordBytes)))
-	for range b.count {
-		rec := p.next()
-		if p.body.err != nil {
-			return dst, inflated, fmt.Errorf("%w at offset %d: %w", ErrCorrupt, b.base, p.body.err)
+	o.src.most, o.src.over = o.limits.BatchBytes, errBatchLimit
+	if share := room.bound - room.taken; room.bound > 0 && share < o.src.most {
+		o.src.most, o.src.over = share, errHeavy
+	}
+	o.src.size = min(blockBytes, max(1<<10, 4*len(body)))
+	o.src.spare = i.skipped()
+	if o.src.r, err = i.open(codec, body, o.magic); err != nil {
+		return fmt.Errorf("decompress: %w", err)
+	}
+	return nil
+}
+
+func (o *opened) use(room *Room) { o.src.room = room }
+
+// batchReader reads a batch of format 2.
+type batchReader struct {
+	opened
+	firstTime, maxTime int64
+	left               int
+	last               int64 // the offset before
+}
+
+func (r *batchReader) next(from int64) (Record, error) {
+	for r.left > 0 {
+		r.left--
+		size := r.src.varint()
+		if size < 0 {
+			r.src.fail(errShort)
+		}
+		var rec Record
+		if r.src.r == nil && size > int64(len(r.src.b)) {
+			r.src.fail(errShort)
+		}
+		if r.src.r == nil || size <= blockBytes && r.src.fill(int(size)) {
+			rec = r.whole(r.src.b[:min(size, int64(len(r.src.b)))], from)
+			r.src.b = r.src.b[min(size, int64(len(r.src.b))):]
+		} else if r.src.err == nil {
+			rec = r.piecewise(size, from)
+		}
+		if r.src.err != nil {
+			return Record{}, r.src.err
 		}
 		if rec.Offset >= from {
-			out = append(out, rec)
+			return rec, nil
 		}
 	}
-	return out, inflated, nil
+	return Record{}, io.EOF
 }
 
-// recordParser walks over the records of one batch.
-type recordParser struct {
-	batch     batch
-	tp        TopicPartition
-	firstTime int64
-	maxTime   int64
-	shared    *shared
-	body      wire
-}
-
-func (p *recordParser) next() Record {
-	size := p.body.varint()
-	if size < 0 || size > int64(len(p.body.b)) {
-		p.body.err = errShort
-		return Record{}
+// place sets where and when a record is.
+func (r *batchReader) place(rec *Record, timeDelta, offsetDelta int64) {
+	stamp := r.firstTime + timeDelta
+	if r.attributes&attrLogAppendTime != 0 {
+		stamp = r.maxTime
 	}
-	w := wire{b: p.body.take(int(size)), err: p.body.err}
-	w.int8() // attributes: unused
-	stamp := p.firstTime + w.varint()
-	if p.batch.attributes&attrLogAppendTime != 0 {
-		stamp = p.maxTime
-	}
-	rec := Record{
-		TopicPartition: p.tp,
-		Offset:         p.batch.base + w.varint(),
-		Key:            w.varbytes(),
-		Value:          w.varbytes(),
-	}
+	rec.TopicPartition, rec.Offset = r.tp, r.base+offsetDelta
 	rec.Time, rec.RawTime = timeOf(stamp)
-	rec.Headers = p.readHeaders(&w)
-	p.body.err = w.err
+	if r.src.err == nil && (rec.Offset <= r.last || rec.Offset > r.batch.last) {
+		r.src.fail(fmt.Errorf("a record claims offset %d after %d", rec.Offset, r.last))
+	}
+	r.last = rec.Offset
+}
+
+// whole reads a record that is in memory. It refers to it.
+func (r *batchReader) whole(body []byte, from int64) (rec Record) {
+	w := wire{b: body, err: r.src.err}
+	w.int8() // attributes: unused
+	timeDelta, offsetDelta := w.varint(), w.varint()
+	if r.src.err = w.err; w.err != nil {
+		return rec
+	}
+	if r.place(&rec, timeDelta, offsetDelta); r.src.err != nil || rec.Offset < from {
+		return rec
+	}
+	rec.Key, rec.Value = w.varbytes(), w.varbytes()
+	r.wholeHeaders(&rec, &w)
+	if r.src.err == nil {
+		r.src.err = w.err
+	}
+	r.src.shared = r.src.shared || r.only == nil
+	if r.only != nil {
+		rec.Key, rec.Value = nil, nil
+	} else {
+		r.limit(&rec)
+	}
 	return rec
 }
 
-func (p *recordParser) readHeaders(w *wire) []Header {
+func (r *batchReader) wholeHeaders(rec *Record, w *wire) {
 	n := w.varint()
 	if n < 0 || n > int64(len(w.b)/2) {
 		w.err = cmp.Or(w.err, errShort)
+	}
+	if w.err != nil || n == 0 {
+		return
+	}
+	if r.only != nil {
+		for range n {
+			if key, value := w.varbytes(), w.varbytes(); string(key) == *r.only && rec.Headers == nil && len(value) <= maxWanted {
+				rec.Headers = []Header{{Key: *r.only, Value: bytes.Clone(value)}}
+			}
+		}
+		return
+	}
+	keep := int(min(n, int64(r.limits.Headers)))
+	headers, err := r.names.room(keep, r.src.room)
+	if err != nil {
+		r.src.fail(err)
+		return
+	}
+	size := int64(0)
+	for i := range headers {
+		key, value := w.varbytes(), w.varbytes()
+		if size += int64(len(key) + len(value)); size > r.limits.HeaderBytes {
+			rec.over(LimitHeaderBytes).HeadersOmitted = true
+			headers = headers[:i:i]
+			break
+		}
+		headers[i] = Header{Key: r.names.text(key), Value: value}
+	}
+	for range int(n) - len(headers) - btoi(len(headers) < keep) {
+		w.varbytes()
+		w.varbytes()
+	}
+	if keep < int(n) {
+		rec.over(LimitHeaders).HeadersOmitted = true
+	}
+	rec.Headers = headers
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// limit takes out of a record what is over its limits, and describes the value of
+// one that is over any of them.
+func (o *opened) limit(rec *Record) {
+	size := int64(len(rec.Key) + len(rec.Value))
+	if size <= o.limits.RecordBytes && rec.Defect == nil {
+		return
+	}
+	d := rec.over(LimitRecordBytes) // unless there is one of headers
+	d.Size, d.SHA256 = int64(len(rec.Value)), sha256.Sum256(rec.Value)
+	if int64(len(rec.Key)) > o.limits.RecordBytes {
+		rec.Key, d.KeyOmitted = nil, true
+	}
+	if int64(len(rec.Key)+len(rec.Value)) > o.limits.RecordBytes {
+		rec.Value, d.ValueOmitted = nil, true
+	}
+}
+
+// maxWanted is the largest value of a header that is kept when only that one is.
+const maxWanted = 1 << 10
+
+// piecewise reads a record that is not in memory as a whole. What is kept of it has
+// memory of its own.
+func (r *batchReader) piecewise(size, from int64) (rec Record) {
+	p := &part{source: &r.src, left: size}
+	p.skip(1, nil)
+	timeDelta, offsetDelta := p.varint(), p.varint()
+	if r.src.err != nil {
+		return rec
+	}
+	if r.place(&rec, timeDelta, offsetDelta); r.src.err != nil || rec.Offset < from {
+		p.skip(p.left, nil)
+		return rec
+	}
+	if r.only != nil {
+		p.skip(max(0, p.length()), nil)
+		p.skip(max(0, p.length()), nil)
+	} else {
+		r.body(&rec, p, (*part).length)
+	}
+	n := p.varint()
+	if n < 0 || n > p.left/2 {
+		p.fail(errShort)
+	}
+	r.headers(&rec, p, n)
+	if r.src.err == nil && p.left > 0 {
+		p.skip(p.left, nil)
+	}
+	return rec
+}
+
+// body reads key and value as far as they are within the limits.
+func (o *opened) body(rec *Record, p *part, length func(*part) int64) {
+	n, free := length(p), o.limits.RecordBytes
+	switch {
+	case n < 0 || p.err != nil:
+	case n <= free:
+		rec.Key = p.bytes(n)
+		free -= n
+	default:
+		rec.over(LimitRecordBytes).KeyOmitted = true
+		p.skip(n, nil)
+	}
+	n = length(p)
+	switch {
+	case n < 0 || p.err != nil:
+	case n <= free:
+		rec.Value = p.bytes(n)
+	default:
+		sum := sha256.New()
+		p.skip(n, sum)
+		d := rec.over(LimitRecordBytes)
+		d.ValueOmitted, d.Size = true, n
+		sum.Sum(d.SHA256[:0])
+	}
+	if d := rec.Defect; d != nil && !d.ValueOmitted {
+		d.Size, d.SHA256 = int64(len(rec.Value)), sha256.Sum256(rec.Value)
+	}
+}
+
+// headers reads n headers, of which it keeps what is within the limits.
+func (r *batchReader) headers(rec *Record, p *part, n int64) {
+	size := int64(0)
+	limit := ""
+	for i := int64(0); i < n && p.err == nil; i++ {
+		key := p.length()
+		if r.only != nil {
+			r.wanted(rec, p, key)
+			continue
+		}
+		if i == int64(r.limits.Headers) {
+			limit = cmp.Or(limit, LimitHeaders)
+		}
+		if size += max(0, key); size > r.limits.HeaderBytes {
+			limit = cmp.Or(limit, LimitHeaderBytes)
+		}
+		if limit != "" {
+			p.skip(max(0, key), nil)
+			p.skip(max(0, p.length()), nil)
+			continue
+		}
+		name := r.ownBytes(p, key)
+		value := p.length()
+		if size += max(0, value); size > r.limits.HeaderBytes {
+			limit = LimitHeaderBytes
+			p.skip(max(0, value), nil)
+			continue
+		}
+		h := Header{Value: r.ownBytes(p, value)}
+		if p.err == nil && len(rec.Headers) == cap(rec.Headers) {
+			more := max(16, len(rec.Headers))
+			if err := r.src.room.take(headerCost * more); err != nil {
+				p.fail(err)
+				return
+			}
+			rec.Headers = slices.Grow(rec.Headers, more)
+		}
+		h.Key = r.names.text(name)
+		rec.Headers = append(rec.Headers, h)
+	}
+	if limit == "" || p.err != nil {
+		return
+	}
+	hadDefect := rec.Defect != nil
+	d := rec.over(limit)
+	d.Limit, d.HeadersOmitted = limit, true
+	if !hadDefect {
+		d.Size, d.SHA256 = int64(len(rec.Value)), sha256.Sum256(rec.Value)
+	}
+}
+
+// ownBytes reads n bytes into memory of their own, nil for a negative n.
+func (r *batchReader) ownBytes(p *part, n int64) []byte {
+	if n < 0 || p.err != nil {
 		return nil
 	}
-	headers := p.shared.room(int(n))
-	for i := range headers {
-		headers[i] = Header{Key: p.shared.text(w.varbytes()), Value: w.varbytes()}
+	return p.bytes(n)
+}
+
+// wanted reads a header whose name has n bytes, and keeps it when it is the one
+// that was asked for.
+func (r *batchReader) wanted(rec *Record, p *part, n int64) {
+	if n != int64(len(*r.only)) {
+		p.skip(max(0, n), nil)
+		p.skip(max(0, p.length()), nil)
+		return
 	}
-	return headers
+	name := p.bytes(n)
+	size := p.length()
+	if string(name) != *r.only || rec.Headers != nil || size > maxWanted {
+		p.skip(max(0, size), nil)
+		return
+	}
+	rec.Headers = []Header{{Key: *r.only, Value: r.ownBytes(p, size)}}
 }
 
 // shared is memory that the records of one partition's answer have in common.
 type shared struct {
 	names   map[string]string // one string for each header key: they repeat
 	headers []Header          // the free rest of a block
-	given   int               // headers handed out
 }
 
 const (
@@ -233,17 +466,20 @@ func (s *shared) text(b []byte) string {
 }
 
 // room returns n headers to fill, nil for none.
-func (s *shared) room(n int) []Header {
+func (s *shared) room(n int, room *Room) ([]Header, error) {
 	if n == 0 {
-		return nil
+		return nil, nil
 	}
 	if n > len(s.headers) {
-		s.headers = make([]Header, max(n, headerBlock))
+		size := max(n, headerBlock)
+		if err := room.take(size * headerCost); err != nil {
+			return nil, err
+		}
+		s.headers = make([]Header, size)
 	}
 	out := s.headers[:n:n]
 	s.headers = s.headers[n:]
-	s.given += n
-	return out
+	return out, nil
 }
 
 // lastMilli is the end of the year 9999: RFC 3339 has no later years.
@@ -258,60 +494,19 @@ func timeOf(milliseconds int64) (at time.Time, raw int64) {
 	return time.UnixMilli(milliseconds).UTC(), 0
 }
 
-// abortMarker tells whether a control batch ends a transaction without effect.
+// abortMarker reports whether a control batch ends a transaction without effect.
 func (b batch) abortMarker() bool {
-	p := recordParser{batch: b, shared: newShared(), body: wire{b: b.raw[atRecords:]}}
-	key := wire{b: p.next().Key}
+	c := newCursor(TopicPartition{}, nil, nil, 0)
+	b.attributes &^= 7 // control batches are never compressed
+	r, err := c.open(b, unlimited())
+	if err != nil {
+		return false
+	}
+	rec, err := r.next(math.MinInt64)
+	key := wire{b: rec.Key}
 	key.int16() // version
 	kind := key.int16()
-	return p.body.err == nil && key.err == nil && kind == 0
-}
-
-// appendLegacy reads formats 0 and 1, which brokers still hold in old logs, by
-// kafka-go's decoder: rare enough not to care about its cost.
-func (b *batch) appendLegacy(dst []Record, tp TopicPartition, from int64) ([]Record, error) {
-	framed := binary.BigEndian.AppendUint32(nil, uint32(len(b.raw)))
-	var set protocol.RecordSet
-	if _, err := set.ReadFrom(bufio.NewReader(bytes.NewReader(append(framed, b.raw...)))); err != nil {
-		return dst, fmt.Errorf("%w at offset %d: %w", ErrCorrupt, b.base, err)
-	}
-	for set.Records != nil {
-		r, err := set.Records.ReadRecord()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return dst, fmt.Errorf("%w at offset %d: %w", ErrCorrupt, b.base, err)
-		}
-		rec, err := copyRecord(tp, r)
-		if err != nil {
-			return dst, fmt.Errorf("%w at offset %d: %w", ErrCorrupt, b.base, err)
-		}
-		if rec.Offset >= from {
-			dst = append(dst, rec)
-		}
-	}
-	return dst, nil
-}
-
-func copyRecord(tp TopicPartition, r *protocol.Record) (Record, error) {
-	key, keyErr := readBytes(r.Key)
-	value, valueErr := readBytes(r.Value)
-	rec := Record{TopicPartition: tp, Offset: r.Offset, Key: key, Value: value}
-	rec.Time, rec.RawTime = timeOf(r.Time.UnixMilli())
-	for _, h := range r.Headers {
-		rec.Headers = append(rec.Headers, Header(h))
-	}
-	return rec, errors.Join(keyErr, valueErr)
-}
-
-// readBytes copies b and gives its page back to kafka-go's pool.
-func readBytes(b protocol.Bytes) ([]byte, error) {
-	if b == nil {
-		return nil, nil
-	}
-	defer b.Close()
-	return protocol.ReadAll(b)
+	return err == nil && key.err == nil && kind == 0
 }
 
 // abortedTransaction is what a broker says of a transaction without effect:

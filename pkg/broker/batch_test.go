@@ -70,11 +70,16 @@ func marker(base, producer int64, commit byte) testBatch {
 
 func decodeAll(t testing.TB, from int64, aborted []abortedTransaction, data []byte) FetchedPartition {
 	t.Helper()
-	d := newFetchDecoder(FetchRequest{MaxBytes: 1 << 20})
-	d.budget = 1 << 20
-	p := FetchedPartition{TopicPartition: TopicPartition{"t", 3}, Next: from}
-	d.decode(&p, data, aborted)
-	return p
+	return decodeOne(FetchRequest{MaxBytes: 1 << 20}, FetchPartition{TopicPartition: TopicPartition{"t", 3}, Offset: from}, aborted, data)
+}
+
+// decodeOne decodes an answer for a single partition.
+func decodeOne(req FetchRequest, part FetchPartition, aborted []abortedTransaction, data []byte) FetchedPartition {
+	req.Partitions = []FetchPartition{part}
+	d := newFetchDecoder(req)
+	raw := d.unanswered()
+	raw.partitions[0].data, raw.partitions[0].aborted = data, aborted
+	return d.decode(raw).Partitions[0]
 }
 
 func join(t testing.TB, batches ...testBatch) []byte {
@@ -202,7 +207,7 @@ func TestDecode_CutOffBatchIsLeftForLater(t *testing.T) {
 	}
 }
 
-func TestDecode_CorruptBatchStopsItsPartitionOnly(t *testing.T) {
+func TestDecode_DamageIsOfItsPartitionOnly(t *testing.T) {
 	t.Parallel()
 	good, bad := join(t, testBatch{values: "a"}), join(t, testBatch{base: 1, values: "b"})
 	for i := range bad {
@@ -218,20 +223,31 @@ func TestDecode_CorruptBatchStopsItsPartitionOnly(t *testing.T) {
 	}
 }
 
+// secondRecord is where the second record of "a b" begins.
+const secondRecord = 8
+
 func TestDecode_LiesUnderAGoodChecksumAreErrors(t *testing.T) {
 	t.Parallel()
-	for name, lie := range map[string]func(b []byte){
-		"MoreRecordsThanThere": func(b []byte) { binary.BigEndian.PutUint32(b[atCount:], 1<<30) },
-		"RecordLongerThanAll":  func(b []byte) { b[atRecords] = 0x7e },
-		"UnknownCodec":         func(b []byte) { b[atAttributes+1] |= 7 },
-		"NotCompressed":        func(b []byte) { b[atAttributes+1] |= 1 },
+	for name, test := range map[string]struct {
+		lie  func(b []byte)
+		want string
+		next int64
+	}{
+		"MoreRecordsThanThere": {func(b []byte) { binary.BigEndian.PutUint32(b[atCount:], 1<<30) }, "0=a 1=b", 2},
+		"NegativeCount":        {func(b []byte) { binary.BigEndian.PutUint32(b[atCount:], 1<<31) }, "", 0},
+		"NegativeLastOffset":   {func(b []byte) { binary.BigEndian.PutUint32(b[atLastDelta:], 1<<31) }, "", 0},
+		"RecordLongerThanAll":  {func(b []byte) { b[atRecords] = 0x7e }, "", 0},
+		"OffsetTwice":          {func(b []byte) { b[atRecords+secondRecord+3] = 0 }, "0=a", 1},
+		"OffsetBeyondTheBatch": {func(b []byte) { b[atRecords+secondRecord+3] = 4 }, "0=a", 1},
+		"UnknownCodec":         {func(b []byte) { b[atAttributes+1] |= 7 }, "", 0},
+		"NotCompressed":        {func(b []byte) { b[atAttributes+1] |= 1 }, "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := join(t, testBatch{values: "a b"})
-			lie(b)
-			if got := decodeAll(t, 0, nil, seal(b)); !errors.Is(got.Err, ErrCorrupt) || len(got.Records) != 0 || got.Next != 0 {
-				t.Errorf("decode = %q, next %d, %v, want ErrCorrupt alone", seen(got), got.Next, got.Err)
+			test.lie(b)
+			if got := decodeAll(t, 0, nil, seal(b)); !errors.Is(got.Err, ErrCorrupt) || seen(got) != test.want || got.Next != test.next {
+				t.Errorf("decode = %q, next %d, %v, want %q, next %d, ErrCorrupt", seen(got), got.Next, got.Err, test.want, test.next)
 			}
 		})
 	}
@@ -243,20 +259,18 @@ func TestDecode_StopsAtTheBudget(t *testing.T) {
 		attributes int16
 		values     string
 	}{
-		"CompressedBatches": {int16(protocol.Zstd), strings.Repeat("x", 10_000)},
+		"CompressedBatches": {int16(protocol.Zstd), strings.Repeat("x", 19_000)},
 		"TinyRecords":       {0, strings.Repeat("x ", 200)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			first := testBatch{attributes: test.attributes, values: test.values}
 			n := int64(len(strings.Fields(test.values)))
-			data := join(t, first, testBatch{base: n, attributes: test.attributes, values: test.values})
-			d := newFetchDecoder(FetchRequest{})
-			d.budget = 5000
-			var p FetchedPartition
-			d.decode(&p, data, nil)
-			if len(p.Records) != int(n) || p.Next != n || p.Err != nil {
-				t.Errorf("decode = %d records, next %d, %v, want the first batch alone", len(p.Records), p.Next, p.Err)
+			second, third := first, first
+			second.base, third.base = n, 2*n
+			p := decodeOne(FetchRequest{MaxBytes: 40_000}, FetchPartition{}, nil, join(t, first, second, third))
+			if len(p.Records) != int(2*n) || p.Next != 2*n || p.Err != nil {
+				t.Errorf("decode = %d records, next %d, %v, want the first two batches alone", len(p.Records), p.Next, p.Err)
 			}
 		})
 	}

@@ -68,10 +68,7 @@ func TestEncodeBatch_CompressedRecordsAreReadBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := newFetchDecoder(FetchRequest{MaxBytes: 4 << 20})
-		d.budget = 4 << 20
-		p := FetchedPartition{TopicPartition: TopicPartition{"t", 3}}
-		d.decode(&p, flat(b), nil)
+		p := decodeOne(FetchRequest{MaxBytes: 4 << 20}, FetchPartition{TopicPartition: TopicPartition{"t", 3}}, nil, flat(b))
 		if p.Err != nil || len(p.Records) != len(records) {
 			t.Fatalf("codec %d: %d records, %v, want %d", codec, len(p.Records), p.Err, len(records))
 		}

@@ -32,6 +32,9 @@ var (
 	// ErrGone means that the record was removed from the log, by retention,
 	// compaction or an operator.
 	ErrGone = errors.New("record is gone")
+	// ErrTooLarge means that a record or its batch does not fit into the memory that
+	// there is for reading it.
+	ErrTooLarge = errors.New("record is too large to be read")
 	// ErrNotTried means that no byte of the record was sent: one before it had
 	// failed, or its turn did not come in time.
 	ErrNotTried = errors.New("record not tried")

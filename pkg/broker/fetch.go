@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -23,11 +24,21 @@ type FetchRequest struct {
 	// MaxWait is how long the broker waits for MinBytes (at least 1) to come.
 	MaxWait  time.Duration
 	MinBytes int32
-	// MaxBytes bounds the answer, DefaultFetchBytes when 0. The first batch is
-	// delivered whole even if it alone is larger. What decompression and the
-	// records themselves take on top is bounded by as much again, give or take
-	// a batch; partitions whose turn does not come are answered without records.
+	// MaxBytes bounds the answer, DefaultFetchBytes when 0. The broker sends the
+	// first batch whole even if it alone is larger. What decompression and the
+	// records themselves take on top is bounded by as much again, and by as much for
+	// the last batch; partitions whose turn does not come are answered without
+	// records.
 	MaxBytes int32
+	// MaxBatchBytes is how many bytes of an answer that is larger than MaxBytes are
+	// held, 0 for all. A larger one is dropped, and its partition is Heavy.
+	MaxBatchBytes int64
+	// Room is what decoding takes memory from, nil for no bound.
+	Room *Room
+	// Limits of the records, DefaultLimits when zero.
+	Limits Limits
+	// Stream leaves the answer undecoded, to be read by each partition's Portions.
+	Stream bool
 	// ReadCommitted leaves out records of aborted transactions and waits for
 	// open ones to end. Without it they are delivered.
 	ReadCommitted bool
@@ -39,6 +50,9 @@ type FetchPartition struct {
 	TopicPartition
 	Offset   int64
 	MaxBytes int32
+	// GiveUp replaces what cannot be read by placeholders (see Defect), where it
+	// would be ErrCorrupt otherwise.
+	GiveUp bool
 }
 
 // Sizes that Fetch uses where a request says 0.
@@ -53,10 +67,12 @@ type FetchResponse struct {
 	// Throttle is how long the broker wants to be left alone for a quota; it
 	// answers nothing in the meantime.
 	Throttle time.Duration
+	// Starved means that records were left out because Room had no memory for them.
+	Starved bool
 }
 
 // FetchedPartition is what a fetch brought for one partition. Records may be
-// there although Err is not nil: those before a corrupt batch.
+// there although Err is not nil: those before the damage in a batch.
 type FetchedPartition struct {
 	TopicPartition
 	// HighWatermark, LastStable and LogStart are -1 when the broker did not say.
@@ -70,16 +86,28 @@ type FetchedPartition struct {
 	Records []Record
 	// controls are the offsets of control records, in order.
 	controls []int64
+	// Heavy is not 0 when the batch at Next takes more memory or work than its share
+	// of the answer: the bytes that the partition's answer has. It is to be fetched
+	// with Stream.
+	Heavy int
+	// Portions reads the records of an answer that was fetched with Stream; nil when
+	// there are none.
+	Portions Portions
 	// Err wraps ErrOutOfRange, ErrNotLeader, ErrUnknownTopic, ErrUnauthorized,
 	// ErrUnavailable or ErrCorrupt where it can.
 	Err error
 }
 
+// Portions reads what a broker answered for one partition; see Cursor.Read.
+type Portions interface {
+	Read(room *Room, bytes int64) (p FetchedPartition, done bool, err error)
+}
+
 // Fetch reads from many partitions of one leader in one request. An error is
 // about the request as a whole; what befell a single partition is in its entry.
 //
-// The answer holds memory for as long as any of its records is kept: one block
-// for each partition, and one for each compressed batch.
+// Records of uncompressed batches refer to the answer, which has one block of
+// memory for each partition, and the others to blocks of up to 128 KiB.
 func (c *Cluster) Fetch(ctx context.Context, req FetchRequest) (FetchResponse, error) {
 	if len(req.Partitions) == 0 {
 		return FetchResponse{}, nil
@@ -90,7 +118,7 @@ func (c *Cluster) Fetch(ctx context.Context, req FetchRequest) (FetchResponse, e
 	// A connection may still be at work on a request that was cancelled.
 	req.Partitions = slices.Clone(req.Partitions)
 	d, m := newFetchDecoder(req), req.message()
-	res, err := ask[FetchResponse](ctx, c, req.Leader, protocol.Fetch, requestTimeout+req.MaxWait,
+	res, err := ask[rawResponse](ctx, c, req.Leader, protocol.Fetch, requestTimeout+req.MaxWait,
 		func(rw io.ReadWriter, v versions) (any, error) {
 			version := v[protocol.Fetch]
 			if err := protocol.WriteRequest(rw, version, correlation, clientID, m); err != nil {
@@ -101,7 +129,7 @@ func (c *Cluster) Fetch(ctx context.Context, req FetchRequest) (FetchResponse, e
 	if err != nil {
 		return FetchResponse{}, fmt.Errorf("fetch from broker %d: %w", req.Leader, err)
 	}
-	return res, nil
+	return d.decode(res), nil
 }
 
 // message is the request in kafka-go's form, without a fetch session. The
@@ -137,51 +165,70 @@ func (req FetchRequest) message() *fetch.Request {
 	return m
 }
 
-// fetchDecoder turns one answer into records while it arrives.
+// rawPartition is what a broker answered for one partition.
+type rawPartition struct {
+	got     FetchedPartition
+	aborted []abortedTransaction
+	data    []byte
+}
+
+// fetchDecoder turns one answer into records.
 type fetchDecoder struct {
-	req    FetchRequest
-	index  map[TopicPartition]int
-	budget int // bytes that decoding may still take
+	req   FetchRequest
+	index map[TopicPartition]int
+	room  *Room
 }
 
 func newFetchDecoder(req FetchRequest) *fetchDecoder {
-	d := &fetchDecoder{req: req, index: make(map[TopicPartition]int, len(req.Partitions))}
+	d := &fetchDecoder{req: req, index: make(map[TopicPartition]int, len(req.Partitions)), room: req.Room}
 	for i, p := range req.Partitions {
 		d.index[p.TopicPartition] = i
+	}
+	if d.room == nil {
+		d.room = unlimited()
 	}
 	return d
 }
 
+// rawResponse is an answer that is not decoded.
+type rawResponse struct {
+	partitions []rawPartition
+	throttle   time.Duration
+}
+
 // unanswered is the response before anything was read.
-func (d *fetchDecoder) unanswered() FetchResponse {
-	out := FetchResponse{Partitions: make([]FetchedPartition, len(d.req.Partitions))}
+func (d *fetchDecoder) unanswered() rawResponse {
+	out := rawResponse{partitions: make([]rawPartition, len(d.req.Partitions))}
 	for i, p := range d.req.Partitions {
-		out.Partitions[i] = FetchedPartition{
+		out.partitions[i].got = FetchedPartition{
 			TopicPartition: p.TopicPartition, Next: p.Offset, HighWatermark: -1, LastStable: -1, LogStart: -1,
 		}
 	}
 	return out
 }
 
-// read decodes versions 4 to 11. It may be called again for another answer.
-func (d *fetchDecoder) read(r io.Reader, version int16) (FetchResponse, error) {
-	d.budget = int(d.req.MaxBytes)
+// read reads versions 4 to 11. It may be called again for another answer.
+func (d *fetchDecoder) read(r io.Reader, version int16) (rawResponse, error) {
 	out := d.unanswered()
 	s, err := openResponse(r)
 	if err != nil {
 		return out, err
 	}
-	out.Throttle = time.Duration(s.int32()) * time.Millisecond
+	out.throttle = time.Duration(s.int32()) * time.Millisecond
 	if version >= 7 {
 		if code := s.int16(); code != 0 {
 			return out, codeError(code)
 		}
 		s.int32() // session
 	}
+	room := int(max(d.req.MaxBatchBytes, int64(d.req.MaxBytes)))
+	if d.req.MaxBatchBytes == 0 {
+		room = noLimit
+	}
 	for range s.count() {
 		topic := s.string()
 		for range s.count() {
-			d.readPartition(s, version, topic, &out)
+			room -= d.readPartition(s, version, topic, &out, room)
 		}
 	}
 	if s.err == nil {
@@ -190,7 +237,8 @@ func (d *fetchDecoder) read(r io.Reader, version int16) (FetchResponse, error) {
 	return out, s.err
 }
 
-func (d *fetchDecoder) readPartition(s *stream, version int16, topic string, out *FetchResponse) {
+// readPartition holds at most room bytes, and returns how many.
+func (d *fetchDecoder) readPartition(s *stream, version int16, topic string, out *rawResponse, room int) int {
 	tp := TopicPartition{topic, s.int32()}
 	code := s.int16()
 	got := FetchedPartition{HighWatermark: s.int64(), LastStable: s.int64(), LogStart: -1}
@@ -204,16 +252,26 @@ func (d *fetchDecoder) readPartition(s *stream, version int16, topic string, out
 	if version >= 11 {
 		s.int32() // preferred replica: we name no rack
 	}
-	data := s.block(int(s.int32()))
+	var data []byte
+	size := int(s.int32())
+	if size > room {
+		got.Heavy = size
+		s.skip(size)
+	} else {
+		data = s.block(size)
+	}
 	i, asked := d.index[tp]
 	if s.err != nil || !asked {
-		return
+		return 0
 	}
-	p := &out.Partitions[i]
-	p.HighWatermark, p.LastStable, p.LogStart = got.HighWatermark, got.LastStable, got.LogStart
-	if p.Err = codeError(code); p.Err == nil {
-		d.decode(p, data, aborted)
+	raw := &out.partitions[i]
+	raw.aborted, raw.data = aborted, data
+	p := &raw.got
+	p.HighWatermark, p.LastStable, p.LogStart, p.Heavy = got.HighWatermark, got.LastStable, got.LogStart, got.Heavy
+	if p.Err = codeError(code); p.Err != nil {
+		raw.data, p.Heavy = nil, 0
 	}
+	return len(data)
 }
 
 // recordCost and headerCost are what a decoded Record and Header take, without
@@ -221,36 +279,80 @@ func (d *fetchDecoder) readPartition(s *stream, version int16, topic string, out
 const (
 	recordCost = int(unsafe.Sizeof(Record{}))
 	headerCost = int(unsafe.Sizeof(Header{}))
+	// minShare is what a single batch may take however small the answer is to be.
+	minShare = 256 << 10
 )
 
-// decode fills p with what data holds from p.Next on. It stops early, and in
-// good order, when the answer has used up its budget.
-func (d *fetchDecoder) decode(p *FetchedPartition, data []byte, aborted []abortedTransaction) {
-	txns, common := newTransactions(aborted), newShared()
-	from := p.Next
-	for d.budget > 0 {
-		b, rest, ok, err := nextBatch(data)
-		if err != nil || !ok {
-			p.Err = err
-			return
-		}
-		data = rest
-		if b.legacy || txns.counts(b) {
-			before, given := len(p.Records), common.given
-			var inflated int
-			p.Records, inflated, err = b.appendTo(p.Records, p.TopicPartition, from, common)
-			d.budget -= inflated + recordCost*(len(p.Records)-before) + headerCost*(common.given-given)
-			if err != nil {
-				p.Err = err
-				return
-			}
-		}
-		for at := max(b.base, from); b.control() && !b.legacy && at <= b.last; at++ {
-			p.controls = append(p.controls, at)
-		}
-		p.Next = max(p.Next, b.last+1)
-		if b.legacy && len(p.Records) > 0 {
-			p.Next = max(p.Next, p.Records[len(p.Records)-1].Offset+1)
-		}
+// cursor reads what the answer holds for the i-th partition.
+func (d *fetchDecoder) cursor(i int, raw *rawPartition) *Cursor {
+	c := newCursor(raw.got.TopicPartition, raw.data, raw.aborted, raw.got.Next)
+	c.high, c.giveUp = raw.got.HighWatermark, d.req.Partitions[i].GiveUp
+	if d.req.Limits != (Limits{}) {
+		c.limits = d.req.Limits
 	}
+	return c
+}
+
+// decode decodes the whole answer.
+func (d *fetchDecoder) decode(raw rawResponse) FetchResponse {
+	res := FetchResponse{Throttle: raw.throttle, Partitions: make([]FetchedPartition, len(raw.partitions))}
+	for i := range raw.partitions {
+		p := &res.Partitions[i]
+		*p = raw.partitions[i].got
+		switch {
+		case len(raw.partitions[i].data) == 0:
+		case d.req.Stream:
+			c := d.cursor(i, &raw.partitions[i])
+			c.inflater = new(inflater)
+			p.Portions = c
+		default:
+			res.Starved = d.partition(p, d.cursor(i, &raw.partitions[i])) || res.Starved
+		}
+		raw.partitions[i].data = nil
+	}
+	return res
+}
+
+// partition fills p with what c holds. It stops early, and in good order, when the
+// answer has used up its bytes. A batch that needs more than that by itself is left
+// for a cursor. It reports whether room could not be reserved.
+func (d *fetchDecoder) partition(p *FetchedPartition, c *Cursor) (starved bool) {
+	for d.room.taken < int64(d.req.MaxBytes) {
+		records, controls, next, mark := len(p.Records), len(p.controls), p.Next, d.room.taken
+		before := len(c.data)
+		d.room.bound = mark + max(int64(d.req.MaxBytes), minShare)
+		if needsInflater(c.data) {
+			c.inflater = <-inflaters
+		}
+		err := c.step(p, d.room, noLimit)
+		if c.inflater != nil {
+			c.inflater.close()
+			inflaters <- c.inflater
+			c.inflater = nil
+		}
+		switch {
+		case err == nil:
+			continue
+		case errors.Is(err, io.EOF):
+			return false
+		case errors.Is(err, errHeavy):
+			p.Heavy = before
+		}
+		clear(p.Records[records:])
+		p.Records, p.controls, p.Next = p.Records[:records], p.controls[:controls], next
+		d.room.back(mark)
+		return errors.Is(err, errNoRoom)
+	}
+	return false
+}
+
+// needsInflater reports whether the first batch of data is compressed.
+func needsInflater(data []byte) bool {
+	if len(data) <= atAttributes+1 {
+		return false
+	}
+	if data[atMagic] < 2 {
+		return data[atLegacyAttributes]&7 != 0
+	}
+	return data[atAttributes+1]&7 != 0
 }

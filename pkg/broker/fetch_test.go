@@ -267,7 +267,7 @@ func TestScan(t *testing.T) {
 	deleteBefore(t, tp, 2)
 	scan := func(ctx context.Context, from, to int64, stopAt string) (string, error) {
 		var seen []broker.Record
-		err := c.Scan(ctx, tp, from, to, func(r broker.Record) bool {
+		err := c.Scan(ctx, tp, from, to, "", func(r broker.Record) bool {
 			seen = append(seen, r.Clone())
 			return string(r.Value) == stopAt
 		})
@@ -295,7 +295,7 @@ func TestScan(t *testing.T) {
 	ctx, cancel := context.WithCancel(testContext(t))
 	defer cancel()
 	last := int64(-1)
-	err := c.Scan(ctx, tp, 9, 12, func(r broker.Record) bool { last = r.Offset; cancel(); return false })
+	err := c.Scan(ctx, tp, 9, 12, "", func(r broker.Record) bool { last = r.Offset; cancel(); return false })
 	if last != 9 || !errors.Is(err, context.Canceled) {
 		t.Errorf("Scan past the end = %v, last record %d, want the end of its context and 9", err, last)
 	}
@@ -324,7 +324,7 @@ func TestScan_MarkersAreNotRecords(t *testing.T) {
 	}
 	// At 6 and 7 there is nothing but the ends of two transactions.
 	var markers int
-	err := c.Scan(testContext(t), tp, 6, 8, func(r broker.Record) bool {
+	err := c.Scan(testContext(t), tp, 6, 8, "", func(r broker.Record) bool {
 		if r.Control {
 			markers++
 		}

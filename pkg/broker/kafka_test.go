@@ -134,7 +134,7 @@ func numbered(n int) []broker.Record {
 func scanAll(t testing.TB, c *broker.Cluster, tp broker.TopicPartition) []broker.Record {
 	t.Helper()
 	var all []broker.Record
-	err := c.Scan(testContext(t), tp, 0, end(t, c, tp), func(r broker.Record) bool {
+	err := c.Scan(testContext(t), tp, 0, end(t, c, tp), "", func(r broker.Record) bool {
 		all = append(all, r.Clone())
 		return false
 	})

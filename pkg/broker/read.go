@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 )
 
 const (
@@ -15,78 +17,136 @@ const (
 	retryWait = 100 * time.Millisecond
 )
 
+// Memory of ReadAt and Scan, of all calls of a process together.
+const (
+	// readBytes is what one call takes as a rule, and largeRead what a call takes when
+	// that is not enough: one at a time.
+	readBytes = 8 << 20
+	largeRead = 144 << 20
+	// ReadLimit is the largest key and value, together, that ReadAt returns.
+	ReadLimit = 128 << 20
+)
+
+// readLimits are those of ReadAt.
+func readLimits() Limits {
+	return Limits{RecordBytes: ReadLimit, Headers: 100_000, HeaderBytes: 16 << 20, BatchBytes: DefaultLimits().BatchBytes}
+}
+
+// reads is the memory that calls of ReadAt and Scan may take.
+var reads = semaphore.NewWeighted(largeRead + 2*readBytes)
+
 // ReadAt reads one record, whether or not its transaction was committed. It
 // returns ErrGone when the log no longer holds the record, ErrOutOfRange when
-// the log has not come that far, and the kinds of Topics and Fetch. The record
-// has memory of its own.
+// the log has not come that far, ErrTooLarge when the record does not fit into the
+// memory for reading, and the kinds of Topics and Fetch. The record does not refer
+// to a much larger answer.
 func (c *Cluster) ReadAt(ctx context.Context, tp TopicPartition, offset int64) (Record, error) {
-	rec, err := c.readAt(ctx, tp, offset)
+	rec, err := c.readAt(ctx, tp, offset, readBytes)
+	if errors.Is(err, ErrTooLarge) {
+		rec, err = c.readAt(ctx, tp, offset, largeRead)
+	}
 	if err != nil {
 		return Record{}, fmt.Errorf("read %s at offset %d: %w", tp, offset, err)
 	}
 	return rec, nil
 }
 
-func (c *Cluster) readAt(ctx context.Context, tp TopicPartition, offset int64) (Record, error) {
-	got, err := c.fetchOne(ctx, tp, offset, 1)
+// readAt reads a record within room bytes; ErrTooLarge means that they are too few.
+func (c *Cluster) readAt(ctx context.Context, tp TopicPartition, offset, room int64) (Record, error) {
+	if err := reads.Acquire(ctx, room); err != nil {
+		return Record{}, fmt.Errorf("wait for memory: %w", err)
+	}
+	defer reads.Release(room)
+	got, cursor, err := c.fetchOne(ctx, tp, offset, 1, room, readLimits())
 	if errors.Is(err, ErrOutOfRange) {
 		starts, startErr := c.StartOffsets(ctx, []TopicPartition{tp})
 		if startErr == nil && offset < starts[tp] {
 			return Record{}, fmt.Errorf("%w: log starts at %d", ErrGone, starts[tp])
 		}
 	}
-	if err != nil && len(got.Records) == 0 {
+	if err != nil {
 		return Record{}, err
 	}
-	for _, rec := range got.Records {
-		if rec.Offset == offset {
-			return rec.Clone(), nil
+	read := FetchedPartition{Next: got.Next}
+	for done := cursor == nil; !done && len(read.Records) == 0 && read.Next <= offset; {
+		if read, done, err = cursor.within(room, 1); err != nil {
+			return Record{}, err
 		}
 	}
-	if got.Next <= offset && offset >= got.HighWatermark {
+	for _, rec := range read.Records {
+		switch {
+		case rec.Offset != offset:
+		case rec.Defect != nil:
+			return Record{}, fmt.Errorf("%w: it is over the limit of %d bytes, %d headers or %d bytes of headers", ErrTooLarge,
+				int64(ReadLimit), readLimits().Headers, readLimits().HeaderBytes)
+		case rec.size() < firstGrant:
+			return rec.Clone(), nil
+		default:
+			return rec, nil
+		}
+	}
+	if read.Next <= offset && offset >= got.HighWatermark {
 		return Record{}, fmt.Errorf("%w: log ends at %d", ErrOutOfRange, got.HighWatermark)
 	}
 	return Record{}, ErrGone
 }
 
+// within is Read with the memory that the whole answer may take.
+func (c *Cursor) within(room, bytes int64) (p FetchedPartition, done bool, err error) {
+	p, done, err = c.Read(&Room{Free: room - int64(c.size)}, bytes)
+	if errors.Is(err, errNoRoom) {
+		err = fmt.Errorf("%w: it takes more than %d bytes", ErrTooLarge, room)
+	}
+	return p, done, cmp.Or(err, p.Err)
+}
+
 // Scan shows fn every record with from <= offset < to, in order, whether or
 // not its transaction was committed, and the ends of transactions (see
 // Record.Control), until fn returns true. An offset that it does not show was
-// removed by compaction.
+// removed by compaction. Of each record there are the position, the time and the
+// first header of that name, not more than 1 KiB long; with the empty name there is
+// the whole record, as far as it is within DefaultLimits.
 //
 // It returns nil when it has seen them all or was stopped, ErrOutOfRange when
-// the log starts after from or was cut off before it, and the kinds of Topics
-// and Fetch. It waits, as long as ctx lets it, for offsets that replicas still
-// have to copy, and goes on by itself when the leader moves; so give it a
-// deadline.
-func (c *Cluster) Scan(ctx context.Context, tp TopicPartition, from, to int64, fn func(Record) (stop bool)) error {
-	if err := c.scan(ctx, tp, from, to, fn); err != nil {
+// the log starts after from or was cut off before it, ErrTooLarge when a batch does
+// not fit into the memory for reading, and the kinds of Topics and Fetch. It waits,
+// as long as ctx lets it, for offsets that replicas still have to copy, and goes on
+// by itself when the leader moves; so give it a deadline.
+func (c *Cluster) Scan(ctx context.Context, tp TopicPartition, from, to int64, header string, fn func(Record) (stop bool)) error {
+	s := scan{c: c, tp: tp, to: to, header: header, fn: fn, next: from}
+	if err := s.run(ctx); err != nil {
 		return fmt.Errorf("scan %s from offset %d to %d: %w", tp, from, to, err)
 	}
 	return nil
 }
 
-func (c *Cluster) scan(ctx context.Context, tp TopicPartition, from, to int64, fn func(Record) bool) error {
+// scan is a call of Scan.
+type scan struct {
+	c      *Cluster
+	tp     TopicPartition
+	to     int64
+	header string
+	fn     func(Record) bool
+	next   int64
+}
+
+func (s *scan) run(ctx context.Context) error {
 	nothing := 0
-	for next := from; next < to; {
-		got, err := c.fetchOne(ctx, tp, next, scanBytes)
-		if err != nil {
+	for s.next < s.to {
+		before := s.next
+		stop, high, err := s.answer(ctx, readBytes)
+		if errors.Is(err, ErrTooLarge) {
+			stop, high, err = s.answer(ctx, largeRead)
+		}
+		if err != nil || stop {
 			return err
 		}
-		if got.LogStart > next {
-			return fmt.Errorf("%w: log starts at %d", ErrOutOfRange, got.LogStart)
-		}
-		for _, rec := range got.everything() {
-			if rec.Offset >= to || fn(rec) {
-				return nil
-			}
-		}
-		if got.Next > next {
-			next, nothing = got.Next, 0
+		if s.next > before {
+			nothing = 0
 			continue
 		}
 		// Twice nothing although the log goes on: its rest was compacted away.
-		if nothing++; nothing >= 2 && got.HighWatermark >= to {
+		if nothing++; nothing >= 2 && high >= s.to {
 			return nil
 		}
 		if err := pause(ctx, retryWait); err != nil {
@@ -94,6 +154,38 @@ func (c *Cluster) scan(ctx context.Context, tp TopicPartition, from, to int64, f
 		}
 	}
 	return nil
+}
+
+// answer shows what one answer of the broker holds. ErrTooLarge means that room is
+// too small for it; what was shown before is not shown again.
+func (s *scan) answer(ctx context.Context, room int64) (stop bool, high int64, err error) {
+	if err := reads.Acquire(ctx, room); err != nil {
+		return false, 0, fmt.Errorf("wait for memory: %w", err)
+	}
+	defer reads.Release(room)
+	got, cursor, err := s.c.fetchOne(ctx, s.tp, s.next, scanBytes, room, Limits{})
+	if err != nil {
+		return false, 0, err
+	}
+	if got.LogStart > s.next {
+		return false, 0, fmt.Errorf("%w: log starts at %d", ErrOutOfRange, got.LogStart)
+	}
+	if cursor != nil && s.header != "" {
+		cursor.only = &s.header
+	}
+	for done := cursor == nil; !done; {
+		var read FetchedPartition
+		read, done, err = cursor.within(room, scanBytes)
+		for _, rec := range read.everything() {
+			if rec.Offset >= s.to || s.fn(rec) {
+				return true, 0, nil
+			}
+		}
+		if s.next = max(s.next, read.Next); err != nil {
+			return false, 0, err
+		}
+	}
+	return false, got.HighWatermark, nil
 }
 
 // everything returns records and control records in the order of the log.
@@ -109,9 +201,9 @@ func (p FetchedPartition) everything() []Record {
 	return all
 }
 
-// fetchOne reads from a single partition, where the leader is now. Only its
-// last attempt's error counts: a leader that moved is looked up again.
-func (c *Cluster) fetchOne(ctx context.Context, tp TopicPartition, offset int64, bytes int32) (FetchedPartition, error) {
+// fetchOne fetches from a single partition with Stream, where the leader is now.
+// Only its last attempt's error counts: a leader that moved is looked up again.
+func (c *Cluster) fetchOne(ctx context.Context, tp TopicPartition, offset int64, bytes int32, room int64, limits Limits) (FetchedPartition, *Cursor, error) {
 	var got FetchedPartition
 	for try := 1; ; try++ {
 		leader, err := c.leader(ctx, tp)
@@ -120,7 +212,7 @@ func (c *Cluster) fetchOne(ctx context.Context, tp TopicPartition, offset int64,
 			res, err = c.Fetch(ctx, FetchRequest{
 				Leader:     leader,
 				Partitions: []FetchPartition{{TopicPartition: tp, Offset: offset, MaxBytes: bytes}},
-				MaxWait:    scanWait,
+				MaxWait:    scanWait, MaxBytes: scanBytes, MaxBatchBytes: room, Limits: limits, Stream: true,
 			})
 			if err == nil {
 				got, err = res.Partitions[0], res.Partitions[0].Err
@@ -129,12 +221,16 @@ func (c *Cluster) fetchOne(ctx context.Context, tp TopicPartition, offset int64,
 				err = fmt.Errorf("%w: throttled for %s", ErrUnavailable, res.Throttle)
 			}
 		}
+		if err == nil && got.Heavy > 0 {
+			err = fmt.Errorf("%w: a batch of %d bytes", ErrTooLarge, got.Heavy)
+		}
 		if err == nil || try == 5 || !mayMove(err) {
-			return got, err
+			cursor, _ := got.Portions.(*Cursor)
+			return got, cursor, err
 		}
 		c.leaders.forget(tp.Topic)
 		if pause(ctx, time.Duration(try)*retryWait) != nil {
-			return got, err
+			return got, nil, err
 		}
 	}
 }

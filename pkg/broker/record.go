@@ -23,6 +23,9 @@ type Record struct {
 	Key     []byte
 	Value   []byte
 	Headers []Header
+	// Defect says what the record does not hold because it is over a limit, or that
+	// it cannot be read; nil for a whole record.
+	Defect *Defect
 
 	// Control marks the end of a transaction, which is not a record of a
 	// producer's and has neither key nor value. Only Scan shows these.

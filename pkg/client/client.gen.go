@@ -330,6 +330,7 @@ const (
 	MessagePayloadOmittedPointer     MessagePayloadOmitted = "pointer"
 	MessagePayloadOmittedTooDeep     MessagePayloadOmitted = "too_deep"
 	MessagePayloadOmittedTooLarge    MessagePayloadOmitted = "too_large"
+	MessagePayloadOmittedUnreadable  MessagePayloadOmitted = "unreadable"
 )
 
 // Valid indicates whether the value is a known member of the MessagePayloadOmitted enum.
@@ -350,6 +351,8 @@ func (e MessagePayloadOmitted) Valid() bool {
 	case MessagePayloadOmittedTooDeep:
 		return true
 	case MessagePayloadOmittedTooLarge:
+		return true
+	case MessagePayloadOmittedUnreadable:
 		return true
 	default:
 		return false
@@ -414,6 +417,7 @@ const (
 	MessageDetailPayloadOmittedPointer     MessageDetailPayloadOmitted = "pointer"
 	MessageDetailPayloadOmittedTooDeep     MessageDetailPayloadOmitted = "too_deep"
 	MessageDetailPayloadOmittedTooLarge    MessageDetailPayloadOmitted = "too_large"
+	MessageDetailPayloadOmittedUnreadable  MessageDetailPayloadOmitted = "unreadable"
 )
 
 // Valid indicates whether the value is a known member of the MessageDetailPayloadOmitted enum.
@@ -434,6 +438,8 @@ func (e MessageDetailPayloadOmitted) Valid() bool {
 	case MessageDetailPayloadOmittedTooDeep:
 		return true
 	case MessageDetailPayloadOmittedTooLarge:
+		return true
+	case MessageDetailPayloadOmittedUnreadable:
 		return true
 	default:
 		return false
@@ -1499,10 +1505,16 @@ type Message struct {
 	Id             openapi_types.UUID     `json:"id"`
 
 	// Key Bytes, as text where they are UTF-8.
-	Key                   *Bytes     `json:"key"`
+	Key *Bytes `json:"key"`
+
+	// LastOffset The last offset that this message stands for, dlq_offset being the first; set with payload_omitted unreadable.
+	LastOffset            *int64     `json:"last_offset"`
 	LastPublishError      *string    `json:"last_publish_error"`
 	LastPublishErrorClass *string    `json:"last_publish_error_class"`
 	LastRetryAt           *time.Time `json:"last_retry_at"`
+
+	// LimitExceeded The limit of ingest that the record is over: max_record_bytes, max_headers or max_header_bytes.
+	LimitExceeded *string `json:"limit_exceeded"`
 
 	// Masked What is not shown as it is.
 	Masked            []string                 `json:"masked"`
@@ -1540,7 +1552,10 @@ type Message struct {
 	Undeclared bool `json:"undeclared"`
 
 	// UndeclaredReason Why it is undeclared.
-	UndeclaredReason *string   `json:"undeclared_reason"`
+	UndeclaredReason *string `json:"undeclared_reason"`
+
+	// UnreadableReason Why the offsets that this message stands for cannot be read; set with payload_omitted unreadable.
+	UnreadableReason *string   `json:"unreadable_reason"`
 	UpdatedAt        time.Time `json:"updated_at"`
 }
 
@@ -1592,10 +1607,16 @@ type MessageDetail struct {
 	Id openapi_types.UUID `json:"id"`
 
 	// Key Bytes, as text where they are UTF-8.
-	Key                   *Bytes     `json:"key"`
+	Key *Bytes `json:"key"`
+
+	// LastOffset The last offset that this message stands for, dlq_offset being the first; set with payload_omitted unreadable.
+	LastOffset            *int64     `json:"last_offset"`
 	LastPublishError      *string    `json:"last_publish_error"`
 	LastPublishErrorClass *string    `json:"last_publish_error_class"`
 	LastRetryAt           *time.Time `json:"last_retry_at"`
+
+	// LimitExceeded The limit of ingest that the record is over: max_record_bytes, max_headers or max_header_bytes.
+	LimitExceeded *string `json:"limit_exceeded"`
 
 	// Masked What is not shown as it is.
 	Masked            []string                       `json:"masked"`
@@ -1633,7 +1654,10 @@ type MessageDetail struct {
 	Undeclared bool `json:"undeclared"`
 
 	// UndeclaredReason Why it is undeclared.
-	UndeclaredReason *string   `json:"undeclared_reason"`
+	UndeclaredReason *string `json:"undeclared_reason"`
+
+	// UnreadableReason Why the offsets that this message stands for cannot be read; set with payload_omitted unreadable.
+	UnreadableReason *string   `json:"unreadable_reason"`
 	UpdatedAt        time.Time `json:"updated_at"`
 }
 

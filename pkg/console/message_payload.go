@@ -40,7 +40,8 @@ var omitted = map[string]string{
 	"not_json":   "It is not JSON.",
 	"too_deep":   "It is JSON that nests more than 200 levels, too deep for a tree.",
 	"too_large":  "It is larger than 1 MiB: its beginning is shown here, a download has all.",
-	"over_limit": "It was too large to be stored. The dead-letter topic may still have it; it is fetched when you ask for it.",
+	"over_limit": "The record was too large to be stored as a whole. The dead-letter topic may still have it; it is fetched when you ask for it.",
+	"unreadable": "The dead-letter topic holds something here that cannot be read, so there is nothing to show or to send. The error says why.",
 	"pointer":    "The dead letter only says where its record is. The original topic may still have it; it is fetched when you ask for it.",
 }
 
@@ -56,6 +57,10 @@ func (c *Console) viewPayload(r *http.Request, at place, m *message) payloadView
 	}
 	if reason := omitted[m.PayloadOmitted]; reason != "" {
 		v.Notes = append(v.Notes, reason)
+	}
+	if m.PayloadOmitted == "unreadable" {
+		v.Why = "there is nothing to download"
+		return v
 	}
 	if v.None = m.hasPayload() == nil && m.PayloadOmitted == "" && m.PayloadSize == nil; v.None {
 		return v

@@ -32,7 +32,7 @@ func (e *Edit) Apply(r Record) Record {
 		return r
 	}
 	if e.SetValue {
-		r.Value, r.Size, r.State, r.SHA256 = e.Value, int64(len(e.Value)), ValueStored, nil
+		r.Value, r.Size, r.State, r.SHA256, r.Limit = e.Value, int64(len(e.Value)), ValueStored, nil, ""
 	}
 	if e.SetKey {
 		r.Key = e.Key

@@ -83,6 +83,14 @@ type Record struct {
 	Size int64
 	// SHA256 of the value, set for ValueOverLimit only.
 	SHA256 []byte
+	// Limit is the limit of ingest that the record is over, as the configuration names
+	// it; set for ValueOverLimit only, and "" where it was not noted. Over a limit of
+	// headers there are the first of them, and Value is set when it is within its own.
+	Limit string
+	// Unreadable is why the record cannot be read, and LastOffset the last offset of
+	// the log that this message stands for; set for ValueUnreadable only.
+	Unreadable string
+	LastOffset int64
 	// HeadersOmitted: there are more headers than the reader asked for. Headers holds
 	// the first ones, or is nil where the reader wants all or none.
 	HeadersOmitted bool
@@ -96,14 +104,26 @@ const (
 	ValueStored ValueState = iota
 	// ValueNotLoaded: the store has the bytes, but the reader asked for fewer.
 	ValueNotLoaded
-	// ValueOverLimit: the value was too large to store; the dead-letter topic
-	// has it for as long as it keeps it.
+	// ValueOverLimit: the record was too large to store as a whole; the dead-letter
+	// topic has it for as long as it keeps it.
 	ValueOverLimit
 	// ValueFromPayload: a row put in by SQL; Value is its payload as text.
 	ValueFromPayload
 	// ValueMissing: a row put in by SQL without a payload. Never a tombstone.
 	ValueMissing
+	// ValueUnreadable: the message stands for offsets of the dead-letter topic that
+	// cannot be read. There is nothing to send.
+	ValueUnreadable
 )
+
+// KeepsHeaders reports whether Headers are all that the record has, as far as they
+// were asked for. Those of a record over a limit may be the first ones only.
+func (r *Record) KeepsHeaders() bool {
+	return r.State != ValueOverLimit || r.Limit == "" || r.Limit == LimitRecordBytes
+}
+
+// LimitRecordBytes is the Limit of a record whose key and value are too large.
+const LimitRecordBytes = "max_record_bytes"
 
 // Source is the position of the dead letter itself. The zero value means that
 // the row was put in by SQL and never was a record.

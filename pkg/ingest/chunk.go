@@ -12,7 +12,8 @@ type chunk struct {
 	from, to int64
 	records  []broker.Record
 	bytes    int64
-	room     int64 // of the budget, given back when the chunk is stored
+	room     int64  // of the budget, given back when the chunk is stored
+	done     func() // called when the chunk is stored; may be nil
 }
 
 // A batch is at most so large, and so is a chunk. The knee of inserts a second
@@ -51,7 +52,7 @@ func (c chunk) split(rows int) (first chunk, rest *chunk) {
 	middle, left := c.records[rows].Offset, c
 	first, left.from = c, middle
 	first.to, first.records, left.records = middle, c.records[:rows], c.records[rows:]
-	first.bytes = 0
+	first.bytes, first.done = 0, nil
 	for n := range first.records {
 		first.bytes += recordBytes(&first.records[n])
 	}

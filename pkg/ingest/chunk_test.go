@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"testing"
 
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
@@ -198,19 +199,35 @@ func TestMessageKeepsEveryByte(t *testing.T) {
 // same also tells null from empty.
 func same(a, b []byte) bool { return bytes.Equal(a, b) && (a == nil) == (b == nil) }
 
-func TestAValueOverTheLimitKeepsSizeAndDigestOnly(t *testing.T) {
+func TestMessageOfARecordOverALimit(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(c *Config) { c.MaxRecordBytes = 3 })
+	w := newWorld(t)
 	p := &partition{TopicPartition: part("a.dlq.v1", 0)}
-	m := w.i.message(w.i.decoder.Load(), p, &broker.Record{Value: []byte("1234"), Key: []byte("key"), Headers: []broker.Header{{Key: "h", Value: []byte("12345")}}})
-	if m.Record.State != entity.ValueOverLimit || m.Record.Value != nil || m.Record.Size != 4 || len(m.Record.SHA256) != 32 {
-		t.Errorf("record = %+v, want state over limit, no value, size 4 and a digest", m.Record)
+	m := w.i.message(w.i.decoder.Load(), p, &broker.Record{
+		Key: []byte("key"), Headers: []broker.Header{{Key: "h", Value: []byte("12345")}},
+		Defect: &broker.Defect{Limit: broker.LimitRecordBytes, Size: 4, SHA256: sha256.Sum256([]byte("1234")), ValueOmitted: true},
+	})
+	if r := m.Record; r.State != entity.ValueOverLimit || r.Value != nil || r.Size != 4 || len(r.SHA256) != 32 || r.Limit != "max_record_bytes" {
+		t.Errorf("record = %+v, want state over limit, no value, size 4 and a digest", r)
 	}
-	if len(m.Record.Headers) != 1 || string(m.Record.Key) != "key" {
+	if len(m.Record.Headers) != 1 || string(m.Record.Key) != "key" || !m.Record.KeepsHeaders() {
 		t.Errorf("headers, key = %v, %q; want them kept", m.Record.Headers, m.Record.Key)
 	}
-	m = w.i.message(w.i.decoder.Load(), p, &broker.Record{Value: []byte("123")})
-	if m.Record.State != entity.ValueStored || string(m.Record.Value) != "123" {
-		t.Errorf("record at the limit = %+v, want it stored", m.Record)
+	m = w.i.message(w.i.decoder.Load(), p, &broker.Record{Value: []byte("123"), Defect: &broker.Defect{Limit: broker.LimitHeaders, Size: 3}})
+	if r := m.Record; r.State != entity.ValueOverLimit || string(r.Value) != "123" || r.Limit != "max_headers" || r.KeepsHeaders() {
+		t.Errorf("record with too many headers = %+v, want its value and the limit", r)
+	}
+}
+
+func TestMessageOfOffsetsThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := &partition{TopicPartition: part("a.dlq.v1", 0)}
+	m := w.i.message(w.i.decoder.Load(), p, &broker.Record{Offset: 3, Defect: &broker.Defect{Reason: "unknown codec 7", Last: 9}})
+	if r := m.Record; r.State != entity.ValueUnreadable || r.Unreadable != "unknown codec 7" || r.LastOffset != 9 {
+		t.Errorf("record = %+v, want it unreadable up to offset 9", r)
+	}
+	if want := "offsets 3 to 9 cannot be read: unknown codec 7"; m.ErrorMessage != want || m.Source.Offset != 3 {
+		t.Errorf("message at %d = %q, want %q at 3", m.Source.Offset, m.ErrorMessage, want)
 	}
 }

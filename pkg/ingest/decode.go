@@ -1,7 +1,7 @@
 package ingest
 
 import (
-	"crypto/sha256"
+	"fmt"
 
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
@@ -43,8 +43,11 @@ func (i *Ingester) batch(chunks []chunk) (repository.Batch, map[topicGroup]entit
 // message is the dead letter of a record. Whatever the record holds, there is
 // one: what cannot be read is kept as it is.
 func (i *Ingester) message(decoder *deadletter.Decoder, p *partition, r *broker.Record) entity.Message {
-	record := i.record(r)
+	record := record(r)
 	reading := decoder.Decode(p.Topic, record, r.Time, i.exists)
+	if record.State == entity.ValueUnreadable {
+		reading.ErrorMessage = unreadable(r)
+	}
 	m := entity.NewMessage(reading.OriginalTopic, reading.ErrorMessage, r.Time)
 	m.MaxRetries = i.cfg.MaxRetries
 	m.Record = record
@@ -60,7 +63,15 @@ func (i *Ingester) message(decoder *deadletter.Decoder, p *partition, r *broker.
 	return m
 }
 
-func (i *Ingester) record(r *broker.Record) entity.Record {
+// unreadable is the error message of a placeholder.
+func unreadable(r *broker.Record) string {
+	if r.Defect.Last == r.Offset {
+		return fmt.Sprintf("offset %d cannot be read: %s", r.Offset, r.Defect.Reason)
+	}
+	return fmt.Sprintf("offsets %d to %d cannot be read: %s", r.Offset, r.Defect.Last, r.Defect.Reason)
+}
+
+func record(r *broker.Record) entity.Record {
 	out := entity.Record{Key: r.Key, Value: r.Value, Size: int64(len(r.Value))}
 	if len(r.Headers) > 0 {
 		out.Headers = make([]entity.Header, len(r.Headers))
@@ -68,9 +79,13 @@ func (i *Ingester) record(r *broker.Record) entity.Record {
 			out.Headers[n] = entity.Header(h)
 		}
 	}
-	if out.Size > i.cfg.MaxRecordBytes {
-		sum := sha256.Sum256(r.Value)
-		out.State, out.SHA256, out.Value = entity.ValueOverLimit, sum[:], nil
+	d := r.Defect
+	switch {
+	case d == nil:
+	case d.Reason != "":
+		out.State, out.Unreadable, out.LastOffset = entity.ValueUnreadable, d.Reason, d.Last
+	default:
+		out.State, out.Limit, out.Size, out.SHA256 = entity.ValueOverLimit, d.Limit, d.Size, d.SHA256[:]
 	}
 	return out
 }

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -49,6 +50,9 @@ type fakeLog struct {
 	next    int64
 	leader  int32
 	err     error
+
+	damage *broker.Record // a placeholder of what cannot be read at its offset
+	tries  int            // fetches that found the damage
 }
 
 func newFakeCluster() *fakeCluster {
@@ -200,6 +204,12 @@ func (c *fakeCluster) answer(req broker.FetchRequest) (res broker.FetchResponse,
 			got.Err = log.err
 		case p.Offset < log.start || p.Offset > log.next:
 			got.Err = broker.ErrOutOfRange
+		case log.damage != nil && p.Offset == log.damage.Offset && !p.GiveUp:
+			log.tries++
+			got.Err, got.HighWatermark = broker.ErrCorrupt, log.next
+		case log.damage != nil && p.Offset == log.damage.Offset:
+			log.tries++
+			got.Records, got.Next, got.HighWatermark, some = []broker.Record{*log.damage}, log.damage.Defect.Last+1, log.next, true
 		default:
 			got.HighWatermark, got.LogStart = log.next, log.start
 			for _, r := range log.records {
@@ -210,9 +220,13 @@ func (c *fakeCluster) answer(req broker.FetchRequest) (res broker.FetchResponse,
 				if left <= 0 || size > left && some {
 					break
 				}
+				if size > max(int64(req.MaxBytes), req.MaxBatchBytes) {
+					got.Heavy, some = int(size), true
+					break
+				}
 				left -= size
 				c.sent += size
-				got.Records = append(got.Records, r)
+				got.Records = append(got.Records, limited(r, req.Limits))
 				got.Next, some = r.Offset+1, true
 			}
 			if left > 0 && got.Next < log.next && (len(log.records) == 0 || log.records[len(log.records)-1].Offset < got.Next) {
@@ -220,9 +234,31 @@ func (c *fakeCluster) answer(req broker.FetchRequest) (res broker.FetchResponse,
 			}
 		}
 		some = some || got.Err != nil
+		if req.Stream && len(got.Records) > 0 {
+			read := got
+			got.Portions, got.Records, got.Next = onePortion(read), nil, p.Offset
+		}
 		res.Partitions = append(res.Partitions, got)
 	}
 	return res, some
+}
+
+// onePortion is an answer that is read at once.
+type onePortion broker.FetchedPartition
+
+func (p onePortion) Read(*broker.Room, int64) (broker.FetchedPartition, bool, error) {
+	return broker.FetchedPartition(p), true, nil
+}
+
+// limited is a record as it is read under limits.
+func limited(r broker.Record, l broker.Limits) broker.Record {
+	if int64(len(r.Key)+len(r.Value)) > l.RecordBytes {
+		r.Defect = &broker.Defect{
+			Limit: broker.LimitRecordBytes, Size: int64(len(r.Value)), SHA256: sha256.Sum256(r.Value), ValueOmitted: true, Last: r.Offset,
+		}
+		r.Value = nil
+	}
+	return r
 }
 
 func (c *fakeCluster) fetched() int {

@@ -16,7 +16,7 @@ import (
 const (
 	fetchWait      = 500 * time.Millisecond // while things happen
 	idleWait       = 5 * time.Second        // when nothing has for a while
-	fetchBytes     = 4 << 20                // of one answer; a larger record comes alone
+	fetchBytes     = 4 << 20                // of one answer
 	idleShare      = 64                     // of the buffer, for an answer that may be long in coming
 	partitionBytes = 1 << 20
 )
@@ -31,16 +31,17 @@ type fetcher struct {
 	inbox      chan *partition // has room for all
 	partitions []*partition
 	turn       int
-	asked      []*partition // of the request under way, in its order
-	gone       map[*partition]bool
-	expected   int64 // bytes of the next answer, by what came before
-	quiet      int   // answers in a row that brought nothing and lost nobody
+	asked      []*partition        // of the request under way, in its order
+	gone       map[*partition]bool // to be given back
+	away       map[*partition]bool // given to an unpacker
+	starved    bool                // the last answer was cut short for want of memory
+	quiet      int                 // answers in a row that brought nothing and lost nobody
 
 	interrupt atomic.Pointer[context.CancelFunc] // ends a long wait; nil while there is none
 }
 
 func newFetcher(r *reader, leader int32) *fetcher {
-	return &fetcher{r: r, i: r.i, leader: leader, loop: fetchLoop(leader), inbox: make(chan *partition, r.total), gone: map[*partition]bool{}}
+	return &fetcher{r: r, i: r.i, leader: leader, loop: fetchLoop(leader), inbox: make(chan *partition, r.total), gone: map[*partition]bool{}, away: map[*partition]bool{}}
 }
 
 // run reads until ctx ends. A failure gives partitions back to the reader; it
@@ -96,43 +97,60 @@ func (f *fetcher) take(p *partition) {
 
 // giveBack returns the partitions that this fetcher is not to read any more.
 func (f *fetcher) giveBack() {
-	if len(f.gone) == 0 {
+	if len(f.gone)+len(f.away) == 0 {
 		return
 	}
 	var kept []*partition
 	for _, p := range f.partitions {
-		if f.gone[p] {
+		switch {
+		case f.away[p]:
+		case f.gone[p]:
 			f.r.returned <- p
-		} else {
+		default:
 			kept = append(kept, p)
 		}
 	}
 	f.partitions = kept
 	clear(f.gone)
+	clear(f.away)
 }
 
-// round is one request. Room for its answer is taken before it is sent, which
-// is what bounds memory: while the writers are behind, nothing is fetched.
+// unit is how much one answer brings, and one portion of a large batch takes.
+func (c Config) unit() int64 { return min(fetchBytes, c.BufferBytes/4) }
+
+// round is one request. Memory for its answer is reserved before it is sent, half
+// as much again for what decoding takes, and more of it only if it is free. So while
+// the writers are behind, nothing is fetched.
 func (f *fetcher) round(ctx context.Context) {
-	limit := min(int64(fetchBytes), f.i.cfg.BufferBytes)
+	limit := f.i.cfg.unit()
 	if f.quiet > 0 {
 		// Other leaders' records need the room meanwhile. What comes after the
 		// first is asked for in full.
 		limit = min(limit, f.i.cfg.BufferBytes/idleShare)
+	}
+	room := limit + limit/2
+	if f.starved {
+		room = 2 * limit
 	}
 	req := f.request(time.Now(), limit)
 	if len(req.Partitions) == 0 {
 		wait(ctx, fetchWait) // all of them rest
 		return
 	}
-	room := min(max(limit, f.expected), f.i.cfg.BufferBytes)
 	f.i.watchdog.rest(f.loop)
 	if f.r.budget.Acquire(ctx, room) != nil {
 		return // ctx ended
 	}
 	f.i.watchdog.turn(f.loop)
-	left, throttle := f.fetch(ctx, req, room)
-	f.r.budget.Release(left)
+	req.Room = &broker.Room{Free: room - limit, Done: ctx.Done(), More: func(bytes int64) bool {
+		if !f.r.budget.TryAcquire(bytes) {
+			return false
+		}
+		room += bytes
+		return true
+	}}
+	throttle := f.fetch(ctx, req, &room)
+	f.r.budget.Release(room)
 	f.i.watchdog.rest(f.loop)
 	wait(ctx, throttle)
 }
@@ -143,6 +161,7 @@ func (f *fetcher) round(ctx context.Context) {
 func (f *fetcher) request(now time.Time, limit int64) broker.FetchRequest {
 	req := broker.FetchRequest{
 		Leader: f.leader, MaxWait: idleWait, MaxBytes: int32(limit), ReadCommitted: true,
+		MaxBatchBytes: limit, Limits: f.i.cfg.limits(),
 		Partitions: make([]broker.FetchPartition, 0, len(f.partitions)),
 	}
 	if f.quiet < 4 {
@@ -158,34 +177,40 @@ func (f *fetcher) request(now time.Time, limit int64) broker.FetchRequest {
 		}
 		f.asked = append(f.asked, p)
 		req.Partitions = append(req.Partitions, broker.FetchPartition{
-			TopicPartition: p.TopicPartition, Offset: p.next, MaxBytes: partitionBytes,
+			TopicPartition: p.TopicPartition, Offset: p.next, MaxBytes: partitionBytes, GiveUp: p.givenUp(),
 		})
 	}
 	return req
 }
 
-// fetch sends one request and hands what it brings to the writers. It returns
-// how much of room is free again at once, and how long the broker wants peace.
-func (f *fetcher) fetch(ctx context.Context, req broker.FetchRequest, room int64) (left int64, throttle time.Duration) {
+// fetch sends one request and hands what it brings to the writers. It takes what
+// they hold out of room, and returns how long the broker wants to be left alone.
+func (f *fetcher) fetch(ctx context.Context, req broker.FetchRequest, room *int64) (throttle time.Duration) {
 	res, err := f.ask(ctx, req)
 	if errors.Is(err, errInterrupted) {
-		return room, 0
+		return 0
 	}
+	hurried := f.quiet > 0
 	f.quiet++
 	if err == nil {
 		// An answer that began before a topic was made again must not be taken for
 		// the new topic's records, nor the other way round; fetches go by name.
-		err = f.sameLives(ctx, res)
+		var others []*partition
+		if others, err = f.r.sameLives(ctx, f.asked, res); err == nil {
+			f.leave(others...)
+		}
 	}
 	if err != nil {
 		f.quiet = 0
 		if ctx.Err() == nil {
 			f.lose(ctx, err, f.asked...)
 		}
-		return room, 0
+		return 0
 	}
 	f.i.watchdog.rest(f.loop) // what follows may wait for the writers
-	room = f.widen(res, room)
+	if f.starved = res.Starved; f.starved {
+		f.quiet = 0
+	}
 	var lost []*partition
 	var reason error
 	for n, got := range res.Partitions {
@@ -193,11 +218,11 @@ func (f *fetcher) fetch(ctx context.Context, req broker.FetchRequest, room int64
 		if f.gone[p] {
 			continue
 		}
-		if got.Next > p.next || got.Err != nil {
+		if got.Next > p.next || got.Err != nil || got.Heavy > 0 {
 			f.quiet = 0
 		}
 		if got.Next > p.next {
-			room -= f.hand(ctx, p, got, room)
+			*room -= f.r.hand(ctx, p, got, *room, nil)
 		}
 		if got.HighWatermark >= 0 {
 			f.i.metrics.showLag(p, got.HighWatermark-got.Next)
@@ -207,12 +232,23 @@ func (f *fetcher) fetch(ctx context.Context, req broker.FetchRequest, room int64
 			lost, reason = append(lost, p), got.Err
 		case got.Err != nil:
 			f.unreadable(p, got.Err)
+		case got.Heavy > 0 && !hurried: // else it is asked for in full first
+			f.unpack(ctx, p, int64(got.Heavy))
 		case got.HighWatermark >= 0:
 			f.r.answered(p)
 		}
 	}
 	f.lose(ctx, reason, lost...)
-	return room, res.Throttle
+	return res.Throttle
+}
+
+// unpack leaves a partition to an unpacker, which gives it back to the reader.
+func (f *fetcher) unpack(ctx context.Context, p *partition, size int64) {
+	f.away[p] = true
+	f.r.unpacking.Go(func() error {
+		(&unpacker{r: f.r, leader: f.leader, p: p, size: size}).run(ctx)
+		return nil
+	})
 }
 
 // errInterrupted says that there is something new to ask for.
@@ -252,89 +288,15 @@ func (f *fetcher) leave(partitions ...*partition) {
 	}
 }
 
-// widen takes more of the budget for an answer that turned out larger than its
-// room, as far as there is more: large records come whole, and compressed ones
-// grow. It does not wait, for nobody could store what it waits for; but the next
-// answer is expected to be as large, and its room is waited for.
-func (f *fetcher) widen(res broker.FetchResponse, room int64) int64 {
-	var need int64
-	for _, got := range res.Partitions {
-		for n := range got.Records {
-			need += recordBytes(&got.Records[n])
-		}
-	}
-	f.expected = max(need, f.expected/2)
-	for extra := min(need, f.i.cfg.BufferBytes) - room; extra > 0; extra /= 2 {
-		if f.r.budget.TryAcquire(extra) {
-			return room + extra
-		}
-	}
-	return room
-}
-
-// hand cuts what came for p into chunks and passes them on. It returns the room
-// that they take until they are stored.
-func (f *fetcher) hand(ctx context.Context, p *partition, got broker.FetchedPartition, room int64) (taken int64) {
-	for _, c := range cut(p, got) {
-		c.room = min(c.bytes, room-taken)
-		p.waiting.Add(1)
-		select {
-		case p.writer.chunks <- c:
-			taken += c.room
-			p.next = c.to
-		case <-ctx.Done():
-			p.waiting.Add(-1)
-			return taken
-		}
-	}
-	return taken
-}
-
 // moved reports whether another look at who leads a partition may mend err.
 func moved(err error) bool {
 	return errors.Is(err, broker.ErrNotLeader) || errors.Is(err, broker.ErrNoLeader) || errors.Is(err, broker.ErrUnavailable)
 }
 
-// unreadable handles an error of p alone: a topic that is going, a right that is
-// missing, a batch that is damaged. Its neighbours are read on, and it is asked
-// again in a while; nothing of it is skipped. Where the log does not hold the
-// position any more, the position is looked up again.
+// unreadable handles an error of p alone.
 func (f *fetcher) unreadable(p *partition, err error) {
 	f.r.unreadable(p, err)
-	if errors.Is(err, broker.ErrOutOfRange) {
-		p.rest(reopenRest)
-		p.reopen()
+	if !p.opened {
 		f.leave(p)
 	}
-}
-
-// sameLives asks for the ids of the topics that brought something. Partitions of
-// a topic that is another one now leave, and what came for them is dropped.
-func (f *fetcher) sameLives(ctx context.Context, res broker.FetchResponse) error {
-	var parts []broker.TopicPartition
-	for n, got := range res.Partitions {
-		if p := f.asked[n]; got.Next > p.next && p.topicID != "" {
-			parts = append(parts, p.TopicPartition)
-		}
-	}
-	if len(parts) == 0 {
-		return nil
-	}
-	topics, err := f.i.cluster.Topics(ctx, topicNames(parts)...)
-	if err != nil {
-		return fmt.Errorf("ask for topic ids: %w", err)
-	}
-	ids := make(map[string]string, len(topics))
-	for _, t := range topics {
-		ids[t.Name] = t.ID
-	}
-	for _, p := range f.asked {
-		if id, ok := ids[p.Topic]; ok && p.topicID != "" && id != p.topicID {
-			p.rest(reopenRest)
-			p.reopen()
-			f.leave(p)
-			f.i.log.Warn("a topic was deleted and perhaps made again", zapPartition(p)...)
-		}
-	}
-	return nil
 }

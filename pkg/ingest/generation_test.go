@@ -200,6 +200,23 @@ func TestGeneration(t *testing.T) {
 			w.wantOffsets("a.dlq.v1", 1, 0, 0, 3)
 			_ = stop()
 		},
+		"ADamagedBatchIsFetchedAgainAndGivenUp": func(w *world) {
+			w.cluster.set(func() {
+				w.cluster.log(a).damage = &broker.Record{Defect: &broker.Defect{Reason: "the checksum does not match", Last: 1}}
+				w.cluster.log(a).next = 2
+			})
+			w.cluster.produce(a, numbered(3)...)
+			_, stop := w.start(a)
+			pass(5 * time.Second)
+			_ = stop()
+			got := w.messages("a.dlq.v1")
+			if len(got) != 4 || got[0].Record.State != entity.ValueUnreadable || got[0].Record.LastOffset != 1 || got[1].Source.Offset != 2 {
+				w.t.Errorf("messages = %d, the first %+v; want a placeholder for 0 to 1, and three", len(got), got[0].Record)
+			}
+			if tries := w.cluster.log(a).tries; tries != 3 {
+				w.t.Errorf("fetches of the damaged batch = %d, want 3", tries)
+			}
+		},
 		"APartitionWithoutALeaderDoesNotStopItsNeighbours": func(w *world) {
 			w.cluster.set(func() { w.cluster.log(a).leader = -1 })
 			w.cluster.produce(a, numbered(3)...)

@@ -33,9 +33,18 @@ import (
 type Config struct {
 	// MaxRetries is what a new message gets as its attempt limit.
 	MaxRetries int `mapstructure:"max_retries"`
-	// MaxRecordBytes is the largest value that is stored. Of a larger one the
-	// position, the headers and the SHA-256 are.
+	// MaxRecordBytes is the largest key and value, together, that are stored. Of a
+	// larger one the position, the headers and the SHA-256 are.
 	MaxRecordBytes int64 `mapstructure:"max_record_bytes"`
+	// MaxHeaders is the largest number of headers that a record may have. Of one with
+	// more the first are stored, and the SHA-256.
+	MaxHeaders int `mapstructure:"max_headers"`
+	// MaxHeaderBytes is how long the names and values of a record's headers may be
+	// together. Of one with more the first headers are stored, and the SHA-256.
+	MaxHeaderBytes int64 `mapstructure:"max_header_bytes"`
+	// MaxBatchBytes is what a batch may inflate to. What comes after cannot be read.
+	// It bounds the work on a batch; memory does not depend on it.
+	MaxBatchBytes int64 `mapstructure:"max_batch_bytes"`
 	// PayloadMaxBytes is the largest value that is also kept as JSON for SQL.
 	PayloadMaxBytes int64 `mapstructure:"payload_max_bytes"`
 	// DiscoveryInterval is how often the cluster is asked for its topics. A new
@@ -54,9 +63,13 @@ type Config struct {
 
 // DefaultConfig returns what serves most clusters.
 func DefaultConfig() Config {
+	limits := broker.DefaultLimits()
 	return Config{
 		MaxRetries:        entity.DefaultMaxRetries,
-		MaxRecordBytes:    64 << 20,
+		MaxRecordBytes:    limits.RecordBytes,
+		MaxHeaders:        limits.Headers,
+		MaxHeaderBytes:    limits.HeaderBytes,
+		MaxBatchBytes:     limits.BatchBytes,
 		PayloadMaxBytes:   64 << 10,
 		DiscoveryInterval: 5 * time.Second,
 		SessionTimeout:    15 * time.Second,
@@ -76,6 +89,9 @@ func (c Config) Validate() error {
 	}
 	wrong(c.MaxRetries < 0 || c.MaxRetries > 1000, "max_retries", "must be 0 to 1000")
 	wrong(c.MaxRecordBytes < 1 || c.MaxRecordBytes > 512<<20, "max_record_bytes", "must be 1 to 512MiB")
+	wrong(c.MaxHeaders < 1 || c.MaxHeaders > 1_000_000, "max_headers", "must be 1 to 1000000")
+	wrong(c.MaxHeaderBytes < 1 || c.MaxHeaderBytes > 64<<20, "max_header_bytes", "must be 1 to 64MiB")
+	wrong(c.MaxBatchBytes < 1<<20, "max_batch_bytes", "must be at least 1MiB")
 	wrong(c.PayloadMaxBytes < 0 || c.PayloadMaxBytes > 1<<20, "payload_max_bytes", "must be 0 to 1MiB")
 	wrong(c.DiscoveryInterval < 100*time.Millisecond || c.DiscoveryInterval > 10*time.Second,
 		"discovery_interval", "must be 100ms to 10s, so that a new topic is read within 30s")
@@ -84,6 +100,15 @@ func (c Config) Validate() error {
 	wrong(c.ReturnWindow < 0 || c.ReturnWindow > 30*24*time.Hour, "return_window", "must be 0s to 720h")
 	wrong(c.Writers < 1 || c.Writers > 16, "writers", "must be 1 to 16")
 	return errors.Join(errs...)
+}
+
+func (c Config) limits() broker.Limits {
+	return broker.Limits{RecordBytes: c.MaxRecordBytes, Headers: c.MaxHeaders, HeaderBytes: c.MaxHeaderBytes, BatchBytes: c.MaxBatchBytes}
+}
+
+// largest is the memory that a single record within the limits may take.
+func (c Config) largest() int64 {
+	return c.MaxRecordBytes + c.MaxHeaderBytes + 3*headerCost*int64(c.MaxHeaders) + 1<<20
 }
 
 // Cluster is what ingest needs of Kafka.

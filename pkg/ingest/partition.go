@@ -30,6 +30,11 @@ type partition struct {
 	failures  int // in a row, of whoever should have answered for it
 	restUntil time.Time
 
+	damage struct { // the last batch that could not be read
+		at    int64
+		times int // that it was fetched
+	}
+
 	waiting atomic.Int64 // chunks that are handed on and not stored yet
 
 	lag lag
@@ -51,3 +56,18 @@ func (p *partition) rest(d time.Duration) { p.restUntil = time.Now().Add(d) }
 
 // reopen has the partition's life and position looked up again.
 func (p *partition) reopen() { p.opened = false }
+
+// damageTries is how often a damaged batch is fetched before it is given up: the
+// damage may be the network's.
+const damageTries = 3
+
+// damaged says how often the batch at the position was fetched and found damaged.
+func (p *partition) damaged() int {
+	if p.damage.at != p.next {
+		return 0
+	}
+	return p.damage.times
+}
+
+// givenUp reports whether what is damaged at the position is to be passed over.
+func (p *partition) givenUp() bool { return p.damaged() >= damageTries-1 }

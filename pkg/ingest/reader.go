@@ -2,6 +2,8 @@ package ingest
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -28,12 +30,21 @@ type reader struct {
 	returned chan *partition // from fetchers; has room for all
 	fetchers map[int32]*fetcher
 	failing  atomic.Int64 // partitions whose last answer was a failure
+
+	unpacking *errgroup.Group
+	unpackers *semaphore.Weighted // held by each that is at work
+	large     *semaphore.Weighted // held for a record, or an answer, that the budget has no room for
 }
+
+// maxUnpackers is how many large batches are decoded at the same time. Each takes
+// up to 25 MB beside the budget.
+const maxUnpackers = 2
 
 func newReader(i *Ingester, total int, budget *semaphore.Weighted, commits *committer) *reader {
 	return &reader{
 		i: i, budget: budget, commits: commits, total: total,
 		returned: make(chan *partition, total), fetchers: map[int32]*fetcher{},
+		unpackers: semaphore.NewWeighted(maxUnpackers), large: semaphore.NewWeighted(1),
 	}
 }
 
@@ -41,6 +52,7 @@ func newReader(i *Ingester, total int, budget *semaphore.Weighted, commits *comm
 // turns out to own one.
 func (r *reader) run(ctx context.Context, partitions []*partition) error {
 	g, ctx := errgroup.WithContext(ctx)
+	r.unpacking = g
 	g.Go(func() error { return r.deal(ctx, g, partitions) })
 	return g.Wait()
 }
@@ -168,13 +180,93 @@ func (r *reader) answered(p *partition) {
 	}
 }
 
-// unreadable notes an error that is p's own, which says nothing of Kafka as a
-// whole.
+// damageRest is how long a damaged batch is left alone before it is fetched again.
+const damageRest = 250 * time.Millisecond
+
+// unreadable notes an error of p alone, which says nothing of Kafka as a whole: a
+// topic that is going, a right that is missing, a batch that is damaged. It is asked
+// for again in a while. Where the log does not hold the position any more, the
+// position is looked up again.
 func (r *reader) unreadable(p *partition, err error) {
 	p.rest(partitionRest)
+	switch {
+	case errors.Is(err, broker.ErrCorrupt):
+		p.damage.times, p.damage.at = p.damaged()+1, p.next
+		if p.damage.times < damageTries {
+			p.rest(damageRest)
+		}
+	case errors.Is(err, broker.ErrOutOfRange):
+		p.rest(reopenRest)
+		p.reopen()
+	}
 	r.i.metrics.of(r.i.metrics.partitionErrors, p.Topic).Inc()
 	r.i.log.Warn("a partition cannot be read", zap.String("topic", p.Topic), zap.Int32("partition", p.Partition),
 		zap.Int64("offset", p.next), zap.Error(err))
+}
+
+// sameLives asks for the ids of the topics that brought something, and returns those
+// of the partitions asked for whose topic is another one now. They are to be opened
+// again, and what came for them is not theirs.
+func (r *reader) sameLives(ctx context.Context, asked []*partition, res broker.FetchResponse) (others []*partition, err error) {
+	var parts []broker.TopicPartition
+	for n, got := range res.Partitions {
+		if p := asked[n]; p.topicID != "" && (got.Next > p.next || got.Portions != nil) {
+			parts = append(parts, p.TopicPartition)
+		}
+	}
+	if len(parts) == 0 {
+		return nil, nil
+	}
+	topics, err := r.i.cluster.Topics(ctx, topicNames(parts)...)
+	if err != nil {
+		return nil, fmt.Errorf("ask for topic ids: %w", err)
+	}
+	ids := make(map[string]string, len(topics))
+	for _, t := range topics {
+		ids[t.Name] = t.ID
+	}
+	for _, p := range asked {
+		if id, ok := ids[p.Topic]; ok && p.topicID != "" && id != p.topicID {
+			p.rest(reopenRest)
+			p.reopen()
+			others = append(others, p)
+			r.i.log.Warn("a topic was deleted and perhaps made again", zapPartition(p)...)
+		}
+	}
+	return others, nil
+}
+
+// hand cuts what came for p into chunks and passes them on. They take memory from
+// room until they are stored; hand returns how much. done, which may be nil, is
+// called when the last of them is stored.
+func (r *reader) hand(ctx context.Context, p *partition, got broker.FetchedPartition, room int64, done func()) (taken int64) {
+	r.noteUnreadable(p, got.Records)
+	chunks := cut(p, got)
+	chunks[len(chunks)-1].done = done
+	for _, c := range chunks {
+		c.room = min(c.bytes, room-taken)
+		p.waiting.Add(1)
+		select {
+		case p.writer.chunks <- c:
+			taken += c.room
+			p.next = c.to
+		case <-ctx.Done():
+			p.waiting.Add(-1)
+			return taken
+		}
+	}
+	return taken
+}
+
+// noteUnreadable says in the log what is given up.
+func (r *reader) noteUnreadable(p *partition, records []broker.Record) {
+	for n := range records {
+		if d := records[n].Defect; d != nil && d.Reason != "" {
+			r.i.log.Error("offsets cannot be read; a placeholder is stored", zap.String("topic", p.Topic), zap.Int32("partition", p.Partition),
+				zap.Int64("offset", records[n].Offset), zap.String("reason", d.Reason))
+			return
+		}
+	}
 }
 
 // topicNames returns each topic of parts once, in the order of parts.

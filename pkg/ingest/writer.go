@@ -123,6 +123,9 @@ func (w *writer) stored(ctx context.Context, batch repository.Batch, chunks []ch
 	m := w.i.metrics
 	for _, c := range chunks {
 		w.budget.Release(c.room)
+		if c.done != nil {
+			c.done()
+		}
 		m.of(m.received, c.p.Topic).Add(float64(len(c.records)))
 		if !counted[c.p.key()] {
 			m.of(m.duplicate, c.p.Topic).Add(float64(len(c.records)))

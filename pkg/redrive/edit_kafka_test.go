@@ -27,7 +27,7 @@ func (s *system) values(topic string) map[string]string {
 		if err != nil {
 			s.Fatalf("EndOffsets: %v", err)
 		}
-		err = s.cluster.Scan(s.Context(), tp, 0, ends[tp], func(r broker.Record) bool {
+		err = s.cluster.Scan(s.Context(), tp, 0, ends[tp], "", func(r broker.Record) bool {
 			if _, again := found[string(r.Key)]; again {
 				s.Errorf("key %s is there twice", r.Key)
 			}

@@ -130,7 +130,7 @@ func (s *system) log(partition int32) []string {
 		s.Fatalf("EndOffsets: %v", err)
 	}
 	var keys []string
-	err = s.cluster.Scan(s.Context(), tp, 0, ends[tp], func(r broker.Record) bool {
+	err = s.cluster.Scan(s.Context(), tp, 0, ends[tp], "", func(r broker.Record) bool {
 		keys = append(keys, string(r.Key))
 		return false
 	})

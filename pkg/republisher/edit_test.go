@@ -45,6 +45,7 @@ func TestPlanOfAnEdit(t *testing.T) {
 		{"ValueInPlaceOfNone", state(entity.ValueMissing), value, nil, ""},
 		{"ValueInPlaceOfOneThatIsGone", gone, value, nil, ""},
 		{"ValueInPlaceOfAPointers", pointer(9), value, nil, ""},
+		{"ValueInPlaceOfOffsetsThatCannotBeRead", state(entity.ValueUnreadable), value, nil, entity.BadRecord},
 		{"KeyInPlaceOfNoValueHelpsNobody", state(entity.ValueMissing), entity.Edit{SetKey: true}, nil, entity.BadRecord},
 	}
 	for _, c := range cases {

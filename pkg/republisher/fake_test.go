@@ -32,6 +32,7 @@ type logs struct {
 	errs   map[broker.TopicPartition]error // for every question about the partition
 	down   error                           // for every question
 	mute   error                           // for questions about topics
+	readAt error                           // for every record that is read
 	fail   func(broker.TopicPartition, broker.Record) error
 
 	throttle map[broker.TopicPartition]time.Duration // that is asked for with every answer
@@ -144,8 +145,8 @@ func (l *logs) end(tp broker.TopicPartition) int64 {
 func (l *logs) ReadAt(_ context.Context, tp broker.TopicPartition, offset int64) (broker.Record, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.down != nil {
-		return broker.Record{}, l.down
+	if err := cmp.Or(l.down, l.readAt); err != nil {
+		return broker.Record{}, err
 	}
 	for _, r := range l.records[tp] {
 		if r.Offset == offset {
@@ -155,7 +156,7 @@ func (l *logs) ReadAt(_ context.Context, tp broker.TopicPartition, offset int64)
 	return broker.Record{}, broker.ErrGone
 }
 
-func (l *logs) Scan(_ context.Context, tp broker.TopicPartition, from, to int64, fn func(broker.Record) bool) error {
+func (l *logs) Scan(_ context.Context, tp broker.TopicPartition, from, to int64, _ string, fn func(broker.Record) bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.scans[tp]++

@@ -23,24 +23,33 @@ type source struct {
 	broker.TopicPartition
 	offset  int64
 	pointer bool // the dead letter only names it; else it is the dead letter's own
+	inspect bool // only a look at it shows whether it can be sent
 }
 
 // sourceOf says where to fetch what is to be sent; false when the message, or its
 // edit, has it. The source is nowhere when nobody can tell.
 func sourceOf(out *entity.Outgoing) (source, bool) {
 	m := &out.Message
+	setValue := out.Edit != nil && out.Edit.SetValue
 	switch {
-	case out.Edit != nil && out.Edit.SetValue:
-		return source{}, false
-	case m.Record.State == entity.ValueOverLimit:
+	case m.Record.State == entity.ValueOverLimit && (!setValue || lacksMore(out)):
 		at := broker.TopicPartition{Topic: m.Source.Topic, Partition: m.Source.Partition}
-		return source{TopicPartition: at, offset: m.Source.Offset}, true
+		return source{TopicPartition: at, offset: m.Source.Offset, inspect: lacksMore(out)}, true
+	case setValue:
+		return source{}, false
 	case deadletter.IsPointer(m.Record):
 		at, _ := pointsTo(m)
 		return at, true
 	default:
 		return source{}, false
 	}
+}
+
+// lacksMore reports whether a record over a limit may lack more of what is to be sent
+// than its value: a key, or headers, which an edit does not set.
+func lacksMore(out *entity.Outgoing) bool {
+	r, e := &out.Message.Record, out.Edit
+	return !r.KeepsHeaders() && (e == nil || !e.SetHeaders) || r.Key == nil && r.Limit != "" && (e == nil || !e.SetKey)
 }
 
 // pointerTopic is the header with which a pointer names its record's topic.
@@ -50,7 +59,7 @@ const pointerTopic = "__dlq.errors.topic"
 // original topic that is not the one which the pointer names was set by an
 // operator, and partition and offset are not of it.
 func pointsTo(m *entity.Message) (source, bool) {
-	at := source{pointer: true}
+	at := source{pointer: true, inspect: true}
 	named := slices.ContainsFunc(m.Record.Headers, func(h entity.Header) bool {
 		return h.Key == pointerTopic && string(h.Value) == m.OriginalTopic
 	})
@@ -113,9 +122,16 @@ func (r *Republisher) fetch(ctx context.Context, out *entity.Outgoing) (entity.R
 	if sum := sha256.Sum256(found.Value); !bytes.Equal(sum[:], out.Message.Record.SHA256) {
 		return entity.Record{}, fmt.Errorf("fetch the value: %w", errOtherValue)
 	}
-	record := out.Message.Record
-	record.Value, record.State, record.SHA256 = found.Value, entity.ValueStored, nil
-	return record, nil
+	return recordOf(found), nil
+}
+
+// recordOf is a whole record.
+func recordOf(found broker.Record) entity.Record {
+	record := entity.Record{Key: found.Key, Value: found.Value, Size: int64(len(found.Value))}
+	for _, h := range found.Headers {
+		record.Headers = append(record.Headers, entity.Header(h))
+	}
+	return record
 }
 
 // pointedTo is the record that a dead letter of that time points to. Nobody tells
@@ -125,16 +141,12 @@ func pointedTo(found broker.Record, dead time.Time) (entity.Record, error) {
 	if !dead.IsZero() && found.Time.After(dead.Add(clockSkew)) {
 		return entity.Record{}, fmt.Errorf("fetch the record: %w", errLaterRecord)
 	}
-	record := entity.Record{Key: found.Key, Value: found.Value, Size: int64(len(found.Value))}
-	for _, h := range found.Headers {
-		record.Headers = append(record.Headers, entity.Header(h))
-	}
-	return record, nil
+	return recordOf(found), nil
 }
 
 // refusal says why what stands there cannot be had: for good, or now.
 func (s source) refusal(err error) error {
-	what := "the value was too large to store, and dead-letter"
+	what := "the record was too large to store, and dead-letter"
 	if s.pointer {
 		what = "the dead letter only points to its record, and"
 	}
@@ -147,6 +159,12 @@ func (s source) refusal(err error) error {
 			what, s.Topic, s.offset, s.Partition)
 	case errors.Is(err, broker.ErrUnauthorized):
 		return refuse(entity.BadRecord, "%s topic %q may not be read", what, s.Topic)
+	case errors.Is(err, broker.ErrTooLarge):
+		return refuse(entity.BadRecord, "%s topic %q has more at offset %d of partition %d than can be read: %v",
+			what, s.Topic, s.offset, s.Partition, err)
+	case errors.Is(err, broker.ErrCorrupt):
+		return refuse(entity.BadRecord, "%s topic %q cannot be read at offset %d of partition %d: %v",
+			what, s.Topic, s.offset, s.Partition, err)
 	case errors.Is(err, broker.ErrUnknownTopic):
 		return refuse(entity.BadRecord, "%s topic %q, partition %d, does not exist", what, s.Topic, s.Partition)
 	case errors.Is(err, broker.ErrOutOfRange):
@@ -186,25 +204,26 @@ func (r *Republisher) checkValues(ctx context.Context, batch []entity.Outgoing, 
 			targets[i].Err = refuse(entity.BadRecord, "the dead letter only points to its record, and topic %q no longer has it: partition %d begins at offset %d, behind %d",
 				at.Topic, at.Partition, start, at.offset)
 		case at.offset < start:
-			targets[i].Err = refuse(entity.BadRecord, "the value was too large to store, and the dead-letter topic no longer has it")
+			targets[i].Err = refuse(entity.BadRecord, "the record was too large to store, and the dead-letter topic no longer has it")
 		}
 	}
 }
 
-// checkPointers reads the records that pointers stand for, one at a time, and aims
-// them. Compaction takes single records, so that nothing less than reading tells
-// whether one is there. A partition that cannot be reached is asked once.
-func (r *Republisher) checkPointers(ctx context.Context, batch []entity.Outgoing, targets []entity.Target, topics map[string]broker.Topic) {
+// readFirst reads the records that pointers stand for, and those that are over a limit
+// of headers, one at a time, and aims them. Compaction takes single records, and some
+// are too large to be read at all: only reading shows it. A partition that cannot be
+// reached is asked once.
+func (r *Republisher) readFirst(ctx context.Context, batch []entity.Outgoing, targets []entity.Target, topics map[string]broker.Topic) {
 	away := map[broker.TopicPartition]error{}
 	for i := range batch {
 		at, _ := sourceOf(&batch[i])
-		if targets[i].Err != nil || !at.pointer {
+		if targets[i].Err != nil || !at.inspect {
 			continue
 		}
 		if targets[i].Err = away[at.TopicPartition]; targets[i].Err != nil {
 			continue
 		}
-		if err := r.aimPointer(ctx, &targets[i], topics, &batch[i]); err != nil {
+		if err := r.aimRead(ctx, &targets[i], topics, &batch[i]); err != nil {
 			targets[i].Err = at.refusal(err)
 		}
 		if errors.Is(targets[i].Err, entity.ErrUnavailable) {
@@ -213,7 +232,7 @@ func (r *Republisher) checkPointers(ctx context.Context, batch []entity.Outgoing
 	}
 }
 
-func (r *Republisher) aimPointer(ctx context.Context, t *entity.Target, topics map[string]broker.Topic, out *entity.Outgoing) error {
+func (r *Republisher) aimRead(ctx context.Context, t *entity.Target, topics map[string]broker.Topic, out *entity.Outgoing) error {
 	if !r.fetching.acquire(ctx) {
 		return fmt.Errorf("wait to fetch the record: %w", ctx.Err())
 	}

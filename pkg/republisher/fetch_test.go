@@ -161,6 +161,8 @@ func TestFetch(t *testing.T) {
 		{"OverTheLimitAndAnother", func(m *entity.Message) { over(m); m.Record.SHA256 = []byte("x") }, "", entity.ErrConflict},
 		{"APointersThatIsGone", pointer(3), "", entity.ErrConflict},
 		{"None", state(entity.ValueMissing), "", entity.ErrConflict},
+		{"OffsetsThatCannotBeRead", state(entity.ValueUnreadable), "", entity.ErrConflict},
+		{"LargerThanCanBeRead", func(m *entity.Message) { over(m); m.Record.Size = broker.ReadLimit + 1 }, "", entity.ErrConflict},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -175,7 +177,7 @@ func TestFetch(t *testing.T) {
 				t.Errorf("Fetch = %q, %v, want %q, kind %v", got.Value, err, c.want, c.kind)
 			}
 			l.down = broker.ErrUnavailable
-			if _, fetched := sourceOf(&entity.Outgoing{Message: m}); fetched {
+			if _, fetched := sourceOf(&entity.Outgoing{Message: m}); fetched && m.Record.Size <= broker.ReadLimit {
 				if _, err := r.Fetch(t.Context(), m); !errors.Is(err, entity.ErrUnavailable) {
 					t.Errorf("Fetch without a broker = %v, want unavailable", err)
 				}

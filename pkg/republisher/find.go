@@ -122,7 +122,7 @@ func (r *Republisher) search(ctx context.Context, tp broker.TopicPartition, log 
 	ctx, cancel := context.WithTimeout(ctx, scanTimeout)
 	defer cancel()
 	next := from
-	err := r.cluster.Scan(ctx, tp, from, log.end, func(record broker.Record) bool {
+	err := r.cluster.Scan(ctx, tp, from, log.end, deadletter.HeaderRedriveID, func(record broker.Record) bool {
 		if record.Offset > next {
 			t.gap = record.Offset - 1
 		}

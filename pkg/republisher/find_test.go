@@ -118,9 +118,9 @@ func TestFindManyWithoutTheTopicsID(t *testing.T) {
 // growing deletes and creates the topic again while its log is being read.
 type growing struct{ *logs }
 
-func (g growing) Scan(ctx context.Context, tp broker.TopicPartition, from, to int64, fn func(broker.Record) bool) error {
+func (g growing) Scan(ctx context.Context, tp broker.TopicPartition, from, to int64, header string, fn func(broker.Record) bool) error {
 	g.id = "id-2"
-	return g.logs.Scan(ctx, tp, from, to, fn)
+	return g.logs.Scan(ctx, tp, from, to, header, fn)
 }
 
 func TestFindManyNoticesATopicThatChangesWhileItIsRead(t *testing.T) {

@@ -37,7 +37,7 @@ func (r *Republisher) Plan(ctx context.Context, batch []entity.Outgoing, bulk bo
 		}
 	}
 	r.checkValues(ctx, batch, targets)
-	r.checkPointers(ctx, batch, targets, topics)
+	r.readFirst(ctx, batch, targets, topics)
 	r.noteEnds(ctx, targets)
 	return targets
 }
@@ -81,6 +81,8 @@ func (r *Republisher) refusal(out *entity.Outgoing, bulk bool) error {
 		return err
 	}
 	switch {
+	case m.Record.State == entity.ValueUnreadable: // nor does an edit make a record of it
+		return valueRefusal(m)
 	case elsewhere(out):
 		if !r.allowed.limited {
 			return refuse(entity.Unauthorized, "only topics that republish_allow names may be the target of an edit, and it names none")
@@ -125,6 +127,10 @@ func valueRefusal(m *entity.Message) error {
 		return refuse(entity.BadRecord, "the message has neither bytes nor a payload")
 	case m.Record.State == entity.ValueNotLoaded:
 		return refuse(entity.BadRecord, "the value was not loaded")
+	case m.Record.State == entity.ValueUnreadable:
+		return refuse(entity.BadRecord, "offsets %d to %d of the dead-letter topic cannot be read: %s", m.Source.Offset, m.Record.LastOffset, m.Record.Unreadable)
+	case m.Record.State == entity.ValueOverLimit && m.Record.Size > broker.ReadLimit:
+		return refuse(entity.BadRecord, "the value of %d bytes is larger than the %d that can be replayed", m.Record.Size, int64(broker.ReadLimit))
 	case m.Record.State == entity.ValueOverLimit && !m.Source.Known():
 		return refuse(entity.BadRecord, "the value is stored nowhere")
 	}

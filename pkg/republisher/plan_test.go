@@ -62,6 +62,7 @@ func TestPlanRefuses(t *testing.T) {
 			m.OriginalTopic = ""
 		}, nil, false, entity.BadRecord},
 		{"NoSourceRecordButAValue", withoutSource([]byte("v")), nil, false, ""},
+		{"OffsetsThatCannotBeRead", state(entity.ValueUnreadable), nil, false, entity.BadRecord},
 		{"RowWithPayload", state(entity.ValueFromPayload), nil, false, ""},
 		{"OverLimitStillThere", state(entity.ValueOverLimit), nil, false, ""},
 		{"OverLimitGone", func(m *entity.Message) {

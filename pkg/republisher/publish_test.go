@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -260,6 +261,66 @@ func TestPublishOverLimit(t *testing.T) {
 			}
 			if !slices.Equal(sent, want) {
 				t.Errorf("log = %q, want %q", sent, want)
+			}
+		})
+	}
+}
+
+// TestPlanOfCutHeaders: a record is never sent with the headers that were stored when
+// that are not all of them.
+func TestPlanOfCutHeaders(t *testing.T) {
+	t.Parallel()
+	sum := sha256.Sum256([]byte("value"))
+	cut := message(func(m *entity.Message) {
+		m.Record = entity.Record{
+			Key: []byte("k"), Value: []byte("value"), State: entity.ValueOverLimit, SHA256: sum[:], Size: 5, Limit: broker.LimitHeaders,
+			Headers: []entity.Header{{Key: "first"}},
+		}
+	})
+	whole := broker.Record{Offset: 7, Key: []byte("k"), Value: []byte("value"), Headers: []broker.Header{{Key: "first"}, {Key: "second"}}}
+	set := &entity.Edit{SetValue: true, Value: []byte("new")}
+	for name, test := range map[string]struct {
+		edit   *entity.Edit
+		readAt error
+		want   string // the headers that are sent
+		class  entity.ErrorClass
+	}{
+		"FromTheDeadLetterTopic":  {nil, nil, "first second", ""},
+		"WithAnotherValue":        {set, nil, "first second", ""},
+		"WithOtherHeaders":        {&entity.Edit{SetValue: true, SetHeaders: true, Headers: []entity.Header{{Key: "own"}}}, broker.ErrTooLarge, "own", ""},
+		"TooLargeToRead":          {nil, broker.ErrTooLarge, "", entity.BadRecord},
+		"TooLargeForAnotherValue": {set, broker.ErrTooLarge, "", entity.BadRecord},
+		"CannotBeRead":            {nil, broker.ErrCorrupt, "", entity.BadRecord},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLogs()
+			l.records[broker.TopicPartition{Topic: deadLetter}] = []broker.Record{whole}
+			l.readAt = test.readAt
+			r := newRepublisher(t, l)
+			batch := []entity.Outgoing{{Message: cut, Edit: test.edit}}
+			batch[0].Target = r.Plan(t.Context(), batch, false)[0]
+			var refused *entity.RefusedError
+			if test.class != "" {
+				if !errors.As(batch[0].Target.Err, &refused) || refused.Class != test.class {
+					t.Fatalf("Plan = %v, want it refused as %s", batch[0].Target.Err, test.class)
+				}
+				return
+			}
+			if batch[0].Target.Err != nil {
+				t.Fatalf("Plan = %v", batch[0].Target.Err)
+			}
+			if got := r.Publish(t.Context(), batch)[0]; got.Verdict != entity.Acknowledged {
+				t.Fatalf("Publish = %+v", got)
+			}
+			var headers []string
+			for _, h := range l.records[part(batch[0].Target.Partition)][0].Headers {
+				if !strings.HasPrefix(h.Key, "dlq-") {
+					headers = append(headers, h.Key)
+				}
+			}
+			if got := strings.Join(headers, " "); got != test.want {
+				t.Errorf("headers = %q, want %q", got, test.want)
 			}
 		})
 	}

@@ -28,7 +28,7 @@ type Cluster interface {
 	CommittedOffsets(ctx context.Context, group string, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error)
 	ReadAt(ctx context.Context, tp broker.TopicPartition, offset int64) (broker.Record, error)
 	GroupStates(ctx context.Context) (map[string]string, error)
-	Scan(ctx context.Context, tp broker.TopicPartition, from, to int64, fn func(broker.Record) (stop bool)) error
+	Scan(ctx context.Context, tp broker.TopicPartition, from, to int64, header string, fn func(broker.Record) (stop bool)) error
 }
 
 // Producer writes records, as broker.Producer does.

@@ -95,9 +95,9 @@ func (c tracedCluster) ReadAt(ctx context.Context, tp broker.TopicPartition, off
 	return read(ctx, c, fetch, tp, offset, func(ctx context.Context) (broker.Record, error) { return c.of.ReadAt(ctx, tp, offset) })
 }
 
-func (c tracedCluster) Scan(ctx context.Context, tp broker.TopicPartition, from, to int64, fn func(broker.Record) (stop bool)) error {
+func (c tracedCluster) Scan(ctx context.Context, tp broker.TopicPartition, from, to int64, header string, fn func(broker.Record) (stop bool)) error {
 	_, err := read(ctx, c, scan, tp, from, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, c.of.Scan(ctx, tp, from, to, fn)
+		return struct{}{}, c.of.Scan(ctx, tp, from, to, header, fn)
 	})
 	return err
 }

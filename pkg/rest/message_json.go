@@ -52,7 +52,7 @@ func (s *Server) show(m *entity.Message, v view) shown {
 	if v.noValues && (c.omitted == tooLarge || c.payload != nil) {
 		c.payload, c.omitted = nil, notAsked
 	}
-	if c.omitted != "" {
+	if c.omitted != "" && c.omitted != unreadable {
 		c.url = payloadURL(m.ID, v.archived)
 	}
 	c.oneLine = v.oneLine
@@ -247,6 +247,13 @@ func (c *shown) appendRecord(dst []byte) []byte {
 	dst = memberText(dst, "payload_omitted", c.omitted)
 	dst = memberInt(dst, "payload_size", c.size)
 	dst = memberText(dst, "payload_url", c.url)
+	dst = memberText(dst, "limit_exceeded", c.Record.Limit)
+	dst = memberText(dst, "unreadable_reason", c.Record.Unreadable)
+	var last *int64
+	if c.Record.State == entity.ValueUnreadable {
+		last = &c.Record.LastOffset
+	}
+	dst = memberInt(dst, "last_offset", last)
 	dst = append(dst, `,"masked":[`...)
 	for i, name := range c.masked {
 		if i > 0 {

@@ -177,6 +177,9 @@ func (s *Server) mayPayload(r *http.Request, m *entity.Message) error {
 // recordOf returns a record with its value, fetched from where it is when no store
 // has it.
 func (s *Server) recordOf(ctx context.Context, m entity.Message) (entity.Record, error) {
+	if keepsValue(&m.Record) {
+		return m.Record, nil
+	}
 	if s.fetcher == nil || m.Record.State != entity.ValueOverLimit && !s.pointer(&m) {
 		return m.Record, s.hasBytes(m)
 	}
@@ -193,6 +196,12 @@ func (s *Server) recordOf(ctx context.Context, m entity.Message) (entity.Record,
 	return record, err
 }
 
+// keepsValue reports whether a record over a limit has its whole value: that of its
+// headers does not count for it.
+func keepsValue(r *entity.Record) bool {
+	return r.State == entity.ValueOverLimit && (r.Value != nil || r.Size == 0 && !r.KeepsHeaders())
+}
+
 // hasBytes says why a message's value cannot be sent.
 func (s *Server) hasBytes(m entity.Message) error {
 	if s.pointer(&m) {
@@ -206,6 +215,10 @@ func (s *Server) hasBytes(m entity.Message) error {
 			m.Record.Size, m.Source.Topic, m.Source.Partition, m.Source.Offset)}
 	case entity.ValueMissing:
 		return &requestError{kind: entity.ErrConflict, text: "the message was stored without a value"}
+	case entity.ValueUnreadable:
+		return &requestError{kind: entity.ErrConflict, text: fmt.Sprintf(
+			"offsets %d to %d of partition %d of dead-letter topic %s cannot be read: %s",
+			m.Source.Offset, m.Record.LastOffset, m.Source.Partition, m.Source.Topic, m.Record.Unreadable)}
 	case entity.ValueNotLoaded:
 		return fmt.Errorf("get payload: the store left out the value of %s", m.ID)
 	case entity.ValueStored, entity.ValueFromPayload:

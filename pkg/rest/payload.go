@@ -31,7 +31,9 @@ const (
 	tooLarge  = "too_large"
 	overLimit = "over_limit"
 	notAsked  = "not_asked"
-	pointer   = "pointer" // the dead letter only says where its record is
+	// unreadable: the message stands for offsets that cannot be read.
+	unreadable = "unreadable"
+	pointer    = "pointer" // the dead letter only says where its record is
 )
 
 // projectPayload returns the value as the producer wrote it when it can stand
@@ -41,6 +43,8 @@ func projectPayload(r entity.Record, limit int) (text []byte, omitted string) {
 	switch {
 	case r.State == entity.ValueOverLimit:
 		return nil, overLimit
+	case r.State == entity.ValueUnreadable:
+		return nil, unreadable
 	case r.State == entity.ValueNotLoaded || len(r.Value) > limit:
 		return nil, tooLarge
 	case r.State == entity.ValueMissing || r.Value == nil:
@@ -62,7 +66,7 @@ func projectPayload(r entity.Record, limit int) (text []byte, omitted string) {
 func payloadSize(r entity.Record) *int64 {
 	size := r.Size
 	switch r.State {
-	case entity.ValueMissing:
+	case entity.ValueMissing, entity.ValueUnreadable:
 		return nil
 	case entity.ValueStored, entity.ValueFromPayload:
 		if r.Value == nil {

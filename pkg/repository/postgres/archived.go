@@ -46,7 +46,7 @@ func (s *Store) GetArchived(ctx context.Context, id uuid.UUID, maxValue int64) (
 // retries, which begin anew.
 const restoredColumns = `
 	id, original_topic, error_message, max_retries, payload, created_at, last_retry_at,
-	key, value, headers, payload_note, omitted_size, omitted_sha256,
+	key, value, headers, payload_note, omitted_size, omitted_sha256, defect,
 	dlq_topic_id, dlq_incarnation_id, dlq_partition, dlq_offset, dlq_timestamp, dlq_timestamp_ms,
 	original_partition, original_offset, original_timestamp, origin_confidence,
 	consumer_group, consumer_attempts, dialect, error_class, group_id, parent_id, root_id,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
@@ -118,7 +119,8 @@ const (
 				unnest($27::uuid[]) AS parent_id, unnest($28::uuid[]) AS root_id,
 				unnest($29::int8[]) AS record_hash, unnest($30::uuid[]) AS group_id,
 				unnest($32::bytea[]) AS key, unnest($33::bytea[]) AS headers, unnest($34::bytea[]) AS value,
-				unnest($35::int8[]) AS dlq_timestamp_ms
+				unnest($35::int8[]) AS dlq_timestamp_ms,
+				unnest($36::text[])::jsonb AS defect
 		) r JOIN moved USING (incarnation_id, partition)`
 
 	insertRecords = `INSERT INTO dlq.dlq_messages (id, original_topic, error_message, retry_count, max_retries, status,
@@ -126,14 +128,14 @@ const (
 			key, value, headers, payload_note, omitted_size, omitted_sha256,
 			dlq_topic_id, dlq_incarnation_id, dlq_partition, dlq_offset, dlq_timestamp,
 			original_partition, original_offset, original_timestamp, origin_confidence,
-			consumer_group, consumer_attempts, dialect, error_class, parent_id, root_id, record_hash, group_id, dlq_timestamp_ms)
+			consumer_group, consumer_attempts, dialect, error_class, parent_id, root_id, record_hash, group_id, dlq_timestamp_ms, defect)
 		SELECT id, original_topic, error_message, retry_count, max_retries, status,
 			CASE WHEN payload_note IS NULL AND value IS NOT NULL THEN convert_from(value, 'UTF8')::jsonb END,
 			moment, moment,
 			key, value, headers, payload_note, omitted_size, omitted_sha256,
 			dlq_topic_id, incarnation_id, partition, dlq_offset, dlq_timestamp,
 			original_partition, original_offset, original_timestamp, origin_confidence,
-			consumer_group, consumer_attempts, dialect, error_class, parent_id, root_id, record_hash, group_id, dlq_timestamp_ms
+			consumer_group, consumer_attempts, dialect, error_class, parent_id, root_id, record_hash, group_id, dlq_timestamp_ms, defect
 		FROM `
 
 	storeQuery = moveSteps + `, stored AS (
@@ -160,7 +162,7 @@ const storeReturnsQuery = moveSteps + `, record AS MATERIALIZED (
 		` + insertRecords + `record
 	), back AS MATERIALIZED (
 		SELECT b.*, r.parent_id, r.status, r.retry_count, r.max_retries
-		FROM unnest($36::uuid[], $37::uuid[], $38::uuid[], $39::bool[], $40::bool[], $41::bool[])
+		FROM unnest($37::uuid[], $38::uuid[], $39::uuid[], $40::bool[], $41::bool[], $42::bool[])
 			WITH ORDINALITY AS b (child_id, attempt_id, redrive_id, by_content, claimed, confirmed, ord)
 		JOIN record r ON r.id = b.child_id
 	), parent AS MATERIALIZED (
@@ -198,7 +200,7 @@ const storeReturnsQuery = moveSteps + `, record AS MATERIALIZED (
 		ORDER BY attempt_id
 	), audit AS (
 		INSERT INTO dlq.audit (at, action, kind, object_id, to_state, retry_count, actor, reason)
-		SELECT coalesce($31::timestamptz, clock_timestamp()), 'dead', 'message', child_id, status, retry_count, $42,
+		SELECT coalesce($31::timestamptz, clock_timestamp()), 'dead', 'message', child_id, status, retry_count, $43,
 			format('came back after %s of %s attempts', retry_count, max_retries)
 		FROM back WHERE status = 'DEAD'
 	)
@@ -242,6 +244,14 @@ type incoming struct {
 	back   []comeback // those that are returns
 }
 
+// large reports whether the batch is one message whose value is sent as it is: an
+// array would be another copy of it.
+func (in *incoming) large() bool {
+	return len(in.Messages) == 1 && len(in.Messages[0].Record.Value) > largeValue
+}
+
+const largeValue = 1 << 20
+
 // arrivals are the returns among the messages that were stored.
 func (in *incoming) arrivals(stored []repository.Partition) []repository.Arrival {
 	var out []repository.Arrival
@@ -279,6 +289,8 @@ func (s *Store) note(m *entity.Message) string {
 	switch {
 	case m.Record.State == entity.ValueOverLimit:
 		return noteOver
+	case m.Record.State == entity.ValueUnreadable:
+		return noteUnreadable
 	case m.Record.Value == nil:
 		return ""
 	default:
@@ -310,6 +322,9 @@ func (s *Store) store(ctx context.Context, in incoming) ([]repository.Partition,
 	query, args := storeQuery, s.storeArgs(in)
 	if len(in.back) > 0 {
 		query, args = storeReturnsQuery, append(args, returnArgs(in)...)
+	}
+	if in.large() {
+		query = strings.Replace(query, "unnest($34::bytea[])", "$34::bytea", 1)
 	}
 	if err := s.selectRows(ctx, &found, query, args...); err != nil {
 		return nil, err

@@ -1,6 +1,9 @@
 package postgres
 
 import (
+	"encoding/json"
+	"strings"
+
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -10,10 +13,10 @@ import (
 // lets grow: small before large, the last copies of a large value are saved.
 func (s *Store) storeArgs(in incoming) []any {
 	columns, key, headers, value := messageArgs(in)
-	args := make([]any, 0, 4+len(columns)+5+5)
+	args := make([]any, 0, 4+len(columns)+6+7)
 	args = append(args, rangeArgs(in.Ranges)...)
 	args = append(args, columns...)
-	return append(args, s.clock(), key, headers, value, rawTimes(in.Messages))
+	return append(args, s.clock(), key, headers, value, rawTimes(in.Messages), defects(in.Messages))
 }
 
 // rawTimes are the timestamps that are no dates, up to the last of them: hardly any
@@ -32,6 +35,57 @@ func rawTimes(messages []entity.Message) []byte {
 		}
 	}
 	return raw.arg()
+}
+
+// defects are what messages lack of their records, up to the last that lacks
+// something: unnest fills a column that is too short with NULL.
+func defects(messages []entity.Message) []byte {
+	n := len(messages)
+	for n > 0 && defectOf(&messages[n-1].Record) == nil {
+		n--
+	}
+	column := newColumn(oidText, n, 40)
+	for i := range n {
+		if text := defectOf(&messages[i].Record); text != nil {
+			column.text(string(text))
+		} else {
+			column.null()
+		}
+	}
+	return column.arg()
+}
+
+// defect is the column of that name.
+type defect struct {
+	Limit      string `json:"limit,omitempty"`
+	Unreadable string `json:"unreadable,omitempty"`
+	LastOffset int64  `json:"last_offset,omitempty"`
+}
+
+// defectOf is the JSON of a record's defect, nil when it has none.
+func defectOf(r *entity.Record) []byte {
+	d := defect{Limit: r.Limit, Unreadable: strings.ToValidUTF8(strings.ReplaceAll(r.Unreadable, "\x00", ""), "\uFFFD"), LastOffset: r.LastOffset}
+	if d.Limit == "" && r.State != entity.ValueUnreadable {
+		return nil
+	}
+	text, err := json.Marshal(d)
+	if err != nil {
+		return nil // it consists of text and a number
+	}
+	return text
+}
+
+// noteDefect adds the column of that name to a record, whose state it may decide. What
+// SQL put there and is no defect counts for nothing.
+func noteDefect(r *entity.Record, column []byte) {
+	var d defect
+	if column == nil || json.Unmarshal(column, &d) != nil {
+		return
+	}
+	r.Limit = d.Limit
+	if d.Unreadable != "" {
+		r.State, r.Unreadable, r.LastOffset = entity.ValueUnreadable, d.Unreadable, d.LastOffset
+	}
 }
 
 // returnArgs are what storeReturnsQuery takes beside them.
@@ -83,7 +137,7 @@ func messageArgs(in incoming) (columns []any, keys, headerLists, values any) {
 		maxRetries    = newColumn(oidInt4, n, 4)
 		status        = newColumn(oidText, n, 8)
 		key           = newColumn(oidBytea, n, size(func(m *entity.Message) int { return len(m.Record.Key) }))
-		value         = newColumn(oidBytea, n, size(func(m *entity.Message) int { return len(m.Record.Value) }))
+		value         = newColumn(oidBytea, n, size(func(m *entity.Message) int { return valueBytes(in, m) }))
 		headers       = newColumn(oidBytea, n, size(func(m *entity.Message) int { return packedSize(m.Record.Headers) }))
 		note          = newColumn(oidText, n, 4)
 		omittedSize   = newColumn(oidInt8, n, 4)
@@ -115,7 +169,9 @@ func messageArgs(in incoming) (columns []any, keys, headerLists, values any) {
 		maxRetries.int32(int32(m.MaxRetries))
 		status.text(string(m.Status))
 		key.bytes(m.Record.Key)
-		value.bytes(m.Record.Value)
+		if !in.large() {
+			value.bytes(m.Record.Value)
+		}
 		headers.headers(m.Record.Headers)
 		note.optionalText(in.notes[i])
 		overLimit(m, omittedSize, omittedSHA)
@@ -145,7 +201,18 @@ func messageArgs(in incoming) (columns []any, keys, headerLists, values any) {
 		group.arg(), attempts.arg(), dialect.arg(), class.arg(), parent.arg(), root.arg(),
 		hash.arg(), errorGroup.arg(),
 	}
+	if in.large() {
+		return columns, key.arg(), headers.arg(), messages[0].Record.Value
+	}
 	return columns, key.arg(), headers.arg(), value.arg()
+}
+
+// valueBytes is what a message's value takes in the array of values.
+func valueBytes(in incoming, m *entity.Message) int {
+	if in.large() {
+		return 0
+	}
+	return len(m.Record.Value)
 }
 
 func overLimit(m *entity.Message, size, sha *column) {

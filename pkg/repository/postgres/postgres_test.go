@@ -42,9 +42,9 @@ func insert(t *testing.T, db *sqlx.DB, m entity.Message) {
 			original_partition, original_offset, original_timestamp, origin_confidence,
 			consumer_group, consumer_attempts, dialect, error_class, parent_id, root_id,
 			claim_id, claim_expires_at, claim_topic, claim_partition, claim_end_offset,
-			next_attempt_at, last_publish_error, last_publish_error_class, outcome, group_id)
+			next_attempt_at, last_publish_error, last_publish_error_class, outcome, group_id, defect)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
-			$21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39)`,
+			$21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40::jsonb)`,
 		m.ID, m.OriginalTopic, m.ErrorMessage, m.RetryCount, m.MaxRetries, string(m.Status),
 		entity.Moment(m.CreatedAt), entity.Moment(m.UpdatedAt), when(m.LastRetryAt),
 		bytesArg(m.Record.Key), bytesArg(m.Record.Value), packHeaders(m.Record.Headers),
@@ -56,7 +56,7 @@ func insert(t *testing.T, db *sqlx.DB, m entity.Message) {
 		orNull(m.Claim.ID, m.Claim.ID != [16]byte{}), when(m.Claim.ExpiresAt), word(m.Claim.Topic),
 		m.Claim.Partition, m.Claim.EndOffset,
 		when(m.NextAttemptAt), word(m.LastPublishError), word(string(m.LastPublishErrorClass)), word(string(m.Outcome)),
-		orNull(m.Group, m.Group != [16]byte{}))
+		orNull(m.Group, m.Group != [16]byte{}), word(string(defectOf(&m.Record))))
 	if err != nil {
 		t.Fatalf("insert message: %v", err)
 	}

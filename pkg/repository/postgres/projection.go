@@ -22,7 +22,9 @@ const (
 	noteNumber   = "number"     // digits or an exponent that would blow up as text
 	noteText     = "text"       // NUL, or half of a surrogate pair: jsonb has neither
 	noteRefused  = "refused"    // PostgreSQL itself would not take it
-	noteOver     = "over_limit" // the value itself was not stored
+	noteOver     = "over_limit" // the record was not stored as a whole
+
+	noteUnreadable = "unreadable" // there is no record to store
 )
 
 // projectable returns "" when jsonb holds value faithfully enough, else the

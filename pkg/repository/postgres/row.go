@@ -73,6 +73,7 @@ type row struct {
 	ValueSize     sql.NullInt64 `db:"value_size"`
 	OmittedSHA256 []byte        `db:"omitted_sha256"`
 	OmittedSize   sql.NullInt64 `db:"omitted_size"`
+	Defect        []byte        `db:"defect"`
 	Payload       []byte        `db:"payload_text"`
 	HasPayload    sql.NullBool  `db:"has_payload"`
 	HasHeaders    sql.NullBool  `db:"has_headers"`
@@ -145,7 +146,7 @@ func headersUpTo(limit string) string {
 // byteColumnsWith are the same with other expressions for key and headers.
 func byteColumnsWith(key, limit, headers string) string {
 	return `
-	` + key + `, m.omitted_sha256, m.omitted_size,
+	` + key + `, m.omitted_sha256, m.omitted_size, m.defect,
 	octet_length(m.headers) > 1 AS has_headers,
 	` + headers + ` AS headers,
 	octet_length(m.value) AS value_size,
@@ -271,7 +272,7 @@ func (r *row) messageWith(headers []entity.Header) entity.Message {
 	record := &m.Record
 	switch {
 	case r.OmittedSHA256 != nil:
-		record.State, record.Size, record.SHA256 = entity.ValueOverLimit, r.OmittedSize.Int64, r.OmittedSHA256
+		record.State, record.Size, record.SHA256, record.Value = entity.ValueOverLimit, r.OmittedSize.Int64, r.OmittedSHA256, r.Value
 	case r.Value != nil:
 		record.Value, record.Size = r.Value, r.ValueSize.Int64
 	case r.ValueSize.Valid:
@@ -284,6 +285,7 @@ func (r *row) messageWith(headers []entity.Header) entity.Message {
 	default:
 		record.State = entity.ValueMissing
 	}
+	noteDefect(record, r.Defect)
 	return m
 }
 

@@ -153,6 +153,8 @@ func (r *scannedRow) place(column string) any {
 		return bytesCell{r, &r.OmittedSHA256}
 	case "omitted_size":
 		return (*int64Cell)(&r.OmittedSize)
+	case "defect":
+		return bytesCell{r, &r.Defect}
 	case "payload_text":
 		return bytesCell{r, &r.Payload}
 	case "has_payload":

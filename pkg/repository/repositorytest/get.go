@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
 func getPromises() []promise {
@@ -19,6 +20,8 @@ func getPromises() []promise {
 		{"ValueLongerThanAskedIsNotLoaded", getBounded},
 		{"ValueNullAndEmptyKeptApart", getNullAndEmpty},
 		{"ValueOverLimitKeepsSizeAndDigest", getOverLimit},
+		{"RecordOverALimitOfHeadersKeepsItsValue", getOverHeaderLimit},
+		{"UnreadableKeepsReasonAndLastOffset", getUnreadable},
 		{"RowFromSQLHasItsPayload", getFromPayload},
 		{"RowFromSQLWithoutPayloadIsNoTombstone", getMissing},
 		{"BytesAreTheCallersOwn", getOwnBytes},
@@ -149,10 +152,48 @@ func getOverLimit(h *harness) {
 	digest := make([]byte, 32)
 	digest[31] = 7
 	m := h.put(func(m *entity.Message) {
-		m.Record = entity.Record{State: entity.ValueOverLimit, Size: 100 << 20, SHA256: digest, Key: []byte("key")}
+		m.Record = entity.Record{State: entity.ValueOverLimit, Size: 100 << 20, SHA256: digest, Key: []byte("key"), Limit: "max_record_bytes"}
 	})
 	if got, want := h.get(m.ID).Record, m.Record; !sameRecord(got, want) {
 		h.Errorf("Get = %+v, want %+v", got, want)
+	}
+}
+
+func getOverHeaderLimit(h *harness) {
+	h.wantKept(entity.Record{
+		State: entity.ValueOverLimit, Size: 5, SHA256: make([]byte, 32), Value: []byte("value"), Limit: "max_headers",
+		Headers: []entity.Header{{Key: "first"}},
+	})
+}
+
+func getUnreadable(h *harness) {
+	h.wantKept(entity.Record{State: entity.ValueUnreadable, Unreadable: "unknown codec \"7\"", LastOffset: 1 << 40})
+}
+
+// wantKept checks that a record comes back as it was, however it was stored and
+// wherever the message is.
+func (h *harness) wantKept(want entity.Record) {
+	h.Helper()
+	stored := h.message(func(m *entity.Message) { m.Record = want })
+	at := h.open(deadLetter, stored.Source.Offset, stored.Source.Partition)
+	h.store(repository.Batch{
+		Ranges:   []repository.Range{{Partition: at.partition(), From: stored.Source.Offset, To: stored.Source.Offset + 1}},
+		Messages: []entity.Message{stored},
+	}, 1)
+	put := h.put(func(m *entity.Message) { m.Record = want })
+	for _, id := range []uuid.UUID{stored.ID, put.ID} {
+		if got := h.get(id).Record; !sameRecord(got, want) {
+			h.Errorf("Get = %+v, want %+v", got, want)
+		}
+	}
+	h.attempt(put.ID, entity.Rejected)
+	h.Archive(h.T, put.ID)
+	if got := h.getArchived(put.ID).Record; !sameRecord(got, want) {
+		h.Errorf("GetArchived = %+v, want %+v", got, want)
+	}
+	h.restore(put.ID)
+	if got := h.get(put.ID).Record; !sameRecord(got, want) {
+		h.Errorf("Get after Restore = %+v, want %+v", got, want)
 	}
 }
 

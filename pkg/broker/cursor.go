@@ -1,0 +1,163 @@
+package broker
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+)
+
+// Cursor reads what a broker answered for one partition as a stream, in portions.
+// It holds the compressed bytes and a decoder of up to 20 MB, whatever they inflate
+// to. It is for one goroutine.
+type Cursor struct {
+	tp       TopicPartition
+	data     []byte // batches that are not begun
+	size     int    // of data at the start
+	txns     *transactions
+	names    *shared
+	limits   Limits
+	only     *string
+	inflater *inflater
+	high     int64 // the partition's end, -1 when it is not known
+	giveUp   bool  // what cannot be read becomes a placeholder
+
+	next   int64 // the next offset to show
+	batch  batch
+	reader recordReader // of batch; nil between batches
+}
+
+func newCursor(tp TopicPartition, data []byte, aborted []abortedTransaction, from int64) *Cursor {
+	return &Cursor{
+		tp: tp, data: data, size: len(data), txns: newTransactions(aborted), names: newShared(), limits: DefaultLimits(), high: -1, next: from,
+	}
+}
+
+// Read returns the next records: until they take about portion bytes, or all that
+// are left. Next is the offset to go on from, and done means that the cursor has
+// nothing more. Where a batch cannot be read there are placeholders instead of
+// records (see Defect). The error is that room has no more memory; what was read
+// before is returned beside it, and the cursor cannot be used any more.
+func (c *Cursor) Read(room *Room, portion int64) (p FetchedPartition, done bool, err error) {
+	p = FetchedPartition{TopicPartition: c.tp, Next: c.next, HighWatermark: c.high, LastStable: -1, LogStart: -1}
+	room.taken = 0
+	if c.reader != nil {
+		c.reader.use(room)
+	}
+	for room.taken < portion {
+		if err = c.step(&p, room, portion); err != nil {
+			break
+		}
+	}
+	c.next = p.Next
+	if errors.Is(err, io.EOF) {
+		return p, true, nil
+	}
+	return p, false, err
+}
+
+// step reads one batch, or what room.taken allows of it. io.EOF means that there is
+// no whole batch left, or that p.Err says why it cannot be read.
+func (c *Cursor) step(p *FetchedPartition, room *Room, portion int64) error {
+	if c.reader == nil {
+		if ok, err := c.nextBatch(p, room); !ok {
+			return err
+		}
+	}
+	for room.taken < portion {
+		rec, err := c.reader.next(p.Next)
+		switch {
+		case err == nil:
+			if err := push(p, rec, c.batch.count, room); err != nil {
+				return err
+			}
+			p.Next = rec.Offset + 1
+		case errors.Is(err, io.EOF):
+			p.Next = max(p.Next, c.batch.last+1)
+			c.reader = nil
+			return nil
+		case errors.Is(err, errNoRoom), errors.Is(err, errHeavy):
+			return err
+		default:
+			c.reader = nil
+			return c.broken(p, p.Next, c.batch.last, err)
+		}
+	}
+	return nil
+}
+
+// push adds a record to p.
+func push(p *FetchedPartition, rec Record, expected int, room *Room) error {
+	if have := len(p.Records); have == cap(p.Records) {
+		more := max(have, min(expected, 1024), 1)
+		if err := room.take(more * recordCost); err != nil {
+			return err
+		}
+		p.Records = slices.Grow(p.Records, more)
+	}
+	p.Records = append(p.Records, rec)
+	return nil
+}
+
+// nextBatch opens the next batch; false: there is nothing to read in it.
+func (c *Cursor) nextBatch(p *FetchedPartition, room *Room) (ok bool, err error) {
+	b, rest, whole, err := nextBatch(c.data)
+	if err != nil {
+		from, last := c.claimed(b, rest, p.Next)
+		c.data = rest
+		return false, c.broken(p, from, last, err)
+	}
+	if !whole {
+		return false, io.EOF
+	}
+	c.data, c.batch = rest, b
+	if !b.legacy && !c.txns.counts(b) {
+		for at := max(b.base, p.Next); b.control() && at <= b.last; at++ {
+			p.controls = append(p.controls, at)
+		}
+		p.Next = max(p.Next, b.last+1)
+		return false, nil
+	}
+	if c.reader, err = c.open(b, room); err == nil {
+		return true, nil
+	}
+	c.reader = nil
+	if errors.Is(err, errNoRoom) || errors.Is(err, errHeavy) {
+		return false, err
+	}
+	return false, c.broken(p, max(p.Next, b.first()), b.last, err)
+}
+
+// claimed says what offsets a damaged batch seems to have.
+func (c *Cursor) claimed(b batch, rest []byte, next int64) (from, last int64) {
+	from, last = max(next, b.base), b.base
+	if !b.legacy && len(b.raw) >= atRecords {
+		last += int64(int32(binary.BigEndian.Uint32(b.raw[atLastDelta:])))
+	}
+	if len(rest) >= batchPrefix {
+		if following := int64(binary.BigEndian.Uint64(rest)); following > b.base && (last >= following || last < b.base) {
+			last = following - 1
+		}
+	}
+	if c.high >= 0 && (from >= c.high || last >= c.high) { // nothing that it says can be true
+		return next, next
+	}
+	return from, last
+}
+
+// broken ends a batch of which nothing more can be read. Offsets from to last are
+// given up, or p.Err says why they should be fetched once more.
+func (c *Cursor) broken(p *FetchedPartition, from, last int64, why error) error {
+	if !c.giveUp {
+		p.Err = fmt.Errorf("%w at offset %d: %w", ErrCorrupt, from, why)
+		return io.EOF
+	}
+	if c.high >= 0 {
+		last = min(last, c.high-1)
+	}
+	last = max(from, last)
+	p.Records = appendUnreadable(p.Records, c.tp, from, last, why)
+	p.Next = max(p.Next, last+1)
+	return nil
+}

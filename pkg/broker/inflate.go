@@ -1,0 +1,302 @@
+package broker
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/bits"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/snappy"
+	"github.com/klauspost/compress/zstd"
+	"github.com/pierrec/lz4/v4"
+)
+
+const (
+	codecNone = iota
+	codecGzip
+	codecSnappy
+	codecLZ4
+	codecZstd
+)
+
+const (
+	// maxWindow is how far back a zstd frame may refer, which is what a decoder holds.
+	// RFC 8878 asks for 8 MiB; levels above 19 may use more.
+	maxWindow = 8 << 20
+	// maxWindowByte is maxWindow as a frame's header has it.
+	maxWindowByte = 13 << 3
+	// sharedInflaters is how many batches are inflated by Fetch at the same time, in
+	// the whole process. Each takes up to 20 MB beside the records.
+	sharedInflaters = 2
+)
+
+// inflater decompresses one batch at a time. What it holds does not depend on the
+// batch, but for the window of zstd, which is bounded.
+type inflater struct {
+	in      bytes.Reader
+	zstd    *zstd.Decoder
+	gzip    *gzip.Reader
+	lz4     *lz4.Reader
+	snappy  snappyReader
+	scratch []byte // for bytes that are skipped
+}
+
+var inflaters = func() chan *inflater {
+	pool := make(chan *inflater, sharedInflaters)
+	for range sharedInflaters {
+		pool <- new(inflater)
+	}
+	return pool
+}()
+
+// open returns what body inflates to. It is valid until the next call of open or
+// close.
+func (i *inflater) open(codec int, body []byte, magic byte) (io.Reader, error) {
+	switch codec {
+	case codecGzip:
+		i.in.Reset(body)
+		if i.gzip == nil {
+			i.gzip = new(gzip.Reader)
+		}
+		return i.gzip, i.gzip.Reset(&i.in)
+	case codecSnappy:
+		i.snappy.reset(body)
+		return &i.snappy, nil
+	case codecLZ4:
+		if magic == 0 {
+			body = mendLZ4Header(body)
+		}
+		i.in.Reset(body)
+		if i.lz4 == nil {
+			i.lz4 = lz4.NewReader(&i.in)
+		} else {
+			i.lz4.Reset(&i.in)
+		}
+		return i.lz4, nil
+	case codecZstd:
+		i.in.Reset(narrowWindow(body))
+		if i.zstd == nil {
+			var err error
+			i.zstd, err = zstd.NewReader(&i.in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+				zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecodeBuffersBelow(0))
+			return i.zstd, err
+		}
+		return i.zstd, i.zstd.Reset(&i.in)
+	default:
+		return nil, fmt.Errorf("unknown codec %d", codec)
+	}
+}
+
+// skipped is a buffer for bytes that are passed over.
+func (i *inflater) skipped() []byte {
+	if i.scratch == nil {
+		i.scratch = make([]byte, 32<<10)
+	}
+	return i.scratch
+}
+
+// close lets go of the batch.
+func (i *inflater) close() {
+	i.in.Reset(nil)
+	i.snappy.in, i.snappy.block = nil, nil
+}
+
+// narrowWindow lowers a window above maxWindow to maxWindow. A producer that
+// compresses at level 20 or above claims one of up to 128 MiB however little it
+// sends; what does not refer back further than maxWindow can be read all the same.
+func narrowWindow(frame []byte) []byte {
+	const descriptor, window, singleSegment = 4, 5, 1 << 5
+	if len(frame) <= window || frame[descriptor]&singleSegment != 0 || frame[window] <= maxWindowByte {
+		return frame
+	}
+	frame = bytes.Clone(frame)
+	frame[window] = maxWindowByte
+	return frame
+}
+
+// mendLZ4Header corrects the checksum of a frame's header, which producers of
+// format 0 computed over the wrong bytes.
+func mendLZ4Header(frame []byte) []byte {
+	const flags, contentSize = 4, 1 << 3
+	end := flags + 2
+	if len(frame) > end && frame[flags]&contentSize != 0 {
+		end += 8
+	}
+	if len(frame) <= end {
+		return frame
+	}
+	frame = bytes.Clone(frame)
+	frame[end] = byte(xxh32(frame[flags:end]) >> 8)
+	return frame
+}
+
+// xxh32 is XXH32 with seed 0 of less than 16 bytes.
+func xxh32(b []byte) uint32 {
+	const p1, p2, p3, p4, p5 = 2654435761, 2246822519, 3266489917, 668265263, 374761393
+	h := p5 + uint32(len(b))
+	for ; len(b) >= 4; b = b[4:] {
+		h = bits.RotateLeft32(h+binary.LittleEndian.Uint32(b)*p3, 17) * p4
+	}
+	for _, c := range b {
+		h = bits.RotateLeft32(h+uint32(c)*p5, 11) * p1
+	}
+	h = (h ^ h>>15) * p2
+	h = (h ^ h>>13) * p3
+	return h ^ h>>16
+}
+
+const (
+	// snappyWindow is how far back a large block may refer. Encoders of the format
+	// cut their input into pieces of 64 KiB.
+	snappyWindow = 1 << 20
+	// snappyWhole is up to which size a block is decoded at once.
+	snappyWhole = 128 << 10
+)
+
+var (
+	errSnappy       = errors.New("corrupt snappy block")
+	errSnappyWindow = fmt.Errorf("a snappy block refers back more than %d bytes", snappyWindow)
+)
+
+// snappyReader decodes snappy blocks, alone or in the frames of the Java library.
+type snappyReader struct {
+	in     []byte // blocks that are not begun
+	framed bool
+	block  []byte // the rest of the block under way
+	left   int64  // bytes that the block still has to give
+	begin  int    // where the block begins in out, or the window
+	out    []byte // what was decoded last: the window and what is not read yet
+	read   int    // up to where out was read
+}
+
+var xerial = []byte("\x82SNAPPY\x00")
+
+func (s *snappyReader) reset(body []byte) {
+	*s = snappyReader{in: body, out: s.out[:0]}
+	if bytes.HasPrefix(body, xerial) && len(body) >= len(xerial)+8 {
+		s.framed, s.in = true, body[len(xerial)+8:]
+	}
+}
+
+// Read implements io.Reader.
+func (s *snappyReader) Read(p []byte) (int, error) {
+	for s.read == len(s.out) {
+		if err := s.decode(); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(p, s.out[s.read:])
+	s.read += n
+	return n, nil
+}
+
+// decode adds to out, or returns io.EOF.
+func (s *snappyReader) decode() error {
+	if s.left == 0 {
+		if len(s.block) > 0 {
+			return errSnappy
+		}
+		return s.nextBlock()
+	}
+	if over := len(s.out) - snappyWindow; over >= snappyWindow {
+		copy(s.out, s.out[over:])
+		s.out = s.out[:snappyWindow]
+		s.read -= over
+		s.begin = max(0, s.begin-over)
+	}
+	for stop := len(s.out) + 64<<10; s.left > 0 && len(s.out) < stop; {
+		if err := s.element(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *snappyReader) nextBlock() error {
+	block := s.in
+	if len(block) == 0 {
+		return io.EOF
+	}
+	if s.framed {
+		if len(block) < 4 {
+			return errSnappy
+		}
+		n := int64(binary.BigEndian.Uint32(block))
+		if n > int64(len(block)-4) {
+			return errSnappy
+		}
+		block, s.in = block[4:4+n], block[4+n:]
+	} else {
+		s.in = nil
+	}
+	size, n := binary.Uvarint(block)
+	// An element of three bytes makes 64 at most.
+	if n <= 0 || size > 1<<32-1 || size/22 > uint64(len(block)) {
+		return errSnappy
+	}
+	s.read, s.begin, s.out = 0, 0, s.out[:0]
+	if size <= snappyWhole {
+		var err error
+		s.out, err = snappy.Decode(s.out[:cap(s.out)], block)
+		return err
+	}
+	s.block, s.left = block[n:], int64(size)
+	return nil
+}
+
+// element decodes one literal or copy.
+func (s *snappyReader) element() error {
+	b := s.block
+	if len(b) == 0 {
+		return errSnappy
+	}
+	tag, length, offset, used := b[0]&3, int(b[0]>>2)+1, 0, 1
+	number := func(bytes int) (n int) {
+		if len(b) < used+bytes {
+			return -1
+		}
+		for i := range bytes {
+			n |= int(b[used+i]) << (8 * i)
+		}
+		used += bytes
+		return n
+	}
+	switch tag {
+	case 0:
+		if length > 60 {
+			length = number(length-60) + 1
+		}
+		if length <= 0 || length > len(b)-used || int64(length) > s.left {
+			return errSnappy
+		}
+		s.out = append(s.out, b[used:used+length]...)
+		s.block, s.left = b[used+length:], s.left-int64(length)
+		return nil
+	case 1:
+		length = int(b[0]>>2&7) + 4
+		if offset = number(1); offset >= 0 {
+			offset |= int(b[0]>>5) << 8
+		}
+	case 2:
+		offset = number(2)
+	default:
+		offset = number(4)
+	}
+	if offset <= 0 || int64(length) > s.left {
+		return errSnappy
+	}
+	if from := len(s.out) - offset; from < s.begin {
+		if s.begin == 0 && len(s.out) >= snappyWindow {
+			return errSnappyWindow
+		}
+		return errSnappy
+	}
+	for range length { // it may overlap
+		s.out = append(s.out, s.out[len(s.out)-offset])
+	}
+	s.block, s.left = b[used:], s.left-int64(length)
+	return nil
+}

@@ -1,0 +1,134 @@
+package broker
+
+import (
+	"crypto/sha256"
+	"errors"
+	"math"
+)
+
+// Limits bound what is held of one record and how much work one batch may be.
+type Limits struct {
+	// RecordBytes is the largest key and value, together.
+	RecordBytes int64
+	// Headers is the largest number of headers.
+	Headers int
+	// HeaderBytes is the largest sum of the names and values of all headers.
+	HeaderBytes int64
+	// BatchBytes is what a batch may inflate to. It bounds time, not memory.
+	BatchBytes int64
+}
+
+// DefaultLimits returns the limits that Fetch uses where a request has none.
+func DefaultLimits() Limits {
+	return Limits{RecordBytes: 64 << 20, Headers: 10_000, HeaderBytes: 1 << 20, BatchBytes: 4 << 30}
+}
+
+// The limits that a Defect may name, as the configuration names them.
+const (
+	LimitRecordBytes = "max_record_bytes"
+	LimitHeaders     = "max_headers"
+	LimitHeaderBytes = "max_header_bytes"
+)
+
+// Defect says what a Record lacks. Either the record is over a limit, and holds
+// what is within the limits; or it cannot be read, and only its position is known.
+type Defect struct {
+	// Limit is the limit that the record is over, one of headers if it is over more
+	// than one; "" when it cannot be read.
+	Limit string
+	// Size and SHA256 are those of the whole value, 0 and the hash of nothing for null.
+	Size   int64
+	SHA256 [sha256.Size]byte
+	// What the record does not hold because of Limit: its key, its value, its last
+	// headers.
+	KeyOmitted, ValueOmitted, HeadersOmitted bool
+
+	// Reason says why the record cannot be read, "" when Limit is set.
+	Reason string
+	// Last is the last offset that Reason is about. The first is the record's.
+	Last int64
+}
+
+func (r *Record) over(limit string) *Defect {
+	if r.Defect == nil {
+		r.Defect = &Defect{Limit: limit, Last: r.Offset}
+	}
+	return r.Defect
+}
+
+// maxPlaceholders is up to how many offsets that cannot be read get a record each.
+// More have one record together.
+const maxPlaceholders = 1000
+
+// appendUnreadable adds the records that stand for offsets which cannot be read.
+func appendUnreadable(dst []Record, tp TopicPartition, from, last int64, reason error) []Record {
+	add := func(from, last int64) {
+		dst = append(dst, Record{TopicPartition: tp, Offset: from, Defect: &Defect{Reason: reason.Error(), Last: last}})
+	}
+	if last-from >= maxPlaceholders {
+		add(from, last)
+		return dst
+	}
+	for ; from <= last; from++ {
+		add(from, from)
+	}
+	return dst
+}
+
+var (
+	// errNoRoom stops decoding because no memory can be reserved at the moment.
+	errNoRoom = errors.New("no memory is free for the records")
+	// errHeavy stops decoding in Fetch because the batch needs more than its share.
+	errHeavy = errors.New("the batch is too large to be decoded with others")
+	// errBatchLimit is the reason where a batch is too much work.
+	errBatchLimit = errors.New("the batch inflates to more than max_batch_bytes")
+)
+
+// Room is memory that is reserved for decoding. It is taken before anything is
+// allocated.
+type Room struct {
+	// Free is what is reserved and not taken yet.
+	Free int64
+	// More reserves further bytes. It may wait. nil: there are none.
+	More func(bytes int64) bool
+	// Done ends decoding early when it is closed; nil: nothing does.
+	Done <-chan struct{}
+
+	taken int64
+	bound int64 // on taken, 0 for none
+}
+
+func (r *Room) take(n int) error {
+	bytes := int64(n)
+	if r.bound > 0 && r.taken+bytes > r.bound {
+		return errHeavy
+	}
+	if missing := bytes - r.Free; missing > 0 {
+		if r.More == nil || !r.More(missing) {
+			return errNoRoom
+		}
+		r.Free += missing
+	}
+	r.Free -= bytes
+	r.taken += bytes
+	return nil
+}
+
+// ended reports whether Done is closed.
+func (r *Room) ended() bool {
+	select {
+	case <-r.Done:
+		return true
+	default:
+		return false
+	}
+}
+
+// back returns what was taken since taken was at mark.
+func (r *Room) back(mark int64) {
+	r.Free += r.taken - mark
+	r.taken = mark
+}
+
+// unlimited is for bytes that are in memory already.
+func unlimited() *Room { return &Room{Free: math.MaxInt64} }

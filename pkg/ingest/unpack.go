@@ -1,0 +1,145 @@
+package ingest
+
+import (
+	"context"
+
+	"github.com/dlq-manager/dlq-manager/pkg/broker"
+)
+
+// unpacker reads one partition whose next batch needs more memory or work than its
+// share of an answer. It decodes the batch as a stream and hands on one portion after
+// the other, each with memory of its own that was reserved before. A record, or an
+// answer, that is larger than a portion is read while nothing else of that size is in
+// memory.
+//
+// Who waits for the memory of a large record holds a portion's. Who holds that of a
+// large record waits for a portion's only, which the writers give back.
+type unpacker struct {
+	r      *reader
+	leader int32
+	p      *partition
+	size   int64 // of the answer, as it came last
+	large  bool  // r.large is held
+}
+
+// run reads until the partition's next batch is an ordinary one, or cannot be read
+// now, and gives the partition back to the reader.
+func (u *unpacker) run(ctx context.Context) {
+	defer func() { u.r.returned <- u.p }()
+	if u.r.unpackers.Acquire(ctx, 1) != nil {
+		return
+	}
+	defer u.r.unpackers.Release(1)
+	defer u.release()
+	for u.size > 0 && ctx.Err() == nil && u.p.opened && u.answer(ctx) {
+	}
+}
+
+// release gives up the memory for a large record.
+func (u *unpacker) release() {
+	if u.large {
+		u.large = false
+		u.r.large.Release(1)
+	}
+}
+
+// answer fetches once and reads what comes; false: it did not come.
+func (u *unpacker) answer(ctx context.Context) bool {
+	p, unit := u.p, u.r.i.cfg.unit()
+	room := unit
+	if u.size > unit {
+		room = u.size
+		if u.r.large.Acquire(ctx, 1) != nil {
+			return false
+		}
+		u.large = true
+	}
+	res, err := u.r.i.cluster.Fetch(ctx, broker.FetchRequest{
+		Leader: u.leader, MaxWait: fetchWait, MaxBytes: int32(unit), MaxBatchBytes: room, ReadCommitted: true, Stream: true,
+		Limits:     u.r.i.cfg.limits(),
+		Partitions: []broker.FetchPartition{{TopicPartition: p.TopicPartition, Offset: p.next, MaxBytes: partitionBytes, GiveUp: p.givenUp()}},
+	})
+	if err == nil {
+		var others []*partition
+		if others, err = u.r.sameLives(ctx, []*partition{p}, res); len(others) > 0 {
+			return false
+		}
+	}
+	if err == nil && moved(res.Partitions[0].Err) {
+		err = res.Partitions[0].Err
+	}
+	if err != nil {
+		if ctx.Err() == nil {
+			u.r.failed(ctx, "fetch a large batch", err, p)
+		}
+		return false
+	}
+	got := res.Partitions[0]
+	if got.Err != nil {
+		u.r.unreadable(p, got.Err)
+		return false
+	}
+	u.r.answered(p)
+	u.size = int64(got.Heavy)
+	switch {
+	case got.Heavy > 0: // it is larger than it was
+		u.release()
+		return true
+	case got.Portions == nil:
+		return false
+	}
+	u.read(ctx, got.Portions)
+	return false
+}
+
+// read hands on everything that an answer holds.
+func (u *unpacker) read(ctx context.Context, portions broker.Portions) {
+	p, whole := u.p, u.large // whole: the memory for a large record is that of the answer
+	for done := false; !done; {
+		room := u.r.i.cfg.unit()
+		if u.r.budget.Acquire(ctx, room) != nil {
+			return // ctx ended
+		}
+		got, end, err := portions.Read(&broker.Room{Free: room, More: u.more(ctx), Done: ctx.Done()}, room/2)
+		if done = end; err != nil || ctx.Err() != nil {
+			u.r.budget.Release(room)
+			if ctx.Err() == nil {
+				u.r.unreadable(p, err)
+			}
+			return
+		}
+		if got.Next > p.next {
+			var stored func()
+			if u.large && (done || !whole) {
+				u.large = false
+				stored = func() { u.r.large.Release(1) }
+			}
+			room -= u.r.hand(ctx, p, got, room, stored)
+		}
+		u.r.budget.Release(room)
+		if got.HighWatermark >= 0 {
+			u.r.i.metrics.showLag(p, got.HighWatermark-got.Next)
+		}
+		if got.Err != nil {
+			u.r.unreadable(p, got.Err)
+		}
+	}
+}
+
+// more reserves the memory of a large record. There is one such record at a time, so
+// this waits for the one before to be stored.
+func (u *unpacker) more(ctx context.Context) func(bytes int64) bool {
+	left := int64(0)
+	asked := false
+	return func(bytes int64) bool {
+		if !asked {
+			asked, left = true, u.r.i.cfg.largest()
+			if !u.large && u.r.large.Acquire(ctx, 1) != nil {
+				return false
+			}
+			u.large = true
+		}
+		left -= bytes
+		return left >= 0
+	}
+}
