@@ -112,12 +112,9 @@ func (n *notified) everyPage(message, group, redrive string) []string {
 			paths = append(paths, strings.NewReplacer("{id}", id, "{topic}", n.target).Replace(path[1]))
 		}
 	}
-	for _, page := range []string{
+	paths = append(paths,
 		"/", "/messages", "/groups", "/topics", "/redrives", "/archive", "/audit", "/mapping",
-		"/messages/" + message, "/groups/" + group, "/redrives/" + redrive,
-	} {
-		paths = append(paths, page)
-	}
+		"/messages/"+message, "/groups/"+group, "/redrives/"+redrive)
 	if _, err := uuid.Parse(message); err != nil {
 		n.t.Fatal(fmt.Errorf("the message has no id: %w", err))
 	}

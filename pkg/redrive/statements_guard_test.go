@@ -3,9 +3,11 @@ package redrive
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
@@ -19,14 +21,15 @@ import (
 // messages are sent back, the looks for other work included.
 func TestStatementsOfRetryAll(t *testing.T) {
 	t.Parallel()
-	const n, most = 1000, 30
+	const n, most = 1000, 25
 	db, count := postgrestest.OpenCounted(t)
 	if _, err := db.Exec(`
 		INSERT INTO dlq.dlq_messages (original_topic, error_message, created_at, value, headers)
 		SELECT 'orders', 'boom', now() - n * interval '1 ms', 'v', '\x00' FROM generate_series(1, $1::int) n`, n); err != nil {
 		t.Fatal(err)
 	}
-	s := New(DefaultConfig(), postgres.New(db), &kafka{}, prometheus.NewRegistry(), zap.NewNop())
+	store := &polled{Store: postgres.New(db)}
+	s := New(DefaultConfig(), store, &kafka{}, prometheus.NewRegistry(), zap.NewNop())
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -45,8 +48,21 @@ func TestStatementsOfRetryAll(t *testing.T) {
 			t.Fatalf("redrive = %+v, %v, want %d sent", r.Counts, err, n)
 		}
 	})
+	got -= store.polls.Load()
 	t.Logf("statements: %d", got)
 	if got > most {
 		t.Errorf("statements for %d messages = %d, want at most %d", n, got, most)
 	}
+}
+
+// polled counts how often the state of a redrive is read. That depends on how long the
+// redrive takes, and so on what else the machine does.
+type polled struct {
+	*postgres.Store
+	polls atomic.Int64
+}
+
+func (p *polled) Redrive(ctx context.Context, id uuid.UUID) (entity.Redrive, error) {
+	p.polls.Add(1)
+	return p.Store.Redrive(ctx, id)
 }
