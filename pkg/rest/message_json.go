@@ -96,21 +96,17 @@ func (c *shown) maskDerived(fields entity.MaskedFields) {
 	}
 	m := *c.Message
 	c.Message = &m
-	for _, f := range []struct {
-		name   string
-		masked bool
-		text   *string
-	}{
-		{"error_message", fields.ErrorMessage, &m.ErrorMessage},
-		{"error_class", fields.ErrorClass, &m.Failure.Class},
-		{"stack_trace", fields.StackTrace, &c.stackTrace},
-		{"consumer_group", fields.ConsumerGroup, &m.Failure.ConsumerGroup},
-	} {
-		if f.masked && *f.text != "" {
-			*f.text = maskedText
-			c.masked = append(c.masked, f.name)
+	hide := func(name string, masked bool, text string) string {
+		if !masked || text == "" {
+			return text
 		}
+		c.masked = append(c.masked, name)
+		return maskedText
 	}
+	m.ErrorMessage = hide("error_message", fields.ErrorMessage, m.ErrorMessage)
+	m.Failure.Class = hide("error_class", fields.ErrorClass, m.Failure.Class)
+	c.stackTrace = hide("stack_trace", fields.StackTrace, c.stackTrace)
+	m.Failure.ConsumerGroup = hide("consumer_group", fields.ConsumerGroup, m.Failure.ConsumerGroup)
 	if fields.ConsumerGroup && m.Consumption != nil {
 		consumed := *m.Consumption
 		consumed.Group = maskedText
