@@ -3,6 +3,7 @@ package broker
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -89,6 +90,34 @@ func (c *Cluster) readAt(ctx context.Context, tp TopicPartition, offset, room in
 		return Record{}, fmt.Errorf("%w: log ends at %d", ErrOutOfRange, got.HighWatermark)
 	}
 	return Record{}, ErrGone
+}
+
+// Mark tells the batch that holds an offset from any other one: the latest time of its
+// records in milliseconds, and its checksum. found is false when the log does not
+// hold a batch with that offset.
+func (c *Cluster) Mark(ctx context.Context, tp TopicPartition, offset int64) (latest int64, crc uint32, found bool, err error) {
+	if err := reads.Acquire(ctx, readBytes); err != nil {
+		return 0, 0, false, fmt.Errorf("wait for memory: %w", err)
+	}
+	defer reads.Release(readBytes)
+	_, cursor, err := c.fetchOne(ctx, tp, offset, 1, readBytes, Limits{})
+	if errors.Is(err, ErrOutOfRange) || errors.Is(err, ErrTooLarge) {
+		return 0, 0, false, nil
+	}
+	if err != nil {
+		return 0, 0, false, fmt.Errorf("read the batch of %s at offset %d: %w", tp, offset, err)
+	}
+	if cursor == nil {
+		return 0, 0, false, nil
+	}
+	b, _, whole, err := nextBatch(cursor.data)
+	if err != nil || !whole || b.last < offset || !b.legacy && b.base > offset {
+		return 0, 0, false, nil //nolint:nilerr // what cannot be read is no evidence
+	}
+	if b.legacy {
+		return 0, binary.BigEndian.Uint32(b.raw[atLegacyCRC:]), true, nil
+	}
+	return int64(binary.BigEndian.Uint64(b.raw[atMaxTime:])), binary.BigEndian.Uint32(b.raw[atCRC:]), true, nil
 }
 
 // within is Read with the memory that the whole answer may take.

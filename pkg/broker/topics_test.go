@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -73,6 +74,45 @@ func TestTopics_OldBrokerHasNoIDs(t *testing.T) {
 	got := topic(t, open(t, cluster.ListenAddrs()), "old")
 	if got.ID != "" || len(got.Partitions) != 2 || got.Err != nil {
 		t.Errorf("Topics = %+v, want 2 partitions and no id", got)
+	}
+}
+
+// TestMark_OldBroker: without topic ids, a batch tells one log from another.
+func TestMark_OldBroker(t *testing.T) {
+	t.Parallel()
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "old", "other"), kfake.MaxVersions(kversion.V2_7_0()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cluster.Close()
+	c := open(t, cluster.ListenAddrs())
+	type mark struct {
+		latest int64
+		crc    uint32
+		found  bool
+	}
+	of := func(topic string, offset int64) mark {
+		t.Helper()
+		latest, crc, found, err := c.Mark(testContext(t), broker.TopicPartition{Topic: topic}, offset)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return mark{latest, crc, found}
+	}
+	at := time.UnixMilli(1_700_000_000_000)
+	for topic, value := range map[string]string{"old": "a", "other": "b"} {
+		mustProduce(t, c, broker.TopicPartition{Topic: topic},
+			broker.Record{Value: []byte("x"), Time: at}, broker.Record{Value: []byte(value), Time: at.Add(time.Second)})
+	}
+	first, second := of("old", 0), of("old", 1)
+	if !first.found || first != second || first.latest != at.Add(time.Second).UnixMilli() {
+		t.Errorf("marks of one batch = %+v, %+v, want the same with the latest time", first, second)
+	}
+	if other := of("other", 1); !other.found || other.crc == second.crc {
+		t.Errorf("mark of another log = %+v, want another checksum than %+v", other, second)
+	}
+	if beyond := of("old", 9); beyond.found {
+		t.Errorf("mark beyond the end = %+v, want none", beyond)
 	}
 }
 

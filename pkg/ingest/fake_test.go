@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"slices"
 	"sync"
 	"testing"
@@ -241,6 +242,18 @@ func (c *fakeCluster) answer(req broker.FetchRequest) (res broker.FetchResponse,
 		res.Partitions = append(res.Partitions, got)
 	}
 	return res, some
+}
+
+// Mark knows each record as a batch of its own.
+func (c *fakeCluster) Mark(_ context.Context, tp broker.TopicPartition, offset int64) (latest int64, crc uint32, found bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range c.log(tp).records {
+		if r.Offset == offset {
+			return r.Time.UnixMilli(), crc32.ChecksumIEEE(r.Value), true, c.down
+		}
+	}
+	return 0, 0, false, c.down
 }
 
 // onePortion is an answer that is read at once.

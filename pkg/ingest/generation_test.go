@@ -159,6 +159,26 @@ func TestGeneration(t *testing.T) {
 				w.t.Errorf("messages = %d, want the 10 and the one after the cut", len(got))
 			}
 		},
+		"WithoutTopicIDsAnotherBatchAtThePositionIsANewLog": func(w *world) {
+			old := part("old.dlq.v1", 0)
+			w.cluster.topic("old.dlq.v1", "", 1)
+			w.cluster.produce(old, numbered(10)...)
+			_, stop := w.start(old)
+			pass(time.Second)
+			_ = stop()
+			_, stop = w.start(old) // the same log
+			pass(time.Second)
+			_ = stop()
+			w.wantOffsets("old.dlq.v1", 1, 0, 0, 10)
+			w.cluster.topic("old.dlq.v1", "", 1)
+			w.cluster.produce(old, numbered(12)...) // as long as what was read, and longer
+			_, stop = w.start(old)
+			pass(time.Second)
+			_ = stop()
+			if got := len(w.messages("old.dlq.v1")); got != 22 {
+				w.t.Errorf("messages = %d, want 10 of the old log and 12 of the new one", got)
+			}
+		},
 		"WithoutTopicIDsAShorterLogIsANewOne": func(w *world) {
 			w.cluster.topic("old.dlq.v1", "", 1)
 			w.cluster.produce(part("old.dlq.v1", 0), numbered(10)...)

@@ -107,6 +107,9 @@ func (r *reader) place(ctx context.Context, partitions []*partition) error {
 	}
 	for n, p := range partitions {
 		p.next = positions[n].Next
+		if err := r.recognise(ctx, p, starts[p.TopicPartition], ends[p.TopicPartition]); err != nil {
+			return err
+		}
 		if err := r.i.fit(ctx, p, starts[p.TopicPartition], ends[p.TopicPartition]); err != nil {
 			return err
 		}
@@ -141,6 +144,43 @@ func (r *reader) bounds(ctx context.Context, partitions []*partition) (starts, e
 	return starts, ends, answered
 }
 
+// recognise sets the position of a log that is another one than what was read of it to
+// its start. Only the log of a topic without an id is asked; where a topic has one, its
+// life has positions of its own. What cannot be asked now, or is not there any more,
+// proves nothing.
+func (r *reader) recognise(ctx context.Context, p *partition, start, end int64) error {
+	if p.topicID != "" || p.next > end {
+		return nil
+	}
+	mark, err := untilStored(ctx, r.i, func(ctx context.Context) (*repository.Mark, error) { return r.i.store.Mark(ctx, p.key()) })
+	if err != nil || mark == nil || mark.Offset < start || mark.Offset >= end {
+		return err
+	}
+	latest, crc, found, err := r.i.cluster.Mark(ctx, p.TopicPartition, mark.Offset)
+	if err != nil || !found || latest == mark.Time && crc == mark.CRC {
+		return ctx.Err()
+	}
+	r.i.log.Warn("the log holds another batch where it was read; the topic was made again",
+		zap.String("topic", p.Topic), zap.Int32("partition", p.Partition), zap.Int64("position", p.next), zap.Int64("offset", mark.Offset))
+	return r.i.move(ctx, p, start, 0)
+}
+
+// noteMark notes the last record that was stored of a log whose topic has no id. A
+// failure is no reason to stop: the mark before is as good a proof.
+func (i *Ingester) noteMark(ctx context.Context, c chunk) {
+	if c.p.topicID != "" || len(c.records) == 0 {
+		return
+	}
+	offset := c.records[len(c.records)-1].Offset
+	latest, crc, found, err := i.cluster.Mark(ctx, c.p.TopicPartition, offset)
+	if err == nil && found {
+		err = i.store.NoteMark(ctx, c.p.key(), repository.Mark{Offset: offset, Time: latest, CRC: crc})
+	}
+	if err != nil {
+		i.log.Debug("the last record is not noted", append(zapPartition(c.p), zap.Error(err))...)
+	}
+}
+
 // fit moves a position that the log cannot serve. Below the log's start,
 // records were removed before they could be read: that is a loss which nobody
 // can mend, so it is said aloud. Above its end, the log was cut off (an unclean
@@ -168,6 +208,11 @@ func (i *Ingester) fit(ctx context.Context, p *partition, start, end int64) erro
 	if to == p.next {
 		return nil
 	}
+	return i.move(ctx, p, to, lost)
+}
+
+// move sets a position and counts the records that were lost.
+func (i *Ingester) move(ctx context.Context, p *partition, to, lost int64) error {
 	step := repository.Range{Partition: p.key(), From: p.next, To: to}
 	stored, err := i.storeBatch(ctx, repository.Batch{Ranges: []repository.Range{step}})
 	switch {

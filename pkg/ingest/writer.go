@@ -140,6 +140,7 @@ func (w *writer) stored(ctx context.Context, batch repository.Batch, chunks []ch
 				m.visibility.Observe(time.Since(at).Seconds())
 			}
 		}
+		w.i.noteMark(ctx, c)
 		c.p.waiting.Add(-1) // now the partition may change
 	}
 	m.batchRows.Observe(float64(len(batch.Messages)))

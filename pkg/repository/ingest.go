@@ -21,6 +21,14 @@ type Ingest interface {
 	// order of starts; a partition without a position gets its start.
 	OpenPosition(ctx context.Context, starts []Position) ([]Position, error)
 
+	// Mark returns what NoteMark noted last for a partition, nil when nothing was.
+	Mark(ctx context.Context, p Partition) (*Mark, error)
+
+	// NoteMark notes a record below the position, by which the log is recognised
+	// where its broker gives topics no ids. A partition that has no position is left
+	// alone.
+	NoteMark(ctx context.Context, p Partition, m Mark) error
+
 	// Store appends a batch. A range counts only when the partition's position
 	// is exactly its From (compare-and-swap): its messages are stored and the
 	// position becomes its To. Ranges that do not match are left out with all
@@ -66,6 +74,14 @@ type Partition struct{ Incarnation, Partition int32 }
 type Position struct {
 	Partition
 	Next int64
+}
+
+// Mark is what is known of a record that was read: its offset, and the latest time in
+// milliseconds and the checksum of the batch that it is in.
+type Mark struct {
+	Offset int64
+	Time   int64
+	CRC    uint32
 }
 
 // Range is the step that a batch takes in one partition: every offset from From

@@ -62,6 +62,9 @@ type (
 		PayloadOmitted        *string            `json:"payload_omitted"`
 		PayloadSize           *int64             `json:"payload_size"`
 		PayloadURL            *string            `json:"payload_url"`
+		LimitExceeded         *string            `json:"limit_exceeded"`
+		UnreadableReason      *string            `json:"unreadable_reason"`
+		LastOffset            *int64             `json:"last_offset"`
 		Masked                []string           `json:"masked"`
 	}
 )
@@ -78,7 +81,8 @@ func referenceMessage(s *Server, m *entity.Message, v view) []byte {
 		NextAttemptAt: stamp(m.NextAttemptAt), FinishedAt: stamp(m.FinishedAt()),
 		LastPublishError: orNull(m.LastPublishError), LastPublishErrorClass: orNull(m.LastPublishErrorClass),
 		Key: showBytes(m.Record.Key), HeadersOmitted: orNull(headersOmitted(m.Record)),
-		PayloadOmitted: orNull(c.omitted), PayloadSize: c.size, PayloadURL: orNull(c.url), Masked: listOf(c.masked),
+		PayloadOmitted: orNull(c.omitted), PayloadSize: c.size, PayloadURL: orNull(c.url),
+		LimitExceeded: orNull(c.Record.Limit), UnreadableReason: orNull(c.Record.Unreadable), LastOffset: c.lastOffset(), Masked: listOf(c.masked),
 	}
 	if m.Source.Known() {
 		t.DLQPartition, t.DLQOffset = &m.Source.Partition, &m.Source.Offset

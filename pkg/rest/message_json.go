@@ -245,11 +245,7 @@ func (c *shown) appendRecord(dst []byte) []byte {
 	dst = memberText(dst, "payload_url", c.url)
 	dst = memberText(dst, "limit_exceeded", c.Record.Limit)
 	dst = memberText(dst, "unreadable_reason", c.Record.Unreadable)
-	var last *int64
-	if c.Record.State == entity.ValueUnreadable {
-		last = &c.Record.LastOffset
-	}
-	dst = memberInt(dst, "last_offset", last)
+	dst = memberInt(dst, "last_offset", c.lastOffset())
 	dst = append(dst, `,"masked":[`...)
 	for i, name := range c.masked {
 		if i > 0 {
@@ -258,6 +254,15 @@ func (c *shown) appendRecord(dst []byte) []byte {
 		dst = appendText(dst, name)
 	}
 	return append(dst, ']')
+}
+
+// lastOffset is up to where the message stands for what cannot be read, nil where it
+// stands for a record.
+func (c *shown) lastOffset() *int64 {
+	if c.Record.State != entity.ValueUnreadable {
+		return nil
+	}
+	return &c.Record.LastOffset
 }
 
 // appendHeaders keeps order and repeats. The list is null only when all headers were

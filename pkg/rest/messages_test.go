@@ -24,7 +24,7 @@ const messageA = `{"id":"550e8400-e29b-41d4-a716-446655440000","original_topic":
 	`"dialect":null,"origin_confidence":"header","undeclared":false,"undeclared_reason":null,"group_id":null,"parent_id":null,"return_confirmed":null,` +
 	`"root_id":"550e8400-e29b-41d4-a716-446655440000","outcome":null,"outcome_group":null,"outcome_offset":null,"next_attempt_at":null,"finished_at":null,` +
 	`"last_publish_error":null,"last_publish_error_class":null,"key":{"encoding":"utf8","data":"order-123"},` +
-	`"headers":[],"headers_omitted":null,"payload_omitted":null,"payload_size":19,"payload_url":null,"masked":[]}`
+	`"headers":[],"headers_omitted":null,"payload_omitted":null,"payload_size":19,"payload_url":null,"limit_exceeded":null,"unreadable_reason":null,"last_offset":null,"masked":[]}`
 
 // nothingDerived stands behind a message that is shown alone, when nobody says
 // where its fields were learnt.
@@ -119,7 +119,7 @@ func TestGet_EveryField(t *testing.T) {
 			`"last_publish_error":"too <large>","last_publish_error_class":"BAD_RECORD","key":{"encoding":"base64","data":"/wA="},`+
 			`"headers":[{"key":"a","value":null},{"key":"a","value":{"encoding":"utf8","data":""}},`+
 			`{"key":"\ufffd","key_base64":"/w==","value":{"encoding":"base64","data":"/g=="}}],`+
-			`"headers_omitted":null,"payload_omitted":null,"payload_size":19,"payload_url":null,"masked":[]`+nothingDerived)
+			`"headers_omitted":null,"payload_omitted":null,"payload_size":19,"payload_url":null,"limit_exceeded":null,"unreadable_reason":null,"last_offset":null,"masked":[]`+nothingDerived)
 }
 
 // Headers that the store left out are not shown as none.
@@ -154,7 +154,7 @@ func TestGet_RowWithoutRecord(t *testing.T) {
 	body := newFixture(m).open().do("GET", "/api/v1/dlq/messages/"+idA.String(), "").Body.String()
 	for _, want := range []string{
 		`"dlq_topic":null,"dlq_partition":null,"dlq_offset":null,"dlq_timestamp":null,"dlq_timestamp_ms":null`,
-		`"key":null,"headers":[],"headers_omitted":null,"payload_omitted":null,"payload_size":null,"payload_url":null,"masked":[],`, `"payload":null`, `"bad \ufffd text"`,
+		`"key":null,"headers":[],"headers_omitted":null,"payload_omitted":null,"payload_size":null,"payload_url":null,"limit_exceeded":null,"unreadable_reason":null,"last_offset":null,"masked":[],`, `"payload":null`, `"bad \ufffd text"`,
 	} {
 		if !strings.Contains(body, want) {
 			t.Errorf("body %s\nhas no %s", body, want)

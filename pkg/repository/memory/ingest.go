@@ -60,6 +60,27 @@ func (s *Store) OpenPosition(ctx context.Context, starts []repository.Position) 
 	return positions, nil
 }
 
+// Mark implements repository.Ingest.
+func (s *Store) Mark(ctx context.Context, p repository.Partition) (mark *repository.Mark, err error) {
+	err = s.step(ctx, "read mark", func(time.Time) error {
+		if m, ok := s.marks[p]; ok {
+			mark = &m
+		}
+		return nil
+	})
+	return mark, err
+}
+
+// NoteMark implements repository.Ingest.
+func (s *Store) NoteMark(ctx context.Context, p repository.Partition, m repository.Mark) error {
+	return s.step(ctx, "note mark", func(time.Time) error {
+		if _, ok := s.positions[p]; ok {
+			s.marks[p] = m
+		}
+		return nil
+	})
+}
+
 // Store implements repository.Ingest. An id that exists already is
 // entity.ErrConflict, and nothing of the batch is stored.
 func (s *Store) Store(ctx context.Context, batch repository.Batch) (repository.Stored, error) {

@@ -31,6 +31,7 @@ type Store struct {
 	topicNames   map[int32]string
 	incarnations map[repository.Topic]int32
 	positions    map[repository.Partition]int64
+	marks        map[repository.Partition]repository.Mark
 	redrives     map[uuid.UUID]*redrive
 	trail        []entity.AuditEntry
 	groups       map[repository.TopicGroup]groupOrigin
@@ -71,6 +72,7 @@ func New(now func() time.Time) *Store {
 		topicNames:   map[int32]string{},
 		incarnations: map[repository.Topic]int32{},
 		positions:    map[repository.Partition]int64{},
+		marks:        map[repository.Partition]repository.Mark{},
 		redrives:     map[uuid.UUID]*redrive{},
 		groups:       map[repository.TopicGroup]groupOrigin{},
 		errorGroups:  map[uuid.UUID]*errorGroup{},

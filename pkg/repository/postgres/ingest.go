@@ -67,6 +67,29 @@ func (s *Store) OpenPosition(ctx context.Context, starts []repository.Position) 
 	return positions, nil
 }
 
+// Mark implements repository.Ingest.
+func (s *Store) Mark(ctx context.Context, p repository.Partition) (*repository.Mark, error) {
+	var found []struct {
+		Offset int64 `db:"mark_offset"`
+		Time   int64 `db:"mark_time"`
+		CRC    int64 `db:"mark_crc"`
+	}
+	err := s.selectRows(ctx, &found, `
+		SELECT mark_offset, mark_time, mark_crc FROM dlq.ingest_positions
+		WHERE incarnation_id = $1 AND partition = $2 AND mark_offset IS NOT NULL`, p.Incarnation, p.Partition)
+	if err != nil || len(found) == 0 {
+		return nil, translate("read mark", err)
+	}
+	return &repository.Mark{Offset: found[0].Offset, Time: found[0].Time, CRC: uint32(found[0].CRC)}, nil
+}
+
+// NoteMark implements repository.Ingest.
+func (s *Store) NoteMark(ctx context.Context, p repository.Partition, m repository.Mark) error {
+	return translate("note mark", s.exec(ctx, `
+		UPDATE dlq.ingest_positions SET mark_offset = $3, mark_time = $4, mark_crc = $5
+		WHERE incarnation_id = $1 AND partition = $2`, p.Incarnation, p.Partition, m.Offset, m.Time, int64(m.CRC)))
+}
+
 type positionRow struct {
 	Incarnation int32 `db:"incarnation_id"`
 	Partition   int32 `db:"partition"`

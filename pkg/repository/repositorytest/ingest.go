@@ -16,6 +16,7 @@ func ingestPromises() []promise {
 	return []promise{
 		{"NewPartitionGetsItsStart", ingestStart},
 		{"KnownPartitionKeepsItsPosition", ingestKeepsPosition},
+		{"MarksAreThoseOfTheirPartition", ingestMarks},
 		{"StoresMessagesAndMovesThePosition", ingestStores},
 		{"CreatedAtIsTheStoresOwn", ingestCreatedAt},
 		{"KeepsTheStateThatAMessageArrivesIn", ingestState},
@@ -139,6 +140,28 @@ func ingestKeepsPosition(h *harness) {
 	want[0].Next, want[2].Next, want[3].Next = 30, 10, 20
 	if err != nil || !slices.Equal(got, want) {
 		h.Errorf("OpenPosition(%+v) = %+v, %v, want %+v", starts, got, err, want)
+	}
+}
+
+func ingestMarks(h *harness) {
+	at := h.open(deadLetter, 10, 0).partition()
+	other := at
+	other.Partition = 5
+	for _, want := range []*repository.Mark{nil, {Offset: 9, Time: -1, CRC: 1<<32 - 1}, {Offset: 12, Time: 1 << 40, CRC: 0}} {
+		if want != nil {
+			for _, p := range []repository.Partition{at, other} {
+				if err := h.Repository.NoteMark(h.Context(), p, *want); err != nil {
+					h.Fatalf("NoteMark: %v", err)
+				}
+			}
+		}
+		got, err := h.Repository.Mark(h.Context(), at)
+		if err != nil || (got == nil) != (want == nil) || got != nil && *got != *want {
+			h.Errorf("Mark = %+v, %v, want %+v", got, err, want)
+		}
+		if got, err := h.Repository.Mark(h.Context(), other); err != nil || got != nil {
+			h.Errorf("Mark of a partition without a position = %+v, %v, want none", got, err)
+		}
 	}
 }
 
