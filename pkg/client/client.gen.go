@@ -127,11 +127,12 @@ func (e BytesEncoding) Valid() bool {
 
 // Defines values for ChangeKind.
 const (
-	ChangeKindGroup   ChangeKind = "group"
-	ChangeKindList    ChangeKind = "list"
-	ChangeKindMapping ChangeKind = "mapping"
-	ChangeKindMessage ChangeKind = "message"
-	ChangeKindRedrive ChangeKind = "redrive"
+	ChangeKindGroup      ChangeKind = "group"
+	ChangeKindList       ChangeKind = "list"
+	ChangeKindMapping    ChangeKind = "mapping"
+	ChangeKindMessage    ChangeKind = "message"
+	ChangeKindQuarantine ChangeKind = "quarantine"
+	ChangeKindRedrive    ChangeKind = "redrive"
 )
 
 // Valid indicates whether the value is a known member of the ChangeKind enum.
@@ -144,6 +145,8 @@ func (e ChangeKind) Valid() bool {
 	case ChangeKindMapping:
 		return true
 	case ChangeKindMessage:
+		return true
+	case ChangeKindQuarantine:
 		return true
 	case ChangeKindRedrive:
 		return true
@@ -910,11 +913,12 @@ func (e SearchArchiveParamsOmit) Valid() bool {
 
 // Defines values for ListChangesParamsKind.
 const (
-	ListChangesParamsKindGroup   ListChangesParamsKind = "group"
-	ListChangesParamsKindList    ListChangesParamsKind = "list"
-	ListChangesParamsKindMapping ListChangesParamsKind = "mapping"
-	ListChangesParamsKindMessage ListChangesParamsKind = "message"
-	ListChangesParamsKindRedrive ListChangesParamsKind = "redrive"
+	ListChangesParamsKindGroup      ListChangesParamsKind = "group"
+	ListChangesParamsKindList       ListChangesParamsKind = "list"
+	ListChangesParamsKindMapping    ListChangesParamsKind = "mapping"
+	ListChangesParamsKindMessage    ListChangesParamsKind = "message"
+	ListChangesParamsKindQuarantine ListChangesParamsKind = "quarantine"
+	ListChangesParamsKindRedrive    ListChangesParamsKind = "redrive"
 )
 
 // Valid indicates whether the value is a known member of the ListChangesParamsKind enum.
@@ -927,6 +931,8 @@ func (e ListChangesParamsKind) Valid() bool {
 	case ListChangesParamsKindMapping:
 		return true
 	case ListChangesParamsKindMessage:
+		return true
+	case ListChangesParamsKindQuarantine:
 		return true
 	case ListChangesParamsKindRedrive:
 		return true
@@ -1724,6 +1730,40 @@ type Preview struct {
 	Sendable      int        `json:"sendable"`
 }
 
+// Quarantined defines model for Quarantined.
+type Quarantined struct {
+	DlqOffset      int64      `json:"dlq_offset"`
+	DlqPartition   int        `json:"dlq_partition"`
+	DlqTimestamp   *time.Time `json:"dlq_timestamp"`
+	DlqTimestampMs *int64     `json:"dlq_timestamp_ms"`
+	DlqTopic       string     `json:"dlq_topic"`
+
+	// Error The same in PostgreSQL's words; null where anything is masked, for they may quote the record.
+	Error    *string   `json:"error"`
+	FirstTry time.Time `json:"first_try"`
+	Headers  *[]Header `json:"headers"`
+
+	// Id That of the message, once it is one.
+	Id openapi_types.UUID `json:"id"`
+
+	// Key Bytes, as text where they are UTF-8.
+	Key     *Bytes    `json:"key"`
+	LastTry time.Time `json:"last_try"`
+	Masked  []string  `json:"masked"`
+
+	// Payload The producer's own JSON, or null.
+	Payload        interface{} `json:"payload"`
+	PayloadOmitted *string     `json:"payload_omitted"`
+	PayloadSize    *int64      `json:"payload_size"`
+
+	// RetryAt When it is tried again.
+	RetryAt time.Time `json:"retry_at"`
+
+	// Sqlstate Why it was refused, as PostgreSQL classifies it.
+	Sqlstate string `json:"sqlstate"`
+	Tries    int    `json:"tries"`
+}
+
 // Readiness defines model for Readiness.
 type Readiness struct {
 	Checks map[string]string `json:"checks"`
@@ -2005,6 +2045,9 @@ type InGroupID = openapi_types.UUID
 
 // InMessageID defines model for InMessageID.
 type InMessageID = openapi_types.UUID
+
+// InQuarantinedID defines model for InQuarantinedID.
+type InQuarantinedID = openapi_types.UUID
 
 // InRedriveID defines model for InRedriveID.
 type InRedriveID = openapi_types.UUID
@@ -2512,6 +2555,34 @@ type SearchMessagesParamsCount string
 // SearchMessagesParamsOmit defines parameters for SearchMessages.
 type SearchMessagesParamsOmit string
 
+// ListQuarantineParams defines parameters for ListQuarantine.
+type ListQuarantineParams struct {
+	// Topic The dead-letter topic.
+	Topic *string `form:"topic,omitempty" json:"topic,omitempty"`
+	Limit *Limit  `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor From `next_cursor`; of this very list, with the same parameters.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// DeleteQuarantinedJSONBody defines parameters for DeleteQuarantined.
+type DeleteQuarantinedJSONBody struct {
+	// Reason Why it may be lost; kept in the audit trail.
+	Reason string `json:"reason"`
+}
+
+// RetryQuarantinedJSONBody defines parameters for RetryQuarantined.
+type RetryQuarantinedJSONBody struct {
+	// Reason For the audit trail; no control characters.
+	Reason *Reason `json:"reason,omitempty"`
+}
+
+// RetryQuarantinedParams defines parameters for RetryQuarantined.
+type RetryQuarantinedParams struct {
+	// IdempotencyKey The same request under the same key is done once; see docs/api.md.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // ListRedrivesParams defines parameters for ListRedrives.
 type ListRedrivesParams struct {
 	State *RedriveState `form:"state,omitempty" json:"state,omitempty"`
@@ -2615,6 +2686,12 @@ type AnnotateGroupJSONRequestBody AnnotateGroupJSONBody
 
 // ReplaceMappingsJSONRequestBody defines body for ReplaceMappings for application/json ContentType.
 type ReplaceMappingsJSONRequestBody ReplaceMappingsJSONBody
+
+// DeleteQuarantinedJSONRequestBody defines body for DeleteQuarantined for application/json ContentType.
+type DeleteQuarantinedJSONRequestBody DeleteQuarantinedJSONBody
+
+// RetryQuarantinedJSONRequestBody defines body for RetryQuarantined for application/json ContentType.
+type RetryQuarantinedJSONRequestBody RetryQuarantinedJSONBody
 
 // CreateRedriveJSONRequestBody defines body for CreateRedrive for application/json ContentType.
 type CreateRedriveJSONRequestBody = RedriveOrder
@@ -2950,6 +3027,47 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /api/v1/messages (the `SearchMessages` operationId).
 	SearchMessages(ctx context.Context, params *SearchMessagesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListQuarantine Records that the database refused, the latest first
+	//
+	// Those of the dead-letter topics that one may see. A page has at most 100.
+	//
+	// Corresponds with GET /api/v1/quarantine (the `ListQuarantine` operationId).
+	ListQuarantine(ctx context.Context, params *ListQuarantineParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DeleteQuarantinedWithBody Delete the record for good
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with DELETE /api/v1/quarantine/{id} (the `DeleteQuarantined` operationId).
+	DeleteQuarantinedWithBody(ctx context.Context, id InQuarantinedID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DeleteQuarantined Delete the record for good
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with DELETE /api/v1/quarantine/{id} (the `DeleteQuarantined` operationId).
+	DeleteQuarantined(ctx context.Context, id InQuarantinedID, body DeleteQuarantinedJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RetryQuarantinedWithBody Try to store the record now
+	//
+	// An ingester tries it within seconds. Once it is stored, it is a message with the same id and no
+	// longer in quarantine; refused again, it has the new error and one more of `tries`.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/quarantine/{id}/retry (the `RetryQuarantined` operationId).
+	RetryQuarantinedWithBody(ctx context.Context, id InQuarantinedID, params *RetryQuarantinedParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RetryQuarantined Try to store the record now
+	//
+	// An ingester tries it within seconds. Once it is stored, it is a message with the same id and no
+	// longer in quarantine; refused again, it has the new error and one more of `tries`.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/quarantine/{id}/retry (the `RetryQuarantined` operationId).
+	RetryQuarantined(ctx context.Context, id InQuarantinedID, params *RetryQuarantinedParams, body RetryQuarantinedJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListRedrives Redrives, the newest first
 	//
@@ -3627,6 +3745,97 @@ func (c *Client) ReplaceMappings(ctx context.Context, params *ReplaceMappingsPar
 // Corresponds with GET /api/v1/messages (the `SearchMessages` operationId).
 func (c *Client) SearchMessages(ctx context.Context, params *SearchMessagesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewSearchMessagesRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListQuarantine Records that the database refused, the latest first
+//
+// Those of the dead-letter topics that one may see. A page has at most 100.
+//
+// Corresponds with GET /api/v1/quarantine (the `ListQuarantine` operationId).
+func (c *Client) ListQuarantine(ctx context.Context, params *ListQuarantineParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListQuarantineRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DeleteQuarantinedWithBody Delete the record for good
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with DELETE /api/v1/quarantine/{id} (the `DeleteQuarantined` operationId).
+func (c *Client) DeleteQuarantinedWithBody(ctx context.Context, id InQuarantinedID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDeleteQuarantinedRequestWithBody(c.Server, id, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DeleteQuarantined Delete the record for good
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with DELETE /api/v1/quarantine/{id} (the `DeleteQuarantined` operationId).
+func (c *Client) DeleteQuarantined(ctx context.Context, id InQuarantinedID, body DeleteQuarantinedJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDeleteQuarantinedRequest(c.Server, id, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RetryQuarantinedWithBody Try to store the record now
+//
+// An ingester tries it within seconds. Once it is stored, it is a message with the same id and no
+// longer in quarantine; refused again, it has the new error and one more of `tries`.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/quarantine/{id}/retry (the `RetryQuarantined` operationId).
+func (c *Client) RetryQuarantinedWithBody(ctx context.Context, id InQuarantinedID, params *RetryQuarantinedParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRetryQuarantinedRequestWithBody(c.Server, id, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RetryQuarantined Try to store the record now
+//
+// An ingester tries it within seconds. Once it is stored, it is a message with the same id and no
+// longer in quarantine; refused again, it has the new error and one more of `tries`.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/quarantine/{id}/retry (the `RetryQuarantined` operationId).
+func (c *Client) RetryQuarantined(ctx context.Context, id InQuarantinedID, params *RetryQuarantinedParams, body RetryQuarantinedJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRetryQuarantinedRequest(c.Server, id, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -6188,6 +6397,193 @@ func NewSearchMessagesRequest(server string, params *SearchMessagesParams) (*htt
 	return req, nil
 }
 
+// NewListQuarantineRequest constructs an http.Request for the ListQuarantine method
+func NewListQuarantineRequest(server string, params *ListQuarantineParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/quarantine")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Topic != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "topic", *params.Topic, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewDeleteQuarantinedRequest calls the generic DeleteQuarantined builder with application/json body
+func NewDeleteQuarantinedRequest(server string, id InQuarantinedID, body DeleteQuarantinedJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewDeleteQuarantinedRequestWithBody(server, id, "application/json", bodyReader)
+}
+
+// NewDeleteQuarantinedRequestWithBody constructs an http.Request for the DeleteQuarantined method, with any body, and a specified content type
+func NewDeleteQuarantinedRequestWithBody(server string, id InQuarantinedID, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/quarantine/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewRetryQuarantinedRequest calls the generic RetryQuarantined builder with application/json body
+func NewRetryQuarantinedRequest(server string, id InQuarantinedID, params *RetryQuarantinedParams, body RetryQuarantinedJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewRetryQuarantinedRequestWithBody(server, id, params, "application/json", bodyReader)
+}
+
+// NewRetryQuarantinedRequestWithBody constructs an http.Request for the RetryQuarantined method, with any body, and a specified content type
+func NewRetryQuarantinedRequestWithBody(server string, id InQuarantinedID, params *RetryQuarantinedParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/quarantine/%s/retry", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
 // NewListRedrivesRequest constructs an http.Request for the ListRedrives method
 func NewListRedrivesRequest(server string, params *ListRedrivesParams) (*http.Request, error) {
 	var err error
@@ -7190,6 +7586,49 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /api/v1/messages (the `SearchMessages` operationId).
 	SearchMessagesWithResponse(ctx context.Context, params *SearchMessagesParams, reqEditors ...RequestEditorFn) (*SearchMessagesResponse, error)
+
+	// ListQuarantineWithResponse Records that the database refused, the latest first
+	//
+	// Those of the dead-letter topics that one may see. A page has at most 100.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/quarantine (the `ListQuarantine` operationId).
+	ListQuarantineWithResponse(ctx context.Context, params *ListQuarantineParams, reqEditors ...RequestEditorFn) (*ListQuarantineResponse, error)
+
+	// DeleteQuarantinedWithBodyWithResponse Delete the record for good
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /api/v1/quarantine/{id} (the `DeleteQuarantined` operationId).
+	DeleteQuarantinedWithBodyWithResponse(ctx context.Context, id InQuarantinedID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DeleteQuarantinedResponse, error)
+
+	// DeleteQuarantinedWithResponse Delete the record for good
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /api/v1/quarantine/{id} (the `DeleteQuarantined` operationId).
+	DeleteQuarantinedWithResponse(ctx context.Context, id InQuarantinedID, body DeleteQuarantinedJSONRequestBody, reqEditors ...RequestEditorFn) (*DeleteQuarantinedResponse, error)
+
+	// RetryQuarantinedWithBodyWithResponse Try to store the record now
+	//
+	// An ingester tries it within seconds. Once it is stored, it is a message with the same id and no
+	// longer in quarantine; refused again, it has the new error and one more of `tries`.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/quarantine/{id}/retry (the `RetryQuarantined` operationId).
+	RetryQuarantinedWithBodyWithResponse(ctx context.Context, id InQuarantinedID, params *RetryQuarantinedParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RetryQuarantinedResponse, error)
+
+	// RetryQuarantinedWithResponse Try to store the record now
+	//
+	// An ingester tries it within seconds. Once it is stored, it is a message with the same id and no
+	// longer in quarantine; refused again, it has the new error and one more of `tries`.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/quarantine/{id}/retry (the `RetryQuarantined` operationId).
+	RetryQuarantinedWithResponse(ctx context.Context, id InQuarantinedID, params *RetryQuarantinedParams, body RetryQuarantinedJSONRequestBody, reqEditors ...RequestEditorFn) (*RetryQuarantinedResponse, error)
 
 	// ListRedrivesWithResponse Redrives, the newest first
 	//
@@ -8521,6 +8960,164 @@ func (r SearchMessagesResponse) ContentType() string {
 	return ""
 }
 
+type ListQuarantineResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *struct {
+		// NextCursor Null at the end.
+		NextCursor *NextCursor   `json:"next_cursor"`
+		Records    []Quarantined `json:"records"`
+	}
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Failed
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListQuarantineResponse) GetJSON200() *struct {
+	// NextCursor Null at the end.
+	NextCursor *NextCursor   `json:"next_cursor"`
+	Records    []Quarantined `json:"records"`
+} {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ListQuarantineResponse) GetJSONDefault() *Failed {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListQuarantineResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListQuarantineResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListQuarantineResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListQuarantineResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type DeleteQuarantinedResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *struct {
+		Message string `json:"message"`
+		Success bool   `json:"success"`
+	}
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Failed
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r DeleteQuarantinedResponse) GetJSON200() *struct {
+	Message string `json:"message"`
+	Success bool   `json:"success"`
+} {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r DeleteQuarantinedResponse) GetJSONDefault() *Failed {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r DeleteQuarantinedResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DeleteQuarantinedResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DeleteQuarantinedResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DeleteQuarantinedResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type RetryQuarantinedResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON202 the response for an HTTP 202 `application/json` response
+	JSON202 *Quarantined
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Failed
+}
+
+// GetJSON202 returns the response for an HTTP 202 `application/json` response
+func (r RetryQuarantinedResponse) GetJSON202() *Quarantined {
+	return r.JSON202
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r RetryQuarantinedResponse) GetJSONDefault() *Failed {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RetryQuarantinedResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RetryQuarantinedResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RetryQuarantinedResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RetryQuarantinedResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ListRedrivesResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -9661,6 +10258,79 @@ func (c *ClientWithResponses) SearchMessagesWithResponse(ctx context.Context, pa
 	return ParseSearchMessagesResponse(rsp)
 }
 
+// ListQuarantineWithResponse Records that the database refused, the latest first
+//
+// Those of the dead-letter topics that one may see. A page has at most 100.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/quarantine (the `ListQuarantine` operationId).
+func (c *ClientWithResponses) ListQuarantineWithResponse(ctx context.Context, params *ListQuarantineParams, reqEditors ...RequestEditorFn) (*ListQuarantineResponse, error) {
+	rsp, err := c.ListQuarantine(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListQuarantineResponse(rsp)
+}
+
+// DeleteQuarantinedWithBodyWithResponse Delete the record for good
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /api/v1/quarantine/{id} (the `DeleteQuarantined` operationId).
+func (c *ClientWithResponses) DeleteQuarantinedWithBodyWithResponse(ctx context.Context, id InQuarantinedID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DeleteQuarantinedResponse, error) {
+	rsp, err := c.DeleteQuarantinedWithBody(ctx, id, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDeleteQuarantinedResponse(rsp)
+}
+
+// DeleteQuarantinedWithResponse Delete the record for good
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /api/v1/quarantine/{id} (the `DeleteQuarantined` operationId).
+func (c *ClientWithResponses) DeleteQuarantinedWithResponse(ctx context.Context, id InQuarantinedID, body DeleteQuarantinedJSONRequestBody, reqEditors ...RequestEditorFn) (*DeleteQuarantinedResponse, error) {
+	rsp, err := c.DeleteQuarantined(ctx, id, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDeleteQuarantinedResponse(rsp)
+}
+
+// RetryQuarantinedWithBodyWithResponse Try to store the record now
+//
+// An ingester tries it within seconds. Once it is stored, it is a message with the same id and no
+// longer in quarantine; refused again, it has the new error and one more of `tries`.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/quarantine/{id}/retry (the `RetryQuarantined` operationId).
+func (c *ClientWithResponses) RetryQuarantinedWithBodyWithResponse(ctx context.Context, id InQuarantinedID, params *RetryQuarantinedParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RetryQuarantinedResponse, error) {
+	rsp, err := c.RetryQuarantinedWithBody(ctx, id, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRetryQuarantinedResponse(rsp)
+}
+
+// RetryQuarantinedWithResponse Try to store the record now
+//
+// An ingester tries it within seconds. Once it is stored, it is a message with the same id and no
+// longer in quarantine; refused again, it has the new error and one more of `tries`.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/quarantine/{id}/retry (the `RetryQuarantined` operationId).
+func (c *ClientWithResponses) RetryQuarantinedWithResponse(ctx context.Context, id InQuarantinedID, params *RetryQuarantinedParams, body RetryQuarantinedJSONRequestBody, reqEditors ...RequestEditorFn) (*RetryQuarantinedResponse, error) {
+	rsp, err := c.RetryQuarantined(ctx, id, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRetryQuarantinedResponse(rsp)
+}
+
 // ListRedrivesWithResponse Redrives, the newest first
 //
 // Whoever may not see every topic sees their own.
@@ -10713,6 +11383,112 @@ func ParseSearchMessagesResponse(rsp *http.Response) (*SearchMessagesResponse, e
 			return nil, err
 		}
 		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListQuarantineResponse parses an HTTP response from a ListQuarantineWithResponse call
+func ParseListQuarantineResponse(rsp *http.Response) (*ListQuarantineResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListQuarantineResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest struct {
+			// NextCursor Null at the end.
+			NextCursor *NextCursor   `json:"next_cursor"`
+			Records    []Quarantined `json:"records"`
+		}
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseDeleteQuarantinedResponse parses an HTTP response from a DeleteQuarantinedWithResponse call
+func ParseDeleteQuarantinedResponse(rsp *http.Response) (*DeleteQuarantinedResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DeleteQuarantinedResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest struct {
+			Message string `json:"message"`
+			Success bool   `json:"success"`
+		}
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseRetryQuarantinedResponse parses an HTTP response from a RetryQuarantinedWithResponse call
+func ParseRetryQuarantinedResponse(rsp *http.Response) (*RetryQuarantinedResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RetryQuarantinedResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
+		var dest Quarantined
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON202 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failed

@@ -69,7 +69,9 @@ const (
 	KindRedrive Kind = "redrive"
 	KindGroup   Kind = "group"   // error group
 	KindMapping Kind = "mapping" // of topics; there is one, and it has no id
-	KindList    Kind = "list"    // a search or an export; LastError says of what
+	// KindQuarantine is a record that could not be stored; LastError says where it is.
+	KindQuarantine Kind = "quarantine"
+	KindList       Kind = "list" // a search or an export; LastError says of what
 )
 
 // AuditEntry is one line of the audit trail: who did what, to what, when.

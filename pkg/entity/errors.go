@@ -19,6 +19,9 @@ var (
 	ErrConflict = errors.New("conflict")
 	// ErrUnavailable: a dependency did not answer; trying later may work.
 	ErrUnavailable = errors.New("unavailable")
+	// ErrRefused: the store will not keep what it was given, however often it is
+	// tried, unless the store itself is changed.
+	ErrRefused = errors.New("refused")
 	// ErrContended: other work on the same rows got in the way, also when it was
 	// tried again. Nothing was changed; trying later may work.
 	ErrContended = errors.New("contended")

@@ -137,6 +137,18 @@ type Source struct {
 	RawTime     int64     // the record's timestamp in milliseconds where Timestamp is zero because of that
 }
 
+// lastMilli is the end of the year 9999: RFC 3339 has no later years.
+const lastMilli = 253402300799999
+
+// SetTimestamp sets the time of a record's timestamp in milliseconds, or keeps the
+// number when that is no date of the years 1970 to 9999.
+func (s *Source) SetTimestamp(milliseconds int64) {
+	s.Timestamp, s.RawTime = time.Time{}, milliseconds
+	if milliseconds >= 0 && milliseconds <= lastMilli {
+		s.Timestamp, s.RawTime = time.UnixMilli(milliseconds).UTC(), 0
+	}
+}
+
 // Known reports whether the message came from a dead-letter topic.
 func (s Source) Known() bool { return s.Topic != "" || s.TopicID != 0 }
 

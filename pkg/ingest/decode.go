@@ -17,12 +17,10 @@ func (i *Ingester) batch(chunks []chunk) (repository.Batch, map[topicGroup]entit
 	for _, c := range chunks {
 		rows += len(c.records)
 	}
-	b := repository.Batch{Messages: make([]entity.Message, 0, rows), ReturnWindow: i.cfg.ReturnWindow}
-	at := make(map[repository.Partition]int, len(chunks))
 	decoder, groups := i.decoder.Load(), newGrouping(i.fingerprinter)
-	b.Declared = func(m *entity.Message) bool {
-		return i.origins.Declaration(m.Source.Topic, m.OriginalTopic) == entity.Declared || decoder.Mapped(m.Source.Topic) == m.OriginalTopic
-	}
+	b := i.empty(decoder)
+	b.Messages = make([]entity.Message, 0, rows)
+	at := make(map[repository.Partition]int, len(chunks))
 	for _, c := range chunks {
 		key := c.p.key()
 		if n, ok := at[key]; ok {
@@ -40,21 +38,31 @@ func (i *Ingester) batch(chunks []chunk) (repository.Batch, map[topicGroup]entit
 	return b, groups.found
 }
 
+// empty is a batch without records.
+func (i *Ingester) empty(decoder *deadletter.Decoder) repository.Batch {
+	return repository.Batch{ReturnWindow: i.cfg.ReturnWindow, Declared: func(m *entity.Message) bool {
+		return i.origins.Declaration(m.Source.Topic, m.OriginalTopic) == entity.Declared || decoder.Mapped(m.Source.Topic) == m.OriginalTopic
+	}}
+}
+
 // message is the dead letter of a record. Whatever the record holds, there is
 // one: what cannot be read is kept as it is.
 func (i *Ingester) message(decoder *deadletter.Decoder, p *partition, r *broker.Record) entity.Message {
-	record := record(r)
-	reading := decoder.Decode(p.Topic, record, r.Time, i.exists)
-	if record.State == entity.ValueUnreadable {
-		reading.ErrorMessage = unreadable(r)
-	}
-	m := entity.NewMessage(reading.OriginalTopic, reading.ErrorMessage, r.Time)
-	m.MaxRetries = i.cfg.MaxRetries
-	m.Record = record
-	m.Source = entity.Source{
+	return i.decoded(decoder, entity.Source{
 		Topic: p.Topic, TopicID: p.ref.TopicID, Incarnation: p.ref.Incarnation,
 		Partition: p.Partition, Offset: r.Offset, Timestamp: entity.Moment(r.Time), RawTime: r.RawTime,
+	}, record(r))
+}
+
+// decoded is the dead letter of a record that stood at source.
+func (i *Ingester) decoded(decoder *deadletter.Decoder, source entity.Source, record entity.Record) entity.Message {
+	reading := decoder.Decode(source.Topic, record, source.Timestamp, i.exists)
+	if record.State == entity.ValueUnreadable {
+		reading.ErrorMessage = unreadable(source.Offset, &record)
 	}
+	m := entity.NewMessage(reading.OriginalTopic, reading.ErrorMessage, source.Timestamp)
+	m.MaxRetries = i.cfg.MaxRetries
+	m.Record, m.Source = record, source
 	m.Origin = reading.Origin
 	m.Failure = reading.Failure
 	if said := reading.Returned; said != nil {
@@ -64,11 +72,11 @@ func (i *Ingester) message(decoder *deadletter.Decoder, p *partition, r *broker.
 }
 
 // unreadable is the error message of a placeholder.
-func unreadable(r *broker.Record) string {
-	if r.Defect.Last == r.Offset {
-		return fmt.Sprintf("offset %d cannot be read: %s", r.Offset, r.Defect.Reason)
+func unreadable(offset int64, r *entity.Record) string {
+	if r.LastOffset == offset {
+		return fmt.Sprintf("offset %d cannot be read: %s", offset, r.Unreadable)
 	}
-	return fmt.Sprintf("offsets %d to %d cannot be read: %s", r.Offset, r.Defect.Last, r.Defect.Reason)
+	return fmt.Sprintf("offsets %d to %d cannot be read: %s", offset, r.LastOffset, r.Unreadable)
 }
 
 func record(r *broker.Record) entity.Record {

@@ -171,6 +171,9 @@ func (f *fetcher) request(now time.Time, limit int64) broker.FetchRequest {
 	f.turn++
 	for n := range f.partitions {
 		p := f.partitions[(n+f.turn)%len(f.partitions)]
+		if f.i.quarantine.paused(p.Topic) {
+			p.rest(quarantineInterval)
+		}
 		if left := p.restUntil.Sub(now); left > 0 {
 			req.MaxWait = min(req.MaxWait, max(left, fetchWait)) // it is not forgotten over the others
 			continue

@@ -4,15 +4,18 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
+	"go.uber.org/zap"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
 // Fingerprinter tells which failures have the same cause. It is safe for concurrent
@@ -113,11 +116,23 @@ func (i *Ingester) admitGroups(ctx context.Context, messages []entity.Message, f
 	if len(fresh) == 0 {
 		return nil
 	}
+	var rejected error
 	refused, err := untilStored(ctx, i, func(ctx context.Context) ([]repository.TopicFailure, error) {
-		return i.store.AdmitFingerprints(ctx, fresh)
+		refused, err := i.store.AdmitFingerprints(ctx, fresh)
+		if rejected = nil; errors.Is(err, entity.ErrRefused) {
+			rejected, err = err, nil
+		}
+		return refused, err
 	})
 	if err != nil {
 		return err
+	}
+	if rejected != nil {
+		i.log.Warn("the database refuses error groups; the records are stored without", zap.Int("groups", len(fresh)), zap.Error(rejected), traces.InLog(ctx))
+		for n := range messages {
+			messages[n].Group = uuid.Nil
+		}
+		return nil
 	}
 	unclassified := make(map[topicGroup]uuid.UUID, len(refused))
 	for _, f := range refused {

@@ -13,6 +13,7 @@ package ingest
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -59,6 +60,9 @@ type Config struct {
 	// ReturnWindow is for how long after a replay a record with the same key and
 	// value is taken for its return although our headers are gone; 0 for never.
 	ReturnWindow time.Duration `mapstructure:"return_window"`
+	// QuarantineMaxRows is how many records of a topic the database may refuse: while
+	// more of them wait in quarantine, the topic is not read.
+	QuarantineMaxRows int64 `mapstructure:"quarantine_max_rows"`
 }
 
 // DefaultConfig returns what serves most clusters.
@@ -76,6 +80,7 @@ func DefaultConfig() Config {
 		BufferBytes:       24 << 20,
 		Writers:           4,
 		ReturnWindow:      24 * time.Hour,
+		QuarantineMaxRows: 10_000,
 	}
 }
 
@@ -98,6 +103,7 @@ func (c Config) Validate() error {
 	wrong(c.SessionTimeout < time.Second, "session_timeout", "must be at least 1s")
 	wrong(c.BufferBytes < 1<<20, "buffer_bytes", "must be at least 1MiB")
 	wrong(c.ReturnWindow < 0 || c.ReturnWindow > 30*24*time.Hour, "return_window", "must be 0s to 720h")
+	wrong(c.QuarantineMaxRows < 1 || c.QuarantineMaxRows > 1_000_000, "quarantine_max_rows", "must be 1 to 1000000")
 	wrong(c.Writers < 1 || c.Writers > 16, "writers", "must be 1 to 16")
 	return errors.Join(errs...)
 }
@@ -124,6 +130,7 @@ type Cluster interface {
 // Store is what ingest needs of a repository.
 type Store interface {
 	repository.Ingest
+	repository.Quarantine
 	// AdmitFingerprints promises what it does in repository.Groups.
 	AdmitFingerprints(ctx context.Context, failures []repository.TopicFailure) ([]repository.TopicFailure, error)
 	// Mapping promises what it does in repository.Mappings.
@@ -150,7 +157,9 @@ type Ingester struct {
 
 	known  atomic.Pointer[map[string]bool] // every topic of the cluster, as last seen
 	health health
-	groups groups
+
+	quarantine quarantine
+	groups     groups
 
 	watchdog watchdog
 
@@ -209,6 +218,9 @@ func New(cfg Config, group string, patterns deadletter.Patterns, cluster Cluster
 // never returned.
 func (i *Ingester) Run(ctx context.Context) error {
 	defer i.watchdog.rest(discoveryLoop)
+	var trying sync.WaitGroup
+	defer trying.Wait()
+	trying.Go(func() { i.tryQuarantined(ctx) })
 	var current topicSet
 	for ctx.Err() == nil {
 		if len(current) == 0 {

@@ -4,6 +4,8 @@ import (
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
 // TopicLabels decides which topics metrics name. It is safe for concurrent use.
@@ -26,6 +28,9 @@ type metrics struct {
 	rebalances, commitFailures  prometheus.Counter
 	storeFailures               prometheus.Counter
 	lastRecord                  prometheus.Gauge
+
+	quarantined                         *prometheus.CounterVec // by topic
+	quarantineRecords, quarantinePaused *prometheus.GaugeVec   // by topic
 }
 
 func newMetrics(registry prometheus.Registerer) *metrics {
@@ -63,6 +68,13 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			prometheus.ExponentialBuckets(0.001, 2, 14)),
 		visibility: histogram("dlq_ingest_visibility_delay_seconds", "From a record's timestamp to its being stored.",
 			[]float64{.01, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600}),
+		quarantined: byTopic("dlq_quarantined_total", "Records that the database refused to store as messages."),
+		quarantineRecords: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "dlq_quarantine_records", Help: "Records of a dead-letter topic in quarantine, as every ingester counts them.",
+		}, []string{"topic"}),
+		quarantinePaused: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "dlq_quarantine_paused", Help: "1 while a dead-letter topic is not read because of the records in quarantine.",
+		}, []string{"topic"}),
 		rebalances:     counter("dlq_ingest_rebalances_total", "Times that partitions were assigned."),
 		commitFailures: counter("dlq_ingest_commit_failures_total", "Offset commits that Kafka refused; harmless."),
 		storeFailures:  counter("dlq_ingest_store_failures_total", "Times that the store did not take a batch and ingest waited."),
@@ -70,8 +82,27 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			Name: "dlq_ingest_last_record_timestamp_seconds", Help: "When a record was last stored.",
 		}),
 	}
-	registry.MustRegister(m.returns, m.lag, m.lastRecord)
+	registry.MustRegister(m.returns, m.lag, m.lastRecord, m.quarantineRecords, m.quarantinePaused)
 	return m
+}
+
+// showQuarantine sets how many records of each topic are in quarantine, and whether the
+// topic is read.
+func (m *metrics) showQuarantine(counts []repository.QuarantineCount, full map[string]bool) {
+	records, paused := map[string]float64{}, map[string]float64{}
+	for _, c := range counts {
+		label := m.label(c.Topic)
+		records[label] += float64(c.Records)
+		if paused[label] += 0; full[c.Topic] {
+			paused[label]++
+		}
+	}
+	m.quarantineRecords.Reset()
+	m.quarantinePaused.Reset()
+	for label, n := range records {
+		m.quarantineRecords.WithLabelValues(label).Set(n)
+		m.quarantinePaused.WithLabelValues(label).Set(paused[label])
+	}
 }
 
 // of is the counter of a topic.

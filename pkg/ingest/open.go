@@ -3,10 +3,12 @@ package ingest
 import (
 	"context"
 	"errors"
+	"maps"
 
 	"go.uber.org/zap"
 
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
@@ -74,11 +76,30 @@ func (r *reader) refs(ctx context.Context, topics []repository.Topic) (map[strin
 	if len(topics) == 0 {
 		return nil, nil
 	}
+	var rejected error
 	refs, err := untilStored(ctx, r.i, func(ctx context.Context) ([]repository.TopicRef, error) {
-		return r.i.store.OpenTopics(ctx, topics)
+		refs, err := r.i.store.OpenTopics(ctx, topics)
+		if rejected = nil; errors.Is(err, entity.ErrRefused) {
+			rejected, err = err, nil
+		}
+		return refs, err
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case rejected != nil && len(topics) == 1:
+		r.i.log.Warn("the database refuses a topic; it is not read", zap.String("topic", topics[0].Name), zap.Error(rejected))
+		return nil, nil
+	case rejected != nil: // the others are read
+		out := map[string]repository.TopicRef{}
+		for n := range topics {
+			one, err := r.refs(ctx, topics[n:n+1])
+			if err != nil {
+				return nil, err
+			}
+			maps.Copy(out, one)
+		}
+		return out, nil
 	}
 	out := make(map[string]repository.TopicRef, len(topics))
 	for n, t := range topics {

@@ -98,8 +98,9 @@ func (w *writer) store(ctx context.Context, chunks []chunk) (err error) {
 		return err
 	}
 	w.i.metrics.storeSeconds.Observe(time.Since(start).Seconds())
-	w.stored(ctx, batch, chunks, stored.Ranges)
+	w.stored(ctx, batch, chunks, stored)
 	tell(span, batch.Messages, stored.Ranges)
+	w.i.tellQuarantined(stored.Quarantined)
 	w.i.tellReturns(ctx, stored.Returns)
 	if len(stored.Ranges) < len(batch.Ranges) {
 		return errFenced
@@ -115,9 +116,9 @@ func sizeOf(chunks []chunk) (n int64) {
 }
 
 // stored accounts for a batch: what counted is committed, and its room is free.
-func (w *writer) stored(ctx context.Context, batch repository.Batch, chunks []chunk, moved []repository.Partition) {
-	counted := make(map[repository.Partition]bool, len(moved))
-	for _, key := range moved {
+func (w *writer) stored(ctx context.Context, batch repository.Batch, chunks []chunk, stored repository.Stored) {
+	counted := make(map[repository.Partition]bool, len(stored.Ranges))
+	for _, key := range stored.Ranges {
 		counted[key] = true
 	}
 	m := w.i.metrics
@@ -132,7 +133,7 @@ func (w *writer) stored(ctx context.Context, batch repository.Batch, chunks []ch
 			c.p.waiting.Add(-1)
 			continue
 		}
-		m.of(m.stored, c.p.Topic).Add(float64(len(c.records)))
+		m.of(m.stored, c.p.Topic).Add(float64(len(c.records) - refusedOf(c, stored.Quarantined)))
 		w.commits.passed(c.p.TopicPartition, c.to)
 		if n := len(c.records); n > 0 {
 			m.lastRecord.SetToCurrentTime()
@@ -144,11 +145,22 @@ func (w *writer) stored(ctx context.Context, batch repository.Batch, chunks []ch
 		c.p.waiting.Add(-1) // now the partition may change
 	}
 	m.batchRows.Observe(float64(len(batch.Messages)))
-	w.i.log.Info("stored dead letters", zap.Int("messages", len(batch.Messages)), zap.Int("partitions", len(moved)), traces.InLog(ctx))
+	w.i.log.Info("stored dead letters", zap.Int("messages", len(batch.Messages)), zap.Int("partitions", len(stored.Ranges)), traces.InLog(ctx))
 	if w.i.log.Core().Enabled(zap.DebugLevel) {
 		for n := range batch.Messages {
 			w.i.log.Debug("stored", zap.Stringer("message_id", batch.Messages[n].ID),
 				zap.String("topic", batch.Messages[n].Source.Topic), traces.InLog(ctx))
 		}
 	}
+}
+
+// refusedOf is how many records of a chunk are in quarantine.
+func refusedOf(c chunk, refused []repository.Refused) (n int) {
+	for _, r := range refused {
+		at := repository.Partition{Incarnation: r.Source.Incarnation, Partition: r.Source.Partition}
+		if at == c.p.key() && r.Source.Offset >= c.from && r.Source.Offset < c.to {
+			n++
+		}
+	}
+	return n
 }

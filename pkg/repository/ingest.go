@@ -29,6 +29,9 @@ type Ingest interface {
 	// alone.
 	NoteMark(ctx context.Context, p Partition, m Mark) error
 
+	// A message that the store refuses for good goes into Quarantine in the step that
+	// moves the position past it; the others are stored.
+	//
 	// Store appends a batch. A range counts only when the partition's position
 	// is exactly its From (compare-and-swap): its messages are stored and the
 	// position becomes its To. Ranges that do not match are left out with all
@@ -106,6 +109,14 @@ type Batch struct {
 type Stored struct {
 	Ranges  []Partition // that counted, in no particular order
 	Returns []Arrival   // messages of those that are returns
+
+	Quarantined []Refused // messages of those that went into quarantine instead
+}
+
+// Refused is a record that was not stored as a message, and why.
+type Refused struct {
+	Source entity.Source
+	Err    error
 }
 
 // Arrival is a message that came back.

@@ -32,6 +32,7 @@ type Repository interface {
 	Reader
 	Attempts
 	Ingest
+	Quarantine
 	Redrives
 	Outcomes
 	Keys

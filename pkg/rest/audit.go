@@ -93,7 +93,7 @@ func showChanges(entries []entity.AuditEntry) []changeJSON {
 }
 
 var (
-	kinds   = []entity.Kind{entity.KindMessage, entity.KindRedrive, entity.KindGroup, entity.KindMapping, entity.KindList}
+	kinds   = []entity.Kind{entity.KindMessage, entity.KindRedrive, entity.KindGroup, entity.KindMapping, entity.KindList, entity.KindQuarantine}
 	actions = []entity.Action{
 		entity.ActionRetry, entity.ActionAttempt, entity.ActionRequeue, entity.ActionDead, entity.ActionDelete,
 		entity.ActionCreate, entity.ActionPass, entity.ActionPause, entity.ActionResume, entity.ActionCancel,

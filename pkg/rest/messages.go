@@ -45,6 +45,11 @@ type Store interface {
 	repository.Mappings
 	repository.Keys
 	repository.Audit
+
+	Quarantined(ctx context.Context, q repository.QuarantineQuery) ([]entity.Quarantined, error)
+	QuarantinedRecord(ctx context.Context, id uuid.UUID) (entity.Quarantined, error)
+	RetryQuarantined(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Quarantined, error)
+	DeleteQuarantined(ctx context.Context, id uuid.UUID, cause entity.Cause) error
 }
 
 type pagination struct {

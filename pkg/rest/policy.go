@@ -24,16 +24,17 @@ type needs struct {
 type about int
 
 const (
-	undecided   about = iota // nobody may
-	open                     // everybody may, whoever they are
-	oneself                  // whoever says who they are
-	someTopics               // on any topic; the handler shows, or changes, what the principal's scope holds
-	oneTopic                 // on the topic of the path
-	oneMessage               // on the message of the path
-	oneArchived              // on the message of the archive of the path
-	oneGroup                 // on a topic of the error group of the path
-	oneRedrive               // everywhere, or on any topic for one's own redrive
-	everything               // on everything there is
+	undecided      about = iota // nobody may
+	open                        // everybody may, whoever they are
+	oneself                     // whoever says who they are
+	someTopics                  // on any topic; the handler shows, or changes, what the principal's scope holds
+	oneTopic                    // on the topic of the path
+	oneMessage                  // on the message of the path
+	oneArchived                 // on the message of the archive of the path
+	oneGroup                    // on a topic of the error group of the path
+	oneRedrive                  // everywhere, or on any topic for one's own redrive
+	oneQuarantined              // on the dead-letter topic of the quarantined record of the path
+	everything                  // on everything there is
 )
 
 // errForbidden: we know who asks, and they may not.
@@ -91,6 +92,8 @@ func (s *Server) permit(n needs, r *http.Request) error {
 		return s.permitGroup(p, n.role, r)
 	case oneRedrive:
 		return s.permitRedrive(p, n.role, r)
+	case oneQuarantined:
+		return s.permitQuarantined(p, n.role, r)
 	case everything:
 		return unless(p.Everywhere(n.role), n.role, allTopics)
 	case undecided:

@@ -53,6 +53,10 @@ var matrix = map[string]expectation{
 	"GET /api/v1/archive/{id}/history":  {needs{auth.Viewer, oneArchived}, ""},
 	"POST /api/v1/archive/{id}/restore": {needs{auth.Operator, oneArchived}, ""},
 
+	"GET /api/v1/quarantine":             {needs{auth.Viewer, someTopics}, ""},
+	"POST /api/v1/quarantine/{id}/retry": {needs{auth.Operator, oneQuarantined}, ""},
+	"DELETE /api/v1/quarantine/{id}":     {needs{auth.Admin, oneQuarantined}, `{"reason":"a test record"}`},
+
 	"GET /api/v1/topics":        {needs{auth.Viewer, someTopics}, ""},
 	"GET /api/v1/activity":      {needs{auth.Viewer, someTopics}, ""},
 	"GET /api/v1/groups":        {needs{auth.Viewer, someTopics}, ""},
@@ -160,6 +164,8 @@ func matrixFixture(t *testing.T, p auth.Principal) *fixture {
 		}
 		f.memory.Insert(m)
 	}
+	f.memory.Quarantine(quarantined(idA, "orders.dlq.v1"))
+	f.memory.Quarantine(quarantined(idB, "payments.dlq.v1"))
 	f.memory.Archive(archivedA)
 	f.memory.Archive(archivedB)
 	for id, actor := range map[uuid.UUID]string{redriveA: p.Name, redriveB: "somebody else"} {

@@ -39,6 +39,9 @@ func redriveID(r *http.Request) (uuid.UUID, error) { return idOf(r, "redrive") }
 // groupID reads the id of the path, as messageID does.
 func groupID(r *http.Request) (uuid.UUID, error) { return idOf(r, "group") }
 
+// quarantinedID reads the id of the path, as messageID does.
+func quarantinedID(r *http.Request) (uuid.UUID, error) { return idOf(r, "quarantine") }
+
 func idOf(r *http.Request, what string) (uuid.UUID, error) {
 	text := segment(r, "id")
 	id, ok := canonicalID(text)

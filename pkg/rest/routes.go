@@ -78,6 +78,10 @@ func (s *Server) apiRoutes() []route {
 		{http.MethodGet, "/api/v1/archive/{id}/history", read, needs{auth.Viewer, oneArchived}, s.getArchivedHistory},
 		{http.MethodPost, "/api/v1/archive/{id}/restore", change, needs{auth.Operator, oneArchived}, s.restoreMessage},
 
+		{http.MethodGet, "/api/v1/quarantine", read, needs{auth.Viewer, someTopics}, s.listQuarantine},
+		{http.MethodPost, "/api/v1/quarantine/{id}/retry", change, needs{auth.Operator, oneQuarantined}, s.retryQuarantined},
+		{http.MethodDelete, "/api/v1/quarantine/{id}", change, needs{auth.Admin, oneQuarantined}, s.deleteQuarantined},
+
 		{http.MethodGet, "/api/v1/topics", read, needs{auth.Viewer, someTopics}, s.listTopics},
 		{http.MethodGet, "/api/v1/activity", read, needs{auth.Viewer, someTopics}, s.getActivity},
 		{http.MethodGet, "/api/v1/groups", read, needs{auth.Viewer, someTopics}, s.listGroups},

@@ -47,6 +47,7 @@ type Store struct {
 	notices      map[uuid.UUID]*notice
 	sinks        map[string]time.Time // when something may be sent to it again
 	archiveRuns  map[uuid.UUID]repository.ArchiveRun
+	quarantine   map[uuid.UUID]entity.Quarantined
 }
 
 // row is a message and what a store knows beside it.
@@ -85,6 +86,7 @@ func New(now func() time.Time) *Store {
 		notices:      map[uuid.UUID]*notice{},
 		sinks:        map[string]time.Time{},
 		archiveRuns:  map[uuid.UUID]repository.ArchiveRun{},
+		quarantine:   map[uuid.UUID]entity.Quarantined{},
 	}
 }
 

@@ -83,6 +83,8 @@ func translate(where string, err error) error {
 		return fmt.Errorf("%s: %w", where, err)
 	case contended(err):
 		return &contendedError{where, err}
+	case refused(err):
+		return &refusedError{where, err}
 	case transient(err):
 		return &unavailableError{where, err}
 	default:
@@ -126,13 +128,31 @@ func roleMayBeGone(err error) bool {
 	return errors.As(err, &pe) && (pe.Code == "42501" || pe.Code == "42704")
 }
 
-// badData reports whether a value of the statement, not the statement, was
-// refused: one row of a batch is to blame.
-func badData(err error) bool {
+// refused reports whether what a statement holds, not the statement, was refused for
+// good: a value, a constraint, a limit of PostgreSQL, or an exception of a trigger.
+func refused(err error) bool {
 	var pe *pq.Error
-	if !errors.As(err, &pe) {
+	if !errors.As(err, &pe) || partitionMissing(err) {
 		return false
 	}
 	code := string(pe.Code)
-	return strings.HasPrefix(code, "22") || strings.HasPrefix(code, "23") || code == "54001" || code == "54000"
+	return strings.HasPrefix(code, "22") || strings.HasPrefix(code, "23") || strings.HasPrefix(code, "54") || code == "P0001"
 }
+
+// partitionMissing reports whether a table has no partition for a row.
+func partitionMissing(err error) bool {
+	var pe *pq.Error
+	return errors.As(err, &pe) && pe.Code == "23514" && pe.Routine == "ExecFindPartition"
+}
+
+// refusedError gives the server's refusal its kind.
+type refusedError struct {
+	where string
+	err   error
+}
+
+func (e *refusedError) Error() string { return e.where + ": " + e.err.Error() }
+
+func (e *refusedError) Is(target error) bool { return target == entity.ErrRefused }
+
+func (e *refusedError) Unwrap() error { return e.err }

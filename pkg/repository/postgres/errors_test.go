@@ -72,11 +72,11 @@ func TestBadData(t *testing.T) {
 		"22P05": true, "22P02": true, "22021": true, "22003": true, "23514": true, "54001": true, "54000": true,
 		"57P01": false, "40P01": false, "42501": false, "53100": false, "42703": false,
 	} {
-		if got := badData(&pq.Error{Code: pqerror.Code(code)}); got != want {
+		if got := refused(&pq.Error{Code: pqerror.Code(code)}); got != want {
 			t.Errorf("%s: bad data is %v, want %v", code, got, want)
 		}
 	}
-	if badData(io.EOF) || badData(nil) {
+	if refused(io.EOF) || refused(nil) {
 		t.Error("an error that is not the server's is called bad data")
 	}
 }

@@ -123,8 +123,27 @@ const (
 		UPDATE dlq.ingest_positions p SET next_offset = s.to_offset FROM held h JOIN step s USING (incarnation_id, partition)
 		WHERE p.incarnation_id = h.incarnation_id AND p.partition = h.partition AND p.next_offset = s.from_offset
 		RETURNING p.incarnation_id, p.partition, p.next_offset
+	), waiting AS (
+		SELECT incarnation_id, partition, dlq_offset FROM dlq.quarantine WHERE incarnation_id = ANY ($1::int4[])
 	)`
 
+	// releaseSteps end the quarantine of records instead; what is called a range is then
+	// the place of one of them.
+	releaseSteps = `
+	WITH step AS (
+		SELECT * FROM unnest($1::int4[], $2::int4[], $3::int8[], $4::int8[])
+			AS s (incarnation_id, partition, from_offset, to_offset)
+	), moved AS (
+		DELETE FROM dlq.quarantine q USING step s
+		WHERE (q.incarnation_id, q.partition, q.dlq_offset) = (s.incarnation_id, s.partition, s.from_offset)
+		RETURNING q.incarnation_id, q.partition, s.to_offset AS next_offset
+	), waiting AS (
+		SELECT 0 AS incarnation_id, 0 AS partition, 0 AS dlq_offset WHERE false
+	)`
+
+	// waiting are records in quarantine: one that is read again, because an operator moved
+	// its position back, is not stored beside its row there.
+	//
 	// recordRows are the messages in the batch's order, which is that of their ids:
 	// all indexes are entered where the row before was. The largest columns come
 	// last; see storeArgs.
@@ -144,7 +163,9 @@ const (
 				unnest($32::bytea[]) AS key, unnest($33::bytea[]) AS headers, unnest($34::bytea[]) AS value,
 				unnest($35::int8[]) AS dlq_timestamp_ms,
 				unnest($36::text[])::jsonb AS defect
-		) r JOIN moved USING (incarnation_id, partition)`
+		) r JOIN moved USING (incarnation_id, partition)
+		WHERE NOT EXISTS (SELECT FROM waiting w
+			WHERE (w.incarnation_id, w.partition, w.dlq_offset) = (r.incarnation_id, r.partition, r.dlq_offset))`
 
 	insertRecords = `INSERT INTO dlq.dlq_messages (id, original_topic, error_message, retry_count, max_retries, status,
 			payload, created_at, updated_at,
@@ -161,7 +182,7 @@ const (
 			consumer_group, consumer_attempts, dialect, error_class, parent_id, root_id, record_hash, group_id, dlq_timestamp_ms, defect
 		FROM `
 
-	storeQuery = moveSteps + `, stored AS (
+	storeQuery = `, stored AS (
 		` + insertRecords + recordRows + `
 	)
 	SELECT incarnation_id, partition, next_offset FROM moved`
@@ -179,7 +200,7 @@ const (
 // parent is locked, that the attempt has ended. If nothing was sent, an equal record
 // came in at that moment: it stays a child, which only makes it stop earlier, and says
 // nothing about the attempt. The parent of a return that is not confirmed is not touched.
-const storeReturnsQuery = moveSteps + `, record AS MATERIALIZED (
+const storeReturnsQuery = `, record AS MATERIALIZED (
 		SELECT r.* FROM ` + recordRows + `
 	), stored AS (
 		` + insertRecords + `record
@@ -233,11 +254,25 @@ const storeReturnsQuery = moveSteps + `, record AS MATERIALIZED (
 // the same attempts. Each time one of them got on.
 const storeTries = 10
 
-// Store implements repository.Ingest. When PostgreSQL refuses a value, only the
-// projection of the messages that it will not take is left out; the messages
-// are stored.
+// Store implements repository.Ingest. When PostgreSQL refuses a value, the projections
+// that it will not take are left out; a message that it refuses nevertheless goes into
+// quarantine.
 func (s *Store) Store(ctx context.Context, batch repository.Batch) (repository.Stored, error) {
-	in := incoming{Batch: batch, hashes: make([]int64, len(batch.Messages)), notes: make([]string, len(batch.Messages))}
+	stored, err := s.storeOrBisect(ctx, batch)
+	return stored, translate("store messages", err)
+}
+
+func (s *Store) storeOrBisect(ctx context.Context, batch repository.Batch) (repository.Stored, error) {
+	stored, err := s.storeWhole(ctx, batch, moveSteps)
+	if refused(err) {
+		return s.bisect(ctx, batch, err)
+	}
+	return stored, err
+}
+
+// storeWhole stores all of a batch or nothing of it. steps say which of it counts.
+func (s *Store) storeWhole(ctx context.Context, batch repository.Batch, steps string) (repository.Stored, error) {
+	in := incoming{Batch: batch, steps: steps, hashes: make([]int64, len(batch.Messages)), notes: make([]string, len(batch.Messages))}
 	for i := range batch.Messages {
 		m := &batch.Messages[i]
 		in.hashes[i] = entity.RecordHash(m.Record.Key, m.Record.Value)
@@ -247,14 +282,20 @@ func (s *Store) Store(ctx context.Context, batch repository.Batch) (repository.S
 	var err error
 	for range storeTries {
 		if in.Messages, in.back, err = s.withParents(ctx, batch, in.hashes); err != nil {
-			return repository.Stored{}, translate("look for returns", err)
+			return repository.Stored{}, err
 		}
-		if stored, err = s.storeAll(ctx, in); !takenMeanwhile(err) {
+		stored, err = s.storeAll(ctx, in)
+		if partitionMissing(err) {
+			if _, err = s.CreatePartitions(ctx, 1); err == nil {
+				stored, err = s.storeAll(ctx, in)
+			}
+		}
+		if !takenMeanwhile(err) {
 			break
 		}
 	}
 	if err != nil {
-		return repository.Stored{}, translate("store messages", err)
+		return repository.Stored{}, err
 	}
 	return repository.Stored{Ranges: stored, Returns: in.arrivals(stored)}, nil
 }
@@ -262,6 +303,7 @@ func (s *Store) Store(ctx context.Context, batch repository.Batch) (repository.S
 // incoming is a batch with what is found out about its messages, in their order.
 type incoming struct {
 	repository.Batch
+	steps  string     // moveSteps or releaseSteps
 	hashes []int64    // see entity.RecordHash
 	notes  []string   // see note
 	back   []comeback // those that are returns
@@ -294,7 +336,7 @@ func (in *incoming) arrivals(stored []repository.Partition) []repository.Arrival
 // storeAll stores the batch, if need be with fewer projections.
 func (s *Store) storeAll(ctx context.Context, in incoming) ([]repository.Partition, error) {
 	stored, err := s.store(ctx, in)
-	if err == nil || takenMeanwhile(err) || !badData(err) {
+	if err == nil || takenMeanwhile(err) || !refused(err) {
 		return stored, err
 	}
 	if err := s.dropProjections(ctx, in); err != nil {
@@ -331,7 +373,7 @@ func (s *Store) dropProjections(ctx context.Context, in incoming) error {
 		_, err := s.db.ExecContext(ctx, `SELECT convert_from($1::bytea, 'UTF8')::jsonb`, in.Messages[i].Record.Value)
 		switch {
 		case err == nil:
-		case badData(err):
+		case refused(err):
 			in.notes[i] = noteRefused
 		default:
 			return err
@@ -349,7 +391,7 @@ func (s *Store) store(ctx context.Context, in incoming) ([]repository.Partition,
 	if in.large() {
 		query = strings.Replace(query, "unnest($34::bytea[])", "$34::bytea", 1)
 	}
-	if err := s.selectRows(ctx, &found, query, args...); err != nil {
+	if err := s.selectRows(ctx, &found, in.steps+query, args...); err != nil {
 		return nil, err
 	}
 	stored := make([]repository.Partition, len(found))

@@ -1,0 +1,119 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// quarantineInterval is how often it is looked whether a quarantined record is due.
+const quarantineInterval = 2 * time.Second
+
+// quarantine is what the ingester knows of the records that the store refused.
+type quarantine struct {
+	full atomic.Pointer[map[string]bool] // dead-letter topics that are not read: too many of their records wait
+}
+
+// paused reports whether a dead-letter topic is not read at present.
+func (q *quarantine) paused(topic string) bool {
+	full := q.full.Load()
+	return full != nil && (*full)[topic]
+}
+
+// tryQuarantined tries the records in quarantine once more: all at the start, then each
+// when it is due. It returns when ctx ends.
+func (i *Ingester) tryQuarantined(ctx context.Context) {
+	woken := false
+	for {
+		err := i.countQuarantined(ctx)
+		if err == nil && !woken {
+			err = i.store.WakeQuarantined(ctx)
+			woken = err == nil
+		}
+		for err == nil && ctx.Err() == nil {
+			var q *entity.Quarantined
+			if q, err = i.store.TakeQuarantined(ctx); err != nil || q == nil {
+				break
+			}
+			err = i.release(ctx, q)
+		}
+		if err != nil && ctx.Err() == nil {
+			i.log.Warn("the records in quarantine are not tried now", zap.Error(err))
+		}
+		if !wait(ctx, quarantineInterval) {
+			return
+		}
+	}
+}
+
+// release stores a quarantined record as if it had just come.
+func (i *Ingester) release(ctx context.Context, q *entity.Quarantined) error {
+	batch, groups := i.released(q)
+	bounded, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	if err := i.admitGroups(bounded, batch.Messages, groups); err != nil {
+		return err
+	}
+	i.noteGroups(bounded, batch.Messages)
+	stored, err := i.store.Release(bounded, batch)
+	switch {
+	case errors.Is(err, entity.ErrRefused):
+		i.log.Debug("a quarantined record is refused again", append(zapSource(q.Source), zap.Error(err))...)
+		return nil
+	case err != nil:
+		return err
+	case len(stored.Ranges) > 0:
+		i.log.Info("a quarantined record is stored", append(zapSource(q.Source), zap.Stringer("message_id", q.ID))...)
+		i.metrics.of(i.metrics.stored, q.Source.Topic).Inc()
+		i.tellReturns(ctx, stored.Returns)
+	}
+	return i.countQuarantined(ctx)
+}
+
+// released is a batch of the message that a quarantined record makes.
+func (i *Ingester) released(q *entity.Quarantined) (repository.Batch, map[topicGroup]entity.Fingerprint) {
+	decoder, groups := i.decoder.Load(), newGrouping(i.fingerprinter)
+	m := i.decoded(decoder, q.Source, q.Record)
+	m.ID = q.ID
+	m.Group = groups.group(&m)
+	batch := i.empty(decoder)
+	batch.Messages = []entity.Message{m}
+	return batch, groups.found
+}
+
+// countQuarantined looks how many records are in quarantine, and of which topics too
+// many.
+func (i *Ingester) countQuarantined(ctx context.Context) error {
+	counts, err := i.store.QuarantineCounts(ctx)
+	if err != nil {
+		return err
+	}
+	full := map[string]bool{}
+	for _, c := range counts {
+		if full[c.Topic] = c.Records > i.cfg.QuarantineMaxRows; full[c.Topic] && !i.quarantine.paused(c.Topic) {
+			i.log.Error("too many records of a topic are in quarantine; it is not read until there are fewer",
+				zap.String("topic", c.Topic), zap.Int64("records", c.Records))
+		}
+	}
+	i.quarantine.full.Store(&full)
+	i.metrics.showQuarantine(counts, full)
+	return nil
+}
+
+// tellQuarantined says which records of a batch the store refused.
+func (i *Ingester) tellQuarantined(refused []repository.Refused) {
+	for _, r := range refused {
+		i.log.Warn("the database refuses a record, which is in quarantine now", append(zapSource(r.Source), zap.Error(r.Err))...)
+		i.metrics.of(i.metrics.quarantined, r.Source.Topic).Inc()
+	}
+}
+
+func zapSource(s entity.Source) []zap.Field {
+	return []zap.Field{zap.String("topic", s.Topic), zap.Int32("partition", s.Partition), zap.Int64("offset", s.Offset)}
+}

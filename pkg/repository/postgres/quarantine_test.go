@@ -1,0 +1,235 @@
+package postgres
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
+)
+
+// refuse adds a constraint that refuses the records whose value holds "refused".
+func refuse(t testing.TB, db *sqlx.DB) {
+	t.Helper()
+	db.MustExec(`ALTER TABLE dlq.dlq_messages ADD CONSTRAINT chk_test CHECK (position('refused'::bytea IN value) = 0) NOT VALID`)
+}
+
+// twoPartitions is a batch of two partitions with n records each; the values of those
+// that refused names, counted over both, are refused.
+func twoPartitions(t testing.TB, f *feed, n int, refused ...int) repository.Batch {
+	t.Helper()
+	_, err := f.store.OpenPosition(t.Context(), []repository.Position{{Partition: repository.Partition{Incarnation: f.ref.Incarnation, Partition: 1}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := records(0, 2*n)
+	for _, i := range refused {
+		all[i].Value, all[i].Headers = fmt.Appendf(nil, `{"refused":%d}`, i), []entity.Header{{Key: "h", Value: []byte("v")}, {Key: "h"}}
+	}
+	b := f.batch(0, all...)
+	f.next -= int64(n)
+	b.Ranges[0].To = f.next
+	b.Ranges = append(b.Ranges, b.Ranges[0])
+	b.Ranges[1].Partition.Partition = 1
+	for i := range n {
+		m := &b.Messages[n+i]
+		m.Source.Partition, m.Source.Offset = 1, b.Messages[i].Source.Offset
+	}
+	return b
+}
+
+func wantCounts(t *testing.T, db *sqlx.DB, messages, quarantined int) {
+	t.Helper()
+	if m, q := count(t, db, "dlq_messages"), count(t, db, "quarantine"); m != messages || q != quarantined {
+		t.Errorf("%d messages and %d records in quarantine, want %d and %d", m, q, messages, quarantined)
+	}
+}
+
+// TestRefusedRecordGoesIntoQuarantine: 199 of 200 are stored at once, the last when it is
+// tried after the constraint is gone, with everything that it had.
+func TestRefusedRecordGoesIntoQuarantine(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.Open(t)
+	f := newFeed(t, New(db))
+	refuse(t, db)
+	b := twoPartitions(t, f, 100, 137)
+	stored, err := f.store.Store(t.Context(), b)
+	wantNil(t, err)
+	if len(stored.Ranges) != 2 || len(stored.Quarantined) != 1 || stored.Quarantined[0].Source != b.Messages[137].Source {
+		t.Fatalf("Store = %+v, want both ranges and one record in quarantine", stored)
+	}
+	wantCounts(t, db, 199, 1)
+
+	again, err := f.store.Store(t.Context(), b) // a zombie, or an answer that was lost
+	if err != nil || len(again.Ranges) != 0 {
+		t.Errorf("Store of the same batch = %+v, %v, want nothing", again, err)
+	}
+	exec(t, db, `UPDATE dlq.ingest_positions SET next_offset = next_offset - 100`)
+	bad := repository.Batch{Ranges: b.Ranges[1:], Messages: b.Messages[137:138]}
+	if _, err := f.store.Store(t.Context(), bad); err != nil { // its position was moved back
+		t.Errorf("Store of the refused record = %v", err)
+	}
+	wantCounts(t, db, 199, 1)
+
+	list, err := f.store.Quarantined(t.Context(), repository.QuarantineQuery{Topic: "orders.dlq.v1", Limit: 10})
+	wantNil(t, err)
+	if len(list) != 1 || list[0].SQLState != "23514" || !strings.Contains(list[0].Error, "chk_test") || list[0].Tries != 1 {
+		t.Fatalf("Quarantined = %+v, want the record with its refusal", list)
+	}
+	q := list[0]
+	want := b.Messages[137]
+	want.Source.Topic = "orders.dlq.v1"
+	want.Source.Timestamp = want.Source.Timestamp.Truncate(time.Millisecond)
+	if q.ID != want.ID || q.Source != want.Source || string(q.Record.Value) != string(want.Record.Value) || len(q.Record.Headers) != 2 {
+		t.Errorf("Quarantined = %+v, want %+v", q, want)
+	}
+
+	m := want
+	m.Record = q.Record
+	if _, err := f.store.Release(t.Context(), repository.Batch{Messages: []entity.Message{m}}); !errors.Is(err, entity.ErrRefused) {
+		t.Errorf("Release = %v, want %v", err, entity.ErrRefused)
+	}
+	wantCounts(t, db, 199, 1)
+	exec(t, db, `ALTER TABLE dlq.dlq_messages DROP CONSTRAINT chk_test`)
+	if _, err := f.store.Store(t.Context(), bad); err != nil { // read once more: its row in quarantine is the one that counts
+		t.Errorf("Store of the record in quarantine = %v", err)
+	}
+	wantCounts(t, db, 199, 1)
+	for range 2 { // by two processes: the second finds nothing
+		if _, err := f.store.Release(t.Context(), repository.Batch{Messages: []entity.Message{m}}); err != nil {
+			t.Errorf("Release = %v, want the message stored", err)
+		}
+	}
+	wantCounts(t, db, 200, 0)
+	got, err := f.store.Get(t.Context(), m.ID, -1)
+	if err != nil || string(got.Record.Value) != `{"refused":137}` || got.Source != want.Source || len(got.Record.Headers) != 2 {
+		t.Errorf("released %+v, %v, want the record as it was", got, err)
+	}
+}
+
+// TestEveryPermanentRefusal: whichever way PostgreSQL refuses a record for good, the
+// others are stored.
+func TestEveryPermanentRefusal(t *testing.T) {
+	t.Parallel()
+	raise := func(code string) string {
+		return `CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			IF position('refused'::bytea IN NEW.value) > 0 THEN RAISE EXCEPTION 'no' USING ERRCODE = '` + code + `'; END IF;
+			RETURN NEW;
+		END $$;
+		CREATE TRIGGER refuse BEFORE INSERT ON dlq.dlq_messages FOR EACH ROW EXECUTE FUNCTION public.refuse()`
+	}
+	for state, ddl := range map[string]string{
+		"P0001": raise("P0001"),
+		"22012": `ALTER TABLE dlq.dlq_messages ADD CONSTRAINT chk_test CHECK (1 / (1 - sign(position('refused'::bytea IN value))) > 0) NOT VALID`,
+		"54000": "",
+		"23514": `ALTER TABLE dlq.dlq_messages ADD CONSTRAINT chk_test CHECK (position('refused'::bytea IN value) = 0) NOT VALID`,
+	} {
+		t.Run(state, func(t *testing.T) {
+			t.Parallel()
+			db := postgrestest.Open(t)
+			if state == "54000" { // a row that no page of an index has room for
+				exec(t, db, `CREATE FUNCTION public.long(value bytea) RETURNS text IMMUTABLE LANGUAGE sql AS $$
+					SELECT string_agg(md5(n::text || $1::text), '') FROM generate_series(1, 500) n $$`)
+				ddl = `CREATE INDEX ON dlq.dlq_messages ((CASE WHEN position('refused'::bytea IN value) > 0 THEN public.long(value) END))`
+			}
+			f := newFeed(t, New(db))
+			db.MustExec(ddl)
+			stored, err := f.store.Store(t.Context(), twoPartitions(t, f, 8, 0, 7, 15))
+			if err != nil || len(stored.Ranges) != 2 {
+				t.Fatalf("Store = %+v, %v, want both ranges", stored, err)
+			}
+			wantCounts(t, db, 13, 3)
+			var states []string
+			wantNil(t, db.Select(&states, `SELECT DISTINCT sqlstate FROM dlq.quarantine`))
+			if !slices.Equal(states, []string{state}) {
+				t.Errorf("refused with %v, want %s", states, state)
+			}
+		})
+	}
+}
+
+// TestQuarantineIsTriedWhenItIsDue: a record is one caller's at a time, and comes back
+// after its rest, or when it is asked for.
+func TestQuarantineIsTriedWhenItIsDue(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.Open(t)
+	f := newFeed(t, New(db))
+	refuse(t, db)
+	b := twoPartitions(t, f, 1, 0)
+	_, err := f.store.Store(t.Context(), b)
+	wantNil(t, err)
+	take := func(want bool) {
+		t.Helper()
+		q, err := f.store.TakeQuarantined(t.Context())
+		if err != nil || (q != nil) != want || want && string(q.Record.Value) != `{"refused":0}` {
+			t.Fatalf("TakeQuarantined = %+v, %v, want one: %t", q, err, want)
+		}
+	}
+	take(false)
+	wantNil(t, f.store.WakeQuarantined(t.Context()))
+	take(true)
+	take(false)
+	id := b.Messages[0].ID
+	q, err := f.store.RetryQuarantined(t.Context(), id, entity.By("alice"))
+	if err != nil || q.Tries != 2 {
+		t.Fatalf("RetryQuarantined = %+v, %v, want it after two tries", q, err)
+	}
+	take(true)
+	wantNil(t, f.store.DeleteQuarantined(t.Context(), id, entity.By("alice")))
+	var gone *entity.QuarantineNotFoundError
+	if err := f.store.DeleteQuarantined(t.Context(), id, entity.By("alice")); !errors.As(err, &gone) {
+		t.Errorf("DeleteQuarantined twice = %v, want that it is not there", err)
+	}
+	trail, err := f.store.Trail(t.Context(), repository.TrailQuery{ObjectID: id, Limit: 10})
+	if err != nil || len(trail) != 2 || trail[0].Action != entity.ActionDelete || trail[0].Kind != entity.KindQuarantine ||
+		!strings.HasPrefix(trail[0].LastError, "orders.dlq.v1/0/0: ") {
+		t.Errorf("the audit trail has %+v, %v, want the retry and the deletion", trail, err)
+	}
+	nothing, err := f.store.Release(t.Context(), repository.Batch{Messages: b.Messages[:1]})
+	if err != nil || len(nothing.Ranges) != 0 {
+		t.Errorf("Release of a deleted record = %+v, %v, want nothing", nothing, err)
+	}
+	wantCounts(t, db, 1, 0)
+}
+
+// TestQuarantineOfVisibleTopics: a list has the topics that one may see.
+func TestQuarantineOfVisibleTopics(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.Open(t)
+	f := newFeed(t, New(db))
+	refuse(t, db)
+	_, err := f.store.Store(t.Context(), twoPartitions(t, f, 2, 0, 1, 3))
+	wantNil(t, err)
+	for pattern, want := range map[string]int{"orders.*": 3, "payments.*": 0} {
+		visible, err := entity.ParseTopicPatterns("topics", pattern)
+		wantNil(t, err)
+		list, err := f.store.Quarantined(t.Context(), repository.QuarantineQuery{Visible: &visible, Limit: 10})
+		if err != nil || len(list) != want {
+			t.Errorf("%s sees %d, %v, want %d", pattern, len(list), err, want)
+		}
+	}
+	var all []uuid.UUID
+	q := repository.QuarantineQuery{Limit: 2}
+	for range 3 {
+		list, err := f.store.Quarantined(t.Context(), q)
+		wantNil(t, err)
+		for _, r := range list {
+			all, q.Before = append(all, r.ID), repository.Place{CreatedAt: r.FirstTry, ID: r.ID}
+		}
+	}
+	if len(all) != 3 || all[0] == all[1] || all[1] == all[2] {
+		t.Errorf("pages of two have %v, want three records, each once", all)
+	}
+	counts, err := f.store.QuarantineCounts(t.Context())
+	if err != nil || len(counts) != 1 || counts[0] != (repository.QuarantineCount{Topic: "orders.dlq.v1", Records: 3}) {
+		t.Errorf("QuarantineCounts = %+v, %v, want 3 of one topic", counts, err)
+	}
+}

@@ -1,0 +1,146 @@
+package rest
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/auth"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// maxQuarantined bounds a page: its records hold values.
+const maxQuarantined = 100
+
+// quarantinedJSON shows a record that the database refused to store as a message.
+type quarantinedJSON struct {
+	ID             uuid.UUID       `json:"id"`
+	DLQTopic       string          `json:"dlq_topic"`
+	DLQPartition   int32           `json:"dlq_partition"`
+	DLQOffset      int64           `json:"dlq_offset"`
+	DLQTimestamp   *string         `json:"dlq_timestamp"`
+	DLQTimestampMs *int64          `json:"dlq_timestamp_ms"`
+	SQLState       string          `json:"sqlstate"`
+	Error          *string         `json:"error"`
+	FirstTry       *string         `json:"first_try"`
+	LastTry        *string         `json:"last_try"`
+	Tries          int             `json:"tries"`
+	RetryAt        *string         `json:"retry_at"`
+	Key            *blob           `json:"key"`
+	Headers        json.RawMessage `json:"headers"`
+	Payload        json.RawMessage `json:"payload"`
+	PayloadOmitted *string         `json:"payload_omitted"`
+	PayloadSize    *int64          `json:"payload_size"`
+	Masked         []string        `json:"masked"`
+}
+
+// showQuarantined shows a record as a message is shown. The database's words may quote the
+// record, so they are left out where anything is masked.
+func (s *Server) showQuarantined(q *entity.Quarantined) quarantinedJSON {
+	m := q.Message()
+	c := s.show(&m, view{limit: maxListPayload})
+	shown := quarantinedJSON{
+		ID: q.ID, DLQTopic: q.Source.Topic, DLQPartition: q.Source.Partition, DLQOffset: q.Source.Offset,
+		DLQTimestamp: stamp(q.Source.Timestamp), DLQTimestampMs: orNull(q.Source.RawTime),
+		SQLState: q.SQLState, FirstTry: stamp(q.FirstTry), LastTry: stamp(q.LastTry), Tries: q.Tries, RetryAt: stamp(q.RetryAt),
+		Key: showBytes(q.Record.Key), Headers: c.appendHeaders(nil),
+		Payload: c.payload, PayloadOmitted: orNull(c.omitted), PayloadSize: c.size, Masked: listOf(c.masked),
+	}
+	if s.masks.Empty() {
+		shown.Error = orNull(q.Error)
+	}
+	if shown.Payload == nil {
+		shown.Payload = json.RawMessage("null")
+	}
+	return shown
+}
+
+// permitQuarantined looks at the dead-letter topic of the record: where it failed is not
+// known before it is a message.
+func (s *Server) permitQuarantined(p auth.Principal, role auth.Role, r *http.Request) error {
+	id, err := quarantinedID(r)
+	if err != nil || p.Everywhere(auth.Viewer) && p.Everywhere(role) {
+		return err
+	}
+	if !p.Anywhere(auth.Viewer) {
+		return forbidden(role, anyTopic)
+	}
+	q, err := s.store.QuarantinedRecord(r.Context(), id)
+	switch {
+	case err != nil:
+		return err
+	case !p.May(auth.Viewer, q.Source.Topic):
+		return &entity.QuarantineNotFoundError{ID: id}
+	}
+	return unless(p.May(role, q.Source.Topic), role, "topic "+clip(q.Source.Topic))
+}
+
+func (s *Server) listQuarantine(w http.ResponseWriter, r *http.Request) error {
+	l, err := s.listingOf(r, placeSize, "topic")
+	if err != nil {
+		return err
+	}
+	l.limit = min(l.limit, maxQuarantined)
+	topic, err := textParameter(r.URL.Query(), "topic")
+	if err != nil {
+		return err
+	}
+	records, err := s.store.Quarantined(r.Context(), repository.QuarantineQuery{
+		Topic: topic, Visible: principalOf(r).Scope(auth.Viewer), Before: l.before(), Limit: l.limit + 1,
+	})
+	if err != nil {
+		return err
+	}
+	records, next := part(l, records, func(last entity.Quarantined) []byte { return timePlace(last.FirstTry, last.ID) })
+	list := make([]quarantinedJSON, 0, len(records))
+	for i := range records {
+		list = append(list, s.showQuarantined(&records[i]))
+	}
+	writeJSON(w, http.StatusOK, struct {
+		Records    []quarantinedJSON `json:"records"`
+		NextCursor *string           `json:"next_cursor"`
+	}{list, next})
+	return nil
+}
+
+// retryQuarantined has an ingester try the record, which it does within seconds.
+func (s *Server) retryQuarantined(w http.ResponseWriter, r *http.Request) error {
+	id, err := quarantinedID(r)
+	if err != nil {
+		return err
+	}
+	cause, err := s.readChange(w, r, fields{})
+	if err != nil {
+		return err
+	}
+	q, err := s.store.RetryQuarantined(r.Context(), id, cause)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusAccepted, s.showQuarantined(&q))
+	return nil
+}
+
+func (s *Server) deleteQuarantined(w http.ResponseWriter, r *http.Request) error {
+	id, err := quarantinedID(r)
+	if err != nil {
+		return err
+	}
+	cause, err := s.readChange(w, r, fields{})
+	if err != nil {
+		return err
+	}
+	if cause.Reason == "" {
+		return &entity.FieldError{Field: "reason", Reason: "is required: the record is lost for good"}
+	}
+	if err := s.store.DeleteQuarantined(r.Context(), id, cause); err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, struct {
+		Success bool   `json:"success"`
+		Message string `json:"message"`
+	}{true, "quarantined record " + id.String() + " deleted"})
+	return nil
+}
