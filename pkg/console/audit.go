@@ -33,6 +33,8 @@ func (ch change) Link() string {
 		return "/redrives/" + url.PathEscape(ch.ObjectID)
 	case ch.Kind == "group":
 		return "/groups/" + url.PathEscape(ch.ObjectID)
+	case ch.Kind == "quarantine":
+		return quarantinePath
 	case ch.Kind == "mapping":
 		return "/topics/mapping"
 	default:
@@ -45,7 +47,7 @@ var auditFields = []string{"actor", "action", "kind", "object_id", "request_id",
 
 // What entries can be of.
 var (
-	auditKinds   = []string{"message", "redrive", "group", "mapping", "list"}
+	auditKinds   = []string{"message", "redrive", "group", "mapping", "list", "quarantine"}
 	auditActions = []string{
 		"retry", "attempt", "requeue", "dead", "delete", "map", "restore", "unmask",
 		"annotate", "replace", "create", "pass", "pause", "resume", "cancel", "stop", "finish",

@@ -23,6 +23,8 @@ var done = map[string]string{
 	"cancelled":      "The redrive was cancelled. What it had not taken stays as it is.",
 	"mapped":         "The rules were replaced.",
 	"edited":         "The edited message was sent. The stored one is as it was.",
+	"trying":         "The record is tried within seconds. It leaves this list when it is stored.",
+	"record-deleted": "The record was deleted.",
 	"signed-out":     "You are signed out.",
 	"nothing-chosen": "Nothing was selected.",
 }

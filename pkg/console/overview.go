@@ -30,6 +30,7 @@ type overviewPage struct {
 	Fresh    bool     // the last arrival is one of the last minutes
 	Empty    bool     // nothing was ever taken in
 	Missing  []string // parts that could not be read in time
+	Refused  bool     // records are in quarantine
 	Mine     string   // the topics that the viewer sees; empty: all
 }
 
@@ -69,6 +70,7 @@ func (c *Console) overview(w http.ResponseWriter, r *http.Request) error {
 		{"the topics", func(r *http.Request) (err error) { topics, err = c.allTopics(r); return err }},
 		{"the last arrivals", func(r *http.Request) (err error) { recent, err = c.activity(r, spans[0], ""); return err }},
 		{"the error groups", func(r *http.Request) (err error) { data.Groups, err = c.openGroups(r); return err }},
+		{"the quarantine", func(r *http.Request) (err error) { data.Refused, err = c.anyQuarantined(r); return err }},
 		{"the redrives", func(r *http.Request) (err error) { data.Redrives, err = c.liveRedrives(r); return err }},
 	}
 	if span != spans[0] {

@@ -52,6 +52,7 @@ func overviewAPI(t *testing.T) *anAPI {
 		says("GET /api/v1/topics", quoted(someTopics)).
 		says("GET /api/v1/activity", raw(someActivity)).
 		says("GET /api/v1/groups", quoted(someGroups)).
+		says("GET /api/v1/quarantine", raw(`{"records": [], "next_cursor": null}`)).
 		says("GET /api/v1/redrives", raw(`{"redrives": [], "next_cursor": null}`))
 }
 
