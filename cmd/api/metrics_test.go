@@ -115,6 +115,7 @@ var fromScraping = []string{"namespace", "pod", "instance", "job", "le"}
 // unwatched are the metrics that stand in no rule and on no dashboard, on purpose.
 var unwatched = map[string]string{
 	"dlq_heartbeat_last_seen_timestamp_seconds": "for those who want an alert of their own",
+	"dlq_quarantined_total":                     "the alert looks at dlq_quarantine_records, what is in quarantine now",
 }
 
 // series returns the labels of every metric of every program, by its name.
