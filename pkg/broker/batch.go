@@ -173,17 +173,18 @@ func (r *batchReader) next(from int64) (Record, error) {
 	for r.left > 0 {
 		r.left--
 		size := r.src.varint()
-		if size < 0 {
+		if size < 0 || r.src.r == nil && size > int64(len(r.src.b)) {
 			r.src.fail(errShort)
 		}
 		var rec Record
-		if r.src.r == nil && size > int64(len(r.src.b)) {
-			r.src.fail(errShort)
-		}
-		if r.src.r == nil || size <= blockBytes && r.src.fill(int(size)) {
-			rec = r.whole(r.src.b[:min(size, int64(len(r.src.b)))], from)
-			r.src.b = r.src.b[min(size, int64(len(r.src.b))):]
-		} else if r.src.err == nil {
+		switch {
+		case r.src.err != nil:
+		case r.src.r == nil || size <= blockBytes && r.src.fill(int(size)):
+			// The source may have ended meanwhile, before size bytes.
+			n := min(size, int64(len(r.src.b)))
+			rec = r.whole(r.src.b[:n], from)
+			r.src.b = r.src.b[n:]
+		default:
 			rec = r.piecewise(size, from)
 		}
 		if r.src.err != nil {

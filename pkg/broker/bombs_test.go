@@ -425,6 +425,11 @@ func FuzzDecode(f *testing.F) {
 			f.Add(brokertest.LegacyEntry(magic, codec, 2, nil, body), uint8(3), uint16(0))
 		}
 	}
+	f.Add([]byte("0000000000000000000000X00000000000000000000000000000000000000100"), uint8(1), uint16(0)) // a record of negative length
+	control := brokertest.BatchOf(f, brokertest.None, brokertest.Record{})
+	control[atAttributes+1] |= attrControl
+	binary.BigEndian.PutUint32(control[atLastDelta:], math.MaxInt32) // two billion ends of transactions
+	f.Add(control, uint8(1), uint16(0))
 	limits := Limits{RecordBytes: 64 << 10, Headers: 100, HeaderBytes: 16 << 10, BatchBytes: 4 << 20}
 	const portion = 64 << 10
 	f.Fuzz(func(t *testing.T, data []byte, mode uint8, cut uint16) {

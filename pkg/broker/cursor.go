@@ -113,7 +113,9 @@ func (c *Cursor) nextBatch(p *FetchedPartition, room *Room) (ok bool, err error)
 	}
 	c.data, c.batch = rest, b
 	if !b.legacy && !c.txns.counts(b) {
-		for at := max(b.base, p.Next); b.control() && at <= b.last; at++ {
+		// A control batch has one record. One that claims to have many has gaps then.
+		from := max(b.base, p.Next)
+		for at := from; b.control() && at <= b.last && at-from < maxPlaceholders; at++ {
 			p.controls = append(p.controls, at)
 		}
 		p.Next = max(p.Next, b.last+1)

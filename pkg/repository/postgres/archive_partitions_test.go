@@ -36,7 +36,7 @@ func TestArchiveIsPartitionedByAMigration(t *testing.T) {
 	}
 	rows := func(t *testing.T, db *sqlx.DB) []string {
 		t.Helper()
-		return rowsAsText(t, db, "dlq_messages_archive", "to_jsonb(m)")
+		return rowsAsText(t, db, "dlq_messages_archive", "jsonb_strip_nulls(to_jsonb(m))") // later steps add columns
 	}
 
 	t.Run("WhichKeepsTheRowsWhereTheyAre", func(t *testing.T) {
