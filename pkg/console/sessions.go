@@ -46,9 +46,9 @@ func (c *Console) withoutEnded(r *http.Request) error {
 	ended, err := c.sessions.Ended(r.Context(), s.id)
 	switch {
 	case err != nil:
-		c.logger.Warn("it cannot be told whether a session was ended",
+		c.logger.Warn("the store does not say whether a session was ended",
 			zap.String("request_id", r.Header.Get("X-Request-Id")), zap.Error(err))
-		return &apiError{Status: http.StatusServiceUnavailable, Message: "It cannot be told at the moment whether you are still signed in."}
+		return &apiError{Status: http.StatusServiceUnavailable, Message: "Your session cannot be checked at the moment."}
 	case ended:
 		return &apiError{Status: http.StatusUnauthorized, Message: "You have signed out."}
 	}

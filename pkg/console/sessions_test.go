@@ -63,7 +63,7 @@ func TestSignOut_WhileItCannotBeNoted(t *testing.T) {
 	v.send(http.MethodPost, "/sign-in", map[string][]string{"token": {goodToken}})
 	before := v.cookies()
 	shared.down = true
-	wantSays(t, "a page", v.get("/"), http.StatusServiceUnavailable, "cannot be told")
+	wantSays(t, "a page", v.get("/"), http.StatusServiceUnavailable, "cannot be checked")
 	if v.cookies() != before {
 		t.Errorf("keeps %q, want %q", v.cookies(), before)
 	}
