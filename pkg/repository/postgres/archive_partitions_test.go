@@ -595,7 +595,7 @@ func TestArchivePruning(t *testing.T) {
 	}{
 		{"Get", getArchivedQuery, []string{one, "-1"}, 1},
 		{"Restore", restoreQuery, []string{one, "NULL", "'alice'", "NULL", "NULL", "NULL", "NULL"}, 1},
-		{"Parent", parentQuery, []string{"'{" + id.String() + "}'", "'{" + id.String() + "}'", "'{orders}'"}, 1},
+		{"Parent", parentQuery, []string{"'{" + id.String() + "}'", "'{" + id.String() + "}'", "'{orders}'", "'{1}'", "'{true}'"}, 1},
 		{"Page", page, nil, len(partitions(t, db)) + 1}, // the walk looks at each
 		{"Purge", purgeQuery, []string{"700", "10"}, 4}, // those before the cut-off alone
 	} {
