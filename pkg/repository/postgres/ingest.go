@@ -124,7 +124,7 @@ const (
 		WHERE p.incarnation_id = h.incarnation_id AND p.partition = h.partition AND p.next_offset = s.from_offset
 		RETURNING p.incarnation_id, p.partition, p.next_offset
 	), waiting AS (
-		SELECT incarnation_id, partition, dlq_offset FROM dlq.quarantine WHERE incarnation_id = ANY ($1::int4[])
+		SELECT EXISTS (SELECT FROM dlq.quarantine WHERE incarnation_id = ANY ($1::int4[])) AS any_waiting
 	)`
 
 	// releaseSteps end the quarantine of records instead; what is called a range is then
@@ -138,11 +138,12 @@ const (
 		WHERE (q.incarnation_id, q.partition, q.dlq_offset) = (s.incarnation_id, s.partition, s.from_offset)
 		RETURNING q.incarnation_id, q.partition, s.to_offset AS next_offset
 	), waiting AS (
-		SELECT 0 AS incarnation_id, 0 AS partition, 0 AS dlq_offset WHERE false
+		SELECT false AS any_waiting
 	)`
 
-	// waiting are records in quarantine: one that is read again, because an operator moved
-	// its position back, is not stored beside its row there.
+	// waiting is whether records of these topics are in quarantine: one that is read again,
+	// because an operator moved its position back, is not stored beside its row there. A
+	// join would keep the rows; usually nothing waits, and no row is looked up.
 	//
 	// recordRows are the messages in the batch's order, which is that of their ids:
 	// all indexes are entered where the row before was. The largest columns come
@@ -164,8 +165,8 @@ const (
 				unnest($35::int8[]) AS dlq_timestamp_ms,
 				unnest($36::text[])::jsonb AS defect
 		) r JOIN moved USING (incarnation_id, partition)
-		WHERE NOT EXISTS (SELECT FROM waiting w
-			WHERE (w.incarnation_id, w.partition, w.dlq_offset) = (r.incarnation_id, r.partition, r.dlq_offset))`
+		WHERE NOT (SELECT any_waiting FROM waiting) OR NOT EXISTS (SELECT FROM dlq.quarantine q
+			WHERE (q.incarnation_id, q.partition, q.dlq_offset) = (r.incarnation_id, r.partition, r.dlq_offset))`
 
 	insertRecords = `INSERT INTO dlq.dlq_messages (id, original_topic, error_message, retry_count, max_retries, status,
 			payload, created_at, updated_at,
