@@ -102,6 +102,9 @@ func (i *inflater) skipped() []byte {
 func (i *inflater) close() {
 	i.in.Reset(nil)
 	i.snappy.in, i.snappy.block = nil, nil
+	if cap(i.snappy.out) > snappySlack {
+		i.snappy.out = nil
+	}
 }
 
 // narrowWindow lowers a window above maxWindow to maxWindow. A producer that
@@ -149,9 +152,12 @@ func xxh32(b []byte) uint32 {
 }
 
 const (
-	// snappyWindow is how far back a large block may refer. Encoders of the format
-	// cut their input into pieces of 64 KiB.
-	snappyWindow = 1 << 20
+	// snappyWindow is the largest distance of a reference within a large block. Java's
+	// and C's encoders make blocks of at most 64 KiB; Go's makes one block of a batch
+	// and refers back within all of it.
+	snappyWindow = 16 << 20
+	// snappySlack is how much is decoded before what is out of the window is dropped.
+	snappySlack = 4 << 20
 	// snappyWhole is up to which size a block is decoded at once.
 	snappyWhole = 128 << 10
 )
@@ -201,7 +207,7 @@ func (s *snappyReader) decode() error {
 		}
 		return s.nextBlock()
 	}
-	if over := len(s.out) - snappyWindow; over >= snappyWindow {
+	if over := len(s.out) - snappyWindow; over >= snappySlack {
 		copy(s.out, s.out[over:])
 		s.out = s.out[:snappyWindow]
 		s.read -= over
@@ -242,6 +248,10 @@ func (s *snappyReader) nextBlock() error {
 		var err error
 		s.out, err = snappy.Decode(s.out[:cap(s.out)], block)
 		return err
+	}
+	// The size is at most 22 times what came.
+	if room := int(min(size, snappyWindow+snappySlack)) + 128<<10; cap(s.out) < room {
+		s.out = make([]byte, 0, room)
 	}
 	s.block, s.left = block[n:], int64(size)
 	return nil
