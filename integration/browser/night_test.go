@@ -13,12 +13,12 @@ func night(t *testing.T, site *Site) {
 	b := Open(t, site.URL)
 	b.Visit("/")
 	t.Logf("first paint of the overview: %.0f ms", b.FirstPaint())
-	b.WaitText("provider nordpay did not answer")
+	b.WaitText("Read timed out")
 	b.Wait("the charts are drawn", `document.querySelector(".uplot canvas")`)
 
 	b.Wait("the group that fails most is the first of the new ones",
 		`[...document.querySelectorAll(".causes tbody td.number")].every((e, _, all) => Number(e.innerText) <= Number(all[0].innerText))`)
-	b.In(".causes").Click("provider nordpay did not answer")
+	b.In(".causes").Click("Read timed out")
 	b.WaitPath("/groups/")
 	b.WaitText("What fails")
 	group := b.Path()
@@ -41,7 +41,7 @@ func retryOne(b *Browser, site *Site) (id string) {
 	b.WaitPath("/messages/")
 	b.WaitText("com.example.shop.payments.PaymentProviderTimeoutException")
 	b.WaitText("java.net.SocketTimeoutException")
-	b.WaitText("one of provider nordpay did not answer")
+	b.WaitText("one of Read timed out")
 	id = b.Path()[len("/messages/"):]
 
 	site.Shop.Recover()
