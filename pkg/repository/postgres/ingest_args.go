@@ -78,8 +78,11 @@ func defectOf(r *entity.Record) []byte {
 // noteDefect adds the column of that name to a record, whose state it may decide. What
 // SQL put there and is no defect counts for nothing.
 func noteDefect(r *entity.Record, column []byte) {
+	if column == nil {
+		return
+	}
 	var d defect
-	if column == nil || json.Unmarshal(column, &d) != nil {
+	if json.Unmarshal(column, &d) != nil {
 		return
 	}
 	r.Limit = d.Limit
