@@ -314,9 +314,10 @@ type ended struct {
 // run runs a program to its end.
 func run(t *testing.T, program string, environ []string, args ...string) ended {
 	t.Helper()
+	path := binary(t, program) // it may have to be built first
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, binary(t, program), args...)
+	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, environ...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr

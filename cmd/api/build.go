@@ -34,7 +34,8 @@ type parts struct {
 	labels  *telemetry.TopicLabels
 	service *redrive.Service
 	finder  *catalogue.Worker
-	heart   *heartbeat.Heart // nil: no heartbeats are sent
+	filler  *catalogue.PayloadFiller // nil without a database
+	heart   *heartbeat.Heart         // nil: no heartbeats are sent
 	teller  *notify.Notifier
 
 	publisher publisher
@@ -85,6 +86,9 @@ func (p *parts) buildServer(store repository.Repository) error {
 	}
 	derived := decoder.Masking(masks)
 	p.finder = catalogue.New(cfg.Search, store, failure, maker, masks, derived.Of, base.Registry, base.Log)
+	if payloads, ok := store.(catalogue.PayloadStore); ok && p.db != nil {
+		p.filler = catalogue.NewPayloadFiller(cfg.Search, payloads, base.Registry, base.Log)
+	}
 	judge, err := newJudge(cfg, decoder, store)
 	if err != nil {
 		return err
@@ -232,6 +236,9 @@ func (p *parts) workers(ctx context.Context) {
 	all.Go(func() { p.service.RunAuto(ctx) })
 	all.Go(func() { p.service.RunOutcomes(ctx, p.publisher) })
 	all.Go(func() { p.finder.Run(ctx) })
+	if p.filler != nil {
+		all.Go(func() { p.filler.Run(ctx) })
+	}
 	all.Go(func() { p.teller.Run(ctx) })
 	if p.heart != nil {
 		all.Go(func() { p.heart.Run(ctx) })

@@ -29,10 +29,15 @@ type answer struct {
 // Click clicks what is called so, with the pointer, in its middle.
 func (b *Browser) Click(what string) {
 	b.t.Helper()
+	var before answer
 	b.step("click "+what, func(ctx context.Context) (problem string, err error) {
 		at, err := ask[answer](ctx, "point", b.scope, what)
 		if err != nil || at.Problem != "" {
 			return at.Problem, err
+		}
+		if at != before { // the page is still being laid out: a click would miss
+			before = at
+			return "it moves", nil
 		}
 		if err := chromedp.Do(ctx, chromedp.MouseClickXY(at.X, at.Y)); err != nil {
 			b.t.Fatalf("click %s: %v", what, err) // it may have been clicked: never twice

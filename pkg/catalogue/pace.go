@@ -27,6 +27,11 @@ const (
 	longestRest = 10 * time.Second
 )
 
+// crowd says whether there is more urgent work than what is made behind the messages.
+type crowd interface {
+	Crowded(ctx context.Context) (bool, error)
+}
+
 // pace makes the worker give way to redrives and to a flood of messages: what it
 // does can wait, what they do is waited for.
 type pace struct {
@@ -37,7 +42,7 @@ type pace struct {
 
 // rest is how long to wait after a step that took so long, when there is more to do.
 // A store that does not answer is taken for crowded.
-func (p *pace) rest(ctx context.Context, store Store, took time.Duration) time.Duration {
+func (p *pace) rest(ctx context.Context, store crowd, took time.Duration) time.Duration {
 	now := time.Now()
 	if p.asked.IsZero() || now.Sub(p.asked) >= crowdedAge {
 		crowded, err := store.Crowded(ctx)

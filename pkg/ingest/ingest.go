@@ -13,6 +13,7 @@ package ingest
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -46,7 +47,10 @@ type Config struct {
 	// MaxBatchBytes is what a batch may inflate to. What comes after cannot be read.
 	// It bounds the work on a batch; memory does not depend on it.
 	MaxBatchBytes int64 `mapstructure:"max_batch_bytes"`
-	// PayloadMaxBytes is the largest value that is also kept as JSON for SQL.
+	// Payload says when the column payload, which has the JSON of a value for SQL, is
+	// filled: "background" is within seconds, "inline" with the message, "never" not.
+	Payload string `mapstructure:"payload"`
+	// PayloadMaxBytes is the largest value that is also kept as JSON for SQL; 0 is none.
 	PayloadMaxBytes int64 `mapstructure:"payload_max_bytes"`
 	// DiscoveryInterval is how often the cluster is asked for its topics. A new
 	// topic is read within three intervals.
@@ -74,6 +78,7 @@ func DefaultConfig() Config {
 		MaxHeaders:        limits.Headers,
 		MaxHeaderBytes:    limits.HeaderBytes,
 		MaxBatchBytes:     limits.BatchBytes,
+		Payload:           "background",
 		PayloadMaxBytes:   64 << 10,
 		DiscoveryInterval: 5 * time.Second,
 		SessionTimeout:    15 * time.Second,
@@ -97,6 +102,7 @@ func (c Config) Validate() error {
 	wrong(c.MaxHeaders < 1 || c.MaxHeaders > 1_000_000, "max_headers", "must be 1 to 1000000")
 	wrong(c.MaxHeaderBytes < 1 || c.MaxHeaderBytes > 64<<20, "max_header_bytes", "must be 1 to 64MiB")
 	wrong(c.MaxBatchBytes < 1<<20, "max_batch_bytes", "must be at least 1MiB")
+	wrong(!slices.Contains([]string{"background", "inline", "never"}, c.Payload), "payload", "must be background, inline or never")
 	wrong(c.PayloadMaxBytes < 0 || c.PayloadMaxBytes > 1<<20, "payload_max_bytes", "must be 0 to 1MiB")
 	wrong(c.DiscoveryInterval < 100*time.Millisecond || c.DiscoveryInterval > 10*time.Second,
 		"discovery_interval", "must be 100ms to 10s, so that a new topic is read within 30s")

@@ -18,6 +18,7 @@ func TestConfigValidate(t *testing.T) {
 	tests := map[string]func(*Config){
 		"max_retries":        func(c *Config) { c.MaxRetries = -1 },
 		"max_record_bytes":   func(c *Config) { c.MaxRecordBytes = 0 },
+		"payload":            func(c *Config) { c.Payload = "later" },
 		"payload_max_bytes":  func(c *Config) { c.PayloadMaxBytes = 2 << 20 },
 		"discovery_interval": func(c *Config) { c.DiscoveryInterval = time.Minute },
 		"session_timeout":    func(c *Config) { c.SessionTimeout = 0 },

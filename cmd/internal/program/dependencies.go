@@ -86,7 +86,7 @@ func (b Base) migrate(ctx context.Context) error {
 
 // Store returns the store on db.
 func (b Base) Store(db *sqlx.DB) *postgres.Store {
-	return postgres.New(db, postgres.WithPayloadLimit(int(b.Config.Ingest.PayloadMaxBytes)))
+	return postgres.New(db, postgres.WithPayload(postgres.PayloadMode(b.Config.Ingest.Payload), int(b.Config.Ingest.PayloadMaxBytes)))
 }
 
 // waitForKafka waits until a broker answers, at most for the start-up timeout;

@@ -10,15 +10,6 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// DefaultPayloadLimit is the largest value, in bytes, that is projected into the
-// column payload. Above it the projection is two thirds of an insert's cost.
-const DefaultPayloadLimit = 64 << 10
-
-// WithPayloadLimit sets another limit than DefaultPayloadLimit.
-func WithPayloadLimit(bytes int) Option {
-	return func(s *Store) { s.payloadLimit = bytes }
-}
-
 const openPositionQuery = `
 	WITH start AS (
 		SELECT * FROM unnest($1::int4[], $2::int4[], $3::int8[]) AS s (incarnation_id, partition, next_offset)
@@ -183,9 +174,15 @@ const (
 			consumer_group, consumer_attempts, dialect, error_class, parent_id, root_id, record_hash, group_id, dlq_timestamp_ms, defect
 		FROM `
 
+	// queuePayloads notes which messages get their payload later.
+	queuePayloads = `, queued AS (
+		INSERT INTO dlq.payload_queue (message_ids, messages)
+		SELECT $37::uuid[], cardinality($37::uuid[]) WHERE cardinality($37::uuid[]) > 0 AND EXISTS (SELECT FROM moved)
+	)`
+
 	storeQuery = `, stored AS (
 		` + insertRecords + recordRows + `
-	)
+	)` + queuePayloads + `
 	SELECT incarnation_id, partition, next_offset FROM moved`
 )
 
@@ -205,9 +202,9 @@ const storeReturnsQuery = `, record AS MATERIALIZED (
 		SELECT r.* FROM ` + recordRows + `
 	), stored AS (
 		` + insertRecords + `record
-	), back AS MATERIALIZED (
+	)` + queuePayloads + `, back AS MATERIALIZED (
 		SELECT b.*, r.parent_id, r.status, r.retry_count, r.max_retries
-		FROM unnest($37::uuid[], $38::uuid[], $39::uuid[], $40::bool[], $41::bool[], $42::bool[])
+		FROM unnest($38::uuid[], $39::uuid[], $40::uuid[], $41::bool[], $42::bool[], $43::bool[])
 			WITH ORDINALITY AS b (child_id, attempt_id, redrive_id, by_content, claimed, confirmed, ord)
 		JOIN record r ON r.id = b.child_id
 	), parent AS MATERIALIZED (
@@ -245,7 +242,7 @@ const storeReturnsQuery = `, record AS MATERIALIZED (
 		ORDER BY attempt_id
 	), audit AS (
 		INSERT INTO dlq.audit (at, action, kind, object_id, to_state, retry_count, actor, reason)
-		SELECT coalesce($31::timestamptz, clock_timestamp()), 'dead', 'message', child_id, status, retry_count, $43,
+		SELECT coalesce($31::timestamptz, clock_timestamp()), 'dead', 'message', child_id, status, retry_count, $44,
 			format('came back after %s of %s attempts', retry_count, max_retries)
 		FROM back WHERE status = 'DEAD'
 	)
@@ -346,30 +343,12 @@ func (s *Store) storeAll(ctx context.Context, in incoming) ([]repository.Partiti
 	return s.store(ctx, in)
 }
 
-// note says why a message gets no projection; "" when it gets one.
-func (s *Store) note(m *entity.Message) string {
-	limit := s.payloadLimit
-	if limit == 0 {
-		limit = DefaultPayloadLimit
-	}
-	switch {
-	case m.Record.State == entity.ValueOverLimit:
-		return noteOver
-	case m.Record.State == entity.ValueUnreadable:
-		return noteUnreadable
-	case m.Record.Value == nil:
-		return ""
-	default:
-		return projectable(m.Record.Value, limit)
-	}
-}
-
 // dropProjections asks PostgreSQL about each value by itself. It is slow and
 // rare: our own rules catch what is known to fail.
 func (s *Store) dropProjections(ctx context.Context, in incoming) error {
 	for i := range in.Messages {
 		if in.notes[i] != "" || in.Messages[i].Record.Value == nil {
-			continue
+			continue // it has none to drop
 		}
 		_, err := s.db.ExecContext(ctx, `SELECT convert_from($1::bytea, 'UTF8')::jsonb`, in.Messages[i].Record.Value)
 		switch {

@@ -13,10 +13,10 @@ import (
 // lets grow: small before large, the last copies of a large value are saved.
 func (s *Store) storeArgs(in incoming) []any {
 	columns, key, headers, value := messageArgs(in)
-	args := make([]any, 0, 4+len(columns)+6+7)
+	args := make([]any, 0, 4+len(columns)+7+7)
 	args = append(args, rangeArgs(in.Ranges)...)
 	args = append(args, columns...)
-	return append(args, s.clock(), key, headers, value, rawTimes(in.Messages), defects(in.Messages))
+	return append(args, s.clock(), key, headers, value, rawTimes(in.Messages), defects(in.Messages), pendingPayloads(in))
 }
 
 // rawTimes are the timestamps that are no dates, up to the last of them: hardly any

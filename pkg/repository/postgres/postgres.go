@@ -22,7 +22,8 @@ type Store struct {
 	db  *sqlx.DB
 	now func() time.Time // nil: the database's clock
 
-	payloadLimit int // 0: DefaultPayloadLimit
+	payloadMode  PayloadMode
+	payloadLimit int // bytes; 0: no payload
 
 	searchPatience, countPatience time.Duration
 
@@ -49,6 +50,7 @@ func WithClock(now func() time.Time) Option {
 func New(db *sqlx.DB, options ...Option) *Store {
 	s := &Store{
 		db: db, prepared: make(map[string]*sqlx.Stmt),
+		payloadMode: PayloadBackground, payloadLimit: DefaultPayloadLimit,
 		searchPatience: searchPatience, countPatience: countPatience,
 	}
 	for _, o := range options {

@@ -25,6 +25,8 @@ const (
 	noteOver     = "over_limit" // the record was not stored as a whole
 
 	noteUnreadable = "unreadable" // there is no record to store
+	noteNever      = "never"      // by configuration
+	notePending    = "pending"    // FillPayloads has not come to it
 )
 
 // projectable returns "" when jsonb holds value faithfully enough, else the

@@ -72,12 +72,22 @@ var projections = []struct {
 
 func TestProjection(t *testing.T) {
 	t.Parallel()
+	for _, mode := range []PayloadMode{PayloadInline, PayloadBackground} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			testProjection(t, mode)
+		})
+	}
+}
+
+func testProjection(t *testing.T, mode PayloadMode) {
+	t.Helper()
 	db := postgrestest.Open(t)
 	var values [][]byte
 	for _, p := range projections {
 		values = append(values, valueOf(p.value), []byte(`{"neighbour": true}`))
 	}
-	ids := storeValues(t, db, values)
+	ids := storeValues(t, db, mode, values)
 	for i, p := range projections {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
@@ -96,8 +106,18 @@ func TestProjection(t *testing.T) {
 // cannot know of. Only the message to blame loses its projection.
 func TestProjectionRefused(t *testing.T) {
 	t.Parallel()
+	for _, mode := range []PayloadMode{PayloadInline, PayloadBackground} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			testProjectionRefused(t, mode)
+		})
+	}
+}
+
+func testProjectionRefused(t *testing.T, mode PayloadMode) {
+	t.Helper()
 	db := latin1(t)
-	ids := storeValues(t, db, [][]byte{[]byte(`{"a": 1}`), []byte(`{"price": "5 €"}`), []byte(`"ü"`), []byte(`"→"`), nil})
+	ids := storeValues(t, db, mode, [][]byte{[]byte(`{"a": 1}`), []byte(`{"price": "5 €"}`), []byte(`"ü"`), []byte(`"→"`), nil})
 	wantProjection(t, db, ids[0], "", `{"a": 1}`)
 	wantProjection(t, db, ids[1], noteRefused, "")
 	wantProjection(t, db, ids[2], "", `"ü"`)
@@ -201,10 +221,11 @@ func valueOf(text string) []byte {
 	return []byte(text)
 }
 
-// storeValues stores values as one batch, by the way records come in.
-func storeValues(t *testing.T, db *sqlx.DB, values [][]byte) (ids [][16]byte) {
+// storeValues stores values as one batch, by the way records come in, and fills the
+// payloads that the mode leaves for later.
+func storeValues(t *testing.T, db *sqlx.DB, mode PayloadMode, values [][]byte) (ids [][16]byte) {
 	t.Helper()
-	store := New(db)
+	store := New(db, WithPayload(mode, DefaultPayloadLimit))
 	refs, err := store.OpenTopics(t.Context(), []repository.Topic{{Name: "orders.dlq", Incarnation: "1"}})
 	wantNil(t, err)
 	at := repository.Partition{Incarnation: refs[0].Incarnation}
@@ -222,6 +243,10 @@ func storeValues(t *testing.T, db *sqlx.DB, values [][]byte) (ids [][16]byte) {
 	stored, err := store.Store(t.Context(), batch)
 	if err != nil || len(stored.Ranges) != 1 {
 		t.Fatalf("got %v, %v, want one range stored", stored, err)
+	}
+	for found := true; found; {
+		_, found, err = store.FillPayloads(t.Context())
+		wantNil(t, err)
 	}
 	return ids
 }

@@ -1,0 +1,96 @@
+package catalogue
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	"go.uber.org/zap"
+)
+
+// PayloadStore is what a PayloadFiller needs of the store.
+type PayloadStore interface {
+	crowd
+	// FillPayloads fills the payload of one batch of messages, the latest that waits,
+	// and returns how many it filled, and whether a batch waited.
+	FillPayloads(ctx context.Context) (filled int, found bool, err error)
+	// PayloadLag returns how long the oldest message has waited; 0 when none waits.
+	PayloadLag(ctx context.Context) (time.Duration, error)
+}
+
+// PayloadFiller fills the column payload of messages after they are stored. Any number
+// of them may run against one store.
+type PayloadFiller struct {
+	store    PayloadStore
+	interval time.Duration
+	log      *zap.Logger
+	filled   prometheus.Counter
+	lag      prometheus.Gauge
+
+	// What follows is Run's.
+	pace   pace
+	away   bool
+	lagged time.Time // when the store was asked for the lag
+}
+
+// NewPayloadFiller returns a filler that looks for messages at the interval of cfg. Its
+// metrics are registered with registry.
+func NewPayloadFiller(cfg Config, store PayloadStore, registry prometheus.Registerer, log *zap.Logger) *PayloadFiller {
+	build := promauto.With(registry)
+	return &PayloadFiller{
+		store: store, interval: cfg.Interval, log: log,
+		filled: build.NewCounter(prometheus.CounterOpts{
+			Name: "dlq_payloads_filled_total",
+			Help: "Messages whose column payload this process filled.",
+		}),
+		lag: build.NewGauge(prometheus.GaugeOpts{
+			Name: "dlq_payload_lag_seconds",
+			Help: "How long the oldest message has waited for its column payload; 0 when none waits.",
+		}),
+	}
+}
+
+// Run fills payloads until ctx ends. It must not run twice at a time. While the database
+// is away it tries again; it logs the first failure and the recovery.
+func (f *PayloadFiller) Run(ctx context.Context) {
+	for wait := f.interval; ctx.Err() == nil; pause(ctx, wait) {
+		began := time.Now()
+		n, found, err := f.store.FillPayloads(ctx)
+		f.filled.Add(float64(n))
+		if err == nil {
+			err = f.measure(ctx, found)
+		}
+		f.note(ctx, err)
+		if found && err == nil {
+			wait = f.pace.rest(ctx, f.store, time.Since(began))
+		} else {
+			wait = min(max(2*wait, f.interval), max(maxWait, f.interval))
+		}
+	}
+}
+
+// measure sets the lag, at most once a second while there is work.
+func (f *PayloadFiller) measure(ctx context.Context, working bool) error {
+	if working && time.Since(f.lagged) < time.Second {
+		return nil
+	}
+	lag, err := f.store.PayloadLag(ctx)
+	if err == nil {
+		f.lag.Set(lag.Seconds())
+		f.lagged = time.Now()
+	}
+	return err
+}
+
+func (f *PayloadFiller) note(ctx context.Context, err error) {
+	switch {
+	case ctx.Err() != nil:
+	case err != nil && !f.away:
+		f.away = true
+		f.log.Warn("payloads are not filled; retrying", zap.Error(err))
+	case err == nil && f.away:
+		f.away = false
+		f.log.Info("payloads are filled again")
+	}
+}

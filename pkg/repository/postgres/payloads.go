@@ -1,0 +1,200 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// PayloadMode says when the column payload of a message is filled.
+type PayloadMode string
+
+const (
+	// PayloadBackground has FillPayloads fill it after the message is stored.
+	PayloadBackground PayloadMode = "background"
+	// PayloadInline has Store fill it.
+	PayloadInline PayloadMode = "inline"
+	// PayloadNever leaves it NULL.
+	PayloadNever PayloadMode = "never"
+)
+
+// DefaultPayloadLimit is the largest value, in bytes, that is copied into the column
+// payload. A larger one is most of what storing its message costs.
+const DefaultPayloadLimit = 64 << 10
+
+// WithPayload sets when the column payload is filled, and the largest value, in bytes,
+// that is copied into it: with 0 none is. The default is PayloadBackground and
+// DefaultPayloadLimit.
+func WithPayload(mode PayloadMode, maxBytes int) Option {
+	return func(s *Store) { s.payloadMode, s.payloadLimit = mode, maxBytes }
+}
+
+const (
+	// payloadLease is how long a batch of the queue is one caller's.
+	payloadLease = 5 * time.Second
+	// payloadRest is how long the messages that another session locked are left alone.
+	payloadRest = time.Second
+	// payloadRows is how many rows are locked at once to fill their payload: for some
+	// 20 ms, in which a retry has to wait for them.
+	payloadRows = 200
+)
+
+const takePayloadsQuery = `
+	WITH next AS MATERIALIZED (
+		SELECT q.id, n.moment FROM dlq.payload_queue q, (SELECT coalesce($1::timestamptz, clock_timestamp()) AS moment) n
+		WHERE q.taken_until <= n.moment ORDER BY q.id DESC LIMIT 1 FOR UPDATE OF q SKIP LOCKED
+	), taken AS (
+		UPDATE dlq.payload_queue q SET taken_until = next.moment + $2::bigint * interval '1 microsecond'
+		FROM next WHERE q.id = next.id RETURNING q.id, q.message_ids
+	)
+	SELECT id, unnest(message_ids) AS message_id FROM taken`
+
+// fillPayloadsQuery skips the rows that another session has locked.
+const fillPayloadsQuery = `
+	WITH held AS MATERIALIZED (
+		SELECT id FROM dlq.dlq_messages WHERE id = ANY ($1::uuid[]) AND payload_note = 'pending'
+		ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
+	)
+	UPDATE dlq.dlq_messages m SET payload = ` + payloadOfValue + `, payload_note = nullif($2::text, '')
+	FROM held WHERE m.id = held.id RETURNING m.id`
+
+// fillArchivedPayloadsQuery is for messages that were archived before their turn came.
+const fillArchivedPayloadsQuery = `
+	WITH held AS MATERIALIZED (
+		SELECT m.id, m.archived_at
+		FROM dlq.archive_ids kept JOIN dlq.dlq_messages_archive m ON m.id = kept.id AND m.archived_at = kept.archived_at
+		WHERE kept.id = ANY ($1::uuid[]) AND m.payload_note = 'pending'
+		ORDER BY m.id FOR NO KEY UPDATE OF m SKIP LOCKED
+	)
+	UPDATE dlq.dlq_messages_archive m SET payload = ` + payloadOfValue + `, payload_note = nullif($2::text, '')
+	FROM held WHERE m.id = held.id AND m.archived_at = held.archived_at RETURNING m.id`
+
+const payloadOfValue = `CASE WHEN $2::text = '' THEN convert_from(m.value, 'UTF8')::jsonb END`
+
+const pendingPayloadsQuery = `
+	SELECT id FROM dlq.dlq_messages WHERE id = ANY ($1::uuid[]) AND payload_note = 'pending'
+	UNION
+	SELECT m.id FROM dlq.archive_ids kept JOIN dlq.dlq_messages_archive m ON m.id = kept.id AND m.archived_at = kept.archived_at
+	WHERE kept.id = ANY ($1::uuid[]) AND m.payload_note = 'pending'`
+
+// donePayloadsQuery leaves in the queue what other sessions had locked.
+const donePayloadsQuery = `
+	WITH done AS (
+		DELETE FROM dlq.payload_queue WHERE id = $1 AND cardinality($2::uuid[]) = 0
+	)
+	UPDATE dlq.payload_queue SET message_ids = $2::uuid[], messages = cardinality($2::uuid[]),
+		taken_until = coalesce($3::timestamptz, clock_timestamp()) + $4::bigint * interval '1 microsecond'
+	WHERE id = $1 AND cardinality($2::uuid[]) > 0`
+
+// FillPayloads fills the column payload of the messages of one batch that Store stored
+// with PayloadBackground: of the latest batch that waits, in the archive too. It returns
+// how many it filled, and whether there was a batch at all. Any number of callers may
+// work at once: each gets a batch of its own, and one that dies leaves its batch to the
+// others after some seconds. Filling is no change of a message: updated_at stays.
+func (s *Store) FillPayloads(ctx context.Context) (filled int, found bool, err error) {
+	var batch []struct {
+		ID        int64     `db:"id"`
+		MessageID uuid.UUID `db:"message_id"`
+	}
+	if err := s.selectRows(ctx, &batch, takePayloadsQuery, s.clock(), payloadLease.Microseconds()); err != nil || len(batch) == 0 {
+		return 0, false, translate("fill payloads", err)
+	}
+	var ids, left []uuid.UUID
+	for _, b := range batch {
+		ids = append(ids, b.MessageID)
+	}
+	for len(ids) > 0 {
+		some := ids[:min(len(ids), payloadRows)]
+		n, pending, err := s.fillPayloads(ctx, some)
+		if err != nil {
+			return filled, true, translate("fill payloads", err)
+		}
+		filled, left, ids = filled+n, append(left, pending...), ids[len(some):]
+	}
+	err = s.exec(ctx, donePayloadsQuery, batch[0].ID, uuids(left), s.clock(), payloadRest.Microseconds())
+	return filled, true, translate("fill payloads", err)
+}
+
+// fillPayloads returns how many messages it filled and those that still wait.
+func (s *Store) fillPayloads(ctx context.Context, ids []uuid.UUID) (filled int, pending []uuid.UUID, err error) {
+	for _, query := range []string{fillPayloadsQuery, fillArchivedPayloadsQuery} {
+		if filled == len(ids) {
+			return filled, nil, nil
+		}
+		n, err := s.fillOrRefuse(ctx, query, ids)
+		if err != nil {
+			return filled, nil, err
+		}
+		filled += n
+	}
+	if filled < len(ids) { // they are locked, filled before, or gone
+		err = s.selectRows(ctx, &pending, pendingPayloadsQuery, uuids(ids))
+	}
+	return filled, pending, err
+}
+
+// fillOrRefuse bisects down to the values that PostgreSQL refuses as JSON.
+func (s *Store) fillOrRefuse(ctx context.Context, query string, ids []uuid.UUID) (int, error) {
+	var done []uuid.UUID
+	err := s.selectRows(ctx, &done, query, uuids(ids), "")
+	switch half := len(ids) / 2; {
+	case !refused(err):
+		return len(done), err
+	case half == 0:
+		err = s.selectRows(ctx, &done, query, uuids(ids), noteRefused)
+		return len(done), err
+	default:
+		first, err := s.fillOrRefuse(ctx, query, ids[:half])
+		if err != nil {
+			return first, err
+		}
+		second, err := s.fillOrRefuse(ctx, query, ids[half:])
+		return first + second, err
+	}
+}
+
+// PayloadLag returns how long the oldest message has waited for its payload; 0 when none
+// waits.
+func (s *Store) PayloadLag(ctx context.Context) (time.Duration, error) {
+	var seconds []sql.NullFloat64
+	err := s.selectRows(ctx, &seconds, `
+		SELECT extract(epoch FROM coalesce($1::timestamptz, clock_timestamp()) - min(stored_at))::float8 FROM dlq.payload_queue`, s.clock())
+	if err != nil || len(seconds) == 0 {
+		return 0, translate("read how far payloads are", err)
+	}
+	return time.Duration(max(0, seconds[0].Float64) * float64(time.Second)), nil
+}
+
+// note says why a message gets no payload, or none yet; "" when it gets one at once.
+func (s *Store) note(m *entity.Message) string {
+	switch {
+	case m.Record.State == entity.ValueOverLimit:
+		return noteOver
+	case m.Record.State == entity.ValueUnreadable:
+		return noteUnreadable
+	case m.Record.Value == nil:
+		return ""
+	case s.payloadMode == PayloadNever || s.payloadLimit <= 0:
+		return noteNever
+	}
+	note := projectable(m.Record.Value, s.payloadLimit)
+	if note == "" && s.payloadMode == PayloadBackground {
+		return notePending
+	}
+	return note
+}
+
+// pendingPayloads are the ids of the messages whose payload is to be filled later.
+func pendingPayloads(in incoming) []byte {
+	ids := newColumn(oidUUID, len(in.Messages), 16)
+	for i := range in.Messages {
+		if in.notes[i] == notePending {
+			ids.uuid(in.Messages[i].ID)
+		}
+	}
+	return ids.arg()
+}
