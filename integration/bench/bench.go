@@ -125,6 +125,9 @@ func expectTools(ctx context.Context) error {
 	if _, err := stack.KafkaTool(ctx, producerHeapMB, producerTool, "--help"); err != nil {
 		return err
 	}
+	if _, err := stack.KafkaConnect(ctx, connectHeapMB); err != nil {
+		return err
+	}
 	if out, err := exec.CommandContext(ctx, "go", "tool", "-n", "pprof").CombinedOutput(); err != nil {
 		return fmt.Errorf("go tool pprof: %w\n%s", err, out)
 	}

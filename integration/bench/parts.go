@@ -44,6 +44,7 @@ func (b *bench) parts() []part {
 		{name: "ingest", measurement: &ingestPart{bench: b}},
 		{name: "sizes", measurement: &sizesPart{bench: b}},
 		{name: "large", measurement: &largePart{bench: b}},
+		{name: "connect", measurement: &connectPart{bench: b}},
 		{name: "retry-all", needs: []string{"ingest"}, measurement: &retryPart{bench: b}},
 		{name: "settling", needs: []string{"ingest"}, measurement: &doubtPart{bench: b}},
 		{name: "audit-line", needs: []string{"ingest"}, measurement: &auditPart{bench: b}},

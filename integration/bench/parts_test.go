@@ -104,6 +104,10 @@ func above() result {
 			size: size{name: "100 B", count: 300_000}, ingested: ingested{work: second(24_100)}, copied: copies{{second(40_000), 4}},
 		}}}},
 		{name: "large", measurement: &largePart{in: ingested{work: second(10), memory: 126e6}, retried: second(12), api: 125e6}},
+		{name: "connect", measurement: &connectPart{
+			ingester: []turn{{aTurn(22_100, 60, 20), 110e6}, {aTurn(1, 900, 1), 1}, {aTurn(90_000, 1, 1), 900e6}},
+			connect:  []turn{{aTurn(20_000, 30, 90), 900e6}},
+		}},
 		{name: "retry-all", measurement: &retryPart{
 			bench: &bench{},
 			retried: retried{
@@ -129,6 +133,15 @@ func above() result {
 	return r
 }
 
+// aTurn is n rows of one second, and the processor time in µs of each.
+func aTurn(n int, postgres, program time.Duration) work {
+	by := map[string]time.Duration{"postgres": postgres, "program": program}
+	for name := range by {
+		by[name] *= time.Duration(n) * time.Microsecond
+	}
+	return work{rate{n, time.Second}, usage{by: by}}
+}
+
 // of is the part of a result that is of this type.
 func of[T measurement](r result) (found T) {
 	for _, p := range r.parts {
@@ -148,7 +161,8 @@ func TestPublish(t *testing.T) {
 	for _, want := range []string{
 		"14,100 /s", "10.1", "1,400 /s", "24,100 /s", "0.60", "15,151 /s", "0.30", "0.70", "50", "100", "100 MB/s",
 		"300 ms", "9.9 s", "p99 99 ms", "16,666 /s", "1.99", "0.90", "0.80", "0.99", "127 MB", "126 MB", "125 MB", "124 MB", "123 MB",
-		"`pq.send` 25 %", "`INSERT dlq_messages` 88 % (1,234 × 12.0 ms)", "settling 12.0 s", "Together: 108.0 s", "COPY, 2 connections: 20,000 /s; 4: 19,000 /s",
+		"`pq.send` 25 %", "`INSERT dlq_messages` 88 % (1,234 × 12.0 ms)", "settling 12.0 s", "Together: 120.0 s", "COPY, 2 connections: 20,000 /s; 4: 19,000 /s",
+		"22,100 /s", "1.10", "60 µs a row", "2.00", "80 µs a row", "0.67", "110 MB",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the table has no %q:\n%s", want, &out)
@@ -160,6 +174,9 @@ func TestPublish(t *testing.T) {
 		"ingest, sizes":          func(r result) { of[*sizesPart](r).sizes[0].copied[0].n = 40_200 },
 		"ingester, too large":    func(r result) { of[*ingestPart](r).memory = 128e6 },
 		"ingester, 10 MB":        func(r result) { of[*largePart](r).in.memory = 128e6 },
+		"Connect, speed":         func(r result) { of[*connectPart](r).connect[0].took = 990 * time.Millisecond },
+		"Connect, PostgreSQL":    func(r result) { of[*connectPart](r).connect[0].cpu.by["postgres"] = 540 * time.Millisecond },
+		"Connect, all programs":  func(r result) { of[*connectPart](r).connect[0].cpu.by["program"] = time.Second },
 		"API, 10 MB":             func(r result) { of[*largePart](r).api = 128e6 },
 		"API, too large":         func(r result) { of[*retryPart](r).memory = 128e6 },
 		"API, lists":             func(r result) { of[*retryPart](r).looked.memory = 128e6 },

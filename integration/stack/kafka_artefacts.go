@@ -13,6 +13,9 @@ import (
 //go:embed kafka/pom.xml
 var kafkaPins []byte
 
+//go:embed connect/pom.xml
+var connectPins []byte
+
 //go:embed kafka/log4j2.xml
 var kafkaLogging []byte
 
@@ -23,6 +26,12 @@ const (
 
 // kafkaArtefacts returns the java program and the folder with Kafka's jars.
 func kafkaArtefacts(ctx context.Context, env environment) (java, jars string, err error) {
+	return javaArtefacts(ctx, env, "kafka", kafkaPins)
+}
+
+// javaArtefacts returns the java program and the folder with the jars that pins, a
+// pom.xml, names.
+func javaArtefacts(ctx context.Context, env environment, name string, pins []byte) (java, jars string, err error) {
 	if env.forceFallback {
 		return "", "", errForced
 	}
@@ -34,15 +43,16 @@ func kafkaArtefacts(ctx context.Context, env environment) (java, jars string, er
 		return "", "", err
 	}
 	pinned := artefact{
-		name:    "kafka",
-		files:   map[string][]byte{"pom.xml": kafkaPins},
+		name:    name,
+		files:   map[string][]byte{"pom.xml": pins},
 		install: func(ctx context.Context, dir string) error { return mavenInstall(ctx, env, dir) },
 	}
 	dir, err := pinned.ensure(ctx, cache)
 	return java, filepath.Join(dir, "jars"), err
 }
 
-// mavenInstall copies the broker and everything it depends on into dir/jars.
+// mavenInstall copies what dir/pom.xml names and everything it depends on into
+// dir/jars.
 func mavenInstall(ctx context.Context, env environment, dir string) error {
 	mvn, err := lookPath(env.path, "mvn")
 	if err != nil {

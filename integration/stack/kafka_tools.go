@@ -14,7 +14,18 @@ import (
 // tools that need nothing but the broker's jars work. It is fetched when need be,
 // as the broker is; there is no stand-in.
 func KafkaTool(ctx context.Context, heapMB int, class string, args ...string) (*exec.Cmd, error) {
-	java, jars, err := kafkaArtefacts(ctx, readEnvironment(os.Getenv))
+	return javaTool(ctx, "kafka", kafkaPins, heapMB, class, args...)
+}
+
+// KafkaConnect prepares a standalone worker of Kafka Connect with Debezium's JDBC
+// sink and PostgreSQL's driver; args are the files of its configuration. It is
+// fetched when need be.
+func KafkaConnect(ctx context.Context, heapMB int, args ...string) (*exec.Cmd, error) {
+	return javaTool(ctx, "connect", connectPins, heapMB, "org.apache.kafka.connect.cli.ConnectStandalone", args...)
+}
+
+func javaTool(ctx context.Context, artefact string, pins []byte, heapMB int, class string, args ...string) (*exec.Cmd, error) {
+	java, jars, err := javaArtefacts(ctx, readEnvironment(os.Getenv), artefact, pins)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", class, err)
 	}
