@@ -307,7 +307,7 @@ func (s *system) wantWhole(topic string, offset int64, b bomb) {
 	for i := range b.named {
 		want += 2 + len(fmt.Sprintf("x-%d", i)) + len(fmt.Sprintf("value of %d", i))
 	}
-	if err := s.db.Get(&size, `SELECT octet_length(headers) FROM dlq.dlq_messages WHERE id = $1::uuid`, got.ID); err != nil || size != want {
+	if err := s.db.Get(&size, `SELECT octet_length(headers) FROM dlq.messages WHERE id = $1::uuid`, got.ID); err != nil || size != want {
 		s.t.Errorf("%d headers take %d bytes in the database, %v, want %d: all of them", b.named, size, err, want)
 	}
 }

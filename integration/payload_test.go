@@ -52,7 +52,7 @@ func TestPayloadsSurviveKilledProcesses(t *testing.T) {
 	eventually(t, time.Minute, "no message waits for its payload", func() bool {
 		return number(`SELECT messages_pending FROM dlq.payload_progress`) == 0
 	})
-	if n := number(`SELECT count(*) FROM dlq.dlq_messages WHERE payload IS NOT NULL AND payload = convert_from(value, 'UTF8')::jsonb AND payload_note IS NULL`); n != count*9/10 {
+	if n := number(`SELECT count(*) FROM dlq.messages WHERE payload IS NOT NULL AND payload = convert_from(value, 'UTF8')::jsonb AND payload_note IS NULL`); n != count*9/10 {
 		t.Errorf("%d messages have the JSON of their value, want %d", n, count*9/10)
 	}
 	if n := number(`SELECT count(*) FROM dlq.dlq_messages WHERE payload IS NULL AND payload_note = 'not_json'`); n != count/10 {

@@ -73,7 +73,7 @@ func quote(value any) string {
 // settle gives every timed part the same start: nothing is left to be written
 // from before, and the planner knows the tables.
 func (d *database) settle(ctx context.Context) error {
-	for _, statement := range []string{"VACUUM (ANALYZE) dlq.dlq_messages", "CHECKPOINT"} {
+	for _, statement := range []string{"VACUUM (ANALYZE) dlq.dlq_messages", "VACUUM (ANALYZE) dlq.records", "CHECKPOINT"} {
 		if _, err := d.ExecContext(ctx, statement); err != nil {
 			return fmt.Errorf("%s: %w", statement, err)
 		}

@@ -225,8 +225,8 @@ func (d *database) expectIngestedRows(ctx context.Context, n int, bytes int64) e
 		expectation{"different offsets", `SELECT count(*) FROM (
 			SELECT DISTINCT dlq_incarnation_id, dlq_partition, dlq_offset FROM dlq.dlq_messages) d`, all},
 		expectation{"positions", `SELECT sum(next_offset) FROM dlq.ingest_positions`, all},
-		expectation{"bytes of values", `SELECT sum(octet_length(value)) FROM dlq.dlq_messages`, bytes},
-		expectation{"rows that were not read whole", `SELECT count(*) FROM dlq.dlq_messages
+		expectation{"bytes of values", `SELECT sum(octet_length(value)) FROM dlq.messages`, bytes},
+		expectation{"rows that were not read whole", `SELECT count(*) FROM dlq.messages
 			WHERE status <> 'PENDING' OR dialect IS DISTINCT FROM 'spring-dlt' OR group_id IS NULL
 			   OR headers IS NULL OR key IS NULL OR original_offset IS NULL`, 0},
 	)
@@ -237,7 +237,8 @@ func (p *ingestPart) expectIngested(ctx context.Context) error {
 		return err
 	}
 	return p.live.expect(ctx,
-		expectation{"rows without a projection", `SELECT count(*) FROM dlq.dlq_messages WHERE payload IS NULL`, 0},
+		expectation{"rows that neither have a payload nor wait for one", `SELECT count(*) FROM dlq.dlq_messages
+			WHERE payload IS NULL AND payload_note IS DISTINCT FROM 'pending'`, 0},
 		expectation{"rows of the topic to retry", `SELECT count(*) FROM dlq.dlq_messages
 			WHERE original_topic = '` + originalTopic(names[0]) + `'`, int64(p.opts.retry)},
 	)

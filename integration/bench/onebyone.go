@@ -93,7 +93,7 @@ const markResolved = `UPDATE dlq.dlq_messages
 	SET status = 'RESOLVED', retry_count = retry_count + 1, last_retry_at = now(), updated_at = now() WHERE id = $1`
 
 func (d *database) page(ctx context.Context, topic string, size int) (page []onePending, err error) {
-	rows, err := d.QueryContext(ctx, `SELECT id, original_partition, value FROM dlq.dlq_messages
+	rows, err := d.QueryContext(ctx, `SELECT id, original_partition, value FROM dlq.messages
 		WHERE original_topic = $1 AND status = 'PENDING' ORDER BY created_at, id LIMIT $2`, topic, size)
 	if err != nil {
 		return nil, fmt.Errorf("read a page: %w", err)

@@ -67,7 +67,7 @@ func (s *sample) find() error {
 }
 
 func (s *sample) take(ctx context.Context, d *database, topic string, n int) error {
-	query := "SELECT " + strings.Join(s.columns, "::text, ") + "::text FROM dlq.dlq_messages WHERE original_topic = $1 LIMIT $2"
+	query := "SELECT " + strings.Join(s.columns, "::text, ") + "::text FROM dlq.messages WHERE original_topic = $1 LIMIT $2"
 	rows, err := d.QueryContext(ctx, query, topic, n)
 	if err != nil {
 		return err

@@ -376,7 +376,7 @@ func TestRecordsOfAbortedTransactionsAreNoMessages(t *testing.T) {
 	}
 	p.stored(topic, 1, 15)
 	var values []string
-	if err := p.db.Select(&values, `SELECT convert_from(value, 'UTF8') FROM dlq.dlq_messages`); err != nil {
+	if err := p.db.Select(&values, `SELECT convert_from(value, 'UTF8') FROM dlq.messages`); err != nil {
 		t.Fatal(err)
 	}
 	for _, v := range values {

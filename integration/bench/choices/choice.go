@@ -96,8 +96,8 @@ func groups(indexes []string) []group {
 		{name: "bytes", choices: []choice{
 			p,
 			p.sql("payload, value, headers compressed (pglz)", "processor time when storing, and bytes that are read without unpacking", table+fmt.Sprintf(bytesColumns, "EXTENDED")),
-			p.with("no JSON in payload", "JSON for those who read the table with SQL", func(c *choice) {
-				c.store = []postgres.Option{postgres.WithPayloadLimit(1)}
+			p.with("payload filled inline", "nothing: it is filled later", func(c *choice) {
+				c.store = []postgres.Option{postgres.WithPayload(postgres.PayloadInline, postgres.DefaultPayloadLimit)}
 			}),
 			p.sql("toast_tuple_target 128", "short columns in the row: more of them are read out of line", table+"SET (toast_tuple_target = 128)"),
 			p.sql("toast_tuple_target 2040", "narrow rows: more log and disk at every claim, fewer rows of a list on a page", table+"SET (toast_tuple_target = 2040)"),

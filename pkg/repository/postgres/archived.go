@@ -14,7 +14,7 @@ import (
 func oneQuery(from source) string {
 	return `
 	SELECT ` + stateColumns + `, ` + firstByteColumns("$2::bigint") + `, ` + consumptionColumns + `
-	FROM ` + from.table + ` m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id` + consumptionOf + `
+	FROM ` + from.view + ` m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id` + consumptionOf + `
 	WHERE ` + from.has("$1")
 }
 

@@ -122,18 +122,18 @@ var uncataloguedQuery = `
 	), sized AS MATERIALIZED (
 		SELECT p.id, p.archived, p.at, p.ord, sum(` + uncataloguedSize + `) OVER (ORDER BY p.ord) AS total
 		FROM picked p CROSS JOIN LATERAL (
-			SELECT m.value, m.payload, m.headers, m.key, m.error_message FROM dlq.dlq_messages m WHERE NOT p.archived AND m.id = p.id
+			SELECT m.value, m.payload, m.headers, m.key, m.error_message FROM dlq.messages m WHERE NOT p.archived AND m.id = p.id
 			UNION ALL
-			SELECT m.value, m.payload, m.headers, m.key, m.error_message FROM dlq.dlq_messages_archive m
+			SELECT m.value, m.payload, m.headers, m.key, m.error_message FROM dlq.archived_messages m
 			WHERE p.archived AND m.id = p.id AND m.archived_at = p.at
 		) m
 	), chosen AS MATERIALIZED (
 		SELECT id, archived, at, ord FROM sized WHERE total <= $3 OR ord = 1
 	)
 	SELECT * FROM (
-		` + uncataloguedOf("dlq.dlq_messages", "NOT k.archived") + `
+		` + uncataloguedOf("dlq.messages", "NOT k.archived") + `
 		UNION ALL
-		` + uncataloguedOf("dlq.dlq_messages_archive", "k.archived AND m.archived_at = k.at") + `
+		` + uncataloguedOf("dlq.archived_messages", "k.archived AND m.archived_at = k.at") + `
 	) both_tables ORDER BY ord`
 
 const uncataloguedSize = `

@@ -76,7 +76,7 @@ func exportQuery(from source, q repository.ExportQuery, n names, how string) (st
 	}
 	conditions := append(a.conditions(q.Filter), a.words(q.Filter, how)...)
 	for i, walk := range walks {
-		walks[i] = []string{"(SELECT m.* FROM " + from.table + " m WHERE " + and(append(walk, conditions...)...) +
+		walks[i] = []string{"(SELECT m.* FROM " + from.view + " m WHERE " + and(append(walk, conditions...)...) +
 			" ORDER BY m.created_at DESC, m.id DESC)"}
 	}
 	limit := a.arg(exportBytes) + "::bigint"

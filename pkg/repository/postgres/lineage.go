@@ -225,9 +225,9 @@ var sameQuery = `
 		LEFT JOIN dlq.edits e ON e.message_id = a.message_id AND e.attempt_id = a.attempt_id
 		CROSS JOIN LATERAL (
 			SELECT p.id, p.root_id, ` + isConfirmed + ` FROM (
-			SELECT id, root_id, dlq_topic_id FROM dlq.dlq_messages m WHERE m.id = a.message_id AND ` + sentBytes + `
+			SELECT id, root_id, dlq_topic_id FROM dlq.messages m WHERE m.id = a.message_id AND ` + sentBytes + `
 			UNION ALL
-			SELECT m.id, m.root_id, m.dlq_topic_id FROM dlq.archive_ids kept JOIN dlq.dlq_messages_archive m ON m.id = kept.id AND m.archived_at = kept.archived_at
+			SELECT m.id, m.root_id, m.dlq_topic_id FROM dlq.archive_ids kept JOIN dlq.archived_messages m ON m.id = kept.id AND m.archived_at = kept.archived_at
 			WHERE kept.id = a.message_id AND ` + sentBytes + `
 			) p
 		) p

@@ -28,27 +28,33 @@ type nameSet struct {
 	unnamed   bool     // the patterns match what has no name
 }
 
-// source is where messages are read: the live table or the archive.
+// source is where messages are read: the live table or the archive. view is the table
+// with the bytes of the records, which lie in a table of their own.
 type source struct {
-	table    string
-	archived bool
+	table, view string
+	archived    bool
 }
 
 func sourceOf(archived bool) source {
 	if archived {
-		return source{"dlq.dlq_messages_archive", true}
+		return source{"dlq.dlq_messages_archive", "dlq.archived_messages", true}
 	}
-	return source{"dlq.dlq_messages", false}
+	return source{"dlq.dlq_messages", "dlq.messages", false}
 }
 
 // join joins the message m that has an id. One of the archive is looked for in the
 // partition that archive_ids names; without that every partition would be asked.
-func (s source) join(id string) string {
+func (s source) join(id string) string { return s.joinOf(s.table, id) }
+
+// joinView is join with the bytes of the record.
+func (s source) joinView(id string) string { return s.joinOf(s.view, id) }
+
+func (s source) joinOf(table, id string) string {
 	if s.archived {
 		return "JOIN dlq.archive_ids kept ON kept.id = " + id +
-			" JOIN " + s.table + " m ON m.id = kept.id AND m.archived_at = kept.archived_at"
+			" JOIN " + table + " m ON m.id = kept.id AND m.archived_at = kept.archived_at"
 	}
-	return "JOIN " + s.table + " m ON m.id = " + id
+	return "JOIN " + table + " m ON m.id = " + id
 }
 
 // has is the condition that m has an id.

@@ -60,7 +60,7 @@ const fillPayloadsQuery = `
 		ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
 	)
 	UPDATE dlq.dlq_messages m SET payload = ` + payloadOfValue + `, payload_note = nullif($2::text, '')
-	FROM held WHERE m.id = held.id RETURNING m.id`
+	FROM held LEFT JOIN dlq.records r ON r.message_id = held.id WHERE m.id = held.id RETURNING m.id`
 
 // fillArchivedPayloadsQuery is for messages that were archived before their turn came.
 const fillArchivedPayloadsQuery = `
@@ -71,9 +71,9 @@ const fillArchivedPayloadsQuery = `
 		ORDER BY m.id FOR NO KEY UPDATE OF m SKIP LOCKED
 	)
 	UPDATE dlq.dlq_messages_archive m SET payload = ` + payloadOfValue + `, payload_note = nullif($2::text, '')
-	FROM held WHERE m.id = held.id AND m.archived_at = held.archived_at RETURNING m.id`
+	FROM held LEFT JOIN dlq.records r ON r.message_id = held.id WHERE m.id = held.id AND m.archived_at = held.archived_at RETURNING m.id`
 
-const payloadOfValue = `CASE WHEN $2::text = '' THEN convert_from(m.value, 'UTF8')::jsonb END`
+const payloadOfValue = `CASE WHEN $2::text = '' THEN convert_from(coalesce(r.value, m.value), 'UTF8')::jsonb END`
 
 const pendingPayloadsQuery = `
 	SELECT id FROM dlq.dlq_messages WHERE id = ANY ($1::uuid[]) AND payload_note = 'pending'

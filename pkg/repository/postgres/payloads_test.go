@@ -143,7 +143,7 @@ func TestFillPayloads_ManyCallers(t *testing.T) {
 	pendingMessages(t, store, "orders.dlq", 5)
 	exec(t, db, `UPDATE dlq.payload_queue SET taken_until = $1`, clock.Add(payloadLease)) // by one that died
 	wantFilled(t, store, 0, false)
-	clock = clock.Add(payloadLease)
+	clock = clock.Add(payloadLease + time.Second)
 	for range 20 {
 		pendingMessages(t, store, "orders.dlq", 5)
 	}

@@ -49,7 +49,7 @@ func listQueryOf(offset, size, limit, page string) string {
 		FROM (
 			SELECT m.*, CASE WHEN sum(` + listedSize(limit) + `) OVER (ORDER BY m.created_at DESC, m.id DESC) <= ` + page + `
 				THEN ` + limit + ` ELSE 0 END AS room
-			FROM (` + pageOfTopic(offset, size) + `) page JOIN dlq.dlq_messages m ON m.id = page.id
+			FROM (` + pageOfTopic(offset, size) + `) page JOIN dlq.messages m ON m.id = page.id
 		) m
 		LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id` + consumptionOf + `
 		ORDER BY m.created_at DESC, m.id DESC
@@ -118,7 +118,7 @@ func (p *shownPage) message(ctx context.Context, r *row) (entity.Message, error)
 
 var getQuery = `
 	SELECT ` + stateColumns + `, ` + firstByteColumns("$2::bigint") + `, ` + consumptionColumns + `
-	FROM dlq.dlq_messages m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id` + consumptionOf + `
+	FROM dlq.messages m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id` + consumptionOf + `
 	WHERE m.id = $1`
 
 // Get implements repository.Reader.
@@ -147,23 +147,22 @@ func (s *Store) getOne(ctx context.Context, where, query string, id uuid.UUID, m
 }
 
 // cut is the first of the ids whose size no longer fits, 0 for none; where that is
-// the first of all, it is that one's size, negated. Sizes are known without reading the values. A row is found by
-// its id once, and then at its place, which cannot change within a statement.
+// the first of all, it is that one's size, negated. Sizes are known without reading the values.
 var loadQuery = `
 	WITH want AS (
 		SELECT id, ord FROM unnest($1::uuid[]) WITH ORDINALITY AS w (id, ord)
 	), sized AS MATERIALIZED (
-		SELECT m.ctid AS place, w.ord,
+		SELECT w.id, w.ord,
 		       sum(coalesce(octet_length(m.value), pg_column_size(m.payload), 0)
 		           + coalesce(octet_length(m.headers), 0) + coalesce(octet_length(m.key), 0)) OVER (ORDER BY w.ord) AS total
-		FROM want w JOIN dlq.dlq_messages m ON m.id = w.id
+		FROM want w JOIN dlq.messages m ON m.id = w.id
 	), cut AS (
 		SELECT CASE WHEN min(total) > $2 THEN -min(total)
 			ELSE coalesce(min(ord) FILTER (WHERE total > $2), 0) END AS ord FROM sized
 	)
 	SELECT cut.ord AS total, m.* FROM cut LEFT JOIN LATERAL (
 		SELECT ` + stateColumns + `, ` + byteColumns("-1", "-1") + `
-		FROM sized s JOIN dlq.dlq_messages m ON m.ctid = s.place
+		FROM sized s JOIN dlq.messages m ON m.id = s.id
 		LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id
 		WHERE cut.ord = 0 OR s.ord < cut.ord
 		ORDER BY s.ord
@@ -199,7 +198,7 @@ func (s *Store) Load(ctx context.Context, ids []uuid.UUID, maxBytes int64) ([]en
 // partQuery reads a part of a value. Values lie out of line as they are, so that no
 // more than the part is read. bytea counts from 1.
 func partQuery(from source) string {
-	return `SELECT substring(m.value FROM $2::int + 1 FOR $3::int) AS value FROM ` + from.table + ` m WHERE ` + from.has("$1")
+	return `SELECT substring(m.value FROM $2::int + 1 FOR $3::int) AS value FROM ` + from.view + ` m WHERE ` + from.has("$1")
 }
 
 var partQueries = map[bool]string{false: partQuery(sourceOf(false)), true: partQuery(sourceOf(true))}

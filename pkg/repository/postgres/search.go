@@ -243,7 +243,7 @@ func pageQuery(from source, p *places) (string, []any) {
 	FROM (
 		SELECT m.*, place.ord, CASE WHEN sum(` + size + `) OVER (ORDER BY place.ord) <= ` + page + ` THEN ` + limit + ` ELSE 0 END AS room
 		FROM (SELECT id, row_number() OVER (ORDER BY ` + p.order + `) AS ord FROM (` + p.query + `) placed) place
-		` + from.join("place.id") + `
+		` + from.joinView("place.id") + `
 	) m
 	LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id` + consumptionOf + `
 	ORDER BY m.ord`, p.values

@@ -68,12 +68,12 @@ var unclassifiedQuery = `
 		SELECT m.id, row_number() OVER (ORDER BY g.ord, m.created_at, m.id) AS ord,
 			sum(coalesce(octet_length(m.headers), 0) + coalesce(octet_length(m.key), 0) + octet_length(m.error_message)) OVER (ORDER BY g.ord, m.created_at, m.id) AS bytes
 		FROM unnest($1::uuid[]) WITH ORDINALITY AS g (id, ord) CROSS JOIN LATERAL (
-			SELECT k.id, k.created_at, k.headers, k.key, k.error_message FROM dlq.dlq_messages k
+			SELECT k.id, k.created_at, k.headers, k.key, k.error_message FROM dlq.messages k
 			WHERE k.group_id = g.id ORDER BY k.created_at, k.id LIMIT $2
 		) m
 	)
 	SELECT ` + stateColumns + `, ` + byteColumns("0::bigint", "-1") + `
-	FROM oldest o JOIN dlq.dlq_messages m ON m.id = o.id LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id
+	FROM oldest o JOIN dlq.messages m ON m.id = o.id LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id
 	WHERE o.ord <= $2 AND (o.bytes <= $3 OR o.ord = 1)
 	ORDER BY o.ord`
 
