@@ -36,11 +36,11 @@ func TestInvariantsNoticeWhatIsWrong(t *testing.T) {
 	const pending = `(SELECT id FROM dlq.dlq_messages WHERE status = 'PENDING' AND dlq_offset IS NOT NULL ORDER BY id LIMIT 1)`
 	const resolved = `(SELECT id FROM dlq.dlq_messages WHERE status = 'RESOLVED' ORDER BY id LIMIT 1)`
 	for _, c := range []struct{ want, statement string }{
-		{"I1: records are stored with other bytes", `UPDATE dlq.dlq_messages SET headers = '\x00' WHERE id = ` + pending},
+		{"I1: records are stored with other bytes", `UPDATE dlq.records SET headers = '\x00' WHERE message_id = ` + pending},
 		{"I1: records are in the log and not stored", `DELETE FROM dlq.dlq_messages WHERE id = ` + pending},
 		{"I2: rows have no record", `INSERT INTO dlq.dlq_messages (original_topic, error_message) VALUES ('a', 'b')`},
 		{"I2: records are stored twice", `UPDATE dlq.dlq_messages m SET (dlq_partition, dlq_offset) = (SELECT dlq_partition, dlq_offset FROM dlq.dlq_messages WHERE id = ` + resolved + `) WHERE m.id = ` + pending},
-		{"I4: records are not what was dead-lettered", `UPDATE dlq.dlq_messages SET value = 'other' WHERE id = ` + resolved},
+		{"I4: records are not what was dead-lettered", `UPDATE dlq.records SET value = 'other' WHERE message_id = ` + resolved},
 		{"I4: records are in an original topic without an attempt", `UPDATE dlq.attempts SET to_status = 'PENDING', verdict = 3 WHERE message_id = ` + resolved},
 		{"I4: attempts and messages are called RESOLVED", `UPDATE dlq.attempts SET to_status = 'RESOLVED', verdict = 1, attempt_id = gen_random_uuid() WHERE message_id = ` + resolved},
 		{"I5: messages are not what the audit trail says", `UPDATE dlq.dlq_messages SET status = 'DEAD' WHERE id = ` + pending},

@@ -123,9 +123,9 @@ func (a *account) rows() (rows []kept) {
 	a.t.Helper()
 	const columns = `m.id, t.name AS topic, m.dlq_partition, m.dlq_offset, m.key, m.value, m.headers, m.status, m.attempt_no, m.parent_id`
 	err := a.db.Select(&rows, `
-		SELECT false AS archived, `+columns+` FROM dlq.dlq_messages m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id
+		SELECT false AS archived, `+columns+` FROM dlq.messages m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id
 		UNION ALL
-		SELECT true AS archived, `+columns+` FROM dlq.dlq_messages_archive m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id`)
+		SELECT true AS archived, `+columns+` FROM dlq.archived_messages m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id`)
 	if err != nil {
 		a.t.Fatalf("read all rows: %v", err)
 	}

@@ -29,7 +29,7 @@ func TestQuarantine(t *testing.T) {
 	topic, other := s.topic("refused.dlq.v1"), s.topic("other.dlq.v1")
 	s.kafka.create(topic, 2)
 	s.kafka.create(other, 1)
-	s.db.MustExec(`ALTER TABLE dlq.dlq_messages ADD CONSTRAINT chk_test CHECK (position('refused'::bytea IN value) = 0) NOT VALID`)
+	s.db.MustExec(`ALTER TABLE dlq.records ADD CONSTRAINT chk_test CHECK (position('refused'::bytea IN value) = 0) NOT VALID`)
 	produce := func(from, to int, refused func(n int) bool) {
 		var records []*kgo.Record
 		for n := from; n < to; n++ {
@@ -89,7 +89,7 @@ func TestQuarantine(t *testing.T) {
 	if len(list.Records) != 100 || list.NextCursor == "" || list.Records[0].SQLState != "23514" {
 		t.Fatalf("%d records are listed, %+v, want the first 100", len(list.Records), list.Records[:min(1, len(list.Records))])
 	}
-	s.db.MustExec(`ALTER TABLE dlq.dlq_messages DROP CONSTRAINT chk_test`)
+	s.db.MustExec(`ALTER TABLE dlq.records DROP CONSTRAINT chk_test`)
 	api.call(http.MethodPost, "/api/v1/quarantine/"+list.Records[0].ID+"/retry", 202, nil)
 	eventually(t, time.Minute, "the record that is retried is a message", func() bool {
 		status, _ := api.try(http.MethodGet, "/api/v1/dlq/messages/"+list.Records[0].ID, nil)

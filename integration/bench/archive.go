@@ -78,17 +78,21 @@ func joinDrop(ctx context.Context, b *bench, d *database, err error) error {
 
 // fillResolved writes messages $1 to $2 that were resolved a day after they came.
 const fillResolved = `
-	INSERT INTO dlq.dlq_messages (id, original_topic, error_message, status, retry_count, attempt_no, created_at, updated_at, last_retry_at,
-		key, value, headers, payload, origin_confidence, dialect, consumer_group, outcome, group_id)
-	SELECT ('018f' || lpad(to_hex(n), 8, '0') || '70008000' || substr(md5(n::text), 1, 12))::uuid,
-		$4::text, $5::text, 'RESOLVED', 1, 1, moment, moment + interval '1 day', moment + interval '1 day',
-		convert_to('key-' || n, 'UTF8'), convert_to(text, 'UTF8'), '\x00', text::jsonb, 'header', 'spring-dlt', 'bench', 'published',
-		('67726f7570206f66207265616473' || lpad(to_hex(n % 100), 4, '0'))::uuid
-	FROM (
-		SELECT n, $3::timestamptz + n * interval '1 millisecond' AS moment,
+	WITH made AS MATERIALIZED (
+		SELECT n, ('018f' || lpad(to_hex(n), 8, '0') || '70008000' || substr(md5(n::text), 1, 12))::uuid AS id,
+			$3::timestamptz + n * interval '1 millisecond' AS moment,
 			format('{"id": %s, "note": "%s"}', n, repeat(md5(n::text), 31)) AS text
-		FROM generate_series($1::int, $2::int) AS n OFFSET 0
-	) made`
+		FROM generate_series($1::int, $2::int) AS n
+	), bytes AS (
+		INSERT INTO dlq.records (message_id, key, value, headers)
+		SELECT id, convert_to('key-' || n, 'UTF8'), convert_to(text, 'UTF8'), '\x00' FROM made
+	)
+	INSERT INTO dlq.dlq_messages (id, original_topic, error_message, status, retry_count, attempt_no, created_at, updated_at, last_retry_at,
+		payload, origin_confidence, dialect, consumer_group, outcome, group_id)
+	SELECT id, $4::text, $5::text, 'RESOLVED', 1, 1, moment, moment + interval '1 day', moment + interval '1 day',
+		text::jsonb, 'header', 'spring-dlt', 'bench', 'published',
+		('67726f7570206f66207265616473' || lpad(to_hex(n % 100), 4, '0'))::uuid
+	FROM made`
 
 // fillOld writes messages that were resolved long ago, with every trigger and
 // index, and gives the timed part its start.

@@ -152,23 +152,37 @@ const (
 				unnest($25::text[]) AS dialect, unnest($26::text[]) AS error_class,
 				unnest($27::uuid[]) AS parent_id, unnest($28::uuid[]) AS root_id,
 				unnest($29::int8[]) AS record_hash, unnest($30::uuid[]) AS group_id,
-				unnest($32::bytea[]) AS key, unnest($33::bytea[]) AS headers, unnest($34::bytea[]) AS value,
-				unnest($35::int8[]) AS dlq_timestamp_ms,
+				` + valueForPayload + `unnest($35::int8[]) AS dlq_timestamp_ms,
 				unnest($36::text[])::jsonb AS defect
-		) r JOIN moved USING (incarnation_id, partition)
+		) r ` + ofMoved
+
+	// valueForPayload is left out where the payload is not filled inline.
+	valueForPayload = `unnest($34::bytea[]) AS value, `
+
+	// ofMoved leaves the messages whose position moved, and that are not in quarantine.
+	ofMoved = `JOIN moved USING (incarnation_id, partition)
 		WHERE NOT (SELECT any_waiting FROM waiting) OR NOT EXISTS (SELECT FROM dlq.quarantine q
 			WHERE (q.incarnation_id, q.partition, q.dlq_offset) = (r.incarnation_id, r.partition, r.dlq_offset))`
 
-	insertRecords = `INSERT INTO dlq.dlq_messages (id, original_topic, error_message, retry_count, max_retries, status,
+	// insertBytes keeps the bytes of the same messages, which are written only here.
+	insertBytes = `, bytes AS (
+		INSERT INTO dlq.records (message_id, key, headers, value)
+		SELECT id, key, headers, value FROM (
+			SELECT unnest($5::uuid[]) AS id, unnest($15::int4[]) AS incarnation_id, unnest($16::int4[]) AS partition,
+				unnest($17::int8[]) AS dlq_offset, unnest($32::bytea[]) AS key, unnest($33::bytea[]) AS headers, unnest($34::bytea[]) AS value
+		) r ` + ofMoved + `
+	)`
+
+	insertMessages = `INSERT INTO dlq.dlq_messages (id, original_topic, error_message, retry_count, max_retries, status,
 			payload, created_at, updated_at,
-			key, value, headers, payload_note, omitted_size, omitted_sha256,
+			payload_note, omitted_size, omitted_sha256,
 			dlq_topic_id, dlq_incarnation_id, dlq_partition, dlq_offset, dlq_timestamp,
 			original_partition, original_offset, original_timestamp, origin_confidence,
 			consumer_group, consumer_attempts, dialect, error_class, parent_id, root_id, record_hash, group_id, dlq_timestamp_ms, defect)
 		SELECT id, original_topic, error_message, retry_count, max_retries, status,
 			CASE WHEN payload_note IS NULL AND value IS NOT NULL THEN convert_from(value, 'UTF8')::jsonb END,
 			moment, moment,
-			key, value, headers, payload_note, omitted_size, omitted_sha256,
+			payload_note, omitted_size, omitted_sha256,
 			dlq_topic_id, incarnation_id, partition, dlq_offset, dlq_timestamp,
 			original_partition, original_offset, original_timestamp, origin_confidence,
 			consumer_group, consumer_attempts, dialect, error_class, parent_id, root_id, record_hash, group_id, dlq_timestamp_ms, defect
@@ -181,8 +195,8 @@ const (
 	)`
 
 	storeQuery = `, stored AS (
-		` + insertRecords + recordRows + `
-	)` + queuePayloads + `
+		` + insertMessages + recordRows + `
+	)` + insertBytes + queuePayloads + `
 	SELECT incarnation_id, partition, next_offset FROM moved`
 )
 
@@ -201,8 +215,8 @@ const (
 const storeReturnsQuery = `, record AS MATERIALIZED (
 		SELECT r.* FROM ` + recordRows + `
 	), stored AS (
-		` + insertRecords + `record
-	)` + queuePayloads + `, back AS MATERIALIZED (
+		` + insertMessages + `record
+	)` + insertBytes + queuePayloads + `, back AS MATERIALIZED (
 		SELECT b.*, r.parent_id, r.status, r.retry_count, r.max_retries
 		FROM unnest($38::uuid[], $39::uuid[], $40::uuid[], $41::bool[], $42::bool[], $43::bool[])
 			WITH ORDINALITY AS b (child_id, attempt_id, redrive_id, by_content, claimed, confirmed, ord)
@@ -368,8 +382,11 @@ func (s *Store) store(ctx context.Context, in incoming) ([]repository.Partition,
 	if len(in.back) > 0 {
 		query, args = storeReturnsQuery, append(args, returnArgs(in)...)
 	}
+	if s.payloadMode != PayloadInline {
+		query = strings.Replace(query, valueForPayload, "NULL::bytea AS value, ", 1)
+	}
 	if in.large() {
-		query = strings.Replace(query, "unnest($34::bytea[])", "$34::bytea", 1)
+		query = strings.ReplaceAll(query, "unnest($34::bytea[])", "$34::bytea")
 	}
 	if err := s.selectRows(ctx, &found, in.steps+query, args...); err != nil {
 		return nil, err

@@ -19,7 +19,7 @@ import (
 // refuse adds a constraint that refuses the records whose value holds "refused".
 func refuse(t testing.TB, db *sqlx.DB) {
 	t.Helper()
-	db.MustExec(`ALTER TABLE dlq.dlq_messages ADD CONSTRAINT chk_test CHECK (position('refused'::bytea IN value) = 0) NOT VALID`)
+	db.MustExec(`ALTER TABLE dlq.records ADD CONSTRAINT chk_test CHECK (position('refused'::bytea IN value) = 0) NOT VALID`)
 }
 
 // twoPartitions is a batch of two partitions with n records each; the values of those
@@ -98,7 +98,7 @@ func TestRefusedRecordGoesIntoQuarantine(t *testing.T) {
 		t.Errorf("Release = %v, want %v", err, entity.ErrRefused)
 	}
 	wantCounts(t, db, 199, 1)
-	exec(t, db, `ALTER TABLE dlq.dlq_messages DROP CONSTRAINT chk_test`)
+	exec(t, db, `ALTER TABLE dlq.records DROP CONSTRAINT chk_test`)
 	if _, err := f.store.Store(t.Context(), bad); err != nil { // read once more: its row in quarantine is the one that counts
 		t.Errorf("Store of the record in quarantine = %v", err)
 	}
@@ -124,13 +124,13 @@ func TestEveryPermanentRefusal(t *testing.T) {
 			IF position('refused'::bytea IN NEW.value) > 0 THEN RAISE EXCEPTION 'no' USING ERRCODE = '` + code + `'; END IF;
 			RETURN NEW;
 		END $$;
-		CREATE TRIGGER refuse BEFORE INSERT ON dlq.dlq_messages FOR EACH ROW EXECUTE FUNCTION public.refuse()`
+		CREATE TRIGGER refuse BEFORE INSERT ON dlq.records FOR EACH ROW EXECUTE FUNCTION public.refuse()`
 	}
 	for state, ddl := range map[string]string{
 		"P0001": raise("P0001"),
-		"22012": `ALTER TABLE dlq.dlq_messages ADD CONSTRAINT chk_test CHECK (1 / (1 - sign(position('refused'::bytea IN value))) > 0) NOT VALID`,
+		"22012": `ALTER TABLE dlq.records ADD CONSTRAINT chk_test CHECK (1 / (1 - sign(position('refused'::bytea IN value))) > 0) NOT VALID`,
 		"54000": "",
-		"23514": `ALTER TABLE dlq.dlq_messages ADD CONSTRAINT chk_test CHECK (position('refused'::bytea IN value) = 0) NOT VALID`,
+		"23514": `ALTER TABLE dlq.records ADD CONSTRAINT chk_test CHECK (position('refused'::bytea IN value) = 0) NOT VALID`,
 	} {
 		t.Run(state, func(t *testing.T) {
 			t.Parallel()
@@ -138,7 +138,7 @@ func TestEveryPermanentRefusal(t *testing.T) {
 			if state == "54000" { // a row that no page of an index has room for
 				exec(t, db, `CREATE FUNCTION public.long(value bytea) RETURNS text IMMUTABLE LANGUAGE sql AS $$
 					SELECT string_agg(md5(n::text || $1::text), '') FROM generate_series(1, 500) n $$`)
-				ddl = `CREATE INDEX ON dlq.dlq_messages ((CASE WHEN position('refused'::bytea IN value) > 0 THEN public.long(value) END))`
+				ddl = `CREATE INDEX ON dlq.records ((CASE WHEN position('refused'::bytea IN value) > 0 THEN public.long(value) END))`
 			}
 			f := newFeed(t, New(db))
 			db.MustExec(ddl)
