@@ -72,8 +72,8 @@ func TestWithTracing(t *testing.T) {
 		t.Parallel()
 		spans := tracestest.Record()
 		db, name := openTraced(t, spans)
-		exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, key)
-			SELECT 'orders', 'boom', convert_to(repeat('k', CASE WHEN n % 100 = 0 THEN $2 ELSE 1 END), 'UTF8') FROM generate_series(1, $1::int) n`,
+		exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, created_at, key)
+			SELECT 'orders', 'boom', now() - n * interval '1 second', convert_to(repeat('k', CASE WHEN n % 100 = 1 THEN $2 ELSE 1 END), 'UTF8') FROM generate_series(1, $1::int) n`,
 			5*exportStep, exportBytes+1)
 		n := 0
 		err := New(db).Export(spans.Begin(t.Context()), repository.ExportQuery{Limit: 5 * exportStep, MaxValue: -1}, func(*entity.Message) error {

@@ -167,7 +167,7 @@ func TestEqualNumbersAreNoProof(t *testing.T) {
 	if _, stored := f.put(t, time.Hour, records(7, 1)...); len(stored.Returns) != 0 {
 		t.Errorf("Store found the returns %+v, want none: other bytes", stored.Returns)
 	}
-	exec(t, db, `UPDATE dlq.dlq_messages SET key = $2, value = $3 WHERE id = $1`, sent[0].ID, records(7, 1)[0].Key, records(7, 1)[0].Value)
+	exec(t, db, `UPDATE dlq.records SET key = $2, value = $3 WHERE message_id = $1`, sent[0].ID, records(7, 1)[0].Key, records(7, 1)[0].Value)
 	if _, stored := f.put(t, time.Hour, records(7, 1)...); len(stored.Returns) != 1 || stored.Returns[0].Parent != sent[0].ID {
 		t.Errorf("Store found the returns %+v, want that of %s", stored.Returns, sent[0].ID)
 	}
