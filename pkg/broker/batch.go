@@ -11,6 +11,7 @@ import (
 	"math"
 	"slices"
 	"time"
+	"unsafe"
 )
 
 // Where things are in a record batch of format 2. Batches are read here and not
@@ -247,6 +248,10 @@ func (r *batchReader) wholeHeaders(rec *Record, w *wire) {
 	if r.only != nil {
 		for range n {
 			if key, value := w.varbytes(), w.varbytes(); string(key) == *r.only && rec.Headers == nil && len(value) <= maxWanted {
+				if err := r.src.room.take(headerCost + len(value)); err != nil {
+					r.src.fail(err)
+					return
+				}
 				rec.Headers = []Header{{Key: *r.only, Value: bytes.Clone(value)}}
 			}
 		}
@@ -266,7 +271,11 @@ func (r *batchReader) wholeHeaders(rec *Record, w *wire) {
 			headers = headers[:i:i]
 			break
 		}
-		headers[i] = Header{Key: r.names.text(key), Value: value}
+		if headers[i].Key, err = r.names.text(key, r.src.room); err != nil {
+			r.src.fail(err)
+			return
+		}
+		headers[i].Value = value
 	}
 	for range int(n) - len(headers) - btoi(len(headers) < keep) {
 		w.varbytes()
@@ -401,7 +410,7 @@ func (r *batchReader) headers(rec *Record, p *part, n int64) {
 			}
 			rec.Headers = slices.Grow(rec.Headers, more)
 		}
-		h.Key = r.names.text(name)
+		h.Key = r.names.own(name)
 		rec.Headers = append(rec.Headers, h)
 	}
 	if limit == "" || p.err != nil {
@@ -437,6 +446,10 @@ func (r *batchReader) wanted(rec *Record, p *part, n int64) {
 		p.skip(max(0, size), nil)
 		return
 	}
+	if err := r.src.room.take(headerCost); err != nil {
+		p.fail(err)
+		return
+	}
 	rec.Headers = []Header{{Key: *r.only, Value: r.ownBytes(p, size)}}
 }
 
@@ -447,23 +460,44 @@ type shared struct {
 }
 
 const (
-	// maxNames ends the sharing for producers that make a new key each time.
+	// maxNames and maxName bound the shared names, which stay in memory as long as the
+	// cursor: a producer may make a new name for each record, of any length.
 	maxNames = 1024
+	maxName  = 128
 	// headerBlock is how many headers are allocated together.
 	headerBlock = 256
 )
 
 func newShared() *shared { return &shared{names: map[string]string{}} }
 
-func (s *shared) text(b []byte) string {
+// text returns the string of a name. A copy takes its memory from room.
+func (s *shared) text(b []byte, room *Room) (string, error) {
+	if name, ok := s.names[string(b)]; ok {
+		return name, nil
+	}
+	if err := room.take(len(b)); err != nil {
+		return "", err
+	}
+	name := string(b)
+	s.add(name)
+	return name, nil
+}
+
+// own is text for a name that has memory of its own, which was taken from the room and
+// is not changed any more.
+func (s *shared) own(b []byte) string {
 	if name, ok := s.names[string(b)]; ok {
 		return name
 	}
-	name := string(b)
-	if len(s.names) < maxNames {
+	name := unsafe.String(unsafe.SliceData(b), len(b))
+	s.add(name)
+	return name
+}
+
+func (s *shared) add(name string) {
+	if len(name) <= maxName && len(s.names) < maxNames {
 		s.names[name] = name
 	}
-	return name
 }
 
 // room returns n headers to fill, nil for none.

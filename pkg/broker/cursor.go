@@ -42,6 +42,7 @@ func newCursor(tp TopicPartition, data []byte, aborted []abortedTransaction, fro
 func (c *Cursor) Read(room *Room, portion int64) (p FetchedPartition, done bool, err error) {
 	p = FetchedPartition{TopicPartition: c.tp, Next: c.next, HighWatermark: c.high, LastStable: -1, LogStart: -1}
 	room.taken = 0
+	c.names.headers = nil // a block with headers of two portions would keep the first one in memory
 	if c.reader != nil {
 		c.reader.use(room)
 	}

@@ -1,0 +1,70 @@
+package broker
+
+import (
+	"bytes"
+	"fmt"
+	"runtime"
+	"testing"
+
+	"github.com/dlq-manager/dlq-manager/pkg/broker/brokertest"
+)
+
+// heapBytes is what is in memory after a collection.
+func heapBytes() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// TestCursor_NamesOfHeaders: names that do not repeat are taken from the room, and the
+// cursor does not keep them.
+func TestCursor_NamesOfHeaders(t *testing.T) { //nolint:paralleltest // others' allocations would be counted
+	for name, test := range map[string]struct{ records, length int }{
+		"Large":  {100, 1_000_000}, // read in pieces
+		"Medium": {1000, 100_000},  // in one block
+		"Many":   {50_000, 129},
+	} {
+		for codec, number := range map[string]int{"None": brokertest.None, "Zstd": brokertest.Zstd} {
+			t.Run(name+codec, func(t *testing.T) {
+				records := make([]brokertest.Record, test.records)
+				for i := range records {
+					distinct := fmt.Appendf(bytes.Repeat([]byte("n"), test.length-8), "%08d", i)
+					records[i] = brokertest.Record{Value: -1, Headers: 1, Name: string(distinct)}
+				}
+				data := brokertest.BatchOf(t, number, records...)
+				records = nil
+				const portion = 2 << 20
+				c := decodeOne(FetchRequest{Stream: true}, FetchPartition{}, nil, data).Portions
+				before, next := heapBytes(), int64(0)
+				for done := false; !done; {
+					room := &Room{Free: portion + 2<<20}
+					var p FetchedPartition
+					var err error
+					if p, done, err = c.Read(room, portion); err != nil {
+						t.Fatal(err)
+					}
+					named := int64(0)
+					for _, rec := range p.Records {
+						if rec.Offset != next || len(rec.Headers) != 1 || rec.Headers[0].Key[test.length-8:] != fmt.Sprintf("%08d", next) {
+							t.Fatalf("record %d = %d with %d headers, want its name", next, rec.Offset, len(rec.Headers))
+						}
+						next++
+						named += int64(test.length)
+					}
+					if room.taken < named {
+						t.Fatalf("took %d of the room for names of %d bytes", room.taken, named)
+					}
+				}
+				if held := heapBytes() - before; held > inflaterBytes {
+					t.Errorf("the cursor holds %d bytes after all was read", held)
+				}
+				runtime.KeepAlive(c)
+				runtime.KeepAlive(data)
+				if next != int64(test.records) {
+					t.Errorf("records = %d, want %d", next, test.records)
+				}
+			})
+		}
+	}
+}
