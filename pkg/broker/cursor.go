@@ -82,7 +82,7 @@ func (c *Cursor) step(p *FetchedPartition, room *Room, portion int64) error {
 			return err
 		default:
 			c.reader = nil
-			return c.broken(p, p.Next, c.batch.last, err)
+			return c.broken(p, p.Next, c.batch.last, err, room)
 		}
 	}
 	return nil
@@ -90,6 +90,11 @@ func (c *Cursor) step(p *FetchedPartition, room *Room, portion int64) error {
 
 // push adds a record to p.
 func push(p *FetchedPartition, rec Record, expected int, room *Room) error {
+	if rec.Defect != nil {
+		if err := room.take(defectCost); err != nil {
+			return err
+		}
+	}
 	if have := len(p.Records); have == cap(p.Records) {
 		more := max(have, min(expected, 1024), 1)
 		if err := room.take(more * recordCost); err != nil {
@@ -107,7 +112,7 @@ func (c *Cursor) nextBatch(p *FetchedPartition, room *Room) (ok bool, err error)
 	if err != nil {
 		from, last := c.claimed(b, rest, p.Next)
 		c.data = rest
-		return false, c.broken(p, from, last, err)
+		return false, c.broken(p, from, last, err, room)
 	}
 	if !whole {
 		return false, io.EOF
@@ -117,6 +122,9 @@ func (c *Cursor) nextBatch(p *FetchedPartition, room *Room) (ok bool, err error)
 		// A control batch has one record. One that claims to have many has gaps then.
 		from := max(b.base, p.Next)
 		for at := from; b.control() && at <= b.last && at-from < maxPlaceholders; at++ {
+			if err := room.take(recordCost); err != nil { // see everything
+				return false, err
+			}
 			p.controls = append(p.controls, at)
 		}
 		p.Next = max(p.Next, b.last+1)
@@ -129,7 +137,7 @@ func (c *Cursor) nextBatch(p *FetchedPartition, room *Room) (ok bool, err error)
 	if errors.Is(err, errNoRoom) || errors.Is(err, errHeavy) {
 		return false, err
 	}
-	return false, c.broken(p, max(p.Next, b.first()), b.last, err)
+	return false, c.broken(p, max(p.Next, b.first()), b.last, err, room)
 }
 
 // claimed says what offsets a damaged batch seems to have.
@@ -151,7 +159,7 @@ func (c *Cursor) claimed(b batch, rest []byte, next int64) (from, last int64) {
 
 // broken ends a batch of which nothing more can be read. Offsets from to last are
 // given up, or p.Err says why they should be fetched once more.
-func (c *Cursor) broken(p *FetchedPartition, from, last int64, why error) error {
+func (c *Cursor) broken(p *FetchedPartition, from, last int64, why error, room *Room) error {
 	if !c.giveUp {
 		p.Err = fmt.Errorf("%w at offset %d: %w", ErrCorrupt, from, why)
 		return io.EOF
@@ -159,8 +167,9 @@ func (c *Cursor) broken(p *FetchedPartition, from, last int64, why error) error 
 	if c.high >= 0 {
 		last = min(last, c.high-1)
 	}
-	last = max(from, last)
-	p.Records = appendUnreadable(p.Records, c.tp, from, last, why)
-	p.Next = max(p.Next, last+1)
-	return nil
+	reason := why.Error()
+	if err := room.take(len(reason)); err != nil {
+		return err
+	}
+	return pushUnreadable(p, from, max(from, last), reason, room)
 }

@@ -274,11 +274,12 @@ func (d *fetchDecoder) readPartition(s *stream, version int16, topic string, out
 	return len(data)
 }
 
-// recordCost and headerCost are what a decoded Record and Header take, without
-// the bytes they point to: much for a log of tiny records.
+// recordCost, headerCost and defectCost are what a decoded Record, Header and Defect
+// take, without the bytes they point to: much for a log of tiny records.
 const (
 	recordCost = int(unsafe.Sizeof(Record{}))
 	headerCost = int(unsafe.Sizeof(Header{}))
+	defectCost = int(unsafe.Sizeof(Defect{}))
 	// minShare is what a single batch may take however small the answer is to be.
 	minShare = 256 << 10
 )

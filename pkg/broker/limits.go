@@ -60,19 +60,23 @@ func (r *Record) over(limit string) *Defect {
 // More have one record together.
 const maxPlaceholders = 1000
 
-// appendUnreadable adds the records that stand for offsets which cannot be read.
-func appendUnreadable(dst []Record, tp TopicPartition, from, last int64, reason error) []Record {
-	add := func(from, last int64) {
-		dst = append(dst, Record{TopicPartition: tp, Offset: from, Defect: &Defect{Reason: reason.Error(), Last: last}})
-	}
+// pushUnreadable adds the records that stand for offsets which cannot be read, and moves
+// p.Next past each.
+func pushUnreadable(p *FetchedPartition, from, last int64, reason string, room *Room) error {
+	step := int64(1)
 	if last-from >= maxPlaceholders {
-		add(from, last)
-		return dst
+		step = last - from + 1
 	}
-	for ; from <= last; from++ {
-		add(from, from)
+	n := int((last - from + step) / step)
+	for ; from <= last; from += step {
+		end := from + step - 1
+		rec := Record{TopicPartition: p.TopicPartition, Offset: from, Defect: &Defect{Reason: reason, Last: end}}
+		if err := push(p, rec, n, room); err != nil {
+			return err
+		}
+		p.Next = max(p.Next, end+1)
 	}
-	return dst
+	return nil
 }
 
 var (

@@ -63,14 +63,18 @@ func (c chunk) split(rows int) (first chunk, rest *chunk) {
 	return first, &left
 }
 
-// What a record and a header take in memory beside their bytes.
+// What a record, a header and a defect take in memory beside their bytes.
 const (
 	recordCost = 128
 	headerCost = 40
+	defectCost = 96
 )
 
 func recordBytes(r *broker.Record) int64 {
 	n := len(r.Key) + len(r.Value) + recordCost
+	if r.Defect != nil {
+		n += defectCost
+	}
 	for _, h := range r.Headers {
 		n += len(h.Key) + len(h.Value) + headerCost
 	}

@@ -1,0 +1,104 @@
+package broker
+
+import (
+	"encoding/binary"
+	"runtime"
+	"testing"
+
+	"github.com/dlq-manager/dlq-manager/pkg/broker/brokertest"
+)
+
+// manyUnreadable is an answer of batches that cannot be read, with 999 offsets each.
+func manyUnreadable(size int) (data []byte, offsets int64) {
+	const each = 999
+	for len(data) < size {
+		b := brokertest.Batch(5, offsets, each, nil)
+		data = append(data, b...)
+		offsets += each
+	}
+	return data, offsets
+}
+
+// TestPlaceholders_TakeMemoryFromTheRoom: a small answer that cannot be read makes as many
+// records as there is memory for, and the rest later.
+func TestPlaceholders_TakeMemoryFromTheRoom(t *testing.T) { //nolint:paralleltest // others' allocations would be counted
+	data, offsets := manyUnreadable(200 << 10)
+	t.Run("Fetch", func(t *testing.T) {
+		const most = 1 << 20
+		next, answers := int64(0), 0
+		for ; next < offsets; answers++ {
+			rest := data[int(next/999)*len(data)/int(offsets/999):]
+			before := heapBytes()
+			p := decodeOne(FetchRequest{MaxBytes: most, Room: &Room{Free: 2 * most}}, FetchPartition{Offset: next, GiveUp: true}, nil, rest)
+			if held := heapBytes() - before; held > 3*most {
+				t.Fatalf("an answer holds %d bytes, want at most about %d", held, most)
+			}
+			next = wantPlaceholders(t, p, next)
+		}
+		if answers < 5 {
+			t.Errorf("answers = %d, want many", answers)
+		}
+	})
+	t.Run("Cursor", func(t *testing.T) {
+		const portion = 1 << 20
+		c := decodeOne(FetchRequest{Stream: true}, FetchPartition{GiveUp: true}, nil, data).Portions
+		next := int64(0)
+		for done := false; !done; {
+			var p FetchedPartition
+			var err error
+			before, room := heapBytes(), &Room{Free: 2 * portion}
+			if p, done, err = c.Read(room, portion); err != nil {
+				t.Fatal(err)
+			}
+			if held := heapBytes() - before; held > 3*portion {
+				t.Fatalf("a portion holds %d bytes, want at most about %d", held, portion)
+			}
+			next = wantPlaceholders(t, p, next)
+			runtime.KeepAlive(p)
+		}
+		if next != offsets {
+			t.Errorf("next = %d, want %d", next, offsets)
+		}
+	})
+}
+
+// TestPlaceholders_WithoutMemory: what has no memory is not passed over.
+func TestPlaceholders_WithoutMemory(t *testing.T) {
+	t.Parallel()
+	good := brokertest.BatchOf(t, brokertest.None, brokertest.Record{Value: 1})
+	bad := brokertest.Batch(5, 1, 999, nil)
+	end := brokertest.BatchOf(t, brokertest.None, brokertest.Record{Value: 1})
+	binary.BigEndian.PutUint64(end, 1000)
+	data := append(append(good, bad...), end...)
+	small := FetchRequest{MaxBytes: 1 << 20, Partitions: []FetchPartition{{GiveUp: true}}, Room: &Room{Free: 100_000}}
+	d := newFetchDecoder(small)
+	raw := d.unanswered()
+	raw.partitions[0].data = data
+	res := d.decode(raw)
+	if p := res.Partitions[0]; !res.Starved || len(p.Records) != 1 || p.Next != 1 || p.Err != nil {
+		t.Errorf("starved, records, next = %v, %d, %d, %v; want true, 1, 1", res.Starved, len(p.Records), p.Next, p.Err)
+	}
+	c := decodeOne(FetchRequest{Stream: true}, FetchPartition{GiveUp: true}, nil, data).Portions
+	read, _, err := c.Read(&Room{Free: 100_000}, 90_000)
+	if err == nil || wantPlaceholders(t, read, 0) != read.Next || read.Next >= 1000 {
+		t.Errorf("next = %d, %v, want where the memory ended", read.Next, err)
+	}
+}
+
+// wantPlaceholders checks that p has each offset from first on, and returns the next one.
+func wantPlaceholders(t *testing.T, p FetchedPartition, first int64) int64 {
+	t.Helper()
+	if p.Err != nil || p.Heavy > 0 {
+		t.Fatalf("error %v, heavy %d", p.Err, p.Heavy)
+	}
+	for _, rec := range p.Records {
+		if rec.Offset != first || rec.Defect != nil && rec.Defect.Last != first {
+			t.Fatalf("offset %d to %d, want %d", rec.Offset, rec.Defect.Last, first)
+		}
+		first++
+	}
+	if p.Next != first {
+		t.Fatalf("next = %d after %d", p.Next, first-1)
+	}
+	return first
+}
