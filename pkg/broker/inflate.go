@@ -36,6 +36,7 @@ const (
 // inflater decompresses one batch at a time. What it holds does not depend on the
 // batch, but for the window of zstd, which is bounded.
 type inflater struct {
+	head    bytes.Reader // replaces the first bytes of the batch
 	in      bytes.Reader
 	zstd    *zstd.Decoder
 	gzip    *gzip.Reader
@@ -66,28 +67,39 @@ func (i *inflater) open(codec int, body []byte, magic byte) (io.Reader, error) {
 		i.snappy.reset(body)
 		return &i.snappy, nil
 	case codecLZ4:
+		var head []byte
 		if magic == 0 {
-			body = mendLZ4Header(body)
+			head, body = mendLZ4Header(body)
 		}
-		i.in.Reset(body)
+		in := i.joined(head, body)
 		if i.lz4 == nil {
-			i.lz4 = lz4.NewReader(&i.in)
+			i.lz4 = lz4.NewReader(in)
 		} else {
-			i.lz4.Reset(&i.in)
+			i.lz4.Reset(in)
 		}
 		return i.lz4, nil
 	case codecZstd:
-		i.in.Reset(narrowWindow(body))
+		in := i.joined(narrowWindow(body))
 		if i.zstd == nil {
 			var err error
-			i.zstd, err = zstd.NewReader(&i.in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+			i.zstd, err = zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
 				zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecodeBuffersBelow(0))
 			return i.zstd, err
 		}
-		return i.zstd, i.zstd.Reset(&i.in)
+		return i.zstd, i.zstd.Reset(in)
 	default:
 		return nil, fmt.Errorf("unknown codec %d", codec)
 	}
+}
+
+// joined reads head and then body. It does not copy the body, which may be large.
+func (i *inflater) joined(head, body []byte) io.Reader {
+	i.in.Reset(body)
+	if len(head) == 0 {
+		return &i.in
+	}
+	i.head.Reset(head)
+	return io.MultiReader(&i.head, &i.in)
 }
 
 // skipped is a buffer for bytes that are passed over.
@@ -100,6 +112,7 @@ func (i *inflater) skipped() []byte {
 
 // close lets go of the batch.
 func (i *inflater) close() {
+	i.head.Reset(nil)
 	i.in.Reset(nil)
 	i.snappy.in, i.snappy.block = nil, nil
 	if cap(i.snappy.out) > snappySlack {
@@ -107,33 +120,56 @@ func (i *inflater) close() {
 	}
 }
 
-// narrowWindow lowers a window above maxWindow to maxWindow. A producer that
-// compresses at level 20 or above claims one of up to 128 MiB however little it
-// sends; what does not refer back further than maxWindow can be read all the same.
-func narrowWindow(frame []byte) []byte {
-	const descriptor, window, singleSegment = 4, 5, 1 << 5
-	if len(frame) <= window || frame[descriptor]&singleSegment != 0 || frame[window] <= maxWindowByte {
-		return frame
+// narrowWindow lowers a window above maxWindow to maxWindow: head replaces the frame's
+// first bytes, and rest follows. A producer that compresses at level 20 or above claims a
+// window of up to 128 MiB however little it sends, and the window of a frame in a single
+// segment is all of its content; what does not refer back further than maxWindow can be
+// read all the same.
+func narrowWindow(frame []byte) (head, rest []byte) {
+	const descriptor, window, dictionary, singleSegment = 4, 5, 3, 1 << 5
+	if !bytes.HasPrefix(frame, zstdMagic) || len(frame) <= window {
+		return nil, frame
 	}
-	frame = bytes.Clone(frame)
-	frame[window] = maxWindowByte
-	return frame
+	flags := frame[descriptor]
+	if flags&singleSegment == 0 {
+		if frame[window] <= maxWindowByte {
+			return nil, frame
+		}
+		return append(bytes.Clone(frame[:window]), maxWindowByte), frame[window+1:]
+	}
+	// RFC 8878, 3.1.1.1: the dictionary's id comes between the flags and the size of the
+	// content. Without the flag of a single segment there is a window before them, and the
+	// size has as many bytes as before, if it had more than one.
+	at := descriptor + 1 + [...]int{0, 1, 2, 4}[flags&dictionary]
+	size := uint64(0)
+	switch sizes := frame[min(at, len(frame)):]; {
+	case flags>>6 == 2 && len(sizes) >= 4:
+		size = uint64(binary.LittleEndian.Uint32(sizes))
+	case flags>>6 == 3 && len(sizes) >= 8:
+		size = binary.LittleEndian.Uint64(sizes)
+	}
+	if size <= maxWindow {
+		return nil, frame
+	}
+	return append(bytes.Clone(frame[:descriptor]), flags&^singleSegment, maxWindowByte), frame[descriptor+1:]
 }
 
+var zstdMagic = []byte("\x28\xb5\x2f\xfd")
+
 // mendLZ4Header corrects the checksum of a frame's header, which producers of
-// format 0 computed over the wrong bytes.
-func mendLZ4Header(frame []byte) []byte {
+// format 0 computed over the wrong bytes: head replaces the header, and rest follows.
+func mendLZ4Header(frame []byte) (head, rest []byte) {
 	const flags, contentSize = 4, 1 << 3
 	end := flags + 2
 	if len(frame) > end && frame[flags]&contentSize != 0 {
 		end += 8
 	}
 	if len(frame) <= end {
-		return frame
+		return nil, frame
 	}
-	frame = bytes.Clone(frame)
-	frame[end] = byte(xxh32(frame[flags:end]) >> 8)
-	return frame
+	head = bytes.Clone(frame[:end+1])
+	head[end] = byte(xxh32(frame[flags:end]) >> 8)
+	return head, frame[end+1:]
 }
 
 // xxh32 is XXH32 with seed 0 of less than 16 bytes.
