@@ -169,7 +169,7 @@ type Ingester struct {
 
 	watchdog watchdog
 
-	heavy     *semaphore.Weighted // held while a batch above the usual size is stored
+	heavy     *semaphore.Weighted // held while a batch above the usual size is stored, or a quarantined record is tried
 	abandoned atomic.Int64        // calls to the store that never came back
 }
 

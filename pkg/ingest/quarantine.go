@@ -36,12 +36,8 @@ func (i *Ingester) tryQuarantined(ctx context.Context) {
 			err = i.store.WakeQuarantined(ctx)
 			woken = err == nil
 		}
-		for err == nil && ctx.Err() == nil {
-			var q *entity.Quarantined
-			if q, err = i.store.TakeQuarantined(ctx); err != nil || q == nil {
-				break
-			}
-			err = i.release(ctx, q)
+		for tried := true; tried && err == nil && ctx.Err() == nil; {
+			tried, err = i.tryNext(ctx)
 		}
 		if err != nil && ctx.Err() == nil {
 			i.log.Warn("the records in quarantine are not tried now", zap.Error(err))
@@ -52,16 +48,30 @@ func (i *Ingester) tryQuarantined(ctx context.Context) {
 	}
 }
 
+// tryNext tries a record that is due, and reports whether there is one. The record may
+// be as large as any, and is read whole: meanwhile no other large one is stored.
+func (i *Ingester) tryNext(ctx context.Context) (tried bool, err error) {
+	if err := i.heavy.Acquire(ctx, 1); err != nil {
+		return false, err
+	}
+	defer i.heavy.Release(1)
+	return once(ctx, i, func(ctx context.Context) (bool, error) {
+		q, err := i.store.TakeQuarantined(ctx)
+		if err != nil || q == nil {
+			return false, err
+		}
+		return true, i.release(ctx, q)
+	})
+}
+
 // release stores a quarantined record as if it had just come.
 func (i *Ingester) release(ctx context.Context, q *entity.Quarantined) error {
 	batch, groups := i.released(q)
-	bounded, cancel := context.WithTimeout(ctx, storeTimeout)
-	defer cancel()
-	if err := i.admitGroups(bounded, batch.Messages, groups); err != nil {
+	if err := i.admitGroups(ctx, batch.Messages, groups); err != nil {
 		return err
 	}
-	i.noteGroups(bounded, batch.Messages)
-	stored, err := i.store.Release(bounded, batch)
+	i.noteGroups(ctx, batch.Messages)
+	stored, err := i.store.Release(ctx, batch)
 	switch {
 	case errors.Is(err, entity.ErrRefused):
 		i.log.Debug("a quarantined record is refused again", append(zapSource(q.Source), zap.Error(err))...)

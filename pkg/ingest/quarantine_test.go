@@ -10,7 +10,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
 // inQuarantine is a record of a.dlq.v1 that is tried again in an hour.
@@ -105,6 +107,42 @@ func TestTopicWithTooManyInQuarantineRests(t *testing.T) {
 		pass(time.Minute)
 		if n := len(w.messages(a.Topic)); n != 3 {
 			t.Errorf("%d records are stored, want 3: there is room again", n)
+		}
+	})
+}
+
+// TestLargeRecordsPassQuarantineOneAtATime: a quarantined record, which may be as large as
+// any, is not read while a large batch is stored.
+func TestLargeRecordsPassQuarantineOneAtATime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		tp := part("a.dlq.v1", 0)
+		w.cluster.topic(tp.Topic, "A", 1)
+		large := inQuarantine(7)
+		large.Record.Value = make([]byte, 2*batchBytes)
+		w.store.Quarantine(large)
+		storing, proceed := make(chan struct{}, 1), make(chan struct{})
+		w.store.set(func() {
+			w.store.before = func(repository.Batch) { storing <- struct{}{}; <-proceed }
+		})
+		_, stop := w.start(tp)
+		w.cluster.produce(tp, broker.Record{Value: make([]byte, 2*batchBytes)})
+		<-storing
+		trying := w.trying()
+		pass(time.Second)
+		if q, err := w.store.QuarantinedRecord(t.Context(), large.ID); err != nil || q.Tries != large.Tries {
+			t.Errorf("tries = %d, %v, want none while a large batch is stored", q.Tries, err)
+		}
+		close(proceed)
+		pass(time.Second)
+		if got := len(w.messages(tp.Topic)); got != 2 {
+			t.Errorf("messages = %d, want both", got)
+		}
+		trying()
+		_ = stop()
+		if !w.i.heavy.TryAcquire(1) {
+			t.Error("the slot for large batches is not free")
 		}
 	})
 }
