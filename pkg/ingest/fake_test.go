@@ -54,6 +54,9 @@ type fakeLog struct {
 
 	damage *broker.Record // a placeholder of what cannot be read at its offset
 	tries  int            // fetches that found the damage
+
+	heavy   bool   // records are left to a cursor
+	reading func() // runs when the cursor is read
 }
 
 func newFakeCluster() *fakeCluster {
@@ -221,7 +224,7 @@ func (c *fakeCluster) answer(req broker.FetchRequest) (res broker.FetchResponse,
 				if left <= 0 || size > left && some {
 					break
 				}
-				if size > max(int64(req.MaxBytes), req.MaxBatchBytes) {
+				if size > max(int64(req.MaxBytes), req.MaxBatchBytes) || log.heavy && !req.Stream {
 					got.Heavy, some = int(size), true
 					break
 				}
@@ -237,7 +240,7 @@ func (c *fakeCluster) answer(req broker.FetchRequest) (res broker.FetchResponse,
 		some = some || got.Err != nil
 		if req.Stream && len(got.Records) > 0 {
 			read := got
-			got.Portions, got.Records, got.Next = onePortion(read), nil, p.Offset
+			got.Portions, got.Records, got.Next = onePortion{read, log.reading}, nil, p.Offset
 		}
 		res.Partitions = append(res.Partitions, got)
 	}
@@ -257,10 +260,16 @@ func (c *fakeCluster) Mark(_ context.Context, tp broker.TopicPartition, offset i
 }
 
 // onePortion is an answer that is read at once.
-type onePortion broker.FetchedPartition
+type onePortion struct {
+	got    broker.FetchedPartition
+	before func()
+}
 
 func (p onePortion) Read(*broker.Room, int64) (broker.FetchedPartition, bool, error) {
-	return broker.FetchedPartition(p), true, nil
+	if p.before != nil {
+		p.before()
+	}
+	return p.got, true, nil
 }
 
 // limited is a record as it is read under limits.

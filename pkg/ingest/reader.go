@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -33,11 +34,14 @@ type reader struct {
 
 	unpacking *errgroup.Group
 	unpackers *semaphore.Weighted // held by each that is at work
+	topics    sync.Map            // topic → *semaphore.Weighted: held by the topic's unpacker that is at work
 	large     *semaphore.Weighted // held for a record, or an answer, that the budget has no room for
 }
 
 // maxUnpackers is how many large batches are decoded at the same time. Each takes
-// up to 25 MB beside the budget.
+// up to 25 MB beside the budget. Of one dead-letter topic it is one: a producer that may
+// write to the topic can keep that one at work for minutes, and to begin again after each portion would
+// inflate the same bytes once more each time.
 const maxUnpackers = 2
 
 func newReader(i *Ingester, total int, budget *semaphore.Weighted, commits *committer) *reader {
@@ -46,6 +50,12 @@ func newReader(i *Ingester, total int, budget *semaphore.Weighted, commits *comm
 		returned: make(chan *partition, total), fetchers: map[int32]*fetcher{},
 		unpackers: semaphore.NewWeighted(maxUnpackers), large: semaphore.NewWeighted(1),
 	}
+}
+
+// unpackersOf is held by the unpacker of a topic that is at work.
+func (r *reader) unpackersOf(topic string) *semaphore.Weighted {
+	slot, _ := r.topics.LoadOrStore(topic, semaphore.NewWeighted(1))
+	return slot.(*semaphore.Weighted)
 }
 
 // run reads partitions until ctx ends, which is no error, or another ingester

@@ -3,6 +3,8 @@ package ingest
 import (
 	"context"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 )
 
@@ -26,10 +28,12 @@ type unpacker struct {
 // now, and gives the partition back to the reader.
 func (u *unpacker) run(ctx context.Context) {
 	defer func() { u.r.returned <- u.p }()
-	if u.r.unpackers.Acquire(ctx, 1) != nil {
-		return
+	for _, slots := range []*semaphore.Weighted{u.r.unpackersOf(u.p.Topic), u.r.unpackers} {
+		if slots.Acquire(ctx, 1) != nil {
+			return
+		}
+		defer slots.Release(1)
 	}
-	defer u.r.unpackers.Release(1)
 	defer u.release()
 	for u.size > 0 && ctx.Err() == nil && u.p.opened && u.answer(ctx) {
 	}
