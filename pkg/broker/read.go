@@ -24,6 +24,8 @@ const (
 	// that is not enough: one at a time.
 	readBytes = 8 << 20
 	largeRead = 144 << 20
+	// decoderBytes is what a call takes beside that to decompress.
+	decoderBytes = 20 << 20
 	// ReadLimit is the largest key and value, together, that ReadAt returns.
 	ReadLimit = 128 << 20
 )
@@ -34,7 +36,15 @@ func readLimits() Limits {
 }
 
 // reads is the memory that calls of ReadAt and Scan may take.
-var reads = semaphore.NewWeighted(largeRead + 2*readBytes)
+var reads = semaphore.NewWeighted(largeRead + 2*readBytes + 3*decoderBytes)
+
+// reserveRead waits for the memory to read and decompress room bytes.
+func reserveRead(ctx context.Context, room int64) (release func(), err error) {
+	if err := reads.Acquire(ctx, room+decoderBytes); err != nil {
+		return nil, fmt.Errorf("wait for memory: %w", err)
+	}
+	return func() { reads.Release(room + decoderBytes) }, nil
+}
 
 // ReadAt reads one record, whether or not its transaction was committed. It
 // returns ErrGone when the log no longer holds the record, ErrOutOfRange when
@@ -54,10 +64,11 @@ func (c *Cluster) ReadAt(ctx context.Context, tp TopicPartition, offset int64) (
 
 // readAt reads a record within room bytes; ErrTooLarge means that they are too few.
 func (c *Cluster) readAt(ctx context.Context, tp TopicPartition, offset, room int64) (Record, error) {
-	if err := reads.Acquire(ctx, room); err != nil {
-		return Record{}, fmt.Errorf("wait for memory: %w", err)
+	release, err := reserveRead(ctx, room)
+	if err != nil {
+		return Record{}, err
 	}
-	defer reads.Release(room)
+	defer release()
 	got, cursor, err := c.fetchOne(ctx, tp, offset, 1, room, readLimits())
 	if errors.Is(err, ErrOutOfRange) {
 		starts, startErr := c.StartOffsets(ctx, []TopicPartition{tp})
@@ -70,7 +81,7 @@ func (c *Cluster) readAt(ctx context.Context, tp TopicPartition, offset, room in
 	}
 	read := FetchedPartition{Next: got.Next}
 	for done := cursor == nil; !done && len(read.Records) == 0 && read.Next <= offset; {
-		if read, done, err = cursor.within(room, 1); err != nil {
+		if read, done, err = cursor.within(ctx, room, 1); err != nil {
 			return Record{}, err
 		}
 	}
@@ -120,10 +131,13 @@ func (c *Cluster) Mark(ctx context.Context, tp TopicPartition, offset int64) (la
 	return int64(binary.BigEndian.Uint64(b.raw[atMaxTime:])), binary.BigEndian.Uint32(b.raw[atCRC:]), true, nil
 }
 
-// within is Read with the memory that the whole answer may take.
-func (c *Cursor) within(room, bytes int64) (p FetchedPartition, done bool, err error) {
-	p, done, err = c.Read(&Room{Free: room - int64(c.size)}, bytes)
-	if errors.Is(err, errNoRoom) {
+// within is Read with the memory that the whole answer may take, until ctx ends.
+func (c *Cursor) within(ctx context.Context, room, bytes int64) (p FetchedPartition, done bool, err error) {
+	p, done, err = c.Read(&Room{Free: room - int64(c.size), Done: ctx.Done()}, bytes)
+	switch {
+	case ctx.Err() != nil:
+		err = ctx.Err()
+	case errors.Is(err, errNoRoom):
 		err = fmt.Errorf("%w: it takes more than %d bytes", ErrTooLarge, room)
 	}
 	return p, done, cmp.Or(err, p.Err)
@@ -188,10 +202,11 @@ func (s *scan) run(ctx context.Context) error {
 // answer shows what one answer of the broker holds. ErrTooLarge means that room is
 // too small for it; what was shown before is not shown again.
 func (s *scan) answer(ctx context.Context, room int64) (stop bool, high int64, err error) {
-	if err := reads.Acquire(ctx, room); err != nil {
-		return false, 0, fmt.Errorf("wait for memory: %w", err)
+	release, err := reserveRead(ctx, room)
+	if err != nil {
+		return false, 0, err
 	}
-	defer reads.Release(room)
+	defer release()
 	got, cursor, err := s.c.fetchOne(ctx, s.tp, s.next, scanBytes, room, Limits{})
 	if err != nil {
 		return false, 0, err
@@ -202,19 +217,25 @@ func (s *scan) answer(ctx context.Context, room int64) (stop bool, high int64, e
 	if cursor != nil && s.header != "" {
 		cursor.only = &s.header
 	}
-	for done := cursor == nil; !done; {
+	if cursor != nil {
+		stop, err = s.show(ctx, cursor, room)
+	}
+	return stop, got.HighWatermark, err
+}
+
+// show shows what a cursor reads, until ctx ends.
+func (s *scan) show(ctx context.Context, cursor *Cursor, room int64) (stop bool, err error) {
+	for done := false; !done && err == nil; {
 		var read FetchedPartition
-		read, done, err = cursor.within(room, scanBytes)
+		read, done, err = cursor.within(ctx, room, scanBytes)
 		for _, rec := range read.everything() {
 			if rec.Offset >= s.to || s.fn(rec) {
-				return true, 0, nil
+				return true, nil
 			}
 		}
-		if s.next = max(s.next, read.Next); err != nil {
-			return false, 0, err
-		}
+		s.next = max(s.next, read.Next)
 	}
-	return false, got.HighWatermark, nil
+	return false, err
 }
 
 // everything returns records and control records in the order of the log.
