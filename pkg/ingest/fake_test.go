@@ -411,7 +411,9 @@ func (s faultyStore) Store(ctx context.Context, b repository.Batch) (repository.
 	}
 	stored, err := s.fakeStore.Store.Store(ctx, b)
 	if err == nil && lose != nil {
-		err = lose()
+		if err = lose(); err != nil {
+			stored = repository.Stored{}
+		}
 	}
 	return stored, err
 }

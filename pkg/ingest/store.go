@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -104,36 +105,106 @@ func once[T any](ctx context.Context, i *Ingester, work func(context.Context) (T
 // storeBatch stores b and returns the ranges up to whose ends everything is
 // stored. That may be so without our doing: the answer to a try before this one
 // may have been lost after it took effect. Then the returns of that try are not
-// told; the messages themselves show them.
+// reported; the messages themselves show them. Of a batch with a message that is refused, a
+// try that failed may have stored a part: the rest follows.
 func (i *Ingester) storeBatch(ctx context.Context, b repository.Batch) (repository.Stored, error) {
-	stored, err := untilStored(ctx, i, func(ctx context.Context) (repository.Stored, error) {
-		return i.store.Store(ctx, b)
-	})
-	if err != nil || len(stored.Ranges) == len(b.Ranges) {
-		return stored, err
+	var all repository.Stored
+	for {
+		var t tries
+		rest := b
+		stored, err := untilStored(ctx, i, func(ctx context.Context) (repository.Stored, error) {
+			t.begin()
+			stored, err := i.store.Store(ctx, rest)
+			t.end(stored, err)
+			return stored, err
+		})
+		before, again := t.failed()
+		all.Ranges = append(all.Ranges, stored.Ranges...)
+		all.Returns = append(append(all.Returns, before.Returns...), stored.Returns...)
+		all.Quarantined = append(append(all.Quarantined, before.Quarantined...), stored.Quarantined...)
+		if err != nil || len(stored.Ranges) == len(rest.Ranges) {
+			return all, err
+		}
+		ended, left, err := i.stopped(ctx, rest, stored)
+		if err != nil {
+			return repository.Stored{}, err
+		}
+		if all.Ranges = append(all.Ranges, ended...); !again || len(left.Ranges) == 0 {
+			return all, nil
+		}
+		b = left
 	}
+}
+
+// stopped asks for the positions of the ranges of b that did not count. It returns those
+// that are at their end, and what is left of those that are within.
+func (i *Ingester) stopped(ctx context.Context, b repository.Batch, stored repository.Stored) (ended []repository.Partition, left repository.Batch, err error) {
 	counted := make(map[repository.Partition]bool, len(stored.Ranges))
 	for _, p := range stored.Ranges {
 		counted[p] = true
 	}
 	var open []repository.Position
-	ends := map[repository.Partition]int64{}
+	ranges := map[repository.Partition]repository.Range{}
 	for _, r := range b.Ranges {
 		if !counted[r.Partition] {
 			open = append(open, repository.Position{Partition: r.Partition, Next: r.From})
-			ends[r.Partition] = r.To
+			ranges[r.Partition] = r
 		}
 	}
 	positions, err := untilStored(ctx, i, func(ctx context.Context) ([]repository.Position, error) {
 		return i.store.OpenPosition(ctx, open)
 	})
 	if err != nil {
-		return repository.Stored{}, err
+		return nil, left, err
 	}
+	left = b
+	left.Ranges, left.Messages = nil, nil
+	within := map[repository.Partition]int64{}
 	for _, p := range positions {
-		if p.Next == ends[p.Partition] {
-			stored.Ranges = append(stored.Ranges, p.Partition)
+		switch r := ranges[p.Partition]; {
+		case p.Next == r.To:
+			ended = append(ended, p.Partition)
+		case r.From < p.Next && p.Next < r.To:
+			r.From, within[p.Partition] = p.Next, p.Next
+			left.Ranges = append(left.Ranges, r)
 		}
 	}
-	return stored, nil
+	for n := range b.Messages {
+		source := &b.Messages[n].Source
+		next, some := within[repository.Partition{Incarnation: source.Incarnation, Partition: source.Partition}]
+		if some && source.Offset >= next {
+			left.Messages = append(left.Messages, b.Messages[n])
+		}
+	}
+	return ended, left, nil
+}
+
+// tries is what is known of tries to store a batch. Those that were abandoned may still
+// be at work.
+type tries struct {
+	mu     sync.Mutex
+	begun  int
+	before repository.Stored // by those that failed
+}
+
+func (t *tries) begin() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.begun++
+}
+
+func (t *tries) end(stored repository.Stored, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err != nil {
+		t.before.Returns = append(t.before.Returns, stored.Returns...)
+		t.before.Quarantined = append(t.before.Quarantined, stored.Quarantined...)
+	}
+}
+
+// failed returns what the tries that failed have stored, and whether there was one.
+func (t *tries) failed() (before repository.Stored, some bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.before, t.begun > 1
 }

@@ -56,6 +56,10 @@ type Ingest interface {
 	// latest is the parent, after those of which it is a confirmed return. One confirmed
 	// and one unconfirmed message only are ever the return of an attempt in this way. Return and result may be stored in any order and at the same time. A result
 	// that nothing was sent takes the outcome back; the message stays a child.
+	//
+	// Of a batch with a message that is refused, a part may be stored although there is an
+	// error: the positions say up to where, and Stored what it was. The rest of the batch
+	// can be stored from there.
 	Store(ctx context.Context, batch Batch) (Stored, error)
 
 	// NoteGroups remembers that consumer groups failed on records of topics; their

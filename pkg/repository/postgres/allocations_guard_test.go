@@ -54,7 +54,7 @@ func recordPaths(tb testing.TB) []recordPath {
 		m.Origin.Confidence, m.Failure.Dialect = entity.FromHeader, "spring-dlt"
 		batch.Messages = append(batch.Messages, m)
 	}
-	in := incoming{Batch: batch, hashes: make([]int64, n), notes: make([]string, n)}
+	in := incoming{Batch: batch, prepared: store.prepare(batch)}
 	listed := listedRow(packed)
 	return []recordPath{
 		{"PackHeaders", 1, 1, func() { packHeaders(headers) }},

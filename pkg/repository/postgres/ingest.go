@@ -270,26 +270,43 @@ const storeTries = 10
 // that it will not take are left out; a message that it refuses nevertheless goes into
 // quarantine.
 func (s *Store) Store(ctx context.Context, batch repository.Batch) (repository.Stored, error) {
-	stored, err := s.storeOrBisect(ctx, batch)
+	stored, err := s.storeOrBisect(ctx, batch, s.prepare(batch))
 	return stored, translate("store messages", err)
 }
 
-func (s *Store) storeOrBisect(ctx context.Context, batch repository.Batch) (repository.Stored, error) {
-	stored, err := s.storeWhole(ctx, batch, moveSteps)
+func (s *Store) storeOrBisect(ctx context.Context, batch repository.Batch, known *prepared) (repository.Stored, error) {
+	stored, err := s.storeWhole(ctx, batch, moveSteps, known)
 	if refused(err) {
-		return s.bisect(ctx, batch, err)
+		return s.bisect(ctx, batch, known, err)
 	}
 	return stored, err
 }
 
-// storeWhole stores all of a batch or nothing of it. steps say which of it counts.
-func (s *Store) storeWhole(ctx context.Context, batch repository.Batch, steps string) (repository.Stored, error) {
-	in := incoming{Batch: batch, steps: steps, hashes: make([]int64, len(batch.Messages)), notes: make([]string, len(batch.Messages))}
+// prepared is what is known of a batch's messages before they are stored, in their order.
+type prepared struct {
+	hashes []int64  // see entity.RecordHash
+	notes  []string // see note
+	asked  bool     // PostgreSQL was asked about each value; see dropProjections
+}
+
+func (s *Store) prepare(batch repository.Batch) *prepared {
+	p := &prepared{hashes: make([]int64, len(batch.Messages)), notes: make([]string, len(batch.Messages))}
 	for i := range batch.Messages {
 		m := &batch.Messages[i]
-		in.hashes[i] = entity.RecordHash(m.Record.Key, m.Record.Value)
-		in.notes[i] = s.note(m)
+		p.hashes[i] = entity.RecordHash(m.Record.Key, m.Record.Value)
+		p.notes[i] = s.note(m)
 	}
+	return p
+}
+
+// halves splits what is known after n messages.
+func (p *prepared) halves(n int) (first, second *prepared) {
+	return &prepared{p.hashes[:n], p.notes[:n], p.asked}, &prepared{p.hashes[n:], p.notes[n:], p.asked}
+}
+
+// storeWhole stores all of a batch or nothing of it. steps say which of it counts.
+func (s *Store) storeWhole(ctx context.Context, batch repository.Batch, steps string, known *prepared) (repository.Stored, error) {
+	in := incoming{Batch: batch, steps: steps, prepared: known}
 	var stored []repository.Partition
 	var err error
 	for range storeTries {
@@ -315,10 +332,9 @@ func (s *Store) storeWhole(ctx context.Context, batch repository.Batch, steps st
 // incoming is a batch with what is found out about its messages, in their order.
 type incoming struct {
 	repository.Batch
-	steps  string     // moveSteps or releaseSteps
-	hashes []int64    // see entity.RecordHash
-	notes  []string   // see note
-	back   []comeback // those that are returns
+	*prepared
+	steps string     // moveSteps or releaseSteps
+	back  []comeback // those that are returns
 }
 
 // large reports whether the batch is one message whose value is sent as it is: an
@@ -348,7 +364,7 @@ func (in *incoming) arrivals(stored []repository.Partition) []repository.Arrival
 // storeAll stores the batch, if need be with fewer projections.
 func (s *Store) storeAll(ctx context.Context, in incoming) ([]repository.Partition, error) {
 	stored, err := s.store(ctx, in)
-	if err == nil || takenMeanwhile(err) || !refused(err) {
+	if err == nil || takenMeanwhile(err) || !refused(err) || in.asked {
 		return stored, err
 	}
 	if err := s.dropProjections(ctx, in); err != nil {
@@ -373,6 +389,7 @@ func (s *Store) dropProjections(ctx context.Context, in incoming) error {
 			return err
 		}
 	}
+	in.asked = true
 	return nil
 }
 

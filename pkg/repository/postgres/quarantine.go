@@ -88,8 +88,9 @@ func refusalOf(err error) (code, text string) {
 // bisect stores a batch that is refused as a whole in two halves, and so on down to the
 // messages that are refused by themselves, which go into quarantine. Each step is stored
 // with what it holds: other partitions do not wait, and a process that dies in between
-// leaves every position where its messages end.
-func (s *Store) bisect(ctx context.Context, batch repository.Batch, refusal error) (repository.Stored, error) {
+// leaves every position where its messages end. Beside an error there is what was stored
+// before.
+func (s *Store) bisect(ctx context.Context, batch repository.Batch, known *prepared, refusal error) (repository.Stored, error) {
 	if len(batch.Messages) == 0 {
 		return repository.Stored{}, refusal // the step itself
 	}
@@ -97,13 +98,11 @@ func (s *Store) bisect(ctx context.Context, batch repository.Batch, refusal erro
 		return s.quarantine(ctx, batch, refusal)
 	}
 	first, second := halves(batch)
-	stored, err := s.storeOrBisect(ctx, first)
-	if err != nil {
-		return repository.Stored{}, err
-	}
-	rest, err := s.storeOrBisect(ctx, second)
-	if err != nil {
-		return repository.Stored{}, err
+	ofFirst, ofSecond := known.halves(len(first.Messages))
+	stored, err := s.storeOrBisect(ctx, first, ofFirst)
+	var rest repository.Stored
+	if err == nil {
+		rest, err = s.storeOrBisect(ctx, second, ofSecond)
 	}
 	// A partition that both halves have a part of counts when its last part does.
 	later := make(map[repository.Partition]bool, len(second.Ranges))
@@ -117,7 +116,7 @@ func (s *Store) bisect(ctx context.Context, batch repository.Batch, refusal erro
 	}
 	rest.Returns = append(stored.Returns, rest.Returns...)
 	rest.Quarantined = append(stored.Quarantined, rest.Quarantined...)
-	return rest, nil
+	return rest, err
 }
 
 // halves splits a batch: a range that both have messages of ends, and begins, at the
@@ -366,7 +365,7 @@ func (s *Store) Release(ctx context.Context, batch repository.Batch) (repository
 	m := &batch.Messages[0]
 	at := repository.Partition{Incarnation: m.Source.Incarnation, Partition: m.Source.Partition}
 	batch.Ranges = []repository.Range{{Partition: at, From: m.Source.Offset, To: m.Source.Offset + 1}}
-	stored, err := s.storeWhole(ctx, batch, releaseSteps)
+	stored, err := s.storeWhole(ctx, batch, releaseSteps, s.prepare(batch))
 	if refused(err) {
 		code, text := refusalOf(err)
 		noted := s.exec(ctx, `UPDATE dlq.quarantine SET sqlstate = $2, error = $3 WHERE id = $1`, m.ID, code, text)

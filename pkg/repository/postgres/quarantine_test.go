@@ -233,3 +233,53 @@ func TestQuarantineOfVisibleTopics(t *testing.T) {
 		t.Errorf("QuarantineCounts = %+v, %v, want 3 of one topic", counts, err)
 	}
 }
+
+// TestRefusedBatchThatFails: what was stored before an error is named beside it, and the
+// rest can be stored from the positions.
+func TestRefusedBatchThatFails(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.Open(t)
+	f := newFeed(t, New(db))
+	refuse(t, db)
+	db.MustExec(`CREATE FUNCTION public.fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			IF NEW.dlq_partition = 1 AND NEW.dlq_offset = 6 THEN RAISE EXCEPTION 'not now' USING ERRCODE = '55006'; END IF;
+			RETURN NEW;
+		END $$;
+		CREATE TRIGGER fail BEFORE INSERT ON dlq.dlq_messages FOR EACH ROW EXECUTE FUNCTION public.fail()`)
+	b := twoPartitions(t, f, 8, 2, 9)
+	stored, err := f.store.Store(t.Context(), b)
+	if err == nil || errors.Is(err, entity.ErrRefused) || len(stored.Quarantined) != 2 || len(stored.Ranges) != 1 || stored.Ranges[0] != b.Ranges[0].Partition {
+		t.Fatalf("Store = %+v, %v, want the first partition, two records in quarantine, and the error", stored, err)
+	}
+	exec(t, db, `DROP TRIGGER fail ON dlq.dlq_messages`)
+	at, err := f.store.OpenPosition(t.Context(), []repository.Position{{Partition: b.Ranges[1].Partition}})
+	if err != nil || at[0].Next != 4 {
+		t.Fatalf("OpenPosition = %+v, %v, want where the half that failed begins", at, err)
+	}
+	rest := repository.Batch{Ranges: []repository.Range{{Partition: b.Ranges[1].Partition, From: 4, To: 8}}, Messages: b.Messages[12:]}
+	if stored, err = f.store.Store(t.Context(), rest); err != nil || len(stored.Ranges) != 1 {
+		t.Errorf("Store of the rest = %+v, %v, want it stored", stored, err)
+	}
+	wantCounts(t, db, 14, 2)
+}
+
+// TestRefusedBatchAsksAboutEachValueOnce: not again for each half.
+func TestRefusedBatchAsksAboutEachValueOnce(t *testing.T) {
+	t.Parallel()
+	db, count := postgrestest.OpenCounted(t)
+	f := newFeed(t, New(db, WithPayload(PayloadInline, DefaultPayloadLimit)))
+	refuse(t, db)
+	const n = 128
+	b := twoPartitions(t, f, n/2, 3)
+	trips := count.Of(func() {
+		stored, err := f.store.Store(t.Context(), b)
+		if err != nil || len(stored.Quarantined) != 1 {
+			t.Fatalf("Store = %+v, %v, want one record in quarantine", stored, err)
+		}
+	})
+	if trips > n+50 {
+		t.Errorf("statements = %d for %d values, want at most %d", trips, n, n+50)
+	}
+	t.Logf("statements: %d", trips)
+	wantCounts(t, db, n-1, 1)
+}

@@ -1,0 +1,56 @@
+package ingest
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// TestABatchThatWasStoredInPartGoesOn: a try that stored the first messages and then
+// failed does not end the generation.
+func TestABatchThatWasStoredInPartGoesOn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		tp := part("a.dlq.v1", 0)
+		w.cluster.topic(tp.Topic, "A", 1)
+		tries := 0
+		w.store.set(func() {
+			w.store.fail = func() error {
+				if tries++; tries == 1 {
+					return errDown
+				}
+				return nil
+			}
+			w.store.before = func(b repository.Batch) {
+				if tries > 0 {
+					return
+				}
+				b.Ranges, b.Messages = slices.Clone(b.Ranges), b.Messages[:4]
+				b.Ranges[0].To = 4
+				if _, err := w.store.Store.Store(t.Context(), b); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		w.cluster.produce(tp, numbered(10)...)
+		ended, stop := w.start(tp)
+		pass(time.Minute)
+		select {
+		case err := <-ended:
+			t.Fatalf("the generation ended: %v", err)
+		default:
+		}
+		w.wantOffsets(tp.Topic, 1, 0, 0, 10)
+		w.wantPosition(tp, 10)
+		if got := testutil.ToFloat64(w.i.metrics.stored.WithLabelValues(tp.Topic)); got != 10 {
+			t.Errorf("dlq_ingest_records_stored_total = %v, want 10", got)
+		}
+		_ = stop()
+	})
+}
