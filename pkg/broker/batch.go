@@ -410,7 +410,11 @@ func (r *batchReader) headers(rec *Record, p *part, n int64) {
 			}
 			rec.Headers = slices.Grow(rec.Headers, more)
 		}
-		h.Key = r.names.own(name)
+		var err error
+		if h.Key, err = r.names.text(name, r.src.room); err != nil {
+			p.fail(err)
+			return
+		}
 		rec.Headers = append(rec.Headers, h)
 	}
 	if limit == "" || p.err != nil {
@@ -470,34 +474,21 @@ const (
 
 func newShared() *shared { return &shared{names: map[string]string{}} }
 
-// text returns the string of a name. A copy takes its memory from room.
+// text returns the string of a name. One that is shared is a copy, whose memory comes from
+// room; any other refers to b, which must not be changed any more.
 func (s *shared) text(b []byte, room *Room) (string, error) {
 	if name, ok := s.names[string(b)]; ok {
 		return name, nil
+	}
+	if len(b) > maxName || len(s.names) >= maxNames {
+		return unsafe.String(unsafe.SliceData(b), len(b)), nil
 	}
 	if err := room.take(len(b)); err != nil {
 		return "", err
 	}
 	name := string(b)
-	s.add(name)
+	s.names[name] = name
 	return name, nil
-}
-
-// own is text for a name that has memory of its own, which was taken from the room and
-// is not changed any more.
-func (s *shared) own(b []byte) string {
-	if name, ok := s.names[string(b)]; ok {
-		return name
-	}
-	name := unsafe.String(unsafe.SliceData(b), len(b))
-	s.add(name)
-	return name
-}
-
-func (s *shared) add(name string) {
-	if len(name) <= maxName && len(s.names) < maxNames {
-		s.names[name] = name
-	}
 }
 
 // room returns n headers to fill, nil for none.

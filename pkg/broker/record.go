@@ -2,6 +2,7 @@ package broker
 
 import (
 	"bytes"
+	"strings"
 	"time"
 )
 
@@ -44,7 +45,7 @@ func (r Record) Clone() Record {
 	r.Value = bytes.Clone(r.Value)
 	headers := make([]Header, len(r.Headers))
 	for i, h := range r.Headers {
-		headers[i] = Header{h.Key, bytes.Clone(h.Value)}
+		headers[i] = Header{strings.Clone(h.Key), bytes.Clone(h.Value)}
 	}
 	r.Headers = headers
 	return r
