@@ -481,7 +481,7 @@ func (s *shared) text(b []byte, room *Room) (string, error) {
 		return name, nil
 	}
 	if len(b) > maxName || len(s.names) >= maxNames {
-		return unsafe.String(unsafe.SliceData(b), len(b)), nil
+		return unsafe.String(unsafe.SliceData(b), len(b)), nil //nolint:gosec // the bytes are not changed any more
 	}
 	if err := room.take(len(b)); err != nil {
 		return "", err

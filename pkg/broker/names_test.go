@@ -10,7 +10,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/broker/brokertest"
 )
 
-// heapBytes is what is in memory after a collection.
+// heapBytes returns the bytes in memory after a collection.
 func heapBytes() int64 {
 	var m runtime.MemStats
 	runtime.GC()

@@ -24,7 +24,7 @@ const (
 	// that is not enough: one at a time.
 	readBytes = 8 << 20
 	largeRead = 144 << 20
-	// decoderBytes is what a call takes beside that to decompress.
+	// decoderBytes is the memory of the decoder, which a call takes as well.
 	decoderBytes = 20 << 20
 	// ReadLimit is the largest key and value, together, that ReadAt returns.
 	ReadLimit = 128 << 20

@@ -179,12 +179,12 @@ func (i *Ingester) stopped(ctx context.Context, b repository.Batch, stored repos
 	return ended, left, nil
 }
 
-// tries is what is known of tries to store a batch. Those that were abandoned may still
-// be at work.
+// tries collects the results of tries to store a batch. Abandoned ones may
+// still be at work.
 type tries struct {
 	mu     sync.Mutex
 	begun  int
-	before repository.Stored // by those that failed
+	before repository.Stored // by tries that failed
 }
 
 func (t *tries) begin() {

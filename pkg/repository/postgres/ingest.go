@@ -282,7 +282,8 @@ func (s *Store) storeOrBisect(ctx context.Context, batch repository.Batch, known
 	return stored, err
 }
 
-// prepared is what is known of a batch's messages before they are stored, in their order.
+// prepared holds what is computed of a batch's messages before they are stored, in their
+// order.
 type prepared struct {
 	hashes []int64  // see entity.RecordHash
 	notes  []string // see note
@@ -299,7 +300,7 @@ func (s *Store) prepare(batch repository.Batch) *prepared {
 	return p
 }
 
-// halves splits what is known after n messages.
+// halves splits p after n messages.
 func (p *prepared) halves(n int) (first, second *prepared) {
 	return &prepared{p.hashes[:n], p.notes[:n], p.asked}, &prepared{p.hashes[n:], p.notes[n:], p.asked}
 }
