@@ -293,6 +293,24 @@ func (e MessageHeadersOmitted) Valid() bool {
 	}
 }
 
+// Defines values for MessageKeyOmitted.
+const (
+	MessageKeyOmittedLessThannil MessageKeyOmitted = "<nil>"
+	MessageKeyOmittedTooLarge    MessageKeyOmitted = "too_large"
+)
+
+// Valid indicates whether the value is a known member of the MessageKeyOmitted enum.
+func (e MessageKeyOmitted) Valid() bool {
+	switch e {
+	case MessageKeyOmittedLessThannil:
+		return true
+	case MessageKeyOmittedTooLarge:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for MessageOriginConfidence.
 const (
 	MessageOriginConfidenceHeader      MessageOriginConfidence = "header"
@@ -374,6 +392,24 @@ func (e MessageDetailHeadersOmitted) Valid() bool {
 	case MessageDetailHeadersOmittedLessThannil:
 		return true
 	case MessageDetailHeadersOmittedTooLarge:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for MessageDetailKeyOmitted.
+const (
+	MessageDetailKeyOmittedLessThannil MessageDetailKeyOmitted = "<nil>"
+	MessageDetailKeyOmittedTooLarge    MessageDetailKeyOmitted = "too_large"
+)
+
+// Valid indicates whether the value is a known member of the MessageDetailKeyOmitted enum.
+func (e MessageDetailKeyOmitted) Valid() bool {
+	switch e {
+	case MessageDetailKeyOmittedLessThannil:
+		return true
+	case MessageDetailKeyOmittedTooLarge:
 		return true
 	default:
 		return false
@@ -497,6 +533,24 @@ func (e PatchOperationOp) Valid() bool {
 	case PatchOperationOpReplace:
 		return true
 	case PatchOperationOpTest:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for QuarantinedKeyOmitted.
+const (
+	QuarantinedKeyOmittedLessThannil QuarantinedKeyOmitted = "<nil>"
+	QuarantinedKeyOmittedTooLarge    QuarantinedKeyOmitted = "too_large"
+)
+
+// Valid indicates whether the value is a known member of the QuarantinedKeyOmitted enum.
+func (e QuarantinedKeyOmitted) Valid() bool {
+	switch e {
+	case QuarantinedKeyOmittedLessThannil:
+		return true
+	case QuarantinedKeyOmittedTooLarge:
 		return true
 	default:
 		return false
@@ -1513,6 +1567,12 @@ type Message struct {
 	// Key Bytes, as text where they are UTF-8.
 	Key *Bytes `json:"key"`
 
+	// KeyOmitted The key is too long to be shown, or the list's page is full; key is null then.
+	KeyOmitted *MessageKeyOmitted `json:"key_omitted"`
+
+	// KeySize The key's length in bytes; null for a null key.
+	KeySize *int64 `json:"key_size"`
+
 	// LastOffset The last offset that this message stands for, dlq_offset being the first; set with payload_omitted unreadable.
 	LastOffset            *int64     `json:"last_offset"`
 	LastPublishError      *string    `json:"last_publish_error"`
@@ -1568,6 +1628,9 @@ type Message struct {
 // MessageHeadersOmitted There are more headers than these.
 type MessageHeadersOmitted string
 
+// MessageKeyOmitted The key is too long to be shown, or the list's page is full; key is null then.
+type MessageKeyOmitted string
+
 // MessageOriginConfidence defines model for Message.OriginConfidence.
 type MessageOriginConfidence string
 
@@ -1614,6 +1677,12 @@ type MessageDetail struct {
 
 	// Key Bytes, as text where they are UTF-8.
 	Key *Bytes `json:"key"`
+
+	// KeyOmitted The key is too long to be shown, or the list's page is full; key is null then.
+	KeyOmitted *MessageDetailKeyOmitted `json:"key_omitted"`
+
+	// KeySize The key's length in bytes; null for a null key.
+	KeySize *int64 `json:"key_size"`
 
 	// LastOffset The last offset that this message stands for, dlq_offset being the first; set with payload_omitted unreadable.
 	LastOffset            *int64     `json:"last_offset"`
@@ -1669,6 +1738,9 @@ type MessageDetail struct {
 
 // MessageDetailHeadersOmitted There are more headers than these.
 type MessageDetailHeadersOmitted string
+
+// MessageDetailKeyOmitted The key is too long to be shown, or the list's page is full; key is null then.
+type MessageDetailKeyOmitted string
 
 // MessageDetailOriginConfidence defines model for MessageDetail.OriginConfidence.
 type MessageDetailOriginConfidence string
@@ -1747,7 +1819,13 @@ type Quarantined struct {
 	Id openapi_types.UUID `json:"id"`
 
 	// Key Bytes, as text where they are UTF-8.
-	Key     *Bytes    `json:"key"`
+	Key *Bytes `json:"key"`
+
+	// KeyOmitted The key is too long to be shown, or the list's page is full; key is null then.
+	KeyOmitted *QuarantinedKeyOmitted `json:"key_omitted"`
+
+	// KeySize The key's length in bytes; null for a null key.
+	KeySize *int64    `json:"key_size"`
 	LastTry time.Time `json:"last_try"`
 	Masked  []string  `json:"masked"`
 
@@ -1763,6 +1841,9 @@ type Quarantined struct {
 	Sqlstate string `json:"sqlstate"`
 	Tries    int    `json:"tries"`
 }
+
+// QuarantinedKeyOmitted The key is too long to be shown, or the list's page is full; key is null then.
+type QuarantinedKeyOmitted string
 
 // Readiness defines model for Readiness.
 type Readiness struct {

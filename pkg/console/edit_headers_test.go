@@ -124,6 +124,19 @@ func TestPayloadThatIsTooLargeIsSaidBeforeItIsSent(t *testing.T) {
 	}
 }
 
+// A key that is too long to be shown is not null, and is sent as it is.
+func TestEdit_LongKeyIsSentUnchanged(t *testing.T) {
+	t.Parallel()
+	const long = `"key":null,"key_omitted":"too_large","key_size":41943040`
+	s := site(t, withMessage(t, long))
+	mustHave(t, get(t, s, messagePath).Body.String(), "too long to be shown", "40.0 MiB")
+	mustHave(t, get(t, s, messagePath+"/edit").Body.String(), "key is too long to be edited here")
+	m := read(t, aMessage(long))
+	if edit, _ := draftOf(m, nil).order(draftOf(m, nil)); len(edit) != 0 {
+		t.Errorf("edit = %v, want nothing changed", edit)
+	}
+}
+
 // A form that had only the first headers of a message would send those in place of
 // all.
 func TestEdit_FirstHeadersAreNotSentInPlaceOfAll(t *testing.T) {

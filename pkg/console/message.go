@@ -54,6 +54,8 @@ type message struct {
 	Masked         []string  `json:"masked"`
 	Hops           []hop     `json:"hops"`
 	Key            *blob     `json:"key"`
+	KeyOmitted     string    `json:"key_omitted"`
+	KeySize        *int64    `json:"key_size"`
 	Headers        []header  `json:"headers"`
 	Derived        map[string]derived
 	Payload        json.RawMessage `json:"payload"`

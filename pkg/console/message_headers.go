@@ -49,8 +49,9 @@ type shownHeader struct {
 
 // shownBytes are bytes to read: as text where they are some, else by their values.
 type shownBytes struct {
-	Null bool
-	Hex  bool
+	Null    bool
+	LeftOut bool // too long to be shown
+	Hex     bool
 	// Number is what four or eight bytes mean to those who write numbers so; "" where
 	// they do not.
 	Number string
@@ -131,7 +132,13 @@ func numberIn(raw []byte) string {
 }
 
 // KeyShown is the record's key, to read.
-func (m *message) KeyShown() shownBytes { return showBlob(m.Key) }
+func (m *message) KeyShown() shownBytes {
+	s := showBlob(m.Key)
+	if m.KeyOmitted != "" && m.KeySize != nil {
+		s = shownBytes{Size: *m.KeySize, LeftOut: true}
+	}
+	return s
+}
 
 // trace is the trace that a record was part of.
 type trace struct{ ID, URL string }

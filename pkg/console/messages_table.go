@@ -26,6 +26,8 @@ type messageRow struct {
 	Dialect       string    `json:"dialect"`
 	Outcome       string    `json:"outcome"`
 	Key           *rawBytes `json:"key"`
+	KeyOmitted    string    `json:"key_omitted"`
+	KeySize       *int64    `json:"key_size"`
 	Size          *int64    `json:"payload_size"`
 }
 

@@ -24,7 +24,7 @@ var shareGroup = dialect{
 // group that does not copy records writes null key and null value. That is no
 // tombstone, and replayed as one it would delete. A copied tombstone has its key.
 func IsPointer(rec entity.Record) bool {
-	return rec.Key == nil && rec.Value == nil && rec.State == entity.ValueStored &&
+	return rec.Key == nil && rec.KeyOmitted == 0 && rec.Value == nil && rec.State == entity.ValueStored &&
 		headers(rec.Headers).has(shareGroup.topic)
 }
 

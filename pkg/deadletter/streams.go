@@ -21,7 +21,7 @@ var streams = dialect{
 // application's own may give such a dead letter a key or a value; that can be sent, once
 // an operator says where.
 func HasNoSource(rec entity.Record) bool {
-	return rec.Key == nil && rec.Value == nil && rec.State == entity.ValueStored && saysNoSource(rec.Headers)
+	return rec.Key == nil && rec.KeyOmitted == 0 && rec.Value == nil && rec.State == entity.ValueStored && saysNoSource(rec.Headers)
 }
 
 // saysNoSource reports whether the latest failure in Kafka Streams names no topic and

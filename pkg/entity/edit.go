@@ -35,7 +35,7 @@ func (e *Edit) Apply(r Record) Record {
 		r.Value, r.Size, r.State, r.SHA256, r.Limit = e.Value, int64(len(e.Value)), ValueStored, nil, ""
 	}
 	if e.SetKey {
-		r.Key = e.Key
+		r.Key, r.KeyOmitted = e.Key, 0
 	}
 	if e.SetHeaders {
 		r.Headers, r.HeadersOmitted = e.Headers, false

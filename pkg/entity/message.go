@@ -91,6 +91,9 @@ type Record struct {
 	// the log that this message stands for; set for ValueUnreadable only.
 	Unreadable string
 	LastOffset int64
+	// KeyOmitted is the length in bytes of a key that the reader left out because it is
+	// long; Key is nil then. 0: Key is the record's key.
+	KeyOmitted int64
 	// HeadersOmitted: there are more headers than the reader asked for. Headers holds
 	// the first ones, or is nil where the reader wants all or none.
 	HeadersOmitted bool

@@ -98,10 +98,11 @@ func answers(claim entity.Claim, order entity.RetryOrder) bool {
 // roomForRetry waits for the memory of a large message, which redrives may have. A
 // small one does not wait for them: there are never many single retries at once.
 func (s *Service) roomForRetry(ctx context.Context, m entity.Message) (*room, error) {
-	if m.Record.Size < largeRetry {
+	size := m.Record.Size + int64(len(m.Record.Key)) + m.Record.KeyOmitted
+	if size < largeRetry {
 		return &room{}, nil
 	}
-	r, err := s.roomFor(ctx, copies*m.Record.Size)
+	r, err := s.roomFor(ctx, copies*size)
 	if err != nil {
 		return nil, &unavailableError{err}
 	}

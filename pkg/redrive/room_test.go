@@ -128,6 +128,22 @@ func TestRoom(t *testing.T) {
 		})
 	})
 
+	t.Run("ASingleRetryWaitsForItsKeyToo", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			for name, r := range map[string]entity.Record{
+				"loaded": {Size: largeRetry - 1, Key: []byte("k")}, "left out": {KeyOmitted: largeRetry},
+			} {
+				room, err := b.roomForRetry(t.Context(), entity.Message{Record: r})
+				if err != nil || room.held != copies*largeRetry {
+					t.Errorf("a key that is %s: %v, %d bytes held, want %d", name, err, room.held, copies*largeRetry)
+				}
+				room.release()
+			}
+		})
+	})
+
 	t.Run("AMessageThatIsLargerThanAllTravelsAlone", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {

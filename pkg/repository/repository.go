@@ -89,13 +89,14 @@ type Change struct {
 type Reader interface {
 	// List returns one page of the messages whose original topic or dead-letter
 	// topic is named topic, newest first (created_at, then id, descending), and
-	// how many there are in all. An unknown topic is an empty list. Values and
+	// how many there are in all. An unknown topic is an empty list. Keys, values and
 	// headers longer than ListValueLimit are not loaded, nor are those of messages
 	// behind the first ListPageLimit bytes of the page.
 	List(ctx context.Context, topic string, page Page) (List, error)
 
 	// Get returns one message. A value longer than maxValue bytes is not loaded;
-	// maxValue < 0 loads it whatever its size. Of more headers than HeaderLimit and
+	// maxValue < 0 loads it whatever its size. A key longer than KeyLimit is not
+	// loaded. Of more headers than HeaderLimit and
 	// HeaderBytesLimit allow the first are loaded.
 	Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
 
@@ -135,8 +136,8 @@ func (e *TooLargeError) Error() string {
 // Is makes the error's kind entity.ErrInvalid.
 func (e *TooLargeError) Is(target error) bool { return target == entity.ErrInvalid }
 
-// What List loads: bytes of a value, bytes of the headers of a message, bytes of all
-// values and headers of a page, and headers of a page.
+// What List loads: bytes of a key, of a value, or of the headers of a message, bytes
+// of all keys, values and headers of a page, and headers of a page.
 const (
 	ListValueLimit  = 64 << 10
 	ListPageLimit   = 16 << 20
@@ -150,6 +151,10 @@ const (
 	HeaderLimit      = 10_000
 	HeaderBytesLimit = 1 << 20
 )
+
+// KeyLimit is the longest key, in bytes, that is loaded of one message where it is read
+// to be shown.
+const KeyLimit = HeaderBytesLimit
 
 // Page asks for a part of a list. Number counts from 1; both must be positive.
 type Page struct{ Number, Size int }

@@ -16,7 +16,7 @@ const csvHead = "id,original_topic,error_message,retry_count,max_retries,payload
 	"dlq_topic,dlq_partition,dlq_offset,dlq_timestamp,dlq_timestamp_ms,original_partition,original_offset,original_timestamp," +
 	"consumer_group,error_class,stack_trace,consumer_attempts,dialect,origin_confidence,undeclared,undeclared_reason,group_id,parent_id,return_confirmed,root_id," +
 	"outcome,outcome_group,outcome_offset,next_attempt_at,finished_at,last_publish_error,last_publish_error_class," +
-	"key,headers,headers_omitted,payload_omitted,payload_size,payload_url,limit_exceeded,unreadable_reason,last_offset,masked\n"
+	"key,key_omitted,key_size,headers,headers_omitted,payload_omitted,payload_size,payload_url,limit_exceeded,unreadable_reason,last_offset,masked\n"
 
 // appendCSV writes a message as one line. What is null is empty. Bytes that are
 // not UTF-8 stand in base64 behind "base64:"; headers are JSON.
@@ -42,6 +42,8 @@ func (c *shown) appendCSV(dst []byte) []byte {
 	dst = cell(dst, c.undeclared)
 	dst = c.cellsOfLife(dst)
 	dst = cell(dst, csvBytes(c.Record.Key))
+	dst = cell(dst, keyOmitted(c.Record))
+	dst = cellInt(dst, keySize(c.Record))
 	dst = cell(dst, c.csvHeaders())
 	dst = cell(dst, headersOmitted(c.Record))
 	dst = cell(dst, c.omitted)

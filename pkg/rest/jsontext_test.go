@@ -57,6 +57,8 @@ type (
 		LastPublishError      *string            `json:"last_publish_error"`
 		LastPublishErrorClass *entity.ErrorClass `json:"last_publish_error_class"`
 		Key                   *blob              `json:"key"`
+		KeyOmitted            *string            `json:"key_omitted"`
+		KeySize               *int64             `json:"key_size"`
 		Headers               []headerJSON       `json:"headers"`
 		HeadersOmitted        *string            `json:"headers_omitted"`
 		PayloadOmitted        *string            `json:"payload_omitted"`
@@ -80,7 +82,7 @@ func referenceMessage(s *Server, m *entity.Message, v view) []byte {
 		GroupID: orNull(m.Group), ParentID: orNull(m.Parent), RootID: rootOf(m), Outcome: orNull(m.Outcome),
 		NextAttemptAt: stamp(m.NextAttemptAt), FinishedAt: stamp(m.FinishedAt()),
 		LastPublishError: orNull(m.LastPublishError), LastPublishErrorClass: orNull(m.LastPublishErrorClass),
-		Key: showBytes(m.Record.Key), HeadersOmitted: orNull(headersOmitted(m.Record)),
+		Key: showBytes(m.Record.Key), KeyOmitted: orNull(keyOmitted(m.Record)), KeySize: keySize(m.Record), HeadersOmitted: orNull(headersOmitted(m.Record)),
 		PayloadOmitted: orNull(c.omitted), PayloadSize: c.size, PayloadURL: orNull(c.url),
 		LimitExceeded: orNull(c.Record.Limit), UnreadableReason: orNull(c.Record.Unreadable), LastOffset: c.lastOffset(), Masked: listOf(c.masked),
 	}
@@ -139,6 +141,7 @@ func TestAppendMessage_IsWhatEncodingJSONWrites(t *testing.T) {
 	for name, m := range map[string]entity.Message{
 		"Full":           fullMessage(),
 		"Bare":           {ID: idA},
+		"KeyOmitted":     fullMessage(func(m *entity.Message) { m.Record.KeyOmitted, m.Record.Key = 9, nil }),
 		"HeadersOmitted": fullMessage(func(m *entity.Message) { m.Record.HeadersOmitted, m.Record.Headers = true, nil }),
 		"FirstHeaders":   fullMessage(func(m *entity.Message) { m.Record.HeadersOmitted = true }),
 		"NotLoaded":      fullMessage(func(m *entity.Message) { m.Record.State = entity.ValueNotLoaded }),

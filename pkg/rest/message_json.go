@@ -237,6 +237,8 @@ func (c *shown) appendLife(dst []byte) []byte {
 func (c *shown) appendRecord(dst []byte) []byte {
 	dst = append(dst, `,"key":`...)
 	dst = appendBlob(dst, c.Record.Key)
+	dst = memberText(dst, "key_omitted", keyOmitted(c.Record))
+	dst = memberInt(dst, "key_size", keySize(c.Record))
 	dst = append(dst, `,"headers":`...)
 	dst = c.appendHeaders(dst)
 	dst = memberText(dst, "headers_omitted", headersOmitted(c.Record))
@@ -349,6 +351,27 @@ func (s *Server) showHeaders(headers []entity.Header, unmasked bool) []headerJSO
 		list = append(list, one)
 	}
 	return list
+}
+
+// keyOmitted says why a key is not shown.
+func keyOmitted(r entity.Record) string {
+	if r.KeyOmitted == 0 {
+		return ""
+	}
+	return tooLarge
+}
+
+// keySize is the length of the key in bytes, nil for a null key.
+func keySize(r entity.Record) *int64 {
+	size := r.KeyOmitted
+	switch {
+	case size > 0:
+	case r.Key == nil:
+		return nil
+	default:
+		size = int64(len(r.Key))
+	}
+	return &size
 }
 
 // headersOmitted says why there are headers that are not shown.

@@ -24,7 +24,7 @@ const messageA = `{"id":"550e8400-e29b-41d4-a716-446655440000","original_topic":
 	`"dialect":null,"origin_confidence":"header","undeclared":false,"undeclared_reason":null,"group_id":null,"parent_id":null,"return_confirmed":null,` +
 	`"root_id":"550e8400-e29b-41d4-a716-446655440000","outcome":null,"outcome_group":null,"outcome_offset":null,"next_attempt_at":null,"finished_at":null,` +
 	`"last_publish_error":null,"last_publish_error_class":null,"key":{"encoding":"utf8","data":"order-123"},` +
-	`"headers":[],"headers_omitted":null,"payload_omitted":null,"payload_size":19,"payload_url":null,"limit_exceeded":null,"unreadable_reason":null,"last_offset":null,"masked":[]}`
+	`"key_omitted":null,"key_size":9,"headers":[],"headers_omitted":null,"payload_omitted":null,"payload_size":19,"payload_url":null,"limit_exceeded":null,"unreadable_reason":null,"last_offset":null,"masked":[]}`
 
 // nothingDerived stands behind a message that is shown alone, when nobody says
 // where its fields were learnt.
@@ -117,9 +117,23 @@ func TestGet_EveryField(t *testing.T) {
 			`"parent_id":"550e8400-e29b-41d4-a716-446655440001","return_confirmed":true,"root_id":"550e8400-e29b-41d4-a716-4466554400ff",`+
 			`"outcome":"returned","outcome_group":null,"outcome_offset":null,"next_attempt_at":"2026-02-20T10:30:00.000+00:00","finished_at":"2026-02-20T10:30:01.500+00:00",`+
 			`"last_publish_error":"too <large>","last_publish_error_class":"BAD_RECORD","key":{"encoding":"base64","data":"/wA="},`+
-			`"headers":[{"key":"a","value":null},{"key":"a","value":{"encoding":"utf8","data":""}},`+
+			`"key_omitted":null,"key_size":2,"headers":[{"key":"a","value":null},{"key":"a","value":{"encoding":"utf8","data":""}},`+
 			`{"key":"\ufffd","key_base64":"/w==","value":{"encoding":"base64","data":"/g=="}}],`+
 			`"headers_omitted":null,"payload_omitted":null,"payload_size":19,"payload_url":null,"limit_exceeded":null,"unreadable_reason":null,"last_offset":null,"masked":[]`+nothingDerived)
+}
+
+// A few records with very long keys, which anyone who can write to a dead-letter topic
+// can send, do not use up the memory of answers.
+func TestLongKeys(t *testing.T) {
+	t.Parallel()
+	long := func(m *entity.Message) { m.Record.Key = make([]byte, 20<<20) }
+	f := newFixture(message(idA, long), message(idB, long)).open()
+	for _, target := range []string{"/api/v1/messages", "/api/v1/dlq/orders.dlq.v1", "/api/v1/dlq/messages/" + idA.String()} {
+		w := f.do("GET", target, "")
+		if want := `"key":null,"key_omitted":"too_large","key_size":20971520,`; w.Code != 200 || !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%s: got %d %.200s, want 200 and %s in it", target, w.Code, w.Body, want)
+		}
+	}
 }
 
 // Headers that the store left out are not shown as none.
@@ -154,7 +168,7 @@ func TestGet_RowWithoutRecord(t *testing.T) {
 	body := newFixture(m).open().do("GET", "/api/v1/dlq/messages/"+idA.String(), "").Body.String()
 	for _, want := range []string{
 		`"dlq_topic":null,"dlq_partition":null,"dlq_offset":null,"dlq_timestamp":null,"dlq_timestamp_ms":null`,
-		`"key":null,"headers":[],"headers_omitted":null,"payload_omitted":null,"payload_size":null,"payload_url":null,"limit_exceeded":null,"unreadable_reason":null,"last_offset":null,"masked":[],`, `"payload":null`, `"bad \ufffd text"`,
+		`"key":null,"key_omitted":null,"key_size":null,"headers":[],"headers_omitted":null,"payload_omitted":null,"payload_size":null,"payload_url":null,"limit_exceeded":null,"unreadable_reason":null,"last_offset":null,"masked":[],`, `"payload":null`, `"bad \ufffd text"`,
 	} {
 		if !strings.Contains(body, want) {
 			t.Errorf("body %s\nhas no %s", body, want)

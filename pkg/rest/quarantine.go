@@ -29,6 +29,8 @@ type quarantinedJSON struct {
 	Tries          int             `json:"tries"`
 	RetryAt        *string         `json:"retry_at"`
 	Key            *blob           `json:"key"`
+	KeyOmitted     *string         `json:"key_omitted"`
+	KeySize        *int64          `json:"key_size"`
 	Headers        json.RawMessage `json:"headers"`
 	Payload        json.RawMessage `json:"payload"`
 	PayloadOmitted *string         `json:"payload_omitted"`
@@ -45,7 +47,7 @@ func (s *Server) showQuarantined(q *entity.Quarantined) quarantinedJSON {
 		ID: q.ID, DLQTopic: q.Source.Topic, DLQPartition: q.Source.Partition, DLQOffset: q.Source.Offset,
 		DLQTimestamp: stamp(q.Source.Timestamp), DLQTimestampMs: orNull(q.Source.RawTime),
 		SQLState: q.SQLState, FirstTry: stamp(q.FirstTry), LastTry: stamp(q.LastTry), Tries: q.Tries, RetryAt: stamp(q.RetryAt),
-		Key: showBytes(q.Record.Key), Headers: c.appendHeaders(nil),
+		Key: showBytes(q.Record.Key), KeyOmitted: orNull(keyOmitted(q.Record)), KeySize: keySize(q.Record), Headers: c.appendHeaders(nil),
 		Payload: c.payload, PayloadOmitted: orNull(c.omitted), PayloadSize: c.size, Masked: listOf(c.masked),
 	}
 	if s.masks.Empty() {

@@ -35,7 +35,7 @@ func TestQuarantineIsListedWithItsReason(t *testing.T) {
 	want := `{"records":[{"id":"` + idA.String() + `","dlq_topic":"orders.dlq.v1","dlq_partition":2,"dlq_offset":41,` +
 		`"dlq_timestamp":"2026-02-20T10:29:59.000+00:00","dlq_timestamp_ms":null,"sqlstate":"23514","error":"4111 violates check constraint",` +
 		`"first_try":"2026-02-20T10:30:00.000+00:00","last_try":"2026-02-20T10:30:00.000+00:00","tries":1,"retry_at":"2026-02-20T11:30:00.000+00:00",` +
-		`"key":{"encoding":"utf8","data":"k"},"headers":[{"key":"token","value":{"encoding":"utf8","data":"secret"}},{"key":"h","value":null}],` +
+		`"key":{"encoding":"utf8","data":"k"},"key_omitted":null,"key_size":1,"headers":[{"key":"token","value":{"encoding":"utf8","data":"secret"}},{"key":"h","value":null}],` +
 		`"payload":{"card":{"number":"4111"},"order":7},"payload_omitted":null,"payload_size":36,"masked":[]}],"next_cursor":null}`
 	wantAnswer(t, f.do("GET", "/api/v1/quarantine?topic=orders.dlq.v1", ""), 200, want)
 	seen := map[string]bool{}

@@ -63,7 +63,7 @@ func (s *Store) Uncatalogued(ctx context.Context, version int64, limit int, maxB
 		}
 		left := maxBytes
 		for _, r := range rows {
-			m := r.shown(maxValue)
+			m := r.withFirstHeaders(maxValue)
 			left -= size(&m.Record) + int64(len(m.ErrorMessage))
 			if len(messages) >= limit || left < 0 && len(messages) > 0 {
 				return nil

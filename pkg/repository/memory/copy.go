@@ -68,8 +68,15 @@ func (r *row) loaded(maxValue int64) entity.Message {
 	return clone(m)
 }
 
-// shown returns the message as loaded does, with the first of many headers.
+// shown returns the message as withFirstHeaders does, without a long key.
 func (r *row) shown(maxValue int64) entity.Message {
+	m := r.withFirstHeaders(maxValue)
+	leaveOutKey(&m.Record, repository.KeyLimit)
+	return m
+}
+
+// withFirstHeaders returns the message as loaded does, with the first of many headers.
+func (r *row) withFirstHeaders(maxValue int64) entity.Message {
 	m := r.loaded(maxValue)
 	n, bytes := 0, 0
 	for ; n < len(m.Record.Headers) && n < repository.HeaderLimit; n++ {
@@ -81,6 +88,13 @@ func (r *row) shown(maxValue int64) entity.Message {
 	m.Record.HeadersOmitted = n < len(m.Record.Headers)
 	m.Record.Headers = m.Record.Headers[:n:n]
 	return m
+}
+
+// leaveOutKey leaves a key out that is longer than limit.
+func leaveOutKey(r *entity.Record, limit int64) {
+	if n := int64(len(r.Key)); n > limit {
+		r.Key, r.KeyOmitted = nil, n
+	}
 }
 
 // pageRoom is what a page may load yet.
@@ -100,15 +114,18 @@ func (r *row) listed(room *pageRoom, noValue bool) entity.Message {
 	if noValue && len(m.Record.Value) > 0 {
 		m.Record.State, m.Record.Value = entity.ValueNotLoaded, nil
 	}
-	value, headers := int64(len(m.Record.Value)), headerBytes(m.Record.Headers)
-	room.bytes -= int64(len(m.Record.Key) + len(m.ErrorMessage))
-	for _, size := range []int64{value, headers} {
+	key, value, headers := int64(len(m.Record.Key)), int64(len(m.Record.Value)), headerBytes(m.Record.Headers)
+	room.bytes -= int64(len(m.ErrorMessage))
+	for _, size := range []int64{key, value, headers} {
 		if size <= limit { // what is too large by itself takes no room
 			room.bytes -= size
 		}
 	}
 	if value > limit || value > 0 && room.bytes < 0 {
 		m.Record.State, m.Record.Value = entity.ValueNotLoaded, nil
+	}
+	if key > limit || room.bytes < 0 {
+		leaveOutKey(&m.Record, 0)
 	}
 	if n := len(m.Record.Headers); n > 0 {
 		if headers <= limit {

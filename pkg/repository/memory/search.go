@@ -81,7 +81,7 @@ func (s *Store) Export(ctx context.Context, q repository.ExportQuery, yield func
 			if len(found) >= q.Limit {
 				return nil
 			}
-			found = append(found, s.observed(r, r.shown(q.MaxValue)))
+			found = append(found, s.observed(r, r.withFirstHeaders(q.MaxValue)))
 		}
 		return nil
 	})

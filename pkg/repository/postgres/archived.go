@@ -10,17 +10,17 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// oneQuery reads one message with its bytes.
-func oneQuery(from source) string {
+// oneQuery reads one message with its bytes and a key of at most keyLimit bytes.
+func oneQuery(from source, keyLimit int) string {
 	return `
-	SELECT ` + stateColumns + `, ` + firstByteColumns("$2::bigint") + `, ` + consumptionColumns + `
+	SELECT ` + stateColumns + `, ` + firstByteColumns("$2::bigint", keyLimit) + `, ` + consumptionColumns + `
 	FROM ` + from.view + ` m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id` + consumptionOf + `
 	WHERE ` + from.has("$1")
 }
 
 var (
 	fromArchive      = sourceOf(true)
-	getArchivedQuery = oneQuery(fromArchive)
+	getArchivedQuery = oneQuery(fromArchive, repository.KeyLimit)
 )
 
 // GetArchived implements repository.Archive.

@@ -142,7 +142,7 @@ const uncataloguedSize = `
 			+ coalesce(octet_length(m.headers), 0) + coalesce(octet_length(m.key), 0) + octet_length(m.error_message)`
 
 func uncataloguedOf(table, where string) string {
-	return `SELECT k.ord, ` + stateColumns + `, ` + firstByteColumns("$4::bigint") + `
+	return `SELECT k.ord, ` + stateColumns + `, ` + firstByteColumns("$4::bigint", anyKey) + `
 		FROM chosen k JOIN ` + table + ` m ON m.id = k.id LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id
 		WHERE ` + where
 }

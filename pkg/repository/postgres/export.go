@@ -80,10 +80,9 @@ func exportQuery(from source, q repository.ExportQuery, n names, how string) (st
 			" ORDER BY m.created_at DESC, m.id DESC)"}
 	}
 	limit := a.arg(exportBytes) + "::bigint"
-	key := "CASE WHEN octet_length(m.key) <= " + limit + " THEN m.key END AS key"
 	errorMessage := "CASE WHEN octet_length(m.error_message) <= " + limit + " THEN m.error_message END AS error_message"
 	return `
-	SELECT ` + stateColumnsWith(errorMessage) + `, ` + byteColumnsWith(key, limit, headersUpTo(limit)) + `, ` + consumptionColumns + `,
+	SELECT ` + stateColumnsWith(errorMessage) + `, ` + byteColumnsWith(keyUpTo(limit), limit, headersUpTo(limit)) + `, ` + consumptionColumns + `,
 		coalesce(octet_length(m.key), 0) > ` + limit + ` OR octet_length(m.error_message) > ` + limit + ` AS cut
 	FROM (` + join(walks, "\n\tUNION ALL\n\t") + `) m
 	LEFT JOIN LATERAL (SELECT name FROM dlq.topics WHERE id = m.dlq_topic_id OFFSET 0) t ON true` + consumptionOf + `
@@ -114,7 +113,7 @@ func newExporter(ctx context.Context, tx *sqlx.Tx, from source, maxValue int64) 
 	if err != nil {
 		return nil, err
 	}
-	whole, err := tx.PreparexContext(ctx, oneQuery(from))
+	whole, err := tx.PreparexContext(ctx, oneQuery(from, anyKey))
 	return &exporter{next: next, whole: whole, maxValue: maxValue}, err
 }
 

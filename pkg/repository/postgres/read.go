@@ -35,7 +35,7 @@ func pageOfTopic(offset, size string) string {
 
 // listQueryOf lists a page. The total comes from the counters, in the page's own
 // snapshot; its row is there even when the page is empty. room is what may be
-// loaded of a message's value and headers: nothing once the page has had its bytes.
+// loaded of a message's key, value and headers: nothing once the page has had its bytes.
 // Sizes are known without reading what lies out of line.
 func listQueryOf(offset, size, limit, page string) string {
 	return `
@@ -117,7 +117,7 @@ func (p *shownPage) message(ctx context.Context, r *row) (entity.Message, error)
 }
 
 var getQuery = `
-	SELECT ` + stateColumns + `, ` + firstByteColumns("$2::bigint") + `, ` + consumptionColumns + `
+	SELECT ` + stateColumns + `, ` + firstByteColumns("$2::bigint", repository.KeyLimit) + `, ` + consumptionColumns + `
 	FROM dlq.messages m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id` + consumptionOf + `
 	WHERE m.id = $1`
 

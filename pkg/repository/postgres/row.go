@@ -68,6 +68,7 @@ type row struct {
 
 	// The bytes; queries that do not read them leave these nil.
 	Key           []byte        `db:"key"`
+	KeySize       sql.NullInt64 `db:"key_size"`
 	Headers       []byte        `db:"headers"`
 	Value         []byte        `db:"value"`
 	ValueSize     sql.NullInt64 `db:"value_size"`
@@ -127,16 +128,24 @@ const consumptionOf = `
 		ORDER BY c.committed DESC, c.consumer_group LIMIT 1
 	) seen ON true`
 
-// byteColumns are the bytes; limit and headerLimit are SQL expressions, negative
-// for no limit. octet_length of an out-of-line value does not read it. No
+// byteColumns are the bytes; limit, that of the value, and headerLimit, that of the
+// headers and of the key, are SQL expressions, negative for no limit. octet_length of an out-of-line value does not read it. No
 // headers are one byte.
 func byteColumns(limit, headerLimit string) string {
-	return byteColumnsWith("m.key", limit, headersUpTo(headerLimit))
+	return byteColumnsWith(keyUpTo(headerLimit), limit, headersUpTo(headerLimit))
 }
 
-// firstByteColumns are the bytes with the headers that viewFirst reads.
-func firstByteColumns(limit string) string {
-	return byteColumnsWith("m.key", limit, "substring(m.headers FOR "+strconv.Itoa(packedLimit)+")")
+// firstByteColumns are the bytes with the headers that viewFirst reads. keyLimit is the
+// longest key, negative for any.
+func firstByteColumns(limit string, keyLimit int) string {
+	return byteColumnsWith(keyUpTo(number(keyLimit)), limit, "substring(m.headers FOR "+strconv.Itoa(packedLimit)+")")
+}
+
+// anyKey as a limit loads keys of any length.
+const anyKey = -1
+
+func keyUpTo(limit string) string {
+	return "CASE WHEN " + limit + " < 0 OR octet_length(m.key) <= " + limit + " THEN m.key END AS key"
 }
 
 func headersUpTo(limit string) string {
@@ -146,7 +155,7 @@ func headersUpTo(limit string) string {
 // byteColumnsWith are the same with other expressions for key and headers.
 func byteColumnsWith(key, limit, headers string) string {
 	return `
-	` + key + `, m.omitted_sha256, m.omitted_size, m.defect,
+	` + key + `, octet_length(m.key) AS key_size, m.omitted_sha256, m.omitted_size, m.defect,
 	octet_length(m.headers) > 1 AS has_headers,
 	` + headers + ` AS headers,
 	octet_length(m.value) AS value_size,
@@ -245,8 +254,8 @@ func (r *row) claim() entity.Claim {
 	return c
 }
 
-// messageWithBytes is the entity with key, all headers and as much of the value as
-// the query read. It shares the row's bytes.
+// messageWithBytes is the entity with all headers and as much of the key and the value
+// as the query read. It shares the row's bytes.
 func (r *row) messageWithBytes() (entity.Message, error) {
 	headers, err := viewHeaders(r.Headers)
 	if err != nil {
@@ -270,6 +279,9 @@ func (r *row) messageWith(headers []entity.Header) entity.Message {
 	m := r.message()
 	m.Record = entity.Record{Key: r.Key, Headers: headers, HeadersOmitted: r.Headers == nil && r.HasHeaders.Bool}
 	record := &m.Record
+	if r.Key == nil {
+		record.KeyOmitted = r.KeySize.Int64
+	}
 	switch {
 	case r.OmittedSHA256 != nil:
 		record.State, record.Size, record.SHA256, record.Value = entity.ValueOverLimit, r.OmittedSize.Int64, r.OmittedSHA256, r.Value

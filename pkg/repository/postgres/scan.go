@@ -143,6 +143,8 @@ func (r *scannedRow) place(column string) any {
 		return (*timeCell)(&r.ConsumedSeenAt)
 	case "key":
 		return bytesCell{r, &r.Key}
+	case "key_size":
+		return (*int64Cell)(&r.KeySize)
 	case "headers":
 		return bytesCell{r, &r.Headers}
 	case "value":

@@ -260,6 +260,7 @@ func listedSize(limit string) string {
 // listedSizeWithout is the same without the value.
 func listedSizeWithout(limit string) string {
 	return `
-			coalesce(octet_length(m.key), 0) + octet_length(m.error_message)
+			octet_length(m.error_message)
+			+ CASE WHEN octet_length(m.key) <= ` + limit + ` THEN octet_length(m.key) ELSE 0 END
 			+ CASE WHEN octet_length(m.headers) <= ` + limit + ` THEN octet_length(m.headers) ELSE 0 END`
 }

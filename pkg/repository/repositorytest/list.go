@@ -33,6 +33,8 @@ func listPromises() []promise {
 		{"TotalCountsAllOnEveryPage", listTotal},
 		{"LargeValueIsNotLoaded", listLargeValue},
 		{"LargeHeadersAreNotLoaded", listLargeHeaders},
+		{"LongKeyIsNotLoaded", listLongKey},
+		{"KeysOfAPageAreBounded", listManyKeys},
 		{"HeadersOfAPageAreBounded", listManyHeaders},
 		{"FirstHeadersOfMany", getManyHeaders},
 		{"ReadsTakeRoom", readsTakeRoom},
@@ -163,6 +165,63 @@ func listLargeValue(h *harness) {
 	for _, m := range got {
 		if string(m.Record.Key) != "key" || len(m.Record.Headers) != 1 {
 			h.Errorf("key %q and %d headers listed, want %q and 1", m.Record.Key, len(m.Record.Headers), "key")
+		}
+	}
+}
+
+// listLongKey: a reader who shows messages gets no long key; one who sends them does.
+func listLongKey(h *harness) {
+	key := func(n int) entity.Message {
+		return h.put(func(m *entity.Message) { m.Record.Key = bytes.Repeat([]byte("k"), n) })
+	}
+	listed, shown, long := key(repository.ListValueLimit), key(repository.KeyLimit), key(repository.KeyLimit+1)
+	wantKey := func(name string, m, of entity.Message, loaded bool) {
+		h.Helper()
+		want := entity.Record{Key: of.Record.Key}
+		if !loaded {
+			want = entity.Record{KeyOmitted: int64(len(of.Record.Key))}
+		}
+		if r := m.Record; !bytes.Equal(r.Key, want.Key) || r.KeyOmitted != want.KeyOmitted {
+			h.Errorf("%s: key of %d bytes, %d omitted, want %d and %d", name, len(r.Key), r.KeyOmitted, len(want.Key), want.KeyOmitted)
+		}
+	}
+	found, err := h.Repository.Search(h.Context(), repository.SearchQuery{Limit: 10})
+	if err != nil {
+		h.Fatal(err)
+	}
+	var exported []entity.Message
+	err = h.Repository.Export(h.Context(), repository.ExportQuery{Limit: 10}, func(m *entity.Message) error {
+		exported = append(exported, *m)
+		return nil
+	})
+	loaded, _ := h.load([]uuid.UUID{long.ID, shown.ID, listed.ID}, 1<<30)
+	if err != nil || len(exported) != 3 || len(loaded) != 3 {
+		h.Fatalf("Export: %v, %d messages, Load: %d, want 3", err, len(exported), len(loaded))
+	}
+	for i, of := range []entity.Message{long, shown, listed} {
+		wantKey("List", h.list(original, firstPage).Messages[i], of, i == 2)
+		wantKey("Search", found[i], of, i == 2)
+		wantKey("Get", h.get(of.ID), of, i > 0)
+		wantKey("Export", exported[i], of, true)
+		wantKey("Load", loaded[i], of, true)
+	}
+}
+
+// listManyKeys: keys count for what a page may load.
+func listManyKeys(h *harness) {
+	const size = 60 << 10
+	fits := repository.ListPageLimit / size
+	messages := h.puts(fits+5, func(m *entity.Message) { m.Record.Key = bytes.Repeat([]byte("k"), size) })
+	got := h.list(original, repository.Page{Number: 1, Size: 1000}).Messages
+	if len(got) != len(messages) {
+		h.Fatalf("List = %d messages, want all %d", len(got), len(messages))
+	}
+	for i, m := range got {
+		switch loaded := m.Record.Key != nil; {
+		case loaded == (m.Record.KeyOmitted > 0):
+			h.Fatalf("key %d of the page: %d bytes, %d omitted", i, len(m.Record.Key), m.Record.KeyOmitted)
+		case loaded && i > fits, !loaded && i < fits-1:
+			h.Fatalf("key %d of the page is loaded: %v, want those that fit into %d bytes", i, loaded, repository.ListPageLimit)
 		}
 	}
 }
