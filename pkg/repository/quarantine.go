@@ -16,8 +16,8 @@ const QuarantineRest = 10 * time.Minute
 // (incarnation, partition, offset). Ids that are not there answer
 // *entity.QuarantineNotFoundError.
 type Quarantine interface {
-	// Quarantined returns records, the latest first, without values and headers longer
-	// than ListValueLimit.
+	// Quarantined returns records, the latest first, without keys, values and headers
+	// longer than ListValueLimit.
 	Quarantined(ctx context.Context, q QuarantineQuery) ([]entity.Quarantined, error)
 
 	// QuarantinedRecord returns one record as Quarantined does.

@@ -28,6 +28,7 @@ func (s *Store) Quarantined(ctx context.Context, q repository.QuarantineQuery) (
 			place := cmp.Or(r.FirstTry.Compare(q.Before.CreatedAt), cmp.Compare(r.ID.String(), q.Before.ID.String()))
 			if (q.Topic == "" || r.Source.Topic == q.Topic) && (q.Visible == nil || q.Visible.Match(r.Source.Topic)) &&
 				(q.Before.CreatedAt.IsZero() || place < 0) {
+				leaveOutKey(&r.Record, repository.ListValueLimit)
 				found = append(found, r)
 			}
 		}

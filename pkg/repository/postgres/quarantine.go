@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
@@ -163,6 +164,7 @@ type quarantineRow struct {
 	Offset      int64         `db:"dlq_offset"`
 	Timestamp   sql.NullInt64 `db:"timestamp_ms"`
 	Key         []byte        `db:"key"`
+	KeySize     sql.NullInt64 `db:"key_size"`
 	Value       []byte        `db:"value"`
 	ValueSize   sql.NullInt64 `db:"value_size"`
 	Headers     []byte        `db:"headers"`
@@ -175,12 +177,13 @@ type quarantineRow struct {
 	RetryAt     time.Time     `db:"retry_at"`
 }
 
-// quarantineColumns are a quarantineRow; limit is the SQL of the longest value and
+// quarantineColumns are a quarantineRow; limit is the SQL of the longest key, value and
 // headers that are read, negative for any.
 func quarantineColumns(limit string) string {
 	return `
-	q.id, q.dlq_topic_id, t.name AS dlq_topic, q.incarnation_id, q.partition, q.dlq_offset, q.timestamp_ms, q.key,
-	octet_length(q.value) AS value_size, q.state, q.sqlstate, q.error, q.first_try, q.last_try, q.tries, q.retry_at,
+	q.id, q.dlq_topic_id, t.name AS dlq_topic, q.incarnation_id, q.partition, q.dlq_offset, q.timestamp_ms,
+	octet_length(q.key) AS key_size, octet_length(q.value) AS value_size, q.state, q.sqlstate, q.error, q.first_try, q.last_try, q.tries, q.retry_at,
+	CASE WHEN ` + limit + ` < 0 OR octet_length(q.key) <= ` + limit + ` THEN q.key END AS key,
 	CASE WHEN ` + limit + ` < 0 OR octet_length(q.value) <= ` + limit + ` THEN q.value END AS value,
 	CASE WHEN ` + limit + ` < 0 OR octet_length(q.headers) <= ` + limit + ` THEN q.headers END AS headers`
 }
@@ -206,6 +209,9 @@ func (r *quarantineRow) quarantined() (entity.Quarantined, error) {
 	}
 	q.Record.Key, q.Record.Value, q.Record.Headers = r.Key, r.Value, headers
 	q.Record.HeadersOmitted = r.Headers == nil
+	if r.Key == nil {
+		q.Record.KeyOmitted = r.KeySize.Int64
+	}
 	if r.Value == nil && r.ValueSize.Valid {
 		q.Record.State = entity.ValueNotLoaded
 	}
@@ -253,30 +259,51 @@ func (s *Store) Quarantined(ctx context.Context, q repository.QuarantineQuery) (
 	if !q.Before.CreatedAt.IsZero() {
 		before = q.Before.CreatedAt
 	}
-	var found []quarantineRow
-	err := s.selectRows(ctx, &found, quarantinedQuery, repository.ListValueLimit, visible, clean(q.Topic), before, q.Before.ID, q.Limit)
-	if err != nil {
-		return nil, translate("list quarantined records", err)
-	}
-	list := make([]entity.Quarantined, len(found))
-	for i := range found {
-		if list[i], err = found[i].quarantined(); err != nil {
-			return nil, err
+	args := []any{repository.ListValueLimit, visible, clean(q.Topic), before, q.Before.ID, q.Limit}
+	list, err := s.quarantinedToShow(ctx, quarantinedQuery, args)
+	return list, translate("list quarantined records", err)
+}
+
+// quarantinedToShow reads records one after the other, with the headers that a page may
+// have, and takes their memory from the room of ctx.
+func (s *Store) quarantinedToShow(ctx context.Context, query string, args []any) (list []entity.Quarantined, err error) {
+	var shown shownPage
+	err = s.withRows(ctx, query, args, func(rows *sql.Rows) error {
+		scanned := sqlx.Rows{Rows: rows, Mapper: s.db.Mapper}
+		for rows.Next() {
+			var r quarantineRow
+			if err := scanned.StructScan(&r); err != nil {
+				return err
+			}
+			q, err := r.quarantined()
+			if err != nil {
+				return err
+			}
+			shown.boundHeaders(&q.Record)
+			m := q.Message()
+			if err := repository.TakeRoom(ctx, repository.SizeInMemory(&m)); err != nil {
+				return err
+			}
+			list = append(list, q)
 		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	return list, nil
 }
 
 // QuarantinedRecord implements repository.Quarantine.
 func (s *Store) QuarantinedRecord(ctx context.Context, id uuid.UUID) (entity.Quarantined, error) {
-	var found []quarantineRow
-	if err := s.selectRows(ctx, &found, quarantinedRecordQuery, id, repository.ListValueLimit); err != nil {
+	found, err := s.quarantinedToShow(ctx, quarantinedRecordQuery, []any{id, repository.ListValueLimit})
+	if err != nil {
 		return entity.Quarantined{}, translate("read a quarantined record", err)
 	}
 	if len(found) == 0 {
 		return entity.Quarantined{}, &entity.QuarantineNotFoundError{ID: id}
 	}
-	return found[0].quarantined()
+	return found[0], nil
 }
 
 // QuarantineCounts implements repository.Quarantine.

@@ -283,3 +283,59 @@ func TestRefusedBatchAsksAboutEachValueOnce(t *testing.T) {
 	t.Logf("statements: %d", trips)
 	wantCounts(t, db, n-1, 1)
 }
+
+// TestQuarantineIsListedWithinItsRoom: a long key stays in the database, and what is read
+// is taken from the caller's room.
+func TestQuarantineIsListedWithinItsRoom(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.Open(t)
+	f := newFeed(t, New(db))
+	refuse(t, db)
+	const long = repository.ListValueLimit + 1
+	for _, size := range []int{long, repository.ListValueLimit} {
+		r := records(0, 1)
+		r[0].Key, r[0].Value = make([]byte, size), []byte("refused")
+		_, err := f.store.Store(t.Context(), f.batch(0, r...))
+		wantNil(t, err)
+	}
+	room := &countedRoom{}
+	list, err := f.store.Quarantined(repository.WithRoom(t.Context(), room), repository.QuarantineQuery{Limit: 10})
+	if err != nil || len(list) != 2 {
+		t.Fatalf("Quarantined = %d records, %v, want 2", len(list), err)
+	}
+	for _, q := range list {
+		if r := q.Record; len(r.Key) != repository.ListValueLimit && (r.Key != nil || r.KeyOmitted != long) {
+			t.Errorf("key of %d bytes, %d omitted, want %d or one that is left out", len(r.Key), r.KeyOmitted, repository.ListValueLimit)
+		}
+	}
+	if room.taken < repository.ListValueLimit {
+		t.Errorf("%d bytes were taken from the room, want the key's %d", room.taken, repository.ListValueLimit)
+	}
+	exec(t, db, `UPDATE dlq.quarantine SET retry_at = now() - interval '1 hour'`)
+	for range 2 {
+		q, err := f.store.TakeQuarantined(t.Context())
+		if err != nil || len(q.Record.Key) < repository.ListValueLimit || q.Record.KeyOmitted != 0 {
+			t.Errorf("TakeQuarantined = %v, want the whole key", err)
+		}
+	}
+	room.full = true
+	if _, err := f.store.Quarantined(repository.WithRoom(t.Context(), room), repository.QuarantineQuery{Limit: 10}); !errors.Is(err, errFullRoom) {
+		t.Errorf("without room: %v, want %v", err, errFullRoom)
+	}
+}
+
+var errFullRoom = errors.New("the room is full")
+
+// countedRoom counts what is taken until it is full.
+type countedRoom struct {
+	taken int64
+	full  bool
+}
+
+func (r *countedRoom) Take(n int64) error {
+	if r.full {
+		return errFullRoom
+	}
+	r.taken += n
+	return nil
+}

@@ -109,11 +109,16 @@ func (p *shownPage) message(ctx context.Context, r *row) (entity.Message, error)
 	if err != nil {
 		return m, err
 	}
-	p.headers += len(m.Record.Headers)
-	if len(m.Record.Headers) > 0 && (m.Record.HeadersOmitted || p.headers > repository.ListHeaderLimit) {
-		m.Record.Headers, m.Record.HeadersOmitted = nil, true
-	}
+	p.boundHeaders(&m.Record)
 	return m, repository.TakeRoom(ctx, repository.SizeInMemory(&m))
+}
+
+// boundHeaders leaves the headers of a record out that are over the limits.
+func (p *shownPage) boundHeaders(r *entity.Record) {
+	p.headers += len(r.Headers)
+	if len(r.Headers) > 0 && (r.HeadersOmitted || p.headers > repository.ListHeaderLimit) {
+		r.Headers, r.HeadersOmitted = nil, true
+	}
 }
 
 var getQuery = `
