@@ -2,7 +2,9 @@ package redrive
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/google/uuid"
@@ -39,10 +41,14 @@ func behind(first map[recordKey]int, key recordKey, number int) bool {
 	return known && n < number
 }
 
-type recordKey struct{ topic, key string }
+// recordKey has the hash of a key, which may be long: it is in memory until the redrive ends.
+type recordKey struct {
+	topic string
+	key   [sha256.Size]byte
+}
 
 func keyOf(m entity.Message) (recordKey, bool) {
-	return recordKey{m.OriginalTopic, string(m.Record.Key)}, len(m.Record.Key) > 0
+	return recordKey{m.OriginalTopic, sha256.Sum256(m.Record.Key)}, len(m.Record.Key) > 0
 }
 
 // wave takes from planned what may be sent at once, and returns the rest. What
@@ -132,7 +138,7 @@ func (r *run) blockedKeys(ctx context.Context, known map[uuid.UUID]entity.Redriv
 	k := newKeyOrder()
 	var failed []entity.RedriveItem
 	for _, item := range known {
-		if item.Result != entity.ItemSucceeded {
+		if item.Result != entity.ItemSucceeded && !originRefused(item.Reason) {
 			failed = append(failed, item)
 		}
 	}
@@ -150,10 +156,11 @@ func (r *run) blockedKeys(ctx context.Context, known map[uuid.UUID]entity.Redriv
 		if len(items) == 0 {
 			return k, nil
 		}
+		from = items[len(items)-1].Number + 1
+		items = slices.DeleteFunc(items, func(i entity.RedriveItem) bool { return originRefused(i.Reason) })
 		if err := r.blockKeysOf(ctx, k, items); err != nil {
 			return nil, err
 		}
-		from = items[len(items)-1].Number + 1
 	}
 }
 

@@ -107,6 +107,13 @@ func originRefusal(m *entity.Message, is entity.OriginStanding, how planning) er
 	return nil
 }
 
+// originRefused reports whether a message was skipped for the reason that originRefusal
+// gives. Anyone who can write to a dead-letter topic can claim another team's topic and
+// key, so such a message blocks no key.
+func originRefused(reason string) bool {
+	return reason == string(entity.Undeclared) || reason == skippedNotPermitted
+}
+
 // recordRead records that planning read the record that a pointer stands for.
 func (s *Service) recordRead(ctx context.Context, out *entity.Outgoing, cause entity.Cause) error {
 	m := &out.Message

@@ -346,3 +346,55 @@ func TestReadsOfPointersAreAudited(t *testing.T) {
 		}
 	}))
 }
+
+// A record in another team's dead-letter topic that claims a topic and a key does not hold
+// the messages of that key back, neither in one run nor in another that goes on with it.
+func TestRefusedOriginsBlockNoKey(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		trust string
+		rules []deadletter.OriginRule
+		scope []string
+		patch bool
+		want  string
+	}{
+		"Undeclared":   {deadletter.TrustHeader, []deadletter.OriginRule{byConvention}, nil, false, "UNDECLARED"},
+		"NotPermitted": {deadletter.TrustHeader, nil, []string{betaTopic, betaDLQ}, false, skippedNotPermitted},
+		"Misfit":       {deadletter.TrustHeader, []deadletter.OriginRule{byConvention}, nil, true, "UNDECLARED"},
+	} {
+		t.Run(name, scenario(func(b *bench) {
+			ctx := context.Background()
+			b.declare(c.trust, c.rules...)
+			key := func(m *entity.Message) { m.Record.Key = []byte("customer-1") }
+			b.add(1, claimingTopic(gammaDLQ, betaTopic), key, value(`{"other":1}`))
+			honest := b.add(2, claimingTopic(betaDLQ, betaTopic), key, value(`{"state":"old"}`))
+			r := b.begin(options(func(o *entity.RedriveOptions) {
+				o.KeepKeyOrder = true
+				if c.patch {
+					o.Patch = []byte(patchText)
+				}
+			}), func(n *repository.NewRedrive) {
+				n.Selection = entity.Selection{Filter: entity.Filter{Topic: betaTopic}}
+				if c.scope != nil {
+					n.Selection.Visible = scopeOf(b.T, c.scope...)
+				}
+			})
+			stop := b.carry()
+			r, err := b.Wait(ctx, r.ID)
+			stop()
+			b.wantReport(r, err, counted{Selected: 3, Succeeded: 2, Skipped: 1, Reasons: map[string]int{c.want: 1}})
+			for _, id := range honest {
+				b.wantState(id, entity.Resolved, 1, "")
+			}
+			known := map[uuid.UUID]entity.RedriveItem{}
+			items, err := b.store.RedriveItems(ctx, r.ID, repository.ItemQuery{Limit: 10})
+			for _, item := range items {
+				known[item.MessageID] = item
+			}
+			keys, blockErr := (&run{Service: b.Service, id: r.ID}).blockedKeys(ctx, known)
+			if err != nil || blockErr != nil || len(keys.blocked) != 0 {
+				b.Errorf("a run that goes on has %d blocked keys, %v, %v, want none", len(keys.blocked), err, blockErr)
+			}
+		}))
+	}
+}

@@ -1,6 +1,7 @@
 package redrive
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -53,23 +54,40 @@ func (m misfit) Apply([]byte) ([]byte, error) { return nil, m.error }
 
 // patched gives every message the value that the redrive's patch makes of its own.
 // It depends on patch and message alone: who takes the batch over makes the same.
-// Messages that it does not fit are skipped.
-func (p *pass) patched(l *lease, batch []entity.Outgoing) []entity.Outgoing {
+// Messages that it does not fit are skipped, those of a refused origin as such.
+func (p *pass) patched(ctx context.Context, l *lease, batch []entity.Outgoing) ([]entity.Outgoing, error) {
 	if p.patch == nil {
-		return batch
+		return batch, nil
 	}
 	fitting := batch[:0]
+	var misfits []entity.Outgoing
 	for _, out := range batch {
 		value, err := apply(p.patch, out.Message.Record)
 		if err != nil {
-			l.skip(out.Message.ID, skippedPatchFailed)
-			p.keys.block(out.Message, l.numbers[out.Message.ID])
+			misfits = append(misfits, out)
 			continue
 		}
 		out.Edit = &entity.Edit{SetValue: true, Value: value, Patch: p.redrive.Options.Patch}
 		fitting = append(fitting, out)
 	}
-	return fitting
+	if len(misfits) == 0 {
+		return fitting, nil
+	}
+	targets, _, err := p.refuseOrigins(ctx, misfits, p.planning())
+	if err != nil {
+		return nil, err
+	}
+	for i := range misfits {
+		m := &misfits[i].Message
+		var refused *entity.RefusedError
+		if errors.As(targets[i].Err, &refused) {
+			l.skip(m.ID, string(refused.Class))
+			continue
+		}
+		l.skip(m.ID, skippedPatchFailed)
+		p.keys.block(*m, l.numbers[m.ID])
+	}
+	return fitting, nil
 }
 
 func apply(patch patcher, r entity.Record) ([]byte, error) {

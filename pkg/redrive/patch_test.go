@@ -94,7 +94,10 @@ func TestPatchOverARedrive(t *testing.T) {
 		}
 		p := &pass{run: newRun(dead.Service, r.ID), redrive: r}
 		p.compile(r.Options.Patch)
-		batch := p.patched(nil, outgoing(messages))
+		batch, err := p.patched(ctx, nil, outgoing(messages))
+		if err != nil {
+			b.Fatal(err)
+		}
 		for i, target := range dead.publisher.Plan(ctx, batch, true) {
 			batch[i].Target = target
 		}

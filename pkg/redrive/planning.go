@@ -15,7 +15,10 @@ import (
 // it has waited long enough, what can be reached is sent and the rest left out;
 // the same place is not waited for again. An error means that the pass is over.
 func (p *pass) plan(ctx context.Context, l *lease, messages []entity.Message) ([]entity.Outgoing, error) {
-	batch := p.patched(l, outgoing(p.withoutRefused(l, messages)))
+	batch, err := p.patched(ctx, l, outgoing(p.withoutRefused(l, messages)))
+	if err != nil {
+		return nil, fmt.Errorf("plan: %w", err)
+	}
 	deadline := p.now().Add(leaderPatience)
 	try := 0
 	defer func() { traces.Told(ctx, try) }()
@@ -104,7 +107,9 @@ func (p *pass) admit(l *lease, batch []entity.Outgoing, targets []entity.Target)
 		switch {
 		case errors.As(t.Err, &refused):
 			l.skip(m.ID, string(refused.Class))
-			p.keys.block(*m, l.numbers[m.ID])
+			if !originRefused(string(refused.Class)) {
+				p.keys.block(*m, l.numbers[m.ID])
+			}
 		case t.Err != nil || p.places.shut(placeOf(t)):
 			l.strand(m.ID)
 			p.keys.hold(*m, l.numbers[m.ID])
