@@ -128,7 +128,7 @@ func (c *Cluster) CommittedOffsets(ctx context.Context, group string, parts []To
 		err = res.Error
 	}
 	if err != nil {
-		return nil, fmt.Errorf("fetch committed offsets of %s: %w", group, networkError(err))
+		return nil, fmt.Errorf("fetch committed offsets: %w", networkError(err))
 	}
 	offsets := make(map[TopicPartition]int64, len(parts))
 	errs := PartitionErrors{}

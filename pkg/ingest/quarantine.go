@@ -74,7 +74,7 @@ func (i *Ingester) release(ctx context.Context, q *entity.Quarantined) error {
 	stored, err := i.store.Release(ctx, batch)
 	switch {
 	case errors.Is(err, entity.ErrRefused):
-		i.log.Debug("a quarantined record is refused again", append(zapSource(q.Source), zap.Error(err))...)
+		i.log.Debug("a quarantined record is refused again", zapSource(q.Source)...) // the error may quote it
 		return nil
 	case err != nil:
 		return err
@@ -119,7 +119,7 @@ func (i *Ingester) countQuarantined(ctx context.Context) error {
 // tellQuarantined says which records of a batch the store refused.
 func (i *Ingester) tellQuarantined(refused []repository.Refused) {
 	for _, r := range refused {
-		i.log.Warn("the database refuses a record, which is in quarantine now", append(zapSource(r.Source), zap.Error(r.Err))...)
+		i.log.Warn("the database refuses a record, which is in quarantine now", append(zapSource(r.Source), zap.String("sqlstate", r.SQLState))...)
 		i.metrics.of(i.metrics.quarantined, r.Source.Topic).Inc()
 	}
 }

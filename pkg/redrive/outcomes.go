@@ -76,7 +76,8 @@ func (s *Service) followGroups(ctx context.Context, rules []groupRule, offsets O
 	for group, names := range topics {
 		committed, err := offsets.Committed(ctx, group, names)
 		if err != nil {
-			cause = fmt.Errorf("ask for the offsets of group %s: %w", group, err)
+			// The name of a group may come from a header that is masked.
+			cause = fmt.Errorf("ask for the offsets of a consumer group of topic %s: %w", names[0], err)
 			continue
 		}
 		if committed = s.progressOf(committed); len(committed) == 0 {

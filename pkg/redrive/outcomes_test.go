@@ -2,6 +2,7 @@ package redrive
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"testing"
 
@@ -77,6 +78,14 @@ func TestRunOutcomes(t *testing.T) {
 		kafka.commit("billing", 7)
 		elapse(2 * b.cfg.OutcomeInterval)
 		b.wantOutcome(ids[0], entity.Consumed)
+		warned := b.logs.FilterMessage("outcomes are not known at the moment").All()
+		if len(warned) != 1 {
+			b.Fatalf("%d warnings, want one", len(warned))
+		}
+		text, _ := warned[0].ContextMap()["error"].(string)
+		if strings.Contains(text, "closed") || !strings.Contains(text, orders) {
+			b.Errorf("warned of %q, want the topic without the group, whose header may be masked", text)
+		}
 	}))
 }
 

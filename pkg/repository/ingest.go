@@ -117,10 +117,11 @@ type Stored struct {
 	Quarantined []Refused // messages of those that went into quarantine instead
 }
 
-// Refused is a record that was not stored as a message, and why.
+// Refused is a record that was not stored as a message, and why, as PostgreSQL classifies
+// it: its message may quote the record, which may be masked.
 type Refused struct {
-	Source entity.Source
-	Err    error
+	Source   entity.Source
+	SQLState string
 }
 
 // Arrival is a message that came back.

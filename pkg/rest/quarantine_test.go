@@ -64,7 +64,11 @@ func TestQuarantineIsMasked(t *testing.T) {
 	f := newFixture()
 	f.memory.Quarantine(quarantined(idA, "orders.dlq.v1"))
 	f.options = []Option{WithMasks(maskOf("$.card", "token"))}
-	body := f.open().do("GET", "/api/v1/quarantine", "").Body.String()
+	f.open().do("POST", "/api/v1/quarantine/"+idA.String()+"/retry", "")
+	if trail := f.do("GET", "/api/v1/audit", "").Body.String(); strings.Contains(trail, "4111") || !strings.Contains(trail, "orders.dlq.v1/2/41: SQLSTATE 23514") {
+		t.Errorf("GET audit = %s, want the position and the SQLSTATE alone", trail)
+	}
+	body := f.do("GET", "/api/v1/quarantine", "").Body.String()
 	if strings.Contains(body, "4111") || strings.Contains(body, "secret") || !strings.Contains(body, `"order":7`) {
 		t.Errorf("GET quarantine = %s, want the card and the token masked", body)
 	}

@@ -110,7 +110,7 @@ func (s *Store) DeleteQuarantined(ctx context.Context, id uuid.UUID, cause entit
 
 func (s *Store) auditQuarantine(q entity.Quarantined, action entity.Action, cause entity.Cause, now time.Time) {
 	s.record(entity.AuditEntry{
-		At: now, Action: action, Kind: entity.KindQuarantine, ObjectID: q.ID, LastError: q.Place() + ": " + q.Error,
+		At: now, Action: action, Kind: entity.KindQuarantine, ObjectID: q.ID, LastError: q.Place() + ": SQLSTATE " + q.SQLState,
 		Topics: q.Source.Topic, Cause: cause,
 	})
 }

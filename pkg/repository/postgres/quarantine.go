@@ -46,7 +46,7 @@ func (s *Store) quarantine(ctx context.Context, batch repository.Batch, refusal 
 	var stored repository.Stored
 	for _, f := range found {
 		stored.Ranges = append(stored.Ranges, f.partition())
-		stored.Quarantined = append(stored.Quarantined, repository.Refused{Source: m.Source, Err: refusal})
+		stored.Quarantined = append(stored.Quarantined, repository.Refused{Source: m.Source, SQLState: code})
 	}
 	return stored, nil
 }
@@ -322,12 +322,13 @@ func (s *Store) WakeQuarantined(ctx context.Context) error {
 		WHERE retry_at > c.moment`, s.clock()))
 }
 
-// What is done to a quarantined record by hand is in the audit trail with its position.
+// What is done to a quarantined record by hand is in the audit trail with its position and
+// SQLSTATE. The database's message may quote the record.
 const (
 	auditQuarantine = `, audit AS (
 		INSERT INTO dlq.audit (at, action, kind, object_id, last_error, topics, actor, reason, request_id, trace_id, operation_id)
 		SELECT coalesce($2::timestamptz, clock_timestamp()), $8, 'quarantine', q.id,
-			format('%s/%s/%s: %s', t.name, q.partition, q.dlq_offset, q.error), ARRAY[t.name], ` + causeFrom3 + `
+			format('%s/%s/%s: SQLSTATE %s', t.name, q.partition, q.dlq_offset, q.sqlstate), ARRAY[t.name], ` + causeFrom3 + `
 		FROM q JOIN dlq.topics t ON t.id = q.dlq_topic_id
 	)
 	SELECT id FROM q`

@@ -63,7 +63,7 @@ func TestRefusedRecordGoesIntoQuarantine(t *testing.T) {
 	b := twoPartitions(t, f, 100, 137)
 	stored, err := f.store.Store(t.Context(), b)
 	wantNil(t, err)
-	if len(stored.Ranges) != 2 || len(stored.Quarantined) != 1 || stored.Quarantined[0].Source != b.Messages[137].Source {
+	if len(stored.Ranges) != 2 || len(stored.Quarantined) != 1 || stored.Quarantined[0] != (repository.Refused{Source: b.Messages[137].Source, SQLState: "23514"}) {
 		t.Fatalf("Store = %+v, want both ranges and one record in quarantine", stored)
 	}
 	wantCounts(t, db, 199, 1)
@@ -190,7 +190,7 @@ func TestQuarantineIsTriedWhenItIsDue(t *testing.T) {
 	}
 	trail, err := f.store.Trail(t.Context(), repository.TrailQuery{ObjectID: id, Limit: 10})
 	if err != nil || len(trail) != 2 || trail[0].Action != entity.ActionDelete || trail[0].Kind != entity.KindQuarantine ||
-		!strings.HasPrefix(trail[0].LastError, "orders.dlq.v1/0/0: ") {
+		trail[0].LastError != "orders.dlq.v1/0/0: SQLSTATE 23514" {
 		t.Errorf("the audit trail has %+v, %v, want the retry and the deletion", trail, err)
 	}
 	nothing, err := f.store.Release(t.Context(), repository.Batch{Messages: b.Messages[:1]})
