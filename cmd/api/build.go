@@ -101,7 +101,7 @@ func (p *parts) buildServer(store repository.Repository) error {
 			rest.WithAuth(p.authenticator, cfg.Auth.Mode), rest.WithSigner(p.signer),
 			rest.WithTracing(base.Tracing.Provider()))...)
 	quiet := heartbeats(cfg.Heartbeat, maker)
-	base.Registry.MustRegister(newStateCollector(store, p.labels.Label), newGroupsCollector(store, quiet.Groups, base.Log),
+	base.Registry.MustRegister(newStateCollector(store, p.labels), newGroupsCollector(store, quiet.Groups, base.Log),
 		newArchiveCollector(store, base.Log), newAuthDisabled(cfg.Auth.Mode))
 	if p.teller, err = notify.New(cfg.Notify, store, base.Registry, base.Log, notify.WithQuiet(quiet),
 		notify.WithMaskedGroups(derived.Fields().Group())); err != nil {

@@ -7,22 +7,23 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/telemetry"
 )
 
 // stateCollector tells how many messages there are, and since when the oldest
 // waits. Every replica tells the same numbers: aggregate them with max, not sum.
 type stateCollector struct {
 	store interface {
-		TopicSummaries(ctx context.Context, q repository.TopicQuery) ([]repository.TopicSummary, error)
+		TopicTotals(ctx context.Context, names []string) ([]repository.TopicTotal, error)
 	}
-	label            func(topic string) string // which topics metrics name
+	labels           *telemetry.TopicLabels // which topics metrics name
 	messages, oldest *prometheus.Desc
-	topics           reading[[]repository.TopicSummary]
+	topics           reading[[]repository.TopicTotal]
 }
 
-func newStateCollector(store repository.Topics, label func(topic string) string) *stateCollector {
+func newStateCollector(store repository.Topics, labels *telemetry.TopicLabels) *stateCollector {
 	return &stateCollector{
-		store: store, label: label,
+		store: store, labels: labels,
 		messages: prometheus.NewDesc("dlq_messages",
 			"Messages in the live table, by original topic. Topics that do not exist in the cluster are counted together, as other.", []string{"topic", "status"}, nil),
 		oldest: prometheus.NewDesc("dlq_oldest_pending_timestamp_seconds",
@@ -39,13 +40,16 @@ func (c *stateCollector) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector. While the store does not answer, the
 // numbers are missing rather than old.
 func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
-	topics, _ := c.topics.current(func(ctx context.Context) ([]repository.TopicSummary, error) {
-		return c.store.TopicSummaries(ctx, repository.TopicQuery{})
+	topics, _ := c.topics.current(func(ctx context.Context) ([]repository.TopicTotal, error) {
+		return c.store.TopicTotals(ctx, c.labels.Topics())
 	})
 	type series struct{ topic, status string }
 	counts, oldest := map[series]int64{}, map[string]time.Time{}
 	for _, t := range topics {
-		topic := c.label(t.Topic)
+		topic := telemetry.OtherTopics
+		if !t.Others {
+			topic = c.labels.Label(t.Topic)
+		}
 		for status, messages := range t.Counts {
 			counts[series{topic, string(status)}] += messages
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
 	"github.com/dlq-manager/dlq-manager/pkg/telemetry"
 )
 
@@ -22,10 +23,10 @@ type hungTopics struct {
 	release chan struct{}
 }
 
-func (h *hungTopics) TopicSummaries(context.Context, repository.TopicQuery) ([]repository.TopicSummary, error) {
+func (h *hungTopics) TopicTotals(context.Context, []string) ([]repository.TopicTotal, error) {
 	h.asked.Add(1)
 	<-h.release
-	return []repository.TopicSummary{{
+	return []repository.TopicTotal{{
 		Topic: "orders", Counts: map[entity.Status]int64{entity.Pending: 7}, OldestPending: time.Unix(1000, 5e8),
 	}}, nil
 }
@@ -36,7 +37,7 @@ func TestStateCollector_StoreThatHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &hungTopics{release: make(chan struct{})}
-		c := newStateCollector(nil, func(topic string) string { return topic })
+		c := newStateCollector(nil, anyTopic())
 		c.store = store
 		wantScrape := func(metrics int, took time.Duration) {
 			t.Helper()
@@ -69,7 +70,7 @@ func TestStateCollector_TellsTheOldestPending(t *testing.T) {
 	t.Parallel()
 	store := &hungTopics{release: make(chan struct{})}
 	close(store.release)
-	c := newStateCollector(nil, func(topic string) string { return topic })
+	c := newStateCollector(nil, anyTopic())
 	c.store = withFinished{store}
 	const want = `
 		# HELP dlq_oldest_pending_timestamp_seconds When the oldest PENDING message of an original topic was stored; nothing for topics without one.
@@ -81,30 +82,37 @@ func TestStateCollector_TellsTheOldestPending(t *testing.T) {
 	}
 }
 
+// anyTopic names every topic.
+func anyTopic() *telemetry.TopicLabels {
+	labels := telemetry.NewTopicLabels()
+	labels.SetAny()
+	return labels
+}
+
 // withFinished adds a topic of which nothing waits.
 type withFinished struct{ *hungTopics }
 
-func (w withFinished) TopicSummaries(ctx context.Context, q repository.TopicQuery) ([]repository.TopicSummary, error) {
-	topics, err := w.hungTopics.TopicSummaries(ctx, q)
-	return append(topics, repository.TopicSummary{Topic: "done", Counts: map[entity.Status]int64{entity.Resolved: 1}}), err
+func (w withFinished) TopicTotals(ctx context.Context, names []string) ([]repository.TopicTotal, error) {
+	topics, err := w.hungTopics.TopicTotals(ctx, names)
+	return append(topics, repository.TopicTotal{Topic: "done", Counts: map[entity.Status]int64{entity.Resolved: 1}}), err
 }
 
-// severalTopics has three topics, two of which records invented.
-type severalTopics struct{}
-
-func (severalTopics) TopicSummaries(context.Context, repository.TopicQuery) ([]repository.TopicSummary, error) {
-	summary := func(topic string, pending int64, oldest int64) repository.TopicSummary {
-		return repository.TopicSummary{Topic: topic, Counts: map[entity.Status]int64{entity.Pending: pending}, OldestPending: time.Unix(oldest, 0)}
-	}
-	return []repository.TopicSummary{summary("invented.1", 3, 50), summary("invented.2", 4, 40), summary("orders", 7, 60)}, nil
-}
-
+// The store counts the topics that records invented, so that the collector holds none of
+// them.
 func TestStateCollector_CountsTopicsThatAreNotNamedTogether(t *testing.T) {
 	t.Parallel()
 	labels := telemetry.NewTopicLabels()
 	labels.SetTopics([]string{"orders"})
-	c := newStateCollector(nil, labels.Label)
-	c.store = severalTopics{}
+	store := memory.New(time.Now)
+	for topic, n := range map[string]int{"invented.1": 3, "invented.2": 4, "orders": 7} {
+		for i := range n {
+			at := time.Unix(int64(40+n+i), 0)
+			m := entity.NewMessage(topic, "x", at)
+			m.CreatedAt = at
+			store.Insert(m)
+		}
+	}
+	c := newStateCollector(store, labels)
 	const want = `
 		# HELP dlq_messages Messages in the live table, by original topic. Topics that do not exist in the cluster are counted together, as other.
 		# TYPE dlq_messages gauge
@@ -112,8 +120,8 @@ func TestStateCollector_CountsTopicsThatAreNotNamedTogether(t *testing.T) {
 		dlq_messages{status="PENDING",topic="other"} 7
 		# HELP dlq_oldest_pending_timestamp_seconds When the oldest PENDING message of an original topic was stored; nothing for topics without one.
 		# TYPE dlq_oldest_pending_timestamp_seconds gauge
-		dlq_oldest_pending_timestamp_seconds{topic="orders"} 60
-		dlq_oldest_pending_timestamp_seconds{topic="other"} 40
+		dlq_oldest_pending_timestamp_seconds{topic="orders"} 47
+		dlq_oldest_pending_timestamp_seconds{topic="other"} 43
 	`
 	if err := testutil.CollectAndCompare(c, strings.NewReader(want)); err != nil {
 		t.Error(err)

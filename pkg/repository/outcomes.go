@@ -21,6 +21,10 @@ type Outcomes interface {
 	NoteCommitted(ctx context.Context, offsets []Committed) error
 }
 
+// MaxTopicGroups is how many consumer groups are noted for a topic: the names are text of
+// records, which anyone may write.
+const MaxTopicGroups = 100
+
 // TopicGroup is a consumer group of a topic.
 type TopicGroup struct{ Topic, Group string }
 

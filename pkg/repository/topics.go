@@ -16,6 +16,11 @@ type Topics interface {
 	// which those of visible dead-letter topics count.
 	TopicSummaries(ctx context.Context, q TopicQuery) ([]TopicSummary, error)
 
+	// TopicTotals counts the messages of each of the named original topics that has some,
+	// of those without one as "", and of all other topics together. nil names the first
+	// MaxTotals of them.
+	TopicTotals(ctx context.Context, names []string) ([]TopicTotal, error)
+
 	// IngestPositions returns how far each partition of the dead-letter topics has
 	// been stored, of their present lives only, by topic and partition.
 	IngestPositions(ctx context.Context) ([]IngestPosition, error)
@@ -35,7 +40,18 @@ type TopicSummary struct {
 	Counts         map[entity.Status]int64
 	OldestPending  time.Time // created_at; zero when none is PENDING
 	LastSeen       time.Time // created_at of the newest message
-	ConsumerGroups []string  // that failed on it or are configured for it, by name
+	ConsumerGroups []string  // that failed on it or are configured for it, at most MaxTopicGroups, by name
+}
+
+// MaxTotals is how many topics TopicTotals names by itself.
+const MaxTotals = 1000
+
+// TopicTotal is how many messages of an original topic, or of all others, there are.
+type TopicTotal struct {
+	Topic         string
+	Others        bool // of all topics that are not named
+	Counts        map[entity.Status]int64
+	OldestPending time.Time // created_at; zero when none is PENDING
 }
 
 // IngestPosition is the next offset to store of a dead-letter partition.

@@ -1,6 +1,9 @@
 package telemetry
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // MaxTopicLabels is how many topics metrics of one process name at most.
 const MaxTopicLabels = 1000
@@ -38,6 +41,21 @@ func (l *TopicLabels) SetAny() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.any = true
+}
+
+// Topics are the topics that exist; nil when every topic may have a label.
+func (l *TopicLabels) Topics() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.any {
+		return nil
+	}
+	names := make([]string, 0, len(l.exists))
+	for name := range l.exists {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
 }
 
 // Label returns the topic when metrics name it, OtherTopics when they do not. The empty

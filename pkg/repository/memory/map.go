@@ -50,10 +50,7 @@ func (s *Store) mapTo(now time.Time, id uuid.UUID, c repository.Change, cause en
 	}
 	m.OriginalTopic, m.Origin.Confidence, m.UpdatedAt = topic, entity.FromOperator, now
 	if group := m.Failure.ConsumerGroup; group != "" {
-		g := repository.TopicGroup{Topic: topic, Group: group}
-		known := s.groups[g]
-		known.noted = true
-		s.groups[g] = known
+		s.noteGroup(repository.TopicGroup{Topic: topic, Group: group})
 	}
 	return true
 }

@@ -30,12 +30,29 @@ type commit struct {
 func (s *Store) NoteGroups(ctx context.Context, groups []repository.TopicGroup) error {
 	return s.step(ctx, "note groups", func(time.Time) error {
 		for _, g := range groups {
-			known := s.groups[g]
-			known.noted = true
-			s.groups[g] = known
+			s.noteGroup(g)
 		}
 		return nil
 	})
+}
+
+// noteGroup notes a group, a new one as long as its topic has few.
+func (s *Store) noteGroup(g repository.TopicGroup) {
+	known, there := s.groups[g]
+	if !there && s.topicGroups(g.Topic) >= repository.MaxTopicGroups {
+		return
+	}
+	known.noted = true
+	s.groups[g] = known
+}
+
+func (s *Store) topicGroups(topic string) (n int) {
+	for g := range s.groups {
+		if g.Topic == topic {
+			n++
+		}
+	}
+	return n
 }
 
 // ConfigureGroups implements repository.Outcomes.

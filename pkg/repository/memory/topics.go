@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -61,8 +62,42 @@ func (s *Store) consumerGroups(topic string) []string {
 			names = append(names, g.Group)
 		}
 	}
+	configured := func(name string) bool { return s.groups[repository.TopicGroup{Topic: topic, Group: name}].configured }
+	slices.SortFunc(names, func(a, b string) int {
+		if configured(a) != configured(b) {
+			return map[bool]int{true: -1, false: 1}[configured(a)]
+		}
+		return cmp.Compare(a, b)
+	})
+	names = names[:min(len(names), repository.MaxTopicGroups)]
 	slices.Sort(names)
 	return names
+}
+
+// TopicTotals implements repository.Topics, by topic, the others last.
+func (s *Store) TopicTotals(ctx context.Context, names []string) ([]repository.TopicTotal, error) {
+	all, err := s.TopicSummaries(ctx, repository.TopicQuery{})
+	if err != nil {
+		return nil, err
+	}
+	var totals []repository.TopicTotal
+	others := repository.TopicTotal{Others: true, Counts: map[entity.Status]int64{}}
+	for i, t := range all {
+		if t.Topic == "" || slices.Contains(names, t.Topic) || names == nil && i < repository.MaxTotals {
+			totals = append(totals, repository.TopicTotal{Topic: t.Topic, Counts: t.Counts, OldestPending: t.OldestPending})
+			continue
+		}
+		for status, n := range t.Counts {
+			others.Counts[status] += n
+		}
+		if first := t.OldestPending; !first.IsZero() && (others.OldestPending.IsZero() || first.Before(others.OldestPending)) {
+			others.OldestPending = first
+		}
+	}
+	if len(others.Counts) > 0 {
+		totals = append(totals, others)
+	}
+	return totals, nil
 }
 
 // IngestPositions implements repository.Topics.

@@ -15,7 +15,7 @@ import (
 // alone. The consumer groups that failed on the messages are noted for the topic,
 // as those of records that come in are: their offsets tell what becomes of what is
 // sent there.
-const mapQuery = `
+var mapQuery = `
 	WITH held AS MATERIALIZED (
 		SELECT id, original_topic AS was, (original_topic = $8::text AND origin_confidence = 'operator') IS TRUE AS same,
 			(original_topic <> $8::text AND origin_confidence = 'header') IS TRUE AS elsewhere
@@ -30,10 +30,9 @@ const mapQuery = `
 			updated_at = coalesce($2::timestamptz, clock_timestamp())
 		FROM held WHERE m.id = held.id AND NOT held.same
 		RETURNING m.*
-	), noted AS (
-		INSERT INTO dlq.topic_groups AS g (topic, consumer_group, noted)
-		SELECT DISTINCT $8, consumer_group, true FROM changed WHERE consumer_group <> '' ORDER BY 2
-		ON CONFLICT (topic, consumer_group) DO UPDATE SET noted = true WHERE NOT g.noted
+	), given AS MATERIALIZED (
+		SELECT DISTINCT $8::text AS topic, consumer_group FROM changed WHERE consumer_group <> ''
+	), noted AS (` + noteGiven + `
 	), audit AS (
 		INSERT INTO dlq.audit (at, action, kind, object_id, from_state, to_state, retry_count, error_class, last_error,
 			actor, reason, request_id, trace_id, operation_id)

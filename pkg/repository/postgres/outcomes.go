@@ -2,13 +2,28 @@ package postgres
 
 import (
 	"context"
+	"strconv"
 
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-const noteGroupsQuery = `
+var noteGroupsQuery = `
+	WITH given AS MATERIALIZED (
+		SELECT DISTINCT topic, consumer_group FROM unnest($1::text[], $2::text[]) AS n (topic, consumer_group)
+	)` + noteGiven
+
+// noteGiven notes the groups of given, new ones as long as their topic has fewer than
+// repository.MaxTopicGroups.
+var noteGiven = `
 	INSERT INTO dlq.topic_groups AS g (topic, consumer_group, noted)
-	SELECT DISTINCT topic, consumer_group, true FROM unnest($1::text[], $2::text[]) AS n (topic, consumer_group) ORDER BY 1, 2
+	SELECT n.topic, n.consumer_group, true FROM (
+		SELECT given.topic, given.consumer_group, known.topic IS NULL AS fresh,
+			row_number() OVER (PARTITION BY given.topic, known.topic IS NULL ORDER BY given.consumer_group) AS nth
+		FROM given LEFT JOIN dlq.topic_groups known ON known.topic = given.topic AND known.consumer_group = given.consumer_group
+	) n
+	WHERE NOT n.fresh
+	   OR n.nth + (SELECT count(*) FROM dlq.topic_groups k WHERE k.topic = n.topic) <= ` + strconv.Itoa(repository.MaxTopicGroups) + `
+	ORDER BY 1, 2
 	ON CONFLICT (topic, consumer_group) DO UPDATE SET noted = true WHERE NOT g.noted`
 
 // NoteGroups implements repository.Ingest.

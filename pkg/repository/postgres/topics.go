@@ -17,7 +17,8 @@ import (
 // message from the end of an index. $1 and $2 are the visible original topics and
 // dead-letter topics, NULL for all; messages of unknown origin are told of by their
 // dead-letter topic, which is 0 in the counters for rows put in by SQL. $3 and $4 are
-// the name before the page and its length, NULL for all.
+// the name before the page and its length, NULL for all; $5 is how many consumer groups
+// of a topic are read.
 const topicsQuery = `
 	WITH counted AS MATERIALIZED (
 		SELECT c.original_topic, c.dlq_topic_id, c.status, sum(c.messages)::bigint AS messages
@@ -44,7 +45,8 @@ const topicsQuery = `
 			  AND ($1 IS NULL OR n.original_topic <> '' OR coalesce(m.dlq_topic_id, 0) = ANY ($2))
 			ORDER BY m.created_at DESC, m.id DESC LIMIT 1) AS last_seen,
 		ARRAY(SELECT t.name FROM dlq.topics t WHERE t.id = ANY (n.dlq_topics)) AS dlq_topics,
-		ARRAY(SELECT g.consumer_group FROM dlq.topic_groups g WHERE g.topic = n.original_topic) AS consumer_groups
+		ARRAY(SELECT g.consumer_group FROM dlq.topic_groups g WHERE g.topic = n.original_topic
+			ORDER BY g.configured DESC, g.consumer_group COLLATE "C" LIMIT $5) AS consumer_groups
 	FROM page n
 	ORDER BY n.original_topic COLLATE "C"`
 
@@ -68,7 +70,7 @@ func (s *Store) TopicSummaries(ctx context.Context, q repository.TopicQuery) ([]
 		limit = sql.NullInt64{Int64: int64(q.Limit), Valid: true}
 	}
 	var found []topicSummaryRow
-	if err := s.selectRows(ctx, &found, topicsQuery, originals, numbers, q.After, limit); err != nil {
+	if err := s.selectRows(ctx, &found, topicsQuery, originals, numbers, q.After, limit, repository.MaxTopicGroups); err != nil {
 		return nil, translate("summarise topics", err)
 	}
 	topics := make([]repository.TopicSummary, len(found))
@@ -139,6 +141,56 @@ func sorted(names pq.StringArray) []string {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// totalsQuery has one row for each of the topics $1 and status, and one for each status
+// of all others: records may name any number of topics. Without $1 the first $2 are named.
+const totalsQuery = `
+	WITH counted AS MATERIALIZED (
+		SELECT original_topic, status, sum(messages)::bigint AS messages
+		FROM dlq.message_counters GROUP BY 1, 2 HAVING sum(messages) > 0
+	), named AS (
+		SELECT topic FROM unnest($1::text[]) AS topic
+		UNION SELECT ''
+		UNION (SELECT original_topic FROM counted WHERE $1::text[] IS NULL GROUP BY 1 ORDER BY original_topic COLLATE "C" LIMIT $2)
+	)
+	SELECT coalesce(n.topic, '') AS topic, n.topic IS NULL AS others, c.status, sum(c.messages)::bigint AS messages,
+		min(CASE WHEN c.status = 'PENDING' THEN (
+			SELECT m.created_at FROM dlq.dlq_messages m
+			WHERE m.original_topic = c.original_topic AND m.status = 'PENDING'
+			ORDER BY m.created_at, m.id LIMIT 1) END) AS oldest_pending
+	FROM counted c LEFT JOIN named n ON n.topic = c.original_topic
+	GROUP BY n.topic, c.status ORDER BY n.topic COLLATE "C" NULLS LAST, c.status`
+
+// TopicTotals implements repository.Topics, by topic, the others last.
+func (s *Store) TopicTotals(ctx context.Context, names []string) ([]repository.TopicTotal, error) {
+	var named any
+	if names != nil {
+		named = texts(names)
+	}
+	var found []struct {
+		Topic         string       `db:"topic"`
+		Others        bool         `db:"others"`
+		Status        string       `db:"status"`
+		Messages      int64        `db:"messages"`
+		OldestPending sql.NullTime `db:"oldest_pending"`
+	}
+	if err := s.selectRows(ctx, &found, totalsQuery, named, repository.MaxTotals); err != nil {
+		return nil, translate("count messages of topics", err)
+	}
+	var totals []repository.TopicTotal
+	for _, f := range found {
+		last := len(totals) - 1
+		if last < 0 || totals[last].Topic != f.Topic || totals[last].Others != f.Others {
+			totals = append(totals, repository.TopicTotal{Topic: f.Topic, Others: f.Others, Counts: map[entity.Status]int64{}})
+			last++
+		}
+		totals[last].Counts[entity.Status(f.Status)] = f.Messages
+		if f.OldestPending.Valid {
+			totals[last].OldestPending = moment(f.OldestPending)
+		}
+	}
+	return totals, nil
 }
 
 // positionsQuery takes the newest life of each topic, the present one.

@@ -1,6 +1,7 @@
 package repositorytest
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"time"
@@ -15,6 +16,8 @@ func topicSummariesPromises() []promise {
 		{"AreSeenByTopics", summariesVisible},
 		{"LeaveOutWhatIsEmpty", summariesEmpty},
 		{"ComeInPagesByTheBytesOfTheirNames", summariesPaged},
+		{"ConsumerGroupsAreBounded", summariesGroups},
+		{"TotalsCountOtherTopicsTogether", summariesTotals},
 		{"IngestPositionsAreOfPresentLives", summariesPositions},
 	}
 }
@@ -97,6 +100,68 @@ func summariesEmpty(h *harness) {
 	h.wantSummaries(nil, repository.TopicSummary{
 		Topic: "stock", DLQTopics: []string{deadLetter}, Counts: map[entity.Status]int64{entity.Resolved: 1}, LastSeen: left.CreatedAt,
 	})
+}
+
+// summariesGroups: records may name any number of consumer groups.
+func summariesGroups(h *harness) {
+	const most = repository.MaxTopicGroups
+	h.in(entity.Resolved)
+	group := func(n int) repository.TopicGroup {
+		return repository.TopicGroup{Topic: original, Group: fmt.Sprintf("group %03d", n)}
+	}
+	noted := func(from, to int) (groups []repository.TopicGroup) {
+		for n := from; n < to; n++ {
+			groups = append(groups, group(n))
+		}
+		return groups
+	}
+	h.configure(group(0))
+	h.noteGroups(noted(0, 10)...)
+	h.noteGroups(noted(5, most+20)...)
+	h.noteGroups(noted(most+20, most+30)...)
+	h.noteGroups(repository.TopicGroup{Topic: "payments", Group: billing})
+	h.wantWatched(noted(0, most)...)
+	got, err := h.Repository.TopicSummaries(h.Context(), repository.TopicQuery{})
+	if err != nil || len(got) != 1 || len(got[0].ConsumerGroups) != most {
+		h.Fatalf("TopicSummaries = %+v, %v, want one topic with %d groups", got, err, most)
+	}
+	configured := repository.TopicGroup{Topic: original, Group: "z configured"}
+	h.configure(configured)
+	got, err = h.Repository.TopicSummaries(h.Context(), repository.TopicQuery{})
+	if err != nil || len(got) != 1 || len(got[0].ConsumerGroups) != most || got[0].ConsumerGroups[most-1] != configured.Group {
+		h.Errorf("TopicSummaries = %+v, %v, want %d groups, the configured one among them", got, err, most)
+	}
+}
+
+// summariesTotals: the topics that are not named are one row, however many there are.
+func summariesTotals(h *harness) {
+	want := func(names []string, want ...repository.TopicTotal) {
+		h.Helper()
+		got, err := h.Repository.TopicTotals(h.Context(), names)
+		if err != nil || !reflect.DeepEqual(got, want) && len(got)+len(want) > 0 {
+			h.Errorf("TopicTotals(%v) = %+v, %v, want %+v", names, got, err, want)
+		}
+	}
+	want(nil)
+	first := h.in(entity.Pending)
+	h.in(entity.Pending)
+	h.in(entity.Resolved)
+	invented := h.in(entity.Pending, ofTopic("invented.1"))
+	h.in(entity.Pending, ofTopic("invented.2"))
+	h.in(entity.Dead, ofTopic("invented.3"))
+	unknown := h.put(ofTopic(""))
+	pending := func(n int64) map[entity.Status]int64 { return map[entity.Status]int64{entity.Pending: n} }
+	none := repository.TopicTotal{Counts: pending(1), OldestPending: unknown.CreatedAt}
+	orders := repository.TopicTotal{
+		Topic: original, Counts: map[entity.Status]int64{entity.Pending: 2, entity.Resolved: 1}, OldestPending: first.CreatedAt,
+	}
+	want([]string{original, "nobody"}, none, orders, repository.TopicTotal{
+		Others: true, Counts: map[entity.Status]int64{entity.Pending: 2, entity.Dead: 1}, OldestPending: invented.CreatedAt,
+	})
+	got, err := h.Repository.TopicTotals(h.Context(), nil)
+	if err != nil || len(got) != 5 || got[4].Others {
+		h.Errorf("TopicTotals = %+v, %v, want each topic by itself", got, err)
+	}
 }
 
 func summariesPositions(h *harness) {
