@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"sync"
+
+	"github.com/google/uuid"
 
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
@@ -53,6 +56,34 @@ type account struct {
 }
 
 type accountKey struct{}
+
+// auditedRead is what tells the entries of the audit trail apart that one read makes.
+type auditedRead struct {
+	action entity.Action
+	kind   entity.Kind
+	object uuid.UUID
+	text   string
+}
+
+// auditedReads are those of one request.
+type auditedReads struct{ recorded []auditedRead }
+
+type auditedKey struct{}
+
+// recordOnce records a read, once for each request: a handler that had no room for its
+// answer is called again.
+func (s *Server) recordOnce(ctx context.Context, entry entity.AuditEntry) error {
+	reads, _ := ctx.Value(auditedKey{}).(*auditedReads)
+	read := auditedRead{entry.Action, entry.Kind, entry.ObjectID, entry.LastError}
+	if reads != nil && slices.Contains(reads.recorded, read) {
+		return nil
+	}
+	err := s.store.Record(ctx, entry)
+	if err == nil && reads != nil {
+		reads.recorded = append(reads.recorded, read)
+	}
+	return err
+}
 
 // accountOf is the account of a read, and of a request that the console answers; nil of
 // any other.
@@ -231,7 +262,8 @@ func (s *Server) limited(rt route, handle handler) handler {
 		if g, ok := w.(*gate); ok {
 			g.account = a
 		}
-		r = r.WithContext(repository.WithRoom(context.WithValue(r.Context(), accountKey{}, a), a))
+		ctx := context.WithValue(r.Context(), auditedKey{}, new(auditedReads))
+		r = r.WithContext(repository.WithRoom(context.WithValue(ctx, accountKey{}, a), a))
 		for {
 			mark := a.mark()
 			err := handle(w, r)

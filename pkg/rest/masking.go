@@ -93,7 +93,7 @@ func (s *Server) noteUnmasked(r *http.Request, entry entity.AuditEntry) error {
 	if entry.Cause, err = causeOf(r, reason); err != nil {
 		return err
 	}
-	return s.store.Record(r.Context(), entry)
+	return s.recordOnce(r.Context(), entry)
 }
 
 // searchable returns the topics in which a filter may be answered; nil for all. A

@@ -8,9 +8,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/uuid"
+
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
 )
 
 // What the messages of these tests must not show: the one stands in the payload,
@@ -381,4 +384,38 @@ func TestPatch_SamplesAreMasked(t *testing.T) {
 	if firstField(e.Details) != "patch" {
 		t.Errorf("details %+v, want the field patch", e.Details)
 	}
+}
+
+// A read that had no room begins again, and is one entry of the audit trail.
+func TestUnmaskedReadIsRecordedOnce(t *testing.T) {
+	t.Parallel()
+	f := newFixture(secretMessage())
+	store := &roomlessStore{Store: f.memory}
+	f.store, f.options = store, []Option{WithMasks(maskOf("$.card.number"))}
+	f.guarded(person("root", "*", auth.Admin, auth.Unmask))
+	target := "/api/v1/dlq/messages/" + idA.String() + "/history?unmask=true"
+	if w := f.by("root", "GET", target, ""); w.Code != 200 || store.asked != 2 {
+		t.Fatalf("got %d after %d reads, want 200 after 2", w.Code, store.asked)
+	}
+	if w := f.by("root", "GET", target, ""); w.Code != 200 {
+		t.Fatalf("got %d, want 200", w.Code)
+	}
+	trail, err := f.memory.Trail(t.Context(), repository.TrailQuery{Action: entity.ActionUnmask, Limit: 10})
+	if err != nil || len(trail) != 2 {
+		t.Errorf("the audit trail has %d entries, %v, want one for each request", len(trail), err)
+	}
+}
+
+// roomlessStore has no room for the first history that is read.
+type roomlessStore struct {
+	*memory.Store
+	asked int
+}
+
+func (s *roomlessStore) History(ctx context.Context, id uuid.UUID) ([]entity.Attempt, error) {
+	if s.asked++; s.asked == 1 {
+		accountOf(ctx).wanted = 2 * pageRoom
+		return nil, errNoRoom
+	}
+	return s.Store.History(ctx, id)
 }

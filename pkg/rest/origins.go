@@ -76,7 +76,7 @@ func (s *Server) recordPointer(r *http.Request, m *entity.Message) error {
 	if err != nil {
 		return err
 	}
-	return s.store.Record(r.Context(), entity.PointerRead(m, cause))
+	return s.recordOnce(r.Context(), entity.PointerRead(m, cause))
 }
 
 type originJSON struct {
