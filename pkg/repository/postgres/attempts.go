@@ -218,7 +218,9 @@ func distinct(messages []entity.Message) []entity.Message {
 // entity.Verdict: 1 acknowledged, 2 skipped, 3 failed, 4 rejected, 5 refused,
 // 6 given back, 7 in doubt, 8 rescued. Only the holder of the claim gets through.
 // The rows are locked in the order of their ids, as a claim does, because a late
-// worker and the settler may end the same attempts at the same moment.
+// worker and the settler may end the same attempts at the same moment. With $16 it
+// leaves alone, and answers with true, attempts that sent nothing of messages that
+// came back: they end together with refuteQuery, which needs a later snapshot.
 var finishQuery = `
 	WITH result AS MATERIALIZED (
 		SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::int4[], $4::text[], $5::text[],
@@ -227,6 +229,7 @@ var finishQuery = `
 	), held AS MATERIALIZED (
 		SELECT m.id, m.claim_topic, m.claim_topic_id, m.claim_redrive_id, m.record_hash, m.retry_count AS counted,
 			r.claim_id, r.verdict, r.class, r.error, r.partition, r.log_offset, r.retry_in,
+			$16::bool AND m.outcome = 'returned' AND r.verdict NOT IN (1, 7) AS deferred,
 			CASE
 				WHEN r.verdict IN (1, 2) THEN 'RESOLVED'
 				WHEN r.verdict = 3 AND m.retry_count >= m.max_retries THEN 'DEAD'
@@ -258,12 +261,12 @@ var finishQuery = `
 			claim_redrive_id = CASE WHEN r.verdict = 7 THEN m.claim_redrive_id END,
 			unsettled = r.verdict = 7 AND r.class = 'UNKNOWN' AND coalesce(m.claim_expires_at <= c.moment, true)
 		FROM held r, (SELECT coalesce($10::timestamptz, clock_timestamp()) AS moment) c
-		WHERE m.id = r.id AND (m.status = 'RETRYING') IS TRUE
+		WHERE m.id = r.id AND (m.status = 'RETRYING') IS TRUE AND r.deferred IS NOT TRUE
 		  AND coalesce(m.claim_id, '00000000-0000-0000-0000-000000000000') = r.claim_id
 		RETURNING m.id, m.attempt_no, m.status, m.retry_count, m.max_retries, m.next_attempt_at,
 		          m.last_retry_at, c.moment, coalesce(r.claim_topic, m.original_topic) AS target_topic,
 		          r.claim_topic_id AS target_topic_id, r.claim_redrive_id AS redrive_id, r.record_hash,
-		          r.counted, r.claim_id, r.verdict, r.class, r.error, r.partition, r.log_offset, m.outcome
+		          r.counted, r.claim_id, r.verdict, r.class, r.error, r.partition, r.log_offset
 	), history AS (
 		INSERT INTO dlq.attempts (message_id, attempt_no, attempt_id, redrive_id, retry_count, verdict, actor, started_at, ended_at,
 			from_status, to_status, error_class, error, target_topic, target_topic_id, target_partition, target_offset, record_hash)
@@ -279,7 +282,8 @@ var finishQuery = `
 			` + causeFrom11 + `
 		FROM ended WHERE verdict <> 7
 	)
-	SELECT id, status, retry_count, max_retries, next_attempt_at, claim_id, coalesce(outcome = 'returned' AND verdict NOT IN (1, 7), false) FROM ended`
+	SELECT id, status, retry_count, max_retries, next_attempt_at, claim_id, false FROM ended
+	UNION ALL SELECT id, '', 0, 0, NULL, claim_id, true FROM held WHERE deferred`
 
 // refuteQuery takes back what returns by content said of attempts, $1, which then sent
 // nothing: an equal record had come in while they were claims. Its message stays a child
@@ -296,11 +300,8 @@ const refuteQuery = `
 		SELECT FROM dlq.attempts a JOIN dlq.returns r ON r.attempt_id = a.attempt_id
 		WHERE a.message_id = m.id AND NOT a.attempt_id = ANY ($1::uuid[]))`
 
-// Finish implements repository.Attempts.
-func (s *Store) Finish(ctx context.Context, results []repository.Result, cause entity.Cause) ([]repository.Finished, error) {
-	if len(results) == 0 {
-		return nil, nil
-	}
+// finishArgs are the arguments of finishQuery.
+func (s *Store) finishArgs(results []repository.Result, cause entity.Cause, deferred bool) []any {
 	n := len(results)
 	ids, claimIDs := newColumn(oidUUID, n, 16), newColumn(oidUUID, n, 16)
 	verdicts, classes, errs := newColumn(oidInt4, n, 4), newColumn(oidText, n, 16), newColumn(oidText, n, 16)
@@ -319,33 +320,104 @@ func (s *Store) Finish(ctx context.Context, results []repository.Result, cause e
 		ids.arg(), claimIDs.arg(), verdicts.arg(), classes.arg(), errs.arg(), partitions.arg(), offsets.arg(),
 		retryIns.arg(), repository.RescueLimit, s.clock(),
 	}, causeArgs(cause)...)
-	finished := make([]repository.Finished, 0, n)
-	var f repository.Finished
-	var status string
-	var next sql.NullTime
-	var attempt uuid.UUID
-	var refuted bool
-	var attempts []uuid.UUID
+	return append(args, deferred)
+}
+
+// finishedRow is a row of finishQuery.
+type finishedRow struct {
+	repository.Finished
+	status   string
+	next     sql.NullTime
+	attempt  uuid.UUID
+	deferred bool
+}
+
+func (r *finishedRow) places() []any {
+	return []any{&r.MessageID, &r.status, &r.RetryCount, &r.MaxRetries, &r.next, &r.attempt, &r.deferred}
+}
+
+func (r *finishedRow) finished() repository.Finished {
+	r.Status, r.NextAttemptAt = entity.Status(r.status), moment(r.next)
+	return r.Finished
+}
+
+// Finish implements repository.Attempts.
+func (s *Store) Finish(ctx context.Context, results []repository.Result, cause entity.Cause) ([]repository.Finished, error) {
+	if len(results) == 0 {
+		return nil, nil
+	}
+	args := s.finishArgs(results, cause, true)
+	finished := make([]repository.Finished, 0, len(results))
+	var r finishedRow
+	var deferred map[uuid.UUID]bool
 	err := again(ctx, func() error {
-		finished, attempts = finished[:0], nil
-		return s.each(ctx, finishQuery, args, []any{
-			&f.MessageID, &status, &f.RetryCount, &f.MaxRetries, &next, &attempt, &refuted,
-		}, func() error {
-			f.Status, f.NextAttemptAt = entity.Status(status), moment(next)
-			finished = append(finished, f)
-			if refuted {
-				attempts = append(attempts, attempt)
+		finished, deferred = finished[:0], nil
+		return s.each(ctx, finishQuery, args, r.places(), func() error {
+			if !r.deferred {
+				finished = append(finished, r.finished())
+				return nil
 			}
+			if deferred == nil {
+				deferred = map[uuid.UUID]bool{}
+			}
+			deferred[r.attempt] = true
 			return nil
 		})
 	})
-	if err == nil && len(attempts) > 0 {
-		err = s.exec(ctx, refuteQuery, uuids(attempts))
+	if err == nil && len(deferred) > 0 {
+		var others []repository.Finished
+		left := slices.DeleteFunc(slices.Clone(results), func(r repository.Result) bool { return !deferred[r.ClaimID] })
+		err = again(ctx, func() error {
+			others, err = s.finishAndRefute(ctx, left, cause)
+			return err
+		})
+		finished = append(finished, others...)
 	}
 	if err != nil {
 		return nil, translate("finish attempts", err)
 	}
 	return finished, nil
+}
+
+// finishAndRefute ends attempts that sent nothing and takes back what returns by content
+// said of them, in one transaction.
+func (s *Store) finishAndRefute(ctx context.Context, results []repository.Result, cause entity.Cause) ([]repository.Finished, error) {
+	tx, err := s.db.BeginTxx(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = tx.Rollback() }() // a no-op behind Commit
+	finish, err := tx.PrepareContext(ctx, finishQuery)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = finish.Close() }()
+	rows, err := finish.QueryContext(ctx, s.finishArgs(results, cause, false)...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }() // Err tells
+	var finished []repository.Finished
+	var attempts []uuid.UUID
+	var r finishedRow
+	for rows.Next() {
+		if err := rows.Scan(r.places()...); err != nil {
+			return nil, err
+		}
+		finished, attempts = append(finished, r.finished()), append(attempts, r.attempt)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	refute, err := tx.PrepareContext(ctx, refuteQuery)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = refute.Close() }()
+	if _, err := refute.ExecContext(ctx, uuids(attempts)); err != nil {
+		return nil, err
+	}
+	return finished, tx.Commit()
 }
 
 // expiredQuery needs no index of its own: few messages are RETRYING at a time,

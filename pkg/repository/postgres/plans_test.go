@@ -40,7 +40,7 @@ func TestPlans(t *testing.T) {
 	finished := with([]string{
 		wanted, wanted, repeat("3"), repeat("x"), repeat("x"), repeat("0"), repeat("0"), repeat("0"),
 		"10", "NULL",
-	}, cause...)
+	}, append(slices.Clone(cause), "true")...)
 	one, many := with([]string{list(texts[0]), "NULL"}, cause...), with([]string{wanted, "NULL"}, cause...)
 	key := []string{"'alice'", "'key7'", "'\\x01'", "'" + texts[0] + "'", "'" + texts[0] + "'", "30000000", "86400000000", "NULL"}
 	trail := func(q repository.TrailQuery) string {

@@ -245,3 +245,45 @@ func BenchmarkStoreWindow(b *testing.B) {
 		b.ReportMetric(took[i][len(took[i])/2], name)
 	}
 }
+
+// TestAttemptThatSentNothingEndsWithItsReturns: an attempt that is known to have sent
+// nothing and the returns by content that say otherwise end together, or not at all.
+func TestAttemptThatSentNothingEndsWithItsReturns(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.Open(t)
+	f := newFeed(t, New(db))
+	sent, _ := f.put(t, 0, records(0, 2)...)
+	claims := make([]repository.Claim, len(sent))
+	for i := range sent {
+		claims[i] = repository.Claim{MessageID: sent[i].ID, ID: uuid.New(), Topic: "orders"}
+	}
+	_, err := f.store.Claim(t.Context(), claims, repository.Claiming{Expiry: time.Minute, Cause: entity.By("a")})
+	wantNil(t, err)
+	f.put(t, time.Hour, records(0, 1)...) // equal to the first, by another producer
+	if n := count(t, db, "returns"); n != 1 {
+		t.Fatalf("%d returns, want one by content", n)
+	}
+	exec(t, db, `CREATE FUNCTION public.stop() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'stopped'; END $$`)
+	exec(t, db, `CREATE TRIGGER stop BEFORE DELETE ON dlq.returns EXECUTE FUNCTION public.stop()`)
+	wantState := func(want string) {
+		t.Helper()
+		var got string
+		wantNil(t, db.Get(&got, `SELECT concat_ws(' ', status, outcome) FROM dlq.dlq_messages WHERE id = $1`, sent[0].ID))
+		if got != want {
+			t.Errorf("the message is %s, want %s", got, want)
+		}
+	}
+	if _, err := f.store.Finish(t.Context(), results(claims, entity.GivenBack), entity.By("a")); err == nil {
+		t.Fatal("Finish succeeded without its last step")
+	}
+	wantState("RETRYING returned")
+	exec(t, db, `DROP TRIGGER stop ON dlq.returns`)
+	finished, err := f.store.Finish(t.Context(), results(claims, entity.GivenBack), entity.By("a"))
+	if err != nil || len(finished) != 1 || finished[0].MessageID != sent[0].ID || finished[0].Status != entity.Pending {
+		t.Errorf("Finish = %+v, %v, want the attempt that was left", finished, err)
+	}
+	wantState("PENDING")
+	if n := count(t, db, "returns"); n != 0 {
+		t.Errorf("%d returns, want none", n)
+	}
+}
