@@ -180,7 +180,7 @@ func (s *system) bombAt(topic string, offset int64) (b storedBomb) {
 	eventually(s.t, 3*time.Minute, fmt.Sprintf("offset %d of %s is stored", offset, topic), func() bool {
 		return s.db.Get(&b, `SELECT m.id::text, octet_length(m.value) AS size, encode(sha256(m.value), 'hex') AS sum,
 			m.omitted_size, encode(m.omitted_sha256, 'hex') AS omitted_sum
-			FROM dlq.dlq_messages m JOIN dlq.topics t ON t.id = m.dlq_topic_id WHERE t.name = $1 AND m.dlq_offset = $2`, topic, offset) == nil
+			FROM dlq.messages m JOIN dlq.topics t ON t.id = m.dlq_topic_id WHERE t.name = $1 AND m.dlq_offset = $2`, topic, offset) == nil
 	})
 	return b
 }

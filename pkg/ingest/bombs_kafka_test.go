@@ -55,7 +55,7 @@ func TestBombsAreStoredAndHoldUpNothing(t *testing.T) {
 		var value int64
 		err := p.db.QueryRow(`
 			SELECT m.defect->>'limit', encode(m.omitted_sha256, 'hex'), coalesce(octet_length(m.value), -1), m.omitted_size
-			FROM dlq.dlq_messages m JOIN dlq.topics t ON t.id = m.dlq_topic_id WHERE t.name = $1 AND m.dlq_offset = $2`, bombs, offset).
+			FROM dlq.messages m JOIN dlq.topics t ON t.id = m.dlq_topic_id WHERE t.name = $1 AND m.dlq_offset = $2`, bombs, offset).
 			Scan(&limit, &sha, &value, &omitted)
 		if err != nil {
 			t.Fatal(err)
@@ -98,7 +98,7 @@ func TestABatchIsStoredInPortions(t *testing.T) {
 	var rows, offsets int
 	if err := p.db.QueryRow(`
 		SELECT count(*), count(DISTINCT m.dlq_offset) FILTER (WHERE octet_length(m.value) = 300000 AND m.key = convert_to(m.dlq_offset::text, 'UTF8'))
-		FROM dlq.dlq_messages m JOIN dlq.topics t ON t.id = m.dlq_topic_id WHERE t.name = $1`, topic).Scan(&rows, &offsets); err != nil {
+		FROM dlq.messages m JOIN dlq.topics t ON t.id = m.dlq_topic_id WHERE t.name = $1`, topic).Scan(&rows, &offsets); err != nil {
 		t.Fatal(err)
 	}
 	if rows != n || offsets != n {
