@@ -35,7 +35,7 @@ const bareResult = `
 		UPDATE dlq.dlq_messages m SET
 			status = 'RESOLVED', outcome = 'published', updated_at = now(),
 			claim_id = NULL, claim_expires_at = NULL, claim_partition = NULL, claim_end_offset = NULL
-		FROM result r WHERE m.id = r.id AND m.claim_id = r.claim_id AND (m.status = 'RETRYING') IS TRUE
+		FROM result r WHERE m.id = r.id AND m.claim_id = r.claim_id AND (m.status = 'RETRYING') IS NOT FALSE
 		RETURNING m.id, m.attempt_no, r.claim_id, m.retry_count, m.last_retry_at, m.updated_at, m.original_topic,
 			r.partition, r.log_offset
 	)

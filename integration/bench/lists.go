@@ -239,10 +239,14 @@ func (d *database) listQuestions(ctx context.Context, depth int) ([]asked, error
 	}
 	const all = "/api/v1/messages?"
 	page := fmt.Sprintf("%slimit=%d", all, listPage)
+	cursor, err := d.cursorAt(ctx, all, before.CreatedAt, before.ID)
+	if err != nil {
+		return nil, err
+	}
 	return []asked{
 		listAsked(firstOfTopic, fmt.Sprintf("/api/v1/dlq/%s?page_size=%d", topic, listPage), list, listPage),
 		listAsked(firstOfAll, page, first, listPage+1),
-		listAsked(byCursor, page+"&cursor="+cursorAt(all, before.CreatedAt, before.ID), deep, listPage+1),
+		listAsked(byCursor, page+"&cursor="+cursor, deep, listPage+1),
 		{
 			name: oneByID, statement: one, rows: 1,
 			path: func(n int) string { return "/api/v1/dlq/messages/" + ids[n%len(ids)].String() },

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
@@ -17,6 +16,11 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/auth"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
 )
 
 // reads are how the questions of operators are answered while the table is
@@ -242,12 +246,16 @@ func (d *database) questions(ctx context.Context, rows int) ([]question, error) 
 	}
 	day := url.Values{"created_after": {at.Format(time.RFC3339)}, "created_before": {at.Add(24 * time.Hour).Format(time.RFC3339)}}
 	const messages = "/api/v1/messages?"
+	cursor, err := d.cursorAt(ctx, messages, at, id)
+	if err != nil {
+		return nil, err
+	}
 	first := "page 1 of all messages"
 	return []question{
 		{name: first, path: messages + "limit=50", list: "messages", want: wantPage, least: pageSize},
 		{
 			name: fmt.Sprintf("page %s by its cursor", thousands(deep/pageSize+1)), list: "messages", want: wantPage, least: pageSize,
-			path: messages + "limit=50&cursor=" + cursorAt("/api/v1/messages?", at, id), within: first,
+			path: messages + "limit=50&cursor=" + cursor, within: first,
 		},
 		{name: "topics", path: "/api/v1/topics", list: "topics", want: wantPage, least: readTopics},
 		{name: "error groups, the latest first", path: "/api/v1/groups?limit=50", list: "groups", want: wantPage, least: pageSize},
@@ -276,11 +284,20 @@ func (d *database) questions(ctx context.Context, rows int) ([]question, error) 
 
 // cursorAt is the cursor of a place in a list, as the API would have given it on
 // the page before: nobody walks 100,000 pages to be timed on the last.
-func cursorAt(question string, at time.Time, id uuid.UUID) string {
+func (d *database) cursorAt(ctx context.Context, question string, at time.Time, id uuid.UUID) (string, error) {
 	place := binary.BigEndian.AppendUint64(nil, uint64(at.UnixMicro())) //nolint:gosec // times of this century
 	place = append(place, id[:]...)
-	sum := sha256.Sum256(append([]byte(question+"\n"), place...))
-	return base64.RawURLEncoding.EncodeToString(append(sum[:8:8], place...))
+	signer, err := auth.NewSigner(auth.Config{}, zap.NewNop())
+	if err != nil {
+		return "", err
+	}
+	keys, err := postgres.NewSessions(sqlx.NewDb(d.DB, "postgres")).SigningKeys(ctx, auth.NewKey())
+	if err != nil {
+		return "", err
+	}
+	signer.Use(keys)
+	sum := signer.Sign("cursor", question+"\n"+string(place))[:16]
+	return base64.RawURLEncoding.EncodeToString(append(sum[:16:16], place...)), nil
 }
 
 const (

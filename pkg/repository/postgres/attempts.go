@@ -18,7 +18,8 @@ import (
 // find them. Statistics that are a minute old say that hardly any row is
 // RETRYING; a plan that trusts them reads all such rows once for each message, a
 // thousand times too slow. So the status is compared in a form that no index
-// answers: (status = ...) IS TRUE.
+// answers: (status = ...) IS TRUE. For RETRYING it is IS NOT FALSE, as IS TRUE is the
+// predicate of idx_dlq_messages_claimed_hash.
 
 // claimQuery takes messages. The rows are locked in the order of their ids, so
 // that two callers never wait for one another in a circle; %LOCK% decides what
@@ -193,7 +194,7 @@ func (s *Store) briefly(ctx context.Context, claims []repository.Claim, query st
 const claimedBeforeQuery = `
 	WITH claimed AS (
 		SELECT m.* FROM unnest($1::uuid[], $2::uuid[]) AS w (message_id, claim_id)
-		JOIN dlq.dlq_messages m ON m.id = w.message_id AND m.claim_id = w.claim_id AND (m.status = 'RETRYING') IS TRUE
+		JOIN dlq.dlq_messages m ON m.id = w.message_id AND m.claim_id = w.claim_id AND (m.status = 'RETRYING') IS NOT FALSE
 	)
 	SELECT `
 
@@ -239,7 +240,7 @@ var finishQuery = `
 				WHEN r.verdict = 7 THEN 'RETRYING'
 				ELSE 'PENDING' END AS to_status
 		FROM dlq.dlq_messages m JOIN result r ON r.message_id = m.id
-		WHERE (m.status = 'RETRYING') IS TRUE
+		WHERE (m.status = 'RETRYING') IS NOT FALSE
 		  AND coalesce(m.claim_id, '00000000-0000-0000-0000-000000000000') = r.claim_id
 		ORDER BY m.id FOR NO KEY UPDATE OF m
 	), ended AS (
@@ -261,7 +262,7 @@ var finishQuery = `
 			claim_redrive_id = CASE WHEN r.verdict = 7 THEN m.claim_redrive_id END,
 			unsettled = r.verdict = 7 AND r.class = 'UNKNOWN' AND coalesce(m.claim_expires_at <= c.moment, true)
 		FROM held r, (SELECT coalesce($10::timestamptz, clock_timestamp()) AS moment) c
-		WHERE m.id = r.id AND (m.status = 'RETRYING') IS TRUE AND r.deferred IS NOT TRUE
+		WHERE m.id = r.id AND (m.status = 'RETRYING') IS NOT FALSE AND r.deferred IS NOT TRUE
 		  AND coalesce(m.claim_id, '00000000-0000-0000-0000-000000000000') = r.claim_id
 		RETURNING m.id, m.attempt_no, m.status, m.retry_count, m.max_retries, m.next_attempt_at,
 		          m.last_retry_at, c.moment, coalesce(r.claim_topic, m.original_topic) AS target_topic,

@@ -163,7 +163,7 @@ const attemptsOfQuery = `
 			'RETRYING', 'RETRYING', coalesce(m.last_publish_error_class, ''), coalesce(m.last_publish_error, ''),
 			coalesce(m.claim_topic, m.original_topic), coalesce(m.claim_topic_id, ''), coalesce(m.claim_partition, 0), -1
 		FROM dlq.dlq_messages m
-		WHERE m.id = ANY ($2) AND m.claim_redrive_id = $1 AND (m.status = 'RETRYING') IS TRUE
+		WHERE m.id = ANY ($2) AND m.claim_redrive_id = $1 AND (m.status = 'RETRYING') IS NOT FALSE
 	)
 	SELECT a.*, coalesce((SELECT m.consumer_group FROM dlq.dlq_messages m WHERE m.id = a.message_id), '') AS consumer_group
 	FROM (SELECT DISTINCT ON (message_id) * FROM made ORDER BY message_id, attempt_no DESC) a ORDER BY a.message_id`
