@@ -261,7 +261,7 @@ func (d *database) expectMoved(ctx context.Context, n int64) error {
 	return d.expect(ctx,
 		expectation{"rows that were not archived", countRows, 0},
 		expectation{"counters of them", countCounters, 0},
-		expectation{"archived rows", `SELECT count(DISTINCT id) FROM dlq.dlq_messages_archive
+		expectation{"archived rows", `SELECT count(DISTINCT id) FROM dlq.archived_messages
 			WHERE value IS NOT NULL AND payload IS NOT NULL AND headers IS NOT NULL AND archived_at > now() - interval '1 hour'`, n},
 	)
 }

@@ -51,6 +51,9 @@ func (p *ingestPart) run(ctx context.Context) (err error) {
 	if err := p.expectIngested(ctx); err != nil {
 		return err
 	}
+	if err := p.fillPayloads(ctx); err != nil {
+		return err
+	}
 	return p.writePlain(ctx)
 }
 
@@ -230,6 +233,25 @@ func (d *database) expectIngestedRows(ctx context.Context, n int, bytes int64) e
 			WHERE status <> 'PENDING' OR dialect IS DISTINCT FROM 'spring-dlt' OR group_id IS NULL
 			   OR headers IS NULL OR key IS NULL OR original_offset IS NULL`, 0},
 	)
+}
+
+// fillPayloads does what the API's processes would do beside the parts that come later.
+func (p *ingestPart) fillPayloads(ctx context.Context) error {
+	store, pool, err := p.live.store(asItIs)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = pool.Close() }()
+	filled := 0
+	for found := true; found; {
+		var n int
+		if n, found, err = store.FillPayloads(ctx); err != nil {
+			return err
+		}
+		filled += n
+	}
+	p.say("filled the payloads of %d", filled)
+	return nil
 }
 
 func (p *ingestPart) expectIngested(ctx context.Context) error {
