@@ -18,6 +18,17 @@ func heapBytes() int64 {
 	return int64(m.HeapAlloc)
 }
 
+// batchOfNames is a batch of records with one header each, whose names differ.
+func batchOfNames(t *testing.T, codec, n, length int) []byte {
+	t.Helper()
+	records := make([]brokertest.Record, n)
+	for i := range records {
+		distinct := fmt.Appendf(bytes.Repeat([]byte("n"), length-8), "%08d", i)
+		records[i] = brokertest.Record{Value: -1, Headers: 1, Name: string(distinct)}
+	}
+	return brokertest.BatchOf(t, codec, records...)
+}
+
 // TestCursor_NamesOfHeaders: names that do not repeat are in memory that was taken from the
 // room, or in the answer, and the cursor does not keep them.
 func TestCursor_NamesOfHeaders(t *testing.T) { //nolint:paralleltest // others' allocations would be counted
@@ -28,13 +39,7 @@ func TestCursor_NamesOfHeaders(t *testing.T) { //nolint:paralleltest // others' 
 	} {
 		for codec, number := range map[string]int{"None": brokertest.None, "Zstd": brokertest.Zstd} {
 			t.Run(name+codec, func(t *testing.T) {
-				records := make([]brokertest.Record, test.records)
-				for i := range records {
-					distinct := fmt.Appendf(bytes.Repeat([]byte("n"), test.length-8), "%08d", i)
-					records[i] = brokertest.Record{Value: -1, Headers: 1, Name: string(distinct)}
-				}
-				data := brokertest.BatchOf(t, number, records...)
-				records = nil
+				data := batchOfNames(t, number, test.records, test.length)
 				const portion = 2 << 20
 				c := decodeOne(FetchRequest{Stream: true}, FetchPartition{}, nil, data).Portions
 				before, next := heapBytes(), int64(0)
