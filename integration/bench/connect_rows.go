@@ -66,7 +66,7 @@ func median(turns []turn, figure func(turn) float64) float64 {
 	return all[len(all)/2]
 }
 
-// limitsOf is what limits turns together.
+// limitsOf names the resource that limited all of the turns together.
 func limitsOf(turns []turn, sessions int) string {
 	var sum work
 	for _, t := range turns {

@@ -274,7 +274,7 @@ func (d *fetchDecoder) readPartition(s *stream, version int16, topic string, out
 	return len(data)
 }
 
-// recordCost, headerCost and defectCost are what a decoded Record, Header and Defect
+// recordCost, headerCost and defectCost are the bytes that a decoded Record, Header and Defect
 // take, without the bytes they point to: much for a log of tiny records.
 const (
 	recordCost = int(unsafe.Sizeof(Record{}))

@@ -82,9 +82,9 @@ type Worker struct {
 	version int64
 
 	// What follows is Run's.
-	held  time.Time // when the lease was renewed last; zero when it is another's
-	first uuid.UUID // of the batch before
-	away  bool      // the store did not answer when it was asked last
+	held   time.Time // when the lease was renewed last; zero when it is another's
+	first  uuid.UUID // of the batch before
+	outage outage
 
 	classified    time.Time // when the last look for unclassified messages found none
 	asked, warned time.Time // for and of a transaction that holds the catalogue up
@@ -119,7 +119,7 @@ func (w *Worker) Run(ctx context.Context) {
 	for wait := w.cfg.Interval; ctx.Err() == nil; {
 		began := time.Now()
 		worked, more, err := w.step(ctx)
-		w.note(ctx, err)
+		w.outage.log(ctx, w.log, err, "messages cannot be catalogued: searches do not find new ones", "messages are catalogued again")
 		switch {
 		case more:
 			wait = w.pace.rest(ctx, w.store, time.Since(began))
@@ -235,16 +235,19 @@ func (w *Worker) keep(ctx context.Context, documents []entity.Document) error {
 	return w.keep(ctx, []entity.Document{{MessageID: documents[0].MessageID, CreatedAt: documents[0].CreatedAt, Fingerprint: documents[0].Fingerprint}})
 }
 
-// note logs when the store goes away and when it comes back.
-func (w *Worker) note(ctx context.Context, err error) {
+// outage remembers that the store did not answer when it was asked last.
+type outage struct{ away bool }
+
+// log logs lost when the store goes away, and back when it answers again.
+func (o *outage) log(ctx context.Context, log *zap.Logger, err error, lost, back string) {
 	switch {
 	case ctx.Err() != nil:
-	case err != nil && !w.away:
-		w.away = true
-		w.log.Warn("messages cannot be catalogued: searches do not find new ones", zap.Error(err))
-	case err == nil && w.away:
-		w.away = false
-		w.log.Info("messages are catalogued again")
+	case err != nil && !o.away:
+		o.away = true
+		log.Warn(lost, zap.Error(err))
+	case err == nil && o.away:
+		o.away = false
+		log.Info(back)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// PayloadStore is what a PayloadFiller needs of the store.
+// PayloadStore has the methods of the store that a PayloadFiller calls.
 type PayloadStore interface {
 	crowd
 	// FillPayloads fills the payload of one batch of messages, the latest that waits,
@@ -30,7 +30,7 @@ type PayloadFiller struct {
 
 	// What follows is Run's.
 	pace   pace
-	away   bool
+	outage outage
 	lagged time.Time // when the store was asked for the lag
 }
 
@@ -61,7 +61,7 @@ func (f *PayloadFiller) Run(ctx context.Context) {
 		if err == nil {
 			err = f.measure(ctx, found)
 		}
-		f.note(ctx, err)
+		f.outage.log(ctx, f.log, err, "payloads are not filled; retrying", "payloads are filled again")
 		if found && err == nil {
 			wait = f.pace.rest(ctx, f.store, time.Since(began))
 		} else {
@@ -81,16 +81,4 @@ func (f *PayloadFiller) measure(ctx context.Context, working bool) error {
 		f.lagged = time.Now()
 	}
 	return err
-}
-
-func (f *PayloadFiller) note(ctx context.Context, err error) {
-	switch {
-	case ctx.Err() != nil:
-	case err != nil && !f.away:
-		f.away = true
-		f.log.Warn("payloads are not filled; retrying", zap.Error(err))
-	case err == nil && f.away:
-		f.away = false
-		f.log.Info("payloads are filled again")
-	}
 }

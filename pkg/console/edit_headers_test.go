@@ -124,7 +124,7 @@ func TestPayloadThatIsTooLargeIsSaidBeforeItIsSent(t *testing.T) {
 	}
 }
 
-// A key that is too long to be shown is not null, and is sent as it is.
+// A key that is too long to be shown does not become null: an edit sends it unchanged.
 func TestEdit_LongKeyIsSentUnchanged(t *testing.T) {
 	t.Parallel()
 	const long = `"key":null,"key_omitted":"too_large","key_size":41943040`

@@ -57,7 +57,7 @@ type account struct {
 
 type accountKey struct{}
 
-// auditedRead is what tells the entries of the audit trail apart that one read makes.
+// auditedRead identifies one entry of the audit trail among those that a single read makes.
 type auditedRead struct {
 	action entity.Action
 	kind   entity.Kind

@@ -379,7 +379,7 @@ func (s *Store) storeAll(ctx context.Context, in incoming) ([]repository.Partiti
 func (s *Store) dropProjections(ctx context.Context, in incoming) error {
 	for i := range in.Messages {
 		if in.notes[i] != "" || in.Messages[i].Record.Value == nil {
-			continue // it has none to drop
+			continue
 		}
 		_, err := s.db.ExecContext(ctx, `SELECT convert_from($1::bytea, 'UTF8')::jsonb`, in.Messages[i].Record.Value)
 		switch {

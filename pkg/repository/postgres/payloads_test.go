@@ -17,18 +17,28 @@ import (
 // pendingMessages stores n messages whose payload is to be filled, as one batch.
 func pendingMessages(t *testing.T, store *Store, topic string, n int) []uuid.UUID {
 	t.Helper()
+	var values [][]byte
+	for i := range n {
+		values = append(values, fmt.Appendf(nil, `{"n": %d}`, i))
+	}
+	return storeBatch(t, store, topic, values)
+}
+
+// storeBatch stores values as one batch, by the way records come in, behind what the
+// topic's partition has.
+func storeBatch(t *testing.T, store *Store, topic string, values [][]byte) (ids []uuid.UUID) {
+	t.Helper()
 	refs, err := store.OpenTopics(t.Context(), []repository.Topic{{Name: topic, Incarnation: "1"}})
 	wantNil(t, err)
 	at := repository.Partition{Incarnation: refs[0].Incarnation}
 	start, err := store.OpenPosition(t.Context(), []repository.Position{{Partition: at}})
 	wantNil(t, err)
 	from := start[0].Next
-	batch := repository.Batch{Ranges: []repository.Range{{Partition: at, From: from, To: from + int64(n)}}}
-	var ids []uuid.UUID
-	for i := range n {
+	batch := repository.Batch{Ranges: []repository.Range{{Partition: at, From: from, To: from + int64(len(values))}}}
+	for i, value := range values {
 		m := entity.NewMessage("orders", "boom", time.Unix(0, 0))
-		m.Record.Value = fmt.Appendf(nil, `{"n": %d}`, i)
-		m.Record.Size = int64(len(m.Record.Value))
+		m.Record.Value = value
+		m.Record.Size = int64(len(value))
 		m.Source = entity.Source{Topic: topic, TopicID: refs[0].TopicID, Incarnation: refs[0].Incarnation, Offset: from + int64(i)}
 		batch.Messages = append(batch.Messages, m)
 		ids = append(ids, m.ID)

@@ -7,14 +7,13 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/migrate"
-	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
@@ -223,28 +222,12 @@ func valueOf(text string) []byte {
 
 // storeValues stores values as one batch, by the way records come in, and fills the
 // payloads that the mode leaves for later.
-func storeValues(t *testing.T, db *sqlx.DB, mode PayloadMode, values [][]byte) (ids [][16]byte) {
+func storeValues(t *testing.T, db *sqlx.DB, mode PayloadMode, values [][]byte) []uuid.UUID {
 	t.Helper()
 	store := New(db, WithPayload(mode, DefaultPayloadLimit))
-	refs, err := store.OpenTopics(t.Context(), []repository.Topic{{Name: "orders.dlq", Incarnation: "1"}})
-	wantNil(t, err)
-	at := repository.Partition{Incarnation: refs[0].Incarnation}
-	_, err = store.OpenPosition(t.Context(), []repository.Position{{Partition: at}})
-	wantNil(t, err)
-	batch := repository.Batch{Ranges: []repository.Range{{Partition: at, To: int64(len(values))}}}
-	for i, value := range values {
-		m := entity.NewMessage("orders", "boom", time.Unix(0, 0))
-		m.Record.Value = value
-		m.Record.Size = int64(len(value))
-		m.Source = entity.Source{Topic: "orders.dlq", TopicID: refs[0].TopicID, Incarnation: refs[0].Incarnation, Offset: int64(i)}
-		batch.Messages = append(batch.Messages, m)
-		ids = append(ids, m.ID)
-	}
-	stored, err := store.Store(t.Context(), batch)
-	if err != nil || len(stored.Ranges) != 1 {
-		t.Fatalf("got %v, %v, want one range stored", stored, err)
-	}
+	ids := storeBatch(t, store, "orders.dlq", values)
 	for found := true; found; {
+		var err error
 		_, found, err = store.FillPayloads(t.Context())
 		wantNil(t, err)
 	}
