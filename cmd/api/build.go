@@ -97,7 +97,7 @@ func (p *parts) buildServer(store repository.Repository) error {
 	p.service = redrive.New(cfg.Redrive, store, p.publisher, base.Registry, base.Log, redrive.WithTracing(base.Tracing.Provider()),
 		redrive.WithTopicLabels(p.labels.Label), redrive.WithOrigins(judge.Standing))
 	p.server = rest.New(cfg.Server, store, p.service, p.checks(), base.Registry, base.Log,
-		append(p.readings(decoder), rest.WithMasks(masks), rest.WithDerivedMasks(derived), rest.WithOrigins(judge.Standing),
+		append(p.readings(decoder), rest.WithMasks(masks), rest.WithDerivedMasks(derived), rest.WithOrigins(judge),
 			rest.WithAuth(p.authenticator, cfg.Auth.Mode), rest.WithSigner(p.signer),
 			rest.WithTracing(base.Tracing.Provider()))...)
 	quiet := heartbeats(cfg.Heartbeat, maker)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
@@ -17,22 +18,51 @@ type Judge struct {
 	mu      sync.Mutex // guards what follows
 	decoder *Decoder   // with the rules of version
 	version int64
+	readAt  time.Time // when the mapping was read; zero: never
+
+	now func() time.Time
 }
+
+// recently is how old the mapping may be by which messages are shown.
+const recently = time.Second
 
 // NewJudge returns a judge. decoder has the rules of the configuration, mapping
 // returns those of operators.
 func NewJudge(decoder *Decoder, origins Origins, mapping func(context.Context) (entity.Mapping, error)) *Judge {
-	return &Judge{origins: origins, mapping: mapping, decoder: decoder}
+	return &Judge{origins: origins, mapping: mapping, decoder: decoder, now: time.Now}
 }
 
 // Standing reads the mapping and returns the function that judges messages by it.
 // Errors are those of the mapping. The function is for one caller at a time.
 func (j *Judge) Standing(ctx context.Context) (func(*entity.Message) entity.OriginStanding, error) {
+	at := j.now()
 	m, err := j.mapping(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("judge original topics: %w", err)
 	}
-	decoder := j.withRules(m)
+	return j.judging(j.withRules(m, at)), nil
+}
+
+// Recent is Standing by a mapping that was read at most a second ago, by this method or
+// by Standing. It is for what is shown: a page needs no statement of its own for it.
+func (j *Judge) Recent(ctx context.Context) (func(*entity.Message) entity.OriginStanding, error) {
+	if decoder := j.recent(); decoder != nil {
+		return j.judging(decoder), nil
+	}
+	return j.Standing(ctx)
+}
+
+// recent returns the decoder with the mapping's rules, nil when those may be out of date.
+func (j *Judge) recent() *Decoder {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.readAt.IsZero() || j.now().Sub(j.readAt) >= recently {
+		return nil
+	}
+	return j.decoder
+}
+
+func (j *Judge) judging(decoder *Decoder) func(*entity.Message) entity.OriginStanding {
 	claims := map[claim]entity.OriginStanding{}
 	return func(m *entity.Message) entity.OriginStanding {
 		if m.Source.Topic == "" || m.OriginalTopic == "" || m.Origin.Confidence == entity.FromOperator {
@@ -46,22 +76,24 @@ func (j *Judge) Standing(ctx context.Context) (func(*entity.Message) entity.Orig
 			claims[c] = standing
 		}
 		return standing
-	}, nil
+	}
 }
 
 // withRules compiles the rules once for each version. Rules that cannot be used
-// under the patterns of now declare nothing.
-func (j *Judge) withRules(m entity.Mapping) *Decoder {
+// under the configured patterns declare nothing. at is when m was asked for.
+func (j *Judge) withRules(m entity.Mapping, at time.Time) *Decoder {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if m.Version == j.version {
-		return j.decoder
+	decoder := j.decoder
+	if m.Version != j.version {
+		var err error
+		if decoder, err = j.decoder.WithRules(m.Rules); err != nil {
+			decoder, _ = j.decoder.WithRules(nil)
+		}
 	}
-	decoder, err := j.decoder.WithRules(m.Rules)
-	if err != nil {
-		decoder, _ = j.decoder.WithRules(nil)
+	if !at.Before(j.readAt) {
+		j.decoder, j.version, j.readAt = decoder, m.Version, at
 	}
-	j.decoder, j.version = decoder, m.Version
 	return decoder
 }
 

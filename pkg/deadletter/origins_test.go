@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
@@ -179,6 +180,46 @@ func TestJudge_FollowsTheMapping(t *testing.T) {
 	if _, err := judge.Standing(t.Context()); !errors.Is(err, entity.ErrUnavailable) {
 		t.Errorf("Standing without the mapping: %v, want ErrUnavailable", err)
 	}
+}
+
+// What is shown needs no statement for each page, and follows the mapping within a second.
+func TestJudgeRecent(t *testing.T) {
+	t.Parallel()
+	decoder, err := FromConfig(Config{}, Patterns{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	origins, err := NewOrigins(Config{OriginTrust: TrustDeclared})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reads, mapping := 0, entity.Mapping{}
+	judge := NewJudge(decoder, origins, func(context.Context) (entity.Mapping, error) {
+		reads++
+		return mapping, nil
+	})
+	clock := time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC)
+	judge.now = func() time.Time { return clock }
+	m := entity.Message{OriginalTopic: "orders", Source: entity.Source{Topic: "gamma.dlq.v1"}}
+	judged := func(how func(context.Context) (func(*entity.Message) entity.OriginStanding, error), want entity.Declaration, wantReads int) {
+		t.Helper()
+		standing, err := how(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := standing(&m).Declaration; got != want || reads != wantReads {
+			t.Errorf("judged as %d after %d reads of the mapping, want %d after %d", got, reads, want, wantReads)
+		}
+	}
+	judged(judge.Recent, entity.NotDeclared, 1)
+	mapping = entity.Mapping{Version: 1, Rules: []entity.TopicRule{{Pattern: "*.dlq.v1", Original: "orders"}}}
+	clock = clock.Add(recently - 1)
+	judged(judge.Recent, entity.NotDeclared, 1)
+	clock = clock.Add(1)
+	judged(judge.Recent, entity.Declared, 2)
+	mapping = entity.Mapping{Version: 2}
+	judged(judge.Standing, entity.NotDeclared, 3) // and for the pages that follow
+	judged(judge.Recent, entity.NotDeclared, 3)
 }
 
 func TestMayDeclare(t *testing.T) {

@@ -121,6 +121,7 @@ func (s *Server) replaceMappings(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	_, _ = s.origins.Standing(r.Context()) // pages that follow show the new rules
 	unmapped, err := s.store.Unmapped(r.Context(), principalOf(r).Scope(auth.Viewer))
 	if err != nil {
 		return err

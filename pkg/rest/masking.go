@@ -50,11 +50,11 @@ func (noMasks) Patch(patch []byte) []byte               { return patch }
 func (noMasks) Fields() entity.MaskedFields             { return entity.MaskedFields{} }
 func (noMasks) Of(*entity.Message) entity.MaskedFields  { return entity.MaskedFields{} }
 
-// viewOf judges the origins of what is shown as they are now, and says what of the
+// viewOf judges the origins of what is shown, and says what of the
 // masked whoever asks gets to see. Looking behind the masks is noted before anything
 // is shown.
 func (s *Server) viewOf(r *http.Request, unmask bool) (view, error) {
-	standing, err := s.standing(r.Context())
+	standing, err := s.origins.Recent(r.Context())
 	if err != nil {
 		return view{}, err
 	}

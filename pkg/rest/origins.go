@@ -12,17 +12,29 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Standing returns what judges the original topics of messages, by the configuration
-// and the mapping of the moment. An error is that of reading the mapping.
-type Standing func(ctx context.Context) (func(*entity.Message) entity.OriginStanding, error)
+// Origins judges the original topics of messages by the configuration and the mapping.
+// Errors are those of reading the mapping.
+type Origins interface {
+	// Standing judges by the mapping as it is now. It is for what is sent.
+	Standing(ctx context.Context) (func(*entity.Message) entity.OriginStanding, error)
+	// Recent judges by the mapping of a moment ago, which a page need not read. It is
+	// for what is shown.
+	Recent(ctx context.Context) (func(*entity.Message) entity.OriginStanding, error)
+}
 
 // WithOrigins says which original topics are declared. Without it all are.
-func WithOrigins(standing Standing) Option { return func(s *Server) { s.standing = standing } }
+func WithOrigins(origins Origins) Option { return func(s *Server) { s.origins = origins } }
 
-func everyOriginDeclared(context.Context) (func(*entity.Message) entity.OriginStanding, error) {
+type allDeclared struct{}
+
+func (allDeclared) Standing(context.Context) (func(*entity.Message) entity.OriginStanding, error) {
 	return func(*entity.Message) entity.OriginStanding {
 		return entity.OriginStanding{Declaration: entity.Declared}
 	}, nil
+}
+
+func (a allDeclared) Recent(ctx context.Context) (func(*entity.Message) entity.OriginStanding, error) {
+	return a.Standing(ctx)
 }
 
 // mayRetry asks for the role on the dead-letter topic as well where nothing but the
@@ -37,7 +49,7 @@ func (s *Server) mayRetry(r *http.Request, id uuid.UUID) error {
 	if err != nil {
 		return err
 	}
-	standing, err := s.standing(r.Context())
+	standing, err := s.origins.Standing(r.Context())
 	if err != nil || m.OriginalTopic == "" || standing(&m).Declared() {
 		return err
 	}
@@ -110,7 +122,7 @@ func (s *Server) setOrigin(w http.ResponseWriter, r *http.Request) error {
 	if err := s.maySource(r, &m); err != nil {
 		return err
 	}
-	standing, err := s.standing(r.Context())
+	standing, err := s.origins.Standing(r.Context())
 	if err != nil {
 		return err
 	}

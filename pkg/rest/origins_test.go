@@ -14,14 +14,22 @@ import (
 // judged is a server option by which the origins of all messages are of that standing,
 // but for those that an operator set.
 func judgedAs(standing entity.OriginStanding) Option {
-	return WithOrigins(func(context.Context) (func(*entity.Message) entity.OriginStanding, error) {
-		return func(m *entity.Message) entity.OriginStanding {
-			if m.Origin.Confidence == entity.FromOperator {
-				return entity.OriginStanding{Declaration: entity.Declared}
-			}
-			return standing
-		}, nil
-	})
+	return WithOrigins(fixedOrigins{standing})
+}
+
+type fixedOrigins struct{ standing entity.OriginStanding }
+
+func (f fixedOrigins) Standing(context.Context) (func(*entity.Message) entity.OriginStanding, error) {
+	return func(m *entity.Message) entity.OriginStanding {
+		if m.Origin.Confidence == entity.FromOperator {
+			return entity.OriginStanding{Declaration: entity.Declared}
+		}
+		return f.standing
+	}, nil
+}
+
+func (f fixedOrigins) Recent(ctx context.Context) (func(*entity.Message) entity.OriginStanding, error) {
+	return f.Standing(ctx)
 }
 
 var (

@@ -44,7 +44,7 @@ type Server struct {
 	fetcher    Fetcher   // nil: what is not stored cannot be had
 	inspector  Inspector // nil: nobody knows the cluster
 	mapper     Mapper    // nil: rules are not understood
-	standing   Standing
+	origins    Origins
 	liveness   func() error
 	health     *health
 	metrics    *metrics
@@ -166,7 +166,7 @@ func newServer(cfg Config, checks []Check, registry *prometheus.Registry, logger
 		masks:   noMasks{},
 		derived: noMasks{},
 
-		standing: everyOriginDeclared,
+		origins: allDeclared{},
 
 		liveness: func() error { return nil },
 
