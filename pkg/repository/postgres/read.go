@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/google/uuid"
@@ -151,53 +152,52 @@ func (s *Store) getOne(ctx context.Context, where, query string, id uuid.UUID, m
 	return m, nil
 }
 
-// cut is the first of the ids whose size no longer fits, 0 for none; where that is
-// the first of all, it is that one's size, negated. Sizes are known without reading the values.
+// total is what the key, the value and the headers of a message and of those before it take, in bytes.
+// Sizes are known without reading what lies out of line: it is read while total is within
+// $2.
 var loadQuery = `
-	WITH want AS (
-		SELECT id, ord FROM unnest($1::uuid[]) WITH ORDINALITY AS w (id, ord)
-	), sized AS MATERIALIZED (
-		SELECT w.id, w.ord,
-		       sum(coalesce(octet_length(m.value), pg_column_size(m.payload), 0)
-		           + coalesce(octet_length(m.headers), 0) + coalesce(octet_length(m.key), 0)) OVER (ORDER BY w.ord) AS total
-		FROM want w JOIN dlq.messages m ON m.id = w.id
-	), cut AS (
-		SELECT CASE WHEN min(total) > $2 THEN -min(total)
-			ELSE coalesce(min(ord) FILTER (WHERE total > $2), 0) END AS ord FROM sized
-	)
-	SELECT cut.ord AS total, m.* FROM cut LEFT JOIN LATERAL (
-		SELECT ` + stateColumns + `, ` + byteColumns("-1", "-1") + `
-		FROM sized s JOIN dlq.messages m ON m.id = s.id
-		LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id
-		WHERE cut.ord = 0 OR s.ord < cut.ord
-		ORDER BY s.ord
-	) m ON true`
+	SELECT m.total, ` + stateColumns + `, ` + byteColumns("m.room", "m.room") + `
+	FROM (
+		SELECT m.*, CASE WHEN m.total <= $2 THEN -1 ELSE 0 END AS room
+		FROM (
+			SELECT m.*, w.ord, sum(coalesce(octet_length(m.value), pg_column_size(m.payload), 0)
+			       + coalesce(octet_length(m.headers), 0) + coalesce(octet_length(m.key), 0))
+			       OVER (ORDER BY w.ord ROWS UNBOUNDED PRECEDING) AS total
+			FROM unnest($1::uuid[]) WITH ORDINALITY AS w (id, ord) JOIN dlq.messages m ON m.id = w.id
+		) m
+	) m
+	LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id
+	ORDER BY m.ord`
 
 // Load implements repository.Reader.
 func (s *Store) Load(ctx context.Context, ids []uuid.UUID, maxBytes int64) ([]entity.Message, int, error) {
 	if len(ids) == 0 {
 		return nil, 0, nil
 	}
-	var cut int64
+	var total, tooLarge int64
+	examined := len(ids)
 	loaded := make([]entity.Message, 0, len(ids))
-	err := s.eachRow(ctx, loadQuery, []any{uuids(ids), maxBytes}, &cut, func(r *row) error {
-		if !r.present() {
+	err := s.eachRow(ctx, loadQuery, []any{uuids(ids), maxBytes}, &total, func(r *row) error {
+		switch {
+		case examined < len(ids): // a message before did not fit
 			return nil
+		case total <= maxBytes:
+			m, err := r.messageWithBytes()
+			loaded = append(loaded, m)
+			return err
+		case len(loaded) == 0:
+			tooLarge = total
 		}
-		m, err := r.messageWithBytes()
-		loaded = append(loaded, m)
-		return err
+		examined = slices.Index(ids, r.ID.UUID)
+		return nil
 	})
-	if err != nil {
-		return nil, 0, translate("load messages", err)
-	}
 	switch {
-	case cut < 0:
-		return nil, 0, &repository.TooLargeError{Bytes: -cut}
-	case cut > 0:
-		return loaded, int(cut) - 1, nil
+	case err != nil:
+		return nil, 0, translate("load messages", err)
+	case tooLarge > 0:
+		return nil, 0, &repository.TooLargeError{Bytes: tooLarge}
 	}
-	return loaded, len(ids), nil
+	return loaded, examined, nil
 }
 
 // partQuery reads a part of a value. Values lie out of line as they are, so that no
