@@ -1,8 +1,7 @@
 // Configdoc writes docs/configuration.md: every setting with its environment
 // variable, type, default, range and meaning. Types and defaults are those of the
-// configuration struct, ranges are found by asking its Validate methods, and
-// meanings are the comments of the reference file, so the page cannot say
-// anything else than the programs do.
+// configuration struct. Ranges and meanings are the comments of the reference file;
+// a test checks the ranges against the Validate methods.
 //
 //	go run ./cmd/internal/configdoc configs/config.yaml docs/configuration.md
 package main

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/dlq-manager/dlq-manager/cmd/internal/program"
-	"github.com/dlq-manager/dlq-manager/pkg/config"
 )
 
 const head = `# Configuration
@@ -35,10 +34,6 @@ func page(reference string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	ok, err := checker(reference)
-	if err != nil {
-		return "", err
-	}
 	said := readComments(string(text))
 	bySection := map[string][]setting{}
 	defaults := program.DefaultConfig()
@@ -59,7 +54,11 @@ func page(reference string) (string, error) {
 			if meaning == "" {
 				return "", fmt.Errorf("%s says nothing of %s", reference, s.key)
 			}
-			b.WriteString(row(s, ok.rangeOf(s), meaning))
+			span, meaning := s.cutRange(meaning)
+			if s.isNumber() && span == "" {
+				return "", fmt.Errorf("%s names no range of %s", reference, s.key)
+			}
+			b.WriteString(row(s, span, meaning))
 		}
 		delete(bySection, section)
 	}
@@ -83,34 +82,4 @@ var plain = strings.NewReplacer("|", `\|`, "*", `\*`, "<", "&lt;")
 func sentence(text string) string {
 	text = strings.ToUpper(text[:1]) + text[1:]
 	return strings.TrimSuffix(text, ".") + "."
-}
-
-// everything switches on what is not checked while it is off.
-var everything = []string{
-	"DLQ_AUTH_MODE=oidc", "DLQ_AUTH_OIDC_ISSUER=https://issuer.example.com", "DLQ_AUTH_OIDC_AUDIENCE=dlq-manager",
-	"DLQ_AUTH_OIDC_GRANTS=[{value: team, role: viewer, topics: [orders]}]",
-}
-
-// checker asks the Validate methods about changes of the reference file's values,
-// which are valid as they are.
-func checker(reference string) (accepts, error) {
-	base, _, err := config.Load(reference, "DLQ_", program.DefaultConfig(), config.WithEnviron(everything))
-	if err != nil {
-		return nil, err
-	}
-	whole := reflect.ValueOf(&base)
-	if !valid(whole) {
-		return nil, fmt.Errorf("%s is loaded, and not valid", reference)
-	}
-	byKey := map[string]reflect.Value{}
-	for _, s := range settingsOf(whole.Elem(), "") {
-		byKey[s.key] = s.value
-	}
-	return func(s setting, value reflect.Value) bool {
-		field := byKey[s.key]
-		before := reflect.ValueOf(field.Interface())
-		field.Set(value)
-		defer field.Set(before)
-		return valid(whole)
-	}, nil
 }

@@ -46,7 +46,7 @@ func TestPage(t *testing.T) {
 		{"DurationAboveZero", "server.request_timeout", "`DLQ_SERVER_REQUEST_TIMEOUT`", "duration", "`30s`", "more than 0s"},
 		{"DurationOfNothing", "database.read_timeout", "`DLQ_DATABASE_READ_TIMEOUT`", "duration", "`30s`", "0s or more"},
 		{"Size", "ingest.max_record_bytes", "`DLQ_INGEST_MAX_RECORD_BYTES`", "size", "`64MiB`", "1 to 512MiB"},
-		{"Fraction", "redrive.auto.jitter", "`DLQ_REDRIVE_AUTO_JITTER`", "number", "`0.1`", "0 to 1"},
+		{"Fraction", "redrive.auto.jitter", "`DLQ_REDRIVE_AUTO_JITTER`", "number", "`0.1`", "0 to less than 1"},
 		{"BoundByAnother", "database.max_idle_conns", "`DLQ_DATABASE_MAX_IDLE_CONNS`", "whole number", "`5`", "0 to 25"},
 		{"CheckedOnlyWhenOn", "auth.oidc.timeout", "`DLQ_AUTH_OIDC_TIMEOUT`", "duration", "`5s`", "more than 0s to 10s"},
 		{"List", "kafka.dlq_topic_pattern", "`DLQ_KAFKA_DLQ_TOPIC_PATTERN`", "list of texts", "`[\"*.dlq.v1\"]`", ""},
@@ -70,20 +70,24 @@ func TestPage(t *testing.T) {
 	}
 }
 
-func TestPageRefusesAKeyWithoutAComment(t *testing.T) {
+func TestPageRefusesASettingThatIsNotExplained(t *testing.T) {
 	t.Parallel()
 	raw, err := os.ReadFile(reference)
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(t.TempDir(), "config.yaml")
-	silent := strings.Replace(string(raw), "                   # how slowly a request's head may arrive", "", 1)
-	silent = strings.Replace(silent, "# how slowly a request's head may arrive", "", 1)
-	if err := os.WriteFile(path, []byte(silent), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := page(path); err == nil || !strings.Contains(err.Error(), "server.read_header_timeout") {
-		t.Errorf("got error %v, want one that names server.read_header_timeout", err)
+	const about = "# [more than 0s] how slowly a request's head may arrive"
+	for name, comment := range map[string]string{"NoComment": "", "NoRange": "# how slowly a request's head may arrive"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "config.yaml")
+			if err := os.WriteFile(path, []byte(strings.Replace(string(raw), about, comment, 1)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := page(path); err == nil || !strings.Contains(err.Error(), "server.read_header_timeout") {
+				t.Errorf("got error %v, want one that names server.read_header_timeout", err)
+			}
+		})
 	}
 }
 

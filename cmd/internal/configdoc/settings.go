@@ -60,6 +60,19 @@ func (s setting) isSize() bool {
 	return s.value.Type() == reflect.TypeFor[config.ByteSize]() || s.value.CanInt() && strings.HasSuffix(s.key, "bytes")
 }
 
+func (s setting) isNumber() bool { return s.value.CanInt() || s.value.CanFloat() }
+
+// cutRange splits the comment of a number, "[1 to 16] batches stored at the same
+// time", into its range and its meaning. The range is "" where there is none.
+func (s setting) cutRange(comment string) (span, meaning string) {
+	if open, ok := strings.CutPrefix(comment, "["); ok && s.isNumber() {
+		if span, meaning, ok = strings.Cut(open, "] "); ok {
+			return span, meaning
+		}
+	}
+	return "", comment
+}
+
 // typeName is what one writes in the file.
 func (s setting) typeName() string {
 	typ := s.value.Type()
