@@ -70,7 +70,7 @@ func fromTests(path string) bool {
 // TestNamesThatExist: what a page says is proved by a test is proved by a test.
 func TestNamesThatExist(t *testing.T) {
 	t.Parallel()
-	tests := sources(t, fromTests) + read(t, filepath.Join(root, "architecture_test.go")) + read(t, "docs_test.go")
+	tests := sources(t, fromTests) + read(t, filepath.Join(root, "architecture_test.go")) + read(t, filepath.Join(root, "release_test.go")) + read(t, "docs_test.go")
 	product := sources(t, isProduct)
 	shown := sources(t, func(path string) bool { return strings.HasSuffix(path, ".yaml") })
 	for _, page := range checked {
@@ -132,7 +132,7 @@ func TestSettingsThatExist(t *testing.T) {
 	}
 }
 
-// TestEveryAlertHasItsEntry: whoever is woken up finds what to do behind the link.
+// TestEveryAlertHasItsEntry: an alert has a severity, a summary, and a link to its entry.
 func TestEveryAlertHasItsEntry(t *testing.T) {
 	t.Parallel()
 	rules := read(t, filepath.Join(root, "deploy/k8s/components/monitoring/rules.yaml"))
@@ -161,9 +161,11 @@ func TestEveryAlertHasItsEntry(t *testing.T) {
 			t.Errorf("there is no alert %s", name)
 		}
 	}
-	for _, link := range regexp.MustCompile(`runbook\.md#(\w+)`).FindAllStringSubmatch(rules, -1) {
-		if !slices.ContainsFunc(keys(entries), func(name string) bool { return strings.ToLower(name) == link[1] }) {
-			t.Errorf("the anchor %s leads nowhere", link[1])
+	for _, rule := range strings.Split(rules, "- alert: ")[1:] {
+		name, _, _ := strings.Cut(rule, "\n")
+		link := "runbook_url: https://github.com/dlq-manager/dlq-manager/blob/main/docs/runbook.md#" + strings.ToLower(name) + "\n"
+		if !regexp.MustCompile(`severity: (page|ticket)\n`).MatchString(rule) || !strings.Contains(rule, "summary: ") || !strings.Contains(rule, link) {
+			t.Errorf("alert %s has no severity page or ticket, no summary, or not %s", name, link)
 		}
 	}
 }

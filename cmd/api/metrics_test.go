@@ -190,7 +190,9 @@ func watched(t *testing.T) (expressions []string, recorded map[string]bool) {
 	}
 	var dashboard struct {
 		Panels []struct {
-			Targets []struct{ Expr string }
+			Type, Title, Description string
+			Datasource               struct{ UID string }
+			Targets                  []struct{ Expr string }
 		}
 		Templating struct {
 			List []struct{ Name, Type string }
@@ -200,6 +202,9 @@ func watched(t *testing.T) (expressions []string, recorded map[string]bool) {
 		t.Fatal(err)
 	}
 	for _, panel := range dashboard.Panels {
+		if panel.Type != "row" && (panel.Title == "" || panel.Description == "" || panel.Datasource.UID != "${datasource}") {
+			t.Errorf("panel %q has no title or description, or asks a data source of one Grafana, %q", panel.Title, panel.Datasource.UID)
+		}
 		for _, target := range panel.Targets {
 			expressions = append(expressions, target.Expr)
 		}

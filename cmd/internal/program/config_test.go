@@ -47,6 +47,10 @@ func TestShippedConfigurationsLoad(t *testing.T) {
 	if err != nil || len(folders) != 2 {
 		t.Errorf("got the examples %v, want the two that are loaded above", folders)
 	}
+	deployed, err := fs.Glob(os.DirFS(root), "deploy/k8s/*/*/config.yaml")
+	if err != nil || len(deployed) != 1 {
+		t.Errorf("got the configurations %v of overlays and components, want the one that is loaded above", deployed)
+	}
 }
 
 func TestReferenceConfiguration(t *testing.T) {

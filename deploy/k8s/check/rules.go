@@ -2,52 +2,39 @@ package check
 
 import (
 	"fmt"
+	"path"
 	"regexp"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	psaapi "k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 )
 
-const (
-	drainSeconds = 25 // the programs drain and exit within this time
-	runAsUser    = 65532
-)
-
-// Problems reports everything that is wrong with a set, whatever it deploys: an
-// empty answer means that it may be applied.
-func Problems(set *Set) []string {
-	var problems []string
+// Problems reports everything that is wrong with a set. A set without problems may be
+// applied.
+func Problems(set *Set) (problems []string) {
 	for _, pod := range set.Pods() {
-		for _, rule := range podRules {
-			for _, problem := range rule(pod) {
+		for _, rule := range []func(*Set, Pod) []string{podSecurity, podDefaults, images, secrets} {
+			for _, problem := range rule(set, pod) {
 				problems = append(problems, fmt.Sprintf("%s %s: %s", pod.Kind, pod.Name, problem))
 			}
 		}
 	}
-	for _, rule := range setRules {
+	for _, rule := range []func(*Set) []string{network, scalers} {
 		problems = append(problems, rule(set)...)
 	}
 	return problems
 }
 
-var setRules = []func(*Set) []string{
-	brokenReferences, openProduction, brokenSelectors, workloads, network, movingProduction, silentAlerts, brokenDashboards,
-	monitored, triggers, unansweredServices,
-}
-
-var podRules = []func(Pod) []string{
-	podSecurity, serviceLinks, users, rootFilesystems, resources, images, grace, tokens, vault,
-}
-
-func podSecurity(pod Pod) []string {
+func podSecurity(_ *Set, pod Pod) (problems []string) {
 	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
 	if err != nil {
 		return []string{err.Error()}
 	}
 	level := psaapi.LevelVersion{Level: psaapi.LevelRestricted, Version: psaapi.LatestVersion()}
-	var problems []string
 	for _, result := range evaluator.EvaluatePod(level, &pod.Template.ObjectMeta, &pod.Template.Spec) {
 		if !result.Allowed {
 			problems = append(problems, result.ForbiddenReason+": "+result.ForbiddenDetail)
@@ -56,59 +43,31 @@ func podSecurity(pod Pod) []string {
 	return problems
 }
 
-// serviceLinks guards the configuration: a Service named dlq-server would inject
-// DLQ_SERVER_PORT, which is a setting.
-func serviceLinks(pod Pod) []string {
-	if links := pod.Template.Spec.EnableServiceLinks; links == nil || *links {
-		return []string{"enableServiceLinks is not false"}
-	}
-	return nil
-}
+// drainSeconds is the longest time in which the programs drain and exit.
+const drainSeconds = 25
 
-func users(pod Pod) []string {
-	var problems []string
-	inPod := pod.Template.Spec.SecurityContext
-	if inPod == nil || inPod.RunAsUser == nil || *inPod.RunAsUser != runAsUser || inPod.RunAsNonRoot == nil || !*inPod.RunAsNonRoot {
-		problems = append(problems, "the pod does not run as user 65532")
+func podDefaults(_ *Set, pod Pod) (problems []string) {
+	spec := pod.Template.Spec
+	if spec.EnableServiceLinks == nil || *spec.EnableServiceLinks {
+		problems = append(problems, "service links inject variables that are read as settings")
 	}
-	if inPod == nil || inPod.SeccompProfile == nil || inPod.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
-		problems = append(problems, "the pod has no seccomp profile for injected containers")
+	if spec.AutomountServiceAccountToken == nil || *spec.AutomountServiceAccountToken {
+		problems = append(problems, "a token for the Kubernetes API is mounted")
 	}
-	for _, container := range pod.Template.Spec.Containers {
-		// The injected agent copies its user from the container, not the pod.
-		own := container.SecurityContext
-		if own == nil || own.RunAsUser == nil || *own.RunAsUser != runAsUser {
-			problems = append(problems, fmt.Sprintf("container %s does not name user 65532", container.Name))
-		}
-	}
-	return problems
-}
-
-func rootFilesystems(pod Pod) []string {
-	var problems []string
-	for _, container := range pod.Template.Spec.Containers {
-		own := container.SecurityContext
-		if own == nil || own.ReadOnlyRootFilesystem == nil || !*own.ReadOnlyRootFilesystem {
-			problems = append(problems, fmt.Sprintf("container %s can write to its root filesystem", container.Name))
-		}
-	}
-	for _, volume := range pod.Template.Spec.Volumes {
+	for _, volume := range spec.Volumes {
 		if volume.EmptyDir != nil && volume.EmptyDir.SizeLimit == nil {
 			problems = append(problems, fmt.Sprintf("volume %s has no size limit", volume.Name))
 		}
 	}
-	return problems
-}
-
-func resources(pod Pod) []string {
-	var problems []string
-	for _, container := range pod.Template.Spec.Containers {
-		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-			request, limit := container.Resources.Requests[name], container.Resources.Limits[name]
-			if request.IsZero() || limit.IsZero() || request.Cmp(limit) > 0 {
-				problems = append(problems, fmt.Sprintf("container %s: %s requested %s, limited to %s", container.Name, name, &request, &limit))
-			}
+	needed := int64(drainSeconds)
+	if hook := pod.Container().Lifecycle; hook != nil && hook.PreStop != nil {
+		if hook.PreStop.Sleep == nil {
+			return append(problems, "the pre-stop hook needs a shell, and the image has none")
 		}
+		needed += hook.PreStop.Sleep.Seconds
+	}
+	if grace := spec.TerminationGracePeriodSeconds; grace == nil || *grace <= needed {
+		problems = append(problems, fmt.Sprintf("the grace period is not above %d seconds", needed))
 	}
 	return problems
 }
@@ -116,62 +75,107 @@ func resources(pod Pod) []string {
 // pinned is a tag with a version of two parts at least, or a digest.
 var pinned = regexp.MustCompile(`(:v?[0-9]+\.[0-9]+[0-9A-Za-z._-]*|@sha256:[0-9a-f]{64})$`)
 
-// images must be pinned, or pulled anew for every pod where a tag is meant to move.
-func images(pod Pod) []string {
-	var problems []string
-	for _, container := range pod.Template.Spec.Containers {
-		moves := container.ImagePullPolicy == corev1.PullAlways && !strings.HasSuffix(container.Image, ":latest")
-		if !pinned.MatchString(container.Image) && !moves {
-			problems = append(problems, fmt.Sprintf("image %s is not pinned", container.Image))
-		}
+// images must be pinned, or, outside production, pulled for every pod.
+func images(set *Set, pod Pod) (problems []string) {
+	container, production := pod.Container(), set.Setting(pod, "app.environment") == "production"
+	moves := container.ImagePullPolicy == corev1.PullAlways && !production
+	if !pinned.MatchString(container.Image) && !moves {
+		problems = append(problems, fmt.Sprintf("image %s is not pinned", container.Image))
 	}
-	if agent, injected := pod.Template.Annotations[annotation+"agent-image"]; VaultInjected(pod) && (!injected || !pinned.MatchString(agent)) {
+	if agent := pod.Template.Annotations[vault+"agent-image"]; vaultInjected(pod) && !pinned.MatchString(agent) {
 		problems = append(problems, fmt.Sprintf("image %q of the Vault agent is not pinned", agent))
 	}
+	if mode := set.Setting(pod, "auth.mode"); production && (mode == "" || mode == "none") {
+		problems = append(problems, "auth.mode is none in production")
+	}
 	return problems
 }
 
-// movingProduction finds tags that move in a production, where a pod that restarts
-// must not be another release.
-func movingProduction(set *Set) []string {
-	if !isProduction(set) {
-		return nil
+const vault = "vault.hashicorp.com/"
+
+func vaultInjected(pod Pod) bool { return pod.Template.Annotations[vault+"agent-inject"] == "true" }
+
+// vaultFiles returns the files that the Vault agent renders below /vault/secrets, and the
+// path in Vault of each.
+func vaultFiles(pod Pod) map[string]string {
+	files := map[string]string{}
+	for name, secret := range pod.Template.Annotations {
+		if file, ok := strings.CutPrefix(name, vault+"agent-inject-secret-"); ok {
+			files[file] = secret
+		}
 	}
-	var problems []string
-	for _, pod := range set.Pods() {
-		for _, container := range pod.Template.Spec.Containers {
-			if !pinned.MatchString(container.Image) {
-				problems = append(problems, fmt.Sprintf("%s %s: image %s moves in production", pod.Kind, pod.Name, container.Image))
+	return files
+}
+
+// secrets compares the files that a program reads with those that the Vault agent renders
+// or a Secret holds.
+func secrets(_ *Set, pod Pod) (problems []string) {
+	var files []string
+	for file, secret := range vaultFiles(pod) {
+		files = append(files, "/vault/secrets/"+file)
+		if !strings.Contains(pod.Template.Annotations[vault+"agent-inject-template-"+file], `"`+secret+`"`) {
+			problems = append(problems, fmt.Sprintf("the template of %s does not read %s", file, secret))
+		}
+		if pod.Template.Annotations[vault+"agent-inject-perms-"+file] != "0400" {
+			problems = append(problems, fmt.Sprintf("%s has not mode 0400", file))
+		}
+	}
+	if vaultInjected(pod) && pod.Once && pod.Template.Annotations[vault+"agent-pre-populate-only"] != "true" {
+		problems = append(problems, "the agent keeps the Job from ending")
+	}
+	for _, volume := range pod.Template.Spec.Volumes {
+		if volume.Secret == nil || volume.Secret.DefaultMode == nil || *volume.Secret.DefaultMode&0o007 != 0 {
+			continue
+		}
+		for _, mount := range pod.Container().VolumeMounts {
+			for _, item := range volume.Secret.Items {
+				if mount.Name == volume.Name && mount.ReadOnly {
+					files = append(files, path.Join(mount.MountPath, item.Path))
+				}
 			}
 		}
 	}
+	for _, variable := range pod.Container().Env {
+		if strings.HasSuffix(variable.Name, "_FILE") && !slices.Contains(files, variable.Value) {
+			problems = append(problems, fmt.Sprintf("%s is %s, which no Secret holds and Vault does not render", variable.Name, variable.Value))
+		}
+	}
 	return problems
 }
 
-// grace leaves the programs their time to drain after the pre-stop hook, which
-// the same clock counts.
-func grace(pod Pod) []string {
-	var problems []string
-	allowed := pod.Template.Spec.TerminationGracePeriodSeconds
-	for _, container := range pod.Template.Spec.Containers {
-		needed := int64(drainSeconds)
-		if hook := container.Lifecycle; hook != nil && hook.PreStop != nil {
-			if hook.PreStop.Sleep == nil {
-				problems = append(problems, "the pre-stop hook wants a shell that the image does not have")
-				continue
+// kedaMechanisms are KEDA's names of kafka.sasl.mechanism.
+var kedaMechanisms = map[string]string{
+	"": "", "PLAIN": "plaintext", "SCRAM-SHA-256": "scram_sha256", "SCRAM-SHA-512": "scram_sha512",
+}
+
+// scalers finds a ScaledObject that asks another Kafka than the program that it scales,
+// about another group or in another way: it measures no lag, or that of another group.
+func scalers(set *Set) (problems []string) {
+	for _, scaler := range All[*unstructured.Unstructured](set) {
+		target, _, _ := unstructured.NestedString(scaler.Object, "spec", "scaleTargetRef", "name")
+		triggers, _, _ := unstructured.NestedSlice(scaler.Object, "spec", "triggers")
+		i := slices.IndexFunc(set.Pods(), func(pod Pod) bool { return pod.Name == target })
+		if i < 0 || len(triggers) != 1 {
+			continue
+		}
+		pod, trigger := set.Pods()[i], triggers[0].(map[string]any)
+		want := map[string]string{
+			"bootstrapServers": set.Setting(pod, "kafka.brokers"), "consumerGroup": set.Setting(pod, "kafka.consumer_group"),
+			"sasl": kedaMechanisms[set.Setting(pod, "kafka.sasl.mechanism")], "tls": "",
+		}
+		if strings.HasSuffix(set.Setting(pod, "kafka.security_protocol"), "SSL") {
+			want["tls"] = "enable"
+		}
+		for key, value := range want {
+			if got, _, _ := unstructured.NestedString(trigger, "metadata", key); got != value {
+				problems = append(problems, fmt.Sprintf("ScaledObject %s: %s is %q, and %s has %q", scaler.GetName(), key, got, pod.Name, value))
 			}
-			needed += hook.PreStop.Sleep.Seconds
 		}
-		if allowed == nil || *allowed <= needed {
-			problems = append(problems, fmt.Sprintf("the grace period is not above %d seconds", needed))
+		auth, _, _ := unstructured.NestedString(trigger, "authenticationRef", "name")
+		named := func(o *unstructured.Unstructured) bool { return o.GetName() == auth }
+		if want["sasl"] != "" && !slices.ContainsFunc(All[*unstructured.Unstructured](set), named) {
+			problems = append(problems, fmt.Sprintf("ScaledObject %s: no TriggerAuthentication %q", scaler.GetName(), auth))
 		}
 	}
 	return problems
-}
-
-func tokens(pod Pod) []string {
-	if mounted := pod.Template.Spec.AutomountServiceAccountToken; mounted == nil || *mounted {
-		return []string{"a token for the Kubernetes API is mounted"}
-	}
-	return nil
 }

@@ -1,0 +1,54 @@
+package dlqmanager_test
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+// What a release is made with is the same tomorrow. The images of the Dockerfile are
+// arguments with a version, so that a builder can give their digests.
+func TestToolsArePinned(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"Makefile", "Dockerfile", ".ci/run"} {
+		for n, line := range strings.Split(readFile(t, path), "\n") {
+			if strings.Contains(line, "@latest") || strings.Contains(line, ":latest") {
+				t.Errorf("%s:%d: %q takes whatever is newest", path, n+1, line)
+			}
+		}
+	}
+	arguments := map[string]string{}
+	for _, found := range regexp.MustCompile(`(?m)^ARG (\w+)=(\S+)$`).FindAllStringSubmatch(readFile(t, "Dockerfile"), -1) {
+		arguments[found[1]] = found[2]
+	}
+	froms := regexp.MustCompile(`(?m)^FROM (?:--\S+ )?(\S+)`).FindAllStringSubmatch(readFile(t, "Dockerfile"), -1)
+	if len(froms) != 3 {
+		t.Fatalf("got %d images, want 3", len(froms))
+	}
+	version := regexp.MustCompile(`[0-9]+(\.[0-9]+)?(:nonroot|@sha256:[0-9a-f]{64})?$`)
+	for _, from := range froms {
+		if name, ok := strings.CutPrefix(from[1], "$"); !ok || !version.MatchString(arguments[name]) {
+			t.Errorf("FROM %s (%s): want an argument that is a version", from[1], arguments[name])
+		}
+	}
+}
+
+// The alerts are tested before a change lands, although no Go test runs promtool.
+func TestAlertsAreTested(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string]string{".ci/run": "(?m)^make rules$", "Makefile": `(?m)^release-check:[^#\n]* rules `} {
+		if !regexp.MustCompile(want).MatchString(readFile(t, path)) {
+			t.Errorf("%s does not run make rules", path)
+		}
+	}
+}
