@@ -22,9 +22,11 @@ var layers = map[string][]string{
 	"pkg/entity":    {},
 	"pkg/config":    {},
 	"pkg/console":   {},
+	"pkg/outage":    {},
 	"pkg/secret":    {},
 	"pkg/telemetry": {},
 	"pkg/traces":    {},
+	"pkg/wait":      {},
 	"migrations":    {},
 	"pkg/migrate":   {"migrations"},
 
@@ -36,19 +38,19 @@ var layers = map[string][]string{
 	"pkg/rest/openapi":        {},
 	"pkg/repository":          {"pkg/entity"},
 	"pkg/repository/memory":   {"pkg/entity", "pkg/repository"},
-	"pkg/repository/postgres": {"pkg/entity", "pkg/repository", "pkg/secret", "pkg/traces"},
-	"pkg/broker":              {"pkg/secret"},
+	"pkg/repository/postgres": {"pkg/entity", "pkg/repository", "pkg/secret", "pkg/traces", "pkg/wait"},
+	"pkg/broker":              {"pkg/secret", "pkg/wait"},
 
 	// Layer 2: what the product does. They do not know one another, nor which
 	// store serves them.
-	"pkg/ingest":      {"pkg/entity", "pkg/repository", "pkg/broker", "pkg/deadletter", "pkg/traces"},
-	"pkg/republisher": {"pkg/entity", "pkg/repository", "pkg/broker", "pkg/deadletter", "pkg/traces"},
-	"pkg/redrive":     {"pkg/entity", "pkg/repository", "pkg/deadletter", "pkg/payload", "pkg/traces"},
+	"pkg/ingest":      {"pkg/entity", "pkg/repository", "pkg/broker", "pkg/deadletter", "pkg/traces", "pkg/wait"},
+	"pkg/republisher": {"pkg/entity", "pkg/repository", "pkg/broker", "pkg/deadletter", "pkg/traces", "pkg/wait"},
+	"pkg/redrive":     {"pkg/entity", "pkg/repository", "pkg/deadletter", "pkg/outage", "pkg/payload", "pkg/traces", "pkg/wait"},
 	"pkg/catalogue":   {"pkg/entity", "pkg/repository", "pkg/fingerprint", "pkg/payload"},
 	"pkg/archive":     {"pkg/repository"},
 	"pkg/heartbeat":   {"pkg/entity", "pkg/repository", "pkg/broker"},
-	"pkg/notify":      {"pkg/entity", "pkg/repository", "pkg/secret"},
-	"pkg/rest":        {"pkg/entity", "pkg/repository", "pkg/auth", "pkg/payload", "pkg/rest/openapi", "pkg/traces"},
+	"pkg/notify":      {"pkg/entity", "pkg/outage", "pkg/repository", "pkg/secret", "pkg/wait"},
+	"pkg/rest":        {"pkg/entity", "pkg/repository", "pkg/auth", "pkg/payload", "pkg/rest/openapi", "pkg/traces", "pkg/wait"},
 }
 
 // owners are the packages that may import a library: the others must not notice

@@ -10,6 +10,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
 // buildAuth prepares who may use the API. With a database the replicas share who signed
@@ -52,10 +53,8 @@ func (p *parts) shareSigningKeys(ctx context.Context) error {
 			p.base.Log.Warn("waiting for the signing keys", zap.Error(err))
 			said = true
 		}
-		select {
-		case <-ctx.Done():
+		if !wait.Sleep(ctx, time.Second) {
 			return ctx.Err()
-		case <-time.After(time.Second):
 		}
 	}
 }

@@ -4,38 +4,17 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/recordtest"
 )
 
-// recordPath is work that is done for every record. measured is how often it
-// allocates, for one of the records that do works on.
-type recordPath struct {
-	name     string
-	measured float64
-	records  int
-	do       func()
-}
-
-// TestAllocations keeps the paths of a record from allocating more than they have
-// to, and the number here from falling behind what they do: room that nobody needs
-// lets the next growth through. The count is the same on every machine.
 func TestAllocations(t *testing.T) { //nolint:paralleltest // others' allocations would be counted
-	for _, path := range recordPaths(t) {
-		got := testing.AllocsPerRun(100, path.do) / float64(path.records)
-		t.Logf("%s: %.2f allocations a record", path.name, got)
-		spare := 0.5
-		if path.records > 1 {
-			spare = 0.05 // what is made once for all of them is shared
-		}
-		if got > path.measured+spare {
-			t.Errorf("%s: allocations of a record = %.2f, want at most %.2f", path.name, got, path.measured+spare)
-		}
-		if got < path.measured-1 {
-			t.Errorf("%s: allocations of a record = %.2f, lower the bound: it stands at %.2f", path.name, got, path.measured)
-		}
-	}
+	recordtest.Allocations(t, recordPaths(t))
 }
 
-func recordPaths(tb testing.TB) []recordPath {
+func BenchmarkRecord(b *testing.B) { recordtest.Benchmark(b, recordPaths(b)) }
+
+func recordPaths(tb testing.TB) []recordtest.Path {
 	tb.Helper()
 	const n = 500
 	records := make([]Record, n)
@@ -51,9 +30,9 @@ func recordPaths(tb testing.TB) []recordPath {
 	}
 	set := flat(batch)
 	req := FetchRequest{MaxBytes: DefaultFetchBytes}
-	return []recordPath{
-		{"EncodeBatch", 0.01, n, func() { _, _ = encodeBatch(records, 0) }},
-		{"DecodeBatch", 0.05, n, func() {
+	return []recordtest.Path{
+		{Name: "EncodeBatch", Allocations: 0.01, Records: n, Do: func() { _, _ = encodeBatch(records, 0) }},
+		{Name: "DecodeBatch", Allocations: 0.05, Records: n, Do: func() {
 			p := decodeOne(req, FetchPartition{TopicPartition: TopicPartition{Topic: "orders"}}, nil, set)
 			if len(p.Records) != n {
 				tb.Fatalf("records = %d, %v, want %d", len(p.Records), p.Err, n)

@@ -9,6 +9,8 @@ import (
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
 	"github.com/segmentio/kafka-go/protocol/produce"
+
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
 const (
@@ -33,7 +35,7 @@ type write struct {
 // only lie in a connection that the broker does not read, until it counts as in
 // doubt.
 func (w *write) rest(ctx context.Context) *ProduceError {
-	if left := time.Until(w.rested); left > 0 && pause(ctx, left) != nil {
+	if left := time.Until(w.rested); left > 0 && !wait.Sleep(ctx, left) {
 		err := fmt.Errorf("%w: %w", ErrNotTried, kafka.ThrottlingQuotaExceeded)
 		return &ProduceError{NotSent, ClassRateLimited, err}
 	}
@@ -137,7 +139,7 @@ func (w *write) try(ctx context.Context, records []Record) (produce.ResponsePart
 			}
 		}
 		w.producer.cluster.leaders.forget(w.lane.tp.Topic)
-		if ctx.Err() != nil || pause(ctx, max(backoff, time.Until(w.rested))) != nil {
+		if ctx.Err() != nil || !wait.Sleep(ctx, max(backoff, time.Until(w.rested))) {
 			return none, w.giveUp(doubt, endOf(caller, err))
 		}
 	}

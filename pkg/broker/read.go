@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
+
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
 const (
@@ -192,8 +194,8 @@ func (s *scan) run(ctx context.Context) error {
 		if nothing++; nothing >= 2 && high >= s.to {
 			return nil
 		}
-		if err := pause(ctx, retryWait); err != nil {
-			return err
+		if !wait.Sleep(ctx, retryWait) {
+			return ctx.Err()
 		}
 	}
 	return nil
@@ -279,7 +281,7 @@ func (c *Cluster) fetchOne(ctx context.Context, tp TopicPartition, offset int64,
 			return got, cursor, err
 		}
 		c.leaders.forget(tp.Topic)
-		if pause(ctx, time.Duration(try)*retryWait) != nil {
+		if !wait.Sleep(ctx, time.Duration(try)*retryWait) {
 			return got, nil, err
 		}
 	}
@@ -289,16 +291,4 @@ func (c *Cluster) fetchOne(ctx context.Context, tp TopicPartition, offset int64,
 func mayMove(err error) bool {
 	return errors.Is(err, ErrNotLeader) || errors.Is(err, ErrNoLeader) || errors.Is(err, ErrUnavailable) ||
 		errors.Is(err, ErrUnknownTopic)
-}
-
-// pause waits for d, or returns why ctx ended.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

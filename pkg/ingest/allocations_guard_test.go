@@ -10,38 +10,16 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/fingerprint"
+	"github.com/dlq-manager/dlq-manager/pkg/recordtest"
 )
 
-// recordPath is work that is done for every record. measured is how often it
-// allocates, for one of the records that do works on.
-type recordPath struct {
-	name     string
-	measured float64
-	records  int
-	do       func()
-}
-
-// TestAllocations keeps the paths of a record from allocating more than they have
-// to, and the number here from falling behind what they do: room that nobody needs
-// lets the next growth through. The count is the same on every machine.
 func TestAllocations(t *testing.T) { //nolint:paralleltest // others' allocations would be counted
-	for _, path := range recordPaths(t) {
-		got := testing.AllocsPerRun(100, path.do) / float64(path.records)
-		t.Logf("%s: %.2f allocations a record", path.name, got)
-		spare := 0.5
-		if path.records > 1 {
-			spare = 0.05 // what is made once for all of them is shared
-		}
-		if got > path.measured+spare {
-			t.Errorf("%s: allocations of a record = %.2f, want at most %.2f", path.name, got, path.measured+spare)
-		}
-		if got < path.measured-1 {
-			t.Errorf("%s: allocations of a record = %.2f, lower the bound: it stands at %.2f", path.name, got, path.measured)
-		}
-	}
+	recordtest.Allocations(t, recordPaths(t))
 }
 
-func recordPaths(tb testing.TB) []recordPath {
+func BenchmarkRecord(b *testing.B) { recordtest.Benchmark(b, recordPaths(b)) }
+
+func recordPaths(tb testing.TB) []recordtest.Path {
 	tb.Helper()
 	patterns, err := deadletter.ParsePatterns("*.dlq.v1")
 	if err != nil {
@@ -66,8 +44,8 @@ func recordPaths(tb testing.TB) []recordPath {
 	p := &partition{TopicPartition: part("orders.dlq.v1", 0)}
 	got := broker.FetchedPartition{TopicPartition: p.TopicPartition, Next: n, Records: records}
 	plain, grouped := of(), of(WithFingerprints(maker))
-	return []recordPath{
-		{"Batch", 10.01, n, func() { plain.batch(cut(p, got)) }},
-		{"BatchWithFingerprints", 10.01, n, func() { grouped.batch(cut(p, got)) }},
+	return []recordtest.Path{
+		{Name: "Batch", Allocations: 10.01, Records: n, Do: func() { plain.batch(cut(p, got)) }},
+		{Name: "BatchWithFingerprints", Allocations: 10.01, Records: n, Do: func() { grouped.batch(cut(p, got)) }},
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
 // reading runs one writer and one reader on a budget that the test can look at.
@@ -113,7 +114,7 @@ func TestLargeRecordsPassOneAtATime(t *testing.T) {
 					most = max(most, storing)
 					held = max(held, heldBytes(w.cluster)-stored*size)
 				})
-				wait(context.Background(), 10*time.Millisecond)
+				wait.Sleep(context.Background(), 10*time.Millisecond)
 				w.store.set(func() { storing -= int64(len(b.Messages)); stored += int64(len(b.Messages)) })
 			}
 		})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
 // topicSet is what a membership is about: the dead-letter topics, each with its
@@ -79,7 +80,7 @@ func (i *Ingester) waitForTopics(ctx context.Context) topicSet {
 				said = true
 			}
 		}
-		wait(ctx, i.cfg.DiscoveryInterval)
+		wait.Sleep(ctx, i.cfg.DiscoveryInterval)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
 // A broker answers as soon as there is a record, however long it may wait for
@@ -134,7 +135,7 @@ func (f *fetcher) round(ctx context.Context) {
 	}
 	req := f.request(time.Now(), limit)
 	if len(req.Partitions) == 0 {
-		wait(ctx, fetchWait) // all of them rest
+		wait.Sleep(ctx, fetchWait) // all of them rest
 		return
 	}
 	f.i.watchdog.rest(f.loop)
@@ -152,7 +153,7 @@ func (f *fetcher) round(ctx context.Context) {
 	throttle := f.fetch(ctx, req, &room)
 	f.r.budget.Release(room)
 	f.i.watchdog.rest(f.loop)
-	wait(ctx, throttle)
+	wait.Sleep(ctx, throttle)
 }
 
 // request asks for every partition that does not rest, beginning with another

@@ -268,18 +268,6 @@ func (i *Ingester) exists(topic string) bool {
 	return known != nil && (*known)[topic]
 }
 
-// wait pauses for d; it returns false when ctx ended first.
-func wait(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
-}
-
 // backoff doubles from 100 ms to 5 s.
 func backoff(attempt int) time.Duration {
 	return min(100*time.Millisecond<<min(attempt, 10), 5*time.Second)

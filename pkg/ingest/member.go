@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
 // member belongs to the group for the topics of set until ctx ends. The group
@@ -35,7 +36,7 @@ func (i *Ingester) member(ctx context.Context, set topicSet) {
 			// Somebody came or went while we joined: kafka-go joins again at once.
 		case err != nil:
 			i.kafkaFailed(ctx, groupHealth, "join the group", err)
-			wait(ctx, backoff(3))
+			wait.Sleep(ctx, backoff(3))
 		default:
 			i.startGeneration(gen)
 		}
@@ -55,7 +56,7 @@ func (i *Ingester) join(ctx context.Context, set topicSet) (*kafka.ConsumerGroup
 			return group, nil
 		}
 		i.kafkaFailed(ctx, groupHealth, "join the group", err)
-		if !wait(ctx, backoff(attempt)) {
+		if !wait.Sleep(ctx, backoff(attempt)) {
 			return nil, ctx.Err()
 		}
 	}
@@ -79,7 +80,7 @@ func (i *Ingester) startGeneration(gen *kafka.Generation) {
 		err := i.generation(ctx, parts, gen.CommitOffsets)
 		if err != nil && ctx.Err() == nil {
 			i.log.Warn("the assigned partitions are read anew", zap.Int32("generation", gen.ID), zap.Error(err))
-			wait(ctx, backoff(2)) // not a storm of joins, whatever the reason
+			wait.Sleep(ctx, backoff(2)) // not a storm of joins, whatever the reason
 		}
 	})
 }

@@ -10,31 +10,12 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/telemetry/telemetrytest"
 )
-
-// observed is how many values a histogram has, and their sum.
-func (w *world) observed(histogram prometheus.Collector) (count uint64, sum float64) {
-	w.t.Helper()
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(histogram)
-	families, err := registry.Gather()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	for _, family := range families {
-		for _, m := range family.GetMetric() {
-			count += m.GetHistogram().GetSampleCount()
-			sum += m.GetHistogram().GetSampleSum()
-		}
-	}
-	return count, sum
-}
 
 func (w *world) wantMetric(what string, metric prometheus.Collector, want float64) {
 	w.t.Helper()
-	if got := testutil.ToFloat64(metric); got != want {
-		w.t.Errorf("%s is %v, want %v", what, got, want)
-	}
+	telemetrytest.Want(w.t, what, metric, want)
 }
 
 // onlyTopic names one topic.
@@ -62,10 +43,10 @@ func TestMetrics(t *testing.T) {
 			m := w.i.metrics
 			w.wantMetric("received", m.received.WithLabelValues(a.Topic), 3)
 			w.wantMetric("stored", m.stored.WithLabelValues(a.Topic), 3)
-			if count, sum := w.observed(m.batchRows); count == 0 || sum != 3 {
+			if count, sum := telemetrytest.Observed(w.t, m.batchRows); count == 0 || sum != 3 {
 				w.t.Errorf("dlq_ingest_batch_size has %d values of %v together, want 3 messages", count, sum)
 			}
-			if count, _ := w.observed(m.storeSeconds); count == 0 {
+			if count, _ := telemetrytest.Observed(w.t, m.storeSeconds); count == 0 {
 				w.t.Error("dlq_ingest_store_duration_seconds has no value, want one for each batch")
 			}
 			if at := testutil.ToFloat64(m.lastRecord); at < float64(stored.Add(-time.Minute).Unix()) || at > float64(stored.Unix()+1) {
@@ -103,7 +84,7 @@ func TestMetrics(t *testing.T) {
 			pass(10 * time.Second)
 			_ = stop()
 			w.wantMetric("store failures", w.i.metrics.storeFailures, 2)
-			if count, sum := w.observed(w.i.metrics.visibility); count != 1 || sum <= 0 {
+			if count, sum := telemetrytest.Observed(w.t, w.i.metrics.visibility); count != 1 || sum <= 0 {
 				w.t.Errorf("dlq_ingest_visibility_delay_seconds has %d values of %v together, want one: the time until the record was stored", count, sum)
 			}
 		},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
 // quarantineInterval is how often it is looked whether a quarantined record is due.
@@ -42,7 +43,7 @@ func (i *Ingester) tryQuarantined(ctx context.Context) {
 		if err != nil && ctx.Err() == nil {
 			i.log.Warn("the records in quarantine are not tried now", zap.Error(err))
 		}
-		if !wait(ctx, quarantineInterval) {
+		if !wait.Sleep(ctx, quarantineInterval) {
 			return
 		}
 	}

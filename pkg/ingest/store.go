@@ -12,6 +12,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
 // Bounds of one call to the store: how long it may take at all, how long it may
@@ -51,7 +52,7 @@ func untilStored[T any](ctx context.Context, i *Ingester, work func(context.Cont
 			what = "the store does not take records; ingest waits"
 		}
 		i.log.Warn(what, zap.Int("attempt", attempt+1), zap.Error(err), traces.InLog(ctx))
-		if !wait(ctx, backoff(attempt)) {
+		if !wait.Sleep(ctx, backoff(attempt)) {
 			return got, err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
 // maxRetryAfter is how long a receiver may ask for.
@@ -21,11 +22,11 @@ func (n *Notifier) serve(ctx context.Context, s *sink) {
 		if err != nil {
 			n.log.Debug("notices of a sink cannot be read", zap.String("sink", s.name), zap.Error(err))
 		}
-		wait := n.cfg.Interval
+		rest := n.cfg.Interval
 		if worked {
-			wait = s.pace
+			rest = s.pace
 		}
-		pause(ctx, wait)
+		wait.Sleep(ctx, rest)
 	}
 }
 
@@ -78,11 +79,7 @@ func (n *Notifier) fail(s *sink, notice repository.Notice, err error, result *re
 		zap.Stringer("id", notice.ID), zap.Int("attempt", notice.Attempts), zap.Duration("retry_in", result.RetryIn), zap.Error(err))
 }
 
-// backoff is the wait behind the attempt with that number, give or take a tenth.
+// backoff returns the wait after the attempt with that number.
 func (n *Notifier) backoff(attempt int) time.Duration {
-	wait := n.cfg.Backoff
-	for i := 1; i < attempt && wait < n.cfg.BackoffMax; i++ {
-		wait *= 2
-	}
-	return time.Duration(float64(min(wait, n.cfg.BackoffMax)) * (0.9 + 0.2*n.random()))
+	return wait.Backoff{Base: n.cfg.Backoff, Max: n.cfg.BackoffMax, Jitter: 0.1}.After(attempt, n.random())
 }

@@ -19,7 +19,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/outage"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
 const (
@@ -44,7 +46,7 @@ type Notifier struct {
 	quiet   Quiet
 	masked  bool // the texts of error groups are not told
 
-	away bool // the store did not answer; Run's
+	outage outage.Log // of the store
 }
 
 // sink is a receiver, and what it wants to know.
@@ -167,9 +169,9 @@ func (n *Notifier) Run(ctx context.Context) {
 		if err == nil && due {
 			last = n.now()
 		}
-		n.note(ctx, err)
+		n.outage.Report(ctx, n.log, err, "nobody is told of anything: the store does not answer", "people are told of what happens again")
 		if !more || err != nil {
-			pause(ctx, n.cfg.Interval)
+			wait.Sleep(ctx, n.cfg.Interval)
 		}
 	}
 	all.Wait()
@@ -195,26 +197,4 @@ func (n *Notifier) chores(ctx context.Context) error {
 	}
 	n.metrics.wait(waiting)
 	return nil
-}
-
-// note logs when the store goes away and when it comes back.
-func (n *Notifier) note(ctx context.Context, err error) {
-	switch {
-	case ctx.Err() != nil:
-	case err != nil && !n.away:
-		n.away = true
-		n.log.Warn("nobody is told of anything: the store does not answer", zap.Error(err))
-	case err == nil && n.away:
-		n.away = false
-		n.log.Info("people are told of what happens again")
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

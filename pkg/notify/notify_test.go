@@ -3,7 +3,6 @@ package notify
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -585,17 +584,6 @@ func TestMetrics(t *testing.T) {
 	w.dead("orders", 1)
 	w.pass()
 	w.want("dlq_notification_attempts_total", 1)
-}
-
-func TestStoreAway(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, hook("ops", newReceiver(t)))
-	w.notifier.note(t.Context(), errors.New("gone"))
-	w.notifier.note(t.Context(), errors.New("gone"))
-	w.notifier.note(t.Context(), nil)
-	if got := w.logs.Len(); got != 2 {
-		t.Errorf("got %d log lines, want one for going and one for coming back", got)
-	}
 }
 
 func secretFile(t *testing.T, text string) string {

@@ -14,6 +14,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
 const (
@@ -171,17 +172,17 @@ func (s *Service) storeResults(a attempts, results []repository.Result) ([]repos
 	deadline := a.claimed.Add(s.cfg.finishWindow())
 	ctx, try := a.within(context.Background()), 0
 	defer func() { traces.Told(ctx, try) }()
-	for wait := finishPause; ; wait = min(2*wait, finishPauseMax) {
+	for delay := finishPause; ; delay = min(2*delay, finishPauseMax) {
 		finished, err := s.storeOnce(traces.Try(ctx, try), a, results)
 		try++
 		if err == nil {
 			return finished, nil
 		}
 		later := errors.Is(err, entity.ErrUnavailable) || errors.Is(err, entity.ErrContended)
-		if !later || s.now().Add(wait).After(deadline) {
+		if !later || s.now().Add(delay).After(deadline) {
 			return nil, fmt.Errorf("store results: %w", err)
 		}
-		pause(context.Background(), wait)
+		wait.Sleep(context.Background(), delay)
 	}
 }
 

@@ -13,8 +13,10 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/outage"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
 const (
@@ -92,7 +94,7 @@ type dispatcher struct {
 	health   *health
 	stranded map[string]int // batches in a row of which nothing in the topic could be reached
 	told     map[complaint]bool
-	away     bool // it was told that the store is away
+	outage   outage.Log // of the store
 }
 
 // complaint is what is told once, until it changes.
@@ -134,7 +136,7 @@ func (d *dispatcher) step(ctx context.Context) time.Duration {
 		d.metrics.dequeues.WithLabelValues("empty").Inc()
 	}
 	if empty || err != nil {
-		d.tellStore(ctx, err)
+		d.outage.Report(ctx, d.log, err, "automatic retry waits for the store", "automatic retry goes on")
 	}
 	if len(ids) == 0 {
 		d.refund(n)
@@ -142,7 +144,7 @@ func (d *dispatcher) step(ctx context.Context) time.Duration {
 	}
 	sent, err := d.carry(ctx, ids)
 	d.refund(n - sent)
-	d.tellStore(ctx, err)
+	d.outage.Report(ctx, d.log, err, "automatic retry waits for the store", "automatic retry goes on")
 	if err != nil {
 		wait = d.feed.sleep()
 	}
@@ -217,7 +219,7 @@ func (d *dispatcher) send(ctx context.Context, a attempts) []entity.Delivery {
 	defer stop()
 	deadline := a.claimed.Add(d.cfg.sendWindow())
 	for rest := d.brokersRest(); rest > 0; rest = d.brokersRest() {
-		if d.now().Add(rest).After(deadline) || !pause(ctx, rest) {
+		if d.now().Add(rest).After(deadline) || !wait.Sleep(ctx, rest) {
 			stop()
 			break
 		}
@@ -336,7 +338,7 @@ func (d *dispatcher) noteReach(targets []entity.Target, now time.Time) {
 	for topic, wholly := range lost {
 		d.stranded[topic]++
 		if n := d.stranded[topic]; wholly || n >= strandedBatches {
-			rest := Backoff{Base: strandedRest, Max: strandedRestMax}
+			rest := wait.Backoff{Base: strandedRest, Max: strandedRestMax}
 			d.feed.setAside(topic, now.Add(rest.After(n, 0)))
 		}
 	}
@@ -398,18 +400,4 @@ func (d *dispatcher) learn(ctx context.Context, batch []entity.Outgoing, deliver
 	}
 	d.limiter.learn(n, now)
 	d.metrics.rate.Set(d.limiter.rate)
-}
-
-// tellStore tells once that the store is away.
-func (d *dispatcher) tellStore(ctx context.Context, err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if ctx.Err() != nil || d.away == (err != nil) {
-		return
-	}
-	if d.away = err != nil; d.away {
-		d.log.Warn("automatic retry waits for the store", zap.Error(err))
-		return
-	}
-	d.log.Info("automatic retry goes on")
 }

@@ -45,14 +45,14 @@ func (b *bench) auto() (stop func()) {
 // autoFor lets automatic retry work for some time.
 func (b *bench) autoFor(d time.Duration) {
 	stop := b.auto()
-	pause(context.Background(), d)
+	elapse(d)
 	stop()
 }
 
 // within waits for something, in fake time.
 func (b *bench) within(d time.Duration, what string, is func() bool) {
 	b.Helper()
-	for end := time.Now().Add(d); !is(); pause(context.Background(), max(d/200, 10*time.Millisecond)) {
+	for end := time.Now().Add(d); !is(); elapse(max(d/200, 10*time.Millisecond)) {
 		if time.Now().After(end) {
 			b.Fatalf("%s did not happen within %s", what, d)
 		}
@@ -143,7 +143,7 @@ func TestAuto(t *testing.T) {
 
 	t.Run("ArrivalsAreSeenAtOnce", automatic(func(b *bench) {
 		defer b.auto()()
-		pause(context.Background(), time.Hour)
+		elapse(time.Hour)
 		id := b.add(1)[0]
 		b.within(2*topicsFresh, "sending", func() bool { return b.get(id).Status == entity.Resolved })
 		ids := b.add(200)
@@ -160,7 +160,7 @@ func TestAuto(t *testing.T) {
 		b.add(1, func(m *entity.Message) { m.Failure.Class = "bad" })
 		b.add(100)
 		defer b.auto()()
-		pause(context.Background(), 5*time.Second)
+		elapse(5 * time.Second)
 		late := b.add(1, func(m *entity.Message) { m.CreatedAt = m.CreatedAt.Add(-time.Hour) })[0]
 		b.within(walkAgain+idleMax, "sending", func() bool { return b.get(late).Status == entity.Resolved })
 	}, func(a *Auto) { a.Batch = 10 }))
@@ -168,7 +168,7 @@ func TestAuto(t *testing.T) {
 	t.Run("OldMessagesOfANewTopicAreSeenAtOnce", automatic(func(b *bench) {
 		b.add(100)
 		defer b.auto()()
-		pause(context.Background(), 5*time.Second)
+		elapse(5 * time.Second)
 		old := b.add(1, to("bills"), func(m *entity.Message) { m.CreatedAt = m.CreatedAt.Add(-time.Hour) })[0]
 		b.within(2*topicsFresh, "sending", func() bool { return b.get(old).Status == entity.Resolved })
 	}, func(a *Auto) { a.Batch = 10 }))
@@ -185,7 +185,7 @@ func TestAuto(t *testing.T) {
 	t.Run("TwoProcessesNeverDouble", automatic(func(b *bench) {
 		ids := b.add(1000)
 		b.kafka.deliver = func(entity.Outgoing) (bool, entity.Delivery) {
-			pause(context.Background(), time.Millisecond)
+			elapse(time.Millisecond)
 			return true, entity.Delivery{Verdict: entity.Acknowledged}
 		}
 		stop, stopOther := b.auto(), b.another().auto()
@@ -299,7 +299,7 @@ func TestAutoFailures(t *testing.T) {
 		}
 		first := b.add(1, func(m *entity.Message) { m.MaxRetries = 20 })
 		defer b.auto()()
-		pause(context.Background(), time.Second)
+		elapse(time.Second)
 		last := b.add(40, func(m *entity.Message) { m.RetryCount = 2 })
 		b.within(time.Minute, "recovery", func() bool { return b.get(first[0]).Status == entity.Resolved })
 		b.within(2*idleMax, "sending", func() bool { return b.states(last)[entity.Resolved] == 40 })
@@ -356,7 +356,7 @@ func TestAutoBrokerAway(t *testing.T) {
 				return nil
 			}
 			b.kafka.deliver = func(entity.Outgoing) (bool, entity.Delivery) {
-				pause(context.Background(), time.Millisecond)
+				elapse(time.Millisecond)
 				if away() {
 					return o.written, o.deliver
 				}
@@ -365,7 +365,7 @@ func TestAutoBrokerAway(t *testing.T) {
 			ids := b.add(1000)
 			alone := b.add(1, to("alone"))
 			defer b.auto()()
-			pause(context.Background(), time.Minute)
+			elapse(time.Minute)
 			if n := b.states(append(alone, ids...))[entity.Dead]; n != 0 {
 				b.Errorf("%d messages are DEAD after a minute, want none", n)
 			}
@@ -393,7 +393,7 @@ func TestAutoBrokerAway(t *testing.T) {
 		others := b.add(500)
 		defer b.auto()()
 		b.within(10*time.Second, "sending", func() bool { return b.states(others)[entity.Resolved] == 500 })
-		pause(context.Background(), 10*time.Minute)
+		elapse(10 * time.Minute)
 		b.wantStates(append(gone, touched...), map[entity.Status]int{entity.Pending: 6000})
 		b.wantState(gone[0], entity.Pending, 0, "")
 		if n := plans.Load(); n > 200*32 {
@@ -420,7 +420,7 @@ func TestAutoPlan(t *testing.T) {
 		}
 		ids, others := b.add(5, to("gone")), b.add(100)
 		stop := b.auto()
-		pause(context.Background(), 10*time.Minute)
+		elapse(10 * time.Minute)
 		stop()
 		b.wantStates(others, map[entity.Status]int{entity.Resolved: 100})
 		b.wantState(ids[0], entity.Pending, 0, "")
@@ -451,13 +451,13 @@ func TestAutoPlan(t *testing.T) {
 		}
 		first := b.add(10)
 		defer b.auto()()
-		pause(context.Background(), 10*time.Second)
+		elapse(10 * time.Second)
 		second := b.add(10)
-		pause(context.Background(), 10*time.Second)
+		elapse(10 * time.Second)
 		b.wantStates(append(first, second...), map[entity.Status]int{entity.Resolved: 20})
 		b.wantState(bad, entity.Pending, 0, "")
 		b.wantState(guessed, entity.Pending, 0, "")
-		pause(context.Background(), time.Hour)
+		elapse(time.Hour)
 		if n := b.logs.FilterMessage("automatic retry cannot send").Len(); n != 2 {
 			b.Errorf("it was told %d times, want twice", n)
 		}
@@ -540,7 +540,7 @@ func TestAutoSpeed(t *testing.T) {
 		}
 		defer b.auto()()
 		for range 100 {
-			pause(context.Background(), 100*time.Millisecond)
+			elapse(100 * time.Millisecond)
 			slowest = min(slowest, testutil.ToFloat64(b.metrics.rate))
 		}
 		if slowest != limiterFloor {
@@ -577,7 +577,7 @@ func TestFeed(t *testing.T) {
 			b.retry(id)
 		}
 		take(b, d, 2)
-		pause(context.Background(), spareFresh)
+		elapse(spareFresh)
 		if got := take(b, d, 4); !slices.Equal(got, ids[4:8]) {
 			b.Errorf("taken %v, want %v", got, ids[4:8])
 		}
@@ -619,7 +619,7 @@ func TestAutoStoreAway(t *testing.T) {
 		b.Service = New(cfg, store, b.kafka, prometheus.NewRegistry(), b.Service.log)
 		ids := b.add(10)
 		stop := b.auto()
-		pause(context.Background(), time.Minute)
+		elapse(time.Minute)
 		store.here.Store(true)
 		b.within(2*idleMax, "sending", func() bool { return b.states(ids)[entity.Resolved] == 10 })
 		stop()

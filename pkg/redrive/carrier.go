@@ -12,6 +12,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
 const (
@@ -88,7 +89,7 @@ func (s *Service) drain() {
 // until the last batch is saved. A lease is as long as a claim: once a batch of a
 // dead process can be taken over, its claims can be settled.
 func (s *Service) renewLeases(ctx context.Context) {
-	for pause(ctx, s.cfg.ClaimExpiry/4) {
+	for wait.Sleep(ctx, s.cfg.ClaimExpiry/4) {
 		for _, l := range s.leases.all() {
 			asked := s.now()
 			if err := s.store.RenewLeases(ctx, l.owner, s.cfg.ClaimExpiry); err != nil {
@@ -104,7 +105,7 @@ func (s *Service) renewLeases(ctx context.Context) {
 
 // work carries the redrive on until it is no longer active, or ctx ends.
 func (r *run) work(ctx context.Context) {
-	for wait := time.Duration(0); ctx.Err() == nil; {
+	for rest := time.Duration(0); ctx.Err() == nil; {
 		changed := r.bell.listen()
 		redrive, err := r.store.Redrive(ctx, r.id)
 		switch {
@@ -117,16 +118,16 @@ func (r *run) work(ctx context.Context) {
 		default:
 			worked, err := r.turn(ctx, redrive)
 			if err == nil && worked {
-				wait = 0
+				rest = 0
 				r.noteWaiting(ctx, false, "")
 				continue
 			}
 			if err != nil && ctx.Err() == nil {
-				wait = nextPause(wait, err)
-				if wait >= strandedPause { // a lock is usually held for milliseconds
+				rest = nextPause(rest, err)
+				if rest >= strandedPause { // a lock is usually held for milliseconds
 					r.strand(ctx, err)
 				}
-				pause(ctx, wait)
+				wait.Sleep(ctx, rest)
 				continue
 			}
 		}

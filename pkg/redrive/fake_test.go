@@ -18,6 +18,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
 const (
@@ -311,4 +312,4 @@ func (b *bench) another() *bench {
 }
 
 // elapse lets time pass in the bubble of a test.
-func elapse(d time.Duration) { pause(context.Background(), d) }
+func elapse(d time.Duration) { wait.Sleep(context.Background(), d) }

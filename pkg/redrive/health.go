@@ -1,6 +1,10 @@
 package redrive
 
-import "time"
+import (
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
+)
 
 const (
 	// spotRest is the longest time for which a partition in trouble is left alone.
@@ -19,7 +23,7 @@ const (
 //
 // The caller guards it against concurrent use.
 type health struct {
-	rest     Backoff
+	rest     wait.Backoff
 	patience time.Duration
 	spots    map[place]*spot
 }
@@ -33,7 +37,7 @@ type spot struct {
 	probed   bool      // a probe is under way
 }
 
-func newHealth(b Backoff) *health {
+func newHealth(b wait.Backoff) *health {
 	patience := b.Max
 	b.Max = min(b.Max, spotRest)
 	return &health{rest: b, patience: patience, spots: map[place]*spot{}}

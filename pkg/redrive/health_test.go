@@ -3,6 +3,8 @@ package redrive
 import (
 	"testing"
 	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
 func TestHealth(t *testing.T) {
@@ -68,7 +70,7 @@ func TestHealth(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			check(t, newHealth(Backoff{Base: 2 * time.Second, Max: 256 * time.Second, Jitter: 0.1}))
+			check(t, newHealth(wait.Backoff{Base: 2 * time.Second, Max: 256 * time.Second, Jitter: 0.1}))
 		})
 	}
 }

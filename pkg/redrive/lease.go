@@ -14,6 +14,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
 // lease is one batch in this process's hands. Parts of it may be carried out side
@@ -243,7 +244,7 @@ func (l *lease) settle(ctx context.Context) bool {
 		if err != nil {
 			l.p.complain(ctx, "attempts of a batch cannot be looked at", err)
 		}
-		if !pause(ctx, lookAgain) {
+		if !wait.Sleep(ctx, lookAgain) {
 			return false
 		}
 	}
@@ -345,7 +346,7 @@ func (l *lease) catchUp(ctx context.Context) error {
 		if err := l.p.Settle(asking); err != nil {
 			l.p.complain(ctx, "claims of an earlier owner were not settled", err)
 		}
-		if !pause(ctx, lookAgain) {
+		if !wait.Sleep(ctx, lookAgain) {
 			return context.Cause(ctx)
 		}
 	}

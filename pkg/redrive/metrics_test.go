@@ -9,36 +9,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/telemetry/telemetrytest"
 )
-
-// observed is how many values a histogram has, and their sum.
-func observed(t *testing.T, histogram prometheus.Collector) (count uint64, sum float64) {
-	t.Helper()
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(histogram)
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		for _, m := range family.GetMetric() {
-			count += m.GetHistogram().GetSampleCount()
-			sum += m.GetHistogram().GetSampleSum()
-		}
-	}
-	return count, sum
-}
 
 func (b *bench) wantMetric(what string, metric prometheus.Collector, want float64) {
 	b.Helper()
-	if got := testutil.ToFloat64(metric); got != want {
-		b.Errorf("%s is %v, want %v", what, got, want)
-	}
+	telemetrytest.Want(b.T, what, metric, want)
 }
 
 func (b *bench) wantObserved(what string, histogram prometheus.Collector, count uint64, sum float64) {
 	b.Helper()
-	if gotCount, gotSum := observed(b.T, histogram); gotCount != count || gotSum != sum {
+	if gotCount, gotSum := telemetrytest.Observed(b.T, histogram); gotCount != count || gotSum != sum {
 		b.Errorf("%s has %d values of %v together, want %d of %v", what, gotCount, gotSum, count, sum)
 	}
 }

@@ -103,7 +103,7 @@ func (b *modelBroker) Publish(ctx context.Context, batch []entity.Outgoing) []en
 		unanswered = unanswered || deliveries[i].Verdict == entity.InDoubt
 	}
 	if unanswered {
-		pause(context.Background(), answerPatience)
+		elapse(answerPatience)
 	}
 	b.p.thaw()
 	return deliveries
@@ -160,7 +160,7 @@ func (b *modelBroker) perhaps(out entity.Outgoing, at place) {
 		w.write(out, at)
 	case n < 0.7:
 		w.others.Go(func() {
-			pause(context.Background(), answerPatience+time.Duration(n*float64(late)))
+			elapse(answerPatience + time.Duration(n*float64(late)))
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.write(out, at)

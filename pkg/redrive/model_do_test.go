@@ -40,14 +40,14 @@ func (w *world) do(c command) {
 	case cmdTruncate:
 		w.truncate(c)
 	case cmdSleep:
-		pause(context.Background(), upTo(c.rng(), time.Millisecond, 15*time.Second))
+		elapse(upTo(c.rng(), time.Millisecond, 15*time.Second))
 	case cmdLongSleep:
-		pause(context.Background(), upTo(c.rng(), time.Minute, 5*time.Minute))
+		elapse(upTo(c.rng(), time.Minute, 5*time.Minute))
 	case cmdOutage:
 		for _, p := range w.living() {
 			w.crash(p)
 		}
-		pause(context.Background(), upTo(c.rng(), time.Minute, 8*time.Hour))
+		elapse(upTo(c.rng(), time.Minute, 8*time.Hour))
 		w.startProcess()
 	default:
 		if alive {
@@ -334,7 +334,7 @@ func (w *world) rest() {
 		}
 	}
 	const patience = 2 * time.Hour
-	for end := time.Now().Add(patience); !w.atRest(living[0]); pause(context.Background(), 5*time.Second) {
+	for end := time.Now().Add(patience); !w.atRest(living[0]); elapse(5 * time.Second) {
 		w.check()
 		if w.failed() {
 			return

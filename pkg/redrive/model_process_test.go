@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
 var (
@@ -148,7 +149,7 @@ func (p *process) thaw() bool {
 			return was
 		}
 		was = true
-		pause(context.Background(), rest)
+		elapse(rest)
 	}
 }
 
@@ -167,7 +168,7 @@ func (p *process) travelFor(ctx context.Context, most time.Duration) error {
 		d += time.Duration(p.rng.Int64N(int64(time.Second)))
 	}
 	p.mu.Unlock()
-	if !pause(ctx, d) {
+	if !wait.Sleep(ctx, d) {
 		return p.cut(ctx)
 	}
 	return nil

@@ -93,7 +93,7 @@ func (w *world) play(commands []command) {
 		}
 		w.tell("%s", c)
 		w.do(c)
-		pause(context.Background(), upTo(c.rng(), time.Millisecond, 50*time.Millisecond))
+		elapse(upTo(c.rng(), time.Millisecond, 50*time.Millisecond))
 		w.check()
 		w.score.commands++
 	}
@@ -112,7 +112,7 @@ func (w *world) play(commands []command) {
 		p.loops.Wait()
 	}
 	w.others.Wait()
-	pause(context.Background(), 10*time.Minute) // what nobody waits for any more
+	elapse(10 * time.Minute) // what nobody waits for any more
 	w.score.sequences++
 }
 
@@ -190,7 +190,7 @@ func (w *world) add(n int, rng *rand.Rand) {
 
 // ingest stores one dead letter.
 func (w *world) ingest(m entity.Message) repository.Stored {
-	pause(context.Background(), time.Microsecond) // each is younger than the one before
+	elapse(time.Microsecond) // each is younger than the one before
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := range 8 { // ids that follow from the seed

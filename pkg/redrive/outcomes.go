@@ -10,7 +10,9 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/outage"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
 // Offsets asks Kafka how far consumer groups have come.
@@ -48,13 +50,10 @@ func (s *Service) RunOutcomes(ctx context.Context, offsets Offsets) {
 	if err != nil { // Config.Validate has refused it
 		s.log.Error("consumer groups", zap.Error(err))
 	}
-	turns := Backoff{Base: s.cfg.OutcomeInterval, Max: s.cfg.OutcomeInterval, Jitter: settleJitter}
-	for failed := false; pause(ctx, turns.After(1, s.random())); {
+	turns := wait.Backoff{Base: s.cfg.OutcomeInterval, Max: s.cfg.OutcomeInterval, Jitter: settleJitter}
+	for out := new(outage.Log); wait.Sleep(ctx, turns.After(1, s.random())); {
 		err := s.followGroups(ctx, rules, offsets)
-		if err != nil && ctx.Err() == nil && !failed {
-			s.log.Warn("outcomes are not known at the moment", zap.Error(err))
-		}
-		failed = err != nil
+		out.Report(ctx, s.log, err, "outcomes are not known at the moment", "outcomes are known again")
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
 // plan returns the messages that may be sent, and notes why the others may not.
@@ -22,7 +23,7 @@ func (p *pass) plan(ctx context.Context, l *lease, messages []entity.Message) ([
 	deadline := p.now().Add(leaderPatience)
 	try := 0
 	defer func() { traces.Told(ctx, try) }()
-	for wait := time.Second; ; wait = min(2*wait, leaderPause) {
+	for delay := time.Second; ; delay = min(2*delay, leaderPause) {
 		targets, err := p.target(traces.Try(ctx, try), batch, p.planning())
 		try++
 		if err != nil {
@@ -37,7 +38,7 @@ func (p *pass) plan(ctx context.Context, l *lease, messages []entity.Message) ([
 			return p.admit(l, batch, targets), nil
 		}
 		p.noteWaiting(ctx, true, "waits for partitions whose leaders cannot be reached")
-		if !pause(ctx, min(wait, left)) {
+		if !wait.Sleep(ctx, min(delay, left)) {
 			return nil, context.Cause(ctx)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
 // resumePause is how often a claim is looked at that an earlier request left.
@@ -37,7 +38,7 @@ func (s *Service) resume(ctx context.Context, order entity.RetryOrder) (result e
 		if !held {
 			return entity.RetryResult{}, false, nil
 		}
-		if !pause(ctx, resumePause) {
+		if !wait.Sleep(ctx, resumePause) {
 			return entity.RetryResult{}, false, &unavailableError{fmt.Errorf("wait for the attempt that was begun: %w", ctx.Err())}
 		}
 	}

@@ -215,7 +215,7 @@ func TestStoppedRequest(t *testing.T) {
 				stopped = false
 				b.kafka.mu.Unlock()
 				defer b.kafka.mu.Lock()
-				pause(context.Background(), 40*time.Second)
+				elapse(40 * time.Second)
 			}
 			return nil
 		}
@@ -223,7 +223,7 @@ func TestStoppedRequest(t *testing.T) {
 		order := entity.RetryOrder{ID: id, Cause: entity.Cause{Actor: "alice", Operation: uuid.New()}}
 		first := make(chan error)
 		go func() { _, err := b.Retry(context.Background(), order); first <- err }()
-		pause(context.Background(), 35*time.Second)
+		elapse(35 * time.Second)
 		order.Resumed = true
 		_, err := b.another().Retry(context.Background(), order)
 		b.wantPublishError(err, entity.Retrying, entity.NetworkTimeout)

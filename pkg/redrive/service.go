@@ -26,6 +26,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
 // Store is what attempts need of a repository; its methods promise what
@@ -75,7 +76,7 @@ type Service struct {
 	judge     Judge
 	log       *zap.Logger
 	metrics   *metrics
-	backoff   Backoff
+	backoff   wait.Backoff
 	memory    *semaphore.Weighted // of all messages that redrives have under way
 	leases    leases              // of batches in this process's hands
 	passes    chan struct{}       // held by whoever carries a redrive on
@@ -117,7 +118,7 @@ func New(cfg Config, store Store, publisher Publisher, registry prometheus.Regis
 		judge:     everyOriginDeclared,
 		log:       log,
 		metrics:   newMetrics(registry),
-		backoff:   Backoff{Base: cfg.Auto.Backoff, Max: cfg.Auto.BackoffMax, Jitter: cfg.Auto.Jitter},
+		backoff:   wait.Backoff{Base: cfg.Auto.Backoff, Max: cfg.Auto.BackoffMax, Jitter: cfg.Auto.Jitter},
 		committed: map[repository.Committed]int64{},
 		leases:    leases{until: map[*lease]time.Time{}},
 		passes:    make(chan struct{}, maxPasses),
@@ -129,16 +130,4 @@ func New(cfg Config, store Store, publisher Publisher, registry prometheus.Regis
 		change(s)
 	}
 	return s
-}
-
-// pause waits for d, or less when ctx ends first; then it answers false.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

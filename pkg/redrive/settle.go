@@ -12,6 +12,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
 const (
@@ -34,11 +35,11 @@ const (
 // RunSettler settles abandoned claims until ctx ends, and returns then. What
 // cannot be settled now is tried again at the next turn.
 func (s *Service) RunSettler(ctx context.Context) {
-	turns := Backoff{Base: s.cfg.SettleInterval, Max: s.cfg.SettleInterval, Jitter: settleJitter}
+	turns := wait.Backoff{Base: s.cfg.SettleInterval, Max: s.cfg.SettleInterval, Jitter: settleJitter}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for pause(ctx, turns.After(1, s.random())) {
+		for wait.Sleep(ctx, turns.After(1, s.random())) {
 			if err := s.Settle(ctx); err != nil && ctx.Err() == nil {
 				s.log.Warn("claims were not settled", zap.Error(err))
 			}

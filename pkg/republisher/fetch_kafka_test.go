@@ -14,6 +14,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
 // produced writes records into partition 2 of a topic and returns the first's offset.
@@ -107,7 +108,7 @@ func TestPointersOnRealKafka(t *testing.T) {
 				compacted = true
 				break
 			}
-			pause(t.Context(), 200*time.Millisecond)
+			wait.Sleep(t.Context(), 200*time.Millisecond)
 		}
 		if !compacted {
 			t.Fatal("the topic was not compacted")

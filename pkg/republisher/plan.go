@@ -8,6 +8,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
 // Plan says where each of batch would go, in its order, or in Target.Err why no
@@ -196,9 +197,9 @@ func (r *Republisher) noteEnds(ctx context.Context, targets []entity.Target) {
 // ends asks for end offsets, a few times while a leader is being elected: that
 // takes moments, and is no reason to send an operator away.
 func (r *Republisher) ends(ctx context.Context, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error) {
-	for try, wait := 1, electionPause; ; try, wait = try+1, 2*wait {
+	for try, delay := 1, electionPause; ; try, delay = try+1, 2*delay {
 		ends, err := r.cluster.EndOffsets(ctx, parts)
-		if try == electionTries || !electing(err) || !pause(ctx, wait) {
+		if try == electionTries || !electing(err) || !wait.Sleep(ctx, delay) {
 			return ends, err
 		}
 	}
@@ -209,18 +210,6 @@ const (
 	electionTries = 4
 	electionPause = 100 * time.Millisecond
 )
-
-// pause waits for d, or less when ctx ends first; then it answers false.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
 
 // open returns what of gives for the targets that nothing is against, each
 // value once; zero values are left out.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
 const (
@@ -124,12 +125,12 @@ func replay(w http.ResponseWriter, answer repository.Answer) {
 // openKey waits while another request is at work on the key, as long as the
 // client waits and the request may live.
 func (s *Server) openKey(r *http.Request, key repository.Key) (repository.KeyState, error) {
-	for wait := keyPause; ; wait = min(2*wait, keyPauseMax) {
+	for pause := keyPause; ; pause = min(2*pause, keyPauseMax) {
 		state, err := s.tryKey(r.Context(), key)
 		if err != nil || state.Phase != repository.KeyAtWork {
 			return state, err
 		}
-		timer := time.NewTimer(wait)
+		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
 		case <-exchangeOf(r).client.Done():
@@ -168,15 +169,8 @@ func (s *Server) workOn(key repository.Key, next handler, w http.ResponseWriter,
 func (s *Server) holdKey(r *http.Request, key repository.Key) (release func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 	go func() {
-		ticker := time.NewTicker(keyHold)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ticker.C:
-				s.prolongKey(ctx, key)
-			case <-ctx.Done():
-				return
-			}
+		for wait.Sleep(ctx, keyHold) {
+			s.prolongKey(ctx, key)
 		}
 	}()
 	return cancel

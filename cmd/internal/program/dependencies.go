@@ -14,6 +14,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/migrate"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
 	"github.com/dlq-manager/dlq-manager/pkg/rest"
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
 // OpenDatabase opens the pool without dialling, and registers its metrics: a
@@ -103,7 +104,7 @@ func (b Base) waitForKafka(ctx context.Context, cluster *broker.Cluster) error {
 		if last == nil || limit.Err() == nil {
 			last = err
 		}
-		if !pause(limit, 500*time.Millisecond) {
+		if !wait.Sleep(limit, 500*time.Millisecond) {
 			break
 		}
 	}
@@ -147,19 +148,8 @@ func (b Base) WaitForSchema(ctx context.Context, db *sqlx.DB) error {
 			b.Log.Warn("waiting for the schema: " + text)
 			said = text
 		}
-		if !pause(ctx, time.Second) {
+		if !wait.Sleep(ctx, time.Second) {
 			return ctx.Err()
 		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }

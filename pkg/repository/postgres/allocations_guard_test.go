@@ -9,39 +9,17 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/recordtest"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// recordPath is work that is done for every record. measured is how often it
-// allocates, for one of the records that do works on.
-type recordPath struct {
-	name     string
-	measured float64
-	records  int
-	do       func()
-}
-
-// TestAllocations keeps the paths of a record from allocating more than they have
-// to, and the number here from falling behind what they do: room that nobody needs
-// lets the next growth through. The count is the same on every machine.
 func TestAllocations(t *testing.T) { //nolint:paralleltest // others' allocations would be counted
-	for _, path := range recordPaths(t) {
-		got := testing.AllocsPerRun(100, path.do) / float64(path.records)
-		t.Logf("%s: %.2f allocations a record", path.name, got)
-		spare := 0.5
-		if path.records > 1 {
-			spare = 0.05 // what is made once for all of them is shared
-		}
-		if got > path.measured+spare {
-			t.Errorf("%s: allocations of a record = %.2f, want at most %.2f", path.name, got, path.measured+spare)
-		}
-		if got < path.measured-1 {
-			t.Errorf("%s: allocations of a record = %.2f, lower the bound: it stands at %.2f", path.name, got, path.measured)
-		}
-	}
+	recordtest.Allocations(t, recordPaths(t))
 }
 
-func recordPaths(tb testing.TB) []recordPath {
+func BenchmarkRecord(b *testing.B) { recordtest.Benchmark(b, recordPaths(b)) }
+
+func recordPaths(tb testing.TB) []recordtest.Path {
 	tb.Helper()
 	const n = 1000
 	store, headers := New(nil), springHeaders()
@@ -56,11 +34,11 @@ func recordPaths(tb testing.TB) []recordPath {
 	}
 	in := incoming{Batch: batch, prepared: store.prepare(batch)}
 	listed := listedRow(packed)
-	return []recordPath{
-		{"PackHeaders", 1, 1, func() { packHeaders(headers) }},
-		{"UnpackHeaders", 3, 1, func() { _, _ = unpackHeaders(packed) }},
-		{"BatchArrays", 0.07, n, func() { store.storeArgs(in) }},
-		{"RowOfList", 2, 1, func() { _, _ = listed.messageWithBytes() }},
+	return []recordtest.Path{
+		{Name: "PackHeaders", Allocations: 1, Records: 1, Do: func() { packHeaders(headers) }},
+		{Name: "UnpackHeaders", Allocations: 3, Records: 1, Do: func() { _, _ = unpackHeaders(packed) }},
+		{Name: "BatchArrays", Allocations: 0.07, Records: n, Do: func() { store.storeArgs(in) }},
+		{Name: "RowOfList", Allocations: 2, Records: 1, Do: func() { _, _ = listed.messageWithBytes() }},
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/lib/pq"
 
 	"github.com/dlq-manager/dlq-manager/pkg/secret"
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
 // Open returns a pool for the database without connecting to it; WaitReady
@@ -244,12 +245,8 @@ func WaitReady(ctx context.Context, db *sqlx.DB, timeout time.Duration) error {
 		if last == nil || ctx.Err() == nil {
 			last = err
 		}
-		pause := time.NewTimer(readyPause)
-		select {
-		case <-pause.C:
+		if wait.Sleep(ctx, readyPause) {
 			continue
-		case <-ctx.Done():
-			pause.Stop()
 		}
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			return fmt.Errorf("database is not ready after %s: %w", timeout, last)

@@ -14,6 +14,7 @@ import (
 	"github.com/lib/pq"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
 // unavailableError hides a driver's error behind the kind that callers decide
@@ -65,10 +66,8 @@ func again(ctx context.Context, do func() error) error {
 			return err
 		}
 		// Those who collided do not all come back at the same moment.
-		select {
-		case <-ctx.Done():
+		if !wait.Sleep(ctx, rand.N(time.Millisecond<<try)) { //nolint:gosec // no secret
 			return err
-		case <-time.After(rand.N(time.Millisecond << try)): //nolint:gosec // no secret
 		}
 	}
 }

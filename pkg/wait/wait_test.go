@@ -1,10 +1,27 @@
-package redrive
+package wait
 
 import (
-	"strings"
+	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 )
+
+func TestSleep(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		if !Sleep(t.Context(), time.Minute) || time.Since(began) != time.Minute {
+			t.Errorf("slept %s, want a minute", time.Since(began))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began = time.Now()
+		if Sleep(ctx, time.Minute) || time.Since(began) != time.Second {
+			t.Errorf("slept %s, want only until the context ended", time.Since(began))
+		}
+	})
+}
 
 func TestBackoffAfter(t *testing.T) {
 	t.Parallel()
@@ -31,21 +48,5 @@ func TestBackoffAfter(t *testing.T) {
 				t.Errorf("After(%d, %v) = %s, want %s", c.attempt, c.random, got, c.want)
 			}
 		})
-	}
-}
-
-func TestConfigValidate(t *testing.T) {
-	t.Parallel()
-	if err := DefaultConfig().Validate(); err != nil {
-		t.Errorf("DefaultConfig().Validate() = %v, want nil", err)
-	}
-	err := Config{Workers: -1, ClaimExpiry: time.Second, ConsumerGroups: []GroupRule{{Topic: "*"}}, Auto: Auto{Topics: []string{"fine", "a b", "^no end"}, BackoffMax: -1}}.Validate()
-	for _, key := range []string{
-		"workers:", "claim_expiry:", "settle_interval:", "stuck_after:", "outcome_interval:", "consumer_groups[0].group:", `auto.topics: "a b"`, `auto.topics: "^no end"`,
-		"auto.batch:", "auto.parallelism:", "auto.idle_sleep:", "auto.backoff:", "auto.backoff_max:",
-	} {
-		if err == nil || !strings.Contains(err.Error(), key) {
-			t.Errorf("Validate = %v, want a line about %s", err, key)
-		}
 	}
 }

@@ -1,0 +1,52 @@
+// Package recordtest measures work that is done for every record: tests assert how
+// often it allocates, benchmarks show how long it takes.
+package recordtest
+
+import "testing"
+
+// Path is work that is done for every record. Allocations is how often it allocates,
+// as measured, for one of the Records that Do works on.
+type Path struct {
+	Name        string
+	Allocations float64
+	Records     int
+	Do          func()
+}
+
+// Allocations keeps paths from allocating more than they have to, and the measured
+// number from falling behind what they do: room that is not needed lets the next growth
+// through. The count is the same on every machine. The test must not be parallel:
+// allocations of others would be counted.
+func Allocations(t *testing.T, paths []Path) {
+	t.Helper()
+	for _, path := range paths {
+		got := testing.AllocsPerRun(100, path.Do) / float64(path.Records)
+		t.Logf("%s: %.2f allocations a record", path.Name, got)
+		spare := 0.5
+		if path.Records > 1 {
+			spare = 0.05 // what is made once for all of them is shared
+		}
+		if got > path.Allocations+spare {
+			t.Errorf("%s: allocations of a record = %.2f, want at most %.2f", path.Name, got, path.Allocations+spare)
+		}
+		if got < path.Allocations-1 {
+			t.Errorf("%s: allocations of a record = %.2f, lower the bound: it is %.2f", path.Name, got, path.Allocations)
+		}
+	}
+}
+
+// Benchmark shows what one record costs on each path.
+func Benchmark(b *testing.B, paths []Path) {
+	b.Helper()
+	for _, path := range paths {
+		b.Run(path.Name, func(b *testing.B) {
+			b.ReportAllocs()
+			n := 0
+			for b.Loop() {
+				path.Do()
+				n += path.Records
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n), "ns/record")
+		})
+	}
+}
