@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
 // cluster is the tests' own way to Kafka. Records are written and read with
@@ -107,7 +108,7 @@ func (c *cluster) produceAt(ctx context.Context, r *kgo.Record) {
 	at := broker.TopicPartition{Topic: r.Topic, Partition: r.Partition}
 	record := broker.Record{TopicPartition: at, Time: r.Timestamp, Key: r.Key, Value: r.Value}
 	for _, h := range r.Headers {
-		record.Headers = append(record.Headers, broker.Header(h))
+		record.Headers = append(record.Headers, entity.Header(h))
 	}
 	written := brokers.NewProducer(broker.ProducerConfig{}).Produce(ctx, at, []broker.Record{record})
 	if err := written.Err(); err != nil {

@@ -49,10 +49,7 @@ func TestHeartbeatsAreAGroupOfTheirOwn(t *testing.T) {
 	if len(produced.records) != 1 {
 		t.Fatalf("got %d records, want one", len(produced.records))
 	}
-	sent := entity.Record{Value: produced.records[0].Value}
-	for _, h := range produced.records[0].Headers {
-		sent.Headers = append(sent.Headers, entity.Header(h))
-	}
+	sent := entity.Record{Value: produced.records[0].Value, Headers: produced.records[0].Headers}
 	read := decoder.Decode(cfg.Topic, sent, time.Now(), nil)
 	if got := maker.Of(read.Failure.Class, read.ErrorMessage, read.Failure.StackTrace).ID(); got != quiet.Groups[0] || read.OriginalTopic != "" {
 		t.Errorf("a heartbeat is of %q and of group %s (%q, %q), want no topic and %s", read.OriginalTopic, got,

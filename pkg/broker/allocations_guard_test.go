@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/recordtest"
 )
 
@@ -21,7 +22,7 @@ func recordPaths(tb testing.TB) []recordtest.Path {
 	for i := range records {
 		records[i] = Record{Key: fmt.Appendf(nil, "order-%d", i), Value: make([]byte, 1000), Time: time.Now()}
 		for h := range 7 {
-			records[i].Headers = append(records[i].Headers, Header{Key: fmt.Sprintf("header-%d", h), Value: make([]byte, 36)})
+			records[i].Headers = append(records[i].Headers, entity.Header{Key: fmt.Sprintf("header-%d", h), Value: make([]byte, 36)})
 		}
 	}
 	batch, err := encodeBatch(records, 0)

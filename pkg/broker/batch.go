@@ -10,8 +10,9 @@ import (
 	"io"
 	"math"
 	"slices"
-	"time"
 	"unsafe"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
 // Where things are in a record batch of format 2. Batches are read here and not
@@ -205,7 +206,7 @@ func (r *batchReader) place(rec *Record, timeDelta, offsetDelta int64) {
 		stamp = r.maxTime
 	}
 	rec.TopicPartition, rec.Offset = r.tp, r.base+offsetDelta
-	rec.Time, rec.RawTime = timeOf(stamp)
+	rec.Time, rec.RawTime = entity.RecordTime(stamp)
 	if r.src.err == nil && (rec.Offset <= r.last || rec.Offset > r.batch.last) {
 		r.src.fail(fmt.Errorf("a record claims offset %d after %d", rec.Offset, r.last))
 	}
@@ -248,11 +249,11 @@ func (r *batchReader) wholeHeaders(rec *Record, w *wire) {
 	if r.only != nil {
 		for range n {
 			if key, value := w.varbytes(), w.varbytes(); string(key) == *r.only && rec.Headers == nil && len(value) <= maxWanted {
-				if err := r.src.room.take(headerCost + len(value)); err != nil {
+				if err := r.src.room.take(HeaderMemory + len(value)); err != nil {
 					r.src.fail(err)
 					return
 				}
-				rec.Headers = []Header{{Key: *r.only, Value: bytes.Clone(value)}}
+				rec.Headers = []entity.Header{{Key: *r.only, Value: bytes.Clone(value)}}
 			}
 		}
 		return
@@ -401,10 +402,10 @@ func (r *batchReader) headers(rec *Record, p *part, n int64) {
 			p.skip(max(0, value), nil)
 			continue
 		}
-		h := Header{Value: r.ownBytes(p, value)}
+		h := entity.Header{Value: r.ownBytes(p, value)}
 		if p.err == nil && len(rec.Headers) == cap(rec.Headers) {
 			more := max(16, len(rec.Headers))
-			if err := r.src.room.take(headerCost * more); err != nil {
+			if err := r.src.room.take(HeaderMemory * more); err != nil {
 				p.fail(err)
 				return
 			}
@@ -450,17 +451,17 @@ func (r *batchReader) wanted(rec *Record, p *part, n int64) {
 		p.skip(max(0, size), nil)
 		return
 	}
-	if err := r.src.room.take(headerCost); err != nil {
+	if err := r.src.room.take(HeaderMemory); err != nil {
 		p.fail(err)
 		return
 	}
-	rec.Headers = []Header{{Key: *r.only, Value: r.ownBytes(p, size)}}
+	rec.Headers = []entity.Header{{Key: *r.only, Value: r.ownBytes(p, size)}}
 }
 
 // shared is memory that the records of one partition's answer have in common.
 type shared struct {
 	names   map[string]string // one string for each header key: they repeat
-	headers []Header          // the free rest of a block
+	headers []entity.Header   // the free rest of a block
 }
 
 const (
@@ -492,32 +493,20 @@ func (s *shared) text(b []byte, room *Room) (string, error) {
 }
 
 // room returns n headers to fill, nil for none.
-func (s *shared) room(n int, room *Room) ([]Header, error) {
+func (s *shared) room(n int, room *Room) ([]entity.Header, error) {
 	if n == 0 {
 		return nil, nil
 	}
 	if n > len(s.headers) {
 		size := max(n, headerBlock)
-		if err := room.take(size * headerCost); err != nil {
+		if err := room.take(size * HeaderMemory); err != nil {
 			return nil, err
 		}
-		s.headers = make([]Header, size)
+		s.headers = make([]entity.Header, size)
 	}
 	out := s.headers[:n:n]
 	s.headers = s.headers[n:]
 	return out, nil
-}
-
-// lastMilli is the end of the year 9999: RFC 3339 has no later years.
-const lastMilli = 253402300799999
-
-// timeOf returns a record's timestamp as a time, or as a number when it lies outside
-// the years 1970 to 9999.
-func timeOf(milliseconds int64) (at time.Time, raw int64) {
-	if milliseconds < 0 || milliseconds > lastMilli {
-		return time.Time{}, milliseconds
-	}
-	return time.UnixMilli(milliseconds).UTC(), 0
 }
 
 // abortMarker reports whether a control batch ends a transaction without effect.

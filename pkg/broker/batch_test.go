@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go/protocol"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
 // testBatch is a batch as a broker would store it.
@@ -338,8 +340,8 @@ func TestBatchEnd(t *testing.T) {
 func TestDecode_TimestampsThatAreNoDatesStayNumbers(t *testing.T) {
 	t.Parallel()
 	for _, ms := range []int64{0, 1, 1_781_000_000_000, 253402300799999} {
-		if at, raw := timeOf(ms); at.UnixMilli() != ms || at.Year() > 9999 || raw != 0 {
-			t.Errorf("timeOf(%d) = %v, %d, want the time alone", ms, at, raw)
+		if at, raw := entity.RecordTime(ms); at.UnixMilli() != ms || at.Year() > 9999 || raw != 0 {
+			t.Errorf("RecordTime(%d) = %v, %d, want the time alone", ms, at, raw)
 		}
 	}
 	for _, ms := range []int64{-1, math.MinInt64, 253402300800000, 9_300_000_000_000_000, 1_781_000_000_000_000_000, math.MaxInt64} {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
 // benchRecords are like dead letters: 1 KB with a key and seven headers.
@@ -15,7 +16,7 @@ func benchRecords(n int) []broker.Record {
 	for i := range records {
 		records[i] = broker.Record{Key: fmt.Appendf(nil, "key-%d", i), Value: make([]byte, 1024)}
 		for h := range 7 {
-			records[i].Headers = append(records[i].Headers, broker.Header{Key: fmt.Sprintf("kafka_dlt-header-%d", h), Value: []byte("a value")})
+			records[i].Headers = append(records[i].Headers, entity.Header{Key: fmt.Sprintf("kafka_dlt-header-%d", h), Value: []byte("a value")})
 		}
 	}
 	return records

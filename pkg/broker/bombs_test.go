@@ -26,7 +26,7 @@ func streamed(tb testing.TB, data []byte, limits Limits, portion int64) (p Fetch
 	req := FetchRequest{Stream: true, Limits: limits}
 	c := decodeOne(req, FetchPartition{GiveUp: true}, nil, data).Portions
 	for done := false; !done; {
-		room := &Room{Free: portion + limits.RecordBytes + limits.HeaderBytes + int64(limits.Headers*headerCost*2) + 1<<20}
+		room := &Room{Free: portion + limits.RecordBytes + limits.HeaderBytes + int64(limits.Headers*HeaderMemory*2) + 1<<20}
 		var got FetchedPartition
 		var err error
 		got, done, err = c.Read(room, portion)

@@ -91,13 +91,13 @@ func (c *Cursor) step(p *FetchedPartition, room *Room, portion int64) error {
 // push adds a record to p.
 func push(p *FetchedPartition, rec Record, expected int, room *Room) error {
 	if rec.Defect != nil {
-		if err := room.take(defectCost); err != nil {
+		if err := room.take(defectMemory); err != nil {
 			return err
 		}
 	}
 	if have := len(p.Records); have == cap(p.Records) {
 		more := max(have, min(expected, 1024), 1)
-		if err := room.take(more * recordCost); err != nil {
+		if err := room.take(more * recordMemory); err != nil {
 			return err
 		}
 		p.Records = slices.Grow(p.Records, more)
@@ -122,7 +122,7 @@ func (c *Cursor) nextBatch(p *FetchedPartition, room *Room) (ok bool, err error)
 		// A control batch has one record. One that claims to have many has gaps then.
 		from := max(b.base, p.Next)
 		for at := from; b.control() && at <= b.last && at-from < maxPlaceholders; at++ {
-			if err := room.take(recordCost); err != nil { // see everything
+			if err := room.take(recordMemory); err != nil { // see everything
 				return false, err
 			}
 			p.controls = append(p.controls, at)

@@ -10,6 +10,8 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 	"github.com/segmentio/kafka-go/protocol/produce"
 	"github.com/segmentio/kafka-go/protocol/rawproduce"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
 // recordsToEncode have everything that the format tells apart.
@@ -17,10 +19,10 @@ func recordsToEncode() []Record {
 	at := time.UnixMilli(1_700_000_000_000)
 	large := bytes.Repeat([]byte("large "), referenced)
 	return []Record{
-		{Time: at, Key: []byte("k"), Value: []byte("v"), Headers: []Header{{"h", []byte("1")}, {"h", nil}, {"", []byte{}}}},
+		{Time: at, Key: []byte("k"), Value: []byte("v"), Headers: []entity.Header{{Key: "h", Value: []byte("1")}, {Key: "h"}, {Value: []byte{}}}},
 		{Time: at.Add(-time.Second)},
 		{Time: at.Add(time.Hour), Key: []byte{}, Value: []byte{}},
-		{Time: at, Value: large, Headers: []Header{{"after", []byte(strings.Repeat("x", 300))}}},
+		{Time: at, Value: large, Headers: []entity.Header{{Key: "after", Value: []byte(strings.Repeat("x", 300))}}},
 		{Time: at, Key: large[:referenced], Value: large[:referenced-1]},
 		{Time: at, Value: large[:referenced]},
 	}

@@ -7,7 +7,6 @@ import (
 	"io"
 	"slices"
 	"time"
-	"unsafe"
 
 	"github.com/segmentio/kafka-go/protocol"
 	"github.com/segmentio/kafka-go/protocol/fetch"
@@ -274,15 +273,8 @@ func (d *fetchDecoder) readPartition(s *stream, version int16, topic string, out
 	return len(data)
 }
 
-// recordCost, headerCost and defectCost are the bytes that a decoded Record, Header and Defect
-// take, without the bytes they point to: much for a log of tiny records.
-const (
-	recordCost = int(unsafe.Sizeof(Record{}))
-	headerCost = int(unsafe.Sizeof(Header{}))
-	defectCost = int(unsafe.Sizeof(Defect{}))
-	// minShare is what a single batch may take however small the answer is to be.
-	minShare = 256 << 10
-)
+// minShare is what a single batch may take however small the answer is to be.
+const minShare = 256 << 10
 
 // cursor reads what the answer holds for the i-th partition.
 func (d *fetchDecoder) cursor(i int, raw *rawPartition) *Cursor {

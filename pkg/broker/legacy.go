@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
 // Where things are in an entry of formats 0 and 1, which brokers before version 4
@@ -128,10 +130,10 @@ func (r *legacyReader) read(rec *Record, p *part, from int64) {
 	}
 	rec.RawTime = -1 // none
 	if magic == 1 {
-		rec.Time, rec.RawTime = timeOf(int64(binary.BigEndian.Uint64(p.take(8))))
+		rec.Time, rec.RawTime = entity.RecordTime(int64(binary.BigEndian.Uint64(p.take(8))))
 	}
 	if r.stamped {
-		rec.Time, rec.RawTime = timeOf(r.stamp)
+		rec.Time, rec.RawTime = entity.RecordTime(r.stamp)
 	}
 	if rec.Offset >= from && r.only == nil {
 		r.body(rec, p, (*part).length32)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
 func TestProduce_RoundTripKeepsEveryByte(t *testing.T) {
@@ -21,7 +22,7 @@ func TestProduce_RoundTripKeepsEveryByte(t *testing.T) {
 	sent := []broker.Record{
 		{Key: nil, Value: nil},
 		{Key: []byte{}, Value: []byte{}},
-		{Key: []byte("k"), Value: []byte("v\x00\xff"), Time: time.UnixMilli(1234567890123).UTC(), Headers: []broker.Header{
+		{Key: []byte("k"), Value: []byte("v\x00\xff"), Time: time.UnixMilli(1234567890123).UTC(), Headers: []entity.Header{
 			{Key: "dup", Value: []byte("1")}, {Key: "", Value: []byte{}}, {Key: "dup", Value: nil}, {Key: "dup", Value: []byte("1")},
 		}},
 	}

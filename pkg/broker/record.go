@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"strings"
 	"time"
+	"unsafe"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
 // Record is one record of a log, as its producer wrote it. A nil key, value or
@@ -23,7 +26,7 @@ type Record struct {
 	RawTime int64
 	Key     []byte
 	Value   []byte
-	Headers []Header
+	Headers []entity.Header
 	// Defect says what the record does not hold because it is over a limit, or that
 	// it cannot be read; nil for a whole record.
 	Defect *Defect
@@ -33,22 +36,36 @@ type Record struct {
 	Control bool
 }
 
-// Header is one header of a Record.
-type Header struct {
-	Key   string
-	Value []byte
-}
-
 // Clone returns the same record in memory of its own.
 func (r Record) Clone() Record {
 	r.Key = bytes.Clone(r.Key)
 	r.Value = bytes.Clone(r.Value)
-	headers := make([]Header, len(r.Headers))
+	headers := make([]entity.Header, len(r.Headers))
 	for i, h := range r.Headers {
-		headers[i] = Header{strings.Clone(h.Key), bytes.Clone(h.Value)}
+		headers[i] = entity.Header{Key: strings.Clone(h.Key), Value: bytes.Clone(h.Value)}
 	}
 	r.Headers = headers
 	return r
+}
+
+// What a Record, a header and a Defect take in memory without the bytes they point to:
+// much for a log of tiny records.
+const (
+	recordMemory = int(unsafe.Sizeof(Record{}))
+	HeaderMemory = int(unsafe.Sizeof(entity.Header{}))
+	defectMemory = int(unsafe.Sizeof(Defect{}))
+)
+
+// Memory returns how many bytes the record takes in memory.
+func (r *Record) Memory() int64 {
+	n := recordMemory + len(r.Key) + len(r.Value)
+	if r.Defect != nil {
+		n += defectMemory
+	}
+	for _, h := range r.Headers {
+		n += HeaderMemory + len(h.Key) + len(h.Value)
+	}
+	return int64(n)
 }
 
 // size is about what the record takes in a batch.

@@ -143,13 +143,13 @@ type Source struct {
 // lastMilli is the end of the year 9999: RFC 3339 has no later years.
 const lastMilli = 253402300799999
 
-// SetTimestamp sets the time of a record's timestamp in milliseconds, or keeps the
-// number when that is no date of the years 1970 to 9999.
-func (s *Source) SetTimestamp(milliseconds int64) {
-	s.Timestamp, s.RawTime = time.Time{}, milliseconds
-	if milliseconds >= 0 && milliseconds <= lastMilli {
-		s.Timestamp, s.RawTime = time.UnixMilli(milliseconds).UTC(), 0
+// RecordTime returns a record's timestamp as a time, or as a number when it lies
+// outside the years 1970 to 9999.
+func RecordTime(milliseconds int64) (at time.Time, raw int64) {
+	if milliseconds < 0 || milliseconds > lastMilli {
+		return time.Time{}, milliseconds
 	}
+	return time.UnixMilli(milliseconds).UTC(), 0
 }
 
 // Known reports whether the message came from a dead-letter topic.

@@ -107,7 +107,7 @@ func (h *Heart) send(ctx context.Context) {
 		Time:  now,
 		Key:   []byte(id),
 		Value: fmt.Appendf(nil, `{"heartbeat":%q}`, id),
-		Headers: []broker.Header{
+		Headers: []entity.Header{
 			{Key: Header, Value: []byte(id)},
 			{Key: classHeader, Value: []byte(Class)},
 			{Key: messageHeader, Value: []byte(Message)},

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/fingerprint"
 )
 
@@ -53,7 +54,7 @@ func springLike(n int) []broker.Record {
 		out[i] = broker.Record{
 			Key:   fmt.Appendf(nil, "order-%d", i),
 			Value: fmt.Appendf(nil, `{"order_id":%d,"customer":"c-%d","amount":12.50,"note":%q}`, i, i%1000, filler),
-			Headers: []broker.Header{
+			Headers: []entity.Header{
 				{Key: "kafka_dlt-original-topic", Value: text("orders.events.v1")},
 				{Key: "kafka_dlt-original-partition", Value: []byte{0, 0, 0, 3}},
 				{Key: "kafka_dlt-original-offset", Value: []byte{0, 0, 0, 0, 0, 0, 1, 2}},

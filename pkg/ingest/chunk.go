@@ -31,7 +31,7 @@ func cut(p *partition, got broker.FetchedPartition) []chunk {
 	var chunks []chunk
 	c, first := chunk{p: p, from: p.next}, 0
 	for n := range got.Records {
-		size := recordBytes(&got.Records[n])
+		size := got.Records[n].Memory()
 		if rows := n - first; rows == batchRows || rows > 0 && c.bytes+size > batchBytes {
 			c.to, c.records = got.Records[n].Offset, got.Records[first:n]
 			chunks = append(chunks, c)
@@ -54,31 +54,13 @@ func (c chunk) split(rows int) (first chunk, rest *chunk) {
 	first.to, first.records, left.records = middle, c.records[:rows], c.records[rows:]
 	first.bytes, first.done = 0, nil
 	for n := range first.records {
-		first.bytes += recordBytes(&first.records[n])
+		first.bytes += first.records[n].Memory()
 	}
 	left.bytes -= first.bytes
 	first.room = min(c.room, first.bytes)
 	left.room -= first.room
 	c.p.waiting.Add(1)
 	return first, &left
-}
-
-// What a record, a header and a defect take in memory beside their bytes.
-const (
-	recordCost = 128
-	headerCost = 40
-	defectCost = 96
-)
-
-func recordBytes(r *broker.Record) int64 {
-	n := len(r.Key) + len(r.Value) + recordCost
-	if r.Defect != nil {
-		n += defectCost
-	}
-	for _, h := range r.Headers {
-		n += len(h.Key) + len(h.Value) + headerCost
-	}
-	return int64(n)
 }
 
 func zapPartition(p *partition) []zap.Field {

@@ -175,7 +175,7 @@ func TestMessageKeepsEveryByte(t *testing.T) {
 	for name, poison := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			headers := []broker.Header{{Key: "", Value: poison}, {Key: "x", Value: nil}, {Key: "x", Value: []byte{}}, {Key: "error", Value: poison}, {Key: string(poison[:min(9, len(poison))]), Value: poison}}
+			headers := []entity.Header{{Key: "", Value: poison}, {Key: "x", Value: nil}, {Key: "x", Value: []byte{}}, {Key: "error", Value: poison}, {Key: string(poison[:min(9, len(poison))]), Value: poison}}
 			m := w.i.message(w.i.decoder.Load(), p, &broker.Record{Offset: 7, Key: poison, Value: poison, Headers: headers})
 			if !same(m.Record.Value, poison) || !same(m.Record.Key, poison) || m.Record.Size != int64(len(poison)) {
 				t.Errorf("value, key, size = %.20q, %.20q, %d; want %.20q, %d", m.Record.Value, m.Record.Key, m.Record.Size, poison, len(poison))
@@ -204,7 +204,7 @@ func TestMessageOfARecordOverALimit(t *testing.T) {
 	w := newWorld(t)
 	p := &partition{TopicPartition: part("a.dlq.v1", 0)}
 	m := w.i.message(w.i.decoder.Load(), p, &broker.Record{
-		Key: []byte("key"), Headers: []broker.Header{{Key: "h", Value: []byte("12345")}},
+		Key: []byte("key"), Headers: []entity.Header{{Key: "h", Value: []byte("12345")}},
 		Defect: &broker.Defect{Limit: broker.LimitRecordBytes, Size: 4, SHA256: sha256.Sum256([]byte("1234")), ValueOmitted: true},
 	})
 	if r := m.Record; r.State != entity.ValueOverLimit || r.Value != nil || r.Size != 4 || len(r.SHA256) != 32 || r.Limit != "max_record_bytes" {

@@ -80,13 +80,7 @@ func unreadable(offset int64, r *entity.Record) string {
 }
 
 func record(r *broker.Record) entity.Record {
-	out := entity.Record{Key: r.Key, Value: r.Value, Size: int64(len(r.Value))}
-	if len(r.Headers) > 0 {
-		out.Headers = make([]entity.Header, len(r.Headers))
-		for n, h := range r.Headers {
-			out.Headers[n] = entity.Header(h)
-		}
-	}
+	out := entity.Record{Key: r.Key, Value: r.Value, Headers: r.Headers, Size: int64(len(r.Value))}
 	d := r.Defect
 	switch {
 	case d == nil:

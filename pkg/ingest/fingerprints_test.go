@@ -33,7 +33,7 @@ func (f *firstWords) Of(class, message, stack string) entity.Fingerprint {
 }
 
 func saying(message, stack string) broker.Record {
-	return broker.Record{Value: []byte("{}"), Headers: []broker.Header{
+	return broker.Record{Value: []byte("{}"), Headers: []entity.Header{
 		{Key: "kafka_dlt-exception-fqcn", Value: []byte("Boom")},
 		{Key: "kafka_dlt-exception-message", Value: []byte(message)},
 		{Key: "kafka_dlt-exception-stacktrace", Value: []byte(stack)},
@@ -219,7 +219,7 @@ func benchIngester(b *testing.B, options ...Option) *Ingester {
 func BenchmarkBatch(b *testing.B) {
 	records := springLike(1000)
 	for i := range records {
-		records[i].Headers = append(records[i].Headers, broker.Header{
+		records[i].Headers = append(records[i].Headers, entity.Header{
 			Key: "kafka_dlt-exception-stacktrace", Value: []byte(strings.Repeat("\tat org.example.Orders.on(Orders.java:12)\n", 100)),
 		})
 	}

@@ -23,7 +23,7 @@ func TestRulesAndGroupsAgainstRealServers(t *testing.T) {
 	}
 	produce := func(message string) {
 		t.Helper()
-		record := broker.Record{Value: []byte("{}"), Headers: []broker.Header{
+		record := broker.Record{Value: []byte("{}"), Headers: []entity.Header{
 			{Key: "kafka_throwable_class_name", Value: []byte("Boom")},
 			{Key: "kafka_throwable_message", Value: []byte(message)},
 		}}

@@ -120,7 +120,7 @@ func (c Config) limits() broker.Limits {
 
 // largest is the memory that a single record within the limits may take.
 func (c Config) largest() int64 {
-	return c.MaxRecordBytes + c.MaxHeaderBytes + 3*headerCost*int64(c.MaxHeaders) + 1<<20
+	return c.MaxRecordBytes + c.MaxHeaderBytes + 3*int64(broker.HeaderMemory*c.MaxHeaders) + 1<<20
 }
 
 // Cluster is what ingest needs of Kafka.

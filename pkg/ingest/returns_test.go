@@ -17,8 +17,8 @@ import (
 )
 
 // failing is a record as a Spring application of the group billing gives it up.
-func failing(key, value string, headers ...broker.Header) broker.Record {
-	return broker.Record{Key: []byte(key), Value: []byte(value), Headers: append([]broker.Header{
+func failing(key, value string, headers ...entity.Header) broker.Record {
+	return broker.Record{Key: []byte(key), Value: []byte(value), Headers: append([]entity.Header{
 		{Key: "kafka_dlt-original-topic", Value: []byte("orders")},
 		{Key: "kafka_dlt-original-consumer-group", Value: []byte("billing")},
 		{Key: "kafka_dlt-exception-message", Value: []byte("boom")},
@@ -26,8 +26,8 @@ func failing(key, value string, headers ...broker.Header) broker.Record {
 }
 
 // oursOn are the headers of a replay.
-func oursOn(message, attempt uuid.UUID, count string) []broker.Header {
-	return []broker.Header{
+func oursOn(message, attempt uuid.UUID, count string) []entity.Header {
+	return []entity.Header{
 		{Key: deadletter.HeaderMessageID, Value: []byte(message.String())},
 		{Key: deadletter.HeaderRootID, Value: []byte(message.String())},
 		{Key: deadletter.HeaderRetryCount, Value: []byte(count)},

@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 	"github.com/dlq-manager/dlq-manager/pkg/traces/tracestest"
@@ -20,7 +21,7 @@ import (
 
 // inTrace is a record that was part of trace number n, which is above 0.
 func inTrace(n int) broker.Record {
-	return broker.Record{Key: []byte("secret-key"), Value: []byte("secret-value"), Headers: []broker.Header{
+	return broker.Record{Key: []byte("secret-key"), Value: []byte("secret-value"), Headers: []entity.Header{
 		{Key: "traceparent", Value: fmt.Appendf(nil, "00-%032x-%016x-01", n, n)}, {Key: "tracestate", Value: []byte("vendor=1")},
 	}}
 }
@@ -31,7 +32,7 @@ func TestWithTracing(t *testing.T) {
 	tests := map[string]func(w *world, spans *tracestest.Spans){
 		"LinksABatchToTheTracesOfItsRecords": func(w *world, spans *tracestest.Spans) {
 			malformed, none := numbered(1)[0], numbered(1)[0]
-			malformed.Headers = []broker.Header{{Key: "traceparent", Value: []byte("00-secret-01")}}
+			malformed.Headers = []entity.Header{{Key: "traceparent", Value: []byte("00-secret-01")}}
 			w.cluster.produce(a, inTrace(1), malformed, none, inTrace(2))
 			w.runFor(time.Second, a)
 			span := spans.Only(w.t, "process a.dlq.v1")

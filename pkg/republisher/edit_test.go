@@ -102,13 +102,13 @@ func TestPublishOfAnEdit(t *testing.T) {
 		name       string
 		edit       entity.Edit
 		key, value []byte
-		headers    []broker.Header
+		headers    []entity.Header
 	}{
-		{"Nothing", entity.Edit{}, []byte("key"), []byte("value"), []broker.Header{{Key: "trace", Value: []byte("1")}}},
-		{"Value", entity.Edit{SetValue: true, Value: []byte{0xff, 0}}, []byte("key"), []byte{0xff, 0}, []broker.Header{{Key: "trace", Value: []byte("1")}}},
-		{"NullForAValue", entity.Edit{SetValue: true}, []byte("key"), nil, []broker.Header{{Key: "trace", Value: []byte("1")}}},
-		{"Key", entity.Edit{SetKey: true, Key: []byte("k2")}, []byte("k2"), []byte("value"), []broker.Header{{Key: "trace", Value: []byte("1")}}},
-		{"NullForAKey", entity.Edit{SetKey: true}, nil, []byte("value"), []broker.Header{{Key: "trace", Value: []byte("1")}}},
+		{"Nothing", entity.Edit{}, []byte("key"), []byte("value"), []entity.Header{{Key: "trace", Value: []byte("1")}}},
+		{"Value", entity.Edit{SetValue: true, Value: []byte{0xff, 0}}, []byte("key"), []byte{0xff, 0}, []entity.Header{{Key: "trace", Value: []byte("1")}}},
+		{"NullForAValue", entity.Edit{SetValue: true}, []byte("key"), nil, []entity.Header{{Key: "trace", Value: []byte("1")}}},
+		{"Key", entity.Edit{SetKey: true, Key: []byte("k2")}, []byte("k2"), []byte("value"), []entity.Header{{Key: "trace", Value: []byte("1")}}},
+		{"NullForAKey", entity.Edit{SetKey: true}, nil, []byte("value"), []entity.Header{{Key: "trace", Value: []byte("1")}}},
 		{"NoHeaders", entity.Edit{SetHeaders: true}, []byte("key"), []byte("value"), nil},
 		{
 			"HeadersWithoutOursAndTheDialects",
@@ -120,7 +120,7 @@ func TestPublishOfAnEdit(t *testing.T) {
 			}},
 			[]byte("key"),
 			[]byte("value"),
-			[]broker.Header{{Key: "a", Value: nil}, {Key: "a", Value: []byte{}}},
+			[]entity.Header{{Key: "a", Value: nil}, {Key: "a", Value: []byte{}}},
 		},
 	}
 	for _, c := range cases {
@@ -141,7 +141,7 @@ func TestPublishOfAnEdit(t *testing.T) {
 			if !reflect.DeepEqual([][]byte{sent.Key, sent.Value}, [][]byte{c.key, c.value}) {
 				t.Errorf("sent %#v, %#v, want %#v, %#v", sent.Key, sent.Value, c.key, c.value)
 			}
-			kept := append([]broker.Header(nil), sent.Headers[:len(sent.Headers)-5]...)
+			kept := append([]entity.Header(nil), sent.Headers[:len(sent.Headers)-5]...)
 			if !reflect.DeepEqual(kept, c.headers) {
 				t.Errorf("headers = %q, want %q", kept, c.headers)
 			}

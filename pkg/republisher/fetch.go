@@ -127,11 +127,7 @@ func (r *Republisher) fetch(ctx context.Context, out *entity.Outgoing) (entity.R
 
 // recordOf is a whole record.
 func recordOf(found broker.Record) entity.Record {
-	record := entity.Record{Key: found.Key, Value: found.Value, Size: int64(len(found.Value))}
-	for _, h := range found.Headers {
-		record.Headers = append(record.Headers, entity.Header(h))
-	}
-	return record
+	return entity.Record{Key: found.Key, Value: found.Value, Headers: found.Headers, Size: int64(len(found.Value))}
 }
 
 // pointedTo is the record that a dead letter of that time points to. Nobody tells

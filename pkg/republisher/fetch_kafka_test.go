@@ -56,7 +56,7 @@ func wantBadRecord(t *testing.T, r *Republisher, m entity.Message) {
 func TestPointersOnRealKafka(t *testing.T) {
 	t.Parallel()
 	source := []broker.Record{
-		{Key: []byte("k1"), Value: []byte("one"), Headers: []broker.Header{{Key: "trace", Value: []byte{0xff}}}},
+		{Key: []byte("k1"), Value: []byte("one"), Headers: []entity.Header{{Key: "trace", Value: []byte{0xff}}}},
 		{Key: []byte("k2"), Value: nil},
 	}
 

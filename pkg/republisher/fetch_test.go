@@ -32,7 +32,7 @@ func TestIsPointerInTheseTests(t *testing.T) {
 // original is what a pointer points to.
 var original = broker.Record{
 	Offset: 7, Time: clock.Add(-time.Hour), Key: []byte("k"), Value: []byte("original"),
-	Headers: []broker.Header{{Key: "trace", Value: []byte("1")}, {Key: "__dlq.errors.group", Value: []byte("g")}},
+	Headers: []entity.Header{{Key: "trace", Value: []byte("1")}, {Key: "__dlq.errors.group", Value: []byte("g")}},
 }
 
 func TestPlanOfAPointer(t *testing.T) {

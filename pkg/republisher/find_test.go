@@ -20,7 +20,7 @@ func (l *logs) put(partition int32, claim uuid.UUID, offsets ...int64) {
 	for i, offset := range offsets {
 		record := broker.Record{Offset: offset}
 		if i == len(offsets)-1 && claim != uuid.Nil {
-			record.Headers = []broker.Header{{Key: "dlq-redrive-id", Value: []byte(claim.String())}}
+			record.Headers = []entity.Header{{Key: "dlq-redrive-id", Value: []byte(claim.String())}}
 		}
 		l.records[part(partition)] = append(l.records[part(partition)], record)
 	}

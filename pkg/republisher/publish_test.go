@@ -34,7 +34,7 @@ func TestHeaders(t *testing.T) {
 			{Key: "dlq-redrive-id", Value: []byte("old")},
 		}
 	})
-	want := []broker.Header{
+	want := []entity.Header{
 		{Key: "trace", Value: []byte{0xff, 0}},
 		{Key: "", Value: nil},
 		{Key: "trace", Value: []byte{}},
@@ -277,7 +277,7 @@ func TestPlanOfCutHeaders(t *testing.T) {
 			Headers: []entity.Header{{Key: "first"}},
 		}
 	})
-	whole := broker.Record{Offset: 7, Key: []byte("k"), Value: []byte("value"), Headers: []broker.Header{{Key: "first"}, {Key: "second"}}}
+	whole := broker.Record{Offset: 7, Key: []byte("k"), Value: []byte("value"), Headers: []entity.Header{{Key: "first"}, {Key: "second"}}}
 	set := &entity.Edit{SetValue: true, Value: []byte("new")}
 	for name, test := range map[string]struct {
 		edit   *entity.Edit

@@ -19,17 +19,14 @@ const redrivenAt = "2006-01-02T15:04:05.000Z07:00"
 
 // headers are those of a record that goes to target, in their order and without
 // what its dead-letter producer wrote, and then ours.
-func (r *Republisher) headers(m entity.Message, target string, record []entity.Header, now time.Time) []broker.Header {
+func (r *Republisher) headers(m entity.Message, target string, record []entity.Header, now time.Time) []entity.Header {
 	kept := r.strip(m.Failure.Dialect, target, record)
-	out := make([]broker.Header, 0, len(kept)+5)
-	for _, h := range kept {
-		out = append(out, broker.Header(h))
-	}
+	out := append(make([]entity.Header, 0, len(kept)+5), kept...)
 	root := m.Root
 	if root == uuid.Nil {
 		root = m.ID
 	}
-	add := func(key, value string) { out = append(out, broker.Header{Key: key, Value: []byte(value)}) }
+	add := func(key, value string) { out = append(out, entity.Header{Key: key, Value: []byte(value)}) }
 	add(deadletter.HeaderMessageID, m.ID.String())
 	add(deadletter.HeaderRootID, root.String())
 	add(deadletter.HeaderRetryCount, strconv.Itoa(m.RetryCount))

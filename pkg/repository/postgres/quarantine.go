@@ -198,7 +198,7 @@ func (r *quarantineRow) quarantined() (entity.Quarantined, error) {
 		FirstTry: entity.Moment(r.FirstTry), LastTry: entity.Moment(r.LastTry), RetryAt: entity.Moment(r.RetryAt),
 	}
 	if r.Timestamp.Valid {
-		q.Source.SetTimestamp(r.Timestamp.Int64)
+		q.Source.Timestamp, q.Source.RawTime = entity.RecordTime(r.Timestamp.Int64)
 	}
 	if err := json.Unmarshal([]byte(r.State), &q.Record); err != nil {
 		return q, fmt.Errorf("quarantined record %s: %w", r.ID, err)
