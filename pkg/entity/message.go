@@ -125,6 +125,11 @@ func (r *Record) KeepsHeaders() bool {
 	return r.State != ValueOverLimit || r.Limit == "" || r.Limit == LimitRecordBytes
 }
 
+// Loaded reports whether the reader has all that the store has of the record.
+func (r *Record) Loaded() bool {
+	return r.State != ValueNotLoaded && r.KeyOmitted == 0 && !r.HeadersOmitted
+}
+
 // LimitRecordBytes is the Limit of a record whose key and value are too large.
 const LimitRecordBytes = "max_record_bytes"
 

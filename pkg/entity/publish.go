@@ -44,9 +44,16 @@ type Delivery struct {
 	Throttle time.Duration
 }
 
+// RetryValueLimit is the longest value that is read with a message before it is known
+// whether the message can be retried.
+const RetryValueLimit = 1<<20 - 1
+
 // RetryOrder asks for one attempt on one message.
 type RetryOrder struct {
 	ID uuid.UUID
+	// Message is the message, read a moment ago with a value up to RetryValueLimit; nil:
+	// Retry reads it.
+	Message *Message
 	// AcceptDuplicate also takes a message whose earlier attempt can never be
 	// settled; its record may then arrive twice.
 	AcceptDuplicate bool

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -157,6 +158,7 @@ type faulty struct {
 	known  func() error                   // asked before each AttemptsOf; an error is its answer
 
 	asked func(ctx context.Context, method string) // sees what belongs to spans; nil: nobody does
+	reads atomic.Int32                             // of Get and Load
 }
 
 func (f *faulty) saw(ctx context.Context, method string) {
@@ -193,6 +195,8 @@ func (f *faulty) silent(ctx context.Context, method string) error {
 }
 
 func (f *faulty) Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error) {
+	f.reads.Add(1)
+	f.saw(ctx, "Get")
 	if err := f.silent(ctx, "Get"); err != nil {
 		return entity.Message{}, err
 	}
@@ -200,6 +204,7 @@ func (f *faulty) Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.
 }
 
 func (f *faulty) Load(ctx context.Context, ids []uuid.UUID, maxBytes int64) ([]entity.Message, int, error) {
+	f.reads.Add(1)
 	f.saw(ctx, "Load")
 	if err := f.silent(ctx, "Load"); err != nil {
 		return nil, 0, err

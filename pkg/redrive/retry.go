@@ -40,12 +40,12 @@ func (s *Service) Retry(ctx context.Context, order entity.RetryOrder) (entity.Re
 		if result, found, err := s.resume(ctx, order); found || err != nil {
 			return result, err
 		}
+		order.Message = nil // it was read before the wait for the attempt that was begun
 	}
 	began := s.now()
-	id := order.ID
-	message, err := s.store.Get(ctx, id, 0)
+	message, err := s.messageOf(ctx, order)
 	if err != nil {
-		return entity.RetryResult{}, fmt.Errorf("read message: %w", err)
+		return entity.RetryResult{}, err
 	}
 	if message.Claimed() && !message.Unsettled {
 		settled, err := s.release(ctx, message)
@@ -63,10 +63,11 @@ func (s *Service) Retry(ctx context.Context, order entity.RetryOrder) (entity.Re
 	switch err := message.CanClaim(); {
 	case takeOver:
 	case message.Unsettled:
-		return entity.RetryResult{}, &entity.ClaimedError{ID: id, Unsettled: true}
+		return entity.RetryResult{}, &entity.ClaimedError{ID: order.ID, Unsettled: true}
 	case err != nil:
 		return entity.RetryResult{}, err
 	}
+	order.Message = &message
 	room, err := s.roomForRetry(ctx, message)
 	if err != nil {
 		return entity.RetryResult{}, err
@@ -84,7 +85,7 @@ func (s *Service) Retry(ctx context.Context, order entity.RetryOrder) (entity.Re
 		return entity.RetryResult{}, err
 	}
 	if len(taken.outgoing) == 0 {
-		return entity.RetryResult{}, s.lost(ctx, id)
+		return entity.RetryResult{}, s.lost(ctx, order.ID)
 	}
 	return s.carryOut(context.WithoutCancel(ctx), taken)
 }
@@ -109,11 +110,30 @@ func (s *Service) roomForRetry(ctx context.Context, m entity.Message) (*room, er
 	return r, nil
 }
 
-// planOne reads the message with its bytes and says where it would go.
-func (s *Service) planOne(ctx context.Context, order entity.RetryOrder) (entity.Outgoing, error) {
-	messages, _, err := s.store.Load(ctx, []uuid.UUID{order.ID}, math.MaxInt64)
+// messageOf returns the message of an order, with its value unless that is large.
+func (s *Service) messageOf(ctx context.Context, order entity.RetryOrder) (entity.Message, error) {
+	if order.Message != nil {
+		return *order.Message, nil
+	}
+	message, err := s.store.Get(ctx, order.ID, entity.RetryValueLimit)
 	if err != nil {
-		return entity.Outgoing{}, fmt.Errorf("load message: %w", err)
+		return entity.Message{}, fmt.Errorf("read message: %w", err)
+	}
+	return message, nil
+}
+
+// planOne says where the message would go. It loads what was too large to be read
+// before.
+func (s *Service) planOne(ctx context.Context, order entity.RetryOrder) (entity.Outgoing, error) {
+	message, err := s.messageOf(ctx, order)
+	if err != nil {
+		return entity.Outgoing{}, err
+	}
+	messages := []entity.Message{message}
+	if !message.Record.Loaded() {
+		if messages, _, err = s.store.Load(ctx, []uuid.UUID{order.ID}, math.MaxInt64); err != nil {
+			return entity.Outgoing{}, fmt.Errorf("load message: %w", err)
+		}
 	}
 	if len(messages) == 0 {
 		return entity.Outgoing{}, &entity.NotFoundError{ID: order.ID}

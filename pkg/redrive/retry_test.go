@@ -40,6 +40,37 @@ func TestRetry(t *testing.T) {
 		}
 	}))
 
+	t.Run("ReadsItsMessageOnce", scenario(func(b *bench) {
+		large := func(m *entity.Message) { m.Record.Value, m.Record.Size = make([]byte, largeRetry), largeRetry }
+		for name, c := range map[string]struct {
+			id       uuid.UUID
+			handedOn bool
+			want     int32
+		}{
+			"by itself":                {b.add(1)[0], false, 1},
+			"by its caller":            {b.add(1)[0], true, 0},
+			"and a large value":        {b.add(1, large)[0], false, 2},
+			"by its caller, but large": {b.add(1, large)[0], true, 1},
+		} {
+			order := entity.RetryOrder{ID: c.id, Cause: entity.By("alice")}
+			if c.handedOn {
+				m, err := b.store.Get(context.Background(), c.id, entity.RetryValueLimit)
+				if err != nil {
+					b.Fatal(err)
+				}
+				order.Message = &m
+			}
+			before := b.store.reads.Load()
+			if _, err := b.Retry(context.Background(), order); err != nil {
+				b.Errorf("Retry of a message that was read %s = %v", name, err)
+			}
+			if got := b.store.reads.Load() - before; got != c.want {
+				b.Errorf("Retry of a message that was read %s read it %d times, want %d", name, got, c.want)
+			}
+			b.wantState(c.id, entity.Resolved, 1, "")
+		}
+	}))
+
 	t.Run("UnknownMessageIsNotFound", scenario(func(b *bench) {
 		if err := b.retry(uuid.New()); !errors.Is(err, entity.ErrNotFound) {
 			b.Errorf("Retry = %v, want a not found error", err)

@@ -29,7 +29,7 @@ const (
 	copies = 2
 
 	// largeRetry is from where on a single retry waits for room as well.
-	largeRetry = 1 << 20
+	largeRetry = entity.RetryValueLimit + 1
 )
 
 // form is how often the value of a message that is not large is kept.

@@ -392,7 +392,9 @@ func TestSilentStore(t *testing.T) {
 	}
 	for method, call := range cases {
 		t.Run(method, scenario(func(b *bench) {
-			id := b.add(1)[0]
+			id := b.add(1, func(m *entity.Message) { // too large to be read with its state
+				m.Record.Value, m.Record.Size = make([]byte, largeRetry), largeRetry
+			})[0]
 			b.store.hang = method
 			began := time.Now()
 			if err := call(b, id); !errors.Is(err, entity.ErrUnavailable) {

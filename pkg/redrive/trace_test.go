@@ -91,7 +91,7 @@ func TestWithTracing(t *testing.T) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		asked.want(b, spans.Only(b, "request"), "Load", "Claim", "Finish")
+		asked.want(b, spans.Only(b, "request"), "Get", "Claim", "Finish")
 		if got := spans.Names(); len(got) != 1 {
 			b.Errorf("got the spans %q, want that of the request alone", got)
 		}

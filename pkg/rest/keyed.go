@@ -53,15 +53,15 @@ func (s *Server) keyed(next handler) handler {
 		if err != nil {
 			return err
 		}
-		if !given {
-			return next(w, r)
-		}
-		body, err := s.slurp(w, r)
+		body, err := s.slurp(w, r) // first, so that no client delays what is done with an object that was read
 		if err != nil {
 			return err
 		}
 		r = r.WithContext(r.Context()) // a copy, to put the body back
 		r.Body = io.NopCloser(bytes.NewReader(body))
+		if !given {
+			return next(w, r)
+		}
 		key := repository.Key{
 			Principal: principalOf(r).Name, Key: name, Request: digest(r, body), Operation: entity.NewID(), Owner: entity.NewID(),
 		}

@@ -12,6 +12,8 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
 // exchange is one request and its answer, as the log and the metrics see it.
@@ -30,6 +32,7 @@ type exchange struct {
 	client  context.Context // ends when the client leaves
 	span    trace.Span      // nil: not traced
 	asked   http.Header     // of the request
+	message *entity.Message // that the request is about, once messageToRetry has read it
 	broken  bool            // the connection is cut, so that nobody believes the answer
 }
 

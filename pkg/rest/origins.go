@@ -45,15 +45,15 @@ func (s *Server) mayRetry(r *http.Request, id uuid.UUID) error {
 	if p.Everywhere(auth.Operator) {
 		return nil
 	}
-	m, err := s.store.Get(r.Context(), id, 0)
+	m, err := s.messageToRetry(r, id)
 	if err != nil {
 		return err
 	}
 	standing, err := s.origins.Standing(r.Context())
-	if err != nil || m.OriginalTopic == "" || standing(&m).Declared() {
+	if err != nil || m.OriginalTopic == "" || standing(m).Declared() {
 		return err
 	}
-	return s.maySource(r, &m)
+	return s.maySource(r, m)
 }
 
 // maySource asks for the role of operator on the dead-letter topic of a message.

@@ -30,6 +30,7 @@ const (
 	someTopics                  // on any topic; the handler shows, or changes, what the principal's scope holds
 	oneTopic                    // on the topic of the path
 	oneMessage                  // on the message of the path
+	oneRetried                  // on the message of the path, of which messageToRetry keeps what was read
 	oneArchived                 // on the message of the archive of the path
 	oneGroup                    // on a topic of the error group of the path
 	oneRedrive                  // everywhere, or on any topic for one's own redrive
@@ -86,6 +87,14 @@ func (s *Server) permit(n needs, r *http.Request) error {
 		return permitTopic(p, n.role, topic(r))
 	case oneMessage:
 		return s.permitMessage(p, n.role, r, s.store.Get)
+	case oneRetried:
+		return s.permitMessage(p, n.role, r, func(_ context.Context, id uuid.UUID, _ int64) (entity.Message, error) {
+			m, err := s.messageToRetry(r, id)
+			if err != nil {
+				return entity.Message{}, err
+			}
+			return *m, nil
+		})
 	case oneArchived:
 		return s.permitMessage(p, n.role, r, s.getArchivedOrRestored)
 	case oneGroup:

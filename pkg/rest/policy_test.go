@@ -39,7 +39,7 @@ var matrix = map[string]expectation{
 	"DELETE /api/v1/dlq/messages/{id}":       {needs{auth.Admin, oneMessage}, ""},
 	"GET /api/v1/dlq/messages/{id}/payload":  {needs{auth.Viewer, oneMessage}, ""},
 	"GET /api/v1/dlq/messages/{id}/history":  {needs{auth.Viewer, oneMessage}, ""},
-	"POST /api/v1/dlq/messages/{id}/retry":   {needs{auth.Operator, oneMessage}, ""},
+	"POST /api/v1/dlq/messages/{id}/retry":   {needs{auth.Operator, oneRetried}, ""},
 	"POST /api/v1/dlq/messages/{id}/requeue": {needs{auth.Operator, oneMessage}, ""},
 	"POST /api/v1/dlq/messages/{id}/dead":    {needs{auth.Operator, oneMessage}, ""},
 

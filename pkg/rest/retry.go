@@ -78,6 +78,7 @@ func (s *Server) retryMessage(w http.ResponseWriter, r *http.Request) error {
 	if err := s.mayRetry(r, id); err != nil {
 		return err
 	}
+	order.Message = exchangeOf(r).message
 	result, err := s.redriver.Retry(r.Context(), order)
 	if err != nil {
 		return s.unlessGivenBack(r.Context(), order, err)
@@ -88,14 +89,28 @@ func (s *Server) retryMessage(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// messageToRetry returns the message of a retry. However often the checks of one
+// request need it, it is read once, and what they were about is what is sent.
+func (s *Server) messageToRetry(r *http.Request, id uuid.UUID) (*entity.Message, error) {
+	x := exchangeOf(r)
+	if x.message == nil {
+		m, err := s.store.Get(r.Context(), id, entity.RetryValueLimit)
+		if err != nil {
+			return nil, err
+		}
+		x.message = &m
+	}
+	return x.message, nil
+}
+
 // mayEdit holds an edit against the message that it is of: who may edit it, and
 // send it where. Headers that are kept are taken from it.
 func (s *Server) mayEdit(r *http.Request, id uuid.UUID, edit *entity.Edit, kept map[int]bool) error {
-	m, err := s.store.Get(r.Context(), id, 0)
+	m, err := s.messageToRetry(r, id)
 	if err != nil {
 		return err
 	}
-	if err := s.mayMessage(r, auth.Edit, &m); err != nil {
+	if err := s.mayMessage(r, auth.Edit, m); err != nil {
 		return err
 	}
 	if edit.Topic != "" {
@@ -103,10 +118,10 @@ func (s *Server) mayEdit(r *http.Request, id uuid.UUID, edit *entity.Edit, kept 
 			return err
 		}
 	}
-	if err := s.checkEdit(edit, &m); err != nil {
+	if err := s.checkEdit(edit, m); err != nil {
 		return err
 	}
-	return keepHeaders(edit, kept, &m)
+	return keepHeaders(edit, kept, m)
 }
 
 // unlessGivenBack marks an error of an attempt that was given back: nothing was

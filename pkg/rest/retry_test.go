@@ -4,10 +4,15 @@ import (
 	"context"
 	"fmt"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
 )
 
 func TestRetry(t *testing.T) {
@@ -146,4 +151,49 @@ type spyRedriver struct {
 func (s *spyRedriver) Retry(_ context.Context, order entity.RetryOrder) (entity.RetryResult, error) {
 	s.order = order
 	return entity.RetryResult{ID: order.ID, Status: entity.Resolved}, nil
+}
+
+// reading counts how often a message is read.
+type reading struct {
+	*memory.Store
+	gets atomic.Int32
+}
+
+func (r *reading) Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error) {
+	r.gets.Add(1)
+	return r.Store.Get(ctx, id, maxValue)
+}
+
+// The redriver gets what the checks have read: they were about what is sent.
+func TestRetryReadsItsMessageOnce(t *testing.T) {
+	t.Parallel()
+	const edit = `{"edit":{"payload":{"order_id":2}}}`
+	for name, c := range map[string]struct {
+		roles  []auth.Role
+		topics string
+		body   string
+		reads  int32
+	}{
+		"OfSomeTopics":              {[]auth.Role{auth.Operator}, "orders.*", "", 1},
+		"OfSomeTopicsWithAnEdit":    {[]auth.Role{auth.Operator, auth.Edit}, "orders.*", edit, 1},
+		"OfEverythingWithAnEdit":    {[]auth.Role{auth.Operator, auth.Edit}, "*", edit, 1},
+		"OfEverythingByTheRedriver": {[]auth.Role{auth.Operator}, "*", "", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f, order, _ := orderingFixture(message(idA, withValue(`{"order_id":1}`)))
+			store := &reading{Store: f.memory}
+			f.store, f.options = store, []Option{judgedAs(trustedOrigin)}
+			f.guarded(person("p", c.topics, c.roles...))
+			if w := f.by("p", "POST", "/api/v1/dlq/messages/"+idA.String()+"/retry", c.body); w.Code != 200 {
+				t.Fatalf("retry = %d %s, want 200", w.Code, w.Body)
+			}
+			if got := store.gets.Load(); got != c.reads {
+				t.Errorf("the message was read %d times, want %d", got, c.reads)
+			}
+			if m := order.Message; (m != nil) != (c.reads == 1) || m != nil && string(m.Record.Value) != `{"order_id":1}` {
+				t.Errorf("the redriver got %+v, want the message that was read", m)
+			}
+		})
+	}
 }

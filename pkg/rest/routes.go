@@ -65,7 +65,7 @@ func (s *Server) apiRoutes() []route {
 		{http.MethodDelete, "/api/v1/dlq/messages/{id}", change, needs{auth.Admin, oneMessage}, s.deleteMessage},
 		{http.MethodGet, "/api/v1/dlq/messages/{id}/payload", read, needs{auth.Viewer, oneMessage}, s.getPayload},
 		{http.MethodGet, "/api/v1/dlq/messages/{id}/history", read, needs{auth.Viewer, oneMessage}, s.getHistory},
-		{http.MethodPost, "/api/v1/dlq/messages/{id}/retry", work, needs{auth.Operator, oneMessage}, s.retryMessage},
+		{http.MethodPost, "/api/v1/dlq/messages/{id}/retry", work, needs{auth.Operator, oneRetried}, s.retryMessage},
 		{http.MethodPost, "/api/v1/dlq/messages/{id}/requeue", change, needs{auth.Operator, oneMessage}, s.requeueMessage},
 		{http.MethodPost, "/api/v1/dlq/messages/{id}/dead", change, needs{auth.Operator, oneMessage}, s.giveUpMessage},
 		{http.MethodPost, "/api/v1/dlq/messages/{id}/origin", change, needs{auth.Operator, oneMessage}, s.setOrigin},
