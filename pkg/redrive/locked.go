@@ -95,6 +95,7 @@ func (p *pass) withoutTaken(l *lease, messages []entity.Message) []entity.Messag
 	for _, m := range messages {
 		if p.locked.attempted(m) {
 			l.skip(m.ID, repository.SkippedTaken)
+			p.keys.block(m, l.numbers[m.ID])
 			p.locked.forget(m.ID)
 			continue
 		}

@@ -190,4 +190,21 @@ func TestLockedRows(t *testing.T) {
 		b.wantReport(report, err, counted{Selected: 2, Succeeded: 1, Skipped: 1, Reasons: map[string]int{repository.SkippedTaken: 1}})
 		b.wantSent(orders, ids[1])
 	}))
+	t.Run("HoldBackTheirKeyWhenTheyAreTaken", scenario(func(b *bench) {
+		ids := b.add(2, func(m *entity.Message) { m.Record.Key = []byte("k") })
+		b.lock(ids[0])
+		defer b.carry()()
+		r := b.begin(options(func(o *entity.RedriveOptions) { o.KeepKeyOrder = true }))
+		elapse(10 * time.Second)
+		locks := b.store.locks
+		b.store.locks = nil // the session makes an attempt, which fails
+		b.kafka.deliver = always(entity.Delivery{Verdict: entity.Failed, Class: entity.RateLimited, Err: errBroken}, false)
+		b.wantPublishError(b.retry(ids[0]), entity.Pending, entity.RateLimited)
+		b.store.locks, b.kafka.deliver = locks, nil
+		b.unlock()
+		report, err := b.Wait(ctx, r.ID)
+		reasons := map[string]int{repository.SkippedTaken: 1, skippedKeyBlocked: 1}
+		b.wantReport(report, err, counted{Selected: 2, Skipped: 2, Reasons: reasons})
+		b.wantSent(orders)
+	}))
 }
