@@ -23,52 +23,29 @@ const (
 func TestParse(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		text  string
-		valid bool
+		text           string
+		valid, sampled bool
 	}{
-		"WellFormed":              {parent, true},
-		"NotSampled":              {parent[:53] + "00", true},
-		"FlagsThatAreNotKnownYet": {parent[:53] + "ff", true},
-		"LaterVersion":            {"cc" + parent[2:], true},
-		"LaterVersionGoesOn":      {"cc" + parent[2:] + "-what-comes", true},
-		"Empty":                   {"", false},
-		"TooShort":                {parent[:54], false},
-		"GoesOn":                  {parent + "-01", false},
-		"LaterVersionRunsOn":      {"cc" + parent[2:] + "1", false},
-		"ForbiddenVersion":        {"ff" + parent[2:], false},
-		"VersionIsNoNumber":       {"0x" + parent[2:], false},
-		"CapitalLetters":          {strings.ToUpper(parent), false},
-		"TraceIsZero":             {"00-" + strings.Repeat("0", 32) + "-" + spanID + "-01", false},
-		"SpanIsZero":              {"00-" + traceID + "-" + strings.Repeat("0", 16) + "-01", false},
-		"TraceIsNoNumber":         {"00-" + strings.Repeat("g", 32) + "-" + spanID + "-01", false},
-		"FlagsAreNoNumber":        {parent[:53] + "zz", false},
-		"OtherSeparators":         {strings.ReplaceAll(parent, "-", "_"), false},
-		"Bytes":                   {strings.Repeat("\xff", 55), false},
+		"WellFormed":   {parent, true, true},
+		"NotSampled":   {parent[:53] + "00", true, false},
+		"LaterVersion": {"cc" + parent[2:] + "-what-comes", true, true},
+		"Empty":        {"", false, false},
+		"TooShort":     {parent[:54], false, false},
+		"GoesOn":       {parent + "-01", false, false},
+		"TraceIsZero":  {"00-" + strings.Repeat("0", 32) + "-" + spanID + "-01", false, false},
+		"Bytes":        {strings.Repeat("\xff", 55), false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := Parse(c.text)
-			if got.IsValid() != c.valid {
-				t.Fatalf("Parse(%q) is valid: %t, want %t", c.text, got.IsValid(), c.valid)
+			if got.IsValid() != c.valid || got.IsSampled() != c.sampled {
+				t.Fatalf("Parse(%q) is valid: %t, sampled: %t, want %t, %t", c.text, got.IsValid(), got.IsSampled(), c.valid, c.sampled)
 			}
 			if c.valid && (got.TraceID().String() != traceID || got.SpanID().String() != spanID || !got.IsRemote()) {
 				t.Errorf("got trace %s, span %s, remote %t, want %s, %s and remote", got.TraceID(), got.SpanID(), got.IsRemote(), traceID, spanID)
 			}
-			if c.valid && got.IsSampled() != (name != "NotSampled") {
-				t.Errorf("got sampled: %t", got.IsSampled())
-			}
 		})
 	}
-}
-
-func FuzzParse(f *testing.F) {
-	f.Add(parent)
-	f.Add("cc" + parent[2:] + "-x")
-	f.Fuzz(func(t *testing.T, text string) {
-		if got := Parse(text); got.IsValid() && !strings.Contains(text, got.TraceID().String()+"-"+got.SpanID().String()) {
-			t.Errorf("Parse(%q) = %s, %s, which are not in it", text, got.TraceID(), got.SpanID())
-		}
-	})
 }
 
 func TestFromHeaders(t *testing.T) {
