@@ -3,7 +3,9 @@ package telemetry
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"os"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,13 +18,25 @@ import (
 	"go.uber.org/zap"
 )
 
-// Tracing sends the spans of one program to a collector. Nobody waits for it: a
-// span that cannot be kept or sent is dropped and counted. A nil Tracing is one that
+// batchDelay is the longest time that a span waits for others.
+const batchDelay = 2 * time.Second
+
+// spanLimits bound the size of a span. No events are kept: libraries put the texts of
+// errors into them, which may quote from dead letters.
+var spanLimits = sdktrace.SpanLimits{
+	AttributeValueLengthLimit:  1024,
+	AttributeCountLimit:        64,
+	EventCountLimit:            0,
+	LinkCountLimit:             128,
+	AttributePerLinkCountLimit: 16,
+}
+
+// Tracing sends the spans of one program to a collector. No span waits for it: one
+// that cannot be kept or sent is dropped and counted. A nil Tracing is one that
 // is off. It is safe for concurrent use.
 type Tracing struct {
 	provider *sdktrace.TracerProvider
-	queue    *spanQueue
-	exporter *countedExporter
+	counts   spanCounts
 }
 
 // NewTracing returns what cfg asks for, nil when it names no collector. Nothing is
@@ -43,21 +57,20 @@ func NewTracing(cfg TracingConfig, service, version string, log *zap.Logger, reg
 	if err != nil {
 		return nil, fmt.Errorf("tracing: %w", err)
 	}
-	return newTracing(cfg, service, version, &hushed{exporter, client}, log, reg)
+	return newTracing(cfg, service, version, &partialExporter{exporter, client}, log, reg), nil
 }
 
-// newTracing sends to an exporter that is there already.
-func newTracing(cfg TracingConfig, service, version string, to sdktrace.SpanExporter, log *zap.Logger, reg prometheus.Registerer) (*Tracing, error) {
+// newTracing sends to an exporter that exists already.
+func newTracing(cfg TracingConfig, service, version string, to sdktrace.SpanExporter, log *zap.Logger, reg prometheus.Registerer) *Tracing {
 	counts := newSpanCounts(reg)
 	host, _ := os.Hostname() // in Kubernetes the pod's name
-	queue := &spanQueue{room: cfg.Queue, counts: counts}
-	exporter := newCountedExporter(to, queue, counts, log)
-	// Its own queue has room for all that ours lets in, so that it never drops any.
-	queue.next = sdktrace.NewBatchSpanProcessor(exporter,
+	limiter := &spanLimiter{room: int64(cfg.Queue), dropped: counts.dropped}
+	limiter.SpanProcessor = sdktrace.NewBatchSpanProcessor(
+		&countedExporter{SpanExporter: to, limiter: limiter, counts: counts, log: log},
 		sdktrace.WithMaxQueueSize(cfg.Queue), sdktrace.WithMaxExportBatchSize(min(tracingBatch, cfg.Queue)),
 		sdktrace.WithBatchTimeout(batchDelay), sdktrace.WithExportTimeout(cfg.Timeout))
 	provider := sdktrace.NewTracerProvider(
-		sdktrace.WithSpanProcessor(queue),
+		sdktrace.WithSpanProcessor(limiter),
 		sdktrace.WithSampler(newSampler(cfg)),
 		sdktrace.WithRawSpanLimits(spanLimits),
 		sdktrace.WithResource(resource.NewSchemaless(
@@ -66,11 +79,11 @@ func newTracing(cfg TracingConfig, service, version string, to sdktrace.SpanExpo
 			attribute.String("service.version", version),
 			attribute.String("service.instance.id", uuid.NewString()),
 			attribute.String("host.name", host))))
-	return &Tracing{provider: provider, queue: queue, exporter: exporter}, nil
+	return &Tracing{provider, counts}
 }
 
-// Provider returns what spans are made with, nil when there is no tracing: whoever
-// takes a provider takes nil for making none, which costs nothing.
+// Provider returns what spans are made with. It is nil when tracing is off; code that
+// takes a provider makes no spans with a nil one, which costs nothing.
 func (t *Tracing) Provider() trace.TracerProvider {
 	if t == nil {
 		return nil
@@ -78,14 +91,38 @@ func (t *Tracing) Provider() trace.TracerProvider {
 	return t.provider
 }
 
-// Stop sends what waits, for as long as ctx lets it; what is left then is dropped.
-// It always ends with ctx. What begins later makes no spans.
+// Stop sends the spans that wait, until ctx ends; the rest is dropped. Spans that
+// begin later are not recorded.
 func (t *Tracing) Stop(ctx context.Context) {
-	if t == nil {
-		return
+	if t != nil {
+		_ = t.provider.Shutdown(ctx) // the exporter logs and counts its errors
 	}
-	if t.provider.Shutdown(ctx) != nil {
-		t.exporter.cancel(errStopped)
-	}
-	t.queue.abandon()
 }
+
+// newSampler decides which traces are recorded. A span within another follows it, and
+// a trace that its sender does not record is not recorded here. One that its sender
+// records is recorded if cfg trusts senders; otherwise the ratio decides, as it does
+// for traces that begin here: the header can be written by everyone.
+func newSampler(cfg TracingConfig) sdktrace.Sampler {
+	var options []sdktrace.ParentBasedSamplerOption
+	if !cfg.TrustParent {
+		options = append(options, sdktrace.WithRemoteParentSampled(randomSampler{cfg.SampleRatio}))
+	}
+	return sdktrace.ParentBased(sdktrace.TraceIDRatioBased(cfg.SampleRatio), options...)
+}
+
+// randomSampler records a random share of spans. It does not look at the trace's id,
+// which the sender chose.
+type randomSampler struct{ ratio float64 }
+
+// ShouldSample implements sdktrace.Sampler.
+func (s randomSampler) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingResult {
+	decision := sdktrace.Drop
+	if rand.Float64() < s.ratio {
+		decision = sdktrace.RecordAndSample
+	}
+	return sdktrace.SamplingResult{Decision: decision, Tracestate: trace.SpanContextFromContext(p.ParentContext).TraceState()}
+}
+
+// Description implements sdktrace.Sampler.
+func (randomSampler) Description() string { return "random" }

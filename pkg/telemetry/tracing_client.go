@@ -13,32 +13,26 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
-	"unicode/utf8"
 
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	collectorpb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"golang.org/x/net/http/httpguts"
 	"google.golang.org/protobuf/proto"
 )
 
 const (
-	maxComplaint = 300      // bytes of a collector's complaint that are logged
-	maxAnswer    = 64 << 10 // bytes of its answer that are read
-	maxFile      = 1 << 20  // bytes of a file of headers or of authorities
+	maxAnswer = 64 << 10 // bytes of a collector's answer that are read
+	maxFile   = 1 << 20  // bytes of a file of headers or of authorities
 )
 
 // tracingClient sends requests to the collector, with the headers that a file has at
-// that moment.
+// that moment. No text of an answer gets into an error: it may repeat the headers.
 type tracingClient struct {
 	headersFile string
 	transport   http.RoundTripper
-
-	mu   sync.Mutex
-	said *partial // by the collector that took the last export
+	rejected    atomic.Int64 // spans, out of the last export that was taken
 }
 
 func newTracingClient(cfg TracingConfig) (*tracingClient, error) {
@@ -78,27 +72,22 @@ func (c *tracingClient) options(cfg TracingConfig) []otlptracehttp.Option {
 		otlptracehttp.WithEncoding(otlptracehttp.EncodingProtobuf),
 		otlptracehttp.WithTimeout(cfg.Timeout),
 		otlptracehttp.WithCompression(otlptracehttp.GzipCompression),
-		otlptracehttp.WithMaxResponseSize(maxAnswer),
 		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{
 			Enabled: true, InitialInterval: time.Second, MaxInterval: 5 * time.Second, MaxElapsedTime: cfg.Timeout,
 		}),
-		otlptracehttp.WithHTTPClient(&http.Client{
-			Transport: c,
-			// Where a redirect leads was not configured, and must not get the headers.
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		}),
+		otlptracehttp.WithHTTPClient(&http.Client{Transport: c}),
 	}
 }
 
-// RoundTrip implements http.RoundTripper. The library tries again what fails here as
-// long as there is time.
+// RoundTrip implements http.RoundTripper. The library repeats what fails here until
+// the time is up.
 func (c *tracingClient) RoundTrip(r *http.Request) (*http.Response, error) {
 	headers, err := c.headers()
 	if err != nil {
 		if r.Body != nil {
 			_ = r.Body.Close()
 		}
-		return nil, &passing{err, r.Context()}
+		return nil, &temporaryError{err, r.Context()}
 	}
 	var answered atomic.Bool
 	r = r.Clone(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{GotFirstResponseByte: func() { answered.Store(true) }}))
@@ -108,84 +97,48 @@ func (c *tracingClient) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := c.transport.RoundTrip(r)
 	switch {
 	case err == nil:
-		return c.heard(answer), nil
-	case answered.Load() && c.headersFile != "":
-		err = errNoAnswer // for the error may quote it
+		return c.statusOnly(answer), nil
+	case answered.Load():
+		err = errNotHTTP
 	}
-	return nil, &passing{err, r.Context()}
+	return nil, &temporaryError{err, r.Context()}
 }
 
-// errNoAnswer stands for an answer that cannot be read and may not be shown.
-var errNoAnswer = errors.New("the collector's answer is none of HTTP")
+var errNotHTTP = errors.New("the collector's answer is not HTTP")
 
-// passing is an error that may be gone at the next try.
-type passing struct {
+// temporaryError is an error that the next try may not have.
+type temporaryError struct {
 	error
 	ctx context.Context
 }
 
 // Unwrap returns the error itself.
-func (p *passing) Unwrap() error { return p.error }
+func (e *temporaryError) Unwrap() error { return e.error }
 
 // Temporary is what the library asks before it tries again. A certificate that is not
-// trusted stays so, and time that is up is up.
-func (p *passing) Temporary() bool {
+// trusted will not be trusted later.
+func (e *temporaryError) Temporary() bool {
 	var certificate *tls.CertificateVerificationError
-	return p.ctx.Err() == nil && !errors.As(p.error, &certificate)
+	return e.ctx.Err() == nil && !errors.As(e.error, &certificate)
 }
 
-// heard takes out of an answer what the library may not see: what it makes errors of,
-// when the answer may repeat the headers, in whichever form; where a redirect leads;
-// and that only a part was taken, which it would report as a failure of all.
-func (c *tracingClient) heard(answer *http.Response) *http.Response {
-	taken := answer.StatusCode >= http.StatusOK && answer.StatusCode < http.StatusMultipleChoices
-	if taken {
-		c.note(answer)
+// statusOnly removes everything from an answer but its status and the time after which
+// to try again. Without a Location no redirect is followed.
+func (c *tracingClient) statusOnly(answer *http.Response) *http.Response {
+	body, _ := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
+	_ = answer.Body.Close()
+	text := strconv.Itoa(answer.StatusCode) + " " + http.StatusText(answer.StatusCode)
+	answer.Status = text
+	if answer.StatusCode/100 == 2 {
+		text = ""
+		var taken collectorpb.ExportTraceServiceResponse
+		if answer.Header.Get("Content-Type") == "application/x-protobuf" && proto.Unmarshal(body, &taken) == nil {
+			c.rejected.Store(taken.GetPartialSuccess().GetRejectedSpans())
+		}
 	}
-	if taken || c.headersFile != "" {
-		_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, maxAnswer)) // or the connection could not be used again
-		_ = answer.Body.Close()
-		answer.Body, answer.ContentLength = http.NoBody, 0
-	}
-	if c.headersFile != "" {
-		answer.Status = strings.TrimSpace(strconv.Itoa(answer.StatusCode) + " " + http.StatusText(answer.StatusCode))
-	}
+	answer.Body, answer.ContentLength = io.NopCloser(strings.NewReader(text)), int64(len(text))
 	answer.Header = http.Header{"Retry-After": answer.Header["Retry-After"]}
 	return answer
-}
-
-// note keeps what a collector says that took something. What cannot be read says nothing.
-func (c *tracingClient) note(answer *http.Response) {
-	if answer.Header.Get("Content-Type") != "application/x-protobuf" {
-		return
-	}
-	raw, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
-	var said collectorpb.ExportTraceServiceResponse
-	if err != nil || proto.Unmarshal(raw, &said) != nil {
-		return
-	}
-	p := &partial{rejected: said.GetPartialSuccess().GetRejectedSpans(), text: said.GetPartialSuccess().GetErrorMessage()}
-	if p.rejected == 0 && p.text == "" {
-		return
-	}
-	if c.headersFile != "" {
-		p.text = "its words are not shown, which may repeat the headers"
-	}
-	p.text = bounded(p.text)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.said = p
-}
-
-// partially returns what the collector said since it was asked last, nil for nothing.
-func (c *tracingClient) partially() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	said := c.said
-	if c.said = nil; said == nil {
-		return nil
-	}
-	return said
 }
 
 // headers reads the file. Its errors name lines and show none.
@@ -225,37 +178,4 @@ func readBounded(path string) ([]byte, error) {
 		err = fmt.Errorf("%s has more than %d bytes", path, maxFile)
 	}
 	return raw, err
-}
-
-// bounded is a text that may be logged: it may be what a collector answered.
-func bounded(text string) string {
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	if len(text) > maxComplaint {
-		cut := maxComplaint
-		for !utf8.RuneStart(text[cut]) {
-			cut--
-		}
-		text = text[:cut] + "..."
-	}
-	return text
-}
-
-// hushed is an exporter whose errors may be logged.
-type hushed struct {
-	sdktrace.SpanExporter
-	client *tracingClient
-}
-
-// ExportSpans implements sdktrace.SpanExporter.
-func (h *hushed) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
-	if err := h.SpanExporter.ExportSpans(ctx, spans); err != nil {
-		return errors.New(bounded(err.Error()))
-	}
-	return h.client.partially()
-}
-
-// Shutdown implements sdktrace.SpanExporter.
-func (h *hushed) Shutdown(ctx context.Context) error {
-	defer h.client.transport.(*http.Transport).CloseIdleConnections()
-	return h.SpanExporter.Shutdown(ctx)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -11,111 +12,117 @@ import (
 	"go.uber.org/zap"
 )
 
-// errStopped is why an export is broken off that outlives the program's patience.
-var errStopped = errors.New("the program has ended")
+const (
+	// complainEvery is the least time between two lines about spans that were lost.
+	complainEvery = time.Minute
+	// linksPerSpan is the number of links that take as much memory as a span without
+	// any, some three kilobytes.
+	linksPerSpan = 8
+)
 
-// complainEvery is the least time between two lines about spans that were lost.
-const complainEvery = time.Minute
-
-// spanCounts tell what became of the spans that were recorded.
+// spanCounts count recorded spans by result.
 type spanCounts struct{ exported, failed, dropped prometheus.Counter }
 
 func newSpanCounts(reg prometheus.Registerer) spanCounts {
 	spans := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "dlq_trace_spans_total",
-		Help: "Recorded spans, by what became of them: exported, failed (the collector did not take them) or dropped (too many waited).",
+		Help: "Recorded spans, by result: exported, failed (the collector did not take them) or dropped (too many waited).",
 	}, []string{"result"})
 	reg.MustRegister(spans)
 	return spanCounts{spans.WithLabelValues("exported"), spans.WithLabelValues("failed"), spans.WithLabelValues("dropped")}
 }
 
-// countedExporter counts what the exporter behind it did, and keeps its errors: the
-// library would hand them to a handler that is one for the whole process.
-type countedExporter struct {
-	next   sdktrace.SpanExporter
-	queue  *spanQueue
-	counts spanCounts
-	log    *zap.Logger
-	now    func() time.Time
-
-	said time.Time // the last line; exports come one after the other
-	lost int       // spans since then
-
-	ctx    context.Context // ends every export
-	cancel context.CancelCauseFunc
+// spanLimiter drops and counts the spans that end while too many wait for the
+// collector, those that are being sent included. The SDK's own queue counts no drops,
+// and its limit is a number of spans, whatever their size.
+type spanLimiter struct {
+	sdktrace.SpanProcessor
+	room    int64
+	dropped prometheus.Counter
+	used    atomic.Int64
 }
 
-func newCountedExporter(next sdktrace.SpanExporter, queue *spanQueue, counts spanCounts, log *zap.Logger) *countedExporter {
-	e := &countedExporter{next: next, queue: queue, counts: counts, log: log, now: time.Now}
-	e.ctx, e.cancel = context.WithCancelCause(context.Background())
-	return e
+// OnEnd implements sdktrace.SpanProcessor.
+func (l *spanLimiter) OnEnd(s sdktrace.ReadOnlySpan) {
+	size := l.size(s)
+	if l.used.Add(size) > l.room {
+		l.used.Add(-size)
+		l.dropped.Inc()
+		return
+	}
+	l.SpanProcessor.OnEnd(s)
+}
+
+// size is the room that a span takes. It is never more than there is, or the span
+// could not be sent at all.
+func (l *spanLimiter) size(s sdktrace.ReadOnlySpan) int64 {
+	return min(1+int64(len(s.Links())/linksPerSpan), l.room)
+}
+
+func (l *spanLimiter) release(spans []sdktrace.ReadOnlySpan) {
+	for _, s := range spans {
+		l.used.Add(-l.size(s))
+	}
+}
+
+// countedExporter counts the spans that were exported, and logs the errors: the SDK
+// would report them to a handler that the whole process shares.
+type countedExporter struct {
+	sdktrace.SpanExporter
+	limiter *spanLimiter
+	counts  spanCounts
+	log     *zap.Logger
+
+	logged time.Time // the last line; exports come one after the other
+	lost   int       // spans since then
 }
 
 // ExportSpans implements sdktrace.SpanExporter. It returns no error.
 func (e *countedExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(e.ctx, func() { cancel(errStopped) })()
-	lost, complaint := 0, error(nil)
-	for portion := range e.queue.portions(spans) {
-		err := ctx.Err() // of those before it, which took all the time there is
-		if err == nil {
-			err = e.next.ExportSpans(ctx, portion)
-		}
-		if !e.queue.left(portion) {
-			return nil // whoever stopped us has counted them
-		}
-		failed := failedOf(err, len(portion))
-		e.counts.failed.Add(float64(failed))
-		e.counts.exported.Add(float64(len(portion) - failed))
-		lost += failed
-		if complaint == nil {
-			complaint = err // later ones may say no more than that time is up
-		}
-	}
-	if complaint != nil {
-		e.complain(lost, complaint)
+	err := e.SpanExporter.ExportSpans(ctx, spans)
+	e.limiter.release(spans)
+	failed := failedOf(err, len(spans))
+	e.counts.failed.Add(float64(failed))
+	e.counts.exported.Add(float64(len(spans) - failed))
+	e.lost += failed
+	if now := time.Now(); failed > 0 && (e.logged.IsZero() || now.Sub(e.logged) >= complainEvery) {
+		e.log.Warn("traces are not taken by the collector", zap.Int("spans", e.lost), zap.Error(err))
+		e.logged, e.lost = now, 0
 	}
 	return nil
 }
 
-// partial is the error of a collector that took spans, but not all of them, or has
-// something to say about them.
-type partial struct {
-	rejected int64
-	text     string
-}
+// rejectedError is the number of spans that a collector rejected out of an export.
+type rejectedError int64
 
 // Error implements error.
-func (p *partial) Error() string {
-	return fmt.Sprintf("the collector rejected %d of them: %s", p.rejected, p.text)
+func (r rejectedError) Error() string {
+	return fmt.Sprintf("the collector rejected %d of them", int64(r))
 }
 
-// failedOf is how many of some spans were not taken.
+// failedOf is the number of spans that were not taken.
 func failedOf(err error, spans int) int {
-	var p *partial
+	var rejected rejectedError
 	switch {
 	case err == nil:
 		return 0
-	case errors.As(err, &p):
-		return int(min(max(p.rejected, 0), int64(spans)))
+	case errors.As(err, &rejected):
+		return min(int(rejected), spans)
 	}
 	return spans
 }
 
-func (e *countedExporter) complain(spans int, err error) {
-	e.lost += spans
-	now := e.now()
-	if !e.said.IsZero() && now.Sub(e.said) < complainEvery {
-		return
-	}
-	line := "traces are not taken by the collector"
-	if e.lost == 0 {
-		line = "the collector took the traces and warns"
-	}
-	e.log.Warn(line, zap.Int("spans", e.lost), zap.Error(err))
-	e.said, e.lost = now, 0
+// partialExporter reports the spans that the collector rejected out of an export.
+type partialExporter struct {
+	sdktrace.SpanExporter
+	client *tracingClient
 }
 
-// Shutdown implements sdktrace.SpanExporter.
-func (e *countedExporter) Shutdown(ctx context.Context) error { return e.next.Shutdown(ctx) }
+// ExportSpans implements sdktrace.SpanExporter.
+func (e *partialExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	err := e.SpanExporter.ExportSpans(ctx, spans)
+	if rejected := e.client.rejected.Swap(0); err == nil && rejected > 0 {
+		err = rejectedError(rejected)
+	}
+	return err
+}

@@ -23,12 +23,12 @@ type Spans struct {
 // what their sender does.
 func Record() *Spans { return RecordSampled(sdktrace.ParentBased(sdktrace.AlwaysSample())) }
 
-// RecordSampled returns a provider with a sampler. It has no limits: what bounds a span
-// is to be seen to be ours.
+// RecordSampled returns a provider with a sampler. Like the programs' provider it keeps
+// no events; it has no other limits, so that the limits of its callers are seen.
 func RecordSampled(sampler sdktrace.Sampler) *Spans {
 	recorder := tracetest.NewSpanRecorder()
 	limits := sdktrace.SpanLimits{
-		AttributeValueLengthLimit: -1, AttributeCountLimit: -1, EventCountLimit: -1,
+		AttributeValueLengthLimit: -1, AttributeCountLimit: -1, EventCountLimit: 0,
 		LinkCountLimit: -1, AttributePerEventCountLimit: -1, AttributePerLinkCountLimit: -1,
 	}
 	return &Spans{sdktrace.NewTracerProvider(
