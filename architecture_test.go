@@ -59,6 +59,7 @@ var owners = map[string][]string{
 	"github.com/spf13/viper":              {"pkg/config"},
 	"github.com/go-viper/mapstructure/v2": {"pkg/config"},
 	"github.com/lib/pq":                   {"pkg/repository/postgres", "pkg/migrate"},
+	"github.com/XSAM/otelsql":             {"pkg/repository/postgres"},
 	"github.com/jmoiron/sqlx":             {"pkg/repository/postgres", "pkg/migrate", "cmd/"},
 	"github.com/golang-migrate/migrate":   {"pkg/migrate"},
 	"github.com/segmentio/kafka-go":       {"pkg/broker", "pkg/ingest"},

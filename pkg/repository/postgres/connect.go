@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/dlq-manager/dlq-manager/pkg/secret"
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
@@ -51,7 +51,7 @@ func Open(cfg Config, options ...OpenOption) (*sqlx.DB, error) {
 	for _, change := range options {
 		change(c)
 	}
-	db := sqlx.NewDb(sql.OpenDB(c), "postgres")
+	db := sqlx.NewDb(c.open(), "postgres")
 	c.idle = &idle{pool: db, few: cfg.MaxIdleConns, most: cfg.MaxOpenConns}
 	db.SetMaxOpenConns(cfg.MaxOpenConns)
 	db.SetMaxIdleConns(cfg.MaxIdleConns)
@@ -84,8 +84,8 @@ func tlsFilesExist(cfg Config) error {
 type connector struct {
 	cfg    Config
 	dial   func(context.Context, pq.Config) (driver.Conn, error)
-	idle   *idle            // nil: of no pool
-	traces *statementTraces // nil: there are no spans
+	idle   *idle                // nil: of no pool
+	traces trace.TracerProvider // nil: there are no spans
 
 	logins     *secret.Rotation[credentials]
 	generation atomic.Int64 // connections of an earlier one are thrown away
@@ -111,10 +111,8 @@ func (c *connector) Driver() driver.Driver { return &pq.Driver{} }
 
 // Connect opens one connection. Its errors say that the database is unavailable:
 // none of them is about a statement.
-func (c *connector) Connect(ctx context.Context) (conn driver.Conn, err error) {
-	span := c.traces.connect(ctx)
-	defer func() { span.end(err) }()
-	conn, err = c.connect(ctx)
+func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.connect(ctx)
 	if s, ok := conn.(*session); ok && err == nil && c.retired(s.generation) { // meanwhile its role was dropped
 		_ = conn.Close()
 		conn, err = c.connect(ctx)

@@ -58,17 +58,13 @@ func (s *session) IsValid() bool { return !s.of.retired(s.generation) && s.drive
 
 // QueryContext is part of driver.QueryerContext.
 func (s *session) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	span := s.of.traces.statement(ctx, query)
 	rows, err := s.driverConn.QueryContext(ctx, query, args)
-	span.end(err)
 	return rows, s.judge(ctx, err)
 }
 
 // ExecContext is part of driver.ExecerContext.
 func (s *session) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	span := s.of.traces.statement(ctx, query)
 	result, err := s.driverConn.ExecContext(ctx, query, args)
-	span.end(err)
 	return result, s.judge(ctx, err)
 }
 
@@ -152,16 +148,12 @@ type sessionStmt struct {
 }
 
 func (t *sessionStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
-	span := t.s.of.traces.statement(ctx, "")
 	rows, err := t.driverStmt.QueryContext(ctx, args)
-	span.end(err)
 	return rows, t.s.judge(ctx, err)
 }
 
 func (t *sessionStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
-	span := t.s.of.traces.statement(ctx, "")
 	result, err := t.driverStmt.ExecContext(ctx, args)
-	span.end(err)
 	return result, t.s.judge(ctx, err)
 }
 

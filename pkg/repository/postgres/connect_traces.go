@@ -2,15 +2,16 @@ package postgres
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"runtime"
 	"strings"
 	"unicode"
 
+	"github.com/XSAM/otelsql"
 	"github.com/lib/pq"
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
@@ -19,31 +20,19 @@ import (
 // OpenOption changes what Open returns.
 type OpenOption func(*connector)
 
-// WithTracing makes a span of every statement that is sent for the sake of a span
-// which is recorded, and of connections that are opened for one. There are none of
-// their own: what polls the database while nothing happens leaves no trace. Spans
-// say which method of the Store asked and how it went, and end when the first row is
-// there. Neither SQL nor what the server says of an error is on them, for both may
-// quote from dead letters.
+// WithTracing makes a span of every statement that is sent within a recorded span, and
+// of connections that are opened for one. Statements outside of a recorded span have
+// none: polling the database while nothing happens leaves no trace. Spans have the
+// Store's method and the result, and end with the first row. Neither SQL nor arguments
+// are on them, for both may quote from dead letters. Error texts are in events, of which
+// the provider must keep none.
 func WithTracing(provider trace.TracerProvider) OpenOption {
 	return func(c *connector) {
-		if tracer := traces.Of(provider, "github.com/dlq-manager/dlq-manager/pkg/repository/postgres"); tracer != nil {
-			c.traces = &statementTraces{tracer: tracer, database: c.cfg.Name}
+		if traces.Of(provider, "") != nil {
+			c.traces = provider
 		}
 	}
 }
-
-// statementTraces makes the spans; nil makes none. They are made here rather than
-// around the connector because a session knows whether an error ends it, and because
-// whatever stands between database/sql and a connection has to pass on all that
-// either asks of the other.
-type statementTraces struct {
-	tracer   trace.Tracer
-	database string
-}
-
-// statementSpan is the span of one statement; zero is that of none.
-type statementSpan struct{ span trace.Span }
 
 // Attributes of the conventions for databases.
 const (
@@ -53,43 +42,42 @@ const (
 	dbStatus    = attribute.Key("db.response.status_code")
 )
 
-// statement begins the span of a statement. The settings of a transaction have none:
-// what they are for follows.
-func (t *statementTraces) statement(ctx context.Context, query string) statementSpan {
-	if t == nil || !trace.SpanFromContext(ctx).IsRecording() || strings.HasPrefix(query, "SET ") {
-		return statementSpan{}
+// open returns a pool of the connector's connections.
+func (c *connector) open() *sql.DB {
+	if c.traces == nil {
+		return sql.OpenDB(c)
 	}
-	return t.begin(ctx, storeOperation())
+	return otelsql.OpenDB(c,
+		otelsql.WithTracerProvider(c.traces),
+		otelsql.WithAttributes(dbSystem.String("postgresql"), dbNamespace.String(c.cfg.Name)),
+		otelsql.WithSpanNameFormatter(func(_ context.Context, method otelsql.Method, _ string) string {
+			return operationFor(method) + " " + c.cfg.Name
+		}),
+		otelsql.WithAttributesGetter(func(_ context.Context, method otelsql.Method, _ string, _ []driver.NamedValue) []attribute.KeyValue {
+			return []attribute.KeyValue{dbOperation.String(operationFor(method))}
+		}),
+		otelsql.WithSpanErrorAttributesGetter(errorAttributes),
+		otelsql.WithSpanOptions(otelsql.SpanOptions{DisableQuery: true, OmitRows: true, SpanFilter: hasSpan}))
 }
 
-// connect begins the span of a connection's opening.
-func (t *statementTraces) connect(ctx context.Context) statementSpan {
-	if t == nil || !trace.SpanFromContext(ctx).IsRecording() {
-		return statementSpan{}
+// hasSpan leaves out what is not a statement, and the settings of a transaction.
+func hasSpan(ctx context.Context, method otelsql.Method, query string, _ []driver.NamedValue) bool {
+	switch method {
+	case otelsql.MethodConnQuery, otelsql.MethodConnExec, otelsql.MethodStmtQuery, otelsql.MethodStmtExec, otelsql.MethodConnectorConnect:
+		return trace.SpanFromContext(ctx).IsRecording() && !strings.HasPrefix(query, "SET ")
 	}
-	return t.begin(ctx, "connect")
+	return false
 }
 
-func (t *statementTraces) begin(ctx context.Context, operation string) statementSpan {
-	_, span := traces.Start(ctx, t.tracer, operation+" "+t.database, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
-		dbSystem.String("postgresql"), dbNamespace.String(t.database), dbOperation.String(operation)))
-	return statementSpan{span}
-}
-
-// end ends the span with what came of the statement.
-func (s statementSpan) end(err error) {
-	if s.span == nil {
-		return
+// errorAttributes are the error's type, which is the SQLSTATE if the server refused
+// the statement.
+func errorAttributes(err error) []attribute.KeyValue {
+	attributes := []attribute.KeyValue{traces.ErrorType.String(errorType(err))}
+	var answer *pq.Error
+	if errors.As(err, &answer) {
+		attributes = append(attributes, dbStatus.String(string(answer.Code)))
 	}
-	if err != nil {
-		s.span.SetStatus(codes.Error, "")
-		s.span.SetAttributes(traces.ErrorType.String(errorType(err)))
-		var answer *pq.Error
-		if errors.As(err, &answer) {
-			s.span.SetAttributes(dbStatus.String(string(answer.Code)))
-		}
-	}
-	s.span.End()
+	return attributes
 }
 
 // errorType is the SQLSTATE of what the server refused, else one of few words.
@@ -108,14 +96,20 @@ func errorType(err error) string {
 	return "_OTHER"
 }
 
-// storeMethods is what the names of the Store's methods begin with in a stack.
+func operationFor(method otelsql.Method) string {
+	if method == otelsql.MethodConnectorConnect {
+		return "connect"
+	}
+	return storeOperation()
+}
+
+// storeMethods is the beginning of the names of the Store's methods in a stack.
 const storeMethods = "github.com/dlq-manager/dlq-manager/pkg/repository/postgres.(*Store)."
 
 // storeOperation names the statement that is being sent after the method of the Store
-// that was called: LeaseBatch is "lease batch". The stack tells, so that the methods
-// need not say on every call what is asked for only while a trace is recorded; it
-// takes microseconds, as against the hundreds of a statement. A statement of nobody's
-// is a "statement".
+// that was called: LeaseBatch is "lease batch". The method is found on the stack, so
+// that methods need not pass a name which only recorded traces need; that takes
+// microseconds, and a statement hundreds. Without such a method it is "statement".
 func storeOperation() string {
 	var callers [64]uintptr
 	frames := runtime.CallersFrames(callers[:runtime.Callers(3, callers[:])])
@@ -130,8 +124,8 @@ func storeOperation() string {
 	}
 }
 
-// operationOf is what the method of the Store is called that a function is, or is
-// within; "" for every other function.
+// operationOf is the name of the Store's method that a function is, or is within; ""
+// for every other function.
 func operationOf(function string) string {
 	name, ok := strings.CutPrefix(function, storeMethods)
 	if !ok || !unicode.IsUpper(rune(name[0])) {
