@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,13 +16,6 @@ import (
 // maxDocument bounds what is read of an issuer's answer, in bytes.
 const maxDocument = 1 << 20
 
-// directory finds an issuer's keys. It is used by one question at a time.
-type directory struct {
-	issuer string
-	client *http.Client
-	keys   string // URL of the key set; "" while not known
-}
-
 // newClient returns a client for the issuer alone. It follows no redirect: where
 // keys are is what decides who is believed.
 func newClient(cfg OIDCConfig) (*http.Client, error) {
@@ -33,7 +25,7 @@ func newClient(cfg OIDCConfig) (*http.Client, error) {
 		TLSHandshakeTimeout:   cfg.Timeout,
 		ResponseHeaderTimeout: cfg.Timeout,
 		MaxIdleConns:          2,
-		IdleConnTimeout:       keysFresh,
+		IdleConnTimeout:       issuerFresh,
 		ForceAttemptHTTP2:     true,
 	}
 	if cfg.CAFile != "" {
@@ -53,26 +45,26 @@ func newClient(cfg OIDCConfig) (*http.Client, error) {
 	}, nil
 }
 
-// fetch returns the keys. Where they are it asks once, and again when they are no
-// longer there.
-func (d *directory) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
-	if d.keys == "" {
-		if err := d.discover(ctx); err != nil {
-			return nil, err
-		}
-	}
-	raw, err := d.get(ctx, d.keys)
+// fetchKeys returns the keys that the issuer has published.
+func fetchKeys(ctx context.Context, client *http.Client, issuer string) ([]jose.JSONWebKey, error) {
+	found, err := discover(ctx, client, issuer)
 	if err != nil {
-		d.keys = ""
+		return nil, err
+	}
+	raw, err := get(ctx, client, found.Keys)
+	if err != nil {
 		return nil, err
 	}
 	return decodeKeys(raw)
 }
 
-func (d *directory) discover(ctx context.Context) error {
-	found, err := discover(ctx, d.client, d.issuer)
-	d.keys = found.Keys
-	return err
+// discoverSignIn returns the endpoints of an issuer that signs people in.
+func discoverSignIn(ctx context.Context, client *http.Client, issuer string) (endpoints, error) {
+	found, err := discover(ctx, client, issuer)
+	if err == nil && (!believable(found.Authorization) || !believable(found.Token)) {
+		err = fmt.Errorf("ask issuer %s: it does not sign in at https URLs", issuer)
+	}
+	return found, err
 }
 
 // endpoints are what an issuer says of itself.
@@ -101,12 +93,12 @@ func discover(ctx context.Context, client *http.Client, issuer string) (endpoint
 	return found, nil
 }
 
-func (d *directory) get(ctx context.Context, target string) ([]byte, error) {
+func get(ctx context.Context, client *http.Client, target string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
 	if err != nil {
 		return nil, err
 	}
-	answer, err := d.client.Do(request)
+	answer, err := client.Do(request)
 	if err != nil {
 		return nil, err
 	}
@@ -126,22 +118,6 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer.Body = &boundedBody{answer.Body, maxDocument}
+	answer.Body = http.MaxBytesReader(nil, answer.Body, maxDocument)
 	return answer, nil
-}
-
-type boundedBody struct {
-	io.ReadCloser
-	left int
-}
-
-var errTooLong = errors.New("the answer is too long")
-
-// Read fails once more has come than is allowed.
-func (b *boundedBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if b.left -= n; b.left < 0 {
-		return 0, errTooLong
-	}
-	return n, err
 }

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"net/http"
 	"slices"
@@ -24,7 +25,7 @@ type issuer struct {
 	revoked    *Revocations // nil: whoever uses check alone
 	client     *http.Client
 	algorithms []jose.SignatureAlgorithm
-	keys       *keySet
+	keys       *issuerCache[[]jose.JSONWebKey]
 	now        func() time.Time
 	grants     []claimGrant
 }
@@ -39,7 +40,10 @@ func newIssuer(cfg OIDCConfig, revoked *Revocations, log *zap.Logger, now func()
 	if err != nil {
 		return nil, err
 	}
-	i := &issuer{cfg: cfg, revoked: revoked, client: client, now: now, keys: newKeySet((&directory{cfg.Issuer, client, ""}).fetch, cfg.Timeout, log, now)}
+	i := &issuer{cfg: cfg, revoked: revoked, client: client, now: now, keys: &issuerCache[[]jose.JSONWebKey]{
+		ask:     func(ctx context.Context) ([]jose.JSONWebKey, error) { return fetchKeys(ctx, client, cfg.Issuer) },
+		timeout: cfg.Timeout, stale: keysStale, log: log, now: now,
+	}}
 	for _, a := range cfg.Algorithms {
 		i.algorithms = append(i.algorithms, jose.SignatureAlgorithm(a))
 	}
@@ -103,9 +107,11 @@ func (i *issuer) check(ctx context.Context, raw string) (map[string]any, error) 
 		return nil, refuse("the token is not signed by %v", i.algorithms)
 	}
 	header := signed.Signatures[0].Header
-	keys, err := i.keys.find(ctx, header.KeyID)
+	keys, err := i.keys.get(ctx, func(keys []jose.JSONWebKey) bool {
+		return header.KeyID == "" || slices.ContainsFunc(keys, func(key jose.JSONWebKey) bool { return key.KeyID == header.KeyID })
+	})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("get the issuer's keys: %w", err)
 	}
 	verifier := oidc.NewVerifier(i.cfg.Issuer, candidates{signed, header, keys}, &oidc.Config{
 		SupportedSigningAlgs: i.cfg.Algorithms, Now: i.now,

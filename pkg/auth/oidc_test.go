@@ -291,7 +291,7 @@ func TestOIDC_RotatedKeyIsFetched(t *testing.T) {
 	f.set(func() { f.keys = []any{public(&after.PublicKey, "2", "RS256")} })
 	p, err := as(t, a, rotated)
 	wantRefused(t, "too soon after the last question", p, err)
-	at.at = at.at.Add(keysPause)
+	at.at = at.at.Add(issuerPause)
 	if _, err := as(t, a, rotated); err != nil {
 		t.Errorf("after the pause: got %v, want the new key fetched", err)
 	}
@@ -321,10 +321,10 @@ func TestOIDC_IssuerThatDoesNotAnswer(t *testing.T) {
 	want("at first", entity.ErrUnavailable)
 	f.set(func() { f.broken = false })
 	want("too soon", entity.ErrUnavailable)
-	at.at = at.at.Add(keysPause)
+	at.at = at.at.Add(issuerPause)
 	want("back", nil)
 	f.set(func() { f.broken = true })
-	at.at = at.at.Add(keysFresh)
+	at.at = at.at.Add(issuerFresh)
 	want("gone again", nil)
 	at.at = at.at.Add(keysStale)
 	want("gone for a day", entity.ErrUnavailable)
@@ -332,7 +332,7 @@ func TestOIDC_IssuerThatDoesNotAnswer(t *testing.T) {
 		t.Errorf("garbage: got %v, want it refused whoever answers", err)
 	}
 	f.set(func() { f.broken = false })
-	at.at = at.at.Add(keysPause)
+	at.at = at.at.Add(issuerPause)
 	want("back again", nil)
 }
 

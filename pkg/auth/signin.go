@@ -24,9 +24,9 @@ import (
 // what one began. It is safe for concurrent use. No error ever holds a code, a
 // token or a secret.
 type SignIn struct {
-	cfg    OIDCConfig
-	issuer *issuer
-	places *places
+	cfg       OIDCConfig
+	issuer    *issuer
+	endpoints *issuerCache[endpoints]
 }
 
 // SignsIn reports whether people are signed in at an issuer: in mode oidc, with
@@ -47,7 +47,10 @@ func NewSignIn(cfg Config, log *zap.Logger, change ...Option) (*SignIn, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &SignIn{cfg: cfg.OIDC, issuer: i, places: newPlaces(cfg.OIDC.Issuer, i.client, cfg.OIDC.Timeout, o.now)}
+	s := &SignIn{cfg: cfg.OIDC, issuer: i, endpoints: &issuerCache[endpoints]{
+		ask:     func(ctx context.Context) (endpoints, error) { return discoverSignIn(ctx, i.client, cfg.OIDC.Issuer) },
+		timeout: cfg.OIDC.Timeout, stale: issuerFresh, log: log, now: o.now,
+	}}
 	if _, err := s.secret(); err != nil { // now, not when somebody is on their way
 		return nil, err
 	}
@@ -155,9 +158,9 @@ func exchangeError(err error) error {
 
 // client is what the issuer knows this program as, and where it is to be asked.
 func (s *SignIn) client(ctx context.Context) (*oauth2.Config, error) {
-	at, err := s.places.find(ctx)
+	at, err := s.endpoints.get(ctx, func(endpoints) bool { return true })
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", err, entity.ErrUnavailable)
+		return nil, err
 	}
 	password, err := s.secret()
 	if err != nil {

@@ -325,7 +325,7 @@ func TestSignIn_IssuerThatCannotBeAsked(t *testing.T) {
 		if _, _, _, err := s.Begin(t.Context(), "s"); !errors.Is(err, entity.ErrUnavailable) {
 			t.Errorf("%s: a moment later: got %v, want the failure shared", name, err)
 		}
-		f.at.at = f.at.at.Add(placesPause)
+		f.at.at = f.at.at.Add(issuerPause)
 		if _, _, _, err := s.Begin(t.Context(), "s"); err != nil {
 			t.Errorf("%s: after it is over: got %v, want it asked again", name, err)
 		}
