@@ -65,8 +65,9 @@ func hasSpan(ctx context.Context, method otelsql.Method, query string, _ []drive
 	switch method {
 	case otelsql.MethodConnQuery, otelsql.MethodConnExec, otelsql.MethodStmtQuery, otelsql.MethodStmtExec, otelsql.MethodConnectorConnect:
 		return trace.SpanFromContext(ctx).IsRecording() && !strings.HasPrefix(query, "SET ")
+	default:
+		return false
 	}
-	return false
 }
 
 // errorAttributes are the error's type, which is the SQLSTATE if the server refused
