@@ -3,150 +3,85 @@ package config
 import (
 	"cmp"
 	"encoding"
-	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
-
-	"github.com/go-viper/mapstructure/v2"
 )
 
-// setting is one key that takes a value.
+// setting is a key that takes a value.
 type setting struct {
-	typ       reflect.Type
-	byDefault reflect.Value // invalid when there is none
+	key       string
+	byDefault reflect.Value
+	optional  string // the optional section that it is part of; "" for none
 }
 
-// keyTable is everything that a configuration struct can hold.
-type keyTable struct {
-	settings map[string]setting
+// schema is everything that a configuration struct can hold.
+type schema struct {
+	settings []setting
 	sections map[string]bool // key of the section -> it is optional
 }
 
-// presence holds the keys of the sections that the file or the environment names.
-type presence map[string]bool
-
-func (p presence) markParents(key string) {
-	for i := strings.LastIndexByte(key, '.'); i > 0; i = strings.LastIndexByte(key[:i], '.') {
-		p[key[:i]] = true
+// Keys lists every key that Load accepts for T, sorted: what a reference file
+// has to show.
+func Keys[T any](defaults T) []string {
+	var keys []string
+	for _, s := range schemaOf(reflect.ValueOf(&defaults).Elem()).settings {
+		keys = append(keys, s.key)
 	}
+	slices.Sort(keys)
+	return keys
 }
 
-// reachable says that no optional section on the way to the key is absent.
-func (t keyTable) reachable(key string, present presence) bool {
-	for i := strings.LastIndexByte(key, '.'); i > 0; i = strings.LastIndexByte(key[:i], '.') {
-		if t.sections[key[:i]] && !present[key[:i]] {
-			return false
-		}
-	}
-	return true
+// schemaOf lists the keys of a struct, and sets its optional sections to nil.
+func schemaOf(defaults reflect.Value) schema {
+	s := schema{sections: map[string]bool{}}
+	s.add(defaults, "", "")
+	return s
 }
 
-// describe lists the keys of a struct and their defaults.
-func describe(defaults reflect.Value) (keyTable, error) {
-	if defaults.Kind() != reflect.Struct {
-		return keyTable{}, fmt.Errorf("config: cannot load into %s: a struct is needed", defaults.Type())
-	}
-	t := keyTable{settings: map[string]setting{}, sections: map[string]bool{}}
-	t.add(defaults, "")
-	return t, nil
-}
-
-func (t keyTable) add(v reflect.Value, parent string) {
-	eachField(v, parent, func(key string, field reflect.Value) {
-		switch typ := field.Type(); {
-		case isSection(typ):
-			t.sections[key] = false
-			t.add(field, key)
-		case isOptionalSection(typ):
-			t.sections[key] = true
-			if field.IsNil() {
-				field = reflect.New(typ.Elem())
-			}
-			t.add(field.Elem(), key)
-		default:
-			t.settings[key] = setting{typ: typ, byDefault: defaultOf(field)}
-		}
-	})
-}
-
-// defaultOf leaves out what viper would take for a value though it is none.
-func defaultOf(field reflect.Value) reflect.Value {
-	switch field.Kind() {
-	case reflect.Pointer, reflect.Slice, reflect.Map, reflect.Interface:
-		if field.IsNil() {
-			return reflect.Value{}
-		}
-		if field.Kind() == reflect.Pointer {
-			return field.Elem()
-		}
-	}
-	return field
-}
-
-// eachField calls f for the settable fields of a struct with their keys.
-// Squashed structs are walked as if their fields stood in the outer one.
-func eachField(v reflect.Value, parent string, f func(key string, field reflect.Value)) {
+// add adds the fields of a struct. The fields of a squashed struct are keys of the
+// outer one.
+func (s *schema) add(v reflect.Value, parent, optional string) {
 	for i := range v.NumField() {
-		sf := v.Type().Field(i)
-		name, rest, _ := strings.Cut(sf.Tag.Get("mapstructure"), ",")
-		switch {
+		sf, field := v.Type().Field(i), v.Field(i)
+		name, options, _ := strings.Cut(sf.Tag.Get("mapstructure"), ",")
+		key := join(parent, cmp.Or(name, sf.Name))
+		switch typ := field.Type(); {
 		case !sf.IsExported() || name == "-":
-		case strings.Contains(rest, "squash"):
-			eachField(v.Field(i), parent, f)
+		case strings.Contains(options, "squash"):
+			s.add(field, parent, optional)
+		case isSection(typ):
+			s.sections[key] = false
+			s.add(field, key, optional)
+		case typ.Kind() == reflect.Pointer && isSection(typ.Elem()):
+			s.sections[key] = true
+			section := reflect.New(typ.Elem())
+			if !field.IsNil() {
+				section = reflect.ValueOf(field.Interface())
+			}
+			field.SetZero()
+			s.add(section.Elem(), key, key)
 		default:
-			f(join(parent, cmp.Or(name, sf.Name)), v.Field(i))
+			s.settings = append(s.settings, setting{key, field, optional})
 		}
 	}
+}
+
+func (s *schema) has(key string) bool {
+	_, isSection := s.sections[key]
+	return isSection || slices.ContainsFunc(s.settings, func(s setting) bool { return s.key == key })
 }
 
 func join(parent, name string) string {
-	name = strings.ToLower(name)
-	if parent == "" {
-		return name
-	}
-	return parent + "." + name
+	return strings.TrimPrefix(parent+"."+strings.ToLower(name), ".")
 }
 
-// isSection tells structs with keys of their own from structs that are values.
+// isSection reports whether a struct has keys of its own; other structs are values.
 func isSection(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct && t != reflect.TypeFor[time.Time]() && !isText(t)
 }
 
-func isOptionalSection(t reflect.Type) bool {
-	return t.Kind() == reflect.Pointer && isSection(t.Elem())
-}
-
 func isText(t reflect.Type) bool {
 	return reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
-}
-
-// prepare makes a shallow copy of the defaults safe to decode into: optional
-// sections become copies of their own or nil, and lists and maps, which a
-// decoder would write into, are taken out (they come back as viper's defaults).
-func prepare(v reflect.Value, parent string, present presence) {
-	eachField(v, parent, func(key string, field reflect.Value) {
-		switch typ := field.Type(); {
-		case isSection(typ):
-			prepare(field, key, present)
-		case isOptionalSection(typ):
-			fresh := reflect.Zero(typ)
-			if present[key] {
-				fresh = reflect.New(typ.Elem())
-				if !field.IsNil() {
-					fresh.Elem().Set(field.Elem())
-				}
-				prepare(fresh.Elem(), key, present)
-			}
-			field.Set(fresh)
-		case typ.Kind() == reflect.Slice, typ.Kind() == reflect.Map, typ.Kind() == reflect.Pointer:
-			field.SetZero()
-		}
-	})
-}
-
-// strictTypes turns off viper's habit of converting between text, numbers and booleans.
-func strictTypes(c *mapstructure.DecoderConfig) {
-	c.WeaklyTypedInput = false
-	c.DecodeHook = nil
 }

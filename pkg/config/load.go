@@ -5,12 +5,18 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"reflect"
+	"regexp"
+	"slices"
 	"strings"
 
+	"github.com/go-viper/mapstructure/v2"
 	"github.com/spf13/viper"
+	"go.yaml.in/yaml/v3"
 )
 
 // Option changes how Load works.
@@ -26,6 +32,11 @@ type loader struct {
 	path    string
 	prefix  string
 	environ []string
+
+	schema    schema
+	present   map[string]bool   // the sections that the file has
+	variables map[string]string // the key of a setting -> the variable that has set it
+	problems  []error           // in the file and in the environment
 }
 
 // Load returns defaults, overridden by the YAML file at path, overridden by
@@ -46,80 +57,190 @@ type loader struct {
 // plus the overrides. The section's name without a value is an error: it could
 // mean either. Defaults are never written to.
 //
-// Durations are written with a unit ("5m"). An integer whose key ends in
-// "bytes" also takes a size such as "64MiB" (see ByteSize). Numbers and text
-// are not converted into one another: an unquoted 0123 in a password would
-// silently become 83.
+// Durations are written with a unit ("5m"), integers may be sizes such as "64MiB"
+// (see ByteSize). Text is read as a number or as true or false where one is needed;
+// a number is not read as text: an unquoted 0123 in a password would silently
+// become 83.
 //
 // At last Validate() error is called on every section that has it (its parts
-// are then its own business), and on T for what spans sections. The error lists all problems on one line, each with
-// the file or the variable and the key, and never with a value. The file must
-// exist and may only hold keys that T has.
+// are then its own business), and on T for what spans sections. The error lists all
+// problems on one line, each with the file or the variable and the key, and never
+// with a value. The file must exist and may only hold keys that T has.
 func Load[T any](path, envPrefix string, defaults T, opts ...Option) (T, []string, error) {
-	l := loader{path: path, prefix: strings.TrimSuffix(envPrefix, "_") + "_", environ: os.Environ()}
+	l := loader{
+		path: path, prefix: strings.TrimSuffix(envPrefix, "_") + "_", environ: os.Environ(),
+		schema: schemaOf(reflect.ValueOf(&defaults).Elem()), present: map[string]bool{}, variables: map[string]string{},
+	}
 	for _, o := range opts {
 		o(&l)
 	}
-	cfg, warnings, err := load(l, defaults)
-	if err != nil {
-		var zero T
-		return zero, warnings, err
+	warnings, err := l.load(&defaults)
+	if err == nil {
+		err = oneLine(prefixed(l.path, validate(reflect.ValueOf(&defaults).Elem())))
 	}
-	return cfg, warnings, nil
+	if err != nil {
+		var none T
+		return none, warnings, err
+	}
+	return defaults, warnings, nil
 }
 
-func load[T any](l loader, defaults T) (T, []string, error) {
-	var out T
-	keys, err := describe(reflect.ValueOf(&defaults).Elem())
+func (l *loader) load(into any) (warnings []string, err error) {
+	file, err := readFile(l.path)
 	if err != nil {
-		return out, nil, err
+		return nil, err
 	}
-	file := &fileDecoder{keys: keys, present: map[string]bool{}}
-	v := viper.NewWithOptions(viper.WithDecoderRegistry(file))
-
-	if err := readFile(v, l.path); err != nil {
-		return out, nil, err
+	l.section("", file)
+	v := viper.New()
+	if err := v.MergeConfigMap(file); err != nil {
+		return nil, err
 	}
-	env := readEnvironment(keys, l.prefix, l.environ)
-	if err := oneLine(prefixed(l.path, file.problems), env.problems); err != nil {
-		return out, env.warnings, err
-	}
-
-	for key, value := range env.values {
-		v.Set(key, value)
-		file.present.markParents(key)
-	}
-	for key, s := range keys.settings {
-		if keys.reachable(key, file.present) && s.byDefault.IsValid() {
-			v.SetDefault(key, s.byDefault.Interface())
+	warnings = l.setVariables(v)
+	for _, s := range l.schema.settings {
+		if s.optional == "" || v.IsSet(s.optional) || l.present[s.optional] {
+			v.SetDefault(s.key, s.byDefault.Interface())
 		}
 	}
-
-	out = defaults
-	prepare(reflect.ValueOf(&out).Elem(), "", file.present)
-	// Every value already has its field's type, so nothing is left to guess.
-	if err := v.Unmarshal(&out, strictTypes); err != nil {
-		return out, env.warnings, errors.New(l.path + ": cannot be decoded: a setting has the wrong type")
-	}
-	return out, env.warnings, oneLine(prefixed(l.path, validate(reflect.ValueOf(&out).Elem())))
+	l.complainOf(v.UnmarshalExact(into, func(c *mapstructure.DecoderConfig) {
+		c.WeaklyTypedInput, c.ZeroFields, c.DecodeHook = false, true, convert
+	}))
+	return warnings, oneLine(l.problems)
 }
 
-// readFile lets viper read the file, with our decoder behind it. Problems
-// inside the file are collected by that decoder.
-func readFile(v *viper.Viper, path string) error {
+func readFile(path string) (map[string]any, error) {
 	if path == "" {
-		return errors.New("config file: no name given")
+		return nil, errors.New("config file: no name given")
 	}
-	v.SetConfigFile(path)
-	v.SetConfigType("yaml")
-	err := v.ReadInConfig()
+	text, err := os.ReadFile(path)
 	var at *fs.PathError
+	if errors.As(err, &at) {
+		return nil, errors.New("config file " + path + ": " + at.Err.Error())
+	}
+	var file map[string]any
+	if err := yaml.Unmarshal(text, &file); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, yamlProblem(err))
+	}
+	return file, nil
+}
+
+// section checks the keys of a section of the file. Those without a value are removed:
+// viper would not give them their defaults.
+func (l *loader) section(parent string, keys map[string]any) {
+	for _, name := range slices.Sorted(maps.Keys(keys)) {
+		key, value := join(parent, name), keys[name]
+		optional, isSection := l.schema.sections[key]
+		inner, isMapping := value.(map[string]any)
+		switch {
+		case isSection && isMapping:
+			l.present[key] = true
+			l.section(key, inner)
+			continue
+		case !l.schema.has(key):
+			l.complain("unknown key %s", key)
+		case value == nil && optional:
+			// A template that broke must not look like the choice to do without.
+			l.complain("%s: the section is empty; remove it or fill it in", key)
+		case value != nil && isSection:
+			l.complain("%s: must be a section with keys of its own, not %s", key, kindOf(value))
+		case value != nil:
+			continue
+		}
+		delete(keys, name)
+	}
+}
+
+// setVariables looks variables up by key and not keys by variable: "_" is used for "."
+// and for itself, so the way back is ambiguous.
+func (l *loader) setVariables(v *viper.Viper) (warnings []string) {
+	given := map[string]string{}
+	for _, entry := range l.environ {
+		if name, value, ok := strings.Cut(entry, "="); ok && strings.HasPrefix(name, l.prefix) && !strings.HasPrefix(name, l.prefix+"STACK_") {
+			given[name] = value
+		}
+	}
+	for _, s := range l.schema.settings {
+		name := l.prefix + strings.ToUpper(strings.ReplaceAll(s.key, ".", "_"))
+		if text := given[name]; text != "" {
+			l.variables[s.key] = name
+			l.setVariable(v, s, text)
+		}
+		delete(given, name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		warnings = append(warnings, fmt.Sprintf("environment variable %s is not a setting: ignored", name))
+	}
+	return warnings
+}
+
+func (l *loader) setVariable(v *viper.Viper, s setting, text string) {
+	if strings.HasPrefix(text, "tcp://") && s.byDefault.CanInt() {
+		// Kubernetes sets DLQ_SERVER_PORT in every pod when a Service is named dlq-server.
+		l.problems = append(l.problems, fmt.Errorf("%s: looks like a Kubernetes service link: set enableServiceLinks: false", l.variables[s.key]))
+		return
+	}
+	var value any = text
+	if typ := s.byDefault.Type(); typ.Kind() == reflect.Slice && !isText(typ) {
+		list, err := listOf(text, typ.Elem())
+		if err != nil {
+			l.problems = append(l.problems, fmt.Errorf("%s: %w", l.variables[s.key], err))
+			return
+		}
+		value = list
+	}
+	v.Set(s.key, value)
+}
+
+func (l *loader) complain(format string, args ...any) {
+	l.problems = append(l.problems, prefixed(l.path, []error{fmt.Errorf(format, args...)})...)
+}
+
+// complainOf names the keys that errors of mapstructure are about, or their variables.
+func (l *loader) complainOf(err error) {
+	var several interface{ Unwrap() []error }
+	var at *mapstructure.DecodeError
 	switch {
 	case err == nil:
-		return nil
-	case errors.As(err, &at):
-		return errors.New("config file " + path + ": " + at.Err.Error())
+	case errors.As(err, &several):
+		for _, problem := range several.Unwrap() {
+			l.complainOf(problem)
+		}
+	case !errors.As(err, &at):
+		l.complain("%w", err)
 	default:
-		return errors.New("config file " + path + ": " + err.Error())
+		l.complainOfKey(at.Name(), at.Unwrap())
 	}
+}
+
+func (l *loader) complainOfKey(key string, err error) {
+	setting, _, _ := strings.Cut(key, "[")
+	if names, unknown := strings.CutPrefix(err.Error(), "has invalid keys: "); unknown { // in an item of a list
+		for name := range strings.SplitSeq(names, ", ") {
+			l.complain("unknown key %s", join(key, name))
+		}
+	} else if variable := l.variables[setting]; variable != "" {
+		l.problems = append(l.problems, fmt.Errorf("%s: %w", variable, err))
+	} else {
+		l.complain("%s: %w", key, err)
+	}
+}
+
+var yamlLine = regexp.MustCompile(`line (\d+): (.*)`)
+
+// yamlProblem keeps of a YAML error what cannot hold a piece of the file: an
+// unquoted password that begins with "*" is an alias to YAML, which would
+// print it as the name that it does not know.
+func yamlProblem(err error) error {
+	text := err.Error()
+	line := yamlLine.FindStringSubmatch(text)
+	switch {
+	case strings.Contains(text, "cannot unmarshal"):
+		return errors.New("not a YAML mapping of keys to values")
+	case strings.Contains(text, "unknown anchor"):
+		return errors.New("not valid YAML: a value begins with * (put it in quotes)")
+	case strings.Contains(text, "already defined") && line != nil:
+		return errors.New("not valid YAML: a key is there twice: " + line[0])
+	case line != nil && !strings.ContainsAny(line[2], "`{"):
+		return errors.New("not valid YAML: " + line[0])
+	}
+	return errors.New("not valid YAML")
 }

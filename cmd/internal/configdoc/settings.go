@@ -55,7 +55,7 @@ func (s setting) variable() string {
 
 func (s setting) isDuration() bool { return s.value.Type() == reflect.TypeFor[time.Duration]() }
 
-// isSize is the rule by which the loader reads sizes.
+// isSize reports whether the setting is shown as a size.
 func (s setting) isSize() bool {
 	return s.value.Type() == reflect.TypeFor[config.ByteSize]() || s.value.CanInt() && strings.HasSuffix(s.key, "bytes")
 }
