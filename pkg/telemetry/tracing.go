@@ -57,16 +57,18 @@ func NewTracing(cfg TracingConfig, service, version string, log *zap.Logger, reg
 	if err != nil {
 		return nil, fmt.Errorf("tracing: %w", err)
 	}
-	return newTracing(cfg, service, version, &partialExporter{exporter, client}, log, reg), nil
+	return newTracing(cfg, service, version, exporter, client.rejectedSpans, log, reg), nil
 }
 
 // newTracing sends to an exporter that exists already.
-func newTracing(cfg TracingConfig, service, version string, to sdktrace.SpanExporter, log *zap.Logger, reg prometheus.Registerer) *Tracing {
+func newTracing(
+	cfg TracingConfig, service, version string, to sdktrace.SpanExporter, rejected func() int64, log *zap.Logger, reg prometheus.Registerer,
+) *Tracing {
 	counts := newSpanCounts(reg)
 	host, _ := os.Hostname() // in Kubernetes the pod's name
 	limiter := &spanLimiter{room: int64(cfg.Queue), dropped: counts.dropped}
 	limiter.SpanProcessor = sdktrace.NewBatchSpanProcessor(
-		&countedExporter{SpanExporter: to, limiter: limiter, counts: counts, log: log},
+		&countedExporter{SpanExporter: to, rejected: rejected, limiter: limiter, counts: counts, log: log},
 		sdktrace.WithMaxQueueSize(cfg.Queue), sdktrace.WithMaxExportBatchSize(min(tracingBatch, cfg.Queue)),
 		sdktrace.WithBatchTimeout(batchDelay), sdktrace.WithExportTimeout(cfg.Timeout))
 	provider := sdktrace.NewTracerProvider(

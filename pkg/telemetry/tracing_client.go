@@ -32,7 +32,7 @@ const (
 type tracingClient struct {
 	headersFile string
 	transport   http.RoundTripper
-	rejected    atomic.Int64 // spans, out of the last export that was taken
+	rejected    atomic.Int64 // see rejectedSpans
 }
 
 func newTracingClient(cfg TracingConfig) (*tracingClient, error) {
@@ -140,6 +140,10 @@ func (c *tracingClient) statusOnly(answer *http.Response) *http.Response {
 	answer.Header = http.Header{"Retry-After": answer.Header["Retry-After"]}
 	return answer
 }
+
+// rejectedSpans is how many spans the collector rejected out of the last export that it
+// took.
+func (c *tracingClient) rejectedSpans() int64 { return c.rejected.Swap(0) }
 
 // headers reads the file. Its errors name lines and show none.
 func (c *tracingClient) headers() (headers [][2]string, err error) {

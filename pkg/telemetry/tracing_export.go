@@ -2,7 +2,6 @@ package telemetry
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -69,9 +68,10 @@ func (l *spanLimiter) release(spans []sdktrace.ReadOnlySpan) {
 // would report them to a handler that the whole process shares.
 type countedExporter struct {
 	sdktrace.SpanExporter
-	limiter *spanLimiter
-	counts  spanCounts
-	log     *zap.Logger
+	rejected func() int64 // spans that the collector rejected out of the last export
+	limiter  *spanLimiter
+	counts   spanCounts
+	log      *zap.Logger
 
 	logged time.Time // the last line; exports come one after the other
 	lost   int       // spans since then
@@ -79,9 +79,12 @@ type countedExporter struct {
 
 // ExportSpans implements sdktrace.SpanExporter. It returns no error.
 func (e *countedExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
-	err := e.SpanExporter.ExportSpans(ctx, spans)
+	err, failed := e.SpanExporter.ExportSpans(ctx, spans), len(spans)
+	if err == nil {
+		failed = int(min(max(e.rejected(), 0), int64(len(spans))))
+		err = fmt.Errorf("the collector rejected %d of them", failed)
+	}
 	e.limiter.release(spans)
-	failed := failedOf(err, len(spans))
 	e.counts.failed.Add(float64(failed))
 	e.counts.exported.Add(float64(len(spans) - failed))
 	e.lost += failed
@@ -90,39 +93,4 @@ func (e *countedExporter) ExportSpans(ctx context.Context, spans []sdktrace.Read
 		e.logged, e.lost = now, 0
 	}
 	return nil
-}
-
-// rejectedError is the number of spans that a collector rejected out of an export.
-type rejectedError int64
-
-// Error implements error.
-func (r rejectedError) Error() string {
-	return fmt.Sprintf("the collector rejected %d of them", int64(r))
-}
-
-// failedOf is the number of spans that were not taken.
-func failedOf(err error, spans int) int {
-	var rejected rejectedError
-	switch {
-	case err == nil:
-		return 0
-	case errors.As(err, &rejected):
-		return min(int(rejected), spans)
-	}
-	return spans
-}
-
-// partialExporter reports the spans that the collector rejected out of an export.
-type partialExporter struct {
-	sdktrace.SpanExporter
-	client *tracingClient
-}
-
-// ExportSpans implements sdktrace.SpanExporter.
-func (e *partialExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
-	err := e.SpanExporter.ExportSpans(ctx, spans)
-	if rejected := e.client.rejected.Swap(0); err == nil && rejected > 0 {
-		err = rejectedError(rejected)
-	}
-	return err
 }

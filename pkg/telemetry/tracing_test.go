@@ -64,7 +64,7 @@ func tracing(t *testing.T, to sdktrace.SpanExporter, change func(*TracingConfig)
 	cfg.Endpoint = "http://127.0.0.1:4318"
 	change(&cfg)
 	core, logs := observer.New(zapcore.DebugLevel)
-	return bench{newTracing(cfg, "api", "1", to, zap.New(core), prometheus.NewRegistry()), logs}
+	return bench{newTracing(cfg, "api", "1", to, func() int64 { return 0 }, zap.New(core), prometheus.NewRegistry()), logs}
 }
 
 func (b bench) make(spans int) {
