@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"encoding"
+	"iter"
 	"reflect"
 	"slices"
 	"strings"
@@ -40,19 +41,13 @@ func schemaOf(defaults reflect.Value) schema {
 	return s
 }
 
-// add adds the fields of a struct. The fields of a squashed struct are keys of the
-// outer one.
 func (s *schema) add(v reflect.Value, parent, optional string) {
-	for i := range v.NumField() {
-		sf, field := v.Type().Field(i), v.Field(i)
-		name, options, _ := strings.Cut(sf.Tag.Get("mapstructure"), ",")
-		key := join(parent, cmp.Or(name, sf.Name))
+	for key, field := range fields(v, parent) {
 		switch typ := field.Type(); {
-		case !sf.IsExported() || name == "-":
-		case strings.Contains(options, "squash"):
-			s.add(field, parent, optional)
 		case isSection(typ):
-			s.sections[key] = false
+			if key != parent {
+				s.sections[key] = false
+			}
 			s.add(field, key, optional)
 		case typ.Kind() == reflect.Pointer && isSection(typ.Elem()):
 			s.sections[key] = true
@@ -64,6 +59,24 @@ func (s *schema) add(v reflect.Value, parent, optional string) {
 			s.add(section.Elem(), key, key)
 		default:
 			s.settings = append(s.settings, setting{key, field, optional})
+		}
+	}
+}
+
+// fields returns the fields of a struct with their keys. The key of a squashed struct
+// is that of the outer one.
+func fields(v reflect.Value, parent string) iter.Seq2[string, reflect.Value] {
+	return func(yield func(string, reflect.Value) bool) {
+		for i := range v.NumField() {
+			sf := v.Type().Field(i)
+			name, options, _ := strings.Cut(sf.Tag.Get("mapstructure"), ",")
+			key := join(parent, cmp.Or(name, sf.Name))
+			if strings.Contains(options, "squash") {
+				key = parent
+			}
+			if sf.IsExported() && name != "-" && !yield(key, v.Field(i)) {
+				return
+			}
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -47,17 +46,8 @@ func inner(parent string, v reflect.Value) []error {
 		return nil
 	}
 	var problems []error
-	for i := range v.NumField() {
-		sf := v.Type().Field(i)
-		name, rest, _ := strings.Cut(sf.Tag.Get("mapstructure"), ",")
-		key := parent
-		switch {
-		case !sf.IsExported() || name == "-":
-			continue
-		case !strings.Contains(rest, "squash"):
-			key = join(parent, cmp.Or(name, sf.Name))
-		}
-		problems = append(problems, section(key, v.Field(i))...)
+	for key, field := range fields(v, parent) {
+		problems = append(problems, section(key, field)...)
 	}
 	return problems
 }
