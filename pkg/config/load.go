@@ -86,13 +86,8 @@ func Load[T any](path, envPrefix string, defaults T, opts ...Option) (T, []strin
 }
 
 func (l *loader) load(into any) (warnings []string, err error) {
-	file, err := readFile(l.path)
-	if err != nil {
-		return nil, err
-	}
-	l.section("", file)
-	v := viper.New()
-	if err := v.MergeConfigMap(file); err != nil {
+	v := viper.NewWithOptions(viper.WithDecoderRegistry(l))
+	if err := l.readFile(v); err != nil {
 		return nil, err
 	}
 	warnings = l.setVariables(v)
@@ -107,20 +102,33 @@ func (l *loader) load(into any) (warnings []string, err error) {
 	return warnings, oneLine(l.problems)
 }
 
-func readFile(path string) (map[string]any, error) {
-	if path == "" {
-		return nil, errors.New("config file: no name given")
+func (l *loader) readFile(v *viper.Viper) error {
+	if l.path == "" {
+		return errors.New("config file: no name given")
 	}
-	text, err := os.ReadFile(path)
+	v.SetConfigFile(l.path)
+	v.SetConfigType("yaml")
+	err := v.ReadInConfig()
 	var at *fs.PathError
-	if errors.As(err, &at) {
-		return nil, errors.New("config file " + path + ": " + at.Err.Error())
+	switch {
+	case errors.As(err, &at):
+		return errors.New("config file " + l.path + ": " + at.Err.Error())
+	case err != nil:
+		return fmt.Errorf("%s: %w", l.path, errors.Unwrap(err))
 	}
-	var file map[string]any
-	if err := yaml.Unmarshal(text, &file); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, yamlProblem(err))
+	return nil
+}
+
+// Decoder implements viper.DecoderRegistry. The only format is YAML.
+func (l *loader) Decoder(string) (viper.Decoder, error) { return l, nil }
+
+// Decode implements viper.Decoder. What is wrong with the keys is kept in problems.
+func (l *loader) Decode(text []byte, into map[string]any) error {
+	if err := yaml.Unmarshal(text, &into); err != nil {
+		return yamlProblem(err)
 	}
-	return file, nil
+	l.section("", into)
+	return nil
 }
 
 // section checks the keys of a section of the file. Those without a value are removed:
