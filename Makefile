@@ -24,6 +24,11 @@ ASSETS := pkg/console/static/vendor
 # Tests that wait for a server which never comes must end by themselves.
 TEST_FLAGS ?= -timeout 25m
 
+# The folders of all Go modules: those that git knows or could add, or in an unpacked
+# archive those that are there.
+MODULES := $(dir $(wildcard $(or $(shell git ls-files -co --exclude-standard '*go.mod' 2>/dev/null), \
+	$(shell find . -name go.mod -not -path './bin/*' -not -path '*/node_modules/*'))))
+
 .PHONY: help
 help: ## Show this list.
 	@awk 'BEGIN {FS = ":.*## "} /^[a-zA-Z_\/-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,8 +66,8 @@ SKIP = $${left_out:+-skip "$$left_out"}
 
 .PHONY: test
 test: needs assets browser ## Run every test against real servers, which are started once and stopped at the end.
-	@$(LEFT_OUT); $(STACK) -fast -- go test -shuffle=on $(TEST_FLAGS) $(SKIP) ./...
-	@cd deploy/k8s/check && go test $(TEST_FLAGS) ./...
+	@$(LEFT_OUT); export left_out; $(STACK) -fast -- bash -euc 'for module in $(MODULES); do \
+		(cd $$module && go test -shuffle=on $(TEST_FLAGS) $(SKIP) ./...); done'
 
 .PHONY: test-browser
 test-browser: assets browser ## Run only what a person does in a browser; bin/screenshots shows how it looked.
@@ -112,8 +117,7 @@ bench-reads: ## Measure searches, groups and exports of 5,000,000 messages and w
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Vet, and look for what the linters know.
-	@go vet ./...
-	@$(GOLANGCI_LINT) run ./...
+	@for module in $(MODULES); do (cd $$module && go vet ./... && $(GOLANGCI_LINT) run ./...); done
 
 $(GOLANGCI_LINT):
 	@mkdir -p $(TOOLS)
@@ -137,8 +141,7 @@ $(PROMTOOL):
 
 .PHONY: tidy-check
 tidy-check: ## Fail when go.mod, go.sum or the formatting is not as the tools would write it.
-	@go mod tidy -diff
-	@cd deploy/k8s/check && go mod tidy -diff
+	@for module in $(MODULES); do (cd $$module && go mod tidy -diff); done
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "not gofmt-ed:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
 
 .PHONY: generate
@@ -159,8 +162,7 @@ release-check: tidy-check generate-check lint rules modules-verify licences sbom
 
 .PHONY: modules-verify
 modules-verify: ## Fail when a module is not what go.sum says.
-	@go mod verify
-	@cd deploy/k8s/check && go mod verify
+	@for module in $(MODULES); do (cd $$module && go mod verify); done
 
 .PHONY: licences
 licences: ## Fail when anything has a licence that is not on the list of those allowed.
