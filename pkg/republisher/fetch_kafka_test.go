@@ -122,7 +122,7 @@ func TestPointersOnRealKafka(t *testing.T) {
 		first := produced(t, cluster, topic, source...)
 		shorter, longer := pointing(topic, first+1), pointing(topic, first)
 		longer.Source.Timestamp = time.Now().Add(-time.Hour)
-		remake(t, topic)
+		remake(t, cluster, topic)
 		produced(t, cluster, topic, broker.Record{Value: []byte("of another life")})
 		wantBadRecord(t, r, shorter) // the log does not go so far
 		wantBadRecord(t, r, longer)  // what stands there is younger

@@ -144,7 +144,7 @@ func TestRealKafka(t *testing.T) {
 		if out.Target.TopicID == "" {
 			t.Fatal("Plan gives no id of the topic")
 		}
-		remake(t, topic)
+		remake(t, cluster, topic)
 		tp := broker.TopicPartition{Topic: topic, Partition: 1}
 		eventually(t, "a record in the new topic", func() bool {
 			res := cluster.NewProducer(broker.ProducerConfig{}).Produce(t.Context(), tp, []broker.Record{{Value: []byte("new")}})
@@ -213,9 +213,18 @@ func transact(t *testing.T, topic string, partition int32, end kgo.TransactionEn
 	}
 }
 
-// remake deletes a topic and creates it again.
-func remake(t *testing.T, topic string) {
+// remake deletes the topic and creates it again. The controller says that it has done
+// so before the broker knows.
+func remake(t *testing.T, cluster *broker.Cluster, topic string) {
 	t.Helper()
+	id := func() string {
+		topics, err := cluster.Topics(t.Context(), topic)
+		if err != nil || len(topics) != 1 || len(topics[0].Partitions) == 0 {
+			return ""
+		}
+		return topics[0].ID
+	}
+	before := id()
 	transport := &kafka.Transport{}
 	defer transport.CloseIdleConnections()
 	admin := &kafka.Client{Addr: kafka.TCP(stacktest.Kafka(t)...), Transport: transport}
@@ -227,6 +236,10 @@ func remake(t *testing.T, topic string) {
 			Topic: topic, NumPartitions: 3, ReplicationFactor: 1,
 		}}})
 		return err == nil && res.Errors[topic] == nil
+	})
+	eventually(t, "the new topic at the broker", func() bool {
+		after := id()
+		return after != "" && after != before
 	})
 }
 
