@@ -19,7 +19,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/payload"
 	"github.com/dlq-manager/dlq-manager/pkg/redrive"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
-	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
 	"github.com/dlq-manager/dlq-manager/pkg/republisher"
 	"github.com/dlq-manager/dlq-manager/pkg/rest"
 	"github.com/dlq-manager/dlq-manager/pkg/telemetry"
@@ -148,7 +148,7 @@ func decoderOf(cfg program.Config) (*deadletter.Decoder, error) {
 func (p *parts) buildStore() (repository.Repository, error) {
 	if p.base.Config.Database == nil {
 		p.base.Log.Warn("no database is configured: messages are kept in memory and lost at exit")
-		return memory.New(time.Now), nil
+		return fake.New(time.Now), nil
 	}
 	db, err := p.base.OpenDatabase()
 	if err != nil {

@@ -15,13 +15,13 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
-	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
 )
 
 func TestArchiveCollector(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1_000_000_000, 0)
-	store := memory.New(func() time.Time { return at })
+	store := fake.New(func() time.Time { return at })
 	keep := func(run repository.ArchiveRun) {
 		t.Helper()
 		if err := store.KeepArchiveRun(t.Context(), run); err != nil {
@@ -102,7 +102,7 @@ func TestArchiveCollector_SaysOnceThatItCannotTell(t *testing.T) {
 
 func TestGroupsCollector_LeavesOutHeartbeats(t *testing.T) {
 	t.Parallel()
-	store := memory.New(time.Now)
+	store := fake.New(time.Now)
 	heart, other := entity.Fingerprint{Class: "heart"}, entity.Fingerprint{Class: "other"}
 	if err := store.NoteFingerprints(t.Context(), []entity.Fingerprint{heart, other}); err != nil {
 		t.Fatal(err)

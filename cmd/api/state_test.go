@@ -13,7 +13,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
-	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
 	"github.com/dlq-manager/dlq-manager/pkg/telemetry"
 )
 
@@ -103,7 +103,7 @@ func TestStateCollector_CountsTopicsThatAreNotNamedTogether(t *testing.T) {
 	t.Parallel()
 	labels := telemetry.NewTopicLabels()
 	labels.SetTopics([]string{"orders"})
-	store := memory.New(time.Now)
+	store := fake.New(time.Now)
 	for topic, n := range map[string]int{"invented.1": 3, "invented.2": 4, "orders": 7} {
 		for i := range n {
 			at := time.Unix(int64(40+n+i), 0)

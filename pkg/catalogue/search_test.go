@@ -15,14 +15,14 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/fingerprint"
 	"github.com/dlq-manager/dlq-manager/pkg/payload"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
-	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
 )
 
 // TestSearch runs the worker against a store and finds messages by what it made.
 func TestSearch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := memory.New(time.Now)
+		store := fake.New(time.Now)
 		m := entity.NewMessage("orders", "Order 17 has no stock", time.Now())
 		m.Record = entity.Record{
 			Key: []byte("k-1"), Value: []byte(`{"items":[{"sku":"X-1","quantity":2.0}],"card":{"number":"4111"}}`),
@@ -64,7 +64,7 @@ func TestSearch(t *testing.T) {
 	})
 }
 
-func run(t *testing.T, store *memory.Store) {
+func run(t *testing.T, store *fake.Store) {
 	t.Helper()
 	masks, err := payload.NewMasks(payload.MaskConfig{Payload: []string{"$.card.number"}})
 	if err != nil {

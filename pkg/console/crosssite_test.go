@@ -13,7 +13,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/console"
-	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
 	"github.com/dlq-manager/dlq-manager/pkg/rest"
 )
 
@@ -29,7 +29,7 @@ func program(t *testing.T) (site http.Handler, token string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := rest.New(rest.DefaultConfig(), memory.New(time.Now), nil, nil, prometheus.NewRegistry(), zap.NewNop(),
+	server := rest.New(rest.DefaultConfig(), fake.New(time.Now), nil, nil, prometheus.NewRegistry(), zap.NewNop(),
 		rest.WithAuth(authenticator, auth.ModeToken))
 	server.SetReady()
 	pages, err := console.New(console.DefaultConfig(), server.Handler(), zap.NewNop(), console.WithAuthentication())

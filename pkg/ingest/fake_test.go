@@ -21,7 +21,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
-	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
 )
 
 // fakeCluster is a Kafka of one process whose faults are set by the test.
@@ -302,7 +302,7 @@ func (c *fakeCluster) Group(broker.GroupConfig) (*kafka.ConsumerGroup, error) {
 
 // fakeStore is the memory repository with faults set by the test.
 type fakeStore struct {
-	*memory.Store
+	*fake.Store
 	mu     sync.Mutex
 	fail   func() error             // before a batch is stored
 	lose   func() error             // after it is
@@ -389,7 +389,7 @@ func (s *fakeStore) OpenPosition(ctx context.Context, p []repository.Position) (
 	return s.Store.OpenPosition(ctx, p)
 }
 
-// faultyStore has the method that an embedded *memory.Store hides by its name.
+// faultyStore has the method that an embedded *fake.Store hides by its name.
 type faultyStore struct{ *fakeStore }
 
 func (s faultyStore) Store(ctx context.Context, b repository.Batch) (repository.Stored, error) {
@@ -448,7 +448,7 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 	}
 	w := &world{
 		t: t, cluster: newFakeCluster(), committed: map[broker.TopicPartition]int64{},
-		store: &fakeStore{Store: memory.New(time.Now)},
+		store: &fakeStore{Store: fake.New(time.Now)},
 	}
 	core, logged := observer.New(zap.DebugLevel)
 	w.logged = logged

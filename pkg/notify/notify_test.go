@@ -22,7 +22,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
-	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
 )
 
 // clock is set by the test.
@@ -97,7 +97,7 @@ func (r *receiver) taken() []received {
 type world struct {
 	*testing.T
 	clock    *clock
-	store    *memory.Store
+	store    *fake.Store
 	notifier *Notifier
 	registry *prometheus.Registry
 	logs     *observer.ObservedLogs
@@ -108,7 +108,7 @@ type world struct {
 func newWorld(t *testing.T, sinks ...SinkConfig) *world {
 	t.Helper()
 	w := &world{T: t, clock: &clock{now: time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC)}, cfg: DefaultConfig()}
-	w.store = memory.New(w.clock.Now)
+	w.store = fake.New(w.clock.Now)
 	w.cfg.Sinks, w.cfg.ConsoleURL = sinks, "https://dlq.example.com/"
 	w.start()
 	w.collect()
@@ -513,7 +513,7 @@ func TestNotifier(t *testing.T) {
 		r.answer = func(http.ResponseWriter) { came <- struct{}{} }
 		cfg := DefaultConfig()
 		cfg.Sinks, cfg.Interval, cfg.Window = []SinkConfig{hook("ops", r)}, 100*time.Millisecond, 0
-		store := memory.New(time.Now)
+		store := fake.New(time.Now)
 		n, err := New(cfg, store, prometheus.NewRegistry(), zap.NewNop())
 		if err != nil {
 			t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
-	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
@@ -147,7 +147,7 @@ func always(d entity.Delivery, written bool) func(entity.Outgoing) (bool, entity
 
 // faulty is the memory store with results that get lost.
 type faulty struct {
-	*memory.Store
+	*fake.Store
 	finish func() error  // asked before each Finish; an error loses it
 	taken  func()        // called after each Claim
 	locks  *rowLocks     // what Claim leaves out; nil: nothing
@@ -253,7 +253,7 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	core, logs := observer.New(zapcore.InfoLevel)
-	b := &bench{T: t, store: &faulty{Store: memory.New(time.Now)}, kafka: &kafka{}, logs: logs}
+	b := &bench{T: t, store: &faulty{Store: fake.New(time.Now)}, kafka: &kafka{}, logs: logs}
 	b.Service = New(DefaultConfig(), b.store, b.kafka, prometheus.NewRegistry(), zap.New(core))
 	b.Service.random = func() float64 { return 0.5 }
 	return b

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
-	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
 )
 
 const (
@@ -77,7 +77,7 @@ func modelNumber(t *testing.T, text string) uint64 {
 // takes to make it fail.
 func playSeed(t *testing.T, seed uint64) *world {
 	t.Helper()
-	open := func() (repository.Repository, func()) { return memory.New(time.Now), func() {} }
+	open := func() (repository.Repository, func()) { return fake.New(time.Now), func() {} }
 	commands := newCommands(rand.New(rand.NewPCG(seed, 1)), modelCommands)
 	w := play(t, seed, commands, open)
 	if w.failure == "" {

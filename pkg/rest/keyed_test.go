@@ -19,7 +19,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
-	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
 )
 
 // changing are all requests that take a key, of documentFixture's world.
@@ -117,7 +117,7 @@ func TestKey_Form(t *testing.T) {
 
 // keyLog is a store that counts what is done with keys.
 type keyLog struct {
-	*memory.Store
+	*fake.Store
 	closed, dropped, held, let atomic.Int32
 	answer                     repository.Answer
 }
@@ -228,7 +228,7 @@ func TestKey_StoreDoesNotKnow(t *testing.T) {
 	}
 }
 
-type keylessStore struct{ *memory.Store }
+type keylessStore struct{ *fake.Store }
 
 func (keylessStore) OpenKey(context.Context, repository.Key, time.Duration) (repository.KeyState, error) {
 	return repository.KeyState{}, fmt.Errorf("open key: %w", entity.ErrUnavailable)
@@ -373,7 +373,7 @@ func TestKey_RetryGivenBack(t *testing.T) {
 // told.
 type endingAs struct {
 	redriverFunc
-	store   *memory.Store
+	store   *fake.Store
 	verdict entity.Verdict
 }
 
@@ -392,7 +392,7 @@ func TestKey_AtWork(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(message(idA))
-		log := &keyLog{Store: memory.New(time.Now)}
+		log := &keyLog{Store: fake.New(time.Now)}
 		f.store = log
 		finish := make(chan struct{})
 		f.redriver = redriverFunc(func(context.Context) (entity.Redrive, error) {
@@ -453,7 +453,7 @@ func TestKey_AtWorkForTooLong(t *testing.T) {
 	})
 }
 
-type busyStore struct{ *memory.Store }
+type busyStore struct{ *fake.Store }
 
 func (busyStore) OpenKey(context.Context, repository.Key, time.Duration) (repository.KeyState, error) {
 	return repository.KeyState{Phase: repository.KeyAtWork}, nil

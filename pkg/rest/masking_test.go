@@ -13,7 +13,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
-	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
 )
 
 // What the messages of these tests must not show: the one stands in the payload,
@@ -408,7 +408,7 @@ func TestUnmaskedReadIsRecordedOnce(t *testing.T) {
 
 // roomlessStore has no room for the first history that is read.
 type roomlessStore struct {
-	*memory.Store
+	*fake.Store
 	asked int
 }
 

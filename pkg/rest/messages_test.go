@@ -12,7 +12,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
-	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
 )
 
 const messageA = `{"id":"550e8400-e29b-41d4-a716-446655440000","original_topic":"orders.events.v1",` +
@@ -148,7 +148,7 @@ func TestHeadersOmitted(t *testing.T) {
 }
 
 // omittingStore lists messages without their bytes, as for a page that is full.
-type omittingStore struct{ *memory.Store }
+type omittingStore struct{ *fake.Store }
 
 func (s omittingStore) List(ctx context.Context, topic string, page repository.Page) (repository.List, error) {
 	list, err := s.Store.List(ctx, topic, page)
@@ -250,7 +250,7 @@ func TestGet_Consumption(t *testing.T) {
 }
 
 // consumedStore has one message, whose record was consumed.
-type consumedStore struct{ *memory.Store }
+type consumedStore struct{ *fake.Store }
 
 func (consumedStore) Get(_ context.Context, id uuid.UUID, _ int64) (entity.Message, error) {
 	return message(id, in(entity.Resolved, 1), func(m *entity.Message) {

@@ -17,7 +17,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
-	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
 )
 
 var (
@@ -34,7 +34,7 @@ const testID = "test-1"
 // fixture is a server over a memory store, with a redriver that acknowledges
 // everything. Store and redriver can be replaced before open.
 type fixture struct {
-	memory   *memory.Store
+	memory   *fake.Store
 	store    Store
 	redriver Redriver
 	checks   []Check
@@ -48,7 +48,7 @@ type fixture struct {
 }
 
 func newFixture(messages ...entity.Message) *fixture {
-	store := memory.New(func() time.Time { return noon })
+	store := fake.New(func() time.Time { return noon })
 	for _, m := range messages {
 		store.Insert(m)
 	}
@@ -199,7 +199,7 @@ func orNew(operation uuid.UUID) uuid.UUID {
 
 // acknowledging is a redriver whose broker takes everything. It carries a redrive
 // out when somebody waits for it.
-type acknowledging struct{ store *memory.Store }
+type acknowledging struct{ store *fake.Store }
 
 func (a acknowledging) Retry(ctx context.Context, order entity.RetryOrder) (entity.RetryResult, error) {
 	m, err := a.store.Get(ctx, order.ID, 0)

@@ -1,0 +1,155 @@
+package fake
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// catalogue says who makes documents, and of which version.
+type catalogue struct {
+	held    bool // by anybody, ever
+	owner   uuid.UUID
+	until   time.Time
+	version int64
+}
+
+// is reports whether that is the version that searches answer from.
+func (c *catalogue) is(version int64) bool { return c.held && c.version == version }
+
+type document struct {
+	version int64
+	text    string
+	terms   map[int64]bool
+}
+
+// HoldCatalogue implements repository.Catalogue.
+func (s *Store) HoldCatalogue(ctx context.Context, owner uuid.UUID, version int64, lease time.Duration) (bool, error) {
+	ok := false
+	err := s.step(ctx, "hold the catalogue", func(now time.Time) error {
+		c := &s.catalogue
+		if ok = c.owner == owner || !c.until.After(now); ok {
+			*c = catalogue{held: true, owner: owner, until: now.Add(lease), version: version}
+		}
+		return nil
+	})
+	return ok, err
+}
+
+// AnswerFrom implements repository.Catalogue.
+func (s *Store) AnswerFrom(version int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answersFrom = &version
+}
+
+// Uncatalogued implements repository.Catalogue. Messages of the archive come
+// behind those of the live table.
+func (s *Store) Uncatalogued(ctx context.Context, version int64, limit int, maxBytes, maxValue int64) ([]entity.Message, error) {
+	var messages []entity.Message
+	err := s.step(ctx, "find messages to catalogue", func(time.Time) error {
+		if !s.catalogue.is(version) {
+			return nil
+		}
+		rows := s.oldestFirst(func(m *entity.Message) bool { return m.Group == uuid.Nil || !s.rows[m.ID].has(version) })
+		for _, r := range oldestFirst(s.archive, func(*entity.Message) bool { return true }) {
+			if !r.has(version) {
+				rows = append(rows, r)
+			}
+		}
+		left := maxBytes
+		for _, r := range rows {
+			m := r.withFirstHeaders(maxValue)
+			left -= size(&m.Record) + int64(len(m.ErrorMessage))
+			if len(messages) >= limit || left < 0 && len(messages) > 0 {
+				return nil
+			}
+			messages = append(messages, m)
+		}
+		return nil
+	})
+	return messages, err
+}
+
+// has reports whether there is a document of that version.
+func (r *row) has(version int64) bool { return r.document != nil && r.document.version == version }
+
+// StoreDocuments implements repository.Catalogue.
+func (s *Store) StoreDocuments(ctx context.Context, version int64, documents []entity.Document) error {
+	var noted []entity.Fingerprint
+	for _, d := range documents {
+		if d.Fingerprint != nil {
+			noted = append(noted, *d.Fingerprint)
+		}
+	}
+	if len(noted) > 0 {
+		if err := s.NoteFingerprints(ctx, noted); err != nil {
+			return err
+		}
+	}
+	return s.step(ctx, "store documents", func(now time.Time) error {
+		s.forgetActivity(now)
+		for _, d := range documents {
+			r, live := s.rows[d.MessageID]
+			if !live {
+				r = s.archive[d.MessageID]
+			}
+			if r == nil {
+				continue // deleted meanwhile
+			}
+			if s.catalogue.is(version) {
+				if r.document == nil {
+					s.count(now, r)
+				}
+				r.document = &document{version: version, text: d.Text, terms: map[int64]bool{}}
+				for _, t := range d.Terms {
+					r.document.terms[t] = true
+				}
+			}
+			if d.Fingerprint != nil && r.message.Group == uuid.Nil {
+				r.message.Group = d.Fingerprint.ID()
+				if live {
+					s.arrived(r)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// MergeDocuments implements repository.Catalogue. There is nothing to merge.
+func (s *Store) MergeDocuments(ctx context.Context) error { return ctx.Err() }
+
+// Crowded implements repository.Catalogue. Nobody waits for anybody here.
+func (s *Store) Crowded(ctx context.Context) (bool, error) { return false, ctx.Err() }
+
+// CataloguedUntil implements repository.Catalogue.
+func (s *Store) CataloguedUntil(ctx context.Context) (time.Time, error) {
+	var until time.Time
+	err := s.step(ctx, "read the catalogue's state", func(now time.Time) error {
+		until = s.cataloguedUntil(now)
+		return nil
+	})
+	return until, err
+}
+
+func (s *Store) cataloguedUntil(now time.Time) time.Time {
+	if !s.catalogue.held {
+		return time.Time{}
+	}
+	until := now.Add(-repository.CatalogueSettles)
+	missing := s.oldestFirst(func(m *entity.Message) bool { return !s.rows[m.ID].has(s.catalogue.version) })
+	if len(missing) > 0 && missing[0].message.CreatedAt.Before(until) {
+		until = missing[0].message.CreatedAt
+	}
+	return until
+}
+
+// CatalogueStall implements repository.Catalogue. There are no transactions.
+func (s *Store) CatalogueStall(ctx context.Context) (repository.CatalogueStall, error) {
+	return repository.CatalogueStall{}, s.step(ctx, "read the catalogue's state", func(time.Time) error { return nil })
+}

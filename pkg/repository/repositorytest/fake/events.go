@@ -1,0 +1,230 @@
+package fake
+
+import (
+	"bytes"
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// told is how far somebody has looked for events.
+type told struct {
+	version   int64 // counts up with every change
+	mark      int64 // the last entry of the audit trail
+	beganAt   time.Time
+	watchedAt time.Time // zero: nobody has looked yet
+	groups    map[uuid.UUID]toldGroup
+	spikes    map[string]time.Time // by topic: when it was seen last
+}
+
+// toldGroup is what is known of a group. That it came is known of all that are here.
+type toldGroup struct{ regressedAt time.Time }
+
+// Events implements repository.Notifications.
+func (s *Store) Events(ctx context.Context, q repository.EventQuery) (repository.Events, error) {
+	var found repository.Events
+	err := s.step(ctx, "find events", func(now time.Time) error {
+		if s.told.watchedAt.IsZero() || s.told.watchedAt.Before(now.Add(-q.Patience)) {
+			s.told.version++
+			s.told.beganAt, s.told.watchedAt = now, now
+		}
+		found = repository.Events{Now: now, Since: s.told.beganAt}
+		mark := s.trailEvents(&found, q.Limit)
+		s.groupEvents(&found, q.Limit)
+		if q.Spikes != nil {
+			s.spikeEvents(&found, *q.Spikes, now)
+		}
+		found.Place = strconv.FormatInt(s.told.version, 10) + ":" + strconv.FormatInt(mark, 10)
+		return nil
+	})
+	return found, err
+}
+
+// trailEvents adds what the audit trail tells of, and returns its last entry that was
+// looked at.
+func (s *Store) trailEvents(found *repository.Events, limit int) int64 {
+	mark := s.told.mark
+	n, from := 0, 0
+	if len(s.trail) > 0 { // ids have no gaps
+		from = min(int(max(0, mark+1-s.trail[0].ID)), len(s.trail))
+	}
+	for _, e := range s.trail[from:] {
+		event, told := s.trailEvent(e)
+		if told && n == limit {
+			found.More = true
+			return mark
+		}
+		mark = e.ID
+		if told {
+			n++
+			found.List = append(found.List, event)
+		}
+	}
+	return mark
+}
+
+func (s *Store) trailEvent(e entity.AuditEntry) (repository.Event, bool) {
+	event := repository.Event{At: e.At, Object: e.ObjectID}
+	switch {
+	case e.Kind == entity.KindMessage && e.To == string(entity.Dead):
+		event.Kind = repository.MessageDead
+		if e.Action == entity.ActionDead && e.Cause.Actor == entity.ActorIngest {
+			event.Kind = repository.LoopStopped
+		}
+		s.ofMessage(&event)
+	case e.Kind == entity.KindRedrive && e.To == string(entity.RedriveFinished):
+		event.Kind = repository.RedriveFinished
+		s.ofRedrive(&event, e.To)
+	case e.Kind == entity.KindRedrive && e.To == string(entity.RedriveStopped):
+		event.Kind = repository.RedriveStopped
+		s.ofRedrive(&event, e.To)
+	default:
+		return event, false
+	}
+	return event, true
+}
+
+func (s *Store) ofMessage(event *repository.Event) {
+	r := s.rows[event.Object]
+	if r == nil {
+		return
+	}
+	if topic := r.message.OriginalTopic; topic != "" {
+		event.Topics = []string{topic}
+	} else if topic := r.message.Source.Topic; topic != "" {
+		event.Topics = []string{topic}
+	}
+	if g := s.errorGroups[r.message.Group]; g != nil {
+		event.Muted = g.annotation(r.message.OriginalTopic).Muted
+	}
+}
+
+func (s *Store) ofRedrive(event *repository.Event, state string) {
+	r := s.redrives[event.Object]
+	if r == nil {
+		return
+	}
+	e := s.shown(r)
+	event.Redrive = repository.EndOf(e, entity.RedriveState(state))
+	topics := map[string]bool{}
+	if e.Selection.Topic != "" {
+		topics[e.Selection.Topic] = true
+	}
+	for _, b := range r.batches {
+		for _, item := range b.items {
+			if item.Topic != "" {
+				topics[item.Topic] = true
+			}
+		}
+	}
+	event.Topics = slices.Sorted(maps.Keys(topics))
+}
+
+func (s *Store) groupEvents(found *repository.Events, limit int) {
+	untold := slices.Collect(maps.Keys(s.errorGroups))
+	slices.SortFunc(untold, func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
+	n := 0
+	for _, id := range untold {
+		g := s.errorGroups[id]
+		known, told := s.told.groups[id]
+		if g.firstSeen.IsZero() || told && known.regressedAt.Equal(g.regressedAt) {
+			continue
+		}
+		if n == limit {
+			found.More = true
+			return
+		}
+		n++
+		event := repository.Event{
+			Kind: repository.GroupNew, At: g.firstSeen, Object: id, Class: g.Class, Title: g.Title,
+			RegressedAt: g.regressedAt,
+		}
+		if told {
+			event.Kind, event.At = repository.GroupRegressed, g.regressedAt
+		}
+		came := s.arrivedIn(id, event.At)
+		event.Muted = g.mutedIn(came)
+		event.Topics = slices.DeleteFunc(came, func(topic string) bool { return topic == "" || g.annotation(topic).Muted })
+		found.List = append(found.List, event)
+	}
+}
+
+// arrivedIn are the topics in which something of a group came at that time or later, ""
+// among them where it is not known.
+func (s *Store) arrivedIn(group uuid.UUID, since time.Time) []string {
+	for _, r := range s.rows {
+		s.follow(r)
+	}
+	topics := map[string]bool{}
+	for _, a := range s.arrivals {
+		if a.group == group && !a.at.Before(since) {
+			topics[a.topic] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(topics))
+}
+
+func (s *Store) spikeEvents(found *repository.Events, rule repository.SpikeRule, now time.Time) {
+	recent := map[string]int64{}
+	since := now.Add(-repository.SpikeRecent).Truncate(repository.FineArrivalsStep)
+	for a, n := range s.activity {
+		if a.step == repository.FineArrivalsStep && !a.at.Before(since) && a.topic != "" {
+			recent[a.topic] += n.arrived
+		}
+	}
+	for _, topic := range slices.Sorted(maps.Keys(recent)) {
+		usual := s.usual(topic, now)
+		if arrived := recent[topic]; arrived < rule.Minimum || float64(arrived) <= rule.Factor*usual {
+			continue
+		}
+		seen, again := s.told.spikes[topic]
+		found.List = append(found.List, repository.Event{
+			Kind: repository.Spike, At: now, Topics: []string{topic}, Arrived: recent[topic], Usual: usual,
+			Again: again && seen.After(now.Add(-repository.SpikeOver)),
+		})
+	}
+}
+
+// usual is how much comes of a topic in a quarter of an hour.
+func (s *Store) usual(topic string, now time.Time) float64 {
+	until := now.Truncate(time.Hour).Add(-time.Hour)
+	first, arrived := until, int64(0)
+	for a, n := range s.activity {
+		if a.topic != topic || a.step != repository.ArrivalsStep || !a.at.Before(until) || a.at.Before(now.Add(-repository.SpikeUsual)) {
+			continue
+		}
+		arrived += n.arrived
+		if a.at.Before(first) {
+			first = a.at
+		}
+	}
+	return float64(arrived) / max(1, until.Sub(first).Hours()) / 4
+}
+
+// placeOfEvents takes that of Events apart.
+func placeOfEvents(text string) (version, mark int64, ok bool) {
+	v, m, _ := bytes.Cut([]byte(text), []byte(":"))
+	version, errVersion := strconv.ParseInt(string(v), 10, 64)
+	mark, errMark := strconv.ParseInt(string(m), 10, 64)
+	return version, mark, errVersion == nil && errMark == nil
+}
+
+// keep notes that events are known.
+func (t *told) keep(events []repository.Event, now time.Time) {
+	for _, e := range events {
+		switch e.Kind {
+		case repository.GroupNew, repository.GroupRegressed:
+			t.groups[e.Object] = toldGroup{regressedAt: e.RegressedAt}
+		case repository.Spike:
+			t.spikes[e.Topics[0]] = now
+		case repository.LoopStopped, repository.MessageDead, repository.RedriveFinished, repository.RedriveStopped:
+		}
+	}
+}

@@ -1,0 +1,151 @@
+package fake
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// groupOrigin says where a topic's consumer group is known from.
+type groupOrigin struct{ noted, configured bool }
+
+// partitionOfGroup is what a group commits offsets for: a partition of one life
+// of a topic.
+type partitionOfGroup struct {
+	repository.TopicGroup
+	topicID   string
+	partition int32
+}
+
+type commit struct {
+	offset int64
+	seenAt time.Time
+}
+
+// NoteGroups implements repository.Ingest.
+func (s *Store) NoteGroups(ctx context.Context, groups []repository.TopicGroup) error {
+	return s.step(ctx, "note groups", func(time.Time) error {
+		for _, g := range groups {
+			s.noteGroup(g)
+		}
+		return nil
+	})
+}
+
+// noteGroup notes a group, a new one as long as its topic has few.
+func (s *Store) noteGroup(g repository.TopicGroup) {
+	known, there := s.groups[g]
+	if !there && s.topicGroups(g.Topic) >= repository.MaxTopicGroups {
+		return
+	}
+	known.noted = true
+	s.groups[g] = known
+}
+
+func (s *Store) topicGroups(topic string) (n int) {
+	for g := range s.groups {
+		if g.Topic == topic {
+			n++
+		}
+	}
+	return n
+}
+
+// ConfigureGroups implements repository.Outcomes.
+func (s *Store) ConfigureGroups(ctx context.Context, groups []repository.TopicGroup) error {
+	return s.step(ctx, "configure groups", func(time.Time) error {
+		for g, known := range s.groups {
+			known.configured = false
+			s.groups[g] = known
+			if !known.noted {
+				delete(s.groups, g)
+			}
+		}
+		for _, g := range groups {
+			known := s.groups[g]
+			known.configured = true
+			s.groups[g] = known
+		}
+		return nil
+	})
+}
+
+// WatchedGroups implements repository.Outcomes, in order of topic and group.
+func (s *Store) WatchedGroups(ctx context.Context) ([]repository.TopicGroup, error) {
+	var watched []repository.TopicGroup
+	err := s.step(ctx, "list groups", func(time.Time) error {
+		sent := map[string]bool{}
+		for _, r := range s.rows {
+			if r.message.Status == entity.Resolved {
+				sent[r.message.OriginalTopic] = true
+			}
+		}
+		for g, known := range s.groups {
+			if known.configured || sent[g.Topic] {
+				watched = append(watched, g)
+			}
+		}
+		slices.SortFunc(watched, compareGroups)
+		return nil
+	})
+	return watched, err
+}
+
+func compareGroups(a, b repository.TopicGroup) int {
+	return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Group, b.Group))
+}
+
+// NoteCommitted implements repository.Outcomes.
+func (s *Store) NoteCommitted(ctx context.Context, offsets []repository.Committed) error {
+	return s.step(ctx, "note committed offsets", func(now time.Time) error {
+		for _, o := range offsets {
+			at := partitionOfGroup{o.TopicGroup, o.TopicID, o.Partition}
+			if known, ok := s.committed[at]; !ok || o.Offset > known.offset {
+				s.committed[at] = commit{o.Offset, now}
+			}
+		}
+		return nil
+	})
+}
+
+// observed returns m, the message of r, as far as committed offsets tell what
+// became of its record; of several groups the furthest tells.
+func (s *Store) observed(r *row, m entity.Message) entity.Message {
+	if m.Status != entity.Resolved || m.Outcome != entity.Published || len(r.attempts) == 0 {
+		return m
+	}
+	last := r.attempts[len(r.attempts)-1]
+	if last.Number != r.number || last.Offset < 0 {
+		return m
+	}
+	for _, group := range s.groupsOf(&m, last.Topic) {
+		at := partitionOfGroup{repository.TopicGroup{Topic: last.Topic, Group: group}, last.TopicID, last.Partition}
+		known := s.committed[at]
+		if known.offset <= last.Offset || m.Consumption != nil && known.offset <= m.Consumption.Offset {
+			continue
+		}
+		m.Outcome = entity.Consumed
+		m.Consumption = &entity.Consumption{Group: group, Offset: known.offset, SeenAt: known.seenAt}
+	}
+	return m
+}
+
+// groupsOf returns which groups tell of a message that was sent to topic: its
+// own, else those that are configured, in order.
+func (s *Store) groupsOf(m *entity.Message, topic string) []string {
+	if m.Failure.ConsumerGroup != "" {
+		return []string{m.Failure.ConsumerGroup}
+	}
+	var groups []string
+	for g, known := range s.groups {
+		if known.configured && g.Topic == topic {
+			groups = append(groups, g.Group)
+		}
+	}
+	slices.Sort(groups)
+	return groups
+}
