@@ -280,7 +280,7 @@ func TestTakeOver(t *testing.T) {
 // carryWithoutRenewal carries redrives on as a process does whose leases run out
 // because it was stopped: it goes on when it wakes, and is late.
 func (b *bench) carryWithoutRenewal() (stop func()) {
-	b.Service.store = patient{withoutRenewal{b.store}}
+	b.Service.store = withoutRenewal{b.store}
 	return b.carry()
 }
 

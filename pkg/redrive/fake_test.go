@@ -151,7 +151,7 @@ type faulty struct {
 	finish func() error  // asked before each Finish; an error loses it
 	taken  func()        // called after each Claim
 	locks  *rowLocks     // what Claim leaves out; nil: nothing
-	hang   string        // the method that answers only when its context ends
+	hang   string        // the method whose database is silent
 	deaf   chan struct{} // what Expired waits for instead of any context; nil: for nothing
 
 	saving func() (saved bool, err error) // instead of SaveBatch
@@ -185,13 +185,19 @@ func (f *faulty) AttemptsOf(ctx context.Context, redrive uuid.UUID, ids []uuid.U
 	return f.Store.AttemptsOf(ctx, redrive, ids)
 }
 
-// silent blocks as a database does whose machine still answers.
+// silence is for how long a store waits for a silent database.
+const silence = 30 * time.Second
+
+// silent fails as the store in PostgreSQL does when a connection's read_timeout is over.
 func (f *faulty) silent(ctx context.Context, method string) error {
-	if f.hang != method {
+	switch {
+	case f.hang != method:
 		return nil
+	case pause(ctx, silence):
+		return entity.ErrUnavailable
+	default:
+		return ctx.Err()
 	}
-	<-ctx.Done()
-	return ctx.Err()
 }
 
 func (f *faulty) Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error) {

@@ -120,7 +120,7 @@ func (w *world) request(p *process, c command, id uuid.UUID) {
 	case cmdTwice:
 		w.retryTwice(p, c, id)
 	case cmdRequeue:
-		_, _ = p.Service.store.(patient).Store.(*modelStore).Requeue(p.ctx, id, cause)
+		_, _ = p.Service.store.(*modelStore).Requeue(p.ctx, id, cause)
 	case cmdDead:
 		if m, err := p.GiveUp(p.ctx, id, cause); err == nil && m.Status != entity.Dead {
 			w.differs("a wrong answer", "GiveUp(%s) = %s", id, m.Status)

@@ -30,7 +30,8 @@ import (
 )
 
 // Store is what attempts need of a repository; its methods promise what
-// repository.Repository says, and end soon after their context has.
+// repository.Repository says, end soon after their context has, and fail by themselves
+// when a database is silent: loops and drains call them without a deadline.
 type Store interface {
 	repository.Attempts
 	repository.Redrives
@@ -113,7 +114,7 @@ func WithTopicLabels(label func(topic string) string) Option {
 func New(cfg Config, store Store, publisher Publisher, registry prometheus.Registerer, log *zap.Logger, options ...Option) *Service {
 	s := &Service{
 		cfg:       cfg,
-		store:     patient{store},
+		store:     store,
 		publisher: publisher,
 		judge:     everyOriginDeclared,
 		log:       log,

@@ -396,12 +396,8 @@ func TestSilentStore(t *testing.T) {
 				m.Record.Value, m.Record.Size = make([]byte, largeRetry), largeRetry
 			})[0]
 			b.store.hang = method
-			began := time.Now()
 			if err := call(b, id); !errors.Is(err, entity.ErrUnavailable) {
 				b.Errorf("error = %v, want unavailable", err)
-			}
-			if took := time.Since(began); took != storeTimeout {
-				b.Errorf("took %s, want %s", took, storeTimeout)
 			}
 			b.store.hang = ""
 			b.wantState(id, entity.Pending, 0, "")

@@ -225,7 +225,7 @@ func TestWithTracing(t *testing.T) {
 				}
 				c.breaks(b)
 				stop := b.carry()
-				elapse(storeTimeout + time.Second)
+				elapse(silence + time.Second)
 				stop()
 				found := spans.Named(spanBatch)
 				if len(found) == 0 || found[0].Status() != (sdktrace.Status{Code: codes.Error}) {
