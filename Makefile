@@ -76,7 +76,7 @@ test-browser: assets browser ## Run only what a person does in a browser; bin/sc
 .PHONY: test-unit
 test-unit: ## Run the tests that need no server, with the race detector.
 	@go test -race -shuffle=on $(TEST_FLAGS) ./pkg/entity/... ./pkg/deadletter/... ./pkg/config/... ./pkg/secret/... \
-		./pkg/telemetry/... ./pkg/archive/... ./pkg/rest/... ./pkg/repository/repositorytest/fake/...
+		./pkg/telemetry/... ./pkg/archive/... ./pkg/rest/... ./pkg/repository/memory/...
 
 .PHONY: test-race
 test-race: ## Run every test of the library with the race detector.

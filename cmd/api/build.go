@@ -19,7 +19,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/payload"
 	"github.com/dlq-manager/dlq-manager/pkg/redrive"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
-	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
 	"github.com/dlq-manager/dlq-manager/pkg/republisher"
 	"github.com/dlq-manager/dlq-manager/pkg/rest"
 	"github.com/dlq-manager/dlq-manager/pkg/telemetry"
@@ -33,10 +34,12 @@ type parts struct {
 	cluster *broker.Cluster // nil: no Kafka
 	labels  *telemetry.TopicLabels
 	service *redrive.Service
-	finder  *catalogue.Worker
-	filler  *catalogue.PayloadFiller // nil without a database
-	heart   *heartbeat.Heart         // nil: no heartbeats are sent
-	teller  *notify.Notifier
+	heart   *heartbeat.Heart // nil: no heartbeats are sent
+
+	// These are nil without a database.
+	finder *catalogue.Worker
+	filler *catalogue.PayloadFiller
+	teller *notify.Notifier
 
 	publisher publisher
 	server    *rest.Server
@@ -63,7 +66,7 @@ func build(base program.Base) (*parts, error) {
 	return p, nil
 }
 
-func (p *parts) buildServer(store repository.Repository) error {
+func (p *parts) buildServer(store repository.Core) error {
 	base, cfg := p.base, p.base.Config
 	decoder, err := decoderOf(cfg)
 	if err != nil {
@@ -81,15 +84,19 @@ func (p *parts) buildServer(store repository.Repository) error {
 	if err := p.buildAuth(); err != nil {
 		return err
 	}
-	failure := func(m entity.Message) (class, message, stack string) {
-		return m.Failure.Class, m.ErrorMessage, stackTrace(m)
-	}
 	derived := decoder.Masking(masks)
-	p.finder = catalogue.New(cfg.Search, store, failure, maker, masks, derived.Of, base.Registry, base.Log)
-	if payloads, ok := store.(catalogue.PayloadStore); ok && p.db != nil {
-		p.filler = catalogue.NewPayloadFiller(cfg.Search, payloads, base.Registry, base.Log)
+	mapping := noMapping
+	if full, ok := store.(*postgres.Store); ok {
+		mapping = full.Mapping
+		failure := func(m entity.Message) (class, message, stack string) {
+			return m.Failure.Class, m.ErrorMessage, stackTrace(m)
+		}
+		p.finder = catalogue.New(cfg.Search, full, failure, maker, masks, derived.Of, base.Registry, base.Log)
+		if err := p.buildReports(full, heartbeats(cfg.Heartbeat, maker), derived.Fields().Group()); err != nil {
+			return err
+		}
 	}
-	judge, err := newJudge(cfg, decoder, store)
+	judge, err := newJudge(cfg, decoder, mapping)
 	if err != nil {
 		return err
 	}
@@ -100,15 +107,21 @@ func (p *parts) buildServer(store repository.Repository) error {
 		append(p.readings(decoder), rest.WithMasks(masks), rest.WithDerivedMasks(derived), rest.WithOrigins(judge),
 			rest.WithAuth(p.authenticator, cfg.Auth.Mode), rest.WithSigner(p.signer),
 			rest.WithTracing(base.Tracing.Provider()))...)
-	quiet := heartbeats(cfg.Heartbeat, maker)
-	base.Registry.MustRegister(newStateCollector(store, p.labels), newGroupsCollector(store, quiet.Groups, base.Log),
-		newArchiveCollector(store, base.Log), newAuthDisabled(cfg.Auth.Mode))
-	if p.teller, err = notify.New(cfg.Notify, store, base.Registry, base.Log, notify.WithQuiet(quiet),
-		notify.WithMaskedGroups(derived.Fields().Group())); err != nil {
-		return err
-	}
+	base.Registry.MustRegister(newAuthDisabled(cfg.Auth.Mode))
 	p.buildHeart(store)
 	return p.mountConsole()
+}
+
+// buildReports builds what metrics and notifications read from a database. masked says
+// that error groups have masked texts.
+func (p *parts) buildReports(store *postgres.Store, quiet notify.Quiet, masked bool) error {
+	base := p.base
+	p.filler = catalogue.NewPayloadFiller(base.Config.Search, store, base.Registry, base.Log)
+	base.Registry.MustRegister(newStateCollector(store, p.labels), newGroupsCollector(store, quiet.Groups, base.Log),
+		newArchiveCollector(store, base.Log))
+	var err error
+	p.teller, err = notify.New(base.Config.Notify, store, base.Registry, base.Log, notify.WithQuiet(quiet), notify.WithMaskedGroups(masked))
+	return err
 }
 
 // readings are what the server knows of messages by their headers and of topics by
@@ -145,10 +158,10 @@ func decoderOf(cfg program.Config) (*deadletter.Decoder, error) {
 	return decoder, err
 }
 
-func (p *parts) buildStore() (repository.Repository, error) {
+func (p *parts) buildStore() (repository.Core, error) {
 	if p.base.Config.Database == nil {
 		p.base.Log.Warn("no database is configured: messages are kept in memory and lost at exit")
-		return fake.New(time.Now), nil
+		return memory.New(time.Now), nil
 	}
 	db, err := p.base.OpenDatabase()
 	if err != nil {
@@ -235,11 +248,11 @@ func (p *parts) workers(ctx context.Context) {
 	all.Go(func() { p.service.RunRedrives(ctx) })
 	all.Go(func() { p.service.RunAuto(ctx) })
 	all.Go(func() { p.service.RunOutcomes(ctx, p.publisher) })
-	all.Go(func() { p.finder.Run(ctx) })
-	if p.filler != nil {
+	if p.db != nil {
+		all.Go(func() { p.finder.Run(ctx) })
 		all.Go(func() { p.filler.Run(ctx) })
+		all.Go(func() { p.teller.Run(ctx) })
 	}
-	all.Go(func() { p.teller.Run(ctx) })
 	if p.heart != nil {
 		all.Go(func() { p.heart.Run(ctx) })
 	}

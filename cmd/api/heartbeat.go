@@ -11,7 +11,7 @@ import (
 )
 
 // buildHeart prepares heartbeats where a topic is configured for them.
-func (p *parts) buildHeart(store repository.Repository) {
+func (p *parts) buildHeart(store repository.Core) {
 	cfg := p.base.Config.Heartbeat
 	if cfg.Topic == "" || p.cluster == nil {
 		return

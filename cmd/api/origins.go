@@ -1,16 +1,20 @@
 package main
 
 import (
+	"context"
+
 	"go.uber.org/zap"
 
 	"github.com/dlq-manager/dlq-manager/cmd/internal/program"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
-	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
 // newJudge returns what judges the original topics of messages, by the configuration
-// and by the mapping in the store.
-func newJudge(cfg program.Config, decoder *deadletter.Decoder, store repository.Mappings) (*deadletter.Judge, error) {
+// and by the mapping of operators.
+func newJudge(
+	cfg program.Config, decoder *deadletter.Decoder, mapping func(context.Context) (entity.Mapping, error),
+) (*deadletter.Judge, error) {
 	settings := deadletter.DefaultConfig()
 	if cfg.Kafka != nil {
 		settings = cfg.Kafka.DeadLetter
@@ -19,8 +23,11 @@ func newJudge(cfg program.Config, decoder *deadletter.Decoder, store repository.
 	if err != nil {
 		return nil, err
 	}
-	return deadletter.NewJudge(decoder, origins, store.Mapping), nil
+	return deadletter.NewJudge(decoder, origins, mapping), nil
 }
+
+// noMapping is the mapping of a store that has none.
+func noMapping(context.Context) (entity.Mapping, error) { return entity.Mapping{}, nil }
 
 // warnUndeclaredAuto warns of topics that automatic retry is on for and that no
 // declaration can name: of these it takes only what a mapping of operators declares.

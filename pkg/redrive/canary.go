@@ -37,7 +37,7 @@ func (c *canary) judge(ctx context.Context, r *run, redrive entity.Redrive) (rep
 	if done := redrive.Selected - redrive.LeftOut - redrive.Counts.Waiting; done < size {
 		return repository.RedriveMove{}, false
 	}
-	items, err := r.store.RedriveItems(ctx, redrive.ID, repository.ItemQuery{Limit: size})
+	items, err := r.selected.RedriveItems(ctx, redrive.ID, repository.ItemQuery{Limit: size})
 	if err != nil {
 		r.complain(ctx, "canary cannot be looked at", err)
 		return repository.RedriveMove{}, false

@@ -146,7 +146,7 @@ func (r *run) blockedKeys(ctx context.Context, known map[uuid.UUID]entity.Redriv
 		return nil, err
 	}
 	for from := 0; ; {
-		items, err := r.store.RedriveItems(ctx, r.id, repository.ItemQuery{
+		items, err := r.selected.RedriveItems(ctx, r.id, repository.ItemQuery{
 			From: from, Limit: batchMessages,
 			Results: []entity.ItemResult{entity.ItemFailed, entity.ItemDead, entity.ItemInDoubt, entity.ItemSkipped},
 		})

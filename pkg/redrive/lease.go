@@ -359,7 +359,7 @@ func (l *lease) lookUpChanges(ctx context.Context, ids []uuid.UUID) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	changed, err := l.p.store.PerformedOn(ctx, l.p.id, auditAction(l.p.redrive.Action), ids)
+	changed, err := l.p.selected.PerformedOn(ctx, l.p.id, auditAction(l.p.redrive.Action), ids)
 	if err != nil {
 		return fmt.Errorf("look for changes: %w", err)
 	}

@@ -18,7 +18,11 @@ type modelStore struct {
 	store repository.Repository
 }
 
-var _ Store = (*modelStore)(nil)
+var _ interface {
+	Store
+	selections
+	outcomes
+} = (*modelStore)(nil)
 
 // two are the answers of a method that has two.
 type two[A, B any] struct {
@@ -152,10 +156,6 @@ func (s *modelStore) Redrive(ctx context.Context, id uuid.UUID) (entity.Redrive,
 	return look(ctx, s.p, func(ctx context.Context) (entity.Redrive, error) { return s.store.Redrive(ctx, id) })
 }
 
-func (s *modelStore) Redrives(ctx context.Context, q repository.RedriveQuery) ([]entity.Redrive, error) {
-	return ask(ctx, s.p, func(ctx context.Context) ([]entity.Redrive, error) { return s.store.Redrives(ctx, q) })
-}
-
 func (s *modelStore) ActiveRedrives(ctx context.Context) ([]uuid.UUID, error) {
 	return look(ctx, s.p, s.store.ActiveRedrives)
 }
@@ -201,12 +201,6 @@ func (s *modelStore) SaveBatch(ctx context.Context, r repository.BatchResults) (
 
 func (s *modelStore) RedriveItems(ctx context.Context, id uuid.UUID, q repository.ItemQuery) ([]entity.RedriveItem, error) {
 	return ask(ctx, s.p, func(ctx context.Context) ([]entity.RedriveItem, error) { return s.store.RedriveItems(ctx, id, q) })
-}
-
-func (s *modelStore) RedriveOutcomes(ctx context.Context, id uuid.UUID, canary bool) (entity.OutcomeCounts, error) {
-	return ask(ctx, s.p, func(ctx context.Context) (entity.OutcomeCounts, error) {
-		return s.store.RedriveOutcomes(ctx, id, canary)
-	})
 }
 
 func (s *modelStore) WatchedGroups(ctx context.Context) ([]repository.TopicGroup, error) {

@@ -44,8 +44,13 @@ func parseGroups(rules []GroupRule) ([]groupRule, error) {
 }
 
 // RunOutcomes asks for committed offsets until ctx ends, and returns then. It
-// asks once a group, whatever the number of messages.
+// asks once a group, whatever the number of messages. With a store that keeps no
+// outcomes it only waits.
 func (s *Service) RunOutcomes(ctx context.Context, offsets Offsets) {
+	if s.outcomes == nil {
+		<-ctx.Done()
+		return
+	}
 	rules, err := parseGroups(s.cfg.ConsumerGroups)
 	if err != nil { // Config.Validate has refused it
 		s.log.Error("consumer groups", zap.Error(err))
@@ -63,7 +68,7 @@ func (s *Service) followGroups(ctx context.Context, rules []groupRule, offsets O
 	if err := s.configureGroups(ctx, rules); err != nil {
 		return err
 	}
-	watched, err := s.store.WatchedGroups(ctx)
+	watched, err := s.outcomes.WatchedGroups(ctx)
 	if err != nil {
 		return fmt.Errorf("look for groups: %w", err)
 	}
@@ -82,7 +87,7 @@ func (s *Service) followGroups(ctx context.Context, rules []groupRule, offsets O
 		if committed = s.progressOf(committed); len(committed) == 0 {
 			continue
 		}
-		if err := s.store.NoteCommitted(ctx, committed); err != nil {
+		if err := s.outcomes.NoteCommitted(ctx, committed); err != nil {
 			return fmt.Errorf("note committed offsets: %w", err)
 		}
 		s.remember(committed)
@@ -135,7 +140,7 @@ func (s *Service) configureGroups(ctx context.Context, rules []groupRule) error 
 	if s.configured != nil && slices.Equal(groups, s.configured) {
 		return nil
 	}
-	if err := s.store.ConfigureGroups(ctx, groups); err != nil {
+	if err := s.outcomes.ConfigureGroups(ctx, groups); err != nil {
 		return fmt.Errorf("configure groups: %w", err)
 	}
 	s.configured = append([]repository.TopicGroup{}, groups...)

@@ -26,12 +26,15 @@ var errTooLargeToShow = errors.New("the value is too large to be shown")
 // record is not in it. With a patch it shows what that makes of some of them;
 // whether it fits the others is not known before their turn. Errors are as in Begin.
 func (s *Service) Preview(ctx context.Context, n repository.NewRedrive) (entity.Preview, error) {
+	if s.selected == nil {
+		return entity.Preview{}, &repository.NeedsDatabaseError{Feature: "a preview"}
+	}
 	patch, err := understand(n)
 	if err != nil {
 		return entity.Preview{}, err
 	}
 	n.BatchSize = batchMessages
-	groups, err := s.store.Survey(ctx, n)
+	groups, err := s.selected.Survey(ctx, n)
 	if err != nil {
 		return entity.Preview{}, fmt.Errorf("survey messages: %w", err)
 	}
@@ -161,7 +164,7 @@ func (s *Service) others(ctx context.Context, n repository.NewRedrive) ([]uuid.U
 	if len(filter.Statuses) == 0 {
 		filter.Statuses = []entity.Status{entity.Pending}
 	}
-	found, err := s.store.Search(ctx, repository.SearchQuery{Filter: filter, Limit: maxSamples})
+	found, err := s.selected.Search(ctx, repository.SearchQuery{Filter: filter, Limit: maxSamples})
 	var broad *repository.TooBroadError
 	if err != nil && !errors.As(err, &broad) {
 		return nil, fmt.Errorf("look for samples: %w", err)
@@ -182,7 +185,7 @@ func (s *Service) othersOf(ctx context.Context, n repository.NewRedrive) ([]uuid
 	for _, id := range n.Selection.IDs[:min(len(n.Selection.IDs), 2*maxSamples)] {
 		one := n
 		one.Selection.IDs = []uuid.UUID{id}
-		groups, err := s.store.Survey(ctx, one)
+		groups, err := s.selected.Survey(ctx, one)
 		if err != nil {
 			return nil, fmt.Errorf("look for samples: %w", err)
 		}

@@ -86,7 +86,7 @@ func (p *pass) change(ctx context.Context, l *lease) error {
 	}
 	cause := p.redrive.Cause
 	cause.Operation = p.id
-	changed, err := p.store.Change(ctx, repository.Change{
+	changed, err := p.selected.Change(ctx, repository.Change{
 		Action: p.redrive.Action, IDs: ids, OriginalTopic: p.redrive.Options.OriginalTopic,
 	}, cause)
 	if err != nil {

@@ -254,7 +254,7 @@ func (p *pass) revive(ctx context.Context, planned []entity.Outgoing) error {
 	if len(dead) == 0 {
 		return nil
 	}
-	if _, err := p.store.Change(ctx, repository.Change{Action: entity.RedriveRequeue, IDs: dead}, p.cause()); err != nil {
+	if _, err := p.selected.Change(ctx, repository.Change{Action: entity.RedriveRequeue, IDs: dead}, p.cause()); err != nil {
 		return fmt.Errorf("requeue messages: %w", err)
 	}
 	return nil

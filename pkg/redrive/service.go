@@ -29,22 +29,34 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// Store is what attempts need of a repository; its methods promise what
-// repository.Repository says, end soon after their context has, and fail by themselves
+// Store is what attempts, and retries of whole topics, need of a repository; its methods
+// promise what repository.Core says, end soon after their context has, and fail by themselves
 // when a database is silent: loops and drains call them without a deadline.
 type Store interface {
 	repository.Attempts
 	repository.Redrives
-	repository.Outcomes
 	Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
 	Load(ctx context.Context, ids []uuid.UUID, maxBytes int64) (messages []entity.Message, taken int, err error)
 	Counts(ctx context.Context) ([]repository.Count, error)
 	GiveUp(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error)
 	Delete(ctx context.Context, id uuid.UUID, cause entity.Cause) error
-	Change(ctx context.Context, c repository.Change, cause entity.Cause) ([]uuid.UUID, error)
-	Search(ctx context.Context, q repository.SearchQuery) ([]entity.Message, error)
-	PerformedOn(ctx context.Context, operation uuid.UUID, action entity.Action, ids []uuid.UUID) ([]uuid.UUID, error)
 	Record(ctx context.Context, entry entity.AuditEntry) error
+}
+
+// selections is what other redrives need besides.
+type selections interface {
+	Survey(ctx context.Context, n repository.NewRedrive) ([]repository.SurveyGroup, error)
+	Search(ctx context.Context, q repository.SearchQuery) ([]entity.Message, error)
+	Change(ctx context.Context, c repository.Change, cause entity.Cause) ([]uuid.UUID, error)
+	PerformedOn(ctx context.Context, operation uuid.UUID, action entity.Action, ids []uuid.UUID) ([]uuid.UUID, error)
+	RedriveItems(ctx context.Context, id uuid.UUID, q repository.ItemQuery) ([]entity.RedriveItem, error)
+}
+
+// outcomes is what following the offsets of consumer groups needs.
+type outcomes interface {
+	WatchedGroups(ctx context.Context) ([]repository.TopicGroup, error)
+	ConfigureGroups(ctx context.Context, groups []repository.TopicGroup) error
+	NoteCommitted(ctx context.Context, offsets []repository.Committed) error
 }
 
 // Publisher writes messages to their original topics, or to those of their edits.
@@ -73,6 +85,8 @@ type Publisher interface {
 type Service struct {
 	cfg       Config
 	store     Store
+	selected  selections // nil: the store makes no redrives but retries of topics
+	outcomes  outcomes   // nil: the store keeps none
 	publisher Publisher
 	judge     Judge
 	log       *zap.Logger
@@ -127,6 +141,8 @@ func New(cfg Config, store Store, publisher Publisher, registry prometheus.Regis
 		now:       time.Now,
 		random:    rand.Float64,
 	}
+	s.selected, _ = store.(selections)
+	s.outcomes, _ = store.(outcomes)
 	for _, change := range options {
 		change(s)
 	}

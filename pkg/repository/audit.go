@@ -13,16 +13,15 @@ import (
 type Audit interface {
 	// Trail returns entries, the newest first.
 	Trail(ctx context.Context, q TrailQuery) ([]entity.AuditEntry, error)
+}
 
+// Operations are the changes that were made, by their entity.Cause.Operation.
+type Operations interface {
 	// Performed reports whether a change with that operation was made.
 	Performed(ctx context.Context, operation uuid.UUID) (bool, error)
 
-	// PerformedOn returns those of ids on which an operation has made a change of
-	// that action.
-	PerformedOn(ctx context.Context, operation uuid.UUID, action entity.Action, ids []uuid.UUID) ([]uuid.UUID, error)
-
-	// Record appends an entry for something that changes nothing and must be known
-	// all the same. ID and At are the store's own. A cause with an operation is
+	// Record makes an operation of something that changes nothing and must be known
+	// all the same: an entry of the audit trail. ID and At are the store's own. A cause with an operation is
 	// recorded once for each action and object.
 	Record(ctx context.Context, entry entity.AuditEntry) error
 }

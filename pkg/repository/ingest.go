@@ -49,7 +49,8 @@ type Ingest interface {
 	// message is the child of its parent all the same, so that no line is endless, and is
 	// marked; see entity.Message.UnconfirmedReturn.
 	//
-	// A message without a Return, whose key and value are not empty, is a child too
+	// A store with a database knows returns by their content, too: a message without a
+	// Return, whose key and value are not empty, is a child too
 	// when an attempt of the last Batch.ReturnWindow that was acknowledged, or has no
 	// result yet, sends the same key and value to its original topic and nothing has
 	// come back for that attempt yet: frameworks may drop our headers. Of several the
@@ -61,10 +62,6 @@ type Ingest interface {
 	// error: the positions say up to where, and Stored what it was. The rest of the batch
 	// can be stored from there.
 	Store(ctx context.Context, batch Batch) (Stored, error)
-
-	// NoteGroups remembers that consumer groups failed on records of topics; their
-	// committed offsets tell what became of what is sent there.
-	NoteGroups(ctx context.Context, groups []TopicGroup) error
 }
 
 // Topic is a dead-letter topic as the cluster knows it: its name, and the id of

@@ -8,6 +8,10 @@ import (
 // consumed when the offset that its consumer group committed has passed its
 // record; it is derived when the message is read and never goes back.
 type Outcomes interface {
+	// NoteGroups remembers that consumer groups failed on records of topics; their
+	// committed offsets tell what became of what is sent there.
+	NoteGroups(ctx context.Context, groups []TopicGroup) error
+
 	// WatchedGroups returns the consumer groups and topics that have messages which
 	// were sent.
 	WatchedGroups(ctx context.Context) ([]TopicGroup, error)

@@ -20,17 +20,9 @@ type Redrives interface {
 	// messages it is finished when it is made.
 	CreateRedrive(ctx context.Context, r NewRedrive) (entity.Redrive, error)
 
-	// Survey says what CreateRedrive would select, in groups of messages of which
-	// the same is true, the largest first, without storing anything. Messages that
-	// would be skipped at once are groups with a Reason.
-	Survey(ctx context.Context, r NewRedrive) ([]SurveyGroup, error)
-
 	// Redrive returns one redrive with its counts; *entity.RedriveNotFoundError when
 	// there is none, here and below.
 	Redrive(ctx context.Context, id uuid.UUID) (entity.Redrive, error)
-
-	// Redrives returns redrives, the newest first (created_at, then id).
-	Redrives(ctx context.Context, q RedriveQuery) ([]entity.Redrive, error)
 
 	// ActiveRedrives returns the ids of those that processes have something to do
 	// for, oldest first: the active ones, and others of which a process died with a
@@ -64,6 +56,33 @@ type Redrives interface {
 	// batch is done when no item waits; else the next lease has the rest. false:
 	// the lease was lost meanwhile and nothing was stored.
 	SaveBatch(ctx context.Context, r BatchResults) (bool, error)
+}
+
+// Selections make a redrive more than a retry of the messages of a topic. CreateRedrive
+// of a store without them takes that alone, and answers *NeedsDatabaseError to any other.
+type Selections interface {
+	// Survey says what CreateRedrive would select, in groups of messages of which
+	// the same is true, the largest first, without storing anything. Messages that
+	// would be skipped at once are groups with a Reason.
+	Survey(ctx context.Context, r NewRedrive) ([]SurveyGroup, error)
+
+	// Change does to each message what action says, RedriveRequeue, RedriveDead,
+	// RedriveDelete or RedriveMap, as the methods for one message would, and returns
+	// those it changed. The others, in a state that forbids it or gone, are left out.
+	//
+	// RedriveMap sets the original topic, with confidence operator, of messages that
+	// are PENDING or DEAD and whose own header did not name it (see
+	// entity.FromHeader), unless OverHeader is set. Where it replaces the topic that a
+	// header named, partition and offset are forgotten with it. One that has that topic and confidence already counts as
+	// changed, without an entry in the audit trail.
+	Change(ctx context.Context, c Change, cause entity.Cause) ([]uuid.UUID, error)
+
+	// PerformedOn returns those of ids on which an operation has made a change of
+	// that action.
+	PerformedOn(ctx context.Context, operation uuid.UUID, action entity.Action, ids []uuid.UUID) ([]uuid.UUID, error)
+
+	// Redrives returns redrives, the newest first (created_at, then id).
+	Redrives(ctx context.Context, q RedriveQuery) ([]entity.Redrive, error)
 
 	// RedriveItems returns messages of a redrive with what came of them, in order,
 	// from number from on.

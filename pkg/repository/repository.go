@@ -1,11 +1,12 @@
 // Package repository is the storage contract: what the rest of the system may
-// rely on, whichever store serves it. Two stores keep it, memory and postgres,
-// and repositorytest proves each promise on both. It holds no code of its own
-// that stores anything.
+// rely on, whichever store serves it. The store in PostgreSQL keeps all of it, the one
+// in memory Core; repositorytest proves each promise on each store that makes it. It
+// holds no code of its own that stores anything.
 package repository
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -14,39 +15,34 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Repository keeps dead letters. Every method is one atomic step: it happens
+// Repository is Core and everything that a store needs a database for.
+type Repository interface {
+	Core
+	Features
+}
+
+// Core keeps dead letters: it takes them in, shows them, has them retried one by one or
+// by topic, and remembers Idempotency-Keys. Every method is one atomic step: it happens
 // wholly or not at all, and what it returns was true at one moment. All are
 // safe for concurrent use. A store that cannot be reached answers
 // entity.ErrUnavailable; ids that do not exist answer *entity.NotFoundError
 // unless a method says otherwise. The store's own clock decides every expiry.
 //
-// Every end of an attempt, every change by hand, every death on arrival, and every
-// change of a redrive's state is appended to the audit trail in the same step, with
-// the cause that the caller gave. A claim is when Claiming.Audit says so.
+// A store that has an audit trail (Audit) appends to it, in the same step and with the
+// cause that the caller gave, every end of an attempt, every change by hand, every death
+// on arrival, and every change of a redrive's state. A claim is when Claiming.Audit says so.
 //
 // A change that cannot be made because the same operation (entity.Cause) has made
 // it before is no error and has no second entry: Delete answers nil, the methods
 // that return a message or a redrive return it as it is now, Change counts it as
 // changed. A store may give a cause without an operation one of its own.
-type Repository interface {
+type Core interface {
 	Reader
 	Attempts
 	Ingest
-	Quarantine
 	Redrives
-	Outcomes
 	Keys
-	Audit
-	Searcher
-	Archive
-	Groups
-	Topics
-	Mappings
-	Catalogue
-	Activity
-	Notifications
-	ArchiveRuns
-	RecentGroups
+	Operations
 
 	// Delete removes a message for good, its position stays consumed: the same
 	// record is never stored again. RETRYING, expired or not, answers
@@ -62,19 +58,43 @@ type Repository interface {
 	// The attempt that ends so is appended to the history, with class UNKNOWN.
 	GiveUp(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error)
 
-	// Change does to each message what action says, RedriveRequeue, RedriveDead,
-	// RedriveDelete or RedriveMap, as the methods for one message would, and returns
-	// those it changed. The others, in a state that forbids it or gone, are left out.
-	//
-	// RedriveMap sets the original topic, with confidence operator, of messages that
-	// are PENDING or DEAD and whose own header did not name it (see
-	// entity.FromHeader), unless OverHeader is set. Where it replaces the topic that a
-	// header named, partition and offset are forgotten with it. One that has that topic and confidence already counts as
-	// changed, without an entry in the audit trail.
-	Change(ctx context.Context, c Change, cause entity.Cause) ([]uuid.UUID, error)
-
 	// Ping answers nil when the store can be reached.
 	Ping(ctx context.Context) error
+}
+
+// Features are what only a store with a database has. Core's general promises hold for
+// them, too. Whoever uses one declares the part of it that it needs.
+type Features interface {
+	Quarantine
+	Selections
+	Outcomes
+	Audit
+	Searcher
+	Archive
+	Groups
+	Topics
+	Mappings
+	Catalogue
+	Activity
+	Notifications
+	ArchiveRuns
+	RecentGroups
+}
+
+// ErrNeedsDatabase is the kind of every NeedsDatabaseError.
+var ErrNeedsDatabase = errors.New("needs a database")
+
+// NeedsDatabaseError says that something is not possible without a database. It is of
+// kind entity.ErrUnavailable, too.
+type NeedsDatabaseError struct{ Feature string }
+
+func (e *NeedsDatabaseError) Error() string {
+	return e.Feature + " needs a database, and none is configured: messages are in memory (see database in the configuration)"
+}
+
+// Is makes the error's kinds ErrNeedsDatabase and entity.ErrUnavailable.
+func (e *NeedsDatabaseError) Is(target error) bool {
+	return target == ErrNeedsDatabase || target == entity.ErrUnavailable
 }
 
 // Change is one thing to do to several messages.

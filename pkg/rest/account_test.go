@@ -15,6 +15,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
 )
 
 // nothingHeld checks that all reservations were given back.
@@ -183,7 +184,7 @@ func TestPages_ReadersThatReadNothing(t *testing.T) {
 // pageStore answers searches with so many messages of so many bytes, taken from the
 // room of the context as stores do.
 type pageStore struct {
-	Store
+	*fake.Store
 	messages, bytes int
 	reads           *int
 }
@@ -280,7 +281,7 @@ func TestPages_LargerThanAllRoom(t *testing.T) {
 
 // failingStore fails in one of the ways there are.
 type failingStore struct {
-	Store
+	*fake.Store
 	fail func(ctx context.Context) error
 }
 

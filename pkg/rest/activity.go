@@ -43,7 +43,7 @@ func (s *Server) getActivity(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	q.Visible = principalOf(r).Scope(auth.Viewer)
-	came, err := s.store.Arrivals(r.Context(), q)
+	came, err := s.db.Arrivals(r.Context(), q)
 	if err != nil {
 		return err
 	}

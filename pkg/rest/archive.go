@@ -10,15 +10,15 @@ import (
 )
 
 func (s *Server) getArchived(w http.ResponseWriter, r *http.Request) error {
-	return s.sendMessage(w, r, s.store.GetArchived, true)
+	return s.sendMessage(w, r, s.db.GetArchived, true)
 }
 
 func (s *Server) getArchivedPayload(w http.ResponseWriter, r *http.Request) error {
-	return s.sendPayload(w, r, s.store.GetArchived, true)
+	return s.sendPayload(w, r, s.db.GetArchived, true)
 }
 
 func (s *Server) getArchivedHistory(w http.ResponseWriter, r *http.Request) error {
-	return s.sendHistory(w, r, s.store.GetArchived)
+	return s.sendHistory(w, r, s.db.GetArchived)
 }
 
 // restoreMessage brings a message back as PENDING.
@@ -32,7 +32,7 @@ func (s *Server) restoreMessage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	look := func(ctx context.Context) (entity.Message, error) { return s.store.Get(ctx, id, 0) }
-	m, err := onceOnly(s, r, look, func(ctx context.Context) (entity.Message, error) { return s.store.Restore(ctx, id, cause) })
+	m, err := onceOnly(s, r, look, func(ctx context.Context) (entity.Message, error) { return s.db.Restore(ctx, id, cause) })
 	if err != nil {
 		return err
 	}

@@ -27,13 +27,16 @@ func (s *Server) topicPage(ctx context.Context, name string, page repository.Pag
 	if scope == nil {
 		return s.store.List(ctx, name, page)
 	}
+	if s.db == nil {
+		return repository.List{}, &repository.NeedsDatabaseError{Feature: "a list for roles on some topics only"}
+	}
 	if page.Offset() > maxNarrowed {
 		return repository.List{}, &entity.FieldError{
 			Field: "page", Reason: fmt.Sprintf("is behind %d messages, with roles on some topics only: use /api/v1/messages", maxNarrowed),
 		}
 	}
 	filter := entity.Filter{Topic: name, Visible: scope}
-	count, err := s.store.CountMatching(ctx, repository.CountQuery{Filter: filter, How: repository.CountExact})
+	count, err := s.db.CountMatching(ctx, repository.CountQuery{Filter: filter, How: repository.CountExact})
 	if err != nil || count.Messages == 0 {
 		return repository.List{}, err
 	}
@@ -47,14 +50,14 @@ func (s *Server) searchPage(ctx context.Context, q repository.SearchQuery, skip 
 	for skip > 0 {
 		before := q
 		before.Limit = min(skip, narrowedStep)
-		messages, err := s.store.Search(ctx, before)
+		messages, err := s.db.Search(ctx, before)
 		if err != nil || len(messages) < before.Limit {
 			return nil, err
 		}
 		last := messages[len(messages)-1]
 		q.After, skip = repository.Place{CreatedAt: last.CreatedAt, ID: last.ID}, skip-before.Limit
 	}
-	return s.store.Search(ctx, q)
+	return s.db.Search(ctx, q)
 }
 
 // narrowOrder refuses a redrive whose action the principal may do nowhere, and
@@ -112,7 +115,7 @@ func (s *Server) seesChangesOf(ctx context.Context, id uuid.UUID) (bool, error) 
 			return owns(p, &redrive), err
 		},
 		func() (bool, error) {
-			_, err := s.store.ErrorGroup(ctx, id, p.Scope(auth.Viewer), noTrend)
+			_, err := s.db.ErrorGroup(ctx, id, p.Scope(auth.Viewer), noTrend)
 			return true, err
 		},
 	} {

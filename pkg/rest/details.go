@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
 // detail is one fact about an error that programs can read.
@@ -21,10 +22,13 @@ func details(err error) []detail {
 		publish     *entity.PublishError
 		interrupted *entity.InterruptedError
 		claimed     *entity.ClaimedError
+		database    *repository.NeedsDatabaseError
 	)
 	switch {
 	case errors.As(err, &request) && request.details != nil:
 		return request.details
+	case errors.As(err, &database):
+		return []detail{{"database", "is not configured"}}
 	case errors.As(err, &refused):
 		return []detail{{"reason", refused.Reason}, {"class", string(refused.Class)}}
 	case errors.As(err, &publish):

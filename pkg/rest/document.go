@@ -10,8 +10,8 @@ import (
 // documentRoutes describe the API.
 func documentRoutes() []route {
 	return []route{
-		{http.MethodGet, "/openapi.yaml", probe, needs{"", open}, serveDocument},
-		{http.MethodGet, "/docs", probe, needs{"", open}, serveReadable()},
+		{http.MethodGet, "/openapi.yaml", probe, needs{"", open}, serveDocument, everyStore},
+		{http.MethodGet, "/docs", probe, needs{"", open}, serveReadable(), everyStore},
 	}
 }
 

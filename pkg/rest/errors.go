@@ -14,6 +14,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
 // The codes that clients see. They are part of the API.
@@ -67,6 +68,7 @@ var answers = [...]answer{
 	{entity.ErrConflict, http.StatusConflict, codeConflict, "the message's state does not allow this", false},
 	{entity.ErrContended, http.StatusConflict, codeConflict, "other requests change the same rows at this moment, try again", true},
 	{entity.ErrPublish, http.StatusBadGateway, codePublishFailed, "the message could not be published", true},
+	{repository.ErrNeedsDatabase, http.StatusServiceUnavailable, codeUnavailable, "this needs a database", false},
 	{entity.ErrUnavailable, http.StatusServiceUnavailable, codeUnavailable, unavailableText, true},
 	{context.DeadlineExceeded, http.StatusServiceUnavailable, codeUnavailable, unavailableText, true},
 	{context.Canceled, http.StatusServiceUnavailable, codeUnavailable, unavailableText, true},

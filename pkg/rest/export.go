@@ -77,7 +77,7 @@ func (e *export) run(r *http.Request) error {
 	e.patience = time.AfterFunc(s.cfg.RequestTimeout, cancel)
 	defer e.patience.Stop()
 	e.timeout = s.cfg.RequestTimeout
-	err := s.store.Export(ctx, e.order.query, e.message)
+	err := s.db.Export(ctx, e.order.query, e.message)
 	complete := err == nil
 	if complete || errors.Is(err, errExportLimit) {
 		err = e.end(complete && e.searched.complete())

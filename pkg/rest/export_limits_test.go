@@ -16,11 +16,12 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
 )
 
 // gatedStore begins exports and goes on when it is told to.
 type gatedStore struct {
-	Store
+	*fake.Store
 	begun, release chan struct{}
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
 )
 
 // An export has exactly what a search finds, as lists show it, line by line.
@@ -150,7 +151,7 @@ func TestExport_NoFormulas(t *testing.T) {
 
 // endless gives the same message for ever, or until its caller has enough.
 type endless struct {
-	Store
+	*fake.Store
 	given  int
 	failAt int
 	err    error

@@ -14,11 +14,12 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
 )
 
 // hungStore does not answer until it is released, whatever its context says.
 type hungStore struct {
-	Store
+	*fake.Store
 	release chan struct{}
 }
 
@@ -156,7 +157,7 @@ func TestPanicOfAStoreIsAnAnswer(t *testing.T) {
 	wantAnswer(t, f.open().do("GET", "/api/v1/dlq/orders.dlq.v1", ""), 500, errorJSON(codeInternal, "internal error", "[]"))
 }
 
-type panickingStore struct{ Store }
+type panickingStore struct{ *fake.Store }
 
 func (panickingStore) List(context.Context, string, repository.Page) (repository.List, error) {
 	panic("secret")

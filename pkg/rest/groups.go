@@ -137,7 +137,7 @@ func (s *Server) listGroups(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	groups, err := s.store.ErrorGroups(r.Context(), q)
+	groups, err := s.db.ErrorGroups(r.Context(), q)
 	if err != nil {
 		return err
 	}
@@ -208,7 +208,7 @@ func (s *Server) writeGroup(w http.ResponseWriter, r *http.Request, id uuid.UUID
 	if err != nil {
 		return err
 	}
-	g, err := s.store.ErrorGroup(r.Context(), id, principalOf(r).Scope(auth.Viewer), trend)
+	g, err := s.db.ErrorGroup(r.Context(), id, principalOf(r).Scope(auth.Viewer), trend)
 	if err != nil {
 		return err
 	}
@@ -239,10 +239,10 @@ func (s *Server) annotateGroup(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.store.ErrorGroup(r.Context(), id, principalOf(r).Scope(auth.Viewer), noTrend); err != nil {
+	if _, err := s.db.ErrorGroup(r.Context(), id, principalOf(r).Scope(auth.Viewer), noTrend); err != nil {
 		return err
 	}
-	topics, err := s.store.AnnotateGroup(r.Context(), id, a, principalOf(r).Scope(auth.Operator), cause)
+	topics, err := s.db.AnnotateGroup(r.Context(), id, a, principalOf(r).Scope(auth.Operator), cause)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
 )
 
 func (h hungStore) Search(ctx context.Context, q repository.SearchQuery) ([]entity.Message, error) {
@@ -55,7 +56,7 @@ func (h hungStore) Mapping(ctx context.Context) (entity.Mapping, error) {
 
 // waitingStore gives some messages, and then waits until it is told to stop.
 type waitingStore struct {
-	Store
+	*fake.Store
 	given int
 }
 
@@ -94,7 +95,7 @@ func TestExport_StoreThatSaysNothingMore(t *testing.T) {
 }
 
 // steadyStore gives a message every twenty seconds.
-type steadyStore struct{ Store }
+type steadyStore struct{ *fake.Store }
 
 func (steadyStore) Export(_ context.Context, _ repository.ExportQuery, yield func(*entity.Message) error) error {
 	m := message(idA)

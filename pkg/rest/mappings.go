@@ -54,11 +54,11 @@ type mappingJSON struct {
 }
 
 func (s *Server) getMappings(w http.ResponseWriter, r *http.Request) error {
-	mapping, err := s.store.Mapping(r.Context())
+	mapping, err := s.db.Mapping(r.Context())
 	if err != nil {
 		return err
 	}
-	unmapped, err := s.store.Unmapped(r.Context(), principalOf(r).Scope(auth.Viewer))
+	unmapped, err := s.db.Unmapped(r.Context(), principalOf(r).Scope(auth.Viewer))
 	if err != nil {
 		return err
 	}
@@ -117,12 +117,12 @@ func (s *Server) replaceMappings(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	mapping, err := s.store.ReplaceMapping(r.Context(), rules, o.version.value, cause)
+	mapping, err := s.db.ReplaceMapping(r.Context(), rules, o.version.value, cause)
 	if err != nil {
 		return err
 	}
 	_, _ = s.origins.Standing(r.Context()) // pages that follow show the new rules
-	unmapped, err := s.store.Unmapped(r.Context(), principalOf(r).Scope(auth.Viewer))
+	unmapped, err := s.db.Unmapped(r.Context(), principalOf(r).Scope(auth.Viewer))
 	if err != nil {
 		return err
 	}

@@ -15,35 +15,41 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Store is what the API needs of a repository.
+// Store is what the API needs of a repository for single messages, for the messages of
+// a topic, and for Idempotency-Keys.
 type Store interface {
 	List(ctx context.Context, topic string, page repository.Page) (repository.List, error)
 	Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
 	ValuePart(ctx context.Context, p repository.ValuePart) ([]byte, error)
 	History(ctx context.Context, id uuid.UUID) ([]entity.Attempt, error)
 	Requeue(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error)
-
 	Redrive(ctx context.Context, id uuid.UUID) (entity.Redrive, error)
+	Performed(ctx context.Context, operation uuid.UUID) (bool, error)
+	Record(ctx context.Context, entry entity.AuditEntry) error
+	repository.Keys
+}
+
+// Database is what the other routes need of it: a store without a database has none of
+// this, and these routes say so.
+type Database interface {
+	Search(ctx context.Context, q repository.SearchQuery) ([]entity.Message, error)
+	CountMatching(ctx context.Context, q repository.CountQuery) (repository.MatchCount, error)
+	Export(ctx context.Context, q repository.ExportQuery, yield func(*entity.Message) error) error
+	CataloguedUntil(ctx context.Context) (time.Time, error)
+
 	Redrives(ctx context.Context, q repository.RedriveQuery) ([]entity.Redrive, error)
 	RedriveItems(ctx context.Context, id uuid.UUID, q repository.ItemQuery) ([]entity.RedriveItem, error)
 	RedriveOutcomes(ctx context.Context, id uuid.UUID, canary bool) (entity.OutcomeCounts, error)
-
-	Search(ctx context.Context, q repository.SearchQuery) ([]entity.Message, error)
-	CountMatching(ctx context.Context, q repository.CountQuery) (repository.MatchCount, error)
-	GetArchived(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
-	Export(ctx context.Context, q repository.ExportQuery, yield func(*entity.Message) error) error
-	CataloguedUntil(ctx context.Context) (time.Time, error)
-	Restore(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error)
 	Change(ctx context.Context, c repository.Change, cause entity.Cause) ([]uuid.UUID, error)
 
 	ErrorGroups(ctx context.Context, q repository.GroupQuery) ([]repository.ListedGroup, error)
 	ErrorGroup(ctx context.Context, id uuid.UUID, visible *entity.TopicPatterns, trend repository.Trend) (entity.ErrorGroup, error)
 	AnnotateGroup(ctx context.Context, id uuid.UUID, a repository.Annotation, where *entity.TopicPatterns, cause entity.Cause) ([]string, error)
 
+	repository.Archive
 	repository.Topics
 	repository.Activity
 	repository.Mappings
-	repository.Keys
 	repository.Audit
 
 	Quarantined(ctx context.Context, q repository.QuarantineQuery) ([]entity.Quarantined, error)

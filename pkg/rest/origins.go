@@ -126,7 +126,7 @@ func (s *Server) setOrigin(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	changed, err := s.store.Change(r.Context(), repository.Change{
+	changed, err := s.db.Change(r.Context(), repository.Change{
 		Action: entity.RedriveMap, IDs: []uuid.UUID{id}, OriginalTopic: topic.value, OverHeader: standing(&m).Undeclared != "",
 	}, cause)
 	if err != nil {

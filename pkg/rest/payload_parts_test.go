@@ -8,11 +8,12 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
 )
 
 // partingStore counts what is read of values, and may not have all of one.
 type partingStore struct {
-	Store
+	*fake.Store
 	largest int64 // part that was asked for
 	reads   int
 	there   int  // parts, before the message is gone

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
 // needs says who may use a route. The zero value is for nobody: a route that was
@@ -58,6 +59,14 @@ const (
 // stored under somebody's Idempotency-Key is theirs: they get it again before
 // anybody looks at the object, which may not be where it was.
 func (s *Server) guardedBy(rt route) handler {
+	if rt.feature != everyStore && s.db == nil {
+		return func(_ http.ResponseWriter, r *http.Request) error {
+			if err := unless(principalOf(r).Anywhere(rt.needs.role), rt.needs.role, anyTopic); err != nil {
+				return err
+			}
+			return &repository.NeedsDatabaseError{Feature: string(rt.feature)}
+		}
+	}
 	permitted := func(w http.ResponseWriter, r *http.Request) error {
 		if err := s.permit(rt.needs, r); err != nil {
 			return err
@@ -149,7 +158,7 @@ func (s *Server) permitMessage(p auth.Principal, role auth.Role, r *http.Request
 // getArchivedOrRestored finds a message also where the work that a request carries
 // on, of a process that died, may have brought it already.
 func (s *Server) getArchivedOrRestored(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error) {
-	m, err := s.store.GetArchived(ctx, id, maxValue)
+	m, err := s.db.GetArchived(ctx, id, maxValue)
 	if errors.Is(err, entity.ErrNotFound) && taskOf(ctx).resumed {
 		return s.store.Get(ctx, id, maxValue)
 	}
@@ -165,13 +174,13 @@ func (s *Server) permitGroup(p auth.Principal, role auth.Role, r *http.Request) 
 	if !p.Anywhere(auth.Viewer) {
 		return forbidden(role, anyTopic)
 	}
-	if _, err := s.store.ErrorGroup(r.Context(), id, p.Scope(auth.Viewer), noTrend); err != nil {
+	if _, err := s.db.ErrorGroup(r.Context(), id, p.Scope(auth.Viewer), noTrend); err != nil {
 		return err
 	}
 	if role == auth.Viewer {
 		return nil
 	}
-	_, err = s.store.ErrorGroup(r.Context(), id, p.Scope(role), noTrend)
+	_, err = s.db.ErrorGroup(r.Context(), id, p.Scope(role), noTrend)
 	if errors.Is(err, entity.ErrNotFound) {
 		return forbidden(role, "a topic of the group")
 	}

@@ -69,7 +69,7 @@ func (s *Server) permitQuarantined(p auth.Principal, role auth.Role, r *http.Req
 	if !p.Anywhere(auth.Viewer) {
 		return forbidden(role, anyTopic)
 	}
-	q, err := s.store.QuarantinedRecord(r.Context(), id)
+	q, err := s.db.QuarantinedRecord(r.Context(), id)
 	switch {
 	case err != nil:
 		return err
@@ -89,7 +89,7 @@ func (s *Server) listQuarantine(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	records, err := s.store.Quarantined(r.Context(), repository.QuarantineQuery{
+	records, err := s.db.Quarantined(r.Context(), repository.QuarantineQuery{
 		Topic: topic, Visible: principalOf(r).Scope(auth.Viewer), Before: l.before(), Limit: l.limit + 1,
 	})
 	if err != nil {
@@ -117,7 +117,7 @@ func (s *Server) retryQuarantined(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
-	q, err := s.store.RetryQuarantined(r.Context(), id, cause)
+	q, err := s.db.RetryQuarantined(r.Context(), id, cause)
 	if err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (s *Server) deleteQuarantined(w http.ResponseWriter, r *http.Request) error
 	if cause.Reason == "" {
 		return &entity.FieldError{Field: "reason", Reason: "is required: the record is lost for good"}
 	}
-	if err := s.store.DeleteQuarantined(r.Context(), id, cause); err != nil {
+	if err := s.db.DeleteQuarantined(r.Context(), id, cause); err != nil {
 		return err
 	}
 	writeJSON(w, http.StatusOK, struct {

@@ -356,7 +356,7 @@ func (f redriverFunc) Cancel(ctx context.Context, _ uuid.UUID, _ entity.Cause) (
 
 // brokenStore lists nothing, with an error.
 type brokenStore struct {
-	Store
+	*fake.Store
 	err error
 }
 

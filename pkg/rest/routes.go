@@ -15,7 +15,14 @@ type route struct {
 	kind   kind
 	needs  needs
 	handle handler
+	feature
 }
+
+// feature is what a route needs a database for, as the subject of a sentence.
+type feature string
+
+// everyStore is the feature of the routes that need no database.
+const everyStore feature = ""
 
 // keyed reports whether requests may have an Idempotency-Key: all that order
 // something to be done. What a DELETE or a PATCH leaves behind is the same however
@@ -39,13 +46,13 @@ const (
 const metricsPath = "/metrics"
 
 func (s *Server) metricsRoute() route {
-	return route{http.MethodGet, metricsPath, probe, needs{"", open}, s.exposeMetrics}
+	return route{http.MethodGet, metricsPath, probe, needs{"", open}, s.exposeMetrics, everyStore}
 }
 
 func (s *Server) probeRoutes() []route {
 	routes := []route{
-		{http.MethodGet, "/healthz", probe, needs{"", open}, s.alive},
-		{http.MethodGet, "/readyz", probe, needs{"", open}, s.readiness},
+		{http.MethodGet, "/healthz", probe, needs{"", open}, s.alive, everyStore},
+		{http.MethodGet, "/readyz", probe, needs{"", open}, s.readiness, everyStore},
 	}
 	if s.cfg.MetricsPort == 0 {
 		routes = append(routes, s.metricsRoute())
@@ -58,48 +65,48 @@ func (s *Server) probeRoutes() []route {
 // a bare message.
 func (s *Server) apiRoutes() []route {
 	return []route{
-		{http.MethodGet, "/api/v1/dlq/{topic}", read, needs{auth.Viewer, someTopics}, s.listMessages},
-		{http.MethodPost, "/api/v1/dlq/{topic}/retry-all", work, needs{auth.Operator, oneTopic}, s.retryTopic},
+		{http.MethodGet, "/api/v1/dlq/{topic}", read, needs{auth.Viewer, someTopics}, s.listMessages, everyStore},
+		{http.MethodPost, "/api/v1/dlq/{topic}/retry-all", work, needs{auth.Operator, oneTopic}, s.retryTopic, everyStore},
 
-		{http.MethodGet, "/api/v1/dlq/messages/{id}", read, needs{auth.Viewer, oneMessage}, s.getMessage},
-		{http.MethodDelete, "/api/v1/dlq/messages/{id}", change, needs{auth.Admin, oneMessage}, s.deleteMessage},
-		{http.MethodGet, "/api/v1/dlq/messages/{id}/payload", read, needs{auth.Viewer, oneMessage}, s.getPayload},
-		{http.MethodGet, "/api/v1/dlq/messages/{id}/history", read, needs{auth.Viewer, oneMessage}, s.getHistory},
-		{http.MethodPost, "/api/v1/dlq/messages/{id}/retry", work, needs{auth.Operator, oneRetried}, s.retryMessage},
-		{http.MethodPost, "/api/v1/dlq/messages/{id}/requeue", change, needs{auth.Operator, oneMessage}, s.requeueMessage},
-		{http.MethodPost, "/api/v1/dlq/messages/{id}/dead", change, needs{auth.Operator, oneMessage}, s.giveUpMessage},
-		{http.MethodPost, "/api/v1/dlq/messages/{id}/origin", change, needs{auth.Operator, oneMessage}, s.setOrigin},
+		{http.MethodGet, "/api/v1/dlq/messages/{id}", read, needs{auth.Viewer, oneMessage}, s.getMessage, everyStore},
+		{http.MethodDelete, "/api/v1/dlq/messages/{id}", change, needs{auth.Admin, oneMessage}, s.deleteMessage, everyStore},
+		{http.MethodGet, "/api/v1/dlq/messages/{id}/payload", read, needs{auth.Viewer, oneMessage}, s.getPayload, everyStore},
+		{http.MethodGet, "/api/v1/dlq/messages/{id}/history", read, needs{auth.Viewer, oneMessage}, s.getHistory, everyStore},
+		{http.MethodPost, "/api/v1/dlq/messages/{id}/retry", work, needs{auth.Operator, oneRetried}, s.retryMessage, everyStore},
+		{http.MethodPost, "/api/v1/dlq/messages/{id}/requeue", change, needs{auth.Operator, oneMessage}, s.requeueMessage, everyStore},
+		{http.MethodPost, "/api/v1/dlq/messages/{id}/dead", change, needs{auth.Operator, oneMessage}, s.giveUpMessage, everyStore},
+		{http.MethodPost, "/api/v1/dlq/messages/{id}/origin", change, needs{auth.Operator, oneMessage}, s.setOrigin, "setting an original topic"},
 
-		{http.MethodGet, "/api/v1/messages", read, needs{auth.Viewer, someTopics}, s.searchMessages},
-		{http.MethodGet, "/api/v1/export", stream, needs{auth.Viewer, someTopics}, s.exportMessages},
-		{http.MethodGet, "/api/v1/archive", read, needs{auth.Viewer, someTopics}, s.searchArchive},
-		{http.MethodGet, "/api/v1/archive/{id}", read, needs{auth.Viewer, oneArchived}, s.getArchived},
-		{http.MethodGet, "/api/v1/archive/{id}/payload", read, needs{auth.Viewer, oneArchived}, s.getArchivedPayload},
-		{http.MethodGet, "/api/v1/archive/{id}/history", read, needs{auth.Viewer, oneArchived}, s.getArchivedHistory},
-		{http.MethodPost, "/api/v1/archive/{id}/restore", change, needs{auth.Operator, oneArchived}, s.restoreMessage},
+		{http.MethodGet, "/api/v1/messages", read, needs{auth.Viewer, someTopics}, s.searchMessages, "search"},
+		{http.MethodGet, "/api/v1/export", stream, needs{auth.Viewer, someTopics}, s.exportMessages, "an export"},
+		{http.MethodGet, "/api/v1/archive", read, needs{auth.Viewer, someTopics}, s.searchArchive, "the archive"},
+		{http.MethodGet, "/api/v1/archive/{id}", read, needs{auth.Viewer, oneArchived}, s.getArchived, "the archive"},
+		{http.MethodGet, "/api/v1/archive/{id}/payload", read, needs{auth.Viewer, oneArchived}, s.getArchivedPayload, "the archive"},
+		{http.MethodGet, "/api/v1/archive/{id}/history", read, needs{auth.Viewer, oneArchived}, s.getArchivedHistory, "the archive"},
+		{http.MethodPost, "/api/v1/archive/{id}/restore", change, needs{auth.Operator, oneArchived}, s.restoreMessage, "the archive"},
 
-		{http.MethodGet, "/api/v1/quarantine", read, needs{auth.Viewer, someTopics}, s.listQuarantine},
-		{http.MethodPost, "/api/v1/quarantine/{id}/retry", change, needs{auth.Operator, oneQuarantined}, s.retryQuarantined},
-		{http.MethodDelete, "/api/v1/quarantine/{id}", change, needs{auth.Admin, oneQuarantined}, s.deleteQuarantined},
+		{http.MethodGet, "/api/v1/quarantine", read, needs{auth.Viewer, someTopics}, s.listQuarantine, "the quarantine"},
+		{http.MethodPost, "/api/v1/quarantine/{id}/retry", change, needs{auth.Operator, oneQuarantined}, s.retryQuarantined, "the quarantine"},
+		{http.MethodDelete, "/api/v1/quarantine/{id}", change, needs{auth.Admin, oneQuarantined}, s.deleteQuarantined, "the quarantine"},
 
-		{http.MethodGet, "/api/v1/topics", read, needs{auth.Viewer, someTopics}, s.listTopics},
-		{http.MethodGet, "/api/v1/activity", read, needs{auth.Viewer, someTopics}, s.getActivity},
-		{http.MethodGet, "/api/v1/groups", read, needs{auth.Viewer, someTopics}, s.listGroups},
-		{http.MethodGet, "/api/v1/groups/{id}", read, needs{auth.Viewer, oneGroup}, s.getGroup},
-		{http.MethodPatch, "/api/v1/groups/{id}", change, needs{auth.Operator, oneGroup}, s.annotateGroup},
-		{http.MethodGet, "/api/v1/mappings", read, needs{auth.Viewer, everything}, s.getMappings},
-		{http.MethodPut, "/api/v1/mappings", work, needs{auth.Admin, everything}, s.replaceMappings},
+		{http.MethodGet, "/api/v1/topics", read, needs{auth.Viewer, someTopics}, s.listTopics, "the list of topics"},
+		{http.MethodGet, "/api/v1/activity", read, needs{auth.Viewer, someTopics}, s.getActivity, "the number of arrivals"},
+		{http.MethodGet, "/api/v1/groups", read, needs{auth.Viewer, someTopics}, s.listGroups, "the list of error groups"},
+		{http.MethodGet, "/api/v1/groups/{id}", read, needs{auth.Viewer, oneGroup}, s.getGroup, "an error group"},
+		{http.MethodPatch, "/api/v1/groups/{id}", change, needs{auth.Operator, oneGroup}, s.annotateGroup, "an error group"},
+		{http.MethodGet, "/api/v1/mappings", read, needs{auth.Viewer, everything}, s.getMappings, "the topic mapping"},
+		{http.MethodPut, "/api/v1/mappings", work, needs{auth.Admin, everything}, s.replaceMappings, "the topic mapping"},
 
-		{http.MethodGet, "/api/v1/redrives", read, needs{auth.Viewer, someTopics}, s.listRedrives},
-		{http.MethodPost, "/api/v1/redrives", work, needs{auth.Operator, someTopics}, s.createRedrive},
-		{http.MethodGet, "/api/v1/redrives/{id}", read, needs{auth.Viewer, oneRedrive}, s.getRedrive},
-		{http.MethodGet, "/api/v1/redrives/{id}/items", read, needs{auth.Viewer, oneRedrive}, s.listItems},
-		{http.MethodPost, "/api/v1/redrives/{id}/pause", change, needs{auth.Operator, oneRedrive}, s.pauseRedrive},
-		{http.MethodPost, "/api/v1/redrives/{id}/resume", change, needs{auth.Operator, oneRedrive}, s.resumeRedrive},
-		{http.MethodPost, "/api/v1/redrives/{id}/cancel", change, needs{auth.Operator, oneRedrive}, s.cancelRedrive},
+		{http.MethodGet, "/api/v1/redrives", read, needs{auth.Viewer, someTopics}, s.listRedrives, "the list of redrives"},
+		{http.MethodPost, "/api/v1/redrives", work, needs{auth.Operator, someTopics}, s.createRedrive, "a redrive of a selection"},
+		{http.MethodGet, "/api/v1/redrives/{id}", read, needs{auth.Viewer, oneRedrive}, s.getRedrive, everyStore},
+		{http.MethodGet, "/api/v1/redrives/{id}/items", read, needs{auth.Viewer, oneRedrive}, s.listItems, "the list of a redrive's messages"},
+		{http.MethodPost, "/api/v1/redrives/{id}/pause", change, needs{auth.Operator, oneRedrive}, s.pauseRedrive, everyStore},
+		{http.MethodPost, "/api/v1/redrives/{id}/resume", change, needs{auth.Operator, oneRedrive}, s.resumeRedrive, everyStore},
+		{http.MethodPost, "/api/v1/redrives/{id}/cancel", change, needs{auth.Operator, oneRedrive}, s.cancelRedrive, everyStore},
 
-		{http.MethodGet, "/api/v1/audit", read, needs{auth.Viewer, someTopics}, s.listChanges},
-		{http.MethodGet, "/api/v1/session", read, needs{"", oneself}, s.getSession},
+		{http.MethodGet, "/api/v1/audit", read, needs{auth.Viewer, someTopics}, s.listChanges, "the audit trail"},
+		{http.MethodGet, "/api/v1/session", read, needs{"", oneself}, s.getSession, everyStore},
 	}
 }
 

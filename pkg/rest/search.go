@@ -71,7 +71,7 @@ func (s *Server) search(w http.ResponseWriter, r *http.Request, archived bool) e
 	if err != nil {
 		return err
 	}
-	messages, err := s.store.Search(r.Context(), q.query)
+	messages, err := s.db.Search(r.Context(), q.query)
 	if err != nil {
 		return tooBroad(err)
 	}
@@ -138,7 +138,7 @@ func (s *Server) foundOf(ctx context.Context, q search, searched searchedUntil) 
 	if q.query.Sort.By == repository.ByLastRetry && filter.RetriedAfter.IsZero() {
 		filter.RetriedAfter = earliestRetry // the list leaves out what was never retried
 	}
-	n, err := s.store.CountMatching(ctx, repository.CountQuery{Filter: filter, Archived: q.archived, How: how})
+	n, err := s.db.CountMatching(ctx, repository.CountQuery{Filter: filter, Archived: q.archived, How: how})
 	if n.Exact && filter.Visible != nil {
 		n = repository.LimitedCount(n.Messages)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
 )
 
 // found is what a search, or a list, answered.
@@ -216,7 +217,7 @@ func TestSearch_Count(t *testing.T) {
 
 // countingStore has a number of messages of every filter.
 type countingStore struct {
-	Store
+	*fake.Store
 	count repository.MatchCount
 }
 
@@ -261,7 +262,7 @@ func TestSearch_SaysHowFarTheCatalogueIs(t *testing.T) {
 }
 
 // slowStore finds every filter too broad.
-type slowStore struct{ Store }
+type slowStore struct{ *fake.Store }
 
 func (slowStore) Search(context.Context, repository.SearchQuery) ([]entity.Message, error) {
 	return nil, fmt.Errorf("search: %w", &repository.TooBroadError{})

@@ -11,12 +11,13 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
 )
 
 // lateStore has a search catalogue that is made until some moment, and notes what it
 // is asked.
 type lateStore struct {
-	Store
+	*fake.Store
 	until time.Time
 	asked *[]string
 }

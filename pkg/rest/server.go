@@ -34,6 +34,7 @@ const (
 type Server struct {
 	cfg        Config
 	store      Store    // nil: probes only
+	db         Database // nil: the store has no database
 	redriver   Redriver // nil: probes only
 	stackTrace func(entity.Message) string
 	explain    func(entity.Message) entity.Explanation
@@ -124,13 +125,15 @@ func WithMapper(m Mapper) Option { return func(s *Server) { s.mapper = m } }
 // is 503 while it does. It must not ask a dependency.
 func WithLiveness(f func() error) Option { return func(s *Server) { s.liveness = f } }
 
-// New returns a server of the whole API. It is "starting" until SetReady is
+// New returns a server of the whole API; with a store that is no Database, the routes
+// that need one answer 503. It is "starting" until SetReady is
 // called: probes and metrics answer at once, the API says that it is not
 // available. Metrics are registered with registry and served from it, so one
 // registry carries one server.
 func New(cfg Config, store Store, redriver Redriver, checks []Check, registry *prometheus.Registry, logger *zap.Logger, options ...Option) *Server {
 	s := newServer(cfg, checks, registry, logger)
 	s.store, s.redriver = store, redriver
+	s.db, _ = store.(Database)
 	for _, option := range options {
 		option(s)
 	}

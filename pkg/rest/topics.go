@@ -59,7 +59,7 @@ func (s *Server) listTopics(w http.ResponseWriter, r *http.Request) error {
 	if l.place != nil {
 		q.After = new(string(l.place))
 	}
-	topics, err := s.store.TopicSummaries(ctx, q)
+	topics, err := s.db.TopicSummaries(ctx, q)
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (s *Server) ingestLag(ctx context.Context) (map[string]int64, error) {
 	if s.inspector == nil {
 		return nil, nil
 	}
-	positions, err := s.store.IngestPositions(ctx)
+	positions, err := s.db.IngestPositions(ctx)
 	if err != nil {
 		return nil, err
 	}

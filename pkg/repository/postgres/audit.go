@@ -98,7 +98,7 @@ func trailQuery(q repository.TrailQuery, visible seenTopics) (query string, args
 
 const performedQuery = `SELECT EXISTS (SELECT FROM dlq.audit WHERE operation_id = $1::uuid)`
 
-// Performed implements repository.Audit.
+// Performed implements repository.Operations.
 func (s *Store) Performed(ctx context.Context, operation uuid.UUID) (bool, error) {
 	var found []bool
 	if err := s.selectRows(ctx, &found, performedQuery, operation); err != nil {
@@ -126,7 +126,7 @@ func (s *Store) performedOn(ctx context.Context, operation uuid.UUID, action ent
 	return found, err
 }
 
-// PerformedOn implements repository.Audit, in the order of ids.
+// PerformedOn implements repository.Selections, in the order of ids.
 func (s *Store) PerformedOn(ctx context.Context, operation uuid.UUID, action entity.Action, ids []uuid.UUID) ([]uuid.UUID, error) {
 	if operation == uuid.Nil || len(ids) == 0 {
 		return nil, nil
@@ -147,7 +147,7 @@ const recordQuery = `
 		WHERE a.operation_id = $7::uuid AND a.action = $2::text AND a.kind = $8::text AND a.object_id = $9::uuid
 	)`
 
-// Record implements repository.Audit.
+// Record implements repository.Operations.
 func (s *Store) Record(ctx context.Context, e entity.AuditEntry) error {
 	optional := func(text string) sql.NullString {
 		text = clean(text)

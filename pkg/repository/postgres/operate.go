@@ -39,7 +39,7 @@ const deleteQuery = `
 	)
 	SELECT ` + stateColumns + ` FROM gone m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id`
 
-// Delete implements repository.Repository.
+// Delete implements repository.Core.
 func (s *Store) Delete(ctx context.Context, id uuid.UUID, cause entity.Cause) error {
 	gone, again, err := s.operate(ctx, entity.ActionDelete, []uuid.UUID{id}, cause)
 	if err != nil {
@@ -75,7 +75,7 @@ const requeueQuery = `
 	)
 	SELECT ` + stateColumns + ` FROM changed m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id`
 
-// Requeue implements repository.Repository.
+// Requeue implements repository.Core.
 func (s *Store) Requeue(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error) {
 	return s.move(ctx, "requeue message", entity.ActionRequeue, entity.Pending, id, cause)
 }
@@ -110,12 +110,12 @@ var giveUpQuery = `
 	)
 	SELECT ` + stateColumns + ` FROM changed m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id`
 
-// GiveUp implements repository.Repository.
+// GiveUp implements repository.Core.
 func (s *Store) GiveUp(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error) {
 	return s.move(ctx, "give message up", entity.ActionDead, entity.Dead, id, cause)
 }
 
-// Change implements repository.Repository.
+// Change implements repository.Selections.
 func (s *Store) Change(ctx context.Context, c repository.Change, cause entity.Cause) ([]uuid.UUID, error) {
 	if c.Action == entity.RedriveMap {
 		return s.mapMessages(ctx, c, cause)

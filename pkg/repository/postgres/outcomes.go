@@ -26,7 +26,7 @@ var noteGiven = `
 	ORDER BY 1, 2
 	ON CONFLICT (topic, consumer_group) DO UPDATE SET noted = true WHERE NOT g.noted`
 
-// NoteGroups implements repository.Ingest.
+// NoteGroups implements repository.Outcomes.
 func (s *Store) NoteGroups(ctx context.Context, groups []repository.TopicGroup) error {
 	topics, names := groupColumns(groups)
 	return translate("note groups", s.exec(ctx, noteGroupsQuery, topics, names))

@@ -74,7 +74,7 @@ type itemRow struct {
 	Outcome   string    `db:"outcome"`
 }
 
-// RedriveItems implements repository.Redrives.
+// RedriveItems implements repository.Selections.
 func (s *Store) RedriveItems(ctx context.Context, id uuid.UUID, q repository.ItemQuery) ([]entity.RedriveItem, error) {
 	results := newColumn(oidInt4, len(q.Results), 4)
 	for _, r := range q.Results {
@@ -135,7 +135,7 @@ const redriveOutcomesQuery = `
 	) AS returned
 	FROM counted`
 
-// RedriveOutcomes implements repository.Redrives.
+// RedriveOutcomes implements repository.Selections.
 func (s *Store) RedriveOutcomes(ctx context.Context, id uuid.UUID, canary bool) (entity.OutcomeCounts, error) {
 	var found []struct {
 		Published int `db:"published"`

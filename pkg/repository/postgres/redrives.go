@@ -141,7 +141,7 @@ const surveyQuery = `
 	SELECT count(*) AS messages, coalesce(reason, '') AS reason, original_topic, confidence, any_value(id) AS sample
 	FROM matched GROUP BY 2, 3, 4, dlq_topic_id ORDER BY messages DESC, original_topic, confidence, reason, dlq_topic_id`
 
-// Survey implements repository.Redrives.
+// Survey implements repository.Selections.
 func (s *Store) Survey(ctx context.Context, r repository.NewRedrive) ([]repository.SurveyGroup, error) {
 	selection, err := s.newSelection(ctx, r, 1)
 	if err != nil {
@@ -231,7 +231,7 @@ var (
 	redrivesOfActor = strings.Replace(redrivesQuery, "%ACTOR%", " AND actor = $5", 1)
 )
 
-// Redrives implements repository.Redrives.
+// Redrives implements repository.Selections.
 func (s *Store) Redrives(ctx context.Context, q repository.RedriveQuery) ([]entity.Redrive, error) {
 	before := sql.NullTime{Time: q.Before.CreatedAt, Valid: !q.Before.CreatedAt.IsZero()}
 	query, args := redrivesOfAll, []any{before, q.Before.ID, redriveStates(q.States), q.Limit}

@@ -44,6 +44,9 @@ func againByHand(h *harness) {
 // wantLines checks how many entries of an action an object has.
 func (h *harness) wantLines(id uuid.UUID, action entity.Action, want int) {
 	h.Helper()
+	if h.core {
+		return // the store has no trail
+	}
 	if got := len(h.trail(repository.TrailQuery{ObjectID: id, Action: action})); got != want {
 		h.Errorf("trail of %s has %d entries of %s, want %d", id, got, action, want)
 	}

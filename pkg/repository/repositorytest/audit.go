@@ -31,6 +31,11 @@ func auditPromises() []promise {
 		{"FiltersHoldTogether", auditFilterPairs},
 		{"UnknownObjectIsEmpty", auditUnknown},
 		{"OutlivesItsMessage", auditOutlives},
+	}
+}
+
+func operationsPromises() []promise {
+	return []promise{
 		{"PerformedKnowsOperationsOfChanges", auditPerformed},
 		{"PerformedIsFalseForNoOperation", auditPerformedNil},
 	}

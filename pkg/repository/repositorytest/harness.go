@@ -107,17 +107,11 @@ func (h *harness) list(topic string, page repository.Page) repository.List {
 // claimable is how many messages of the topic can be claimed at this moment.
 func (h *harness) claimable(topic string) int {
 	h.Helper()
-	groups, err := h.Repository.Survey(h.Context(), retryAll(func(n *repository.NewRedrive) { n.Selection.Topic = topic }))
+	free, err := h.Repository.Claimable(h.Context(), ids(h.list(topic, repository.Page{Number: 1, Size: everything}).Messages))
 	if err != nil {
-		h.Errorf("Survey(%q): %v", topic, err)
+		h.Errorf("Claimable(%q): %v", topic, err)
 	}
-	messages := 0
-	for _, g := range groups {
-		if g.Reason == "" {
-			messages += g.Messages
-		}
-	}
-	return messages
+	return len(free)
 }
 
 func (h *harness) history(id uuid.UUID) []entity.Attempt {

@@ -28,16 +28,32 @@ type Fixture struct {
 	// injected clock once a message exists. Then it is only checked to move
 	// forward.
 	UpdatedAtIsTheServers bool
+
+	core bool // the store keeps repository.Core only
 }
 
 // Run proves the contract. It calls open once for each promise, from parallel
 // tests, for an empty store that runs on clock; open cleans up by t.
 func Run(t *testing.T, open func(t *testing.T, clock *Clock) Fixture) {
 	t.Helper()
-	themes := []struct {
-		name     string
-		promises []promise
-	}{
+	for _, theme := range themes() {
+		t.Run(theme.name, func(t *testing.T) {
+			t.Parallel()
+			for _, p := range theme.promises {
+				p.run(t, open)
+			}
+		})
+	}
+}
+
+// theme is what the contract says of one thing.
+type theme struct {
+	name     string
+	promises []promise
+}
+
+func themes() []theme {
+	return []theme{
 		{"List", listPromises()},
 		{"Get", getPromises()},
 		{"Bytes", bytesPromises()},
@@ -60,6 +76,7 @@ func Run(t *testing.T, open func(t *testing.T, clock *Clock) Fixture) {
 		{"Map", mapPromises()},
 		{"Again", againPromises()},
 		{"Audit", auditPromises()},
+		{"Operations", operationsPromises()},
 		{"Record", recordPromises()},
 		{"Mapping", mappingPromises()},
 		{"Keys", keysPromises()},
@@ -80,20 +97,9 @@ func Run(t *testing.T, open func(t *testing.T, clock *Clock) Fixture) {
 		{"ArchiveRuns", archiveRunsPromises()},
 		{"RecentGroups", recentGroupsPromises()},
 		{"RedriveBatches", redriveBatchesPromises()},
+		{"RetryAll", retryAllPromises()},
 		{"Concurrency", concurrencyPromises()},
 		{"Context", contextPromises()},
-	}
-	for _, theme := range themes {
-		t.Run(theme.name, func(t *testing.T) {
-			t.Parallel()
-			for _, p := range theme.promises {
-				t.Run(p.name, func(t *testing.T) {
-					t.Parallel()
-					clock := NewClock()
-					p.check(&harness{T: t, Fixture: open(t, clock), clock: clock, refs: map[string]repository.TopicRef{}})
-				})
-			}
-		})
 	}
 }
 
@@ -101,4 +107,13 @@ func Run(t *testing.T, open func(t *testing.T, clock *Clock) Fixture) {
 type promise struct {
 	name  string
 	check func(h *harness)
+}
+
+func (p promise) run(t *testing.T, open func(t *testing.T, clock *Clock) Fixture) {
+	t.Helper()
+	t.Run(p.name, func(t *testing.T) {
+		t.Parallel()
+		clock := NewClock()
+		p.check(&harness{T: t, Fixture: open(t, clock), clock: clock, refs: map[string]repository.TopicRef{}})
+	})
 }

@@ -45,7 +45,7 @@ func asked(e entity.AuditEntry, q repository.TrailQuery) bool {
 		(q.Visible == nil || e.Topics == "" || slices.ContainsFunc(strings.Split(e.Topics, ","), q.Visible.Match))
 }
 
-// Performed implements repository.Audit.
+// Performed implements repository.Operations.
 func (s *Store) Performed(ctx context.Context, operation uuid.UUID) (bool, error) {
 	found := false
 	err := s.step(ctx, "look for an operation", func(time.Time) error {
@@ -57,7 +57,7 @@ func (s *Store) Performed(ctx context.Context, operation uuid.UUID) (bool, error
 	return found, err
 }
 
-// PerformedOn implements repository.Audit, in the order of ids.
+// PerformedOn implements repository.Selections, in the order of ids.
 func (s *Store) PerformedOn(ctx context.Context, operation uuid.UUID, action entity.Action, ids []uuid.UUID) ([]uuid.UUID, error) {
 	var found []uuid.UUID
 	err := s.step(ctx, "look for changes of an operation", func(time.Time) error {
@@ -72,7 +72,7 @@ func (s *Store) PerformedOn(ctx context.Context, operation uuid.UUID, action ent
 	return found, err
 }
 
-// Record implements repository.Audit.
+// Record implements repository.Operations.
 func (s *Store) Record(ctx context.Context, e entity.AuditEntry) error {
 	return s.step(ctx, "record in the audit trail", func(now time.Time) error {
 		again := e.Cause.Operation != uuid.Nil && slices.ContainsFunc(s.trail, func(known entity.AuditEntry) bool {

@@ -11,7 +11,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Delete implements repository.Repository.
+// Delete implements repository.Core.
 func (s *Store) Delete(ctx context.Context, id uuid.UUID, cause entity.Cause) error {
 	return s.step(ctx, "delete message", func(now time.Time) error {
 		err := s.remove(now, id, cause)
@@ -36,12 +36,12 @@ func (s *Store) remove(now time.Time, id uuid.UUID, cause entity.Cause) error {
 	return nil
 }
 
-// Requeue implements repository.Repository. The message comes without its bytes.
+// Requeue implements repository.Core. The message comes without its bytes.
 func (s *Store) Requeue(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error) {
 	return s.move(ctx, "requeue message", entity.ActionRequeue, id, cause)
 }
 
-// GiveUp implements repository.Repository. The message comes without its bytes.
+// GiveUp implements repository.Core. The message comes without its bytes.
 func (s *Store) GiveUp(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error) {
 	return s.move(ctx, "give message up", entity.ActionDead, id, cause)
 }
@@ -60,7 +60,7 @@ func (s *Store) move(ctx context.Context, where string, action entity.Action, id
 	return m, err
 }
 
-// Change implements repository.Repository.
+// Change implements repository.Selections.
 func (s *Store) Change(ctx context.Context, c repository.Change, cause entity.Cause) ([]uuid.UUID, error) {
 	if c.Action == entity.RedriveMap {
 		return s.mapMessages(ctx, c, cause)

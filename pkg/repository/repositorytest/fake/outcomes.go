@@ -26,7 +26,7 @@ type commit struct {
 	seenAt time.Time
 }
 
-// NoteGroups implements repository.Ingest.
+// NoteGroups implements repository.Outcomes.
 func (s *Store) NoteGroups(ctx context.Context, groups []repository.TopicGroup) error {
 	return s.step(ctx, "note groups", func(time.Time) error {
 		for _, g := range groups {

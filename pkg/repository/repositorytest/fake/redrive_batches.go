@@ -173,7 +173,7 @@ func (b *batch) lay(items []entity.RedriveItem) {
 	}
 }
 
-// RedriveItems implements repository.Redrives.
+// RedriveItems implements repository.Selections.
 func (s *Store) RedriveItems(ctx context.Context, id uuid.UUID, q repository.ItemQuery) ([]entity.RedriveItem, error) {
 	var found []entity.RedriveItem
 	err := s.withRedrive(ctx, "list messages of a redrive", id, func(r *redrive, _ time.Time) error {
@@ -195,7 +195,7 @@ func (s *Store) RedriveItems(ctx context.Context, id uuid.UUID, q repository.Ite
 	return found, err
 }
 
-// RedriveOutcomes implements repository.Redrives.
+// RedriveOutcomes implements repository.Selections.
 func (s *Store) RedriveOutcomes(ctx context.Context, id uuid.UUID, canary bool) (entity.OutcomeCounts, error) {
 	var counts entity.OutcomeCounts
 	err := s.withRedrive(ctx, "count outcomes", id, func(r *redrive, _ time.Time) error {

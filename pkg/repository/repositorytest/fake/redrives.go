@@ -128,7 +128,7 @@ func (s *Store) Redrive(ctx context.Context, id uuid.UUID) (entity.Redrive, erro
 	return found, err
 }
 
-// Redrives implements repository.Redrives.
+// Redrives implements repository.Selections.
 func (s *Store) Redrives(ctx context.Context, q repository.RedriveQuery) ([]entity.Redrive, error) {
 	var found []entity.Redrive
 	err := s.step(ctx, "list redrives", func(time.Time) error {

@@ -104,7 +104,7 @@ func taken(n repository.NewRedrive) (func(*entity.Message) bool, error) {
 // may be set.
 func mappable(m *entity.Message) bool { return m.Status == entity.Pending || m.Status == entity.Dead }
 
-// Survey implements repository.Redrives.
+// Survey implements repository.Selections.
 func (s *Store) Survey(ctx context.Context, n repository.NewRedrive) ([]repository.SurveyGroup, error) {
 	var groups []repository.SurveyGroup
 	err := s.step(ctx, "survey messages", func(time.Time) error {

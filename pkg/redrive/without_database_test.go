@@ -1,0 +1,63 @@
+package redrive
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
+)
+
+// Without a database the messages of a topic can be retried, and no other redrive is made.
+func TestWithoutADatabase(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, log := memory.New(time.Now), &kafka{}
+		var ids []uuid.UUID
+		for i := range 3 {
+			m := entity.NewMessage(orders, "boom", time.Now().Add(time.Duration(i)*time.Millisecond))
+			m.Record.Value = []byte("value")
+			m.Source = entity.Source{Topic: deadLetter, Offset: int64(i)}
+			store.Insert(m)
+			ids = append(ids, m.ID)
+		}
+		s := New(DefaultConfig(), store, log, prometheus.NewRegistry(), zap.NewNop())
+		ctx, stop := context.WithCancel(t.Context())
+		var loops sync.WaitGroup
+		loops.Go(func() { s.RunRedrives(ctx) })
+		loops.Go(func() { s.RunOutcomes(ctx, nil) })
+		defer loops.Wait()
+		defer stop()
+
+		order := repository.NewRedrive{
+			Action: entity.RedriveRetry, Cause: entity.By("ana"), Selection: entity.Selection{Filter: entity.Filter{Topic: orders}},
+		}
+		r, err := s.Begin(ctx, order)
+		if err == nil {
+			r, err = s.Wait(ctx, r.ID)
+		}
+		if err != nil || r.State != entity.RedriveFinished || r.Counts.Succeeded != len(ids) {
+			t.Errorf("redrive is %s with %+v, %v, want it finished with %d succeeded", r.State, r.Counts, err, len(ids))
+		}
+		if got := log.sent(orders); !slices.Equal(got, ids) {
+			t.Errorf("sent %v, want %v", got, ids)
+		}
+		if _, err := s.Preview(ctx, order); !errors.Is(err, repository.ErrNeedsDatabase) {
+			t.Errorf("Preview = %v, want that it needs a database", err)
+		}
+		order.Options.Canary = 1
+		if _, err := s.Begin(ctx, order); !errors.Is(err, repository.ErrNeedsDatabase) {
+			t.Errorf("Begin with a canary = %v, want that it needs a database", err)
+		}
+	})
+}

@@ -1,0 +1,162 @@
+package memory
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// whole asks for values whatever their size.
+const whole = -1
+
+// clone returns m with nothing shared. Nil and empty stay apart: a null key is
+// not an empty one.
+func clone(m entity.Message) entity.Message {
+	m.Record.Key = bytes.Clone(m.Record.Key)
+	m.Record.Value = bytes.Clone(m.Record.Value)
+	m.Record.SHA256 = bytes.Clone(m.Record.SHA256)
+	m.Record.Headers = cloneHeaders(m.Record.Headers)
+	m.Origin.Partition = clonePointer(m.Origin.Partition)
+	m.Origin.Offset = clonePointer(m.Origin.Offset)
+	m.Failure.Attempts = clonePointer(m.Failure.Attempts)
+	return m
+}
+
+func cloneHeaders(headers []entity.Header) []entity.Header {
+	headers = slices.Clone(headers)
+	for i := range headers {
+		headers[i].Value = bytes.Clone(headers[i].Value)
+	}
+	return headers
+}
+
+// cloneEdit returns e with nothing shared; nil for nil.
+func cloneEdit(e *entity.Edit) *entity.Edit {
+	if e == nil {
+		return nil
+	}
+	c := *e
+	c.Value, c.Key, c.Patch = bytes.Clone(e.Value), bytes.Clone(e.Key), bytes.Clone(e.Patch)
+	c.Headers = cloneHeaders(e.Headers)
+	if len(c.Headers) == 0 {
+		c.Headers = nil
+	}
+	return &c
+}
+
+func clonePointer[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	v := *p
+	return &v
+}
+
+// kept returns m as the store keeps it: its own copy, moments as they are
+// stored, and nothing that can be read from the headers again.
+func kept(m entity.Message) entity.Message {
+	m = clone(m)
+	m.CreatedAt = entity.Moment(m.CreatedAt)
+	m.UpdatedAt = entity.Moment(m.UpdatedAt)
+	m.LastRetryAt = entity.Moment(m.LastRetryAt)
+	m.NextAttemptAt = entity.Moment(m.NextAttemptAt)
+	m.Source.Timestamp = entity.Moment(m.Source.Timestamp)
+	m.Origin.Timestamp = entity.Moment(m.Origin.Timestamp)
+	m.Claim.ExpiresAt = entity.Moment(m.Claim.ExpiresAt)
+	m.Failure.StackTrace = ""
+	if m.Record.State == entity.ValueStored || m.Record.State == entity.ValueFromPayload {
+		m.Record.Size = int64(len(m.Record.Value))
+	}
+	return m
+}
+
+// loaded returns the message for a reader who wants values up to maxValue bytes,
+// all of them when it is negative.
+func (r *row) loaded(maxValue int64) entity.Message {
+	m := r.message
+	if maxValue >= 0 && int64(len(m.Record.Value)) > maxValue {
+		m.Record.State, m.Record.Value = entity.ValueNotLoaded, nil
+	}
+	return clone(m)
+}
+
+// shown returns the message as loaded does, with the first of many headers and without
+// a long key.
+func (r *row) shown(maxValue int64) entity.Message {
+	m := r.loaded(maxValue)
+	leaveOutKey(&m.Record, repository.KeyLimit)
+	n, bytes := 0, 0
+	for ; n < len(m.Record.Headers) && n < repository.HeaderLimit; n++ {
+		bytes += len(m.Record.Headers[n].Key) + len(m.Record.Headers[n].Value)
+		if bytes > repository.HeaderBytesLimit {
+			break
+		}
+	}
+	m.Record.HeadersOmitted = n < len(m.Record.Headers)
+	m.Record.Headers = m.Record.Headers[:n:n]
+	return m
+}
+
+// leaveOutKey leaves a key out that is longer than limit.
+func leaveOutKey(r *entity.Record, limit int64) {
+	if n := int64(len(r.Key)); n > limit {
+		r.Key, r.KeyOmitted = nil, n
+	}
+}
+
+// pageRoom is what a page may load yet.
+type pageRoom struct {
+	bytes   int64
+	headers int
+}
+
+func newPageRoom() *pageRoom {
+	return &pageRoom{bytes: repository.ListPageLimit, headers: repository.ListHeaderLimit}
+}
+
+// listed returns the message for a page that has room.
+func (r *row) listed(room *pageRoom) entity.Message {
+	m := r.message
+	limit := int64(repository.ListValueLimit)
+	key, value, headers := int64(len(m.Record.Key)), int64(len(m.Record.Value)), headerBytes(m.Record.Headers)
+	room.bytes -= int64(len(m.ErrorMessage))
+	for _, size := range []int64{key, value, headers} {
+		if size <= limit { // what is too large by itself takes no room
+			room.bytes -= size
+		}
+	}
+	if value > limit || value > 0 && room.bytes < 0 {
+		m.Record.State, m.Record.Value = entity.ValueNotLoaded, nil
+	}
+	if key > limit || room.bytes < 0 {
+		leaveOutKey(&m.Record, 0)
+	}
+	if n := len(m.Record.Headers); n > 0 {
+		if headers <= limit {
+			room.headers -= min(n, repository.HeaderLimit)
+		}
+		if headers > limit || n > repository.HeaderLimit || room.bytes < 0 || room.headers < 0 {
+			m.Record.HeadersOmitted, m.Record.Headers = true, nil
+		}
+	}
+	return clone(m)
+}
+
+func headerBytes(headers []entity.Header) (n int64) {
+	for _, h := range headers {
+		n += int64(len(h.Key) + len(h.Value))
+	}
+	return n
+}
+
+// bare returns the message without key, headers and value.
+func (r *row) bare() entity.Message {
+	m := r.message
+	m.Record.Key, m.Record.Headers = nil, nil
+	if m.Record.Value != nil {
+		m.Record.State, m.Record.Value = entity.ValueNotLoaded, nil
+	}
+	return clone(m)
+}

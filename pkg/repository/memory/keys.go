@@ -1,0 +1,125 @@
+package memory
+
+import (
+	"bytes"
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// keyName is what a key is found by.
+type keyName struct{ principal, key string }
+
+// keyRow is what is known of a key. It is done when its answer has a status.
+type keyRow struct {
+	name      keyName
+	request   [32]byte
+	operation uuid.UUID
+	owner     uuid.UUID
+	leasedTo  time.Time
+	createdAt time.Time
+	answer    repository.Answer
+}
+
+// OpenKey implements repository.Keys.
+func (s *Store) OpenKey(ctx context.Context, k repository.Key, lease time.Duration) (repository.KeyState, error) {
+	var state repository.KeyState
+	err := s.step(ctx, "open idempotency key", func(now time.Time) error {
+		s.forgetKeys(now)
+		r, ok := s.keys[nameOf(k)]
+		if !ok {
+			r = &keyRow{name: nameOf(k), request: k.Request, operation: k.Operation, createdAt: now}
+			s.keys[r.name] = r
+			s.keysByAge = append(s.keysByAge, r)
+		}
+		state = repository.KeyState{Phase: r.phase(k, now, !ok), Operation: r.operation}
+		switch state.Phase {
+		case repository.KeyNew, repository.KeyAbandoned:
+			r.owner, r.leasedTo = k.Owner, entity.Moment(now.Add(lease))
+		case repository.KeyDone:
+			state.Answer = cloneAnswer(r.answer)
+		case repository.KeyAtWork, repository.KeyOther:
+		}
+		return nil
+	})
+	return state, err
+}
+
+func (r *keyRow) phase(k repository.Key, now time.Time, made bool) repository.KeyPhase {
+	switch {
+	case made:
+		return repository.KeyNew
+	case r.request != k.Request:
+		return repository.KeyOther
+	case r.answer.Status != 0:
+		return repository.KeyDone
+	case r.owner == k.Owner && r.operation == k.Operation: // asked for a second time
+		return repository.KeyNew
+	case r.owner != k.Owner && r.leasedTo.After(now):
+		return repository.KeyAtWork
+	default:
+		return repository.KeyAbandoned
+	}
+}
+
+// forgetKeys drops what is older than a key's life. A key that was dropped and
+// made again has another row, which its old one does not take along.
+func (s *Store) forgetKeys(now time.Time) {
+	for len(s.keysByAge) > 0 && !s.keysByAge[0].createdAt.Add(repository.KeyLife).After(now) {
+		old := s.keysByAge[0]
+		if s.keys[old.name] == old {
+			delete(s.keys, old.name)
+		}
+		s.keysByAge[0], s.keysByAge = nil, s.keysByAge[1:]
+	}
+}
+
+// HoldKey implements repository.Keys.
+func (s *Store) HoldKey(ctx context.Context, k repository.Key, lease time.Duration) error {
+	return s.step(ctx, "hold idempotency key", func(now time.Time) error {
+		if r := s.atWork(k); r != nil {
+			r.leasedTo = entity.Moment(now.Add(lease))
+		}
+		return nil
+	})
+}
+
+// CloseKey implements repository.Keys.
+func (s *Store) CloseKey(ctx context.Context, k repository.Key, answer repository.Answer) error {
+	return s.step(ctx, "close idempotency key", func(time.Time) error {
+		if r := s.atWork(k); r != nil {
+			r.answer = cloneAnswer(answer)
+		}
+		return nil
+	})
+}
+
+// DropKey implements repository.Keys.
+func (s *Store) DropKey(ctx context.Context, k repository.Key) error {
+	return s.step(ctx, "drop idempotency key", func(time.Time) error {
+		if s.atWork(k) != nil {
+			delete(s.keys, nameOf(k))
+		}
+		return nil
+	})
+}
+
+// atWork returns the row of a key that k's owner is at work on; else nil.
+func (s *Store) atWork(k repository.Key) *keyRow {
+	r, ok := s.keys[nameOf(k)]
+	if !ok || r.owner != k.Owner || r.answer.Status != 0 {
+		return nil
+	}
+	return r
+}
+
+func nameOf(k repository.Key) keyName { return keyName{k.Principal, k.Key} }
+
+func cloneAnswer(a repository.Answer) repository.Answer {
+	a.Body = bytes.Clone(a.Body)
+	return a
+}

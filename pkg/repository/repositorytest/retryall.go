@@ -1,0 +1,177 @@
+package repositorytest
+
+import (
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// retryAllPromises are what a redrive of a whole topic needs, and no more: they hold for
+// stores without repository.Selections, too.
+func retryAllPromises() []promise {
+	return []promise{
+		{"TakesTheTopicOldestFirstUnderBothItsNames", retryAllTakes},
+		{"TakesWhatIsVisible", retryAllVisible},
+		{"LeavesOutWhatIsUnderWay", retryAllLeavesOut},
+		{"WithNothingToTakeItIsFinished", retryAllEmpty},
+		{"IdThatExistsIsReturnedAsItIs", retryAllAgain},
+		{"WithoutATopicItIsInvalid", retryAllInvalid},
+		{"UnknownIsNotFound", retryAllUnknown},
+		{"PausedItHandsOutNothingAndKeepsItsNote", retryAllPaused},
+		{"FinishesOnlyWhenEveryBatchIsDone", retryAllFinish},
+		{"ActiveAreOldestFirst", retryAllActive},
+		{"CountsWhatCameBack", retryAllReturned},
+	}
+}
+
+// leased leases every batch and returns its messages in their order.
+func (h *harness) leased(redrive uuid.UUID) (ids []uuid.UUID) {
+	h.Helper()
+	for b := h.lease(redrive, uuid.New()); b != nil; b = h.lease(redrive, uuid.New()) {
+		for _, item := range b.Items {
+			ids = append(ids, item.MessageID)
+		}
+	}
+	return ids
+}
+
+func retryAllTakes(h *harness) {
+	ids := h.puts(4)
+	h.put(func(m *entity.Message) { m.OriginalTopic, m.Source = "payments", h.source("payments.dlq", 1) })
+	h.wantIDs("messages by the original topic", h.leased(h.create(retryAll()).ID), ids)
+	byDeadLetters := retryAll(func(n *repository.NewRedrive) { n.Selection.Topic = deadLetter })
+	h.wantIDs("messages by the dead-letter topic", h.leased(h.create(byDeadLetters).ID), ids)
+}
+
+func retryAllVisible(h *harness) {
+	mine := h.put()
+	h.put(func(m *entity.Message) { m.OriginalTopic = "payments" })
+	visible, err := entity.ParseTopicPatterns("topics", original)
+	if err != nil {
+		h.Fatal(err)
+	}
+	r := h.create(retryAll(func(n *repository.NewRedrive) { n.Selection.Topic, n.Selection.Visible = deadLetter, &visible }))
+	h.wantIDs("visible messages", h.leased(r.ID), []uuid.UUID{mine.ID})
+}
+
+func retryAllLeavesOut(h *harness) {
+	h.in(entity.Retrying)
+	h.in(entity.Resolved)
+	h.in(entity.Dead)
+	pending := h.put()
+	r := h.create(retryAll())
+	if r.Selected != 2 || r.LeftOut != 1 || r.Counts.Skipped != 1 || r.Counts.Reasons[repository.SkippedTaken] != 1 {
+		h.Errorf("redrive = %+v, want the claimed one of two left out as taken", r)
+	}
+	h.wantIDs("messages", h.leased(r.ID), []uuid.UUID{pending.ID})
+}
+
+func retryAllEmpty(h *harness) {
+	h.in(entity.Retrying)
+	r := h.create(retryAll())
+	if r.State != entity.RedriveFinished || r.EndedAt != h.clock.Kept() || r.Counts.Waiting != 0 {
+		h.Errorf("redrive is %s, ended %v, %d waiting, want it finished now", r.State, r.EndedAt, r.Counts.Waiting)
+	}
+	h.wantNoLease(r.ID)
+}
+
+func retryAllAgain(h *harness) {
+	h.puts(4)
+	n := retryAll()
+	h.create(n)
+	moved := h.move(n.ID, repository.RedriveMove{To: entity.RedrivePaused})
+	h.puts(2)
+	h.wantRedrive(h.create(n), moved)
+}
+
+func retryAllInvalid(h *harness) {
+	h.put()
+	for name, change := range map[string]func(*repository.NewRedrive){
+		"no topic":      func(n *repository.NewRedrive) { n.Selection.Topic = "" },
+		"empty batches": func(n *repository.NewRedrive) { n.BatchSize = 0 },
+	} {
+		n := retryAll(change)
+		if _, err := h.Repository.CreateRedrive(h.Context(), n); !errors.Is(err, entity.ErrInvalid) {
+			h.Errorf("CreateRedrive with %s = %v, want ErrInvalid", name, err)
+		}
+		_, err := h.Repository.Redrive(h.Context(), n.ID)
+		h.wantNoRedrive("Redrive after that", n.ID, err)
+	}
+}
+
+func retryAllUnknown(h *harness) {
+	id := uuid.New()
+	_, err := h.Repository.Redrive(h.Context(), id)
+	h.wantNoRedrive("Redrive", id, err)
+	_, err = h.Repository.MoveRedrive(h.Context(), id, repository.RedriveMove{To: entity.RedrivePaused, Action: entity.ActionPause, Cause: entity.By("bob")})
+	h.wantNoRedrive("MoveRedrive", id, err)
+	h.wantNoRedrive("NoteWaiting", id, h.Repository.NoteWaiting(h.Context(), id, true, "no broker"))
+	_, err = h.Repository.LeaseBatch(h.Context(), id, uuid.New(), expiry)
+	h.wantNoRedrive("LeaseBatch", id, err)
+	_, err = h.Repository.SaveBatch(h.Context(), repository.BatchResults{RedriveID: id, Owner: uuid.New()})
+	h.wantNoRedrive("SaveBatch", id, err)
+}
+
+func retryAllPaused(h *harness) {
+	r, _ := h.began(4)
+	dead := h.wantLease(r.ID, 0)
+	paused := h.move(r.ID, repository.RedriveMove{To: entity.RedrivePaused, Note: "enough"})
+	h.wantNoLease(r.ID)
+	if err := h.Repository.NoteWaiting(h.Context(), r.ID, true, "no broker"); err != nil {
+		h.Errorf("NoteWaiting: %v", err)
+	}
+	h.wantRedrive(h.redrive(r.ID), paused)
+	h.clock.Advance(2 * expiry)
+	if b := h.wantLease(r.ID, dead.Number); !b.OnlyCatchUp || !b.TakenOver {
+		h.Errorf("batch = %+v, want one to catch up with only", b.RedriveBatch)
+	}
+	h.wantNoLease(r.ID)
+}
+
+func retryAllFinish(h *harness) {
+	r, _ := h.began(4)
+	first, second := h.wantLease(r.ID, 0), h.wantLease(r.ID, 1)
+	finish := func() entity.Redrive {
+		return h.move(r.ID, repository.RedriveMove{To: entity.RedriveFinished, Action: entity.ActionFinish})
+	}
+	h.saveAll(first, entity.ItemInDoubt)
+	if got := finish(); got.State != entity.RedriveRunning {
+		h.Errorf("with an open batch it became %s, want running", got.State)
+	}
+	h.saveAll(second, entity.ItemSkipped)
+	if got := finish(); got.State != entity.RedriveFinished || got.EndedAt.IsZero() {
+		h.Errorf("with all batches done it became %s, ended %v, want finished now", got.State, got.EndedAt)
+	}
+}
+
+func retryAllActive(h *harness) {
+	h.put()
+	var want []uuid.UUID
+	for _, to := range []entity.RedriveState{entity.RedriveRunning, entity.RedrivePaused, entity.RedriveStopped, entity.RedriveCancelled, entity.RedriveRunning} {
+		r := h.create(retryAll())
+		h.clock.Advance(time.Second)
+		if to == entity.RedriveRunning {
+			want = append(want, r.ID)
+		} else {
+			h.move(r.ID, repository.RedriveMove{To: to})
+		}
+	}
+	got, err := h.Repository.ActiveRedrives(h.Context())
+	if err != nil {
+		h.Fatal(err)
+	}
+	h.wantIDs("ActiveRedrives", got, want)
+}
+
+func retryAllReturned(h *harness) {
+	r, ids := h.began(2)
+	h.returned(r.ID, ids[0])
+	h.returned(uuid.New(), ids[1])
+	if got := h.redrive(r.ID).Counts.Returned; got != 1 {
+		h.Errorf("%d came back, want 1", got)
+	}
+}
