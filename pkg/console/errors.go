@@ -3,6 +3,7 @@ package console
 import (
 	"errors"
 	"net/http"
+	"slices"
 
 	"go.uber.org/zap"
 )
@@ -72,7 +73,10 @@ var titles = map[int]string{
 func (e *apiError) shown() failure {
 	again := e.Status >= http.StatusInternalServerError || e.Status == http.StatusTooManyRequests
 	f := failure{Title: titles[e.Status], Message: e.Message, RequestID: e.RequestID, Again: again}
-	if f.Title == "" {
+	switch {
+	case e.needsDatabase():
+		f.Title, f.Again = "Needs a database", false
+	case f.Title == "":
 		f.Title = "Something broke"
 	}
 	for _, d := range e.Details {
@@ -83,6 +87,12 @@ func (e *apiError) shown() failure {
 		}
 	}
 	return f
+}
+
+// needsDatabase reports whether the program runs without a database, and what was asked
+// for is not in memory.
+func (e *apiError) needsDatabase() bool {
+	return e.Status == http.StatusServiceUnavailable && slices.ContainsFunc(e.Details, func(d map[string]any) bool { return d["field"] == "database" })
 }
 
 // problemOf returns what a form shows above itself for an error of the API that its

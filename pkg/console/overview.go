@@ -104,7 +104,8 @@ type overviewPart struct {
 const partPatience = 3 * time.Second
 
 // read reads all parts at once. What cannot be read in time is missing on the page,
-// which says so. Only who is not known sees nothing.
+// which says so. Who is not known sees nothing, and without a database there is nothing
+// to see: that is an error.
 func (p *overviewPage) read(r *http.Request, parts []overviewPart) error {
 	ctx, cancel := context.WithTimeout(r.Context(), partPatience)
 	defer cancel()
@@ -118,7 +119,7 @@ func (p *overviewPage) read(r *http.Request, parts []overviewPart) error {
 		var refused *apiError
 		switch {
 		case err == nil:
-		case errors.As(err, &refused) && refused.Status == http.StatusUnauthorized:
+		case errors.As(err, &refused) && (refused.Status == http.StatusUnauthorized || refused.needsDatabase()):
 			return err
 		default:
 			p.Missing = append(p.Missing, parts[i].what)

@@ -1,0 +1,52 @@
+package console_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/console"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
+	"github.com/dlq-manager/dlq-manager/pkg/rest"
+)
+
+// Without a database no page says that there is nothing: it says why it cannot know.
+func TestPagesWithoutADatabaseSayWhy(t *testing.T) {
+	t.Parallel()
+	store := memory.New(time.Now)
+	m := entity.NewMessage("orders", "no such customer", time.Now())
+	store.Insert(m)
+	cfg := rest.DefaultConfig()
+	cfg.Hosts = []string{"example.com"} // that of httptest.NewRequest
+	server := rest.New(cfg, store, nil, nil, prometheus.NewRegistry(), zap.NewNop())
+	server.SetReady()
+	pages, err := console.New(console.DefaultConfig(), server.Handler(), zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, route := range pages.Routes() {
+		server.Mount(route.Method, route.Path, route.Handler)
+	}
+	site := server.Handler()
+	for _, path := range []string{"/", "/messages", "/archive", "/topics", "/topics/mapping", "/quarantine", "/groups", "/redrives", "/audit"} {
+		w := ask(t, site, http.MethodGet, path, "")
+		page := w.Body.String()
+		if w.Code != http.StatusServiceUnavailable || !strings.Contains(page, "needs a database, and none is configured") {
+			t.Errorf("%s got %d without the reason, want 503 and that it needs a database", path, w.Code)
+		}
+		for _, wrong := range []string{"Nothing was taken in yet", "Trying again may help", "at the moment"} {
+			if strings.Contains(page, wrong) {
+				t.Errorf("%s says %q", path, wrong)
+			}
+		}
+	}
+	w := ask(t, site, http.MethodGet, "/messages/"+m.ID.String(), "")
+	if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "no such customer") {
+		t.Errorf("the page of a message got %d, want 200 with its error message", w.Code)
+	}
+}
