@@ -193,7 +193,7 @@ func (f *faulty) silent(ctx context.Context, method string) error {
 	switch {
 	case f.hang != method:
 		return nil
-	case pause(ctx, silence):
+	case wait.Sleep(ctx, silence):
 		return entity.ErrUnavailable
 	default:
 		return ctx.Err()

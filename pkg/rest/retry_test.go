@@ -12,7 +12,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
-	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
 )
 
 func TestRetry(t *testing.T) {
@@ -155,7 +155,7 @@ func (s *spyRedriver) Retry(_ context.Context, order entity.RetryOrder) (entity.
 
 // reading counts how often a message is read.
 type reading struct {
-	*memory.Store
+	*fake.Store
 	gets atomic.Int32
 }
 
