@@ -69,15 +69,11 @@ type Option func(*Republisher)
 func WithStrip(strip Strip) Option { return func(r *Republisher) { r.strip = strip } }
 
 // WithTracing makes a span of every sending to a partition, within the caller's and
-// linked to the traces that the messages were part of, and of what the cluster is asked
-// for the sake of a span which is recorded. What is sent keeps the trace context that
-// it has.
+// linked to the traces that the messages were part of. What is sent keeps the trace
+// context that it has.
 func WithTracing(provider oteltrace.TracerProvider) Option {
 	return func(r *Republisher) {
 		r.tracer = traces.Of(provider, "github.com/dlq-manager/dlq-manager/pkg/republisher")
-		if r.tracer != nil {
-			r.cluster = tracedCluster{r.cluster, r.tracer}
-		}
 	}
 }
 

@@ -3,7 +3,6 @@ package republisher
 import (
 	"context"
 	"fmt"
-	"slices"
 	"testing"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -112,45 +111,6 @@ func TestWithTracing(t *testing.T) {
 			t.Errorf("got status %v, events %v, %d links, want an error without a word and two links", span.Status(), span.Events(), len(span.Links()))
 		}
 		tracestest.WantAttributes(t, span.Attributes(), map[attribute.Key]string{traces.ErrorType: string(entity.NetworkTimeout), traces.Offset: ""})
-		tracestest.WantNothingOf(t, span, "secret")
-	})
-
-	t.Run("WhatTheClusterIsAskedWithinARecordedSpan", func(t *testing.T) {
-		t.Parallel()
-		spans, l := tracestest.Record(), newLogs()
-		r := newRepublisher(t, l)
-		WithTracing(spans)(r)
-		dropped := tracestest.RecordSampled(sdktrace.NeverSample())
-		for _, ctx := range []context.Context{t.Context(), dropped.Begin(t.Context()), spans.Begin(t.Context())} {
-			r.Plan(ctx, []entity.Outgoing{{Message: message(inTrace(1))}}, false)
-		}
-		if got, want := spans.Names(), []string{lookUpTopics, lookUpOffsets}; !slices.Equal(got, want) {
-			t.Errorf("a plan has the spans %q, want %q of the recorded one alone", got, want)
-		}
-		batch := claimed(t, r, message(inTrace(1)))
-		r.Publish(t.Context(), batch)
-		r.FindMany(spans.Begin(t.Context()), []entity.Claim{batch[0].Message.Claim})
-		span := spans.Only(t, "scan orders")
-		if span.SpanKind() != oteltrace.SpanKindClient {
-			t.Errorf("got kind %s, want client", span.SpanKind())
-		}
-		tracestest.WantAttributes(t, span.Attributes(), map[attribute.Key]string{
-			traces.System: "kafka", traces.Operation: scan, traces.OperationType: typeReceive, traces.Topic: "orders", traces.PartitionID: "1",
-		})
-	})
-
-	t.Run("WhatTheClusterDoesNotAnswer", func(t *testing.T) {
-		t.Parallel()
-		spans, l := tracestest.Record(), newLogs()
-		r := newRepublisher(t, l)
-		WithTracing(spans)(r)
-		l.down = fmt.Errorf("secret: %w", broker.ErrUnavailable)
-		r.Plan(spans.Begin(t.Context()), []entity.Outgoing{{Message: message(inTrace(1))}}, false)
-		span := spans.Only(t, lookUpTopics)
-		if span.Status() != (sdktrace.Status{Code: codes.Error}) {
-			t.Errorf("got status %v, want an error without a word", span.Status())
-		}
-		tracestest.WantAttributes(t, span.Attributes(), map[attribute.Key]string{traces.ErrorType: string(entity.BrokerUnavailable)})
 		tracestest.WantNothingOf(t, span, "secret")
 	})
 
