@@ -19,7 +19,7 @@ func (s *Server) carryOut(rt route, handle handler, w http.ResponseWriter, r *ht
 	}
 	g := &gate{w: w, header: w.Header().Clone()}
 	done := make(chan error, 1)
-	s.crew.run(func() { done <- guarded(handle, g, r) })
+	go func() { done <- guarded(handle, g, r) }()
 	select {
 	case err := <-done:
 		return err

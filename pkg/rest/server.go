@@ -53,7 +53,6 @@ type Server struct {
 	logger     *zap.Logger
 	tracer     trace.Tracer // nil: no spans
 	router     *mux.Router
-	crew       crew
 
 	authenticator auth.Authenticator
 	authMode      string
@@ -210,7 +209,6 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	}
 	defer stopMetrics()
 	server := s.httpServer()
-	s.crew = newCrew(s.work.Done())
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	select {
