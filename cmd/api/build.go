@@ -72,7 +72,6 @@ func (p *parts) buildServer(store repository.Core) error {
 	if err != nil {
 		return err
 	}
-	stackTrace := stackTraces(decoder)
 	masks, err := payload.NewMasks(cfg.Masking)
 	if err != nil {
 		return err
@@ -89,7 +88,7 @@ func (p *parts) buildServer(store repository.Core) error {
 	if full, ok := store.(*postgres.Store); ok {
 		mapping = full.Mapping
 		failure := func(m entity.Message) (class, message, stack string) {
-			return m.Failure.Class, m.ErrorMessage, stackTrace(m)
+			return m.Failure.Class, m.ErrorMessage, decoder.StackTraceOf(m)
 		}
 		p.finder = catalogue.New(cfg.Search, full, failure, maker, masks, derived.Of, base.Registry, base.Log)
 		if err := p.buildReports(full, heartbeats(cfg.Heartbeat, maker), derived.Fields().Group()); err != nil {
@@ -128,23 +127,9 @@ func (p *parts) buildReports(store *postgres.Store, quiet notify.Quiet, masked b
 // the cluster.
 func (p *parts) readings(decoder *deadletter.Decoder) []rest.Option {
 	return []rest.Option{
-		rest.WithStackTrace(stackTraces(decoder)),
-		rest.WithExplain(decoder.ExplainMessage),
-		rest.WithMapper(decoder.Mapper()),
-		rest.WithPointers(func(m *entity.Message) bool { return deadletter.IsPointer(m.Record) }),
-		rest.WithForeignHeaders(func(dialect, topic, name string) bool {
-			return len(decoder.Strip(dialect, topic, []entity.Header{{Key: name}})) == 0
-		}),
+		rest.WithDialects(decoder),
 		rest.WithFetcher(p.publisher),
 		rest.WithInspector(p.publisher),
-	}
-}
-
-// stackTraces returns a reader of stack traces. They are in the headers already
-// and are not stored a second time.
-func stackTraces(decoder *deadletter.Decoder) func(entity.Message) string {
-	return func(m entity.Message) string {
-		return decoder.StackTrace(m.Source.Topic, m.Record)
 	}
 }
 

@@ -114,9 +114,9 @@ func TestStripForARetryTopicOfHexkitKeepsTheTopic(t *testing.T) {
 	}
 }
 
-func TestMapperTriesRulesBeforeAnybodyKeepsThem(t *testing.T) {
+func TestMapTopicTriesRules(t *testing.T) {
 	t.Parallel()
-	m := decoder(t, []string{"*.dlq.v1"}, MapRule{"*.dlq.v1", "$1"}).Mapper()
+	d := decoder(t, []string{"*.dlq.v1"}, MapRule{"*.dlq.v1", "$1"})
 	first := []entity.TopicRule{{Pattern: "orders.dlq.v1", Original: "purchases"}}
 	for _, tt := range []struct {
 		name  string
@@ -130,18 +130,18 @@ func TestMapperTriesRulesBeforeAnybodyKeepsThem(t *testing.T) {
 		{"NoneFits", first, "other", ""},
 		{"Wrong", []entity.TopicRule{{}}, "orders.dlq.v1", ""},
 	} {
-		if got := m.Mapped(tt.rules, tt.topic); got != tt.want {
-			t.Errorf("%s: Mapped(%s) = %q, want %q", tt.name, tt.topic, got, tt.want)
+		if got := d.MapTopic(tt.rules, tt.topic); got != tt.want {
+			t.Errorf("%s: MapTopic(%s) = %q, want %q", tt.name, tt.topic, got, tt.want)
 		}
 	}
-	if err := m.Validate(first); err != nil {
-		t.Errorf("Validate = %v, want nil", err)
+	if err := d.CheckRules(first); err != nil {
+		t.Errorf("CheckRules = %v, want nil", err)
 	}
-	if got := fieldsOf(m.Validate([]entity.TopicRule{{}})); !slices.Equal(got, []string{"rules[0].pattern"}) {
-		t.Errorf("Validate: fields %v, want rules[0].pattern", got)
+	if got := fieldsOf(d.CheckRules([]entity.TopicRule{{}})); !slices.Equal(got, []string{"rules[0].pattern"}) {
+		t.Errorf("CheckRules: fields %v, want rules[0].pattern", got)
 	}
-	if got := m.Configured(); len(got) != 1 || got[0].Original != "$1" {
-		t.Errorf("Configured() = %v, want the one rule", got)
+	if got := d.ConfiguredRules(); len(got) != 1 || got[0].Original != "$1" {
+		t.Errorf("ConfiguredRules() = %v, want the one rule", got)
 	}
 }
 

@@ -43,8 +43,10 @@ type fetching struct {
 	err   error
 }
 
-// isPointer takes a record with headers alone for a pointer.
-func isPointer(m *entity.Message) bool {
+// pointers are records with headers alone.
+type pointers struct{ noDialects }
+
+func (pointers) IsPointer(m *entity.Message) bool {
 	return m.Record.Key == nil && m.Record.Value == nil && len(m.Record.Headers) > 0
 }
 
@@ -79,7 +81,7 @@ func TestPayload_Fetched(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(c.message)
-			f.options = []Option{WithPointers(isPointer)}
+			f.options = []Option{WithDialects(pointers{})}
 			if c.fetcher != nil {
 				f.options = append(f.options, WithFetcher(c.fetcher))
 			}
@@ -90,7 +92,7 @@ func TestPayload_Fetched(t *testing.T) {
 		})
 	}
 	f := newFixture(pointing)
-	f.options = []Option{WithPointers(isPointer)}
+	f.options = []Option{WithDialects(pointers{})}
 	if body := f.open().do("GET", "/api/v1/dlq/messages/"+idA.String(), "").Body.String(); !strings.Contains(body,
 		`"payload_omitted":"pointer","payload_size":null,"payload_url":"/api/v1/dlq/messages/`+idA.String()+`/payload"`) {
 		t.Errorf("pointer = %s", body)
@@ -106,7 +108,7 @@ func TestGet_Derived(t *testing.T) {
 	t.Parallel()
 	partition, offset := int32(3), int64(9)
 	f := newFixture(message(idA))
-	f.options = []Option{WithExplain(func(m entity.Message) entity.Explanation {
+	f.options = []Option{withExplain(func(m entity.Message) entity.Explanation {
 		return entity.Explanation{
 			OriginalTopic: entity.Derived{Source: entity.ByHeader, Dialect: "spring", Header: "kafka_dlt-original-topic", Occurrence: 1, Confidence: entity.CertaintyHigh},
 			ErrorMessage:  entity.Derived{Source: entity.ByCompanion, Dialect: "k1s0", Header: "error", Confidence: entity.CertaintyMedium},

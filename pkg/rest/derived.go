@@ -84,7 +84,7 @@ func (s *Server) writeMessage(w http.ResponseWriter, r *http.Request, m *entity.
 	buffer, body := pageBuffer()
 	body = s.appendMessage(body, m, v)
 	body[len(body)-1] = ','
-	body = append(appendExplanation(body, s.explain(*m)), '}')
+	body = append(appendExplanation(body, s.dialects.ExplainMessage(*m)), '}')
 	writeBody(w, http.StatusOK, "application/json", body)
 	keepBuffer(buffer, body)
 	return nil

@@ -124,7 +124,7 @@ func documentFixture() *fixture {
 		panic(err)
 	}
 	signer.Use([][]byte{bytes.Repeat([]byte("a"), auth.KeySize)})
-	f.options = []Option{WithMapper(suffixMapper{}), WithInspector(cluster{}), WithSigner(signer)}
+	f.options = []Option{WithDialects(suffixMapper{}), WithInspector(cluster{}), WithSigner(signer)}
 	f.catalogueAll(nil)
 	for _, id := range []uuid.UUID{idRunning, idPaused} {
 		_, err := f.memory.CreateRedrive(context.Background(), repository.NewRedrive{

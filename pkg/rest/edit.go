@@ -165,7 +165,7 @@ func (s *Server) checkEdit(edit *entity.Edit, m *entity.Message) error {
 	for i, h := range edit.Headers {
 		at := fmt.Sprintf("edit.headers[%d]", i)
 		p.refuse(slices.Contains(ourHeaders, h.Key), at+".key", "is written anew with every attempt: %s", clip(h.Key))
-		p.refuse(!slices.Contains(ourHeaders, h.Key) && s.foreign(m.Failure.Dialect, topic, h.Key), at+".key",
+		p.refuse(!slices.Contains(ourHeaders, h.Key) && s.dialects.StripsHeader(m.Failure.Dialect, topic, h.Key), at+".key",
 			"would mark the record as a dead letter: %s", clip(h.Key))
 		p.refuse(s.masks.Header(h.Key) && string(h.Value) == maskedText, at+".value", stillMasked)
 	}

@@ -108,7 +108,7 @@ func TestEdit_Bad(t *testing.T) {
 		`{"headers":[` + strings.TrimSuffix(strings.Repeat(`{"key":"a"},`, 501), ",") + `]}`: "edit.headers",
 	} {
 		f, retry, _ := orderingFixture(message(idA, func(m *entity.Message) { m.Failure.Dialect = "spring" }))
-		f.options = []Option{WithForeignHeaders(func(dialect, topic, name string) bool {
+		f.options = []Option{withStripped(func(dialect, topic, name string) bool {
 			return dialect == "spring" && topic == "orders.events.v1" && strings.HasPrefix(name, "kafka_dlt-")
 		})}
 		e := wantEnvelope(t, f.open().do("POST", retryA, `{"edit":`+body+`}`), 400, codeValidation)

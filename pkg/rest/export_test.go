@@ -68,7 +68,7 @@ func TestExport_IsBounded(t *testing.T) {
 func TestExport_CSV(t *testing.T) {
 	t.Parallel()
 	f := newFixture(fullMessage(withValue(`{"a": "x,\"y\"", "b":"修正"}`)))
-	f.options = []Option{WithStackTrace(func(entity.Message) string { return "at x\n\tat y" })}
+	f.options = []Option{withStackTrace(func(entity.Message) string { return "at x\n\tat y" })}
 	f.open()
 	w := f.do("GET", "/api/v1/export?format=csv", "")
 	rows, err := csv.NewReader(w.Body).ReadAll()

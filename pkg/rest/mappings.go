@@ -13,19 +13,6 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Mapper understands the rules that say where dead letters belong.
-type Mapper interface {
-	// Validate reports every rule that cannot work.
-	Validate(rules []entity.TopicRule) error
-
-	// Mapped is the original topic that rules, and the configured ones behind them,
-	// give for a dead-letter topic; "" when they give none.
-	Mapped(rules []entity.TopicRule, dlqTopic string) string
-
-	// Configured are the rules of the configuration, in their order.
-	Configured() []entity.TopicRule
-}
-
 // maxRules bounds the mapping: every record that comes in is held against it.
 const maxRules = 1000
 
@@ -69,10 +56,7 @@ func (s *Server) getMappings(w http.ResponseWriter, r *http.Request) error {
 func (s *Server) showMapping(m entity.Mapping, unmapped []repository.UnmappedTopic) mappingJSON {
 	shown := mappingJSON{
 		Version: m.Version, UpdatedAt: stamp(m.UpdatedAt), UpdatedBy: orNull(m.UpdatedBy),
-		Rules: showRules(m.Rules), Configured: []ruleJSON{}, Unmapped: []unmappedJSON{},
-	}
-	if s.mapper != nil {
-		shown.Configured = showRules(s.mapper.Configured())
+		Rules: showRules(m.Rules), Configured: showRules(s.dialects.ConfiguredRules()), Unmapped: []unmappedJSON{},
 	}
 	for _, u := range unmapped {
 		shown.Unmapped = append(shown.Unmapped, unmappedJSON{u.DLQTopic, u.Messages, orNull(s.mapped(m.Rules, u.DLQTopic))})
@@ -90,10 +74,10 @@ func showRules(rules []entity.TopicRule) []ruleJSON {
 
 // mapped is "" for rows without a dead-letter topic.
 func (s *Server) mapped(rules []entity.TopicRule, dlqTopic string) string {
-	if s.mapper == nil || dlqTopic == "" {
+	if dlqTopic == "" {
 		return ""
 	}
-	return s.mapper.Mapped(rules, dlqTopic)
+	return s.dialects.MapTopic(rules, dlqTopic)
 }
 
 // mappingOrder is the body that replaces the mapping.
@@ -113,7 +97,7 @@ func (s *Server) replaceMappings(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	rules, err := o.read(s.mapper)
+	rules, err := o.read(s.dialects)
 	if err != nil {
 		return err
 	}
@@ -138,7 +122,7 @@ func (s *Server) replaceMappings(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (o *mappingOrder) read(mapper Mapper) ([]entity.TopicRule, error) {
+func (o *mappingOrder) read(dialects Dialects) ([]entity.TopicRule, error) {
 	o.refuse(!o.version.given || o.version.value < 0, "version", "must be the version that was read, 0 when there was none")
 	o.refuse(!o.rules.given, "rules", "must be a list of rules, each with pattern and original")
 	o.refuse(len(o.rules.value) > maxRules, "rules", "must be at most %d", maxRules)
@@ -155,8 +139,8 @@ func (o *mappingOrder) read(mapper Mapper) ([]entity.TopicRule, error) {
 		o.refuse(utf8.RuneCountInString(pattern) > maxPattern, fmt.Sprintf("rules[%d].pattern", i), "must have at most %d characters", maxPattern)
 		rules = append(rules, entity.TopicRule{Pattern: pattern, Original: original})
 	}
-	if len(o.problems) == 0 && mapper != nil {
-		o.note(ruleProblems(mapper.Validate(rules)))
+	if len(o.problems) == 0 {
+		o.note(ruleProblems(dialects.CheckRules(rules)))
 	}
 	return rules, joined(o.problems)
 }

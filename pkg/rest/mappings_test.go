@@ -10,9 +10,9 @@ import (
 
 // suffixMapper understands rules whose pattern is a glob, and refuses originals
 // that are dead-letter topics.
-type suffixMapper struct{}
+type suffixMapper struct{ noDialects }
 
-func (suffixMapper) Validate(rules []entity.TopicRule) error {
+func (suffixMapper) CheckRules(rules []entity.TopicRule) error {
 	for _, r := range rules {
 		if strings.HasSuffix(r.Original, ".dlq.v1") {
 			return &entity.FieldError{Field: "rules[0].original", Reason: "is itself a dead-letter topic"}
@@ -21,7 +21,7 @@ func (suffixMapper) Validate(rules []entity.TopicRule) error {
 	return nil
 }
 
-func (suffixMapper) Mapped(rules []entity.TopicRule, topic string) string {
+func (suffixMapper) MapTopic(rules []entity.TopicRule, topic string) string {
 	for _, r := range rules {
 		if patterns(r.Pattern).Match(topic) {
 			return r.Original
@@ -30,7 +30,7 @@ func (suffixMapper) Mapped(rules []entity.TopicRule, topic string) string {
 	return ""
 }
 
-func (suffixMapper) Configured() []entity.TopicRule {
+func (suffixMapper) ConfiguredRules() []entity.TopicRule {
 	return []entity.TopicRule{{Pattern: "audit.dlq.v1", Original: "audit"}}
 }
 
@@ -43,7 +43,7 @@ func unknown(source string, offset int64) func(*entity.Message) {
 
 func mappingFixture() (*fixture, *[]repository.NewRedrive) {
 	f, _, begun := orderingFixture(message(sixth(0), unknown("a.dlq.v1", 1)), message(sixth(1), unknown("a.dlq.v1", 2)), message(sixth(2), unknown("b.dlq.v1", 1)))
-	f.options = []Option{WithMapper(suffixMapper{})}
+	f.options = []Option{WithDialects(suffixMapper{})}
 	return f.open(), begun
 }
 

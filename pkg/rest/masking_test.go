@@ -38,7 +38,7 @@ func maskedFixture(t *testing.T) *fixture {
 	t.Helper()
 	f := newFixture(secretMessage())
 	masks := maskOf("$.card.number", "authorization", "trace")
-	f.options = []Option{WithMasks(masks), WithDerivedMasks(derivedByHeader{masks}), WithStackTrace(func(m entity.Message) string {
+	f.options = []Option{WithMasks(masks), WithDerivedMasks(derivedByHeader{masks}), withStackTrace(func(m entity.Message) string {
 		for _, h := range m.Record.Headers {
 			if h.Key == "trace" {
 				return string(h.Value)

@@ -41,9 +41,9 @@ type shown struct {
 // show prepares a message for an answer. It is good as long as m is.
 func (s *Server) show(m *entity.Message, v view) shown {
 	var c shown
-	c.Message, c.stackTrace, c.size = m, s.stackTrace(*m), payloadSize(m.Record)
+	c.Message, c.stackTrace, c.size = m, s.dialects.StackTraceOf(*m), payloadSize(m.Record)
 	c.payload, c.omitted = projectPayload(m.Record, v.limit)
-	if c.omitted == "" && c.payload == nil && s.pointer(m) {
+	if c.omitted == "" && c.payload == nil && s.dialects.IsPointer(m) {
 		c.omitted = pointer
 	}
 	if v.standing != nil {

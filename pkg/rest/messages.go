@@ -136,7 +136,7 @@ func (s *Server) sendPayload(w http.ResponseWriter, r *http.Request, load getter
 	if err := s.mayPointer(r, &m); err != nil {
 		return err
 	}
-	if m.Record.State == entity.ValueNotLoaded && m.Record.Size > 0 && !s.pointer(&m) {
+	if m.Record.State == entity.ValueNotLoaded && m.Record.Size > 0 && !s.dialects.IsPointer(&m) {
 		if err := repository.TakeRoom(r.Context(), 2*payloadPart); err != nil {
 			return err
 		}
@@ -148,9 +148,9 @@ func (s *Server) sendPayload(w http.ResponseWriter, r *http.Request, load getter
 			return err
 		}
 	}
-	if s.fetcher != nil && (m.Record.State == entity.ValueOverLimit || s.pointer(&m)) {
+	if s.fetcher != nil && (m.Record.State == entity.ValueOverLimit || s.dialects.IsPointer(&m)) {
 		size := m.Record.Size
-		if s.pointer(&m) { // nobody knows before it is read
+		if s.dialects.IsPointer(&m) { // nobody knows before it is read
 			size = s.limits.bytes.share
 		}
 		if err := accountOf(r.Context()).takeValue(r.Context(), size); err != nil {
@@ -191,7 +191,7 @@ func (s *Server) recordOf(ctx context.Context, m entity.Message) (entity.Record,
 	if keepsValue(&m.Record) {
 		return m.Record, nil
 	}
-	if s.fetcher == nil || m.Record.State != entity.ValueOverLimit && !s.pointer(&m) {
+	if s.fetcher == nil || m.Record.State != entity.ValueOverLimit && !s.dialects.IsPointer(&m) {
 		return m.Record, s.hasBytes(m)
 	}
 	record, err := s.fetcher.Fetch(ctx, m)
@@ -215,7 +215,7 @@ func keepsValue(r *entity.Record) bool {
 
 // hasBytes says why a message's value cannot be sent.
 func (s *Server) hasBytes(m entity.Message) error {
-	if s.pointer(&m) {
+	if s.dialects.IsPointer(&m) {
 		return &requestError{kind: entity.ErrConflict, text: fmt.Sprintf(
 			"the dead letter only points to its record, in topic %s: it is not kept here", m.OriginalTopic)}
 	}

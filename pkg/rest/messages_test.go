@@ -104,7 +104,7 @@ func TestGet_EveryField(t *testing.T) {
 	})
 	f := newFixture(m)
 	f.server = New(f.cfg, f.store, f.redriver, nil, f.registry, f.logger,
-		WithStackTrace(func(entity.Message) string { return "at x\n\tat y" }))
+		withStackTrace(func(entity.Message) string { return "at x\n\tat y" }))
 	f.server.SetReady()
 	wantAnswer(t, f.do("GET", "/api/v1/dlq/messages/"+idA.String(), ""), 200,
 		`{"id":"550e8400-e29b-41d4-a716-446655440000","original_topic":"orders.events.v1","error_message":"processing failed",`+

@@ -34,8 +34,7 @@ func attacked(t *testing.T) *fixture {
 		message(sixth(3), withValue(`{"card":{"number":4111}}`)),
 	)
 	f.options = []Option{
-		WithMasks(masks), WithExplain(decoder.ExplainMessage), WithMapper(decoder.Mapper()),
-		WithPointers(func(m *entity.Message) bool { return deadletter.IsPointer(m.Record) }),
+		WithMasks(masks), WithDialects(decoder),
 	}
 	f.catalogue(t, masks)
 	return f.undocumented().open()

@@ -68,7 +68,7 @@ func (s *Server) maySource(r *http.Request, m *entity.Message) error {
 // mayPointer lets those read the record that a pointer stands for who may read the
 // topic that it is in.
 func (s *Server) mayPointer(r *http.Request, m *entity.Message) error {
-	if !s.pointer(m) || principalOf(r).Everywhere(auth.Viewer) {
+	if !s.dialects.IsPointer(m) || principalOf(r).Everywhere(auth.Viewer) {
 		return nil
 	}
 	return s.mayTopic(r, auth.Viewer, m.OriginalTopic)
@@ -77,7 +77,7 @@ func (s *Server) mayPointer(r *http.Request, m *entity.Message) error {
 // recordPointer records that the record a pointer stands for was read, before it is
 // shown.
 func (s *Server) recordPointer(r *http.Request, m *entity.Message) error {
-	if s.fetcher == nil || !s.pointer(m) {
+	if s.fetcher == nil || !s.dialects.IsPointer(m) {
 		return nil
 	}
 	reason, err := textParameter(r.URL.Query(), "reason")
@@ -146,10 +146,7 @@ func (s *Server) checkOriginal(topic string) error {
 	if !entity.ValidTopic(topic) {
 		return &entity.FieldError{Field: field, Reason: "must be the name of a topic: 1 to 249 of A-Z a-z 0-9 . _ -"}
 	}
-	if s.mapper == nil {
-		return nil
-	}
-	if err := s.mapper.Validate([]entity.TopicRule{{Pattern: "*", Original: topic}}); err != nil {
+	if err := s.dialects.CheckRules([]entity.TopicRule{{Pattern: "*", Original: topic}}); err != nil {
 		reason := err.Error()
 		if list := fieldDetails(err); len(list) > 0 {
 			reason = list[0].Reason

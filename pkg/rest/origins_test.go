@@ -190,7 +190,7 @@ func TestPayloadOfAPointerIsAudited(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(pointing)
-			f.options = []Option{WithPointers(isPointer), WithFetcher(c.fetcher)}
+			f.options = []Option{WithDialects(pointers{}), WithFetcher(c.fetcher)}
 			w := f.guarded(c.who).by(c.who.Name, "GET", "/api/v1/dlq/messages/"+idA.String()+"/payload", "")
 			if w.Code != c.status || !strings.Contains(w.Body.String(), c.text) {
 				t.Errorf("payload = %d %s, want %d %q", w.Code, w.Body, c.status, c.text)
@@ -208,7 +208,7 @@ func TestPayloadOfAPointerIsAudited(t *testing.T) {
 		t.Parallel()
 		f := newFixture(pointing)
 		f.store = silentTrail{f.memory}
-		f.options = []Option{WithPointers(isPointer), WithFetcher(fetching{value: []byte("bytes")})}
+		f.options = []Option{WithDialects(pointers{}), WithFetcher(fetching{value: []byte("bytes")})}
 		w := f.open().do("GET", "/api/v1/dlq/messages/"+idA.String()+"/payload", "")
 		if w.Code != 503 || strings.Contains(w.Body.String(), "bytes") {
 			t.Errorf("payload = %d %s, want 503 without the value", w.Code, w.Body)

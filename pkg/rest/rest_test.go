@@ -164,6 +164,38 @@ func errorJSON(code, message, details string) string {
 	return `{"error":{"code":"` + code + `","message":"` + message + `","request_id":"` + testID + `","details":` + details + `}}`
 }
 
+// Dialects that know one thing.
+type (
+	stackTraces struct {
+		noDialects
+		of func(entity.Message) string
+	}
+	explanations struct {
+		noDialects
+		of func(entity.Message) entity.Explanation
+	}
+	stripped struct {
+		noDialects
+		is func(dialect, topic, name string) bool
+	}
+)
+
+func (d stackTraces) StackTraceOf(m entity.Message) string { return d.of(m) }
+
+func (d explanations) ExplainMessage(m entity.Message) entity.Explanation { return d.of(m) }
+
+func (d stripped) StripsHeader(dialect, topic, name string) bool { return d.is(dialect, topic, name) }
+
+func withStackTrace(f func(entity.Message) string) Option { return WithDialects(stackTraces{of: f}) }
+
+func withExplain(f func(entity.Message) entity.Explanation) Option {
+	return WithDialects(explanations{of: f})
+}
+
+func withStripped(f func(dialect, topic, name string) bool) Option {
+	return WithDialects(stripped{is: f})
+}
+
 // message is a PENDING dead letter of orders.
 func message(id uuid.UUID, change ...func(*entity.Message)) entity.Message {
 	m := entity.NewMessage("orders.events.v1", "processing failed", noon)

@@ -20,7 +20,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
-	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
 // The life of a server. It never goes back.
@@ -32,27 +31,23 @@ const (
 
 // Server answers requests. It is safe for concurrent use.
 type Server struct {
-	cfg        Config
-	store      Store    // nil: probes only
-	db         Database // nil: the store has no database
-	redriver   Redriver // nil: probes only
-	stackTrace func(entity.Message) string
-	explain    func(entity.Message) entity.Explanation
-	pointer    func(*entity.Message) bool
-	foreign    func(dialect, topic, header string) bool
-	masks      Masks
-	derived    DerivedMasks
-	fetcher    Fetcher   // nil: what is not stored cannot be had
-	inspector  Inspector // nil: nobody knows the cluster
-	mapper     Mapper    // nil: rules are not understood
-	origins    Origins
-	liveness   func() error
-	health     *health
-	metrics    *metrics
-	gatherer   prometheus.Gatherer
-	logger     *zap.Logger
-	tracer     trace.Tracer // nil: no spans
-	router     *mux.Router
+	cfg       Config
+	store     Store    // nil: probes only
+	db        Database // nil: the store has no database
+	redriver  Redriver // nil: probes only
+	dialects  Dialects
+	masks     Masks
+	derived   DerivedMasks
+	fetcher   Fetcher   // nil: what is not stored cannot be had
+	inspector Inspector // nil: nobody knows the cluster
+	origins   Origins
+	liveness  func() error
+	health    *health
+	metrics   *metrics
+	gatherer  prometheus.Gatherer
+	logger    *zap.Logger
+	tracer    trace.Tracer // nil: no spans
+	router    *mux.Router
 
 	authenticator auth.Authenticator
 	authMode      string
@@ -76,31 +71,6 @@ type Server struct {
 // Option changes what a server shows.
 type Option func(*Server)
 
-// WithStackTrace gives the function that finds a message's stack trace, for
-// stores that keep it in the headers only. An empty answer means none is known.
-func WithStackTrace(f func(entity.Message) string) Option {
-	return func(s *Server) { s.stackTrace = f }
-}
-
-// WithExplain gives the function that says where everything that a message tells
-// of its failure was learnt.
-func WithExplain(f func(entity.Message) entity.Explanation) Option {
-	return func(s *Server) { s.explain = f }
-}
-
-// WithPointers gives the predicate of messages whose record has no value because
-// it only points to the record that failed.
-func WithPointers(f func(*entity.Message) bool) Option {
-	return func(s *Server) { s.pointer = f }
-}
-
-// WithForeignHeaders gives the predicate of header names that replays take out,
-// on their way to a topic, because dead-letter producers of that dialect write
-// them: no edit may set them.
-func WithForeignHeaders(f func(dialect, topic, header string) bool) Option {
-	return func(s *Server) { s.foreign = f }
-}
-
 // WithMasks says what is kept from those who may not see it.
 func WithMasks(m Masks) Option { return func(s *Server) { s.masks = m } }
 
@@ -116,9 +86,6 @@ func WithInspector(i Inspector) Option { return func(s *Server) { s.inspector = 
 // WithSigner gives what signs cursors. Without it no other process, and none after
 // this one, takes the cursors of this one.
 func WithSigner(signer *auth.Signer) Option { return func(s *Server) { s.signer = signer } }
-
-// WithMapper understands the rules of the topic mapping.
-func WithMapper(m Mapper) Option { return func(s *Server) { s.mapper = m } }
 
 // WithLiveness gives the function that says why only a restart can help; /healthz
 // is 503 while it does. It must not ask a dependency.
@@ -153,20 +120,17 @@ func NewProbes(cfg Config, checks []Check, registry *prometheus.Registry, logger
 
 func newServer(cfg Config, checks []Check, registry *prometheus.Registry, logger *zap.Logger) *Server {
 	s := &Server{
-		cfg:        cfg,
-		stackTrace: func(m entity.Message) string { return m.Failure.StackTrace },
-		health:     newHealth(checks, logger),
-		metrics:    newMetrics(registry),
-		gatherer:   registry,
-		logger:     logger,
-		now:        time.Now,
-		limits:     newLimits(cfg),
+		cfg:      cfg,
+		health:   newHealth(checks, logger),
+		metrics:  newMetrics(registry),
+		gatherer: registry,
+		logger:   logger,
+		now:      time.Now,
+		limits:   newLimits(cfg),
 
-		explain: func(entity.Message) entity.Explanation { return entity.Explanation{} },
-		pointer: func(*entity.Message) bool { return false },
-		foreign: func(string, string, string) bool { return false },
-		masks:   noMasks{},
-		derived: noMasks{},
+		dialects: noDialects{},
+		masks:    noMasks{},
+		derived:  noMasks{},
 
 		origins: allDeclared{},
 
