@@ -38,7 +38,7 @@ var layers = map[string][]string{
 	"pkg/rest/openapi":        {},
 	"pkg/repository":          {"pkg/entity"},
 	"pkg/repository/memory":   {"pkg/entity", "pkg/repository"},
-	"pkg/repository/postgres": {"pkg/entity", "pkg/repository", "pkg/secret", "pkg/traces", "pkg/wait"},
+	"pkg/repository/postgres": {"pkg/entity", "pkg/payload", "pkg/repository", "pkg/secret", "pkg/traces", "pkg/wait"},
 	"pkg/broker":              {"pkg/entity", "pkg/secret", "pkg/wait"},
 
 	// Layer 2: what the product does. They do not know one another, nor which

@@ -16,7 +16,7 @@ type cursor struct {
 // open returns a cursor at the first byte of the value, and whether value is one
 // JSON text.
 func open(value []byte) (*cursor, bool) {
-	if !json.Valid(value) {
+	if !Valid(value) {
 		return nil, false
 	}
 	c := &cursor{data: value}

@@ -1,10 +1,10 @@
 package rest
 
 import (
-	"bytes"
 	"unicode/utf8"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/payload"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
@@ -17,10 +17,6 @@ const (
 	// maxDepth is how deep a payload may nest. Common JSON readers stop at 256
 	// and deeper, and a payload stands some levels deep in an answer itself.
 	maxDepth = 200
-
-	// validatorDepth is where encoding/json stops reading and calls everything
-	// invalid.
-	validatorDepth = 10_000
 )
 
 // Why a payload is not shown. The payload route has the bytes; those of the last
@@ -51,15 +47,16 @@ func projectPayload(r entity.Record, limit int) (text []byte, omitted string) {
 		return nil, ""
 	case !utf8.Valid(r.Value):
 		return nil, notJSON
-	case deeperThan(r.Value, validatorDepth):
-		return nil, tooDeep
-	case !validJSON(r.Value):
-		return nil, notJSON
-	case deeperThan(r.Value, maxDepth):
-		return nil, tooDeep
-	default:
-		return r.Value, ""
 	}
+	switch form := payload.Scan(r.Value); {
+	case form.Depth > payload.MaxScan:
+		return nil, tooDeep
+	case !form.Valid:
+		return nil, notJSON
+	case form.Depth > maxDepth:
+		return nil, tooDeep
+	}
+	return r.Value, ""
 }
 
 // payloadSize is the value's length in bytes, nil when there is no value.
@@ -76,31 +73,4 @@ func payloadSize(r entity.Record) *int64 {
 	case entity.ValueNotLoaded, entity.ValueOverLimit:
 	}
 	return &size
-}
-
-// deeperThan reports whether JSON text nests deeper than limit. It scans
-// instead of recursing, so that no input decides how much stack is used.
-func deeperThan(text []byte, limit int) bool {
-	// Nearly every text has fewer brackets than it would need, and counting is faster
-	// than looking.
-	if bytes.Count(text, []byte("{"))+bytes.Count(text, []byte("[")) <= limit {
-		return false
-	}
-	depth, inString := 0, false
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case inString && c == '\\':
-			i++
-		case c == '"':
-			inString = !inString
-		case inString:
-		case c == '{' || c == '[':
-			if depth++; depth > limit {
-				return true
-			}
-		case c == '}' || c == ']':
-			depth--
-		}
-	}
-	return false
 }

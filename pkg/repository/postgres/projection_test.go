@@ -277,3 +277,16 @@ func latin1(t *testing.T) *sqlx.DB {
 	wantNil(t, migrate.Up(t.Context(), db.DB))
 	return db
 }
+
+func BenchmarkProjectable(b *testing.B) {
+	value := []byte(`{"id":12345,"customer":{"id":"C-527","name":"Chiara Sato","country":"JP"},"items":[` +
+		strings.Repeat(`{"product":"P-100","title":"Espresso cup, set of 4","quantity":2,"unit_price":24.90},`, 10) +
+		`{"product":"P-104"}],"amount":63.30,"currency":"EUR","placed_at":"2026-11-21T09:01:30.553Z"}`)
+	b.SetBytes(int64(len(value)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if note := projectable(value, DefaultPayloadLimit); note != "" {
+			b.Fatal(note)
+		}
+	}
+}

@@ -1,0 +1,324 @@
+package payload
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"math/bits"
+)
+
+const (
+	// MaxScan is how deep a text may nest that Scan reads to its end.
+	MaxScan = 512
+
+	// Bounds of the numbers that jsonb takes as they are meant.
+	maxExponent = 1000 // 1e131071 is 8 bytes in and 131,072 characters out
+	maxDigits   = 1000 // jsonb itself refuses more than 16,383 after the point
+)
+
+// Form is what Scan finds of a text.
+type Form struct {
+	Valid  bool // it is one JSON value, as encoding/json.Valid says
+	Depth  int  // how deep it nests; of a text that is not valid, until that was known
+	Text   bool // it has the escape of NUL or of half of a surrogate pair: jsonb has neither
+	Number bool // it has a number that is out of bounds for jsonb
+}
+
+// Scan reads a text by the grammar of RFC 8259, but for what is within its strings: they
+// may hold any bytes that are no control characters. A text that nests deeper than MaxScan
+// is not read further, and not valid.
+//
+// Every record that comes in and every payload that is shown passes here. It is written
+// by hand because jsontext.Value.IsValid of github.com/go-json-experiment/json, with a
+// pass over numbers and escapes, takes 2.7 µs of CPU time for an order of 1 KB, this
+// 1.2 µs, and encoding/json.Valid takes eight times as long as this. To show a message whose payload has
+// 66 bytes took 1.11 µs with IsValid and takes 0.95 µs. All are medians of six runs in
+// turns, on a machine that did other work as well.
+func Scan(text []byte) Form {
+	s := scan{b: text}
+	for s.value() {
+	}
+	s.form.Valid = !s.bad && s.form.Depth <= MaxScan
+	return s.form
+}
+
+// Valid reports whether text is one JSON value, as encoding/json.Valid does.
+func Valid(text []byte) bool {
+	form := Scan(text)
+	return form.Valid || form.Depth > MaxScan && json.Valid(text)
+}
+
+// scan reads one text without recursion. Its methods advance i; once bad is set the rest
+// has no meaning.
+type scan struct {
+	b    []byte
+	i    int
+	bad  bool // not JSON
+	form Form
+
+	depth   int
+	objects [MaxScan]bool // whether each open level is an object
+}
+
+// value reads a value, or the opening of one, and then all that closes; more
+// says that another value has to follow.
+func (s *scan) value() (more bool) {
+	s.space()
+	switch c := s.peek(); {
+	case c == '{':
+		return s.open(true)
+	case c == '[':
+		return s.open(false)
+	case c == '"':
+		s.i++
+		s.text()
+	case c == '-' || c >= '0' && c <= '9':
+		s.number()
+	case c == 't':
+		s.word("true")
+	case c == 'f':
+		s.word("false")
+	case c == 'n':
+		s.word("null")
+	default:
+		s.bad = true
+	}
+	return s.closing()
+}
+
+// open enters an object or an array.
+func (s *scan) open(object bool) (more bool) {
+	s.i++
+	s.depth++
+	if s.form.Depth = max(s.form.Depth, s.depth); s.depth > MaxScan {
+		return false
+	}
+	s.objects[s.depth-1] = object
+	s.space()
+	switch end := s.peek(); {
+	case object && end == '}', !object && end == ']':
+		s.i++
+		s.depth--
+		return s.closing()
+	case object:
+		s.key()
+	}
+	return !s.bad
+}
+
+// closing reads what may stand behind a value: the ends of levels, and a comma
+// before the next value.
+func (s *scan) closing() (more bool) {
+	for !s.bad {
+		s.space()
+		if s.depth == 0 {
+			s.bad = s.i < len(s.b)
+			return false
+		}
+		object := s.objects[s.depth-1]
+		switch c := s.peek(); {
+		case c == ',':
+			s.i++
+			if object {
+				s.space()
+				s.key()
+			}
+			return !s.bad
+		case object && c == '}', !object && c == ']':
+			s.i++
+			s.depth--
+		default:
+			s.bad = true
+		}
+	}
+	return false
+}
+
+// key reads a name and its colon.
+func (s *scan) key() {
+	if s.peek() != '"' {
+		s.bad = true
+		return
+	}
+	s.i++
+	s.text()
+	s.space()
+	if s.peek() != ':' {
+		s.bad = true
+		return
+	}
+	s.i++
+}
+
+// peek returns the next byte, 0 at the end: no JSON has it outside a string.
+func (s *scan) peek() byte {
+	if s.i < len(s.b) {
+		return s.b[s.i]
+	}
+	return 0
+}
+
+func (s *scan) space() {
+	for s.i < len(s.b) && s.b[s.i] <= ' ' {
+		switch s.b[s.i] {
+		case ' ', '\t', '\n', '\r':
+			s.i++
+		default:
+			return
+		}
+	}
+}
+
+func (s *scan) word(w string) {
+	if end := s.i + len(w); end > len(s.b) || string(s.b[s.i:end]) != w {
+		s.bad = true
+		return
+	}
+	s.i += len(w)
+}
+
+// text reads a string from behind its opening quote to behind its closing one.
+func (s *scan) text() {
+	for !s.bad {
+		s.plain()
+		switch c := s.peek(); c {
+		case '"':
+			s.i++
+			return
+		case '\\':
+			s.escape()
+		default: // a control character, or it never closed
+			s.bad = true
+		}
+	}
+}
+
+// plain skips what needs no look. Most of every text is this, so it goes by eight
+// bytes: stop has the top bit of the first byte set that ends it. In bytes behind
+// that one, a borrow may have set bits that mean nothing.
+func (s *scan) plain() {
+	const each, top = 0x0101010101010101, 0x8080808080808080
+	b, i := s.b, s.i
+	for ; i+8 <= len(b); i += 8 {
+		w := binary.LittleEndian.Uint64(b[i:])
+		quote, escape := w^each*'"', w^each*'\\'
+		stop := ((w-each*' ')&^w | (quote-each)&^quote | (escape-each)&^escape) & top
+		if stop != 0 {
+			s.i = i + bits.TrailingZeros64(stop)/8
+			return
+		}
+	}
+	for i < len(b) && b[i] >= ' ' && b[i] != '"' && b[i] != '\\' {
+		i++
+	}
+	s.i = i
+}
+
+// escape reads one escape; both halves of a surrogate pair are one.
+func (s *scan) escape() {
+	s.i++
+	switch s.peek() {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		s.i++
+		return
+	case 'u':
+		s.i++
+	default:
+		s.bad = true
+		return
+	}
+	switch unit := s.hex4(); {
+	case s.bad:
+	case unit == 0, unit >= 0xDC00 && unit <= 0xDFFF:
+		s.form.Text = true
+	case unit >= 0xD800 && unit <= 0xDBFF:
+		s.lowHalf()
+	}
+}
+
+// lowHalf reads the second half of a surrogate pair, if it is there.
+func (s *scan) lowHalf() {
+	if s.i+1 >= len(s.b) || s.b[s.i] != '\\' || s.b[s.i+1] != 'u' {
+		s.form.Text = true
+		return
+	}
+	back := s.i
+	s.i += 2
+	if unit := s.hex4(); !s.bad && (unit < 0xDC00 || unit > 0xDFFF) {
+		s.form.Text = true
+		s.i = back // it is an escape of its own
+	}
+}
+
+func (s *scan) hex4() (v int) {
+	if s.i+4 > len(s.b) {
+		s.bad = true
+		return 0
+	}
+	for _, c := range s.b[s.i : s.i+4] {
+		v <<= 4
+		switch {
+		case c >= '0' && c <= '9':
+			v |= int(c - '0')
+		case c >= 'a' && c <= 'f':
+			v |= int(c-'a') + 10
+		case c >= 'A' && c <= 'F':
+			v |= int(c-'A') + 10
+		default:
+			s.bad = true
+		}
+	}
+	s.i += 4
+	return v
+}
+
+// number reads a number and notes one that is out of bounds.
+func (s *scan) number() {
+	if s.peek() == '-' {
+		s.i++
+	}
+	start := s.i
+	if s.peek() == '0' {
+		s.i++
+	} else {
+		s.digits()
+	}
+	if s.peek() == '.' {
+		s.i++
+		s.digits()
+	}
+	if s.i-start > maxDigits {
+		s.form.Number = true
+	}
+	if c := s.peek(); c == 'e' || c == 'E' {
+		s.exponent()
+	}
+}
+
+func (s *scan) exponent() {
+	s.i++
+	if c := s.peek(); c == '+' || c == '-' {
+		s.i++
+	}
+	from := s.i
+	s.digits()
+	exponent := 0
+	for _, c := range s.b[from:s.i] {
+		if exponent <= maxExponent {
+			exponent = exponent*10 + int(c-'0')
+		}
+	}
+	if exponent > maxExponent {
+		s.form.Number = true
+	}
+}
+
+// digits reads one digit or more.
+func (s *scan) digits() {
+	from := s.i
+	for s.i < len(s.b) && s.b[s.i] >= '0' && s.b[s.i] <= '9' {
+		s.i++
+	}
+	if s.i == from {
+		s.bad = true
+	}
+}
