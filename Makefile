@@ -101,19 +101,18 @@ test-faults: needs assets browser ## Break servers, connections and programs, lo
 soak: ## Everything at work and every fault in turn, for ten minutes; then nothing may be lost.
 	@DLQ_TEST_LONG=1 $(STACK) -fast -- go test -timeout 30m -count=1 -v -run '^TestSoak$$' ./integration
 
+# BENCH_FLAGS="-only ingest,retry -scale 0.1" measures less.
+PAIRS ?= 6
+BENCH_FLAGS ?=
 .PHONY: bench
-bench: ## Measure all that the programs do against its limits and write docs/benchmarks.md.
-	@go run ./integration/bench -limit 25m -write
+bench: ## Measure the programs and write docs/benchmarks.md; with BASE=COMMIT compare them with those of a commit.
+	@cd integration/bench && go run . $(if $(BASE),-base $(BASE) -pairs $(PAIRS),-write) $(BENCH_FLAGS)
 
 # For benchstat: make -s bench-go > before.txt, change, make -s bench-go > after.txt, benchstat before.txt after.txt
 .PHONY: bench-go
 bench-go: ## Run the Go benchmarks of the packages that have some, six times each.
 	@$(STACK) -fast -- go test -run '^$$' -bench . -benchmem -count 6 -timeout 30m \
 		$$(grep -rl --include='*_test.go' '^func Benchmark' cmd pkg | xargs -n 1 dirname | sort -u | sed 's|^|./|')
-
-.PHONY: bench-reads
-bench-reads: ## Measure searches, groups and exports of 5,000,000 messages and write docs/benchmarks-reads.md.
-	@go run ./integration/bench -reads 5000000 -limit 25m -write
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Vet, and look for what the linters know.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,196 +9,264 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/dlq-manager/dlq-manager/integration/stack"
 )
 
-// startPatience bounds the start of the servers and the builds; a machine that
-// never had them fetches them first. The limit of the work begins after it.
-const startPatience = 12 * time.Minute
-
-// servers are as in production, but for their size: every commit waits for the
-// disk. A gigabyte of buffers keeps the figures apart from the system's cache.
-var servers = map[string]string{
-	"fsync":              "on",
-	"synchronous_commit": "on",
-	"full_page_writes":   "on",
-	"shared_buffers":     "1GB",
-	"max_wal_size":       "4GB",
-
-	// What statements take is counted for the profiles, of all databases.
-	"shared_preload_libraries": "pg_stat_statements",
+// part is one measurement. A turn of it is one side's.
+type part struct {
+	name  string
+	needs string // name of the part whose database it uses
+	alone bool   // it compares with another product, so -base does not repeat it
+	load  string
+	run   func(context.Context, *side) []figure
 }
 
-// kafkaHeapMB is what Kafka's own start script gives it.
-const kafkaHeapMB = 1024
-
-// bench is one run: the servers, the programs, and what was measured so far.
-type bench struct {
-	opts   options
-	log    io.Writer
-	folder string // of binaries, configuration and logs
-	stack  *stack.Stack
-	kafka  *cluster
-	live   *database // that the programs use, from the part ingest on
-	result result
+// parts are all measurements in the order in which they run.
+func (o options) parts() []part {
+	records, again := thousands(o.count(recordsToIngest)), thousands(o.count(recordsToRetry))
+	return []part{
+		{name: "ingest", run: ingest, load: records + " dead letters of 1 KB, in Kafka before one ingester starts"},
+		{name: "payloads", needs: "ingest", run: payloads, load: "one API starts on the ingested table; then " + thousands(floodRate) + " records/s in a new database"},
+		{name: "retry", needs: "ingest", run: retry, load: again + " messages by one request, and a fiftieth of that one by one"},
+		{name: "search", run: search, load: fmt.Sprintf("%s messages of 300 bytes, spread over %d days, %d requests each, one after the other",
+			thousands(o.count(o.documents)), o.days, o.requests)},
+		{name: "reads", needs: "search", run: reads, load: fmt.Sprintf("%d requests each, one after the other, in the table of search", o.requests)},
+		{name: "export", needs: "search", run: export, load: "one request for the table of search"},
+		{name: "mixed", needs: "search", run: mixed, load: fmt.Sprintf("%g reads/s over %d connections in the table of search, quiet and beside %s records/s",
+			mixedRate, mixedCallers, thousands(floodRate))},
+		{name: "archive", run: archive, load: thousands(o.count(recordsToArchive)) + " messages of 1 KB by one run of the archiver"},
+		{name: "connect", run: kafkaConnect, alone: true, load: fmt.Sprintf("%s dead letters of 1 KB, %d times each way, by turns; medians",
+			thousands(o.count(recordsToConnect)), connectPairs)},
+	}
 }
 
-// result is what a run found.
-type result struct {
-	opts    options
-	machine machine
-	parts   []measured
-	broken  bool // a part failed; parts are those before it
+func partNames() (names []string) {
+	for _, p := range (options{}).parts() {
+		names = append(names, p.name)
+	}
+	return names
 }
 
-// measure does the whole run. Nothing that it starts is left behind.
-func measure(ctx context.Context, opts options, log io.Writer) (res result, err error) {
-	b := &bench{opts: opts, log: log, result: result{opts: opts}}
-	chosen, err := choose(b.parts(), opts.only)
-	if err != nil {
-		return res, err
+// chosen are the parts of -only with those that they need.
+func (o options) chosen() []part {
+	wanted := map[string]bool{}
+	for _, name := range o.only {
+		wanted[name] = true
 	}
-	defer func() { err = errors.Join(err, b.stop(err != nil)) }()
-	if err := b.start(ctx); err != nil {
-		return res, err
+	for _, p := range o.parts() {
+		wanted[p.needs] = wanted[p.needs] || wanted[p.name]
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, opts.limit, fmt.Errorf("not done after %s (-limit)", opts.limit))
-	defer cancel()
-	err = b.timely(ctx, func(ctx context.Context) error { return b.runParts(ctx, chosen) })
-	return b.result, err
-}
-
-// timely says when it was the limit that ended a step.
-func (b *bench) timely(ctx context.Context, step func(context.Context) error) error {
-	err := step(ctx)
-	if err != nil && ctx.Err() != nil {
-		return fmt.Errorf("%w: %w", context.Cause(ctx), err)
-	}
-	return err
-}
-
-func (b *bench) say(format string, args ...any) { fmt.Fprintf(b.log, "bench: "+format+"\n", args...) }
-
-func (b *bench) start(ctx context.Context) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, startPatience)
-	defer cancel()
-	if b.result.machine.load, err = loadAverage(); err != nil {
-		return err
-	}
-	if err := b.opts.expectSpace(); err != nil {
-		return err
-	}
-	if b.folder, err = os.MkdirTemp(b.opts.dir, "dlq-manager-bench-"); err != nil {
-		return err
-	}
-	if err := expectTools(ctx); err != nil {
-		return err
-	}
-	b.say("building the programs")
-	if err := build(ctx, b.folder, "api", "ingester", "archiver"); err != nil {
-		return err
-	}
-	b.say("starting PostgreSQL and Kafka")
-	b.stack, err = stack.Start(ctx, stack.Options{
-		Postgres: true, Kafka: true, Own: true, Dir: b.opts.dir, Log: b.log,
-		PostgresSettings: servers, KafkaHeapMB: kafkaHeapMB,
+	return slices.DeleteFunc(o.parts(), func(p part) bool {
+		return len(o.only) > 0 && !wanted[p.name] || o.base != "" && p.alone
 	})
-	if err != nil {
-		return err
-	}
+}
+
+// side is the programs of one commit and the databases that they use in this turn.
+type side struct {
+	*bench
+	commit   string
+	programs string // folder
+	prefix   string // of the names of databases
+
+	ingested  *database // from the part ingest on
+	documents *database // from the part search on
+	flood     string    // prefix of the names of topics that are written to beside reads of documents
+	flooded   []string  // these names
+}
+
+// bench is one run.
+type bench struct {
+	opts    options
+	log     io.Writer
+	id      string // prefix of the names of topics
+	root    string // of the checkout
+	folder  string // of programs, configuration and logs
+	stack   *stack.Stack
+	server  string // URL of PostgreSQL's superuser
+	brokers []string
+	kafka   *cluster
+	sides   []*side // the base, if there is one, and the checkout
+	tree    string  // checkout of the base
+
+	named   int
+	records int   // in the dead-letter topics, once they are filled
+	bytes   int64 // of their values
+	done    []figure
+}
+
+// settings are of production but for sizes: every commit waits for the disk. A gigabyte
+// of buffers keeps the figures apart from the system's cache. The log in JSON is read by
+// the part claims.
+var settings = map[string]string{
+	"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", "shared_buffers": "1GB", "max_wal_size": "4GB",
+	"logging_collector": "on", "log_destination": "jsonlog", "log_rotation_size": "0", "log_rotation_age": "0",
+}
+
+// Heaps of what Java runs, as their own start scripts have them.
+const (
+	kafkaHeapMB    = 1024
+	producerHeapMB = 512
+	connectHeapMB  = 2048
+)
+
+func (b *bench) say(format string, args ...any) {
+	fmt.Fprintf(b.log, "%s bench: "+format+"\n", append([]any{time.Now().Format(time.TimeOnly)}, args...)...)
+}
+
+// start builds the programs and starts the servers.
+func (b *bench) start(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Minute) // a machine that never had the servers fetches them
+	defer cancel()
+	b.buildSides(ctx)
+	b.say("starting PostgreSQL and Kafka")
+	b.stack = must(stack.Start(ctx, stack.Options{
+		Postgres: true, Kafka: true, Own: true, Log: b.log, PostgresSettings: settings, KafkaHeapMB: kafkaHeapMB,
+	}))
 	if notes := b.stack.Notes(); len(notes) > 0 {
-		return fmt.Errorf("the servers are stand-ins, whose figures say nothing: %v", notes)
+		check(fmt.Errorf("the servers are stand-ins, whose figures say nothing: %v", notes))
 	}
-	if b.kafka, err = connect(b.stack.Brokers()); err != nil {
-		return err
-	}
-	if err := b.countStatements(ctx); err != nil {
-		return err
-	}
-	b.result.machine, err = describe(ctx, b.stack.DatabaseURL(), b.result.machine.load)
-	return err
+	b.use(b.stack.DatabaseURL(), b.stack.Brokers())
 }
 
-// expectTools looks for what is only run when much is measured already.
-func expectTools(ctx context.Context) error {
-	if _, err := stack.KafkaTool(ctx, producerHeapMB, producerTool, "--help"); err != nil {
-		return err
+// use sets the servers.
+func (b *bench) use(database string, brokers []string) {
+	b.server, b.brokers, b.kafka = database, brokers, connect(brokers)
+}
+
+// buildSides builds the programs of the base, if there is one, and those of the checkout.
+func (b *bench) buildSides(ctx context.Context) {
+	b.folder = must(os.MkdirTemp("", "dlq-manager-bench-"))
+	b.root = output(ctx, "", "go", "list", "-m", "-f", "{{.Dir}}", "github.com/dlq-manager/dlq-manager")
+	if b.opts.base != "" {
+		b.tree = filepath.Join(b.folder, "tree")
+		output(ctx, b.root, "git", "worktree", "add", "--detach", b.tree, b.opts.base)
+		b.build(ctx, "base", b.tree)
 	}
-	if _, err := stack.KafkaConnect(ctx, connectHeapMB); err != nil {
-		return err
+	b.build(ctx, "head", b.root)
+}
+
+// build builds the programs of a checkout as a release does, but without the libraries of
+// the console's pages where they are not fetched.
+func (b *bench) build(ctx context.Context, name, root string) {
+	commit := "unknown" // of an unpacked archive
+	_ = attempt(func() { commit = output(ctx, root, "git", "describe", "--always", "--dirty", "--abbrev=12") })
+	b.say("building the programs of %s", commit)
+	folder := filepath.Join(b.folder, name) + string(filepath.Separator)
+	output(ctx, root, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", folder, "./cmd/api", "./cmd/ingester", "./cmd/archiver")
+	b.sides = append(b.sides, &side{bench: b, commit: commit, programs: folder, prefix: b.id + "_" + name})
+}
+
+// output runs a command in a folder and returns what it prints.
+func output(ctx context.Context, dir, name string, args ...string) string {
+	cmd := exec.CommandContext(ctx, name, args...)
+	var out, failed bytes.Buffer
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &failed
+	if err := cmd.Run(); err != nil {
+		check(fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, &failed))
 	}
-	if out, err := exec.CommandContext(ctx, "go", "tool", "-n", "pprof").CombinedOutput(); err != nil {
-		return fmt.Errorf("go tool pprof: %w\n%s", err, out)
+	return strings.TrimSpace(out.String())
+}
+
+// measure does all parts: once, or with a base as many pairs as wanted. In a pair the sides
+// do each part by turns; which one is first alternates from part to part and from pair to pair.
+func (b *bench) measure(ctx context.Context) error {
+	for pair := range max(b.opts.pairs*(len(b.sides)-1), 1) {
+		err := attempt(func() {
+			defer func() {
+				for _, s := range b.sides {
+					s.drop(ctx, s.ingested)
+					s.drop(ctx, s.documents)
+					s.ingested, s.documents = nil, nil
+				}
+			}()
+			for i, p := range b.opts.chosen() {
+				order := slices.Clone(b.sides)
+				if (pair+i)%2 == 1 {
+					slices.Reverse(order)
+				}
+				for _, s := range order {
+					b.takeTurn(ctx, p, s, pair)
+				}
+			}
+		})
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// database makes a database and brings it to the newest schema as an operator
-// would: with the program.
-func (b *bench) database(ctx context.Context, name string) (*database, error) {
-	d, err := createDatabase(ctx, b.stack.DatabaseURL(), name)
-	if err != nil {
-		return nil, err
+// takeTurn starts from settled databases, so that what came before leaves no work to
+// autovacuum or to a checkpoint.
+func (b *bench) takeTurn(ctx context.Context, p part, s *side, pair int) {
+	b.say("part %s, %s, turn %d", p.name, s.commit, pair+1)
+	for _, other := range b.sides {
+		other.ingested.settle(ctx)
+		other.documents.settle(ctx)
 	}
-	d.config = filepath.Join(b.folder, name+".yaml")
-	if err := os.WriteFile(d.config, []byte(d.configText(b.stack.Brokers())), 0o600); err != nil {
-		return nil, err
+	var figures []figure
+	if err := attempt(func() { figures = p.run(ctx, s) }); err != nil {
+		check(fmt.Errorf("part %s of %s: %w", p.name, s.commit, err))
 	}
-	return d, b.program("api", d).complete(ctx, "migrate", "up")
+	for _, f := range figures {
+		f.Part, f.side = p.name, s
+		b.done = append(b.done, f)
+		b.say("  %s: %s", f.Name, f.text())
+	}
 }
 
-// drop removes a database that is no longer needed. Nil is none.
-func (b *bench) drop(ctx context.Context, d *database) error {
-	if d == nil {
-		return nil
-	}
-	d.close()
-	admin, err := openDatabase(b.stack.DatabaseURL())
+// failure ends a turn, as Fatal ends a test: parts have no other use for an error.
+type failure struct{ error }
+
+func check(err error) {
 	if err != nil {
-		return err
+		panic(failure{err})
 	}
-	defer admin.close()
-	if _, err := admin.ExecContext(ctx, "DROP DATABASE "+d.url.Path[1:]+" WITH (FORCE)"); err != nil {
-		return fmt.Errorf("drop a database: %w", err)
-	}
+}
+
+func must[T any](v T, err error) T {
+	check(err)
+	return v
+}
+
+// attempt returns the failure of work.
+func attempt(work func()) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			f, ok := r.(failure)
+			if !ok {
+				panic(r)
+			}
+			err = f.error
+		}
+	}()
+	work()
 	return nil
 }
 
-func (b *bench) program(name string, d *database) program {
-	return program{
-		name: name, path: filepath.Join(b.folder, name), config: d.config,
-		log: filepath.Join(b.folder, name+".log"),
-	}
-}
+// compares reports whether the programs are set beside other ways to do the same, and
+// not beside those of a base.
+func (b *bench) compares() bool { return len(b.sides) == 1 }
 
 // stop ends the servers and removes everything; after a failure the logs stay.
 func (b *bench) stop(failed bool) error {
-	b.live.close()
-	b.kafka.close()
-	var err error
+	var errs []error
+	if b.kafka != nil {
+		b.kafka.client.Close()
+	}
 	if b.stack != nil {
-		err = b.stack.Stop()
+		errs = append(errs, b.stack.Stop())
 	}
-	if failed && b.folder != "" {
+	if b.tree != "" {
+		errs = append(errs, attempt(func() { output(context.Background(), b.root, "git", "worktree", "remove", "--force", b.tree) }))
+	}
+	if failed {
 		b.say("logs are in %s", b.folder)
-		return err
+		return errors.Join(errs...)
 	}
-	return errors.Join(err, os.RemoveAll(b.folder))
+	return errors.Join(append(errs, os.RemoveAll(b.folder))...)
 }
-
-// rate is work and the time it took.
-type rate struct {
-	n    int
-	took time.Duration
-}
-
-func (r rate) perSecond() float64 {
-	if r.took <= 0 {
-		return 0
-	}
-	return float64(r.n) / r.took.Seconds()
-}
-
-func (r rate) plus(other rate) rate { return rate{r.n + other.n, r.took + other.took} }

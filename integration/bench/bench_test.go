@@ -1,276 +1,246 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
+	"flag"
+	"fmt"
 	"io"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
-	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/prometheus/procfs"
+
+	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
 )
 
-func TestLetterIsWhatTheFiguresAreAbout(t *testing.T) {
+func TestMain(m *testing.M) { stacktest.Main(m) }
+
+// TestIntervalIsThatOfTheSignTest: bounds are order statistics, the narrowest that the sign
+// test gives 95 %; of fewer than six values none has that.
+func TestIntervalIsThatOfTheSignTest(t *testing.T) {
 	t.Parallel()
-	patterns, err := deadletter.ParsePatterns("*.dlq.v1")
+	for _, test := range []struct {
+		n         int
+		low, high float64
+		coverage  float64
+	}{
+		{0, 0, 0, 0},
+		{1, 1, 1, 0},
+		{2, 1, 2, 0.5},
+		{5, 1, 5, 0.9375},
+		{6, 1, 6, 0.96875},
+		{8, 1, 8, 0.9922},
+		{9, 2, 8, 0.9609},
+		{20, 6, 15, 0.9586},
+	} {
+		var values []float64
+		for v := range test.n {
+			values = append(values, float64(test.n-v))
+		}
+		low, high, coverage := interval(values)
+		if low != test.low || high != test.high || math.Abs(coverage-test.coverage) > 0.0001 {
+			t.Errorf("interval of 1 to %d: got %v to %v with %.4f, want %v to %v with %.4f",
+				test.n, low, high, coverage, test.low, test.high, test.coverage)
+		}
+	}
+}
+
+func TestQuantilesMediansAndNumbers(t *testing.T) {
+	t.Parallel()
+	var times []time.Duration
+	for n := range 200 {
+		times = append(times, time.Duration(200-n))
+	}
+	for share, want := range map[float64]time.Duration{0.5: 100, 0.99: 198, 1: 200, 0: 1} {
+		if got := quantile(times, share); got != want {
+			t.Errorf("quantile %v of 1 to 200: got %d, want %d", share, got, want)
+		}
+	}
+	for want, values := range map[float64][]float64{0: nil, 2: {3, 1, 2}, 2.5: {4, 1, 3, 2}} {
+		if got := median(values); got != want {
+			t.Errorf("median of %v: got %v, want %v", values, got, want)
+		}
+	}
+	for want, v := range map[string]float64{"1,234,568": 1234567.8, "999": 999.4, "12.3": 12.34, "0.05": 0.051} {
+		if got := number(v); got != want {
+			t.Errorf("number %v: got %s, want %s", v, got, want)
+		}
+	}
+}
+
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	less, more := section{}.figure("", "ms", 10), section{}.figure("", "/s", 10)
+	got := []bool{
+		less.missed(), less.limit(10).missed(), less.limit(11).missed(), more.limit(10).missed(), more.limit(11).missed(),
+		skipped("", "no server").limit(11).missed(),
+	}
+	if want := []bool{false, true, false, false, true, false}; !slices.Equal(got, want) {
+		t.Errorf("10 ms of any, 10 and 11, 10 /s of 10 and 11, skipped: missed %v, want %v", got, want)
+	}
+}
+
+func TestMetricsAreSummedOverTheirLabels(t *testing.T) {
+	t.Parallel()
+	const text = "# HELP m x\nm{topic=\"a b\"} 1.5\nm{topic=\"c\"} 2\nm_other 7\nn 3\n"
+	for name, want := range map[string]float64{"m": 3.5, "n": 3, "absent": 0} {
+		if got := sumMetric(strings.NewReader(text), name); got != want {
+			t.Errorf("%s: got %v, want %v", name, got, want)
+		}
+	}
+}
+
+func TestTheLastLineOfTheProducerToolCounts(t *testing.T) {
+	t.Parallel()
+	const text = "10 records sent, 5.0 records/sec (1 MB/sec)\n300 records sent, 53773.077612 records/sec (66.87 MB/sec), 1 ms avg\n"
+	if n, rate := readProduced(text); n != 300 || rate != 53773.077612 {
+		t.Errorf("got %d, %v", n, rate)
+	}
+	if err := attempt(func() { readProduced("Exception") }); err == nil {
+		t.Error("no line of records: got no error")
+	}
+}
+
+func TestClaimTimesAddParseBindAndExecute(t *testing.T) {
+	t.Parallel()
+	line := func(pid int, database, message string) string {
+		return fmt.Sprintf("{\"pid\": %d, \"dbname\": %q, \"message\": %q}\n", pid, database, message)
+	}
+	const claim = "WITH want AS (SELECT 1) UPDATE m SET\n\tstatus = 'RETRYING', x = 1"
+	got := claimTimes(strings.NewReader(
+		line(1, "d", "duration: 1.000 ms  parse <unnamed>: "+claim)+
+			line(2, "d", "duration: 50.000 ms  execute <unnamed>: "+claim)+
+			line(1, "d", "duration: 2.000 ms  bind <unnamed>: "+claim)+
+			line(1, "d", "duration: 4.000 ms  execute <unnamed>: "+claim)+
+			line(3, "d", "duration: 9.000 ms  execute <unnamed>: SELECT 1 WHERE status = 'RETRYING'")+
+			line(3, "other", "duration: 9.000 ms  execute <unnamed>: "+claim)+
+			line(3, "d", "connection received")), "d")
+	if want := []time.Duration{50 * time.Millisecond, 7 * time.Millisecond}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestOthersAreWhoDoesNotDescendFromTheBench(t *testing.T) {
+	t.Parallel()
+	all := map[int]procfs.ProcStat{1: {}, 7: {PPID: 1}, 8: {PPID: 7}, 9: {PPID: 8}, 10: {PPID: 1}}
+	for pid, want := range map[int]bool{7: true, 8: true, 9: true, 10: false, 1: false, 99: false} {
+		if got := descends(all, pid, 7); got != want {
+			t.Errorf("%d descends from 7: got %t, want %t", pid, got, want)
+		}
+	}
+	before := usage{by: map[string]time.Duration{"api": 1}, busy: 10, idle: 10}
+	used := usage{by: map[string]time.Duration{"api": 6, "java": 10}, busy: 40, idle: 30}.since(before)
+	if got := used.others(); got != 0.3 { // 15 of 30 busy ones are ours, of 50
+		t.Errorf("others: got %v, want 0.3", got)
+	}
+}
+
+// TestComparisonsAreOfPairs: the ratio is that of figures of the same pair, and a figure
+// that one side does not have is named.
+func TestComparisonsAreOfPairs(t *testing.T) {
+	t.Parallel()
+	b := &bench{}
+	b.sides = []*side{{bench: b, commit: "old"}, {bench: b, commit: "new"}}
+	for i := range 6 {
+		for at, s := range b.sides {
+			f := figure{side: s, Part: "ingest", Name: "rate", Value: float64((i + 1) * (at + 1)), MoreIsBetter: true}
+			cost, same := f, f
+			cost.Name, cost.MoreIsBetter = "cost", false
+			same.Name, same.Value = "same", float64(100+i*(1-2*at))
+			b.done = append(b.done, f, cost, same)
+		}
+	}
+	b.done = append(b.done, figure{side: b.sides[1], Part: "payloads", Name: "lag", Value: 1}, figure{side: b.sides[0], Part: "payloads", Name: "share", Skipped: "no view"})
+	text := b.report().markdown()
+	for _, want := range []string{
+		"| ingest | rate | 3.50 | 7.00  | 2.000 | 2.000 to 2.000 | better |",
+		"| ingest | cost | 3.50 | 7.00  | 2.000 | 2.000 to 2.000 | worse |",
+		"| within noise |",
+		"| payloads | lag | – | skipped: old does not have it |",
+		"| payloads | share | – | skipped: old: no view |",
+		"commit new compared with old",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the table has no %q:\n%s", want, text)
+		}
+	}
+}
+
+func TestOnlyTheGeneratedSectionIsReplaced(t *testing.T) {
+	t.Parallel()
+	page := replaceGenerated("# A\n"+generatedBegin+"old\n"+generatedEnd+"\nB\n", "new\n")
+	if want := "# A\n" + generatedBegin + "\nnew\n\n" + generatedEnd + "\nB\n"; page != want {
+		t.Errorf("got %q, want %q", page, want)
+	}
+	text, err := os.ReadFile("../../docs/benchmarks.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	decoder, err := deadletter.New(patterns, nil)
+	if err := attempt(func() { replaceGenerated(string(text), "new") }); err != nil {
+		t.Errorf("docs/benchmarks.md: %v", err)
+	}
+	if err := attempt(func() { replaceGenerated("# A\n", "new") }); err == nil {
+		t.Error("a page without markers: got no error")
+	}
+}
+
+func parseOptions(line string) (o options, err error) {
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	o.define(flags)
+	if err := flags.Parse(strings.Fields(line)); err != nil {
+		return o, err
+	}
+	return o, o.check(flags.Args())
+}
+
+func TestOptions(t *testing.T) {
+	t.Parallel()
+	for line, valid := range map[string]bool{
+		"": true, "-write": true, "-only mixed -scale 0.1": true, "-base HEAD -pairs 2": true,
+		"-only nothing": false, "-scale 0": false, "-scale NaN": false, "-pairs 0": false, "more": false,
+		"-write -scale 0.5": false, "-write -base HEAD": false, "-write -only ingest": false,
+	} {
+		if o, err := parseOptions(line); (err == nil) != valid {
+			t.Errorf("%q: got %v, want valid %t", line, err, valid)
+		} else if line == "-only mixed -scale 0.1" && fmt.Sprintf("%d %s", len(o.chosen()), o.chosen()[0].name) != "2 search" {
+			t.Errorf("%q: got %d parts from %s on, want the two from search on", line, len(o.chosen()), o.chosen()[0].name)
+		}
+	}
+}
+
+// TestTheSmallestRun drives the programs against real servers, as both sides of a pair.
+func TestTheSmallestRun(t *testing.T) {
+	t.Parallel()
+	o, err := parseOptions("-scale 0.002 -documents 1000000 -requests 5 -pairs 1 -only ingest,retry,reads,archive")
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := newLetters()
-	for n, name := range names {
-		r := l.letter(name, n)
-		if !json.Valid(r.Value) || len(r.Value) < 1000 || len(r.Value) > 1100 {
-			t.Errorf("value of %s: %d bytes, valid %t, want 1000 to 1100 of JSON", name, len(r.Value), json.Valid(r.Value))
-		}
-		if got := headerBytes(r); len(r.Headers) != 8 || got < 500 || got > 700 {
-			t.Errorf("headers of %s: %d with %d bytes, want 8 with 500 to 700", name, len(r.Headers), got)
-		}
-		record := entity.Record{Key: r.Key, Value: r.Value}
-		for _, h := range r.Headers {
-			record.Headers = append(record.Headers, entity.Header{Key: h.Key, Value: h.Value})
-		}
-		reading := decoder.Decode(r.Topic, record, l.at, nil)
-		if reading.Failure.Dialect != "spring-dlt" || reading.OriginalTopic != originalTopic(name) {
-			t.Errorf("%s is read as %q of %q, want spring-dlt of %q", name,
-				reading.Failure.Dialect, reading.OriginalTopic, originalTopic(name))
-		}
-	}
-	if a, b := l.letter("orders", 1), l.letter("orders", 1); bytes.Equal(a.Value, b.Value) || bytes.Equal(a.Key, b.Key) {
-		t.Error("two letters are alike, want them to differ")
-	}
-}
-
-func TestQuota(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct{ records, retry int }{{1_000_000, 100_000}, {100, 100}, {1003, 7}, {20, 19}} {
-		total := 0
-		got := quota(c.records, c.retry)
-		for _, n := range got {
-			total += n
-		}
-		if got[0] != c.retry || total != c.records {
-			t.Errorf("quota(%d, %d) = %v, want %d first and %d in all", c.records, c.retry, got, c.retry, c.records)
-		}
-	}
-}
-
-func TestParse(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		args string
-		ok   bool
-	}{
-		{"", true},
-		{"-write", true},
-		{"-scale 0.01", true},
-		{"-only ingest,cursor", true},
-		{"-only nothing", false},
-		{"-only ingest -write", false},
-		{"-scale 0.5 -write", false}, // too little to be published
-		{"-scale 0", false},
-		{"-scale 1.1", false},
-		{"-scale NaN", false},
-		{"-reads 5000000 -write", true},
-		{"-reads 4999999 -write", false},
-		{"-reads 1000", false},
-		{"rest", false},
-	} {
-		_, err := parse(strings.Fields(c.args), io.Discard)
-		if (err == nil) != c.ok {
-			t.Errorf("parse(%q) = %v, want ok %t", c.args, err, c.ok)
-		}
-	}
-	for _, args := range []string{"-scale 0.001", "-scale 0.1", ""} {
-		opts, err := parse(strings.Fields(args), io.Discard)
-		if err != nil {
-			t.Fatal(err)
-		}
-		least := quota(opts.records, opts.retry)[1]
-		if opts.single < 2 || opts.copied < 2 || opts.doubtful < 2 || opts.backlog < 1 || least < max(opts.doubtful, opts.retry, 2*opts.single) {
-			t.Errorf("parse(%q) leaves %d letters to a topic for %+v", args, least, opts.counts)
-		}
-	}
-}
-
-func TestParseProcess(t *testing.T) {
-	t.Parallel()
-	const text = "42 (a (b) c) S 7 42 42 0 -1 4194560 100 200 0 0 150 50 30 20 20 0 5 0 12345 1000 200 18446744073709551615"
-	got, err := parseProcess(text)
-	want := process{pid: 42, parent: 7, name: "a (b) c", own: 2 * time.Second, children: 500 * time.Millisecond}
-	if err != nil || got != want {
-		t.Errorf("parseProcess = %+v, %v, want %+v", got, err, want)
-	}
-	for _, bad := range []string{"", "42 (a", "42 (a) S 7", strings.Replace(text, "150", "x", 1)} {
-		if _, err := parseProcess(bad); err == nil {
-			t.Errorf("parseProcess(%q) = nil, want an error", bad)
-		}
-	}
-}
-
-func TestUsage(t *testing.T) {
-	t.Parallel()
-	busy, idle := wholeMachine("cpu  100 10 50 700 40 5 5 30 9 9\ncpu0 1 1 1 1\n")
-	if busy != 2*time.Second || idle != 7400*time.Millisecond {
-		t.Errorf("wholeMachine = %s busy, %s idle, want 2s and 7.4s", busy, idle)
-	}
-	before := usage{by: map[string]time.Duration{"api": time.Second}, busy: time.Second, idle: time.Second}
-	after := usage{by: map[string]time.Duration{"api": 3 * time.Second, "java": time.Second}, busy: 7 * time.Second, idle: 3 * time.Second}
-	u := after.since(before)
-	if both := u.plus(u); both.by["api"] != 4*time.Second || both.busy != 2*u.busy || both.idle != 2*u.idle {
-		t.Errorf("plus() = %+v, want twice of %+v", both, u)
-	}
-	if got := u.share(); math.Abs(got-0.75) > 1e-9 {
-		t.Errorf("share() = %v, want 0.75", got)
-	}
-	if got := u.foreign(); math.Abs(got-3.0/8) > 1e-9 {
-		t.Errorf("foreign() = %v, want 3/8", got)
-	}
-	if got, want := u.limits(1_000_000, "request", 1), "a request takes api 2 µs, Kafka 1 µs"; !strings.HasSuffix(got, want) || !strings.HasPrefix(got, disturbed) {
-		t.Errorf("limits() = %q, want %s ... %q", got, disturbed, want)
-	}
-}
-
-func TestWhatLimitsFollowsFromTheSessions(t *testing.T) {
-	t.Parallel()
-	s := time.Second
-	used := func(postgres, bench, foreign, idle time.Duration) usage {
-		return usage{by: map[string]time.Duration{"postgres": postgres, "bench": bench}, busy: postgres + bench + foreign, idle: idle}
-	}
-	for _, c := range []struct {
-		name            string
-		u               usage
-		sessions, cores int
-		want            string
-	}{
-		{"one process", used(9*s, 0, 0, 11*s), 1, 2, "one process of PostgreSQL, all of a core"},
-		{"by turns", used(5*s, 4*s, 0, 11*s), 1, 2, "one after the other"},
-		{"one that waits", used(4*s, s, 0, 15*s), 1, 2, "waiting"},
-		{"as many as cores", used(9*s, 0, 0, 11*s), 2, 2, "waiting"},
-		{"two of four cores", used(18*s, 0, 0, 22*s), 2, 4, "2 processes of PostgreSQL"},
-		{"all busy", used(17*s, s, 0, 2*s), 1, 2, "the processors"},
-		{"others", used(9*s, 0, 2*s, 9*s), 1, 2, disturbed},
-	} {
-		if got := c.u.kind(c.sessions, c.cores); !strings.HasPrefix(got, c.want) {
-			t.Errorf("%s: kind() = %q, want %q", c.name, got, c.want)
-		}
-	}
-}
-
-func TestThousands(t *testing.T) {
-	t.Parallel()
-	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", 1_020_003: "1,020,003"} {
-		if got := thousands(n); got != want {
-			t.Errorf("thousands(%d) = %q, want %q", n, got, want)
-		}
-	}
-}
-
-// times is one of as many milliseconds.
-func times(ms int) []time.Duration { return []time.Duration{time.Duration(ms) * time.Millisecond} }
-
-func TestPercentile(t *testing.T) {
-	t.Parallel()
-	var all []time.Duration
-	for n := 1; n <= 200; n++ {
-		all = append(all, time.Duration(n))
-	}
-	for _, c := range []struct {
-		sorted []time.Duration
-		of     float64
-		want   time.Duration
-	}{
-		{all, 50, 100},
-		{all, 99, 198},
-		{all, 99.9, 200},
-		{all, 100, 200},
-		{all, 0, 1},
-		{all[:1], 50, 1},
-		{nil, 99, 0},
-	} {
-		if got := percentile(c.sorted, c.of); got != c.want {
-			t.Errorf("percentile(%d times, %v) = %d, want %d", len(c.sorted), c.of, got, c.want)
-		}
-	}
-}
-
-func TestWithoutAudit(t *testing.T) {
-	t.Parallel()
-	const before = "WITH a AS (SELECT 1), audit AS (\n\tINSERT INTO dlq.audit (at, action,\n\t\treason)\n\tSELECT f(x), $2 FROM a\n) SELECT 1"
-	const want = "WITH a AS (SELECT 1), audit AS (\n\t\n\tSELECT f(x), $2 FROM a\n) SELECT 1"
-	if got := withoutAudit(before); got != want {
-		t.Errorf("withoutAudit = %q, want %q", got, want)
-	}
-	const other = "INSERT INTO dlq.attempts (a) SELECT 1"
-	if got := withoutAudit(other); got != other {
-		t.Errorf("withoutAudit = %q, want it unchanged", got)
-	}
-}
-
-func TestInBatches(t *testing.T) {
-	t.Parallel()
-	all := make([]int, 103)
-	for i := range all {
-		all[i] = i
-	}
-	var mu sync.Mutex
-	var got []int
-	err := inBatches(3, 10, all, func(some []int) error {
-		mu.Lock()
-		defer mu.Unlock()
-		got = append(got, some...)
-		return nil
+	b := &bench{opts: o, log: t.Output(), id: fmt.Sprintf("bench%d", time.Now().UnixNano()), folder: t.TempDir()}
+	err = attempt(func() {
+		b.use(stacktest.Postgres(t), stacktest.Kafka(t))
+		output(t.Context(), filepath.Join("..", ".."), "go", "build", "-o", b.folder, "./cmd/api", "./cmd/ingester", "./cmd/archiver")
 	})
-	slices.Sort(got)
-	if err != nil || !slices.Equal(got, all) {
-		t.Errorf("inBatches = %v with %v, want each of %d once", err, got, len(all))
-	}
-	wrong := errors.New("wrong")
-	begun := 0
-	if err := inBatches(1, 10, all, func([]int) error { begun++; return wrong }); !errors.Is(err, wrong) || begun != 1 {
-		t.Errorf("inBatches = %v after %d batches, want %v after one", err, begun, wrong)
-	}
-}
-
-func TestFeedMakesWhatTheIngesterStores(t *testing.T) {
-	t.Parallel()
-	patterns, err := deadletter.ParsePatterns("*.dlq.v1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	decoder, err := deadletter.New(patterns, nil)
-	if err != nil {
+	defer b.kafka.client.Close()
+	for _, name := range []string{"old", "new"} {
+		b.sides = append(b.sides, &side{bench: b, commit: name, programs: b.folder, prefix: b.id + name})
+	}
+	if err := b.measure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	f := &feed{letters: newLetters(), decoder: decoder}
-	f.next(3)
-	b := f.next(2)
-	if r := b.Ranges[0]; len(b.Ranges) != 1 || r.From != 3 || r.To != 5 || len(b.Messages) != 2 {
-		t.Fatalf("next(2) = %d messages in %+v, want two in one range from 3 to 5", len(b.Messages), b.Ranges)
-	}
-	for i, m := range b.Messages {
-		if m.Source.Offset != int64(3+i) || m.OriginalTopic != originalTopic(names[0]) || m.Failure.Dialect != "spring-dlt" {
-			t.Errorf("message %d = %+v of %q in %q", i, m.Source, m.OriginalTopic, m.Failure.Dialect)
+	for _, f := range b.done {
+		if f.Value == 0 && f.Skipped == "" && !strings.Contains(f.Name, "processor") {
+			t.Errorf("%s of %s is 0", f.Name, f.side.commit)
 		}
 	}
-}
-
-func TestSpent(t *testing.T) {
-	t.Parallel()
-	u := usage{
-		by:   map[string]time.Duration{"api": time.Second, "postgres": 2500 * time.Millisecond, "bench": 10 * time.Millisecond},
-		busy: 4 * time.Second, idle: time.Second,
-	}
-	if got, want := u.spent(), "PostgreSQL 2.5 s, api 1.0 s of 5.0 s"; got != want {
-		t.Errorf("spent() = %q, want %q", got, want)
+	if rows := b.report().Rows; len(rows) < 20 {
+		t.Errorf("got %d rows, want those of five parts: %+v", len(rows), rows)
 	}
 }

@@ -6,128 +6,194 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
 
 	_ "github.com/lib/pq" // the driver of the product, too
+	"golang.org/x/sync/errgroup"
 )
 
 // database is one database of the server.
 type database struct {
 	*sql.DB
 	url    *url.URL
-	config string // path of the programs' configuration
+	name   string
+	config string // file with the settings of programs that use it
 }
 
-// createDatabase makes a database on the server of a superuser's URL.
-func createDatabase(ctx context.Context, server, name string) (*database, error) {
-	admin, err := openDatabase(server)
-	if err != nil {
-		return nil, fmt.Errorf("create database %s: %w", name, err)
-	}
-	defer admin.close()
-	if _, err := admin.ExecContext(ctx, "CREATE DATABASE "+name); err != nil {
-		return nil, fmt.Errorf("create database %s: %w", name, err)
-	}
-	admin.url.Path = "/" + name
-	return openDatabase(admin.url.String())
-}
-
-func openDatabase(address string) (*database, error) {
-	u, err := url.Parse(address)
-	if err != nil {
-		return nil, fmt.Errorf("open a database: %w", err)
-	}
-	// One round trip a statement, as the product has it.
+// openDatabase opens one of the server, with one round trip a statement as the product has.
+func openDatabase(server, name string) *database {
+	u := must(url.Parse(server))
+	u.Path = "/" + name
 	query := u.Query()
 	query.Set("binary_parameters", "yes")
 	u.RawQuery = query.Encode()
-	db, err := sql.Open("postgres", u.String())
-	return &database{DB: db, url: u}, err
+	return &database{DB: must(sql.Open("postgres", u.String())), url: u, name: name}
 }
 
-func (d *database) close() {
-	if d != nil {
-		_ = d.Close()
-	}
+// next is a number that names nothing else of the run: a database, and with it a consumer
+// group, or topics.
+func (b *bench) next() int {
+	b.named++
+	return b.named
 }
 
-// configText is a configuration that says where things are; all else is the
-// programs' default.
-func (d *database) configText(brokers []string) string {
+// database makes a database of the side and lets the side's own program migrate it. Its
+// ingester reads the dead-letter topics whose names begin with topics and a hyphen.
+func (s *side) database(ctx context.Context, name, topics string) *database {
+	name = strings.ReplaceAll(fmt.Sprintf("%s_%s_%d", s.prefix, name, s.next()), "-", "_")
+	s.administer(ctx, "CREATE DATABASE "+name)
+	d := openDatabase(s.server, name)
+	d.config = filepath.Join(s.folder, name+".yaml")
+	check(os.WriteFile(d.config, []byte(d.settings(s.brokers, topics)), 0o600))
+	output(ctx, "", filepath.Join(s.programs, "api"), "--config", d.config, "migrate", "up")
+	return d
+}
+
+// settings are where things are; all else is the programs' default.
+func (d *database) settings(brokers []string, topics string) string {
 	password, _ := d.url.User.Password()
+	list := must(json.Marshal(brokers)) // JSON is YAML, too
 	return fmt.Sprintf(`
 server: {host: 127.0.0.1}
 database: {host: %q, port: %s, name: %q, user: %q, password: %q}
-kafka: {brokers: %s}
-`, d.url.Hostname(), d.url.Port(), d.url.Path[1:], d.url.User.Username(), password, quote(brokers))
+kafka: {brokers: %s, consumer_group: %q, dlq_topic_pattern: %q}
+`, d.url.Hostname(), d.url.Port(), d.name, d.url.User.Username(), password, list, d.name, topics+"-*.dlq.v1")
 }
 
-// quote writes a value as JSON, which is YAML too.
-func quote(value any) string {
-	out, err := json.Marshal(value)
-	if err != nil {
-		panic(err) // lists of text can always be written
+// administer runs statements as the superuser of the server.
+func (b *bench) administer(ctx context.Context, statements ...string) {
+	admin := openDatabase(b.server, "postgres")
+	defer admin.Close()
+	check(admin.run(ctx, statements...))
+}
+
+// drop removes a database, also when the run is being ended. Nil is none.
+func (b *bench) drop(ctx context.Context, d *database) {
+	if d != nil {
+		_ = d.Close()
+		b.administer(context.WithoutCancel(ctx), "DROP DATABASE IF EXISTS "+d.name+" WITH (FORCE)")
 	}
-	return string(out)
 }
 
-// settle gives every timed part the same start: nothing is left to be written
-// from before, and the planner knows the tables.
-func (d *database) settle(ctx context.Context) error {
-	for _, statement := range []string{"VACUUM (ANALYZE) dlq.dlq_messages", "VACUUM (ANALYZE) dlq.records", "CHECKPOINT"} {
+func (d *database) run(ctx context.Context, statements ...string) error {
+	for _, statement := range statements {
 		if _, err := d.ExecContext(ctx, statement); err != nil {
-			return fmt.Errorf("%s: %w", statement, err)
+			return fmt.Errorf("%.80s: %w", statement, err)
 		}
 	}
 	return nil
 }
 
-// number runs a query that has one number as its answer.
-func (d *database) number(ctx context.Context, query string, args ...any) (n int64, err error) {
-	if err := d.QueryRowContext(ctx, query, args...).Scan(&n); err != nil {
-		return 0, fmt.Errorf("%s: %w", query, err)
+// parallel runs statements by so many connections.
+func (d *database) parallel(ctx context.Context, connections int, statements []string) {
+	d.SetMaxIdleConns(connections)
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(connections)
+	for _, statement := range statements {
+		group.Go(func() error { return d.run(ctx, statement) })
 	}
-	return n, nil
+	check(group.Wait())
 }
 
-// expectation is a number that must be there for a figure to count.
-type expectation struct {
-	what  string
-	query string
-	want  int64
+// settle gives every timed section the same start: dead rows are removed, the planner
+// knows the tables, nothing is left to be written from before, and no autovacuum works.
+func (d *database) settle(ctx context.Context) {
+	if d == nil {
+		return
+	}
+	check(d.run(ctx, "VACUUM (ANALYZE)", "CHECKPOINT"))
+	await(ctx, time.Minute, 100*time.Millisecond, "the end of autovacuum", func() bool {
+		return d.number(ctx, `SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'autovacuum worker'`) == 0
+	})
 }
 
-// expect fails on the first number that is wrong.
-func (d *database) expect(ctx context.Context, all ...expectation) error {
-	for _, e := range all {
-		got, err := d.number(ctx, e.query)
-		if err != nil {
-			return err
-		}
-		if got != e.want {
-			return fmt.Errorf("the run is worthless: %s: %d, want %d", e.what, got, e.want)
+// number runs a query whose answer is one number.
+func (d *database) number(ctx context.Context, query string, args ...any) int64 {
+	return must(strconv.ParseInt(d.text(ctx, query, args...), 10, 64))
+}
+
+// text runs a query whose answer is one text.
+func (d *database) text(ctx context.Context, query string, args ...any) (text string) {
+	if err := d.QueryRowContext(ctx, query, args...).Scan(&text); err != nil {
+		check(fmt.Errorf("%s: %w", query, err))
+	}
+	return text
+}
+
+// list runs a query whose answer is one column, and returns its texts.
+func (d *database) list(ctx context.Context, query string, args ...any) []string {
+	text := d.text(ctx, `SELECT coalesce(string_agg(one::text, ' '), '') FROM (`+query+`) AS answer (one)`, args...)
+	return strings.Fields(text)
+}
+
+// has reports whether the schema has a table or a view, in which commits differ.
+func (d *database) has(ctx context.Context, name string) bool {
+	return d.number(ctx, `SELECT count(to_regclass($1))`, name) == 1
+}
+
+const countRows = `SELECT count(*) FROM dlq.dlq_messages`
+
+// expect fails when a count behind a figure is wrong.
+func expect(what string, got, want int64) {
+	if got != want {
+		check(fmt.Errorf("the run is worthless: %s: %d, want %d", what, got, want))
+	}
+}
+
+// await asks until ok is true, which must be in time.
+func await(ctx context.Context, timeout, every time.Duration, what string, ok func() bool) {
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("waited %s for %s", timeout, what))
+	defer cancel()
+	tick := time.Tick(every)
+	for !ok() {
+		select {
+		case <-ctx.Done():
+			check(context.Cause(ctx))
+		case <-tick:
 		}
 	}
-	return nil
 }
 
 const (
-	countRows     = `SELECT count(*) FROM dlq.dlq_messages`
-	countCounters = `SELECT coalesce(sum(messages), 0) FROM dlq.message_counters`
+	fillStep   = 20_000 // rows of one statement
+	fillTopics = 12
 )
 
-// texts runs a query whose answer is one column of text.
-func (d *database) texts(ctx context.Context, out *[]string, query string, args ...any) error {
-	rows, err := d.QueryContext(ctx, query, args...)
-	if err != nil {
-		return err
+// fillRows writes messages by the ten documented columns: %d to %d of %d, whose times are
+// spread over %d days that end %d days ago. Then there are the beginning of the names of topics,
+// the status, and how often the payload repeats 32 characters.
+const fillRows = `
+	INSERT INTO dlq.dlq_messages (id, original_topic, error_message, retry_count, max_retries, payload, status,
+		created_at, updated_at, last_retry_at)
+	SELECT ('018f' || lpad(to_hex(n), 8, '0') || '70008000' || substr(md5(n::text), 1, 12))::uuid,
+		format('%[6]s%%s.events.v1', lpad((n %% 12)::text, 2, '0')),
+		format('order %%s cannot be charged: charge-%%s, code %%s', n %% 9973, lpad(n::text, 7, '0'), n::bigint * 7919 %% 1000),
+		CASE status WHEN 'PENDING' THEN 0 WHEN 'RESOLVED' THEN 1 ELSE 3 END, 3,
+		jsonb_build_object('id', n, 'customer', jsonb_build_object('id', n %% 100000, 'name', 'Customer ' || n %% 1000),
+			'note', repeat(md5(n::text), %[8]d)),
+		status, moment, moment, CASE WHEN status <> 'PENDING' THEN moment END
+	FROM (
+		SELECT n, now() - make_interval(days => %[4]d + %[5]d) + n / %[3]d.0::float8 * make_interval(days => %[4]d) AS moment, %[7]s AS status
+		FROM generate_series(%[1]d, %[2]d) AS n OFFSET 0
+	) made`
+
+// Statuses of messages that are filled in, as SQL.
+const (
+	mixedStatus    = `CASE WHEN n % 10 < 2 THEN 'PENDING' WHEN n % 10 < 8 THEN 'RESOLVED' ELSE 'DEAD' END`
+	resolvedStatus = `'RESOLVED'`
+)
+
+// fill writes messages as one who uses SQL, with all triggers and indexes.
+func (d *database) fill(ctx context.Context, rows, days, daysAgo int, topics, status string, repeats int) {
+	var steps []string
+	for from := 1; from <= rows; from += fillStep {
+		steps = append(steps, fmt.Sprintf(fillRows, from, min(from+fillStep-1, rows), rows, days, daysAgo, topics, status, repeats))
 	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		var text string
-		if err := rows.Scan(&text); err != nil {
-			return err
-		}
-		*out = append(*out, text)
-	}
-	return rows.Err()
+	d.parallel(ctx, 2, steps)
+	expect("rows by SQL", d.number(ctx, countRows), int64(rows))
+	d.settle(ctx)
 }

@@ -2,266 +2,179 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
-
-	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// ingestPart fills the table from Kafka, which the parts after it work on, and
-// sets that beside writing the same rows without Kafka.
-type ingestPart struct {
-	*bench
-	ingested
-	sent sent
+const (
+	ingestTopics  = 10
+	retriedTopics = 2 // of them, the first: those that the part retry sends back
+)
 
-	single work // one INSERT a record
-	copied copies
-}
+func (b *bench) topicName(n int) string { return fmt.Sprintf("%s-%d", b.id, n) }
 
-// sent is what waits in Kafka.
-type sent struct {
-	rate
-	bytes          int64 // of all values
-	value, headers int   // bytes of one record
-}
-
-// ingested is how the ingester did.
-type ingested struct {
-	work
-	steps   []rate
-	memory  int64 // most that was resident, in bytes
-	profile profile
-}
-
-func (p *ingestPart) run(ctx context.Context) (err error) {
-	if p.live, err = p.database(ctx, "bench"); err != nil {
-		return err
-	}
-	if err := p.produceBacklog(ctx); err != nil {
-		return err
-	}
-	p.say("ingesting")
-	if p.ingested, err = p.ingestAll(ctx, p.live, p.program("ingester", p.live), p.opts.records); err != nil {
-		return err
-	}
-	p.say("%s", p.pace())
-	if err := p.expectIngested(ctx); err != nil {
-		return err
-	}
-	if err := p.fillPayloads(ctx); err != nil {
-		return err
-	}
-	return p.writePlain(ctx)
-}
-
-// end makes room: nothing measured after it needs this database.
-func (p *ingestPart) end(ctx context.Context) error {
-	d := p.live
-	p.live = nil
-	return p.drop(ctx, d)
-}
-
-// produceBacklog fills the dead-letter topics before anybody reads them.
-func (p *ingestPart) produceBacklog(ctx context.Context) error {
-	p.say("producing %d dead letters", p.opts.records)
-	var all []string
-	for _, name := range names {
-		all = append(all, deadLetterTopic(name), originalTopic(name))
-	}
-	if err := p.kafka.create(ctx, all...); err != nil {
-		return err
-	}
-	letters := newLetters()
-	start := time.Now()
-	for i, n := range quota(p.opts.records, p.opts.retry) {
-		bytes, err := p.kafka.produce(ctx, n, func(n int) *kgo.Record { return letters.letter(names[i], n) })
-		if err != nil {
-			return err
-		}
-		p.sent.bytes += bytes
-	}
-	p.sent.rate = rate{p.opts.records, time.Since(start)}
-	one := letters.letter(names[0], 0)
-	p.sent.value, p.sent.headers = len(one.Value), headerBytes(one)
-	return p.expectHeld(ctx, deadLetterTopic, int64(p.opts.records))
-}
-
-func (b *bench) expectHeld(ctx context.Context, topic func(string) string, want int64) error {
-	var topics []string
-	for _, name := range names {
-		topics = append(topics, topic(name))
-	}
-	got, err := b.kafka.held(ctx, topics...)
-	if err == nil && got != want {
-		err = fmt.Errorf("the run is worthless: %d records in %v, want %d", got, topics, want)
-	}
-	return err
-}
-
-// writePlain writes as many rows to an empty table as to the one that the ingester
-// filled: so they have met both ends of what ingest met. They are of topics that
-// no other part counts.
-func (p *ingestPart) writePlain(ctx context.Context) (err error) {
-	var topics []string
-	for _, name := range names[5:] {
-		topics = append(topics, originalTopic(name))
-	}
-	rows, err := p.live.sample(ctx, samples, topics...)
-	if err != nil {
-		return err
-	}
-	raw, err := rows.unquoted()
-	if err != nil {
-		return err
-	}
-	empty, err := p.database(ctx, "bench_plain")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, p.drop(ctx, empty)) }()
-	if err := empty.adopt(ctx, p.live); err != nil {
-		return err
-	}
-	for _, d := range []*database{empty, p.live} {
-		p.say("writing %d rows with one INSERT each and %d with COPY", p.opts.single/2, p.opts.copied/2)
-		single, err := d.insertEach(ctx, raw, p.opts.single/2)
-		if err != nil {
-			return err
-		}
-		p.single = p.single.plus(single)
-		if err := p.copyEach(ctx, d, rows, p.opts.copied/2); err != nil {
-			return err
+// quota is how many records each topic gets: those that are retried as many as one
+// retry-all sends, the others the rest in equal parts.
+func (o options) quota() []int {
+	out := make([]int, ingestTopics)
+	for i := range out {
+		if out[i] = o.count(recordsToRetry); i >= retriedTopics {
+			out[i] = max((o.count(recordsToIngest)-retriedTopics*out[0])/(ingestTopics-retriedTopics), 1)
 		}
 	}
-	return nil
+	return out
 }
 
-// copyEach writes n rows in all, as many by each number of connections.
-func (p *ingestPart) copyEach(ctx context.Context, d *database, rows *sample, n int) error {
-	ways := copyConnections()
-	for i, connections := range ways {
-		got, err := d.copyRows(ctx, rows, n*(i+1)/len(ways)-n*i/len(ways), copyBatch, connections)
-		if err != nil {
-			return err
-		}
-		p.copied.add(got)
-	}
-	return nil
-}
-
-// rows are how many the live table has after the part ingest.
-func (o options) rows() int { return o.records + o.single/2 + o.copied/2 }
-
-// ingestSteps is into how many equal parts of the work the time is split: what
-// is fast at first may not stay so.
-const ingestSteps = 5
-
-// ingestAll times one ingester, from its being ready to the last of n records'
-// being stored in an empty table; joining the group is part of it.
-func (b *bench) ingestAll(ctx context.Context, d *database, prog program, n int) (in ingested, err error) {
-	if err := d.settle(ctx); err != nil {
-		return in, err
-	}
-	noting, err := b.note(ctx, d, &prog)
-	if err != nil {
-		return in, err
-	}
-	ingester, err := prog.serve(ctx)
-	if err != nil {
-		return in, err
-	}
-	in.work, err = timed(func() (int, error) {
-		err := in.watch(ctx, d, ingester, n)
-		return n, err
+// ingest fills a new table from Kafka. The parts that need it use the table.
+func ingest(ctx context.Context, s *side) []figure {
+	s.fillTopics(ctx)
+	d := s.database(ctx, "ingest", s.id)
+	s.ingested = d
+	d.settle(ctx)
+	var work section
+	s.with(ctx, "ingester", d, func(ingester program) {
+		work = ingester.timed(func() int {
+			await(ctx, time.Hour, 100*time.Millisecond, "ingest", func() bool { return ingester.stored(ctx) >= s.records })
+			return s.records
+		})
 	})
-	if err == nil {
-		in.memory, err = peakMemory(ingester.Pid())
+	d.expectIngested(ctx, s.records, s.bytes)
+	figures := append([]figure{work.rate("ingest")}, work.processors("ingest", "postgres", "ingester", "java")...)
+	figures = append(figures, work.resident("ingest, memory of the ingester"))
+	if s.compares() {
+		copied := d.copyFastest(ctx, s.opts.count(recordsToCopy))
+		figures[0] = figures[0].beside("COPY", copied.perSecond())
+		figures[1] = figures[1].beside("COPY", copied.micros("postgres"))
 	}
-	if err = errors.Join(err, ingester.stop()); err != nil {
-		return in, fmt.Errorf("ingest: %w", err)
-	}
-	in.profile, err = noting.done(ctx)
-	return in, err
+	return figures
 }
 
-// watch waits until everything is counted. The counters move in the statement
-// that stores, and cost nothing to ask.
-func (in *ingested) watch(ctx context.Context, d *database, ingester *running, all int) error {
-	start := time.Now()
-	last := rate{}
-	return poll(ctx, 50*time.Millisecond, func() (bool, error) {
-		if err := ingester.alive(); err != nil {
-			return false, err
+// fillTopics fills the dead-letter topics once; each turn reads them from the start.
+func (b *bench) fillTopics(ctx context.Context) {
+	if b.records > 0 {
+		return
+	}
+	for i, n := range b.opts.quota() {
+		name := b.topicName(i)
+		b.say("producing %d dead letters of %s", n, name)
+		b.kafka.create(ctx, deadLetterTopic(name), originalTopic(name))
+		b.records += n
+		b.bytes += b.kafka.produce(ctx, name, n)
+	}
+}
+
+// messages is where the bytes of messages are read: a view, in commits that have it.
+func (d *database) messages(ctx context.Context) string {
+	if d.has(ctx, "dlq.messages") {
+		return "dlq.messages"
+	}
+	return "dlq.dlq_messages"
+}
+
+// expectIngested wants n records and so many bytes of values, each once and waiting.
+func (d *database) expectIngested(ctx context.Context, n int, bytes int64) {
+	expect("stored rows", d.number(ctx, countRows), int64(n))
+	expect("different offsets", d.number(ctx, `SELECT count(*) FROM (
+		SELECT DISTINCT dlq_incarnation_id, dlq_partition, dlq_offset FROM dlq.dlq_messages) d`), int64(n))
+	expect("bytes of values", d.number(ctx, `SELECT sum(octet_length(value)) FROM `+d.messages(ctx)), bytes)
+	expect("rows that were not read whole", d.number(ctx, `SELECT count(*) FROM dlq.dlq_messages
+		WHERE status <> 'PENDING' OR dialect IS DISTINCT FROM 'spring-dlt' OR original_offset IS NULL`), 0)
+}
+
+// copyBatch is how many rows a transaction has, as many as the ingester stores at once.
+const copyBatch = 1000
+
+// copyFastest writes n rows with COPY by 2 and by 4 connections, and removes them. The server
+// reads the rows from files of its own, so no client takes processor time.
+func (d *database) copyFastest(ctx context.Context, n int) (best section) {
+	before := d.number(ctx, countRows)
+	for _, connections := range []int{2, 4} {
+		statements := d.copyOut(ctx, n)
+		d.settle(ctx)
+		s := timed(func() int {
+			d.parallel(ctx, connections, statements)
+			return n
+		})
+		if s.perSecond() > best.perSecond() {
+			best = s
 		}
-		n, err := d.number(ctx, countCounters)
-		if err != nil {
-			return false, err
-		}
-		now := rate{int(n), time.Since(start)}
-		if next := all * (len(in.steps) + 1) / ingestSteps; now.n >= next && len(in.steps) < ingestSteps {
-			in.steps = append(in.steps, rate{now.n - last.n, now.took - last.took})
-			last = now
-		}
-		return now.n >= all, nil
+		expect("rows after COPY", d.number(ctx, countRows), before+int64(n))
+		check(d.run(ctx, `DELETE FROM dlq.dlq_messages WHERE dlq_offset >= 1::bigint << 40`))
+	}
+	return best
+}
+
+// copyOut writes rows that the ingester stored to files, with new offsets and with new ids in
+// the order of time, and returns the statements that read one file each.
+func (d *database) copyOut(ctx context.Context, n int) (statements []string) {
+	columns := strings.Join(d.list(ctx, `SELECT quote_ident(column_name) FROM information_schema.columns
+		WHERE table_schema = 'dlq' AND table_name = 'dlq_messages' AND is_generated = 'NEVER' ORDER BY ordinal_position`), ", ")
+	values := strings.NewReplacer("dlq_offset", "dlq_offset + (1::bigint << 40)", "created_at", "now()", "updated_at", "now()").Replace(columns)
+	values = strings.Replace(values, "id,",
+		`('01ff' || lpad(to_hex(row_number() OVER ()), 8, '0') || '70008000' || substr(md5(id::text), 1, 12))::uuid,`, 1)
+	path := filepath.Join(d.text(ctx, `SELECT current_setting('data_directory')`), "copy")
+	check(d.run(ctx, fmt.Sprintf(`COPY (SELECT %s FROM %s LIMIT %d) TO PROGRAM 'split -l %d -a 5 -d - %s'`,
+		values, d.messages(ctx), n, copyBatch, path)))
+	for i := range (n + copyBatch - 1) / copyBatch {
+		statements = append(statements, fmt.Sprintf(`COPY dlq.dlq_messages (%s) FROM '%s%05d'`, columns, path, i))
+	}
+	return statements
+}
+
+const (
+	steadyTime    = 20 * time.Second
+	payloadTarget = 5 * time.Second
+)
+
+// payloads measures what is done after messages are stored.
+func payloads(ctx context.Context, s *side) (figures []figure) {
+	const name = "payloads filled after ingest"
+	if !s.ingested.has(ctx, "dlq.payload_progress") {
+		return []figure{skipped(name, "no dlq.payload_progress: the payload is stored with the message"), s.steadyPayloads(ctx)}
+	}
+	s.with(ctx, "api", s.ingested, func(program) {
+		work := timed(func() int {
+			await(ctx, time.Hour, 200*time.Millisecond, "payloads", func() bool {
+				return s.ingested.number(ctx, `SELECT messages_pending FROM dlq.payload_progress`) == 0
+			})
+			return s.records
+		})
+		figures = []figure{work.figure(name+", all", "s", work.took.Seconds()), work.rate(name)}
+	}, noRedrives)
+	return append(figures, s.steadyPayloads(ctx))
+}
+
+// steadyPayloads is the share of messages whose payload is filled in time while records
+// come in at a steady rate. It is asked each second, of those of one second.
+func (s *side) steadyPayloads(ctx context.Context) (f figure) {
+	f = skipped("payloads filled within 5 s, beside 2,000 records/s", "no message was stored in time")
+	prefix, names := s.createFlood(ctx)
+	d := s.database(ctx, "steady", prefix)
+	defer s.drop(ctx, d)
+	s.with(ctx, "ingester", d, func(program) {
+		s.with(ctx, "api", d, func(program) {
+			flood := s.kafka.startFlood(ctx, names)
+			defer flood.stop()
+			var stored, filled int64
+			end := time.Now().Add(steadyTime)
+			work := timed(func() int {
+				await(ctx, 2*steadyTime, time.Second, "a steady flood", func() bool {
+					var all, there int64
+					check(d.QueryRowContext(ctx, `SELECT count(*), count(payload) FROM dlq.dlq_messages
+						WHERE created_at >= now() - make_interval(secs => $1 + 1) AND created_at < now() - make_interval(secs => $1)`,
+						payloadTarget.Seconds()).Scan(&all, &there))
+					stored, filled = stored+all, filled+there
+					return time.Now().After(end)
+				})
+				return int(stored)
+			})
+			if stored > 0 {
+				f = work.figure(f.Name, "%", 100*float64(filled)/float64(stored))
+			}
+			check(flood.stop())
+		}, noRedrives)
 	})
-}
-
-// pace tells whether ingest kept its pace.
-func (in *ingested) pace() string {
-	var parts []string
-	for _, s := range in.steps {
-		parts = append(parts, thousands(int(s.perSecond())))
-	}
-	return "records a second in each fifth of the work: " + strings.Join(parts, ", ")
-}
-
-// expectIngestedRows wants n records and so many bytes of values in a table that
-// an ingester filled, each once, and nothing left to do.
-func (d *database) expectIngestedRows(ctx context.Context, n int, bytes int64) error {
-	all := int64(n)
-	return d.expect(ctx,
-		expectation{"stored rows", countRows, all},
-		expectation{"counters", countCounters, all},
-		expectation{"different offsets", `SELECT count(*) FROM (
-			SELECT DISTINCT dlq_incarnation_id, dlq_partition, dlq_offset FROM dlq.dlq_messages) d`, all},
-		expectation{"positions", `SELECT sum(next_offset) FROM dlq.ingest_positions`, all},
-		expectation{"bytes of values", `SELECT sum(octet_length(value)) FROM dlq.messages`, bytes},
-		expectation{"rows that were not read whole", `SELECT count(*) FROM dlq.messages
-			WHERE status <> 'PENDING' OR dialect IS DISTINCT FROM 'spring-dlt' OR group_id IS NULL
-			   OR headers IS NULL OR key IS NULL OR original_offset IS NULL`, 0},
-	)
-}
-
-// fillPayloads does what the API's processes would do beside the parts that come later.
-func (p *ingestPart) fillPayloads(ctx context.Context) error {
-	store, pool, err := p.live.store(asItIs)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = pool.Close() }()
-	filled := 0
-	for found := true; found; {
-		var n int
-		if n, found, err = store.FillPayloads(ctx); err != nil {
-			return err
-		}
-		filled += n
-	}
-	p.say("filled the payloads of %d", filled)
-	return nil
-}
-
-func (p *ingestPart) expectIngested(ctx context.Context) error {
-	if err := p.live.expectIngestedRows(ctx, p.opts.records, p.sent.bytes); err != nil {
-		return err
-	}
-	return p.live.expect(ctx,
-		expectation{"rows that neither have a payload nor wait for one", `SELECT count(*) FROM dlq.dlq_messages
-			WHERE payload IS NULL AND payload_note IS DISTINCT FROM 'pending'`, 0},
-		expectation{"rows of the topic to retry", `SELECT count(*) FROM dlq.dlq_messages
-			WHERE original_topic = '` + originalTopic(names[0]) + `'`, int64(p.opts.retry)},
-	)
+	return f
 }

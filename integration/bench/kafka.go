@@ -2,120 +2,187 @@ package main
 
 import (
 	"context"
+	"encoding/binary"
+	"errors"
 	"fmt"
-	"sync"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
 	"time"
 
-	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// cluster is the bench's own way to Kafka. It writes with another client than
-// the product's.
+// partitions of every topic.
+const partitions = 12
+
+// cluster is the driver's own client of Kafka. It makes dead letters that differ in what a
+// database or a codec could make use of: keys, numbers, and most of the text of each value.
 type cluster struct {
-	brokers []string
-	admin   *kafka.Client
-	client  *kgo.Client
+	admin  *kadm.Client
+	client *kgo.Client
+	random *rand.Rand
 }
 
-func newClient(brokers []string, more ...kgo.Opt) (*kgo.Client, error) {
-	client, err := kgo.NewClient(append([]kgo.Opt{
+func connect(brokers []string) *cluster {
+	client := must(kgo.NewClient(
 		kgo.SeedBrokers(brokers...),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.ProducerBatchCompression(kgo.NoCompression()), // as Spring's default
-	}, more...)...)
-	if err != nil {
-		return nil, fmt.Errorf("kafka client: %w", err)
-	}
-	return client, nil
+		kgo.MetadataMinAge(100*time.Millisecond),          // new topics are known soon
+	))
+	return &cluster{client: client, admin: kadm.NewClient(client), random: rand.New(rand.NewPCG(1, 2))}
 }
 
-func connect(brokers []string) (*cluster, error) {
-	client, err := newClient(brokers)
-	if err != nil {
-		return nil, err
-	}
-	return &cluster{brokers: brokers, client: client, admin: &kafka.Client{Addr: kafka.TCP(brokers...), Timeout: 30 * time.Second}}, nil
+func (c *cluster) create(ctx context.Context, topics ...string) {
+	created := must(c.admin.CreateTopics(ctx, partitions, 1, nil, topics...))
+	check(created.Error())
 }
 
-func (c *cluster) close() {
-	if c != nil {
-		c.client.Close()
-	}
-}
-
-func (c *cluster) create(ctx context.Context, topics ...string) error {
-	request := &kafka.CreateTopicsRequest{}
-	for _, t := range topics {
-		request.Topics = append(request.Topics, kafka.TopicConfig{Topic: t, NumPartitions: partitions, ReplicationFactor: 1})
-	}
-	answer, err := c.admin.CreateTopics(ctx, request)
-	if err != nil {
-		return fmt.Errorf("create topics: %w", err)
-	}
-	for topic, err := range answer.Errors {
-		if err != nil {
-			return fmt.Errorf("create topic %s: %w", topic, err)
-		}
-	}
-	return nil
-}
-
-// remove makes room.
-func (c *cluster) remove(ctx context.Context, topics ...string) error {
-	answer, err := c.admin.DeleteTopics(ctx, &kafka.DeleteTopicsRequest{Topics: topics})
-	if err != nil {
-		return fmt.Errorf("remove topics: %w", err)
-	}
-	for topic, err := range answer.Errors {
-		if err != nil {
-			return fmt.Errorf("remove topic %s: %w", topic, err)
-		}
-	}
-	return nil
-}
-
-// produce writes n records, waits until Kafka has them all, and returns the
+// produce writes n dead letters of a name, waits until Kafka has them all, and returns the
 // bytes of their values.
-func (c *cluster) produce(ctx context.Context, n int, record func(n int) *kgo.Record) (bytes int64, err error) {
-	var once sync.Once
+func (c *cluster) produce(ctx context.Context, name string, n int) (bytes int64) {
+	var failed atomic.Pointer[error]
 	for i := range n {
-		r := record(i)
+		r := c.letter(name, i)
 		bytes += int64(len(r.Value))
-		c.client.Produce(ctx, r, func(_ *kgo.Record, failed error) {
-			if failed != nil {
-				once.Do(func() { err = failed })
+		c.client.Produce(ctx, r, func(_ *kgo.Record, err error) {
+			if err != nil {
+				failed.Store(&err)
 			}
 		})
 	}
-	if flushed := c.client.Flush(ctx); flushed != nil {
-		return 0, fmt.Errorf("produce: %w", flushed)
+	check(c.client.Flush(ctx))
+	if err := failed.Load(); err != nil {
+		check(fmt.Errorf("produce: %w", *err))
 	}
-	if err != nil {
-		return 0, fmt.Errorf("produce: %w", err)
-	}
-	return bytes, nil
+	return bytes
 }
 
-// held is how many records topics hold; none was ever removed from them.
-func (c *cluster) held(ctx context.Context, topics ...string) (total int64, err error) {
-	ask := map[string][]kafka.OffsetRequest{}
-	for _, t := range topics {
-		for p := range partitions {
-			ask[t] = append(ask[t], kafka.LastOffsetOf(p))
-		}
+// held is how many records a topic holds; none was ever removed.
+func (c *cluster) held(ctx context.Context, topic string) (total int64) {
+	ends := must(c.admin.ListEndOffsets(ctx, topic))
+	check(ends.Error())
+	ends.Each(func(o kadm.ListedOffset) { total += o.Offset })
+	return total
+}
+
+func deadLetterTopic(name string) string { return name + ".dlq.v1" }
+func originalTopic(name string) string   { return name + ".events.v1" }
+
+// letter is the n-th dead letter of a name: a JSON value of 1 KB and the eight headers
+// that Spring's recoverer writes.
+func (c *cluster) letter(name string, n int) *kgo.Record {
+	partition := n % partitions
+	return &kgo.Record{
+		Topic:     deadLetterTopic(name),
+		Partition: int32(partition),
+		Key:       fmt.Appendf(nil, "%s-%024d", name, c.random.Uint64()>>4),
+		Value:     c.value(name, n),
+		Headers: []kgo.RecordHeader{
+			{Key: "kafka_dlt-original-topic", Value: []byte(originalTopic(name))},
+			{Key: "kafka_dlt-original-partition", Value: binary.BigEndian.AppendUint32(nil, uint32(partition))},
+			{Key: "kafka_dlt-original-offset", Value: binary.BigEndian.AppendUint64(nil, uint64(n))},
+			{Key: "kafka_dlt-original-timestamp", Value: binary.BigEndian.AppendUint64(nil, uint64(time.Now().UnixMilli()))},
+			{Key: "kafka_dlt-original-consumer-group", Value: []byte(name + "-service")},
+			{Key: "kafka_dlt-exception-fqcn", Value: []byte("java.lang.IllegalStateException")},
+			{Key: "kafka_dlt-exception-message", Value: []byte("Cannot read the stock: the answer took longer than 2000 milliseconds")},
+			{Key: "kafka_dlt-exception-stacktrace", Value: []byte("java.lang.IllegalStateException: stock service is down\n" +
+				"\tat com.example.shop.stock.StockClient.reserve(StockClient.java:118)\n" +
+				"\tat com.example.shop.orders.OrderListener.onOrder(OrderListener.java:57)")},
+		},
 	}
-	answer, err := c.admin.ListOffsets(ctx, &kafka.ListOffsetsRequest{Topics: ask})
-	if err != nil {
-		return 0, fmt.Errorf("list offsets: %w", err)
+}
+
+// value is JSON of some 1,050 bytes: numbers, texts, a list, an object.
+func (c *cluster) value(name string, n int) []byte {
+	var items []string
+	for i := range 5 {
+		items = append(items, fmt.Sprintf(`{"sku": "SKU-%08d", "quantity": %d, "price": %d.%02d}`,
+			c.random.IntN(100_000_000), 1+i, 10+c.random.IntN(90), c.random.IntN(100)))
 	}
-	for topic, found := range answer.Topics {
-		for _, p := range found {
-			if p.Error != nil {
-				return 0, fmt.Errorf("end of %s/%d: %w", topic, p.Partition, p.Error)
+	return fmt.Appendf(nil, `{"id": %d, "type": "%s.created", "version": 3, "occurred_at": %q, "customer": `+
+		`{"id": "%032x", "name": "Grüße aus Köln", "email": "customer-%08d@example.com"}, "items": [%s], `+
+		`"paid": true, "discount": null, "note": %q}`,
+		n, name, time.Now().UTC().Format(time.RFC3339Nano), c.random.Uint64(), c.random.IntN(100_000_000), strings.Join(items, ", "), c.text(512))
+}
+
+// text is n characters that do not repeat.
+func (c *cluster) text(n int) string {
+	const alphabet = "abcdefghijklmnopqrstuvwxyz ABCDEFGHIJKLMNOPQRSTUVWXYZ 0123456789"
+	text := make([]byte, n)
+	for i := range text {
+		text[i] = alphabet[c.random.IntN(len(alphabet))]
+	}
+	return string(text)
+}
+
+const (
+	floodRate   = 2000 // records a second
+	floodTopics = 10
+	floodRun    = 25 // records of a partition in a row, as of a consumer that fails at what it read
+)
+
+// createFlood makes topics for a flood. Their names begin with the prefix and a hyphen, which
+// no other topic does.
+func (b *bench) createFlood(ctx context.Context) (prefix string, names []string) {
+	prefix = fmt.Sprintf("%sflood%d", b.id, b.next())
+	var topics []string
+	for n := range floodTopics {
+		names = append(names, fmt.Sprintf("%s-%d", prefix, n))
+		topics = append(topics, deadLetterTopic(names[n]))
+	}
+	b.kafka.create(ctx, topics...)
+	return prefix, names
+}
+
+// flood is records that are produced at a steady rate.
+type flood struct {
+	cancel context.CancelFunc
+	over   chan struct{}
+	failed atomic.Pointer[error]
+}
+
+// startFlood produces to the topics of these names until it is stopped. A record that is
+// due while the client holds all that it may is never sent, and none are sent later to
+// make up for it.
+func (c *cluster) startFlood(ctx context.Context, names []string) *flood {
+	ctx, cancel := context.WithCancel(ctx)
+	f := &flood{cancel: cancel, over: make(chan struct{})}
+	pool := make([]*kgo.Record, 80*floodRun)
+	for n := range pool {
+		pool[n] = c.letter(names[n/floodRun%len(names)], n)
+	}
+	go func() {
+		defer close(f.over)
+		tick := time.Tick(25 * time.Millisecond)
+		start, made := time.Now(), 0
+		for ctx.Err() == nil {
+			for due := int(time.Since(start).Seconds() * floodRate); made < due; made++ {
+				r := *pool[made%len(pool)]
+				r.Partition = int32(made / floodRun / len(names) % partitions)
+				c.client.TryProduce(context.WithoutCancel(ctx), &r, func(_ *kgo.Record, err error) {
+					if err != nil && !errors.Is(err, kgo.ErrMaxBuffered) {
+						f.failed.Store(&err)
+					}
+				})
 			}
-			total += p.LastOffset
+			select {
+			case <-ctx.Done():
+			case <-tick:
+			}
 		}
+	}()
+	return f
+}
+
+// stop ends the flood. It may be called again.
+func (f *flood) stop() error {
+	f.cancel()
+	<-f.over
+	if err := f.failed.Load(); err != nil {
+		return fmt.Errorf("produce: %w", *err)
 	}
-	return total, nil
+	return nil
 }

@@ -1,432 +1,286 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
-	"encoding/base64"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
-
-	"github.com/google/uuid"
-	"github.com/jmoiron/sqlx"
-	"go.uber.org/zap"
-
-	"github.com/dlq-manager/dlq-manager/pkg/auth"
-	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
 )
 
-// reads are how the questions of operators are answered while the table is
-// large.
-type reads struct {
-	rows      int
-	fill      time.Duration // of the table
-	catalogue time.Duration // of the documents and their indexes
-	size      int64         // bytes of the table with all that belongs to it
-	documents int64         // bytes of the catalogue
-	answers   []answered
-	export    exported
+const (
+	askWarm   = 20 // answers of an API that has just started, which are left out
+	pageSize  = 50
+	deepPages = 100 // of deepSize messages, that are read to find the deep page
+	deepSize  = 1000
+	manyIDs   = 1000
+	maxAnswer = 1000 // ms, p99 of a search
+)
+
+// ask sends requests in turn, one at a time over one connection, and returns p50 and p99.
+// Of the first answer the list messages must have so many.
+func (s *side) ask(ctx context.Context, p program, name string, least int, paths ...string) []figure {
+	var times []time.Duration
+	work := timed(func() int {
+		for n := range askWarm + s.opts.requests {
+			start := time.Now()
+			body := must(p.get(ctx, paths[n%len(paths)]))
+			took := time.Since(start)
+			if n == 0 && least > 0 {
+				var answer struct{ Messages []json.RawMessage }
+				check(json.Unmarshal(body, &answer))
+				expect("answers that "+name+" lacks", int64(max(least-len(answer.Messages), 0)), 0)
+			}
+			if n >= askWarm {
+				times = append(times, took)
+			}
+		}
+		return s.opts.requests
+	})
+	return []figure{
+		work.figure(name+", p50", "ms", milliseconds(quantile(times, 0.5))),
+		work.figure(name+", p99", "ms", milliseconds(quantile(times, 0.99))),
+	}
 }
 
-// readsPart is the measurement of them.
-type readsPart struct {
-	*bench
-	reads
+func (s *side) askSearch(ctx context.Context, p program, name string, least int, words string) []figure {
+	figures := s.ask(ctx, p, name, least, fmt.Sprintf("/api/v1/messages?limit=%d&q=%s", pageSize, url.QueryEscape(words)))
+	figures[1] = figures[1].limit(maxAnswer)
+	return figures
 }
 
-// answered is how one question did.
-type answered struct {
-	question
-	times []time.Duration // ascending
-	found int             // things in one answer
+// quietTopic is an original topic of the part search.
+func (s *side) quietTopic(n int) string { return fmt.Sprintf("%squiet%02d.events.v1", s.flood, n) }
+
+// search fills a table, lets the program index it, and looks into it.
+func search(ctx context.Context, s *side) (figures []figure) {
+	n := s.opts.count(s.opts.documents)
+	s.flood, s.flooded = s.createFlood(ctx) // for the part mixed, which uses the table as well
+	d := s.database(ctx, "search", s.flood)
+	s.documents = d
+	d.fill(ctx, n, s.opts.days, 0, s.flood+"quiet", mixedStatus, 6)
+	s.with(ctx, "api", d, func(api program) {
+		work := timed(func() int {
+			api.awaitIndexed(ctx)
+			return n
+		})
+		d.settle(ctx)
+		figures = slices.Concat([]figure{work.rate("messages indexed, of 300 bytes")},
+			s.askSearch(ctx, api, "a search of a rare word", 1, fmt.Sprintf("charge-%07d", n/2)),
+			s.askSearch(ctx, api, "a search of two words, one rare", 1, fmt.Sprintf("charged charge-%07d", n/3)),
+			s.askSearch(ctx, api, "a search of a common word", pageSize, "charged"),
+			s.askSearch(ctx, api, "a search of a word that is nowhere", 0, "zyxwvutsrq"))
+	}, noRedrives)
+	return figures
 }
 
-// exported is how an export did.
-type exported struct {
-	work
-	bytes  int64
-	memory int64
+// reads asks an API for what operators look at.
+func reads(ctx context.Context, s *side) (figures []figure) {
+	s.with(ctx, "api", s.documents, func(api program) {
+		figures = slices.Concat(
+			s.ask(ctx, api, "page 1 of a topic", pageSize, fmt.Sprintf("/api/v1/dlq/%s?page_size=%d", s.quietTopic(1), pageSize)),
+			s.ask(ctx, api, "page 1 of all messages", pageSize, fmt.Sprintf("/api/v1/messages?limit=%d", pageSize)),
+			s.ask(ctx, api, "a deep page by its cursor", 1, api.deepPage(ctx)),
+			s.ask(ctx, api, "a message by its id", 0, s.documents.messagePaths(ctx)...))
+		figures = append(figures, api.timed(func() int { return 0 }).resident("reads, memory of the API"))
+	}, noRedrives)
+	return figures
 }
 
-// question is a request that is sent many times.
-type question struct {
-	name   string
-	path   string
-	list   string        // what the list is called in the answer
-	want   time.Duration // 99 of 100 answers, at most; 0: nothing is demanded
-	within string        // name of a question whose p99 this one's must be within twice of
-	least  int           // things that must be in an answer
+// deepPage reads the list of all messages and returns the path of the page that follows.
+func (p program) deepPage(ctx context.Context) (path string) {
+	cursor := ""
+	for range deepPages {
+		path = fmt.Sprintf("/api/v1/messages?limit=%d%s", pageSize, cursor)
+		var page struct {
+			NextCursor string `json:"next_cursor"`
+		}
+		p.call(ctx, http.MethodGet, fmt.Sprintf("/api/v1/messages?limit=%d%s", deepSize, cursor), &page)
+		if page.NextCursor == "" { // a small table
+			break
+		}
+		cursor = "&cursor=" + url.QueryEscape(page.NextCursor)
+	}
+	return path
+}
+
+const messagePath = "/api/v1/dlq/messages/"
+
+// messagePaths are the paths of messages from all over the table, in an order that is none.
+func (d *database) messagePaths(ctx context.Context) []string {
+	paths := d.list(ctx, `SELECT '`+messagePath+`' || id FROM dlq.dlq_messages
+		WHERE random() < 3.0 * $1::int / (SELECT count(*) FROM dlq.dlq_messages)::float8 ORDER BY random() LIMIT $1::int`, manyIDs)
+	if len(paths) == 0 {
+		check(errors.New("there are no messages to read"))
+	}
+	return paths
+}
+
+// export reads the whole table.
+func export(ctx context.Context, s *side) (figures []figure) {
+	s.with(ctx, "api", s.documents, func(api program) {
+		n := int(s.documents.number(ctx, countRows))
+		work := api.timed(func() int { return api.export(ctx, n) })
+		expect("different messages in the export", int64(work.n), int64(n))
+		figures = append([]figure{work.rate("export")}, work.processors("export", "postgres", "api")...)
+		figures = append(figures, work.resident("export, memory of the API"))
+	}, noRedrives)
+	return figures
+}
+
+// export returns how many different messages an export has.
+func (p program) export(ctx context.Context, n int) (different int) {
+	res, err := p.open(ctx, http.MethodGet, fmt.Sprintf("/api/v1/export?limit=%d", n))
+	check(err)
+	defer res.Body.Close()
+	seen, lines := map[string]bool{}, bufio.NewScanner(res.Body)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		_, rest, ok := bytes.Cut(lines.Bytes(), []byte(`"id":"`))
+		if !ok || len(rest) < 36 {
+			check(fmt.Errorf("no message: %.100q", lines.Bytes()))
+		}
+		seen[string(rest[:36])] = true
+	}
+	check(lines.Err())
+	return len(seen)
 }
 
 const (
-	// repeats is how often a question is asked; the first answers of an API that has
-	// just started are left out.
-	repeats = 300
-	warmUp  = 20
+	mixedCallers = 200
+	mixedRate    = 200.0 // reads a second
+	mixedWarm    = 5 * time.Second
+	mixedQuiet   = 15 * time.Second
+	mixedLoaded  = 30 * time.Second
+	mixedGrace   = 5 * time.Second // after the last request was due
 
-	pageSize   = 50
-	deepPage   = 100_000 // of pageSize messages
-	exportRows = 1_000_000
+	maxSearch = 2000 // ms, p99 beside a flood
+	maxTimes  = 3    // the quiet p99, of all other reads beside a flood
 )
 
-// run is the part of a run that measures reading alone.
-func (p *readsPart) run(ctx context.Context) (err error) {
-	d, err := p.database(ctx, "bench_reads")
-	if err != nil {
-		return err
+// mixed reads while records come in.
+func mixed(ctx context.Context, s *side) (figures []figure) {
+	mix := s.mix(s.documents.messagePaths(ctx))
+	s.with(ctx, "ingester", s.documents, func(ingester program) {
+		s.with(ctx, "api", s.documents, func(api program) {
+			api.steadily(ctx, mix, mixedWarm)
+			s.documents.settle(ctx)
+			quiet := api.steadily(ctx, mix, mixedQuiet)
+			flood := s.kafka.startFlood(ctx, s.flooded)
+			defer flood.stop()
+			api.steadily(ctx, mix, mixedWarm)
+			before := ingester.stored(ctx)
+			loaded := api.steadily(ctx, mix, mixedLoaded)
+			stored := ingester.stored(ctx) - before
+			check(flood.stop())
+			if failed := errors.Join(quiet.first, loaded.first); failed != nil {
+				s.say("reads failed: %v", failed)
+			}
+			figures = append(mixedFigures(quiet, loaded),
+				loaded.figure("mixed reads, stored meanwhile", "/s", float64(stored)/loaded.took.Seconds()).limit(0.99*floodRate),
+				loaded.resident("mixed reads, memory of the API"))
+		}, noRedrives)
+	})
+	return figures
+}
+
+func mixedFigures(quiet, loaded answers) (figures []figure) {
+	for i, name := range []string{"searches", "other reads"} {
+		for _, q := range []float64{0.5, 0.99} {
+			was, is := milliseconds(quantile(quiet.times[i], q)), milliseconds(quantile(loaded.times[i], q))
+			f := loaded.figure(fmt.Sprintf("%s beside 2,000 records/s, p%g", name, 100*q), "ms", is).beside("quiet", was)
+			if q > 0.5 {
+				f = f.limit([]float64{maxSearch, maxTimes * was}[i])
+			}
+			figures = append(figures, quiet.figure(fmt.Sprintf("%s, quiet, p%g", name, 100*q), "ms", was), f)
+		}
 	}
-	defer d.close()
-	out := &p.reads
-	out.rows = p.opts.reads
-	if err := p.openCatalogue(ctx, d); err != nil {
-		return err
+	return append(figures, loaded.figure("mixed reads without a good answer", "", float64(quiet.failed+loaded.failed)).limit(1))
+}
+
+// mix returns the n-th question of a sequence that is the same in every run: 30 of a hundred for
+// a message, 20 for page 1 of a quiet topic, 20 for that of one that is written to, 10 for a list
+// by topic and status, 10 searches of common words or a rare one, 5 for topics, 5 for error groups.
+func (s *side) mix(messages []string) func(n int) (path string, search bool) {
+	return func(n int) (string, bool) {
+		random := rand.New(rand.NewPCG(uint64(n), 7))
+		quiet := s.quietTopic(random.IntN(fillTopics))
+		switch kind := random.IntN(100); {
+		case kind < 30:
+			return messages[random.IntN(len(messages))], false
+		case kind < 50:
+			return fmt.Sprintf("/api/v1/dlq/%s?page_size=20", quiet), false
+		case kind < 70:
+			return fmt.Sprintf("/api/v1/dlq/%s?page_size=20", originalTopic(s.flooded[random.IntN(len(s.flooded))])), false
+		case kind < 80:
+			return "/api/v1/messages?limit=20&status=PENDING&topic=" + quiet, false
+		case kind < 90:
+			return "/api/v1/messages?limit=20&q=" + []string{"order+charged", "charge-0000123"}[random.IntN(2)], true
+		case kind < 95:
+			return "/api/v1/topics", false
+		}
+		return "/api/v1/groups?limit=20", false
 	}
-	p.say("writing %d messages", out.rows)
+}
+
+// answers is how reads at a steady rate went.
+type answers struct {
+	section
+	times  [2][]time.Duration // of searches and of other reads, each from when the request was due
+	failed int                // answers that were not good, and requests that no connection was free for until long after
+	first  error
+}
+
+// steadily asks at the rate of mixed reads. A slow answer delays no other request as long as
+// a connection is free; when none is, requests wait, and that counts as theirs.
+func (p program) steadily(ctx context.Context, mix func(int) (string, bool), d time.Duration) (a answers) {
+	all := int(mixedRate * d.Seconds())
 	start := time.Now()
-	if err := d.fillReads(ctx, out.rows); err != nil {
-		return err
-	}
-	out.fill = time.Since(start)
-	p.say("cataloguing them")
-	start = time.Now()
-	if err := d.catalogue(ctx, out.rows); err != nil {
-		return err
-	}
-	out.catalogue = time.Since(start)
-	if err := d.vacuumAll(ctx); err != nil {
-		return err
-	}
-	if out.size, err = d.size(ctx); err != nil {
-		return err
-	}
-	if out.documents, err = d.number(ctx, `SELECT pg_total_relation_size('dlq.message_documents')`); err != nil {
-		return err
-	}
-	api, err := p.program("api", d).with("DLQ_REDRIVE_WORKERS=0").serve(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, api.stop()) }()
-	questions, err := d.questions(ctx, out.rows)
-	if err != nil {
-		return err
-	}
-	for _, q := range questions {
-		p.say("asking: %s", q.name)
-		a, err := api.ask(ctx, q)
-		if err != nil {
-			return fmt.Errorf("%s: %w", q.name, err)
+	var next atomic.Int64
+	var mu sync.Mutex
+	ask := func(n int) {
+		due := start.Add(time.Duration(float64(n) / mixedRate * float64(time.Second)))
+		select {
+		case <-time.After(time.Until(due)):
+		case <-ctx.Done():
 		}
-		out.answers = append(out.answers, a)
-	}
-	return p.exportAll(ctx, api)
-}
-
-// ask sends a question again and again, one at a time over one connection.
-func (r *running) ask(ctx context.Context, q question) (answered, error) {
-	a := answered{question: q}
-	for n := range warmUp + repeats {
-		start := time.Now()
-		body, err := r.fetch(ctx, q.path)
-		took := time.Since(start)
-		if err != nil {
-			return a, err
+		path, search := mix(n)
+		body, err := p.get(ctx, path)
+		took := time.Since(due)
+		if id, single := strings.CutPrefix(path, messagePath); err == nil && single && !bytes.Contains(body, []byte(id)) {
+			err = fmt.Errorf("no message %s in %.100s", id, body)
 		}
-		if n == 0 {
-			if a.found, err = things(body, q.list); err != nil {
-				return a, err
-			}
-			if a.found < q.least {
-				return a, fmt.Errorf("the run is worthless: %d %s, want %d or more", a.found, q.list, q.least)
-			}
-		}
-		if n >= warmUp {
-			a.times = append(a.times, took)
+		mu.Lock()
+		defer mu.Unlock()
+		kind := map[bool]int{true: 0, false: 1}[search]
+		if err == nil {
+			a.times[kind] = append(a.times[kind], took)
+		} else if a.first == nil {
+			a.first = err
 		}
 	}
-	slices.Sort(a.times)
-	return a, nil
-}
-
-func (r *running) fetch(ctx context.Context, path string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+path, nil)
-	if err != nil {
-		return nil, err
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = res.Body.Close() }()
-	body, err := io.ReadAll(res.Body)
-	if err == nil && res.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s %s", path, res.Status, body)
-	}
-	return body, err
-}
-
-// things counts what is in an answer's list.
-func things(body []byte, list string) (int, error) {
-	var answer map[string]json.RawMessage
-	if err := json.Unmarshal(body, &answer); err != nil {
-		return 0, err
-	}
-	var all []json.RawMessage
-	if err := json.Unmarshal(answer[list], &all); err != nil {
-		return 0, fmt.Errorf("%s: %w", list, err)
-	}
-	return len(all), nil
-}
-
-// exportAll times one export, and checks that every line is a message.
-func (p *readsPart) exportAll(ctx context.Context, api *running) (err error) {
-	n := min(exportRows, p.opts.reads)
-	p.say("exporting %d", n)
-	out := &p.export
-	out.work, err = timed(func() (int, error) {
-		lines, size, err := api.export(ctx, fmt.Sprintf("/api/v1/export?limit=%d", n))
-		out.bytes = size
-		return lines, err
+	a.section = p.timed(func() int {
+		var group sync.WaitGroup
+		for range mixedCallers {
+			group.Go(func() {
+				for n := int(next.Add(1)) - 1; n < all && time.Since(start) < d+mixedGrace; n = int(next.Add(1)) - 1 {
+					ask(n)
+				}
+			})
+		}
+		group.Wait()
+		return all
 	})
-	if err != nil {
-		return err
-	}
-	if out.n != n {
-		return fmt.Errorf("the run is worthless: %d lines exported, want %d", out.n, n)
-	}
-	out.memory, err = peakMemory(api.Pid())
-	return err
-}
-
-func (r *running) export(ctx context.Context, path string) (lines int, size int64, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+path, nil)
-	if err != nil {
-		return 0, 0, err
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return 0, 0, err
-	}
-	defer func() { _ = res.Body.Close() }()
-	if res.StatusCode != http.StatusOK {
-		return 0, 0, fmt.Errorf("%s: %s", path, res.Status)
-	}
-	buf := make([]byte, 256<<10)
-	for {
-		n, err := res.Body.Read(buf)
-		lines += bytes.Count(buf[:n], []byte{'\n'})
-		size += int64(n)
-		if errors.Is(err, io.EOF) {
-			return lines, size, nil
-		}
-		if err != nil {
-			return lines, size, err
-		}
-	}
-}
-
-// questions are what is asked of so many rows. The deep page begins where page
-// 100,000 does, or at nine tenths of a smaller table.
-func (d *database) questions(ctx context.Context, rows int) ([]question, error) {
-	deep := min(pageSize*(deepPage-1), rows*9/10)
-	var at time.Time
-	var id uuid.UUID
-	// The newest stand first, so what stands behind so many is the row of that number.
-	err := d.QueryRowContext(ctx, `SELECT created_at, id FROM dlq.dlq_messages ORDER BY created_at, id OFFSET $1 LIMIT 1`,
-		max(rows-deep, pageSize)).Scan(&at, &id)
-	if err != nil {
-		return nil, fmt.Errorf("find the deep page: %w", err)
-	}
-	day := url.Values{"created_after": {at.Format(time.RFC3339)}, "created_before": {at.Add(24 * time.Hour).Format(time.RFC3339)}}
-	const messages = "/api/v1/messages?"
-	cursor, err := d.cursorAt(ctx, messages, at, id)
-	if err != nil {
-		return nil, err
-	}
-	first := "page 1 of all messages"
-	return []question{
-		{name: first, path: messages + "limit=50", list: "messages", want: wantPage, least: pageSize},
-		{
-			name: fmt.Sprintf("page %s by its cursor", thousands(deep/pageSize+1)), list: "messages", want: wantPage, least: pageSize,
-			path: messages + "limit=50&cursor=" + cursor, within: first,
-		},
-		{name: "topics", path: "/api/v1/topics", list: "topics", want: wantPage, least: readTopics},
-		{name: "error groups, the latest first", path: "/api/v1/groups?limit=50", list: "groups", want: wantPage, least: pageSize},
-		{name: "error groups, the largest first", path: "/api/v1/groups?limit=50&sort=open", list: "groups", want: wantPage, least: pageSize},
-		{
-			name: "a status, a topic and a day", list: "messages", want: wantPage, least: 1,
-			path: messages + "limit=50&status=DEAD&topic=" + readTopic(1) + "&" + day.Encode(),
-		},
-		{name: "a group", path: messages + "limit=50&group_id=" + readGroup(7).String(), list: "messages", want: wantPage, least: pageSize},
-		{
-			name: "free text, rare", list: "messages", want: wantText, least: 1,
-			path: messages + "limit=50&q=" + fmt.Sprintf("charge-%07d", rows/2),
-		},
-		{name: "free text, common", path: messages + "limit=50&q=charged", list: "messages", want: wantText, least: pageSize},
-		{
-			name: "free text, two words of which one is rare", list: "messages", want: wantText, least: 1,
-			path: messages + "limit=50&q=" + url.QueryEscape(fmt.Sprintf("charged charge-%07d", rows/3)),
-		},
-		{name: "free text that is nowhere", path: messages + "limit=50&q=zyxwvutsrq", list: "messages", want: wantText},
-		{
-			name: "an exact count of a topic and a status", list: "messages", want: wantPage, least: pageSize,
-			path: messages + "limit=50&count=exact&status=PENDING&topic=" + readTopic(1),
-		},
-	}, nil
-}
-
-// cursorAt is the cursor of a place in a list, as the API would have given it on
-// the page before: nobody walks 100,000 pages to be timed on the last.
-func (d *database) cursorAt(ctx context.Context, question string, at time.Time, id uuid.UUID) (string, error) {
-	place := binary.BigEndian.AppendUint64(nil, uint64(at.UnixMicro())) //nolint:gosec // times of this century
-	place = append(place, id[:]...)
-	signer, err := auth.NewSigner(auth.Config{}, zap.NewNop())
-	if err != nil {
-		return "", err
-	}
-	keys, err := postgres.NewSessions(sqlx.NewDb(d.DB, "postgres")).SigningKeys(ctx, auth.NewKey())
-	if err != nil {
-		return "", err
-	}
-	signer.Use(keys)
-	sum := signer.Sign("cursor", question+"\n"+string(place))[:16]
-	return base64.RawURLEncoding.EncodeToString(append(sum[:16:16], place...)), nil
-}
-
-const (
-	readTopics = 12
-	readGroups = 1000
-)
-
-func readTopic(n int) string { return fmt.Sprintf("reads%02d.events.v1", n) }
-
-// readGroup is the id of group n of the messages that fillReads writes.
-func readGroup(n int) uuid.UUID {
-	return uuid.UUID(slices.Concat([]byte("group of reads"), []byte{byte(n >> 8), byte(n)}))
-}
-
-// fillReadRows writes messages $1 to $2 of $3 in the order of their ids, spread
-// over thirty days: a fifth PENDING, most RESOLVED, the rest DEAD. The frequencies
-// of groups differ by a thousand times.
-const fillReadRows = `
-	INSERT INTO dlq.dlq_messages (id, original_topic, error_message, status, retry_count, created_at, updated_at, last_retry_at,
-		key, value, headers, payload, origin_confidence, dialect, consumer_group, error_class, group_id)
-	SELECT ('018f' || lpad(to_hex(n), 8, '0') || '70008000' || substr(md5(n::text), 1, 12))::uuid,
-		format('reads%s.events.v1', lpad((n % 12)::text, 2, '0')),
-		format('order %s cannot be charged: charge-%s, code %s', n % 9973, lpad(n::text, 7, '0'), g),
-		CASE WHEN n % 10 < 2 THEN 'PENDING' WHEN n % 10 < 8 THEN 'RESOLVED' ELSE 'DEAD' END,
-		CASE WHEN n % 10 < 2 THEN 0 WHEN n % 10 < 8 THEN 1 ELSE 3 END,
-		moment, moment, CASE WHEN n % 10 >= 2 THEN moment END,
-		convert_to('key-' || n, 'UTF8'), convert_to(text, 'UTF8'), '\x00', text::jsonb, 'header', 'spring-dlt', 'bench',
-		'com.example.Failure' || g % 20, ('67726f7570206f66207265616473' || lpad(to_hex(g), 4, '0'))::uuid
-	FROM (
-		SELECT n, now() - interval '30 days' + (n::float8 / $3::int) * interval '30 days' AS moment,
-			(1000 * power((n::bigint * 7919 % 1000) / 1000.0, 3))::int % 1000 AS g,
-			format('{"id": %s, "customer": {"id": %s, "name": "Customer %s"}, "note": "%s"}',
-				n, n % 100000, n % 1000, repeat(md5(n::text), 6)) AS text
-		FROM generate_series($1::int, $2::int) AS n OFFSET 0
-	) made`
-
-func (d *database) fillReads(ctx context.Context, rows int) error {
-	if _, err := d.ExecContext(ctx, `
-		INSERT INTO dlq.error_groups (id, class, title, first_seen, last_seen)
-		SELECT ('67726f7570206f66207265616473' || lpad(to_hex(g), 4, '0'))::uuid, 'com.example.Failure' || g % 20,
-			'order <n> cannot be charged: charge-<n>, code ' || g, now() - interval '30 days', now()
-		FROM generate_series(0, 999) AS g`); err != nil {
-		return fmt.Errorf("write the groups: %w", err)
-	}
-	var steps []int
-	for from := 1; from <= rows; from += fillStep {
-		steps = append(steps, from)
-	}
-	err := inBatches(fillConnections, 1, steps, func(from []int) error {
-		_, err := d.ExecContext(ctx, fillReadRows, from[0], min(from[0]+fillStep-1, rows), rows)
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("fill the table: %w", err)
-	}
-	return d.expectRows(ctx, int64(rows))
-}
-
-// catalogue writes a document for every message by SQL, and builds the indexes
-// behind them, which is how one would do it once for so many; the worker takes
-// them as they are.
-func (d *database) catalogue(ctx context.Context, rows int) error {
-	var made []string
-	found, err := d.QueryContext(ctx, `
-		SELECT indexdef FROM pg_indexes WHERE schemaname = 'dlq' AND tablename = 'message_documents' AND indexdef LIKE '%USING gin%'`)
-	if err != nil {
-		return fmt.Errorf("catalogue: %w", err)
-	}
-	defer func() { _ = found.Close() }()
-	for found.Next() {
-		var text string
-		if err := found.Scan(&text); err != nil {
-			return err
-		}
-		made = append(made, text)
-	}
-	if err := found.Err(); err != nil {
-		return err
-	}
-	statements := []string{`SET maintenance_work_mem = '1GB'`}
-	for _, index := range made {
-		statements = append(statements, "DROP INDEX dlq."+strings.Fields(index)[2])
-	}
-	statements = append(statements, writeDocuments)
-	statements = append(append(statements, made...), `ANALYZE dlq.message_documents`,
-		`UPDATE dlq.catalogue SET mark = now(), archive_mark = now(), walked_at = now(), archive_walked = now(), found_until = now()`)
-	conn, err := d.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = conn.Close() }()
-	for _, s := range statements {
-		if _, err := conn.ExecContext(ctx, s); err != nil {
-			return fmt.Errorf("catalogue: %.60s: %w", s, err)
-		}
-	}
-	return d.expect(ctx, expectation{"documents", `SELECT count(*) FROM dlq.message_documents`, int64(rows)})
-}
-
-// writeDocuments has the text and, in place of what the worker would find, four
-// terms a message that no other has.
-const writeDocuments = `
-	INSERT INTO dlq.message_documents (message_id, version, text, terms)
-	SELECT m.id, c.version, lower(m.error_message || E'\n' || m.payload::text),
-		ARRAY[hashtextextended(m.id::text, 1), hashtextextended(m.id::text, 2), hashtextextended(m.id::text, 3),
-		      hashtextextended(m.id::text, 4)]
-	FROM dlq.dlq_messages m CROSS JOIN dlq.catalogue c`
-
-// openCatalogue lets the program say which version of documents it searches.
-func (b *bench) openCatalogue(ctx context.Context, d *database) (err error) {
-	api, err := b.program("api", d).with("DLQ_REDRIVE_WORKERS=0").serve(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, api.stop()) }()
-	return poll(ctx, 50*time.Millisecond, func() (bool, error) {
-		n, err := d.number(ctx, `SELECT count(*) FROM dlq.catalogue WHERE version IS NOT NULL`)
-		return n == 1, err
-	})
-}
-
-func (d *database) vacuumAll(ctx context.Context) error {
-	for _, s := range []string{
-		"VACUUM (ANALYZE) dlq.dlq_messages", "VACUUM (ANALYZE) dlq.message_documents", "VACUUM (ANALYZE) dlq.group_counters",
-		"VACUUM (ANALYZE) dlq.group_arrivals", "VACUUM (ANALYZE) dlq.message_counters", "CHECKPOINT",
-	} {
-		if _, err := d.ExecContext(ctx, s); err != nil {
-			return fmt.Errorf("%s: %w", s, err)
-		}
-	}
-	return nil
+	check(context.Cause(ctx))
+	a.failed = all - len(a.times[0]) - len(a.times[1])
+	return a
 }

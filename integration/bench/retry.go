@@ -3,202 +3,202 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
 	"time"
+
+	"github.com/dlq-manager/dlq-manager/integration/stack"
 )
 
-// work is a rate and whose time it took.
-type work struct {
-	rate
-	cpu usage
-}
+const (
+	oneByOneShare = 50 // of the messages that retry-all sends, one is retried alone
+	bareBatch     = 500
+	bareWorkers   = 4   // as many as one API has
+	producerTimes = 3   // as many records as retry-all, so that the tool's warming up weighs little
+	maxClaim      = 100 // ms, p99
+)
 
-// plus is both together.
-func (w work) plus(other work) work {
-	return work{w.rate.plus(other.rate), w.cpu.plus(other.cpu)}
-}
-
-// timed runs what is measured. n is what it got done.
-func timed(do func() (n int, err error)) (w work, err error) {
-	before, err := cpuNow()
-	if err != nil {
-		return w, err
+// retry sends topics of the ingested table back.
+func retry(ctx context.Context, s *side) []figure {
+	n := s.opts.count(recordsToRetry)
+	all := s.retryAll(ctx, s.topicName(0), n)
+	s.ingested.settle(ctx)
+	single, times := s.oneByOne(ctx, max(n/oneByOneShare, 1))
+	rate := all.rate("retry-all")
+	figures := append([]figure{rate.beside("one by one", single.perSecond())}, all.processors("retry-all", "postgres", "api", "java")...)
+	figures = append(figures, all.resident("retry-all, memory of the API"), single.rate("retries one by one"),
+		single.figure("retries one by one, p99", "ms", milliseconds(quantile(times, 0.99))))
+	if s.compares() {
+		tool := s.producerPerformance(ctx, producerTimes*n)
+		bare := s.bareRetry(ctx, min(n, s.opts.quota()[retriedTopics+1]))
+		figures = append(figures, rate.beside("Kafka's producer performance tool", tool), rate.beside("bare SQL of claim and result", bare.perSecond()))
 	}
-	start := time.Now()
-	n, err := do()
-	if err != nil {
-		return w, err
-	}
-	w.rate = rate{n, time.Since(start)}
-	after, err := cpuNow()
-	w.cpu = after.since(before)
-	return w, err
+	s.ingested.settle(ctx)
+	return append(figures, s.claims(ctx, n)...)
 }
 
-// timedRate is for what times itself, without its preparations.
-func timedRate(do func() (rate, error)) (work, error) {
-	var r rate
-	w, err := timed(func() (n int, err error) {
-		r, err = do()
-		return r.n, err
+// retryAll times the request, and looks whether Kafka and the table have the results.
+func (s *side) retryAll(ctx context.Context, name string, n int) (work section) {
+	before := s.kafka.held(ctx, originalTopic(name))
+	var got struct{ Retried int }
+	s.with(ctx, "api", s.ingested, func(api program) {
+		work = api.timed(func() int {
+			api.call(ctx, http.MethodPost, "/api/v1/dlq/"+deadLetterTopic(name)+"/retry-all", &got)
+			return n
+		})
 	})
-	w.rate = r
-	return w, err
+	expect("messages that retry-all retried", int64(got.Retried), int64(n))
+	expect("records in the original topic", s.kafka.held(ctx, originalTopic(name))-before, int64(n))
+	expect("resolved messages", s.ingested.number(ctx, `SELECT count(*) FROM dlq.dlq_messages
+		WHERE status = 'RESOLVED' AND original_topic = $1`, originalTopic(name)), int64(n))
+	return work
 }
 
-// redriveWorkers is the default of how many batches one API has under way.
-const redriveWorkers = 4
-
-// retried is how retry-all did.
-type retried struct {
-	work
-	memory  int64
-	created rate // only the fixing of such a selection
-	profile profile
+// oneByOne retries n messages by a request each.
+func (s *side) oneByOne(ctx context.Context, n int) (work section, times []time.Duration) {
+	ids := s.ingested.pending(ctx, s.topicName(retriedTopics), n)
+	s.with(ctx, "api", s.ingested, func(api program) {
+		work = timed(func() int {
+			for _, id := range ids {
+				start := time.Now()
+				api.call(ctx, http.MethodPost, messagePath+id+"/retry", &struct{}{})
+				times = append(times, time.Since(start))
+			}
+			return n
+		})
+	}, noRedrives)
+	return work, times
 }
 
-// retryPart retries a topic of the table that the ingester filled, and sets that
-// beside other ways to do it.
-type retryPart struct {
-	*bench
-	retried
-	produced produced
-	looked   looked
-	bare     work // claim, attempt row and result by hand-written SQL
-	hasty    work // page by page, one message at a time, with a client that does not wait
-	patient  rate // the same with the wait that is some clients' default
+// pending returns the ids of the oldest PENDING messages of a topic.
+func (d *database) pending(ctx context.Context, name string, n int) []string {
+	ids := d.list(ctx, `SELECT id FROM dlq.dlq_messages WHERE original_topic = $1 AND status = 'PENDING'
+		ORDER BY created_at, id LIMIT $2`, originalTopic(name), n)
+	expect("pending messages", int64(len(ids)), int64(n))
+	return ids
 }
 
-func (p *retryPart) run(ctx context.Context) (err error) {
-	for _, step := range []func(context.Context) error{p.retryAll, p.lookAround, p.createRedrive, p.bareSQL, p.oneByOne} {
-		if err := step(ctx); err != nil {
-			return err
+// bareRetry is what only the states of a retry cost: two statements for each batch.
+func (s *side) bareRetry(ctx context.Context, n int) section {
+	ids := s.ingested.pending(ctx, s.topicName(retriedTopics+1), n)
+	var steps []string
+	for from := 0; from < n; from += bareBatch {
+		list := strings.Join(ids[from:min(from+bareBatch, n)], "','")
+		steps = append(steps, fmt.Sprintf(`DO $$ BEGIN
+			UPDATE dlq.dlq_messages SET status = 'RETRYING', retry_count = retry_count + 1, last_retry_at = now(), updated_at = now()
+				WHERE id IN ('%[1]s') AND status = 'PENDING';
+			COMMIT;
+			UPDATE dlq.dlq_messages SET status = 'RESOLVED', updated_at = now() WHERE id IN ('%[1]s') AND status = 'RETRYING';
+		END $$`, list))
+	}
+	s.ingested.settle(ctx)
+	const resolved = `SELECT count(*) FROM dlq.dlq_messages WHERE status = 'RESOLVED'`
+	before := s.ingested.number(ctx, resolved)
+	work := timed(func() int {
+		s.ingested.parallel(ctx, bareWorkers, steps)
+		return n
+	})
+	expect("messages resolved by bare SQL", s.ingested.number(ctx, resolved)-before, int64(n))
+	return work
+}
+
+// producerPerformance runs the tool with records as large as key, value and headers of
+// those that retry-all sends: the tool sends values only.
+func (b *bench) producerPerformance(ctx context.Context, n int) float64 {
+	topic := fmt.Sprintf("%s.performance.%d", b.id, b.next())
+	b.kafka.create(ctx, topic)
+	one := b.kafka.letter(b.topicName(0), 0)
+	bytes := len(one.Key) + len(one.Value)
+	for _, h := range one.Headers {
+		bytes += len(h.Key) + len(h.Value)
+	}
+	var lines strings.Builder
+	for range 1000 {
+		lines.WriteString(b.kafka.text(bytes) + "\n")
+	}
+	payload := filepath.Join(b.folder, "payload")
+	check(os.WriteFile(payload, []byte(lines.String()), 0o600))
+	tool := must(stack.KafkaTool(ctx, producerHeapMB, "org.apache.kafka.tools.ProducerPerformance",
+		"--bootstrap-server", b.brokers[0], "--topic", topic, "--num-records", strconv.Itoa(n),
+		"--throughput", "-1", "--payload-file", payload, "--command-property", "acks=all"))
+	text, err := tool.CombinedOutput()
+	if err != nil {
+		check(fmt.Errorf("producer performance: %w\n%s", err, text))
+	}
+	sent, perSecond := readProduced(string(text))
+	expect("records that the tool sent", int64(sent), int64(n))
+	expect("its records in Kafka", b.kafka.held(ctx, topic), int64(n))
+	return perSecond
+}
+
+var producedLine = regexp.MustCompile(`(\d+) records sent, ([\d.]+) records/sec`)
+
+// readProduced finds what the tool prints last, which is about the whole.
+func readProduced(text string) (n int, perSecond float64) {
+	all := producedLine.FindAllStringSubmatch(text, -1)
+	if len(all) == 0 {
+		check(fmt.Errorf("the tool does not print how fast it was: %s", text))
+	}
+	last := all[len(all)-1]
+	return must(strconv.Atoi(last[1])), must(strconv.ParseFloat(last[2], 64))
+}
+
+// claims times the claims of another retry-all in the server, which logs every statement of
+// the database for that time.
+func (s *side) claims(ctx context.Context, n int) []figure {
+	const name = "claim of a redrive, p99"
+	d := s.ingested
+	file := d.text(ctx, `SELECT coalesce(pg_current_logfile('jsonlog'), '')`)
+	if file == "" {
+		return []figure{skipped(name, "the server does not log in JSON")}
+	}
+	begin := d.number(ctx, `SELECT size FROM pg_stat_file($1)`, file)
+	alter := "ALTER DATABASE " + d.name
+	s.administer(ctx, alter+" SET log_min_duration_statement = 0", alter+" SET log_parameter_max_length = 0")
+	work := s.retryAll(ctx, s.topicName(1), n)
+	s.administer(ctx, alter+" RESET ALL")
+	log := d.text(ctx, `SELECT pg_read_file($1, $2, 1000000000)`, file, begin)
+	times := claimTimes(strings.NewReader(log), d.name)
+	if len(times) == 0 {
+		return []figure{skipped(name, "no statement sets status = 'RETRYING'")}
+	}
+	return []figure{
+		work.figure(name, "ms", milliseconds(quantile(times, 0.99))).limit(maxClaim),
+		work.figure("claim of a redrive, p50", "ms", milliseconds(quantile(times, 0.5))),
+	}
+}
+
+var (
+	statementLine  = regexp.MustCompile(`(?s)^duration: ([\d.]+) ms  (?:(parse|bind|execute) \S+|statement): (.*)`)
+	claimStatement = regexp.MustCompile(`(?is)\bSET\s+status\s*=\s*'RETRYING'`)
+)
+
+// claimTimes reads the durations of claims from a log in JSON. A statement with parameters
+// has lines for parse, bind and execute, in this order.
+func claimTimes(log io.Reader, database string) (times []time.Duration) {
+	open := map[int]time.Duration{} // parse and bind, by process
+	for lines := json.NewDecoder(log); lines.More(); {
+		var line struct {
+			PID      int    `json:"pid"`
+			Database string `json:"dbname"`
+			Message  string `json:"message"`
+		}
+		check(lines.Decode(&line))
+		found := statementLine.FindStringSubmatch(line.Message)
+		if line.Database != database || found == nil || !claimStatement.MatchString(found[3]) {
+			continue
+		}
+		open[line.PID] += must(time.ParseDuration(found[1] + "ms"))
+		if found[2] != "parse" && found[2] != "bind" {
+			times = append(times, open[line.PID])
+			delete(open, line.PID)
 		}
 	}
-	p.produced, err = p.producerPerformance(ctx, producerTimes*p.opts.retry)
-	return err
-}
-
-// retryAll times one request: from its being sent to its answer, which comes
-// when every result is stored.
-func (p *retryPart) retryAll(ctx context.Context) (err error) {
-	p.say("retrying %d", p.opts.retry)
-	if err := p.live.settle(ctx); err != nil {
-		return err
-	}
-	prog := p.program("api", p.live)
-	noting, err := p.note(ctx, p.live, &prog)
-	if err != nil {
-		return err
-	}
-	api, err := prog.serve(ctx)
-	if err != nil {
-		return err
-	}
-	var got report
-	p.work, err = timed(func() (int, error) {
-		_, err := api.call(ctx, "/api/v1/dlq/"+deadLetterTopic(names[0])+"/retry-all", "", &got)
-		return got.Retried, err
-	})
-	if err == nil {
-		p.memory, err = peakMemory(api.Pid())
-	}
-	if err = errors.Join(err, api.stop()); err != nil {
-		return err
-	}
-	if p.profile, err = noting.done(ctx); err != nil {
-		return err
-	}
-	return p.expectRetried(ctx, got)
-}
-
-// report is what the API says of a redrive that is over.
-type report struct {
-	Retried, Selected, Failed, Dead, Skipped int
-	InDoubt                                  int `json:"in_doubt"`
-}
-
-func (p *retryPart) expectRetried(ctx context.Context, got report) error {
-	n := p.opts.retry
-	if want := (report{Retried: n, Selected: n}); got != want {
-		return fmt.Errorf("the run is worthless: retry-all answered %+v, want %+v", got, want)
-	}
-	if err := p.expectHeld(ctx, originalTopic, int64(n)); err != nil {
-		return err
-	}
-	return p.live.expect(ctx,
-		expectation{"resolved rows", `SELECT count(*) FROM dlq.dlq_messages WHERE status = 'RESOLVED'`, int64(n)},
-		expectation{"resolved by the counters", `SELECT coalesce(sum(messages), 0) FROM dlq.message_counters
-			WHERE status = 'RESOLVED'`, int64(n)},
-		expectation{"attempts with an offset", `SELECT count(DISTINCT (target_partition, target_offset))
-			FROM dlq.attempts WHERE target_offset >= 0`, int64(n)},
-		expectation{"results of the redrive", `SELECT count(DISTINCT id) FROM dlq.redrive_batches b,
-			unnest(b.message_ids, b.results, b.offsets) AS item (id, result, log_offset)
-			WHERE b.done AND item.result = 1 AND item.log_offset >= 0`, int64(n)},
-		expectation{"lines of the audit trail", `SELECT count(*) FROM dlq.audit WHERE kind = 'message'`, int64(n)},
-		expectation{"rows", countRows, int64(p.opts.rows())},
-	)
-}
-
-// createRedrive times the request that fixes a selection of the same kind. The
-// program is told to leave redrives to others, so nothing else happens
-// meanwhile; and the redrive is cancelled, so nothing will.
-func (p *retryPart) createRedrive(ctx context.Context) (err error) {
-	p.say("creating a redrive")
-	if err := p.live.settle(ctx); err != nil {
-		return err
-	}
-	api, err := p.program("api", p.live).with("DLQ_REDRIVE_WORKERS=0").serve(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, api.stop()) }()
-	var begun struct {
-		Selected, Waiting int
-		State             string
-	}
-	start := time.Now()
-	location, err := api.call(ctx, "/api/v1/dlq/"+deadLetterTopic(names[1])+"/retry-all", "respond-async", &begun)
-	p.created = rate{begun.Selected, time.Since(start)}
-	if err != nil {
-		return err
-	}
-	if n := quota(p.opts.records, p.opts.retry)[1]; begun.Selected != n || begun.Waiting != n {
-		return fmt.Errorf("the run is worthless: a redrive of %d began with %+v", n, begun)
-	}
-	if _, err := api.call(ctx, location+"/cancel", "", &begun); err != nil {
-		return err
-	}
-	if begun.State != "cancelled" {
-		return fmt.Errorf("the run is worthless: a cancelled redrive is %s", begun.State)
-	}
-	return nil
-}
-
-// call posts to the API and reads its answer. prefer is a preference as in RFC
-// 7240, or empty. location is the header's.
-func (r *running) call(ctx context.Context, path, prefer string, answer any) (location string, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+path, nil)
-	if err != nil {
-		return "", err
-	}
-	if prefer != "" {
-		req.Header.Set("Prefer", prefer)
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return "", fmt.Errorf("post %s: %w", path, err)
-	}
-	defer func() { _ = res.Body.Close() }()
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		return "", fmt.Errorf("post %s: %w", path, err)
-	}
-	if res.StatusCode != http.StatusOK && res.StatusCode != http.StatusAccepted {
-		return "", fmt.Errorf("post %s: %s: %s", path, res.Status, body)
-	}
-	return res.Header.Get("Location"), json.Unmarshal(body, answer)
+	return times
 }

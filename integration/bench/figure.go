@@ -1,0 +1,180 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// maxMemory is what the API and the ingester may have resident, in MB.
+const maxMemory = 128
+
+// figure is one result of a part.
+type figure struct {
+	side    *side
+	Part    string  `json:"part"`
+	Name    string  `json:"name"`
+	Unit    string  `json:"unit"`
+	Value   float64 `json:"value"`
+	Skipped string  `json:"skipped,omitempty"` // why there is no value
+
+	MoreIsBetter bool    `json:"more_is_better"`
+	Limit        float64 `json:"limit,omitempty"` // a value that is not better misses it
+
+	Beside      string  `json:"beside,omitempty"` // another way to do the same, and its value
+	BesideValue float64 `json:"beside_value,omitempty"`
+
+	Load   float64 `json:"load_average"` // of the machine, in the last minute
+	Others float64 `json:"others"`       // share of the processors that others used, 0 to 1
+}
+
+func skipped(name, reason string) figure { return figure{Name: name, Skipped: reason} }
+
+// limit is a value that must not be reached, or that must be when more is better.
+func (f figure) limit(v float64) figure {
+	f.Limit = v
+	return f
+}
+
+func (f figure) beside(what string, value float64) figure {
+	f.Beside, f.BesideValue = what, value
+	return f
+}
+
+func (f figure) missed() bool {
+	return f.Limit != 0 && f.Skipped == "" && (f.Value < f.Limit) == f.MoreIsBetter
+}
+
+func (f figure) text() string {
+	if f.Skipped != "" {
+		return "skipped: " + f.Skipped
+	}
+	return number(f.Value) + " " + f.Unit
+}
+
+// section is a stretch of work that was measured.
+type section struct {
+	n      int
+	took   time.Duration
+	cpu    usage
+	memory float64 // most that the program had resident, in MB
+}
+
+// timed measures work, which returns how much it got done.
+func timed(work func() (n int)) (s section) {
+	before, start := usageNow(), time.Now()
+	s.n = work()
+	s.took = time.Since(start)
+	s.cpu = usageNow().since(before)
+	return s
+}
+
+func (s section) perSecond() float64 { return quotient(float64(s.n), s.took.Seconds()) }
+
+// figure is a value that was measured in the section. Of rates and shares more is better.
+func (s section) figure(name, unit string, value float64) figure {
+	return figure{Name: name, Unit: unit, Value: value, MoreIsBetter: unit == "/s" || unit == "%", Load: s.cpu.load, Others: s.cpu.others()}
+}
+
+func (s section) rate(name string) figure { return s.figure(name, "/s", s.perSecond()) }
+
+// resident is the memory of the program that was measured.
+func (s section) resident(name string) figure {
+	return s.figure(name, "MB", s.memory).limit(maxMemory)
+}
+
+// micros is the processor time that one of the n took of a program, or of all programs
+// without a name, in µs.
+func (s section) micros(program string) float64 {
+	var sum time.Duration
+	for name, used := range s.cpu.by {
+		if program == "" || name == program {
+			sum += used
+		}
+	}
+	return quotient(float64(sum.Microseconds()), float64(s.n))
+}
+
+// processors are figures of the processor time a row takes of these programs.
+func (s section) processors(work string, programs ...string) (all []figure) {
+	for _, name := range programs {
+		shown := cmp.Or(map[string]string{"postgres": "PostgreSQL", "java": "Kafka"}[name], name)
+		all = append(all, s.figure(work+", processor time of "+shown, "µs a row", s.micros(name)))
+	}
+	return all
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+func quotient(a, b float64) float64 {
+	if b == 0 {
+		return 0
+	}
+	return a / b
+}
+
+// quantile of values: the least of them that a share of all does not exceed; 0 of none.
+func quantile(values []time.Duration, share float64) time.Duration {
+	if len(values) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	at := int(math.Ceil(float64(len(sorted))*share-1e-9)) - 1
+	return sorted[min(max(at, 0), len(sorted)-1)]
+}
+
+// median of values; 0 of none.
+func median(values []float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
+}
+
+// interval is a confidence interval of the median of the distribution that the values are
+// from, and its coverage: the narrowest between two order statistics that the sign test
+// gives at least 95 %. Of fewer than six values none reaches that: the range of all is
+// returned with the coverage that it has.
+func interval(values []float64) (low, high, coverage float64) {
+	if len(values) == 0 {
+		return 0, 0, 0
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	// tail is the chance that at most k of n are below the median.
+	tail, chance, k := 0.0, math.Pow(0.5, float64(n)), 0
+	for k < n/2 && (k == 0 || tail+chance <= 0.025) {
+		tail += chance
+		chance *= float64(n-k) / float64(k+1)
+		k++
+	}
+	if k == 0 { // a single value
+		return sorted[0], sorted[0], 0
+	}
+	return sorted[k-1], sorted[n-k], 1 - 2*tail
+}
+
+// number has three digits that count, and commas between thousands.
+func number(v float64) string {
+	switch abs := math.Abs(v); {
+	case abs >= 1000:
+		return thousands(int(math.Round(v)))
+	case abs >= 100:
+		return fmt.Sprintf("%.0f", v)
+	case abs >= 10:
+		return fmt.Sprintf("%.1f", v)
+	default:
+		return fmt.Sprintf("%.2f", v)
+	}
+}
+
+// thousands writes 1234567 as 1,234,567.
+func thousands(n int) string {
+	if n < 1000 {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%s,%03d", thousands(n/1000), n%1000)
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/procfs"
+
+	"github.com/dlq-manager/dlq-manager/integration/programs"
+)
+
+const (
+	readyTimeout = time.Minute
+	stopTimeout  = 30 * time.Second // the programs promise 25
+)
+
+// program is one that serves.
+type program struct{ *programs.Process }
+
+// noRedrives leaves redrives to other processes, of which there are none.
+const noRedrives = "DLQ_REDRIVE_WORKERS=0"
+
+// with serves a program of the side on a database while do works; then the program must end
+// well. env are settings in place of defaults.
+func (s *side) with(ctx context.Context, name string, d *database, do func(program), env ...string) {
+	p := program{must(programs.Start(programs.Program{
+		Path: filepath.Join(s.programs, name), Config: d.config, Env: env, Dir: s.folder,
+	}))}
+	defer p.Kill()
+	ready, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	check(p.Ready(ready))
+	do(p)
+	p.Signal(syscall.SIGTERM)
+	select {
+	case <-p.Done():
+		if err := p.Err(); err != nil {
+			check(fmt.Errorf("%s: %w: see %s", p.Name, err, p.Log))
+		}
+	case <-time.After(stopTimeout):
+		check(fmt.Errorf("%s did not stop within %s", p.Name, stopTimeout))
+	}
+}
+
+// alive fails when the program has ended by itself.
+func (p program) alive() {
+	select {
+	case <-p.Done():
+		check(fmt.Errorf("%s ended by itself: %w: see %s", p.Name, p.Err(), p.Log))
+	default:
+	}
+}
+
+// timed measures work and the most memory that the program ever had resident.
+func (p program) timed(work func() (n int)) section {
+	s := timed(work)
+	s.memory = float64(must(must(procfs.NewProc(p.Pid())).NewStatus()).VmHWM) / 1e6
+	return s
+}
+
+// clients keeps a connection for each of the callers of mixed reads.
+var clients = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: mixedCallers, DisableCompression: true}}
+
+// open sends a request without a body. The answer must be of 200 or 202.
+func (p program) open(ctx context.Context, method, path string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, p.URL+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	res, err := clients.Do(req)
+	if err == nil && res.StatusCode != http.StatusOK && res.StatusCode != http.StatusAccepted {
+		defer res.Body.Close()
+		text, _ := io.ReadAll(io.LimitReader(res.Body, 500))
+		err = fmt.Errorf("%s %s: %s: %s", method, path, res.Status, text)
+	}
+	return res, err
+}
+
+func (p program) get(ctx context.Context, path string) ([]byte, error) {
+	res, err := p.open(ctx, http.MethodGet, path)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	return io.ReadAll(res.Body)
+}
+
+// call sends a request and reads its answer.
+func (p program) call(ctx context.Context, method, path string, answer any) {
+	res, err := p.open(ctx, method, path)
+	check(err)
+	defer res.Body.Close()
+	check(json.NewDecoder(res.Body).Decode(answer))
+}
+
+// stored is how many records an ingester has stored since its start. Its metrics cost little
+// to ask, and every commit has them.
+func (p program) stored(ctx context.Context) int {
+	p.alive()
+	res, err := p.open(ctx, http.MethodGet, "/metrics")
+	check(err)
+	defer res.Body.Close()
+	return int(sumMetric(res.Body, "dlq_ingest_records_stored_total"))
+}
+
+// sumMetric adds up a metric over all of its labels.
+func sumMetric(text io.Reader, name string) (sum float64) {
+	lines := bufio.NewScanner(text)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		rest, ok := strings.CutPrefix(lines.Text(), name)
+		if ok && rest != "" && (rest[0] == ' ' || rest[0] == '{') {
+			sum += must(strconv.ParseFloat(rest[strings.LastIndexByte(rest, ' ')+1:], 64))
+		}
+	}
+	check(lines.Err())
+	return sum
+}
+
+// awaitIndexed waits until a search answers for everything that was stored before.
+func (p program) awaitIndexed(ctx context.Context) {
+	now := time.Now()
+	await(ctx, time.Hour, time.Second, "complete searches", func() bool {
+		p.alive()
+		var answer struct {
+			SearchedUntil *time.Time `json:"searched_until"`
+		}
+		p.call(ctx, http.MethodGet, "/api/v1/messages?limit=1&q=zyxwvutsrq", &answer)
+		return answer.SearchedUntil != nil && answer.SearchedUntil.After(now)
+	})
+}
