@@ -58,10 +58,6 @@ type Store interface {
 	AdmitFingerprints(ctx context.Context, failures []repository.TopicFailure) ([]repository.TopicFailure, error)
 	// Classify moves messages out of entity.Unclassified.
 	Classify(ctx context.Context, moves []repository.Classification) error
-	// MergeDocuments makes those that were stored quick to search.
-	MergeDocuments(ctx context.Context) error
-	// Crowded says whether there is more urgent work than this.
-	Crowded(ctx context.Context) (bool, error)
 	// CatalogueStall says whether an open transaction holds the catalogue up.
 	CatalogueStall(ctx context.Context) (repository.CatalogueStall, error)
 }
@@ -88,11 +84,6 @@ type Worker struct {
 
 	classified    time.Time // when the last look for unclassified messages found none
 	asked, warned time.Time // for and of a transaction that holds the catalogue up
-
-	pace        pace
-	unmerged    int64     // bytes of text in documents that are not merged
-	merged      time.Time // when the last ones were, or that was tried
-	mergeFailed bool
 }
 
 // New returns a worker. decode reads of a message what its group is made of, and
@@ -122,7 +113,7 @@ func (w *Worker) Run(ctx context.Context) {
 		w.outage.log(ctx, w.log, err, "messages cannot be catalogued: searches do not find new ones", "messages are catalogued again")
 		switch {
 		case more:
-			wait = w.pace.rest(ctx, w.store, time.Since(began))
+			wait = min(time.Since(began), maxWait) // half of the time is for what is waited for
 		case worked:
 			wait = w.cfg.Interval
 		default:
@@ -149,7 +140,6 @@ func (w *Worker) step(ctx context.Context) (worked, more bool, err error) {
 	if len(messages) == 0 {
 		w.metrics.lag.Set(0)
 		w.first = uuid.Nil
-		w.merge(ctx)
 		worked, err = w.classify(ctx)
 		return worked, false, err
 	}
@@ -163,10 +153,6 @@ func (w *Worker) step(ctx context.Context) (worked, more bool, err error) {
 	if err := w.keep(ctx, documents); err != nil {
 		return false, false, err
 	}
-	for i := range documents {
-		w.unmerged += int64(len(documents[i].Text))
-	}
-	w.merge(ctx)
 	if _, err := w.classify(ctx); err != nil {
 		return true, false, err
 	}
@@ -201,14 +187,11 @@ func (w *Worker) hold(ctx context.Context) (bool, error) {
 	if !w.held.IsZero() && time.Since(w.held) < renewal {
 		return true, nil
 	}
-	began, gained := time.Now(), w.held.IsZero()
+	began := time.Now()
 	w.held = time.Time{}
 	ok, err := w.store.HoldCatalogue(ctx, w.owner, w.version, lease)
 	if ok && err == nil {
 		w.held = began
-		if gained { // an earlier worker may have left some
-			w.unmerged = max(w.unmerged, 1)
-		}
 	}
 	return ok && err == nil, err
 }

@@ -43,10 +43,8 @@ type fakeStore struct {
 	admits       []string // titles of groups
 	classified   []repository.Classification
 
-	takes   time.Duration // to store documents
-	crowded bool
-	merges  []int // documents that had been stored by then
-	stored  int
+	takes  time.Duration // to store documents
+	stored int
 }
 
 func (f *fakeStore) HoldCatalogue(_ context.Context, owner uuid.UUID, version int64, lease time.Duration) (bool, error) {
@@ -125,19 +123,6 @@ func (f *fakeStore) Classify(_ context.Context, moves []repository.Classificatio
 		return slices.ContainsFunc(moves, func(c repository.Classification) bool { return c.MessageID == m.ID })
 	})
 	return f.fail
-}
-
-func (f *fakeStore) MergeDocuments(context.Context) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.merges = append(f.merges, f.stored)
-	return f.fail
-}
-
-func (f *fakeStore) Crowded(context.Context) (bool, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.crowded, f.fail
 }
 
 func (f *fakeStore) AnswerFrom(version int64) { f.answers = version }

@@ -3,17 +3,9 @@ package catalogue
 import (
 	"context"
 	"time"
-
-	"go.uber.org/zap"
 )
 
 const (
-	// mergeBytes is how much text waits to be merged: of some hundred documents, which
-	// searches read in some milliseconds, each a few times. Fewer cost more each to merge.
-	mergeBytes = 1 << 18
-	// mergeAfter is how long fewer wait.
-	mergeAfter = 30 * time.Second
-
 	// crowdedAge is how long an answer to whether the store is crowded holds.
 	crowdedAge = time.Second
 	// forgotten is how long nobody asked when the answers before count no more.
@@ -65,23 +57,4 @@ func (p *pace) rest(ctx context.Context, store crowd, took time.Duration) time.D
 	default:
 		return min(rests*took, longestRest)
 	}
-}
-
-// merge merges what was stored when that is enough, or has waited for long enough. A
-// merge that fails is tried again after a while: searches read longer until then, and
-// the documents are there.
-func (w *Worker) merge(ctx context.Context) {
-	since := time.Since(w.merged)
-	if w.unmerged == 0 || since < mergeAfter && (w.unmerged < mergeBytes || w.mergeFailed) {
-		return
-	}
-	err := w.store.MergeDocuments(ctx)
-	w.merged = time.Now()
-	if w.mergeFailed = err != nil; w.mergeFailed {
-		if ctx.Err() == nil {
-			w.log.Warn("the search catalogue's new documents were not merged into its index: searches read them one by one", zap.Error(err))
-		}
-		return
-	}
-	w.unmerged = 0
 }

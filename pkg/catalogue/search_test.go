@@ -57,8 +57,8 @@ func TestSearch(t *testing.T) {
 			"Group":              {entity.Filter{Group: entity.Fingerprint{Title: "Order <n> has no stock"}.ID()}, 1},
 		} {
 			found, err := store.Search(t.Context(), repository.SearchQuery{Filter: c.filter, Limit: 10})
-			if err != nil || len(found) != c.want {
-				t.Errorf("%s: got %d messages, %v, want %d", name, len(found), err, c.want)
+			if err != nil || len(found.Messages) != c.want {
+				t.Errorf("%s: got %d messages, %v, want %d", name, len(found.Messages), err, c.want)
 			}
 		}
 	})

@@ -138,8 +138,8 @@ func (s *modelStore) Record(ctx context.Context, entry entity.AuditEntry) error 
 	return err
 }
 
-func (s *modelStore) Search(ctx context.Context, q repository.SearchQuery) ([]entity.Message, error) {
-	return ask(ctx, s.p, func(ctx context.Context) ([]entity.Message, error) { return s.store.Search(ctx, q) })
+func (s *modelStore) Search(ctx context.Context, q repository.SearchQuery) (repository.SearchPage, error) {
+	return ask(ctx, s.p, func(ctx context.Context) (repository.SearchPage, error) { return s.store.Search(ctx, q) })
 }
 
 // CreateRedrive cuts small batches, so that processes have something to share.

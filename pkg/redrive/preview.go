@@ -170,7 +170,7 @@ func (s *Service) others(ctx context.Context, n repository.NewRedrive) ([]uuid.U
 		return nil, fmt.Errorf("look for samples: %w", err)
 	}
 	var ids []uuid.UUID
-	for _, m := range found {
+	for _, m := range found.Messages {
 		if m.CanClaim() == nil || n.Options.Requeue && m.Status == entity.Dead {
 			ids = append(ids, m.ID)
 		}

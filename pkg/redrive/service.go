@@ -46,7 +46,7 @@ type Store interface {
 // selections is what other redrives need besides.
 type selections interface {
 	Survey(ctx context.Context, n repository.NewRedrive) ([]repository.SurveyGroup, error)
-	Search(ctx context.Context, q repository.SearchQuery) ([]entity.Message, error)
+	Search(ctx context.Context, q repository.SearchQuery) (repository.SearchPage, error)
 	Change(ctx context.Context, c repository.Change, cause entity.Cause) ([]uuid.UUID, error)
 	PerformedOn(ctx context.Context, operation uuid.UUID, action entity.Action, ids []uuid.UUID) ([]uuid.UUID, error)
 	RedriveItems(ctx context.Context, id uuid.UUID, q repository.ItemQuery) ([]entity.RedriveItem, error)

@@ -49,12 +49,7 @@ type Catalogue interface {
 	// another group by now are left as they are.
 	Classify(ctx context.Context, moves []Classification) error
 
-	// MergeDocuments makes what StoreDocuments kept quick to search, and does nothing
-	// when it is. Until then it is found all the same, but every search reads all of
-	// it; many documents are merged for little more than a few.
-	MergeDocuments(ctx context.Context) error
-
-	// Crowded reports whether the store has more urgent work than documents: a redrive
+	// Crowded reports whether the store has more urgent work than payloads: a redrive
 	// sends, or messages come in by the hundred a second.
 	Crowded(ctx context.Context) (bool, error)
 

@@ -13,7 +13,7 @@ import (
 type Searcher interface {
 	// Search returns a part of the messages that match, in the order of q.Sort, ties
 	// by id in the same direction. What it loads of bytes is bounded as in List.
-	Search(ctx context.Context, q SearchQuery) ([]entity.Message, error)
+	Search(ctx context.Context, q SearchQuery) (SearchPage, error)
 
 	// CountMatching says how many messages match. With CountEstimate it may answer
 	// what the store believes; with CountExact it counts, and falls back to an
@@ -40,6 +40,14 @@ type SearchQuery struct {
 	// NoValues leaves values where they are: their state is entity.ValueNotLoaded, and
 	// they take no room of the page. An empty value is there.
 	NoValues bool
+}
+
+// SearchPage is a part of the messages that match.
+type SearchPage struct {
+	Messages []entity.Message
+	// Next is where the search goes on when its time was over before the page was full. The
+	// zero Place: the page is full, or nothing follows it. It is always behind q.After.
+	Next Place
 }
 
 // Sort is an order of messages. The zero value is the newest first.

@@ -50,14 +50,15 @@ func (s *Server) searchPage(ctx context.Context, q repository.SearchQuery, skip 
 	for skip > 0 {
 		before := q
 		before.Limit = min(skip, narrowedStep)
-		messages, err := s.db.Search(ctx, before)
-		if err != nil || len(messages) < before.Limit {
+		found, err := s.db.Search(ctx, before)
+		if err != nil || len(found.Messages) < before.Limit {
 			return nil, err
 		}
-		last := messages[len(messages)-1]
+		last := found.Messages[len(found.Messages)-1]
 		q.After, skip = repository.Place{CreatedAt: last.CreatedAt, ID: last.ID}, skip-before.Limit
 	}
-	return s.db.Search(ctx, q)
+	found, err := s.db.Search(ctx, q)
+	return found.Messages, err
 }
 
 // narrowOrder refuses a redrive whose action the principal may do nowhere, and

@@ -32,7 +32,7 @@ type Store interface {
 // Database is what the other routes need of it: a store without a database has none of
 // this, and these routes say so.
 type Database interface {
-	Search(ctx context.Context, q repository.SearchQuery) ([]entity.Message, error)
+	Search(ctx context.Context, q repository.SearchQuery) (repository.SearchPage, error)
 	CountMatching(ctx context.Context, q repository.CountQuery) (repository.MatchCount, error)
 	Export(ctx context.Context, q repository.ExportQuery, yield func(*entity.Message) error) error
 	CataloguedUntil(ctx context.Context) (time.Time, error)

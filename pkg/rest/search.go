@@ -71,7 +71,7 @@ func (s *Server) search(w http.ResponseWriter, r *http.Request, archived bool) e
 	if err != nil {
 		return err
 	}
-	messages, err := s.db.Search(r.Context(), q.query)
+	page, err := s.db.Search(r.Context(), q.query)
 	if err != nil {
 		return tooBroad(err)
 	}
@@ -79,12 +79,16 @@ func (s *Server) search(w http.ResponseWriter, r *http.Request, archived bool) e
 	if err != nil {
 		return err
 	}
-	messages, found.NextCursor = part(q.listing, messages, func(last entity.Message) []byte {
+	messages, cursor := part(q.listing, page.Messages, func(last entity.Message) []byte {
 		if q.query.Sort.By == repository.ByLastRetry {
 			return timePlace(last.LastRetryAt, last.ID)
 		}
 		return timePlace(last.CreatedAt, last.ID)
 	})
+	if found.NextCursor = cursor; page.Next != (repository.Place{}) {
+		next := q.cursor(timePlace(page.Next.CreatedAt, page.Next.ID))
+		found.NextCursor, found.SearchedBackTo = &next, stamp(page.Next.CreatedAt)
+	}
 	s.writeMessages(w, messages, q.view, found)
 	return nil
 }
@@ -123,6 +127,8 @@ type foundJSON struct {
 	NextCursor    *string    `json:"next_cursor"`
 	Count         *countJSON `json:"count"`
 	SearchedUntil *string    `json:"searched_until"`
+	// SearchedBackTo is where the search ended because its time was over; nil when it did not.
+	SearchedBackTo *string `json:"searched_back_to"`
 }
 
 func (s *Server) foundOf(ctx context.Context, q search, searched searchedUntil) (found foundJSON, err error) {

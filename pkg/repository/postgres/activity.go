@@ -29,7 +29,7 @@ var (
 func arrivalsWhere(condition string) string {
 	return `
 	SELECT c.found_until, p.at, coalesce(p.arrived, 0) AS arrived, coalesce(p.returned, 0) AS returned
-	FROM dlq.catalogue c LEFT JOIN (
+	FROM dlq.search_index c LEFT JOIN (
 		SELECT date_bin($4::bigint * interval '1 microsecond', a.at, $2::timestamptz) AS at,
 			sum(a.arrived)::bigint AS arrived, sum(a.returned)::bigint AS returned
 		FROM dlq.activity a

@@ -282,7 +282,7 @@ const trendDays = int(repository.TrendLife / (24 * time.Hour))
 // idempotency keys after their life, redrives that ended, and returns of attempts
 // that are gone, longer than redriveDays ago, entries of the audit trail older than
 // auditDays, which must be 365 or more, documents whose message was deleted while
-// they were made, edits without a message, how much came in the hours of error
+// they were made, with the partitions that are empty then, edits without a message, how much came in the hours of error
 // groups before repository.TrendLife, groups that may be forgotten, as
 // repository.Groups has it, archive runs older than repository.ArchiveRunLife, and
 // sessions that were ended whose token has ended too. It
@@ -304,7 +304,6 @@ func (s *Store) PurgeBookkeeping(ctx context.Context, redriveDays, auditDays, ba
 		{"purge unconfirmed returns", purgeUnconfirmedQuery, []any{s.clock(), redriveDays, batch}},
 		{"purge the audit trail", purgeAuditQuery, []any{auditDays, batch}},
 		{"purge documents of nothing", purgeStraysQuery, []any{batch}},
-		{"purge blocks of nothing", purgeBlocksQuery, []any{batch, blockKept.Microseconds()}},
 		{"purge edits of nothing", purgeEditsQuery, []any{batch}},
 		{"purge error groups", purgeGroupsQuery, []any{trendDays, batch}},
 		{"purge hourly arrivals", purgeArrivalsQuery, []any{trendDays, batch}},
@@ -315,6 +314,10 @@ func (s *Store) PurgeBookkeeping(ctx context.Context, redriveDays, auditDays, ba
 		if ctx.Err() != nil {
 			return total, errors.Join(errs...)
 		}
+	}
+	var dropped int
+	if err := s.selectOne(ctx, &dropped, `SELECT dlq.drop_document_partitions()`); err != nil {
+		errs = append(errs, translate("drop partitions of the search index", err))
 	}
 	for _, purge := range []func(context.Context, int) (int64, error){s.purgeArchiveRuns, s.purgeSessions} {
 		n, err := purge(ctx, batch)

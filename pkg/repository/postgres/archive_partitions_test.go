@@ -674,7 +674,7 @@ func seedQuarters(t *testing.T, db *sqlx.DB, each int) {
 		SELECT attempt_id, message_id, gen_random_uuid(), false, now() FROM dlq.attempts`)
 	exec(t, db, `INSERT INTO dlq.edits (message_id, attempt_id, set_value, set_key, set_headers, record_hash, created_at)
 		SELECT message_id, attempt_id, true, false, false, 7, now() FROM dlq.attempts`)
-	exec(t, db, `INSERT INTO dlq.message_documents (message_id, version, text, terms) SELECT id, 1, '', '{}' FROM dlq.dlq_messages_archive`)
+	storeDocuments(t, db, `''`, `'{}'`, `dlq.dlq_messages_archive m`)
 }
 
 // wantKeptIDs compares what is kept of the archive's ids with the archive.

@@ -40,19 +40,24 @@ func (s *Store) boundedOnce(ctx context.Context, patience time.Duration, do func
 		return err
 	}
 	defer func() { _ = tx.Rollback() }() // nothing was written
-	// Compiling a plan takes longer than to run it for a page.
 	all := append([]string{fmt.Sprintf(
-		`SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = %d; SET LOCAL jit = off`,
+		`SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = %d`,
 		max(1, patience.Milliseconds()))}, settings...)
 	_, err = tx.ExecContext(ctx, strings.Join(all, "; "))
 	if err == nil {
 		err = do(tx)
 	}
-	var pe *pq.Error
-	if errors.As(err, &pe) && pe.Code == "57014" && ctx.Err() == nil {
+	if isCanceled(err) && ctx.Err() == nil {
 		return &repository.TooBroadError{}
 	}
 	return err
+}
+
+// isCanceled reports whether the server ended a statement, because it took too long or
+// another session asked for that.
+func isCanceled(err error) bool {
+	var pe *pq.Error
+	return errors.As(err, &pe) && pe.Code == "57014"
 }
 
 // readRows runs a query into dest, a pointer to a slice. It is prepared for the

@@ -107,12 +107,12 @@ func TestCatalogueBehindAnOpenTransaction(t *testing.T) {
 			f.insert(f.db, 0)
 			f.work()
 			var looked time.Time
-			wantNil(t, f.db.Get(&looked, `SELECT looked_at FROM dlq.catalogue`))
+			wantNil(t, f.db.Get(&looked, `SELECT looked_at FROM dlq.search_index`))
 			again[looked] = true
 		}
 		var behind, walked float64
 		wantNil(t, f.db.QueryRow(`SELECT extract(epoch FROM $1::timestamptz - walked_at)::float8, extract(epoch FROM $1::timestamptz - greatest(mark, '2000-01-01'))::float8
-			FROM dlq.catalogue`, f.now).Scan(&walked, &behind))
+			FROM dlq.search_index`, f.now).Scan(&walked, &behind))
 		if behind < 1900 || walked > 11 {
 			t.Errorf("it is sure of all but %v s and looks at %v s, want the last seconds looked at alone", behind, walked)
 		}
@@ -163,19 +163,19 @@ func TestCatalogueTakesWhatIsOld(t *testing.T) {
 		f.now = f.now.Add(time.Hour)
 		f.work()
 	}
-	exec(t, f.db, `UPDATE dlq.catalogue SET mark = $1, walked_at = $1, looked_at = $1`, f.now)
+	exec(t, f.db, `UPDATE dlq.search_index SET mark = $1, walked_at = $1, looked_at = $1`, f.now)
 	old := f.insert(f.db, 1000*time.Hour)
 	f.want("put in by SQL", f.look(), old)
 	f.want("still without a document", f.look(), old)
 	f.keep([]uuid.UUID{old})
 	f.want("with one", f.look())
-	if n := count(t, f.db, "catalogue_late"); n != 0 {
+	if n := count(t, f.db, "late_messages"); n != 0 {
 		t.Errorf("%d are noted as late, want none any more", n)
 	}
 	gone := f.insert(f.db, 1000*time.Hour)
 	exec(t, f.db, `DELETE FROM dlq.dlq_messages WHERE id = $1`, gone)
 	f.want("deleted", f.look())
-	if n := count(t, f.db, "catalogue_late"); n != 0 {
+	if n := count(t, f.db, "late_messages"); n != 0 {
 		t.Errorf("%d are noted as late, want none that is gone", n)
 	}
 
@@ -183,9 +183,9 @@ func TestCatalogueTakesWhatIsOld(t *testing.T) {
 	lost := f.insert(f.db, 0)
 	archive(t, f.db, lost)
 	exec(t, f.db, `UPDATE dlq.dlq_messages_archive SET created_at = created_at - interval '30 days'`)
-	exec(t, f.db, `UPDATE dlq.catalogue SET archive_mark = 'infinity', archive_walked = 'infinity'`)
+	exec(t, f.db, `UPDATE dlq.search_index SET archive_mark = 'infinity', archive_walked = 'infinity'`)
 	tx := f.open()
-	_, err := tx.Exec(`SELECT FROM dlq.catalogue FOR UPDATE`)
+	_, err := tx.Exec(`SELECT FROM dlq.search_index FOR UPDATE`)
 	wantNil(t, err)
 	looked := make(chan []uuid.UUID)
 	go func() { looked <- f.look() }()
@@ -254,23 +254,6 @@ func TestDocumentsAgainstDeletions(t *testing.T) {
 		}
 	}
 	wantExactCounters(t, f.db)
-}
-
-// What is merged is found as before, and so is what waits.
-func TestCatalogue_Merges(t *testing.T) {
-	t.Parallel()
-	f := newFinder(t)
-	for range 2 {
-		id := f.insert(f.db, 0)
-		f.keep([]uuid.UUID{id})
-		wantNil(t, f.store.MergeDocuments(t.Context()))
-	}
-	f.keep([]uuid.UUID{f.insert(f.db, 0)})
-	var found int
-	wantNil(t, f.db.Get(&found, `SELECT count(*) FROM dlq.message_documents WHERE text LIKE '%boom%'`))
-	if found != 3 {
-		t.Errorf("got %d documents, want 3", found)
-	}
 }
 
 // A flood is told from messages that came one by one, and a redrive that sends from

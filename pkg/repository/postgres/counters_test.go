@@ -135,7 +135,7 @@ func newMix(t *testing.T, db *sqlx.DB) *mix {
 	refs, err := m.store.OpenTopics(t.Context(), []repository.Topic{{Name: "orders.dlq", Incarnation: "1"}})
 	wantNil(t, err)
 	m.ref = refs[0]
-	exec(t, db, `UPDATE dlq.catalogue SET version = 1`)
+	exec(t, db, `UPDATE dlq.search_index SET version = 1`)
 	exec(t, db, `CREATE TABLE public.grouped (id UUID)`)
 	exec(t, db, `CREATE FUNCTION public.note_group() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 		IF NEW.group_id IS NOT NULL AND (TG_OP = 'INSERT' OR OLD.group_id IS NULL) THEN INSERT INTO public.grouped VALUES (NEW.id); END IF;

@@ -57,7 +57,7 @@ func TestDocumentsInOppositeOrders(t *testing.T) {
 	t.Parallel()
 	db := postgrestest.Open(t)
 	indexers := []*Store{New(db), New(db)}
-	exec(t, db, `UPDATE dlq.catalogue SET version = 1`)
+	exec(t, db, `UPDATE dlq.search_index SET version = 1`)
 	for round := range 40 {
 		exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, status, created_at, updated_at)
 			SELECT 'orders', 'boom', (ARRAY['PENDING', 'RESOLVED'])[1 + n % 2], '2001-01-01', '2001-01-01' FROM generate_series(1, 120) n`)

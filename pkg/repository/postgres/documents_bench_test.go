@@ -13,8 +13,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// BenchmarkStoreDocuments stores documents of 660 random letters and digits, 500 at a time, without
-// the merges. Those of the messages before are in the table.
+// BenchmarkStoreDocuments stores documents of 660 random letters and digits, 500 at a time.
+// Those of the messages before are in the table.
 func BenchmarkStoreDocuments(b *testing.B) {
 	const batch = 500
 	db := postgrestest.Open(b)
@@ -35,7 +35,7 @@ func BenchmarkStoreDocuments(b *testing.B) {
 }
 
 // BenchmarkSearchBehindAFlood looks for a word that 10,000 old messages have, and of the
-// newer ones, so many, none: their documents are not merged, or the last 500 are not.
+// newer ones, so many, none.
 func BenchmarkSearchBehindAFlood(b *testing.B) {
 	for _, flood := range []int{0, 500, 5_000, 50_000} {
 		b.Run(fmt.Sprint(flood), func(b *testing.B) {
@@ -46,22 +46,16 @@ func BenchmarkSearchBehindAFlood(b *testing.B) {
 				SELECT 'old', 'order cannot be charged', now() - interval '1 hour' - n * interval '1 second' FROM generate_series(1, 10000) n`); err != nil {
 				b.Fatal(err)
 			}
-			if _, err := db.Exec(`INSERT INTO dlq.message_documents (message_id, version, text, terms)
-				SELECT id, 1, error_message, '{}' FROM dlq.dlq_messages`); err != nil {
-				b.Fatal(err)
-			}
+			storeDocuments(b, db, `error_message`, `'{}'`, `dlq.dlq_messages m`)
 			ids := floodOf(b, db, flood)
 			random := rand.New(rand.NewPCG(1, 2))
 			for from := 0; from < flood; from += 500 {
-				if err := store.MergeDocuments(b.Context()); err != nil {
-					b.Fatal(err)
-				}
 				if err := store.StoreDocuments(b.Context(), 1, documentsOf(random, ids[from:from+500])); err != nil {
 					b.Fatal(err)
 				}
 			}
 			for _, statement := range []string{
-				`UPDATE dlq.catalogue SET walked_at = now() + interval '1 day', found_until = now() + interval '1 day'`,
+				`UPDATE dlq.search_index SET walked_at = now() + interval '1 day', found_until = now() + interval '1 day'`,
 				`VACUUM ANALYZE dlq.dlq_messages`,
 			} {
 				if _, err := db.Exec(statement); err != nil {
@@ -70,8 +64,8 @@ func BenchmarkSearchBehindAFlood(b *testing.B) {
 			}
 			for b.Loop() {
 				found, err := store.Search(b.Context(), repository.SearchQuery{Filter: entity.Filter{Words: []string{"charged"}}, Limit: 20})
-				if err != nil || len(found) != 20 {
-					b.Fatalf("Search = %d messages, %v", len(found), err)
+				if err != nil || len(found.Messages) != 20 {
+					b.Fatalf("Search = %d messages, %v", len(found.Messages), err)
 				}
 			}
 		})
@@ -85,7 +79,7 @@ func floodOf(b *testing.B, db *sqlx.DB, messages int) (ids []uuid.UUID) {
 		SELECT 'flood', 'boom', now() + n * interval '1 millisecond' FROM generate_series(1, $1::int) n`, messages); err != nil {
 		b.Fatal(err)
 	}
-	if _, err := db.Exec(`UPDATE dlq.catalogue SET version = 1`); err != nil {
+	if _, err := db.Exec(`UPDATE dlq.search_index SET version = 1`); err != nil {
 		b.Fatal(err)
 	}
 	if err := db.Select(&ids, `SELECT id FROM dlq.dlq_messages WHERE original_topic = 'flood' ORDER BY created_at`); err != nil {

@@ -16,7 +16,7 @@ import (
 type arguments struct {
 	first   int // number of the first one's parameter
 	values  []any
-	version *int64 // of documents, beside the catalogue's own; nil: any
+	version *int64 // of documents, beside the search index's own; nil: any
 }
 
 func (a *arguments) arg(v any) string {
@@ -102,7 +102,10 @@ func status(wanted []entity.Status) string {
 
 // documented are a filter's conditions on d, the message's document.
 func (a *arguments) documented(f entity.Filter) string {
-	all := []string{"d.version = (SELECT version FROM dlq.catalogue)"}
+	if slices.ContainsFunc(f.Words, func(word string) bool { return word != clean(word) }) {
+		return "false"
+	}
+	all := []string{"d.version = (SELECT version FROM dlq.search_index)"}
 	if a.version != nil {
 		all = append(all, "d.version = "+a.arg(*a.version)+"::bigint")
 	}
@@ -118,9 +121,6 @@ func (a *arguments) documented(f entity.Filter) string {
 		all = append(all, "d.terms @> "+a.terms(every))
 	}
 	for _, word := range f.Words {
-		if word != clean(word) {
-			return "false"
-		}
 		all = append(all, "d.text LIKE "+a.arg("%"+literally.Replace(word)+"%")+"::text")
 	}
 	return strings.Join(all, " AND ")
@@ -129,25 +129,41 @@ func (a *arguments) documented(f entity.Filter) string {
 // literally makes of what LIKE would read as a pattern plain text.
 var literally = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`)
 
+// documentOfM is the condition that d is the document of m.
+const documentOfM = "d.message_id = m.id AND d.created_at = m.created_at"
+
+// inPartitions are the conditions on d that leave out the partitions in which a filter can
+// have no document: all that are left are locked, and read or looked into.
+func (a *arguments) inPartitions(f entity.Filter) string {
+	var all []string
+	if !f.CreatedAfter.IsZero() {
+		all = append(all, "d.created_at >= "+a.arg(entity.Moment(f.CreatedAfter))+"::timestamptz")
+	}
+	if !f.CreatedBefore.IsZero() {
+		all = append(all, "d.created_at < "+a.arg(entity.Moment(f.CreatedBefore))+"::timestamptz")
+	}
+	return and(all...)
+}
+
 // catalogued is the condition that m has such a document; the planner decides
 // where to begin.
 func (a *arguments) catalogued(f entity.Filter) []string {
 	if !f.Catalogued() {
 		return nil
 	}
-	return []string{"EXISTS (SELECT FROM dlq.message_documents d WHERE d.message_id = m.id AND " + a.documented(f) + ")"}
+	return []string{"EXISTS (SELECT FROM dlq.message_documents d WHERE " + and(documentOfM, a.inPartitions(f), a.documented(f)) + ")"}
 }
 
 // lookedUp is the same, to be asked of one message after the other: the planner
 // cannot turn it round.
-func (a *arguments) lookedUp(f entity.Filter, id string) string {
-	return "(SELECT " + a.documented(f) + " FROM dlq.message_documents d WHERE d.message_id = " + id + ")"
+func (a *arguments) lookedUp(f entity.Filter) string {
+	return "(SELECT " + a.documented(f) + " FROM dlq.message_documents d WHERE " + and(documentOfM, a.inPartitions(f)) + ")"
 }
 
 // found is the same again, for words that few messages have: the documents are
 // found first, and their messages by the primary key.
 func (a *arguments) found(f entity.Filter) string {
-	return "m.id = ANY (ARRAY(SELECT d.message_id FROM dlq.message_documents d WHERE " + a.documented(f) + "))"
+	return "m.id = ANY (ARRAY(SELECT d.message_id FROM dlq.message_documents d WHERE " + and(a.inPartitions(f), a.documented(f)) + "))"
 }
 
 // and joins conditions; none is always true.

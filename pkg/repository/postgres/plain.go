@@ -5,8 +5,6 @@ import (
 	"errors"
 	"reflect"
 
-	"github.com/lib/pq"
-
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -41,8 +39,7 @@ func (s *Store) plainPage(ctx context.Context, from source, q repository.SearchQ
 // tooLong makes a *repository.TooBroadError of the error of a statement that was
 // ended because its own time was over, not its caller's.
 func tooLong(caller, own context.Context, err error) error {
-	var pe *pq.Error
-	ended := errors.Is(err, context.DeadlineExceeded) || errors.As(err, &pe) && pe.Code == "57014"
+	ended := errors.Is(err, context.DeadlineExceeded) || isCanceled(err)
 	if ended && own.Err() != nil && caller.Err() == nil {
 		return &repository.TooBroadError{}
 	}

@@ -26,9 +26,9 @@ type Store struct {
 	payloadLimit int // bytes; 0: no payload
 
 	searchPatience, countPatience time.Duration
+	searchTime, rangeTime         time.Duration // of a search for text
 
-	answersFrom atomic.Pointer[int64] // version of documents; nil: the catalogue's, whichever
-	block       openBlock
+	answersFrom atomic.Pointer[int64] // version of documents; nil: that of the search index, whichever
 
 	mu       sync.Mutex
 	prepared map[string]*sqlx.Stmt
@@ -52,6 +52,7 @@ func New(db *sqlx.DB, options ...Option) *Store {
 		db: db, prepared: make(map[string]*sqlx.Stmt),
 		payloadMode: PayloadBackground, payloadLimit: DefaultPayloadLimit,
 		searchPatience: searchPatience, countPatience: countPatience,
+		searchTime: searchTime, rangeTime: rangeTime,
 	}
 	for _, o := range options {
 		o(s)

@@ -13,34 +13,34 @@ import (
 )
 
 // Search implements repository.Searcher.
-func (s *Store) Search(ctx context.Context, q repository.SearchQuery) ([]entity.Message, error) {
+func (s *Store) Search(ctx context.Context, q repository.SearchQuery) (repository.SearchPage, error) {
 	if q.Limit < 1 {
-		return nil, nil
+		return repository.SearchPage{}, nil
 	}
 	from := sourceOf(q.Archived)
 	n, err := s.namesOf(ctx, q.Filter, from)
 	if err != nil {
-		return nil, translate("search messages", err)
+		return repository.SearchPage{}, translate("search messages", err)
 	}
 	if plain(q, n) {
-		return s.plainPage(ctx, from, q, n)
+		messages, err := s.plainPage(ctx, from, q, n)
+		return repository.SearchPage{Messages: messages}, err
 	}
-	var found []entity.Message
+	var page repository.SearchPage
 	err = s.bounded(ctx, s.searchPatience, func(tx *sqlx.Tx) (err error) {
-		if !q.Filter.Catalogued() {
-			query, args := pageQuery(from, listed(from, q, n, leaveOut))
-			found, err = readMessages(ctx, tx, query, args)
-			return err
+		var p *places
+		if page = (repository.SearchPage{}); q.Filter.Catalogued() {
+			if p, page.Next, err = s.searchText(ctx, tx, from, q, n); err != nil {
+				return err
+			}
+		} else {
+			p = listed(from, q, n, leaveOut)
 		}
-		page, err := s.catalogued(ctx, tx, from, q, n)
-		if err != nil {
-			return err
-		}
-		query, args := pageQuery(from, page)
-		found, err = readMessages(ctx, tx, query, args)
+		query, args := pageQuery(from, p)
+		page.Messages, err = readMessages(ctx, tx, query, args)
 		return err
 	}, way(q.Filter, n))
-	return found, translate("search messages", err)
+	return page, translate("search messages", err)
 }
 
 // How messages of a filter are come by. In order, a page ends with its last message
@@ -88,19 +88,17 @@ func readMessages(ctx context.Context, tx *sqlx.Tx, query string, args []any) ([
 	return found, err
 }
 
-// places are a query for ids in an order, and its arguments: id and at, the time
-// that the list is sorted by.
+// places are a query for ids in an order, and its arguments: id, at, the time that the
+// list is sorted by, and created_at.
 type places struct {
 	arguments
 	query string
 	order string
 
 	noValues bool // of the messages are loaded
-
-	past string // what the catalogue has not come to is left out: a query for the id of one of those
 }
 
-// What becomes of the words of a filter, and of all else that needs the catalogue.
+// What becomes of the words of a filter, and of all else that needs the search index.
 const (
 	leaveOut  = ""      // they are left for later
 	lookUp    = "look"  // each message's document is looked at
@@ -112,7 +110,7 @@ func (a *arguments) words(f entity.Filter, how string) []string {
 	case findFirst:
 		return []string{a.found(f)}
 	case lookUp:
-		return []string{a.lookedUp(f, "m.id")}
+		return []string{a.lookedUp(f)}
 	}
 	return nil
 }
@@ -148,7 +146,7 @@ func listedIn(from source, q repository.SearchQuery, n names, how string, s stre
 	walks := p.ways(q.Filter, n, how)
 	if len(walks) == 0 {
 		p.values = nil // none of them is in the query
-		p.query = "SELECT NULL::uuid AS id, NULL::timestamptz AS at WHERE false"
+		p.query = "SELECT NULL::uuid AS id, NULL::timestamptz AS at, NULL::timestamptz AS created_at WHERE false"
 		return p
 	}
 	conditions := append(p.conditions(q.Filter), p.words(q.Filter, how)...)
@@ -164,10 +162,10 @@ func listedIn(from source, q repository.SearchQuery, n names, how string, s stre
 		walks = byStatus(walks, q)
 	}
 	for i, walk := range walks {
-		walks[i] = []string{"(SELECT m.id, m." + column + " AS at FROM " + from.table + " m WHERE " + and(append(walk, conditions...)...) +
+		walks[i] = []string{"(SELECT m.id, m." + column + " AS at, m.created_at FROM " + from.table + " m WHERE " + and(append(walk, conditions...)...) +
 			" ORDER BY " + order(q.Sort, "m."+column, "m.id") + " LIMIT " + limit + ")"}
 	}
-	p.query = "SELECT id, at FROM (" + join(walks, "\n\tUNION ALL\n\t") + ") walked ORDER BY " + p.order + " LIMIT " + limit
+	p.query = "SELECT id, at, created_at FROM (" + join(walks, "\n\tUNION ALL\n\t") + ") walked ORDER BY " + p.order + " LIMIT " + limit
 	return p
 }
 
@@ -226,7 +224,7 @@ func (a *arguments) behind(q repository.SearchQuery) []string {
 // these are messages that are known already. Their order is that of their rows.
 func these(from source, q repository.SearchQuery, ids []uuid.UUID) *places {
 	p := &places{arguments: arguments{first: 1}, order: order(q.Sort, "at", "id"), noValues: q.NoValues}
-	p.query = "SELECT m.id, m." + sortColumn(q.Sort) + " AS at FROM unnest(" + p.arg(uuids(ids)) + "::uuid[]) AS w (id) " + from.join("w.id") +
+	p.query = "SELECT m.id, m." + sortColumn(q.Sort) + " AS at, m.created_at FROM unnest(" + p.arg(uuids(ids)) + "::uuid[]) AS w (id) " + from.join("w.id") +
 		" ORDER BY " + p.order + " LIMIT " + number(q.Limit)
 	return p
 }

@@ -26,7 +26,7 @@ func TestSearchBehindTheCatalogue(t *testing.T) {
 		q.Filter.Words = append(q.Filter.Words, "boom")
 		found, err := store.Search(t.Context(), q)
 		wantNil(t, err)
-		for _, m := range found {
+		for _, m := range found.Messages {
 			ids = append(ids, m.ID)
 		}
 		return ids
@@ -84,11 +84,11 @@ func TestSearchWithoutAMark(t *testing.T) {
 	t.Parallel()
 	db := postgrestest.Open(t)
 	newest := seedBehind(t, db)
-	exec(t, db, `UPDATE dlq.catalogue SET walked_at = '-infinity', found_until = NULL`)
+	exec(t, db, `UPDATE dlq.search_index SET walked_at = '-infinity', found_until = NULL`)
 	found, err := New(db).Search(t.Context(), repository.SearchQuery{Limit: 100, Filter: entity.Filter{Words: []string{"boom"}}})
 	wantNil(t, err)
-	if len(found) != len(newest) {
-		t.Errorf("%d messages, want %d", len(found), len(newest))
+	if len(found.Messages) != len(newest) {
+		t.Errorf("%d messages, want %d", len(found.Messages), len(newest))
 	}
 }
 
@@ -98,15 +98,14 @@ func TestSearchInTheMiddleOfABatch(t *testing.T) {
 	t.Parallel()
 	db := postgrestest.Open(t)
 	seedBehind(t, db)
-	exec(t, db, `INSERT INTO dlq.message_documents (message_id, version, text, terms) SELECT id, 1, 'boom', '{}' FROM dlq.dlq_messages
-		WHERE error_message::int BETWEEN 1006 AND 1400`)
+	storeDocuments(t, db, `'boom'`, `'{}'`, `dlq.dlq_messages m WHERE error_message::int BETWEEN 1006 AND 1400`)
 	store := New(db)
 	q := repository.SearchQuery{Limit: 30, Filter: entity.Filter{Words: []string{"boom"}}}
 	next := 1400
 	for range 20 {
 		found, err := store.Search(t.Context(), q)
 		wantNil(t, err)
-		for _, m := range found {
+		for _, m := range found.Messages {
 			if want := fmt.Sprint(next); m.ErrorMessage != want {
 				t.Fatalf("got message %s, want %s", m.ErrorMessage, want)
 			}
@@ -139,10 +138,10 @@ func TestSearchWhileTheCatalogueGoesBack(t *testing.T) {
 	newest := func() string {
 		found, err := f.store.Search(t.Context(), repository.SearchQuery{Limit: 1, Filter: entity.Filter{Words: []string{"boom"}}})
 		wantNil(t, err)
-		if len(found) == 0 {
+		if len(found.Messages) == 0 {
 			return "none"
 		}
-		return found[0].ErrorMessage
+		return found.Messages[0].ErrorMessage
 	}
 	if got := newest(); got != "2000" {
 		t.Fatalf("before: got message %s first, want 2000", got)
@@ -182,9 +181,8 @@ func seedBehind(t *testing.T, db *sqlx.DB) (newest []uuid.UUID) {
 	t.Helper()
 	exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, error_class, created_at)
 		SELECT 'orders', n::text, 'x', now() - (3000 - n) * interval '1 second' FROM generate_series(1, 2000) n`)
-	exec(t, db, `INSERT INTO dlq.message_documents (message_id, version, text, terms) SELECT id, 1, 'boom', '{}' FROM dlq.dlq_messages
-		WHERE error_message::int BETWEEN 966 AND 1005`)
-	exec(t, db, `UPDATE dlq.catalogue SET version = 1, found_until = m.created_at, walked_at = m.created_at
+	storeDocuments(t, db, `'boom'`, `'{}'`, `dlq.dlq_messages m WHERE error_message::int BETWEEN 966 AND 1005`)
+	exec(t, db, `UPDATE dlq.search_index SET version = 1, found_until = m.created_at, walked_at = m.created_at
 		FROM dlq.dlq_messages m WHERE m.error_message = '1001'`)
 	wantNil(t, db.Select(&newest, `SELECT m.id FROM dlq.dlq_messages m JOIN dlq.message_documents d ON d.message_id = m.id
 		ORDER BY m.created_at DESC`))

@@ -73,14 +73,22 @@ func TestSearchPlans(t *testing.T) {
 	t.Run("Words", func(t *testing.T) {
 		q := repository.SearchQuery{Filter: entity.Filter{Words: []string{"boom 777"}, Headers: []entity.HeaderMatch{{Name: "h"}}}, Limit: 50}
 		from := sourceOf(false)
-		query, args := probeQuery(q, cataloguedPlaces(from, q, names{}), probed)
-		wantWalks(t, planned(t, db, query, args), "dlq_messages", []string{"idx_dlq_messages_created_at", "message_documents_pkey"})
+		query, args := candidatesQuery(from, q, names{}, time.Now().Add(-time.Hour))
+		wantWalks(t, planned(t, db, query, args), "dlq_messages", []string{"idx_dlq_messages_created_at"})
 		query, args = pageQuery(from, listed(from, q, names{}, findFirst))
 		plan := planned(t, db, query, args)
-		wantWalks(t, plan, "message_documents", []string{"idx_message_documents_", "dlq_messages_pkey"})
+		wantWalks(t, plan, "message_documents", []string{"_text_terms_idx", "dlq_messages_pkey"})
 		wantWalks(t, plan, "dlq_messages", nil)
+		now := micros(time.Now())
+		query, args = rangeQuery(from, q, names{}, timeRange{now - now%dayLength - dayLength, now - now%dayLength})
+		plan = planned(t, db, query, args)
+		wantWalks(t, plan, "message_documents", []string{"_text_terms_idx"})
+		wantWalks(t, plan, "dlq_messages", nil)
+		if n := strings.Count(plan, "_text_terms_idx"); n != 1 {
+			t.Errorf("it looks into %d partitions, want 1:\n%s", n, plan)
+		}
 		export, args := exportQuery(from, repository.ExportQuery{Filter: q.Filter, Limit: 100_000}, names{}, findFirst)
-		wantWalks(t, planned(t, db, export, args), "dlq_messages", []string{"idx_message_documents_", "dlq_messages_pkey"})
+		wantWalks(t, planned(t, db, export, args), "dlq_messages", []string{"_text_terms_idx", "dlq_messages_pkey"})
 	})
 	t.Run("ExportOfATopicStreams", func(t *testing.T) {
 		q := repository.ExportQuery{Filter: entity.Filter{Topic: "orders.dlq"}, Limit: 1_000_000}
@@ -100,14 +108,13 @@ func TestSearchPlans(t *testing.T) {
 				wantWalks(t, plan, table, nil)
 			}
 			wantWalks(t, plan, "dlq_messages", []string{
-				"idx_dlq_messages_created_at", "idx_dlq_messages_archive_archived_at", "idx_dlq_messages_ungrouped", "message_documents_pkey",
+				"idx_dlq_messages_created_at", "idx_dlq_messages_archive_archived_at", "idx_dlq_messages_ungrouped", "message_documents_",
 			})
 		})
 		t.Run("StoreDocuments/"+mode, func(t *testing.T) {
 			ids := fmt.Sprintf("'{%s,%s}'", uuid.New(), uuid.New())
 			plan := explain(t, db, mode, storeDocumentsQuery, []string{
 				ids, "'{a,b}'", "'{\"{}\",\"{}\"}'", "1", "NULL", "7200000000", "691200000000",
-				ids, ids, `ARRAY[decode(repeat('00', 128), 'hex'), decode(repeat('00', 128), 'hex')]`,
 			})
 			plan += explain(t, db, mode, groupDocumentsQuery, []string{ids, ids})
 			wantWalks(t, plan, "dlq_messages", []string{"dlq_messages_pkey"})
@@ -130,12 +137,11 @@ func seedSearch(t *testing.T, db *sqlx.DB) {
 		last_retry_at = CASE WHEN status <> 'PENDING' THEN created_at + interval '1 hour' END`)
 	exec(t, db, `UPDATE dlq.dlq_messages_archive SET original_topic = CASE WHEN abs(hashtext(id::text)) % 2000 = 0 THEN 'rare' ELSE 'orders' END,
 		created_at = archived_at, last_retry_at = archived_at`)
-	exec(t, db, `INSERT INTO dlq.message_documents (message_id, version, text, terms)
-		SELECT id, 1, error_message, ARRAY[hashtextextended(id::text, 0), $1]
-		FROM dlq.dlq_messages WHERE created_at < now() - interval '1 hour'`, entity.HeaderTerm("h", nil))
-	exec(t, db, `UPDATE dlq.catalogue SET version = 1, mark = now() - interval '1 hour', archive_mark = now(), walked_at = now() - interval '1 hour', archive_walked = now()`)
+	storeDocuments(t, db, `error_message`, `ARRAY[hashtextextended(id::text, 0), $1]`,
+		`dlq.dlq_messages m WHERE created_at < now() - interval '1 hour'`, entity.HeaderTerm("h", nil))
+	exec(t, db, `UPDATE dlq.search_index SET version = 1, mark = now() - interval '1 hour', archive_mark = now(), walked_at = now() - interval '1 hour', archive_walked = now()`)
 	exec(t, db, `VACUUM ANALYZE dlq.dlq_messages`)
 	exec(t, db, `VACUUM ANALYZE dlq.dlq_messages_archive`)
 	exec(t, db, `VACUUM ANALYZE dlq.message_documents`)
-	exec(t, db, `ANALYZE dlq.catalogue`)
+	exec(t, db, `ANALYZE dlq.search_index`)
 }

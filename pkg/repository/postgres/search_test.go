@@ -83,8 +83,8 @@ func TestDocuments(t *testing.T) {
 		t.Helper()
 		db := postgrestest.Open(t)
 		seedFinal(t, db, n, "DEAD")
-		exec(t, db, `INSERT INTO dlq.message_documents SELECT id, 1, 'boom', '{1}' FROM dlq.dlq_messages`)
-		exec(t, db, `UPDATE dlq.catalogue SET version = 1`)
+		storeDocuments(t, db, `'boom'`, `'{1}'`, `dlq.dlq_messages m`)
+		exec(t, db, `UPDATE dlq.search_index SET version = 1`)
 		return db
 	}
 
@@ -135,9 +135,11 @@ func TestDocuments(t *testing.T) {
 		store := New(db)
 		id, gone, other := allIDs(t, db, "dlq_messages")[0], uuid.New(), uuid.New()
 		// As if their messages had been deleted after somebody saw them.
-		exec(t, db, `INSERT INTO dlq.message_documents VALUES ($1, 1, 'boom', '{1}'), ($2, 1, 'boom', '{1}')`, gone, other)
+		at := time.Now().Truncate(time.Microsecond)
+		exec(t, db, `SELECT dlq.create_document_partitions(ARRAY[$1::timestamptz])`, at)
+		exec(t, db, `INSERT INTO dlq.message_documents VALUES ($1, $3, 1, 'boom', '{1}'), ($2, $3, 1, 'boom', '{1}')`, gone, other, at)
 		wantNil(t, store.StoreDocuments(t.Context(), 1, []entity.Document{
-			{MessageID: gone, Text: "boom"}, {MessageID: id, Text: "boom"}, {MessageID: uuid.New(), Text: "boom"},
+			{MessageID: gone, CreatedAt: at, Text: "boom"}, {MessageID: id, Text: "boom"}, {MessageID: uuid.New(), Text: "boom"},
 		}))
 		if n := count(t, db, "message_documents"); n != 2 {
 			t.Errorf("%d documents, want that of the message and the one that nobody spoke of", n)

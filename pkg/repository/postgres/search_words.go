@@ -3,131 +3,180 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
 // probed is how many messages are looked at one by one for words, before documents
 // are: a word that every twentieth has is found faster that way, and most filters that
-// leave few messages end there. probedNew is how many that came behind the catalogue are
-// looked through, of whatever topic, the next to it first: its worker goes upwards, a
+// leave few messages end there. probedNew is how many that are newer than the search index
+// are looked through, of whatever topic, the oldest first: the indexer goes upwards, a
 // batch at a time, so these are those that may have documents. While messages pour in
-// there are hundreds of thousands for which nobody has made any, and a filter that
-// none of those fits would have all of them read.
+// there are hundreds of thousands that have none, and a filter that none of those fits
+// would have all of them read.
 //
-// The catalogue goes back when it finds what a long transaction has stored. Whether
-// it had been further tells the message behind those.
+// The indexer goes back when it finds what a long transaction has stored. Whether it
+// had been further is seen by the message that follows those.
 const (
 	probed    = 500
 	probedNew = 500
 )
 
-// looked is what came of looking at messages one by one.
+// looked is the result of looking at messages one by one.
 type looked struct {
 	hits []uuid.UUID
-	// all says that there are no other messages; it is false when there are enough
-	// hits, for nobody asks then.
+	// all says that there are no other messages. It is false when the page is full.
 	all bool
-	// last is the last message, unless there are enough hits; the zero Place: none was
-	// looked at.
+	// last is the last message, unless the page is full; the zero Place: it looked at none.
 	last repository.Place
 }
+
+// candidate is a message whose document is looked at.
+type candidate struct {
+	ID   uuid.UUID    `db:"id"`
+	At   sql.NullTime `db:"created_at"` // NULL where it is not finite
+	Kind string       `db:"kind"`
+}
+
+// Kinds of candidates: those that the indexer has come to, newer ones, and the one that
+// follows these.
+const (
+	indexedKind = "indexed"
+	newerKind   = "newer"
+	nextKind    = "next"
+)
+
+const finiteTime = "CASE WHEN isfinite(created_at) THEN created_at END AS created_at"
 
 // probe looks for words among the first messages that the rest of the filter leaves,
 // as many as limit.
 func probe(ctx context.Context, tx *sqlx.Tx, from source, q repository.SearchQuery, n names, limit int) (looked, error) {
-	l, _, err := probeIn(ctx, tx, q, probedPlaces(from, q, n, limit), limit)
-	return l, err
+	p := listedIn(from, q, n, leaveOut, stretch{limit: limit, first: 1})
+	query := "SELECT id, " + finiteTime + ", '" + indexedKind + "' AS kind FROM (" + p.query + ") listed ORDER BY " + p.order
+	var found []candidate
+	if err := readRows(ctx, tx, &found, query, p.values...); err != nil {
+		return looked{}, err
+	}
+	documents, err := lookUpDocuments(ctx, tx, q.Filter, n, found)
+	return lookedOf(q, found, documents, limit), err
 }
 
-// probeCatalogued is the same for a page, which is whole without messages that the
-// catalogue has not come to.
-func probeCatalogued(ctx context.Context, tx *sqlx.Tx, from source, q repository.SearchQuery, n names) (looked, error) {
-	p := cataloguedPlaces(from, q, n)
-	l, further, err := probeIn(ctx, tx, q, p, probed)
-	if further && err == nil {
+// probeIndexed is the same for a page of the newest messages. It leaves out what has no
+// documents yet: the page is full without that, and searched_until says so.
+func probeIndexed(ctx context.Context, tx *sqlx.Tx, from source, q repository.SearchQuery, n names) (looked, error) {
+	if from.archived || q.Sort != (repository.Sort{}) {
 		return probe(ctx, tx, from, q, n, probed)
 	}
-	return l, err
-}
-
-// probeIn also says whether there are documents further on than the places.
-func probeIn(ctx context.Context, tx *sqlx.Tx, q repository.SearchQuery, p *places, limit int) (l looked, further bool, err error) {
-	query, args := probeQuery(q, p, limit)
-	var found []struct {
-		All     bool          `db:"all_seen"`
-		Further bool          `db:"further"`
-		LastAt  sql.NullTime  `db:"last_at"`
-		LastID  uuid.NullUUID `db:"last_id"`
-		ID      uuid.NullUUID `db:"id"`
+	var until []sql.NullTime
+	err := readRows(ctx, tx, &until, `SELECT nullif(greatest(found_until, walked_at), '-infinity') FROM dlq.search_index`)
+	if err != nil || len(until) == 0 || !until[0].Valid {
+		return looked{}, err // it has only begun, and may have documents of an earlier run
 	}
+	query, args := candidatesQuery(from, q, n, until[0].Time)
+	var found []candidate
 	if err := readRows(ctx, tx, &found, query, args...); err != nil {
-		return looked{}, false, err
+		return looked{}, err
 	}
-	for _, f := range found {
-		l.all, further = f.All, f.Further
-		if f.LastID.Valid {
-			l.last = repository.Place{CreatedAt: f.LastAt.Time, ID: f.LastID.UUID}
+	documents, err := lookUpDocuments(ctx, tx, q.Filter, n, found)
+	if err != nil {
+		return looked{}, err
+	}
+	for _, c := range found {
+		if c.Kind == nextKind && documents[c.ID].current {
+			return probe(ctx, tx, from, q, n, probed)
 		}
-		if f.ID.Valid {
-			l.hits = append(l.hits, f.ID.UUID)
+	}
+	return lookedOf(q, found, documents, probed), nil
+}
+
+// candidatesQuery finds the newest messages that the indexer has come to, and those that
+// follow in time.
+func candidatesQuery(from source, q repository.SearchQuery, n names, until time.Time) (string, []any) {
+	a := arguments{first: 1, version: n.version}
+	at := a.arg(until) + "::timestamptz"
+	newer := "FROM " + from.table + " m WHERE " + and(append(a.behind(q), "m.created_at >= "+at)...) + " ORDER BY m.created_at, m.id "
+	asked := append(a.named(q.Filter, n), a.conditions(q.Filter)...)
+	indexed := listedIn(from, q, n, leaveOut, stretch{limit: probed, first: 1 + len(a.values), within: "m.created_at < " + at})
+	return "SELECT id, " + finiteTime + ", kind FROM (" +
+		"\n(SELECT m.id, m.created_at, '" + newerKind + "' AS kind FROM (SELECT * " + newer + "LIMIT " + number(probedNew) + ") m WHERE " + and(asked...) + ")" +
+		"\nUNION ALL (SELECT m.id, m.created_at, '" + nextKind + "' " + newer + "OFFSET " + number(probedNew) + " LIMIT 1)" +
+		"\nUNION ALL SELECT id, created_at, '" + indexedKind + "' FROM (" + indexed.query + ") listed" +
+		"\n) found ORDER BY " + order(q.Sort, "found.created_at", "id"), append(a.values, indexed.values...)
+}
+
+// lookedOf says what candidates, in the order of the page, come to.
+func lookedOf(q repository.SearchQuery, found []candidate, documents map[uuid.UUID]documentState, limit int) (l looked) {
+	indexed := 0
+	for _, c := range found {
+		if len(l.hits) == q.Limit {
+			return looked{hits: l.hits}
+		}
+		if c.Kind == indexedKind {
+			if indexed++; c.At.Valid {
+				l.last = repository.Place{CreatedAt: c.At.Time, ID: c.ID}
+			}
+		}
+		if documents[c.ID].hit && c.Kind != nextKind {
+			l.hits = append(l.hits, c.ID)
 		}
 	}
-	return l, further, nil
-}
-
-// cataloguedUntil is the place that the catalogue has come to. What is below has its
-// document, what came later may have one.
-const cataloguedUntil = "(SELECT greatest(found_until, walked_at) FROM dlq.catalogue)"
-
-// probeQuery reads no further than to the last hit. A catalogue that has only begun
-// has come to nothing, but may have documents from before.
-func probeQuery(q repository.SearchQuery, p *places, limit int) (string, []any) {
-	whole, further := "true", "false"
-	if p.past != "" {
-		whole = "coalesce(" + cataloguedUntil + " > '-infinity', false)"
-		further = "coalesce((SELECT d.version FROM dlq.message_documents d WHERE d.message_id = (" + p.past + "))" +
-			" = (SELECT version FROM dlq.catalogue), false)"
+	if len(l.hits) == q.Limit {
+		return looked{hits: l.hits}
 	}
-	back := repository.Sort{By: q.Sort.By, Ascending: !q.Sort.Ascending}
-	query := "WITH first AS MATERIALIZED (" + p.query + "), hits AS MATERIALIZED (SELECT id, at FROM first WHERE " +
-		p.lookedUp(q.Filter, "first.id") + " ORDER BY " + p.order + " LIMIT " + number(q.Limit) + ")\n" +
-		"SELECT coalesce(s.known < " + number(limit) + " AND " + whole + ", false) AS all_seen, " + further + " AS further,\n" +
-		"l.at AS last_at, l.id AS last_id, h.id\n" +
-		"FROM (SELECT CASE WHEN count(*) < " + number(q.Limit) + " THEN (SELECT count(*) FILTER (WHERE NOT new) FROM first) END AS known FROM hits) s\n" +
-		"LEFT JOIN LATERAL (SELECT id, at FROM first WHERE s.known IS NOT NULL AND NOT new ORDER BY " + order(back, "at", "id") + " LIMIT 1) l ON true\n" +
-		"LEFT JOIN hits h ON true ORDER BY " + order(q.Sort, "h.at", "h.id")
-	return query, p.values
+	l.all = indexed < limit
+	return l
 }
 
-// probedPlaces are the messages that are looked at: id, at, and whether they are new
-// to the catalogue, which is asked of none here.
-func probedPlaces(from source, q repository.SearchQuery, n names, limit int) *places {
-	p := listedIn(from, q, n, leaveOut, stretch{limit: limit, first: 1})
-	p.query = "SELECT id, at, false AS new FROM (" + p.query + ") known ORDER BY " + p.order
-	return p
+// documentState is what a search wants to know of a document.
+type documentState struct {
+	current bool // of the version of the search index
+	hit     bool // it fits the filter
 }
 
-// cataloguedPlaces leave out what cannot have documents yet. Of a list that begins
-// with the newest, all that the catalogue has come to are reached by that, and nobody
-// was told that more was searched.
-func cataloguedPlaces(from source, q repository.SearchQuery, n names) *places {
-	if from.archived || q.Sort != (repository.Sort{}) {
-		return probedPlaces(from, q, n, probed)
+// lookUpDocuments looks up the documents of messages. Their times are in the query, so
+// that only their partitions are opened.
+func lookUpDocuments(ctx context.Context, tx *sqlx.Tx, f entity.Filter, n names, of []candidate) (map[uuid.UUID]documentState, error) {
+	ids, times := newColumn(oidUUID, len(of), 16), newColumn(oidTimestamptz, len(of), 8)
+	var first, last time.Time
+	for _, c := range of {
+		if !c.At.Valid {
+			continue
+		}
+		ids.uuid(c.ID)
+		times.time(c.At.Time)
+		if first.IsZero() || c.At.Time.Before(first) {
+			first = c.At.Time
+		}
+		if last.IsZero() || c.At.Time.After(last) {
+			last = c.At.Time
+		}
 	}
-	above := arguments{first: 1, version: n.version}
-	walked := append([]string{"m.created_at >= " + cataloguedUntil}, above.behind(q)...)
-	asked := append(above.named(q.Filter, n), above.conditions(q.Filter)...)
-	p := listedIn(from, q, n, leaveOut, stretch{
-		limit: probed, first: 1 + len(above.values), within: "m.created_at < coalesce(" + cataloguedUntil + ", '-infinity')",
-	})
-	walk := " FROM " + from.table + " m WHERE " + and(walked...) + " ORDER BY m.created_at, m.id "
-	p.query = "SELECT m.id, m.created_at AS at, true AS new FROM (SELECT *" + walk + "LIMIT " + number(probedNew) + ") m WHERE " + and(asked...) +
-		" UNION ALL SELECT id, at, false FROM (" + p.query + ") known ORDER BY " + p.order
-	p.past = "SELECT m.id" + walk + "OFFSET " + number(probedNew) + " LIMIT 1"
-	p.first, p.values = 1, append(above.values, p.values...)
-	return p
+	if ids.n == 0 {
+		return map[uuid.UUID]documentState{}, nil
+	}
+	a := &arguments{first: 1, version: n.version}
+	query := `SELECT w.id, d.current, d.hit FROM unnest(` + a.arg(ids.arg()) + `::uuid[], ` + a.arg(times.arg()) + `::timestamptz[]) AS w (id, at)
+		CROSS JOIN LATERAL (
+			SELECT d.version = (SELECT version FROM dlq.search_index) AS current, ` + a.documented(f) + ` AS hit FROM dlq.message_documents d
+			WHERE d.message_id = w.id AND d.created_at = w.at
+			  AND d.created_at >= ` + a.arg(first) + `::timestamptz AND d.created_at <= ` + a.arg(last) + `::timestamptz OFFSET 0
+		) d`
+	var found []struct {
+		ID      uuid.UUID `db:"id"`
+		Current bool      `db:"current"`
+		Hit     bool      `db:"hit"`
+	}
+	if err := readRows(ctx, tx, &found, query, a.values...); err != nil {
+		return nil, err
+	}
+	states := make(map[uuid.UUID]documentState, len(found))
+	for _, d := range found {
+		states[d.ID] = documentState{d.Current, d.Hit}
+	}
+	return states, nil
 }

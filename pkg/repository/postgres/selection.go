@@ -137,7 +137,7 @@ func (q *selection) byID(r repository.NewRedrive, n names, takes string) {
 	conditions := q.conditions(s.Filter)
 	conditions = append(conditions, q.named(s.Filter, n)...)
 	if s.Catalogued() {
-		conditions = append(conditions, q.lookedUp(s.Filter, "m.id"))
+		conditions = append(conditions, q.lookedUp(s.Filter))
 	}
 	q.query = "SELECT w.ord, w.id, m.created_at, coalesce(m.original_topic, '') AS original_topic, m.dlq_topic_id,\n" +
 		"	CASE WHEN m.id IS NOT NULL THEN v.confidence ELSE '' END AS confidence,\n" +

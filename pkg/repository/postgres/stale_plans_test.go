@@ -90,7 +90,9 @@ func TestStalePlans(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := repository.SearchQuery{Filter: f, Limit: 20}
-			query, args := probeQuery(q, cataloguedPlaces(sourceOf(false), q, names{}), probed)
+			var until time.Time
+			wantNil(t, db.Get(&until, `SELECT found_until FROM dlq.search_index`))
+			query, args := candidatesQuery(sourceOf(false), q, names{}, until)
 			wantFewBuffers(t, db, walkedInOrder, query, args)
 		})
 	}
@@ -132,8 +134,8 @@ func seedStale(t *testing.T, db *sqlx.DB) {
 	exec(t, db, columns+`SELECT 'calm' || n % 40, 'boom ' || n, 'class' || n % 10, CASE WHEN n % 3 = 0 THEN 'DEAD' ELSE 'RESOLVED' END,
 		now() - n * interval '30 seconds', 1 + n % 40, format('00000000-0000-8000-8000-%s', lpad((100 + n % 50)::text, 12, '0'))::uuid, '{"order": 1}', '\x00'
 		FROM generate_series(1, 40000) n`)
-	exec(t, db, `INSERT INTO dlq.message_documents (message_id, version, text, terms) SELECT id, 1, error_message, '{}' FROM dlq.dlq_messages`)
-	exec(t, db, `UPDATE dlq.catalogue SET version = 1, mark = now(), walked_at = now(), found_until = now()`)
+	storeDocuments(t, db, `error_message`, `'{}'`, `dlq.dlq_messages m`)
+	exec(t, db, `UPDATE dlq.search_index SET version = 1, mark = now(), walked_at = now(), found_until = now()`)
 	exec(t, db, columns+flood+`50) n`)
 	exec(t, db, `VACUUM ANALYZE dlq.dlq_messages, dlq.message_documents`)
 	exec(t, db, columns+flood+`100000) n`)

@@ -495,7 +495,7 @@ func (h *harness) searched(f entity.Fingerprint) []uuid.UUID {
 	if err != nil {
 		h.Fatalf("Search: %v", err)
 	}
-	return ids(found)
+	return ids(found.Messages)
 }
 
 func groupsRestored(h *harness) {

@@ -200,7 +200,7 @@ func listLongKey(h *harness) {
 	}
 	for i, of := range []entity.Message{long, shown, listed} {
 		wantKey("List", h.list(original, firstPage).Messages[i], of, i == 2)
-		wantKey("Search", found[i], of, i == 2)
+		wantKey("Search", found.Messages[i], of, i == 2)
 		wantKey("Get", h.get(of.ID), of, i > 0)
 		wantKey("Export", exported[i], of, true)
 		wantKey("Load", loaded[i], of, true)
@@ -292,7 +292,7 @@ func listManyHeaders(h *harness) {
 	if err != nil {
 		h.Fatal(err)
 	}
-	for name, got := range map[string][]entity.Message{"List": h.list(original, firstPage).Messages, "Search": found} {
+	for name, got := range map[string][]entity.Message{"List": h.list(original, firstPage).Messages, "Search": found.Messages} {
 		if len(got) != fits+3 || got[0].ID != many.ID {
 			h.Fatalf("%s: %d messages, want %d, that of too many headers first", name, len(got), fits+3)
 		}

@@ -40,7 +40,7 @@ func (h *harness) search(q repository.SearchQuery) []uuid.UUID {
 	if err != nil {
 		h.Fatalf("Search(%+v): %v", q, err)
 	}
-	return ids(found)
+	return ids(found.Messages)
 }
 
 func (h *harness) globs(list ...string) entity.TopicPatterns {
@@ -355,12 +355,13 @@ func (h *harness) pagesOf(q repository.SearchQuery, between func()) []uuid.UUID 
 		if err != nil {
 			h.Fatalf("Search(%+v): %v", q, err)
 		}
-		all = append(all, ids(page)...)
-		if len(page) < q.Limit {
+		all = append(all, ids(page.Messages)...)
+		if q.After = page.Next; len(page.Messages) == q.Limit {
+			last := page.Messages[q.Limit-1]
+			q.After = repository.Place{CreatedAt: last.CreatedAt, ID: last.ID}
+		} else if page.Next == (repository.Place{}) {
 			return all
 		}
-		last := page[len(page)-1]
-		q.After = repository.Place{CreatedAt: last.CreatedAt, ID: last.ID}
 		between()
 	}
 	h.Fatal("pages without end")
@@ -471,24 +472,24 @@ func searchBytes(h *harness) {
 	small := h.put()
 	large := h.put(func(m *entity.Message) { m.Record.Value = make([]byte, repository.ListValueLimit+1) })
 	found, err := h.Repository.Search(h.Context(), repository.SearchQuery{Limit: 10})
-	if err != nil || len(found) != 2 {
-		h.Fatalf("Search = %v, %v, want both", ids(found), err)
+	if err != nil || len(found.Messages) != 2 {
+		h.Fatalf("Search = %v, %v, want both", ids(found.Messages), err)
 	}
-	if r := found[0].Record; r.State != entity.ValueNotLoaded || r.Value != nil || r.Size != int64(len(large.Record.Value)) {
+	if r := found.Messages[0].Record; r.State != entity.ValueNotLoaded || r.Value != nil || r.Size != int64(len(large.Record.Value)) {
 		h.Errorf("a value over the limit is in state %d with %d of %d bytes, want none of them", r.State, len(r.Value), r.Size)
 	}
-	if r := found[1].Record; string(r.Value) != string(small.Record.Value) {
+	if r := found.Messages[1].Record; string(r.Value) != string(small.Record.Value) {
 		h.Errorf("value = %q, want %q", r.Value, small.Record.Value)
 	}
-	if got, want := found[1], h.get(small.ID); got.Source != want.Source || got.CreatedAt != want.CreatedAt || got.Status != want.Status {
+	if got, want := found.Messages[1], h.get(small.ID); got.Source != want.Source || got.CreatedAt != want.CreatedAt || got.Status != want.Status {
 		h.Errorf("found %+v, want %+v", got, want)
 	}
 	found, err = h.Repository.Search(h.Context(), repository.SearchQuery{Limit: 10, NoValues: true})
-	if err != nil || len(found) != 2 {
-		h.Fatalf("Search without values = %v, %v, want both", ids(found), err)
+	if err != nil || len(found.Messages) != 2 {
+		h.Fatalf("Search without values = %v, %v, want both", ids(found.Messages), err)
 	}
 	for i, want := range []entity.Message{h.get(large.ID), h.get(small.ID)} {
-		got := found[i].Record
+		got := found.Messages[i].Record
 		if got.State != entity.ValueNotLoaded || got.Value != nil || got.Size != int64(len(want.Record.Value)) {
 			h.Errorf("a value that was not asked for is in state %d with %d of %d bytes, want none of %d", got.State, len(got.Value), got.Size, len(want.Record.Value))
 		}
@@ -501,8 +502,8 @@ func searchBytes(h *harness) {
 func searchNoLimit(h *harness) {
 	h.put()
 	found, err := h.Repository.Search(h.Context(), repository.SearchQuery{})
-	if err != nil || len(found) != 0 {
-		h.Errorf("Search without a limit = %v, %v, want nothing", ids(found), err)
+	if err != nil || len(found.Messages) != 0 {
+		h.Errorf("Search without a limit = %v, %v, want nothing", ids(found.Messages), err)
 	}
 	h.wantIDs("Export without a limit", h.exported(repository.ExportQuery{}, nil), nil)
 }

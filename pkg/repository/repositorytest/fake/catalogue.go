@@ -121,9 +121,6 @@ func (s *Store) StoreDocuments(ctx context.Context, version int64, documents []e
 	})
 }
 
-// MergeDocuments implements repository.Catalogue. There is nothing to merge.
-func (s *Store) MergeDocuments(ctx context.Context) error { return ctx.Err() }
-
 // Crowded implements repository.Catalogue. Nobody waits for anybody here.
 func (s *Store) Crowded(ctx context.Context) (bool, error) { return false, ctx.Err() }
 

@@ -14,7 +14,7 @@ import (
 )
 
 // Search implements repository.Searcher.
-func (s *Store) Search(ctx context.Context, q repository.SearchQuery) ([]entity.Message, error) {
+func (s *Store) Search(ctx context.Context, q repository.SearchQuery) (repository.SearchPage, error) {
 	var found []entity.Message
 	err := s.step(ctx, "search messages", func(time.Time) error {
 		rows := s.filtered(q.Filter, q.Archived)
@@ -31,7 +31,7 @@ func (s *Store) Search(ctx context.Context, q repository.SearchQuery) ([]entity.
 	if err == nil {
 		err = takeRoom(ctx, found...)
 	}
-	return found, err
+	return repository.SearchPage{Messages: found}, err
 }
 
 // filtered returns the rows that a filter means, oldest first.

@@ -3,11 +3,13 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/lib/pq"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
@@ -15,7 +17,7 @@ import (
 
 // holdCatalogueQuery begins at the beginning when the version is another one.
 const holdCatalogueQuery = `
-	UPDATE dlq.catalogue c SET owner = $1, lease_expires_at = n.moment + $3::bigint * interval '1 microsecond', version = $2,
+	UPDATE dlq.search_index c SET owner = $1, lease_expires_at = n.moment + $3::bigint * interval '1 microsecond', version = $2,
 		mark = CASE WHEN version = $2 THEN mark ELSE '-infinity' END,
 		archive_mark = CASE WHEN version = $2 THEN archive_mark ELSE '-infinity' END,
 		walked_at = CASE WHEN version = $2 THEN walked_at ELSE '-infinity' END,
@@ -27,6 +29,19 @@ const holdCatalogueQuery = `
 	WHERE c.owner = $1 OR c.lease_expires_at IS NULL OR c.lease_expires_at <= n.moment
 	RETURNING true`
 
+// createPartitionsQuery creates the partitions of today and tomorrow.
+const createPartitionsQuery = `
+	SELECT dlq.create_document_partitions(ARRAY[n.moment, n.moment + interval '1 day'])
+	FROM (SELECT coalesce($1::timestamptz, clock_timestamp()) AS moment) n`
+
+// timesOfDocuments are the messages of $1, live or archived.
+const timesOfDocuments = `
+		SELECT m.id, m.created_at FROM dlq.dlq_messages m WHERE m.id = ANY ($1::uuid[])
+		UNION ALL
+		SELECT m.id, m.created_at
+		FROM dlq.archive_ids kept JOIN dlq.dlq_messages_archive m ON m.id = kept.id AND m.archived_at = kept.archived_at
+		WHERE kept.id = ANY ($1::uuid[])`
+
 const zeroUUID = `'00000000-0000-0000-0000-000000000000'::uuid`
 
 // AnswerFrom implements repository.Catalogue.
@@ -36,7 +51,10 @@ func (s *Store) AnswerFrom(version int64) { s.answersFrom.Store(&version) }
 func (s *Store) HoldCatalogue(ctx context.Context, owner uuid.UUID, version int64, lease time.Duration) (bool, error) {
 	var held []bool
 	err := s.selectRows(ctx, &held, holdCatalogueQuery, owner, version, lease.Microseconds(), s.clock())
-	return len(held) > 0, translate("hold the catalogue", err)
+	if err == nil && len(held) > 0 {
+		err = s.exec(ctx, createPartitionsQuery, s.clock())
+	}
+	return len(held) > 0, translate("hold the search index", err)
 }
 
 // uncataloguedQuery walks on from the place where the catalogue's row says, and
@@ -47,7 +65,7 @@ func (s *Store) HoldCatalogue(ctx context.Context, owner uuid.UUID, version int6
 // No message may appear behind those: they stop before a moment at which somebody
 // looked, as long as a transaction of that time is not over, and ten seconds earlier
 // in any case, for a row that is older than that as it is stored is in
-// catalogue_late. While one transaction stays open the marks stay too, and the looks
+// late_messages. While one transaction stays open the marks stay too, and the looks
 // become rarer, or they would read ever more: whatever it stores is found some day.
 // seen_xid is the look's own transaction, which is younger than all that had written
 // by then; the snapshot's xmax is not, as long as the youngest of them is open.
@@ -59,7 +77,7 @@ func (s *Store) HoldCatalogue(ctx context.Context, owner uuid.UUID, version int6
 var uncataloguedQuery = `
 	WITH held AS MATERIALIZED (
 		SELECT k.*, n.moment, seen_xid IS NULL OR pg_snapshot_xmin(pg_current_snapshot()) >= seen_xid AS settles
-		FROM dlq.catalogue k, (SELECT coalesce($5::timestamptz, clock_timestamp()) AS moment) n
+		FROM dlq.search_index k, (SELECT coalesce($5::timestamptz, clock_timestamp()) AS moment) n
 		WHERE version = $1 FOR NO KEY UPDATE OF k
 	), due AS MATERIALIZED (
 		SELECT *, looked_at IS NULL OR moment - looked_at >=
@@ -77,28 +95,28 @@ var uncataloguedQuery = `
 	), live AS MATERIALIZED (
 		SELECT m.id, m.created_at FROM dlq.dlq_messages m
 		WHERE (m.created_at, m.id) >= ((SELECT start_at FROM c), (SELECT start_id FROM c)) AND isfinite(m.created_at)
-		  AND (SELECT d.version FROM dlq.message_documents d WHERE d.message_id = m.id) IS DISTINCT FROM $1
+		  AND (SELECT d.version FROM dlq.message_documents d WHERE ` + documentOfM + `) IS DISTINCT FROM $1
 		ORDER BY m.created_at, m.id LIMIT $2
 	), archived AS MATERIALIZED (
 		SELECT m.id, m.archived_at FROM dlq.dlq_messages_archive m
 		WHERE m.archived_at >= (SELECT archive_start FROM c) AND isfinite(m.created_at)
-		  AND (SELECT d.version FROM dlq.message_documents d WHERE d.message_id = m.id) IS DISTINCT FROM $1
+		  AND (SELECT d.version FROM dlq.message_documents d WHERE ` + documentOfM + `) IS DISTINCT FROM $1
 		ORDER BY m.archived_at LIMIT $2
 	), ungrouped AS MATERIALIZED (
 		SELECT m.id, m.created_at FROM dlq.dlq_messages m
 		WHERE m.group_id IS NULL AND isfinite(m.created_at) AND EXISTS (SELECT FROM c) ORDER BY m.created_at, m.id LIMIT $2
 	), noted AS MATERIALIZED (
 		SELECT l.message_id AS id, (SELECT m.created_at FROM dlq.dlq_messages m WHERE m.id = l.message_id
-			AND isfinite(m.created_at) AND (SELECT d.version FROM dlq.message_documents d WHERE d.message_id = m.id) IS DISTINCT FROM $1) AS created_at
-		FROM dlq.catalogue_late l WHERE EXISTS (SELECT FROM c) LIMIT $2
+			AND isfinite(m.created_at) AND (SELECT d.version FROM dlq.message_documents d WHERE ` + documentOfM + `) IS DISTINCT FROM $1) AS created_at
+		FROM dlq.late_messages l WHERE EXISTS (SELECT FROM c) LIMIT $2
 	), done AS (
-		DELETE FROM dlq.catalogue_late WHERE message_id = ANY (ARRAY(SELECT id FROM noted WHERE created_at IS NULL))
+		DELETE FROM dlq.late_messages WHERE message_id = ANY (ARRAY(SELECT id FROM noted WHERE created_at IS NULL))
 	), late AS MATERIALIZED (
 		SELECT id, created_at FROM noted WHERE created_at IS NOT NULL
 	), first AS MATERIALIZED (
 		SELECT id, created_at FROM live ORDER BY created_at, id LIMIT 1
 	), moved AS (
-		UPDATE dlq.catalogue k SET
+		UPDATE dlq.search_index k SET
 			mark = greatest(k.mark, CASE WHEN c.settled IS NOT NULL THEN least(c.settled, (SELECT created_at FROM first)) END),
 			archive_mark = greatest(k.archive_mark, CASE WHEN c.settled IS NOT NULL
 				THEN least(c.settled, (SELECT min(archived_at) FROM archived)) END),
@@ -169,52 +187,30 @@ func (s *Store) Uncatalogued(ctx context.Context, version int64, limit int, maxB
 	return messages, nil
 }
 
-// storeDocumentsQuery keeps nothing for another version than the catalogue's, which
-// nobody can change meanwhile. It locks no message: the other order, documents after
+// storeDocumentsQuery keeps nothing for another version than that of the search index,
+// which cannot change meanwhile. It locks no message: the other order, documents after
 // messages, is that of a deletion.
 //
-// A row that is put in has no xmax, one that was there and is updated has: it was
-// locked for that. So the first document of a message is known, also beside another
-// worker, and the message is counted with it. Blocks come last. Who stores one only adds
-// bits, but statements may come late and out of turn, for a connection that breaks has
-// them asked again: what says more is kept. What is too old to be counted is
-// forgotten faster than it can come.
+// The first document of a message is the one that is inserted, also beside another
+// worker, and the message is counted with it. What is too old to be counted is forgotten
+// faster than it can come.
 const storeDocumentsQuery = `
 	WITH document AS MATERIALIZED (
-		SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $8::uuid[]) AS x (id, text, terms, block)
-	), present AS MATERIALIZED (
-		SELECT version FROM dlq.catalogue WHERE version = $4 FOR SHARE
-	), known AS MATERIALIZED (
-		SELECT m.id, m.created_at FROM dlq.dlq_messages m WHERE m.id = ANY ($1::uuid[])
-		UNION ALL
-		SELECT m.id, m.created_at
-		FROM dlq.archive_ids kept JOIN dlq.dlq_messages_archive m ON m.id = kept.id AND m.archived_at = kept.archived_at
-		WHERE kept.id = ANY ($1::uuid[])
-	), blocked AS (
-		INSERT INTO dlq.document_blocks AS b (id, oldest, newest, letters)
-		SELECT o.id, t.oldest, t.newest, o.letters
-		FROM unnest($9::uuid[], $10::bytea[]) AS o (id, letters) JOIN (
-			SELECT x.block, min(k.created_at) AS oldest, max(k.created_at) AS newest
-			FROM document x JOIN known k ON k.id = x.id WHERE isfinite(k.created_at) GROUP BY x.block
-		) t ON t.block = o.id WHERE EXISTS (SELECT FROM present)
-		ORDER BY o.id
-		ON CONFLICT (id) DO UPDATE
-		SET oldest = least(b.oldest, excluded.oldest), newest = greatest(b.newest, excluded.newest), stored_at = clock_timestamp(),
-			letters = CASE WHEN (octet_length(b.letters), bit_count(b.letters)) > (octet_length(excluded.letters), bit_count(excluded.letters))
-				THEN b.letters ELSE excluded.letters END
+		SELECT x.id, x.text, x.terms::bigint[] AS terms, k.created_at, (SELECT version FROM dlq.search_index WHERE version = $4 FOR SHARE) AS version
+		FROM unnest($1::uuid[], $2::text[], $3::text[]) AS x (id, text, terms) JOIN (` + timesOfDocuments + `) k ON k.id = x.id
+		WHERE isfinite(k.created_at)
 	), stored AS (
-		INSERT INTO dlq.message_documents AS d (message_id, version, text, terms, created_at, block)
-		SELECT x.id, (SELECT version FROM present), x.text, x.terms::bigint[], k.created_at, x.block
-		FROM document x JOIN known k ON k.id = x.id WHERE EXISTS (SELECT FROM present) AND isfinite(k.created_at)
-		ORDER BY x.id
-		ON CONFLICT (message_id) DO UPDATE
-		SET version = excluded.version, text = excluded.text, terms = excluded.terms, created_at = excluded.created_at,
-			block = excluded.block
-		WHERE (d.version, d.text, d.terms, d.created_at, d.block IS NULL)
-			IS DISTINCT FROM (excluded.version, excluded.text, excluded.terms, excluded.created_at, false)
-		RETURNING message_id, xmax = 0 AS first
+		INSERT INTO dlq.message_documents (message_id, created_at, version, text, terms)
+		SELECT id, created_at, version, text, terms FROM document WHERE version IS NOT NULL ORDER BY id
+		ON CONFLICT DO NOTHING RETURNING message_id
+	), changed AS (
+		INSERT INTO dlq.message_documents AS d (message_id, created_at, version, text, terms)
+		SELECT id, created_at, version, text, terms FROM document
+		WHERE version IS NOT NULL AND id <> ALL (ARRAY(SELECT message_id FROM stored)) ORDER BY id
+		ON CONFLICT (created_at, message_id) DO UPDATE SET version = excluded.version, text = excluded.text, terms = excluded.terms
+		WHERE (d.version, d.text, d.terms) IS DISTINCT FROM (excluded.version, excluded.text, excluded.terms)
 	), fresh AS MATERIALIZED (
-		SELECT array_agg(message_id) AS ids FROM stored WHERE first
+		SELECT array_agg(message_id) AS ids FROM stored
 	), came AS (
 		SELECT m.original_topic, m.created_at, m.parent_id FROM dlq.dlq_messages m
 		WHERE m.id = ANY ((SELECT ids FROM fresh)::uuid[])
@@ -266,36 +262,29 @@ const groupDocumentsQuery = `
 	FROM archived a WHERE m.id = a.id AND m.archived_at = a.archived_at AND m.group_id IS NULL`
 
 // dropStraysQuery takes back documents of messages that were deleted while they were
-// being made. One whose deletion is not over yet is left to purgeStraysQuery.
+// being made. One whose deletion is not over yet is left to purgeStraysQuery. The times
+// $3 and $4 leave out the other partitions.
 const dropStraysQuery = `
-	DELETE FROM dlq.message_documents WHERE message_id = ANY (ARRAY(
-		SELECT d.message_id FROM dlq.message_documents d WHERE d.message_id = ANY ($1::uuid[])
-		  AND NOT EXISTS (SELECT FROM dlq.dlq_messages m WHERE m.id = d.message_id)
-		  AND NOT EXISTS (SELECT FROM dlq.archive_ids a WHERE a.id = d.message_id)
-		ORDER BY d.message_id FOR UPDATE))`
+	DELETE FROM dlq.message_documents d USING (
+		SELECT o.message_id, o.created_at
+		FROM unnest($1::uuid[], $2::timestamptz[]) AS x (id, at) JOIN dlq.message_documents o ON o.message_id = x.id AND o.created_at = x.at
+		WHERE o.created_at BETWEEN $3 AND $4
+		  AND NOT EXISTS (SELECT FROM dlq.dlq_messages m WHERE m.id = x.id)
+		  AND NOT EXISTS (SELECT FROM dlq.archive_ids a WHERE a.id = x.id)
+		ORDER BY o.message_id FOR UPDATE OF o
+	) gone
+	WHERE d.message_id = gone.message_id AND d.created_at = gone.created_at AND d.created_at BETWEEN $3 AND $4`
 
 // purgeStraysQuery looks at all of them, which is why it is the archiver's.
 const purgeStraysQuery = `
 	WITH gone AS (
-		DELETE FROM dlq.message_documents WHERE message_id = ANY (ARRAY(
-			SELECT d.message_id FROM dlq.message_documents d
-			WHERE NOT EXISTS (SELECT FROM dlq.dlq_messages m WHERE m.id = d.message_id)
-			  AND NOT EXISTS (SELECT FROM dlq.archive_ids a WHERE a.id = d.message_id)
-			ORDER BY d.message_id LIMIT $1 FOR UPDATE OF d))
-		RETURNING 1
-	)
-	SELECT count(*) FROM gone`
-
-// purgeBlocksQuery takes blocks of whose time no messages are left, if they are not being
-// filled: who waits for one that is sees it in stored_at.
-const purgeBlocksQuery = `
-	WITH gone AS (
-		DELETE FROM dlq.document_blocks WHERE id = ANY (ARRAY(
-			SELECT b.id FROM dlq.document_blocks b
-			WHERE b.stored_at < clock_timestamp() - $2::bigint * interval '1 microsecond'
-			  AND NOT EXISTS (SELECT FROM dlq.dlq_messages m WHERE m.created_at BETWEEN b.oldest AND b.newest)
-			  AND NOT EXISTS (SELECT FROM dlq.dlq_messages_archive m WHERE m.created_at BETWEEN b.oldest AND b.newest)
-			ORDER BY b.newest LIMIT $1 FOR UPDATE OF b))
+		DELETE FROM dlq.message_documents d USING (
+			SELECT o.message_id, o.created_at FROM dlq.message_documents o
+			WHERE NOT EXISTS (SELECT FROM dlq.dlq_messages m WHERE m.id = o.message_id)
+			  AND NOT EXISTS (SELECT FROM dlq.archive_ids a WHERE a.id = o.message_id)
+			ORDER BY o.message_id LIMIT $1 FOR UPDATE OF o
+		) stray
+		WHERE d.message_id = stray.message_id AND d.created_at = stray.created_at
 		RETURNING 1
 	)
 	SELECT count(*) FROM gone`
@@ -313,9 +302,18 @@ func (s *Store) StoreDocuments(ctx context.Context, version int64, documents []e
 	}
 	ids, texts := newColumn(oidUUID, len(documents), 16), newColumn(oidText, len(documents), 1024)
 	terms, groups := newColumn(oidText, len(documents), 256), newColumn(oidUUID, len(documents), 16)
-	documents = inTime(latest(documents))
+	times := newColumn(oidTimestamptz, len(documents), 8)
+	var first, last time.Time
+	documents = latest(documents)
 	for _, d := range documents {
 		ids.uuid(d.MessageID)
+		times.time(d.CreatedAt)
+		if first.IsZero() || d.CreatedAt.Before(first) {
+			first = d.CreatedAt
+		}
+		if d.CreatedAt.After(last) {
+			last = d.CreatedAt
+		}
 		texts.text(d.Text)
 		terms.text(termsText(d.Terms))
 		if d.Fingerprint == nil {
@@ -324,25 +322,17 @@ func (s *Store) StoreDocuments(ctx context.Context, version int64, documents []e
 		}
 		groups.uuid(d.Fingerprint.ID())
 	}
-	err := s.block.with(documents, func(in blocked) error {
-		of, blocks, letters := in.columns()
+	err := s.inPartitions(ctx, ids.arg(), func() error {
 		return s.exec(ctx, storeDocumentsQuery, ids.arg(), texts.arg(), terms.arg(), version, s.clock(),
-			repository.FineArrivalsLife.Microseconds(), repository.ArrivalsLife.Microseconds(), of.arg(), blocks.arg(), letters.arg())
+			repository.FineArrivalsLife.Microseconds(), repository.ArrivalsLife.Microseconds())
 	})
 	if err == nil {
 		err = s.exec(ctx, groupDocumentsQuery, ids.arg(), groups.arg())
 	}
 	if err == nil {
-		err = s.exec(ctx, dropStraysQuery, ids.arg())
+		err = s.exec(ctx, dropStraysQuery, ids.arg(), times.arg(), first, last)
 	}
 	return translate("store documents", err)
-}
-
-// MergeDocuments implements repository.Catalogue. The indexes leave it to this, see
-// migration 016: an insert that merges has little memory for it, and so touches the
-// same pages again and again.
-func (s *Store) MergeDocuments(ctx context.Context) error {
-	return translate("merge documents", s.exec(ctx, `SELECT dlq.merge_documents()`))
 }
 
 // crowdedQuery looks at the redrives that are neither waiting nor slow by order, and
@@ -361,6 +351,24 @@ func (s *Store) Crowded(ctx context.Context) (bool, error) {
 	err := s.selectRows(ctx, &answer, crowdedQuery, s.clock())
 	return len(answer) > 0 && answer[0], translate("ask whether the store is crowded", err)
 }
+
+// inPartitions stores documents, and creates the partitions that they need and that are
+// missing. The archiver may drop such a partition again while it is empty.
+func (s *Store) inPartitions(ctx context.Context, ids []byte, store func() error) error {
+	for tries := 0; ; tries++ {
+		err := store()
+		var pe *pq.Error
+		if tries == partitionTries || !errors.As(err, &pe) || pe.Code != "23514" || pe.Table != "message_documents" {
+			return err
+		}
+		err = s.exec(ctx, `SELECT dlq.create_document_partitions(ARRAY(SELECT created_at FROM (`+timesOfDocuments+`) of_documents))`, ids)
+		if err != nil {
+			return err
+		}
+	}
+}
+
+const partitionTries = 3
 
 func fingerprintsOf(documents []entity.Document) []entity.Fingerprint {
 	var all []entity.Fingerprint
@@ -407,7 +415,7 @@ func termsText(terms []int64) string {
 // asked for.
 func (s *Store) CataloguedUntil(ctx context.Context) (time.Time, error) {
 	var until []sql.NullTime
-	if err := s.selectRows(ctx, &until, `SELECT found_until FROM dlq.catalogue`); err != nil {
+	if err := s.selectRows(ctx, &until, `SELECT found_until FROM dlq.search_index`); err != nil {
 		return time.Time{}, translate("read the catalogue's state", err)
 	}
 	if len(until) == 0 {
@@ -421,7 +429,7 @@ const catalogueStallQuery = `
 	SELECT extract(epoch FROM coalesce($1::timestamptz, clock_timestamp()) - seen_at)::float8 AS seconds,
 		coalesce((SELECT 'process ' || pid FROM pg_stat_activity WHERE backend_xid = x.oldest LIMIT 1),
 			(SELECT 'prepared transaction ' || gid FROM pg_prepared_xacts WHERE transaction = x.oldest LIMIT 1), '') AS holder
-	FROM dlq.catalogue, (SELECT pg_snapshot_xmin(pg_current_snapshot())::xid AS oldest) x
+	FROM dlq.search_index, (SELECT pg_snapshot_xmin(pg_current_snapshot())::xid AS oldest) x
 	WHERE pg_snapshot_xmin(pg_current_snapshot()) < seen_xid`
 
 // CatalogueStall implements repository.Catalogue.

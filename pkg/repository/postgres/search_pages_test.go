@@ -1,0 +1,303 @@
+package postgres
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
+)
+
+// stretches are messages that lie in time in every way that there is.
+type stretches struct {
+	*testing.T
+	db     *sqlx.DB
+	store  *Store
+	random *rand.Rand
+	began  time.Time
+}
+
+// seedStretches has some minutes of one message a second; some messages around one moment;
+// one message in a long time that has no other; many messages of one instant; some that
+// were stored out of order; and some minutes again. They lie around the end of a day. A
+// third is archived.
+func seedStretches(t *testing.T, seed uint64) *stretches {
+	t.Helper()
+	s := &stretches{T: t, db: postgrestest.Open(t), random: rand.New(rand.NewPCG(seed, 22))}
+	s.store = New(s.db)
+	s.store.AnswerFrom(1)
+	s.began = time.Now().UTC().Truncate(24 * time.Hour).Add(-5200 * time.Second)
+	exec(t, s.db, `ALTER TABLE dlq.dlq_messages DISABLE TRIGGER trg_dlq_messages_note_late`)
+	exec(t, s.db, `UPDATE dlq.search_index SET version = 1, mark = now(), walked_at = now() + interval '1 day', found_until = now() + interval '1 day'`)
+
+	s.inRow(0, 1200, "early")
+	for i := 1; i <= 50; i++ {
+		s.keep(s.messages([]int{2000, 2000 - i, 2000 + i}, "around"))
+	}
+	s.keep(s.messages(repeated(-40*24*3600, 10), "gapped"))
+	s.batches(repeated(5200, 300), 40, "instantly")
+	s.batches(s.random.Perm(1000), 20, "", 6000)
+	for at := 7500; at < 7800; at++ {
+		s.keep(s.messages([]int{at}, "loosely"))
+	}
+	s.inRow(8000, 9000, "lately")
+	for _, table := range []string{"dlq_messages", "dlq_messages_archive", "message_documents"} {
+		exec(t, s.db, `ANALYZE dlq.`+table)
+	}
+	return s
+}
+
+// inRow stores messages of each second in order.
+func (s *stretches) inRow(from, upTo int, word string) {
+	for from < upTo {
+		n := min(1+s.random.IntN(80), upTo-from)
+		seconds := make([]int, n)
+		for i := range seconds {
+			seconds[i] = from + i
+		}
+		s.batches(seconds, n, word)
+		from += n
+	}
+}
+
+// batches stores messages of some seconds, so many at a time.
+func (s *stretches) batches(seconds []int, n int, word string, offset ...int) {
+	for batch := range slices.Chunk(slices.Clone(seconds), n) {
+		for i := range batch {
+			for _, o := range offset {
+				batch[i] += o
+			}
+		}
+		s.keep(s.messages(batch, word))
+	}
+}
+
+func (s *stretches) keep(documents []entity.Document) {
+	wantNil(s.T, s.store.StoreDocuments(s.Context(), 1, documents))
+}
+
+func repeated(second, n int) []int { return slices.Repeat([]int{second}, n) }
+
+// at is a moment in seconds of the stretches.
+func (s *stretches) at(second int) time.Time { return s.began.Add(time.Duration(second) * time.Second) }
+
+// messages puts in a message for each second and returns their documents, of which half
+// have the word of their stretch.
+func (s *stretches) messages(seconds []int, word string) []entity.Document {
+	documents := make([]entity.Document, len(seconds))
+	var ids, topics [2][]string
+	var times [2][]time.Time
+	for i, second := range seconds {
+		documents[i] = entity.Document{MessageID: uuid.New(), Text: s.text(word), CreatedAt: s.at(second)}
+		table := s.random.IntN(3) / 2
+		ids[table], times[table] = append(ids[table], documents[i].MessageID.String()), append(times[table], s.at(second))
+		topics[table] = append(topics[table], []string{"orders", "payments"}[s.random.IntN(2)])
+	}
+	for i, table := range []string{"dlq_messages", "dlq_messages_archive"} {
+		if len(ids[i]) > 0 {
+			exec(s.T, s.db, `INSERT INTO dlq.`+table+` (id, original_topic, error_message, status, created_at, updated_at, value, headers)
+				SELECT id, topic, 'boom', 'DEAD', at, now(), '{}', '\x00' FROM unnest($1::uuid[], $2::timestamptz[], $3::text[]) AS x (id, at, topic)`,
+				pq.Array(ids[i]), pq.Array(times[i]), pq.Array(topics[i]))
+		}
+	}
+	return documents
+}
+
+// randomLetters are n letters in a row.
+func randomLetters(random *rand.Rand, n int) string {
+	text := make([]byte, n)
+	for i := range text {
+		text[i] = byte('a' + random.IntN(26))
+	}
+	return string(text)
+}
+
+func (s *stretches) text(word string) string {
+	text := []string{randomLetters(s.random, 5+s.random.IntN(60)), fmt.Sprint("no", s.random.IntN(100))}
+	for _, some := range []struct {
+		text string
+		of   int // how many one has it
+	}{{word, 2}, {"common thing", 3}, {"needle", 150}, {"größe", 9}, {"tag", 10}} {
+		if s.random.IntN(some.of) == 0 {
+			text = append(text, some.text)
+		}
+	}
+	s.random.Shuffle(len(text), func(i, j int) { text[i], text[j] = text[j], text[i] })
+	return strings.Join(text, " ")
+}
+
+// asked are words in all places, in one, and in none.
+func askedWords() [][]string {
+	return [][]string{
+		{"early"},
+		{"around"},
+		{"gapped"},
+		{"instantly"},
+		{"loosely"},
+		{"lately"},
+		{"common thing"},
+		{"needle"},
+		{"größe"},
+		{"common", "lately"},
+		{"needle", "mon th"},
+		{"absentword"},
+		{"early", "lately"},
+		{"tag"},
+		{"no7", "early"},
+		{"öße n"},
+		{"early", "xy"},
+	}
+}
+
+// expected are the ids that plain SQL finds.
+func (s *stretches) expected(q repository.SearchQuery) (ids []uuid.UUID) {
+	s.Helper()
+	where, sign := "true", "<"
+	if q.Sort.Ascending {
+		sign = ">"
+	}
+	var args []any
+	arg := func(value any) string {
+		args = append(args, value)
+		return fmt.Sprint("$", len(args))
+	}
+	for _, word := range q.Filter.Words {
+		where += " AND strpos(d.text, " + arg(word) + ") > 0"
+	}
+	if q.Filter.Topic != "" {
+		where += " AND m.original_topic = " + arg(q.Filter.Topic)
+	}
+	if at := q.Filter.CreatedAfter; !at.IsZero() {
+		where += " AND m.created_at >= " + arg(at)
+	}
+	if at := q.Filter.CreatedBefore; !at.IsZero() {
+		where += " AND m.created_at < " + arg(at)
+	}
+	if q.After != (repository.Place{}) {
+		where += " AND (m.created_at, m.id) " + sign + " (" + arg(q.After.CreatedAt) + "::timestamptz, " + arg(q.After.ID) + "::uuid)"
+	}
+	wantNil(s.T, s.db.Select(&ids, `SELECT m.id FROM `+sourceOf(q.Archived).table+` m JOIN dlq.message_documents d ON d.message_id = m.id
+		WHERE `+where+` ORDER BY `+order(q.Sort, "m.created_at", "m.id"), args...))
+	return ids
+}
+
+// wantPages wants the first pages of a list to be what plain SQL finds, or all of them.
+func (s *stretches) wantPages(q repository.SearchQuery, pages int) {
+	s.Helper()
+	want, got := s.expected(q), pageByPage(s.T, s.store, q, pages)
+	if want = want[:min(len(want), pages*q.Limit)]; !slices.Equal(got, want) {
+		s.Errorf("%q, limit %d, archived %t, ascending %t, from %s to %s behind %s %s: got %d messages, want %d; the first that differs is the %dth",
+			q.Filter.Words, q.Limit, q.Archived, q.Sort.Ascending, q.Filter.CreatedAfter, q.Filter.CreatedBefore, q.After.CreatedAt, q.After.ID,
+			len(got), len(want), firstDifference(got, want))
+	}
+}
+
+// place is one that a page may begin behind: a message of either table, or none.
+func (s *stretches) place(known []repository.Place) repository.Place {
+	ids := []uuid.UUID{{}, uuid.Max, uuid.New()}
+	switch p := known[s.random.IntN(len(known))]; s.random.IntN(4) {
+	case 0:
+		return p
+	case 1: // among what is of one moment, if there is more
+		return repository.Place{CreatedAt: p.CreatedAt, ID: ids[s.random.IntN(len(ids))]}
+	case 2:
+		return repository.Place{CreatedAt: p.CreatedAt.Add(time.Duration(s.random.IntN(2_000_001)-1_000_000) * time.Microsecond), ID: ids[s.random.IntN(len(ids))]}
+	}
+	return repository.Place{CreatedAt: s.at(s.random.IntN(10_000) - 500), ID: uuid.New()}
+}
+
+func (s *stretches) query(words []string, known []repository.Place) repository.SearchQuery {
+	q := repository.SearchQuery{
+		Filter: entity.Filter{Words: words}, Archived: s.random.IntN(2) == 0,
+		Sort: repository.Sort{Ascending: s.random.IntN(2) == 0}, Limit: []int{1, 7, 60}[s.random.IntN(3)],
+	}
+	if s.random.IntN(4) > 0 {
+		q.After = s.place(known)
+	}
+	if s.random.IntN(3) == 0 {
+		q.Filter.CreatedAfter = s.place(known).CreatedAt
+	}
+	if s.random.IntN(3) == 0 {
+		q.Filter.CreatedBefore = s.place(known).CreatedAt
+	}
+	if s.random.IntN(4) == 0 {
+		q.Filter.Topic = "orders"
+	}
+	return q
+}
+
+func (s *stretches) places() (known []repository.Place) {
+	s.Helper()
+	var found []struct {
+		ID uuid.UUID `db:"message_id"`
+		At time.Time `db:"created_at"`
+	}
+	wantNil(s.T, s.db.Select(&found, `SELECT message_id, created_at FROM dlq.message_documents ORDER BY 2, 1`))
+	for _, f := range found {
+		known = append(known, repository.Place{CreatedAt: f.At, ID: f.ID})
+	}
+	return known
+}
+
+// TestSearchPagesAreThoseOfSQL: pages of a search for words are what plain SQL finds,
+// wherever they begin, and also when the time of each is over as soon as it has advanced.
+func TestSearchPagesAreThoseOfSQL(t *testing.T) {
+	t.Parallel()
+	s := seedStretches(t, 1)
+	t.Run("InTime", func(t *testing.T) {
+		s := *s
+		s.T = t
+		s.wantAllPages()
+	})
+	t.Run("TimeIsOver", func(t *testing.T) {
+		s := *s
+		s.T, s.store = t, New(s.db)
+		s.store.AnswerFrom(1)
+		s.store.searchTime = 0
+		s.wantAllPages()
+	})
+}
+
+func (s *stretches) wantAllPages() {
+	s.T.Run("All", func(t *testing.T) {
+		s := *s
+		s.T = t
+		found := 0
+		for _, words := range askedWords() {
+			if len(s.expected(repository.SearchQuery{Filter: entity.Filter{Words: words}})) > 0 {
+				found++
+			}
+			for _, how := range []repository.SearchQuery{
+				{Limit: 101},
+				{Limit: 101, Sort: repository.Sort{Ascending: true}},
+				{Limit: 53, Archived: true},
+				{Limit: 53, Archived: true, Sort: repository.Sort{Ascending: true}},
+			} {
+				how.Filter.Words = words
+				s.wantPages(how, 60)
+			}
+		}
+		if found != len(askedWords())-2 {
+			t.Errorf("some message has the words in %d cases, want in all but 2", found)
+		}
+	})
+	s.T.Run("FromAnyPlace", func(t *testing.T) {
+		s := *s
+		s.T = t
+		known := s.places()
+		for _, words := range askedWords() {
+			for range 16 {
+				s.wantPages(s.query(words, known), 3)
+			}
+		}
+	})
+}

@@ -1,0 +1,273 @@
+package postgres
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
+)
+
+// somePages are enough of a list to be in the middle of an instant's messages.
+const somePages = 10
+
+// TestWordsPageByPage: pages of a search for words are the list of all that have them,
+// in its order, however their messages lie in time.
+func TestWordsPageByPage(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.Open(t)
+	seedTimes(t, db)
+	store := New(db)
+	store.AnswerFrom(1)
+	topic := func(f entity.Filter, name string) entity.Filter { f.Topic = name; return f }
+	words := func(list ...string) entity.Filter { return entity.Filter{Words: list} }
+	term := entity.Filter{Headers: []entity.HeaderMatch{{Name: "h"}}}
+	after, before := time.Now().Add(-5*time.Hour), time.Now().Add(-30*time.Minute)
+	between := func(f entity.Filter) entity.Filter { f.CreatedAfter, f.CreatedBefore = after, before; return f }
+	inTime := fmt.Sprintf("created_at >= '%s' AND created_at < '%s'", after.Format(time.RFC3339Nano), before.Format(time.RFC3339Nano))
+	for name, c := range map[string]struct {
+		f     entity.Filter
+		where string
+	}{
+		"Old":             {words("old"), `n > 6000`},
+		"Rare":            {words("rare"), `n % 700 = 0`},
+		"OldAndOdd":       {words("old", "odd"), `n > 6000 AND n % 2 = 1`},
+		"OddInTime":       {between(words("odd")), `n % 2 = 1 AND ` + inTime},
+		"OldOfATopic":     {topic(words("old"), "t3"), `n > 6000 AND original_topic = 't3'`},
+		"OddOfAnEvenOne":  {topic(words("odd"), "t4"), `false`},
+		"Term":            {term, `n > 6000`},
+		"TwoLetters":      {words("zq"), `n > 11000`},
+		"OldOnesInstant":  {topic(words("instant"), "t5"), `n BETWEEN 7000 AND 9999 AND original_topic = 't5'`},
+		"NeverTogether":   {words("odd", "even"), `false`},
+		"NobodyHasIt":     {words("absent"), `false`},
+		"TheWholeInstant": {words("instant"), `n BETWEEN 7000 AND 9999`},
+	} {
+		for _, how := range []repository.SearchQuery{
+			{Limit: 2},
+			{Limit: 2, Sort: repository.Sort{Ascending: true}},
+			{Limit: 61},
+			{Limit: 61, Sort: repository.Sort{Ascending: true}},
+			{Limit: 1000},
+			{Limit: 500, Archived: true},
+			{Limit: 350, Archived: true, Sort: repository.Sort{Ascending: true}},
+		} {
+			t.Run(fmt.Sprintf("%s/%v%v%d", name, how.Archived, how.Sort.Ascending, how.Limit), func(t *testing.T) {
+				t.Parallel()
+				how.Filter = c.f
+				table := sourceOf(how.Archived).table
+				var want []uuid.UUID
+				wantNil(t, db.Select(&want, `SELECT id FROM (SELECT *, split_part(error_message, ' ', 2)::int AS n FROM `+table+`) m
+					WHERE `+c.where+` ORDER BY `+order(how.Sort, "created_at", "id")))
+				got := pageByPage(t, store, how, somePages)
+				if !slices.Equal(got, want[:min(len(want), somePages*how.Limit)]) {
+					t.Errorf("got %d messages, want %d; the first that differs is the %dth", len(got), len(want), firstDifference(got, want))
+				}
+			})
+		}
+	}
+}
+
+func firstDifference(a, b []uuid.UUID) int {
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return min(len(a), len(b))
+}
+
+// pageByPage reads the messages of so many full pages. Pages that are not full go on.
+func pageByPage(t *testing.T, store *Store, q repository.SearchQuery, pages int) (ids []uuid.UUID) {
+	t.Helper()
+	q.NoValues = true
+	for want := pages * q.Limit; len(ids) < want; {
+		found, err := store.Search(t.Context(), q)
+		wantNil(t, err)
+		for _, m := range found.Messages {
+			ids = append(ids, m.ID)
+		}
+		before := q.After
+		if q.After = found.Next; len(found.Messages) == q.Limit {
+			last := found.Messages[q.Limit-1]
+			q.After = repository.Place{CreatedAt: last.CreatedAt, ID: last.ID}
+		} else if found.Next == (repository.Place{}) {
+			break
+		}
+		if q.After == before {
+			t.Fatalf("the page behind %v goes on from there", before)
+		}
+	}
+	return ids[:min(len(ids), pages*q.Limit)]
+}
+
+// seedTimes puts 12,000 messages into the live table and as many into the archive: one
+// a second; 3,000 of one instant; some of long ago, of the future, and stored late.
+func seedTimes(t *testing.T, db *sqlx.DB) {
+	t.Helper()
+	const rows = ` (id, original_topic, error_message, status, created_at, updated_at, value, headers)
+		SELECT gen_random_uuid(), 't' || n % 10, 'boom ' || n, 'DEAD', CASE
+			WHEN n BETWEEN 7000 AND 9999 THEN now() - interval '2 hours'
+			WHEN n = 11999 THEN '1850-01-01' WHEN n = 11998 THEN '0044-03-15 BC' WHEN n = 3 THEN '2345-06-07'
+			WHEN n % 100 = 0 THEN now() - n * interval '1 hour'
+			ELSE now() - n * interval '1 second' END, now(), '{"order": 1}', '\x00'
+		FROM generate_series(1, 12000) n`
+	exec(t, db, `ALTER TABLE dlq.dlq_messages DISABLE TRIGGER trg_dlq_messages_note_late`)
+	exec(t, db, `INSERT INTO dlq.dlq_messages`+rows)
+	exec(t, db, `INSERT INTO dlq.dlq_messages_archive`+rows)
+	for _, table := range []string{"dlq_messages", "dlq_messages_archive"} {
+		storeDocuments(t, db, `concat_ws(' ', CASE WHEN n % 2 = 1 THEN 'odd' ELSE 'even' END, CASE WHEN n > 6000 THEN 'old' END,
+			CASE WHEN n % 700 = 0 THEN 'rare' END, CASE WHEN n BETWEEN 7000 AND 9999 THEN 'instant' END,
+			CASE WHEN n > 11000 THEN 'zq' END)`, `CASE WHEN n > 6000 THEN ARRAY[$1::bigint] ELSE '{}' END`,
+			`(SELECT id, created_at, split_part(error_message, ' ', 2)::int AS n FROM dlq.`+table+`) m ORDER BY n DESC`, entity.HeaderTerm("h", nil))
+	}
+	exec(t, db, `UPDATE dlq.search_index SET version = 1, mark = now(), walked_at = now(), found_until = now()`)
+	exec(t, db, `ANALYZE dlq.dlq_messages`)
+	exec(t, db, `ANALYZE dlq.dlq_messages_archive`)
+}
+
+// What a search for words may read: to look at the newest messages and their documents
+// one by one, and at those that the index has. All that there are is thirty times as much.
+const (
+	fewBuffersOfMessages  = 8_000
+	fewBuffersOfDocuments = 15_000
+)
+
+// TestWordsReadLittle: a page of messages reads little when the newest have a word, and
+// when few have it.
+func TestWordsReadLittle(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.Open(t)
+	db.SetMaxOpenConns(1)
+	seedHalves(t, db)
+	store := New(db)
+	store.AnswerFrom(1)
+	words := func(list ...string) entity.Filter { return entity.Filter{Words: list} }
+	ascending := repository.Sort{Ascending: true}
+	var middle time.Time
+	wantNil(t, db.Get(&middle, `SELECT created_at FROM dlq.dlq_messages ORDER BY created_at OFFSET 20000 LIMIT 1`))
+	deep := repository.Place{CreatedAt: middle, ID: uuid.Max}
+	none := words("oldword")
+	none.Topic = "few"
+	for name, c := range map[string]struct {
+		q    repository.SearchQuery
+		want int
+	}{
+		"InAllNew":            {repository.SearchQuery{Filter: words("newword")}, 50},
+		"InAllOldDeep":        {repository.SearchQuery{Filter: words("oldword"), After: deep}, 50},
+		"InAllNewOldestFirst": {repository.SearchQuery{Filter: words("oldword"), Sort: ascending}, 50},
+		"Rare":                {repository.SearchQuery{Filter: words("rarething")}, 50},
+		"Absent":              {repository.SearchQuery{Filter: words("absentee")}, 0},
+		"CommonInOtherTopics": {repository.SearchQuery{Filter: none}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.q.Limit = 50
+			messages, documents := buffersOf(t, db, "dlq_messages"), buffersOf(t, db, "message_documents")
+			found, err := store.Search(t.Context(), c.q)
+			wantNil(t, err)
+			if len(found.Messages) != c.want || found.Next != (repository.Place{}) {
+				t.Errorf("got %d messages and the next place %v, want %d and none", len(found.Messages), found.Next, c.want)
+			}
+			messages, documents = buffersOf(t, db, "dlq_messages")-messages, buffersOf(t, db, "message_documents")-documents
+			if messages > fewBuffersOfMessages || documents > fewBuffersOfDocuments || messages+documents == 0 {
+				t.Errorf("it reads %d buffers of messages and %d of documents, want at most %d and %d",
+					messages, documents, fewBuffersOfMessages, fewBuffersOfDocuments)
+			}
+		})
+	}
+}
+
+// buffersOf are those that were read so far of tables and their indexes.
+func buffersOf(t *testing.T, db *sqlx.DB, table string) (n int64) {
+	t.Helper()
+	exec(t, db, `SELECT pg_stat_force_next_flush()`)
+	wantNil(t, db.Get(&n, `SELECT coalesce(sum(heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read), 0)::bigint FROM pg_statio_user_tables
+		WHERE schemaname = 'dlq' AND (relname = $1 OR relname LIKE $1 || '_2%')`, table))
+	return n
+}
+
+// seedHalves puts in 60,000 messages of two a second; the older half has one word, the
+// newer half another. PostgreSQL knows of the first thousand.
+func seedHalves(t *testing.T, db *sqlx.DB) {
+	t.Helper()
+	exec(t, db, `ALTER TABLE dlq.dlq_messages SET (autovacuum_enabled = off)`)
+	exec(t, db, `ALTER TABLE dlq.dlq_messages DISABLE TRIGGER USER`)
+	for _, part := range []string{"59001, 60000", "1, 59000"} {
+		exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, error_class, status, created_at, value, headers)
+			SELECT CASE WHEN n % 120 = 0 THEN 'few' ELSE 'topic' END, 'boom ' || n, 'class' || n % 10, 'DEAD', now() - n * interval '0.5 second', '{"order": 1}', '\x00'
+			FROM generate_series(`+part+`) n ORDER BY n DESC`)
+		storeDocuments(t, db, `concat_ws(' ', 'boom', n, CASE WHEN original_topic = 'few' THEN 'fewword' WHEN n > 30000 THEN 'oldword' ELSE 'newword' END,
+			CASE WHEN n % 500 = 0 THEN 'rarething' END)`, `'{}'`,
+			`(SELECT *, split_part(error_message, ' ', 2)::int AS n FROM dlq.dlq_messages) m WHERE n BETWEEN `+strings.ReplaceAll(part, ",", " AND ")+` ORDER BY n DESC`)
+		exec(t, db, `ANALYZE dlq.dlq_messages`)
+		if part == "59001, 60000" {
+			exec(t, db, `ANALYZE dlq.message_documents`)
+		}
+	}
+	exec(t, db, `VACUUM dlq.message_documents`) // the lists of the indexes are empty then
+	exec(t, db, `UPDATE dlq.search_index SET version = 1, mark = now(), walked_at = now(), found_until = now()`)
+	exec(t, db, `ANALYZE dlq.search_index`)
+}
+
+// TestDocumentsHaveTheTimeOfTheirMessage: whoever made them, and whatever becomes of it.
+func TestDocumentsHaveTheTimeOfTheirMessage(t *testing.T) {
+	t.Parallel()
+	wantDated := func(t *testing.T, db *sqlx.DB, documents int) {
+		t.Helper()
+		var dated int
+		wantNil(t, db.Get(&dated, `SELECT count(*) FROM dlq.message_documents d
+			JOIN (SELECT id, created_at FROM dlq.dlq_messages UNION ALL SELECT id, created_at FROM dlq.dlq_messages_archive) m
+			ON m.id = d.message_id AND m.created_at = d.created_at`))
+		if dated != documents || count(t, db, "message_documents") != documents {
+			t.Errorf("%d documents have the time of their message, want %d", dated, documents)
+		}
+	}
+	seed := func(t *testing.T, db *sqlx.DB) {
+		t.Helper()
+		seedFinal(t, db, 250, "DEAD")
+		_, err := New(db).ArchiveOld(t.Context(), 30, 120)
+		wantNil(t, err)
+		seedFinal(t, db, 250, "DEAD")
+		exec(t, db, `UPDATE dlq.search_index SET version = 1`)
+		var documents []entity.Document
+		for _, id := range slices.Concat(allIDs(t, db, "dlq_messages"), allIDs(t, db, "dlq_messages_archive")) {
+			documents = append(documents, entity.Document{MessageID: id, Text: "boom"})
+		}
+		wantNil(t, New(db).StoreDocuments(t.Context(), 1, documents))
+	}
+	t.Run("WhenItIsStored", func(t *testing.T) {
+		t.Parallel()
+		db := postgrestest.Open(t)
+		seed(t, db)
+		wantDated(t, db, 500)
+	})
+	t.Run("WhenItIsGivenAnother", func(t *testing.T) {
+		t.Parallel()
+		db := postgrestest.Open(t)
+		seed(t, db)
+		exec(t, db, `UPDATE dlq.dlq_messages SET created_at = created_at - interval '1 year'`)
+		exec(t, db, `UPDATE dlq.dlq_messages_archive SET created_at = created_at + interval '400 years'`)
+		wantDated(t, db, 500)
+	})
+	t.Run("WhenItIsGivenNone", func(t *testing.T) {
+		t.Parallel()
+		db := postgrestest.Open(t)
+		seed(t, db)
+		exec(t, db, `UPDATE dlq.dlq_messages SET created_at = 'infinity'`)
+		wantDated(t, db, 250)
+	})
+	t.Run("NoneHasNoFiniteOne", func(t *testing.T) {
+		t.Parallel()
+		f := newFinder(t)
+		exec(t, f.db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, created_at) VALUES ('o', 'e', 'infinity'), ('o', 'e', '-infinity')`)
+		if got := f.look(); len(got) != 0 {
+			t.Errorf("got %d messages to catalogue, want none", len(got))
+		}
+	})
+}

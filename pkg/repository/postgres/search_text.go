@@ -1,0 +1,266 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+const (
+	// searchTime is how long a page of a search for text may take. After it no statement
+	// begins: the page ends where the search has come to.
+	searchTime = time.Second
+	// rangeTime is how long one statement of it may take. One that takes longer is ended and
+	// repeated for a shorter range of time.
+	rangeTime = 300 * time.Millisecond
+	// shortestRange, in microseconds, is not made shorter: its statement may take as long as
+	// any.
+	shortestRange = int64(time.Second / time.Microsecond)
+	// mostLooked is how many messages are looked at one by one in a statement, and
+	// promising in how many of them a page should be full for them to be looked at.
+	mostLooked = 16_000
+	promising  = 8_000
+)
+
+// textSearch looks for a page of messages that have a filter's words. It looks at the
+// newest messages one by one, and then at the documents of one day after the other.
+type textSearch struct {
+	q     repository.SearchQuery // After is where it has come to
+	hits  []uuid.UUID
+	known map[uuid.UUID]bool
+	left  timeRange // what is left of the times of messages
+
+	advanced bool      // it has left some messages behind
+	deadline time.Time // for the statement that begins last
+	step     int       // how many messages it looks at next
+
+	// find finds the first messages of a range. ended is false when it took too long.
+	find func(ctx context.Context, q repository.SearchQuery, r timeRange) (hits []uuid.UUID, ended bool, err error)
+	// look looks at the next messages that the rest of the filter leaves.
+	look func(ctx context.Context, q repository.SearchQuery, limit int) (l looked, ended bool, err error)
+}
+
+// searchText finds the messages of a page. next is where the search goes on when its time
+// was over before the page was full.
+func (s *Store) searchText(ctx context.Context, tx *sqlx.Tx, from source, q repository.SearchQuery, n names) (*places, repository.Place, error) {
+	began := time.Now()
+	l, err := probeIndexed(ctx, tx, from, q, n)
+	if err != nil {
+		return nil, repository.Place{}, err
+	}
+	if l.all || len(l.hits) >= q.Limit {
+		return these(from, q, l.hits), repository.Place{}, nil
+	}
+	if q.Sort.By != repository.ByCreated { // documents do not have that time
+		_, err := tx.ExecContext(ctx, foundTogether)
+		return listed(from, q, n, findFirst), repository.Place{}, err
+	}
+	t := &textSearch{q: q, known: map[uuid.UUID]bool{}, deadline: began.Add(s.searchTime), step: 2 * probed}
+	ranges := &rangeReader{tx: tx, from: from, names: n, short: s.rangeTime, long: s.searchPatience}
+	t.find, t.look = ranges.find, ranges.look
+	days, err := ranges.begin(ctx, t)
+	if err == nil {
+		t.saw(l)
+		err = t.run(ctx, days, probed, len(l.hits))
+	}
+	if err == nil {
+		err = ranges.end(ctx)
+	}
+	return these(from, q, t.hits), t.next(), err
+}
+
+// run searches until the page is full, nothing is left, or the time is over. found is how
+// many of the messages looked at before had the words.
+func (t *textSearch) run(ctx context.Context, days []timeRange, looked, found int) error {
+	for looked*(t.q.Limit-len(t.hits)) <= promising*found && !t.done() && t.inTime() {
+		before := len(t.hits)
+		looked = t.step
+		if _, err := t.lookOnce(ctx); err != nil {
+			return err
+		}
+		found = len(t.hits) - before
+	}
+	for _, day := range days {
+		if ended, err := t.runDay(ctx, day); err != nil || !ended {
+			return err
+		}
+	}
+	t.left = timeRange{}
+	return nil
+}
+
+// runDay searches a day. ended is false when the time is over, or the page is full.
+func (t *textSearch) runDay(ctx context.Context, day timeRange) (ended bool, err error) {
+	length := int64(math.MaxInt64)
+	for {
+		r := t.left.and(day).first(length, t.q.Sort.Ascending)
+		switch {
+		case r.empty():
+			return true, nil
+		case t.done() || t.advanced && !t.inTime():
+			return false, nil
+		}
+		began := time.Now()
+		hits, ended, err := t.find(ctx, t.q, r)
+		if err != nil {
+			return false, err
+		}
+		if ended {
+			t.keep(hits)
+			t.pass(r)
+			length = 2 * r.length()
+			continue
+		}
+		length = max(r.length()/2, shortestRange)
+		if err := t.lookFor(ctx, time.Since(began)); err != nil {
+			return false, err
+		}
+	}
+}
+
+// lookFor looks at messages one by one for a time. It advances where documents are too many
+// to be found together.
+func (t *textSearch) lookFor(ctx context.Context, d time.Duration) error {
+	for began := time.Now(); !t.done() && time.Since(began) < d; {
+		if ended, err := t.lookOnce(ctx); err != nil || !ended {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *textSearch) lookOnce(ctx context.Context) (ended bool, err error) {
+	l, ended, err := t.look(ctx, t.q, t.step)
+	if err != nil || !ended {
+		return false, err
+	}
+	t.step = min(2*t.step, mostLooked)
+	return t.saw(l), nil
+}
+
+// saw leaves the messages behind that were looked at. It reports whether there were any.
+func (t *textSearch) saw(l looked) bool {
+	t.keep(l.hits)
+	switch {
+	case l.all:
+		t.left = timeRange{}
+	case len(t.hits) >= t.q.Limit:
+	case l.last == repository.Place{}:
+		return false
+	default:
+		t.goTo(l.last)
+	}
+	return true
+}
+
+func (t *textSearch) keep(hits []uuid.UUID) {
+	for _, id := range hits {
+		if !t.known[id] {
+			t.known[id] = true
+			t.hits = append(t.hits, id)
+		}
+	}
+}
+
+// goTo leaves everything up to a place behind.
+func (t *textSearch) goTo(p repository.Place) {
+	t.q.After, t.advanced = p, true
+	t.left = t.left.behind(p, t.q.Sort.Ascending)
+}
+
+// pass leaves a range behind.
+func (t *textSearch) pass(r timeRange) {
+	if t.advanced = true; t.q.Sort.Ascending {
+		t.left.from = r.to
+		t.q.After = repository.Place{CreatedAt: moment2000(r.to - 1), ID: uuid.Max}
+	} else {
+		t.left.to = r.from
+		t.q.After = repository.Place{CreatedAt: moment2000(r.from)}
+	}
+}
+
+func (t *textSearch) done() bool { return len(t.hits) >= t.q.Limit || t.left.empty() }
+
+func (t *textSearch) inTime() bool { return time.Now().Before(t.deadline) }
+
+// next is where the search goes on, or the zero Place.
+func (t *textSearch) next() repository.Place {
+	if t.done() {
+		return repository.Place{}
+	}
+	return t.q.After
+}
+
+// rangeReader reads for a textSearch, in one transaction.
+type rangeReader struct {
+	tx          *sqlx.Tx
+	from        source
+	names       names
+	short, long time.Duration // how long a statement may take
+}
+
+// begin returns the days that there are partitions of, in the order of the page.
+func (r *rangeReader) begin(ctx context.Context, t *textSearch) ([]timeRange, error) {
+	if _, err := r.tx.ExecContext(ctx, foundTogether+"; SAVEPOINT statement"); err != nil {
+		return nil, err
+	}
+	var err error
+	if t.left, err = leftOf(ctx, r.tx, r.from, t.q); err != nil {
+		return nil, err
+	}
+	return daysOf(ctx, r.tx, t.q.Sort.Ascending)
+}
+
+// end is for the statement that reads the page. A page that was found is not lost for the
+// little that is left to do.
+func (r *rangeReader) end(ctx context.Context) error {
+	_, err := r.tx.ExecContext(ctx, foundTogether+inAnyWay+timeout(r.long))
+	return err
+}
+
+func (r *rangeReader) find(ctx context.Context, q repository.SearchQuery, in timeRange) (hits []uuid.UUID, ended bool, err error) {
+	query, args := rangeQuery(r.from, q, r.names, in)
+	settings, limit := foundTogether+byIndex, r.short
+	if in.length() <= shortestRange {
+		limit = r.long
+	}
+	ended, err = r.within(ctx, limit, settings, func() error {
+		hits = nil
+		return readRows(ctx, r.tx, &hits, query, args...)
+	})
+	if err == nil && !ended && in.length() <= shortestRange {
+		err = &repository.TooBroadError{}
+	}
+	return hits, ended, err
+}
+
+func (r *rangeReader) look(ctx context.Context, q repository.SearchQuery, limit int) (l looked, ended bool, err error) {
+	ended, err = r.within(ctx, r.short, way(q.Filter, r.names)+inAnyWay, func() error {
+		l, err = probe(ctx, r.tx, r.from, q, r.names, limit)
+		return err
+	})
+	return l, ended, err
+}
+
+// within runs statements of which each may take as long as limit. ended is false when one
+// took longer: the transaction goes on without it.
+func (r *rangeReader) within(ctx context.Context, limit time.Duration, settings string, do func() error) (ended bool, err error) {
+	if _, err := r.tx.ExecContext(ctx, settings+timeout(limit)); err != nil {
+		return false, err
+	}
+	if err := do(); err == nil || ctx.Err() != nil || !isCanceled(err) {
+		return err == nil, err
+	}
+	_, err = r.tx.ExecContext(ctx, "ROLLBACK TO statement")
+	return false, err
+}
+
+func timeout(d time.Duration) string {
+	return fmt.Sprintf("; SET LOCAL statement_timeout = %d", max(1, d.Milliseconds()))
+}
