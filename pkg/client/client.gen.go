@@ -2194,7 +2194,10 @@ type Found struct {
 	// NextCursor Null at the end.
 	NextCursor *NextCursor `json:"next_cursor"`
 
-	// SearchedUntil How far the catalogue is; null when it was not asked.
+	// SearchedBackTo To which created_at was searched when the time of the search was over: the page is not full, and next_cursor goes on from there. Null when the search is complete or the page is full.
+	SearchedBackTo *time.Time `json:"searched_back_to"`
+
+	// SearchedUntil How far the search index is; null when it was not asked.
 	SearchedUntil *time.Time `json:"searched_until"`
 }
 
@@ -3102,9 +3105,13 @@ type ClientInterface interface {
 
 	// SearchMessages Search across topics
 	//
-	// Key, headers, fields and free text are answered from a catalogue that follows the messages by a
+	// Key, headers, fields and free text are answered from a search index that follows the messages by a
 	// moment: `searched_until` says how far it is. Fields and headers that are masked cannot be searched
 	// without the grant unmask, and free text never finds them.
+	//
+	// Such a search ends after about a second. The page may then have fewer messages than `limit`, or
+	// none, although more match: `searched_back_to` says to which time it searched, and `next_cursor`
+	// goes on from there. A list has ended when `next_cursor` is null.
 	//
 	// Corresponds with GET /api/v1/messages (the `SearchMessages` operationId).
 	SearchMessages(ctx context.Context, params *SearchMessagesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -3819,9 +3826,13 @@ func (c *Client) ReplaceMappings(ctx context.Context, params *ReplaceMappingsPar
 
 // SearchMessages Search across topics
 //
-// Key, headers, fields and free text are answered from a catalogue that follows the messages by a
+// Key, headers, fields and free text are answered from a search index that follows the messages by a
 // moment: `searched_until` says how far it is. Fields and headers that are masked cannot be searched
 // without the grant unmask, and free text never finds them.
+//
+// Such a search ends after about a second. The page may then have fewer messages than `limit`, or
+// none, although more match: `searched_back_to` says to which time it searched, and `next_cursor`
+// goes on from there. A list has ended when `next_cursor` is null.
 //
 // Corresponds with GET /api/v1/messages (the `SearchMessages` operationId).
 func (c *Client) SearchMessages(ctx context.Context, params *SearchMessagesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -7659,9 +7670,13 @@ type ClientWithResponsesInterface interface {
 
 	// SearchMessagesWithResponse Search across topics
 	//
-	// Key, headers, fields and free text are answered from a catalogue that follows the messages by a
+	// Key, headers, fields and free text are answered from a search index that follows the messages by a
 	// moment: `searched_until` says how far it is. Fields and headers that are masked cannot be searched
 	// without the grant unmask, and free text never finds them.
+	//
+	// Such a search ends after about a second. The page may then have fewer messages than `limit`, or
+	// none, although more match: `searched_back_to` says to which time it searched, and `next_cursor`
+	// goes on from there. A list has ended when `next_cursor` is null.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -10324,9 +10339,13 @@ func (c *ClientWithResponses) ReplaceMappingsWithResponse(ctx context.Context, p
 
 // SearchMessagesWithResponse Search across topics
 //
-// Key, headers, fields and free text are answered from a catalogue that follows the messages by a
+// Key, headers, fields and free text are answered from a search index that follows the messages by a
 // moment: `searched_until` says how far it is. Fields and headers that are masked cannot be searched
 // without the grant unmask, and free text never finds them.
+//
+// Such a search ends after about a second. The page may then have fewer messages than `limit`, or
+// none, although more match: `searched_back_to` says to which time it searched, and `next_cursor`
+// goes on from there. A list has ended when `next_cursor` is null.
 //
 // Returns a wrapper object for the known response body format(s).
 //

@@ -17,6 +17,8 @@ type found struct {
 	Next          string       `json:"next_cursor"`
 	Count         *matchCount  `json:"count"`
 	SearchedUntil time.Time    `json:"searched_until"`
+	// SearchedBackTo is where a search ended because its time was over.
+	SearchedBackTo time.Time `json:"searched_back_to"`
 }
 
 type matchCount struct {
@@ -54,15 +56,19 @@ type messagesPage struct {
 
 // messageList is a page of what was found.
 type messageList struct {
-	Table     messageTable
-	First     string // where the list begins; "" on its first page
-	Older     string
-	Searched  time.Time // how far the search knows messages, when that is not far enough
-	Columns   []columnChoice
-	Self      string
-	Exports   []listLink
-	Elsewhere listLink
-	Choice    *messageChoice // nil: nothing can be done to these
+	Table    messageTable
+	First    string // where the list begins; "" on its first page
+	Older    string
+	Searched time.Time // how far the search knows messages, when that is not far enough
+	// SearchedTo is where the search ended before the page was full, if it did; Forward says
+	// that it went from older to newer messages.
+	SearchedTo time.Time
+	Forward    bool
+	Columns    []columnChoice
+	Self       string
+	Exports    []listLink
+	Elsewhere  listLink
+	Choice     *messageChoice // nil: nothing can be done to these
 
 	Asked bool // something was asked for
 }
@@ -277,6 +283,7 @@ func (c *Console) listOf(r *http.Request, q question, f found) *messageList {
 	if f.Next != "" {
 		l.Older = q.older(f.Next)
 	}
+	l.SearchedTo, l.Forward = f.SearchedBackTo, q.sort == "created_at"
 	if c.now().Sub(f.SearchedUntil) > lateSearch {
 		l.Searched = f.SearchedUntil
 	}

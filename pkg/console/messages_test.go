@@ -341,6 +341,27 @@ func TestMessagesAreMissing(t *testing.T) {
 	}
 }
 
+func TestASearchWhoseTimeIsOverGoesOn(t *testing.T) {
+	t.Parallel()
+	const over = `"next_cursor":"onward","count":null,"searched_until":null,"searched_back_to":"2026-02-20T11:00:00.000+00:00"`
+	for path, c := range map[string]struct {
+		answer raw
+		want   []string
+	}{
+		"/messages?q=boom": {oneMessage(over), []string{idOfOne, "Searched back to", "Search on", "cursor=onward"}},
+		"/messages?q=boom&cursor=x&sort=created_at": {
+			raw(`{"messages":[],` + over + `}`), []string{"No message matches so far.", "Searched up to", "Search on", "cursor=onward"},
+		},
+	} {
+		_, s := messagesSite(t, c.answer)
+		body := get(t, s, path).Body.String()
+		wants(t, body, c.want...)
+		if strings.Contains(body, "end of the list") || strings.Contains(body, "nothing further") {
+			t.Errorf("%s: got the end of the list, want that it goes on", path)
+		}
+	}
+}
+
 func TestArchiveIsAListWithoutActions(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t).says("GET /api/v1/archive", oneMessage(`"next_cursor":"x","count":{"messages":70,"exact":false},"searched_until":"2026-02-20T11:00:00.000+00:00"`))

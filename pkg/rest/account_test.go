@@ -189,16 +189,16 @@ type pageStore struct {
 	reads           *int
 }
 
-func (s pageStore) Search(ctx context.Context, _ repository.SearchQuery) ([]entity.Message, error) {
+func (s pageStore) Search(ctx context.Context, _ repository.SearchQuery) (repository.SearchPage, error) {
 	*s.reads++
 	var found []entity.Message
 	for range s.messages {
 		if err := repository.TakeRoom(ctx, int64(s.bytes)); err != nil {
-			return nil, err
+			return repository.SearchPage{}, err
 		}
 		found = append(found, message(uuid.New()))
 	}
-	return found, nil
+	return repository.SearchPage{Messages: found}, nil
 }
 
 // A large page waits for room without holding the store meanwhile, reads again, and is
@@ -285,11 +285,11 @@ type failingStore struct {
 	fail func(ctx context.Context) error
 }
 
-func (s failingStore) Search(ctx context.Context, _ repository.SearchQuery) ([]entity.Message, error) {
+func (s failingStore) Search(ctx context.Context, _ repository.SearchQuery) (repository.SearchPage, error) {
 	if err := repository.TakeRoom(ctx, 8<<20); err != nil {
-		return nil, err
+		return repository.SearchPage{}, err
 	}
-	return nil, s.fail(ctx)
+	return repository.SearchPage{}, s.fail(ctx)
 }
 
 func (s failingStore) Export(ctx context.Context, _ repository.ExportQuery, _ func(*entity.Message) error) error {

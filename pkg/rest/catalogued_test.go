@@ -22,12 +22,12 @@ func (f *fixture) catalogueAll(masks *payload.Masks) {
 	if _, err := f.memory.HoldCatalogue(ctx, idGone, 1, time.Hour); err != nil {
 		panic(err) // tests that are at fault themselves
 	}
-	messages, err := f.memory.Search(ctx, repository.SearchQuery{Limit: 1000})
+	page, err := f.memory.Search(ctx, repository.SearchQuery{Limit: 1000})
 	if err != nil {
 		panic(err) // tests that are at fault themselves
 	}
 	var documents []entity.Document
-	for _, m := range messages {
+	for _, m := range page.Messages {
 		d := entity.Document{MessageID: m.ID, Terms: payload.Terms(m.Record.Value, 1000)}
 		if m.Record.Key != nil {
 			d.Terms = append(d.Terms, entity.KeyTerm(m.Record.Key))

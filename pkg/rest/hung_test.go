@@ -14,7 +14,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
 )
 
-func (h hungStore) Search(ctx context.Context, q repository.SearchQuery) ([]entity.Message, error) {
+func (h hungStore) Search(ctx context.Context, q repository.SearchQuery) (repository.SearchPage, error) {
 	<-h.release
 	return h.Store.Search(context.WithoutCancel(ctx), q)
 }

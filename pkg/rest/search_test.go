@@ -25,6 +25,8 @@ type found struct {
 	NextCursor    *string          `json:"next_cursor"`
 	Count         *countJSON       `json:"count"`
 	SearchedUntil *string          `json:"searched_until"`
+
+	SearchedBackTo *string `json:"searched_back_to"`
 }
 
 func (f *fixture) search(t *testing.T, target string) found {
@@ -264,8 +266,8 @@ func TestSearch_SaysHowFarTheCatalogueIs(t *testing.T) {
 // slowStore finds every filter too broad.
 type slowStore struct{ *fake.Store }
 
-func (slowStore) Search(context.Context, repository.SearchQuery) ([]entity.Message, error) {
-	return nil, fmt.Errorf("search: %w", &repository.TooBroadError{})
+func (slowStore) Search(context.Context, repository.SearchQuery) (repository.SearchPage, error) {
+	return repository.SearchPage{}, fmt.Errorf("search: %w", &repository.TooBroadError{})
 }
 
 func (slowStore) Export(context.Context, repository.ExportQuery, func(*entity.Message) error) error {

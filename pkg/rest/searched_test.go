@@ -27,7 +27,7 @@ func (s lateStore) CataloguedUntil(context.Context) (time.Time, error) {
 	return s.until, nil
 }
 
-func (s lateStore) Search(ctx context.Context, q repository.SearchQuery) ([]entity.Message, error) {
+func (s lateStore) Search(ctx context.Context, q repository.SearchQuery) (repository.SearchPage, error) {
 	*s.asked = append(*s.asked, "search")
 	return s.Store.Search(ctx, q)
 }
@@ -40,6 +40,40 @@ func (s lateStore) CountMatching(ctx context.Context, q repository.CountQuery) (
 func (s lateStore) Export(ctx context.Context, q repository.ExportQuery, yield func(*entity.Message) error) error {
 	*s.asked = append(*s.asked, "export")
 	return s.Store.Export(ctx, q, yield)
+}
+
+// briefStore has a search whose time was over at some place.
+type briefStore struct {
+	Store
+	next  repository.Place
+	asked *[]repository.SearchQuery
+}
+
+func (s briefStore) Search(ctx context.Context, q repository.SearchQuery) (repository.SearchPage, error) {
+	*s.asked = append(*s.asked, q)
+	page, err := s.Store.Search(ctx, q)
+	page.Messages, page.Next = page.Messages[:min(1, len(page.Messages))], s.next
+	return page, err
+}
+
+// A search whose time was over says to which time it searched, and its cursor goes on
+// from there, also when the page is not full or empty.
+func TestSearched_GoesOnWhereItsTimeWasOver(t *testing.T) {
+	t.Parallel()
+	f := newFixture(message(idA))
+	f.catalogue(t, nil)
+	place := repository.Place{CreatedAt: noon.Add(-time.Hour), ID: idGone}
+	var asked []repository.SearchQuery
+	f.store = briefStore{f.memory, place, &asked}
+	f.open()
+	got := f.search(t, "/api/v1/messages?q=failed&limit=2")
+	if got.SearchedBackTo == nil || *got.SearchedBackTo != *stamp(place.CreatedAt) || got.NextCursor == nil {
+		t.Fatalf("got searched_back_to %s and cursor %s, want %s and one", encode(got.SearchedBackTo), encode(got.NextCursor), place.CreatedAt)
+	}
+	f.search(t, "/api/v1/messages?q=failed&limit=2&cursor="+*got.NextCursor)
+	if after := asked[1].After; after != place {
+		t.Errorf("the next page begins behind %v, want %v", after, place)
+	}
 }
 
 // now is the time of servers of fixtures.

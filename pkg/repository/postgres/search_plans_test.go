@@ -79,8 +79,8 @@ func TestSearchPlans(t *testing.T) {
 		plan := planned(t, db, query, args)
 		wantWalks(t, plan, "message_documents", []string{"_text_terms_idx", "dlq_messages_pkey"})
 		wantWalks(t, plan, "dlq_messages", nil)
-		now := micros(time.Now())
-		query, args = rangeQuery(from, q, names{}, timeRange{now - now%dayLength - dayLength, now - now%dayLength})
+		day := micros(time.Now().Add(-6*time.Hour)) / dayLength * dayLength
+		query, args = rangeQuery(from, q, names{}, timeRange{day, day + dayLength})
 		plan = planned(t, db, query, args)
 		wantWalks(t, plan, "message_documents", []string{"_text_terms_idx"})
 		wantWalks(t, plan, "dlq_messages", nil)
