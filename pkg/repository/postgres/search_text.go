@@ -203,6 +203,7 @@ type rangeReader struct {
 	from        source
 	names       names
 	short, long time.Duration // how long a statement may take
+	settings    string        // of the transaction; "" when they are not known
 }
 
 // begin returns the days that there are partitions of, in the order of the page.
@@ -232,7 +233,7 @@ func (r *rangeReader) find(ctx context.Context, q repository.SearchQuery, in tim
 	}
 	ended, err = r.within(ctx, limit, settings, func() error {
 		hits = nil
-		return readRows(ctx, r.tx, &hits, query, args...)
+		return r.tx.SelectContext(ctx, &hits, query, args...) // it reads no bytes that it should be prepared for
 	})
 	if err == nil && !ended && in.length() <= shortestRange {
 		err = &repository.TooBroadError{}
@@ -251,12 +252,16 @@ func (r *rangeReader) look(ctx context.Context, q repository.SearchQuery, limit 
 // within runs statements of which each may take as long as limit. ended is false when one
 // took longer: the transaction goes on without it.
 func (r *rangeReader) within(ctx context.Context, limit time.Duration, settings string, do func() error) (ended bool, err error) {
-	if _, err := r.tx.ExecContext(ctx, settings+timeout(limit)); err != nil {
-		return false, err
+	if settings += timeout(limit); settings != r.settings {
+		if _, err := r.tx.ExecContext(ctx, settings); err != nil {
+			return false, err
+		}
+		r.settings = settings
 	}
 	if err := do(); err == nil || ctx.Err() != nil || !isCanceled(err) {
 		return err == nil, err
 	}
+	r.settings = ""
 	_, err = r.tx.ExecContext(ctx, "ROLLBACK TO statement")
 	return false, err
 }
