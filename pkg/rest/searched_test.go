@@ -44,7 +44,7 @@ func (s lateStore) Export(ctx context.Context, q repository.ExportQuery, yield f
 
 // briefStore has a search whose time was over at some place.
 type briefStore struct {
-	Store
+	*fake.Store
 	next  repository.Place
 	asked *[]repository.SearchQuery
 }
