@@ -63,13 +63,13 @@ func TestCheck(t *testing.T) {
 		"a list with commas and a bare plus sign": {
 			Exchange{
 				Method: "GET", Path: "/api/v1/messages?status=DEAD,PENDING&created_after=2026-01-01T00:00:00+00:00", Status: 200, AnswerHeader: asJSON,
-				Answer: []byte(`{"messages":[],"next_cursor":null,"count":null,"searched_until":null}`),
+				Answer: []byte(`{"messages":[],"next_cursor":null,"count":null,"searched_until":null,"searched_back_to":null}`),
 			}, "",
 		},
 		"a list with commas and a word that nobody knows": {
 			Exchange{
 				Method: "GET", Path: "/api/v1/messages?status=DEAD,dead", Status: 200, AnswerHeader: asJSON,
-				Answer: []byte(`{"messages":[],"next_cursor":null,"count":null,"searched_until":null}`),
+				Answer: []byte(`{"messages":[],"next_cursor":null,"count":null,"searched_until":null,"searched_back_to":null}`),
 			}, "forbids",
 		},
 		"a route that nobody knows": {
