@@ -1,6 +1,7 @@
 // Package repositorytest is the storage contract as tests: what a store must do
-// to be a repository.Repository. Every store runs the same suite; a bug found in
-// one of them becomes a test here, so that all of them must pass it.
+// to be a repository.Repository (Run) or a repository.Core (RunCore). Every store runs
+// the same suite; a bug found in one of them becomes a test here, so that all of them
+// must pass it.
 package repositorytest
 
 import (
