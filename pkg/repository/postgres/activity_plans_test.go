@@ -35,7 +35,6 @@ func TestActivityPlans(t *testing.T) {
 		{"Topics", activityTopicsQuery + " AND $1", []string{"true"}, "activity_pkey"},
 		{"Store", storeDocumentsQuery, []string{
 			"'{" + uuid.NewString() + "}'", "'{a}'", "'{\"{}\"}'", "1", "NULL", "7200000000", "691200000000",
-			"'{" + uuid.NewString() + "}'", "'{" + uuid.NewString() + "}'", `ARRAY[decode(repeat('00', 128), 'hex')]`,
 		}, "idx_activity_at"},
 	} {
 		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {

@@ -126,7 +126,7 @@ func TestSession_RoleWithoutARight(t *testing.T) {
 		return n
 	}
 	before := pid()
-	const forbidden = `SELECT dlq.merge_documents()`
+	const forbidden = `SELECT dlq.drop_document_partitions()`
 	_, err := db.Exec(forbidden)
 	if !roleMayBeGone(err) || errors.Is(err, driver.ErrBadConn) {
 		t.Errorf("got %v, want the server's refusal", err)

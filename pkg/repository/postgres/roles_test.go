@@ -150,7 +150,7 @@ func TestRoles(t *testing.T) {
 			`SELECT dlq.create_archive_partitions(3)`,
 			`SELECT dlq.detach_archive_partitions(0)`,
 			`SELECT dlq.purge_detached(10)`,
-			`SELECT dlq.merge_documents()`,
+			`SELECT dlq.drop_document_partitions()`,
 			`CALL dlq.archive_old_dlq_messages(0, 10)`)...)
 	})
 
