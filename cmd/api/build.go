@@ -10,7 +10,6 @@ import (
 	"github.com/dlq-manager/dlq-manager/cmd/internal/program"
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
-	"github.com/dlq-manager/dlq-manager/pkg/catalogue"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/fingerprint"
@@ -23,6 +22,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
 	"github.com/dlq-manager/dlq-manager/pkg/republisher"
 	"github.com/dlq-manager/dlq-manager/pkg/rest"
+	"github.com/dlq-manager/dlq-manager/pkg/search"
 	"github.com/dlq-manager/dlq-manager/pkg/telemetry"
 )
 
@@ -37,8 +37,8 @@ type parts struct {
 	heart   *heartbeat.Heart // nil: no heartbeats are sent
 
 	// These are nil without a database.
-	finder *catalogue.Worker
-	filler *catalogue.PayloadFiller
+	finder *search.Worker
+	filler *search.PayloadFiller
 	teller *notify.Notifier
 
 	publisher publisher
@@ -90,7 +90,7 @@ func (p *parts) buildServer(store repository.Core) error {
 		failure := func(m entity.Message) (class, message, stack string) {
 			return m.Failure.Class, m.ErrorMessage, decoder.StackTraceOf(m)
 		}
-		p.finder = catalogue.New(cfg.Search, full, failure, maker, masks, derived.Of, base.Registry, base.Log)
+		p.finder = search.New(cfg.Search, full, failure, maker, masks, derived.Of, base.Registry, base.Log)
 		if err := p.buildReports(full, heartbeats(cfg.Heartbeat, maker), derived.Fields().Group()); err != nil {
 			return err
 		}
@@ -115,7 +115,7 @@ func (p *parts) buildServer(store repository.Core) error {
 // that error groups have masked texts.
 func (p *parts) buildReports(store *postgres.Store, quiet notify.Quiet, masked bool) error {
 	base := p.base
-	p.filler = catalogue.NewPayloadFiller(base.Config.Search, store, base.Registry, base.Log)
+	p.filler = search.NewPayloadFiller(base.Config.Search, store, base.Registry, base.Log)
 	base.Registry.MustRegister(newStateCollector(store, p.labels), newGroupsCollector(store, quiet.Groups, base.Log),
 		newArchiveCollector(store, base.Log))
 	var err error

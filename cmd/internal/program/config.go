@@ -7,7 +7,6 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/archive"
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
-	"github.com/dlq-manager/dlq-manager/pkg/catalogue"
 	"github.com/dlq-manager/dlq-manager/pkg/console"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/fingerprint"
@@ -19,6 +18,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
 	"github.com/dlq-manager/dlq-manager/pkg/republisher"
 	"github.com/dlq-manager/dlq-manager/pkg/rest"
+	"github.com/dlq-manager/dlq-manager/pkg/search"
 	"github.com/dlq-manager/dlq-manager/pkg/telemetry"
 )
 
@@ -33,7 +33,7 @@ type Config struct {
 	Ingest   ingest.Config       `mapstructure:"ingest"`
 	Redrive  redrive.Config      `mapstructure:"redrive"`
 	Archive  archive.Config      `mapstructure:"archive"`
-	Search   catalogue.Config    `mapstructure:"search"`
+	Search   search.Config       `mapstructure:"search"`
 	Groups   fingerprint.Config  `mapstructure:"groups"`
 	Masking  payload.MaskConfig  `mapstructure:"masking"`
 	Auth     auth.Config         `mapstructure:"auth"`
@@ -81,7 +81,7 @@ func DefaultConfig() Config {
 		Ingest:  ingest.DefaultConfig(),
 		Redrive: redrive.DefaultConfig(),
 		Archive: archive.DefaultConfig(),
-		Search:  catalogue.DefaultConfig(),
+		Search:  search.DefaultConfig(),
 		Groups:  fingerprint.DefaultConfig(),
 		Masking: payload.DefaultMaskConfig(),
 		Auth:    auth.DefaultConfig(),

@@ -1,4 +1,4 @@
-package catalogue_test
+package search_test
 
 import (
 	"context"
@@ -10,12 +10,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
-	"github.com/dlq-manager/dlq-manager/pkg/catalogue"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/fingerprint"
 	"github.com/dlq-manager/dlq-manager/pkg/payload"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
+	"github.com/dlq-manager/dlq-manager/pkg/search"
 )
 
 // TestSearch runs the worker against a store and finds messages by what it made.
@@ -78,7 +78,7 @@ func run(t *testing.T, store *fake.Store) {
 		return entity.MaskedFields{ErrorMessage: strings.Contains(m.ErrorMessage, "hidden")}
 	}
 	decode := func(m entity.Message) (class, message, stack string) { return "", m.ErrorMessage, "" }
-	w := catalogue.New(catalogue.DefaultConfig(), store, decode, maker, masks, hidden, prometheus.NewRegistry(), zap.NewNop())
+	w := search.New(search.DefaultConfig(), store, decode, maker, masks, hidden, prometheus.NewRegistry(), zap.NewNop())
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	w.Run(ctx)

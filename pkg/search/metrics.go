@@ -1,4 +1,4 @@
-package catalogue
+package search
 
 import (
 	"github.com/prometheus/client_golang/prometheus"

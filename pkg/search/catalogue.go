@@ -1,8 +1,8 @@
-// Package catalogue makes what messages are searched in: it reads those that have
+// Package search makes what messages are searched in: it reads those that have
 // no document yet, or none of the present version, and stores one for each, with
 // an error group where the message has none. It works behind the messages, so
 // that storing them does not wait for it; answering searches is left to the store.
-package catalogue
+package search
 
 import (
 	"context"
