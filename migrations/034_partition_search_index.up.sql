@@ -51,7 +51,7 @@ DECLARE
 BEGIN
     SELECT extnamespace::regnamespace::text INTO v_schema FROM pg_extension WHERE extname = 'pg_trgm';
     EXECUTE format('CREATE INDEX message_documents_words ON dlq.message_documents
-        USING gin (text %s.gin_trgm_ops, terms) WITH (gin_pending_list_limit = 1024)', v_schema);
+        USING gin (text %s.gin_trgm_ops, terms) WITH (gin_pending_list_limit = 4096)', v_schema);
     EXECUTE format('COMMENT ON TABLE dlq.message_documents IS %L', nullif(current_setting('dlq.comment'), ''));
 END;
 $$;
