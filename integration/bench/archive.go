@@ -12,7 +12,7 @@ func archive(ctx context.Context, s *side) []figure {
 	n := s.opts.count(recordsToArchive)
 	d := s.database(ctx, "archive", s.id)
 	defer s.drop(ctx, d)
-	d.fill(ctx, n, 1, archiveDays, s.id, resolvedStatus, 28)
+	d.fill(ctx, n, 1, archiveDays, s.id, `'RESOLVED'`, 28)
 	work := timed(func() int {
 		output(ctx, "", filepath.Join(s.programs, "archiver"), "--config", d.config)
 		return n

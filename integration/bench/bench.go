@@ -36,7 +36,7 @@ func (o options) parts() []part {
 			thousands(o.count(o.documents)), o.days, o.requests)},
 		{name: "reads", needs: "search", run: reads, load: fmt.Sprintf("%d requests each, one after the other, in the table of search", o.requests)},
 		{name: "export", needs: "search", run: export, load: "one request for the table of search"},
-		{name: "mixed", needs: "search", run: mixed, load: fmt.Sprintf("%g reads/s over %d connections in the table of search, quiet and beside %s records/s",
+		{name: "mixed", needs: "search", run: mixed, load: fmt.Sprintf("%g reads/s over %d connections in the table of search, quiet and with %s records/s",
 			mixedRate, mixedCallers, thousands(floodRate))},
 		{name: "archive", run: archive, load: thousands(o.count(recordsToArchive)) + " messages of 1 KB by one run of the archiver"},
 		{name: "connect", run: kafkaConnect, alone: true, load: fmt.Sprintf("%s dead letters of 1 KB, %d times each way, by turns; medians",
@@ -74,7 +74,7 @@ type side struct {
 
 	ingested  *database // from the part ingest on
 	documents *database // from the part search on
-	flood     string    // prefix of the names of topics that are written to beside reads of documents
+	flood     string    // prefix of the names of topics that are written to while documents are read
 	flooded   []string  // these names
 }
 
@@ -99,19 +99,14 @@ type bench struct {
 }
 
 // settings are of production but for sizes: every commit waits for the disk. A gigabyte
-// of buffers keeps the figures apart from the system's cache. The log in JSON is read by
-// the part claims.
+// of buffers keeps the figures apart from the system's cache. Claims read the log in JSON.
 var settings = map[string]string{
 	"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", "shared_buffers": "1GB", "max_wal_size": "4GB",
 	"logging_collector": "on", "log_destination": "jsonlog", "log_rotation_size": "0", "log_rotation_age": "0",
 }
 
-// Heaps of what Java runs, as their own start scripts have them.
-const (
-	kafkaHeapMB    = 1024
-	producerHeapMB = 512
-	connectHeapMB  = 2048
-)
+// Heaps of what Java runs, in MB, as their own start scripts have them.
+const kafkaHeap, producerHeap, connectHeap = 1024, 512, 2048
 
 func (b *bench) say(format string, args ...any) {
 	fmt.Fprintf(b.log, "%s bench: "+format+"\n", append([]any{time.Now().Format(time.TimeOnly)}, args...)...)
@@ -124,7 +119,7 @@ func (b *bench) start(ctx context.Context) {
 	b.buildSides(ctx)
 	b.say("starting PostgreSQL and Kafka")
 	b.stack = must(stack.Start(ctx, stack.Options{
-		Postgres: true, Kafka: true, Own: true, Log: b.log, PostgresSettings: settings, KafkaHeapMB: kafkaHeapMB,
+		Postgres: true, Kafka: true, Own: true, Log: b.log, PostgresSettings: settings, KafkaHeapMB: kafkaHeap,
 	}))
 	if notes := b.stack.Notes(); len(notes) > 0 {
 		check(fmt.Errorf("the servers are stand-ins, whose figures say nothing: %v", notes))
@@ -180,7 +175,8 @@ func (b *bench) measure(ctx context.Context) error {
 				for _, s := range b.sides {
 					s.drop(ctx, s.ingested)
 					s.drop(ctx, s.documents)
-					s.ingested, s.documents = nil, nil
+					s.kafka.removeFlood(ctx, s.flooded)
+					s.ingested, s.documents, s.flooded = nil, nil, nil
 				}
 			}()
 			for i, p := range b.opts.chosen() {
@@ -248,8 +244,8 @@ func attempt(work func()) (err error) {
 	return nil
 }
 
-// compares reports whether the programs are set beside other ways to do the same, and
-// not beside those of a base.
+// compares reports whether the programs are compared with other ways to do the same, and
+// not with those of a base.
 func (b *bench) compares() bool { return len(b.sides) == 1 }
 
 // stop ends the servers and removes everything; after a failure the logs stay.

@@ -155,8 +155,10 @@ func TestComparisonsAreOfPairs(t *testing.T) {
 		}
 	}
 	b.done = append(b.done, figure{side: b.sides[1], Part: "payloads", Name: "lag", Value: 1}, figure{side: b.sides[0], Part: "payloads", Name: "share", Skipped: "no view"})
+	b.done = append(b.done, figure{side: b.sides[0], Part: "few", Name: "pairs", Value: 1}, figure{side: b.sides[1], Part: "few", Name: "pairs", Value: 1})
 	text := b.report().markdown()
 	for _, want := range []string{
+		"| 1.000 to 1.000 | no result: the interval of 1 pairs has 0 % |",
 		"| ingest | rate | 3.50 | 7.00  | 2.000 | 2.000 to 2.000 | better |",
 		"| ingest | cost | 3.50 | 7.00  | 2.000 | 2.000 to 2.000 | worse |",
 		"| within noise |",
@@ -239,8 +241,5 @@ func TestTheSmallestRun(t *testing.T) {
 		if f.Value == 0 && f.Skipped == "" && !strings.Contains(f.Name, "processor") {
 			t.Errorf("%s of %s is 0", f.Name, f.side.commit)
 		}
-	}
-	if rows := b.report().Rows; len(rows) < 20 {
-		t.Errorf("got %d rows, want those of five parts: %+v", len(rows), rows)
 	}
 }

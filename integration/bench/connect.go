@@ -29,7 +29,7 @@ const connectTable = `CREATE TABLE connect_letters (
 	__connect_topic text, __connect_partition int, __connect_offset bigint, value bytea,
 	PRIMARY KEY (__connect_topic, __connect_partition, __connect_offset))`
 
-// comparison is ours beside Kafka Connect.
+// comparison is between the ingester and Kafka Connect.
 type comparison struct {
 	*side
 	topic string
@@ -60,18 +60,18 @@ func kafkaConnect(ctx context.Context, s *side) []figure {
 }
 
 func (c *comparison) figures() []figure {
-	beside := func(name, unit string, value func(section) float64) figure {
+	medians := func(name, unit string, value func(section) float64) figure {
 		var ours, theirs []float64
 		for i := range c.ours {
 			ours, theirs = append(ours, value(c.ours[i])), append(theirs, value(c.theirs[i]))
 		}
-		return c.ours[0].figure("beside Kafka Connect: "+name, unit, median(ours)).beside("Kafka Connect", median(theirs))
+		return c.ours[0].figure("one topic: "+name, unit, median(ours)).comparedWith("Kafka Connect", median(theirs))
 	}
-	rate := beside("ingest", "/s", func(i section) float64 { return i.perSecond() })
-	postgres := beside("processor time of PostgreSQL", "µs a row", func(i section) float64 { return i.micros("postgres") })
-	all := beside("processor time of all programs", "µs a row", func(i section) float64 { return i.micros("") })
-	memory := beside("memory", "MB", func(i section) float64 { return i.memory })
-	return []figure{rate.limit(1.1 * rate.BesideValue), postgres.limit(2.2 * postgres.BesideValue), all.limit(all.BesideValue), memory}
+	rate := medians("ingest", "/s", func(i section) float64 { return i.perSecond() })
+	postgres := medians("processor time of PostgreSQL", "µs a row", func(i section) float64 { return i.micros("postgres") })
+	all := medians("processor time of all programs", "µs a row", func(i section) float64 { return i.micros("") })
+	memory := medians("memory", "MB", func(i section) float64 { return i.memory })
+	return []figure{rate.limit(1.1 * rate.ComparedValue), postgres.limit(2.2 * postgres.ComparedValue), all.limit(all.ComparedValue), memory}
 }
 
 func (c *comparison) ingester(ctx context.Context, d *database) {
@@ -121,8 +121,12 @@ func (c *comparison) watch(ctx context.Context, p program, name string, count fu
 // headers parses binary ones as text, and the sink fails at those that look like a list.
 func (c *comparison) startConnect(ctx context.Context, d *database) program {
 	password, _ := d.url.User.Password()
-	files := []struct{ name, text string }{
-		{"worker", fmt.Sprintf(`
+	write := func(name, text string) string {
+		path := filepath.Join(c.folder, d.name+"-"+name+".properties")
+		check(os.WriteFile(path, []byte(text), 0o600))
+		return path
+	}
+	worker := write("worker", fmt.Sprintf(`
 bootstrap.servers=%s
 listeners=http://127.0.0.1:0
 plugin.discovery=service_load
@@ -131,8 +135,8 @@ key.converter=org.apache.kafka.connect.converters.ByteArrayConverter
 value.converter=org.apache.kafka.connect.converters.ByteArrayConverter
 header.converter=org.apache.kafka.connect.converters.ByteArrayConverter
 offset.storage.file.filename=%s
-`, strings.Join(c.brokers, ","), filepath.Join(c.folder, d.name+".offsets"))},
-		{"sink", fmt.Sprintf(`
+`, strings.Join(c.brokers, ","), filepath.Join(c.folder, d.name+".offsets")))
+	sink := write("sink", fmt.Sprintf(`
 name=%s
 connector.class=io.debezium.connector.jdbc.JdbcSinkConnector
 tasks.max=%d
@@ -149,15 +153,8 @@ consumer.override.max.poll.records=%[8]d
 transforms=hoist
 transforms.hoist.type=org.apache.kafka.connect.transforms.HoistField$Value
 transforms.hoist.field=value
-`, d.name, connectTasks, c.topic, d.url.Host, d.url.Path, d.url.User.Username(), password, connectBatch)},
-	}
-	var paths []string
-	for _, file := range files {
-		path := filepath.Join(c.folder, d.name+"-"+file.name+".properties")
-		check(os.WriteFile(path, []byte(file.text), 0o600))
-		paths = append(paths, path)
-	}
-	cmd := must(stack.KafkaConnect(context.WithoutCancel(ctx), connectHeapMB, paths...))
+`, d.name, connectTasks, c.topic, d.url.Host, d.url.Path, d.url.User.Username(), password, connectBatch))
+	cmd := must(stack.KafkaConnect(context.WithoutCancel(ctx), connectHeap, worker, sink))
 	named := filepath.Join(c.folder, "connect")
 	if err := os.Symlink(cmd.Path, named); !errors.Is(err, os.ErrExist) {
 		check(err)

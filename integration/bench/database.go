@@ -106,7 +106,7 @@ func (d *database) settle(ctx context.Context) {
 		return
 	}
 	check(d.run(ctx, "VACUUM (ANALYZE)", "CHECKPOINT"))
-	await(ctx, time.Minute, 100*time.Millisecond, "the end of autovacuum", func() bool {
+	await(ctx, 10*time.Minute, 100*time.Millisecond, "the end of autovacuum", func() bool {
 		return d.number(ctx, `SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'autovacuum worker'`) == 0
 	})
 }
@@ -165,7 +165,7 @@ const (
 
 // fillRows writes messages by the ten documented columns: %d to %d of %d, whose times are
 // spread over %d days that end %d days ago. Then there are the beginning of the names of topics,
-// the status, and how often the payload repeats 32 characters.
+// the status as SQL, and how often the payload repeats 32 characters.
 const fillRows = `
 	INSERT INTO dlq.dlq_messages (id, original_topic, error_message, retry_count, max_retries, payload, status,
 		created_at, updated_at, last_retry_at)
@@ -180,12 +180,6 @@ const fillRows = `
 		SELECT n, now() - make_interval(days => %[4]d + %[5]d) + n / %[3]d.0::float8 * make_interval(days => %[4]d) AS moment, %[7]s AS status
 		FROM generate_series(%[1]d, %[2]d) AS n OFFSET 0
 	) made`
-
-// Statuses of messages that are filled in, as SQL.
-const (
-	mixedStatus    = `CASE WHEN n % 10 < 2 THEN 'PENDING' WHEN n % 10 < 8 THEN 'RESOLVED' ELSE 'DEAD' END`
-	resolvedStatus = `'RESOLVED'`
-)
 
 // fill writes messages as one who uses SQL, with all triggers and indexes.
 func (d *database) fill(ctx context.Context, rows, days, daysAgo int, topics, status string, repeats int) {

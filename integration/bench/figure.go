@@ -13,18 +13,16 @@ const maxMemory = 128
 
 // figure is one result of a part.
 type figure struct {
-	side    *side
-	Part    string  `json:"part"`
-	Name    string  `json:"name"`
-	Unit    string  `json:"unit"`
-	Value   float64 `json:"value"`
-	Skipped string  `json:"skipped,omitempty"` // why there is no value
-
-	MoreIsBetter bool    `json:"more_is_better"`
-	Limit        float64 `json:"limit,omitempty"` // a value that is not better misses it
-
-	Beside      string  `json:"beside,omitempty"` // another way to do the same, and its value
-	BesideValue float64 `json:"beside_value,omitempty"`
+	side          *side
+	Part          string  `json:"part"`
+	Name          string  `json:"name"`
+	Unit          string  `json:"unit"`
+	Value         float64 `json:"value"`
+	Skipped       string  `json:"skipped,omitempty"` // why there is no value
+	MoreIsBetter  bool    `json:"more_is_better"`
+	Limit         float64 `json:"limit,omitempty"`         // a value that is not better misses it
+	ComparedWith  string  `json:"compared_with,omitempty"` // another way to do the same, and its value
+	ComparedValue float64 `json:"compared_value,omitempty"`
 
 	Load   float64 `json:"load_average"` // of the machine, in the last minute
 	Others float64 `json:"others"`       // share of the processors that others used, 0 to 1
@@ -38,8 +36,8 @@ func (f figure) limit(v float64) figure {
 	return f
 }
 
-func (f figure) beside(what string, value float64) figure {
-	f.Beside, f.BesideValue = what, value
+func (f figure) comparedWith(what string, value float64) figure {
+	f.ComparedWith, f.ComparedValue = what, value
 	return f
 }
 

@@ -45,8 +45,8 @@ func ingest(ctx context.Context, s *side) []figure {
 	figures = append(figures, work.resident("ingest, memory of the ingester"))
 	if s.compares() {
 		copied := d.copyFastest(ctx, s.opts.count(recordsToCopy))
-		figures[0] = figures[0].beside("COPY", copied.perSecond())
-		figures[1] = figures[1].beside("COPY", copied.micros("postgres"))
+		figures[0] = figures[0].comparedWith("COPY", copied.perSecond())
+		figures[1] = figures[1].comparedWith("COPY", copied.micros("postgres"))
 	}
 	return figures
 }
@@ -149,10 +149,11 @@ func payloads(ctx context.Context, s *side) (figures []figure) {
 // steadyPayloads is the share of messages whose payload is filled in time while records
 // come in at a steady rate. It is asked each second, of those of one second.
 func (s *side) steadyPayloads(ctx context.Context) (f figure) {
-	f = skipped("payloads filled within 5 s, beside 2,000 records/s", "no message was stored in time")
+	f = skipped("payloads filled within 5 s, with 2,000 records/s", "no message was stored in time")
 	prefix, names := s.createFlood(ctx)
 	d := s.database(ctx, "steady", prefix)
 	defer s.drop(ctx, d)
+	defer s.kafka.removeFlood(ctx, names)
 	s.with(ctx, "ingester", d, func(program) {
 		s.with(ctx, "api", d, func(program) {
 			flood := s.kafka.startFlood(ctx, names)

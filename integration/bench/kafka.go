@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -31,13 +32,28 @@ func connect(brokers []string) *cluster {
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.ProducerBatchCompression(kgo.NoCompression()), // as Spring's default
 		kgo.MetadataMinAge(100*time.Millisecond),          // new topics are known soon
+		kgo.UnknownTopicRetries(-1),                       // or late, on a busy machine
 	))
 	return &cluster{client: client, admin: kadm.NewClient(client), random: rand.New(rand.NewPCG(1, 2))}
 }
 
+// create makes topics. A busy machine may keep the broker from its controller for some seconds.
 func (c *cluster) create(ctx context.Context, topics ...string) {
-	created := must(c.admin.CreateTopics(ctx, partitions, 1, nil, topics...))
-	check(created.Error())
+	await(ctx, time.Minute, 100*time.Millisecond, "the broker to create topics", func() bool {
+		created := must(c.admin.CreateTopics(ctx, partitions, 1, nil, topics...))
+		if errors.Is(created.Error(), kerr.BrokerNotAvailable) {
+			return false
+		}
+		check(created.Error())
+		return true
+	})
+}
+
+// removeFlood removes the topics: a broker gets slow with thousands of partitions.
+func (c *cluster) removeFlood(ctx context.Context, names []string) {
+	for _, name := range names {
+		must(c.admin.DeleteTopic(context.WithoutCancel(ctx), deadLetterTopic(name)))
+	}
 }
 
 // produce writes n dead letters of a name, waits until Kafka has them all, and returns the
@@ -128,12 +144,10 @@ const (
 // no other topic does.
 func (b *bench) createFlood(ctx context.Context) (prefix string, names []string) {
 	prefix = fmt.Sprintf("%sflood%d", b.id, b.next())
-	var topics []string
 	for n := range floodTopics {
 		names = append(names, fmt.Sprintf("%s-%d", prefix, n))
-		topics = append(topics, deadLetterTopic(names[n]))
+		b.kafka.create(ctx, deadLetterTopic(names[n]))
 	}
-	b.kafka.create(ctx, topics...)
 	return prefix, names
 }
 

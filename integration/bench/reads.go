@@ -67,7 +67,8 @@ func search(ctx context.Context, s *side) (figures []figure) {
 	s.flood, s.flooded = s.createFlood(ctx) // for the part mixed, which uses the table as well
 	d := s.database(ctx, "search", s.flood)
 	s.documents = d
-	d.fill(ctx, n, s.opts.days, 0, s.flood+"quiet", mixedStatus, 6)
+	d.fill(ctx, n, s.opts.days, 0, s.flood+"quiet",
+		`CASE WHEN n % 10 < 2 THEN 'PENDING' WHEN n % 10 < 8 THEN 'RESOLVED' ELSE 'DEAD' END`, 6)
 	s.with(ctx, "api", d, func(api program) {
 		work := timed(func() int {
 			api.awaitIndexed(ctx)
@@ -163,8 +164,8 @@ const (
 	mixedLoaded  = 30 * time.Second
 	mixedGrace   = 5 * time.Second // after the last request was due
 
-	maxSearch = 2000 // ms, p99 beside a flood
-	maxTimes  = 3    // the quiet p99, of all other reads beside a flood
+	maxSearch = 2000 // ms, p99 during a flood
+	maxTimes  = 3    // the quiet p99, of all other reads during a flood
 )
 
 // mixed reads while records come in.
@@ -197,14 +198,14 @@ func mixedFigures(quiet, loaded answers) (figures []figure) {
 	for i, name := range []string{"searches", "other reads"} {
 		for _, q := range []float64{0.5, 0.99} {
 			was, is := milliseconds(quantile(quiet.times[i], q)), milliseconds(quantile(loaded.times[i], q))
-			f := loaded.figure(fmt.Sprintf("%s beside 2,000 records/s, p%g", name, 100*q), "ms", is).beside("quiet", was)
+			f := loaded.figure(fmt.Sprintf("%s with 2,000 records/s, p%g", name, 100*q), "ms", is).comparedWith("quiet", was)
 			if q > 0.5 {
 				f = f.limit([]float64{maxSearch, maxTimes * was}[i])
 			}
 			figures = append(figures, quiet.figure(fmt.Sprintf("%s, quiet, p%g", name, 100*q), "ms", was), f)
 		}
 	}
-	return append(figures, loaded.figure("mixed reads without a good answer", "", float64(quiet.failed+loaded.failed)).limit(1))
+	return append(figures, loaded.figure("mixed reads without a good answer", "reads", float64(quiet.failed+loaded.failed)).limit(1))
 }
 
 // mix returns the n-th question of a sequence that is the same in every run: 30 of a hundred for

@@ -91,7 +91,7 @@ func (r report) markdown() string {
 	var b strings.Builder
 	line := func(cells ...string) { fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | ")) }
 	fmt.Fprintf(&b, "%s, %s, commit %s", r.Date.Format("2 January 2006"), r.Machine, r.Commit)
-	heading := []string{"part", "work", "figure", "beside it", "ratio", "limit", "load average", "others' share"}
+	heading := []string{"part", "work", "figure", "compared with", "ratio", "limit", "load average", "others' share"}
 	if r.Base != "" {
 		heading = []string{"part", "work", "base", "checkout", "ratio", "95 % interval", "result", "load average", "others' share"}
 		fmt.Fprintf(&b, " compared with %s", r.Base)
@@ -104,7 +104,11 @@ func (r report) markdown() string {
 		if r.Base != "" {
 			cells = row.pair()
 		}
-		line(append(cells, number(row.Load), fmt.Sprintf("%.0f %%", 100*row.Others))...)
+		load, others := number(row.Load), fmt.Sprintf("%.0f %%", 100*row.Others)
+		if row.Skipped != "" {
+			load, others = "–", "–"
+		}
+		line(append(cells, load, others)...)
 	}
 	fmt.Fprint(&b, "\nLoads:\n\n")
 	for _, name := range partNames() {
@@ -116,9 +120,9 @@ func (r report) markdown() string {
 }
 
 func (r row) single() []string {
-	beside, ratio, limit := "–", "–", "–"
-	if r.Beside != "" {
-		beside, ratio = r.Beside+": "+number(r.BesideValue), number(quotient(r.Value, r.BesideValue))
+	other, ratio, limit := "–", "–", "–"
+	if r.ComparedWith != "" {
+		other, ratio = r.ComparedWith+": "+number(r.ComparedValue), number(quotient(r.Value, r.ComparedValue))
 	}
 	if r.Limit != 0 {
 		limit = map[bool]string{true: "≥ ", false: "< "}[r.MoreIsBetter] + number(r.Limit)
@@ -126,7 +130,7 @@ func (r row) single() []string {
 	if r.missed() {
 		limit += ", **missed**"
 	}
-	return []string{r.Part, r.Name, r.text(), beside, ratio, limit}
+	return []string{r.Part, r.Name, r.text(), other, ratio, limit}
 }
 
 func (r row) pair() []string {
@@ -135,16 +139,15 @@ func (r row) pair() []string {
 		return []string{r.Part, r.Name, "–", r.text(), "–", "–", "–"}
 	}
 	bounds := fmt.Sprintf("%.3f to %.3f", c.Interval[0], c.Interval[1])
-	if c.Coverage < 0.95 {
-		bounds += fmt.Sprintf(" (%d pairs: %.0f %%)", c.Pairs, 100*c.Coverage)
-	}
 	return []string{r.Part, r.Name, number(c.Base), r.text(), fmt.Sprintf("%.3f", c.Ratio), bounds, c.verdict(r.MoreIsBetter)}
 }
 
 // verdict is noise unless the interval leaves no doubt.
 func (c compared) verdict(moreIsBetter bool) string {
 	switch {
-	case c.Coverage < 0.95 || c.Interval[0] <= 1 && c.Interval[1] >= 1:
+	case c.Coverage < 0.95:
+		return fmt.Sprintf("no result: the interval of %d pairs has %.0f %%", c.Pairs, 100*c.Coverage)
+	case c.Interval[0] <= 1 && c.Interval[1] >= 1:
 		return "within noise"
 	case (c.Interval[0] > 1) == moreIsBetter:
 		return "better"

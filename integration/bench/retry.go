@@ -31,13 +31,13 @@ func retry(ctx context.Context, s *side) []figure {
 	s.ingested.settle(ctx)
 	single, times := s.oneByOne(ctx, max(n/oneByOneShare, 1))
 	rate := all.rate("retry-all")
-	figures := append([]figure{rate.beside("one by one", single.perSecond())}, all.processors("retry-all", "postgres", "api", "java")...)
+	figures := append([]figure{rate.comparedWith("one by one", single.perSecond())}, all.processors("retry-all", "postgres", "api", "java")...)
 	figures = append(figures, all.resident("retry-all, memory of the API"), single.rate("retries one by one"),
 		single.figure("retries one by one, p99", "ms", milliseconds(quantile(times, 0.99))))
 	if s.compares() {
 		tool := s.producerPerformance(ctx, producerTimes*n)
 		bare := s.bareRetry(ctx, min(n, s.opts.quota()[retriedTopics+1]))
-		figures = append(figures, rate.beside("Kafka's producer performance tool", tool), rate.beside("bare SQL of claim and result", bare.perSecond()))
+		figures = append(figures, rate.comparedWith("Kafka's producer performance tool", tool), rate.comparedWith("bare SQL of claim and result", bare.perSecond()))
 	}
 	s.ingested.settle(ctx)
 	return append(figures, s.claims(ctx, n)...)
@@ -124,7 +124,7 @@ func (b *bench) producerPerformance(ctx context.Context, n int) float64 {
 	}
 	payload := filepath.Join(b.folder, "payload")
 	check(os.WriteFile(payload, []byte(lines.String()), 0o600))
-	tool := must(stack.KafkaTool(ctx, producerHeapMB, "org.apache.kafka.tools.ProducerPerformance",
+	tool := must(stack.KafkaTool(ctx, producerHeap, "org.apache.kafka.tools.ProducerPerformance",
 		"--bootstrap-server", b.brokers[0], "--topic", topic, "--num-records", strconv.Itoa(n),
 		"--throughput", "-1", "--payload-file", payload, "--command-property", "acks=all"))
 	text, err := tool.CombinedOutput()
