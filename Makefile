@@ -101,12 +101,12 @@ test-faults: needs assets browser ## Break servers, connections and programs, lo
 soak: ## Everything at work and every fault in turn, for ten minutes; then nothing may be lost.
 	@DLQ_TEST_LONG=1 $(STACK) -fast -- go test -timeout 30m -count=1 -v -run '^TestSoak$$' ./integration
 
-# BENCH_FLAGS="-only ingest,retry -scale 0.1" measures less.
+# BENCH_FLAGS="-only ingest,retry -scale 0.1" measures less and writes no page.
 PAIRS ?= 6
 BENCH_FLAGS ?=
 .PHONY: bench
 bench: ## Measure the programs and write docs/benchmarks.md; with BASE=COMMIT compare them with those of a commit.
-	@cd integration/bench && go run . $(if $(BASE),-base $(BASE) -pairs $(PAIRS),-write) $(BENCH_FLAGS)
+	@cd integration/bench && go run . $(if $(BASE),-base $(BASE) -pairs $(PAIRS),$(if $(BENCH_FLAGS),,-write)) $(BENCH_FLAGS)
 
 # For benchstat: make -s bench-go > before.txt, change, make -s bench-go > after.txt, benchstat before.txt after.txt
 .PHONY: bench-go

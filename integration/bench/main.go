@@ -7,10 +7,8 @@
 // It prints one table in Markdown; -write puts it into docs/benchmarks.md. With -base it builds
 // the programs of a commit, too, drives both by turns, and prints for each figure both medians,
 // their ratio and its 95 % interval. Each commit has databases of its own, which its own program
-// migrates. Of the tables the driver knows dlq.dlq_messages and views alone.
-//
-// A figure is shown only when the counts it rests on are right. It runs on Linux, in a checkout,
-// and needs the machine for itself.
+// migrates. The driver knows dlq.dlq_messages, its archive and views. A figure is shown only when
+// the counts it rests on are right. It runs on Linux and needs the machine for itself.
 package main
 
 import (
@@ -82,7 +80,7 @@ func (o *options) define(flags *flag.FlagSet) {
 	flags.IntVar(&o.requests, "requests", 300, "how often each question of the parts search and reads is asked")
 	flags.StringVar(&o.base, "base", "", "commit whose programs are driven in turns with those of the checkout")
 	flags.IntVar(&o.pairs, "pairs", 6, "turns of each commit, with -base; 6 is the least that gives a 95 % interval")
-	flags.DurationVar(&o.limit, "limit", 2*time.Hour, "give up when the work takes longer than this")
+	flags.DurationVar(&o.limit, "limit", 4*time.Hour, "give up when the work takes longer than this")
 	flags.BoolVar(&o.write, "write", false, "write the table into docs/benchmarks.md")
 	flags.StringVar(&o.json, "json", "", "file that the figures are written to as JSON")
 }
