@@ -16,7 +16,12 @@ PROMTOOL := $(TOOLS)/promtool-$(PROMTOOL_VERSION)
 MONITORING := deploy/k8s/components/monitoring
 GOVULNCHECK_VERSION := v1.8.0
 GOVULNCHECK := $(TOOLS)/govulncheck-$(GOVULNCHECK_VERSION)
-RELEASE := go run ./integration/release
+CYCLONEDX_VERSION := v1.7.0
+CYCLONEDX := $(TOOLS)/cyclonedx-gomod-$(CYCLONEDX_VERSION)
+GO_LICENSES_VERSION := v2.0.1
+GO_LICENSES := $(TOOLS)/go-licenses-$(GO_LICENSES_VERSION)
+GORELEASER_VERSION := v2.15.1
+GORELEASER := $(TOOLS)/goreleaser-$(GORELEASER_VERSION)
 STACK := go run ./integration/stack/cmd/stack
 WEB := pkg/console/web
 ASSETS := pkg/console/static/vendor
@@ -129,14 +134,16 @@ rules: $(PROMTOOL) ## Check the Prometheus rules, and that alerts fire and clear
 	@$(PROMTOOL) test rules $(MONITORING)/tests/*.yaml
 	@PROMTOOL=$(PROMTOOL) go test -count=1 -run '^TestPromQLIsPromQL$$' ./docs
 
-# Its module cannot be installed by version alone, since it replaces others. A module
-# that is made for the moment pins it all the same.
+# install builds a tool in a module that is made for the moment and pins it: its own
+# module replaces others, or a proxy does not list its versions.
+define install
+	@mkdir -p $@.build
+	@cd $@.build && printf 'module tools\n\ngo 1.26\n\nrequire $(1) $(2)\n' >go.mod && go build -mod=mod -o $@ $(1)$(3)
+	@rm -r $@.build
+endef
+
 $(PROMTOOL):
-	@mkdir -p $(TOOLS)/promtool.build
-	@cd $(TOOLS)/promtool.build && printf 'module tools\n\ngo 1.26\n' >go.mod \
-		&& go get -tool github.com/prometheus/prometheus/cmd/promtool@$(PROMTOOL_VERSION) 2>/dev/null \
-		&& go build -o $@ github.com/prometheus/prometheus/cmd/promtool
-	@rm -r $(TOOLS)/promtool.build
+	$(call install,github.com/prometheus/prometheus,$(PROMTOOL_VERSION),/cmd/promtool)
 
 .PHONY: tidy-check
 tidy-check: ## Fail when go.mod, go.sum or the formatting is not as the tools would write it.
@@ -156,30 +163,70 @@ generate-check: generate ## Fail when what is generated is not as it would be ma
 # The known vulnerabilities are asked last, since they alone need a network beyond that of
 # the build: whatever else is wrong has been said by then.
 .PHONY: release-check
-release-check: tidy-check generate-check lint rules modules-verify licences sbom reproducible release-notes vulncheck ## Check everything that a release of VERSION needs beside its tests.
+release-check: tidy-check generate-check lint rules modules-verify licences sbom reproducible release-notes snapshot vulncheck ## Check everything that a release of VERSION needs beside its tests.
 	@echo "release-check: $(VERSION) may be released as far as this can tell"
 
 .PHONY: modules-verify
 modules-verify: ## Fail when a module is not what go.sum says.
 	@for module in $(MODULES); do (cd $$module && go mod verify); done
 
-.PHONY: licences
-licences: ## Fail when anything has a licence that is not on the list of those allowed.
-	@$(RELEASE) licences
+# What is shipped may only ask to be named. What only tests use may also ask that changes
+# of itself are published. A test checks the packages of npm against the first list.
+LICENCES := MIT,BSD-2-Clause,BSD-3-Clause,Apache-2.0,ISC,0BSD
+LICENCES_OF = $(GO_LICENSES) check --ignore github.com/dlq-manager/dlq-manager
 
+.PHONY: licences
+licences: $(GO_LICENSES) ## Fail when a Go module has a licence that is not on the list of those allowed.
+	@log=$$(mktemp); trap 'rm "$$log"' EXIT; \
+	$(LICENCES_OF) --allowed_licenses=$(LICENCES) $(addprefix ./cmd/,$(PROGRAMS)) 2>$$log \
+		&& $(LICENCES_OF) --allowed_licenses=$(LICENCES),MPL-2.0 --include_tests ./... 2>$$log \
+		|| { grep -v 'non-Go code\|^/' $$log >&2; exit 1; }
+
+# Without time and serial number, the same sources give the same bill.
 .PHONY: sbom
-sbom: build ## Write the bill of materials of the programs, bin/sbom.cdx.json (CycloneDX).
-	@$(RELEASE) sbom $(VERSION) bin/sbom.cdx.json
+sbom: build $(CYCLONEDX) ## Write the bills of materials of the programs and of the console's scripts to bin/sbom (CycloneDX).
+	@rm -rf bin/sbom && mkdir -p bin/sbom
+	@for p in $(PROGRAMS); do GOPROXY=off $(CYCLONEDX) bin -json -std -noserial -licenses -assert-licenses -version $(VERSION) \
+		-output bin/sbom/dlq-manager-$$p.cdx.json bin/dlq-manager-$$p 2>/dev/null; done
+	@cd $(WEB) && npm sbom --package-lock-only --omit=dev --sbom-format=cyclonedx --loglevel=error >$(CURDIR)/bin/sbom/console.cdx.json
+	@sed -i '/^ *"timestamp": /d; /^ *"serialNumber": /d' bin/sbom/*.json
+	@grep -c '"purl"' bin/sbom/*.json
 
 .PHONY: reproducible
 reproducible: assets ## Build the programs twice in different places and fail when they differ.
-	@$(RELEASE) reproducible $(VERSION)
+	@places=$$(mktemp -d); trap 'rm -rf "$$places"' EXIT; \
+	for place in one an/other; do \
+		mkdir -p $$places/$$place/src; \
+		tar -c --exclude=node_modules go.mod go.sum cmd pkg migrations | tar -xC $$places/$$place/src; \
+		for p in $(PROGRAMS); do (cd $$places/$$place/src && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o ../out/dlq-manager-$$p ./cmd/$$p); done; \
+		export GOCACHE=$$places/cache; \
+	done; \
+	diff -r $$places/one/out $$places/an/other/out; \
+	cd $$places/one/out && sha256sum *
 
 .PHONY: release-notes
-release-notes: ## Write what the change log says of VERSION to bin/release-notes.md.
+release-notes: ## Write what the change log says of VERSION, or of what is unreleased, to bin/release-notes.md.
 	@mkdir -p bin
-	@$(RELEASE) notes $(VERSION) >bin/release-notes.md
-	@echo "bin/release-notes.md: $$(wc -l <bin/release-notes.md) lines"
+	@for v in $(VERSION:v%=%) Unreleased; do \
+		awk -v heading="## [$$v]" '/^## /{on = index($$0, heading) == 1; next} on' CHANGELOG.md | sed '/./,$$!d' >bin/release-notes.md; \
+		! test -s bin/release-notes.md || break; \
+	done; \
+	test -s bin/release-notes.md || { echo "CHANGELOG.md has no section of $(VERSION), and nothing unreleased" >&2; exit 1; }
+
+.PHONY: snapshot
+snapshot: assets $(GORELEASER) ## Make the archives of a release in dist/, without publishing them.
+	@$(GORELEASER) check
+	@$(GORELEASER) release --snapshot --clean --skip=publish
+
+# These modules cannot be installed by their version alone everywhere; see promtool.
+$(CYCLONEDX):
+	$(call install,github.com/CycloneDX/cyclonedx-gomod,$(CYCLONEDX_VERSION),/cmd/cyclonedx-gomod)
+
+$(GO_LICENSES):
+	$(call install,github.com/google/go-licenses/v2,$(GO_LICENSES_VERSION))
+
+$(GORELEASER):
+	$(call install,github.com/goreleaser/goreleaser/v2,$(GORELEASER_VERSION))
 
 # VULNDB=file:///folder uses a copy of the database. A check that could not be made is a
 # failure like one that found something; VULN_UNCHECKED=yes accepts it, and says so.
@@ -208,4 +255,4 @@ migrate: build ## Bring the database of configs/config.yaml to the newest schema
 
 .PHONY: clean
 clean: ## Remove what was built.
-	@rm -rf bin $(ASSETS) $(WEB)/node_modules
+	@rm -rf bin dist $(ASSETS) $(WEB)/node_modules

@@ -1,8 +1,10 @@
 package dlqmanager_test
 
 import (
+	"encoding/json"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -50,5 +52,42 @@ func TestAlertsAreTested(t *testing.T) {
 		if !regexp.MustCompile(want).MatchString(readFile(t, path)) {
 			t.Errorf("%s does not run make rules", path)
 		}
+	}
+}
+
+// The scripts of the console's pages are served, so their licences are those of the
+// Makefile's list. What only tests use may have one more.
+func TestVendoredScriptsHaveAllowedLicences(t *testing.T) {
+	t.Parallel()
+	list := regexp.MustCompile(`(?m)^LICENCES := (\S+)$`).FindStringSubmatch(readFile(t, "Makefile"))
+	if list == nil {
+		t.Fatal("the Makefile has no list of licences")
+	}
+	shipped := map[string]bool{}
+	for _, path := range []string{"pkg/console/web/package-lock.json", "integration/stack/postgres/package-lock.json"} {
+		var lock struct {
+			Packages map[string]struct {
+				License string
+				Dev     bool
+			}
+		}
+		if err := json.Unmarshal([]byte(readFile(t, path)), &lock); err != nil {
+			t.Fatal(err)
+		}
+		for name, p := range lock.Packages {
+			inTestsAlone := p.Dev || strings.HasPrefix(path, "integration/")
+			for _, licence := range strings.FieldsFunc(p.License, func(r rune) bool { return strings.ContainsRune(" ()", r) }) {
+				if !slices.Contains(strings.Split(list[1], ","), licence) && !(inTestsAlone && licence == "MPL-2.0") {
+					t.Errorf("%s: %s has the licence %s", path, name, licence)
+				}
+			}
+			if name != "" && p.License == "" {
+				t.Errorf("%s: %s has no licence", path, name)
+			}
+			shipped[name] = shipped[name] || name != "" && !inTestsAlone
+		}
+	}
+	if !shipped["node_modules/htmx.org"] || shipped["node_modules/axe-core"] {
+		t.Errorf("got the shipped packages %v, want htmx.org and not axe-core", shipped)
 	}
 }
