@@ -151,14 +151,15 @@ tidy-check: ## Fail when go.mod, go.sum or the formatting is not as the tools wo
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "not gofmt-ed:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
 
 .PHONY: generate
-generate: ## Make pkg/client of the API's document, docs/configuration.md of the settings, and the operator's copy of the rules.
+generate: ## Make pkg/client and docs/api.md of the API's document, docs/configuration.md of the settings, and the operator's copy of the rules.
 	@cd pkg/client && $(OAPI_CODEGEN) -config oapi-codegen.yaml ../rest/openapi/openapi.yaml
+	@go run ./cmd/internal/apidoc docs/api.md
 	@go run ./cmd/internal/configdoc configs/config.yaml docs/configuration.md
 	@sed -i '/^spec:$$/q' $(MONITORING)/prometheus-rule.yaml && sed 's/^./  &/' $(MONITORING)/rules.yaml >>$(MONITORING)/prometheus-rule.yaml
 
 .PHONY: generate-check
 generate-check: generate ## Fail when what is generated is not as it would be made now.
-	@git diff --exit-code -- pkg/client docs/configuration.md $(MONITORING)/prometheus-rule.yaml || { echo "run make generate"; exit 1; }
+	@git diff --exit-code -- pkg/client docs/api.md docs/configuration.md $(MONITORING)/prometheus-rule.yaml || { echo "run make generate"; exit 1; }
 
 # The known vulnerabilities are asked last, since they alone need a network beyond that of
 # the build: whatever else is wrong has been said by then.

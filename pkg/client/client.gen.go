@@ -1354,18 +1354,20 @@ type DerivationSource string
 
 // Edit What to send in place of what. Only one of the three ways to give a payload, and of the two to give a key.
 type Edit struct {
-	// Headers In place of all headers that would go.
+	// Headers In place of all headers, in their order. Headers that mark dead letters, and our own `dlq-` ones, are 400.
 	Headers *[]struct {
-		// Keep In place of a value: the record's own headers of that name, masked or not.
+		// Keep In place of a value: the record's own headers of that name, masked or not; 400 when it has none.
 		Keep        *bool   `json:"keep,omitempty"`
 		Key         string  `json:"key"`
 		Value       *string `json:"value,omitempty"`
 		ValueBase64 *string `json:"value_base64,omitempty"`
 	} `json:"headers,omitempty"`
+
+	// Key Text, or null for no key.
 	Key       *string `json:"key,omitempty"`
 	KeyBase64 *string `json:"key_base64,omitempty"`
 
-	// Payload Any JSON; sent character by character as it is written here.
+	// Payload Any JSON, sent character by character as it is written.
 	Payload interface{} `json:"payload,omitempty"`
 
 	// PayloadBase64 Any bytes.
@@ -1484,10 +1486,13 @@ type History struct {
 	Changes  []Change           `json:"changes"`
 	Id       openapi_types.UUID `json:"id"`
 	Lineage  []struct {
-		Attempts   []Attempt           `json:"attempts"`
-		Changes    []Change            `json:"changes"`
-		CreatedAt  time.Time           `json:"created_at"`
-		Id         openapi_types.UUID  `json:"id"`
+		Attempts  []Attempt          `json:"attempts"`
+		Changes   []Change           `json:"changes"`
+		CreatedAt time.Time          `json:"created_at"`
+		Id        openapi_types.UUID `json:"id"`
+
+		// Outcome Of a record that was sent. `consumed`: its consumer group has committed an offset behind the record, which is
+		// evidence and no proof. `returned`: it failed again and came back.
 		Outcome    *Outcome            `json:"outcome"`
 		ParentId   *openapi_types.UUID `json:"parent_id"`
 		RetryCount int                 `json:"retry_count"`
@@ -1497,14 +1502,17 @@ type History struct {
 
 // Item defines model for Item.
 type Item struct {
-	Id        openapi_types.UUID `json:"id"`
-	Number    int                `json:"number"`
-	Offset    *int64             `json:"offset"`
-	Outcome   *Outcome           `json:"outcome"`
-	Partition *int               `json:"partition"`
-	Reason    *string            `json:"reason"`
-	Result    ItemResult         `json:"result"`
-	Topic     *string            `json:"topic"`
+	Id     openapi_types.UUID `json:"id"`
+	Number int                `json:"number"`
+	Offset *int64             `json:"offset"`
+
+	// Outcome Of a record that was sent. `consumed`: its consumer group has committed an offset behind the record, which is
+	// evidence and no proof. `returned`: it failed again and came back.
+	Outcome   *Outcome   `json:"outcome"`
+	Partition *int       `json:"partition"`
+	Reason    *string    `json:"reason"`
+	Result    ItemResult `json:"result"`
+	Topic     *string    `json:"topic"`
 }
 
 // ItemResult defines model for Item.Result.
@@ -1539,79 +1547,120 @@ type Mappings struct {
 
 // Message defines model for Message.
 type Message struct {
-	ConsumerAttempts *int      `json:"consumer_attempts"`
-	ConsumerGroup    *string   `json:"consumer_group"`
-	CreatedAt        time.Time `json:"created_at"`
-	Dialect          *string   `json:"dialect"`
-	DlqOffset        *int64    `json:"dlq_offset"`
-	DlqPartition     *int      `json:"dlq_partition"`
+	ConsumerAttempts *int    `json:"consumer_attempts"`
+	ConsumerGroup    *string `json:"consumer_group"`
+
+	// CreatedAt When it was stored.
+	CreatedAt time.Time `json:"created_at"`
+
+	// Dialect The kind of headers that was recognised.
+	Dialect      *string `json:"dialect"`
+	DlqOffset    *int64  `json:"dlq_offset"`
+	DlqPartition *int    `json:"dlq_partition"`
 
 	// DlqTimestamp Null when it lies outside the years 1970 to 9999.
 	DlqTimestamp *time.Time `json:"dlq_timestamp"`
 
-	// DlqTimestampMs The record's timestamp in milliseconds, when it is no date of the years 1970 to 9999; else null.
-	DlqTimestampMs *int64              `json:"dlq_timestamp_ms"`
-	DlqTopic       *string             `json:"dlq_topic"`
-	ErrorClass     *string             `json:"error_class"`
-	ErrorMessage   string              `json:"error_message"`
-	FinishedAt     *time.Time          `json:"finished_at"`
-	GroupId        *openapi_types.UUID `json:"group_id"`
+	// DlqTimestampMs The record's timestamp in milliseconds, when it lies outside the years 1970 to 9999 and `dlq_timestamp` is therefore null; else null.
+	DlqTimestampMs *int64  `json:"dlq_timestamp_ms"`
+	DlqTopic       *string `json:"dlq_topic"`
+	ErrorClass     *string `json:"error_class"`
 
-	// Headers In their order; a single message has the first 10,000 of them and of their bytes 1 MiB. Null in a list that left them out.
+	// ErrorMessage The consumer's words.
+	ErrorMessage string `json:"error_message"`
+
+	// FinishedAt When it became `RESOLVED` or `DEAD`.
+	FinishedAt *time.Time `json:"finished_at"`
+
+	// GroupId The group of failures with the same cause.
+	GroupId *openapi_types.UUID `json:"group_id"`
+
+	// Headers The record's headers in their order, repeats included; of a single message and of exports the first 10,000 and of their bytes the first 1 MiB; null when all were left out.
 	Headers *[]Header `json:"headers"`
 
-	// HeadersOmitted There are more headers than these.
+	// HeadersOmitted `too_large` when there are headers that were left out: beyond those limits, or in a list more than 64 KiB or 10,000 of a message, or a page that is full (see below). A retry sends all of them.
 	HeadersOmitted *MessageHeadersOmitted `json:"headers_omitted"`
-	Id             openapi_types.UUID     `json:"id"`
+
+	// Id Stable for ever.
+	Id openapi_types.UUID `json:"id"`
 
 	// Key Bytes, as text where they are UTF-8.
 	Key *Bytes `json:"key"`
 
-	// KeyOmitted The key is too long to be shown, or the list's page is full; key is null then.
+	// KeyOmitted `too_large` when `key` is null because the key is longer than 1 MiB, or in a list than 64 KiB, or the list's page is full. Exports have every key, and a retry sends it.
 	KeyOmitted *MessageKeyOmitted `json:"key_omitted"`
 
 	// KeySize The key's length in bytes; null for a null key.
 	KeySize *int64 `json:"key_size"`
 
-	// LastOffset The last offset that this message stands for, dlq_offset being the first; set with payload_omitted unreadable.
-	LastOffset            *int64     `json:"last_offset"`
-	LastPublishError      *string    `json:"last_publish_error"`
-	LastPublishErrorClass *string    `json:"last_publish_error_class"`
-	LastRetryAt           *time.Time `json:"last_retry_at"`
+	// LastOffset The last offset that this message takes the place of; `dlq_offset` is the first.
+	LastOffset *int64 `json:"last_offset"`
 
-	// LimitExceeded The limit of ingest that the record is over: max_record_bytes, max_headers or max_header_bytes.
+	// LastPublishError Why the last attempt failed.
+	LastPublishError *string `json:"last_publish_error"`
+
+	// LastPublishErrorClass The class of that error.
+	LastPublishErrorClass *string `json:"last_publish_error_class"`
+
+	// LastRetryAt When the last attempt started.
+	LastRetryAt *time.Time `json:"last_retry_at"`
+
+	// LimitExceeded The limit of ingest that the record is over: `max_record_bytes`, `max_headers` or `max_header_bytes`. Of the headers the first ones are here, but a replay sends all.
 	LimitExceeded *string `json:"limit_exceeded"`
 
-	// Masked What is not shown as it is.
-	Masked            []string                 `json:"masked"`
-	MaxRetries        int                      `json:"max_retries"`
-	NextAttemptAt     *time.Time               `json:"next_attempt_at"`
+	// Masked What is shown as `***`: paths of the payload, `header:NAME`, and by their names the fields that were read from masked headers.
+	Masked []string `json:"masked"`
+
+	// MaxRetries Attempts allowed.
+	MaxRetries int `json:"max_retries"`
+
+	// NextAttemptAt When automatic retry may take it; retries by hand need not wait.
+	NextAttemptAt *time.Time `json:"next_attempt_at"`
+
+	// OriginConfidence How the original topic is known: `mapping`, `header`, `name`, `operator` or `none`.
 	OriginConfidence  *MessageOriginConfidence `json:"origin_confidence"`
 	OriginalOffset    *int64                   `json:"original_offset"`
 	OriginalPartition *int                     `json:"original_partition"`
 	OriginalTimestamp *time.Time               `json:"original_timestamp"`
 
 	// OriginalTopic Where the record failed; empty when nobody knows.
-	OriginalTopic string              `json:"original_topic"`
-	Outcome       *Outcome            `json:"outcome"`
-	OutcomeGroup  *string             `json:"outcome_group"`
-	OutcomeOffset *int64              `json:"outcome_offset"`
-	ParentId      *openapi_types.UUID `json:"parent_id"`
+	OriginalTopic string `json:"original_topic"`
+
+	// Outcome Of a record that was sent. `consumed`: its consumer group has committed an offset behind the record, which is
+	// evidence and no proof. `returned`: it failed again and came back.
+	Outcome *Outcome `json:"outcome"`
+
+	// OutcomeGroup The consumer group that `consumed` rests on.
+	OutcomeGroup *string `json:"outcome_group"`
+
+	// OutcomeOffset The offset that this group has committed.
+	OutcomeOffset *int64 `json:"outcome_offset"`
+
+	// ParentId The message that this one came back from.
+	ParentId *openapi_types.UUID `json:"parent_id"`
 
 	// Payload The producer's own JSON, or null.
-	Payload        interface{}            `json:"payload"`
-	PayloadOmitted *MessagePayloadOmitted `json:"payload_omitted"`
-	PayloadSize    *int64                 `json:"payload_size"`
+	Payload interface{} `json:"payload"`
 
-	// PayloadUrl Where the value can be had that was left out, also of an archived message.
+	// PayloadOmitted Why payload is null although there is a value. `not_json`: it is not valid JSON in UTF-8; the empty value is one of these; `too_deep`: it nests more than 200 levels; `too_large`: it is longer than 1 MiB, or in a list than 64 KiB, or the list's page is full; `over_limit`: the record was too large to be stored as a whole; its dead-letter topic may still have it. The value itself is at `payload_url`; `unreadable`: the message takes the place of offsets of the dead-letter topic that cannot be read; there is nothing to send; `not_asked`: the search asked to leave payloads out (`omit=payload`); `pointer`: the dead letter only says where its record is; the original topic may still have it. `GET .../payload` reads it there where `kafka.pointer_topics` lists the dead-letter topic, else it is 409 with the reason (`POINTER_REFUSED`); each read is in the audit trail (`read_pointer`).
+	PayloadOmitted *MessagePayloadOmitted `json:"payload_omitted"`
+
+	// PayloadSize The value's length in bytes; null when there is no value.
+	PayloadSize *int64 `json:"payload_size"`
+
+	// PayloadUrl Where the value is that was left out; null for others.
 	PayloadUrl *string `json:"payload_url"`
-	RetryCount int     `json:"retry_count"`
+
+	// RetryCount Attempts started.
+	RetryCount int `json:"retry_count"`
 
 	// ReturnConfirmed Of a message that came back: whether it came in its parent's dead-letter topic or in a declared one. One that is not confirmed changes no outcome. Null for a message without a parent.
-	ReturnConfirmed *bool              `json:"return_confirmed"`
-	RootId          openapi_types.UUID `json:"root_id"`
-	StackTrace      *string            `json:"stack_trace"`
-	Status          Status             `json:"status"`
+	ReturnConfirmed *bool `json:"return_confirmed"`
+
+	// RootId The first message of the line, which may be this one.
+	RootId     openapi_types.UUID `json:"root_id"`
+	StackTrace *string            `json:"stack_trace"`
+	Status     Status             `json:"status"`
 
 	// Undeclared The original topic contradicts kafka.origins or the mapping, or nothing declares it and kafka.origin_trust is
 	// declared; judged when it is read. It is retried one at a time only.
@@ -1620,50 +1669,62 @@ type Message struct {
 	// UndeclaredReason Why it is undeclared.
 	UndeclaredReason *string `json:"undeclared_reason"`
 
-	// UnreadableReason Why the offsets that this message stands for cannot be read; set with payload_omitted unreadable.
-	UnreadableReason *string   `json:"unreadable_reason"`
-	UpdatedAt        time.Time `json:"updated_at"`
+	// UnreadableReason Why the offsets that this message takes the place of cannot be read.
+	UnreadableReason *string `json:"unreadable_reason"`
+
+	// UpdatedAt When it last changed.
+	UpdatedAt time.Time `json:"updated_at"`
 }
 
-// MessageHeadersOmitted There are more headers than these.
+// MessageHeadersOmitted `too_large` when there are headers that were left out: beyond those limits, or in a list more than 64 KiB or 10,000 of a message, or a page that is full (see below). A retry sends all of them.
 type MessageHeadersOmitted string
 
-// MessageKeyOmitted The key is too long to be shown, or the list's page is full; key is null then.
+// MessageKeyOmitted `too_large` when `key` is null because the key is longer than 1 MiB, or in a list than 64 KiB, or the list's page is full. Exports have every key, and a retry sends it.
 type MessageKeyOmitted string
 
-// MessageOriginConfidence defines model for Message.OriginConfidence.
+// MessageOriginConfidence How the original topic is known: `mapping`, `header`, `name`, `operator` or `none`.
 type MessageOriginConfidence string
 
-// MessagePayloadOmitted defines model for Message.PayloadOmitted.
+// MessagePayloadOmitted Why payload is null although there is a value. `not_json`: it is not valid JSON in UTF-8; the empty value is one of these; `too_deep`: it nests more than 200 levels; `too_large`: it is longer than 1 MiB, or in a list than 64 KiB, or the list's page is full; `over_limit`: the record was too large to be stored as a whole; its dead-letter topic may still have it. The value itself is at `payload_url`; `unreadable`: the message takes the place of offsets of the dead-letter topic that cannot be read; there is nothing to send; `not_asked`: the search asked to leave payloads out (`omit=payload`); `pointer`: the dead letter only says where its record is; the original topic may still have it. `GET .../payload` reads it there where `kafka.pointer_topics` lists the dead-letter topic, else it is 409 with the reason (`POINTER_REFUSED`); each read is in the audit trail (`read_pointer`).
 type MessagePayloadOmitted string
 
 // MessageDetail defines model for MessageDetail.
 type MessageDetail struct {
-	ConsumerAttempts *int      `json:"consumer_attempts"`
-	ConsumerGroup    *string   `json:"consumer_group"`
-	CreatedAt        time.Time `json:"created_at"`
+	ConsumerAttempts *int    `json:"consumer_attempts"`
+	ConsumerGroup    *string `json:"consumer_group"`
+
+	// CreatedAt When it was stored.
+	CreatedAt time.Time `json:"created_at"`
 
 	// Derived Where each field that was read from the record comes from.
-	Derived      map[string]Derivation `json:"derived"`
-	Dialect      *string               `json:"dialect"`
-	DlqOffset    *int64                `json:"dlq_offset"`
-	DlqPartition *int                  `json:"dlq_partition"`
+	Derived map[string]Derivation `json:"derived"`
+
+	// Dialect The kind of headers that was recognised.
+	Dialect      *string `json:"dialect"`
+	DlqOffset    *int64  `json:"dlq_offset"`
+	DlqPartition *int    `json:"dlq_partition"`
 
 	// DlqTimestamp Null when it lies outside the years 1970 to 9999.
 	DlqTimestamp *time.Time `json:"dlq_timestamp"`
 
-	// DlqTimestampMs The record's timestamp in milliseconds, when it is no date of the years 1970 to 9999; else null.
-	DlqTimestampMs *int64              `json:"dlq_timestamp_ms"`
-	DlqTopic       *string             `json:"dlq_topic"`
-	ErrorClass     *string             `json:"error_class"`
-	ErrorMessage   string              `json:"error_message"`
-	FinishedAt     *time.Time          `json:"finished_at"`
-	GroupId        *openapi_types.UUID `json:"group_id"`
+	// DlqTimestampMs The record's timestamp in milliseconds, when it lies outside the years 1970 to 9999 and `dlq_timestamp` is therefore null; else null.
+	DlqTimestampMs *int64  `json:"dlq_timestamp_ms"`
+	DlqTopic       *string `json:"dlq_topic"`
+	ErrorClass     *string `json:"error_class"`
 
-	// Headers In their order; a single message has the first 10,000 of them and of their bytes 1 MiB. Null in a list that left them out.
+	// ErrorMessage The consumer's words.
+	ErrorMessage string `json:"error_message"`
+
+	// FinishedAt When it became `RESOLVED` or `DEAD`.
+	FinishedAt *time.Time `json:"finished_at"`
+
+	// GroupId The group of failures with the same cause.
+	GroupId *openapi_types.UUID `json:"group_id"`
+
+	// Headers The record's headers in their order, repeats included; of a single message and of exports the first 10,000 and of their bytes the first 1 MiB; null when all were left out.
 	Headers *[]Header `json:"headers"`
 
-	// HeadersOmitted There are more headers than these.
+	// HeadersOmitted `too_large` when there are headers that were left out: beyond those limits, or in a list more than 64 KiB or 10,000 of a message, or a page that is full (see below). A retry sends all of them.
 	HeadersOmitted *MessageDetailHeadersOmitted `json:"headers_omitted"`
 
 	// Hops Every failure that the headers tell of, the oldest first.
@@ -1673,56 +1734,87 @@ type MessageDetail struct {
 		Partition *int    `json:"partition"`
 		Topic     *string `json:"topic"`
 	} `json:"hops"`
+
+	// Id Stable for ever.
 	Id openapi_types.UUID `json:"id"`
 
 	// Key Bytes, as text where they are UTF-8.
 	Key *Bytes `json:"key"`
 
-	// KeyOmitted The key is too long to be shown, or the list's page is full; key is null then.
+	// KeyOmitted `too_large` when `key` is null because the key is longer than 1 MiB, or in a list than 64 KiB, or the list's page is full. Exports have every key, and a retry sends it.
 	KeyOmitted *MessageDetailKeyOmitted `json:"key_omitted"`
 
 	// KeySize The key's length in bytes; null for a null key.
 	KeySize *int64 `json:"key_size"`
 
-	// LastOffset The last offset that this message stands for, dlq_offset being the first; set with payload_omitted unreadable.
-	LastOffset            *int64     `json:"last_offset"`
-	LastPublishError      *string    `json:"last_publish_error"`
-	LastPublishErrorClass *string    `json:"last_publish_error_class"`
-	LastRetryAt           *time.Time `json:"last_retry_at"`
+	// LastOffset The last offset that this message takes the place of; `dlq_offset` is the first.
+	LastOffset *int64 `json:"last_offset"`
 
-	// LimitExceeded The limit of ingest that the record is over: max_record_bytes, max_headers or max_header_bytes.
+	// LastPublishError Why the last attempt failed.
+	LastPublishError *string `json:"last_publish_error"`
+
+	// LastPublishErrorClass The class of that error.
+	LastPublishErrorClass *string `json:"last_publish_error_class"`
+
+	// LastRetryAt When the last attempt started.
+	LastRetryAt *time.Time `json:"last_retry_at"`
+
+	// LimitExceeded The limit of ingest that the record is over: `max_record_bytes`, `max_headers` or `max_header_bytes`. Of the headers the first ones are here, but a replay sends all.
 	LimitExceeded *string `json:"limit_exceeded"`
 
-	// Masked What is not shown as it is.
-	Masked            []string                       `json:"masked"`
-	MaxRetries        int                            `json:"max_retries"`
-	NextAttemptAt     *time.Time                     `json:"next_attempt_at"`
+	// Masked What is shown as `***`: paths of the payload, `header:NAME`, and by their names the fields that were read from masked headers.
+	Masked []string `json:"masked"`
+
+	// MaxRetries Attempts allowed.
+	MaxRetries int `json:"max_retries"`
+
+	// NextAttemptAt When automatic retry may take it; retries by hand need not wait.
+	NextAttemptAt *time.Time `json:"next_attempt_at"`
+
+	// OriginConfidence How the original topic is known: `mapping`, `header`, `name`, `operator` or `none`.
 	OriginConfidence  *MessageDetailOriginConfidence `json:"origin_confidence"`
 	OriginalOffset    *int64                         `json:"original_offset"`
 	OriginalPartition *int                           `json:"original_partition"`
 	OriginalTimestamp *time.Time                     `json:"original_timestamp"`
 
 	// OriginalTopic Where the record failed; empty when nobody knows.
-	OriginalTopic string              `json:"original_topic"`
-	Outcome       *Outcome            `json:"outcome"`
-	OutcomeGroup  *string             `json:"outcome_group"`
-	OutcomeOffset *int64              `json:"outcome_offset"`
-	ParentId      *openapi_types.UUID `json:"parent_id"`
+	OriginalTopic string `json:"original_topic"`
+
+	// Outcome Of a record that was sent. `consumed`: its consumer group has committed an offset behind the record, which is
+	// evidence and no proof. `returned`: it failed again and came back.
+	Outcome *Outcome `json:"outcome"`
+
+	// OutcomeGroup The consumer group that `consumed` rests on.
+	OutcomeGroup *string `json:"outcome_group"`
+
+	// OutcomeOffset The offset that this group has committed.
+	OutcomeOffset *int64 `json:"outcome_offset"`
+
+	// ParentId The message that this one came back from.
+	ParentId *openapi_types.UUID `json:"parent_id"`
 
 	// Payload The producer's own JSON, or null.
-	Payload        interface{}                  `json:"payload"`
-	PayloadOmitted *MessageDetailPayloadOmitted `json:"payload_omitted"`
-	PayloadSize    *int64                       `json:"payload_size"`
+	Payload interface{} `json:"payload"`
 
-	// PayloadUrl Where the value can be had that was left out, also of an archived message.
+	// PayloadOmitted Why payload is null although there is a value. `not_json`: it is not valid JSON in UTF-8; the empty value is one of these; `too_deep`: it nests more than 200 levels; `too_large`: it is longer than 1 MiB, or in a list than 64 KiB, or the list's page is full; `over_limit`: the record was too large to be stored as a whole; its dead-letter topic may still have it. The value itself is at `payload_url`; `unreadable`: the message takes the place of offsets of the dead-letter topic that cannot be read; there is nothing to send; `not_asked`: the search asked to leave payloads out (`omit=payload`); `pointer`: the dead letter only says where its record is; the original topic may still have it. `GET .../payload` reads it there where `kafka.pointer_topics` lists the dead-letter topic, else it is 409 with the reason (`POINTER_REFUSED`); each read is in the audit trail (`read_pointer`).
+	PayloadOmitted *MessageDetailPayloadOmitted `json:"payload_omitted"`
+
+	// PayloadSize The value's length in bytes; null when there is no value.
+	PayloadSize *int64 `json:"payload_size"`
+
+	// PayloadUrl Where the value is that was left out; null for others.
 	PayloadUrl *string `json:"payload_url"`
-	RetryCount int     `json:"retry_count"`
+
+	// RetryCount Attempts started.
+	RetryCount int `json:"retry_count"`
 
 	// ReturnConfirmed Of a message that came back: whether it came in its parent's dead-letter topic or in a declared one. One that is not confirmed changes no outcome. Null for a message without a parent.
-	ReturnConfirmed *bool              `json:"return_confirmed"`
-	RootId          openapi_types.UUID `json:"root_id"`
-	StackTrace      *string            `json:"stack_trace"`
-	Status          Status             `json:"status"`
+	ReturnConfirmed *bool `json:"return_confirmed"`
+
+	// RootId The first message of the line, which may be this one.
+	RootId     openapi_types.UUID `json:"root_id"`
+	StackTrace *string            `json:"stack_trace"`
+	Status     Status             `json:"status"`
 
 	// Undeclared The original topic contradicts kafka.origins or the mapping, or nothing declares it and kafka.origin_trust is
 	// declared; judged when it is read. It is retried one at a time only.
@@ -1731,27 +1823,30 @@ type MessageDetail struct {
 	// UndeclaredReason Why it is undeclared.
 	UndeclaredReason *string `json:"undeclared_reason"`
 
-	// UnreadableReason Why the offsets that this message stands for cannot be read; set with payload_omitted unreadable.
-	UnreadableReason *string   `json:"unreadable_reason"`
-	UpdatedAt        time.Time `json:"updated_at"`
+	// UnreadableReason Why the offsets that this message takes the place of cannot be read.
+	UnreadableReason *string `json:"unreadable_reason"`
+
+	// UpdatedAt When it last changed.
+	UpdatedAt time.Time `json:"updated_at"`
 }
 
-// MessageDetailHeadersOmitted There are more headers than these.
+// MessageDetailHeadersOmitted `too_large` when there are headers that were left out: beyond those limits, or in a list more than 64 KiB or 10,000 of a message, or a page that is full (see below). A retry sends all of them.
 type MessageDetailHeadersOmitted string
 
-// MessageDetailKeyOmitted The key is too long to be shown, or the list's page is full; key is null then.
+// MessageDetailKeyOmitted `too_large` when `key` is null because the key is longer than 1 MiB, or in a list than 64 KiB, or the list's page is full. Exports have every key, and a retry sends it.
 type MessageDetailKeyOmitted string
 
-// MessageDetailOriginConfidence defines model for MessageDetail.OriginConfidence.
+// MessageDetailOriginConfidence How the original topic is known: `mapping`, `header`, `name`, `operator` or `none`.
 type MessageDetailOriginConfidence string
 
-// MessageDetailPayloadOmitted defines model for MessageDetail.PayloadOmitted.
+// MessageDetailPayloadOmitted Why payload is null although there is a value. `not_json`: it is not valid JSON in UTF-8; the empty value is one of these; `too_deep`: it nests more than 200 levels; `too_large`: it is longer than 1 MiB, or in a list than 64 KiB, or the list's page is full; `over_limit`: the record was too large to be stored as a whole; its dead-letter topic may still have it. The value itself is at `payload_url`; `unreadable`: the message takes the place of offsets of the dead-letter topic that cannot be read; there is nothing to send; `not_asked`: the search asked to leave payloads out (`omit=payload`); `pointer`: the dead letter only says where its record is; the original topic may still have it. `GET .../payload` reads it there where `kafka.pointer_topics` lists the dead-letter topic, else it is 409 with the reason (`POINTER_REFUSED`); each read is in the audit trail (`read_pointer`).
 type MessageDetailPayloadOmitted string
 
 // NextCursor Null at the end.
 type NextCursor = string
 
-// Outcome defines model for Outcome.
+// Outcome Of a record that was sent. `consumed`: its consumer group has committed an offset behind the record, which is
+// evidence and no proof. `returned`: it failed again and came back.
 type Outcome string
 
 // Pagination defines model for Pagination.
@@ -1862,15 +1957,23 @@ type Reasons map[string]int
 
 // Redrive defines model for Redrive.
 type Redrive struct {
-	Action    RedriveAction      `json:"action"`
-	Actor     *string            `json:"actor"`
-	CreatedAt time.Time          `json:"created_at"`
-	Dead      int                `json:"dead"`
-	EndedAt   *time.Time         `json:"ended_at"`
-	Failed    int                `json:"failed"`
-	Id        openapi_types.UUID `json:"id"`
-	InDoubt   int                `json:"in_doubt"`
-	Note      *string            `json:"note"`
+	Action RedriveAction `json:"action"`
+
+	// Actor Who made it.
+	Actor     *string    `json:"actor"`
+	CreatedAt time.Time  `json:"created_at"`
+	Dead      int        `json:"dead"`
+	EndedAt   *time.Time `json:"ended_at"`
+
+	// Failed Back to `PENDING`, or given up: `dead` of them.
+	Failed int                `json:"failed"`
+	Id     openapi_types.UUID `json:"id"`
+
+	// InDoubt `RETRYING` until it is settled.
+	InDoubt int `json:"in_doubt"`
+
+	// Note Why it is in this state.
+	Note *string `json:"note"`
 
 	// Options What was not asked for is null.
 	Options  ShownOptions `json:"options"`
@@ -1879,30 +1982,52 @@ type Redrive struct {
 		Published int `json:"published"`
 		Returned  int `json:"returned"`
 	} `json:"outcomes,omitempty"`
-	Progress  float32 `json:"progress"`
-	Rate      float32 `json:"rate"`
-	Reason    *string `json:"reason"`
-	Reasons   Reasons `json:"reasons"`
+
+	// Progress Share of `selected` that is no longer waiting, 0 to 1.
+	Progress float32 `json:"progress"`
+
+	// Rate Messages a second since it was made, pauses included.
+	Rate float32 `json:"rate"`
+
+	// Reason Why it was made.
+	Reason  *string `json:"reason"`
+	Reasons Reasons `json:"reasons"`
+
+	// RequestId The request that made it.
 	RequestId *string `json:"request_id"`
-	Returned  int     `json:"returned"`
+
+	// Returned Of those that were sent: came back as another message.
+	Returned int `json:"returned"`
 
 	// SearchedUntil How far the search catalogue was; null when it was not asked. In the answer alone that makes the redrive.
 	SearchedUntil *time.Time `json:"searched_until,omitempty"`
-	SecondsLeft   *int64     `json:"seconds_left"`
-	Selected      int        `json:"selected"`
+
+	// SecondsLeft At that speed; null while it does not run or nobody can tell.
+	SecondsLeft *int64 `json:"seconds_left"`
+
+	// Selected Messages in all: the sum of `succeeded`, `failed`, `in_doubt`, `skipped` and `waiting`.
+	Selected int `json:"selected"`
 
 	// Selection What was asked for; ids are not repeated.
 	Selection struct {
 		By     RedriveSelectionBy `json:"by"`
 		Filter *ShownFilter       `json:"filter"`
 	} `json:"selection"`
-	Skipped      int          `json:"skipped"`
-	State        RedriveState `json:"state"`
-	Succeeded    int          `json:"succeeded"`
-	UnderWay     int          `json:"under_way"`
-	UpdatedAt    time.Time    `json:"updated_at"`
-	Waiting      int          `json:"waiting"`
-	WaitingSince *time.Time   `json:"waiting_since"`
+
+	// Skipped Refused, taken by somebody else, in another state or gone; those that the action could not take from the start included.
+	Skipped int          `json:"skipped"`
+	State   RedriveState `json:"state"`
+
+	// Succeeded `RESOLVED`; for the other actions: changed.
+	Succeeded int       `json:"succeeded"`
+	UnderWay  int       `json:"under_way"`
+	UpdatedAt time.Time `json:"updated_at"`
+
+	// Waiting Their turn has not come.
+	Waiting int `json:"waiting"`
+
+	// WaitingSince Since when it cannot go on because nothing can be reached, or because other database sessions lock the messages that are left; `note` says which; null while it goes on.
+	WaitingSince *time.Time `json:"waiting_since"`
 }
 
 // RedriveSelectionBy defines model for Redrive.Selection.By.
@@ -1914,28 +2039,44 @@ type RedriveAction string
 // RedriveOrder Either ids or a filter. The options but rate are for retries.
 type RedriveOrder struct {
 	Action *RedriveOrderAction `json:"action,omitempty"`
-	Canary *int                `json:"canary,omitempty"`
 
-	// CanaryWait Such as 60s; from 1s to 1h.
-	CanaryWait      *string               `json:"canary_wait,omitempty"`
-	DryRun          *bool                 `json:"dry_run,omitempty"`
-	Filter          *Filter               `json:"filter,omitempty"`
-	Ids             *[]openapi_types.UUID `json:"ids,omitempty"`
-	KeepKeyOrder    *bool                 `json:"keep_key_order,omitempty"`
-	MaxFailureShare *float32              `json:"max_failure_share,omitempty"`
-	MaxReturnShare  *float32              `json:"max_return_share,omitempty"`
-	MinSample       *int                  `json:"min_sample,omitempty"`
-	OriginalTopic   *TopicName            `json:"original_topic,omitempty"`
+	// Canary Send so many messages first, and go on when they came to a good end. Default: none.
+	Canary *int `json:"canary,omitempty"`
 
-	// Patch JSON Patch that each payload goes through before it is sent.
+	// CanaryWait How long a canary must not come back when no consumer group can tell more: `1s` to `1h`. Default: `60s`.
+	CanaryWait *string `json:"canary_wait,omitempty"`
+
+	// DryRun Say what would happen, and do nothing. Default: `false`.
+	DryRun *bool   `json:"dry_run,omitempty"`
+	Filter *Filter `json:"filter,omitempty"`
+
+	// Ids 1 to 10,000 ids of messages, taken in this order; repeats do no harm.
+	Ids *[]openapi_types.UUID `json:"ids,omitempty"`
+
+	// KeepKeyOrder One after the other for each topic and key, and none behind one that did not succeed. Default: `false`.
+	KeepKeyOrder *bool `json:"keep_key_order,omitempty"`
+
+	// MaxFailureShare Stop when more than this share, 0 to 1, of what was sent failed or came back; 0 is never. Looked at batch by batch (up to 500 messages each, several at once): with a `rate`, or after a `canary`, less goes out before it stops. Default: never.
+	MaxFailureShare *float32 `json:"max_failure_share,omitempty"`
+
+	// MaxReturnShare Stop when more than this share, 0 to 1, of what was sent failed or came back; 0 is never. Looked at batch by batch (up to 500 messages each, several at once): with a `rate`, or after a `canary`, less goes out before it stops. Default: never.
+	MaxReturnShare *float32 `json:"max_return_share,omitempty"`
+
+	// MinSample Not before so many were sent. Default: 20.
+	MinSample     *int       `json:"min_sample,omitempty"`
+	OriginalTopic *TopicName `json:"original_topic,omitempty"`
+
+	// Patch A JSON Patch (RFC 6902) that each payload goes through before it is sent; needs the grant `edit`. A message that it does not fit is skipped with reason `patch_failed`. Default: none.
 	Patch *[]PatchOperation `json:"patch,omitempty"`
 
-	// Rate Messages a second.
+	// Rate At most so many messages a second, over all processes; 0.001 to 1,000,000. Default: as fast as it goes.
 	Rate *float32 `json:"rate,omitempty"`
 
 	// Reason For the audit trail; no control characters.
-	Reason  *Reason `json:"reason,omitempty"`
-	Requeue *bool   `json:"requeue,omitempty"`
+	Reason *Reason `json:"reason,omitempty"`
+
+	// Requeue Take `DEAD` messages too, their attempts back to 0. Default: `false`.
+	Requeue *bool `json:"requeue,omitempty"`
 }
 
 // RedriveOrderAction defines model for RedriveOrder.Action.
@@ -2260,7 +2401,8 @@ type SearchArchiveParams struct {
 	// Header `name` or `name=value`; all of them.
 	Header *ByHeader `form:"header,omitempty" json:"header,omitempty"`
 
-	// Payload `$.customer.id = 42`, or a path alone; `[*]` is any element; all of them.
+	// Payload A path alone, or with a value: `$.customer.id = 42`, `$.items[*].sku = x-1`. Plain text means the string and the
+	// number, boolean or null of that spelling; `"42"` in quotation marks the string alone. All of them must hold.
 	Payload *ByPayload `form:"payload,omitempty" json:"payload,omitempty"`
 
 	// Q Words of three characters or more, all of them somewhere in the error message or the record's text; "two words" in quotes count as one.
@@ -2315,7 +2457,7 @@ type RestoreMessageJSONBody struct {
 
 // RestoreMessageParams defines parameters for RestoreMessage.
 type RestoreMessageParams struct {
-	// IdempotencyKey The same request under the same key is done once; see docs/api.md.
+	// IdempotencyKey The same request under the same key is done once; see idempotency keys.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
@@ -2356,7 +2498,7 @@ type GiveUpMessageJSONBody struct {
 
 // GiveUpMessageParams defines parameters for GiveUpMessage.
 type GiveUpMessageParams struct {
-	// IdempotencyKey The same request under the same key is done once; see docs/api.md.
+	// IdempotencyKey The same request under the same key is done once; see idempotency keys.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
@@ -2376,7 +2518,7 @@ type SetOriginJSONBody struct {
 
 // SetOriginParams defines parameters for SetOrigin.
 type SetOriginParams struct {
-	// IdempotencyKey The same request under the same key is done once; see docs/api.md.
+	// IdempotencyKey The same request under the same key is done once; see idempotency keys.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
@@ -2388,7 +2530,7 @@ type RequeueMessageJSONBody struct {
 
 // RequeueMessageParams defines parameters for RequeueMessage.
 type RequeueMessageParams struct {
-	// IdempotencyKey The same request under the same key is done once; see docs/api.md.
+	// IdempotencyKey The same request under the same key is done once; see idempotency keys.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
@@ -2406,7 +2548,7 @@ type RetryMessageJSONBody struct {
 
 // RetryMessageParams defines parameters for RetryMessage.
 type RetryMessageParams struct {
-	// IdempotencyKey The same request under the same key is done once; see docs/api.md.
+	// IdempotencyKey The same request under the same key is done once; see idempotency keys.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
@@ -2427,7 +2569,7 @@ type RetryTopicJSONBody struct {
 
 // RetryTopicParams defines parameters for RetryTopic.
 type RetryTopicParams struct {
-	// IdempotencyKey The same request under the same key is done once; see docs/api.md.
+	// IdempotencyKey The same request under the same key is done once; see idempotency keys.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// Prefer respond-async answers at once.
@@ -2475,7 +2617,8 @@ type ExportMessagesParams struct {
 	// Header `name` or `name=value`; all of them.
 	Header *ByHeader `form:"header,omitempty" json:"header,omitempty"`
 
-	// Payload `$.customer.id = 42`, or a path alone; `[*]` is any element; all of them.
+	// Payload A path alone, or with a value: `$.customer.id = 42`, `$.items[*].sku = x-1`. Plain text means the string and the
+	// number, boolean or null of that spelling; `"42"` in quotation marks the string alone. All of them must hold.
 	Payload *ByPayload `form:"payload,omitempty" json:"payload,omitempty"`
 
 	// Q Words of three characters or more, all of them somewhere in the error message or the record's text; "two words" in quotes count as one.
@@ -2562,7 +2705,7 @@ type ReplaceMappingsJSONBody struct {
 
 // ReplaceMappingsParams defines parameters for ReplaceMappings.
 type ReplaceMappingsParams struct {
-	// IdempotencyKey The same request under the same key is done once; see docs/api.md.
+	// IdempotencyKey The same request under the same key is done once; see idempotency keys.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
@@ -2604,7 +2747,8 @@ type SearchMessagesParams struct {
 	// Header `name` or `name=value`; all of them.
 	Header *ByHeader `form:"header,omitempty" json:"header,omitempty"`
 
-	// Payload `$.customer.id = 42`, or a path alone; `[*]` is any element; all of them.
+	// Payload A path alone, or with a value: `$.customer.id = 42`, `$.items[*].sku = x-1`. Plain text means the string and the
+	// number, boolean or null of that spelling; `"42"` in quotation marks the string alone. All of them must hold.
 	Payload *ByPayload `form:"payload,omitempty" json:"payload,omitempty"`
 
 	// Q Words of three characters or more, all of them somewhere in the error message or the record's text; "two words" in quotes count as one.
@@ -2663,7 +2807,7 @@ type RetryQuarantinedJSONBody struct {
 
 // RetryQuarantinedParams defines parameters for RetryQuarantined.
 type RetryQuarantinedParams struct {
-	// IdempotencyKey The same request under the same key is done once; see docs/api.md.
+	// IdempotencyKey The same request under the same key is done once; see idempotency keys.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
@@ -2678,7 +2822,7 @@ type ListRedrivesParams struct {
 
 // CreateRedriveParams defines parameters for CreateRedrive.
 type CreateRedriveParams struct {
-	// IdempotencyKey The same request under the same key is done once; see docs/api.md.
+	// IdempotencyKey The same request under the same key is done once; see idempotency keys.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
@@ -2690,7 +2834,7 @@ type CancelRedriveJSONBody struct {
 
 // CancelRedriveParams defines parameters for CancelRedrive.
 type CancelRedriveParams struct {
-	// IdempotencyKey The same request under the same key is done once; see docs/api.md.
+	// IdempotencyKey The same request under the same key is done once; see idempotency keys.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
@@ -2720,7 +2864,7 @@ type PauseRedriveJSONBody struct {
 
 // PauseRedriveParams defines parameters for PauseRedrive.
 type PauseRedriveParams struct {
-	// IdempotencyKey The same request under the same key is done once; see docs/api.md.
+	// IdempotencyKey The same request under the same key is done once; see idempotency keys.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
@@ -2732,7 +2876,7 @@ type ResumeRedriveJSONBody struct {
 
 // ResumeRedriveParams defines parameters for ResumeRedrive.
 type ResumeRedriveParams struct {
-	// IdempotencyKey The same request under the same key is done once; see docs/api.md.
+	// IdempotencyKey The same request under the same key is done once; see idempotency keys.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
@@ -2865,8 +3009,15 @@ type ClientInterface interface {
 
 	// GetActivity How much came in over time
 	//
-	// Messages are counted by when they were stored, within seconds, whatever becomes of
-	// them later.
+	// How much came in over time. `span` is `hour` (12 steps of five minutes), `day` (24 of an hour, the default) or `week` (7 × 24 of
+	// an hour); `topic` (original) narrows it. Steps are of UTC and the last one is not over yet. `arrived` counts messages by their
+	// `created_at`, those among them included that came back from a replay, which `returned` counts.
+	//
+	// A message is counted once, within seconds, together with its search document: one that is deleted earlier is not. What becomes of it
+	// later, deletion, archive or another topic, changes nothing here. Every message that was stored before `counted_until` is counted; it is
+	// null while nobody has counted. Nothing is counted of messages whose documents were made before this version of the schema, nor of those
+	// that were more than eight days old, in steps of five minutes two hours, when theirs were made. Messages of unknown origin are counted
+	// for those who see all topics.
 	//
 	// Corresponds with GET /api/v1/activity (the `GetActivity` operationId).
 	GetActivity(ctx context.Context, params *GetActivityParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -2881,12 +3032,12 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/archive/{id} (the `GetArchived` operationId).
 	GetArchived(ctx context.Context, id InMessageID, params *GetArchivedParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetArchivedHistory Its attempts, changes and lineage
+	// GetArchivedHistory Attempts, changes and lineage of an archived message
 	//
 	// Corresponds with GET /api/v1/archive/{id}/history (the `GetArchivedHistory` operationId).
 	GetArchivedHistory(ctx context.Context, id InMessageID, params *GetArchivedHistoryParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetArchivedPayload Its value, byte for byte
+	// GetArchivedPayload The value of an archived message, byte for byte
 	//
 	// As that of a message which is not archived.
 	//
@@ -2895,12 +3046,16 @@ type ClientInterface interface {
 
 	// RestoreMessageWithBody Bring it back as PENDING, with no attempts used
 	//
+	// Back among the others, as `PENDING` with no attempts used. Its id, its bytes, its history and `created_at` stay.
+	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/archive/{id}/restore (the `RestoreMessage` operationId).
 	RestoreMessageWithBody(ctx context.Context, id InMessageID, params *RestoreMessageParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// RestoreMessage Bring it back as PENDING, with no attempts used
+	//
+	// Back among the others, as `PENDING` with no attempts used. Its id, its bytes, its history and `created_at` stay.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -2909,24 +3064,47 @@ type ClientInterface interface {
 
 	// ListChanges The audit trail, the newest first
 	//
+	// Newest first, narrowed by `object_id`, `kind` (`message`, `redrive`, `group`, `mapping` or `list`),
+	// `actor`, `action`, `request_id` and `after` (a time, inclusive). Actions on messages are
+	// `retry` (somebody had an attempt started), `attempt` (an attempt ended), `requeue`, `dead`, `delete`, `map` (its original topic was set), `restore` and `unmask`
+	// (somebody looked behind the masks; of a list `error` has the question); on groups `annotate`, on the mapping `replace`; on
+	// redrives `create`, `pass` (its canary), `pause`, `resume`, `cancel`, `stop` and `finish`. Actors that are
+	// not people are `settler`, `auto` and `ingest`. Changes of an error group name their `topics`, unless they are about all; with
+	// roles on some topics one sees those that are about all or about one of theirs, by `object_id`.
+	//
+	// `from` and `to` are statuses of a message or states of a redrive, null where there was or is none;
+	// `retry_count`, `error_class` and `error` are those of a message.
+	//
 	// Corresponds with GET /api/v1/audit (the `ListChanges` operationId).
 	ListChanges(ctx context.Context, params *ListChangesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// DeleteMessage Delete it for good
 	//
-	// The same record is never taken in again. While a retry has the message it is 409.
+	// For good; the same record is not taken in again. A second deletion is 404, and
+	// while a retry has the message it is 409. An attempt that was abandoned is settled
+	// first; where that is impossible the answer is 409, and `details` names the two ways
+	// out: mark the message dead, or retry it with `accept_duplicate`.
 	//
 	// Corresponds with DELETE /api/v1/dlq/messages/{id} (the `DeleteMessage` operationId).
 	DeleteMessage(ctx context.Context, id InMessageID, params *DeleteMessageParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetMessage One message
 	//
-	// With where each derived field was read, and every failure that its headers tell of.
+	// `derived` says where each field was learnt. `source` is `mapping` (a rule), `header` (one that only its producer uses),
+	// `companion` (one that several use; others beside it told whose it is), `name` (that of the dead-letter topic),
+	// `operator`, `record` (its own timestamp or key) or `none`. `header` and `occurrence` (from 0, among those of the
+	// same name) say which header it was, `dialect` whose, and `confidence` is `high`, `medium`, `low` or `none`. `hops` are the
+	// failures that the record's headers tell of, the oldest first; each has `dialect`, `topic`, `partition` and `offset`.
 	//
 	// Corresponds with GET /api/v1/dlq/messages/{id} (the `GetMessage` operationId).
 	GetMessage(ctx context.Context, id InMessageID, params *GetMessageParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GiveUpMessageWithBody Give it up
+	//
+	// Gives a message up that is `PENDING`, or `RETRYING` with nobody at work on it. An
+	// attempt that was abandoned is settled first: when its record turns out to be in the
+	// original topic, the message is `RESOLVED` and cannot be given up. A message whose
+	// last attempt cannot be settled can.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -2935,6 +3113,11 @@ type ClientInterface interface {
 
 	// GiveUpMessage Give it up
 	//
+	// Gives a message up that is `PENDING`, or `RETRYING` with nobody at work on it. An
+	// attempt that was abandoned is settled first: when its record turns out to be in the
+	// original topic, the message is `RESOLVED` and cannot be given up. A message whose
+	// last attempt cannot be settled can.
+	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/dlq/messages/{id}/dead (the `GiveUpMessage` operationId).
@@ -2942,13 +3125,30 @@ type ClientInterface interface {
 
 	// GetHistory Its attempts, changes and lineage
 	//
+	// `attempts` are those that were made, oldest first. `changes` are its entries of the
+	// audit trail, oldest first, of more than 1000 the latest. `lineage` are the messages that
+	// this one came back from, its parent first, each with its own attempts and changes;
+	// those that were deleted or archived, and what is behind them, are not in it. `unmask=true` shows what is masked.
+	//
+	// `edit` says how what was sent differed from the message, which itself never changes. `payload_patch` is
+	// the difference as a JSON Patch, null where one side is not JSON or longer than 1 MiB; `redrive_patch` is the patch of
+	// the redrive that made the attempt.
+	//
+	// Two ids must not be mixed up. `redrive_id` is the attempt's own: its record carries it
+	// as header `dlq-redrive-id`, and no other attempt has it. `bulk_redrive_id` is that of the
+	// redrive that made the attempt, null when a single retry did. `number`
+	// counts up for ever; `retry_count` is the message's count with this attempt, and starts
+	// anew with a requeue.
+	//
 	// Corresponds with GET /api/v1/dlq/messages/{id}/history (the `GetHistory` operationId).
 	GetHistory(ctx context.Context, id InMessageID, params *GetHistoryParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// SetOriginWithBody Say where it belongs
 	//
-	// For a message whose own header does not name its original topic, or whose origin is undeclared. Needs
-	// operator on the topic that is named and on the dead-letter topic.
+	// Sets the original topic of a message that is `PENDING` or `DEAD` and whose own headers do not name it, or whose
+	// origin is `undeclared`: the topic is declared for this message from then on. It needs operator on the topic that is named and on
+	// the dead-letter topic. Partition and offset of another topic that a header named are forgotten. Those of
+	// several messages are set by a redrive with action `map`, those to come by the mapping.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -2957,8 +3157,10 @@ type ClientInterface interface {
 
 	// SetOrigin Say where it belongs
 	//
-	// For a message whose own header does not name its original topic, or whose origin is undeclared. Needs
-	// operator on the topic that is named and on the dead-letter topic.
+	// Sets the original topic of a message that is `PENDING` or `DEAD` and whose own headers do not name it, or whose
+	// origin is `undeclared`: the topic is declared for this message from then on. It needs operator on the topic that is named and on
+	// the dead-letter topic. Partition and offset of another topic that a header named are forgotten. Those of
+	// several messages are set by a redrive with action `map`, those to come by the mapping.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -2967,15 +3169,20 @@ type ClientInterface interface {
 
 	// GetPayload Its value, byte for byte
 	//
-	// A value that is not kept here is fetched from the topic that may still have it. Where values
-	// are masked this needs the grant unmask, and is noted in the audit trail. A record that the dead letter
-	// only points to is read where kafka.pointer_topics names the dead-letter topic, for who may see
-	// the topic pointed to, and the read is noted in the audit trail; else it is 409 with the reason.
+	// The value byte for byte, as `application/octet-stream` and as an attachment. A
+	// tombstone is 204 without a body. A value that is not kept here is fetched from the topic that has
+	// it; when that has it no more the answer is 404 and says why, and without Kafka it is 409.
+	//
+	// Where fields of the value are masked this needs the grant unmask. A record that a dead letter only points
+	// to is read where `kafka.pointer_topics` lists the dead-letter topic, for those who may see the topic that it
+	// points to; else it is 409 with the reason. Both kinds of reads are in the audit trail.
 	//
 	// Corresponds with GET /api/v1/dlq/messages/{id}/payload (the `GetPayload` operationId).
 	GetPayload(ctx context.Context, id InMessageID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// RequeueMessageWithBody DEAD to PENDING, attempts back to 0
+	//
+	// Takes a `DEAD` message back to `PENDING`, with no attempts used.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -2984,6 +3191,8 @@ type ClientInterface interface {
 
 	// RequeueMessage DEAD to PENDING, attempts back to 0
 	//
+	// Takes a `DEAD` message back to `PENDING`, with no attempts used.
+	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/dlq/messages/{id}/requeue (the `RequeueMessage` operationId).
@@ -2991,10 +3200,23 @@ type ClientInterface interface {
 
 	// RetryMessageWithBody Send it back
 	//
-	// One attempt, and its end is waited for. With `edit` something else is sent in its place; the
-	// message itself is never changed, and what was sent stands in its history. An edit needs the
-	// grant edit, a target topic a name in `kafka.republish_allow`. Where only the record's headers name the
-	// original topic, operator on the dead-letter topic is needed too.
+	// Sends the message back to its original topic and waits for the broker. Only a
+	// `PENDING` message with attempts left can be retried. With
+	// `{"accept_duplicate": true}` a message goes whose last attempt cannot be settled: it may
+	// then arrive twice.
+	//
+	// It needs operator on the original topic. Where only the record's own headers name that topic, and neither `kafka.origins`
+	// nor the mapping declares it, it needs operator on the dead-letter topic too (403 names it).
+	//
+	// With `edit` something else is sent; that needs the grant `edit`. What is not named goes as it is. A
+	// `target_topic` must be named in `kafka.republish_allow`.
+	//
+	// An edit is part of the request's body and not larger than `server.max_body_bytes`. A message of which nobody knows where
+	// it belongs can be sent once in this way, with a `target_topic`: the operator says where.
+	//
+	// `published` is false, and the four fields after it null, when the program has
+	// no Kafka: the message is resolved and nothing was sent. `dlq_redrive_id` is the id of the
+	// attempt; the record has it in its header `dlq-redrive-id`, and the history as `id`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -3003,10 +3225,23 @@ type ClientInterface interface {
 
 	// RetryMessage Send it back
 	//
-	// One attempt, and its end is waited for. With `edit` something else is sent in its place; the
-	// message itself is never changed, and what was sent stands in its history. An edit needs the
-	// grant edit, a target topic a name in `kafka.republish_allow`. Where only the record's headers name the
-	// original topic, operator on the dead-letter topic is needed too.
+	// Sends the message back to its original topic and waits for the broker. Only a
+	// `PENDING` message with attempts left can be retried. With
+	// `{"accept_duplicate": true}` a message goes whose last attempt cannot be settled: it may
+	// then arrive twice.
+	//
+	// It needs operator on the original topic. Where only the record's own headers name that topic, and neither `kafka.origins`
+	// nor the mapping declares it, it needs operator on the dead-letter topic too (403 names it).
+	//
+	// With `edit` something else is sent; that needs the grant `edit`. What is not named goes as it is. A
+	// `target_topic` must be named in `kafka.republish_allow`.
+	//
+	// An edit is part of the request's body and not larger than `server.max_body_bytes`. A message of which nobody knows where
+	// it belongs can be sent once in this way, with a `target_topic`: the operator says where.
+	//
+	// `published` is false, and the four fields after it null, when the program has
+	// no Kafka: the message is resolved and nothing was sent. `dlq_redrive_id` is the id of the
+	// attempt; the record has it in its header `dlq-redrive-id`, and the history as `id`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -3015,15 +3250,28 @@ type ClientInterface interface {
 
 	// ListTopic List a topic, newest first
 	//
-	// A topic names an original topic or a dead-letter topic; one that does not exist is an empty list.
+	// A topic names an original topic or a dead-letter topic; one that does not exist is an empty list. By
+	// `created_at` and then `id`.
 	//
 	// Corresponds with GET /api/v1/dlq/{topic} (the `ListTopic` operationId).
 	ListTopic(ctx context.Context, topic InTopic, params *ListTopicParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// RetryTopicWithBody Retry everything retryable in a topic
 	//
-	// Makes a redrive of what is there now and waits for its end. With `Prefer: respond-async`
-	// nobody waits.
+	// Makes a redrive of every message of the topic that can be retried now, once
+	// each, and waits for its end. What arrives meanwhile is left out. `retried` counts what
+	// became `RESOLVED`; of the rest, `failed` went wrong (`dead` of them for good), `in_doubt`
+	// is still to be settled and `skipped` was not tried. `reasons` counts failed and skipped
+	// messages by cause. `UNDECLARED` are messages whose original topic is undeclared, `not_permitted` those whose original topic only
+	// their headers name while you are not operator of their dead-letter topic, `POINTER_REFUSED` pointers that are not followed.
+	//
+	// With the header `Prefer: respond-async` nobody waits: the answer is 202 with
+	// `Preference-Applied: respond-async`, the redrive, and its address in `Location`.
+	//
+	// The redrive goes on when the client leaves, and in another process when this one
+	// ends. Whoever waited is then told 503, and so when nothing can be sent for 30 s, or
+	// when somebody paused it: `details` has the `redrive_id` and how far it came, in the fields
+	// `selected`, `resolved`, `failed`, `dead`, `in_doubt`, `skipped` and `waiting`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -3032,8 +3280,20 @@ type ClientInterface interface {
 
 	// RetryTopic Retry everything retryable in a topic
 	//
-	// Makes a redrive of what is there now and waits for its end. With `Prefer: respond-async`
-	// nobody waits.
+	// Makes a redrive of every message of the topic that can be retried now, once
+	// each, and waits for its end. What arrives meanwhile is left out. `retried` counts what
+	// became `RESOLVED`; of the rest, `failed` went wrong (`dead` of them for good), `in_doubt`
+	// is still to be settled and `skipped` was not tried. `reasons` counts failed and skipped
+	// messages by cause. `UNDECLARED` are messages whose original topic is undeclared, `not_permitted` those whose original topic only
+	// their headers name while you are not operator of their dead-letter topic, `POINTER_REFUSED` pointers that are not followed.
+	//
+	// With the header `Prefer: respond-async` nobody waits: the answer is 202 with
+	// `Preference-Applied: respond-async`, the redrive, and its address in `Location`.
+	//
+	// The redrive goes on when the client leaves, and in another process when this one
+	// ends. Whoever waited is then told 503, and so when nothing can be sent for 30 s, or
+	// when somebody paused it: `details` has the `redrive_id` and how far it came, in the fields
+	// `selected`, `resolved`, `failed`, `dead`, `in_doubt`, `skipped` and `waiting`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -3042,17 +3302,30 @@ type ClientInterface interface {
 
 	// ExportMessages Every message that matches, as a file
 	//
-	// Streamed, as the messages were at one moment, newest first. NDJSON has a Message on each line; CSV
-	// a line of names first, and no cell that a spreadsheet takes for a formula. The trailers
-	// `X-Export-Messages` and `X-Export-Complete` say how many there were and whether that was all.
-	// A selection by key, header, payload or q is 503 while the search catalogue is more than a minute
-	// behind, and not complete when it is more than ten seconds behind. So many at once are sent, and
-	// no more: the next is 503, too.
+	// Everything that matches, as a file: one message a line, as lists show it, newest first, as it was at one moment.
+	// `format` is `ndjson` (the default) or `csv`, `source` is `live` (the default) or `archive`, and `limit` is 1 to 1,000,000 (default
+	// 100,000). The trailer `X-Export-Messages` says how many there were, and `X-Export-Complete` whether these are all: it is
+	// `false` when the limit was reached. An export that breaks off has no trailers, and its connection is cut; so is one that
+	// takes longer than `server.export_timeout` (15 minutes). A process sends `server.max_exports` (4) of them at a time, half of
+	// them to one principal; the next one waits 5 s and is 429 or 503, and `details` says so.
+	//
+	// An export by `key`, `header`, `payload` or `q` says in the header `X-Export-Searched-Until` how far the search catalogue was when
+	// it began. When that was more than 10 seconds behind, `X-Export-Complete` is `false`; when it was more than a minute behind, the
+	// export is refused: 503, with `details` naming `filter`.
+	//
+	// In NDJSON every message is one line: where a producer's own text has line breaks between its tokens, a space stands for each. In
+	// CSV the first line names the columns, null is empty, bytes that are not UTF-8 are in base64 behind `base64:`, and
+	// `headers` is JSON. Text that a spreadsheet would take for a formula has an apostrophe in front, also behind spaces.
 	//
 	// Corresponds with GET /api/v1/export (the `ExportMessages` operationId).
 	ExportMessages(ctx context.Context, params *ExportMessagesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListGroups Error groups
+	//
+	// `topic` (original) and `open=true` (something is not `RESOLVED`) narrow the list; `sort` is `last_seen` (the default), `first_seen` or
+	// `open`. `trend` is `24h` (the default), `7d` or `none`: arrivals by the hour, hours without any left out. A group is `new` for a day, and
+	// `regressed` when a message came after all were resolved. `arrived` counts every message ever, `counts` those that are
+	// there. A redrive with a `group_id` in its filter does something to all of a group.
 	//
 	// Corresponds with GET /api/v1/groups (the `ListGroups` operationId).
 	ListGroups(ctx context.Context, params *ListGroupsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -3064,12 +3337,28 @@ type ClientInterface interface {
 
 	// AnnotateGroupWithBody Note, link, mute
 	//
+	// What is not named stays. Null clears a `note` (at most 2000 characters) or a `link` (an http or https address).
+	//
+	// They are kept for each original topic of the group. A change is made for those topics on which the caller is an operator, and of
+	// which something ever came in the group; `annotated_topics` in the answer names them. Who is an operator on all topics changes all,
+	// also those that come later: `*`. `annotations` has what is said by topic, of the topics that the caller sees; null is every topic
+	// without its own. `note`, `link` and `muted` of the group are what is the same for all of these: null where they differ, and `muted`
+	// when all are. Muted is a topic's share of the group: people still hear of the other topics.
+	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PATCH /api/v1/groups/{id} (the `AnnotateGroup` operationId).
 	AnnotateGroupWithBody(ctx context.Context, id InGroupID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// AnnotateGroup Note, link, mute
+	//
+	// What is not named stays. Null clears a `note` (at most 2000 characters) or a `link` (an http or https address).
+	//
+	// They are kept for each original topic of the group. A change is made for those topics on which the caller is an operator, and of
+	// which something ever came in the group; `annotated_topics` in the answer names them. Who is an operator on all topics changes all,
+	// also those that come later: `*`. `annotations` has what is said by topic, of the topics that the caller sees; null is every topic
+	// without its own. `note`, `link` and `muted` of the group are what is the same for all of these: null where they differ, and `muted`
+	// when all are. Muted is a topic's share of the group: people still hear of the other topics.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -3078,15 +3367,16 @@ type ClientInterface interface {
 
 	// GetMappings Where messages of unknown origin belong
 	//
-	// Needs viewer on all topics; the rules name topics of everybody.
+	// `unmapped` are the dead-letter topics with messages of unknown origin, and what the rules now say of them.
+	// Reading the rules needs viewer, and replacing them admin, on all topics: rules name topics of everybody.
 	//
 	// Corresponds with GET /api/v1/mappings (the `GetMappings` operationId).
 	GetMappings(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ReplaceMappingsWithBody Set the rules
 	//
-	// They hold for what comes in from now on, a moment later in every ingester. With `apply` messages
-	// of unknown origin that are there already go where the rules say, by redrives.
+	// `version` is that which was read; when somebody else has changed the rules meanwhile the answer is 409. The rules hold for records
+	// to come. With `apply` those that are there are set too, by one redrive for each dead-letter topic: their ids are `redrives`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -3095,8 +3385,8 @@ type ClientInterface interface {
 
 	// ReplaceMappings Set the rules
 	//
-	// They hold for what comes in from now on, a moment later in every ingester. With `apply` messages
-	// of unknown origin that are there already go where the rules say, by redrives.
+	// `version` is that which was read; when somebody else has changed the rules meanwhile the answer is 409. The rules hold for records
+	// to come. With `apply` those that are there are set too, by one redrive for each dead-letter topic: their ids are `redrives`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -3105,25 +3395,47 @@ type ClientInterface interface {
 
 	// SearchMessages Search across topics
 	//
-	// Key, headers, fields and free text are answered from a search index that follows the messages by a
-	// moment: `searched_until` says how far it is. Fields and headers that are masked cannot be searched
-	// without the grant unmask, and free text never finds them.
+	// All messages, whatever their topic. All that is given must hold. Every parameter is also a field of a
+	// redrive's `filter`, where those that may be repeated are lists.
+	//
+	// `key`, `header`, `payload` and `q` are answered from a search index that follows the messages by a moment: `searched_until`
+	// says how far it was before the search began. It is null when the index was not asked, and while it has never
+	// been made. A search goes on without what the index does not have yet; a `count` is then not `exact` when the
+	// index is more than 10 seconds late. Redrives and exports are refused when it is
+	// more than a minute late.
 	//
 	// Such a search ends after about a second. The page may then have fewer messages than `limit`, or
 	// none, although more match: `searched_back_to` says to which time it searched, and `next_cursor`
 	// goes on from there. A list has ended when `next_cursor` is null.
+	//
+	// With `omit=payload` messages come without their payloads: for lists that show none, at a fraction of the cost.
+	//
+	// `sort` is `created_at`, `-created_at` (the default: newest first), `last_retry_at` or `-last_retry_at`; the last two leave out
+	// messages that were never retried, and a `count` beside them counts none of these. `count` is `none` (the default), `exact` (counted for some seconds at most; `exact` is
+	// false when that was not enough) or `estimate`.
+	//
+	// An estimate is made of statistics of all messages. A caller who sees some topics only therefore gets none: with `exact` and with
+	// `estimate` their messages are counted, and the number is exact up to 10,000. Above that, and when counting takes more than some
+	// seconds, the answer is such as `{"messages": 10000, "exact": false, "at_least": true}`: there are at least so many. `at_least` is
+	// left out where it is false.
+	//
+	// Fields and headers that are masked cannot be searched without the grant unmask, and free text never finds them.
 	//
 	// Corresponds with GET /api/v1/messages (the `SearchMessages` operationId).
 	SearchMessages(ctx context.Context, params *SearchMessagesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListQuarantine Records that the database refused, the latest first
 	//
-	// Those of the dead-letter topics that one may see. A page has at most 100.
+	// The latest first. Viewers see the records of the dead-letter topics that their role covers. A page has at
+	// most 100.
 	//
 	// Corresponds with GET /api/v1/quarantine (the `ListQuarantine` operationId).
 	ListQuarantine(ctx context.Context, params *ListQuarantineParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// DeleteQuarantinedWithBody Delete the record for good
+	//
+	// Needs admin on the dead-letter topic. The change is in the audit trail, with kind `quarantine`; `error` has
+	// the record's position and the SQLSTATE.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -3132,6 +3444,9 @@ type ClientInterface interface {
 
 	// DeleteQuarantined Delete the record for good
 	//
+	// Needs admin on the dead-letter topic. The change is in the audit trail, with kind `quarantine`; `error` has
+	// the record's position and the SQLSTATE.
+	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with DELETE /api/v1/quarantine/{id} (the `DeleteQuarantined` operationId).
@@ -3139,8 +3454,9 @@ type ClientInterface interface {
 
 	// RetryQuarantinedWithBody Try to store the record now
 	//
-	// An ingester tries it within seconds. Once it is stored, it is a message with the same id and no
-	// longer in quarantine; refused again, it has the new error and one more of `tries`.
+	// Needs operator on the dead-letter topic. An ingester tries the record within seconds. Once it is stored,
+	// `GET /api/v1/dlq/messages/{id}` has it under the same id; refused again, it has the new error and one more
+	// of `tries`. The change is in the audit trail, with kind `quarantine`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -3149,8 +3465,9 @@ type ClientInterface interface {
 
 	// RetryQuarantined Try to store the record now
 	//
-	// An ingester tries it within seconds. Once it is stored, it is a message with the same id and no
-	// longer in quarantine; refused again, it has the new error and one more of `tries`.
+	// Needs operator on the dead-letter topic. An ingester tries the record within seconds. Once it is stored,
+	// `GET /api/v1/dlq/messages/{id}` has it under the same id; refused again, it has the new error and one more
+	// of `tries`. The change is in the audit trail, with kind `quarantine`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -3166,9 +3483,22 @@ type ClientInterface interface {
 
 	// CreateRedriveWithBody Do one thing to many messages
 	//
-	// The selection is fixed when it is made; what arrives later is not in it. With `dry_run` nothing
-	// is made and the answer says what would go, what would not, and why. A selection by key, header,
-	// payload or q is 503 while the search catalogue is more than a minute behind.
+	// Either `ids`, or a `filter` with what a search takes. All that is given must hold. It must name more than times
+	// and states: those alone may mean everything. Without `status` it means the states that the action can act upon,
+	// and without `created_before` it ends now. All options but `rate` are for `retry` alone.
+	//
+	// A filter with `key`, `header`, `payload` or `q` is answered from the search catalogue, as a search is: `searched_until`, in the
+	// answer that makes the redrive and in that of a dry run, says how far it was. What came later is not in the redrive.
+	// While the catalogue is more than a minute behind no redrive is made by it: 503, with `details` naming `filter`.
+	//
+	// Times are RFC 3339. Unknown fields, those of the filter included, and options that do
+	// not fit the action are 400; everything that is wrong is named at once.
+	//
+	// `Location` says where it is found from now on. A dry run is answered at once: `sendable`
+	// of the `selected` messages would go, `reasons` counts the others, and `groups` says the same by
+	// topic, the largest first. With a `patch`, `samples` show up to five payloads `before` and `after` it, or the `reason` why it does not fit;
+	// `patch_checked` says how many messages it was tried on, and `patch_failed` how many of these it did not fit. The rest is not
+	// checked: `sendable` counts it whether the patch fits or not. What only the broker can say of a single record is not in it.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -3177,9 +3507,22 @@ type ClientInterface interface {
 
 	// CreateRedrive Do one thing to many messages
 	//
-	// The selection is fixed when it is made; what arrives later is not in it. With `dry_run` nothing
-	// is made and the answer says what would go, what would not, and why. A selection by key, header,
-	// payload or q is 503 while the search catalogue is more than a minute behind.
+	// Either `ids`, or a `filter` with what a search takes. All that is given must hold. It must name more than times
+	// and states: those alone may mean everything. Without `status` it means the states that the action can act upon,
+	// and without `created_before` it ends now. All options but `rate` are for `retry` alone.
+	//
+	// A filter with `key`, `header`, `payload` or `q` is answered from the search catalogue, as a search is: `searched_until`, in the
+	// answer that makes the redrive and in that of a dry run, says how far it was. What came later is not in the redrive.
+	// While the catalogue is more than a minute behind no redrive is made by it: 503, with `details` naming `filter`.
+	//
+	// Times are RFC 3339. Unknown fields, those of the filter included, and options that do
+	// not fit the action are 400; everything that is wrong is named at once.
+	//
+	// `Location` says where it is found from now on. A dry run is answered at once: `sendable`
+	// of the `selected` messages would go, `reasons` counts the others, and `groups` says the same by
+	// topic, the largest first. With a `patch`, `samples` show up to five payloads `before` and `after` it, or the `reason` why it does not fit;
+	// `patch_checked` says how many messages it was tried on, and `patch_failed` how many of these it did not fit. The rest is not
+	// checked: `sendable` counts it whether the patch fits or not. What only the broker can say of a single record is not in it.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -3207,10 +3550,20 @@ type ClientInterface interface {
 
 	// ListItems Its messages and what came of each
 	//
+	// In the order of the selection. `result` narrows the list; it is `waiting`, `succeeded`,
+	// `failed`, `dead`, `in_doubt` or `skipped`, and so does `outcome`: `published`, `consumed` or `returned`. Messages that the action could not take from the
+	// start are counted in the redrive and are no items. `topic`, `partition` and `offset` say where
+	// the record was sent, `outcome` what became of it.
+	//
 	// Corresponds with GET /api/v1/redrives/{id}/items (the `ListItems` operationId).
 	ListItems(ctx context.Context, id InRedriveID, params *ListItemsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// PauseRedriveWithBody Take nothing more until it is resumed
+	//
+	// What is under way ends in every case. A paused redrive goes on where it was; one that
+	// stopped itself goes on as if its canary had passed and nothing had failed so far. A
+	// cancelled one never goes on, and what it had not taken stays as it is. All three
+	// answer with the redrive; a move that its state does not have is 409.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -3218,6 +3571,11 @@ type ClientInterface interface {
 	PauseRedriveWithBody(ctx context.Context, id InRedriveID, params *PauseRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// PauseRedrive Take nothing more until it is resumed
+	//
+	// What is under way ends in every case. A paused redrive goes on where it was; one that
+	// stopped itself goes on as if its canary had passed and nothing had failed so far. A
+	// cancelled one never goes on, and what it had not taken stays as it is. All three
+	// answer with the redrive; a move that its state does not have is 409.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -3240,10 +3598,17 @@ type ClientInterface interface {
 
 	// GetSession Who is asking, and what they may do
 	//
+	// Who one is, and what one may do.
+	//
 	// Corresponds with GET /api/v1/session (the `GetSession` operationId).
 	GetSession(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListTopics What there is of each original topic, and whether replay is possible
+	//
+	// Every original topic that has messages, by name, up to 1000 at a time; `topic` is empty for those of unknown origin. Counts are exact. `ingest_lag` is
+	// how many records of its dead-letter topics are not stored yet. `replay` says whether messages can be sent
+	// back, if not why (`class` and `reason`), and whether anybody reads there: a consumer group is `running`, `behind`,
+	// `absent` or `unknown`. What Kafka does not tell now is null or `unknown`.
 	//
 	// Corresponds with GET /api/v1/topics (the `ListTopics` operationId).
 	ListTopics(ctx context.Context, params *ListTopicsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -3255,10 +3620,19 @@ type ClientInterface interface {
 
 	// Alive The process lives
 	//
+	// Asks nobody and always answers.
+	//
 	// Corresponds with GET /healthz (the `Alive` operationId).
 	Alive(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// Metrics Prometheus metrics
+	//
+	// Open to everybody, whatever `auth.mode` is, as the probes are; and it tells how many messages each topic has. Whom that is not
+	// for must be kept from the path by the network, or by the proxy in front.
+	//
+	// Of HTTP itself there are `dlq_http_requests_total` (labels `method`, `route`, which is the template or
+	// `unmatched`, and `code`, where 499 is a client that left), `dlq_http_request_duration_seconds` (`method`,
+	// `route`) and `dlq_http_requests_in_flight`.
 	//
 	// Corresponds with GET /metrics (the `Metrics` operationId).
 	Metrics(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -3270,14 +3644,27 @@ type ClientInterface interface {
 
 	// Readiness It can work
 	//
+	// 503 with `"status": "not_ready"` while the program starts or drains, when a required
+	// dependency has never been reached, and when it failed twice running: one failure
+	// alone is shown and forgiven. The API does not need Kafka to be ready. However
+	// often this is asked, dependencies are asked at most once a second; one that has not
+	// answered after two seconds has failed, and goes on failing until it answers.
+	//
 	// Corresponds with GET /readyz (the `Readiness` operationId).
 	Readiness(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 }
 
 // GetActivity How much came in over time
 //
-// Messages are counted by when they were stored, within seconds, whatever becomes of
-// them later.
+// How much came in over time. `span` is `hour` (12 steps of five minutes), `day` (24 of an hour, the default) or `week` (7 × 24 of
+// an hour); `topic` (original) narrows it. Steps are of UTC and the last one is not over yet. `arrived` counts messages by their
+// `created_at`, those among them included that came back from a replay, which `returned` counts.
+//
+// A message is counted once, within seconds, together with its search document: one that is deleted earlier is not. What becomes of it
+// later, deletion, archive or another topic, changes nothing here. Every message that was stored before `counted_until` is counted; it is
+// null while nobody has counted. Nothing is counted of messages whose documents were made before this version of the schema, nor of those
+// that were more than eight days old, in steps of five minutes two hours, when theirs were made. Messages of unknown origin are counted
+// for those who see all topics.
 //
 // Corresponds with GET /api/v1/activity (the `GetActivity` operationId).
 func (c *Client) GetActivity(ctx context.Context, params *GetActivityParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3322,7 +3709,7 @@ func (c *Client) GetArchived(ctx context.Context, id InMessageID, params *GetArc
 	return c.Client.Do(req)
 }
 
-// GetArchivedHistory Its attempts, changes and lineage
+// GetArchivedHistory Attempts, changes and lineage of an archived message
 //
 // Corresponds with GET /api/v1/archive/{id}/history (the `GetArchivedHistory` operationId).
 func (c *Client) GetArchivedHistory(ctx context.Context, id InMessageID, params *GetArchivedHistoryParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3337,7 +3724,7 @@ func (c *Client) GetArchivedHistory(ctx context.Context, id InMessageID, params 
 	return c.Client.Do(req)
 }
 
-// GetArchivedPayload Its value, byte for byte
+// GetArchivedPayload The value of an archived message, byte for byte
 //
 // As that of a message which is not archived.
 //
@@ -3356,6 +3743,8 @@ func (c *Client) GetArchivedPayload(ctx context.Context, id InMessageID, reqEdit
 
 // RestoreMessageWithBody Bring it back as PENDING, with no attempts used
 //
+// Back among the others, as `PENDING` with no attempts used. Its id, its bytes, its history and `created_at` stay.
+//
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /api/v1/archive/{id}/restore (the `RestoreMessage` operationId).
@@ -3372,6 +3761,8 @@ func (c *Client) RestoreMessageWithBody(ctx context.Context, id InMessageID, par
 }
 
 // RestoreMessage Bring it back as PENDING, with no attempts used
+//
+// Back among the others, as `PENDING` with no attempts used. Its id, its bytes, its history and `created_at` stay.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -3390,6 +3781,17 @@ func (c *Client) RestoreMessage(ctx context.Context, id InMessageID, params *Res
 
 // ListChanges The audit trail, the newest first
 //
+// Newest first, narrowed by `object_id`, `kind` (`message`, `redrive`, `group`, `mapping` or `list`),
+// `actor`, `action`, `request_id` and `after` (a time, inclusive). Actions on messages are
+// `retry` (somebody had an attempt started), `attempt` (an attempt ended), `requeue`, `dead`, `delete`, `map` (its original topic was set), `restore` and `unmask`
+// (somebody looked behind the masks; of a list `error` has the question); on groups `annotate`, on the mapping `replace`; on
+// redrives `create`, `pass` (its canary), `pause`, `resume`, `cancel`, `stop` and `finish`. Actors that are
+// not people are `settler`, `auto` and `ingest`. Changes of an error group name their `topics`, unless they are about all; with
+// roles on some topics one sees those that are about all or about one of theirs, by `object_id`.
+//
+// `from` and `to` are statuses of a message or states of a redrive, null where there was or is none;
+// `retry_count`, `error_class` and `error` are those of a message.
+//
 // Corresponds with GET /api/v1/audit (the `ListChanges` operationId).
 func (c *Client) ListChanges(ctx context.Context, params *ListChangesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListChangesRequest(c.Server, params)
@@ -3405,7 +3807,10 @@ func (c *Client) ListChanges(ctx context.Context, params *ListChangesParams, req
 
 // DeleteMessage Delete it for good
 //
-// The same record is never taken in again. While a retry has the message it is 409.
+// For good; the same record is not taken in again. A second deletion is 404, and
+// while a retry has the message it is 409. An attempt that was abandoned is settled
+// first; where that is impossible the answer is 409, and `details` names the two ways
+// out: mark the message dead, or retry it with `accept_duplicate`.
 //
 // Corresponds with DELETE /api/v1/dlq/messages/{id} (the `DeleteMessage` operationId).
 func (c *Client) DeleteMessage(ctx context.Context, id InMessageID, params *DeleteMessageParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3422,7 +3827,11 @@ func (c *Client) DeleteMessage(ctx context.Context, id InMessageID, params *Dele
 
 // GetMessage One message
 //
-// With where each derived field was read, and every failure that its headers tell of.
+// `derived` says where each field was learnt. `source` is `mapping` (a rule), `header` (one that only its producer uses),
+// `companion` (one that several use; others beside it told whose it is), `name` (that of the dead-letter topic),
+// `operator`, `record` (its own timestamp or key) or `none`. `header` and `occurrence` (from 0, among those of the
+// same name) say which header it was, `dialect` whose, and `confidence` is `high`, `medium`, `low` or `none`. `hops` are the
+// failures that the record's headers tell of, the oldest first; each has `dialect`, `topic`, `partition` and `offset`.
 //
 // Corresponds with GET /api/v1/dlq/messages/{id} (the `GetMessage` operationId).
 func (c *Client) GetMessage(ctx context.Context, id InMessageID, params *GetMessageParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3438,6 +3847,11 @@ func (c *Client) GetMessage(ctx context.Context, id InMessageID, params *GetMess
 }
 
 // GiveUpMessageWithBody Give it up
+//
+// Gives a message up that is `PENDING`, or `RETRYING` with nobody at work on it. An
+// attempt that was abandoned is settled first: when its record turns out to be in the
+// original topic, the message is `RESOLVED` and cannot be given up. A message whose
+// last attempt cannot be settled can.
 //
 // Takes any type of body and a specified content type.
 //
@@ -3456,6 +3870,11 @@ func (c *Client) GiveUpMessageWithBody(ctx context.Context, id InMessageID, para
 
 // GiveUpMessage Give it up
 //
+// Gives a message up that is `PENDING`, or `RETRYING` with nobody at work on it. An
+// attempt that was abandoned is settled first: when its record turns out to be in the
+// original topic, the message is `RESOLVED` and cannot be given up. A message whose
+// last attempt cannot be settled can.
+//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/dlq/messages/{id}/dead (the `GiveUpMessage` operationId).
@@ -3473,6 +3892,21 @@ func (c *Client) GiveUpMessage(ctx context.Context, id InMessageID, params *Give
 
 // GetHistory Its attempts, changes and lineage
 //
+// `attempts` are those that were made, oldest first. `changes` are its entries of the
+// audit trail, oldest first, of more than 1000 the latest. `lineage` are the messages that
+// this one came back from, its parent first, each with its own attempts and changes;
+// those that were deleted or archived, and what is behind them, are not in it. `unmask=true` shows what is masked.
+//
+// `edit` says how what was sent differed from the message, which itself never changes. `payload_patch` is
+// the difference as a JSON Patch, null where one side is not JSON or longer than 1 MiB; `redrive_patch` is the patch of
+// the redrive that made the attempt.
+//
+// Two ids must not be mixed up. `redrive_id` is the attempt's own: its record carries it
+// as header `dlq-redrive-id`, and no other attempt has it. `bulk_redrive_id` is that of the
+// redrive that made the attempt, null when a single retry did. `number`
+// counts up for ever; `retry_count` is the message's count with this attempt, and starts
+// anew with a requeue.
+//
 // Corresponds with GET /api/v1/dlq/messages/{id}/history (the `GetHistory` operationId).
 func (c *Client) GetHistory(ctx context.Context, id InMessageID, params *GetHistoryParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetHistoryRequest(c.Server, id, params)
@@ -3488,8 +3922,10 @@ func (c *Client) GetHistory(ctx context.Context, id InMessageID, params *GetHist
 
 // SetOriginWithBody Say where it belongs
 //
-// For a message whose own header does not name its original topic, or whose origin is undeclared. Needs
-// operator on the topic that is named and on the dead-letter topic.
+// Sets the original topic of a message that is `PENDING` or `DEAD` and whose own headers do not name it, or whose
+// origin is `undeclared`: the topic is declared for this message from then on. It needs operator on the topic that is named and on
+// the dead-letter topic. Partition and offset of another topic that a header named are forgotten. Those of
+// several messages are set by a redrive with action `map`, those to come by the mapping.
 //
 // Takes any type of body and a specified content type.
 //
@@ -3508,8 +3944,10 @@ func (c *Client) SetOriginWithBody(ctx context.Context, id InMessageID, params *
 
 // SetOrigin Say where it belongs
 //
-// For a message whose own header does not name its original topic, or whose origin is undeclared. Needs
-// operator on the topic that is named and on the dead-letter topic.
+// Sets the original topic of a message that is `PENDING` or `DEAD` and whose own headers do not name it, or whose
+// origin is `undeclared`: the topic is declared for this message from then on. It needs operator on the topic that is named and on
+// the dead-letter topic. Partition and offset of another topic that a header named are forgotten. Those of
+// several messages are set by a redrive with action `map`, those to come by the mapping.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -3528,10 +3966,13 @@ func (c *Client) SetOrigin(ctx context.Context, id InMessageID, params *SetOrigi
 
 // GetPayload Its value, byte for byte
 //
-// A value that is not kept here is fetched from the topic that may still have it. Where values
-// are masked this needs the grant unmask, and is noted in the audit trail. A record that the dead letter
-// only points to is read where kafka.pointer_topics names the dead-letter topic, for who may see
-// the topic pointed to, and the read is noted in the audit trail; else it is 409 with the reason.
+// The value byte for byte, as `application/octet-stream` and as an attachment. A
+// tombstone is 204 without a body. A value that is not kept here is fetched from the topic that has
+// it; when that has it no more the answer is 404 and says why, and without Kafka it is 409.
+//
+// Where fields of the value are masked this needs the grant unmask. A record that a dead letter only points
+// to is read where `kafka.pointer_topics` lists the dead-letter topic, for those who may see the topic that it
+// points to; else it is 409 with the reason. Both kinds of reads are in the audit trail.
 //
 // Corresponds with GET /api/v1/dlq/messages/{id}/payload (the `GetPayload` operationId).
 func (c *Client) GetPayload(ctx context.Context, id InMessageID, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3547,6 +3988,8 @@ func (c *Client) GetPayload(ctx context.Context, id InMessageID, reqEditors ...R
 }
 
 // RequeueMessageWithBody DEAD to PENDING, attempts back to 0
+//
+// Takes a `DEAD` message back to `PENDING`, with no attempts used.
 //
 // Takes any type of body and a specified content type.
 //
@@ -3565,6 +4008,8 @@ func (c *Client) RequeueMessageWithBody(ctx context.Context, id InMessageID, par
 
 // RequeueMessage DEAD to PENDING, attempts back to 0
 //
+// Takes a `DEAD` message back to `PENDING`, with no attempts used.
+//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/dlq/messages/{id}/requeue (the `RequeueMessage` operationId).
@@ -3582,10 +4027,23 @@ func (c *Client) RequeueMessage(ctx context.Context, id InMessageID, params *Req
 
 // RetryMessageWithBody Send it back
 //
-// One attempt, and its end is waited for. With `edit` something else is sent in its place; the
-// message itself is never changed, and what was sent stands in its history. An edit needs the
-// grant edit, a target topic a name in `kafka.republish_allow`. Where only the record's headers name the
-// original topic, operator on the dead-letter topic is needed too.
+// Sends the message back to its original topic and waits for the broker. Only a
+// `PENDING` message with attempts left can be retried. With
+// `{"accept_duplicate": true}` a message goes whose last attempt cannot be settled: it may
+// then arrive twice.
+//
+// It needs operator on the original topic. Where only the record's own headers name that topic, and neither `kafka.origins`
+// nor the mapping declares it, it needs operator on the dead-letter topic too (403 names it).
+//
+// With `edit` something else is sent; that needs the grant `edit`. What is not named goes as it is. A
+// `target_topic` must be named in `kafka.republish_allow`.
+//
+// An edit is part of the request's body and not larger than `server.max_body_bytes`. A message of which nobody knows where
+// it belongs can be sent once in this way, with a `target_topic`: the operator says where.
+//
+// `published` is false, and the four fields after it null, when the program has
+// no Kafka: the message is resolved and nothing was sent. `dlq_redrive_id` is the id of the
+// attempt; the record has it in its header `dlq-redrive-id`, and the history as `id`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -3604,10 +4062,23 @@ func (c *Client) RetryMessageWithBody(ctx context.Context, id InMessageID, param
 
 // RetryMessage Send it back
 //
-// One attempt, and its end is waited for. With `edit` something else is sent in its place; the
-// message itself is never changed, and what was sent stands in its history. An edit needs the
-// grant edit, a target topic a name in `kafka.republish_allow`. Where only the record's headers name the
-// original topic, operator on the dead-letter topic is needed too.
+// Sends the message back to its original topic and waits for the broker. Only a
+// `PENDING` message with attempts left can be retried. With
+// `{"accept_duplicate": true}` a message goes whose last attempt cannot be settled: it may
+// then arrive twice.
+//
+// It needs operator on the original topic. Where only the record's own headers name that topic, and neither `kafka.origins`
+// nor the mapping declares it, it needs operator on the dead-letter topic too (403 names it).
+//
+// With `edit` something else is sent; that needs the grant `edit`. What is not named goes as it is. A
+// `target_topic` must be named in `kafka.republish_allow`.
+//
+// An edit is part of the request's body and not larger than `server.max_body_bytes`. A message of which nobody knows where
+// it belongs can be sent once in this way, with a `target_topic`: the operator says where.
+//
+// `published` is false, and the four fields after it null, when the program has
+// no Kafka: the message is resolved and nothing was sent. `dlq_redrive_id` is the id of the
+// attempt; the record has it in its header `dlq-redrive-id`, and the history as `id`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -3626,7 +4097,8 @@ func (c *Client) RetryMessage(ctx context.Context, id InMessageID, params *Retry
 
 // ListTopic List a topic, newest first
 //
-// A topic names an original topic or a dead-letter topic; one that does not exist is an empty list.
+// A topic names an original topic or a dead-letter topic; one that does not exist is an empty list. By
+// `created_at` and then `id`.
 //
 // Corresponds with GET /api/v1/dlq/{topic} (the `ListTopic` operationId).
 func (c *Client) ListTopic(ctx context.Context, topic InTopic, params *ListTopicParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3643,8 +4115,20 @@ func (c *Client) ListTopic(ctx context.Context, topic InTopic, params *ListTopic
 
 // RetryTopicWithBody Retry everything retryable in a topic
 //
-// Makes a redrive of what is there now and waits for its end. With `Prefer: respond-async`
-// nobody waits.
+// Makes a redrive of every message of the topic that can be retried now, once
+// each, and waits for its end. What arrives meanwhile is left out. `retried` counts what
+// became `RESOLVED`; of the rest, `failed` went wrong (`dead` of them for good), `in_doubt`
+// is still to be settled and `skipped` was not tried. `reasons` counts failed and skipped
+// messages by cause. `UNDECLARED` are messages whose original topic is undeclared, `not_permitted` those whose original topic only
+// their headers name while you are not operator of their dead-letter topic, `POINTER_REFUSED` pointers that are not followed.
+//
+// With the header `Prefer: respond-async` nobody waits: the answer is 202 with
+// `Preference-Applied: respond-async`, the redrive, and its address in `Location`.
+//
+// The redrive goes on when the client leaves, and in another process when this one
+// ends. Whoever waited is then told 503, and so when nothing can be sent for 30 s, or
+// when somebody paused it: `details` has the `redrive_id` and how far it came, in the fields
+// `selected`, `resolved`, `failed`, `dead`, `in_doubt`, `skipped` and `waiting`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -3663,8 +4147,20 @@ func (c *Client) RetryTopicWithBody(ctx context.Context, topic InTopic, params *
 
 // RetryTopic Retry everything retryable in a topic
 //
-// Makes a redrive of what is there now and waits for its end. With `Prefer: respond-async`
-// nobody waits.
+// Makes a redrive of every message of the topic that can be retried now, once
+// each, and waits for its end. What arrives meanwhile is left out. `retried` counts what
+// became `RESOLVED`; of the rest, `failed` went wrong (`dead` of them for good), `in_doubt`
+// is still to be settled and `skipped` was not tried. `reasons` counts failed and skipped
+// messages by cause. `UNDECLARED` are messages whose original topic is undeclared, `not_permitted` those whose original topic only
+// their headers name while you are not operator of their dead-letter topic, `POINTER_REFUSED` pointers that are not followed.
+//
+// With the header `Prefer: respond-async` nobody waits: the answer is 202 with
+// `Preference-Applied: respond-async`, the redrive, and its address in `Location`.
+//
+// The redrive goes on when the client leaves, and in another process when this one
+// ends. Whoever waited is then told 503, and so when nothing can be sent for 30 s, or
+// when somebody paused it: `details` has the `redrive_id` and how far it came, in the fields
+// `selected`, `resolved`, `failed`, `dead`, `in_doubt`, `skipped` and `waiting`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -3683,12 +4179,20 @@ func (c *Client) RetryTopic(ctx context.Context, topic InTopic, params *RetryTop
 
 // ExportMessages Every message that matches, as a file
 //
-// Streamed, as the messages were at one moment, newest first. NDJSON has a Message on each line; CSV
-// a line of names first, and no cell that a spreadsheet takes for a formula. The trailers
-// `X-Export-Messages` and `X-Export-Complete` say how many there were and whether that was all.
-// A selection by key, header, payload or q is 503 while the search catalogue is more than a minute
-// behind, and not complete when it is more than ten seconds behind. So many at once are sent, and
-// no more: the next is 503, too.
+// Everything that matches, as a file: one message a line, as lists show it, newest first, as it was at one moment.
+// `format` is `ndjson` (the default) or `csv`, `source` is `live` (the default) or `archive`, and `limit` is 1 to 1,000,000 (default
+// 100,000). The trailer `X-Export-Messages` says how many there were, and `X-Export-Complete` whether these are all: it is
+// `false` when the limit was reached. An export that breaks off has no trailers, and its connection is cut; so is one that
+// takes longer than `server.export_timeout` (15 minutes). A process sends `server.max_exports` (4) of them at a time, half of
+// them to one principal; the next one waits 5 s and is 429 or 503, and `details` says so.
+//
+// An export by `key`, `header`, `payload` or `q` says in the header `X-Export-Searched-Until` how far the search catalogue was when
+// it began. When that was more than 10 seconds behind, `X-Export-Complete` is `false`; when it was more than a minute behind, the
+// export is refused: 503, with `details` naming `filter`.
+//
+// In NDJSON every message is one line: where a producer's own text has line breaks between its tokens, a space stands for each. In
+// CSV the first line names the columns, null is empty, bytes that are not UTF-8 are in base64 behind `base64:`, and
+// `headers` is JSON. Text that a spreadsheet would take for a formula has an apostrophe in front, also behind spaces.
 //
 // Corresponds with GET /api/v1/export (the `ExportMessages` operationId).
 func (c *Client) ExportMessages(ctx context.Context, params *ExportMessagesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3704,6 +4208,11 @@ func (c *Client) ExportMessages(ctx context.Context, params *ExportMessagesParam
 }
 
 // ListGroups Error groups
+//
+// `topic` (original) and `open=true` (something is not `RESOLVED`) narrow the list; `sort` is `last_seen` (the default), `first_seen` or
+// `open`. `trend` is `24h` (the default), `7d` or `none`: arrivals by the hour, hours without any left out. A group is `new` for a day, and
+// `regressed` when a message came after all were resolved. `arrived` counts every message ever, `counts` those that are
+// there. A redrive with a `group_id` in its filter does something to all of a group.
 //
 // Corresponds with GET /api/v1/groups (the `ListGroups` operationId).
 func (c *Client) ListGroups(ctx context.Context, params *ListGroupsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3735,6 +4244,14 @@ func (c *Client) GetGroup(ctx context.Context, id InGroupID, params *GetGroupPar
 
 // AnnotateGroupWithBody Note, link, mute
 //
+// What is not named stays. Null clears a `note` (at most 2000 characters) or a `link` (an http or https address).
+//
+// They are kept for each original topic of the group. A change is made for those topics on which the caller is an operator, and of
+// which something ever came in the group; `annotated_topics` in the answer names them. Who is an operator on all topics changes all,
+// also those that come later: `*`. `annotations` has what is said by topic, of the topics that the caller sees; null is every topic
+// without its own. `note`, `link` and `muted` of the group are what is the same for all of these: null where they differ, and `muted`
+// when all are. Muted is a topic's share of the group: people still hear of the other topics.
+//
 // Takes any type of body and a specified content type.
 //
 // Corresponds with PATCH /api/v1/groups/{id} (the `AnnotateGroup` operationId).
@@ -3751,6 +4268,14 @@ func (c *Client) AnnotateGroupWithBody(ctx context.Context, id InGroupID, conten
 }
 
 // AnnotateGroup Note, link, mute
+//
+// What is not named stays. Null clears a `note` (at most 2000 characters) or a `link` (an http or https address).
+//
+// They are kept for each original topic of the group. A change is made for those topics on which the caller is an operator, and of
+// which something ever came in the group; `annotated_topics` in the answer names them. Who is an operator on all topics changes all,
+// also those that come later: `*`. `annotations` has what is said by topic, of the topics that the caller sees; null is every topic
+// without its own. `note`, `link` and `muted` of the group are what is the same for all of these: null where they differ, and `muted`
+// when all are. Muted is a topic's share of the group: people still hear of the other topics.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -3769,7 +4294,8 @@ func (c *Client) AnnotateGroup(ctx context.Context, id InGroupID, body AnnotateG
 
 // GetMappings Where messages of unknown origin belong
 //
-// Needs viewer on all topics; the rules name topics of everybody.
+// `unmapped` are the dead-letter topics with messages of unknown origin, and what the rules now say of them.
+// Reading the rules needs viewer, and replacing them admin, on all topics: rules name topics of everybody.
 //
 // Corresponds with GET /api/v1/mappings (the `GetMappings` operationId).
 func (c *Client) GetMappings(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3786,8 +4312,8 @@ func (c *Client) GetMappings(ctx context.Context, reqEditors ...RequestEditorFn)
 
 // ReplaceMappingsWithBody Set the rules
 //
-// They hold for what comes in from now on, a moment later in every ingester. With `apply` messages
-// of unknown origin that are there already go where the rules say, by redrives.
+// `version` is that which was read; when somebody else has changed the rules meanwhile the answer is 409. The rules hold for records
+// to come. With `apply` those that are there are set too, by one redrive for each dead-letter topic: their ids are `redrives`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -3806,8 +4332,8 @@ func (c *Client) ReplaceMappingsWithBody(ctx context.Context, params *ReplaceMap
 
 // ReplaceMappings Set the rules
 //
-// They hold for what comes in from now on, a moment later in every ingester. With `apply` messages
-// of unknown origin that are there already go where the rules say, by redrives.
+// `version` is that which was read; when somebody else has changed the rules meanwhile the answer is 409. The rules hold for records
+// to come. With `apply` those that are there are set too, by one redrive for each dead-letter topic: their ids are `redrives`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -3826,13 +4352,31 @@ func (c *Client) ReplaceMappings(ctx context.Context, params *ReplaceMappingsPar
 
 // SearchMessages Search across topics
 //
-// Key, headers, fields and free text are answered from a search index that follows the messages by a
-// moment: `searched_until` says how far it is. Fields and headers that are masked cannot be searched
-// without the grant unmask, and free text never finds them.
+// All messages, whatever their topic. All that is given must hold. Every parameter is also a field of a
+// redrive's `filter`, where those that may be repeated are lists.
+//
+// `key`, `header`, `payload` and `q` are answered from a search index that follows the messages by a moment: `searched_until`
+// says how far it was before the search began. It is null when the index was not asked, and while it has never
+// been made. A search goes on without what the index does not have yet; a `count` is then not `exact` when the
+// index is more than 10 seconds late. Redrives and exports are refused when it is
+// more than a minute late.
 //
 // Such a search ends after about a second. The page may then have fewer messages than `limit`, or
 // none, although more match: `searched_back_to` says to which time it searched, and `next_cursor`
 // goes on from there. A list has ended when `next_cursor` is null.
+//
+// With `omit=payload` messages come without their payloads: for lists that show none, at a fraction of the cost.
+//
+// `sort` is `created_at`, `-created_at` (the default: newest first), `last_retry_at` or `-last_retry_at`; the last two leave out
+// messages that were never retried, and a `count` beside them counts none of these. `count` is `none` (the default), `exact` (counted for some seconds at most; `exact` is
+// false when that was not enough) or `estimate`.
+//
+// An estimate is made of statistics of all messages. A caller who sees some topics only therefore gets none: with `exact` and with
+// `estimate` their messages are counted, and the number is exact up to 10,000. Above that, and when counting takes more than some
+// seconds, the answer is such as `{"messages": 10000, "exact": false, "at_least": true}`: there are at least so many. `at_least` is
+// left out where it is false.
+//
+// Fields and headers that are masked cannot be searched without the grant unmask, and free text never finds them.
 //
 // Corresponds with GET /api/v1/messages (the `SearchMessages` operationId).
 func (c *Client) SearchMessages(ctx context.Context, params *SearchMessagesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3849,7 +4393,8 @@ func (c *Client) SearchMessages(ctx context.Context, params *SearchMessagesParam
 
 // ListQuarantine Records that the database refused, the latest first
 //
-// Those of the dead-letter topics that one may see. A page has at most 100.
+// The latest first. Viewers see the records of the dead-letter topics that their role covers. A page has at
+// most 100.
 //
 // Corresponds with GET /api/v1/quarantine (the `ListQuarantine` operationId).
 func (c *Client) ListQuarantine(ctx context.Context, params *ListQuarantineParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3865,6 +4410,9 @@ func (c *Client) ListQuarantine(ctx context.Context, params *ListQuarantineParam
 }
 
 // DeleteQuarantinedWithBody Delete the record for good
+//
+// Needs admin on the dead-letter topic. The change is in the audit trail, with kind `quarantine`; `error` has
+// the record's position and the SQLSTATE.
 //
 // Takes any type of body and a specified content type.
 //
@@ -3883,6 +4431,9 @@ func (c *Client) DeleteQuarantinedWithBody(ctx context.Context, id InQuarantined
 
 // DeleteQuarantined Delete the record for good
 //
+// Needs admin on the dead-letter topic. The change is in the audit trail, with kind `quarantine`; `error` has
+// the record's position and the SQLSTATE.
+//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with DELETE /api/v1/quarantine/{id} (the `DeleteQuarantined` operationId).
@@ -3900,8 +4451,9 @@ func (c *Client) DeleteQuarantined(ctx context.Context, id InQuarantinedID, body
 
 // RetryQuarantinedWithBody Try to store the record now
 //
-// An ingester tries it within seconds. Once it is stored, it is a message with the same id and no
-// longer in quarantine; refused again, it has the new error and one more of `tries`.
+// Needs operator on the dead-letter topic. An ingester tries the record within seconds. Once it is stored,
+// `GET /api/v1/dlq/messages/{id}` has it under the same id; refused again, it has the new error and one more
+// of `tries`. The change is in the audit trail, with kind `quarantine`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -3920,8 +4472,9 @@ func (c *Client) RetryQuarantinedWithBody(ctx context.Context, id InQuarantinedI
 
 // RetryQuarantined Try to store the record now
 //
-// An ingester tries it within seconds. Once it is stored, it is a message with the same id and no
-// longer in quarantine; refused again, it has the new error and one more of `tries`.
+// Needs operator on the dead-letter topic. An ingester tries the record within seconds. Once it is stored,
+// `GET /api/v1/dlq/messages/{id}` has it under the same id; refused again, it has the new error and one more
+// of `tries`. The change is in the audit trail, with kind `quarantine`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -3957,9 +4510,22 @@ func (c *Client) ListRedrives(ctx context.Context, params *ListRedrivesParams, r
 
 // CreateRedriveWithBody Do one thing to many messages
 //
-// The selection is fixed when it is made; what arrives later is not in it. With `dry_run` nothing
-// is made and the answer says what would go, what would not, and why. A selection by key, header,
-// payload or q is 503 while the search catalogue is more than a minute behind.
+// Either `ids`, or a `filter` with what a search takes. All that is given must hold. It must name more than times
+// and states: those alone may mean everything. Without `status` it means the states that the action can act upon,
+// and without `created_before` it ends now. All options but `rate` are for `retry` alone.
+//
+// A filter with `key`, `header`, `payload` or `q` is answered from the search catalogue, as a search is: `searched_until`, in the
+// answer that makes the redrive and in that of a dry run, says how far it was. What came later is not in the redrive.
+// While the catalogue is more than a minute behind no redrive is made by it: 503, with `details` naming `filter`.
+//
+// Times are RFC 3339. Unknown fields, those of the filter included, and options that do
+// not fit the action are 400; everything that is wrong is named at once.
+//
+// `Location` says where it is found from now on. A dry run is answered at once: `sendable`
+// of the `selected` messages would go, `reasons` counts the others, and `groups` says the same by
+// topic, the largest first. With a `patch`, `samples` show up to five payloads `before` and `after` it, or the `reason` why it does not fit;
+// `patch_checked` says how many messages it was tried on, and `patch_failed` how many of these it did not fit. The rest is not
+// checked: `sendable` counts it whether the patch fits or not. What only the broker can say of a single record is not in it.
 //
 // Takes any type of body and a specified content type.
 //
@@ -3978,9 +4544,22 @@ func (c *Client) CreateRedriveWithBody(ctx context.Context, params *CreateRedriv
 
 // CreateRedrive Do one thing to many messages
 //
-// The selection is fixed when it is made; what arrives later is not in it. With `dry_run` nothing
-// is made and the answer says what would go, what would not, and why. A selection by key, header,
-// payload or q is 503 while the search catalogue is more than a minute behind.
+// Either `ids`, or a `filter` with what a search takes. All that is given must hold. It must name more than times
+// and states: those alone may mean everything. Without `status` it means the states that the action can act upon,
+// and without `created_before` it ends now. All options but `rate` are for `retry` alone.
+//
+// A filter with `key`, `header`, `payload` or `q` is answered from the search catalogue, as a search is: `searched_until`, in the
+// answer that makes the redrive and in that of a dry run, says how far it was. What came later is not in the redrive.
+// While the catalogue is more than a minute behind no redrive is made by it: 503, with `details` naming `filter`.
+//
+// Times are RFC 3339. Unknown fields, those of the filter included, and options that do
+// not fit the action are 400; everything that is wrong is named at once.
+//
+// `Location` says where it is found from now on. A dry run is answered at once: `sendable`
+// of the `selected` messages would go, `reasons` counts the others, and `groups` says the same by
+// topic, the largest first. With a `patch`, `samples` show up to five payloads `before` and `after` it, or the `reason` why it does not fit;
+// `patch_checked` says how many messages it was tried on, and `patch_failed` how many of these it did not fit. The rest is not
+// checked: `sendable` counts it whether the patch fits or not. What only the broker can say of a single record is not in it.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4048,6 +4627,11 @@ func (c *Client) CancelRedrive(ctx context.Context, id InRedriveID, params *Canc
 
 // ListItems Its messages and what came of each
 //
+// In the order of the selection. `result` narrows the list; it is `waiting`, `succeeded`,
+// `failed`, `dead`, `in_doubt` or `skipped`, and so does `outcome`: `published`, `consumed` or `returned`. Messages that the action could not take from the
+// start are counted in the redrive and are no items. `topic`, `partition` and `offset` say where
+// the record was sent, `outcome` what became of it.
+//
 // Corresponds with GET /api/v1/redrives/{id}/items (the `ListItems` operationId).
 func (c *Client) ListItems(ctx context.Context, id InRedriveID, params *ListItemsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListItemsRequest(c.Server, id, params)
@@ -4062,6 +4646,11 @@ func (c *Client) ListItems(ctx context.Context, id InRedriveID, params *ListItem
 }
 
 // PauseRedriveWithBody Take nothing more until it is resumed
+//
+// What is under way ends in every case. A paused redrive goes on where it was; one that
+// stopped itself goes on as if its canary had passed and nothing had failed so far. A
+// cancelled one never goes on, and what it had not taken stays as it is. All three
+// answer with the redrive; a move that its state does not have is 409.
 //
 // Takes any type of body and a specified content type.
 //
@@ -4079,6 +4668,11 @@ func (c *Client) PauseRedriveWithBody(ctx context.Context, id InRedriveID, param
 }
 
 // PauseRedrive Take nothing more until it is resumed
+//
+// What is under way ends in every case. A paused redrive goes on where it was; one that
+// stopped itself goes on as if its canary had passed and nothing had failed so far. A
+// cancelled one never goes on, and what it had not taken stays as it is. All three
+// answer with the redrive; a move that its state does not have is 409.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4131,6 +4725,8 @@ func (c *Client) ResumeRedrive(ctx context.Context, id InRedriveID, params *Resu
 
 // GetSession Who is asking, and what they may do
 //
+// Who one is, and what one may do.
+//
 // Corresponds with GET /api/v1/session (the `GetSession` operationId).
 func (c *Client) GetSession(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetSessionRequest(c.Server)
@@ -4145,6 +4741,11 @@ func (c *Client) GetSession(ctx context.Context, reqEditors ...RequestEditorFn) 
 }
 
 // ListTopics What there is of each original topic, and whether replay is possible
+//
+// Every original topic that has messages, by name, up to 1000 at a time; `topic` is empty for those of unknown origin. Counts are exact. `ingest_lag` is
+// how many records of its dead-letter topics are not stored yet. `replay` says whether messages can be sent
+// back, if not why (`class` and `reason`), and whether anybody reads there: a consumer group is `running`, `behind`,
+// `absent` or `unknown`. What Kafka does not tell now is null or `unknown`.
 //
 // Corresponds with GET /api/v1/topics (the `ListTopics` operationId).
 func (c *Client) ListTopics(ctx context.Context, params *ListTopicsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4176,6 +4777,8 @@ func (c *Client) ReadableDocument(ctx context.Context, reqEditors ...RequestEdit
 
 // Alive The process lives
 //
+// Asks nobody and always answers.
+//
 // Corresponds with GET /healthz (the `Alive` operationId).
 func (c *Client) Alive(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewAliveRequest(c.Server)
@@ -4190,6 +4793,13 @@ func (c *Client) Alive(ctx context.Context, reqEditors ...RequestEditorFn) (*htt
 }
 
 // Metrics Prometheus metrics
+//
+// Open to everybody, whatever `auth.mode` is, as the probes are; and it tells how many messages each topic has. Whom that is not
+// for must be kept from the path by the network, or by the proxy in front.
+//
+// Of HTTP itself there are `dlq_http_requests_total` (labels `method`, `route`, which is the template or
+// `unmatched`, and `code`, where 499 is a client that left), `dlq_http_request_duration_seconds` (`method`,
+// `route`) and `dlq_http_requests_in_flight`.
 //
 // Corresponds with GET /metrics (the `Metrics` operationId).
 func (c *Client) Metrics(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4220,6 +4830,12 @@ func (c *Client) Document(ctx context.Context, reqEditors ...RequestEditorFn) (*
 }
 
 // Readiness It can work
+//
+// 503 with `"status": "not_ready"` while the program starts or drains, when a required
+// dependency has never been reached, and when it failed twice running: one failure
+// alone is shown and forgiven. The API does not need Kafka to be ready. However
+// often this is asked, dependencies are asked at most once a second; one that has not
+// answered after two seconds has failed, and goes on failing until it answers.
 //
 // Corresponds with GET /readyz (the `Readiness` operationId).
 func (c *Client) Readiness(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -7400,8 +8016,15 @@ type ClientWithResponsesInterface interface {
 
 	// GetActivityWithResponse How much came in over time
 	//
-	// Messages are counted by when they were stored, within seconds, whatever becomes of
-	// them later.
+	// How much came in over time. `span` is `hour` (12 steps of five minutes), `day` (24 of an hour, the default) or `week` (7 × 24 of
+	// an hour); `topic` (original) narrows it. Steps are of UTC and the last one is not over yet. `arrived` counts messages by their
+	// `created_at`, those among them included that came back from a replay, which `returned` counts.
+	//
+	// A message is counted once, within seconds, together with its search document: one that is deleted earlier is not. What becomes of it
+	// later, deletion, archive or another topic, changes nothing here. Every message that was stored before `counted_until` is counted; it is
+	// null while nobody has counted. Nothing is counted of messages whose documents were made before this version of the schema, nor of those
+	// that were more than eight days old, in steps of five minutes two hours, when theirs were made. Messages of unknown origin are counted
+	// for those who see all topics.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -7422,14 +8045,14 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/archive/{id} (the `GetArchived` operationId).
 	GetArchivedWithResponse(ctx context.Context, id InMessageID, params *GetArchivedParams, reqEditors ...RequestEditorFn) (*GetArchivedResponse, error)
 
-	// GetArchivedHistoryWithResponse Its attempts, changes and lineage
+	// GetArchivedHistoryWithResponse Attempts, changes and lineage of an archived message
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/archive/{id}/history (the `GetArchivedHistory` operationId).
 	GetArchivedHistoryWithResponse(ctx context.Context, id InMessageID, params *GetArchivedHistoryParams, reqEditors ...RequestEditorFn) (*GetArchivedHistoryResponse, error)
 
-	// GetArchivedPayloadWithResponse Its value, byte for byte
+	// GetArchivedPayloadWithResponse The value of an archived message, byte for byte
 	//
 	// As that of a message which is not archived.
 	//
@@ -7440,12 +8063,16 @@ type ClientWithResponsesInterface interface {
 
 	// RestoreMessageWithBodyWithResponse Bring it back as PENDING, with no attempts used
 	//
+	// Back among the others, as `PENDING` with no attempts used. Its id, its bytes, its history and `created_at` stay.
+	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/archive/{id}/restore (the `RestoreMessage` operationId).
 	RestoreMessageWithBodyWithResponse(ctx context.Context, id InMessageID, params *RestoreMessageParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RestoreMessageResponse, error)
 
 	// RestoreMessageWithResponse Bring it back as PENDING, with no attempts used
+	//
+	// Back among the others, as `PENDING` with no attempts used. Its id, its bytes, its history and `created_at` stay.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -7454,6 +8081,17 @@ type ClientWithResponsesInterface interface {
 
 	// ListChangesWithResponse The audit trail, the newest first
 	//
+	// Newest first, narrowed by `object_id`, `kind` (`message`, `redrive`, `group`, `mapping` or `list`),
+	// `actor`, `action`, `request_id` and `after` (a time, inclusive). Actions on messages are
+	// `retry` (somebody had an attempt started), `attempt` (an attempt ended), `requeue`, `dead`, `delete`, `map` (its original topic was set), `restore` and `unmask`
+	// (somebody looked behind the masks; of a list `error` has the question); on groups `annotate`, on the mapping `replace`; on
+	// redrives `create`, `pass` (its canary), `pause`, `resume`, `cancel`, `stop` and `finish`. Actors that are
+	// not people are `settler`, `auto` and `ingest`. Changes of an error group name their `topics`, unless they are about all; with
+	// roles on some topics one sees those that are about all or about one of theirs, by `object_id`.
+	//
+	// `from` and `to` are statuses of a message or states of a redrive, null where there was or is none;
+	// `retry_count`, `error_class` and `error` are those of a message.
+	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/audit (the `ListChanges` operationId).
@@ -7461,7 +8099,10 @@ type ClientWithResponsesInterface interface {
 
 	// DeleteMessageWithResponse Delete it for good
 	//
-	// The same record is never taken in again. While a retry has the message it is 409.
+	// For good; the same record is not taken in again. A second deletion is 404, and
+	// while a retry has the message it is 409. An attempt that was abandoned is settled
+	// first; where that is impossible the answer is 409, and `details` names the two ways
+	// out: mark the message dead, or retry it with `accept_duplicate`.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -7470,7 +8111,11 @@ type ClientWithResponsesInterface interface {
 
 	// GetMessageWithResponse One message
 	//
-	// With where each derived field was read, and every failure that its headers tell of.
+	// `derived` says where each field was learnt. `source` is `mapping` (a rule), `header` (one that only its producer uses),
+	// `companion` (one that several use; others beside it told whose it is), `name` (that of the dead-letter topic),
+	// `operator`, `record` (its own timestamp or key) or `none`. `header` and `occurrence` (from 0, among those of the
+	// same name) say which header it was, `dialect` whose, and `confidence` is `high`, `medium`, `low` or `none`. `hops` are the
+	// failures that the record's headers tell of, the oldest first; each has `dialect`, `topic`, `partition` and `offset`.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -7479,12 +8124,22 @@ type ClientWithResponsesInterface interface {
 
 	// GiveUpMessageWithBodyWithResponse Give it up
 	//
+	// Gives a message up that is `PENDING`, or `RETRYING` with nobody at work on it. An
+	// attempt that was abandoned is settled first: when its record turns out to be in the
+	// original topic, the message is `RESOLVED` and cannot be given up. A message whose
+	// last attempt cannot be settled can.
+	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/messages/{id}/dead (the `GiveUpMessage` operationId).
 	GiveUpMessageWithBodyWithResponse(ctx context.Context, id InMessageID, params *GiveUpMessageParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*GiveUpMessageResponse, error)
 
 	// GiveUpMessageWithResponse Give it up
+	//
+	// Gives a message up that is `PENDING`, or `RETRYING` with nobody at work on it. An
+	// attempt that was abandoned is settled first: when its record turns out to be in the
+	// original topic, the message is `RESOLVED` and cannot be given up. A message whose
+	// last attempt cannot be settled can.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -7493,6 +8148,21 @@ type ClientWithResponsesInterface interface {
 
 	// GetHistoryWithResponse Its attempts, changes and lineage
 	//
+	// `attempts` are those that were made, oldest first. `changes` are its entries of the
+	// audit trail, oldest first, of more than 1000 the latest. `lineage` are the messages that
+	// this one came back from, its parent first, each with its own attempts and changes;
+	// those that were deleted or archived, and what is behind them, are not in it. `unmask=true` shows what is masked.
+	//
+	// `edit` says how what was sent differed from the message, which itself never changes. `payload_patch` is
+	// the difference as a JSON Patch, null where one side is not JSON or longer than 1 MiB; `redrive_patch` is the patch of
+	// the redrive that made the attempt.
+	//
+	// Two ids must not be mixed up. `redrive_id` is the attempt's own: its record carries it
+	// as header `dlq-redrive-id`, and no other attempt has it. `bulk_redrive_id` is that of the
+	// redrive that made the attempt, null when a single retry did. `number`
+	// counts up for ever; `retry_count` is the message's count with this attempt, and starts
+	// anew with a requeue.
+	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/dlq/messages/{id}/history (the `GetHistory` operationId).
@@ -7500,8 +8170,10 @@ type ClientWithResponsesInterface interface {
 
 	// SetOriginWithBodyWithResponse Say where it belongs
 	//
-	// For a message whose own header does not name its original topic, or whose origin is undeclared. Needs
-	// operator on the topic that is named and on the dead-letter topic.
+	// Sets the original topic of a message that is `PENDING` or `DEAD` and whose own headers do not name it, or whose
+	// origin is `undeclared`: the topic is declared for this message from then on. It needs operator on the topic that is named and on
+	// the dead-letter topic. Partition and offset of another topic that a header named are forgotten. Those of
+	// several messages are set by a redrive with action `map`, those to come by the mapping.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -7510,8 +8182,10 @@ type ClientWithResponsesInterface interface {
 
 	// SetOriginWithResponse Say where it belongs
 	//
-	// For a message whose own header does not name its original topic, or whose origin is undeclared. Needs
-	// operator on the topic that is named and on the dead-letter topic.
+	// Sets the original topic of a message that is `PENDING` or `DEAD` and whose own headers do not name it, or whose
+	// origin is `undeclared`: the topic is declared for this message from then on. It needs operator on the topic that is named and on
+	// the dead-letter topic. Partition and offset of another topic that a header named are forgotten. Those of
+	// several messages are set by a redrive with action `map`, those to come by the mapping.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -7520,10 +8194,13 @@ type ClientWithResponsesInterface interface {
 
 	// GetPayloadWithResponse Its value, byte for byte
 	//
-	// A value that is not kept here is fetched from the topic that may still have it. Where values
-	// are masked this needs the grant unmask, and is noted in the audit trail. A record that the dead letter
-	// only points to is read where kafka.pointer_topics names the dead-letter topic, for who may see
-	// the topic pointed to, and the read is noted in the audit trail; else it is 409 with the reason.
+	// The value byte for byte, as `application/octet-stream` and as an attachment. A
+	// tombstone is 204 without a body. A value that is not kept here is fetched from the topic that has
+	// it; when that has it no more the answer is 404 and says why, and without Kafka it is 409.
+	//
+	// Where fields of the value are masked this needs the grant unmask. A record that a dead letter only points
+	// to is read where `kafka.pointer_topics` lists the dead-letter topic, for those who may see the topic that it
+	// points to; else it is 409 with the reason. Both kinds of reads are in the audit trail.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -7532,12 +8209,16 @@ type ClientWithResponsesInterface interface {
 
 	// RequeueMessageWithBodyWithResponse DEAD to PENDING, attempts back to 0
 	//
+	// Takes a `DEAD` message back to `PENDING`, with no attempts used.
+	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/messages/{id}/requeue (the `RequeueMessage` operationId).
 	RequeueMessageWithBodyWithResponse(ctx context.Context, id InMessageID, params *RequeueMessageParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RequeueMessageResponse, error)
 
 	// RequeueMessageWithResponse DEAD to PENDING, attempts back to 0
+	//
+	// Takes a `DEAD` message back to `PENDING`, with no attempts used.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -7546,10 +8227,23 @@ type ClientWithResponsesInterface interface {
 
 	// RetryMessageWithBodyWithResponse Send it back
 	//
-	// One attempt, and its end is waited for. With `edit` something else is sent in its place; the
-	// message itself is never changed, and what was sent stands in its history. An edit needs the
-	// grant edit, a target topic a name in `kafka.republish_allow`. Where only the record's headers name the
-	// original topic, operator on the dead-letter topic is needed too.
+	// Sends the message back to its original topic and waits for the broker. Only a
+	// `PENDING` message with attempts left can be retried. With
+	// `{"accept_duplicate": true}` a message goes whose last attempt cannot be settled: it may
+	// then arrive twice.
+	//
+	// It needs operator on the original topic. Where only the record's own headers name that topic, and neither `kafka.origins`
+	// nor the mapping declares it, it needs operator on the dead-letter topic too (403 names it).
+	//
+	// With `edit` something else is sent; that needs the grant `edit`. What is not named goes as it is. A
+	// `target_topic` must be named in `kafka.republish_allow`.
+	//
+	// An edit is part of the request's body and not larger than `server.max_body_bytes`. A message of which nobody knows where
+	// it belongs can be sent once in this way, with a `target_topic`: the operator says where.
+	//
+	// `published` is false, and the four fields after it null, when the program has
+	// no Kafka: the message is resolved and nothing was sent. `dlq_redrive_id` is the id of the
+	// attempt; the record has it in its header `dlq-redrive-id`, and the history as `id`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -7558,10 +8252,23 @@ type ClientWithResponsesInterface interface {
 
 	// RetryMessageWithResponse Send it back
 	//
-	// One attempt, and its end is waited for. With `edit` something else is sent in its place; the
-	// message itself is never changed, and what was sent stands in its history. An edit needs the
-	// grant edit, a target topic a name in `kafka.republish_allow`. Where only the record's headers name the
-	// original topic, operator on the dead-letter topic is needed too.
+	// Sends the message back to its original topic and waits for the broker. Only a
+	// `PENDING` message with attempts left can be retried. With
+	// `{"accept_duplicate": true}` a message goes whose last attempt cannot be settled: it may
+	// then arrive twice.
+	//
+	// It needs operator on the original topic. Where only the record's own headers name that topic, and neither `kafka.origins`
+	// nor the mapping declares it, it needs operator on the dead-letter topic too (403 names it).
+	//
+	// With `edit` something else is sent; that needs the grant `edit`. What is not named goes as it is. A
+	// `target_topic` must be named in `kafka.republish_allow`.
+	//
+	// An edit is part of the request's body and not larger than `server.max_body_bytes`. A message of which nobody knows where
+	// it belongs can be sent once in this way, with a `target_topic`: the operator says where.
+	//
+	// `published` is false, and the four fields after it null, when the program has
+	// no Kafka: the message is resolved and nothing was sent. `dlq_redrive_id` is the id of the
+	// attempt; the record has it in its header `dlq-redrive-id`, and the history as `id`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -7570,7 +8277,8 @@ type ClientWithResponsesInterface interface {
 
 	// ListTopicWithResponse List a topic, newest first
 	//
-	// A topic names an original topic or a dead-letter topic; one that does not exist is an empty list.
+	// A topic names an original topic or a dead-letter topic; one that does not exist is an empty list. By
+	// `created_at` and then `id`.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -7579,8 +8287,20 @@ type ClientWithResponsesInterface interface {
 
 	// RetryTopicWithBodyWithResponse Retry everything retryable in a topic
 	//
-	// Makes a redrive of what is there now and waits for its end. With `Prefer: respond-async`
-	// nobody waits.
+	// Makes a redrive of every message of the topic that can be retried now, once
+	// each, and waits for its end. What arrives meanwhile is left out. `retried` counts what
+	// became `RESOLVED`; of the rest, `failed` went wrong (`dead` of them for good), `in_doubt`
+	// is still to be settled and `skipped` was not tried. `reasons` counts failed and skipped
+	// messages by cause. `UNDECLARED` are messages whose original topic is undeclared, `not_permitted` those whose original topic only
+	// their headers name while you are not operator of their dead-letter topic, `POINTER_REFUSED` pointers that are not followed.
+	//
+	// With the header `Prefer: respond-async` nobody waits: the answer is 202 with
+	// `Preference-Applied: respond-async`, the redrive, and its address in `Location`.
+	//
+	// The redrive goes on when the client leaves, and in another process when this one
+	// ends. Whoever waited is then told 503, and so when nothing can be sent for 30 s, or
+	// when somebody paused it: `details` has the `redrive_id` and how far it came, in the fields
+	// `selected`, `resolved`, `failed`, `dead`, `in_doubt`, `skipped` and `waiting`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -7589,8 +8309,20 @@ type ClientWithResponsesInterface interface {
 
 	// RetryTopicWithResponse Retry everything retryable in a topic
 	//
-	// Makes a redrive of what is there now and waits for its end. With `Prefer: respond-async`
-	// nobody waits.
+	// Makes a redrive of every message of the topic that can be retried now, once
+	// each, and waits for its end. What arrives meanwhile is left out. `retried` counts what
+	// became `RESOLVED`; of the rest, `failed` went wrong (`dead` of them for good), `in_doubt`
+	// is still to be settled and `skipped` was not tried. `reasons` counts failed and skipped
+	// messages by cause. `UNDECLARED` are messages whose original topic is undeclared, `not_permitted` those whose original topic only
+	// their headers name while you are not operator of their dead-letter topic, `POINTER_REFUSED` pointers that are not followed.
+	//
+	// With the header `Prefer: respond-async` nobody waits: the answer is 202 with
+	// `Preference-Applied: respond-async`, the redrive, and its address in `Location`.
+	//
+	// The redrive goes on when the client leaves, and in another process when this one
+	// ends. Whoever waited is then told 503, and so when nothing can be sent for 30 s, or
+	// when somebody paused it: `details` has the `redrive_id` and how far it came, in the fields
+	// `selected`, `resolved`, `failed`, `dead`, `in_doubt`, `skipped` and `waiting`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -7599,12 +8331,20 @@ type ClientWithResponsesInterface interface {
 
 	// ExportMessagesWithResponse Every message that matches, as a file
 	//
-	// Streamed, as the messages were at one moment, newest first. NDJSON has a Message on each line; CSV
-	// a line of names first, and no cell that a spreadsheet takes for a formula. The trailers
-	// `X-Export-Messages` and `X-Export-Complete` say how many there were and whether that was all.
-	// A selection by key, header, payload or q is 503 while the search catalogue is more than a minute
-	// behind, and not complete when it is more than ten seconds behind. So many at once are sent, and
-	// no more: the next is 503, too.
+	// Everything that matches, as a file: one message a line, as lists show it, newest first, as it was at one moment.
+	// `format` is `ndjson` (the default) or `csv`, `source` is `live` (the default) or `archive`, and `limit` is 1 to 1,000,000 (default
+	// 100,000). The trailer `X-Export-Messages` says how many there were, and `X-Export-Complete` whether these are all: it is
+	// `false` when the limit was reached. An export that breaks off has no trailers, and its connection is cut; so is one that
+	// takes longer than `server.export_timeout` (15 minutes). A process sends `server.max_exports` (4) of them at a time, half of
+	// them to one principal; the next one waits 5 s and is 429 or 503, and `details` says so.
+	//
+	// An export by `key`, `header`, `payload` or `q` says in the header `X-Export-Searched-Until` how far the search catalogue was when
+	// it began. When that was more than 10 seconds behind, `X-Export-Complete` is `false`; when it was more than a minute behind, the
+	// export is refused: 503, with `details` naming `filter`.
+	//
+	// In NDJSON every message is one line: where a producer's own text has line breaks between its tokens, a space stands for each. In
+	// CSV the first line names the columns, null is empty, bytes that are not UTF-8 are in base64 behind `base64:`, and
+	// `headers` is JSON. Text that a spreadsheet would take for a formula has an apostrophe in front, also behind spaces.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -7612,6 +8352,11 @@ type ClientWithResponsesInterface interface {
 	ExportMessagesWithResponse(ctx context.Context, params *ExportMessagesParams, reqEditors ...RequestEditorFn) (*ExportMessagesResponse, error)
 
 	// ListGroupsWithResponse Error groups
+	//
+	// `topic` (original) and `open=true` (something is not `RESOLVED`) narrow the list; `sort` is `last_seen` (the default), `first_seen` or
+	// `open`. `trend` is `24h` (the default), `7d` or `none`: arrivals by the hour, hours without any left out. A group is `new` for a day, and
+	// `regressed` when a message came after all were resolved. `arrived` counts every message ever, `counts` those that are
+	// there. A redrive with a `group_id` in its filter does something to all of a group.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -7627,12 +8372,28 @@ type ClientWithResponsesInterface interface {
 
 	// AnnotateGroupWithBodyWithResponse Note, link, mute
 	//
+	// What is not named stays. Null clears a `note` (at most 2000 characters) or a `link` (an http or https address).
+	//
+	// They are kept for each original topic of the group. A change is made for those topics on which the caller is an operator, and of
+	// which something ever came in the group; `annotated_topics` in the answer names them. Who is an operator on all topics changes all,
+	// also those that come later: `*`. `annotations` has what is said by topic, of the topics that the caller sees; null is every topic
+	// without its own. `note`, `link` and `muted` of the group are what is the same for all of these: null where they differ, and `muted`
+	// when all are. Muted is a topic's share of the group: people still hear of the other topics.
+	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PATCH /api/v1/groups/{id} (the `AnnotateGroup` operationId).
 	AnnotateGroupWithBodyWithResponse(ctx context.Context, id InGroupID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AnnotateGroupResponse, error)
 
 	// AnnotateGroupWithResponse Note, link, mute
+	//
+	// What is not named stays. Null clears a `note` (at most 2000 characters) or a `link` (an http or https address).
+	//
+	// They are kept for each original topic of the group. A change is made for those topics on which the caller is an operator, and of
+	// which something ever came in the group; `annotated_topics` in the answer names them. Who is an operator on all topics changes all,
+	// also those that come later: `*`. `annotations` has what is said by topic, of the topics that the caller sees; null is every topic
+	// without its own. `note`, `link` and `muted` of the group are what is the same for all of these: null where they differ, and `muted`
+	// when all are. Muted is a topic's share of the group: people still hear of the other topics.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -7641,7 +8402,8 @@ type ClientWithResponsesInterface interface {
 
 	// GetMappingsWithResponse Where messages of unknown origin belong
 	//
-	// Needs viewer on all topics; the rules name topics of everybody.
+	// `unmapped` are the dead-letter topics with messages of unknown origin, and what the rules now say of them.
+	// Reading the rules needs viewer, and replacing them admin, on all topics: rules name topics of everybody.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -7650,8 +8412,8 @@ type ClientWithResponsesInterface interface {
 
 	// ReplaceMappingsWithBodyWithResponse Set the rules
 	//
-	// They hold for what comes in from now on, a moment later in every ingester. With `apply` messages
-	// of unknown origin that are there already go where the rules say, by redrives.
+	// `version` is that which was read; when somebody else has changed the rules meanwhile the answer is 409. The rules hold for records
+	// to come. With `apply` those that are there are set too, by one redrive for each dead-letter topic: their ids are `redrives`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -7660,8 +8422,8 @@ type ClientWithResponsesInterface interface {
 
 	// ReplaceMappingsWithResponse Set the rules
 	//
-	// They hold for what comes in from now on, a moment later in every ingester. With `apply` messages
-	// of unknown origin that are there already go where the rules say, by redrives.
+	// `version` is that which was read; when somebody else has changed the rules meanwhile the answer is 409. The rules hold for records
+	// to come. With `apply` those that are there are set too, by one redrive for each dead-letter topic: their ids are `redrives`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -7670,13 +8432,31 @@ type ClientWithResponsesInterface interface {
 
 	// SearchMessagesWithResponse Search across topics
 	//
-	// Key, headers, fields and free text are answered from a search index that follows the messages by a
-	// moment: `searched_until` says how far it is. Fields and headers that are masked cannot be searched
-	// without the grant unmask, and free text never finds them.
+	// All messages, whatever their topic. All that is given must hold. Every parameter is also a field of a
+	// redrive's `filter`, where those that may be repeated are lists.
+	//
+	// `key`, `header`, `payload` and `q` are answered from a search index that follows the messages by a moment: `searched_until`
+	// says how far it was before the search began. It is null when the index was not asked, and while it has never
+	// been made. A search goes on without what the index does not have yet; a `count` is then not `exact` when the
+	// index is more than 10 seconds late. Redrives and exports are refused when it is
+	// more than a minute late.
 	//
 	// Such a search ends after about a second. The page may then have fewer messages than `limit`, or
 	// none, although more match: `searched_back_to` says to which time it searched, and `next_cursor`
 	// goes on from there. A list has ended when `next_cursor` is null.
+	//
+	// With `omit=payload` messages come without their payloads: for lists that show none, at a fraction of the cost.
+	//
+	// `sort` is `created_at`, `-created_at` (the default: newest first), `last_retry_at` or `-last_retry_at`; the last two leave out
+	// messages that were never retried, and a `count` beside them counts none of these. `count` is `none` (the default), `exact` (counted for some seconds at most; `exact` is
+	// false when that was not enough) or `estimate`.
+	//
+	// An estimate is made of statistics of all messages. A caller who sees some topics only therefore gets none: with `exact` and with
+	// `estimate` their messages are counted, and the number is exact up to 10,000. Above that, and when counting takes more than some
+	// seconds, the answer is such as `{"messages": 10000, "exact": false, "at_least": true}`: there are at least so many. `at_least` is
+	// left out where it is false.
+	//
+	// Fields and headers that are masked cannot be searched without the grant unmask, and free text never finds them.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -7685,7 +8465,8 @@ type ClientWithResponsesInterface interface {
 
 	// ListQuarantineWithResponse Records that the database refused, the latest first
 	//
-	// Those of the dead-letter topics that one may see. A page has at most 100.
+	// The latest first. Viewers see the records of the dead-letter topics that their role covers. A page has at
+	// most 100.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -7694,12 +8475,18 @@ type ClientWithResponsesInterface interface {
 
 	// DeleteQuarantinedWithBodyWithResponse Delete the record for good
 	//
+	// Needs admin on the dead-letter topic. The change is in the audit trail, with kind `quarantine`; `error` has
+	// the record's position and the SQLSTATE.
+	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with DELETE /api/v1/quarantine/{id} (the `DeleteQuarantined` operationId).
 	DeleteQuarantinedWithBodyWithResponse(ctx context.Context, id InQuarantinedID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DeleteQuarantinedResponse, error)
 
 	// DeleteQuarantinedWithResponse Delete the record for good
+	//
+	// Needs admin on the dead-letter topic. The change is in the audit trail, with kind `quarantine`; `error` has
+	// the record's position and the SQLSTATE.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -7708,8 +8495,9 @@ type ClientWithResponsesInterface interface {
 
 	// RetryQuarantinedWithBodyWithResponse Try to store the record now
 	//
-	// An ingester tries it within seconds. Once it is stored, it is a message with the same id and no
-	// longer in quarantine; refused again, it has the new error and one more of `tries`.
+	// Needs operator on the dead-letter topic. An ingester tries the record within seconds. Once it is stored,
+	// `GET /api/v1/dlq/messages/{id}` has it under the same id; refused again, it has the new error and one more
+	// of `tries`. The change is in the audit trail, with kind `quarantine`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -7718,8 +8506,9 @@ type ClientWithResponsesInterface interface {
 
 	// RetryQuarantinedWithResponse Try to store the record now
 	//
-	// An ingester tries it within seconds. Once it is stored, it is a message with the same id and no
-	// longer in quarantine; refused again, it has the new error and one more of `tries`.
+	// Needs operator on the dead-letter topic. An ingester tries the record within seconds. Once it is stored,
+	// `GET /api/v1/dlq/messages/{id}` has it under the same id; refused again, it has the new error and one more
+	// of `tries`. The change is in the audit trail, with kind `quarantine`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -7737,9 +8526,22 @@ type ClientWithResponsesInterface interface {
 
 	// CreateRedriveWithBodyWithResponse Do one thing to many messages
 	//
-	// The selection is fixed when it is made; what arrives later is not in it. With `dry_run` nothing
-	// is made and the answer says what would go, what would not, and why. A selection by key, header,
-	// payload or q is 503 while the search catalogue is more than a minute behind.
+	// Either `ids`, or a `filter` with what a search takes. All that is given must hold. It must name more than times
+	// and states: those alone may mean everything. Without `status` it means the states that the action can act upon,
+	// and without `created_before` it ends now. All options but `rate` are for `retry` alone.
+	//
+	// A filter with `key`, `header`, `payload` or `q` is answered from the search catalogue, as a search is: `searched_until`, in the
+	// answer that makes the redrive and in that of a dry run, says how far it was. What came later is not in the redrive.
+	// While the catalogue is more than a minute behind no redrive is made by it: 503, with `details` naming `filter`.
+	//
+	// Times are RFC 3339. Unknown fields, those of the filter included, and options that do
+	// not fit the action are 400; everything that is wrong is named at once.
+	//
+	// `Location` says where it is found from now on. A dry run is answered at once: `sendable`
+	// of the `selected` messages would go, `reasons` counts the others, and `groups` says the same by
+	// topic, the largest first. With a `patch`, `samples` show up to five payloads `before` and `after` it, or the `reason` why it does not fit;
+	// `patch_checked` says how many messages it was tried on, and `patch_failed` how many of these it did not fit. The rest is not
+	// checked: `sendable` counts it whether the patch fits or not. What only the broker can say of a single record is not in it.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -7748,9 +8550,22 @@ type ClientWithResponsesInterface interface {
 
 	// CreateRedriveWithResponse Do one thing to many messages
 	//
-	// The selection is fixed when it is made; what arrives later is not in it. With `dry_run` nothing
-	// is made and the answer says what would go, what would not, and why. A selection by key, header,
-	// payload or q is 503 while the search catalogue is more than a minute behind.
+	// Either `ids`, or a `filter` with what a search takes. All that is given must hold. It must name more than times
+	// and states: those alone may mean everything. Without `status` it means the states that the action can act upon,
+	// and without `created_before` it ends now. All options but `rate` are for `retry` alone.
+	//
+	// A filter with `key`, `header`, `payload` or `q` is answered from the search catalogue, as a search is: `searched_until`, in the
+	// answer that makes the redrive and in that of a dry run, says how far it was. What came later is not in the redrive.
+	// While the catalogue is more than a minute behind no redrive is made by it: 503, with `details` naming `filter`.
+	//
+	// Times are RFC 3339. Unknown fields, those of the filter included, and options that do
+	// not fit the action are 400; everything that is wrong is named at once.
+	//
+	// `Location` says where it is found from now on. A dry run is answered at once: `sendable`
+	// of the `selected` messages would go, `reasons` counts the others, and `groups` says the same by
+	// topic, the largest first. With a `patch`, `samples` show up to five payloads `before` and `after` it, or the `reason` why it does not fit;
+	// `patch_checked` says how many messages it was tried on, and `patch_failed` how many of these it did not fit. The rest is not
+	// checked: `sendable` counts it whether the patch fits or not. What only the broker can say of a single record is not in it.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -7780,6 +8595,11 @@ type ClientWithResponsesInterface interface {
 
 	// ListItemsWithResponse Its messages and what came of each
 	//
+	// In the order of the selection. `result` narrows the list; it is `waiting`, `succeeded`,
+	// `failed`, `dead`, `in_doubt` or `skipped`, and so does `outcome`: `published`, `consumed` or `returned`. Messages that the action could not take from the
+	// start are counted in the redrive and are no items. `topic`, `partition` and `offset` say where
+	// the record was sent, `outcome` what became of it.
+	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/redrives/{id}/items (the `ListItems` operationId).
@@ -7787,12 +8607,22 @@ type ClientWithResponsesInterface interface {
 
 	// PauseRedriveWithBodyWithResponse Take nothing more until it is resumed
 	//
+	// What is under way ends in every case. A paused redrive goes on where it was; one that
+	// stopped itself goes on as if its canary had passed and nothing had failed so far. A
+	// cancelled one never goes on, and what it had not taken stays as it is. All three
+	// answer with the redrive; a move that its state does not have is 409.
+	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/redrives/{id}/pause (the `PauseRedrive` operationId).
 	PauseRedriveWithBodyWithResponse(ctx context.Context, id InRedriveID, params *PauseRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PauseRedriveResponse, error)
 
 	// PauseRedriveWithResponse Take nothing more until it is resumed
+	//
+	// What is under way ends in every case. A paused redrive goes on where it was; one that
+	// stopped itself goes on as if its canary had passed and nothing had failed so far. A
+	// cancelled one never goes on, and what it had not taken stays as it is. All three
+	// answer with the redrive; a move that its state does not have is 409.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -7815,12 +8645,19 @@ type ClientWithResponsesInterface interface {
 
 	// GetSessionWithResponse Who is asking, and what they may do
 	//
+	// Who one is, and what one may do.
+	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/session (the `GetSession` operationId).
 	GetSessionWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetSessionResponse, error)
 
 	// ListTopicsWithResponse What there is of each original topic, and whether replay is possible
+	//
+	// Every original topic that has messages, by name, up to 1000 at a time; `topic` is empty for those of unknown origin. Counts are exact. `ingest_lag` is
+	// how many records of its dead-letter topics are not stored yet. `replay` says whether messages can be sent
+	// back, if not why (`class` and `reason`), and whether anybody reads there: a consumer group is `running`, `behind`,
+	// `absent` or `unknown`. What Kafka does not tell now is null or `unknown`.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -7836,12 +8673,21 @@ type ClientWithResponsesInterface interface {
 
 	// AliveWithResponse The process lives
 	//
+	// Asks nobody and always answers.
+	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /healthz (the `Alive` operationId).
 	AliveWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*AliveResponse, error)
 
 	// MetricsWithResponse Prometheus metrics
+	//
+	// Open to everybody, whatever `auth.mode` is, as the probes are; and it tells how many messages each topic has. Whom that is not
+	// for must be kept from the path by the network, or by the proxy in front.
+	//
+	// Of HTTP itself there are `dlq_http_requests_total` (labels `method`, `route`, which is the template or
+	// `unmatched`, and `code`, where 499 is a client that left), `dlq_http_request_duration_seconds` (`method`,
+	// `route`) and `dlq_http_requests_in_flight`.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -7856,6 +8702,12 @@ type ClientWithResponsesInterface interface {
 	DocumentWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*DocumentResponse, error)
 
 	// ReadinessWithResponse It can work
+	//
+	// 503 with `"status": "not_ready"` while the program starts or drains, when a required
+	// dependency has never been reached, and when it failed twice running: one failure
+	// alone is shown and forgiven. The API does not need Kafka to be ready. However
+	// often this is asked, dependencies are asked at most once a second; one that has not
+	// answered after two seconds has failed, and goes on failing until it answers.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -9883,8 +10735,15 @@ func (r ReadinessResponse) ContentType() string {
 
 // GetActivityWithResponse How much came in over time
 //
-// Messages are counted by when they were stored, within seconds, whatever becomes of
-// them later.
+// How much came in over time. `span` is `hour` (12 steps of five minutes), `day` (24 of an hour, the default) or `week` (7 × 24 of
+// an hour); `topic` (original) narrows it. Steps are of UTC and the last one is not over yet. `arrived` counts messages by their
+// `created_at`, those among them included that came back from a replay, which `returned` counts.
+//
+// A message is counted once, within seconds, together with its search document: one that is deleted earlier is not. What becomes of it
+// later, deletion, archive or another topic, changes nothing here. Every message that was stored before `counted_until` is counted; it is
+// null while nobody has counted. Nothing is counted of messages whose documents were made before this version of the schema, nor of those
+// that were more than eight days old, in steps of five minutes two hours, when theirs were made. Messages of unknown origin are counted
+// for those who see all topics.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -9923,7 +10782,7 @@ func (c *ClientWithResponses) GetArchivedWithResponse(ctx context.Context, id In
 	return ParseGetArchivedResponse(rsp)
 }
 
-// GetArchivedHistoryWithResponse Its attempts, changes and lineage
+// GetArchivedHistoryWithResponse Attempts, changes and lineage of an archived message
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -9936,7 +10795,7 @@ func (c *ClientWithResponses) GetArchivedHistoryWithResponse(ctx context.Context
 	return ParseGetArchivedHistoryResponse(rsp)
 }
 
-// GetArchivedPayloadWithResponse Its value, byte for byte
+// GetArchivedPayloadWithResponse The value of an archived message, byte for byte
 //
 // As that of a message which is not archived.
 //
@@ -9953,6 +10812,8 @@ func (c *ClientWithResponses) GetArchivedPayloadWithResponse(ctx context.Context
 
 // RestoreMessageWithBodyWithResponse Bring it back as PENDING, with no attempts used
 //
+// Back among the others, as `PENDING` with no attempts used. Its id, its bytes, its history and `created_at` stay.
+//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/archive/{id}/restore (the `RestoreMessage` operationId).
@@ -9965,6 +10826,8 @@ func (c *ClientWithResponses) RestoreMessageWithBodyWithResponse(ctx context.Con
 }
 
 // RestoreMessageWithResponse Bring it back as PENDING, with no attempts used
+//
+// Back among the others, as `PENDING` with no attempts used. Its id, its bytes, its history and `created_at` stay.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -9979,6 +10842,17 @@ func (c *ClientWithResponses) RestoreMessageWithResponse(ctx context.Context, id
 
 // ListChangesWithResponse The audit trail, the newest first
 //
+// Newest first, narrowed by `object_id`, `kind` (`message`, `redrive`, `group`, `mapping` or `list`),
+// `actor`, `action`, `request_id` and `after` (a time, inclusive). Actions on messages are
+// `retry` (somebody had an attempt started), `attempt` (an attempt ended), `requeue`, `dead`, `delete`, `map` (its original topic was set), `restore` and `unmask`
+// (somebody looked behind the masks; of a list `error` has the question); on groups `annotate`, on the mapping `replace`; on
+// redrives `create`, `pass` (its canary), `pause`, `resume`, `cancel`, `stop` and `finish`. Actors that are
+// not people are `settler`, `auto` and `ingest`. Changes of an error group name their `topics`, unless they are about all; with
+// roles on some topics one sees those that are about all or about one of theirs, by `object_id`.
+//
+// `from` and `to` are statuses of a message or states of a redrive, null where there was or is none;
+// `retry_count`, `error_class` and `error` are those of a message.
+//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /api/v1/audit (the `ListChanges` operationId).
@@ -9992,7 +10866,10 @@ func (c *ClientWithResponses) ListChangesWithResponse(ctx context.Context, param
 
 // DeleteMessageWithResponse Delete it for good
 //
-// The same record is never taken in again. While a retry has the message it is 409.
+// For good; the same record is not taken in again. A second deletion is 404, and
+// while a retry has the message it is 409. An attempt that was abandoned is settled
+// first; where that is impossible the answer is 409, and `details` names the two ways
+// out: mark the message dead, or retry it with `accept_duplicate`.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -10007,7 +10884,11 @@ func (c *ClientWithResponses) DeleteMessageWithResponse(ctx context.Context, id 
 
 // GetMessageWithResponse One message
 //
-// With where each derived field was read, and every failure that its headers tell of.
+// `derived` says where each field was learnt. `source` is `mapping` (a rule), `header` (one that only its producer uses),
+// `companion` (one that several use; others beside it told whose it is), `name` (that of the dead-letter topic),
+// `operator`, `record` (its own timestamp or key) or `none`. `header` and `occurrence` (from 0, among those of the
+// same name) say which header it was, `dialect` whose, and `confidence` is `high`, `medium`, `low` or `none`. `hops` are the
+// failures that the record's headers tell of, the oldest first; each has `dialect`, `topic`, `partition` and `offset`.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -10022,6 +10903,11 @@ func (c *ClientWithResponses) GetMessageWithResponse(ctx context.Context, id InM
 
 // GiveUpMessageWithBodyWithResponse Give it up
 //
+// Gives a message up that is `PENDING`, or `RETRYING` with nobody at work on it. An
+// attempt that was abandoned is settled first: when its record turns out to be in the
+// original topic, the message is `RESOLVED` and cannot be given up. A message whose
+// last attempt cannot be settled can.
+//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/dlq/messages/{id}/dead (the `GiveUpMessage` operationId).
@@ -10034,6 +10920,11 @@ func (c *ClientWithResponses) GiveUpMessageWithBodyWithResponse(ctx context.Cont
 }
 
 // GiveUpMessageWithResponse Give it up
+//
+// Gives a message up that is `PENDING`, or `RETRYING` with nobody at work on it. An
+// attempt that was abandoned is settled first: when its record turns out to be in the
+// original topic, the message is `RESOLVED` and cannot be given up. A message whose
+// last attempt cannot be settled can.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -10048,6 +10939,21 @@ func (c *ClientWithResponses) GiveUpMessageWithResponse(ctx context.Context, id 
 
 // GetHistoryWithResponse Its attempts, changes and lineage
 //
+// `attempts` are those that were made, oldest first. `changes` are its entries of the
+// audit trail, oldest first, of more than 1000 the latest. `lineage` are the messages that
+// this one came back from, its parent first, each with its own attempts and changes;
+// those that were deleted or archived, and what is behind them, are not in it. `unmask=true` shows what is masked.
+//
+// `edit` says how what was sent differed from the message, which itself never changes. `payload_patch` is
+// the difference as a JSON Patch, null where one side is not JSON or longer than 1 MiB; `redrive_patch` is the patch of
+// the redrive that made the attempt.
+//
+// Two ids must not be mixed up. `redrive_id` is the attempt's own: its record carries it
+// as header `dlq-redrive-id`, and no other attempt has it. `bulk_redrive_id` is that of the
+// redrive that made the attempt, null when a single retry did. `number`
+// counts up for ever; `retry_count` is the message's count with this attempt, and starts
+// anew with a requeue.
+//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /api/v1/dlq/messages/{id}/history (the `GetHistory` operationId).
@@ -10061,8 +10967,10 @@ func (c *ClientWithResponses) GetHistoryWithResponse(ctx context.Context, id InM
 
 // SetOriginWithBodyWithResponse Say where it belongs
 //
-// For a message whose own header does not name its original topic, or whose origin is undeclared. Needs
-// operator on the topic that is named and on the dead-letter topic.
+// Sets the original topic of a message that is `PENDING` or `DEAD` and whose own headers do not name it, or whose
+// origin is `undeclared`: the topic is declared for this message from then on. It needs operator on the topic that is named and on
+// the dead-letter topic. Partition and offset of another topic that a header named are forgotten. Those of
+// several messages are set by a redrive with action `map`, those to come by the mapping.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -10077,8 +10985,10 @@ func (c *ClientWithResponses) SetOriginWithBodyWithResponse(ctx context.Context,
 
 // SetOriginWithResponse Say where it belongs
 //
-// For a message whose own header does not name its original topic, or whose origin is undeclared. Needs
-// operator on the topic that is named and on the dead-letter topic.
+// Sets the original topic of a message that is `PENDING` or `DEAD` and whose own headers do not name it, or whose
+// origin is `undeclared`: the topic is declared for this message from then on. It needs operator on the topic that is named and on
+// the dead-letter topic. Partition and offset of another topic that a header named are forgotten. Those of
+// several messages are set by a redrive with action `map`, those to come by the mapping.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -10093,10 +11003,13 @@ func (c *ClientWithResponses) SetOriginWithResponse(ctx context.Context, id InMe
 
 // GetPayloadWithResponse Its value, byte for byte
 //
-// A value that is not kept here is fetched from the topic that may still have it. Where values
-// are masked this needs the grant unmask, and is noted in the audit trail. A record that the dead letter
-// only points to is read where kafka.pointer_topics names the dead-letter topic, for who may see
-// the topic pointed to, and the read is noted in the audit trail; else it is 409 with the reason.
+// The value byte for byte, as `application/octet-stream` and as an attachment. A
+// tombstone is 204 without a body. A value that is not kept here is fetched from the topic that has
+// it; when that has it no more the answer is 404 and says why, and without Kafka it is 409.
+//
+// Where fields of the value are masked this needs the grant unmask. A record that a dead letter only points
+// to is read where `kafka.pointer_topics` lists the dead-letter topic, for those who may see the topic that it
+// points to; else it is 409 with the reason. Both kinds of reads are in the audit trail.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -10111,6 +11024,8 @@ func (c *ClientWithResponses) GetPayloadWithResponse(ctx context.Context, id InM
 
 // RequeueMessageWithBodyWithResponse DEAD to PENDING, attempts back to 0
 //
+// Takes a `DEAD` message back to `PENDING`, with no attempts used.
+//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/dlq/messages/{id}/requeue (the `RequeueMessage` operationId).
@@ -10123,6 +11038,8 @@ func (c *ClientWithResponses) RequeueMessageWithBodyWithResponse(ctx context.Con
 }
 
 // RequeueMessageWithResponse DEAD to PENDING, attempts back to 0
+//
+// Takes a `DEAD` message back to `PENDING`, with no attempts used.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -10137,10 +11054,23 @@ func (c *ClientWithResponses) RequeueMessageWithResponse(ctx context.Context, id
 
 // RetryMessageWithBodyWithResponse Send it back
 //
-// One attempt, and its end is waited for. With `edit` something else is sent in its place; the
-// message itself is never changed, and what was sent stands in its history. An edit needs the
-// grant edit, a target topic a name in `kafka.republish_allow`. Where only the record's headers name the
-// original topic, operator on the dead-letter topic is needed too.
+// Sends the message back to its original topic and waits for the broker. Only a
+// `PENDING` message with attempts left can be retried. With
+// `{"accept_duplicate": true}` a message goes whose last attempt cannot be settled: it may
+// then arrive twice.
+//
+// It needs operator on the original topic. Where only the record's own headers name that topic, and neither `kafka.origins`
+// nor the mapping declares it, it needs operator on the dead-letter topic too (403 names it).
+//
+// With `edit` something else is sent; that needs the grant `edit`. What is not named goes as it is. A
+// `target_topic` must be named in `kafka.republish_allow`.
+//
+// An edit is part of the request's body and not larger than `server.max_body_bytes`. A message of which nobody knows where
+// it belongs can be sent once in this way, with a `target_topic`: the operator says where.
+//
+// `published` is false, and the four fields after it null, when the program has
+// no Kafka: the message is resolved and nothing was sent. `dlq_redrive_id` is the id of the
+// attempt; the record has it in its header `dlq-redrive-id`, and the history as `id`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -10155,10 +11085,23 @@ func (c *ClientWithResponses) RetryMessageWithBodyWithResponse(ctx context.Conte
 
 // RetryMessageWithResponse Send it back
 //
-// One attempt, and its end is waited for. With `edit` something else is sent in its place; the
-// message itself is never changed, and what was sent stands in its history. An edit needs the
-// grant edit, a target topic a name in `kafka.republish_allow`. Where only the record's headers name the
-// original topic, operator on the dead-letter topic is needed too.
+// Sends the message back to its original topic and waits for the broker. Only a
+// `PENDING` message with attempts left can be retried. With
+// `{"accept_duplicate": true}` a message goes whose last attempt cannot be settled: it may
+// then arrive twice.
+//
+// It needs operator on the original topic. Where only the record's own headers name that topic, and neither `kafka.origins`
+// nor the mapping declares it, it needs operator on the dead-letter topic too (403 names it).
+//
+// With `edit` something else is sent; that needs the grant `edit`. What is not named goes as it is. A
+// `target_topic` must be named in `kafka.republish_allow`.
+//
+// An edit is part of the request's body and not larger than `server.max_body_bytes`. A message of which nobody knows where
+// it belongs can be sent once in this way, with a `target_topic`: the operator says where.
+//
+// `published` is false, and the four fields after it null, when the program has
+// no Kafka: the message is resolved and nothing was sent. `dlq_redrive_id` is the id of the
+// attempt; the record has it in its header `dlq-redrive-id`, and the history as `id`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -10173,7 +11116,8 @@ func (c *ClientWithResponses) RetryMessageWithResponse(ctx context.Context, id I
 
 // ListTopicWithResponse List a topic, newest first
 //
-// A topic names an original topic or a dead-letter topic; one that does not exist is an empty list.
+// A topic names an original topic or a dead-letter topic; one that does not exist is an empty list. By
+// `created_at` and then `id`.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -10188,8 +11132,20 @@ func (c *ClientWithResponses) ListTopicWithResponse(ctx context.Context, topic I
 
 // RetryTopicWithBodyWithResponse Retry everything retryable in a topic
 //
-// Makes a redrive of what is there now and waits for its end. With `Prefer: respond-async`
-// nobody waits.
+// Makes a redrive of every message of the topic that can be retried now, once
+// each, and waits for its end. What arrives meanwhile is left out. `retried` counts what
+// became `RESOLVED`; of the rest, `failed` went wrong (`dead` of them for good), `in_doubt`
+// is still to be settled and `skipped` was not tried. `reasons` counts failed and skipped
+// messages by cause. `UNDECLARED` are messages whose original topic is undeclared, `not_permitted` those whose original topic only
+// their headers name while you are not operator of their dead-letter topic, `POINTER_REFUSED` pointers that are not followed.
+//
+// With the header `Prefer: respond-async` nobody waits: the answer is 202 with
+// `Preference-Applied: respond-async`, the redrive, and its address in `Location`.
+//
+// The redrive goes on when the client leaves, and in another process when this one
+// ends. Whoever waited is then told 503, and so when nothing can be sent for 30 s, or
+// when somebody paused it: `details` has the `redrive_id` and how far it came, in the fields
+// `selected`, `resolved`, `failed`, `dead`, `in_doubt`, `skipped` and `waiting`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -10204,8 +11160,20 @@ func (c *ClientWithResponses) RetryTopicWithBodyWithResponse(ctx context.Context
 
 // RetryTopicWithResponse Retry everything retryable in a topic
 //
-// Makes a redrive of what is there now and waits for its end. With `Prefer: respond-async`
-// nobody waits.
+// Makes a redrive of every message of the topic that can be retried now, once
+// each, and waits for its end. What arrives meanwhile is left out. `retried` counts what
+// became `RESOLVED`; of the rest, `failed` went wrong (`dead` of them for good), `in_doubt`
+// is still to be settled and `skipped` was not tried. `reasons` counts failed and skipped
+// messages by cause. `UNDECLARED` are messages whose original topic is undeclared, `not_permitted` those whose original topic only
+// their headers name while you are not operator of their dead-letter topic, `POINTER_REFUSED` pointers that are not followed.
+//
+// With the header `Prefer: respond-async` nobody waits: the answer is 202 with
+// `Preference-Applied: respond-async`, the redrive, and its address in `Location`.
+//
+// The redrive goes on when the client leaves, and in another process when this one
+// ends. Whoever waited is then told 503, and so when nothing can be sent for 30 s, or
+// when somebody paused it: `details` has the `redrive_id` and how far it came, in the fields
+// `selected`, `resolved`, `failed`, `dead`, `in_doubt`, `skipped` and `waiting`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -10220,12 +11188,20 @@ func (c *ClientWithResponses) RetryTopicWithResponse(ctx context.Context, topic 
 
 // ExportMessagesWithResponse Every message that matches, as a file
 //
-// Streamed, as the messages were at one moment, newest first. NDJSON has a Message on each line; CSV
-// a line of names first, and no cell that a spreadsheet takes for a formula. The trailers
-// `X-Export-Messages` and `X-Export-Complete` say how many there were and whether that was all.
-// A selection by key, header, payload or q is 503 while the search catalogue is more than a minute
-// behind, and not complete when it is more than ten seconds behind. So many at once are sent, and
-// no more: the next is 503, too.
+// Everything that matches, as a file: one message a line, as lists show it, newest first, as it was at one moment.
+// `format` is `ndjson` (the default) or `csv`, `source` is `live` (the default) or `archive`, and `limit` is 1 to 1,000,000 (default
+// 100,000). The trailer `X-Export-Messages` says how many there were, and `X-Export-Complete` whether these are all: it is
+// `false` when the limit was reached. An export that breaks off has no trailers, and its connection is cut; so is one that
+// takes longer than `server.export_timeout` (15 minutes). A process sends `server.max_exports` (4) of them at a time, half of
+// them to one principal; the next one waits 5 s and is 429 or 503, and `details` says so.
+//
+// An export by `key`, `header`, `payload` or `q` says in the header `X-Export-Searched-Until` how far the search catalogue was when
+// it began. When that was more than 10 seconds behind, `X-Export-Complete` is `false`; when it was more than a minute behind, the
+// export is refused: 503, with `details` naming `filter`.
+//
+// In NDJSON every message is one line: where a producer's own text has line breaks between its tokens, a space stands for each. In
+// CSV the first line names the columns, null is empty, bytes that are not UTF-8 are in base64 behind `base64:`, and
+// `headers` is JSON. Text that a spreadsheet would take for a formula has an apostrophe in front, also behind spaces.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -10239,6 +11215,11 @@ func (c *ClientWithResponses) ExportMessagesWithResponse(ctx context.Context, pa
 }
 
 // ListGroupsWithResponse Error groups
+//
+// `topic` (original) and `open=true` (something is not `RESOLVED`) narrow the list; `sort` is `last_seen` (the default), `first_seen` or
+// `open`. `trend` is `24h` (the default), `7d` or `none`: arrivals by the hour, hours without any left out. A group is `new` for a day, and
+// `regressed` when a message came after all were resolved. `arrived` counts every message ever, `counts` those that are
+// there. A redrive with a `group_id` in its filter does something to all of a group.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -10266,6 +11247,14 @@ func (c *ClientWithResponses) GetGroupWithResponse(ctx context.Context, id InGro
 
 // AnnotateGroupWithBodyWithResponse Note, link, mute
 //
+// What is not named stays. Null clears a `note` (at most 2000 characters) or a `link` (an http or https address).
+//
+// They are kept for each original topic of the group. A change is made for those topics on which the caller is an operator, and of
+// which something ever came in the group; `annotated_topics` in the answer names them. Who is an operator on all topics changes all,
+// also those that come later: `*`. `annotations` has what is said by topic, of the topics that the caller sees; null is every topic
+// without its own. `note`, `link` and `muted` of the group are what is the same for all of these: null where they differ, and `muted`
+// when all are. Muted is a topic's share of the group: people still hear of the other topics.
+//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with PATCH /api/v1/groups/{id} (the `AnnotateGroup` operationId).
@@ -10278,6 +11267,14 @@ func (c *ClientWithResponses) AnnotateGroupWithBodyWithResponse(ctx context.Cont
 }
 
 // AnnotateGroupWithResponse Note, link, mute
+//
+// What is not named stays. Null clears a `note` (at most 2000 characters) or a `link` (an http or https address).
+//
+// They are kept for each original topic of the group. A change is made for those topics on which the caller is an operator, and of
+// which something ever came in the group; `annotated_topics` in the answer names them. Who is an operator on all topics changes all,
+// also those that come later: `*`. `annotations` has what is said by topic, of the topics that the caller sees; null is every topic
+// without its own. `note`, `link` and `muted` of the group are what is the same for all of these: null where they differ, and `muted`
+// when all are. Muted is a topic's share of the group: people still hear of the other topics.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -10292,7 +11289,8 @@ func (c *ClientWithResponses) AnnotateGroupWithResponse(ctx context.Context, id 
 
 // GetMappingsWithResponse Where messages of unknown origin belong
 //
-// Needs viewer on all topics; the rules name topics of everybody.
+// `unmapped` are the dead-letter topics with messages of unknown origin, and what the rules now say of them.
+// Reading the rules needs viewer, and replacing them admin, on all topics: rules name topics of everybody.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -10307,8 +11305,8 @@ func (c *ClientWithResponses) GetMappingsWithResponse(ctx context.Context, reqEd
 
 // ReplaceMappingsWithBodyWithResponse Set the rules
 //
-// They hold for what comes in from now on, a moment later in every ingester. With `apply` messages
-// of unknown origin that are there already go where the rules say, by redrives.
+// `version` is that which was read; when somebody else has changed the rules meanwhile the answer is 409. The rules hold for records
+// to come. With `apply` those that are there are set too, by one redrive for each dead-letter topic: their ids are `redrives`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -10323,8 +11321,8 @@ func (c *ClientWithResponses) ReplaceMappingsWithBodyWithResponse(ctx context.Co
 
 // ReplaceMappingsWithResponse Set the rules
 //
-// They hold for what comes in from now on, a moment later in every ingester. With `apply` messages
-// of unknown origin that are there already go where the rules say, by redrives.
+// `version` is that which was read; when somebody else has changed the rules meanwhile the answer is 409. The rules hold for records
+// to come. With `apply` those that are there are set too, by one redrive for each dead-letter topic: their ids are `redrives`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -10339,13 +11337,31 @@ func (c *ClientWithResponses) ReplaceMappingsWithResponse(ctx context.Context, p
 
 // SearchMessagesWithResponse Search across topics
 //
-// Key, headers, fields and free text are answered from a search index that follows the messages by a
-// moment: `searched_until` says how far it is. Fields and headers that are masked cannot be searched
-// without the grant unmask, and free text never finds them.
+// All messages, whatever their topic. All that is given must hold. Every parameter is also a field of a
+// redrive's `filter`, where those that may be repeated are lists.
+//
+// `key`, `header`, `payload` and `q` are answered from a search index that follows the messages by a moment: `searched_until`
+// says how far it was before the search began. It is null when the index was not asked, and while it has never
+// been made. A search goes on without what the index does not have yet; a `count` is then not `exact` when the
+// index is more than 10 seconds late. Redrives and exports are refused when it is
+// more than a minute late.
 //
 // Such a search ends after about a second. The page may then have fewer messages than `limit`, or
 // none, although more match: `searched_back_to` says to which time it searched, and `next_cursor`
 // goes on from there. A list has ended when `next_cursor` is null.
+//
+// With `omit=payload` messages come without their payloads: for lists that show none, at a fraction of the cost.
+//
+// `sort` is `created_at`, `-created_at` (the default: newest first), `last_retry_at` or `-last_retry_at`; the last two leave out
+// messages that were never retried, and a `count` beside them counts none of these. `count` is `none` (the default), `exact` (counted for some seconds at most; `exact` is
+// false when that was not enough) or `estimate`.
+//
+// An estimate is made of statistics of all messages. A caller who sees some topics only therefore gets none: with `exact` and with
+// `estimate` their messages are counted, and the number is exact up to 10,000. Above that, and when counting takes more than some
+// seconds, the answer is such as `{"messages": 10000, "exact": false, "at_least": true}`: there are at least so many. `at_least` is
+// left out where it is false.
+//
+// Fields and headers that are masked cannot be searched without the grant unmask, and free text never finds them.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -10360,7 +11376,8 @@ func (c *ClientWithResponses) SearchMessagesWithResponse(ctx context.Context, pa
 
 // ListQuarantineWithResponse Records that the database refused, the latest first
 //
-// Those of the dead-letter topics that one may see. A page has at most 100.
+// The latest first. Viewers see the records of the dead-letter topics that their role covers. A page has at
+// most 100.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -10375,6 +11392,9 @@ func (c *ClientWithResponses) ListQuarantineWithResponse(ctx context.Context, pa
 
 // DeleteQuarantinedWithBodyWithResponse Delete the record for good
 //
+// Needs admin on the dead-letter topic. The change is in the audit trail, with kind `quarantine`; `error` has
+// the record's position and the SQLSTATE.
+//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with DELETE /api/v1/quarantine/{id} (the `DeleteQuarantined` operationId).
@@ -10387,6 +11407,9 @@ func (c *ClientWithResponses) DeleteQuarantinedWithBodyWithResponse(ctx context.
 }
 
 // DeleteQuarantinedWithResponse Delete the record for good
+//
+// Needs admin on the dead-letter topic. The change is in the audit trail, with kind `quarantine`; `error` has
+// the record's position and the SQLSTATE.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -10401,8 +11424,9 @@ func (c *ClientWithResponses) DeleteQuarantinedWithResponse(ctx context.Context,
 
 // RetryQuarantinedWithBodyWithResponse Try to store the record now
 //
-// An ingester tries it within seconds. Once it is stored, it is a message with the same id and no
-// longer in quarantine; refused again, it has the new error and one more of `tries`.
+// Needs operator on the dead-letter topic. An ingester tries the record within seconds. Once it is stored,
+// `GET /api/v1/dlq/messages/{id}` has it under the same id; refused again, it has the new error and one more
+// of `tries`. The change is in the audit trail, with kind `quarantine`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -10417,8 +11441,9 @@ func (c *ClientWithResponses) RetryQuarantinedWithBodyWithResponse(ctx context.C
 
 // RetryQuarantinedWithResponse Try to store the record now
 //
-// An ingester tries it within seconds. Once it is stored, it is a message with the same id and no
-// longer in quarantine; refused again, it has the new error and one more of `tries`.
+// Needs operator on the dead-letter topic. An ingester tries the record within seconds. Once it is stored,
+// `GET /api/v1/dlq/messages/{id}` has it under the same id; refused again, it has the new error and one more
+// of `tries`. The change is in the audit trail, with kind `quarantine`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -10448,9 +11473,22 @@ func (c *ClientWithResponses) ListRedrivesWithResponse(ctx context.Context, para
 
 // CreateRedriveWithBodyWithResponse Do one thing to many messages
 //
-// The selection is fixed when it is made; what arrives later is not in it. With `dry_run` nothing
-// is made and the answer says what would go, what would not, and why. A selection by key, header,
-// payload or q is 503 while the search catalogue is more than a minute behind.
+// Either `ids`, or a `filter` with what a search takes. All that is given must hold. It must name more than times
+// and states: those alone may mean everything. Without `status` it means the states that the action can act upon,
+// and without `created_before` it ends now. All options but `rate` are for `retry` alone.
+//
+// A filter with `key`, `header`, `payload` or `q` is answered from the search catalogue, as a search is: `searched_until`, in the
+// answer that makes the redrive and in that of a dry run, says how far it was. What came later is not in the redrive.
+// While the catalogue is more than a minute behind no redrive is made by it: 503, with `details` naming `filter`.
+//
+// Times are RFC 3339. Unknown fields, those of the filter included, and options that do
+// not fit the action are 400; everything that is wrong is named at once.
+//
+// `Location` says where it is found from now on. A dry run is answered at once: `sendable`
+// of the `selected` messages would go, `reasons` counts the others, and `groups` says the same by
+// topic, the largest first. With a `patch`, `samples` show up to five payloads `before` and `after` it, or the `reason` why it does not fit;
+// `patch_checked` says how many messages it was tried on, and `patch_failed` how many of these it did not fit. The rest is not
+// checked: `sendable` counts it whether the patch fits or not. What only the broker can say of a single record is not in it.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -10465,9 +11503,22 @@ func (c *ClientWithResponses) CreateRedriveWithBodyWithResponse(ctx context.Cont
 
 // CreateRedriveWithResponse Do one thing to many messages
 //
-// The selection is fixed when it is made; what arrives later is not in it. With `dry_run` nothing
-// is made and the answer says what would go, what would not, and why. A selection by key, header,
-// payload or q is 503 while the search catalogue is more than a minute behind.
+// Either `ids`, or a `filter` with what a search takes. All that is given must hold. It must name more than times
+// and states: those alone may mean everything. Without `status` it means the states that the action can act upon,
+// and without `created_before` it ends now. All options but `rate` are for `retry` alone.
+//
+// A filter with `key`, `header`, `payload` or `q` is answered from the search catalogue, as a search is: `searched_until`, in the
+// answer that makes the redrive and in that of a dry run, says how far it was. What came later is not in the redrive.
+// While the catalogue is more than a minute behind no redrive is made by it: 503, with `details` naming `filter`.
+//
+// Times are RFC 3339. Unknown fields, those of the filter included, and options that do
+// not fit the action are 400; everything that is wrong is named at once.
+//
+// `Location` says where it is found from now on. A dry run is answered at once: `sendable`
+// of the `selected` messages would go, `reasons` counts the others, and `groups` says the same by
+// topic, the largest first. With a `patch`, `samples` show up to five payloads `before` and `after` it, or the `reason` why it does not fit;
+// `patch_checked` says how many messages it was tried on, and `patch_failed` how many of these it did not fit. The rest is not
+// checked: `sendable` counts it whether the patch fits or not. What only the broker can say of a single record is not in it.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -10521,6 +11572,11 @@ func (c *ClientWithResponses) CancelRedriveWithResponse(ctx context.Context, id 
 
 // ListItemsWithResponse Its messages and what came of each
 //
+// In the order of the selection. `result` narrows the list; it is `waiting`, `succeeded`,
+// `failed`, `dead`, `in_doubt` or `skipped`, and so does `outcome`: `published`, `consumed` or `returned`. Messages that the action could not take from the
+// start are counted in the redrive and are no items. `topic`, `partition` and `offset` say where
+// the record was sent, `outcome` what became of it.
+//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /api/v1/redrives/{id}/items (the `ListItems` operationId).
@@ -10534,6 +11590,11 @@ func (c *ClientWithResponses) ListItemsWithResponse(ctx context.Context, id InRe
 
 // PauseRedriveWithBodyWithResponse Take nothing more until it is resumed
 //
+// What is under way ends in every case. A paused redrive goes on where it was; one that
+// stopped itself goes on as if its canary had passed and nothing had failed so far. A
+// cancelled one never goes on, and what it had not taken stays as it is. All three
+// answer with the redrive; a move that its state does not have is 409.
+//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/redrives/{id}/pause (the `PauseRedrive` operationId).
@@ -10546,6 +11607,11 @@ func (c *ClientWithResponses) PauseRedriveWithBodyWithResponse(ctx context.Conte
 }
 
 // PauseRedriveWithResponse Take nothing more until it is resumed
+//
+// What is under way ends in every case. A paused redrive goes on where it was; one that
+// stopped itself goes on as if its canary had passed and nothing had failed so far. A
+// cancelled one never goes on, and what it had not taken stays as it is. All three
+// answer with the redrive; a move that its state does not have is 409.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -10586,6 +11652,8 @@ func (c *ClientWithResponses) ResumeRedriveWithResponse(ctx context.Context, id 
 
 // GetSessionWithResponse Who is asking, and what they may do
 //
+// Who one is, and what one may do.
+//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /api/v1/session (the `GetSession` operationId).
@@ -10598,6 +11666,11 @@ func (c *ClientWithResponses) GetSessionWithResponse(ctx context.Context, reqEdi
 }
 
 // ListTopicsWithResponse What there is of each original topic, and whether replay is possible
+//
+// Every original topic that has messages, by name, up to 1000 at a time; `topic` is empty for those of unknown origin. Counts are exact. `ingest_lag` is
+// how many records of its dead-letter topics are not stored yet. `replay` says whether messages can be sent
+// back, if not why (`class` and `reason`), and whether anybody reads there: a consumer group is `running`, `behind`,
+// `absent` or `unknown`. What Kafka does not tell now is null or `unknown`.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -10625,6 +11698,8 @@ func (c *ClientWithResponses) ReadableDocumentWithResponse(ctx context.Context, 
 
 // AliveWithResponse The process lives
 //
+// Asks nobody and always answers.
+//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /healthz (the `Alive` operationId).
@@ -10637,6 +11712,13 @@ func (c *ClientWithResponses) AliveWithResponse(ctx context.Context, reqEditors 
 }
 
 // MetricsWithResponse Prometheus metrics
+//
+// Open to everybody, whatever `auth.mode` is, as the probes are; and it tells how many messages each topic has. Whom that is not
+// for must be kept from the path by the network, or by the proxy in front.
+//
+// Of HTTP itself there are `dlq_http_requests_total` (labels `method`, `route`, which is the template or
+// `unmatched`, and `code`, where 499 is a client that left), `dlq_http_request_duration_seconds` (`method`,
+// `route`) and `dlq_http_requests_in_flight`.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -10663,6 +11745,12 @@ func (c *ClientWithResponses) DocumentWithResponse(ctx context.Context, reqEdito
 }
 
 // ReadinessWithResponse It can work
+//
+// 503 with `"status": "not_ready"` while the program starts or drains, when a required
+// dependency has never been reached, and when it failed twice running: one failure
+// alone is shown and forgiven. The API does not need Kafka to be ready. However
+// often this is asked, dependencies are asked at most once a second; one that has not
+// answered after two seconds has failed, and goes on failing until it answers.
 //
 // Returns a wrapper object for the known response body format(s).
 //

@@ -32,9 +32,9 @@ func Page() (page []byte, policy string, err error) {
 }
 
 func render(text []byte) ([]byte, error) {
-	var doc apiDocument
-	if err := yaml.Unmarshal(text, &doc); err != nil {
-		return nil, fmt.Errorf("read the API's document: %w", err)
+	doc, err := Read(text)
+	if err != nil {
+		return nil, err
 	}
 	page, err := template.New("page").Funcs(template.FuncMap{"prose": prose}).Parse(pageTemplate)
 	if err != nil {
@@ -42,7 +42,7 @@ func render(text []byte) ([]byte, error) {
 	}
 	var out bytes.Buffer
 	err = page.Execute(&out, map[string]any{
-		"Info": doc.Info, "Sections": doc.sections(), "Schemas": doc.schemas(),
+		"Info": doc.Info, "Sections": doc.Sections(), "Schemas": doc.Schemas(),
 		"Style": template.CSS(pageStyle), //nolint:gosec // our own file
 	})
 	if err != nil {
@@ -67,9 +67,18 @@ func prose(text string) []part {
 	return parts
 }
 
-// apiDocument is what the page needs of an OpenAPI document; nodes keep the
-// order in which things stand there.
-type apiDocument struct {
+// Read reads what pages need of an OpenAPI document.
+func Read(text []byte) (*Pages, error) {
+	var doc Pages
+	if err := yaml.Unmarshal(text, &doc); err != nil {
+		return nil, fmt.Errorf("read the API's document: %w", err)
+	}
+	return &doc, nil
+}
+
+// Pages is what pages need of an OpenAPI document; nodes keep the order of the
+// document.
+type Pages struct {
 	Info struct {
 		Title, Version, Summary, Description string
 	}
@@ -83,35 +92,46 @@ type apiDocument struct {
 	}
 }
 
-type section struct {
+// Section is a tag with its operations.
+type Section struct {
 	Name, Description string
-	Operations        []operation
+	Operations        []Operation
 }
 
-type operation struct {
+// Operation is one method of one path.
+type Operation struct {
 	Method, Path, Summary, Description string
 	ID                                 string
-	Parameters                         []field
-	Body                               []field
-	Answers                            []field
+	Parameters                         []Field
+	Body                               []Field
+	Answers                            []Field
+	Examples                           []Example
 }
 
-// field is a line of a table: a parameter, a field of a body, an answer.
-type field struct {
+// Example is a request, and the answer to it. Answer may be empty.
+type Example struct {
+	Request, Body, Answer string
+	Status                string
+}
+
+// Field is a line of a table: a parameter, a field of a body, an answer.
+type Field struct {
 	Name, Where, Type, Description, Ref string
 	Required                            bool
 }
 
-type schema struct {
+// Schema is a named schema and its fields.
+type Schema struct {
 	Name, Description, Type string
-	Fields                  []field
+	Fields                  []Field
 }
 
-func (d *apiDocument) sections() []section {
-	all := make([]section, len(d.Tags))
+// Sections are the operations by tag, in the order of the tags.
+func (d *Pages) Sections() []Section {
+	all := make([]Section, len(d.Tags))
 	at := map[string]int{}
 	for i, tag := range d.Tags {
-		all[i] = section{Name: tag.Name, Description: tag.Description}
+		all[i] = Section{Name: tag.Name, Description: tag.Description}
 		at[tag.Name] = i
 	}
 	for path, item := range pairs(&d.Paths) {
@@ -127,15 +147,15 @@ func (d *apiDocument) sections() []section {
 	return all
 }
 
-func (d *apiDocument) operation(method, path string, op, shared *yaml.Node) operation {
-	o := operation{
+func (d *Pages) operation(method, path string, op, shared *yaml.Node) Operation {
+	o := Operation{
 		Method: strings.ToUpper(method), Path: path, ID: text(op, "operationId"),
 		Summary: text(op, "summary"), Description: text(op, "description"),
 	}
 	for _, list := range []*yaml.Node{shared, child(op, "parameters")} {
 		for _, p := range items(list) {
 			p = d.resolve(p)
-			o.Parameters = append(o.Parameters, field{
+			o.Parameters = append(o.Parameters, Field{
 				Name: text(p, "name"), Where: text(p, "in"), Type: typeOf(child(p, "schema")),
 				Description: text(p, "description"), Required: text(p, "required") == "true",
 			})
@@ -145,25 +165,31 @@ func (d *apiDocument) operation(method, path string, op, shared *yaml.Node) oper
 	for status, answer := range pairs(child(op, "responses")) {
 		answer = d.resolve(answer)
 		sent := jsonSchema(answer)
-		o.Answers = append(o.Answers, field{
+		o.Answers = append(o.Answers, Field{
 			Name: status, Description: text(answer, "description"), Type: typeOf(sent), Ref: refName(sent),
+		})
+	}
+	for _, e := range items(child(op, "x-examples")) {
+		o.Examples = append(o.Examples, Example{
+			Request: text(e, "request"), Body: text(e, "body"), Status: text(e, "status"), Answer: text(e, "answer"),
 		})
 	}
 	return o
 }
 
-func (d *apiDocument) schemas() []schema {
-	var all []schema
+// Schemas are those of the components.
+func (d *Pages) Schemas() []Schema {
+	var all []Schema
 	for name, s := range pairs(&d.Components.Schemas) {
-		all = append(all, schema{Name: name, Description: text(s, "description"), Type: typeOf(s), Fields: d.fields(s)})
+		all = append(all, Schema{Name: name, Description: text(s, "description"), Type: typeOf(s), Fields: d.fields(s)})
 	}
 	return all
 }
 
 // fields are the properties of an object, those of what it is made of included.
-func (d *apiDocument) fields(s *yaml.Node) []field {
+func (d *Pages) fields(s *yaml.Node) []Field {
 	s = d.resolve(s)
-	var all []field
+	var all []Field
 	for _, part := range items(child(s, "allOf")) {
 		all = append(all, d.fields(part)...)
 	}
@@ -176,7 +202,7 @@ func (d *apiDocument) fields(s *yaml.Node) []field {
 		if ref == "" {
 			ref = refName(child(p, "items"))
 		}
-		all = append(all, field{
+		all = append(all, Field{
 			Name: name, Type: typeOf(p), Ref: ref, Description: text(p, "description"), Required: slices.Contains(required, name),
 		})
 	}
@@ -184,7 +210,7 @@ func (d *apiDocument) fields(s *yaml.Node) []field {
 }
 
 // resolve follows a reference into the document's components.
-func (d *apiDocument) resolve(n *yaml.Node) *yaml.Node {
+func (d *Pages) resolve(n *yaml.Node) *yaml.Node {
 	ref := text(n, "$ref")
 	kind, name, found := strings.Cut(strings.TrimPrefix(ref, "#/components/"), "/")
 	if !found {
