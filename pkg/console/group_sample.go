@@ -12,23 +12,13 @@ import (
 
 // groupMessage is what a page of a group shows of a message.
 type groupMessage struct {
-	ID        string        `json:"id"`
-	Topic     string        `json:"original_topic"`
-	DLQTopic  string        `json:"dlq_topic"`
-	Status    string        `json:"status"`
-	Error     string        `json:"error_message"`
-	CreatedAt time.Time     `json:"created_at"`
-	Headers   []groupHeader `json:"headers"`
-}
-
-type groupHeader struct {
-	Key   string       `json:"key"`
-	Value *groupHBytes `json:"value"` // nil: null
-}
-
-type groupHBytes struct {
-	Encoding string `json:"encoding"`
-	Data     string `json:"data"`
+	ID        string    `json:"id"`
+	Topic     string    `json:"original_topic"`
+	DLQTopic  string    `json:"dlq_topic"`
+	Status    string    `json:"status"`
+	Error     string    `json:"error_message"`
+	CreatedAt time.Time `json:"created_at"`
+	Headers   []header  `json:"headers"`
 }
 
 // groupSample are the latest messages of a group, and what they say of versions.
@@ -115,7 +105,7 @@ func versions(messages []groupMessage, names []string) (list []groupVersion, wit
 	return list, without
 }
 
-func (m groupMessage) version(names []string) (groupHeader, bool) {
+func (m groupMessage) version(names []string) (header, bool) {
 	for _, name := range names {
 		for _, h := range m.Headers {
 			if strings.EqualFold(h.Key, name) {
@@ -123,10 +113,10 @@ func (m groupMessage) version(names []string) (groupHeader, bool) {
 			}
 		}
 	}
-	return groupHeader{}, false
+	return header{}, false
 }
 
-func (h groupHeader) text() string {
+func (h header) text() string {
 	switch {
 	case h.Value == nil:
 		return ""

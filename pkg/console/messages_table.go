@@ -25,20 +25,14 @@ type messageRow struct {
 	ConsumerGroup string    `json:"consumer_group"`
 	Dialect       string    `json:"dialect"`
 	Outcome       string    `json:"outcome"`
-	Key           *rawBytes `json:"key"`
+	Key           *blob     `json:"key"`
 	KeyOmitted    string    `json:"key_omitted"`
 	KeySize       *int64    `json:"key_size"`
 	Size          *int64    `json:"payload_size"`
 }
 
-// rawBytes are bytes as the API gives them.
-type rawBytes struct {
-	Encoding string `json:"encoding"`
-	Data     string `json:"data"`
-}
-
 // Words shows bytes as text, or says how many there are.
-func (b *rawBytes) Words() string {
+func (b *blob) Words() string {
 	if b.Encoding != "base64" {
 		return b.Data
 	}
