@@ -1,18 +1,15 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
 	"github.com/dlq-manager/dlq-manager/integration/shop"
+	"github.com/dlq-manager/dlq-manager/pkg/client"
 )
 
 const (
@@ -22,24 +19,23 @@ const (
 	pollPause       = 100 * time.Millisecond
 )
 
-// get returns the body of a 200 answer.
-func get(ctx context.Context, url string) ([]byte, error) {
+// ready asks whether a program is ready.
+func ready(ctx context.Context, base string) error {
 	ctx, cancel := context.WithTimeout(ctx, requestPatience)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/readyz", http.NoBody)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	answer, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer answer.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(answer.Body, 16<<20))
-	if err == nil && answer.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s answered %d: %s", url, answer.StatusCode, body)
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("it answers %s", answer.Status)
 	}
-	return body, err
+	return nil
 }
 
 // poll asks until the answer is nil, a program has ended, or patience has.
@@ -67,10 +63,7 @@ var errEnded = errors.New("ended")
 
 // awaitReady returns when a program says that it is ready.
 func awaitReady(ctx context.Context, c *service, base string) error {
-	err := poll(ctx, readyPatience, c.Done(), func(ctx context.Context) error {
-		_, err := get(ctx, base+"/readyz")
-		return err
-	})
+	err := poll(ctx, readyPatience, c.Done(), func(ctx context.Context) error { return ready(ctx, base) })
 	switch {
 	case errors.Is(err, errEnded):
 		return c.ended()
@@ -81,23 +74,23 @@ func awaitReady(ctx context.Context, c *service, base string) error {
 }
 
 // example is what the guide needs to know of a message.
-type example struct {
-	ID    string `json:"id"`
-	Class string `json:"error_class"`
-	Key   struct {
-		Data string `json:"data"` // text, as the shop's keys are
-	} `json:"key"`
-	Group   string          `json:"group_id"`
-	Payload json.RawMessage `json:"payload"`
-}
+type example struct{ id, key, group, amount string }
 
-// amount is that of an order which has it as a text, with a comma.
-func (e example) amount() string {
-	var order struct {
-		Amount string `json:"amount"`
+// exampleOf takes the key for text and the payload for an order, as the shop's are. The
+// amount may be a text with a comma.
+func exampleOf(m client.Message) example {
+	e := example{id: m.Id.String()}
+	if m.Key != nil {
+		e.key = m.Key.Data
 	}
-	_ = json.Unmarshal(e.Payload, &order) // it was picked for being such an order
-	return strings.ReplaceAll(order.Amount, ",", ".")
+	if m.GroupId != nil {
+		e.group = m.GroupId.String()
+	}
+	if order, ok := m.Payload.(map[string]any); ok {
+		amount, _ := order["amount"].(string)
+		e.amount = strings.ReplaceAll(amount, ",", ".")
+	}
+	return e
 }
 
 // searchedText is what the guide searches: three words that stand together.
@@ -113,9 +106,13 @@ type examples struct {
 
 // awaitExamples returns when the API lists as many messages of each topic as
 // are expected, and one of each kind.
-func awaitExamples(ctx context.Context, api string, expected map[string]int) (examples, error) {
+func awaitExamples(ctx context.Context, base string, expected map[string]int) (examples, error) {
+	api, err := client.NewClientWithResponses(base)
+	if err != nil {
+		return examples{}, err
+	}
 	var found examples
-	err := poll(ctx, examplePatience, nil, func(ctx context.Context) (err error) {
+	err = poll(ctx, examplePatience, nil, func(ctx context.Context) (err error) {
 		found, err = findExamples(ctx, api, expected)
 		return err
 	})
@@ -125,17 +122,22 @@ func awaitExamples(ctx context.Context, api string, expected map[string]int) (ex
 	return found, nil
 }
 
-func findExamples(ctx context.Context, api string, expected map[string]int) (examples, error) {
-	listed := map[string][]example{}
+func findExamples(ctx context.Context, api *client.ClientWithResponses, expected map[string]int) (examples, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestPatience)
+	defer cancel()
+	listed := map[string][]client.Message{}
 	for topic, count := range expected {
-		messages, err := list(ctx, api, topic)
-		if err != nil {
+		size := 100
+		page, err := api.ListTopicWithResponse(ctx, topic, &client.ListTopicParams{PageSize: &size})
+		switch {
+		case err != nil:
 			return examples{}, err
+		case page.JSON200 == nil:
+			return examples{}, fmt.Errorf("list %s: %s: %s", topic, page.Status(), page.Body)
+		case len(page.JSON200.Messages) < count:
+			return examples{}, fmt.Errorf("%d messages of %s, want %d", len(page.JSON200.Messages), topic, count)
 		}
-		if len(messages) < count {
-			return examples{}, fmt.Errorf("%d messages of %s, want %d", len(messages), topic, count)
-		}
-		listed[topic] = messages
+		listed[topic] = page.JSON200.Messages
 	}
 	var e examples
 	orders, payments := listed[shop.OrdersDeadLetters], listed[shop.PaymentsDeadLetters]
@@ -153,32 +155,19 @@ func findExamples(ctx context.Context, api string, expected map[string]int) (exa
 
 // searchable is nil when a search finds what the guide searches: the catalogue
 // follows a moment behind the messages.
-func searchable(ctx context.Context, api string) error {
-	body, err := get(ctx, api+"/api/v1/messages?limit=1&q="+url.QueryEscape(searchedText))
-	if err == nil && !bytes.Contains(body, []byte(`"id":`)) {
+func searchable(ctx context.Context, api *client.ClientWithResponses) error {
+	limit, text := 1, searchedText
+	found, err := api.SearchMessagesWithResponse(ctx, &client.SearchMessagesParams{Q: &text, Limit: &limit})
+	if err == nil && (found.JSON200 == nil || len(found.JSON200.Messages) == 0) {
 		err = errors.New("nothing can be searched yet")
 	}
 	return err
 }
 
-func list(ctx context.Context, api, topic string) ([]example, error) {
-	body, err := get(ctx, api+"/api/v1/dlq/"+topic+"?page_size=100")
-	if err != nil {
-		return nil, err
-	}
-	var page struct {
-		Messages []example `json:"messages"`
-	}
-	if err := json.Unmarshal(body, &page); err != nil {
-		return nil, fmt.Errorf("list %s: %w", topic, err)
-	}
-	return page.Messages, nil
-}
-
-func pick(into *example, from []example, class string) error {
+func pick(into *example, from []client.Message, class string) error {
 	for _, candidate := range from {
-		if candidate.Class == class {
-			*into = candidate
+		if candidate.ErrorClass != nil && *candidate.ErrorClass == class {
+			*into = exampleOf(candidate)
 			return nil
 		}
 	}

@@ -48,7 +48,7 @@ const guideEnd = "The shop goes on: a record a second, a dead letter now and the
 
 func tries(s site, e examples) []try {
 	topic := func(name, rest string) string { return "'" + s.api + "/api/v1/dlq/" + name + rest + "'" }
-	message := func(m example, rest string) string { return topic("messages/"+m.ID, rest) }
+	message := func(m example, rest string) string { return topic("messages/"+m.id, rest) }
 	return []try{
 		{
 			"what failed, newest first: orders by their dead-letter topic, payments by their original one",
@@ -67,7 +67,7 @@ func tries(s site, e examples) []try {
 			"what failed for the same reason, counted once, and one of the reasons",
 			"-sS '" + s.api + "/api/v1/groups?open=true&limit=3'",
 		},
-		{"", "-sS " + s.api + "/api/v1/groups/" + e.curable.Group},
+		{"", "-sS " + s.api + "/api/v1/groups/" + e.curable.group},
 		{
 			"where these words stand, in the error or in the record, whatever the topic",
 			"-sSG " + s.api + "/api/v1/messages --data-urlencode 'q=" + searchedText + "' -d limit=2",
@@ -81,12 +81,12 @@ func tries(s site, e examples) []try {
 			"-sS '" + s.api + "/api/v1/export?format=csv&topic=" + shop.OrdersDeadLetters + "&limit=3' | cut -c 1-150",
 		},
 		{
-			"send an order back: its product is in the catalogue now, so \"accepted order " + e.curable.Key.Data + "\" shows below",
+			"send an order back: its product is in the catalogue now, so \"accepted order " + e.curable.key + "\" shows below",
 			"-sS -X POST " + message(e.curable, "/retry"),
 		},
 		{
-			"an order whose amount is a text goes back with a number, so \"accepted order " + e.mistyped.Key.Data + "\" shows below; what is stored stays as it was",
-			s.order(fmt.Sprintf(`"ids": [%q], "patch": [{"op": "replace", "path": "/amount", "value": %s}]`, e.mistyped.ID, e.mistyped.amount())),
+			"an order whose amount is a text goes back with a number, so \"accepted order " + e.mistyped.key + "\" shows below; what is stored stays as it was",
+			s.order(fmt.Sprintf(`"ids": [%q], "patch": [{"op": "replace", "path": "/amount", "value": %s}]`, e.mistyped.id, e.mistyped.amount)),
 		},
 		{
 			"send the broken order back: it fails again and is listed again, with this message as its parent_id",
@@ -102,7 +102,7 @@ func tries(s site, e examples) []try {
 		},
 		{
 			"send back those that failed for one reason, the outage, two first: were more than half of them to return, the rest would stay",
-			s.order(fmt.Sprintf(`"filter": {"group_id": %q}, "canary": 2, "max_return_share": 0.5`, e.outage.Group)),
+			s.order(fmt.Sprintf(`"filter": {"group_id": %q}, "canary": 2, "max_return_share": 0.5`, e.outage.group)),
 		},
 		{"", "-sS '" + s.api + "/api/v1/redrives?limit=1'"},
 		{
