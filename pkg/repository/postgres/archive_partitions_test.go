@@ -20,79 +20,45 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-func TestArchiveIsPartitionedByAMigration(t *testing.T) {
+// TestArchiveMigration: the step that replaces the archive of 003, and its way down.
+func TestArchiveMigration(t *testing.T) {
 	t.Parallel()
-	before := func(t *testing.T) *sqlx.DB {
-		t.Helper()
+	const before = 9
+
+	t.Run("RefusesToReplaceAnArchiveWithRows", func(t *testing.T) {
+		t.Parallel()
 		db := postgrestest.Open(t)
-		wantNil(t, migrate.Down(t.Context(), db.DB, int(migrate.Latest()-14)))
-		for _, status := range []string{"RESOLVED", "DEAD"} {
-			exec(t, db, fullRow(columnsOf(t, db, "dlq_messages"), status))
-		}
 		seedFinal(t, db, 20, "DEAD")
+		wantNil(t, migrate.Down(t.Context(), db.DB, int(migrate.Latest()-before)))
 		exec(t, db, `CALL dlq.archive_old_dlq_messages()`)
-		exec(t, db, `UPDATE dlq.dlq_messages_archive SET archived_at = archived_at - (hashtext(id::text) & 511) * interval '1 day'`)
-		return db
-	}
-	rows := func(t *testing.T, db *sqlx.DB) []string {
-		t.Helper()
-		return rowsAsText(t, db, "dlq_messages_archive", "jsonb_strip_nulls(to_jsonb(m))") // later steps add columns
-	}
-
-	t.Run("WhichKeepsTheRowsWhereTheyAre", func(t *testing.T) {
-		t.Parallel()
-		db := before(t)
-		want := rows(t, db)
-		var place, later uint32
-		wantNil(t, db.Get(&place, `SELECT pg_relation_filenode('dlq.dlq_messages_archive')`))
+		wantMoved(t, db, 0, 20)
+		if err := migrate.Up(t.Context(), db.DB); err == nil || !strings.Contains(err.Error(), "dlq_messages_archive has rows") {
+			t.Errorf("got %v, want a refusal that names the table", err)
+		}
+		wantMoved(t, db, 0, 20)
+		exec(t, db, `CREATE TABLE public.dlq_archive_before AS TABLE dlq.dlq_messages_archive`)
+		exec(t, db, `TRUNCATE dlq.dlq_messages_archive`)
 		wantNil(t, migrate.Up(t.Context(), db.DB))
-		wantNil(t, db.Get(&later, `SELECT pg_relation_filenode(('dlq.' || name)::regclass) FROM dlq.archive_partitions ORDER BY until_at LIMIT 1`))
-		if later != place {
-			t.Error("the rows are in another file, want the table as it was")
-		}
-		if got := rows(t, db); len(got) != 22 || !slices.Equal(got, want) {
-			t.Errorf("got %v\nwant %v", got, want)
-		}
-		wantKeptIDs(t, db)
+		wantNil(t, migrate.Check(t.Context(), db.DB))
 	})
 
-	t.Run("WhoseWayDownKeepsWhatIsInAnyQuarter", func(t *testing.T) {
-		t.Parallel()
-		db := before(t)
-		wantNil(t, migrate.Up(t.Context(), db.DB))
-		exec(t, db, `SELECT dlq.create_archive_partitions(3)`)
-		exec(t, db, `UPDATE dlq.dlq_messages_archive SET archived_at = now() + (hashtext(id::text) & 255) * interval '1 day'
-			WHERE original_topic = 'orders'`)
-		want := rows(t, db)
-		wantNil(t, migrate.Down(t.Context(), db.DB, int(migrate.Latest()-14)))
-		if got := rows(t, db); len(got) != 22 || !slices.Equal(got, want) {
-			t.Errorf("after the way down: got %v\nwant %v", got, want)
-		}
-		wantNil(t, migrate.Up(t.Context(), db.DB))
-		if got := rows(t, db); !slices.Equal(got, want) {
-			t.Errorf("after the way up again: got %v\nwant %v", got, want)
-		}
-		wantKeptIDs(t, db)
-	})
-
-	t.Run("WhoseWayDownForgetsWhatWasTakenOff", func(t *testing.T) {
+	t.Run("KeepsTheTenColumnsOnTheWayDown", func(t *testing.T) {
 		t.Parallel()
 		db := quarters(t)
 		seedQuarters(t, db, 5)
 		exec(t, db, `SELECT dlq.detach_archive_partitions(365)`)
-		stay := allIDs(t, db, "dlq_messages_archive")
-		wantNil(t, migrate.Down(t.Context(), db.DB, int(migrate.Latest()-14)))
-		if got := allIDs(t, db, "dlq_messages_archive"); len(got) == 0 || !slices.Equal(got, stay) {
-			t.Errorf("got %d rows, want the %d that were in lists", len(got), len(stay))
-		}
-		if got := count(t, db, "attempts"); got != len(stay) {
-			t.Errorf("got %d attempts, want those of the %d rows", got, len(stay))
+		want := rowsAsText(t, db, "dlq_messages_archive", "("+strings.Join(theTen, ", ")+")")
+		wantNil(t, migrate.Down(t.Context(), db.DB, int(migrate.Latest()-before)))
+		if got := rowsAsText(t, db, "dlq_messages_archive", "("+strings.Join(theTen, ", ")+")"); len(got) == 0 || !slices.Equal(got, want) {
+			t.Errorf("got %d rows, want the %d of partitions that are not detached", len(got), len(want))
 		}
 	})
 
-	t.Run("WhichGivesUpBehindAReaderAndChangesNothing", func(t *testing.T) {
+	t.Run("GivesUpBehindAReaderAndChangesNothing", func(t *testing.T) {
 		t.Parallel()
-		db := before(t)
+		db := postgrestest.Open(t)
+		wantNil(t, migrate.Down(t.Context(), db.DB, int(migrate.Latest()-before)))
+		want := catalogue(t, db)
 		reader, err := db.Beginx()
 		wantNil(t, err)
 		defer func() { _ = reader.Rollback() }()
@@ -101,58 +67,9 @@ func TestArchiveIsPartitionedByAMigration(t *testing.T) {
 		if err := migrate.Up(t.Context(), db.DB); err == nil || !strings.Contains(err.Error(), "lock timeout") {
 			t.Errorf("behind a reader: got %v, want the lock timeout", err)
 		}
-		seedFinal(t, db, 1, "DEAD")
-		exec(t, db, `CALL dlq.archive_old_dlq_messages()`)
+		wantLines(t, "behind a reader", catalogue(t, db), want)
 		wantNil(t, reader.Rollback())
 		wantNil(t, migrate.Up(t.Context(), db.DB))
-		wantMoved(t, db, 0, 23)
-		wantKeptIDs(t, db)
-	})
-
-	t.Run("WhichMayBeInterruptedAnywhere", func(t *testing.T) {
-		t.Parallel()
-		statements := migrate.Statements(steps(t)[14].up)
-		want := catalogue(t, postgrestest.Open(t))
-		db := before(t)
-		for done := range statements {
-			for _, statement := range statements[:done] {
-				exec(t, db, statement)
-			}
-			seedFinal(t, db, 1, "DEAD") // the archiver is at work meanwhile
-			exec(t, db, `CALL dlq.archive_old_dlq_messages()`)
-			exec(t, db, `DELETE FROM dlq.dlq_messages_archive WHERE id = (SELECT id FROM dlq.dlq_messages_archive LIMIT 1)`)
-		}
-		wantNil(t, migrate.Up(t.Context(), db.DB))
-		wantLines(t, "after the last try", catalogue(t, db), want)
-		wantMoved(t, db, 0, 22)
-		wantKeptIDs(t, db)
-	})
-
-	t.Run("WhichSeesWhatIsDeletedWhileItCopiesIDs", func(t *testing.T) {
-		t.Parallel()
-		db := before(t)
-		all := migrate.Statements(steps(t)[14].up)
-		copies := slices.IndexFunc(all, func(s string) bool { return strings.HasPrefix(s, "INSERT INTO dlq.archive_ids") })
-		for _, statement := range all[:copies] {
-			exec(t, db, statement)
-		}
-		deleter, err := db.Beginx()
-		wantNil(t, err)
-		deleter.MustExec(`DELETE FROM dlq.dlq_messages_archive WHERE original_topic = 'orders'`)
-		exec(t, db, all[copies])
-		waits := make(chan error, 1)
-		go func() {
-			_, err := db.Exec(all[copies+1])
-			waits <- err
-		}()
-		eventually(t, db, "the migration waits", waitingQuery, "%LOCK TABLE%")
-		wantNil(t, deleter.Commit())
-		wantNil(t, <-waits)
-		for _, statement := range all[copies+2:] {
-			exec(t, db, statement)
-		}
-		wantMoved(t, db, 0, 2)
-		wantKeptIDs(t, db)
 	})
 }
 
@@ -688,7 +605,7 @@ func wantKeptIDs(t *testing.T, db *sqlx.DB) {
 	}
 }
 
-// TestDeletesByPlaceAreRefused: the purge of the programs before there were partitions.
+// TestDeletesByPlaceAreRefused: they would delete rows of other partitions too.
 func TestDeletesByPlaceAreRefused(t *testing.T) {
 	t.Parallel()
 	db := postgrestest.Open(t)

@@ -3,11 +3,9 @@ package postgres
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/lib/pq"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
@@ -78,18 +76,7 @@ const purgeArchiveRunsQuery = `
 	)
 	SELECT count(*) FROM gone`
 
-// purgeArchiveRuns does nothing where there is no such table yet: the rest of a run
-// does not need it.
 func (s *Store) purgeArchiveRuns(ctx context.Context, batch int) (int64, error) {
-	n, err := s.purge(ctx, "purge archive runs", purgeArchiveRunsQuery,
+	return s.purge(ctx, "purge archive runs", purgeArchiveRunsQuery,
 		s.clock(), int(repository.ArchiveRunLife/(24*time.Hour)), batch)
-	if isUndefinedTable(err) {
-		return 0, nil
-	}
-	return n, err
-}
-
-func isUndefinedTable(err error) bool {
-	var pe *pq.Error
-	return errors.As(err, &pe) && pe.Code == "42P01"
 }

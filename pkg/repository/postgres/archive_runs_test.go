@@ -4,9 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/uuid"
-
-	"github.com/dlq-manager/dlq-manager/pkg/migrate"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
@@ -44,46 +41,6 @@ func TestArchiveRuns(t *testing.T) {
 		exec(t, db, `ANALYZE dlq.archive_runs`)
 		wantWalks(t, planned(t, db, latestArchiveRunsQuery, nil), "archive_runs", []string{"idx_archive_runs_started_at", "idx_archive_runs_complete"})
 	})
-
-	t.Run("MayHaveNoTableYet", func(t *testing.T) {
-		t.Parallel()
-		db := postgrestest.Open(t)
-		exec(t, db, `DROP TABLE dlq.archive_runs`)
-		store := New(db)
-		if n, err := store.PurgeBookkeeping(t.Context(), 365, 730, 10); err != nil || n != 0 {
-			t.Errorf("got %d, %v, want nothing and no error", n, err)
-		}
-		if err := store.KeepArchiveRun(t.Context(), repository.ArchiveRun{ID: uuid.New(), Result: repository.ArchiveRunning}); err == nil {
-			t.Error("got no error, want that there is no table")
-		}
-	})
-}
-
-// TestRecentGroupsIndexIsBuiltBesideWriters: whoever takes records in changes groups, and
-// goes on while an upgrade waits for one that does so for long.
-func TestRecentGroupsIndexIsBuiltBesideWriters(t *testing.T) {
-	t.Parallel()
-	db := postgrestest.Open(t)
-	wantNil(t, migrate.Down(t.Context(), db.DB, int(migrate.Latest()-20)))
-	const group = `INSERT INTO dlq.error_groups (id, first_seen, last_seen) VALUES (gen_random_uuid(), now(), now())`
-	long := db.MustBegin()
-	long.MustExec(group)
-	ended := make(chan error, 1)
-	go func() { ended <- migrate.Up(t.Context(), db.DB) }()
-	eventually(t, db, "the upgrade waits", waitingQuery, "%CREATE INDEX%error_groups%")
-	other := db.MustBegin()
-	other.MustExec(`SET LOCAL lock_timeout = '1s'`)
-	if _, err := other.Exec(group); err != nil {
-		t.Errorf("got %v, want another group beside the upgrade", err)
-	}
-	_ = other.Rollback()
-	wantNil(t, long.Rollback())
-	wantNil(t, <-ended)
-	var valid bool
-	wantNil(t, db.Get(&valid, `SELECT indisvalid FROM pg_index WHERE indexrelid = 'dlq.idx_error_groups_regressed_at'::regclass`))
-	if !valid {
-		t.Error("the index is not valid")
-	}
 }
 
 // TestRecentGroupsAreReadByTheirIndexes: metrics must not cost more with every group

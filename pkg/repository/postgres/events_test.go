@@ -8,7 +8,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
-	"github.com/dlq-manager/dlq-manager/pkg/migrate"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
@@ -87,22 +86,6 @@ func TestEvents(t *testing.T) {
 		id := uuid.New()
 		exec(t, db, deadEntry, id)
 		eventuallyFind(t, s, id)
-	})
-
-	t.Run("OfGroupsThatWereThereBeforeTheUpgradeAreTold", func(t *testing.T) {
-		t.Parallel()
-		db := postgrestest.Open(t)
-		s := New(db)
-		exec(t, db, `INSERT INTO dlq.error_groups (id, first_seen, regressed_at) VALUES (md5('old')::uuid, now(), now())`)
-		wantNil(t, migrate.Down(t.Context(), db.DB, int(migrate.Latest()-18)))
-		wantNil(t, migrate.Up(t.Context(), db.DB))
-		if found := findEvents(t, s); len(found) > 0 {
-			t.Errorf("found %v, want nothing of what was there before", found)
-		}
-		exec(t, db, `INSERT INTO dlq.error_groups (id, first_seen) VALUES (md5('new')::uuid, now())`)
-		if found := findEvents(t, s); len(found) != 1 {
-			t.Errorf("found %v, want the new group", found)
-		}
 	})
 
 	t.Run("AreFoundByIndexes", func(t *testing.T) {

@@ -2,14 +2,12 @@ package postgres
 
 import (
 	"reflect"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
-	"github.com/dlq-manager/dlq-manager/pkg/migrate"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
@@ -136,13 +134,5 @@ func TestPatchedRetry(t *testing.T) {
 				t.Errorf("%s: got %s of %s with patch %s, want a retry with %s", c.name, got.Action, got.ID, got.Options.Patch, c.patch)
 			}
 		}
-	}
-	before := []entity.RedriveAction{entity.RedriveRetry, entity.RedriveRequeue, entity.RedriveDead, entity.RedriveDelete}
-	if slices.Contains(before, retryPatched) {
-		t.Errorf("%s is an action of the release before, want one that it cannot carry out", retryPatched)
-	}
-	wantNil(t, migrate.Down(t.Context(), db.DB, int(migrate.Latest()-12)))
-	if got := count(t, db, "redrives"); got != 1 {
-		t.Errorf("the schema of before has %d redrives, want only the plain one", got)
 	}
 }

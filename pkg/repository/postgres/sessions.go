@@ -70,11 +70,6 @@ const purgeSessionsQuery = `
 	)
 	SELECT count(*) FROM gone`
 
-// purgeSessions does nothing where there is no such table yet, as purgeArchiveRuns.
 func (s *Store) purgeSessions(ctx context.Context, batch int) (int64, error) {
-	n, err := s.purge(ctx, "purge ended sessions", purgeSessionsQuery, s.clock(), batch)
-	if isUndefinedTable(err) {
-		return 0, nil
-	}
-	return n, err
+	return s.purge(ctx, "purge ended sessions", purgeSessionsQuery, s.clock(), batch)
 }

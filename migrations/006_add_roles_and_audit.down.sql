@@ -1,3 +1,8 @@
+DROP TABLE dlq.revoked_sessions, dlq.signing_keys;
+DROP FUNCTION dlq.purge_audit(INT, INT);
+DROP TABLE dlq.audit;
+DROP FUNCTION dlq.refuse_audit_change();
+
 DO $$
 DECLARE
     v_role TEXT;
@@ -6,7 +11,7 @@ BEGIN
         IF EXISTS (SELECT FROM pg_roles WHERE rolname = v_role) THEN
             EXECUTE format('REVOKE ALL ON ALL TABLES IN SCHEMA dlq, dlq_migrations FROM %I', v_role);
             EXECUTE format('REVOKE ALL ON ALL SEQUENCES IN SCHEMA dlq FROM %I', v_role);
-            EXECUTE format('REVOKE ALL ON PROCEDURE dlq.archive_old_dlq_messages(INT, INT) FROM %I', v_role);
+            EXECUTE format('REVOKE ALL ON ALL FUNCTIONS IN SCHEMA dlq FROM %I', v_role);
             EXECUTE format('REVOKE ALL ON SCHEMA dlq, dlq_migrations FROM %I', v_role);
         END IF;
     END LOOP;

@@ -1,3 +1,0 @@
-DROP FUNCTION dlq.purge_audit(INT, INT);
-DROP TABLE dlq.audit;
-DROP FUNCTION dlq.refuse_audit_change();

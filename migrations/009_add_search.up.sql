@@ -1,0 +1,225 @@
+-- dlq-db: what messages are searched by.
+
+SET LOCAL lock_timeout = '5s'; -- see 004
+
+-- A document is made after its message is stored, so that storing does not wait for it. It does not change with its
+-- message: see late_messages.
+-- What free text, keys, headers and fields of a message are found by. created_at is that
+-- of the message. A document of another version than dlq.search_index has is not searched.
+-- To have a document made again, delete it and put the id into dlq.late_messages.
+--
+-- The primary key begins with the time: a search reads a part of a day by it, and new
+-- entries come at its end.
+CREATE TABLE dlq.message_documents (
+    message_id UUID        NOT NULL,
+    created_at TIMESTAMPTZ NOT NULL,
+    version    BIGINT      NOT NULL,
+    text       TEXT        NOT NULL, -- lower case
+    terms      BIGINT[]    NOT NULL,
+    PRIMARY KEY (created_at, message_id)
+) PARTITION BY RANGE (created_at);
+
+-- The way down removes pg_trgm only where this step brought it, so the table remembers that it did. gin_trgm_ops is
+-- where pg_trgm is.
+DO $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_extension WHERE extname = 'pg_trgm') THEN
+        CREATE EXTENSION IF NOT EXISTS "pg_trgm";
+        COMMENT ON TABLE dlq.message_documents IS 'search index; pg_trgm was installed with it';
+    END IF;
+    EXECUTE format('CREATE INDEX message_documents_words ON dlq.message_documents
+        USING gin (text %s.gin_trgm_ops, terms) WITH (gin_pending_list_limit = 4096)',
+        (SELECT extnamespace::regnamespace FROM pg_extension WHERE extname = 'pg_trgm'));
+END;
+$$;
+
+-- Creates the partitions that have the days of the given times, where they are missing,
+-- and returns how many it created. The one of 1999-12-31 has all times before it too, the
+-- one of 2100-01-01 all later times. Several callers are safe; no search waits for it.
+CREATE FUNCTION dlq.create_document_partitions(p_times TIMESTAMPTZ[]) RETURNS INT LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' SET timezone = 'UTC' AS $$
+DECLARE
+    v_day DATE;
+    v_name TEXT;
+    v_created INT := 0;
+BEGIN
+    FOR v_day IN
+        SELECT DISTINCT least(greatest(at, '1999-12-31'::timestamptz), '2100-01-01'::timestamptz)::date
+        FROM unnest(p_times) at WHERE isfinite(at) ORDER BY 1
+    LOOP
+        v_name := to_char(v_day, '"message_documents_"YYYYMMDD');
+        CONTINUE WHEN EXISTS (SELECT FROM pg_class WHERE relnamespace = 'dlq'::regnamespace AND relname = v_name);
+        PERFORM pg_advisory_xact_lock(x'646c71646f6373'::bigint); -- "dlqdocs"
+        CONTINUE WHEN EXISTS (SELECT FROM pg_class WHERE relnamespace = 'dlq'::regnamespace AND relname = v_name);
+        EXECUTE format('CREATE TABLE dlq.%I (LIKE dlq.message_documents)', v_name);
+        EXECUTE format('ALTER TABLE dlq.message_documents ATTACH PARTITION dlq.%I FOR VALUES FROM (%s) TO (%s)', v_name,
+            CASE WHEN v_day < '2000-01-01' THEN 'MINVALUE' ELSE quote_literal(v_day) END,
+            CASE WHEN v_day >= '2100-01-01' THEN 'MAXVALUE' ELSE quote_literal(v_day + 1) END);
+        v_created := v_created + 1;
+    END LOOP;
+    RETURN v_created;
+END;
+$$;
+
+-- Drops the partitions of days before yesterday that have no document, and returns how
+-- many. While a search or the indexer keeps it waiting it drops none: it is called again.
+CREATE FUNCTION dlq.drop_document_partitions() RETURNS INT LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp SET lock_timeout = '200ms' SET timezone = 'UTC' AS $$
+DECLARE
+    v_name TEXT;
+    v_names TEXT[] := '{}';
+    v_used BOOLEAN;
+    v_dropped INT := 0;
+BEGIN
+    FOR v_name IN
+        SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+        WHERE i.inhparent = 'dlq.message_documents'::regclass AND to_date(right(c.relname, 8), 'YYYYMMDD') < current_date - 1
+    LOOP
+        EXECUTE format('SELECT min(created_at) IS NOT NULL FROM dlq.%I', v_name) INTO v_used;
+        IF NOT v_used THEN
+            v_names := v_names || v_name;
+        END IF;
+    END LOOP;
+    IF v_names = '{}' THEN
+        RETURN 0;
+    END IF;
+    -- From here on no document comes in.
+    LOCK TABLE ONLY dlq.message_documents IN ACCESS EXCLUSIVE MODE;
+    FOREACH v_name IN ARRAY v_names LOOP
+        EXECUTE format('SELECT min(created_at) IS NOT NULL FROM dlq.%I', v_name) INTO v_used;
+        IF NOT v_used THEN
+            EXECUTE format('DROP TABLE dlq.%I', v_name);
+            v_dropped := v_dropped + 1;
+        END IF;
+    END LOOP;
+    RETURN v_dropped;
+EXCEPTION WHEN lock_not_available OR undefined_table THEN
+    RETURN 0; -- undefined_table: another caller dropped it
+END;
+$$;
+-- How far the search index is: one row.
+CREATE TABLE dlq.search_index (
+    one              BOOLEAN PRIMARY KEY DEFAULT true CHECK (one),
+    version          BIGINT,
+    owner            UUID,
+    lease_expires_at TIMESTAMPTZ,
+    -- Every message created before mark, and every one archived before archive_mark, has a document of the version,
+    -- except those in late_messages.
+    mark             TIMESTAMPTZ NOT NULL DEFAULT '-infinity',
+    archive_mark     TIMESTAMPTZ NOT NULL DEFAULT '-infinity',
+    -- Where the next look begins: what lies between the marks and here had its document at the last look, and is
+    -- looked at again from time to time, for transactions may still put messages there.
+    walked_at        TIMESTAMPTZ NOT NULL DEFAULT '-infinity',
+    walked_id        UUID NOT NULL DEFAULT '00000000-0000-0000-0000-000000000000',
+    archive_walked   TIMESTAMPTZ NOT NULL DEFAULT '-infinity',
+    -- When it was looked at again.
+    looked_at        TIMESTAMPTZ,
+    -- Every message created before found_until had one at the last look.
+    found_until      TIMESTAMPTZ,
+    -- The first transaction that had not begun at seen_at: once all before it are over, nothing that seen_at is ten
+    -- seconds past can appear any more.
+    seen_at          TIMESTAMPTZ,
+    seen_xid         XID8
+) WITH (fillfactor = 50);
+INSERT INTO dlq.search_index DEFAULT VALUES;
+
+-- Messages that came with a created_at of long ago, from a restore, by SQL or after an outage: the index may be
+-- past it. Sessions that store them do not wait for one another. Those without a group are found by that.
+CREATE TABLE dlq.late_messages (
+    message_id UUID PRIMARY KEY
+);
+
+CREATE FUNCTION dlq.note_late_messages() RETURNS TRIGGER LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    INSERT INTO dlq.late_messages (message_id)
+    SELECT id FROM new_rows
+    WHERE created_at < clock_timestamp() - interval '10 seconds' AND group_id IS NOT NULL
+    ON CONFLICT DO NOTHING;
+    RETURN NULL;
+END;
+$$;
+
+-- Documents and records go with their message. A row that is in the other table by the end of the statement was
+-- moved, by the archiver or by a restore; a statement moves all of its rows or none, so one row is enough to know. A
+-- trigger and not the statements that delete: it sees documents that were stored while those waited for the row.
+-- The times leave out the partitions in which none of them can be.
+CREATE FUNCTION dlq.drop_documents() RETURNS TRIGGER LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    v_id UUID;
+    v_first TIMESTAMPTZ;
+    v_last TIMESTAMPTZ;
+BEGIN
+    SELECT id INTO v_id FROM old_rows LIMIT 1;
+    IF v_id IS NULL OR EXISTS (SELECT FROM dlq.dlq_messages WHERE id = v_id)
+        OR EXISTS (SELECT FROM dlq.dlq_messages_archive WHERE id = v_id) THEN
+        RETURN NULL;
+    END IF;
+    DELETE FROM dlq.records WHERE message_id = ANY (ARRAY(SELECT id FROM old_rows));
+    SELECT min(created_at), max(created_at) INTO v_first, v_last FROM old_rows WHERE isfinite(created_at);
+    DELETE FROM dlq.message_documents d USING (
+        SELECT o.message_id, o.created_at FROM dlq.message_documents o
+        JOIN old_rows m ON m.id = o.message_id AND m.created_at = o.created_at
+        WHERE o.created_at BETWEEN v_first AND v_last ORDER BY o.message_id FOR UPDATE OF o
+    ) gone WHERE d.message_id = gone.message_id AND d.created_at = gone.created_at AND d.created_at BETWEEN v_first AND v_last;
+    RETURN NULL;
+END;
+$$;
+
+CREATE FUNCTION dlq.drop_truncated_documents() RETURNS TRIGGER LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    DELETE FROM dlq.records r
+    WHERE NOT EXISTS (SELECT FROM dlq.dlq_messages m WHERE m.id = r.message_id)
+      AND NOT EXISTS (SELECT FROM dlq.dlq_messages_archive a WHERE a.id = r.message_id);
+    DELETE FROM dlq.message_documents d
+    WHERE NOT EXISTS (SELECT FROM dlq.dlq_messages m WHERE m.id = d.message_id)
+      AND NOT EXISTS (SELECT FROM dlq.dlq_messages_archive a WHERE a.id = d.message_id);
+    RETURN NULL;
+END;
+$$;
+
+-- A document moves when its message gets another created_at by hand. A time that is not
+-- finite is in no list, and has no document.
+CREATE FUNCTION dlq.move_document() RETURNS TRIGGER LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM dlq.message_documents WHERE message_id = NEW.id AND created_at = OLD.created_at) THEN
+        RETURN NULL;
+    END IF;
+    IF isfinite(NEW.created_at) THEN
+        PERFORM dlq.create_document_partitions(ARRAY[NEW.created_at]);
+        UPDATE dlq.message_documents SET created_at = NEW.created_at
+        WHERE message_id = NEW.id AND created_at = OLD.created_at;
+    ELSE
+        DELETE FROM dlq.message_documents WHERE message_id = NEW.id AND created_at = OLD.created_at;
+    END IF;
+    RETURN NULL;
+END;
+$$;
+
+-- They run as their owner; firing a trigger needs no right.
+REVOKE EXECUTE ON FUNCTION dlq.note_late_messages(), dlq.drop_documents(), dlq.drop_truncated_documents(),
+    dlq.move_document(), dlq.create_document_partitions(TIMESTAMPTZ[]), dlq.drop_document_partitions() FROM PUBLIC;
+
+CREATE TRIGGER trg_dlq_messages_note_late AFTER INSERT ON dlq.dlq_messages
+    REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION dlq.note_late_messages();
+CREATE TRIGGER trg_dlq_messages_drop_documents AFTER DELETE ON dlq.dlq_messages
+    REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION dlq.drop_documents();
+CREATE TRIGGER trg_dlq_messages_truncate_documents AFTER TRUNCATE ON dlq.dlq_messages
+    FOR EACH STATEMENT EXECUTE FUNCTION dlq.drop_truncated_documents();
+CREATE TRIGGER trg_dlq_messages_move_document AFTER UPDATE OF created_at ON dlq.dlq_messages
+    FOR EACH ROW WHEN (NEW.created_at IS DISTINCT FROM OLD.created_at) EXECUTE FUNCTION dlq.move_document();
+
+DO $$ BEGIN
+    IF to_regrole('dlq_rw') IS NOT NULL THEN
+        GRANT SELECT, INSERT, UPDATE, DELETE ON dlq.message_documents TO dlq_rw;
+        GRANT SELECT, UPDATE ON dlq.search_index TO dlq_rw;
+        GRANT SELECT, DELETE ON dlq.late_messages TO dlq_rw;
+        GRANT EXECUTE ON FUNCTION dlq.create_document_partitions(TIMESTAMPTZ[]), dlq.drop_document_partitions() TO dlq_rw;
+    END IF;
+    IF to_regrole('dlq_ro') IS NOT NULL THEN
+        GRANT SELECT ON dlq.message_documents, dlq.search_index, dlq.late_messages TO dlq_ro;
+    END IF;
+END $$;

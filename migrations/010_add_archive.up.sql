@@ -1,0 +1,434 @@
+-- dlq-db: the archive by quarters of archived_at, so that a quarter whose time is over is removed as a whole.
+
+SET LOCAL lock_timeout = '5s'; -- see 004
+
+-- The archive of 003 makes room for it.
+DO $$
+BEGIN
+    LOCK TABLE dlq.dlq_messages_archive IN ACCESS EXCLUSIVE MODE;
+    IF EXISTS (SELECT FROM dlq.dlq_messages_archive) THEN
+        RAISE EXCEPTION 'dlq.dlq_messages_archive has rows, and this step replaces the table: keep them with CREATE TABLE public.dlq_archive_before AS TABLE dlq.dlq_messages_archive, empty it with TRUNCATE dlq.dlq_messages_archive, and run the migrations again';
+    END IF;
+END $$;
+DROP TABLE dlq.dlq_messages_archive;
+
+-- The columns of dlq_messages and archived_at.
+CREATE TABLE dlq.dlq_messages_archive (
+    id UUID NOT NULL DEFAULT gen_random_uuid(), original_topic VARCHAR(255) NOT NULL,
+    error_message TEXT STORAGE MAIN NOT NULL, retry_count INT NOT NULL DEFAULT 0, max_retries INT NOT NULL DEFAULT 3,
+    payload JSONB STORAGE EXTERNAL, status VARCHAR(50) NOT NULL DEFAULT 'PENDING',
+    created_at TIMESTAMPTZ NOT NULL DEFAULT NOW(), updated_at TIMESTAMPTZ NOT NULL DEFAULT NOW(), last_retry_at TIMESTAMPTZ,
+    key BYTEA STORAGE MAIN, value BYTEA STORAGE EXTERNAL, headers BYTEA STORAGE EXTERNAL,
+    payload_note TEXT, omitted_size BIGINT, omitted_sha256 BYTEA,
+    dlq_topic_id INT, dlq_incarnation_id INT, dlq_partition INT, dlq_offset BIGINT, dlq_timestamp TIMESTAMPTZ,
+    original_partition INT, original_offset BIGINT, original_timestamp TIMESTAMPTZ, origin_confidence TEXT,
+    consumer_group TEXT, consumer_attempts INT, dialect TEXT, error_class TEXT, parent_id UUID, root_id UUID,
+    attempt_no INT NOT NULL DEFAULT 0, rescues SMALLINT NOT NULL DEFAULT 0,
+    claim_id UUID, claim_expires_at TIMESTAMPTZ, claim_topic TEXT, claim_topic_id TEXT, claim_partition INT,
+    claim_end_offset BIGINT, unsettled BOOLEAN NOT NULL DEFAULT false, next_attempt_at TIMESTAMPTZ,
+    last_publish_error TEXT, last_publish_error_class TEXT, outcome TEXT,
+    archived_at TIMESTAMPTZ NOT NULL DEFAULT now(),
+    claim_redrive_id UUID, record_hash BIGINT, group_id UUID, dlq_timestamp_ms BIGINT, defect JSONB,
+    PRIMARY KEY (id, archived_at),
+    CONSTRAINT chk_dlq_messages_status CHECK (status IN ('PENDING', 'RETRYING', 'RESOLVED', 'DEAD'))
+) PARTITION BY RANGE (archived_at);
+
+-- Those of 003 keep their names and leading columns.
+CREATE INDEX dlq_messages_archive_original_topic_idx ON dlq.dlq_messages_archive (original_topic, created_at, id);
+CREATE INDEX dlq_messages_archive_created_at_idx ON dlq.dlq_messages_archive (created_at, id);
+CREATE INDEX dlq_messages_archive_status_idx ON dlq.dlq_messages_archive (status);
+CREATE INDEX idx_dlq_messages_archive_archived_at ON dlq.dlq_messages_archive (archived_at);
+CREATE INDEX idx_dlq_messages_archive_root ON dlq.dlq_messages_archive (root_id) WHERE root_id IS NOT NULL;
+CREATE INDEX idx_dlq_messages_archive_group ON dlq.dlq_messages_archive (group_id, created_at, id) WHERE group_id IS NOT NULL;
+CREATE INDEX idx_dlq_messages_archive_last_retry ON dlq.dlq_messages_archive (last_retry_at, id) WHERE last_retry_at IS NOT NULL;
+
+-- Archived messages with the bytes of their records, for reading.
+CREATE VIEW dlq.archived_messages AS
+SELECT
+    m.id, m.original_topic, m.error_message, m.retry_count, m.max_retries, m.payload, m.status,
+    m.created_at, m.updated_at, m.last_retry_at, CASE WHEN r.message_id IS NULL THEN m.key ELSE
+    r.key END AS key, CASE WHEN r.message_id IS NULL THEN m.value ELSE r.value END AS value, CASE
+    WHEN r.message_id IS NULL THEN m.headers ELSE r.headers END AS headers, m.payload_note,
+    m.omitted_size, m.omitted_sha256, m.dlq_topic_id, m.dlq_incarnation_id, m.dlq_partition,
+    m.dlq_offset, m.dlq_timestamp, m.original_partition, m.original_offset, m.original_timestamp,
+    m.origin_confidence, m.consumer_group, m.consumer_attempts, m.dialect, m.error_class,
+    m.parent_id, m.root_id, m.attempt_no, m.rescues, m.claim_id, m.claim_expires_at, m.claim_topic,
+    m.claim_topic_id, m.claim_partition, m.claim_end_offset, m.unsettled, m.next_attempt_at,
+    m.last_publish_error, m.last_publish_error_class, m.outcome, m.archived_at, m.claim_redrive_id,
+    m.record_hash, m.group_id, m.dlq_timestamp_ms, m.defect
+FROM dlq.dlq_messages_archive m LEFT JOIN dlq.records r ON r.message_id = m.id;
+
+-- The partitions, and those that were detached and are not purged yet. Each has the name of the quarter with which it
+-- ends; the first holds all before it too.
+CREATE TABLE dlq.archive_partitions (
+    name        TEXT        PRIMARY KEY,
+    until_at    TIMESTAMPTZ NOT NULL,
+    detached_at TIMESTAMPTZ, -- since then it is in no list, and is purged bit by bit
+    -- What belongs to its messages is deleted up to this id.
+    forgotten   UUID        NOT NULL DEFAULT '00000000-0000-0000-0000-000000000000'
+);
+
+-- Which messages are in the archive, and when they came: an id is in it once over all partitions, and is looked for
+-- in one.
+CREATE TABLE dlq.archive_ids (
+    id          UUID        PRIMARY KEY,
+    archived_at TIMESTAMPTZ NOT NULL
+);
+
+CREATE FUNCTION dlq.note_archived() RETURNS TRIGGER LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    v_which TEXT;
+BEGIN
+    INSERT INTO dlq.archive_ids (id, archived_at) SELECT id, archived_at FROM new_rows ORDER BY id;
+    RETURN NULL;
+EXCEPTION WHEN unique_violation THEN
+    GET STACKED DIAGNOSTICS v_which = PG_EXCEPTION_DETAIL;
+    RAISE EXCEPTION 'a message is in the archive already: %', v_which
+        USING ERRCODE = '23505', SCHEMA = 'dlq', TABLE = 'archive_ids', CONSTRAINT = 'archive_ids_pkey', DETAIL = v_which;
+END;
+$$;
+
+CREATE FUNCTION dlq.note_unarchived() RETURNS TRIGGER LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    DELETE FROM dlq.archive_ids WHERE id = ANY (ARRAY(SELECT id FROM old_rows));
+    RETURN NULL;
+END;
+$$;
+
+-- Most updates change neither of the two.
+CREATE FUNCTION dlq.note_archive_changes() RETURNS TRIGGER LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF NOT EXISTS (SELECT id, archived_at FROM new_rows EXCEPT SELECT id, archived_at FROM old_rows) THEN
+        RETURN NULL;
+    END IF;
+    DELETE FROM dlq.archive_ids WHERE id = ANY (ARRAY(SELECT id FROM old_rows EXCEPT SELECT id FROM new_rows));
+    INSERT INTO dlq.archive_ids AS a (id, archived_at)
+    SELECT id, archived_at FROM new_rows WHERE id IN (SELECT id FROM old_rows)
+    EXCEPT SELECT id, archived_at FROM old_rows ORDER BY id
+    ON CONFLICT (id) DO UPDATE SET archived_at = excluded.archived_at;
+    INSERT INTO dlq.archive_ids (id, archived_at)
+    SELECT id, archived_at FROM new_rows WHERE id NOT IN (SELECT id FROM old_rows) ORDER BY id;
+    RETURN NULL;
+END;
+$$;
+
+CREATE FUNCTION dlq.note_archive_truncated() RETURNS TRIGGER LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    TRUNCATE dlq.archive_ids;
+    RETURN NULL;
+END;
+$$;
+
+-- A ctid is a place in one partition, and all partitions have rows at that place.
+CREATE FUNCTION dlq.refuse_places() RETURNS TRIGGER LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF current_query() ~* '\mctid\M' THEN
+        RAISE EXCEPTION 'a ctid is a place in one partition of the archive, and names others too: delete by id'
+            USING ERRCODE = '0A000';
+    END IF;
+    RETURN NULL;
+END;
+$$;
+
+-- Creates the partition of now and those of p_ahead quarters after it, where they are missing, and returns how many
+-- it created. Several callers are safe. It does not hold up sessions that read or write the archive.
+CREATE FUNCTION dlq.create_archive_partitions(p_ahead INT) RETURNS INT LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' SET timezone = 'UTC' AS $$
+DECLARE
+    v_enough TIMESTAMPTZ;
+    v_from TIMESTAMPTZ;
+    v_until TIMESTAMPTZ;
+    v_name TEXT;
+    v_index RECORD;
+    v_made INT := 0;
+BEGIN
+    IF p_ahead IS NULL OR p_ahead < 0 OR p_ahead > 40 THEN
+        RAISE EXCEPTION 'p_ahead must be 0 to 40' USING ERRCODE = '22023';
+    END IF;
+    v_enough := date_trunc('quarter', clock_timestamp()) + (p_ahead + 1) * interval '3 months';
+    SELECT max(until_at) INTO v_from FROM dlq.archive_partitions WHERE detached_at IS NULL;
+    IF v_from >= v_enough THEN
+        RETURN 0;
+    END IF;
+    PERFORM pg_advisory_xact_lock(x'646c7161727074'::bigint); -- "dlqarpt"
+    LOOP
+        SELECT max(until_at) INTO v_from FROM dlq.archive_partitions WHERE detached_at IS NULL;
+        EXIT WHEN v_from >= v_enough;
+        v_until := coalesce(v_from, date_trunc('quarter', clock_timestamp())) + interval '3 months';
+        v_name := to_char(v_until - interval '1 day', '"dlq_messages_archive_"YYYY"q"Q');
+        EXECUTE format('CREATE TABLE dlq.%I (LIKE dlq.dlq_messages_archive
+            INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING STORAGE INCLUDING COMPRESSION)
+            WITH (toast_tuple_target = 512)', v_name);
+        EXECUTE format('ALTER TABLE dlq.dlq_messages_archive ATTACH PARTITION dlq.%I FOR VALUES FROM (%s) TO (%L)',
+            v_name, coalesce(quote_literal(v_from), 'MINVALUE'), v_until);
+        -- It is read through the archive. Who may read all may read it by itself.
+        IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'dlq_ro') THEN
+            EXECUTE format('GRANT SELECT ON dlq.%I TO dlq_ro', v_name);
+        END IF;
+        FOR v_index IN
+            SELECT c.relname AS own, replace(p.relname, 'dlq_messages_archive', v_name) AS new
+            FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+            JOIN pg_inherits h ON h.inhrelid = c.oid JOIN pg_class p ON p.oid = h.inhparent
+            WHERE i.indrelid = format('dlq.%I', v_name)::regclass
+              AND to_regclass(format('dlq.%I', replace(p.relname, 'dlq_messages_archive', v_name))) IS NULL
+        LOOP
+            EXECUTE format('ALTER INDEX dlq.%I RENAME TO %I', v_index.own, v_index.new);
+        END LOOP;
+        INSERT INTO dlq.archive_partitions (name, until_at) VALUES (v_name, v_until);
+        v_made := v_made + 1;
+    END LOOP;
+    RETURN v_made;
+END;
+$$;
+
+-- Detaches the partitions whose messages all came longer ago than p_days, and returns how many. From then on they are
+-- in no list. One that a session is reading is left for the next time, so that no session waits long for this one.
+CREATE FUNCTION dlq.detach_archive_partitions(p_days INT) RETURNS INT LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp SET lock_timeout = '200ms' AS $$
+DECLARE
+    v_name TEXT;
+    v_gone INT := 0;
+BEGIN
+    IF p_days IS NULL OR p_days < 0 THEN
+        RAISE EXCEPTION 'p_days must not be negative' USING ERRCODE = '22023';
+    END IF;
+    FOR v_name IN
+        SELECT name FROM dlq.archive_partitions
+        WHERE detached_at IS NULL AND until_at <= now() - make_interval(days => p_days)
+        ORDER BY until_at FOR UPDATE SKIP LOCKED
+    LOOP
+        EXECUTE format('ALTER TABLE dlq.dlq_messages_archive DETACH PARTITION dlq.%I', v_name);
+        UPDATE dlq.archive_partitions SET detached_at = now() WHERE name = v_name;
+        IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'dlq_ro') THEN
+            EXECUTE format('REVOKE ALL ON dlq.%I FROM dlq_ro', v_name);
+        END IF;
+        v_gone := v_gone + 1;
+    END LOOP;
+    RETURN v_gone;
+EXCEPTION WHEN lock_not_available THEN
+    RETURN 0;
+END;
+$$;
+
+-- Deletes what belongs to up to p_batch messages of a detached partition, and returns how many messages those were;
+-- drops the partition after the last. 0: nothing is left, but for a partition that another caller is purging.
+CREATE FUNCTION dlq.purge_detached(p_batch INT) RETURNS BIGINT LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
+DECLARE
+    v_part dlq.archive_partitions;
+    v_ids UUID[];
+    v_times TIMESTAMPTZ[];
+    v_first TIMESTAMPTZ;
+    v_last TIMESTAMPTZ;
+BEGIN
+    IF p_batch IS NULL OR p_batch < 1 THEN
+        RAISE EXCEPTION 'p_batch must be positive' USING ERRCODE = '22023';
+    END IF;
+    LOOP
+        SELECT * INTO v_part FROM dlq.archive_partitions
+        WHERE detached_at IS NOT NULL ORDER BY until_at LIMIT 1 FOR UPDATE SKIP LOCKED;
+        IF NOT FOUND THEN
+            RETURN 0;
+        END IF;
+        EXECUTE format('SELECT array_agg(id ORDER BY id), array_agg(created_at ORDER BY id),
+            min(created_at) FILTER (WHERE isfinite(created_at)), max(created_at) FILTER (WHERE isfinite(created_at))
+            FROM (SELECT id, created_at FROM dlq.%I WHERE id > $1 ORDER BY id LIMIT $2) x', v_part.name)
+            INTO v_ids, v_times, v_first, v_last USING v_part.forgotten, p_batch;
+        IF v_ids IS NULL THEN
+            EXECUTE format('DROP TABLE dlq.%I', v_part.name);
+            DELETE FROM dlq.archive_partitions WHERE name = v_part.name;
+            CONTINUE;
+        END IF;
+        WITH history AS (
+            DELETE FROM dlq.attempts WHERE message_id = ANY (v_ids) RETURNING attempt_id
+        )
+        DELETE FROM dlq.returns WHERE attempt_id = ANY (ARRAY(SELECT attempt_id FROM history));
+        DELETE FROM dlq.records WHERE message_id = ANY (v_ids);
+        DELETE FROM dlq.edits WHERE message_id = ANY (v_ids);
+        DELETE FROM dlq.message_documents d USING (
+            SELECT o.message_id, o.created_at FROM dlq.message_documents o
+            JOIN unnest(v_ids, v_times) AS m (id, created_at) ON m.id = o.message_id AND m.created_at = o.created_at
+            WHERE o.created_at BETWEEN v_first AND v_last ORDER BY o.message_id FOR UPDATE OF o
+        ) gone WHERE d.message_id = gone.message_id AND d.created_at = gone.created_at AND d.created_at BETWEEN v_first AND v_last;
+        DELETE FROM dlq.archive_ids WHERE id = ANY (v_ids) AND archived_at < v_part.until_at;
+        UPDATE dlq.archive_partitions SET forgotten = v_ids[cardinality(v_ids)] WHERE name = v_part.name;
+        RETURN cardinality(v_ids);
+    END LOOP;
+END;
+$$;
+
+-- They run as their owner; firing a trigger needs no right.
+REVOKE EXECUTE ON FUNCTION dlq.note_archived(), dlq.note_unarchived(), dlq.note_archive_changes(),
+    dlq.note_archive_truncated(), dlq.create_archive_partitions(INT), dlq.detach_archive_partitions(INT),
+    dlq.purge_detached(INT) FROM PUBLIC;
+
+CREATE TRIGGER trg_dlq_messages_archive_refuse_places BEFORE DELETE ON dlq.dlq_messages_archive
+    FOR EACH STATEMENT EXECUTE FUNCTION dlq.refuse_places();
+CREATE TRIGGER trg_dlq_messages_archive_ids_insert AFTER INSERT ON dlq.dlq_messages_archive
+    REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION dlq.note_archived();
+CREATE TRIGGER trg_dlq_messages_archive_ids_delete AFTER DELETE ON dlq.dlq_messages_archive
+    REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION dlq.note_unarchived();
+CREATE TRIGGER trg_dlq_messages_archive_ids_update AFTER UPDATE ON dlq.dlq_messages_archive
+    REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION dlq.note_archive_changes();
+CREATE TRIGGER trg_dlq_messages_archive_ids_truncate AFTER TRUNCATE ON dlq.dlq_messages_archive
+    FOR EACH STATEMENT EXECUTE FUNCTION dlq.note_archive_truncated();
+-- As those of dlq_messages in 009.
+CREATE TRIGGER trg_dlq_messages_archive_drop_documents AFTER DELETE ON dlq.dlq_messages_archive
+    REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION dlq.drop_documents();
+CREATE TRIGGER trg_dlq_messages_archive_truncate_documents AFTER TRUNCATE ON dlq.dlq_messages_archive
+    FOR EACH STATEMENT EXECUTE FUNCTION dlq.drop_truncated_documents();
+CREATE TRIGGER trg_dlq_messages_archive_move_document AFTER UPDATE OF created_at ON dlq.dlq_messages_archive
+    FOR EACH ROW WHEN (NEW.created_at IS DISTINCT FROM OLD.created_at) EXECUTE FUNCTION dlq.move_document();
+
+-- Moves RESOLVED and DEAD rows whose updated_at is older than the retention. A row is deleted and inserted by one
+-- statement, so it is in exactly one of the two tables at every moment; rows that another session has locked are left
+-- for the next run, and so are rows that changed before they were locked. CALL it outside a transaction. The number
+-- of rows is left in the session's setting dlq.archived for the caller.
+--
+-- Nothing changes before it comes, so the walk of a status along its index ends at the first message that came after
+-- the cut-off. A second walk, of what is backdated, finds those that are due though they came later; no message is in
+-- both.
+--
+-- p_batch_size is the most that is moved in a transaction. A row is locked until its transaction has ended. So a
+-- batch is made shorter when one took longer than 20 ms, and longer again when it took less; the first is short,
+-- since the cost of a row is unknown. Each transaction has a price of its own, and a commit that is slow is no
+-- quicker for less: fewer than a hundred rows are moved only where a hundred take longer than 40 ms without it.
+CREATE OR REPLACE PROCEDURE dlq.archive_old_dlq_messages(
+    p_retention_days INT DEFAULT 30,
+    p_batch_size INT DEFAULT 1000
+)
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_cutoff TIMESTAMPTZ;
+    v_status TEXT;
+    v_backdated BOOLEAN;
+    v_after_time TIMESTAMPTZ;
+    v_after_id UUID;
+    v_archived BIGINT := 0;
+    v_batch BIGINT;
+    v_ready TIMESTAMPTZ;
+    v_size BIGINT;
+    v_began TIMESTAMPTZ;
+    v_moved DOUBLE PRECISION; -- milliseconds since then
+    v_ended DOUBLE PRECISION; -- with the commit
+BEGIN
+    IF p_retention_days IS NULL OR p_retention_days < 0 THEN
+        RAISE EXCEPTION 'p_retention_days must not be negative' USING ERRCODE = '22023';
+    END IF;
+    IF p_batch_size IS NULL OR p_batch_size < 1 THEN
+        RAISE EXCEPTION 'p_batch_size must be positive' USING ERRCODE = '22023';
+    END IF;
+    v_size := least(p_batch_size, 10);
+    v_cutoff := NOW() - make_interval(days => p_retention_days);
+    PERFORM set_config('dlq.archived', '0', false);
+    SELECT coalesce(max(until_at), '-infinity') INTO v_ready FROM dlq.archive_partitions WHERE detached_at IS NULL;
+    FOR v_status, v_backdated IN VALUES ('RESOLVED', false), ('RESOLVED', true), ('DEAD', false), ('DEAD', true) LOOP
+        v_after_time := '-infinity';
+        v_after_id := '00000000-0000-0000-0000-000000000000';
+        LOOP
+            IF v_ready <= clock_timestamp() + interval '1 day' THEN
+                PERFORM dlq.create_archive_partitions(1);
+                SELECT max(until_at) INTO v_ready FROM dlq.archive_partitions WHERE detached_at IS NULL;
+            END IF;
+            v_began := clock_timestamp();
+            WITH usual AS MATERIALIZED (
+                SELECT m.ctid AS place, m.created_at AS walked, m.id FROM dlq.dlq_messages m
+                WHERE NOT v_backdated AND m.status = v_status AND m.created_at < v_cutoff AND m.updated_at < v_cutoff
+                  AND (m.created_at, m.id) > (v_after_time, v_after_id)
+                ORDER BY m.created_at, m.id
+                LIMIT v_size FOR UPDATE SKIP LOCKED
+            ), backdated AS MATERIALIZED (
+                SELECT m.ctid AS place, m.updated_at AS walked, m.id FROM dlq.dlq_messages m
+                WHERE v_backdated AND m.status = v_status AND m.status IN ('RESOLVED', 'DEAD')
+                  AND m.updated_at < m.created_at AND m.created_at >= v_cutoff AND m.updated_at < v_cutoff
+                  AND (m.updated_at, m.id) > (v_after_time, v_after_id)
+                ORDER BY m.updated_at, m.id
+                LIMIT v_size FOR UPDATE SKIP LOCKED
+            ), picked AS MATERIALIZED (
+                SELECT place, walked, id FROM usual UNION ALL SELECT place, walked, id FROM backdated
+            ), moved AS (
+                DELETE FROM dlq.dlq_messages m WHERE m.ctid = ANY (ARRAY(SELECT place FROM picked))
+                RETURNING m.*
+            ), kept AS (
+                INSERT INTO dlq.dlq_messages_archive
+                    (id, original_topic, error_message, retry_count, max_retries, payload, status,
+                     created_at, updated_at, last_retry_at,
+                     key, value, headers, payload_note, omitted_size, omitted_sha256, defect,
+                     dlq_topic_id, dlq_incarnation_id, dlq_partition, dlq_offset, dlq_timestamp,
+                     original_partition, original_offset, original_timestamp, origin_confidence,
+                     consumer_group, consumer_attempts, dialect, error_class, parent_id, root_id,
+                     attempt_no, rescues, claim_id, claim_expires_at, claim_topic, claim_topic_id, claim_partition,
+                     claim_end_offset, unsettled, next_attempt_at, last_publish_error,
+                     last_publish_error_class, outcome,
+                     claim_redrive_id, record_hash, group_id, dlq_timestamp_ms, archived_at)
+                SELECT id, original_topic, error_message, retry_count, max_retries, payload, status,
+                     created_at, updated_at, last_retry_at,
+                     key, value, headers, payload_note, omitted_size, omitted_sha256, defect,
+                     dlq_topic_id, dlq_incarnation_id, dlq_partition, dlq_offset, dlq_timestamp,
+                     original_partition, original_offset, original_timestamp, origin_confidence,
+                     consumer_group, consumer_attempts, dialect, error_class, parent_id, root_id,
+                     attempt_no, rescues, claim_id, claim_expires_at, claim_topic, claim_topic_id, claim_partition,
+                     claim_end_offset, unsettled, next_attempt_at, last_publish_error,
+                     last_publish_error_class, outcome,
+                     claim_redrive_id, record_hash, group_id, dlq_timestamp_ms, clock_timestamp()
+                FROM moved
+                RETURNING 1
+            )
+            SELECT (SELECT count(*) FROM kept), walked, id INTO v_batch, v_after_time, v_after_id
+            FROM picked ORDER BY walked DESC, id DESC LIMIT 1;
+            EXIT WHEN NOT FOUND;
+            v_archived := v_archived + v_batch;
+            PERFORM set_config('dlq.archived', v_archived::text, false);
+            v_moved := 1000 * extract(epoch FROM clock_timestamp() - v_began);
+            COMMIT;
+            v_ended := 1000 * extract(epoch FROM clock_timestamp() - v_began);
+            IF v_batch = v_size OR v_ended > 20 THEN
+                v_size := greatest(1, least(p_batch_size, 2 * v_size, greatest(floor(v_size * 20 / greatest(v_ended, 1)),
+                    least(100, floor(v_size * 40 / greatest(v_moved, 1))))));
+            END IF;
+        END LOOP;
+        COMMIT;
+    END LOOP;
+    RAISE NOTICE 'Archived % DLQ messages older than % days', v_archived, p_retention_days;
+END;
+$$;
+
+-- The archiver is a program that has ended before a scrape could ask it, so it leaves the results of its runs here. A
+-- run is 'running' from its beginning; one that stays so was killed. Old rows are deleted by later runs, but the last
+-- complete one.
+CREATE TABLE dlq.archive_runs (
+    id          UUID        PRIMARY KEY,
+    started_at  TIMESTAMPTZ NOT NULL,
+    finished_at TIMESTAMPTZ,
+    result      TEXT        NOT NULL CHECK (result IN ('running', 'complete', 'incomplete', 'stopped')),
+    moved       BIGINT      NOT NULL DEFAULT 0, -- messages, to the archive
+    purged      BIGINT      NOT NULL DEFAULT 0, -- messages, out of the archive for good
+    bookkept    BIGINT      NOT NULL DEFAULT 0, -- keys, redrives, audit entries and the like that were deleted
+    error       TEXT        NOT NULL DEFAULT '' CHECK (octet_length(error) <= 2000),
+    CHECK ((result = 'running') = (finished_at IS NULL))
+);
+CREATE INDEX idx_archive_runs_started_at ON dlq.archive_runs (started_at, id);
+CREATE INDEX idx_archive_runs_complete ON dlq.archive_runs (finished_at, id) WHERE result = 'complete';
+
+-- The partitions are written through the archive alone, or the ids would not be kept.
+DO $$ BEGIN
+    IF to_regrole('dlq_rw') IS NOT NULL THEN
+        GRANT SELECT ON dlq.archived_messages, dlq.archive_ids, dlq.archive_partitions TO dlq_rw;
+        GRANT SELECT, INSERT, UPDATE, DELETE ON dlq.dlq_messages_archive, dlq.archive_runs TO dlq_rw;
+        GRANT EXECUTE ON PROCEDURE dlq.archive_old_dlq_messages(INT, INT) TO dlq_rw;
+        GRANT EXECUTE ON FUNCTION dlq.create_archive_partitions(INT), dlq.detach_archive_partitions(INT),
+            dlq.purge_detached(INT) TO dlq_rw;
+    END IF;
+    IF to_regrole('dlq_ro') IS NOT NULL THEN
+        GRANT SELECT ON dlq.dlq_messages_archive, dlq.archived_messages, dlq.archive_ids, dlq.archive_partitions,
+            dlq.archive_runs TO dlq_ro;
+    END IF;
+END $$;
+
+SELECT dlq.create_archive_partitions(1);

@@ -1,3 +1,0 @@
-SET LOCAL lock_timeout = '5s';
-
-DROP TABLE dlq.quarantine;
