@@ -10,20 +10,7 @@
 //	-- migrate:no-transaction
 //
 // holds a single statement that PostgreSQL refuses in a transaction, such as
-// CREATE INDEX CONCURRENTLY; only such a file can leave a dirty version. One whose
-// first line is
-//
-//	-- migrate:one-by-one
-//
-// holds several such statements with a blank line between any two, and none within
-// one. All of them must be fit to be run again: a migrator that fails or is killed
-// leaves the version as it was, and the next one begins with the first of them. Where
-// the last one begins with the line
-//
-//	-- migrate:with-version
-//
-// it and the change of the version are one transaction, so it need not be fit to be
-// run again.
+// CREATE INDEX CONCURRENTLY; only such a file can leave a dirty version.
 package migrate
 
 import (

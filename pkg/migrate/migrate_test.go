@@ -257,47 +257,6 @@ func TestOutsideATransaction(t *testing.T) {
 	})
 }
 
-func TestOneByOne(t *testing.T) {
-	t.Parallel()
-	db := openOwn(t)
-	index := func(column string) runner {
-		return files("001_one.up.sql", "CREATE TABLE one (id int)",
-			"002_indexes.up.sql", oneByOne+"\n-- The first.\nCREATE INDEX CONCURRENTLY IF NOT EXISTS one_id ON one (id);\n\n"+
-				"CREATE INDEX CONCURRENTLY IF NOT EXISTS one_again\n\tON one ("+column+");\n",
-			"002_indexes.down.sql", oneByOne+"\n\nDROP INDEX CONCURRENTLY IF EXISTS one_again;\n\nDROP INDEX CONCURRENTLY IF EXISTS one_id;\n")
-	}
-	wantText(t, index("nothing").up(within(t), db), "migration to version 2, statement 2", "nothing")
-	wantVersion(t, db, 1) // clean: the next one begins again
-	wantNil(t, index("id").up(within(t), db))
-	wantVersion(t, db, 2)
-	wantNil(t, index("id").down(within(t), db, 1))
-	wantVersion(t, db, 1)
-	wantNil(t, index("id").up(within(t), db))
-	wantVersion(t, db, 2)
-}
-
-func TestOneByOneWithTheVersion(t *testing.T) {
-	t.Parallel()
-	db := openOwn(t)
-	set := func(last string) runner {
-		return files("001_one.up.sql", "CREATE TABLE one (id int)",
-			"002_two.up.sql", oneByOne+"\n-- The first.\nCREATE TABLE IF NOT EXISTS two (id int);\n\n"+
-				withVersion+"\nINSERT INTO one VALUES (1);\n"+last, "002_two.down.sql", "DROP TABLE two; DELETE FROM one;")
-	}
-	wantText(t, set("INSERT INTO nothing VALUES (1);").up(within(t), db), "migration to version 2", "nothing")
-	wantVersion(t, db, 1)
-	wantNil(t, set("INSERT INTO one VALUES (2);").up(within(t), db))
-	wantVersion(t, db, 2)
-	var together bool
-	var rows int
-	wantNil(t, db.QueryRow(`SELECT count(*), bool_and(o.xmin::text = v.xmin::text) FROM one o, `+versionTable+` v`).Scan(&rows, &together))
-	if rows != 2 || !together {
-		t.Errorf("got %d rows, in the version's transaction: %v, want 2 in it", rows, together)
-	}
-	wantNil(t, set("").down(within(t), db, 1))
-	wantVersion(t, db, 1)
-}
-
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	db := openOwn(t)

@@ -13,14 +13,6 @@ import (
 // noTransaction as the first line of a file asks to run it outside one.
 const noTransaction = "-- migrate:no-transaction"
 
-// oneByOne as the first line of a file asks for a transaction for each of its
-// statements, which blank lines part.
-const oneByOne = "-- migrate:one-by-one"
-
-// withVersion before the last of those statements asks for one transaction for it and
-// the change of the version: no interruption leaves the one without the other.
-const withVersion = "-- migrate:with-version"
-
 // steps is the library's PostgreSQL driver with other steps. The library says
 // "going to version n", runs the file and says "arrived". Its own driver
 // commits each of the three, so a kill between them leaves a dirty version
@@ -64,9 +56,6 @@ func (s *steps) Run(file io.Reader) error {
 	if strings.HasPrefix(body, noTransaction) {
 		return s.keep(s.bare(body))
 	}
-	if strings.HasPrefix(body, oneByOne) {
-		return s.keep(s.each(body)) // the library sets the version behind it
-	}
 	if err := s.inTransaction(body, s.target); err != nil {
 		return s.keep(err)
 	}
@@ -90,38 +79,6 @@ func (s *steps) bare(body string) error {
 		return explain(s.target, body, err)
 	}
 	return nil
-}
-
-// each leaves the version as it is until all are done: what was interrupted is
-// begun again.
-func (s *steps) each(body string) error {
-	all := Statements(body)
-	for i, statement := range all {
-		if i == len(all)-1 && strings.HasPrefix(statement, withVersion) {
-			err := s.inTransaction(statement, s.target)
-			s.arrived = err == nil
-			return err
-		}
-		if _, err := s.conn.ExecContext(s.ctx, statement); err != nil {
-			return fmt.Errorf("migration to version %d, statement %d: %w", max(s.target, 0), i+1, err)
-		}
-	}
-	return nil
-}
-
-// Statements returns what of a migration is sent to the database at once: the
-// whole of it, unless its first line asks for one statement after another.
-func Statements(body string) []string {
-	if !strings.HasPrefix(body, oneByOne) {
-		return []string{body}
-	}
-	var all []string
-	for part := range strings.SplitSeq(strings.TrimPrefix(body, oneByOne), "\n\n") {
-		if strings.TrimSpace(part) != "" {
-			all = append(all, strings.TrimLeft(part, "\n"))
-		}
-	}
-	return all
 }
 
 func (s *steps) inTransaction(body string, version int) error {
