@@ -271,6 +271,27 @@ func TestOldSchema(t *testing.T) {
 	}
 }
 
+// TestOldNumbering: a database that a version before v0.1.0 made is refused at start.
+func TestOldNumbering(t *testing.T) {
+	t.Parallel()
+	at := postgrestest.URL(t)
+	db, err := sqlx.Connect("postgres", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	db.MustExec(`COMMENT ON TABLE dlq_migrations.schema_migrations IS NULL`)
+	db.MustExec(`UPDATE dlq_migrations.schema_migrations SET version = 33`)
+	brokers := strings.Join(stacktest.Kafka(t), ",")
+	for _, args := range [][]string{{"api"}, {"ingester"}, {"archiver"}, {"api", "migrate", "up"}} {
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			t.Parallel()
+			config := file(t, settings(t, at, "{host: 127.0.0.1, port: 0}")+fmt.Sprintf("kafka: {brokers: [%s]}\n", brokers))
+			wantRefusal(t, run(t, args[0], nil, append([]string{"--config", config}, args[1:]...)...), args[0], "version before v0.1.0")
+		})
+	}
+}
+
 func TestWithoutDependencies(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)

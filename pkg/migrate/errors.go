@@ -18,8 +18,18 @@ func (e *VersionError) Error() string {
 	return fmt.Sprintf("database schema is at version %d, this program needs %d: run the migrations", e.Have, e.Want)
 }
 
-// DirtyError says that a migration outside a transaction was interrupted, and
-// nobody but a person can tell how far it came.
+// NumberingError says that the steps of a version before v0.1.0 made the schema.
+// They had other numbers, and there is no way from them to the steps of today.
+type NumberingError struct{ Have uint }
+
+func (e *NumberingError) Error() string {
+	return fmt.Sprintf("this database was made by a version before v0.1.0 (schema version %d of 4 to 33): "+
+		"make a new one and let the ingester read the dead-letter topics again, "+
+		"or export its messages with the version that made it first", e.Have)
+}
+
+// DirtyError says that a migration outside a transaction was interrupted; only a
+// person can find out how far it came.
 type DirtyError struct {
 	Version uint // where the interrupted migration was going
 }

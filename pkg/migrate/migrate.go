@@ -35,13 +35,13 @@ const All = -1
 // schema that is newer than this program is left alone. The database handle
 // stays open. When ctx ends, the running migration is rolled back and the ones
 // before it stay.
-func Up(ctx context.Context, db *sql.DB) error { return runner{migrations.FS}.up(ctx, db) }
+func Up(ctx context.Context, db *sql.DB) error { return ours.up(ctx, db) }
 
 // Down takes back the last steps migrations, or all of them for All. Fewer may
 // be there; none at all is not an error. A schema that is newer than this
 // program is refused, because only the newer program knows the way back.
 func Down(ctx context.Context, db *sql.DB, steps int) error {
-	return runner{migrations.FS}.down(ctx, db, steps)
+	return ours.down(ctx, db, steps)
 }
 
 // Version returns the schema's version, 0 when there is none, and whether a
@@ -62,16 +62,26 @@ func Version(ctx context.Context, db *sql.DB) (version uint, dirty bool, err err
 }
 
 // Latest returns the version of the newest migration in this program.
-func Latest() uint { return runner{migrations.FS}.latest() }
+func Latest() uint { return ours.latest() }
 
 // Check says whether this program can work with the schema: nil for its own
 // version and for newer ones, since two releases run side by side during a
 // roll-out; *VersionError when the schema is older; *DirtyError when it is
-// half way. Any other error means that nobody knows.
-func Check(ctx context.Context, db *sql.DB) error { return runner{migrations.FS}.check(ctx, db) }
+// half way; *NumberingError when a program before v0.1.0 made it. Any other
+// error means that the version is unknown.
+func Check(ctx context.Context, db *sql.DB) error { return ours.check(ctx, db) }
 
 // runner works on any set of migrations; the exported functions use ours.
-type runner struct{ files fs.FS }
+type runner struct {
+	files fs.FS
+	// marked is the first step that comments on the version table. A database at
+	// that version or a newer one without the comment has the steps of another
+	// numbering. 0: no step does.
+	marked uint
+}
+
+// Steps 001 to 003 are the same in the numbering before v0.1.0, which went to 033.
+var ours = runner{files: migrations.FS, marked: 4}
 
 func (r runner) up(ctx context.Context, db *sql.DB) error {
 	return r.locked(ctx, db, func(m *migrate.Migrate, at uint) error {
@@ -99,13 +109,37 @@ func (r runner) down(ctx context.Context, db *sql.DB, steps int) error {
 
 func (r runner) check(ctx context.Context, db *sql.DB) error {
 	have, dirty, err := Version(ctx, db)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
+	}
+	if err := r.checkNumbering(ctx, db, have); err != nil {
+		return err
+	}
+	switch {
 	case dirty:
 		return &DirtyError{Version: have}
 	case have < r.latest():
 		return &VersionError{Have: have, Want: r.latest()}
+	default:
+		return nil
+	}
+}
+
+// checkNumbering returns a *NumberingError for a database whose version counts
+// other steps.
+func (r runner) checkNumbering(ctx context.Context, db interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}, have uint) error {
+	if r.marked == 0 || have < r.marked {
+		return nil
+	}
+	var marked bool
+	err := db.QueryRowContext(ctx, `SELECT obj_description('`+versionTable+`'::regclass, 'pg_class') IS NOT NULL`).Scan(&marked)
+	switch {
+	case err != nil:
+		return fmt.Errorf("read the numbering of the schema version: %w", err)
+	case !marked:
+		return &NumberingError{Have: have}
 	default:
 		return nil
 	}

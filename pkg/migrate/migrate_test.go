@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"strings"
 	"sync"
@@ -16,6 +17,7 @@ import (
 	_ "github.com/lib/pq"
 
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
+	"github.com/dlq-manager/dlq-manager/migrations"
 )
 
 func TestMain(m *testing.M) { stacktest.Main(m) }
@@ -26,7 +28,7 @@ func files(pairs ...string) runner {
 	for i := 0; i < len(pairs); i += 2 {
 		set[pairs[i]] = &fstest.MapFile{Data: []byte(pairs[i+1])}
 	}
-	return runner{set}
+	return runner{files: set}
 }
 
 func three() runner {
@@ -274,6 +276,59 @@ func TestCheck(t *testing.T) {
 	wantNil(t, files("001_one.up.sql", "").check(within(t), db)) // newer than it knows
 }
 
+// TestNumbering: a database whose steps had other numbers is refused by all, whatever
+// its version is; one at a version that both numberings share goes on.
+func TestNumbering(t *testing.T) {
+	t.Parallel()
+	for _, version := range []uint{ours.marked, Latest(), 33} {
+		t.Run(fmt.Sprintf("Refuses/%d", version), func(t *testing.T) {
+			t.Parallel()
+			db := openOwn(t)
+			var old []string
+			for n := range version {
+				old = append(old, fmt.Sprintf("%03d_old.up.sql", n+1), "SELECT 1")
+			}
+			wantNil(t, files(old...).up(within(t), db))
+			for what, err := range map[string]error{
+				"Check": Check(within(t), db), "Up": Up(within(t), db), "Down": Down(within(t), db, 1),
+			} {
+				var numbering *NumberingError
+				if !errors.As(err, &numbering) || numbering.Have != version {
+					t.Errorf("%s: got %v, want a NumberingError of %d", what, err, version)
+				}
+				wantText(t, err, "before v0.1.0", "make a new one")
+			}
+			wantVersion(t, db, version)
+		})
+	}
+
+	t.Run("TakesTheSharedStepsOn", func(t *testing.T) {
+		t.Parallel()
+		db := openOwn(t)
+		wantNil(t, first(t, ours.marked-1).up(within(t), db))
+		wantVersion(t, db, ours.marked-1)
+		var old *VersionError
+		if err := Check(within(t), db); !errors.As(err, &old) {
+			t.Errorf("got %v, want a VersionError", err)
+		}
+		wantNil(t, Up(within(t), db))
+		wantNil(t, Check(within(t), db))
+	})
+
+	t.Run("IsKnownAtEveryStepThatHasTheMark", func(t *testing.T) {
+		t.Parallel()
+		db := openOwn(t)
+		wantNil(t, Up(within(t), db))
+		for version := Latest(); version > 0; version-- {
+			wantNil(t, ours.checkNumbering(within(t), db, version))
+			wantNil(t, Down(within(t), db, 1))
+		}
+		if err := ours.checkNumbering(within(t), db, ours.marked); err == nil {
+			t.Error("the mark is left after the way down, want it gone")
+		}
+	})
+}
+
 func TestOurOwnMigrations(t *testing.T) {
 	t.Parallel()
 	db := openOwn(t)
@@ -295,6 +350,22 @@ func TestOurOwnMigrations(t *testing.T) {
 		wantVersion(t, db, step.want)
 	}
 	wantNil(t, Check(within(t), db))
+}
+
+// first is our first steps, without the mark of the numbering.
+func first(t *testing.T, steps uint) runner {
+	t.Helper()
+	set := fstest.MapFS{}
+	for n := range steps {
+		names, err := fs.Glob(migrations.FS, fmt.Sprintf("%03d_*.sql", n+1))
+		wantNil(t, err)
+		for _, name := range names {
+			body, err := fs.ReadFile(migrations.FS, name)
+			wantNil(t, err)
+			set[name] = &fstest.MapFile{Data: body}
+		}
+	}
+	return runner{files: set}
 }
 
 // openOwn gives a test an empty database of its own.

@@ -47,7 +47,11 @@ func (r runner) locked(ctx context.Context, db *sql.DB, do func(m *migrate.Migra
 		at = 0
 	case err != nil:
 		return fmt.Errorf("read schema version: %w", err)
-	case dirty:
+	}
+	if err := r.checkNumbering(ctx, conn, at); err != nil {
+		return err
+	}
+	if dirty {
 		return &DirtyError{Version: at}
 	}
 	return plain(ctx, do(m, at), steps)

@@ -129,7 +129,7 @@ func SchemaCheck(db *sqlx.DB) rest.Check {
 
 func tellsVersion(err error) bool {
 	switch err.(type) { //nolint:errorlint // what is wrapped around them is not for everybody
-	case *migrate.VersionError, *migrate.DirtyError:
+	case *migrate.VersionError, *migrate.DirtyError, *migrate.NumberingError:
 		return true
 	default:
 		return false
@@ -137,12 +137,14 @@ func tellsVersion(err error) bool {
 }
 
 // WaitForSchema returns once the schema is new enough; until then the program is
-// up and unready, and says which version it wants.
+// up and unready, and says which version it wants. A database that no migration
+// brings to this program's schema is an error at once.
 func (b Base) WaitForSchema(ctx context.Context, db *sqlx.DB) error {
 	for said := ""; ; {
 		err := migrate.Check(ctx, db.DB)
-		if err == nil {
-			return nil
+		var numbering *migrate.NumberingError
+		if err == nil || errors.As(err, &numbering) {
+			return err
 		}
 		if text := err.Error(); text != said && !errors.Is(err, context.Canceled) {
 			b.Log.Warn("waiting for the schema: " + text)

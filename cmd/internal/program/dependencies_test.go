@@ -24,6 +24,7 @@ func TestSchemaCheck_Public(t *testing.T) {
 	}{
 		{&migrate.VersionError{Have: 1, Want: 2}, true},
 		{&migrate.DirtyError{Version: 2}, true},
+		{&migrate.NumberingError{Have: 33}, true},
 		{errors.New("connect to database db.internal:5432/dlq: refused"), false},
 		{fmt.Errorf("db.internal: %w", &migrate.VersionError{}), false},
 		{context.DeadlineExceeded, false},
