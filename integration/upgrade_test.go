@@ -2,6 +2,7 @@ package integration_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -22,19 +23,18 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestUpgradeUnderLoad: the programs of the commit before the newest migration
-// work, the migration runs under them, those of now come beside them, and then the
-// old ones end. Nobody who asks meanwhile is refused, and no record is lost or sent
-// twice.
+// TestUpgradeUnderLoad: the programs of the release before work, the migration runs under
+// them, the programs after it come, and then the old ones end. Until there is a release
+// with an older schema, the programs of now are the old ones, and those after them know two
+// more steps. No request meanwhile is refused, and no record is lost or sent twice.
 func TestUpgradeUnderLoad(t *testing.T) {
 	t.Parallel()
-	before, version := releaseBefore(t)
+	before, after := upgrade(t)
 	s := unmigrated(t)
-	old := filepath.Join(before, "api")
-	s.runs(old, "migrate", "up")
-	s.wantSchema(version)
+	s.runs(filepath.Join(before.dir, "api"), "migrate", "up")
+	s.wantSchema(before.schema)
 	l := newLetters(s)
-	oldAPI, oldIngester := s.startFrom(before, "api"), s.startFrom(before, "ingester")
+	oldAPI, oldIngester := s.startFrom(before.dir, "api"), s.startFrom(before.dir, "ingester")
 	oldAPI.waitReady()
 	oldIngester.waitReady()
 	l.produce(500, nil)
@@ -44,15 +44,17 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	migrated := make(chan struct{})
 	go func() {
 		defer close(migrated)
-		s.runs(filepath.Join(binaries, "api"), "migrate", "up")
+		s.runs(filepath.Join(after.dir, "api"), "migrate", "up")
 	}()
 	l.produce(1000, nil)
 	<-migrated
-	s.wantSchema(migrate.Latest())
+	s.wantSchema(after.schema)
 	l.produce(500, nil)
 	l.waitStored() // by the old ingester, on the new schema
 
-	api, ingester := l.startReady("api", impatient()...), l.startReady("ingester")
+	api, ingester := s.startAt(filepath.Join(after.dir, "api"), impatient()...), s.startAt(filepath.Join(after.dir, "ingester"))
+	api.waitReady()
+	ingester.waitReady()
 	asking.at(api)
 	l.produce(1000, nil) // by both
 	id := l.begin(oldAPI)
@@ -70,31 +72,78 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	ingester.wantRunning()
 }
 
-// releaseBefore builds the programs of the last commit whose schema is older than
-// the one of now, and returns where they are and its version.
-func releaseBefore(t *testing.T) (dir string, version uint) {
+// version is the programs of one version, and the schema that they were built for.
+type version struct {
+	dir    string
+	schema uint
+}
+
+// upgrade returns the programs of the newest release and those of now where the release
+// has an older schema, and else those of now and those that know the made-up steps.
+func upgrade(t *testing.T) (before, after version) {
 	t.Helper()
-	for _, commit := range strings.Fields(git(t, "log", "--format=%H", "-n", "100", "--", "migrations", "go.mod")) {
-		if version = schemaOf(t, commit); version == migrate.Latest() {
-			continue
-		}
-		dir = t.TempDir()
-		source := filepath.Join(dir, "src")
-		archive := filepath.Join(dir, "src.tar")
-		if err := os.WriteFile(archive, []byte(git(t, "archive", commit)), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Mkdir(source, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		command(t, source, "tar", "-xf", archive)
-		command(t, source, "go", "build", "-o", dir+string(filepath.Separator), "./cmd/api", "./cmd/ingester")
-		t.Logf("the release before is %s with schema %d", commit, version)
-		return dir, version
+	now := version{binaries, migrate.Latest()}
+	tag, _, _ := strings.Cut(git(t, "tag", "--list", "v*", "--sort=-version:refname"), "\n")
+	if tag == "" || schemaOf(t, tag) == now.schema {
+		return now, version{withMadeUpSteps(t), now.schema + 2}
 	}
-	t.Fatalf("no commit that is here has an older schema than %d, so there is nothing to upgrade from: "+
-		"a checkout of the last commits alone needs `git fetch --unshallow`", migrate.Latest())
-	return "", 0
+	return version{released(t, tag), schemaOf(t, tag)}, now
+}
+
+// withMadeUpSteps builds the programs with two more steps, of the two kinds that there
+// are, and returns where they are.
+func withMadeUpSteps(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	root, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlay := map[string]map[string]string{"Replace": {}}
+	for i, step := range []struct{ up, down string }{{`
+		SET LOCAL lock_timeout = '5s';
+		ALTER TABLE dlq.dlq_messages ADD COLUMN made_up TEXT NOT NULL DEFAULT 'made up';
+		CREATE TABLE dlq.made_up (message_id UUID PRIMARY KEY);`, `
+		DROP TABLE dlq.made_up;
+		ALTER TABLE dlq.dlq_messages DROP COLUMN made_up;`,
+	}, {
+		"-- migrate:no-transaction\nCREATE INDEX CONCURRENTLY idx_dlq_messages_made_up ON dlq.dlq_messages (made_up, created_at, id)",
+		"-- migrate:no-transaction\nDROP INDEX CONCURRENTLY dlq.idx_dlq_messages_made_up",
+	}} {
+		for way, sql := range map[string]string{"up": step.up, "down": step.down} {
+			name := fmt.Sprintf("%03d_made_up.%s.sql", int(migrate.Latest())+1+i, way)
+			write(t, filepath.Join(dir, name), sql)
+			overlay["Replace"][filepath.Join(root, "migrations", name)] = filepath.Join(dir, name)
+		}
+	}
+	raw, err := json.Marshal(overlay)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "overlay.json"), string(raw))
+	command(t, root, "go", "build", "-overlay", filepath.Join(dir, "overlay.json"), "-o", dir+string(filepath.Separator), "./cmd/api", "./cmd/ingester")
+	return dir
+}
+
+// released builds the programs of a tag and returns where they are.
+func released(t *testing.T, tag string) string {
+	t.Helper()
+	dir := t.TempDir()
+	source := filepath.Join(dir, "src")
+	write(t, filepath.Join(dir, "src.tar"), git(t, "archive", tag))
+	if err := os.Mkdir(source, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	command(t, source, "tar", "-xf", filepath.Join(dir, "src.tar"))
+	command(t, source, "go", "build", "-o", dir+string(filepath.Separator), "./cmd/api", "./cmd/ingester")
+	return dir
+}
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // schemaOf is the newest migration of a commit.
