@@ -23,7 +23,7 @@ func (e *VersionError) Error() string {
 type NumberingError struct{ Have uint }
 
 func (e *NumberingError) Error() string {
-	return fmt.Sprintf("this database was made by a version before v0.1.0 (schema version %d of 4 to 33): "+
+	return fmt.Sprintf("this database was made by a version before v0.1.0 (schema version %d of its numbering): "+
 		"make a new one and let the ingester read the dead-letter topics again, "+
 		"or export its messages with the version that made it first", e.Have)
 }
