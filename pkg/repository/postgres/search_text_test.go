@@ -11,7 +11,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
-	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
 // fakeIndex answers a textSearch from a list of messages, in the order of the page.
@@ -46,10 +45,10 @@ func comparePlaces(a, b repository.Place) int {
 	return compareIDs(a.ID, b.ID)
 }
 
-func (f *fakeIndex) find(ctx context.Context, q repository.SearchQuery, r timeRange) (ids []uuid.UUID, ended bool, err error) {
+func (f *fakeIndex) find(_ context.Context, q repository.SearchQuery, r timeRange) (ids []uuid.UUID, ended bool, err error) {
 	f.asked = append(f.asked, r)
 	if r.length() > shortestRange && f.tooLong(r) {
-		wait.Sleep(ctx, rangeTime) // of the bubble's clock
+		<-time.After(rangeTime) // of the bubble's clock
 		return nil, false, nil
 	}
 	for _, m := range f.following(q.After) {
@@ -60,11 +59,11 @@ func (f *fakeIndex) find(ctx context.Context, q repository.SearchQuery, r timeRa
 	return ids, true, nil
 }
 
-func (f *fakeIndex) look(ctx context.Context, q repository.SearchQuery, limit int) (l looked, ended bool, err error) {
+func (f *fakeIndex) look(_ context.Context, q repository.SearchQuery, limit int) (l looked, ended bool, err error) {
 	if !f.looks {
 		return looked{}, false, nil
 	}
-	wait.Sleep(ctx, time.Duration(limit)*10*time.Microsecond)
+	<-time.After(time.Duration(limit) * 10 * time.Microsecond)
 	found := f.following(q.After)
 	for _, m := range found[:min(limit, len(found))] {
 		if f.hits[m.ID] {
