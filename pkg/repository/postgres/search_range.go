@@ -140,6 +140,7 @@ const (
 
 // rangeQuery finds the first messages of a range. The documents are found before their
 // messages: PostgreSQL would walk the messages in order if it took the words for common.
+// They are sorted before the join, so that of many only the first messages are read.
 func rangeQuery(from source, q repository.SearchQuery, n names, in timeRange) (string, []any) {
 	a := &arguments{first: 1, version: n.version}
 	behind := a.behind(q)
@@ -156,5 +157,5 @@ func rangeQuery(from source, q repository.SearchQuery, n names, in timeRange) (s
 		SELECT d.message_id, d.created_at FROM dlq.message_documents d WHERE ` + and(documents...) + `
 	)
 	SELECT m.id FROM found ` + from.join("found.message_id") + ` WHERE ` + and(messages...) + `
-	ORDER BY ` + order(q.Sort, "m.created_at", "m.id") + ` LIMIT ` + number(q.Limit), a.values
+	ORDER BY ` + order(q.Sort, "found.created_at", "found.message_id") + ` LIMIT ` + number(q.Limit), a.values
 }
