@@ -117,16 +117,15 @@ func setEnvironment() {
 }
 
 // run prints the parts that were over when another one failed as well.
-func run(ctx context.Context, b *bench) (err error) {
-	defer func() { err = errors.Join(err, b.stop(err != nil)) }()
-	if err := attempt(func() { b.start(ctx) }); err != nil {
-		return err
+func run(ctx context.Context, b *bench) error {
+	failed := attempt(func() { b.start(ctx) })
+	if failed == nil {
+		ctx, cancel := context.WithTimeoutCause(ctx, b.opts.limit, fmt.Errorf("not done after %s (-limit)", b.opts.limit))
+		defer cancel()
+		if failed = b.measure(ctx); failed != nil && ctx.Err() != nil {
+			failed = fmt.Errorf("%w: %w", context.Cause(ctx), failed)
+		}
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, b.opts.limit, fmt.Errorf("not done after %s (-limit)", b.opts.limit))
-	defer cancel()
-	failed := b.measure(ctx)
-	if failed != nil && ctx.Err() != nil {
-		failed = fmt.Errorf("%w: %w", context.Cause(ctx), failed)
-	}
-	return errors.Join(failed, attempt(func() { b.publish(os.Stdout, failed == nil) }))
+	missed := attempt(func() { b.publish(os.Stdout, failed == nil) })
+	return errors.Join(failed, missed, b.stop(failed != nil))
 }
