@@ -100,7 +100,8 @@ func withMadeUpSteps(t *testing.T) string {
 		t.Fatal(err)
 	}
 	overlay := map[string]map[string]string{"Replace": {}}
-	for i, step := range []struct{ up, down string }{{`
+	for i, step := range []struct{ up, down string }{{
+		`
 		SET LOCAL lock_timeout = '5s';
 		ALTER TABLE dlq.dlq_messages ADD COLUMN made_up TEXT NOT NULL DEFAULT 'made up';
 		CREATE TABLE dlq.made_up (message_id UUID PRIMARY KEY);`, `

@@ -129,7 +129,8 @@ func (r runner) check(ctx context.Context, db *sql.DB) error {
 // other steps.
 func (r runner) checkNumbering(ctx context.Context, db interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-}, have uint) error {
+}, have uint,
+) error {
 	if r.marked == 0 || have < r.marked {
 		return nil
 	}
