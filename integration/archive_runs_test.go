@@ -7,8 +7,7 @@ import (
 )
 
 // TestArchiverLeavesWhatBecameOfIt: the archiver is gone when somebody asks, and the API
-// tells of it. Where there is no place to leave it, as before the migration or after the
-// way back, it does its work all the same.
+// tells of it. When the run cannot be saved, the archiver does its work all the same.
 func TestArchiverLeavesWhatBecameOfIt(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
@@ -24,7 +23,7 @@ func TestArchiverLeavesWhatBecameOfIt(t *testing.T) {
 			t.Errorf("/metrics has no %q", want)
 		}
 	}
-	if _, err := s.db.Exec(`DROP TABLE dlq.archive_runs`); err != nil {
+	if _, err := s.db.Exec(`ALTER TABLE dlq.archive_runs ADD CONSTRAINT nothing CHECK (false) NOT VALID`); err != nil {
 		t.Fatal(err)
 	}
 	out := s.must("archiver")
