@@ -66,7 +66,7 @@ database:
 			SSLMode: "verify-full", SSLRootCert: "root", SSLCert: "cert", SSLKey: "key", SSLSNI: true,
 			ConnectTimeout: 5 * time.Second, ApplicationName: "dlq-manager", BinaryParameters: true,
 			ClientEncoding: "UTF8", Datestyle: "ISO, MDY", MinProtocolVersion: "3.0", MaxProtocolVersion: "3.0",
-			Runtime: map[string]string{"timezone": "UTC"},
+			Runtime: map[string]string{"timezone": "UTC", "jit": "off"},
 		}
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("got %+v, want %+v", got, want)
