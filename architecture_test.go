@@ -46,7 +46,7 @@ var layers = map[string][]string{
 	"pkg/ingest":      {"pkg/entity", "pkg/repository", "pkg/broker", "pkg/deadletter", "pkg/traces", "pkg/wait"},
 	"pkg/republisher": {"pkg/entity", "pkg/repository", "pkg/broker", "pkg/deadletter", "pkg/traces", "pkg/wait"},
 	"pkg/redrive":     {"pkg/entity", "pkg/repository", "pkg/deadletter", "pkg/outage", "pkg/payload", "pkg/traces", "pkg/wait"},
-	"pkg/search":      {"pkg/entity", "pkg/repository", "pkg/fingerprint", "pkg/payload"},
+	"pkg/search":      {"pkg/entity", "pkg/repository", "pkg/fingerprint", "pkg/outage", "pkg/payload", "pkg/wait"},
 	"pkg/archive":     {"pkg/repository"},
 	"pkg/heartbeat":   {"pkg/entity", "pkg/repository", "pkg/broker"},
 	"pkg/notify":      {"pkg/entity", "pkg/outage", "pkg/repository", "pkg/secret", "pkg/wait"},

@@ -15,8 +15,10 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/fingerprint"
+	"github.com/dlq-manager/dlq-manager/pkg/outage"
 	"github.com/dlq-manager/dlq-manager/pkg/payload"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
 const (
@@ -80,7 +82,7 @@ type Worker struct {
 	// What follows is Run's.
 	held   time.Time // when the lease was renewed last; zero when it is another's
 	first  uuid.UUID // of the batch before
-	outage outage
+	outage outage.Log
 
 	classified    time.Time // when the last look for unclassified messages found none
 	asked, warned time.Time // for and of a transaction that holds the catalogue up
@@ -107,19 +109,19 @@ func New(cfg Config, store Store, decode func(entity.Message) (class, message, s
 // again until it is back.
 func (w *Worker) Run(ctx context.Context) {
 	defer w.release(ctx)
-	for wait := w.cfg.Interval; ctx.Err() == nil; {
+	for rest := w.cfg.Interval; ctx.Err() == nil; {
 		began := time.Now()
 		worked, more, err := w.step(ctx)
-		w.outage.log(ctx, w.log, err, "messages cannot be catalogued: searches do not find new ones", "messages are catalogued again")
+		w.outage.Report(ctx, w.log, err, "messages cannot be catalogued: searches do not find new ones", "messages are catalogued again")
 		switch {
 		case more:
-			wait = min(time.Since(began), maxWait) // half of the time is for what is waited for
+			rest = min(time.Since(began), maxWait) // half of the time is for what is waited for
 		case worked:
-			wait = w.cfg.Interval
+			rest = w.cfg.Interval
 		default:
-			wait = min(max(2*wait, w.cfg.Interval), max(maxWait, w.cfg.Interval))
+			rest = min(max(2*rest, w.cfg.Interval), max(maxWait, w.cfg.Interval))
 		}
-		pause(ctx, wait)
+		wait.Sleep(ctx, rest)
 	}
 }
 
@@ -218,22 +220,6 @@ func (w *Worker) keep(ctx context.Context, documents []entity.Document) error {
 	return w.keep(ctx, []entity.Document{{MessageID: documents[0].MessageID, CreatedAt: documents[0].CreatedAt, Fingerprint: documents[0].Fingerprint}})
 }
 
-// outage remembers that the store did not answer when it was asked last.
-type outage struct{ away bool }
-
-// log logs lost when the store goes away, and back when it answers again.
-func (o *outage) log(ctx context.Context, log *zap.Logger, err error, lost, back string) {
-	switch {
-	case ctx.Err() != nil:
-	case err != nil && !o.away:
-		o.away = true
-		log.Warn(lost, zap.Error(err))
-	case err == nil && o.away:
-		o.away = false
-		log.Info(back)
-	}
-}
-
 // release ends the lease, if it is this worker's.
 func (w *Worker) release(ctx context.Context) {
 	if w.held.IsZero() {
@@ -255,13 +241,4 @@ func oldest(messages []entity.Message) time.Time {
 		}
 	}
 	return first
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

@@ -7,6 +7,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/outage"
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
 // PayloadStore has the methods of the store that a PayloadFiller calls.
@@ -30,7 +33,7 @@ type PayloadFiller struct {
 
 	// What follows is Run's.
 	pace   pace
-	outage outage
+	outage outage.Log
 	lagged time.Time // when the store was asked for the lag
 }
 
@@ -54,18 +57,18 @@ func NewPayloadFiller(cfg Config, store PayloadStore, registry prometheus.Regist
 // Run fills payloads until ctx ends. It must not run twice at a time. While the database
 // is away it tries again; it logs the first failure and the recovery.
 func (f *PayloadFiller) Run(ctx context.Context) {
-	for wait := f.interval; ctx.Err() == nil; pause(ctx, wait) {
+	for rest := f.interval; ctx.Err() == nil; wait.Sleep(ctx, rest) {
 		began := time.Now()
 		n, found, err := f.store.FillPayloads(ctx)
 		f.filled.Add(float64(n))
 		if err == nil {
 			err = f.measure(ctx, found)
 		}
-		f.outage.log(ctx, f.log, err, "payloads are not filled; retrying", "payloads are filled again")
+		f.outage.Report(ctx, f.log, err, "payloads are not filled; retrying", "payloads are filled again")
 		if found && err == nil {
-			wait = f.pace.rest(ctx, f.store, time.Since(began))
+			rest = f.pace.rest(ctx, f.store, time.Since(began))
 		} else {
-			wait = min(max(2*wait, f.interval), max(maxWait, f.interval))
+			rest = min(max(2*rest, f.interval), max(maxWait, f.interval))
 		}
 	}
 }
