@@ -25,8 +25,20 @@ type keyRow struct {
 	answer    repository.Answer
 }
 
+// Keys is a repository.Keys. It is safe for concurrent use.
+type Keys struct {
+	steps
+	keys  map[keyName]*keyRow
+	byAge []*keyRow // oldest first; some are no longer in keys
+}
+
+// NewKeys returns no keys. now is the clock by which they are held and forgotten.
+func NewKeys(now func() time.Time) *Keys {
+	return &Keys{steps: steps{now: now}, keys: map[keyName]*keyRow{}}
+}
+
 // OpenKey implements repository.Keys.
-func (s *Store) OpenKey(ctx context.Context, k repository.Key, lease time.Duration) (repository.KeyState, error) {
+func (s *Keys) OpenKey(ctx context.Context, k repository.Key, lease time.Duration) (repository.KeyState, error) {
 	var state repository.KeyState
 	err := s.step(ctx, "open idempotency key", func(now time.Time) error {
 		s.forgetKeys(now)
@@ -34,7 +46,7 @@ func (s *Store) OpenKey(ctx context.Context, k repository.Key, lease time.Durati
 		if !ok {
 			r = &keyRow{name: nameOf(k), request: k.Request, operation: k.Operation, createdAt: now}
 			s.keys[r.name] = r
-			s.keysByAge = append(s.keysByAge, r)
+			s.byAge = append(s.byAge, r)
 		}
 		state = repository.KeyState{Phase: r.phase(k, now, !ok), Operation: r.operation}
 		switch state.Phase {
@@ -68,18 +80,18 @@ func (r *keyRow) phase(k repository.Key, now time.Time, made bool) repository.Ke
 
 // forgetKeys drops what is older than a key's life. A key that was dropped and
 // made again has another row, which its old one does not take along.
-func (s *Store) forgetKeys(now time.Time) {
-	for len(s.keysByAge) > 0 && !s.keysByAge[0].createdAt.Add(repository.KeyLife).After(now) {
-		old := s.keysByAge[0]
+func (s *Keys) forgetKeys(now time.Time) {
+	for len(s.byAge) > 0 && !s.byAge[0].createdAt.Add(repository.KeyLife).After(now) {
+		old := s.byAge[0]
 		if s.keys[old.name] == old {
 			delete(s.keys, old.name)
 		}
-		s.keysByAge[0], s.keysByAge = nil, s.keysByAge[1:]
+		s.byAge[0], s.byAge = nil, s.byAge[1:]
 	}
 }
 
 // HoldKey implements repository.Keys.
-func (s *Store) HoldKey(ctx context.Context, k repository.Key, lease time.Duration) error {
+func (s *Keys) HoldKey(ctx context.Context, k repository.Key, lease time.Duration) error {
 	return s.step(ctx, "hold idempotency key", func(now time.Time) error {
 		if r := s.atWork(k); r != nil {
 			r.leasedTo = entity.Moment(now.Add(lease))
@@ -89,7 +101,7 @@ func (s *Store) HoldKey(ctx context.Context, k repository.Key, lease time.Durati
 }
 
 // CloseKey implements repository.Keys.
-func (s *Store) CloseKey(ctx context.Context, k repository.Key, answer repository.Answer) error {
+func (s *Keys) CloseKey(ctx context.Context, k repository.Key, answer repository.Answer) error {
 	return s.step(ctx, "close idempotency key", func(time.Time) error {
 		if r := s.atWork(k); r != nil {
 			r.answer = cloneAnswer(answer)
@@ -99,7 +111,7 @@ func (s *Store) CloseKey(ctx context.Context, k repository.Key, answer repositor
 }
 
 // DropKey implements repository.Keys.
-func (s *Store) DropKey(ctx context.Context, k repository.Key) error {
+func (s *Keys) DropKey(ctx context.Context, k repository.Key) error {
 	return s.step(ctx, "drop idempotency key", func(time.Time) error {
 		if s.atWork(k) != nil {
 			delete(s.keys, nameOf(k))
@@ -109,7 +121,7 @@ func (s *Store) DropKey(ctx context.Context, k repository.Key) error {
 }
 
 // atWork returns the row of a key that k's owner is at work on; else nil.
-func (s *Store) atWork(k repository.Key) *keyRow {
+func (s *Keys) atWork(k repository.Key) *keyRow {
 	r, ok := s.keys[nameOf(k)]
 	if !ok || r.owner != k.Owner || r.answer.Status != 0 {
 		return nil

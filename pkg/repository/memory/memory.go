@@ -20,9 +20,9 @@ var _ repository.Core = (*Store)(nil)
 // Store is a repository.Core. What goes in and what comes out is copied: no caller
 // shares bytes with the store or with another caller.
 type Store struct {
-	now func() time.Time
+	*Keys
 
-	mu           sync.Mutex // guards all below; every method is one critical section
+	steps        // guards all below; every method is one of them
 	rows         map[uuid.UUID]*row
 	topicIDs     map[string]int32
 	topicNames   map[int32]string
@@ -30,8 +30,6 @@ type Store struct {
 	positions    map[repository.Partition]int64
 	marks        map[repository.Partition]repository.Mark
 	redrives     map[uuid.UUID]*redrive
-	keys         map[keyName]*keyRow
-	keysByAge    []*keyRow // oldest first; some are no longer in keys
 	operations   []operation
 }
 
@@ -48,7 +46,8 @@ type row struct {
 // New returns an empty store whose clock is now.
 func New(now func() time.Time) *Store {
 	return &Store{
-		now:          now,
+		Keys:         NewKeys(now),
+		steps:        steps{now: now},
 		rows:         map[uuid.UUID]*row{},
 		topicIDs:     map[string]int32{},
 		topicNames:   map[int32]string{},
@@ -56,7 +55,6 @@ func New(now func() time.Time) *Store {
 		positions:    map[repository.Partition]int64{},
 		marks:        map[repository.Partition]repository.Mark{},
 		redrives:     map[uuid.UUID]*redrive{},
-		keys:         map[keyName]*keyRow{},
 	}
 }
 
@@ -65,9 +63,15 @@ func (s *Store) Ping(ctx context.Context) error {
 	return s.step(ctx, "ping", func(time.Time) error { return nil })
 }
 
-// step runs one atomic step at one moment of the store's clock. When ctx has ended it
+// steps runs critical sections, one at a time.
+type steps struct {
+	now func() time.Time
+	mu  sync.Mutex
+}
+
+// step runs one atomic step at one moment of the clock. When ctx has ended it
 // does nothing, as a database would.
-func (s *Store) step(ctx context.Context, where string, do func(now time.Time) error) error {
+func (s *steps) step(ctx context.Context, where string, do func(now time.Time) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	err := ctx.Err()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
 )
 
 var _ repository.Repository = (*Store)(nil)
@@ -19,6 +20,8 @@ var _ repository.Repository = (*Store)(nil)
 // Store is a repository.Repository. What goes in and what comes out is copied:
 // no caller shares bytes with the store or with another caller.
 type Store struct {
+	*memory.Keys
+
 	now func() time.Time
 
 	mu           sync.Mutex // guards all below; every method is one critical section
@@ -40,8 +43,6 @@ type Store struct {
 	activity     map[active]arrivals
 	committed    map[partitionOfGroup]commit
 	mapping      entity.Mapping
-	keys         map[keyName]*keyRow
-	keysByAge    []*keyRow // oldest first; some are no longer in keys
 	told         told
 	notices      map[uuid.UUID]*notice
 	sinks        map[string]time.Time // when something may be sent to it again
@@ -65,6 +66,7 @@ type row struct {
 // New returns an empty store whose clock is now.
 func New(now func() time.Time) *Store {
 	return &Store{
+		Keys:         memory.NewKeys(now),
 		now:          now,
 		rows:         map[uuid.UUID]*row{},
 		archive:      map[uuid.UUID]*row{},
@@ -80,7 +82,6 @@ func New(now func() time.Time) *Store {
 		arrivals:     map[uuid.UUID]*groupArrival{},
 		activity:     map[active]arrivals{},
 		committed:    map[partitionOfGroup]commit{},
-		keys:         map[keyName]*keyRow{},
 		told:         told{groups: map[uuid.UUID]toldGroup{}, spikes: map[string]time.Time{}},
 		notices:      map[uuid.UUID]*notice{},
 		sinks:        map[string]time.Time{},
