@@ -15,8 +15,8 @@ import (
 // PayloadStore has the methods of the store that a PayloadFiller calls.
 type PayloadStore interface {
 	crowd
-	// FillPayloads fills the payload of one batch of messages, the latest that waits,
-	// and returns how many it filled, and whether a batch waited.
+	// FillPayloads fills the payload of some of the messages that wait, the latest first,
+	// and returns how many it filled, and whether any waited.
 	FillPayloads(ctx context.Context) (filled int, found bool, err error)
 	// PayloadLag returns how long the oldest message has waited; 0 when none waits.
 	PayloadLag(ctx context.Context) (time.Duration, error)

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -34,24 +35,32 @@ func WithPayload(mode PayloadMode, maxBytes int) Option {
 }
 
 const (
-	// payloadLease is how long a batch of the queue is one caller's.
+	// payloadLease is how long a batch of the queue belongs to one caller.
 	payloadLease = 5 * time.Second
 	// payloadRest is how long the messages that another session locked are left alone.
 	payloadRest = time.Second
 	// payloadRows is how many rows are locked at once to fill their payload: for some
 	// 20 ms, in which a retry has to wait for them.
 	payloadRows = 200
+	// payloadBatches and payloadMessages are how much is taken from the queue at once: a
+	// flood is stored in many small batches.
+	payloadBatches, payloadMessages = 100, 1000
 )
 
+// takePayloadsQuery takes the latest batches that wait and are free: one, and more until
+// they have payloadMessages.
 const takePayloadsQuery = `
-	WITH next AS MATERIALIZED (
-		SELECT q.id, n.moment FROM dlq.payload_queue q, (SELECT coalesce($1::timestamptz, clock_timestamp()) AS moment) n
-		WHERE q.taken_until <= n.moment ORDER BY q.id DESC LIMIT 1 FOR UPDATE OF q SKIP LOCKED
+	WITH free AS MATERIALIZED (
+		SELECT q.id, q.messages, n.moment
+		FROM dlq.payload_queue q, (SELECT coalesce($1::timestamptz, clock_timestamp()) AS moment) n
+		WHERE q.taken_until <= n.moment ORDER BY q.id DESC LIMIT $3 FOR UPDATE OF q SKIP LOCKED
+	), next AS (
+		SELECT id, moment, sum(messages) OVER (ORDER BY id DESC) - messages AS later FROM free
 	), taken AS (
 		UPDATE dlq.payload_queue q SET taken_until = next.moment + $2::bigint * interval '1 microsecond'
-		FROM next WHERE q.id = next.id RETURNING q.id, q.message_ids
+		FROM next WHERE q.id = next.id AND next.later < $4 RETURNING q.id, q.message_ids
 	)
-	SELECT id, unnest(message_ids) AS message_id FROM taken`
+	SELECT id, unnest(message_ids) AS message_id FROM taken ORDER BY id DESC`
 
 // fillPayloadsQuery skips the rows that another session has locked.
 const fillPayloadsQuery = `
@@ -84,38 +93,46 @@ const pendingPayloadsQuery = `
 // donePayloadsQuery leaves in the queue what other sessions had locked.
 const donePayloadsQuery = `
 	WITH done AS (
-		DELETE FROM dlq.payload_queue WHERE id = $1 AND cardinality($2::uuid[]) = 0
+		DELETE FROM dlq.payload_queue WHERE id = ANY ($1::bigint[]) AND NOT message_ids && $2::uuid[]
+	), waiting AS (
+		SELECT id, ARRAY(SELECT unnest(message_ids) INTERSECT SELECT unnest($2::uuid[])) AS message_ids
+		FROM dlq.payload_queue WHERE id = ANY ($1::bigint[]) AND message_ids && $2::uuid[]
 	)
-	UPDATE dlq.payload_queue SET message_ids = $2::uuid[], messages = cardinality($2::uuid[]),
+	UPDATE dlq.payload_queue q SET message_ids = waiting.message_ids, messages = cardinality(waiting.message_ids),
 		taken_until = coalesce($3::timestamptz, clock_timestamp()) + $4::bigint * interval '1 microsecond'
-	WHERE id = $1 AND cardinality($2::uuid[]) > 0`
+	FROM waiting WHERE q.id = waiting.id`
 
-// FillPayloads fills the column payload of the messages of one batch that Store stored
-// with PayloadBackground: of the latest batch that waits, in the archive too. It returns
-// how many it filled, and whether there was a batch at all. Any number of callers may
-// work at once: each gets a batch of its own, and one that dies leaves its batch to the
-// others after some seconds. Filling is no change of a message: updated_at stays.
+// FillPayloads fills the column payload of messages that Store stored with
+// PayloadBackground, the latest first, in the archive too: of some thousand messages at
+// most, or of one batch that Store stored. It returns how many it filled, and whether any
+// waited. Any number of callers may work at once: each gets batches of its own, and one
+// that dies leaves its batches to the others after some seconds. Filling is no change of
+// a message: updated_at stays.
 func (s *Store) FillPayloads(ctx context.Context) (filled int, found bool, err error) {
-	var batch []struct {
+	var taken []struct {
 		ID        int64     `db:"id"`
 		MessageID uuid.UUID `db:"message_id"`
 	}
-	if err := s.selectRows(ctx, &batch, takePayloadsQuery, s.clock(), payloadLease.Microseconds()); err != nil || len(batch) == 0 {
+	err = s.selectRows(ctx, &taken, takePayloadsQuery, s.clock(), payloadLease.Microseconds(), payloadBatches, payloadMessages)
+	if err != nil || len(taken) == 0 {
 		return 0, false, translate("fill payloads", err)
 	}
+	batches := newColumn(oidInt8, payloadBatches, 8)
 	var ids, left []uuid.UUID
-	for _, b := range batch {
-		ids = append(ids, b.MessageID)
+	for i, row := range taken {
+		ids = append(ids, row.MessageID)
+		if i == 0 || row.ID != taken[i-1].ID {
+			batches.int64(row.ID)
+		}
 	}
-	for len(ids) > 0 {
-		some := ids[:min(len(ids), payloadRows)]
+	for some := range slices.Chunk(ids, payloadRows) {
 		n, pending, err := s.fillPayloads(ctx, some)
 		if err != nil {
 			return filled, true, translate("fill payloads", err)
 		}
-		filled, left, ids = filled+n, append(left, pending...), ids[len(some):]
+		filled, left = filled+n, append(left, pending...)
 	}
-	err = s.exec(ctx, donePayloadsQuery, batch[0].ID, uuids(left), s.clock(), payloadRest.Microseconds())
+	err = s.exec(ctx, donePayloadsQuery, batches.arg(), uuids(left), s.clock(), payloadRest.Microseconds())
 	return filled, true, translate("fill payloads", err)
 }
 

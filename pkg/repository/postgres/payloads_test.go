@@ -70,7 +70,7 @@ func payloadsOf(t *testing.T, db *sqlx.DB, table string) (p payloadState) {
 	return p
 }
 
-// The latest batch is filled first, and payload_until is where the oldest one waits.
+// The latest batches are filled first, many small ones at once, and payload_until is where the oldest one waits.
 func TestFillPayloads_LatestFirst(t *testing.T) {
 	t.Parallel()
 	db := postgrestest.Open(t)
@@ -78,14 +78,13 @@ func TestFillPayloads_LatestFirst(t *testing.T) {
 	pendingMessages(t, store, "orders.dlq", 450)
 	var between time.Time
 	wantNil(t, db.Get(&between, `SELECT clock_timestamp()`))
-	newer := pendingMessages(t, store, "orders.dlq", 3)
+	newer := append(pendingMessages(t, store, "orders.dlq", payloadMessages-3), pendingMessages(t, store, "orders.dlq", 3)...)
 	var changed time.Time
 	wantNil(t, db.Get(&changed, `SELECT max(updated_at) FROM dlq.dlq_messages`))
 
-	wantFilled(t, store, 3, true)
-	for i, id := range newer {
-		wantProjection(t, db, id, "", fmt.Sprintf(`{"n": %d}`, i))
-	}
+	wantFilled(t, store, payloadMessages, true)
+	wantProjection(t, db, newer[0], "", `{"n": 0}`)
+	wantProjection(t, db, newer[len(newer)-1], "", `{"n": 2}`)
 	if p := payloadsOf(t, db, "dlq_messages"); p.Pending != 450 || p.Until.After(between) {
 		t.Errorf("got %d pending until %s, want 450 and before %s", p.Pending, p.Until, between)
 	}
@@ -94,7 +93,7 @@ func TestFillPayloads_LatestFirst(t *testing.T) {
 	}
 	wantFilled(t, store, 450, true)
 	wantFilled(t, store, 0, false)
-	if p := payloadsOf(t, db, "dlq_messages"); p.Pending != 0 || p.Filled != 453 || p.Until.Before(between.Add(-time.Second)) {
+	if p := payloadsOf(t, db, "dlq_messages"); p.Pending != 0 || p.Filled != payloadMessages+450 || p.Until.Before(between.Add(-time.Second)) {
 		t.Errorf("got %+v, want all filled, until about %s", p, between)
 	}
 	if lag, err := store.PayloadLag(t.Context()); lag != 0 || err != nil {
