@@ -16,14 +16,22 @@ import (
 
 func TestMain(m *testing.M) { stacktest.Main(m) }
 
+// TestRepository proves the whole contract for the login of the programs, which has dlq_rw
+// and nothing else.
 func TestRepository(t *testing.T) {
 	t.Parallel()
+	role := login(t, "dlq_rw")
 	repositorytest.Run(t, func(t *testing.T, clock *repositorytest.Clock) repositorytest.Fixture {
-		db := postgrestest.Open(t)
+		at := postgrestest.URL(t)
+		admin, err := sqlx.Connect("postgres", at)
+		wantNil(t, err)
+		t.Cleanup(func() { _ = admin.Close() })
+		cfg := configOf(t, at)
+		cfg.User, cfg.Password, cfg.MaxOpenConns = role, "p", 12
 		return repositorytest.Fixture{
-			Repository: New(db, WithClock(clock.Now)),
-			Insert:     func(t *testing.T, m entity.Message) { insert(t, db, m) },
-			Archive:    func(t *testing.T, id uuid.UUID) { archive(t, db, id) },
+			Repository: New(openConfig(t, cfg), WithClock(clock.Now)),
+			Insert:     func(t *testing.T, m entity.Message) { insert(t, admin, m) },
+			Archive:    func(t *testing.T, id uuid.UUID) { archive(t, admin, id) },
 		}
 	})
 }

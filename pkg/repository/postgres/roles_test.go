@@ -14,31 +14,9 @@ import (
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
 
-	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/migrate"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
-	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest"
 )
-
-// TestRepositoryAsTheApplication proves the whole contract for a login that has
-// dlq_rw and nothing else.
-func TestRepositoryAsTheApplication(t *testing.T) {
-	t.Parallel()
-	role := login(t, "dlq_rw")
-	repositorytest.Run(t, func(t *testing.T, clock *repositorytest.Clock) repositorytest.Fixture {
-		at := postgrestest.URL(t)
-		admin, err := sqlx.Connect("postgres", at)
-		wantNil(t, err)
-		t.Cleanup(func() { _ = admin.Close() })
-		cfg := configOf(t, at)
-		cfg.User, cfg.Password, cfg.MaxOpenConns = role, "p", 12
-		return repositorytest.Fixture{
-			Repository: New(openConfig(t, cfg), WithClock(clock.Now)),
-			Insert:     func(t *testing.T, m entity.Message) { insert(t, admin, m) },
-			Archive:    func(t *testing.T, id uuid.UUID) { archive(t, admin, id) },
-		}
-	})
-}
 
 func TestRoles(t *testing.T) {
 	t.Parallel()
