@@ -96,6 +96,11 @@ func (l *lease) prepare(ctx context.Context) error {
 	return nil
 }
 
+// held names the lease to the store.
+func (l *lease) held() repository.Lease {
+	return repository.Lease{RedriveID: l.p.id, Number: l.batch.Number, Owner: l.owner}
+}
+
 func (l *lease) hold() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -3,6 +3,8 @@ package redrive
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -40,13 +42,17 @@ func (s *locked) forget(id uuid.UUID) {
 	delete(s.lastRetry, id)
 }
 
-// attempted reports whether another caller has made an attempt on a message since it
-// was found locked.
-func (s *locked) attempted(m entity.Message) bool {
+// attempted returns the messages on which an attempt was made since they were found
+// locked.
+func (s *locked) attempted(messages []entity.Message) (ids []uuid.UUID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	before, known := s.lastRetry[m.ID]
-	return known && !m.LastRetryAt.Equal(before)
+	for _, m := range messages {
+		if before, known := s.lastRetry[m.ID]; known && !m.LastRetryAt.Equal(before) {
+			ids = append(ids, m.ID)
+		}
+	}
+	return ids
 }
 
 // judgeUnclaimed decides what follows for messages that a claim left out: another
@@ -89,17 +95,32 @@ func (p *pass) lock(l *lease, m entity.Message) {
 	p.mu.Unlock()
 }
 
-// withoutTaken leaves out what another caller attempted while it was locked.
-func (p *pass) withoutTaken(l *lease, messages []entity.Message) []entity.Message {
+// withoutTaken leaves out what another caller attempted while it was locked. An attempt
+// that another process made for this redrive, and that was given back, does not count.
+func (p *pass) withoutTaken(ctx context.Context, l *lease, messages []entity.Message) ([]entity.Message, error) {
+	attempted := p.locked.attempted(messages)
+	if len(attempted) == 0 {
+		return messages, nil
+	}
+	own, err := p.store.AttemptsOf(ctx, p.id, attempted)
+	if err != nil {
+		return nil, fmt.Errorf("look for attempts on messages that were locked: %w", err)
+	}
+	begun := make(map[uuid.UUID]time.Time, len(own)) // the redrive's own last attempts
+	for _, a := range own {
+		begun[a.MessageID] = a.StartedAt
+	}
 	left := messages[:0]
 	for _, m := range messages {
-		if p.locked.attempted(m) {
-			l.skip(m.ID, repository.SkippedTaken)
-			p.keys.block(m, l.numbers[m.ID])
+		if slices.Contains(attempted, m.ID) {
 			p.locked.forget(m.ID)
-			continue
+			if !m.LastRetryAt.Equal(begun[m.ID]) {
+				l.skip(m.ID, repository.SkippedTaken)
+				p.keys.block(m, l.numbers[m.ID])
+				continue
+			}
 		}
 		left = append(left, m)
 	}
-	return left
+	return left, nil
 }

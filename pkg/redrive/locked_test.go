@@ -190,6 +190,25 @@ func TestLockedRows(t *testing.T) {
 		b.wantReport(report, err, counted{Selected: 2, Succeeded: 1, Skipped: 1, Reasons: map[string]int{repository.SkippedTaken: 1}})
 		b.wantSent(orders, ids[1])
 	}))
+	t.Run("AreNotTakenByAnAttemptOfTheirRedriveThatWasGivenBack", scenario(func(b *bench) {
+		ids := b.add(2)
+		b.lock(ids...)
+		drain := b.carry()
+		r := b.begin()
+		elapse(10 * time.Second)
+		other := b.another() // it attempts them while the first process knows them as locked
+		b.unlock()
+		b.kafka.deliver = always(entity.Delivery{Verdict: entity.GivenBack, Err: errBroken}, false)
+		drainOther := other.carry()
+		elapse(time.Second)
+		drainOther()
+		b.kafka.deliver = nil
+		report, err := b.Wait(ctx, r.ID)
+		b.wantReport(report, err, counted{Selected: 2, Succeeded: 2})
+		b.wantEachOnce(ids)
+		drain()
+	}))
+
 	t.Run("HoldBackTheirKeyWhenTheyAreTaken", scenario(func(b *bench) {
 		ids := b.add(2, func(m *entity.Message) { m.Record.Key = []byte("k") })
 		b.lock(ids[0])

@@ -193,7 +193,9 @@ func (s *modelStore) SaveBatch(ctx context.Context, r repository.BatchResults) (
 		s.p.w.saw(s.p, "saves batch %d of redrive %s: %v", r.Number, short(r.RedriveID), saved)
 		for _, item := range r.Items {
 			s.p.w.saw(s.p, "  %s: %s %s", short(item.MessageID), item.Result, item.Reason)
-			s.p.w.watchTaken(ctx, r.RedriveID, item)
+			if saved {
+				s.p.w.watchTaken(ctx, r.RedriveID, item)
+			}
 		}
 		return saved, err
 	})

@@ -87,7 +87,7 @@ func (p *pass) change(ctx context.Context, l *lease) error {
 	cause := p.redrive.Cause
 	cause.Operation = p.id
 	changed, err := p.selected.Change(ctx, repository.Change{
-		Action: p.redrive.Action, IDs: ids, OriginalTopic: p.redrive.Options.OriginalTopic,
+		Action: p.redrive.Action, IDs: ids, OriginalTopic: p.redrive.Options.OriginalTopic, Lease: l.held(),
 	}, cause)
 	if err != nil {
 		l.doubt() // the store may have made the changes and not been heard

@@ -208,9 +208,12 @@ func (p *pass) split(ctx context.Context, l *lease, parts chan<- part, turn <-ch
 		}
 		l.gone(ids[:taken], messages)
 		ids = ids[taken:]
-		planned, err := p.plan(ctx, l, p.withoutTaken(l, messages))
+		var planned []entity.Outgoing
+		if messages, err = p.withoutTaken(ctx, l, messages); err == nil {
+			planned, err = p.plan(ctx, l, messages)
+		}
 		if err == nil {
-			err = p.revive(ctx, planned)
+			err = p.revive(ctx, l, planned)
 		}
 		if err != nil {
 			room.release()
@@ -241,7 +244,7 @@ func (p *pass) form() form {
 // revive requeues the DEAD messages of a redrive that takes them, those that can
 // be sent. A message that died after the redrive was made stays dead: somebody
 // may have said so, and the last word counts.
-func (p *pass) revive(ctx context.Context, planned []entity.Outgoing) error {
+func (p *pass) revive(ctx context.Context, l *lease, planned []entity.Outgoing) error {
 	if !p.redrive.Options.Requeue {
 		return nil
 	}
@@ -254,7 +257,8 @@ func (p *pass) revive(ctx context.Context, planned []entity.Outgoing) error {
 	if len(dead) == 0 {
 		return nil
 	}
-	if _, err := p.selected.Change(ctx, repository.Change{Action: entity.RedriveRequeue, IDs: dead}, p.cause()); err != nil {
+	change := repository.Change{Action: entity.RedriveRequeue, IDs: dead, Lease: l.held()}
+	if _, err := p.selected.Change(ctx, change, p.cause()); err != nil {
 		return fmt.Errorf("requeue messages: %w", err)
 	}
 	return nil

@@ -103,6 +103,16 @@ type Change struct {
 	IDs           []uuid.UUID
 	OriginalTopic string // for RedriveMap
 	OverHeader    bool   // for RedriveMap: also where the record's own header names the topic
+	// Lease is the batch that the messages are from; its zero value is none. Once another
+	// owner has the batch, or it is done, nothing is changed.
+	Lease Lease
+}
+
+// Lease is one owner's hold on a batch of a redrive.
+type Lease struct {
+	RedriveID uuid.UUID
+	Number    int
+	Owner     uuid.UUID
 }
 
 // Reader answers questions and changes nothing.

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -22,6 +23,7 @@ var mapQuery = `
 		FROM dlq.dlq_messages
 		WHERE id = ANY ($1::uuid[])
 		  AND (status IN ('PENDING', 'DEAD') AND ($9::bool OR origin_confidence IS DISTINCT FROM 'header')) IS TRUE
+		  AND ` + leaseFrom10 + `
 		ORDER BY id FOR NO KEY UPDATE
 	), changed AS (
 		UPDATE dlq.dlq_messages m SET original_topic = $8, origin_confidence = 'operator',
@@ -49,8 +51,8 @@ func (s *Store) mapMessages(ctx context.Context, c repository.Change, cause enti
 	}
 	cause = withOperation(cause)
 	var changed []row
-	args := append([]any{uuids(c.IDs), s.clock()}, causeArgs(cause)...)
-	if err := s.selectRows(ctx, &changed, mapQuery, append(args, c.OriginalTopic, c.OverHeader)...); err != nil {
+	args := slices.Concat([]any{uuids(c.IDs), s.clock()}, causeArgs(cause), []any{c.OriginalTopic, c.OverHeader}, leaseArgs(c.Lease))
+	if err := s.selectRows(ctx, &changed, mapQuery, args...); err != nil {
 		return nil, translate("map messages", err)
 	}
 	found := make([]uuid.UUID, len(changed))

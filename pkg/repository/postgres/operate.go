@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -15,11 +16,25 @@ import (
 // trail. The status is compared so that only the primary key finds the rows; see
 // claimQuery.
 
+// leaseFrom8 and leaseFrom10 hold while the lease in the parameters from that number on
+// does, or when it is none; see leaseArgs. The batch is locked, so that it is not taken
+// over before the statement ends.
+const (
+	leaseFrom8 = `($8::uuid IS NULL OR EXISTS (
+		SELECT FROM dlq.redrive_batches WHERE redrive_id = $8::uuid AND batch_no = $9::int AND owner = $10::uuid FOR SHARE))`
+	leaseFrom10 = `($10::uuid IS NULL OR EXISTS (
+		SELECT FROM dlq.redrive_batches WHERE redrive_id = $10::uuid AND batch_no = $11::int AND owner = $12::uuid FOR SHARE))`
+)
+
+func leaseArgs(l repository.Lease) []any {
+	return []any{uuid.NullUUID{UUID: l.RedriveID, Valid: l != (repository.Lease{})}, l.Number, l.Owner}
+}
+
 // deleteQuery takes the attempts and their edits along: without their message they
 // would prove nothing and never be purged.
 const deleteQuery = `
 	WITH held AS MATERIALIZED (
-		SELECT id FROM dlq.dlq_messages WHERE id = ANY ($1::uuid[]) AND (status <> 'RETRYING') IS TRUE
+		SELECT id FROM dlq.dlq_messages WHERE id = ANY ($1::uuid[]) AND (status <> 'RETRYING') IS TRUE AND ` + leaseFrom8 + `
 		ORDER BY id FOR UPDATE
 	), gone AS (
 		DELETE FROM dlq.dlq_messages m USING held WHERE m.id = held.id AND (m.status <> 'RETRYING') IS TRUE
@@ -41,7 +56,7 @@ const deleteQuery = `
 
 // Delete implements repository.Core.
 func (s *Store) Delete(ctx context.Context, id uuid.UUID, cause entity.Cause) error {
-	gone, again, err := s.operate(ctx, entity.ActionDelete, []uuid.UUID{id}, cause)
+	gone, again, err := s.operate(ctx, entity.ActionDelete, []uuid.UUID{id}, repository.Lease{}, cause)
 	if err != nil {
 		return translate("delete message", err)
 	}
@@ -58,7 +73,7 @@ func (s *Store) Delete(ctx context.Context, id uuid.UUID, cause entity.Cause) er
 const requeueQuery = `
 	WITH held AS MATERIALIZED (
 		SELECT id, last_publish_error_class, last_publish_error FROM dlq.dlq_messages
-		WHERE id = ANY ($1::uuid[]) AND (status = 'DEAD') IS TRUE
+		WHERE id = ANY ($1::uuid[]) AND (status = 'DEAD') IS TRUE AND ` + leaseFrom8 + `
 		ORDER BY id FOR NO KEY UPDATE
 	), changed AS (
 		UPDATE dlq.dlq_messages m SET status = 'PENDING', retry_count = 0, rescues = 0, outcome = NULL,
@@ -85,7 +100,7 @@ func (s *Store) Requeue(ctx context.Context, id uuid.UUID, cause entity.Cause) (
 var giveUpQuery = `
 	WITH held AS MATERIALIZED (
 		SELECT * FROM dlq.dlq_messages
-		WHERE id = ANY ($1::uuid[]) AND (status = 'PENDING' OR status = 'RETRYING' AND unsettled) IS TRUE
+		WHERE id = ANY ($1::uuid[]) AND (status = 'PENDING' OR status = 'RETRYING' AND unsettled) IS TRUE AND ` + leaseFrom8 + `
 		ORDER BY id FOR NO KEY UPDATE
 	), changed AS (
 		UPDATE dlq.dlq_messages m SET status = 'DEAD', next_attempt_at = NULL, unsettled = false,
@@ -126,7 +141,7 @@ func (s *Store) Change(ctx context.Context, c repository.Change, cause entity.Ca
 	if as == "" {
 		return nil, fmt.Errorf("change messages: action %q: %w", c.Action, entity.ErrInvalid)
 	}
-	found, again, err := s.operate(ctx, as, c.IDs, cause)
+	found, again, err := s.operate(ctx, as, c.IDs, c.Lease, cause)
 	if err != nil {
 		return nil, translate("change messages", err)
 	}
@@ -141,12 +156,15 @@ func (s *Store) Change(ctx context.Context, c repository.Change, cause entity.Ca
 // and the messages among the others that the same operation had changed before.
 // That may be this very call: the driver sends a statement twice when it was
 // carried out and its connection ended before the answer came.
-func (s *Store) operate(ctx context.Context, action entity.Action, ids []uuid.UUID, cause entity.Cause) (changed []row, again []uuid.UUID, err error) {
+func (s *Store) operate(
+	ctx context.Context, action entity.Action, ids []uuid.UUID, lease repository.Lease, cause entity.Cause,
+) (changed []row, again []uuid.UUID, err error) {
 	query := map[entity.Action]string{
 		entity.ActionRequeue: requeueQuery, entity.ActionDead: giveUpQuery, entity.ActionDelete: deleteQuery,
 	}[action]
 	cause = withOperation(cause)
-	if err := s.selectRows(ctx, &changed, query, append([]any{uuids(ids), s.clock()}, causeArgs(cause)...)...); err != nil {
+	args := slices.Concat([]any{uuids(ids), s.clock()}, causeArgs(cause), leaseArgs(lease))
+	if err := s.selectRows(ctx, &changed, query, args...); err != nil {
 		return nil, nil, err
 	}
 	if rest := without(ids, changed); len(rest) > 0 {
@@ -176,7 +194,7 @@ func without(ids []uuid.UUID, rows []row) []uuid.UUID {
 func (s *Store) move(
 	ctx context.Context, where string, action entity.Action, to entity.Status, id uuid.UUID, cause entity.Cause,
 ) (entity.Message, error) {
-	found, again, err := s.operate(ctx, action, []uuid.UUID{id}, cause)
+	found, again, err := s.operate(ctx, action, []uuid.UUID{id}, repository.Lease{}, cause)
 	if err != nil {
 		return entity.Message{}, translate(where, err)
 	}

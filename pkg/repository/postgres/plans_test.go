@@ -42,6 +42,7 @@ func TestPlans(t *testing.T) {
 		"10", "NULL",
 	}, append(slices.Clone(cause), "true")...)
 	one, many := with([]string{list(texts[0]), "NULL"}, cause...), with([]string{wanted, "NULL"}, cause...)
+	noLease, lease := []string{"NULL", "0", "NULL"}, []string{"'" + texts[0] + "'", "1", "'" + texts[1] + "'"}
 	key := []string{"'alice'", "'key7'", "'\\x01'", "'" + texts[0] + "'", "'" + texts[0] + "'", "30000000", "86400000000", "NULL"}
 	trail := func(q repository.TrailQuery) string {
 		query, _ := trailQuery(q, seenTopics{all: true})
@@ -66,18 +67,18 @@ func TestPlans(t *testing.T) {
 		), []string{"dlq_messages_pkey", "edits_pkey"}},
 		{"Finish", finishQuery, finished, []string{"dlq_messages_pkey", "edits_pkey"}},
 		{"History", historyQuery, []string{"'" + texts[0] + "'"}, []string{"attempts_pkey", "edits_pkey"}},
-		{"MapOne", mapQuery, with(one, "'payments'", "false"), []string{"dlq_messages_pkey"}},
-		{"MapMany", mapQuery, with(many, "'payments'", "false"), []string{"dlq_messages_pkey"}},
+		{"MapOne", mapQuery, with(with(one, "'payments'", "false"), noLease...), []string{"dlq_messages_pkey"}},
+		{"MapMany", mapQuery, with(with(many, "'payments'", "false"), lease...), []string{"dlq_messages_pkey"}},
 		{"Load", loadQuery, []string{wanted, "1000000"}, []string{"dlq_messages_pkey"}},
 		{"Expired", expiredQuery, []string{"NULL", "NULL", "'00000000-0000-0000-0000-000000000000'", "100"}, []string{"idx_dlq_messages_status"}},
 		{"ExpiredBehindAPlace", expiredQuery, []string{"NULL", "now() - interval '40000 seconds'", "'" + texts[0] + "'", "100"}, []string{"idx_dlq_messages_status"}},
 		{"ExpiredOne", expiredOneQuery, []string{"NULL", "'" + texts[0] + "'"}, []string{"dlq_messages_pkey"}},
-		{"DeleteOne", deleteQuery, one, []string{"dlq_messages_pkey", "attempts_pkey", "edits_pkey", "returns_pkey"}},
-		{"DeleteMany", deleteQuery, many, []string{"dlq_messages_pkey", "attempts_pkey", "edits_pkey", "returns_pkey"}},
-		{"RequeueOne", requeueQuery, one, []string{"dlq_messages_pkey"}},
-		{"RequeueMany", requeueQuery, many, []string{"dlq_messages_pkey"}},
-		{"GiveUpOne", giveUpQuery, one, []string{"dlq_messages_pkey"}},
-		{"GiveUpMany", giveUpQuery, many, []string{"dlq_messages_pkey"}},
+		{"DeleteOne", deleteQuery, with(one, noLease...), []string{"dlq_messages_pkey", "attempts_pkey", "edits_pkey", "returns_pkey"}},
+		{"DeleteMany", deleteQuery, with(many, lease...), []string{"dlq_messages_pkey", "attempts_pkey", "edits_pkey", "returns_pkey"}},
+		{"RequeueOne", requeueQuery, with(one, noLease...), []string{"dlq_messages_pkey"}},
+		{"RequeueMany", requeueQuery, with(many, lease...), []string{"dlq_messages_pkey"}},
+		{"GiveUpOne", giveUpQuery, with(one, noLease...), []string{"dlq_messages_pkey"}},
+		{"GiveUpMany", giveUpQuery, with(many, lease...), []string{"dlq_messages_pkey"}},
 		{"PurgeOfTheArchive", purgeQuery, []string{"365", "1000"}, []string{"idx_dlq_messages_archive_archived_at", "attempts_pkey", "edits_pkey", "returns_pkey"}},
 		{"PurgeOfKeys", purgeKeysQuery, []string{"NULL", "86400000000", "1000"}, []string{"idx_idempotency_keys_created_at"}},
 		{"OpenKey", openKeyQuery, key, []string{"idempotency_keys_pkey"}},

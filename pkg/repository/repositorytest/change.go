@@ -24,6 +24,7 @@ func changePromises() []promise {
 		{"UnknownIsLeftOut", changeUnknown},
 		{"NothingToDoIsNothing", changeEmpty},
 		{"OtherActionsAreInvalid", changeInvalid},
+		{"NothingIsChangedWithoutTheLease", changeWithoutLease},
 		{"EachMessageIsChangedByOneOfManyCallers", changeRace},
 		{"EachMessageIsClaimedOrChanged", changeAgainstClaim},
 		{"IsOneMomentForReaders", changeIsOneStep},
@@ -37,6 +38,30 @@ func (h *harness) change(action entity.RedriveAction, cause entity.Cause, ids ..
 		h.Fatalf("Change(%s): %v", action, err)
 	}
 	return changed
+}
+
+// changeWithoutLease: a process that was stopped for a while must not change messages
+// whose batch another process has taken over.
+func changeWithoutLease(h *harness) {
+	r, ids := h.began(3)
+	first := h.lease(r.ID, uuid.New())
+	h.clock.Advance(2 * expiry)
+	second := h.lease(r.ID, uuid.New())
+	for _, c := range []repository.Change{
+		{Action: entity.RedriveDead, IDs: ids[:1]},
+		{Action: entity.RedriveRequeue, IDs: ids[:1]},
+		{Action: entity.RedriveDelete, IDs: ids[1:2]},
+		{Action: entity.RedriveMap, IDs: ids[2:], OriginalTopic: "payments", OverHeader: true},
+	} {
+		for owner, want := range map[uuid.UUID][]uuid.UUID{first.owner: nil, second.owner: c.IDs} {
+			c.Lease = repository.Lease{RedriveID: r.ID, Number: first.Number, Owner: owner}
+			got, err := h.Repository.Change(h.Context(), c, fullCause())
+			if err != nil {
+				h.Fatalf("Change(%s): %v", c.Action, err)
+			}
+			h.wantIDs("Change "+string(c.Action), got, want)
+		}
+	}
 }
 
 // changedTo is the status that an action leads to; "" when the message is gone.

@@ -75,6 +75,9 @@ func (s *Store) Change(ctx context.Context, c repository.Change, cause entity.Ca
 	}
 	var changed []uuid.UUID
 	err := s.step(ctx, "change messages", func(now time.Time) error {
+		if !s.leased(c.Lease) {
+			return nil
+		}
 		performed := s.performedOn(cause.Operation, as)
 		for _, id := range c.IDs {
 			// What it says is that the message is gone, or in a state that forbids it.
@@ -86,6 +89,15 @@ func (s *Store) Change(ctx context.Context, c repository.Change, cause entity.Ca
 		return nil
 	})
 	return changed, err
+}
+
+// leased reports whether a lease is none, or still holds.
+func (s *Store) leased(l repository.Lease) bool {
+	if l == (repository.Lease{}) {
+		return true
+	}
+	r, ok := s.redrives[l.RedriveID]
+	return ok && l.Number < len(r.batches) && r.batches[l.Number].owner == l.Owner
 }
 
 // change does to one message what action says, and notes it. It fails only with

@@ -18,6 +18,9 @@ func (s *Store) mapMessages(ctx context.Context, c repository.Change, cause enti
 	}
 	var changed []uuid.UUID
 	err := s.step(ctx, "map messages", func(now time.Time) error {
+		if !s.leased(c.Lease) {
+			return nil
+		}
 		performed := s.performedOn(cause.Operation, entity.ActionMap)
 		for _, id := range unique(c.IDs) {
 			if s.mapTo(now, id, c, cause) || performed[id] {
