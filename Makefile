@@ -29,10 +29,10 @@ ASSETS := pkg/console/static/vendor
 # Tests that wait for a server which never comes must end by themselves.
 TEST_FLAGS ?= -timeout 25m
 
-# The folders of all Go modules: those that git knows or could add, or in an unpacked
-# archive those that are there.
-MODULES := $(dir $(wildcard $(or $(shell git ls-files -co --exclude-standard '*go.mod' 2>/dev/null), \
-	$(shell find . -name go.mod -not -path './bin/*' -not -path '*/node_modules/*'))))
+# The folders of all Go modules, that of the programs first: those that git knows or could
+# add, or in an unpacked archive those that are there.
+MODULES := ./ $(filter-out ./,$(dir $(wildcard $(or $(shell git ls-files -co --exclude-standard '*go.mod' 2>/dev/null), \
+	$(shell find . -name go.mod -not -path './bin/*' -not -path '*/node_modules/*')))))
 
 .PHONY: help
 help: ## Show this list.
@@ -40,7 +40,7 @@ help: ## Show this list.
 
 .PHONY: run
 run: build ## Try it: real Kafka and PostgreSQL, the programs, and a shop whose consumers fail. Ends with Ctrl-C.
-	@go build -o bin/dlq-manager-demo ./integration/demo
+	@cd integration/demo && go build -o $(CURDIR)/bin/dlq-manager-demo .
 	@exec bin/dlq-manager-demo
 
 .PHONY: build
@@ -59,7 +59,7 @@ $(ASSETS): $(WEB)/package.json $(WEB)/package-lock.json $(WEB)/vendor.mjs
 
 .PHONY: browser
 browser: ## Find the Chromium of the tests, or install it where apt-get and root are there.
-	@go run ./integration/browser/cmd/chromium
+	@cd integration/browser && go run ./cmd/chromium
 
 # What this machine lacks for the tests, before anything else is done.
 .PHONY: needs
@@ -69,14 +69,15 @@ needs:
 LEFT_OUT = left_out=$$(integration/needs.sh 2>/dev/null)
 SKIP = $${left_out:+-skip "$$left_out"}
 
+# Two modules at a time: most tests of the console wait for the browser.
 .PHONY: test
 test: needs assets browser ## Run every test against real servers, which are started once and stopped at the end.
-	@$(LEFT_OUT); export left_out; $(STACK) -fast -- bash -euc 'for module in $(MODULES); do \
-		(cd $$module && go test -shuffle=on $(TEST_FLAGS) $(SKIP) ./...); done'
+	@$(LEFT_OUT); export left_out; $(STACK) -fast -- bash -euo pipefail -c 'printf "%s\n" $(MODULES) | xargs -P 2 -I{} \
+		bash -euc "cd {} && go test -shuffle=on $(TEST_FLAGS) \$${left_out:+-skip \"\$$left_out\"} ./..."'
 
 .PHONY: test-browser
 test-browser: assets browser ## Run only what a person does in a browser; bin/screenshots shows how it looked.
-	@$(STACK) -fast -- go test $(TEST_FLAGS) -count=1 -v ./integration/browser/...
+	@$(STACK) -fast -- bash -euc 'cd integration/browser && go test $(TEST_FLAGS) -count=1 -v ./...'
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need no server, with the race detector.
@@ -89,7 +90,8 @@ test-race: ## Run every test of the library with the race detector.
 
 .PHONY: test-integration
 test-integration: needs ## Run only the whole programs against real servers.
-	@$(LEFT_OUT); $(STACK) -fast -- go test $(TEST_FLAGS) $(SKIP) -v ./integration ./integration/shop ./integration/demo
+	@$(LEFT_OUT); $(STACK) -fast -- bash -euc \
+		'for m in . shop demo; do (cd integration/$$m && go test $(TEST_FLAGS) $(SKIP) -v .); done'
 
 # Every test that the page of faults says proves something, and whatever begins with
 # TestFault. A long run tries each fault more often, and soaks for ten minutes.
@@ -97,7 +99,7 @@ FAULT_TESTS = ^($(shell grep -ohE '`(Test|Fuzz)[A-Z][A-Za-z0-9_]*' docs/failure-
 FAULT_FLAGS ?= -timeout 60m -parallel 3
 
 .PHONY: test-faults
-test-faults: needs assets browser ## Break servers, connections and programs, longer and more often than `make test` does.
+test-faults: needs assets ## Break servers, connections and programs, longer and more often than `make test` does.
 	@DLQ_MODEL_COUNT=10000 go test $(TEST_FLAGS) -count=1 -run '^TestModel$$' ./pkg/redrive
 	@$(LEFT_OUT); DLQ_TEST_LONG=1 $(STACK) -fast -- go test $(FAULT_FLAGS) $(SKIP) -count=1 -v -run '$(FAULT_TESTS)' ./...
 

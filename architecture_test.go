@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 const module = "github.com/dlq-manager/dlq-manager/"
@@ -156,9 +158,7 @@ func TestProgramsHoldNoTestCode(t *testing.T) {
 func TestTheLayersAreDocumented(t *testing.T) {
 	t.Parallel()
 	raw, err := os.ReadFile("docs/architecture.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	for name, allowed := range layers {
 		var cells []string
 		for _, a := range allowed {

@@ -7,14 +7,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 func readFile(t *testing.T, path string) string {
 	t.Helper()
 	raw, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return string(raw)
 }
 
@@ -71,9 +71,7 @@ func TestVendoredScriptsHaveAllowedLicences(t *testing.T) {
 				Dev     bool
 			}
 		}
-		if err := json.Unmarshal([]byte(readFile(t, path)), &lock); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, json.Unmarshal([]byte(readFile(t, path)), &lock))
 		for name, p := range lock.Packages {
 			inTestsAlone := p.Dev || strings.HasPrefix(path, "integration/")
 			for _, licence := range strings.FieldsFunc(p.License, func(r rune) bool { return strings.ContainsRune(" ()", r) }) {

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 // newToken makes a token by the command, and returns it and its entry.
@@ -25,9 +27,7 @@ func newToken(t *testing.T, name string) (token, entry string) {
 func session(t *testing.T, base, token string) string {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+"/api/v1/session", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	request.Header.Set("Authorization", "Bearer "+token)
 	answer, err := client.Do(request)
 	if err != nil {
@@ -45,9 +45,7 @@ func TestTokensRotateWithoutRestart(t *testing.T) {
 	first, firstEntry := newToken(t, "ana")
 	second, secondEntry := newToken(t, "bob")
 	list := filepath.Join(t.TempDir(), "tokens.yaml")
-	if err := os.WriteFile(list, []byte(firstEntry), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(list, []byte(firstEntry), 0o600))
 	port := freePort(t)
 	p := start(t, "api", nil, "--config", file(t, fmt.Sprintf(
 		"server: {host: 127.0.0.1, port: %d}\nlog: {level: debug}\nauth: {mode: token, tokens_file: %q}\n", port, list)))
@@ -61,9 +59,7 @@ func TestTokensRotateWithoutRestart(t *testing.T) {
 	if got := session(t, base, second); !strings.HasPrefix(got, "401 ") {
 		t.Errorf("bob too early: got %s, want 401", got)
 	}
-	if err := os.WriteFile(list, []byte(secondEntry+"# changed\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(list, []byte(secondEntry+"# changed\n"), 0o600))
 	p.wait("bob let in", func() bool { return strings.HasPrefix(session(t, base, second), "200 ") })
 	// 429 where bob was tried often before.
 	if got := session(t, base, first); !strings.HasPrefix(got, "401 ") && !strings.HasPrefix(got, "429 ") {

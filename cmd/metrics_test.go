@@ -11,6 +11,7 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
@@ -40,9 +41,7 @@ func TestMetricsAreWellFormed(t *testing.T) {
 				}
 			}
 			problems, err := promlint.New(strings.NewReader(text)).Lint()
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, err)
 			for _, problem := range problems {
 				// The names of others are not ours to choose.
 				if strings.HasPrefix(problem.Metric, "dlq_") {
@@ -89,13 +88,9 @@ func TestHeartbeatsGoThroughThePipeline(t *testing.T) {
 func scrape(t *testing.T, base string) string {
 	t.Helper()
 	answer, err := http.Get(base + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return string(text)
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
@@ -39,9 +40,7 @@ func TestCPUProfile(t *testing.T) {
 		t.Parallel()
 		path := filepath.Join(t.TempDir(), "cpu.pprof")
 		got := run(t, "archiver", nil, "--config", file(t, settings(t, at, "{port: 0}")), "--cpu-profile", path)
-		if got.code != 0 {
-			t.Errorf("got exit code %d, stderr %q, want 0", got.code, got.stderr)
-		}
+		check.True(t, got.code == 0, "got exit code %d, stderr %q, want 0", got.code, got.stderr)
 		wantProfile(t, path)
 	})
 	t.Run("archiver/SIGTERM", func(t *testing.T) {
@@ -72,14 +71,10 @@ func TestCPUProfile(t *testing.T) {
 func wantProfile(t *testing.T, path string) {
 	t.Helper()
 	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer f.Close()
 	unpacked, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatalf("profile: got %v, want a compressed file", err)
-	}
+	check.Require(t, err == nil, "profile: got %v, want a compressed file", err)
 	content, err := io.ReadAll(unpacked)
 	if err != nil || !strings.Contains(string(content), "nanoseconds") {
 		t.Errorf("profile: got %d bytes, %v, want a whole profile of processor time", len(content), err)

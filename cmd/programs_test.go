@@ -23,6 +23,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/migrate"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
@@ -49,9 +50,7 @@ var binaries = sync.OnceValues(func() (string, error) {
 func binary(t *testing.T, program string) string {
 	t.Helper()
 	dir, err := binaries()
-	if err != nil {
-		t.Fatalf("build the programs: %v", err)
-	}
+	check.Require(t, err == nil, "build the programs: %v", err)
 	return filepath.Join(dir, program)
 }
 
@@ -128,9 +127,7 @@ func TestStartUpErrorsWithADatabase(t *testing.T) {
 		t.Run("PortInUse/"+program, func(t *testing.T) {
 			t.Parallel()
 			taken, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, err)
 			defer taken.Close()
 			port := taken.Addr().(*net.TCPAddr).Port
 			config := settings(t, postgrestest.URL(t), fmt.Sprintf("{host: 127.0.0.1, port: %d}", port)) + "kafka: {brokers: [\"127.0.0.1:1\"]}\n"
@@ -193,9 +190,7 @@ func TestArchiver(t *testing.T) {
 	t.Parallel()
 	at := postgrestest.URL(t)
 	db, err := sqlx.Connect("postgres", at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer db.Close()
 	db.MustExec(`INSERT INTO dlq.dlq_messages (original_topic, error_message, status, updated_at)
 		SELECT 'orders', 'boom', 'DEAD', now() - interval '31 days' FROM generate_series(1, 25)`)
@@ -276,9 +271,7 @@ func TestOldNumbering(t *testing.T) {
 	t.Parallel()
 	at := postgrestest.URL(t)
 	db, err := sqlx.Connect("postgres", at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer db.Close()
 	db.MustExec(`COMMENT ON TABLE dlq_migrations.schema_migrations IS NULL`)
 	db.MustExec(`UPDATE dlq_migrations.schema_migrations SET version = 33`)
@@ -311,9 +304,7 @@ func TestSIGTERMWhileStarting(t *testing.T) {
 		t.Run(program, func(t *testing.T) {
 			t.Parallel()
 			silent, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, err)
 			defer silent.Close()
 			_, port, _ := net.SplitHostPort(silent.Addr().String())
 			p := start(t, program, nil, "--config", file(t, "server: {host: 127.0.0.1, port: 0}\nkafka: {brokers: [\"127.0.0.1:1\"]}\n"+
@@ -383,9 +374,7 @@ func start(t *testing.T, program string, environ []string, args ...string) *proc
 	p := &process{t: t, cmd: exec.Command(binary(t, program), args...), log: &lockedBuffer{}, done: make(chan error, 1)}
 	p.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, environ...)
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, p.cmd.Start())
 	go func() { p.done <- p.cmd.Wait() }()
 	t.Cleanup(func() { _ = p.cmd.Process.Kill() })
 	return p
@@ -404,9 +393,7 @@ func (p *process) wantCleanEndBy(signal os.Signal) {
 	}
 	select {
 	case err := <-p.done:
-		if err != nil {
-			p.t.Errorf("got %v, want exit code 0; log: %s", err, p.log)
-		}
+		check.True(p.t, err == nil, "got %v, want exit code 0; log: %s", err, p.log)
 	case <-time.After(25 * time.Second):
 		p.t.Errorf("still there after 25 s; log: %s", p.log)
 	}
@@ -479,9 +466,7 @@ func (b *lockedBuffer) String() string {
 func file(t *testing.T, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "config.yaml")
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }
 
@@ -489,9 +474,7 @@ func file(t *testing.T, content string) string {
 func settings(t *testing.T, at, server string) string {
 	t.Helper()
 	u, err := url.Parse(at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	password, _ := u.User.Password()
 	return fmt.Sprintf("server: %s\ndatabase: {host: %q, port: %s, name: %q, user: %q, password: %q, max_open_conns: 5, max_idle_conns: 2}\n",
 		server, u.Hostname(), u.Port(), strings.TrimPrefix(u.Path, "/"), u.User.Username(), password)
@@ -501,9 +484,7 @@ func settings(t *testing.T, at, server string) string {
 func freePort(t *testing.T) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer l.Close()
 	return l.Addr().(*net.TCPAddr).Port
 }

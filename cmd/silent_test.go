@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
@@ -55,13 +56,9 @@ type proxy struct {
 func proxied(t *testing.T, at string) *proxy {
 	t.Helper()
 	u, err := url.Parse(at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	server := u.Host
 	u.Host = listener.Addr().String()
 	p := &proxy{url: u.String(), done: make(chan struct{})}

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 const root = ".."
@@ -21,9 +23,7 @@ var checked = []string{"failure-modes.md", "runbook.md", "upgrade.md", "security
 func read(t *testing.T, path string) string {
 	t.Helper()
 	raw, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return string(raw)
 }
 
@@ -49,9 +49,7 @@ func sources(t *testing.T, keep func(path string) bool) string {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 	}
 	return all.String()
 }
@@ -260,9 +258,7 @@ func TestWorkloadsExist(t *testing.T) {
 func TestLinksLeadSomewhere(t *testing.T) {
 	t.Parallel()
 	pages, err := filepath.Glob("*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	for _, page := range pages {
 		for _, link := range regexp.MustCompile(`\]\(([^)#:\s]+)(?:#[^)]*)?\)`).FindAllStringSubmatch(read(t, page), -1) {
 			if _, err := os.Stat(link[1]); err != nil {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 // gate are the faults that every run of `make test` has to try.
@@ -98,9 +100,7 @@ func definedIn(t *testing.T, name string) (found string) {
 	t.Helper()
 	for _, pattern := range []string{"cmd/*", "cmd/*/*", "pkg/*", "pkg/*/*", "pkg/*/*/*", "integration", "integration/*"} {
 		files, err := filepath.Glob(filepath.Join(root, pattern, "*_test.go"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		for _, path := range files {
 			if strings.Contains(read(t, path), "func "+name+"(") {
 				return path

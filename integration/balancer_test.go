@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 // balancer forwards connections in turn to those programs that are ready, as a
@@ -32,9 +34,7 @@ type balancer struct {
 func newBalancer(t *testing.T, first ...*process) *balancer {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	b := &balancer{
 		listener: listener, all: first, ready: slices.Clone(first), stop: make(chan struct{}),
 		open: map[net.Conn]bool{}, taken: map[string]int{},

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 const (
@@ -140,19 +142,13 @@ func (e *endToEnd) ingestUnderKills(t *testing.T) {
 		t.Errorf("%d rows after %d kills, want %d", got, kills, records)
 	}
 	var distinct int
-	if err := e.db.Get(&distinct, `SELECT count(DISTINCT (dlq_incarnation_id, dlq_partition, dlq_offset)) FROM dlq.dlq_messages`); err != nil {
-		t.Fatal(err)
-	}
-	if distinct != records {
-		t.Errorf("%d distinct positions, want %d", distinct, records)
-	}
+	check.NoError(t, e.db.Get(&distinct, `SELECT count(DISTINCT (dlq_incarnation_id, dlq_partition, dlq_offset)) FROM dlq.dlq_messages`))
+	check.True(t, distinct == records, "%d distinct positions, want %d", distinct, records)
 }
 
 func (e *endToEnd) rows() (n int) {
 	e.t.Helper()
-	if err := e.db.Get(&n, `SELECT count(*) FROM dlq.dlq_messages`); err != nil {
-		e.t.Fatal(err)
-	}
+	check.NoError(e.t, e.db.Get(&n, `SELECT count(*) FROM dlq.dlq_messages`))
 	return n
 }
 
@@ -184,9 +180,7 @@ func (e *endToEnd) list(t *testing.T) {
 			e.api.call(http.MethodGet, fmt.Sprintf("/api/v1/dlq/%s?page=%d&page_size=500", e.topic(name+".dlq.v1"), page), 200, &got)
 			for _, m := range got.Messages {
 				at := fmt.Sprintf("%s/%d/%d", m.DLQTopic, m.DLQPartition, m.DLQOffset)
-				if e.ids[at] != "" {
-					t.Fatalf("%s is listed twice", at)
-				}
+				check.Require(t, e.ids[at] == "", "%s is listed twice", at)
 				e.ids[at] = m.ID
 				if m.OriginalTopic != e.topic(name+".events.v1") || m.Status != "PENDING" || m.Dialect != "spring-dlt" {
 					t.Fatalf("listed %+v, want PENDING, spring-dlt, of %s", m, e.topic(name+".events.v1"))
@@ -310,16 +304,10 @@ func (e *endToEnd) groupReset(t *testing.T) {
 	}
 	e.must("archiver")
 	var archived int
-	if err := e.db.Get(&archived, `SELECT count(*) FROM dlq.dlq_messages_archive`); err != nil {
-		t.Fatal(err)
-	}
-	if archived != 3000 {
-		t.Errorf("%d rows were archived, want 3000", archived)
-	}
+	check.NoError(t, e.db.Get(&archived, `SELECT count(*) FROM dlq.dlq_messages_archive`))
+	check.True(t, archived == 3000, "%d rows were archived, want 3000", archived)
 	before := e.rows()
-	if before != records-deleted-archived {
-		t.Errorf("%d rows are left, want %d", before, records-deleted-archived)
-	}
+	check.True(t, before == records-deleted-archived, "%d rows are left, want %d", before, records-deleted-archived)
 
 	e.ingester.stop()
 	e.kafka.deleteGroup(e.prefix)

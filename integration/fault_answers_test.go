@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/dlq-manager/dlq-manager/integration/proxy"
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
@@ -43,9 +44,7 @@ func TestFaultProduceAnswersLost(t *testing.T) {
 	kafka.Decide(nil)
 	l.wantNoFalseSuccess()
 	var doubt int
-	if err := l.db.Get(&doubt, `SELECT count(*) FROM dlq.attempts WHERE actor = 'settler'`); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, l.db.Get(&doubt, `SELECT count(*) FROM dlq.attempts WHERE actor = 'settler'`))
 	t.Logf("%d attempts were settled from the log", doubt)
 	if doubt == 0 {
 		t.Error("no message was in doubt, want answers lost for good")

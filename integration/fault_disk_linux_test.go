@@ -16,6 +16,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/integration/stack"
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
@@ -34,9 +35,7 @@ func newDisk(t *testing.T, megabytes int) *disk {
 	t.Helper()
 	removeAbandonedDisks()
 	path, err := os.MkdirTemp("", diskPrefix+strconv.Itoa(os.Getpid())+"-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	size := fmt.Sprintf("size=%dm,mode=1777", megabytes)
 	if out, err := asRoot("mount", "-t", "tmpfs", "-o", size, "tmpfs", path).CombinedOutput(); err != nil {
 		_ = os.Remove(path)
@@ -78,9 +77,7 @@ func (d *disk) ballast() string { return filepath.Join(d.path, "ballast") }
 func (d *disk) fill() {
 	d.t.Helper()
 	file, err := os.OpenFile(d.ballast(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	check.NoError(d.t, err)
 	defer func() { _ = file.Close() }()
 	for size := 1 << 20; size > 0; {
 		_, err := file.Write(make([]byte, size))
@@ -95,9 +92,7 @@ func (d *disk) fill() {
 
 func (d *disk) free() {
 	d.t.Helper()
-	if err := os.Remove(d.ballast()); err != nil {
-		d.t.Fatal(err)
-	}
+	check.NoError(d.t, os.Remove(d.ballast()))
 }
 
 // TestFaultDatabaseDiskFull: PostgreSQL's disk is full, first so that tables cannot
@@ -185,9 +180,7 @@ func (l *letters) restartPostgres(own *stack.Stack) {
 		l.t.Log("PostgreSQL was up again by itself")
 		return
 	}
-	if err := errors.Join(own.KillPostgres(), own.StartPostgres(l.t.Context())); err != nil {
-		l.t.Fatal(err)
-	}
+	check.NoError(l.t, errors.Join(own.KillPostgres(), own.StartPostgres(l.t.Context())))
 }
 
 // TestFaultKafkaDiskFull: Kafka's disk is full in the middle of a retry-all, and the
@@ -218,9 +211,7 @@ func TestFaultKafkaDiskFull(t *testing.T) {
 		api.wantRunning()
 		ingester.wantRunning()
 		small.free()
-		if err := errors.Join(own.KillKafka(), own.StartKafka(t.Context())); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, errors.Join(own.KillKafka(), own.StartKafka(t.Context())))
 		eventually(t, 30*time.Second, "the ingester is ready again", func() bool { return ingester.status("/readyz") == 200 })
 		l.kafka.waitLeaders(l.target)
 		l.wantNoFalseSuccess()

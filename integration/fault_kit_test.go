@@ -14,6 +14,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/integration/proxy"
 	"github.com/dlq-manager/dlq-manager/integration/stack"
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 // pick returns short, or with DLQ_TEST_LONG=1 long. Every fault is tried in each
@@ -31,9 +32,7 @@ func lasting(d time.Duration) { <-time.After(d) }
 func newProxy(t *testing.T, matcher func() proxy.Matcher) *proxy.Proxy {
 	t.Helper()
 	p, err := proxy.Listen(matcher)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() { _ = p.Close() })
 	return p
 }
@@ -58,9 +57,7 @@ func databaseBy(p *proxy.Proxy) string { return fmt.Sprintf("DLQ_DATABASE_PORT=%
 func hostOf(t *testing.T, database string) string {
 	t.Helper()
 	u, err := url.Parse(database)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return u.Host
 }
 
@@ -140,9 +137,7 @@ func (l *letters) awaitBroken(asked <-chan answer) answer {
 func (l *letters) wantNoFalseSuccess() {
 	l.t.Helper()
 	var resolved []uuid.UUID
-	if err := l.db.Select(&resolved, `SELECT id FROM dlq.dlq_messages WHERE status = 'RESOLVED'`); err != nil {
-		l.t.Fatal(err)
-	}
+	check.NoError(l.t, l.db.Select(&resolved, `SELECT id FROM dlq.dlq_messages WHERE status = 'RESOLVED'`))
 	published := l.published()
 	missing := 0
 	for _, id := range resolved {
@@ -169,9 +164,7 @@ func (l *letters) published() map[string]int {
 func (l *letters) somePending(n int) []string {
 	l.t.Helper()
 	var all []uuid.UUID
-	if err := l.db.Select(&all, `SELECT id FROM dlq.dlq_messages WHERE status = 'PENDING' ORDER BY id`); err != nil {
-		l.t.Fatal(err)
-	}
+	check.NoError(l.t, l.db.Select(&all, `SELECT id FROM dlq.dlq_messages WHERE status = 'PENDING' ORDER BY id`))
 	l.random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	ids := make([]string, 0, n)
 	for _, id := range all[:min(n, len(all))] {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/integration/stack"
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 // TestFaultPoolExhausted: a lock holds what the API's two connections are asked
@@ -29,9 +30,7 @@ func TestFaultPoolExhausted(t *testing.T) {
 	ingester := l.startReady("ingester")
 	for range pick(1, 3) {
 		tx, err := l.db.Beginx()
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		if _, err := tx.Exec(`LOCK TABLE dlq.redrives IN ACCESS EXCLUSIVE MODE`); err != nil {
 			t.Fatal(err)
 		}
@@ -50,9 +49,7 @@ func TestFaultPoolExhausted(t *testing.T) {
 		if got := api.metric("go_sql_wait_count_total") - stood; got < clients {
 			t.Errorf("%v requests stood in line for a connection, want at least the %d", got, clients)
 		}
-		if err := tx.Rollback(); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, tx.Rollback())
 		eventually(t, 30*time.Second, "the API serves again", func() bool { return api.status("/api/v1/redrives") == 200 })
 		wantServed(t, api.crowd(clients, "/api/v1/redrives", 30*time.Second))
 	}
@@ -121,9 +118,7 @@ func (l *letters) holdConnections(url string, n int) (release func()) {
 			if err != nil {
 				_, err = l.db.Exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 					WHERE datname = current_database() AND pid <> pg_backend_pid()`)
-				if err != nil {
-					l.t.Fatalf("end the programs' connections: %v", err)
-				}
+				check.Require(l.t, err == nil, "end the programs' connections: %v", err)
 				return false
 			}
 			held = append(held, db)
@@ -141,9 +136,7 @@ func (s *system) startStarved(name string, environ ...string) *process {
 	s.t.Helper()
 	script := filepath.Join(s.t.TempDir(), name)
 	text := fmt.Sprintf("#!/bin/sh\nulimit -n %d && exec '%s' \"$@\"\n", descriptors, filepath.Join(binaries, name))
-	if err := os.WriteFile(script, []byte(text), 0o700); err != nil {
-		s.t.Fatal(err)
-	}
+	check.NoError(s.t, os.WriteFile(script, []byte(text), 0o700))
 	p := s.startAt(script, environ...)
 	p.waitReady()
 	return p
@@ -226,9 +219,7 @@ func hold(t *testing.T, n int, programs ...*process) (release func()) {
 	for range n {
 		for _, p := range programs {
 			conn, err := net.DialTimeout("tcp", strings.TrimPrefix(p.url, "http://"), 10*time.Second)
-			if err != nil {
-				t.Fatalf("hold a connection to %s: %v", p.name, err)
-			}
+			check.Require(t, err == nil, "hold a connection to %s: %v", p.name, err)
 			held = append(held, conn)
 		}
 	}
@@ -243,9 +234,7 @@ func (p *process) keptOpen() func(path string) asked {
 	client := &http.Client{Transport: transport, Timeout: 40 * time.Second}
 	ask := func(path string) asked {
 		req, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, p.url+path, nil)
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		check.NoError(p.t, err)
 		res, err := client.Do(req)
 		if err != nil {
 			return asked{hung: true}

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 // metric is the sum of a metric's series; -1 when the program does not answer.
@@ -24,9 +26,7 @@ func (p *process) metric(name string) float64 {
 	sum := 0.0
 	for _, found := range series.FindAllStringSubmatch(string(body), -1) {
 		value, err := strconv.ParseFloat(found[1], 64)
-		if err != nil {
-			p.t.Fatalf("%s: %v", found[0], err)
-		}
+		check.Require(p.t, err == nil, "%s: %v", found[0], err)
 		sum += value
 	}
 	return sum
@@ -44,9 +44,7 @@ func (p *process) listen() ear { return ear{p, len(p.logged())} }
 func (p *process) logged() string {
 	p.t.Helper()
 	text, err := os.ReadFile(p.log)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	check.NoError(p.t, err)
 	return string(text)
 }
 

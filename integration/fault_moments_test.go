@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dlq-manager/dlq-manager/integration/proxy"
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
@@ -225,8 +226,6 @@ func (m *moments) settled(held int, status string) {
 // message that was given back may have been sent since.
 func (m *moments) settledAs(status string) (n int) {
 	m.t.Helper()
-	if err := m.db.Get(&n, `SELECT count(*) FROM dlq.attempts WHERE actor = 'settler' AND to_status = $1`, status); err != nil {
-		m.t.Fatal(err)
-	}
+	check.NoError(m.t, m.db.Get(&n, `SELECT count(*) FROM dlq.attempts WHERE actor = 'settler' AND to_status = $1`, status))
 	return n
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dlq-manager/dlq-manager/integration/stack"
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
@@ -23,9 +24,7 @@ func TestFaultOutageKillsNothing(t *testing.T) {
 	ids := []string{l.begin(auto)}
 	point := 1 + l.random.IntN(1000)
 	eventually(t, 30*time.Second, "some messages are resolved", func() bool { return l.with("RESOLVED") >= point })
-	if err := own.KillKafka(); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, own.KillKafka())
 	l.slow(0)
 	away := pick(20*time.Second, time.Minute)
 	for range 2 {
@@ -37,15 +36,11 @@ func TestFaultOutageKillsNothing(t *testing.T) {
 	if left == 0 {
 		t.Error("nothing was left to send during the outage")
 	}
-	if err := own.StartKafka(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, own.StartKafka(t.Context()))
 	for _, id := range ids {
 		got := l.finished(auto, id)
 		t.Logf("redrive = %+v", got)
-		if got.Dead != 0 {
-			t.Errorf("redrive %s killed %d messages", id, got.Dead)
-		}
+		check.True(t, got.Dead == 0, "redrive %s killed %d messages", id, got.Dead)
 	}
 	eventually(t, 2*time.Minute, "automatic retry has sent the rest", func() bool { return l.with("RESOLVED") == len(l.sent) })
 	l.wantResolvedOnce()

@@ -10,6 +10,8 @@ import (
 	"github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 // grown is how many partitions a topic of four has in the end.
@@ -113,9 +115,7 @@ func TestFaultTargetGrows(t *testing.T) {
 			home++
 		}
 	}
-	if home != n {
-		t.Errorf("%d records are in the partition that was added, want the %d that failed there", home, n)
-	}
+	check.True(t, home == n, "%d records are in the partition that was added, want the %d that failed there", home, n)
 }
 
 // TestFaultRetentionWasFaster: Kafka removes records that nobody has read yet,
@@ -183,9 +183,7 @@ func (l *letters) wantStoredBut(lost int) {
 		Partition int32 `db:"dlq_partition"`
 		Offset    int64 `db:"dlq_offset"`
 	}
-	if err := l.db.Select(&rows, `SELECT dlq_partition, dlq_offset FROM dlq.dlq_messages`); err != nil {
-		l.t.Fatal(err)
-	}
+	check.NoError(l.t, l.db.Select(&rows, `SELECT dlq_partition, dlq_offset FROM dlq.dlq_messages`))
 	stored := map[string]bool{}
 	for _, r := range rows {
 		stored[fmt.Sprintf("%s/%d/%d", l.source, r.Partition, r.Offset)] = true
@@ -219,9 +217,7 @@ func (c *cluster) holds(topic string) []*kgo.Record {
 	}
 	client, err := kgo.NewClient(kgo.SeedBrokers(c.brokers...), kgo.ConsumeTopics(topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
-	if err != nil {
-		c.t.Fatalf("kafka client: %v", err)
-	}
+	check.NoError(c.t, err)
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
 	defer cancel()
@@ -248,9 +244,7 @@ func (l *letters) positions() map[int]int64 {
 		Partition int
 		Next      int64 `db:"next_offset"`
 	}
-	if err := l.db.Select(&rows, `SELECT partition, next_offset FROM dlq.ingest_positions`); err != nil {
-		l.t.Fatal(err)
-	}
+	check.NoError(l.t, l.db.Select(&rows, `SELECT partition, next_offset FROM dlq.ingest_positions`))
 	next := map[int]int64{}
 	for _, r := range rows {
 		next[r.Partition] = r.Next
@@ -271,12 +265,8 @@ func (c *cluster) deleteBefore(topic string, offsets map[int]int64) {
 	req := kmsg.NewPtrDeleteRecordsRequest()
 	req.TimeoutMillis, req.Topics = 10_000, append(req.Topics, of)
 	res, err := req.RequestWith(c.t.Context(), c.client)
-	if err != nil {
-		c.t.Fatalf("delete records: %v", err)
-	}
+	check.NoError(c.t, err)
 	for _, p := range res.Topics[0].Partitions {
-		if p.ErrorCode != 0 {
-			c.t.Fatalf("delete records of %s/%d: %d", topic, p.Partition, p.ErrorCode)
-		}
+		check.Require(c.t, p.ErrorCode == 0, "delete records of %s/%d: %d", topic, p.Partition, p.ErrorCode)
 	}
 }

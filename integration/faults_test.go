@@ -16,6 +16,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/integration/stack"
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
@@ -155,9 +156,7 @@ func TestBrokerGoesAway(t *testing.T) {
 	asked := l.retryAll(api)
 	point := 1 + l.random.IntN(1000)
 	eventually(t, 30*time.Second, fmt.Sprintf("%d messages are resolved", point), func() bool { return l.with("RESOLVED") >= point })
-	if err := own.KillKafka(); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, own.KillKafka())
 	l.slow(0)
 
 	eventually(t, 30*time.Second, "the redrive waits", func() bool { return l.waits(api) })
@@ -171,17 +170,13 @@ func TestBrokerGoesAway(t *testing.T) {
 		api.call(http.MethodGet, "/readyz", 200, nil)
 		return ingester.status("/readyz") == 503
 	})
-	if err := own.StartKafka(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, own.StartKafka(t.Context()))
 	eventually(t, 30*time.Second, "the ingester is ready again", func() bool { return ingester.status("/readyz") == 200 })
 	l.produce(100, nil)
 	l.waitStored()
 	l.wantStoredOnce()
 	whole := l.await(asked)
-	if whole.status != http.StatusOK {
-		t.Errorf("retry-all = %d %.300s, want the answer once Kafka was back", whole.status, whole.body)
-	}
+	check.True(t, whole.status == http.StatusOK, "retry-all = %d %.300s, want the answer once Kafka was back", whole.status, whole.body)
 	wantWhole(t, whole)
 	if got := l.with("DEAD"); got != 0 {
 		t.Errorf("%d messages are dead, want none: one outage is one attempt", got)
@@ -232,14 +227,10 @@ func TestDatabaseGoesAway(t *testing.T) {
 	api := l.startReady("api", impatient()...)
 	ingester := l.startReady("ingester")
 	kill := func() {
-		if err := own.KillPostgres(); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, own.KillPostgres())
 	}
 	start := func() {
-		if err := own.StartPostgres(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, own.StartPostgres(t.Context()))
 	}
 
 	const outage = 40 // chunks that are produced meanwhile
@@ -306,17 +297,13 @@ func wantWhole(t *testing.T, a answer) {
 func makeDatabase(t *testing.T, own *stack.Stack) string {
 	t.Helper()
 	db, err := sqlx.Connect("postgres", own.DatabaseURL())
-	if err != nil {
-		t.Fatalf("connect: %v", err)
-	}
+	check.NoError(t, err)
 	defer func() { _ = db.Close() }()
 	if _, err := db.Exec("CREATE DATABASE letters"); err != nil {
 		t.Fatalf("create database: %v", err)
 	}
 	u, err := url.Parse(own.DatabaseURL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	u.Path = "/letters"
 	return u.String()
 }

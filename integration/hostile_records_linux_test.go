@@ -19,6 +19,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 const ingesterMemory = 256 << 20
@@ -93,17 +95,11 @@ func batch(t *testing.T, bombs ...bomb) []byte {
 	t.Helper()
 	var records bytes.Buffer
 	z, err := zstd.NewWriter(&records, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(1<<20))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	for i, b := range bombs {
-		if err := b.write(z, i); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, b.write(z, i))
 	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, z.Close())
 	const zstdCodec = 4
 	now := time.Now().UnixMilli()
 	body := binary.BigEndian.AppendUint16(nil, zstdCodec)
@@ -134,14 +130,10 @@ type rawProducer struct {
 func newRawProducer(t *testing.T, brokers []string) *rawProducer {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.MaxVersions(kversion.V3_0_0()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(client.Close)
 	meta, err := kmsg.NewPtrMetadataRequest().RequestWith(t.Context(), client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return &rawProducer{t, client, client.Broker(int(meta.Brokers[0].NodeID))}
 }
 

@@ -15,6 +15,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 // What a test of faults checks at its end, whatever it broke:
@@ -126,9 +128,7 @@ func (a *account) rows() (rows []kept) {
 		SELECT false AS archived, `+columns+` FROM dlq.messages m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id
 		UNION ALL
 		SELECT true AS archived, `+columns+` FROM dlq.archived_messages m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id`)
-	if err != nil {
-		a.t.Fatalf("read all rows: %v", err)
-	}
+	check.NoError(a.t, err)
 	return rows
 }
 
@@ -202,9 +202,7 @@ func framed(r *kgo.Record) []byte {
 func (a *account) deletions() map[string]bool {
 	a.t.Helper()
 	var ids []uuid.UUID
-	if err := a.db.Select(&ids, `SELECT object_id FROM dlq.audit WHERE kind = 'message' AND action = 'delete'`); err != nil {
-		a.t.Fatal(err)
-	}
+	check.NoError(a.t, a.db.Select(&ids, `SELECT object_id FROM dlq.audit WHERE kind = 'message' AND action = 'delete'`))
 	gone := map[string]bool{}
 	for _, id := range ids {
 		at, asked := a.deleted[id.String()]
@@ -223,7 +221,7 @@ func (a *account) deletions() map[string]bool {
 type trial struct {
 	ID        uuid.UUID `db:"attempt_id"`
 	Message   uuid.UUID `db:"message_id"`
-	Verdict   *int
+	Verdict   *string
 	To        string  `db:"to_status"`
 	Topic     string  `db:"target_topic"`
 	Partition *int32  `db:"target_partition"`
@@ -233,7 +231,7 @@ type trial struct {
 
 // takenOver is the verdict of attempts of which nobody knows what became: an
 // operator has accepted that.
-const takenOver = 9
+const takenOver = "abandoned"
 
 // wantSent is I4: the logs of the original topics against the attempts.
 func (a *account) wantSent(rows []kept) {
@@ -431,7 +429,7 @@ func (a *account) wantAttemptsNoted(rows []kept, ends map[uuid.UUID]int) {
 		All   int       `db:"all_ends"`
 		Noted int
 	}
-	if err := a.db.Select(&counted, `SELECT message_id, count(*) AS all_ends, count(*) FILTER (WHERE verdict IS DISTINCT FROM 9) AS noted
+	if err := a.db.Select(&counted, `SELECT message_id, count(*) AS all_ends, count(*) FILTER (WHERE verdict IS DISTINCT FROM 'abandoned') AS noted
 		FROM dlq.attempts GROUP BY 1`); err != nil {
 		a.t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
@@ -36,9 +37,7 @@ func newCluster(t *testing.T, brokers []string) *cluster {
 		kgo.MetadataMinAge(50*time.Millisecond), // topics are made again under the client's eyes
 		kgo.UnknownTopicRetries(20),
 	)
-	if err != nil {
-		t.Fatalf("kafka client: %v", err)
-	}
+	check.Require(t, err == nil, "kafka client: %v", err)
 	t.Cleanup(client.Close)
 	return &cluster{
 		t: t, brokers: brokers, client: client,
@@ -101,9 +100,7 @@ func (c *cluster) produce(records ...*kgo.Record) {
 func (c *cluster) produceAt(ctx context.Context, r *kgo.Record) {
 	c.t.Helper()
 	brokers, err := broker.Open(broker.Config{Brokers: c.brokers, SecurityProtocol: "PLAINTEXT"})
-	if err != nil {
-		c.t.Fatalf("open kafka: %v", err)
-	}
+	check.Require(c.t, err == nil, "open kafka: %v", err)
 	defer func() { _ = brokers.Close() }()
 	at := broker.TopicPartition{Topic: r.Topic, Partition: r.Partition}
 	record := broker.Record{TopicPartition: at, Time: r.Timestamp, Key: r.Key, Value: r.Value}
@@ -123,9 +120,7 @@ func (c *cluster) readAll(topics ...string) []*kgo.Record {
 	want := c.ends(topics)
 	client, err := kgo.NewClient(kgo.SeedBrokers(c.brokers...), kgo.ConsumeTopics(topics...),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxPartitionBytes(16<<20))
-	if err != nil {
-		c.t.Fatalf("kafka client: %v", err)
-	}
+	check.Require(c.t, err == nil, "kafka client: %v", err)
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
 	defer cancel()
@@ -144,9 +139,7 @@ func (c *cluster) readAll(topics ...string) []*kgo.Record {
 func (c *cluster) ends(topics []string) (total int64) {
 	c.t.Helper()
 	meta, err := c.admin.Metadata(c.t.Context(), &kafka.MetadataRequest{Topics: topics})
-	if err != nil {
-		c.t.Fatalf("metadata: %v", err)
-	}
+	check.Require(c.t, err == nil, "metadata: %v", err)
 	ask := map[string][]kafka.OffsetRequest{}
 	for _, t := range meta.Topics {
 		for _, p := range t.Partitions {
@@ -154,9 +147,7 @@ func (c *cluster) ends(topics []string) (total int64) {
 		}
 	}
 	res, err := c.admin.ListOffsets(c.t.Context(), &kafka.ListOffsetsRequest{Topics: ask})
-	if err != nil {
-		c.t.Fatalf("list offsets: %v", err)
-	}
+	check.Require(c.t, err == nil, "list offsets: %v", err)
 	for _, partitions := range res.Topics {
 		for _, p := range partitions {
 			total += p.LastOffset

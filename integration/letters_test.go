@@ -6,15 +6,14 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jmoiron/sqlx"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/dlq-manager/dlq-manager/integration/stack"
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 // letters is a system with one dead-letter topic, of whose records it keeps
@@ -39,33 +38,12 @@ func newLetters(s *system) *letters {
 	return l
 }
 
-// newSystemOn is a system on servers of the test's own choice.
-func newSystemOn(t *testing.T, brokers []string, database string) *system {
-	t.Helper()
-	s := &system{
-		t: t, brokers: brokers,
-		prefix: fmt.Sprintf("own%d-%d", os.Getpid(), systems.Add(1)),
-	}
-	s.config = s.writeConfig(database)
-	db, err := sqlx.Connect("postgres", database)
-	if err != nil {
-		t.Fatalf("connect: %v", err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
-	s.db = db
-	s.kafka = newCluster(t, brokers)
-	s.must("api", "migrate", "up")
-	return s
-}
-
 // ownStack starts servers that the test may end.
 func ownStack(t *testing.T, opts stack.Options) *stack.Stack {
 	t.Helper()
 	opts.Fast, opts.Own = true, true
 	own, err := stack.Start(t.Context(), opts)
-	if err != nil {
-		t.Fatalf("start servers to break: %v", err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() { _ = own.Stop() })
 	return own
 }
@@ -143,9 +121,7 @@ func (l *letters) slow(d time.Duration) {
 			CREATE TRIGGER slow BEFORE UPDATE ON dlq.dlq_messages FOR EACH STATEMENT EXECUTE FUNCTION public.slow();
 		EXCEPTION WHEN duplicate_object THEN NULL;
 		END $$`, d.Seconds()))
-	if err != nil {
-		l.t.Fatalf("slow the database down: %v", err)
-	}
+	check.NoError(l.t, err)
 }
 
 // answer is what a client was told; status 0 is a connection that broke.
@@ -195,9 +171,7 @@ func (l *letters) retryTheRest(p *process) {
 	pending := l.with("PENDING")
 	var got struct{ Retried int }
 	p.call(http.MethodPost, "/api/v1/dlq/"+l.source+"/retry-all", 200, &got)
-	if got.Retried != pending {
-		l.t.Errorf("the last retry-all retried %d, want the %d pending", got.Retried, pending)
-	}
+	check.True(l.t, got.Retried == pending, "the last retry-all retried %d, want the %d pending", got.Retried, pending)
 }
 
 // wantStoredOnce compares the rows with the positions of what was sent.
@@ -211,9 +185,7 @@ func (l *letters) wantStoredOnce() {
 		Offset    int64 `db:"dlq_offset"`
 	}
 	var places []place
-	if err := l.db.Select(&places, `SELECT DISTINCT dlq_partition, dlq_offset FROM dlq.dlq_messages`); err != nil {
-		l.t.Fatal(err)
-	}
+	check.NoError(l.t, l.db.Select(&places, `SELECT DISTINCT dlq_partition, dlq_offset FROM dlq.dlq_messages`))
 	have := map[place]bool{}
 	for _, p := range places {
 		have[p] = true
@@ -237,9 +209,7 @@ func (l *letters) wantResolvedOnce() {
 		Status string
 		N      int
 	}
-	if err := l.db.Select(&statuses, `SELECT status, count(*) AS n FROM dlq.dlq_messages GROUP BY status`); err != nil {
-		l.t.Fatal(err)
-	}
+	check.NoError(l.t, l.db.Select(&statuses, `SELECT status, count(*) AS n FROM dlq.dlq_messages GROUP BY status`))
 	if len(statuses) != 1 || statuses[0].Status != "RESOLVED" || statuses[0].N != len(l.sent) {
 		l.t.Errorf("messages by status %v, want %d RESOLVED", statuses, len(l.sent))
 	}
@@ -277,9 +247,7 @@ func (l *letters) ids() map[string]int {
 		Partition int32 `db:"dlq_partition"`
 		Offset    int64 `db:"dlq_offset"`
 	}
-	if err := l.db.Select(&rows, `SELECT id, dlq_partition, dlq_offset FROM dlq.dlq_messages`); err != nil {
-		l.t.Fatal(err)
-	}
+	check.NoError(l.t, l.db.Select(&rows, `SELECT id, dlq_partition, dlq_offset FROM dlq.dlq_messages`))
 	index := map[string]int{}
 	for n, r := range l.sent {
 		index[position(r)] = n

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/client"
 	"github.com/dlq-manager/dlq-manager/pkg/rest/openapi"
 )
@@ -47,7 +48,7 @@ func TestMaskedHeaderIsNowhere(t *testing.T) {
 	n.ClientWithResponses = n.client()
 	eventually(t, time.Minute, "somebody looks for events", func() bool {
 		var looking bool
-		return n.db.Get(&looking, `SELECT began_at IS NOT NULL FROM dlq.notice_state`) == nil && looking
+		return n.db.Get(&looking, `SELECT began_at IS NOT NULL FROM dlq.notification_state`) == nil && looking
 	})
 	seed("no stock for ")
 	ingester := n.startReady("ingester", masks)
@@ -64,18 +65,12 @@ func TestMaskedHeaderIsNowhere(t *testing.T) {
 	for _, path := range n.everyPage(message.Id.String(), group, retried.Id.String()) {
 		for _, query := range []string{"", "?q=" + hiddenText[:5], "?source=archive", "?format=csv"} {
 			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, n.api.url+path+query, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, err)
 			res, err := http.DefaultClient.Do(r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, err)
 			body, err := io.ReadAll(res.Body)
 			_ = res.Body.Close()
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, err)
 			asked++
 			if strings.Contains(strings.ToLower(string(body)), strings.ToLower(hiddenText)) {
 				t.Errorf("GET %s%s shows it: %s", path, query, body)

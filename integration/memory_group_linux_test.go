@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 // memoryLimit has the runtime collect before a limit is reached, as the manifests do.
@@ -80,15 +82,11 @@ func memoryController() (parent, file string) {
 func (p *process) peak() int64 {
 	p.t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.program.Pid()))
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	check.NoError(p.t, err)
 	for line := range strings.Lines(string(status)) {
 		if fields := strings.Fields(line); len(fields) > 1 && fields[0] == "VmHWM:" {
 			kib, err := strconv.ParseInt(fields[1], 10, 64)
-			if err != nil {
-				p.t.Fatal(err)
-			}
+			check.NoError(p.t, err)
 			return kib << 10
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 // TestNotificationsSurviveKilledProcesses: people are told of a new cause, of a message
@@ -76,13 +78,9 @@ func newNotified(t *testing.T) *notified {
 	n.beats = n.topic("heartbeat.dlq.v1")
 	n.kafka.create(n.beats, 1)
 	secret := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(secret, []byte("whsec_"+base64.StdEncoding.EncodeToString(key)+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(secret, []byte("whsec_"+base64.StdEncoding.EncodeToString(key)+"\n"), 0o600))
 	config, err := os.OpenFile(n.config, os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer config.Close()
 	if _, err := fmt.Fprintf(config, `
 heartbeat: {topic: %q, interval: 1s}
@@ -109,7 +107,7 @@ func (n *notified) up() {
 	n.api = n.startReady("api")
 	eventually(n.t, time.Minute, "somebody looks for events", func() bool {
 		var looking bool
-		return n.db.Get(&looking, `SELECT began_at IS NOT NULL FROM dlq.notice_state`) == nil && looking
+		return n.db.Get(&looking, `SELECT began_at IS NOT NULL FROM dlq.notification_state`) == nil && looking
 	})
 }
 
@@ -169,7 +167,7 @@ func (n *notified) delivered(events ...event) {
 	}
 	eventually(n.t, time.Minute, "nothing waits to be sent", func() bool {
 		var waiting int
-		return n.db.Get(&waiting, `SELECT count(*) FROM dlq.notices WHERE ended_at IS NULL OR NOT sent`) == nil && waiting == 0
+		return n.db.Get(&waiting, `SELECT count(*) FROM dlq.notifications WHERE ended_at IS NULL OR NOT sent`) == nil && waiting == 0
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/client"
 	"github.com/dlq-manager/dlq-manager/pkg/rest/openapi/openapitest"
 )
@@ -20,9 +21,7 @@ func TestOperators_AttacksOnTheRunningProgram(t *testing.T) {
 	o.failing("com.acme.Timeout", "no \u202e\x1b[31m'; DROP TABLE dlq.dlq_messages; --", `{"a":"\u202e"}`)
 	o.takenIn()
 	attacks, err := openapitest.Attacks()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	o.attack(attacks)
 	o.api.wantRunning()
 	if n := o.count("true"); n != 1 {
@@ -43,9 +42,7 @@ func TestOperators_RandomRequestsToTheRunningProgram(t *testing.T) {
 		ids = append(ids, m.Id.String(), m.GroupId.String())
 	}
 	requests, err := openapitest.Random(ids...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	seed := int(time.Now().UnixNano() & 0xffffff)
 	t.Logf("random requests from seed %d", seed)
 	attacks := make([]openapitest.Attack, 400)

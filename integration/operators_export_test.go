@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/client"
 )
 
@@ -15,9 +16,7 @@ func (o *operators) export(params client.ExportMessagesParams) (text []byte, cam
 	o.t.Helper()
 	var out bytes.Buffer
 	came, err := client.Export(o.t.Context(), o, &params, &out)
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	check.NoError(o.t, err)
 	return out.Bytes(), came
 }
 
@@ -64,9 +63,7 @@ func TestOperators_ATableSaysWhatTheLinesSay(t *testing.T) {
 	}
 	for n, line := range lines {
 		var m map[string]json.RawMessage
-		if err := json.Unmarshal(line, &m); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, json.Unmarshal(line, &m))
 		for column, name := range rows[0] {
 			if got, want := rows[n+1][column], cell(t, m[name]); plain(name) && got != want {
 				t.Errorf("row %d, %s = %q, want %q", n, name, got, want)
@@ -96,9 +93,7 @@ func cell(t *testing.T, value json.RawMessage) string {
 	case text == "null":
 		text = ""
 	case strings.HasPrefix(text, `"`):
-		if err := json.Unmarshal(value, &text); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, json.Unmarshal(value, &text))
 	}
 	if text != "" && strings.ContainsAny(text[:1], "=+-@\t\r") {
 		return "'" + text
@@ -123,9 +118,7 @@ func TestOperators_AnExportWhileMessagesChange(t *testing.T) {
 		seen := map[string]bool{}
 		for line := range bytes.Lines(text) {
 			var m client.Message
-			if err := json.Unmarshal(line, &m); err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, json.Unmarshal(line, &m))
 			seen[m.Id.String()] = true
 		}
 		if len(seen) != 200 || came.Messages != 200 || !came.Complete {

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/client"
 	"github.com/dlq-manager/dlq-manager/pkg/rest/openapi/openapitest"
 )
@@ -36,9 +37,7 @@ func (o *operators) client(options ...client.ClientOption) *client.ClientWithRes
 		Base: http.DefaultTransport, Complain: func(err error) { o.t.Errorf("the document and the program differ: %v", err) },
 	}}
 	c, err := client.NewClientWithResponses(o.api.url, append([]client.ClientOption{client.WithHTTPClient(checked)}, options...)...)
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	check.NoError(o.t, err)
 	return c
 }
 
@@ -96,9 +95,7 @@ type response interface {
 // wantStatus ends the test unless there was such an answer.
 func wantStatus(t *testing.T, res response, err error, status int) {
 	t.Helper()
-	if err != nil {
-		t.Fatalf("no answer that the document knows: %v", err)
-	}
+	check.Require(t, err == nil, "no answer that the document knows: %v", err)
 	if res.StatusCode() != status {
 		t.Fatalf("answer %d %.500s, want %d", res.StatusCode(), res.GetBody(), status)
 	}
@@ -146,8 +143,6 @@ func (o *operators) over(id uuid.UUID) client.Redrive {
 
 func (o *operators) audited(action string) (n int) {
 	o.t.Helper()
-	if err := o.db.Get(&n, `SELECT count(*) FROM dlq.audit WHERE action = $1`, action); err != nil {
-		o.t.Fatal(err)
-	}
+	check.NoError(o.t, o.db.Get(&n, `SELECT count(*) FROM dlq.audit WHERE action = $1`, action))
 	return n
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/client"
 )
 
@@ -176,9 +177,7 @@ func TestOperators_MaskedFieldsCannotBeSearched(t *testing.T) {
 		"the header by a key": {Header: &[]string{"authorization"}},
 	} {
 		res, err := o.SearchMessagesWithResponse(t.Context(), &params)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		if res.StatusCode() != http.StatusForbidden {
 			t.Errorf("%s: %d %s, want 403", name, res.StatusCode(), res.Body)
 		}

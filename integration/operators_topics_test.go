@@ -10,6 +10,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/client"
 )
 
@@ -62,9 +63,7 @@ func TestOperators_TopicsSayWhetherReplayIsPossible(t *testing.T) {
 		return lag != nil && *lag == 1
 	})
 	consumer, err := kgo.NewClient(kgo.SeedBrokers(o.brokers...), kgo.ConsumerGroup(o.prefix+"-billing"), kgo.ConsumeTopics(o.target))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer consumer.Close()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -83,9 +82,7 @@ func TestOperators_AGroupThatCameBackIsMarked(t *testing.T) {
 	group := func() client.Group {
 		res, err := o.ListGroupsWithResponse(t.Context(), nil)
 		wantStatus(t, res, err, http.StatusOK)
-		if len(res.JSON200.Groups) != 1 {
-			t.Fatalf("groups %s, want one", res.Body)
-		}
+		check.Require(t, len(res.JSON200.Groups) == 1, "groups %s, want one", res.Body)
 		return res.JSON200.Groups[0]
 	}
 	for n := range 3 {
@@ -116,7 +113,5 @@ func TestOperators_AGroupThatCameBackIsMarked(t *testing.T) {
 	for _, hour := range group().Trend {
 		trend += hour.Messages
 	}
-	if trend != 4 {
-		t.Errorf("%d in the hours of the trend, want 4", trend)
-	}
+	check.True(t, trend == 4, "%d in the hours of the trend, want 4", trend)
 }

@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 // secretWord is a value that only messages of the other team have.
@@ -112,22 +114,16 @@ func (o *operators) archiveHalf() {
 func (o *operators) answer(path, token string) string {
 	o.t.Helper()
 	r, err := http.NewRequestWithContext(o.t.Context(), http.MethodGet, o.api.url+path, nil)
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	check.NoError(o.t, err)
 	r.Header.Set("Authorization", "Bearer "+token)
 	res, err := http.DefaultClient.Do(r)
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	check.NoError(o.t, err)
 	defer func() { _ = res.Body.Close() }()
 	var found struct{ Messages, Count json.RawMessage }
 	if err := json.NewDecoder(res.Body).Decode(&found); err != nil || res.StatusCode != http.StatusOK {
 		o.t.Fatalf("%s: %d, %v", path, res.StatusCode, err)
 	}
 	var messages []json.RawMessage
-	if err := json.Unmarshal(found.Messages, &messages); err != nil {
-		o.t.Fatal(err)
-	}
+	check.NoError(o.t, json.Unmarshal(found.Messages, &messages))
 	return fmt.Sprintf("%d messages, %s", len(messages), found.Count)
 }

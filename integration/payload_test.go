@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 // TestPayloadsSurviveKilledProcesses: the column payload is filled after the messages
@@ -29,9 +31,7 @@ func TestPayloadsSurviveKilledProcesses(t *testing.T) {
 	s.kafka.produce(records...)
 	s.startReady("ingester")
 	number := func(query string) (n int) {
-		if err := s.db.Get(&n, query); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, s.db.Get(&n, query))
 		return n
 	}
 	eventually(t, time.Minute, "all are stored", func() bool {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 // quarantineList is the answer of GET /api/v1/quarantine.
@@ -45,9 +47,7 @@ func TestQuarantine(t *testing.T) {
 	counts := func() (messages, others, waiting int) {
 		row := s.db.QueryRow(`SELECT (SELECT count(*) FROM dlq.dlq_messages m JOIN dlq.topics t ON t.id = m.dlq_topic_id WHERE t.name = $1),
 			(SELECT count(*) FROM dlq.dlq_messages m JOIN dlq.topics t ON t.id = m.dlq_topic_id WHERE t.name = $2), (SELECT count(*) FROM dlq.quarantine)`, topic, other)
-		if err := row.Scan(&messages, &others, &waiting); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, row.Scan(&messages, &others, &waiting))
 		return messages, others, waiting
 	}
 	arrived := func(what string, messages, others, waiting int) {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 const apiMemory = 400 << 20
@@ -36,9 +38,7 @@ func (p *process) silent(path string) {
 	p.t.Helper()
 	host := strings.TrimPrefix(p.url, "http://")
 	c, err := net.Dial("tcp", host)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	check.NoError(p.t, err)
 	p.t.Cleanup(func() { _ = c.Close() })
 	_ = c.(*net.TCPConn).SetReadBuffer(4 << 10)
 	if _, err := fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", path, host); err != nil {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 // TestREST asks the running API what the server's design document lists, on a
@@ -75,9 +77,7 @@ func TestREST(t *testing.T) {
 		var got map[string]any
 		api.call(http.MethodPost, "/api/v1/dlq/messages/"+id+"/retry", 200, &got)
 		for field, want := range map[string]any{"id": id, "status": "RESOLVED", "message": "message retry initiated", "published": true} {
-			if got[field] != want {
-				t.Errorf("%s = %v, want %v", field, got[field], want)
-			}
+			check.True(t, got[field] == want, "%s = %v, want %v", field, got[field], want)
 		}
 		api.call(http.MethodGet, "/api/v1/dlq/messages/"+id, 200, &got)
 		if got["status"] != "RESOLVED" || got["retry_count"] != 1.0 {
@@ -112,9 +112,7 @@ func (s *system) insert(topic, payload, status string, retries int) (id string) 
 	s.t.Helper()
 	err := s.db.Get(&id, `INSERT INTO dlq.dlq_messages (original_topic, error_message, payload, status, retry_count)
 		VALUES ($1, 'processing failed', $2, $3, $4) RETURNING id::text`, topic, payload, status, retries)
-	if err != nil {
-		s.t.Fatalf("insert: %v", err)
-	}
+	check.NoError(s.t, err)
 	return id
 }
 
@@ -154,9 +152,7 @@ func wantJSON(t *testing.T, got []byte, want string) {
 	if err := json.Unmarshal(got, &a); err != nil {
 		t.Fatalf("answer %s: %v", got, err)
 	}
-	if err := json.Unmarshal([]byte(want), &b); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, json.Unmarshal([]byte(want), &b))
 	if !reflect.DeepEqual(a, b) {
 		t.Errorf("answer %s, want %s", got, want)
 	}

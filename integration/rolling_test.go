@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 // TestRollingRestartLosesNothing: each program is replaced again and again, one
@@ -193,9 +195,7 @@ func (l *letters) old() {
 // archived is how many messages the archive has.
 func (l *letters) archived() (n int) {
 	l.t.Helper()
-	if err := l.db.Get(&n, `SELECT count(*) FROM dlq.dlq_messages_archive`); err != nil {
-		l.t.Fatal(err)
-	}
+	check.NoError(l.t, l.db.Get(&n, `SELECT count(*) FROM dlq.dlq_messages_archive`))
 	return n
 }
 

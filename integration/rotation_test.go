@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 // TestRotatedPassword: the password of the role changes again and again while
@@ -127,9 +129,7 @@ func (r *rotation) admin(statement string) {
 
 func (r *rotation) write(content string) {
 	r.t.Helper()
-	if err := os.WriteFile(r.file, []byte(content), 0o600); err != nil {
-		r.t.Fatal(err)
-	}
+	check.NoError(r.t, os.WriteFile(r.file, []byte(content), 0o600))
 }
 
 // lasting is as long as file and server differ, at most.
@@ -161,9 +161,7 @@ func (r *rotation) forgetPassword() {
 	if without == text {
 		r.t.Fatal("the configuration has no password")
 	}
-	if err := os.WriteFile(r.config, []byte(without), 0o600); err != nil {
-		r.t.Fatal(err)
-	}
+	check.NoError(r.t, os.WriteFile(r.config, []byte(without), 0o600))
 }
 
 // operator looks and retries until the load ends.
@@ -248,8 +246,6 @@ func (r *rotation) end(rounds int, secret string) {
 func readFile(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return string(text)
 }

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 // block is something of the runbook that one pastes.
@@ -25,9 +27,7 @@ type block struct {
 func runnable(t *testing.T, path string) []block {
 	t.Helper()
 	raw, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	var blocks []block
 	fence := regexp.MustCompile("(?ms)^```(sh|sql) runnable\n(.*?)^```$")
 	for _, part := range strings.Split(string(raw), "\n## ") {
@@ -141,9 +141,7 @@ func (n *night) stuck() string {
 	res, err := n.db.Exec(`UPDATE dlq.dlq_messages SET status = 'RETRYING', retry_count = 1, attempt_no = 1,
 		claim_id = $2, claim_expires_at = now() - interval '1 hour', last_retry_at = now() - interval '1 hour',
 		claim_topic_id = $3, claim_partition = 0, claim_end_offset = 0, unsettled = true WHERE id = $1`, id, uuid.New(), uuid.NewString())
-	if err != nil {
-		n.t.Fatalf("a message in doubt: %v", err)
-	}
+	check.NoError(n.t, err)
 	if changed, err := res.RowsAffected(); err != nil || changed != 1 {
 		n.t.Fatalf("%d messages are in doubt now (%v), want one", changed, err)
 	}

@@ -9,15 +9,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 // asked is what one request got: a browser that follows nothing.
 func (p *process) asked(method, path, body string, headers ...string) (status int, header http.Header, text string) {
 	p.t.Helper()
 	r, err := http.NewRequestWithContext(p.t.Context(), method, p.url+path, strings.NewReader(body))
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	check.NoError(p.t, err)
 	if body != "" {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
@@ -25,14 +25,10 @@ func (p *process) asked(method, path, body string, headers ...string) (status in
 		r.Header.Set(headers[i], headers[i+1])
 	}
 	res, err := http.DefaultTransport.RoundTrip(r)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	check.NoError(p.t, err)
 	defer res.Body.Close()
 	raw, err := io.ReadAll(res.Body)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	check.NoError(p.t, err)
 	return res.StatusCode, res.Header, string(raw)
 }
 

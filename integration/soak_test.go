@@ -16,6 +16,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/integration/proxy"
 	"github.com/dlq-manager/dlq-manager/integration/stack"
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 // seedVariable sets what a soak draws, so that one that failed can be tried again.
@@ -80,9 +81,7 @@ func newSoak(t *testing.T) *soak {
 	seed := uint64(time.Now().UnixNano())
 	if text := os.Getenv(seedVariable); text != "" {
 		n, err := strconv.ParseUint(text, 10, 64)
-		if err != nil {
-			t.Fatalf("%s: %v", seedVariable, err)
-		}
+		check.Require(t, err == nil, "%s: %v", seedVariable, err)
 		seed = n
 	}
 	t.Logf("seed %d; %s=%d draws the same again", seed, seedVariable, seed)
@@ -112,9 +111,7 @@ func newSoak(t *testing.T) *soak {
 func folder(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "dlq-manager-soak-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() {
 		if !t.Failed() {
 			_ = os.RemoveAll(dir)
@@ -260,9 +257,7 @@ func (s *soak) retryAllOfIt() {
 	}
 	for _, status := range []string{"PENDING", "RETRYING", "RESOLVED", "DEAD"} {
 		var n int
-		if err := s.db.Get(&n, `SELECT count(*) FROM dlq.dlq_messages WHERE status = $1`, status); err != nil {
-			s.t.Fatal(err)
-		}
+		check.NoError(s.t, s.db.Get(&n, `SELECT count(*) FROM dlq.dlq_messages WHERE status = $1`, status))
 		s.t.Logf("%d messages are %s", n, status)
 	}
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/integration/programs"
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 	"github.com/dlq-manager/dlq-manager/pkg/rest/openapi/openapitest"
 )
@@ -40,17 +41,16 @@ type system struct {
 
 func newSystem(t *testing.T) *system {
 	t.Helper()
-	s := &system{
-		t:       t,
-		prefix:  fmt.Sprintf("e2e%d-%d", os.Getpid(), systems.Add(1)),
-		brokers: stacktest.Kafka(t),
-	}
-	database := postgrestest.Empty(t)
+	return newSystemOn(t, stacktest.Kafka(t), postgrestest.Empty(t))
+}
+
+// newSystemOn is a system on servers of the test's own choice.
+func newSystemOn(t *testing.T, brokers []string, database string) *system {
+	t.Helper()
+	s := &system{t: t, brokers: brokers, prefix: fmt.Sprintf("e2e%d-%d", os.Getpid(), systems.Add(1))}
 	s.config = s.writeConfig(database)
 	db, err := sqlx.Connect("postgres", database)
-	if err != nil {
-		t.Fatalf("connect: %v", err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	s.db = db
 	s.kafka = newCluster(t, s.brokers)
@@ -64,9 +64,7 @@ func (s *system) writeConfig(database string) string {
 		Database: database, Broker: s.brokers[0], Group: s.prefix, Pattern: s.prefix + "-*.dlq.v1",
 	}
 	path := filepath.Join(s.t.TempDir(), "config.yaml")
-	if err := cfg.Write(path); err != nil {
-		s.t.Fatal(err)
-	}
+	check.NoError(s.t, cfg.Write(path))
 	return path
 }
 
@@ -78,9 +76,7 @@ func (s *system) must(name string, args ...string) string {
 	s.t.Helper()
 	cmd := exec.CommandContext(s.t.Context(), filepath.Join(binaries, name), append([]string{"--config", s.config}, args...)...)
 	out, err := cmd.CombinedOutput()
-	if err != nil {
-		s.t.Fatalf("%s %v: %v\n%s", name, args, err, out)
-	}
+	check.Require(s.t, err == nil, "%s %v: %v\n%s", name, args, err, out)
 	return string(out)
 }
 
@@ -111,9 +107,7 @@ func (s *system) startAt(path string, environ ...string) *process {
 func (s *system) startIn(dir, path string, environ ...string) *process {
 	s.t.Helper()
 	started, err := programs.Start(programs.Program{Path: path, Config: s.config, Env: environ, Dir: dir})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	check.NoError(s.t, err)
 	s.logs = append(s.logs, started.Log)
 	name := filepath.Base(path)
 	p := &process{t: s.t, name: name, program: started, url: started.URL, log: started.Log, done: started.Done()}
@@ -137,9 +131,7 @@ func (p *process) waitReady() {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), time.Minute)
 	defer cancel()
-	if err := p.program.Ready(ctx); err != nil {
-		p.t.Fatal(err)
-	}
+	check.NoError(p.t, p.program.Ready(ctx))
 }
 
 // kill is SIGKILL: no goodbye to anybody.
@@ -162,9 +154,7 @@ func (p *process) stop() {
 // try sends one request; status 0 means that there was no answer.
 func (p *process) try(method, path string, body []byte, header ...string) (status int, answer []byte) {
 	req, err := http.NewRequestWithContext(p.t.Context(), method, p.url+path, bytes.NewReader(body))
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	check.NoError(p.t, err)
 	for i := 0; i+1 < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
@@ -191,9 +181,7 @@ func (p *process) try(method, path string, body []byte, header ...string) (statu
 func (p *process) call(method, path string, want int, out any) []byte {
 	p.t.Helper()
 	status, answer := p.try(method, path, nil)
-	if status != want {
-		p.t.Fatalf("%s %s = %d %s, want %d", method, path, status, answer, want)
-	}
+	check.Require(p.t, status == want, "%s %s = %d %s, want %d", method, path, status, answer, want)
 	if out != nil {
 		if err := json.Unmarshal(answer, out); err != nil {
 			p.t.Fatalf("%s %s: answer is not JSON: %v\n%.300s", method, path, err, answer)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 // grant is a role on topics, "*" for all.
@@ -44,9 +46,7 @@ func tokensFile(t *testing.T, people map[string]person) string {
 		}
 	}
 	path := filepath.Join(t.TempDir(), "tokens.yaml")
-	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(path, []byte(text.String()), 0o600))
 	return path
 }
 

@@ -21,6 +21,8 @@ import (
 	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 // The trace that a record was part of before it died, and the one in which somebody
@@ -168,9 +170,7 @@ func TestTracesOfALetterAndItsRetry(t *testing.T) {
 	api := l.startReady("api", "DLQ_TRACING_ENDPOINT="+c.url)
 	id := l.traced(api)
 	status, answer := api.try(http.MethodPost, "/api/v1/dlq/messages/"+id+"/retry", nil, "Traceparent", "00-"+clientsTrace+"-"+clientsSpan+"-01")
-	if status != http.StatusOK {
-		t.Fatalf("retry = %d %s", status, answer)
-	}
+	check.Require(t, status == http.StatusOK, "retry = %d %s", status, answer)
 	request := c.await(t, "the request", func(s span) bool {
 		return s.in(clientsTrace) && s.Kind == tracepb.Span_SPAN_KIND_SERVER && s.Name == "POST /api/v1/dlq/messages/{id}/retry"
 	})
@@ -193,9 +193,7 @@ func TestTracesOfALetterAndItsRetry(t *testing.T) {
 	wantExemplar(t, api, clientsTrace)
 
 	shown, err := http.Get(api.url + "/messages/" + id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	if shown.Body.Close(); shown.StatusCode != http.StatusOK {
 		t.Fatalf("the page = %d", shown.StatusCode)
 	}
@@ -209,9 +207,7 @@ func TestTracesOfALetterAndItsRetry(t *testing.T) {
 func (l *letters) traced(api *process) string {
 	l.t.Helper()
 	var ids []string
-	if err := l.db.Select(&ids, `SELECT id FROM dlq.dlq_messages ORDER BY id`); err != nil {
-		l.t.Fatal(err)
-	}
+	check.NoError(l.t, l.db.Select(&ids, `SELECT id FROM dlq.dlq_messages ORDER BY id`))
 	for _, id := range ids {
 		if strings.Contains(string(api.call(http.MethodGet, "/api/v1/dlq/messages/"+id, http.StatusOK, nil)), lettersTrace) {
 			return id
@@ -225,9 +221,7 @@ func (l *letters) traced(api *process) string {
 func wantLogged(t *testing.T, p *process, request span) {
 	t.Helper()
 	log, err := os.ReadFile(p.log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	for line := range strings.Lines(string(log)) {
 		var l struct {
 			Msg       string
@@ -274,9 +268,7 @@ func wantNoNoise(t *testing.T, c *traceCollector) {
 func TestFaultCollectorHangs(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() { _ = silent.Close() })
 	go func() {
 		for {
@@ -288,9 +280,7 @@ func TestFaultCollectorHangs(t *testing.T) {
 		}
 	}()
 	gone, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	_ = gone.Close()
 	for name, c := range map[string]struct {
 		at     net.Addr
@@ -320,9 +310,7 @@ func TestFaultCollectorHangs(t *testing.T) {
 			ingester.stop()
 			for _, p := range []*process{api, ingester} {
 				log, err := os.ReadFile(p.log)
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.NoError(t, err)
 				lines := strings.Count(string(log), "traces are not taken by the collector")
 				if most := 1 + int(time.Since(began)/time.Minute); lines > most {
 					t.Errorf("%s says %d times that traces are not taken, want at most %d", p.name, lines, most)

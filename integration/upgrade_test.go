@@ -19,6 +19,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/integration/programs"
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/migrate"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
@@ -96,9 +97,7 @@ func withMadeUpSteps(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	root, err := filepath.Abs("..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	overlay := map[string]map[string]string{"Replace": {}}
 	for i, step := range []struct{ up, down string }{{
 		`
@@ -118,9 +117,7 @@ func withMadeUpSteps(t *testing.T) string {
 		}
 	}
 	raw, err := json.Marshal(overlay)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	write(t, filepath.Join(dir, "overlay.json"), string(raw))
 	command(t, root, "go", "build", "-overlay", filepath.Join(dir, "overlay.json"), "-o", dir+string(filepath.Separator), "./cmd/api", "./cmd/ingester")
 	return dir
@@ -132,9 +129,7 @@ func released(t *testing.T, tag string) string {
 	dir := t.TempDir()
 	source := filepath.Join(dir, "src")
 	write(t, filepath.Join(dir, "src.tar"), git(t, "archive", tag))
-	if err := os.Mkdir(source, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.Mkdir(source, 0o755))
 	command(t, source, "tar", "-xf", filepath.Join(dir, "src.tar"))
 	command(t, source, "go", "build", "-o", dir+string(filepath.Separator), "./cmd/api", "./cmd/ingester")
 	return dir
@@ -142,9 +137,7 @@ func released(t *testing.T, tag string) string {
 
 func write(t *testing.T, path, content string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 }
 
 // schemaOf is the newest migration of a commit.
@@ -184,9 +177,7 @@ func unmigrated(t *testing.T) *system {
 	database := postgrestest.Empty(t)
 	s.config = s.writeConfig(database)
 	db, err := sqlx.Connect("postgres", database)
-	if err != nil {
-		t.Fatalf("connect: %v", err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	s.db = db
 	s.kafka = newCluster(t, s.brokers)
@@ -196,9 +187,7 @@ func unmigrated(t *testing.T) *system {
 // runs runs a program to its end. It may be called beside the test.
 func (s *system) runs(path string, args ...string) {
 	out, err := exec.CommandContext(s.t.Context(), path, append([]string{"--config", s.config}, args...)...).CombinedOutput()
-	if err != nil {
-		s.t.Errorf("%s %v: %v\n%s", path, args, err, out)
-	}
+	check.True(s.t, err == nil, "%s %v: %v\n%s", path, args, err, out)
 }
 
 func (s *system) wantSchema(want uint) {
@@ -215,9 +204,7 @@ func (s *system) startFrom(dir, name string) *process {
 	started, err := programs.Start(programs.Program{
 		Path: filepath.Join(dir, name), Config: s.config, Env: impatient(), Dir: s.t.TempDir(),
 	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	check.NoError(s.t, err)
 	// Not by the name "api": the document of now is not that of then.
 	p := &process{t: s.t, name: "old " + name, program: started, url: started.URL, log: started.Log, done: started.Done()}
 	s.t.Cleanup(func() {

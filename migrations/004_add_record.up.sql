@@ -223,7 +223,7 @@ CREATE TABLE dlq.attempts (
     target_partition INT,
     target_offset    BIGINT,
     redrive_id       UUID,
-    verdict          SMALLINT,
+    verdict          TEXT,
     target_topic_id  TEXT,
     record_hash      BIGINT, -- as of dlq_messages
     PRIMARY KEY (message_id, attempt_no)

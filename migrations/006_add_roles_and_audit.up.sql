@@ -32,7 +32,7 @@ CREATE INDEX idx_audit_request ON dlq.audit (request_id) WHERE request_id IS NOT
 -- Lines lie in the order of their times, so ranges of pages are enough to find a time, and cost an append nothing.
 CREATE INDEX idx_audit_at ON dlq.audit USING brin (at) WITH (autosummarize = on);
 -- Only what a notification may be about is in it: other lines cost nothing.
-CREATE INDEX idx_audit_told ON dlq.audit (xid, id) WHERE xid IS NOT NULL AND to_state IN ('DEAD', 'stopped', 'finished');
+CREATE INDEX idx_audit_notified ON dlq.audit (xid, id) WHERE xid IS NOT NULL AND to_state IN ('DEAD', 'stopped', 'finished');
 
 CREATE FUNCTION dlq.refuse_audit_change() RETURNS TRIGGER LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $$

@@ -46,12 +46,12 @@ CREATE TABLE dlq.redrive_batches (
     done             BOOLEAN NOT NULL DEFAULT false,
     owner            UUID,
     lease_expires_at TIMESTAMPTZ,
-    -- One element a message: a number of the result, why, which of places it was sent to, and the offset there.
+    -- One element a message: a number of the result, why, which of targets it was sent to, and the offset there.
     results          SMALLINT[],
     reasons          TEXT[],
-    place            SMALLINT[],
+    target           SMALLINT[],
     offsets          BIGINT[],
-    places           JSONB, -- [{topic, topic_id, partition, group}]
+    targets          JSONB, -- [{topic, topic_id, partition, group}]
     succeeded        INT     NOT NULL DEFAULT 0,
     failed           INT     NOT NULL DEFAULT 0, -- dead of them
     dead             INT     NOT NULL DEFAULT 0,

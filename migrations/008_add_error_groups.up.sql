@@ -11,13 +11,13 @@ CREATE TABLE dlq.error_groups (
     last_seen    TIMESTAMPTZ, -- behind by up to a minute, so that sessions that store do not wait for this row
     regressed_at TIMESTAMPTZ, -- when one came though none was left but resolved ones
     -- Whether notifications were made of it.
-    told_new          BOOLEAN NOT NULL DEFAULT false,
-    told_regressed_at TIMESTAMPTZ
+    new_notified          BOOLEAN NOT NULL DEFAULT false,
+    notified_regressed_at TIMESTAMPTZ
 );
 CREATE INDEX idx_error_groups_first_seen ON dlq.error_groups (first_seen, id);
 CREATE INDEX idx_error_groups_last_seen ON dlq.error_groups (last_seen, id);
-CREATE INDEX idx_error_groups_untold ON dlq.error_groups (id)
-    WHERE first_seen IS NOT NULL AND (NOT told_new OR told_regressed_at IS DISTINCT FROM regressed_at);
+CREATE INDEX idx_error_groups_unnotified ON dlq.error_groups (id)
+    WHERE first_seen IS NOT NULL AND (NOT new_notified OR notified_regressed_at IS DISTINCT FROM regressed_at);
 -- Most groups never come back.
 CREATE INDEX idx_error_groups_regressed_at ON dlq.error_groups (regressed_at) WHERE regressed_at IS NOT NULL;
 

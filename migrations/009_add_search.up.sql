@@ -41,6 +41,7 @@ SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' SET timezone = 'UT
 DECLARE
     v_day DATE;
     v_name TEXT;
+    v_reader REGROLE;
     v_created INT := 0;
 BEGIN
     FOR v_day IN
@@ -55,6 +56,10 @@ BEGIN
         EXECUTE format('ALTER TABLE dlq.message_documents ATTACH PARTITION dlq.%I FOR VALUES FROM (%s) TO (%s)', v_name,
             CASE WHEN v_day < '2000-01-01' THEN 'MINVALUE' ELSE quote_literal(v_day) END,
             CASE WHEN v_day >= '2100-01-01' THEN 'MAXVALUE' ELSE quote_literal(v_day + 1) END);
+        FOR v_reader IN SELECT oid FROM pg_roles WHERE rolname IN ('dlq_rw', 'dlq_ro')
+        LOOP
+            EXECUTE format('GRANT SELECT ON dlq.%I TO %s', v_name, v_reader); -- a search names the partition
+        END LOOP;
         v_created := v_created + 1;
     END LOOP;
     RETURN v_created;

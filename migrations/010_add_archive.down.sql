@@ -20,7 +20,7 @@ FROM dlq.dlq_messages_archive;
 DROP TABLE dlq.dlq_messages_archive, dlq.archive_runs, dlq.archive_ids, dlq.archive_partitions;
 DROP FUNCTION dlq.purge_detached(INT), dlq.detach_archive_partitions(INT), dlq.create_archive_partitions(INT),
     dlq.note_archive_truncated(), dlq.note_archive_changes(), dlq.note_unarchived(), dlq.note_archived(),
-    dlq.refuse_places();
+    dlq.refuse_delete_by_ctid();
 
 CREATE TABLE dlq.dlq_messages_archive (
     id UUID PRIMARY KEY DEFAULT gen_random_uuid(), original_topic VARCHAR(255) NOT NULL, error_message TEXT NOT NULL,

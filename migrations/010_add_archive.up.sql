@@ -124,7 +124,7 @@ END;
 $$;
 
 -- A ctid is a place in one partition, and all partitions have rows at that place.
-CREATE FUNCTION dlq.refuse_places() RETURNS TRIGGER LANGUAGE plpgsql
+CREATE FUNCTION dlq.refuse_delete_by_ctid() RETURNS TRIGGER LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF current_query() ~* '\mctid\M' THEN
@@ -267,8 +267,8 @@ REVOKE EXECUTE ON FUNCTION dlq.note_archived(), dlq.note_unarchived(), dlq.note_
     dlq.note_archive_truncated(), dlq.create_archive_partitions(INT), dlq.detach_archive_partitions(INT),
     dlq.purge_detached(INT) FROM PUBLIC;
 
-CREATE TRIGGER trg_dlq_messages_archive_refuse_places BEFORE DELETE ON dlq.dlq_messages_archive
-    FOR EACH STATEMENT EXECUTE FUNCTION dlq.refuse_places();
+CREATE TRIGGER trg_dlq_messages_archive_refuse_ctid BEFORE DELETE ON dlq.dlq_messages_archive
+    FOR EACH STATEMENT EXECUTE FUNCTION dlq.refuse_delete_by_ctid();
 CREATE TRIGGER trg_dlq_messages_archive_ids_insert AFTER INSERT ON dlq.dlq_messages_archive
     REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION dlq.note_archived();
 CREATE TRIGGER trg_dlq_messages_archive_ids_delete AFTER DELETE ON dlq.dlq_messages_archive

@@ -1,1 +1,1 @@
-DROP TABLE dlq.notice_spikes, dlq.notice_sinks, dlq.notices, dlq.notice_state, dlq.activity;
+DROP TABLE dlq.notification_spikes, dlq.notification_sinks, dlq.notifications, dlq.notification_state, dlq.activity;

@@ -17,7 +17,7 @@ CREATE INDEX idx_activity_at ON dlq.activity (minutes, at);
 
 -- How far the search for events is: one row. version counts up with every change, so that of two processes that
 -- searched at once only one goes on.
-CREATE TABLE dlq.notice_state (
+CREATE TABLE dlq.notification_state (
     one        BOOLEAN     PRIMARY KEY DEFAULT true CHECK (one),
     version    BIGINT      NOT NULL DEFAULT 0,
     mark_xid   XID8        NOT NULL DEFAULT '0',
@@ -25,11 +25,11 @@ CREATE TABLE dlq.notice_state (
     began_at   TIMESTAMPTZ, -- no notification is made of earlier events
     watched_at TIMESTAMPTZ
 ) WITH (fillfactor = 50);
-INSERT INTO dlq.notice_state DEFAULT VALUES;
+INSERT INTO dlq.notification_state DEFAULT VALUES;
 
 -- The notifications. As long as one is open, more events of its kind are added to it; the first try closes it, since
 -- a sink that gets it twice must get the same.
-CREATE TABLE dlq.notices (
+CREATE TABLE dlq.notifications (
     id               UUID        PRIMARY KEY,
     sink             TEXT        NOT NULL,
     kind             TEXT        NOT NULL,
@@ -52,29 +52,29 @@ CREATE TABLE dlq.notices (
     ended_at         TIMESTAMPTZ,
     sent             BOOLEAN     NOT NULL DEFAULT false
 ) WITH (fillfactor = 50);
-CREATE UNIQUE INDEX idx_notices_open ON dlq.notices (sink, kind, object) WHERE open;
-CREATE INDEX idx_notices_due ON dlq.notices (sink, due_at, id) WHERE ended_at IS NULL;
-CREATE INDEX idx_notices_taken ON dlq.notices (sink, kind, object, taken_at) WHERE taken_at IS NOT NULL;
-CREATE INDEX idx_notices_ended ON dlq.notices (ended_at) WHERE ended_at IS NOT NULL;
+CREATE UNIQUE INDEX idx_notifications_open ON dlq.notifications (sink, kind, object) WHERE open;
+CREATE INDEX idx_notifications_due ON dlq.notifications (sink, due_at, id) WHERE ended_at IS NULL;
+CREATE INDEX idx_notifications_taken ON dlq.notifications (sink, kind, object, taken_at) WHERE taken_at IS NOT NULL;
+CREATE INDEX idx_notifications_ended ON dlq.notifications (ended_at) WHERE ended_at IS NOT NULL;
 
 -- When any process may send to a sink again.
-CREATE TABLE dlq.notice_sinks (
+CREATE TABLE dlq.notification_sinks (
     sink    TEXT        PRIMARY KEY,
     next_at TIMESTAMPTZ NOT NULL DEFAULT '-infinity'
 ) WITH (fillfactor = 50);
 
 -- Topics of which much came, and when that was seen last.
-CREATE TABLE dlq.notice_spikes (
+CREATE TABLE dlq.notification_spikes (
     original_topic TEXT        PRIMARY KEY,
     seen_at        TIMESTAMPTZ NOT NULL
 ) WITH (fillfactor = 50);
 
 DO $$ BEGIN
     IF to_regrole('dlq_rw') IS NOT NULL THEN
-        GRANT SELECT, UPDATE ON dlq.notice_state TO dlq_rw;
-        GRANT SELECT, INSERT, UPDATE, DELETE ON dlq.activity, dlq.notices, dlq.notice_sinks, dlq.notice_spikes TO dlq_rw;
+        GRANT SELECT, UPDATE ON dlq.notification_state TO dlq_rw;
+        GRANT SELECT, INSERT, UPDATE, DELETE ON dlq.activity, dlq.notifications, dlq.notification_sinks, dlq.notification_spikes TO dlq_rw;
     END IF;
     IF to_regrole('dlq_ro') IS NOT NULL THEN
-        GRANT SELECT ON dlq.activity, dlq.notice_state, dlq.notices, dlq.notice_sinks, dlq.notice_spikes TO dlq_ro;
+        GRANT SELECT ON dlq.activity, dlq.notification_state, dlq.notifications, dlq.notification_sinks, dlq.notification_spikes TO dlq_ro;
     END IF;
 END $$;

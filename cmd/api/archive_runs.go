@@ -9,8 +9,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// archiveCollector tells of the archiver, which is gone before it could be scraped.
-// Every replica tells the same.
+// archiveCollector reports on the archiver, which is gone before it could be scraped.
+// Every replica reports the same.
 type archiveCollector struct {
 	store                        repository.ArchiveRuns
 	success, rows, took, results *prometheus.Desc

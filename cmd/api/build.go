@@ -103,9 +103,9 @@ func (p *parts) buildServer(store repository.Core) error {
 	p.service = redrive.New(cfg.Redrive, store, p.publisher, base.Registry, base.Log, redrive.WithTracing(base.Tracing.Provider()),
 		redrive.WithTopicLabels(p.labels.Label), redrive.WithOrigins(judge.Standing))
 	p.server = rest.New(cfg.Server, store, p.service, p.checks(), base.Registry, base.Log,
-		append(p.readings(decoder), rest.WithMasks(masks), rest.WithDerivedMasks(derived), rest.WithOrigins(judge),
-			rest.WithAuth(p.authenticator, cfg.Auth.Mode), rest.WithSigner(p.signer),
-			rest.WithTracing(base.Tracing.Provider()))...)
+		rest.WithDialects(decoder), rest.WithFetcher(p.publisher), rest.WithInspector(p.publisher),
+		rest.WithMasks(masks), rest.WithDerivedMasks(derived), rest.WithOrigins(judge),
+		rest.WithAuth(p.authenticator, cfg.Auth.Mode), rest.WithSigner(p.signer), rest.WithTracing(base.Tracing.Provider()))
 	base.Registry.MustRegister(newAuthDisabled(cfg.Auth.Mode))
 	p.buildHeart(store)
 	return p.mountConsole()
@@ -121,16 +121,6 @@ func (p *parts) buildReports(store *postgres.Store, quiet notify.Quiet, masked b
 	var err error
 	p.teller, err = notify.New(base.Config.Notify, store, base.Registry, base.Log, notify.WithQuiet(quiet), notify.WithMaskedGroups(masked))
 	return err
-}
-
-// readings are what the server knows of messages by their headers and of topics by
-// the cluster.
-func (p *parts) readings(decoder *deadletter.Decoder) []rest.Option {
-	return []rest.Option{
-		rest.WithDialects(decoder),
-		rest.WithFetcher(p.publisher),
-		rest.WithInspector(p.publisher),
-	}
 }
 
 // decoderOf reads records as the ingester does; without Kafka, by what is built in.
@@ -156,7 +146,7 @@ func (p *parts) buildStore() (repository.Core, error) {
 	return p.base.Store(db), nil
 }
 
-// publisher sends records, tells what became of them, and knows what the cluster
+// publisher sends records, reports their outcomes, and knows what the cluster
 // has.
 type publisher interface {
 	redrive.Publisher
@@ -190,7 +180,7 @@ func (p *parts) buildPublisher() (publisher, error) {
 		republisher.WithStrip(decoder.Strip), republisher.WithPointers(pointers), republisher.WithTracing(p.base.Tracing.Provider()))
 }
 
-// checks are what readiness tells. Kafka is shown and changes nothing: reading
+// checks are those of readiness. Kafka is shown and changes nothing: reading
 // goes on without it, and a retry says itself that it cannot be made.
 func (p *parts) checks() []rest.Check {
 	database := rest.Check{Name: "database", Probe: alive, Passed: "in memory"}
@@ -222,7 +212,7 @@ func (p *parts) wait(ctx context.Context) error {
 	return p.shareSigningKeys(ctx)
 }
 
-// workers do what nobody asks for by a request, until ctx ends; they return when
+// workers do the work that no request asks for, until ctx ends; they return when
 // nothing of theirs is under way.
 func (p *parts) workers(ctx context.Context) {
 	var all sync.WaitGroup

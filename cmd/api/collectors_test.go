@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
@@ -24,9 +25,7 @@ func TestArchiveCollector(t *testing.T) {
 	store := fake.New(func() time.Time { return at })
 	keep := func(run repository.ArchiveRun) {
 		t.Helper()
-		if err := store.KeepArchiveRun(t.Context(), run); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, store.KeepArchiveRun(t.Context(), run))
 	}
 	if n := testutil.CollectAndCount(newArchiveCollector(store, zap.NewNop())); n != 0 {
 		t.Errorf("got %d metrics before any run, want none", n)
@@ -104,9 +103,7 @@ func TestGroupsCollector_LeavesOutHeartbeats(t *testing.T) {
 	t.Parallel()
 	store := fake.New(time.Now)
 	heart, other := entity.Fingerprint{Class: "heart"}, entity.Fingerprint{Class: "other"}
-	if err := store.NoteFingerprints(t.Context(), []entity.Fingerprint{heart, other}); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, store.NoteFingerprints(t.Context(), []entity.Fingerprint{heart, other}))
 	for _, f := range []entity.Fingerprint{heart, other} {
 		m := entity.NewMessage("", "boom", time.Now())
 		m.Group = f.ID()

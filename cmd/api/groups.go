@@ -14,8 +14,8 @@ import (
 // recentGroups is how long ago a group came, or came back, that counts as recent.
 const recentGroups = time.Hour
 
-// groupsCollector tells of error groups that somebody may want to look at. Every
-// replica tells the same numbers.
+// groupsCollector counts the error groups that may need a look. Every
+// replica reports the same numbers.
 type groupsCollector struct {
 	store  repository.RecentGroups
 	except []uuid.UUID

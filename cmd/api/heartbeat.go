@@ -20,9 +20,9 @@ func (p *parts) buildHeart(store repository.Core) {
 	p.heart = heartbeat.New(cfg, producer, store, p.base.Registry, p.base.Log)
 }
 
-// heartbeats are what nobody needs to look at: the error group that theirs is, as the
-// ingester names it by the same configuration, and their topic. Another program's may
-// be there although this one sends none.
+// heartbeats are the error group of heartbeats, as the ingester names it by the same
+// configuration, and their topic: no notification is about them. Another program may
+// send some although this one sends none.
 func heartbeats(cfg heartbeat.Config, maker *fingerprint.Maker) notify.Quiet {
 	quiet := notify.Quiet{Groups: []uuid.UUID{maker.Of(heartbeat.Class, heartbeat.Message, "").ID()}}
 	if cfg.Topic != "" {

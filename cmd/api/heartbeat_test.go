@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dlq-manager/dlq-manager/cmd/internal/program"
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/fingerprint"
@@ -26,17 +27,13 @@ func (r *recorder) Produce(_ context.Context, _ broker.TopicPartition, records [
 }
 
 // A record as the heart sends it is, read as the ingester reads it, of the group that
-// is quiet, and of no other: what says nothing of its error is told of as ever.
+// is quiet, and of no other: a message that says nothing of its error is reported as ever.
 func TestHeartbeatsAreAGroupOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	decoder, err := decoderOf(program.DefaultConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	maker, err := fingerprint.New(fingerprint.DefaultConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	cfg := heartbeat.DefaultConfig()
 	cfg.Topic = "beat.dlq.v1"
 	quiet := heartbeats(cfg, maker)

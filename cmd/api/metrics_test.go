@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/dlq-manager/dlq-manager/cmd/internal/program"
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/ingest"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
@@ -93,9 +94,7 @@ func oneFormat(t *testing.T, expression string) string {
 	t.Helper()
 	for _, m := range bound.FindAllStringSubmatch(expression, -1) {
 		text, err := strconv.Unquote(m[2])
-		if err != nil {
-			t.Fatalf("%s in %s: %v", m[2], expression, err)
-		}
+		check.Require(t, err == nil, "%s in %s: %v", m[2], expression, err)
 		if m[1] == "=" || m[1] == "!=" {
 			text = regexp.QuoteMeta(text)
 		}
@@ -130,14 +129,10 @@ func series(t *testing.T) map[string][]string {
 	base.Registry.MustRegister(telemetry.NewCredentialFiles(nil))
 	base.Config.Tracing.Endpoint = "http://127.0.0.1:4318"
 	base, err := base.WithTracing(t.Context(), "api")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(base.StopTracing)
 	parts, err := build(base)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(parts.close)
 
 	ingester := prometheus.NewRegistry()
@@ -178,9 +173,7 @@ func watched(t *testing.T) (expressions []string, recorded map[string]bool) {
 			Rules []struct{ Record, Expr string }
 		}
 	}
-	if err := yaml.Unmarshal(read(t, "rules.yaml"), &rules); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, yaml.Unmarshal(read(t, "rules.yaml"), &rules))
 	recorded = map[string]bool{}
 	for _, group := range rules.Groups {
 		for _, rule := range group.Rules {
@@ -198,9 +191,7 @@ func watched(t *testing.T) (expressions []string, recorded map[string]bool) {
 			List []struct{ Name, Type string }
 		}
 	}
-	if err := json.Unmarshal(read(t, "dashboard.json"), &dashboard); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, json.Unmarshal(read(t, "dashboard.json"), &dashboard))
 	for _, panel := range dashboard.Panels {
 		if panel.Type != "row" && (panel.Title == "" || panel.Description == "" || panel.Datasource.UID != "${datasource}") {
 			t.Errorf("panel %q has no title or description, or asks a data source of one Grafana, %q", panel.Title, panel.Datasource.UID)
@@ -218,9 +209,7 @@ func watched(t *testing.T) (expressions []string, recorded map[string]bool) {
 func read(t *testing.T, name string) []byte {
 	t.Helper()
 	raw, err := os.ReadFile(monitoring + name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return raw
 }
 

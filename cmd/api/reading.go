@@ -19,11 +19,11 @@ const (
 
 var errNoAnswer = fmt.Errorf("no answer within %s", stateTimeout)
 
-// reading is what a collector read last. The zero value has read nothing, and tells
-// nobody when it cannot.
+// reading holds the last value that a collector read. The zero value holds none and
+// reports no failure.
 type reading[T any] struct {
-	log  *zap.Logger // told once that there is no answer, and once that there is one again; or nil
-	what string      // the subject of what is told
+	log  *zap.Logger // has one line when answers cease and one when they come again; or nil
+	what string      // the subject of these lines
 
 	silent  bool // there was no answer the last time
 	mu      sync.Mutex
@@ -43,18 +43,18 @@ func (r *reading[T]) current(ask func(context.Context) (T, error)) (value T, kno
 		r.value, err = r.read(ask)
 		r.known = err == nil
 		r.at = time.Now()
-		r.tell(err)
+		r.report(err)
 	}
 	return r.value, r.known
 }
 
 // read waits for an answer, for a time. A driver may wait for a silent server whatever
-// its context says, so nobody waits for it here, and no second question is asked beside
+// its context says, so the scrape does not wait for it, and no second question is asked beside
 // it.
 func (r *reading[T]) read(ask func(context.Context) (T, error)) (value T, err error) {
 	if r.pending != nil {
 		select {
-		case <-r.pending: // what it was told is too old by now
+		case <-r.pending: // its answer is too old by now
 			r.pending = nil
 		default:
 			return value, errNoAnswer
@@ -81,9 +81,9 @@ func (r *reading[T]) read(ask func(context.Context) (T, error)) (value T, err er
 	}
 }
 
-// tell says that there is no answer when there was one before, and the other way round:
+// report logs that there is no answer when there was one before, and the other way round:
 // scrapes come for ever, and metrics that are missing look like those of nothing.
-func (r *reading[T]) tell(err error) {
+func (r *reading[T]) report(err error) {
 	if r.log == nil || r.silent == (err != nil) {
 		return
 	}

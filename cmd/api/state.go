@@ -10,8 +10,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/telemetry"
 )
 
-// stateCollector tells how many messages there are, and since when the oldest
-// waits. Every replica tells the same numbers: aggregate them with max, not sum.
+// stateCollector reports how many messages there are, and since when the oldest
+// waits. Every replica reports the same numbers: aggregate them with max, not sum.
 type stateCollector struct {
 	store interface {
 		TopicTotals(ctx context.Context, names []string) ([]repository.TopicTotal, error)

@@ -31,7 +31,7 @@ func (h *hungTopics) TopicTotals(context.Context, []string) ([]repository.TopicT
 	}}, nil
 }
 
-// A scrape is answered although the store is not, one question stands at a time,
+// A scrape is answered although the store is not, one question is under way at a time,
 // and the numbers are back with the store.
 func TestStateCollector_StoreThatHangs(t *testing.T) {
 	t.Parallel()

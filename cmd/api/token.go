@@ -21,7 +21,7 @@ type tokenOrder struct {
 	days   int
 }
 
-// maxDays keeps tokens from outliving whoever they were made for.
+// maxDays keeps tokens from outliving their owner.
 const maxDays = 3650
 
 func (o *tokenOrder) flags(flags *pflag.FlagSet) {

@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 )
 
@@ -22,9 +23,7 @@ func TestTokenNew(t *testing.T) {
 	err := run(t.Context(), []string{
 		"token", "new", "--config", "/nowhere", "--name", "ana", "--role", "operator,unmask", "--topics", "orders.*", "--days", "30",
 	}, nil, &out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	lines := strings.SplitN(out.String(), "\n", 4)
 	token, entry := lines[1], lines[3]
 	sum := sha256.Sum256([]byte(token))
@@ -32,13 +31,9 @@ func TestTokenNew(t *testing.T) {
 		t.Fatalf("got\n%s\nwant the token once, and its hash", out.String())
 	}
 	path := filepath.Join(t.TempDir(), "tokens.yaml")
-	if err := os.WriteFile(path, []byte(entry), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(path, []byte(entry), 0o600))
 	a, err := auth.New(auth.Config{Mode: auth.ModeToken, TokensFile: path}, zap.NewNop())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	r := httptest.NewRequest("GET", "/", nil)
 	r.Header.Set("Authorization", "Bearer "+token)
 	p, err := a.Authenticate(t.Context(), r)

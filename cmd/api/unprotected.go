@@ -27,7 +27,7 @@ func newAuthDisabled(mode string) prometheus.Gauge {
 }
 
 // complainUnprotected says at once, and then every hour until ctx ends, that
-// anybody may do anything in production. Elsewhere, and with authentication, it
+// every client may do anything in production. Elsewhere, and with authentication, it
 // returns at once.
 func complainUnprotected(ctx context.Context, cfg program.Config, log *zap.Logger) {
 	if cfg.Auth.Mode != auth.ModeNone || !cfg.Production() {

@@ -14,7 +14,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 )
 
-// An open API in production is told of at the start and every hour, and nowhere
+// An open API in production is reported at the start and every hour, and nowhere
 // else.
 func TestUnprotectedProductionIsComplainedAbout(t *testing.T) {
 	t.Parallel()

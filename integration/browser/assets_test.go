@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 // TestTheLockLeavesTheRegistryOpen: whoever builds has a registry of their own,
@@ -12,9 +14,7 @@ import (
 func TestTheLockLeavesTheRegistryOpen(t *testing.T) {
 	t.Parallel()
 	lock, err := os.ReadFile(filepath.Join(repository(t.Fatalf), "pkg/console/web/package-lock.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	if strings.Contains(string(lock), "://") {
 		t.Error("package-lock.json names addresses, want it written with omit-lockfile-registry-resolved")
 	}

@@ -110,11 +110,11 @@ func screenshots(fatalf func(string, ...any)) string {
 	return filepath.Join(repository(fatalf), "bin", "screenshots")
 }
 
-// repository is the folder with go.mod, above the one that the tests run in.
+// repository is the folder with the Makefile, above the one that the tests run in.
 func repository(fatalf func(string, ...any)) string {
 	dir, err := os.Getwd()
 	for err == nil {
-		if _, missing := os.Stat(filepath.Join(dir, "go.mod")); missing == nil {
+		if _, missing := os.Stat(filepath.Join(dir, "Makefile")); missing == nil {
 			return dir
 		}
 		if filepath.Dir(dir) == dir {

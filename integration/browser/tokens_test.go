@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 // tokens: whoever may only look sees everything but what is masked, and why the
@@ -102,8 +104,6 @@ func tokensFile(t *testing.T, all ...token) string {
 			sha256.Sum256([]byte(one.secret)), time.Now().Add(time.Hour).UTC().Format(time.RFC3339), one.role, "*")
 	}
 	path := filepath.Join(t.TempDir(), "tokens.yaml")
-	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(path, []byte(text.String()), 0o600))
 	return path
 }

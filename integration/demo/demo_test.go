@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 // The tests of this file run the demo as a user does, one after the other: each
@@ -77,9 +79,7 @@ func TestDemo(t *testing.T) {
 
 func TestDemoStopsAfterItsTimeAndPicksAFreePort(t *testing.T) {
 	taken, err := net.Listen("tcp", net.JoinHostPort(loopback, "0"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer taken.Close()
 	port := strconv.Itoa(taken.Addr().(*net.TCPAddr).Port)
 	d := launch(t, "-for", "1s", "-port", port)
@@ -112,9 +112,7 @@ func TestDemoReportsAProgramThatEnds(t *testing.T) {
 	d := launch(t)
 	d.awaitLine(guideEnd)
 	pid := d.processOf("dlq-manager-ingester")
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
 	d.awaitLine("demo: ingester: signal: killed")
 	d.awaitExit(exitFailed)
 	d.awaitNothingLeft()
@@ -142,13 +140,9 @@ func launch(t *testing.T, args ...string) *running {
 	d.cmd = exec.Command(filepath.Join(bin, "demo"), append([]string{"-bin", bin, "-port", "0"}, args...)...)
 	d.cmd.Env = append(os.Environ(), "TMPDIR="+d.dir)
 	out, err := d.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	d.cmd.Stderr = d.cmd.Stdout
-	if err := d.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, d.cmd.Start())
 	go d.follow(bufio.NewScanner(out))
 	t.Cleanup(func() { _ = d.cmd.Process.Kill(); <-d.done })
 	return d
@@ -216,18 +210,14 @@ func (d *running) acceptedKeys() (keys []string) {
 			keys = append(keys, key)
 		}
 	}
-	if len(keys) != 2 {
-		d.t.Fatalf("the demo names the orders %v, want one whose cause has ended and one that is changed", keys)
-	}
+	check.Require(d.t, len(keys) == 2, "the demo names the orders %v, want one whose cause has ended and one that is changed", keys)
 	return keys
 }
 
 func (d *running) shell(command string) string {
 	d.t.Helper()
 	out, err := exec.CommandContext(d.ctx, "/bin/sh", "-c", command).CombinedOutput()
-	if err != nil {
-		d.t.Errorf("%s: %v", command, err)
-	}
+	check.True(d.t, err == nil, "%s: %v", command, err)
 	return string(out)
 }
 
@@ -237,9 +227,7 @@ func (d *running) awaitReturn(show string) {
 	var parent struct {
 		ID string `json:"id"`
 	}
-	if err := json.Unmarshal([]byte(d.shell(show)), &parent); err != nil {
-		d.t.Fatal(err)
-	}
+	check.NoError(d.t, json.Unmarshal([]byte(d.shell(show)), &parent))
 	list := strings.Replace(d.commands()[0], "page_size=3", "page_size=100", 1)
 	d.await("the broken order among the dead letters again", func() bool {
 		return strings.Contains(d.shell(list), `"parent_id":"`+parent.ID+`"`)
@@ -263,9 +251,7 @@ func (d *running) awaitFinished(show string) {
 
 func (d *running) interrupt(sig syscall.Signal) {
 	d.t.Helper()
-	if err := d.cmd.Process.Signal(sig); err != nil {
-		d.t.Fatal(err)
-	}
+	check.NoError(d.t, d.cmd.Process.Signal(sig))
 }
 
 func (d *running) awaitExit(code int) {
@@ -342,9 +328,7 @@ func leftovers(t *testing.T, dir string) []string {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return files
 }
 
@@ -353,13 +337,9 @@ func leftovers(t *testing.T, dir string) []string {
 func openDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "demo-test-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.Chmod(dir, 0o755))
 	return dir
 }
 
@@ -384,11 +364,12 @@ func buildAll(t *testing.T) string {
 		if programs.dir, programs.err = os.MkdirTemp("", "demo-test-bin-"); programs.err != nil {
 			return
 		}
-		for name, path := range map[string]string{
+		for name, folder := range map[string]string{
 			"demo": ".", "dlq-manager-api": "../../cmd/api", "dlq-manager-ingester": "../../cmd/ingester",
 		} {
-			out, err := exec.Command("go", "build", "-o", filepath.Join(programs.dir, name), path).CombinedOutput()
-			if err != nil {
+			cmd := exec.Command("go", "build", "-o", filepath.Join(programs.dir, name), ".")
+			cmd.Dir = folder // which is in the module of the program
+			if out, err := cmd.CombinedOutput(); err != nil {
 				programs.err = fmt.Errorf("build %s: %w: %s", name, err, out)
 			}
 		}

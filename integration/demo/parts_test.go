@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 func TestEnvironLeavesOutSettings(t *testing.T) {
@@ -47,9 +49,7 @@ func TestService(t *testing.T) {
 	shell := func(t *testing.T, script string) *service {
 		t.Helper()
 		c, err := startService(program{name: "it", path: "/bin/sh", args: []string{"-c", script}, log: filepath.Join(t.TempDir(), "log")})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		return c
 	}
 	t.Run("IsStoppedByATermination", func(t *testing.T) {
@@ -62,9 +62,7 @@ func TestService(t *testing.T) {
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		if err := c.stop(); err != nil {
 			t.Errorf("stop = %v, want nil", err)
 		}

@@ -13,14 +13,16 @@ import (
 	"strings"
 )
 
-// module is where the programs are; the go command finds them from any folder
-// of the repository.
-const module = "github.com/dlq-manager/dlq-manager/cmd/"
-
-// Build builds the programs of those names into dir.
+// Build builds the programs of those names into dir. It works in every module of the
+// repository.
 func Build(dir string, names ...string) error {
+	root, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/dlq-manager/dlq-manager").Output()
+	if err != nil {
+		return fmt.Errorf("find the folder of the programs: %w", err)
+	}
 	for _, name := range names {
-		cmd := exec.Command("go", "build", "-o", filepath.Join(dir, name), module+name)
+		cmd := exec.Command("go", "build", "-o", filepath.Join(dir, name), "./cmd/"+name)
+		cmd.Dir = strings.TrimSpace(string(root))
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("build %s: %w\n%s", name, err, out)
 		}

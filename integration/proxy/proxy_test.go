@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 // patience bounds what must happen, and is far from what it takes.
@@ -27,9 +29,7 @@ type asker struct {
 func newAsker(t *testing.T) *asker {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	a := &asker{t: t, addr: listener.Addr().String(), ended: make(chan error, 100)}
 	t.Cleanup(func() { listener.Close() })
 	go func() {
@@ -74,9 +74,7 @@ func (a *asker) wantLines(n int64) {
 func newProxy(t *testing.T, to string, matcher func() Matcher) *Proxy {
 	t.Helper()
 	p, err := Listen(matcher)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() {
 		if err := p.Close(); err != nil {
 			t.Errorf("Close: %v", err)
@@ -95,13 +93,9 @@ type client struct {
 func dial(t *testing.T, p *Proxy) *client {
 	t.Helper()
 	conn, err := net.Dial("tcp", p.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() { conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
 	return &client{t, conn, bufio.NewReader(conn)}
 }
 
@@ -132,16 +126,12 @@ func (c *client) wantBroken() {
 // wantSilence: nothing comes for a moment, but the connection lives.
 func (c *client) wantSilence() {
 	c.t.Helper()
-	if err := c.conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
-		c.t.Fatal(err)
-	}
+	check.NoError(c.t, c.conn.SetReadDeadline(time.Now().Add(100*time.Millisecond)))
 	got, err := c.in.ReadByte()
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
 		c.t.Fatalf("answer %q, %v, want silence", got, err)
 	}
-	if err := c.conn.SetDeadline(time.Now().Add(patience)); err != nil {
-		c.t.Fatal(err)
-	}
+	check.NoError(c.t, c.conn.SetDeadline(time.Now().Add(patience)))
 }
 
 // always decides the same, and counts.
@@ -174,9 +164,7 @@ func TestAClientThatLeavesIsSeenToLeave(t *testing.T) {
 	c.conn.Close()
 	select {
 	case err := <-server.ended:
-		if err != nil {
-			t.Errorf("the upstream's connection ended with %v, want a plain end", err)
-		}
+		check.True(t, err == nil, "the upstream's connection ended with %v, want a plain end", err)
 	case <-time.After(patience):
 		t.Error("the upstream's connection lives on")
 	}
@@ -341,9 +329,7 @@ func TestWithoutUpstreamConnectionsBreak(t *testing.T) {
 			continue // broken so soon that the client has not even got it
 		}
 		c := &client{t, conn, bufio.NewReader(conn)}
-		if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
 		c.wantBroken()
 		conn.Close()
 	}

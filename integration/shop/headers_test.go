@@ -9,6 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
@@ -144,13 +145,9 @@ func TestHeadersOfASecondFailure(t *testing.T) {
 func TestDeadLetterIsUnderstood(t *testing.T) {
 	t.Parallel()
 	patterns, err := deadletter.ParsePatterns("*.dlq.v1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	decoder, err := deadletter.New(patterns, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	w := newWorld(DefaultConfig(), time.Now)
 	w.open()
 	log := newLogbook(nil)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 // first returns the first record of the script that has the wanted property.
@@ -92,9 +94,7 @@ func TestBurstFailuresAreKnownBeforehand(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Brokers = []string{"unused:9092"}
 	s, err := New(cfg, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	want := map[string]int{OrdersDeadLetters: 5, PaymentsDeadLetters: 6, UsersDeadLetters: 4}
 	if got := s.BurstFailures(); !maps.Equal(got, want) {
 		t.Errorf("BurstFailures = %v, want %v", got, want)
@@ -158,8 +158,6 @@ func TestCauses(t *testing.T) {
 				got += count
 			}
 		}
-		if got != want.count {
-			t.Errorf("of the first 60 records %d fail with %q, want %d; all: %v", got, want.text, want.count, found)
-		}
+		check.True(t, got == want.count, "of the first 60 records %d fail with %q, want %d; all: %v", got, want.text, want.count, found)
 	}
 }

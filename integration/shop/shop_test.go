@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 func TestMain(m *testing.M) { stacktest.Main(m) }
@@ -20,9 +21,7 @@ func TestShop(t *testing.T) {
 	cfg := testConfig(t)
 	log := make(logLines, 1000)
 	s, err := New(cfg, log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	closed := make(chan error, 1)
@@ -58,9 +57,7 @@ func TestShopWithoutKafkaStopsCleanly(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Brokers = []string{"127.0.0.1:1"}
 	s, err := New(cfg, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := s.Run(ctx); err != nil {
@@ -84,9 +81,7 @@ func deadLetters(t *testing.T, ctx context.Context, cfg Config, n int) []*kgo.Re
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.ConsumeTopics(cfg.Prefix+OrdersDeadLetters, cfg.Prefix+PaymentsDeadLetters, cfg.Prefix+UsersDeadLetters))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer client.Close()
 	var letters []*kgo.Record
 	for len(letters) < n {
@@ -127,15 +122,11 @@ func count(rec *kgo.Record, key string) (n int) {
 func sendBack(t *testing.T, ctx context.Context, cfg Config, letter *kgo.Record, id string) {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer client.Close()
 	again := sentBack(letter, id)
 	again.Topic = cfg.Prefix + OrdersTopic
-	if err := client.ProduceSync(ctx, again).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, client.ProduceSync(ctx, again).FirstErr())
 }
 
 // logLines is a log that a test can wait for. A shop writes each line at once.

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 func TestArtefact(t *testing.T) {
@@ -60,9 +62,7 @@ func TestArtefact(t *testing.T) {
 	t.Run("NamesNoRegistry", func(t *testing.T) {
 		t.Parallel()
 		a, err := postgresArtefact(environment{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		if strings.Contains(string(a.files["package-lock.json"]), `"resolved"`) {
 			t.Error("package-lock.json says where packages come from; write it with omit-lockfile-registry-resolved")
 		}
@@ -72,9 +72,7 @@ func TestArtefact(t *testing.T) {
 func TestFreePortsDiffer(t *testing.T) {
 	t.Parallel()
 	ports, err := freePorts(20)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	seen := map[int]bool{}
 	for _, port := range ports {
 		if seen[port] {

@@ -8,14 +8,14 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 func openDatabase(t *testing.T, url string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("postgres", url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() { db.Close() })
 	return db
 }
@@ -52,9 +52,7 @@ func createTopic(t *testing.T, broker, topic string) {
 	if err == nil {
 		err = answer.Errors[topic]
 	}
-	if err != nil {
-		t.Fatalf("CreateTopics(%s): %v", topic, err)
-	}
+	check.Require(t, err == nil, "CreateTopics(%s): %v", topic, err)
 }
 
 func produce(t *testing.T, broker, topic string, value []byte) {
@@ -78,9 +76,7 @@ func consume(t *testing.T, broker, topic string) []byte {
 	})
 	defer r.Close()
 	message, err := r.FetchMessage(patient(t))
-	if err != nil {
-		t.Fatalf("FetchMessage(%s): %v", topic, err)
-	}
+	check.Require(t, err == nil, "FetchMessage(%s): %v", topic, err)
 	return message.Value
 }
 

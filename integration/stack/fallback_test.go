@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 func TestFallback(t *testing.T) {
@@ -26,9 +28,7 @@ func TestFallback(t *testing.T) {
 		if got := len(s.Notes()); got != 2 {
 			t.Fatalf("Notes() = %q, want one for each server", s.Notes())
 		}
-		if err := s.Stop(); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, s.Stop())
 		for _, note := range s.Notes() {
 			if got := strings.Count(log.String(), note+"\n"); got != 2 {
 				t.Errorf("%q is %d times in the log, want 2", note, got)
@@ -77,12 +77,8 @@ func TestFallbackNamesWhatIsMissing(t *testing.T) {
 func pathWithPostgres(t *testing.T) string {
 	t.Helper()
 	as, err := pickUser()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	bin, err := pinnedPostgresBinaries(patient(t), readEnvironment(os.Getenv), as)
-	if err != nil {
-		t.Fatalf("the pinned PostgreSQL: %v", err)
-	}
+	check.NoError(t, err)
 	return bin + string(filepath.ListSeparator) + os.Getenv("PATH")
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 func TestFaults(t *testing.T) {
@@ -69,16 +71,12 @@ func pauses(t *testing.T, s *Stack) {
 func TestKafkaBehindAProxy(t *testing.T) {
 	t.Parallel()
 	proxy, err := net.Listen("tcp", loopback+":0") // nobody has to answer there
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() { proxy.Close() })
 	s := start(t, Options{Kafka: true, KafkaAdvertise: proxy.Addr().String()})
 	port := func(a string) int {
 		at, err := net.ResolveTCPAddr("tcp", a)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		return at.Port
 	}
 	for _, c := range []struct{ ask, want string }{
@@ -86,9 +84,7 @@ func TestKafkaBehindAProxy(t *testing.T) {
 		{s.KafkaBehind(), proxy.Addr().String()},
 	} {
 		conn, err := kafka.DialContext(patient(t), "tcp", c.ask)
-		if err != nil {
-			t.Fatalf("connect to %s: %v", c.ask, err)
-		}
+		check.Require(t, err == nil, "connect to %s: %v", c.ask, err)
 		brokers, err := conn.Brokers()
 		conn.Close()
 		if err != nil || len(brokers) != 1 || brokers[0].Port != port(c.want) {

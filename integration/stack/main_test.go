@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 // starterVariable makes the test binary a starter that another test may kill.
@@ -37,9 +39,7 @@ func start(t *testing.T, opts Options) *Stack {
 	t.Helper()
 	opts.Fast, opts.Own = true, true
 	s, err := Start(patient(t), opts)
-	if err != nil {
-		t.Fatalf("Start: %v", err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() {
 		if err := s.Stop(); err != nil {
 			t.Errorf("Stop: %v", err)
@@ -61,13 +61,9 @@ func patient(t *testing.T) context.Context {
 func openDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "stack-test-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.Chmod(dir, 0o755))
 	return dir
 }
 
@@ -101,9 +97,7 @@ func await(t *testing.T, what string, condition func() bool) {
 func runFolders(t *testing.T, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	var found []string
 	for _, entry := range entries {
 		if strings.HasPrefix(entry.Name(), runPrefix) {

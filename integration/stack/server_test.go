@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 func TestServerThatEndsIsExplained(t *testing.T) {
@@ -27,9 +29,7 @@ func TestServerThatEndsIsExplained(t *testing.T) {
 func TestServerWithATakenPortSaysSo(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", loopback+":0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() { taken.Close() })
 	port := taken.Addr().(*net.TCPAddr).Port
 
@@ -39,9 +39,7 @@ func TestServerWithATakenPortSaysSo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			folder, err := newDataFolder(openDir(t))
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, err)
 			srv := prepare(t, folder, port)
 			srv.answers = func(context.Context) error { return errors.New("the one on the port is another") }
 			if err := srv.start(patient(t)); !errors.Is(err, errPortTaken) {
@@ -57,40 +55,28 @@ func TestServerWithATakenPortSaysSo(t *testing.T) {
 func postgresOn(t *testing.T, folder *dataFolder, port int) *server {
 	t.Helper()
 	as, err := pickUser()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	bin, _, err := postgresBinaries(patient(t), readEnvironment(os.Getenv), as)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	c := postgresCluster{
 		bin: bin, as: as, password: "x", settings: postgresDefaults,
 		home: folder.join("postgres"), logFile: folder.join("log"),
 	}
-	if err := c.init(patient(t)); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, c.init(patient(t)))
 	return c.server(port, c.url(port))
 }
 
 func kafkaOn(t *testing.T, folder *dataFolder, port int) *server {
 	t.Helper()
 	java, jars, err := kafkaArtefacts(patient(t), readEnvironment(os.Getenv))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	controller, err := freePorts(1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	n := kafkaNode{
 		java: java, jars: jars, home: folder.join("kafka"), logFile: folder.join("log"),
 		opts: withDefaults(Options{Fast: true}),
 	}
-	if err := n.format(patient(t), kafkaAddresses{broker: address(port), controller: address(controller[0])}); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, n.format(patient(t), kafkaAddresses{broker: address(port), controller: address(controller[0])}))
 	return n.server(address(port))
 }
 

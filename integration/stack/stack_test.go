@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/segmentio/kafka-go"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 func TestStart(t *testing.T) {
@@ -28,15 +30,11 @@ func TestStart(t *testing.T) {
 	})
 	t.Run("PostgresTakesGivenSettings", func(t *testing.T) {
 		got := scalar(t, openDatabase(t, s.DatabaseURL()), "show application_name")
-		if got != "it's ours" {
-			t.Errorf("show application_name = %q, want %q", got, "it's ours")
-		}
+		check.True(t, got == "it's ours", "show application_name = %q, want %q", got, "it's ours")
 	})
 	t.Run("PostgresWantsThePassword", func(t *testing.T) {
 		without, err := url.Parse(s.DatabaseURL())
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		without.User = url.UserPassword("postgres", "wrong")
 		if err := pingPostgres(patient(t), without.String()); err == nil {
 			t.Error("connected with a wrong password, want an error")
@@ -52,9 +50,7 @@ func TestStart(t *testing.T) {
 	})
 	t.Run("KafkaIsNotOlderThanFour", func(t *testing.T) {
 		answer, err := newClient(t, s.Brokers()[0]).ApiVersions(patient(t), &kafka.ApiVersionsRequest{})
-		if err != nil {
-			t.Fatalf("ApiVersions: %v", err)
-		}
+		check.NoError(t, err)
 		// Kafka 4 is the first that refuses the oldest versions of Fetch.
 		const fetch = 1
 		i := slices.IndexFunc(answer.ApiKeys, func(k kafka.ApiVersionsResponseApiKey) bool { return k.ApiKey == fetch })
@@ -72,9 +68,7 @@ func TestStart(t *testing.T) {
 			t.Error("WriteMessages to a topic that is not there = nil, want an error")
 		}
 		meta, err := newClient(t, s.Brokers()[0]).Metadata(patient(t), &kafka.MetadataRequest{})
-		if err != nil {
-			t.Fatalf("Metadata: %v", err)
-		}
+		check.NoError(t, err)
 		if slices.ContainsFunc(meta.Topics, func(topic kafka.Topic) bool { return topic.Name == "typo" }) {
 			t.Error("the topic was made by writing to it")
 		}
@@ -130,9 +124,7 @@ func TestStartFails(t *testing.T) {
 			return // only root hands PostgreSQL to another user
 		}
 		dir := openDir(t)
-		if err := os.Chmod(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, os.Chmod(dir, 0o700))
 		_, err := Start(patient(t), Options{Postgres: true, Own: true, Dir: dir})
 		if err == nil || !strings.Contains(err.Error(), dir+" is closed to user") {
 			t.Errorf("Start in a closed folder: %v, want one that names the folder", err)
@@ -147,9 +139,7 @@ func TestExistingServers(t *testing.T) {
 		BrokersVariable:     "one:9092, two:9092",
 	})
 	s, err := Start(patient(t), Options{Postgres: true, Kafka: true, Getenv: env})
-	if err != nil {
-		t.Fatalf("Start: %v", err)
-	}
+	check.NoError(t, err)
 	if got, want := s.DatabaseURL(), "postgres://there/db"; got != want {
 		t.Errorf("DatabaseURL() = %q, want %q", got, want)
 	}
@@ -174,8 +164,6 @@ func TestExistingServers(t *testing.T) {
 func hostOf(t *testing.T, raw string) string {
 	t.Helper()
 	u, err := url.Parse(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return u.Host
 }

@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 func TestStarterIsKilled(t *testing.T) {
@@ -14,12 +16,8 @@ func TestStarterIsKilled(t *testing.T) {
 	starter := exec.Command(os.Args[0])
 	starter.Env = append(os.Environ(), starterVariable+"="+dir)
 	out, err := starter.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := starter.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
+	check.NoError(t, starter.Start())
 	lines := bufio.NewScanner(out)
 	postgres, broker := hostOf(t, nextLine(t, lines)), nextLine(t, lines)
 	if !listens(postgres) || !listens(broker) {
@@ -30,9 +28,7 @@ func TestStarterIsKilled(t *testing.T) {
 		t.Fatalf("processes with files in %s: %v, want those of both servers", dir, pids)
 	}
 
-	if err := starter.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, starter.Process.Kill())
 	_ = starter.Wait() // it was killed, that is no news
 
 	t.Run("ServersEnd", func(t *testing.T) {
@@ -42,13 +38,9 @@ func TestStarterIsKilled(t *testing.T) {
 	})
 	t.Run("NextStartRemovesItsData", func(t *testing.T) {
 		left := runFolders(t, dir)
-		if len(left) != 1 {
-			t.Fatalf("data folders after the kill: %q, want one", left)
-		}
+		check.Require(t, len(left) == 1, "data folders after the kill: %q, want one", left)
 		folder, err := newDataFolder(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		if now := runFolders(t, dir); len(now) != 1 || now[0] == left[0] {
 			t.Errorf("data folders after the next start: %q, want only the new one", now)
 		}
@@ -63,13 +55,9 @@ func TestDataFolder(t *testing.T) {
 	t.Run("InUseIsNotSwept", func(t *testing.T) {
 		dir := openDir(t)
 		first, err := newDataFolder(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		second, err := newDataFolder(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		if got := runFolders(t, dir); len(got) != 2 {
 			t.Errorf("data folders = %q, want two", got)
 		}
@@ -93,9 +81,7 @@ func nextLine(t *testing.T, lines *bufio.Scanner) string {
 func serverPIDs(t *testing.T, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	var found []string
 	for _, entry := range entries {
 		line, err := os.ReadFile("/proc/" + entry.Name() + "/cmdline")

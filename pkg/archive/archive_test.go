@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
@@ -123,9 +124,8 @@ func TestRun(t *testing.T) {
 		t.Parallel()
 		f := newFixture(&fakeStore{}, ticking())
 		got, err := f.Run(t.Context())
-		if want := (Report{Partitions: 1, Archived: 10, Purged: 25, Bookkept: 30, Duration: 2 * time.Second}); err != nil || got != want {
-			t.Errorf("got %+v and %v, want %+v", got, err, want)
-		}
+		want := (Report{Partitions: 1, Archived: 10, Purged: 25, Bookkept: 30, Duration: 2 * time.Second})
+		check.True(t, err == nil && got == want, "got %+v and %v, want %+v", got, err, want)
 		wantCalls(t, f.store, "partitions 2", "archive 30 1000", "quarters 365 1000", "purge 365 1000", "bookkeeping 365 730 1000", "unlock")
 	})
 
@@ -134,9 +134,7 @@ func TestRun(t *testing.T) {
 		f := newFixture(&fakeStore{})
 		f.cfg.PurgeWholeQuarters = true
 		got, err := f.Run(t.Context())
-		if err != nil || got.Purged != 5 {
-			t.Errorf("got %+v and %v, want the 5 of whole quarters", got, err)
-		}
+		check.True(t, err == nil && got.Purged == 5, "got %+v and %v, want the 5 of whole quarters", got, err)
 		wantCalls(t, f.store, "partitions 2", "archive 30 1000", "quarters 365 1000", "bookkeeping 365 730 1000", "unlock")
 	})
 
@@ -144,14 +142,10 @@ func TestRun(t *testing.T) {
 		t.Parallel()
 		f := newFixture(&fakeStore{}, ticking())
 		_, _ = f.Run(t.Context())
-		if f.lines.Len() != 1 {
-			t.Fatalf("got %d lines, want 1", f.lines.Len())
-		}
+		check.Require(t, f.lines.Len() == 1, "got %d lines, want 1", f.lines.Len())
 		got := f.lines.All()[0].ContextMap()
 		for key, want := range map[string]any{"partitions": int64(1), "archived": int64(10), "purged": int64(25), "bookkeeping": int64(30), "duration": 2 * time.Second} {
-			if got[key] != want {
-				t.Errorf("%s: got %v, want %v", key, got[key], want)
-			}
+			check.Same(t, got[key], want, "%s", key)
 		}
 	})
 
@@ -191,33 +185,25 @@ func TestRun(t *testing.T) {
 	t.Run("DoesItsWorkWhereItCannotBeNoted", func(t *testing.T) {
 		t.Parallel()
 		f := newFixture(&fakeStore{fail: map[string]error{"note": errStore}})
-		if got, err := f.Run(t.Context()); err != nil || got.Archived != 10 || got.Bookkept != 30 {
-			t.Errorf("got %+v and %v, want all of it and no error", got, err)
-		}
-		if n := f.lines.FilterMessage("nobody is told of the archive run").Len(); n != 2 {
-			t.Errorf("got %d lines about it, want 2", n)
-		}
+		got := check.Must(f.Run(t.Context()))(t)
+		check.True(t, got.Archived == 10 && got.Bookkept == 30, "got %+v, want all of it and no error", got)
+		check.Same(t, f.lines.FilterMessage("nobody is told of the archive run").Len(), 2, "lines about it")
 	})
 
 	t.Run("LeavesTheWorkToAnotherArchiver", func(t *testing.T) {
 		t.Parallel()
 		f := newFixture(&fakeStore{taken: true})
 		got, err := f.Run(t.Context())
-		if err != nil || !got.OtherRuns {
-			t.Errorf("got %+v and %v, want OtherRuns and no error", got, err)
-		}
+		check.True(t, err == nil && got.OtherRuns, "got %+v and %v, want OtherRuns and no error", got, err)
 		wantCalls(t, f.store)
-		if f.lines.FilterMessageSnippet("another archiver is running").Len() != 1 {
-			t.Errorf("got %v, want a line about the other archiver", f.lines.All())
-		}
+		check.True(t, f.lines.FilterMessageSnippet("another archiver is running").Len() == 1,
+			"got %v, want a line about the other archiver", f.lines.All())
 	})
 
 	t.Run("FailsWithoutTheLock", func(t *testing.T) {
 		t.Parallel()
 		f := newFixture(&fakeStore{lockErr: errStore})
-		if _, err := f.Run(t.Context()); !errors.Is(err, errStore) {
-			t.Errorf("got %v, want %v", err, errStore)
-		}
+		check.Is(t, check.Err(f.Run(t.Context())), errStore, "the error")
 	})
 
 	for step, of := range map[string]string{
@@ -227,16 +213,11 @@ func TestRun(t *testing.T) {
 			t.Parallel()
 			f := newFixture(&fakeStore{fail: map[string]error{step: errStore}})
 			got, err := f.Run(t.Context())
-			if !errors.Is(err, errStore) || !strings.Contains(err.Error(), "step "+of) {
-				t.Errorf("got %v, want %v of step %s", err, errStore, of)
-			}
-			if got.Archived != 10 || got.Purged != 25 || got.Bookkept != 30 {
-				t.Errorf("got %+v, want every count", got)
-			}
+			check.True(t, errors.Is(err, errStore) && strings.Contains(err.Error(), "step "+of),
+				"got %v, want %v of step %s", err, errStore, of)
+			check.True(t, got.Archived == 10 && got.Purged == 25 && got.Bookkept == 30, "got %+v, want every count", got)
 			wantCalls(t, f.store, "partitions 2", "archive 30 1000", "quarters 365 1000", "purge 365 1000", "bookkeeping 365 730 1000", "unlock")
-			if f.lines.Len() != 1 {
-				t.Errorf("got %d lines, want 1", f.lines.Len())
-			}
+			check.Same(t, f.lines.Len(), 1, "lines")
 		})
 	}
 
@@ -245,9 +226,8 @@ func TestRun(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		f := newFixture(&fakeStore{during: func(context.Context) { cancel() }})
 		got, err := f.Run(ctx)
-		if !errors.Is(err, context.Canceled) || got.Archived != 10 {
-			t.Errorf("got %+v and %v, want what was done and %v", got, err, context.Canceled)
-		}
+		check.True(t, errors.Is(err, context.Canceled) && got.Archived == 10,
+			"got %+v and %v, want what was done and %v", got, err, context.Canceled)
 		wantCalls(t, f.store, "partitions 2", "archive 30 1000", "unlock")
 	})
 }
@@ -258,9 +238,7 @@ func TestConfig(t *testing.T) {
 	t.Run("AcceptsItsDefaultsAndZeroDays", func(t *testing.T) {
 		t.Parallel()
 		for _, c := range []Config{DefaultConfig(), {BatchSize: 1, AuditDays: 365}, {BatchSize: 1, AuditDays: 365, Schedule: "0 3 * * *"}} {
-			if err := c.Validate(); err != nil {
-				t.Errorf("%+v: got %v, want nil", c, err)
-			}
+			check.NoError(t, c.Validate())
 		}
 	})
 
@@ -269,9 +247,7 @@ func TestConfig(t *testing.T) {
 		for _, days := range []int{-1, 0, 364, maxDays + 1} {
 			c := DefaultConfig()
 			c.AuditDays = days
-			if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "audit_days must be 365 to") {
-				t.Errorf("audit_days %d: got %v, want a refusal", days, err)
-			}
+			check.Says(t, c.Validate(), "audit_days must be 365 to", "audit_days %d, want a refusal", days)
 		}
 	})
 
@@ -279,9 +255,7 @@ func TestConfig(t *testing.T) {
 		t.Parallel()
 		err := Config{RetentionDays: -1, PurgeDays: -1, AuditDays: maxDays + 1, Schedule: "daily"}.Validate()
 		for _, want := range []string{"retention_days", "purge_days", "audit_days", "batch_size", `schedule "daily"`} {
-			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("got %v, want %s in it", err, want)
-			}
+			check.True(t, err != nil && strings.Contains(err.Error(), want), "got %v, want %s in it", err, want)
 		}
 	})
 }
@@ -289,19 +263,13 @@ func TestConfig(t *testing.T) {
 // wantNoted expects that a run began and what became of it.
 func (f fixture) wantNoted(t *testing.T, want repository.ArchiveRun) {
 	t.Helper()
-	if len(f.store.runs) != 2 || f.store.runs[0].ID == uuid.Nil {
-		t.Fatalf("noted %+v, want a run and its end", f.store.runs)
-	}
+	check.Require(t, len(f.store.runs) == 2 && f.store.runs[0].ID != uuid.Nil, "noted %+v, want a run and its end", f.store.runs)
 	want.ID = f.store.runs[0].ID
 	began := repository.ArchiveRun{ID: want.ID, Result: repository.ArchiveRunning}
-	if !slices.Equal(f.store.runs, []repository.ArchiveRun{began, want}) {
-		t.Errorf("noted %+v, want %+v", f.store.runs, []repository.ArchiveRun{began, want})
-	}
+	check.Same(t, f.store.runs, []repository.ArchiveRun{began, want}, "noted")
 }
 
 func wantCalls(t *testing.T, store *fakeStore, want ...string) {
 	t.Helper()
-	if got := store.asked(); !slices.Equal(got, want) {
-		t.Errorf("store was asked %q, want %q", got, want)
-	}
+	check.Same(t, store.asked(), want, "store was asked")
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 // A bubble of testing/synctest begins at midnight UTC, 2000-01-01.
@@ -20,9 +22,7 @@ func TestRunOnSchedule(t *testing.T) {
 			stop := f.start(t, "0 3 * * *")
 			wait(48 * time.Hour)
 			stop()
-			if got, want := strings.Join(at, ", "), "2000-01-01 03:00:00, 2000-01-02 03:00:00"; got != want {
-				t.Errorf("ran at %s, want %s", got, want)
-			}
+			check.Same(t, strings.Join(at, ", "), "2000-01-01 03:00:00, 2000-01-02 03:00:00", "ran at")
 		})
 	})
 
@@ -40,12 +40,8 @@ func TestRunOnSchedule(t *testing.T) {
 			stop := f.start(t, "* * * * *")
 			wait(10*time.Minute + time.Second)
 			stop()
-			if most != 1 || runs < 2 {
-				t.Errorf("got %d runs, %d at once, want several, 1 at once", runs, most)
-			}
-			if f.lines.FilterMessageSnippet("left out").Len() == 0 {
-				t.Error("got no line about runs left out, want one each")
-			}
+			check.True(t, most == 1 && runs >= 2, "got %d runs, %d at once, want several, 1 at once", runs, most)
+			check.True(t, f.lines.FilterMessageSnippet("left out").Len() != 0, "got no line about runs left out, want one each")
 		})
 	})
 
@@ -56,9 +52,7 @@ func TestRunOnSchedule(t *testing.T) {
 			stop := f.start(t, "@hourly")
 			wait(3*time.Hour + time.Second)
 			stop()
-			if got := f.lines.FilterMessageSnippet("could not start").Len(); got != 3 {
-				t.Errorf("got %d lines about failures, want 3", got)
-			}
+			check.Same(t, f.lines.FilterMessageSnippet("could not start").Len(), 3, "lines about failures")
 		})
 	})
 
@@ -70,9 +64,7 @@ func TestRunOnSchedule(t *testing.T) {
 			wait(time.Hour + time.Second)
 			began := time.Now()
 			stop()
-			if took := time.Since(began); took != 9*time.Second {
-				t.Errorf("stopped after %s, want 9s: what the run still needed", took)
-			}
+			check.Same(t, time.Since(began), 9*time.Second, "stopped after, want 9s: what the run still needed")
 			wantCalls(t, f.store, "partitions 2", "archive 30 1000", "quarters 365 1000", "purge 365 1000", "bookkeeping 365 730 1000", "unlock")
 		})
 	})
@@ -85,9 +77,7 @@ func TestRunOnSchedule(t *testing.T) {
 			wait(time.Hour + time.Second)
 			began := time.Now()
 			stop()
-			if took := time.Since(began); took != drainTime {
-				t.Errorf("stopped after %s, want %s", took, drainTime)
-			}
+			check.Same(t, time.Since(began), drainTime, "stopped after")
 			wantCalls(t, f.store, "partitions 2", "archive 30 1000", "unlock")
 		})
 	})
@@ -97,9 +87,7 @@ func TestParseSchedule(t *testing.T) {
 	t.Parallel()
 
 	for _, good := range []string{"0 3 * * *", "*/15 * * * 1-5", "@daily", "@every 1h", "0 0 29 2 *"} {
-		if _, err := parseSchedule(good); err != nil {
-			t.Errorf("%q: got %v, want nil", good, err)
-		}
+		check.Must(parseSchedule(good))(t)
 	}
 	for bad, want := range map[string]string{
 		"":                         "five cron fields",
@@ -112,9 +100,7 @@ func TestParseSchedule(t *testing.T) {
 	} {
 		f := newFixture(&fakeStore{})
 		err := f.RunOnSchedule(t.Context(), bad)
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: got %v, want %q", bad, err, want)
-		}
+		check.True(t, err != nil && strings.Contains(err.Error(), want), "%q: got %v, want %q", bad, err, want)
 	}
 }
 
@@ -126,9 +112,7 @@ func (f fixture) start(t *testing.T, schedule string) (stop func()) {
 	synctest.Wait()
 	return func() {
 		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("got %v, want nil", err)
-		}
+		check.NoError(t, <-done)
 	}
 }
 

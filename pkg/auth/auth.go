@@ -1,6 +1,5 @@
-// Package auth says who sends a request and what they may do: by tokens that a
-// file lists, or by what an OpenID Connect issuer signed. It knows topics and
-// roles; which role a route needs is left to those who have routes.
+// Package auth says who sends a request and what they may do: by listed tokens, or by what an OpenID Connect issuer
+// signed. It knows topics and roles; which role a route needs is left to the routes.
 package auth
 
 import (
@@ -14,14 +13,12 @@ import (
 	"go.uber.org/zap"
 )
 
-// ErrUnauthenticated: the request does not say who sends it, or not in a way that
-// can be believed. What stands behind it is for logs; clients must not learn
-// whether a token is unknown, expired or malformed.
+// ErrUnauthenticated: the request does not say who sends it, or not credibly. Its text is for logs; clients must not
+// learn whether a token is unknown, expired or malformed.
 var ErrUnauthenticated = errors.New("unauthenticated")
 
-// Authenticator finds out who sends a request. The error is ErrUnauthenticated, or
-// of kind entity.ErrUnavailable when that cannot be told at the moment. No error
-// ever holds a credential. It is safe for concurrent use.
+// Authenticator finds out who sends a request. The error is ErrUnauthenticated, or of kind entity.ErrUnavailable when
+// that is unknown at the moment. No error holds a credential. It is safe for concurrent use.
 type Authenticator interface {
 	Authenticate(ctx context.Context, r *http.Request) (Principal, error)
 }
@@ -37,12 +34,10 @@ type options struct {
 // WithClock gives the clock that expiries are held against.
 func WithClock(now func() time.Time) Option { return func(o *options) { o.now = now } }
 
-// WithRevocations gives the tokens and sessions that count no more, to share them with
-// Sessions.
+// WithRevocations gives the tokens and sessions that count no more, to share them with Sessions.
 func WithRevocations(r *Revocations) Option { return func(o *options) { o.revoked = r } }
 
-// New returns the authenticator that cfg asks for. It reads files at once and
-// dials nothing: an issuer is asked when the first token comes.
+// New returns the authenticator of cfg. It reads files at once and dials nothing: the first token asks an issuer.
 func New(cfg Config, log *zap.Logger, change ...Option) (Authenticator, error) {
 	o := optionsOf(change)
 	if err := cfg.Validate(); err != nil {
@@ -64,8 +59,7 @@ func New(cfg Config, log *zap.Logger, change ...Option) (Authenticator, error) {
 	}
 }
 
-// Nobody asks nobody who they are: every request comes from Anonymous, who may do
-// everything.
+// Nobody asks for no credentials: every request comes from Anonymous, who may do everything.
 type Nobody struct{}
 
 // Authenticate returns a principal without limits.
@@ -73,11 +67,9 @@ func (Nobody) Authenticate(context.Context, *http.Request) (Principal, error) {
 	return Principal{Name: Anonymous, Grants: []Grant{{Role: Admin, All: true}, {Role: Unmask, All: true}}}, nil
 }
 
-// maxBearer bounds what is looked at: signatures of longer texts are not worth
-// their arithmetic.
+// maxBearer bounds tokens: signatures of longer texts are not worth their arithmetic.
 const maxBearer = 16 << 10
 
-// bearer returns the token of a request's one Authorization header.
 func bearer(r *http.Request) (string, error) {
 	values := r.Header.Values("Authorization")
 	if len(values) != 1 {

@@ -7,12 +7,11 @@ import (
 	"strings"
 )
 
-// registered are the claims that something is decided by here or in the library, which
-// takes a name in other letters for the same.
+// registered are the claims that decide something here or in the library, which ignores the case of names.
 var registered = []string{"iss", "sub", "aud", "exp", "nbf", "iat", "jti", "nonce", "azp", "at_hash", "_claim_names", "_claim_sources"}
 
-// checkNames refuses claims that two readers may read differently: names that are there
-// twice, and registered ones in other letters.
+// checkNames refuses claims that two readers may read differently: repeated ones, and registered ones in other
+// letters.
 func checkNames(payload []byte) error {
 	decoder := json.NewDecoder(bytes.NewReader(payload))
 	if start, err := decoder.Token(); err != nil || start != json.Delim('{') {
@@ -39,8 +38,7 @@ func checkNames(payload []byte) error {
 	return nil
 }
 
-// textsAt returns the text, or the texts of the list, that stand at a path. A
-// claim may also be called by a name that has dots.
+// textsAt returns the text, or the texts of the list, at a path. A claim's own name may have dots.
 func textsAt(claims map[string]any, path string) []string {
 	value, found := claims[path]
 	if !found {

@@ -30,16 +30,15 @@ const (
 // Config says who may use the API, and how they say who they are.
 type Config struct {
 	Mode string `mapstructure:"mode"`
-	// Tokens and those of TokensFile are for mode token. The file holds the same
-	// list as YAML; it is read again when it has changed.
+	// Tokens and those of TokensFile are for mode token. The file holds the same list as YAML; it is read again when
+	// it has changed.
 	Tokens     []TokenConfig `mapstructure:"tokens"`
 	TokensFile string        `mapstructure:"tokens_file"`
 	OIDC       OIDCConfig    `mapstructure:"oidc"` // for mode oidc
 
-	// RevokedFile lists what counts no more, one a line: the SHA-256, in hex, of a token
-	// or of a session's id, or the jti of a token. SigningKeyFile holds the keys that
-	// cursors are signed with, one a line: the first signs, all verify; "" for a key that
-	// the database keeps. Both are read again when they have changed.
+	// RevokedFile lists what counts no more, one a line: the SHA-256, in hex, of a token or of a session's id, or the
+	// jti of a token. SigningKeyFile holds the keys of cursors, one a line: the first signs, all verify; "" for a key
+	// of the database. Both are read again when they have changed.
 	RevokedFile    string `mapstructure:"revoked_file"`
 	SigningKeyFile string `mapstructure:"signing_key_file"`
 }
@@ -63,26 +62,23 @@ type OIDCConfig struct {
 	Issuer   string `mapstructure:"issuer"`   // URL, as tokens have it
 	Audience string `mapstructure:"audience"` // must be among theirs
 	CAFile   string `mapstructure:"ca_file"`  // PEM file of the issuer's authority; "": the system's
-	// Algorithms are those of signatures that count. Those with shared secrets never
-	// do.
+	// Algorithms are those of signatures that count. Those with shared secrets never do.
 	Algorithms []string      `mapstructure:"algorithms"`
 	Leeway     time.Duration `mapstructure:"leeway"`  // how far clocks may be apart
 	Timeout    time.Duration `mapstructure:"timeout"` // of a request to the issuer
-	// NameClaim holds the principal's name; sub where a token has none. RolesClaim
-	// holds what Grants compare; dots lead into objects.
+	// NameClaim holds the principal's name; sub where a token has none. RolesClaim holds what Grants compare; dots
+	// lead into objects.
 	NameClaim  string             `mapstructure:"name_claim"`
 	RolesClaim string             `mapstructure:"roles_claim"`
 	Grants     []ClaimGrantConfig `mapstructure:"grants"`
 
-	// ClientID is what the issuer knows this program as when it signs people in; ""
-	// for nobody is signed in there. Tokens for it count as those for Audience do.
+	// ClientID is this program at the issuer when it signs people in; "" for no sign-in. Tokens for it count as those
+	// for Audience do.
 	ClientID string `mapstructure:"client_id"`
-	// ClientSecretFile holds the client's secret, and is read at every sign-in; ""
-	// for a client without one.
+	// ClientSecretFile holds the client's secret, and is read at every sign-in; "" for a client without one.
 	ClientSecretFile string   `mapstructure:"client_secret_file"`
 	Scopes           []string `mapstructure:"scopes"`
-	// RedirectURL is where the issuer sends browsers back to: the console's
-	// CallbackPath, as browsers see it.
+	// RedirectURL is the console's CallbackPath as browsers see it.
 	RedirectURL string `mapstructure:"redirect_url"`
 }
 
@@ -125,8 +121,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate reports every setting that cannot work, by its key below auth. What a
-// mode does not use is not looked at, but for tokens.
+// Validate reports every setting that cannot work, by its key. Settings of other modes are ignored, except tokens.
 func (c Config) Validate() error {
 	errs := validateTokens("tokens", c.Tokens)
 	switch c.Mode {
@@ -159,8 +154,7 @@ func spread(errs []error) (all []error) {
 	return all
 }
 
-// validateTokens lets one principal have several tokens, as while one is replaced,
-// and no token several principals.
+// validateTokens lets a principal have several tokens, as while one is replaced, and no token several principals.
 func validateTokens(parent string, tokens []TokenConfig) (errs []error) {
 	seen := map[string]string{}
 	for i, t := range tokens {
@@ -238,36 +232,25 @@ func (c OIDCConfig) problems(key string) (errs []error) {
 		}
 	}
 	if c.ClientID != "" {
-		errs = append(errs, c.signInProblems(key)...)
-	}
-	return errs
-}
-
-// signInProblems looks at what only counts when people are signed in.
-func (c OIDCConfig) signInProblems(key string) (errs []error) {
-	if u, err := url.Parse(c.RedirectURL); err != nil || !plainURL(c.RedirectURL) || u.Path != CallbackPath {
-		errs = append(errs, fmt.Errorf("%s.redirect_url: must be the https URL of the console's %s (http only on this machine), is %q", key, CallbackPath, c.RedirectURL))
-	}
-	if !slices.Contains(c.Scopes, oidc.ScopeOpenID) {
-		errs = append(errs, fmt.Errorf("%s.scopes: openid must be among them: without it there is no ID token", key))
-	}
-	for _, scope := range c.Scopes {
-		if scope == "" || strings.ContainsFunc(scope, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' }) {
-			errs = append(errs, fmt.Errorf("%s.scopes: %q is none", key, scope))
+		u, err := url.Parse(c.RedirectURL)
+		complain(err != nil || !plainURL(c.RedirectURL) || u.Path != CallbackPath, "redirect_url",
+			"must be the https URL of the console's %s (http only on this machine), is %q", CallbackPath, c.RedirectURL)
+		complain(!slices.Contains(c.Scopes, oidc.ScopeOpenID), "scopes", "openid must be among them: without it there is no ID token")
+		for _, s := range c.Scopes {
+			bad := func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' }
+			complain(s == "" || strings.ContainsFunc(s, bad), "scopes", "%q is none", s)
 		}
 	}
 	return errs
 }
 
-// plainURL reports whether a URL is believable, and has nothing but a host and a
-// path.
+// plainURL reports whether a URL is believable and has nothing but a host and a path.
 func plainURL(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && u.RawQuery == "" && !u.ForceQuery && u.Fragment == "" && u.User == nil && believable(text)
 }
 
-// believable reports whether what is said at a URL can be believed: what comes
-// unencrypted from another machine may come from anybody.
+// believable reports whether answers of a URL can be trusted: unencrypted ones of other machines may be anybody's.
 func believable(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http" && thisMachine(u.Hostname()))
@@ -278,8 +261,7 @@ func thisMachine(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// checkName keeps names apart from those of no people, and out of trouble where
-// they are shown.
+// checkName keeps names apart from reserved ones, and out of trouble where they are shown.
 func checkName(name string) error {
 	switch {
 	case strings.TrimSpace(name) == "" || utf8.RuneCountInString(name) > maxName || !utf8.ValidString(name):

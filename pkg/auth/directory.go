@@ -16,8 +16,8 @@ import (
 // maxDocument bounds what is read of an issuer's answer, in bytes.
 const maxDocument = 1 << 20
 
-// newClient returns a client for the issuer alone. It follows no redirect: where
-// keys are is what decides who is believed.
+// newClient returns a client for the issuer alone. It follows no redirect: the place of the keys decides who is
+// believed.
 func newClient(cfg OIDCConfig) (*http.Client, error) {
 	transport := &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
@@ -45,7 +45,6 @@ func newClient(cfg OIDCConfig) (*http.Client, error) {
 	}, nil
 }
 
-// fetchKeys returns the keys that the issuer has published.
 func fetchKeys(ctx context.Context, client *http.Client, issuer string) ([]jose.JSONWebKey, error) {
 	found, err := discover(ctx, client, issuer)
 	if err != nil {
@@ -58,7 +57,6 @@ func fetchKeys(ctx context.Context, client *http.Client, issuer string) ([]jose.
 	return decodeKeys(raw)
 }
 
-// discoverSignIn returns the endpoints of an issuer that signs people in.
 func discoverSignIn(ctx context.Context, client *http.Client, issuer string) (endpoints, error) {
 	found, err := discover(ctx, client, issuer)
 	if err == nil && (!believable(found.Authorization) || !believable(found.Token)) {
@@ -67,17 +65,15 @@ func discoverSignIn(ctx context.Context, client *http.Client, issuer string) (en
 	return found, err
 }
 
-// endpoints are what an issuer says of itself.
 type endpoints struct {
 	Keys          string `json:"jwks_uri"`
 	Authorization string `json:"authorization_endpoint"` // for browsers
 	Token         string `json:"token_endpoint"`
-	// Methods are how clients with a secret may say who they are. An issuer that does
-	// not say takes what the standard has as its default.
+	// Methods are how clients with a secret may authenticate; none for the standard's default.
 	Methods []string `json:"token_endpoint_auth_methods_supported"`
 }
 
-// discover asks the issuer. Where its keys are can be believed.
+// discover asks the issuer. The place of its keys is believable.
 func discover(ctx context.Context, client *http.Client, issuer string) (endpoints, error) {
 	provider, err := oidc.NewProvider(oidc.ClientContext(ctx, client), issuer)
 	if err != nil {
@@ -112,7 +108,6 @@ func get(ctx context.Context, client *http.Client, target string) ([]byte, error
 // bounded ends answers that are too long.
 type bounded struct{ next http.RoundTripper }
 
-// RoundTrip bounds the answer's body.
 func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := b.next.RoundTrip(r)
 	if err != nil {

@@ -12,20 +12,19 @@ import (
 )
 
 const (
-	// issuerFresh is how long an answer of the issuer is used without another question,
-	// keysStale how long its keys are used while it does not answer.
+	// issuerFresh is how long an answer of the issuer is used without another question, keysStale how long its keys
+	// are used while it does not answer.
 	issuerFresh = 15 * time.Minute
 	keysStale   = 24 * time.Hour
 
-	// issuerPause is the least time between two questions: tokens with unknown keys must
-	// not cause questions without end.
+	// issuerPause is the least time between two questions: tokens with unknown keys must not cause questions without
+	// end.
 	issuerPause = 10 * time.Second
 )
 
-// issuerCache holds an answer of the issuer. It asks when the first caller comes, when
-// the answer is not enough for a caller, and when the answer is no longer fresh.
-// go-oidc's RemoteKeySet would ask for every token with an unknown key, however many
-// come, and use keys that were withdrawn until such a token comes.
+// issuerCache holds an answer of the issuer. It asks for the first caller, when the answer is not enough for a
+// caller, and when it is no longer fresh. go-oidc's RemoteKeySet would ask for every token with an unknown key, and
+// use withdrawn keys until such a token comes.
 type issuerCache[T any] struct {
 	ask     func(context.Context) (T, error)
 	timeout time.Duration // of a question
@@ -41,8 +40,7 @@ type issuerCache[T any] struct {
 	asking  chan struct{} // closed when the current question has ended; nil when there is none
 }
 
-// get returns the answer: one that is enough, or the one that the issuer has just
-// given. The error is entity.ErrUnavailable: what the issuer would say is not known.
+// get returns an answer that is enough, or the issuer's latest. The error is entity.ErrUnavailable.
 func (c *issuerCache[T]) get(ctx context.Context, enough func(T) bool) (T, error) {
 	var none T
 	if asking := c.refresh(enough); asking != nil {
@@ -60,8 +58,8 @@ func (c *issuerCache[T]) get(ctx context.Context, enough func(T) bool) (T, error
 	return c.answer, nil
 }
 
-// refresh asks the issuer when there is a reason to and it was not asked just now. It
-// returns the question that the caller has to wait for, nil if none.
+// refresh asks the issuer if there is a reason and the last question is old enough. It returns the question to wait
+// for, nil for none.
 func (c *issuerCache[T]) refresh(enough func(T) bool) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -79,13 +77,11 @@ func (c *issuerCache[T]) refresh(enough func(T) bool) <-chan struct{} {
 	return c.asking
 }
 
-// has reports whether the answer is enough and not too old.
 func (c *issuerCache[T]) has(enough func(T) bool) bool {
 	return !c.gotAt.IsZero() && c.now().Sub(c.gotAt) < c.stale && enough(c.answer)
 }
 
-// question asks the issuer. It does not end with a request: all that wait share the
-// answer.
+// question asks the issuer. It does not end with a request: all that wait share the answer.
 func (c *issuerCache[T]) question(done chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
 	defer cancel()

@@ -19,7 +19,6 @@ import (
 	"go.uber.org/zap"
 )
 
-// issuer believes tokens that an OpenID Connect issuer signed for our audience.
 type issuer struct {
 	cfg        OIDCConfig
 	revoked    *Revocations // nil: whoever uses check alone
@@ -135,14 +134,12 @@ func (i *issuer) check(ctx context.Context, raw string) (map[string]any, error) 
 	return claims, i.checkTimes(claims)
 }
 
-// digestsOf returns the digests of a JWT and of its signed part: the signature itself
-// can be written in more than one way.
+// digestsOf returns the digests of a JWT and of its signed part: the signature can be written in more than one way.
 func digestsOf(raw string) []Digest {
 	return []Digest{sha256.Sum256([]byte(raw)), sha256.Sum256([]byte(raw[:strings.LastIndexByte(raw, '.')+1]))}
 }
 
-// forUs reports whether tokens for the audience are meant for this program: those
-// for its API, and those that its own client got at a sign-in.
+// forUs reports whether tokens for the audience are for this program: for its API, or for its client at a sign-in.
 func (i *issuer) forUs(audience string) bool {
 	return audience != "" && (audience == i.cfg.Audience || audience == i.cfg.ClientID)
 }
@@ -195,26 +192,19 @@ func (i *issuer) principal(claims map[string]any) (Principal, error) {
 	p := Principal{Name: name}
 	values := textsAt(claims, i.cfg.RolesClaim)
 	for _, g := range i.grants {
-		for _, value := range values {
-			if value == g.value {
-				p.Grants = append(p.Grants, g.grant)
-				break
-			}
+		if slices.Contains(values, g.value) {
+			p.Grants = append(p.Grants, g.grant)
 		}
 	}
 	return p, nil
 }
 
-// candidates are the keys that may have made a signature.
 type candidates struct {
 	signed *jose.JSONWebSignature
 	header jose.Header
 	keys   []jose.JSONWebKey
 }
 
-var _ oidc.KeySet = candidates{}
-
-// VerifySignature returns the payload if one of the keys signed it.
 func (c candidates) VerifySignature(context.Context, string) ([]byte, error) {
 	for _, key := range c.keys {
 		if !suits(key, c.header) {
@@ -230,8 +220,7 @@ func (c candidates) VerifySignature(context.Context, string) ([]byte, error) {
 // minRSA is the shortest key, in bits, of which a signature says anything.
 const minRSA = 2048
 
-// suits keeps keys to what they are for. Only public keys count: a shared secret,
-// were one published, would let everybody sign.
+// suits keeps keys to their purpose. Only public keys count: a published secret would let everybody sign.
 func suits(key jose.JSONWebKey, header jose.Header) bool {
 	if header.KeyID != "" && key.KeyID != header.KeyID || !key.IsPublic() || !key.Valid() {
 		return false
@@ -243,8 +232,7 @@ func suits(key jose.JSONWebKey, header jose.Header) bool {
 	return !isRSA || public.N.BitLen() >= minRSA
 }
 
-// decodeKeys reads a JWKS. Keys that this program does not understand may stand
-// among the others.
+// decodeKeys reads a JWKS and leaves out keys that this program does not understand.
 func decodeKeys(raw []byte) ([]jose.JSONWebKey, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`

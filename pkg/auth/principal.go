@@ -9,8 +9,7 @@ import (
 // Role is something that a principal may do.
 type Role string
 
-// The roles. Viewer, Operator and Admin each include the one before; Admin
-// includes Edit. Unmask is in none of them.
+// The roles. Viewer, Operator and Admin each include the one before; Admin includes Edit. Unmask is in none of them.
 const (
 	Viewer   Role = "viewer"   // see messages, with what is masked left out
 	Operator Role = "operator" // retry them, requeue them, mark them dead
@@ -22,7 +21,6 @@ const (
 // Roles lists every role.
 func Roles() []Role { return []Role{Viewer, Operator, Admin, Edit, Unmask} }
 
-// includes lists which roles each stands for.
 var includes = map[Role][]Role{
 	Viewer:   {Viewer},
 	Operator: {Viewer, Operator},
@@ -52,15 +50,13 @@ func (g Grant) TopicTexts() []string {
 	return g.Topics.Texts()
 }
 
-// Principal is whoever sends a request. The zero value may do nothing. It never
-// changes and is safe for concurrent use.
+// Principal sends a request. The zero value may do nothing. It never changes and is safe for concurrent use.
 type Principal struct {
 	Name   string
 	Grants []Grant
 }
 
-// May reports whether the principal has the role on the topic. Of the topic ""
-// that nobody knows only those have it who have it everywhere.
+// May reports whether the principal has the role on the topic; "" is the unknown topic, for roles on everything.
 func (p Principal) May(role Role, topic string) bool {
 	return p.has(role, func(g Grant) bool { return topic != "" && g.Topics.Match(topic) })
 }
@@ -80,8 +76,8 @@ func (p Principal) Anywhere(role Role) bool {
 	return p.has(role, func(Grant) bool { return true })
 }
 
-// Scope returns the topics on which the principal has the role, for filters of
-// lists: nil for everything, and patterns that match nothing when there are none.
+// Scope returns the topics of the role, for filters of lists: nil for everything, and patterns that match nothing for
+// none.
 func (p Principal) Scope(role Role) *entity.TopicPatterns {
 	if p.Everywhere(role) {
 		return nil
@@ -94,7 +90,7 @@ func (p Principal) Scope(role Role) *entity.TopicPatterns {
 			}
 		}
 	}
-	// Each was parsed before. Whatever cannot be read must not become everything.
+	// Each was parsed before. What cannot be read must not become everything.
 	scope, err := entity.ParseTopicPatterns("topics", texts...)
 	if err != nil {
 		return &entity.TopicPatterns{}

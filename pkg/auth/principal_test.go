@@ -3,15 +3,14 @@ package auth
 import (
 	"testing"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
 func grant(t *testing.T, role Role, topics ...string) Grant {
 	t.Helper()
 	g, err := GrantConfig{role, topics}.grant("test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return g
 }
 
@@ -31,9 +30,7 @@ func TestRoles(t *testing.T) {
 		if got != "" {
 			got = got[1:]
 		}
-		if got != list {
-			t.Errorf("%q includes %q, want %q", role, got, list)
-		}
+		check.True(t, got == list, "%q includes %q, want %q", role, got, list)
 	}
 }
 

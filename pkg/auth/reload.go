@@ -26,23 +26,16 @@ type reloaded[T any] struct {
 	now   func() time.Time
 
 	mu        sync.Mutex
-	value     T         // of the file when it was last right
-	state     fileState // of what value was read from
+	value     T           // of the file when it was last right
+	state     os.FileInfo // of what value was read from
 	checkedAt time.Time
 	complaint string // why the file cannot be read at present; "" while it can
 }
 
-// fileState says whether a file is the one that was read.
-type fileState struct {
-	modified time.Time
-	size     int64
-}
-
-// openReloaded reads the file for the first time. key is the setting that names it.
 func openReloaded[T any](key, what, path string, parse func(path string, raw []byte) (T, error), log *zap.Logger, now func() time.Time) (*reloaded[T], error) {
 	f := &reloaded[T]{what: what, path: path, parse: parse, log: log, now: now, checkedAt: now()}
 	var err error
-	if f.state, err = stateOf(path); err == nil {
+	if f.state, err = os.Stat(path); err == nil {
 		f.value, err = f.read()
 	}
 	if err != nil {
@@ -51,8 +44,8 @@ func openReloaded[T any](key, what, path string, parse func(path string, raw []b
 	return f, nil
 }
 
-// current returns what the file says, after a look at it. While it cannot be read, or
-// is wrong, what it said before counts: a mistake must not lock everybody out.
+// current returns what the file says. While it cannot be read or is wrong, its former text counts: a mistake must not
+// lock everybody out.
 func (f *reloaded[T]) current() T {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -61,21 +54,23 @@ func (f *reloaded[T]) current() T {
 		return f.value
 	}
 	f.checkedAt = now
-	if err := f.refresh(); err != nil {
-		f.complain(err)
+	if err := f.refresh(); err != nil && f.complaint != err.Error() { // once, not with every try
+		f.complaint = err.Error()
+		f.log.Error(f.what+" could not be read again, those from before count",
+			zap.String("file", f.path), zap.Error(err))
 	}
 	return f.value
 }
 
-// refresh reads the file unless it is the one that was read. What could not be read is
-// tried again each time: nothing but the reading may have failed, and a token that was
-// taken away must not count until the file changes once more.
+// refresh reads the file if it has changed. One that could not be read is tried each time: the reading alone may have
+// failed, and a token that was taken away must not count until the next change.
 func (f *reloaded[T]) refresh() error {
-	state, err := stateOf(f.path)
+	state, err := os.Stat(f.path)
 	if err != nil {
 		return err
 	}
-	if state == f.state && f.complaint == "" {
+	same := state.ModTime().Equal(f.state.ModTime()) && state.Size() == f.state.Size()
+	if same && f.complaint == "" {
 		return nil
 	}
 	value, err := f.read()
@@ -85,15 +80,6 @@ func (f *reloaded[T]) refresh() error {
 	f.value, f.state, f.complaint = value, state, ""
 	f.log.Info(f.what+" were read again", zap.String("file", f.path))
 	return nil
-}
-
-// complain logs a reason once, not with every try.
-func (f *reloaded[T]) complain(err error) {
-	if f.complaint == err.Error() {
-		return
-	}
-	f.complaint = err.Error()
-	f.log.Error(f.what+" could not be read again, those from before count", zap.String("file", f.path), zap.Error(err))
 }
 
 func (f *reloaded[T]) read() (T, error) {
@@ -111,12 +97,4 @@ func (f *reloaded[T]) read() (T, error) {
 		return none, fmt.Errorf("%s is larger than %d bytes", f.path, maxFile)
 	}
 	return f.parse(f.path, raw)
-}
-
-func stateOf(path string) (fileState, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return fileState{}, err
-	}
-	return fileState{info.ModTime(), info.Size()}, nil
 }

@@ -16,22 +16,19 @@ import (
 )
 
 const (
-	// revocationAge is how long the answer that a session has not ended counts, so that
-	// all replicas refuse one within this time and that of a question.
+	// revocationAge is how long the answer that a session has not ended counts: all replicas refuse an ended one
+	// then.
 	revocationAge = 2 * time.Second
 
-	// revocationTimeout bounds a question to the store.
 	revocationTimeout = 5 * time.Second
 
-	// maxRemembered bounds the answers that are remembered.
 	maxRemembered = 10_000
 )
 
 // Digest is the SHA-256 of a token or of a session's id.
 type Digest = [sha256.Size]byte
 
-// EndedStore keeps which sessions were ended, for all replicas. A store that cannot be
-// reached answers entity.ErrUnavailable.
+// EndedStore keeps the ended sessions for all replicas. Out of reach it answers entity.ErrUnavailable.
 type EndedStore interface {
 	// EndSessions keeps the digests at least until then.
 	EndSessions(ctx context.Context, digests []Digest, until time.Time) error
@@ -39,9 +36,8 @@ type EndedStore interface {
 	EndedSessions(ctx context.Context, digests []Digest) ([]Digest, error)
 }
 
-// Revocations are the tokens and sessions that count no more before their time:
-// those that auth.revoked_file lists, and those that were signed out. It is safe for
-// concurrent use.
+// Revocations are the tokens and sessions that count no more before their time: those of auth.revoked_file, and those
+// that were signed out. It is safe for concurrent use.
 type Revocations struct {
 	file  *reloaded[map[string]bool] // nil: none
 	store EndedStore                 // nil: this process alone remembers
@@ -51,14 +47,12 @@ type Revocations struct {
 	remembered map[Digest]answered
 }
 
-// answered is what the store said of a digest, and when.
 type answered struct {
 	ended bool
 	until time.Time // when the store is asked again; of a process that remembers alone, when it may be forgotten
 }
 
-// NewRevocations reads the file at once. Without a store this process alone remembers
-// who signed out.
+// NewRevocations reads the file at once. Without a store this process alone remembers sign-outs.
 func NewRevocations(cfg Config, store EndedStore, log *zap.Logger, change ...Option) (*Revocations, error) {
 	r := &Revocations{store: store, now: optionsOf(change).now, remembered: map[Digest]answered{}}
 	if cfg.RevokedFile == "" {
@@ -84,15 +78,13 @@ func readRevoked(_ string, raw []byte) (map[string]bool, error) {
 	return listed, nil
 }
 
-// lists reports whether the file has the text, or the digest in hex.
 func (r *Revocations) lists(text string) bool {
 	return text != "" && r.file != nil && r.file.current()[text]
 }
 
 func (r *Revocations) listsDigest(d Digest) bool { return r.lists(hex.EncodeToString(d[:])) }
 
-// ended reports whether the session of one of the digests was ended, as the store knew
-// within revocationAge.
+// ended reports whether one of the sessions was ended, as the store knew within revocationAge.
 func (r *Revocations) ended(ctx context.Context, digests ...Digest) (bool, error) {
 	asked := r.now()
 	ended, known := r.recall(digests, asked)
@@ -105,16 +97,12 @@ func (r *Revocations) ended(ctx context.Context, digests ...Digest) (bool, error
 	if err != nil {
 		return false, fmt.Errorf("ask whether a session was ended: %w", err)
 	}
-	answers := map[Digest]answered{}
-	for _, d := range digests {
-		answers[d] = answered{slices.Contains(found, d), asked.Add(revocationAge)}
-	}
-	r.remember(answers)
+	until := asked.Add(revocationAge)
+	r.remember(digests, func(d Digest) answered { return answered{slices.Contains(found, d), until} })
 	return len(found) > 0, nil
 }
 
-// recall reports whether one of the digests is known to have ended, and whether all are
-// known.
+// recall reports whether one of the digests is known to have ended, and whether all are known.
 func (r *Revocations) recall(digests []Digest, now time.Time) (ended, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -128,7 +116,6 @@ func (r *Revocations) recall(digests []Digest, now time.Time) (ended, known bool
 	return ended, known
 }
 
-// end keeps the digests for every replica.
 func (r *Revocations) end(ctx context.Context, digests []Digest, until time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, revocationTimeout)
 	defer cancel()
@@ -137,38 +124,33 @@ func (r *Revocations) end(ctx context.Context, digests []Digest, until time.Time
 			return fmt.Errorf("end a session: %w", err)
 		}
 	}
-	answers := map[Digest]answered{}
-	for _, d := range digests {
-		answers[d] = answered{true, until}
-	}
-	r.remember(answers)
+	r.remember(digests, func(Digest) answered { return answered{true, until} })
 	return nil
 }
 
-// remember makes room by forgetting what has to be asked again anyway, and then, where
-// there is a store, the rest.
-func (r *Revocations) remember(answers map[Digest]answered) {
+// remember makes room by forgetting what has to be asked again anyway, and then, with a store, the rest.
+func (r *Revocations) remember(digests []Digest, answer func(Digest) answered) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.remembered)+len(answers) > maxRemembered {
+	if len(r.remembered)+len(digests) > maxRemembered {
 		now := r.now()
 		maps.DeleteFunc(r.remembered, func(_ Digest, a answered) bool { return !now.Before(a.until) })
-		if r.store != nil && len(r.remembered)+len(answers) > maxRemembered {
+		if r.store != nil && len(r.remembered)+len(digests) > maxRemembered {
 			clear(r.remembered)
 		}
 	}
-	maps.Copy(r.remembered, answers)
+	for _, d := range digests {
+		r.remembered[d] = answer(d)
+	}
 }
 
-// bearers knows what the tokens of a mode are worth.
 type bearers interface {
-	// life returns when a token that counts now ends, and the digests of what ends with
-	// its session; none when the token goes on counting.
+	// life returns when a token that counts ends, and the digests that end with its session; none when the token
+	// stays valid.
 	life(ctx context.Context, raw string) (ends time.Time, withSession []Digest, err error)
 }
 
-// Sessions are those of browsers: a random id beside a token. It is safe for concurrent
-// use.
+// Sessions are those of browsers: a random id and a token. It is safe for concurrent use.
 type Sessions struct {
 	tokens  bearers
 	revoked *Revocations
@@ -180,8 +162,8 @@ func NewSessions(a Authenticator, revoked *Revocations) *Sessions {
 	return &Sessions{tokens, revoked}
 }
 
-// Ended reports whether a session was ended, at any replica, two seconds ago or earlier.
-// The error is of kind entity.ErrUnavailable: it cannot be told at the moment.
+// Ended reports whether a session was ended at any replica, two seconds ago or earlier. The error is of kind
+// entity.ErrUnavailable.
 func (s *Sessions) Ended(ctx context.Context, id string) (bool, error) {
 	d := sha256.Sum256([]byte(id))
 	if s.revoked.listsDigest(d) {
@@ -190,9 +172,8 @@ func (s *Sessions) Ended(ctx context.Context, id string) (bool, error) {
 	return s.revoked.ended(ctx, d)
 }
 
-// End ends a session for every replica and, where an issuer made the token, the token
-// too. A token of a list goes on counting. Of a token that does not count there is
-// nothing to end.
+// End ends a session for every replica, and the token too where an issuer made it. A listed token goes on counting. A
+// token that does not count has nothing to end.
 func (s *Sessions) End(ctx context.Context, id, token string) error {
 	if s.tokens == nil {
 		return nil

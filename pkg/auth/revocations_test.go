@@ -5,10 +5,9 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +17,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"go.uber.org/zap"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
@@ -60,14 +60,18 @@ func (s *sharedStore) EndedSessions(_ context.Context, digests []Digest) (found 
 func replica(t *testing.T, cfg Config, store EndedStore, at *clock) (Authenticator, *Sessions) {
 	t.Helper()
 	revoked, err := NewRevocations(cfg, store, zap.NewNop(), WithClock(at.now))
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err := New(cfg, zap.NewNop(), WithClock(at.now), WithRevocations(revoked))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
+	a := authenticator(t, cfg, at, WithRevocations(revoked))
 	return a, NewSessions(a, revoked)
+}
+
+// oneToken is the configuration of one token, ci, which ends with 2026.
+func oneToken() (token string, cfg Config) {
+	text, hash := NewToken()
+	return text.Reveal(), Config{Mode: ModeToken, Tokens: []TokenConfig{{"ci", hash, "2027-01-01T00:00:00Z", []GrantConfig{{
+		Viewer,
+		[]string{"*"},
+	}}}}}
 }
 
 func wantEnded(t *testing.T, what string, s *Sessions, id string, want bool) {
@@ -81,22 +85,17 @@ func wantEnded(t *testing.T, what string, s *Sessions, id string, want bool) {
 // of a list goes on, for curl and for another session.
 func TestSessions_EndEverywhere(t *testing.T) {
 	t.Parallel()
-	token, hash := NewToken()
-	cfg := Config{Mode: ModeToken, Tokens: []TokenConfig{{"ci", hash, "2027-01-01T00:00:00Z", []GrantConfig{{Viewer, []string{"*"}}}}}}
+	token, cfg := oneToken()
 	at, store := &clock{noon}, &sharedStore{ended: map[Digest]time.Time{}}
 	_, one := replica(t, cfg, store, at)
 	a, two := replica(t, cfg, store, at)
 	wantEnded(t, "before", two, "session-1", false)
-	if err := one.End(t.Context(), "session-1", token.Reveal()); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, one.End(t.Context(), "session-1", token))
 	wantEnded(t, "where it was ended", one, "session-1", true)
 	at.at = at.at.Add(revocationAge)
 	wantEnded(t, "elsewhere", two, "session-1", true)
 	wantEnded(t, "another session", two, "session-2", false)
-	if p, err := as(t, a, "Bearer "+token.Reveal()); err != nil || p.Name != "ci" {
-		t.Errorf("the token: got %+v, %v, want it to count", p, err)
-	}
+	wantName(t, "the token", a, "ci", "Bearer "+token)
 	if until := store.ended[sha256.Sum256([]byte("session-1"))]; !until.Equal(time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)) || len(store.ended) != 1 {
 		t.Errorf("kept %v, want the session alone, until the token ends", store.ended)
 	}
@@ -115,40 +114,31 @@ func TestSessions_EndTheirIDToken(t *testing.T) {
 	at, store := &clock{noon}, &sharedStore{ended: map[Digest]time.Time{}}
 	a, one := replica(t, f.config(), store, at)
 	b, _ := replica(t, f.config(), store, at)
-	header := sign(t, jose.RS256, key, "a", f.claims())
+	header := sign(jose.RS256, key, "a", f.claims())
 	token := strings.TrimPrefix(header, "Bearer ")
-	for _, r := range []Authenticator{a, b} {
-		if _, err := as(t, r, header); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := one.End(t.Context(), "session-1", token); err != nil {
-		t.Fatal(err)
-	}
+	wantName(t, "before, where it is ended", a, "ana", header)
+	wantName(t, "before, elsewhere", b, "ana", header)
+	check.NoError(t, one.End(t.Context(), "session-1", token))
 	at.at = at.at.Add(revocationAge)
-	for _, r := range []Authenticator{a, b} {
-		p, err := as(t, r, header)
-		wantRefused(t, "after signing out", p, err)
-	}
+	wantRefused(t, "after signing out, where it was ended", a, header)
+	wantRefused(t, "after signing out, elsewhere", b, header)
 	if _, kept := store.ended[sha256.Sum256([]byte(token))]; !kept {
 		t.Error("the SHA-256 of the token is not kept")
 	}
-	other := otherSpelling(t, token)
-	if p, err := as(t, a, "Bearer "+other); err == nil {
-		t.Errorf("the same token in other letters: got %+v, want it refused", p)
-	}
-	if p, err := as(t, a, sign(t, jose.RS256, key, "a", f.claims(func(c map[string]any) { c["sid"] = "2" }))); err != nil {
-		t.Errorf("another token of the same person: got %+v, %v, want it to count", p, err)
-	}
+	wantRefused(t, "the same token in other letters", a, "Bearer "+otherSpelling(t, token))
+	wantName(t, "another token of the same person", a, "ana", sign(jose.RS256, key, "a", f.with("sid", "2")))
 }
 
 // otherSpelling is a token whose signature has other letters and the same bytes: the
 // last letter of 256 bytes in base64 has four bits to spare.
 func otherSpelling(t *testing.T, token string) string {
 	t.Helper()
+	signature := func(token string) []byte {
+		return must(base64.RawURLEncoding.DecodeString(token[strings.LastIndexByte(token, '.')+1:]))
+	}
 	for _, last := range "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_" {
 		other := token[:len(token)-1] + string(last)
-		if other != token && slices.Equal(signatureOf(t, other), signatureOf(t, token)) {
+		if other != token && slices.Equal(signature(other), signature(token)) {
 			return other
 		}
 	}
@@ -156,20 +146,10 @@ func otherSpelling(t *testing.T, token string) string {
 	return ""
 }
 
-func signatureOf(t *testing.T, token string) []byte {
-	t.Helper()
-	raw, err := base64.RawURLEncoding.DecodeString(token[strings.LastIndexByte(token, '.')+1:])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return raw
-}
-
 // While the store cannot be asked, nobody is let in on a guess.
 func TestSessions_StoreThatIsAway(t *testing.T) {
 	t.Parallel()
-	token, hash := NewToken()
-	cfg := Config{Mode: ModeToken, Tokens: []TokenConfig{{"ci", hash, "2027-01-01T00:00:00Z", []GrantConfig{{Viewer, []string{"*"}}}}}}
+	token, cfg := oneToken()
 	at, store := &clock{noon}, &sharedStore{ended: map[Digest]time.Time{}}
 	_, s := replica(t, cfg, store, at)
 	wantEnded(t, "while it is there", s, "a", false)
@@ -179,7 +159,7 @@ func TestSessions_StoreThatIsAway(t *testing.T) {
 	if _, err := s.Ended(t.Context(), "a"); !errors.Is(err, entity.ErrUnavailable) {
 		t.Errorf("later: got %v, want ErrUnavailable", err)
 	}
-	if err := s.End(t.Context(), "a", token.Reveal()); !errors.Is(err, entity.ErrUnavailable) {
+	if err := s.End(t.Context(), "a", token); !errors.Is(err, entity.ErrUnavailable) {
 		t.Errorf("signing out: got %v, want ErrUnavailable", err)
 	}
 }
@@ -188,9 +168,7 @@ func TestRevocations_RememberABoundedNumber(t *testing.T) {
 	t.Parallel()
 	at, store := &clock{noon}, &sharedStore{ended: map[Digest]time.Time{}}
 	r, err := NewRevocations(Config{}, store, zap.NewNop(), WithClock(at.now))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	for i := range 2*maxRemembered + 5 {
 		if _, err := r.ended(t.Context(), sha256.Sum256(fmt.Append(nil, i))); err != nil {
 			t.Fatal(err)
@@ -210,27 +188,14 @@ func TestRevokedFile(t *testing.T) {
 	t.Parallel()
 	key := testKeys()[0]
 	f := newFakeIssuer(t, public(&key.PublicKey, "a", "RS256"))
-	path := filepath.Join(t.TempDir(), "revoked")
 	at := &clock{noon}
-	written := noon
-	write := func(lines ...string) {
-		t.Helper()
-		if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		written, at.at = written.Add(time.Second), at.at.Add(fileAge)
-		if err := os.Chtimes(path, written, written); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write()
-	token, hash := NewToken()
-	static := Config{Mode: ModeToken, RevokedFile: path, Tokens: []TokenConfig{{"ci", hash, "2027-01-01T00:00:00Z", []GrantConfig{{Viewer, []string{"*"}}}}}}
+	file := newFile(t, at, "\n")
+	token, static := oneToken()
+	cfg, hash := f.config(), static.Tokens[0].SHA256
+	static.RevokedFile, cfg.RevokedFile = file.path, file.path
 	byList, sessions := replica(t, static, nil, at)
-	cfg := f.config()
-	cfg.RevokedFile = path
 	byIssuer, _ := replica(t, cfg, nil, at)
-	signed := sign(t, jose.RS256, key, "a", f.claims(func(c map[string]any) { c["jti"] = "id-1" }))
+	signed := sign(jose.RS256, key, "a", f.with("jti", "id-1"))
 	session, raw := sha256.Sum256([]byte("session-1")), sha256.Sum256([]byte(strings.TrimPrefix(signed, "Bearer ")))
 	for _, c := range []struct {
 		name                        string
@@ -245,8 +210,8 @@ func TestRevokedFile(t *testing.T) {
 		{"a session", []string{hex.EncodeToString(session[:])}, true, true, true},
 		{"nothing any more", []string{""}, true, true, false},
 	} {
-		write(c.lines...)
-		if _, err := as(t, byList, "Bearer "+token.Reveal()); (err == nil) != c.listed {
+		file.write(t, strings.Join(c.lines, "\n")+"\n")
+		if _, err := as(t, byList, "Bearer "+token); (err == nil) != c.listed {
 			t.Errorf("%s: the token of the list: %v, want it to count: %t", c.name, err, c.listed)
 		}
 		if _, err := as(t, byIssuer, signed); (err == nil) != c.issued {
@@ -254,17 +219,10 @@ func TestRevokedFile(t *testing.T) {
 		}
 		wantEnded(t, c.name, sessions, "session-1", c.sessionOver)
 	}
-	write(hash)
-	if _, err := as(t, byList, "Bearer "+token.Reveal()); err == nil {
-		t.Error("a token that is listed counts")
-	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
-	at.at = at.at.Add(fileAge)
-	if _, err := as(t, byList, "Bearer "+token.Reveal()); err == nil {
-		t.Error("once the file is gone, what it listed counts again")
-	}
+	file.write(t, hash)
+	wantRefused(t, "a token that is listed", byList, "Bearer "+token)
+	file.remove(t)
+	wantRefused(t, "once the file is gone", byList, "Bearer "+token)
 	if _, err := NewRevocations(static, nil, zap.NewNop()); err == nil || !strings.Contains(err.Error(), "auth.revoked_file") {
 		t.Errorf("without the file: got %v, want the setting named", err)
 	}
@@ -276,30 +234,24 @@ func TestOIDC_RefusesAmbiguousClaims(t *testing.T) {
 	t.Parallel()
 	key := testKeys()[0]
 	f := newFakeIssuer(t, public(&key.PublicKey, "a", "RS256"))
-	a := f.open(t, &clock{noon})
-	body := func(extra string) rawJSON {
-		return rawJSON(fmt.Sprintf(`{"iss":%q,"aud":"dlq","sub":"4711","exp":%d%s}`, f.server.URL, noon.Add(time.Hour).Unix(), extra))
+	a := f.open(t)
+	body := func(text string) string {
+		text = strings.NewReplacer("ISSUER", f.server.URL, "EXPIRY", fmt.Sprint(noon.Add(time.Hour).Unix())).Replace(text)
+		return sign(jose.RS256, key, "a", json.RawMessage(text))
 	}
-	if _, err := as(t, a, sign(t, jose.RS256, key, "a", body(`,"Audience":"x","isss":1,"aud2":{"aud":1,"AUD":2}`))); err != nil {
-		t.Errorf("harmless claims: %v, want them to count", err)
-	}
-	for name, claims := range map[string]rawJSON{
-		"AUD beside aud":    body(`,"AUD":"evil"`),
-		"Iss beside iss":    body(`,"Iss":"http://evil"`),
-		"Exp beside exp":    body(`,"EXP":1`),
-		"long s in sub":     body(`,"ſub":"0"`),
-		"aud twice":         body(`,"aud":"dlq"`),
-		"escaped aud":       body(`,"\u0061ud":"dlq"`),
-		"groups twice":      body(`,"groups":["staff"],"groups":["boss"]`),
-		"AUD alone":         rawJSON(fmt.Sprintf(`{"iss":%q,"AUD":"dlq","sub":"4711","exp":%d}`, f.server.URL, noon.Add(time.Hour).Unix())),
-		"ours after theirs": rawJSON(fmt.Sprintf(`{"iss":"http://evil","Iss":%q,"aud":"dlq","sub":"4711","exp":%d}`, f.server.URL, noon.Add(time.Hour).Unix())),
+	const ours = `{"iss":"ISSUER","aud":"dlq","sub":"4711","exp":EXPIRY`
+	wantName(t, "harmless claims", a, "4711", body(ours+`,"Audience":"x","isss":1,"aud2":{"aud":1,"AUD":2}}`))
+	for name, claims := range map[string]string{
+		"AUD beside aud":    ours + `,"AUD":"evil"}`,
+		"Iss beside iss":    ours + `,"Iss":"http://evil"}`,
+		"Exp beside exp":    ours + `,"EXP":1}`,
+		"long s in sub":     ours + `,"ſub":"0"}`,
+		"aud twice":         ours + `,"aud":"dlq"}`,
+		"escaped aud":       ours + `,"\u0061ud":"dlq"}`,
+		"groups twice":      ours + `,"groups":["staff"],"groups":["boss"]}`,
+		"AUD alone":         `{"iss":"ISSUER","AUD":"dlq","sub":"4711","exp":EXPIRY}`,
+		"ours after theirs": `{"iss":"http://evil","Iss":"ISSUER","aud":"dlq","sub":"4711","exp":EXPIRY}`,
 	} {
-		p, err := as(t, a, sign(t, jose.RS256, key, "a", claims))
-		wantRefused(t, name, p, err)
+		wantRefused(t, name, a, body(claims))
 	}
 }
-
-// rawJSON is signed as it is written.
-type rawJSON string
-
-func (r rawJSON) MarshalJSON() ([]byte, error) { return []byte(r), nil }

@@ -18,16 +18,14 @@ const KeySize = 32
 // minKey is the shortest line of auth.signing_key_file.
 const minKey = 32
 
-// Signer authenticates, by HMAC-SHA-256, what clients are given and bring back, such as
-// the cursors of lists. Each signature is for one purpose and good for no other. The
-// first key signs, all verify. It is safe for concurrent use.
+// Signer authenticates, by HMAC-SHA-256, what clients are given and bring back, such as cursors of lists. A signature
+// is for one purpose. The first key signs, all verify. It is safe for concurrent use.
 type Signer struct {
 	file *reloaded[[][]byte]      // nil: keys
 	keys atomic.Pointer[[][]byte] // never empty
 }
 
-// NewSigner returns a signer with the keys of cfg.SigningKeyFile or, without one, with a
-// random key of its own until Use.
+// NewSigner returns a signer with the keys of cfg.SigningKeyFile, without one with a random key until Use.
 func NewSigner(cfg Config, log *zap.Logger, change ...Option) (*Signer, error) {
 	s := &Signer{}
 	if cfg.SigningKeyFile != "" {
@@ -55,8 +53,8 @@ func (s *Signer) Use(keys [][]byte) { s.keys.Store(&keys) }
 // Sign returns the signature of a text for a purpose, which must have no NUL.
 func (s *Signer) Sign(purpose, text string) []byte { return hmacOf(s.current()[0], purpose, text) }
 
-// Verify reports whether the beginning of a signature, for the same purpose and text, is
-// sum. Half of a signature is enough to rely on; less is refused.
+// Verify reports whether sum is the beginning of a signature of purpose and text. Half a signature is enough, less is
+// refused.
 func (s *Signer) Verify(purpose, text string, sum []byte) bool {
 	if len(sum) < sha256.Size/2 || len(sum) > sha256.Size {
 		return false

@@ -1,21 +1,18 @@
 package auth
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 func newSigner(t *testing.T, cfg Config, change ...Option) *Signer {
 	t.Helper()
 	s, err := NewSigner(cfg, zap.NewNop(), change...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return s
 }
 
@@ -54,41 +51,30 @@ func TestSigner(t *testing.T) {
 
 func TestSigner_KeysOfAFile(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "keys")
 	at := &clock{noon}
-	written := noon
-	write := func(text string) {
-		t.Helper()
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		written, at.at = written.Add(time.Second), at.at.Add(fileAge)
-		if err := os.Chtimes(path, written, written); err != nil {
-			t.Fatal(err)
-		}
-	}
 	first, second := strings.Repeat("a", minKey), strings.Repeat("b", minKey)
-	write(first + "\n")
-	s, other := newSigner(t, Config{SigningKeyFile: path}, WithClock(at.now)), newSigner(t, Config{SigningKeyFile: path}, WithClock(at.now))
+	file := newFile(t, at, first+"\n")
+	cfg := Config{SigningKeyFile: file.path}
+	s, other := newSigner(t, cfg, WithClock(at.now)), newSigner(t, cfg, WithClock(at.now))
 	sum := s.Sign("cursor", "text")
 	if !other.Verify("cursor", "text", sum) {
 		t.Error("another process with the same file does not verify")
 	}
-	write("\n " + second + " \r\n" + first)
+	file.write(t, "\n "+second+" \r\n"+first)
 	if !s.Verify("cursor", "text", sum) || string(s.Sign("cursor", "text")) == string(sum) {
 		t.Error("want the old key to verify, and the new one to sign")
 	}
-	write("short\n")
+	file.write(t, "short\n")
 	if !s.Verify("cursor", "text", sum) {
 		t.Error("a mistake in the file takes away its keys")
 	}
-	write(second)
+	file.write(t, second)
 	if s.Verify("cursor", "text", sum) {
 		t.Error("a key that was taken away still verifies")
 	}
 	for _, text := range []string{"", "\n\n", "short", first + "\nshort-secret"} {
-		write(text)
-		_, err := NewSigner(Config{SigningKeyFile: path}, zap.NewNop())
+		file.write(t, text)
+		_, err := NewSigner(cfg, zap.NewNop())
 		if err == nil || !strings.Contains(err.Error(), "auth.signing_key_file") || strings.Contains(err.Error(), "short") {
 			t.Errorf("%q: got %v, want an error that names the setting and no key", text, err)
 		}

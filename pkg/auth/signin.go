@@ -19,22 +19,18 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/secret"
 )
 
-// SignIn signs people in at the issuer: the authorization code flow with PKCE.
-// It keeps nothing of those who are on their way, so another replica may finish
-// what one began. It is safe for concurrent use. No error ever holds a code, a
-// token or a secret.
+// SignIn signs people in at the issuer: the authorization code flow with PKCE. It keeps no state, so another replica
+// may finish a sign-in. It is safe for concurrent use. No error holds a code, a token or a secret.
 type SignIn struct {
 	cfg       OIDCConfig
 	issuer    *issuer
 	endpoints *issuerCache[endpoints]
 }
 
-// SignsIn reports whether people are signed in at an issuer: in mode oidc, with
-// a client.
+// SignsIn reports whether people are signed in at an issuer: in mode oidc, with a client.
 func (c Config) SignsIn() bool { return c.Mode == ModeOIDC && c.OIDC.ClientID != "" }
 
-// NewSignIn returns what signs people in; ask cfg.SignsIn first whether somebody
-// is to. It reads files at once and dials nothing.
+// NewSignIn needs cfg.SignsIn. It reads files at once and dials nothing.
 func NewSignIn(cfg Config, log *zap.Logger, change ...Option) (*SignIn, error) {
 	o := optionsOf(change)
 	if err := cfg.Validate(); err != nil {
@@ -57,9 +53,8 @@ func NewSignIn(cfg Config, log *zap.Logger, change ...Option) (*SignIn, error) {
 	return s, nil
 }
 
-// Begin returns where to send the browser, and what Finish needs when it comes
-// back with a code and the state: whoever begins keeps both for that browser alone.
-// It takes no longer than the issuer's timeout. The error is of kind
+// Begin returns where to send the browser, and what Finish needs when it comes back with a code and the state: the
+// caller keeps both for that browser alone. It ends within the issuer's timeout. The error is of kind
 // entity.ErrUnavailable; while the issuer is away it comes at once for some seconds.
 func (s *SignIn) Begin(ctx context.Context, state string) (address, nonce, verifier string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
@@ -73,10 +68,8 @@ func (s *SignIn) Begin(ctx context.Context, state string) (address, nonce, verif
 	return address, nonce, verifier, nil
 }
 
-// Finish gives the code back to the issuer and returns the ID token that it has
-// for it, which the authenticator of the same configuration lets in until expires.
-// The error is ErrUnauthenticated, or of kind entity.ErrUnavailable when the issuer
-// cannot be asked; it takes no longer than twice the issuer's timeout.
+// Finish returns the ID token for a code, which the authenticator of the same configuration accepts until expires.
+// The error is ErrUnauthenticated, or of kind entity.ErrUnavailable; it ends within twice the issuer's timeout.
 func (s *SignIn) Finish(ctx context.Context, code, verifier, nonce string) (token string, expires time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*s.cfg.Timeout)
 	defer cancel()
@@ -90,8 +83,7 @@ func (s *SignIn) Finish(ctx context.Context, code, verifier, nonce string) (toke
 	return token, expires, nil
 }
 
-// inspect believes what the authenticator believes, if it is also the answer to
-// the question that this program asked: it was made for its client, and now.
+// inspect believes what the authenticator believes, if it was made for this client and this sign-in.
 func (s *SignIn) inspect(ctx context.Context, token, nonce string) (expires time.Time, err error) {
 	if len(token) > maxBearer {
 		return expires, refuse("an ID token of %d bytes is too long", len(token))
@@ -117,7 +109,6 @@ func (s *SignIn) inspect(ctx context.Context, token, nonce string) (expires time
 	return expires, nil
 }
 
-// exchange returns the ID token for a code.
 func (s *SignIn) exchange(ctx context.Context, code, verifier string) (string, error) {
 	client, err := s.client(ctx)
 	if err != nil {
@@ -135,8 +126,7 @@ func (s *SignIn) exchange(ctx context.Context, code, verifier string) (string, e
 	return token, nil
 }
 
-// errorCode is what an issuer may call an error; other text of its answer may hold
-// what was sent to it.
+// errorCode is the form of an issuer's error names; other text of its answer may hold what was sent to it.
 var errorCode = regexp.MustCompile(`^[a-z_]{1,40}$`)
 
 // exchangeError tells an issuer that refuses from one that does not answer.
@@ -156,7 +146,6 @@ func exchangeError(err error) error {
 	return refuse("exchange the code: the issuer answers %d, %s", status, name)
 }
 
-// client is what the issuer knows this program as, and where it is to be asked.
 func (s *SignIn) client(ctx context.Context) (*oauth2.Config, error) {
 	at, err := s.endpoints.get(ctx, func(endpoints) bool { return true })
 	if err != nil {
@@ -185,8 +174,7 @@ func (s *SignIn) secret() (secret.Text, error) {
 	return text, nil
 }
 
-// styleOf chooses how the client says who it is. It is never found out by trying:
-// a code counts once.
+// styleOf chooses how the client authenticates. It is never found out by trying: a code counts once.
 func styleOf(methods []string, password secret.Text) oauth2.AuthStyle {
 	if password == "" || len(methods) > 0 && !slices.Contains(methods, "client_secret_basic") {
 		return oauth2.AuthStyleInParams

@@ -2,27 +2,21 @@ package auth
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
-	"maps"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
 	"go.uber.org/zap"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
@@ -32,97 +26,31 @@ const (
 	testReturn = "https://dlq.example.com/sign-in/callback"
 )
 
-// codeIssuer is an issuer that also signs people in: it gives an ID token for its
-// one code, once for each sign-in that begins.
-type codeIssuer struct {
-	*fakeIssuer
-	t        *testing.T
-	at       *clock
-	methods  []string                               // of its clients; nil: it does not say
-	document map[string]any                         // what it says otherwise than it should
-	change   func(map[string]any)                   // of the ID token's claims; nil: none
-	answer   func(http.ResponseWriter, string) bool // instead of an ID token; false: the ID token after all
-
-	nonce, challenge string     // of the address that was last opened
-	sent             url.Values // to the token endpoint
-	user, password   string     // of its Authorization header
-}
-
-func newCodeIssuer(t *testing.T) *codeIssuer {
+func newCodeIssuer(t *testing.T) *fakeIssuer {
 	t.Helper()
-	f := &codeIssuer{fakeIssuer: &fakeIssuer{keys: []any{public(&testKeys()[0].PublicKey, "1", "RS256")}}, t: t, at: &clock{noon}}
-	f.server = httptest.NewServer(f)
-	t.Cleanup(f.server.Close)
-	return f
+	return newFakeIssuer(t, public(&testKeys()[0].PublicKey, "1", "RS256"))
 }
 
-func (f *codeIssuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	f.mu.Lock()
-	broken := f.broken
-	f.mu.Unlock()
-	switch {
-	case !broken && strings.HasSuffix(r.URL.Path, "/.well-known/openid-configuration"):
-		says := map[string]any{
-			"issuer": f.server.URL, "jwks_uri": f.server.URL + "/keys",
-			"authorization_endpoint": f.server.URL + "/authorize?tenant=1", "token_endpoint": f.server.URL + "/token",
-		}
-		if f.methods != nil {
-			says["token_endpoint_auth_methods_supported"] = f.methods
-		}
-		maps.Copy(says, f.document)
-		_ = json.NewEncoder(w).Encode(says)
-	case !broken && r.Method == http.MethodPost && r.URL.Path == "/token":
-		f.exchange(w, r)
-	default:
-		f.fakeIssuer.ServeHTTP(w, r)
-	}
-}
-
-func (f *codeIssuer) exchange(w http.ResponseWriter, r *http.Request) {
-	_ = r.ParseForm()
-	f.sent = r.PostForm
-	f.user, f.password, _ = r.BasicAuth()
-	claims := f.claims(func(c map[string]any) { c["aud"], c["nonce"] = "console", f.nonce })
-	if f.change != nil {
-		f.change(claims)
-	}
-	token := strings.TrimPrefix(sign(f.t, jose.RS256, testKeys()[0], "1", claims), "Bearer ")
-	if f.answer != nil && f.answer(w, token) {
-		return
-	}
-	sum := sha256.Sum256([]byte(r.PostForm.Get("code_verifier")))
-	w.Header().Set("Content-Type", "application/json")
-	if r.PostForm.Get("code") != testCode || base64.RawURLEncoding.EncodeToString(sum[:]) != f.challenge {
-		w.WriteHeader(http.StatusBadRequest)
-		_ = json.NewEncoder(w).Encode(map[string]any{"error": "invalid_grant", "error_description": "not the code: " + r.PostForm.Get("code")})
-		return
-	}
-	_ = json.NewEncoder(w).Encode(map[string]any{"access_token": "a", "token_type": "Bearer", "id_token": token})
-}
-
-func (f *codeIssuer) config() Config {
-	cfg := f.fakeIssuer.config()
+// withClient is the configuration of a program that signs people in.
+func (f *fakeIssuer) withClient() Config {
+	cfg := f.config()
 	cfg.OIDC.ClientID, cfg.OIDC.RedirectURL = "console", testReturn
 	cfg.OIDC.Scopes = []string{"openid", "profile", "groups"}
 	return cfg
 }
 
-func (f *codeIssuer) signIn(t *testing.T, cfg Config) *SignIn {
+func (f *fakeIssuer) signIn(t *testing.T, cfg Config) *SignIn {
 	t.Helper()
 	s, err := NewSignIn(cfg, zap.NewNop(), WithClock(f.at.now))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return s
 }
 
 // begin opens the address as a browser would.
-func (f *codeIssuer) begin(t *testing.T, s *SignIn) (query url.Values, nonce, verifier string) {
+func (f *fakeIssuer) begin(t *testing.T, s *SignIn) (query url.Values, nonce, verifier string) {
 	t.Helper()
 	address, nonce, verifier, err := s.Begin(t.Context(), "state-1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	u, err := url.Parse(address)
 	if err != nil || !strings.HasPrefix(address, f.server.URL+"/authorize?") {
 		t.Fatalf("got the address %s, %v, want the issuer's", address, err)
@@ -134,7 +62,7 @@ func (f *codeIssuer) begin(t *testing.T, s *SignIn) (query url.Values, nonce, ve
 func TestSignIn(t *testing.T) {
 	t.Parallel()
 	f := newCodeIssuer(t)
-	cfg := f.config()
+	cfg := f.withClient()
 	s := f.signIn(t, cfg)
 	query, nonce, verifier := f.begin(t, s)
 	for name, want := range map[string]string{
@@ -159,29 +87,15 @@ func TestSignIn(t *testing.T) {
 	if f.sent.Get("client_id") != "console" || f.sent.Has("client_secret") || f.sent.Get("redirect_uri") != testReturn || f.password != "" {
 		t.Errorf("the client without a secret sent %v", f.sent)
 	}
-	a, err := New(cfg, zap.NewNop(), WithClock((&clock{noon}).now))
-	if err != nil {
-		t.Fatal(err)
-	}
+	a, alone := authenticator(t, cfg, f.at), authenticator(t, f.config(), f.at)
 	if p, err := as(t, a, "Bearer "+token); err != nil || p.Name != "ana" || !p.May(Operator, "orders.a") {
 		t.Errorf("the API: got %+v, %v, want it to let the ID token in", p, err)
 	}
-	api := sign(t, jose.RS256, testKeys()[0], "1", f.claims())
-	if p, err := as(t, a, api); err != nil || p.Name != "ana" {
-		t.Errorf("a token for the API: got %+v, %v, want it to count as before", p, err)
-	}
-	alone, err := New(f.fakeIssuer.config(), zap.NewNop(), WithClock((&clock{noon}).now))
-	if err != nil {
-		t.Fatal(err)
-	}
+	wantName(t, "a token for the API", a, "ana", sign(jose.RS256, testKeys()[0], "1", f.claims()))
 	for _, audience := range []string{"console", ""} {
-		nobodys := sign(t, jose.RS256, testKeys()[0], "1", f.claims(func(c map[string]any) { c["aud"] = audience }))
-		p, err := as(t, alone, nobodys)
-		wantRefused(t, "without a client, a token for "+strconv.Quote(audience), p, err)
+		wantRefused(t, "without a client, a token for "+audience, alone, sign(jose.RS256, testKeys()[0], "1", f.with("aud", audience)))
 	}
-	strange := sign(t, jose.RS256, testKeys()[0], "1", f.claims(func(c map[string]any) { c["aud"] = []string{"", "consoles"} }))
-	p, err := as(t, a, strange)
-	wantRefused(t, "a token for another audience", p, err)
+	wantRefused(t, "a token for another audience", a, sign(jose.RS256, testKeys()[0], "1", f.with("aud", []string{"", "consoles"})))
 }
 
 func TestSignIn_ClientWithSecret(t *testing.T) {
@@ -197,13 +111,13 @@ func TestSignIn_ClientWithSecret(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newCodeIssuer(t)
-			f.methods = c.methods
-			cfg := f.config()
+			if c.methods != nil {
+				f.document = map[string]any{"token_endpoint_auth_methods_supported": c.methods}
+			}
+			cfg := f.withClient()
 			cfg.OIDC.ClientSecretFile = filepath.Join(t.TempDir(), "secret")
 			write := func(text string) {
-				if err := os.WriteFile(cfg.OIDC.ClientSecretFile, []byte(text+"\n"), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				check.NoError(t, os.WriteFile(cfg.OIDC.ClientSecretFile, []byte(text+"\n"), 0o600))
 			}
 			write("of before")
 			s := f.signIn(t, cfg)
@@ -233,31 +147,40 @@ func TestSignIn_Refuses(t *testing.T) {
 			return true
 		}
 	}
-	claim := func(name string, value any) func(*codeIssuer) {
-		return func(f *codeIssuer) { f.change = func(c map[string]any) { c[name] = value } }
+	claim := func(name string, value any) func(*fakeIssuer) {
+		return func(f *fakeIssuer) { f.change = func(c map[string]any) { c[name] = value } }
 	}
 	for name, c := range map[string]struct {
-		change func(*codeIssuer)
+		change func(*fakeIssuer)
 		code   string
 		kind   error
 		says   string
 	}{
-		"WrongCode":          {nil, "other-code", ErrUnauthenticated, "400, invalid_grant"},
-		"IssuerRefuses":      {func(f *codeIssuer) { f.answer = say(401, `{"error":"invalid_client"}`) }, testCode, ErrUnauthenticated, "401, invalid_client"},
-		"IssuerEchoesAll":    {func(f *codeIssuer) { f.answer = say(400, `{"error":"CODE SECRET TOKEN"}`) }, testCode, ErrUnauthenticated, "400, no error"},
-		"IssuerEchoesAsText": {func(f *codeIssuer) { f.answer = say(400, `CODE SECRET TOKEN`) }, testCode, ErrUnauthenticated, "400, no error"},
-		"IssuerIsBroken":     {func(f *codeIssuer) { f.answer = say(502, `bad gateway SECRET`) }, testCode, entity.ErrUnavailable, "502"},
-		"AnswerIsNoJSON":     {func(f *codeIssuer) { f.answer = say(200, `<html>TOKEN`) }, testCode, entity.ErrUnavailable, "exchange"},
-		"NoIDToken":          {func(f *codeIssuer) { f.answer = say(200, `{"access_token":"TOKEN"}`) }, testCode, ErrUnauthenticated, "no ID token"},
-		"OtherNonce":         {claim("nonce", "another"), testCode, ErrUnauthenticated, "another sign-in"},
-		"NoNonce":            {claim("nonce", nil), testCode, ErrUnauthenticated, "another sign-in"},
-		"OtherAudience":      {claim("aud", "dlqs"), testCode, ErrUnauthenticated, "is for"},
-		"AudienceIsTheAPI":   {claim("aud", "dlq"), testCode, ErrUnauthenticated, "not for the client"},
-		"OtherParty":         {claim("azp", "somebody"), testCode, ErrUnauthenticated, "another client"},
-		"OtherIssuer":        {claim("iss", "https://evil.example.com"), testCode, ErrUnauthenticated, "does not count"},
-		"Expired":            {claim("exp", noon.Add(-time.Minute).Unix()), testCode, ErrUnauthenticated, "exp"},
-		"NameOfNoPerson":     {claim("preferred_username", "auto"), testCode, ErrUnauthenticated, "reserved"},
-		"TooLong":            {claim("x", strings.Repeat("y", maxBearer)), testCode, ErrUnauthenticated, "too long"},
+		"WrongCode": {nil, "other-code", ErrUnauthenticated, "400, invalid_grant"},
+		"IssuerRefuses": {
+			func(f *fakeIssuer) { f.answer = say(401, `{"error":"invalid_client"}`) }, testCode, ErrUnauthenticated,
+			"401, invalid_client",
+		},
+		"IssuerEchoesAll": {
+			func(f *fakeIssuer) { f.answer = say(400, `{"error":"CODE SECRET TOKEN"}`) }, testCode, ErrUnauthenticated,
+			"400, no error",
+		},
+		"IssuerEchoesAsText": {func(f *fakeIssuer) { f.answer = say(400, `CODE SECRET TOKEN`) }, testCode, ErrUnauthenticated, "400, no error"},
+		"IssuerIsBroken":     {func(f *fakeIssuer) { f.answer = say(502, `bad gateway SECRET`) }, testCode, entity.ErrUnavailable, "502"},
+		"AnswerIsNoJSON":     {func(f *fakeIssuer) { f.answer = say(200, `<html>TOKEN`) }, testCode, entity.ErrUnavailable, "exchange"},
+		"NoIDToken": {
+			func(f *fakeIssuer) { f.answer = say(200, `{"access_token":"TOKEN"}`) }, testCode, ErrUnauthenticated,
+			"no ID token",
+		},
+		"OtherNonce":       {claim("nonce", "another"), testCode, ErrUnauthenticated, "another sign-in"},
+		"NoNonce":          {claim("nonce", nil), testCode, ErrUnauthenticated, "another sign-in"},
+		"OtherAudience":    {claim("aud", "dlqs"), testCode, ErrUnauthenticated, "is for"},
+		"AudienceIsTheAPI": {claim("aud", "dlq"), testCode, ErrUnauthenticated, "not for the client"},
+		"OtherParty":       {claim("azp", "somebody"), testCode, ErrUnauthenticated, "another client"},
+		"OtherIssuer":      {claim("iss", "https://evil.example.com"), testCode, ErrUnauthenticated, "does not count"},
+		"Expired":          {claim("exp", noon.Add(-time.Minute).Unix()), testCode, ErrUnauthenticated, "exp"},
+		"NameOfNoPerson":   {claim("preferred_username", "auto"), testCode, ErrUnauthenticated, "reserved"},
+		"TooLong":          {claim("x", strings.Repeat("y", maxBearer)), testCode, ErrUnauthenticated, "too long"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -265,11 +188,9 @@ func TestSignIn_Refuses(t *testing.T) {
 			if c.change != nil {
 				c.change(f)
 			}
-			cfg := f.config()
+			cfg := f.withClient()
 			cfg.OIDC.ClientSecretFile = filepath.Join(t.TempDir(), "secret")
-			if err := os.WriteFile(cfg.OIDC.ClientSecretFile, []byte(testSecret), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, os.WriteFile(cfg.OIDC.ClientSecretFile, []byte(testSecret), 0o600))
 			s := f.signIn(t, cfg)
 			_, nonce, verifier := f.begin(t, s)
 			token, _, err := s.Finish(t.Context(), c.code, verifier, nonce)
@@ -290,7 +211,7 @@ func TestSignIn_Refuses(t *testing.T) {
 func TestSignIn_CodeWithoutItsVerifier(t *testing.T) {
 	t.Parallel()
 	f := newCodeIssuer(t)
-	s := f.signIn(t, f.config())
+	s := f.signIn(t, f.withClient())
 	_, nonce, _ := f.begin(t, s)
 	for _, verifier := range []string{"", "guessed"} {
 		if token, _, err := s.Finish(t.Context(), testCode, verifier, nonce); token != "" || !errors.Is(err, ErrUnauthenticated) {
@@ -305,23 +226,23 @@ func TestSignIn_CodeWithoutItsVerifier(t *testing.T) {
 
 func TestSignIn_IssuerThatCannotBeAsked(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(*codeIssuer){
-		"Broken":                func(f *codeIssuer) { f.broken = true },
-		"SaysItIsAnother":       func(f *codeIssuer) { f.document = map[string]any{"issuer": "https://evil.example.com"} },
-		"SignsNobodyIn":         func(f *codeIssuer) { f.document = map[string]any{"authorization_endpoint": ""} },
-		"TokensWithoutTLS":      func(f *codeIssuer) { f.document = map[string]any{"token_endpoint": "http://id.example.com/token"} },
-		"AuthorizesWithScripts": func(f *codeIssuer) { f.document = map[string]any{"authorization_endpoint": "javascript:alert(1)"} },
+	for name, change := range map[string]func(*fakeIssuer){
+		"Broken":                func(f *fakeIssuer) { f.broken = true },
+		"SaysItIsAnother":       func(f *fakeIssuer) { f.document = map[string]any{"issuer": "https://evil.example.com"} },
+		"SignsNobodyIn":         func(f *fakeIssuer) { f.document = map[string]any{"authorization_endpoint": ""} },
+		"TokensWithoutTLS":      func(f *fakeIssuer) { f.document = map[string]any{"token_endpoint": "http://id.example.com/token"} },
+		"AuthorizesWithScripts": func(f *fakeIssuer) { f.document = map[string]any{"authorization_endpoint": "javascript:alert(1)"} },
 	} {
 		f := newCodeIssuer(t)
-		s := f.signIn(t, f.config())
-		f.set(func() { change(f) })
+		s := f.signIn(t, f.withClient())
+		f.set(change)
 		if address, _, _, err := s.Begin(t.Context(), "s"); address != "" || !errors.Is(err, entity.ErrUnavailable) {
 			t.Errorf("%s: got %q, %v, want ErrUnavailable", name, address, err)
 		}
 		if token, _, err := s.Finish(t.Context(), testCode, "v", "n"); token != "" || !errors.Is(err, entity.ErrUnavailable) {
 			t.Errorf("%s: Finish: got a token of %d bytes, %v, want ErrUnavailable", name, len(token), err)
 		}
-		f.set(func() { f.broken, f.document = false, nil })
+		f.set(func(f *fakeIssuer) { f.broken, f.document = false, nil })
 		if _, _, _, err := s.Begin(t.Context(), "s"); !errors.Is(err, entity.ErrUnavailable) {
 			t.Errorf("%s: a moment later: got %v, want the failure shared", name, err)
 		}
@@ -335,15 +256,8 @@ func TestSignIn_IssuerThatCannotBeAsked(t *testing.T) {
 // Those who wait for an issuer that is silent do not wait longer than they live.
 func TestSignIn_SilentIssuer(t *testing.T) {
 	t.Parallel()
-	release, asked := make(chan struct{}), make(chan struct{}, 8)
-	silent := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		asked <- struct{}{}
-		<-release
-	}))
-	defer silent.Close()
-	defer close(release)
-	f := &codeIssuer{fakeIssuer: &fakeIssuer{server: silent}, at: &clock{noon}}
-	s := f.signIn(t, f.config())
+	f, asked := newSilentIssuer(t)
+	s := f.signIn(t, f.withClient())
 	first, cancel := context.WithCancel(t.Context())
 	over := make(chan error, 1)
 	go func() {
@@ -365,16 +279,8 @@ func TestSignIn_SilentIssuer(t *testing.T) {
 // Ten people who come to an issuer that is silent wait as long as one.
 func TestSignIn_SilentIssuerIsAskedOnceForAll(t *testing.T) {
 	t.Parallel()
-	release := make(chan struct{})
-	var asked atomic.Int32
-	silent := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		asked.Add(1)
-		<-release
-	}))
-	defer silent.Close()
-	defer close(release)
-	f := &codeIssuer{fakeIssuer: &fakeIssuer{server: silent}, at: &clock{noon}}
-	cfg := f.config()
+	f, asked := newSilentIssuer(t)
+	cfg := f.withClient()
 	cfg.OIDC.Timeout = 50 * time.Millisecond
 	s := f.signIn(t, cfg)
 	var all sync.WaitGroup
@@ -386,7 +292,7 @@ func TestSignIn_SilentIssuerIsAskedOnceForAll(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if n := asked.Load(); n != 1 {
+	if n := len(asked); n != 1 {
 		t.Errorf("the issuer was asked %d times, want once", n)
 	}
 }
@@ -403,7 +309,7 @@ func TestNewSignIn_RefusesWhatCannotWork(t *testing.T) {
 		"MissingSecret": {func(c *Config) { c.OIDC.ClientSecretFile = "/nowhere" }, "auth.oidc.client_secret_file"},
 		"WrongRedirect": {func(c *Config) { c.OIDC.RedirectURL = "" }, "auth.oidc.redirect_url"},
 	} {
-		cfg := f.config()
+		cfg := f.withClient()
 		c.change(&cfg)
 		if s, err := NewSignIn(cfg, zap.NewNop()); s != nil || err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: got %v, %v, want an error with %s", name, s, err, c.says)

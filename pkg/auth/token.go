@@ -17,8 +17,7 @@ const (
 	hashSize    = sha256.Size
 )
 
-// NewToken makes a token of 256 random bits, and the hash that a configuration
-// keeps of it.
+// NewToken makes a token of 256 random bits, and the hash for a configuration.
 func NewToken() (token secret.Text, sha256Hex string) {
 	var b [tokenBytes]byte
 	_, _ = rand.Read(b[:]) // never fails, by its documentation

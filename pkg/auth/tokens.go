@@ -16,7 +16,6 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// tokens believes whoever has a token of a list.
 type tokens struct {
 	fixed   []token
 	listed  *reloaded[[]token] // of the file; nil for none
@@ -42,17 +41,13 @@ func newTokens(cfg Config, revoked *Revocations, log *zap.Logger, now func() tim
 	return t, err
 }
 
-// Authenticate looks up the hash of the request's token.
 func (t *tokens) Authenticate(_ context.Context, r *http.Request) (Principal, error) {
 	text, err := bearer(r)
 	if err != nil {
 		return Principal{}, err
 	}
 	found, err := t.find(text)
-	if err != nil {
-		return Principal{}, err
-	}
-	return found.principal, nil
+	return found.principal, err
 }
 
 // life implements bearers.

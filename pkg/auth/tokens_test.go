@@ -12,6 +12,8 @@ import (
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -30,11 +32,74 @@ func as(t *testing.T, a Authenticator, headers ...string) (Principal, error) {
 	return a.Authenticate(t.Context(), r)
 }
 
-func wantRefused(t *testing.T, what string, p Principal, err error) {
+// wantName wants the principal of a token, and wantRefused wants nobody.
+func wantName(t *testing.T, what string, a Authenticator, name string, headers ...string) {
 	t.Helper()
+	if p, err := as(t, a, headers...); err != nil || p.Name != name {
+		t.Errorf("%s: got %+v, %v, want %s", what, p, err, name)
+	}
+}
+
+func wantRefused(t *testing.T, what string, a Authenticator, headers ...string) {
+	t.Helper()
+	p, err := as(t, a, headers...)
 	if !errors.Is(err, ErrUnauthenticated) || p.Name != "" || len(p.Grants) != 0 {
 		t.Errorf("%s: got %+v, %v, want nobody and ErrUnauthenticated", what, p, err)
 	}
+	for _, h := range headers {
+		if _, token, _ := strings.Cut(h, " "); err != nil && len(token) > 15 && strings.Contains(err.Error(), token) {
+			t.Errorf("%s: the error %v holds the token", what, err)
+		}
+	}
+}
+
+func authenticator(t *testing.T, cfg Config, at *clock, change ...Option) Authenticator {
+	t.Helper()
+	a, err := New(cfg, zap.NewNop(), append(change, WithClock(at.now))...)
+	check.NoError(t, err)
+	return a
+}
+
+// must is for what only a mistake of the test can make fail.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// aFile is a file that a test writes again and again. Each time it is newer and the clock lets it be looked at.
+type aFile struct {
+	path    string
+	at      *clock
+	written time.Time
+}
+
+func newFile(t *testing.T, at *clock, text string) *aFile {
+	t.Helper()
+	f := &aFile{filepath.Join(t.TempDir(), "file"), at, noon}
+	f.write(t, text)
+	return f
+}
+
+func (f *aFile) write(t *testing.T, text string) {
+	t.Helper()
+	f.written = f.written.Add(time.Second)
+	f.keepTime(t, text)
+}
+
+// keepTime writes a file that looks as old as the one before.
+func (f *aFile) keepTime(t *testing.T, text string) {
+	t.Helper()
+	err := errors.Join(os.WriteFile(f.path, []byte(text), 0o600), os.Chtimes(f.path, f.written, f.written))
+	check.NoError(t, err)
+	f.at.at = f.at.at.Add(fileAge)
+}
+
+func (f *aFile) remove(t *testing.T) {
+	t.Helper()
+	check.NoError(t, os.Remove(f.path))
+	f.at.at = f.at.at.Add(fileAge)
 }
 
 func TestTokens(t *testing.T) {
@@ -44,20 +109,15 @@ func TestTokens(t *testing.T) {
 	stranger, _ := NewToken()
 	grants := []GrantConfig{{Operator, []string{"orders.*"}}, {Unmask, []string{"*"}}}
 	at := &clock{noon}
-	a, err := New(Config{Mode: ModeToken, Tokens: []TokenConfig{
+	a := authenticator(t, Config{Mode: ModeToken, Tokens: []TokenConfig{
 		{"old", oldHash, noon.Format(time.RFC3339), grants},
 		{"ci", strings.ToUpper(hash), "2026-11-22T00:00:00+02:00", grants},
-	}}, zap.NewNop(), WithClock(at.now))
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}, at)
 	p, err := as(t, a, "Bearer "+token.Reveal())
 	if err != nil || p.Name != "ci" || !p.May(Operator, "orders.a") || p.May(Operator, "payments.a") || !p.Everywhere(Unmask) {
 		t.Errorf("got %+v, %v, want ci with its grants", p, err)
 	}
-	if p, err := as(t, a, "bearer  "+token.Reveal()); err != nil || p.Name != "ci" {
-		t.Errorf("scheme in lower case: got %+v, %v, want ci", p, err)
-	}
+	wantName(t, "scheme in lower case", a, "ci", "bearer  "+token.Reveal())
 	for what, headers := range map[string][]string{
 		"no header":        nil,
 		"two headers":      {"Bearer " + token.Reveal(), "Bearer " + token.Reveal()},
@@ -74,15 +134,10 @@ func TestTokens(t *testing.T) {
 		"two tokens":       {"Bearer " + token.Reveal() + " " + token.Reveal()},
 		"padded with text": {"Bearer x" + token.Reveal()},
 	} {
-		p, err := as(t, a, headers...)
-		wantRefused(t, what, p, err)
-		if err != nil && (strings.Contains(err.Error(), token.Reveal()) || strings.Contains(err.Error(), stranger.Reveal())) {
-			t.Errorf("%s: the error %v holds a token", what, err)
-		}
+		wantRefused(t, what, a, headers...)
 	}
 	at.at = time.Date(2026, 11, 21, 22, 0, 0, 0, time.UTC)
-	p, err = as(t, a, "Bearer "+token.Reveal())
-	wantRefused(t, "at its expiry", p, err)
+	wantRefused(t, "at its expiry", a, "Bearer "+token.Reveal())
 }
 
 func TestNewToken(t *testing.T) {
@@ -107,145 +162,71 @@ func TestTokens_File(t *testing.T) {
 	t.Parallel()
 	first, firstHash := NewToken()
 	second, secondHash := NewToken()
-	path := filepath.Join(t.TempDir(), "tokens.yaml")
 	at := &clock{noon}
-	written := noon
-	write := func(text string) {
-		t.Helper()
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		written = written.Add(time.Second)
-		if err := os.Chtimes(path, written, written); err != nil {
-			t.Fatal(err)
-		}
-		at.at = at.at.Add(fileAge)
-	}
-	write(entry("first", firstHash))
-	core, logs := observer.New(zap.InfoLevel)
-	a, err := New(Config{Mode: ModeToken, TokensFile: path}, zap.New(core), WithClock(at.now))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := func(when string, firstCounts, secondCounts bool) {
-		t.Helper()
-		_, err1 := as(t, a, "Bearer "+first.Reveal())
-		_, err2 := as(t, a, "Bearer "+second.Reveal())
-		if (err1 == nil) != firstCounts || (err2 == nil) != secondCounts {
-			t.Errorf("%s: first %v, second %v, want them to count: %t, %t", when, err1, err2, firstCounts, secondCounts)
-		}
-	}
-	want("at start", true, false)
-	write(entry("first", firstHash) + entry("second", secondHash))
-	want("both", true, true)
-	write(entry("second", secondHash))
-	want("first withdrawn", false, true)
-	for _, broken := range []string{"- {name: x}\n", "x: 1\n", "- {nmae: x}\n", "["} {
-		write(broken)
-		want("broken: "+broken, false, true)
-		at.at = at.at.Add(fileAge)
-		want("still broken", false, true)
-	}
-	if got := logs.FilterLevelExact(zap.ErrorLevel).Len(); got != 4 {
-		t.Errorf("got %d errors in the log, want one for each broken file", got)
-	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
-	at.at = at.at.Add(fileAge)
-	want("gone", false, true)
-	at.at = at.at.Add(fileAge)
-	want("still gone", false, true)
-	if got := logs.FilterLevelExact(zap.ErrorLevel).Len(); got != 5 {
-		t.Errorf("got %d errors in the log, want one more for the file that is gone", got)
-	}
-	for _, nothing := range []string{"", "[]\n", "# none yet\n", "null\n"} {
-		write(nothing)
-		want("without any token: "+nothing, false, true)
-	}
-	if got := logs.FilterLevelExact(zap.ErrorLevel).Len(); got != 6 {
-		t.Errorf("got %d errors in the log, want one more for the file that lists nothing", got)
-	}
-	write(entry("first", firstHash))
-	want("right again", true, false)
-}
-
-// A file that could not be read once is read later, although nobody has changed it
-// since: what it takes away must not count on.
-func TestTokens_FileThatCannotBeReadForAWhile(t *testing.T) {
-	t.Parallel()
-	gone, goneHash := NewToken()
-	stays, staysHash := NewToken()
-	path := filepath.Join(t.TempDir(), "tokens.yaml")
-	at := &clock{noon}
-	write := func(text string, written time.Time) {
-		t.Helper()
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chtimes(path, written, written); err != nil {
-			t.Fatal(err)
-		}
-		at.at = at.at.Add(fileAge)
-	}
-	count := func(a Authenticator) (first, second bool) {
-		_, err1 := as(t, a, "Bearer "+gone.Reveal())
-		_, err2 := as(t, a, "Bearer "+stays.Reveal())
-		return err1 == nil, err2 == nil
-	}
-	write(entry("gone", goneHash)+entry("stays", staysHash), noon)
+	file := newFile(t, at, entry("first", firstHash))
 	core, logs := observer.New(zap.ErrorLevel)
-	a, err := New(Config{Mode: ModeToken, TokensFile: path}, zap.New(core), WithClock(at.now))
-	if err != nil {
-		t.Fatal(err)
+	a, err := New(Config{Mode: ModeToken, TokensFile: file.path}, zap.New(core), WithClock(at.now))
+	check.NoError(t, err)
+	want := func(when string, firstCounts, secondCounts bool, errors int) {
+		t.Helper()
+		for range 2 { // each mistake is logged once
+			_, err1 := as(t, a, "Bearer "+first.Reveal())
+			_, err2 := as(t, a, "Bearer "+second.Reveal())
+			if (err1 == nil) != firstCounts || (err2 == nil) != secondCounts || logs.Len() != errors {
+				t.Errorf("%s: first %v, second %v, %d errors in the log, want them to count: %t, %t, and %d", when, err1, err2, logs.Len(),
+					firstCounts, secondCounts, errors)
+			}
+			at.at = at.at.Add(fileAge)
+		}
 	}
-	left := entry("stays", staysHash)
-	// The same size and the same time as the file that follows: to a look it is that.
-	write(strings.Repeat("[", len(left)), noon.Add(time.Minute))
-	if first, second := count(a); !first || !second {
-		t.Errorf("while it cannot be read: %t, %t, want both to count as before", first, second)
+	want("at start", true, false, 0)
+	file.write(t, entry("first", firstHash)+entry("second", secondHash))
+	want("both", true, true, 0)
+	file.write(t, entry("second", secondHash))
+	want("first withdrawn", false, true, 0)
+	for i, broken := range []string{"- {name: x}\n", "x: 1\n", "- {nmae: x}\n", "["} {
+		file.write(t, broken)
+		want("broken: "+broken, false, true, i+1)
 	}
-	write(left, noon.Add(time.Minute))
-	if first, second := count(a); first || !second {
-		t.Errorf("once it can be read: %t, %t, want only the second to count", first, second)
+	file.remove(t)
+	want("gone", false, true, 5)
+	for _, nothing := range []string{"", "[]\n", "# none yet\n", "null\n"} {
+		file.write(t, nothing)
+		want("without any token: "+nothing, false, true, 6)
 	}
-	if logs.Len() != 1 {
-		t.Errorf("got %d errors in the log, want 1", logs.Len())
-	}
+	file.write(t, entry("first", firstHash))
+	want("right again", true, false, 6)
+	// A file that could not be read once is read later, although it looks as if nothing has changed it since.
+	file.write(t, strings.Repeat("[", len(entry("other", secondHash))))
+	want("while it cannot be read", true, false, 7)
+	file.keepTime(t, entry("other", secondHash))
+	want("once it can be read", false, true, 7)
 }
 
 func TestTokens_FileThatIsWrongAtStart(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "tokens.yaml")
-	if _, err := New(Config{Mode: ModeToken, TokensFile: path}, zap.NewNop()); err == nil || !strings.Contains(err.Error(), "auth.tokens_file") {
-		t.Errorf("missing: got %v, want an error with the key", err)
-	}
-	for _, nothing := range []string{"", "[]"} {
-		if err := os.WriteFile(path, []byte(nothing), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := New(Config{Mode: ModeToken, TokensFile: path}, zap.NewNop()); err == nil || !strings.Contains(err.Error(), "lists no token") {
-			t.Errorf("file %q: got %v, want an error that says it lists no token", nothing, err)
+	file := newFile(t, &clock{noon}, "")
+	want := func(what string, parts ...string) {
+		t.Helper()
+		_, err := New(Config{Mode: ModeToken, TokensFile: file.path}, zap.NewNop())
+		for _, part := range append(parts, "auth.tokens_file", file.path) {
+			if err == nil || !strings.Contains(err.Error(), part) {
+				t.Errorf("%s: got %v, want %s", what, err, part)
+			}
 		}
 	}
-	if err := os.WriteFile(path, []byte("- {name: a, sha256: x, expires_at: y, grants: []}"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	_, err := New(Config{Mode: ModeToken, TokensFile: path}, zap.NewNop())
-	for _, part := range []string{"auth.tokens_file", path, "tokens[0].sha256", "tokens[0].expires_at", "tokens[0].grants"} {
-		if err == nil || !strings.Contains(err.Error(), part) {
-			t.Errorf("wrong: got %v, want %s", err, part)
-		}
-	}
+	want("empty", "lists no token")
+	file.write(t, "[]")
+	want("without any", "lists no token")
+	file.write(t, "- {name: a, sha256: x, expires_at: y, grants: []}")
+	want("wrong", "tokens[0].sha256", "tokens[0].expires_at", "tokens[0].grants")
+	file.remove(t)
+	want("missing")
 }
 
 func TestNobody(t *testing.T) {
 	t.Parallel()
-	a, err := New(DefaultConfig(), zap.NewNop())
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := as(t, a)
+	p, err := as(t, authenticator(t, DefaultConfig(), &clock{noon}))
 	if err != nil || p.Name != Anonymous {
 		t.Fatalf("got %+v, %v, want anonymous", p, err)
 	}

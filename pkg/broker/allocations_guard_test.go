@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/recordtest"
 )
@@ -25,19 +26,14 @@ func recordPaths(tb testing.TB) []recordtest.Path {
 			records[i].Headers = append(records[i].Headers, entity.Header{Key: fmt.Sprintf("header-%d", h), Value: make([]byte, 36)})
 		}
 	}
-	batch, err := encodeBatch(records, 0)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	batch := check.Must(encodeBatch(records, 0))(tb)
 	set := flat(batch)
 	req := FetchRequest{MaxBytes: DefaultFetchBytes}
 	return []recordtest.Path{
 		{Name: "EncodeBatch", Allocations: 0.01, Records: n, Do: func() { _, _ = encodeBatch(records, 0) }},
 		{Name: "DecodeBatch", Allocations: 0.05, Records: n, Do: func() {
 			p := decodeOne(req, FetchPartition{TopicPartition: TopicPartition{Topic: "orders"}}, nil, set)
-			if len(p.Records) != n {
-				tb.Fatalf("records = %d, %v, want %d", len(p.Records), p.Err, n)
-			}
+			check.Require(tb, len(p.Records) == n, "records = %d, %v, want %d", len(p.Records), p.Err, n)
 		}},
 	}
 }

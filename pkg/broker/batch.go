@@ -15,11 +15,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Where things are in a record batch of format 2. Batches are read here and not
-// by kafka-go's decoder, because that one hides the batch's last offset, which is
-// needed to step over a batch that compaction emptied, takes a page of 64 KiB for
-// each batch however small, gives up the whole response for one bad checksum, and
-// holds whatever a batch inflates to.
+// Where things are in a record batch of format 2. Batches are read here and not by kafka-go's decoder, because
+// that one hides the batch's last offset, which is needed to step over a batch that compaction emptied, takes a
+// page of 64 KiB for each batch however small, gives up the whole response for one bad checksum, and holds
+// whatever a batch inflates to.
 const (
 	batchPrefix  = 12 // base offset and length
 	atMagic      = 16
@@ -57,7 +56,7 @@ type batch struct {
 func (b batch) control() bool       { return b.attributes&attrControl != 0 }
 func (b batch) transactional() bool { return b.attributes&attrTransactional != 0 }
 
-// first is the batch's first offset, as far as it is known.
+// first is the batch's first offset, if known.
 func (b batch) first() int64 {
 	if b.legacy {
 		return 0
@@ -65,9 +64,8 @@ func (b batch) first() int64 {
 	return b.base
 }
 
-// nextBatch cuts the first batch off data and checks it. A broker may end its
-// answer in the middle of one: ok is then false and the rest is to be fetched.
-// For a corrupt batch the header is returned beside the error.
+// nextBatch cuts the first batch off data and checks it. An answer may end in the middle of one: ok is then false
+// and the rest is to be fetched. A corrupt batch's header is returned with the error.
 func nextBatch(data []byte) (b batch, rest []byte, ok bool, err error) {
 	if len(data) <= atMagic {
 		return batch{}, nil, false, nil
@@ -110,8 +108,7 @@ func (b *batch) readHeader() error {
 
 // recordReader reads the records of one batch, or of one entry of formats 0 and 1.
 type recordReader interface {
-	// next returns the next record at or after an offset, or io.EOF. What it returns
-	// beside another error has no meaning, and nothing can be read after it.
+	// next returns the next record at or after an offset, or io.EOF. Nothing can be read after another error.
 	next(from int64) (Record, error)
 	// use changes what memory is taken from.
 	use(room *Room)
@@ -295,8 +292,7 @@ func btoi(b bool) int {
 	return 0
 }
 
-// limit takes out of a record what is over its limits, and describes the value of
-// one that is over any of them.
+// limit takes out of a record what is over its limits, and describes the value of one that is over any of them.
 func (o *opened) limit(rec *Record) {
 	size := int64(len(rec.Key) + len(rec.Value))
 	if size <= o.limits.RecordBytes && rec.Defect == nil {
@@ -315,8 +311,7 @@ func (o *opened) limit(rec *Record) {
 // maxWanted is the largest value of a header that is kept when only that one is.
 const maxWanted = 1 << 10
 
-// piecewise reads a record that is not in memory as a whole. What is kept of it has
-// memory of its own.
+// piecewise reads a record that is not in memory as a whole. What is kept of it has memory of its own.
 func (r *batchReader) piecewise(size, from int64) (rec Record) {
 	p := &part{source: &r.src, left: size}
 	p.skip(1, nil)
@@ -437,8 +432,7 @@ func (r *batchReader) ownBytes(p *part, n int64) []byte {
 	return p.bytes(n)
 }
 
-// wanted reads a header whose name has n bytes, and keeps it when it is the one
-// that was asked for.
+// wanted reads a header whose name has n bytes, and keeps it when it is the one that was asked for.
 func (r *batchReader) wanted(rec *Record, p *part, n int64) {
 	if n != int64(len(*r.only)) {
 		p.skip(max(0, n), nil)
@@ -465,18 +459,15 @@ type shared struct {
 }
 
 const (
-	// maxNames and maxName bound the shared names, which stay in memory as long as the
-	// cursor: a producer may make a new name for each record, of any length.
-	maxNames = 1024
-	maxName  = 128
-	// headerBlock is how many headers are allocated together.
-	headerBlock = 256
+	// maxNames and maxName bound the shared names, which live as long as the cursor.
+	maxNames    = 1024
+	maxName     = 128
+	headerBlock = 256 // how many headers are allocated together
 )
 
 func newShared() *shared { return &shared{names: map[string]string{}} }
 
-// text returns the string of a name. One that is shared is a copy, whose memory comes from
-// room; any other refers to b, which must not be changed any more.
+// text returns a name: a shared copy with memory from room, or one that refers to b, which must not change.
 func (s *shared) text(b []byte, room *Room) (string, error) {
 	if name, ok := s.names[string(b)]; ok {
 		return name, nil
@@ -524,29 +515,24 @@ func (b batch) abortMarker() bool {
 	return err == nil && key.err == nil && kind == 0
 }
 
-// abortedTransaction is what a broker says of a transaction without effect:
-// its producer, and the offset of its first record.
+// abortedTransaction is the producer and the first offset of an aborted transaction.
 type abortedTransaction struct {
 	producer int64
 	first    int64
 }
 
-// transactions decides which batches of one partition's answer count. Batches
-// must be shown to it in the order of the log.
+// transactions decides which batches of one partition's answer count. They are shown in the order of the log.
 type transactions struct {
 	aborted []abortedTransaction // by first offset
 	open    map[int64]bool       // producers inside an aborted transaction
 }
 
 func newTransactions(aborted []abortedTransaction) *transactions {
-	slices.SortFunc(aborted, func(a, b abortedTransaction) int {
-		return int(min(max(a.first-b.first, -1), 1))
-	})
+	slices.SortFunc(aborted, func(a, b abortedTransaction) int { return int(min(max(a.first-b.first, -1), 1)) })
 	return &transactions{aborted: aborted, open: map[int64]bool{}}
 }
 
-// counts tells whether the records of b are messages: no control batch is, and
-// no batch of a transaction that the broker listed as aborted.
+// counts reports whether the records of b are messages: no control batch, and not of an aborted transaction.
 func (t *transactions) counts(b batch) bool {
 	for len(t.aborted) > 0 && t.aborted[0].first <= b.last {
 		t.open[t.aborted[0].producer] = true

@@ -14,6 +14,7 @@ import (
 
 	"github.com/segmentio/kafka-go/protocol"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
@@ -37,10 +38,7 @@ func (tb testBatch) bytes(t testing.TB) []byte {
 	if empty {
 		records = make([]Record, 1)
 	}
-	encoded, err := encodeBatch(records, protocol.Attributes(tb.attributes&7))
-	if err != nil {
-		t.Fatal(err)
-	}
+	encoded := check.Must(encodeBatch(records, protocol.Attributes(tb.attributes&7)))(t)
 	b := flat(encoded)
 	if empty {
 		b = b[:atRecords]
@@ -57,9 +55,7 @@ func (tb testBatch) bytes(t testing.TB) []byte {
 }
 
 // flat is a batch as it is sent, without a producer.
-func flat(b *encodedBatch) []byte {
-	return append(b.signed(-1, -1, -1), bytes.Join(b.body, nil)...)
-}
+func flat(b *encodedBatch) []byte { return append(b.signed(-1, -1, -1), bytes.Join(b.body, nil)...) }
 
 func seal(b []byte) []byte {
 	binary.BigEndian.PutUint32(b[atCRC:], crc32.Checksum(b[atAttributes:], castagnoli))
@@ -102,82 +98,45 @@ func seen(p FetchedPartition) string {
 
 func TestDecode_Transactions(t *testing.T) {
 	t.Parallel()
-	const tx = attrTransactional
+	tx := func(base, producer int64, values string) testBatch {
+		return testBatch{base: base, attributes: attrTransactional, producer: producer, values: values}
+	}
 	tests := map[string]struct {
 		batches []testBatch
 		aborted []abortedTransaction
 		want    string
 		next    int64
 	}{
-		"NothingAborted": {
-			[]testBatch{{base: 0, attributes: tx, producer: 1, values: "a b"}, marker(2, 1, 1)}, nil, "0=a 1=b", 3,
-		},
+		"NothingAborted": {[]testBatch{tx(0, 1, "a b"), marker(2, 1, 1)}, nil, "0=a 1=b", 3},
 		"AbortedIsLeftOut": {
-			[]testBatch{{base: 0, attributes: tx, producer: 1, values: "a b"}, marker(2, 1, 0), {base: 3, producer: -1, values: "c"}},
-			[]abortedTransaction{{1, 0}},
-			"3=c", 4,
+			[]testBatch{tx(0, 1, "a b"), marker(2, 1, 0), {base: 3, producer: -1, values: "c"}}, []abortedTransaction{{1, 0}}, "3=c", 4,
 		},
 		"AbortMarkerEndsIt": {
-			[]testBatch{
-				{base: 0, attributes: tx, producer: 1, values: "a"},
-				marker(1, 1, 0),
-				{base: 2, attributes: tx, producer: 1, values: "b"},
-				marker(3, 1, 1),
-			},
-			[]abortedTransaction{{1, 0}},
-			"2=b", 4,
+			[]testBatch{tx(0, 1, "a"), marker(1, 1, 0), tx(2, 1, "b"), marker(3, 1, 1)}, []abortedTransaction{{1, 0}}, "2=b", 4,
 		},
 		"OnlyTheProducerNamed": {
-			[]testBatch{
-				{base: 0, attributes: tx, producer: 1, values: "a"},
-				{base: 1, attributes: tx, producer: 2, values: "b"},
-				marker(2, 1, 0), marker(3, 2, 1),
-			},
-			[]abortedTransaction{{1, 0}},
-			"1=b", 4,
+			[]testBatch{tx(0, 1, "a"), tx(1, 2, "b"), marker(2, 1, 0), marker(3, 2, 1)}, []abortedTransaction{{1, 0}}, "1=b", 4,
 		},
-		"BeginsBeforeTheFetch": {
-			[]testBatch{{base: 5, attributes: tx, producer: 1, values: "a"}, marker(6, 1, 0)},
-			[]abortedTransaction{{1, 2}},
-			"", 7,
-		},
+		"BeginsBeforeTheFetch": {[]testBatch{tx(5, 1, "a"), marker(6, 1, 0)}, []abortedTransaction{{1, 2}}, "", 7},
 		"NotYetBegun": {
-			[]testBatch{
-				{base: 0, attributes: tx, producer: 1, values: "a"},
-				marker(1, 1, 1),
-				{base: 2, attributes: tx, producer: 1, values: "b"},
-				marker(3, 1, 0),
-			},
-			[]abortedTransaction{{1, 2}},
-			"0=a", 4,
+			[]testBatch{tx(0, 1, "a"), marker(1, 1, 1), tx(2, 1, "b"), marker(3, 1, 0)}, []abortedTransaction{{1, 2}}, "0=a", 4,
 		},
 		"ListOutOfOrder": {
-			[]testBatch{
-				{base: 0, attributes: tx, producer: 2, values: "a"},
-				{base: 1, attributes: tx, producer: 1, values: "b"},
-				marker(2, 2, 0), marker(3, 1, 0),
-				{base: 4, attributes: tx, producer: 1, values: "c"},
-				marker(5, 1, 1),
-			},
+			[]testBatch{tx(0, 2, "a"), tx(1, 1, "b"), marker(2, 2, 0), marker(3, 1, 0), tx(4, 1, "c"), marker(5, 1, 1)},
 			[]abortedTransaction{{1, 1}, {2, 0}},
 			"4=c", 6,
 		},
-		"PlainBatchOfAnAbortedProducer": {
-			[]testBatch{{base: 0, producer: 1, values: "a"}}, []abortedTransaction{{1, 0}}, "0=a", 1,
-		},
+		"PlainBatchOfAnAbortedProducer": {[]testBatch{{base: 0, producer: 1, values: "a"}}, []abortedTransaction{{1, 0}}, "0=a", 1},
 		"CommitMarkerOfAnother": {
-			[]testBatch{{base: 0, attributes: tx, producer: 1, values: "a"}, marker(1, 2, 1), {base: 2, attributes: tx, producer: 1, values: "b"}, marker(3, 1, 0)},
-			[]abortedTransaction{{1, 0}},
-			"", 4,
+			[]testBatch{tx(0, 1, "a"), marker(1, 2, 1), tx(2, 1, "b"), marker(3, 1, 0)}, []abortedTransaction{{1, 0}}, "", 4,
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := decodeAll(t, 0, test.aborted, join(t, test.batches...))
-			if seen(got) != test.want || got.Next != test.next || got.Err != nil {
-				t.Errorf("decode = %q, next %d, %v, want %q, next %d", seen(got), got.Next, got.Err, test.want, test.next)
-			}
+			check.True(t, seen(got) == test.want && got.Next == test.next && got.Err == nil,
+				"decode = %q, next %d, %v, want %q, next %d", seen(got), got.Next, got.Err, test.want, test.next)
 		})
 	}
 }
@@ -186,12 +145,9 @@ func TestDecode_StepsOverWhatCompactionEmptied(t *testing.T) {
 	t.Parallel()
 	got := decodeAll(t, 10, nil, join(t,
 		testBatch{base: 10, producer: 7, lastDelta: 4}, testBatch{base: 20, producer: -1, values: "a b", lastDelta: 9}))
-	if seen(got) != "20=a 21=b" || got.Next != 30 {
-		t.Errorf("decode = %q, next %d, want 20=a 21=b and 30", seen(got), got.Next)
-	}
-	if got := decodeAll(t, 10, nil, join(t, testBatch{base: 10, producer: 7, lastDelta: 4})); got.Next != 15 || got.Err != nil {
-		t.Errorf("next after an empty batch = %d, %v, want 15", got.Next, got.Err)
-	}
+	check.True(t, seen(got) == "20=a 21=b" && got.Next == 30, "decode = %q, next %d, want 20=a 21=b and 30", seen(got), got.Next)
+	found := decodeAll(t, 10, nil, join(t, testBatch{base: 10, producer: 7, lastDelta: 4}))
+	check.True(t, found.Next == 15 && found.Err == nil, "next after an empty batch = %d, %v, want 15", found.Next, found.Err)
 }
 
 func TestDecode_CutOffBatchIsLeftForLater(t *testing.T) {
@@ -219,9 +175,8 @@ func TestDecode_DamageIsOfItsPartitionOnly(t *testing.T) {
 		damaged := slices.Clone(bad)
 		damaged[i] ^= 0x40
 		got := decodeAll(t, 0, nil, append(slices.Clone(good), damaged...))
-		if seen(got) != "0=a" || got.Next != 1 || !errors.Is(got.Err, ErrCorrupt) {
-			t.Errorf("byte %d damaged: %q, next %d, %v, want 0=a, next 1, ErrCorrupt", i, seen(got), got.Next, got.Err)
-		}
+		check.True(t, seen(got) == "0=a" && got.Next == 1 && errors.Is(got.Err, ErrCorrupt),
+			"byte %d damaged: %q, next %d, %v, want 0=a, next 1, ErrCorrupt", i, seen(got), got.Next, got.Err)
 	}
 }
 
@@ -271,9 +226,8 @@ func TestDecode_StopsAtTheBudget(t *testing.T) {
 			second, third := first, first
 			second.base, third.base = n, 2*n
 			p := decodeOne(FetchRequest{MaxBytes: 40_000}, FetchPartition{}, nil, join(t, first, second, third))
-			if len(p.Records) != int(2*n) || p.Next != 2*n || p.Err != nil {
-				t.Errorf("decode = %d records, next %d, %v, want the first two batches alone", len(p.Records), p.Next, p.Err)
-			}
+			check.True(t, len(p.Records) == int(2*n) && p.Next == 2*n && p.Err == nil,
+				"decode = %d records, next %d, %v, want the first two batches alone", len(p.Records), p.Next, p.Err)
 		})
 	}
 }
@@ -283,9 +237,7 @@ func TestDecode_LogAppendTimeIsTheRecordsTime(t *testing.T) {
 	b := join(t, testBatch{attributes: attrLogAppendTime, values: "a b"})
 	binary.BigEndian.PutUint64(b[atMaxTime:], 5000)
 	for _, r := range decodeAll(t, 0, nil, seal(b)).Records {
-		if !r.Time.Equal(time.UnixMilli(5000)) {
-			t.Errorf("time = %s, want the broker's", r.Time)
-		}
+		check.True(t, r.Time.Equal(time.UnixMilli(5000)), "time = %s, want the broker's", r.Time)
 	}
 }
 
@@ -296,18 +248,14 @@ func TestDecode_OldFormatsAreRead(t *testing.T) {
 		protocol.Record{Time: time.UnixMilli(6), Value: nil},
 	)}
 	var out bytes.Buffer
-	if _, err := set.WriteTo(&out); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(set.WriteTo(&out))(t)
 	data := append(out.Bytes()[4:], join(t, testBatch{base: 2, values: "b"})...)
 	got := decodeAll(t, 0, nil, data)
-	if len(got.Records) != 3 || got.Next != 3 || got.Err != nil {
-		t.Fatalf("decode = %q, next %d, %v, want 3 records", seen(got), got.Next, got.Err)
-	}
+	check.Require(t, len(got.Records) == 3 && got.Next == 3 && got.Err == nil,
+		"decode = %q, next %d, %v, want 3 records", seen(got), got.Next, got.Err)
 	first, second := got.Records[0], got.Records[1]
-	if string(first.Key) != "k" || string(first.Value) != "a" || first.Time.UnixMilli() != 5 || second.Key != nil {
-		t.Errorf("records = %+v, %+v, want them as written", first, second)
-	}
+	check.True(t, string(first.Key) == "k" && string(first.Value) == "a" && first.Time.UnixMilli() == 5 && second.Key == nil,
+		"records = %+v, %+v, want them as written", first, second)
 }
 
 func TestLane_SequenceWrapsAsBrokersExpect(t *testing.T) {
@@ -332,9 +280,8 @@ func TestBatchEnd(t *testing.T) {
 	for start := 0; start < len(records); start = got[len(got)-1] {
 		got = append(got, batchEnd(records, start, 1000))
 	}
-	if want := []int{2, 3, 4}; !slices.Equal(got, want) {
-		t.Errorf("batches end at %v, want %v", got, want)
-	}
+	want := []int{2, 3, 4}
+	check.True(t, slices.Equal(got, want), "batches end at %v, want %v", got, want)
 }
 
 func TestDecode_TimestampsThatAreNoDatesStayNumbers(t *testing.T) {
@@ -345,13 +292,9 @@ func TestDecode_TimestampsThatAreNoDatesStayNumbers(t *testing.T) {
 		}
 	}
 	for _, ms := range []int64{-1, math.MinInt64, 253402300800000, 9_300_000_000_000_000, 1_781_000_000_000_000_000, math.MaxInt64} {
-		encoded, err := encodeBatch([]Record{{Value: []byte("a"), Time: time.UnixMilli(ms)}}, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		encoded := check.Must(encodeBatch([]Record{{Value: []byte("a"), Time: time.UnixMilli(ms)}}, 0))(t)
 		got := decodeAll(t, 0, nil, flat(encoded))
-		if len(got.Records) != 1 || !got.Records[0].Time.IsZero() || got.Records[0].RawTime != ms {
-			t.Errorf("decode of a record of %d = %+v, %v, want no time and the number", ms, got.Records, got.Err)
-		}
+		check.True(t, len(got.Records) == 1 && got.Records[0].Time.IsZero() && got.Records[0].RawTime == ms,
+			"decode of a record of %d = %+v, %v, want no time and the number", ms, got.Records, got.Err)
 	}
 }

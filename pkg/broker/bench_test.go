@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
@@ -29,9 +30,7 @@ func BenchmarkFetch(b *testing.B) {
 			tp := broker.TopicPartition{Topic: createTopic(b, 1)}
 			const total = 10_000
 			p := c.NewProducer(broker.ProducerConfig{Timeout: 20 * time.Second, MaxBatchBytes: size * 1300})
-			if err := p.Produce(testContext(b), tp, benchRecords(total)).Err(); err != nil {
-				b.Fatal(err)
-			}
+			check.NoError(b, p.Produce(testContext(b), tp, benchRecords(total)).Err())
 			leader := leaderOf(b, c, tp.Topic)
 			b.ReportAllocs()
 			count := 0
@@ -64,9 +63,7 @@ func BenchmarkProduce(b *testing.B) {
 			records := benchRecords(size)
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := p.Produce(testContext(b), tp, records).Err(); err != nil {
-					b.Fatal(err)
-				}
+				check.NoError(b, p.Produce(testContext(b), tp, records).Err())
 			}
 			b.ReportMetric(float64(size*b.N)/b.Elapsed().Seconds(), "records/s")
 		})

@@ -16,6 +16,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker/brokertest"
 )
 
@@ -30,12 +31,8 @@ func streamed(tb testing.TB, data []byte, limits Limits, portion int64) (p Fetch
 		var got FetchedPartition
 		var err error
 		got, done, err = c.Read(room, portion)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		if got.Next < p.Next {
-			tb.Fatalf("next went from %d to %d", p.Next, got.Next)
-		}
+		check.NoError(tb, err)
+		check.Require(tb, got.Next >= p.Next, "next went from %d to %d", p.Next, got.Next)
 		most = max(most, room.taken)
 		p.Records, p.Next = append(p.Records, got.Records...), got.Next
 	}
@@ -66,19 +63,15 @@ func TestCursor_HeaderBombs(t *testing.T) { //nolint:paralleltest // others' all
 			var p FetchedPartition
 			var most int64
 			got := allocated(func() { p, most = streamed(t, data, DefaultLimits(), 4<<20) })
-			if got > inflaterBytes+8<<20 || most > 4<<20 {
-				t.Errorf("allocated %d bytes and took %d of the room for %d bytes", got, most, len(data))
-			}
-			if len(p.Records) != 1 || p.Next != 1 {
-				t.Fatalf("records = %d, next %d, want one", len(p.Records), p.Next)
-			}
+			check.True(t, got <= inflaterBytes+8<<20 && most <= 4<<20,
+				"allocated %d bytes and took %d of the room for %d bytes", got, most, len(data))
+			check.Require(t, len(p.Records) == 1 && p.Next == 1, "records = %d, next %d, want one", len(p.Records), p.Next)
 			rec := p.Records[0]
 			if d := rec.Defect; d == nil || d.Limit != LimitHeaders || !d.HeadersOmitted || d.ValueOmitted || d.Size != 3 {
 				t.Errorf("defect = %+v, want %s", d, LimitHeaders)
 			}
-			if len(rec.Headers) != 10_000 || string(rec.Value) != "vvv" {
-				t.Errorf("headers, value = %d, %q; want the first 10000 and vvv", len(rec.Headers), rec.Value)
-			}
+			check.True(t, len(rec.Headers) == 10_000 && string(rec.Value) == "vvv",
+				"headers, value = %d, %q; want the first 10000 and vvv", len(rec.Headers), rec.Value)
 		})
 	}
 }
@@ -93,12 +86,10 @@ func TestFetch_LeavesBombsToACursor(t *testing.T) { //nolint:paralleltest // oth
 			binary.BigEndian.PutUint64(bomb, 1)
 			data := append(small, bomb...)
 			var p FetchedPartition
-			if got := allocated(func() { p = decodeOne(FetchRequest{MaxBytes: 1 << 20}, FetchPartition{}, nil, data) }); got > inflaterBytes+3<<20 {
-				t.Errorf("allocated %d bytes", got)
-			}
-			if len(p.Records) != 1 || p.Next != 1 || p.Heavy != len(bomb) || p.Err != nil {
-				t.Errorf("records, next, heavy = %d, %d, %d, %v; want 1, 1, %d", len(p.Records), p.Next, p.Heavy, p.Err, len(bomb))
-			}
+			got := allocated(func() { p = decodeOne(FetchRequest{MaxBytes: 1 << 20}, FetchPartition{}, nil, data) })
+			check.True(t, got <= inflaterBytes+3<<20, "allocated %d bytes", got)
+			check.True(t, len(p.Records) == 1 && p.Next == 1 && p.Heavy == len(bomb) && p.Err == nil,
+				"records, next, heavy = %d, %d, %d, %v; want 1, 1, %d", len(p.Records), p.Next, p.Heavy, p.Err, len(bomb))
 		})
 	}
 }
@@ -133,26 +124,17 @@ func TestCursor_LargeValues(t *testing.T) { //nolint:paralleltest // others' all
 			if test.whole {
 				bound += test.size + test.size/4
 			}
-			if got > bound {
-				t.Errorf("allocated %d bytes, want at most %d", got, bound)
-			}
-			if len(p.Records) != 3 || p.Next != 3 {
-				t.Fatalf("records = %d, next %d, want 3", len(p.Records), p.Next)
-			}
+			check.True(t, got <= bound, "allocated %d bytes, want at most %d", got, bound)
+			check.Require(t, len(p.Records) == 3 && p.Next == 3, "records = %d, next %d, want 3", len(p.Records), p.Next)
 			rec := p.Records[1]
-			if len(rec.Headers) != 2 {
-				t.Errorf("headers = %d, want both", len(rec.Headers))
-			}
+			check.True(t, len(rec.Headers) == 2, "headers = %d, want both", len(rec.Headers))
 			if test.whole {
-				if rec.Defect != nil || int64(len(rec.Value)) != test.size {
-					t.Errorf("value = %d bytes, %+v, want it whole", len(rec.Value), rec.Defect)
-				}
+				check.True(t, rec.Defect == nil && int64(len(rec.Value)) == test.size,
+					"value = %d bytes, %+v, want it whole", len(rec.Value), rec.Defect)
 				return
 			}
 			want := Defect{Limit: LimitRecordBytes, Size: test.size, SHA256: hash(test.size), ValueOmitted: true, Last: 1}
-			if rec.Defect == nil || *rec.Defect != want || rec.Value != nil {
-				t.Errorf("defect = %+v, want %+v", rec.Defect, want)
-			}
+			check.True(t, rec.Defect != nil && *rec.Defect == want && rec.Value == nil, "defect = %+v, want %+v", rec.Defect, want)
 		})
 	}
 }
@@ -171,9 +153,7 @@ func TestCursor_ManyRecordsComeInPortions(t *testing.T) { //nolint:paralleltest 
 	for done := false; !done; portions++ {
 		room := &Room{Free: portion + 2*size}
 		p, end, err := c.Read(room, portion)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		for _, rec := range p.Records {
 			if rec.Offset != next || rec.Defect != nil || len(rec.Value) != size || rec.Value[size-1] != byte(next) || string(rec.Key) != fmt.Sprint(next) {
 				t.Fatalf("record %d = offset %d, %d bytes, %+v", next, rec.Offset, len(rec.Value), rec.Defect)
@@ -184,9 +164,7 @@ func TestCursor_ManyRecordsComeInPortions(t *testing.T) { //nolint:paralleltest 
 			t.Fatalf("next = %d after record %d", p.Next, next-1)
 		}
 	}
-	if next != n || portions < n*size/(portion+2*size) {
-		t.Errorf("records = %d in %d portions, want %d in many", next, portions, n)
-	}
+	check.True(t, next == n && portions >= n*size/(portion+2*size), "records = %d in %d portions, want %d in many", next, portions, n)
 }
 
 func TestCursor_LimitsOfARecord(t *testing.T) {
@@ -218,18 +196,15 @@ func TestCursor_LimitsOfARecord(t *testing.T) {
 			t.Run(name+"/"+codecName, func(t *testing.T) {
 				t.Parallel()
 				p, _ := streamed(t, brokertest.BatchOf(t, codec, test.rec, brokertest.Record{Value: 1}), limits, 1<<20)
-				if len(p.Records) != 2 || p.Records[1].Defect != nil || p.Next != 2 {
-					t.Fatalf("records = %d, next %d, want this and the one after it", len(p.Records), p.Next)
-				}
+				check.Require(t, len(p.Records) == 2 && p.Records[1].Defect == nil && p.Next == 2,
+					"records = %d, next %d, want this and the one after it", len(p.Records), p.Next)
 				rec := p.Records[0]
 				if length(rec.Key) != test.key || length(rec.Value) != test.value || len(rec.Headers) != test.headers {
 					t.Errorf("key, value, headers = %d, %d, %d; want %d, %d, %d", length(rec.Key), length(rec.Value), len(rec.Headers), test.key, test.value, test.headers)
 				}
 				d := rec.Defect
 				if test.limit == "" {
-					if d != nil {
-						t.Errorf("defect = %+v, want none", d)
-					}
+					check.True(t, d == nil, "defect = %+v, want none", d)
 					return
 				}
 				h := sha256.New()
@@ -272,10 +247,7 @@ func TestCursor_WhatCannotBeReadHasPlaceholders(t *testing.T) {
 	}
 	limits := DefaultLimits()
 	limits.BatchBytes = 1 << 20
-	window, err := zstd.NewWriter(nil, zstd.WithWindowSize(16<<20))
-	if err != nil {
-		t.Fatal(err)
-	}
+	window := check.Must(zstd.NewWriter(nil, zstd.WithWindowSize(16<<20)))(t)
 	var random bytes.Buffer
 	for i := range 20 << 20 / 8 {
 		_ = binary.Write(&random, binary.BigEndian, uint64(i)*0x9e3779b97f4a7c15)
@@ -335,17 +307,12 @@ func TestCursor_WhatCannotBeReadHasPlaceholders(t *testing.T) {
 func TestDecode_ALargeWindowForLittleIsRead(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	z, err := zstd.NewWriter(&out, zstd.WithWindowSize(128<<20))
-	if err != nil {
-		t.Fatal(err)
-	}
+	z := check.Must(zstd.NewWriter(&out, zstd.WithWindowSize(128<<20)))(t)
 	brokertest.Record{Value: 5}.Write(z)
 	_ = z.Flush() // so that the size is not known in the header
 	_ = z.Close()
 	p := decodeAll(t, 0, nil, brokertest.Batch(brokertest.Zstd, 0, 1, out.Bytes()))
-	if len(p.Records) != 1 || p.Err != nil {
-		t.Errorf("records = %d, %v, want it read", len(p.Records), p.Err)
-	}
+	check.True(t, len(p.Records) == 1 && p.Err == nil, "records = %d, %v, want it read", len(p.Records), p.Err)
 }
 
 func TestDecode_OldFormats(t *testing.T) {
@@ -384,9 +351,8 @@ func TestDecode_OldFormats(t *testing.T) {
 				if r := p.Records; string(r[0].Key) != "k" || string(r[0].Value) != "a" || r[1].Value != nil || len(r[2].Value) != 300_000 {
 					t.Errorf("records = %.200v, want them as written", r)
 				}
-				if stamp := p.Records[0].Time; stamp.IsZero() != (magic == 0) {
-					t.Errorf("time = %s of format %d", stamp, magic)
-				}
+				stamp := p.Records[0].Time
+				check.True(t, stamp.IsZero() == (magic == 0), "time = %s of format %d", stamp, magic)
 			})
 		}
 	}
@@ -404,9 +370,8 @@ func TestFetch_StarvedLeavesBatchesForLater(t *testing.T) {
 	if p := res.Partitions[0]; !res.Starved || len(p.Records) != 1 || p.Next != 1 || p.Heavy != 0 || p.Err != nil {
 		t.Errorf("starved, records, next = %v, %d, %d, %v; want true, 1, 1", res.Starved, len(p.Records), p.Next, p.Err)
 	}
-	if taken := 80_000 - req.Room.Free; taken < 50_000 || taken > 60_000 {
-		t.Errorf("taken = %d, want what the record takes", taken)
-	}
+	taken := 80_000 - req.Room.Free
+	check.True(t, taken >= 50_000 && taken <= 60_000, "taken = %d, want what the record takes", taken)
 }
 
 // FuzzDecode: whatever a batch says, decoding ends, does not panic, takes no more
@@ -445,17 +410,12 @@ func FuzzDecode(f *testing.F) {
 			var p FetchedPartition
 			var err error
 			p, done, err = c.Read(room, portion)
-			if errors.Is(err, errNoRoom) {
-				t.Fatalf("a record takes more than %d bytes: %d", portion, room.taken)
-			}
+			check.Require(t, !errors.Is(err, errNoRoom), "a record takes more than %d bytes: %d", portion, room.taken)
 			for _, rec := range p.Records {
-				if rec.Offset <= last && last != math.MinInt64 {
-					t.Fatalf("offset %d after %d", rec.Offset, last)
-				}
+				check.Require(t, rec.Offset > last || last == math.MinInt64, "offset %d after %d", rec.Offset, last)
 				last = rec.Offset
-				if len(rec.Headers) > limits.Headers || int64(len(rec.Key)+len(rec.Value)) > limits.RecordBytes {
-					t.Fatalf("a record of %d bytes and %d headers", len(rec.Key)+len(rec.Value), len(rec.Headers))
-				}
+				check.Require(t, len(rec.Headers) <= limits.Headers && int64(len(rec.Key)+len(rec.Value)) <= limits.RecordBytes,
+					"a record of %d bytes and %d headers", len(rec.Key)+len(rec.Value), len(rec.Headers))
 			}
 		}
 	})

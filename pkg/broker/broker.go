@@ -1,13 +1,10 @@
-// Package broker is the door to Kafka: it lists topics with their ids, reads
-// and writes records byte for byte, and says of every failed write whether the
-// record can be in the log. What the records mean, which topics matter and
-// when to try again is left to its callers.
+// Package broker is the door to Kafka: it lists topics with their ids, reads and writes records byte for byte, and
+// says of every failed write whether the record can be in the log.
 //
-// Everything goes through kafka-go's connections, but requests are addressed
-// to a leader by its broker id rather than by kafka-go's cached map of topics.
-// So that cache holds brokers only (a cluster with thousands of topics is not
-// listed again every other second), and a leader that moved is noticed when
-// the old one says so, not when a cache expires.
+// Everything goes through kafka-go's connections, but requests are addressed to a leader by its broker id rather
+// than by kafka-go's cached map of topics. So that cache holds brokers only (a cluster with thousands of topics is
+// not listed again every other second), and a leader that moved is noticed when the old one says so, not when a
+// cache expires.
 package broker
 
 import (
@@ -27,8 +24,7 @@ import (
 const (
 	clientID = "dlq-manager"
 
-	// brokersTTL is how long a new broker, or one with a new address, may stay
-	// unknown. It is short because the question behind it is small.
+	// brokersTTL is how long a new broker or address may stay unknown: short, because the request is small.
 	brokersTTL = 2 * time.Second
 
 	dialTimeout    = 3 * time.Second
@@ -41,14 +37,10 @@ type DialFunc func(ctx context.Context, network, address string) (net.Conn, erro
 // Option changes how a Cluster is opened.
 type Option func(*Cluster)
 
-// WithDial replaces the function that opens TCP connections, below TLS and
-// SASL. Tests use it to put faults between the client and the broker.
-func WithDial(dial DialFunc) Option {
-	return func(c *Cluster) { c.tcp = dial }
-}
+// WithDial replaces the function that opens TCP connections, for tests with faults of the network.
+func WithDial(dial DialFunc) Option { return func(c *Cluster) { c.tcp = dial } }
 
-// Cluster is a connection pool to one Kafka cluster. It is safe for concurrent
-// use. No call creates a topic.
+// Cluster is a connection pool to one Kafka cluster. It is safe for concurrent use. No call creates a topic.
 type Cluster struct {
 	cfg          Config
 	tcp          DialFunc
@@ -61,8 +53,7 @@ type Cluster struct {
 	leaders      leaderCache
 }
 
-// Open checks cfg and prepares connections. It does not dial: a cluster that
-// is down shows in the first call, and each later call tries anew.
+// Open checks cfg without dialling: a cluster that is down shows in the calls, which try again each time.
 func Open(cfg Config, opts ...Option) (*Cluster, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("open kafka: %w", err)
@@ -91,8 +82,7 @@ func Open(cfg Config, opts ...Option) (*Cluster, error) {
 	return c, nil
 }
 
-// Close ends all idle connections, and those in use when their request ends.
-// Later calls fail with ErrClosed. Consumer groups are closed by their owner.
+// Close ends all connections, used ones after their request. Later calls fail with ErrClosed. Groups stay open.
 func (c *Cluster) Close() error {
 	if c.closed.CompareAndSwap(false, true) {
 		c.transport.CloseIdleConnections()
@@ -101,9 +91,8 @@ func (c *Cluster) Close() error {
 	return nil
 }
 
-// dial returns a function that opens a connection, secures it and signs in when the
-// protocol says so, and lets prepare set socket options first. Certificates and
-// secrets are read again for each connection, so that they rotate without a restart.
+// dial returns a function that opens a connection, secures it and signs in, and lets prepare set socket options
+// first. Certificates and secrets are read for each connection: they rotate without a restart.
 func (c *Cluster) dial(prepare func(net.Conn)) DialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		open := func() (net.Conn, error) { return c.open(ctx, network, address, prepare) }
@@ -126,9 +115,8 @@ func (c *Cluster) open(ctx context.Context, network, address string, prepare fun
 	return c.certificates.secure(ctx, conn, address)
 }
 
-// dropUnsent makes close throw away bytes that the network has not taken yet.
-// Otherwise the kernel keeps sending them for minutes, and a batch that was
-// given up on, settled and sent again could still arrive.
+// dropUnsent makes close throw away bytes that the network has not taken yet. Otherwise the kernel keeps sending
+// them for minutes, and a batch that was given up on, settled and sent again could still arrive.
 func dropUnsent(conn net.Conn) {
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)
@@ -137,8 +125,7 @@ func dropUnsent(conn net.Conn) {
 
 func keepAsIs(net.Conn) {}
 
-// leaderCache remembers which broker leads a partition, for writes and for
-// single reads. An entry dies when a broker disagrees with it.
+// leaderCache remembers partitions' leaders, for writes and single reads, until a broker disagrees.
 type leaderCache struct {
 	mu     sync.Mutex
 	topics map[string]topicLeaders
@@ -149,8 +136,7 @@ type topicLeaders struct {
 	partitions map[int32]int32
 }
 
-// leadersTTL bounds how long a cached leader is used unasked. A wrong one
-// costs a round trip, never a wrong result, so it may be long.
+// leadersTTL may be long: a wrong cached leader costs a round trip, never a wrong result.
 const leadersTTL = time.Minute
 
 func (l *leaderCache) get(tp TopicPartition) (int32, bool) {
@@ -180,8 +166,7 @@ func (l *leaderCache) forget(topic string) {
 	delete(l.topics, topic)
 }
 
-// leader says which broker leads a partition, from the cache or from a broker.
-// Its errors are those of Topics, or ErrNoLeader.
+// leader returns a partition's leader, cached or asked for. Errors are those of Topics, or ErrNoLeader.
 func (c *Cluster) leader(ctx context.Context, tp TopicPartition) (int32, error) {
 	if leader, ok := c.leaders.get(tp); ok {
 		return leader, nil

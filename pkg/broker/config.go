@@ -19,10 +19,9 @@ type Config struct {
 	TLS              TLSConfig  `mapstructure:"tls"`
 }
 
-// SASLConfig names the user. A file, where given, wins over the value beside
-// it and is read again for each new connection; white space around its content
-// is not part of the secret. See secret.Rotation for a file that is missing or is
-// not what the broker wants. Connections are left when the user's name changes.
+// SASLConfig names the user. A file, where given, wins over the value and is read for each new connection; white
+// space around its content is not part of the secret. See secret.Rotation for a missing or wrong file. Connections
+// are left when the user's name changes.
 type SASLConfig struct {
 	// Mechanism is PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.
 	Mechanism    string `mapstructure:"mechanism"`
@@ -58,9 +57,7 @@ const (
 )
 
 // DefaultConfig is an unencrypted cluster whose brokers are still to be named.
-func DefaultConfig() Config {
-	return Config{SecurityProtocol: protocolPlaintext}
-}
+func DefaultConfig() Config { return Config{SecurityProtocol: protocolPlaintext} }
 
 func (c Config) usesSASL() bool {
 	return c.SecurityProtocol == protocolSASLPlaintext || c.SecurityProtocol == protocolSASLSSL
@@ -70,8 +67,7 @@ func (c Config) usesTLS() bool {
 	return c.SecurityProtocol == protocolSSL || c.SecurityProtocol == protocolSASLSSL
 }
 
-// Validate reports every problem at once, each with the key it is about. It
-// opens no file: a secret may be mounted later than the program starts.
+// Validate reports every problem, with its key. It opens no file: secrets may be mounted later.
 func (c Config) Validate() error {
 	problems := c.brokerProblems()
 	protocols := []string{protocolPlaintext, protocolSSL, protocolSASLPlaintext, protocolSASLSSL}

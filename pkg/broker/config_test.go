@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 )
 
@@ -41,13 +42,9 @@ func TestConfig_Validate(t *testing.T) {
 			cfg.Brokers = []string{"kafka-1:9092", "[::1]:9092"}
 			test.change(&cfg)
 			err := cfg.Validate()
-			if (err == nil) != (test.want == nil) {
-				t.Fatalf("Validate = %v, want an error about %v", err, test.want)
-			}
+			check.Require(t, (err == nil) == (test.want == nil), "Validate = %v, want an error about %v", err, test.want)
 			for _, key := range test.want {
-				if !strings.Contains(err.Error(), key+":") {
-					t.Errorf("Validate = %q, want it to name %s", err, key)
-				}
+				check.True(t, strings.Contains(err.Error(), key+":"), "Validate = %q, want it to name %s", err, key)
 			}
 		})
 	}
@@ -56,29 +53,20 @@ func TestConfig_Validate(t *testing.T) {
 func TestSecret_IsNeverShown(t *testing.T) {
 	t.Parallel()
 	cfg := broker.SASLConfig{Password: "hunter2"}
-	asJSON, err := json.Marshal(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	asJSON := check.Must(json.Marshal(cfg))(t)
 	for _, shown := range []string{
 		fmt.Sprint(cfg), fmt.Sprintf("%+v", cfg), fmt.Sprintf("%#v", cfg), string(asJSON),
 		fmt.Sprintf("%q", cfg.Password),
 	} {
-		if strings.Contains(shown, "hunter2") {
-			t.Errorf("shown as %s, want it hidden", shown)
-		}
+		check.True(t, !strings.Contains(shown, "hunter2"), "shown as %s, want it hidden", shown)
 	}
 }
 
 func TestProducerConfig_Validate(t *testing.T) {
 	t.Parallel()
-	if err := broker.DefaultProducerConfig().Validate(); err != nil {
-		t.Errorf("Validate of the default = %v, want nil", err)
-	}
+	check.Equal(t, broker.DefaultProducerConfig().Validate(), nil, "Validate of the default")
 	err := broker.ProducerConfig{Timeout: -1, RequestTimeout: -1, MaxBatchBytes: -1, Compression: "rar"}.Validate()
 	for _, key := range []string{"timeout:", "request_timeout:", "max_batch_bytes:", "compression:"} {
-		if err == nil || !strings.Contains(err.Error(), key) {
-			t.Errorf("Validate = %v, want it to name %s", err, key)
-		}
+		check.True(t, err != nil && strings.Contains(err.Error(), key), "Validate = %v, want it to name %s", err, key)
 	}
 }

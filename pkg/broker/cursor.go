@@ -8,9 +8,8 @@ import (
 	"slices"
 )
 
-// Cursor reads what a broker answered for one partition as a stream, in portions.
-// It holds the compressed bytes and a decoder of up to 20 MB, whatever they inflate
-// to. It is for one goroutine.
+// Cursor reads what a broker answered for one partition as a stream, in portions. It holds the compressed bytes
+// and a decoder of up to 20 MB, whatever they inflate to. It is for one goroutine.
 type Cursor struct {
 	tp       TopicPartition
 	data     []byte // batches that are not begun
@@ -34,11 +33,10 @@ func newCursor(tp TopicPartition, data []byte, aborted []abortedTransaction, fro
 	}
 }
 
-// Read returns the next records: until they take about portion bytes, or all that
-// are left. Next is the offset to go on from, and done means that the cursor has
-// nothing more. Where a batch cannot be read there are placeholders instead of
-// records (see Defect). The error is that room has no more memory; what was read
-// before is returned beside it, and the cursor cannot be used any more.
+// Read returns the next records: until they take about portion bytes, or all that are left. Next is the offset to
+// go on from, and done means that the cursor is at its end. A batch that cannot be read has placeholders (see
+// Defect). The error is that room has no more memory; the records before are returned with it, and the cursor
+// cannot be used any more.
 func (c *Cursor) Read(room *Room, portion int64) (p FetchedPartition, done bool, err error) {
 	p = FetchedPartition{TopicPartition: c.tp, Next: c.next, HighWatermark: c.high, LastStable: -1, LogStart: -1}
 	room.taken = 0
@@ -58,8 +56,7 @@ func (c *Cursor) Read(room *Room, portion int64) (p FetchedPartition, done bool,
 	return p, false, err
 }
 
-// step reads one batch, or what room.taken allows of it. io.EOF means that there is
-// no whole batch left, or that p.Err says why it cannot be read.
+// step reads a batch as room.taken allows. io.EOF: no whole batch is left, or p.Err says what is wrong.
 func (c *Cursor) step(p *FetchedPartition, room *Room, portion int64) error {
 	if c.reader == nil {
 		if ok, err := c.nextBatch(p, room); !ok {
@@ -157,8 +154,7 @@ func (c *Cursor) claimed(b batch, rest []byte, next int64) (from, last int64) {
 	return from, last
 }
 
-// broken ends a batch of which nothing more can be read. Offsets from to last are
-// given up, or p.Err says why they should be fetched once more.
+// broken ends an unreadable batch: offsets from to last are given up, or p.Err asks for another fetch.
 func (c *Cursor) broken(p *FetchedPartition, from, last int64, why error, room *Room) error {
 	if !c.giveUp {
 		p.Err = fmt.Errorf("%w at offset %d: %w", ErrCorrupt, from, why)

@@ -13,14 +13,12 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 )
 
-// referenced is from where on a key or a value is sent from where it is, instead of
-// being copied into the batch: it may be many megabytes, and every copy of it would
-// be memory that is held until the broker has answered.
+// referenced is from where on a key or a value is sent from where it is, instead of being copied into the batch:
+// it may be many megabytes, and every copy of it would be memory that is held until the broker has answered.
 const referenced = 32 << 10
 
-// encodedBatch is a record batch that is ready but for its producer's fields. It
-// never changes: each try makes a head of its own, since an abandoned one may still
-// be in use. What is large in it is the records' own memory.
+// encodedBatch is a record batch that is ready but for its producer's fields. It never changes: each try makes a
+// head of its own, since an abandoned one may still be in use. What is large in it is the records' own memory.
 type encodedBatch struct {
 	head [atRecords]byte
 	body [][]byte
@@ -145,7 +143,7 @@ func (e *batchEncoder) record(i int, r *Record) {
 
 func (e *batchEncoder) varint(n int64) { e.small = binary.AppendVarint(e.small, n) }
 
-// varbytes writes bytes behind their length; -1 stands for null.
+// varbytes writes the length and the bytes; -1 means null.
 func (e *batchEncoder) varbytes(b []byte) {
 	if b == nil {
 		e.varint(-1)
@@ -185,8 +183,7 @@ func varbytesSize(b []byte) int {
 	return varintSize(int64(len(b))) + len(b)
 }
 
-// produceRequest writes Produce requests by hand: kafka-go's encoder would copy the
-// whole batch, and hold the copy until the broker has answered.
+// produceRequest writes Produce requests without a copy of the batch, unlike kafka-go's encoder.
 type produceRequest struct {
 	tp      TopicPartition
 	timeout time.Duration
@@ -207,9 +204,7 @@ func (p produceRequest) exchange(rw io.ReadWriter, v versions) (any, error) {
 	return res, err
 }
 
-// writeTo writes the request in one of the versions 0 to 8, which kafka-go agrees
-// on; they differ in the transaction alone. Acknowledged is what all in-sync
-// replicas have.
+// writeTo writes the request in a version of 0 to 8 (only transactions differ), for all in-sync replicas.
 func (p produceRequest) writeTo(w io.Writer, version int16) error {
 	b := make([]byte, 4, 128+len(p.tp.Topic)+atRecords+referenced)
 	b = binary.BigEndian.AppendUint16(b, uint16(protocol.Produce))

@@ -11,6 +11,7 @@ import (
 	"github.com/segmentio/kafka-go/protocol/produce"
 	"github.com/segmentio/kafka-go/protocol/rawproduce"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
@@ -40,9 +41,7 @@ func kafkaGoBatch(t *testing.T, records []Record, codec protocol.Attributes) []b
 	}
 	set := protocol.RecordSet{Version: 2, Attributes: codec, Records: protocol.NewRecordReader(list...)}
 	var out bytes.Buffer
-	if _, err := set.WriteTo(&out); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(set.WriteTo(&out))(t)
 	return out.Bytes()[4:]
 }
 
@@ -51,13 +50,9 @@ func TestEncodeBatch_MakesTheBytesThatKafkaGoMakes(t *testing.T) {
 	records := recordsToEncode()
 	for n := 1; n <= len(records); n++ {
 		for _, some := range [][]Record{records[:n], records[n-1:]} {
-			b, err := encodeBatch(some, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got, want := flat(b), kafkaGoBatch(t, some, 0); !bytes.Equal(got, want) {
-				t.Errorf("%d records: %d bytes differ from kafka-go's %d", len(some), len(got), len(want))
-			}
+			b := check.Must(encodeBatch(some, 0))(t)
+			got, want := flat(b), kafkaGoBatch(t, some, 0)
+			check.True(t, bytes.Equal(got, want), "%d records: %d bytes differ from kafka-go's %d", len(some), len(got), len(want))
 		}
 	}
 }
@@ -66,14 +61,10 @@ func TestEncodeBatch_CompressedRecordsAreReadBack(t *testing.T) {
 	t.Parallel()
 	records := recordsToEncode()
 	for codec := protocol.Gzip; codec <= protocol.Zstd; codec++ {
-		b, err := encodeBatch(records, codec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := check.Must(encodeBatch(records, codec))(t)
 		p := decodeOne(FetchRequest{MaxBytes: 4 << 20}, FetchPartition{TopicPartition: TopicPartition{"t", 3}}, nil, flat(b))
-		if p.Err != nil || len(p.Records) != len(records) {
-			t.Fatalf("codec %d: %d records, %v, want %d", codec, len(p.Records), p.Err, len(records))
-		}
+		check.Require(t, p.Err == nil && len(p.Records) == len(records),
+			"codec %d: %d records, %v, want %d", codec, len(p.Records), p.Err, len(records))
 		for i, got := range p.Records {
 			if want := records[i]; !bytes.Equal(got.Value, want.Value) || !bytes.Equal(got.Key, want.Key) || !got.Time.Equal(want.Time) {
 				t.Errorf("codec %d: record %d differs", codec, i)
@@ -86,19 +77,13 @@ func TestEncodeBatch_LargeValueIsNotCopied(t *testing.T) { //nolint:paralleltest
 	records := []Record{{Key: []byte("k"), Value: make([]byte, 10_000_000)}}
 	result := testing.Benchmark(func(b *testing.B) {
 		for range b.N {
-			batch, err := encodeBatch(records, 0)
-			if err != nil {
-				b.Fatal(err)
-			}
+			batch := check.Must(encodeBatch(records, 0))(b)
 			request := produceRequest{tp: TopicPartition{Topic: "orders"}, head: batch.signed(1, 2, 3), body: batch}
-			if err := request.writeTo(discard{}, 8); err != nil {
-				b.Fatal(err)
-			}
+			check.NoError(b, request.writeTo(discard{}, 8))
 		}
 	})
-	if got := result.AllocedBytesPerOp(); got > 64<<10 {
-		t.Errorf("bytes allocated to send one record of 10 MB = %d, want at most 64 KiB", got)
-	}
+	got := result.AllocedBytesPerOp()
+	check.True(t, got <= 64<<10, "bytes allocated to send one record of 10 MB = %d, want at most 64 KiB", got)
 }
 
 // discard takes all, and is no io.ReaderFrom.
@@ -108,16 +93,11 @@ func (discard) Write(b []byte) (int, error) { return len(b), nil }
 
 func TestEncodedBatch_EachTryHasAHeadOfItsOwn(t *testing.T) {
 	t.Parallel()
-	b, err := encodeBatch(recordsToEncode(), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := check.Must(encodeBatch(recordsToEncode(), 0))(t)
 	first := b.signed(7, 1, 100)
 	before := bytes.Clone(first)
 	second := b.signed(8, 2, 200)
-	if !bytes.Equal(first, before) {
-		t.Error("a second try changed the head of the first")
-	}
+	check.True(t, bytes.Equal(first, before), "a second try changed the head of the first")
 	if id, epoch, sequence := binary.BigEndian.Uint64(second[atProducerID:]), binary.BigEndian.Uint16(second[atEpoch:]),
 		binary.BigEndian.Uint32(second[atSequence:]); id != 8 || epoch != 2 || sequence != 200 {
 		t.Errorf("producer %d, epoch %d, sequence %d, want 8, 2, 200", id, epoch, sequence)
@@ -131,51 +111,34 @@ func TestProduceRequest_IsWhatKafkaGoWrites(t *testing.T) {
 	t.Parallel()
 	for version := int16(0); version <= 8; version++ {
 		for _, records := range [][]Record{recordsToEncode(), recordsToEncode()[:1], recordsToEncode()[4:]} {
-			b, err := encodeBatch(records, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := check.Must(encodeBatch(records, 0))(t)
 			request := produceRequest{tp: TopicPartition{"orders", 3}, timeout: 2 * time.Second, head: b.signed(1, 2, 3), body: b}
 			var got, want bytes.Buffer
-			if err := request.writeTo(&got, version); err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, request.writeTo(&got, version))
 			set := append(request.head, bytes.Join(b.body, nil)...)
 			framed := append(binary.BigEndian.AppendUint32(nil, uint32(len(set))), set...)
-			err = protocol.WriteRequest(&want, version, correlation, clientID, &rawproduce.Request{
+			check.NoError(t, protocol.WriteRequest(&want, version, correlation, clientID, &rawproduce.Request{
 				Acks: -1, Timeout: 2000,
 				Topics: []rawproduce.RequestTopic{{Topic: "orders", Partitions: []rawproduce.RequestPartition{{
 					Partition: 3, RecordSet: protocol.RawRecordSet{Reader: bytes.NewReader(framed)},
 				}}}},
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !bytes.Equal(got.Bytes(), want.Bytes()) {
-				t.Errorf("version %d: %d bytes differ from kafka-go's %d", version, got.Len(), want.Len())
-			}
+			}))
+			check.True(t, bytes.Equal(got.Bytes(), want.Bytes()),
+				"version %d: %d bytes differ from kafka-go's %d", version, got.Len(), want.Len())
 		}
 	}
 }
 
 func TestProduceRequest_ReadsTheAnswer(t *testing.T) {
 	t.Parallel()
-	b, err := encodeBatch([]Record{{Value: []byte("v")}}, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := check.Must(encodeBatch([]Record{{Value: []byte("v")}}, 0))(t)
 	for id, fine := range map[int32]bool{correlation: true, correlation + 1: false} {
 		var answer bytes.Buffer
-		err = protocol.WriteResponse(&answer, 8, id, &produce.Response{Topics: []produce.ResponseTopic{{
+		check.NoError(t, protocol.WriteResponse(&answer, 8, id, &produce.Response{Topics: []produce.ResponseTopic{{
 			Topic: "orders", Partitions: []produce.ResponsePartition{{Partition: 3, BaseOffset: 42}},
-		}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}}}))
 		got, err := produceRequest{head: b.signed(1, 2, 3), body: b}.exchange(readWriter{&answer}, versions{protocol.Produce: 8})
-		if (err == nil) != fine {
-			t.Fatalf("answer to request %d: %v", id, err)
-		}
+		check.Require(t, (err == nil) == fine, "answer to request %d: %v", id, err)
 		if !fine {
 			continue
 		}

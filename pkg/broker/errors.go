@@ -8,48 +8,37 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// What a broker may say of a partition, a topic or a request. Errors of this
-// package wrap one of these where one fits, and kafka-go's own error beside it.
+// Errors of a partition, a topic or a request. This package's errors wrap one of these and kafka-go's own.
 var (
-	// ErrOutOfRange means that the log does not hold the offset asked for:
-	// it starts later, or ends earlier.
+	// ErrOutOfRange means that the log does not hold the offset asked for: it starts later, or ends earlier.
 	ErrOutOfRange = errors.New("offset out of range")
-	// ErrNotLeader means that the broker asked does not lead the partition
-	// (any more); ask Topics again.
+	// ErrNotLeader means that the broker asked does not lead the partition (any more); ask Topics again.
 	ErrNotLeader = errors.New("broker is not the leader")
-	// ErrNoLeader means that nobody leads the partition at the moment.
+	// ErrNoLeader means that the partition has no leader at the moment.
 	ErrNoLeader = errors.New("partition has no leader")
 	// ErrUnknownTopic means that the topic or the partition does not exist.
 	ErrUnknownTopic = errors.New("unknown topic or partition")
-	// ErrUnauthorized means that the cluster refuses the user the operation,
-	// or the user altogether.
+	// ErrUnauthorized means that the cluster refuses the user the operation, or the user altogether.
 	ErrUnauthorized = errors.New("not authorized")
 	// ErrUnavailable means that the broker cannot serve now and may later.
 	ErrUnavailable = errors.New("broker unavailable")
-	// ErrCorrupt means that a batch does not have the checksum it claims, or
-	// cannot be read; the records before it have been delivered.
+	// ErrCorrupt means that a batch has a wrong checksum or cannot be read; the records before it are delivered.
 	ErrCorrupt = errors.New("corrupt record batch")
-	// ErrGone means that the record was removed from the log, by retention,
-	// compaction or an operator.
+	// ErrGone means that the record was removed from the log, by retention, compaction or an operator.
 	ErrGone = errors.New("record is gone")
-	// ErrTooLarge means that a record or its batch does not fit into the memory that
-	// there is for reading it.
+	// ErrTooLarge means that a record or its batch does not fit into the memory that there is for reading it.
 	ErrTooLarge = errors.New("record is too large to be read")
-	// ErrNotTried means that no byte of the record was sent: one before it had
-	// failed, or its turn did not come in time.
+	// ErrNotTried means that no byte of the record was sent: one before it failed, or its time was over.
 	ErrNotTried = errors.New("record not tried")
 	// ErrClosed means that the cluster was closed by its owner.
 	ErrClosed = errors.New("kafka cluster is closed")
 )
 
-// PartitionErrors says which partitions of a request failed, and why. Results
-// for the others are valid. errors.Is and errors.As see every reason in it.
+// PartitionErrors are the failed partitions of a request; the other results are valid. errors.Is sees all.
 type PartitionErrors map[TopicPartition]error
 
 // Error lists the partitions in a fixed order.
-func (e PartitionErrors) Error() string {
-	return errors.Join(e.Unwrap()...).Error()
-}
+func (e PartitionErrors) Error() string { return errors.Join(e.Unwrap()...).Error() }
 
 // Unwrap returns one error for each partition, in a fixed order.
 func (e PartitionErrors) Unwrap() []error {

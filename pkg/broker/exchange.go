@@ -20,7 +20,7 @@ const anyBroker = -1
 // correlation is the same for all requests: a connection carries one at a time.
 const correlation = 1
 
-// versions are what kafka-go agreed on with one broker.
+// versions are the versions that kafka-go agreed on with one broker.
 type versions map[protocol.ApiKey]int16
 
 // exchange writes one request to a connection and reads its answer.
@@ -33,9 +33,8 @@ func exchangeMessage(req protocol.Message) exchange {
 	}
 }
 
-// call carries an exchange through kafka-go's transport to a chosen broker.
-// Its state settles the race between a connection that begins to write and a
-// caller that stops waiting: exactly one of them wins.
+// call carries an exchange through kafka-go's transport to a chosen broker. Its state settles the race between a
+// connection that begins to write and a caller that stops waiting: exactly one of them wins.
 type call struct {
 	key      protocol.ApiKey
 	broker   int32
@@ -78,8 +77,7 @@ func (c *call) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 	return answer{c.key, value}, nil
 }
 
-// answer wraps what an exchange returned: kafka-go looks into responses of the
-// types it knows and would take ours for something else.
+// answer wraps the result of an exchange, because kafka-go looks into responses of the types it knows.
 type answer struct {
 	key   protocol.ApiKey
 	value any
@@ -97,8 +95,7 @@ func wasSent(err error) bool {
 	return errors.As(err, &sent)
 }
 
-// send runs one exchange with a broker, once, for at most timeout. An error
-// that is not wasSent guarantees that no byte of the request left, nor will.
+// send runs one exchange once, for at most timeout. Unless wasSent(err), no byte of the request leaves.
 func send[T any](ctx context.Context, c *Cluster, broker int32, key protocol.ApiKey, timeout time.Duration, do exchange) (T, error) {
 	var none T
 	if c.closed.Load() {
@@ -121,8 +118,7 @@ func send[T any](ctx context.Context, c *Cluster, broker int32, key protocol.Api
 	return res.(answer).value.(T), nil
 }
 
-// endOf adds to the last failure that the caller stopped waiting: a connection
-// whose deadline passed does not put it so.
+// endOf adds to the last failure that the caller stopped waiting, which a connection's deadline does not say.
 func endOf(caller context.Context, err error) error {
 	if caller.Err() != nil && !errors.Is(err, caller.Err()) {
 		return fmt.Errorf("%w: %w", err, caller.Err())
@@ -130,8 +126,7 @@ func endOf(caller context.Context, err error) error {
 	return err
 }
 
-// ask is send for requests that change nothing: it repeats them on another
-// connection when the one it got had died while it was idle.
+// ask is send for requests that change nothing: it repeats them when an idle connection had died.
 func ask[T any](ctx context.Context, c *Cluster, broker int32, key protocol.ApiKey, timeout time.Duration, do exchange) (T, error) {
 	for try := 1; ; try++ {
 		res, err := send[T](ctx, c, broker, key, timeout, do)

@@ -12,10 +12,9 @@ import (
 	"github.com/segmentio/kafka-go/protocol/fetch"
 )
 
-// FetchRequest asks one broker for records of partitions that it leads. The
-// broker fills its answer in the order of Partitions, so a caller that fetches
-// in a loop rotates them; a record larger than every limit is delivered when
-// its partition is the first that has data.
+// FetchRequest asks one broker for records of partitions that it leads. The broker fills its answer in the order
+// of Partitions, so a caller that fetches in a loop rotates them; a record larger than every limit is delivered
+// when its partition is the first that has data.
 type FetchRequest struct {
 	// Leader is a broker's id, from Topics.
 	Leader     int32
@@ -23,34 +22,28 @@ type FetchRequest struct {
 	// MaxWait is how long the broker waits for MinBytes (at least 1) to come.
 	MaxWait  time.Duration
 	MinBytes int32
-	// MaxBytes bounds the answer, DefaultFetchBytes when 0. The broker sends the
-	// first batch whole even if it alone is larger. What decompression and the
-	// records themselves take on top is bounded by as much again, and by as much for
-	// the last batch; partitions whose turn does not come are answered without
-	// records.
+	// MaxBytes bounds the answer, DefaultFetchBytes when 0. The broker sends the first batch whole even if it
+	// alone is larger. What decompression and the records themselves take on top is bounded by as much again, and
+	// by as much for the last batch; partitions whose turn does not come are answered without records.
 	MaxBytes int32
-	// MaxBatchBytes is how many bytes of an answer that is larger than MaxBytes are
-	// held, 0 for all. A larger one is dropped, and its partition is Heavy.
+	// MaxBatchBytes bounds an answer held over MaxBytes, 0 for no bound. A larger one is dropped: Heavy.
 	MaxBatchBytes int64
-	// Room is what decoding takes memory from, nil for no bound.
+	// Room is the memory for decoding, nil for no bound.
 	Room *Room
 	// Limits of the records, DefaultLimits when zero.
 	Limits Limits
 	// Stream leaves the answer undecoded, to be read by each partition's Portions.
 	Stream bool
-	// ReadCommitted leaves out records of aborted transactions and waits for
-	// open ones to end. Without it they are delivered.
+	// ReadCommitted leaves out records of aborted transactions and waits for open ones; else all are delivered.
 	ReadCommitted bool
 }
 
-// FetchPartition is a partition and the offset to read from. MaxBytes bounds
-// its share of the answer, DefaultPartitionBytes when 0.
+// FetchPartition is a partition and the offset to read from. MaxBytes 0 means DefaultPartitionBytes.
 type FetchPartition struct {
 	TopicPartition
 	Offset   int64
 	MaxBytes int32
-	// GiveUp replaces what cannot be read by placeholders (see Defect), where it
-	// would be ErrCorrupt otherwise.
+	// GiveUp replaces what cannot be read by placeholders (see Defect), where it would be ErrCorrupt otherwise.
 	GiveUp bool
 }
 
@@ -63,37 +56,29 @@ const (
 // FetchResponse has one entry for each partition of the request, in its order.
 type FetchResponse struct {
 	Partitions []FetchedPartition
-	// Throttle is how long the broker wants to be left alone for a quota; it
-	// answers nothing in the meantime.
+	// Throttle is how long the broker wants to be left alone for a quota; it answers nothing in the meantime.
 	Throttle time.Duration
 	// Starved means that records were left out because Room had no memory for them.
 	Starved bool
 }
 
-// FetchedPartition is what a fetch brought for one partition. Records may be
-// there although Err is not nil: those before the damage in a batch.
+// FetchedPartition is the answer for one partition. With an Err it has the records before the damage.
 type FetchedPartition struct {
 	TopicPartition
 	// HighWatermark, LastStable and LogStart are -1 when the broker did not say.
 	HighWatermark int64
 	LastStable    int64
 	LogStart      int64
-	// Next is the offset to fetch from next. It is past everything that was
-	// looked at: records, control records, records of aborted transactions,
-	// and what compaction removed between them. It never goes back.
-	Next    int64
-	Records []Record
-	// controls are the offsets of control records, in order.
-	controls []int64
-	// Heavy is not 0 when the batch at Next takes more memory or work than its share
-	// of the answer: the bytes that the partition's answer has. It is to be fetched
-	// with Stream.
+	// Next is the offset to fetch from next. It is past everything that was looked at: records, control records,
+	// records of aborted transactions, and what compaction removed between them. It never goes back.
+	Next     int64
+	Records  []Record
+	controls []int64 // the offsets of control records, in order
+	// Heavy is the answer's size when the batch at Next takes more than its share, and needs Stream; else 0.
 	Heavy int
-	// Portions reads the records of an answer that was fetched with Stream; nil when
-	// there are none.
+	// Portions reads the records of an answer that was fetched with Stream; nil when there are none.
 	Portions Portions
-	// Err wraps ErrOutOfRange, ErrNotLeader, ErrUnknownTopic, ErrUnauthorized,
-	// ErrUnavailable or ErrCorrupt where it can.
+	// Err wraps ErrOutOfRange, ErrNotLeader, ErrUnknownTopic, ErrUnauthorized, ErrUnavailable or ErrCorrupt.
 	Err error
 }
 
@@ -102,11 +87,9 @@ type Portions interface {
 	Read(room *Room, bytes int64) (p FetchedPartition, done bool, err error)
 }
 
-// Fetch reads from many partitions of one leader in one request. An error is
-// about the request as a whole; what befell a single partition is in its entry.
+// Fetch reads many partitions of one leader. The error is of the request; a partition's own is in its entry.
 //
-// Records of uncompressed batches refer to the answer, which has one block of
-// memory for each partition, and the others to blocks of up to 128 KiB.
+// Uncompressed records refer to the answer, with one block for each partition; others to blocks of 128 KiB.
 func (c *Cluster) Fetch(ctx context.Context, req FetchRequest) (FetchResponse, error) {
 	if len(req.Partitions) == 0 {
 		return FetchResponse{}, nil
@@ -131,15 +114,11 @@ func (c *Cluster) Fetch(ctx context.Context, req FetchRequest) (FetchResponse, e
 	return d.decode(res), nil
 }
 
-// message is the request in kafka-go's form, without a fetch session. The
-// topics keep the order in which their first partitions come.
+// message is the request in kafka-go's form, without a fetch session; topics in the order of the partitions.
 func (req FetchRequest) message() *fetch.Request {
 	m := &fetch.Request{
-		ReplicaID:    -1,
-		MaxWaitTime:  int32(req.MaxWait.Milliseconds()),
-		MinBytes:     max(1, req.MinBytes),
-		MaxBytes:     req.MaxBytes,
-		SessionEpoch: -1,
+		ReplicaID: -1, MaxWaitTime: int32(req.MaxWait.Milliseconds()), MinBytes: max(1, req.MinBytes),
+		MaxBytes: req.MaxBytes, SessionEpoch: -1,
 	}
 	if req.ReadCommitted {
 		m.IsolationLevel = 1
@@ -164,7 +143,7 @@ func (req FetchRequest) message() *fetch.Request {
 	return m
 }
 
-// rawPartition is what a broker answered for one partition.
+// rawPartition is a broker's answer for one partition.
 type rawPartition struct {
 	got     FetchedPartition
 	aborted []abortedTransaction
@@ -273,7 +252,7 @@ func (d *fetchDecoder) readPartition(s *stream, version int16, topic string, out
 	return len(data)
 }
 
-// minShare is what a single batch may take however small the answer is to be.
+// minShare is the size that a single batch may have in the smallest answer.
 const minShare = 256 << 10
 
 // cursor reads what the answer holds for the i-th partition.
@@ -306,9 +285,8 @@ func (d *fetchDecoder) decode(raw rawResponse) FetchResponse {
 	return res
 }
 
-// partition fills p with what c holds. It stops early, and in good order, when the
-// answer has used up its bytes. A batch that needs more than that by itself is left
-// for a cursor. It reports whether room could not be reserved.
+// partition fills p with what c holds. It stops early, and in good order, when the answer has used up its bytes. A
+// batch that needs more than that by itself is left for a cursor. It reports whether room could not be reserved.
 func (d *fetchDecoder) partition(p *FetchedPartition, c *Cursor) (starved bool) {
 	for d.room.taken < int64(d.req.MaxBytes) {
 		records, controls, next, mark := len(p.Records), len(p.controls), p.Next, d.room.taken

@@ -12,15 +12,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 )
 
 func leaderOf(t testing.TB, c *broker.Cluster, topics ...string) int32 {
 	t.Helper()
 	got, err := c.Topics(testContext(t), topics...)
-	if err != nil || len(got) == 0 || len(got[0].Partitions) == 0 {
-		t.Fatalf("Topics(%v) = %v, %v", topics, got, err)
-	}
+	check.Require(t, err == nil && len(got) != 0 && len(got[0].Partitions) != 0, "Topics(%v) = %v, %v", topics, got, err)
 	return got[0].Partitions[0].Leader
 }
 
@@ -28,10 +27,7 @@ func fetchPart(t *testing.T, c *broker.Cluster, req broker.FetchRequest, tp brok
 	t.Helper()
 	req.Leader = leaderOf(t, c, tp.Topic)
 	req.Partitions = []broker.FetchPartition{{TopicPartition: tp, Offset: offset, MaxBytes: req.MaxBytes}}
-	res, err := c.Fetch(testContext(t), req)
-	if err != nil {
-		t.Fatalf("Fetch(%s, %d): %v", tp, offset, err)
-	}
+	res := check.Must(c.Fetch(testContext(t), req))(t)
 	return res.Partitions[0]
 }
 
@@ -40,9 +36,7 @@ func drain(t *testing.T, c *broker.Cluster, req broker.FetchRequest, tp broker.T
 	t.Helper()
 	for range 200 {
 		got := fetchPart(t, c, req, tp, next)
-		if got.Err != nil {
-			t.Fatalf("Fetch(%s, %d): %v", tp, next, got.Err)
-		}
+		check.Require(t, got.Err == nil, "Fetch(%s, %d): %v", tp, next, got.Err)
 		records, next = append(records, got.Records...), got.Next
 		if next >= got.HighWatermark {
 			return records, next
@@ -54,11 +48,10 @@ func drain(t *testing.T, c *broker.Cluster, req broker.FetchRequest, tp broker.T
 
 func TestFetch_Transactions(t *testing.T) {
 	t.Parallel()
-	c := open(t, stacktest.Kafka(t))
-	tp := broker.TopicPartition{Topic: createTopic(t, 1)}
+	c, tp := onePartition(t)
 	writeTransactions(t, tp)
 	// A marker is written a little after its transaction was ended.
-	eventually(t, "all markers", func() bool { return end(t, c, tp) == transactionsEnd })
+	check.Eventually(t, "all markers", func() bool { return end(t, c, tp) == transactionsEnd })
 
 	tests := map[string]struct {
 		req  broker.FetchRequest
@@ -72,12 +65,8 @@ func TestFetch_Transactions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			records, next := drain(t, c, test.req, tp)
-			if got := texts(records); got != test.want {
-				t.Errorf("records = %q, want %q", got, test.want)
-			}
-			if next != transactionsEnd {
-				t.Errorf("next = %d, want the end %d, past the markers", next, transactionsEnd)
-			}
+			check.Equal(t, texts(records), test.want, "records")
+			check.True(t, next == transactionsEnd, "next = %d, want the end %d, past the markers", next, transactionsEnd)
 		})
 	}
 }
@@ -85,32 +74,18 @@ func TestFetch_Transactions(t *testing.T) {
 // transactionsEnd is the end of the log after writeTransactions.
 const transactionsEnd = 14
 
-// writeTransactions interleaves committed transactions (a, c) with aborted
-// ones (b, d), the second pair from the producers of the first. It writes ten
-// records and four markers.
+// writeTransactions interleaves committed transactions (a, c) with aborted ones (b, d), the second pair from the
+// producers of the first. It writes ten records and four markers.
 func writeTransactions(t *testing.T, tp broker.TopicPartition) {
 	t.Helper()
 	ctx := testContext(t)
 	first, second := transactional(t, tp), transactional(t, tp)
 	write := func(cl *kgo.Client, value string) {
-		t.Helper()
 		rec := &kgo.Record{Topic: tp.Topic, Partition: tp.Partition, Value: []byte(value)}
-		if err := cl.ProduceSync(ctx, rec).FirstErr(); err != nil {
-			t.Fatalf("write %s: %v", value, err)
-		}
+		check.NoError(t, cl.ProduceSync(ctx, rec).FirstErr())
 	}
-	finish := func(cl *kgo.Client, commit kgo.TransactionEndTry) {
-		t.Helper()
-		if err := cl.EndTransaction(ctx, commit); err != nil {
-			t.Fatalf("end transaction: %v", err)
-		}
-	}
-	begin := func(cl *kgo.Client) {
-		t.Helper()
-		if err := cl.BeginTransaction(); err != nil {
-			t.Fatalf("begin transaction: %v", err)
-		}
-	}
+	finish := func(cl *kgo.Client, commit kgo.TransactionEndTry) { check.NoError(t, cl.EndTransaction(ctx, commit)) }
+	begin := func(cl *kgo.Client) { check.NoError(t, cl.BeginTransaction()) }
 	plain := client(t)
 	write(plain, "plain")
 	begin(first)
@@ -137,10 +112,7 @@ func writeTransactions(t *testing.T, tp broker.TopicPartition) {
 func client(t *testing.T, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
 	opts = append(opts, kgo.SeedBrokers(stacktest.Kafka(t)...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(0))
-	cl, err := kgo.NewClient(opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cl := check.Must(kgo.NewClient(opts...))(t)
 	t.Cleanup(cl.Close)
 	return cl
 }
@@ -152,34 +124,25 @@ func transactional(t *testing.T, tp broker.TopicPartition) *kgo.Client {
 
 func TestFetch_OpenTransactionHoldsCommittedReadersOnly(t *testing.T) {
 	t.Parallel()
-	c := open(t, stacktest.Kafka(t))
-	tp := broker.TopicPartition{Topic: createTopic(t, 1)}
+	c, tp := onePartition(t)
 	mustProduce(t, c, tp, values("before")...)
 	cl := transactional(t, tp)
-	if err := cl.BeginTransaction(); err != nil {
-		t.Fatal(err)
-	}
-	if err := cl.ProduceSync(testContext(t), &kgo.Record{Topic: tp.Topic, Value: []byte("open")}).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, cl.BeginTransaction())
+	check.NoError(t, cl.ProduceSync(testContext(t), &kgo.Record{Topic: tp.Topic, Value: []byte("open")}).FirstErr())
 	committed := fetchPart(t, c, broker.FetchRequest{ReadCommitted: true}, tp, 0)
 	if texts(committed.Records) != "before" || committed.LastStable != 1 || committed.HighWatermark != 2 || committed.Next != 1 {
 		t.Errorf("committed = %q, stable %d, high %d, next %d, want before, 1, 2, 1",
 			texts(committed.Records), committed.LastStable, committed.HighWatermark, committed.Next)
 	}
-	if got := texts(scanAll(t, c, tp)); got != "before open" {
-		t.Errorf("Scan = %q, want the open record too", got)
-	}
-	if err := cl.EndTransaction(testContext(t), kgo.TryAbort); err != nil {
-		t.Fatal(err)
-	}
+	check.Equal(t, texts(scanAll(t, c, tp)), "before open", "Scan")
+	check.NoError(t, cl.EndTransaction(testContext(t), kgo.TryAbort))
 }
 
 func TestFetch_ManyPartitionsInOneRequest(t *testing.T) {
 	t.Parallel()
 	c := open(t, stacktest.Kafka(t))
 	name, other := createTopic(t, 3), createTopic(t, 1)
-	req := broker.FetchRequest{Leader: leaderOf(t, c, name), MaxWait: time.Second}
+	req := broker.FetchRequest{Leader: leaderOf(t, c, name, other), MaxWait: time.Second}
 	for i := range int32(3) {
 		tp := broker.TopicPartition{Topic: name, Partition: 2 - i}
 		mustProduce(t, c, tp, values(fmt.Sprint(tp.Partition), "x")...)
@@ -191,9 +154,7 @@ func TestFetch_ManyPartitionsInOneRequest(t *testing.T) {
 	req.Partitions = append(req.Partitions, broker.FetchPartition{TopicPartition: far, Offset: 99},
 		broker.FetchPartition{TopicPartition: unknown}, broker.FetchPartition{TopicPartition: missing})
 	res, err := c.Fetch(testContext(t), req)
-	if err != nil || len(res.Partitions) != 6 {
-		t.Fatalf("Fetch = %d partitions, %v, want 6", len(res.Partitions), err)
-	}
+	check.Require(t, err == nil && len(res.Partitions) == 6, "Fetch = %d partitions, %v, want 6", len(res.Partitions), err)
 	for i := range 3 {
 		got := res.Partitions[i]
 		if got.TopicPartition != req.Partitions[i].TopicPartition || got.Err != nil || got.Next != 2 ||
@@ -212,26 +173,21 @@ func TestFetch_UnknownBrokerIsUnavailable(t *testing.T) {
 	t.Parallel()
 	c := open(t, stacktest.Kafka(t))
 	_, err := c.Fetch(testContext(t), broker.FetchRequest{Leader: 4711, Partitions: []broker.FetchPartition{{}}})
-	if !errors.Is(err, broker.ErrUnavailable) {
-		t.Errorf("Fetch from a broker that is not there = %v, want ErrUnavailable", err)
-	}
+	check.Is(t, err, broker.ErrUnavailable, "Fetch from a broker that is not there")
 }
 
 func TestFetch_RecordLargerThanEveryLimit(t *testing.T) {
 	t.Parallel()
-	c := open(t, stacktest.Kafka(t))
-	tp := broker.TopicPartition{Topic: createTopic(t, 1)}
+	c, tp := onePartition(t)
 	mustProduce(t, c, tp, broker.Record{Value: make([]byte, 500_000)})
 	got := fetchPart(t, c, broker.FetchRequest{MaxBytes: 1000}, tp, 0)
-	if len(got.Records) != 1 || len(got.Records[0].Value) != 500_000 || got.Next != 1 {
-		t.Errorf("Fetch = %d records, next %d, want the record", len(got.Records), got.Next)
-	}
+	check.True(t, len(got.Records) == 1 && len(got.Records[0].Value) == 500_000 && got.Next == 1,
+		"Fetch = %d records, next %d, want the record", len(got.Records), got.Next)
 }
 
 func TestFetch_StartsInsideABatch(t *testing.T) {
 	t.Parallel()
-	c := open(t, stacktest.Kafka(t))
-	tp := broker.TopicPartition{Topic: createTopic(t, 1)}
+	c, tp := onePartition(t)
 	mustProduce(t, c, tp, numbered(10)...)
 	if got := fetchPart(t, c, broker.FetchRequest{}, tp, 7); texts(got.Records) != "7 8 9" || got.Next != 10 {
 		t.Errorf("Fetch from 7 = %q, next %d, want 7 8 9 and 10", texts(got.Records), got.Next)
@@ -240,29 +196,22 @@ func TestFetch_StartsInsideABatch(t *testing.T) {
 
 func TestReadAt(t *testing.T) {
 	t.Parallel()
-	c := open(t, stacktest.Kafka(t))
-	tp := broker.TopicPartition{Topic: createTopic(t, 1)}
+	c, tp := onePartition(t)
 	mustProduce(t, c, tp, numbered(10)...)
 	deleteBefore(t, tp, 4)
 	for offset, want := range map[int64]error{0: broker.ErrGone, 3: broker.ErrGone, 4: nil, 9: nil, 10: broker.ErrOutOfRange, 99: broker.ErrOutOfRange} {
 		got, err := c.ReadAt(testContext(t), tp, offset)
-		if !errors.Is(err, want) {
-			t.Errorf("ReadAt(%d) = %v, want %v", offset, err, want)
-		}
-		if want == nil && string(got.Value) != fmt.Sprint(offset) {
-			t.Errorf("ReadAt(%d) = %q, want its own record", offset, got.Value)
-		}
+		check.True(t, errors.Is(err, want), "ReadAt(%d) = %v, want %v", offset, err, want)
+		check.True(t, want != nil || string(got.Value) == fmt.Sprint(offset),
+			"ReadAt(%d) = %q, want its own record", offset, got.Value)
 	}
 	unknown := broker.TopicPartition{Topic: uniqueName(t)}
-	if _, err := c.ReadAt(testContext(t), unknown, 0); !errors.Is(err, broker.ErrUnknownTopic) {
-		t.Errorf("ReadAt in an unknown topic = %v, want ErrUnknownTopic", err)
-	}
+	check.Is(t, check.Err(c.ReadAt(testContext(t), unknown, 0)), broker.ErrUnknownTopic, "ReadAt in an unknown topic")
 }
 
 func TestScan(t *testing.T) {
 	t.Parallel()
-	c := open(t, stacktest.Kafka(t))
-	tp := broker.TopicPartition{Topic: createTopic(t, 1)}
+	c, tp := onePartition(t)
 	mustProduce(t, c, tp, numbered(10)...)
 	deleteBefore(t, tp, 2)
 	scan := func(ctx context.Context, from, to int64, stopAt string) (string, error) {
@@ -296,32 +245,25 @@ func TestScan(t *testing.T) {
 	defer cancel()
 	last := int64(-1)
 	err := c.Scan(ctx, tp, 9, 12, "", func(r broker.Record) bool { last = r.Offset; cancel(); return false })
-	if last != 9 || !errors.Is(err, context.Canceled) {
-		t.Errorf("Scan past the end = %v, last record %d, want the end of its context and 9", err, last)
-	}
+	check.True(t, last == 9 && errors.Is(err, context.Canceled),
+		"Scan past the end = %v, last record %d, want the end of its context and 9", err, last)
 }
 
 func TestScan_MarkersAreNotRecords(t *testing.T) {
 	t.Parallel()
-	c := open(t, stacktest.Kafka(t))
-	tp := broker.TopicPartition{Topic: createTopic(t, 1)}
+	c, tp := onePartition(t)
 	writeTransactions(t, tp)
-	eventually(t, "all markers", func() bool { return end(t, c, tp) == transactionsEnd })
+	check.Eventually(t, "all markers", func() bool { return end(t, c, tp) == transactionsEnd })
 	var records []broker.Record
 	for offset, r := range scanAll(t, c, tp) {
-		if r.Offset != int64(offset) {
-			t.Errorf("Scan shows offset %d as number %d, want every offset", r.Offset, offset)
-		}
-		if r.Control && (r.Key != nil || r.Value != nil || len(r.Headers) > 0) {
-			t.Errorf("Scan shows the marker %+v, want it bare", r)
-		}
+		check.True(t, r.Offset == int64(offset), "Scan shows offset %d as number %d, want every offset", r.Offset, offset)
+		check.True(t, !r.Control || r.Key == nil && r.Value == nil && len(r.Headers) <= 0,
+			"Scan shows the marker %+v, want it bare", r)
 		if !r.Control {
 			records = append(records, r)
 		}
 	}
-	if got, want := texts(records), "plain a0 b0 b1 a1 b2 c0 c1 d0 tail"; got != want {
-		t.Errorf("Scan = %q, want %q", got, want)
-	}
+	check.Equal(t, texts(records), "plain a0 b0 b1 a1 b2 c0 c1 d0 tail", "Scan")
 	// At 6 and 7 there is nothing but the ends of two transactions.
 	var markers int
 	err := c.Scan(testContext(t), tp, 6, 8, "", func(r broker.Record) bool {
@@ -330,9 +272,7 @@ func TestScan_MarkersAreNotRecords(t *testing.T) {
 		}
 		return false
 	})
-	if err != nil || markers != 2 {
-		t.Errorf("Scan over markers = %v with %d of them, want nil, 2", err, markers)
-	}
+	check.True(t, err == nil && markers == 2, "Scan over markers = %v with %d of them, want nil, 2", err, markers)
 }
 
 // deleteBefore moves the log's start, as retention does.
@@ -341,9 +281,7 @@ func deleteBefore(t *testing.T, tp broker.TopicPartition, offset int64) {
 	cl := client(t)
 	req := deleteRecordsRequest(tp, offset)
 	res, err := req.RequestWith(testContext(t), cl)
-	if err != nil || res.Topics[0].Partitions[0].ErrorCode != 0 {
-		t.Fatalf("delete records before %d: %+v, %v", offset, res, err)
-	}
+	check.Require(t, err == nil && res.Topics[0].Partitions[0].ErrorCode == 0, "delete records before %d: %+v, %v", offset, res, err)
 }
 
 func TestGroup_CommitsAreSeen(t *testing.T) {
@@ -352,28 +290,17 @@ func TestGroup_CommitsAreSeen(t *testing.T) {
 	name := createTopic(t, 2)
 	zero, one := broker.TopicPartition{Topic: name}, broker.TopicPartition{Topic: name, Partition: 1}
 	id := uniqueName(t)
-	group, err := c.Group(broker.GroupConfig{ID: id, Topics: []string{name}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	group := check.Must(c.Group(broker.GroupConfig{ID: id, Topics: []string{name}}))(t)
 	defer group.Close()
-	gen, err := group.Next(testContext(t))
-	if err != nil {
-		t.Fatalf("Next: %v", err)
-	}
+	gen := check.Must(group.Next(testContext(t)))(t)
 	if got := gen.Assignments[name]; len(got) != 2 || got[0].Offset != kafka.FirstOffset {
 		t.Errorf("assignments = %+v, want both partitions from the first offset", got)
 	}
-	if err := gen.CommitOffsets(map[string]map[int]int64{name: {1: 42}}); err != nil {
-		t.Fatalf("CommitOffsets: %v", err)
-	}
+	check.NoError(t, gen.CommitOffsets(map[string]map[int]int64{name: {1: 42}}))
 	got, err := c.CommittedOffsets(testContext(t), id, []broker.TopicPartition{zero, one})
-	if err != nil || len(got) != 1 || got[one] != 42 {
-		t.Errorf("CommittedOffsets = %v, %v, want 42 for partition 1 only", got, err)
-	}
-	if got, err := c.CommittedOffsets(testContext(t), uniqueName(t), []broker.TopicPartition{zero}); err != nil || len(got) != 0 {
-		t.Errorf("CommittedOffsets of a new group = %v, %v, want none", got, err)
-	}
+	check.True(t, err == nil && len(got) == 1 && got[one] == 42, "CommittedOffsets = %v, %v, want 42 for partition 1 only", got, err)
+	found, err := c.CommittedOffsets(testContext(t), uniqueName(t), []broker.TopicPartition{zero})
+	check.True(t, err == nil && len(found) == 0, "CommittedOffsets of a new group = %v, %v, want none", found, err)
 }
 
 func TestCluster_LostConnectionsAreReplacedUnseen(t *testing.T) {
@@ -383,17 +310,12 @@ func TestCluster_LostConnectionsAreReplacedUnseen(t *testing.T) {
 	tp := broker.TopicPartition{Topic: createTopic(t, 1)}
 	p := c.NewProducer(broker.ProducerConfig{Timeout: 20 * time.Second})
 	for i := range 5 {
-		if err := p.Produce(testContext(t), tp, values(fmt.Sprint(i))).Err(); err != nil {
-			t.Fatalf("Produce %d: %v", i, err)
-		}
+		check.NoError(t, p.Produce(testContext(t), tp, values(fmt.Sprint(i))).Err())
 		network.cut()
-		if got := end(t, c, tp); got != int64(i+1) {
-			t.Errorf("log end = %d, want %d", got, i+1)
-		}
+		check.Equal(t, end(t, c, tp), int64(i+1), "log end")
 		network.cut()
-		if got := fetchPart(t, c, broker.FetchRequest{}, tp, int64(i)); texts(got.Records) != fmt.Sprint(i) {
-			t.Errorf("Fetch = %q, want %d", texts(got.Records), i)
-		}
+		got := fetchPart(t, c, broker.FetchRequest{}, tp, int64(i))
+		check.True(t, texts(got.Records) == fmt.Sprint(i), "Fetch = %q, want %d", texts(got.Records), i)
 		network.cut()
 	}
 }
@@ -401,12 +323,8 @@ func TestCluster_LostConnectionsAreReplacedUnseen(t *testing.T) {
 func TestCluster_ClosedRefuses(t *testing.T) {
 	t.Parallel()
 	c := open(t, stacktest.Kafka(t))
-	if err := errors.Join(c.Close(), c.Close()); err != nil {
-		t.Errorf("Close twice = %v, want nil", err)
-	}
-	if _, err := c.Topics(testContext(t)); !errors.Is(err, broker.ErrClosed) {
-		t.Errorf("Topics after Close = %v, want ErrClosed", err)
-	}
+	check.Equal(t, errors.Join(c.Close(), c.Close()), nil, "Close twice")
+	check.Is(t, check.Err(c.Topics(testContext(t))), broker.ErrClosed, "Topics after Close")
 	wantFates(t, c.NewProducer(broker.ProducerConfig{Timeout: 100 * time.Millisecond}).
 		Produce(testContext(t), broker.TopicPartition{Topic: "t"}, values("a")), broker.NotSent)
 }

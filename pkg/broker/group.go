@@ -14,34 +14,28 @@ type GroupConfig struct {
 	ID string
 	// Topics must exist: the broker may create those that do not.
 	Topics []string
-	// SessionTimeout is how long a member that fell silent keeps its
-	// partitions, 20 s when 0.
+	// SessionTimeout is how long a member that fell silent keeps its partitions, 20 s when 0.
 	SessionTimeout time.Duration
 	// RebalanceTimeout is how long a rebalance waits for members, 30 s when 0.
 	RebalanceTimeout time.Duration
-	// ErrorLog receives the group's own complaints, nobody when nil.
+	// ErrorLog receives the group's own error messages; nil drops them.
 	ErrorLog func(message string)
 }
 
-// Group joins a consumer group with the classic protocol. Its list of topics
-// is fixed: to read others, close it and join again. New partitions are not
-// watched for, since kafka-go's watcher joins thousands of times a second when
-// a topic is deleted. Partitions without a commit start at the first offset.
-// The caller closes the group; closing the cluster does not.
+// Group joins a consumer group with the classic protocol. Its list of topics is fixed: to read others, close it
+// and join again. New partitions are not watched for, since kafka-go's watcher joins thousands of times a second
+// when a topic is deleted. Partitions without a commit start at the first offset. The caller closes the group;
+// closing the cluster does not.
 func (c *Cluster) Group(cfg GroupConfig) (*kafka.ConsumerGroup, error) {
 	if c.closed.Load() {
 		return nil, ErrClosed
 	}
 	session := orDefault(cfg.SessionTimeout, 20*time.Second)
 	group, err := kafka.NewConsumerGroup(kafka.ConsumerGroupConfig{
-		ID:      cfg.ID,
-		Brokers: c.cfg.Brokers,
-		Topics:  cfg.Topics,
-		Dialer: &kafka.Dialer{
-			ClientID: clientID,
-			DialFunc: c.dial(keepAsIs),
-			Timeout:  dialTimeout,
-		},
+		ID:             cfg.ID,
+		Brokers:        c.cfg.Brokers,
+		Topics:         cfg.Topics,
+		Dialer:         &kafka.Dialer{ClientID: clientID, DialFunc: c.dial(keepAsIs), Timeout: dialTimeout},
 		GroupBalancers: []kafka.GroupBalancer{spread{}, kafka.RoundRobinGroupBalancer{}},
 		SessionTimeout: session,
 		// Three beats must fit, or a short session ends between two of them.
@@ -73,9 +67,8 @@ func errorLogger(log func(string)) kafka.Logger {
 	})
 }
 
-// spread deals all partitions of all topics to the members in turn. Kafka-go's
-// own balancers begin anew for each topic, which gives every topic with a
-// single partition, the usual dead-letter topic, to the same member.
+// spread deals all partitions of all topics to the members in turn. Kafka-go's own balancers start again with each
+// topic, so the same member gets every topic with a single partition, the usual dead-letter topic.
 type spread struct{}
 
 // ProtocolName implements kafka.GroupBalancer.
@@ -84,8 +77,7 @@ func (spread) ProtocolName() string { return "dlq-spread" }
 // UserData implements kafka.GroupBalancer.
 func (spread) UserData() ([]byte, error) { return nil, nil }
 
-// AssignGroups implements kafka.GroupBalancer: each partition goes to the
-// member with the fewest so far among those that subscribed to its topic.
+// AssignGroups implements kafka.GroupBalancer: the subscribed member with the fewest partitions is next.
 func (spread) AssignGroups(members []kafka.GroupMember, partitions []kafka.Partition) kafka.GroupMemberAssignments {
 	members, partitions = slices.Clone(members), slices.Clone(partitions)
 	slices.SortFunc(members, func(a, b kafka.GroupMember) int { return strings.Compare(a.ID, b.ID) })

@@ -12,16 +12,14 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 )
 
-// listGroupsWithStates is the first version of ListGroups that tells states.
+// listGroupsWithStates is the first version of ListGroups with states.
 const listGroupsWithStates = 4
 
 var errNoStates = errors.New("the broker is too old to tell the states of groups")
 
-// GroupStates returns the state of every consumer group that the user may see, as
-// its coordinator names it ("Stable", "Empty", ...), of groups of every protocol.
-// Each broker is asked once for the groups that it coordinates. When one of them
-// does not answer there is no result at all: a group that is missing would look
-// as if it did not exist.
+// GroupStates returns the state of every consumer group that the user may see, as its coordinator names it ("Stable",
+// "Empty", ...), of groups of every protocol. Each broker is asked once for the groups that it coordinates. When one
+// of them does not answer there is no result at all: a group that is missing would look as if it did not exist.
 func (c *Cluster) GroupStates(ctx context.Context) (map[string]string, error) {
 	if c.closed.Load() {
 		return nil, ErrClosed

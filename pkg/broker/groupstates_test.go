@@ -7,17 +7,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 )
 
 // member joins a group and has read a record when this returns.
 func member(t *testing.T, group, topic string, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
-	cl, err := kgo.NewClient(append(opts, kgo.SeedBrokers(stacktest.Kafka(t)...), kgo.ConsumerGroup(group),
-		kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))...)
-	if err != nil {
-		t.Fatalf("NewClient: %v", err)
-	}
+	cl := check.Must(kgo.NewClient(append(opts, kgo.SeedBrokers(stacktest.Kafka(t)...), kgo.ConsumerGroup(group),
+		kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))...))(t)
 	t.Cleanup(cl.Close)
 	if fetches := cl.PollRecords(testContext(t), 1); fetches.Err() != nil || fetches.NumRecords() != 1 {
 		t.Fatalf("PollRecords = %d records, %v, want one", fetches.NumRecords(), fetches.Err())
@@ -36,17 +34,12 @@ func TestGroupStates(t *testing.T) {
 	member(t, consumer, topic,
 		kgo.WithContext(context.WithValue(testContext(t), "opt_in_kafka_next_gen_balancer_beta", true))) //nolint:staticcheck // the library's own key
 	gone := member(t, left, topic)
-	if err := gone.CommitUncommittedOffsets(testContext(t)); err != nil {
-		t.Fatalf("commit: %v", err)
-	}
+	check.NoError(t, gone.CommitUncommittedOffsets(testContext(t)))
 	gone.Close()
 
 	want := map[string]string{classic: "Stable", consumer: "Stable", left: "Empty", topic + ".never": ""}
-	eventually(t, "the states of the groups", func() bool {
-		states, err := c.GroupStates(testContext(t))
-		if err != nil {
-			t.Fatalf("GroupStates: %v", err)
-		}
+	check.Eventually(t, "the states of the groups", func() bool {
+		states := check.Must(c.GroupStates(testContext(t)))(t)
 		for group, state := range want {
 			if states[group] != state {
 				t.Logf("group %s is %q, want %q", group, states[group], state)

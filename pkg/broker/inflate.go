@@ -23,18 +23,13 @@ const (
 )
 
 const (
-	// maxWindow is how far back a zstd frame may refer, which is what a decoder holds.
-	// RFC 8878 asks for 8 MiB; levels above 19 may use more.
-	maxWindow = 8 << 20
-	// maxWindowByte is maxWindow as a frame's header has it.
-	maxWindowByte = 13 << 3
-	// sharedInflaters is how many batches are inflated by Fetch at the same time, in
-	// the whole process. Each takes up to 20 MB beside the records.
-	sharedInflaters = 2
+	// maxWindow is a zstd frame's largest window. RFC 8878 asks for 8 MiB; levels above 19 use more.
+	maxWindow       = 8 << 20
+	maxWindowByte   = 13 << 3 // maxWindow as a frame's header has it
+	sharedInflaters = 2       // bounds the batches that Fetch inflates at once, each with up to 20 MB in addition
 )
 
-// inflater decompresses one batch at a time. What it holds does not depend on the
-// batch, but for the window of zstd, which is bounded.
+// inflater decompresses one batch at a time. Its memory does not depend on the batch but for zstd's window.
 type inflater struct {
 	head    bytes.Reader // replaces the first bytes of the batch
 	in      bytes.Reader
@@ -53,8 +48,7 @@ var inflaters = func() chan *inflater {
 	return pool
 }()
 
-// open returns what body inflates to. It is valid until the next call of open or
-// close.
+// open returns what body inflates to. It is valid until the next call of open or close.
 func (i *inflater) open(codec int, body []byte, magic byte) (io.Reader, error) {
 	switch codec {
 	case codecGzip:
@@ -120,11 +114,10 @@ func (i *inflater) close() {
 	}
 }
 
-// narrowWindow lowers a window above maxWindow to maxWindow: head replaces the frame's
-// first bytes, and rest follows. A producer that compresses at level 20 or above claims a
-// window of up to 128 MiB however little it sends, and the window of a frame in a single
-// segment is all of its content; what does not refer back further than maxWindow can be
-// read all the same.
+// narrowWindow lowers a window above maxWindow to maxWindow: head replaces the frame's first bytes, and rest
+// follows. A producer that compresses at level 20 or above claims a window of up to 128 MiB however little it
+// sends, and the window of a frame in a single segment is all of its content; what does not refer back further
+// than maxWindow can be read all the same.
 func narrowWindow(frame []byte) (head, rest []byte) {
 	const descriptor, window, dictionary, singleSegment = 4, 5, 3, 1 << 5
 	if !bytes.HasPrefix(frame, zstdMagic) || len(frame) <= window {
@@ -156,8 +149,7 @@ func narrowWindow(frame []byte) (head, rest []byte) {
 
 var zstdMagic = []byte("\x28\xb5\x2f\xfd")
 
-// mendLZ4Header corrects the checksum of a frame's header, which producers of
-// format 0 computed over the wrong bytes: head replaces the header, and rest follows.
+// mendLZ4Header corrects the checksum of format 0 producers: head replaces the header, and rest follows.
 func mendLZ4Header(frame []byte) (head, rest []byte) {
 	const flags, contentSize = 4, 1 << 3
 	end := flags + 2
@@ -188,14 +180,11 @@ func xxh32(b []byte) uint32 {
 }
 
 const (
-	// snappyWindow is the largest distance of a reference within a large block. Java's
-	// and C's encoders make blocks of at most 64 KiB; Go's makes one block of a batch
-	// and refers back within all of it.
+	// snappyWindow is the largest distance of a reference within a large block. Java's and C's encoders make
+	// blocks of at most 64 KiB; Go's makes one block of a batch and refers back within all of it.
 	snappyWindow = 16 << 20
-	// snappySlack is how much is decoded before what is out of the window is dropped.
-	snappySlack = 4 << 20
-	// snappyWhole is up to which size a block is decoded at once.
-	snappyWhole = 128 << 10
+	snappySlack  = 4 << 20   // how much is decoded before what is out of the window is dropped
+	snappyWhole  = 128 << 10 // up to which size a block is decoded at once
 )
 
 var (

@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 )
 
@@ -39,19 +40,9 @@ func open(t testing.TB, addresses []string, opts ...broker.Option) *broker.Clust
 
 func openWith(t testing.TB, cfg broker.Config, opts ...broker.Option) *broker.Cluster {
 	t.Helper()
-	c, err := broker.Open(cfg, opts...)
-	if err != nil {
-		t.Fatalf("Open: %v", err)
-	}
+	c := check.Must(broker.Open(cfg, opts...))(t)
 	t.Cleanup(func() { c.Close() })
 	return c
-}
-
-// admin makes and deletes topics by kafka-go's client, not by ours.
-func admin(t testing.TB) *kafka.Client {
-	transport := &kafka.Transport{MetadataTTL: 200 * time.Millisecond}
-	t.Cleanup(transport.CloseIdleConnections)
-	return &kafka.Client{Addr: kafka.TCP(stacktest.Kafka(t)...), Transport: transport}
 }
 
 func uniqueName(t testing.TB) string {
@@ -59,59 +50,29 @@ func uniqueName(t testing.TB) string {
 	return fmt.Sprintf("broker.%s.%s", name, uuid.NewString()[:8])
 }
 
+// onePartition is a real cluster and the partition of a new topic.
+func onePartition(t testing.TB) (*broker.Cluster, broker.TopicPartition) {
+	t.Helper()
+	return open(t, stacktest.Kafka(t)), broker.TopicPartition{Topic: createTopic(t, 1)}
+}
+
 func createTopic(t testing.TB, partitions int, settings ...kafka.ConfigEntry) string {
 	t.Helper()
 	name := uniqueName(t)
-	createNamed(t, name, partitions, settings...)
+	stacktest.CreateTopic(t, name, partitions, settings...)
 	return name
-}
-
-func createNamed(t testing.TB, name string, partitions int, settings ...kafka.ConfigEntry) {
-	t.Helper()
-	stacktest.CreateTopic(t, admin(t), kafka.TopicConfig{
-		Topic: name, NumPartitions: partitions, ReplicationFactor: 1, ConfigEntries: settings,
-	})
-	t.Cleanup(func() { deleteTopic(t, name) })
-}
-
-func deleteTopic(t testing.TB, name string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	if _, err := admin(t).DeleteTopics(ctx, &kafka.DeleteTopicsRequest{Topics: []string{name}}); err != nil {
-		t.Errorf("delete topic %s: %v", name, err)
-	}
-}
-
-// eventually asks until ok, a bounded number of times.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	ticker := time.NewTicker(20 * time.Millisecond)
-	defer ticker.Stop()
-	for range 500 {
-		if ok() {
-			return
-		}
-		<-ticker.C
-	}
-	t.Fatalf("never came: %s", what)
 }
 
 func end(t testing.TB, c *broker.Cluster, tp broker.TopicPartition) int64 {
 	t.Helper()
-	ends, err := c.EndOffsets(testContext(t), []broker.TopicPartition{tp})
-	if err != nil {
-		t.Fatalf("EndOffsets(%s): %v", tp, err)
-	}
+	ends := check.Must(c.EndOffsets(testContext(t), []broker.TopicPartition{tp}))(t)
 	return ends[tp]
 }
 
 func mustProduce(t testing.TB, c *broker.Cluster, tp broker.TopicPartition, records ...broker.Record) broker.ProduceResult {
 	t.Helper()
 	res := c.NewProducer(broker.ProducerConfig{Timeout: 20 * time.Second}).Produce(testContext(t), tp, records)
-	if err := res.Err(); err != nil {
-		t.Fatalf("Produce(%s): %v", tp, err)
-	}
+	check.NoError(t, res.Err())
 	return res
 }
 
@@ -134,13 +95,10 @@ func numbered(n int) []broker.Record {
 func scanAll(t testing.TB, c *broker.Cluster, tp broker.TopicPartition) []broker.Record {
 	t.Helper()
 	var all []broker.Record
-	err := c.Scan(testContext(t), tp, 0, end(t, c, tp), "", func(r broker.Record) bool {
+	check.NoError(t, c.Scan(testContext(t), tp, 0, end(t, c, tp), "", func(r broker.Record) bool {
 		all = append(all, r.Clone())
 		return false
-	})
-	if err != nil {
-		t.Fatalf("Scan(%s): %v", tp, err)
-	}
+	}))
 	return all
 }
 
@@ -246,9 +204,7 @@ func (c *faultyConn) Read(b []byte) (int, error) {
 	return c.Conn.Read(b)
 }
 
-func sameBytes(a, b []byte) bool {
-	return (a == nil) == (b == nil) && bytes.Equal(a, b)
-}
+func sameBytes(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }
 
 func deleteRecordsRequest(tp broker.TopicPartition, offset int64) *kmsg.DeleteRecordsRequest {
 	req := kmsg.NewPtrDeleteRecordsRequest()

@@ -10,8 +10,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Where things are in an entry of formats 0 and 1, which brokers before version 4
-// still hold in old logs. An entry is a record, or wraps a compressed list of them.
+// Positions in an entry of formats 0 and 1 (brokers before 4): a record, or a compressed list of them.
 const (
 	atLegacyCRC        = 12
 	atLegacyAttributes = 17

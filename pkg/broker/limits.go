@@ -14,7 +14,7 @@ type Limits struct {
 	Headers int
 	// HeaderBytes is the largest sum of the names and values of all headers.
 	HeaderBytes int64
-	// BatchBytes is what a batch may inflate to. It bounds time, not memory.
+	// BatchBytes bounds a batch's inflated size: time, not memory.
 	BatchBytes int64
 }
 
@@ -30,17 +30,14 @@ const (
 	LimitHeaderBytes = "max_header_bytes"
 )
 
-// Defect says what a Record lacks. Either the record is over a limit, and holds
-// what is within the limits; or it cannot be read, and only its position is known.
+// Defect says what a Record lacks: what is over a limit, or everything but its position if unreadable.
 type Defect struct {
-	// Limit is the limit that the record is over, one of headers if it is over more
-	// than one; "" when it cannot be read.
+	// Limit is the exceeded limit, one of headers if there are several; "" when it cannot be read.
 	Limit string
 	// Size and SHA256 are those of the whole value, 0 and the hash of nothing for null.
 	Size   int64
 	SHA256 [sha256.Size]byte
-	// What the record does not hold because of Limit: its key, its value, its last
-	// headers.
+	// What the record does not hold because of Limit: its key, its value, its last headers.
 	KeyOmitted, ValueOmitted, HeadersOmitted bool
 
 	// Reason says why the record cannot be read, "" when Limit is set.
@@ -56,12 +53,10 @@ func (r *Record) over(limit string) *Defect {
 	return r.Defect
 }
 
-// maxPlaceholders is up to how many offsets that cannot be read get a record each.
-// More have one record together.
+// maxPlaceholders is up to how many offsets that cannot be read get a record each. More have one record together.
 const maxPlaceholders = 1000
 
-// pushUnreadable adds the records that stand for offsets which cannot be read, and moves
-// p.Next past each.
+// pushUnreadable adds placeholders for offsets that cannot be read, and moves p.Next past each.
 func pushUnreadable(p *FetchedPartition, from, last int64, reason string, room *Room) error {
 	step := int64(1)
 	if last-from >= maxPlaceholders {
@@ -88,10 +83,9 @@ var (
 	errBatchLimit = errors.New("the batch inflates to more than max_batch_bytes")
 )
 
-// Room is memory that is reserved for decoding. It is taken before anything is
-// allocated.
+// Room is memory that is reserved for decoding. It is taken before anything is allocated.
 type Room struct {
-	// Free is what is reserved and not taken yet.
+	// Free is the memory reserved and not taken yet.
 	Free int64
 	// More reserves further bytes. It may wait. nil: there are none.
 	More func(bytes int64) bool

@@ -2,11 +2,8 @@ package broker
 
 import "encoding/binary"
 
-// Murmur2Partition returns the partition that Java's default partitioner
-// chooses for a key that is not null, in a topic of n partitions (n > 0).
-func Murmur2Partition(key []byte, n int) int32 {
-	return int32(murmur2(key)&0x7fffffff) % int32(n)
-}
+// Murmur2Partition is the choice of Java's default partitioner for a non-null key and n > 0 partitions.
+func Murmur2Partition(key []byte, n int) int32 { return int32(murmur2(key)&0x7fffffff) % int32(n) }
 
 // murmur2 is the hash with the seed that Kafka uses.
 func murmur2(data []byte) uint32 {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/segmentio/kafka-go"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 )
 
@@ -18,9 +19,8 @@ func TestMurmur2Partition_AgreesWithJava(t *testing.T) {
 	}
 	for key, hash := range hashes {
 		for _, n := range []int{1, 6, 50} {
-			if got, want := broker.Murmur2Partition([]byte(key), n), (hash&0x7fffffff)%int32(n); got != want {
-				t.Errorf("Murmur2Partition(%q, %d) = %d, want %d", key, n, got, want)
-			}
+			got, want := broker.Murmur2Partition([]byte(key), n), (hash&0x7fffffff)%int32(n)
+			check.True(t, got == want, "Murmur2Partition(%q, %d) = %d, want %d", key, n, got, want)
 		}
 	}
 }
@@ -34,9 +34,8 @@ func TestMurmur2Partition_AgreesWithKafkaGo(t *testing.T) {
 	key := []byte{}
 	for i := range 300 {
 		want := kafka.Murmur2Balancer{}.Balance(kafka.Message{Key: key}, partitions...)
-		if got := broker.Murmur2Partition(key, len(partitions)); int(got) != want {
-			t.Errorf("Murmur2Partition(%x) = %d, want %d", key, got, want)
-		}
+		got := broker.Murmur2Partition(key, len(partitions))
+		check.True(t, int(got) == want, "Murmur2Partition(%x) = %d, want %d", key, got, want)
 		key = append(key, byte(i*37))
 	}
 }

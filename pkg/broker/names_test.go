@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker/brokertest"
 )
 
@@ -58,18 +59,14 @@ func TestCursor_NamesOfHeaders(t *testing.T) { //nolint:paralleltest // others' 
 						next++
 						named += int64(test.length)
 					}
-					if number != brokertest.None && room.taken < named {
-						t.Fatalf("took %d of the room for names of %d bytes", room.taken, named)
-					}
+					check.Require(t, number == brokertest.None || room.taken >= named,
+						"took %d of the room for names of %d bytes", room.taken, named)
 				}
-				if held := heapBytes() - before; held > inflaterBytes {
-					t.Errorf("the cursor holds %d bytes after all was read", held)
-				}
+				held := heapBytes() - before
+				check.True(t, held <= inflaterBytes, "the cursor holds %d bytes after all was read", held)
 				runtime.KeepAlive(c)
 				runtime.KeepAlive(data)
-				if next != int64(test.records) {
-					t.Errorf("records = %d, want %d", next, test.records)
-				}
+				check.True(t, next == int64(test.records), "records = %d, want %d", next, test.records)
 			})
 		}
 	}
@@ -81,7 +78,5 @@ func TestClone_HasNamesOfItsOwn(t *testing.T) {
 	data := brokertest.BatchOf(t, brokertest.None, brokertest.Record{Value: 1, Headers: 1, Name: strings.Repeat("n", 1000)})
 	rec := decodeAll(t, 0, nil, data).Records[0].Clone()
 	clear(data)
-	if rec.Headers[0].Key != strings.Repeat("n", 1000) {
-		t.Error("the name of a header refers to the answer")
-	}
+	check.True(t, rec.Headers[0].Key == strings.Repeat("n", 1000), "the name of a header refers to the answer")
 }

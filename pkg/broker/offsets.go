@@ -18,23 +18,20 @@ const (
 	logStart = -2
 )
 
-// StartOffsets returns the first offset that each log still holds. Partitions
-// that cannot be asked are missing from the result and named in the error,
-// which is then a PartitionErrors; any other error means no result at all.
+// StartOffsets returns the first offset that each log still holds. Partitions that cannot be asked are missing
+// from the result and named in the error, which is then a PartitionErrors; any other error means no result at all.
 func (c *Cluster) StartOffsets(ctx context.Context, parts []TopicPartition) (map[TopicPartition]int64, error) {
 	return c.listOffsets(ctx, parts, asConsumer, logStart)
 }
 
-// EndOffsets returns the offset after the last record that a consumer can see
-// (the high watermark, records of open transactions included). Errors are as
-// in StartOffsets; an answer also shows that the leader is reachable.
+// EndOffsets returns the offset after the last record that a consumer can see (the high watermark, records of open
+// transactions included). Errors are as in StartOffsets; an answer also shows that the leader is reachable.
 func (c *Cluster) EndOffsets(ctx context.Context, parts []TopicPartition) (map[TopicPartition]int64, error) {
 	return c.listOffsets(ctx, parts, asConsumer, logEnd)
 }
 
-// AppendedOffsets returns the offset after the last record in the leader's
-// log, which consumers cannot see yet when replicas lag. Who must prove that a
-// record was never written reads up to here. Errors are as in StartOffsets.
+// AppendedOffsets returns the offset after the last record in the leader's log, which consumers cannot see yet when
+// replicas lag. Who must prove that a record was never written reads up to here. Errors are as in StartOffsets.
 func (c *Cluster) AppendedOffsets(ctx context.Context, parts []TopicPartition) (map[TopicPartition]int64, error) {
 	return c.listOffsets(ctx, parts, asDebugger, logEnd)
 }
@@ -106,9 +103,8 @@ func byTopic(parts []TopicPartition) map[string][]int32 {
 	return topics
 }
 
-// CommittedOffsets returns the next offset that a consumer group has committed
-// to read. Partitions that it never committed are missing from the result.
-// Errors are as in StartOffsets.
+// CommittedOffsets returns the next offset that a consumer group has committed to read. Partitions that it never
+// committed are missing from the result. Errors are as in StartOffsets.
 func (c *Cluster) CommittedOffsets(ctx context.Context, group string, parts []TopicPartition) (map[TopicPartition]int64, error) {
 	if len(parts) == 0 {
 		return map[TopicPartition]int64{}, nil // no topics would mean all of them

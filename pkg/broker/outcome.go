@@ -15,18 +15,13 @@ type Fate int
 
 // The four fates, in the order in which a caller has more and more to do.
 const (
-	// NotSent: the record is not in the log and never will be from this call.
-	// Nothing was sent, or the broker said that it did not append. Worth
-	// another try.
+	// NotSent: the record is not in the log and never will be from this call. Another try may succeed.
 	NotSent Fate = iota + 1
-	// RecordRejected: the broker refuses this very record, now and later.
-	// Others of the same call may have been written.
+	// RecordRejected: the broker refuses this very record for good. Others of the call may be written.
 	RecordRejected
 	// TopicRefused: the topic is not there, or not for us. Nothing was written.
 	TopicRefused
-	// InDoubt: the record was sent and nobody said what became of it. It may be
-	// in the log, or be appended within the moments in which a broker works off
-	// what it had received.
+	// InDoubt: the record was sent without an answer. It may be in the log, or be appended a little later.
 	InDoubt
 )
 
@@ -60,8 +55,7 @@ const (
 	ClassUnknown           Class = "UNKNOWN"
 )
 
-// ProduceError says why a record was not acknowledged, and what that means.
-// Use errors.As to find it and errors.Is on it for the cause.
+// ProduceError says why a record was not acknowledged. Use errors.As to find it, errors.Is for the cause.
 type ProduceError struct {
 	Fate  Fate
 	Class Class
@@ -114,7 +108,7 @@ func classOf(code kafka.Error) Class {
 	}
 }
 
-// verdict is what one answer to a produce request means for the next step.
+// verdict is the next step after one answer to a produce request.
 type verdict int
 
 const (
@@ -126,8 +120,7 @@ const (
 	staleProducer // the broker does not accept our sequence: begin a new one
 )
 
-// judge reads a broker's answer. Errors that Kafka also gives after it
-// appended, while it waited for replicas, leave the batch in doubt.
+// judge reads a broker's answer. Errors that Kafka also gives after an append leave the batch in doubt.
 func judge(code int16) verdict {
 	switch kafka.Error(code) {
 	case 0, kafka.DuplicateSequenceNumber:
@@ -150,15 +143,13 @@ func judge(code int16) verdict {
 	}
 }
 
-// refusesTopic tells whether an error from before the first byte is about the
-// topic or the user, so that another try would end the same.
+// refusesTopic reports whether an error before the first byte is about topic or user: another try is useless.
 func refusesTopic(err error) bool {
 	var untrusted *tls.CertificateVerificationError
 	return errors.Is(err, ErrUnauthorized) || errors.Is(err, kafka.InvalidTopic) || errors.As(err, &untrusted)
 }
 
-// badRecords returns which of n records the broker named as bad; without names
-// all are suspects.
+// badRecords returns which of n records the broker named as bad; without names all are suspects.
 func badRecords(p produce.ResponsePartition, n int) map[int]string {
 	bad := make(map[int]string, len(p.RecordErrors))
 	for _, e := range p.RecordErrors {

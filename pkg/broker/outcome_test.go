@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/segmentio/kafka-go"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 func TestJudge(t *testing.T) {
@@ -27,9 +29,7 @@ func TestJudge(t *testing.T) {
 	}
 	for want, codes := range tests {
 		for _, code := range codes {
-			if got := judge(int16(code)); got != want {
-				t.Errorf("judge(%d) = %d, want %d", code, got, want)
-			}
+			check.Equal(t, judge(int16(code)), want, "judge(%d)", code)
 		}
 	}
 }
@@ -60,9 +60,7 @@ func TestClassify(t *testing.T) {
 		{errors.New("something else"), ClassUnknown},
 	}
 	for _, test := range tests {
-		if got := Classify(fmt.Errorf("produce: %w", test.err)); got != test.want {
-			t.Errorf("Classify(%v) = %s, want %s", test.err, got, test.want)
-		}
+		check.Equal(t, Classify(fmt.Errorf("produce: %w", test.err)), test.want, "Classify(%v)", test.err)
 	}
 }
 
@@ -79,19 +77,15 @@ func TestSpread_DealsTopicsOfOnePartition(t *testing.T) {
 	got := spread{}.AssignGroups(members, partitions)
 	given := map[string]string{}
 	for member, topics := range got {
-		if n := len(topics); n < 3 || n > 4 {
-			t.Errorf("member %s has %d partitions, want 3 or 4", member, n)
-		}
+		n := len(topics)
+		check.True(t, n >= 3 && n <= 4, "member %s has %d partitions, want 3 or 4", member, n)
 		for topic := range topics {
 			given[topic] += member
 		}
 	}
-	if len(given) != 11 || given["of c alone"] != "c" || given["of nobody"] != "" {
-		t.Errorf("assigned %v, want 11 topics once each", given)
-	}
+	check.True(t, len(given) == 11 && given["of c alone"] == "c" && given["of nobody"] == "",
+		"assigned %v, want 11 topics once each", given)
 	for topic, members := range given {
-		if len(members) != 1 {
-			t.Errorf("topic %s went to %q, want one member", topic, members)
-		}
+		check.True(t, len(members) == 1, "topic %s went to %q, want one member", topic, members)
 	}
 }

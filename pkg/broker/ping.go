@@ -2,8 +2,7 @@ package broker
 
 import "context"
 
-// Ping answers nil when a broker answers. It asks for one topic, whatever the
-// answer, since asking for all would cost a large cluster something each time.
+// Ping returns nil when a broker answers a question for one topic, which is cheap in a large cluster.
 func (c *Cluster) Ping(ctx context.Context) error {
 	_, err := c.Topics(ctx, "__consumer_offsets")
 	return err

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker/brokertest"
 )
 
@@ -30,14 +31,11 @@ func TestPlaceholders_TakeMemoryFromTheRoom(t *testing.T) { //nolint:paralleltes
 			rest := data[int(next/999)*len(data)/int(offsets/999):]
 			before := heapBytes()
 			p := decodeOne(FetchRequest{MaxBytes: most, Room: &Room{Free: 2 * most}}, FetchPartition{Offset: next, GiveUp: true}, nil, rest)
-			if held := heapBytes() - before; held > 3*most {
-				t.Fatalf("an answer holds %d bytes, want at most about %d", held, most)
-			}
+			held := heapBytes() - before
+			check.Require(t, held <= 3*most, "an answer holds %d bytes, want at most about %d", held, most)
 			next = wantPlaceholders(t, p, next)
 		}
-		if answers < 5 {
-			t.Errorf("answers = %d, want many", answers)
-		}
+		check.True(t, answers >= 5, "answers = %d, want many", answers)
 	})
 	t.Run("Cursor", func(t *testing.T) {
 		const portion = 1 << 20
@@ -50,15 +48,12 @@ func TestPlaceholders_TakeMemoryFromTheRoom(t *testing.T) { //nolint:paralleltes
 			if p, done, err = c.Read(room, portion); err != nil {
 				t.Fatal(err)
 			}
-			if held := heapBytes() - before; held > 3*portion {
-				t.Fatalf("a portion holds %d bytes, want at most about %d", held, portion)
-			}
+			held := heapBytes() - before
+			check.Require(t, held <= 3*portion, "a portion holds %d bytes, want at most about %d", held, portion)
 			next = wantPlaceholders(t, p, next)
 			runtime.KeepAlive(p)
 		}
-		if next != offsets {
-			t.Errorf("next = %d, want %d", next, offsets)
-		}
+		check.Equal(t, next, offsets, "next")
 	})
 }
 
@@ -80,25 +75,19 @@ func TestPlaceholders_WithoutMemory(t *testing.T) {
 	}
 	c := decodeOne(FetchRequest{Stream: true}, FetchPartition{GiveUp: true}, nil, data).Portions
 	read, _, err := c.Read(&Room{Free: 100_000}, 90_000)
-	if err == nil || wantPlaceholders(t, read, 0) != read.Next || read.Next >= 1000 {
-		t.Errorf("next = %d, %v, want where the memory ended", read.Next, err)
-	}
+	check.True(t, err != nil && wantPlaceholders(t, read, 0) == read.Next && read.Next < 1000,
+		"next = %d, %v, want where the memory ended", read.Next, err)
 }
 
 // wantPlaceholders checks that p has each offset from first on, and returns the next one.
 func wantPlaceholders(t *testing.T, p FetchedPartition, first int64) int64 {
 	t.Helper()
-	if p.Err != nil || p.Heavy > 0 {
-		t.Fatalf("error %v, heavy %d", p.Err, p.Heavy)
-	}
+	check.Require(t, p.Err == nil && p.Heavy <= 0, "error %v, heavy %d", p.Err, p.Heavy)
 	for _, rec := range p.Records {
-		if rec.Offset != first || rec.Defect != nil && rec.Defect.Last != first {
-			t.Fatalf("offset %d to %d, want %d", rec.Offset, rec.Defect.Last, first)
-		}
+		check.Require(t, rec.Offset == first && (rec.Defect == nil || rec.Defect.Last == first),
+			"offset %d with the defect %+v, want %d", rec.Offset, rec.Defect, first)
 		first++
 	}
-	if p.Next != first {
-		t.Fatalf("next = %d after %d", p.Next, first-1)
-	}
+	check.Require(t, p.Next == first, "next = %d after %d", p.Next, first-1)
 	return first
 }

@@ -16,11 +16,9 @@ import (
 const (
 	firstBackoff = 50 * time.Millisecond
 	lastBackoff  = 500 * time.Millisecond
-	// freshLook is how long a topic may be unknown before that is believed: a
-	// broker learns of a new topic a little after the others.
-	freshLook = 500 * time.Millisecond
-	// maxProducers bounds how often one batch may ask for a new producer id.
-	maxProducers = 3
+	// freshLook is how long a topic may be unknown before that is believed: brokers learn of new ones late.
+	freshLook    = 500 * time.Millisecond
+	maxProducers = 3 // bounds how often one batch may ask for a new producer id
 )
 
 // write is one Produce call at work.
@@ -31,9 +29,7 @@ type write struct {
 	rested   time.Time // the broker wants to be left alone until then
 }
 
-// rest waits until the broker takes requests again. Sent earlier, a batch would
-// only lie in a connection that the broker does not read, until it counts as in
-// doubt.
+// rest waits until the broker takes requests again; sent earlier, a batch would end in doubt, unread.
 func (w *write) rest(ctx context.Context) *ProduceError {
 	if left := time.Until(w.rested); left > 0 && !wait.Sleep(ctx, left) {
 		err := fmt.Errorf("%w: %w", ErrNotTried, kafka.ThrottlingQuotaExceeded)
@@ -42,9 +38,8 @@ func (w *write) rest(ctx context.Context) *ProduceError {
 	return nil
 }
 
-// batch writes records as one batch and fills results, whose length is the
-// same. Records that the broker rejects are marked and the others written
-// without them. A returned error has stopped the call; it is also in results.
+// batch writes records as one batch and fills results, whose length is the same. Records that the broker rejects
+// are marked and the others written without them. A returned error has stopped the call; it is also in results.
 func (w *write) batch(ctx context.Context, records []Record, results []RecordResult) *ProduceError {
 	ack, err := w.try(ctx, records)
 	switch {
@@ -95,9 +90,8 @@ func (w *write) without(ctx context.Context, bad map[int]string, records []Recor
 	return err
 }
 
-// try sends one batch until it is settled or its time is over, always the same
-// bytes with the same sequence. The answer is returned beside RecordRejected
-// for the records it names.
+// try sends one batch until it is settled or its time is over, always the same bytes with the same sequence. The
+// answer is returned with RecordRejected for the records it names.
 func (w *write) try(ctx context.Context, records []Record) (produce.ResponsePartition, *ProduceError) {
 	var none produce.ResponsePartition
 	encoded, err := encodeBatch(records, w.producer.codec)
@@ -145,8 +139,7 @@ func (w *write) try(ctx context.Context, records []Record) (produce.ResponsePart
 	}
 }
 
-// refused turns a final answer into an error. It is not final for a batch of
-// which an earlier try may have been appended.
+// refused turns a final answer into an error; it is not final if an earlier try may have been appended.
 func (w *write) refused(v verdict, doubt bool, err error) *ProduceError {
 	switch {
 	case doubt:
@@ -158,8 +151,7 @@ func (w *write) refused(v verdict, doubt bool, err error) *ProduceError {
 	}
 }
 
-// giveUp ends a batch without an answer. One in doubt takes its producer id
-// with it: the broker would take the next batch of that sequence for it.
+// giveUp ends a batch without an answer. In doubt it takes its producer id along: the sequence is spent.
 func (w *write) giveUp(doubt bool, err error) *ProduceError {
 	if !doubt {
 		return &ProduceError{NotSent, Classify(err), err}
@@ -212,6 +204,4 @@ func readAck(res *produce.Response) (produce.ResponsePartition, time.Duration, e
 }
 
 // sign makes the head of a batch that is the lane's next.
-func (l *lane) sign(encoded *encodedBatch) []byte {
-	return encoded.signed(l.id, l.epoch, l.sequence)
-}
+func (l *lane) sign(encoded *encodedBatch) []byte { return encoded.signed(l.id, l.epoch, l.sequence) }

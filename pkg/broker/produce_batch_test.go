@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 func TestWrite_NothingIsSentBeforeTheBrokersRestIsOver(t *testing.T) {
@@ -31,11 +33,9 @@ func TestWrite_RestThatOutlastsTheCallIsNotTried(t *testing.T) {
 		w := &write{producer: p, lane: &lane{}, result: &ProduceResult{}, rested: time.Now().Add(time.Minute)}
 		results := make([]RecordResult, 2)
 		err := w.batch(ctx, []Record{{Value: []byte("a")}, {Value: []byte("b")}}, results)
-		if err == nil || err.Fate != NotSent || err.Class != ClassRateLimited || !errors.Is(err, ErrNotTried) {
-			t.Errorf("batch = %v, want not sent, rate limited, not tried", err)
-		}
-		if !errors.Is(results[1].Err, ErrNotTried) || results[1].Offset != OffsetUnknown {
-			t.Errorf("second record = %+v, want the same", results[1])
-		}
+		check.True(t, err != nil && err.Fate == NotSent && err.Class == ClassRateLimited && errors.Is(err, ErrNotTried),
+			"batch = %v, want not sent, rate limited, not tried", err)
+		check.True(t, errors.Is(results[1].Err, ErrNotTried) && results[1].Offset == OffsetUnknown,
+			"second record = %+v, want the same", results[1])
 	})
 }

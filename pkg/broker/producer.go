@@ -17,17 +17,15 @@ import (
 type ProducerConfig struct {
 	// Timeout is how long a batch is tried before it is given up.
 	Timeout time.Duration `mapstructure:"timeout"`
-	// RequestTimeout bounds one try, so that a connection that went silent
-	// leaves time for another.
+	// RequestTimeout bounds one try, so that a connection that went silent leaves time for another.
 	RequestTimeout time.Duration `mapstructure:"request_timeout"`
-	// MaxBatchBytes is where a batch ends; a larger record goes alone. Keep it
-	// below the brokers' message.max.bytes (1 MiB unless changed).
+	// MaxBatchBytes ends a batch; a larger record goes alone. Keep it below message.max.bytes of the brokers.
 	MaxBatchBytes int `mapstructure:"max_batch_bytes"`
 	// Compression is none, gzip, snappy, lz4 or zstd.
 	Compression string `mapstructure:"compression"`
 }
 
-// DefaultProducerConfig is what a Producer uses for zero fields.
+// DefaultProducerConfig holds the values for zero fields.
 func DefaultProducerConfig() ProducerConfig {
 	return ProducerConfig{
 		Timeout:        5 * time.Second,
@@ -37,8 +35,7 @@ func DefaultProducerConfig() ProducerConfig {
 	}
 }
 
-// Validate reports every problem at once. Keys are relative to where the
-// configuration is used.
+// Validate reports every problem at once. Keys are relative to where the configuration is used.
 func (c ProducerConfig) Validate() error {
 	var problems []error
 	if c.Timeout < 0 {
@@ -77,10 +74,9 @@ func codecOf(name string) (protocol.Attributes, error) {
 	return protocol.Attributes(c), nil
 }
 
-// Producer writes records so that a resend cannot double them: each batch has
-// a producer id and a sequence, by which the broker knows it again. One batch
-// is under way for each partition; partitions do not wait for one another. A
-// Producer is safe for concurrent use and needs no closing.
+// Producer writes records so that a resend cannot double them: each batch has a producer id and a sequence, by
+// which the broker knows it again. One batch is under way for each partition; partitions do not wait for one
+// another. A Producer is safe for concurrent use and needs no closing.
 type Producer struct {
 	cluster *Cluster
 	cfg     ProducerConfig
@@ -90,20 +86,16 @@ type Producer struct {
 	lanes map[TopicPartition]*lane
 }
 
-// NewProducer makes a producer; zero fields of cfg have their defaults, and a
-// compression that Validate would refuse is none.
+// NewProducer makes a producer; zero fields of cfg have their defaults, an invalid compression is none.
 func (c *Cluster) NewProducer(cfg ProducerConfig) *Producer {
 	codec, _ := codecOf(cfg.Compression)
 	return &Producer{cluster: c, cfg: cfg.withDefaults(), codec: codec, lanes: map[TopicPartition]*lane{}}
 }
 
-// OffsetUnknown is the offset of a record that is in the log at a place that
-// the broker did not tell: it recognised a resend and no longer knew more.
+// OffsetUnknown is the offset of a record in the log whose position the broker no longer knew at a resend.
 const OffsetUnknown = -1
 
-// RecordResult is what became of one record. With a nil Err it is in the log,
-// acknowledged by all in-sync replicas, at Offset or OffsetUnknown; otherwise
-// Err is a *ProduceError.
+// RecordResult is a record's result: in all in-sync replicas at Offset, or Err is a *ProduceError.
 type RecordResult struct {
 	Offset int64
 	Err    error
@@ -112,8 +104,7 @@ type RecordResult struct {
 // ProduceResult has one entry for each record, in the order they were given.
 type ProduceResult struct {
 	Records []RecordResult
-	// Throttle is the longest time that the broker asked us to slow down for. Later
-	// batches of the same call wait for it; what follows is the caller's matter.
+	// Throttle is the longest time to slow down; later batches of the call wait, later calls are the caller's.
 	Throttle time.Duration
 }
 
@@ -127,16 +118,13 @@ func (r ProduceResult) Err() error {
 	return nil
 }
 
-// Produce writes records to a partition in their order, in batches of its own
-// making, and returns when each one's fate is known. The topic and offset in a
-// record are ignored. A record that the broker rejects does not take others
-// with it: its batch is split until it stands alone. Any other failure ends
-// the call, and records that it left unsent are NotSent with ErrNotTried (or
-// TopicRefused).
+// Produce writes records to a partition in their order, in batches of its own making, and returns when each one's
+// fate is known. The topic and offset in a record are ignored. A rejected record does not take others with it: its
+// batch is split until it is alone. Any other failure ends the call, and records left unsent are NotSent with
+// ErrNotTried (or TopicRefused).
 //
-// When ctx ends, what was on its way is InDoubt and the rest NotSent. Bytes of
-// a batch in doubt may still reach the broker for the rest of its
-// RequestTimeout, not later. The caller must not change records meanwhile.
+// When ctx ends, what was on its way is InDoubt and the rest NotSent. Bytes of a batch in doubt may still reach
+// the broker for the rest of its RequestTimeout, not later. The caller must not change records meanwhile.
 func (p *Producer) Produce(ctx context.Context, tp TopicPartition, records []Record) ProduceResult {
 	out := ProduceResult{Records: make([]RecordResult, len(records))}
 	if len(records) == 0 {
@@ -163,7 +151,7 @@ func (p *Producer) Produce(ctx context.Context, tp TopicPartition, records []Rec
 	return out
 }
 
-// unsent is the error of records behind one that failed with err.
+// unsent is the error of the records after one that failed with err.
 func unsent(err *ProduceError) *ProduceError {
 	if err.Fate == TopicRefused {
 		return err
@@ -193,8 +181,7 @@ func batchEnd(records []Record, start, limit int) int {
 type lane struct {
 	tp   TopicPartition
 	turn chan struct{}
-	// id and sequence of the next batch; known is false before the first one
-	// and after a batch whose fate is open.
+	// id and sequence of the next batch; known is false before the first one and after a batch whose fate is open.
 	known    bool
 	id       int64
 	epoch    int16

@@ -13,6 +13,7 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
@@ -29,23 +30,18 @@ func TestProduce_RoundTripKeepsEveryByte(t *testing.T) {
 	for _, codec := range []string{"none", "gzip", "snappy", "lz4", "zstd"} {
 		t.Run(codec, func(t *testing.T) {
 			t.Parallel()
-			c := open(t, stacktest.Kafka(t))
-			tp := broker.TopicPartition{Topic: createTopic(t, 1)}
+			c, tp := onePartition(t)
 			p := c.NewProducer(broker.ProducerConfig{Compression: codec})
 			res := p.Produce(testContext(t), tp, sent)
-			if res.Err() != nil || res.Records[0].Offset != 0 || res.Records[2].Offset != 2 {
-				t.Fatalf("Produce = %+v, want offsets 0 to 2", res)
-			}
+			check.Require(t, res.Err() == nil && res.Records[0].Offset == 0 && res.Records[2].Offset == 2,
+				"Produce = %+v, want offsets 0 to 2", res)
 			got := scanAll(t, c, tp)
-			if len(got) != len(sent) {
-				t.Fatalf("read %d records, want %d", len(got), len(sent))
-			}
+			check.Require(t, len(got) == len(sent), "read %d records, want %d", len(got), len(sent))
 			for i := range sent {
 				compareRecords(t, got[i], sent[i])
 			}
-			if got[0].Time.IsZero() || !got[2].Time.Equal(sent[2].Time) {
-				t.Errorf("times = %s, %s, want now and %s", got[0].Time, got[2].Time, sent[2].Time)
-			}
+			check.True(t, !got[0].Time.IsZero() && got[2].Time.Equal(sent[2].Time),
+				"times = %s, %s, want now and %s", got[0].Time, got[2].Time, sent[2].Time)
 		})
 	}
 }
@@ -57,9 +53,8 @@ func compareRecords(t *testing.T, got, want broker.Record) {
 		return
 	}
 	for i, h := range got.Headers {
-		if h.Key != want.Headers[i].Key || !sameBytes(h.Value, want.Headers[i].Value) {
-			t.Errorf("header %d = %#v, want %#v", i, h, want.Headers[i])
-		}
+		check.True(t, h.Key == want.Headers[i].Key && sameBytes(h.Value, want.Headers[i].Value),
+			"header %d = %#v, want %#v", i, h, want.Headers[i])
 	}
 }
 
@@ -70,12 +65,8 @@ func TestProduce_TenMegabyteRecord(t *testing.T) {
 	value := bytes.Repeat([]byte("0123456789"), 1<<20)
 	mustProduce(t, c, tp, broker.Record{Value: []byte("before")}, broker.Record{Value: value}, broker.Record{Value: []byte("after")})
 	got, err := c.ReadAt(testContext(t), tp, 1)
-	if err != nil || !bytes.Equal(got.Value, value) {
-		t.Errorf("ReadAt = %d bytes, %v, want %d", len(got.Value), err, len(value))
-	}
-	if got := scanAll(t, c, tp); len(got) != 3 {
-		t.Errorf("Scan found %d records, want 3", len(got))
-	}
+	check.True(t, err == nil && bytes.Equal(got.Value, value), "ReadAt = %d bytes, %v, want %d", len(got.Value), err, len(value))
+	check.Equal(t, len(scanAll(t, c, tp)), 3, "records")
 }
 
 func TestProduce_LostAnswersDoNotDouble(t *testing.T) {
@@ -84,15 +75,9 @@ func TestProduce_LostAnswersDoNotDouble(t *testing.T) {
 	c := open(t, stacktest.Kafka(t), broker.WithDial(network.dial))
 	tp := broker.TopicPartition{Topic: createTopic(t, 1)}
 	res := c.NewProducer(broker.ProducerConfig{Timeout: 20 * time.Second}).Produce(testContext(t), tp, values("a", "b", "c"))
-	if res.Err() != nil {
-		t.Fatalf("Produce: %v", res.Err())
-	}
-	if network.dropped != 2 {
-		t.Errorf("dropped %d answers, want 2", network.dropped)
-	}
-	if got := texts(scanAll(t, c, tp)); got != "a b c" {
-		t.Errorf("log = %q, want the batch once", got)
-	}
+	check.Require(t, res.Err() == nil, "Produce: %v", res.Err())
+	check.True(t, network.dropped == 2, "dropped %d answers, want 2", network.dropped)
+	check.Equal(t, texts(scanAll(t, c, tp)), "a b c", "log")
 }
 
 func TestProduce_GivenUpIsInDoubtAndTheNextBatchGoesOn(t *testing.T) {
@@ -107,12 +92,8 @@ func TestProduce_GivenUpIsInDoubtAndTheNextBatchGoesOn(t *testing.T) {
 		t.Errorf("errors = %v, %v, want ErrNotTried for the second only", tried, behind)
 	}
 	network.set(func(f *faultyNetwork) { f.drop = 0 })
-	if err := p.Produce(testContext(t), tp, values("c")).Err(); err != nil {
-		t.Fatalf("Produce after a doubt: %v", err)
-	}
-	if got := texts(scanAll(t, c, tp)); got != "a c" {
-		t.Errorf("log = %q, want a once, no b, then c", got)
-	}
+	check.NoError(t, p.Produce(testContext(t), tp, values("c")).Err())
+	check.Equal(t, texts(scanAll(t, c, tp)), "a c", "log")
 }
 
 func TestProduce_CancelledInFlightIsInDoubt(t *testing.T) {
@@ -132,12 +113,9 @@ func TestProduce_UnreachableBrokerIsNotSent(t *testing.T) {
 	p := c.NewProducer(broker.ProducerConfig{Timeout: 300 * time.Millisecond})
 	res := p.Produce(testContext(t), broker.TopicPartition{Topic: "any"}, values("a", "b"))
 	wantFates(t, res, broker.NotSent, broker.NotSent)
-	if errors.Is(res.Err(), broker.ErrNotTried) {
-		t.Errorf("error = %v, want none that says ErrNotTried", res.Err())
-	}
-	if got := classOf(res.Records[0].Err); got != broker.ClassBrokerUnavailable {
-		t.Errorf("class = %s, want %s (%v)", got, broker.ClassBrokerUnavailable, res.Err())
-	}
+	check.True(t, !errors.Is(res.Err(), broker.ErrNotTried), "error = %v, want none that says ErrNotTried", res.Err())
+	got := classOf(res.Records[0].Err)
+	check.True(t, got == broker.ClassBrokerUnavailable, "class = %s, want %s (%v)", got, broker.ClassBrokerUnavailable, res.Err())
 }
 
 func TestProduce_UnknownTopicIsRefusedAndNotCreated(t *testing.T) {
@@ -149,13 +127,10 @@ func TestProduce_UnknownTopicIsRefusedAndNotCreated(t *testing.T) {
 	for _, tp := range []broker.TopicPartition{{Topic: name}, {Topic: existing, Partition: 7}, {Topic: "no/such name"}} {
 		res := p.Produce(testContext(t), tp, values("a", "b"))
 		wantFates(t, res, broker.TopicRefused, broker.TopicRefused)
-		if got := classOf(res.Records[1].Err); got != broker.ClassUnknownTopic {
-			t.Errorf("class for %s = %s, want %s", tp, got, broker.ClassUnknownTopic)
-		}
+		check.Equal(t, classOf(res.Records[1].Err), broker.ClassUnknownTopic, "class for %s", tp)
 	}
-	if got := topic(t, c, name); !errors.Is(got.Err, broker.ErrUnknownTopic) {
-		t.Errorf("topic after the refusal = %+v, want it unknown", got)
-	}
+	got := topic(t, c, name)
+	check.True(t, errors.Is(got.Err, broker.ErrUnknownTopic), "topic after the refusal = %+v, want it unknown", got)
 }
 
 func TestProduce_TooLargeRecordIsRejectedAlone(t *testing.T) {
@@ -167,12 +142,8 @@ func TestProduce_TooLargeRecordIsRejectedAlone(t *testing.T) {
 	records[6].Value = records[2].Value
 	res := c.NewProducer(broker.ProducerConfig{Timeout: 20 * time.Second}).Produce(testContext(t), tp, records)
 	wantFates(t, res, 0, 0, broker.RecordRejected, 0, 0, 0, broker.RecordRejected)
-	if got := classOf(res.Records[2].Err); got != broker.ClassBadRecord {
-		t.Errorf("class = %s, want %s", got, broker.ClassBadRecord)
-	}
-	if got := texts(scanAll(t, c, tp)); got != "0 1 3 4 5" {
-		t.Errorf("log = %q, want all others in order", got)
-	}
+	check.Equal(t, classOf(res.Records[2].Err), broker.ClassBadRecord, "class")
+	check.Equal(t, texts(scanAll(t, c, tp)), "0 1 3 4 5", "log")
 }
 
 func TestProduce_InvalidRecordIsRejectedAlone(t *testing.T) {
@@ -186,9 +157,7 @@ func TestProduce_InvalidRecordIsRejectedAlone(t *testing.T) {
 	records[1].Key = nil // a compacted topic refuses it
 	res := c.NewProducer(broker.ProducerConfig{Timeout: 20 * time.Second}).Produce(testContext(t), tp, records)
 	wantFates(t, res, 0, broker.RecordRejected, 0, 0)
-	if got := texts(scanAll(t, c, tp)); got != "0 2 3" {
-		t.Errorf("log = %q, want all others", got)
-	}
+	check.Equal(t, texts(scanAll(t, c, tp)), "0 2 3", "log")
 }
 
 func TestProduce_SequenceSurvivesAThousandBatches(t *testing.T) {
@@ -203,36 +172,26 @@ func TestProduce_SequenceSurvivesAThousandBatches(t *testing.T) {
 	}
 	res := p.Produce(testContext(t), tp, records)
 	for i, rec := range res.Records {
-		if rec.Err != nil || rec.Offset != int64(i) {
-			t.Fatalf("record %d = %+v, want offset %d", i, rec, i)
-		}
+		check.Require(t, rec.Err == nil && rec.Offset == int64(i), "record %d = %+v, want offset %d", i, rec, i)
 	}
-	if got := end(t, c, tp); got != 3000 {
-		t.Errorf("log end = %d, want 3000", got)
-	}
-	if got := network.count(protocol.Produce); got != 1000 {
-		t.Errorf("%d batches, want 1000", got)
-	}
-	if got := network.count(protocol.InitProducerId); got != 1 {
-		t.Errorf("asked for %d producer ids, want 1 for all batches", got)
-	}
+	check.Equal(t, end(t, c, tp), 3000, "log end")
+	got := network.count(protocol.Produce)
+	check.True(t, got == 1000, "%d batches, want 1000", got)
+	check.Equal(t, network.count(protocol.InitProducerId), 1, "producer ids asked for")
 }
 
 // fates has 0 for a record that was written.
 func wantFates(t *testing.T, res broker.ProduceResult, fates ...broker.Fate) {
 	t.Helper()
-	if len(res.Records) != len(fates) {
-		t.Fatalf("%d results, want %d", len(res.Records), len(fates))
-	}
+	check.Require(t, len(res.Records) == len(fates), "%d results, want %d", len(res.Records), len(fates))
 	for i, rec := range res.Records {
 		var failed *broker.ProduceError
 		var got broker.Fate
 		if errors.As(rec.Err, &failed) {
 			got = failed.Fate
 		}
-		if got != fates[i] || (rec.Err == nil) != (fates[i] == 0) {
-			t.Errorf("record %d: %v (%v), want %v", i, got, rec.Err, fates[i])
-		}
+		check.True(t, got == fates[i] && (rec.Err == nil) == (fates[i] == 0),
+			"record %d: %v (%v), want %v", i, got, rec.Err, fates[i])
 	}
 }
 

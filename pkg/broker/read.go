@@ -22,12 +22,10 @@ const (
 
 // Memory of ReadAt and Scan, of all calls of a process together.
 const (
-	// readBytes is what one call takes as a rule, and largeRead what a call takes when
-	// that is not enough: one at a time.
-	readBytes = 8 << 20
-	largeRead = 144 << 20
-	// decoderBytes is the memory of the decoder, which a call takes as well.
-	decoderBytes = 20 << 20
+	// readBytes is the usual memory of one call, and largeRead that of a call that needs more: one at a time.
+	readBytes    = 8 << 20
+	largeRead    = 144 << 20
+	decoderBytes = 20 << 20 // the memory of the decoder, which a call takes as well
 	// ReadLimit is the largest key and value, together, that ReadAt returns.
 	ReadLimit = 128 << 20
 )
@@ -48,11 +46,9 @@ func reserveRead(ctx context.Context, room int64) (release func(), err error) {
 	return func() { reads.Release(room + decoderBytes) }, nil
 }
 
-// ReadAt reads one record, whether or not its transaction was committed. It
-// returns ErrGone when the log no longer holds the record, ErrOutOfRange when
-// the log has not come that far, ErrTooLarge when the record does not fit into the
-// memory for reading, and the kinds of Topics and Fetch. The record does not refer
-// to a much larger answer.
+// ReadAt reads one record, whether or not its transaction was committed. It returns ErrGone when the log no longer
+// holds the record, ErrOutOfRange when the log has not come that far, ErrTooLarge when the record does not fit into
+// the memory for reading, and the kinds of Topics and Fetch. The record does not refer to a much larger answer.
 func (c *Cluster) ReadAt(ctx context.Context, tp TopicPartition, offset int64) (Record, error) {
 	rec, err := c.readAt(ctx, tp, offset, readBytes)
 	if errors.Is(err, ErrTooLarge) {
@@ -105,9 +101,7 @@ func (c *Cluster) readAt(ctx context.Context, tp TopicPartition, offset, room in
 	return Record{}, ErrGone
 }
 
-// Mark tells the batch that holds an offset from any other one: the latest time of its
-// records in milliseconds, and its checksum. found is false when the log does not
-// hold a batch with that offset.
+// Mark identifies an offset's batch by its latest time in milliseconds and its checksum, if it is found.
 func (c *Cluster) Mark(ctx context.Context, tp TopicPartition, offset int64) (latest int64, crc uint32, found bool, err error) {
 	if err := reads.Acquire(ctx, readBytes); err != nil {
 		return 0, 0, false, fmt.Errorf("wait for memory: %w", err)
@@ -145,18 +139,15 @@ func (c *Cursor) within(ctx context.Context, room, bytes int64) (p FetchedPartit
 	return p, done, cmp.Or(err, p.Err)
 }
 
-// Scan shows fn every record with from <= offset < to, in order, whether or
-// not its transaction was committed, and the ends of transactions (see
-// Record.Control), until fn returns true. An offset that it does not show was
-// removed by compaction. Of each record there are the position, the time and the
-// first header of that name, not more than 1 KiB long; with the empty name there is
-// the whole record, as far as it is within DefaultLimits.
+// Scan shows fn every record with from <= offset < to, in order, whether or not its transaction was committed, and
+// the ends of transactions (see Record.Control), until fn returns true. Offsets removed by compaction are missing.
+// A record has its position, its time and the first header of that name, at most 1 KiB of it; with the empty name
+// it is the whole record within DefaultLimits.
 //
-// It returns nil when it has seen them all or was stopped, ErrOutOfRange when
-// the log starts after from or was cut off before it, ErrTooLarge when a batch does
-// not fit into the memory for reading, and the kinds of Topics and Fetch. It waits,
-// as long as ctx lets it, for offsets that replicas still have to copy, and goes on
-// by itself when the leader moves; so give it a deadline.
+// It returns nil when it has seen them all or was stopped, ErrOutOfRange when the log starts after from or was cut
+// off before it, ErrTooLarge when a batch does not fit into the memory for reading, and the kinds of Topics and
+// Fetch. It waits, as long as ctx lets it, for offsets that replicas still have to copy, and goes on by itself
+// when the leader moves; so give it a deadline.
 func (c *Cluster) Scan(ctx context.Context, tp TopicPartition, from, to int64, header string, fn func(Record) (stop bool)) error {
 	s := scan{c: c, tp: tp, to: to, header: header, fn: fn, next: from}
 	if err := s.run(ctx); err != nil {
@@ -201,8 +192,7 @@ func (s *scan) run(ctx context.Context) error {
 	return nil
 }
 
-// answer shows what one answer of the broker holds. ErrTooLarge means that room is
-// too small for it; what was shown before is not shown again.
+// answer shows one answer of the broker, nothing twice. ErrTooLarge: room is too small for it.
 func (s *scan) answer(ctx context.Context, room int64) (stop bool, high int64, err error) {
 	release, err := reserveRead(ctx, room)
 	if err != nil {
@@ -253,8 +243,7 @@ func (p FetchedPartition) everything() []Record {
 	return all
 }
 
-// fetchOne fetches from a single partition with Stream, where the leader is now.
-// Only its last attempt's error counts: a leader that moved is looked up again.
+// fetchOne fetches one partition with Stream from its leader, which is looked up again if it has moved.
 func (c *Cluster) fetchOne(ctx context.Context, tp TopicPartition, offset int64, bytes int32, room int64, limits Limits) (FetchedPartition, *Cursor, error) {
 	var got FetchedPartition
 	for try := 1; ; try++ {
@@ -287,7 +276,7 @@ func (c *Cluster) fetchOne(ctx context.Context, tp TopicPartition, offset int64,
 	}
 }
 
-// mayMove tells whether another look at the topic may help.
+// mayMove reports whether another look at the topic may help.
 func mayMove(err error) bool {
 	return errors.Is(err, ErrNotLeader) || errors.Is(err, ErrNoLeader) || errors.Is(err, ErrUnavailable) ||
 		errors.Is(err, ErrUnknownTopic)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker/brokertest"
 )
 
@@ -24,9 +25,8 @@ func TestReads_EndWithTheirContext(t *testing.T) {
 		if _, _, err := c.within(ctx, readBytes, 1); !errors.Is(err, context.Canceled) {
 			t.Errorf("within = %v, want %v", err, context.Canceled)
 		}
-		if n := c.reader.(*batchReader).src.work; n > 1<<20 {
-			t.Errorf("%d bytes were decompressed after the end", n)
-		}
+		n := c.reader.(*batchReader).src.work
+		check.True(t, n <= 1<<20, "%d bytes were decompressed after the end", n)
 	})
 	t.Run("Scan", func(t *testing.T) {
 		t.Parallel()
@@ -56,7 +56,5 @@ func TestReads_ReserveDecoders(t *testing.T) { //nolint:paralleltest // it takes
 		defer release()
 		total += readBytes + 20<<20
 	}
-	if total == 0 || total > 240<<20 {
-		t.Errorf("calls may take %d bytes, want at most 240 MiB", total)
-	}
+	check.True(t, total != 0 && total <= 240<<20, "calls may take %d bytes, want at most 240 MiB", total)
 }

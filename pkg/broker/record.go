@@ -9,30 +9,24 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Record is one record of a log, as its producer wrote it. A nil key, value or
-// header value is Kafka's null and differs from an empty one; headers keep
-// their order and their duplicates.
+// Record is one record of a log, as its producer wrote it. A nil key, value or header value is Kafka's null and
+// differs from an empty one; headers keep their order and their duplicates.
 //
-// Records from Fetch and Scan share memory with their neighbours: do not
-// change their bytes, and Clone one that is kept when the others are not.
+// Records from Fetch and Scan share memory: do not change their bytes, and Clone those that are kept.
 type Record struct {
 	TopicPartition
 	Offset int64
-	// Time is UTC with milliseconds, zero when the record's timestamp lies outside
-	// the years 1970 to 9999. Produce writes the current time for zero.
+	// Time is UTC in milliseconds, zero outside 1970 to 9999. Produce writes the current time for zero.
 	Time time.Time
-	// RawTime is the timestamp in milliseconds as the log has it where Time cannot
-	// hold it, else 0. Kafka writes -1 for a record without a timestamp.
+	// RawTime is a log's timestamp that Time cannot hold, else 0. Kafka writes -1 for none.
 	RawTime int64
 	Key     []byte
 	Value   []byte
 	Headers []entity.Header
-	// Defect says what the record does not hold because it is over a limit, or that
-	// it cannot be read; nil for a whole record.
+	// Defect says which parts are missing because of a limit, or that it cannot be read; nil for a whole record.
 	Defect *Defect
 
-	// Control marks the end of a transaction, which is not a record of a
-	// producer's and has neither key nor value. Only Scan shows these.
+	// Control marks the end of a transaction: no record, without key and value. Only Scan shows these.
 	Control bool
 }
 
@@ -48,8 +42,7 @@ func (r Record) Clone() Record {
 	return r
 }
 
-// What a Record, a header and a Defect take in memory without the bytes they point to:
-// much for a log of tiny records.
+// Memory of a Record, a header and a Defect without the bytes they point to: much for tiny records.
 const (
 	recordMemory = int(unsafe.Sizeof(Record{}))
 	HeaderMemory = int(unsafe.Sizeof(entity.Header{}))

@@ -13,9 +13,8 @@ import (
 	"sync"
 )
 
-// certificates are the TLS files, read for each connection. While one of them is
-// missing or half written, or the key does not fit the certificate because only one
-// of the two was replaced, what was read last stands in for it.
+// certificates are the TLS files, read for each connection. While one is missing or half written, or key and
+// certificate do not fit because only one was replaced, the last good ones are used.
 type certificates struct {
 	cfg TLSConfig
 
@@ -82,8 +81,7 @@ func readPair(certFile, keyFile string) (*tls.Certificate, error) {
 	return &pair, err
 }
 
-// readAuthorities refuses a file that ends within a certificate: what is missing
-// from it may be the one that counts.
+// readAuthorities refuses a file that ends within a certificate: the missing one may be needed.
 func readAuthorities(path string) (*x509.CertPool, error) {
 	rest, err := os.ReadFile(path)
 	if err != nil {

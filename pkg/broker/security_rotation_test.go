@@ -21,11 +21,11 @@ import (
 	"github.com/segmentio/kafka-go/sasl/scram"
 	"github.com/twmb/franz-go/pkg/kfake"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 )
 
-// vault is a Kafka that knows users by SCRAM, the files that a client signs in
-// with, and the client.
+// vault is a Kafka that knows users by SCRAM, the files that a client signs in with, and the client.
 type vault struct {
 	t                  *testing.T
 	admin              *kafka.Client
@@ -39,10 +39,7 @@ func newVault(t *testing.T) *vault {
 	t.Helper()
 	cluster := fakeKafka(t, kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-256", "admin", "admin"),
 		kfake.Superuser("SCRAM-SHA-256", "alice", "first"))
-	mechanism, err := scram.Mechanism(scram.SHA256, "admin", "admin")
-	if err != nil {
-		t.Fatal(err)
-	}
+	mechanism := check.Must(scram.Mechanism(scram.SHA256, "admin", "admin"))(t)
 	transport := &kafka.Transport{SASL: mechanism}
 	t.Cleanup(transport.CloseIdleConnections)
 	v := &vault{
@@ -72,31 +69,23 @@ func (v *vault) write(username, password string) {
 func (v *vault) alter(user, password string) {
 	v.t.Helper()
 	salt := []byte("salt")
-	salted, err := pbkdf2.Key(sha256.New, password, salt, 4096, sha256.Size)
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	salted := check.Must(pbkdf2.Key(sha256.New, password, salt, 4096, sha256.Size))(v.t)
 	res, err := v.admin.AlterUserScramCredentials(v.t.Context(), &kafka.AlterUserScramCredentialsRequest{
 		Upsertions: []kafka.UserScramCredentialsUpsertion{{
 			Name: user, Mechanism: kafka.ScramMechanismSha256, Iterations: 4096, Salt: salt, SaltedPassword: salted,
 		}},
 	})
-	if err != nil || len(res.Results) != 1 || res.Results[0].Error != nil {
-		v.t.Fatalf("alter user: %v, %+v", err, res)
-	}
+	check.Require(v.t, err == nil && len(res.Results) == 1 && res.Results[0].Error == nil, "alter user: %v, %+v", err, res)
 }
 
 // wantServed asks by connections of all kinds, new ones among them.
 func (v *vault) wantServed() {
 	v.t.Helper()
 	before := v.dials.Load()
-	if got := topic(v.t, v.client, "seeded"); got.Err != nil {
-		v.t.Errorf("Topics = %v, want the topic", got.Err)
-	}
+	got := topic(v.t, v.client, "seeded")
+	check.True(v.t, got.Err == nil, "Topics = %v, want the topic", got.Err)
 	joinOnce(v.t, v.client)
-	if v.dials.Load() == before {
-		v.t.Error("no connection was new")
-	}
+	check.True(v.t, v.dials.Load() != before, "no connection was new")
 }
 
 func TestRotation_FileAfterTheBroker(t *testing.T) {
@@ -126,9 +115,7 @@ func TestRotation_FileThatIsNotWhole(t *testing.T) {
 		v.write("alice", content)
 		v.wantServed()
 	}
-	if err := os.Remove(v.password); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.Remove(v.password))
 	v.wantServed()
 }
 
@@ -141,12 +128,9 @@ func TestRotation_OtherUser(t *testing.T) {
 	v.write("bob", "other")
 	before := v.dials.Load()
 	for end := time.Now().Add(30 * time.Second); v.dials.Load() == before; <-time.After(50 * time.Millisecond) {
-		if got := topic(t, v.client, "seeded"); got.Err != nil {
-			t.Fatalf("Topics = %v, want the topic", got.Err)
-		}
-		if time.Now().After(end) {
-			t.Fatal("30 s of requests on the old user's connection")
-		}
+		got := topic(t, v.client, "seeded")
+		check.Require(t, got.Err == nil, "Topics = %v, want the topic", got.Err)
+		check.Require(t, !time.Now().After(end), "30 s of requests on the old user's connection")
 	}
 	v.wantServed()
 }
@@ -162,9 +146,7 @@ func TestRotation_RecordIsWorthAnotherTry(t *testing.T) {
 		res := c.NewProducer(broker.ProducerConfig{}).Produce(
 			testContext(t), broker.TopicPartition{Topic: "seeded"}, []broker.Record{{Value: []byte("v")}})
 		var failed *broker.ProduceError
-		if !errors.As(res.Err(), &failed) {
-			t.Fatalf("produce = %v, want a ProduceError", res.Err())
-		}
+		check.Require(t, errors.As(res.Err(), &failed), "produce = %v, want a ProduceError", res.Err())
 		return failed.Fate, failed.Class
 	}
 	v.write("carol", "wrong") // so that connections are left; and the login before is wrong as well by now
@@ -172,9 +154,7 @@ func TestRotation_RecordIsWorthAnotherTry(t *testing.T) {
 		if _, err := v.client.Topics(testContext(t)); err != nil {
 			break
 		}
-		if time.Now().After(end) {
-			t.Fatal("30 s of requests on a connection of a user that the file does not name any more")
-		}
+		check.Require(t, !time.Now().After(end), "30 s of requests on a connection of a user that the file does not name any more")
 	}
 	if f, class := fate(v.client); f != broker.NotSent || class != broker.ClassBrokerUnavailable {
 		t.Errorf("produce = %s, %s, want it not sent and the broker unavailable", f, class)
@@ -217,17 +197,14 @@ func TestRotation_Certificates(t *testing.T) {
 		CAFile: ca, CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key"),
 	}}
 	c := openWith(t, cfg)
-	if _, err := c.Topics(testContext(t)); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("Topics without the files = %v, want ErrNotExist", err)
-	}
+	check.Is(t, check.Err(c.Topics(testContext(t))), os.ErrNotExist, "Topics without the files")
 
 	first, second := clientPair(t), clientPair(t)
 	wantSeen := func(want pemPair) {
 		t.Helper()
 		joinOnce(t, c)
-		if got := m.last(); !got.Equal(want.leaf) {
-			t.Errorf("the broker saw %v, want %v", got.NotBefore, want.leaf.NotBefore)
-		}
+		got := m.last()
+		check.True(t, got.Equal(want.leaf), "the broker saw %v, want %v", got.NotBefore, want.leaf.NotBefore)
 	}
 	writeFile(t, cfg.TLS.CertFile, first.cert)
 	writeFile(t, cfg.TLS.KeyFile, first.key)
@@ -238,15 +215,10 @@ func TestRotation_Certificates(t *testing.T) {
 	wantSeen(first)
 	writeFile(t, cfg.TLS.KeyFile, second.key)
 	wantSeen(second)
-	if err := os.Remove(cfg.TLS.CertFile); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.Remove(cfg.TLS.CertFile))
 	wantSeen(second)
 
-	whole, err := os.ReadFile(ca)
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := check.Must(os.ReadFile(ca))(t)
 	other := clientPair(t).cert
 	for name, content := range map[string]string{
 		"empty": "", "half": string(whole[:len(whole)/2]), "no certificate": "hello",
@@ -268,17 +240,8 @@ type pemPair struct {
 func clientPair(t *testing.T) pemPair {
 	t.Helper()
 	pair, file := selfSigned(t)
-	cert, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	der, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	leaf, err := x509.ParseCertificate(pair.Certificate[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	cert := check.Must(os.ReadFile(file))(t)
+	der := check.Must(x509.MarshalPKCS8PrivateKey(pair.PrivateKey))(t)
+	leaf := check.Must(x509.ParseCertificate(pair.Certificate[0]))(t)
 	return pemPair{cert, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), leaf}
 }

@@ -8,7 +8,6 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"errors"
 	"math/big"
 	"net"
 	"os"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 )
 
@@ -29,14 +29,11 @@ func TestSecurity_SASL(t *testing.T) {
 			cluster := fakeKafka(t, kfake.EnableSASL(), kfake.Superuser(mechanism, "alice", "right"))
 			cfg := broker.Config{Brokers: cluster.ListenAddrs(), SecurityProtocol: "SASL_PLAINTEXT"}
 			cfg.SASL = broker.SASLConfig{Mechanism: mechanism, Username: "alice", Password: "wrong"}
-			if _, err := openWith(t, cfg).Topics(testContext(t)); err == nil {
-				t.Error("Topics with the wrong password = nil, want an error")
-			}
+			check.True(t, check.Err(openWith(t, cfg).Topics(testContext(t))) != nil, "Topics with the wrong password = nil, want an error")
 			cfg.SASL.Password = "right"
 			c := openWith(t, cfg)
-			if got := topic(t, c, "seeded"); got.Err != nil {
-				t.Errorf("Topics = %v, want the topic", got.Err)
-			}
+			got := topic(t, c, "seeded")
+			check.True(t, got.Err == nil, "Topics = %v, want the topic", got.Err)
 			joinOnce(t, c)
 		})
 	}
@@ -45,14 +42,9 @@ func TestSecurity_SASL(t *testing.T) {
 // joinOnce shows that a group's own connections are secured as well.
 func joinOnce(t *testing.T, c *broker.Cluster) {
 	t.Helper()
-	group, err := c.Group(broker.GroupConfig{ID: "g", Topics: []string{"seeded"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	group := check.Must(c.Group(broker.GroupConfig{ID: "g", Topics: []string{"seeded"}}))(t)
 	defer group.Close()
-	if _, err := group.Next(testContext(t)); err != nil {
-		t.Errorf("join group: %v", err)
-	}
+	check.Must(group.Next(testContext(t)))(t)
 }
 
 func TestSecurity_PasswordFileIsReadForEachConnection(t *testing.T) {
@@ -63,13 +55,9 @@ func TestSecurity_PasswordFileIsReadForEachConnection(t *testing.T) {
 		Brokers: cluster.ListenAddrs(), SecurityProtocol: "SASL_PLAINTEXT",
 		SASL: broker.SASLConfig{Mechanism: "PLAIN", Username: "alice", Password: "ignored", PasswordFile: file},
 	})
-	if _, err := c.Topics(testContext(t)); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("Topics without the file = %v, want ErrNotExist", err)
-	}
+	check.Is(t, check.Err(c.Topics(testContext(t))), os.ErrNotExist, "Topics without the file")
 	writeFile(t, file, []byte("right\n"))
-	if _, err := c.Topics(testContext(t)); err != nil {
-		t.Errorf("Topics after the file came = %v, want nil", err)
-	}
+	check.Must(c.Topics(testContext(t)))(t)
 }
 
 func TestSecurity_TLS(t *testing.T) {
@@ -84,42 +72,30 @@ func TestSecurity_TLS(t *testing.T) {
 	}
 	cfg.TLS.CAFile = ca
 	c := openWith(t, cfg)
-	if got := topic(t, c, "seeded"); got.Err != nil {
-		t.Errorf("Topics = %v, want the topic", got.Err)
-	}
+	got := topic(t, c, "seeded")
+	check.True(t, got.Err == nil, "Topics = %v, want the topic", got.Err)
 	joinOnce(t, c)
 	cfg.TLS.ServerName = "elsewhere.example.com"
-	if _, err := openWith(t, cfg).Topics(testContext(t)); err == nil {
-		t.Error("Topics from a server with another name = nil, want an error")
-	}
+	check.True(t, check.Err(openWith(t, cfg).Topics(testContext(t))) != nil, "Topics from a server with another name = nil, want an error")
 }
 
 func fakeKafka(t *testing.T, opts ...kfake.Opt) *kfake.Cluster {
 	t.Helper()
-	cluster, err := kfake.NewCluster(append(opts, kfake.NumBrokers(1), kfake.SeedTopics(1, "seeded"))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cluster := check.Must(kfake.NewCluster(append(opts, kfake.NumBrokers(1), kfake.SeedTopics(1, "seeded"))...))(t)
 	t.Cleanup(cluster.Close)
 	return cluster
 }
 
 func selfSigned(t *testing.T) (tls.Certificate, string) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := check.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}, DNSNames: []string{"localhost"},
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := check.Must(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))(t)
 	file := filepath.Join(t.TempDir(), "ca.pem")
 	writeFile(t, file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, file
@@ -127,7 +103,5 @@ func selfSigned(t *testing.T) (tls.Certificate, string) {
 
 func writeFile(t *testing.T, path string, content []byte) {
 	t.Helper()
-	if err := os.WriteFile(path, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(path, content, 0o600))
 }

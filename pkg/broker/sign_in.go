@@ -21,8 +21,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/secret"
 )
 
-// The versions of the two requests that sign in: they are older than every broker
-// that is supported, so they need not be agreed on.
+// The versions of the sign-in requests: older than every supported broker, so they are not agreed on.
 const (
 	handshakeVersion    = 1
 	authenticateVersion = 1
@@ -70,8 +69,7 @@ func (s SASLConfig) mechanism(l login) (sasl.Mechanism, error) {
 	}
 }
 
-// signInError is why a broker was not signed in to. It is passing when the next
-// try may have other credentials than this one had.
+// signInError is why a broker refused us. It is passing when the next try may have other credentials.
 type signInError struct {
 	passing bool
 	err     error
@@ -81,8 +79,7 @@ func (e *signInError) Error() string { return "sign in to kafka: " + e.err.Error
 
 func (e *signInError) Unwrap() error { return e.err }
 
-// signIn opens a connection that the broker knows the user of. Kafka-go could do so
-// too, but would not know what to try when the broker refuses.
+// signIn opens a connection with a user. Kafka-go would not know what to try after a refusal.
 func (c *Cluster) signIn(ctx context.Context, open func() (net.Conn, error)) (net.Conn, error) {
 	var conn net.Conn
 	read := false
@@ -116,9 +113,7 @@ func (c *Cluster) signIn(ctx context.Context, open func() (net.Conn, error)) (ne
 }
 
 // refused reports that the broker knows what was said and does not let us in.
-func refused(err error) bool {
-	return errors.Is(err, kafka.SASLAuthenticationFailed)
-}
+func refused(err error) bool { return errors.Is(err, kafka.SASLAuthenticationFailed) }
 
 // show proves to the broker who we are.
 func (s SASLConfig) show(ctx context.Context, conn net.Conn, l login) error {
@@ -167,9 +162,7 @@ func signInTrip[T protocol.Message](conn net.Conn, version int16, request protoc
 // userLook is how often the file with the user's name is looked at.
 const userLook = time.Second
 
-// follower leaves the connections of a user that was replaced. They work on, but
-// sooner or later the user may do nothing any more, which looks like a topic that
-// is not for us.
+// follower leaves the connections of a replaced user, whose rights may end: that looks like a denied topic.
 type follower struct {
 	mu     sync.Mutex
 	looked time.Time
@@ -198,6 +191,5 @@ func (f *follower) leave(cfg SASLConfig, in string) bool {
 	return true
 }
 
-// forgetConnections makes the next request open a new connection. Those in use are
-// closed when their request ends.
+// forgetConnections makes the next request open a new connection. Those in use are closed when their request ends.
 func (c *Cluster) forgetConnections() { c.transport.CloseIdleConnections() }

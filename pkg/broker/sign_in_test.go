@@ -6,10 +6,11 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// Connections are left once for each user that the file names, not once a second
-// for one that the broker does not take.
+// Connections are left once for each user that the file names, not once a second for one that the broker does not take.
 func TestFollower(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "username")
@@ -31,13 +32,9 @@ func TestFollower(t *testing.T) {
 			{"carol", "carol", userLook, false},
 			{"bob", "carol", userLook, true},
 		} {
-			if err := os.WriteFile(file, []byte(step.file), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, os.WriteFile(file, []byte(step.file), 0o600))
 			<-time.After(step.after)
-			if got := f.leave(cfg, step.in); got != step.want {
-				t.Errorf("step %d: leave = %t, want %t", n, got, step.want)
-			}
+			check.Equal(t, f.leave(cfg, step.in), step.want, "step %d: leave", n)
 		}
 	})
 }

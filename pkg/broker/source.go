@@ -10,17 +10,13 @@ import (
 )
 
 const (
-	// blockBytes is in what pieces inflated bytes are held. A record that fits is
-	// one run of bytes in a block.
+	// blockBytes is in what pieces inflated bytes are held. A record that fits is one run of bytes in a block.
 	blockBytes = 128 << 10
-	// firstGrant is how much is allocated for a value because its length says so.
-	// More is allocated when that has really come, growing by growth.
-	firstGrant = 1 << 20
+	firstGrant = 1 << 20 // allocated for a value by its length alone; more when that has come, by growth
 	growth     = 8
 )
 
-// source gives the bytes of a batch, inflated. After the first error all reads
-// return zero values and err keeps that error.
+// source gives a batch's bytes, inflated. After the first error all reads return zero values; err keeps it.
 type source struct {
 	b      []byte    // the bytes at hand
 	r      io.Reader // what follows b, nil for nothing
@@ -71,8 +67,7 @@ func (s *source) more(p []byte) int {
 	return 0
 }
 
-// fill makes b hold n bytes in a row, at most blockBytes of them, and answers
-// whether there are so many.
+// fill makes b hold n bytes in a row, at most blockBytes of them, and answers whether there are so many.
 func (s *source) fill(n int) bool {
 	if len(s.b) >= n {
 		return true

@@ -20,26 +20,21 @@ type TopicPartition struct {
 }
 
 // String is topic/partition.
-func (tp TopicPartition) String() string {
-	return fmt.Sprintf("%s/%d", tp.Topic, tp.Partition)
-}
+func (tp TopicPartition) String() string { return fmt.Sprintf("%s/%d", tp.Topic, tp.Partition) }
 
 func compareParts(a, b TopicPartition) int {
 	return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 }
 
-// Topic is what a broker knows of a topic.
+// Topic is a broker's description of a topic.
 type Topic struct {
 	Name string
-	// ID is the UUID that Kafka gave the topic at creation, as text. A topic
-	// deleted and created again has another one. It is empty when the broker is
-	// too old (before 2.8) to tell.
+	// ID is the topic's UUID as text, new when it is created again; empty for brokers before 2.8.
 	ID string
 	// Internal marks Kafka's own topics, such as __consumer_offsets.
 	Internal   bool
 	Partitions []Partition
-	// Err says why a topic that was asked for by name has no partitions here:
-	// ErrUnknownTopic, ErrUnauthorized, ErrNoLeader (it is being created).
+	// Err says why a named topic has no partitions: ErrUnknownTopic, ErrUnauthorized, ErrNoLeader (new).
 	Err error
 }
 
@@ -65,9 +60,8 @@ func (t Topic) leaderOf(tp TopicPartition) (int32, error) {
 	return 0, ErrUnknownTopic
 }
 
-// GroupByLeader sorts parts into one list for each leader that topics name,
-// as Fetch wants them; the order within a list is that of parts. Partitions
-// that topics do not know or that have no leader are under -1.
+// GroupByLeader sorts parts into one list for each leader that topics name, as Fetch wants them; the order within
+// a list is that of parts. Partitions that topics do not know or that have no leader are under -1.
 func GroupByLeader(topics []Topic, parts []TopicPartition) map[int32][]TopicPartition {
 	byName := make(map[string]Topic, len(topics))
 	for _, t := range topics {
@@ -84,9 +78,8 @@ func GroupByLeader(topics []Topic, parts []TopicPartition) map[int32][]TopicPart
 	return groups
 }
 
-// Topics describes the named topics, or without names every topic that the
-// user may see, as a broker knows them now. It never creates one. A topic that
-// was asked for and does not exist is in the answer, with Err set.
+// Topics describes the named topics, or without names every topic that the user may see, as a broker knows them
+// now. It never creates one. A topic that was asked for and does not exist is in the answer, with Err set.
 func (c *Cluster) Topics(ctx context.Context, names ...string) ([]Topic, error) {
 	topics, err := ask[[]Topic](ctx, c, anyBroker, protocol.Metadata, requestTimeout,
 		func(rw io.ReadWriter, v versions) (any, error) { return exchangeTopics(rw, v, names) })
@@ -102,8 +95,7 @@ const (
 	metadataNewest  = 12
 )
 
-// exchangeTopics asks the connection's broker itself: kafka-go would answer
-// from memory, and speaks no version that has topic ids.
+// exchangeTopics asks the connection's broker: kafka-go answers from memory, and knows no topic ids.
 func exchangeTopics(rw io.ReadWriter, v versions, names []string) ([]Topic, error) {
 	newest, err := newestVersion(rw, protocol.Metadata)
 	if err != nil {
@@ -120,8 +112,7 @@ func exchangeTopics(rw io.ReadWriter, v versions, names []string) ([]Topic, erro
 	return readTopics(body, version)
 }
 
-// newestVersion asks what the broker supports; kafka-go tells only what it and
-// the broker have in common.
+// newestVersion asks for the broker's newest version; kafka-go knows only the common ones.
 func newestVersion(rw io.ReadWriter, key protocol.ApiKey) (int16, error) {
 	res, err := protocol.RoundTrip(rw, 0, correlation, clientID, &apiversions.Request{})
 	if err != nil {

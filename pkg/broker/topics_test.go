@@ -3,7 +3,6 @@ package broker_test
 import (
 	"errors"
 	"fmt"
-	"reflect"
 	"testing"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 )
 
@@ -23,20 +23,15 @@ func TestTopics(t *testing.T) {
 		t.Parallel()
 		name := createTopic(t, 3)
 		first := topic(t, c, name)
-		if len(first.Partitions) != 3 || first.Err != nil || first.Internal {
-			t.Errorf("Topics = %+v, want 3 partitions", first)
-		}
-		if _, err := uuid.Parse(first.ID); err != nil {
-			t.Errorf("topic id %q: %v, want a UUID", first.ID, err)
-		}
-		deleteTopic(t, name)
-		eventually(t, "the topic's end", func() bool { return errors.Is(topic(t, c, name).Err, broker.ErrUnknownTopic) })
-		createNamed(t, name, 1)
+		check.True(t, len(first.Partitions) == 3 && first.Err == nil && !first.Internal, "Topics = %+v, want 3 partitions", first)
+		check.Must(uuid.Parse(first.ID))(t)
+		stacktest.DeleteTopic(t, name)
+		check.Eventually(t, "the topic's end", func() bool { return errors.Is(topic(t, c, name).Err, broker.ErrUnknownTopic) })
+		stacktest.CreateTopic(t, name, 1)
 		var second broker.Topic
-		eventually(t, "the new topic", func() bool { second = topic(t, c, name); return second.Err == nil })
-		if second.ID == first.ID || second.ID == "" {
-			t.Errorf("id after re-creation = %q, want another than %q", second.ID, first.ID)
-		}
+		check.Eventually(t, "the new topic", func() bool { second = topic(t, c, name); return second.Err == nil })
+		check.True(t, second.ID != first.ID && second.ID != "",
+			"id after re-creation = %q, want another than %q", second.ID, first.ID)
 	})
 	t.Run("UnknownTopicIsNotCreated", func(t *testing.T) {
 		t.Parallel()
@@ -45,15 +40,13 @@ func TestTopics(t *testing.T) {
 			t.Errorf("Topics(%s) = %+v, want ErrUnknownTopic", name, got)
 		}
 		for _, got := range allTopics(t, c) {
-			if got.Name == name {
-				t.Errorf("topic %s exists after asking for it", name)
-			}
+			check.True(t, got.Name != name, "topic %s exists after asking for it", name)
 		}
 	})
 	t.Run("ListsEverything", func(t *testing.T) {
 		t.Parallel()
 		name := createTopic(t, 2)
-		eventually(t, "the topic in the list", func() bool {
+		check.Eventually(t, "the topic in the list", func() bool {
 			for _, got := range allTopics(t, c) {
 				if got.Name == name && len(got.Partitions) == 2 {
 					return true
@@ -66,24 +59,17 @@ func TestTopics(t *testing.T) {
 
 func TestTopics_OldBrokerHasNoIDs(t *testing.T) {
 	t.Parallel()
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, "old"), kfake.MaxVersions(kversion.V2_7_0()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	cluster := check.Must(kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, "old"), kfake.MaxVersions(kversion.V2_7_0())))(t)
 	defer cluster.Close()
 	got := topic(t, open(t, cluster.ListenAddrs()), "old")
-	if got.ID != "" || len(got.Partitions) != 2 || got.Err != nil {
-		t.Errorf("Topics = %+v, want 2 partitions and no id", got)
-	}
+	check.True(t, got.ID == "" && len(got.Partitions) == 2 && got.Err == nil, "Topics = %+v, want 2 partitions and no id", got)
 }
 
 // TestMark_OldBroker: without topic ids, a batch tells one log from another.
 func TestMark_OldBroker(t *testing.T) {
 	t.Parallel()
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "old", "other"), kfake.MaxVersions(kversion.V2_7_0()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer cluster.Close()
 	c := open(t, cluster.ListenAddrs())
 	type mark struct {
@@ -94,9 +80,7 @@ func TestMark_OldBroker(t *testing.T) {
 	of := func(topic string, offset int64) mark {
 		t.Helper()
 		latest, crc, found, err := c.Mark(testContext(t), broker.TopicPartition{Topic: topic}, offset)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		return mark{latest, crc, found}
 	}
 	at := time.UnixMilli(1_700_000_000_000)
@@ -105,48 +89,37 @@ func TestMark_OldBroker(t *testing.T) {
 			broker.Record{Value: []byte("x"), Time: at}, broker.Record{Value: []byte(value), Time: at.Add(time.Second)})
 	}
 	first, second := of("old", 0), of("old", 1)
-	if !first.found || first != second || first.latest != at.Add(time.Second).UnixMilli() {
-		t.Errorf("marks of one batch = %+v, %+v, want the same with the latest time", first, second)
-	}
-	if other := of("other", 1); !other.found || other.crc == second.crc {
-		t.Errorf("mark of another log = %+v, want another checksum than %+v", other, second)
-	}
-	if beyond := of("old", 9); beyond.found {
-		t.Errorf("mark beyond the end = %+v, want none", beyond)
-	}
+	check.True(t, first.found && first == second && first.latest == at.Add(time.Second).UnixMilli(),
+		"marks of one batch = %+v, %+v, want the same with the latest time", first, second)
+	other := of("other", 1)
+	check.True(t, other.found && other.crc != second.crc, "mark of another log = %+v, want another checksum than %+v", other, second)
+	beyond := of("old", 9)
+	check.True(t, !beyond.found, "mark beyond the end = %+v, want none", beyond)
 }
 
 func TestTopics_AskingCreatesNothing(t *testing.T) {
 	t.Parallel()
 	c := open(t, fakeKafka(t, kfake.AllowAutoTopicCreation()).ListenAddrs())
 	for range 2 {
-		if got := topic(t, c, "wish"); !errors.Is(got.Err, broker.ErrUnknownTopic) {
-			t.Errorf("Topics(wish) = %+v, want ErrUnknownTopic", got)
-		}
+		got := topic(t, c, "wish")
+		check.True(t, errors.Is(got.Err, broker.ErrUnknownTopic), "Topics(wish) = %+v, want ErrUnknownTopic", got)
 	}
 	res := c.NewProducer(broker.ProducerConfig{}).Produce(testContext(t), broker.TopicPartition{Topic: "wish"}, values("a"))
 	wantFates(t, res, broker.TopicRefused)
-	if got := allTopics(t, c); len(got) != 1 || got[0].Name != "seeded" {
-		t.Errorf("topics = %+v, want the seeded one alone", got)
-	}
+	got := allTopics(t, c)
+	check.True(t, len(got) == 1 && got[0].Name == "seeded", "topics = %+v, want the seeded one alone", got)
 }
 
 func topic(t *testing.T, c *broker.Cluster, name string) broker.Topic {
 	t.Helper()
 	topics, err := c.Topics(testContext(t), name)
-	if err != nil || len(topics) != 1 {
-		t.Fatalf("Topics(%s) = %v, %v, want one", name, topics, err)
-	}
+	check.Require(t, err == nil && len(topics) == 1, "Topics(%s) = %v, %v, want one", name, topics, err)
 	return topics[0]
 }
 
 func allTopics(t *testing.T, c *broker.Cluster) []broker.Topic {
 	t.Helper()
-	topics, err := c.Topics(testContext(t))
-	if err != nil {
-		t.Fatalf("Topics(): %v", err)
-	}
-	return topics
+	return check.Must(c.Topics(testContext(t)))(t)
 }
 
 func TestGroupByLeader(t *testing.T) {
@@ -167,9 +140,7 @@ func TestGroupByLeader(t *testing.T) {
 		2:  {part("b", 0), part("a", 1)},
 		-1: {part("a", 2), part("gone", 0), part("never", 0), part("b", 7)},
 	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("GroupByLeader = %v, want %v", got, want)
-	}
+	check.Equal(t, got, want, "GroupByLeader")
 }
 
 func TestOffsets(t *testing.T) {
@@ -190,9 +161,8 @@ func TestOffsets(t *testing.T) {
 			"AppendedOffsets": func() (map[broker.TopicPartition]int64, error) { return c.AppendedOffsets(testContext(t), parts) },
 		}[call]
 		got, err := list()
-		if fmt.Sprint(got) != fmt.Sprint(map[broker.TopicPartition]int64{one: want, empty: 0}) {
-			t.Errorf("%s = %v, want %d and 0", call, got, want)
-		}
+		check.True(t, fmt.Sprint(got) == fmt.Sprint(map[broker.TopicPartition]int64{one: want, empty: 0}),
+			"%s = %v, want %d and 0", call, got, want)
 		var failed broker.PartitionErrors
 		if !errors.As(err, &failed) || len(failed) != 2 || !errors.Is(failed[missing], broker.ErrUnknownTopic) ||
 			!errors.Is(failed[unknown], broker.ErrUnknownTopic) || !errors.Is(err, broker.ErrUnknownTopic) {

@@ -11,8 +11,7 @@ import (
 
 var errShort = errors.New("message ends too early")
 
-// wire reads Kafka's primitive types from a slice. After the first error all
-// reads return zero values and err keeps that error.
+// wire reads Kafka's primitive types from a slice. After the first error all reads return zero values.
 type wire struct {
 	b   []byte
 	err error
@@ -75,7 +74,7 @@ func checkedVarint[T int64 | uint64](w *wire, v T, n int) T {
 	return v
 }
 
-// varbytes reads bytes whose length is a varint; -1 stands for null.
+// varbytes reads bytes whose length is a varint; -1 means null.
 func (w *wire) varbytes() []byte {
 	n := w.varint()
 	if n < 0 || w.err != nil {
@@ -121,8 +120,7 @@ func appendCompactString(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s)+1)), s...)
 }
 
-// stream reads a response from a connection piece by piece, so that a large
-// one never has to be held in one block.
+// stream reads a response from a connection piece by piece, so that a large one never has to be held in one block.
 type stream struct {
 	r    io.Reader
 	left int
@@ -141,8 +139,7 @@ func openResponse(r io.Reader) (*stream, error) {
 	return s, s.err
 }
 
-// requestHead begins a request of a flexible version; its size, the first four
-// bytes, is still to be written.
+// requestHead begins a request of a flexible version; its size, the first four bytes, is still to be written.
 func requestHead(key protocol.ApiKey, version int16) []byte {
 	b := make([]byte, 4, 64)
 	b = binary.BigEndian.AppendUint16(b, uint16(key))
@@ -215,8 +212,7 @@ func (s *stream) block(n int) []byte {
 
 func (s *stream) string() string { return string(s.block(int(s.int16()))) }
 
-// count reads the length of an array, none for null. Each element has a byte
-// at least, which bounds what a damaged length can make us do.
+// count reads the length of an array, none for null. At least a byte for each element bounds a damaged length.
 func (s *stream) count() int {
 	n := int(s.int32())
 	if n > s.left && s.err == nil {

@@ -7,11 +7,11 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker/brokertest"
 )
 
-// TestZstdWindows: a frame is read when it does not refer back further than maxWindow,
-// whatever its header claims.
+// TestZstdWindows: a frame is read when it does not refer back further than maxWindow, whatever its header claims.
 func TestZstdWindows(t *testing.T) { //nolint:paralleltest // others' allocations would be counted
 	noise := func(n int) []byte {
 		var out bytes.Buffer
@@ -20,11 +20,7 @@ func TestZstdWindows(t *testing.T) { //nolint:paralleltest // others' allocation
 		}
 		return out.Bytes()
 	}
-	values := map[string][]byte{
-		"Repeats": bytes.Repeat([]byte("x"), 20<<20),
-		"Noise":   noise(9 << 20),
-		"Small":   []byte("x"),
-	}
+	values := map[string][]byte{"Repeats": bytes.Repeat([]byte("x"), 20<<20), "Noise": noise(9 << 20), "Small": []byte("x")}
 	const skippable = "\x50\x2a\x4d\x18\x01\x00\x00\x00\xff"
 	for name, test := range map[string]struct {
 		value   string
@@ -46,19 +42,14 @@ func TestZstdWindows(t *testing.T) { //nolint:paralleltest // others' allocation
 			raw.Write(header)
 			raw.Write(value)
 			raw.WriteByte(0) // no headers
-			w, err := zstd.NewWriter(nil, test.options...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			w := check.Must(zstd.NewWriter(nil, test.options...))(t)
 			body := append([]byte(test.prefix), w.EncodeAll(raw.Bytes(), nil)...)
 			data := brokertest.Batch(brokertest.Zstd, 0, 1, body)
 			var p FetchedPartition
-			if got := allocated(func() { p, _ = streamed(t, data, DefaultLimits(), 4<<20) }); got > inflaterBytes+int64(len(value))*5/4 {
-				t.Errorf("allocated %d bytes for a value of %d", got, len(value))
-			}
-			if len(p.Records) != 1 || p.Records[0].Defect != nil || !bytes.Equal(p.Records[0].Value, value) {
-				t.Fatalf("records = %d, %+v, want the value", len(p.Records), p.Records[0].Defect)
-			}
+			got := allocated(func() { p, _ = streamed(t, data, DefaultLimits(), 4<<20) })
+			check.True(t, got <= inflaterBytes+int64(len(value))*5/4, "allocated %d bytes for a value of %d", got, len(value))
+			check.Require(t, len(p.Records) == 1 && p.Records[0].Defect == nil && bytes.Equal(p.Records[0].Value, value),
+				"records = %d, %+v, want the value", len(p.Records), p.Records[0].Defect)
 		})
 	}
 }

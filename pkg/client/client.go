@@ -1,6 +1,6 @@
 // Package client is the API for programs in Go. The types and the methods are
 // generated from the API's document; the files beside them add what a document
-// cannot say. Whoever needs an answer read uses ClientWithResponses, and Export
+// cannot say. Programs that need answers read use ClientWithResponses, and Export
 // for exports.
 package client
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/client"
 )
 
@@ -75,9 +76,7 @@ func TestWithToken(t *testing.T) {
 	var got string
 	c := serving(t, func(_ http.ResponseWriter, r *http.Request) { got = r.Header.Get("Authorization") }, client.WithToken("dlqm_x"))
 	res, err := c.GetSession(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	_ = res.Body.Close()
 	if got != "Bearer dlqm_x" {
 		t.Errorf("Authorization = %q, want the token", got)
@@ -89,8 +88,6 @@ func serving(t *testing.T, answer http.HandlerFunc, options ...client.ClientOpti
 	server := httptest.NewServer(answer)
 	t.Cleanup(server.Close)
 	c, err := client.NewClient(server.URL, options...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return c
 }

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 // connection and mappings are parts that different packages own, and that
@@ -49,9 +51,7 @@ func TestSquashedParts(t *testing.T) {
 		t.Parallel()
 		cfg, _, err := Load(yamlFile(t, "kafka: {brokers: [a], consumer_group: g, sasl: {username: u}}"),
 			"DLQ_", composed{}, WithEnviron([]string{"DLQ_KAFKA_TOPIC_MAP=[{pattern: a}, {pattern: b}]"}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		wantEqual(t, "brokers", cfg.Kafka.Connection.Brokers, []string{"a"})
 		wantEqual(t, "user", cfg.Kafka.Connection.SASL.User, "u")
 		wantEqual(t, "topic_map", cfg.Kafka.Mappings.TopicMap, []mapping{{"a", ""}, {"b", ""}})
@@ -76,9 +76,7 @@ type plain struct {
 func yamlFile(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "c.yaml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 

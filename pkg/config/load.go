@@ -1,6 +1,5 @@
-// Package config fills a program's configuration struct from its defaults, one
-// YAML file and the environment. What the settings mean, which are needed and
-// what their defaults are is left to the packages that own them.
+// Package config fills a program's configuration struct from its defaults, one YAML file and the environment. What
+// the settings mean, which are needed and what their defaults are is left to the packages that own them.
 package config
 
 import (
@@ -22,8 +21,7 @@ import (
 // Option changes how Load works.
 type Option func(*loader)
 
-// WithEnviron replaces the process's environment by the given "NAME=value"
-// entries, the form of os.Environ.
+// WithEnviron replaces the process's environment by the given "NAME=value" entries, the form of os.Environ.
 func WithEnviron(entries []string) Option {
 	return func(l *loader) { l.environ = entries }
 }
@@ -39,33 +37,27 @@ type loader struct {
 	problems  []error           // in the file and in the environment
 }
 
-// Load returns defaults, overridden by the YAML file at path, overridden by
-// the environment. T is a struct whose fields carry `mapstructure:"name"`
-// tags; nested structs are sections, and the key of a setting is its path,
-// such as "database.port".
+// Load returns defaults, overridden by the YAML file at path, overridden by the environment. T is a struct whose
+// fields carry `mapstructure:"name"` tags; nested structs are sections, and the key of a setting is its path, such
+// as "database.port".
 //
-// The environment variable of a key is the prefix and the key in upper case
-// with "_" for ".": DLQ_DATABASE_PORT. An empty variable counts as not set.
-// Lists are separated by commas; what commas cannot say (a list of mappings,
-// an expression with a comma in it) is written as a YAML list in brackets.
-// Variables with the prefix that no key answers to are returned as warnings,
-// sorted, except those that begin with the prefix and STACK_.
+// The environment variable of a key is the prefix and the key in upper case with "_" for ".": DLQ_DATABASE_PORT.
+// An empty variable counts as not set. Lists are separated by commas; what commas cannot say (a list of mappings,
+// an expression with a comma in it) is written as a YAML list in brackets. Variables with the prefix that no key
+// answers to are returned as warnings, sorted, except those that begin with the prefix and STACK_.
 //
-// A field that is a pointer to a struct is an optional section. It is nil
-// unless the file has the section as a mapping, be it an empty one, or a variable
-// sets one of its keys; then it holds what the pointer in defaults points to,
-// plus the overrides. The section's name without a value is an error: it could
-// mean either. Defaults are never written to.
+// A field that is a pointer to a struct is an optional section. It is nil unless the file has the section as a
+// mapping, be it an empty one, or a variable sets one of its keys; then it holds what the pointer in defaults
+// points to, plus the overrides. The section's name without a value is an error: it could mean either. Defaults
+// are never written to.
 //
-// Durations are written with a unit ("5m"), integers may be sizes such as "64MiB"
-// (see ByteSize). Text is read as a number or as true or false where one is needed;
-// a number is not read as text: an unquoted 0123 in a password would silently
-// become 83.
+// Durations are written with a unit ("5m"), integers may be sizes such as "64MiB" (see ByteSize). Text is read as
+// a number or as true or false where one is needed; a number is not read as text: an unquoted 0123 in a password
+// would silently become 83.
 //
-// At last Validate() error is called on every section that has it (its parts
-// are then its own business), and on T for what spans sections. The error lists all
-// problems on one line, each with the file or the variable and the key, and never
-// with a value. The file must exist and may only hold keys that T has.
+// At last Validate() error is called on every section that has it (its parts are then its own business), and on T
+// for what spans sections. The error lists all problems on one line, each with the file or the variable and the
+// key, and never with a value. The file must exist and may only hold keys that T has.
 func Load[T any](path, envPrefix string, defaults T, opts ...Option) (T, []string, error) {
 	l := loader{
 		path: path, prefix: strings.TrimSuffix(envPrefix, "_") + "_", environ: os.Environ(),
@@ -131,8 +123,8 @@ func (l *loader) Decode(text []byte, into map[string]any) error {
 	return nil
 }
 
-// section checks the keys of a section of the file. Those without a value are removed:
-// viper would not give them their defaults.
+// section checks the keys of a section of the file. Those without a value are removed: viper would not give them
+// their defaults.
 func (l *loader) section(parent string, keys map[string]any) {
 	for _, name := range slices.Sorted(maps.Keys(keys)) {
 		key, value := join(parent, name), keys[name]
@@ -157,8 +149,8 @@ func (l *loader) section(parent string, keys map[string]any) {
 	}
 }
 
-// setVariables looks variables up by key and not keys by variable: "_" is used for "."
-// and for itself, so the way back is ambiguous.
+// setVariables looks variables up by key and not keys by variable: "_" is used for "." and for itself, so the way
+// back is ambiguous.
 func (l *loader) setVariables(v *viper.Viper) (warnings []string) {
 	given := map[string]string{}
 	for _, entry := range l.environ {
@@ -234,9 +226,8 @@ func (l *loader) complainOfKey(key string, err error) {
 
 var yamlLine = regexp.MustCompile(`line (\d+): (.*)`)
 
-// yamlProblem keeps of a YAML error what cannot hold a piece of the file: an
-// unquoted password that begins with "*" is an alias to YAML, which would
-// print it as the name that it does not know.
+// yamlProblem keeps of a YAML error what cannot hold a piece of the file: an unquoted password that begins with
+// "*" is an alias to YAML, which would print it as the name that it does not know.
 func yamlProblem(err error) error {
 	text := err.Error()
 	line := yamlLine.FindStringSubmatch(text)

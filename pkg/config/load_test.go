@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/secret"
 )
 
@@ -157,9 +158,7 @@ func TestLoad(t *testing.T) {
 	t.Run("KeepsDefaultsOfKeysWithoutAValue", func(t *testing.T) {
 		t.Parallel()
 		cfg, _, err := Load(yamlFile(t, "server:\napp: {name: }\ndatabase: {host: h, port: }"), "DLQ_", defaults(), WithEnviron(nil))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		wantEqual(t, "server", cfg.Server, defaults().Server)
 		wantEqual(t, "app", cfg.App, defaults().App)
 		wantEqual(t, "port", cfg.Database.Port, 5432)
@@ -169,9 +168,7 @@ func TestLoad(t *testing.T) {
 		t.Parallel()
 		cfg, _, err := Load(yamlFile(t, `{server: {port: "80"}, redrive: {auto: {jitter: "0.5"}}, database: {host: h, auto_migrate: "true"}}`),
 			"DLQ_", defaults(), WithEnviron(nil))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		wantEqual(t, "port", cfg.Server.Port, 80)
 		wantEqual(t, "jitter", cfg.Redrive.Auto.Jitter, 0.5)
 		wantEqual(t, "auto_migrate", cfg.Database.AutoMigrate, true)
@@ -186,9 +183,7 @@ func TestLoad(t *testing.T) {
 		t.Parallel()
 		given := defaults()
 		cfg, _, err := Load("testdata/full.yaml", "DLQ_", given, WithEnviron([]string{"DLQ_DATABASE_PORT=1"}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		cfg.Kafka.TopicPattern[0] = "changed"
 		wantEqual(t, "defaults", given, defaults())
 	})
@@ -197,9 +192,7 @@ func TestLoad(t *testing.T) {
 		t.Parallel()
 		given := defaults()
 		cfg, _, err := Load("testdata/no-sections.yaml", "DLQ_", given, WithEnviron([]string{"DLQ_KAFKA_BROKERS=a"}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		cfg.Kafka.TopicPattern[0] = "changed"
 		wantEqual(t, "defaults", given, defaults())
 	})
@@ -253,9 +246,7 @@ func TestOptionalSection(t *testing.T) {
 	t.Run("NeedsNoPointerInDefaults", func(t *testing.T) {
 		t.Parallel()
 		cfg, _, err := Load("testdata/no-sections.yaml", "DLQ", program{Server: serverSection{Port: 1}}, WithEnviron([]string{"DLQ_KAFKA_BROKERS=a,b"}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		wantEqual(t, "kafka", cfg.Kafka, &kafkaSection{Brokers: []string{"a", "b"}})
 	})
 }
@@ -312,9 +303,7 @@ func TestEnvironment(t *testing.T) {
 	t.Run("WarnsOfUnknownVariables", func(t *testing.T) {
 		t.Parallel()
 		_, warnings, err := loadFile("full.yaml", "DLQ_TYPO=hunter2", "DLQ_DATABASE_HOSTS=x", "DLQ_STACK_DATABASE_URL=x", "OTHER=x", "DLQX=1")
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		if len(warnings) != 2 || !strings.Contains(warnings[0], "DLQ_DATABASE_HOSTS") || !strings.Contains(warnings[1], "DLQ_TYPO") {
 			t.Errorf("got %q, want one for DLQ_DATABASE_HOSTS and one for DLQ_TYPO", warnings)
 		}

@@ -2,14 +2,12 @@ package console
 
 import (
 	"net/http"
-	"net/url"
 	"time"
 )
 
 // spans are the times that activity is told of.
 var spans = []string{"hour", "day", "week"}
 
-// activity is what came in over time.
 type activity struct {
 	Span         string          `json:"span"`
 	StepSeconds  int64           `json:"step_seconds"`
@@ -23,21 +21,14 @@ type activityPoint struct {
 	Returned int64     `json:"returned"`
 }
 
-// Unix is the moment as charts want it.
 func (p activityPoint) Unix() int64 { return p.At.Unix() }
 
-// activity asks what came in; of all topics for "".
 func (c *Console) activity(r *http.Request, span, topic string) (activity, error) {
-	query := url.Values{"span": {span}}
-	if topic != "" {
-		query.Set("topic", topic)
-	}
 	var a activity
-	err := c.api.get(r, endpoint("activity"), query, &a)
+	err := c.api.get(r, endpoint("activity"), queryOf("span", span, "topic", topic), &a)
 	return a, err
 }
 
-// Total is what came in all of the time.
 func (a activity) Total() (sum activityPoint) {
 	for _, p := range a.Points {
 		sum.Arrived += p.Arrived

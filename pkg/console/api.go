@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strings"
 )
 
 // client calls the API in the process, as whoever asked for a page.
@@ -23,19 +22,14 @@ type apiError struct {
 	after     string           // Retry-After
 }
 
-// Error returns the API's own words.
 func (e *apiError) Error() string { return e.Message }
 
-// get asks for path and reads the answer into into.
 func (c client) get(r *http.Request, path string, query url.Values, into any) error {
-	if len(query) > 0 {
-		path += "?" + query.Encode()
-	}
-	return c.send(r, http.MethodGet, path, nil, into)
+	return c.send(r, http.MethodGet, withQuery(path, query), nil, into)
 }
 
-// send sends body, nil for none, as JSON. The answer is read into into, unless that
-// is nil. A form's key makes it happen once, however often the form is sent.
+// send sends body as JSON, bytes as they are, nil for none. A form's key makes it happen once, however often it is
+// sent.
 func (c client) send(r *http.Request, method, path string, body, into any) error {
 	answer, err := c.call(r, method, path, body, 0)
 	if err != nil || into == nil {
@@ -61,14 +55,13 @@ func (c client) probe(r *http.Request, path string, into any) error {
 	return nil
 }
 
-// head returns the first bytes of an answer, at most n, its headers, and whether
-// that was all. What is behind them is not loaded.
-func (c client) head(r *http.Request, path string, n int) (b []byte, all bool, header http.Header, err error) {
+// head returns the first bytes of an answer, at most n, and whether that was all. The rest is not loaded.
+func (c client) head(r *http.Request, path string, n int) (b []byte, all bool, err error) {
 	answer, err := c.call(r, http.MethodGet, path, nil, n)
 	if err != nil {
-		return nil, false, nil, err
+		return nil, false, err
 	}
-	return answer.body.Bytes(), !answer.cut, answer.header, nil
+	return answer.body.Bytes(), !answer.cut, nil
 }
 
 const (
@@ -76,8 +69,8 @@ const (
 	maxProblem = 1 << 20  // and of one of an error
 )
 
-// call makes one call. An answer of an error is returned as one; most is how much of
-// any other is taken, 0 for all: one that is too large for that is an error.
+// call returns an answer, or its error. most bounds what is taken of it; 0 takes all, and too large an answer is an
+// error.
 func (c client) call(r *http.Request, method, path string, body any, most int) (*answer, error) {
 	req, err := inner(r, method, path, body)
 	if err != nil {
@@ -97,17 +90,15 @@ func (c client) call(r *http.Request, method, path string, body any, most int) (
 	return a, nil
 }
 
-// inner is a request of the API on behalf of r.
 func inner(r *http.Request, method, path string, body any) (*http.Request, error) {
-	var reader io.Reader = http.NoBody
-	if body != nil {
-		raw, err := json.Marshal(body)
-		if err != nil {
+	raw, written := body.([]byte)
+	if body != nil && !written {
+		var err error
+		if raw, err = json.Marshal(body); err != nil {
 			return nil, fmt.Errorf("write the body of %s %s: %w", method, path, err)
 		}
-		reader = bytes.NewReader(raw)
 	}
-	req, err := http.NewRequestWithContext(r.Context(), method, path, reader)
+	req, err := http.NewRequestWithContext(r.Context(), method, path, bytes.NewReader(raw))
 	if err != nil {
 		return nil, fmt.Errorf("make a request: %w", err)
 	}
@@ -135,7 +126,17 @@ func inner(r *http.Request, method, path string, body any) (*http.Request, error
 	return req, nil
 }
 
-// answer collects what the API answers.
+// listAnswer is a page of a list of the API, whichever it is of.
+type listAnswer struct {
+	Messages []message      `json:"messages"`
+	Groups   []groupState   `json:"groups"`
+	Redrives []redriveState `json:"redrives"`
+	Items    []redriveItem  `json:"items"`
+	Topics   []topicState   `json:"topics"`
+	Changes  []change       `json:"changes"`
+	Next     string         `json:"next_cursor"`
+}
+
 type answer struct {
 	header http.Header
 	status int
@@ -144,18 +145,15 @@ type answer struct {
 	cut    bool
 }
 
-// Header implements http.ResponseWriter.
 func (a *answer) Header() http.Header { return a.header }
 
-// WriteHeader implements http.ResponseWriter.
 func (a *answer) WriteHeader(status int) {
 	if a.status == 0 && status >= http.StatusOK {
 		a.status = status
 	}
 }
 
-// Write implements http.ResponseWriter. When there is enough, whoever writes is told
-// that nobody reads on.
+// Write refuses more than is wanted, so that the writer stops.
 func (a *answer) Write(b []byte) (int, error) {
 	a.WriteHeader(http.StatusOK)
 	if left := a.limit() - a.body.Len(); len(b) > left {
@@ -166,7 +164,6 @@ func (a *answer) Write(b []byte) (int, error) {
 	return a.body.Write(b)
 }
 
-// limit is how many bytes are kept.
 func (a *answer) limit() int {
 	switch {
 	case a.status >= http.StatusBadRequest:
@@ -189,13 +186,10 @@ func (a *answer) problem() error {
 	return &envelope.Error
 }
 
-// endpoint joins segments to a path of the API, whatever is in them.
 func endpoint(segments ...string) string {
-	var b strings.Builder
-	b.WriteString("/api/v1")
+	path := "/api/v1"
 	for _, s := range segments {
-		b.WriteByte('/')
-		b.WriteString(url.PathEscape(s))
+		path += "/" + url.PathEscape(s)
 	}
-	return b.String()
+	return path
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"io/fs"
+	"maps"
 	"net/http"
 	"path"
 	"slices"
@@ -27,7 +28,6 @@ var embedded = sync.OnceValues(func() (*assets, error) { return loadAssets(stati
 // stylesheet is the name that all files of static/css are served under, together.
 const stylesheet = "console.css"
 
-// assets are files by their names, in memory, compressed once.
 type assets struct {
 	version string // changes with any of them
 	files   map[string]asset
@@ -43,8 +43,8 @@ var kinds = map[string]string{
 	".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
 }
 
-// loadAssets reads every file below static whose kind is known. Names are unique
-// over folders; stylesheets are joined in the order of their names, libraries' first.
+// loadAssets reads each file whose kind is known. Stylesheets are joined in the order of their names, libraries
+// first.
 func loadAssets(files fs.FS) (*assets, error) {
 	contents := map[string][]byte{}
 	var sheets []string
@@ -69,14 +69,9 @@ func loadAssets(files fs.FS) (*assets, error) {
 }
 
 func joined(contents map[string][]byte, sheets []string) []byte {
-	slices.SortFunc(sheets, func(a, b string) int {
-		if v, w := strings.Contains(a, "/vendor/"), strings.Contains(b, "/vendor/"); v != w {
-			if v {
-				return -1
-			}
-			return 1
-		}
-		return strings.Compare(a, b)
+	slices.Sort(sheets)
+	slices.SortStableFunc(sheets, func(a, b string) int { // libraries first
+		return strings.Count(b, "/vendor/") - strings.Count(a, "/vendor/")
 	})
 	var all bytes.Buffer
 	for _, name := range sheets {
@@ -90,12 +85,7 @@ func joined(contents map[string][]byte, sheets []string) []byte {
 func packed(contents map[string][]byte) *assets {
 	a := &assets{files: map[string]asset{}}
 	sum := sha256.New()
-	names := make([]string, 0, len(contents))
-	for name := range contents {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(contents)) {
 		raw := contents[name]
 		sum.Write([]byte(name))
 		sum.Write(raw)
@@ -113,7 +103,6 @@ func compressed(raw []byte) []byte {
 	return b.Bytes()
 }
 
-// url is where a file is found, or "" when it is not there.
 func (a *assets) url(name string) string {
 	if _, there := a.files[name]; !there {
 		return ""
@@ -121,8 +110,7 @@ func (a *assets) url(name string) string {
 	return "/static/" + a.version + "/" + name
 }
 
-// serve answers with a file. Its address changes with what is in it, so browsers
-// keep it for ever.
+// serve answers with a file. Its address changes with its content, so browsers keep it for ever.
 func (a *assets) serve(w http.ResponseWriter, r *http.Request) {
 	file, there := a.files[r.PathValue("file")]
 	if !there {

@@ -7,10 +7,12 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 // allocated is how many bytes a call allocates, whether or not they are given back. It
@@ -46,17 +48,11 @@ func TestCheckOfAnEditTakesNoMoreMemoryThanItCompares(t *testing.T) {
 		"ManyPairs": strings.Repeat("x\ny\n", 1020),
 		"LongLine":  strings.Repeat("x", 1<<20),
 	} {
-		was := strings.Repeat("1,\n", 2039)
-		written, err := json.Marshal(was)
-		if err != nil {
-			t.Fatal(err)
-		}
-		members := fmt.Sprintf(`"payload":%s,"payload_size":%d`, written, len(written))
-		s := site(t, withMessage(t, members))
-		form := editForm(read(t, aMessage(members)), written)
-		form.Set("payload", typed)
+		written := strconv.Quote(strings.Repeat("1,\n", 2039))
+		e := editOf(t, fmt.Sprintf(`"payload":%s,"payload_size":%d`, written, len(written)), []byte(written))
+		e.form.Set("payload", typed)
 		var w string
-		took := allocated(func() { w = post(t, s, messagePath+"/edit", form).Body.String() })
+		took := allocated(func() { w = e.post().Body.String() })
 		if most := int64(48 << 20); took > most {
 			t.Errorf("%s: got %d bytes allocated for %d typed, want at most %d", name, took, len(typed), most)
 		}
@@ -80,9 +76,7 @@ func TestLayoutIsThatOfTheLibrary(t *testing.T) {
 		`{}`, ` [ ] `, `{"a":{},"b":[ ],"c":[{"d":[1,2.5e3,-0,true,null]}]}`, `"a\"b\\"`, `12`, " {\n\"a b\" :\t\"{[,:]}\\u00e4\" , \"\" : [ [ ] , 1 ] }\r\n", `[1 ,true ]`,
 	} {
 		var want bytes.Buffer
-		if err := json.Indent(&want, []byte(strings.TrimSpace(text)), "", "  "); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, json.Indent(&want, []byte(strings.TrimSpace(text)), "", "  "))
 		got, used, ok := laidOut([]byte(text), 1000)
 		if got != want.String() || used != len(text) || !ok {
 			t.Errorf("%q: got %q of %d bytes, %t, want %q", text, got, used, ok, want.String())
@@ -146,9 +140,7 @@ func TestDifferenceOfPartsIsThatOfTheWhole(t *testing.T) {
 		}
 		whole := difference(strings.Split(a, "\n"), strings.Split(b, "\n"))
 		got := textDifference(a, b)
-		if count(got) != count(whole) {
-			t.Fatalf("%q, %q: got %v, want as many lines marked as in %v", a, b, got, whole)
-		}
+		check.Require(t, count(got) == count(whole), "%q, %q: got %v, want as many lines marked as in %v", a, b, got, whole)
 		at, lines := 0, strings.Split(a, "\n")
 		for _, l := range got {
 			switch l.Mark {
@@ -212,24 +204,6 @@ func TestFormThatCannotBeReadDoesNothing(t *testing.T) {
 		sent, _ := a.wasAsked("POST " + messageAPI + "/retry")
 		if w.Code != c.status || (len(sent) > 0) != (c.status == http.StatusSeeOther) {
 			t.Errorf("%s: got status %d and %d orders, want %d", name, w.Code, len(sent), c.status)
-		}
-	}
-}
-
-func TestEditWithoutItsFieldsIsNotSent(t *testing.T) {
-	t.Parallel()
-	whole := editForm(read(t, aMessage(someHeaders)), []byte(`{"order_id": "123"}`))
-	whole.Set("do", "send")
-	for _, name := range []string{"", "topic", "payload", "payload_as", "record_key", "key_as", "header_name", "header_as", "header_value", "header_own"} {
-		form := url.Values{}
-		for field, values := range whole {
-			if field != name && name != "" {
-				form[field] = values
-			}
-		}
-		w := post(t, site(t, withMessage(t, someHeaders)), messagePath+"/edit", form)
-		if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "Nothing was sent") {
-			t.Errorf("without %q: got status %d, want 400", name, w.Code)
 		}
 	}
 }

@@ -10,23 +10,19 @@ import (
 // Config says what the console shows.
 type Config struct {
 	Enabled bool `mapstructure:"enabled"`
-	// TraceURL is where a trace is found; {trace_id} stands for its id. Empty: ids
-	// are shown without a link.
+	// TraceURL is where a trace is found, with {trace_id} in place of its id. Empty: no links.
 	TraceURL string `mapstructure:"trace_url"`
-	// VersionHeaders name the headers that tell which version of a producer or a
-	// consumer a message is from.
+	// VersionHeaders name the headers that hold the version of a producer or a consumer.
 	VersionHeaders []string `mapstructure:"version_headers"`
 
 	// What follows is known from other settings, and shown.
 
-	// ApplicationFrames are beginnings of stack frames that are the operators' own
-	// code. Empty: all that is not known to be a framework's.
+	// ApplicationFrames are prefixes of the operators' own stack frames. Empty: all frames of no known framework.
 	ApplicationFrames []string `mapstructure:"-"`
 	// Name is the title of the pages.
 	Name string `mapstructure:"-"`
 
-	// Environment is shown beside the name, so that nobody takes one system for
-	// another.
+	// Environment is shown next to the name, so that one system is not taken for another.
 	Environment string `mapstructure:"-"`
 }
 

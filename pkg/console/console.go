@@ -1,14 +1,14 @@
-// Package console is the web console: pages that are rendered on the server from
-// the public API and nothing else, so that whatever can be done here can be done by
-// a program, under the same rules. It knows the API as an http.Handler and its
-// answers as JSON; no type of ours is behind it.
+// Package console is the web console: pages rendered on the server from the public API alone, so that a program can
+// do whatever a page can, under the same rules. It knows the API as an http.Handler and its answers as JSON, and no
+// type of ours.
 //
-// Every page works as plain HTML. Scripts make it quicker: parts that are live
-// fetch the page they stand on and take themselves out of it.
+// Every page works as plain HTML. Scripts make it quicker: live parts fetch their own page and take themselves out of
+// it.
 package console
 
 import (
 	"errors"
+	"html/template"
 	"mime"
 	"net/http"
 	"time"
@@ -21,7 +21,7 @@ type Console struct {
 	cfg      Config
 	api      client
 	assets   *assets
-	pages    map[string]*pageTemplate
+	pages    map[string]*template.Template
 	logger   *zap.Logger
 	now      func() time.Time
 	signIn   SignIn        // nil: tokens are pasted
@@ -37,12 +37,10 @@ type Option func(*Console)
 // WithClock gives the clock that ages are told by.
 func WithClock(now func() time.Time) Option { return func(c *Console) { c.now = now } }
 
-// WithAuthentication says that somebody has to say who they are: the API refuses who
-// does not.
+// WithAuthentication says that people have to sign in: the API refuses requests without credentials.
 func WithAuthentication() Option { return func(c *Console) { c.needAuth = true } }
 
-// New returns the console of an API. The API is called in the process, with the
-// credentials of whoever looks at the page.
+// New returns the console of an API, which is called in the process with the credentials of each request.
 func New(cfg Config, api http.Handler, logger *zap.Logger, options ...Option) (*Console, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -61,28 +59,24 @@ func New(cfg Config, api http.Handler, logger *zap.Logger, options ...Option) (*
 	return c, nil
 }
 
-// Route is a page, or what one sends to: a method, a path whose variable segments
-// are in braces, and what answers. Handlers read the segments by
-// http.Request.PathValue.
+// Route is a page or the target of a form. Variable segments of its path are in braces; handlers read them by
+// PathValue.
 type Route struct {
 	Method  string
 	Path    string
 	Handler http.Handler
 }
 
-// handler answers a request for a page, or says why it cannot. Nothing has been
-// written when it returns an error.
+// handler answers a request for a page. When it returns an error, nothing has been written.
 type handler func(w http.ResponseWriter, r *http.Request) error
 
 const (
 	// maxForm bounds what a form may send: an edited payload and a little more.
 	maxForm = 4 << 20
-	// maxDear is how many texts of megabytes are held against each other at once.
-	// Whoever wants it too waits a moment.
+	// maxDear is how many comparisons of texts of megabytes run at once; others wait.
 	maxDear = 2
 )
 
-// page answers with a page for whoever is signed in.
 func (c *Console) page(h handler) http.Handler {
 	return c.open(func(w http.ResponseWriter, r *http.Request) error {
 		if err := c.withoutEnded(r); err != nil {
@@ -99,7 +93,7 @@ func (c *Console) page(h handler) http.Handler {
 	})
 }
 
-// open answers whoever asks.
+// open answers without a session.
 func (c *Console) open(h handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r = r.Clone(r.Context())
@@ -117,8 +111,7 @@ func (c *Console) open(h handler) http.Handler {
 	})
 }
 
-// readForm reads what a form sends before anything is done with it: what cannot be
-// read must not pass for a form that was left empty.
+// readForm reads a form before anything is done: one that cannot be read must not pass for an empty one.
 func readForm(r *http.Request) error {
 	if r.Method != http.MethodPost {
 		return nil
@@ -148,8 +141,7 @@ func (c *Console) alone(r *http.Request, do func()) error {
 	return nil
 }
 
-// ofAnotherSite reports whether a page of somebody else had the browser ask. Old
-// browsers, and those without TLS, do not tell.
+// ofAnotherSite reports whether another site made the browser ask. Old browsers and those without TLS do not say.
 func ofAnotherSite(r *http.Request) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "", "none", "same-origin":

@@ -12,16 +12,22 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/net/html"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 // noon is when tests look at pages.
 var noon = time.Date(2026, 2, 20, 12, 0, 0, 0, time.UTC)
 
+// answers of an API, by "GET /api/v1/topics": what is answered as JSON, or an http.HandlerFunc.
+type answers map[string]any
+
 // anAPI answers what tests say, by method and path, and notes what it was asked.
 type anAPI struct {
 	t       *testing.T
 	mu      sync.Mutex
-	answers map[string]any // by "GET /api/v1/topics": what is answered as JSON, or an http.HandlerFunc
+	answers answers
 	asked   []*http.Request
 	bodies  []string
 }
@@ -29,10 +35,20 @@ type anAPI struct {
 // newAPI is an API whose session is an admin's, as with mode none.
 func newAPI(t *testing.T) *anAPI {
 	t.Helper()
-	a := &anAPI{t: t, answers: map[string]any{}}
-	a.says("GET /api/v1/session", viewer{Name: "anonymous", Mode: "none", Grants: []grant{{"admin", []string{"*"}}, {"unmask", []string{"*"}}}})
-	return a
+	a := &anAPI{t: t, answers: answers{}}
+	return a.of(viewer{Name: "anonymous", Mode: "none", Grants: []grant{{"admin", []string{"*"}}, {"unmask", []string{"*"}}}})
 }
+
+// of gives the API another session.
+func (a *anAPI) of(v viewer) *anAPI { return a.says("GET /api/v1/session", v) }
+
+// withRole is the session of a viewer with one role.
+func withRole(role string, topics ...string) viewer {
+	return viewer{Name: "eve", Mode: "token", Grants: []grant{{role, topics}}}
+}
+
+// readOnly is the session of a viewer who may look and no more.
+var readOnly = withRole("viewer", "*")
 
 func (a *anAPI) says(route string, answer any) *anAPI { a.answers[route] = answer; return a }
 
@@ -47,12 +63,9 @@ type refusal struct {
 }
 
 func (a *anAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	var body strings.Builder
-	if r.Body != nil {
-		_, _ = readAll(&body, r)
-	}
+	body, _ := io.ReadAll(r.Body)
 	a.mu.Lock()
-	a.asked, a.bodies = append(a.asked, r), append(a.bodies, body.String())
+	a.asked, a.bodies = append(a.asked, r), append(a.bodies, string(body))
 	a.mu.Unlock()
 	switch answer := a.answers[r.Method+" "+r.URL.Path].(type) {
 	case nil:
@@ -93,9 +106,7 @@ func siteWith(t *testing.T, cfg Config, a http.Handler, options ...Option) http.
 	t.Helper()
 	options = append([]Option{WithClock(func() time.Time { return noon })}, options...)
 	c, err := New(cfg, a, zap.NewNop(), options...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	router := http.NewServeMux()
 	for _, route := range c.Routes() {
 		pattern := route.Path
@@ -107,22 +118,195 @@ func siteWith(t *testing.T, cfg Config, a http.Handler, options ...Option) http.
 	return router
 }
 
-// get asks for a page.
-func get(t *testing.T, site http.Handler, path string) *httptest.ResponseRecorder {
+// send sends a form, or nil for none, with headers in pairs.
+func send(t *testing.T, site http.Handler, method, path string, form url.Values, headers ...string) *httptest.ResponseRecorder {
 	t.Helper()
-	w := httptest.NewRecorder()
-	site.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
-	return w
-}
-
-// post sends a form.
-func post(t *testing.T, site http.Handler, path string, form url.Values) *httptest.ResponseRecorder {
-	t.Helper()
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader(form.Encode()))
-	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(form.Encode()))
+	if method == http.MethodPost {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Add(headers[i], headers[i+1])
+	}
 	w := httptest.NewRecorder()
 	site.ServeHTTP(w, r)
 	return w
 }
 
-func readAll(b *strings.Builder, r *http.Request) (int64, error) { return io.Copy(b, r.Body) }
+func get(t *testing.T, site http.Handler, path string, headers ...string) *httptest.ResponseRecorder {
+	t.Helper()
+	return send(t, site, http.MethodGet, path, nil, headers...)
+}
+
+func post(t *testing.T, site http.Handler, path string, form url.Values) *httptest.ResponseRecorder {
+	t.Helper()
+	return send(t, site, http.MethodPost, path, form)
+}
+
+// getPart asks for a part of a page as a script does.
+func getPart(t *testing.T, site http.Handler, path, part string) string {
+	t.Helper()
+	return get(t, site, path, "HX-Request", "true", "HX-Target", part).Body.String()
+}
+
+// look is a page that is asked for, and what its markup has.
+type look struct {
+	says       answers // instead of what the API says else
+	path       string
+	status     int // 0: 200
+	has, lacks []string
+}
+
+// shows asks for each page. None has data as markup.
+func shows(t *testing.T, api func(*testing.T) *anAPI, looks map[string]look) {
+	t.Helper()
+	for name, c := range looks {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := api(t)
+			for route, answer := range c.says {
+				a.says(route, answer)
+			}
+			w := get(t, site(t, a), c.path)
+			wantSays(t, c.path, w, max(c.status, http.StatusOK), c.has...)
+			mustNotHave(t, w.Body.String(), c.lacks...)
+			wantNoMarkup(t, w.Body.String())
+		})
+	}
+}
+
+func wantSays(t *testing.T, what string, w *httptest.ResponseRecorder, status int, parts ...string) {
+	t.Helper()
+	check.True(t, w.Code == status, "%s: got status %d, want %d", what, w.Code, status)
+	mustHave(t, w.Body.String(), parts...)
+}
+
+func mustHave(t *testing.T, body string, want ...string) {
+	t.Helper()
+	for _, w := range want {
+		if !strings.Contains(body, w) {
+			t.Errorf("got a page without %q:\n%s", w, body)
+		}
+	}
+}
+
+func mustNotHave(t *testing.T, body string, want ...string) {
+	t.Helper()
+	for _, w := range want {
+		if strings.Contains(body, w) {
+			t.Errorf("got a page with %q, want it without", w)
+		}
+	}
+}
+
+func wantTo(t *testing.T, what string, w *httptest.ResponseRecorder, location string) {
+	t.Helper()
+	if got := w.Header().Get("Location"); w.Code != http.StatusSeeOther || got != location {
+		t.Errorf("%s: got %d to %q, want 303 to %q", what, w.Code, got, location)
+	}
+}
+
+// wantDone wants a change to lead to an address whose page says, once, what was done.
+func wantDone(t *testing.T, what string, w *httptest.ResponseRecorder, code, address string) {
+	t.Helper()
+	wantTo(t, what, w, address)
+	path, _, _ := strings.Cut(address, "?")
+	var got string
+	for _, cookie := range w.Result().Cookies() {
+		if cookie.Name == doneCookie {
+			got = cookie.Value
+		}
+	}
+	if want := code + "." + digest(path); got != want || done[code] == "" {
+		t.Errorf("%s: got told %q, want %q, which is a sentence", what, got, want)
+	}
+}
+
+// wantAsked wants the last query of a route.
+func wantAsked(t *testing.T, a *anAPI, route, query string) {
+	t.Helper()
+	if got := lastAsked(t, a, route).Encode(); got != query {
+		t.Errorf("got %s asked with %s, want %s", route, got, query)
+	}
+}
+
+func lastAsked(t *testing.T, a *anAPI, route string) url.Values {
+	t.Helper()
+	asked, _ := a.wasAsked(route)
+	if len(asked) == 0 {
+		t.Fatalf("got %s never asked, want it", route)
+	}
+	return asked[len(asked)-1].URL.Query()
+}
+
+// wantSent wants a route asked once, with a body and an Idempotency-Key, "" for none.
+func wantSent(t *testing.T, a *anAPI, route, body, key string) {
+	t.Helper()
+	requests, bodies := a.wasAsked(route)
+	if len(bodies) != 1 || bodies[0] != body || requests[0].Header.Get("Idempotency-Key") != key {
+		t.Errorf("got %s sent %q, want %s once, with the key %q", route, bodies, body, key)
+	}
+}
+
+// hostile is a text that wants to be markup.
+const hostile = `<script>alert(1)</script>"'><img src=x onerror=alert(1)>`
+
+// quoted puts the hostile text where JSON says so.
+func quoted(json string) raw {
+	return raw(strings.ReplaceAll(json, "HOSTILE", strings.ReplaceAll(hostile, `"`, `\"`)))
+}
+
+// wantNoMarkup parses a page as a browser does, and wants nothing that came from data to be more than text.
+func wantNoMarkup(t *testing.T, body string) {
+	t.Helper()
+	elements, _ := elementsOf(t, body)
+	for _, n := range elements {
+		if _, linked := attribute(n, "src"); n.Data == "img" || n.Data == "script" && !linked {
+			t.Errorf("got an element %s out of data", n.Data)
+		}
+		for _, a := range n.Attr {
+			if strings.HasPrefix(a.Key, "on") || a.Key == "style" || a.Key != "value" && strings.HasPrefix(strings.TrimSpace(a.Val), "javascript:") {
+				t.Errorf("got %s=%q on %s", a.Key, a.Val, n.Data)
+			}
+		}
+	}
+}
+
+// elementsOf reads a page: its elements, and its text with single spaces.
+func elementsOf(t *testing.T, body string) (list []*html.Node, said string) {
+	t.Helper()
+	doc, err := html.Parse(strings.NewReader(body))
+	check.NoError(t, err)
+	for n := range doc.Descendants() {
+		if n.Type == html.ElementNode {
+			list = append(list, n)
+		}
+	}
+	return list, textOf(doc)
+}
+
+func textOf(n *html.Node) string {
+	var all []string
+	for child := range n.Descendants() {
+		if child.Type == html.TextNode {
+			all = append(all, strings.Fields(child.Data)...)
+		}
+	}
+	return strings.Join(all, " ")
+}
+
+func attribute(n *html.Node, name string) (value string, there bool) {
+	for _, a := range n.Attr {
+		if a.Key == name {
+			return a.Val, true
+		}
+	}
+	return "", false
+}
+
+// readable is the text of a page.
+func readable(t *testing.T, body string) string {
+	t.Helper()
+	_, said := elementsOf(t, body)
+	return said
+}

@@ -13,9 +13,8 @@ import (
 	"time"
 )
 
-// Cookies are all that is kept of who is signed in, so every replica knows everybody;
-// servers remember who signed out. Their prefix makes browsers refuse them from
-// neighbours: unencrypted, for a whole domain, or for a part of a site.
+// Cookies are all that is kept of a session, so every replica knows it; servers remember who signed out. Their prefix
+// makes browsers refuse them from neighbours: unencrypted, for a whole domain, or for a part of a site.
 const (
 	sessionCookie = "__Host-dlq-session" // a random id and the token; further parts have -2 to -4 behind
 	attemptCookie = "__Host-dlq-signin"  // who is on the way to the issuer, and from where
@@ -29,11 +28,9 @@ const (
 	issuerLife  = 30 * 24 * time.Hour
 )
 
-// errTokenTooLong: no browser would keep the token.
 var errTokenTooLong = fmt.Errorf("the token is longer than the %d bytes that cookies can hold", maxParts*partSize)
 
-// setCookie keeps a value for as long as the browser runs, or for life; a negative
-// one takes it away.
+// setCookie keeps a value for life, for 0 as long as the browser runs; a negative life takes it away.
 func setCookie(w http.ResponseWriter, name, value string, life time.Duration) {
 	http.SetCookie(w, &http.Cookie{
 		Name: name, Value: value, Path: "/", Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode,
@@ -43,8 +40,7 @@ func setCookie(w http.ResponseWriter, name, value string, life time.Duration) {
 
 func takeCookie(w http.ResponseWriter, name string) { setCookie(w, name, "", -time.Second) }
 
-// cookieOf returns a cookie's value; "" for none, and for several: one of them is
-// not ours.
+// cookieOf returns a cookie's value; "" for none and for several, of which one is not ours.
 func cookieOf(r *http.Request, name string) string {
 	cookies := r.CookiesNamed(name)
 	if len(cookies) != 1 {
@@ -60,13 +56,11 @@ func partName(part int) string {
 	return sessionCookie + "-" + strconv.Itoa(part)
 }
 
-// session is what a browser keeps of who is signed in: a random id, by which it is
-// ended, beside the token.
+// session identifies a browser: a random id, by which the session is ended, and the token.
 type session struct{ id, token string }
 
-// keepSession keeps a token in a new session, and takes away what is left of a longer
-// one. The first part says how many there are, and has the id. life is 0 when nobody
-// knows how long it counts.
+// keepSession keeps a token in a new session and removes the rest of a longer one. The first part has their number
+// and the id. A life of 0 is an unknown one.
 func keepSession(w http.ResponseWriter, token string, life time.Duration) error {
 	parts := (len(token) + partSize - 1) / partSize
 	if parts > maxParts {
@@ -104,22 +98,19 @@ func sessionOf(r *http.Request) session {
 	return session{id, token}
 }
 
-// dropSession takes a session away that counts no more.
 func dropSession(w http.ResponseWriter) {
 	for part := range maxParts {
 		takeCookie(w, partName(part+1))
 	}
 }
 
-// endSession takes away everything that is known of who is signed in.
 func endSession(w http.ResponseWriter) {
 	dropSession(w)
 	takeCookie(w, attemptCookie)
 	takeCookie(w, issuerCookie)
 }
 
-// authorization returns the Authorization header that the API is called with, or "".
-// What a request says itself counts more than what the browser keeps.
+// authorization returns the Authorization header for the API, or "". The request's own wins over the session's.
 func authorization(r *http.Request) string {
 	if values := r.Header.Values("Authorization"); len(values) > 0 {
 		return strings.Join(values, ", ") // the API refuses several
@@ -130,8 +121,7 @@ func authorization(r *http.Request) string {
 	return ""
 }
 
-// signInAttempt is a sign-in that is under way: what the issuer's answer is held against.
-// Its browser alone has it.
+// signInAttempt is a sign-in under way, which the issuer's answer is checked against. Only its browser has it.
 type signInAttempt struct {
 	State    string `json:"s"`
 	Nonce    string `json:"n"`
@@ -149,11 +139,9 @@ func (a signInAttempt) keep(w http.ResponseWriter) error {
 	return nil
 }
 
-// errNoAttempt: nobody who signs in is known, or not any more.
 var errNoAttempt = errors.New("the browser has no sign-in under way")
 
-// attemptOf reads what the browser kept. Where to go is checked once more: whoever
-// has the browser may have written it.
+// attemptOf reads the cookie. Its path is checked again: the owner of the browser may have written it.
 func attemptOf(r *http.Request, now time.Time) (signInAttempt, error) {
 	var a signInAttempt
 	raw, err := base64.RawURLEncoding.DecodeString(cookieOf(r, attemptCookie))
@@ -167,7 +155,6 @@ func attemptOf(r *http.Request, now time.Time) (signInAttempt, error) {
 	return a, nil
 }
 
-// answeredBy reports whether the issuer answers this sign-in and not another one.
 func (a signInAttempt) answeredBy(state string) bool {
 	return subtle.ConstantTimeCompare([]byte(a.State), []byte(state)) == 1
 }

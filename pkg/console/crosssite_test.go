@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/console"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
@@ -26,20 +27,22 @@ func program(t *testing.T) (site http.Handler, token string) {
 		Name: "ana", SHA256: hash, ExpiresAt: time.Now().Add(time.Hour).Format(time.RFC3339),
 		Grants: []auth.GrantConfig{{Role: auth.Admin, Topics: []string{"*"}}},
 	}}}, zap.NewNop())
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := rest.New(rest.DefaultConfig(), fake.New(time.Now), nil, nil, prometheus.NewRegistry(), zap.NewNop(),
+	check.NoError(t, err)
+	server := rest.New(rest.DefaultConfig(), fake.New(time.Now), struct{ rest.Redriver }{}, nil, prometheus.NewRegistry(), zap.NewNop(),
 		rest.WithAuth(authenticator, auth.ModeToken))
+	return withPages(t, server, console.WithAuthentication()), text.Reveal()
+}
+
+// withPages serves the console of a server, and the server.
+func withPages(t *testing.T, server *rest.Server, options ...console.Option) http.Handler {
+	t.Helper()
 	server.SetReady()
-	pages, err := console.New(console.DefaultConfig(), server.Handler(), zap.NewNop(), console.WithAuthentication())
-	if err != nil {
-		t.Fatal(err)
-	}
+	pages, err := console.New(console.DefaultConfig(), server.Handler(), zap.NewNop(), options...)
+	check.NoError(t, err)
 	for _, route := range pages.Routes() {
 		server.Mount(route.Method, route.Path, route.Handler)
 	}
-	return server.Handler(), text.Reveal()
+	return server.Handler()
 }
 
 func ask(t *testing.T, site http.Handler, method, path, body string, headers ...string) *httptest.ResponseRecorder {
@@ -94,11 +97,12 @@ func TestPagesOfOtherSitesCanDoNothing(t *testing.T) {
 func TestTheAPITakesNoCookies(t *testing.T) {
 	t.Parallel()
 	site, token := program(t)
-	if w := ask(t, site, http.MethodGet, "/api/v1/session", "", "Cookie", "__Host-dlq-session=1:id:"+token); w.Code != http.StatusUnauthorized {
-		t.Errorf("with the cookie: got %d, want 401", w.Code)
-	}
-	if w := ask(t, site, http.MethodGet, "/api/v1/session", "", "Authorization", "Bearer "+token); w.Code != http.StatusOK {
-		t.Errorf("with the header: got %d, want 200", w.Code)
+	for header, want := range map[[2]string]int{
+		{"Cookie", "__Host-dlq-session=1:id:" + token}: http.StatusUnauthorized, {"Authorization", "Bearer " + token}: http.StatusOK,
+	} {
+		if w := ask(t, site, http.MethodGet, "/api/v1/session", "", header[:]...); w.Code != want {
+			t.Errorf("with %s: got %d, want %d", header[0], w.Code, want)
+		}
 	}
 }
 

@@ -1,13 +1,11 @@
 package console
 
-// diffLine is a line of a difference: "-" is gone, "+" is new, "" is in both, and "…"
-// stands for lines that are left out.
+// diffLine is a line of a difference: "-" gone, "+" new, "" in both, "…" for lines that are left out.
 type diffLine struct {
 	Mark string
 	Text string
 }
 
-// Kind is the line's mark as a word.
 func (l diffLine) Kind() string {
 	return map[string]string{"-": "gone", "+": "new", "…": "skipped"}[l.Mark]
 }
@@ -15,8 +13,7 @@ func (l diffLine) Kind() string {
 // diffContext is how many lines that stay are shown around those that do not.
 const diffContext = 2
 
-// difference compares line by line, by the longest lines that both have in common. It
-// takes two bytes for each pair of lines: neither may have more than 65,535.
+// difference finds the longest common lines. It takes two bytes a pair: neither may have more than 65,535 lines.
 func difference(before, after []string) []diffLine {
 	common := commonLines(before, after)
 	wide := len(after) + 1
@@ -38,8 +35,7 @@ func difference(before, after []string) []diffLine {
 	return lines
 }
 
-// commonLines is how many lines both have in common from each pair of lines on, by
-// rows of the lines of before.
+// commonLines counts the common lines from each pair of lines on, by rows of before.
 func commonLines(before, after []string) []uint16 {
 	ids := map[string]int{} // lines may be long, and are compared often
 	a, b := numbered(ids, before), numbered(ids, after)
@@ -57,7 +53,6 @@ func commonLines(before, after []string) []uint16 {
 	return common
 }
 
-// numbered gives each line a number: the same to those that are the same.
 func numbered(ids map[string]int, lines []string) []int {
 	list := make([]int, len(lines))
 	for i, line := range lines {
@@ -71,8 +66,7 @@ func numbered(ids map[string]int, lines []string) []int {
 	return list
 }
 
-// shortened leaves out what stays, but for the lines around what does not. before and
-// after are how many more lines stay there.
+// shortened leaves out lines that stay, except near changes. before and after count more of them on either side.
 func shortened(lines []diffLine, before, after int) []diffLine {
 	near := make([]bool, len(lines))
 	for i, line := range lines {

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// done are the sentences that a page begins with after something was done, by what the
-// cookie calls them: no text of a request is ever shown as ours.
+// done are the sentences after a change by their code in the cookie: no text of a request is ever shown as ours.
 var done = map[string]string{
 	"retried":        "The message was sent back. Watch its outcome below.",
 	"requeued":       "The message is pending again, with no attempts used.",
@@ -29,8 +28,7 @@ var done = map[string]string{
 	"nothing-chosen": "Nothing was selected.",
 }
 
-// doneCookie carries what was done to the page that shows it. It is no part of the
-// address: that would say it again to whoever comes back, or gets it from somebody.
+// doneCookie carries what was done to the next page. An address would say it again each time it is opened.
 const (
 	doneCookie = "dlq-done"
 	doneLife   = time.Minute
@@ -44,8 +42,7 @@ func seeDone(w http.ResponseWriter, r *http.Request, what, address string) error
 	return seeOther(w, r, address)
 }
 
-// takeDone returns the sentence of what was just done, if it is for this page, and takes
-// it away. Parts of a page that fetch themselves leave it to the page.
+// takeDone returns the sentence for this page and takes it away. Parts that fetch themselves leave it to the page.
 func takeDone(w http.ResponseWriter, r *http.Request) string {
 	what, where, _ := strings.Cut(cookieOf(r, doneCookie), ".")
 	if r.Method != http.MethodGet || !navigates(r) || where != digest(r.URL.Path) {

@@ -1,15 +1,18 @@
 package console
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 )
 
 // maxEdited is the largest payload that can be edited: the API takes no larger body.
 const maxEdited = 1 << 20
 
-// editPage is what the page of an edit shows.
 type editPage struct {
 	*message
 	Base   string
@@ -26,7 +29,6 @@ type editPage struct {
 	Check     *editCheck // nil: nobody asked for it
 }
 
-// editCheck is what would be sent, held against what is there.
 type editCheck struct {
 	JSON      *jsonProblem // nil: it is
 	IsJSON    bool
@@ -42,7 +44,6 @@ type editCheck struct {
 	Sendable  bool
 }
 
-// showEdit answers with the form that a message is edited in.
 func (c *Console) showEdit(w http.ResponseWriter, r *http.Request) error {
 	p, err := c.editOf(r)
 	if err != nil {
@@ -90,18 +91,17 @@ func (c *Console) editable(r *http.Request, at place, m *message) (raw []byte, w
 	if m.keepsBytes(viewerOf(r), unmasks(r)) {
 		return nil, "The payload cannot be masked, so it is loaded only when you unmask it. It goes as it is."
 	}
-	raw, all, _, err := c.api.head(r, at.api("payload"), maxEdited+1)
+	raw, all, err := c.api.head(r, at.api("payload"), maxEdited+1)
 	switch {
 	case err != nil:
 		return nil, "The payload cannot be had, so it goes as it is: " + wordsOf(err)
 	case !all || len(raw) > maxEdited:
 		return nil, "More than 1 MiB cannot be edited here, so the payload goes as it is."
 	default:
-		return append([]byte{}, raw...), ""
+		return append([]byte{}, raw...), "" // not nil when it is empty
 	}
 }
 
-// takeEdit checks what was typed, or sends it when that is what was checked.
 func (c *Console) takeEdit(w http.ResponseWriter, r *http.Request) error {
 	p, err := c.editOf(r)
 	if err != nil {
@@ -138,14 +138,33 @@ func (c *Console) takeEdit(w http.ResponseWriter, r *http.Request) error {
 	if p.Draft.Duplicate {
 		body["accept_duplicate"] = true
 	}
-	if err := c.sendEdit(r, placeOf(r, false).api("retry"), body, p.Draft.json(was)); err != nil {
+	raw, err := editBody(body, p.Draft.json(was))
+	if err != nil {
+		return err
+	}
+	if err := c.api.send(r, http.MethodPost, placeOf(r, false).api("retry"), raw, nil); err != nil {
 		return c.editRefused(w, r, p, was, err)
 	}
 	return seeDone(w, r, "edited", p.Base)
 }
 
-// lacks names a field of the form that did not come; "" when all did. A field that is
-// not there must not pass for one that was emptied.
+// payloadHere holds the place of a JSON payload in an order. No other text looks like it: their quotes are escaped.
+const payloadHere = "\x00payload"
+
+// editBody is the body of a retry with an edit. A payload that is JSON goes into it as it was typed: an encoder would
+// change how it is written, and base64 would leave room for a third less of it.
+func editBody(order map[string]any, payload string) ([]byte, error) {
+	raw, err := json.Marshal(order)
+	if err != nil {
+		return nil, fmt.Errorf("write an edit: %w", err)
+	}
+	if payload != "" {
+		raw = bytes.Replace(raw, []byte(`"payload":"\u0000payload"`), []byte(`"payload":`+payload), 1)
+	}
+	return raw, nil
+}
+
+// lacks names a field that did not come, "" for none: it must not pass for a field that was emptied.
 func lacks(r *http.Request, payload bool) string {
 	names := []string{"topic", "record_key", "key_as", "header_name", "header_as", "header_value", "header_own"}
 	if payload {
@@ -173,7 +192,6 @@ func notSent(r *http.Request, seen bool, check *editCheck) *failure {
 	}
 }
 
-// check holds a draft against the message.
 func (p *editPage) check(was draft, nothing bool) *editCheck {
 	d := p.Draft
 	k := &editCheck{Mark: d.checked(), Nothing: nothing, Payload: d.payloadChanged(was), Key: d.Key != was.Key}
@@ -196,8 +214,7 @@ func (p *editPage) check(was draft, nothing bool) *editCheck {
 	return k
 }
 
-// headerLines are the headers with a line for each. Those of which no edit can say the
-// name go along only while nothing else of the headers is changed.
+// headerLines has a line for each header. Headers whose name is no text go along only while no other header changes.
 func (d draft) headerLines(lost bool) string {
 	var lines []string
 	for _, h := range d.Headers {
@@ -224,8 +241,8 @@ func (d draft) headerLines(lost bool) string {
 	return strings.Join(lines, "\n")
 }
 
-// editRefused shows the form again below what the API said. Headers that it refuses as
-// those of dead letters are taken out, since nobody can send them.
+// editRefused shows the form again below the API's answer. Headers that it refuses as those of dead letters are taken
+// out.
 func (c *Console) editRefused(w http.ResponseWriter, r *http.Request, p *editPage, was draft, err error) error {
 	var refused *apiError
 	if errors.As(err, &refused) && refused.Status == http.StatusBadRequest && p.Draft.takeOut(refused.Details) {
@@ -237,16 +254,15 @@ func (c *Console) editRefused(w http.ResponseWriter, r *http.Request, p *editPag
 			Message: "Some headers mark dead letters, or are written anew with every attempt. They were taken out: look at the difference, then send it.",
 		})
 	}
-	problem, other := problemOf(err)
-	if other != nil {
-		return other
+	status, problem, err := problemOf(err)
+	if err != nil {
+		return err
 	}
 	c.tellAttempt(problem)
-	return c.renderEdit(w, r, refused.Status, p, problem)
+	return c.renderEdit(w, r, status, p, problem)
 }
 
-// takeOut removes the headers whose names the API refuses, and reports whether that
-// was all that it said.
+// takeOut removes the headers that the API refuses, and reports whether that was all that it said.
 func (d *draft) takeOut(details []map[string]any) bool {
 	var names []string
 	for _, detail := range details {
@@ -259,10 +275,8 @@ func (d *draft) takeOut(details []map[string]any) bool {
 		names = append(names, name)
 	}
 	for i, h := range d.Headers {
-		for _, name := range names {
-			if h.Name == name {
-				d.Headers[i].As = asRemove
-			}
+		if slices.Contains(names, h.Name) {
+			d.Headers[i].As = asRemove
 		}
 	}
 	return len(names) > 0

@@ -12,10 +12,8 @@ const (
 	maxLaidOut  = 4 << 20 // bytes of a text that is laid out to be compared
 )
 
-// differenceOf compares two texts line by line. Two that are JSON are compared as they
-// would be written with a line for each value, since most producers write one line:
-// spaceOnly says that only what is between the tokens differs. Those that would become
-// too long by that are compared as they are.
+// differenceOf compares line by line. JSON is compared with a line for each value, since most producers write one
+// line, unless that is too long. spaceOnly says that only what is between the tokens differs.
 func differenceOf(was, now string) (lines []diffLine, spaceOnly bool) {
 	a, okA := prettyJSON(was)
 	b, okB := "", false
@@ -37,8 +35,8 @@ func prettyJSON(text string) (string, bool) {
 	return pretty, ok && len(bytes.TrimSpace(raw[used:])) == 0
 }
 
-// textDifference compares only what is between the lines that both begin and end with:
-// most of a large text is not looked at twice, and none of it is copied.
+// textDifference compares what is between the common beginning and end: most of a large text is looked at once, and
+// none is copied.
 func textDifference(a, b string) []diffLine {
 	begin := earlier(a, sameBegin(a, b))
 	end := later(a, sameEnd(a[begin:], b[begin:]))
@@ -47,7 +45,6 @@ func textDifference(a, b string) []diffLine {
 	return diffToRead(shortened(lines, before, after))
 }
 
-// sameBegin is how many bytes of whole lines both begin with.
 func sameBegin(a, b string) int {
 	n, most := 0, min(len(a), len(b))
 	for n < most && a[n] == b[n] {
@@ -56,8 +53,7 @@ func sameBegin(a, b string) int {
 	return strings.LastIndexByte(a[:n], '\n') + 1
 }
 
-// sameEnd is how many bytes of whole lines both end with, the line feed before them
-// among them.
+// sameEnd is how many bytes of whole lines both end with, with the line feed in front of them.
 func sameEnd(a, b string) int {
 	n, most := 0, min(len(a), len(b))
 	for n < most && a[len(a)-1-n] == b[len(b)-1-n] {
@@ -70,7 +66,6 @@ func sameEnd(a, b string) int {
 	return n - first
 }
 
-// earlier leaves lines to be shown before what differs.
 func earlier(text string, begin int) int {
 	for range diffContext {
 		if begin > 0 {
@@ -80,7 +75,6 @@ func earlier(text string, begin int) int {
 	return begin
 }
 
-// later leaves lines to be shown behind it.
 func later(text string, end int) int {
 	for range diffContext {
 		if end == 0 {
@@ -104,7 +98,6 @@ func lineDifference(a, b string) []diffLine {
 	return append(replaced("-", a, n), replaced("+", b, m)...)
 }
 
-// replaced marks the first of n lines, and counts the others.
 func replaced(mark, text string, n int) []diffLine {
 	const most = maxDiff/2 - 1
 	lines := make([]diffLine, 0, min(n, most)+1)

@@ -1,9 +1,8 @@
 package console
 
 import (
-	"crypto/sha256"
+	"cmp"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -12,13 +11,11 @@ import (
 	"unicode/utf8"
 )
 
-// value is bytes as a form has them: a text, and how it is meant.
 type value struct {
 	As   string // text, base64, null, keep, or remove
 	Text string
 }
 
-// The ways in which a form means a text.
 const (
 	asText   = "text"
 	asBase64 = "base64"
@@ -28,7 +25,6 @@ const (
 	asLost   = "lost"   // no edit can say its name: it goes along while no other header is changed
 )
 
-// editHeader is a row of the table of headers.
 type editHeader struct {
 	value
 	Name string
@@ -40,10 +36,8 @@ func (h editHeader) Locked() bool {
 	return h.Own > 0 && (h.As == asLost || strings.TrimSpace(h.Name) == "" || writable([]byte(h.Name), false).As != asText)
 }
 
-// Shown is the name to read.
 func (h editHeader) Shown() string { return visible(strings.ReplaceAll(clip(200, h.Name), "\n", `\n`)) }
 
-// draft is what somebody wants to send in place of a message.
 type draft struct {
 	Topic     string
 	Payload   value
@@ -56,7 +50,6 @@ type draft struct {
 
 const freshRows = 2 // empty rows below the headers
 
-// draftOf is a message as it is, to be changed.
 func draftOf(m *message, raw []byte) draft {
 	d := draft{Topic: m.OriginalTopic, Payload: writable(raw, true), Key: blobValue(m.Key)}
 	if m.HeadersOmitted != "" { // those that stand here would take the place of all
@@ -77,15 +70,9 @@ func draftOf(m *message, raw []byte) draft {
 	return d
 }
 
-func blobValue(b *blob) value {
-	if b == nil {
-		return value{As: asNull}
-	}
-	return writable(b.bytes(), false)
-}
+func blobValue(b *blob) value { return writable(b.bytes(), false) }
 
-// writable is bytes as a form can hold them without changing them. A field of one
-// line has no line breaks, and no field keeps every control character.
+// writable is bytes for a field of a form, as base64 when the field would change them.
 func writable(raw []byte, lines bool) value {
 	if raw == nil {
 		return value{As: asNull}
@@ -99,16 +86,14 @@ func writable(raw []byte, lines bool) value {
 	return value{asBase64, base64.StdEncoding.EncodeToString(raw)}
 }
 
-// loneReturn reports whether a text has returns that browsers would change: those
-// without a line feed behind, and pairs among single line feeds.
+// loneReturn reports whether browsers would change a text's returns: single ones, and pairs among single line feeds.
 func loneReturn(text string) bool {
 	pairs := strings.Count(text, "\r\n")
 	return strings.Count(text, "\r") != pairs || pairs > 0 && strings.Count(text, "\n") != pairs
 }
 
-// deadLetterMarks are beginnings of the names of headers by which producers of dead
-// letters mark them. A record that is sent back without them is a record again. The
-// API knows more, and refuses what is not here.
+// deadLetterMarks are prefixes of headers that mark dead letters: without them a record is a record again. The API
+// knows more, and refuses those.
 var deadLetterMarks = []string{
 	"kafka_dlt-", "kafka_original-", "kafka_exception-", "__connect.errors.", "__streams.errors.", "x-dlq-", "dlq-", "dlq_", "dead-letter-",
 	"x-dead-letter-", "x-death", "x-original-", "x-exception-", "reason_poisoned", "topic_poisoned", "handler_poisoned", "subscriber_poisoned",
@@ -123,13 +108,12 @@ func marksDeadLetter(name string, m *message) bool {
 	return slices.ContainsFunc(deadLetterMarks, func(mark string) bool { return strings.HasPrefix(strings.ToLower(name), mark) })
 }
 
-// readDraft takes a draft out of a form. Names that no field of a form can hold are
-// those of the message.
+// readDraft reads a form. Names that no field can hold are those of the message.
 func readDraft(r *http.Request, was draft) draft {
 	d := draft{
 		Topic:     text(r, "topic"),
-		Payload:   value{given(r, "payload_as", asText), oneBreak(r.PostFormValue("payload"))},
-		Key:       value{given(r, "key_as", asText), r.PostFormValue("record_key")},
+		Payload:   value{cmp.Or(text(r, "payload_as"), asText), oneBreak(r.PostFormValue("payload"))},
+		Key:       value{cmp.Or(text(r, "key_as"), asText), r.PostFormValue("record_key")},
 		NotJSON:   text(r, "not_json") != "",
 		Duplicate: text(r, "accept_duplicate") != "",
 		Reason:    text(r, "reason"),
@@ -147,8 +131,7 @@ func readDraft(r *http.Request, was draft) draft {
 	return d
 }
 
-// of is a row of a form that stands for a header of the message. One whose name was
-// emptied is not sent.
+// of is a row of a form for a header of the message. One whose name was emptied is not sent.
 func (h editHeader) of(was editHeader) editHeader {
 	h.Own = was.Own
 	switch {
@@ -162,8 +145,7 @@ func (h editHeader) of(was editHeader) editHeader {
 	return h
 }
 
-// settle decides between a text and what stands beside it that says that there is
-// none: whatever was changed of the two is meant.
+// settle decides between a text and the mark that there is none: the one that was changed wins.
 func (d *draft) settle(was draft) {
 	d.Payload, d.Key = d.Payload.settled(was.Payload), d.Key.settled(was.Key)
 	for i := range d.Headers {
@@ -181,13 +163,6 @@ func (v value) settled(was value) value {
 	return v
 }
 
-func given(r *http.Request, field, otherwise string) string {
-	if v := text(r, field); v != "" {
-		return v
-	}
-	return otherwise
-}
-
 // oneBreak undoes what browsers do to line breaks.
 func oneBreak(s string) string { return strings.ReplaceAll(s, "\r\n", "\n") }
 
@@ -197,15 +172,13 @@ func (v value) bytes() ([]byte, error) {
 	case asNull:
 		return nil, nil
 	case asBase64:
-		raw, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(v.Text), ""))
-		return append([]byte{}, raw...), err
+		return base64.StdEncoding.DecodeString(strings.Join(strings.Fields(v.Text), ""))
 	default:
-		return append([]byte{}, v.Text...), nil
+		return []byte(v.Text), nil
 	}
 }
 
-// order is the edit that the API gets, with nothing in it that is as it was; and
-// what is wrong with it.
+// order is the edit for the API, without what did not change, and what is wrong with it.
 func (d draft) order(was draft) (edit map[string]any, problems []fieldProblem) {
 	edit = map[string]any{}
 	if d.Topic != "" && d.Topic != was.Topic {
@@ -218,12 +191,12 @@ func (d draft) order(was draft) (edit map[string]any, problems []fieldProblem) {
 	} else if d.json(was) != "" {
 		edit["payload"] = payloadHere
 	} else if d.payloadChanged(was) {
-		put(edit, "payload", raw)
+		put(edit, "payload", raw, "payload_null", true)
 	}
 	if raw, err := d.Key.bytes(); err != nil {
 		problems = append(problems, fieldProblem{"key", "must be base64"})
 	} else if d.Key != was.Key {
-		putKey(edit, raw)
+		put(edit, "key", raw, "key", nil)
 	}
 	if d.headersChanged(was) {
 		list, wrong := d.headerList()
@@ -232,8 +205,7 @@ func (d draft) order(was draft) (edit map[string]any, problems []fieldProblem) {
 	return edit, problems
 }
 
-// payload is what is meant by the text in the form: a payload that had breaks of two
-// characters gets them back.
+// payload is the text of the form, with line breaks of two characters if the payload had them.
 func (d draft) payload(was draft) value {
 	v := d.Payload
 	if v.As == asText && strings.Contains(was.Payload.Text, "\r\n") {
@@ -253,43 +225,27 @@ func (d draft) json(was draft) string {
 	return v.Text
 }
 
-// put writes bytes as base64.
-func put(edit map[string]any, name string, raw []byte) {
+// put writes bytes as base64; null is another member.
+func put(edit map[string]any, name string, raw []byte, null string, is any) {
 	if raw == nil {
-		edit[name+"_null"] = true
+		edit[null] = is
 		return
 	}
 	edit[name+"_base64"] = base64.StdEncoding.EncodeToString(raw)
 }
 
-func putKey(edit map[string]any, raw []byte) {
-	if raw == nil {
-		edit["key"] = nil
-		return
-	}
-	edit["key_base64"] = base64.StdEncoding.EncodeToString(raw)
-}
-
-// headersChanged leaves out rows that are not sent: those that mark dead letters
-// never are.
+// headersChanged leaves out rows that are never sent.
 func (d draft) headersChanged(was draft) bool {
 	return !slices.EqualFunc(d.sent(), was.sent(), func(a, b editHeader) bool { return a.Name == b.Name && a.value == b.value })
 }
 
 func (d draft) sent() []editHeader {
-	var rows []editHeader
-	for _, h := range d.Headers {
-		if h.As != asRemove && h.As != asLost {
-			rows = append(rows, h)
-		}
-	}
-	return rows
+	unsent := func(h editHeader) bool { return h.As == asRemove || h.As == asLost }
+	return slices.DeleteFunc(slices.Clone(d.Headers), unsent)
 }
 
-// Removed is how many headers of the record are not sent.
 func (d draft) Removed() int64 { return d.count(asRemove) }
 
-// Lost is how many are not sent either once another one is changed.
 func (d draft) Lost() int64 { return d.count(asLost) }
 
 func (d draft) count(as string) (n int64) {
@@ -326,22 +282,19 @@ func (d draft) headerList() (list []map[string]any, problems []fieldProblem) {
 	return list, problems
 }
 
-// checked is a mark of what was looked at: something else must be looked at anew.
+// checked identifies what was looked at: anything else must be checked first.
 func (d draft) checked() string {
 	d.Reason, d.Duplicate, d.NotJSON = "", false, false
 	raw, _ := json.Marshal(d)
-	sum := sha256.Sum256(raw)
-	return hex.EncodeToString(sum[:12])
+	return digest(string(raw))
 }
 
-// jsonProblem says where a text stops being JSON.
 type jsonProblem struct {
 	Line, Column int
 	What         string
 	Excerpt      string
 }
 
-// checkJSON returns nil for what is JSON.
 func checkJSON(text string) *jsonProblem {
 	raw := []byte(text)
 	if json.Valid(raw) {

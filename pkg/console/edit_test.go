@@ -2,16 +2,46 @@ package console
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// editForm is the form of a message's edit as a browser would send it untouched.
-func editForm(m *message, raw []byte) url.Values {
-	d := draftOf(m, raw)
+const (
+	someHeaders = `"masked":["header:auth"],"headers":[{"key":"version","value":{"encoding":"utf8","data":"2"}},
+	{"key":"auth","value":{"encoding":"utf8","data":"***"}},{"key":"kafka_dlt-original-topic","value":{"encoding":"utf8","data":"orders.events.v1"}},
+	{"key":"bin","value":{"encoding":"base64","data":"/wA="}},{"key":"none","value":null}]`
+	oddHeaders = `"headers":[{"key":"version","value":{"encoding":"utf8","data":"2"}},{"key":"","value":{"encoding":"utf8","data":"nameless"}},
+	{"key":"two\nlines","value":{"encoding":"utf8","data":"broken"}},
+	{"key":"na\ufffdme","key_base64":"bmH/bWU=","value":{"encoding":"utf8","data":"bytes"}}]`
+
+	retryAPI = "POST " + messageAPI + "/retry"
+)
+
+// anEdit is the form of a message's edit as a browser would send it untouched.
+type anEdit struct {
+	t    *testing.T
+	api  *anAPI
+	site http.Handler
+	form url.Values
+}
+
+// edit begins one of a message with a payload of order 123.
+func edit(t *testing.T, members string) *anEdit {
+	t.Helper()
+	return editOf(t, members, []byte(`{"order_id": "123"}`))
+}
+
+func editOf(t *testing.T, members string, raw []byte) *anEdit {
+	t.Helper()
+	a := withMessage(t, members).says(retryAPI, answers{})
+	d := draftOf(read(t, aMessage(members)), raw)
 	form := url.Values{
 		"key": {"k1"}, "topic": {d.Topic}, "payload": {strings.ReplaceAll(oneBreak(d.Payload.Text), "\n", "\r\n")},
 		"payload_as": {d.Payload.As}, "record_key": {d.Key.Text}, "key_as": {d.Key.As}, "do": {"check"},
@@ -22,164 +52,141 @@ func editForm(m *message, raw []byte) url.Values {
 		form.Add("header_as", h.As)
 		form.Add("header_value", h.Text)
 	}
-	return form
+	return &anEdit{t, a, site(t, a), form}
 }
-
-const someHeaders = `"masked":["header:auth"],"headers":[{"key":"version","value":{"encoding":"utf8","data":"2"}},{"key":"auth","value":{"encoding":"utf8","data":"***"}},
-	{"key":"kafka_dlt-original-topic","value":{"encoding":"utf8","data":"orders.events.v1"}},{"key":"bin","value":{"encoding":"base64","data":"/wA="}},{"key":"none","value":null}]`
 
 func read(t *testing.T, answer raw) *message {
 	t.Helper()
 	var m message
-	if err := json.Unmarshal([]byte(answer), &m); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, json.Unmarshal([]byte(answer), &m))
 	return &m
 }
 
-// checkMark is what a page that checked a form remembers of it.
-func checkMark(t *testing.T, body string) string {
-	t.Helper()
-	elements, _ := elementsOf(t, body)
-	for _, e := range elements {
-		if e.attributes["name"] == "checked" {
-			return e.attributes["value"]
+func (e *anEdit) post() *httptest.ResponseRecorder {
+	e.t.Helper()
+	return post(e.t, e.site, messagePath+"/edit", e.form)
+}
+
+// checked has the form checked, and returns the page.
+func (e *anEdit) checked() string {
+	e.t.Helper()
+	body := e.post().Body.String()
+	elements, _ := elementsOf(e.t, body)
+	for _, n := range elements {
+		if name, _ := attribute(n, "name"); name == "checked" {
+			mark, _ := attribute(n, "value")
+			e.form.Set("checked", mark)
+			e.form.Set("do", "send")
+			return body
 		}
 	}
-	t.Fatalf("got a page that remembers no check: %s", body)
+	e.t.Fatalf("got a page that remembers no check: %s", body)
 	return ""
+}
+
+// send sends the form once it is checked.
+func (e *anEdit) send() *httptest.ResponseRecorder {
+	e.t.Helper()
+	e.checked()
+	return e.post()
 }
 
 func TestUntouchedEditChangesNothing(t *testing.T) {
 	t.Parallel()
 	for _, payload := range []string{`{"order_id": "123"}`, "{\n  \"a\": 1\n}", "{\r\n\"a\":1\r\n}"} {
-		written, err := json.Marshal(payload)
-		if err != nil {
-			t.Fatal(err)
-		}
 		for members, raw := range map[string]string{
 			`"payload":` + payload + `,` + someHeaders:                                    payload,
 			`"payload":null,"payload_size":3,"payload_omitted":"not_json",` + someHeaders: "a\tb",
 			`"payload":null,"payload_size":3,"payload_omitted":"not_json"`:                "\xff\x00\r",
 			`"payload":null,"payload_size":null,"key":null`:                               "",
 		} {
-			a := withMessage(t, members).says("GET "+messageAPI+"/payload", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(raw)) }))
 			value := []byte(raw)
 			if raw == "" {
 				value = nil
 			}
-			w := post(t, site(t, a), messagePath+"/edit", editForm(read(t, aMessage(members)), value))
-			if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "Nothing is changed") {
-				t.Errorf("payload %s of %s: got status %d and something changed: %s", written, members, w.Code, w.Body)
-			}
+			e := editOf(t, members, value)
+			e.api.says("GET "+messageAPI+"/payload", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(raw)) }))
+			wantSays(t, members, e.post(), http.StatusOK, "Nothing is changed")
 		}
 	}
 }
 
 func TestEditIsCheckedAndThenSent(t *testing.T) {
 	t.Parallel()
-	a := withMessage(t, someHeaders).says("POST "+messageAPI+"/retry", raw(`{}`))
-	s := site(t, a)
-	mustHave(t, get(t, s, messagePath+"/edit").Body.String(), "{&#34;order_id&#34;: &#34;123&#34;}", `value="version"`)
-
-	form := editForm(read(t, aMessage(someHeaders)), []byte(`{"order_id": "123"}`))
-	form.Set("payload", `{"order_id":  "124"}`)
-	form["header_value"][0] = "3"
-	form["header_name"][5] = "added"
-	form["header_value"][5] = "<new>"
-	w := post(t, s, messagePath+"/edit", form)
-	if sent, _ := a.wasAsked("POST " + messageAPI + "/retry"); len(sent) != 0 {
+	e := edit(t, someHeaders)
+	mustHave(t, get(t, e.site, messagePath+"/edit").Body.String(), "{&#34;order_id&#34;: &#34;123&#34;}", `value="version"`)
+	e.form.Set("payload", `{"order_id":  "124"}`)
+	e.form["header_value"][0] = "3"
+	e.form["header_name"][5] = "added"
+	e.form["header_value"][5] = "<new>"
+	e.form.Set("reason", "wrong id")
+	mustHave(t, readable(t, e.checked()), "JSON : the payload can be read.", `- "order_id": "123"`, `+ "order_id": "124"`, "- version: 2",
+		"+ version: 3", "+ added: <new>")
+	if sent, _ := e.api.wasAsked(retryAPI); len(sent) != 0 {
 		t.Fatal("got a check that sends something")
 	}
-	body := w.Body.String()
-	mustHave(t, readable(t, body), "JSON : the payload can be read.", `- "order_id": "123"`, `+ "order_id": "124"`, "- version: 2", "+ version: 3", "+ added: <new>")
-	form.Set("checked", checkMark(t, body))
-	form.Set("do", "send")
-	form.Set("reason", "wrong id")
-	w = post(t, s, messagePath+"/edit", form)
-	wantDone(t, "sending", w, "edited", messagePath)
-	requests, bodies := a.wasAsked("POST " + messageAPI + "/retry")
-	want := `{"edit":{"headers":[{"key":"version","value_base64":"Mw=="},{"keep":true,"key":"auth"},{"key":"bin","value_base64":"/wA="},{"key":"none","value":null},{"key":"added","value_base64":"PG5ldz4="}],"payload":{"order_id":  "124"}},"reason":"wrong id"}`
-	if len(bodies) != 1 || bodies[0] != want || requests[0].Header.Get("Idempotency-Key") != "console-k1" {
-		t.Errorf("got %s, want %s", bodies, want)
-	}
+	wantDone(t, "sending", e.post(), "edited", messagePath)
+	wantSent(t, e.api, retryAPI,
+		`{"edit":{"headers":[{"key":"version","value_base64":"Mw=="},{"keep":true,"key":"auth"},{"key":"bin","value_base64":"/wA="},`+
+			`{"key":"none","value":null},{"key":"added","value_base64":"PG5ldz4="}],"payload":{"order_id":  "124"}},"reason":"wrong id"}`,
+		"console-k1")
+	// A form that is sent twice finds the message resolved, and is answered as before.
+	e.api.says("GET "+messageAPI, aMessage(`"status":"RESOLVED",`+someHeaders))
+	wantDone(t, "sending again", e.post(), "edited", messagePath)
 }
 
 func TestWhatWasNotCheckedIsNotSent(t *testing.T) {
 	t.Parallel()
-	a := withMessage(t, "")
-	s := site(t, a)
-	form := editForm(read(t, aMessage("")), []byte(`{"order_id": "123"}`))
-	form.Set("payload", `{"order_id": "124"}`)
-	form.Set("checked", checkMark(t, post(t, s, messagePath+"/edit", form).Body.String()))
-	form.Set("payload", `{"order_id": "125"}`)
-	form.Set("do", "send")
-	mustHave(t, post(t, s, messagePath+"/edit", form).Body.String(), "This is not what was checked", "125")
+	e := edit(t, "")
+	e.form.Set("payload", `{"order_id": "124"}`)
+	e.checked()
+	e.form.Set("payload", `{"order_id": "125"}`)
+	mustHave(t, e.post().Body.String(), "This is not what was checked", "125")
 }
 
 func TestPayloadThatIsNoJSONAnyMoreIsSentOnlyWhenMeant(t *testing.T) {
 	t.Parallel()
-	a := withMessage(t, "").says("POST "+messageAPI+"/retry", raw(`{}`))
-	s := site(t, a)
-	form := editForm(read(t, aMessage("")), []byte(`{"order_id": "123"}`))
-	form.Set("payload", "{\"a\": 1,\r\n \"b\": }")
-	body := post(t, s, messagePath+"/edit", form).Body.String()
-	mustHave(t, readable(t, body), "Not JSON : line 2, column 7")
-	form.Set("checked", checkMark(t, body))
-	form.Set("do", "send")
-	mustHave(t, post(t, s, messagePath+"/edit", form).Body.String(), "The payload is not JSON any more")
-	form.Set("not_json", "true")
-	if w := post(t, s, messagePath+"/edit", form); w.Code != http.StatusSeeOther {
-		t.Errorf("got status %d for what is meant so, want 303", w.Code)
-	}
+	e := edit(t, "")
+	e.form.Set("payload", "{\"a\": 1,\r\n \"b\": }")
+	mustHave(t, readable(t, e.checked()), "Not JSON : line 2, column 7")
+	mustHave(t, e.post().Body.String(), "The payload is not JSON any more")
+	e.form.Set("not_json", "true")
+	wantDone(t, "what is meant so", e.post(), "edited", messagePath)
 }
 
 func TestHeadersOfDeadLettersAreTakenOut(t *testing.T) {
 	t.Parallel()
-	a := withMessage(t, `"headers":[{"key":"odd","value":{"encoding":"utf8","data":"1"}},{"key":"good","value":{"encoding":"utf8","data":"1"}}]`).
-		says("POST "+messageAPI+"/retry", refusal{http.StatusBadRequest, "SYS_DLQ_VALIDATION_ERROR", "edit.headers[0].key: would mark", []map[string]any{
-			{"field": "edit.headers[0].key", "reason": "would mark the record as a dead letter: odd"},
-		}})
-	s := site(t, a)
-	form := editForm(read(t, aMessage(`"headers":[{"key":"odd","value":{"encoding":"utf8","data":"1"}},{"key":"good","value":{"encoding":"utf8","data":"1"}}]`)), []byte(`{"order_id": "123"}`))
-	form["header_value"][1] = "2"
-	form.Set("checked", checkMark(t, post(t, s, messagePath+"/edit", form).Body.String()))
-	form.Set("do", "send")
-	w := post(t, s, messagePath+"/edit", form)
-	mustHave(t, readable(t, w.Body.String()), "They were taken out", "- odd: 1", "+ good: 2")
-	mustHave(t, w.Body.String(), `<option value="remove" selected>`)
+	e := edit(t, `"headers":[{"key":"odd","value":{"encoding":"utf8","data":"1"}},{"key":"good","value":{"encoding":"utf8","data":"1"}}]`)
+	e.api.says(retryAPI, refusal{http.StatusBadRequest, "SYS_DLQ_VALIDATION_ERROR", "edit.headers[0].key: would mark", []map[string]any{
+		{"field": "edit.headers[0].key", "reason": "would mark the record as a dead letter: odd"},
+	}})
+	e.form["header_value"][1] = "2"
+	body := e.send().Body.String()
+	mustHave(t, readable(t, body), "They were taken out", "- odd: 1", "+ good: 2")
+	mustHave(t, body, `<option value="remove" selected>`)
 }
 
 func TestRefusedEditKeepsWhatWasTyped(t *testing.T) {
 	t.Parallel()
-	a := withMessage(t, "").says("POST "+messageAPI+"/retry", refusal{http.StatusConflict, "SYS_DLQ_CONFLICT", "topic elsewhere does not exist", []map[string]any{
+	e := edit(t, "")
+	e.api.says(retryAPI, refusal{http.StatusConflict, "SYS_DLQ_CONFLICT", "topic elsewhere does not exist", []map[string]any{
 		{"field": "reason", "reason": "topic elsewhere does not exist"}, {"field": "class", "reason": "UNKNOWN_TOPIC"},
 	}})
-	s := site(t, a)
-	form := editForm(read(t, aMessage("")), []byte(`{"order_id": "123"}`))
-	form.Set("topic", "elsewhere")
-	form.Set("reason", "typed reason")
-	form.Set("checked", checkMark(t, post(t, s, messagePath+"/edit", form).Body.String()))
-	form.Set("do", "send")
-	w := post(t, s, messagePath+"/edit", form)
-	if w.Code != http.StatusConflict {
-		t.Errorf("got status %d, want 409", w.Code)
-	}
-	mustHave(t, w.Body.String(), "Topic elsewhere does not exist. It is of class UNKNOWN_TOPIC.", `value="elsewhere"`, `value="typed reason"`)
+	e.form.Set("topic", "elsewhere")
+	e.form.Set("reason", "typed reason")
+	wantSays(t, "the page", e.send(), http.StatusConflict, "Topic elsewhere does not exist. It is of class UNKNOWN_TOPIC.",
+		`value="elsewhere"`, `value="typed reason"`)
 }
 
 func TestBadBase64IsSaid(t *testing.T) {
 	t.Parallel()
-	a := withMessage(t, someHeaders)
-	form := editForm(read(t, aMessage(someHeaders)), []byte(`{"order_id": "123"}`))
-	form.Set("payload_as", "base64")
-	form.Set("payload", "{}")
-	form.Set("key_as", "base64")
-	form["header_value"][3] = "!"
-	w := post(t, site(t, a), messagePath+"/edit", form)
-	if w.Code != http.StatusBadRequest {
-		t.Errorf("got status %d, want 400", w.Code)
-	}
+	e := edit(t, someHeaders)
+	e.form.Set("payload_as", "base64")
+	e.form.Set("payload", "{}")
+	e.form.Set("key_as", "base64")
+	e.form["header_value"][3] = "!"
+	w := e.post()
+	wantSays(t, "the page", w, http.StatusBadRequest)
 	mustHave(t, readable(t, w.Body.String()), "payload : must be base64", "key : must be base64", "header bin : must be base64")
 }
 
@@ -189,37 +196,141 @@ func TestLargePayloadsAreNotEdited(t *testing.T) {
 	body := get(t, site(t, a), messagePath+"/edit").Body.String()
 	mustHave(t, body, "The payload has 10.0 MiB: more than 1 MiB cannot be edited here")
 	mustNotHave(t, body, "<textarea")
+	e := edit(t, "")
+	e.form.Set("payload", strings.Repeat("x", maxEdited+1))
+	wantSays(t, "a payload that became large", e.post(), http.StatusBadRequest, "must have at most 1 MiB")
 }
 
-func TestViewerSeesTheEditAndCannotSendIt(t *testing.T) {
+func TestWhoMayNotEditIsRefused(t *testing.T) {
 	t.Parallel()
-	a := newAPI(t).says("GET "+messageAPI, aMessage("")).says("GET /api/v1/session", viewer{Name: "o", Grants: []grant{{"operator", []string{"*"}}}})
+	a := newAPI(t).says("GET "+messageAPI, aMessage("")).of(withRole("operator", "*"))
 	body := get(t, site(t, a), messagePath+"/edit").Body.String()
 	mustHave(t, body, "It cannot be sent: needs the role edit on orders.events.v1", "disabled")
 	mustNotHave(t, body, `value="check"`)
+
+	e := edit(t, `"payload":null,"payload_size":5,"payload_omitted":"not_json"`)
+	e.api.of(readOnly)
+	wantSays(t, "a form", e.post(), http.StatusForbidden, "needs the role operator on orders.events.v1")
+	if len(e.api.asked) != 2 {
+		t.Errorf("got %d calls, want only the session and the message asked for", len(e.api.asked))
+	}
+}
+
+func TestEditOfWhatCannotBeSentNowIsKept(t *testing.T) {
+	t.Parallel()
+	e := edit(t, `"status":"RESOLVED"`)
+	e.form.Set("payload", `{"typed": 1}`)
+	w := e.post()
+	wantSays(t, "the page", w, http.StatusConflict)
+	mustHave(t, readable(t, w.Body.String()), "It cannot be sent: is RESOLVED.", `"typed"`)
+	mustNotHave(t, w.Body.String(), `id="difference"`)
+}
+
+// browsed is a form as a browser sends what a page shows: it keeps no line break in a field of one line.
+func browsed(t *testing.T, body string) url.Values {
+	t.Helper()
+	form, as := url.Values{}, false
+	elements, _ := elementsOf(t, body)
+	for _, n := range elements {
+		name, _ := attribute(n, "name")
+		value, _ := attribute(n, "value")
+		switch {
+		case n.Data == "input" && strings.HasPrefix(name, "header_"):
+			form.Add(name, strings.NewReplacer("\n", "", "\r", "").Replace(value))
+		case n.Data == "select":
+			if as = name == "header_as"; as {
+				form.Add(name, "text")
+			}
+		case n.Data == "option" && as:
+			if _, chosen := attribute(n, "selected"); chosen {
+				form["header_as"][len(form["header_as"])-1] = value
+			}
+		}
+	}
+	return form
+}
+
+func TestHeadersThatNobodyTouchesStay(t *testing.T) {
+	t.Parallel()
+	e := edit(t, oddHeaders)
+	page := get(t, e.site, messagePath+"/edit").Body.String()
+	mustHave(t, readable(t, page), "empty name", `two\nlines`, "1 header has a name that is not text")
+	maps.Copy(e.form, browsed(t, page))
+	mustHave(t, e.post().Body.String(), "Nothing is changed")
+
+	e.form["header_value"][0] = "3"
+	said := readable(t, e.checked())
+	mustHave(t, said, "- version: 2", "+ version: 3", "not kept, since its name is not text")
+	mustNotHave(t, said, "- : nameless", "- two")
+	wantDone(t, "sending", e.post(), "edited", messagePath)
+	wantSent(t, e.api, retryAPI, `{"edit":{"headers":[{"key":"version","value_base64":"Mw=="},{"key":"","value_base64":"bmFtZWxlc3M="},`+
+		`{"key":"two\nlines","value_base64":"YnJva2Vu"}]}}`, "console-k1")
+}
+
+func TestHeadersLeaveOnlyWhenMeant(t *testing.T) {
+	t.Parallel()
+	e := edit(t, oddHeaders)
+	e.form["header_as"][1] = asRemove
+	e.form["header_name"][0] = " "
+	mustHave(t, readable(t, e.post().Body.String()), "- version: 2", "- : nameless", "2 headers are not sent")
+}
+
+// A key that is too long to be shown does not become null: an edit sends it unchanged.
+func TestEdit_LongKeyIsSentUnchanged(t *testing.T) {
+	t.Parallel()
+	const long = `"key":null,"key_omitted":"too_large","key_size":41943040`
+	e := edit(t, long)
+	mustHave(t, get(t, e.site, messagePath).Body.String(), "too long to be shown", "40.0 MiB")
+	mustHave(t, get(t, e.site, messagePath+"/edit").Body.String(), "key is too long to be edited here")
+	mustHave(t, e.post().Body.String(), "Nothing is changed")
+}
+
+// A form that had only the first headers of a message would send those in place of all.
+func TestEdit_FirstHeadersAreNotSentInPlaceOfAll(t *testing.T) {
+	t.Parallel()
+	for omitted, want := range map[string]int{"": 5, "too_large": 0} {
+		if d := draftOf(read(t, raw(`{`+someHeaders+`,"headers_omitted":"`+omitted+`"}`)), nil); len(d.Headers) != want {
+			t.Errorf("omitted %q: the form has %d headers, want %d", omitted, len(d.Headers), want)
+		}
+	}
+	if shown := decodeHeaders(&message{Headers: make([]header, 10_000)}); len(shown) != maxHeaders {
+		t.Errorf("%d headers are shown, want %d", len(shown), maxHeaders)
+	}
+}
+
+func TestEditWithoutItsFieldsIsNotSent(t *testing.T) {
+	t.Parallel()
+	for _, name := range strings.Fields("topic payload payload_as record_key key_as header_name header_as header_value header_own") {
+		e := edit(t, someHeaders)
+		e.form.Set("do", "send")
+		e.form.Del(name)
+		wantSays(t, "without "+name, e.post(), http.StatusBadRequest, "Nothing was sent")
+	}
+	e := edit(t, someHeaders)
+	e.form = nil
+	wantSays(t, "without any", e.post(), http.StatusBadRequest, "Nothing was sent")
 }
 
 func TestDifferenceIsByLine(t *testing.T) {
 	t.Parallel()
-	shown := func(lines []diffLine) string {
-		var b strings.Builder
-		for _, l := range lines {
-			b.WriteString(l.Mark + l.Text + "|")
-		}
-		return b.String()
-	}
 	for _, c := range []struct {
 		was, now, want string
 		space          bool
 	}{
-		{`{"a":1,"b":2}`, `{"a":1,"b":3}`, `…2 lines that stay|`, false},
+		{`{"a":1,"b":2}`, `{"a":1,"b":3}`, `{|  "a": 1,|-  "b": 2|+  "b": 3|}|`, false},
 		{`{"a": 1}`, `{"a":1}`, "", true},
 		{"a\nb\nc", "a\nx\nc", "a|-b|+x|c|", false},
+		{"a\nb\nc\nd\ne\nf\ng\nh", "a\nb\nc\nd\nX\nf\ng\nh", "…2 lines that stay|c|d|-e|+X|f|g|…1 line that stays|", false},
 		{"a", "", "-a|+|", false},
+		{"a", "a", "…1 line that stays|", false},
 	} {
 		lines, space := differenceOf(c.was, c.now)
-		if got := shown(lines); space != c.space || c.want != got && !strings.HasPrefix(c.want, "…") {
-			t.Errorf("differenceOf(%q, %q) = %s, %t, want %s, %t", c.was, c.now, got, space, c.want, c.space)
+		var got strings.Builder
+		for _, l := range lines {
+			got.WriteString(l.Mark + l.Text + "|")
+		}
+		if space != c.space || c.want != got.String() {
+			t.Errorf("differenceOf(%q, %q) = %s, %t, want %s, %t", c.was, c.now, got.String(), space, c.want, c.space)
 		}
 	}
 	many := strings.Repeat("a\n", 5000)

@@ -8,7 +8,6 @@ import (
 	"go.uber.org/zap"
 )
 
-// failure is what a page says when it could not be made.
 type failure struct {
 	Title     string
 	Message   string
@@ -19,7 +18,6 @@ type failure struct {
 
 type fieldProblem struct{ Field, Reason string }
 
-// fail answers with a page that says what went wrong, or asks who one is.
 func (c *Console) fail(w http.ResponseWriter, r *http.Request, err error) {
 	status, shown := describe(err)
 	if tokenRefused(err) {
@@ -46,7 +44,6 @@ func (c *Console) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-// describe says in words what an error means for whoever looks at the page.
 func describe(err error) (int, failure) {
 	var refused *apiError
 	if errors.As(err, &refused) {
@@ -89,19 +86,17 @@ func (e *apiError) shown() failure {
 	return f
 }
 
-// needsDatabase reports whether the program runs without a database, and what was asked
-// for is not in memory.
+// needsDatabase reports whether the answer needs a database and the program has none.
 func (e *apiError) needsDatabase() bool {
 	return e.Status == http.StatusServiceUnavailable && slices.ContainsFunc(e.Details, func(d map[string]any) bool { return d["field"] == "database" })
 }
 
-// problemOf returns what a form shows above itself for an error of the API that its
-// sender can do something about, or the error when they cannot.
-func problemOf(err error) (*failure, error) {
+// problemOf returns what a page says of an error of the API, and its status; the error when no page can.
+func problemOf(err error) (int, *failure, error) {
 	var refused *apiError
 	if !errors.As(err, &refused) || refused.Status == http.StatusUnauthorized {
-		return nil, err
+		return 0, nil, err
 	}
 	f := refused.shown()
-	return &f, nil
+	return refused.Status, &f, nil
 }

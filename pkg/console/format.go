@@ -1,6 +1,7 @@
 package console
 
 import (
+	"crypto/rand"
 	"fmt"
 	"html/template"
 	"math"
@@ -10,11 +11,10 @@ import (
 	"time"
 )
 
-// functions are what templates may call.
 func (c *Console) functions() template.FuncMap {
 	return template.FuncMap{
 		"asset":   c.assets.url,
-		"key":     newKey,
+		"key":     rand.Text, // which no other form has
 		"to":      to,
 		"ago":     func(t time.Time) string { return ago(c.now(), t) },
 		"utc":     utc,
@@ -35,7 +35,6 @@ func (c *Console) functions() template.FuncMap {
 	}
 }
 
-// ago tells how long ago a moment was, roughly: exact times are beside it.
 func ago(now, t time.Time) string {
 	if t.IsZero() {
 		return "–"
@@ -50,7 +49,6 @@ func ago(now, t time.Time) string {
 	return rough(d) + " ago"
 }
 
-// rough is a length of time in its largest unit.
 func rough(d time.Duration) string {
 	switch {
 	case d < time.Minute:
@@ -78,7 +76,6 @@ func iso(t time.Time) string {
 	return t.UTC().Format(time.RFC3339Nano)
 }
 
-// number writes a whole number with commas between its thousands.
 func number(n any) string {
 	if p, ok := n.(*int64); ok && p != nil {
 		n = *p
@@ -105,7 +102,7 @@ func byteSize(n int64) string {
 	}
 }
 
-// percent is a share of 0 to 1. Nothing that is not all is shown as all.
+// percent never rounds a share below 1 up to 100 %.
 func percent(share float64) string {
 	p := math.Round(share * 100)
 	switch {
@@ -126,7 +123,6 @@ func short(id string) string {
 	return id[len(id)-8:]
 }
 
-// plural is a number with the word for so many.
 func plural(n int64, one, many string) string {
 	if n == 1 {
 		return "1 " + one
@@ -134,7 +130,6 @@ func plural(n int64, one, many string) string {
 	return number(n) + " " + many
 }
 
-// clip is the beginning of a text: at most n characters.
 func clip(n int, text string) string {
 	runes := []rune(text)
 	if len(runes) <= n {
@@ -143,5 +138,4 @@ func clip(n int, text string) string {
 	return string(runes[:n-1]) + "…"
 }
 
-// pair gives a template two things where it takes one.
 func pair(first, second any) map[string]any { return map[string]any{"First": first, "Second": second} }

@@ -2,38 +2,29 @@ package console
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 func TestEveryPageIsKeptFromBecomingMarkup(t *testing.T) {
 	t.Parallel()
-	s := site(t, newAPI(t))
-	w := post(t, s, "/theme", url.Values{"theme": {"dark"}, "return": {"/"}})
-	policy := w.Header().Get("Content-Security-Policy")
-	for _, want := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "form-action 'self'", "frame-ancestors 'none'", "base-uri 'none'"} {
-		if !strings.Contains(policy, want) {
-			t.Errorf("got policy %q, want %s in it", policy, want)
-		}
-	}
-	if strings.Contains(policy, "unsafe") {
-		t.Errorf("got policy %q, want nothing unsafe in it", policy)
+	w := post(t, site(t, newAPI(t)), "/theme", url.Values{"theme": {"dark"}, "return": {"/"}})
+	const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; " +
+		"base-uri 'none'; frame-ancestors 'none'"
+	if got := w.Header().Get("Content-Security-Policy"); got != policy {
+		t.Errorf("got policy %q, want %q", got, policy)
 	}
 }
 
 func TestErrorsAreToldInWords(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t).says("GET /api/v1/session", refusal{http.StatusServiceUnavailable, "SYS_DLQ_UNAVAILABLE", "the program is <b>starting</b>", nil})
-	w := get(t, site(t, a), "/")
-	if w.Code != http.StatusServiceUnavailable {
-		t.Errorf("got status %d, want 503", w.Code)
-	}
-	if body := w.Body.String(); !strings.Contains(body, "the program is &lt;b&gt;starting&lt;/b&gt;") || !strings.Contains(body, "req_abc123def456") {
-		t.Errorf("got %s, want the API's words and the request's id", body)
-	}
+	wantSays(t, "the page", get(t, site(t, a), "/"), http.StatusServiceUnavailable, "the program is &lt;b&gt;starting&lt;/b&gt;",
+		"req_abc123def456")
 }
 
 func TestThemeLeadsNowhereElse(t *testing.T) {
@@ -43,47 +34,26 @@ func TestThemeLeadsNowhereElse(t *testing.T) {
 		"/messages?status=DEAD": "/messages?status=DEAD", "//evil.example": "/", `/\evil.example`: "/", "https://evil.example": "/", "": "/",
 		"/\t/evil.example": "/",
 	} {
-		w := post(t, s, "/theme", url.Values{"theme": {"dark"}, "return": {to}})
-		if got := w.Header().Get("Location"); got != want {
-			t.Errorf("return=%q: got %q, want %q", to, got, want)
-		}
+		wantTo(t, "return="+to, post(t, s, "/theme", url.Values{"theme": {"dark"}, "return": {to}}), want)
 	}
 }
 
-func TestAssetsAreKeptForEver(t *testing.T) {
+func TestAssets(t *testing.T) {
 	t.Parallel()
 	files, err := loadAssets(static)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	s := site(t, newAPI(t))
-	for _, name := range []string{"console.css", "main.js", "icon.svg"} {
-		w := get(t, s, files.url(name))
-		if w.Code != http.StatusOK || !strings.Contains(w.Header().Get("Cache-Control"), "immutable") {
-			t.Errorf("%s: got %d, Cache-Control %q, want 200, immutable", name, w.Code, w.Header().Get("Cache-Control"))
+	for path, want := range map[string]string{
+		files.url("console.css"): "public, max-age=31536000, immutable", files.url("main.js"): "public, max-age=31536000, immutable",
+		files.url("icon.svg"): "public, max-age=31536000, immutable", "/static/of-before/console.css": "no-cache",
+	} {
+		w := get(t, s, path, "Accept-Encoding", "br, gzip")
+		wantSays(t, path, w, http.StatusOK)
+		if h := w.Header(); h.Get("Cache-Control") != want || h.Get("Content-Encoding") != "gzip" {
+			t.Errorf("%s: got %v, want it packed, and kept: %s", path, h, want)
 		}
 	}
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, files.url("console.css"), nil)
-	r.Header.Set("Accept-Encoding", "br, gzip")
-	w := httptest.NewRecorder()
-	s.ServeHTTP(w, r)
-	if got := w.Header().Get("Content-Encoding"); got != "gzip" {
-		t.Errorf("got encoding %q, want gzip", got)
-	}
-	if w := get(t, s, "/static/of-before/console.css"); strings.Contains(w.Header().Get("Cache-Control"), "immutable") {
-		t.Error("got an old address kept for ever, want what it serves looked at again")
-	}
-	if w := get(t, s, "/static/x/console.go"); w.Code != http.StatusNotFound {
-		t.Errorf("got %d for what is no asset, want 404", w.Code)
-	}
-}
-
-func TestAssetsOfOursAreSmall(t *testing.T) {
-	t.Parallel()
-	files, err := loadAssets(static)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wantSays(t, "what is no asset", get(t, s, "/static/x/console.go"), http.StatusNotFound)
 	total := 0
 	for name, f := range files.files {
 		if name != "htmx.min.js" && !strings.HasPrefix(name, "uPlot") {
@@ -91,7 +61,7 @@ func TestAssetsOfOursAreSmall(t *testing.T) {
 		}
 	}
 	if total == 0 || total > 60<<10 {
-		t.Errorf("got %d bytes of assets over the wire, want some and at most 60 KiB", total)
+		t.Errorf("got %d bytes of our assets over the wire, want some and at most 60 KiB", total)
 	}
 }
 
@@ -135,8 +105,6 @@ func TestWords(t *testing.T) {
 		ago(noon, noon.Add(time.Hour)): "in 1 h", rough(50 * time.Hour): "2 d",
 		to("/a", "b", "c d", "e", "", "b", "&"): "/a?b=c+d&b=%26",
 	} {
-		if got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
+		check.True(t, got == want, "got %q, want %q", got, want)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 )
 
-// groupPage is one group, what may be done about it, and some of its messages.
 type groupPage struct {
 	groupState
 	Actions []groupAction
@@ -15,15 +14,13 @@ type groupPage struct {
 	MayNote string // why not; empty: they may
 }
 
-// groupNote is what operators say of a group, as it stands in the form.
 type groupNote struct {
 	Note  string
 	Link  string
 	Muted bool
 }
 
-// groupAction is something that can be done to all messages of a group, and what that
-// would be.
+// groupAction is something to do to all messages of a group, and what it would do.
 type groupAction struct {
 	Name  string
 	Link  string
@@ -32,12 +29,10 @@ type groupAction struct {
 	Hurts bool
 }
 
-// showGroup answers with one group.
 func (c *Console) showGroup(w http.ResponseWriter, r *http.Request) error {
 	return c.renderGroup(w, r, http.StatusOK, nil, nil)
 }
 
-// renderGroup shows a group, with what was typed when that could not be kept.
 func (c *Console) renderGroup(w http.ResponseWriter, r *http.Request, status int, problem *failure, typed *groupNote) error {
 	var g groupState
 	id := r.PathValue("id")
@@ -57,8 +52,7 @@ func (c *Console) renderGroup(w http.ResponseWriter, r *http.Request, status int
 	return c.render(w, r, status, "group", page{Title: clip(80, g.Heading()), Nav: "/groups", Problem: problem, Data: shown})
 }
 
-// why says why the viewer may not do something to the group: whoever has the role on
-// one of its topics may, as far as that goes.
+// why says why the viewer may not act on the group: the role on one of its topics is enough.
 func (g groupState) why(v *viewer, role string) string {
 	if slices.ContainsFunc(g.Topics, func(t groupTopic) bool { return v.May(role, t.Topic) }) {
 		return ""
@@ -72,7 +66,6 @@ func (g groupState) why(v *viewer, role string) string {
 	return "needs the role " + role + " on a topic of the group"
 }
 
-// actions are what can be done to all of the group, each with what it would do now.
 func (g groupState) actions(v *viewer) []groupAction {
 	deletable := g.There() - g.Counts.Retrying
 	list := []groupAction{
@@ -97,9 +90,7 @@ func (g groupState) actions(v *viewer) []groupAction {
 	return list
 }
 
-// reached says which of the n messages of the group an action of the viewer takes: all
-// of them, or those of the topics that they have the role on. How many these are in
-// that state nobody has counted.
+// reached says which of n messages an action of the viewer takes: all, or those of the topics with the role.
 func (g groupState) reached(v *viewer, action string, n int64, state string) string {
 	all, theirs := allOf(n, state), []string{}
 	if state == "" {
@@ -120,7 +111,6 @@ func (g groupState) reached(v *viewer, action string, n int64, state string) str
 	}
 }
 
-// messagesIn is a number of messages in a state.
 func messagesIn(n int64, state string) string {
 	if state != "" {
 		state += " "
@@ -128,7 +118,6 @@ func messagesIn(n int64, state string) string {
 	return plural(n, state+"message", state+"messages")
 }
 
-// allOf is all the messages in a state, with how many these are now.
 func allOf(n int64, state string) string {
 	if n == 0 {
 		return strings.TrimSpace(state + " messages")
@@ -136,7 +125,6 @@ func allOf(n int64, state string) string {
 	return "the " + messagesIn(n, state)
 }
 
-// noteGroup keeps what an operator says of a group.
 func (c *Console) noteGroup(w http.ResponseWriter, r *http.Request) error {
 	if err := r.ParseForm(); err != nil {
 		return err
@@ -146,7 +134,7 @@ func (c *Console) noteGroup(w http.ResponseWriter, r *http.Request) error {
 	body["note"], body["link"], body["muted"] = orNull(typed.Note), orNull(typed.Link), typed.Muted
 	path := endpoint("groups", r.PathValue("id"))
 	if err := c.api.send(r, http.MethodPatch, path+"?trend=none", body, nil); err != nil {
-		status, problem, err := told(err)
+		status, problem, err := problemOf(err)
 		if err != nil {
 			return err
 		}
@@ -155,7 +143,6 @@ func (c *Console) noteGroup(w http.ResponseWriter, r *http.Request) error {
 	return seeDone(w, r, "noted", groupState{ID: r.PathValue("id")}.Here())
 }
 
-// orNull is null for the empty text.
 func orNull(text string) any {
 	if text == "" {
 		return nil

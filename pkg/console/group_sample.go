@@ -10,29 +10,16 @@ import (
 	"time"
 )
 
-// groupMessage is what a page of a group shows of a message.
-type groupMessage struct {
-	ID        string    `json:"id"`
-	Topic     string    `json:"original_topic"`
-	DLQTopic  string    `json:"dlq_topic"`
-	Status    string    `json:"status"`
-	Error     string    `json:"error_message"`
-	CreatedAt time.Time `json:"created_at"`
-	Headers   []header  `json:"headers"`
-}
-
-// groupSample are the latest messages of a group, and what they say of versions.
 type groupSample struct {
-	Messages []groupMessage // the latest of them
-	Of       int            // how many were looked at
-	All      bool           // these are all that there are
+	Messages []message // the latest of them
+	Of       int       // how many were looked at
+	All      bool      // these are all that there are
 	Versions []groupVersion
 	Without  int    // messages without any of the headers
 	Headers  string // that were looked for
 	Problem  string // why there are none
 }
 
-// groupVersion is what messages of one version have in common.
 type groupVersion struct {
 	Header   string
 	Value    string // "": the header has none
@@ -42,7 +29,6 @@ type groupVersion struct {
 	Last     time.Time
 }
 
-// Share is the part of the sample that is of the version.
 func (s groupSample) Share(n int) float64 { return float64(n) / float64(max(1, s.Of)) }
 
 const (
@@ -50,22 +36,17 @@ const (
 	shownMessages   = 10
 )
 
-// sample looks at the latest messages of a group. What the API cannot answer now is
-// said in the sample: the rest of the page stands without it.
+// sample looks at the latest messages of a group. An error of the API is shown in their place.
 func (c *Console) sample(r *http.Request, id string) (groupSample, error) {
 	s := groupSample{Headers: strings.Join(c.cfg.VersionHeaders, ", ")}
-	var answer struct {
-		Messages []groupMessage `json:"messages"`
-		Next     string         `json:"next_cursor"`
-	}
+	var answer listAnswer
 	query := url.Values{"group_id": {id}, "limit": {strconv.Itoa(sampledMessages)}, "omit": {"payload"}}
 	if err := c.api.get(r, endpoint("messages"), query, &answer); err != nil {
-		problem, err := problemOf(err)
-		if err != nil {
-			return s, err
+		_, problem, err := problemOf(err)
+		if err == nil {
+			s.Problem = problem.Message
 		}
-		s.Problem = problem.Message
-		return s, nil
+		return s, err
 	}
 	s.Of, s.All = len(answer.Messages), answer.Next == ""
 	s.Versions, s.Without = versions(answer.Messages, c.cfg.VersionHeaders)
@@ -76,8 +57,7 @@ func (c *Console) sample(r *http.Request, id string) (groupSample, error) {
 	return s, nil
 }
 
-// versions counts messages by the first of the headers that each has.
-func versions(messages []groupMessage, names []string) (list []groupVersion, without int) {
+func versions(messages []message, names []string) (list []groupVersion, without int) {
 	type version struct{ header, value string }
 	at := map[version]int{}
 	for _, m := range messages {
@@ -105,12 +85,10 @@ func versions(messages []groupMessage, names []string) (list []groupVersion, wit
 	return list, without
 }
 
-func (m groupMessage) version(names []string) (header, bool) {
+func (m message) version(names []string) (header, bool) {
 	for _, name := range names {
-		for _, h := range m.Headers {
-			if strings.EqualFold(h.Key, name) {
-				return h, true
-			}
+		if i := slices.IndexFunc(m.Headers, func(h header) bool { return strings.EqualFold(h.Key, name) }); i >= 0 {
+			return m.Headers[i], true
 		}
 	}
 	return header{}, false
@@ -127,8 +105,7 @@ func (h header) text() string {
 	}
 }
 
-// messages is the address of the group's messages of that version. Masked values and
-// such as are no text cannot be asked for.
+// messages is the address of the group's messages of that version; "" for masked values and bytes.
 func (v groupVersion) messages(group string) string {
 	if v.Value == "" || v.Value == "***" || strings.HasPrefix(v.Value, "base64:") {
 		return ""

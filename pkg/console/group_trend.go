@@ -2,17 +2,16 @@ package console
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
 
-// groupHour is how many messages of a group arrived within an hour.
 type groupHour struct {
 	Hour     time.Time `json:"hour"`
 	Messages int64     `json:"messages"`
 }
 
-// groupTrend is arrivals over time, drawn on the server: one bar for each bucket.
 type groupTrend struct {
 	Buckets []groupHour // Hour is when each begins
 	Bars    string      // path of the bars, within Width and Height
@@ -30,7 +29,6 @@ const (
 	barsHeight = 24
 )
 
-// trendSpan is a length of time that trends are shown for.
 type trendSpan struct {
 	Name    string // as the API has it
 	Title   string
@@ -39,13 +37,11 @@ type trendSpan struct {
 }
 
 var (
-	trendDay  = trendSpan{"24h", "24 hours", 24, time.Hour}
-	trendWeek = trendSpan{"7d", "7 days", 28, 6 * time.Hour}
-	// trendWeekByHours is a week for who looks at one group.
+	trendDay         = trendSpan{"24h", "24 hours", 24, time.Hour}
+	trendWeek        = trendSpan{"7d", "7 days", 28, 6 * time.Hour}
 	trendWeekByHours = trendSpan{"7d", "7 days", 7 * 24, time.Hour}
 )
 
-// trendSpanOf returns the span of that name, a day for any other.
 func trendSpanOf(name string) trendSpan {
 	if name == trendWeek.Name {
 		return trendWeek
@@ -53,8 +49,7 @@ func trendSpanOf(name string) trendSpan {
 	return trendDay
 }
 
-// draw makes bars of arrivals up to the end of the hour that now is in. Hours that
-// are not among them had none.
+// draw makes bars of arrivals up to the end of the current hour. Missing hours had none.
 func (s trendSpan) draw(now time.Time, hours []groupHour) groupTrend {
 	end := now.UTC().Truncate(time.Hour).Add(time.Hour)
 	begin := end.Add(-time.Duration(s.buckets) * s.bucket)
@@ -92,12 +87,11 @@ func barsOf(buckets []groupHour, most int64) string {
 	return path.String()
 }
 
-// Arrivals are the buckets in which something arrived, the latest first.
 func (t groupTrend) Arrivals() []groupHour {
 	var list []groupHour
-	for i := len(t.Buckets) - 1; i >= 0; i-- {
-		if t.Buckets[i].Messages > 0 {
-			list = append(list, t.Buckets[i])
+	for _, bucket := range slices.Backward(t.Buckets) {
+		if bucket.Messages > 0 {
+			list = append(list, bucket)
 		}
 	}
 	return list

@@ -10,7 +10,6 @@ import (
 	"time"
 )
 
-// groupState is what the API tells of an error group.
 type groupState struct {
 	ID          string       `json:"id"`
 	Class       string       `json:"class"`
@@ -36,8 +35,7 @@ type groupState struct {
 	Trend groupTrend `json:"-"`
 }
 
-// groupAnnotation is what operators say of the group's messages of a topic; "" for every
-// topic without its own.
+// groupAnnotation is a note on the group's messages of a topic; "" is every topic without its own.
 type groupAnnotation struct {
 	Topic string `json:"topic"`
 	Note  string `json:"note"`
@@ -58,8 +56,7 @@ type groupTopic struct {
 	Messages int64  `json:"messages"`
 }
 
-// Heading is what the group is called: its class without the packages before it, or
-// what it says.
+// Heading is the class without its packages, or the title.
 func (g groupState) Heading() string {
 	if g.Class == "" {
 		return g.Title
@@ -67,10 +64,8 @@ func (g groupState) Heading() string {
 	return g.Class[strings.LastIndexAny(g.Class, ".$\\/:")+1:]
 }
 
-// There is how many messages of the group are there now.
 func (g groupState) There() int64 { return g.Counts.Open() + g.Counts.Resolved }
 
-// Share is the part of the group's messages that are of the topic.
 func (g groupState) Share(t groupTopic) float64 {
 	var all int64
 	for _, topic := range g.Topics {
@@ -82,15 +77,12 @@ func (g groupState) Share(t groupTopic) float64 {
 // Ticket is the group's link, if it leads where a link of ours may lead.
 func (g groupState) Ticket() string { return webAddress(g.Link) }
 
-// Here is the page of the group.
 func (g groupState) Here() string { return "/groups/" + url.PathEscape(g.ID) }
 
-// told is what a page that can be shown all the same says of an error of the API, and
-// the status it is shown with; or the error, when no page can be shown.
-func told(err error) (int, *failure, error) {
-	status, _ := describe(err)
-	problem, err := problemOf(err)
-	return status, problem, err
+func (c *Console) group(r *http.Request, id string) (groupState, bool) {
+	g := groupState{ID: id}
+	err := c.api.get(r, endpoint("groups", id), url.Values{"trend": {"none"}}, &g)
+	return g, err == nil
 }
 
 // webAddress returns an address that is safe to be followed, or "".
@@ -102,8 +94,7 @@ func webAddress(text string) string {
 	return u.String()
 }
 
-// urgency sorts groups that are new or came back before the others, and muted ones
-// behind them.
+// urgency sorts new and regressed groups before the others, and muted ones last.
 func (g groupState) urgency() int {
 	switch {
 	case g.Muted:
@@ -115,14 +106,12 @@ func (g groupState) urgency() int {
 	}
 }
 
-// groupsPerPage is how many groups a page lists.
 const groupsPerPage = 50
 
 var groupOrders = []groupOrder{
 	{"last_seen", "Last seen"}, {"open", "Most open"}, {"first_seen", "Newest"},
 }
 
-// groupOrder is an order of the list and its name for people.
 type groupOrder struct{ Value, Name string }
 
 type groupsPage struct {
@@ -139,41 +128,32 @@ type groupsPage struct {
 
 // Same is the address of the page with another value of one of its parameters.
 func (p groupsPage) Same(name, value string) string {
-	set := map[string]string{"topic": p.Topic, "sort": p.Sort, "trend": p.Span.Name, "open": ""}
+	q := queryOf("topic", p.Topic, "sort", p.Sort, "trend", p.Span.Name)
 	if p.All {
-		set["open"] = "false"
+		q.Set("open", "false")
 	}
-	set[name] = value
-	return to("/groups", "topic", set["topic"], "open", set["open"], "sort", set["sort"], "trend", set["trend"])
+	if q.Set(name, value); value == "" {
+		q.Del(name)
+	}
+	return withQuery("/groups", q)
 }
 
-// listGroups answers with what fails for the same reason, new and regressed first.
 func (c *Console) listGroups(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	shown := groupsPage{
-		All: q.Get("open") == "false", Sort: q.Get("sort"), Orders: groupOrders, Span: trendSpanOf(q.Get("trend")),
-		Spans: []trendSpan{trendDay, trendWeek}, Topic: strings.TrimSpace(q.Get("topic")), First: q.Get("cursor") == "",
+		All: q.Get("open") == "false", Sort: cmp.Or(q.Get("sort"), groupOrders[0].Value), Orders: groupOrders,
+		Span: trendSpanOf(q.Get("trend")), Spans: []trendSpan{trendDay, trendWeek}, Topic: strings.TrimSpace(q.Get("topic")), First: q.Get("cursor") == "",
 	}
-	if shown.Sort == "" {
-		shown.Sort = groupOrders[0].Value
-	}
-	ask := url.Values{"limit": {strconv.Itoa(groupsPerPage)}, "sort": {shown.Sort}, "trend": {shown.Span.Name}}
+	ask := queryOf("limit", strconv.Itoa(groupsPerPage), "sort", shown.Sort, "trend", shown.Span.Name,
+		"topic", shown.Topic, "cursor", q.Get("cursor"))
 	if !shown.All {
 		ask.Set("open", "true")
 	}
-	for name, value := range map[string]string{"topic": shown.Topic, "cursor": q.Get("cursor")} {
-		if value != "" {
-			ask.Set(name, value)
-		}
-	}
-	var answer struct {
-		Groups []groupState `json:"groups"`
-		Next   string       `json:"next_cursor"`
-	}
+	var answer listAnswer
 	p := page{Title: "Groups", Nav: "/groups", Data: &shown}
 	status := http.StatusOK
 	if err := c.api.get(r, endpoint("groups"), ask, &answer); err != nil {
-		if status, p.Problem, err = told(err); err != nil {
+		if status, p.Problem, err = problemOf(err); err != nil {
 			return err
 		}
 	}
@@ -183,7 +163,7 @@ func (c *Console) listGroups(w http.ResponseWriter, r *http.Request) error {
 		shown.Groups[i].Trend = shown.Span.draw(c.now(), shown.Groups[i].Hours)
 	}
 	if answer.Next != "" {
-		shown.Next = shown.Same("", "") + "&" + url.Values{"cursor": {answer.Next}}.Encode()
+		shown.Next = shown.Same("cursor", answer.Next)
 	}
 	return c.render(w, r, status, "groups", p)
 }

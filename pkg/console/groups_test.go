@@ -28,9 +28,6 @@ const aGroupsMessages = `{"messages": [
 	{"id": "d", "original_topic": "orders", "status": "DEAD", "error_message": "", "created_at": "2026-02-20T08:00:00.000+00:00", "headers": null}
 ], "next_cursor": null}`
 
-// readOnly is the session of somebody who may look and no more.
-var readOnly = viewer{Name: "eve", Mode: "token", Grants: []grant{{"viewer", []string{"*"}}}}
-
 func groupAPI(t *testing.T) *anAPI {
 	t.Helper()
 	return newAPI(t).
@@ -40,166 +37,93 @@ func groupAPI(t *testing.T) *anAPI {
 		says("GET /api/v1/messages", quoted(aGroupsMessages))
 }
 
-// wantIn wants each text in a page.
-func wantIn(t *testing.T, body string, texts ...string) {
-	t.Helper()
-	for _, text := range texts {
-		if !strings.Contains(body, text) {
-			t.Errorf("want %q in the page, got\n%s", text, body)
-			return
-		}
-	}
-}
-
 func TestGroups(t *testing.T) {
 	t.Parallel()
-	t.Run("ThatCameBackStandFirst", func(t *testing.T) {
-		t.Parallel()
-		a := groupAPI(t)
-		body := get(t, site(t, a), "/groups").Body.String()
-		if first, second := strings.Index(body, ">SocketTimeoutException<"), strings.Index(body, ">Quiet<"); first < 0 || first > second {
-			t.Errorf("got %d for the group that came back and %d for the other, want it before", first, second)
-		}
-		asked, _ := a.wasAsked("GET /api/v1/groups")
-		if q := asked[0].URL.Query(); q.Get("open") != "true" || q.Get("sort") != "last_seen" || q.Get("trend") != "24h" {
-			t.Errorf("got asked %s, want open ones by when they were seen last, with a day's trend", asked[0].URL)
-		}
-		wantIn(t, body, `class="tag regressed"`, "12,003", "20,000", "7 arrivals in 24 hours, at most 7 in 1 h", "cursor=on&#43;and&#43;on", "69 %", "unknown origin")
-		wantNoMarkup(t, body)
+	shows(t, groupAPI, map[string]look{
+		"AreShown": {path: "/groups", has: []string{
+			`class="tag regressed"`, "12,003", "20,000", "7 arrivals in 24 hours, at most 7 in 1 h", "cursor=on&#43;and&#43;on", "69 %",
+			"unknown origin",
+		}},
+		"SayWhatIsWrongWithTheAddress": {
+			path:   "/groups?sort=" + url.QueryEscape(hostile) + "&topic=" + url.QueryEscape(hostile),
+			says:   answers{"GET /api/v1/groups": refusal{http.StatusBadRequest, "SYS_DLQ_VALIDATION_ERROR", "sort: must be one of last_seen", nil}},
+			status: http.StatusBadRequest, has: []string{"sort: must be one of last_seen", `value="&lt;script&gt;`},
+		},
+		"SayThatThereAreNone": {path: "/groups", says: answers{"GET /api/v1/groups": raw(`{"groups": []}`)}, has: []string{"Nothing is open"}},
+		"SayThatATopicHasNone": {
+			path: "/groups?topic=x", says: answers{"GET /api/v1/groups": raw(`{"groups": []}`)},
+			has: []string{"No group of this topic has something open"},
+		},
 	})
-	t.Run("AreAskedForAsTheAddressSays", func(t *testing.T) {
-		t.Parallel()
-		a := groupAPI(t)
-		get(t, site(t, a), "/groups?topic=a%2Fb&sort=open&trend=7d&open=false&cursor=x")
-		asked, _ := a.wasAsked("GET /api/v1/groups")
-		q := asked[0].URL.Query()
-		if q.Get("topic") != "a/b" || q.Get("sort") != "open" || q.Get("trend") != "7d" || q.Has("open") || q.Get("cursor") != "x" {
-			t.Errorf("got asked %s, want what the address says", asked[0].URL)
-		}
-	})
-	t.Run("SayWhatIsWrongWithTheAddress", func(t *testing.T) {
-		t.Parallel()
-		a := groupAPI(t).says("GET /api/v1/groups", refusal{http.StatusBadRequest, "SYS_DLQ_VALIDATION_ERROR", "sort: must be one of last_seen", nil})
-		w := get(t, site(t, a), "/groups?sort="+url.QueryEscape(hostile)+"&topic="+url.QueryEscape(hostile))
-		if w.Code != http.StatusBadRequest {
-			t.Errorf("got %d, want 400", w.Code)
-		}
-		wantIn(t, w.Body.String(), "sort: must be one of last_seen", `value="&lt;script&gt;`)
-		wantNoMarkup(t, w.Body.String())
-	})
-	t.Run("SayThatThereAreNone", func(t *testing.T) {
-		t.Parallel()
-		a := newAPI(t).says("GET /api/v1/groups", raw(`{"groups": [], "next_cursor": null}`))
-		wantIn(t, get(t, site(t, a), "/groups").Body.String(), "Nothing is open")
-		wantIn(t, get(t, site(t, a), "/groups?topic=x").Body.String(), "No group of this topic has something open")
-	})
+	a := groupAPI(t)
+	body := get(t, site(t, a), "/groups").Body.String()
+	if first, second := strings.Index(body, ">SocketTimeoutException<"), strings.Index(body, ">Quiet<"); first < 0 || first > second {
+		t.Errorf("got %d for the group that came back and %d for the other, want it before", first, second)
+	}
+	wantAsked(t, a, "GET /api/v1/groups", "limit=50&open=true&sort=last_seen&trend=24h")
+	get(t, site(t, a), "/groups?topic=a%2Fb&sort=open&trend=7d&open=false&cursor=x")
+	wantAsked(t, a, "GET /api/v1/groups", "cursor=x&limit=50&sort=open&topic=a%2Fb&trend=7d")
 }
 
 func TestGroup(t *testing.T) {
 	t.Parallel()
-	t.Run("SaysWhatItIsAndWhatCanBeDone", func(t *testing.T) {
-		t.Parallel()
-		w := get(t, site(t, groupAPI(t)), "/groups/"+groupID)
-		body := w.Body.String()
-		if w.Code != http.StatusOK {
-			t.Fatalf("got %d: %s", w.Code, body)
-		}
-		wantIn(t, body, "12,000", "By header, of all 4 messages", "1.4.2", "50 %", "no such header", "25 %",
-			"action=retry&amp;group_id="+groupID, "Sends the 12,000 pending messages back", "Removes the 12,006 messages",
-			"header=version%3D1.4.2", "7 arrivals in 7 days")
-		wantNoMarkup(t, body)
-		if strings.Contains(body, "javascript:alert(1)\"") && strings.Contains(body, `href="javascript`) {
-			t.Error("got a link that runs, want none")
-		}
-	})
-	t.Run("ShowsViewersWhyTheyCannot", func(t *testing.T) {
-		t.Parallel()
-		body := get(t, site(t, groupAPI(t).says("GET /api/v1/session", readOnly)), "/groups/"+groupID).Body.String()
-		wantIn(t, body, "<button disabled>Retry …</button>", "needs the role operator", "needs the role admin", "<button disabled>Keep</button>")
-		if strings.Contains(body, "/redrives/new?") {
-			t.Error("got a way to what a viewer may not do, want none")
-		}
-	})
-	t.Run("LetsThosePassWhoMayOnOneOfItsTopics", func(t *testing.T) {
-		t.Parallel()
-		some := viewer{Name: "ann", Grants: []grant{{"viewer", []string{"*"}}, {"operator", []string{"orders.*"}}}}
-		body := get(t, site(t, groupAPI(t).says("GET /api/v1/session", some)), "/groups/"+groupID).Body.String()
-		wantIn(t, body, "action=retry", "<button disabled>Delete …</button>", "<button>Keep</button>",
-			"Sends those of the 12,000 pending messages that are of orders.events.v1 back to where they failed", "Gives those of the 12,000 pending messages that are of orders.events.v1 up",
-			"Makes those of the 1 dead message that are of")
-	})
-	t.Run("StandsWithoutItsMessages", func(t *testing.T) {
-		t.Parallel()
-		a := groupAPI(t).says("GET /api/v1/messages", refusal{http.StatusServiceUnavailable, "SYS_DLQ_UNAVAILABLE", "later, please", nil})
-		w := get(t, site(t, a), "/groups/"+groupID)
-		if w.Code != http.StatusOK {
-			t.Errorf("got %d, want the rest of the page", w.Code)
-		}
-		wantIn(t, w.Body.String(), "could not be read: later, please")
-	})
-	t.Run("IsNotThere", func(t *testing.T) {
-		t.Parallel()
-		a := newAPI(t).says("GET /api/v1/groups/x%2F..", nil).says("GET /api/v1/groups/x", refusal{http.StatusNotFound, "SYS_DLQ_NOT_FOUND", "no such group", nil})
-		if w := get(t, site(t, a), "/groups/x"); w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "no such group") {
-			t.Errorf("got %d, want 404 in words", w.Code)
-		}
+	some := viewer{Name: "ann", Grants: []grant{{"viewer", []string{"*"}}, {"operator", []string{"orders.*"}}}}
+	alike := raw(`{"id":"` + groupID + `","annotations":[{"topic":null,"note":"x","link":null,"muted":true}]}`)
+	shows(t, groupAPI, map[string]look{
+		"SaysWhatItIsAndWhatCanBeDone": {path: "/groups/" + groupID, has: []string{
+			"12,000", "By header, of all 4 messages", "1.4.2", "50 %", "no such header", "25 %", "action=retry&amp;group_id=" + groupID,
+			"Sends the 12,000 pending messages back", "Removes the 12,006 messages", "header=version%3D1.4.2", "7 arrivals in 7 days",
+			"By topic", `<th scope="row">all others</th>`, "What you keep replaces this",
+		}},
+		"ShowsViewersWhyTheyCannot": {
+			path: "/groups/" + groupID, says: answers{"GET /api/v1/session": readOnly}, lacks: []string{"/redrives/new?"},
+			has: []string{"<button disabled>Retry …</button>", "needs the role operator", "needs the role admin", "<button disabled>Keep</button>"},
+		},
+		"LetsThosePassWhoMayOnOneOfItsTopics": {path: "/groups/" + groupID, says: answers{"GET /api/v1/session": some}, has: []string{
+			"action=retry", "<button disabled>Delete …</button>", "<button>Keep</button>", "Makes those of the 1 dead message that are of",
+			"Sends those of the 12,000 pending messages that are of orders.events.v1 back to where they failed",
+			"Gives those of the 12,000 pending messages that are of orders.events.v1 up",
+		}},
+		"IsThereWithoutItsMessages": {
+			path: "/groups/" + groupID, has: []string{"could not be read: later, please"},
+			says: answers{"GET /api/v1/messages": refusal{http.StatusServiceUnavailable, "SYS_DLQ_UNAVAILABLE", "later, please", nil}},
+		},
+		"IsNotThere": {
+			path: "/groups/x", status: http.StatusNotFound, has: []string{"no such group"},
+			says: answers{"GET /api/v1/groups/x": refusal{http.StatusNotFound, "SYS_DLQ_NOT_FOUND", "no such group", nil}},
+		},
+		"HasOneNoteForAllTopics": {
+			path: "/groups/" + groupID, says: answers{"GET /api/v1/groups/" + groupID: alike},
+			lacks: []string{"By topic"},
+		},
 	})
 }
 
 func TestGroupNote(t *testing.T) {
 	t.Parallel()
+	const note = "PATCH /api/v1/groups/" + groupID
+	a := groupAPI(t).says(note, raw(`{}`))
+	s := site(t, a)
 	form := url.Values{"key": {"k"}, "note": {"one\r\ntwo"}, "link": {""}, "muted": {"on"}}
-	t.Run("IsKept", func(t *testing.T) {
-		t.Parallel()
-		a := newAPI(t).says("PATCH /api/v1/groups/"+groupID, raw(`{}`))
-		w := post(t, site(t, a), "/groups/"+groupID+"/note", form)
-		wantDone(t, "noting", w, "noted", "/groups/"+groupID)
-		_, bodies := a.wasAsked("PATCH /api/v1/groups/" + groupID)
-		if want := `{"link":null,"muted":true,"note":"one\ntwo"}`; len(bodies) != 1 || bodies[0] != want {
-			t.Errorf("got %q, want %s", bodies, want)
-		}
-	})
-	t.Run("IsShownByTopic", func(t *testing.T) {
-		t.Parallel()
-		body := get(t, site(t, groupAPI(t)), "/groups/"+groupID).Body.String()
-		wantIn(t, body, "By topic", `<th scope="row">all others</th>`, "What you keep replaces this")
-		alike := newAPI(t).says("GET /api/v1/groups/"+groupID, raw(`{"id":"`+groupID+`","annotations":[{"topic":null,"note":"x","link":null,"muted":true}]}`)).
-			says("GET /api/v1/messages", quoted(aGroupsMessages))
-		if body := get(t, site(t, alike), "/groups/"+groupID).Body.String(); strings.Contains(body, "By topic") {
-			t.Errorf("got topics where all have the same:\n%s", body)
-		}
-	})
-	t.Run("ThatIsRefusedStaysInTheForm", func(t *testing.T) {
-		t.Parallel()
-		a := groupAPI(t).says("PATCH /api/v1/groups/"+groupID, refusal{http.StatusBadRequest, "SYS_DLQ_VALIDATION_ERROR", "link: must be an address", nil})
-		w := post(t, site(t, a), "/groups/"+groupID+"/note", url.Values{"note": {"mine" + hostile}, "link": {"ftp://x"}})
-		if w.Code != http.StatusBadRequest {
-			t.Errorf("got %d, want 400", w.Code)
-		}
-		wantIn(t, w.Body.String(), "link: must be an address", ">mine&lt;script", `value="ftp://x"`)
-		wantNoMarkup(t, w.Body.String())
-	})
+	wantDone(t, "noting", post(t, s, "/groups/"+groupID+"/note", form), "noted", "/groups/"+groupID)
+	wantSent(t, a, note, `{"link":null,"muted":true,"note":"one\ntwo"}`, "")
+	a.says(note, refusal{http.StatusBadRequest, "SYS_DLQ_VALIDATION_ERROR", "link: must be an address", nil})
+	w := post(t, s, "/groups/"+groupID+"/note", url.Values{"note": {"mine" + hostile}, "link": {"ftp://x"}})
+	wantSays(t, "a refused note", w, http.StatusBadRequest, "link: must be an address", ">mine&lt;script", `value="ftp://x"`)
+	wantNoMarkup(t, w.Body.String())
 }
 
 func TestTrendDraw(t *testing.T) {
 	t.Parallel()
-	at := func(text string) time.Time {
-		moment, err := time.Parse(time.RFC3339, text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return moment
-	}
-	got := trendDay.draw(noon, []groupHour{
-		{at("2026-02-20T12:00:00Z"), 1}, {at("2026-02-19T13:00:00Z"), 24}, {at("2026-02-19T12:00:00Z"), 99}, {at("2026-02-20T13:00:00Z"), 99},
-	})
+	at := func(hours int) time.Time { return noon.Add(time.Duration(hours) * time.Hour) }
+	got := trendDay.draw(noon, []groupHour{{at(0), 1}, {at(-23), 24}, {at(-24), 99}, {at(1), 99}})
 	if got.Total != 25 || got.Most != 24 || len(got.Buckets) != 24 || got.Width != 95 {
 		t.Errorf("got %d in %d buckets, at most %d, %d wide, want 25 in 24, at most 24, 95 wide", got.Total, len(got.Buckets), got.Most, got.Width)
 	}
 	if want := "M0 24h3v-24h-3zM92 24h3v-1h-3z"; got.Bars != want {
 		t.Errorf("got %s, want the first and the last hour: %s", got.Bars, want)
 	}
-	if week := trendWeek.draw(noon, []groupHour{{at("2026-02-20T12:00:00Z"), 1}, {at("2026-02-20T08:00:00Z"), 2}}); week.Most != 3 || len(week.Arrivals()) != 1 {
+	if week := trendWeek.draw(noon, []groupHour{{at(0), 1}, {at(-4), 2}}); week.Most != 3 || len(week.Arrivals()) != 1 {
 		t.Errorf("got at most %d in %d buckets, want both in one of six hours", week.Most, len(week.Arrivals()))
 	}
 	if empty := trendDay.draw(noon, nil); empty.Bars != "" || empty.Words != "0 arrivals in 24 hours" {

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 // A page passes its trace on to the API, but not the first of two: those are as good as
@@ -17,9 +19,7 @@ func TestInner_Traceparent(t *testing.T) {
 		}
 		r.Header.Set("Tracestate", "shop=1")
 		req, err := inner(r, http.MethodGet, "/api/v1/topics", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		want := ""
 		if len(parents) == 1 {
 			want = parents[0]

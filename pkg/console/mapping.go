@@ -1,14 +1,12 @@
 package console
 
 import (
-	"errors"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// mapping are the rules that say where messages of unknown origin belong.
 type mapping struct {
 	Version    int64         `json:"version"`
 	UpdatedAt  time.Time     `json:"updated_at"`
@@ -28,7 +26,6 @@ type mappingRule struct {
 	Original string `json:"original"`
 }
 
-// mappingPage is the rules, as they are and as they are being written.
 type mappingPage struct {
 	mapping
 	Text  string // a rule a line, for the form
@@ -39,8 +36,7 @@ type mappingPage struct {
 	Changes   []diffLine // what Text would make of theirs
 }
 
-// overtaken shows what somebody else wrote beside what was written meanwhile: whoever
-// sends that again does not replace rules that they never saw.
+// overtaken shows the rules of another author next to these, so that they are not replaced unseen.
 func (p *mappingPage) overtaken(rules []mappingRule) {
 	p.Overtaken = true
 	p.Changes, _ = differenceOf(strings.TrimSpace(ruleLines(p.Rules)), strings.TrimSpace(ruleLines(rules)))
@@ -61,7 +57,6 @@ func (c *Console) renderMapping(w http.ResponseWriter, r *http.Request, status i
 	return c.render(w, r, status, "mapping", page{Title: "Topic mapping", Nav: "/topics", Problem: problem, Data: data})
 }
 
-// replaceMapping puts the rules of the form in place of those that it was made of.
 func (c *Console) replaceMapping(w http.ResponseWriter, r *http.Request) error {
 	version, err := strconv.ParseInt(r.PostFormValue("version"), 10, 64)
 	if err != nil {
@@ -80,27 +75,22 @@ func (c *Console) replaceMapping(w http.ResponseWriter, r *http.Request) error {
 	return seeDone(w, r, "mapped", "/topics/mapping")
 }
 
-// mappingAgain shows the form with what was written, which are the rules, beside those
-// that there are.
 func (c *Console) mappingAgain(w http.ResponseWriter, r *http.Request, written mappingPage, version int64, rules []mappingRule, cause error) error {
-	problem, err := problemOf(cause)
+	status, problem, err := problemOf(cause)
 	if err != nil {
 		return err
 	}
-	var refused *apiError
-	errors.As(cause, &refused)
 	if err := c.api.get(r, endpoint("mappings"), nil, &written.mapping); err != nil {
 		return err
 	}
-	if refused.Status == http.StatusConflict && written.Version != version {
+	if status == http.StatusConflict && written.Version != version {
 		written.overtaken(rules) // the form has the version that its sender sees now
 	} else {
 		written.Version = version
 	}
-	return c.renderMapping(w, r, refused.Status, written, problem)
+	return c.renderMapping(w, r, status, written, problem)
 }
 
-// arrow stands between a pattern and the topic that it leads to.
 const arrow = "->"
 
 func ruleLines(rules []mappingRule) string {

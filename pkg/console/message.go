@@ -1,16 +1,16 @@
 package console
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 )
 
-// message is one message of the API, as its page shows it. Texts that are not known
-// are empty, numbers that are not known nil.
+// message is a message of the API. Unknown texts are empty, unknown numbers nil.
 type message struct {
 	ID             string    `json:"id"`
 	Status         string    `json:"status"`
@@ -21,8 +21,6 @@ type message struct {
 	RetryCount     int       `json:"retry_count"`
 	MaxRetries     int       `json:"max_retries"`
 	CreatedAt      time.Time `json:"created_at"`
-	UpdatedAt      time.Time `json:"updated_at"`
-	LastRetryAt    time.Time `json:"last_retry_at"`
 	NextAttemptAt  time.Time `json:"next_attempt_at"`
 	FinishedAt     time.Time `json:"finished_at"`
 	DLQTopic       string    `json:"dlq_topic"`
@@ -42,7 +40,6 @@ type message struct {
 	GroupID        string    `json:"group_id"`
 	ParentID       string    `json:"parent_id"`
 	Confirmed      *bool     `json:"return_confirmed"` // nil: it did not come back
-	RootID         string    `json:"root_id"`
 	Outcome        string    `json:"outcome"`
 	OutcomeGroup   string    `json:"outcome_group"`
 	OutcomeOffset  *int64    `json:"outcome_offset"`
@@ -66,7 +63,6 @@ type message struct {
 // Unconfirmed reports whether the message is a return that changed no outcome.
 func (m message) Unconfirmed() bool { return m.Confirmed != nil && !*m.Confirmed }
 
-// hop is one of the failures that a record's headers tell of.
 type hop struct {
 	Dialect   string `json:"dialect"`
 	Topic     string `json:"topic"`
@@ -74,8 +70,7 @@ type hop struct {
 	Offset    *int64 `json:"offset"`
 }
 
-// Where is the topic by which roles are given: the original one or, while nobody
-// knows that, the dead-letter topic.
+// Where is the topic by which roles are given: the original one, or the dead-letter topic while that is unknown.
 func (m *message) Where() string {
 	if m.OriginalTopic != "" {
 		return m.OriginalTopic
@@ -88,19 +83,17 @@ func (m *message) unsettled() bool {
 	return m.Status == "RETRYING" && m.LastErrorClass == "UNKNOWN"
 }
 
-// messagePage is everything that the page of a message shows.
 type messagePage struct {
 	*message
-	Archived  bool
-	Base      string // of its page
-	Unmask    bool   // what is masked is shown, and that was noted
-	MayUnmask bool   // it may be
-	Group     *messageGroup
-	Stack     stack
-	Origin    []fact
-	Payload   payloadView
-	Headers   []shownHeader
-	// MoreHeaders says that there are headers which are not shown.
+	Archived    bool
+	Base        string // of its page
+	Unmask      bool   // what is masked is shown, and that was noted
+	MayUnmask   bool   // it may be
+	Group       *groupState
+	Stack       stack
+	Origin      []fact
+	Payload     payloadView
+	Headers     []shownHeader
 	MoreHeaders bool
 	Trace       trace
 	Past        []event
@@ -111,17 +104,6 @@ type messagePage struct {
 	Curl        []command
 }
 
-// messageGroup is the group of failures that a message belongs to.
-type messageGroup struct {
-	ID    string `json:"id"`
-	Title string `json:"title"`
-	Open  int64  `json:"open"`
-	Link  string `json:"link"`
-}
-
-// Ticket is the link of the group when it is an address of the web, else "".
-func (g messageGroup) Ticket() string { return webAddress(g.Link) }
-
 // place says where the API has a message, and where the console shows it.
 type place struct {
 	id       string
@@ -130,7 +112,6 @@ type place struct {
 
 func placeOf(r *http.Request, archived bool) place { return place{r.PathValue("id"), archived} }
 
-// api is the message's path in the API, with what is behind it.
 func (p place) api(more ...string) string {
 	segments := []string{"dlq", "messages", p.id}
 	if p.archived {
@@ -139,26 +120,23 @@ func (p place) api(more ...string) string {
 	return endpoint(append(segments, more...)...)
 }
 
-// page is the path of its page.
 func (p place) page() string {
+	return p.list() + "/" + url.PathEscape(p.id)
+}
+
+func (p place) list() string {
 	if p.archived {
-		return "/archive/" + url.PathEscape(p.id)
+		return archivePath
 	}
-	return "/messages/" + url.PathEscape(p.id)
+	return messagesPath
 }
 
-// messagePage answers with one message.
-func (c *Console) messagePage(w http.ResponseWriter, r *http.Request) error {
-	return c.showMessage(w, r, placeOf(r, false), http.StatusOK, nil)
+func (c *Console) messagePage(archived bool) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		return c.showMessage(w, r, placeOf(r, archived), http.StatusOK, nil)
+	}
 }
 
-// archivedPage answers with one message of the archive.
-func (c *Console) archivedPage(w http.ResponseWriter, r *http.Request) error {
-	return c.showMessage(w, r, placeOf(r, true), http.StatusOK, nil)
-}
-
-// showMessage answers with a message as it is now, below what was wrong with what
-// was just tried.
 func (c *Console) showMessage(w http.ResponseWriter, r *http.Request, at place, status int, problem *failure) error {
 	m, err := c.loadMessage(r, at, unmasks(r))
 	if err != nil {
@@ -168,17 +146,12 @@ func (c *Console) showMessage(w http.ResponseWriter, r *http.Request, at place, 
 	if err != nil {
 		return err
 	}
-	nav := "/messages"
-	if at.archived {
-		nav = "/archive"
-	}
 	return c.render(w, r, status, "message", page{
-		Title: "Message " + short(m.ID), Nav: nav, Modules: []string{"message"}, Problem: problem, Data: data,
+		Title: "Message " + short(m.ID), Nav: at.list(), Modules: []string{"message"}, Problem: problem, Data: data,
 	})
 }
 
-// unmasks reports whether the page is asked for with what is masked. The audit trail
-// notes who looks, so that nobody else's page can make them.
+// unmasks reports whether a page of ours asks for masked values: the audit trail notes who looks.
 func unmasks(r *http.Request) bool { return r.FormValue("unmask") == "true" && !ofAnotherSite(r) }
 
 func masking(unmask bool) url.Values {
@@ -188,8 +161,7 @@ func masking(unmask bool) url.Values {
 	return nil
 }
 
-// loadMessage loads a message, without masks when it has some and unmask says so.
-// Looking behind masks where there are none is no entry of the audit trail.
+// loadMessage loads a message, unmasked only if it has masks: looking is an entry of the audit trail.
 func (c *Console) loadMessage(r *http.Request, at place, unmask bool) (*message, error) {
 	var m message
 	if err := c.api.get(r, at.api(), nil, &m); err != nil {
@@ -205,8 +177,7 @@ func (c *Console) loadMessage(r *http.Request, at place, unmask bool) (*message,
 	return &whole, nil
 }
 
-// keepsBytes reports whether the value is not loaded because nobody asked to see it:
-// bytes cannot be masked, so that loading them is noted as looking behind the masks.
+// keepsBytes reports whether the value is not loaded unasked: bytes cannot be masked, and loading them is noted.
 func (m *message) keepsBytes(v *viewer, unmask bool) bool {
 	return !unmask && m.onlyBytes() && v.mayReveal(m)
 }
@@ -219,8 +190,7 @@ func (v *viewer) mayReveal(m *message) bool {
 	return v != nil && v.Masking && v.May("unmask", m.Where())
 }
 
-// orWhereItWent leads to the archive whoever looks for a message that went there,
-// and back when it was restored.
+// orWhereItWent leads to the archive when the message went there, and back when it was restored.
 func (c *Console) orWhereItWent(w http.ResponseWriter, r *http.Request, at place, err error) error {
 	var refused *apiError
 	if !errors.As(err, &refused) || refused.Status != http.StatusNotFound || r.Method != http.MethodGet {
@@ -257,27 +227,23 @@ func (c *Console) compose(r *http.Request, at place, m *message) (*messagePage, 
 	return p, nil
 }
 
-// groupOf returns the group of a message, nil when it has none. A page without its
-// title is better than none.
-func (c *Console) groupOf(r *http.Request, m *message) *messageGroup {
+// groupOf returns the group of a message, nil for none. It has a title even when it cannot be read.
+func (c *Console) groupOf(r *http.Request, m *message) *groupState {
 	if m.GroupID == "" {
 		return nil
 	}
-	g := messageGroup{ID: m.GroupID}
-	if err := c.api.get(r, endpoint("groups", m.GroupID), url.Values{"trend": {"none"}}, &g); err != nil || g.Title == "" {
-		g.Title = "failures with the same cause"
-	}
+	g, _ := c.group(r, m.GroupID)
+	g.Title = cmp.Or(g.Title, "failures with the same cause")
 	return &g
 }
 
-// position writes a partition and an offset as one looks for them with other tools.
 func position(partition *int32, offset *int64) string {
 	switch {
 	case partition == nil:
 		return ""
 	case offset == nil:
-		return "partition " + strconv.Itoa(int(*partition))
+		return fmt.Sprintf("partition %d", *partition)
 	default:
-		return "partition " + strconv.Itoa(int(*partition)) + ", offset " + strconv.FormatInt(*offset, 10)
+		return fmt.Sprintf("partition %d, offset %d", *partition, *offset)
 	}
 }

@@ -1,13 +1,14 @@
 package console
 
 import (
+	"cmp"
 	"net/http"
 	"path"
+	"slices"
 	"strings"
 	"time"
 )
 
-// acts are what can be done with a message, and why not what cannot.
 type acts struct {
 	Retry, Edit, Requeue, Dead, Delete, Origin, Restore act
 
@@ -24,18 +25,17 @@ type act struct {
 	Open bool // it was just tried, and is shown again
 }
 
-// actsOf says what whoever looks may do with a message in its state. The API has
-// the last word.
+// actsOf says what the viewer may do with a message in its state. The API decides.
 func actsOf(m *message, v *viewer, r *http.Request, archived bool) acts {
 	where := m.Where()
 	operator, admin := v.Why("operator", where), v.Why("admin", where)
 	a := acts{
-		Retry:     act{Why: first(operator, whyNoRetry(m))},
-		Edit:      act{Why: first(mayNotEdit(m, v), whyNoEdit(m))},
-		Requeue:   act{Why: first(operator, unlessStatus(m, "only what is DEAD", "DEAD"))},
-		Dead:      act{Why: first(operator, unlessStatus(m, "is "+m.Status, "PENDING", "RETRYING"))},
-		Delete:    act{Why: first(admin, whyNoDelete(m))},
-		Origin:    act{Why: first(operator, whyNoOrigin(m))},
+		Retry:     act{Why: cmp.Or(operator, whyNoRetry(m))},
+		Edit:      act{Why: cmp.Or(mayNotEdit(m, v), whyNoEdit(m))},
+		Requeue:   act{Why: cmp.Or(operator, unlessStatus(m, "only what is DEAD", "DEAD"))},
+		Dead:      act{Why: cmp.Or(operator, unlessStatus(m, "is "+m.Status, "PENDING", "RETRYING"))},
+		Delete:    act{Why: cmp.Or(admin, whyNoDelete(m))},
+		Origin:    act{Why: cmp.Or(operator, whyNoOrigin(m))},
 		Restore:   act{Why: operator},
 		Unsettled: m.unsettled(),
 	}
@@ -44,42 +44,25 @@ func actsOf(m *message, v *viewer, r *http.Request, archived bool) acts {
 	}
 	if r.Method == http.MethodPost {
 		a.Reason, a.Topic, a.Accepted = text(r, "reason"), text(r, "original_topic"), text(r, "accept_duplicate") != ""
-		switch path.Base(r.URL.Path) {
-		case "dead":
-			a.Dead.Open = true
-		case "delete":
-			a.Delete.Open = true
-		case "origin":
-			a.Origin.Open = true
-		case "restore":
-			a.Restore.Open = true
+		tried := map[string]*act{"dead": &a.Dead, "delete": &a.Delete, "origin": &a.Origin, "restore": &a.Restore}
+		if act := tried[path.Base(r.URL.Path)]; act != nil {
+			act.Open = true
 		}
 	}
 	a.From = wayBack(r)
 	return a
 }
 
-func first(reasons ...string) string {
-	for _, reason := range reasons {
-		if reason != "" {
-			return reason
-		}
-	}
-	return ""
-}
-
 func unlessStatus(m *message, why string, statuses ...string) string {
-	for _, status := range statuses {
-		if m.Status == status {
-			return ""
-		}
+	if slices.Contains(statuses, m.Status) {
+		return ""
 	}
 	return why
 }
 
 // mayNotEdit says which role the viewer lacks to edit a message; "" when none.
 func mayNotEdit(m *message, v *viewer) string {
-	return first(v.Why("operator", m.Where()), v.Why("edit", m.Where()))
+	return cmp.Or(v.Why("operator", m.Where()), v.Why("edit", m.Where()))
 }
 
 func whyNoRetry(m *message) string {
@@ -132,42 +115,23 @@ func whyNoOrigin(m *message) string {
 	}
 }
 
-// retryMessage sends a message back.
-func (c *Console) retryMessage(w http.ResponseWriter, r *http.Request) error {
-	body := reasoned(r)
-	if text(r, "accept_duplicate") != "" {
-		body["accept_duplicate"] = true
+// orderMessage has something done with a message and shows the message again, among the live ones.
+func (c *Console) orderMessage(what, sentence string) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		at, body := placeOf(r, what == "restore"), reasoned(r)
+		switch {
+		case what == "retry" && text(r, "accept_duplicate") != "":
+			body["accept_duplicate"] = true
+		case what == "origin":
+			body["original_topic"] = text(r, "original_topic")
+		}
+		if err := c.api.send(r, http.MethodPost, at.api(what), body, nil); err != nil {
+			return c.refused(w, r, at, err)
+		}
+		return seeDone(w, r, sentence, place{id: at.id}.page())
 	}
-	return c.order(w, r, placeOf(r, false), http.MethodPost, "retry", body, "retried")
 }
 
-// requeueMessage gives a dead one its attempts back.
-func (c *Console) requeueMessage(w http.ResponseWriter, r *http.Request) error {
-	return c.order(w, r, placeOf(r, false), http.MethodPost, "requeue", reasoned(r), "requeued")
-}
-
-// giveUpMessage marks one dead.
-func (c *Console) giveUpMessage(w http.ResponseWriter, r *http.Request) error {
-	return c.order(w, r, placeOf(r, false), http.MethodPost, "dead", reasoned(r), "dead")
-}
-
-// setOrigin says where one belongs.
-func (c *Console) setOrigin(w http.ResponseWriter, r *http.Request) error {
-	body := reasoned(r)
-	body["original_topic"] = text(r, "original_topic")
-	return c.order(w, r, placeOf(r, false), http.MethodPost, "origin", body, "origin")
-}
-
-// restoreMessage brings one back from the archive.
-func (c *Console) restoreMessage(w http.ResponseWriter, r *http.Request) error {
-	from := placeOf(r, true)
-	if err := c.api.send(r, http.MethodPost, from.api("restore"), reasoned(r), nil); err != nil {
-		return c.refused(w, r, from, err)
-	}
-	return seeDone(w, r, "restored", place{id: from.id}.page())
-}
-
-// deleteMessage removes one for good: its page is no more.
 func (c *Console) deleteMessage(w http.ResponseWriter, r *http.Request) error {
 	at := placeOf(r, false)
 	if err := c.api.send(r, http.MethodDelete, to(at.api(), "reason", text(r, "reason")), nil, nil); err != nil {
@@ -176,26 +140,15 @@ func (c *Console) deleteMessage(w http.ResponseWriter, r *http.Request) error {
 	return seeDone(w, r, "deleted", wayBack(r))
 }
 
-// order has something done with a message and shows it again.
-func (c *Console) order(w http.ResponseWriter, r *http.Request, at place, method, what string, body any, sentence string) error {
-	if err := c.api.send(r, method, at.api(what), body, nil); err != nil {
-		return c.refused(w, r, at, err)
-	}
-	return seeDone(w, r, sentence, at.page())
-}
-
-// refused shows the message below what the API said of what was tried with it.
 func (c *Console) refused(w http.ResponseWriter, r *http.Request, at place, err error) error {
-	problem, other := problemOf(err)
-	if other != nil {
-		return other
+	status, problem, err := problemOf(err)
+	if err != nil {
+		return err
 	}
-	status, _ := describe(err)
 	c.tellAttempt(problem)
 	return c.showMessage(w, r, at, status, problem)
 }
 
-// tellAttempt puts what the API tells of an attempt that failed into sentences.
 func (c *Console) tellAttempt(f *failure) {
 	var rest []fieldProblem
 	for _, field := range f.Fields {
@@ -217,8 +170,7 @@ func (c *Console) tellAttempt(f *failure) {
 	f.Message, f.Fields = sentence(f.Message), rest
 }
 
-// sentence begins with a capital letter and ends with a full stop. Names of fields
-// stay as they are.
+// sentence ends with a full stop and, unless a field's name is first, begins with a capital letter.
 func sentence(s string) string {
 	if s == "" {
 		return s

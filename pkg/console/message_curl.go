@@ -5,14 +5,11 @@ import (
 	"strings"
 )
 
-// command is a call of the API, to be run elsewhere.
 type command struct {
 	ID, Name string
 	Text     string
 }
 
-// commands are the calls that fetch a message, its value and its history, and the one
-// that sends it back.
 func (c *Console) commands(r *http.Request, at place, m *message) []command {
 	list := []command{
 		{"curl-get", "Fetch the message", c.curl(r, http.MethodGet, at.api(), "")},
@@ -25,8 +22,7 @@ func (c *Console) commands(r *http.Request, at place, m *message) []command {
 	return append(list, command{"curl-retry", "Send it back", c.curl(r, http.MethodPost, at.api("retry"), `{"reason":""}`)})
 }
 
-// curl writes a command for a shell of POSIX. Whatever is in it is quoted: also the
-// host, which whoever asks has chosen.
+// curl writes a command for a POSIX shell. All of it is quoted: the client chooses the host.
 func (c *Console) curl(r *http.Request, method, path, body string) string {
 	b := strings.Builder{}
 	b.WriteString("curl -sS")

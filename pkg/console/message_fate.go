@@ -5,7 +5,6 @@ import (
 	"time"
 )
 
-// fate is what became of a message, and whether it may still change by itself.
 type fate struct {
 	Live  bool
 	URL   string // of the page without what is dear to make
@@ -14,12 +13,10 @@ type fate struct {
 	Base  string
 }
 
-// settleTime is how long the page waits to hear what became of a record. Groups that
-// commit rarely take longer; a reload tells.
+// settleTime is how long the page waits for the outcome of a record; later a reload shows it.
 const settleTime = 15 * time.Minute
 
-// fateOf says what became of a message. seen is the status that the page was loaded
-// with, "" when it is loaded now.
+// fateOf describes the outcome of a message. seen is the status that the page was loaded with, "" for now.
 func (c *Console) fateOf(m *message, seen string) fate {
 	f := fate{Words: fateWords(m), Moved: seen != "" && seen != m.Status, Base: place{id: m.ID}.page()}
 	if seen == "" {

@@ -12,7 +12,6 @@ import (
 	"unicode"
 )
 
-// blob is bytes as the API shows them.
 type blob struct {
 	Encoding string `json:"encoding"`
 	Data     string `json:"data"`
@@ -24,22 +23,19 @@ func (b *blob) bytes() []byte {
 		return nil
 	}
 	if b.Encoding == "base64" {
-		raw, err := base64.StdEncoding.DecodeString(b.Data)
-		if err == nil {
-			return append([]byte{}, raw...)
+		if raw, err := base64.StdEncoding.DecodeString(b.Data); err == nil {
+			return raw
 		}
 	}
-	return append([]byte{}, b.Data...)
+	return []byte(b.Data)
 }
 
-// header is a record header as the API shows it.
 type header struct {
 	Key       string `json:"key"`
 	KeyBase64 string `json:"key_base64"`
 	Value     *blob  `json:"value"`
 }
 
-// shownHeader is a header to read.
 type shownHeader struct {
 	Name   string
 	Odd    bool // its name is not text
@@ -47,13 +43,11 @@ type shownHeader struct {
 	Masked bool
 }
 
-// shownBytes are bytes to read: as text where they are some, else by their values.
 type shownBytes struct {
 	Null    bool
 	LeftOut bool // too long to be shown
 	Hex     bool
-	// Number is what four or eight bytes mean to those who write numbers so; "" where
-	// they do not.
+	// Number is the big-endian number of four or eight bytes.
 	Number string
 	Text   string
 	Brief  string // its beginning, when it is long
@@ -81,14 +75,12 @@ func decodeHeaders(m *message) []shownHeader {
 	return shown
 }
 
-// masks reports whether the API has hidden the value of a header: a record may have
-// the text that stands there then itself.
+// masks reports whether the API has hidden a header's value: a record may have that text itself.
 func (m *message) masks(h header) bool {
 	return h.Value != nil && h.Value.Data == maskedText && slices.Contains(m.Masked, "header:"+h.Key)
 }
 
-// showBlob decodes bytes. What is not text, or would not be seen, is shown by its
-// values.
+// showBlob shows as bytes what is no text or would not be seen.
 func showBlob(b *blob) shownBytes {
 	if b == nil {
 		return shownBytes{Null: true}
@@ -114,8 +106,7 @@ func showBlob(b *blob) shownBytes {
 
 func control(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\r' && r != '\t' }
 
-// numberIn reads big-endian numbers, as Java's serializers write them. Those of eight
-// bytes that are a moment in milliseconds of this century are shown as one.
+// numberIn reads big-endian numbers as Java writes them, those of eight bytes as a time if it is of this century.
 func numberIn(raw []byte) string {
 	switch len(raw) {
 	case 4:
@@ -131,20 +122,16 @@ func numberIn(raw []byte) string {
 	}
 }
 
-// KeyShown is the record's key, to read.
 func (m *message) KeyShown() shownBytes {
-	s := showBlob(m.Key)
 	if m.KeyOmitted != "" && m.KeySize != nil {
-		s = shownBytes{Size: *m.KeySize, LeftOut: true}
+		return shownBytes{Size: *m.KeySize, LeftOut: true}
 	}
-	return s
+	return showBlob(m.Key)
 }
 
-// trace is the trace that a record was part of.
 type trace struct{ ID, URL string }
 
-// traceOf reads the header that W3C names for traces. The last one is that of whoever
-// sent the record last.
+// traceOf reads the W3C trace header. The last one is of the last sender.
 func (c *Console) traceOf(headers []header) trace {
 	var found trace
 	for _, h := range headers {

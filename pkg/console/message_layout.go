@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// layout writes JSON with a line for each value. What is nested takes more room with
-// every level, so a small text can become one of gigabytes: it stops when there is
-// enough.
+// layout writes JSON with a line a value and stops when there is enough: deep nesting makes gigabytes of a small
+// text.
 type layout struct {
 	out   strings.Builder
 	most  int
@@ -16,9 +15,8 @@ type layout struct {
 	full  bool
 }
 
-// laidOut returns JSON with a line for each value, at most so many bytes of it, and how
-// many bytes of raw those stand for: all of them when that is all. ok is false for what
-// is no JSON. The last character may be cut.
+// laidOut returns at most so many bytes of JSON with a line a value, and how many bytes of raw they are; not ok for
+// what is no JSON. The last character may be cut.
 func laidOut(raw []byte, most int) (text string, used int, ok bool) {
 	if !json.Valid(raw) {
 		return "", 0, false
@@ -31,46 +29,38 @@ func laidOut(raw []byte, most int) (text string, used int, ok bool) {
 	return l.out.String(), used, true
 }
 
-// next writes what stands first in raw, and returns how long that is.
+// next writes the next token, and returns how long it is.
 func (l *layout) next(raw []byte) int {
+	n := 1
 	switch raw[0] {
 	case ' ', '\t', '\r', '\n':
-		return 1
 	case '{', '[':
+		l.put(raw[:1])
 		if inside := bytes.TrimLeft(raw[1:], " \t\r\n"); inside[0] == '}' || inside[0] == ']' {
-			l.put(raw[:1])
 			l.put(inside[:1])
 			return len(raw) - len(inside) + 1
 		}
-		l.put(raw[:1])
 		l.line(1)
-		return 1
 	case '}', ']':
 		l.line(-1)
 		l.put(raw[:1])
-		return 1
 	case ',':
 		l.put(raw[:1])
 		l.line(0)
-		return 1
 	case ':':
 		l.put([]byte(": "))
-		return 1
 	case '"':
-		n := textEnd(raw)
+		n = textEnd(raw)
 		l.put(raw[:n])
-		return n
 	default:
-		n := bytes.IndexAny(raw, ",]} \t\r\n")
-		if n < 0 {
+		if n = bytes.IndexAny(raw, ",]} \t\r\n"); n < 0 {
 			n = len(raw)
 		}
 		l.put(raw[:n])
-		return n
 	}
+	return n
 }
 
-// textEnd is the length of the text in quotes that raw begins with.
 func textEnd(raw []byte) int {
 	for i := 1; i < len(raw); i++ {
 		switch raw[i] {

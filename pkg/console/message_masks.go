@@ -2,14 +2,12 @@ package console
 
 import "strings"
 
-// maskedAt are the places of a payload that the API has hidden, as paths without what
-// stands for elements of arrays: a mask looks through those.
+// maskedAt are the masked paths of a payload without [*]: a mask looks through arrays.
 type maskedAt map[string]bool
 
 // noPlace is the path of what no mask is for.
 const noPlace = ""
 
-// maskedPlaces reads the names of what is masked; those of headers are left out.
 func maskedPlaces(names []string) maskedAt {
 	var places maskedAt
 	for _, name := range names {
@@ -24,7 +22,6 @@ func maskedPlaces(names []string) maskedAt {
 	return places
 }
 
-// member is the path of a member of what stands at a path.
 func (m maskedAt) member(at, name string) string {
 	if len(m) == 0 || at == noPlace || len(name) > maxMaskedName {
 		return noPlace
@@ -44,7 +41,6 @@ func (m maskedAt) member(at, name string) string {
 // maxMaskedName is longer than the names of settings are.
 const maxMaskedName = 1000
 
-// plainName reports whether a name stands in a path as it is.
 func plainName(name string) bool {
 	return name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == ""
 }

@@ -1,11 +1,11 @@
 package console
 
 import (
+	"fmt"
 	"strconv"
 	"time"
 )
 
-// derived says where a field was learnt.
 type derived struct {
 	Source     string `json:"source"`
 	Dialect    string `json:"dialect"`
@@ -14,7 +14,6 @@ type derived struct {
 	Confidence string `json:"confidence"`
 }
 
-// fact is something that is known of a message, and how.
 type fact struct {
 	Name  string
 	Value string
@@ -24,46 +23,34 @@ type fact struct {
 	How   string
 }
 
-// originOf lists what is known of where a message failed, with the confidence of
-// each of it.
 func originOf(m *message) []fact {
-	number := func(n *int64) string {
-		if n == nil {
-			return ""
-		}
-		return strconv.FormatInt(*n, 10)
-	}
-	facts := []fact{
-		{Name: "Original topic", Value: m.OriginalTopic, Topic: true},
-		{Name: "Partition", Value: number(wide(m.OrigPartition))},
-		{Name: "Offset", Value: number(m.OrigOffset)},
-		{Name: "Written", Time: m.OrigTimestamp},
-		{Name: "Consumer group", Value: m.ConsumerGroup},
-		{Name: "Consumer attempts", Value: number(wide(m.ConsumerTries))},
-		{Name: "Error class", Value: m.ErrorClass},
-		{Name: "Error message", Value: clip(120, m.ErrorMessage)},
-	}
-	keys := []string{
-		"original_topic", "original_partition", "original_offset", "original_timestamp", "consumer_group", "consumer_attempts",
-		"error_class", "error_message",
-	}
-	shown := facts[:0]
-	for i, f := range facts {
-		d := m.Derived[keys[i]]
-		f.Sure, f.How = d.sure(), d.how(m.Dialect)
-		if i == 0 || f.Value != "" || !f.Time.IsZero() {
-			shown = append(shown, f)
+	var shown []fact
+	for _, f := range []struct {
+		key string
+		fact
+	}{
+		{"original_topic", fact{Name: "Original topic", Value: m.OriginalTopic, Topic: true}},
+		{"original_partition", fact{Name: "Partition", Value: known(m.OrigPartition)}},
+		{"original_offset", fact{Name: "Offset", Value: known(m.OrigOffset)}},
+		{"original_timestamp", fact{Name: "Written", Time: m.OrigTimestamp}},
+		{"consumer_group", fact{Name: "Consumer group", Value: m.ConsumerGroup}},
+		{"consumer_attempts", fact{Name: "Consumer attempts", Value: known(m.ConsumerTries)}},
+		{"error_class", fact{Name: "Error class", Value: m.ErrorClass}},
+		{"error_message", fact{Name: "Error message", Value: clip(120, m.ErrorMessage)}},
+	} {
+		if d := m.Derived[f.key]; f.Topic || f.Value != "" || !f.Time.IsZero() {
+			f.Sure, f.How = d.sure(), d.how(m.Dialect)
+			shown = append(shown, f.fact)
 		}
 	}
 	return shown
 }
 
-func wide[T int | int32](n *T) *int64 {
+func known[T any](n *T) string {
 	if n == nil {
-		return nil
+		return ""
 	}
-	all := int64(*n)
-	return &all
+	return fmt.Sprint(*n)
 }
 
 func (d derived) sure() string {
@@ -73,8 +60,7 @@ func (d derived) sure() string {
 	return d.Confidence
 }
 
-// how says in words where a field was learnt; "" when nobody knows. The dialect that
-// the message was recognised by is named once, above all of them.
+// how says where a field was learnt; "" for unknown. The message's own dialect is not repeated.
 func (d derived) how(known string) string {
 	of := ""
 	if d.Dialect != "" && d.Dialect != known {

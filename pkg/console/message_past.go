@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"net/url"
@@ -11,17 +12,14 @@ import (
 	"time"
 )
 
-// history is what the API tells of a message's past.
 type history struct {
 	Attempts []pastAttempt `json:"attempts"`
-	Changes  []pastChange  `json:"changes"`
+	Changes  []change      `json:"changes"`
 	Lineage  []ancestor    `json:"lineage"`
 }
 
-// pastAttempt is one republish of a message.
 type pastAttempt struct {
 	Number        int       `json:"number"`
-	RedriveID     string    `json:"redrive_id"`
 	BulkRedriveID string    `json:"bulk_redrive_id"`
 	Actor         string    `json:"actor"`
 	StartedAt     time.Time `json:"started_at"`
@@ -36,10 +34,8 @@ type pastAttempt struct {
 	Edit          *edited   `json:"edit"`
 }
 
-// Where says where the record was sent, as far as that is known.
 func (a pastAttempt) Where() string { return position(a.Partition, a.Offset) }
 
-// edited says how what was sent differed from the message.
 type edited struct {
 	TargetTopic    string          `json:"target_topic"`
 	PayloadChanged bool            `json:"payload_changed"`
@@ -49,7 +45,6 @@ type edited struct {
 	RedrivePatch   json.RawMessage `json:"redrive_patch"`
 }
 
-// operation is one step of a JSON Patch.
 type operation struct {
 	Op    string          `json:"op"`
 	Path  string          `json:"path"`
@@ -59,7 +54,6 @@ type operation struct {
 
 const maxOperations = 50 // of a difference that are shown
 
-// Text is the operation to read.
 func (o operation) Text() string {
 	text := o.Op + " " + o.Path
 	if o.From != "" {
@@ -71,8 +65,7 @@ func (o operation) Text() string {
 	return visible(text)
 }
 
-// masked reports whether some of what was sent may be hidden. Only then is it worth
-// another entry of the audit trail to see it.
+// masked reports whether some of what was sent may be hidden: only then another entry of the audit trail is worth it.
 func (h history) masked() bool {
 	hides := func(a pastAttempt) bool {
 		const mask = `"` + maskedText + `"`
@@ -95,21 +88,6 @@ func (e edited) Operations() []operation {
 	return list[:min(len(list), maxOperations)]
 }
 
-// pastChange is an entry of the audit trail.
-type pastChange struct {
-	At        time.Time `json:"at"`
-	Action    string    `json:"action"`
-	From      string    `json:"from"`
-	To        string    `json:"to"`
-	Class     string    `json:"error_class"`
-	Error     string    `json:"error"`
-	Actor     string    `json:"actor"`
-	Reason    string    `json:"reason"`
-	RequestID string    `json:"request_id"`
-	TraceID   string    `json:"trace_id"`
-}
-
-// ancestor is a message whose replay failed again and led to the one that is shown.
 type ancestor struct {
 	ID         string        `json:"id"`
 	Status     string        `json:"status"`
@@ -128,18 +106,16 @@ func (a ancestor) LastPlace() string {
 	return strings.TrimSuffix(last.Topic+" "+last.Where(), " ")
 }
 
-// event is one entry of a message's time line: that it came, an attempt or a change.
 type event struct {
 	At      time.Time
 	What    string
 	Came    bool
 	Attempt *pastAttempt
-	Change  *pastChange
+	Change  *change
 }
 
 const maxEvents = 200 // of a time line; of more, the latest
 
-// deeds are the actions of the audit trail in words.
 var deeds = map[string]string{
 	"retry":   "was asked to be sent back",
 	"requeue": "was requeued",
@@ -150,7 +126,6 @@ var deeds = map[string]string{
 	"unmask":  "was shown without masks",
 }
 
-// loadPast fills in what happened to a message, and whose child it is.
 func (c *Console) loadPast(r *http.Request, at place, p *messagePage) error {
 	var h history
 	if err := c.api.get(r, at.api("history"), nil, &h); err != nil {
@@ -169,8 +144,7 @@ func (c *Console) loadPast(r *http.Request, at place, p *messagePage) error {
 	return nil
 }
 
-// pastOf is one time line, the oldest first. The end of an attempt stands in the
-// audit trail too, and is told once.
+// pastOf is one time line, the oldest first. The audit trail's copy of an attempt is left out.
 func pastOf(m *message, h history) []event {
 	events := []event{{At: m.CreatedAt, Came: true, What: "came in"}}
 	for i := range h.Attempts {
@@ -186,23 +160,16 @@ func pastOf(m *message, h history) []event {
 		if ch.Action == "attempt" && len(h.Attempts) > 0 {
 			continue
 		}
-		what := deeds[ch.Action]
-		if what == "" {
-			what = ch.Action
-		}
-		events = append(events, event{At: ch.At, What: what, Change: ch})
+		events = append(events, event{At: ch.At, What: cmp.Or(deeds[ch.Action], ch.Action), Change: ch})
 	}
 	slices.SortStableFunc(events, func(a, b event) int { return a.At.Compare(b.At) })
 	return events[max(0, len(events)-maxEvents):]
 }
 
-// childrenOf finds the messages that this one came back as: their records carry its
-// id. They are not found while the search catalogue is behind, or by who may not
-// search that header; the page is good without them.
+// childrenOf finds the messages that this one came back as, by a header. The page is good without them: the search
+// may lag or not be allowed.
 func (c *Console) childrenOf(r *http.Request, id string) []message {
-	var list struct {
-		Messages []message `json:"messages"`
-	}
+	var list listAnswer
 	query := url.Values{"header": {"dlq-message-id=" + id}, "limit": {"10"}, "omit": {"payload"}}
 	if err := c.api.get(r, endpoint("messages"), query, &list); err != nil {
 		return nil

@@ -13,7 +13,6 @@ const (
 	mostlySpaces = 8 // times the text that a layout may grow to, when not all of it is shown
 )
 
-// payloadView is a payload as somebody wants to see it.
 type payloadView struct {
 	Chosen   string // tree, pretty, text, hex, or "" when nothing is shown
 	Tabs     []tab
@@ -35,7 +34,6 @@ type tab struct {
 	Why             string // it cannot be chosen
 }
 
-// omitted says in words why a payload is not in the answer of the API.
 var omitted = map[string]string{
 	"not_json":   "It is not JSON.",
 	"too_deep":   "It is JSON that nests more than 200 levels, too deep for a tree.",
@@ -48,8 +46,7 @@ var omitted = map[string]string{
 // elsewhere are reasons for which a payload would have to be fetched from Kafka.
 func elsewhere(reason string) bool { return reason == "over_limit" || reason == "pointer" }
 
-// viewPayload shows what was asked for, as far as that can be done. It loads no more
-// of a large payload than it shows, and none from Kafka that nobody asked for.
+// viewPayload loads no more of a large payload than it shows, and nothing from Kafka unasked.
 func (c *Console) viewPayload(r *http.Request, at place, m *message) payloadView {
 	v := payloadView{Download: at.page() + "/payload", Why: whyNoBytes(m, viewerOf(r))}
 	if m.PayloadSize != nil {
@@ -75,8 +72,7 @@ func (c *Console) viewPayload(r *http.Request, at place, m *message) payloadView
 	return v
 }
 
-// hasPayload returns the payload that stands in the answer, nil when none does: the
-// value null of JSON is one.
+// hasPayload returns the payload in the answer, nil for none. The JSON value null is one.
 func (m *message) hasPayload() []byte {
 	if m.PayloadOmitted != "" || m.PayloadSize == nil || len(m.Payload) == 0 {
 		return nil
@@ -92,7 +88,6 @@ func whyNoBytes(m *message, v *viewer) string {
 	return ""
 }
 
-// chooseView takes what was asked for when it is possible, else what shows most.
 func chooseView(asked string, m *message) string {
 	inside := m.hasPayload() != nil
 	switch {
@@ -117,11 +112,16 @@ func (c *Console) fillView(r *http.Request, at place, m *message, v *payloadView
 	}
 	raw, cut := m.hasPayload(), false
 	if raw == nil {
-		var err error
-		if raw, cut, err = c.beginning(r, at, v.Chosen); err != nil {
+		most := maxText
+		if v.Chosen == "hex" {
+			most = maxHex
+		}
+		begin, all, err := c.api.head(r, at.api("payload"), most)
+		if err != nil {
 			v.Chosen, v.Notes = "", append(v.Notes, "It cannot be shown: "+wordsOf(err))
 			return
 		}
+		raw, cut = begin, !all
 	}
 	if text, ok := wholeText(raw, cut); !ok && v.Chosen == "text" {
 		v.Chosen, v.Notes = "hex", append(v.Notes, "It is not text, so its bytes are shown.")
@@ -154,8 +154,7 @@ func (v *payloadView) fill(raw []byte, cut bool, masked []string) {
 	}
 }
 
-// pretty lays out as much as is shown. Where most of that would be the spaces before
-// the values, it is shown as it is.
+// pretty lays out as much as is shown, unless most of that would be spaces.
 func (v *payloadView) pretty(raw []byte, cut bool) {
 	text, used, ok := laidOut(raw, maxText+utf8.UTFMax)
 	switch {
@@ -177,17 +176,6 @@ func (v *payloadView) show(text string, cut bool) {
 	v.Text = visible(text)
 }
 
-// beginning loads the first bytes of a payload, as many as the view shows.
-func (c *Console) beginning(r *http.Request, at place, view string) (raw []byte, cut bool, err error) {
-	most := maxText
-	if view == "hex" {
-		most = maxHex
-	}
-	raw, all, _, err := c.api.head(r, at.api("payload"), most)
-	return raw, !all, err
-}
-
-// wordsOf says what an error of the API means, within a sentence.
 func wordsOf(err error) string {
 	var refused *apiError
 	if errors.As(err, &refused) {
@@ -197,34 +185,24 @@ func wordsOf(err error) string {
 }
 
 func tabsOf(at place, m *message, chosen string, unmask bool) []tab {
-	var mask, whyNot string
-	if unmask {
-		mask = "true"
-	}
+	var whyNot string
 	if m.hasPayload() == nil {
 		whyNot = "only for JSON of up to 1 MiB"
 	}
 	tabs := []tab{{Name: "Tree", View: "tree", Why: whyNot}, {Name: "Pretty", View: "pretty", Why: whyNot}, {Name: "As it is", View: "text"}, {Name: "Hex", View: "hex"}}
 	for i := range tabs {
 		tabs[i].Current = tabs[i].View == chosen
-		tabs[i].URL = to(at.page(), "view", tabs[i].View, "unmask", mask) + "#payload"
+		tabs[i].URL = to(at.page(), "view", tabs[i].View, "unmask", masking(unmask).Get("unmask")) + "#payload"
 	}
 	return tabs
 }
 
-// downloadPayload passes the value of a message on, byte for byte.
-func (c *Console) downloadPayload(w http.ResponseWriter, r *http.Request) error {
-	return c.download(w, r, placeOf(r, false))
-}
-
-// downloadArchived passes that of an archived message on.
-func (c *Console) downloadArchived(w http.ResponseWriter, r *http.Request) error {
-	return c.download(w, r, placeOf(r, true))
-}
-
-func (c *Console) download(w http.ResponseWriter, r *http.Request, at place) error {
-	if v := viewerOf(r); v != nil && v.Masking && ofAnotherSite(r) { // the audit trail notes who looks
-		return seeOther(w, r, at.page())
+func (c *Console) download(archived bool) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		at := placeOf(r, archived)
+		if v := viewerOf(r); v != nil && v.Masking && ofAnotherSite(r) { // the audit trail notes who looks
+			return seeOther(w, r, at.page())
+		}
+		return c.api.stream(w, r, at.api("payload"), nil)
 	}
-	return c.api.stream(w, r, at.api("payload"), nil)
 }

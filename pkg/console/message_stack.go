@@ -5,26 +5,22 @@ import (
 	"strings"
 )
 
-// maxStackLines bounds what is shown of a stack trace.
 const maxStackLines = 1000
 
-// stack is a stack trace to read: what was said and the application's own frames in
-// full, the frames of frameworks folded.
+// stack is a stack trace with the frames of frameworks folded.
 type stack struct {
 	Parts []stackPart
 	Left  int64 // lines that are not shown
 }
 
-// stackPart is one line, or several frames of frameworks that stand together.
 type stackPart struct {
 	Kind  string // "said", "mine" or "folded"
 	Lines []string
 	Open  bool // folded, and unfolded from the start
 }
 
-// foldStack reads a stack trace of any language line by line. With prefixes,
-// frames that begin with one are the application's; without, all that are not known
-// to be somebody else's.
+// foldStack reads a stack trace of any language. With prefixes, only frames that begin with one are the
+// application's.
 func foldStack(text string, prefixes []string) stack {
 	if text == "" {
 		return stack{}
@@ -41,8 +37,7 @@ func foldStack(text string, prefixes []string) stack {
 	return s
 }
 
-// unfoldLast shows the frames of the last cause when none are the application's: there
-// is nothing else to look at.
+// unfoldLast shows the frames of the last cause when none are the application's.
 func (s *stack) unfoldLast() {
 	last := -1
 	for i, p := range s.Parts {
@@ -66,8 +61,7 @@ func (s *stack) add(kind, line string) {
 	s.Parts = append(s.Parts, stackPart{Kind: kind, Lines: []string{line}})
 }
 
-// kindOfLine says whose a line is. before is the kind of the line above, which some
-// languages go on from: the code of a frame stands below it.
+// kindOfLine says whose a line is. before is the kind of the line above: in some languages code follows its frame.
 func kindOfLine(line, before string, prefixes []string) string {
 	trimmed := strings.TrimSpace(line)
 	switch {
@@ -86,23 +80,20 @@ func kindOfLine(line, before string, prefixes []string) string {
 }
 
 func beginsCause(trimmed string) bool {
-	for _, prefix := range []string{"Caused by:", "Suppressed:", "--->", "[cause]", "Traceback "} {
-		if strings.HasPrefix(trimmed, prefix) {
-			return true
-		}
-	}
-	return false
+	return beginsWith(trimmed, []string{"Caused by:", "Suppressed:", "--->", "[cause]", "Traceback "})
+}
+
+func beginsWith(text string, prefixes []string) bool {
+	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(text, p) })
 }
 
 // isFrame knows frames of the JVM, JavaScript and .NET ("at x"), Python ("File x"),
 // PHP and Ruby ("#1 x", "from x") and Go (a function, and below it a file with tab).
 func isFrame(line, trimmed string) bool {
 	switch {
-	case strings.HasPrefix(trimmed, "at "), strings.HasPrefix(trimmed, `File "`), strings.HasPrefix(trimmed, "from "):
+	case beginsWith(trimmed, []string{"at ", `File "`, "from "}), strings.HasPrefix(line, "\t/"):
 		return true
 	case len(trimmed) > 1 && trimmed[0] == '#' && trimmed[1] >= '0' && trimmed[1] <= '9':
-		return true
-	case strings.HasPrefix(line, "\t/"):
 		return true
 	default:
 		open := strings.LastIndexByte(trimmed, '(')
@@ -110,7 +101,6 @@ func isFrame(line, trimmed string) bool {
 	}
 }
 
-// theirs are beginnings of frames of runtimes and frameworks.
 var theirs = []string{
 	"java.", "javax.", "jakarta.", "jdk.", "sun.", "com.sun.", "kotlin.", "kotlinx.", "scala.", "groovy.", "akka.",
 	"org.apache.", "org.springframework.", "org.hibernate.", "org.postgresql.", "org.eclipse.", "org.jboss.", "org.slf4j.",
@@ -136,7 +126,7 @@ func isMine(trimmed string, prefixes []string) bool {
 			return strings.HasPrefix(name, p) || strings.Contains(trimmed, "/"+p) || strings.Contains(trimmed, "("+p)
 		})
 	}
-	return !slices.ContainsFunc(theirs, func(p string) bool { return strings.HasPrefix(name, p) }) &&
+	return !beginsWith(name, theirs) &&
 		!slices.ContainsFunc(theirPlaces, func(p string) bool { return strings.Contains(trimmed, p) })
 }
 

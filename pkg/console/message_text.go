@@ -8,8 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// visible escapes what would not be seen, or would turn text around, in a text that
-// somebody else wrote. Lines and tabs stay.
+// visible escapes invisible characters and those that turn text around. Lines and tabs stay.
 func visible(s string) string {
 	if strings.IndexFunc(s, unseen) < 0 {
 		return s
@@ -28,8 +27,7 @@ func visible(s string) string {
 	return b.String()
 }
 
-// unseen reports whether a character is a control, a mark that turns text around, or
-// one of no width.
+// unseen reports whether a character is a control, turns text around, or has no width.
 func unseen(r rune) bool {
 	switch {
 	case r == '\n' || r == '\t':
@@ -41,8 +39,7 @@ func unseen(r rune) bool {
 	}
 }
 
-// wholeText returns the beginning of raw that is whole characters, when all of it is
-// text. cut says that raw was cut off, perhaps within a character.
+// wholeText returns the whole characters of raw, and whether it is text. cut says that its end may lack part of one.
 func wholeText(raw []byte, cut bool) (string, bool) {
 	if cut {
 		for i := 0; i < utf8.UTFMax && len(raw) > 0; i++ {
@@ -66,6 +63,4 @@ func clipText(s string, n int) (string, bool) {
 	return s[:n], false
 }
 
-// hexDump is bytes by sixteen a line: where they are, what they are, and what of
-// them is text.
 func hexDump(raw []byte) string { return strings.TrimSuffix(hex.Dump(raw), "\n") }

@@ -3,6 +3,7 @@ package console
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"strconv"
 )
@@ -15,7 +16,6 @@ const (
 	openNesting = 2    // so deep is any other
 )
 
-// node is a value of JSON, with what is in it.
 type node struct {
 	Name     string // of a member; empty for what has none
 	Named    bool
@@ -28,16 +28,13 @@ type node struct {
 	Open     bool
 }
 
-// tree is a payload to look into.
 type tree struct {
 	Root  *node
 	Nodes int
 	Left  int64 // values that are not shown
 }
 
-// treeOf reads JSON into a tree of bounded size: what is behind the bound is read,
-// and only counted. Names that are given twice stay two. masked are the names of what
-// the API has hidden.
+// treeOf reads JSON into a tree of bounded size; the rest is counted. Names given twice stay two. masked are paths.
 func treeOf(raw []byte, masked []string) (*tree, error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
@@ -54,11 +51,7 @@ func treeOf(raw []byte, masked []string) (*tree, error) {
 	return t, nil
 }
 
-type jsonError string
-
-func (e jsonError) Error() string { return string(e) }
-
-const errMoreJSON = jsonError("there is more behind the value")
+var errMoreJSON = errors.New("there is more after the value")
 
 type treeBuilder struct {
 	decoder *json.Decoder
@@ -67,7 +60,6 @@ type treeBuilder struct {
 	left    int64
 }
 
-// value reads one value; nil when there is no room for it any more.
 func (b *treeBuilder) value(depth int, at string) (*node, error) {
 	token, err := b.decoder.Token()
 	if err != nil {
@@ -142,7 +134,6 @@ func leaf(token json.Token) *node {
 	}
 }
 
-// maskedText is what the API shows in place of what is masked.
 const maskedText = "***"
 
 func unfold(n *node, depth int, all bool) {

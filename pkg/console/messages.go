@@ -1,22 +1,22 @@
 package console
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// messagesPerPage is how many messages a page of a list has.
 const messagesPerPage = 50
 
-// found is what a search answers.
 type found struct {
-	Messages      []messageRow `json:"messages"`
-	Next          string       `json:"next_cursor"`
-	Count         *matchCount  `json:"count"`
-	SearchedUntil time.Time    `json:"searched_until"`
+	Messages      []message   `json:"messages"`
+	Next          string      `json:"next_cursor"`
+	Count         *matchCount `json:"count"`
+	SearchedUntil time.Time   `json:"searched_until"`
 	// SearchedBackTo is where a search ended because its time was over.
 	SearchedBackTo time.Time `json:"searched_back_to"`
 }
@@ -27,7 +27,6 @@ type matchCount struct {
 	AtLeast bool  `json:"at_least"`
 }
 
-// Many is the number, and how exact it is.
 func (n matchCount) Many() string {
 	switch {
 	case n.Exact:
@@ -38,7 +37,6 @@ func (n matchCount) Many() string {
 	return "about " + number(n.N)
 }
 
-// messagesPage is a list of messages, live or archived, and the form of its filters.
 type messagesPage struct {
 	Archived bool
 	Form     messageForm
@@ -54,14 +52,12 @@ type messagesPage struct {
 	Topics   []string // that are known
 }
 
-// messageList is a page of what was found.
 type messageList struct {
 	Table    messageTable
 	First    string // where the list begins; "" on its first page
 	Older    string
 	Searched time.Time // how far the search knows messages, when that is not far enough
-	// SearchedTo is where the search ended before the page was full, if it did; Forward says
-	// that it went from older to newer messages.
+	// SearchedTo is where the search ended early; Forward: it went from older to newer messages.
 	SearchedTo time.Time
 	Forward    bool
 	Columns    []columnChoice
@@ -73,14 +69,12 @@ type messageList struct {
 	Asked bool // something was asked for
 }
 
-// messageCount is how many match.
 type messageCount struct {
 	matchCount
 	Ask  string // where they are counted to the last; "" when they were
 	Load string // the same, when that is done without anybody asking
 }
 
-// arrivals is what came since the page was opened.
 type arrivals struct {
 	N     int64
 	Since time.Time
@@ -88,7 +82,6 @@ type arrivals struct {
 	Show  string
 }
 
-// messageChoice is what can be done to messages of a list, and to which.
 type messageChoice struct {
 	Shown  int
 	Filter []hidden // all that match
@@ -111,46 +104,41 @@ const (
 	topicsPart   = "known-topics"
 )
 
-func (c *Console) listMessages(w http.ResponseWriter, r *http.Request) error {
-	return c.messageList(w, r, messagesPath)
+func (c *Console) messageList(path string) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if given := r.URL.Query(); tidied(given) {
+			return seeOther(w, r, withQuery(r.URL.Path, given))
+		}
+		q := questionOf(r, path, c.now())
+		asked, wrong := q.api()
+		if wrong != nil {
+			return c.renderMessages(w, r, q, http.StatusBadRequest, messagesPage{}, wrong)
+		}
+		p, err := c.messagesFor(r, q, asked)
+		if err == nil {
+			return c.renderMessages(w, r, q, http.StatusOK, p, nil)
+		}
+		status, problem, err := problemOf(err)
+		if err != nil {
+			return err
+		}
+		return c.renderMessages(w, r, q, status, messagesPage{}, problem)
+	}
 }
 
-// messageList answers with a list, or with the part of it that asks.
-func (c *Console) messageList(w http.ResponseWriter, r *http.Request, path string) error {
-	if given := r.URL.Query(); untidy(given) {
-		return seeOther(w, r, tidied(r.URL.Path, given))
-	}
-	q := questionOf(r, path, c.now())
-	asked, wrong := q.api()
-	if wrong != nil {
-		return c.renderMessages(w, r, q, http.StatusBadRequest, messagesPage{}, wrong)
-	}
-	p, err := c.messagesFor(r, q, asked)
-	if err == nil {
-		return c.renderMessages(w, r, q, http.StatusOK, p, nil)
-	}
-	status, problem, err := told(err)
-	if err != nil {
-		return err
-	}
-	return c.renderMessages(w, r, q, status, messagesPage{}, problem)
-}
-
-// tidied is an address without what nobody filled in.
-func tidied(path string, given url.Values) string {
-	kept := url.Values{}
-	for name, values := range given {
-		for _, value := range values {
-			if value != "" {
-				kept.Add(name, value)
-			}
+// tidied leaves out of a query what is empty, and reports whether there was something.
+func tidied(query url.Values) (untidy bool) {
+	for name, values := range query {
+		kept := slices.DeleteFunc(values, func(value string) bool { return value == "" })
+		untidy = untidy || len(kept) < len(values)
+		if query[name] = kept; len(kept) == 0 {
+			query.Del(name)
 		}
 	}
-	return withQuery(path, kept)
+	return untidy
 }
 
-// messagesFor asks for what the page shows: no more than the part that fetches
-// itself needs.
+// messagesFor asks only for what the page or its part shows.
 func (c *Console) messagesFor(r *http.Request, q question, asked url.Values) (p messagesPage, err error) {
 	switch part := partOf(r); part {
 	case arrivalsPart:
@@ -178,12 +166,7 @@ func partOf(r *http.Request) string {
 }
 
 func (c *Console) topicNames(r *http.Request) ([]string, error) {
-	var answer struct {
-		Topics []struct {
-			Topic     string   `json:"topic"`
-			DLQTopics []string `json:"dlq_topics"`
-		} `json:"topics"`
-	}
+	var answer listAnswer
 	err := c.api.get(r, endpoint("topics"), nil, &answer)
 	known, names := map[string]bool{"": true}, []string(nil)
 	for _, t := range answer.Topics {
@@ -196,8 +179,7 @@ func (c *Console) topicNames(r *http.Request) ([]string, error) {
 	return names, err
 }
 
-// arrived counts what came behind the newest message that the page shows. Stored
-// times have milliseconds, and those of one batch are equal: the next one counts.
+// arrived counts messages newer than the page's newest by a millisecond or more: times of one batch are equal.
 func (c *Console) arrived(r *http.Request, q question, asked url.Values) (*arrivals, error) {
 	seen, err := time.Parse(time.RFC3339, r.URL.Query().Get("seen"))
 	if err != nil {
@@ -220,7 +202,6 @@ func (q question) arrivalsSince(seen time.Time) *arrivals {
 	return &arrivals{Since: seen, Again: q.address("seen", moment(seen)), Show: q.address()}
 }
 
-// messagesFound asks for one page of a list.
 func (c *Console) messagesFound(r *http.Request, q question, asked url.Values) (p messagesPage, err error) {
 	asked.Set("limit", strconv.Itoa(messagesPerPage))
 	asked.Set("omit", "payload")
@@ -240,14 +221,14 @@ func (c *Console) messagesFound(r *http.Request, q question, asked url.Values) (
 	if q.newestFirst() && q.path == messagesPath {
 		seen := q.opened
 		if len(f.Messages) > 0 {
-			seen = f.Messages[0].Received
+			seen = f.Messages[0].CreatedAt
 		}
 		p.Arrivals = q.arrivalsSince(seen)
 	}
 	return p, nil
 }
 
-// countOf is how many match. A list of one page needs nobody to count it.
+// countOf is how many match. A list of one page is its own count.
 func countOf(q question, f found, counted bool) *messageCount {
 	n := &messageCount{Ask: q.address("count", "exact")}
 	switch {
@@ -264,7 +245,7 @@ func countOf(q question, f found, counted bool) *messageCount {
 	return n
 }
 
-// lateSearch is how far behind the search may be without anybody being told.
+// lateSearch is how far the search may lag without a notice.
 const lateSearch = 10 * time.Second
 
 func (c *Console) listOf(r *http.Request, q question, f found) *messageList {
@@ -294,11 +275,10 @@ func (c *Console) listOf(r *http.Request, q question, f found) *messageList {
 	return l
 }
 
-// choice is what can be chosen among what was found.
 func (q question) choice(f found) *messageChoice {
 	var newest time.Time
 	if q.newestFirst() {
-		newest = f.Messages[0].Received
+		newest = f.Messages[0].CreatedAt
 	}
 	all := q.everything(newest)
 	choice := &messageChoice{Shown: len(f.Messages), Back: q.address()}
@@ -355,20 +335,11 @@ func (c *Console) renderMessages(w http.ResponseWriter, r *http.Request, q quest
 	})
 }
 
-// groupTitle is what a group is called, or nothing when nobody can tell.
+// groupTitle is the title of a group, else its class; "" when it cannot be read, of which the list says more.
 func (c *Console) groupTitle(r *http.Request, id string) string {
 	if id == "" {
 		return ""
 	}
-	var group struct {
-		Title string `json:"title"`
-		Class string `json:"class"`
-	}
-	if err := c.api.get(r, endpoint("groups", id), url.Values{"trend": {"none"}}, &group); err != nil {
-		return "" // the list says what is wrong with it
-	}
-	if group.Title == "" {
-		return group.Class
-	}
-	return group.Title
+	g, _ := c.group(r, id)
+	return cmp.Or(g.Title, g.Class)
 }

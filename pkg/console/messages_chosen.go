@@ -8,8 +8,7 @@ import (
 
 var bulkActions = []string{"retry", "requeue", "dead", "delete"}
 
-// chosenMessages leads from a list to the order about what was chosen there: the
-// messages by their ids, or all that match the filter that the form was made with.
+// chosenMessages leads to the order about the chosen messages: by ids, or all that match the form's filter.
 func (c *Console) chosenMessages(w http.ResponseWriter, r *http.Request) error {
 	given := r.URL.Query()
 	order := url.Values{"action": {given.Get("action")}}
@@ -29,7 +28,6 @@ func (c *Console) chosenMessages(w http.ResponseWriter, r *http.Request) error {
 	return seeOther(w, r, withQuery("/redrives/new", order))
 }
 
-// exportMessages passes on everything that matches, as a file.
 func (c *Console) exportMessages(w http.ResponseWriter, r *http.Request) error {
 	if ofAnotherSite(r) { // each takes one of the few that may be under way
 		return &apiError{Status: http.StatusForbidden, Message: "An export cannot be asked for by a page of another site."}

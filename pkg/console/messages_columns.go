@@ -7,7 +7,6 @@ import (
 	"strings"
 )
 
-// column is one of those that a list of messages may have.
 type column struct {
 	Name, Label string
 	Number      bool // is read from its right end
@@ -35,7 +34,7 @@ const (
 	columnsCookie = "dlq-columns"
 )
 
-// columnsOf reads names. Those that nobody knows are left out; the order is ours.
+// columnsOf reads names, without unknown ones, in our order.
 func columnsOf(names string) []column {
 	wanted := strings.Split(names, ",")
 	var chosen []column
@@ -47,8 +46,7 @@ func columnsOf(names string) []column {
 	return chosen
 }
 
-// columnsFor are those that the address names, else those that the browser keeps,
-// else the usual ones.
+// columnsFor are the columns of the address, else of the browser, else the usual ones.
 func columnsFor(r *http.Request, named string) []column {
 	if chosen := columnsOf(named); len(chosen) > 0 {
 		return chosen
@@ -61,23 +59,6 @@ func columnsFor(r *http.Request, named string) []column {
 	return columnsOf(usualColumns)
 }
 
-// keepColumns keeps a choice in the browser, where none is the usual one.
-func keepColumns(w http.ResponseWriter, r *http.Request, names []string) {
-	cookie := &http.Cookie{
-		Name: columnsCookie, Path: "/", MaxAge: -1,
-		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: r.TLS != nil,
-	}
-	var known []string
-	for _, c := range columnsOf(strings.Join(names, ",")) {
-		known = append(known, c.Name)
-	}
-	if len(known) > 0 {
-		cookie.Value, cookie.MaxAge = strings.Join(known, "."), 365*24*60*60
-	}
-	http.SetCookie(w, cookie)
-}
-
-// columnChoice is a column, and whether it is shown.
 type columnChoice struct {
 	column
 	Shown bool
@@ -91,16 +72,17 @@ func columnChoices(shown []column) []columnChoice {
 	return choices
 }
 
-// chooseColumns keeps the columns of a form and goes back to the list.
 func (c *Console) chooseColumns(w http.ResponseWriter, r *http.Request) error {
 	if err := r.ParseForm(); err != nil {
 		return err
 	}
-	names := r.PostForm["column"]
-	if r.PostForm.Has("usual") {
-		names = nil
+	var names []string
+	if !r.PostForm.Has("usual") {
+		for _, chosen := range columnsOf(strings.Join(r.PostForm["column"], ",")) {
+			names = append(names, chosen.Name)
+		}
 	}
-	keepColumns(w, r, names)
+	keepChoice(w, r, columnsCookie, strings.Join(names, "."))
 	return seeOther(w, r, withoutColumns(ownPath(r.PostFormValue("return"))))
 }
 

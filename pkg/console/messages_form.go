@@ -5,7 +5,6 @@ import (
 	"strings"
 )
 
-// messageForm are the filters of a list, as they were typed.
 type messageForm struct {
 	Fields   map[string]messageField // those that are given once
 	Headers  []messageField
@@ -20,7 +19,6 @@ type messageForm struct {
 	Wrong    map[string]string
 }
 
-// messageField is an input: what stands in it and what is wrong with that.
 type messageField struct{ ID, Name, Label, Hint, Value, Wrong string }
 
 type listOption struct {
@@ -46,6 +44,11 @@ var messageFields = []messageField{
 	{Name: "retried_before", Label: "Attempted before", Hint: "2026-02-20 10:30, in UTC"},
 }
 
+var (
+	headerField  = messageField{Name: "header", Label: "Header", Hint: "name or name=value"}
+	payloadField = messageField{Name: "payload", Label: "Payload field", Hint: "$.customer.id = 42"}
+)
+
 var listSorts = []listOption{
 	{Value: "", Label: "Newest first"},
 	{Value: "created_at", Label: "Oldest first"},
@@ -53,7 +56,6 @@ var listSorts = []listOption{
 	{Value: "last_retry_at", Label: "Longest not attempted first"},
 }
 
-// statuses are those that messages of the list may have.
 func (q question) statuses() []string {
 	if q.path == archivePath {
 		return []string{"RESOLVED", "DEAD"}
@@ -61,7 +63,6 @@ func (q question) statuses() []string {
 	return []string{"PENDING", "RETRYING", "RESOLVED", "DEAD"}
 }
 
-// ranges are ages that are one click away.
 var ranges = []listLink{{Label: "Any time"}, {Label: "15 min", Href: "15m"}, {Label: "1 h", Href: "1h"}, {Label: "24 h", Href: "24h"}, {Label: "7 d", Href: "7d"}}
 
 func formOf(q question, problem *failure) messageForm {
@@ -74,8 +75,8 @@ func formOf(q question, problem *failure) messageForm {
 		f.Fields[field.Name] = field
 		f.More = f.More || !slices.Contains(always, field.Name) && (field.Value != "" || field.Wrong != "")
 	}
-	f.Headers = f.conditions(q.filter["header"], messageField{Name: "header", Label: "Header", Hint: "name or name=value"})
-	f.Payloads = f.conditions(q.filter["payload"], messageField{Name: "payload", Label: "Payload field", Hint: "$.customer.id = 42"})
+	f.Headers = f.conditions(q.filter["header"], headerField)
+	f.Payloads = f.conditions(q.filter["payload"], payloadField)
 	f.More = f.More || len(f.Headers)+len(f.Payloads) > 2 || f.Unknown || q.sort != ""
 	for _, status := range q.statuses() {
 		f.Statuses = append(f.Statuses, listOption{status, status, slices.Contains(q.filter["status"], status)})
@@ -90,19 +91,17 @@ func formOf(q question, problem *failure) messageForm {
 	return f
 }
 
-// conditions are the inputs of what may be given several times: one more than are
-// filled in.
+// conditions are inputs for repeated values: one more than are filled in.
 func (f *messageForm) conditions(values []string, like messageField) []messageField {
 	var fields []messageField
 	for i, value := range append(slices.Clone(values), "") {
 		field := like
 		field.ID, field.Value = "filter-"+like.Name, value
-		if i > 0 {
-			field.ID += "-" + number(i+1)
-			field.Label += " " + number(i+1)
-		}
 		if i == 0 {
 			field.Wrong = f.Wrong[like.Name]
+		} else {
+			field.ID += "-" + number(i+1)
+			field.Label += " " + number(i+1)
 		}
 		fields = append(fields, field)
 	}
@@ -110,7 +109,6 @@ func (f *messageForm) conditions(values []string, like messageField) []messageFi
 	return fields
 }
 
-// names are those of the fields that show what is wrong with them.
 func (f messageForm) names() []string {
 	names := []string{"header", "payload", "status", "since"}
 	for _, field := range messageFields {
@@ -119,7 +117,6 @@ func (f messageForm) names() []string {
 	return names
 }
 
-// byField tells apart what was wrong with each field.
 func (f *failure) byField() map[string]string {
 	wrong := map[string]string{}
 	if f == nil {
@@ -147,28 +144,20 @@ func (f *failure) besides(names []string) *failure {
 	return &rest
 }
 
-// chip is a condition that is set, and where it is not.
 type chip struct{ Name, Value, Href string }
-
-// labels are the words for what is no input with a label.
-var labels = map[string]string{"header": "Header", "payload": "Payload field", "status": "Status", "origin": "Origin"}
 
 func (q question) chips(group string) []chip {
 	var chips []chip
-	add := func(name, label string) {
-		for _, value := range q.filter[name] {
+	fields := append(slices.Clone(messageFields), messageField{Name: "status", Label: "Status"}, headerField, payloadField,
+		messageField{Name: "origin", Label: "Origin"})
+	for _, field := range fields {
+		for _, value := range q.filter[field.Name] {
 			shown := value
-			if name == "group_id" && group != "" {
+			if field.Name == "group_id" && group != "" {
 				shown = group
 			}
-			chips = append(chips, chip{label, shown, q.without(name, value)})
+			chips = append(chips, chip{field.Label, shown, q.without(field.Name, value)})
 		}
-	}
-	for _, field := range messageFields {
-		add(field.Name, field.Label)
-	}
-	for _, name := range []string{"status", "header", "payload", "origin"} {
-		add(name, labels[name])
 	}
 	if q.since != "" {
 		chips = append(chips, chip{"Received", "in the last " + q.since, q.address("since", "")})
@@ -180,15 +169,12 @@ func (q question) chips(group string) []chip {
 }
 
 func sortLabel(name string) string {
-	for _, sort := range listSorts {
-		if sort.Value == name {
-			return strings.ToLower(sort.Label)
-		}
+	if i := slices.IndexFunc(listSorts, func(sort listOption) bool { return sort.Value == name }); i >= 0 {
+		return strings.ToLower(listSorts[i].Label)
 	}
 	return name
 }
 
-// views are questions that are asked often.
 func (q question) views() []listLink {
 	views := []listLink{
 		{Label: "All", Href: q.path},

@@ -10,21 +10,18 @@ import (
 	"time"
 )
 
-// The parameters of the API that say which messages are meant. narrowing are those
-// that mean less than everything: times and states alone do not.
+// Parameters of the API that select messages. Those of narrowing mean less than everything; times and states may not.
 var (
 	narrowing   = []string{"topic", "error_class", "consumer_group", "dialect", "group_id", "origin", "key", "key_base64", "header", "payload", "q"}
 	filterNames = append([]string{"status", "created_after", "created_before", "retried_after", "retried_before"}, narrowing...)
 	timeNames   = []string{"created_after", "created_before", "retried_after", "retried_before"}
 )
 
-// The places of lists of messages.
 const (
 	messagesPath = "/messages"
 	archivePath  = "/archive"
 )
 
-// question is what the address of a list asks for.
 type question struct {
 	path   string     // of the list
 	filter url.Values // in the words of the API, without what is empty
@@ -83,15 +80,7 @@ func understood(name, value string) string {
 	return value
 }
 
-// untidy reports whether the address has fields of a form that nobody filled in.
-func untidy(given url.Values) bool {
-	return slices.ContainsFunc(slices.Collect(maps.Values(given)), func(values []string) bool {
-		return slices.Contains(values, "")
-	})
-}
-
-// api is the question as the API understands it. The second result says what is
-// wrong with since, which the API does not know.
+// api is the question for the API, and what is wrong with since, which the API does not know.
 func (q question) api() (url.Values, *failure) {
 	asked := maps.Clone(q.filter)
 	if q.since != "" {
@@ -120,12 +109,9 @@ func ageOf(text string) (time.Duration, bool) {
 	return time.Duration(n) * unit, true
 }
 
-// moment is a time as the API takes it.
 func moment(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// everything is the filter of an order about all that match and were there when the
-// page was opened: what comes later is not swept in. newest, of those that are shown,
-// is among them whatever clock it was stored by.
+// everything is the filter of all that matched when the page was opened, and of the newest that it shows.
 func (q question) everything(newest time.Time) url.Values {
 	all, wrong := q.api()
 	if wrong != nil {
@@ -145,10 +131,8 @@ func (q question) everything(newest time.Time) url.Values {
 	return all
 }
 
-// narrow reports whether less than everything is meant.
 func (q question) narrow() bool { return slices.ContainsFunc(narrowing, q.filter.Has) }
 
-// plain reports whether nothing at all was asked for.
 func (q question) plain() bool { return len(q.filter) == 0 && q.since == "" && q.sort == "" }
 
 // newestFirst reports whether what arrives would stand at the top of this page.
@@ -158,17 +142,12 @@ func (q question) newestFirst() bool {
 
 // own are the parameters of the page's address, without the place in the list.
 func (q question) own() url.Values {
-	own := maps.Clone(q.filter)
-	for name, value := range map[string]string{"since": q.since, "sort": q.sort, "cols": q.cols} {
-		if value != "" {
-			own.Set(name, value)
-		}
-	}
+	own := queryOf("since", q.since, "sort", q.sort, "cols", q.cols)
+	maps.Copy(own, q.filter)
 	return own
 }
 
-// address is where the list begins, with some parameters changed: pairs of names and
-// values, where an empty value takes a parameter out.
+// address is the first page with changes: pairs of names and values, where an empty value takes a parameter out.
 func (q question) address(changes ...string) string {
 	own := q.own()
 	for i := 0; i+1 < len(changes); i += 2 {
@@ -190,14 +169,6 @@ func (q question) without(name, value string) string {
 	return withQuery(q.path, own)
 }
 
-// older is where the list goes on.
 func (q question) older(cursor string) string {
 	return q.address("cursor", cursor, "opened", moment(q.opened))
-}
-
-func withQuery(path string, query url.Values) string {
-	if len(query) == 0 {
-		return path
-	}
-	return path + "?" + query.Encode()
 }

@@ -11,13 +11,12 @@ import (
 	"time"
 )
 
-// overviewPage is what somebody who was woken looks at first: what fails, since when,
-// whether it still does, and whether sending it back now would help.
+// overviewPage answers the first questions: what fails, since when, does it still, and would a retry help.
 type overviewPage struct {
 	Counts   counts
 	Oldest   time.Time // of what is pending; zero: nothing is
 	LastSeen time.Time // the last arrival of all; zero: none ever
-	Lag      lag
+	Lag      *int64
 	Ready    readiness
 	Topics   []openTopic
 	MoreOpen int // topics with something open that are not shown
@@ -34,7 +33,6 @@ type overviewPage struct {
 	Mine     string   // the topics that the viewer sees; empty: all
 }
 
-// openTopic is a topic with something open, and what is to be said of sending it back.
 type openTopic struct {
 	topicState
 	Advice advice
@@ -50,13 +48,11 @@ const (
 	recentMinutes = 10
 )
 
-// readiness is what the program says of what it depends on.
 type readiness struct {
 	Status string            `json:"status"`
 	Checks map[string]string `json:"checks"`
 }
 
-// overview answers with what is wrong now.
 func (c *Console) overview(w http.ResponseWriter, r *http.Request) error {
 	span := r.URL.Query().Get("span")
 	if !slices.Contains(spans, span) {
@@ -66,7 +62,7 @@ func (c *Console) overview(w http.ResponseWriter, r *http.Request) error {
 	var topics []topicState
 	var recent activity
 	parts := []overviewPart{
-		{"what the program depends on", func(r *http.Request) error { return c.dependencies(r, &data.Ready) }},
+		{"what the program depends on", func(r *http.Request) error { return c.api.probe(r, "/readyz", &data.Ready) }},
 		{"the topics", func(r *http.Request) (err error) { topics, err = c.allTopics(r); return err }},
 		{"the last arrivals", func(r *http.Request) (err error) { recent, err = c.activity(r, spans[0], ""); return err }},
 		{"the error groups", func(r *http.Request) (err error) { data.Groups, err = c.openGroups(r); return err }},
@@ -93,19 +89,16 @@ func (c *Console) overview(w http.ResponseWriter, r *http.Request) error {
 	return c.render(w, r, http.StatusOK, "overview", page{Title: "Overview", Nav: "/", Modules: []string{"chart"}, Data: data})
 }
 
-// overviewPart is a part of the page, by what it tells.
 type overviewPart struct {
 	what string
 	read func(r *http.Request) error
 }
 
-// partPatience is how long a part may take: at three in the morning a page with a gap
-// is better than none.
+// partPatience bounds a part of the page: a page with a gap is better than none.
 const partPatience = 3 * time.Second
 
-// read reads all parts at once. What cannot be read in time is missing on the page,
-// which says so. Who is not known sees nothing, and without a database there is nothing
-// to see: that is an error.
+// read reads all parts at once. Parts that fail are named on the page; without credentials or a database there is
+// none.
 func (p *overviewPage) read(r *http.Request, parts []overviewPart) error {
 	ctx, cancel := context.WithTimeout(r.Context(), partPatience)
 	defer cancel()
@@ -128,12 +121,15 @@ func (p *overviewPage) read(r *http.Request, parts []overviewPart) error {
 	return r.Context().Err()
 }
 
-// sumUp fills in what the topics say together, and the worst of them.
 func (c *Console) sumUp(r *http.Request, data *overviewPage, topics []topicState) error {
 	var open []topicState
 	for _, t := range topics {
 		data.Counts.add(t.Counts)
-		data.Lag.add(t.IngestLag)
+		if n := t.IngestLag; n != nil && data.Lag != nil {
+			*data.Lag += *n
+		} else if n != nil {
+			data.Lag = new(*n)
+		}
 		if t.LastSeen.After(data.LastSeen) {
 			data.LastSeen = t.LastSeen
 		}
@@ -170,12 +166,6 @@ func (c *Console) sumUp(r *http.Request, data *overviewPage, topics []topicState
 	return err
 }
 
-// dependencies asks the program how it is. A program that is not ready says so here
-// and is no error.
-func (c *Console) dependencies(r *http.Request, into *readiness) error {
-	return c.api.probe(r, "/readyz", into)
-}
-
 // rank sorts what came back before what is new, and both before all else.
 func rank(g groupState) int {
 	if g.urgency() == 0 && g.Regressed {
@@ -184,15 +174,12 @@ func rank(g groupState) int {
 	return g.urgency()
 }
 
-// openGroups are the groups to look at first: of those with most open and those that
-// failed last, the regressed, then the new.
+// openGroups are the groups with most open and those that failed last: the regressed, then the new.
 func (c *Console) openGroups(r *http.Request) ([]groupState, error) {
 	var all []groupState
 	seen := map[string]bool{}
 	for _, sort := range []string{"last_seen", "open"} {
-		var answer struct {
-			Groups []groupState `json:"groups"`
-		}
+		var answer listAnswer
 		query := url.Values{"open": {"true"}, "sort": {sort}, "trend": {"none"}, "limit": {"50"}}
 		if err := c.api.get(r, endpoint("groups"), query, &answer); err != nil {
 			return nil, err
@@ -214,9 +201,7 @@ func (c *Console) openGroups(r *http.Request) ([]groupState, error) {
 func (c *Console) liveRedrives(r *http.Request) ([]redriveState, error) {
 	var live []redriveState
 	for _, state := range []string{"stopped", "canary", "running", "paused"} {
-		var answer struct {
-			Redrives []redriveState `json:"redrives"`
-		}
+		var answer listAnswer
 		if err := c.api.get(r, endpoint("redrives"), url.Values{"state": {state}, "limit": {"5"}}, &answer); err != nil {
 			return nil, err
 		}

@@ -7,9 +7,6 @@ import (
 	"time"
 )
 
-// hostile is a text that wants to be markup.
-const hostile = `<script>alert(1)</script>"'><img src=x onerror=alert(1)>`
-
 const someTopics = `{"topics": [
 	{"topic": "orders.events.v1", "dlq_topics": ["orders.dlq.v1"], "counts": {"PENDING": 12431, "RETRYING": 1, "RESOLVED": 5, "DEAD": 7}, "total": 12444,
 	 "oldest_pending_at": "2026-02-20T10:00:00.000+00:00", "last_seen_at": "2026-02-20T11:30:00.000+00:00", "ingest_lag": 3,
@@ -30,21 +27,6 @@ const someGroups = `{"groups": [
 	 "last_seen_at": "2026-02-20T11:30:00.000+00:00", "new": false, "regressed": true, "open": 3, "muted": false, "topics": []}
 ], "next_cursor": null}`
 
-// quoted puts the hostile text where JSON says so.
-func quoted(json string) raw {
-	return raw(strings.ReplaceAll(json, "HOSTILE", strings.ReplaceAll(hostile, `"`, `\"`)))
-}
-
-// wantNoMarkup wants nothing that came from data to be more than text.
-func wantNoMarkup(t *testing.T, body string) {
-	t.Helper()
-	for _, bad := range []string{"<script>alert", "<img src=x", `"'>`, `href="javascript:`} {
-		if at := strings.Index(body, bad); at >= 0 {
-			t.Errorf("got data as markup: …%s…", body[max(0, at-80):min(len(body), at+80)])
-		}
-	}
-}
-
 func overviewAPI(t *testing.T) *anAPI {
 	t.Helper()
 	return newAPI(t).
@@ -56,25 +38,58 @@ func overviewAPI(t *testing.T) *anAPI {
 		says("GET /api/v1/redrives", raw(`{"redrives": [], "next_cursor": null}`))
 }
 
-func TestOverviewTellsWhatFailsSinceWhenAndWhatToDo(t *testing.T) {
+func TestOverview(t *testing.T) {
 	t.Parallel()
-	w := get(t, site(t, overviewAPI(t)), "/")
-	body := w.Body.String()
-	if w.Code != http.StatusOK {
-		t.Fatalf("got %d: %s", w.Code, body)
+	away := refusal{http.StatusServiceUnavailable, "SYS_DLQ_UNAVAILABLE", "the database cannot be reached", nil}
+	nothing := answers{"GET /api/v1/topics": raw(`{"topics": []}`), "GET /api/v1/groups": raw(`{"groups": []}`)}
+	little := answers{
+		"GET /api/v1/session": withRole("operator", "zzz.*"), "GET /api/v1/topics": raw(`{"topics": []}`),
+		"GET /api/v1/groups": raw(`{"groups": []}`),
 	}
-	for _, want := range []string{
-		"12,433", "oldest <time", "3 h ago", `badge bad">kafka`, `badge ok">database`, "13 arrived, 2 of them returned",
-		"2 replays came back in the last hour: find the cause first", "cannot be sent back: &lt;script",
-	} {
-		if !strings.Contains(body, want) {
-			t.Errorf("want %q in the page", want)
-		}
-	}
+	shows(t, overviewAPI, map[string]look{
+		"TellsWhatFailsSinceWhenAndWhatToDo": {path: "/", lacks: []string{`href="/quarantine"`}, has: []string{
+			"12,433", "oldest <time", "3 h ago", `badge bad">kafka`, `badge ok">database`, "13 arrived, 2 of them returned",
+			"2 replays came back in the last hour: find the cause first", "cannot be sent back: &lt;script",
+		}},
+		"NamesTheQuarantine": {
+			path: "/", says: answers{"GET /api/v1/quarantine": quoted(someQuarantine)},
+			has: []string{`href="/quarantine"`},
+		},
+		"OfNothingSaysHowToGo": {path: "/", says: nothing, has: []string{
+			"Nothing was taken in yet", "kafka-console-producer.sh",
+			"orders.dlq.v1",
+		}},
+		"OfLittleNamesTheGrant": {
+			path: "/", says: little, has: []string{"on your topics: <code>zzz.*</code>"},
+			lacks: []string{"kafka-console-producer"},
+		},
+		"IsThereWithoutAPart": {
+			path: "/", says: answers{"GET /api/v1/activity": away, "GET /api/v1/topics": away},
+			has: []string{"the topics, the arrivals, the last arrivals", "came back</a>"}, lacks: []string{"Nothing was taken in yet"},
+		},
+	})
+	body := get(t, site(t, overviewAPI(t)), "/").Body.String()
 	if strings.Index(body, "came back</a>") > strings.Index(body, "12,000") {
 		t.Error("got the largest group first, want the one that came back before it")
 	}
-	wantNoMarkup(t, body)
+}
+
+func TestTopics(t *testing.T) {
+	t.Parallel()
+	api := func(t *testing.T) *anAPI { t.Helper(); return newAPI(t).says("GET /api/v1/topics", quoted(someTopics)) }
+	shows(t, api, map[string]look{
+		"TellWhetherReplayIsPossible": {path: "/topics", has: []string{
+			"orders.dlq.v1", "billing", "running, 0 behind", "unknown origin",
+			">possible<", ">refused<",
+		}},
+		"ThatAreRefusedLeadOn": {
+			path: "/topics", says: answers{"GET /api/v1/topics": refusal{http.StatusForbidden, "SYS_DLQ_FORBIDDEN", "not allowed", nil}},
+			status: http.StatusForbidden, has: []string{`<nav aria-label="Pages">`, "anonymous"},
+		},
+	})
+	cfg := DefaultConfig()
+	cfg.Name = "dead-letters-eu"
+	mustHave(t, get(t, siteWith(t, cfg, api(t)), "/topics").Body.String(), "<title>Topics · dead-letters-eu</title>")
 }
 
 func TestAdvice(t *testing.T) {
@@ -100,66 +115,24 @@ func TestAdvice(t *testing.T) {
 		"BeingRetried":  {state(func(s *topicState) { s.Counts = counts{Retrying: 1} }), 0, true, "under way"},
 		"RefusedBefore": {state(func(s *topicState) { s.Replay = replay{Reason: "no"}; s.LastSeen = noon }), 3, false, "cannot be sent back"},
 	} {
-		got := c.state.advise(noon, c.returned)
-		if got.Good != c.good || !strings.Contains(got.Text, c.want) {
+		if got := c.state.advise(noon, c.returned); got.Good != c.good || !strings.Contains(got.Text, c.want) {
 			t.Errorf("%s: got %+v, want good %t, %q", name, got, c.good, c.want)
 		}
 	}
 }
 
-func TestAnEmptySystemSaysHowToBegin(t *testing.T) {
+func TestAudit(t *testing.T) {
 	t.Parallel()
-	a := overviewAPI(t).says("GET /api/v1/topics", raw(`{"topics": [], "next_cursor": null}`)).
-		says("GET /api/v1/groups", raw(`{"groups": [], "next_cursor": null}`))
-	body := get(t, site(t, a), "/").Body.String()
-	for _, want := range []string{"Nothing was taken in yet", "kafka-console-producer.sh", "orders.dlq.v1"} {
-		if !strings.Contains(body, want) {
-			t.Errorf("want %q in the page", want)
-		}
-	}
-}
-
-func TestTopicsTellWhetherReplayIsPossible(t *testing.T) {
-	t.Parallel()
-	body := get(t, site(t, newAPI(t).says("GET /api/v1/topics", quoted(someTopics))), "/topics").Body.String()
-	for _, want := range []string{"orders.dlq.v1", "billing", "running, 0 behind", "unknown origin", ">possible<", ">refused<"} {
-		if !strings.Contains(body, want) {
-			t.Errorf("want %q in the page", want)
-		}
-	}
+	a := newAPI(t).says("GET /api/v1/audit",
+		quoted(`{"changes": [{"id": 3, "at": "2026-02-20T10:30:00.000+00:00", "action": "dead", "kind": "message",
+		"object_id": "550e8400-e29b-41d4-a716-446655440000", "from": "PENDING", "to": "DEAD", "retry_count": 1, "error_class": "HOSTILE", "error": "HOSTILE",
+		"actor": "HOSTILE", "reason": "HOSTILE", "request_id": "req_1", "trace_id": null}], "next_cursor": "abc"}`))
+	body := get(t, site(t, a), "/audit?kind=message&action=dead&actor=alice&unknown=1").Body.String()
+	mustHave(t, body, "/messages/550e8400-e29b-41d4-a716-446655440000", `badge dead">DEAD`, "cursor=abc", `<option selected>dead`,
+		`value="alice"`)
 	wantNoMarkup(t, body)
-}
-
-func TestOverviewStandsWithoutAPart(t *testing.T) {
-	t.Parallel()
-	a := overviewAPI(t).says("GET /api/v1/activity", refusal{http.StatusServiceUnavailable, "SYS_DLQ_UNAVAILABLE", "the database cannot be reached", nil}).
-		says("GET /api/v1/topics", refusal{http.StatusServiceUnavailable, "SYS_DLQ_UNAVAILABLE", "the database cannot be reached", nil})
-	w := get(t, site(t, a), "/")
-	body := w.Body.String()
-	if w.Code != http.StatusOK || !strings.Contains(body, "the topics, the arrivals, the last arrivals") || !strings.Contains(body, "came back</a>") {
-		t.Errorf("got %d %s, want what could be read, and what is missing", w.Code, body)
-	}
-	if strings.Contains(body, "Nothing was taken in yet") {
-		t.Error("got told that nothing was taken in, want that nobody knows")
-	}
-}
-
-func TestWhoSeesLittleIsToldSo(t *testing.T) {
-	t.Parallel()
-	a := overviewAPI(t).says("GET /api/v1/topics", raw(`{"topics": [], "next_cursor": null}`)).
-		says("GET /api/v1/groups", raw(`{"groups": [], "next_cursor": null}`)).
-		says("GET /api/v1/session", viewer{Name: "v", Mode: "token", Grants: []grant{{"operator", []string{"zzz.*"}}}})
-	body := get(t, site(t, a), "/").Body.String()
-	if !strings.Contains(body, "on your topics: <code>zzz.*</code>") || strings.Contains(body, "kafka-console-producer") {
-		t.Errorf("got %s, want the viewer's topics named, and nobody taught to send letters", body)
-	}
-}
-
-func TestErrorPagesLeadOn(t *testing.T) {
-	t.Parallel()
-	a := newAPI(t).says("GET /api/v1/topics", refusal{http.StatusForbidden, "SYS_DLQ_FORBIDDEN", "not allowed", nil})
-	body := get(t, site(t, a), "/topics").Body.String()
-	if !strings.Contains(body, `<nav aria-label="Pages">`) || !strings.Contains(body, "anonymous") {
-		t.Errorf("got %s, want the way to the other pages", body)
-	}
+	wantAsked(t, a, "GET /api/v1/audit", "action=dead&actor=alice&kind=message&limit=100")
+	a.says("GET /api/v1/audit", refusal{http.StatusBadRequest, "SYS_DLQ_VALIDATION_ERROR", "after: must be a time", nil})
+	wantSays(t, "a wrong time", get(t, site(t, a), "/audit?after=yesterday"), http.StatusBadRequest, "after: must be a time",
+		`value="yesterday"`)
 }

@@ -9,7 +9,6 @@ import (
 
 const quarantinePath = "/quarantine"
 
-// quarantined is a record that the database refused to store.
 type quarantined struct {
 	ID           string          `json:"id"`
 	DLQTopic     string          `json:"dlq_topic"`
@@ -28,7 +27,6 @@ type quarantined struct {
 	WhyNoRetry, WhyNoDelete string // empty: it can be done
 }
 
-// quarantinePage is a part of the list.
 type quarantinePage struct {
 	Records []quarantined `json:"records"`
 	Next    string        `json:"next_cursor"`
@@ -36,20 +34,14 @@ type quarantinePage struct {
 	Older   string // address of the next part; empty: there is none
 }
 
-// listQuarantine answers with the records that the database refused.
 func (c *Console) listQuarantine(w http.ResponseWriter, r *http.Request) error {
 	return c.quarantineAgain(w, r, http.StatusOK, nil)
 }
 
 func (c *Console) quarantineAgain(w http.ResponseWriter, r *http.Request, status int, problem *failure) error {
-	asked := url.Values{"limit": {"25"}}
-	data := quarantinePage{Topic: r.URL.Query().Get("topic")}
-	if data.Topic != "" {
-		asked.Set("topic", data.Topic)
-	}
-	if cursor := r.URL.Query().Get("cursor"); cursor != "" {
-		asked.Set("cursor", cursor)
-	}
+	given := r.URL.Query()
+	data := quarantinePage{Topic: given.Get("topic")}
+	asked := queryOf("limit", "25", "topic", data.Topic, "cursor", given.Get("cursor"))
 	if err := c.api.get(r, endpoint("quarantine"), asked, &data); err != nil {
 		return err
 	}
@@ -64,29 +56,21 @@ func (c *Console) quarantineAgain(w http.ResponseWriter, r *http.Request, status
 	return c.render(w, r, status, "quarantine", page{Title: "Quarantine", Nav: "/", Problem: problem, Data: data})
 }
 
-// retryQuarantined has a record tried now.
-func (c *Console) retryQuarantined(w http.ResponseWriter, r *http.Request) error {
-	return c.onQuarantined(w, r, http.MethodPost, endpoint("quarantine", r.PathValue("id"), "retry"), "trying")
-}
-
-// deleteQuarantined removes a record for good.
-func (c *Console) deleteQuarantined(w http.ResponseWriter, r *http.Request) error {
-	return c.onQuarantined(w, r, http.MethodDelete, endpoint("quarantine", r.PathValue("id")), "record-deleted")
-}
-
-func (c *Console) onQuarantined(w http.ResponseWriter, r *http.Request, method, path, sentence string) error {
-	if err := c.api.send(r, method, path, reasoned(r), nil); err != nil {
-		problem, other := problemOf(err)
-		if other != nil {
-			return other
+func (c *Console) orderQuarantined(method, sentence string, what ...string) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		path := endpoint(append([]string{"quarantine", r.PathValue("id")}, what...)...)
+		err := c.api.send(r, method, path, reasoned(r), nil)
+		if err == nil {
+			return seeDone(w, r, sentence, quarantinePath)
 		}
-		status, _ := describe(err)
+		status, problem, err := problemOf(err)
+		if err != nil {
+			return err
+		}
 		return c.quarantineAgain(w, r, status, problem)
 	}
-	return seeDone(w, r, sentence, quarantinePath)
 }
 
-// anyQuarantined reports whether the viewer sees a record in quarantine.
 func (c *Console) anyQuarantined(r *http.Request) (bool, error) {
 	var list quarantinePage
 	err := c.api.get(r, endpoint("quarantine"), url.Values{"limit": {"1"}}, &list)

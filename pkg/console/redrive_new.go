@@ -9,7 +9,6 @@ import (
 	"slices"
 )
 
-// dryRun is what the API says would happen.
 type dryRun struct {
 	Selected int64            `json:"selected"`
 	Sendable int64            `json:"sendable"`
@@ -43,7 +42,6 @@ type drySample struct {
 	Reason    string          `json:"reason"`
 }
 
-// Lines is the difference that the patch makes, line by line.
 func (s drySample) Lines() []diffLine {
 	if !s.Whole() {
 		return nil
@@ -52,27 +50,21 @@ func (s drySample) Lines() []diffLine {
 	return lines
 }
 
-// Whole reports whether both sides can be shown.
 func (s drySample) Whole() bool { return shownJSON(s.Before) && shownJSON(s.After) }
 
-// shownJSON reports whether the API has given a value; one that is the JSON null reads
-// like one that is missing.
+// shownJSON reports whether there is a value: the JSON null reads like a missing one.
 func shownJSON(value json.RawMessage) bool { return len(value) > 0 && string(value) != "null" }
 
-// Reasons are why messages would not go, the most frequent first.
 func (d dryRun) Reasons() []redriveReason { return reasonsOf(d.Counted) }
 
-// Not is how many would not go.
 func (d dryRun) Not() int64 { return d.Selected - d.Sendable }
 
-// Later is how many do not go now and would if their state allowed it when their turn
-// comes: a selection is fixed, states are not.
+// Later is how many would go if their state allowed it when their turn comes.
 func (d dryRun) Later() int64 { return d.Selected - d.Startable() - d.Counted["gone"] }
 
 // Startable is how many a redrive would take: also those that cannot be reached now.
 func (d dryRun) Startable() int64 { return d.Sendable + d.Counted["BROKER_UNAVAILABLE"] }
 
-// redriveNewPage is an order, what it would do, and the button that does it.
 type redriveNewPage struct {
 	redriveOrder
 	Actions []redriveAction
@@ -83,7 +75,6 @@ type redriveNewPage struct {
 	Looks   string            // what the dry run is of
 }
 
-// Start is what the button says.
 func (p redriveNewPage) Start() string {
 	does := p.Does().of(p.Dry.Startable())
 	if p.Action == "delete" {
@@ -92,7 +83,6 @@ func (p redriveNewPage) Start() string {
 	return does
 }
 
-// Nothing says why there is nothing to start.
 func (p redriveNewPage) Nothing() string {
 	switch {
 	case p.MayNot != "":
@@ -106,7 +96,6 @@ func (p redriveNewPage) Nothing() string {
 	}
 }
 
-// Sure reports whether somebody has to say that they mean it.
 func (p redriveNewPage) Sure() bool { return p.Does().Hurts }
 
 // Conditions are the fields of the filter, for the form to send them again.
@@ -120,7 +109,6 @@ func (p redriveNewPage) Conditions() []fieldProblem {
 	return list
 }
 
-// Other is the page with the same messages and another action.
 func (p redriveNewPage) Other(action string) string {
 	query := url.Values{"action": {action}}
 	if len(p.IDs) > 0 {
@@ -135,13 +123,11 @@ func (p redriveNewPage) Other(action string) string {
 // Few reports whether the selection can stand in an address.
 func (p redriveNewPage) Few() bool { return len(p.IDs) <= 100 }
 
-// newRedrive answers with what a redrive of the messages of the address would do.
 func (c *Console) newRedrive(w http.ResponseWriter, r *http.Request) error {
 	o := readRedriveOrder(r, c.now())
 	return c.previewRedrive(w, r, &o, http.StatusOK, nil)
 }
 
-// startRedrive makes the redrive of a form, or shows anew what it would do.
 func (c *Console) startRedrive(w http.ResponseWriter, r *http.Request) error {
 	if err := r.ParseForm(); err != nil {
 		return err
@@ -166,8 +152,7 @@ func (c *Console) startRedrive(w http.ResponseWriter, r *http.Request) error {
 	return seeDone(w, r, "redrive", made.Here())
 }
 
-// grown is why an order is not given that would hit more than its sender was shown:
-// other messages may have come into the states that it takes since then.
+// grown is why an order is refused that would hit more messages than its sender was shown.
 func (c *Console) grown(r *http.Request, o *redriveOrder) (*failure, error) {
 	dry, err := c.dry(r, o.body())
 	if err != nil || dry.Startable() <= o.Shown {
@@ -177,13 +162,12 @@ func (c *Console) grown(r *http.Request, o *redriveOrder) (*failure, error) {
 	return &failure{Title: "Look again", Message: "There are more now than you were shown: " + messagesIn(dry.Startable(), "") + ". Nothing was started."}, nil
 }
 
-// lookAgain shows an order that was not carried out, with why not: what is wrong with
-// it, or an error of the API.
+// lookAgain shows an order that was not carried out, with a problem or an error of the API.
 func (c *Console) lookAgain(w http.ResponseWriter, r *http.Request, o *redriveOrder, problem *failure, cause error) error {
 	status := http.StatusConflict
 	if cause != nil {
 		var err error
-		if status, problem, err = told(cause); err != nil {
+		if status, problem, err = problemOf(cause); err != nil {
 			return err
 		}
 	}
@@ -210,8 +194,7 @@ func (o *redriveOrder) refusal(looked string) *failure {
 	return nil
 }
 
-// previewRedrive shows the order with a dry run of it, and what was wrong, if something
-// was tried.
+// previewRedrive shows an order with its dry run, and what was wrong with it.
 func (c *Console) previewRedrive(w http.ResponseWriter, r *http.Request, o *redriveOrder, status int, problem *failure) error {
 	viewer := viewerOf(r)
 	shown := redriveNewPage{Actions: redriveActions, MayNot: viewer.Why(roleOf(o.Action)), NoPatch: viewer.Why("edit"), Titles: c.titles(r, o)}
@@ -221,7 +204,7 @@ func (c *Console) previewRedrive(w http.ResponseWriter, r *http.Request, o *redr
 	} else if len(o.problems) == 0 && o.Selects() && shown.MayNot == "" && (o.Action != "map" || o.Topic != "") {
 		dry, err := c.dry(r, body)
 		if err != nil {
-			dryStatus, refused, err := told(err)
+			dryStatus, refused, err := problemOf(err)
 			if err != nil {
 				return err
 			}
@@ -252,29 +235,28 @@ func (c *Console) dry(r *http.Request, body map[string]any) (*dryRun, error) {
 	return &dry, nil
 }
 
-// propose fills in what is wise when several messages are sent, or nobody knows how
-// many: one first, and an end when a tenth goes wrong.
+// propose fills in a careful retry when several messages may go: one first, and an end when a tenth fails.
 func (o *redriveOrder) propose(dry *dryRun) {
 	if o.Does().Retry && (dry == nil || dry.Startable() > 1) {
 		o.Canary, o.Wait, o.Failing, o.Coming, o.Sample = "1", "60s", "10", "10", "20"
 	}
 }
 
-// titles are the names of the group that the order is about. Without an answer its id
-// has to do.
+// titles are the names of the order's group, by id; none when it cannot be read.
 func (c *Console) titles(r *http.Request, o *redriveOrder) map[string]string {
 	id := o.Filter.Get("group_id")
 	if id == "" {
 		return nil
 	}
-	var g groupState
-	if c.api.get(r, endpoint("groups", id), url.Values{"trend": {"none"}}, &g) != nil {
+	g, ok := c.group(r, id)
+	if !ok {
 		return nil
 	}
-	if g.Class == "" || g.Title == "" {
-		return map[string]string{id: clip(120, g.Heading())}
+	title := g.Heading()
+	if g.Class != "" && g.Title != "" {
+		title += ": " + g.Title
 	}
-	return map[string]string{id: clip(120, g.Heading()+": "+g.Title)}
+	return map[string]string{id: clip(120, title)}
 }
 
 func digest(text string) string {

@@ -4,12 +4,12 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// redriveOrder is what one fills in to make a redrive, as it was typed.
 type redriveOrder struct {
 	Action  string
 	IDs     []string
@@ -40,16 +40,13 @@ var (
 	filterLists = []string{"status", "header", "payload"}
 )
 
-// filterPrefix stands before the names of the filter in a form: its key is not that of
-// the form.
+// filterPrefix keeps the filter's fields of a form apart from its own, such as key.
 const filterPrefix = "filter."
 
-// readRedriveOrder reads the order of an address or of a form. The moment before which messages
-// were made is fixed when it is read first: what is started is what was shown.
+// readRedriveOrder reads the order of an address or a form, and fixes the moment before which messages were made.
 //
-// An address says which messages are meant and what is to be done to them. How it is
-// done, why, and that it is meant is for whoever looks at the page: an address may come
-// from anybody.
+// An address says which messages and what to do. How, why, and that it is meant come from the form alone: anybody can
+// make an address.
 func readRedriveOrder(r *http.Request, now time.Time) redriveOrder {
 	form, prefix := r.URL.Query(), ""
 	if r.Method == http.MethodPost {
@@ -65,15 +62,12 @@ func readRedriveOrder(r *http.Request, now time.Time) redriveOrder {
 	if o.Action == "" {
 		o.Action = redriveActions[0].Action
 	}
-	for _, name := range filterTexts {
-		if value := form.Get(prefix + name); value != "" {
-			o.Filter.Set(name, value)
-		}
-	}
-	for _, name := range filterLists {
+	for _, name := range slices.Concat(filterTexts, filterLists) {
 		values := form[prefix+name]
 		if name == "status" {
 			values = separated(values)
+		} else if !slices.Contains(filterLists, name) {
+			values = values[:min(1, len(values))]
 		}
 		for _, value := range values {
 			if value != "" {
@@ -82,12 +76,11 @@ func readRedriveOrder(r *http.Request, now time.Time) redriveOrder {
 		}
 	}
 	if len(o.IDs) == 0 && len(o.Filter) > 0 && !o.Filter.Has("created_before") {
-		o.Filter.Set("created_before", now.UTC().Format("2006-01-02T15:04:05.000Z07:00"))
+		o.Filter.Set("created_before", moment(now))
 	}
 	return o
 }
 
-// readTerms reads how an order is carried out, as somebody typed it.
 func (o *redriveOrder) readTerms(form url.Values) {
 	one := func(name string) string { return strings.TrimSpace(form.Get(name)) }
 	o.Canary, o.Wait, o.Failing, o.Coming, o.Sample = one("canary"), one("canary_wait"), one("max_failure"), one("max_return"), one("min_sample")
@@ -105,7 +98,6 @@ func checked(form url.Values, name string) bool {
 	return value != "" && value != "false"
 }
 
-// separated takes lists apart at commas, and leaves out what is empty.
 func separated(lists []string) []string {
 	var all []string
 	for _, list := range lists {
@@ -118,16 +110,12 @@ func separated(lists []string) []string {
 	return all
 }
 
-// Selects reports whether the order says which messages are meant.
 func (o redriveOrder) Selects() bool { return len(o.IDs) > 0 || len(o.Filter) > 0 }
 
-// Does is the order's action.
 func (o redriveOrder) Does() redriveAction { return actionOf(o.Action) }
 
-// Together are the ids in one field of a form.
 func (o redriveOrder) Together() string { return strings.Join(o.IDs, ",") }
 
-// Means says in words which messages are meant.
 func (o redriveOrder) Means(titles map[string]string) []phrase {
 	does := o.Does()
 	if o.Requeue && does.Retry {
@@ -136,25 +124,7 @@ func (o redriveOrder) Means(titles map[string]string) []phrase {
 	if len(o.IDs) > 0 {
 		return append([]phrase{{Says: "chosen one by one"}}, does.taken()...)
 	}
-	return o.filter().phrases(does, titles)
-}
-
-func (o redriveOrder) filter() redriveFilter {
-	optional := func(name string) *string {
-		if !o.Filter.Has(name) {
-			return nil
-		}
-		value := o.Filter.Get(name)
-		return &value
-	}
-	f := o.Filter
-	return redriveFilter{
-		Topic: f.Get("topic"), Status: f["status"], ErrorClass: f.Get("error_class"), ConsumerGroup: f.Get("consumer_group"),
-		Dialect: f.Get("dialect"), GroupID: f.Get("group_id"), Origin: f.Get("origin"),
-		CreatedAfter: f.Get("created_after"), CreatedBefore: f.Get("created_before"),
-		RetriedAfter: f.Get("retried_after"), RetriedBefore: f.Get("retried_before"),
-		Key: optional("key"), KeyBase64: optional("key_base64"), Header: f["header"], Payload: f["payload"], Words: f.Get("q"),
-	}
+	return redriveFilter(o.Filter).phrases(does, titles)
 }
 
 // body is the order as the API takes it. What cannot be read in it is in o.problems.
@@ -200,14 +170,9 @@ const patchExample = `[{"op": "replace", "path": "/currency", "value": "EUR"}]`
 
 func (o redriveOrder) filterBody() map[string]any {
 	filter := map[string]any{}
-	for _, name := range filterTexts {
-		if o.Filter.Has(name) {
-			filter[name] = o.Filter.Get(name)
-		}
-	}
-	for _, name := range filterLists {
-		if o.Filter.Has(name) {
-			filter[name] = o.Filter[name]
+	for name, values := range o.Filter {
+		if filter[name] = values[0]; slices.Contains(filterLists, name) {
+			filter[name] = values
 		}
 	}
 	return filter
@@ -231,8 +196,7 @@ func (o *redriveOrder) whole(body map[string]any, name, typed string) {
 	}
 }
 
-// decimal puts a number, divided by parts, into the body, and reports whether there is
-// one above zero.
+// decimal puts a number, divided by parts, into the body and reports whether it is above zero.
 func (o *redriveOrder) decimal(body map[string]any, field, name, typed string, parts float64) bool {
 	if typed == "" {
 		return false
@@ -251,8 +215,7 @@ func (o *redriveOrder) decimal(body map[string]any, field, name, typed string, p
 	return true
 }
 
-// looks is what decides which messages are taken and what becomes of them. A dry run
-// is of that; with another one it has to be looked at anew.
+// looks identifies what a dry run is of: which messages are taken, and what is sent.
 func (o redriveOrder) looks() string {
 	parts := []string{o.Action, o.Together(), o.Filter.Encode(), o.Topic, strconv.FormatBool(o.Requeue), o.Patch}
 	return digest(strings.Join(parts, "\x00"))

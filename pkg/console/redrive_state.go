@@ -9,7 +9,6 @@ import (
 	"time"
 )
 
-// redriveState is what the API tells of a redrive.
 type redriveState struct {
 	ID        string `json:"id"`
 	Action    string `json:"action"`
@@ -17,7 +16,6 @@ type redriveState struct {
 	Note      string `json:"note"`
 	Actor     string `json:"actor"`
 	Reason    string `json:"reason"`
-	RequestID string `json:"request_id"`
 	Selection struct {
 		By     string         `json:"by"`
 		Filter *redriveFilter `json:"filter"`
@@ -25,7 +23,6 @@ type redriveState struct {
 	Options redriveOptions `json:"options"`
 
 	CreatedAt time.Time `json:"created_at"`
-	UpdatedAt time.Time `json:"updated_at"`
 	EndedAt   time.Time `json:"ended_at"`
 
 	Selected  int64            `json:"selected"`
@@ -63,13 +60,10 @@ type redriveOptions struct {
 	Patch           json.RawMessage `json:"patch"`
 }
 
-// Does is the redrive's action.
 func (d redriveState) Does() redriveAction { return actionOf(d.Action) }
 
-// Here is the page of the redrive.
 func (d redriveState) Here() string { return "/redrives/" + url.PathEscape(d.ID) }
 
-// Title says what is done to how many.
 func (d redriveState) Title() string { return d.Does().of(d.Selected) }
 
 // Over reports whether nothing happens any more.
@@ -78,13 +72,10 @@ func (d redriveState) Over() bool { return d.State == "finished" || d.State == "
 // Active reports whether processes work on it.
 func (d redriveState) Active() bool { return d.State == "canary" || d.State == "running" }
 
-// Done is how many messages have an answer.
 func (d redriveState) Done() int64 { return d.Selected - d.Waiting }
 
-// Reasons are why messages failed or were skipped, the most frequent first.
 func (d redriveState) Reasons() []redriveReason { return reasonsOf(d.Counted) }
 
-// Means says in words which messages were meant.
 func (d redriveState) Means() []phrase {
 	if d.Selection.Filter == nil {
 		return []phrase{{Says: "chosen one by one"}}
@@ -96,8 +87,7 @@ func (d redriveState) Means() []phrase {
 	return d.Selection.Filter.phrases(does, nil)
 }
 
-// Every is how often a page that shows the redrive asks for it anew; "" for never. What
-// was sent may come back for a while after the last of it.
+// Every is how often a page polls the redrive; "" for never. Messages may come back for a while after its end.
 func (d redriveState) Every(now time.Time) string {
 	switch {
 	case d.Active():
@@ -113,7 +103,6 @@ func (d redriveState) Every(now time.Time) string {
 
 const stillLookedAt = 30 * time.Minute
 
-// Speed is how fast it goes, in words.
 func (d redriveState) Speed() string {
 	switch {
 	case d.Rate <= 0:
@@ -138,7 +127,6 @@ func (d redriveState) Left() string {
 	return "about " + rough(time.Duration(max(1, *d.SecondsLeft))*time.Second)
 }
 
-// Says is what goes on, in a sentence or two; the note of the API stands beside it.
 func (d redriveState) Says() string {
 	switch d.State {
 	case "canary":
@@ -168,7 +156,6 @@ func (d redriveState) canary() string {
 		" consumed, or, where no consumer group can tell, " + goes + " not come back for " + waitWords(d.Options.CanaryWait) + "."
 }
 
-// Chosen says the options in words.
 func (o redriveOptions) Chosen() []string {
 	var list []string
 	add := func(is bool, words string) {
@@ -187,7 +174,6 @@ func (o redriveOptions) Chosen() []string {
 	return list
 }
 
-// maxPatch is how many bytes of a patch are shown as it is laid out.
 const maxPatch = 16 << 10
 
 // Patched is the patch as one reads it, or the beginning of it; "" for none.
@@ -202,5 +188,4 @@ func (o redriveOptions) Patched() string {
 	return text
 }
 
-// anyActive reports whether a list of redrives changes by itself.
 func anyActive(list []redriveState) bool { return slices.ContainsFunc(list, redriveState.Active) }

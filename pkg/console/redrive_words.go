@@ -1,13 +1,15 @@
 package console
 
 import (
+	"cmp"
+	"encoding/json"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// redriveAction is what a redrive can do to messages, in words.
 type redriveAction struct {
 	Action string
 	Name   string // of the action
@@ -45,12 +47,8 @@ var redriveActions = []redriveAction{
 
 // actionOf returns the action of that name, a retry for any other.
 func actionOf(name string) redriveAction {
-	for _, a := range redriveActions {
-		if a.Action == name {
-			return a
-		}
-	}
-	return redriveActions[0]
+	i := slices.IndexFunc(redriveActions, func(a redriveAction) bool { return a.Action == name })
+	return redriveActions[max(0, i)]
 }
 
 // deadToo is the action when it takes messages that were given up as well.
@@ -59,7 +57,6 @@ func (a redriveAction) deadToo() redriveAction {
 	return a
 }
 
-// taken says which messages the action takes of those that are meant.
 func (a redriveAction) taken() []phrase {
 	list := []phrase{{Says: "with status", Value: a.Takes}}
 	if a.With != "" {
@@ -68,10 +65,8 @@ func (a redriveAction) taken() []phrase {
 	return list
 }
 
-// of is what is done to so many messages.
 func (a redriveAction) of(n int64) string { return strings.Replace(a.Title, "%", messagesIn(n, ""), 1) }
 
-// roleOf is the role that an action needs.
 func roleOf(action string) string {
 	if action == "delete" {
 		return "admin"
@@ -79,7 +74,6 @@ func roleOf(action string) string {
 	return "operator"
 }
 
-// redriveReasons says in words why messages do not go, or did not.
 var redriveReasons = map[string]string{
 	"taken":              "another attempt has it, or its state changed",
 	"gone":               "is gone, or not yours to change",
@@ -103,55 +97,50 @@ var redriveReasons = map[string]string{
 	"UNKNOWN":            "for a reason that nobody knows",
 }
 
-// redriveReason is a number of messages that have a reason in common.
 type redriveReason struct {
 	Code     string
 	Messages int64
 }
 
-// Words says the reason; of one that we do not know it is its code.
 func (r redriveReason) Words() string { return reasonWords(r.Code) }
 
 func reasonWords(code string) string {
-	if words, ok := redriveReasons[code]; ok {
-		return words
-	}
-	return code
+	return cmp.Or(redriveReasons[code], code)
 }
 
-// reasonsOf sorts reasons, the most frequent first.
 func reasonsOf(counts map[string]int64) []redriveReason {
 	var list []redriveReason
 	for code, n := range counts {
 		list = append(list, redriveReason{code, n})
 	}
 	slices.SortFunc(list, func(a, b redriveReason) int {
-		if a.Messages != b.Messages {
-			return int(b.Messages - a.Messages)
-		}
-		return strings.Compare(a.Code, b.Code)
+		return cmp.Or(cmp.Compare(b.Messages, a.Messages), cmp.Compare(a.Code, b.Code))
 	})
 	return list
 }
 
-// redriveFilter is what narrows messages, as the API has it.
-type redriveFilter struct {
-	Topic         string   `json:"topic"`
-	Status        []string `json:"status"`
-	ErrorClass    string   `json:"error_class"`
-	ConsumerGroup string   `json:"consumer_group"`
-	Dialect       string   `json:"dialect"`
-	GroupID       string   `json:"group_id"`
-	Origin        string   `json:"origin"`
-	CreatedAfter  string   `json:"created_after"`
-	CreatedBefore string   `json:"created_before"`
-	RetriedAfter  string   `json:"retried_after"`
-	RetriedBefore string   `json:"retried_before"`
-	Key           *string  `json:"key"`
-	KeyBase64     *string  `json:"key_base64"`
-	Header        []string `json:"header"`
-	Payload       []string `json:"payload"`
-	Words         string   `json:"q"`
+// redriveFilter narrows messages, by the names of the API. A key that is given may be empty.
+type redriveFilter url.Values
+
+// UnmarshalJSON reads a filter of the API, whose members are texts, lists of texts, or null.
+func (f *redriveFilter) UnmarshalJSON(raw []byte) error {
+	var members map[string]any
+	if err := json.Unmarshal(raw, &members); err != nil {
+		return err
+	}
+	*f = redriveFilter{}
+	for name, value := range members {
+		list, isList := value.([]any)
+		if !isList {
+			list = []any{value}
+		}
+		for _, one := range list {
+			if text, ok := one.(string); ok {
+				(*f)[name] = append((*f)[name], text)
+			}
+		}
+	}
+	return nil
 }
 
 // phrase is a condition in words: "of topic", "orders.v1".
@@ -164,46 +153,49 @@ type phrase struct {
 // phrases says what the filter means. Titles are those of groups, where known.
 func (f redriveFilter) phrases(action redriveAction, titles map[string]string) []phrase {
 	var list []phrase
-	add := func(says, value string) {
+	add := func(says, value, link string) {
 		if value != "" {
-			list = append(list, phrase{Says: says, Value: value})
+			list = append(list, phrase{says, value, link})
 		}
 	}
-	add("of topic", f.Topic)
-	if f.Origin != "" {
+	all := func(says, name string) {
+		for _, value := range f[name] {
+			add(says, value, "")
+		}
+	}
+	all("of topic", "topic")
+	if len(f["origin"]) > 0 {
 		list = append(list, phrase{Says: "of unknown origin"})
 	}
-	if f.GroupID != "" {
-		title := titles[f.GroupID]
-		if title == "" {
-			title = f.GroupID
-		}
-		list = append(list, phrase{Says: "of the group", Value: title, Link: groupState{ID: f.GroupID}.Here()})
+	for _, id := range f["group_id"] {
+		add("of the group", cmp.Or(titles[id], id), groupState{ID: id}.Here())
 	}
-	if len(f.Status) == 0 {
+	if len(f["status"]) == 0 {
 		list = append(list, action.taken()...)
 	}
-	add("with status", strings.Join(f.Status, " or "))
-	add("of error class", f.ErrorClass)
-	add("of consumer group", f.ConsumerGroup)
-	add("of dialect", f.Dialect)
-	if f.Key != nil {
-		list = append(list, phrase{Says: "with key", Value: strconv.Quote(*f.Key)})
+	add("with status", strings.Join(f["status"], " or "), "")
+	all("of error class", "error_class")
+	all("of consumer group", "consumer_group")
+	all("of dialect", "dialect")
+	for _, key := range f["key"] {
+		add("with key", strconv.Quote(key), "")
 	}
-	if f.KeyBase64 != nil {
-		add("with key", "base64:"+*f.KeyBase64)
+	for _, key := range f["key_base64"] {
+		add("with key", "base64:"+key, "")
 	}
-	for _, h := range f.Header {
-		add("with header", h)
+	all("with header", "header")
+	all("with payload", "payload")
+	all("that contain", "q")
+	for _, at := range [][2]string{
+		{"created since", "created_after"},
+		{"created before", "created_before"},
+		{"last retried since", "retried_after"},
+		{"last retried before", "retried_before"},
+	} {
+		for _, value := range f[at[1]] {
+			add(at[0], momentWords(value), "")
+		}
 	}
-	for _, p := range f.Payload {
-		add("with payload", p)
-	}
-	add("that contain", f.Words)
-	add("created since", momentWords(f.CreatedAfter))
-	add("created before", momentWords(f.CreatedBefore))
-	add("last retried since", momentWords(f.RetriedAfter))
-	add("last retried before", momentWords(f.RetriedBefore))
 	return list
 }
 
@@ -219,7 +211,6 @@ func momentWords(text string) string {
 	return utc(t)
 }
 
-// sharePercent is a share of 0 to 1 in percent, as one writes it into a form.
 func sharePercent(share float64) string {
 	return strconv.FormatFloat(share*100, 'f', -1, 64)
 }
@@ -231,11 +222,10 @@ func waitWords(text string) string {
 		return text
 	}
 	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = s[:len(s)-2]
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = s[:len(s)-2]
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(s, zero) {
+			s = s[:len(s)-2]
+		}
 	}
 	return s
 }

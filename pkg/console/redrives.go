@@ -2,12 +2,10 @@ package console
 
 import (
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 )
 
-// redrivesPerPage is how many redrives a page lists.
 const redrivesPerPage = 25
 
 var redriveStates = []string{"canary", "running", "paused", "stopped", "cancelled", "finished"}
@@ -23,29 +21,19 @@ type redrivesPage struct {
 	Own      bool   // only those that the viewer made are among them
 }
 
-// Here is the address of the page.
 func (p redrivesPage) Here() string { return to("/redrives", "state", p.State) }
 
-// listRedrives answers with the redrives there were, the latest first.
 func (c *Console) listRedrives(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	shown := redrivesPage{
 		State: q.Get("state"), States: redriveStates, First: q.Get("cursor") == "", MayNot: viewerOf(r).Why("operator"),
 		Own: !viewerOf(r).Everywhere("viewer"),
 	}
-	var answer struct {
-		Redrives []redriveState `json:"redrives"`
-		Next     string         `json:"next_cursor"`
-	}
-	ask := url.Values{"limit": {strconv.Itoa(redrivesPerPage)}}
-	for name, value := range map[string]string{"state": shown.State, "cursor": q.Get("cursor")} {
-		if value != "" {
-			ask.Set(name, value)
-		}
-	}
+	var answer listAnswer
+	ask := queryOf("limit", strconv.Itoa(redrivesPerPage), "state", shown.State, "cursor", q.Get("cursor"))
 	p, status := page{Title: "Redrives", Nav: "/redrives", Data: &shown}, http.StatusOK
 	if err := c.api.get(r, endpoint("redrives"), ask, &answer); err != nil {
-		if status, p.Problem, err = told(err); err != nil {
+		if status, p.Problem, err = problemOf(err); err != nil {
 			return err
 		}
 	}
@@ -57,7 +45,6 @@ func (c *Console) listRedrives(w http.ResponseWriter, r *http.Request) error {
 	return c.render(w, r, status, "redrives", p)
 }
 
-// redriveItem is what became of one message.
 type redriveItem struct {
 	Number    int64  `json:"number"`
 	ID        string `json:"id"`
@@ -72,7 +59,6 @@ type redriveItem struct {
 // Place is the message's place in the selection, from 1.
 func (i redriveItem) Place() int64 { return i.Number + 1 }
 
-// Why is the reason in words.
 func (i redriveItem) Why() string { return reasonWords(i.Reason) }
 
 const (
@@ -85,7 +71,6 @@ var itemResults = []string{"waiting", "succeeded", "failed", "dead", "in_doubt",
 
 const returned = "returned"
 
-// redrivePage is one redrive, and what became of its messages.
 type redrivePage struct {
 	redriveState
 	Refresh string // how often it is looked at anew; "": it does not change
@@ -101,14 +86,11 @@ type redrivePage struct {
 	Audit   string
 }
 
-// Moved reports whether the state is another than when the page was loaded: what stands
-// outside of its live part is of then.
+// Moved reports whether the state has changed since the page was loaded, whose other parts are older.
 func (p redrivePage) Moved() bool { return p.Seen != p.State }
 
-// Again is the address that the live part is fetched anew from.
 func (p redrivePage) Again() string { return to(p.Here(), "seen", p.Seen) }
 
-// redriveMove is a button that moves a redrive from state to state.
 type redriveMove struct {
 	Name   string // of the button
 	Path   string
@@ -118,7 +100,6 @@ type redriveMove struct {
 	Reason string // as it was typed
 }
 
-// showRedrive answers with one redrive.
 func (c *Console) showRedrive(w http.ResponseWriter, r *http.Request) error {
 	return c.renderRedrive(w, r, http.StatusOK, nil, "")
 }
@@ -140,7 +121,7 @@ func (c *Console) renderRedrive(w http.ResponseWriter, r *http.Request, status i
 		if problem != nil {
 			return err
 		}
-		if status, problem, err = told(err); err != nil {
+		if status, problem, err = problemOf(err); err != nil {
 			return err
 		}
 	}
@@ -151,7 +132,6 @@ func (c *Console) renderRedrive(w http.ResponseWriter, r *http.Request, status i
 	return c.render(w, r, status, "redrive", page{Title: d.Title(), Nav: "/redrives", Problem: problem, Data: shown})
 }
 
-// items reads a page of what became of each message, and some of those that came back.
 func (c *Console) items(r *http.Request, shown *redrivePage) error {
 	q := r.URL.Query()
 	shown.Result, shown.First = q.Get("result"), q.Get("cursor") == ""
@@ -174,27 +154,16 @@ func (c *Console) items(r *http.Request, shown *redrivePage) error {
 }
 
 func (c *Console) someItems(r *http.Request, path, result, cursor string, limit int) ([]redriveItem, string, error) {
-	var answer struct {
-		Items []redriveItem `json:"items"`
-		Next  string        `json:"next_cursor"`
+	narrowedBy := "result"
+	if result == returned {
+		narrowedBy = "outcome"
 	}
-	ask := url.Values{"limit": {strconv.Itoa(limit)}}
-	switch result {
-	case "":
-	case returned:
-		ask.Set("outcome", returned)
-	default:
-		ask.Set("result", result)
-	}
-	if cursor != "" {
-		ask.Set("cursor", cursor)
-	}
-	err := c.api.get(r, path, ask, &answer)
+	var answer listAnswer
+	err := c.api.get(r, path, queryOf("limit", strconv.Itoa(limit), narrowedBy, result, "cursor", cursor), &answer)
 	return answer.Items, answer.Next, err
 }
 
-// redriveMoves are the three buttons. They do not follow the state, which may change
-// while somebody looks: what it does not allow is refused when it is tried.
+// redriveMoves are the buttons in every state: a move that the state does not allow is refused when it is tried.
 func redriveMoves() []redriveMove {
 	return []redriveMove{
 		{Name: "Pause", Path: "pause", What: "No more messages are taken until somebody resumes it. What is under way ends."},
@@ -214,13 +183,11 @@ func (d redriveState) fixed(v *viewer) string {
 	return ""
 }
 
-// Address is where the button's form is sent.
 func (m redriveMove) Address(d redrivePage) string { return d.Here() + "/" + m.Path }
 
 var movedSentences = map[string]string{"pause": "paused", "resume": "resumed", "cancel": "cancelled"}
 
-// isMoved reports whether a move was refused since the redrive is where it leads: the
-// form was sent twice, or somebody else was faster.
+// isMoved reports whether the redrive is already where a refused move leads: it was sent twice.
 func (c *Console) isMoved(r *http.Request, id, move string, refused error) bool {
 	if status, _ := describe(refused); status != http.StatusConflict {
 		return false
@@ -239,9 +206,8 @@ func (c *Console) isMoved(r *http.Request, id, move string, refused error) bool 
 	}
 }
 
-// moveRedrive pauses, resumes or cancels a redrive. It is never done by a key: what was
-// answered to a pause is no answer to the next one, after somebody resumed. The state is
-// what keeps a form that is sent twice from doing harm.
+// moveRedrive pauses, resumes or cancels a redrive. It has no idempotency key: a pause may be needed again after a
+// resume, and the state makes a second one harmless.
 func (c *Console) moveRedrive(move string) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		d := redriveState{ID: r.PathValue("id")}
@@ -249,7 +215,7 @@ func (c *Console) moveRedrive(move string) handler {
 		if err == nil || c.isMoved(r, d.ID, move, err) {
 			return seeDone(w, r, movedSentences[move], d.Here())
 		}
-		status, problem, err := told(err)
+		status, problem, err := problemOf(err)
 		if err != nil {
 			return err
 		}

@@ -37,89 +37,55 @@ func redriveAPI(t *testing.T) *anAPI {
 
 func TestRedrives(t *testing.T) {
 	t.Parallel()
-	t.Run("ListsTheLastOnes", func(t *testing.T) {
-		t.Parallel()
-		a := redriveAPI(t)
-		body := get(t, site(t, a), "/redrives?state=canary").Body.String()
-		wantIn(t, body, "Retry 12,431 messages", "8 of 12,431, about 2 h left", `value="0.0006"`, "cursor=n&amp;state=canary", `hx-get="/redrives?state=canary"`)
-		wantNoMarkup(t, body)
-		if asked, _ := a.wasAsked("GET /api/v1/redrives"); asked[0].URL.Query().Get("state") != "canary" {
-			t.Errorf("got asked %s, want those in canary", asked[0].URL)
-		}
+	const list, one = "GET /api/v1/redrives", "GET /api/v1/redrives/" + redriveID
+	over := strings.NewReplacer(`"canary", "note"`, `"finished", "note"`, `"ended_at": null`,
+		`"ended_at": "2026-02-20T11:00:00.000+00:00"`).Replace(aRedrive)
+	wrong := refusal{http.StatusBadRequest, "SYS_DLQ_VALIDATION_ERROR", "state: must be one of", nil}
+	shows(t, redriveAPI, map[string]look{
+		"ListsTheLastOnes": {path: "/redrives?state=canary", lacks: []string{"that you made"}, has: []string{
+			"Retry 12,431 messages", "8 of 12,431, about 2 h left", `value="0.0006"`, "cursor=n&amp;state=canary", `hx-get="/redrives?state=canary"`,
+		}},
+		"SaysWhoseTheyAre": {
+			path: "/redrives", says: answers{"GET /api/v1/session": withRole("operator", "orders.*")},
+			has: []string{"You see those that you made."},
+		},
+		"RestsWhenNothingRuns": {
+			path: "/redrives",
+			says: answers{list: raw(`{"redrives": [{"id": "x", "action": "dead", "state": "finished"}]}`)}, lacks: []string{"hx-get"},
+		},
+		"SaysHowToBegin": {
+			path: "/redrives", says: answers{list: raw(`{"redrives": []}`), "GET /api/v1/session": readOnly},
+			has: []string{"Nothing was redriven yet", "<button disabled>Start one</button>", "needs the role operator"},
+		},
+		"SaysWhatIsWrongWithTheAddress": {
+			path: "/redrives?state=" + url.QueryEscape(hostile), says: answers{list: wrong}, status: http.StatusBadRequest,
+			has: []string{"state: must be one of"},
+		},
+		"TellsHowFarOneIs": {path: "/redrives/" + redriveID + "?result=skipped", has: []string{
+			"Retry 12,431 messages", "&lt; 1 %", "8 of 12,431", "about 2 h left", "12 a minute", "1 message was sent first",
+			"has not come back for 1m.", "It cannot go on since", "failed, 2 for good", "waiting, 5 under way", "the patch does not fit it",
+			"another attempt has it", `hx-get="/redrives/` + redriveID + `?seen=canary" hx-trigger="every 2s"`,
+			`id="back-550e8400-e29b-41d4-a716-446655440000"`, "stop when more than 10 % fail", "at most 0.5 a second", "in the order of each key",
+			"2026-02-20 12:00:03 UTC", "cursor=n%2B1&amp;result=skipped#items", "/audit?kind=redrive&amp;object_id=" + redriveID, "partition 0",
+			"offset 0",
+		}},
+		"OneThatIsOverRests": {
+			path: "/redrives/" + redriveID, says: answers{one: quoted(over)}, has: []string{"<button disabled>Pause</button>", "it is finished"},
+			lacks: []string{"hx-get"},
+		},
+		"ShowsViewersWhyTheyCannotMoveOne": {path: "/redrives/" + redriveID, says: answers{"GET /api/v1/session": readOnly}, has: []string{
+			"<button disabled>Pause</button>", "<button disabled>Resume</button>", "<button disabled>Cancel</button>", "needs the role operator",
+		}},
+		"SaysWhatIsWrongWithTheAddressOfOne": {
+			path: "/redrives/" + redriveID + "?result=bogus", says: answers{one + "/items": wrong}, status: http.StatusBadRequest,
+			has: []string{"state: must be one of", "Retry 12,431"},
+		},
 	})
-	t.Run("SaysWhoseTheyAre", func(t *testing.T) {
-		t.Parallel()
-		some := viewer{Name: "ann", Grants: []grant{{"operator", []string{"orders.*"}}}}
-		wantIn(t, get(t, site(t, redriveAPI(t).says("GET /api/v1/session", some)), "/redrives").Body.String(), "You see those that you made.")
-		if body := get(t, site(t, redriveAPI(t)), "/redrives").Body.String(); strings.Contains(body, "that you made") {
-			t.Error("got told of one's own only, want all for who sees everything")
-		}
-	})
-	t.Run("RestsWhenNothingRuns", func(t *testing.T) {
-		t.Parallel()
-		a := newAPI(t).says("GET /api/v1/redrives", raw(`{"redrives": [{"id": "x", "action": "dead", "state": "finished"}], "next_cursor": null}`))
-		if body := get(t, site(t, a), "/redrives").Body.String(); strings.Contains(body, "hx-get") {
-			t.Error("got a list that asks for itself anew, want it only while something runs")
-		}
-	})
-	t.Run("SaysHowToBegin", func(t *testing.T) {
-		t.Parallel()
-		a := newAPI(t).says("GET /api/v1/redrives", raw(`{"redrives": [], "next_cursor": null}`)).says("GET /api/v1/session", readOnly)
-		wantIn(t, get(t, site(t, a), "/redrives").Body.String(), "Nothing was redriven yet", "<button disabled>Start one</button>", "needs the role operator")
-	})
-	t.Run("SaysWhatIsWrongWithTheAddress", func(t *testing.T) {
-		t.Parallel()
-		a := newAPI(t).says("GET /api/v1/redrives", refusal{http.StatusBadRequest, "SYS_DLQ_VALIDATION_ERROR", "state: must be one of", nil})
-		w := get(t, site(t, a), "/redrives?state="+url.QueryEscape(hostile))
-		wantIn(t, w.Body.String(), "state: must be one of")
-		wantNoMarkup(t, w.Body.String())
-		if w.Code != http.StatusBadRequest {
-			t.Errorf("got %d, want 400", w.Code)
-		}
-	})
-}
-
-func TestRedrive(t *testing.T) {
-	t.Parallel()
-	t.Run("TellsHowFarItIs", func(t *testing.T) {
-		t.Parallel()
-		a := redriveAPI(t)
-		body := get(t, site(t, a), "/redrives/"+redriveID+"?result=skipped").Body.String()
-		wantIn(t, body, "Retry 12,431 messages", "&lt; 1 %", "8 of 12,431", "about 2 h left", "12 a minute", "1 message was sent first",
-			"has not come back for 1m.", "It cannot go on since", "failed, 2 for good", "waiting, 5 under way", "the patch does not fit it", "another attempt has it",
-			`hx-get="/redrives/`+redriveID+`?seen=canary" hx-trigger="every 2s"`, `id="back-550e8400-e29b-41d4-a716-446655440000"`,
-			"stop when more than 10 % fail", "at most 0.5 a second", "in the order of each key", "2026-02-20 12:00:03 UTC",
-			"cursor=n%2B1&amp;result=skipped#items", "/audit?kind=redrive&amp;object_id="+redriveID, "partition 0", "offset 0")
-		wantNoMarkup(t, body)
-		asked, _ := a.wasAsked("GET /api/v1/redrives/" + redriveID + "/items")
-		if got := asked[len(asked)-1].URL.Query().Get("result"); got != "skipped" {
-			t.Errorf("got items of result %q, want skipped", got)
-		}
-	})
-	t.Run("IsLookedAtNoMoreWhenItIsOver", func(t *testing.T) {
-		t.Parallel()
-		over := strings.NewReplacer(`"canary", "note"`, `"finished", "note"`, `"ended_at": null`, `"ended_at": "2026-02-20T11:00:00.000+00:00"`).Replace(aRedrive)
-		a := redriveAPI(t).says("GET /api/v1/redrives/"+redriveID, quoted(over))
-		body := get(t, site(t, a), "/redrives/"+redriveID).Body.String()
-		if strings.Contains(body, "hx-get") {
-			t.Error("got a page that asks for itself anew, want one that rests")
-		}
-		wantIn(t, body, "<button disabled>Pause</button>", "it is finished")
-	})
-	t.Run("ShowsViewersWhyTheyCannot", func(t *testing.T) {
-		t.Parallel()
-		body := get(t, site(t, redriveAPI(t).says("GET /api/v1/session", readOnly)), "/redrives/"+redriveID).Body.String()
-		wantIn(t, body, "<button disabled>Pause</button>", "<button disabled>Resume</button>", "<button disabled>Cancel</button>", "needs the role operator")
-	})
-	t.Run("SaysWhatIsWrongWithTheAddress", func(t *testing.T) {
-		t.Parallel()
-		a := redriveAPI(t).says("GET /api/v1/redrives/"+redriveID+"/items", refusal{http.StatusBadRequest, "SYS_DLQ_VALIDATION_ERROR", "result: must be one of", nil})
-		w := get(t, site(t, a), "/redrives/"+redriveID+"?result=bogus")
-		wantIn(t, w.Body.String(), "result: must be one of", "Retry 12,431")
-		if w.Code != http.StatusBadRequest {
-			t.Errorf("got %d, want 400", w.Code)
-		}
-	})
+	a := redriveAPI(t)
+	get(t, site(t, a), "/redrives?state=canary")
+	wantAsked(t, a, list, "limit=25&state=canary")
+	get(t, site(t, a), "/redrives/"+redriveID+"?result=skipped")
+	wantAsked(t, a, one+"/items", "limit=50&result=skipped")
 }
 
 func TestRedriveMoves(t *testing.T) {
@@ -128,21 +94,16 @@ func TestRedriveMoves(t *testing.T) {
 		a := newAPI(t).says("POST /api/v1/redrives/"+redriveID+"/"+move, raw(`{}`))
 		w := post(t, site(t, a), "/redrives/"+redriveID+"/"+move, url.Values{"key": {"k1"}, "reason": {"looks wrong"}})
 		wantDone(t, move, w, done, "/redrives/"+redriveID)
-		asked, bodies := a.wasAsked("POST /api/v1/redrives/" + redriveID + "/" + move)
-		if len(asked) != 1 || asked[0].Header.Get("Idempotency-Key") != "" || bodies[0] != `{"reason":"looks wrong"}` {
-			t.Errorf("%s: got %d requests, bodies %q, want one with the reason and no key: what was answered once is no answer later", move, len(asked), bodies)
-		}
+		wantSent(t, a, "POST /api/v1/redrives/"+redriveID+"/"+move, `{"reason":"looks wrong"}`, "") // what was answered once is no answer later
 	}
-	t.Run("ThatTheStateDoesNotHaveAreToldInWords", func(t *testing.T) {
-		t.Parallel()
-		a := redriveAPI(t).says("POST /api/v1/redrives/"+redriveID+"/pause", refusal{http.StatusConflict, "SYS_DLQ_CONFLICT", "the redrive is paused and cannot become paused", nil})
-		w := post(t, site(t, a), "/redrives/"+redriveID+"/pause", url.Values{"reason": {"mine" + hostile}})
-		if w.Code != http.StatusConflict {
-			t.Errorf("got %d, want 409", w.Code)
-		}
-		wantIn(t, w.Body.String(), "is paused and cannot become paused", `value="mine&lt;script`, `hx-get="/redrives/`+redriveID+`?seen=`, `<details class="act" open>`)
-		wantNoMarkup(t, w.Body.String())
+	a := redriveAPI(t).says("POST /api/v1/redrives/"+redriveID+"/pause", refusal{
+		http.StatusConflict, "SYS_DLQ_CONFLICT",
+		"the redrive cannot become paused", nil,
 	})
+	w := post(t, site(t, a), "/redrives/"+redriveID+"/pause", url.Values{"reason": {"mine" + hostile}})
+	wantSays(t, "a refused move", w, http.StatusConflict, "cannot become paused", `value="mine&lt;script`,
+		`hx-get="/redrives/`+redriveID+`?seen=`, `<details class="act" open>`)
+	wantNoMarkup(t, w.Body.String())
 }
 
 func TestRedriveMoves_ThatWereMadeAlreadyAreDone(t *testing.T) {
@@ -165,25 +126,22 @@ func TestRedriveMoves_ThatWereMadeAlreadyAreDone(t *testing.T) {
 
 func TestRedriveIsLookedAt(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		name string
+	returning := redriveState{State: "finished", EndedAt: noon.Add(-time.Minute)}
+	returning.Outcomes.Published = 1
+	for name, c := range map[string]struct {
 		is   redriveState
 		want string
 	}{
-		{"OftenWhileItRuns", redriveState{State: "running"}, "every 2s"},
-		{"OftenWhileItsCanaryIsOut", redriveState{State: "canary"}, "every 2s"},
-		{"SeldomWhileItIsPaused", redriveState{State: "paused"}, "every 15s"},
-		{"SeldomWhenItStoppedItself", redriveState{State: "stopped"}, "every 15s"},
-		{"WhileSomethingMayComeBack", func() redriveState {
-			d := redriveState{State: "finished", EndedAt: noon.Add(-time.Minute)}
-			d.Outcomes.Published = 1
-			return d
-		}(), "every 5s"},
-		{"NoMoreWhenAllIsKnown", redriveState{State: "finished", EndedAt: noon.Add(-time.Minute)}, ""},
-		{"NoMoreAfterLong", redriveState{State: "cancelled", InDoubt: 1, EndedAt: noon.Add(-time.Hour)}, ""},
+		"OftenWhileItRuns":          {redriveState{State: "running"}, "every 2s"},
+		"OftenWhileItsCanaryIsOut":  {redriveState{State: "canary"}, "every 2s"},
+		"SeldomWhileItIsPaused":     {redriveState{State: "paused"}, "every 15s"},
+		"SeldomWhenItStoppedItself": {redriveState{State: "stopped"}, "every 15s"},
+		"WhileSomethingMayComeBack": {returning, "every 5s"},
+		"NoMoreWhenAllIsKnown":      {redriveState{State: "finished", EndedAt: noon.Add(-time.Minute)}, ""},
+		"NoMoreAfterLong":           {redriveState{State: "cancelled", InDoubt: 1, EndedAt: noon.Add(-time.Hour)}, ""},
 	} {
 		if got := c.is.Every(noon); got != c.want {
-			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
 		}
 	}
 }

@@ -16,16 +16,8 @@ import (
 //go:embed templates
 var templates embed.FS
 
-// The templates that every page is made with: the frame around it, and the parts
-// that several have.
-const (
-	layoutFile = "templates/layout.html"
-	partsFile  = "templates/parts.html"
-)
+const layoutFile = "templates/layout.html"
 
-type pageTemplate struct{ *template.Template }
-
-// page is what a handler gives to be shown.
 type page struct {
 	Title   string
 	Nav     string   // the path of the navigation's entry that it belongs to
@@ -34,7 +26,6 @@ type page struct {
 	Data    any
 }
 
-// view is what templates see.
 type view struct {
 	page
 	Viewer      *viewer
@@ -47,16 +38,14 @@ type view struct {
 	Offers      offers // how one signs in
 }
 
-// offers says how one may sign in, on pages that ask for it.
 type offers struct{ Needed, Issuer bool }
 
-// parseTemplates makes every page of its own file, the layout and the parts.
-func (c *Console) parseTemplates() (map[string]*pageTemplate, error) {
+func (c *Console) parseTemplates() (map[string]*template.Template, error) {
 	names, err := fs.Glob(templates, "templates/*.html")
 	if err != nil {
 		return nil, err
 	}
-	pages := map[string]*pageTemplate{}
+	pages := map[string]*template.Template{}
 	for _, name := range names {
 		if name == layoutFile || strings.HasPrefix(path.Base(name), "parts") {
 			continue
@@ -66,7 +55,7 @@ func (c *Console) parseTemplates() (map[string]*pageTemplate, error) {
 		if err != nil {
 			return nil, fmt.Errorf("parse %s: %w", name, err)
 		}
-		pages[strings.TrimSuffix(path.Base(name), ".html")] = &pageTemplate{t}
+		pages[strings.TrimSuffix(path.Base(name), ".html")] = t
 	}
 	return pages, nil
 }
@@ -104,8 +93,7 @@ func (c *Console) render(w http.ResponseWriter, r *http.Request, status int, nam
 	return nil
 }
 
-// selfOf is where a page is found again. What answers a form is found nowhere: it
-// leads to the pages that it belongs to.
+// selfOf is where a page is found again; the answer to a form leads to the list that it belongs to.
 func selfOf(r *http.Request, p page) string {
 	if r.Method == http.MethodPost {
 		return ownPath(p.Nav)

@@ -8,7 +8,6 @@ import (
 	"strings"
 )
 
-// viewer is whoever looks at a page, and what they may do.
 type viewer struct {
 	Name    string  `json:"name"`
 	Mode    string  `json:"mode"`
@@ -32,7 +31,6 @@ var includes = map[string][]string{
 
 type viewerKey struct{}
 
-// withViewer asks the API who sends the request.
 func (c *Console) withViewer(r *http.Request) (*http.Request, error) {
 	var v viewer
 	if err := c.api.get(r, endpoint("session"), nil, &v); err != nil {
@@ -47,29 +45,23 @@ func viewerOf(r *http.Request) *viewer {
 	return v
 }
 
-// May reports whether the viewer has the role on all topics that are named; without
-// any, whether on some. It decides what is offered; the API decides what is done.
+// May reports whether the viewer has the role on all topics; without any, on some. The API decides what is done.
 func (v *viewer) May(role string, topics ...string) bool {
-	if v == nil {
-		return false
-	}
-	has := func(matches func(grant) bool) bool {
-		return slices.ContainsFunc(v.Grants, func(g grant) bool {
-			return slices.Contains(includes[g.Role], role) && matches(g)
-		})
-	}
 	if len(topics) == 0 {
-		return has(func(grant) bool { return true })
+		return v.has(role, func(grant) bool { return true })
 	}
 	return !slices.ContainsFunc(topics, func(topic string) bool {
-		return !has(func(g grant) bool { return g.matches(topic) })
+		return !v.has(role, func(g grant) bool { return g.matches(topic) })
 	})
 }
 
-// Everywhere reports whether the viewer has the role on everything there is.
 func (v *viewer) Everywhere(role string) bool {
+	return v.has(role, func(g grant) bool { return slices.Contains(g.Topics, "*") })
+}
+
+func (v *viewer) has(role string, matches func(grant) bool) bool {
 	return v != nil && slices.ContainsFunc(v.Grants, func(g grant) bool {
-		return slices.Contains(includes[g.Role], role) && slices.Contains(g.Topics, "*")
+		return slices.Contains(includes[g.Role], role) && matches(g)
 	})
 }
 
@@ -99,8 +91,7 @@ func (v *viewer) Why(role string, topics ...string) string {
 	}
 }
 
-// matches reports whether the grant is for the topic. One pattern alone is "*", for
-// everything, unknown origins included.
+// matches reports whether the grant is for the topic. Only "*" is for unknown origins.
 func (g grant) matches(topic string) bool {
 	return slices.ContainsFunc(g.Topics, func(pattern string) bool {
 		switch {

@@ -19,8 +19,7 @@ type Sessions interface {
 	End(ctx context.Context, id, token string) error
 }
 
-// WithSessions lets signing out end sessions at every replica. Without it signing out
-// takes the browser's cookies away and nothing else.
+// WithSessions lets signing out end sessions at every replica, not only in the browser.
 func WithSessions(s Sessions) Option { return func(c *Console) { c.sessions = s } }
 
 // SignIns limits the sign-ins that fail of each address.
@@ -32,12 +31,10 @@ type SignIns interface {
 	Failed(r *http.Request)
 }
 
-// WithSignIns limits sign-ins at the issuer that fail. Tokens that are pasted are
-// limited by the API.
+// WithSignIns limits failed sign-ins at the issuer. The API limits pasted tokens.
 func WithSignIns(l SignIns) Option { return func(c *Console) { c.signIns = l } }
 
-// withoutEnded refuses a request of a session that was ended, wherever that was. A
-// request that has credentials of its own has no session.
+// withoutEnded refuses a request of a session that was ended at any replica. Own credentials are no session.
 func (c *Console) withoutEnded(r *http.Request) error {
 	s := sessionOf(r)
 	if c.sessions == nil || s.token == "" || len(r.Header.Values("Authorization")) > 0 {
@@ -55,8 +52,7 @@ func (c *Console) withoutEnded(r *http.Request) error {
 	return nil
 }
 
-// tokenRefused reports whether the API refuses the token that it was called with, also
-// when it does so because too many came.
+// tokenRefused reports whether the API refuses the token, also because too many were tried.
 func tokenRefused(err error) bool {
 	var refused *apiError
 	if !errors.As(err, &refused) {
@@ -69,7 +65,6 @@ func tooManyTokens(refused *apiError) bool {
 	return refused.Status == http.StatusTooManyRequests && len(refused.Details) == 1 && refused.Details[0]["field"] == "Authorization"
 }
 
-// mayTry refuses a sign-in at the issuer from an address from which too many failed.
 func (c *Console) mayTry(w http.ResponseWriter, r *http.Request) error {
 	if c.signIns == nil {
 		return nil

@@ -39,16 +39,14 @@ func TestSignOut_EndsTheSessionEverywhere(t *testing.T) {
 	api := guarded(t, goodToken).says("GET /api/v1/audit", refusal{status: http.StatusInternalServerError, message: "no trail"})
 	one, two := site(t, api, WithAuthentication(), WithSessions(shared)), site(t, api, WithAuthentication(), WithSessions(shared))
 	v := newVisitor(t, one)
-	v.send(http.MethodPost, "/sign-in", map[string][]string{"token": {goodToken}})
+	v.signIn(goodToken)
 	thief := newVisitor(t, two)
 	maps.Copy(thief.jar, v.jar)
 	wantSays(t, "a copy before", thief.get("/audit"), http.StatusInternalServerError) // signed in: this API has no trail
 	wantTo(t, "signing out", v.send(http.MethodPost, "/sign-out", nil), "/sign-in")
 	wantTo(t, "a copy after", thief.get("/audit"), "/sign-in?return=%2Faudit")
-	if thief.cookies() != "" {
-		t.Errorf("the copy keeps %q, want it taken away: it would be refused again and again", thief.cookies())
-	}
-	v.send(http.MethodPost, "/sign-in", map[string][]string{"token": {goodToken}})
+	thief.wantCookies("the copy, which would be refused again and again", "")
+	v.signIn(goodToken)
 	wantSays(t, "a new session", v.get("/audit"), http.StatusInternalServerError)
 	if len(shared.ended) != 1 {
 		t.Errorf("%d sessions ended, want one", len(shared.ended))
@@ -60,17 +58,13 @@ func TestSignOut_WhileItCannotBeNoted(t *testing.T) {
 	t.Parallel()
 	shared := &endedSessions{ended: map[string]string{}}
 	v := newVisitor(t, site(t, guarded(t, goodToken), WithAuthentication(), WithSessions(shared)))
-	v.send(http.MethodPost, "/sign-in", map[string][]string{"token": {goodToken}})
+	v.signIn(goodToken)
 	before := v.cookies()
 	shared.down = true
 	wantSays(t, "a page", v.get("/"), http.StatusServiceUnavailable, "cannot be checked")
-	if v.cookies() != before {
-		t.Errorf("keeps %q, want %q", v.cookies(), before)
-	}
+	v.wantCookies("then", before)
 	wantSays(t, "signing out", v.send(http.MethodPost, "/sign-out", nil), http.StatusServiceUnavailable, "in this browser only")
-	if v.cookies() != "" {
-		t.Errorf("keeps %q, want nothing", v.cookies())
-	}
+	v.wantCookies("in the end", "")
 }
 
 // limitOne lets one sign-in fail.
@@ -83,11 +77,8 @@ func TestSignIn_IssuerIsNotAskedWithoutEnd(t *testing.T) {
 	t.Parallel()
 	issuer, limit := &anIssuer{token: goodToken}, &limitOne{}
 	v := newVisitor(t, site(t, guarded(t, goodToken), WithAuthentication(), WithSignIn(issuer), WithSignIns(limit)))
-	try := func() string {
-		return "/sign-in/callback?code=guess&state=" + stateIn(t, v.get("/sign-in?with=issuer"))
-	}
-	wantTo(t, "the first", v.get(try()), "/sign-in?failed=refused&return=%2F")
-	w := v.get(try())
+	wantTo(t, "the first", v.get(v.toIssuer("")+"&code=guess"), "/sign-in?failed=refused&return=%2F")
+	w := v.get(v.toIssuer("") + "&code=guess")
 	wantSays(t, "the next", w, http.StatusTooManyRequests, "Too many")
 	if len(issuer.finished) != 1 || w.Header().Get("Retry-After") != "61" {
 		t.Errorf("the issuer was asked %d times, Retry-After is %q; want once, and 61", len(issuer.finished), w.Header().Get("Retry-After"))
@@ -103,7 +94,7 @@ func TestSignIn_TooManyTokens(t *testing.T) {
 		_, _ = w.Write([]byte(`{"error":{"code":"SYS_DLQ_RATE_LIMITED","message":"too many","request_id":"r","details":[{"field":"Authorization","reason":"x"}]}}`))
 	}))
 	v := newVisitor(t, site(t, api, WithAuthentication()))
-	w := v.send(http.MethodPost, "/sign-in", map[string][]string{"token": {goodToken}})
+	w := v.signIn(goodToken)
 	wantSays(t, "a token", w, http.StatusTooManyRequests, "Too many tokens")
 	if got := w.Header().Get("Retry-After"); got != "6" {
 		t.Errorf("Retry-After is %q, want 6", got)
@@ -114,7 +105,7 @@ func TestSignIn_TooManyTokens(t *testing.T) {
 func TestExport_NotForPagesOfOtherSites(t *testing.T) {
 	t.Parallel()
 	v := newVisitor(t, site(t, guarded(t, goodToken), WithAuthentication()))
-	v.send(http.MethodPost, "/sign-in", map[string][]string{"token": {goodToken}})
+	v.signIn(goodToken)
 	for _, from := range []string{"cross-site", "same-site"} {
 		v.header["Sec-Fetch-Site"] = from
 		wantSays(t, from, v.get("/messages/export"), http.StatusForbidden, "another site")

@@ -16,17 +16,14 @@ import (
 
 // SignIn signs people in at an issuer that knows them.
 type SignIn interface {
-	// Begin returns where to send the browser, and what Finish needs when it comes
-	// back from there with the state.
+	// Begin returns where to send the browser, and what Finish needs when it comes back with the state.
 	Begin(ctx context.Context, state string) (address, nonce, verifier string, err error)
 
-	// Finish returns the token that the API lets in until expires, for the code that
-	// the browser came back with. No error holds a secret.
+	// Finish returns the token for the browser's code, valid until expires. No error holds a secret.
 	Finish(ctx context.Context, code, verifier, nonce string) (token string, expires time.Time, err error)
 }
 
-// WithSignIn lets people say who they are by signing in at the issuer. Without it
-// those who have to say so need a token.
+// WithSignIn lets people sign in at the issuer. Without it they need a token.
 func WithSignIn(issuer SignIn) Option {
 	return func(c *Console) { c.signIn, c.needAuth = issuer, true }
 }
@@ -37,7 +34,6 @@ const (
 	callbackPath = "/sign-in/callback"
 )
 
-// signInRoutes are open to everybody.
 func (c *Console) signInRoutes() []Route {
 	return []Route{
 		{http.MethodGet, signInPath, c.open(c.showSignIn)},
@@ -47,9 +43,8 @@ func (c *Console) signInRoutes() []Route {
 	}
 }
 
-// askWhoTheyAre sends whoever wanted to see a page to where one signs in. Whoever
-// wanted to do something is asked on the spot: nothing of it was done. Scripts are
-// only told: they must not take the page of the sign-in for what they asked for.
+// askWhoTheyAre redirects a page to the sign-in. A form is refused on the spot, as nothing was done, and so is a
+// script, which must not take the sign-in for its answer.
 func (c *Console) askWhoTheyAre(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet && navigates(r) {
 		pairs := []string{"return", returnPath(r.URL.RequestURI())}
@@ -74,12 +69,10 @@ func navigates(r *http.Request) bool {
 	return r.Header.Get("Hx-Request") == "" && (mode == "" || mode == "navigate")
 }
 
-// tooSoon is when a session that was made at the issuer must not be over yet: if it
-// is, something is wrong, and asking again and again would not help.
+// tooSoon is how long a new session must last: asking the issuer again at once would not help.
 const tooSoon = time.Minute
 
-// mayReturn reports whether somebody signed in at the issuer before and can be sent
-// there again without a question: sessions of some issuers last minutes.
+// mayReturn reports whether the browser goes back to the issuer by itself: some sessions last minutes.
 func mayReturn(r *http.Request, now time.Time) bool {
 	at, err := strconv.ParseInt(cookieOf(r, issuerCookie), 10, 64)
 	return err == nil && now.Sub(time.Unix(at, 0)) >= tooSoon
@@ -88,7 +81,6 @@ func mayReturn(r *http.Request, now time.Time) bool {
 // maxReturn keeps the cookie of a sign-in within what browsers keep.
 const maxReturn = 2000
 
-// returnPath returns where to go after a sign-in: a page of this site.
 func returnPath(to string) string {
 	u, err := url.Parse(to)
 	if err != nil || len(to) > maxReturn || u.Path == signOutPath || u.Path == signInPath || strings.HasPrefix(u.Path, signInPath+"/") {
@@ -97,7 +89,6 @@ func returnPath(to string) string {
 	return ownPath(to)
 }
 
-// cameFrom returns the page that a form was sent from.
 func cameFrom(r *http.Request) string {
 	u, err := url.Parse(r.Referer())
 	if err != nil || u.Host != r.Host {
@@ -106,22 +97,18 @@ func cameFrom(r *http.Request) string {
 	return returnPath(u.RequestURI())
 }
 
-// signInPage is what the page of the sign-in shows.
 type signInPage struct {
 	Return  string
 	Problem *failure // of what was just tried; nil: none
 }
 
-// Issuer is where the way to the issuer begins.
 func (p signInPage) Issuer() string { return to(signInPath, "with", "issuer", "return", p.Return) }
 
 func (c *Console) renderSignIn(w http.ResponseWriter, r *http.Request, status int, p signInPage) error {
-	w.Header().Set("Cache-Control", "no-store")
 	return c.render(w, r, status, "signin", page{Title: "Sign in", Problem: p.Problem, Data: p})
 }
 
-// signInFailures are what the page says when a sign-in did not work. Addresses name them
-// by their keys.
+// signInFailures explain failed sign-ins by their name in the address.
 var signInFailures = map[string]*failure{
 	"late": {
 		Title: "The sign-in took too long", Message: "It ends after ten minutes, and browsers that keep no cookies cannot sign in. Try it again.",
@@ -134,13 +121,11 @@ var signInFailures = map[string]*failure{
 	},
 }
 
-// showSignIn shows the page, begins a sign-in at the issuer, or ends one: whether
-// the browser kept the session is seen with its next request only.
+// showSignIn shows the page, begins a sign-in at the issuer, or ends one: only the next request shows whether the
+// browser kept the session.
 //
-// Who is sent back to the issuer by us may have sent a form, such as a search: that the
-// policy of the page lets go to this site alone, wherever the answer leads, and a
-// browser that is led on to the issuer stops without a word. So the page of the sign-in
-// is shown in between, and goes on by itself.
+// A form whose answer redirects to the issuer is stopped by the page's policy without a word. So the page of the
+// sign-in comes in between and goes on by itself.
 func (c *Console) showSignIn(w http.ResponseWriter, r *http.Request) error {
 	query := r.URL.Query()
 	p := signInPage{Return: returnPath(query.Get("return")), Problem: signInFailures[query.Get("failed")]}
@@ -169,15 +154,12 @@ func (c *Console) beginSignIn(w http.ResponseWriter, r *http.Request, p signInPa
 	if err := a.keep(w); err != nil {
 		return err
 	}
-	w.Header().Set("Cache-Control", "no-store")
 	http.Redirect(w, r, address, http.StatusSeeOther)
 	return nil
 }
 
-// finishSignIn takes the browser back from the issuer. However it ends, the browser
-// goes on to another address: the code must not stay in this one.
+// finishSignIn takes the browser back from the issuer and on to another address: the code must not stay in this one.
 func (c *Console) finishSignIn(w http.ResponseWriter, r *http.Request) error {
-	w.Header().Set("Cache-Control", "no-store")
 	takeCookie(w, attemptCookie)
 	a, err := attemptOf(r, c.now())
 	query := r.URL.Query()
@@ -220,8 +202,7 @@ func (c *Console) signInFailed(w http.ResponseWriter, r *http.Request, a signInA
 	return seeOther(w, r, signInPath, "failed", why, "return", a.Return)
 }
 
-// errorForm is what issuers call errors by the standard. Everything else that comes
-// in an address may be anybody's text.
+// errorForm is the standard's form of error names. Other text of an address may be anybody's.
 var errorForm = regexp.MustCompile(`^[a-z_]{1,40}$`)
 
 func errorName(text string) string {
@@ -231,11 +212,9 @@ func errorName(text string) string {
 	return "what is no error"
 }
 
-// tokenForm is what a bearer token may be made of.
 var tokenForm = regexp.MustCompile(`^[A-Za-z0-9._~+/=-]+$`)
 
-// takeToken signs in whoever has a token that counts. What was typed is never shown
-// again.
+// takeToken signs in with a token. What was typed is never shown again.
 func (c *Console) takeToken(w http.ResponseWriter, r *http.Request) error {
 	p := signInPage{Return: returnPath(r.PostFormValue("return"))}
 	if !c.needAuth {
@@ -288,8 +267,7 @@ func (c *Console) whoHas(r *http.Request, token string) (status int, err error) 
 	return http.StatusOK, err
 }
 
-// signOut ends the session, here and at every replica; the issuer may still know who
-// one is.
+// signOut ends the session at every replica; the issuer may still have its own.
 func (c *Console) signOut(w http.ResponseWriter, r *http.Request) error {
 	s := sessionOf(r)
 	endSession(w)

@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -14,6 +15,8 @@ import (
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 const goodToken = "dlqm_good-token"
@@ -70,23 +73,17 @@ func newVisitor(t *testing.T, site http.Handler) *visitor {
 
 func (v *visitor) send(method, path string, form url.Values) *httptest.ResponseRecorder {
 	v.t.Helper()
-	r := httptest.NewRequestWithContext(v.t.Context(), method, path, strings.NewReader(form.Encode()))
-	if form != nil {
-		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	}
+	var headers []string
 	for name, value := range v.header {
-		r.Header.Set(name, value)
+		headers = append(headers, name, value)
 	}
 	for _, cookie := range v.jar {
-		r.AddCookie(cookie)
+		headers = append(headers, "Cookie", cookie.Name+"="+cookie.Value)
 	}
-	w := httptest.NewRecorder()
-	v.site.ServeHTTP(w, r)
+	w := send(v.t, v.site, method, path, form, headers...)
 	for _, cookie := range w.Result().Cookies() {
-		if cookie.MaxAge < 0 {
+		if v.jar[cookie.Name] = cookie; cookie.MaxAge < 0 {
 			delete(v.jar, cookie.Name)
-		} else {
-			v.jar[cookie.Name] = cookie
 		}
 	}
 	return w
@@ -97,32 +94,30 @@ func (v *visitor) get(path string) *httptest.ResponseRecorder {
 	return v.send(http.MethodGet, path, nil)
 }
 
+// signIn sends a token.
+func (v *visitor) signIn(token string) *httptest.ResponseRecorder {
+	v.t.Helper()
+	return v.send(http.MethodPost, "/sign-in", url.Values{"token": {token}})
+}
+
+// toIssuer goes to the issuer and returns the address to come back to, but for the code.
+func (v *visitor) toIssuer(query string) string {
+	v.t.Helper()
+	w := v.get("/sign-in?with=issuer" + query)
+	state, found := strings.CutPrefix(w.Header().Get("Location"), "https://id.example.com/authorize?state=")
+	if !found || w.Code != http.StatusSeeOther || len(state) < 26 {
+		v.t.Fatalf("got %d to %q, want the issuer, with a long state", w.Code, w.Header().Get("Location"))
+	}
+	return "/sign-in/callback?state=" + state
+}
+
 // cookies are the names of what the visitor keeps.
-func (v *visitor) cookies() string {
-	var names []string
-	for name := range v.jar {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return strings.Join(names, " ")
-}
+func (v *visitor) cookies() string { return strings.Join(slices.Sorted(maps.Keys(v.jar)), " ") }
 
-func wantTo(t *testing.T, what string, w *httptest.ResponseRecorder, location string) {
-	t.Helper()
-	if got := w.Header().Get("Location"); w.Code != http.StatusSeeOther || got != location {
-		t.Errorf("%s: got %d to %q, want 303 to %q", what, w.Code, got, location)
-	}
-}
-
-func wantSays(t *testing.T, what string, w *httptest.ResponseRecorder, status int, parts ...string) {
-	t.Helper()
-	if w.Code != status {
-		t.Errorf("%s: got %d, want %d", what, w.Code, status)
-	}
-	for _, part := range parts {
-		if !strings.Contains(w.Body.String(), part) {
-			t.Errorf("%s: got %s, want %q in it", what, w.Body, part)
-		}
+func (v *visitor) wantCookies(what, names string) {
+	v.t.Helper()
+	if got := v.cookies(); got != names {
+		v.t.Errorf("%s: got cookies %q, want %q", what, got, names)
 	}
 }
 
@@ -139,10 +134,11 @@ func TestSignIn_Token(t *testing.T) {
 		"wrong-token": http.StatusUnauthorized, "": http.StatusBadRequest, "two words": http.StatusBadRequest,
 		"a\x00b": http.StatusBadRequest, `<script>alert("a")</script>`: http.StatusBadRequest, "a;b": http.StatusBadRequest, "ä": http.StatusBadRequest,
 	} {
-		w := v.send(http.MethodPost, "/sign-in", url.Values{"token": {pasted}})
+		w := v.signIn(pasted)
 		wantSays(t, pasted, w, status, `role="alert"`)
-		if len(v.jar) != 0 || pasted != "" && strings.Contains(w.Body.String(), pasted) {
-			t.Errorf("%q: got cookies %q, want none, and nothing of it shown", pasted, v.cookies())
+		v.wantCookies(pasted, "")
+		if pasted != "" && strings.Contains(w.Body.String(), pasted) {
+			t.Errorf("%q: got it shown again, want nothing of it", pasted)
 		}
 	}
 	for _, pasted := range []string{goodToken, " " + goodToken + "\n", "Bearer " + goodToken} {
@@ -152,34 +148,39 @@ func TestSignIn_Token(t *testing.T) {
 		wantTo(t, "kept", v.get(w.Header().Get("Location")), "/groups?a=b")
 	}
 	kept := v.jar[sessionCookie]
-	if !strings.HasPrefix(kept.Value, "1:") || !strings.HasSuffix(kept.Value, ":"+goodToken) || !kept.Secure || !kept.HttpOnly || kept.SameSite != http.SameSiteLaxMode || kept.Path != "/" || kept.Domain != "" || kept.MaxAge != 0 {
+	if !strings.HasPrefix(kept.Value, "1:") || !strings.HasSuffix(kept.Value, ":"+goodToken) || !hostOnly(kept) || kept.MaxAge != 0 {
 		t.Errorf("got the cookie %+v, want one that __Host- allows, for this browser alone, until it closes", kept)
 	}
 	clear(v.jar)
 	wantSays(t, "a browser that keeps nothing", v.get("/sign-in?kept=1"), http.StatusOK, "did not keep the session", "https")
 }
 
+// hostOnly reports whether a cookie is one that __Host- allows.
+func hostOnly(c *http.Cookie) bool {
+	return c.Secure && c.HttpOnly && c.SameSite == http.SameSiteLaxMode && c.Path == "/" && c.Domain == ""
+}
+
 func TestSignIn_IsNotOfferedWhereNobodyIsAsked(t *testing.T) {
 	t.Parallel()
 	v := newVisitor(t, site(t, newAPI(t)))
 	wantTo(t, "the page", v.get("/sign-in"), "/")
-	wantTo(t, "a token", v.send(http.MethodPost, "/sign-in", url.Values{"token": {goodToken}}), "/")
+	wantTo(t, "a token", v.signIn(goodToken), "/")
 	wantTo(t, "an issuer", v.get("/sign-in?with=issuer"), "/")
 	wantTo(t, "an answer", v.get("/sign-in/callback?code=c&state=s"), "/sign-in")
-	if len(v.jar) != 0 {
-		t.Errorf("got cookies %q, want none", v.cookies())
-	}
+	v.wantCookies("then", "")
 }
 
-// Where the API does not answer, nobody is told that their token is wrong.
-func TestSignIn_WhileTheAPIIsNotAvailable(t *testing.T) {
+// Where the API or the issuer does not answer, nobody is told that their token is wrong.
+func TestSignIn_WhileOthersAreNotAvailable(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t).says("GET /api/v1/session", refusal{http.StatusServiceUnavailable, "SYS_DLQ_UNAVAILABLE", "the issuer's keys cannot be had", nil})
 	v := newVisitor(t, site(t, a, WithAuthentication()))
-	wantSays(t, "a token", v.send(http.MethodPost, "/sign-in", url.Values{"token": {goodToken}}), http.StatusServiceUnavailable, "keys cannot be had")
-	if len(v.jar) != 0 {
-		t.Errorf("got cookies %q, want none", v.cookies())
-	}
+	wantSays(t, "a token", v.signIn(goodToken), http.StatusServiceUnavailable, "keys cannot be had")
+	v.wantCookies("without the API", "")
+	v = newVisitor(t, site(t, guarded(t, goodToken), WithAuthentication(), WithSignIn(&anIssuer{down: true})))
+	wantSays(t, "the way there", v.get("/sign-in?with=issuer&return=/groups"), http.StatusServiceUnavailable, "does not answer",
+		`name="token"`, `value="/groups"`)
+	v.wantCookies("without the issuer", "")
 }
 
 func TestSignIn_AsksForNoPageOfOthers(t *testing.T) {
@@ -195,20 +196,9 @@ func TestSignIn_AsksForNoPageOfOthers(t *testing.T) {
 		wantTo(t, "token, return="+to, v.get(w.Header().Get("Location")), want)
 
 		clear(v.jar)
-		w = v.get("/sign-in?with=issuer&return=" + url.QueryEscape(to))
-		w = v.get("/sign-in/callback?code=code-1&state=" + stateIn(t, w))
+		w = v.get(v.toIssuer("&return="+url.QueryEscape(to)) + "&code=code-1")
 		wantTo(t, "issuer, return="+to, v.get(w.Header().Get("Location")), want)
 	}
-}
-
-// stateIn is the state that the browser is sent to the issuer with.
-func stateIn(t *testing.T, w *httptest.ResponseRecorder) string {
-	t.Helper()
-	state, found := strings.CutPrefix(w.Header().Get("Location"), "https://id.example.com/authorize?state=")
-	if !found || w.Code != http.StatusSeeOther || len(state) < 26 {
-		t.Fatalf("got %d to %q, want the issuer, with a long state", w.Code, w.Header().Get("Location"))
-	}
-	return state
 }
 
 func TestSignIn_Issuer(t *testing.T) {
@@ -216,22 +206,21 @@ func TestSignIn_Issuer(t *testing.T) {
 	issuer := &anIssuer{token: goodToken}
 	v := newVisitor(t, site(t, guarded(t, goodToken), WithAuthentication(), WithSignIn(issuer)))
 	wantSays(t, "the page", v.get("/sign-in?return=/groups"), http.StatusOK, `href="/sign-in?return=%2Fgroups&amp;with=issuer"`, `name="token"`)
-	w := v.get("/sign-in?with=issuer&return=/groups")
-	state := stateIn(t, w)
-	kept := v.jar[attemptCookie]
-	if !kept.Secure || !kept.HttpOnly || kept.SameSite != http.SameSiteLaxMode || kept.Path != "/" || kept.Domain != "" || kept.MaxAge != 600 {
+	back := v.toIssuer("&return=/groups") + "&code=code-1"
+	if kept := v.jar[attemptCookie]; !hostOnly(kept) || kept.MaxAge != 600 {
 		t.Errorf("got the cookie %+v, want one that __Host- allows, for ten minutes", kept)
 	}
-	w = v.get("/sign-in/callback?code=code-1&state=" + state)
+	w := v.get(back)
 	wantTo(t, "the answer", w, "/sign-in?kept=1&return=%2Fgroups")
 	if got := strings.Join(issuer.finished, ","); got != "code-1 verifier-1 nonce-1" {
 		t.Errorf("the issuer was given %q, want its code with the verifier and the nonce", got)
 	}
-	if v.cookies() != issuerCookie+" "+sessionCookie || v.jar[sessionCookie].MaxAge != 300 {
-		t.Errorf("got cookies %q, for %d s, want the session as long as its token", v.cookies(), v.jar[sessionCookie].MaxAge)
+	v.wantCookies("then", issuerCookie+" "+sessionCookie)
+	if got := v.jar[sessionCookie].MaxAge; got != 300 {
+		t.Errorf("got a session of %d s, want it as long as its token", got)
 	}
 	wantTo(t, "signed in", v.get(w.Header().Get("Location")), "/groups")
-	wantTo(t, "the same answer again", v.get("/sign-in/callback?code=code-1&state="+state), "/sign-in?failed=late")
+	wantTo(t, "the same answer again", v.get(back), "/sign-in?failed=late")
 }
 
 func TestSignIn_IssuerRefused(t *testing.T) {
@@ -271,12 +260,10 @@ func TestSignIn_IssuerRefused(t *testing.T) {
 			}
 			core, logged := observer.New(zap.InfoLevel)
 			v := newVisitor(t, site(t, api, WithAuthentication(), WithSignIn(issuer), func(s *Console) { s.logger = zap.New(core) }))
-			state := stateIn(t, v.get("/sign-in?with=issuer&return=/groups"))
+			_, state, _ := strings.Cut(v.toIssuer("&return=/groups"), "=")
 			if c.cookie != nil {
 				w := httptest.NewRecorder()
-				if err := c.cookie.keep(w); err != nil {
-					t.Fatal(err)
-				}
+				check.NoError(t, c.cookie.keep(w))
 				v.jar[attemptCookie] = w.Result().Cookies()[0]
 			}
 			if c.none {
@@ -284,9 +271,7 @@ func TestSignIn_IssuerRefused(t *testing.T) {
 			}
 			w := v.get("/sign-in/callback?" + strings.ReplaceAll(c.query, "STATE", state))
 			wantTo(t, "the answer", w, "/sign-in?"+c.want)
-			if v.cookies() != "" {
-				t.Errorf("got cookies %q, want none", v.cookies())
-			}
+			v.wantCookies("then", "")
 			wantSays(t, "the page", v.get(w.Header().Get("Location")), http.StatusOK, `role="alert"`)
 			entries := logged.All()
 			if len(entries) != 1 {
@@ -300,31 +285,21 @@ func TestSignIn_IssuerRefused(t *testing.T) {
 	}
 }
 
-func TestSignIn_IssuerThatIsDown(t *testing.T) {
-	t.Parallel()
-	v := newVisitor(t, site(t, guarded(t, goodToken), WithAuthentication(), WithSignIn(&anIssuer{down: true})))
-	wantSays(t, "the way there", v.get("/sign-in?with=issuer&return=/groups"), http.StatusServiceUnavailable, "does not answer", `name="token"`, `value="/groups"`)
-	if len(v.jar) != 0 {
-		t.Errorf("got cookies %q, want none", v.cookies())
-	}
-}
-
 // Sessions of issuers may last minutes: whoever has one there does not notice when
 // it ends here. But nobody is sent around in circles.
 func TestSignIn_GoesBackToTheIssuerByItself(t *testing.T) {
 	t.Parallel()
 	now := noon
 	v := newVisitor(t, site(t, guarded(t, goodToken), WithAuthentication(), WithSignIn(&anIssuer{token: goodToken}), WithClock(func() time.Time { return now })))
-	v.get("/sign-in/callback?code=code-1&state=" + stateIn(t, v.get("/sign-in?with=issuer")))
-	end := func() { delete(v.jar, sessionCookie) }
-	end()
+	v.get(v.toIssuer("") + "&code=code-1")
+	delete(v.jar, sessionCookie)
 	wantTo(t, "at once", v.get("/?a=b"), "/sign-in?return=%2F%3Fa%3Db")
 	now = now.Add(tooSoon)
 	wantTo(t, "later", v.get("/?a=b"), "/sign-in?return=%2F%3Fa%3Db&with=issuer-again")
-	v.send(http.MethodPost, "/sign-in", url.Values{"token": {goodToken}})
-	end()
+	v.signIn(goodToken)
+	delete(v.jar, sessionCookie)
 	wantTo(t, "after a token", v.get("/"), "/sign-in?return=%2F")
-	v.get("/sign-in/callback?code=code-1&state=" + stateIn(t, v.get("/sign-in?with=issuer")))
+	v.get(v.toIssuer("") + "&code=code-1")
 	v.send(http.MethodPost, "/sign-out", nil)
 	now = now.Add(time.Hour)
 	wantTo(t, "after signing out", v.get("/"), "/sign-in?return=%2F")
@@ -335,7 +310,7 @@ func TestSignIn_GoesBackToTheIssuerByItself(t *testing.T) {
 func TestSignIn_LeadsNoFormToTheIssuer(t *testing.T) {
 	t.Parallel()
 	v := newVisitor(t, site(t, guarded(t, goodToken), WithAuthentication(), WithSignIn(&anIssuer{token: goodToken})))
-	v.get("/sign-in/callback?code=code-1&state=" + stateIn(t, v.get("/sign-in?with=issuer")))
+	v.get(v.toIssuer("") + "&code=code-1")
 	delete(v.jar, sessionCookie)
 	v.jar[issuerCookie].Value = strconv.FormatInt(noon.Add(-tooSoon).Unix(), 10)
 	w := v.get("/messages?q=a%3Bb")
@@ -360,9 +335,7 @@ func TestSignIn_LeadsNoFormToTheIssuer(t *testing.T) {
 func TestSignIn_IsAskedForOnTheSpotWhenSomethingWasToBeDone(t *testing.T) {
 	t.Parallel()
 	c, err := New(DefaultConfig(), guarded(t, goodToken), zap.NewNop(), WithAuthentication())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	v := newVisitor(t, c.page(func(http.ResponseWriter, *http.Request) error {
 		t.Error("something was done for nobody")
 		return nil
@@ -389,23 +362,16 @@ func TestSignOut(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("a", 2*partSize)
 	v := newVisitor(t, site(t, guarded(t, long), WithAuthentication()))
-	v.send(http.MethodPost, "/sign-in", url.Values{"token": {long}})
-	if v.cookies() != sessionCookie+" "+sessionCookie+"-2" {
-		t.Fatalf("got cookies %q, want a session of two", v.cookies())
-	}
+	v.signIn(long)
+	v.wantCookies("a long token", sessionCookie+" "+sessionCookie+"-2")
 	w := v.send(http.MethodPost, "/sign-out", nil)
 	wantDone(t, "signing out", w, "signed-out", "/sign-in")
 	for _, cookie := range w.Result().Cookies() {
-		if cookie.Name == doneCookie {
-			continue
-		}
-		if cookie.Value != "" || cookie.MaxAge >= 0 || !cookie.Secure || cookie.Path != "/" {
+		if cookie.Name != doneCookie && (cookie.Value != "" || cookie.MaxAge >= 0 || !cookie.Secure || cookie.Path != "/") {
 			t.Errorf("got %+v, want it taken away as it was set", cookie)
 		}
 	}
 	wantSays(t, "then", v.get("/sign-in"), http.StatusOK, "You are signed out.")
-	if v.cookies() != "" {
-		t.Errorf("got cookies %q, want none", v.cookies())
-	}
+	v.wantCookies("then", "")
 	wantTo(t, "a page", v.get("/"), "/sign-in?return=%2F")
 }

@@ -5,16 +5,14 @@ import (
 	"net/url"
 )
 
-// passed are headers of an answer that is passed on as it is; trailing stand behind
-// it.
+// passed are headers to pass on; trailing ones come after the body.
 var (
 	passed   = []string{"Content-Type", "Content-Disposition", "X-Export-Searched-Until", "Trailer"}
 	trailing = []string{"X-Export-Messages", "X-Export-Complete"}
 )
 
-// stream passes the answer of the API on while it is made: none of it is kept. An
-// error that the API answers with is returned, and nothing has been sent. An answer
-// that breaks off ends the connection, as the API's own does.
+// stream passes the API's answer on while it is made. An error of the API is returned, and nothing has been sent; an
+// answer that breaks off ends the connection.
 func (c client) stream(w http.ResponseWriter, r *http.Request, path string, query url.Values) error {
 	req, err := inner(r, r.Method, withQuery(path, query), nil)
 	if err != nil {
@@ -36,14 +34,12 @@ func (c client) stream(w http.ResponseWriter, r *http.Request, path string, quer
 	return nil
 }
 
-// passage passes a good answer on and keeps a bad one.
 type passage struct {
 	answer
 	to    http.ResponseWriter
 	begun bool
 }
 
-// WriteHeader implements http.ResponseWriter.
 func (p *passage) WriteHeader(status int) {
 	if p.answer.WriteHeader(status); p.status == 0 || p.status >= http.StatusBadRequest || p.begun {
 		return
@@ -57,8 +53,7 @@ func (p *passage) WriteHeader(status int) {
 	p.to.WriteHeader(p.status)
 }
 
-// Write implements http.ResponseWriter. What was written is on its way when it
-// returns.
+// Write flushes what it writes.
 func (p *passage) Write(b []byte) (int, error) {
 	p.WriteHeader(http.StatusOK)
 	if !p.begun {

@@ -7,8 +7,7 @@ import (
 
 const themeCookie = "dlq-theme"
 
-// themeOf returns the colours that were chosen: light, dark, or "" for what the
-// system has.
+// themeOf returns light, dark, or "" for the system's colours.
 func themeOf(r *http.Request) string {
 	cookie, err := r.Cookie(themeCookie)
 	if err != nil || cookie.Value != "light" && cookie.Value != "dark" {
@@ -17,18 +16,25 @@ func themeOf(r *http.Request) string {
 	return cookie.Value
 }
 
-// setTheme keeps the choice in the browser.
 func (c *Console) setTheme(w http.ResponseWriter, r *http.Request) error {
 	theme := r.PostFormValue("theme")
+	if theme != "light" && theme != "dark" {
+		theme = ""
+	}
+	keepChoice(w, r, themeCookie, theme)
+	return seeOther(w, r, ownPath(r.PostFormValue("return")))
+}
+
+// keepChoice keeps a choice in the browser for a year, also without TLS; "" forgets it.
+func keepChoice(w http.ResponseWriter, r *http.Request, name, choice string) {
 	cookie := &http.Cookie{
-		Name: themeCookie, Value: theme, Path: "/", MaxAge: 365 * 24 * 60 * 60,
+		Name: name, Value: choice, Path: "/", MaxAge: 365 * 24 * 60 * 60,
 		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: r.TLS != nil,
 	}
-	if theme != "light" && theme != "dark" {
-		cookie.Value, cookie.MaxAge = "", -1
+	if choice == "" {
+		cookie.MaxAge = -1
 	}
 	http.SetCookie(w, cookie)
-	return seeOther(w, r, ownPath(r.PostFormValue("return")))
 }
 
 // ownPath returns where to go next: a path of this site, whatever was asked for.

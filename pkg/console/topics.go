@@ -3,10 +3,10 @@ package console
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 )
 
-// topicState is what the API tells of an original topic.
 type topicState struct {
 	Topic         string    `json:"topic"` // "": unknown origin
 	DLQTopics     []string  `json:"dlq_topics"`
@@ -18,7 +18,6 @@ type topicState struct {
 	Replay        replay    `json:"replay"`
 }
 
-// counts are messages by their states.
 type counts struct {
 	Pending  int64 `json:"PENDING"`
 	Retrying int64 `json:"RETRYING"`
@@ -36,20 +35,6 @@ func (n *counts) add(m counts) {
 	n.Dead += m.Dead
 }
 
-// lag is how many records are not stored yet, as far as that is known.
-type lag struct {
-	Records int64
-	Known   bool
-}
-
-func (l *lag) add(n *int64) {
-	if n != nil {
-		l.Records += *n
-		l.Known = true
-	}
-}
-
-// replay is whether messages of a topic can be sent back, and who would read them.
 type replay struct {
 	Possible bool            `json:"possible"`
 	Reason   string          `json:"reason"`
@@ -64,14 +49,12 @@ type consumerGroup struct {
 	Lag   *int64 `json:"lag"`
 }
 
-// advice says whether sending back now would help, as far as that can be told.
 type advice struct {
 	Good bool // nothing speaks against trying one
 	Text string
 }
 
-// advise weighs what is known of a topic: returned is how many came back in the last
-// hour.
+// advise weighs what is known of a topic: returned came back in the last hour.
 func (t topicState) advise(now time.Time, returned int64) advice {
 	switch {
 	case !t.Replay.Possible:
@@ -91,41 +74,31 @@ func (t topicState) advise(now time.Time, returned int64) advice {
 	}
 }
 
-// nobodyReads reports whether it is known that no group reads the topic.
 func (t topicState) nobodyReads() bool {
-	for _, g := range t.Replay.Groups {
-		if g.State != "absent" {
-			return false
-		}
-	}
-	return len(t.Replay.Groups) > 0
+	reads := func(g consumerGroup) bool { return g.State != "absent" }
+	return len(t.Replay.Groups) > 0 && !slices.ContainsFunc(t.Replay.Groups, reads)
 }
 
 // moreTopics bounds how many pages of topics are read: 5,000 topics.
 const moreTopics = 5
 
-// allTopics are all topics that the viewer sees, by name.
 func (c *Console) allTopics(r *http.Request) ([]topicState, error) {
 	var all []topicState
 	query := url.Values{"limit": {"1000"}}
 	for range moreTopics {
-		var answer struct {
-			Topics     []topicState `json:"topics"`
-			NextCursor string       `json:"next_cursor"`
-		}
+		var answer listAnswer
 		if err := c.api.get(r, endpoint("topics"), query, &answer); err != nil {
 			return nil, err
 		}
 		all = append(all, answer.Topics...)
-		if answer.NextCursor == "" {
+		if answer.Next == "" {
 			break
 		}
-		query.Set("cursor", answer.NextCursor)
+		query.Set("cursor", answer.Next)
 	}
 	return all, nil
 }
 
-// topicsPage is a page of topics, and how many messages have no known origin.
 type topicsPage struct {
 	Topics  []topicState
 	Unknown int64  // messages of unknown origin; they are on the first page
@@ -135,24 +108,19 @@ type topicsPage struct {
 
 const topicsOnPage = "100"
 
-// listTopics answers with a page of topics and the health of replays there.
 func (c *Console) listTopics(w http.ResponseWriter, r *http.Request) error {
-	query := url.Values{"limit": {topicsOnPage}}
+	query := queryOf("limit", topicsOnPage, "cursor", r.URL.Query().Get("cursor"))
 	var data topicsPage
-	if cursor := r.URL.Query().Get("cursor"); cursor != "" {
-		query.Set("cursor", cursor)
+	if query.Has("cursor") {
 		data.First = "/topics"
 	}
-	var answer struct {
-		Topics     []topicState `json:"topics"`
-		NextCursor string       `json:"next_cursor"`
-	}
+	var answer listAnswer
 	if err := c.api.get(r, endpoint("topics"), query, &answer); err != nil {
 		return err
 	}
 	data.Topics = answer.Topics
-	if answer.NextCursor != "" {
-		data.Older = to("/topics", "cursor", answer.NextCursor)
+	if answer.Next != "" {
+		data.Older = to("/topics", "cursor", answer.Next)
 	}
 	for _, t := range answer.Topics {
 		if t.Topic == "" {

@@ -2,7 +2,6 @@ package console
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 )
@@ -14,7 +13,7 @@ const (
 
 // masksFor is the API of somebody who may look behind the masks that there are.
 func masksFor(a *anAPI) *anAPI {
-	return a.says("GET /api/v1/session", viewer{Name: "ana", Mode: "token", Masking: true, Grants: []grant{{"admin", []string{"*"}}, {"unmask", []string{"*"}}}}).
+	return a.of(viewer{Name: "ana", Mode: "token", Masking: true, Grants: []grant{{"admin", []string{"*"}}, {"unmask", []string{"*"}}}}).
 		says("GET "+messageAPI+"/payload", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("plain")) }))
 }
 
@@ -28,43 +27,29 @@ func looks(a *anAPI) (n int) {
 	return n
 }
 
-// getFrom asks for a page as browsers do that say where from.
-func getFrom(t *testing.T, site http.Handler, path string, headers ...string) *httptest.ResponseRecorder {
-	t.Helper()
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
-	for i := 0; i < len(headers); i += 2 {
-		r.Header.Set(headers[i], headers[i+1])
-	}
-	w := httptest.NewRecorder()
-	site.ServeHTTP(w, r)
-	return w
-}
-
 func TestBytesAreUnmaskedOnlyWhenAskedFor(t *testing.T) {
 	t.Parallel()
-	for _, path := range []string{messagePath, messagePath + "?view=text", messagePath + "?view=hex", messagePath + "/edit"} {
+	for path, asked := range map[string]int{
+		"": 0, "?view=text": 0, "?view=hex": 0, "/edit": 0, "?unmask=true": 1, "?view=text&unmask=true": 1, "/edit?unmask=true": 1,
+	} {
 		a := masksFor(withMessage(t, someBytes))
-		body := get(t, site(t, a), path).Body.String()
-		if got := looks(a); got != 0 {
-			t.Errorf("%s: got %d looks behind the masks that nobody asked for", path, got)
+		body := get(t, site(t, a), messagePath+path).Body.String()
+		if got := looks(a); got != asked {
+			t.Errorf("%s: got %d looks behind the masks, want %d", path, got, asked)
+		}
+		if asked > 0 {
+			mustHave(t, body, "plain</")
+			continue
 		}
 		mustHave(t, body, "cannot be masked", "unmask=true")
 		mustNotHave(t, body, "plain<")
-	}
-	for _, path := range []string{messagePath + "?unmask=true", messagePath + "?view=text&unmask=true", messagePath + "/edit?unmask=true"} {
-		a := masksFor(withMessage(t, someBytes))
-		body := get(t, site(t, a), path).Body.String()
-		if got := looks(a); got != 1 {
-			t.Errorf("%s: got %d looks behind the masks, want the one that was asked for", path, got)
-		}
-		mustHave(t, body, "plain</")
 	}
 }
 
 func TestWhatIsPolledLoadsNoPayload(t *testing.T) {
 	t.Parallel()
 	for name, a := range map[string]*anAPI{"Masks": masksFor(withMessage(t, someBytes)), "NoMasks": withMessage(t, someBytes)} {
-		w := getFrom(t, site(t, a), messagePath+"?seen=RETRYING", "HX-Request", "true", "HX-Target", "outcome")
+		w := get(t, site(t, a), messagePath+"?seen=RETRYING", "HX-Request", "true", "HX-Target", "outcome")
 		mustHave(t, w.Body.String(), `id="outcome"`, "Its state has changed")
 		for _, r := range a.asked {
 			if r.URL.Path != messageAPI && r.URL.Path != "/api/v1/session" {
@@ -76,21 +61,20 @@ func TestWhatIsPolledLoadsNoPayload(t *testing.T) {
 
 func TestLookingBehindTheMasksIsOneEntry(t *testing.T) {
 	t.Parallel()
-	a := masksFor(withMessage(t, someMasks))
-	body := get(t, site(t, a), messagePath+"?unmask=true").Body.String()
-	if got := looks(a); got != 1 {
-		t.Errorf("got %d looks behind the masks, want 1", got)
-	}
-	mustHave(t, body, "Shown without masks")
-	edited := raw(`{"attempts":[{"number":1,"to_status":"PENDING","edit":{"payload_changed":true,"payload_patch":[{"op":"replace","path":"/card","value":"***"}]}}],"changes":[],"lineage":[]}`)
-	a = masksFor(withMessage(t, someMasks)).says("GET "+messageAPI+"/history", edited)
-	if get(t, site(t, a), messagePath+"?unmask=true"); looks(a) != 2 {
-		t.Errorf("got %d looks behind the masks, want the message and what was sent of it", looks(a))
-	}
-	a = masksFor(withMessage(t, ""))
-	body = get(t, site(t, a), messagePath+"?unmask=true").Body.String()
-	if got := looks(a); got != 0 || strings.Contains(body, "Shown without masks") {
-		t.Errorf("got %d looks, or told of, where nothing is masked, want none", got)
+	edited := raw(`{"attempts":[{"number":1,"to_status":"PENDING","edit":{"payload_changed":true,
+		"payload_patch":[{"op":"replace","path":"/card","value":"***"}]}}],"changes":[],"lineage":[]}`)
+	for name, c := range map[string]struct {
+		members string
+		history raw
+		want    int
+	}{
+		"Masks": {someMasks, noHistory, 1}, "MasksOfWhatWasSentToo": {someMasks, edited, 2}, "NoMasks": {"", noHistory, 0},
+	} {
+		a := masksFor(withMessage(t, c.members)).says("GET "+messageAPI+"/history", c.history)
+		body := get(t, site(t, a), messagePath+"?unmask=true").Body.String()
+		if got := looks(a); got != c.want || strings.Contains(body, "Shown without masks") != (c.want > 0) {
+			t.Errorf("%s: got %d looks behind the masks, or not told of, want %d", name, got, c.want)
+		}
 	}
 }
 
@@ -99,7 +83,7 @@ func TestNobodyIsMadeToLookBehindTheMasks(t *testing.T) {
 	for from, noted := range map[string]int{"cross-site": 0, "same-site": 0, "same-origin": 1, "none": 1, "": 1} {
 		for _, path := range []string{messagePath + "?unmask=true", messagePath + "/edit?unmask=true", messagePath + "/payload"} {
 			a := masksFor(withMessage(t, someMasks))
-			w := getFrom(t, site(t, a), path, "Sec-Fetch-Site", from)
+			w := get(t, site(t, a), path, "Sec-Fetch-Site", from)
 			if got := looks(a); got != noted {
 				t.Errorf("%s from %q: got %d looks behind the masks, want %d", path, from, got, noted)
 			}

@@ -9,7 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
-	"github.com/dlq-manager/dlq-manager/pkg/console"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
 	"github.com/dlq-manager/dlq-manager/pkg/rest"
@@ -23,16 +22,7 @@ func TestPagesWithoutADatabaseSayWhy(t *testing.T) {
 	store.Insert(m)
 	cfg := rest.DefaultConfig()
 	cfg.Hosts = []string{"example.com"} // that of httptest.NewRequest
-	server := rest.New(cfg, store, nil, nil, prometheus.NewRegistry(), zap.NewNop())
-	server.SetReady()
-	pages, err := console.New(console.DefaultConfig(), server.Handler(), zap.NewNop())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, route := range pages.Routes() {
-		server.Mount(route.Method, route.Path, route.Handler)
-	}
-	site := server.Handler()
+	site := withPages(t, rest.New(cfg, store, struct{ rest.Redriver }{}, nil, prometheus.NewRegistry(), zap.NewNop()))
 	for _, path := range []string{"/", "/messages", "/archive", "/topics", "/topics/mapping", "/quarantine", "/groups", "/redrives", "/audit"} {
 		w := ask(t, site, http.MethodGet, path, "")
 		page := w.Body.String()

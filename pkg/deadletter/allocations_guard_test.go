@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/recordtest"
 )
@@ -16,14 +17,8 @@ func BenchmarkRecord(b *testing.B) { recordtest.Benchmark(b, recordPaths(b)) }
 
 func recordPaths(tb testing.TB) []recordtest.Path {
 	tb.Helper()
-	patterns, err := ParsePatterns("*.dlq.v1")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	decoder, err := New(patterns, nil)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	patterns := check.Must(ParsePatterns("*.dlq.v1"))(tb)
+	decoder := check.Must(New(patterns, nil))(tb)
 	at, exists := time.Now(), func(string) bool { return true }
 	spring := entity.Record{Key: []byte("order-1"), Value: []byte(`{"order_id":1}`), Headers: springLetter()}
 	bare := entity.Record{Value: []byte(`{"order_id":1}`)}

@@ -5,13 +5,11 @@ import (
 	"slices"
 )
 
-// A record that failed more than once carries several sets of headers: repeats
-// of one dialect, or several dialects. This file tells the latest from the first.
+// A record that failed more than once has several sets of headers. This file finds the latest and the first.
 
-// latestFirst orders the dialects of one record. The one whose topic this
-// dead-letter topic is named after wrote last; else one that failed in a
-// dead-letter or retry topic came after one that failed in a plain topic; else
-// the later in the list, since producers append.
+// latestFirst orders the dialects of one record. The one whose topic this dead-letter topic is named after wrote
+// last; else one that failed in a dead-letter or retry topic came after one that failed in a plain topic; else the
+// later in the list, since producers append.
 func (c *decoding) latestFirst(hops []*dialect) {
 	if len(hops) < 2 {
 		return
@@ -47,8 +45,7 @@ func (d *dialect) latestTopic(h headers) string {
 	return ""
 }
 
-// position is where in the list the dialect wrote last. One that writes in front
-// says nothing by its place.
+// position is where in the list the dialect wrote last. One that writes in front says nothing by its place.
 func (d *dialect) position(h headers) int {
 	last := -1
 	if d.newestFirst {
@@ -60,8 +57,7 @@ func (d *dialect) position(h headers) int {
 	return last
 }
 
-// latestIndex returns where in the list stands what the dialect wrote last under
-// key; -1 when it wrote nothing.
+// latestIndex returns the index of the dialect's last header under key; -1 when there is none.
 func (d *dialect) latestIndex(h headers, key string) int {
 	if d.newestFirst {
 		return h.nthIndex(key, 0)
@@ -69,9 +65,8 @@ func (d *dialect) latestIndex(h headers, key string) int {
 	return h.lastIndex(key)
 }
 
-// latestBlock is the part h[from:to] of the list that cannot belong to an earlier
-// hop of the same dialect. Headers that are not written every time, such as a cause,
-// count only inside it: outside they belong to another failure.
+// latestBlock is the part h[from:to] of the list that cannot belong to an earlier hop of the same dialect. Headers
+// that are not written every time, such as a cause, count only inside it: outside they belong to another failure.
 func (d *dialect) latestBlock(h headers) (from, to int) {
 	to = len(h)
 	always := [...]string{d.topic, d.partition, d.offset, firstOf(d.classes), firstOf(d.messages)}
@@ -105,9 +100,8 @@ func (d *dialect) occurrence(age, count int) int {
 	return age
 }
 
-// groupOfOrigin returns the consumer group of the hop that the origin was read from: a
-// replay goes to that hop's topic, and its group reads there. latest is what the latest
-// hop says; it counts where there is one hop, or none that names a topic.
+// groupOfOrigin returns the consumer group of the origin's hop: a replay goes to that hop's topic, and its group
+// reads there. latest is the latest hop's group; it counts where there is one hop, or none that names a topic.
 func (c *decoding) groupOfOrigin(latest string) string {
 	m := c.root
 	if m.dialect == nil || latest != "" && m.dialect.name == genericName || m.dialect == c.hops[0] && c.h.count(m.dialect.topic) < 2 {
@@ -147,8 +141,7 @@ func (c *decoding) groupOf(m mention) (at int32, group string) {
 	return 0, ""
 }
 
-// behindTopic returns the place of the first header of that name behind from and before
-// the topic of another hop; -1 when there is none.
+// behindTopic returns the index of the first such header between from and another hop's topic; -1 for none.
 func (c *decoding) behindTopic(key string, from int) int {
 	for i := from + 1; i < len(c.h); i++ {
 		if c.h[i].Key == key {

@@ -2,26 +2,20 @@ package deadletter
 
 import "errors"
 
-// Config says what the records cannot: where the dead letters of a topic belong,
-// and what producers write that nobody else knows.
+// Config adds what records do not say: original topics, and the headers of unknown producers.
 type Config struct {
-	// TopicMap is tried in order; the first rule that gives a usable topic wins
-	// over headers and names.
+	// TopicMap is tried in order; the first rule that gives a usable topic wins over headers and names.
 	TopicMap []MapRule `mapstructure:"topic_map"`
 	// Dialects are the user's own; each goes before the built-in ones.
 	Dialects []DialectConfig `mapstructure:"dialects"`
-	// UberDLQTopics are patterns of the dead-letter topics whose keys hold the
-	// position as uber-go/kafka-client writes it. It must be said, since nearly any
-	// bytes could be such a key.
+	// UberDLQTopics are patterns of the dead-letter topics whose keys hold the position as uber-go/kafka-client
+	// writes it. It must be said, since nearly any bytes could be such a key.
 	UberDLQTopics []string `mapstructure:"uber_dlq_topics"`
-	// Origins declare which original topics the records of each dead-letter topic may
-	// claim. Automatic retry takes declared and mapped origins only.
+	// Origins declare the original topics of dead-letter topics. Automatic retry needs declared or mapped ones.
 	Origins []OriginRule `mapstructure:"origins"`
-	// OriginTrust is TrustHeader or TrustDeclared: what an origin that no declaration
-	// is about is worth.
+	// OriginTrust is TrustHeader or TrustDeclared: what an origin that no declaration is about is worth.
 	OriginTrust string `mapstructure:"origin_trust"`
-	// PointerTopics are patterns of the dead-letter topics whose records may point to
-	// the record that failed instead of holding it, as share groups write them.
+	// PointerTopics are patterns of dead-letter topics with pointers to records, as share groups write them.
 	PointerTopics []string `mapstructure:"pointer_topics"`
 }
 
@@ -29,16 +23,14 @@ type Config struct {
 type MapRule struct {
 	// Pattern is a glob or an anchored regular expression, as in ParsePatterns.
 	Pattern string `mapstructure:"pattern"`
-	// Original is the topic's name. $1 or ${1} stands for what the first group
-	// of the pattern matched; in a glob every * is a group.
+	// Original is the topic's name. $1 or ${1} is the pattern's first group; in a glob every * is a group.
 	Original string `mapstructure:"original"`
 }
 
-// DialectConfig is a dialect that a user describes: which headers tell that it
-// wrote a record, and which say what. "" means that it has no such header. Numbers
-// are text or big-endian, times epoch or ISO 8601.
+// DialectConfig is a user's dialect: the headers that identify it, and the header of each field. "" means that it
+// has no such header. Numbers are text or big-endian, times epoch or ISO 8601.
 type DialectConfig struct {
-	// Name is what messages show; no built-in dialect has it.
+	// Name is shown with messages; no built-in dialect has it.
 	Name string `mapstructure:"name"`
 	// Topics are patterns of the dead-letter topics that are meant; none means all.
 	Topics []string `mapstructure:"topics"`
@@ -58,19 +50,16 @@ type DialectConfig struct {
 	Group    string `mapstructure:"group"`
 	Attempts string `mapstructure:"attempts"`
 
-	// NewestFirst: of a repeated header the first is the latest. Most producers
-	// append, so the last is.
+	// NewestFirst: of a repeated header the first is the latest. Most producers append, so the last is.
 	NewestFirst bool `mapstructure:"newest_first"`
-	// Strip are further headers that a replay leaves behind: names, or prefixes
-	// that end with *. Those that are read are left behind anyway.
+	// Strip are further headers that a replay leaves out, besides those that are read: names, or prefixes with *.
 	Strip []string `mapstructure:"strip"`
 }
 
 // DefaultConfig maps nothing, declares nothing and trusts headers.
 func DefaultConfig() Config { return Config{OriginTrust: TrustHeader} }
 
-// Validate reports everything that cannot work. Whether an original is itself a
-// dead-letter topic is FromConfig's to say, which knows the patterns.
+// Validate reports every error but originals that are dead-letter topics, which FromConfig refuses.
 func (c Config) Validate() error {
 	_, errDecoder := FromConfig(c, Patterns{})
 	_, errOrigins := NewOrigins(c)

@@ -3,9 +3,9 @@ package deadletter
 import (
 	"os"
 	"path/filepath"
-	"reflect"
 	"testing"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/config"
 )
 
@@ -35,13 +35,9 @@ origin_trust: declared
 pointer_topics: ["share.*"]
 topic_map: [{pattern: "*.dlq", original: "$1"}]
 `
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	got, _, err := config.Load(file, "DLQ_", DefaultConfig(), config.WithEnviron(nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	want := Config{
 		TopicMap: []MapRule{{"*.dlq", "$1"}},
 		Dialects: []DialectConfig{{
@@ -55,10 +51,6 @@ topic_map: [{pattern: "*.dlq", original: "$1"}]
 		OriginTrust:   TrustDeclared,
 		PointerTopics: []string{"share.*"},
 	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("Load = %+v, want %+v", got, want)
-	}
-	if err := got.Validate(); err != nil {
-		t.Errorf("Validate = %v, want nil", err)
-	}
+	check.Equal(t, got, want, "Load")
+	check.Equal(t, got.Validate(), nil, "Validate")
 }

@@ -15,8 +15,7 @@ const maxDialects = 32
 
 var dialectName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
 
-// compileDialects makes the user's dialects ready. Errors name the setting of each
-// problem.
+// compileDialects makes the user's dialects ready. Errors name the setting of each problem.
 func compileDialects(list []DialectConfig) ([]*dialect, error) {
 	var errs []error
 	wrong := func(field, reason string) { errs = append(errs, &entity.FieldError{Field: field, Reason: reason}) }
@@ -103,8 +102,7 @@ func (c DialectConfig) patterns(field string) (Patterns, error) {
 	return parsePatterns(field, c.Topics)
 }
 
-// parsePatterns is entity.ParseTopicPatterns with the place of each pattern in the
-// errors.
+// parsePatterns is entity.ParseTopicPatterns with the place of each pattern in the errors.
 func parsePatterns(field string, list []string) (Patterns, error) {
 	var errs []error
 	for i, text := range list {
@@ -128,7 +126,7 @@ func (c DialectConfig) dialect(topics Patterns) *dialect {
 	}
 }
 
-// strippedForConfigured are what the user's dialects read, and what else they say.
+// strippedForConfigured are the headers that the user's dialects read or name.
 func strippedForConfigured(list []DialectConfig) map[string]ownNames {
 	out := make(map[string]ownNames, len(list))
 	for _, c := range list {

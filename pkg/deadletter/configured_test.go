@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
@@ -34,22 +35,16 @@ func TestDialectConfigSaysEverythingThatIsWrong(t *testing.T) {
 		"BadPatternAndStrip": {func(c *DialectConfig) { c.Topics, c.Strip = []string{"^x"}, []string{"**"} }, "kafka.dialects[1].strip[0]: "},
 	}
 	first := DialectConfig{Name: "first", Anchors: []string{"f"}, Topic: "t"}
-	if err := (Config{Dialects: []DialectConfig{first, good}}).Validate(); err != nil {
-		t.Fatalf("Validate of what is right = %v, want nil", err)
-	}
+	check.NoError(t, (Config{Dialects: []DialectConfig{first, good}}).Validate())
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			bad := good
 			tt.spoil(&bad)
 			err := Config{Dialects: []DialectConfig{first, bad}, UberDLQTopics: []string{"a b"}, TopicMap: []MapRule{{}}}.Validate()
-			if !errors.Is(err, entity.ErrInvalid) {
-				t.Fatalf("Validate = %v, want an error of kind ErrInvalid", err)
-			}
+			check.Require(t, errors.Is(err, entity.ErrInvalid), "Validate = %v, want an error of kind ErrInvalid", err)
 			for _, field := range []string{tt.field, "kafka.uber_dlq_topics[0]: ", "kafka.topic_map[0].pattern: "} {
-				if !strings.Contains(err.Error(), field) {
-					t.Errorf("Validate = %q, want %q in it", err, field)
-				}
+				check.True(t, strings.Contains(err.Error(), field), "Validate = %q, want %q in it", err, field)
 			}
 		})
 	}
@@ -64,9 +59,8 @@ func TestTooManyDialectsAreRefused(t *testing.T) {
 	if err := (Config{Dialects: list}).Validate(); err == nil || !strings.Contains(err.Error(), "kafka.dialects: ") {
 		t.Errorf("Validate of %d dialects = %v, want an error", len(list), err)
 	}
-	if err := (Config{Dialects: list[:maxDialects]}).Validate(); err != nil {
-		t.Errorf("Validate of %d dialects = %v, want nil", maxDialects, err)
-	}
+	err := (Config{Dialects: list[:maxDialects]}).Validate()
+	check.True(t, err == nil, "Validate of %d dialects = %v, want nil", maxDialects, err)
 }
 
 // The last dialects of both lists must still fit the set.
@@ -77,29 +71,21 @@ func TestTheLastOfManyDialectsIsRead(t *testing.T) {
 		name := "d" + string(rune('a'+i%26)) + string(rune('a'+i/26))
 		list = append(list, DialectConfig{Name: name, Anchors: []string{name}, Topic: name})
 	}
-	d, err := FromConfig(Config{Dialects: list}, Patterns{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := check.Must(FromConfig(Config{Dialects: list}, Patterns{}))(t)
 	last := list[maxDialects-1].Name
 	for dialect, h := range map[string][]entity.Header{
 		last:   {{Key: last, Value: []byte("orders")}},
 		"dapr": {{Key: "__topic", Value: []byte("orders")}, {Key: "__partition", Value: []byte("1")}, {Key: "__offset", Value: []byte("1")}},
 	} {
 		r := d.Decode("x", entity.Record{Headers: h}, time.Time{}, nil)
-		if r.Failure.Dialect != dialect || r.OriginalTopic != "orders" {
-			t.Errorf("read as %q of %q, want %q of orders", r.Failure.Dialect, r.OriginalTopic, dialect)
-		}
+		check.True(t, r.Failure.Dialect == dialect && r.OriginalTopic == "orders",
+			"read as %q of %q, want %q of orders", r.Failure.Dialect, r.OriginalTopic, dialect)
 	}
 }
 
 func TestDialectsListsConfiguredOnesFirst(t *testing.T) {
 	t.Parallel()
-	d, err := FromConfig(Config{Dialects: []DialectConfig{{Name: "mine", Anchors: []string{"a"}, Topic: "t"}}}, Patterns{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, want := d.Dialects(), append([]string{"mine"}, Dialects()...); !slices.Equal(got, want) {
-		t.Errorf("Dialects() = %v, want %v", got, want)
-	}
+	d := check.Must(FromConfig(Config{Dialects: []DialectConfig{{Name: "mine", Anchors: []string{"a"}, Topic: "t"}}}, Patterns{}))(t)
+	got, want := d.Dialects(), append([]string{"mine"}, Dialects()...)
+	check.True(t, slices.Equal(got, want), "Dialects() = %v, want %v", got, want)
 }

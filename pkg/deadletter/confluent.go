@@ -1,7 +1,6 @@
 package deadletter
 
-// confluentRule is the DLQ action of schema-registry data contracts. In mode WRITE
-// the record never reached its topic, so there is no position.
+// confluentRule is the DLQ action of data contracts. In mode WRITE there was no record, so no position.
 var confluentRule = dialect{
 	name:     "confluent-rule",
 	anchors:  [][]string{{"__rule.name"}},

@@ -1,7 +1,6 @@
 package deadletter
 
-// dapr says where a record was and never why it failed. Its headers leak into any
-// record that once passed through it, so every other dialect goes before.
+// dapr says where a record was, not why it failed. Its headers stay on records, so other dialects go first.
 var dapr = dialect{
 	name:      "dapr",
 	anchors:   [][]string{{"__topic", "__partition", "__offset"}},

@@ -1,7 +1,6 @@
-// Package deadletter reads what dead-letter producers write: from a record's
-// topic, key and headers it learns where the record failed and why, and which
-// headers a replay must leave behind. It is pure: no Kafka client, no clock, no
-// I/O; fetching, storing and publishing are left to others.
+// Package deadletter reads the headers of dead-letter producers: from a record's topic, key and headers it learns
+// where the record failed and why, and which headers a replay must leave out. It is pure: no Kafka client, no
+// clock, no I/O.
 package deadletter
 
 import (
@@ -12,42 +11,37 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Reading is what a dead letter says about itself. Every text is valid UTF-8
-// without NUL and bounded (see the Max constants), so any store can keep it;
-// the headers keep the bytes as they were.
+// Reading is the decoded dead letter. Every text is bounded valid UTF-8 without NUL; headers keep their bytes.
 type Reading struct {
 	OriginalTopic string // "" when unknown; never a dead-letter topic
 	ErrorMessage  string // never empty: entity.UnknownError when nobody said
 	Origin        entity.Origin
 	Failure       entity.Failure // Dialect is "" when none was recognised
 
-	// Returned is set when the record carries well-formed headers of one of our
-	// own replays. Anybody can write them: the caller must look up the attempt.
+	// Returned is set for well-formed headers of our own replays. Anybody can write them: check the attempt.
 	Returned *Lineage
 
 	// Pointer: the record names its original but does not carry it; see IsPointer.
 	Pointer bool
 }
 
-// Lineage is what a replay of ours wrote into the record's headers.
+// Lineage is the content of a replay's own headers.
 type Lineage struct {
 	MessageID, RootID, RedriveID uuid.UUID
 	RetryCount                   int
 }
 
-// Decode reads one record of a dead-letter topic. ts is the record's timestamp
-// and counts as the original's for producers that are known to preserve it.
-// exists reports whether a topic is in the cluster; it is asked only when no
-// header settles the matter, and nil means that nothing exists. Decode accepts any
-// bytes, never panics, and keeps no reference to rec.
+// Decode reads one record of a dead-letter topic. ts is the record's timestamp and counts as the original's for
+// producers that are known to preserve it. exists reports whether a topic is in the cluster; it is asked only when
+// no header settles the matter, and nil means that nothing exists. Decode accepts any bytes, never panics, and
+// keeps no reference to rec.
 func (d *Decoder) Decode(topic string, rec entity.Record, ts time.Time, exists func(topic string) bool) Reading {
 	var room [4]*dialect
 	c := decoding{d: d, topic: topic, h: rec.Headers, key: rec.Key, exists: exists}
 	return c.read(rec, ts, room[:0])
 }
 
-// decoding is one call of Decode. hops are the dialects that claim the record,
-// the latest failure first.
+// decoding is one call of Decode. hops are the dialects that claim the record, the latest failure first.
 type decoding struct {
 	d      *Decoder
 	topic  string

@@ -23,9 +23,8 @@ func New(patterns Patterns, rules []MapRule) (*Decoder, error) {
 	return FromConfig(Config{TopicMap: rules}, patterns)
 }
 
-// FromConfig returns a decoder. Patterns say which topics are dead-letter topics:
-// such a topic is never an origin. Rules are tried in order. Errors name everything
-// that is wrong and are of kind entity.ErrInvalid.
+// FromConfig returns a decoder. Patterns say which topics are dead-letter topics: such a topic is never an origin.
+// Rules are tried in order. Errors name everything that is wrong and are of kind entity.ErrInvalid.
 func FromConfig(cfg Config, patterns Patterns) (*Decoder, error) {
 	rules, errRules := compileRules("kafka.topic_map", patterns, cfg.TopicMap)
 	own, errDialects := compileDialects(cfg.Dialects)
@@ -35,18 +34,12 @@ func FromConfig(cfg Config, patterns Patterns) (*Decoder, error) {
 	}
 	all := builtIn(own)
 	return &Decoder{
-		patterns:   patterns,
-		configured: rules,
-		dialects:   all,
-		words:      vocabulary(all),
-		stacks:     stackWords(all),
-		uber:       uber,
-		strips:     strippedForConfigured(cfg.Dialects),
+		patterns: patterns, configured: rules, dialects: all, words: vocabulary(all), stacks: stackWords(all),
+		uber: uber, strips: strippedForConfigured(cfg.Dialects),
 	}, nil
 }
 
-// Dialects returns the name of every dialect that Decode can report: the
-// configured ones as configured, then the built-in ones, the most certain first.
+// Dialects returns the dialects that Decode can report: configured ones, then built-in by certainty.
 func (d *Decoder) Dialects() []string {
 	var names []string
 	for _, own := range d.dialects {
@@ -57,9 +50,8 @@ func (d *Decoder) Dialects() []string {
 	return append(names, Dialects()...)
 }
 
-// WithRules returns a decoder that asks these rules first, in order, and then those
-// of the configuration. Rules of an earlier WithRules are forgotten. The error is
-// that of CheckRules.
+// WithRules returns a decoder that asks these rules first, in order, and then those of the configuration. Rules of
+// an earlier WithRules are forgotten. The error is that of CheckRules.
 func (d *Decoder) WithRules(rules []entity.TopicRule) (*Decoder, error) {
 	mappings, err := compileRules("rules", d.patterns, mapRules(rules))
 	if err != nil {
@@ -73,9 +65,7 @@ func (d *Decoder) WithRules(rules []entity.TopicRule) (*Decoder, error) {
 // MaxRules is how many rules operators may keep.
 const MaxRules = 1000
 
-// CheckRules reports everything that is wrong with rules that operators want to
-// keep: joined *entity.FieldError, their fields rules[i].pattern or
-// rules[i].original.
+// CheckRules reports every error of operators' rules: joined *entity.FieldError of rules[i].pattern or .original.
 func (d *Decoder) CheckRules(rules []entity.TopicRule) error {
 	if len(rules) > MaxRules {
 		return &entity.FieldError{Field: "rules", Reason: "must be 1000 or fewer"}
@@ -93,8 +83,7 @@ func (d *Decoder) ConfiguredRules() []entity.TopicRule {
 	return rules
 }
 
-// Mapped returns where the rules alone say that dead letters of a topic belong;
-// "" when they say nothing.
+// Mapped returns where the rules alone say that dead letters of a topic belong; "" when they say nothing.
 func (d *Decoder) Mapped(dlqTopic string) string {
 	for _, rules := range [...][]mapping{d.operators, d.configured} {
 		for i := range rules {
@@ -106,9 +95,8 @@ func (d *Decoder) Mapped(dlqTopic string) string {
 	return ""
 }
 
-// possible reports whether a topic can be the origin of a dead-letter topic's
-// records: Kafka allows the name and it is no dead-letter topic. That keeps replays
-// from going round in circles.
+// possible reports whether a topic can be the origin of a dead-letter topic's records: Kafka allows the name and
+// it is no dead-letter topic. That keeps replays from going round in circles.
 func (d *Decoder) possible(dlqTopic, name string) bool {
 	return ValidTopic(name) && name != dlqTopic && !d.patterns.Match(name)
 }

@@ -2,61 +2,43 @@ package deadletter
 
 import "slices"
 
-// dialect is the header vocabulary of one dead-letter producer. Most of it is a
-// table; a few hooks say what a table cannot.
+// dialect is the header vocabulary of one dead-letter producer: a table, and a few hooks.
 type dialect struct {
 	name string
 
-	// anchors: the dialect claims a record that has all headers of any one set.
-	// accept, when set, must agree; key is the record's.
-	anchors [][]string
+	anchors [][]string // the dialect claims a record with all headers of any one set, if accept, when set, agrees
 	accept  func(h headers, key []byte) bool
 
-	// configured dialects are a user's, for the dead-letter topics of where. They
-	// go before all others.
+	// configured dialects are a user's, for the dead-letter topics of where. They go before all others.
 	configured bool
 	where      Patterns
 
-	// shared: its anchor's name is used by others too, and only accept tells.
-	shared bool
-	// weak dialects speak only when no other claims the record.
-	weak bool
-	// newestFirst: the producer writes its own headers before the copied ones,
-	// so repeated keys run from the latest failure back to the first.
-	newestFirst bool
-	// keepsTime: the dead letter has the original record's timestamp.
-	keepsTime bool
-	// topicIDs: the producer may write a topic's id where it has no name.
-	topicIDs bool
-	// queues: the producer belongs to another broker. What it names counts as a
-	// topic only when the cluster has one of that name.
+	shared      bool // other producers use its anchor's name too, and only accept decides
+	weak        bool // speaks only when no other claims the record
+	newestFirst bool // the producer's headers come before the copied ones, the latest failure first
+	keepsTime   bool // the dead letter has the original record's timestamp
+	topicIDs    bool // the producer may write a topic's id where it has no name
+	// queues: the producer belongs to another broker. Its names are topics only if the cluster has them.
 	queues bool
 
-	// The position is a tuple: the i-th topic goes with the i-th partition,
-	// offset and timestamp.
+	// The position is a tuple: the i-th topic goes with the i-th partition, offset and timestamp.
 	topic, partition, offset, timestamp string
 
-	// Of each list the first header that says anything counts. causes are written
-	// only when there was a cause, and name the class better than classes.
+	// The first header of each list with a value counts. causes exist only for a cause, and go before classes.
 	causes, classes, messages, stacks, groups, attempts []string
 
-	// rootInStack: the class and message of the root cause are only in the stack trace.
-	rootInStack bool
-	// groupFollows: a group is written behind its hop's topic, and only when the producer
-	// knows it, so that its place tells its hop.
-	groupFollows bool
+	rootInStack  bool // the class and message of the root cause are only in the stack trace
+	groupFollows bool // a group is written after its hop's topic, if it is known: its position shows its hop
 	// unwrap, when set, takes what a field needs out of a header's value.
 	unwrap func(field, []byte) []byte
 
-	// They take and return values: a pointer given to an unknown function would
-	// have to live on the heap, once for every record.
+	// They take and return values: a pointer to an unknown function would live on the heap.
 	refinePlace   func(headers, place) place
 	refineFailure func(headers, failure) failure
 }
 
-// dialects in the order of their certainty: names reserved for a machine first,
-// then a framework's own, then names that several share and only companions
-// tell apart. The order settles which dialect is named when nothing else does.
+// dialects in the order of their certainty: names reserved for a machine first, then a framework's own, then
+// shared names that only companions distinguish. The order decides which dialect is named when nothing else does.
 var dialects = []dialect{
 	shareGroup, connect, streams, confluentRule,
 	springDLT, springRetryTopic, smallryeDLQ, smallryeRetry, smallryeDeserialization, micronaut, watermill,
@@ -80,8 +62,7 @@ func Dialects() []string {
 // dialectSet has one bit for each dialect of a decoder.
 type dialectSet uint64
 
-// vocabulary maps every header name to the dialects that know it, so that one
-// pass over a record's headers leaves few dialects to look at.
+// vocabulary maps header names to the dialects that know them: one pass over a record leaves few to look at.
 func vocabulary(dialects []*dialect) map[string]dialectSet {
 	words := make(map[string]dialectSet)
 	for i, d := range dialects {
@@ -116,7 +97,7 @@ func (d *dialect) byCompanions() bool {
 	return d.shared || !slices.ContainsFunc(d.anchors, func(anchor []string) bool { return len(anchor) == 1 })
 }
 
-// value is what a field needs of a header's value.
+// value is the part of a header's value for a field.
 func (d *dialect) value(f field, raw []byte) []byte {
 	if d.unwrap == nil || len(raw) == 0 {
 		return raw
@@ -124,9 +105,7 @@ func (d *dialect) value(f field, raw []byte) []byte {
 	return d.unwrap(f, raw)
 }
 
-// recognise appends the dialects that claim the record, the latest failure
-// first: a user's before all. Weak ones and the generic aliases are asked only when
-// all others pass.
+// recognise appends the claiming dialects, the latest first, a user's before all, weak and generic ones last.
 func (c *decoding) recognise(hops []*dialect) []*dialect {
 	var seen dialectSet
 	for i := range c.h {
@@ -148,8 +127,7 @@ func (c *decoding) recognise(hops []*dialect) []*dialect {
 	return hops
 }
 
-// claiming appends the dialects among those of the set that are asked and claim
-// the record.
+// claiming appends the dialects among those of the set that are asked and claim the record.
 func (c *decoding) claiming(hops []*dialect, set dialectSet, asked func(*dialect) bool) []*dialect {
 	for i, d := range c.d.dialects {
 		if set&(1<<i) != 0 && asked(d) && d.claims(c.h, c.key) {
@@ -159,7 +137,7 @@ func (c *decoding) claiming(hops []*dialect, set dialectSet, asked func(*dialect
 	return hops
 }
 
-// builtIn returns pointers to the built-in dialects, behind others.
+// builtIn returns others, then pointers to the built-in dialects.
 func builtIn(others []*dialect) []*dialect {
 	all := slices.Clone(others)
 	for i := range dialects {
@@ -176,11 +154,8 @@ func (d *dialect) noError() bool {
 // lacks reports whether the dialect has no word for a field of a failure.
 func (d *dialect) lacks(f field) bool {
 	words := [fieldCount]int{
-		fieldClass:    len(d.causes) + len(d.classes),
-		fieldMessage:  len(d.messages),
-		fieldStack:    len(d.stacks),
-		fieldGroup:    len(d.groups),
-		fieldAttempts: len(d.attempts),
+		fieldClass: len(d.causes) + len(d.classes), fieldMessage: len(d.messages), fieldStack: len(d.stacks),
+		fieldGroup: len(d.groups), fieldAttempts: len(d.attempts),
 	}
 	return words[f] == 0
 }

@@ -5,19 +5,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
 func TestDialectsFitTheirSet(t *testing.T) {
 	t.Parallel()
-	if n := len(dialects) + maxDialects; n > 64 {
-		t.Errorf("%d dialects do not fit dialectSet's 64 bits", n)
-	}
+	n := len(dialects) + maxDialects
+	check.True(t, n <= 64, "%d dialects do not fit dialectSet's 64 bits", n)
 	names := Dialects()
 	slices.Sort(names)
-	if unique := slices.Compact(slices.Clone(names)); len(unique) != len(names) {
-		t.Errorf("dialect names repeat: %v", names)
-	}
+	unique := slices.Compact(slices.Clone(names))
+	check.True(t, len(unique) == len(names), "dialect names repeat: %v", names)
 }
 
 func TestEveryAnchorClaims(t *testing.T) {
@@ -34,9 +33,8 @@ func TestEveryAnchorClaims(t *testing.T) {
 				h = append(h, entity.Header{Key: key, Value: []byte("orders")})
 			}
 			r := d.Decode("x.dlq.v1", entity.Record{Headers: h}, time.Time{}, nil)
-			if r.Failure.Dialect != dialects[i].name {
-				t.Errorf("headers %v read as %q, want %q", anchor, r.Failure.Dialect, dialects[i].name)
-			}
+			check.True(t, r.Failure.Dialect == dialects[i].name,
+				"headers %v read as %q, want %q", anchor, r.Failure.Dialect, dialects[i].name)
 		}
 	}
 }
@@ -46,9 +44,7 @@ func TestAnchorsAreCaseSensitive(t *testing.T) {
 	t.Parallel()
 	h := []entity.Header{{Key: "KAFKA_DLT-ORIGINAL-TOPIC", Value: []byte("orders")}}
 	r := decoder(t, []string{"*.dlq.v1"}).Decode("x.dlq.v1", entity.Record{Headers: h}, time.Time{}, nil)
-	if r.Failure.Dialect == "spring-dlt" {
-		t.Error("a key in other case was read as spring-dlt")
-	}
+	check.True(t, r.Failure.Dialect != "spring-dlt", "a key in other case was read as spring-dlt")
 }
 
 // The group's header is written by both dialects of Spring.
@@ -56,9 +52,8 @@ func TestSharedGroupHeaderIsNoAnchor(t *testing.T) {
 	t.Parallel()
 	h := []entity.Header{{Key: springGroup, Value: []byte("billing")}}
 	r := decoder(t, []string{"*.dlq.v1"}).Decode("x.dlq.v1", entity.Record{Headers: h}, time.Time{}, nil)
-	if r.Failure.Dialect == "spring-dlt" || r.Failure.Dialect == "spring-retrytopic" {
-		t.Errorf("the group alone was read as %s", r.Failure.Dialect)
-	}
+	check.True(t, r.Failure.Dialect != "spring-dlt" && r.Failure.Dialect != "spring-retrytopic",
+		"the group alone was read as %s", r.Failure.Dialect)
 }
 
 // What springRecord is made of is what a Spring application really sends.
@@ -88,9 +83,8 @@ func springRecord() entity.Record {
 func TestDecodeAllocatesOnlyWhatItReturns(t *testing.T) {
 	d := decoder(t, []string{"*.dlq.v1"})
 	rec := springRecord()
-	if got := testing.AllocsPerRun(100, func() { d.Decode("orders.dlq.v1", rec, time.Time{}, nil) }); got > 8 {
-		t.Errorf("Decode allocates %.0f times, want at most 8", got)
-	}
+	got := testing.AllocsPerRun(100, func() { d.Decode("orders.dlq.v1", rec, time.Time{}, nil) })
+	check.True(t, got <= 8, "Decode allocates %.0f times, want at most 8", got)
 }
 
 func BenchmarkDecodeSpring(b *testing.B) {

@@ -7,11 +7,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// MaxHops is how many hops an explanation tells of; of more, the oldest.
+// MaxHops bounds the hops of an explanation: the oldest are kept.
 const MaxHops = 64
 
-// trace says where one value was found: in the header at that place, counted from
-// 1, or else by what. The zero value means nowhere.
+// trace is the source of one value: the header at that place, counted from 1, or else by what; zero is nowhere.
 type trace struct {
 	dialect *dialect // nil when none was involved
 	at      int32
@@ -21,8 +20,7 @@ type trace struct {
 // trail has the trace of every field.
 type trail [fieldCount]trace
 
-// Explain says where everything comes from that Decode reads out of the same record
-// with the same arguments.
+// Explain says where everything comes from that Decode reads out of the same record with the same arguments.
 func (d *Decoder) Explain(topic string, rec entity.Record, ts time.Time, exists func(topic string) bool) entity.Explanation {
 	c := decoding{d: d, topic: topic, h: rec.Headers, key: rec.Key, exists: exists}
 	r := c.read(rec, ts, nil)
@@ -73,16 +71,14 @@ func (c *decoding) derived(f field, known bool, own int) entity.Derived {
 	return out
 }
 
-// header returns the name of the header at a place, and its number among those of
-// that name.
+// header returns the name of the header at a place, and its number among those of that name.
 func (c *decoding) header(at int32) (name string, occurrence int) {
 	i := int(at) - 1
 	name = c.h[i].Key
 	return name, c.h[:i].count(name)
 }
 
-// tellHops goes through the dialects from the first failure to the latest. A dialect
-// that names no topic is a hop too.
+// tellHops goes through the dialects from the first failure to the latest, also those without a topic.
 func (c *decoding) tellHops() []entity.Hop {
 	told := slices.Clone(c.hops)
 	if d := c.root.dialect; d != nil && !slices.Contains(told, d) {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
@@ -19,10 +20,7 @@ import (
 // the explanation names, and must come to what Decode came to.
 func TestExplainAgreesWithDecode(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("testdata/*/*.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := check.Must(filepath.Glob("testdata/*/*.json"))(t)
 	told := map[entity.DerivedFrom]int{}
 	for _, file := range files {
 		g := readGolden(t, file)
@@ -33,18 +31,14 @@ func TestExplainAgreesWithDecode(t *testing.T) {
 		e := d.Explain(g.Topic, rec, g.Timestamp, exists)
 		for name, derived := range e.Fields() {
 			told[derived.Source]++
-			if problem := disagrees(g, r, rec, name, derived); problem != "" {
-				t.Errorf("%s: %s %+v: %s", file, name, derived, problem)
-			}
+			problem := disagrees(g, r, rec, name, derived)
+			check.True(t, problem == "", "%s: %s %+v: %s", file, name, derived, problem)
 		}
-		if !sameSource(e.OriginalTopic.Source, r.Origin.Confidence) {
-			t.Errorf("%s: original topic by %s, want %s", file, e.OriginalTopic.Source, r.Origin.Confidence)
-		}
+		check.True(t, sameSource(e.OriginalTopic.Source, r.Origin.Confidence),
+			"%s: original topic by %s, want %s", file, e.OriginalTopic.Source, r.Origin.Confidence)
 	}
 	for _, from := range []entity.DerivedFrom{entity.ByMapping, entity.ByHeader, entity.ByCompanion, entity.ByName, entity.ByRecord, entity.ByNothing} {
-		if told[from] == 0 {
-			t.Errorf("no case derives anything by %s", from)
-		}
+		check.True(t, told[from] != 0, "no case derives anything by %s", from)
 	}
 }
 
@@ -108,8 +102,7 @@ func valuesOf(r Reading) map[string]string {
 	return values
 }
 
-// decodedAs reads a header's value on its own, in every way that its dialect may
-// mean.
+// decodedAs reads a header's value on its own, in every way that its dialect may mean.
 func decodedAs(name string, derived entity.Derived, value []byte) []string {
 	parts := [][]byte{value, jsonString(0, value)}
 	switch derived.Header {
@@ -201,9 +194,7 @@ func TestExplain(t *testing.T) {
 			t.Parallel()
 			e := decoder(t, []string{"*.dlq.v1"}, tt.rules...).Explain(tt.topic, entity.Record{Headers: tt.headers},
 				time.Date(2024, 5, 1, 9, 0, 0, 0, time.UTC), func(topic string) bool { return topic == "known" })
-			if got := e.Fields()[tt.field]; got != tt.want {
-				t.Errorf("%s = %+v, want %+v", tt.field, got, tt.want)
-			}
+			check.Equal(t, e.Fields()[tt.field], tt.want, "%s", tt.field)
 		})
 	}
 }
@@ -214,9 +205,7 @@ func TestExplainSaysThatTheKeyTold(t *testing.T) {
 	e := g.decoder(t).Explain(g.Topic, entity.Record{Key: g.Key}, g.Timestamp, nil)
 	want := entity.Derived{Source: entity.ByRecord, Dialect: "uber-dlq", Confidence: entity.CertaintyHigh}
 	for _, field := range []string{"original_topic", "original_partition", "original_offset", "original_timestamp", "consumer_attempts"} {
-		if got := e.Fields()[field]; got != want {
-			t.Errorf("%s = %+v, want %+v", field, got, want)
-		}
+		check.Equal(t, e.Fields()[field], want, "%s", field)
 	}
 }
 
@@ -237,9 +226,7 @@ func TestHopsAreOldestFirst(t *testing.T) {
 		g := readGolden(t, "testdata/"+name+".json")
 		e := g.decoder(t).Explain(g.Topic, entity.Record{Key: g.Key, Headers: asHeaders(g.Headers)}, g.Timestamp,
 			func(topic string) bool { return slices.Contains(g.Exists, topic) })
-		if got := tellHops(e.Hops); got != want {
-			t.Errorf("%s: hops %q, want %q", name, got, want)
-		}
+		check.Equal(t, tellHops(e.Hops), want, "%s: hops", name)
 	}
 }
 
@@ -263,9 +250,8 @@ func TestHopsAreBounded(t *testing.T) {
 	h := slices.Repeat([]entity.Header{{Key: "__connect.errors.topic", Value: []byte("orders")}}, 20_000)
 	h[0].Value = []byte("first")
 	e := decoder(t, []string{"*.dlq.v1"}).Explain("x", entity.Record{Headers: h}, time.Time{}, nil)
-	if len(e.Hops) != MaxHops || e.Hops[0].Topic != "first" {
-		t.Errorf("%d hops from %q, want the %d oldest", len(e.Hops), e.Hops[0].Topic, MaxHops)
-	}
+	check.True(t, len(e.Hops) == MaxHops && e.Hops[0].Topic == "first",
+		"%d hops from %q, want the %d oldest", len(e.Hops), e.Hops[0].Topic, MaxHops)
 }
 
 func sameSource(from entity.DerivedFrom, c entity.Confidence) bool {

@@ -7,12 +7,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// sources says of each field which header it was read from: the header's place in
-// the list, counted from 1, or 0 for none.
+// sources are the places of the headers that fields were read from, counted from 1; 0 for none.
 type sources [fieldCount]int32
 
-// failure is what one hop says of why the record failed. message is "" when it
-// says nothing.
+// failure is why the record failed, according to one hop. message is "" when it says nothing.
 type failure struct {
 	entity.Failure
 	message string
@@ -41,8 +39,7 @@ func (d *dialect) failure(h headers) failure {
 	return f
 }
 
-// pick returns the latest value of the first key that says anything, and notes
-// where it stood. part is what of the list may be looked at, from being its start.
+// pick returns the latest value of the first key with one, and its index. part starts at from in the list.
 func (f *failure) pick(d *dialect, part headers, from int, of field, keys []string) []byte {
 	for _, key := range keys {
 		i := d.latestIndex(part, key)
@@ -57,9 +54,8 @@ func (f *failure) pick(d *dialect, part headers, from int, of field, keys []stri
 	return nil
 }
 
-// failure is what the latest hop said. Where it has no words for something, a
-// user's dialect leaves that to the hop before it, and any to hand-written headers.
-// The plain header "error" speaks when nobody else does.
+// failure is that of the latest hop. A field that it lacks comes from the hop before it in case of a user's
+// dialect, else from hand-written headers, the plain header "error" last.
 func (c *decoding) failure() failure {
 	var f failure
 	if len(c.hops) > 0 {
@@ -127,8 +123,7 @@ func (c *decoding) noteFailure(f failure, d *dialect, fields ...field) {
 	}
 }
 
-// rootCause takes class and message from the last "Caused by" of a Java stack trace, which
-// is the root cause. One that is indented belongs to a suppressed exception.
+// rootCause takes class and message from the last "Caused by" of a Java stack trace that is not indented.
 func (f failure) rootCause() failure {
 	const causedBy = "\nCaused by: "
 	i := strings.LastIndex(f.StackTrace, causedBy)

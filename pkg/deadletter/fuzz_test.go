@@ -7,6 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
@@ -26,39 +27,28 @@ func FuzzDecode(f *testing.F) {
 		exists := func(name string) bool { return len(name)%2 == 0 }
 		r := d.Decode(topic, rec, time.UnixMilli(int64(len(raw))<<32), exists)
 		checkReading(t, d, topic, r)
-		if got := d.StackTrace(topic, rec); got != r.Failure.StackTrace {
-			t.Errorf("StackTrace = %q, Decode says %q", got, r.Failure.StackTrace)
-		}
+		check.Equal(t, d.StackTrace(topic, rec), r.Failure.StackTrace, "StackTrace")
 		checkExplanation(t, r, d.Explain(topic, rec, time.UnixMilli(int64(len(raw))<<32), exists))
 		kept := d.Strip(r.Failure.Dialect, r.OriginalTopic, rec.Headers)
-		if len(kept) > len(rec.Headers) {
-			t.Errorf("Strip made %d headers of %d", len(kept), len(rec.Headers))
-		}
+		check.True(t, len(kept) <= len(rec.Headers), "Strip made %d headers of %d", len(kept), len(rec.Headers))
 		ReplayKey(r.Failure.Dialect, rec)
 	})
 }
 
 func fuzzDecoder(f *testing.F) *Decoder {
-	patterns, err := ParsePatterns("*.dlq.v1", "^.*-dlt$")
-	if err != nil {
-		f.Fatal(err)
-	}
-	d, err := FromConfig(Config{
+	patterns := check.Must(ParsePatterns("*.dlq.v1", "^.*-dlt$"))(f)
+	d := check.Must(FromConfig(Config{
 		TopicMap:      []MapRule{{"mapped-*", "$1"}},
 		UberDLQTopics: []string{"uber*", "orders*"},
 		Dialects: []DialectConfig{
 			{Name: "mine", Anchors: []string{"X-Attempts"}, Topic: "x-origin-topic", Message: "dlq.error_message", Strip: []string{"x-*"}},
 			{Name: "first", Anchors: []string{"group-id"}, Topic: "group-id", Partition: "error", NewestFirst: true},
 		},
-	}, patterns)
-	if err != nil {
-		f.Fatal(err)
-	}
+	}, patterns))(f)
 	return d
 }
 
-// checkExplanation reports values that come from nowhere, and sources of values that
-// are not there.
+// checkExplanation reports values that come from nowhere, and sources of values that are not there.
 func checkExplanation(t *testing.T, r Reading, e entity.Explanation) {
 	t.Helper()
 	values := valuesOf(r)
@@ -67,21 +57,14 @@ func checkExplanation(t *testing.T, r Reading, e entity.Explanation) {
 		if name == "error_message" {
 			known = r.ErrorMessage != entity.UnknownError || d.Source != entity.ByNothing
 		}
-		if known != (d.Source != entity.ByNothing) {
-			t.Errorf("%s = %q by %+v", name, values[name], d)
-		}
+		check.True(t, known == (d.Source != entity.ByNothing), "%s = %q by %+v", name, values[name], d)
 	}
-	if !sameSource(e.OriginalTopic.Source, r.Origin.Confidence) {
-		t.Errorf("original topic by %s, Decode says %s", e.OriginalTopic.Source, r.Origin.Confidence)
-	}
+	check.True(t, sameSource(e.OriginalTopic.Source, r.Origin.Confidence),
+		"original topic by %s, Decode says %s", e.OriginalTopic.Source, r.Origin.Confidence)
 	for _, h := range e.Hops {
-		if len(h.Topic) > maxTopic || !utf8.ValidString(h.Topic) {
-			t.Errorf("hop of topic %.300q", h.Topic)
-		}
+		check.True(t, len(h.Topic) <= maxTopic && utf8.ValidString(h.Topic), "hop of topic %.300q", h.Topic)
 	}
-	if len(e.Hops) > MaxHops {
-		t.Errorf("%d hops", len(e.Hops))
-	}
+	check.True(t, len(e.Hops) <= MaxHops, "%d hops", len(e.Hops))
 }
 
 func checkReading(t *testing.T, d *Decoder, topic string, r Reading) {
@@ -89,26 +72,19 @@ func checkReading(t *testing.T, d *Decoder, topic string, r Reading) {
 	if name := r.OriginalTopic; name != "" && (!ValidTopic(name) || d.patterns.Match(name) || name == topic) {
 		t.Errorf("original topic of %q = %q, which can be no origin", topic, name)
 	}
-	if (r.OriginalTopic == "") != (r.Origin.Confidence == entity.FromNothing) || r.Origin.Confidence == "" {
-		t.Errorf("original topic %q with confidence %q", r.OriginalTopic, r.Origin.Confidence)
-	}
-	if r.OriginalTopic == "" && (r.Origin.Partition != nil || r.Origin.Offset != nil) {
-		t.Error("a position in no topic")
-	}
-	if r.ErrorMessage == "" {
-		t.Error("no error message, want at least unknown error")
-	}
+	check.True(t, (r.OriginalTopic == "") == (r.Origin.Confidence == entity.FromNothing) && r.Origin.Confidence != "",
+		"original topic %q with confidence %q", r.OriginalTopic, r.Origin.Confidence)
+	check.True(t, r.OriginalTopic != "" || r.Origin.Partition == nil && r.Origin.Offset == nil, "a position in no topic")
+	check.True(t, r.ErrorMessage != "", "no error message, want at least unknown error")
 	for _, s := range []string{r.ErrorMessage, r.Failure.Class, r.Failure.StackTrace, r.Failure.ConsumerGroup} {
-		if len(s) > MaxStackTrace || !utf8.ValidString(s) || strings.Contains(s, "\x00") {
-			t.Errorf("text %.40q cannot be stored", s)
-		}
+		check.True(t, len(s) <= MaxStackTrace && utf8.ValidString(s) && !strings.Contains(s, "\x00"),
+			"text %.40q cannot be stored", s)
 	}
 	if len(r.ErrorMessage) > MaxErrorMessage || len(r.Failure.Class) > MaxErrorClass || len(r.Failure.ConsumerGroup) > MaxConsumerGroup {
 		t.Error("a text is too long")
 	}
-	if !r.Origin.Timestamp.IsZero() && (r.Origin.Timestamp.Before(earliest) || !r.Origin.Timestamp.Before(latest)) {
-		t.Errorf("timestamp %v is out of range", r.Origin.Timestamp)
-	}
+	check.True(t, r.Origin.Timestamp.IsZero() || !r.Origin.Timestamp.Before(earliest) && r.Origin.Timestamp.Before(latest),
+		"timestamp %v is out of range", r.Origin.Timestamp)
 }
 
 // fuzzWords is every header name that means anything, in a fixed order.

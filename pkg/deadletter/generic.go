@@ -1,10 +1,9 @@
 package deadletter
 
-// genericName is reported for hand-written headers that no dialect claims but
-// whose names speak for themselves.
+// genericName is reported for hand-written headers that no dialect claims but whose names speak for themselves.
 const genericName = "generic"
 
-// field is what a generic alias means.
+// field is the meaning of a generic alias.
 type field uint8
 
 const (
@@ -20,15 +19,13 @@ const (
 	fieldCount
 )
 
-// alias gives a folded header name its meaning. Where several headers mean the
-// same, the lowest rank wins: the more precise name.
+// alias is the meaning of a folded header name. Of several the lowest rank wins: the more precise name.
 type alias struct {
 	field field
 	rank  uint8
 }
 
-// aliases are header names in lower case without separators and without the
-// prefixes of foldKey.
+// aliases are header names in lower case without separators and without the prefixes of foldKey.
 var aliases = map[string]alias{
 	"originaltopic": {fieldTopic, 0}, "origintopic": {fieldTopic, 1}, "sourcetopic": {fieldTopic, 2},
 	"originalpartition": {fieldPartition, 0}, "originpartition": {fieldPartition, 1}, "sourcepartition": {fieldPartition, 2},
@@ -52,8 +49,7 @@ var aliases = map[string]alias{
 	"attempts": {fieldAttempts, 3}, "retries": {fieldAttempts, 4}, "retryattemptcount": {fieldAttempts, 5},
 }
 
-// generic makes a dialect out of the aliases that a record uses; nil when it uses
-// none, or only the plain header "error", which says too little to name a dialect.
+// generic makes a dialect of a record's aliases; nil for none, or only the plain header "error".
 func generic(h headers) *dialect {
 	var keys [fieldCount]string
 	var ranks [fieldCount]uint8
@@ -102,8 +98,7 @@ func lookUp(key string) (alias, bool) {
 // foldedPrefixes are the words that foldKey leaves out.
 var foldedPrefixes = []string{"x", "dlq", "dlt", "kafka", "krafka"}
 
-// foldKey appends key in lower case without separators and without the words that
-// producers put in front: x, dlq, dlt, kafka, krafka.
+// foldKey appends key in lower case without separators and producers' words: x, dlq, dlt, kafka, krafka.
 func foldKey(to []byte, key string) []byte {
 	start := 0
 	for i := range len(key) {

@@ -14,11 +14,11 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// text is a value in a golden file: a JSON string for text, {"hex": "00 01"} for
-// other bytes, null for Kafka's null.
+// text is a value in a golden file: a JSON string for text, {"hex": "00 01"} for other bytes, null for Kafka's null.
 type text []byte
 
 func (t *text) UnmarshalJSON(b []byte) error {
@@ -133,14 +133,9 @@ func strict(b []byte, to any) error {
 
 func readGolden(t *testing.T, file string) golden {
 	t.Helper()
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := check.Must(os.ReadFile(file))(t)
 	var g golden
-	if err := strict(b, &g); err != nil {
-		t.Fatalf("%s: %v", file, err)
-	}
+	check.NoError(t, strict(b, &g))
 	if g.Patterns == nil {
 		g.Patterns = []string{"*.dlq.v1"}
 	}
@@ -149,10 +144,7 @@ func readGolden(t *testing.T, file string) golden {
 
 func TestGolden(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("testdata/*/*.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := check.Must(filepath.Glob("testdata/*/*.json"))(t)
 	for _, file := range files {
 		name := strings.TrimSuffix(strings.TrimPrefix(filepath.ToSlash(file), "testdata/"), ".json")
 		t.Run(name, func(t *testing.T) {
@@ -164,15 +156,8 @@ func TestGolden(t *testing.T) {
 
 func (g golden) decoder(t *testing.T) *Decoder {
 	t.Helper()
-	patterns, err := ParsePatterns(g.Patterns...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := FromConfig(Config{TopicMap: g.Map, Dialects: g.Dialects, UberDLQTopics: g.Uber}, patterns)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
+	patterns := check.Must(ParsePatterns(g.Patterns...))(t)
+	return check.Must(FromConfig(Config{TopicMap: g.Map, Dialects: g.Dialects, UberDLQTopics: g.Uber}, patterns))(t)
 }
 
 func checkGolden(t *testing.T, g golden) {
@@ -180,27 +165,18 @@ func checkGolden(t *testing.T, g golden) {
 	d := g.decoder(t)
 	rec := entity.Record{Key: g.Key, Value: g.Value, Headers: asHeaders(g.Headers)}
 	r := d.Decode(g.Topic, rec, g.Timestamp, func(topic string) bool { return slices.Contains(g.Exists, topic) })
-	if got := d.StackTrace(g.Topic, rec); got != r.Failure.StackTrace {
-		t.Errorf("StackTrace(%s) = %q, want %q", g.Topic, got, r.Failure.StackTrace)
-	}
+	check.Equal(t, d.StackTrace(g.Topic, rec), r.Failure.StackTrace, "StackTrace(%s)", g.Topic)
 
 	if got := expectationOf(r); !reflect.DeepEqual(got, g.Want.expectation) {
 		t.Errorf("Decode(%s)\n got %s\nwant %s", g.Topic, show(t, got), show(t, g.Want.expectation))
 	}
-	if got, want := d.Strip(r.Failure.Dialect, r.OriginalTopic, rec.Headers), asHeaders(g.Want.Kept); !reflect.DeepEqual(got, want) {
-		t.Errorf("Strip(%s) = %q, want %q", r.Failure.Dialect, got, want)
-	}
-	if got := ReplayKey(r.Failure.Dialect, rec); !reflect.DeepEqual(got, []byte(g.Want.ReplayKey)) {
-		t.Errorf("ReplayKey(%s) = %q, want %q", r.Failure.Dialect, got, g.Want.ReplayKey)
-	}
+	check.Equal(t, d.Strip(r.Failure.Dialect, r.OriginalTopic, rec.Headers), asHeaders(g.Want.Kept), "Strip(%s)", r.Failure.Dialect)
+	check.Equal(t, ReplayKey(r.Failure.Dialect, rec), []byte(g.Want.ReplayKey), "ReplayKey(%s)", r.Failure.Dialect)
 }
 
 func show(t *testing.T, v any) string {
 	t.Helper()
-	b, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := check.Must(json.Marshal(v))(t)
 	return string(b)
 }
 
@@ -208,39 +184,22 @@ func show(t *testing.T, v any) string {
 func TestEveryDialectHasTwoGoldenCases(t *testing.T) {
 	t.Parallel()
 	for _, name := range Dialects() {
-		files, err := filepath.Glob(filepath.Join("testdata", name, "*.json"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(files) < 2 {
-			t.Errorf("testdata/%s has %d cases, want at least 2", name, len(files))
-		}
+		files := check.Must(filepath.Glob(filepath.Join("testdata", name, "*.json")))(t)
+		check.True(t, len(files) >= 2, "testdata/%s has %d cases, want at least 2", name, len(files))
 	}
 }
 
 func TestEveryGoldenFolderNamesADialect(t *testing.T) {
 	t.Parallel()
-	folders, err := os.ReadDir("testdata")
-	if err != nil {
-		t.Fatal(err)
-	}
+	folders := check.Must(os.ReadDir("testdata"))(t)
 	known := append(Dialects(), "configured", "mixed", "none", "fuzz")
 	for _, folder := range folders {
-		if !slices.Contains(known, folder.Name()) {
-			t.Errorf("testdata/%s belongs to no dialect", folder.Name())
-		}
+		check.True(t, slices.Contains(known, folder.Name()), "testdata/%s belongs to no dialect", folder.Name())
 	}
 }
 
 func decoder(t testing.TB, patterns []string, rules ...MapRule) *Decoder {
 	t.Helper()
-	p, err := ParsePatterns(patterns...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := New(p, rules)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
+	p := check.Must(ParsePatterns(patterns...))(t)
+	return check.Must(New(p, rules))(t)
 }

@@ -2,9 +2,8 @@ package deadletter
 
 import "github.com/dlq-manager/dlq-manager/pkg/entity"
 
-// headers is a record's header list. Looking up walks the list: records have a
-// dozen headers, and building an index would cost more than it saves. Absent and
-// null both read as nil.
+// headers is a record's header list. Looking up walks the list: records have a dozen headers, and building an
+// index would cost more than it saves. Absent and null both read as nil.
 type headers []entity.Header
 
 func (h headers) has(key string) bool { return h.lastIndex(key) >= 0 }
@@ -44,8 +43,7 @@ func (h headers) count(key string) int {
 	return n
 }
 
-// nthIndex returns where the n-th header of that key stands, counted from 0; -1 when
-// there are fewer.
+// nthIndex returns the index of the n-th header of that key, counted from 0; -1 when there are fewer.
 func (h headers) nthIndex(key string, n int) int {
 	for i := range h {
 		if h[i].Key != key {

@@ -5,10 +5,9 @@ import (
 	"strings"
 )
 
-// hexkit is the GHGA library. It names the consumer group as the service, gives the dead
-// letter an event_id of its own and keeps the record's in original_event_id. Before that,
-// its event_id was "service,topic,partition,offset"; its first versions wrote neither the
-// id nor the topic, which is in the dead-letter topic's name.
+// hexkit is the GHGA library. It names the consumer group as the service, gives the dead letter an event_id of its
+// own and keeps the record's in original_event_id. Before that, its event_id was "service,topic,partition,offset";
+// its first versions wrote neither the id nor the topic, which is in the dead-letter topic's name.
 var hexkit = dialect{
 	name:     "hexkit",
 	anchors:  [][]string{{hexkitTopic, "exc_class"}, {"exc_class", "exc_msg"}},
@@ -38,8 +37,7 @@ const (
 	hexkitFirstEvent = "original_event_id"
 )
 
-// eventID splits off at most one part too many, which makes the id malformed. at is
-// the header's place, as in sources.
+// eventID splits off at most one part too many, which is malformed. at is the header's place.
 func eventID(h headers) (parts [][]byte, at int32) {
 	i := h.lastIndex(hexkitEvent)
 	if i < 0 {
@@ -48,8 +46,7 @@ func eventID(h headers) (parts [][]byte, at int32) {
 	return bytes.SplitN(h[i].Value, []byte(","), 5), int32(i + 1)
 }
 
-// hexkitRetry reports whether a topic is one of a service's own retry topics, whose
-// records must keep naming the topic that they were first read from.
+// hexkitRetry reports whether a topic is a service's retry topic, whose records must name their origin.
 func hexkitRetry(topic string) bool {
 	return strings.HasPrefix(topic, "retry-") || strings.HasSuffix(topic, "-retry")
 }

@@ -9,8 +9,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Judge says what the original topics of messages are worth, by the configuration
-// and by the mapping of the moment. It is safe for concurrent use.
+// Judge judges messages' original topics by configuration and mapping. It is safe for concurrent use.
 type Judge struct {
 	origins Origins
 	mapping func(context.Context) (entity.Mapping, error)
@@ -26,14 +25,12 @@ type Judge struct {
 // recently is how old the mapping may be by which messages are shown.
 const recently = time.Second
 
-// NewJudge returns a judge. decoder has the rules of the configuration, mapping
-// returns those of operators.
+// NewJudge returns a judge. decoder has the rules of the configuration, mapping returns those of operators.
 func NewJudge(decoder *Decoder, origins Origins, mapping func(context.Context) (entity.Mapping, error)) *Judge {
 	return &Judge{origins: origins, mapping: mapping, decoder: decoder, now: time.Now}
 }
 
-// Standing reads the mapping and returns the function that judges messages by it.
-// Errors are those of the mapping. The function is for one caller at a time.
+// Standing reads the mapping, whose errors it returns. The returned function is for one caller at a time.
 func (j *Judge) Standing(ctx context.Context) (func(*entity.Message) entity.OriginStanding, error) {
 	at := j.now()
 	m, err := j.mapping(ctx)
@@ -43,8 +40,7 @@ func (j *Judge) Standing(ctx context.Context) (func(*entity.Message) entity.Orig
 	return j.judging(j.withRules(m, at)), nil
 }
 
-// Recent is Standing by a mapping that was read at most a second ago, by this method or
-// by Standing. It is for what is shown: a page needs no statement of its own for it.
+// Recent is Standing by a mapping read at most a second ago, so that pages need no statement for it.
 func (j *Judge) Recent(ctx context.Context) (func(*entity.Message) entity.OriginStanding, error) {
 	if decoder := j.recent(); decoder != nil {
 		return j.judging(decoder), nil
@@ -79,8 +75,7 @@ func (j *Judge) judging(decoder *Decoder) func(*entity.Message) entity.OriginSta
 	}
 }
 
-// withRules compiles the rules once for each version. Rules that cannot be used
-// under the configured patterns declare nothing. at is when m was asked for.
+// withRules compiles each version once; unusable rules declare nothing. at is when m was asked for.
 func (j *Judge) withRules(m entity.Mapping, at time.Time) *Decoder {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -100,8 +95,7 @@ func (j *Judge) withRules(m entity.Mapping, at time.Time) *Decoder {
 // claim is an original topic that records of a dead-letter topic claim.
 type claim struct{ dlqTopic, original string }
 
-// judge takes a mapping of the dead-letter topic for a declaration of one original
-// topic.
+// judge takes a mapping of the dead-letter topic for a declaration of one original topic.
 func (o Origins) judge(c claim, mapped string) entity.OriginStanding {
 	found := o.Declaration(c.dlqTopic, c.original)
 	switch {

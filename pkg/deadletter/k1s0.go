@@ -1,7 +1,6 @@
 package deadletter
 
-// k1s0's library writes the topic and the error and no other header. The name of
-// the first is shared with others, whose companions it lacks.
+// k1s0's library writes only the topic and the error. Others share the name of the first, with companions.
 var k1s0 = dialect{
 	name:     "k1s0",
 	anchors:  [][]string{{"original_topic", "error"}},

@@ -1,7 +1,6 @@
 package deadletter
 
-// kafkaflowRetry is the durable retry of Farfetch's .NET library. It keeps the
-// failure in a database and tells the record only how often it was tried.
+// kafkaflowRetry is the durable retry of Farfetch's .NET library. The record has only the number of tries.
 var kafkaflowRetry = dialect{
 	name:     "kafkaflow-retry",
 	anchors:  [][]string{{"Kafka-Flow-Retry-Durable-Item-Id"}, {"Kafka-Flow-Retry-Durable-Queue-Id"}},

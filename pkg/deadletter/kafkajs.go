@@ -5,9 +5,8 @@ import (
 	"strings"
 )
 
-// kafkajsAsyncRetry is Shutterstock's library. Its one header is a JSON object
-// {"top": original topic, "ttl": milliseconds, "att": attempts}. Its dead-letter
-// topics are named after consumer groups.
+// kafkajsAsyncRetry is Shutterstock's library. Its one header is a JSON object {"top": original topic, "ttl":
+// milliseconds, "att": attempts}. Its dead-letter topics are named after consumer groups.
 var kafkajsAsyncRetry = dialect{
 	name:     "kafkajs-async-retry",
 	anchors:  [][]string{{"asyncRetry"}},

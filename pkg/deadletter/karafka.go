@@ -13,8 +13,7 @@ var karafka = dialect{
 	attempts:  []string{"source_attempts"},
 }
 
-// karafkaLegacy is Karafka Pro before 2.5. It replaced the record's key by the
-// partition's number; see ReplayKey.
+// karafkaLegacy is Karafka Pro before 2.5. It replaced the record's key by the partition's number; see ReplayKey.
 var karafkaLegacy = dialect{
 	name: "karafka-legacy",
 	anchors: [][]string{
@@ -30,8 +29,7 @@ var karafkaLegacy = dialect{
 	attempts:  []string{"original_attempts"},
 }
 
-// karafkaHyphenated is Karafka Pro of its first releases. Anybody may use such
-// names; that the key is the partition's number gives it away.
+// karafkaHyphenated is the first Karafka Pro. Of these common names only a key like the partition is proof.
 var karafkaHyphenated = dialect{
 	name:      "karafka-hyphenated",
 	anchors:   [][]string{{"original-topic", "original-partition", "original-offset"}},

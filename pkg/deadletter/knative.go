@@ -2,9 +2,8 @@ package deadletter
 
 import "encoding/base64"
 
-// knative is the delivery of CloudEvents in Kafka's binary mode: an event that a
-// sink refused carries the sink's answer, its body in base64. The class is the HTTP
-// status. Topics are not known to it.
+// knative is the delivery of CloudEvents in Kafka's binary mode: an event that a sink refused carries the sink's
+// answer, its body in base64. The class is the HTTP status. Topics are not known to it.
 var knative = dialect{
 	name:     "knative",
 	anchors:  [][]string{{"ce_knativeerrordest"}, {"ce_knativeerrorcode"}, {knativeBody}},
@@ -20,8 +19,7 @@ var knative = dialect{
 
 const knativeBody = "ce_knativeerrordata"
 
-// decodeBase64 reads either alphabet, padded or not, since the text may have been
-// cut off; what is neither is returned as it is.
+// decodeBase64 reads either alphabet, padded or not (it may be cut off); other text is returned unchanged.
 func decodeBase64(raw []byte) []byte {
 	for _, encoding := range [...]*base64.Encoding{base64.StdEncoding, base64.RawStdEncoding, base64.URLEncoding, base64.RawURLEncoding} {
 		out := make([]byte, encoding.DecodedLen(len(raw)))

@@ -1,7 +1,6 @@
 package deadletter
 
-// laravel is laravel-kafka, which does not name the topic: only the dead-letter
-// topic's name tells.
+// laravel is laravel-kafka, which names the original topic only in the dead-letter topic's name.
 var laravel = dialect{
 	name:     "laravel-kafka",
 	anchors:  [][]string{{"kafka_throwable_class_name"}},

@@ -4,8 +4,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// The headers that a replay of ours adds, each once. They are not part of any
-// dialect: readers of dialects never see them, and every replay writes them anew.
+// The headers of our own replays, each once. They belong to no dialect, and every replay writes them again.
 const (
 	HeaderMessageID  = "dlq-message-id"
 	HeaderRootID     = "dlq-root-id"
@@ -22,8 +21,7 @@ func ours(key string) bool {
 	return false
 }
 
-// lineage reads our own headers back. Each counts by its last occurrence, since
-// consumers append; one that is absent or malformed makes all of them foreign.
+// lineage reads our headers back, the last of each. A missing or malformed one makes all of them foreign.
 func lineage(h headers) *Lineage {
 	redrive := h.last(HeaderRedriveID)
 	if redrive == nil {
@@ -39,8 +37,7 @@ func lineage(h headers) *Lineage {
 	return &Lineage{MessageID: message, RootID: root, RedriveID: attempt, RetryCount: count}
 }
 
-// id accepts the one form that we write: package uuid would also take braces,
-// URNs and bare digits.
+// id accepts the one form that we write: package uuid would also take braces, URNs and bare digits.
 func id(b []byte) (uuid.UUID, bool) {
 	if len(b) != 36 {
 		return uuid.Nil, false

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
@@ -51,9 +52,8 @@ func TestLineage(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			got := d.Decode("orders.dlq.v1", entity.Record{Headers: tt.headers}, time.Time{}, nil).Returned
-			if (got == nil) != (tt.want == nil) || got != nil && *got != *tt.want {
-				t.Errorf("Returned = %+v, want %+v", got, tt.want)
-			}
+			check.True(t, (got == nil) == (tt.want == nil) && (got == nil || *got == *tt.want),
+				"Returned = %+v, want %+v", got, tt.want)
 		})
 	}
 }

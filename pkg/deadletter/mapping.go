@@ -17,12 +17,10 @@ type mapping struct {
 	original string
 }
 
-// reference is $1 or ${1}. The expansion of package regexp is not used: it
-// takes $1_x for a group named "1_x" and silently gives the empty string.
+// reference is $1 or ${1}. Package regexp takes $1_x for a group named "1_x" and gives the empty string.
 var reference = regexp.MustCompile(`\$(?:(\d+)|\{(\d+)\})`)
 
-// compileRules makes rules ready. Errors name every rule that is wrong, as one of
-// the list at where.
+// compileRules makes rules ready. Errors name every rule that is wrong, as one of the list at where.
 func compileRules(where string, patterns Patterns, rules []MapRule) ([]mapping, error) {
 	out := make([]mapping, 0, len(rules))
 	var errs []error
@@ -77,9 +75,7 @@ func checkReferences(original string, groups int) error {
 }
 
 // constant returns the topic of a rule that has only one.
-func (m mapping) constant() (string, bool) {
-	return m.original, !strings.Contains(m.original, "$")
-}
+func (m mapping) constant() (string, bool) { return m.original, !strings.Contains(m.original, "$") }
 
 // apply returns the original of topic, or "" when the rule is about others.
 func (m mapping) apply(topic string) string {

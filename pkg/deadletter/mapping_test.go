@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
@@ -33,9 +34,8 @@ func TestMapping(t *testing.T) {
 			t.Parallel()
 			rec := entity.Record{Headers: asHeaders([]pair{{"original_topic", []byte("other")}, {"error", []byte("boom")}})}
 			r := decoder(t, []string{"*.dlq.v1"}, tt.rules...).Decode(tt.topic, rec, time.Time{}, nil)
-			if r.OriginalTopic != tt.want || r.Origin.Confidence != entity.FromMapping {
-				t.Errorf("Decode = %q by %s, want %q by mapping", r.OriginalTopic, r.Origin.Confidence, tt.want)
-			}
+			check.True(t, r.OriginalTopic == tt.want && r.Origin.Confidence == entity.FromMapping,
+				"Decode = %q by %s, want %q by mapping", r.OriginalTopic, r.Origin.Confidence, tt.want)
 		})
 	}
 }
@@ -46,12 +46,8 @@ func TestMappingKeepsPositionOfTheSameTopicOnly(t *testing.T) {
 	for target, want := range map[string]bool{"orders": true, "elsewhere": false} {
 		d := decoder(t, []string{"*-dlt"}, MapRule{Pattern: "*-dlt", Original: target})
 		r := d.Decode("orders-dlt", rec, time.Time{}, nil)
-		if got := r.Origin.Partition != nil && r.Origin.Offset != nil; got != want {
-			t.Errorf("mapped to %s: position kept = %v, want %v", target, got, want)
-		}
-		if r.Origin.Timestamp.IsZero() {
-			t.Errorf("mapped to %s: no timestamp, want the record's", target)
-		}
+		check.Equal(t, r.Origin.Partition != nil && r.Origin.Offset != nil, want, "mapped to %s: position kept", target)
+		check.True(t, !r.Origin.Timestamp.IsZero(), "mapped to %s: no timestamp, want the record's", target)
 	}
 }
 
@@ -71,21 +67,14 @@ func TestNewSaysWhatIsWrong(t *testing.T) {
 		{"StrayDollar", MapRule{"*.dlq", "$x"}, []string{"not a topic name"}},
 		{"DeadLetterTopic", MapRule{"*.dlq", "x.dlq.v1"}, []string{"kafka.topic_map[1].original", "dead-letter topic"}},
 	}
-	patterns, err := ParsePatterns("*.dlq.v1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	patterns := check.Must(ParsePatterns("*.dlq.v1"))(t)
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			_, err := New(patterns, []MapRule{{"ok", "ok"}, tt.rule})
-			if !errors.Is(err, entity.ErrInvalid) {
-				t.Fatalf("New = %v, want an error of kind ErrInvalid", err)
-			}
+			check.Require(t, errors.Is(err, entity.ErrInvalid), "New = %v, want an error of kind ErrInvalid", err)
 			for _, part := range tt.says {
-				if !strings.Contains(err.Error(), part) {
-					t.Errorf("New: %q does not say %q", err, part)
-				}
+				check.True(t, strings.Contains(err.Error(), part), "New: %q does not say %q", err, part)
 			}
 		})
 	}
@@ -93,13 +82,9 @@ func TestNewSaysWhatIsWrong(t *testing.T) {
 
 func TestConfigValidateReportsEveryRule(t *testing.T) {
 	t.Parallel()
-	if err := DefaultConfig().Validate(); err != nil {
-		t.Errorf("DefaultConfig().Validate() = %v, want nil", err)
-	}
+	check.Equal(t, DefaultConfig().Validate(), nil, "DefaultConfig().Validate()")
 	err := Config{TopicMap: []MapRule{{"", "a"}, {"ok", "ok"}, {"*", "$3"}}}.Validate()
 	for _, part := range []string{"topic_map[0]", "topic_map[2]"} {
-		if err == nil || !strings.Contains(err.Error(), part) {
-			t.Errorf("Validate() = %v, want %s in it", err, part)
-		}
+		check.True(t, err != nil && strings.Contains(err.Error(), part), "Validate() = %v, want %s in it", err, part)
 	}
 }

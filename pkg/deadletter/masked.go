@@ -11,13 +11,11 @@ import (
 type HeaderMasks interface {
 	// Header reports whether the values of headers of that name are masked.
 	Header(name string) bool
-	// HeaderLike reports whether a masked header may have that name, in lower case and
-	// without - _ and dots.
+	// HeaderLike reports whether a masked header may have that name, in lower case and without - _ and dots.
 	HeaderLike(folded string) bool
 }
 
-// Masking knows what of a dead letter was read from masked headers. It is safe for
-// concurrent use.
+// Masking knows what of a dead letter was read from masked headers. It is safe for concurrent use.
 type Masking struct {
 	decoder *Decoder
 	masks   HeaderMasks
@@ -32,9 +30,8 @@ func (d *Decoder) Masking(masks HeaderMasks) *Masking {
 // Fields are the fields that may be read from a masked header, of any record.
 func (k *Masking) Fields() entity.MaskedFields { return k.fields }
 
-// Of are the fields of a stored message that were read from a masked header: those that
-// its record without these headers does not explain. Where the headers are not loaded
-// that is every field that may be.
+// Of are the fields of a stored message that were read from a masked header: those that its record without these
+// headers does not explain. Where the headers are not loaded that is every field that may be.
 func (k *Masking) Of(m *entity.Message) entity.MaskedFields {
 	if k.fields == (entity.MaskedFields{}) {
 		return entity.MaskedFields{}
@@ -61,8 +58,7 @@ func (k *Masking) Of(m *entity.Message) entity.MaskedFields {
 	}
 }
 
-// maskedFields takes message, class and stack trace together: a dialect may read the
-// one out of the header of another. Hexkit names a group within an id.
+// maskedFields takes message, class and stack trace together, since dialects read one out of another.
 func (d *Decoder) maskedFields(masks HeaderMasks) entity.MaskedFields {
 	failure := masks.Header("error") || d.masksAlias(masks, fieldMessage, fieldClass, fieldStack)
 	group := masks.Header(hexkitEvent) || d.masksAlias(masks, fieldGroup)
@@ -73,8 +69,7 @@ func (d *Decoder) maskedFields(masks HeaderMasks) entity.MaskedFields {
 	return entity.MaskedFields{ErrorMessage: failure, ErrorClass: failure, StackTrace: failure, ConsumerGroup: group}
 }
 
-// masksAlias reports whether a hand-written header for one of the fields may be masked,
-// however it is spelled.
+// masksAlias reports whether a hand-written header for one of the fields may be masked, however it is spelled.
 func (*Decoder) masksAlias(masks HeaderMasks, fields ...field) bool {
 	prefixes := append([]string{""}, foldedPrefixes...)
 	for name, a := range aliases {

@@ -7,26 +7,20 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/payload"
 )
 
 func maskingOf(t *testing.T, headers ...string) *Masking {
 	t.Helper()
-	masks, err := payload.NewMasks(payload.MaskConfig{Headers: headers})
-	if err != nil {
-		t.Fatal(err)
-	}
+	masks := check.Must(payload.NewMasks(payload.MaskConfig{Headers: headers}))(t)
 	return plainDecoder(t).Masking(masks)
 }
 
 func plainDecoder(t *testing.T) *Decoder {
 	t.Helper()
-	d, err := New(Patterns{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
+	return check.Must(New(Patterns{}, nil))(t)
 }
 
 // Whatever header an explanation names for a field of any dialect: a mask of it masks
@@ -34,9 +28,7 @@ func plainDecoder(t *testing.T) *Decoder {
 func TestMasking_FollowsEveryDialect(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*/*.json")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("%d golden cases, %v", len(files), err)
-	}
+	check.Require(t, err == nil && len(files) != 0, "%d golden cases, %v", len(files), err)
 	for _, file := range files {
 		g := readGolden(t, file)
 		d := g.decoder(t)
@@ -57,17 +49,12 @@ func TestMasking_FollowsEveryDialect(t *testing.T) {
 			if c.derived.Header == "" || c.derived.Source == entity.ByRecord {
 				continue
 			}
-			masks, err := payload.NewMasks(payload.MaskConfig{Headers: []string{c.derived.Header}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			masks := check.Must(payload.NewMasks(payload.MaskConfig{Headers: []string{c.derived.Header}}))(t)
 			k := d.Masking(masks)
-			if !c.masked(k.Fields()) {
-				t.Errorf("%s: %s is from %q, and a mask of that may mask %+v", file, name, c.derived.Header, k.Fields())
-			}
-			if got := k.Of(m); !c.masked(got) {
-				t.Errorf("%s: %s is from %q, and a mask of that masks %+v", file, name, c.derived.Header, got)
-			}
+			check.True(t, c.masked(k.Fields()),
+				"%s: %s is from %q, and a mask of that may mask %+v", file, name, c.derived.Header, k.Fields())
+			got := k.Of(m)
+			check.True(t, c.masked(got), "%s: %s is from %q, and a mask of that masks %+v", file, name, c.derived.Header, got)
 		}
 	}
 }
@@ -86,9 +73,7 @@ func TestMasking_Fields(t *testing.T) {
 		"dlq.consumer.group": group, "*reason": failure, "__connect.errors.exception.message": failure,
 		"*": {ErrorMessage: true, ErrorClass: true, StackTrace: true, ConsumerGroup: true},
 	} {
-		if got := maskingOf(t, header).Fields(); got != want {
-			t.Errorf("mask of %q masks %+v, want %+v", header, got, want)
-		}
+		check.Equal(t, maskingOf(t, header).Fields(), want, "what the mask %q masks", header)
 	}
 }
 
@@ -119,23 +104,16 @@ func TestMasking_OfAMessage(t *testing.T) {
 		"kafka_dlt-exception-*":             {ErrorMessage: true, ErrorClass: true, StackTrace: true},
 		"x-error-message":                   {},
 	} {
-		if got := maskingOf(t, header).Of(message(headers)); got != want {
-			t.Errorf("mask of %q masks %+v, want %+v", header, got, want)
-		}
+		check.Equal(t, maskingOf(t, header).Of(message(headers)), want, "what the mask %q masks", header)
 	}
 	k := maskingOf(t, "kafka_dlt-exception-message")
 	m := message(headers)
 	m.Record.Headers, m.Record.HeadersOmitted = nil, true
-	if got := k.Of(m); got != k.Fields() {
-		t.Errorf("headers that are not loaded: masks %+v, want all that may be masked: %+v", got, k.Fields())
-	}
+	check.Equal(t, k.Of(m), k.Fields(), "masked fields without headers")
 	m = message(headers)
 	m.ErrorMessage = "read from another header in other days"
-	if got := k.Of(m); !got.ErrorMessage {
-		t.Errorf("an error message that no other header explains: masks %+v, want the message", got)
-	}
+	got := k.Of(m)
+	check.True(t, got.ErrorMessage, "an error message that no other header explains: masks %+v, want the message", got)
 	other := message([]entity.Header{{Key: "__connect.errors.topic", Value: []byte("t")}, {Key: "__connect.errors.exception.message", Value: []byte("fine")}})
-	if got := k.Of(other); got != (entity.MaskedFields{}) {
-		t.Errorf("a message of another framework: masks %+v, want nothing", got)
-	}
+	check.Equal(t, k.Of(other), (entity.MaskedFields{}), "masks of another framework's message")
 }

@@ -1,14 +1,10 @@
 package deadletter
 
-// massTransit writes these headers on queues; bridges carry them into Kafka, some as
-// JSON strings. The address of the endpoint that failed is a URI of the other broker
-// and no topic.
+// massTransit writes these headers on queues; bridges carry them into Kafka, some as JSON strings. The address of
+// the endpoint that failed is a URI of the other broker and no topic.
 var massTransit = dialect{
-	name: "masstransit",
-	anchors: [][]string{
-		{"MT-Fault-InputAddress"},
-		{"MT-Fault-ExceptionType"},
-	},
+	name:     "masstransit",
+	anchors:  [][]string{{"MT-Fault-InputAddress"}, {"MT-Fault-ExceptionType"}},
 	classes:  []string{"MT-Fault-ExceptionType"},
 	messages: []string{"MT-Fault-Message"},
 	stacks:   []string{"MT-Fault-StackTrace"},

@@ -1,7 +1,6 @@
 package deadletter
 
-// micronaut is Micronaut Kafka from 5.8 on. The position is kept through its retry
-// topics, everything else is replaced; the record's timestamp is the original's.
+// micronaut is Micronaut Kafka from 5.8 on. Retries keep position and timestamp, and replace the rest.
 var micronaut = dialect{
 	name:      "micronaut",
 	anchors:   [][]string{{"micronaut-kafka-original-topic"}},

@@ -5,12 +5,10 @@ import (
 	"strings"
 )
 
-// guess is an original topic, and sometimes a consumer group, read out of a
-// dead-letter topic's name.
+// guess is an original topic, and sometimes a consumer group, read out of a dead-letter topic's name.
 type guess struct{ topic, group string }
 
-// guesses returns what the name may mean under every convention that is worth
-// trusting. They contradict one another; only the cluster can tell which holds.
+// guesses returns the name's meanings under every trusted convention; only the cluster can decide.
 func guesses(topic string) []guess {
 	var out []guess
 	if base, ok := retryBase(topic); ok {
@@ -32,8 +30,7 @@ func guesses(topic string) []guess {
 	return append(out, errorTopicGuesses(topic)...)
 }
 
-// errorTopicGuesses reads error.<topic>.<group>. Both may contain dots, so every
-// split is a guess.
+// errorTopicGuesses reads error.<topic>.<group>. Both may contain dots, so every split is a guess.
 func errorTopicGuesses(topic string) []guess {
 	rest, ok := strings.CutPrefix(topic, "error.")
 	if !ok {
@@ -61,16 +58,14 @@ func retryBase(topic string) (string, bool) {
 	return base, ok && base != ""
 }
 
-// versionedDLQ reads <base>.dlq.v<number>. Some append it to the whole name, some
-// put it before the version.
+// versionedDLQ reads <base>.dlq.v<number>. Some append it to the whole name, some put it before the version.
 func versionedDLQ(topic string) (base, version string, ok bool) {
 	trimmed := strings.TrimRight(topic, "0123456789")
 	base, ok = strings.CutSuffix(trimmed, ".dlq.v")
 	return base, topic[len(trimmed):], ok && base != "" && trimmed != topic
 }
 
-// looksDead reports whether a topic's name follows a convention of dead-letter,
-// retry or archive topics. It is a hint: plain topics may be called so.
+// looksDead reports whether a name is like those of dead-letter, retry or archive topics. It is a hint.
 func looksDead(topic string) bool {
 	for _, suffix := range [...]string{"-dlt", ".DLT", ".dlq", "-dlq", ".dlq.archive"} {
 		if strings.HasSuffix(topic, suffix) {
@@ -87,8 +82,7 @@ func looksDead(topic string) bool {
 	return retry || versioned || len(errorTopicGuesses(topic)) > 0
 }
 
-// named returns the one topic of the cluster that the dead-letter topic's name
-// can mean, or "" when there is none or more than one.
+// named returns the one topic of the cluster that the dead-letter topic's name can mean, else "".
 func (c *decoding) named() string {
 	found := ""
 	for _, g := range guesses(c.topic) {
@@ -111,8 +105,7 @@ func namedAfter(deadLetter, original string) bool {
 	return slices.ContainsFunc(guesses(deadLetter), func(g guess) bool { return g.topic == original })
 }
 
-// groupFromName returns the consumer group in the dead-letter topic's name, once
-// the original topic is known.
+// groupFromName returns the consumer group in the dead-letter topic's name, once the original topic is known.
 func groupFromName(deadLetter, original string) string {
 	if original == "" || !strings.Contains(deadLetter, original) || len(deadLetter) <= len(original) {
 		return ""

@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// nserviceBus writes these headers on queues; bridges carry them into Kafka, some as
-// JSON strings. FailedQ is a queue: it is a topic only where the cluster has one of
-// that name. When the message was sent stays in the replay, it is the application's.
+// nserviceBus writes these headers on queues; bridges carry them into Kafka, some as JSON strings. FailedQ is a
+// queue, a topic only if the cluster has it. The application's time of sending stays in the replay.
 var nserviceBus = dialect{
 	name:     "nservicebus",
 	anchors:  [][]string{{"NServiceBus.FailedQ"}, {"NServiceBus.ExceptionInfo.ExceptionType"}},
@@ -27,7 +26,7 @@ var nserviceBus = dialect{
 	},
 }
 
-// jsonString returns the text of a JSON string, and anything else as it is.
+// jsonString returns the text of a JSON string, and other values unchanged.
 func jsonString(_ field, raw []byte) []byte {
 	if len(raw) < 2 || raw[0] != '"' || raw[len(raw)-1] != '"' {
 		return raw
@@ -39,8 +38,7 @@ func jsonString(_ field, raw []byte) []byte {
 	return []byte(s)
 }
 
-// wireTime reads NServiceBus' own form of time, "2006-01-02 15:04:05:999999 Z",
-// whose last colon no layout of package time can express.
+// wireTime reads "2006-01-02 15:04:05:999999 Z", whose last colon no layout of package time can express.
 func wireTime(b []byte) (time.Time, bool) {
 	const form = "2006-01-02 15:04:05:000000 Z"
 	if len(b) != len(form) || b[19] != ':' {

@@ -11,10 +11,9 @@ const (
 	maxAttempts  = 1_000_000
 )
 
-// number reads a header value without knowing its producer: decimal text, else
-// big-endian of 8, 4, 2 or 1 bytes. The two cannot be confused: digits read as
-// binary give values far outside of what a partition, offset or count can be.
-// Longer printable text is no number, for the same reason.
+// number reads a header value without knowing its producer: decimal text, else big-endian of 8, 4, 2 or 1 bytes.
+// The two cannot be confused: digits read as binary give values far outside of what a partition, offset or count
+// can be. Longer printable text is no number, for the same reason.
 func number(b []byte) (int64, bool) {
 	if decimal(b) {
 		n, err := strconv.ParseInt(string(b), 10, 64)
@@ -57,8 +56,7 @@ func printable(b []byte) bool {
 	return true
 }
 
-// bigInteger reads what Java's BigInteger.toByteArray writes: signed,
-// big-endian, as short as possible. Epoch milliseconds take 6 bytes today.
+// bigInteger reads Java's BigInteger.toByteArray: signed, big-endian, as short as possible.
 func bigInteger(b []byte) (int64, bool) {
 	if len(b) == 0 || len(b) > 8 {
 		return 0, false
@@ -79,7 +77,7 @@ func partition(b []byte) *int32 {
 	return &p
 }
 
-// offset: -1 is what producers write when there is none.
+// offset: producers write -1 when there is none.
 func offset(b []byte) *int64 {
 	n, ok := number(b)
 	if !ok || n < 0 {
@@ -101,17 +99,15 @@ func countOf(n int64, ok bool, limit int64) *int {
 	return &count
 }
 
-// The years that a timestamp may lie in. They are fixed, so that the same record
-// always reads the same; and they keep the units apart: no number is a plausible
-// time in two of them.
+// The years that a timestamp may lie in. They are fixed, so that the same record always reads the same; and they
+// keep the units apart: no number is a plausible time in two of them.
 var (
 	earliest = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 	latest   = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// timestamp reads epoch milliseconds, also seconds, micro- and nanoseconds by
-// their magnitude, ISO 8601 with an offset, or the form of NServiceBus. The zero
-// time means not known.
+// timestamp reads epoch milliseconds, also seconds, micro- and nanoseconds by their magnitude, ISO 8601 with an
+// offset, or the form of NServiceBus. The zero time means not known.
 func timestamp(b []byte) time.Time {
 	if n, ok := number(b); ok {
 		return epoch(n)
@@ -141,8 +137,7 @@ func epoch(n int64) time.Time {
 	return plausible(time.Unix(0, n))
 }
 
-// plausible returns t as the stores keep it, or the zero time when it cannot be
-// meant.
+// plausible returns t as the stores keep it, or the zero time when it cannot be meant.
 func plausible(t time.Time) time.Time {
 	if t.Before(earliest) || !t.Before(latest) {
 		return time.Time{}

@@ -7,7 +7,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// place is where a record failed, as one hop tells it.
+// place is where a record failed, according to one hop.
 type place struct {
 	topic     string
 	partition *int32
@@ -16,9 +16,8 @@ type place struct {
 	at        sources
 }
 
-// origin decides where the record belongs: the operators' and the configured
-// mapping, then a header, then the dead-letter topic's name. Partition and offset
-// are given only when the header that has them named the same topic.
+// origin decides where the record belongs: the operators' and the configured mapping, then a header, then the
+// dead-letter topic's name. Partition and offset are given only when the header that has them named the same topic.
 func (c *decoding) origin(ts time.Time) (string, entity.Origin) {
 	p, found := c.headerPlace(ts)
 	o := entity.Origin{Confidence: entity.FromNothing, Timestamp: p.timestamp}
@@ -46,10 +45,8 @@ func (c *decoding) notePlace(p place, fields ...field) {
 	}
 }
 
-// headerPlace looks for the root: of every hop, the latest first, the oldest
-// topic that is plain. A topic that only looks like a dead-letter or retry topic
-// by its name is taken when no hop has a better one. Where no dialect names a
-// topic, the generic aliases may.
+// headerPlace looks for the root: of every hop, the latest first, the oldest plain topic, else one that only looks
+// like a dead-letter or retry topic. Where no dialect names a topic, the generic aliases may.
 func (c *decoding) headerPlace(ts time.Time) (place, bool) {
 	r, ok := c.rootOf(c.hops)
 	if !ok && len(c.hops) > 0 && c.hops[0].name != genericName {
@@ -96,8 +93,7 @@ func (c *decoding) rootOf(hops []*dialect) (mention, bool) {
 	return second, second.topic != ""
 }
 
-// topics goes through the topics that the dialect named, by age. It walks the list
-// once: a hostile record repeats a header a hundred thousand times.
+// topics goes through the dialect's topics by age, in one pass: hostile records repeat a header endlessly.
 func (d *dialect) topics(h headers) iter.Seq2[int, []byte] {
 	return func(yield func(int, []byte) bool) {
 		age := 0
@@ -126,8 +122,7 @@ func (c *decoding) asOrigin(d *dialect, value []byte) string {
 	return name
 }
 
-// placeAt completes the tuple. Where a header occurs less often than the topic
-// nobody can tell which hop it belongs to, and it is left out.
+// placeAt completes the tuple. A header that occurs less often than the topic has an unknown hop.
 func (d *dialect) placeAt(h headers, m mention) place {
 	count := h.count(d.topic)
 	n := d.occurrence(m.age, count)
@@ -152,8 +147,7 @@ func (d *dialect) placeAt(h headers, m mention) place {
 
 func (c *decoding) possible(topic string) bool { return c.d.possible(c.topic, topic) }
 
-// suspect reports whether a topic is, or by its name seems to be, a dead-letter
-// or retry topic.
+// suspect reports whether a topic is, or by its name seems to be, a dead-letter or retry topic.
 func (c *decoding) suspect(topic string) bool {
 	return topic != "" && (topic == c.topic || c.d.patterns.Match(topic) || looksDead(topic))
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
@@ -50,16 +51,13 @@ func TestOriginIsNeverADeadLetterTopic(t *testing.T) {
 			d := decoder(t, []string{"*.dlq.v1"})
 			exists := func(topic string) bool { return slices.Contains(tt.exists, topic) }
 			r := d.Decode(tt.topic, entity.Record{Headers: springHeaders(tt.chain...)}, time.Time{}, exists)
-			if r.OriginalTopic != tt.want || r.Origin.Confidence != tt.conf {
-				t.Errorf("Decode = %q by %s, want %q by %s", r.OriginalTopic, r.Origin.Confidence, tt.want, tt.conf)
-			}
+			check.True(t, r.OriginalTopic == tt.want && r.Origin.Confidence == tt.conf,
+				"Decode = %q by %s, want %q by %s", r.OriginalTopic, r.Origin.Confidence, tt.want, tt.conf)
 			part := int32(-1)
 			if r.Origin.Partition != nil {
 				part = *r.Origin.Partition
 			}
-			if part != tt.part {
-				t.Errorf("partition = %d, want %d (that of the topic's own hop)", part, tt.part)
-			}
+			check.Equal(t, part, tt.part, "partition ((that of the topic's own hop))")
 		})
 	}
 }
@@ -108,9 +106,8 @@ func TestNames(t *testing.T) {
 			t.Errorf("Decode(%s), %v existing = %q, group %q, want %q, group %q",
 				tt.topic, tt.exists, r.OriginalTopic, r.Failure.ConsumerGroup, tt.want, tt.group)
 		}
-		if none := d.Decode(tt.topic, entity.Record{}, time.Time{}, nil); none.OriginalTopic != "" {
-			t.Errorf("Decode(%s) without a cluster = %q, want unknown", tt.topic, none.OriginalTopic)
-		}
+		none := d.Decode(tt.topic, entity.Record{}, time.Time{}, nil)
+		check.True(t, none.OriginalTopic == "", "Decode(%s) without a cluster = %q, want unknown", tt.topic, none.OriginalTopic)
 	}
 }
 
@@ -139,9 +136,7 @@ func TestValueOverLimitIsNoPointer(t *testing.T) {
 	d := decoder(t, []string{"dlq.*"})
 	for state, want := range map[entity.ValueState]bool{entity.ValueStored: true, entity.ValueOverLimit: false} {
 		r := d.Decode("dlq.g", entity.Record{Headers: h, State: state}, time.Time{}, nil)
-		if r.Pointer != want {
-			t.Errorf("value state %d: Pointer = %v, want %v", state, r.Pointer, want)
-		}
+		check.Equal(t, r.Pointer, want, "value state %d: Pointer", state)
 	}
 }
 
@@ -156,8 +151,6 @@ func TestAHundredThousandHopsAreReadInOnePass(t *testing.T) {
 		}
 		h[hops/2].Value = []byte("orders")
 		r := decoder(t, []string{"*.dlq.v1"}).Decode("b.dlq.v1", entity.Record{Headers: h}, time.Time{}, nil)
-		if r.OriginalTopic != "orders" {
-			t.Errorf("%d times %s: original topic = %q, want orders", hops, key, r.OriginalTopic)
-		}
+		check.Equal(t, r.OriginalTopic, "orders", "%d times %s: original topic", hops, key)
 	}
 }

@@ -12,26 +12,21 @@ import (
 
 // Values of kafka.origin_trust.
 const (
-	// TrustHeader lets a header name any original topic that no declaration
-	// contradicts.
+	// TrustHeader lets a header name any original topic that no declaration contradicts.
 	TrustHeader = "header"
 	// TrustDeclared lets a header name declared original topics only.
 	TrustDeclared = "declared"
 )
 
-// OriginRule declares which original topics the records of dead-letter topics may
-// claim.
+// OriginRule declares which original topics the records of dead-letter topics may claim.
 type OriginRule struct {
 	// DLQ is a glob of dead-letter topics.
 	DLQ string `mapstructure:"dlq"`
-	// Originals are globs of topics. $1 or ${1} stands for what the first star of
-	// DLQ matched, $2 for the second.
+	// Originals are globs of topics. $1 or ${1} is the text that the first star of DLQ matched, $2 the second's.
 	Originals []string `mapstructure:"originals"`
 }
 
-// Origins are the declared original topics of dead-letter topics. They never change
-// and are safe for concurrent use. The zero value declares nothing and trusts
-// headers.
+// Origins are immutable declarations of original topics. The zero value declares nothing and trusts headers.
 type Origins struct {
 	rules        []originRule
 	declaredOnly bool
@@ -42,8 +37,7 @@ type originRule struct {
 	originals []string
 }
 
-// NewOrigins reads the declarations of a configuration. Errors name every field
-// that is wrong and are of kind entity.ErrInvalid.
+// NewOrigins reads a configuration. Errors name every wrong field and are of kind entity.ErrInvalid.
 func NewOrigins(cfg Config) (Origins, error) {
 	o := Origins{declaredOnly: cfg.OriginTrust == TrustDeclared}
 	var errs []error
@@ -96,8 +90,7 @@ func checkOriginals(original string, groups int) error {
 	return nil
 }
 
-// Declaration says whether records of a dead-letter topic may claim an original
-// topic.
+// Declaration says whether records of a dead-letter topic may claim an original topic.
 func (o Origins) Declaration(dlqTopic, original string) entity.Declaration {
 	found := entity.NotDeclared
 	for _, rule := range o.rules {
@@ -113,16 +106,14 @@ func (o Origins) Declaration(dlqTopic, original string) entity.Declaration {
 	return found
 }
 
-// matches holds a topic against an expanded glob. What a reference stands for is
-// part of a topic's name, so the text is still a glob.
+// matches compares a topic with an expanded glob; a reference expands to text that is still a glob.
 func matches(glob, topic string) bool {
 	p, err := entity.ParseTopicPattern(glob)
 	return err == nil && !p.Regular() && p.Match(topic)
 }
 
-// MayDeclare reports whether a declaration or a configured mapping could name a
-// topic that pattern matches. It errs towards true: it is for warnings about
-// settings that have no effect together.
+// MayDeclare reports whether a declaration or a configured mapping could name a topic that pattern matches. It
+// errs towards true: it is for warnings about settings that have no effect together.
 func MayDeclare(cfg Config, pattern string) bool {
 	wanted, err := entity.ParseTopicPattern(pattern)
 	if err != nil || wanted.Regular() {

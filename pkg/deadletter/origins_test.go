@@ -7,19 +7,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
 func TestOrigins_Declaration(t *testing.T) {
 	t.Parallel()
-	o, err := NewOrigins(Config{Origins: []OriginRule{
+	o := check.Must(NewOrigins(Config{Origins: []OriginRule{
 		{DLQ: "*.dlq.v1", Originals: []string{"$1.*"}},
 		{DLQ: "shared.dlq.v1", Originals: []string{"orders", "billing.*"}},
 		{DLQ: "*.from.*.dlq", Originals: []string{"${2}.${1}"}},
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}))(t)
 	for _, c := range []struct {
 		dlq, original string
 		want          entity.Declaration
@@ -41,9 +39,7 @@ func TestOrigins_Declaration(t *testing.T) {
 		{"gamma-dlt", "beta.events.v1", entity.NotDeclared},
 		{"", "beta.events.v1", entity.NotDeclared},
 	} {
-		if got := o.Declaration(c.dlq, c.original); got != c.want {
-			t.Errorf("Declaration(%q, %q) = %d, want %d", c.dlq, c.original, got, c.want)
-		}
+		check.Equal(t, o.Declaration(c.dlq, c.original), c.want, "Declaration(%q, %q)", c.dlq, c.original)
 	}
 }
 
@@ -65,9 +61,8 @@ func TestOrigins_WrongFieldsAreNamed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			err := c.cfg.Validate()
-			if !errors.Is(err, entity.ErrInvalid) || !strings.Contains(err.Error(), c.want+":") {
-				t.Errorf("Validate = %v, want %s named", err, c.want)
-			}
+			check.True(t, errors.Is(err, entity.ErrInvalid) && strings.Contains(err.Error(), c.want+":"),
+				"Validate = %v, want %s named", err, c.want)
 		})
 	}
 }
@@ -76,26 +71,16 @@ func TestOrigins_WrongFieldsAreNamed(t *testing.T) {
 // says of a message of that topic.
 func judged(t *testing.T, cfg Config, mapped string, m entity.Message) entity.OriginStanding {
 	t.Helper()
-	origins, err := NewOrigins(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	decoder, err := FromConfig(cfg, Patterns{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	origins := check.Must(NewOrigins(cfg))(t)
+	decoder := check.Must(FromConfig(cfg, Patterns{}))(t)
 	mapping := entity.Mapping{Version: 1}
 	if mapped != "" {
 		mapping.Rules = []entity.TopicRule{{Pattern: "gamma.dlq.v1", Original: mapped}}
 	}
 	judge := NewJudge(decoder, origins, func(context.Context) (entity.Mapping, error) { return mapping, nil })
-	standing, err := judge.Standing(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if first, second := standing(&m), standing(&m); first != second {
-		t.Errorf("judged as %+v and then as %+v", first, second)
-	}
+	standing := check.Must(judge.Standing(t.Context()))(t)
+	first, second := standing(&m), standing(&m)
+	check.True(t, first == second, "judged as %+v and then as %+v", first, second)
 	return standing(&m)
 }
 
@@ -128,32 +113,23 @@ func TestJudge(t *testing.T) {
 			t.Parallel()
 			m := entity.Message{OriginalTopic: c.original, Source: entity.Source{Topic: "gamma.dlq.v1"}, Origin: entity.Origin{Confidence: c.confidence}}
 			got := judged(t, c.cfg, c.mapped, m)
-			if got.Declaration != c.want || (got.Undeclared != "") != c.undeclared {
-				t.Errorf("judged as %+v, want declaration %d, undeclared %t", got, c.want, c.undeclared)
-			}
+			check.True(t, got.Declaration == c.want && (got.Undeclared != "") == c.undeclared,
+				"judged as %+v, want declaration %d, undeclared %t", got, c.want, c.undeclared)
 		})
 	}
 
 	t.Run("RowsOfTheDatabaseAreDeclared", func(t *testing.T) {
 		t.Parallel()
 		got := judged(t, Config{OriginTrust: TrustDeclared}, "", entity.Message{OriginalTopic: beta})
-		if !got.Declared() || got.Undeclared != "" {
-			t.Errorf("judged as %+v, want declared", got)
-		}
+		check.True(t, got.Declared() && got.Undeclared == "", "judged as %+v, want declared", got)
 	})
 }
 
 // A judgement is by the mapping of the moment, not by one that was read before.
 func TestJudge_FollowsTheMapping(t *testing.T) {
 	t.Parallel()
-	decoder, err := FromConfig(Config{}, Patterns{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	origins, err := NewOrigins(Config{OriginTrust: TrustDeclared})
-	if err != nil {
-		t.Fatal(err)
-	}
+	decoder := check.Must(FromConfig(Config{}, Patterns{}))(t)
+	origins := check.Must(NewOrigins(Config{OriginTrust: TrustDeclared}))(t)
 	var mapping entity.Mapping
 	var failure error
 	judge := NewJudge(decoder, origins, func(context.Context) (entity.Mapping, error) { return mapping, failure })
@@ -168,31 +144,18 @@ func TestJudge_FollowsTheMapping(t *testing.T) {
 		{entity.Mapping{Version: 2}, entity.NotDeclared},
 	} {
 		mapping = step.mapping
-		standing, err := judge.Standing(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := standing(&m).Declaration; got != step.want {
-			t.Errorf("step %d: judged as %d, want %d", i, got, step.want)
-		}
+		standing := check.Must(judge.Standing(t.Context()))(t)
+		check.Equal(t, standing(&m).Declaration, step.want, "step %d: judgement", i)
 	}
 	failure = entity.ErrUnavailable
-	if _, err := judge.Standing(t.Context()); !errors.Is(err, entity.ErrUnavailable) {
-		t.Errorf("Standing without the mapping: %v, want ErrUnavailable", err)
-	}
+	check.Is(t, check.Err(judge.Standing(t.Context())), entity.ErrUnavailable, "Standing without the mapping")
 }
 
 // What is shown needs no statement for each page, and follows the mapping within a second.
 func TestJudgeRecent(t *testing.T) {
 	t.Parallel()
-	decoder, err := FromConfig(Config{}, Patterns{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	origins, err := NewOrigins(Config{OriginTrust: TrustDeclared})
-	if err != nil {
-		t.Fatal(err)
-	}
+	decoder := check.Must(FromConfig(Config{}, Patterns{}))(t)
+	origins := check.Must(NewOrigins(Config{OriginTrust: TrustDeclared}))(t)
 	reads, mapping := 0, entity.Mapping{}
 	judge := NewJudge(decoder, origins, func(context.Context) (entity.Mapping, error) {
 		reads++
@@ -203,10 +166,7 @@ func TestJudgeRecent(t *testing.T) {
 	m := entity.Message{OriginalTopic: "orders", Source: entity.Source{Topic: "gamma.dlq.v1"}}
 	judged := func(how func(context.Context) (func(*entity.Message) entity.OriginStanding, error), want entity.Declaration, wantReads int) {
 		t.Helper()
-		standing, err := how(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		standing := check.Must(how(t.Context()))(t)
 		if got := standing(&m).Declaration; got != want || reads != wantReads {
 			t.Errorf("judged as %d after %d reads of the mapping, want %d after %d", got, reads, want, wantReads)
 		}
@@ -232,11 +192,7 @@ func TestMayDeclare(t *testing.T) {
 		"orders.events": true, "*.events": true, "billing.x": true, "billing.*": true, "legacy": true, "^anything$": true, "*": true,
 		"orders": false, "orders.*.v2": false,
 	} {
-		if got := MayDeclare(cfg, pattern); got != want {
-			t.Errorf("MayDeclare(%q) = %t, want %t", pattern, got, want)
-		}
+		check.Equal(t, MayDeclare(cfg, pattern), want, "MayDeclare(%q)", pattern)
 	}
-	if MayDeclare(Config{}, "orders") {
-		t.Error("without declarations orders may be declared")
-	}
+	check.True(t, !MayDeclare(Config{}, "orders"), "without declarations orders may be declared")
 }

@@ -7,8 +7,7 @@ const patternField = "kafka.dlq_topic_pattern"
 // Patterns say which topics are dead-letter topics.
 type Patterns = entity.TopicPatterns
 
-// ParsePatterns reads globs and anchored regular expressions as
-// entity.ParseTopicPatterns does. Errors name the setting.
+// ParsePatterns reads patterns as entity.ParseTopicPatterns does. Errors name the setting.
 func ParsePatterns(list ...string) (Patterns, error) {
 	return entity.ParseTopicPatterns(patternField, list...)
 }

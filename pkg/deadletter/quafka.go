@@ -2,8 +2,7 @@ package deadletter
 
 import "strings"
 
-// quafka is Trendyol's Kotlin library. X-Exception is the whole stack trace, whose
-// first line is "<class>: <message>".
+// quafka is Trendyol's Kotlin library. X-Exception is the stack trace; line one is "<class>: <message>".
 var quafka = dialect{
 	name:          "quafka",
 	anchors:       [][]string{{"X-OriginalTopic"}},

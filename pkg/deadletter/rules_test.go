@@ -7,20 +7,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
 func TestOperatorsRulesGoFirst(t *testing.T) {
 	t.Parallel()
 	before := decoder(t, []string{"*.dlq.v1"}, MapRule{"*.dlq.v1", "configured-$1"})
-	after, err := before.WithRules([]entity.TopicRule{{Pattern: "orders.dlq.v1", Original: "orders"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	again, err := after.WithRules([]entity.TopicRule{{Pattern: "payments.*", Original: "payments"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	after := check.Must(before.WithRules([]entity.TopicRule{{Pattern: "orders.dlq.v1", Original: "orders"}}))(t)
+	again := check.Must(after.WithRules([]entity.TopicRule{{Pattern: "payments.*", Original: "payments"}}))(t)
 	for _, tt := range []struct {
 		name  string
 		d     *Decoder
@@ -33,18 +28,12 @@ func TestOperatorsRulesGoFirst(t *testing.T) {
 		{"Replaced", again, "orders.dlq.v1", "configured-orders"},
 		{"NoRule", again, "unmatched", ""},
 	} {
-		if got := tt.d.Mapped(tt.topic); got != tt.want {
-			t.Errorf("%s: Mapped(%s) = %q, want %q", tt.name, tt.topic, got, tt.want)
-		}
+		check.Equal(t, tt.d.Mapped(tt.topic), tt.want, "%s: Mapped(%s)", tt.name, tt.topic)
 		r := tt.d.Decode(tt.topic, entity.Record{}, time.Time{}, nil)
-		if r.OriginalTopic != tt.want {
-			t.Errorf("%s: Decode(%s) = %q, want %q", tt.name, tt.topic, r.OriginalTopic, tt.want)
-		}
+		check.Equal(t, r.OriginalTopic, tt.want, "%s: Decode(%s)", tt.name, tt.topic)
 	}
 	want := []entity.TopicRule{{Pattern: "*.dlq.v1", Original: "configured-$1"}}
-	if got := again.ConfiguredRules(); !slices.Equal(got, want) {
-		t.Errorf("ConfiguredRules() = %v, want %v", got, want)
-	}
+	check.Equal(t, again.ConfiguredRules(), want, "ConfiguredRules()")
 }
 
 func TestCheckRulesNamesEveryRule(t *testing.T) {
@@ -57,18 +46,13 @@ func TestCheckRulesNamesEveryRule(t *testing.T) {
 		{Pattern: "x", Original: "x.dlq.v1"},
 	}
 	err := d.CheckRules(rules)
-	if got, want := fieldsOf(err), []string{"rules[1].pattern", "rules[2].original", "rules[3].original"}; !slices.Equal(got, want) {
-		t.Errorf("CheckRules: fields %v, want %v", got, want)
-	}
+	check.Equal(t, fieldsOf(err), []string{"rules[1].pattern", "rules[2].original", "rules[3].original"}, "fields of CheckRules")
 	if changed, err := d.WithRules(rules); changed != nil || !errors.Is(err, entity.ErrInvalid) {
 		t.Errorf("WithRules = %v, %v, want nil and an error of kind ErrInvalid", changed, err)
 	}
-	if err := d.CheckRules(rules[:1]); err != nil {
-		t.Errorf("CheckRules = %v, want nil", err)
-	}
-	if got, want := fieldsOf(d.CheckRules(make([]entity.TopicRule, MaxRules+1))), []string{"rules"}; !slices.Equal(got, want) {
-		t.Errorf("CheckRules of too many: fields %v, want %v", got, want)
-	}
+	check.Equal(t, d.CheckRules(rules[:1]), nil, "CheckRules")
+	got, want := fieldsOf(d.CheckRules(make([]entity.TopicRule, MaxRules+1))), []string{"rules"}
+	check.True(t, slices.Equal(got, want), "CheckRules of too many: fields %v, want %v", got, want)
 }
 
 // fieldsOf collects the fields of joined errors.
@@ -105,13 +89,10 @@ func TestStripForARetryTopicOfHexkitKeepsTheTopic(t *testing.T) {
 		{"karafka-legacy", "retry-billing", "event_id type"},
 		{"", "retry-billing", "original_topic event_id type"},
 	} {
-		if got := keys(tt.dialect, tt.target); got != tt.want {
-			t.Errorf("Strip(%q, %q) keeps %q, want %q", tt.dialect, tt.target, got, tt.want)
-		}
+		check.Equal(t, keys(tt.dialect, tt.target), tt.want, "Strip(%q, %q)", tt.dialect, tt.target)
 	}
-	if got := Strip("hexkit", h); len(got) != 1 {
-		t.Errorf("Strip after one for a retry topic keeps %q, want only type", got)
-	}
+	got := Strip("hexkit", h)
+	check.True(t, len(got) == 1, "Strip after one for a retry topic keeps %q, want only type", got)
 }
 
 func TestMapTopicTriesRules(t *testing.T) {
@@ -130,19 +111,12 @@ func TestMapTopicTriesRules(t *testing.T) {
 		{"NoneFits", first, "other", ""},
 		{"Wrong", []entity.TopicRule{{}}, "orders.dlq.v1", ""},
 	} {
-		if got := d.MapTopic(tt.rules, tt.topic); got != tt.want {
-			t.Errorf("%s: MapTopic(%s) = %q, want %q", tt.name, tt.topic, got, tt.want)
-		}
+		check.Equal(t, d.MapTopic(tt.rules, tt.topic), tt.want, "%s: MapTopic(%s)", tt.name, tt.topic)
 	}
-	if err := d.CheckRules(first); err != nil {
-		t.Errorf("CheckRules = %v, want nil", err)
-	}
-	if got := fieldsOf(d.CheckRules([]entity.TopicRule{{}})); !slices.Equal(got, []string{"rules[0].pattern"}) {
-		t.Errorf("CheckRules: fields %v, want rules[0].pattern", got)
-	}
-	if got := d.ConfiguredRules(); len(got) != 1 || got[0].Original != "$1" {
-		t.Errorf("ConfiguredRules() = %v, want the one rule", got)
-	}
+	check.Equal(t, d.CheckRules(first), nil, "CheckRules")
+	check.Equal(t, fieldsOf(d.CheckRules([]entity.TopicRule{{}})), []string{"rules[0].pattern"}, "fields of CheckRules")
+	got := d.ConfiguredRules()
+	check.True(t, len(got) == 1 && got[0].Original == "$1", "ConfiguredRules() = %v, want the one rule", got)
 }
 
 func TestExplainMessageKeepsToWhatTheMessageRestsOn(t *testing.T) {
@@ -161,8 +135,6 @@ func TestExplainMessageKeepsToWhatTheMessageRestsOn(t *testing.T) {
 		"Name":     {stored("orders", entity.FromName), entity.Derived{Source: entity.ByName, Confidence: entity.CertaintyLow}},
 		"Nothing":  {stored("", entity.FromNothing), entity.NotDerived()},
 	} {
-		if tt.got != tt.want {
-			t.Errorf("%s: original topic by %+v, want %+v", name, tt.got, tt.want)
-		}
+		check.True(t, tt.got == tt.want, "%s: original topic by %+v, want %+v", name, tt.got, tt.want)
 	}
 }

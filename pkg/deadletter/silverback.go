@@ -2,14 +2,10 @@ package deadletter
 
 import "strings"
 
-// silverback is the .NET library's move policy. Its reason is "<type> in <source>":
-// the class is in there, a message is not.
+// silverback is the .NET library's move policy. Its reason "<type> in <source>" has the class, no message.
 var silverback = dialect{
-	name: "silverback",
-	anchors: [][]string{
-		{"x-source-topic", "x-failure-reason"},
-		{"x-source-topic", "x-source-offset"},
-	},
+	name:      "silverback",
+	anchors:   [][]string{{"x-source-topic", "x-failure-reason"}, {"x-source-topic", "x-source-offset"}},
 	topic:     "x-source-topic",
 	partition: "x-source-partition",
 	offset:    "x-source-offset",

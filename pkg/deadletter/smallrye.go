@@ -1,13 +1,9 @@
 package deadletter
 
-// smallryeDLQ is the dead-letter queue of SmallRye and Quarkus Reactive Messaging,
-// which writes its headers in front of the copied ones.
+// smallryeDLQ is SmallRye's and Quarkus' dead-letter queue; its headers come before the copied ones.
 var smallryeDLQ = dialect{
-	name: "smallrye-dlq",
-	anchors: [][]string{
-		{"dead-letter-topic", "dead-letter-offset"},
-		{"dead-letter-topic", "dead-letter-reason"},
-	},
+	name:        "smallrye-dlq",
+	anchors:     [][]string{{"dead-letter-topic", "dead-letter-offset"}, {"dead-letter-topic", "dead-letter-reason"}},
 	newestFirst: true,
 	topic:       "dead-letter-topic",
 	partition:   "dead-letter-partition",
@@ -19,8 +15,7 @@ var smallryeDLQ = dialect{
 	refineFailure: smallryeCause("dead-letter-cause-class-name", "dead-letter-cause"),
 }
 
-// smallryeCause takes the cause's message where the class is the cause's: the reason is
-// what the outer exception says. What SmallRye wrote last is in front.
+// smallryeCause takes the cause's message with the cause's class; the reason is the outer exception's.
 func smallryeCause(classKey, messageKey string) func(headers, failure) failure {
 	return func(h headers, f failure) failure {
 		class := f.at[fieldClass]
@@ -45,9 +40,8 @@ func withFirst(retries *int) *int {
 	return &n
 }
 
-// smallryeRetry is its delayed retry topic; the last record of that strategy
-// carries these headers and not the ones above. Each hop names where it was read
-// from, so the oldest names the original. The original's timestamp is written once.
+// smallryeRetry is its delayed retry topic; the last record has only these headers. Each hop names its source, so
+// the oldest names the original. The original's timestamp is written once.
 var smallryeRetry = dialect{
 	name:        "smallrye-retry",
 	anchors:     [][]string{{"delayed-retry-topic"}},
@@ -71,9 +65,7 @@ var smallryeRetry = dialect{
 	},
 }
 
-// smallryeDeserialization is what SmallRye's failure handler says of bytes that
-// could not be read. It is mostly found beside one of the dialects above, which then
-// say the same; without them it is all there is.
+// smallryeDeserialization is SmallRye's handler for unreadable bytes, mostly together with one of the above.
 var smallryeDeserialization = dialect{
 	name: "smallrye-deserialization",
 	anchors: [][]string{

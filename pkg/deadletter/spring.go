@@ -1,12 +1,10 @@
 package deadletter
 
-// springGroup is written under the same name by both dialects of Spring, so it
-// tells nothing about which of them it is.
+// springGroup has the same name in both dialects of Spring, so it does not identify one.
 const springGroup = "kafka_dlt-original-consumer-group"
 
-// springDLT is Spring for Apache Kafka's DeadLetterPublishingRecoverer. Positions
-// are appended, exceptions replaced. The exception class is nearly always
-// Spring's wrapper; the cause is what happened.
+// springDLT is Spring for Apache Kafka's DeadLetterPublishingRecoverer. Positions are appended, exceptions
+// replaced. The exception class is nearly always Spring's wrapper; the cause is the real failure.
 var springDLT = dialect{
 	name:      "spring-dlt",
 	anchors:   [][]string{{"kafka_dlt-original-topic"}, {"kafka_dlt-exception-fqcn"}, {"kafka_dlt-key-exception-fqcn"}},
@@ -25,8 +23,7 @@ var springDLT = dialect{
 	groupFollows: true,
 }
 
-// springRetryTopic is Spring's @RetryableTopic. The position is that of the main
-// topic, kept from the first failure.
+// springRetryTopic is Spring's @RetryableTopic. The position is the main topic's, from the first failure.
 var springRetryTopic = dialect{
 	name:          "spring-retrytopic",
 	anchors:       [][]string{{"kafka_original-topic"}, {retryTopicAttempts}, {"kafka_exception-fqcn"}, {"kafka_key-exception-fqcn"}},
@@ -46,11 +43,9 @@ var springRetryTopic = dialect{
 }
 
 const (
-	retryTopicAttempts  = "retry_topic-attempts"
-	retryTopicFirstTime = "retry_topic-original-timestamp"
-
-	// maxRetryTopicAttempts is Spring's own limit.
-	maxRetryTopicAttempts = 32767
+	retryTopicAttempts    = "retry_topic-attempts"
+	retryTopicFirstTime   = "retry_topic-original-timestamp"
+	maxRetryTopicAttempts = 32767 // Spring's own limit
 )
 
 func retryTopicTimestamp(h headers, p place) place {
@@ -64,9 +59,8 @@ func retryTopicTimestamp(h headers, p place) place {
 	return p
 }
 
-// retryTopicAttemptCount reads the number of the attempt that would be next, one more than
-// there were. It reads a single byte as binary always: old versions wrote
-// one raw byte, and 0x31 there is 49 attempts.
+// retryTopicAttemptCount reads the number of the attempt that would be next, one more than there were. It reads a
+// single byte as binary always: old versions wrote one raw byte, and 0x31 there is 49 attempts.
 func retryTopicAttemptCount(h headers, f failure) failure {
 	i := h.lastIndex(retryTopicAttempts)
 	if i < 0 {

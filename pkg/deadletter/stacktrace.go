@@ -2,9 +2,8 @@ package deadletter
 
 import "github.com/dlq-manager/dlq-manager/pkg/entity"
 
-// StackTrace returns the stack trace that Decode reads out of the same record of the
-// same topic, and no more of it: lists show it of every message. It accepts what
-// Decode accepts, and keeps no reference to rec.
+// StackTrace returns the stack trace that Decode reads out of the same record of the same topic, and no more of
+// it: lists show it of every message. It accepts what Decode accepts, and keeps no reference to rec.
 func (d *Decoder) StackTrace(topic string, rec entity.Record) string {
 	if !d.mayHaveStack(rec.Headers) {
 		return ""
@@ -25,8 +24,7 @@ func (d *Decoder) StackTrace(topic string, rec entity.Record) string {
 	return cleanText(f.pick(latest, c.h, 0, fieldStack, latest.stacks), MaxStackTrace)
 }
 
-// mayHaveStack is false when no dialect would look for a stack trace in any of the
-// headers.
+// mayHaveStack is false when no dialect would look for a stack trace in any of the headers.
 func (d *Decoder) mayHaveStack(h headers) bool {
 	for i := range h {
 		if _, ok := d.stacks[h[i].Key]; ok {

@@ -2,8 +2,7 @@ package deadletter
 
 import "github.com/dlq-manager/dlq-manager/pkg/entity"
 
-// streams is Kafka Streams' own dead-letter queue. Without a source record the
-// topic is null and partition and offset are -1.
+// streams is Kafka Streams' dead-letter queue. Without a source the topic is null, partition and offset -1.
 var streams = dialect{
 	name:      "streams",
 	anchors:   [][]string{{"__streams.errors.exception"}},
@@ -16,16 +15,14 @@ var streams = dialect{
 	keepsTime: true,
 }
 
-// HasNoSource reports whether Kafka Streams says that the record did not fail on a record:
-// a punctuator failed, and there is nothing that a replay could send. A handler of the
-// application's own may give such a dead letter a key or a value; that can be sent, once
-// an operator says where.
+// HasNoSource reports whether Kafka Streams says that the record did not fail on a record: a punctuator failed,
+// and there is nothing that a replay could send. A handler of the application's own may give such a dead letter a
+// key or a value; that can be sent, once an operator says where.
 func HasNoSource(rec entity.Record) bool {
 	return rec.Key == nil && rec.KeyOmitted == 0 && rec.Value == nil && rec.State == entity.ValueStored && saysNoSource(rec.Headers)
 }
 
-// saysNoSource reports whether the latest failure in Kafka Streams names no topic and
-// position -1, which is what it writes where there is no source record.
+// saysNoSource reports whether the latest failure had no source record: no topic, and position -1.
 func saysNoSource(h headers) bool {
 	topic, partition, offset := h.lastIndex(streams.topic), h.lastIndex(streams.partition), h.lastIndex(streams.offset)
 	return topic >= 0 && len(h[topic].Value) == 0 &&

@@ -7,22 +7,18 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Strip returns the headers that a replay keeps, in order, repeats kept. What goes
-// is what a dead-letter producer wrote: consumers that find it take the replay for
-// a failure, count on from an old counter, or point at an offset that is no longer
-// the record's. Our own headers go too, since the replay writes them anew. Names
-// that an application might use itself go only when dialect is the one that writes
-// them. Everything else stays: trace context, content type, correlation ids and
-// all that is unknown. The result shares the values with headers but is a list of
-// its own; it is nil when nothing is kept. Configured dialects are not known here;
-// see Decoder.Strip.
+// Strip returns the headers that a replay keeps, in order, repeats kept. The headers of dead-letter producers go:
+// consumers that find them take the replay for a failure, count on from an old counter, or use a wrong offset. Our
+// own headers go too, since the replay writes them again. Names that an application might use itself go only when
+// dialect writes them. Everything else stays: trace context, content type, correlation ids and all unknown
+// headers. The result shares the values with headers but is a list of its own; it is nil when nothing is kept.
+// Configured dialects are not known here; see Decoder.Strip.
 func Strip(dialect string, headers []entity.Header) []entity.Header {
 	return strip(strippedFor[dialect], headers)
 }
 
-// Strip is the function of that name for a replay into target, and knows the
-// configured dialects. A dead letter that goes back into the retry topic of its
-// service keeps the header by which the service knows what it is.
+// Strip is the function of that name for a replay into target, and knows the configured dialects. A dead letter
+// that goes back into the retry topic of its service keeps the header by which the service knows what it is.
 func (d *Decoder) Strip(dialect, target string, headers []entity.Header) []entity.Header {
 	own, ok := d.strips[dialect]
 	if !ok {
@@ -55,9 +51,8 @@ func strip(own ownNames, list headers) []entity.Header {
 	return kept
 }
 
-// ReplayKey returns the key that a replay sends: the record's own, but for
-// producers that put something else there and the key into a header or into what
-// they put there. The result must not be changed.
+// ReplayKey returns the key that a replay sends: the record's own, but for producers that put something else there
+// and the key into a header or into what they put there. The result must not be changed.
 func ReplayKey(dialect string, rec entity.Record) []byte {
 	if dialect == uberDLQ.name {
 		if k, ok := parseUberKey(rec.Key); ok {
@@ -88,8 +83,7 @@ func hasPrefix(key string, prefixes []string) bool {
 	return false
 }
 
-// strippedPrefixes are safe: nobody but the producer uses them. kafka_ and
-// NServiceBus. are not, applications own names under both.
+// strippedPrefixes belong to producers only. kafka_ and NServiceBus. do not: applications use them too.
 var strippedPrefixes = [...]string{
 	"kafka_dlt-",
 	"retry_topic-",
@@ -149,8 +143,7 @@ var strippedFor = map[string]ownNames{
 	},
 }
 
-// ownNames are what a dialect strips. Where it saved a header of the record under another
-// name, the last one of that name is restored.
+// ownNames are the names that a dialect strips, and under which it saved a header that is restored.
 type ownNames struct {
 	names           map[string]bool
 	prefixes        []string

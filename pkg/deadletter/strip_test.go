@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
@@ -21,20 +22,14 @@ func TestStripKeepsOrderRepeatsAndNulls(t *testing.T) {
 	before := append([]entity.Header{}, in...)
 	want := []entity.Header{in[0], in[2], in[3], in[4], in[5]}
 	got := Strip("spring-dlt", in)
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("Strip = %q, want %q", got, want)
-	}
+	check.Equal(t, got, want, "Strip")
 	got[0].Key = "changed"
-	if !reflect.DeepEqual(in, before) {
-		t.Error("Strip's result shares its list with the record")
-	}
+	check.True(t, reflect.DeepEqual(in, before), "Strip's result shares its list with the record")
 }
 
 func TestStripOfNothing(t *testing.T) {
 	t.Parallel()
-	if got := Strip("", nil); got != nil {
-		t.Errorf("Strip(nil) = %q, want nil", got)
-	}
+	check.Equal(t, Strip("", nil), nil, "Strip(nil)")
 }
 
 // Names that applications use must survive every dialect.
@@ -48,9 +43,8 @@ func TestStripKeepsWhatIsNotTheProducers(t *testing.T) {
 	}
 	for _, dialect := range append(Dialects(), "", "nobody") {
 		for _, key := range keep {
-			if got := Strip(dialect, []entity.Header{{Key: key}}); len(got) != 1 {
-				t.Errorf("Strip(%q) drops %s", dialect, key)
-			}
+			got := Strip(dialect, []entity.Header{{Key: key}})
+			check.True(t, len(got) == 1, "Strip(%q) drops %s", dialect, key)
 		}
 	}
 }
@@ -73,26 +67,22 @@ func TestStripTakesPlainWordsOnlyForTheirDialect(t *testing.T) {
 	}
 	for _, tt := range tests {
 		h := []entity.Header{{Key: tt.key}}
-		if got := Strip(tt.dialect, h); len(got) != 0 {
-			t.Errorf("Strip(%q) keeps %s", tt.dialect, tt.key)
-		}
+		got := Strip(tt.dialect, h)
+		check.True(t, len(got) == 0, "Strip(%q) keeps %s", tt.dialect, tt.key)
 		for _, other := range []string{"", "generic", "connect"} {
-			if got := Strip(other, h); len(got) != 1 {
-				t.Errorf("Strip(%q) drops %s", other, tt.key)
-			}
+			got := Strip(other, h)
+			check.True(t, len(got) == 1, "Strip(%q) drops %s", other, tt.key)
 		}
 	}
 }
 
-// Whatever a dialect reads, a replay must not carry, or the reader would take the
-// replay for a failure.
+// Whatever a dialect reads, a replay must not carry, or the reader would take the replay for a failure.
 func TestStripTakesEveryWordThatTheDialectReads(t *testing.T) {
 	t.Parallel()
 	for i := range dialects {
 		for _, word := range dialects[i].words() {
-			if got := Strip(dialects[i].name, []entity.Header{{Key: word}}); len(got) != 0 {
-				t.Errorf("Strip(%q) keeps %s", dialects[i].name, word)
-			}
+			got := Strip(dialects[i].name, []entity.Header{{Key: word}})
+			check.True(t, len(got) == 0, "Strip(%q) keeps %s", dialects[i].name, word)
 		}
 	}
 }

@@ -6,8 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// How long the derived texts may be, in bytes. What is longer is cut at a
-// character's boundary; the header keeps everything.
+// Limits of the derived texts in bytes. A text is cut between characters; the header keeps everything.
 const (
 	MaxErrorMessage  = 64 << 10
 	MaxErrorClass    = 1 << 10
@@ -17,8 +16,7 @@ const (
 
 const replacement = "\uFFFD"
 
-// cleanText returns b as text that any store can keep: bytes that are not UTF-8
-// and NUL (PostgreSQL's text refuses it) become U+FFFD.
+// cleanText returns b as text for any store: invalid UTF-8 and NUL (PostgreSQL refuses it) become U+FFFD.
 func cleanText(b []byte, limit int) string {
 	b = b[:boundary(b, limit)]
 	if utf8.Valid(b) && bytes.IndexByte(b, 0) < 0 {
@@ -29,8 +27,7 @@ func cleanText(b []byte, limit int) string {
 	return s[:boundary([]byte(s), limit)]
 }
 
-// boundary is the longest length within limit that cuts no character in two.
-// Bytes that are no character at all are cut anywhere.
+// boundary is the longest length within limit that cuts no character; other bytes are cut anywhere.
 func boundary(b []byte, limit int) int {
 	if len(b) <= limit {
 		return len(b)

@@ -10,10 +10,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// uberDLQ is uber-go/kafka-client: no header, but a protobuf message as the
-// record's key, which holds the position and the key that the record had. It is
-// looked for only in topics of which a user says so. What it says is read as if it
-// were headers of these names, which no record has.
+// uberDLQ is uber-go/kafka-client: no header, but a protobuf message as the record's key, which holds the position
+// and the key that the record had. It is looked for only in topics of which a user says so. What it says is read
+// as if it were headers of these names, which no record has.
 var uberDLQ = dialect{
 	name:      "uber-dlq",
 	anchors:   [][]string{{uberPrefix + "topic"}},
@@ -33,7 +32,7 @@ func compileUber(list []string) (Patterns, error) {
 	return parsePatterns("kafka.uber_dlq_topics", list)
 }
 
-// withUberKey returns the record's headers and what its key says behind them.
+// withUberKey returns the record's headers, then those from its key.
 func withUberKey(rec entity.Record) headers {
 	k, ok := parseUberKey(rec.Key)
 	if !ok {
@@ -57,8 +56,7 @@ type uberKey struct {
 	topic, key                            []byte // key is nil when absent
 }
 
-// parseUberKey accepts only what that library writes: each field at most once and
-// of its type, nothing else, and values that can be meant.
+// parseUberKey accepts only that library's keys: each field at most once and of its type, with valid values.
 func parseUberKey(b []byte) (uberKey, bool) {
 	var k uberKey
 	var seen [7]bool

@@ -7,6 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
@@ -38,28 +39,21 @@ func TestNumber(t *testing.T) {
 		{" 1", 8241, true}, // two bytes that are not decimal are binary
 	}
 	for _, tt := range tests {
-		if got, ok := number([]byte(tt.in)); got != tt.want && ok || ok != tt.ok {
-			t.Errorf("number(%q) = %d, %v, want %d, %v", tt.in, got, ok, tt.want, tt.ok)
-		}
+		got, ok := number([]byte(tt.in))
+		check.True(t, (got == tt.want || !ok) && ok == tt.ok, "number(%q) = %d, %v, want %d, %v", tt.in, got, ok, tt.want, tt.ok)
 	}
 }
 
 func TestNumbersOutOfRangeCountAsAbsent(t *testing.T) {
 	t.Parallel()
 	for _, in := range []string{"-1", "1000001", "\xff\xff\xff\xff", "9999999999999"} {
-		if got := partition([]byte(in)); got != nil {
-			t.Errorf("partition(%q) = %d, want nil", in, *got)
-		}
+		check.Equal(t, partition([]byte(in)), nil, "partition(%q)", in)
 	}
 	for _, in := range []string{"-1", "-9223372036854775808", "\xff\xff\xff\xff\xff\xff\xff\xff"} {
-		if got := offset([]byte(in)); got != nil {
-			t.Errorf("offset(%q) = %d, want nil", in, *got)
-		}
+		check.Equal(t, offset([]byte(in)), nil, "offset(%q)", in)
 	}
 	for _, in := range []string{"-1", "1000001"} {
-		if got := attempts([]byte(in)); got != nil {
-			t.Errorf("attempts(%q) = %d, want nil", in, *got)
-		}
+		check.Equal(t, attempts([]byte(in)), nil, "attempts(%q)", in)
 	}
 }
 
@@ -71,17 +65,14 @@ func TestTimestamp(t *testing.T) {
 		"2024-05-01T09:00:00Z", "2024-05-01T09:00:00.0000000Z", "2024-05-01T11:00:00+02:00",
 		"\x00\x00\x01\x8f\x33\x61\xd2\x80",
 	} {
-		if got := timestamp([]byte(in)); !got.Equal(want) || got.Location() != time.UTC {
-			t.Errorf("timestamp(%q) = %v, want %v", in, got, want)
-		}
+		got := timestamp([]byte(in))
+		check.True(t, got.Equal(want) && got.Location() == time.UTC, "timestamp(%q) = %v, want %v", in, got, want)
 	}
 	for _, in := range []string{
 		"", "-1", "0", "946684799", "4102444800000", "9223372036854775807", "-9223372036854775808",
 		"yesterday", "2024-05-01", "1999-12-31T23:59:59Z", "2100-01-01T00:00:00Z", strings.Repeat("2", 100),
 	} {
-		if got := timestamp([]byte(in)); !got.IsZero() {
-			t.Errorf("timestamp(%q) = %v, want none", in, got)
-		}
+		check.Equal(t, timestamp([]byte(in)), time.Time{}, "timestamp(%q)", in)
 	}
 }
 
@@ -100,9 +91,8 @@ func TestBigInteger(t *testing.T) {
 		{"123456789", 0, false},
 	}
 	for _, tt := range tests {
-		if got, ok := bigInteger([]byte(tt.in)); got != tt.want || ok != tt.ok {
-			t.Errorf("bigInteger(%q) = %d, %v, want %d, %v", tt.in, got, ok, tt.want, tt.ok)
-		}
+		got, ok := bigInteger([]byte(tt.in))
+		check.True(t, got == tt.want && ok == tt.ok, "bigInteger(%q) = %d, %v, want %d, %v", tt.in, got, ok, tt.want, tt.ok)
 	}
 }
 
@@ -123,9 +113,7 @@ func TestCleanText(t *testing.T) {
 		{"\x80\x80\x80\x80\x80\x80", 5, "\uFFFD"},
 	}
 	for _, tt := range tests {
-		if got := cleanText([]byte(tt.in), tt.limit); got != tt.want {
-			t.Errorf("cleanText(%q, %d) = %q, want %q", tt.in, tt.limit, got, tt.want)
-		}
+		check.Equal(t, cleanText([]byte(tt.in), tt.limit), tt.want, "cleanText(%q, %d)", tt.in, tt.limit)
 	}
 }
 
@@ -146,14 +134,9 @@ func TestEveryDerivedTextIsCleanAndBounded(t *testing.T) {
 		{"stack trace", r.Failure.StackTrace, MaxStackTrace},
 		{"consumer group", r.Failure.ConsumerGroup, MaxConsumerGroup},
 	} {
-		if len(tt.text) > tt.limit || len(tt.text) < tt.limit-utf8.UTFMax {
-			t.Errorf("%s has %d bytes, want nearly %d", tt.name, len(tt.text), tt.limit)
-		}
-		if !utf8.ValidString(tt.text) || strings.Contains(tt.text, "\x00") {
-			t.Errorf("%s is not clean text", tt.name)
-		}
+		check.True(t, len(tt.text) <= tt.limit && len(tt.text) >= tt.limit-utf8.UTFMax,
+			"%s has %d bytes, want nearly %d", tt.name, len(tt.text), tt.limit)
+		check.True(t, utf8.ValidString(tt.text) && !strings.Contains(tt.text, "\x00"), "%s is not clean text", tt.name)
 	}
-	if r.OriginalTopic != "" {
-		t.Errorf("original topic = %.20q, want unknown", r.OriginalTopic)
-	}
+	check.True(t, r.OriginalTopic == "", "original topic = %.20q, want unknown", r.OriginalTopic)
 }

@@ -1,6 +1,7 @@
 package entity
 
 import (
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -46,32 +47,37 @@ func (c ErrorClass) OfMessage() bool {
 
 // Verdict is how an attempt ended, seen from the state machine. The store turns
 // it into a status; see Result.
-type Verdict int
+type Verdict string
 
 const (
 	// Acknowledged: the broker has the record. RETRYING to RESOLVED.
-	Acknowledged Verdict = iota + 1
+	Acknowledged Verdict = "acknowledged"
 	// Skipped: no Kafka is configured; resolved without sending anything.
-	Skipped
+	Skipped Verdict = "skipped"
 	// Failed: transient. To PENDING with the next attempt time, or to DEAD when
 	// the attempts are used up.
-	Failed
+	Failed Verdict = "failed"
 	// Rejected: the record can never be accepted. To DEAD.
-	Rejected
+	Rejected Verdict = "rejected"
 	// Refused: the topic cannot take it now. To PENDING, the attempt given back.
-	Refused
+	Refused Verdict = "refused"
 	// GivenBack: never sent, says the process that claimed it. To PENDING, the
 	// attempt given back.
-	GivenBack
+	GivenBack Verdict = "given_back"
 	// InDoubt: nobody knows. Stays RETRYING until it is settled.
-	InDoubt
+	InDoubt Verdict = "in_doubt"
 	// Rescued: its process died, and the target log does not have its record. To
 	// PENDING, the attempt given back; the tenth rescue in a row leads to DEAD, for
 	// the message may be what kills the process.
-	Rescued
+	Rescued Verdict = "rescued"
 	// Abandoned: nobody could tell, and an operator ended it.
-	Abandoned
+	Abandoned Verdict = "abandoned"
 )
+
+// Valid reports whether a Result may have the verdict: all but Abandoned, which operators say.
+func (v Verdict) Valid() bool {
+	return slices.Contains([]Verdict{Acknowledged, Skipped, Failed, Rejected, Refused, GivenBack, InDoubt, Rescued}, v)
+}
 
 // Attempt is one republish of a message and how it ended; the rows of it are a
 // message's history.

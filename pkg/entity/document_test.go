@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
@@ -122,9 +123,7 @@ func (d drawing) print(t *testing.T) string {
 func TestDocument(t *testing.T) {
 	t.Parallel()
 	content, err := os.ReadFile(document)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	text := string(content)
 	for i, d := range []drawing{messageDrawing(), redriveDrawing()} {
 		charts := strings.Split(text, "```mermaid\n")
@@ -140,9 +139,7 @@ func TestDocument(t *testing.T) {
 		text = strings.Join(charts, "```mermaid\n")
 	}
 	if *update {
-		if err := os.WriteFile(document, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, os.WriteFile(document, []byte(text), 0o600))
 	}
 	for _, s := range slices.Concat(messageDrawing().states, redriveDrawing().states) {
 		if !strings.Contains(text, "\n### "+s+"\n\n") {

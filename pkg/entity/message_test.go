@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
@@ -95,16 +96,12 @@ func TestMark(t *testing.T) {
 	t.Run("RetryingStartsAnAttempt", func(t *testing.T) {
 		t.Parallel()
 		m := message(entity.Pending, 0, 3)
-		if err := m.MarkRetrying(later); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, m.MarkRetrying(later))
 		if m.Status != entity.Retrying || m.RetryCount != 1 || m.LastRetryAt != laterKept || m.UpdatedAt != laterKept {
 			t.Errorf("MarkRetrying: %s, %d attempts, last %v, updated %v, want RETRYING, 1, and %v twice",
 				m.Status, m.RetryCount, m.LastRetryAt, m.UpdatedAt, laterKept)
 		}
-		if m.CreatedAt != beginKept {
-			t.Errorf("MarkRetrying moved CreatedAt to %v, want %v", m.CreatedAt, beginKept)
-		}
+		check.True(t, m.CreatedAt == beginKept, "MarkRetrying moved CreatedAt to %v, want %v", m.CreatedAt, beginKept)
 	})
 
 	endings := map[string]struct {
@@ -122,9 +119,7 @@ func TestMark(t *testing.T) {
 			m := message(c.from, 2, 3)
 			want := m
 			want.Status, want.UpdatedAt = c.to, laterKept
-			if err := moves[c.to](&m, later); err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, moves[c.to](&m, later))
 			if !reflect.DeepEqual(m, want) {
 				t.Errorf("%s to %s = %+v, want %+v", c.from, c.to, m, want)
 			}
@@ -232,9 +227,7 @@ func TestIsFinal(t *testing.T) {
 	t.Run("FinishedAtIsTheLastMove", func(t *testing.T) {
 		t.Parallel()
 		m := message(entity.Pending, 0, 3)
-		if err := m.MarkDead(begin.Add(time.Minute)); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, m.MarkDead(begin.Add(time.Minute)))
 		if got, want := m.FinishedAt(), beginKept.Add(time.Minute); got != want {
 			t.Errorf("FinishedAt() = %v, want %v", got, want)
 		}

@@ -1,6 +1,7 @@
 package entity
 
 import (
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -86,12 +87,7 @@ func RedriveStates() []RedriveState {
 
 // CanMoveTo reports whether there is an arrow from s to next.
 func (s RedriveState) CanMoveTo(next RedriveState) bool {
-	for _, to := range redriveMoves[s] {
-		if to == next {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(redriveMoves[s], next)
 }
 
 // Active reports whether processes work on it.

@@ -11,8 +11,7 @@ import (
 // MaxTopic is Kafka's limit for the length of a topic's name.
 const MaxTopic = 249
 
-// ValidTopic reports whether Kafka would allow the name: 1 to 249 of A-Z a-z
-// 0-9 . _ - and neither "." nor "..".
+// ValidTopic reports whether Kafka would allow the name: 1 to 249 of A-Z a-z 0-9 . _ - and neither "." nor "..".
 func ValidTopic(name string) bool {
 	if name == "" || len(name) > MaxTopic || name == "." || name == ".." {
 		return false
@@ -29,16 +28,15 @@ func topicByte(b byte) bool {
 	return 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z' || '0' <= b && b <= '9' || b == '.' || b == '_' || b == '-'
 }
 
-// TopicPatterns match names of topics. The zero value matches none. They never
-// change and are safe for concurrent use.
+// TopicPatterns match names of topics. The zero value matches none. They never change and are safe for concurrent
+// use.
 type TopicPatterns struct {
 	list []TopicPattern
 	with *TopicPatterns // must match as well; nil: nothing else must
 }
 
-// ParseTopicPatterns reads globs and anchored regular expressions, as
-// ParseTopicPattern does. Errors name field and each pattern that is wrong, and
-// are of kind ErrInvalid; no pattern at all is an error too.
+// ParseTopicPatterns reads globs and anchored regular expressions, as ParseTopicPattern does. Errors name field
+// and each pattern that is wrong, and are of kind ErrInvalid; no pattern at all is an error too.
 func ParseTopicPatterns(field string, list ...string) (TopicPatterns, error) {
 	if len(list) == 0 {
 		return TopicPatterns{}, &FieldError{Field: field, Reason: "at least one pattern is needed"}
@@ -59,8 +57,7 @@ func ParseTopicPatterns(field string, list ...string) (TopicPatterns, error) {
 	return out, nil
 }
 
-// And returns what matches the topics that both p and other match, however either
-// was written.
+// And returns what matches the topics that both p and other match, however either was written.
 func (p TopicPatterns) And(other TopicPatterns) TopicPatterns {
 	if p.with != nil {
 		other = p.with.And(other)
@@ -69,8 +66,7 @@ func (p TopicPatterns) And(other TopicPatterns) TopicPatterns {
 	return p
 }
 
-// Match reports whether any of the patterns matches the topic, and any of each
-// that And added.
+// Match reports whether any of the patterns matches the topic, and any of each that And added.
 func (p TopicPatterns) Match(topic string) bool {
 	if p.with != nil && !p.with.Match(topic) {
 		return false
@@ -83,8 +79,8 @@ func (p TopicPatterns) Match(topic string) bool {
 	return false
 }
 
-// Parts returns the patterns that And put together, as they were given: one at
-// least. A topic that all of them match is matched.
+// Parts returns the patterns that And put together, as they were given: one at least. A topic that all of them
+// match is matched.
 func (p TopicPatterns) Parts() []TopicPatterns {
 	parts := []TopicPatterns{{list: p.list}}
 	if p.with != nil {
@@ -93,8 +89,7 @@ func (p TopicPatterns) Parts() []TopicPatterns {
 	return parts
 }
 
-// Texts returns the patterns as they were written. Of what And has put together it
-// is the first of the Parts.
+// Texts returns the patterns as they were written. Of what And has put together it is the first of the Parts.
 func (p TopicPatterns) Texts() []string {
 	texts := make([]string, len(p.list))
 	for i := range p.list {
@@ -103,8 +98,8 @@ func (p TopicPatterns) Texts() []string {
 	return texts
 }
 
-// String returns the patterns as they were written, separated by commas, and an
-// ampersand between what And has put together.
+// String returns the patterns as they were written, separated by commas, and an ampersand between what And has put
+// together.
 func (p TopicPatterns) String() string {
 	text := strings.Join(p.Texts(), ", ")
 	if p.with != nil {
@@ -118,8 +113,8 @@ func (p TopicPatterns) Equal(other TopicPatterns) bool {
 	return slices.EqualFunc(p.Parts(), other.Parts(), func(a, b TopicPatterns) bool { return slices.Equal(a.Texts(), b.Texts()) })
 }
 
-// Sees reports whether a message belongs to the topics that are meant: by its
-// original topic or, while nobody knows that, by its dead-letter topic.
+// Sees reports whether a message belongs to the topics that are meant: by its original topic or, while nobody
+// knows that, by its dead-letter topic.
 func (p TopicPatterns) Sees(m *Message) bool {
 	if m.OriginalTopic != "" {
 		return p.Match(m.OriginalTopic)
@@ -127,16 +122,16 @@ func (p TopicPatterns) Sees(m *Message) bool {
 	return p.Match(m.Source.Topic)
 }
 
-// TopicPattern matches names of topics. It is a glob when re is nil: globs have
-// their own matcher because every record's origin is held against them.
+// TopicPattern matches names of topics. It is a glob when re is nil: globs have their own matcher because every
+// record's origin is held against them.
 type TopicPattern struct {
 	text string
 	re   *regexp.Regexp
 }
 
-// ParseTopicPattern reads a glob or an anchored regular expression. In a glob, *
-// stands for one or more of A-Z a-z 0-9 . _ - and nothing else is special. A
-// regular expression begins with ^ and ends with $ and must match the whole name.
+// ParseTopicPattern reads a glob or an anchored regular expression. In a glob, * stands for one or more of A-Z a-z
+// 0-9 . _ - and nothing else is special. A regular expression begins with ^ and ends with $ and must match the
+// whole name.
 func ParseTopicPattern(text string) (TopicPattern, error) {
 	if text == "" {
 		return TopicPattern{}, errors.New("a pattern must not be empty")
@@ -159,8 +154,8 @@ func (p TopicPattern) Match(topic string) bool {
 	return matchGlob(p.text, topic)
 }
 
-// Expression is the pattern as a regular expression that matches whole names. In
-// that of a glob every star is a group.
+// Expression is the pattern as a regular expression that matches whole names. In that of a glob every star is a
+// group.
 func (p TopicPattern) Expression() *regexp.Regexp {
 	if p.re != nil {
 		return p.re
@@ -176,8 +171,7 @@ func isExpression(text string) bool {
 	return strings.HasPrefix(text, "^") || strings.HasSuffix(text, "$")
 }
 
-// compileExpression anchors the whole expression: ^a|b$ as written would match
-// everything that begins with a.
+// compileExpression anchors the whole expression: ^a|b$ as written would match everything that begins with a.
 func compileExpression(text string) (*regexp.Regexp, error) {
 	if len(text) < 2 || text[0] != '^' || text[len(text)-1] != '$' || escaped(text, len(text)-1) {
 		return nil, fmt.Errorf("%q: a regular expression must begin with ^ and end with $", text)
@@ -203,8 +197,7 @@ func checkGlob(text string) error {
 	return nil
 }
 
-// matchGlob walks both texts once and, when stuck, lets the last star take one
-// byte more.
+// matchGlob walks both texts once and, when stuck, lets the last star take one byte more.
 func matchGlob(glob, name string) bool {
 	g, n, star, taken := 0, 0, -1, 0
 	for n < len(name) {

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 func TestPatternsMatch(t *testing.T) {
@@ -54,9 +56,7 @@ func TestPatternsMatch(t *testing.T) {
 func TestPatternsMatchAnyOfAList(t *testing.T) {
 	t.Parallel()
 	p, err := ParseTopicPatterns("kafka.dlq_topic_pattern", "*.dlq.v1", `^.*-dlt$`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	for topic, want := range map[string]bool{"orders.dlq.v1": true, "orders-dlt": true, "orders": false} {
 		if got := p.Match(topic); got != want {
 			t.Errorf("Match(%q) = %v, want %v", topic, got, want)
@@ -159,9 +159,7 @@ func TestTopicPatterns_And(t *testing.T) {
 	t.Parallel()
 	parse := func(texts ...string) TopicPatterns {
 		p, err := ParseTopicPatterns("topics", texts...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		return p
 	}
 	both := parse("orders", "orders-*").And(parse("orders-eu", "payments")).And(parse("^orders.*$"))

@@ -2,7 +2,7 @@ package fingerprint
 
 import "strings"
 
-// ip4 takes 10.0.0.1, and a port or the length of a network behind it.
+// ip4 takes 10.0.0.1, and a port or the length of a network after it.
 func (t *titler) ip4() bool {
 	end := ip4End(t.s, t.i)
 	if end == 0 {
@@ -26,7 +26,6 @@ func ip4End(s string, i int) int {
 	return i
 }
 
-// portEnd returns where a port or the length of a network behind an address ends.
 func portEnd(s string, i int) int {
 	if b := at(s, i); b == ':' || b == '/' {
 		if end := digits(s, i+1, 6); end > i+1 && end <= i+6 && ended(s, end) {
@@ -93,7 +92,6 @@ func ip6End(s string, i int) int {
 	return zoned(s, i)
 }
 
-// zoned goes past the zone of an address: %eth0.
 func zoned(s string, i int) int {
 	if at(s, i) == '%' {
 		if end := run(s[:min(len(s), i+17)], i+1, isAlnum); end > i+1 && ended(s, end) {
@@ -153,8 +151,8 @@ func isSource(extension string) bool {
 	return false
 }
 
-// url takes the scheme and what stands before an @ in a URL, which may be a
-// password. Host and path are taken like other text, a query is dropped.
+// url takes the scheme and what comes before an @, which may be a password. Host and path are like other text; a
+// query is dropped.
 func (t *titler) url(end int) bool {
 	t.out = append(t.out, t.s[t.i:end+3]...)
 	t.i, t.word = end+3, ""

@@ -3,6 +3,7 @@ package fingerprint
 import (
 	"testing"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/recordtest"
 )
 
@@ -15,9 +16,7 @@ func BenchmarkRecord(b *testing.B) { recordtest.Benchmark(b, recordPaths(b)) }
 func recordPaths(tb testing.TB) []recordtest.Path {
 	tb.Helper()
 	maker, err := New(DefaultConfig())
-	if err != nil {
-		tb.Fatal(err)
-	}
+	check.NoError(tb, err)
 	const (
 		class   = "org.example.PaymentDeclined"
 		message = "the card 4711 of customer 550e8400-e29b-41d4-a716-446655440000 was declined by the bank"

@@ -1,5 +1,7 @@
 package fingerprint
 
+import "strings"
+
 func isDigit(b byte) bool { return b >= '0' && b <= '9' }
 
 // isLetter takes every byte of a letter beyond ASCII for one.
@@ -36,14 +38,9 @@ func at(s string, i int) byte {
 	return 0
 }
 
-// ended reports whether no letter or digit follows at i.
 func ended(s string, i int) bool { return i >= len(s) || !isAlnum(s[i]) }
 
 // trim cuts ASCII space and control characters off both ends.
 func trim(s string) string {
-	from := run(s, 0, isSpace)
-	for len(s) > from && isSpace(s[len(s)-1]) {
-		s = s[:len(s)-1]
-	}
-	return s[from:]
+	return strings.TrimFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f })
 }

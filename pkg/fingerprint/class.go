@@ -2,8 +2,7 @@ package fingerprint
 
 import "strings"
 
-// rootClass returns the class of the root cause: the one that was given, unless
-// the stack trace knows better.
+// rootClass returns the class of the root cause: the given one, unless the stack trace knows better.
 func rootClass(class, stack string) string {
 	class = clean(class, maxClass)
 	if class != "" && !isWrapper(class) {
@@ -38,8 +37,7 @@ func isWrapper(class string) bool {
 // maxCauses is how many causes are looked at that name no class.
 const maxCauses = 16
 
-// causedBy returns the class of the last cause that a stack trace names: Caused
-// by: in Java, ---> in .NET.
+// causedBy returns the class of the last cause of a stack trace: Caused by: in Java, ---> in .NET.
 func causedBy(stack string) string {
 	rest := stack
 	for range maxCauses {
@@ -58,8 +56,7 @@ func causedBy(stack string) string {
 	return ""
 }
 
-// headClass returns the class that a stack trace without causes begins with, or,
-// in Python, ends with.
+// headClass returns the class that a stack trace without causes begins with or, in Python, ends with.
 func headClass(stack string) string {
 	stack = strings.TrimSpace(stack)
 	line, _ := nextLine(stack)
@@ -71,7 +68,6 @@ func headClass(stack string) string {
 	return leadingClass(line)
 }
 
-// leadingClass returns the name of an error class that text begins with.
 func leadingClass(text string) string {
 	text = text[:min(len(text), maxClass)]
 	end := run(text, 0, func(b byte) bool { return isAlnum(b) || strings.IndexByte("._$\\", b) >= 0 })

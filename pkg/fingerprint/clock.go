@@ -23,8 +23,7 @@ func (t *titler) clock() bool {
 	return true
 }
 
-// dateEnd returns where a date ends: 2026-11-21, 2026/11/21, 21.11.2026,
-// 11/21/2026, 20261121T; 0 when there is none.
+// dateEnd returns where 2026-11-21, 2026/11/21, 21.11.2026, 11/21/2026 or 20261121T ends; 0 for no date.
 func dateEnd(s string, i int) int {
 	first := digits(s, i, 5) - i
 	sep := at(s, i+first)
@@ -48,8 +47,8 @@ func dateEnd(s string, i int) int {
 	return 0
 }
 
-// timeEnd returns where a time of day ends: 10:00, 10:00:00, 10:00:00.123,
-// 10:00:00,123, and 100000 or 100000.123 after a T; 0 when there is none.
+// timeEnd returns where 10:00, 10:00:00, 10:00:00.123, 10:00:00,123, T100000 or T100000.123 ends; 0 for no time of
+// day.
 func timeEnd(s string, i int) int {
 	end := digits(s, i, 7)
 	if end == i+6 && i > 0 && s[i-1] == 'T' {
@@ -82,8 +81,7 @@ func fractionEnd(s string, i int) int {
 	return i
 }
 
-// zoneEnd returns where the zone after a time ends: Z, +01:00, " +0100", " UTC",
-// and a name in brackets.
+// zoneEnd returns where the zone after a time ends: Z, +01:00, " +0100", " UTC", and a name in brackets.
 func zoneEnd(s string, i int) int {
 	if at(s, i) == 'Z' && ended(s, i+1) {
 		return i + 1
@@ -110,8 +108,7 @@ func zoneEnd(s string, i int) int {
 	return i
 }
 
-// writtenDate takes dates with names: Sat Nov 21 10:00:00 UTC 2026, Sat, 21 Nov
-// 2026 10:00:00 GMT, 21-Nov-2026, Nov 21 10:00:00.
+// writtenDate takes Sat Nov 21 10:00:00 UTC 2026, Sat, 21 Nov 2026 10:00:00 GMT, 21-Nov-2026, Nov 21 10:00:00.
 func (t *titler) writtenDate() bool {
 	s, i := t.s, t.i
 	if isName(s, i, weekdays) {
@@ -152,8 +149,7 @@ func isName(s string, i int, names string) bool {
 	return n >= 0 && n%3 == 0
 }
 
-// monthDay returns where "Nov 21", "21 Nov" or "21-Nov" ends; 0 when there is
-// none.
+// monthDay returns where "Nov 21", "21 Nov" or "21-Nov" ends; 0 for none.
 func monthDay(s string, i int) int {
 	if isName(s, i, months) && at(s, i+3) == ' ' {
 		from := i + 4

@@ -2,8 +2,7 @@ package fingerprint
 
 import "strings"
 
-// isCode reports whether a whole number of that many digits is a status or an
-// error code, by the word before it or by what follows.
+// isCode reports whether a whole number is a status or an error code, by the word before it or by what follows.
 func (t *titler) isCode(length int) bool {
 	if length == 3 && t.isStatus() {
 		return true
@@ -22,8 +21,8 @@ func (t *titler) isCode(length int) bool {
 	return false
 }
 
-// isStatus reports whether three digits are a status of HTTP: before its name, or
-// behind a word for an answer and not before what they count.
+// isStatus reports whether three digits are an HTTP status: before its name, or after a word for an answer and not
+// before what they count.
 func (t *titler) isStatus() bool {
 	if t.s[t.i] < '1' || t.s[t.i] > '5' {
 		return false
@@ -53,8 +52,8 @@ func (t *titler) isStatus() bool {
 	return false
 }
 
-// isNamedCode reports whether a mixture of letters and digits is an error code by
-// the word before it: errorCode=E1001, SQLSTATE 42P01.
+// isNamedCode reports whether letters and digits are an error code by the word before: errorCode=E1001, SQLSTATE
+// 42P01.
 func (t *titler) isNamedCode(text string) bool {
 	if len(t.word) > 12 || len(text) > 9 {
 		return false

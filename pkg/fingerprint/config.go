@@ -9,12 +9,10 @@ import (
 
 // Config says how failures are grouped.
 type Config struct {
-	// Rules are tried in their order before anything else; the first that matches
-	// decides.
+	// Rules are tried in their order before anything else; the first that matches decides.
 	Rules []Rule `mapstructure:"rules"`
-	// Frames are beginnings of the application's own stack frames, such as
-	// com.acme. or src/: no others count then. None: all that are not known to
-	// belong to a framework or a runtime.
+	// Frames are prefixes of the application's own stack frames, such as com.acme. or src/: no others count then.
+	// None: all frames of no known framework or runtime.
 	Frames []string `mapstructure:"frames"`
 }
 

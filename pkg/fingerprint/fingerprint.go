@@ -1,7 +1,5 @@
-// Package fingerprint finds what failures with the same cause have in common: the
-// class of the error, its message without what differs from case to case, and the
-// application's own stack frames. It looks at texts alone; counting and keeping
-// the groups is left to others.
+// Package fingerprint finds what failures with the same cause have in common: the class of the error, its message
+// without what differs from case to case, and the application's own stack frames. It neither counts nor keeps groups.
 package fingerprint
 
 import (
@@ -12,14 +10,10 @@ import (
 )
 
 const (
-	// maxMessage is how much of an error message counts, in bytes.
 	maxMessage = 4 << 10
-	// maxTitle is how long a title is at most, in bytes.
-	maxTitle = 512
-	// maxClass is how long the class of an error is at most, in bytes.
-	maxClass = 512
-	// maxStack is how much of a stack trace is read, in bytes.
-	maxStack = 256 << 10
+	maxTitle   = 512
+	maxClass   = 512
+	maxStack   = 256 << 10
 )
 
 // Maker makes fingerprints. It never changes, and is safe for concurrent use.
@@ -49,14 +43,12 @@ func New(cfg Config) (*Maker, error) {
 	return m, nil
 }
 
-// Of returns the fingerprint of a failure, of which any part may be empty. It is
-// the same for the same texts and configuration, always and everywhere; the time
-// it takes grows with their length and with nothing else.
+// Of returns the fingerprint of a failure, of which any part may be empty. It is the same for the same texts and
+// configuration, and takes time that grows with their length alone.
 //
-// The class is the one that was given, unless it is empty or says only that there
-// is a cause: then it is that of the root cause in the stack trace. A rule that
-// matches makes the title, and no frames count. Else the title is Title, and the
-// frames are the innermost five of the application.
+// The class is the given one or, if that is empty or names only a wrapper, that of the root cause in the stack trace.
+// A rule that matches makes the title, and no frames count. Else the title is Title, and the frames are the innermost
+// five of the application.
 func (m *Maker) Of(class, message, stack string) entity.Fingerprint {
 	stack = stack[:min(len(stack), maxStack)]
 	f := entity.Fingerprint{Class: rootClass(class, stack)}

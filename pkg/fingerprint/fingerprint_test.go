@@ -6,14 +6,14 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 func newMaker(t testing.TB, cfg Config) *Maker {
 	t.Helper()
 	m, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return m
 }
 

@@ -2,8 +2,7 @@ package fingerprint
 
 import "strings"
 
-// readFrame reads a line of a stack trace. Where a frame takes two lines, used is
-// how much of rest belongs to it.
+// readFrame reads a line of a stack trace. Where a frame takes two lines, used is how much of rest belongs to it.
 func readFrame(line, rest string) (f frame, used int, ok bool) {
 	switch {
 	case strings.HasPrefix(line, "at "):
@@ -46,8 +45,7 @@ func atFrame(text string) (frame, bool) {
 	return frame{name: name, lib: proxy > 0 || strings.HasPrefix(name, "<")}, name != ""
 }
 
-// proxyEnd returns where the name of a generated class ends and its number
-// begins; 0 for others.
+// proxyEnd returns where the name of a generated class ends and its number begins; 0 for others.
 func proxyEnd(name string) int {
 	for _, proxy := range [...]string{"$$EnhancerBy", "$$FastClassBy", "$$SpringCGLIB", "$$Lambda"} {
 		if at := strings.Index(name, proxy); at >= 0 {
@@ -57,29 +55,25 @@ func proxyEnd(name string) int {
 	return 0
 }
 
-// stable leaves out of the name of a method what compilers count: lambdas,
-// anonymous classes.
+// stable leaves out what compilers count in the name of a method: lambdas, anonymous classes.
 func stable(name string) string {
 	name = clean(name, maxClass)
 	if !strings.ContainsAny(name, "$<") {
 		return name
 	}
-	parts := strings.SplitAfter(name, ".")
-	for i, part := range parts {
-		if strings.ContainsAny(part, "$<") {
-			parts[i] = withoutDigits(part)
-		}
-	}
-	return strings.Join(parts, "")
-}
-
-func withoutDigits(text string) string {
-	return strings.Map(func(r rune) rune {
+	withoutDigits := func(r rune) rune {
 		if r >= '0' && r <= '9' {
 			return -1
 		}
 		return r
-	}, text)
+	}
+	parts := strings.SplitAfter(name, ".")
+	for i, part := range parts {
+		if strings.ContainsAny(part, "$<") {
+			parts[i] = strings.Map(withoutDigits, part)
+		}
+	}
+	return strings.Join(parts, "")
 }
 
 // scriptFrame reads a function and file:line:column, as JavaScript has them.
@@ -110,8 +104,7 @@ func withoutPosition(place string) string {
 	return place
 }
 
-// located names a frame by the end of its file's path, which does not change with
-// where the program is installed, and its function.
+// located names a frame by the end of its file's path, which does not depend on the installation, and its function.
 func located(file, function string, lib bool) frame {
 	file = strings.ReplaceAll(clean(file, maxClass), `\`, "/")
 	short := file
@@ -194,8 +187,7 @@ func goFrame(line, rest string) (f frame, used int, ok bool) {
 	return frame{name: clean(name, maxClass), path: file, lib: lib}, used, true
 }
 
-// lastOpen finds the bracket of the arguments: those may have brackets, and so
-// may the receiver before.
+// lastOpen finds the bracket of the arguments: they may have brackets, and so may the receiver.
 func lastOpen(name string) int {
 	depth := 0
 	for i := len(name) - 1; i >= 0; i-- {

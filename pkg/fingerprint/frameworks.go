@@ -2,8 +2,7 @@ package fingerprint
 
 import "strings"
 
-// isFramework reports whether a frame is of a runtime or a framework that is
-// known: it says how messages are delivered, not why one of them failed.
+// isFramework reports whether a frame is of a known runtime or framework, which says nothing of the failure.
 func isFramework(name string) bool {
 	for _, prefix := range frameworks[at(name, 0)] {
 		if strings.HasPrefix(name, prefix) {
@@ -13,7 +12,6 @@ func isFramework(name string) bool {
 	return false
 }
 
-// frameworks are prefixes of frames' names by their first byte.
 var frameworks = byFirst(
 	// Java, Kotlin, Scala
 	"java.", "javax.", "jakarta.", "jdk.", "sun.", "com.sun.", "kotlin.", "kotlinx.", "scala.", "groovy.", "clojure.",

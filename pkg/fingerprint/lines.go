@@ -2,10 +2,8 @@ package fingerprint
 
 import "strings"
 
-// telling returns the part of an error message that says what happened: its first
-// line with words, and the one after it where it ends with a colon. A message
-// that looks like JSON counts as a whole; of a Python traceback it is the last
-// line.
+// telling returns the line of an error message that says what happened: its first with words, and the next one after
+// a colon. A message that looks like JSON counts as a whole; of a Python traceback it is the last line.
 func telling(message string) string {
 	message = trim(message[:min(len(message), maxMessage)])
 	end := strings.IndexAny(message, "\n\r")

@@ -2,8 +2,7 @@ package fingerprint
 
 import "strings"
 
-// number takes a number with its decimals, exponent and unit, a version, or a
-// mixture that begins with a digit.
+// number takes a number with its decimals, exponent and unit, a version, or a mixture that begins with a digit.
 func (t *titler) number() {
 	end := run(t.s, t.i, isDigit)
 	whole := end - t.i
@@ -25,8 +24,7 @@ func (t *titler) number() {
 	}
 }
 
-// plain takes a number without a unit. A version does not part HTTP from its
-// status.
+// plain takes a number without a unit. A version does not part HTTP from its status.
 func (t *titler) plain(end int) {
 	word := t.word
 	version := at(t.s, t.i-1) == '/' && strings.EqualFold(word, "http")
@@ -66,8 +64,7 @@ func isUnit(text string) bool {
 	return false
 }
 
-// durationEnd returns where a duration that begins at i ends: 500ms, 1h30m, 1.5s;
-// 0 when there is none.
+// durationEnd returns where a duration that begins at i ends: 500ms, 1h30m, 1.5s; 0 for none.
 func durationEnd(s string, i int) int {
 	for {
 		end := run(s, i, isDigit)
@@ -88,7 +85,6 @@ func durationEnd(s string, i int) int {
 	}
 }
 
-// timeUnit returns the length of the unit of time that s begins with.
 func timeUnit(s string) int {
 	for _, u := range [...]string{"ns", "us", "µs", "μs", "ms", "secs", "sec", "mins", "min", "hrs", "hr", "s", "m", "h", "d"} {
 		if strings.HasPrefix(s, u) && (len(s) == len(u) || !isLetter(s[len(u)])) {

@@ -5,7 +5,6 @@ import (
 	"strings"
 )
 
-// maxFrames is how many frames count.
 const maxFrames = 5
 
 // frame is one line of a stack trace, whatever language wrote it.
@@ -15,9 +14,8 @@ type frame struct {
 	lib  bool   // of a runtime, a library or generated code, by where the file is
 }
 
-// framesOf returns the innermost frames of the application, the innermost first;
-// none when there are none. They are those of the root cause, or, where it was
-// raised without any, of the nearest error around it.
+// framesOf returns the innermost frames of the application, the innermost first: those of the root cause, or of the
+// nearest error around it that has any.
 func (m *Maker) framesOf(stack string) []string {
 	if stack == "" {
 		return nil
@@ -35,7 +33,6 @@ func (m *Maker) framesOf(stack string) []string {
 	return nil
 }
 
-// mine reports whether a frame is the application's.
 func (m *Maker) mine(f frame) bool {
 	if len(m.frames) == 0 {
 		return !f.lib && !isFramework(f.name)
@@ -45,8 +42,7 @@ func (m *Maker) mine(f frame) bool {
 	})
 }
 
-// parser reads a stack trace line by line into blocks, one for each error in a
-// chain of causes.
+// parser reads a stack trace into blocks, one for each error in a chain of causes.
 type parser struct {
 	mine    func(frame) bool
 	blocks  [][]string

@@ -1,12 +1,12 @@
 package fingerprint
 
 import (
+	"bytes"
 	"strings"
 	"unicode/utf8"
 )
 
-// Title returns what is left of an error message when everything that differs
-// from case to case is replaced:
+// Title returns what is left of an error message when everything that differs from case to case is replaced:
 //
 //	<n>      numbers, with their units of size, and versions
 //	<id>     UUIDs, mixtures of letters and digits, short codes in quotes, queries of URLs,
@@ -16,12 +16,10 @@ import (
 //	<addr>   IPv4 and IPv6 addresses, with or without ports, and hosts with ports
 //	<email>  e-mail addresses
 //
-// Words stay, as do codes, which tell causes apart: ORA-00942, what is short behind
-// "code", "error" or "SQLSTATE", and statuses of HTTP behind "status", "HTTP" or "got"
-// and before their names. Several replacements in a row
-// become one, space collapses, and of several lines the first that tells
-// something counts. The title of a title is itself. It is UTF-8, on one line, and
-// at most 512 bytes long.
+// Words stay, as do codes, which distinguish causes: ORA-00942, a short one after "code", "error" or "SQLSTATE", and
+// statuses of HTTP after "status", "HTTP" or "got" and before their names. Several replacements in a row become one,
+// space collapses, and of several lines the first with words counts. The title of a title is itself. It is UTF-8, on
+// one line, and at most 512 bytes long.
 func Title(message string) string {
 	s := telling(message)
 	if !utf8.ValidString(s) {
@@ -37,9 +35,7 @@ func Title(message string) string {
 	return s
 }
 
-// maxPasses: what was replaced may make a neighbour readable, so a title is read
-// again until it stays; that a second pass finds something is rare, and a fourth
-// has never been seen to.
+// maxPasses: a replacement may make its neighbour readable, so a title is read until it stays; two passes are rare.
 const maxPasses = 6
 
 func pass(s string) string {
@@ -51,8 +47,7 @@ func pass(s string) string {
 	return t.done()
 }
 
-// titler goes over a text once. Every look ahead is bounded or consumes what it
-// has seen, so that no text makes it slow.
+// titler goes over a text once. Each look ahead is bounded or consumes what it saw, so that no text is slow.
 type titler struct {
 	s    string
 	i    int    // what of s is done
@@ -83,7 +78,6 @@ func (t *titler) next() {
 	}
 }
 
-// copy takes n bytes over as they are.
 func (t *titler) copy(n int) {
 	switch t.s[t.i] {
 	case ':', '=', '"', '\'', '(', '[', '-', '_', '#', '/':
@@ -94,8 +88,7 @@ func (t *titler) copy(n int) {
 	t.i += n
 }
 
-// put replaces the text up to end. A list of the same replacements, however
-// long, becomes one.
+// put replaces the text up to end. A list of the same replacements, however long, becomes one.
 func (t *titler) put(placeholder string, end int) {
 	t.i, t.word = end, ""
 	t.append(placeholder)
@@ -163,9 +156,7 @@ func (t *titler) done() string {
 		}
 		out = out[:end]
 	}
-	for len(out) > 0 && out[len(out)-1] == ' ' {
-		out = out[:len(out)-1]
-	}
+	out = bytes.TrimRight(out, " ")
 	if string(out) == t.s {
 		return t.s
 	}

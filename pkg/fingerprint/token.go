@@ -1,9 +1,11 @@
 package fingerprint
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
-// token takes the letters and digits at i, and more where they begin something
-// longer such as an address or a timestamp.
+// token takes the letters and digits at i, and more where they begin an address, a timestamp and the like.
 func (t *titler) token() {
 	if t.i == 0 || !isChunk(t.s[t.i-1]) {
 		if t.chunk() {
@@ -29,7 +31,7 @@ func (t *titler) token() {
 	}
 }
 
-// chunk takes addresses, which are seen by what stands in their middle.
+// chunk takes addresses, which are recognized by their middle.
 func (t *titler) chunk() bool {
 	end := run(t.s, t.i, isChunk)
 	switch at(t.s, end) {
@@ -98,23 +100,15 @@ func technical(text string) bool {
 	return false
 }
 
-// isHash: at least eight hexadecimal digits, among them a digit or as many as hashes
-// have, and not digits alone, which are a number, as 12345678B and 1234567e8 are.
+// isHash: at least eight hexadecimal digits, with a digit or as many as hashes have, but no number: not digits alone,
+// 12345678B or 1234567e8.
 func isHash(text string) bool {
 	n := countDigits(text)
 	if n == 0 {
-		return isHashLength(len(text)) && allHex(text)
+		return slices.Contains([]int{8, 16, 32, 40, 64}, len(text)) && allHex(text)
 	}
 	bytes := n == len(text)-1 && text[n] == 'B'
 	return len(text) >= 8 && n < len(text) && allHex(text) && !bytes && !isExponent(text)
-}
-
-func isHashLength(n int) bool {
-	switch n {
-	case 8, 16, 32, 40, 64:
-		return true
-	}
-	return false
 }
 
 // isExponent: 12345e10 is a number.
@@ -125,7 +119,6 @@ func isExponent(text string) bool {
 
 func allHex(text string) bool { return run(text, 0, isHex) == len(text) }
 
-// uuid takes 8-4-4-4-12 hexadecimal digits.
 func (t *titler) uuid() bool {
 	s := t.s[t.i:]
 	if len(s) < 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' || !ended(s, 36) {
@@ -140,8 +133,7 @@ func (t *titler) uuid() bool {
 	return true
 }
 
-// identity takes what follows an @ that no e-mail address has: the identity of an
-// object, or an offset.
+// identity takes what follows an @ outside of e-mail addresses: the identity of an object, or an offset.
 func (t *titler) identity() bool {
 	end := run(t.s, t.i+1, isHex)
 	text := t.s[t.i+1 : end]
@@ -153,8 +145,7 @@ func (t *titler) identity() bool {
 	return true
 }
 
-// quoted takes a quote, and a code within: 'C-4711'. Words in quotes are taken
-// like others.
+// quoted takes a quote, and a code within: 'C-4711'. Words in quotes are taken like others.
 func (t *titler) quoted() {
 	end := t.i + 1
 	lower, letters, numbers := 0, 0, 0

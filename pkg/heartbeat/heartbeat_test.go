@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/zap"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
@@ -127,9 +128,7 @@ func TestHeart_MeasuresTheDelay(t *testing.T) {
 		defer cancel()
 		New(cfg, p, p, registry, zap.NewNop()).Run(ctx)
 		families, err := registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		for _, family := range families {
 			if family.GetName() != "dlq_heartbeat_delay_seconds" {
 				continue

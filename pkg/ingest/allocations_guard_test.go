@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/fingerprint"
@@ -21,18 +22,9 @@ func BenchmarkRecord(b *testing.B) { recordtest.Benchmark(b, recordPaths(b)) }
 
 func recordPaths(tb testing.TB) []recordtest.Path {
 	tb.Helper()
-	patterns, err := deadletter.ParsePatterns("*.dlq.v1")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	decoder, err := deadletter.New(patterns, nil)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	maker, err := fingerprint.New(fingerprint.DefaultConfig())
-	if err != nil {
-		tb.Fatal(err)
-	}
+	patterns := check.Must(deadletter.ParsePatterns("*.dlq.v1"))(tb)
+	decoder := check.Must(deadletter.New(patterns, nil))(tb)
+	maker := check.Must(fingerprint.New(fingerprint.DefaultConfig()))(tb)
 	of := func(options ...Option) *Ingester {
 		return New(DefaultConfig(), "group", patterns, nil, decoder, nil, prometheus.NewRegistry(), zap.NewNop(), options...)
 	}

@@ -6,19 +6,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/fingerprint"
 )
 
-// BenchmarkIngest takes in 200,000 dead letters of 1 KB with the headers of a
-// Spring application from 12 partitions, with and without error groups. Run it with
-// -benchtime=1x.
+// BenchmarkIngest takes in 200,000 dead letters of 1 KB with the headers of a Spring application from 12 partitions,
+// with and without error groups. Run it with -benchtime=1x.
 func BenchmarkIngest(b *testing.B) {
-	maker, err := fingerprint.New(fingerprint.DefaultConfig())
-	if err != nil {
-		b.Fatal(err)
-	}
+	maker := check.Must(fingerprint.New(fingerprint.DefaultConfig()))(b)
 	b.Run("Plain", func(b *testing.B) { benchmarkIngest(b) })
 	b.Run("Groups", func(b *testing.B) { benchmarkIngest(b, WithFingerprints(maker)) })
 }
@@ -31,14 +28,12 @@ func benchmarkIngest(b *testing.B, options ...Option) {
 		b.StopTimer()
 		topic := p.create(fmt.Sprintf("bench-%d", time.Now().UnixNano()), partitions)
 		for n := range int32(partitions) {
-			if err := producer.Produce(p.ctx(), part(topic, n), springLike(each)).Err(); err != nil {
-				b.Fatal(err)
-			}
+			check.NoError(b, producer.Produce(p.ctx(), part(topic, n), springLike(each)).Err())
 		}
 		b.StartTimer()
 		start := time.Now()
 		stop := p.runThis(p.ingester(options...))
-		p.eventually("all is stored", func() bool { return p.count(topic) >= total })
+		check.Eventually(p.t, "all is stored", func() bool { return p.count(topic) >= total })
 		b.ReportMetric(total/time.Since(start).Seconds(), "records/s")
 		b.StopTimer()
 		stop()

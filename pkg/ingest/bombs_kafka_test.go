@@ -6,18 +6,16 @@ import (
 	"testing"
 
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker/brokertest"
 )
 
 func (p *plant) produceBatch(topic string, batch []byte) {
 	p.t.Helper()
-	if err := brokertest.Produce(p.ctx(), stacktest.Kafka(p.t)[0], topic, 0, batch); err != nil {
-		p.t.Fatal(err)
-	}
+	check.NoError(p.t, brokertest.Produce(p.ctx(), stacktest.Kafka(p.t)[0], topic, 0, batch))
 }
 
-// TestBombsAreStoredAndHoldUpNothing: what a broker accepts is taken in, with what is
-// within the limits.
+// TestBombsAreStoredAndHoldUpNothing: what a broker accepts is taken in, with what is within the limits.
 func TestBombsAreStoredAndHoldUpNothing(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t)
@@ -35,8 +33,8 @@ func TestBombsAreStoredAndHoldUpNothing(t *testing.T) {
 	stop := p.run()
 	defer stop()
 	p.produce(other, 0, 10)
-	p.eventually("the other topic is stored", func() bool { return p.count(other) == 10 })
-	p.eventually("the bombs are stored", func() bool { return p.count(bombs) == len(batches) })
+	check.Eventually(p.t, "the other topic is stored", func() bool { return p.count(other) == 10 })
+	check.Eventually(p.t, "the bombs are stored", func() bool { return p.count(bombs) == len(batches) })
 
 	sum := sha256.New()
 	brokertest.Repeat(sum, []byte{'x'}, 300<<20)
@@ -53,13 +51,10 @@ func TestBombsAreStoredAndHoldUpNothing(t *testing.T) {
 	} {
 		var limit, sha, omitted any
 		var value int64
-		err := p.db.QueryRow(`
+		check.NoError(t, p.db.QueryRow(`
 			SELECT m.defect->>'limit', encode(m.omitted_sha256, 'hex'), coalesce(octet_length(m.value), -1), m.omitted_size
 			FROM dlq.messages m JOIN dlq.topics t ON t.id = m.dlq_topic_id WHERE t.name = $1 AND m.dlq_offset = $2`, bombs, offset).
-			Scan(&limit, &sha, &value, &omitted)
-		if err != nil {
-			t.Fatal(err)
-		}
+			Scan(&limit, &sha, &value, &omitted))
 		if text(limit) != text(want.limit) || text(sha) != text(want.sha) || value != want.value || text(omitted) != text(want.omitted) {
 			t.Errorf("offset %d = %s, %s, %d, %s; want %s, %s, %d, %s", offset, text(limit), text(sha), value, text(omitted),
 				text(want.limit), text(want.sha), want.value, text(want.omitted))
@@ -87,13 +82,13 @@ func TestABatchIsStoredInPortions(t *testing.T) {
 		return i
 	}
 	stop := p.runThis(small())
-	p.eventually("a part of the batch is stored", func() bool { return p.count(topic) > 0 })
+	check.Eventually(p.t, "a part of the batch is stored", func() bool { return p.count(topic) > 0 })
 	stop()
 	if got := p.count(topic); got == n {
 		t.Log("the whole batch was stored before the restart")
 	}
 	stop = p.runThis(small())
-	p.eventually("all is stored", func() bool { return p.count(topic) >= n })
+	check.Eventually(p.t, "all is stored", func() bool { return p.count(topic) >= n })
 	stop()
 	var rows, offsets int
 	if err := p.db.QueryRow(`
@@ -101,7 +96,5 @@ func TestABatchIsStoredInPortions(t *testing.T) {
 		FROM dlq.messages m JOIN dlq.topics t ON t.id = m.dlq_topic_id WHERE t.name = $1`, topic).Scan(&rows, &offsets); err != nil {
 		t.Fatal(err)
 	}
-	if rows != n || offsets != n {
-		t.Errorf("rows, offsets as they were = %d, %d; want %d", rows, offsets, n)
-	}
+	check.True(t, rows == n && offsets == n, "rows, offsets as they were = %d, %d; want %d", rows, offsets, n)
 }

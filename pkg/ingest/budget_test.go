@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
@@ -54,33 +55,24 @@ func TestBudget(t *testing.T) {
 		}, full + 10<<20, full / 2},
 	}
 	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				w.cluster.topic("a.dlq.v1", "A", 2)
-				w.store.set(func() { w.store.fail = func() error { return errDown } })
-				test.change(w)
-				budget := semaphore.NewWeighted(full)
-				stop := w.reading(budget, a, b)
-				pass(time.Minute)
-				held := heldBytes(w.cluster)
-				if held > test.most {
-					t.Errorf("bytes fetched and not stored = %d, want at most %d", held, test.most)
-				}
-				if held < test.least {
-					t.Errorf("bytes fetched and not stored = %d, want the budget used", held)
-				}
-				w.store.set(func() { w.store.fail = nil })
-				pass(time.Minute)
-				for _, tp := range []broker.TopicPartition{a, b} {
-					w.wantPosition(tp, w.cluster.log(tp).next)
-				}
-				stop()
-				if !budget.TryAcquire(full) {
-					t.Error("room is missing after everything was stored")
-				}
-			})
-		})
+		t.Run(name, bubble(func(w *world) {
+			w.cluster.topic("a.dlq.v1", "A", 2)
+			w.store.set(func() { w.store.fail = func() error { return errDown } })
+			test.change(w)
+			budget := semaphore.NewWeighted(full)
+			stop := w.reading(budget, a, b)
+			pass(time.Minute)
+			held := heldBytes(w.cluster)
+			check.True(w.t, held <= test.most, "bytes fetched and not stored = %d, want at most %d", held, test.most)
+			check.True(w.t, held >= test.least, "bytes fetched and not stored = %d, want the budget used", held)
+			w.store.set(func() { w.store.fail = nil })
+			pass(time.Minute)
+			for _, tp := range []broker.TopicPartition{a, b} {
+				w.wantPosition(tp, w.cluster.log(tp).next)
+			}
+			stop()
+			check.True(w.t, budget.TryAcquire(full), "room is missing after everything was stored")
+		}))
 	}
 }
 
@@ -121,16 +113,11 @@ func TestLargeRecordsPassOneAtATime(t *testing.T) {
 		_, stop := w.start(parts...)
 		pass(time.Minute)
 		_ = stop()
-		if stored != 8*each {
-			t.Errorf("records stored = %d, want %d", stored, 8*each)
-		}
-		if most != 1 {
-			t.Errorf("large records with the store at the same time = %d, want 1", most)
-		}
+		check.Equal(t, stored, 8*each, "records stored")
+		check.Equal(t, most, 1, "large records with the store at the same time")
 		// Each leader may answer once before it is known how large its records are.
-		if want := int64(full + 2*size); held > want {
-			t.Errorf("bytes fetched and not stored = %d, want at most %d", held, want)
-		}
+		want := int64(full + 2*size)
+		check.True(t, held <= want, "bytes fetched and not stored = %d, want at most %d", held, want)
 		for _, tp := range parts {
 			w.wantPosition(tp, each)
 		}
@@ -138,17 +125,13 @@ func TestLargeRecordsPassOneAtATime(t *testing.T) {
 }
 
 func TestAnAnswerIsNotLargerThanTheBudget(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, func(c *Config) { c.BufferBytes = 1 << 20 })
+	bubble(func(w *world) {
 		w.cluster.topic("a.dlq.v1", "A", 1)
 		w.cluster.produce(part("a.dlq.v1", 0), numbered(5)...)
 		_, stop := w.start(part("a.dlq.v1", 0))
 		pass(3 * time.Second)
 		_ = stop()
-		if w.cluster.maxSeen > 1<<20 {
-			t.Errorf("bytes asked for = %d, want at most the budget of %d", w.cluster.maxSeen, 1<<20)
-		}
+		check.True(w.t, w.cluster.maxSeen <= 1<<20, "bytes asked for = %d, want at most the budget of %d", w.cluster.maxSeen, 1<<20)
 		w.wantOffsets("a.dlq.v1", 1, 0, 0, 5)
-	})
+	}, func(c *Config) { c.BufferBytes = 1 << 20 })(t)
 }

@@ -16,17 +16,15 @@ type chunk struct {
 	done     func() // called when the chunk is stored; may be nil
 }
 
-// A batch is at most so large, and so is a chunk. The knee of inserts a second
-// lies at a thousand rows, and a few megabytes keep one statement short. More rows
-// cost more again: PostgreSQL keeps a statement's rows for its triggers, in memory
-// only up to its work_mem, which by default just holds a thousand rows of 1 KB.
+// A batch is at most so large, and so is a chunk. The knee of inserts a second lies at a thousand rows, and a few
+// megabytes keep one statement short. More rows cost more again: PostgreSQL keeps a statement's rows for its
+// triggers, in memory only up to its work_mem, which by default just holds a thousand rows of 1 KB.
 const (
 	batchRows  = 1000
 	batchBytes = 4 << 20
 )
 
-// cut splits what came for p. The last chunk reaches to the next offset to
-// fetch, over control records and gaps.
+// cut splits what came for p. The last chunk reaches to the next offset to fetch, over control records and gaps.
 func cut(p *partition, got broker.FetchedPartition) []chunk {
 	var chunks []chunk
 	c, first := chunk{p: p, from: p.next}, 0
@@ -43,8 +41,7 @@ func cut(p *partition, got broker.FetchedPartition) []chunk {
 	return append(chunks, c)
 }
 
-// split returns the first rows of c, and what is left of it; nil when that is
-// nothing. Both hold their part of c's room, and c's partition waits for both.
+// split returns the first rows of c and the rest, or nil. Both hold a part of its room, and are waited for.
 func (c chunk) split(rows int) (first chunk, rest *chunk) {
 	if len(c.records) <= rows {
 		return c, nil

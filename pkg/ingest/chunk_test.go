@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"testing"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
@@ -43,17 +44,12 @@ func TestCut(t *testing.T) {
 			t.Parallel()
 			p := &partition{TopicPartition: part("a.dlq.v1", 0), next: test.next}
 			got := cut(p, broker.FetchedPartition{Next: test.to, Records: test.records})
-			if len(got) != len(test.want) {
-				t.Fatalf("chunks = %d, want %d", len(got), len(test.want))
-			}
+			check.Require(t, len(got) == len(test.want), "chunks = %d, want %d", len(got), len(test.want))
 			for n, c := range got {
-				if is := (span{c.from, c.to, len(c.records)}); is != test.want[n] {
-					t.Errorf("chunk %d = %+v, want %+v", n, is, test.want[n])
-				}
+				check.Equal(t, (span{c.from, c.to, len(c.records)}), test.want[n], "chunk %d", n)
 				for _, r := range c.records {
-					if r.Offset < c.from || r.Offset >= c.to {
-						t.Errorf("chunk %d from %d to %d holds offset %d", n, c.from, c.to, r.Offset)
-					}
+					check.True(t, r.Offset >= c.from && r.Offset < c.to,
+						"chunk %d from %d to %d holds offset %d", n, c.from, c.to, r.Offset)
 				}
 			}
 		})
@@ -74,12 +70,9 @@ func TestBatchHasOneRangeForAPartition(t *testing.T) {
 		{Partition: repository.Partition{Incarnation: 1}, From: 0, To: 5},
 		{Partition: repository.Partition{Incarnation: 2}, From: 7, To: 9},
 	}
-	if len(got.Ranges) != 2 || got.Ranges[0] != want[0] || got.Ranges[1] != want[1] {
-		t.Errorf("ranges = %+v, want %+v", got.Ranges, want)
-	}
-	if len(got.Messages) != 5 {
-		t.Errorf("messages = %d, want 5", len(got.Messages))
-	}
+	check.True(t, len(got.Ranges) == 2 && got.Ranges[0] == want[0] && got.Ranges[1] == want[1],
+		"ranges = %+v, want %+v", got.Ranges, want)
+	check.Equal(t, len(got.Messages), 5, "messages")
 }
 
 func TestWriterGathersUpToAFullBatch(t *testing.T) {
@@ -130,28 +123,19 @@ func TestASplitChunkLosesNothing(t *testing.T) {
 	for _, room := range []int64{whole.bytes, whole.bytes / 2, 0} {
 		whole.room = room
 		first, rest := whole.split(3)
-		if rest == nil {
-			t.Fatal("split(3) of 4 records leaves nothing, want the last")
-		}
-		if first.from != 0 || first.to != rest.from || rest.to != 9 || rest.from != rest.records[0].Offset {
-			t.Errorf("split = %d to %d, %d to %d; want ranges that follow one another to 9", first.from, first.to, rest.from, rest.to)
-		}
-		if len(first.records) != 3 || len(rest.records) != 1 {
-			t.Errorf("split = %d and %d records, want 3 and 1", len(first.records), len(rest.records))
-		}
-		if first.bytes+rest.bytes != whole.bytes || first.bytes != sizeOf([]chunk{first}) {
-			t.Errorf("bytes = %d and %d, want %d in all", first.bytes, rest.bytes, whole.bytes)
-		}
-		if first.room+rest.room != room || first.room < 0 || rest.room < 0 {
-			t.Errorf("room = %d and %d, want %d in all", first.room, rest.room, room)
-		}
+		check.Require(t, rest != nil, "split(3) of 4 records leaves nothing, want the last")
+		check.True(t, first.from == 0 && first.to == rest.from && rest.to == 9 && rest.from == rest.records[0].Offset,
+			"split = %d to %d, %d to %d; want ranges that follow one another to 9", first.from, first.to, rest.from, rest.to)
+		check.True(t, len(first.records) == 3 && len(rest.records) == 1,
+			"split = %d and %d records, want 3 and 1", len(first.records), len(rest.records))
+		check.True(t, first.bytes+rest.bytes == whole.bytes && first.bytes == sizeOf([]chunk{first}),
+			"bytes = %d and %d, want %d in all", first.bytes, rest.bytes, whole.bytes)
+		check.True(t, first.room+rest.room == room && first.room >= 0 && rest.room >= 0,
+			"room = %d and %d, want %d in all", first.room, rest.room, room)
 	}
-	if n := p.waiting.Load(); n != 4 {
-		t.Errorf("chunks that the partition waits for = %d, want 4: one more for each split", n)
-	}
-	if same, rest := whole.split(4); rest != nil || len(same.records) != 4 {
-		t.Errorf("split(4) of 4 records = %d and %v, want all", len(same.records), rest)
-	}
+	check.Equal(t, p.waiting.Load(), 4, "chunks that the partition waits for, one more for each split")
+	same, rest := whole.split(4)
+	check.True(t, rest == nil && len(same.records) == 4, "split(4) of 4 records = %d and %v, want all", len(same.records), rest)
 }
 
 func TestMessageKeepsEveryByte(t *testing.T) {
@@ -180,13 +164,10 @@ func TestMessageKeepsEveryByte(t *testing.T) {
 			if !same(m.Record.Value, poison) || !same(m.Record.Key, poison) || m.Record.Size != int64(len(poison)) {
 				t.Errorf("value, key, size = %.20q, %.20q, %d; want %.20q, %d", m.Record.Value, m.Record.Key, m.Record.Size, poison, len(poison))
 			}
-			if len(m.Record.Headers) != len(headers) {
-				t.Fatalf("headers = %d, want %d", len(m.Record.Headers), len(headers))
-			}
+			check.Require(t, len(m.Record.Headers) == len(headers), "headers = %d, want %d", len(m.Record.Headers), len(headers))
 			for n, h := range m.Record.Headers {
-				if h.Key != headers[n].Key || !same(h.Value, headers[n].Value) {
-					t.Errorf("header %d = %.20q: %.20q, want %.20q: %.20q", n, h.Key, h.Value, headers[n].Key, headers[n].Value)
-				}
+				check.True(t, h.Key == headers[n].Key && same(h.Value, headers[n].Value),
+					"header %d = %.20q: %.20q, want %.20q: %.20q", n, h.Key, h.Value, headers[n].Key, headers[n].Value)
 			}
 			if m.Status != entity.Pending || m.ErrorMessage == "" || m.MaxRetries != entity.DefaultMaxRetries || m.Source.Offset != 7 ||
 				m.Source.Partition != 3 || m.Source.TopicID != 4 || m.Source.Incarnation != 5 {
@@ -210,9 +191,8 @@ func TestMessageOfARecordOverALimit(t *testing.T) {
 	if r := m.Record; r.State != entity.ValueOverLimit || r.Value != nil || r.Size != 4 || len(r.SHA256) != 32 || r.Limit != "max_record_bytes" {
 		t.Errorf("record = %+v, want state over limit, no value, size 4 and a digest", r)
 	}
-	if len(m.Record.Headers) != 1 || string(m.Record.Key) != "key" || !m.Record.KeepsHeaders() {
-		t.Errorf("headers, key = %v, %q; want them kept", m.Record.Headers, m.Record.Key)
-	}
+	check.True(t, len(m.Record.Headers) == 1 && string(m.Record.Key) == "key" && m.Record.KeepsHeaders(),
+		"headers, key = %v, %q; want them kept", m.Record.Headers, m.Record.Key)
 	m = w.i.message(w.i.decoder.Load(), p, &broker.Record{Value: []byte("123"), Defect: &broker.Defect{Limit: broker.LimitHeaders, Size: 3}})
 	if r := m.Record; r.State != entity.ValueOverLimit || string(r.Value) != "123" || r.Limit != "max_headers" || r.KeepsHeaders() {
 		t.Errorf("record with too many headers = %+v, want its value and the limit", r)

@@ -13,11 +13,10 @@ import (
 
 const commitInterval = time.Second
 
-// commitFunc tells the group which offset to read next, by topic and partition.
+// commitFunc commits the next offsets of the group, by topic and partition.
 type commitFunc func(map[string]map[int]int64) error
 
-// committer tells Kafka how far the store has come, so that lag tools see it.
-// Ingest itself never reads these offsets: a commit that fails costs nothing.
+// committer commits the store's positions for lag tools. Ingest never reads these offsets.
 type committer struct {
 	commit  commitFunc
 	metrics *metrics
@@ -57,9 +56,8 @@ func (c *committer) run(ctx context.Context) error {
 	}
 }
 
-// flush commits what there is, and keeps for the next time what Kafka did not
-// take. When the group has moved on meanwhile, the partition's next reader
-// begins by committing the same.
+// flush commits what there is, and keeps for the next time what Kafka did not take. When the group has moved on
+// meanwhile, the partition's next reader begins by committing the same.
 func (c *committer) flush() {
 	c.mu.Lock()
 	offsets := c.offsets

@@ -9,9 +9,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// batch turns chunks into what the store takes, and returns the failures that the
-// messages' groups are of. Chunks of one partition follow one another, so they
-// become one range.
+// batch is the store's form of chunks, with the failures of its groups. A partition's chunks are one range.
 func (i *Ingester) batch(chunks []chunk) (repository.Batch, map[topicGroup]entity.Fingerprint) {
 	rows := 0
 	for _, c := range chunks {
@@ -45,8 +43,7 @@ func (i *Ingester) empty(decoder *deadletter.Decoder) repository.Batch {
 	}}
 }
 
-// message is the dead letter of a record. Whatever the record holds, there is
-// one: what cannot be read is kept as it is.
+// message is the dead letter of a record; unreadable parts are kept unchanged.
 func (i *Ingester) message(decoder *deadletter.Decoder, p *partition, r *broker.Record) entity.Message {
 	return i.decoded(decoder, entity.Source{
 		Topic: p.Topic, TopicID: p.ref.TopicID, Incarnation: p.ref.Incarnation,

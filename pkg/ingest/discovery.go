@@ -13,8 +13,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// topicSet is what a membership is about: the dead-letter topics, each with its
-// present life and its number of partitions. Two equal sets need no new one.
+// topicSet is a membership's topics, each with id and number of partitions. Equal sets need no new one.
 type topicSet map[string]topicShape
 
 type topicShape struct {
@@ -22,8 +21,7 @@ type topicShape struct {
 	partitions int
 }
 
-// deadLetterTopics picks the topics that patterns match. Kafka's own are never
-// dead-letter topics, and one that nobody could describe waits for next time.
+// deadLetterTopics picks the matching topics that are not internal; undescribed ones wait for next time.
 func deadLetterTopics(all []broker.Topic, patterns deadletter.Patterns) topicSet {
 	set := topicSet{}
 	for _, t := range all {
@@ -41,8 +39,7 @@ func (s topicSet) names(limit int) []string {
 	return names[:min(limit, len(names))]
 }
 
-// discover asks the store once for the operators' rules, and the cluster for its
-// topics.
+// discover asks the store once for the operators' rules, and the cluster for its topics.
 func (i *Ingester) discover(ctx context.Context) (topicSet, error) {
 	i.watchdog.rest(discoveryLoop)
 	i.refreshRules(ctx)
@@ -85,9 +82,8 @@ func (i *Ingester) waitForTopics(ctx context.Context) topicSet {
 	return nil
 }
 
-// waitForChange returns the new set once it has differed from current in the
-// same way for two looks: a deployment that makes twenty topics costs one
-// rebalance, not twenty. A topic that went or began a new life is urgent, since
+// waitForChange returns the new set once it has differed from current in the same way for two looks: a deployment
+// that makes twenty topics costs one rebalance, not twenty. A topic that went or began a new life is urgent, since
 // a rejoin under its name could make it again: one look is enough.
 func (i *Ingester) waitForChange(ctx context.Context, current topicSet) topicSet {
 	ticker := time.NewTicker(i.cfg.DiscoveryInterval)
@@ -111,7 +107,7 @@ func (i *Ingester) waitForChange(ctx context.Context, current topicSet) topicSet
 	}
 }
 
-// lost reports whether a topic of current is gone or lives anew.
+// lost reports whether a topic of current is gone or was made again.
 func lost(current, now topicSet) bool {
 	for name, shape := range current {
 		if is, ok := now[name]; !ok || is.id != shape.id {

@@ -2,23 +2,20 @@ package ingest
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 )
 
 func TestDeadLetterTopics(t *testing.T) {
 	t.Parallel()
-	patterns, err := deadletter.ParsePatterns("*.dlq.v1", "^__.*$")
-	if err != nil {
-		t.Fatal(err)
-	}
+	patterns := check.Must(deadletter.ParsePatterns("*.dlq.v1", "^__.*$"))(t)
 	one := []broker.Partition{{ID: 0, Leader: 1}}
 	got := deadLetterTopics([]broker.Topic{
 		{Name: "a.dlq.v1", ID: "A", Partitions: one},
@@ -30,12 +27,9 @@ func TestDeadLetterTopics(t *testing.T) {
 		{Name: "fresh.dlq.v1"},
 	}, patterns)
 	want := topicSet{"a.dlq.v1": {"A", 1}, "leaderless.dlq.v1": {"L", 2}}
-	if !maps.Equal(got, want) {
-		t.Errorf("topics = %v, want %v", got, want)
-	}
-	if got := want.names(1); !slices.Equal(got, []string{"a.dlq.v1"}) {
-		t.Errorf("names(1) = %v, want the first in order", got)
-	}
+	check.Equal(t, got, want, "topics")
+	found := want.names(1)
+	check.True(t, slices.Equal(found, []string{"a.dlq.v1"}), "names(1) = %v, want the first in order", found)
 }
 
 func TestWaitForChange(t *testing.T) {
@@ -62,94 +56,68 @@ func TestWaitForChange(t *testing.T) {
 		}, 3},
 	}
 	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				w.cluster.topic("a.dlq.v1", "A", 2)
-				w.cluster.topic("b.dlq.v1", "B", 1)
-				ctx, cancel := context.WithCancel(context.Background())
-				defer cancel()
-				current, err := w.i.discover(ctx)
-				if err != nil {
-					t.Fatal(err)
+		t.Run(name, bubble(func(w *world) {
+			w.cluster.topic("a.dlq.v1", "A", 2)
+			w.cluster.topic("b.dlq.v1", "B", 1)
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			current := check.Must(w.i.discover(ctx))(w.t)
+			done := make(chan topicSet, 1)
+			go func() { done <- w.i.waitForChange(ctx, current) }()
+			synctest.Wait()
+			looks := 0
+			for n := range 10 {
+				if n < len(test.steps) {
+					test.steps[n](w.cluster)
 				}
-				done := make(chan topicSet, 1)
-				go func() { done <- w.i.waitForChange(ctx, current) }()
-				synctest.Wait()
-				looks := 0
-				for n := range 10 {
-					if n < len(test.steps) {
-						test.steps[n](w.cluster)
-					}
-					pass(w.i.cfg.DiscoveryInterval)
-					if len(done) > 0 {
-						looks = n + 1
-						break
-					}
+				pass(w.i.cfg.DiscoveryInterval)
+				if len(done) > 0 {
+					looks = n + 1
+					break
 				}
-				if looks != test.looks {
-					t.Errorf("returned after %d looks, want %d", looks, test.looks)
-				}
-				cancel()
-				got := <-done
-				want := current
-				if test.looks > 0 {
-					want, _ = w.i.discover(context.Background())
-				}
-				if !maps.Equal(got, want) {
-					t.Errorf("topics = %v, want %v", got, want)
-				}
-			})
-		})
+			}
+			check.True(w.t, looks == test.looks, "returned after %d looks, want %d", looks, test.looks)
+			cancel()
+			got := <-done
+			want := current
+			if test.looks > 0 {
+				want, _ = w.i.discover(context.Background())
+			}
+			check.Equal(w.t, got, want, "topics")
+		}))
 	}
 }
 
 func TestWaitForTopics(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	bubble(func(w *world) {
 		w.cluster.set(func() { w.cluster.down = errDown })
 		done := make(chan topicSet, 1)
 		go func() { done <- w.i.waitForTopics(context.Background()) }()
 		pass(time.Minute)
-		if err := w.i.CheckKafka(); !errors.Is(err, errDown) {
-			t.Errorf("CheckKafka = %v, want %v", err, errDown)
-		}
+		check.Is(w.t, w.i.CheckKafka(), errDown, "CheckKafka")
 		w.cluster.set(func() { w.cluster.down = nil })
 		w.cluster.topic("orders.events.v1", "O", 1)
 		pass(10 * time.Second)
-		if err := w.i.CheckKafka(); err != nil {
-			t.Errorf("CheckKafka = %v, want nil when Kafka is back", err)
-		}
-		if len(done) > 0 {
-			t.Errorf("topics = %v, want to wait for one", <-done)
-		}
-		if !w.i.exists("orders.events.v1") || w.i.exists("payments") {
-			t.Error("exists does not say what the cluster has")
-		}
+		check.Equal(w.t, w.i.CheckKafka(), nil, "CheckKafka")
+		check.Equal(w.t, len(done), 0, "answers while there is no topic")
+		check.True(w.t, w.i.exists("orders.events.v1") && !w.i.exists("payments"), "exists does not say what the cluster has")
 		w.cluster.topic("a.dlq.v1", "A", 1)
 		pass(5 * time.Second)
-		if got := <-done; !maps.Equal(got, topicSet{"a.dlq.v1": {"A", 1}}) {
-			t.Errorf("topics = %v, want the one that came", got)
-		}
-	})
+		got := <-done
+		check.True(w.t, maps.Equal(got, topicSet{"a.dlq.v1": {"A", 1}}), "topics = %v, want the one that came", got)
+	})(t)
 }
 
 func TestRunWaitsOutAGroupThatCannotBeJoined(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	bubble(func(w *world) {
 		w.cluster.topic("a.dlq.v1", "A", 1)
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 1)
 		go func() { done <- w.i.Run(ctx) }()
 		pass(time.Minute)
-		if err := w.i.CheckKafka(); err == nil {
-			t.Error("CheckKafka = nil, want why the group cannot be joined")
-		}
+		err := w.i.CheckKafka()
+		check.True(w.t, err != nil, "CheckKafka = nil, want why the group cannot be joined")
 		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("Run = %v, want nil when its context ended", err)
-		}
-	})
+		check.Equal(w.t, <-done, nil, "Run")
+	})(t)
 }

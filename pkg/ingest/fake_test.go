@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,6 +18,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
@@ -434,14 +436,8 @@ type world struct {
 
 func newWorld(t *testing.T, change ...func(*Config)) *world {
 	t.Helper()
-	patterns, err := deadletter.ParsePatterns("*.dlq.v1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	decoder, err := deadletter.New(patterns, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	patterns := check.Must(deadletter.ParsePatterns("*.dlq.v1"))(t)
+	decoder := check.Must(deadletter.New(patterns, nil))(t)
 	cfg := DefaultConfig()
 	for _, c := range change {
 		c(&cfg)
@@ -454,6 +450,14 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 	w.logged = logged
 	w.i = New(cfg, "group", patterns, w.cluster, decoder, faultyStore{w.store}, prometheus.NewRegistry(), zap.New(core))
 	return w
+}
+
+// bubble runs a test in a bubble of its own time.
+func bubble(do func(w *world), change ...func(*Config)) func(t *testing.T) {
+	return func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) { do(newWorld(t, change...)) })
+	}
 }
 
 func (w *world) commit(offsets map[string]map[int]int64) error {
@@ -481,15 +485,14 @@ func (w *world) commitsSeen() map[broker.TopicPartition]int64 {
 	return out
 }
 
-// start runs a generation over parts; stop ends it and returns its error.
+// start runs a generation over parts; stop ends it and returns its error. It ends with the test at the latest.
 func (w *world) start(parts ...broker.TopicPartition) (ended <-chan error, stop func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- w.i.generation(ctx, parts, w.commit) }()
-	return done, func() error {
-		cancel()
-		return <-done
-	}
+	go func() { defer close(done); done <- w.i.generation(ctx, parts, w.commit) }()
+	stop = func() error { cancel(); return <-done }
+	w.t.Cleanup(func() { _ = stop() })
+	return done, stop
 }
 
 // messages returns what is stored of a dead-letter topic, by position.
@@ -497,15 +500,9 @@ func (w *world) messages(topic string) []entity.Message {
 	w.t.Helper()
 	var out []entity.Message
 	for page := 1; page <= 1000; page++ {
-		list, err := w.store.List(context.Background(), topic, repository.Page{Number: page, Size: 1000})
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		list := check.Must(w.store.List(context.Background(), topic, repository.Page{Number: page, Size: 1000}))(w.t)
 		for _, m := range list.Messages {
-			whole, err := w.store.Get(context.Background(), m.ID, -1)
-			if err != nil {
-				w.t.Fatal(err)
-			}
+			whole := check.Must(w.store.Get(context.Background(), m.ID, -1))(w.t)
 			out = append(out, whole)
 		}
 		if !list.HasNext(repository.Page{Number: page, Size: 1000}) {
@@ -532,9 +529,8 @@ func (w *world) wantOffsets(topic string, life, partition int32, from, to int64)
 	for n := from; n < to; n++ {
 		want = append(want, n)
 	}
-	if !slices.Equal(got, want) {
-		w.t.Errorf("offsets of %s/%d, life %d = %v, want %d to %d", topic, partition, life, brief(got), from, to-1)
-	}
+	check.True(w.t, slices.Equal(got, want),
+		"offsets of %s/%d, life %d = %v, want %d to %d", topic, partition, life, brief(got), from, to-1)
 }
 
 func brief(n []int64) string {

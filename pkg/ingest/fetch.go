@@ -11,9 +11,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// A broker answers as soon as there is a record, however long it may wait for
-// one. So waiting long delays nothing, and it is what an idle ingester costs: a
-// request names every partition.
+// A broker answers as soon as there is a record: long waits delay nothing and make an idle ingester cheap.
 const (
 	fetchWait      = 500 * time.Millisecond // while things happen
 	idleWait       = 5 * time.Second        // when nothing has for a while
@@ -22,8 +20,7 @@ const (
 	partitionBytes = 1 << 20
 )
 
-// fetcher reads the partitions of one leader, one request at a time, so one
-// connection serves thousands of partitions.
+// fetcher reads the partitions of one leader by one request at a time, on one connection.
 type fetcher struct {
 	r          *reader
 	i          *Ingester
@@ -45,8 +42,7 @@ func newFetcher(r *reader, leader int32) *fetcher {
 	return &fetcher{r: r, i: r.i, leader: leader, loop: fetchLoop(leader), inbox: make(chan *partition, r.total), gone: map[*partition]bool{}, away: map[*partition]bool{}}
 }
 
-// run reads until ctx ends. A failure gives partitions back to the reader; it
-// never ends the fetcher.
+// run reads until ctx ends. A failure gives partitions back to the reader; it never ends the fetcher.
 func (f *fetcher) run(ctx context.Context) error {
 	defer f.i.watchdog.rest(f.loop)
 	for ctx.Err() == nil {
@@ -57,8 +53,7 @@ func (f *fetcher) run(ctx context.Context) error {
 	return nil
 }
 
-// add gives the fetcher partitions to read, which it asks for at once. It may be
-// called while the fetcher runs.
+// add gives the fetcher partitions to read, which it asks for at once. It may be called while the fetcher runs.
 func (f *fetcher) add(partitions ...*partition) {
 	for _, p := range partitions {
 		f.inbox <- p
@@ -68,8 +63,7 @@ func (f *fetcher) add(partitions ...*partition) {
 	}
 }
 
-// takeIn adds what the reader sent, and waits for something when there is
-// nothing to read.
+// takeIn adds what the reader sent, and waits for something when there is nothing to read.
 func (f *fetcher) takeIn(ctx context.Context) {
 	f.i.watchdog.rest(f.loop)
 	defer f.i.watchdog.turn(f.loop)
@@ -119,14 +113,12 @@ func (f *fetcher) giveBack() {
 // unit is how much one answer brings, and one portion of a large batch takes.
 func (c Config) unit() int64 { return min(fetchBytes, c.BufferBytes/4) }
 
-// round is one request. Memory for its answer is reserved before it is sent, half
-// as much again for what decoding takes, and more of it only if it is free. So while
-// the writers are behind, nothing is fetched.
+// round is one request. Memory for its answer is reserved before it is sent, half as much again for decoding, and
+// more only if it is free. So nothing is fetched while the writers lag.
 func (f *fetcher) round(ctx context.Context) {
 	limit := f.i.cfg.unit()
 	if f.quiet > 0 {
-		// Other leaders' records need the room meanwhile. What comes after the
-		// first is asked for in full.
+		// Other leaders' records need the room meanwhile. What comes after the first is asked for in full.
 		limit = min(limit, f.i.cfg.BufferBytes/idleShare)
 	}
 	room := limit + limit/2
@@ -156,9 +148,8 @@ func (f *fetcher) round(ctx context.Context) {
 	wait.Sleep(ctx, throttle)
 }
 
-// request asks for every partition that does not rest, beginning with another
-// one each time: the broker fills its answer in order, and a record larger than
-// the answer is only sent for the first.
+// request asks for every partition that does not rest, beginning with another one each time: the broker fills its
+// answer in order, and a record larger than the answer is only sent for the first.
 func (f *fetcher) request(now time.Time, limit int64) broker.FetchRequest {
 	req := broker.FetchRequest{
 		Leader: f.leader, MaxWait: idleWait, MaxBytes: int32(limit), ReadCommitted: true,
@@ -187,8 +178,7 @@ func (f *fetcher) request(now time.Time, limit int64) broker.FetchRequest {
 	return req
 }
 
-// fetch sends one request and hands what it brings to the writers. It takes what
-// they hold out of room, and returns how long the broker wants to be left alone.
+// fetch sends one request and gives its records to the writers, with their room. It returns the throttle.
 func (f *fetcher) fetch(ctx context.Context, req broker.FetchRequest, room *int64) (throttle time.Duration) {
 	res, err := f.ask(ctx, req)
 	if errors.Is(err, errInterrupted) {
@@ -197,8 +187,7 @@ func (f *fetcher) fetch(ctx context.Context, req broker.FetchRequest, room *int6
 	hurried := f.quiet > 0
 	f.quiet++
 	if err == nil {
-		// An answer that began before a topic was made again must not be taken for
-		// the new topic's records, nor the other way round; fetches go by name.
+		// An answer that began before a topic was made again is not of the new topic: fetches go by name.
 		var others []*partition
 		if others, err = f.r.sameLives(ctx, f.asked, res); err == nil {
 			f.leave(others...)
@@ -258,8 +247,7 @@ func (f *fetcher) unpack(ctx context.Context, p *partition, size int64) {
 // errInterrupted says that there is something new to ask for.
 var errInterrupted = errors.New("the wait for records was cut short")
 
-// ask sends one request. While its answer may be long in coming, partitions that
-// are added end the wait; what the broker answers then is asked for again.
+// ask sends one request. Partitions that are added end a long wait; its records are asked for again.
 func (f *fetcher) ask(ctx context.Context, req broker.FetchRequest) (broker.FetchResponse, error) {
 	if req.MaxWait <= fetchWait {
 		return f.i.cluster.Fetch(ctx, req)
@@ -278,8 +266,7 @@ func (f *fetcher) ask(ctx context.Context, req broker.FetchRequest) (broker.Fetc
 	return res, err
 }
 
-// lose gives up partitions because their leader did not answer for them, or is
-// another broker by now.
+// lose gives up partitions because their leader did not answer for them, or is another broker by now.
 func (f *fetcher) lose(ctx context.Context, reason error, partitions ...*partition) {
 	f.r.failed(ctx, fmt.Sprintf("fetch from broker %d", f.leader), reason, partitions...)
 	f.leave(partitions...)

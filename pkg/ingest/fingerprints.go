@@ -18,22 +18,17 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
-// Fingerprinter tells which failures have the same cause. It is safe for concurrent
-// use.
+// Fingerprinter groups failures with the same cause. It is safe for concurrent use.
 type Fingerprinter interface {
 	Of(class, message, stack string) entity.Fingerprint
 }
 
 const (
-	// fingerprintsKept bounds what is remembered; beyond it, some are noted again.
-	fingerprintsKept = 10_000
-
-	// noteAgain is after what time a fingerprint is noted once more: the store may
-	// have forgotten a group of which nothing was left.
-	noteAgain = time.Hour
+	fingerprintsKept = 10_000    // bounds what is remembered; beyond it, some are noted again
+	noteAgain        = time.Hour // until a fingerprint is stored again: its empty group may be forgotten
 )
 
-// cause is what the error group of a message is made of.
+// cause is the input of a message's error group.
 type cause struct{ topic, class, message, stack string }
 
 // topicGroup is an error group of messages of a dead-letter topic.
@@ -42,8 +37,7 @@ type topicGroup struct {
 	group uuid.UUID
 }
 
-// grouping gives the messages of one batch their error groups. Most messages of a batch
-// failed alike, so a fingerprint is made once for all of a topic with the same failure.
+// grouping gives messages their error groups, with one fingerprint for equal failures of a topic.
 type grouping struct {
 	maker Fingerprinter // nil: there are no groups
 	known map[cause]uuid.UUID
@@ -69,8 +63,7 @@ func (g *grouping) group(m *entity.Message) uuid.UUID {
 	return id
 }
 
-// fingerprints are the groups that the store admitted from this process. It is safe for
-// concurrent use.
+// fingerprints are the groups that the store admitted from this process. It is safe for concurrent use.
 type fingerprints struct {
 	mu       sync.Mutex
 	admitted map[uuid.UUID]time.Time // when
@@ -108,9 +101,8 @@ func (f *fingerprints) remember(ids []uuid.UUID) {
 	}
 }
 
-// admitGroups has the store create the error groups of a batch, and moves the messages
-// whose group it refused into entity.Unclassified of their topic. The batch may be stored
-// only then: its messages name the groups. The error is that ctx ended.
+// admitGroups creates a batch's error groups in the store before it, and moves messages of refused groups into
+// entity.Unclassified of their topic. The error is that ctx ended.
 func (i *Ingester) admitGroups(ctx context.Context, messages []entity.Message, found map[topicGroup]entity.Fingerprint) error {
 	fresh := i.fingerprints.unknown(found)
 	if len(fresh) == 0 {

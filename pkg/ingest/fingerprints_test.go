@@ -6,13 +6,13 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
@@ -73,42 +73,32 @@ func TestFingerprints(t *testing.T) {
 		"EveryMessageHasTheGroupOfItsFailure": func(w *world, _ *firstWords, _ *notes) {
 			got := w.arrive(a, saying("timeout 1", ""), saying("timeout 2", ""), saying("refused", ""))
 			want := entity.Fingerprint{Class: "Boom", Title: "timeout"}.ID()
-			if got[0].Group != want || got[1].Group != want || got[2].Group == want || got[2].Group == uuid.Nil {
-				w.t.Errorf("groups = %s, %s, %s, want %s twice and another", got[0].Group, got[1].Group, got[2].Group, want)
-			}
+			check.True(w.t, got[0].Group == want && got[1].Group == want && got[2].Group != want && got[2].Group != uuid.Nil,
+				"groups = %s, %s, %s, want %s twice and another", got[0].Group, got[1].Group, got[2].Group, want)
 		},
 		"AFingerprintIsNotedOnce": func(w *world, _ *firstWords, n *notes) {
 			w.arrive(a, saying("timeout 1", ""), saying("timeout 2", ""), saying("refused", ""))
 			w.arrive(a, saying("timeout 3", ""), saying("closed", ""))
-			if len(n.noted) != 2 || len(n.noted[0]) != 2 || len(n.noted[1]) != 1 || n.noted[1][0].Title != "closed" {
-				w.t.Errorf("noted %v, want two at first and then the new one", n.noted)
-			}
+			check.True(w.t, len(n.noted) == 2 && len(n.noted[0]) == 2 && len(n.noted[1]) == 1 && n.noted[1][0].Title == "closed",
+				"noted %v, want two at first and then the new one", n.noted)
 		},
 		"AFingerprintIsNotedAgainAfterAnHour": func(w *world, _ *firstWords, n *notes) {
 			w.arrive(a, saying("timeout 1", ""))
 			pass(50 * time.Minute)
 			w.arrive(a, saying("timeout 2", ""))
-			if len(n.noted) != 1 {
-				w.t.Errorf("noted %v within the hour, want it once", n.noted)
-			}
+			check.True(w.t, len(n.noted) == 1, "noted %v within the hour, want it once", n.noted)
 			pass(15 * time.Minute)
 			w.arrive(a, saying("timeout 3", ""))
-			if len(n.noted) != 2 {
-				w.t.Errorf("noted %v, want it once more after an hour: the store may have forgotten it", n.noted)
-			}
+			check.True(w.t, len(n.noted) == 2, "noted %v, want it once more after an hour: the store may have forgotten it", n.noted)
 		},
 		"EqualFailuresOfABatchAreLookedAtOnce": func(w *world, f *firstWords, _ *notes) {
 			w.arrive(a, slices.Repeat([]broker.Record{saying("timeout", "at x")}, 500)...)
-			if got := f.asked.Load(); got != 1 {
-				w.t.Errorf("%d fingerprints were made, want 1", got)
-			}
+			check.Equal(w.t, f.asked.Load(), 1, "fingerprints made")
 		},
 		"StacksThatDifferAtTheirEndAreToldApart": func(w *world, _ *firstWords, _ *notes) {
 			same := strings.Repeat("at x\n", 1000)
 			got := w.arrive(a, saying("timeout", same+"a"), saying("timeout", same+"b"))
-			if got[0].Group == got[1].Group {
-				w.t.Error("two stack traces have one group, want two")
-			}
+			check.True(w.t, got[0].Group != got[1].Group, "two stack traces have one group, want two")
 		},
 		"NothingIsStoredBeforeItsGroupIsNoted": func(w *world, _ *firstWords, n *notes) {
 			note, failures := w.store.fingerprinting, 5
@@ -120,17 +110,12 @@ func TestFingerprints(t *testing.T) {
 					return note(list)
 				}
 			})
-			if got := w.arrive(a, saying("timeout", "")); len(got) != 0 {
-				w.t.Errorf("%d messages are stored while their group cannot be noted, want 0", len(got))
-			}
-			if w.i.CheckDatabase() == nil {
-				w.t.Error("CheckDatabase = nil, want the store's error")
-			}
+			got := w.arrive(a, saying("timeout", ""))
+			check.True(w.t, len(got) == 0, "%d messages are stored while their group cannot be noted, want 0", len(got))
+			check.True(w.t, w.i.CheckDatabase() != nil, "CheckDatabase = nil, want the store's error")
 			pass(time.Minute)
 			w.wantOffsets("a.dlq.v1", 1, 0, 0, 1)
-			if n.unnoted != 0 {
-				w.t.Errorf("%d messages came before their group", n.unnoted)
-			}
+			check.True(w.t, n.unnoted == 0, "%d messages came before their group", n.unnoted)
 		},
 		"AGroupThatIsRefusedIsUnclassifiedInItsTopic": func(w *world, _ *firstWords, n *notes) {
 			var records []broker.Record
@@ -144,9 +129,8 @@ func TestFingerprints(t *testing.T) {
 					unclassified++
 				}
 			}
-			if unclassified != 4 {
-				w.t.Errorf("%d messages are unclassified, want both of the 2 groups beyond the limit", unclassified)
-			}
+			check.True(w.t, unclassified == 4,
+				"%d messages are unclassified, want both of the 2 groups beyond the limit", unclassified)
 		},
 		"MoreThanCanBeRememberedAreNotedAgain": func(w *world, _ *firstWords, n *notes) {
 			full := make([]uuid.UUID, fingerprintsKept)
@@ -155,67 +139,46 @@ func TestFingerprints(t *testing.T) {
 			}
 			w.i.fingerprints.remember(full)
 			w.arrive(a, saying("timeout", ""))
-			if got := len(w.i.fingerprints.admitted); got != 1 {
-				w.t.Errorf("%d fingerprints are remembered, want only the last", got)
-			}
-			if len(n.noted) != 1 {
-				w.t.Errorf("noted %d times, want 1", len(n.noted))
-			}
+			check.Equal(w.t, len(w.i.fingerprints.admitted), 1, "fingerprints remembered")
+			check.True(w.t, len(n.noted) == 1, "noted %d times, want 1", len(n.noted))
 		},
 	}
 	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				maker := &firstWords{}
-				WithFingerprints(maker)(w.i)
-				n := watch(w)
-				w.cluster.topic(a.Topic, "A", 1)
-				_, stop := w.start(a)
-				test(w, maker, n)
-				_ = stop()
-				if n.unnoted != 0 {
-					t.Errorf("%d messages were stored before their group was noted", n.unnoted)
-				}
-			})
-		})
+		t.Run(name, bubble(func(w *world) {
+			maker := &firstWords{}
+			WithFingerprints(maker)(w.i)
+			n := watch(w)
+			w.cluster.topic(a.Topic, "A", 1)
+			_, stop := w.start(a)
+			test(w, maker, n)
+			_ = stop()
+			check.True(w.t, n.unnoted == 0, "%d messages were stored before their group was noted", n.unnoted)
+		}))
 	}
 }
 
 func TestWithoutAFingerprinterThereAreNoGroups(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	bubble(func(w *world) {
 		a := part("a.dlq.v1", 0)
 		w.store.fingerprinting = func([]entity.Fingerprint) error {
-			t.Error("fingerprints are noted")
+			w.t.Error("fingerprints are noted")
 			return nil
 		}
 		w.cluster.topic(a.Topic, "A", 1)
-		_, stop := w.start(a)
-		if got := w.arrive(a, saying("timeout", ""))[0].Group; got != uuid.Nil {
-			t.Errorf("group = %s, want none", got)
-		}
-		_ = stop()
-	})
+		w.start(a)
+		check.Equal(w.t, w.arrive(a, saying("timeout", ""))[0].Group, uuid.Nil, "group")
+	})(t)
 }
 
 func benchIngester(b *testing.B, options ...Option) *Ingester {
 	b.Helper()
-	patterns, err := deadletter.ParsePatterns("*.dlq.v1")
-	if err != nil {
-		b.Fatal(err)
-	}
-	decoder, err := deadletter.New(patterns, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
+	patterns := check.Must(deadletter.ParsePatterns("*.dlq.v1"))(b)
+	decoder := check.Must(deadletter.New(patterns, nil))(b)
 	return New(DefaultConfig(), "group", patterns, newFakeCluster(), decoder, faultyStore{&fakeStore{}},
 		prometheus.NewRegistry(), zap.NewNop(), options...)
 }
 
-// BenchmarkBatch makes a batch of 1000 records of a Spring application, with and
-// without groups.
+// BenchmarkBatch makes a batch of 1000 records of a Spring application, with and without groups.
 func BenchmarkBatch(b *testing.B) {
 	records := springLike(1000)
 	for i := range records {

@@ -10,12 +10,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 )
 
-// errFenced ends a generation from within. It is mended by joining the group
-// and reading the store's positions again.
+// errFenced ends a generation from within. The cure is to join again and read the store's positions.
 var errFenced = errors.New("another ingester moved a position")
 
-// generation reads parts until ctx ends or another ingester moves one of them.
-// It returns when all its goroutines have.
+// generation reads parts until ctx ends or another ingester moves one. It returns with all its goroutines.
 func (i *Ingester) generation(ctx context.Context, parts []broker.TopicPartition, commit commitFunc) error {
 	i.metrics.rebalances.Inc()
 	if len(parts) == 0 {

@@ -13,15 +13,11 @@ import (
 )
 
 const (
-	// groupsKept bounds what is remembered; beyond it, some are noted again.
-	groupsKept = 10_000
-	// noteTimeout bounds what ingest waits for; the groups' offsets only tell more
-	// about messages that are there without them.
-	noteTimeout = 5 * time.Second
+	groupsKept  = 10_000          // bounds what is remembered; beyond it, some are noted again
+	noteTimeout = 5 * time.Second // bounds the wait of ingest; messages do not need the groups' offsets
 )
 
-// groups are the consumer groups and topics that this process has noted. It is
-// safe for concurrent use.
+// groups are the consumer groups and topics that this process has noted. It is safe for concurrent use.
 type groups struct {
 	mu    sync.Mutex
 	noted map[repository.TopicGroup]bool
@@ -58,8 +54,7 @@ func (g *groups) remember(noted []repository.TopicGroup) {
 	}
 }
 
-// noteGroups has the store remember which groups failed on the records of a
-// batch that is about to be stored. When it does not, the next batch tries again.
+// noteGroups records the consumer groups of a batch before it is stored; a failure is left to the next batch.
 func (i *Ingester) noteGroups(ctx context.Context, messages []entity.Message) {
 	fresh := i.groups.unknown(messages)
 	if len(fresh) == 0 {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/fingerprint"
@@ -17,10 +18,7 @@ func TestRulesAndGroupsAgainstRealServers(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t)
 	topic := p.create("ruled", 1)
-	maker, err := fingerprint.New(fingerprint.DefaultConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	maker := check.Must(fingerprint.New(fingerprint.DefaultConfig()))(t)
 	produce := func(message string) {
 		t.Helper()
 		record := broker.Record{Value: []byte("{}"), Headers: []entity.Header{
@@ -34,9 +32,7 @@ func TestRulesAndGroupsAgainstRealServers(t *testing.T) {
 	row := func(offset int64) (original string, group uuid.UUID) {
 		t.Helper()
 		err := p.db.QueryRowx(`SELECT original_topic, group_id FROM dlq.dlq_messages WHERE dlq_offset = $1`, offset).Scan(&original, &group)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		return original, group
 	}
 
@@ -50,17 +46,14 @@ func TestRulesAndGroupsAgainstRealServers(t *testing.T) {
 	}
 
 	rules := []entity.TopicRule{{Pattern: topic, Original: "orders"}}
-	if _, err := postgres.New(p.db).ReplaceMapping(p.ctx(), rules, 0, entity.By("somebody")); err != nil {
-		t.Fatal(err)
-	}
-	p.eventually("the rules are in force", func() bool { return i.decoder.Load().Mapped(topic) == "orders" })
+	check.Must(postgres.New(p.db).ReplaceMapping(p.ctx(), rules, 0, entity.By("somebody")))(t)
+	check.Eventually(p.t, "the rules are in force", func() bool { return i.decoder.Load().Mapped(topic) == "orders" })
 	produce("no stock")
 	p.stored(topic, 1, 2)
 	if second, again := row(1); second != "orders" || again != group {
 		t.Errorf("second message of %q in group %s, want of orders in %s", second, again, group)
 	}
 	var groups int
-	if err := p.db.Get(&groups, `SELECT count(*) FROM dlq.error_groups`); err != nil || groups != 1 {
-		t.Errorf("%d groups, %v, want 1", groups, err)
-	}
+	err := p.db.Get(&groups, `SELECT count(*) FROM dlq.error_groups`)
+	check.True(t, err == nil && groups == 1, "%d groups, %v, want 1", groups, err)
 }

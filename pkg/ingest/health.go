@@ -5,15 +5,13 @@ import (
 	"sync"
 )
 
-// health is what the ingester last learnt of its dependencies by using them. A
-// use that never failed is well.
+// health is the last known state of the ingester's dependencies, by use. A use that never failed is well.
 type health struct {
 	mu   sync.Mutex
 	errs map[string]error
 }
 
-// The uses that are told apart, so that one going well does not hide another
-// that does not.
+// The uses are kept apart, so that one going well does not hide another's failure.
 const (
 	topicsHealth   = "topics"
 	groupHealth    = "group"

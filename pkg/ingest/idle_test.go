@@ -3,9 +3,9 @@ package ingest
 import (
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 )
 
@@ -14,49 +14,43 @@ func TestIdle(t *testing.T) {
 	a, b := part("a.dlq.v1", 0), part("a.dlq.v1", 1)
 	tests := map[string]func(w *world){
 		"AsksSeldom": func(w *world) {
-			_, stop := w.start(a, b)
+			w.start(a, b)
 			pass(time.Minute)
 			before := w.cluster.fetched()
 			pass(10 * time.Minute)
 			if n := w.cluster.fetched() - before; n > 250 { // the fake counts a wait's end too
 				w.t.Errorf("requests in 10 idle minutes = %d, want 12 a minute", n)
 			}
-			_ = stop()
 		},
 		"StoresTheFirstRecordAtOnce": func(w *world) {
-			_, stop := w.start(a, b)
+			w.start(a, b)
 			pass(10 * time.Minute)
 			for n := range int64(3) {
 				w.cluster.produce(b, numbered(1)...)
 				pass(time.Millisecond)
 				w.wantOffsets("a.dlq.v1", 1, 1, 0, n+1)
 			}
-			_ = stop()
 		},
 		"EndsAtOnce": func(w *world) {
 			_, stop := w.start(a, b)
 			pass(time.Minute)
 			start := time.Now()
-			if err := stop(); err != nil {
-				w.t.Errorf("generation = %v, want nil", err)
-			}
-			if took := time.Since(start); took > 0 {
-				w.t.Errorf("generation ended after %s, want at once", took)
-			}
+			check.Equal(w.t, stop(), nil, "generation")
+			took := time.Since(start)
+			check.True(w.t, took <= 0, "generation ended after %s, want at once", took)
 		},
 		"APartitionThatComesBackIsAskedForAtOnce": func(w *world) {
 			w.cluster.set(func() { w.cluster.log(b).leader = 2 })
-			_, stop := w.start(a, b)
+			w.start(a, b)
 			pass(10 * time.Minute)
 			w.cluster.set(func() { w.cluster.log(b).leader = 1 }) // which waits for a
 			pass(time.Second)
 			w.cluster.produce(b, numbered(1)...)
 			pass(time.Millisecond)
 			w.wantOffsets("a.dlq.v1", 1, 1, 0, 1)
-			_ = stop()
 		},
 		"APartitionThatRestsIsAskedForAgainInTime": func(w *world) {
-			_, stop := w.start(a, b)
+			w.start(a, b)
 			pass(10 * time.Minute)
 			w.cluster.set(func() { w.cluster.log(a).err = broker.ErrUnauthorized })
 			pass(time.Second)
@@ -64,7 +58,6 @@ func TestIdle(t *testing.T) {
 			w.cluster.produce(a, numbered(1)...)
 			pass(partitionRest)
 			w.wantOffsets("a.dlq.v1", 1, 0, 0, 1)
-			_ = stop()
 		},
 		"LeadersThatWaitLeaveTheBufferToTheOthers": func(w *world) {
 			const leaders = 40 // each would take a sixth of the buffer
@@ -74,26 +67,21 @@ func TestIdle(t *testing.T) {
 				parts = append(parts, part("wide.dlq.v1", n))
 				w.cluster.set(func() { w.cluster.log(parts[n]).leader = n })
 			}
-			_, stop := w.start(parts...)
+			w.start(parts...)
 			pass(10 * time.Minute)
 			for n, tp := range parts {
 				w.cluster.produce(tp, numbered(1)...)
 				pass(time.Millisecond)
-				if got := len(w.messages("wide.dlq.v1")); got != n+1 {
-					w.t.Fatalf("messages = %d, want %d at once", got, n+1)
-				}
+				got := len(w.messages("wide.dlq.v1"))
+				check.Require(w.t, got == n+1, "messages = %d, want %d at once", got, n+1)
 			}
-			_ = stop()
 		},
 	}
 	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				w.cluster.topic("a.dlq.v1", "first", 2)
-				test(w)
-			})
-		})
+		t.Run(name, bubble(func(w *world) {
+			w.cluster.topic("a.dlq.v1", "first", 2)
+			test(w)
+		}))
 	}
 }
 
@@ -101,20 +89,16 @@ func TestIdle(t *testing.T) {
 func TestFetcherMissesNoPartition(t *testing.T) {
 	t.Parallel()
 	for _, after := range []time.Duration{0, time.Millisecond, fetchWait, idleWait, 4*idleWait - 1, 4 * idleWait, 4*idleWait + 1} {
-		t.Run(fmt.Sprint(after), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				w.cluster.topic("a.dlq.v1", "first", 2)
-				a, b := part("a.dlq.v1", 0), part("a.dlq.v1", 1)
-				w.cluster.set(func() { w.cluster.log(b).leader = -1 })
-				_, stop := w.start(a, b)
-				pass(10*time.Minute + after)
-				w.cluster.produce(b, numbered(3)...)
-				w.cluster.set(func() { w.cluster.log(b).leader = 1 })
-				pass(5*time.Second + time.Millisecond) // the longest back-off of one without a leader
-				w.wantOffsets("a.dlq.v1", 1, 1, 0, 3)
-				_ = stop()
-			})
-		})
+		t.Run(fmt.Sprint(after), bubble(func(w *world) {
+			w.cluster.topic("a.dlq.v1", "first", 2)
+			a, b := part("a.dlq.v1", 0), part("a.dlq.v1", 1)
+			w.cluster.set(func() { w.cluster.log(b).leader = -1 })
+			w.start(a, b)
+			pass(10*time.Minute + after)
+			w.cluster.produce(b, numbered(3)...)
+			w.cluster.set(func() { w.cluster.log(b).leader = 1 })
+			pass(5*time.Second + time.Millisecond) // the longest back-off of one without a leader
+			w.wantOffsets("a.dlq.v1", 1, 1, 0, 3)
+		}))
 	}
 }

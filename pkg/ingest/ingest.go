@@ -1,8 +1,7 @@
-// Package ingest takes every record of every dead-letter topic into the store,
-// exactly once each. It decides which topics those are, shares their partitions
-// with other ingesters through a consumer group, and goes on from the positions
-// that the store keeps; what Kafka's own offsets say is for lag tools only. How
-// a record is read is left to deadletter, how it is kept to the store.
+// Package ingest takes every record of every dead-letter topic into the store, exactly once each. It decides which
+// topics those are, shares their partitions with other ingesters through a consumer group, and goes on from the
+// positions that the store keeps; what Kafka's own offsets say is for lag tools only. How a record is read is left
+// to deadletter, how it is kept to the store.
 //
 //	discovery ──▶ membership ──▶ generation ──▶ fetcher (one a leader)
 //	(which topics)  (consumer      (assigned        │ chunks, bounded by bytes
@@ -33,27 +32,22 @@ import (
 
 // Config says how records are taken in.
 type Config struct {
-	// MaxRetries is what a new message gets as its attempt limit.
+	// MaxRetries is the attempt limit of a new message.
 	MaxRetries int `mapstructure:"max_retries"`
-	// MaxRecordBytes is the largest key and value, together, that are stored. Of a
-	// larger one the position, the headers and the SHA-256 are.
+	// MaxRecordBytes bounds key and value together; of a larger record position, headers and SHA-256 are stored.
 	MaxRecordBytes int64 `mapstructure:"max_record_bytes"`
-	// MaxHeaders is the largest number of headers that a record may have. Of one with
-	// more the first are stored, and the SHA-256.
+	// MaxHeaders bounds a record's headers. Of more the first are stored, and the SHA-256.
 	MaxHeaders int `mapstructure:"max_headers"`
-	// MaxHeaderBytes is how long the names and values of a record's headers may be
-	// together. Of one with more the first headers are stored, and the SHA-256.
+	// MaxHeaderBytes bounds the headers' names and values. Of more the first are stored, and the SHA-256.
 	MaxHeaderBytes int64 `mapstructure:"max_header_bytes"`
-	// MaxBatchBytes is what a batch may inflate to. What comes after cannot be read.
-	// It bounds the work on a batch; memory does not depend on it.
+	// MaxBatchBytes bounds a batch's inflated size; records after it cannot be read. It bounds work, not memory.
 	MaxBatchBytes int64 `mapstructure:"max_batch_bytes"`
 	// Payload says when the column payload, which has the JSON of a value for SQL, is
 	// filled: "background" is within seconds, "inline" with the message, "never" not.
 	Payload string `mapstructure:"payload"`
 	// PayloadMaxBytes is the largest value that is also kept as JSON for SQL; 0 is none.
 	PayloadMaxBytes int64 `mapstructure:"payload_max_bytes"`
-	// DiscoveryInterval is how often the cluster is asked for its topics. A new
-	// topic is read within three intervals.
+	// DiscoveryInterval is the pause between two lists of topics. A new topic is read within three of them.
 	DiscoveryInterval time.Duration `mapstructure:"discovery_interval"`
 	// SessionTimeout is how long an ingester that died keeps its partitions.
 	SessionTimeout time.Duration `mapstructure:"session_timeout"`
@@ -61,11 +55,9 @@ type Config struct {
 	BufferBytes int64 `mapstructure:"buffer_bytes"`
 	// Writers is how many batches are stored at the same time.
 	Writers int `mapstructure:"writers"`
-	// ReturnWindow is for how long after a replay a record with the same key and
-	// value is taken for its return although our headers are gone; 0 for never.
+	// ReturnWindow is how long equal key and value mark a replay's return without our headers; 0 for never.
 	ReturnWindow time.Duration `mapstructure:"return_window"`
-	// QuarantineMaxRows is how many records of a topic the database may refuse: while
-	// more of them wait in quarantine, the topic is not read.
+	// QuarantineMaxRows bounds a topic's records in quarantine: above it, the topic is not read.
 	QuarantineMaxRows int64 `mapstructure:"quarantine_max_rows"`
 }
 
@@ -123,7 +115,7 @@ func (c Config) largest() int64 {
 	return c.MaxRecordBytes + c.MaxHeaderBytes + 3*int64(broker.HeaderMemory*c.MaxHeaders) + 1<<20
 }
 
-// Cluster is what ingest needs of Kafka.
+// Cluster is the part of Kafka that ingest uses.
 type Cluster interface {
 	Topics(ctx context.Context, names ...string) ([]broker.Topic, error)
 	StartOffsets(ctx context.Context, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error)
@@ -133,7 +125,7 @@ type Cluster interface {
 	Mark(ctx context.Context, tp broker.TopicPartition, offset int64) (latest int64, crc uint32, found bool, err error)
 }
 
-// Store is what ingest needs of a repository.
+// Store is the part of a repository that ingest uses.
 type Store interface {
 	repository.Ingest
 	repository.Quarantine
@@ -178,35 +170,24 @@ type Ingester struct {
 // Option changes what New returns.
 type Option func(*Ingester)
 
-// WithFingerprints gives every message the error group that f finds; without it
-// they have none.
-func WithFingerprints(f Fingerprinter) Option {
-	return func(i *Ingester) { i.fingerprinter = f }
-}
+// WithFingerprints gives every message the error group that f finds; without it they have none.
+func WithFingerprints(f Fingerprinter) Option { return func(i *Ingester) { i.fingerprinter = f } }
 
-// WithOrigins gives the declarations of kafka.origins: a return counts in the dead-letter
-// topics that they declare for its original topic, besides its parent's own.
-func WithOrigins(origins deadletter.Origins) Option {
-	return func(i *Ingester) { i.origins = origins }
-}
+// WithOrigins gives kafka.origins: a return also counts in the dead-letter topics declared for its topic.
+func WithOrigins(origins deadletter.Origins) Option { return func(i *Ingester) { i.origins = origins } }
 
-// WithTracing makes a span of every batch that is stored, linked to the traces that
-// its records were part of. What happens while nothing is read makes none.
+// WithTracing makes a span of every stored batch, linked to its records' traces, and none of idle work.
 func WithTracing(provider trace.TracerProvider) Option {
-	return func(i *Ingester) {
-		i.tracer = traces.Of(provider, "github.com/dlq-manager/dlq-manager/pkg/ingest")
-	}
+	return func(i *Ingester) { i.tracer = traces.Of(provider, "github.com/dlq-manager/dlq-manager/pkg/ingest") }
 }
 
-// WithTopicLabels has metrics name only topics that labels name; without it they name
-// every topic.
+// WithTopicLabels has metrics name only topics that labels name; without it they name every topic.
 func WithTopicLabels(labels TopicLabels) Option {
 	return func(i *Ingester) { i.metrics.labels = labels }
 }
 
-// New returns an ingester that takes the topics which patterns match as a member
-// of group. It reads records as decoder does, under the rules that operators keep
-// in the store. The configuration must be valid.
+// New returns an ingester that takes the topics which patterns match as a member of group. It reads records as
+// decoder does, under the rules that operators keep in the store. The configuration must be valid.
 func New(cfg Config, group string, patterns deadletter.Patterns, cluster Cluster, decoder *deadletter.Decoder,
 	store Store, registry prometheus.Registerer, log *zap.Logger, options ...Option,
 ) *Ingester {
@@ -221,9 +202,7 @@ func New(cfg Config, group string, patterns deadletter.Patterns, cluster Cluster
 	return i
 }
 
-// Run takes records in until ctx ends; it then returns nil, and what it had
-// stored by then is committed. Faults of Kafka and of the store are waited out,
-// never returned.
+// Run stores and commits records until ctx ends, and returns nil. It waits for Kafka and the store.
 func (i *Ingester) Run(ctx context.Context) error {
 	defer i.watchdog.rest(discoveryLoop)
 	var trying sync.WaitGroup
@@ -241,8 +220,7 @@ func (i *Ingester) Run(ctx context.Context) error {
 	return nil
 }
 
-// readUntilChange is a member of the group for a fixed set of topics, which is
-// all that a membership can have; it returns the set to go on with.
+// readUntilChange is a member of the group for a fixed set of topics, and returns the next set.
 func (i *Ingester) readUntilChange(ctx context.Context, current topicSet) topicSet {
 	memberCtx, leave := context.WithCancel(ctx)
 	left := make(chan struct{})
@@ -256,12 +234,10 @@ func (i *Ingester) readUntilChange(ctx context.Context, current topicSet) topicS
 	return next
 }
 
-// CheckKafka reports why records cannot be read at the moment, as far as reading
-// has shown; nil when they can.
+// CheckKafka reports why records cannot be read at the moment, as far as reading has shown; nil when they can.
 func (i *Ingester) CheckKafka() error { return i.health.get(topicsHealth, groupHealth, fetchHealth) }
 
-// CheckDatabase reports why records cannot be stored at the moment, as far as
-// storing has shown; nil when they can.
+// CheckDatabase reports why records cannot be stored at the moment, as storing has shown; nil when they can.
 func (i *Ingester) CheckDatabase() error { return i.health.get(databaseHealth) }
 
 // exists reports whether the cluster has a topic, as last seen.

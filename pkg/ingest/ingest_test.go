@@ -6,15 +6,14 @@ import (
 	"time"
 
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 func TestMain(m *testing.M) { stacktest.Main(m) }
 
 func TestConfigValidate(t *testing.T) {
 	t.Parallel()
-	if err := DefaultConfig().Validate(); err != nil {
-		t.Errorf("DefaultConfig().Validate() = %v, want nil", err)
-	}
+	check.Equal(t, DefaultConfig().Validate(), nil, "DefaultConfig().Validate()")
 	tests := map[string]func(*Config){
 		"max_retries":        func(c *Config) { c.MaxRetries = -1 },
 		"max_record_bytes":   func(c *Config) { c.MaxRecordBytes = 0 },
@@ -32,9 +31,8 @@ func TestConfigValidate(t *testing.T) {
 			cfg := DefaultConfig()
 			spoil(&cfg)
 			err := cfg.Validate()
-			if err == nil || !strings.Contains(err.Error(), "ingest."+key) {
-				t.Errorf("Validate = %v, want it to name ingest.%s", err, key)
-			}
+			check.True(t, err != nil && strings.Contains(err.Error(),
+				"ingest."+key), "Validate = %v, want it to name ingest.%s", err, key)
 		})
 		spoil(&all)
 	}
@@ -48,9 +46,7 @@ func TestConfigValidate(t *testing.T) {
 func TestBackoffGrowsAndIsBounded(t *testing.T) {
 	t.Parallel()
 	for attempt, want := range map[int]time.Duration{0: 100 * time.Millisecond, 3: 800 * time.Millisecond, 6: 5 * time.Second, 1 << 40: 5 * time.Second} {
-		if got := backoff(attempt); got != want {
-			t.Errorf("backoff(%d) = %s, want %s", attempt, got, want)
-		}
+		check.Equal(t, backoff(attempt), want, "backoff(%d)", attempt)
 	}
 }
 
@@ -59,10 +55,6 @@ func TestHealthTellsUsesApart(t *testing.T) {
 	w := newWorld(t)
 	w.i.health.set(groupHealth, errDown)
 	w.i.health.set(topicsHealth, nil)
-	if w.i.CheckKafka() == nil {
-		t.Error("CheckKafka = nil, want the group's error although topics can be listed")
-	}
-	if err := w.i.CheckDatabase(); err != nil {
-		t.Errorf("CheckDatabase = %v, want nil", err)
-	}
+	check.True(t, w.i.CheckKafka() != nil, "CheckKafka = nil, want the group's error although topics can be listed")
+	check.Equal(t, w.i.CheckDatabase(), nil, "CheckDatabase")
 }

@@ -3,7 +3,6 @@ package ingest
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
@@ -31,30 +31,15 @@ type plant struct {
 	cluster *broker.Cluster
 	admin   *kafka.Client
 	db      *sqlx.DB
-	made    []string
 }
 
 func newPlant(t testing.TB) *plant {
 	t.Helper()
 	cfg := broker.DefaultConfig()
 	cfg.Brokers = stacktest.Kafka(t)
-	cluster, err := broker.Open(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	transport := &kafka.Transport{MetadataTTL: 200 * time.Millisecond}
-	p := &plant{
-		t: t, prefix: "ingest-" + uuid.NewString()[:8], cluster: cluster, db: postgrestest.Open(t),
-		admin: &kafka.Client{Addr: kafka.TCP(cfg.Brokers...), Transport: transport},
-	}
-	t.Cleanup(func() {
-		for _, topic := range p.made {
-			_ = p.deleteTopic(topic)
-		}
-		transport.CloseIdleConnections()
-		_ = cluster.Close()
-	})
-	return p
+	cluster := check.Must(broker.Open(cfg))(t)
+	t.Cleanup(func() { cluster.Close() })
+	return &plant{t: t, prefix: "ingest-" + uuid.NewString()[:8], cluster: cluster, db: postgrestest.Open(t), admin: stacktest.Admin(t)}
 }
 
 func (p *plant) topic(name string) string { return p.prefix + "." + name + ".dlq.v1" }
@@ -63,27 +48,18 @@ func (p *plant) topic(name string) string { return p.prefix + "." + name + ".dlq
 func (p *plant) create(name string, partitions int) string {
 	p.t.Helper()
 	topic := p.topic(name)
-	p.eventually("topic "+topic+" is made", func() bool {
+	check.Eventually(p.t, "topic "+topic+" is made", func() bool {
 		res, err := p.admin.CreateTopics(p.ctx(), &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{{
 			Topic: topic, NumPartitions: partitions, ReplicationFactor: 1,
 		}}})
 		return err == nil && res.Errors[topic] == nil
 	})
-	p.eventually("topic "+topic+" is known", func() bool {
+	check.Eventually(p.t, "topic "+topic+" is known", func() bool {
 		topics, err := p.cluster.Topics(p.ctx(), topic)
 		return err == nil && topics[0].Err == nil && len(topics[0].Partitions) == partitions && topics[0].Partitions[0].Leader >= 0
 	})
-	if !slices.Contains(p.made, topic) {
-		p.made = append(p.made, topic)
-	}
+	p.t.Cleanup(func() { stacktest.DeleteTopic(p.t, topic) })
 	return topic
-}
-
-func (p *plant) deleteTopic(topic string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	_, err := p.admin.DeleteTopics(ctx, &kafka.DeleteTopicsRequest{Topics: []string{topic}})
-	return err
 }
 
 func (p *plant) ctx() context.Context {
@@ -99,21 +75,13 @@ func (p *plant) produce(topic string, partition int32, n int) {
 		records[i].Value = fmt.Appendf(nil, `{"partition":%d,"n":%d}`, partition, i)
 	}
 	res := p.cluster.NewProducer(broker.ProducerConfig{Timeout: 20 * time.Second}).Produce(p.ctx(), part(topic, partition), records)
-	if err := res.Err(); err != nil {
-		p.t.Fatalf("produce to %s/%d: %v", topic, partition, err)
-	}
+	check.NoError(p.t, res.Err())
 }
 
 func (p *plant) ingester(options ...Option) *Ingester {
 	p.t.Helper()
-	patterns, err := deadletter.ParsePatterns(p.prefix + ".*.dlq.v1")
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	decoder, err := deadletter.New(patterns, nil)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	patterns := check.Must(deadletter.ParsePatterns(p.prefix + ".*.dlq.v1"))(p.t)
+	decoder := check.Must(deadletter.New(patterns, nil))(p.t)
 	cfg := DefaultConfig()
 	cfg.DiscoveryInterval, cfg.SessionTimeout = 250*time.Millisecond, 6*time.Second
 	return New(cfg, p.prefix, patterns, p.cluster, decoder, postgres.New(p.db), prometheus.NewRegistry(), zap.NewNop(), options...)
@@ -131,29 +99,13 @@ func (p *plant) runThis(i *Ingester) (stop func()) {
 		cancel()
 		select {
 		case err := <-done:
-			if err != nil {
-				p.t.Errorf("Run = %v, want nil", err)
-			}
+			check.True(p.t, err == nil, "Run = %v, want nil", err)
 		case <-time.After(40 * time.Second):
 			p.t.Error("Run did not return 40 s after its context ended")
 		}
 	})
 	p.t.Cleanup(stop)
 	return stop
-}
-
-// eventually asks until ok, a bounded number of times.
-func (p *plant) eventually(what string, ok func() bool) {
-	p.t.Helper()
-	ticker := time.NewTicker(100 * time.Millisecond)
-	defer ticker.Stop()
-	for range 500 {
-		if ok() {
-			return
-		}
-		<-ticker.C
-	}
-	p.t.Fatalf("never came: %s", what)
 }
 
 func (p *plant) count(topic string) (rows int) {
@@ -170,13 +122,10 @@ func (p *plant) count(topic string) (rows int) {
 // is there twice and that the group's offsets follow.
 func (p *plant) stored(topic string, partitions int, want int) {
 	p.t.Helper()
-	p.eventually(fmt.Sprintf("%d messages of %s; now %d", want, topic, p.count(topic)), func() bool { return p.count(topic) >= want })
+	check.Eventually(p.t, fmt.Sprintf("%d messages of %s; now %d", want, topic, p.count(topic)), func() bool { return p.count(topic) >= want })
 	var twice int
-	err := p.db.Get(&twice, `SELECT count(*) FROM (SELECT 1 FROM dlq.dlq_messages
-		GROUP BY dlq_incarnation_id, dlq_partition, dlq_offset HAVING count(*) > 1) d`)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	check.NoError(p.t, p.db.Get(&twice, `SELECT count(*) FROM (SELECT 1 FROM dlq.dlq_messages
+		GROUP BY dlq_incarnation_id, dlq_partition, dlq_offset HAVING count(*) > 1) d`))
 	if got := p.count(topic); got != want || twice != 0 {
 		p.t.Errorf("messages of %s = %d, positions stored twice = %d; want %d, 0", topic, got, twice, want)
 	}
@@ -190,11 +139,8 @@ func (p *plant) caughtUp(topic string, partitions int) {
 	for n := range partitions {
 		parts = append(parts, part(topic, int32(n)))
 	}
-	ends, err := p.cluster.EndOffsets(p.ctx(), parts)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	p.eventually("committed offsets at the end of "+topic, func() bool {
+	ends := check.Must(p.cluster.EndOffsets(p.ctx(), parts))(p.t)
+	check.Eventually(p.t, "committed offsets at the end of "+topic, func() bool {
 		committed, err := p.cluster.CommittedOffsets(p.ctx(), p.prefix, parts)
 		for _, tp := range parts {
 			if committed[tp] != ends[tp] {
@@ -208,9 +154,7 @@ func (p *plant) caughtUp(topic string, partitions int) {
 		err := p.db.Get(&next, `SELECT next_offset FROM dlq.ingest_positions p
 			JOIN dlq.topic_incarnations i ON i.id = p.incarnation_id JOIN dlq.topics t ON t.id = i.topic_id
 			WHERE t.name = $1 AND p.partition = $2 ORDER BY i.id DESC LIMIT 1`, topic, tp.Partition)
-		if err != nil || next != ends[tp] {
-			p.t.Errorf("position of %s = %d, %v; want the log's end %d", tp, next, err, ends[tp])
-		}
+		check.True(p.t, err == nil && next == ends[tp], "position of %s = %d, %v; want the log's end %d", tp, next, err, ends[tp])
 	}
 }
 
@@ -224,13 +168,13 @@ func TestMembersThatComeAndGoStoreEachRecordOnce(t *testing.T) {
 	for range 3 {
 		member := p.ingester()
 		leave := p.runThis(member)
-		p.eventually("the member has partitions", func() bool { return testutil.CollectAndCount(member.metrics.lag) > 0 })
+		check.Eventually(p.t, "the member has partitions", func() bool { return testutil.CollectAndCount(member.metrics.lag) > 0 })
 		for n := range 30 {
 			p.produce(topic, int32(n%partitions), 100)
 			total += 100
 		}
-		p.eventually("half of it is stored", func() bool { return p.count(topic) >= total/2 })
-		p.eventually("the member stored something", func() bool { return testutil.ToFloat64(member.metrics.stored.WithLabelValues(topic)) > 0 })
+		check.Eventually(p.t, "half of it is stored", func() bool { return p.count(topic) >= total/2 })
+		check.Eventually(p.t, "the member stored something", func() bool { return testutil.ToFloat64(member.metrics.stored.WithLabelValues(topic)) > 0 })
 		leave()
 	}
 	p.stored(topic, partitions, total)
@@ -245,13 +189,10 @@ func TestAGroupResetToTheEarliestOffsetAddsNothing(t *testing.T) {
 	stop := p.run()
 	p.stored(topic, 2, 150)
 	stop()
-	res, err := p.admin.OffsetCommit(p.ctx(), &kafka.OffsetCommitRequest{
+	check.Must(p.admin.OffsetCommit(p.ctx(), &kafka.OffsetCommitRequest{
 		GroupID: p.prefix, GenerationID: -1,
 		Topics: map[string][]kafka.OffsetCommit{topic: {{Partition: 0, Offset: 0}, {Partition: 1, Offset: 0}}},
-	})
-	if err != nil {
-		t.Fatalf("reset the group: %v, %v", res, err)
-	}
+	}))(t)
 	p.run()
 	p.caughtUp(topic, 2) // the store's positions win
 	p.produce(topic, 0, 1)
@@ -265,9 +206,7 @@ func TestATopicDeletedAndMadeAgainStartsOver(t *testing.T) {
 	p.run()
 	p.produce(topic, 0, 20)
 	p.stored(topic, 2, 20)
-	if err := p.deleteTopic(topic); err != nil {
-		t.Fatal(err)
-	}
+	stacktest.DeleteTopic(t, topic)
 	p.produce(other, 0, 5)
 	p.create("again", 2)
 	p.produce(topic, 0, 30)
@@ -286,13 +225,10 @@ func TestANewTopicIsReadWhileRunning(t *testing.T) {
 	second := p.create("second", 3)
 	p.produce(second, 2, 10)
 	p.stored(second, 3, 10)
-	_, err := p.admin.CreatePartitions(p.ctx(), &kafka.CreatePartitionsRequest{
+	check.Must(p.admin.CreatePartitions(p.ctx(), &kafka.CreatePartitionsRequest{
 		Topics: []kafka.TopicPartitionsConfig{{Name: first, Count: 3}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.eventually("the topic has grown", func() bool {
+	}))(t)
+	check.Eventually(p.t, "the topic has grown", func() bool {
 		topics, err := p.cluster.Topics(p.ctx(), first)
 		return err == nil && len(topics[0].Partitions) == 3
 	})
@@ -305,47 +241,38 @@ func TestDatabaseConnectionsThatAreCutLoseAndDoubleNothing(t *testing.T) {
 	p := newPlant(t)
 	const partitions, rounds = 4, 25
 	topic := p.create("cut", partitions)
-	killer, err := sqlx.Connect("postgres", stacktest.Postgres(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	killer := check.Must(sqlx.Connect("postgres", stacktest.Postgres(t)))(t)
 	defer killer.Close()
 	var database string
-	if err := p.db.Get(&database, `SELECT current_database()`); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, p.db.Get(&database, `SELECT current_database()`))
 	cut := func(where string) {
 		t.Helper()
 		var killed []bool
 		err := killer.Select(&killed, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1`+where, database)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 	}
 	i := p.ingester()
 	p.runThis(i)
 	p.produce(topic, 0, 400)
-	p.eventually("the first are stored", func() bool { return p.count(topic) >= 400 })
+	check.Eventually(p.t, "the first are stored", func() bool { return p.count(topic) >= 400 })
 
 	// The positions are held, so that a statement is under way when it is cut, and
 	// again when the driver sends it a second time.
 	holder := p.db.MustBeginTx(p.ctx(), nil)
 	holder.MustExec(`LOCK TABLE dlq.ingest_positions IN SHARE ROW EXCLUSIVE MODE`)
 	p.produce(topic, 0, 400)
-	p.eventually("a store fails", func() bool {
+	check.Eventually(p.t, "a store fails", func() bool {
 		cut(` AND wait_event_type = 'Lock'`)
 		return testutil.ToFloat64(i.metrics.storeFailures) > 0
 	})
-	if err := holder.Rollback(); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, holder.Rollback())
 
 	for n := 2; n < rounds; n++ {
 		p.produce(topic, int32(n%partitions), 400)
 		cut("")
-		p.eventually("some records are stored", func() bool { return p.count(topic) >= n*100 })
+		check.Eventually(p.t, "some records are stored", func() bool { return p.count(topic) >= n*100 })
 	}
-	p.eventually("all is stored", func() bool { return p.count(topic) >= rounds*400 })
+	check.Eventually(p.t, "all is stored", func() bool { return p.count(topic) >= rounds*400 })
 	p.stored(topic, partitions, rounds*400)
 }
 
@@ -354,34 +281,22 @@ func TestRecordsOfAbortedTransactionsAreNoMessages(t *testing.T) {
 	p := newPlant(t)
 	topic := p.create("transactions", 1)
 	client, err := kgo.NewClient(kgo.SeedBrokers(stacktest.Kafka(t)...), kgo.TransactionalID(p.prefix), kgo.DefaultProduceTopic(topic))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer client.Close()
 	p.run()
 	for n := range 6 {
-		if err := client.BeginTransaction(); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, client.BeginTransaction())
 		commit := kgo.TransactionEndTry(n%2 == 0)
 		text := map[kgo.TransactionEndTry]string{kgo.TryCommit: "committed", kgo.TryAbort: "aborted"}[commit]
 		for range 5 {
-			if err := client.ProduceSync(p.ctx(), kgo.StringRecord(text)).FirstErr(); err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, client.ProduceSync(p.ctx(), kgo.StringRecord(text)).FirstErr())
 		}
-		if err := client.EndTransaction(p.ctx(), commit); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, client.EndTransaction(p.ctx(), commit))
 	}
 	p.stored(topic, 1, 15)
 	var values []string
-	if err := p.db.Select(&values, `SELECT convert_from(value, 'UTF8') FROM dlq.messages`); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, p.db.Select(&values, `SELECT convert_from(value, 'UTF8') FROM dlq.messages`))
 	for _, v := range values {
-		if !strings.HasPrefix(v, "committed") {
-			t.Errorf("value = %q, want only committed records", v)
-		}
+		check.True(t, strings.HasPrefix(v, "committed"), "value = %q, want only committed records", v)
 	}
 }

@@ -13,9 +13,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// member belongs to the group for the topics of set until ctx ends. The group
-// only shares the work out: were two members to read one partition, the store's
-// positions would let one of them through.
+// member belongs to the group for the topics of set until ctx ends. The group only shares the work out: were two
+// members to read one partition, the store's positions would let one of them through.
 func (i *Ingester) member(ctx context.Context, set topicSet) {
 	group, err := i.join(ctx, set)
 	if err != nil {
@@ -33,7 +32,7 @@ func (i *Ingester) member(ctx context.Context, set topicSet) {
 		switch {
 		case ctx.Err() != nil || errors.Is(err, kafka.ErrGroupClosed):
 		case errors.Is(err, kafka.RebalanceInProgress):
-			// Somebody came or went while we joined: kafka-go joins again at once.
+			// A member came or went while we joined: kafka-go joins again at once.
 		case err != nil:
 			i.kafkaFailed(ctx, groupHealth, "join the group", err)
 			wait.Sleep(ctx, backoff(3))
@@ -47,10 +46,8 @@ func (i *Ingester) member(ctx context.Context, set topicSet) {
 func (i *Ingester) join(ctx context.Context, set topicSet) (*kafka.ConsumerGroup, error) {
 	for attempt := 0; ; attempt++ {
 		group, err := i.cluster.Group(broker.GroupConfig{
-			ID:             i.group,
-			Topics:         slices.Sorted(maps.Keys(set)),
-			SessionTimeout: i.cfg.SessionTimeout,
-			ErrorLog:       func(message string) { i.log.Debug("consumer group: " + message) },
+			ID: i.group, Topics: slices.Sorted(maps.Keys(set)), SessionTimeout: i.cfg.SessionTimeout,
+			ErrorLog: func(message string) { i.log.Debug("consumer group: " + message) },
 		})
 		if err == nil {
 			return group, nil
@@ -62,9 +59,8 @@ func (i *Ingester) join(ctx context.Context, set topicSet) (*kafka.ConsumerGroup
 	}
 }
 
-// startGeneration gives the partitions of gen to a generation of ours. Kafka-go
-// ends gen as soon as the function returns, and joins anew: that is also how a
-// generation that lost its footing starts over.
+// startGeneration gives the partitions of gen to a generation of ours. Kafka-go ends gen when the function
+// returns, and joins again: so a generation that lost its positions starts over.
 func (i *Ingester) startGeneration(gen *kafka.Generation) {
 	i.health.set(groupHealth, nil)
 	var parts []broker.TopicPartition

@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -34,60 +35,49 @@ type metrics struct {
 }
 
 func newMetrics(registry prometheus.Registerer) *metrics {
+	build := promauto.With(registry)
 	counter := func(name, help string) prometheus.Counter {
-		c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
-		registry.MustRegister(c)
-		return c
+		return build.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
-	byTopic := func(name, help string) *prometheus.CounterVec {
-		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"topic"})
-		registry.MustRegister(c)
-		return c
+	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return build.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	gauges := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		return build.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
 	}
 	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
-		h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
-		registry.MustRegister(h)
-		return h
+		return build.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
 	}
-	m := &metrics{
-		received:        byTopic("dlq_ingest_records_received_total", "Records read from dead-letter topics."),
-		stored:          byTopic("dlq_ingest_records_stored_total", "Records stored as messages."),
-		duplicate:       byTopic("dlq_ingest_records_duplicate_total", "Records read that were stored already."),
-		gaps:            byTopic("dlq_ingest_records_lost_total", "Offsets that Kafka removed before they could be read."),
-		partitionErrors: byTopic("dlq_ingest_partition_errors_total", "Times that a partition could not be read."),
-		returns: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "dlq_returns_total", Help: "Replayed records that failed again and came back, by original topic.",
-		}, []string{"topic", "by"}),
-		loopsStopped: byTopic("dlq_loops_stopped_total", "Records that came back too often and arrived dead, by original topic."),
-		lag: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "dlq_ingest_lag_records", Help: "Records of a partition that are not fetched yet.",
-		}, []string{"topic", "partition"}),
+	return &metrics{
+		received:        counters("dlq_ingest_records_received_total", "Records read from dead-letter topics.", "topic"),
+		stored:          counters("dlq_ingest_records_stored_total", "Records stored as messages.", "topic"),
+		duplicate:       counters("dlq_ingest_records_duplicate_total", "Records read that were stored already.", "topic"),
+		gaps:            counters("dlq_ingest_records_lost_total", "Offsets that Kafka removed before they could be read.", "topic"),
+		partitionErrors: counters("dlq_ingest_partition_errors_total", "Times that a partition could not be read.", "topic"),
+		returns: counters("dlq_returns_total",
+			"Replayed records that failed again and came back, by original topic.", "topic", "by"),
+		loopsStopped: counters("dlq_loops_stopped_total", "Records that came back too often and arrived dead, by original topic.", "topic"),
+		lag: gauges("dlq_ingest_lag_records",
+			"Records of a partition that are not fetched yet.", "topic", "partition"),
 		batchRows: histogram("dlq_ingest_batch_size", "Messages stored by one statement.",
 			[]float64{1, 10, 50, 100, 250, 500, 1000}),
 		storeSeconds: histogram("dlq_ingest_store_duration_seconds", "Time that one batch took to store.",
 			prometheus.ExponentialBuckets(0.001, 2, 14)),
 		visibility: histogram("dlq_ingest_visibility_delay_seconds", "From a record's timestamp to its being stored.",
 			[]float64{.01, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600}),
-		quarantined: byTopic("dlq_quarantined_total", "Records that the database refused to store as messages."),
-		quarantineRecords: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "dlq_quarantine_records", Help: "Records of a dead-letter topic in quarantine, as every ingester counts them.",
-		}, []string{"topic"}),
-		quarantinePaused: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "dlq_quarantine_paused", Help: "1 while a dead-letter topic is not read because of the records in quarantine.",
-		}, []string{"topic"}),
+		quarantined: counters("dlq_quarantined_total", "Records that the database refused to store as messages.", "topic"),
+		quarantineRecords: gauges("dlq_quarantine_records",
+			"Records of a dead-letter topic in quarantine, as every ingester counts them.", "topic"),
+		quarantinePaused: gauges("dlq_quarantine_paused",
+			"1 while a dead-letter topic is not read because of the records in quarantine.", "topic"),
 		rebalances:     counter("dlq_ingest_rebalances_total", "Times that partitions were assigned."),
 		commitFailures: counter("dlq_ingest_commit_failures_total", "Offset commits that Kafka refused; harmless."),
 		storeFailures:  counter("dlq_ingest_store_failures_total", "Times that the store did not take a batch and ingest waited."),
-		lastRecord: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "dlq_ingest_last_record_timestamp_seconds", Help: "When a record was last stored.",
-		}),
+		lastRecord:     build.NewGauge(prometheus.GaugeOpts{Name: "dlq_ingest_last_record_timestamp_seconds", Help: "When a record was last stored."}),
 	}
-	registry.MustRegister(m.returns, m.lag, m.lastRecord, m.quarantineRecords, m.quarantinePaused)
-	return m
 }
 
-// showQuarantine sets how many records of each topic are in quarantine, and whether the
-// topic is read.
+// showQuarantine sets how many records of each topic are in quarantine, and whether the topic is read.
 func (m *metrics) showQuarantine(counts []repository.QuarantineCount, full map[string]bool) {
 	records, paused := map[string]float64{}, map[string]float64{}
 	for _, c := range counts {
@@ -117,16 +107,14 @@ func (m *metrics) label(topic string) string {
 	return m.labels.Label(topic)
 }
 
-// lag is how many records of a partition are not fetched yet, as its gauge has it. The
-// gauge may be that of other partitions too, of topics that metrics do not name.
+// lag is a partition's share of its lag gauge, which unnamed topics have in common.
 type lag struct {
 	gauge prometheus.Gauge // nil until the lag is known
 	label string
 	shown int64
 }
 
-// showLag sets the lag of a partition. The gauge is kept: an idle ingester sets
-// thousands of them over and over.
+// showLag sets the lag of a partition. The gauge is kept: an idle ingester sets thousands of them over and over.
 func (m *metrics) showLag(p *partition, records int64) {
 	l := &p.lag
 	if l.gauge == nil {

@@ -2,12 +2,12 @@ package ingest
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/telemetry/telemetrytest"
@@ -43,9 +43,8 @@ func TestMetrics(t *testing.T) {
 			m := w.i.metrics
 			w.wantMetric("received", m.received.WithLabelValues(a.Topic), 3)
 			w.wantMetric("stored", m.stored.WithLabelValues(a.Topic), 3)
-			if count, sum := telemetrytest.Observed(w.t, m.batchRows); count == 0 || sum != 3 {
-				w.t.Errorf("dlq_ingest_batch_size has %d values of %v together, want 3 messages", count, sum)
-			}
+			count, sum := telemetrytest.Observed(w.t, m.batchRows)
+			check.True(w.t, count != 0 && sum == 3, "dlq_ingest_batch_size has %d values of %v together, want 3 messages", count, sum)
 			if count, _ := telemetrytest.Observed(w.t, m.storeSeconds); count == 0 {
 				w.t.Error("dlq_ingest_store_duration_seconds has no value, want one for each batch")
 			}
@@ -61,9 +60,7 @@ func TestMetrics(t *testing.T) {
 				first := b
 				first.Messages = b.Messages[:1]
 				first.Ranges = []repository.Range{{Partition: b.Ranges[0].Partition, From: b.Ranges[0].From, To: b.Ranges[0].From + 1}}
-				if _, err := w.store.Store.Store(w.t.Context(), first); err != nil {
-					w.t.Error(err)
-				}
+				check.Must(w.store.Store.Store(w.t.Context(), first))(w.t)
 			}
 			_, stop := w.start(a)
 			pass(3 * time.Second)
@@ -91,10 +88,9 @@ func TestMetrics(t *testing.T) {
 		"OfCommitsThatFail": func(w *world) {
 			w.commitErr = errDown
 			w.cluster.produce(a, numbered(1)...)
-			_, stop := w.start(a)
+			w.start(a)
 			pass(3*time.Second + commitInterval/2)
 			w.wantMetric("commit failures", w.i.metrics.commitFailures, 3)
-			_ = stop()
 		},
 		"OfAPartitionThatCannotBeRead": func(w *world) {
 			gone := part("gone.dlq.v1", 0)
@@ -109,12 +105,8 @@ func TestMetrics(t *testing.T) {
 			w.cluster.produce(a, numbered(1)...)
 			_, stop := w.start(a)
 			pass(time.Second)
-			lag := func() float64 {
-				return testutil.ToFloat64(w.i.metrics.lag.WithLabelValues(a.Topic, "0"))
-			}
-			if got := lag(); got != 0 {
-				w.t.Errorf("lag is %v, want 0", got)
-			}
+			lag := func() float64 { return testutil.ToFloat64(w.i.metrics.lag.WithLabelValues(a.Topic, "0")) }
+			check.Equal(w.t, lag(), 0, "lag")
 			w.store.set(func() { w.store.hang = hang })
 			waiting := make([]broker.Record, 10)
 			for n := range waiting {
@@ -122,19 +114,16 @@ func TestMetrics(t *testing.T) {
 			}
 			w.cluster.produce(a, waiting...)
 			pass(time.Second)
-			if got := lag(); got < 1 || got > 9 {
-				w.t.Errorf("lag is %v while the store hangs, want some of 10", got)
-			}
+			found := lag()
+			check.True(w.t, found >= 1 && found <= 9, "lag is %v while the store hangs, want some of 10", found)
 			w.store.set(func() { w.store.hang = nil })
 			close(hang)
 			pass(10 * time.Second)
-			if got := lag(); got != 0 {
-				w.t.Errorf("lag is %v after that, want 0", got)
-			}
+			got := lag()
+			check.True(w.t, got == 0, "lag is %v after that, want 0", got)
 			_ = stop()
-			if n := testutil.CollectAndCount(w.i.metrics.lag); n != 0 {
-				w.t.Errorf("%d partitions have a lag after they were given up, want 0", n)
-			}
+			n := testutil.CollectAndCount(w.i.metrics.lag)
+			check.True(w.t, n == 0, "%d partitions have a lag after they were given up, want 0", n)
 		},
 		"OfTopicsThatAreNotNamed": func(w *world) {
 			WithTopicLabels(onlyTopic(a.Topic))(w.i)
@@ -148,19 +137,15 @@ func TestMetrics(t *testing.T) {
 			pass(3 * time.Second)
 			w.wantMetric("stored of the topic", w.i.metrics.stored.WithLabelValues(a.Topic), 1)
 			w.wantMetric("stored of others", w.i.metrics.stored.WithLabelValues("other"), 2+3)
-			if n := testutil.CollectAndCount(w.i.metrics.lag); n != 2 {
-				w.t.Errorf("%d series of lag, want that of the topic and that of others", n)
-			}
+			n := testutil.CollectAndCount(w.i.metrics.lag)
+			check.True(w.t, n == 2, "%d series of lag, want that of the topic and that of others", n)
 			_ = stop()
 			w.wantMetric("lag of others after they were given up", w.i.metrics.lag.WithLabelValues("other", "0"), 0)
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				w.cluster.topic(a.Topic, "A", 1)
-				test(w)
-			})
-		})
+		t.Run(name, bubble(func(w *world) {
+			w.cluster.topic(a.Topic, "A", 1)
+			test(w)
+		}))
 	}
 }

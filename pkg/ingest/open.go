@@ -12,9 +12,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// open finds out where those of partitions go on that are not open. Kafka's
-// committed offsets are not asked. Those that cannot be opened now stay closed
-// and rest; the error is that ctx ended or that another ingester is at work.
+// open finds out where those of partitions go on that are not open. Kafka's committed offsets are not asked. Those
+// that cannot be opened now stay closed and rest; the error is that ctx ended or that another ingester is at work.
 func (r *reader) open(ctx context.Context, partitions []*partition) error {
 	var closed []*partition
 	for _, p := range partitions {
@@ -32,8 +31,7 @@ func (r *reader) open(ctx context.Context, partitions []*partition) error {
 	return r.place(ctx, known)
 }
 
-// lives looks up which topic each partition belongs to, as Kafka and the store
-// know its present life. It returns the partitions whose topics exist.
+// lives asks Kafka and the store for the partitions' topic ids, and returns those whose topics exist.
 func (r *reader) lives(ctx context.Context, partitions []*partition) ([]*partition, error) {
 	parts := make([]broker.TopicPartition, len(partitions))
 	for n, p := range partitions {
@@ -108,9 +106,8 @@ func (r *reader) refs(ctx context.Context, topics []repository.Topic) (map[strin
 	return out, nil
 }
 
-// place sets the next offset of partitions: the store's position, the log's
-// start where there is none, and whatever the log allows where it does not reach
-// the position any more.
+// place sets the next offset of partitions: the store's position, the log's start where there is none, and
+// whatever the log allows where it does not reach the position any more.
 func (r *reader) place(ctx context.Context, partitions []*partition) error {
 	starts, ends, partitions := r.bounds(ctx, partitions)
 	if len(partitions) == 0 {
@@ -142,8 +139,7 @@ func (r *reader) place(ctx context.Context, partitions []*partition) error {
 	return nil
 }
 
-// bounds asks where the logs start and end, and returns the partitions that
-// have an answer.
+// bounds asks where the logs start and end, and returns the partitions that have an answer.
 func (r *reader) bounds(ctx context.Context, partitions []*partition) (starts, ends map[broker.TopicPartition]int64, answered []*partition) {
 	parts := make([]broker.TopicPartition, len(partitions))
 	for n, p := range partitions {
@@ -165,10 +161,8 @@ func (r *reader) bounds(ctx context.Context, partitions []*partition) (starts, e
 	return starts, ends, answered
 }
 
-// recognise sets the position of a log that is another one than what was read of it to
-// its start. Only the log of a topic without an id is asked; where a topic has one, its
-// life has positions of its own. What cannot be asked now, or is not there any more,
-// proves nothing.
+// recognise sets the position in an exchanged log to its start. Only topics without an id need that. A log that
+// cannot be asked, or lacks the record, proves nothing.
 func (r *reader) recognise(ctx context.Context, p *partition, start, end int64) error {
 	if p.topicID != "" || p.next > end {
 		return nil
@@ -186,8 +180,7 @@ func (r *reader) recognise(ctx context.Context, p *partition, start, end int64) 
 	return r.i.move(ctx, p, start, 0)
 }
 
-// noteMark notes the last record that was stored of a log whose topic has no id. A
-// failure is no reason to stop: the mark before is as good a proof.
+// noteMark stores the last record of a log without topic id. A failure is harmless: the last mark still holds.
 func (i *Ingester) noteMark(ctx context.Context, c chunk) {
 	if c.p.topicID != "" || len(c.records) == 0 {
 		return
@@ -202,11 +195,8 @@ func (i *Ingester) noteMark(ctx context.Context, c chunk) {
 	}
 }
 
-// fit moves a position that the log cannot serve. Below the log's start,
-// records were removed before they could be read: that is a loss which nobody
-// can mend, so it is said aloud. Above its end, the log was cut off (an unclean
-// election) or, where the broker gives topics no ids, made again: then what it
-// holds now was never read.
+// fit moves a position that the log cannot serve. Below its start, records were lost: that is logged. Above its
+// end, the log was cut off (an unclean election) or made again without an id: none of it was read.
 func (i *Ingester) fit(ctx context.Context, p *partition, start, end int64) error {
 	to, lost := p.next, int64(0)
 	switch {
@@ -242,8 +232,7 @@ func (i *Ingester) move(ctx context.Context, p *partition, to, lost int64) error
 	case len(stored.Ranges) == 0:
 		return errFenced
 	}
-	// Said before, so that no crash hushes it up; counted when it is done, or a
-	// loss would count again each time that the store does not take it.
+	// Logged first, so that no crash hides it; counted when done, or each refusal of the store would count again.
 	i.metrics.of(i.metrics.gaps, p.Topic).Add(float64(lost))
 	p.next = to
 	return nil

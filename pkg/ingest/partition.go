@@ -14,10 +14,8 @@ const partitionRest = 5 * time.Second
 // reopenRest keeps brokers that disagree from being asked in a tight loop.
 const reopenRest = 250 * time.Millisecond
 
-// partition is one assigned partition and how far it has been fetched. It
-// belongs to one goroutine at a time, the reader's or a fetcher's, and passes
-// between them over channels. Writers only look at it while it has chunks with
-// them, and while it has, what they look at stays as it is.
+// partition is one assigned partition. It belongs to one goroutine at a time, the reader's or a fetcher's, and
+// passes over channels. Writers only read it while they hold its chunks, when nothing changes.
 type partition struct {
 	broker.TopicPartition
 	writer *writer
@@ -44,9 +42,7 @@ func (p *partition) key() repository.Partition {
 	return repository.Partition{Incarnation: p.ref.Incarnation, Partition: p.Partition}
 }
 
-// due reports whether the partition may be asked for. One that must be opened
-// again waits for its last chunks: until they are stored, its position is not
-// the store's.
+// due reports whether the partition may be read; one to open again waits until its last chunks are stored.
 func (p *partition) due(now time.Time) bool {
 	return !now.Before(p.restUntil) && (p.opened || p.waiting.Load() == 0)
 }
@@ -57,8 +53,7 @@ func (p *partition) rest(d time.Duration) { p.restUntil = time.Now().Add(d) }
 // reopen has the partition's life and position looked up again.
 func (p *partition) reopen() { p.opened = false }
 
-// damageTries is how often a damaged batch is fetched before it is given up: the
-// damage may be the network's.
+// damageTries is how often a damaged batch is fetched before it is given up: the damage may be the network's.
 const damageTries = 3
 
 // damaged says how often the batch at the position was fetched and found damaged.

@@ -16,7 +16,7 @@ import (
 // quarantineInterval is how often it is looked whether a quarantined record is due.
 const quarantineInterval = 2 * time.Second
 
-// quarantine is what the ingester knows of the records that the store refused.
+// quarantine counts the records that the store refused.
 type quarantine struct {
 	full atomic.Pointer[map[string]bool] // dead-letter topics that are not read: too many of their records wait
 }
@@ -27,8 +27,7 @@ func (q *quarantine) paused(topic string) bool {
 	return full != nil && (*full)[topic]
 }
 
-// tryQuarantined tries the records in quarantine once more: all at the start, then each
-// when it is due. It returns when ctx ends.
+// tryQuarantined tries quarantined records again, all at the start, then each when it is due, until ctx ends.
 func (i *Ingester) tryQuarantined(ctx context.Context) {
 	woken := false
 	for {
@@ -49,8 +48,7 @@ func (i *Ingester) tryQuarantined(ctx context.Context) {
 	}
 }
 
-// tryNext tries a record that is due, and reports whether there is one. The record may
-// be as large as any, and is read whole: meanwhile no other large one is stored.
+// tryNext tries a due record, if there is one. It may be large, so no other large one is stored meanwhile.
 func (i *Ingester) tryNext(ctx context.Context) (tried bool, err error) {
 	if err := i.heavy.Acquire(ctx, 1); err != nil {
 		return false, err
@@ -98,8 +96,7 @@ func (i *Ingester) released(q *entity.Quarantined) (repository.Batch, map[topicG
 	return batch, groups.found
 }
 
-// countQuarantined looks how many records are in quarantine, and of which topics too
-// many.
+// countQuarantined looks how many records are in quarantine, and of which topics too many.
 func (i *Ingester) countQuarantined(ctx context.Context) error {
 	counts, err := i.store.QuarantineCounts(ctx)
 	if err != nil {

@@ -19,9 +19,8 @@ import (
 // lookAround is how often the reader sees whether an idle partition is due.
 const lookAround = 100 * time.Millisecond
 
-// reader gives every partition of a generation to the fetcher of its leader and
-// takes back those that cannot be read there. So a partition without a leader, a
-// broker that is gone, or a topic that is being deleted never holds up the rest.
+// reader gives every partition of a generation to its leader's fetcher and takes back those that cannot be read.
+// So a missing leader, broker or topic never holds up the rest.
 type reader struct {
 	i       *Ingester
 	budget  *semaphore.Weighted
@@ -38,10 +37,8 @@ type reader struct {
 	large     *semaphore.Weighted // held for a record, or an answer, that the budget has no room for
 }
 
-// maxUnpackers is how many large batches are decoded at the same time. Each takes
-// up to 25 MB beside the budget. Of one dead-letter topic it is one: a producer that may
-// write to the topic can keep that one at work for minutes, and to begin again after each portion would
-// inflate the same bytes once more each time.
+// maxUnpackers bounds the large batches decoded at once, each with up to 25 MB in addition to the budget. A topic
+// has one, which its producer can keep busy for minutes.
 const maxUnpackers = 2
 
 func newReader(i *Ingester, total int, budget *semaphore.Weighted, commits *committer) *reader {
@@ -58,8 +55,7 @@ func (r *reader) unpackersOf(topic string) *semaphore.Weighted {
 	return slot.(*semaphore.Weighted)
 }
 
-// run reads partitions until ctx ends, which is no error, or another ingester
-// turns out to own one.
+// run reads partitions until ctx ends, which is no error, or another ingester turns out to own one.
 func (r *reader) run(ctx context.Context, partitions []*partition) error {
 	g, ctx := errgroup.WithContext(ctx)
 	r.unpacking = g
@@ -101,8 +97,7 @@ func (r *reader) deal(ctx context.Context, g *errgroup.Group, idle []*partition)
 	return nil
 }
 
-// assign hands partitions to their leaders' fetchers and returns those that
-// have none.
+// assign hands partitions to their leaders' fetchers and returns those that have none.
 func (r *reader) assign(ctx context.Context, g *errgroup.Group, due []*partition) (left []*partition, err error) {
 	if len(due) == 0 {
 		return nil, nil
@@ -163,8 +158,7 @@ func (r *reader) byLeader(ctx context.Context, partitions []*partition) (map[int
 	return out, nil
 }
 
-// failed notes that nobody answered for partitions. Each rests longer the more
-// often that happens in a row.
+// failed rests partitions that got no answer, the longer the more often in a row.
 func (r *reader) failed(ctx context.Context, doing string, err error, partitions ...*partition) {
 	if len(partitions) == 0 {
 		return
@@ -193,10 +187,8 @@ func (r *reader) answered(p *partition) {
 // damageRest is how long a damaged batch is left alone before it is fetched again.
 const damageRest = 250 * time.Millisecond
 
-// unreadable notes an error of p alone, which says nothing of Kafka as a whole: a
-// topic that is going, a right that is missing, a batch that is damaged. It is asked
-// for again in a while. Where the log does not hold the position any more, the
-// position is looked up again.
+// unreadable handles an error of p alone: a deleted topic, a missing right, a damaged batch. It is read again in a
+// while. Where the log does not hold the position any more, that is looked up again.
 func (r *reader) unreadable(p *partition, err error) {
 	p.rest(partitionRest)
 	switch {
@@ -214,9 +206,8 @@ func (r *reader) unreadable(p *partition, err error) {
 		zap.Int64("offset", p.next), zap.Error(err))
 }
 
-// sameLives asks for the ids of the topics that brought something, and returns those
-// of the partitions asked for whose topic is another one now. They are to be opened
-// again, and what came for them is not theirs.
+// sameLives asks for the ids of the topics that brought something, and returns those of the partitions asked for
+// whose topic is another one now. They are to be opened again, and what came for them is not theirs.
 func (r *reader) sameLives(ctx context.Context, asked []*partition, res broker.FetchResponse) (others []*partition, err error) {
 	var parts []broker.TopicPartition
 	for n, got := range res.Partitions {
@@ -246,9 +237,8 @@ func (r *reader) sameLives(ctx context.Context, asked []*partition, res broker.F
 	return others, nil
 }
 
-// hand cuts what came for p into chunks and passes them on. They take memory from
-// room until they are stored; hand returns how much. done, which may be nil, is
-// called when the last of them is stored.
+// hand cuts what came for p into chunks and passes them on. They take memory from room until they are stored; hand
+// returns how much. done, which may be nil, is called when the last of them is stored.
 func (r *reader) hand(ctx context.Context, p *partition, got broker.FetchedPartition, room int64, done func()) (taken int64) {
 	r.noteUnreadable(p, got.Records)
 	chunks := cut(p, got)

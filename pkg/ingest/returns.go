@@ -10,8 +10,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
-// tellReturns accounts for replays that came back. One that came back too often
-// arrived dead, and somebody has to look at it.
+// tellReturns counts replays that came back. One that came back too often arrives dead, for an operator.
 func (i *Ingester) tellReturns(ctx context.Context, returns []repository.Arrival) {
 	for _, r := range returns {
 		by := "headers"

@@ -4,12 +4,12 @@ import (
 	"context"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
@@ -40,15 +40,10 @@ func (w *world) replay(m entity.Message) (attempt uuid.UUID) {
 	w.t.Helper()
 	c := repository.Claim{MessageID: m.ID, ID: uuid.New(), Topic: "orders"}
 	taken, err := w.store.Claim(context.Background(), []repository.Claim{c}, repository.Claiming{Expiry: time.Minute, Cause: entity.By("a")})
-	if err != nil || len(taken) != 1 {
-		w.t.Fatalf("Claim = %d, %v, want 1", len(taken), err)
-	}
-	_, err = w.store.Finish(context.Background(), []repository.Result{
+	check.Require(w.t, err == nil && len(taken) == 1, "Claim = %d, %v, want 1", len(taken), err)
+	check.Must(w.store.Finish(context.Background(), []repository.Result{
 		{MessageID: m.ID, ClaimID: c.ID, Verdict: entity.Acknowledged},
-	}, entity.By("a"))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	}, entity.By("a")))(w.t)
 	return c.ID
 }
 
@@ -68,17 +63,14 @@ func (w *world) wantReturns(headers, content, stopped float64) {
 		"returns by content": {testutil.ToFloat64(m.returns.WithLabelValues("orders", "content")), content},
 		"loops stopped":      {testutil.ToFloat64(m.loopsStopped.WithLabelValues("orders")), stopped},
 	} {
-		if c.got != c.want {
-			w.t.Errorf("%s = %v, want %v", name, c.got, c.want)
-		}
+		check.Equal(w.t, c.got, c.want, "%s", name)
 	}
 }
 
 func (w *world) wantForeign(m entity.Message) {
 	w.t.Helper()
-	if m.Parent != uuid.Nil || m.RetryCount != 0 || m.Status != entity.Pending {
-		w.t.Errorf("message has parent %s, %d attempts, is %s, want none, 0, PENDING", m.Parent, m.RetryCount, m.Status)
-	}
+	check.True(w.t, m.Parent == uuid.Nil && m.RetryCount == 0 && m.Status == entity.Pending,
+		"message has parent %s, %d attempts, is %s, want none, 0, PENDING", m.Parent, m.RetryCount, m.Status)
 }
 
 func TestReturns(t *testing.T) {
@@ -89,21 +81,17 @@ func TestReturns(t *testing.T) {
 			first := w.arrive(a, failing("k", "v"))[0]
 			attempt := w.replay(first)
 			child := w.arrive(a, failing("k", "v", oursOn(first.ID, attempt, "1")...))[1]
-			if child.Parent != first.ID || child.RetryCount != 1 {
-				w.t.Errorf("child has parent %s, %d attempts, want %s, 1", child.Parent, child.RetryCount, first.ID)
-			}
+			check.True(w.t, child.Parent == first.ID && child.RetryCount == 1,
+				"child has parent %s, %d attempts, want %s, 1", child.Parent, child.RetryCount, first.ID)
 			w.wantReturns(1, 0, 0)
-			if n := w.logged.FilterMessageSnippet("came back").Len(); n != 1 {
-				w.t.Errorf("%d lines tell of returns, want 1", n)
-			}
+			check.Equal(w.t, w.logged.FilterMessageSnippet("came back").Len(), 1, "lines about returns")
 		},
 		"KnownByContentWhereHeadersWereDropped": func(w *world) {
 			first := w.arrive(a, failing("k", "v"))[0]
 			w.replay(first)
 			child := w.arrive(a, failing("k", "v"))[1]
-			if child.Parent != first.ID || child.RetryCount != 1 {
-				w.t.Errorf("child has parent %s, %d attempts, want %s, 1", child.Parent, child.RetryCount, first.ID)
-			}
+			check.True(w.t, child.Parent == first.ID && child.RetryCount == 1,
+				"child has parent %s, %d attempts, want %s, 1", child.Parent, child.RetryCount, first.ID)
 			w.wantForeign(w.arrive(a, failing("k", "v"))[2])
 			w.wantReturns(0, 1, 0)
 		},
@@ -112,23 +100,17 @@ func TestReturns(t *testing.T) {
 			first := w.arrive(a, failing("k", "v"))[0]
 			w.replay(first)
 			child := w.arrive(a, failing("k", "v"))[1]
-			if child.Status != entity.Dead {
-				w.t.Errorf("child is %s, want DEAD", child.Status)
-			}
+			check.True(w.t, child.Status == entity.Dead, "child is %s, want DEAD", child.Status)
 			w.wantReturns(0, 1, 1)
 			lines := w.logged.FilterMessageSnippet("loop was stopped").All()
-			if len(lines) != 1 {
-				w.t.Fatalf("%d lines warn of loops, want 1", len(lines))
-			}
+			check.Require(w.t, len(lines) == 1, "%d lines warn of loops, want 1", len(lines))
 			said := lines[0].ContextMap()
 			want := map[string]any{
 				"message_id": child.ID.String(), "parent_id": first.ID.String(), "root_id": first.ID.String(),
 				"topic": "orders", "retry_count": int64(1), "max_retries": int64(1),
 			}
 			for key, value := range want {
-				if said[key] != value {
-					w.t.Errorf("the line has %s = %v, want %v", key, said[key], value)
-				}
+				check.Equal(w.t, said[key], value, "the line has %s", key)
 			}
 		},
 		"OfAReadBatchOnceOnly": func(w *world) {
@@ -146,9 +128,7 @@ func TestReturns(t *testing.T) {
 			})
 			all := w.arrive(a, failing("k", "v"), failing("k", "v"))
 			children := slices.DeleteFunc(all, func(m entity.Message) bool { return m.Parent == uuid.Nil })
-			if len(children) != 1 {
-				w.t.Errorf("%d messages are returns of one attempt, want 1", len(children))
-			}
+			check.True(w.t, len(children) == 1, "%d messages are returns of one attempt, want 1", len(children))
 		},
 		// A Kafka Streams application copies the headers of what it reads onto what
 		// it writes: other records, in other topics.
@@ -169,9 +149,7 @@ func TestReturns(t *testing.T) {
 				shown := slices.ContainsFunc(m.Record.Headers, func(h entity.Header) bool {
 					return h.Key == deadletter.HeaderMessageID && string(h.Value) == first.ID.String()
 				})
-				if !shown {
-					w.t.Errorf("headers are %v, want them as they came", m.Record.Headers)
-				}
+				check.True(w.t, shown, "headers are %v, want them as they came", m.Record.Headers)
 			}
 			w.wantReturns(0, 0, 0)
 			if got, err := w.store.Get(context.Background(), first.ID, 0); err != nil || got.Outcome != entity.Published {
@@ -186,15 +164,11 @@ func TestReturns(t *testing.T) {
 		},
 	}
 	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				w.cluster.topic("a.dlq.v1", "A", 1)
-				_, stop := w.start(a)
-				test(w)
-				_ = stop()
-			})
-		})
+		t.Run(name, bubble(func(w *world) {
+			w.cluster.topic("a.dlq.v1", "A", 1)
+			w.start(a)
+			test(w)
+		}))
 	}
 }
 
@@ -203,65 +177,50 @@ func TestGroups(t *testing.T) {
 	a := part("a.dlq.v1", 0)
 	billing := repository.TopicGroup{Topic: "orders", Group: "billing"}
 
-	t.Run("AreNotedOnceAndBeforeTheirMessages", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
-			w.cluster.topic("a.dlq.v1", "A", 1)
-			var noted []repository.TopicGroup
-			w.store.set(func() {
-				w.store.noting = func(groups []repository.TopicGroup) error {
-					noted = append(noted, groups...)
-					if n := len(w.messages("a.dlq.v1")); n != 0 {
-						t.Errorf("%d messages are stored before their group is noted, want 0", n)
-					}
-					return nil
-				}
-			})
-			_, stop := w.start(a)
-			for range 3 {
-				w.arrive(a, failing("k", "v"), failing("l", "v"), broker.Record{Value: []byte("says nothing")})
-			}
-			_ = stop()
-			if !slices.Equal(noted, []repository.TopicGroup{billing}) {
-				t.Errorf("noted %+v, want %+v", noted, billing)
+	t.Run("AreNotedOnceAndBeforeTheirMessages", bubble(func(w *world) {
+		w.cluster.topic("a.dlq.v1", "A", 1)
+		var noted []repository.TopicGroup
+		w.store.set(func() {
+			w.store.noting = func(groups []repository.TopicGroup) error {
+				noted = append(noted, groups...)
+				check.Equal(w.t, len(w.messages("a.dlq.v1")), 0, "messages stored before their group is noted")
+				return nil
 			}
 		})
-	})
+		_, stop := w.start(a)
+		for range 3 {
+			w.arrive(a, failing("k", "v"), failing("l", "v"), broker.Record{Value: []byte("says nothing")})
+		}
+		_ = stop()
+		check.True(w.t, slices.Equal(noted, []repository.TopicGroup{billing}), "noted %+v, want %+v", noted, billing)
+	}))
 
-	t.Run("ThatCannotBeNotedHoldNothingUp", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
-			w.cluster.topic("a.dlq.v1", "A", 1)
-			tries := 0
-			w.store.set(func() {
-				w.store.noting = func([]repository.TopicGroup) error {
-					if tries++; tries < 3 {
-						return errDown
-					}
-					return nil
+	t.Run("ThatCannotBeNotedHoldNothingUp", bubble(func(w *world) {
+		w.cluster.topic("a.dlq.v1", "A", 1)
+		tries := 0
+		w.store.set(func() {
+			w.store.noting = func([]repository.TopicGroup) error {
+				if tries++; tries < 3 {
+					return errDown
 				}
-			})
-			_, stop := w.start(a)
-			for n := range 4 {
-				if got := len(w.arrive(a, failing("k", "v"))); got != n+1 {
-					t.Errorf("%d messages are stored, want %d", got, n+1)
-				}
-			}
-			_ = stop()
-			if tries != 3 {
-				t.Errorf("noting was tried %d times, want 3: until it is done", tries)
+				return nil
 			}
 		})
-	})
+		_, stop := w.start(a)
+		for n := range 4 {
+			check.Equal(w.t, len(w.arrive(a, failing("k", "v"))), n+1, "messages stored")
+		}
+		_ = stop()
+		check.True(w.t, tries == 3, "noting was tried %d times, want 3: until it is done", tries)
+	}))
 
 	t.Run("AreForgottenWhenThereAreTooMany", func(t *testing.T) {
 		t.Parallel()
 		var g groups
 		for n := range groupsKept + 10 {
 			g.remember([]repository.TopicGroup{{Topic: "orders", Group: uuid.NewString()}})
-			if len(g.noted) > groupsKept {
-				t.Fatalf("%d groups are remembered after %d, want at most %d", len(g.noted), n, groupsKept)
-			}
+			check.Require(t, len(g.noted) <= groupsKept,
+				"%d groups are remembered after %d, want at most %d", len(g.noted), n, groupsKept)
 		}
 	})
 }

@@ -11,11 +11,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// rulesTimeout bounds what discovery waits for; the rules are asked for again at
-// the next interval.
+// rulesTimeout bounds what discovery waits for; the rules are asked for again at the next interval.
 const rulesTimeout = 2 * time.Second
 
-// rules is what is known of the mapping that operators keep.
+// rules is the last known mapping of the operators.
 type rules struct {
 	asking atomic.Bool // a driver whose server went silent may never come back
 
@@ -24,9 +23,8 @@ type rules struct {
 	silent  bool  // the store's last answer was a failure, which has been told
 }
 
-// refreshRules asks the store for the operators' mapping, and has records that are
-// decoded from then on follow it. While the store does not answer, or rules cannot
-// be used, the old ones stay.
+// refreshRules asks the store for the operators' mapping, and has records that are decoded from then on follow it.
+// While the store does not answer, or rules cannot be used, the old ones stay.
 func (i *Ingester) refreshRules(ctx context.Context) {
 	if !i.rules.asking.CompareAndSwap(false, true) {
 		return

@@ -3,18 +3,16 @@ package ingest
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
 // keep has the store hold a mapping from now on.
 func (w *world) keep(version int64, err error, rules ...entity.TopicRule) {
 	w.store.set(func() {
-		w.store.mapping = func() (entity.Mapping, error) {
-			return entity.Mapping{Version: version, Rules: rules}, err
-		}
+		w.store.mapping = func() (entity.Mapping, error) { return entity.Mapping{Version: version, Rules: rules}, err }
 	})
 }
 
@@ -26,9 +24,7 @@ func TestRules(t *testing.T) {
 	wantLast := func(w *world, topic string) {
 		w.t.Helper()
 		all := w.arrive(a, numbered(1)...)
-		if got := all[len(all)-1].OriginalTopic; got != topic {
-			w.t.Errorf("original topic = %q, want %q", got, topic)
-		}
+		check.Equal(w.t, all[len(all)-1].OriginalTopic, topic, "original topic")
 	}
 	tests := map[string]func(w *world){
 		"AreInForceFromTheStart": func(w *world) { wantLast(w, "orders") },
@@ -40,33 +36,29 @@ func TestRules(t *testing.T) {
 			w.keep(3, nil)
 			pass(w.i.cfg.DiscoveryInterval)
 			wantLast(w, "")
-			if got := w.messages(a.Topic)[0].OriginalTopic; got != "orders" {
-				w.t.Errorf("the first message belongs to %q now, want orders still", got)
-			}
+			got := w.messages(a.Topic)[0].OriginalTopic
+			check.True(w.t, got == "orders", "the first message belongs to %q now, want orders still", got)
 		},
 		"StayWhileTheStoreDoesNotAnswer": func(w *world) {
 			w.keep(0, errDown)
 			pass(10 * w.i.cfg.DiscoveryInterval)
 			wantLast(w, "orders")
-			if n := w.logged.FilterMessageSnippet("mapping cannot be read").Len(); n != 1 {
-				w.t.Errorf("%d lines tell of it, want 1", n)
-			}
+			count := w.logged.FilterMessageSnippet("mapping cannot be read").Len()
+			check.True(w.t, count == 1, "%d lines tell of it, want 1", count)
 			w.keep(2, nil, payments)
 			pass(w.i.cfg.DiscoveryInterval)
 			wantLast(w, "payments")
 			w.keep(0, errDown)
 			pass(3 * w.i.cfg.DiscoveryInterval)
-			if n := w.logged.FilterMessageSnippet("mapping cannot be read").Len(); n != 2 {
-				w.t.Errorf("%d lines tell of two outages, want 2", n)
-			}
+			n := w.logged.FilterMessageSnippet("mapping cannot be read").Len()
+			check.True(w.t, n == 2, "%d lines tell of two outages, want 2", n)
 		},
 		"ThatCannotBeUsedAreSaidOnce": func(w *world) {
 			w.keep(2, nil, entity.TopicRule{Pattern: "*", Original: "b.dlq.v1"})
 			pass(10 * w.i.cfg.DiscoveryInterval)
 			wantLast(w, "orders")
-			if n := w.logged.FilterMessageSnippet("mapping cannot be used").Len(); n != 1 {
-				w.t.Errorf("%d lines tell of it, want 1", n)
-			}
+			n := w.logged.FilterMessageSnippet("mapping cannot be used").Len()
+			check.True(w.t, n == 1, "%d lines tell of it, want 1", n)
 		},
 		"OfASilentStoreDoNotHoldDiscoveryUp": func(w *world) {
 			hang, calls := make(chan struct{}), 0
@@ -80,42 +72,32 @@ func TestRules(t *testing.T) {
 			pass(10 * w.i.cfg.DiscoveryInterval)
 			w.cluster.topic("b.dlq.v1", "B", 1)
 			pass(3*w.i.cfg.DiscoveryInterval + rulesTimeout)
-			if !w.i.exists("b.dlq.v1") {
-				w.t.Error("a new topic is not seen while the store is silent")
-			}
-			if calls != 1 {
-				w.t.Errorf("%d calls wait for the silent store, want 1", calls)
-			}
+			check.True(w.t, w.i.exists("b.dlq.v1"), "a new topic is not seen while the store is silent")
+			check.True(w.t, calls == 1, "%d calls wait for the silent store, want 1", calls)
 			close(hang)
 			pass(w.i.cfg.DiscoveryInterval)
 			wantLast(w, "payments")
 		},
 	}
 	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				w.keep(1, nil, orders)
-				w.cluster.topic(a.Topic, "A", 1)
-				ctx, cancel := context.WithCancel(context.Background())
-				current, err := w.i.discover(ctx)
-				if err != nil {
-					t.Fatal(err)
+		t.Run(name, bubble(func(w *world) {
+			w.keep(1, nil, orders)
+			w.cluster.topic(a.Topic, "A", 1)
+			ctx, cancel := context.WithCancel(context.Background())
+			current := check.Must(w.i.discover(ctx))(w.t)
+			looking := make(chan struct{})
+			go func() {
+				defer close(looking)
+				for ctx.Err() == nil {
+					current = w.i.waitForChange(ctx, current)
 				}
-				looking := make(chan struct{})
-				go func() {
-					defer close(looking)
-					for ctx.Err() == nil {
-						current = w.i.waitForChange(ctx, current)
-					}
-				}()
-				_, stop := w.start(a)
-				test(w)
-				cancel()
-				<-looking
-				_ = stop()
-				pass(time.Second)
-			})
-		})
+			}()
+			_, stop := w.start(a)
+			test(w)
+			cancel()
+			<-looking
+			_ = stop()
+			pass(time.Second)
+		}))
 	}
 }

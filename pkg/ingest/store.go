@@ -15,20 +15,17 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// Bounds of one call to the store: how long it may take at all, how long it may
-// go on when its generation has ended (the group waits for us meanwhile), and
-// how long a driver has to notice that it was cancelled.
+// Bounds of one call to the store: how long it may take at all, how long it may go on when its generation has
+// ended (the group waits for us meanwhile), and how long a driver has to notice that it was cancelled.
 const (
 	storeTimeout = time.Minute
 	storeGrace   = 2500 * time.Millisecond
 	cancelGrace  = 250 * time.Millisecond
-	// maxAbandoned is how many calls that do not come back are left behind while
-	// their generation lives. Each may hold a batch.
+	// maxAbandoned bounds the abandoned calls of a living generation. Each may hold a batch.
 	maxAbandoned = 4
 )
 
-// untilStored repeats work with the store until it is done, however long the
-// store is away, or ctx ends.
+// untilStored repeats work with the store until it is done, however long the store is away, or ctx ends.
 func untilStored[T any](ctx context.Context, i *Ingester, work func(context.Context) (T, error)) (T, error) {
 	attempt := 0
 	defer func() { traces.Told(ctx, attempt+1) }()
@@ -58,10 +55,8 @@ func untilStored[T any](ctx context.Context, i *Ingester, work func(context.Cont
 	}
 }
 
-// once does work that outlives ctx by a moment, so that a statement under way
-// ends in a known state and its offsets can still be committed. A driver whose
-// server went silent may never come back: then it is left behind. Should what it
-// sent take effect later, the positions keep it from being stored twice.
+// once does work that may outlive ctx by a moment, so that a statement ends in a known state and offsets are
+// committed. A call that never returns is abandoned; positions prevent storing twice.
 func once[T any](ctx context.Context, i *Ingester, work func(context.Context) (T, error)) (T, error) {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
@@ -103,11 +98,10 @@ func once[T any](ctx context.Context, i *Ingester, work func(context.Context) (T
 	}
 }
 
-// storeBatch stores b and returns the ranges up to whose ends everything is
-// stored. That may be so without our doing: the answer to a try before this one
-// may have been lost after it took effect. Then the returns of that try are not
-// reported; the messages themselves show them. Of a batch with a message that is refused, a
-// try that failed may have stored a part: the rest follows.
+// storeBatch stores b and returns the ranges up to whose ends everything is stored. That may be so without our
+// doing: the answer to a try before this one may have been lost after it took effect. Then the returns of that try
+// are not reported; the messages themselves show them. Of a batch with a message that is refused, a try that
+// failed may have stored a part: the rest follows.
 func (i *Ingester) storeBatch(ctx context.Context, b repository.Batch) (repository.Stored, error) {
 	var all repository.Stored
 	for {
@@ -137,8 +131,7 @@ func (i *Ingester) storeBatch(ctx context.Context, b repository.Batch) (reposito
 	}
 }
 
-// stopped asks for the positions of the ranges of b that did not count. It returns those
-// that are at their end, and what is left of those that are within.
+// stopped reads the positions of ranges of b that did not count: those at their end, and the rest of the others.
 func (i *Ingester) stopped(ctx context.Context, b repository.Batch, stored repository.Stored) (ended []repository.Partition, left repository.Batch, err error) {
 	counted := make(map[repository.Partition]bool, len(stored.Ranges))
 	for _, p := range stored.Ranges {
@@ -180,8 +173,7 @@ func (i *Ingester) stopped(ctx context.Context, b repository.Batch, stored repos
 	return ended, left, nil
 }
 
-// tries collects the results of tries to store a batch. Abandoned ones may
-// still be at work.
+// tries collects the results of tries to store a batch. Abandoned ones may still be at work.
 type tries struct {
 	mu     sync.Mutex
 	begun  int

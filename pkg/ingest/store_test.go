@@ -3,20 +3,18 @@ package ingest
 import (
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
 // TestABatchThatWasStoredInPartGoesOn: a try that stored the first messages and then
 // failed does not end the generation.
 func TestABatchThatWasStoredInPartGoesOn(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	bubble(func(w *world) {
 		tp := part("a.dlq.v1", 0)
 		w.cluster.topic(tp.Topic, "A", 1)
 		tries := 0
@@ -33,24 +31,19 @@ func TestABatchThatWasStoredInPartGoesOn(t *testing.T) {
 				}
 				b.Ranges, b.Messages = slices.Clone(b.Ranges), b.Messages[:4]
 				b.Ranges[0].To = 4
-				if _, err := w.store.Store.Store(t.Context(), b); err != nil {
-					t.Error(err)
-				}
+				check.Must(w.store.Store.Store(w.t.Context(), b))(w.t)
 			}
 		})
 		w.cluster.produce(tp, numbered(10)...)
-		ended, stop := w.start(tp)
+		ended, _ := w.start(tp)
 		pass(time.Minute)
 		select {
 		case err := <-ended:
-			t.Fatalf("the generation ended: %v", err)
+			w.t.Fatalf("the generation ended: %v", err)
 		default:
 		}
 		w.wantOffsets(tp.Topic, 1, 0, 0, 10)
 		w.wantPosition(tp, 10)
-		if got := testutil.ToFloat64(w.i.metrics.stored.WithLabelValues(tp.Topic)); got != 10 {
-			t.Errorf("dlq_ingest_records_stored_total = %v, want 10", got)
-		}
-		_ = stop()
-	})
+		check.Equal(w.t, testutil.ToFloat64(w.i.metrics.stored.WithLabelValues(tp.Topic)), 10, "dlq_ingest_records_stored_total")
+	})(t)
 }

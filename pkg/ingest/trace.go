@@ -15,21 +15,17 @@ import (
 )
 
 const (
-	process = "process"
-	// severalTopics stands for a topic in the name of a span about records of more than
-	// one.
-	severalTopics = "dead letters"
+	process       = "process"
+	severalTopics = "dead letters" // replaces the topic in the name of a span about several topics
 
 	spanStored    = attribute.Key("dlq.ingest.stored")
 	spanDuplicate = attribute.Key("dlq.ingest.duplicate")
-	// notStored is the error of a batch that the store did not take in time. It is read
-	// again, by whoever has its partitions then.
+	// notStored is the error of a batch that was not stored in time. The partition's next owner reads it again.
 	notStored = "not_stored"
 )
 
-// trace begins the span of a batch. It is the root of a trace: a batch is of many
-// records, of which each may have a trace of its own. There is none for a batch that
-// only moves positions.
+// trace begins the span of a batch. It is the root of a trace: a batch is of many records, of which each may have
+// a trace of its own. There is none for a batch that only moves positions.
 func (i *Ingester) trace(ctx context.Context, chunks []chunk) (context.Context, trace.Span) {
 	if i.tracer == nil {
 		return ctx, traces.None()
@@ -68,8 +64,7 @@ func link(span trace.Span, messages []entity.Message) {
 	}
 }
 
-// tell says on a batch's span how many of its messages are new. The others were stored
-// before, or by another ingester.
+// tell sets on a batch's span how many of its messages are new and how many were stored before.
 func tell(span trace.Span, messages []entity.Message, moved []repository.Partition) {
 	if !span.IsRecording() {
 		return

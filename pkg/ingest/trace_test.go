@@ -2,7 +2,6 @@ package ingest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -12,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
@@ -44,9 +44,7 @@ func TestWithTracing(t *testing.T) {
 				traces.Topic: "a.dlq.v1", traces.PartitionID: "0", traces.BatchMessages: "4", spanStored: "4", spanDuplicate: "0",
 				traces.ErrorType: "",
 			})
-			if len(span.Links()) != 2 {
-				w.t.Fatalf("got %d links, want 2", len(span.Links()))
-			}
+			check.Require(w.t, len(span.Links()) == 2, "got %d links, want 2", len(span.Links()))
 			second := span.Links()[1]
 			if got, want := second.SpanContext.TraceID().String(), fmt.Sprintf("%032x", 2); got != want || second.SpanContext.TraceState().Len() != 0 {
 				w.t.Errorf("got a link to %s with state %q, want %s without any", got, second.SpanContext.TraceState(), want)
@@ -61,9 +59,7 @@ func TestWithTracing(t *testing.T) {
 				w.cluster.produce(a, inTrace(n+1))
 			}
 			w.runFor(time.Second, a)
-			if got := len(spans.Only(w.t, "process a.dlq.v1").Links()); got != traces.MaxLinks {
-				w.t.Errorf("got %d links, want %d", got, traces.MaxLinks)
-			}
+			check.Equal(w.t, len(spans.Only(w.t, "process a.dlq.v1").Links()), traces.MaxLinks, "links")
 		},
 		"NamesNoTopicWhenThereAreSeveral": func(w *world, spans *tracestest.Spans) {
 			other := part("b.dlq.v1", 0)
@@ -79,9 +75,8 @@ func TestWithTracing(t *testing.T) {
 			p, q := &partition{TopicPartition: a}, &partition{TopicPartition: b}
 			_, span := w.i.trace(spans.Begin(context.Background()), []chunk{{p: p, records: numbered(1)}, {p: q, records: numbered(1)}})
 			span.End()
-			if got := spans.Only(w.t, "process a.dlq.v1").Parent(); got.IsValid() {
-				w.t.Errorf("got parent %s, want a root whatever it is within", got.SpanID())
-			}
+			got := spans.Only(w.t, "process a.dlq.v1").Parent()
+			check.True(w.t, !got.IsValid(), "got parent %s, want a root whatever it is within", got.SpanID())
 			tracestest.WantAttributes(w.t, spans.Only(w.t, "process a.dlq.v1").Attributes(),
 				map[attribute.Key]string{traces.Topic: "a.dlq.v1", traces.PartitionID: ""})
 		},
@@ -106,13 +101,10 @@ func TestWithTracing(t *testing.T) {
 			}
 			w.cluster.produce(a, inTrace(1), inTrace(2))
 			ended, _ := w.start(a)
-			if err := <-ended; !errors.Is(err, errFenced) {
-				w.t.Errorf("generation = %v, want %v", err, errFenced)
-			}
+			check.Is(w.t, <-ended, errFenced, "generation")
 			span := spans.Only(w.t, "process a.dlq.v1")
-			if span.Status().Code != codes.Unset {
-				w.t.Errorf("got status %v, want none: whoever has the partition stores the rest", span.Status())
-			}
+			check.True(w.t, span.Status().Code == codes.Unset,
+				"got status %v, want none: whoever has the partition stores the rest", span.Status())
 			tracestest.WantAttributes(w.t, span.Attributes(), map[attribute.Key]string{spanStored: "0", spanDuplicate: "2", traces.ErrorType: ""})
 		},
 		"SaysThatABatchWasNotStored": func(w *world, spans *tracestest.Spans) {
@@ -120,9 +112,8 @@ func TestWithTracing(t *testing.T) {
 			w.cluster.produce(a, inTrace(1))
 			w.runFor(time.Minute, a)
 			span := spans.Only(w.t, "process a.dlq.v1")
-			if span.Status().Code != codes.Error || len(span.Links()) != 1 {
-				w.t.Errorf("got status %v, %d links, want an error and one link", span.Status(), len(span.Links()))
-			}
+			check.True(w.t, span.Status().Code == codes.Error && len(span.Links()) == 1,
+				"got status %v, %d links, want an error and one link", span.Status(), len(span.Links()))
 			tracestest.WantAttributes(w.t, span.Attributes(), map[attribute.Key]string{traces.ErrorType: notStored, spanStored: ""})
 		},
 		"RecordsTheFirstTriesAlone": func(w *world, spans *tracestest.Spans) {
@@ -134,16 +125,13 @@ func TestWithTracing(t *testing.T) {
 			tries, recorded := len(w.store.tracing), 0
 			for range tries {
 				at := <-w.store.tracing
-				if at.TraceID() != span.SpanContext().TraceID() {
-					w.t.Errorf("the store was asked in trace %s, want %s", at.TraceID(), span.SpanContext().TraceID())
-				}
+				check.True(w.t, at.TraceID() == span.SpanContext().TraceID(),
+					"the store was asked in trace %s, want %s", at.TraceID(), span.SpanContext().TraceID())
 				if at.IsSampled() {
 					recorded++
 				}
 			}
-			if tries < 100 || recorded != 3 {
-				w.t.Errorf("%d of %d tries are recorded, want 3 of some hundreds", recorded, tries)
-			}
+			check.True(w.t, tries >= 100 && recorded == 3, "%d of %d tries are recorded, want 3 of some hundreds", recorded, tries)
 			tracestest.WantAttributes(w.t, span.Attributes(), map[attribute.Key]string{traces.Tries: fmt.Sprint(tries)})
 		},
 		"TellsTheLog": func(w *world, spans *tracestest.Spans) {
@@ -152,22 +140,19 @@ func TestWithTracing(t *testing.T) {
 			span := spans.Only(w.t, "process a.dlq.v1").SpanContext()
 			for _, line := range []string{"stored dead letters", "stored"} {
 				got := w.logged.FilterMessage(line).All()[0].ContextMap()
-				if got["trace_id"] != span.TraceID().String() || got["span_id"] != span.SpanID().String() {
-					w.t.Errorf("%q has %v, want the ids of %s and %s", line, got, span.TraceID(), span.SpanID())
-				}
+				check.True(w.t, got["trace_id"] == span.TraceID().String() && got["span_id"] == span.SpanID().String(),
+					"%q has %v, want the ids of %s and %s", line, got, span.TraceID(), span.SpanID())
 			}
 		},
 		"IsSilentWhenIdle": func(w *world, spans *tracestest.Spans) {
 			w.runFor(10*time.Minute, a, b)
-			if got := spans.Names(); len(got) != 0 {
-				w.t.Errorf("got the spans %q, want none", got)
-			}
+			got := spans.Names()
+			check.True(w.t, len(got) == 0, "got the spans %q, want none", got)
 		},
 		"IsSilentAboutPositionsAlone": func(w *world, spans *tracestest.Spans) {
 			ctx, span := w.i.trace(context.Background(), []chunk{{p: &partition{TopicPartition: a}, to: 5}})
-			if span.IsRecording() || trace.SpanContextFromContext(ctx).IsValid() {
-				w.t.Error("a batch without records has a span, want none")
-			}
+			check.True(w.t, !span.IsRecording() && !trace.SpanContextFromContext(ctx).IsValid(),
+				"a batch without records has a span, want none")
 		},
 	}
 	for name, test := range tests {
@@ -203,7 +188,5 @@ func (w *world) runFor(d time.Duration, parts ...broker.TopicPartition) {
 	w.t.Helper()
 	_, stop := w.start(parts...)
 	pass(d)
-	if err := stop(); err != nil {
-		w.t.Errorf("generation = %v, want nil", err)
-	}
+	check.Equal(w.t, stop(), nil, "generation")
 }

@@ -8,11 +8,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 )
 
-// unpacker reads one partition whose next batch needs more memory or work than its
-// share of an answer. It decodes the batch as a stream and hands on one portion after
-// the other, each with memory of its own that was reserved before. A record, or an
-// answer, that is larger than a portion is read while nothing else of that size is in
-// memory.
+// unpacker reads one partition whose next batch needs more memory or work than its share of an answer, as a stream
+// of portions with reserved memory. Of records or answers larger than a portion there is one at a time.
 //
 // Who waits for the memory of a large record holds a portion's. Who holds that of a
 // large record waits for a portion's only, which the writers give back.
@@ -24,8 +21,7 @@ type unpacker struct {
 	large  bool  // r.large is held
 }
 
-// run reads until the partition's next batch is an ordinary one, or cannot be read
-// now, and gives the partition back to the reader.
+// run reads until the partition's next batch is ordinary or unreadable now, and returns it to the reader.
 func (u *unpacker) run(ctx context.Context) {
 	defer func() { u.r.returned <- u.p }()
 	for _, slots := range []*semaphore.Weighted{u.r.unpackersOf(u.p.Topic), u.r.unpackers} {
@@ -130,8 +126,7 @@ func (u *unpacker) read(ctx context.Context, portions broker.Portions) {
 	}
 }
 
-// more reserves the memory of a large record. There is one such record at a time, so
-// this waits for the one before to be stored.
+// more reserves the memory of a large record, after the one before was stored: there is one at a time.
 func (u *unpacker) more(ctx context.Context) func(bytes int64) bool {
 	left := int64(0)
 	asked := false

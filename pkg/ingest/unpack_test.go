@@ -2,16 +2,14 @@ package ingest
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// TestATopicHasOneUnpacker: batches of one topic that take long do not keep those of the
-// others waiting.
+// TestATopicHasOneUnpacker: batches of one topic that take long do not keep those of the others waiting.
 func TestATopicHasOneUnpacker(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	bubble(func(w *world) {
 		const each = 4
 		proceed := make(chan struct{})
 		for _, topic := range []string{"a.dlq.v1", "b.dlq.v1"} {
@@ -23,7 +21,7 @@ func TestATopicHasOneUnpacker(t *testing.T) {
 				slow.heavy, slow.reading, quick.heavy = true, func() { <-proceed }, true
 			}
 		})
-		_, stop := w.start(part("a.dlq.v1", 0), part("a.dlq.v1", 1), part("a.dlq.v1", 2), part("a.dlq.v1", 3),
+		w.start(part("a.dlq.v1", 0), part("a.dlq.v1", 1), part("a.dlq.v1", 2), part("a.dlq.v1", 3),
 			part("b.dlq.v1", 0), part("b.dlq.v1", 1), part("b.dlq.v1", 2), part("b.dlq.v1", 3))
 		for n := range int32(each) {
 			w.cluster.produce(part("a.dlq.v1", n), numbered(2)...)
@@ -34,13 +32,10 @@ func TestATopicHasOneUnpacker(t *testing.T) {
 		}
 		pass(time.Minute)
 		if a, b := len(w.messages("a.dlq.v1")), len(w.messages("b.dlq.v1")); a != 0 || b != 2*each {
-			t.Errorf("messages = %d and %d, want none of the topic that takes long and %d", a, b, 2*each)
+			w.t.Errorf("messages = %d and %d, want none of the topic that takes long and %d", a, b, 2*each)
 		}
 		close(proceed)
 		pass(time.Minute)
-		if a := len(w.messages("a.dlq.v1")); a != 2*each {
-			t.Errorf("messages = %d, want %d", a, 2*each)
-		}
-		_ = stop()
-	})
+		check.Equal(w.t, len(w.messages("a.dlq.v1")), 2*each, "messages")
+	})(t)
 }

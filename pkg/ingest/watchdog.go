@@ -8,13 +8,11 @@ import (
 	"time"
 )
 
-// stallLimit is how long one turn of a loop may take. The longest that is meant
-// to happen, a fetch with every timeout used up, stays well below.
+// stallLimit is how long one turn of a loop may take, well above a fetch with every timeout used up.
 const stallLimit = 2 * time.Minute
 
-// watchdog knows when each loop last turned. A loop that waits for the store, for
-// room, or for work rests meanwhile: those may take any time, and a restart would
-// mend none of them.
+// watchdog knows when each loop last turned. A loop that waits for the store, for room, or for work rests
+// meanwhile: those may take any time, and a restart would mend none of them.
 type watchdog struct {
 	mu     sync.Mutex
 	turned map[string]time.Time // by loop; those that rest are not there
@@ -49,12 +47,11 @@ func (w *watchdog) check(now time.Time) error {
 	return nil
 }
 
-// discoveryLoop is what looks for topics; every fetcher has a loop of its own.
+// discoveryLoop finds topics; every fetcher has a loop of its own.
 const discoveryLoop = "discovery"
 
 func fetchLoop(leader int32) string { return fmt.Sprintf("fetch from broker %d", leader) }
 
-// Alive reports why only a restart can help, for a liveness probe: a loop that
-// reads hangs, where its timeouts should have ended it. A database or a Kafka that
-// is away is no such reason, for as long as it is.
+// Alive reports why only a restart can help, for a liveness probe: a reading loop hangs although its timeouts
+// should have ended it. An unreachable database or Kafka is no such reason.
 func (i *Ingester) Alive() error { return i.watchdog.check(time.Now()) }

@@ -11,8 +11,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
-// writer stores the chunks of its partitions in the order in which they were
-// fetched. A partition has one writer, which keeps its positions in step.
+// writer stores its partitions' chunks in the order of the fetches, which keeps their positions in step.
 type writer struct {
 	i       *Ingester
 	chunks  chan chunk
@@ -50,10 +49,8 @@ func (w *writer) run(ctx context.Context) error {
 	return nil
 }
 
-// gather adds what waits already, up to a full batch. It does not wait: a lone
-// record is stored at once. Of a chunk that has more rows than there is space for,
-// the first are taken: a fetch brings some six hundred records of 1 KB for a
-// partition, and batches of so few cost more.
+// gather adds waiting chunks up to a full batch, without a wait for more. It takes the first rows of a chunk that
+// is too long: fetches bring some six hundred records of 1 KB, and batches of so few cost more.
 func (w *writer) gather(first chunk) (batch []chunk, held *chunk) {
 	batch = []chunk{first}
 	rows, bytes := len(first.records), first.bytes
@@ -76,8 +73,7 @@ func (w *writer) gather(first chunk) (batch []chunk, held *chunk) {
 }
 
 func (w *writer) store(ctx context.Context, chunks []chunk) (err error) {
-	// A driver may need a batch's size several times over. Batches above the usual
-	// are single large records: one of them at a time is enough.
+	// A driver may copy a batch several times. Larger batches are single records: one at a time is enough.
 	if sizeOf(chunks) > batchBytes {
 		if w.i.heavy.Acquire(ctx, 1) != nil {
 			return nil // ctx ended

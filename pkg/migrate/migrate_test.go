@@ -17,6 +17,7 @@ import (
 	_ "github.com/lib/pq"
 
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/migrations"
 )
 
@@ -46,7 +47,7 @@ func TestUp(t *testing.T) {
 		t.Parallel()
 		db := openOwn(t)
 		for range 2 {
-			wantNil(t, three().up(within(t), db))
+			check.NoError(t, three().up(within(t), db))
 			wantVersion(t, db, 3)
 		}
 		wantTables(t, db, "one two three")
@@ -55,8 +56,8 @@ func TestUp(t *testing.T) {
 	t.Run("GoesOnFromWhereItWas", func(t *testing.T) {
 		t.Parallel()
 		db := openOwn(t)
-		wantNil(t, files("001_one.up.sql", "CREATE TABLE one (id int)").up(within(t), db))
-		wantNil(t, three().up(within(t), db))
+		check.NoError(t, files("001_one.up.sql", "CREATE TABLE one (id int)").up(within(t), db))
+		check.NoError(t, three().up(within(t), db))
 		wantVersion(t, db, 3)
 	})
 
@@ -64,12 +65,10 @@ func TestUp(t *testing.T) {
 		t.Parallel()
 		db := openOwn(t)
 		db.SetMaxOpenConns(1)
-		wantNil(t, files("001_set.up.sql", "SET search_path = pg_catalog").up(within(t), db))
+		check.NoError(t, files("001_set.up.sql", "SET search_path = pg_catalog").up(within(t), db))
 		var path string
-		wantNil(t, db.QueryRow("SHOW search_path").Scan(&path))
-		if strings.Contains(path, "pg_catalog") {
-			t.Errorf("got search_path %s, want the default", path)
-		}
+		check.NoError(t, db.QueryRow("SHOW search_path").Scan(&path))
+		check.True(t, !strings.Contains(path, "pg_catalog"), "got search_path %s, want the default", path)
 	})
 
 	t.Run("TakesTurnsWithOthers", func(t *testing.T) {
@@ -81,26 +80,24 @@ func TestUp(t *testing.T) {
 			all.Go(func() { errs[i] = three().up(within(t), db) })
 		}
 		all.Wait()
-		wantNil(t, errors.Join(errs...))
+		check.NoError(t, errors.Join(errs...))
 		wantVersion(t, db, 3)
 	})
 
 	t.Run("KeepsItsVersionsInASchemaOfTheirOwn", func(t *testing.T) {
 		t.Parallel()
 		db := openOwn(t)
-		wantNil(t, three().up(within(t), db))
+		check.NoError(t, three().up(within(t), db))
 		var found bool
-		wantNil(t, db.QueryRow("SELECT to_regclass('dlq_migrations.schema_migrations') IS NOT NULL").Scan(&found))
-		if !found {
-			t.Error("got no dlq_migrations.schema_migrations, want it")
-		}
+		check.NoError(t, db.QueryRow("SELECT to_regclass('dlq_migrations.schema_migrations') IS NOT NULL").Scan(&found))
+		check.True(t, found, "got no dlq_migrations.schema_migrations, want it")
 	})
 
 	t.Run("LeavesANewerSchemaAlone", func(t *testing.T) {
 		t.Parallel()
 		db := openOwn(t)
-		wantNil(t, three().up(within(t), db))
-		wantNil(t, files("001_one.up.sql", "SELECT 1").up(within(t), db))
+		check.NoError(t, three().up(within(t), db))
+		check.NoError(t, files("001_one.up.sql", "SELECT 1").up(within(t), db))
 		wantVersion(t, db, 3)
 	})
 }
@@ -117,7 +114,7 @@ func TestUpFails(t *testing.T) {
 		wantText(t, err, "migration to version 2, line 3", "TABEL")
 		wantVersion(t, db, 1)
 		wantTables(t, db, "one")
-		wantNil(t, three().up(within(t), db)) // the repaired one simply goes on
+		check.NoError(t, three().up(within(t), db)) // the repaired one simply goes on
 		wantVersion(t, db, 3)
 	})
 
@@ -135,7 +132,7 @@ func TestUpFails(t *testing.T) {
 		}
 		wantVersion(t, db, 0)
 		wantTables(t, db, "")
-		wantNil(t, three().up(within(t), db))
+		check.NoError(t, three().up(within(t), db))
 	})
 
 	t.Run("CleanlyWhenItsConnectionIsKilled", func(t *testing.T) {
@@ -145,36 +142,30 @@ func TestUpFails(t *testing.T) {
 		slow := files("001_slow.up.sql", "CREATE TABLE one (id int); SELECT pg_sleep(601);")
 		go func() { done <- slow.up(within(t), db) }()
 		pid := waitForQuery(t, db, "%pg_sleep(601)%")
-		_, err := db.Exec("SELECT pg_terminate_backend($1)", pid)
-		wantNil(t, err)
-		if err := <-done; err == nil {
-			t.Error("got no error, want one")
-		}
-		wantNil(t, three().up(within(t), db))
+		check.Must(db.Exec("SELECT pg_terminate_backend($1)", pid))(t)
+		check.True(t, <-done != nil, "got no error, want one")
+		check.NoError(t, three().up(within(t), db))
 		wantVersion(t, db, 3)
 	})
 
 	t.Run("WaitingForAnotherOnlyAsLongAsAllowed", func(t *testing.T) {
 		t.Parallel()
 		db := openOwn(t)
-		conn, err := db.Conn(within(t))
-		wantNil(t, err)
+		conn := check.Must(db.Conn(within(t)))(t)
 		defer discard(conn)
-		wantNil(t, lock(within(t), conn))
+		check.NoError(t, lock(within(t), conn))
 		ctx, cancel := context.WithCancelCause(within(t))
 		done := make(chan error, 1)
 		go func() { done <- three().up(ctx, db) }()
 		waitForQuery(t, db, "%pg_try_advisory_lock%")
 		cancel(nil)
-		if err := <-done; !errors.Is(err, context.Canceled) {
-			t.Errorf("got %v, want %v", err, context.Canceled)
-		}
+		check.Is(t, <-done, context.Canceled, "the error")
 	})
 
 	t.Run("WithOneLineWhenNobodyAnswers", func(t *testing.T) {
 		t.Parallel()
 		db, err := sql.Open("postgres", "postgres://u:hunter2@127.0.0.1:1/x?sslmode=disable")
-		wantNil(t, err)
+		check.NoError(t, err)
 		defer db.Close()
 		err = three().up(within(t), db)
 		wantText(t, err, "connect to migrate", "127.0.0.1:1")
@@ -194,11 +185,11 @@ func TestDown(t *testing.T) {
 		t.Run(fmt.Sprintf("Takes/%d", c.steps), func(t *testing.T) {
 			t.Parallel()
 			db := openOwn(t)
-			wantNil(t, three().up(within(t), db))
-			wantNil(t, three().down(within(t), db, c.steps))
+			check.NoError(t, three().up(within(t), db))
+			check.NoError(t, three().down(within(t), db, c.steps))
 			wantVersion(t, db, c.left)
 			wantTables(t, db, c.tables)
-			wantNil(t, three().up(within(t), db))
+			check.NoError(t, three().up(within(t), db))
 			wantVersion(t, db, 3)
 		})
 	}
@@ -206,14 +197,14 @@ func TestDown(t *testing.T) {
 	t.Run("IsNothingOnAnEmptyDatabase", func(t *testing.T) {
 		t.Parallel()
 		db := openOwn(t)
-		wantNil(t, three().down(within(t), db, 1))
-		wantNil(t, three().down(within(t), db, All))
+		check.NoError(t, three().down(within(t), db, 1))
+		check.NoError(t, three().down(within(t), db, All))
 	})
 
 	t.Run("RefusesNewerSchemaAndSenselessSteps", func(t *testing.T) {
 		t.Parallel()
 		db := openOwn(t)
-		wantNil(t, three().up(within(t), db))
+		check.NoError(t, three().up(within(t), db))
 		wantText(t, files("001_one.up.sql", "SELECT 1").down(within(t), db, 1), "version 3", "use the newer program")
 		wantText(t, three().down(within(t), db, 0), "at least 1")
 		wantText(t, three().down(within(t), db, -7), "at least 1")
@@ -238,9 +229,9 @@ func TestOutsideATransaction(t *testing.T) {
 			all.Go(func() { errs[i] = r.up(within(t), db) })
 		}
 		all.Wait()
-		wantNil(t, errors.Join(errs...))
+		check.NoError(t, errors.Join(errs...))
 		wantVersion(t, db, 2)
-		wantNil(t, r.down(within(t), db, 1))
+		check.NoError(t, r.down(within(t), db, 1))
 		wantVersion(t, db, 1)
 	})
 
@@ -251,9 +242,7 @@ func TestOutsideATransaction(t *testing.T) {
 		wantText(t, r.up(within(t), db), "migration to version 2", "nothing")
 		for _, err := range []error{r.up(within(t), db), r.down(within(t), db, 1), r.check(within(t), db)} {
 			var dirty *DirtyError
-			if !errors.As(err, &dirty) || dirty.Version != 2 {
-				t.Errorf("got %v, want a DirtyError of version 2", err)
-			}
+			check.True(t, errors.As(err, &dirty) && dirty.Version == 2, "got %v, want a DirtyError of version 2", err)
 			wantText(t, err, "UPDATE dlq_migrations.schema_migrations SET version")
 		}
 	})
@@ -267,13 +256,13 @@ func TestCheck(t *testing.T) {
 	if err := three().check(within(t), db); !errors.As(err, &old) || *old != (VersionError{Have: 0, Want: 3}) {
 		t.Errorf("no schema: got %v, want a VersionError of 0 and 3", err)
 	}
-	wantNil(t, files("001_one.up.sql", "CREATE TABLE one (id int)").up(within(t), db))
+	check.NoError(t, files("001_one.up.sql", "CREATE TABLE one (id int)").up(within(t), db))
 	if err := three().check(within(t), db); !errors.As(err, &old) || *old != (VersionError{Have: 1, Want: 3}) {
 		t.Errorf("old schema: got %v, want a VersionError of 1 and 3", err)
 	}
-	wantNil(t, three().up(within(t), db))
-	wantNil(t, three().check(within(t), db))
-	wantNil(t, files("001_one.up.sql", "").check(within(t), db)) // newer than it knows
+	check.NoError(t, three().up(within(t), db))
+	check.NoError(t, three().check(within(t), db))
+	check.NoError(t, files("001_one.up.sql", "").check(within(t), db)) // newer than it knows
 }
 
 // TestNumbering: a database whose steps had other numbers is refused by all, whatever
@@ -288,14 +277,13 @@ func TestNumbering(t *testing.T) {
 			for n := range version {
 				old = append(old, fmt.Sprintf("%03d_old.up.sql", n+1), "SELECT 1")
 			}
-			wantNil(t, files(old...).up(within(t), db))
+			check.NoError(t, files(old...).up(within(t), db))
 			for what, err := range map[string]error{
 				"Check": Check(within(t), db), "Up": Up(within(t), db), "Down": Down(within(t), db, 1),
 			} {
 				var numbering *NumberingError
-				if !errors.As(err, &numbering) || numbering.Have != version {
-					t.Errorf("%s: got %v, want a NumberingError of %d", what, err, version)
-				}
+				check.True(t, errors.As(err, &numbering) && numbering.Have == version,
+					"%s: got %v, want a NumberingError of %d", what, err, version)
 				wantText(t, err, "before v0.1.0", "make a new one")
 			}
 			wantVersion(t, db, version)
@@ -305,27 +293,25 @@ func TestNumbering(t *testing.T) {
 	t.Run("TakesTheSharedStepsOn", func(t *testing.T) {
 		t.Parallel()
 		db := openOwn(t)
-		wantNil(t, first(t, ours.marked-1).up(within(t), db))
+		check.NoError(t, first(t, ours.marked-1).up(within(t), db))
 		wantVersion(t, db, ours.marked-1)
 		var old *VersionError
 		if err := Check(within(t), db); !errors.As(err, &old) {
 			t.Errorf("got %v, want a VersionError", err)
 		}
-		wantNil(t, Up(within(t), db))
-		wantNil(t, Check(within(t), db))
+		check.NoError(t, Up(within(t), db))
+		check.NoError(t, Check(within(t), db))
 	})
 
 	t.Run("IsKnownAtEveryStepThatHasTheMark", func(t *testing.T) {
 		t.Parallel()
 		db := openOwn(t)
-		wantNil(t, Up(within(t), db))
+		check.NoError(t, Up(within(t), db))
 		for version := Latest(); version > 0; version-- {
-			wantNil(t, ours.checkNumbering(within(t), db, version))
-			wantNil(t, Down(within(t), db, 1))
+			check.NoError(t, ours.checkNumbering(within(t), db, version))
+			check.NoError(t, Down(within(t), db, 1))
 		}
-		if err := ours.checkNumbering(within(t), db, ours.marked); err == nil {
-			t.Error("the mark is left after the way down, want it gone")
-		}
+		check.True(t, ours.checkNumbering(within(t), db, ours.marked) != nil, "the mark is left after the way down, want it gone")
 	})
 }
 
@@ -344,12 +330,10 @@ func TestOurOwnMigrations(t *testing.T) {
 		{"all down", func() error { return Down(within(t), db, All) }, 0},
 		{"up once more", func() error { return Up(within(t), db) }, Latest()},
 	} {
-		if err := step.do(); err != nil {
-			t.Fatalf("%s: got %v, want nil", step.name, err)
-		}
+		check.NoError(t, step.do())
 		wantVersion(t, db, step.want)
 	}
-	wantNil(t, Check(within(t), db))
+	check.NoError(t, Check(within(t), db))
 }
 
 // first is our first steps, without the mark of the numbering.
@@ -357,11 +341,9 @@ func first(t *testing.T, steps uint) runner {
 	t.Helper()
 	set := fstest.MapFS{}
 	for n := range steps {
-		names, err := fs.Glob(migrations.FS, fmt.Sprintf("%03d_*.sql", n+1))
-		wantNil(t, err)
+		names := check.Must(fs.Glob(migrations.FS, fmt.Sprintf("%03d_*.sql", n+1)))(t)
 		for _, name := range names {
-			body, err := fs.ReadFile(migrations.FS, name)
-			wantNil(t, err)
+			body := check.Must(fs.ReadFile(migrations.FS, name))(t)
 			set[name] = &fstest.MapFile{Data: body}
 		}
 	}
@@ -373,19 +355,15 @@ func openOwn(t *testing.T) *sql.DB {
 	t.Helper()
 	server := stacktest.Postgres(t)
 	name := "migrate_" + strings.ReplaceAll(uuid.NewString(), "-", "")
-	admin, err := sql.Open("postgres", server)
-	wantNil(t, err)
-	_, err = admin.Exec("CREATE DATABASE " + name)
-	wantNil(t, err)
+	admin := check.Must(sql.Open("postgres", server))(t)
+	check.Must(admin.Exec("CREATE DATABASE " + name))(t)
 
-	own, err := url.Parse(server)
-	wantNil(t, err)
+	own := check.Must(url.Parse(server))(t)
 	own.Path = "/" + name
 	query := own.Query()
 	query.Set("binary_parameters", "yes") // as the programs connect
 	own.RawQuery = query.Encode()
-	db, err := sql.Open("postgres", own.String())
-	wantNil(t, err)
+	db := check.Must(sql.Open("postgres", own.String()))(t)
 	t.Cleanup(func() {
 		_ = db.Close()
 		_, _ = admin.Exec("DROP DATABASE " + name + " WITH (FORCE)")
@@ -413,44 +391,28 @@ func waitForQuery(t *testing.T, db *sql.DB, like string) int {
 	return 0
 }
 
-func wantNil(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatalf("got %v, want nil", err)
-	}
-}
-
 func wantText(t *testing.T, err error, parts ...string) {
 	t.Helper()
-	if err == nil {
-		t.Fatalf("got no error, want one with %q", parts)
-	}
+	check.Require(t, err != nil, "got no error, want one with %q", parts)
 	for _, p := range parts {
-		if !strings.Contains(err.Error(), p) {
-			t.Errorf("got %q, want %q in it", err, p)
-		}
+		check.True(t, strings.Contains(err.Error(), p), "got %q, want %q in it", err, p)
 	}
-	if strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), "hunter2") {
-		t.Errorf("got %q, want one line without the password", err)
-	}
+	check.True(t, !strings.Contains(err.Error(), "\n") && !strings.Contains(err.Error(), "hunter2"),
+		"got %q, want one line without the password", err)
 }
 
 func wantVersion(t *testing.T, db *sql.DB, want uint) {
 	t.Helper()
 	got, dirty, err := Version(within(t), db)
-	if err != nil || dirty || got != want {
-		t.Errorf("got version %d, dirty %v, error %v, want clean %d", got, dirty, err, want)
-	}
+	check.True(t, err == nil && !dirty && got == want, "got version %d, dirty %v, error %v, want clean %d", got, dirty, err, want)
 }
 
 func wantTables(t *testing.T, db *sql.DB, want string) {
 	t.Helper()
 	var got string
-	wantNil(t, db.QueryRow(`SELECT coalesce(string_agg(relname, ' ' ORDER BY oid), '') FROM pg_class
+	check.NoError(t, db.QueryRow(`SELECT coalesce(string_agg(relname, ' ' ORDER BY oid), '') FROM pg_class
 		WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace`).Scan(&got))
-	if got != want {
-		t.Errorf("got tables %q, want %q", got, want)
-	}
+	check.Same(t, got, want, "tables")
 }
 
 // within is the test's context with an end, so that a lock that is never

@@ -11,8 +11,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// collect makes notices of what happened. more reports that there may be more. That
-// another process was faster is no error: it has kept the notices.
+// collect makes notices of events. more reports that there may be more. If another process was faster, it has kept
+// the notices.
 func (n *Notifier) collect(ctx context.Context, spikes bool) (more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -33,14 +33,12 @@ func (n *Notifier) collect(ctx context.Context, spikes bool) (more bool, err err
 	return found.More, err
 }
 
-// about is what notices of one sink are gathered by.
 type about struct {
 	sink   string
 	kind   repository.EventKind
 	object string
 }
 
-// notices are what is to be said of events, in the order in which they come.
 func (n *Notifier) notices(found repository.Events) []repository.NewNotice {
 	places := map[about]int{}
 	var all []repository.NewNotice
@@ -67,8 +65,7 @@ func (n *Notifier) notices(found repository.Events) []repository.NewNotice {
 	return all
 }
 
-// silent reports whether nobody is told: of a muted group, of a spike that is known,
-// of what a program makes happen itself, and of what is too long ago.
+// silent leaves out muted groups, known spikes, what is quiet, and what is too long ago.
 func (n *Notifier) silent(e repository.Event, found repository.Events) bool {
 	since := found.Now.Add(-n.cfg.GiveUp)
 	if found.Since.After(since) {
@@ -85,7 +82,7 @@ func (q Quiet) has(e repository.Event) bool {
 	return len(e.Topics) > 0 && !slices.ContainsFunc(e.Topics, loud)
 }
 
-// objectOf is what an event is about, for people: messages are told of by their topic.
+// objectOf is the subject of an event: messages count by their topic.
 func objectOf(e repository.Event) string {
 	switch e.Kind {
 	case repository.GroupNew, repository.GroupRegressed, repository.RedriveFinished, repository.RedriveStopped:
@@ -98,16 +95,13 @@ func objectOf(e repository.Event) string {
 	return ""
 }
 
-// add has a notice tell of an event too.
 func add(n *repository.NewNotice, e repository.Event) {
 	n.Events++
-	n.First, n.Last = earlier(n.First, e.At), later(n.Last, e.At)
-	for _, topic := range e.Topics {
-		if !slices.Contains(n.Topics, topic) {
-			n.Topics = append(n.Topics, topic)
-		}
-	}
+	n.First = slices.MinFunc([]time.Time{n.First, e.At}, time.Time.Compare)
+	n.Last = slices.MaxFunc([]time.Time{n.Last, e.At}, time.Time.Compare)
+	n.Topics = append(n.Topics, e.Topics...)
 	slices.Sort(n.Topics)
+	n.Topics = slices.Compact(n.Topics)
 	if ofMessages(e.Kind) && e.Object != uuid.Nil && len(n.MessageIDs) < repository.MaxNoticeMessages {
 		n.MessageIDs = append(n.MessageIDs, e.Object)
 	}
@@ -116,18 +110,4 @@ func add(n *repository.NewNotice, e repository.Event) {
 
 func ofMessages(kind repository.EventKind) bool {
 	return kind == repository.MessageDead || kind == repository.LoopStopped
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }

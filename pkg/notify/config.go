@@ -14,7 +14,6 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// The types of sinks.
 const (
 	TypeWebhook = "webhook" // a CloudEvent, signed
 	TypeSlack   = "slack"   // text for an incoming webhook
@@ -28,13 +27,11 @@ type Config struct {
 	Repeat   time.Duration `mapstructure:"repeat"`   // the least time between two notices about the same
 	GiveUp   time.Duration `mapstructure:"give_up"`  // for how long a notice is tried
 	Timeout  time.Duration `mapstructure:"timeout"`  // of one try
-	// Backoff is the wait after the first try that failed, doubled behind each further
-	// one up to BackoffMax.
+	// Backoff is the wait after the first try that failed, doubled after each further one up to BackoffMax.
 	Backoff    time.Duration `mapstructure:"backoff"`
 	BackoffMax time.Duration `mapstructure:"backoff_max"`
 	Spike      SpikeConfig   `mapstructure:"spike"`
-	// Source is the source of CloudEvents.
-	Source string `mapstructure:"source"`
+	Source     string        `mapstructure:"source"`
 	// ConsoleURL is where people see the console; "" for notices without links.
 	ConsoleURL string `mapstructure:"console_url"`
 }
@@ -49,15 +46,14 @@ type SpikeConfig struct {
 type SinkConfig struct {
 	Name string `mapstructure:"name"`
 	Type string `mapstructure:"type"`
-	// URL, or the file that holds it, read for every notice: who knows the URL of an
-	// incoming webhook may write to it.
+	// URL, or the file that holds it, read for every notice: the URL of an incoming webhook is a secret.
 	URL     string `mapstructure:"url"`
 	URLFile string `mapstructure:"url_file"`
-	// SecretFile holds what a webhook is signed with, a secret a line, and is read for
-	// every notice; "" for no signature.
+	// SecretFile holds the secrets that sign a webhook, one a line, and is read for every notice; "" for no
+	// signature.
 	SecretFile string `mapstructure:"secret_file"`
-	// Kinds and Topics narrow what is told. Without Kinds it is all of them. What is of
-	// no topic that anybody knows goes only to sinks without Topics.
+	// Kinds and Topics narrow what is sent; no Kinds are all. Events of unknown topics go only to sinks without
+	// Topics.
 	Kinds     []string `mapstructure:"kinds"`
 	Topics    []string `mapstructure:"topics"`
 	PerMinute int      `mapstructure:"per_minute"` // notices at most; 0: defaultPerMinute
@@ -110,10 +106,6 @@ func (c Config) Validate() error {
 	if len(c.Sinks) > maxSinks {
 		errs = append(errs, fmt.Errorf("notify.sinks must be at most %d, not %d", maxSinks, len(c.Sinks)))
 	}
-	return errors.Join(append(errs, c.sinkProblems()...)...)
-}
-
-func (c Config) sinkProblems() (errs []error) {
 	seen := map[string]bool{}
 	for i, s := range c.Sinks {
 		key := fmt.Sprintf("notify.sinks[%d]", i)
@@ -123,7 +115,7 @@ func (c Config) sinkProblems() (errs []error) {
 		seen[s.Name] = true
 		errs = append(errs, s.problems(key)...)
 	}
-	return errs
+	return errors.Join(errs...)
 }
 
 var sinkName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,39}$`)
@@ -165,8 +157,7 @@ func (s SinkConfig) problems(key string) (errs []error) {
 	return errs
 }
 
-// parseURL takes only what cannot be read on the way, or does not leave the machine.
-// Its errors do not show the URL, which may be a secret.
+// parseURL takes only what cannot be read on the way, or stays on the machine. Its errors do not show the URL.
 func parseURL(text string) (*url.URL, error) {
 	u, err := url.Parse(strings.TrimSpace(text))
 	switch {

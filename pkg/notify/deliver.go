@@ -30,8 +30,7 @@ func (n *Notifier) serve(ctx context.Context, s *sink) {
 	}
 }
 
-// deliver sends one notice, if one is due. What the store does not hear of is sent
-// again when the claim has expired.
+// deliver sends one notice, if one is due. One whose result is not stored is sent again when the claim has expired.
 func (n *Notifier) deliver(ctx context.Context, s *sink) (worked bool, err error) {
 	claim := repository.NoticeClaim{Sink: s.name, ID: uuid.New(), Lease: n.cfg.Timeout + 2*callTimeout, Pace: s.pace}
 	asking, cancel := context.WithTimeout(ctx, callTimeout)
@@ -48,22 +47,21 @@ func (n *Notifier) deliver(ctx context.Context, s *sink) (worked bool, err error
 	case sent == nil:
 		result.Sent = true
 		s.failures = 0
-		n.metrics.sent(s.name)
+		n.metrics.tries.WithLabelValues(s.name, "sent").Inc()
 	case ctx.Err() != nil: // this process ends; nobody else failed
 		result.Error = notice.LastError
 	default:
 		n.fail(s, notice, sent, &result)
 	}
-	// The end of the process must not make a notice that was sent be sent again.
+	// A notice that was sent must not be sent again because the process ends.
 	settling, done := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer done()
 	return true, n.store.SettleNotice(settling, result)
 }
 
-// fail decides when a notice is tried again, and for how long its sink is left alone:
-// not at all when the receiver is well and refused only this.
+// fail decides when a notice is tried again, and for how long its sink rests: not when it refused only this notice.
 func (n *Notifier) fail(s *sink, notice repository.Notice, err error, result *repository.NoticeResult) {
-	n.metrics.failed(s.name)
+	n.metrics.tries.WithLabelValues(s.name, "failed").Inc()
 	result.Error = err.Error()
 	result.RetryIn = n.backoff(notice.Attempts)
 	var refused *refusedError
@@ -79,7 +77,6 @@ func (n *Notifier) fail(s *sink, notice repository.Notice, err error, result *re
 		zap.Stringer("id", notice.ID), zap.Int("attempt", notice.Attempts), zap.Duration("retry_in", result.RetryIn), zap.Error(err))
 }
 
-// backoff returns the wait after the attempt with that number.
 func (n *Notifier) backoff(attempt int) time.Duration {
 	return wait.Backoff{Base: n.cfg.Backoff, Max: n.cfg.BackoffMax, Jitter: 0.1}.After(attempt, n.random())
 }

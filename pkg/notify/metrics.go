@@ -48,12 +48,7 @@ func newMetrics(registry prometheus.Registerer, names []string) *metrics {
 	return m
 }
 
-func (m *metrics) sent(sink string)   { m.tries.WithLabelValues(sink, "sent").Inc() }
-func (m *metrics) failed(sink string) { m.tries.WithLabelValues(sink, "failed").Inc() }
-func (m *metrics) gaveUp(sink string) { m.givenUp.WithLabelValues(sink).Inc() }
-
-// wait shows what waits for the sinks, those that are not configured any more
-// included.
+// wait shows what waits, also for sinks that are not configured any more.
 func (m *metrics) wait(all []repository.WaitingNotices) {
 	waiting := map[string]repository.WaitingNotices{}
 	for _, w := range all {

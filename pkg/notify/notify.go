@@ -1,16 +1,17 @@
-// Package notify tells people of what happened: it makes notices of the events that
-// the store finds, says the same only now and then, and sends each notice to the
-// sinks that want it until one takes it or nobody needs to know any more. What
-// happened, and what was said already, is left to the store.
+// Package notify sends notices of events: it makes them of the events that the store finds, repeats one only now and
+// then, and sends each to the sinks that want it until one accepts it or it is too old. Events and sent notices are
+// kept by the store.
 //
-// Any number of processes may run it on one store. Each event is kept by one of them,
-// and each notice sent by one; when that is killed on the way another sends it again,
-// under the same id.
+// Any number of processes may run it on one store. One of them keeps each event and sends each notice; if it is
+// killed on the way, another sends the notice again under the same id.
 package notify
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
+	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,12 +26,9 @@ import (
 )
 
 const (
-	// eventLimit is how many events are found at once.
 	eventLimit = 500
-	// chores is the time between two looks for spikes, for what is to be given up, and
-	// for what waits.
-	chores = time.Minute
-	// callTimeout bounds a question to the store.
+	// chores is the time between two searches for spikes, for notices to give up, and for waiting ones.
+	chores      = time.Minute
 	callTimeout = 10 * time.Second
 )
 
@@ -49,10 +47,9 @@ type Notifier struct {
 	outage outage.Log // of the store
 }
 
-// sink is a receiver, and what it wants to know.
 type sink struct {
 	name   string
-	kinds  map[repository.EventKind]bool
+	kinds  []string              // none: all
 	topics *entity.TopicPatterns // nil: whatever the topic
 	pace   time.Duration
 	sender sender
@@ -72,8 +69,7 @@ type Option func(*Notifier)
 // WithQuiet leaves out what a program makes happen itself.
 func WithQuiet(q Quiet) Option { return func(n *Notifier) { n.quiet = q } }
 
-// WithMaskedGroups tells nothing of what error groups say: it may come from what is
-// masked, and receivers are no callers that have a grant.
+// WithMaskedGroups hides the texts of error groups: they may hold masked values, and receivers have no grant.
 func WithMaskedGroups(masked bool) Option { return func(n *Notifier) { n.masked = masked } }
 
 // New returns a Notifier whose metrics are in registry. cfg must be valid.
@@ -98,18 +94,9 @@ func New(cfg Config, store repository.Notifications, registry prometheus.Registe
 	return n, nil
 }
 
-func newSink(s SinkConfig, cfg Config, client doer, masked bool) (*sink, error) {
-	made := &sink{name: s.Name, kinds: map[repository.EventKind]bool{}}
-	kinds := repository.EventKinds()
-	if len(s.Kinds) > 0 {
-		kinds = nil
-		for _, k := range s.Kinds {
-			kinds = append(kinds, repository.EventKind(k))
-		}
-	}
-	for _, k := range kinds {
-		made.kinds[k] = true
-	}
+func newSink(s SinkConfig, cfg Config, client *http.Client, masked bool) (*sink, error) {
+	perMinute := cmp.Or(s.PerMinute, defaultPerMinute)
+	made := &sink{name: s.Name, kinds: s.Kinds, pace: time.Minute / time.Duration(perMinute)}
 	if len(s.Topics) > 0 {
 		patterns, err := entity.ParseTopicPatterns("notify.sinks.topics", s.Topics...)
 		if err != nil {
@@ -117,11 +104,6 @@ func newSink(s SinkConfig, cfg Config, client doer, masked bool) (*sink, error) 
 		}
 		made.topics = &patterns
 	}
-	perMinute := s.PerMinute
-	if perMinute == 0 {
-		perMinute = defaultPerMinute
-	}
-	made.pace = time.Minute / time.Duration(perMinute)
 	words := words{source: cfg.Source, console: cfg.ConsoleURL, masked: masked}
 	target := target{client: client, url: s.URL, urlFile: s.URLFile}
 	if s.Type == TypeSlack {
@@ -132,25 +114,15 @@ func newSink(s SinkConfig, cfg Config, client doer, masked bool) (*sink, error) 
 	return made, nil
 }
 
-// wants reports whether the sink is to be told.
 func (s *sink) wants(e repository.Event) bool {
-	if !s.kinds[e.Kind] {
+	if len(s.kinds) > 0 && !slices.Contains(s.kinds, string(e.Kind)) {
 		return false
 	}
-	if s.topics == nil {
-		return true
-	}
-	for _, topic := range e.Topics {
-		if s.topics.Match(topic) {
-			return true
-		}
-	}
-	return false
+	return s.topics == nil || slices.ContainsFunc(e.Topics, s.topics.Match)
 }
 
-// Run works until ctx ends, and returns when nothing is under way. A store that is away
-// is logged once, and tried again until it is back. Each sink is served by itself: one
-// that does not answer holds up no other.
+// Run works until ctx ends, and returns when nothing is under way. A store that is away is logged once and tried
+// until it is back. A sink that does not answer holds up no other.
 func (n *Notifier) Run(ctx context.Context) {
 	if len(n.sinks) == 0 {
 		return
@@ -177,7 +149,6 @@ func (n *Notifier) Run(ctx context.Context) {
 	all.Wait()
 }
 
-// chores ends what nobody needs to know any more and counts what waits.
 func (n *Notifier) chores(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -186,7 +157,7 @@ func (n *Notifier) chores(ctx context.Context) error {
 		return err
 	}
 	for _, e := range ended {
-		n.metrics.gaveUp(e.Sink)
+		n.metrics.givenUp.WithLabelValues(e.Sink).Inc()
 		n.log.Error("a notification was given up", zap.String("sink", e.Sink), zap.String("kind", string(e.Kind)),
 			zap.String("object", e.Object), zap.Int64("events", e.Events), zap.Time("since", e.CreatedAt),
 			zap.Int("attempts", e.Attempts), zap.String("last_error", e.LastError))

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +21,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
@@ -90,6 +92,16 @@ func (r *receiver) taken() []received {
 	defer r.mu.Unlock()
 	got := r.got
 	r.got = nil
+	return got
+}
+
+// want wants so many requests since the last call, and returns them.
+func (r *receiver) want(t *testing.T, what string, n int) []received {
+	t.Helper()
+	got := r.taken()
+	if len(got) != n {
+		t.Fatalf("%s: got %d requests %v, want %d", what, len(got), got, n)
+	}
 	return got
 }
 
@@ -175,15 +187,39 @@ func (w *world) dead(topic string, n int) []uuid.UUID {
 	w.Helper()
 	ids := make([]uuid.UUID, n)
 	for i := range ids {
-		m := entity.NewMessage(topic, "boom", w.clock.Now())
-		m.Record.Key, m.Record.Value = []byte("key-4711"), []byte(`{"card":"4711"}`)
-		w.store.Insert(m)
-		if _, err := w.store.GiveUp(w.Context(), m.ID, entity.By("alice")); err != nil {
-			w.Fatal(err)
-		}
-		ids[i] = m.ID
+		ids[i] = w.put(topic, entity.Fingerprint{})
+		w.kill(ids[i])
 	}
 	return ids
+}
+
+// put puts a pending message in, of a group if there is one.
+func (w *world) put(topic string, f entity.Fingerprint) uuid.UUID {
+	w.Helper()
+	m := entity.NewMessage(topic, "boom", w.clock.Now())
+	m.Record.Key, m.Record.Value = []byte("key-4711"), []byte(`{"card":"4711"}`)
+	if f.Class != "" {
+		m.Group = f.ID()
+		if err := w.store.NoteFingerprints(w.Context(), []entity.Fingerprint{f}); err != nil {
+			w.Fatal(err)
+		}
+	}
+	w.store.Insert(m)
+	return m.ID
+}
+
+func (w *world) kill(id uuid.UUID) {
+	w.Helper()
+	if _, err := w.store.GiveUp(w.Context(), id, entity.By("alice")); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) chores() {
+	w.Helper()
+	if err := w.notifier.chores(w.Context()); err != nil {
+		w.Fatal(err)
+	}
 }
 
 func hook(name string, r *receiver) SinkConfig {
@@ -192,357 +228,238 @@ func hook(name string, r *receiver) SinkConfig {
 
 func TestNotifier(t *testing.T) {
 	t.Parallel()
-
-	t.Run("TellsManyOfTheSameAtOnce", func(t *testing.T) {
-		t.Parallel()
-		r := newReceiver(t)
-		w := newWorld(t, hook("ops", r))
-		ids := w.dead("orders", 12)
-		w.dead("payments", 1)
-		w.pass()
-		got := r.taken()
-		if len(got) != 2 {
-			t.Fatalf("got %d notices, want one a topic", len(got))
-		}
-		events := map[string]cloudEvent{}
-		for _, g := range got {
-			var e cloudEvent
-			if err := json.Unmarshal([]byte(g.body), &e); err != nil {
-				t.Fatal(err)
+	for name, test := range map[string]func(w *world, r *receiver){
+		"TellsManyOfTheSameAtOnce": func(w *world, r *receiver) {
+			ids := w.dead("orders", 12)
+			w.dead("payments", 1)
+			w.pass()
+			events := map[string]data{}
+			for _, g := range r.want(w.T, "one a topic", 2) {
+				var e cloudEvent
+				if err := json.Unmarshal([]byte(g.body), &e); err != nil {
+					w.Fatal(err)
+				}
+				events[e.Subject] = e.Data
 			}
-			events[e.Subject] = e
-		}
-		orders := events["orders"]
-		if orders.Data.Events != 12 || len(orders.Data.MessageIDs) != repository.MaxNoticeMessages || orders.Data.MessageIDs[0] != ids[0] {
-			t.Errorf("got %+v, want 12 with the first messages", orders.Data)
-		}
-		if events["payments"].Data.Events != 1 {
-			t.Errorf("got %+v, want 1", events["payments"].Data)
-		}
-		w.pass()
-		if got := r.taken(); len(got) > 0 {
-			t.Errorf("got %d notices again, want none", len(got))
-		}
-	})
-
-	t.Run("SaysNothingOfRecords", func(t *testing.T) {
-		t.Parallel()
-		r := newReceiver(t)
-		w := newWorld(t, hook("ops", r), SinkConfig{Name: "chat", Type: TypeSlack, URL: r.URL})
-		w.dead("orders", 1)
-		w.pass()
-		got := r.taken()
-		if len(got) != 2 {
-			t.Fatalf("got %d notices, want 2", len(got))
-		}
-		for _, g := range got {
-			if strings.Contains(g.body, "4711") {
-				t.Errorf("%s holds something of the record", g.body)
+			if got := events["orders"]; got.Events != 12 || !slices.Equal(got.MessageIDs, ids[:repository.MaxNoticeMessages]) {
+				w.Errorf("got %+v, want 12 with the first messages", got)
 			}
-		}
-	})
-
-	t.Run("IsNotRepeatedSoon", func(t *testing.T) {
-		t.Parallel()
-		r := newReceiver(t)
-		w := newWorld(t, hook("ops", r))
-		for range 10 {
+			if events["payments"].Events != 1 {
+				w.Errorf("got %+v, want 1", events["payments"])
+			}
+			w.pass()
+			r.want(w.T, "again", 0)
+		},
+		"IsNotRepeatedSoon": func(w *world, r *receiver) {
+			for range 10 {
+				w.dead("orders", 1)
+				w.pass()
+			}
+			r.want(w.T, "in five minutes", 1)
+			w.clock.advance(w.cfg.Repeat)
+			w.pass()
+			if got := r.want(w.T, "later", 1); !strings.Contains(got[0].body, `"events":9`) {
+				w.Errorf("got %v, want the other nine", got)
+			}
+		},
+		"SaysNothingOfMutedGroups": func(w *world, r *receiver) {
+			f := entity.Fingerprint{Class: "E", Title: "out of stock"}
+			ids := []uuid.UUID{w.put("alpha", f), w.put("beta", f)}
+			w.mute(f, "alpha")
+			for _, id := range ids {
+				w.kill(id)
+			}
+			w.pass()
+			if said := fmt.Sprint(r.taken()); !strings.Contains(said, "beta") || strings.Contains(said, "alpha") {
+				w.Errorf("got %s, want what is of beta alone", said)
+			}
+			later := w.put("gamma", f)
+			w.mute(f)
+			w.clock.advance(w.cfg.Repeat)
+			w.kill(later)
+			w.pass()
+			r.want(w.T, "of a group that is muted for all topics", 0)
+		},
+		"LosesNothingWhenItIsKilled": func(w *world, r *receiver) {
+			w.dead("orders", 1)
+			w.start() // before anything was kept
+			w.collect()
+			w.start() // before anything was sent
+			w.clock.advance(w.cfg.Window)
+			s := w.notifier.sinks[0]
+			n, found, err := w.store.ClaimNotice(w.Context(), repository.NoticeClaim{Sink: "ops", ID: uuid.New(), Lease: time.Minute, Pace: s.pace})
+			if err != nil || !found {
+				w.Fatalf("ClaimNotice = %v, %v, want one", found, err)
+			}
+			if err := s.sender.send(w.Context(), n); err != nil {
+				w.Fatal(err)
+			}
+			w.start() // before it was kept that it was sent
+			w.clock.advance(2 * time.Minute)
+			w.deliver()
+			if got := r.want(w.T, "both times", 2); got[0].header.Get(headerID) != got[1].header.Get(headerID) || got[0].body != got[1].body {
+				w.Errorf("got %v, want the same twice", got)
+			}
+		},
+		"TriesAgainAndWaitsLonger": func(w *world, r *receiver) {
+			r.answers(http.StatusServiceUnavailable, "later")
+			w.dead("orders", 1)
+			w.dead("payments", 1)
+			w.pass()
+			r.want(w.T, "at once, with the sink left alone after the first", 1)
+			for range 60 {
+				w.clock.advance(time.Second)
+				w.deliver()
+			}
+			if tries := len(r.taken()); tries < 2 || tries > 6 {
+				w.Errorf("got %d tries in a minute, want a few", tries)
+			}
+			r.answers(http.StatusOK, "")
+			for range 3 {
+				w.clock.advance(w.cfg.BackoffMax)
+				w.deliver()
+			}
+			r.want(w.T, "when the sink was back", 2)
+		},
+		"WaitsAsLongAsItIsAsked": func(w *world, r *receiver) {
+			r.answers(http.StatusTooManyRequests, "", "Retry-After", "120")
 			w.dead("orders", 1)
 			w.pass()
-		}
-		if got := len(r.taken()); got != 1 {
-			t.Errorf("got %d notices in five minutes, want 1", got)
-		}
-		w.clock.advance(w.cfg.Repeat)
-		w.pass()
-		got := r.taken()
-		if len(got) != 1 || !strings.Contains(got[0].body, `"events":9`) {
-			t.Errorf("got %v, want one more of the other nine", got)
-		}
-	})
-
-	t.Run("TellsEachSinkWhatItWants", func(t *testing.T) {
-		t.Parallel()
-		orders, spikes, all := newReceiver(t), newReceiver(t), newReceiver(t)
-		first, second := hook("orders", orders), hook("spikes", spikes)
-		first.Topics, second.Kinds = []string{"orders*"}, []string{"spike"}
-		w := newWorld(t, first, second, hook("all", all))
-		w.dead("orders-eu", 1)
-		w.dead("payments", 1)
-		w.dead("", 1) // nobody knows whose
-		w.pass()
-		if got := len(orders.taken()); got != 1 {
-			t.Errorf("the sink of a topic got %d, want 1", got)
-		}
-		if got := len(spikes.taken()); got != 0 {
-			t.Errorf("the sink of another kind got %d, want 0", got)
-		}
-		if got := len(all.taken()); got != 3 {
-			t.Errorf("the sink of everything got %d, want 3", got)
-		}
-	})
-
-	t.Run("SaysNothingOfMutedGroups", func(t *testing.T) {
-		t.Parallel()
-		r := newReceiver(t)
-		w := newWorld(t, hook("ops", r))
-		f := entity.Fingerprint{Class: "E", Title: "out of stock"}
-		if err := w.store.NoteFingerprints(t.Context(), []entity.Fingerprint{f}); err != nil {
-			t.Fatal(err)
-		}
-		m := entity.NewMessage("orders", "boom", w.clock.Now())
-		m.Group = f.ID()
-		w.store.Insert(m)
-		if _, err := w.store.AnnotateGroup(t.Context(), f.ID(), repository.Annotation{Muted: new(true)}, nil, entity.By("alice")); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.store.GiveUp(t.Context(), m.ID, entity.By("alice")); err != nil {
-			t.Fatal(err)
-		}
-		w.pass()
-		if got := r.taken(); len(got) > 0 {
-			t.Errorf("got %v, want nothing", got)
-		}
-	})
-
-	t.Run("TellsOfTopicsThatAreNotMuted", func(t *testing.T) {
-		t.Parallel()
-		r := newReceiver(t)
-		w := newWorld(t, hook("ops", r))
-		f := entity.Fingerprint{Class: "E", Title: "out of stock"}
-		if err := w.store.NoteFingerprints(t.Context(), []entity.Fingerprint{f}); err != nil {
-			t.Fatal(err)
-		}
-		ids := map[string]uuid.UUID{}
-		for _, topic := range []string{"alpha", "beta"} {
-			m := entity.NewMessage(topic, "boom", w.clock.Now())
-			m.Group, ids[topic] = f.ID(), m.ID
-			w.store.Insert(m)
-		}
-		alpha, err := entity.ParseTopicPatterns("topics", "alpha")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.store.AnnotateGroup(t.Context(), f.ID(), repository.Annotation{Muted: new(true)}, &alpha, entity.By("ann")); err != nil {
-			t.Fatal(err)
-		}
-		for _, id := range ids {
-			if _, err := w.store.GiveUp(t.Context(), id, entity.By("ann")); err != nil {
-				t.Fatal(err)
-			}
-		}
-		w.pass()
-		said := fmt.Sprint(r.taken())
-		if !strings.Contains(said, "beta") || strings.Contains(said, "alpha") {
-			t.Errorf("got %s, want what is of beta alone", said)
-		}
-	})
-
-	t.Run("LosesNothingWhenItIsKilled", func(t *testing.T) {
-		t.Parallel()
-		r := newReceiver(t)
-		w := newWorld(t, hook("ops", r))
-		w.dead("orders", 1)
-		w.start() // before anything was kept
-		w.collect()
-		w.start() // before anything was sent
-		w.clock.advance(w.cfg.Window)
-		s := w.notifier.sinks[0]
-		n, found, err := w.store.ClaimNotice(t.Context(), repository.NoticeClaim{Sink: "ops", ID: uuid.New(), Lease: time.Minute, Pace: s.pace})
-		if err != nil || !found {
-			t.Fatalf("ClaimNotice = %v, %v, want one", found, err)
-		}
-		if err := s.sender.send(t.Context(), n); err != nil {
-			t.Fatal(err)
-		}
-		w.start() // before it was kept that it was sent
-		w.clock.advance(2 * time.Minute)
-		w.deliver()
-		got := r.taken()
-		if len(got) != 2 || got[0].header.Get(headerID) != got[1].header.Get(headerID) || got[0].body != got[1].body {
-			t.Errorf("got %v, want the same twice", got)
-		}
-	})
-
-	t.Run("TriesAgainAndWaitsLonger", func(t *testing.T) {
-		t.Parallel()
-		r := newReceiver(t)
-		r.answers(http.StatusServiceUnavailable, "later")
-		w := newWorld(t, hook("ops", r))
-		w.dead("orders", 1)
-		w.dead("payments", 1)
-		w.pass()
-		if got := len(r.taken()); got != 1 {
-			t.Errorf("got %d tries at once, want the sink left alone behind the first", got)
-		}
-		tries := 0
-		for range 60 {
-			w.clock.advance(time.Second)
+			w.clock.advance(100 * time.Second)
 			w.deliver()
-			tries += len(r.taken())
-		}
-		if tries < 2 || tries > 6 {
-			t.Errorf("got %d tries in a minute, want a few", tries)
-		}
-		r.answers(http.StatusOK, "")
-		for range 3 {
-			w.clock.advance(w.cfg.BackoffMax)
+			r.want(w.T, "in 100 of 120 seconds", 1)
+			w.clock.advance(30 * time.Second)
 			w.deliver()
-		}
-		if got := len(r.taken()); got != 2 {
-			t.Errorf("got %d notices when the sink was back, want both", got)
-		}
-	})
-
-	t.Run("WaitsAsLongAsItIsAsked", func(t *testing.T) {
-		t.Parallel()
-		r := newReceiver(t)
-		r.answers(http.StatusTooManyRequests, "", "Retry-After", "120")
-		w := newWorld(t, hook("ops", r))
-		w.dead("orders", 1)
-		w.pass()
-		w.clock.advance(100 * time.Second)
-		w.deliver()
-		if got := len(r.taken()); got != 1 {
-			t.Errorf("got %d tries in 100 of 120 seconds, want 1", got)
-		}
-		w.clock.advance(30 * time.Second)
-		w.deliver()
-		if got := len(r.taken()); got != 1 {
-			t.Errorf("got %d tries behind them, want 1", got)
-		}
-	})
-
-	t.Run("ADeadSinkHoldsUpNoOther", func(t *testing.T) {
-		t.Parallel()
-		gone, r := newReceiver(t), newReceiver(t)
-		gone.Close()
-		w := newWorld(t, hook("gone", gone), hook("ops", r))
-		w.dead("orders", 1)
-		w.pass()
-		if got := len(r.taken()); got != 1 {
-			t.Errorf("got %d notices, want 1", got)
-		}
-		for _, e := range w.logs.All() {
-			if text := e.Message + e.ContextMap()["error"].(string); strings.Contains(text, "/hook") {
-				t.Errorf("%q shows the URL", text)
+			r.want(w.T, "after them", 1)
+		},
+		"GivesUpSomeDay": func(w *world, r *receiver) {
+			r.answers(http.StatusNotFound, "no_service")
+			w.dead("orders", 1)
+			w.pass()
+			w.chores()
+			w.want("dlq_notification_attempts_total", 1)
+			w.want("dlq_notifications_waiting", 1)
+			waited := w.value("dlq_notification_oldest_waiting_seconds")
+			w.clock.advance(w.cfg.GiveUp / 2)
+			w.chores()
+			w.want("dlq_notification_oldest_waiting_seconds", waited+(w.cfg.GiveUp/2).Seconds())
+			w.clock.advance(w.cfg.GiveUp - w.cfg.GiveUp/2)
+			w.chores()
+			w.want("dlq_notifications_given_up_total", 1)
+			w.want("dlq_notifications_waiting", 0)
+			given := w.logs.FilterMessage("a notification was given up").All()
+			if len(given) != 1 || !strings.Contains(given[0].ContextMap()["last_error"].(string), "no_service") {
+				w.Errorf("got log lines %v, want one with what the receiver said", given)
 			}
-		}
-	})
-
-	t.Run("GivesUpSomeDay", func(t *testing.T) {
-		t.Parallel()
-		r := newReceiver(t)
-		r.answers(http.StatusNotFound, "no_service")
-		w := newWorld(t, hook("ops", r))
-		w.dead("orders", 1)
-		w.pass()
-		if err := w.notifier.chores(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		w.want("dlq_notifications_waiting", 1)
-		waited := w.value("dlq_notification_oldest_waiting_seconds")
-		w.clock.advance(w.cfg.GiveUp / 2)
-		if err := w.notifier.chores(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		w.want("dlq_notification_oldest_waiting_seconds", waited+(w.cfg.GiveUp/2).Seconds())
-		w.clock.advance(w.cfg.GiveUp - w.cfg.GiveUp/2)
-		if err := w.notifier.chores(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		w.want("dlq_notifications_given_up_total", 1)
-		w.want("dlq_notifications_waiting", 0)
-		given := w.logs.FilterMessage("a notification was given up").All()
-		if len(given) != 1 || !strings.Contains(given[0].ContextMap()["last_error"].(string), "no_service") {
-			t.Errorf("got log lines %v, want one with what the receiver said", given)
-		}
-	})
-
-	t.Run("DoesNotTellOfLongAgo", func(t *testing.T) {
-		t.Parallel()
-		r := newReceiver(t)
-		w := newWorld(t, hook("ops", r))
-		w.dead("orders", 1)
-		w.clock.advance(w.cfg.GiveUp - time.Second) // all processes were down
-		w.dead("payments", 1)
-		w.clock.advance(2 * time.Second)
-		w.start()
-		w.pass()
-		for _, g := range r.taken() {
-			if strings.Contains(g.body, `"orders"`) {
-				t.Errorf("got %s of a day ago", g.body)
+			if problems, err := testutil.GatherAndLint(w.registry); err != nil || len(problems) > 0 {
+				w.Errorf("lint: %v, %v", problems, err)
 			}
-		}
-	})
-
-	t.Run("SeveralProcessesTellOnce", func(t *testing.T) {
-		t.Parallel()
-		r := newReceiver(t)
-		w := newWorld(t, hook("ops", r))
-		w.dead("orders", 5)
-		first := w.notifier
-		w.start()
-		var both sync.WaitGroup
-		for _, n := range []*Notifier{first, w.notifier} {
-			both.Go(func() {
-				if _, err := n.collect(t.Context(), true); err != nil {
-					t.Error(err)
+		},
+		"DoesNotTellOfLongAgo": func(w *world, r *receiver) {
+			w.dead("orders", 1)
+			w.clock.advance(w.cfg.GiveUp - time.Second) // all processes were down
+			w.dead("payments", 1)
+			w.clock.advance(2 * time.Second)
+			w.start()
+			w.pass()
+			if got := fmt.Sprint(r.taken()); strings.Contains(got, `"orders"`) {
+				w.Errorf("got %s of a day ago", got)
+			}
+		},
+		"SeveralProcessesTellOnce": func(w *world, r *receiver) {
+			w.dead("orders", 5)
+			notifiers := []*Notifier{w.notifier, nil}
+			w.start()
+			notifiers[1] = w.notifier
+			together := func(do func(n *Notifier) (bool, error)) {
+				var both sync.WaitGroup
+				for _, n := range notifiers {
+					both.Go(func() {
+						if _, err := do(n); err != nil {
+							w.Error(err)
+						}
+					})
 				}
-			})
-		}
-		both.Wait()
-		w.clock.advance(w.cfg.Window)
-		for _, n := range []*Notifier{first, w.notifier} {
-			both.Go(func() {
-				if _, err := n.deliver(t.Context(), n.sinks[0]); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		both.Wait()
-		if got := r.taken(); len(got) != 1 || !strings.Contains(got[0].body, `"events":5`) {
-			t.Errorf("got %v, want one of 5", got)
-		}
-	})
+				both.Wait()
+			}
+			together(func(n *Notifier) (bool, error) { return n.collect(w.Context(), true) })
+			w.clock.advance(w.cfg.Window)
+			together(func(n *Notifier) (bool, error) { return n.deliver(w.Context(), n.sinks[0]) })
+			if got := r.want(w.T, "of both", 1); !strings.Contains(got[0].body, `"events":5`) {
+				w.Errorf("got %v, want one of 5", got)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newReceiver(t)
+			test(newWorld(t, hook("ops", r)), r)
+		})
+	}
+}
 
-	t.Run("RunsUntilItIsStopped", func(t *testing.T) {
-		t.Parallel()
-		r := newReceiver(t)
-		came := make(chan struct{}, 10)
-		r.answer = func(http.ResponseWriter) { came <- struct{}{} }
-		cfg := DefaultConfig()
-		cfg.Sinks, cfg.Interval, cfg.Window = []SinkConfig{hook("ops", r)}, 100*time.Millisecond, 0
-		store := fake.New(time.Now)
-		n, err := New(cfg, store, prometheus.NewRegistry(), zap.NewNop())
+// mute mutes a group, for all topics or for some.
+func (w *world) mute(f entity.Fingerprint, topics ...string) {
+	w.Helper()
+	var scope *entity.TopicPatterns
+	if len(topics) > 0 {
+		patterns, err := entity.ParseTopicPatterns("topics", topics...)
 		if err != nil {
-			t.Fatal(err)
+			w.Fatal(err)
 		}
-		if _, err := n.collect(t.Context(), false); err != nil { // has it begin
-			t.Fatal(err)
-		}
-		m := entity.NewMessage("orders", "boom", time.Now())
-		store.Insert(m)
-		if _, err := store.GiveUp(t.Context(), m.ID, entity.By("alice")); err != nil {
-			t.Fatal(err)
-		}
-		ctx, stop := context.WithCancel(t.Context())
-		defer stop()
-		over := make(chan struct{})
-		go func() { n.Run(ctx); close(over) }()
-		<-came
-		stop()
-		<-over
-	})
+		scope = &patterns
+	}
+	if _, err := w.store.AnnotateGroup(w.Context(), f.ID(), repository.Annotation{Muted: new(true)}, scope, entity.By("alice")); err != nil {
+		w.Fatal(err)
+	}
+}
 
-	t.Run("NobodyToTellCostsNothing", func(t *testing.T) {
-		t.Parallel()
-		n, err := New(DefaultConfig(), nil, prometheus.NewRegistry(), zap.NewNop()) // asks no store
-		if err != nil {
-			t.Fatal(err)
+func TestNotifier_TellsEachSinkWhatItWants(t *testing.T) {
+	t.Parallel()
+	orders, spikes, all := newReceiver(t), newReceiver(t), newReceiver(t)
+	gone, chat := newReceiver(t), newReceiver(t)
+	gone.Close()
+	first, second := hook("orders", orders), hook("spikes", spikes)
+	first.Topics, second.Kinds = []string{"orders*"}, []string{"spike"}
+	w := newWorld(t, hook("gone", gone), first, second, hook("all", all), SinkConfig{Name: "chat", Type: TypeSlack, URL: chat.URL})
+	w.dead("orders-eu", 1)
+	w.dead("payments", 1)
+	w.dead("", 1) // nobody knows whose
+	w.pass()
+	orders.want(t, "the sink of a topic", 1)
+	spikes.want(t, "the sink of another kind", 0)
+	for _, g := range append(all.want(t, "the sink of everything, although another one is dead", 3), chat.want(t, "the chat", 3)...) {
+		if strings.Contains(g.body, "4711") {
+			t.Errorf("%s holds something of the record", g.body)
 		}
-		n.Run(t.Context())
-	})
+	}
+	for _, e := range w.logs.All() {
+		if text := e.Message + e.ContextMap()["error"].(string); strings.Contains(text, "/hook") {
+			t.Errorf("%q shows the URL", text)
+		}
+	}
+}
+
+func TestNotifier_RunsUntilItIsStopped(t *testing.T) {
+	t.Parallel()
+	r := newReceiver(t)
+	came := make(chan struct{}, 10)
+	r.answer = func(http.ResponseWriter) { came <- struct{}{} }
+	w := newWorld(t, hook("ops", r))
+	w.cfg.Interval, w.cfg.Window = 100*time.Millisecond, 0
+	w.start()
+	w.dead("orders", 1)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	over := make(chan struct{})
+	go func() { w.notifier.Run(ctx); close(over) }()
+	<-came
+	stop()
+	<-over
+
+	n, err := New(DefaultConfig(), nil, prometheus.NewRegistry(), zap.NewNop()) // without sinks it asks no store
+	check.NoError(t, err)
+	n.Run(t.Context())
 }
 
 // want holds the sum of a metric against a number.
@@ -573,24 +490,9 @@ func (w *world) value(name string) (sum float64) {
 	return 0
 }
 
-func TestMetrics(t *testing.T) {
-	t.Parallel()
-	r := newReceiver(t)
-	w := newWorld(t, hook("ops", r))
-	problems, err := testutil.GatherAndLint(w.registry)
-	if err != nil || len(problems) > 0 {
-		t.Errorf("lint: %v, %v", problems, err)
-	}
-	w.dead("orders", 1)
-	w.pass()
-	w.want("dlq_notification_attempts_total", 1)
-}
-
 func secretFile(t *testing.T, text string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	return file
 }

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
@@ -37,9 +38,7 @@ func TestReplicas(t *testing.T) {
 	cfg.Sinks = []SinkConfig{{Name: "ops", Type: TypeWebhook, URL: server.URL, PerMinute: maxPerMinute}}
 	replica := func() *Notifier {
 		n, err := New(cfg, store, prometheus.NewRegistry(), zap.NewNop())
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		return n
 	}
 	first, second := replica(), replica()
@@ -82,7 +81,7 @@ func TestReplicas(t *testing.T) {
 		}
 	}
 	var kept int
-	if err := db.Get(&kept, `SELECT count(*) FROM dlq.notices`); err != nil || kept != topics {
+	if err := db.Get(&kept, `SELECT count(*) FROM dlq.notifications`); err != nil || kept != topics {
 		t.Errorf("%d notices were kept, %v, want %d", kept, err, topics)
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -20,32 +21,24 @@ func TestNotifier_SaysNothingOfWhatIsQuiet(t *testing.T) {
 	others := entity.Fingerprint{Class: "E", Title: "out of stock"}
 	w.quiet = Quiet{Groups: []uuid.UUID{ours.ID()}, Topics: []string{"heartbeat.dlq.v1"}}
 	w.start()
-	if err := w.store.NoteFingerprints(t.Context(), []entity.Fingerprint{ours, others}); err != nil {
-		t.Fatal(err)
-	}
 	beat := func() {
 		t.Helper()
 		m := entity.NewMessage("", "boom", w.clock.Now())
 		m.Group, m.Source.Topic = ours.ID(), "heartbeat.dlq.v1"
+		check.NoError(t, w.store.NoteFingerprints(t.Context(), []entity.Fingerprint{ours}))
 		w.store.Insert(m)
 		w.pass()
-		if err := w.store.Delete(t.Context(), m.ID, entity.By("heartbeat")); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, w.store.Delete(t.Context(), m.ID, entity.By("heartbeat")))
 	}
 	beat()
 	w.clock.advance(w.cfg.Repeat)
 	beat() // and back
 	w.dead("heartbeat.dlq.v1", 1)
 	w.pass()
-	if got := r.taken(); len(got) > 0 {
-		t.Errorf("got %v, want nothing of heartbeats", got)
-	}
-	m := entity.NewMessage("orders", "boom", w.clock.Now())
-	m.Group = others.ID()
-	w.store.Insert(m)
+	r.want(t, "of heartbeats", 0)
+	w.put("orders", others)
 	w.pass()
-	if got := r.taken(); len(got) != 1 || !strings.Contains(got[0].body, string(repository.GroupNew)) {
+	if got := r.want(t, "of the other group", 1); !strings.Contains(got[0].body, string(repository.GroupNew)) {
 		t.Errorf("got %v, want the other group", got)
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 // What follows stands in docs/notifications.md as well.
@@ -69,13 +71,9 @@ func TestTheReceiverOfTheDocuments(t *testing.T) {
 func TestTheDocumentsHaveTheReceiver(t *testing.T) {
 	t.Parallel()
 	own, err := os.ReadFile("receiver_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	page, err := os.ReadFile("../../docs/notifications.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	_, code, _ := strings.Cut(string(own), "stands in docs/notifications.md as well.\n\n")
 	code, _, _ = strings.Cut(code, "\n// The end of it.")
 	if len(code) < 500 || !strings.Contains(string(page), code) {

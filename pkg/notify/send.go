@@ -15,25 +15,17 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/secret"
 )
 
-// sender sends a notice to one receiver. Its errors may be shown: no URL and no secret
-// is in them.
+// sender sends a notice to one receiver. Its errors hold no URL and no secret.
 type sender interface {
 	send(ctx context.Context, n repository.Notice) error
 }
 
-// doer models http.Client.
-type doer interface {
-	Do(r *http.Request) (*http.Response, error)
-}
-
 const (
-	// maxAnswer is how much of an answer is read, and shownAnswer how much is shown.
 	maxAnswer   = 4 << 10
 	shownAnswer = 200
 )
 
-// newClient returns a client that goes where it is told and nowhere else: an answer
-// that names another place is a refusal.
+// newClient returns a client that follows no redirect.
 func newClient(timeout time.Duration) *http.Client {
 	transport := &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
@@ -50,7 +42,6 @@ func newClient(timeout time.Duration) *http.Client {
 	}
 }
 
-// refusedError is an answer that is no success.
 type refusedError struct {
 	status     int
 	text       string
@@ -64,14 +55,13 @@ func (e *refusedError) Error() string {
 	return fmt.Sprintf("the receiver answered %d: %q", e.status, e.text)
 }
 
-// busy reports whether it would refuse anything now.
+// busy reports whether the receiver would refuse anything now.
 func (e *refusedError) busy() bool {
 	return e.status >= 500 || e.status == http.StatusTooManyRequests || e.status == http.StatusRequestTimeout
 }
 
-// target is where a sink is.
 type target struct {
-	client  doer
+	client  *http.Client
 	url     string
 	urlFile string
 }

@@ -1,8 +1,6 @@
 package notify
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -15,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
@@ -26,6 +25,10 @@ func aNotice(changes ...func(*repository.Event)) repository.Notice {
 	for _, change := range changes {
 		change(&e)
 	}
+	return noticeOf(e)
+}
+
+func noticeOf(e repository.Event) repository.Notice {
 	n := repository.NewNotice{
 		ID: uuid.MustParse("0198c5b6-0000-7000-8000-000000000002"), Sink: "ops", Kind: e.Kind, Object: objectOf(e), First: e.At, Last: e.At,
 	}
@@ -41,155 +44,106 @@ func webhookTo(t *testing.T, r *receiver, secretFile string) *webhook {
 	}
 }
 
-func TestWebhook(t *testing.T) {
+func TestWebhook_SendsACloudEvent(t *testing.T) {
 	t.Parallel()
-
-	t.Run("SendsACloudEvent", func(t *testing.T) {
-		t.Parallel()
-		r := newReceiver(t)
-		if err := webhookTo(t, r, "").send(t.Context(), aNotice()); err != nil {
-			t.Fatal(err)
+	r := newReceiver(t)
+	check.NoError(t, webhookTo(t, r, "").send(t.Context(), aNotice()))
+	got := r.want(t, "one", 1)[0]
+	kind, signature := got.header.Get("Content-Type"), got.header.Get(headerSignature)
+	if kind != "application/cloudevents+json; charset=utf-8" || signature != "" {
+		t.Errorf("Content-Type = %q, %s = %q, want none without a secret", kind, headerSignature, signature)
+	}
+	var event, want any
+	check.NoError(t, json.Unmarshal([]byte(got.body), &event))
+	_ = json.Unmarshal([]byte(`{
+		"specversion": "1.0", "id": "0198c5b6-0000-7000-8000-000000000002", "source": "/dlq-manager",
+		"type": "com.github.dlq-manager.group_new", "subject": "0198c5b6-0000-8000-8000-000000000001",
+		"time": "2026-05-06T07:08:09Z", "datacontenttype": "application/json",
+		"data": {
+			"kind": "group_new", "summary": "New error group in orders: java.io.IOException: out of stock", "events": 1,
+			"first_at": "2026-05-06T07:08:09Z", "last_at": "2026-05-06T07:08:09Z", "topics": ["orders"],
+			"group": {"id": "0198c5b6-0000-8000-8000-000000000001", "class": "java.io.IOException", "title": "out of stock"},
+			"url": "https://dlq.example.com/groups/0198c5b6-0000-8000-8000-000000000001"
 		}
-		got := r.taken()[0]
-		if kind := got.header.Get("Content-Type"); kind != "application/cloudevents+json; charset=utf-8" {
-			t.Errorf("Content-Type = %q", kind)
-		}
-		if signature := got.header.Get(headerSignature); signature != "" {
-			t.Errorf("%s = %q without a secret", headerSignature, signature)
-		}
-		var event, want any
-		if err := json.Unmarshal([]byte(got.body), &event); err != nil {
-			t.Fatal(err)
-		}
-		_ = json.Unmarshal([]byte(`{
-			"specversion": "1.0", "id": "0198c5b6-0000-7000-8000-000000000002", "source": "/dlq-manager",
-			"type": "com.github.dlq-manager.group_new", "subject": "0198c5b6-0000-8000-8000-000000000001",
-			"time": "2026-05-06T07:08:09Z", "datacontenttype": "application/json",
-			"data": {
-				"kind": "group_new", "summary": "New error group in orders: java.io.IOException: out of stock", "events": 1,
-				"first_at": "2026-05-06T07:08:09Z", "last_at": "2026-05-06T07:08:09Z", "topics": ["orders"],
-				"group": {"id": "0198c5b6-0000-8000-8000-000000000001", "class": "java.io.IOException", "title": "out of stock"},
-				"url": "https://dlq.example.com/groups/0198c5b6-0000-8000-8000-000000000001"
-			}
-		}`), &want)
-		if !reflect.DeepEqual(event, want) {
-			t.Errorf("got %s", got.body)
-		}
-	})
-
-	t.Run("SignsWithEachSecret", func(t *testing.T) {
-		t.Parallel()
-		r := newReceiver(t)
-		key := []byte("sixteen or more b")
-		file := secretFile(t, "whsec_"+base64.StdEncoding.EncodeToString(key)+"\n\nthe old one\n")
-		if err := webhookTo(t, r, file).send(t.Context(), aNotice()); err != nil {
-			t.Fatal(err)
-		}
-		got := r.taken()[0]
-		if at := got.header.Get(headerTimestamp); at != "1700000000" {
-			t.Errorf("%s = %q, want the seconds", headerTimestamp, at)
-		}
-		signatures := strings.Fields(got.header.Get(headerSignature))
-		if len(signatures) != 2 {
-			t.Fatalf("got signatures %v, want 2", signatures)
-		}
-		for i, key := range [][]byte{key, []byte("the old one")} {
-			mac := hmac.New(sha256.New, key)
-			mac.Write([]byte(got.header.Get(headerID) + ".1700000000." + got.body))
-			if want := "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil)); signatures[i] != want {
-				t.Errorf("signature %d = %s, want %s", i, signatures[i], want)
-			}
-		}
-	})
-
-	t.Run("SignsAsTheStandardsExample", func(t *testing.T) {
-		t.Parallel()
-		key, err := base64.StdEncoding.DecodeString("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := sign([][]byte{key}, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", []byte(`{"test": 2432232314}`))
-		if want := "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="; got != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
-	})
-
-	t.Run("SendsNothingUnsignedWhenTheSecretIsMissing", func(t *testing.T) {
-		t.Parallel()
-		r := newReceiver(t)
-		for _, file := range []string{"/does/not/exist", secretFile(t, "\n"), secretFile(t, "whsec_***\n")} {
-			if err := webhookTo(t, r, file).send(t.Context(), aNotice()); err == nil {
-				t.Errorf("send with %s: no error", file)
-			}
-		}
-		if got := r.taken(); len(got) > 0 {
-			t.Errorf("sent %d, want none", len(got))
-		}
-	})
+	}`), &want)
+	if !reflect.DeepEqual(event, want) {
+		t.Errorf("got %s", got.body)
+	}
 }
 
-func TestTarget(t *testing.T) {
+func TestWebhook_Signs(t *testing.T) {
 	t.Parallel()
+	r := newReceiver(t)
+	first, second := []byte("sixteen or more b"), []byte("the old one")
+	file := secretFile(t, "whsec_"+base64.StdEncoding.EncodeToString(first)+"\n\nthe old one\n")
+	check.NoError(t, webhookTo(t, r, file).send(t.Context(), aNotice()))
+	got := r.want(t, "one", 1)[0]
+	id, at, signature := got.header.Get(headerID), got.header.Get(headerTimestamp), got.header.Get(headerSignature)
+	if want := sign([][]byte{first, second}, id, "1700000000", []byte(got.body)); at != "1700000000" || signature != want {
+		t.Errorf("got %s at %s, want %s with each secret, at the seconds", signature, at, want)
+	}
+	// The example of the standard.
+	key, err := base64.StdEncoding.DecodeString("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+	example := sign([][]byte{key, key}, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", []byte(`{"test": 2432232314}`))
+	const want = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+	if err != nil || example != want+" "+want {
+		t.Errorf("got %s, %v, want %s twice", example, err, want)
+	}
+	for _, file := range []string{"/does/not/exist", secretFile(t, "\n"), secretFile(t, "whsec_***\n")} {
+		if err := webhookTo(t, r, file).send(t.Context(), aNotice()); err == nil {
+			t.Errorf("send with %s: no error", file)
+		}
+	}
+	r.want(t, "unsigned", 0)
+}
 
-	t.Run("FollowsNoRedirect", func(t *testing.T) {
-		t.Parallel()
-		r, elsewhere := newReceiver(t), newReceiver(t)
-		r.answers(http.StatusTemporaryRedirect, "", "Location", elsewhere.URL)
-		err := webhookTo(t, r, "").send(t.Context(), aNotice())
-		var refused *refusedError
-		if !errors.As(err, &refused) || refused.status != http.StatusTemporaryRedirect {
-			t.Errorf("got %v, want it refused", err)
-		}
-		if got := elsewhere.taken(); len(got) > 0 {
-			t.Errorf("went to the other place")
-		}
-	})
+func TestTarget_TrustsNoAnswer(t *testing.T) {
+	t.Parallel()
+	r, elsewhere := newReceiver(t), newReceiver(t)
+	r.answers(http.StatusTemporaryRedirect, "", "Location", elsewhere.URL)
+	err := webhookTo(t, r, "").send(t.Context(), aNotice())
+	var refused *refusedError
+	if !errors.As(err, &refused) || refused.status != http.StatusTemporaryRedirect {
+		t.Errorf("got %v, want it refused", err)
+	}
+	elsewhere.want(t, "the other place", 0)
+	r.answers(http.StatusBadRequest, "no\x1b[31m"+strings.Repeat("x", 10<<20))
+	err = webhookTo(t, r, "").send(t.Context(), aNotice())
+	if err == nil || len(err.Error()) > 400 || strings.Contains(err.Error(), "\x1b") {
+		t.Errorf("got %.500v, want a short error", err)
+	}
+	hang := make(chan struct{})
+	defer close(hang)
+	silent := newReceiver(t)
+	silent.answer = func(http.ResponseWriter) { <-hang }
+	hook := webhookTo(t, silent, "")
+	hook.target.client = newClient(50 * time.Millisecond)
+	if err := hook.send(t.Context(), aNotice()); err == nil || strings.Contains(err.Error(), silent.URL) {
+		t.Errorf("got %v, want an error that does not show the URL", err)
+	}
+}
 
-	t.Run("ReadsLittleOfAnAnswer", func(t *testing.T) {
-		t.Parallel()
-		r := newReceiver(t)
-		r.answers(http.StatusBadRequest, "no\x1b[31m"+strings.Repeat("x", 10<<20))
-		err := webhookTo(t, r, "").send(t.Context(), aNotice())
-		if err == nil || len(err.Error()) > 400 || strings.Contains(err.Error(), "\x1b") {
-			t.Errorf("got %.500v, want a short error", err)
-		}
-	})
-
-	t.Run("EndsInTime", func(t *testing.T) {
-		t.Parallel()
-		r := newReceiver(t)
-		hang := make(chan struct{})
-		defer close(hang)
-		r.answer = func(http.ResponseWriter) { <-hang }
-		hook := webhookTo(t, r, "")
-		hook.target.client = newClient(50 * time.Millisecond)
-		if err := hook.send(t.Context(), aNotice()); err == nil || strings.Contains(err.Error(), r.URL) {
-			t.Errorf("got %v, want an error that does not show the URL", err)
-		}
-	})
-
-	t.Run("ReadsTheURLsFileEveryTime", func(t *testing.T) {
-		t.Parallel()
-		first, second := newReceiver(t), newReceiver(t)
-		file := secretFile(t, first.URL+"\n")
-		hook := webhookTo(t, first, "")
-		hook.target.url, hook.target.urlFile = "", file
-		if err := hook.send(t.Context(), aNotice()); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(second.URL), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := hook.send(t.Context(), aNotice()); err != nil || len(second.taken()) != 1 {
-			t.Errorf("got %v, want it at the new place", err)
-		}
-		if err := os.WriteFile(file, []byte("http://example.com/secret"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := hook.send(t.Context(), aNotice()); err == nil || strings.Contains(err.Error(), "example.com") {
-			t.Errorf("got %v, want it refused without showing the URL", err)
-		}
-	})
+func TestTarget_ReadsTheURLsFileEveryTime(t *testing.T) {
+	t.Parallel()
+	r := newReceiver(t)
+	hook := webhookTo(t, r, "")
+	hook.target.url, hook.target.urlFile = "", secretFile(t, "http://127.0.0.1:1\n")
+	write := func(text string) {
+		t.Helper()
+		check.NoError(t, os.WriteFile(hook.target.urlFile, []byte(text), 0o600))
+	}
+	if err := hook.send(t.Context(), aNotice()); err == nil {
+		t.Error("got it sent where nothing listens")
+	}
+	write(r.URL)
+	if err := hook.send(t.Context(), aNotice()); err != nil {
+		t.Error(err)
+	}
+	r.want(t, "the new place", 1)
+	write("http://example.com/secret")
+	if err := hook.send(t.Context(), aNotice()); err == nil || strings.Contains(err.Error(), "example.com") {
+		t.Errorf("got %v, want it refused without showing the URL", err)
+	}
 }
 
 func TestSlack(t *testing.T) {
@@ -199,13 +153,9 @@ func TestSlack(t *testing.T) {
 	err := s.send(t.Context(), aNotice(func(e *repository.Event) {
 		e.Title = "<!channel> & <https://evil.example|click> @here \u202efdp\n*bold*"
 	}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	var got map[string]any
-	if err := json.Unmarshal([]byte(r.taken()[0].body), &got); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, json.Unmarshal([]byte(r.taken()[0].body), &got))
 	want := "New error group in orders: java.io.IOException: &lt;!channel&gt; &amp; &lt;https://evil.example|click&gt; @\u200bhere fdp *bold*" +
 		"\nhttps://dlq.example.com/groups/0198c5b6-0000-8000-8000-000000000001"
 	if got["text"] != want || got["mrkdwn"] != false || got["unfurl_links"] != false {
@@ -215,47 +165,37 @@ func TestSlack(t *testing.T) {
 
 func TestSummary(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		want string
-		e    repository.Event
-	}{
-		{"New error group: out of stock", repository.Event{Kind: repository.GroupNew, Title: "out of stock"}},
-		{
-			"Error group came back in a, b, c and 1 more topics after all of it were resolved: E",
-			repository.Event{Kind: repository.GroupRegressed, Class: "E", Topics: []string{"a", "b", "c", "d"}},
+	finished := repository.RedriveEnd{Action: "retry", Selected: 9, Succeeded: 5, Failed: 1, InDoubt: 2, Skipped: 1}
+	stopped := repository.RedriveEnd{Action: "retry", Note: "too much failed", Selected: 9, Failed: 9}
+	for want, e := range map[string]repository.Event{
+		"New error group: out of stock": {Kind: repository.GroupNew, Title: "out of stock"},
+		"Error group came back in a, b, c and 1 more topics after all of it were resolved: E": {
+			Kind: repository.GroupRegressed, Class: "E", Topics: []string{"a", "b", "c", "d"},
 		},
-		{
-			"Spike in orders: 900 dead letters in about a quarter of an hour, usually 2.5",
-			repository.Event{Kind: repository.Spike, Topics: []string{"orders"}, Arrived: 900, Usual: 2.5},
+		"Spike in orders: 900 dead letters in about a quarter of an hour, usually 2.5": {
+			Kind: repository.Spike, Topics: []string{"orders"}, Arrived: 900, Usual: 2.5,
 		},
-		{"Loop stopped in orders: 1 message came back too often and will not be sent again", repository.Event{Kind: repository.LoopStopped, Topics: []string{"orders"}}},
-		{"1 message became DEAD in orders", repository.Event{Kind: repository.MessageDead, Topics: []string{"orders"}}},
-		{
-			"Redrive (retry) finished: of 9 selected 5 succeeded, 1 failed, 2 in doubt, 1 skipped",
-			repository.Event{Kind: repository.RedriveFinished, Redrive: repository.RedriveEnd{
-				Action: "retry", Selected: 9, Succeeded: 5, Failed: 1, InDoubt: 2, Skipped: 1,
-			}},
+		"Loop stopped in orders: 1 message came back too often and will not be sent again": {
+			Kind:   repository.LoopStopped,
+			Topics: []string{"orders"},
 		},
-		{
-			"Redrive (retry) stopped itself in orders: of 9 selected 0 succeeded, 9 failed, 0 in doubt, 0 skipped (too much failed)",
-			repository.Event{Kind: repository.RedriveStopped, Topics: []string{"orders"}, Redrive: repository.RedriveEnd{
-				Action: "retry", Note: "too much failed", Selected: 9, Failed: 9,
-			}},
+		"1 message became DEAD in orders": {
+			Kind:   repository.MessageDead,
+			Topics: []string{"orders"},
+		},
+		"Redrive (retry) finished: of 9 selected 5 succeeded, 1 failed, 2 in doubt, 1 skipped": {
+			Kind:    repository.RedriveFinished,
+			Redrive: finished,
+		},
+		"Redrive (retry) stopped itself in orders: of 9 selected 0 succeeded, 9 failed, 0 in doubt, 0 skipped (too much failed)": {
+			Kind: repository.RedriveStopped, Topics: []string{"orders"}, Redrive: stopped,
 		},
 	} {
-		t.Run(string(c.e.Kind), func(t *testing.T) {
-			t.Parallel()
-			n := repository.NewNotice{Kind: c.e.Kind, Object: objectOf(c.e)}
-			add(&n, c.e)
-			notice := repository.Notice{NewNotice: n}
-			d, err := words{}.unpack(notice)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := summary(notice, d); got != c.want {
-				t.Errorf("got  %s\nwant %s", got, c.want)
-			}
-		})
+		n := noticeOf(e)
+		d, err := words{}.unpack(n)
+		if got := summary(n, d); err != nil || got != want {
+			t.Errorf("got %s, %v, want %s", got, err, want)
+		}
 	}
 }
 
@@ -263,9 +203,10 @@ func TestSummary(t *testing.T) {
 // notices that were kept before there was a mask.
 func TestGroupsAreMasked(t *testing.T) {
 	t.Parallel()
-	n := repository.NewNotice{Kind: repository.GroupNew}
-	add(&n, repository.Event{Kind: repository.GroupNew, Class: "com.acme.Secret", Title: "a secret failure", Topics: []string{"orders"}})
-	notice := repository.Notice{NewNotice: n}
+	notice := noticeOf(repository.Event{
+		Kind: repository.GroupNew, Class: "com.acme.Secret", Title: "a secret failure",
+		Topics: []string{"orders"},
+	})
 	d, err := words{masked: true}.unpack(notice)
 	if got := summary(notice, d); err != nil || got != "New error group in orders: ***" {
 		t.Errorf("the summary is %q, %v, want it masked", got, err)
@@ -285,7 +226,7 @@ func TestLink(t *testing.T) {
 		"https://dlq.example.com/":                              {Kind: repository.LoopStopped},
 		"https://dlq.example.com/redrives/" + uuid.Nil.String(): {Kind: repository.RedriveStopped},
 	} {
-		if got := w.link(repository.Notice{NewNotice: repository.NewNotice{Kind: e.Kind, Object: objectOf(e)}}); got != want {
+		if got := w.link(noticeOf(e)); got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	}

@@ -27,9 +27,9 @@ func (s *slack) send(ctx context.Context, n repository.Notice) error {
 	if err != nil {
 		return err
 	}
-	text := escape(summary(n, d))
+	text := escaper.Replace(summary(n, d))
 	if link := s.words.link(n); link != "" {
-		text += "\n" + escape(link)
+		text += "\n" + escaper.Replace(link)
 	}
 	body, err := json.Marshal(slackMessage{Text: text})
 	if err != nil {
@@ -40,8 +40,6 @@ func (s *slack) send(ctx context.Context, n repository.Notice) error {
 	return s.target.post(ctx, body, header)
 }
 
-// escaper keeps text from calling people or being a link with another name: the three
-// characters that mean something, and the @ that some receivers look for.
+// escaper keeps text from calling people or renaming links: three characters with a meaning, and the @ of some
+// receivers.
 var escaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "@", "@\u200b")
-
-func escape(text string) string { return escaper.Replace(text) }

@@ -24,7 +24,6 @@ type webhook struct {
 	now        func() time.Time
 }
 
-// The headers of Standard Webhooks.
 const (
 	headerID        = "Webhook-Id"
 	headerTimestamp = "Webhook-Timestamp"
@@ -54,8 +53,7 @@ func (w *webhook) send(ctx context.Context, n repository.Notice) error {
 // secretPrefix begins a secret that is written in base64.
 const secretPrefix = "whsec_"
 
-// readSecrets reads a secret a line: while one is replaced, both are there and
-// receivers may know either.
+// readSecrets reads a secret a line: while one is replaced, receivers may know either.
 func readSecrets(file string) ([][]byte, error) {
 	text, err := secret.FromFile(file)
 	if err != nil {
@@ -67,9 +65,8 @@ func readSecrets(file string) ([][]byte, error) {
 		if line == "" {
 			continue
 		}
-		encoded, isEncoded := strings.CutPrefix(line, secretPrefix)
 		key := []byte(line)
-		if isEncoded {
+		if encoded, isEncoded := strings.CutPrefix(line, secretPrefix); isEncoded {
 			if key, err = base64.StdEncoding.DecodeString(encoded); err != nil {
 				return nil, errors.New("a secret that begins with whsec_ must go on in base64: " + file)
 			}
@@ -82,7 +79,6 @@ func readSecrets(file string) ([][]byte, error) {
 	return secrets, nil
 }
 
-// sign returns a signature for each secret.
 func sign(secrets [][]byte, id, timestamp string, body []byte) string {
 	var all []string
 	for _, key := range secrets {

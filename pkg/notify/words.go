@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -14,11 +15,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// titleLength is how much of a group's title is told, in characters.
 const titleLength = 200
 
-// detail is what a notice tells beside what all do. Nothing of a record is in it: no
-// key, no header, no payload.
+// detail has what only some notices have. Nothing of a record is in it: no key, no header, no payload.
 type detail struct {
 	Group   *groupDetail   `json:"group,omitempty"`
 	Spike   *spikeDetail   `json:"spike,omitempty"`
@@ -47,7 +46,6 @@ type redriveDetail struct {
 	Skipped   int       `json:"skipped"`
 }
 
-// packDetail is the detail of an event as JSON.
 func packDetail(e repository.Event) []byte {
 	var d detail
 	switch e.Kind {
@@ -71,23 +69,19 @@ func packDetail(e repository.Event) []byte {
 	return raw
 }
 
-// plain is text on one line without what is not seen: such characters turn text
-// around, or hide a part of it.
+// plain is text on one line without invisible characters, which turn text around or hide a part of it.
 func plain(text string) string {
 	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " ")
 }
 
-// words turn notices into what people and programs read.
 type words struct {
 	source  string
 	console string // where the console is seen; "" for no links
 	masked  bool   // the texts of error groups are not told
 }
 
-// maskedText stands in place of what is masked.
 const maskedText = "***"
 
-// eventTypes are the types of CloudEvents.
 const eventTypes = "com.github.dlq-manager."
 
 // cloudEvent is a notice in CloudEvents 1.0, structured.
@@ -140,7 +134,6 @@ func (w words) unpack(n repository.Notice) (d detail, err error) {
 	return d, nil
 }
 
-// summary is a sentence for people.
 func summary(n repository.Notice, d detail) string {
 	in := topicsOf(n)
 	switch {
@@ -167,15 +160,10 @@ func summary(n repository.Notice, d detail) string {
 }
 
 func (g *groupDetail) name() string {
-	switch {
-	case g.Class == "" && g.Title == "":
-		return g.ID.String()
-	case g.Class == "":
-		return g.Title
-	case g.Title == "":
-		return g.Class
+	if g.Class != "" && g.Title != "" {
+		return g.Class + ": " + g.Title
 	}
-	return g.Class + ": " + g.Title
+	return cmp.Or(g.Class, g.Title, g.ID.String())
 }
 
 func (r *redriveDetail) counts() string {
@@ -190,7 +178,6 @@ func messages(n int64) string {
 	return fmt.Sprintf("%d messages", n)
 }
 
-// topicsOf names up to three.
 func topicsOf(n repository.Notice) string {
 	const most = 3
 	switch topics := n.Topics; {
@@ -203,7 +190,6 @@ func topicsOf(n repository.Notice) string {
 	}
 }
 
-// link is where the console shows what a notice is about.
 func (w words) link(n repository.Notice) string {
 	if w.console == "" {
 		return ""

@@ -6,15 +6,13 @@ import (
 	"unicode/utf8"
 )
 
-// cursor walks over a JSON text that is known to be valid, by offsets, so that
-// what is not looked at costs nothing and stays as the producer wrote it.
+// cursor walks over a valid JSON text by offsets: what is skipped costs nothing and keeps its bytes.
 type cursor struct {
 	data []byte
 	pos  int
 }
 
-// open returns a cursor at the first byte of the value, and whether value is one
-// JSON text.
+// open returns a cursor at the first byte of the value, and whether value is one JSON text.
 func open(value []byte) (*cursor, bool) {
 	if !Valid(value) {
 		return nil, false
@@ -25,22 +23,15 @@ func open(value []byte) (*cursor, bool) {
 }
 
 func (c *cursor) space() {
-	for c.pos < len(c.data) {
-		switch c.data[c.pos] {
-		case ' ', '\t', '\n', '\r':
-			c.pos++
-		default:
-			return
-		}
+	for c.pos < len(c.data) && c.data[c.pos] <= ' ' {
+		c.pos++
 	}
 }
 
-// kind is the first byte of the value that the cursor stands at.
 func (c *cursor) kind() byte { return c.data[c.pos] }
 
-// object calls member for each member of the object at the cursor with its name,
-// still quoted, and the cursor at its value, which member must go past. It ends
-// early when member returns false; where the cursor stands is not said then.
+// object calls member for each member of the object, with its name, still quoted, and the cursor at its value, which
+// member must go past. It ends early when member returns false; the cursor's position is undefined then.
 func (c *cursor) object(member func(name []byte) bool) bool {
 	return c.items('}', func() bool {
 		name := c.text()
@@ -51,7 +42,6 @@ func (c *cursor) object(member func(name []byte) bool) bool {
 	})
 }
 
-// array is object for arrays.
 func (c *cursor) array(element func() bool) bool { return c.items(']', element) }
 
 func (c *cursor) items(end byte, item func() bool) bool {
@@ -96,15 +86,8 @@ func (c *cursor) scalar() []byte {
 }
 
 // ends reports whether a number or word is over before b.
-func ends(b byte) bool {
-	switch b {
-	case ' ', '\t', '\n', '\r', ',', ']', '}':
-		return true
-	}
-	return false
-}
+func ends(b byte) bool { return b <= ' ' || b == ',' || b == ']' || b == '}' }
 
-// skip goes past any value.
 func (c *cursor) skip() {
 	for depth := 0; ; {
 		switch c.kind() {

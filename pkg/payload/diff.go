@@ -10,9 +10,8 @@ import (
 
 var errNotJSON = errors.New("a value is not JSON")
 
-// Diff returns what has to be done to before to get after, as a JSON Patch (RFC
-// 6902) for people to read: [] when they say the same. Numbers are compared as
-// they are written. When either is not JSON the error says so.
+// Diff returns what changes before into after, as a JSON Patch (RFC 6902) for people: [] for no change. Numbers are
+// compared as text. The error says that either is not JSON.
 func Diff(before, after []byte) (patch []byte, err error) {
 	if !json.Valid(before) || !json.Valid(after) {
 		return nil, errNotJSON
@@ -48,8 +47,7 @@ type operation struct {
 	Value *any   `json:"value,omitempty"` // nil: none, which null is not
 }
 
-// exactly reads JSON without making floats of numbers, which would lose digits of
-// what is shown.
+// exactly reads JSON without making floats of numbers, which would lose digits.
 func exactly(text []byte, into any) error {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()

@@ -1,11 +1,9 @@
 package payload
 
-// Payload returns a value with Mask in place of each value at a masked path, and
-// the paths that were found, as String has them. All other bytes are the
-// producer's, duplicate members and white space included. A value that is not
-// JSON is masked as a whole, its name being "$", as soon as there is a masked
-// path: nobody can say what is in it. Null and empty values hide nothing and stay.
-// When nothing is masked the result is value itself.
+// Payload returns a value with Mask in place of each value at a masked path, and the paths that were found, as String
+// has them. All other bytes stay, duplicate members and white space included. A value that is not JSON is masked as a
+// whole, under the name "$", if there is a masked path. Null and empty values stay. When nothing is masked the result
+// is value itself.
 func (m *Masks) Payload(value []byte) (masked []byte, names []string) {
 	if len(m.rules()) == 0 || len(value) == 0 {
 		return value, nil
@@ -19,7 +17,6 @@ func (m *Masks) Payload(value []byte) (masked []byte, names []string) {
 	return w.result(), w.names()
 }
 
-// masker writes a text anew with masks in it.
 type masker struct {
 	walk
 	out    []byte
@@ -31,7 +28,7 @@ func newMasker(c *cursor, r rules, states []state) *masker {
 	return &masker{walk: walk{cursor: c, rules: r, states: states}, hit: make([]bool, len(r))}
 }
 
-// value goes past a value that the states from onwards are for.
+// value goes past a value, for which the states from onwards are.
 func (m *masker) value(from int) {
 	base := len(m.states)
 	switch masked := m.enter(from); {

@@ -1,10 +1,12 @@
 package payload
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
-// Patch returns a JSON Patch (RFC 6902) in which masked values of the record that
-// it is for are masked: those that an operation sets or tests, or that are part
-// of them. What cannot be read is masked as a whole.
+// Patch returns a JSON Patch (RFC 6902) in which masked values of its record are masked: those that an operation sets
+// or tests, or parts of them. What cannot be read is masked as a whole.
 func (m *Masks) Patch(patch []byte) []byte {
 	if len(m.rules()) == 0 || len(patch) == 0 {
 		return patch
@@ -21,7 +23,7 @@ func (m *Masks) Patch(patch []byte) []byte {
 	return w.result()
 }
 
-// operation masks the values of an operation. Its path may stand behind them.
+// operation masks the values of an operation. Its path may follow them.
 func (m *masker) operation() {
 	if m.kind() != '{' {
 		m.skip()
@@ -49,8 +51,7 @@ func (m *masker) operation() {
 	})
 }
 
-// at returns the states at the place of a JSON Pointer. It does not say whether
-// a number is an index or a name, so it is taken for both.
+// at returns the states at a JSON Pointer, whose numbers are taken both for an index and for a name.
 func (r rules) at(pointer string) []state {
 	states := r.begin()
 	for _, name := range tokens(pointer) {
@@ -75,13 +76,7 @@ func isIndex(token string) bool {
 	return token == "-" || token != "" && strings.Trim(token, "0123456789") == ""
 }
 
-// CoversPatch reports whether a patch reads or changes what is masked, or part of
-// it, or something that has it as a part.
+// CoversPatch reports whether a patch reads or changes what is masked, a part of it, or something that contains it.
 func (m *Masks) CoversPatch(p *Patch) bool {
-	for _, pointer := range p.pointers {
-		if len(m.rules().at(pointer)) > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.pointers, func(pointer string) bool { return len(m.rules().at(pointer)) > 0 })
 }

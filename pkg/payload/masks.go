@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// Mask is what stands in place of a masked value, as a JSON string.
+// Mask replaces a masked value, as a JSON string.
 const Mask = `"***"`
 
-// Masks are rules of what must not be seen. They never change, and are safe for
-// concurrent use. A nil *Masks masks nothing.
+// Masks are rules of what must not be seen. They never change, and are safe for concurrent use. A nil *Masks masks
+// nothing.
 type Masks struct {
 	paths   rules
 	headers []string // lower case, may hold *
@@ -49,8 +49,7 @@ func (m *Masks) rules() rules {
 // Empty reports whether nothing is masked.
 func (m *Masks) Empty() bool { return m == nil || len(m.paths)+len(m.headers) == 0 }
 
-// Version is a number that changes when the masks do, and with them what may stand in
-// a text that all may search.
+// Version is a number that changes with the masks, and so with the text that may be searched.
 func (m *Masks) Version() uint64 {
 	h := sha256.New()
 	for _, p := range m.rules() {
@@ -76,8 +75,7 @@ func (m *Masks) Header(name string) bool {
 // separators are what header names are spelled with, one way or another.
 var separators = strings.NewReplacer("-", "", "_", "", ".", "")
 
-// HeaderLike reports whether a masked header may have that name, which is in lower
-// case and without - _ and dots.
+// HeaderLike reports whether a masked header may have that name, in lower case and without - _ and dots.
 func (m *Masks) HeaderLike(folded string) bool {
 	return m != nil && slices.ContainsFunc(m.headers, func(glob string) bool { return matches(separators.Replace(glob), folded) })
 }
@@ -103,8 +101,7 @@ func matches(glob, name string) bool {
 	return strings.HasSuffix(rest, parts[last])
 }
 
-// CoversPath reports whether what stands at p is masked, or is part of what is,
-// or has such a part.
+// CoversPath reports whether the value at p is masked, or a part of it, or what it is a part of.
 func (m *Masks) CoversPath(p Path) bool {
 	states := m.rules().begin()
 	for _, s := range p.steps {

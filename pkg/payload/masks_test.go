@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 func TestMasks_Payload(t *testing.T) {
@@ -78,9 +80,7 @@ func TestMasks_DeepTexts(t *testing.T) {
 func TestMasks_Header(t *testing.T) {
 	t.Parallel()
 	m, err := NewMasks(MaskConfig{Headers: []string{"Authorization", "x-secret-*", "*token*", " a*b*c "}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	for name, want := range map[string]bool{
 		"authorization": true, "AUTHORIZATION": true, "authorization2": false,
 		"X-Secret-": true, "x-secret-key": true, "x-secre": false,
@@ -100,9 +100,7 @@ func TestMasks_CoversPath(t *testing.T) {
 		"$.card.type": false, "$.number": false, "$.items": true, "$.items[*]": true, "$.items[*].sku": true, "$.items.sku": true, "$.items[*].n": false,
 	} {
 		p, err := ParsePath(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		if got := m.CoversPath(p); got != want {
 			t.Errorf("CoversPath(%s) = %t, want %t", text, got, want)
 		}
@@ -146,9 +144,7 @@ func FuzzMask(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	m, err := NewMasks(MaskConfig{Payload: []string{"$.a", "$.b[*].c"}})
-	if err != nil {
-		f.Fatal(err)
-	}
+	check.NoError(f, err)
 	f.Fuzz(func(t *testing.T, value []byte) {
 		got, names := m.Payload(value)
 		if json.Valid(value) != json.Valid(got) && len(value) > 0 {

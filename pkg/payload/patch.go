@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 
@@ -20,16 +21,15 @@ const (
 	MaxPatched = 32 << 20
 )
 
-// Patch is a JSON Patch (RFC 6902). It never changes, and is safe for concurrent
-// use.
+// Patch is a JSON Patch (RFC 6902). It never changes, and is safe for concurrent use.
 type Patch struct {
 	operations jsonpatch.Patch
 	pointers   []string // every path and from
 }
 
-// CompilePatch reads a patch. Errors are entity.FieldError of the field "patch",
-// or "patch[i]" for an operation. The whole value can be replaced or tested, but
-// not removed, moved or copied; members with an empty name cannot be reached.
+// CompilePatch reads a patch. Errors are entity.FieldError of the field "patch", or "patch[i]" for an operation. The
+// whole value can be replaced or tested, but not removed, moved or copied; members with an empty name cannot be
+// reached.
 func CompilePatch(patch []byte) (*Patch, error) {
 	var operations []json.RawMessage
 	if err := json.Unmarshal(patch, &operations); err != nil || operations == nil {
@@ -90,10 +90,8 @@ func checkOperation(raw []byte) (pointers []string, err error) {
 }
 
 func whole(done string, pointers ...string) error {
-	for _, p := range pointers {
-		if p == "" {
-			return fmt.Errorf("the whole value cannot be %s", done)
-		}
+	if slices.Contains(pointers, "") {
+		return fmt.Errorf("the whole value cannot be %s", done)
 	}
 	return nil
 }
@@ -126,31 +124,28 @@ func pointer(members map[string]json.RawMessage, name string) (string, error) {
 	return text, nil
 }
 
-// Paths returns the places that the patch reads or changes, in its order, numbers
-// taken for indexes, which become [*]. Ask Masks.CoversPatch whether a patch
-// touches what is masked.
+// Paths returns the paths that the patch reads or changes, in its order, with [*] for numbers. Masks.CoversPatch says
+// whether they are masked.
 func (p *Patch) Paths() []Path {
 	var all []Path
 	for _, text := range p.pointers {
 		var path Path
 		for _, name := range tokens(text) {
+			next := step{name: name}
 			if isIndex(name) {
-				path.steps = append(path.steps, step{each: true})
-			} else {
-				path.steps = append(path.steps, step{name: name})
+				next = step{each: true}
 			}
+			path.steps = append(path.steps, next)
 		}
 		all = append(all, path)
 	}
 	return all
 }
 
-// Apply returns the patched value. Numbers, strings and the order of members stay
-// as the producer wrote them where the patch does not change them; white space
-// between them goes. An operation that does not fit is an entity.FieldError of
-// the field "patch[i]" and nothing is changed; a value that is not JSON, has a
-// member twice, or grows over MaxPatched bytes is one of the field "patch". The
-// reason never has anything of the value in it.
+// Apply returns the patched value. Numbers, strings and the order of members stay where the patch does not change
+// them; white space goes. An operation that does not fit is an entity.FieldError of the field "patch[i]"; a value
+// that is not JSON, has a member twice, or grows over MaxPatched bytes is one of the field "patch". No reason holds
+// anything of the value.
 func (p *Patch) Apply(value []byte) ([]byte, error) {
 	c, ok := open(value)
 	if !ok || c.kind() != '{' && c.kind() != '[' {
@@ -160,25 +155,23 @@ func (p *Patch) Apply(value []byte) ([]byte, error) {
 		return nil, &entity.FieldError{Field: "patch", Reason: "the payload has an object with two members of the same name"}
 	}
 	value = bytes.TrimSpace(value)
-	result, err := p.apply(value, len(p.operations))
-	if err == nil {
-		if len(result) > MaxPatched {
-			return nil, tooLarge()
-		}
+	switch result, err := p.apply(value, len(p.operations)); {
+	case err != nil:
+		return nil, p.explain(value, err)
+	case len(result) > MaxPatched:
+		return nil, tooLarge()
+	default:
 		return result, nil
 	}
-	return nil, p.explain(value, err)
 }
 
 func tooLarge() error {
 	return &entity.FieldError{Field: "patch", Reason: fmt.Sprintf("the patched payload would be larger than %d bytes", MaxPatched)}
 }
 
-// apply carries out the first n operations.
 func (p *Patch) apply(value []byte, n int) (result []byte, err error) {
 	defer func() {
-		// The library follows a pointer into a null that an operation before has
-		// set, and falls.
+		// The library panics on a pointer into a null that an operation before has set.
 		if fault := recover(); fault != nil {
 			result, err = nil, jsonpatch.ErrMissing
 		}
@@ -190,8 +183,7 @@ func (p *Patch) apply(value []byte, n int) (result []byte, err error) {
 	return p.operations[:n].ApplyWithOptions(value, options)
 }
 
-// explain finds the operation that did not fit: the first n of them do, for each
-// n up to it.
+// explain finds the operation that did not fit: all before it do.
 func (p *Patch) explain(value []byte, err error) error {
 	var large *jsonpatch.AccumulatedCopySizeError
 	if errors.As(err, &large) {
@@ -213,8 +205,7 @@ func (p *Patch) explain(value []byte, err error) error {
 	return &entity.FieldError{Field: fmt.Sprintf("patch[%d]", at), Reason: reason}
 }
 
-// repeats reports whether an object has two members of one name, of which no two
-// readers take the same.
+// repeats reports whether an object has two members of one name, which readers take differently.
 func (c *cursor) repeats() bool {
 	switch c.kind() {
 	case '{':

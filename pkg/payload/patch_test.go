@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
@@ -35,18 +36,14 @@ func TestPatch_Apply(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			p, err := CompilePatch([]byte(c.patch))
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, err)
 			before := strings.Clone(c.value)
 			value := []byte(c.value)
 			got, err := p.Apply(value)
 			if err != nil || string(got) != c.want {
 				t.Errorf("got %s, %v, want %s", got, err, c.want)
 			}
-			if string(value) != before {
-				t.Errorf("the value became %s", value)
-			}
+			check.True(t, string(value) == before, "the value became %s", value)
 			if again, err := p.Apply(value); err != nil || !bytes.Equal(again, got) {
 				t.Errorf("a second time: got %s, %v, want %s", again, err, got)
 			}
@@ -74,9 +71,7 @@ func TestPatch_SaysWhichOperationDoesNotFit(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			p, err := CompilePatch([]byte(c.patch))
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, err)
 			got, err := p.Apply([]byte(c.value))
 			var field *entity.FieldError
 			if !errors.As(err, &field) || field.Field != c.field || !strings.Contains(field.Reason, c.reason) || got != nil {
@@ -132,9 +127,7 @@ func TestPatch_GrowthIsBounded(t *testing.T) {
 		ops = append(ops, fmt.Sprintf(`{"op":"copy","from":"/a","path":"/a/x%d"}`, i))
 	}
 	p, err := CompilePatch([]byte("[" + strings.Join(ops, ",") + "]"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	got, err := p.Apply([]byte(`{"a":{"s":"` + strings.Repeat("x", 1<<16) + `"}}`))
 	if err == nil || !strings.Contains(err.Error(), "larger than") {
 		t.Errorf("got %d bytes, %v, want it refused", len(got), err)
@@ -144,9 +137,7 @@ func TestPatch_GrowthIsBounded(t *testing.T) {
 func TestPatch_Paths(t *testing.T) {
 	t.Parallel()
 	p, err := CompilePatch([]byte(`[{"op":"move","from":"/a~1b/c","path":"/items/0/sku"},{"op":"test","path":"","value":{}}]`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	if got, want := fmt.Sprint(p.Paths()), `[$['a/b'].c $.items[*].sku $]`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -160,9 +151,7 @@ func TestMasks_CoversPatch(t *testing.T) {
 		"/items/-": true, "/items/0/n": false, "/items/sku": true, "/by/7/x": true, "/by/8/x": false, "/by/7/y": false,
 	} {
 		p, err := CompilePatch([]byte(`[{"op":"copy","from":"` + pointer + `","path":"/new"}]`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		if got := m.CoversPatch(p); got != want {
 			t.Errorf("CoversPatch(%s) = %t, want %t", pointer, got, want)
 		}

@@ -8,26 +8,22 @@ import (
 	"unicode/utf8"
 )
 
-// MaxPath is how long the text of a path may be, in bytes. Longer ones are
-// refused where they are given, and are not found where they stand in a record.
+// MaxPath is how long the text of a path may be, in bytes. Longer ones are refused, and not found in records.
 const MaxPath = 1024
 
-// maxDepth is how many steps a path may have.
 const maxDepth = 200
 
-// Path is a place in a JSON text: `$` is the whole, `.name` or `['any name']` the
-// member of an object, `[*]` every element of an array. The zero value is `$`.
+// Path is a place in a JSON text: `$` is the whole, `.name` or `['any name']` the member of an object, `[*]` every
+// element of an array. The zero value is `$`.
 type Path struct{ steps []step }
 
-// step is one member name, or every element of an array.
 type step struct {
 	name string
 	each bool
 }
 
-// ParsePath reads a path. The error says what cannot be read, in a sentence for
-// whoever wrote it: indexes, filters, slices, wildcards for names and recursive
-// descent are not offered, since what is searched has no order of elements.
+// ParsePath reads a path. The error is a sentence for its author: indexes, filters, slices, wildcards for names and
+// recursive descent are not offered, since the search has no order of elements.
 func ParsePath(text string) (Path, error) {
 	p, rest, err := ReadPath(text)
 	if err == nil && rest != "" {
@@ -39,8 +35,7 @@ func ParsePath(text string) (Path, error) {
 	return p, nil
 }
 
-// ReadPath reads the path that text begins with and returns what follows it, as
-// in `$.customer.id = 42`.
+// ReadPath reads the path at the beginning of text and returns what follows it, as in `$.customer.id = 42`.
 func ReadPath(text string) (p Path, rest string, err error) {
 	rest, ok := strings.CutPrefix(text, "$")
 	if !ok {
@@ -102,8 +97,7 @@ func readBracket(text string) (step, string, error) {
 	return step{name: strings.ToValidUTF8(name, "\uFFFD")}, rest, nil
 }
 
-// readQuoted reads a name between quotes of either kind, in which a backslash
-// stands before a quote or a backslash.
+// readQuoted reads a name between quotes of either kind, with backslashes before quotes and backslashes.
 func readQuoted(text string) (name, rest string, ok bool) {
 	var b strings.Builder
 	for i := 1; i < len(text); i++ {
@@ -120,21 +114,18 @@ func readQuoted(text string) (name, rest string, ok bool) {
 	return "", "", false
 }
 
-// String is the path in the one form that searches, terms and masks compare:
-// names of ASCII letters, digits, _ and - after a dot, all others in brackets.
+// String is the path in the one form that searches, terms and masks compare: names of ASCII letters, digits, _ and -
+// after a dot, all others in brackets.
 func (p Path) String() string {
 	text := []byte("$")
 	for _, s := range p.steps {
-		text = s.append(text)
+		if s.each {
+			text = append(text, "[*]"...)
+		} else {
+			text = appendName(text, s.name)
+		}
 	}
 	return string(text)
-}
-
-func (s step) append(text []byte) []byte {
-	if s.each {
-		return append(text, "[*]"...)
-	}
-	return appendName(text, s.name)
 }
 
 func appendName(text []byte, name string) []byte {

@@ -2,13 +2,11 @@ package payload
 
 import "slices"
 
-// rules are the masked paths. They are followed from the root on by states, of
-// which each says how far one rule has come; a rule that is finished covers the
-// value and all that is in it.
+// rules are the masked paths. Each state says how far one rule has come on the way from the root; a finished rule
+// covers the value and all that is in it.
 //
-// They hide rather more than less, since producers do not write the same thing
-// the same way every day: an array where a rule has a name is looked through, and
-// [*] also stands for a value that is there without its array.
+// They rather hide more than less, since producers vary: an array where a rule has a name is looked through, and [*]
+// also covers a value without its array.
 type rules []Path
 
 type state struct{ rule, at int }
@@ -41,8 +39,7 @@ func (r rules) element(s state) state {
 	return s
 }
 
-// member is the state at a member of the object that s is at; ok is false when
-// the rule does not go there.
+// member is the state at a member of the object at s; ok is false when the rule does not go there.
 func (r rules) member(s state, is func(name string) bool) (next state, ok bool) {
 	if s = r.single(s); r.finished(s) {
 		return s, true
@@ -54,8 +51,7 @@ func (r rules) member(s state, is func(name string) bool) (next state, ok bool) 
 	return s, true
 }
 
-// follow is what states become on the way to a member of that name, to an element
-// of an array, or to either when a JSON Pointer does not say which.
+// follow moves states to a member of that name, to an element of an array, or to either for a JSON Pointer.
 func (r rules) follow(states []state, name string, member, element bool) []state {
 	var all []state
 	add := func(s state) {
@@ -74,16 +70,14 @@ func (r rules) follow(states []state, name string, member, element bool) []state
 	return all
 }
 
-// walk is a cursor with the states of where it stands. The states of a value are
-// the last ones when its turn comes.
+// walk is a cursor with the states of its position. The states of a value are the last ones when its turn comes.
 type walk struct {
 	*cursor
 	rules  rules
 	states []state
 }
 
-// enter takes the states from onwards to the value at the cursor and reports
-// whether it is masked.
+// enter takes the states from onwards to the value at the cursor and reports whether it is masked.
 func (w *walk) enter(from int) bool {
 	if w.kind() != '[' {
 		for i, s := range w.states[from:] {
@@ -107,7 +101,6 @@ func (w *walk) toMember(from, base int, name []byte) {
 	}
 }
 
-// toElement is toMember for an element of an array.
 func (w *walk) toElement(from, base int) {
 	w.states = w.states[:base]
 	for _, s := range w.states[from:base] {

@@ -7,9 +7,8 @@ import (
 	"strings"
 )
 
-// Scalar returns the canonical form of a JSON string, number, true, false or
-// null, which is the same for all spellings of the same value: 42, 42.0 and 4.2e1
-// agree, exactly and at any size. ok is false for everything else.
+// Scalar returns the canonical form of a JSON string, number, true, false or null, the same for all spellings of a
+// value: 42, 42.0 and 4.2e1 agree, exactly and at any size. ok is false for everything else.
 func Scalar(value []byte) (text string, ok bool) {
 	c, ok := open(value)
 	if !ok || c.kind() == '{' || c.kind() == '[' {
@@ -18,9 +17,8 @@ func Scalar(value []byte) (text string, ok bool) {
 	return canonical(c.scalar()), true
 }
 
-// ParseScalars returns the canonical forms that a text in a query may mean. Bare
-// text means that string, and the number, true, false or null of that spelling;
-// text in double quotes means the string alone.
+// ParseScalars returns the canonical forms that a text in a query may mean: a bare text that string, and the number,
+// true, false or null of that spelling; a text in double quotes the string alone.
 func ParseScalars(text string) []string {
 	text = strings.TrimSpace(text)
 	scalar, ok := Scalar([]byte(text))
@@ -34,7 +32,6 @@ func ParseScalars(text string) []string {
 	return all
 }
 
-// canonical is Scalar for a scalar that is known to be one.
 func canonical(raw []byte) string {
 	switch raw[0] {
 	case '"':
@@ -45,9 +42,8 @@ func canonical(raw []byte) string {
 	return canonicalNumber(string(raw))
 }
 
-// canonicalNumber is the digits of a number without zeros at either end, and the
-// power of ten that they stand for: 4200 is 42e2, 0.5 is 5e-1. Nothing is
-// computed with the number itself, so none is too large or too exact.
+// canonicalNumber is the digits of a number without zeros at either end, and their power of ten: 4200 is 42e2, 0.5 is
+// 5e-1. Nothing is computed, so no number is too large or too exact.
 func canonicalNumber(raw string) string {
 	mantissa, power, _ := strings.Cut(strings.ToLower(raw), "e")
 	exponent := int64(0)

@@ -23,16 +23,13 @@ type Form struct {
 	Number bool // it has a number that is out of bounds for jsonb
 }
 
-// Scan reads a text by the grammar of RFC 8259, but for what is within its strings: they
-// may hold any bytes that are no control characters. A text that nests deeper than MaxScan
-// is not read further, and not valid.
+// Scan reads a text by the grammar of RFC 8259, except that strings may hold any bytes but control characters. A text
+// that nests deeper than MaxScan is not read further, and not valid.
 //
-// Every record that comes in and every payload that is shown passes here. It is written
-// by hand because jsontext.Value.IsValid of github.com/go-json-experiment/json, with a
-// pass over numbers and escapes, takes 2.7 µs of CPU time for an order of 1 KB, this
-// 1.2 µs, and encoding/json.Valid takes eight times as long as this. To show a message whose payload has
-// 66 bytes took 1.11 µs with IsValid and takes 0.95 µs. All are medians of six runs in
-// turns, on a machine that did other work as well.
+// Every record and every shown payload passes here. It is written by hand because jsontext.Value.IsValid of
+// github.com/go-json-experiment/json, with a pass over numbers and escapes, takes 2.7 µs of CPU time for an order of
+// 1 KB, this 1.2 µs, and encoding/json.Valid eight times as long as this. A message with a payload of 66 bytes took
+// 1.11 µs with IsValid and takes 0.95 µs. All are medians of six runs in turns, on a machine with other work.
 func Scan(text []byte) Form {
 	s := scan{b: text}
 	for s.value() {
@@ -47,8 +44,7 @@ func Valid(text []byte) bool {
 	return form.Valid || form.Depth > MaxScan && json.Valid(text)
 }
 
-// scan reads one text without recursion. Its methods advance i; once bad is set the rest
-// has no meaning.
+// scan reads one text without recursion. Its methods advance i; once bad is set the rest has no meaning.
 type scan struct {
 	b    []byte
 	i    int
@@ -59,8 +55,7 @@ type scan struct {
 	objects [MaxScan]bool // whether each open level is an object
 }
 
-// value reads a value, or the opening of one, and then all that closes; more
-// says that another value has to follow.
+// value reads a value, or the opening of one, and then all that closes; more says that another value has to follow.
 func (s *scan) value() (more bool) {
 	s.space()
 	switch c := s.peek(); {
@@ -85,7 +80,6 @@ func (s *scan) value() (more bool) {
 	return s.closing()
 }
 
-// open enters an object or an array.
 func (s *scan) open(object bool) (more bool) {
 	s.i++
 	s.depth++
@@ -105,8 +99,7 @@ func (s *scan) open(object bool) (more bool) {
 	return !s.bad
 }
 
-// closing reads what may stand behind a value: the ends of levels, and a comma
-// before the next value.
+// closing reads what may follow a value: the ends of levels, and a comma before the next value.
 func (s *scan) closing() (more bool) {
 	for !s.bad {
 		s.space()
@@ -133,7 +126,6 @@ func (s *scan) closing() (more bool) {
 	return false
 }
 
-// key reads a name and its colon.
 func (s *scan) key() {
 	if s.peek() != '"' {
 		s.bad = true
@@ -176,7 +168,7 @@ func (s *scan) word(w string) {
 	s.i += len(w)
 }
 
-// text reads a string from behind its opening quote to behind its closing one.
+// text reads a string from after its opening quote to after its closing one.
 func (s *scan) text() {
 	for !s.bad {
 		s.plain()
@@ -192,9 +184,8 @@ func (s *scan) text() {
 	}
 }
 
-// plain skips what needs no look. Most of every text is this, so it goes by eight
-// bytes: stop has the top bit of the first byte set that ends it. In bytes behind
-// that one, a borrow may have set bits that mean nothing.
+// plain skips ordinary text, eight bytes at a time: stop has the top bit of the first byte set that ends it. Later
+// bytes may have bits of a borrow that mean nothing.
 func (s *scan) plain() {
 	const each, top = 0x0101010101010101, 0x8080808080808080
 	b, i := s.b, s.i
@@ -271,7 +262,6 @@ func (s *scan) hex4() (v int) {
 	return v
 }
 
-// number reads a number and notes one that is out of bounds.
 func (s *scan) number() {
 	if s.peek() == '-' {
 		s.i++
@@ -312,7 +302,6 @@ func (s *scan) exponent() {
 	}
 }
 
-// digits reads one digit or more.
 func (s *scan) digits() {
 	from := s.i
 	for s.i < len(s.b) && s.b[s.i] >= '0' && s.b[s.i] <= '9' {

@@ -1,7 +1,5 @@
-// Package payload reads records' values as JSON: finds places in them, makes them
-// searchable, hides what must not be seen and changes what must be mended. It
-// works on the producer's own text and does no I/O. How values are stored, sent
-// and shown is left to others.
+// Package payload reads records' values as JSON: finds values in them, makes them searchable, masks and patches them.
+// It works on the producer's own text and does no I/O.
 package payload
 
 import (
@@ -10,11 +8,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Terms returns what a search for fields finds a record by: for each value in its
-// JSON the entity.FieldTerm of its path and, for scalars, of its path and value,
-// sorted and each once. Only the first limit values are looked at, and none whose
-// path is longer than MaxPath or deeper than 200 steps. A member that is there
-// twice counts with both values. What is not JSON has no terms: nil.
+// Terms returns what a search for fields finds a record by: for each JSON value the entity.FieldTerm of its path and,
+// for scalars, of its path and value, sorted and each once. Only the first limit values count, and none whose path is
+// longer than MaxPath or deeper than 200 steps. A repeated member counts with each value. Other text than JSON has no
+// terms: nil.
 func Terms(value []byte, limit int) []int64 {
 	c, ok := open(value)
 	if !ok {

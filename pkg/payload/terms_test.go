@@ -7,6 +7,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
@@ -95,9 +96,7 @@ func FuzzTerms(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	masks, err := NewMasks(MaskConfig{Payload: []string{"$.a", "$.b[*].c"}})
-	if err != nil {
-		f.Fatal(err)
-	}
+	check.NoError(f, err)
 	f.Fuzz(func(t *testing.T, value []byte) {
 		if got := Terms(value, 20); len(got) > 40 {
 			t.Errorf("Terms(%q, 20) has %d", value, len(got))

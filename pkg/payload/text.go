@@ -5,11 +5,9 @@ import (
 	"unicode/utf8"
 )
 
-// Text returns what free text is searched in: of JSON the strings, numbers and
-// member names with spaces between them, but nothing at or below a masked path;
-// of other text the text itself, unless there are masked paths, since nobody can
-// say where they are in it; "" for bytes that are not UTF-8. It is lower case as
-// strings.ToLower has it, valid UTF-8, without NUL, and at most limit bytes long.
+// Text returns what free text is searched in: of JSON the strings, numbers and member names with spaces between them,
+// but nothing at or below a masked path; of other text the text itself, "" if there are masked paths; "" for bytes
+// that are not UTF-8. It is in lower case by strings.ToLower, valid UTF-8, without NUL, and at most limit bytes long.
 func Text(value []byte, masks *Masks, limit int) string {
 	c, ok := open(value)
 	switch {
@@ -29,8 +27,7 @@ type texter struct {
 	text  strings.Builder
 }
 
-// value goes past a value that the states from onwards are for. It reports
-// whether there is room for more.
+// value goes past a value, for which the states from onwards are, and reports whether there is room for more.
 func (t *texter) value(from int) bool {
 	base := len(t.states)
 	if t.enter(from) {
@@ -70,8 +67,7 @@ func (t *texter) add(text string) {
 
 // lower leaves out NUL, which PostgreSQL's texts cannot hold.
 func lower(text string, limit int) string {
-	text = strings.ToLower(strings.ReplaceAll(text, "\x00", " "))
-	return cut(text, limit)
+	return cut(strings.ToLower(strings.ReplaceAll(text, "\x00", " ")), limit)
 }
 
 // cut shortens text to at most limit bytes without splitting a rune.

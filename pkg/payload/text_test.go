@@ -3,14 +3,14 @@ package payload
 import (
 	"strings"
 	"testing"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 func newMasks(t *testing.T, paths ...string) *Masks {
 	t.Helper()
 	m, err := NewMasks(MaskConfig{Payload: paths})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return m
 }
 
@@ -61,9 +61,7 @@ func BenchmarkDocument(b *testing.B) {
 	value := []byte(`{"order_id":"A-4711","customer":{"id":42,"name":"Ann Other","email":"ann@example.org"},"items":[` +
 		strings.TrimSuffix(strings.Repeat(`{"sku":"X-1","quantity":2,"price":19.90},`, 20), ",") + `]}`)
 	masks, err := NewMasks(MaskConfig{Payload: []string{"$.customer.email", "$.items[*].price"}})
-	if err != nil {
-		b.Fatal(err)
-	}
+	check.NoError(b, err)
 	b.SetBytes(int64(len(value)))
 	b.Run("Terms", func(b *testing.B) {
 		b.ReportAllocs()

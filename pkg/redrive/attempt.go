@@ -18,19 +18,15 @@ import (
 )
 
 const (
-	// claimTimeout bounds the claim, which no longer follows its caller: a caller
-	// who leaves in the middle of it would leave a claim that nobody carries out.
-	claimTimeout = 10 * time.Second
-
-	// finishTimeout bounds one try to store results.
-	finishTimeout = 5 * time.Second
+	// claimTimeout bounds the claim, which does not end with its caller: the claim would be left without an owner.
+	claimTimeout  = 10 * time.Second
+	finishTimeout = 5 * time.Second // bounds one try to store results
 
 	finishPause    = 100 * time.Millisecond
 	finishPauseMax = 2 * time.Second
 )
 
-// attempts are messages that were claimed together and are carried out
-// together.
+// attempts are messages that were claimed together and are carried out together.
 type attempts struct {
 	cause    entity.Cause
 	claimed  time.Time // before the store was asked, so that no claim is older
@@ -38,17 +34,16 @@ type attempts struct {
 	span     trace.Span // they are part of; nil for none
 }
 
-// ending is what one attempt came to.
+// ending is the outcome of one attempt.
 type ending struct {
 	outgoing entity.Outgoing
 	delivery entity.Delivery
-	// finished is what the store made of it; Status is "" when the result did
-	// not count, because somebody settled the claim before.
+	// finished is the store's answer; Status "": the claim had been settled before, and the result did not count.
 	finished repository.Finished
 	auto     bool // nobody asked for it
 }
 
-// unsettled reports whether nobody can tell what became of the attempt.
+// unsettled reports whether no reading can say how the attempt ended.
 func (e ending) unsettled() bool {
 	return e.finished.Status == entity.Retrying && e.delivery.Verdict == entity.InDoubt && e.delivery.Class == entity.UnknownClass
 }
@@ -99,9 +94,8 @@ func claimed(m, by entity.Message) entity.Message {
 	return m
 }
 
-// letGo gives back claims of which the store may have heard and we have not: only
-// its answer was lost, and nothing will be sent under them. It tries once; what
-// it does not reach expires.
+// letGo gives back claims of which the store may have heard and we have not: only its answer was lost, and nothing
+// will be sent under them. It tries once; what it does not reach expires.
 func (s *Service) letGo(a attempts, claims []repository.Claim) {
 	results := make([]repository.Result, len(claims))
 	for i, c := range claims {
@@ -118,16 +112,9 @@ func intents(planned []entity.Outgoing, how claiming) []repository.Claim {
 	claims := make([]repository.Claim, len(planned))
 	for i, out := range planned {
 		claims[i] = repository.Claim{
-			MessageID: out.Message.ID,
-			ID:        entity.NewID(),
-			RedriveID: how.redrive,
-			Topic:     out.Target.Topic,
-			TopicID:   out.Target.TopicID,
-			Partition: out.Target.Partition,
-			EndOffset: out.Target.EndOffset,
-			TakeOver:  how.takeOver,
-			Edit:      kept(out.Edit),
-			SentHash:  out.Target.SentHash,
+			MessageID: out.Message.ID, ID: entity.NewID(), RedriveID: how.redrive, Topic: out.Target.Topic,
+			TopicID: out.Target.TopicID, Partition: out.Target.Partition, EndOffset: out.Target.EndOffset,
+			TakeOver: how.takeOver, Edit: kept(out.Edit), SentHash: out.Target.SentHash,
 		}
 		if out.Edit == nil || out.Edit.Topic == "" { // the record goes where the message belongs
 			claims[i].OriginalTopic = out.Message.OriginalTopic
@@ -139,8 +126,7 @@ func intents(planned []entity.Outgoing, how claiming) []repository.Claim {
 	return claims
 }
 
-// kept is what is stored of an edit. What a patch made of a value is not: the patch
-// makes it of the message again.
+// kept is the part of an edit that is stored: a patch without the value that it produces, which is computed again.
 func kept(e *entity.Edit) *entity.Edit {
 	if e == nil || e.Patch == nil {
 		return e
@@ -155,9 +141,8 @@ func (s *Service) publish(ctx context.Context, a attempts) []entity.Delivery {
 	return s.publisher.Publish(ctx, a.outgoing)
 }
 
-// finish stores how the attempts ended. It does not follow its caller, who may
-// be gone or draining; it tries again while the store is away, until others may
-// settle the claims. An error means that the store has not said that it knows.
+// finish stores how the attempts ended. It does not end with its caller; it tries again while the store is away,
+// until others may settle the claims. An error means that the store has not confirmed the results.
 func (s *Service) finish(a attempts, deliveries []entity.Delivery) ([]ending, error) {
 	defer s.metrics.inflight.Sub(float64(len(a.outgoing)))
 	finished, err := s.storeResults(a, s.results(a, deliveries))
@@ -203,12 +188,8 @@ func (s *Service) results(a attempts, deliveries []entity.Delivery) []repository
 // result says a delivery in the store's terms.
 func (s *Service) result(m entity.Message, d entity.Delivery) repository.Result {
 	r := repository.Result{
-		MessageID: m.ID,
-		ClaimID:   m.Claim.ID,
-		Verdict:   d.Verdict,
-		Class:     d.Class,
-		Partition: d.Partition,
-		Offset:    d.Offset,
+		MessageID: m.ID, ClaimID: m.Claim.ID, Verdict: d.Verdict, Class: d.Class, Partition: d.Partition,
+		Offset: d.Offset,
 	}
 	if d.Err != nil {
 		r.Error = storable(d.Err.Error())
@@ -227,8 +208,7 @@ func (s *Service) result(m entity.Message, d entity.Delivery) repository.Result 
 // maxErrorText is how much of an error is stored, in bytes.
 const maxErrorText = 1000
 
-// storable makes an error's text fit for every store: brokers put into it what
-// they like, and one text that the store refuses would lose a batch of results.
+// storable makes an error's text fit for every store: a refused text would lose a batch of results.
 func storable(text string) string {
 	text = strings.ReplaceAll(text[:min(len(text), maxErrorText)], "\x00", "")
 	return strings.ToValidUTF8(text, "\uFFFD")
@@ -260,8 +240,7 @@ func (s *Service) record(e ending, took time.Duration, within zap.Field) {
 	}
 }
 
-// buried says that a message was given up: one line for each, because nobody
-// will try it again by itself. within is the span that it was done in.
+// buried logs a dead message, which is not tried again by itself, with the span in which it died.
 func (s *Service) buried(f repository.Finished, topic string, class entity.ErrorClass, within zap.Field) {
 	s.metrics.dead.Inc()
 	s.log.Warn("message is dead",

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
@@ -22,9 +23,7 @@ func TestIntents(t *testing.T) {
 		{"ToATopicThatWasNamed", &entity.Edit{Topic: "payments"}, ""},
 	} {
 		out := entity.Outgoing{Message: entity.Message{OriginalTopic: "orders"}, Edit: c.edit}
-		if got := intents([]entity.Outgoing{out}, claiming{})[0].OriginalTopic; got != c.want {
-			t.Errorf("%s: the claim is for %q, want %q", c.name, got, c.want)
-		}
+		check.Equal(t, intents([]entity.Outgoing{out}, claiming{})[0].OriginalTopic, c.want, "%s: topic of the claim", c.name)
 	}
 }
 
@@ -36,8 +35,6 @@ func TestStorable(t *testing.T) {
 		strings.Repeat("é", 1000): strings.Repeat("é", 500),
 	}
 	for text, want := range cases {
-		if got := storable(text); got != want {
-			t.Errorf("storable(%q) = %q, want %q", text, got, want)
-		}
+		check.Equal(t, storable(text), want, "storable(%q)", text)
 	}
 }

@@ -20,18 +20,13 @@ import (
 )
 
 const (
-	// refusedRest is how long automatic retry leaves alone what may not be sent.
-	refusedRest = time.Minute
+	refusedRest = time.Minute // how long automatic retry leaves alone what may not be sent
 
-	// A topic of which nothing could be reached is set aside after some batches in
-	// a row, for a time that grows.
+	// A topic of which nothing could be reached is set aside after some batches in a row, for a time that grows.
 	strandedBatches = 3
 	strandedRest    = time.Second
 	strandedRestMax = 30 * time.Second
-
-	// skippedNoKafka is the reason for messages that would be resolved without being
-	// sent anywhere: only people may ask for that.
-	skippedNoKafka = "no_kafka"
+	skippedNoKafka  = "no_kafka" // without Kafka messages would be resolved unsent, which only people may ask for
 )
 
 // patterns are the topics that are retried.
@@ -51,8 +46,7 @@ func (a Auto) patterns() (deadletter.Patterns, error) {
 	return deadletter.ParsePatterns(a.Topics...)
 }
 
-// fieldReason is what is wrong with a pattern, without the name of another
-// setting.
+// fieldReason returns the error of a pattern without the name of the setting.
 func fieldReason(err error) string {
 	var field *entity.FieldError
 	if errors.As(err, &field) {
@@ -61,10 +55,8 @@ func fieldReason(err error) string {
 	return err.Error()
 }
 
-// RunAuto retries messages without being asked until ctx ends, and returns when
-// nothing is under way any more: what was sent is stored, what was claimed and
-// not sent is given back. Without topics it only waits. Any number of processes
-// may run it on one store.
+// RunAuto retries messages without being asked until ctx ends, and returns when nothing is under way: results are
+// stored, unsent claims given back. Without topics it only waits. Any number of processes may run it.
 func (s *Service) RunAuto(ctx context.Context) {
 	patterns, err := s.cfg.Auto.patterns()
 	if err != nil { // Config.Validate has refused it
@@ -83,8 +75,7 @@ func (s *Service) RunAuto(ctx context.Context) {
 	workers.Wait()
 }
 
-// dispatcher is automatic retry of one process. Its workers share one way to the
-// store, one limiter, and what they learn of topics and partitions.
+// dispatcher is automatic retry of one process. Its workers share the feed, the limiter and the health.
 type dispatcher struct {
 	*Service
 	feed *feed
@@ -97,7 +88,7 @@ type dispatcher struct {
 	outage   outage.Log // of the store
 }
 
-// complaint is what is told once, until it changes.
+// complaint is a reason that is logged once, until it changes.
 type complaint struct {
 	at     place // partition -1 for the whole topic, alone for single messages of it
 	reason string
@@ -165,8 +156,7 @@ func (d *dispatcher) refund(n int) {
 	d.limiter.refund(n)
 }
 
-// carry makes one attempt on each message that can be sent now, and returns how
-// many that were.
+// carry makes one attempt on each message that can be sent now, and returns how many that were.
 func (d *dispatcher) carry(ctx context.Context, ids []uuid.UUID) (claimed int, err error) {
 	ctx, span := d.traceAuto(ctx, len(ids))
 	defer func() { endAuto(span, claimed, err) }()
@@ -212,8 +202,7 @@ func (d *dispatcher) try(ctx context.Context, planned []entity.Outgoing) (attemp
 	return a, deliveries, nil
 }
 
-// send publishes what was claimed, but not while the broker wants to be left
-// alone: a batch for which that lasts too long is given back.
+// send publishes what was claimed once the broker's throttle is over, or gives it back when that takes too long.
 func (d *dispatcher) send(ctx context.Context, a attempts) []entity.Delivery {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -272,8 +261,7 @@ func (d *dispatcher) wait(m entity.Message, at place, until time.Time) {
 	}
 }
 
-// refuse leaves alone what may not be sent: the message when the reason lies in
-// it, else its topic.
+// refuse leaves alone what may not be sent: the message when the reason lies in it, else its topic.
 func (d *dispatcher) refuse(ctx context.Context, m entity.Message, reason string, err error) {
 	until := d.now().Add(refusedRest)
 	switch {
@@ -293,7 +281,7 @@ func (d *dispatcher) setAside(ctx context.Context, topic, reason string, err err
 	d.feed.setAside(topic, d.now().Add(refusedRest))
 }
 
-// skip counts a message that cannot be sent now, and tells the reason once.
+// skip counts a message that cannot be sent now, and logs the reason once.
 func (d *dispatcher) skip(ctx context.Context, at place, reason string, err error) {
 	d.metrics.passedOver.WithLabelValues(reason).Inc()
 	c := complaint{at, reason}
@@ -317,8 +305,7 @@ func (d *dispatcher) settled(at place) {
 	}
 }
 
-// noteReach notes which topics can be reached, and sets aside those of which
-// batch after batch goes nowhere.
+// noteReach notes which topics can be reached, and sets aside those of which batch after batch goes nowhere.
 func (d *dispatcher) noteReach(targets []entity.Target, now time.Time) {
 	reached, lost := map[string]bool{}, map[string]bool{}
 	for _, t := range targets {

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/redrive"
 )
@@ -16,10 +17,7 @@ import (
 // pending is how many messages of the topic are neither RESOLVED nor DEAD.
 func (s *system) pending() (n int64) {
 	s.Helper()
-	counts, err := s.store.Counts(s.Context())
-	if err != nil {
-		s.Fatalf("Counts: %v", err)
-	}
+	counts := check.Must(s.store.Counts(s.Context()))(s)
 	for _, c := range counts {
 		if c.OriginalTopic == s.topic && !c.Status.Final() {
 			n += c.Messages
@@ -50,9 +48,8 @@ func TestRealServersAuto(t *testing.T) {
 	cancel()
 	both.Wait()
 	counts, err := s.store.Counts(t.Context())
-	if err != nil || len(counts) != 1 || counts[0].Status != entity.Resolved || counts[0].Messages != n {
-		t.Errorf("counts = %+v, %v, want %d messages, all of them RESOLVED", counts, err, n)
-	}
+	check.True(t, err == nil && len(counts) == 1 && counts[0].Status == entity.Resolved && counts[0].Messages == n,
+		"counts = %+v, %v, want %d messages, all of them RESOLVED", counts, err, n)
 	sent := map[string]int{}
 	for p := range int32(partitions) {
 		for _, key := range s.log(p) {
@@ -60,11 +57,7 @@ func TestRealServersAuto(t *testing.T) {
 		}
 	}
 	for key, times := range sent {
-		if times != 1 {
-			t.Errorf("record %s was sent %d times, want once", key, times)
-		}
+		check.True(t, times == 1, "record %s was sent %d times, want once", key, times)
 	}
-	if len(sent) != n {
-		t.Errorf("%d records were sent, want %d", len(sent), n)
-	}
+	check.True(t, len(sent) == n, "%d records were sent, want %d", len(sent), n)
 }

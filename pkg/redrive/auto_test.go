@@ -15,13 +15,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// automatic runs a test in a bubble of its own time, with automatic retry of all
-// topics configured and not running yet.
+// automatic runs a test in a bubble of its own time, with automatic retry of all topics configured and not running yet.
 func automatic(do func(b *bench), changes ...func(*Auto)) func(t *testing.T) {
 	return scenario(func(b *bench) {
 		b.cfg.Auto.Topics = []string{"*"}
@@ -32,8 +31,7 @@ func automatic(do func(b *bench), changes ...func(*Auto)) func(t *testing.T) {
 	})
 }
 
-// auto lets automatic retry and the settler work, until the function that it
-// returns is called.
+// auto lets automatic retry and the settler work, until the function that it returns is called.
 func (b *bench) auto() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var both sync.WaitGroup
@@ -53,9 +51,7 @@ func (b *bench) autoFor(d time.Duration) {
 func (b *bench) within(d time.Duration, what string, is func() bool) {
 	b.Helper()
 	for end := time.Now().Add(d); !is(); elapse(max(d/200, 10*time.Millisecond)) {
-		if time.Now().After(end) {
-			b.Fatalf("%s did not happen within %s", what, d)
-		}
+		check.Require(b, !time.Now().After(end), "%s did not happen within %s", what, d)
 	}
 }
 
@@ -71,9 +67,8 @@ func (b *bench) states(ids []uuid.UUID) map[entity.Status]int {
 
 func (b *bench) wantStates(ids []uuid.UUID, want map[entity.Status]int) {
 	b.Helper()
-	if got := b.states(ids); fmt.Sprint(got) != fmt.Sprint(want) {
-		b.Errorf("states = %v, want %v", got, want)
-	}
+	got := b.states(ids)
+	check.True(b, fmt.Sprint(got) == fmt.Sprint(want), "states = %v, want %v", got, want)
 }
 
 func (b *bench) wantOnce(topic string, ids []uuid.UUID) {
@@ -83,14 +78,8 @@ func (b *bench) wantOnce(topic string, ids []uuid.UUID) {
 		count[id]++
 	}
 	for _, id := range ids {
-		if count[id] != 1 {
-			b.Errorf("message %s was sent %d times, want once", id, count[id])
-		}
+		check.True(b, count[id] == 1, "message %s was sent %d times, want once", id, count[id])
 	}
-}
-
-func failure(class entity.ErrorClass) entity.Delivery {
-	return entity.Delivery{Verdict: entity.Failed, Class: class, Err: errBroken}
 }
 
 func TestAuto(t *testing.T) {
@@ -100,9 +89,7 @@ func TestAuto(t *testing.T) {
 		id := b.add(1)[0]
 		b.autoFor(time.Hour)
 		b.wantState(id, entity.Pending, 0, "")
-		if got := testutil.ToFloat64(b.metrics.rate); got != 0 {
-			b.Errorf("rate = %v, want 0", got)
-		}
+		check.Equal(b, testutil.ToFloat64(b.metrics.rate), 0, "rate")
 	}, func(a *Auto) { a.Topics = nil }))
 
 	t.Run("SendsTheOldestFirst", automatic(func(b *bench) {
@@ -111,12 +98,10 @@ func TestAuto(t *testing.T) {
 		b.wantSent(orders, ids...)
 		b.wantStates(ids, map[entity.Status]int{entity.Resolved: 100})
 		history, _ := b.store.History(context.Background(), ids[0])
-		if len(history) != 1 || history[0].Actor != entity.ActorAuto || history[0].RedriveID != uuid.Nil {
-			b.Errorf("History = %+v, want one attempt by %s", history, entity.ActorAuto)
-		}
-		if got := testutil.ToFloat64(b.metrics.rate); !math.IsInf(got, 1) {
-			b.Errorf("rate = %v, want +Inf", got)
-		}
+		check.True(b, len(history) == 1 && history[0].Actor == entity.ActorAuto && history[0].RedriveID == uuid.Nil,
+			"History = %+v, want one attempt by %s", history, entity.ActorAuto)
+		got := testutil.ToFloat64(b.metrics.rate)
+		check.True(b, math.IsInf(got, 1), "rate = %v, want +Inf", got)
 	}, func(a *Auto) { a.Parallelism = 1 }))
 
 	t.Run("SendsOnlyWhatMatches", automatic(func(b *bench) {
@@ -132,7 +117,7 @@ func TestAuto(t *testing.T) {
 		defer close(busy)
 		b.kafka.deliver = func(entity.Outgoing) (bool, entity.Delivery) {
 			<-busy
-			return true, entity.Delivery{Verdict: entity.Acknowledged}
+			return true, acknowledged
 		}
 		id := b.add(1)[0]
 		go b.retry(id)
@@ -177,16 +162,15 @@ func TestAuto(t *testing.T) {
 		b.add(1, to("other"))
 		b.add(1, func(m *entity.Message) { m.NextAttemptAt = time.Now().Add(48 * time.Hour) })
 		b.autoFor(time.Hour)
-		if got := testutil.ToFloat64(b.metrics.dequeues.WithLabelValues("empty")); got < 1700 || got > 1900 {
-			b.Errorf("%v looks in an hour, want one every 2s", got)
-		}
+		got := testutil.ToFloat64(b.metrics.dequeues.WithLabelValues("empty"))
+		check.True(b, got >= 1700 && got <= 1900, "%v looks in an hour, want one every 2s", got)
 	}, func(a *Auto) { a.Topics = []string{orders} }))
 
 	t.Run("TwoProcessesNeverDouble", automatic(func(b *bench) {
 		ids := b.add(1000)
 		b.kafka.deliver = func(entity.Outgoing) (bool, entity.Delivery) {
 			elapse(time.Millisecond)
-			return true, entity.Delivery{Verdict: entity.Acknowledged}
+			return true, acknowledged
 		}
 		stop, stopOther := b.auto(), b.another().auto()
 		b.within(time.Minute, "the end", func() bool { return b.states(ids)[entity.Resolved] == 1000 })
@@ -202,18 +186,15 @@ func TestAuto(t *testing.T) {
 			if out.Message.ID == ids[50] {
 				cancel()
 			}
-			return true, entity.Delivery{Verdict: entity.Acknowledged}
+			return true, acknowledged
 		}
 		b.RunAuto(ctx)
 		sent := b.kafka.sent(orders)
 		b.wantStates(ids, map[entity.Status]int{entity.Resolved: len(sent), entity.Pending: 100 - len(sent)})
-		if len(sent) == 0 || len(sent) == 100 {
-			b.Errorf("%d messages were sent, want some", len(sent))
-		}
+		check.True(b, len(sent) != 0 && len(sent) != 100, "%d messages were sent, want some", len(sent))
 		for _, id := range ids {
-			if m := b.get(id); m.Status == entity.Pending && m.RetryCount != 0 {
-				b.Errorf("retry count of %s = %d, want 0", id, m.RetryCount)
-			}
+			m := b.get(id)
+			check.True(b, m.Status != entity.Pending || m.RetryCount == 0, "retry count of %s = %d, want 0", id, m.RetryCount)
 		}
 		b.kafka.deliver = nil
 		b.autoFor(time.Minute)
@@ -229,7 +210,7 @@ func TestAutoFailures(t *testing.T) {
 		b.random = func() float64 { return float64(turn.Add(1)%3) / 2 * 0.999 }
 		b.kafka.deliver = func(entity.Outgoing) (bool, entity.Delivery) {
 			if attempts.Add(1) > 9 {
-				return true, entity.Delivery{Verdict: entity.Acknowledged}
+				return true, acknowledged
 			}
 			return false, failure(entity.NetworkTimeout)
 		}
@@ -239,14 +220,12 @@ func TestAutoFailures(t *testing.T) {
 			want *= time.Second
 			var m entity.Message
 			b.within(300*time.Second, "an attempt", func() bool { m = b.get(id); return m.RetryCount == i+1 && m.Status == entity.Pending })
-			if got := m.NextAttemptAt.Sub(m.UpdatedAt); got < want*9/10 || got > want*11/10 {
-				b.Errorf("wait behind attempt %d = %s, want %s ± a tenth", i+1, got, want)
-			}
+			got := m.NextAttemptAt.Sub(m.UpdatedAt)
+			check.True(b, got >= want*9/10 && got <= want*11/10, "wait behind attempt %d = %s, want %s ± a tenth", i+1, got, want)
 			due := m.NextAttemptAt
 			b.within(300*time.Second, "the next attempt", func() bool { return b.get(id).RetryCount == i+2 })
-			if late := b.get(id).LastRetryAt.Sub(due); late < 0 || late > 2*idleMax {
-				b.Errorf("attempt %d came %s behind its time, want at most %s", i+2, late, 2*idleMax)
-			}
+			late := b.get(id).LastRetryAt.Sub(due)
+			check.True(b, late >= 0 && late <= 2*idleMax, "attempt %d came %s behind its time, want at most %s", i+2, late, 2*idleMax)
 		}
 		b.within(time.Second, "success", func() bool { return b.get(id).Status == entity.Resolved })
 		b.wantSent(orders, id)
@@ -254,27 +233,15 @@ func TestAutoFailures(t *testing.T) {
 
 	t.Run("RejectedIsDeadAtOnce", automatic(func(b *bench) {
 		bad := b.add(10)[5]
-		b.kafka.deliver = func(out entity.Outgoing) (bool, entity.Delivery) {
-			if out.Message.ID == bad {
-				return false, entity.Delivery{Verdict: entity.Rejected, Class: entity.BadRecord, Err: errBroken}
-			}
-			return true, entity.Delivery{Verdict: entity.Acknowledged}
-		}
+		b.kafka.deliver = except(rejected, bad)
 		b.autoFor(time.Second)
 		b.wantState(bad, entity.Dead, 1, entity.BadRecord)
-		if got := len(b.kafka.sent(orders)); got != 9 {
-			b.Errorf("%d messages were sent, want 9", got)
-		}
+		check.Equal(b, len(b.kafka.sent(orders)), 9, "messages sent")
 	}))
 
 	t.Run("ExhaustedIsDeadWhereOthersAreTaken", automatic(func(b *bench) {
 		bad := b.add(1)[0]
-		b.kafka.deliver = func(out entity.Outgoing) (bool, entity.Delivery) {
-			if out.Message.ID == bad {
-				return false, failure(entity.NetworkTimeout)
-			}
-			return true, entity.Delivery{Verdict: entity.Acknowledged}
-		}
+		b.kafka.deliver = except(failure(entity.NetworkTimeout), bad)
 		defer b.auto()()
 		b.within(time.Minute, "the end", func() bool { b.add(1); return b.get(bad).Status == entity.Dead })
 		b.wantState(bad, entity.Dead, 3, entity.NetworkTimeout)
@@ -295,7 +262,7 @@ func TestAutoFailures(t *testing.T) {
 			if time.Since(began) < 20*time.Second {
 				return false, failure(entity.BrokerUnavailable)
 			}
-			return true, entity.Delivery{Verdict: entity.Acknowledged}
+			return true, acknowledged
 		}
 		first := b.add(1, func(m *entity.Message) { m.MaxRetries = 20 })
 		defer b.auto()()
@@ -310,9 +277,9 @@ func TestAutoFailures(t *testing.T) {
 		b.kafka.deliver = func(out entity.Outgoing) (bool, entity.Delivery) {
 			if out.Target.Topic == "locked" {
 				tries.Add(1)
-				return false, entity.Delivery{Verdict: entity.Refused, Class: entity.Unauthorized, Err: errBroken}
+				return false, unauthorized
 			}
-			return true, entity.Delivery{Verdict: entity.Acknowledged}
+			return true, acknowledged
 		}
 		ids := b.add(5, to("locked"))
 		others := b.add(5)
@@ -320,14 +287,12 @@ func TestAutoFailures(t *testing.T) {
 		b.wantStates(ids, map[entity.Status]int{entity.Pending: 5})
 		b.wantState(ids[0], entity.Pending, 0, entity.Unauthorized)
 		b.wantStates(others, map[entity.Status]int{entity.Resolved: 5})
-		if n := tries.Load(); n > 5 {
-			b.Errorf("%d tries in four minutes, want one for each message", n)
-		}
+		n := tries.Load()
+		check.True(b, n <= 5, "%d tries in four minutes, want one for each message", n)
 	}))
 }
 
-// TestAutoBrokerAway is about brokers that come back: nothing is DEAD then, and
-// everything is sent once.
+// TestAutoBrokerAway is about brokers that come back: nothing is DEAD then, and everything is sent once.
 func TestAutoBrokerAway(t *testing.T) {
 	t.Parallel()
 	// how a broker that is away shows itself.
@@ -338,8 +303,8 @@ func TestAutoBrokerAway(t *testing.T) {
 	}{
 		"NobodyAnswers":            {entity.ErrUnavailable, failure(entity.BrokerUnavailable), false},
 		"LeaderAnswersWritesFail":  {nil, failure(entity.BrokerUnavailable), false},
-		"WritesAreNotAnswered":     {nil, entity.Delivery{Verdict: entity.InDoubt, Class: entity.NetworkTimeout, Err: errBroken}, false},
-		"AnswersAreLost":           {nil, entity.Delivery{Verdict: entity.InDoubt, Class: entity.NetworkTimeout, Err: errBroken}, true},
+		"WritesAreNotAnswered":     {nil, inDoubt(entity.NetworkTimeout), false},
+		"AnswersAreLost":           {nil, inDoubt(entity.NetworkTimeout), true},
 		"ThrottlesWithoutTakingIt": {nil, entity.Delivery{Verdict: entity.Failed, Class: entity.RateLimited, Err: errBroken, Throttle: time.Second}, false},
 	}
 	for name, o := range outages {
@@ -360,18 +325,15 @@ func TestAutoBrokerAway(t *testing.T) {
 				if away() {
 					return o.written, o.deliver
 				}
-				return true, entity.Delivery{Verdict: entity.Acknowledged}
+				return true, acknowledged
 			}
 			ids := b.add(1000)
 			alone := b.add(1, to("alone"))
 			defer b.auto()()
 			elapse(time.Minute)
-			if n := b.states(append(alone, ids...))[entity.Dead]; n != 0 {
-				b.Errorf("%d messages are DEAD after a minute, want none", n)
-			}
-			if n := b.states(ids)[entity.Resolved]; n < 50 || n > 900 && !o.written {
-				b.Fatalf("%d messages were sent before and during the outage, want some", n)
-			}
+			check.Equal(b, b.states(append(alone, ids...))[entity.Dead], 0, "DEAD messages after a minute")
+			n := b.states(ids)[entity.Resolved]
+			check.Require(b, n >= 50 && (n <= 900 || o.written), "%d messages were sent before and during the outage, want some", n)
 			b.within(5*time.Minute, "recovery", func() bool { return b.states(append(alone, ids...))[entity.Resolved] == 1001 })
 			b.wantOnce(orders, ids)
 			b.wantOnce("alone", alone)
@@ -396,12 +358,8 @@ func TestAutoBrokerAway(t *testing.T) {
 		elapse(10 * time.Minute)
 		b.wantStates(append(gone, touched...), map[entity.Status]int{entity.Pending: 6000})
 		b.wantState(gone[0], entity.Pending, 0, "")
-		if n := plans.Load(); n > 200*32 {
-			b.Errorf("%d plans in ten minutes for what cannot be reached, want few", n)
-		}
-		if n := b.logs.FilterMessage("automatic retry cannot send").Len(); n != 1 {
-			b.Errorf("it was told %d times, want once", n)
-		}
+		check.True(b, plans.Load() <= 200*32, "%d plans in ten minutes for what cannot be reached", plans.Load())
+		check.Equal(b, b.logs.FilterMessage("automatic retry cannot send").Len(), 1, "lines about it")
 	}))
 }
 
@@ -419,20 +377,13 @@ func TestAutoPlan(t *testing.T) {
 			return refused
 		}
 		ids, others := b.add(5, to("gone")), b.add(100)
-		stop := b.auto()
-		elapse(10 * time.Minute)
-		stop()
+		b.autoFor(10 * time.Minute)
 		b.wantStates(others, map[entity.Status]int{entity.Resolved: 100})
 		b.wantState(ids[0], entity.Pending, 0, "")
-		if len(looks) < 9 || len(looks) > 11 {
-			b.Errorf("%d looks in ten minutes, want one a minute", len(looks))
-		}
-		if got := testutil.ToFloat64(b.metrics.passedOver.WithLabelValues("UNKNOWN_TOPIC")); int(got) != 5*len(looks) {
-			b.Errorf("counted %v, want each message once a look", got)
-		}
-		if n := b.logs.FilterMessage("automatic retry cannot send").Len(); n != 1 {
-			b.Errorf("it was told %d times, want once", n)
-		}
+		check.True(b, len(looks) >= 9 && len(looks) <= 11, "%d looks in ten minutes, want one a minute", len(looks))
+		got := testutil.ToFloat64(b.metrics.passedOver.WithLabelValues("UNKNOWN_TOPIC"))
+		check.True(b, int(got) == 5*len(looks), "counted %v, want each message once a look", got)
+		check.Equal(b, b.logs.FilterMessage("automatic retry cannot send").Len(), 1, "lines about it")
 		refused = nil // nothing runs any more
 		b.autoFor(time.Minute + 2*idleMax)
 		b.wantStates(ids, map[entity.Status]int{entity.Resolved: 5})
@@ -458,12 +409,9 @@ func TestAutoPlan(t *testing.T) {
 		b.wantState(bad, entity.Pending, 0, "")
 		b.wantState(guessed, entity.Pending, 0, "")
 		elapse(time.Hour)
-		if n := b.logs.FilterMessage("automatic retry cannot send").Len(); n != 2 {
-			b.Errorf("it was told %d times, want twice", n)
-		}
-		if got := testutil.ToFloat64(b.metrics.passedOver.WithLabelValues("BAD_RECORD")); got < 20 || got > 65 {
-			b.Errorf("counted %v times in an hour, want at most once a minute", got)
-		}
+		check.Equal(b, b.logs.FilterMessage("automatic retry cannot send").Len(), 2, "lines about it")
+		got := testutil.ToFloat64(b.metrics.passedOver.WithLabelValues("BAD_RECORD"))
+		check.True(b, got >= 20 && got <= 65, "counted %v times in an hour, want at most once a minute", got)
 	}))
 
 	t.Run("NothingIsResolvedWithoutKafka", automatic(func(b *bench) {
@@ -471,9 +419,7 @@ func TestAutoPlan(t *testing.T) {
 		b.publisher = nowhereKafka{b.kafka}
 		b.autoFor(10 * time.Minute)
 		b.wantStates(ids, map[entity.Status]int{entity.Pending: 10})
-		if n := b.logs.FilterMessage("automatic retry cannot send").Len(); n != 1 {
-			b.Errorf("it was told %d times, want once", n)
-		}
+		check.Equal(b, b.logs.FilterMessage("automatic retry cannot send").Len(), 1, "lines about it")
 	}))
 }
 
@@ -498,10 +444,8 @@ func TestAutoSpeed(t *testing.T) {
 		b.kafka.deliver = func(entity.Outgoing) (bool, entity.Delivery) {
 			mu.Lock()
 			defer mu.Unlock()
-			if time.Now().Before(rested) {
-				b.Errorf("sent %s before the broker's rest was over", time.Until(rested))
-			}
-			d := entity.Delivery{Verdict: entity.Acknowledged}
+			check.True(b, !time.Now().Before(rested), "sent %s before the broker's rest was over", time.Until(rested))
+			d := acknowledged
 			if sent++; sent%10 == 0 {
 				d.Throttle = 7 * time.Second
 				rested = time.Now().Add(d.Throttle)
@@ -516,11 +460,9 @@ func TestAutoSpeed(t *testing.T) {
 
 	t.Run("ABatchThatWouldRestTooLongIsGivenBack", automatic(func(b *bench) {
 		ids := b.add(2)
-		d := newDispatcher(b.Service, mustPatterns(b, "*"))
+		d := b.dispatcher()
 		d.limiter.rested = time.Now().Add(20 * time.Second)
-		if _, err := d.carry(context.Background(), ids); err != nil {
-			b.Errorf("carry: %v", err)
-		}
+		check.Must(d.carry(context.Background(), ids))(b)
 		b.wantStates(ids, map[entity.Status]int{entity.Pending: 2})
 		b.wantState(ids[0], entity.Pending, 0, "")
 		b.wantSent(orders)
@@ -533,7 +475,7 @@ func TestAutoSpeed(t *testing.T) {
 			if !well.Load() {
 				return false, failure(entity.NetworkTimeout)
 			}
-			return true, entity.Delivery{Verdict: entity.Acknowledged}
+			return true, acknowledged
 		}
 		for i := range 50 { // so that the rests of single partitions do not hide it
 			b.add(20, to(fmt.Sprintf("topic-%d", i)))
@@ -543,9 +485,7 @@ func TestAutoSpeed(t *testing.T) {
 			elapse(100 * time.Millisecond)
 			slowest = min(slowest, testutil.ToFloat64(b.metrics.rate))
 		}
-		if slowest != limiterFloor {
-			b.Errorf("slowest rate = %v, want %v", slowest, limiterFloor)
-		}
+		check.Equal(b, slowest, limiterFloor, "slowest rate")
 		well.Store(true)
 		b.within(10*time.Minute, "full speed", func() bool { return math.IsInf(testutil.ToFloat64(b.metrics.rate), 1) })
 	}))
@@ -556,57 +496,46 @@ func TestFeed(t *testing.T) {
 	take := func(b *bench, d *dispatcher, n int) []uuid.UUID {
 		b.Helper()
 		ids, _, _, err := d.feed.take(context.Background(), n)
-		if err != nil {
-			b.Fatalf("take: %v", err)
-		}
+		check.NoError(b, err)
 		return ids
 	}
 
 	t.Run("HandsEachMessageToOneWorker", scenario(func(b *bench) {
 		ids := b.add(10)
-		d := newDispatcher(b.Service, mustPatterns(b, "*"))
-		if got := slices.Concat(take(b, d, 3), take(b, d, 4), take(b, d, 9), take(b, d, 9)); !slices.Equal(got, ids) {
-			b.Errorf("taken %v, want all of %v once", got, ids)
-		}
+		d := b.dispatcher()
+		got := slices.Concat(take(b, d, 3), take(b, d, 4), take(b, d, 9), take(b, d, 9))
+		check.True(b, slices.Equal(got, ids), "taken %v, want all of %v once", got, ids)
 	}))
 
 	t.Run("LooksAgainForWhatWasFoundTooLongAgo", scenario(func(b *bench) {
 		ids := b.add(10)
-		d := newDispatcher(b.Service, mustPatterns(b, "*"))
+		d := b.dispatcher()
 		for _, id := range take(b, d, 2) { // as much again is looked for beside them
 			b.retry(id)
 		}
 		take(b, d, 2)
 		elapse(spareFresh)
-		if got := take(b, d, 4); !slices.Equal(got, ids[4:8]) {
-			b.Errorf("taken %v, want %v", got, ids[4:8])
-		}
+		got := take(b, d, 4)
+		check.True(b, slices.Equal(got, ids[4:8]), "taken %v, want %v", got, ids[4:8])
 	}))
 
 	t.Run("WhatCannotBeSentCostsNoRate", scenario(func(b *bench) {
 		b.kafka.plan = func(entity.Message) error { return &entity.RefusedError{Class: entity.BadRecord} }
 		b.add(10)
-		d := newDispatcher(b.Service, mustPatterns(b, "*"))
+		d := b.dispatcher()
 		d.limiter.rate, d.limiter.tokens, d.limiter.filled, d.limiter.moved = limiterFloor, 1, time.Now(), time.Now()
 		for range 20 {
 			d.step(context.Background())
 		}
-		if d.limiter.tokens != 1 {
-			b.Errorf("%v messages may be sent, want 1 as before", d.limiter.tokens)
-		}
-		if got := testutil.ToFloat64(b.metrics.passedOver.WithLabelValues("BAD_RECORD")); got != 10 {
-			b.Errorf("%v looks, want one at each message", got)
-		}
+		check.True(b, d.limiter.tokens == 1, "%v messages may be sent, want 1 as before", d.limiter.tokens)
+		check.Equal(b, testutil.ToFloat64(b.metrics.passedOver.WithLabelValues("BAD_RECORD")), 10, "looks")
 	}))
 }
 
-func mustPatterns(b *bench, list ...string) deadletter.Patterns {
+// dispatcher is automatic retry of all topics.
+func (b *bench) dispatcher() *dispatcher {
 	b.Helper()
-	p, err := Auto{Topics: list}.patterns()
-	if err != nil {
-		b.Fatalf("patterns: %v", err)
-	}
-	return p
+	return newDispatcher(b.Service, check.Must(Auto{Topics: []string{"*"}}.patterns())(b))
 }
 
 func TestAutoStoreAway(t *testing.T) {
@@ -628,12 +557,9 @@ func TestAutoStoreAway(t *testing.T) {
 			told = append(told, l.Message)
 		}
 		want := []string{"automatic retry is on", "automatic retry waits for the store", "automatic retry goes on"}
-		if !slices.Equal(told, want) {
-			t.Errorf("told %q, want %q", told, want)
-		}
-		if n := store.asked.Load(); n > 100 {
-			t.Errorf("it was asked %d times in a minute, want few", n)
-		}
+		check.True(t, slices.Equal(told, want), "told %q, want %q", told, want)
+		n := store.asked.Load()
+		check.True(t, n <= 100, "it was asked %d times in a minute, want few", n)
 	})
 }
 

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// bell tells everybody in the process that some redrive has changed.
+// bell wakes all waiters of the process when some redrive has changed.
 type bell struct {
 	mu sync.Mutex
 	ch chan struct{}

@@ -6,8 +6,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// excess says why a redrive must stop by the shares of failures and of returns
-// that its options allow; "" when it need not.
+// excess returns why the shares of failures and returns must stop a redrive, "" when they need not.
 func excess(r entity.Redrive) string {
 	c, o := r.Counts, r.Options
 	sent := c.Sent() - r.Forgiven.Sent
@@ -29,6 +28,5 @@ func excess(r entity.Redrive) string {
 	return ""
 }
 
-// watched reports whether a redrive has limits that must be looked at while it
-// runs.
+// watched reports whether a redrive has limits that must be looked at while it runs.
 func watched(o entity.RedriveOptions) bool { return o.MaxFailureShare > 0 || o.MaxReturnShare > 0 }

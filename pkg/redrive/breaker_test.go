@@ -3,6 +3,7 @@ package redrive
 import (
 	"testing"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
@@ -31,9 +32,7 @@ func TestExcess(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			why := excess(entity.Redrive{Options: c.options, Counts: c.counts, Forgiven: c.forgiven})
-			if (why != "") != c.stops {
-				t.Errorf("excess = %q, want a reason: %t", why, c.stops)
-			}
+			check.True(t, (why != "") == c.stops, "excess = %q, want a reason: %t", why, c.stops)
 		})
 	}
 }

@@ -15,29 +15,22 @@ import (
 )
 
 const (
-	// batchMessages is how many messages are leased, claimed, sent and stored in
-	// one go.
-	batchMessages = 500
+	batchMessages = 500 // how many messages are leased, claimed, sent and stored in one go
 
-	// waitPatience is how long somebody waits for a redrive that cannot go on
-	// before they are sent away. The redrive itself waits for ever.
-	waitPatience = 30 * time.Second
-
-	// How often a redrive is looked at by somebody who waits for its end and is not
-	// told of it, because another process carries it out.
-	watchPause    = 20 * time.Millisecond
+	// waitPatience is how long Wait waits for a redrive that cannot go on. The redrive itself waits for ever.
+	waitPatience  = 30 * time.Second
+	watchPause    = 20 * time.Millisecond // How often Wait reads a redrive that another process carries out
 	watchPauseMax = 500 * time.Millisecond
 )
 
-// Why somebody no longer waits for a redrive.
+// Why Wait returns before the end of a redrive.
 var (
 	errStranded  = errors.New("what it needs cannot be reached; the redrive goes on when it can")
 	errHeld      = errors.New("the redrive was paused or stopped itself")
 	errNotWaited = errors.New("the program is ending; another one carries the redrive on")
 )
 
-// understand checks what only this package can tell of an order, and returns its
-// patch.
+// understand checks the fields that only this package can check, and returns the patch.
 func understand(n repository.NewRedrive) (patcher, error) {
 	if n.Action == entity.RedriveMap && !entity.ValidTopic(n.Options.OriginalTopic) {
 		return nil, &entity.FieldError{Field: "original_topic", Reason: fmt.Sprintf("%q cannot be the name of a topic", n.Options.OriginalTopic)}
@@ -45,10 +38,8 @@ func understand(n repository.NewRedrive) (patcher, error) {
 	return compilePatch(n.Options.Patch)
 }
 
-// Begin makes a redrive and returns at once; any process carries it on from here.
-// Cause.Operation becomes its id, and a redrive that has the id already is
-// returned as it is. A patch or an original topic that cannot be one is an
-// *entity.FieldError; other errors are those of the store.
+// Begin makes a redrive and returns at once; any process carries it on. Cause.Operation becomes its id; an
+// existing redrive of that id is returned. An invalid patch or original topic is an *entity.FieldError.
 func (s *Service) Begin(ctx context.Context, n repository.NewRedrive) (entity.Redrive, error) {
 	if n.ID = n.Cause.Operation; n.ID == uuid.Nil {
 		n.ID = entity.NewID()
@@ -68,10 +59,8 @@ func (s *Service) Begin(ctx context.Context, n repository.NewRedrive) (entity.Re
 	return r, nil
 }
 
-// Wait returns the redrive once it is over and nothing of it is under way. When it cannot go on for some time,
-// when somebody paused it, or when ctx ends, the error is an
-// *entity.InterruptedError with the redrive as it stood; the redrive is none the
-// worse for it.
+// Wait returns the redrive once it is over and nothing of it is under way. If it cannot go on for some time, was
+// paused, or ctx ends, the error is an *entity.InterruptedError with the redrive, which goes on.
 func (s *Service) Wait(ctx context.Context, id uuid.UUID) (entity.Redrive, error) {
 	var stranded time.Time
 	last := entity.Redrive{ID: id, State: entity.RedriveRunning}
@@ -108,9 +97,8 @@ func (s *Service) Pause(ctx context.Context, id uuid.UUID, cause entity.Cause) (
 	return s.move(ctx, id, repository.RedriveMove{To: entity.RedrivePaused, Action: entity.ActionPause, Cause: cause})
 }
 
-// Resume lets a paused redrive go on where it was, one that stopped itself as if
-// its canary had passed and nothing had failed so far, and one that waits for its
-// canary as if that had passed.
+// Resume lets a paused redrive go on where it was, one that stopped itself as if its canary had passed and nothing
+// had failed so far, and one that waits for its canary as if that had passed.
 func (s *Service) Resume(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Redrive, error) {
 	r, err := s.store.Redrive(ctx, id)
 	if err != nil {
@@ -129,12 +117,12 @@ func (s *Service) Resume(ctx context.Context, id uuid.UUID, cause entity.Cause) 
 	return s.move(ctx, id, move)
 }
 
-// Cancel ends a redrive: what is under way ends, the rest stays as it is.
+// Cancel ends a redrive: attempts under way end, the other messages stay unchanged.
 func (s *Service) Cancel(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Redrive, error) {
 	return s.move(ctx, id, repository.RedriveMove{To: entity.RedriveCancelled, Action: entity.ActionCancel, Cause: cause})
 }
 
-// move changes a redrive's state, and tells everybody in this process.
+// move changes a redrive's state and wakes all waiters of this process.
 func (s *Service) move(ctx context.Context, id uuid.UUID, m repository.RedriveMove) (entity.Redrive, error) {
 	r, err := s.store.MoveRedrive(ctx, id, m)
 	if err != nil {

@@ -2,7 +2,6 @@ package redrive
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -25,32 +25,27 @@ func action(a entity.RedriveAction) func(*repository.NewRedrive) {
 	return func(n *repository.NewRedrive) { n.Action = a }
 }
 
+func keyed(key string) func(*entity.Message) {
+	return func(m *entity.Message) { m.Record.Key = []byte(key) }
+}
+
 // look returns the redrive as it is now.
 func (b *bench) look(id uuid.UUID) entity.Redrive {
 	b.Helper()
-	r, err := b.store.Redrive(context.Background(), id)
-	if err != nil {
-		b.Fatalf("Redrive: %v", err)
-	}
-	return r
+	return check.Must(b.store.Redrive(context.Background(), id))(b)
 }
 
 func (b *bench) wantRedrive(id uuid.UUID, state entity.RedriveState, note string) entity.Redrive {
 	b.Helper()
 	r := b.look(id)
-	if r.State != state || !strings.Contains(r.Note, note) {
-		b.Errorf("redrive is %s, %q, want %s, %q", r.State, r.Note, state, note)
-	}
+	check.True(b, r.State == state && strings.Contains(r.Note, note), "redrive is %s, %q, want %s, %q", r.State, r.Note, state, note)
 	return r
 }
 
 // items returns what came of each message, in order.
 func (b *bench) items(id uuid.UUID) []string {
 	b.Helper()
-	items, err := b.store.RedriveItems(context.Background(), id, repository.ItemQuery{Limit: 10_000})
-	if err != nil {
-		b.Fatalf("RedriveItems: %v", err)
-	}
+	items := check.Must(b.store.RedriveItems(context.Background(), id, repository.ItemQuery{Limit: 10_000}))(b)
 	var results []string
 	for _, item := range items {
 		results = append(results, strings.TrimSpace(string(item.Result)+" "+item.Reason))
@@ -60,9 +55,15 @@ func (b *bench) items(id uuid.UUID) []string {
 
 func (b *bench) wantItems(id uuid.UUID, want ...string) {
 	b.Helper()
-	if got := b.items(id); !slices.Equal(got, want) {
-		b.Errorf("items = %q, want %q", got, want)
-	}
+	check.Equal(b, b.items(id), want, "items")
+}
+
+// lease takes a batch of a redrive as a process does that dies then.
+func (b *bench) lease(redrive uuid.UUID) *repository.RedriveBatch {
+	b.Helper()
+	l, err := b.store.LeaseBatch(context.Background(), redrive, uuid.New(), b.cfg.ClaimExpiry)
+	check.Require(b, err == nil && l != nil, "LeaseBatch = %v, %v, want one", l, err)
+	return l
 }
 
 func TestBegin(t *testing.T) {
@@ -75,15 +76,12 @@ func TestBegin(t *testing.T) {
 		first := b.begin(named)
 		b.add(2)
 		second := b.begin(named)
-		if first.ID != operation || second.ID != operation || second.Selected != 3 {
-			b.Errorf("redrives = %s of %d and %s of %d, want %s of 3 twice", first.ID, first.Selected, second.ID, second.Selected, operation)
-		}
+		check.True(b, first.ID == operation && second.ID == operation && second.Selected == 3, "redrives = %+v and %+v", first, second)
 	}))
 
 	t.Run("NothingSelectedIsFinished", scenario(func(b *bench) {
-		if r := b.begin(); r.State != entity.RedriveFinished || r.Selected != 0 {
-			b.Errorf("redrive of nothing is %s of %d, want finished of 0", r.State, r.Selected)
-		}
+		r := b.begin()
+		check.True(b, r.State == entity.RedriveFinished && r.Selected == 0, "redrive of nothing is %s of %d", r.State, r.Selected)
 	}))
 
 	t.Run("WaitsForAProcessThatCarriesItOn", scenario(func(b *bench) {
@@ -92,8 +90,7 @@ func TestBegin(t *testing.T) {
 		elapse(time.Hour) // nobody carries it on
 		b.wantCounts(b.look(r.ID), counted{Selected: 3, Waiting: 3})
 		defer b.carry()()
-		got, err := b.Wait(context.Background(), r.ID)
-		b.wantReport(got, err, counted{Selected: 3, Succeeded: 3})
+		b.wantEnd(r.ID, counted{Selected: 3, Succeeded: 3})
 		b.wantSent(orders, ids...)
 	}))
 }
@@ -104,12 +101,7 @@ func TestPreview(t *testing.T) {
 		good := b.add(3)
 		b.add(2, to("closed"))
 		b.crash(b.add(1)[0], false)
-		b.kafka.plan = func(m entity.Message) error {
-			if m.OriginalTopic == "closed" {
-				return &entity.RefusedError{Class: entity.Unauthorized, Reason: "no"}
-			}
-			return nil
-		}
+		b.kafka.plan = notTo("closed", &entity.RefusedError{Class: entity.Unauthorized})
 		p, err := b.Preview(context.Background(), repository.NewRedrive{
 			Action: entity.RedriveRetry, Selection: entity.Selection{Filter: entity.Filter{Topic: deadLetter}},
 		})
@@ -117,9 +109,8 @@ func TestPreview(t *testing.T) {
 			b.Errorf("Preview = %+v, %v, want 3 of 6, 2 unauthorized, 1 taken", p, err)
 		}
 		b.wantState(good[0], entity.Pending, 0, "")
-		if found, err := b.store.Redrives(context.Background(), repository.RedriveQuery{Limit: 10}); err != nil || len(found) != 0 {
-			b.Errorf("there are %d redrives, %v, want none", len(found), err)
-		}
+		found, err := b.store.Redrives(context.Background(), repository.RedriveQuery{Limit: 10})
+		check.True(b, err == nil && len(found) == 0, "there are %d redrives, %v, want none", len(found), err)
 	}))
 }
 
@@ -134,27 +125,16 @@ func TestPauseResumeCancel(t *testing.T) {
 		defer b.carry()()
 		r := b.begin()
 		elapse(5 * time.Second)
-		if _, err := b.Pause(ctx, r.ID, alice); err != nil {
-			b.Fatal(err)
-		}
+		check.Must(b.Pause(ctx, r.ID, alice))(b)
 		elapse(10 * time.Second) // what was under way ends
 		before := b.wantRedrive(r.ID, entity.RedrivePaused, "").Counts
-		if before.Succeeded == 0 || before.Waiting == 0 {
-			b.Errorf("paused with %d sent and %d waiting, want some of each", before.Succeeded, before.Waiting)
-		}
+		check.True(b, before.Succeeded > 0 && before.Waiting > 0, "paused with %+v, want some sent and some waiting", before)
 		elapse(time.Hour)
-		if after := b.look(r.ID).Counts; after.Succeeded != before.Succeeded {
-			b.Errorf("%d were sent while it was paused, want none", after.Succeeded-before.Succeeded)
-		}
+		check.Equal(b, b.look(r.ID).Counts.Succeeded, before.Succeeded, "messages sent after an hour of pause")
 		b.wantNoClaims(ids)
-		if _, err := b.Wait(ctx, r.ID); !errors.Is(err, entity.ErrUnavailable) {
-			b.Errorf("Wait for a paused redrive = %v, want unavailable", err)
-		}
-		if _, err := b.Resume(ctx, r.ID, alice); err != nil {
-			b.Fatal(err)
-		}
-		got, err := b.Wait(ctx, r.ID)
-		b.wantReport(got, err, counted{Selected: len(ids), Succeeded: len(ids)})
+		check.Is(b, check.Err(b.Wait(ctx, r.ID)), entity.ErrUnavailable, "Wait for a paused redrive")
+		check.Must(b.Resume(ctx, r.ID, alice))(b)
+		b.wantEnd(r.ID, counted{Selected: len(ids), Succeeded: len(ids)})
 		b.wantEachOnce(ids)
 	}))
 
@@ -164,20 +144,14 @@ func TestPauseResumeCancel(t *testing.T) {
 		defer b.carry()()
 		r := b.begin()
 		elapse(5 * time.Second)
-		if _, err := b.Cancel(ctx, r.ID, alice); err != nil {
-			b.Fatal(err)
-		}
+		check.Must(b.Cancel(ctx, r.ID, alice))(b)
 		elapse(10 * time.Second)
 		got, err := b.Wait(ctx, r.ID)
-		if err != nil || got.State != entity.RedriveCancelled || got.Counts.Waiting == 0 || got.Counts.Succeeded == 0 {
-			b.Errorf("redrive = %s, %+v, %v, want cancelled in the middle", got.State, got.Counts, err)
-		}
+		check.True(b, err == nil && got.State == entity.RedriveCancelled && got.Counts.Waiting != 0 && got.Counts.Succeeded != 0,
+			"redrive = %s, %+v, %v, want cancelled in the middle", got.State, got.Counts, err)
 		b.wantState(ids[len(ids)-1], entity.Pending, 0, "")
 		b.wantNoClaims(ids)
-		var state *entity.RedriveStateError
-		if _, err := b.Resume(ctx, r.ID, alice); !errors.As(err, &state) {
-			b.Errorf("Resume of a cancelled redrive = %v, want a RedriveStateError", err)
-		}
+		check.As[*entity.RedriveStateError](b, check.Err(b.Resume(ctx, r.ID, alice)), "Resume of a cancelled redrive")
 	}))
 }
 
@@ -193,7 +167,7 @@ func (b *bench) slow(d time.Duration) {
 		if last {
 			elapse(d)
 		}
-		return true, entity.Delivery{Verdict: entity.Acknowledged}
+		return true, acknowledged
 	}
 }
 
@@ -204,52 +178,34 @@ func TestTakeOver(t *testing.T) {
 		ids := b.add(2*batchMessages, func(m *entity.Message) { m.MaxRetries = 1 })
 		dead := b.another()
 		r := b.begin()
-		l, err := dead.store.LeaseBatch(context.Background(), r.ID, uuid.New(), dead.cfg.ClaimExpiry)
-		if err != nil || l == nil {
-			b.Fatalf("LeaseBatch = %v, %v, want one", l, err)
-		}
+		l := dead.lease(r.ID)
 		// It claimed a hundred, sent fifty of them, stored the results of ten, and died.
 		planned := make([]entity.Outgoing, 100)
 		for i := range planned {
-			if planned[i], err = dead.planOne(context.Background(), entity.RetryOrder{ID: l.Items[i].MessageID}); err != nil {
-				b.Fatal(err)
-			}
+			planned[i] = check.Must(dead.planOne(context.Background(), entity.RetryOrder{ID: l.Items[i].MessageID}))(b)
 		}
-		taken, err := dead.claim(context.Background(), planned, claiming{cause: entity.By("tester"), redrive: r.ID})
-		if err != nil {
-			b.Fatal(err)
-		}
+		taken := check.Must(dead.claim(context.Background(), planned, claiming{cause: entity.By("tester"), redrive: r.ID}))(b)
 		sent := attempts{cause: taken.cause, claimed: taken.claimed, outgoing: taken.outgoing[:50]}
 		deliveries := dead.publish(context.Background(), sent)
 		stored := attempts{cause: taken.cause, claimed: taken.claimed, outgoing: taken.outgoing[:10]}
-		if _, err := dead.finish(stored, deliveries[:10]); err != nil {
-			b.Fatal(err)
-		}
+		check.Must(dead.finish(stored, deliveries[:10]))(b)
 
 		defer b.carry()()
-		got, err := b.Wait(context.Background(), r.ID)
-		b.wantReport(got, err, counted{Selected: len(ids), Succeeded: len(ids)})
+		b.wantEnd(r.ID, counted{Selected: len(ids), Succeeded: len(ids)})
 		b.wantEachOnce(ids)
 		for _, id := range ids {
-			if m := b.get(id); m.Status != entity.Resolved || m.RetryCount != 1 {
-				b.Fatalf("message is %s after %d attempts, want RESOLVED after 1", m.Status, m.RetryCount)
-			}
+			b.wantState(id, entity.Resolved, 1, "")
 		}
 	}))
 
 	t.Run("WhatADeadProcessChangedCountsAsDone", scenario(func(b *bench) {
 		ids := b.add(10)
 		r := b.begin(action(entity.RedriveDead))
-		if _, err := b.store.LeaseBatch(context.Background(), r.ID, uuid.New(), b.cfg.ClaimExpiry); err != nil {
-			b.Fatal(err)
-		}
+		b.lease(r.ID)
 		cause := entity.Cause{Actor: "tester", Operation: r.ID}
-		if _, err := b.store.Change(context.Background(), repository.Change{Action: entity.RedriveDead, IDs: ids[:4]}, cause); err != nil {
-			b.Fatal(err)
-		}
+		check.Must(b.store.Change(context.Background(), repository.Change{Action: entity.RedriveDead, IDs: ids[:4]}, cause))(b)
 		defer b.carry()()
-		got, err := b.Wait(context.Background(), r.ID)
-		b.wantReport(got, err, counted{Selected: 10, Succeeded: 10})
+		b.wantEnd(r.ID, counted{Selected: 10, Succeeded: 10})
 	}))
 
 	t.Run("SleeperThatWakesSavesNothing", scenario(func(b *bench) {
@@ -261,18 +217,14 @@ func TestTakeOver(t *testing.T) {
 				close(asleep)
 				elapse(10 * b.cfg.ClaimExpiry)
 			}
-			return true, entity.Delivery{Verdict: entity.Acknowledged}
+			return true, acknowledged
 		}
-		sleeper := b.another()
-		stop := sleeper.carryWithoutRenewal()
-		defer stop()
+		defer b.another().carryWithoutRenewal()()
 		r := b.begin()
 		<-asleep
 		defer b.carry()()
 		got, err := b.Wait(context.Background(), r.ID)
-		if err != nil || got.State != entity.RedriveFinished {
-			b.Errorf("redrive is %s, %v, want finished", got.State, err)
-		}
+		check.True(b, err == nil && got.State == entity.RedriveFinished, "redrive is %s, %v, want finished", got.State, err)
 		b.wantNoClaims(ids)
 	}))
 }
@@ -293,42 +245,29 @@ func TestBulkActions(t *testing.T) {
 
 	t.Run("DeadRequeueDelete", scenario(func(b *bench) {
 		ids := b.add(batchMessages + 10)
-		r, err := b.retryAll(action(entity.RedriveDead))
-		b.wantReport(r, err, counted{Selected: len(ids), Succeeded: len(ids)})
+		b.wantAll(counted{Selected: len(ids), Succeeded: len(ids)}, action(entity.RedriveDead))
 		b.wantState(ids[0], entity.Dead, 0, "")
-		r, err = b.retryAll(action(entity.RedriveRequeue))
-		b.wantReport(r, err, counted{Selected: len(ids), Succeeded: len(ids)})
+		b.wantAll(counted{Selected: len(ids), Succeeded: len(ids)}, action(entity.RedriveRequeue))
 		b.wantState(ids[0], entity.Pending, 0, "")
-		r, err = b.retryAll(action(entity.RedriveDelete))
-		b.wantReport(r, err, counted{Selected: len(ids), Succeeded: len(ids)})
-		if _, err := b.store.Get(context.Background(), ids[0], 0); !errors.Is(err, entity.ErrNotFound) {
-			b.Errorf("Get = %v, want not found", err)
-		}
+		b.wantAll(counted{Selected: len(ids), Succeeded: len(ids)}, action(entity.RedriveDelete))
+		check.Is(b, check.Err(b.store.Get(context.Background(), ids[0], 0)), entity.ErrNotFound, "Get")
 	}))
 
 	t.Run("RequeueTakesTheDeadToo", scenario(func(b *bench) {
 		ids := b.add(4)
 		for _, id := range ids[:2] {
-			if _, err := b.GiveUp(context.Background(), id, entity.By("tester")); err != nil {
-				b.Fatal(err)
-			}
+			check.Must(b.GiveUp(context.Background(), id, entity.By("tester")))(b)
 		}
-		r, err := b.retryAll(options(func(o *entity.RedriveOptions) { o.Requeue = true }))
-		b.wantReport(r, err, counted{Selected: 4, Succeeded: 4})
+		b.wantAll(counted{Selected: 4, Succeeded: 4}, options(func(o *entity.RedriveOptions) { o.Requeue = true }))
 		b.wantEachOnce(ids)
 	}))
 
 	t.Run("IDsInTheirOrderWithWhatCannotGo", scenario(func(b *bench) {
 		ids := b.add(4)
-		if _, err := b.GiveUp(context.Background(), ids[1], entity.By("tester")); err != nil {
-			b.Fatal(err)
-		}
-		r, err := b.retryAll(func(n *repository.NewRedrive) {
+		check.Must(b.GiveUp(context.Background(), ids[1], entity.By("tester")))(b)
+		why := reasons{repository.SkippedNotRetryable: 1, repository.SkippedGone: 1}
+		b.wantAll(counted{Selected: 4, Succeeded: 2, Skipped: 2, Reasons: why}, func(n *repository.NewRedrive) {
 			n.Selection = entity.Selection{IDs: []uuid.UUID{ids[3], ids[1], uuid.New(), ids[0]}}
-		})
-		b.wantReport(r, err, counted{
-			Selected: 4, Succeeded: 2, Skipped: 2,
-			Reasons: map[string]int{repository.SkippedNotRetryable: 1, repository.SkippedGone: 1},
 		})
 		b.wantSent(orders, ids[3], ids[0])
 	}))
@@ -341,31 +280,24 @@ func TestLimits(t *testing.T) {
 	t.Run("StopsWhenTooMuchFailsAndGoesOnWhenResumed", scenario(func(b *bench) {
 		ids := b.add(40 * batchMessages)
 		b.slow(time.Second)
-		sends := b.kafka.deliver
-		broken := true
+		slow, broken := b.kafka.deliver, true
 		b.kafka.deliver = func(out entity.Outgoing) (bool, entity.Delivery) {
-			sends(out)
+			slow(out)
 			if broken && slices.Index(ids, out.Message.ID)%2 == 0 {
-				return false, entity.Delivery{Verdict: entity.Rejected, Class: entity.BadRecord, Err: errBroken}
+				return false, rejected
 			}
-			return true, entity.Delivery{Verdict: entity.Acknowledged}
+			return true, acknowledged
 		}
 		defer b.carry()()
 		r := b.begin(options(func(o *entity.RedriveOptions) { o.MaxFailureShare = 0.3 }))
-		_, err := b.Wait(ctx, r.ID)
-		if !errors.Is(err, entity.ErrUnavailable) {
-			b.Errorf("Wait = %v, want unavailable", err)
-		}
+		check.Is(b, check.Err(b.Wait(ctx, r.ID)), entity.ErrUnavailable, "Wait")
 		stopped := b.wantRedrive(r.ID, entity.RedriveStopped, "failed, more than a share of 0.3")
 		elapse(time.Minute)
 		broken = false
-		if _, err := b.Resume(ctx, r.ID, entity.By("alice")); err != nil {
-			b.Fatal(err)
-		}
+		check.Must(b.Resume(ctx, r.ID, entity.By("alice")))(b)
 		got, err := b.Wait(ctx, r.ID)
-		if err != nil || got.State != entity.RedriveFinished || got.Counts.Failed < stopped.Counts.Failed {
-			b.Errorf("redrive = %s, %+v, %v, want finished with its failures", got.State, got.Counts, err)
-		}
+		check.True(b, err == nil && got.State == entity.RedriveFinished && got.Counts.Failed >= stopped.Counts.Failed,
+			"redrive = %s, %+v, %v, want finished with its failures", got.State, got.Counts, err)
 	}))
 
 	t.Run("RateBindsAllProcessesTogether", scenario(func(b *bench) {
@@ -374,12 +306,10 @@ func TestLimits(t *testing.T) {
 		defer b.another().carry()()
 		began := time.Now()
 		r := b.begin(options(func(o *entity.RedriveOptions) { o.Rate = 10 }))
-		got, err := b.Wait(ctx, r.ID)
-		b.wantReport(got, err, counted{Selected: 100, Succeeded: 100})
+		b.wantEnd(r.ID, counted{Selected: 100, Succeeded: 100})
 		b.wantEachOnce(ids)
-		if took := time.Since(began); took < 9*time.Second || took > 30*time.Second {
-			b.Errorf("100 messages at 10 a second took %s, want about 10 s", took)
-		}
+		took := time.Since(began)
+		check.True(b, took >= 9*time.Second && took <= 30*time.Second, "100 messages at 10 a second took %s", took)
 	}))
 }
 
@@ -395,33 +325,20 @@ func TestCanary(t *testing.T) {
 		elapse(entity.DefaultCanaryWait / 2)
 		b.wantRedrive(r.ID, entity.RedriveCanary, "")
 		b.wantSent(orders, ids[:3]...)
-		got, err := b.Wait(ctx, r.ID)
-		b.wantReport(got, err, counted{Selected: 10, Succeeded: 10})
-		if !strings.Contains(got.Note, "no consumer group is known") {
-			b.Errorf("note = %q, want it to say that nobody could tell", got.Note)
-		}
+		got := b.wantEnd(r.ID, counted{Selected: 10, Succeeded: 10})
+		check.True(b, strings.Contains(got.Note, "no consumer group is known"), "note = %q", got.Note)
 	}))
 
 	t.Run("FailureStopsItBeforeTheRest", scenario(func(b *bench) {
 		ids := b.add(10)
-		b.kafka.deliver = func(out entity.Outgoing) (bool, entity.Delivery) {
-			if out.Message.ID == ids[1] {
-				return false, entity.Delivery{Verdict: entity.Rejected, Class: entity.BadRecord, Err: errBroken}
-			}
-			return true, entity.Delivery{Verdict: entity.Acknowledged}
-		}
+		b.kafka.deliver = except(rejected, ids[1])
 		defer b.carry()()
 		r := b.begin(careful)
-		if _, err := b.Wait(ctx, r.ID); !errors.Is(err, entity.ErrUnavailable) {
-			b.Errorf("Wait = %v, want unavailable", err)
-		}
+		check.Is(b, check.Err(b.Wait(ctx, r.ID)), entity.ErrUnavailable, "Wait")
 		b.wantRedrive(r.ID, entity.RedriveStopped, "canary: 1 of 3 messages failed, BAD_RECORD")
 		b.wantSent(orders, ids[0], ids[2])
-		if _, err := b.Resume(ctx, r.ID, entity.By("alice")); err != nil {
-			b.Fatal(err)
-		}
-		got, err := b.Wait(ctx, r.ID)
-		b.wantReport(got, err, counted{Selected: 10, Succeeded: 9, Failed: 1, Dead: 1, Reasons: map[string]int{"BAD_RECORD": 1}})
+		check.Must(b.Resume(ctx, r.ID, entity.By("alice")))(b)
+		b.wantEnd(r.ID, counted{Selected: 10, Succeeded: 9, Failed: 1, Dead: 1, Reasons: reasons{"BAD_RECORD": 1}})
 	}))
 
 	t.Run("PausedCanaryIsResumedAsOne", scenario(func(b *bench) {
@@ -429,59 +346,37 @@ func TestCanary(t *testing.T) {
 		defer b.carry()()
 		r := b.begin(careful)
 		elapse(time.Second)
-		if _, err := b.Pause(ctx, r.ID, entity.By("alice")); err != nil {
-			b.Fatal(err)
-		}
-		if got, err := b.Resume(ctx, r.ID, entity.By("alice")); err != nil || got.State != entity.RedriveCanary {
-			b.Errorf("Resume = %s, %v, want canary", got.State, err)
-		}
-		got, err := b.Wait(ctx, r.ID)
-		b.wantReport(got, err, counted{Selected: 10, Succeeded: 10})
+		check.Must(b.Pause(ctx, r.ID, entity.By("alice")))(b)
+		got, err := b.Resume(ctx, r.ID, entity.By("alice"))
+		check.True(b, err == nil && got.State == entity.RedriveCanary, "Resume = %s, %v, want canary", got.State, err)
+		b.wantEnd(r.ID, counted{Selected: 10, Succeeded: 10})
 	}))
 }
 
 func TestKeyOrder(t *testing.T) {
 	t.Parallel()
 	ordered := options(func(o *entity.RedriveOptions) { o.KeepKeyOrder = true })
-	key := func(k string) func(*entity.Message) { return func(m *entity.Message) { m.Record.Key = []byte(k) } }
 
 	t.Run("NothingGoesBehindAMessageThatDidNotSucceed", scenario(func(b *bench) {
-		a := b.add(3, key("a"))
-		other := b.add(2, key("b"))
+		a := b.add(3, keyed("a"))
+		other := b.add(2, keyed("b"))
 		none := b.add(2)
-		b.kafka.deliver = func(out entity.Outgoing) (bool, entity.Delivery) {
-			if out.Message.ID == a[1] {
-				return false, entity.Delivery{Verdict: entity.Rejected, Class: entity.BadRecord, Err: errBroken}
-			}
-			return true, entity.Delivery{Verdict: entity.Acknowledged}
-		}
-		r, err := b.retryAll(ordered)
-		b.wantReport(r, err, counted{
-			Selected: 7, Succeeded: 5, Failed: 1, Dead: 1, Skipped: 1, Reasons: map[string]int{"BAD_RECORD": 1, skippedKeyBlocked: 1},
-		})
+		b.kafka.deliver = except(rejected, a[1])
+		r := b.wantAll(counted{Selected: 7, Succeeded: 5, Failed: 1, Dead: 1, Skipped: 1, Reasons: reasons{"BAD_RECORD": 1, skippedKeyBlocked: 1}}, ordered)
 		b.wantItems(r.ID, "succeeded", "dead BAD_RECORD", "skipped key_blocked", "succeeded", "succeeded", "succeeded", "succeeded")
 		b.wantSent(orders, a[0], other[0], none[0], none[1], other[1])
 	}))
 
 	t.Run("HoldsOverBatchesAndProcesses", scenario(func(b *bench) {
-		blocked := b.add(1, key("a"))
+		blocked := b.add(1, keyed("a"))
 		b.add(2*batchMessages, func(m *entity.Message) { m.Record.Key = fmt.Append(nil, m.ID) })
-		behind := b.add(1, key("a"))
-		b.kafka.deliver = func(out entity.Outgoing) (bool, entity.Delivery) {
-			if out.Message.ID == blocked[0] {
-				return false, entity.Delivery{Verdict: entity.Failed, Class: entity.RateLimited, Err: errBroken}
-			}
-			return true, entity.Delivery{Verdict: entity.Acknowledged}
-		}
-		stops := []func(){b.carry(), b.another().carry(), b.another().carry()}
-		r, err := b.Wait(context.Background(), b.begin(ordered).ID)
-		for _, stop := range stops {
-			stop()
-		}
-		n := 2 * batchMessages
-		b.wantReport(r, err, counted{
-			Selected: n + 2, Succeeded: n, Failed: 1, Skipped: 1, Reasons: map[string]int{"RATE_LIMITED": 1, skippedKeyBlocked: 1},
-		})
+		behind := b.add(1, keyed("a"))
+		b.kafka.deliver = except(failure(entity.RateLimited), blocked[0])
+		defer b.carry()()
+		defer b.another().carry()()
+		defer b.another().carry()()
+		n, why := 2*batchMessages, reasons{"RATE_LIMITED": 1, skippedKeyBlocked: 1}
+		b.wantEnd(b.begin(ordered).ID, counted{Selected: n + 2, Succeeded: n, Failed: 1, Skipped: 1, Reasons: why})
 		b.wantState(behind[0], entity.Pending, 0, "")
 	}))
 }
@@ -494,30 +389,16 @@ func TestCancelAndDeath(t *testing.T) {
 		ids := b.add(3)
 		dead := b.another()
 		r := b.begin()
-		l, err := dead.store.LeaseBatch(ctx, r.ID, uuid.New(), dead.cfg.ClaimExpiry)
-		if err != nil || l == nil {
-			b.Fatalf("LeaseBatch = %v, %v, want one", l, err)
-		}
-		planned, err := dead.planOne(ctx, entity.RetryOrder{ID: ids[0]})
-		if err != nil {
-			b.Fatal(err)
-		}
-		taken, err := dead.claim(ctx, []entity.Outgoing{planned}, claiming{cause: entity.By("tester"), redrive: r.ID})
-		if err != nil {
-			b.Fatal(err)
-		}
+		dead.lease(r.ID)
+		planned := check.Must(dead.planOne(ctx, entity.RetryOrder{ID: ids[0]}))(b)
+		taken := check.Must(dead.claim(ctx, []entity.Outgoing{planned}, claiming{cause: entity.By("tester"), redrive: r.ID}))(b)
 		dead.publish(ctx, taken)
-		if _, err := b.Cancel(ctx, r.ID, entity.By("alice")); err != nil {
-			b.Fatal(err)
-		}
-		if c := b.look(r.ID).Counts; c.UnderWay != 3 {
-			b.Errorf("under way = %d, want 3", c.UnderWay)
-		}
+		check.Must(b.Cancel(ctx, r.ID, entity.By("alice")))(b)
+		c := b.look(r.ID).Counts
+		check.True(b, c.UnderWay == 3, "under way = %d, want 3", c.UnderWay)
 		defer b.carry()()
 		got, err := b.Wait(ctx, r.ID)
-		if err != nil || got.State != entity.RedriveCancelled {
-			b.Errorf("Wait = %s, %v, want cancelled", got.State, err)
-		}
+		check.True(b, err == nil && got.State == entity.RedriveCancelled, "Wait = %s, %v, want cancelled", got.State, err)
 		b.wantCounts(got, counted{Selected: 3, Succeeded: 1, Waiting: 2})
 		b.wantSent(orders, ids[0])
 	}))
@@ -535,11 +416,9 @@ func TestCancelAndDeath(t *testing.T) {
 		b.add(2)
 		began := time.Now()
 		r := b.begin(func(n *repository.NewRedrive) { n.Selection = entity.Selection{Filter: entity.Filter{Topic: orders}} })
-		got, err := b.Wait(ctx, r.ID)
-		b.wantReport(got, err, counted{Selected: 2, Succeeded: 2})
-		if took := time.Since(began); took > 3*lookAgain {
-			b.Errorf("it took %s behind redrives that wait for their rate", took)
-		}
+		b.wantEnd(r.ID, counted{Selected: 2, Succeeded: 2})
+		took := time.Since(began)
+		check.True(b, took <= 3*lookAgain, "it took %s behind redrives that wait for their rate", took)
 	}))
 }
 
@@ -552,23 +431,17 @@ func TestRequeueOfARedrive(t *testing.T) {
 		ids := b.add(2)
 		r := b.begin(requeue)
 		elapse(time.Second)
-		if _, err := b.GiveUp(ctx, ids[0], entity.Cause{Actor: "alice", Reason: "never send this"}); err != nil {
-			b.Fatal(err)
-		}
+		check.Must(b.GiveUp(ctx, ids[0], entity.Cause{Actor: "alice", Reason: "never send this"}))(b)
 		defer b.carry()()
-		got, err := b.Wait(ctx, r.ID)
-		b.wantReport(got, err, counted{Selected: 2, Succeeded: 1, Skipped: 1, Reasons: map[string]int{repository.SkippedTaken: 1}})
+		b.wantEnd(r.ID, counted{Selected: 2, Succeeded: 1, Skipped: 1, Reasons: reasons{repository.SkippedTaken: 1}})
 		b.wantState(ids[0], entity.Dead, 0, "")
 	}))
 
 	t.Run("LeavesDeadWhatCannotGo", scenario(func(b *bench) {
 		id := b.add(1)[0]
-		if _, err := b.GiveUp(ctx, id, entity.By("alice")); err != nil {
-			b.Fatal(err)
-		}
+		check.Must(b.GiveUp(ctx, id, entity.By("alice")))(b)
 		b.kafka.plan = func(entity.Message) error { return &entity.RefusedError{Class: entity.UnknownTopic, Reason: "no"} }
-		r, err := b.retryAll(requeue)
-		b.wantReport(r, err, counted{Selected: 1, Skipped: 1, Reasons: map[string]int{"UNKNOWN_TOPIC": 1}})
+		b.wantAll(counted{Selected: 1, Skipped: 1, Reasons: reasons{"UNKNOWN_TOPIC": 1}}, requeue)
 		b.wantState(id, entity.Dead, 0, "")
 	}))
 }
@@ -581,13 +454,8 @@ func TestCanaryThatIsNotConsumed(t *testing.T) {
 		r := b.begin(options(func(o *entity.RedriveOptions) { o.Canary = 3 }))
 		elapse(2 * entity.DefaultCanaryWait)
 		waiting := b.wantRedrive(r.ID, entity.RedriveCanary, "3 of 3 messages are not consumed yet by group billing")
-		if waiting.WaitingSince.IsZero() {
-			b.Error("it does not say since when it waits")
-		}
-		if _, err := b.Resume(context.Background(), r.ID, entity.By("alice")); err != nil {
-			b.Fatal(err)
-		}
-		got, err := b.Wait(context.Background(), r.ID)
-		b.wantReport(got, err, counted{Selected: 10, Succeeded: 10})
+		check.True(b, !waiting.WaitingSince.IsZero(), "it does not say since when it waits")
+		check.Must(b.Resume(context.Background(), r.ID, entity.By("alice")))(b)
+		b.wantEnd(r.ID, counted{Selected: 10, Succeeded: 10})
 	}))
 }

@@ -9,19 +9,17 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// canaryQuiet is how long after everything was consumed a canary still waits for
-// returns: a consumer commits its offset at the moment in which it dead-letters,
-// and the dead letter has to come in first.
+// canaryQuiet is how long after everything was consumed a canary still waits for returns: a consumer commits its
+// offset at the moment in which it dead-letters, and the dead letter has to come in first.
 const canaryQuiet = 5 * time.Second
 
-// canary is what a process has seen of a redrive's first messages. Another
-// process, or the same after a restart, waits anew; it never passes too early.
+// canary is the state of a redrive's first messages in this process. A restart waits again, never too short.
 type canary struct {
 	sentAt     time.Time // when all of them were seen to be sent
 	consumedAt time.Time // when all of them were seen to be consumed
 }
 
-// tally is what became of the canary's messages.
+// tally counts the outcomes of the canary's messages.
 type tally struct {
 	sent, failed, returned int
 	nowhere                int // resolved without being sent anywhere
@@ -120,7 +118,7 @@ func (c *canary) decide(t tally, o entity.RedriveOptions, now time.Time) (pass b
 	return true, were(t.sent, "consumed, none came back")
 }
 
-// were says what became of n messages.
+// were formats the outcome of n messages.
 func were(n int, what string) string {
 	if n == 1 {
 		return "1 message was " + what

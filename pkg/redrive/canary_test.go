@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
@@ -56,9 +57,8 @@ func TestCanaryDecides(t *testing.T) {
 			began := time.Now()
 			for _, l := range looks {
 				pass, why := c.decide(count(l.items), entity.RedriveOptions{CanaryWait: wait}, began.Add(l.after))
-				if pass != l.pass || (why == "") != (l.why == "") || !strings.Contains(why, l.why) {
-					t.Errorf("after %s: decide = %t, %q, want %t, %q", l.after, pass, why, l.pass, l.why)
-				}
+				check.True(t, pass == l.pass && (why == "") == (l.why == "") && strings.Contains(why, l.why),
+					"after %s: decide = %t, %q, want %t, %q", l.after, pass, why, l.pass, l.why)
 			}
 		})
 	}

@@ -16,26 +16,15 @@ import (
 )
 
 const (
-	// maxPasses is how many redrives a process carries on at the same moment. One
-	// that only waits, for its rate or for its canary, is not among them.
-	maxPasses = 8
-
-	// lookAgain is how often a process looks for redrives, and how often a run looks
-	// whether there is something to do again, when nobody tells it to.
-	lookAgain = time.Second
-
-	// minRest bounds how often the store is asked whether a rate allows more.
-	minRest = 5 * time.Millisecond
-
-	// A redrive of which nothing can be reached is tried again after a pause.
-	strandedPause    = time.Second
+	maxPasses        = 8                    // redrives that a process carries on at once, without waiting ones
+	lookAgain        = time.Second          // between looks for redrives, and for work, when nothing wakes it
+	minRest          = 5 * time.Millisecond // bounds how often the store is asked whether a rate allows more
+	strandedPause    = time.Second          // A redrive of which nothing can be reached is tried again after a pause
 	strandedPauseMax = 5 * time.Second
 )
 
-// RunRedrives carries on redrives until ctx ends, and returns when nothing is
-// under way any more: what was sent is stored, what was claimed and not sent is
-// given back, and what was leased is free for others. With Config.Workers 0 it
-// only waits.
+// RunRedrives carries on redrives until ctx ends, and returns when nothing is under way: results are stored,
+// unsent claims given back, and leases free for others. With Config.Workers 0 it only waits.
 func (s *Service) RunRedrives(ctx context.Context) {
 	context.AfterFunc(ctx, s.drain)
 	if s.cfg.Workers == 0 {
@@ -85,9 +74,8 @@ func (s *Service) drain() {
 	s.bell.ring()
 }
 
-// renewLeases prolongs what this process has leased. It goes on during a drain,
-// until the last batch is saved. A lease is as long as a claim: once a batch of a
-// dead process can be taken over, its claims can be settled.
+// renewLeases prolongs what this process has leased. It goes on during a drain, until the last batch is saved. A
+// lease is as long as a claim: once a batch of a dead process can be taken over, its claims can be settled.
 func (s *Service) renewLeases(ctx context.Context) {
 	for wait.Sleep(ctx, s.cfg.ClaimExpiry/4) {
 		for _, l := range s.leases.all() {
@@ -135,8 +123,7 @@ func (r *run) work(ctx context.Context) {
 	}
 }
 
-// nextPause is how long a redrive rests after a pass that got nowhere, given the
-// pause before that.
+// nextPause is how long a redrive rests after a pass that got nowhere, given the pause before that.
 func nextPause(last time.Duration, err error) time.Duration {
 	first := strandedPause
 	if errors.Is(err, errLocked) {
@@ -156,8 +143,7 @@ func (r *run) turn(ctx context.Context, redrive entity.Redrive) (worked bool, er
 	return r.pass(ctx, redrive)
 }
 
-// rest is how long a run waits before it looks again: shorter where the rate
-// would be missed by waiting.
+// rest is how long a run waits before it looks again: shorter where the rate would be missed by waiting.
 func (r *run) rest(redrive entity.Redrive) time.Duration {
 	rate := redrive.Options.Rate
 	if rate <= 0 {
@@ -172,7 +158,7 @@ func (r *run) strand(ctx context.Context, err error) {
 	r.noteWaiting(ctx, true, err.Error())
 }
 
-// noteWaiting tells the store only what is new to it.
+// noteWaiting writes to the store only when waiting has changed.
 func (r *run) noteWaiting(ctx context.Context, waiting bool, note string) {
 	if waiting == r.waiting {
 		return
@@ -190,8 +176,7 @@ func (r *run) complain(ctx context.Context, what string, err error) {
 	}
 }
 
-// supervise decides what follows from what has been done so far. It reports
-// whether this process has nothing more to do with the redrive.
+// supervise decides what follows from the counts, and reports whether this process is done with the redrive.
 func (r *run) supervise(ctx context.Context, redrive entity.Redrive) (over bool) {
 	move, due := r.next(ctx, redrive)
 	if !due {

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/redrive"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
@@ -19,9 +20,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// outside is a real store for a process in a synctest bubble, whose clock is far
-// off. The store itself, and its database, keep the right time: every call is
-// made by a goroutine that is not in the bubble.
+// outside is a real store for a process in a synctest bubble, whose clock is far off. The store itself, and its
+// database, keep the right time: every call is made by a goroutine that is not in the bubble.
 type outside struct {
 	*postgres.Store
 	lost  bool // results are lost
@@ -126,37 +126,26 @@ func replicaWithClock(t *testing.T, added time.Duration) {
 			t.Fatalf("the clock in the bubble is off by %s, want years: the test proves nothing", off)
 		}
 		wrong := redrive.New(redrive.DefaultConfig(), store, accepting{}, prometheus.NewRegistry(), zap.NewNop())
-		if _, err := wrong.Retry(t.Context(), entity.RetryOrder{ID: first, Cause: entity.By("alice")}); err != nil {
-			t.Errorf("Retry = %v, want RESOLVED", err)
-		}
+		check.Must(wrong.Retry(t.Context(), entity.RetryOrder{ID: first, Cause: entity.By("alice")}))(t)
 		store.lost = true
-		if _, err := wrong.Retry(t.Context(), entity.RetryOrder{ID: second, Cause: entity.By("alice")}); err == nil {
-			t.Error("Retry whose result is lost = nil, want an error")
-		}
+		_, err := wrong.Retry(t.Context(), entity.RetryOrder{ID: second, Cause: entity.By("alice")})
+		check.True(t, err != nil, "Retry whose result is lost = nil, want an error")
 		store.lost = false
-		if err := wrong.Settle(t.Context()); err != nil {
-			t.Errorf("Settle = %v", err)
-		}
+		check.Equal(t, wrong.Settle(t.Context()), nil, "Settle")
 	})
 	wantRow(t, db, first, "RESOLVED", "last_retry_at BETWEEN now() - interval '5 minutes' AND now()")
 	wantRow(t, db, second, "RETRYING", "claim_expires_at BETWEEN last_retry_at AND now() + interval '30 seconds'")
 	if _, err := db.Exec(`UPDATE dlq.dlq_messages SET claim_expires_at = now() + interval '1 hour' WHERE id = $1`, second); err != nil {
 		t.Fatal(err) // this machine may be slow
 	}
-	if err := right.Settle(t.Context()); err != nil {
-		t.Errorf("Settle = %v", err)
-	}
+	check.Equal(t, right.Settle(t.Context()), nil, "Settle")
 	wantRow(t, db, second, "RETRYING", "true")
 
-	if _, err := db.Exec(`UPDATE dlq.dlq_messages SET claim_expires_at = now() WHERE id = $1`, second); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(db.Exec(`UPDATE dlq.dlq_messages SET claim_expires_at = now() WHERE id = $1`, second))(t)
 	synctest.Test(t, func(t *testing.T) {
 		<-time.After(added)
 		wrong := redrive.New(redrive.DefaultConfig(), store, accepting{}, prometheus.NewRegistry(), zap.NewNop())
-		if err := wrong.Settle(t.Context()); err != nil {
-			t.Errorf("Settle = %v", err)
-		}
+		check.Equal(t, wrong.Settle(t.Context()), nil, "Settle")
 	})
 	wantRow(t, db, second, "RESOLVED", "true")
 }
@@ -165,18 +154,14 @@ func rightTime(t *testing.T, o *outside, db *sqlx.DB) (now time.Time) {
 	t.Helper()
 	var err error
 	o.do(func(context.Context) { err = db.Get(&now, `SELECT now()`) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return now
 }
 
 func addByHand(t *testing.T, db *sqlx.DB) (id uuid.UUID) {
 	t.Helper()
 	err := db.Get(&id, `INSERT INTO dlq.dlq_messages (original_topic, error_message, payload) VALUES ('orders', 'boom', '{}') RETURNING id`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return id
 }
 
@@ -186,10 +171,8 @@ func wantRow(t *testing.T, db *sqlx.DB, id uuid.UUID, status, also string) {
 		Status string
 		OK     bool
 	}
-	if err := db.Select(&found, `SELECT status, `+also+` AS ok FROM dlq.dlq_messages WHERE id = $1`, id); err != nil || len(found) != 1 {
-		t.Fatalf("message %s: %v, %v", id, found, err)
-	}
-	if found[0].Status != status || !found[0].OK {
-		t.Errorf("message is %s and %s is %t, want %s and true", found[0].Status, also, found[0].OK, status)
-	}
+	err := db.Select(&found, `SELECT status, `+also+` AS ok FROM dlq.dlq_messages WHERE id = $1`, id)
+	check.Require(t, err == nil && len(found) == 1, "message %s: %v, %v", id, found, err)
+	check.True(t, found[0].Status == status && found[0].OK,
+		"message is %s and %s is %t, want %s and true", found[0].Status, also, found[0].OK, status)
 }

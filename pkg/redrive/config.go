@@ -6,27 +6,22 @@ import (
 	"time"
 )
 
-// minClaimExpiry leaves room for one publish (5 s) after the send window, which
-// is half of the expiry: an attempt must be over before anybody may settle it.
+// minClaimExpiry leaves 5 s for a publish after the send window: an attempt must end before it is settled.
 const minClaimExpiry = 12 * time.Second
 
 // Config says how attempts are carried out.
 type Config struct {
-	// Workers is how many batches of a redrive this process has under way at once;
-	// 0 leaves redrives to other processes.
+	// Workers is how many batches of a redrive this process carries out at once; 0 leaves them to others.
 	Workers int `mapstructure:"workers"`
-	// ClaimExpiry is how long an attempt owns its message. Nothing is sent once
-	// half of it is over; what is left is for the answer and for storing it.
+	// ClaimExpiry is how long an attempt owns its message. Nothing is sent in its second half.
 	ClaimExpiry time.Duration `mapstructure:"claim_expiry"`
 	// SettleInterval is how often abandoned claims are looked for.
 	SettleInterval time.Duration `mapstructure:"settle_interval"`
 	// StuckAfter is how long a message may be RETRYING before an alarm is raised.
 	StuckAfter time.Duration `mapstructure:"stuck_after"`
-	// OutcomeInterval is how often committed offsets are asked for, to learn what
-	// consumers made of what was sent.
+	// OutcomeInterval is how often committed offsets are asked for, to learn what consumers made of what was sent.
 	OutcomeInterval time.Duration `mapstructure:"outcome_interval"`
-	// ConsumerGroups says which group tells of topics whose dead letters name none.
-	// The first rule that fits a topic counts.
+	// ConsumerGroups names the group of topics whose dead letters name none; the first rule that fits counts.
 	ConsumerGroups []GroupRule `mapstructure:"consumer_groups"`
 	// Auto is automatic retry.
 	Auto Auto `mapstructure:"auto"`
@@ -38,23 +33,18 @@ type GroupRule struct {
 	Group string `mapstructure:"group"`
 }
 
-// Auto says what is retried without being asked, and how fast. Backoff,
-// BackoffMax and Jitter also set the next attempt time of every failure.
+// Auto is automatic retry. Backoff, BackoffMax and Jitter also set the next attempt of every failure.
 type Auto struct {
-	// Topics are the original topics that are retried, as globs or anchored regular
-	// expressions; empty turns automatic retry off.
+	// Topics are the original topics to retry, globs or anchored regular expressions; empty is off.
 	Topics []string `mapstructure:"topics"`
 	// Batch is how many messages are claimed and sent together.
 	Batch int `mapstructure:"batch"`
 	// Parallelism is how many batches a process has under way at once.
 	Parallelism int `mapstructure:"parallelism"`
-	// IdleSleep is the first rest when nothing is due; later ones grow to two
-	// seconds for as long as nothing happens.
+	// IdleSleep is the first rest when nothing is due; while nothing happens it grows to two seconds.
 	IdleSleep time.Duration `mapstructure:"idle_sleep"`
-	// Backoff is the wait after the first failure, twice as long after each
-	// further one, BackoffMax at most, and Jitter the random part of each wait.
-	// BackoffMax is also how long a partition must have taken nothing before a
-	// message's last attempt is risked there.
+	// Backoff is the wait after the first failure, doubled after each further one up to BackoffMax, with Jitter as
+	// its random part. A message's last attempt is risked where nothing was taken for BackoffMax.
 	Backoff    time.Duration `mapstructure:"backoff"`
 	BackoffMax time.Duration `mapstructure:"backoff_max"`
 	Jitter     float64       `mapstructure:"jitter"`
@@ -125,6 +115,5 @@ func (a Auto) problems() []error {
 // sendWindow is how old a claim may be when its record is sent.
 func (c Config) sendWindow() time.Duration { return c.ClaimExpiry / 2 }
 
-// finishWindow is how old a claim may be while its result is still being
-// stored: somewhat before others may settle it.
+// finishWindow is the age up to which a claim's result is stored: somewhat less than the claim's expiry.
 func (c Config) finishWindow() time.Duration { return c.ClaimExpiry * 2 / 3 }

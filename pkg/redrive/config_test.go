@@ -4,20 +4,18 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 func TestConfigValidate(t *testing.T) {
 	t.Parallel()
-	if err := DefaultConfig().Validate(); err != nil {
-		t.Errorf("DefaultConfig().Validate() = %v, want nil", err)
-	}
+	check.Equal(t, DefaultConfig().Validate(), nil, "DefaultConfig().Validate()")
 	err := Config{Workers: -1, ClaimExpiry: time.Second, ConsumerGroups: []GroupRule{{Topic: "*"}}, Auto: Auto{Topics: []string{"fine", "a b", "^no end"}, BackoffMax: -1}}.Validate()
 	for _, key := range []string{
 		"workers:", "claim_expiry:", "settle_interval:", "stuck_after:", "outcome_interval:", "consumer_groups[0].group:", `auto.topics: "a b"`, `auto.topics: "^no end"`,
 		"auto.batch:", "auto.parallelism:", "auto.idle_sleep:", "auto.backoff:", "auto.backoff_max:",
 	} {
-		if err == nil || !strings.Contains(err.Error(), key) {
-			t.Errorf("Validate = %v, want a line about %s", err, key)
-		}
+		check.True(t, err != nil && strings.Contains(err.Error(), key), "Validate = %v, want a line about %s", err, key)
 	}
 }

@@ -1,7 +1,6 @@
 package redrive_test
 
 import (
-	"errors"
 	"fmt"
 	"reflect"
 	"testing"
@@ -10,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/redrive"
@@ -23,20 +23,13 @@ func (s *system) values(topic string) map[string]string {
 	found := map[string]string{}
 	for p := range int32(partitions) {
 		tp := broker.TopicPartition{Topic: topic, Partition: p}
-		ends, err := s.cluster.EndOffsets(s.Context(), []broker.TopicPartition{tp})
-		if err != nil {
-			s.Fatalf("EndOffsets: %v", err)
-		}
-		err = s.cluster.Scan(s.Context(), tp, 0, ends[tp], "", func(r broker.Record) bool {
-			if _, again := found[string(r.Key)]; again {
-				s.Errorf("key %s is there twice", r.Key)
-			}
+		ends := check.Must(s.cluster.EndOffsets(s.Context(), []broker.TopicPartition{tp}))(s)
+		check.NoError(s, s.cluster.Scan(s.Context(), tp, 0, ends[tp], "", func(r broker.Record) bool {
+			_, again := found[string(r.Key)]
+			check.True(s, !again, "key %s is there twice", r.Key)
 			found[string(r.Key)] = string(r.Value)
 			return false
-		})
-		if err != nil {
-			s.Fatalf("Scan: %v", err)
-		}
+		}))
 	}
 	return found
 }
@@ -48,45 +41,32 @@ func TestRealServersEdits(t *testing.T) {
 		s.fill(1, 100)
 		id := s.first()
 		s.createTopic() // the other one
-		before, err := s.store.Get(t.Context(), id, -1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		before := check.Must(s.store.Get(t.Context(), id, -1))(t)
 		cfg := redrive.DefaultConfig()
 		cfg.ClaimExpiry = 300 * time.Millisecond
 		dying := redrive.New(cfg, forgetful{s.store}, s.publisher, prometheus.NewRegistry(), zap.NewNop())
 		order := entity.RetryOrder{ID: id, Cause: entity.By("tester"), Edit: &entity.Edit{
 			Topic: s.topic, SetValue: true, Value: []byte("\xfe fixed"), SetHeaders: true, Headers: []entity.Header{{Key: "h", Value: []byte{0xff}}},
 		}}
-		if _, err := dying.Retry(t.Context(), order); !errors.Is(err, entity.ErrUnavailable) {
-			t.Fatalf("Retry = %v, want unavailable", err)
-		}
-		s.eventually("a settled claim", func() bool {
-			if err := s.Settle(t.Context()); err != nil {
-				t.Fatalf("Settle = %v, want nil", err)
-			}
+		check.Is(t, check.Err(dying.Retry(t.Context(), order)), entity.ErrUnavailable, "Retry")
+		check.Eventually(s, "a settled claim", func() bool {
+			check.NoError(t, s.Settle(t.Context()))
 			m, err := s.store.Get(t.Context(), id, 0)
 			return err == nil && m.Status == entity.Resolved
 		})
 		order.Edit.Value = []byte("another")
-		if _, err := s.Retry(t.Context(), order); !errors.Is(err, entity.ErrConflict) {
-			t.Errorf("Retry with a second edit = %v, want a conflict", err)
-		}
+		check.Is(t, check.Err(s.Retry(t.Context(), order)), entity.ErrConflict, "Retry with a second edit")
 		order.Edit.Value = []byte("\xfe fixed")
-		if got := s.values(s.topic); !reflect.DeepEqual(got, map[string]string{"0": "\xfe fixed"}) {
-			t.Errorf("the edit's topic has %q, want the edit once", got)
-		}
-		if got := s.values(original); len(got) != 0 {
-			t.Errorf("the original topic has %q, want nothing", got)
-		}
+		check.Equal(t, s.values(s.topic), map[string]string{"0": "\xfe fixed"}, "records of the edit's topic")
+		got := s.values(original)
+		check.True(t, len(got) == 0, "the original topic has %q, want nothing", got)
 		history, err := s.store.History(t.Context(), id)
 		if err != nil || len(history) != 1 || history[0].Topic != s.topic || !reflect.DeepEqual(history[0].Edit, order.Edit) {
 			t.Errorf("History = %+v, %v, want one attempt with the edit", history, err)
 		}
 		after, err := s.store.Get(t.Context(), id, -1)
-		if err != nil || !reflect.DeepEqual(after.Record, before.Record) || after.OriginalTopic != original {
-			t.Errorf("message = %+v, %v, want it as it was", after, err)
-		}
+		check.True(t, err == nil && reflect.DeepEqual(after.Record, before.Record) && after.OriginalTopic == original,
+			"message = %+v, %v, want it as it was", after, err)
 	})
 
 	t.Run("PatchOverARedrive", func(t *testing.T) {
@@ -98,25 +78,19 @@ func TestRealServersEdits(t *testing.T) {
 			}
 			return fmt.Appendf(nil, `{"state":"old","n":%d.50}`, i)
 		})
-		r, err := s.Begin(t.Context(), repository.NewRedrive{
+		r := check.Must(s.Begin(t.Context(), repository.NewRedrive{
 			Action: entity.RedriveRetry, Selection: entity.Selection{Filter: entity.Filter{Topic: s.topic}}, Cause: entity.By("tester"),
 			Options: entity.RedriveOptions{Patch: []byte(`[{"op":"replace","path":"/state","value":"new"}]`)},
-		})
-		if err != nil {
-			t.Fatalf("Begin: %v", err)
-		}
+		}))(t)
 		got, err := s.finish(s.Service, r.ID)
-		if err != nil || got.Counts.Succeeded != n*2/3 || got.Counts.Reasons["patch_failed"] != n/3 {
-			t.Errorf("redrive = %+v, %v, want %d patched and %d skipped", got.Counts, err, n*2/3, n/3)
-		}
+		check.True(t, err == nil && got.Counts.Succeeded == n*2/3 && got.Counts.Reasons["patch_failed"] == n/3,
+			"redrive = %+v, %v, want %d patched and %d skipped", got.Counts, err, n*2/3, n/3)
 		want := map[string]string{}
 		for i := range n {
 			if i%3 != 0 {
 				want[fmt.Sprint(i)] = fmt.Sprintf(`{"state":"new","n":%d.50}`, i)
 			}
 		}
-		if sent := s.values(s.topic); !reflect.DeepEqual(sent, want) {
-			t.Errorf("sent %d records, of them %q, want %d, of them %q", len(sent), sent["1"], len(want), want["1"])
-		}
+		check.Equal(t, s.values(s.topic), want, "records")
 	})
 }

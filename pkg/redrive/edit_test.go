@@ -2,12 +2,12 @@ package redrive
 
 import (
 	"context"
-	"errors"
 	"reflect"
 	"testing"
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
@@ -35,33 +35,25 @@ func (k *kafka) records(topic string) []string {
 
 func (b *bench) wantRecords(topic string, want ...string) {
 	b.Helper()
-	if got := b.kafka.records(topic); !reflect.DeepEqual(got, want) {
-		b.Errorf("log of %s = %q, want %q", topic, got, want)
-	}
+	check.Equal(b, b.kafka.records(topic), want, "log of %s", topic)
 }
 
 // wantEdits checks which attempts of a message had which edits.
 func (b *bench) wantEdits(id uuid.UUID, want ...*entity.Edit) {
 	b.Helper()
-	history, err := b.store.History(context.Background(), id)
-	if err != nil {
-		b.Fatalf("History: %v", err)
-	}
+	history := check.Must(b.store.History(context.Background(), id))(b)
 	var got []*entity.Edit
 	for _, a := range history {
 		got = append(got, a.Edit)
 	}
-	if !reflect.DeepEqual(got, want) {
-		b.Errorf("edits = %+v, want %+v", got, want)
-	}
+	check.Equal(b, got, want, "edits")
 }
 
 func (b *bench) wantRecordUnchanged(id uuid.UUID, want entity.Message) {
 	b.Helper()
 	got, err := b.store.Get(context.Background(), id, -1)
-	if err != nil || !reflect.DeepEqual(got.Record, want.Record) || got.OriginalTopic != want.OriginalTopic {
-		b.Errorf("message = %+v of %s, %v, want %+v of %s", got.Record, got.OriginalTopic, err, want.Record, want.OriginalTopic)
-	}
+	check.True(b, err == nil && reflect.DeepEqual(got.Record, want.Record) && got.OriginalTopic == want.OriginalTopic,
+		"message = %+v of %s, %v, want %+v of %s", got.Record, got.OriginalTopic, err, want.Record, want.OriginalTopic)
 }
 
 func TestEditedRetry(t *testing.T) {
@@ -73,13 +65,9 @@ func TestEditedRetry(t *testing.T) {
 		before, _ := b.store.Get(ctx, id, -1)
 		got, err := b.Retry(ctx, ordered(id, fix()))
 		history, _ := b.store.History(ctx, id)
-		if len(history) != 1 {
-			b.Fatalf("History = %+v, want one attempt", history)
-		}
+		check.Require(b, len(history) == 1, "History = %+v, want one attempt", history)
 		want := entity.RetryResult{ID: id, Status: entity.Resolved, Published: true, Topic: fixed, Attempt: history[0].ID}
-		if err != nil || got != want {
-			b.Errorf("Retry = %+v, %v, want %+v", got, err, want)
-		}
+		check.True(b, err == nil && got == want, "Retry = %+v, %v, want %+v", got, err, want)
 		b.wantRecords(fixed, "k=fixed")
 		b.wantRecords(orders)
 		b.wantEdits(id, fix())
@@ -88,37 +76,26 @@ func TestEditedRetry(t *testing.T) {
 
 	t.Run("AnEmptyEditIsNone", scenario(func(b *bench) {
 		id := b.add(1)[0]
-		if _, err := b.Retry(ctx, ordered(id, &entity.Edit{})); err != nil {
-			b.Fatal(err)
-		}
+		check.Must(b.Retry(ctx, ordered(id, &entity.Edit{})))(b)
 		b.wantRecords(orders, "=value")
 		b.wantEdits(id, nil)
 	}))
 
 	t.Run("RefusedSpendsNoAttempt", scenario(func(b *bench) {
 		id := b.add(1)[0]
-		b.kafka.plan = func(entity.Message) error {
-			return &entity.RefusedError{Class: entity.Unauthorized, Reason: "no"}
-		}
-		_, err := b.Retry(ctx, ordered(id, fix()))
-		var refused *entity.RefusedError
-		if !errors.As(err, &refused) || refused.Class != entity.Unauthorized {
-			b.Errorf("Retry = %v, want refused as UNAUTHORIZED", err)
-		}
+		b.kafka.plan = func(entity.Message) error { return &entity.RefusedError{Class: entity.Unauthorized, Reason: "no"} }
+		refused := check.As[*entity.RefusedError](b, check.Err(b.Retry(ctx, ordered(id, fix()))), "Retry")
+		check.Equal(b, refused.Class, entity.Unauthorized, "class")
 		b.wantState(id, entity.Pending, 0, "")
 		b.wantEdits(id)
 	}))
 
 	t.Run("FailedAttemptDoesNotEditTheNextOne", scenario(func(b *bench) {
 		id := b.add(1)[0]
-		b.kafka.deliver = always(entity.Delivery{Verdict: entity.Failed, Class: entity.RateLimited, Err: errBroken}, false)
-		if _, err := b.Retry(ctx, ordered(id, fix())); !errors.Is(err, entity.ErrPublish) {
-			b.Errorf("Retry = %v, want a failed publish", err)
-		}
+		b.kafka.deliver = always(failure(entity.RateLimited), false)
+		check.Is(b, check.Err(b.Retry(ctx, ordered(id, fix()))), entity.ErrPublish, "Retry")
 		b.kafka.deliver = nil
-		if err := b.retry(id); err != nil {
-			b.Fatal(err)
-		}
+		check.NoError(b, b.retry(id))
 		b.wantRecords(fixed)
 		b.wantRecords(orders, "=value")
 		b.wantEdits(id, fix(), nil)
@@ -129,9 +106,7 @@ func TestEditedRetry(t *testing.T) {
 		b.crash(ids[0], true)
 		b.retry(ids[1])
 		for _, id := range ids {
-			if _, err := b.Retry(ctx, ordered(id, fix())); !errors.Is(err, entity.ErrConflict) {
-				b.Errorf("Retry of a message that is %s = %v, want a conflict", b.get(id).Status, err)
-			}
+			check.Is(b, check.Err(b.Retry(ctx, ordered(id, fix()))), entity.ErrConflict, "Retry of a message that is %s", b.get(id).Status)
 		}
 		b.wantRecords(fixed)
 	}))
@@ -144,9 +119,7 @@ func TestEditedRetry(t *testing.T) {
 		second := fix()
 		second.Value = []byte("another")
 		for _, id := range ids {
-			if _, err := b.Retry(ctx, ordered(id, second)); !errors.Is(err, entity.ErrConflict) {
-				b.Errorf("Retry = %v, want a conflict: the earlier attempt was something else", err)
-			}
+			check.Is(b, check.Err(b.Retry(ctx, ordered(id, second))), entity.ErrConflict, "Retry")
 			b.wantFound(id)
 		}
 		b.wantRecords(orders, "=value")
@@ -157,9 +130,7 @@ func TestEditedRetry(t *testing.T) {
 		id := b.add(1)[0]
 		b.crash(id, false)
 		elapse(b.cfg.ClaimExpiry)
-		if _, err := b.Retry(ctx, ordered(id, fix())); err != nil {
-			b.Fatal(err)
-		}
+		check.Must(b.Retry(ctx, ordered(id, fix())))(b)
 		b.wantRecords(fixed, "k=fixed")
 		b.wantEdits(id, nil, fix())
 	}))
@@ -171,9 +142,7 @@ func TestEditedRetry(t *testing.T) {
 		b.wantFound(id)
 		b.wantEdits(id, fix())
 		history, _ := b.store.History(ctx, id)
-		if history[0].Topic != fixed {
-			b.Errorf("the attempt went to %s, want %s", history[0].Topic, fixed)
-		}
+		check.True(b, history[0].Topic == fixed, "the attempt went to %s, want %s", history[0].Topic, fixed)
 	}))
 
 	t.Run("SentAgainIsAnsweredByItsOwnAttempt", scenario(func(b *bench) {
@@ -185,19 +154,15 @@ func TestEditedRetry(t *testing.T) {
 		for _, resumed := range []bool{false, true, true} {
 			order.Resumed = resumed
 			got, err := b.Retry(ctx, order)
-			if err != nil || got.Topic != fixed || got.Status != entity.Resolved {
-				b.Errorf("Retry = %+v, %v, want RESOLVED in %s", got, err, fixed)
-			}
+			check.True(b, err == nil && got.Topic == fixed && got.Status == entity.Resolved,
+				"Retry = %+v, %v, want RESOLVED in %s", got, err, fixed)
 		}
 		b.wantRecords(fixed, "k=fixed")
 	}))
 
 	t.Run("TellsTheStoreWhatIsSent", scenario(func(b *bench) {
 		id := b.add(1)[0]
-		planned, err := b.planOne(ctx, ordered(id, fix()))
-		if err != nil {
-			b.Fatal(err)
-		}
+		planned := check.Must(b.planOne(ctx, ordered(id, fix())))(b)
 		claim := intents([]entity.Outgoing{planned}, claiming{})[0]
 		if want := entity.RecordHash([]byte("k"), []byte("fixed")); claim.SentHash != want || !reflect.DeepEqual(claim.Edit, fix()) || claim.Topic != fixed {
 			b.Errorf("claim = %+v, want the edit, its topic and hash %d", claim, want)

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
@@ -89,7 +90,7 @@ func (k *kafka) Publish(ctx context.Context, batch []entity.Outgoing) []entity.D
 }
 
 func (k *kafka) send(out entity.Outgoing) entity.Delivery {
-	written, d := true, entity.Delivery{Verdict: entity.Acknowledged}
+	written, d := true, acknowledged
 	if k.deliver != nil {
 		written, d = k.deliver(out)
 	}
@@ -134,15 +135,54 @@ func (k *kafka) findOne(c entity.Claim) entity.Delivery {
 func (k *kafka) sent(topic string) []uuid.UUID {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	ids := []uuid.UUID{}
+	var ids []uuid.UUID
 	for _, e := range k.logs[topic] {
 		ids = append(ids, e.message)
 	}
 	return ids
 }
 
+// What a broker answers.
+var (
+	acknowledged = entity.Delivery{Verdict: entity.Acknowledged}
+	rejected     = entity.Delivery{Verdict: entity.Rejected, Class: entity.BadRecord, Err: errBroken}
+	unauthorized = entity.Delivery{Verdict: entity.Refused, Class: entity.Unauthorized, Err: errBroken}
+)
+
+func failure(class entity.ErrorClass) entity.Delivery {
+	return entity.Delivery{Verdict: entity.Failed, Class: class, Err: errBroken}
+}
+
+func inDoubt(class entity.ErrorClass) entity.Delivery {
+	return entity.Delivery{Verdict: entity.InDoubt, Class: class, Err: errBroken}
+}
+
 func always(d entity.Delivery, written bool) func(entity.Outgoing) (bool, entity.Delivery) {
 	return func(entity.Outgoing) (bool, entity.Delivery) { return written, d }
+}
+
+// except answers d for these messages, which are not written, and acknowledges the others.
+func except(d entity.Delivery, ids ...uuid.UUID) func(entity.Outgoing) (bool, entity.Delivery) {
+	return func(out entity.Outgoing) (bool, entity.Delivery) {
+		if slices.Contains(ids, out.Message.ID) {
+			return false, d
+		}
+		return true, acknowledged
+	}
+}
+
+// notTo is a plan that fails for one original topic.
+func notTo(topic string, err error) func(entity.Message) error {
+	return func(m entity.Message) error {
+		if m.OriginalTopic == topic {
+			return err
+		}
+		return nil
+	}
+}
+
+func finding(d entity.Delivery) func(entity.Claim) *entity.Delivery {
+	return func(entity.Claim) *entity.Delivery { return &d }
 }
 
 // faulty is the memory store with results that get lost.
@@ -165,6 +205,12 @@ func (f *faulty) saw(ctx context.Context, method string) {
 	if f.asked != nil {
 		f.asked(ctx, method)
 	}
+}
+
+// read is saw for a read, which fails while the database is silent.
+func (f *faulty) read(ctx context.Context, method string) error {
+	f.saw(ctx, method)
+	return f.silent(ctx, method)
 }
 
 func (f *faulty) SaveBatch(ctx context.Context, results repository.BatchResults) (bool, error) {
@@ -202,8 +248,7 @@ func (f *faulty) silent(ctx context.Context, method string) error {
 
 func (f *faulty) Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error) {
 	f.reads.Add(1)
-	f.saw(ctx, "Get")
-	if err := f.silent(ctx, "Get"); err != nil {
+	if err := f.read(ctx, "Get"); err != nil {
 		return entity.Message{}, err
 	}
 	return f.Store.Get(ctx, id, maxValue)
@@ -211,19 +256,17 @@ func (f *faulty) Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.
 
 func (f *faulty) Load(ctx context.Context, ids []uuid.UUID, maxBytes int64) ([]entity.Message, int, error) {
 	f.reads.Add(1)
-	f.saw(ctx, "Load")
-	if err := f.silent(ctx, "Load"); err != nil {
+	if err := f.read(ctx, "Load"); err != nil {
 		return nil, 0, err
 	}
 	return f.Store.Load(ctx, ids, maxBytes)
 }
 
 func (f *faulty) Expired(ctx context.Context, q repository.ExpiredQuery) ([]entity.Message, error) {
-	f.saw(ctx, "Expired")
 	if f.deaf != nil {
 		<-f.deaf
 	}
-	if err := f.silent(ctx, "Expired"); err != nil {
+	if err := f.read(ctx, "Expired"); err != nil {
 		return nil, err
 	}
 	return f.Store.Expired(ctx, q)
@@ -285,11 +328,7 @@ func (b *bench) add(n int, changes ...func(*entity.Message)) []uuid.UUID {
 
 func (b *bench) get(id uuid.UUID) entity.Message {
 	b.Helper()
-	m, err := b.store.Get(context.Background(), id, 0)
-	if err != nil {
-		b.Fatalf("Get(%s): %v", id, err)
-	}
-	return m
+	return check.Must(b.store.Get(context.Background(), id, 0))(b)
 }
 
 // wantState checks status, attempts and the last error class.
@@ -298,16 +337,12 @@ func (b *bench) wantState(id uuid.UUID, status entity.Status, count int, class e
 	m := b.get(id)
 	got := fmt.Sprintf("%s %d %q", m.Status, m.RetryCount, m.LastPublishErrorClass)
 	want := fmt.Sprintf("%s %d %q", status, count, class)
-	if got != want {
-		b.Errorf("message is %s, want %s", got, want)
-	}
+	check.Equal(b, got, want, "message")
 }
 
 func (b *bench) wantSent(topic string, want ...uuid.UUID) {
 	b.Helper()
-	if got := b.kafka.sent(topic); !slices.Equal(got, want) {
-		b.Errorf("log of %s = %v, want %v", topic, got, want)
-	}
+	check.Equal(b, b.kafka.sent(topic), want, "log of %s", topic)
 }
 
 func (b *bench) retry(id uuid.UUID) error {

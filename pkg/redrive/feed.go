@@ -15,32 +15,17 @@ import (
 )
 
 const (
-	// topicsFresh is how old the list of topics with PENDING messages may be.
-	topicsFresh = 2 * time.Second
+	topicsFresh = 2 * time.Second  // how old the list of topics with PENDING messages may be
+	walkAgain   = 30 * time.Second // the pause between walks over unattempted messages, which then find late commits
+	idleMax     = 2 * time.Second  // the longest sleep while nothing is due
+	spareFresh  = time.Second      // how long found messages are kept, which others may attempt meanwhile
 
-	// walkAgain is how long after its end the walk over messages that were never
-	// attempted begins anew: for those whose insert was committed late, and for
-	// those that were passed over.
-	walkAgain = 30 * time.Second
-
-	// idleMax is the longest sleep while nothing is due.
-	idleMax = 2 * time.Second
-
-	// spareFresh is how long messages that were found and not taken are kept. Later
-	// somebody else may have tried them, and their wait would be cut short.
-	spareFresh = time.Second
-
-	// heldMax bounds how many messages are remembered one by one, for each of them
-	// is found again and again meanwhile. Beyond it their topics are set aside.
-	heldMax = 2000
-
-	// exceptMax bounds the pairs of topics that the store leaves out for us.
-	exceptMax = 256
+	// heldMax bounds the messages remembered one by one. Beyond it their topics are set aside.
+	heldMax   = 2000
+	exceptMax = 256 // bounds the pairs of topics that the store leaves out for us
 )
 
-// feed finds messages that are due, oldest first, and hands each to one worker.
-// Everything else that a store says is due is either in somebody's hands, held
-// back for some time, or of a topic that is set aside.
+// feed finds due messages, oldest first, for one worker each, without those held back or set aside.
 type feed struct {
 	store    Store
 	patterns deadletter.Patterns
@@ -84,9 +69,8 @@ func newFeed(s *Service, patterns deadletter.Patterns) *feed {
 	}
 }
 
-// take hands out up to n messages, which are the caller's until putBack. With
-// none, it is to be asked again after wait, or when the bell rings. empty says
-// that the store was asked in vain.
+// take hands out up to n messages, which are the caller's until putBack. With none, it is to be asked again after
+// wait, or when the bell rings. empty says that the store was asked in vain.
 func (f *feed) take(ctx context.Context, n int) (ids []uuid.UUID, wait time.Duration, empty bool, err error) {
 	select {
 	case f.turn <- struct{}{}:
@@ -114,8 +98,7 @@ func (f *feed) take(ctx context.Context, n int) (ids []uuid.UUID, wait time.Dura
 	return nil, f.sleep(), true, nil
 }
 
-// look asks the store for messages. more says that the walk has not come to its
-// end yet, so that it is worth looking again at once.
+// look asks the store for messages. more means that the walk is not at its end, and should go on at once.
 func (f *feed) look(ctx context.Context, n int) (more bool, err error) {
 	if err := f.refresh(ctx); err != nil {
 		return false, err
@@ -182,8 +165,7 @@ func (f *feed) openTopics() []string {
 	return slices.Compact(topics)
 }
 
-// startWalk begins the walk anew when it is time, and when a topic has joined
-// whose messages it may have passed.
+// startWalk starts the walk again when it is time, and when a topic has joined whose messages it may have passed.
 func (f *feed) startWalk(topics []string) {
 	joined := slices.ContainsFunc(topics, func(t string) bool { return !slices.Contains(f.open, t) })
 	late := !f.endedAt.IsZero() && f.now().Sub(f.endedAt) >= walkAgain
@@ -196,7 +178,7 @@ func (f *feed) startWalk(topics []string) {
 	f.open = topics
 }
 
-// busy is how many messages may be found that nobody can take now.
+// busy is how many messages may be found that no worker can take now.
 func (f *feed) busy() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -224,8 +206,7 @@ func (f *feed) keep(due []uuid.UUID, from repository.Place) {
 	}
 }
 
-// fromSpare hands out what was found before. What has become too old is looked
-// for again: the walk goes back to where it was found.
+// fromSpare hands out messages found before. For those found too long ago the walk goes back to their place.
 func (f *feed) fromSpare(n int) []uuid.UUID {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -241,8 +222,7 @@ func (f *feed) fromSpare(n int) []uuid.UUID {
 	return ids
 }
 
-// putBack ends the caller's hold on messages. Those that it has not looked at are
-// the first to be handed out again.
+// putBack ends the caller's hold on messages. Those that it did not read are handed out first.
 func (f *feed) putBack(ids, unseen []uuid.UUID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -256,8 +236,7 @@ func (f *feed) putBack(ids, unseen []uuid.UUID) {
 	}
 }
 
-// hold keeps a message back until then, or until its place recovers. It reports
-// whether there is room to remember it.
+// hold keeps a message back until then, or until its place recovers. It reports whether there is room to remember it.
 func (f *feed) hold(id uuid.UUID, at place, until time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -290,9 +269,8 @@ func (f *feed) setAside(topic string, until time.Time) {
 	}
 }
 
-// leaveOut has the store leave out, until then, the messages of a dead-letter topic
-// that claim an original topic: so that records with forged claims do not hold up
-// the other messages of that topic. It reports whether there is room for the pair.
+// leaveOut has the store leave out, until then, messages of a dead-letter topic that claim an original topic:
+// forged claims do not hold up the others of that topic. It reports whether there is room for the pair.
 func (f *feed) leaveOut(pair repository.TopicPair, until time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -319,7 +297,7 @@ func (f *feed) excepted() []repository.TopicPair {
 	return pairs
 }
 
-// sleeps is how long nobody needs to look.
+// sleeps is how long there is nothing to look for.
 func (f *feed) sleeps() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -7,19 +7,14 @@ import (
 )
 
 const (
-	// spotRest is the longest time for which a partition in trouble is left alone.
-	spotRest = 30 * time.Second
-
-	// probeTime is how long others wait for what a probe comes to.
-	probeTime = 10 * time.Second
+	spotRest  = 30 * time.Second // the longest time for which a partition in trouble is left alone
+	probeTime = 10 * time.Second // how long others wait for what a probe comes to
 )
 
-// health is what automatic retry knows of partitions in trouble. A broker that is
-// away costs messages no attempts: where the last send failed, one message at a
-// time is a probe, after pauses that grow, and the others wait for what comes of
-// it. The last attempt of a message waits for somebody else's success, or until
-// nothing has worked for patience; then one is risked in each patience, so that a
-// record that is itself the trouble comes to an end.
+// health is the state of partitions in trouble for automatic retry. A broker that is away costs messages no
+// attempts: after a failed send one message at a time is a probe, after growing pauses, and the others wait for
+// its outcome. A message's last attempt waits for another message's success, or until nothing has worked for
+// patience; then one is risked in each patience, so that a record that itself causes the trouble comes to an end.
 //
 // The caller guards it against concurrent use.
 type health struct {
@@ -43,8 +38,7 @@ func newHealth(b wait.Backoff) *health {
 	return &health{rest: b, patience: patience, spots: map[place]*spot{}}
 }
 
-// admit reports whether a message may be sent to a place, and until when it waits
-// if not. last says that it would be the message's last attempt.
+// admit reports whether a message may be sent to a place, else until when it waits. last: its last attempt.
 func (h *health) admit(at place, last bool, now time.Time) (ok bool, until time.Time) {
 	s := h.spots[at]
 	if s == nil {
@@ -75,8 +69,7 @@ func (s *spot) lastFrom(patience time.Duration) time.Time {
 	return from.Add(patience)
 }
 
-// missing notes a place whose leader cannot be reached, and returns until when it
-// is left alone.
+// missing notes a place whose leader cannot be reached, and returns until when it is left alone.
 func (h *health) missing(at place, now time.Time) time.Time {
 	s := h.worse(at, now)
 	s.since = time.Time{}
@@ -90,8 +83,7 @@ func (h *health) failed(at place, now time.Time) {
 	}
 }
 
-// worse rests a place for a shorter time than a message that failed there waits:
-// such a message is not kept from its turn.
+// worse rests a place for a shorter time than the messages that failed there wait.
 func (h *health) worse(at place, now time.Time) *spot {
 	s := h.spots[at]
 	if s == nil {

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
@@ -41,9 +42,7 @@ func TestHealth(t *testing.T) {
 		},
 		"SuccessEndsTheTrouble": func(t *testing.T, h *health) {
 			h.failed(at, now)
-			if !h.well(at) || h.well(at) {
-				t.Error("well is not news once, want that")
-			}
+			check.True(t, h.well(at) && !h.well(at), "well is not news once, want that")
 			admits(t, h, at, last, 0, true)
 		},
 		"LastAttemptsWaitForPatienceAndAreRiskedOneByOne": func(t *testing.T, h *health) {

@@ -12,10 +12,10 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/segmentio/kafka-go"
 	"go.uber.org/zap"
 
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
@@ -44,23 +44,14 @@ func newSystem(t testing.TB, changes ...func(*republisher.Config)) *system {
 	t.Helper()
 	cfg := broker.DefaultConfig()
 	cfg.Brokers = stacktest.Kafka(t)
-	cluster, err := broker.Open(cfg)
-	if err != nil {
-		t.Fatalf("Open: %v", err)
-	}
+	cluster := check.Must(broker.Open(cfg))(t)
 	t.Cleanup(func() { cluster.Close() })
-	patterns, err := deadletter.ParsePatterns("*.dlq.v1")
-	if err != nil {
-		t.Fatalf("ParsePatterns: %v", err)
-	}
+	patterns := check.Must(deadletter.ParsePatterns("*.dlq.v1"))(t)
 	sending := republisher.DefaultConfig()
 	for _, change := range changes {
 		change(&sending)
 	}
-	publisher, err := republisher.New(sending, patterns, cluster, cluster.NewProducer(broker.ProducerConfig{}))
-	if err != nil {
-		t.Fatalf("New: %v", err)
-	}
+	publisher := check.Must(republisher.New(sending, patterns, cluster, cluster.NewProducer(broker.ProducerConfig{})))(t)
 	s := &system{TB: t, publisher: publisher, store: postgres.New(postgrestest.Open(t)), cluster: cluster}
 	s.Service = redrive.New(redrive.DefaultConfig(), s.store, publisher, prometheus.NewRegistry(), zap.NewNop())
 	s.createTopic()
@@ -70,17 +61,7 @@ func newSystem(t testing.TB, changes ...func(*republisher.Config)) *system {
 func (s *system) createTopic() {
 	s.Helper()
 	s.topic = "redrive." + strings.ReplaceAll(s.Name(), "/", "-") + "." + uuid.NewString()[:8]
-	transport := &kafka.Transport{}
-	s.Cleanup(transport.CloseIdleConnections)
-	admin := &kafka.Client{Addr: kafka.TCP(stacktest.Kafka(s)...), Transport: transport}
-	stacktest.CreateTopic(s, admin, kafka.TopicConfig{Topic: s.topic, NumPartitions: partitions, ReplicationFactor: 1})
-	s.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		if _, err := admin.DeleteTopics(ctx, &kafka.DeleteTopicsRequest{Topics: []string{s.topic}}); err != nil {
-			s.Errorf("delete topic: %v", err)
-		}
-	})
+	stacktest.CreateTopic(s, s.topic, partitions)
 }
 
 // fill stores n dead letters with values of size bytes.
@@ -95,14 +76,9 @@ func (s *system) fillWith(n int, value func(i int) []byte) {
 	s.Helper()
 	ctx := s.Context()
 	name := s.topic + ".dlq.v1"
-	refs, err := s.store.OpenTopics(ctx, []repository.Topic{{Name: name, Incarnation: "1"}})
-	if err != nil {
-		s.Fatalf("OpenTopics: %v", err)
-	}
+	refs := check.Must(s.store.OpenTopics(ctx, []repository.Topic{{Name: name, Incarnation: "1"}}))(s)
 	source := repository.Partition{Incarnation: refs[0].Incarnation}
-	if _, err := s.store.OpenPosition(ctx, []repository.Position{{Partition: source}}); err != nil {
-		s.Fatalf("OpenPosition: %v", err)
-	}
+	check.Must(s.store.OpenPosition(ctx, []repository.Position{{Partition: source}}))(s)
 	for from := 0; from < n; from += 1000 {
 		to := min(from+1000, n)
 		batch := repository.Batch{Ranges: []repository.Range{{Partition: source, From: int64(from), To: int64(to)}}}
@@ -115,9 +91,8 @@ func (s *system) fillWith(n int, value func(i int) []byte) {
 			m.Origin.Partition = &partition
 			batch.Messages = append(batch.Messages, m)
 		}
-		if stored, err := s.store.Store(ctx, batch); err != nil || len(stored.Ranges) != 1 {
-			s.Fatalf("Store = %v, %v, want one range", stored, err)
-		}
+		stored, err := s.store.Store(ctx, batch)
+		check.Require(s, err == nil && len(stored.Ranges) == 1, "Store = %v, %v, want one range", stored, err)
 	}
 }
 
@@ -125,18 +100,12 @@ func (s *system) fillWith(n int, value func(i int) []byte) {
 func (s *system) log(partition int32) []string {
 	s.Helper()
 	tp := broker.TopicPartition{Topic: s.topic, Partition: partition}
-	ends, err := s.cluster.EndOffsets(s.Context(), []broker.TopicPartition{tp})
-	if err != nil {
-		s.Fatalf("EndOffsets: %v", err)
-	}
+	ends := check.Must(s.cluster.EndOffsets(s.Context(), []broker.TopicPartition{tp}))(s)
 	var keys []string
-	err = s.cluster.Scan(s.Context(), tp, 0, ends[tp], "", func(r broker.Record) bool {
+	check.NoError(s, s.cluster.Scan(s.Context(), tp, 0, ends[tp], "", func(r broker.Record) bool {
 		keys = append(keys, string(r.Key))
 		return false
-	})
-	if err != nil {
-		s.Fatalf("Scan: %v", err)
-	}
+	}))
 	return keys
 }
 
@@ -146,17 +115,14 @@ func TestRealServers(t *testing.T) {
 		s := newSystem(t)
 		s.fill(n, 100)
 		r, err := s.finish(s.Service, s.begin().ID)
-		if err != nil || r.Counts.Succeeded != n || r.Selected != n {
-			t.Errorf("redrive = %+v, %v, want %d succeeded", r, err, n)
-		}
+		check.True(t, err == nil && r.Counts.Succeeded == n && r.Selected == n, "redrive = %+v, %v, want %d succeeded", r, err, n)
 		for p := range int32(partitions) {
 			var want []string
 			for i := int(p); i < n; i += partitions {
 				want = append(want, fmt.Sprint(i))
 			}
-			if got := s.log(p); !slices.Equal(got, want) {
-				t.Errorf("partition %d has %d records, want %d in order", p, len(got), len(want))
-			}
+			got := s.log(p)
+			check.True(t, slices.Equal(got, want), "partition %d has %d records, want %d in order", p, len(got), len(want))
 		}
 	})
 
@@ -171,32 +137,25 @@ func TestRealServers(t *testing.T) {
 			s.RunRedrives(ctx)
 			close(over)
 		}()
-		s.eventually("a record", func() bool { return len(s.log(0)) > 0 })
+		check.Eventually(s, "a record", func() bool { return len(s.log(0)) > 0 })
 		drain()
 		<-over
 		other := redrive.New(redrive.DefaultConfig(), s.store, s.publisher, prometheus.NewRegistry(), zap.NewNop())
 		got, err := s.finish(other, r.ID)
-		if err != nil || got.Counts.Succeeded != n {
-			t.Errorf("redrive = %+v, %v, want %d succeeded", got.Counts, err, n)
-		}
+		check.True(t, err == nil && got.Counts.Succeeded == n, "redrive = %+v, %v, want %d succeeded", got.Counts, err, n)
 		sent := 0
 		for p := range int32(partitions) {
 			sent += len(s.log(p))
 		}
-		if sent != n {
-			t.Errorf("sent %d records, want %d", sent, n)
-		}
+		check.True(t, sent == n, "sent %d records, want %d", sent, n)
 	})
 }
 
 func (s *system) begin() entity.Redrive {
 	s.Helper()
-	r, err := s.Begin(s.Context(), repository.NewRedrive{
+	r := check.Must(s.Begin(s.Context(), repository.NewRedrive{
 		Action: entity.RedriveRetry, Selection: entity.Selection{Filter: entity.Filter{Topic: s.topic}}, Cause: entity.By("tester"),
-	})
-	if err != nil {
-		s.Fatalf("Begin: %v", err)
-	}
+	}))(s)
 	return r
 }
 
@@ -214,8 +173,7 @@ func (s *system) finish(carrier *redrive.Service, id uuid.UUID) (entity.Redrive,
 	return r, err
 }
 
-// forgetful is a store that never learns how attempts ended, as if the process
-// died after each publish.
+// forgetful is a store that never learns how attempts ended, as if the process died after each publish.
 type forgetful struct{ *postgres.Store }
 
 func (forgetful) Finish(context.Context, []repository.Result, entity.Cause) ([]repository.Finished, error) {
@@ -230,19 +188,14 @@ func TestRealServersOneMessage(t *testing.T) {
 		cfg.ClaimExpiry = 300 * time.Millisecond
 		dying := redrive.New(cfg, forgetful{s.store}, s.publisher, prometheus.NewRegistry(), zap.NewNop())
 		id := s.first()
-		if _, err := dying.Retry(t.Context(), entity.RetryOrder{ID: id, Cause: entity.By("tester")}); !errors.Is(err, entity.ErrUnavailable) {
-			t.Fatalf("Retry = %v, want unavailable", err)
-		}
-		s.eventually("a settled claim", func() bool {
-			if err := s.Settle(t.Context()); err != nil {
-				t.Fatalf("Settle = %v, want nil", err)
-			}
+		check.Is(t, check.Err(dying.Retry(t.Context(), entity.RetryOrder{ID: id, Cause: entity.By("tester")})), entity.ErrUnavailable, "Retry")
+		check.Eventually(s, "a settled claim", func() bool {
+			check.NoError(t, s.Settle(t.Context()))
 			m, err := s.store.Get(t.Context(), id, 0)
 			return err == nil && m.Status == entity.Resolved && m.RetryCount == 1
 		})
-		if got := s.log(0); !slices.Equal(got, []string{"0"}) {
-			t.Errorf("log = %v, want the record once", got)
-		}
+		got := s.log(0)
+		check.True(t, slices.Equal(got, []string{"0"}), "log = %v, want the record once", got)
 	})
 
 	t.Run("OneOfFiftyPublishes", func(t *testing.T) {
@@ -266,9 +219,8 @@ func TestRealServersOneMessage(t *testing.T) {
 				t.Errorf("Retry = %v, want a conflict with RETRYING or RESOLVED", err)
 			}
 		}
-		if got := s.log(0); published != 1 || len(got) != 1 {
-			t.Errorf("published %d, log = %v, want one of both", published, got)
-		}
+		got := s.log(0)
+		check.True(t, published == 1 && len(got) == 1, "published %d, log = %v, want one of both", published, got)
 	})
 }
 
@@ -276,24 +228,8 @@ func TestRealServersOneMessage(t *testing.T) {
 func (s *system) first() uuid.UUID {
 	s.Helper()
 	list, err := s.store.List(s.Context(), s.topic, repository.Page{Number: 1, Size: 1000})
-	if err != nil || len(list.Messages) == 0 {
-		s.Fatalf("List = %v, %v, want messages", list.Messages, err)
-	}
+	check.Require(s, err == nil && len(list.Messages) != 0, "List = %v, %v, want messages", list.Messages, err)
 	return list.Messages[len(list.Messages)-1].ID
-}
-
-// eventually asks until ok, a bounded number of times.
-func (s *system) eventually(what string, ok func() bool) {
-	s.Helper()
-	ticker := time.NewTicker(5 * time.Millisecond)
-	defer ticker.Stop()
-	for range 2000 {
-		if ok() {
-			return
-		}
-		<-ticker.C
-	}
-	s.Fatalf("never came: %s", what)
 }
 
 // BenchmarkRetryAll sends 1 KB records from a real store to a real broker.
@@ -307,9 +243,7 @@ func BenchmarkRetryAll(b *testing.B) {
 		b.StartTimer()
 		began := time.Now()
 		r, err := s.finish(s.Service, s.begin().ID)
-		if err != nil || r.Counts.Succeeded != n {
-			b.Fatalf("redrive = %+v, %v, want all to succeed", r.Counts, err)
-		}
+		check.Require(b, err == nil && r.Counts.Succeeded == n, "redrive = %+v, %v, want all to succeed", r.Counts, err)
 		b.ReportMetric(n/time.Since(began).Seconds(), "records/s")
 		var memory runtime.MemStats
 		runtime.ReadMemStats(&memory)

@@ -13,15 +13,12 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// keyOrder keeps messages of the same topic and key in order: one after the
-// other, and none behind one that did not succeed. Messages without a key have
-// no order, nor have pointers, whose key nobody knows before they are sent. A nil
-// keyOrder keeps none.
+// keyOrder keeps messages of the same topic and key in order, and none after one that did not succeed. Messages
+// without a key and pointers, whose key is unknown, have no order. A nil keyOrder keeps none.
 type keyOrder struct {
 	mu sync.Mutex
-	// Numbers of the first message that did not succeed, and of the first of which
-	// it is not known yet: what stands behind the former is skipped, what stands
-	// behind the latter waits for the next lease.
+	// Numbers of the first message that did not succeed, and of the first without a result: messages after the
+	// former are skipped, messages after the latter wait for the next lease.
 	blocked, open map[recordKey]int
 }
 
@@ -29,7 +26,7 @@ func newKeyOrder() *keyOrder {
 	return &keyOrder{blocked: map[recordKey]int{}, open: map[recordKey]int{}}
 }
 
-// keepFirst notes that a message stands in the way of those behind it.
+// keepFirst records the lowest number for a key.
 func keepFirst(first map[recordKey]int, key recordKey, number int) {
 	if n, known := first[key]; !known || number < n {
 		first[key] = number
@@ -51,8 +48,7 @@ func keyOf(m entity.Message) (recordKey, bool) {
 	return recordKey{m.OriginalTopic, sha256.Sum256(m.Record.Key)}, len(m.Record.Key) > 0
 }
 
-// wave takes from planned what may be sent at once, and returns the rest. What
-// stands behind a message that did not succeed is skipped.
+// wave takes from planned the messages that may be sent at once, skips blocked ones, and returns the rest.
 func (k *keyOrder) wave(planned []entity.Outgoing, l *lease) (now, later []entity.Outgoing) {
 	if k == nil {
 		return planned, nil
@@ -79,7 +75,7 @@ func (k *keyOrder) wave(planned []entity.Outgoing, l *lease) (now, later []entit
 	return now, later
 }
 
-// block skips what stands behind m, which has that number and did not succeed.
+// block skips the messages after m, which has that number and did not succeed.
 func (k *keyOrder) block(m entity.Message, number int) {
 	key, ordered := keyOf(m)
 	if k == nil || !ordered {
@@ -90,7 +86,7 @@ func (k *keyOrder) block(m entity.Message, number int) {
 	keepFirst(k.blocked, key, number)
 }
 
-// hold keeps back what stands behind m, which has that number and no end yet.
+// hold keeps back the messages after m, which has that number and no result yet.
 func (k *keyOrder) hold(m entity.Message, number int) {
 	key, ordered := keyOf(m)
 	if k == nil || !ordered {
@@ -101,7 +97,7 @@ func (k *keyOrder) hold(m entity.Message, number int) {
 	keepFirst(k.open, key, number)
 }
 
-// learn keeps back what stands behind messages that a wave sent without success.
+// learn keeps back the messages after those that a wave sent without success.
 func (k *keyOrder) learn(l *lease) {
 	if k == nil {
 		return
@@ -131,9 +127,7 @@ func (l *lease) sending(id uuid.UUID, key recordKey) {
 	l.keys[id] = key
 }
 
-// blockedKeys finds the keys of what has not succeeded so far, for a process that
-// takes up a redrive in the middle. known are results that the store does not
-// have yet.
+// blockedKeys finds the keys without success so far, when a redrive is taken up. known are unsaved results.
 func (r *run) blockedKeys(ctx context.Context, known map[uuid.UUID]entity.RedriveItem) (*keyOrder, error) {
 	k := newKeyOrder()
 	var failed []entity.RedriveItem

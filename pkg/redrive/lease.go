@@ -17,8 +17,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// lease is one batch in this process's hands. Parts of it may be carried out side
-// by side; when the last of them lets go, what came of it is stored.
+// lease is one batch that this process holds. With the last of its parallel parts the results are stored.
 type lease struct {
 	p       *pass
 	owner   uuid.UUID // of this lease alone: a process may come to lease the same batch again
@@ -39,8 +38,7 @@ type lease struct {
 	doubtful bool                    // attempts were made whose end is not known yet
 }
 
-// nextLease leases a batch, and settles what an earlier owner of it began; nil
-// when there is none to be had.
+// nextLease leases a batch, and settles what an earlier owner of it began; nil when there is none to be had.
 func (p *pass) nextLease(ctx context.Context) (*lease, error) {
 	asked := p.now()
 	owner := entity.NewID()
@@ -118,9 +116,8 @@ func (l *lease) release() {
 	}
 }
 
-// park keeps a lease until the end of the pass that has locked messages, or
-// messages that had nowhere to go, unless the pass gets on elsewhere: saved now, it
-// would be handed out again at once.
+// park keeps a lease until the end of the pass that has locked messages, or messages that had nowhere to go,
+// unless the pass gets on elsewhere: saved now, it would be handed out again at once.
 func (l *lease) park() bool {
 	if !l.locked && (len(l.stranded) == 0 || l.p.gotOn()) {
 		return false
@@ -142,7 +139,7 @@ func (l *lease) park() bool {
 	return true
 }
 
-// end stores what came of the batch and lets it go.
+// end stores the results of the batch and releases it.
 func (l *lease) end() {
 	l.save()
 	l.endTrace()
@@ -164,8 +161,7 @@ func (l *lease) skip(id uuid.UUID, reason string) {
 	l.set(entity.RedriveItem{MessageID: id, Result: entity.ItemSkipped, Reason: reason, Offset: -1})
 }
 
-// strand notes a message that had nowhere to go. Whether that is its result is
-// decided when it is known whether the pass got on at all.
+// strand records a message that had nowhere to go. Its result is decided once it is known whether the pass got on.
 func (l *lease) strand(id uuid.UUID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -193,11 +189,8 @@ func (l *lease) skipOthers(ids []uuid.UUID, some map[uuid.UUID]bool, reason stri
 	}
 }
 
-// save stores what is known by now. What has no result waits for the next lease,
-// of this process or another. It does not follow the pass, which may be
-// stopping. With attempts whose end nobody knows yet the lease is kept until
-// they are settled; a process that dies meanwhile leaves it to others, who find
-// the attempts.
+// save stores the known results; other messages wait for the next lease. It does not end with the pass. While
+// attempts are in doubt the lease is kept until they are settled, by the next owner if the process dies.
 func (l *lease) save() {
 	p := l.p
 	if l.doubtful && !l.settle(l.within(p.ctx)) {
@@ -223,9 +216,8 @@ func (l *lease) save() {
 	}
 }
 
-// judgeStranded makes skipped messages of those that had nowhere to go, if
-// others had, or if leader after leader is missing while the cluster answers:
-// else they wait until anything can be reached.
+// judgeStranded makes skipped messages of those that had nowhere to go, if others had, or if leader after leader
+// is missing while the cluster answers: else they wait until anything can be reached.
 func (l *lease) judgeStranded() {
 	if len(l.stranded) == 0 || !l.p.gotOn() && !l.p.forsaken {
 		return
@@ -235,8 +227,7 @@ func (l *lease) judgeStranded() {
 	}
 }
 
-// settle waits until every attempt of the batch has an end, and notes it. It
-// answers false when the pass ended first.
+// settle waits until every attempt of the batch has a result; false when the pass ended first.
 func (l *lease) settle(ctx context.Context) bool {
 	try := 0
 	defer func() { traces.Told(ctx, try) }()
@@ -268,8 +259,7 @@ func (l *lease) unknown() []uuid.UUID {
 	return ids
 }
 
-// lookUp notes what the attempts that the redrive made on messages came to, or
-// which of them it has changed, and returns how many attempts are still open.
+// lookUp records the results of attempts, or of changes, on messages, and returns how many are still open.
 func (l *lease) lookUp(ctx context.Context, ids []uuid.UUID) (open int, err error) {
 	if l.p.redrive.Action != entity.RedriveRetry {
 		return 0, l.lookUpChanges(ctx, ids)
@@ -291,8 +281,7 @@ func (l *lease) lookUp(ctx context.Context, ids []uuid.UUID) (open int, err erro
 	return open, nil
 }
 
-// unsettled notes an attempt whose end nobody will ever know without an
-// operator.
+// unsettled records an attempt that only an operator can settle.
 func (l *lease) unsettled(ctx context.Context, a entity.Attempt) bool {
 	m, err := l.p.store.Get(ctx, a.MessageID, 0)
 	if err != nil || !m.Unsettled || m.Claim.ID != a.ID {
@@ -305,8 +294,7 @@ func (l *lease) unsettled(ctx context.Context, a entity.Attempt) bool {
 	return true
 }
 
-// itemOf is the result that an attempt in the history stands for; ended is false
-// when it stands for none: it is open, or was given back and may be made again.
+// itemOf is the result of an attempt; ended is false for one that is open, or was given back.
 func itemOf(a entity.Attempt) (item entity.RedriveItem, ended bool) {
 	item = entity.RedriveItem{
 		MessageID: a.MessageID, Reason: string(a.Class),
@@ -332,9 +320,8 @@ func itemOf(a entity.Attempt) (item entity.RedriveItem, ended bool) {
 	return item, true
 }
 
-// catchUp settles what an earlier owner of the batch began: attempts that it made
-// are results, whoever ended them, and nothing is done twice. What it claimed and
-// never sent is given back by the settler and done now.
+// catchUp settles the attempts of an earlier owner of the batch: they are results, and nothing is done twice.
+// Messages that it claimed and never sent are given back by the settler and sent now.
 func (l *lease) catchUp(ctx context.Context) error {
 	try := 0
 	defer func() { traces.Told(ctx, try) }()

@@ -7,10 +7,8 @@ import (
 	"time"
 )
 
-// leases are the batches in a process's hands, each with the time until which
-// nobody else can have taken it over. A process that was stopped for longer than
-// that must not go on with a batch where it stood: whoever has it now may have
-// made the attempts already.
+// leases are the batches that a process holds, each with the time until which no other process can take it over. A
+// process that was stopped for longer must not go on: the new owner may have made the attempts.
 type leases struct {
 	mu    sync.Mutex
 	until map[*lease]time.Time

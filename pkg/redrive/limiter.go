@@ -6,26 +6,19 @@ import (
 )
 
 const (
-	// limiterFloor is the slowest rate, one message in two seconds: enough to notice
-	// that things are well again, too little to hurt anybody.
-	limiterFloor = 0.5
+	limiterFloor = 0.5 // the slowest rate, one message in two seconds: enough to notice a recovery
 
-	// limiterTop, in batches a second, is the fastest rate that is still kept;
-	// above it there is no limit.
+	// limiterTop, in batches a second, is the fastest rate that is still kept; above it there is no limit.
 	limiterTop = 32
 
-	// A limiter that hears of success goes up a step after limiterStep, one that
-	// hears nothing at all after limiterQuiet.
+	// The rate goes up a step limiterStep after a success, and limiterQuiet after nothing at all.
 	limiterStep  = time.Second
 	limiterQuiet = 30 * time.Second
 )
 
-// limiter says how many messages a second may be sent. It has no limit until most
-// of a batch fails or is throttled; from then on its rate halves with each such
-// batch, down to limiterFloor, and doubles with success until there is no limit
-// again. A broker that asks for rest gets it: nothing is allowed before that is
-// over. All times come from the caller, who also guards it against concurrent
-// use.
+// limiter is the rate of sending. It has no limit until most of a batch fails or is throttled; each such batch
+// halves the rate, down to limiterFloor, and success doubles it until there is no limit again. Nothing is allowed
+// while a broker throttles. All times come from the caller, who also guards it against concurrent use.
 type limiter struct {
 	batch  float64
 	rate   float64 // messages a second; +Inf for no limit
@@ -41,12 +34,9 @@ type news struct {
 	throttle  time.Duration
 }
 
-func newLimiter(batch int) *limiter {
-	return &limiter{batch: float64(batch), rate: math.Inf(1)}
-}
+func newLimiter(batch int) *limiter { return &limiter{batch: float64(batch), rate: math.Inf(1)} }
 
-// allow returns how many messages, up to want, may be taken and sent now; none
-// means to ask again after wait.
+// allow returns how many messages, up to want, may be taken and sent now; none means to ask again after wait.
 func (l *limiter) allow(want int, now time.Time) (n int, wait time.Duration) {
 	if rest := l.rest(now); rest > 0 {
 		return 0, rest
@@ -108,8 +98,7 @@ func (l *limiter) speedUp(now time.Time) {
 	}
 }
 
-// pickUp goes up a step for each quiet time: who hears nothing has no reason to
-// go on being careful for ever.
+// pickUp goes up a step for each quiet time: who hears nothing has no reason to go on being careful for ever.
 func (l *limiter) pickUp(now time.Time) {
 	for !l.unlimited() && now.Sub(l.moved) >= limiterQuiet {
 		l.fill(l.moved.Add(limiterQuiet))

@@ -5,6 +5,8 @@ import (
 	"math"
 	"testing"
 	"time"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 // pace is a limiter with a clock that only the test moves.
@@ -28,17 +30,13 @@ func (p *pace) batch(sent, bad int) { p.learn(news{sent: sent, bad: bad}, p.cloc
 
 func (p *pace) wantRate(want float64) {
 	p.Helper()
-	if p.rate != want {
-		p.Errorf("rate = %v, want %v", p.rate, want)
-	}
+	check.Equal(p, p.rate, want, "rate")
 }
 
 func (p *pace) wantAllowed(ask, want int, wait time.Duration) {
 	p.Helper()
 	n, w := p.allow(ask, p.clock)
-	if n != want || w != wait {
-		p.Errorf("allow(%d) = %d, %s, want %d, %s", ask, n, w, want, wait)
-	}
+	check.True(p, n == want && w == wait, "allow(%d) = %d, %s, want %d, %s", ask, n, w, want, wait)
 }
 
 func TestLimiter(t *testing.T) {
@@ -89,9 +87,8 @@ func TestLimiter(t *testing.T) {
 				p.batch(8, 0)
 				got = append(got, p.rate)
 			}
-			if want := "[16 32 64 128 256 512 1024 +Inf]"; fmt.Sprint(got) != want {
-				p.Errorf("rates = %v, want %s", got, want)
-			}
+			want := "[16 32 64 128 256 512 1024 +Inf]"
+			check.True(p, fmt.Sprint(got) == want, "rates = %v, want %s", got, want)
 		},
 		"QuietTimesSpeedItUpAsWell": func(p *pace) {
 			p.batch(32, 32)

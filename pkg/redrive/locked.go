@@ -14,15 +14,13 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// lockedPause is the first pause of a redrive whose messages are all locked by other
-// database sessions.
+// lockedPause is the first pause of a redrive whose messages are all locked by other database sessions.
 const lockedPause = 100 * time.Millisecond
 
 var errLocked = errors.New("other database sessions lock the messages that are left")
 
-// locked are the messages of a redrive that another database session locked when
-// they were to be claimed. They are tried again, unless an attempt of another caller
-// was the reason for the lock.
+// locked are the messages of a redrive that another database session locked when they were to be claimed. They are
+// tried again, unless an attempt of another caller was the reason for the lock.
 type locked struct {
 	mu        sync.Mutex
 	lastRetry map[uuid.UUID]time.Time // when their last attempt before that began
@@ -42,8 +40,7 @@ func (s *locked) forget(id uuid.UUID) {
 	delete(s.lastRetry, id)
 }
 
-// attempted returns the messages on which an attempt was made since they were found
-// locked.
+// attempted returns the messages on which an attempt was made since they were found locked.
 func (s *locked) attempted(messages []entity.Message) (ids []uuid.UUID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,9 +52,8 @@ func (s *locked) attempted(messages []entity.Message) (ids []uuid.UUID) {
 	return ids
 }
 
-// judgeUnclaimed decides what follows for messages that a claim left out: another
-// attempt has them, or another session merely locks them. The latter keep no result,
-// so that the next lease of their batch has them again.
+// judgeUnclaimed decides what follows for messages that a claim left out: another attempt has them, or another
+// session merely locks them. The latter keep no result, so that the next lease of their batch has them again.
 func (p *pass) judgeUnclaimed(ctx context.Context, l *lease, left []entity.Message) {
 	if len(left) == 0 {
 		return
@@ -95,8 +91,7 @@ func (p *pass) lock(l *lease, m entity.Message) {
 	p.mu.Unlock()
 }
 
-// withoutTaken leaves out what another caller attempted while it was locked. An attempt
-// that another process made for this redrive, and that was given back, does not count.
+// withoutTaken leaves out what others attempted under a lock, except given back attempts of this redrive.
 func (p *pass) withoutTaken(ctx context.Context, l *lease, messages []entity.Message) ([]entity.Message, error) {
 	attempted := p.locked.attempted(messages)
 	if len(attempted) == 0 {

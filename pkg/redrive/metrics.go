@@ -1,6 +1,7 @@
 package redrive
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,12 +27,16 @@ type metrics struct {
 
 func newMetrics(registry prometheus.Registerer) *metrics {
 	build := promauto.With(registry)
+	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return build.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		return build.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+	}
 	return &metrics{
 		label: func(topic string) string { return topic },
-		dequeues: build.NewCounterVec(prometheus.CounterOpts{
-			Name: "dlq_redrive_dequeue_total",
-			Help: "Messages that an attempt was to take: claimed, or lost to somebody else; and empty looks for work.",
-		}, []string{"result"}),
+		dequeues: counters("dlq_redrive_dequeue_total",
+			"Messages that an attempt was to take: claimed, or lost to somebody else; and empty looks for work.", "result"),
 		lag: build.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "dlq_redrive_lag_seconds",
 			Help:    "Age of messages, since they were stored, when their record was acknowledged, by who wanted that: auto or operator.",
@@ -42,39 +47,24 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			Help:    "Attempts of a message, over its whole lineage, when an attempt of it ended.",
 			Buckets: []float64{1, 2, 3, 5, 8, 13, 21},
 		}),
-		stuck: build.NewGauge(prometheus.GaugeOpts{
-			Name: "dlq_redrive_stuck_claims",
-			Help: "Messages that have been RETRYING for longer than redrive.stuck_after; every replica tells the same number.",
-		}),
-		redrives: build.NewCounterVec(prometheus.CounterOpts{
-			Name: "dlq_redrives_total",
-			Help: "Redrives by action and by the state that this process brought them to.",
-		}, []string{"action", "state"}),
-		sends: build.NewCounterVec(prometheus.CounterOpts{
-			Name: "dlq_redrive_send_total",
-			Help: "Attempts by original topic and by how they ended.",
-		}, []string{"topic", "outcome"}),
-		inflight: build.NewGauge(prometheus.GaugeOpts{
-			Name: "dlq_redrive_inflight",
-			Help: "Messages claimed by this process whose attempt has not ended.",
-		}),
+		stuck: gauge("dlq_redrive_stuck_claims",
+			"Messages that have been RETRYING for longer than redrive.stuck_after; every replica tells the same number."),
+		redrives: counters("dlq_redrives_total",
+			"Redrives by action and by the state that this process brought them to.", "action", "state"),
+		sends:    counters("dlq_redrive_send_total", "Attempts by original topic and by how they ended.", "topic", "outcome"),
+		inflight: gauge("dlq_redrive_inflight", "Messages claimed by this process whose attempt has not ended."),
 		duration: build.NewHistogram(prometheus.HistogramOpts{
 			Name:    "dlq_redrive_duration_seconds",
 			Help:    "Time from the claim of an attempt to its stored result.",
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 20},
 		}),
 		dead: build.NewCounter(prometheus.CounterOpts{
-			Name: "dlq_redrive_dead_total",
-			Help: "Messages that an attempt moved to DEAD.",
+			Name: "dlq_redrive_dead_total", Help: "Messages that an attempt moved to DEAD.",
 		}),
-		passedOver: build.NewCounterVec(prometheus.CounterOpts{
-			Name: "dlq_redrive_auto_skipped_total",
-			Help: "Looks of automatic retry at messages that it could not send, by reason; they are looked at again.",
-		}, []string{"reason"}),
-		rate: build.NewGauge(prometheus.GaugeOpts{
-			Name: "dlq_redrive_auto_rate",
-			Help: "Messages a second that automatic retry may send from this process: +Inf while nothing slows it down, 0 while it is off.",
-		}),
+		passedOver: counters("dlq_redrive_auto_skipped_total",
+			"Looks of automatic retry at messages that it could not send, by reason; they are looked at again.", "reason"),
+		rate: gauge("dlq_redrive_auto_rate",
+			"Messages a second that automatic retry may send from this process: +Inf while nothing slows it down, 0 while it is off."),
 	}
 }
 
@@ -95,27 +85,5 @@ func (m *metrics) ended(e ending, now time.Time) {
 	}
 }
 
-// outcome names a verdict in metrics.
-func outcome(v entity.Verdict) string {
-	switch v {
-	case entity.Acknowledged:
-		return "acknowledged"
-	case entity.Skipped:
-		return "skipped"
-	case entity.Failed:
-		return "failed"
-	case entity.Rejected:
-		return "rejected"
-	case entity.Refused:
-		return "refused"
-	case entity.GivenBack:
-		return "given_back"
-	case entity.InDoubt:
-		return "in_doubt"
-	case entity.Rescued:
-		return "rescued"
-	case entity.Abandoned:
-		return "abandoned"
-	}
-	return "unknown"
-}
+// outcome is a verdict in metrics and logs.
+func outcome(v entity.Verdict) string { return cmp.Or(string(v), "unknown") }

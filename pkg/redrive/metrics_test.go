@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/telemetry/telemetrytest"
 )
@@ -33,12 +34,10 @@ func TestMetrics(t *testing.T) {
 		b.kafka.deliver = func(entity.Outgoing) (bool, entity.Delivery) {
 			b.wantMetric("dlq_redrive_inflight during the attempt", b.metrics.inflight, 1)
 			elapse(2 * time.Second)
-			return true, entity.Delivery{Verdict: entity.Acknowledged}
+			return true, acknowledged
 		}
 		stored := b.get(ids[0]).CreatedAt
-		if err := b.retry(ids[0]); err != nil {
-			b.Errorf("retry: %v", err)
-		}
+		check.Equal(b, b.retry(ids[0]), nil, "retry")
 		b.wantMetric("dlq_redrive_inflight", b.metrics.inflight, 0)
 		b.wantMetric("claimed", b.metrics.dequeues.WithLabelValues("claimed"), 1)
 		b.wantMetric("acknowledged", b.metrics.sends.WithLabelValues(orders, "acknowledged"), 1)
@@ -52,9 +51,8 @@ func TestMetrics(t *testing.T) {
 		id := b.add(1)[0]
 		b.kafka.deliver = always(failure(entity.NetworkTimeout), false)
 		for range entity.DefaultMaxRetries {
-			if err := b.retry(id); err == nil {
-				b.Error("retry succeeded, want an error")
-			}
+			err := b.retry(id)
+			check.True(b, err != nil, "retry succeeded, want an error")
 		}
 		b.wantMetric("failed", b.metrics.sends.WithLabelValues(orders, "failed"), 3)
 		b.wantMetric("dlq_redrive_dead_total", b.metrics.dead, 1)
@@ -69,18 +67,14 @@ func TestMetrics(t *testing.T) {
 				_, err = b.claim(context.Background(), []entity.Outgoing{planned}, claiming{cause: entity.By("tester")})
 			}
 		}
-		if err != nil {
-			b.Fatal(err)
-		}
+		check.NoError(b, err)
 		b.wantMetric("claimed", b.metrics.dequeues.WithLabelValues("claimed"), 1)
 		b.wantMetric("lost", b.metrics.dequeues.WithLabelValues("lost"), 1)
 	}))
 
 	t.Run("OfARedrive", scenario(func(b *bench) {
 		b.add(3)
-		if _, err := b.retryAll(); err != nil {
-			b.Errorf("retry all: %v", err)
-		}
+		check.Must(b.retryAll())(b)
 		b.wantMetric("finished", b.metrics.redrives.WithLabelValues("retry", "finished"), 1)
 		b.wantMetric("claimed", b.metrics.dequeues.WithLabelValues("claimed"), 3)
 	}))
@@ -100,9 +94,7 @@ func TestMetrics(t *testing.T) {
 
 	t.Run("NameTopicsAsTheyAreTold", scenario(func(b *bench) {
 		WithTopicLabels(func(string) string { return "other" })(b.Service)
-		if err := b.retry(b.add(1)[0]); err != nil {
-			b.Errorf("retry: %v", err)
-		}
+		check.Equal(b, b.retry(b.add(1)[0]), nil, "retry")
 		b.wantMetric("acknowledged", b.metrics.sends.WithLabelValues("other", "acknowledged"), 1)
 	}))
 }

@@ -34,8 +34,7 @@ const (
 	late = 3 * time.Second
 )
 
-// poison begins the value of records that no broker takes, refused that of those
-// which no plan takes.
+// poison begins the value of records that no broker takes, refused that of those which no plan takes.
 var poison, refused = []byte("poison"), []byte("refused")
 
 func refusable(r entity.Record) bool { return bytes.HasPrefix(r.Value, refused) }

@@ -43,12 +43,10 @@ func (w *world) watchClaims(p *process, taken []entity.Message) {
 	}
 }
 
-// loadToClaim is how long a message may be on its way from the look at it to its
-// claim, while others have it.
+// loadToClaim is how long a message may be on its way from the look at it to its claim, while others have it.
 const loadToClaim = 2 * time.Minute
 
-// watchAuto checks that automatic retry takes only what is due, or was when it
-// was looked at. The caller holds mu.
+// watchAuto checks that automatic retry takes only what is due, or was when it was looked at. The caller holds mu.
 func (w *world) watchAuto(claims []repository.Claim) {
 	for _, c := range claims {
 		m, err := w.store.Get(context.Background(), c.MessageID, 0)
@@ -58,9 +56,8 @@ func (w *world) watchAuto(claims []repository.Claim) {
 	}
 }
 
-// watchSettling checks that an attempt whose process was never heard of again is
-// rescued, and that of one whose process gave up on the broker has failed. The
-// caller holds mu.
+// watchSettling checks that an attempt whose process was never heard of again is rescued, and that of one whose process
+// gave up on the broker has failed. The caller holds mu.
 func (w *world) watchSettling(results []repository.Result) {
 	for _, r := range results {
 		m, err := w.store.Get(context.Background(), r.MessageID, 0)
@@ -68,13 +65,12 @@ func (w *world) watchSettling(results []repository.Result) {
 			continue
 		}
 		if rescued := r.Verdict == entity.Rescued; rescued != (m.LastPublishErrorClass == "") || !rescued && r.Verdict != entity.Failed {
-			w.fail("settled otherwise", "message %s had class %q and got verdict %d", m.ID, m.LastPublishErrorClass, r.Verdict)
+			w.fail("settled otherwise", "message %s had class %q and got verdict %q", m.ID, m.LastPublishErrorClass, r.Verdict)
 		}
 	}
 }
 
-// watchLease checks a batch that was handed out, and remembers it. The caller
-// holds mu.
+// watchLease checks a batch that was handed out, and remembers it. The caller holds mu.
 func (w *world) watchLease(p *process, r entity.Redrive, b *repository.RedriveBatch) {
 	if b.OnlyCatchUp == r.State.Active() || b.OnlyCatchUp && !b.TakenOver || r.State == entity.RedriveCanary && !b.Canary {
 		w.fail("a lease out of turn", "batch %d of redrive %s was handed out while it is %s", b.Number, r.ID, r.State)
@@ -87,8 +83,7 @@ func (w *world) watchLease(p *process, r entity.Redrive, b *repository.RedriveBa
 	w.saw(p, "leases batch %d of redrive %s, taken over %v", b.Number, short(r.ID), b.TakenOver)
 }
 
-// keepHistories remembers the attempts of messages that are about to be deleted.
-// The caller holds mu.
+// keepHistories remembers the attempts of messages that are about to be deleted. The caller holds mu.
 func (w *world) keepHistories(ids ...uuid.UUID) {
 	for _, id := range ids {
 		if h := w.history(id); len(h) > 0 {
@@ -100,9 +95,7 @@ func (w *world) keepHistories(ids ...uuid.UUID) {
 // history is all that is known of a message's attempts. The caller holds mu.
 func (w *world) history(id uuid.UUID) []entity.Attempt {
 	h, err := w.store.History(context.Background(), id)
-	if err != nil {
-		w.fail("no history", "History: %v", err)
-	}
+	w.want(err == nil, "no history", "History: %v", err)
 	if len(h) == 0 {
 		return w.histories[id]
 	}
@@ -168,8 +161,7 @@ func (l *modelLog) byAttempt() map[uuid.UUID]int {
 	return sent
 }
 
-// newLines returns the lines of the trail that the model has not read, the oldest
-// first.
+// newLines returns the lines of the trail that the model has not read, the oldest first.
 func (w *world) newLines() []entity.AuditEntry {
 	var lines []entity.AuditEntry
 	q := repository.TrailQuery{Limit: 50}
@@ -196,8 +188,7 @@ func (w *world) newLines() []entity.AuditEntry {
 	return lines
 }
 
-// read takes a message where a line of the trail says that it went, if it can go
-// there.
+// read takes a message where a line of the trail says that it went, if it can go there.
 func (w *world) read(s *shadow, line entity.AuditEntry) {
 	if s.gone {
 		w.fail("a line after the end", "message %s was deleted, and then: %+v", s.id, line)
@@ -223,7 +214,7 @@ func (w *world) read(s *shadow, line entity.AuditEntry) {
 		}
 		s.claim()
 	case entity.ActionAttempt:
-		w.end(s, 0, entity.Status(line.To))
+		w.end(s, "", entity.Status(line.To))
 	case entity.ActionRequeue:
 		w.arrow(s, entity.Dead, entity.Pending)
 		s.count, s.rescues = 0, 0
@@ -235,22 +226,17 @@ func (w *world) read(s *shadow, line entity.AuditEntry) {
 		}
 	case entity.ActionDelete:
 		s.gone = true
-		if from == entity.Retrying {
-			w.fail("deleted under a claim", "message %s: %+v", s.id, line)
-		}
+		w.want(from != entity.Retrying, "deleted under a claim", "message %s: %+v", s.id, line)
 		return
 	default:
 		w.fail("an unknown line", "%+v", line)
 	}
-	if string(s.status) != line.To || s.count != line.RetryCount {
-		w.fail("another state", "message %s: the model has %s after %d attempts, the trail %+v", s.id, s.status, s.count, line)
-	}
+	w.want(string(s.status) == line.To && s.count == line.RetryCount,
+		"another state", "message %s: the model has %s after %d attempts, the trail %+v", s.id, s.status, s.count, line)
 }
 
 func (w *world) arrow(s *shadow, from, to entity.Status) {
-	if s.status != from {
-		w.fail("no such arrow", "message %s: from %s to %s", s.id, s.status, to)
-	}
+	w.want(s.status == from, "no such arrow", "message %s: from %s to %s", s.id, s.status, to)
 	s.status = to
 }
 
@@ -270,9 +256,8 @@ func (w *world) end(s *shadow, want entity.Verdict, to entity.Status) {
 	}
 	a := h[s.ended]
 	s.ended++
-	if want != 0 && a.Verdict != want || a.RetryCount != s.count || a.To != to {
-		w.fail("another attempt", "message %s after %d attempts, to %s: %+v", s.id, s.count, to, a)
-	}
+	w.want((want == "" || a.Verdict == want) && a.RetryCount == s.count && a.To == to,
+		"another attempt", "message %s after %d attempts, to %s: %+v", s.id, s.count, to, a)
 	switch a.Verdict {
 	case entity.Acknowledged:
 		s.status, s.rescues = entity.Resolved, 0
@@ -308,9 +293,7 @@ func (s *shadow) back(given int) {
 // checkMessage compares a message with its shadow and with the log.
 func (w *world) checkMessage(s *shadow, attempts, sent map[uuid.UUID]int) {
 	h := w.history(s.id)
-	if s.ended != len(h) {
-		w.fail("an attempt without a line", "message %s has %d attempts, its trail %d", s.id, len(h), s.ended)
-	}
+	w.want(s.ended == len(h), "an attempt without a line", "message %s has %d attempts, its trail %d", s.id, len(h), s.ended)
 	acknowledged := 0
 	for i, a := range h {
 		attempts[a.ID]++
@@ -325,9 +308,7 @@ func (w *world) checkMessage(s *shadow, attempts, sent map[uuid.UUID]int) {
 	}
 	m, err := w.store.Get(context.Background(), s.id, -1)
 	if err != nil {
-		if !s.gone {
-			w.fail("a lost message", "Get(%s) = %v", s.id, err)
-		}
+		w.want(s.gone, "a lost message", "Get(%s) = %v", s.id, err)
 		return
 	}
 	w.checkRecord(m)
@@ -343,18 +324,14 @@ func (w *world) checkMessage(s *shadow, attempts, sent map[uuid.UUID]int) {
 	if s.gone || m.Status != s.status || m.RetryCount != s.count {
 		w.fail("another state", "message %s is %s after %d attempts, the model has %s after %d", s.id, m.Status, m.RetryCount, s.status, s.count)
 	}
-	if (m.Status == entity.Resolved) != (acknowledged == 1) || acknowledged > 1 {
-		w.fail("another success", "message %s is %s with %d acknowledged attempts", s.id, m.Status, acknowledged)
-	}
-	if m.Status == entity.Pending && m.RetryCount >= m.MaxRetries {
-		w.fail("nothing left", "message %s is PENDING after %d of %d attempts", s.id, m.RetryCount, m.MaxRetries)
-	}
-	if m.Status == entity.Pending && s.touched == m.NextAttemptAt.IsZero() {
-		w.fail("another next attempt", "message %s is PENDING, touched %v, due %s", s.id, s.touched, m.NextAttemptAt)
-	}
-	if m.Claimed() == (m.Claim.ID == uuid.Nil) || m.Unsettled && !m.Claimed() {
-		w.fail("a wrong claim", "message %s is %s with claim %+v", s.id, m.Status, m.Claim)
-	}
+	w.want((m.Status == entity.Resolved) == (acknowledged == 1) && acknowledged <= 1,
+		"another success", "message %s is %s with %d acknowledged attempts", s.id, m.Status, acknowledged)
+	w.want(m.Status != entity.Pending || m.RetryCount < m.MaxRetries,
+		"nothing left", "message %s is PENDING after %d of %d attempts", s.id, m.RetryCount, m.MaxRetries)
+	w.want(m.Status != entity.Pending || s.touched != m.NextAttemptAt.IsZero(),
+		"another next attempt", "message %s is PENDING, touched %v, due %s", s.id, s.touched, m.NextAttemptAt)
+	w.want(m.Claimed() != (m.Claim.ID == uuid.Nil) && (!m.Unsettled || m.Claimed()),
+		"a wrong claim", "message %s is %s with claim %+v", s.id, m.Status, m.Claim)
 	if n := len(h); n > 0 && m.Status == entity.Pending && s.failed {
 		w.checkBackoff(m, h[n-1])
 	}
@@ -367,15 +344,12 @@ func (w *world) checkSent(a entity.Attempt, n int) {
 	case entity.Acknowledged:
 		want = 1
 		log := w.log.partitions[place{a.Topic, a.Partition}]
-		if a.Offset < 0 || a.Offset >= int64(len(log)) || log[a.Offset].attempt != a.ID {
-			w.fail("a false success", "attempt %+v is not where it says", a)
-		}
+		w.want(a.Offset >= 0 && a.Offset < int64(len(log)) && log[a.Offset].attempt == a.ID,
+			"a false success", "attempt %+v is not where it says", a)
 	case entity.Abandoned:
 		want = min(n, 1)
 	}
-	if n != want {
-		w.fail("a record too many or too few", "attempt %+v has %d records, want %d", a, n, want)
-	}
+	w.want(n == want, "a record too many or too few", "attempt %+v has %d records, want %d", a, n, want)
 }
 
 // checkBackoff: failures wait twice as long each time, give or take the jitter.
@@ -388,8 +362,7 @@ func (w *world) checkBackoff(m entity.Message, a entity.Attempt) {
 	}
 }
 
-// checkArrival checks what the store made of a record that came back. The caller
-// holds mu.
+// checkArrival checks what the store made of a record that came back. The caller holds mu.
 func (w *world) checkArrival(m entity.Message, a repository.Arrival) {
 	parent, ok := w.shadows[a.Parent]
 	if !ok || a.MessageID != m.ID {
@@ -401,13 +374,10 @@ func (w *world) checkArrival(m entity.Message, a repository.Arrival) {
 	})
 	if p, err := w.store.Get(context.Background(), a.Parent, 0); err == nil {
 		known = known || p.Claimed() && p.RetryCount == a.RetryCount && (m.Return == nil || p.Claim.ID == m.Return.Attempt)
-		if p.Outcome != entity.Returned {
-			w.fail("a wrong outcome", "message %s came back and its outcome is %q", p.ID, p.Outcome)
-		}
+		w.want(p.Outcome == entity.Returned, "a wrong outcome", "message %s came back and its outcome is %q", p.ID, p.Outcome)
 	}
-	if !known || a.ByContent == (m.Return != nil) {
-		w.fail("a wrong return", "%+v is of no attempt of %s (%d attempts)", a, a.Parent, parent.ended)
-	}
+	w.want(known && a.ByContent != (m.Return != nil),
+		"a wrong return", "%+v is of no attempt of %s (%d attempts)", a, a.Parent, parent.ended)
 }
 
 // checkRest checks that nothing is left over when all is well.
@@ -426,9 +396,8 @@ func (w *world) checkRest() {
 			w.score.unsettled++
 		}
 		m, err := w.store.Get(context.Background(), id, 0)
-		if err == nil && m.Claimed() && !(m.Unsettled && m.LastPublishErrorClass == entity.UnknownClass) {
-			w.fail("a claim is left", "message %s: %+v", id, m.Claim)
-		}
+		w.want(err != nil || !m.Claimed() || m.Unsettled && m.LastPublishErrorClass == entity.UnknownClass,
+			"a claim is left", "message %s: %+v", id, m.Claim)
 	}
 	w.score.redrives += len(w.order)
 	w.checkRedrivesOver()

@@ -152,9 +152,8 @@ func (w *world) retry(p *process, order entity.RetryOrder) {
 		}
 		w.checkAnswer(order, log[result.Offset])
 	case errors.As(err, &failed):
-		if failed.ID != order.ID || failed.Class == "" && failed.Status != entity.Dead {
-			w.fail("a wrong answer", "Retry(%s) = %+v", order.ID, failed)
-		}
+		w.want(failed.ID == order.ID && (failed.Class != "" || failed.Status == entity.Dead),
+			"a wrong answer", "Retry(%s) = %+v", order.ID, failed)
 	}
 }
 
@@ -243,8 +242,7 @@ func (w *world) steer(p *process, c command) {
 	w.others.Go(func() { _, _ = do(p.ctx, id, entity.By("operator")) })
 }
 
-// comeBack makes a record of the log a dead letter again, with our headers or
-// without them.
+// comeBack makes a record of the log a dead letter again, with our headers or without them.
 func (w *world) comeBack(c command) {
 	rng := c.rng()
 	w.mu.Lock()
@@ -310,8 +308,7 @@ func (w *world) crash(p *process) {
 	w.score.crashes++
 }
 
-// rest takes all faults away and lets two processes work until nothing is left
-// to be done.
+// rest takes all faults away and lets two processes work until nothing is left to be done.
 func (w *world) rest() {
 	w.setWeather(well)
 	w.mu.Lock()
@@ -385,8 +382,6 @@ func (w *world) allRedrives() []entity.Redrive {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	all, err := w.store.Redrives(context.Background(), repository.RedriveQuery{Limit: 1000})
-	if err != nil {
-		w.fail("no redrives", "Redrives: %v", err)
-	}
+	w.want(err == nil, "no redrives", "Redrives: %v", err)
 	return all
 }

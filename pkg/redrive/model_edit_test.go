@@ -37,8 +37,7 @@ func sometimes(c command) *entity.Edit {
 	return anEdit(c)
 }
 
-// noteEdits remembers what was stored with the claims that were made. The caller
-// holds mu.
+// noteEdits remembers what was stored with the claims that were made. The caller holds mu.
 func (w *world) noteEdits(claims []repository.Claim, taken []entity.Message) {
 	made := map[uuid.UUID]bool{}
 	for _, m := range taken {
@@ -65,9 +64,7 @@ func patchedValue(patch, value []byte) ([]byte, error) {
 func (w *world) watchBytes(out entity.Outgoing, at place) {
 	id, attempt := out.Message.ID, out.Message.Claim.ID
 	edit, known := w.edits[attempt]
-	if !known {
-		w.fail("a record without a claim", "attempt %s of message %s", attempt, id)
-	}
+	w.want(known, "a record without a claim", "attempt %s of message %s", attempt, id)
 	want, topic := w.records[id], out.Message.OriginalTopic
 	if edit != nil {
 		w.score.edited++
@@ -86,8 +83,7 @@ func (w *world) watchBytes(out entity.Outgoing, at place) {
 	}
 }
 
-// checkAnswer checks that a success is that of the edit which was ordered. The
-// caller holds mu.
+// checkAnswer checks that a success is that of the edit which was ordered. The caller holds mu.
 func (w *world) checkAnswer(order entity.RetryOrder, r written) {
 	if order.Edit != nil && !reflect.DeepEqual(w.edits[r.attempt], order.Edit) {
 		w.fail("an edit that was ignored", "message %s: %+v was ordered, and attempt %s with %+v is the answer", order.ID, order.Edit, r.attempt, w.edits[r.attempt])

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jmoiron/sqlx"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
@@ -24,14 +25,10 @@ func TestModelPostgres(t *testing.T) {
 		url := postgrestest.URL(t)
 		w := play(t, seed+1, newCommands(rand.New(rand.NewPCG(seed+1, 1)), modelCommands), func() (repository.Repository, func()) {
 			db, err := sqlx.Connect("postgres", url) // in the bubble, whose clock its timers follow
-			if err != nil {
-				t.Fatalf("open the test's database: %v", err)
-			}
+			check.NoError(t, err)
 			return postgres.New(db, postgres.WithClock(time.Now)), func() { _ = db.Close() }
 		})
 		t.Log(w.score)
-		if w.failure != "" {
-			t.Errorf("seed %d: %s", seed+1, w.failure)
-		}
+		check.True(t, w.failure == "", "seed %d: %s", seed+1, w.failure)
 	}
 }

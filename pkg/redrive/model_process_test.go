@@ -20,9 +20,8 @@ var (
 	errAway    = fmt.Errorf("away: %w", entity.ErrUnavailable)
 )
 
-// process is one replica: a Service with its loops, whose way to the store and
-// to the broker goes through points at which it can die, be stopped, or lose an
-// answer.
+// process is one replica: a Service with its loops, whose way to the store and to the broker goes through points at
+// which it can die, be stopped, or lose an answer.
 type process struct {
 	*Service
 	w      *world
@@ -122,8 +121,7 @@ func (p *process) heal() {
 	p.fuse, p.losing, p.chill, p.frozen = -1, -1, -1, time.Time{}
 }
 
-// point is a moment at which the process may die, or be stopped. It reports
-// whether it is dead.
+// point is a moment at which the process may die, or be stopped. It reports whether it is dead.
 func (p *process) point() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

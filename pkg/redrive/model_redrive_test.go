@@ -51,10 +51,8 @@ func (w *world) checkRedrives() {
 }
 
 func (w *world) checkRedrive(s *redriveShadow, r entity.Redrive, items []entity.RedriveItem) {
-	if r.State != s.state {
-		w.fail("another state of a redrive", "redrive %s is %s, its trail says %s", r.ID, r.State, s.state)
-	}
-	c := entity.RedriveCounts{Skipped: r.LeftOut, Reasons: map[string]int{}}
+	w.want(r.State == s.state, "another state of a redrive", "redrive %s is %s, its trail says %s", r.ID, r.State, s.state)
+	c := entity.RedriveCounts{Skipped: r.LeftOut, Reasons: reasons{}}
 	for i, item := range items {
 		if i < len(s.items) && s.items[i].Result != entity.ItemWaiting && s.items[i].Result != item.Result {
 			w.fail("a result that changed", "item %d of redrive %s was %s and is %s", i, r.ID, s.items[i].Result, item.Result)
@@ -68,9 +66,8 @@ func (w *world) checkRedrive(s *redriveShadow, r entity.Redrive, items []entity.
 		got.Skipped != c.Skipped || got.Waiting != c.Waiting || r.Selected != len(items)+r.LeftOut {
 		w.fail("counts that do not add up", "redrive %s selected %d: %+v, its items say %+v", r.ID, r.Selected, got, c)
 	}
-	if r.State == entity.RedriveFinished && c.Waiting > 0 {
-		w.fail("finished too early", "redrive %s is finished with %d waiting", r.ID, c.Waiting)
-	}
+	w.want(r.State != entity.RedriveFinished || c.Waiting <= 0,
+		"finished too early", "redrive %s is finished with %d waiting", r.ID, c.Waiting)
 }
 
 func counting(c entity.RedriveCounts, item entity.RedriveItem) entity.RedriveCounts {
@@ -92,8 +89,7 @@ func counting(c entity.RedriveCounts, item entity.RedriveItem) entity.RedriveCou
 	return c
 }
 
-// checkItem compares what a redrive says of a message with the attempts that it
-// made on it.
+// checkItem compares what a redrive says of a message with the attempts that it made on it.
 func (w *world) checkItem(r entity.Redrive, item entity.RedriveItem) {
 	if r.Action != entity.RedriveRetry {
 		w.checkChange(r, item)
@@ -131,8 +127,7 @@ func (w *world) checkItem(r entity.Redrive, item entity.RedriveItem) {
 	}
 }
 
-// attemptsOf returns the attempts that a redrive made on a message; one that is
-// still a claim has verdict InDoubt.
+// attemptsOf returns the attempts that a redrive made on a message; one that is still a claim has verdict InDoubt.
 func (w *world) attemptsOf(redrive, id uuid.UUID) []entity.Attempt {
 	made := slices.DeleteFunc(slices.Clone(w.history(id)), func(a entity.Attempt) bool { return a.RedriveID != redrive })
 	if m, err := w.store.Get(context.Background(), id, 0); err == nil && m.Claimed() && m.Claim.RedriveID == redrive {
@@ -149,9 +144,7 @@ func (w *world) checkSkipped(r entity.Redrive, item entity.RedriveItem) {
 			w.fail("a lost message of a redrive", "redrive %s says that message %s was taken, and nobody else touched it", r.ID, item.MessageID)
 		}
 	case repository.SkippedGone:
-		if !w.shadows[item.MessageID].gone {
-			w.fail("a wrong reason", "redrive %s says that message %s is gone", r.ID, item.MessageID)
-		}
+		w.want(w.shadows[item.MessageID].gone, "a wrong reason", "redrive %s says that message %s is gone", r.ID, item.MessageID)
 	case skippedPatchFailed:
 		if _, err := patchedValue(r.Options.Patch, w.records[item.MessageID].Value); r.Options.Patch == nil || err == nil {
 			w.fail("a wrong reason", "redrive %s says that its patch does not fit message %s", r.ID, item.MessageID)
@@ -163,8 +156,7 @@ func (w *world) checkSkipped(r entity.Redrive, item entity.RedriveItem) {
 	}
 }
 
-// touchedByOthers reports whether anybody but the redrive had a message since it
-// was made.
+// touchedByOthers reports whether anybody but the redrive had a message since it was made.
 func (w *world) touchedByOthers(r entity.Redrive, id uuid.UUID) bool {
 	if w.shadows[id].gone {
 		return true
@@ -178,32 +170,25 @@ func (w *world) touchedByOthers(r entity.Redrive, id uuid.UUID) bool {
 		}
 	}
 	trail, err := w.store.Trail(context.Background(), repository.TrailQuery{ObjectID: id, After: r.CreatedAt, Limit: 1000})
-	if err != nil {
-		w.fail("no trail", "Trail: %v", err)
-	}
+	w.want(err == nil, "no trail", "Trail: %v", err)
 	return slices.ContainsFunc(trail, func(line entity.AuditEntry) bool {
 		return line.Action == entity.ActionDead || line.Action == entity.ActionRequeue || line.Action == entity.ActionRetry
 	})
 }
 
-// checkChange compares what a redrive that is no retry says of a message with the
-// trail.
+// checkChange compares what a redrive that is no retry says of a message with the trail.
 func (w *world) checkChange(r entity.Redrive, item entity.RedriveItem) {
 	trail, err := w.store.Trail(context.Background(), repository.TrailQuery{
 		ObjectID: item.MessageID, Action: auditAction(r.Action), Limit: 1000,
 	})
-	if err != nil {
-		w.fail("no trail", "Trail: %v", err)
-	}
+	w.want(err == nil, "no trail", "Trail: %v", err)
 	done := 0
 	for _, line := range trail {
 		if line.Cause.Operation == r.ID {
 			done++
 		}
 	}
-	if done > 1 {
-		w.fail("a second change", "redrive %s changed message %s %d times", r.ID, item.MessageID, done)
-	}
+	w.want(done <= 1, "a second change", "redrive %s changed message %s %d times", r.ID, item.MessageID, done)
 	if item.Result == entity.ItemSucceeded && done == 0 || item.Result != entity.ItemSucceeded && item.Result != entity.ItemWaiting && done > 0 {
 		w.fail("a wrong result", "redrive %s says of message %s: %s %s; it changed it %d times", r.ID, item.MessageID, item.Result, item.Reason, done)
 	}
@@ -221,9 +206,7 @@ func (w *world) watchOrder(m entity.Message, redrive uuid.UUID) {
 		return
 	}
 	items, err := w.store.RedriveItems(context.Background(), redrive, repository.ItemQuery{Limit: 10_000})
-	if err != nil {
-		w.fail("a lost redrive", "RedriveItems(%s) = %v", redrive, err)
-	}
+	w.want(err == nil, "a lost redrive", "RedriveItems(%s) = %v", redrive, err)
 	for _, item := range items {
 		if item.MessageID == m.ID {
 			return
@@ -243,8 +226,6 @@ func (w *world) watchOrder(m entity.Message, redrive uuid.UUID) {
 func (w *world) checkRedrivesOver() {
 	for _, id := range w.order {
 		s := w.redrives[id]
-		if !s.state.Over() {
-			w.fail("a redrive without an end", "redrive %s is %s", id, s.state)
-		}
+		w.want(s.state.Over(), "a redrive without an end", "redrive %s is %s", id, s.state)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
 )
@@ -19,19 +20,16 @@ const (
 	modelCommands  = 80
 	modelGroups    = 4 // sequences that are played side by side
 
-	// modelShrinking bounds how often a sequence that fails is played again, to
-	// find the commands that it takes.
+	// modelShrinking bounds how often a sequence that fails is played again, to find the commands that it takes.
 	modelShrinking = 80
 )
 
-// TestModel plays random sequences of requests, crashes, faults and clock steps
-// against several processes on one store and one log, and compares what they
-// make of it with a simple model of the states: after each command, and in the
-// end, when everything is well again and has come to rest.
+// TestModel plays random sequences of requests, crashes, faults and clock steps against several processes on one store
+// and one log, and compares what they make of it with a simple model of the states: after each command, and in the end,
+// when everything is well again and has come to rest.
 //
-// A sequence follows from its seed, but for what happens at the very same moment:
-// a seldom failure may take several tries. DLQ_MODEL_SEED plays one seed alone,
-// DLQ_MODEL_COUNT that many from there on.
+// A sequence follows from its seed, but for what happens at the very same moment: a seldom failure may take several
+// tries. DLQ_MODEL_SEED plays one seed alone, DLQ_MODEL_COUNT that many from there on.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	first, n := modelSeeds(t)
@@ -66,11 +64,7 @@ func modelSeeds(t *testing.T) (first, n uint64) {
 
 func modelNumber(t *testing.T, text string) uint64 {
 	t.Helper()
-	n, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		t.Fatalf("%q is not a number: %v", text, err)
-	}
-	return n
+	return check.Must(strconv.ParseUint(text, 10, 64))(t)
 }
 
 // playSeed plays the sequence of one seed on the memory store, and tells what it

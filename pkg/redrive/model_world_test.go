@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -81,8 +82,7 @@ func newWorld(seed uint64, store repository.Repository) *world {
 	return w
 }
 
-// play carries out the commands, takes all faults away, and waits until
-// everything has come to rest.
+// play carries out the commands, takes all faults away, and waits until everything has come to rest.
 func (w *world) play(commands []command) {
 	w.add(14, w.rng)
 	w.startProcess()
@@ -140,6 +140,13 @@ func (w *world) failed() bool {
 func (w *world) fail(kind, format string, args ...any) {
 	if w.failure == "" {
 		w.kind, w.failure = kind, kind+": "+fmt.Sprintf(format, args...)
+	}
+}
+
+// want fails unless ok. The caller holds mu.
+func (w *world) want(ok bool, kind, format string, args ...any) {
+	if !ok {
+		w.fail(kind, format, args...)
 	}
 }
 
@@ -257,16 +264,13 @@ func (s modelScore) String() string {
 		s.sequences, s.commands, s.messages, s.resolved, s.dead, s.unsettled, s.attempts, s.records, s.edited, s.returns, s.redrives, s.crashes)
 }
 
-// wantEnough checks that there was something of everything, in each sequence on
-// the average.
+// wantEnough checks that there was something of everything, in each sequence on the average.
 func (s modelScore) wantEnough(t *testing.T) {
 	t.Helper()
 	for what, n := range map[string]int{
 		"messages": s.messages, "resolved": s.resolved, "dead": s.dead, "attempts": s.attempts,
 		"records": s.records, "redrives": s.redrives, "crashes": s.crashes, "returns": s.returns, "edited": s.edited,
 	} {
-		if n < s.sequences {
-			t.Errorf("%s: %d in %d sequences, want at least one in each", what, n, s.sequences)
-		}
+		check.True(t, n >= s.sequences, "%s: %d in %d sequences, want at least one in each", what, n, s.sequences)
 	}
 }

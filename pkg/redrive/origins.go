@@ -11,8 +11,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Judge returns what judges the original topics of messages, by the configuration
-// and the mapping of the moment. An error is that of reading the mapping.
+// Judge returns the judge of original topics, by configuration and mapping. Errors are of reading the mapping.
 type Judge func(ctx context.Context) (func(*entity.Message) entity.OriginStanding, error)
 
 // WithOrigins says which original topics are declared. Without it all are.
@@ -26,19 +25,15 @@ func everyOriginDeclared(context.Context) (func(*entity.Message) entity.OriginSt
 
 // planning says for whom messages are planned.
 type planning struct {
-	bulk bool // no person looked at each message
-	auto bool // no person asked for the attempts
-	// visible are the topics on which whoever made the redrive has the role that it
-	// needs; nil for all.
-	visible *entity.TopicPatterns
-	// cause of the reads that planning takes; without an actor they are on behalf of
-	// no user and are not audited.
+	bulk    bool                  // no person looked at each message
+	auto    bool                  // no person asked for the attempts
+	visible *entity.TopicPatterns // the topics on which the redrive's maker has the role that it needs; nil for all
+	// cause of the reads that planning takes; without an actor they are on behalf of no user and are not audited.
 	cause entity.Cause
 }
 
-// target plans messages as Publisher.Plan does, and refuses those whose original
-// topic is not declared well enough for who sends them. A record that a pointer
-// stands for is read by the plan: that is recorded. The error is that of the store.
+// target plans messages as Publisher.Plan does, and refuses those whose original topic is not declared well enough
+// for the sender. The plan reads the records of pointers: that is recorded. The error is that of the store.
 func (s *Service) target(ctx context.Context, batch []entity.Outgoing, how planning) ([]entity.Target, error) {
 	targets, open, err := s.refuseOrigins(ctx, batch, how)
 	if err != nil {
@@ -63,9 +58,8 @@ func (s *Service) target(ctx context.Context, batch []entity.Outgoing, how plann
 	return targets, nil
 }
 
-// refuseOrigins returns a target with an error for each refused message, and the
-// indexes of the others. A retry of a single message refuses none: its caller has
-// seen it, and the roles were checked when the request came in.
+// refuseOrigins returns a target with an error for each refused message, and the indexes of the others. A retry of
+// a single message refuses none: its caller has seen it, and the roles were checked when the request came in.
 func (s *Service) refuseOrigins(ctx context.Context, batch []entity.Outgoing, how planning) ([]entity.Target, []int, error) {
 	targets, open := make([]entity.Target, len(batch)), make([]int, 0, len(batch))
 	standing := func(*entity.Message) entity.OriginStanding { return entity.OriginStanding{} }
@@ -87,8 +81,7 @@ func (s *Service) refuseOrigins(ctx context.Context, batch []entity.Outgoing, ho
 	return targets, open, nil
 }
 
-// originRefusal says why a message must not be sent without a person who looked at
-// it; nil when it may.
+// originRefusal says why a message must not be sent without a person who looked at it; nil when it may.
 func originRefusal(m *entity.Message, is entity.OriginStanding, how planning) error {
 	switch {
 	case m.OriginalTopic == "": // the publisher's refusal says more
@@ -107,14 +100,13 @@ func originRefusal(m *entity.Message, is entity.OriginStanding, how planning) er
 	return nil
 }
 
-// originRefused reports whether a message was skipped for the reason that originRefusal
-// gives. Anyone who can write to a dead-letter topic can claim another team's topic and
-// key, so such a message blocks no key.
+// originRefused reports whether a message was skipped for the reason that originRefusal gives. Anyone who can
+// write to a dead-letter topic can claim another team's topic and key, so such a message blocks no key.
 func originRefused(reason string) bool {
 	return reason == string(entity.Undeclared) || reason == skippedNotPermitted
 }
 
-// recordRead records that planning read the record that a pointer stands for.
+// recordRead records that planning read the record of a pointer.
 func (s *Service) recordRead(ctx context.Context, out *entity.Outgoing, cause entity.Cause) error {
 	m := &out.Message
 	if cause.Actor == "" || !deadletter.IsPointer(m.Record) || out.Edit != nil && out.Edit.SetValue {
@@ -123,8 +115,7 @@ func (s *Service) recordRead(ctx context.Context, out *entity.Outgoing, cause en
 	return s.store.Record(ctx, entity.PointerRead(m, cause))
 }
 
-// permitted returns the messages of a mapping on whose dead-letter topic its maker
-// has the role too: an original topic that is set is declared from then on.
+// permitted returns the messages that a mapping may change: its maker has the dead-letter topic's role too.
 func (p *pass) permitted(ctx context.Context, l *lease) ([]uuid.UUID, error) {
 	visible := p.redrive.Selection.Visible
 	if p.redrive.Action != entity.RedriveMap || visible == nil {
@@ -145,8 +136,7 @@ func (p *pass) permitted(ctx context.Context, l *lease) ([]uuid.UUID, error) {
 	return ids, nil
 }
 
-// maySetOrigin reports whether somebody with the role on these topics, nil for all,
-// has it on the message's dead-letter topic.
+// maySetOrigin reports whether a role on these topics, nil for all, covers the message's dead-letter topic.
 func maySetOrigin(m *entity.Message, visible *entity.TopicPatterns) bool {
 	return visible == nil || m.Source.Topic == "" || visible.Match(m.Source.Topic)
 }

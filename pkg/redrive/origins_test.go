@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
@@ -35,33 +36,23 @@ func claimingTopic(dlq, original string) func(*entity.Message) {
 func (b *bench) declare(trust string, rules ...deadletter.OriginRule) {
 	b.Helper()
 	cfg := deadletter.Config{Origins: rules, OriginTrust: trust}
-	origins, err := deadletter.NewOrigins(cfg)
-	if err != nil {
-		b.Fatal(err)
-	}
-	decoder, err := deadletter.FromConfig(cfg, deadletter.Patterns{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	origins := check.Must(deadletter.NewOrigins(cfg))(b)
+	decoder := check.Must(deadletter.FromConfig(cfg, deadletter.Patterns{}))(b)
 	b.judge = deadletter.NewJudge(decoder, origins, b.store.Mapping).Standing
 }
 
 // declareByMapping maps the dead-letter topic to the topic.
 func (b *bench) declareByMapping(dlq, topic string) {
 	b.Helper()
-	if _, err := b.store.ReplaceMapping(context.Background(), []entity.TopicRule{{Pattern: dlq, Original: topic}}, 0, entity.By("admin")); err != nil {
-		b.Fatal(err)
-	}
+	rules := []entity.TopicRule{{Pattern: dlq, Original: topic}}
+	check.Must(b.store.ReplaceMapping(context.Background(), rules, 0, entity.By("admin")))(b)
 }
 
 var byConvention = deadletter.OriginRule{DLQ: "*.dlq.v1", Originals: []string{"$1.*"}}
 
 func scopeOf(t *testing.T, topics ...string) *entity.TopicPatterns {
 	t.Helper()
-	scope, err := entity.ParseTopicPatterns("topics", topics...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	scope := check.Must(entity.ParseTopicPatterns("topics", topics...))(t)
 	return &scope
 }
 
@@ -69,7 +60,12 @@ func scopeOf(t *testing.T, topics ...string) *entity.TopicPatterns {
 // that it failed in beta's topic. Who sends it?
 func TestClaimedOrigins(t *testing.T) {
 	t.Parallel()
-	const sent = "" // in place of the reason why it is skipped
+	const sent, undeclared = "", "UNDECLARED" // why it is skipped
+	by := func(trust string, rules ...deadletter.OriginRule) func(*bench) {
+		return func(b *bench) { b.declare(trust, rules...) }
+	}
+	betaOfGamma := deadletter.OriginRule{DLQ: gammaDLQ, Originals: []string{"beta.*"}}
+	operator := func(m *entity.Message) { m.Origin.Confidence = entity.FromOperator }
 	for name, c := range map[string]struct {
 		declare func(b *bench)
 		change  func(*entity.Message)
@@ -78,40 +74,19 @@ func TestClaimedOrigins(t *testing.T) {
 		// beta* and gamma*; and what automatic retry does.
 		all, beta, both, auto string
 	}{
-		"TrustedHeader": {
-			declare: func(b *bench) { b.declare(deadletter.TrustHeader) },
-			all:     sent, beta: skippedNotPermitted, both: sent, auto: "UNDECLARED",
-		},
-		"UntrustedHeader": {
-			declare: func(b *bench) { b.declare(deadletter.TrustDeclared) },
-			all:     "UNDECLARED", beta: "UNDECLARED", both: "UNDECLARED", auto: "UNDECLARED",
-		},
-		"ContradictingADeclaration": {
-			declare: func(b *bench) { b.declare(deadletter.TrustHeader, byConvention) },
-			all:     "UNDECLARED", beta: "UNDECLARED", both: "UNDECLARED", auto: "UNDECLARED",
-		},
-		"ContradictingAMapping": {
-			declare: func(b *bench) { b.declare(deadletter.TrustHeader); b.declareByMapping(gammaDLQ, gammaTopic) },
-			all:     "UNDECLARED", beta: "UNDECLARED", both: "UNDECLARED", auto: "UNDECLARED",
-		},
-		"Declared": {
-			declare: func(b *bench) {
-				b.declare(deadletter.TrustDeclared, byConvention, deadletter.OriginRule{DLQ: gammaDLQ, Originals: []string{"beta.*"}})
-			},
-			all: sent, beta: sent, both: sent, auto: sent,
-		},
-		"Mapped": {
-			declare: func(b *bench) {
-				b.declare(deadletter.TrustDeclared, byConvention)
-				b.declareByMapping(gammaDLQ, betaTopic)
-			},
-			all: sent, beta: sent, both: sent, auto: sent,
-		},
-		"SaidByAnOperator": {
-			declare: func(b *bench) { b.declare(deadletter.TrustDeclared, byConvention) },
-			change:  func(m *entity.Message) { m.Origin.Confidence = entity.FromOperator },
-			all:     sent, beta: sent, both: sent, auto: sent,
-		},
+		"TrustedHeader":             {by(deadletter.TrustHeader), nil, sent, skippedNotPermitted, sent, undeclared},
+		"UntrustedHeader":           {by(deadletter.TrustDeclared), nil, undeclared, undeclared, undeclared, undeclared},
+		"ContradictingADeclaration": {by(deadletter.TrustHeader, byConvention), nil, undeclared, undeclared, undeclared, undeclared},
+		"ContradictingAMapping": {func(b *bench) {
+			b.declare(deadletter.TrustHeader)
+			b.declareByMapping(gammaDLQ, gammaTopic)
+		}, nil, undeclared, undeclared, undeclared, undeclared},
+		"Declared": {by(deadletter.TrustDeclared, byConvention, betaOfGamma), nil, sent, sent, sent, sent},
+		"Mapped": {func(b *bench) {
+			b.declare(deadletter.TrustDeclared, byConvention)
+			b.declareByMapping(gammaDLQ, betaTopic)
+		}, nil, sent, sent, sent, sent},
+		"SaidByAnOperator": {by(deadletter.TrustDeclared, byConvention), operator, sent, sent, sent, sent},
 	} {
 		setUp := func(b *bench) uuid.UUID {
 			c.declare(b)
@@ -123,9 +98,7 @@ func TestClaimedOrigins(t *testing.T) {
 		}
 		t.Run(name+"/ARetryOfItAlone", scenario(func(b *bench) {
 			id := setUp(b)
-			if err := b.retry(id); err != nil {
-				b.Errorf("retry: %v", err)
-			}
+			check.Equal(b, b.retry(id), nil, "retry")
 			b.wantSent(betaTopic, id)
 		}))
 		t.Run(name+"/AutomaticRetry", automatic(func(b *bench) {
@@ -176,19 +149,12 @@ func (b *bench) wantRedriveOf(order repository.NewRedrive, reason string) {
 		want[reason] = 1
 	}
 	p, err := b.Preview(context.Background(), order)
-	if err != nil || p.Selected != 1 || !maps.Equal(p.Reasons, want) {
-		b.Errorf("dry run = %+v, %v, want 1 selected with the reasons %v", p, err, want)
-	}
-	stop := b.carry()
-	defer stop()
-	begun, err := b.Begin(context.Background(), order)
-	if err != nil {
-		b.Fatal(err)
-	}
-	r, err := b.Wait(context.Background(), begun.ID)
-	if err != nil || !maps.Equal(r.Counts.Reasons, want) || r.Counts.Skipped != len(want) {
-		b.Errorf("redrive = %+v, %v, want the reasons %v", r.Counts, err, want)
-	}
+	check.True(b, err == nil && p.Selected == 1 && maps.Equal(p.Reasons, want),
+		"dry run = %+v, %v, want 1 selected with the reasons %v", p, err, want)
+	defer b.carry()()
+	r, err := b.Wait(context.Background(), check.Must(b.Begin(context.Background(), order))(b).ID)
+	check.True(b, err == nil && maps.Equal(r.Counts.Reasons, want) && r.Counts.Skipped == len(want),
+		"redrive = %+v, %v, want the reasons %v", r.Counts, err, want)
 }
 
 // What is declared goes on being sent beside what is not, by redrives and by automatic
@@ -199,8 +165,7 @@ func TestForgedClaimsHoldNothingUp(t *testing.T) {
 		b.declare(deadletter.TrustDeclared, byConvention)
 		b.add(heldMax+500, claimingTopic(gammaDLQ, betaTopic))
 		own := b.add(3, claimingTopic(betaDLQ, betaTopic))
-		stop := b.auto()
-		defer stop()
+		defer b.auto()()
 		elapse(10 * time.Second)
 		b.wantSent(betaTopic, own...)
 		later := b.add(1, claimingTopic(betaDLQ, betaTopic))
@@ -215,9 +180,8 @@ func TestForgedClaimsHoldNothingUp(t *testing.T) {
 		p, err := b.Preview(context.Background(), repository.NewRedrive{
 			Action: entity.RedriveRetry, Selection: entity.Selection{Filter: entity.Filter{Topic: betaTopic}}, Cause: entity.By("tester"),
 		})
-		if err != nil || p.Selected != 6 || p.Sendable != 2 || p.Reasons["UNDECLARED"] != 4 {
-			b.Errorf("dry run = %+v, %v, want 2 of 6 sent and 4 undeclared", p, err)
-		}
+		check.True(b, err == nil && p.Selected == 6 && p.Sendable == 2 && p.Reasons["UNDECLARED"] == 4,
+			"dry run = %+v, %v, want 2 of 6 sent and 4 undeclared", p, err)
 	}))
 	t.Run("ADeclarationIsSeenAtTheNextAttempt", automatic(func(b *bench) {
 		b.declare(deadletter.TrustDeclared)
@@ -242,8 +206,7 @@ func TestForgedClaimsHoldNothingUp(t *testing.T) {
 	}))
 }
 
-// Setting the original topics of many messages declares them: it needs the role on
-// their dead-letter topic too.
+// Setting the original topics of many messages declares them: it needs the role on their dead-letter topic too.
 func TestRedriveThatMapsNeedsTheDeadLetterTopic(t *testing.T) { //nolint:paralleltest // a scenario is parallel
 	scenario(func(b *bench) {
 		guessed := func(m *entity.Message) { m.Origin.Confidence = entity.FromName }
@@ -254,25 +217,17 @@ func TestRedriveThatMapsNeedsTheDeadLetterTopic(t *testing.T) { //nolint:paralle
 			Selection: entity.Selection{Filter: entity.Filter{Topic: betaTopic, Visible: scopeOf(t, "beta.*")}},
 		}
 		p, err := b.Preview(context.Background(), order)
-		if err != nil || p.Sendable != 1 || p.Reasons[skippedNotPermitted] != 1 {
-			b.Errorf("dry run = %+v, %v, want 1 mapped and 1 not permitted", p, err)
-		}
-		stop := b.carry()
-		defer stop()
-		begun, err := b.Begin(context.Background(), order)
-		if err != nil {
-			b.Fatal(err)
-		}
-		r, err := b.Wait(context.Background(), begun.ID)
-		if err != nil || r.Counts.Reasons[skippedNotPermitted] != 1 || r.Counts.Succeeded != 1 {
-			b.Errorf("redrive = %+v, %v, want 1 mapped and 1 not permitted", r.Counts, err)
-		}
+		check.True(b, err == nil && p.Sendable == 1 && p.Reasons[skippedNotPermitted] == 1,
+			"dry run = %+v, %v, want 1 mapped and 1 not permitted", p, err)
+		defer b.carry()()
+		r, err := b.Wait(context.Background(), check.Must(b.Begin(context.Background(), order))(b).ID)
+		check.True(b, err == nil && r.Counts.Reasons[skippedNotPermitted] == 1 && r.Counts.Succeeded == 1,
+			"redrive = %+v, %v, want 1 mapped and 1 not permitted", r.Counts, err)
 		if got := b.get(foreign); got.OriginalTopic != betaTopic || got.Origin.Confidence != entity.FromName {
 			b.Errorf("the message of gamma belongs to %s by %s, want it as before", got.OriginalTopic, got.Origin.Confidence)
 		}
-		if got := b.get(own); got.OriginalTopic != "beta.other" {
-			b.Errorf("the message of beta belongs to %s, want beta.other", got.OriginalTopic)
-		}
+		got := b.get(own)
+		check.True(b, got.OriginalTopic == "beta.other", "the message of beta belongs to %s, want beta.other", got.OriginalTopic)
 	})(t)
 }
 
@@ -289,9 +244,7 @@ func TestReadsOfPointersAreAudited(t *testing.T) {
 	reads := func(b *bench, id uuid.UUID) []entity.AuditEntry {
 		b.Helper()
 		trail, err := b.store.Trail(context.Background(), repository.TrailQuery{ObjectID: id, Action: entity.ActionReadPointer, Limit: 10})
-		if err != nil {
-			b.Fatal(err)
-		}
+		check.NoError(b, err)
 		return trail
 	}
 	wantOne := func(b *bench, id uuid.UUID) {
@@ -303,47 +256,34 @@ func TestReadsOfPointersAreAudited(t *testing.T) {
 	}
 	t.Run("Alone", scenario(func(b *bench) {
 		id := b.add(1, pointer)[0]
-		if err := b.retry(id); err != nil {
-			b.Errorf("retry: %v", err)
-		}
+		check.Equal(b, b.retry(id), nil, "retry")
 		wantOne(b, id)
 	}))
 	t.Run("InARedrive", scenario(func(b *bench) {
 		id := b.add(1, pointer)[0]
 		plain := b.add(1, claimingTopic("share.dlq", betaTopic))[0]
-		stop := b.carry()
-		defer stop()
-		begun, err := b.Begin(context.Background(), repository.NewRedrive{
+		defer b.carry()()
+		begun := check.Must(b.Begin(context.Background(), repository.NewRedrive{
 			Action: entity.RedriveRetry, Selection: entity.Selection{IDs: []uuid.UUID{id, plain}}, Cause: entity.By("tester"),
-		})
-		if err != nil {
-			b.Fatal(err)
-		}
-		if _, err := b.Wait(context.Background(), begun.ID); err != nil {
-			b.Fatal(err)
-		}
+		}))(b)
+		check.Must(b.Wait(context.Background(), begun.ID))(b)
 		wantOne(b, id)
-		if trail := reads(b, plain); len(trail) != 0 {
-			b.Errorf("the trail has %+v of a message that is no pointer", trail)
-		}
+		trail := reads(b, plain)
+		check.True(b, len(trail) == 0, "the trail has %+v of a message that is no pointer", trail)
 	}))
 	t.Run("NotOfAutomaticRetry", automatic(func(b *bench) {
 		id := b.add(1, pointer)[0]
 		b.autoFor(10 * time.Second)
 		b.wantState(id, entity.Resolved, 1, "")
-		if trail := reads(b, id); len(trail) != 0 {
-			b.Errorf("the trail has %+v, want no read of a user", trail)
-		}
+		trail := reads(b, id)
+		check.True(b, len(trail) == 0, "the trail has %+v, want no read of a user", trail)
 	}))
 	t.Run("NotWhatAnEditReplaces", scenario(func(b *bench) {
 		id := b.add(1, pointer)[0]
 		order := entity.RetryOrder{ID: id, Cause: entity.By("tester"), Edit: &entity.Edit{SetValue: true, Value: []byte("new")}}
-		if _, err := b.Retry(context.Background(), order); err != nil {
-			b.Errorf("retry: %v", err)
-		}
-		if trail := reads(b, id); len(trail) != 0 {
-			b.Errorf("the trail has %+v, want nothing read", trail)
-		}
+		check.Must(b.Retry(context.Background(), order))(b)
+		trail := reads(b, id)
+		check.True(b, len(trail) == 0, "the trail has %+v, want nothing read", trail)
 	}))
 }
 
@@ -365,7 +305,7 @@ func TestRefusedOriginsBlockNoKey(t *testing.T) {
 		t.Run(name, scenario(func(b *bench) {
 			ctx := context.Background()
 			b.declare(c.trust, c.rules...)
-			key := func(m *entity.Message) { m.Record.Key = []byte("customer-1") }
+			key := keyed("customer-1")
 			b.add(1, claimingTopic(gammaDLQ, betaTopic), key, value(`{"other":1}`))
 			honest := b.add(2, claimingTopic(betaDLQ, betaTopic), key, value(`{"state":"old"}`))
 			r := b.begin(options(func(o *entity.RedriveOptions) {
@@ -380,9 +320,8 @@ func TestRefusedOriginsBlockNoKey(t *testing.T) {
 				}
 			})
 			stop := b.carry()
-			r, err := b.Wait(ctx, r.ID)
+			b.wantEnd(r.ID, counted{Selected: 3, Succeeded: 2, Skipped: 1, Reasons: reasons{c.want: 1}})
 			stop()
-			b.wantReport(r, err, counted{Selected: 3, Succeeded: 2, Skipped: 1, Reasons: map[string]int{c.want: 1}})
 			for _, id := range honest {
 				b.wantState(id, entity.Resolved, 1, "")
 			}
@@ -392,9 +331,8 @@ func TestRefusedOriginsBlockNoKey(t *testing.T) {
 				known[item.MessageID] = item
 			}
 			keys, blockErr := (&run{Service: b.Service, id: r.ID}).blockedKeys(ctx, known)
-			if err != nil || blockErr != nil || len(keys.blocked) != 0 {
-				b.Errorf("a run that goes on has %d blocked keys, %v, %v, want none", len(keys.blocked), err, blockErr)
-			}
+			check.True(b, err == nil && blockErr == nil && len(keys.blocked) == 0,
+				"a run that goes on has %d blocked keys, %v, %v, want none", len(keys.blocked), err, blockErr)
 		}))
 	}
 }

@@ -17,8 +17,7 @@ import (
 
 // Offsets asks Kafka how far consumer groups have come.
 type Offsets interface {
-	// Committed returns what the group has committed for partitions of the topics;
-	// partitions without a commit are left out, and so are topics that are gone.
+	// Committed returns the group's commits for partitions of the topics, without those that have none.
 	Committed(ctx context.Context, group string, topics []string) ([]repository.Committed, error)
 }
 
@@ -43,9 +42,8 @@ func parseGroups(rules []GroupRule) ([]groupRule, error) {
 	return parsed, nil
 }
 
-// RunOutcomes asks for committed offsets until ctx ends, and returns then. It
-// asks once a group, whatever the number of messages. With a store that keeps no
-// outcomes it only waits.
+// RunOutcomes asks for committed offsets until ctx ends, and returns then. It asks once a group, whatever the
+// number of messages. With a store that keeps no outcomes it only waits.
 func (s *Service) RunOutcomes(ctx context.Context, offsets Offsets) {
 	if s.outcomes == nil {
 		<-ctx.Done()
@@ -62,8 +60,7 @@ func (s *Service) RunOutcomes(ctx context.Context, offsets Offsets) {
 	}
 }
 
-// followGroups asks once for every group that tells of something that was sent.
-// One that cannot be asked does not keep it from the others.
+// followGroups asks once for every group of topics with sent records. A failure does not stop the others.
 func (s *Service) followGroups(ctx context.Context, rules []groupRule, offsets Offsets) error {
 	if err := s.configureGroups(ctx, rules); err != nil {
 		return err
@@ -133,9 +130,7 @@ func (s *Service) configureGroups(ctx context.Context, rules []groupRule) error 
 			}
 		}
 	}
-	slices.SortFunc(groups, func(a, b repository.TopicGroup) int {
-		return cmp.Compare(a.Topic, b.Topic)
-	})
+	slices.SortFunc(groups, func(a, b repository.TopicGroup) int { return cmp.Compare(a.Topic, b.Topic) })
 	groups = slices.Compact(groups)
 	if s.configured != nil && slices.Equal(groups, s.configured) {
 		return nil

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -31,22 +32,17 @@ func TestRunOutcomes(t *testing.T) {
 
 	t.Run("ConsumedOnceTheGroupHasPassedTheRecord", scenario(func(b *bench) {
 		ids := b.add(2, func(m *entity.Message) { m.Failure.ConsumerGroup = "billing" })
-		if err := b.store.NoteGroups(context.Background(), []repository.TopicGroup{{Topic: orders, Group: "billing"}}); err != nil {
-			b.Fatal(err)
-		}
+		check.NoError(b, b.store.NoteGroups(context.Background(), []repository.TopicGroup{{Topic: orders, Group: "billing"}}))
 		for _, id := range ids {
-			if err := b.retry(id); err != nil {
-				b.Fatal(err)
-			}
+			check.NoError(b, b.retry(id))
 		}
 		kafka := b.follow()
 		kafka.commit("billing", 1) // the first has offset 0, the second 1
 		elapse(2 * b.cfg.OutcomeInterval)
 		b.wantOutcome(ids[0], entity.Consumed)
 		b.wantOutcome(ids[1], entity.Published)
-		if got := b.get(ids[0]).Consumption; got == nil || got.Group != "billing" || got.Offset != 1 {
-			b.Errorf("consumption = %+v, want billing at 1", got)
-		}
+		got := b.get(ids[0]).Consumption
+		check.True(b, got != nil && got.Group == "billing" && got.Offset == 1, "consumption = %+v, want billing at 1", got)
 		kafka.commit("billing", 0) // a reset takes nothing back
 		elapse(2 * b.cfg.OutcomeInterval)
 		b.wantOutcome(ids[0], entity.Consumed)
@@ -55,9 +51,7 @@ func TestRunOutcomes(t *testing.T) {
 	t.Run("ConfiguredGroupTellsOfTopicsThatNameNone", scenario(func(b *bench) {
 		b.cfg.ConsumerGroups = []GroupRule{{Topic: "nothing*", Group: "nobody"}, {Topic: "ord*", Group: "billing"}}
 		id := b.add(1)[0]
-		if err := b.retry(id); err != nil {
-			b.Fatal(err)
-		}
+		check.NoError(b, b.retry(id))
 		b.follow().commit("billing", 7)
 		elapse(2 * b.cfg.OutcomeInterval)
 		b.wantOutcome(id, entity.Consumed)
@@ -67,21 +61,15 @@ func TestRunOutcomes(t *testing.T) {
 		ids := b.add(1, func(m *entity.Message) { m.Failure.ConsumerGroup = "billing" })
 		b.add(1, func(m *entity.Message) { m.Failure.ConsumerGroup = "closed" })
 		noted := []repository.TopicGroup{{Topic: orders, Group: "billing"}, {Topic: orders, Group: "closed"}}
-		if err := b.store.NoteGroups(context.Background(), noted); err != nil {
-			b.Fatal(err)
-		}
-		if err := b.retry(ids[0]); err != nil {
-			b.Fatal(err)
-		}
+		check.NoError(b, b.store.NoteGroups(context.Background(), noted))
+		check.NoError(b, b.retry(ids[0]))
 		kafka := b.follow()
 		kafka.err["closed"] = errBroken
 		kafka.commit("billing", 7)
 		elapse(2 * b.cfg.OutcomeInterval)
 		b.wantOutcome(ids[0], entity.Consumed)
 		warned := b.logs.FilterMessage("outcomes are not known at the moment").All()
-		if len(warned) != 1 {
-			b.Fatalf("%d warnings, want one", len(warned))
-		}
+		check.Require(b, len(warned) == 1, "%d warnings, want one", len(warned))
 		text, _ := warned[0].ContextMap()["error"].(string)
 		if strings.Contains(text, "closed") || !strings.Contains(text, orders) {
 			b.Errorf("warned of %q, want the topic without the group, whose header may be masked", text)
@@ -112,7 +100,5 @@ func (g *groups) commit(group string, offset int64) {
 
 func (b *bench) wantOutcome(id [16]byte, want entity.Outcome) {
 	b.Helper()
-	if got := b.get(id).Outcome; got != want {
-		b.Errorf("outcome = %q, want %q", got, want)
-	}
+	check.Equal(b, b.get(id).Outcome, want, "outcome")
 }

@@ -33,8 +33,7 @@ func compilePatch(patch []byte) (patcher, error) {
 	return p, nil
 }
 
-// compile reads the redrive's patch, once in a run. One that cannot be read, which
-// Begin has refused, fits nothing.
+// compile reads the redrive's patch, once in a run. An invalid one, which Begin refuses, fits nothing.
 func (r *run) compile(patch []byte) {
 	if r.patch != nil || patch == nil {
 		return
@@ -52,9 +51,7 @@ type misfit struct{ error }
 // Apply answers why.
 func (m misfit) Apply([]byte) ([]byte, error) { return nil, m.error }
 
-// patched gives every message the value that the redrive's patch makes of its own.
-// It depends on patch and message alone: who takes the batch over makes the same.
-// Messages that it does not fit are skipped, those of a refused origin as such.
+// patched gives every message its patched value. Misfits are skipped, those of a refused origin as such.
 func (p *pass) patched(ctx context.Context, l *lease, batch []entity.Outgoing) ([]entity.Outgoing, error) {
 	if p.patch == nil {
 		return batch, nil

@@ -2,7 +2,6 @@ package redrive
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -39,8 +39,7 @@ func TestPatchOverARedrive(t *testing.T) {
 		one := b.add(1, value(`{"state":"old","n":1}`))[0]
 		two := b.add(1, value(`{"n":2,"state":"old"}`))[0]
 		before, _ := b.store.Get(ctx, one, -1)
-		r, err := b.retryAll(patching(patchText))
-		b.wantReport(r, err, counted{Selected: 2, Succeeded: 2})
+		b.wantAll(counted{Selected: 2, Succeeded: 2}, patching(patchText))
 		b.wantRecords(orders, `={"state":"new","n":1}`, `={"n":2,"state":"new"}`)
 		for _, id := range []uuid.UUID{one, two} {
 			b.wantEdits(id, &entity.Edit{SetValue: true, Patch: []byte(patchText)})
@@ -49,7 +48,7 @@ func TestPatchOverARedrive(t *testing.T) {
 	}))
 
 	t.Run("WhatItDoesNotFitIsSkippedAndNothingGoesBehindItsKey", scenario(func(b *bench) {
-		key := func(m *entity.Message) { m.Record.Key = []byte("a") }
+		key := keyed("a")
 		misfits := []uuid.UUID{
 			b.add(1, key, value(`{"other":1}`))[0],
 			b.add(1, value("not json"))[0],
@@ -63,13 +62,8 @@ func TestPatchOverARedrive(t *testing.T) {
 		}
 		b.add(1, key, value(`{"state":"behind"}`))
 		b.add(1, value(`{"state":"old"}`))
-		r, err := b.retryAll(patching(patchText), options(func(o *entity.RedriveOptions) {
-			o.KeepKeyOrder, o.Patch = true, []byte(patchText)
-		}))
-		b.wantReport(r, err, counted{
-			Selected: 7, Succeeded: 1, Skipped: 6,
-			Reasons: map[string]int{skippedPatchFailed: 5, skippedKeyBlocked: 1},
-		})
+		b.wantAll(counted{Selected: 7, Succeeded: 1, Skipped: 6, Reasons: reasons{skippedPatchFailed: 5, skippedKeyBlocked: 1}},
+			options(func(o *entity.RedriveOptions) { o.KeepKeyOrder, o.Patch = true, []byte(patchText) }))
 		b.wantRecords(orders, `={"state":"new"}`)
 		for _, id := range misfits {
 			b.wantState(id, entity.Pending, 0, "")
@@ -84,32 +78,20 @@ func TestPatchOverARedrive(t *testing.T) {
 		}
 		r := b.begin(patching(patchText))
 		dead := b.another()
-		l, err := dead.store.LeaseBatch(ctx, r.ID, uuid.New(), dead.cfg.ClaimExpiry)
-		if err != nil || l == nil {
-			b.Fatalf("LeaseBatch = %v, %v, want one", l, err)
-		}
+		l := dead.lease(r.ID)
 		messages, _, err := dead.store.Load(ctx, []uuid.UUID{l.Items[0].MessageID, l.Items[1].MessageID}, 1<<20)
-		if err != nil {
-			b.Fatal(err)
-		}
+		check.NoError(b, err)
 		p := &pass{run: newRun(dead.Service, r.ID), redrive: r}
 		p.compile(r.Options.Patch)
-		batch, err := p.patched(ctx, nil, outgoing(messages))
-		if err != nil {
-			b.Fatal(err)
-		}
+		batch := check.Must(p.patched(ctx, nil, outgoing(messages)))(b)
 		for i, target := range dead.publisher.Plan(ctx, batch, true) {
 			batch[i].Target = target
 		}
-		taken, err := dead.claim(ctx, batch, claiming{cause: entity.By("tester"), redrive: r.ID})
-		if err != nil {
-			b.Fatal(err)
-		}
+		taken := check.Must(dead.claim(ctx, batch, claiming{cause: entity.By("tester"), redrive: r.ID}))(b)
 		dead.publish(ctx, attempts{cause: taken.cause, claimed: taken.claimed, outgoing: taken.outgoing[:1]}) // and died
 
 		defer b.carry()()
-		got, err := b.Wait(ctx, r.ID)
-		b.wantReport(got, err, counted{Selected: 20, Succeeded: 20})
+		b.wantEnd(r.ID, counted{Selected: 20, Succeeded: 20})
 		b.wantRecords(orders, want...)
 	}))
 
@@ -119,13 +101,8 @@ func TestPatchOverARedrive(t *testing.T) {
 			Action: entity.RedriveRetry, Cause: entity.By("tester"), Options: entity.RedriveOptions{Patch: []byte(`[{"op":"fly"}]`)},
 			Selection: entity.Selection{Filter: entity.Filter{Topic: deadLetter}},
 		}
-		var field *entity.FieldError
-		if _, err := b.Begin(ctx, n); !errors.As(err, &field) {
-			b.Errorf("Begin = %v, want a field error", err)
-		}
-		if _, err := b.Preview(ctx, n); !errors.As(err, &field) {
-			b.Errorf("Preview = %v, want a field error", err)
-		}
+		check.As[*entity.FieldError](b, check.Err(b.Begin(ctx, n)), "Begin")
+		check.As[*entity.FieldError](b, check.Err(b.Preview(ctx, n)), "Preview")
 	}))
 }
 
@@ -139,12 +116,7 @@ func TestPreviewOfAPatch(t *testing.T) {
 			b.add(1, value(text), to(fmt.Sprintf("topic%d", i)))
 		}
 		b.add(1, value(`{"state":"refused"}`), to("closed"))
-		b.kafka.plan = func(m entity.Message) error {
-			if m.OriginalTopic == "closed" {
-				return &entity.RefusedError{Class: entity.Unauthorized, Reason: "no"}
-			}
-			return nil
-		}
+		b.kafka.plan = notTo("closed", &entity.RefusedError{Class: entity.Unauthorized, Reason: "no"})
 		p, err := b.Preview(context.Background(), repository.NewRedrive{
 			Action: entity.RedriveRetry, Options: entity.RedriveOptions{Patch: []byte(patchText)},
 			Selection: entity.Selection{Filter: entity.Filter{Topic: deadLetter}},
@@ -154,22 +126,19 @@ func TestPreviewOfAPatch(t *testing.T) {
 		}
 		for _, s := range p.Samples {
 			m, err := b.store.Get(context.Background(), s.MessageID, -1)
-			if err != nil || m.OriginalTopic == "closed" {
-				b.Errorf("sample of message %s of %s, %v, want one that would be sent", s.MessageID, m.OriginalTopic, err)
-			}
+			check.True(b, err == nil && m.OriginalTopic != "closed",
+				"sample of message %s of %s, %v, want one that would be sent", s.MessageID, m.OriginalTopic, err)
 			switch string(m.Record.Value) {
 			case texts[0], texts[5]:
 				if string(s.Before) != string(m.Record.Value) || string(s.After) != `{"state":"new"}` || s.Reason != "" {
 					b.Errorf("sample = %s, %s, %q, want the patched value", s.Before, s.After, s.Reason)
 				}
 			case texts[1]:
-				if string(s.Before) != texts[1] || s.After != nil || s.Reason == "" {
-					b.Errorf("sample = %s, %s, %q, want a reason", s.Before, s.After, s.Reason)
-				}
+				check.True(b, string(s.Before) == texts[1] && s.After == nil && s.Reason != "",
+					"sample = %s, %s, %q, want a reason", s.Before, s.After, s.Reason)
 			default:
-				if s.Before != nil || s.After != nil || s.Reason == "" {
-					b.Errorf("sample of %.20q = %.20q, %s, %q, want a reason alone", m.Record.Value, s.Before, s.After, s.Reason)
-				}
+				check.True(b, s.Before == nil && s.After == nil && s.Reason != "",
+					"sample of %.20q = %.20q, %s, %q, want a reason alone", m.Record.Value, s.Before, s.After, s.Reason)
 			}
 		}
 	}))
@@ -186,14 +155,12 @@ func TestPreviewOfAPatch(t *testing.T) {
 			p, err := b.Preview(context.Background(), repository.NewRedrive{
 				Action: entity.RedriveRetry, Options: entity.RedriveOptions{Patch: []byte(patchText)}, Selection: selection,
 			})
-			if err != nil || len(p.Samples) != maxSamples {
-				b.Fatalf("%s: Preview has %d samples, %v, want %d", name, len(p.Samples), err, maxSamples)
-			}
+			check.Require(b, err == nil && len(p.Samples) == maxSamples,
+				"%s: Preview has %d samples, %v, want %d", name, len(p.Samples), err, maxSamples)
 			seen := map[uuid.UUID]bool{ids[0]: true, foreign: true}
 			for _, s := range p.Samples {
-				if seen[s.MessageID] || string(s.After) != `{"state":"new"}` {
-					b.Errorf("%s: sample = %+v, want another message of the selection", name, s)
-				}
+				check.True(b, !seen[s.MessageID] && string(s.After) == `{"state":"new"}`,
+					"%s: sample = %+v, want another message of the selection", name, s)
 				seen[s.MessageID] = true
 			}
 		}
@@ -215,9 +182,8 @@ func TestMapOverARedrive(t *testing.T) {
 		n := repository.NewRedrive{}
 		mapping(&n)
 		p, err := b.Preview(context.Background(), n)
-		if err != nil || p.Selected != 5 || p.Sendable != 3 || p.Reasons[repository.SkippedOriginKnown] != 2 {
-			b.Errorf("Preview = %+v, %v, want 3 of 5, 2 whose origin is known", p, err)
-		}
+		check.True(b, err == nil && p.Selected == 5 && p.Sendable == 3 && p.Reasons[repository.SkippedOriginKnown] == 2,
+			"Preview = %+v, %v, want 3 of 5, 2 whose origin is known", p, err)
 	}))
 
 	t.Run("ATopicThatCannotBeIsRefused", scenario(func(b *bench) {
@@ -225,35 +191,25 @@ func TestMapOverARedrive(t *testing.T) {
 		mapping(&n)
 		for _, name := range []string{"", "a b"} {
 			n.Options.OriginalTopic = name
-			var field *entity.FieldError
-			if _, err := b.Begin(context.Background(), n); !errors.As(err, &field) {
-				b.Errorf("Begin to map to %q = %v, want a field error", name, err)
-			}
+			check.As[*entity.FieldError](b, check.Err(b.Begin(context.Background(), n)), "Begin to map to "+name)
 		}
 	}))
 
 	t.Run("SetsTheTopicAndCountsWhatADeadProcessDid", scenario(func(b *bench) {
 		ids := b.add(6, unknown)
 		r := b.begin(mapping)
-		if _, err := b.store.LeaseBatch(context.Background(), r.ID, uuid.New(), b.cfg.ClaimExpiry); err != nil {
-			b.Fatal(err)
-		}
+		b.lease(r.ID)
 		change := repository.Change{Action: entity.RedriveMap, IDs: ids[:2], OriginalTopic: "payments"}
-		if _, err := b.store.Change(context.Background(), change, entity.Cause{Actor: "tester", Operation: r.ID}); err != nil {
-			b.Fatal(err)
-		}
+		check.Must(b.store.Change(context.Background(), change, entity.Cause{Actor: "tester", Operation: r.ID}))(b)
 		defer b.carry()()
-		got, err := b.Wait(context.Background(), r.ID)
-		b.wantReport(got, err, counted{Selected: 6, Succeeded: 6})
+		b.wantEnd(r.ID, counted{Selected: 6, Succeeded: 6})
 		for _, id := range ids {
 			if m := b.get(id); m.OriginalTopic != "payments" || m.Origin.Confidence != entity.FromOperator || m.Status != entity.Pending {
 				b.Errorf("message = %s of %q by %s, want PENDING of payments by the operator", m.Status, m.OriginalTopic, m.Origin.Confidence)
 			}
 		}
 		trail, err := b.store.Trail(context.Background(), repository.TrailQuery{Action: entity.ActionMap, Limit: 100})
-		if err != nil || len(trail) != 6 {
-			b.Errorf("the trail has %d lines, %v, want 6", len(trail), err)
-		}
+		check.True(b, err == nil && len(trail) == 6, "the trail has %d lines, %v, want 6", len(trail), err)
 	}))
 }
 
@@ -263,32 +219,24 @@ func TestItemsKnowTheirGroupAfterATakeOver(t *testing.T) {
 		ids := b.add(2, func(m *entity.Message) { m.Failure.ConsumerGroup = "billing" })
 		r := b.begin()
 		dead := b.another()
-		if _, err := dead.store.LeaseBatch(context.Background(), r.ID, uuid.New(), dead.cfg.ClaimExpiry); err != nil {
-			b.Fatal(err)
-		}
+		dead.lease(r.ID)
 		messages, _, _ := dead.store.Load(context.Background(), ids, 1<<20)
 		batch := outgoing(messages)
 		for i, target := range dead.publisher.Plan(context.Background(), batch, true) {
 			batch[i].Target = target
 		}
-		taken, err := dead.claim(context.Background(), batch, claiming{cause: entity.By("tester"), redrive: r.ID})
-		if err != nil {
-			b.Fatal(err)
-		}
-		if _, err := dead.finish(taken, dead.publish(context.Background(), taken)); err != nil {
-			b.Fatal(err)
-		}
+		taken := check.Must(dead.claim(context.Background(), batch, claiming{cause: entity.By("tester"), redrive: r.ID}))(b)
+		check.Must(dead.finish(taken, dead.publish(context.Background(), taken)))(b)
 		defer b.carry()()
-		if _, err := b.Wait(context.Background(), r.ID); err != nil {
-			b.Fatal(err)
-		}
+		check.Must(b.Wait(context.Background(), r.ID))(b)
 		items, err := b.store.RedriveItems(context.Background(), r.ID, repository.ItemQuery{Limit: 10})
 		var groups []string
 		for _, item := range items {
 			groups = append(groups, item.Group)
 		}
-		if err != nil || !reflect.DeepEqual(groups, []string{"billing", "billing"}) {
-			b.Errorf("groups = %q, %v, want billing twice", groups, err)
-		}
+		check.True(b, err == nil && reflect.DeepEqual(groups, []string{
+			"billing",
+			"billing",
+		}), "groups = %q, %v, want billing twice", groups, err)
 	}))
 }

@@ -11,8 +11,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
-// place is where a record would go; partition -1 stands for the whole topic,
-// when not even its partitions could be asked for.
+// place is the target of a record; partition -1 means the whole topic, when not even its partitions are known.
 type place struct {
 	topic     string
 	partition int32
@@ -20,9 +19,8 @@ type place struct {
 
 func placeOf(t entity.Target) place { return place{t.Topic, t.Partition} }
 
-// places is what a pass has learnt of the partitions that it sends to. One that
-// is away must cost neither the others their turn nor its messages their
-// attempts; when none is left, the run is over.
+// places is what a pass knows of its target partitions. One that is away costs neither the others their turn nor
+// its messages their attempts; when none is left, the run is over.
 type places struct {
 	reached  map[place]bool // their leaders answered when they were last asked
 	lost     map[place]bool // waited for once, in vain
@@ -39,8 +37,7 @@ func newPlaces() places {
 	}
 }
 
-// look notes which targets can be reached now. It returns those that cannot and
-// have not been waited for, the error of one that cannot, and whether any can.
+// look records which targets can be reached. It returns the others not waited for yet, an error, and if any can.
 func (p *places) look(targets []entity.Target) (away []place, some bool, err error) {
 	for _, t := range targets {
 		at := placeOf(t)
@@ -72,10 +69,8 @@ func (p *places) forget(gone place) {
 	}
 }
 
-// strand notes a batch of which nothing could be reached, and reports whether
-// the pass is over: nobody told for so long where anything is, or batch after
-// batch goes nowhere and nothing that was met before is left. forsaken says that
-// it is the latter: somebody answers, but not the leaders.
+// strand counts a batch without a reachable place, and reports whether the pass is over: no partition was known
+// for too long, or no reached place is left. forsaken means the latter: the leaders do not answer.
 func (p *places) strand(targets []entity.Target, waited bool) (over, forsaken bool) {
 	p.stranded++
 	partitions := slices.ContainsFunc(targets, func(t entity.Target) bool { return t.Partition >= 0 })
@@ -86,12 +81,10 @@ func (p *places) strand(targets []entity.Target, waited bool) (over, forsaken bo
 // nowhere reports whether nothing that the run met can be reached any more.
 func (p *places) nowhere() bool { return len(p.lost) > 0 && len(p.reached) == 0 }
 
-// shut reports whether nothing may be sent there any more in this run: each try
-// would cost a message an attempt.
+// shut reports whether nothing may be sent there any more in this run: each try would cost a message an attempt.
 func (p *places) shut(at place) bool { return p.failures[at] >= hopeless }
 
-// judge notes how the sends of a batch ended, and reports whether the run is
-// over: batch after batch fails, and no place is left that takes anything.
+// judge counts how sends ended, and reports whether the run is over: batches fail, and no place works.
 func (p *places) judge(batch []entity.Outgoing, deliveries []entity.Delivery) (over bool) {
 	taken, failed := map[place]bool{}, map[place]bool{}
 	for i, d := range deliveries {

@@ -11,10 +11,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// plan returns the messages that may be sent, and notes why the others may not.
-// While a leader cannot be reached it waits, for no attempt may start then. When
-// it has waited long enough, what can be reached is sent and the rest left out;
-// the same place is not waited for again. An error means that the pass is over.
+// plan returns the messages that may be sent, and notes why the others may not. While a leader cannot be reached
+// it waits, for no attempt may start then. When it has waited long enough, what can be reached is sent and the
+// rest left out; the same place is not waited for again. An error means that the pass is over.
 func (p *pass) plan(ctx context.Context, l *lease, messages []entity.Message) ([]entity.Outgoing, error) {
 	batch, err := p.patched(ctx, l, outgoing(p.withoutRefused(l, messages)))
 	if err != nil {
@@ -44,8 +43,7 @@ func (p *pass) plan(ctx context.Context, l *lease, messages []entity.Message) ([
 	}
 }
 
-// planning is for whoever made the redrive. Its reads are recorded once for each
-// message, however often that is planned.
+// planning is that of the redrive's maker. Its reads are recorded once for each message.
 func (p *pass) planning() planning {
 	cause := p.redrive.Cause
 	cause.Operation = p.id
@@ -96,8 +94,7 @@ func (p *pass) withoutRefused(l *lease, messages []entity.Message) []entity.Mess
 	return left
 }
 
-// admit returns what may be sent. What has nowhere to go now is skipped as long
-// as the pass gets on elsewhere; see settleStranded.
+// admit returns what may be sent. Unreachable messages are skipped while the pass gets on; see settleStranded.
 func (p *pass) admit(l *lease, batch []entity.Outgoing, targets []entity.Target) []entity.Outgoing {
 	p.mu.Lock()
 	defer p.mu.Unlock()

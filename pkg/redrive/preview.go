@@ -122,8 +122,7 @@ func sendable(groups []repository.SurveyGroup, shown []entity.PreviewGroup) []uu
 	return ids
 }
 
-// samples shows the patch on one message of each group and, where there are few
-// groups, on others of the selection.
+// samples shows the patch on one message of each group, and on more of the selection if there are few groups.
 func (s *Service) samples(ctx context.Context, patch patcher, n repository.NewRedrive, ids []uuid.UUID) ([]entity.PatchSample, error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -154,8 +153,7 @@ func (s *Service) samples(ctx context.Context, patch patcher, n repository.NewRe
 	return samples, nil
 }
 
-// others are some messages of the selection that would be taken. What the store
-// cannot find quickly is not looked for.
+// others are some messages of the selection that would be taken, as far as the store finds them quickly.
 func (s *Service) others(ctx context.Context, n repository.NewRedrive) ([]uuid.UUID, error) {
 	if len(n.Selection.IDs) > 0 {
 		return s.othersOf(ctx, n)
@@ -178,8 +176,7 @@ func (s *Service) others(ctx context.Context, n repository.NewRedrive) ([]uuid.U
 	return ids, nil
 }
 
-// othersOf asks the store of each of the first that were named, because the filter
-// narrows them.
+// othersOf asks the store of each of the first that were named, because the filter narrows them.
 func (s *Service) othersOf(ctx context.Context, n repository.NewRedrive) ([]uuid.UUID, error) {
 	var ids []uuid.UUID
 	for _, id := range n.Selection.IDs[:min(len(n.Selection.IDs), 2*maxSamples)] {

@@ -2,9 +2,7 @@ package redrive
 
 import (
 	"context"
-	"errors"
 	"maps"
-	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -13,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -20,33 +19,38 @@ import (
 // counted is what a redrive came to, in the words of its counts.
 type counted struct {
 	Selected, Succeeded, Failed, Dead, InDoubt, Skipped, Waiting int
-	Reasons                                                      map[string]int
+	Reasons                                                      reasons
 }
 
-// wantReport checks the counts of a redrive and that it ended as it should.
-func (b *bench) wantReport(got entity.Redrive, err error, want counted) {
+type reasons = map[string]int
+
+// wantAll begins a redrive of everything, waits for its end and checks its counts.
+func (b *bench) wantAll(want counted, changes ...func(*repository.NewRedrive)) entity.Redrive {
 	b.Helper()
-	if err != nil || got.State != entity.RedriveFinished {
-		b.Errorf("redrive is %s, %v, want finished, nil", got.State, err)
-	}
+	defer b.carry()()
+	return b.wantEnd(b.begin(changes...).ID, want)
+}
+
+// wantEnd waits until a redrive is finished and checks its counts.
+func (b *bench) wantEnd(id uuid.UUID, want counted) entity.Redrive {
+	b.Helper()
+	got, err := b.Wait(context.Background(), id)
+	check.True(b, err == nil && got.State == entity.RedriveFinished, "redrive is %s, %v, want finished, nil", got.State, err)
 	b.wantCounts(got, want)
+	return got
 }
 
 func (b *bench) wantCounts(got entity.Redrive, want counted) {
 	b.Helper()
 	c := got.Counts
 	is := counted{got.Selected, c.Succeeded, c.Failed, c.Dead, c.InDoubt, c.Skipped, c.Waiting, nil}
-	if len(c.Reasons)+len(want.Reasons) > 0 && !maps.Equal(c.Reasons, want.Reasons) {
-		b.Errorf("reasons = %v, want %v", c.Reasons, want.Reasons)
-	}
+	check.True(b, len(c.Reasons)+len(want.Reasons) <= 0 || maps.Equal(c.Reasons, want.Reasons),
+		"reasons = %v, want %v", c.Reasons, want.Reasons)
 	want.Reasons = nil
-	if !reflect.DeepEqual(is, want) {
-		b.Errorf("redrive = %+v, want %+v", is, want)
-	}
+	check.Equal(b, is, want, "redrive")
 }
 
-// carry lets the service carry redrives on and settle, until the function that
-// it returns is called.
+// carry lets the service carry redrives on and settle, until the function that it returns is called.
 func (b *bench) carry() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	b.draining.Store(false)
@@ -65,11 +69,7 @@ func (b *bench) begin(changes ...func(*repository.NewRedrive)) entity.Redrive {
 	for _, change := range changes {
 		change(&n)
 	}
-	r, err := b.Begin(context.Background(), n)
-	if err != nil {
-		b.Fatalf("Begin: %v", err)
-	}
-	return r
+	return check.Must(b.Begin(context.Background(), n))(b)
 }
 
 func (b *bench) retryAll(changes ...func(*repository.NewRedrive)) (entity.Redrive, error) {
@@ -82,9 +82,8 @@ func (b *bench) retryAll(changes ...func(*repository.NewRedrive)) (entity.Redriv
 func (b *bench) wantNoClaims(ids []uuid.UUID) {
 	b.Helper()
 	for _, id := range ids {
-		if m := b.get(id); m.Claimed() {
-			b.Fatalf("message %s is still claimed", id)
-		}
+		m := b.get(id)
+		check.Require(b, !m.Claimed(), "message %s is still claimed", id)
 	}
 }
 
@@ -93,40 +92,25 @@ func TestRetryAll(t *testing.T) {
 
 	t.Run("ResolvesEverythingOldestFirst", scenario(func(b *bench) {
 		ids := b.add(1750)
-		report, err := b.retryAll()
-		b.wantReport(report, err, counted{Selected: 1750, Succeeded: 1750})
+		b.wantAll(counted{Selected: 1750, Succeeded: 1750})
 		b.wantSent(orders, ids...)
 	}))
 
 	t.Run("WhatHasNoLeaderIsLeftOutAndTheRestIsSent", scenario(func(b *bench) {
 		mixed := b.add(1) // makes the first batch a mixed one
-		away := b.add(batchMessages, func(m *entity.Message) { m.OriginalTopic = "payments" })
-		here := b.add(batchMessages, func(m *entity.Message) { m.OriginalTopic = orders })
-		more := b.add(2, func(m *entity.Message) { m.OriginalTopic = "payments" })
-		b.kafka.plan = func(m entity.Message) error {
-			if m.OriginalTopic == "payments" {
-				return entity.ErrUnavailable
-			}
-			return nil
-		}
-		began := time.Now()
-		report, err := b.retryAll()
-		b.wantReport(report, err, counted{
-			Selected: 2*batchMessages + 3, Succeeded: batchMessages + 1, Skipped: batchMessages + 2,
-			Reasons: map[string]int{"BROKER_UNAVAILABLE": batchMessages + 2},
-		})
+		away := b.add(batchMessages, to("payments"))
+		here := b.add(batchMessages, to(orders))
+		more := b.add(2, to("payments"))
+		b.kafka.plan = notTo("payments", entity.ErrUnavailable)
+		began, n := time.Now(), batchMessages
+		b.wantAll(counted{Selected: 2*n + 3, Succeeded: n + 1, Skipped: n + 2, Reasons: reasons{"BROKER_UNAVAILABLE": n + 2}})
 		b.wantSent(orders, append(mixed, here...)...)
 		b.wantState(away[0], entity.Pending, 0, "")
 		b.wantState(more[1], entity.Pending, 0, "")
-		if waited := time.Since(began); waited != leaderPatience {
-			b.Errorf("RetryAll waited %s, want the patience once: %s", waited, leaderPatience)
-		}
+		check.Equal(b, time.Since(began), leaderPatience, "the wait")
 	}))
 
-	t.Run("NothingToDoIsAnEmptyReport", scenario(func(b *bench) {
-		report, err := b.retryAll()
-		b.wantReport(report, err, counted{})
-	}))
+	t.Run("NothingToDoIsAnEmptyReport", scenario(func(b *bench) { b.wantAll(counted{}) }))
 
 	t.Run("CountsWhatFailedByClass", scenario(func(b *bench) {
 		ids := b.add(4)
@@ -134,19 +118,16 @@ func TestRetryAll(t *testing.T) {
 		b.kafka.deliver = func(out entity.Outgoing) (bool, entity.Delivery) {
 			switch out.Message.ID {
 			case ids[1]:
-				return false, entity.Delivery{Verdict: entity.Rejected, Class: entity.BadRecord, Err: errBroken}
+				return false, rejected
 			case ids[2], last[0]:
-				return false, entity.Delivery{Verdict: entity.Failed, Class: entity.RateLimited, Err: errBroken}
+				return false, failure(entity.RateLimited)
 			case ids[3]:
 				return false, inDoubt(entity.NetworkTimeout)
 			}
-			return true, entity.Delivery{Verdict: entity.Acknowledged}
+			return true, acknowledged
 		}
-		report, err := b.retryAll()
-		b.wantReport(report, err, counted{
-			Selected: 5, Succeeded: 1, Failed: 4, Dead: 2,
-			Reasons: map[string]int{"BAD_RECORD": 1, "RATE_LIMITED": 2, "NETWORK_TIMEOUT": 1}, // the doubt was settled
-		})
+		why := reasons{"BAD_RECORD": 1, "RATE_LIMITED": 2, "NETWORK_TIMEOUT": 1} // the doubt was settled
+		b.wantAll(counted{Selected: 5, Succeeded: 1, Failed: 4, Dead: 2, Reasons: why})
 		b.wantDeadLines(2)
 	}))
 
@@ -158,44 +139,34 @@ func TestRetryAll(t *testing.T) {
 			}
 			return nil
 		}
-		report, err := b.retryAll()
-		b.wantReport(report, err, counted{
-			Selected: 3, Succeeded: 2, Skipped: 1, Reasons: map[string]int{"UNKNOWN_TOPIC": 1},
-		})
+		b.wantAll(counted{Selected: 3, Succeeded: 2, Skipped: 1, Reasons: reasons{"UNKNOWN_TOPIC": 1}})
 		b.wantState(ids[1], entity.Pending, 0, "")
 	}))
 
 	t.Run("RefusingTopicDoesNotStopTheOthers", scenario(func(b *bench) {
-		closed := func(m *entity.Message) { m.OriginalTopic = "closed" }
-		refused := b.add(3000, closed)
+		refused := b.add(3000, to("closed"))
 		ids := b.add(500)
 		asked := 0
 		b.kafka.deliver = func(out entity.Outgoing) (bool, entity.Delivery) {
 			if out.Target.Topic == "closed" {
 				asked++
-				return false, entity.Delivery{Verdict: entity.Refused, Class: entity.Unauthorized, Err: errBroken}
+				return false, unauthorized
 			}
-			return true, entity.Delivery{Verdict: entity.Acknowledged}
+			return true, acknowledged
 		}
-		report, err := b.retryAll()
-		b.wantReport(report, err, counted{
-			Selected: 3500, Succeeded: 500, Skipped: 3000, Reasons: map[string]int{"UNAUTHORIZED": 3000},
-		})
+		b.wantAll(counted{Selected: 3500, Succeeded: 500, Skipped: 3000, Reasons: reasons{"UNAUTHORIZED": 3000}})
 		b.wantSent(orders, ids...)
 		b.wantState(refused[2999], entity.Pending, 0, "")
-		if asked == 3000 {
-			b.Error("every message was tried on a topic that refuses")
-		}
+		check.True(b, asked != 3000, "every message was tried on a topic that refuses")
 	}))
 
 	t.Run("ArrivalsAreNotInTheSnapshot", scenario(func(b *bench) {
 		ids := b.add(2)
 		b.kafka.deliver = func(entity.Outgoing) (bool, entity.Delivery) {
 			b.add(1)
-			return true, entity.Delivery{Verdict: entity.Acknowledged}
+			return true, acknowledged
 		}
-		report, err := b.retryAll()
-		b.wantReport(report, err, counted{Selected: 2, Succeeded: 2})
+		b.wantAll(counted{Selected: 2, Succeeded: 2})
 		b.wantSent(orders, ids...)
 	}))
 
@@ -206,28 +177,17 @@ func TestRetryAll(t *testing.T) {
 			once.Do(func() { b.store.Delete(context.Background(), ids[batchMessages], entity.By("tester")) })
 			return nil
 		}
-		report, err := b.retryAll()
-		b.wantReport(report, err, counted{
-			Selected: batchMessages + 1, Succeeded: batchMessages, Skipped: 1, Reasons: map[string]int{"gone": 1},
-		})
+		b.wantAll(counted{Selected: batchMessages + 1, Succeeded: batchMessages, Skipped: 1, Reasons: reasons{"gone": 1}})
 	}))
 
 	t.Run("OverlappingRunsPublishEachOnce", scenario(func(b *bench) {
 		ids := b.add(5000)
 		defer b.carry()()
-		reports := []entity.Redrive{b.begin(), b.begin()}
-		for i := range reports {
-			reports[i], _ = b.Wait(context.Background(), reports[i].ID)
-		}
-		sent := b.kafka.sent(orders)
-		slices.SortFunc(sent, compareIDs)
-		slices.SortFunc(ids, compareIDs)
-		if !slices.Equal(sent, ids) {
-			b.Errorf("sent %d records, want each of %d once", len(sent), len(ids))
-		}
-		if got := reports[0].Counts.Succeeded + reports[1].Counts.Succeeded; got != len(ids) {
-			b.Errorf("resolved %d together, want %d", got, len(ids))
-		}
+		one, two := b.begin(), b.begin()
+		one, _ = b.Wait(context.Background(), one.ID)
+		two, _ = b.Wait(context.Background(), two.ID)
+		b.wantEachOnce(ids)
+		check.Equal(b, one.Counts.Succeeded+two.Counts.Succeeded, len(ids), "messages that both resolved")
 	}))
 }
 
@@ -246,7 +206,7 @@ func TestRetryAllInterrupted(t *testing.T) {
 				go func() { stop(); close(drained) }()
 				elapse(time.Millisecond)
 			}
-			return true, entity.Delivery{Verdict: entity.Acknowledged}
+			return true, acknowledged
 		}
 		r, err := b.Wait(context.Background(), b.begin().ID)
 		b.wantInterrupted(r, err)
@@ -259,17 +219,15 @@ func TestRetryAllInterrupted(t *testing.T) {
 		began := time.Now()
 		other := b.another()
 		defer other.carry()()
-		again, err := other.Wait(context.Background(), r.ID)
-		b.wantReport(again, err, counted{Selected: len(ids), Succeeded: len(ids)})
+		other.wantEnd(r.ID, counted{Selected: len(ids), Succeeded: len(ids)})
 		b.wantEachOnce(ids)
-		if waited := time.Since(began); waited > 2*lookAgain {
-			b.Errorf("the other process took over after %s, want at once", waited)
-		}
+		waited := time.Since(began)
+		check.True(b, waited <= 2*lookAgain, "the other process took over after %s, want at once", waited)
 	}))
 
 	t.Run("DeadBrokerDoesNotCostEveryAttempt", scenario(func(b *bench) {
 		ids := b.add(10 * batchMessages)
-		b.kafka.deliver = always(entity.Delivery{Verdict: entity.Failed, Class: entity.BrokerUnavailable, Err: errBroken}, false)
+		b.kafka.deliver = always(failure(entity.BrokerUnavailable), false)
 		stop := b.carry()
 		r := b.begin()
 		elapse(strandedPause / 2)
@@ -279,9 +237,7 @@ func TestRetryAllInterrupted(t *testing.T) {
 		r, err := b.Wait(context.Background(), r.ID)
 		stop()
 		b.wantInterrupted(r, err)
-		if r.Counts.Failed != hopeless*batchMessages {
-			b.Errorf("failed = %d, want %d", r.Counts.Failed, hopeless*batchMessages)
-		}
+		check.Equal(b, r.Counts.Failed, hopeless*batchMessages, "failed")
 		b.wantNoClaims(ids)
 		b.wantState(ids[len(ids)-1], entity.Pending, 0, "")
 	}))
@@ -295,12 +251,9 @@ func TestRetryAllInterrupted(t *testing.T) {
 			}
 			return nil
 		}
-		r, err := b.retryAll()
-		b.wantReport(r, err, counted{Selected: 3, Succeeded: 3})
+		r := b.wantAll(counted{Selected: 3, Succeeded: 3})
 		b.wantSent(orders, ids...)
-		if !r.WaitingSince.IsZero() {
-			b.Errorf("redrive waits since %s, want not any more", r.WaitingSince)
-		}
+		check.True(b, r.WaitingSince.IsZero(), "redrive waits since %s, want not any more", r.WaitingSince)
 	}))
 
 	t.Run("LeaderThatStaysAwayCostsNoAttemptAndTheRedriveGoesOnLater", scenario(func(b *bench) {
@@ -316,17 +269,14 @@ func TestRetryAllInterrupted(t *testing.T) {
 		began := time.Now()
 		r, err := b.Wait(context.Background(), b.begin().ID)
 		b.wantInterrupted(r, err)
-		if r.WaitingSince.IsZero() || r.Note == "" && r.Counts.Waiting == 0 {
-			b.Errorf("redrive = %+v, want it to say that it waits", r)
-		}
+		check.True(b, !r.WaitingSince.IsZero() && (r.Note != "" || r.Counts.Waiting != 0),
+			"redrive = %+v, want it to say that it waits", r)
 		b.wantState(ids[0], entity.Pending, 0, "")
-		if waited := time.Since(began); waited < waitPatience || waited > 2*waitPatience {
-			b.Errorf("Wait sent the caller away after %s, want some more than %s", waited, waitPatience)
-		}
+		waited := time.Since(began)
+		check.True(b, waited >= waitPatience && waited <= 2*waitPatience, "Wait returned after %s", waited)
 		elapse(10 * time.Minute)
 		back.Store(true)
-		r, err = b.Wait(context.Background(), r.ID)
-		b.wantReport(r, err, counted{Selected: 3, Succeeded: 3})
+		b.wantEnd(r.ID, counted{Selected: 3, Succeeded: 3})
 	}))
 
 	t.Run("LostStoreIsSettledAndTheRedriveEnds", scenario(func(b *bench) {
@@ -343,8 +293,7 @@ func TestRetryAllInterrupted(t *testing.T) {
 		r := b.begin()
 		elapse(time.Minute)
 		broken.Store(false)
-		r, err := b.Wait(context.Background(), r.ID)
-		b.wantReport(r, err, counted{Selected: len(ids), Succeeded: len(ids)})
+		b.wantEnd(r.ID, counted{Selected: len(ids), Succeeded: len(ids)})
 		b.wantNoClaims(ids)
 		b.wantSent(orders, ids...)
 	}))
@@ -358,35 +307,21 @@ func to(topic string) func(*entity.Message) {
 // messages their turn, and nothing else. Each topic has one partition here.
 func TestRetryAllGoesOnWithoutOnePlace(t *testing.T) {
 	t.Parallel()
-	unreachable := func(topic string) func(entity.Message) error {
-		return func(m entity.Message) error {
-			if m.OriginalTopic == topic {
-				return entity.ErrUnavailable
-			}
-			return nil
-		}
-	}
-
 	t.Run("ThoughItsMessagesComeFirstAndFillBatches", scenario(func(b *bench) {
 		away := b.add(4*batchMessages, to("payments"))
 		here := b.add(batchMessages)
-		b.kafka.plan = unreachable("payments")
+		b.kafka.plan = notTo("payments", entity.ErrUnavailable)
 		began := time.Now()
-		report, err := b.retryAll()
-		b.wantReport(report, err, counted{
-			Selected: 5 * batchMessages, Succeeded: batchMessages, Skipped: 4 * batchMessages,
-			Reasons: map[string]int{"BROKER_UNAVAILABLE": 4 * batchMessages},
-		})
+		n := batchMessages
+		b.wantAll(counted{Selected: 5 * n, Succeeded: n, Skipped: 4 * n, Reasons: reasons{"BROKER_UNAVAILABLE": 4 * n}})
 		b.wantSent(orders, here...)
 		b.wantState(away[0], entity.Pending, 0, "")
-		if waited := time.Since(began); waited != leaderPatience {
-			b.Errorf("RetryAll waited %s, want the patience once: %s", waited, leaderPatience)
-		}
+		check.Equal(b, time.Since(began), leaderPatience, "the wait")
 	}))
 
 	t.Run("NotWhenNothingElseIsLeft", scenario(func(b *bench) {
 		ids := b.add(3*batchMessages, to("payments"))
-		b.kafka.plan = unreachable("payments")
+		b.kafka.plan = notTo("payments", entity.ErrUnavailable)
 		r, err := b.retryAll()
 		b.wantInterrupted(r, err)
 		b.wantCounts(r, counted{Selected: len(ids), Waiting: len(ids)})
@@ -405,13 +340,12 @@ func TestRetryAllGoesOnWithoutOnePlace(t *testing.T) {
 	t.Run("EndlessNothingDoesNotKeepItFromWhatIsBehind", scenario(func(b *bench) {
 		b.add((strandedLimit+5)*batchMessages, to("payments"))
 		here := b.add(1)
-		b.kafka.plan = unreachable("payments")
+		b.kafka.plan = notTo("payments", entity.ErrUnavailable)
 		defer b.carry()()
 		r := b.begin()
 		elapse(5 * leaderPatience)
-		r, err := b.Wait(context.Background(), r.ID)
 		n := (strandedLimit + 5) * batchMessages
-		b.wantReport(r, err, counted{Selected: n + 1, Succeeded: 1, Skipped: n, Reasons: map[string]int{"BROKER_UNAVAILABLE": n}})
+		b.wantEnd(r.ID, counted{Selected: n + 1, Succeeded: 1, Skipped: n, Reasons: reasons{"BROKER_UNAVAILABLE": n}})
 		b.wantSent(orders, here...)
 	}))
 
@@ -422,24 +356,19 @@ func TestRetryAllGoesOnWithoutOnePlace(t *testing.T) {
 		tried := 0
 		b.kafka.deliver = func(out entity.Outgoing) (bool, entity.Delivery) {
 			if out.Target.Topic == orders {
-				return true, entity.Delivery{Verdict: entity.Acknowledged}
+				return true, acknowledged
 			}
 			tried++
-			return false, entity.Delivery{Verdict: entity.Failed, Class: entity.BrokerUnavailable, Err: errBroken}
+			return false, failure(entity.BrokerUnavailable)
 		}
-		report, err := b.retryAll()
-		b.wantReport(report, err, counted{
+		b.wantAll(counted{
 			Selected: batchMessages + len(bad) + len(here), Succeeded: batchMessages + len(here),
 			Failed: hopeless * batchMessages, Skipped: len(bad) - hopeless*batchMessages,
 			// Failed and skipped ones alike.
-			Reasons: map[string]int{"BROKER_UNAVAILABLE": len(bad)},
+			Reasons: reasons{"BROKER_UNAVAILABLE": len(bad)},
 		})
-		if tried != hopeless*batchMessages {
-			b.Errorf("tried %d times, want %d", tried, hopeless*batchMessages)
-		}
-		if got := b.get(bad[len(bad)-1]); got.Status != entity.Pending || got.RetryCount != 0 {
-			b.Errorf("last message is %s with %d attempts, want PENDING with none", got.Status, got.RetryCount)
-		}
+		check.True(b, tried == hopeless*batchMessages, "tried %d times, want %d", tried, hopeless*batchMessages)
+		b.wantState(bad[len(bad)-1], entity.Pending, 0, "")
 		b.wantState(here[len(here)-1], entity.Resolved, 1, "")
 		b.wantNoClaims(bad)
 	}))
@@ -447,13 +376,10 @@ func TestRetryAllGoesOnWithoutOnePlace(t *testing.T) {
 
 func (b *bench) wantInterrupted(r entity.Redrive, err error) {
 	b.Helper()
-	var interrupted *entity.InterruptedError
-	if !errors.As(err, &interrupted) || !errors.Is(err, entity.ErrUnavailable) {
-		b.Fatalf("Wait error = %v, want an InterruptedError", err)
-	}
-	if interrupted.Err == nil || interrupted.Redrive.ID != r.ID || r.ID == uuid.Nil {
-		b.Errorf("InterruptedError = %+v, want a cause and the redrive %s", interrupted, r.ID)
-	}
+	check.Is(b, err, entity.ErrUnavailable, "Wait")
+	interrupted := check.As[*entity.InterruptedError](b, err, "Wait")
+	check.True(b, interrupted.Err != nil && interrupted.Redrive.ID == r.ID && r.ID != uuid.Nil,
+		"InterruptedError = %+v, want a cause and the redrive %s", interrupted, r.ID)
 }
 
 // wantEachOnce checks that the log has every message exactly once.
@@ -463,7 +389,5 @@ func (b *bench) wantEachOnce(ids []uuid.UUID) {
 	slices.SortFunc(sent, compareIDs)
 	ids = slices.Clone(ids)
 	slices.SortFunc(ids, compareIDs)
-	if !slices.Equal(sent, ids) {
-		b.Errorf("sent %d records, want each of %d once", len(sent), len(ids))
-	}
+	check.True(b, slices.Equal(sent, ids), "sent %d records, want each of %d once", len(sent), len(ids))
 }

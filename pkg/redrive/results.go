@@ -10,9 +10,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// note notes what attempts of a lease came to. With a store that never said
-// whether it has them, or with an end that nobody knows, the lease is doubtful:
-// what is true is asked before it is saved.
+// note records a lease's results. Unconfirmed or doubtful attempts are read again before it is saved.
 func (p *pass) note(l *lease, endings []ending, unsaved bool) {
 	for _, e := range endings {
 		switch {
@@ -30,9 +28,7 @@ func (l *lease) doubt() {
 	l.doubtful = true
 }
 
-// noteEnded notes what came of an attempt. One that was given back leaves its
-// message for a later lease, unless the reason why it was not sent lies in its
-// partition alone.
+// noteEnded records an attempt's result. A message given back waits for a later lease, unless it is stranded.
 func (p *pass) noteEnded(l *lease, e ending) {
 	item, ended := itemOf(e.attempt())
 	if !ended {
@@ -63,7 +59,7 @@ func (p *pass) refuse(topic string, class entity.ErrorClass) {
 	p.refused[topic] = class
 }
 
-// progress notes that some message got a result, and tells who waits.
+// progress records that some message got a result.
 func (p *pass) progress() {
 	p.mu.Lock()
 	p.worked = true
@@ -77,8 +73,7 @@ func (p *pass) gotOn() bool {
 	return len(p.places.reached) > 0 && p.places.hopeless < hopeless
 }
 
-// change carries out a lease of a redrive that is no retry: one statement for the
-// whole batch.
+// change carries out a lease of a redrive that is no retry: one statement for the whole batch.
 func (p *pass) change(ctx context.Context, l *lease) error {
 	ids, err := p.permitted(ctx, l)
 	if err != nil || len(ids) == 0 {
@@ -102,7 +97,7 @@ func (p *pass) change(ctx context.Context, l *lease) error {
 	return nil
 }
 
-// auditAction is what the audit trail calls a redrive's change of a message.
+// auditAction is the action in the audit trail for a redrive's change of a message.
 func auditAction(a entity.RedriveAction) entity.Action {
 	switch a {
 	case entity.RedriveRequeue:

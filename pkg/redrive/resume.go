@@ -15,9 +15,8 @@ import (
 // resumePause is how often a claim is looked at that an earlier request left.
 const resumePause = 200 * time.Millisecond
 
-// resume answers an order whose operation an earlier process may have begun:
-// found says that it had, and then the result, or the error, is that attempt's.
-// While the attempt's claim lives it is waited for.
+// resume answers an order whose operation an earlier process may have begun: found says that it had, and then the
+// result, or the error, is that attempt's. While the attempt's claim lives it is waited for.
 func (s *Service) resume(ctx context.Context, order entity.RetryOrder) (result entity.RetryResult, found bool, err error) {
 	for {
 		// In this order: what ends between the two looks is in the history.
@@ -44,9 +43,8 @@ func (s *Service) resume(ctx context.Context, order entity.RetryOrder) (result e
 	}
 }
 
-// holds reports whether the message is still held by the attempt, and settles it
-// once its claim is over. An attempt that cannot be settled holds nothing that a
-// further look would change.
+// holds reports whether the message is still held by the attempt, and settles it once its claim is over. An
+// attempt that cannot be settled holds nothing that a further look would change.
 func (s *Service) holds(ctx context.Context, id, attempt uuid.UUID) (bool, error) {
 	m, err := s.store.Get(ctx, id, 0)
 	switch {
@@ -65,7 +63,7 @@ func (s *Service) holds(ctx context.Context, id, attempt uuid.UUID) (bool, error
 	return true, nil
 }
 
-// answerOf tells of an attempt in the history what its caller was to be told.
+// answerOf is the answer of Retry for an attempt in the history.
 func (s *Service) answerOf(ctx context.Context, a entity.Attempt) (entity.RetryResult, error) {
 	if a.To == entity.Resolved {
 		return entity.RetryResult{

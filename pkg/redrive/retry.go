@@ -16,15 +16,13 @@ import (
 // errGivenBack: the attempt ended before its record was sent.
 var errGivenBack = errors.New("the attempt was given back before it was sent")
 
-// errTooLate: the process was stopped, or waited for too long, before it could
-// claim. The same operation may have been given to another process meanwhile,
-// which made the attempt under the same id.
+// errTooLate: the process was stopped, or waited for too long, before it could claim. The same operation may have
+// been given to another process meanwhile, which made the attempt under the same id.
 var errTooLate = errors.New("the attempt was not begun in time")
 
-// Retry makes one attempt on one message and waits for its end. A nil error
-// means RESOLVED: by this attempt, or, for an order without an edit, by an earlier
-// one that turns out to have arrived. An edit is never taken for done that was not
-// sent. Otherwise it is
+// Retry makes one attempt on one message and waits for its end. A nil error means RESOLVED: by this attempt, or,
+// for an order without an edit, by an earlier one that turns out to have arrived. An edit is never taken for done
+// that was not sent. Otherwise it is
 //   - *entity.NotFoundError,
 //   - *entity.NotRetryableError or *entity.ClaimedError: the state forbids it,
 //     or another attempt has it,
@@ -33,8 +31,7 @@ var errTooLate = errors.New("the attempt was not begun in time")
 //   - of kind entity.ErrUnavailable: the store, or before anything was sent the
 //     broker, could not be reached.
 //
-// A claim that a dead process left behind is settled first. Once the message is
-// claimed, the end of ctx is no longer heard.
+// The claim of a dead process is settled first. Once the message is claimed, the end of ctx has no effect.
 func (s *Service) Retry(ctx context.Context, order entity.RetryOrder) (entity.RetryResult, error) {
 	if order.Resumed {
 		if result, found, err := s.resume(ctx, order); found || err != nil {
@@ -90,14 +87,12 @@ func (s *Service) Retry(ctx context.Context, order entity.RetryOrder) (entity.Re
 	return s.carryOut(context.WithoutCancel(ctx), taken)
 }
 
-// answers reports whether the attempt of a claim is what was ordered: that very
-// one, or, without an edit, any.
+// answers reports whether the attempt of a claim fulfils an order: it is that very one, or the order has no edit.
 func answers(claim entity.Claim, order entity.RetryOrder) bool {
 	return order.Edit.Empty() || claim.ID != uuid.Nil && claim.ID == order.Cause.Operation
 }
 
-// roomForRetry waits for the memory of a large message, which redrives may have. A
-// small one does not wait for them: there are never many single retries at once.
+// roomForRetry waits for the memory of a large message; small ones need not wait for redrives.
 func (s *Service) roomForRetry(ctx context.Context, m entity.Message) (*room, error) {
 	size := m.Record.Size + int64(len(m.Record.Key)) + m.Record.KeyOmitted
 	if size < largeRetry {
@@ -122,8 +117,7 @@ func (s *Service) messageOf(ctx context.Context, order entity.RetryOrder) (entit
 	return message, nil
 }
 
-// planOne says where the message would go. It loads what was too large to be read
-// before.
+// planOne says where the message would go. It loads what was too large to be read before.
 func (s *Service) planOne(ctx context.Context, order entity.RetryOrder) (entity.Outgoing, error) {
 	message, err := s.messageOf(ctx, order)
 	if err != nil {
@@ -171,8 +165,7 @@ func (s *Service) lost(ctx context.Context, id uuid.UUID) error {
 	if err := message.CanClaim(); err != nil {
 		return err
 	}
-	// Whoever was faster has failed already. Trying again here would let a crowd
-	// of callers use up all attempts in one moment.
+	// The faster caller has failed already. Another try here would use up all attempts of a crowd at once.
 	return &entity.ClaimedError{ID: id}
 }
 
@@ -184,7 +177,7 @@ func (s *Service) carryOut(ctx context.Context, taken attempts) (entity.RetryRes
 	return s.answer(ctx, endings[0])
 }
 
-// answer turns the end of a single attempt into what its caller is told.
+// answer is the answer of Retry for the end of a single attempt.
 func (s *Service) answer(ctx context.Context, e ending) (entity.RetryResult, error) {
 	if e.finished.Status == "" {
 		finished, err := s.present(ctx, e.outgoing.Message.ID)
@@ -196,13 +189,9 @@ func (s *Service) answer(ctx context.Context, e ending) (entity.RetryResult, err
 	switch {
 	case e.finished.Status == entity.Resolved:
 		return entity.RetryResult{
-			ID:        e.outgoing.Message.ID,
-			Status:    entity.Resolved,
-			Published: e.delivery.Verdict != entity.Skipped,
-			Topic:     e.outgoing.Target.Topic,
-			Partition: e.delivery.Partition,
-			Offset:    e.delivery.Offset,
-			Attempt:   e.outgoing.Message.Claim.ID,
+			ID: e.outgoing.Message.ID, Status: entity.Resolved,
+			Published: e.delivery.Verdict != entity.Skipped, Topic: e.outgoing.Target.Topic,
+			Partition: e.delivery.Partition, Offset: e.delivery.Offset, Attempt: e.outgoing.Message.Claim.ID,
 		}, nil
 	case e.delivery.Verdict == entity.GivenBack && e.finished.Status != entity.Dead:
 		return entity.RetryResult{}, &unavailableError{errGivenBack}
@@ -211,8 +200,7 @@ func (s *Service) answer(ctx context.Context, e ending) (entity.RetryResult, err
 	}
 }
 
-// present is a message's state when the store did not count our result:
-// somebody had settled the claim, or an earlier try to store it had arrived.
+// present is a message's state when our result did not count: it was settled, or an earlier try had arrived.
 func (s *Service) present(ctx context.Context, id uuid.UUID) (repository.Finished, error) {
 	ctx, cancel := context.WithTimeout(ctx, finishTimeout)
 	defer cancel()
@@ -232,9 +220,7 @@ func state(m entity.Message) repository.Finished {
 
 func publishError(e ending) error {
 	failed := &entity.PublishError{
-		ID:     e.outgoing.Message.ID,
-		Class:  e.delivery.Class,
-		Status: e.finished.Status,
+		ID: e.outgoing.Message.ID, Class: e.delivery.Class, Status: e.finished.Status,
 		Reason: "the broker did not acknowledge the record",
 	}
 	if e.delivery.Err != nil {

@@ -2,15 +2,13 @@ package redrive
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
@@ -31,13 +29,9 @@ func TestRetry(t *testing.T) {
 		b.wantState(id, entity.Resolved, 1, "")
 		b.wantSent(orders, id)
 		history, _ := b.store.History(context.Background(), id)
-		if len(history) != 1 || history[0].Actor != "alice" {
-			b.Fatalf("History = %+v, want one attempt by alice", history)
-		}
+		check.Require(b, len(history) == 1 && history[0].Actor == "alice", "History = %+v, want one attempt by alice", history)
 		want := entity.RetryResult{ID: id, Status: entity.Resolved, Published: true, Topic: orders, Attempt: history[0].ID}
-		if err != nil || got != want {
-			b.Errorf("Retry = %+v, %v, want %+v", got, err, want)
-		}
+		check.True(b, err == nil && got == want, "Retry = %+v, %v, want %+v", got, err, want)
 	}))
 
 	t.Run("ReadsItsMessageOnce", scenario(func(b *bench) {
@@ -54,28 +48,17 @@ func TestRetry(t *testing.T) {
 		} {
 			order := entity.RetryOrder{ID: c.id, Cause: entity.By("alice")}
 			if c.handedOn {
-				m, err := b.store.Get(context.Background(), c.id, entity.RetryValueLimit)
-				if err != nil {
-					b.Fatal(err)
-				}
+				m := check.Must(b.store.Get(context.Background(), c.id, entity.RetryValueLimit))(b)
 				order.Message = &m
 			}
 			before := b.store.reads.Load()
-			if _, err := b.Retry(context.Background(), order); err != nil {
-				b.Errorf("Retry of a message that was read %s = %v", name, err)
-			}
-			if got := b.store.reads.Load() - before; got != c.want {
-				b.Errorf("Retry of a message that was read %s read it %d times, want %d", name, got, c.want)
-			}
+			check.Must(b.Retry(context.Background(), order))(b)
+			check.Equal(b, b.store.reads.Load()-before, c.want, "reads of a message that was read %s", name)
 			b.wantState(c.id, entity.Resolved, 1, "")
 		}
 	}))
 
-	t.Run("UnknownMessageIsNotFound", scenario(func(b *bench) {
-		if err := b.retry(uuid.New()); !errors.Is(err, entity.ErrNotFound) {
-			b.Errorf("Retry = %v, want a not found error", err)
-		}
-	}))
+	t.Run("UnknownMessageIsNotFound", scenario(func(b *bench) { check.Is(b, b.retry(uuid.New()), entity.ErrNotFound, "Retry") }))
 
 	t.Run("SecondRetryConflicts", scenario(func(b *bench) {
 		id := b.add(1)[0]
@@ -91,12 +74,10 @@ func TestRetry(t *testing.T) {
 
 	t.Run("FailuresEndInDead", scenario(func(b *bench) {
 		id := b.add(1)[0]
-		b.kafka.deliver = always(entity.Delivery{Verdict: entity.Failed, Class: entity.BrokerUnavailable, Err: errBroken}, false)
+		b.kafka.deliver = always(failure(entity.BrokerUnavailable), false)
 		for attempt, wait := range []time.Duration{2 * time.Second, 4 * time.Second} {
 			failed := b.wantPublishError(b.retry(id), entity.Pending, entity.BrokerUnavailable)
-			if got := time.Until(failed.RetryAt); got != wait {
-				b.Errorf("attempt %d: retry in %s, want %s", attempt+1, got, wait)
-			}
+			check.Equal(b, time.Until(failed.RetryAt), wait, "wait after attempt %d", attempt+1)
 		}
 		b.wantPublishError(b.retry(id), entity.Dead, entity.BrokerUnavailable)
 		b.wantState(id, entity.Dead, 3, entity.BrokerUnavailable)
@@ -105,7 +86,7 @@ func TestRetry(t *testing.T) {
 
 	t.Run("RejectedIsDeadAtOnce", scenario(func(b *bench) {
 		id := b.add(1)[0]
-		b.kafka.deliver = always(entity.Delivery{Verdict: entity.Rejected, Class: entity.BadRecord, Err: errBroken}, false)
+		b.kafka.deliver = always(rejected, false)
 		b.wantPublishError(b.retry(id), entity.Dead, entity.BadRecord)
 		b.wantState(id, entity.Dead, 1, entity.BadRecord)
 		b.wantDeadLines(1)
@@ -113,7 +94,7 @@ func TestRetry(t *testing.T) {
 
 	t.Run("RefusedByTheBrokerCostsNoAttempt", scenario(func(b *bench) {
 		id := b.add(1)[0]
-		b.kafka.deliver = always(entity.Delivery{Verdict: entity.Refused, Class: entity.Unauthorized, Err: errBroken}, false)
+		b.kafka.deliver = always(unauthorized, false)
 		b.wantPublishError(b.retry(id), entity.Pending, entity.Unauthorized)
 		b.wantState(id, entity.Pending, 0, entity.Unauthorized)
 	}))
@@ -121,24 +102,16 @@ func TestRetry(t *testing.T) {
 	t.Run("RefusedBeforehandChangesNothing", scenario(func(b *bench) {
 		id := b.add(1)[0]
 		before := b.get(id)
-		b.kafka.plan = func(entity.Message) error {
-			return &entity.RefusedError{Class: entity.LoopRefused, Reason: "no"}
-		}
-		var refused *entity.RefusedError
-		if err := b.retry(id); !errors.As(err, &refused) {
-			b.Errorf("Retry = %v, want a RefusedError", err)
-		}
-		if after := b.get(id); after.UpdatedAt != before.UpdatedAt || after.RetryCount != 0 {
-			b.Errorf("message changed: %+v, want %+v", after, before)
-		}
+		b.kafka.plan = func(entity.Message) error { return &entity.RefusedError{Class: entity.LoopRefused, Reason: "no"} }
+		check.As[*entity.RefusedError](b, b.retry(id), "Retry")
+		after := b.get(id)
+		check.True(b, after.UpdatedAt == before.UpdatedAt && after.RetryCount == 0, "message changed: %+v, want %+v", after, before)
 	}))
 
 	t.Run("UnreachableLeaderIsUnavailable", scenario(func(b *bench) {
 		id := b.add(1)[0]
 		b.kafka.plan = func(entity.Message) error { return entity.ErrUnavailable }
-		if err := b.retry(id); !errors.Is(err, entity.ErrUnavailable) {
-			b.Errorf("Retry = %v, want unavailable", err)
-		}
+		check.Is(b, b.retry(id), entity.ErrUnavailable, "Retry")
 		b.wantState(id, entity.Pending, 0, "")
 	}))
 
@@ -146,18 +119,15 @@ func TestRetry(t *testing.T) {
 		id := b.add(1)[0]
 		b.kafka.deliver = always(entity.Delivery{Verdict: entity.Skipped}, false)
 		got, err := b.Retry(context.Background(), entity.RetryOrder{ID: id, Cause: entity.By("tester")})
-		if err != nil || got.Published || got.Status != entity.Resolved {
-			b.Errorf("Retry = %+v, %v, want RESOLVED and not published", got, err)
-		}
+		check.True(b, err == nil && !got.Published && got.Status == entity.Resolved,
+			"Retry = %+v, %v, want RESOLVED and not published", got, err)
 	}))
 
 	t.Run("ClientWhoLeavesChangesNothing", scenario(func(b *bench) {
 		id := b.add(1)[0]
 		ctx, leave := context.WithCancel(context.Background())
 		b.store.taken = leave
-		if _, err := b.Retry(ctx, entity.RetryOrder{ID: id, Cause: entity.By("tester")}); err != nil {
-			b.Errorf("Retry = %v, want nil", err)
-		}
+		check.Must(b.Retry(ctx, entity.RetryOrder{ID: id, Cause: entity.By("tester")}))(b)
 		b.wantState(id, entity.Resolved, 1, "")
 		b.wantSent(orders, id)
 	}))
@@ -165,73 +135,28 @@ func TestRetry(t *testing.T) {
 	t.Run("LateSendIsGivenBack", scenario(func(b *bench) {
 		id := b.add(1)[0]
 		b.Service.now = func() time.Time { return time.Now().Add(-b.cfg.sendWindow()) }
-		if err := b.retry(id); !errors.Is(err, entity.ErrUnavailable) {
-			b.Errorf("Retry = %v, want unavailable", err)
-		}
+		check.Is(b, b.retry(id), entity.ErrUnavailable, "Retry")
 		b.wantState(id, entity.Pending, 0, "")
 		b.wantSent(orders)
 	}))
 }
 
-func TestRetryTogether(t *testing.T) {
-	t.Parallel()
-
-	t.Run("OneOfFiftyPublishes", scenario(func(b *bench) {
-		id := b.add(1)[0]
-		b.kafka.deliver = func(entity.Outgoing) (bool, entity.Delivery) {
-			<-time.After(time.Second) // the bubble's time: all others ask meanwhile
-			return true, entity.Delivery{Verdict: entity.Acknowledged}
-		}
-		outcomes := b.together(50, id)
-		if outcomes["<nil>"] != 1 || outcomes["message is not retryable: status=RETRYING, retry_count=1/3"] != 49 {
-			b.Errorf("outcomes = %v, want 1 success and 49 conflicts", outcomes)
-		}
-		b.wantSent(orders, id)
-	}))
-}
-
-// together retries one message n times at once and counts the answers.
-func (b *bench) together(n int, id uuid.UUID) map[string]int {
-	var mu sync.Mutex
-	var all sync.WaitGroup
-	outcomes := map[string]int{}
-	for range n {
-		all.Go(func() {
-			err := b.retry(id)
-			mu.Lock()
-			defer mu.Unlock()
-			outcomes[fmt.Sprint(err)]++
-		})
-	}
-	all.Wait()
-	return outcomes
-}
-
 func (b *bench) wantNotRetryable(err error, text string) {
 	b.Helper()
-	var conflict *entity.NotRetryableError
-	if !errors.As(err, &conflict) || conflict.Error() != text {
-		b.Errorf("error = %v, want %s", err, text)
-	}
+	check.Equal(b, check.As[*entity.NotRetryableError](b, err, "Retry").Error(), text, "error")
 }
 
 func (b *bench) wantPublishError(err error, status entity.Status, class entity.ErrorClass) *entity.PublishError {
 	b.Helper()
-	var failed *entity.PublishError
-	if !errors.As(err, &failed) {
-		b.Fatalf("error = %v, want a PublishError", err)
-	}
-	if failed.Status != status || failed.Class != class {
-		b.Errorf("PublishError is %s %s, want %s %s", failed.Status, failed.Class, status, class)
-	}
+	failed := check.As[*entity.PublishError](b, err, "Retry")
+	check.True(b, failed.Status == status && failed.Class == class,
+		"PublishError is %s %s, want %s %s", failed.Status, failed.Class, status, class)
 	return failed
 }
 
 func (b *bench) wantDeadLines(n int) {
 	b.Helper()
-	if got := b.logs.FilterMessage("message is dead").Len(); got != n {
-		b.Errorf("lines about death = %d, want %d", got, n)
-	}
+	check.Equal(b, b.logs.FilterMessage("message is dead").Len(), n, "lines about death")
 }
 
 // TestStoppedRequest: a process that is stopped before its claim and wakes when
@@ -258,9 +183,7 @@ func TestStoppedRequest(t *testing.T) {
 		order.Resumed = true
 		_, err := b.another().Retry(context.Background(), order)
 		b.wantPublishError(err, entity.Retrying, entity.NetworkTimeout)
-		if err := <-first; !errors.Is(err, entity.ErrUnavailable) {
-			b.Errorf("Retry of the stopped process = %v, want unavailable", err)
-		}
+		check.Is(b, <-first, entity.ErrUnavailable, "Retry of the stopped process")
 		b.wantSent(orders, id)
 	}))
 }

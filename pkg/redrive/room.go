@@ -14,22 +14,17 @@ import (
 )
 
 const (
-	// batchBytes is how much of a batch is loaded at once. A message that is larger
-	// is loaded alone.
+	// batchBytes is how much of a batch is loaded at once. A message that is larger is loaded alone.
 	batchBytes = 8 << 20
 
-	// bytesUnderWay bounds what all messages that redrives, automatic retries and
-	// single large retries have in memory take, loaded or being loaded. A message for
-	// which that is too little travels when nothing else does.
+	// bytesUnderWay bounds what all messages that redrives, automatic retries and single large retries have in
+	// memory take, loaded or being loaded. A message for which that is too little travels when nothing else does.
 	bytesUnderWay = 32 << 20
 
-	// copies is how often a large value is in memory at the worst moment: the row that
-	// the driver read and what was made of it; later the value and what a patch or a
-	// compression made of it. Sending makes no copy.
-	copies = 2
-
-	// largeRetry is from where on a single retry waits for room as well.
-	largeRetry = entity.RetryValueLimit + 1
+	// copies is how often a large value is in memory at the worst moment: the row that the driver read and what
+	// was made of it; later the value and what a patch or a compression made of it. Sending makes no copy.
+	copies     = 2
+	largeRetry = entity.RetryValueLimit + 1 // from where on a single retry waits for room as well
 )
 
 // form is how often the value of a message that is not large is kept.
@@ -40,9 +35,7 @@ const (
 	patched form = 2 // what a patch makes of it as well
 )
 
-// room is memory that was acquired for messages. Nobody who has some waits for
-// more: one who did could wait for another who does. Nor does anybody with room wait
-// for a turn but behind others who have theirs. So whoever waits gets it.
+// room is memory acquired for messages. To avoid deadlock, a holder never requests more memory.
 type room struct {
 	of *semaphore.Weighted
 
@@ -72,9 +65,8 @@ func (r *room) shrink(bytes int64) {
 // release gives back what is left. It may be called again.
 func (r *room) release() { r.shrink(0) }
 
-// load reads the first of ids as far as batchBytes go, in memory that it has waited
-// for before, and which is the caller's to release. A message that is larger comes
-// alone or with what fits into its size.
+// load reads the first of ids as far as batchBytes go, in memory that it has waited for before, and which is the
+// caller's to release. A message that is larger comes alone or with what fits into its size.
 func (s *Service) load(ctx context.Context, ids []uuid.UUID, f form) (messages []entity.Message, taken int, r *room, err error) {
 	limit, need := int64(batchBytes), int64(f)*batchBytes
 	for {

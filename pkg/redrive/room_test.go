@@ -5,11 +5,11 @@ import (
 	"errors"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -94,92 +94,59 @@ func carriers(t *testing.T, s *Service, w *weighing, all [][]uuid.UUID) {
 
 func TestRoom(t *testing.T) {
 	t.Parallel()
-	t.Run("LargeMessagesAreLoadedOneAfterTheOther", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t)
-			w, ids := newWeighing(12, 10_000_000)
-			b.Service.store = w
-			carriers(t, b.Service, w, [][]uuid.UUID{ids[:3], ids[3:6], ids[6:9], ids[9:]})
-			if !w.alone || w.top != 10_000_000 {
-				t.Errorf("at most %d bytes were loaded, one large message at a time: %t; want 10000000, true", w.top, w.alone)
-			}
-		})
-	})
+	t.Run("LargeMessagesAreLoadedOneAfterTheOther", scenario(func(b *bench) {
+		w, ids := newWeighing(12, 10_000_000)
+		b.Service.store = w
+		carriers(b.T, b.Service, w, [][]uuid.UUID{ids[:3], ids[3:6], ids[6:9], ids[9:]})
+		check.True(b.T, w.alone && w.top == 10_000_000,
+			"at most %d bytes were loaded, one large message at a time: %t; want 10000000, true", w.top, w.alone)
+	}))
 
-	t.Run("WhatIsLoadedStaysWithinTheBudget", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t)
-			w, ids := newWeighing(80, 3_000_000)
-			for i, id := range ids {
-				if i%7 == 3 {
-					w.sizes[id] = 12_000_000
-				}
+	t.Run("WhatIsLoadedStaysWithinTheBudget", scenario(func(b *bench) {
+		w, ids := newWeighing(80, 3_000_000)
+		for i, id := range ids {
+			if i%7 == 3 {
+				w.sizes[id] = 12_000_000
 			}
-			b.Service.store = w
-			carriers(t, b.Service, w, [][]uuid.UUID{ids[:10], ids[10:20], ids[20:30], ids[30:40], ids[40:50], ids[50:60], ids[60:70], ids[70:]})
-			if w.top > bytesUnderWay {
-				t.Errorf("at most %d bytes were loaded, want no more than %d", w.top, bytesUnderWay)
-			}
-			if !b.memory.TryAcquire(bytesUnderWay) {
-				t.Error("some memory was not given back")
-			}
-		})
-	})
+		}
+		b.Service.store = w
+		carriers(b.T, b.Service, w, [][]uuid.UUID{ids[:10], ids[10:20], ids[20:30], ids[30:40], ids[40:50], ids[50:60], ids[60:70], ids[70:]})
+		check.True(b.T, w.top <= bytesUnderWay, "at most %d bytes were loaded, want no more than %d", w.top, bytesUnderWay)
+		check.True(b.T, b.memory.TryAcquire(bytesUnderWay), "some memory was not given back")
+	}))
 
-	t.Run("ASingleRetryWaitsForItsKeyToo", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t)
-			for name, r := range map[string]entity.Record{
-				"loaded": {Size: largeRetry - 1, Key: []byte("k")}, "left out": {KeyOmitted: largeRetry},
-			} {
-				room, err := b.roomForRetry(t.Context(), entity.Message{Record: r})
-				if err != nil || room.held != copies*largeRetry {
-					t.Errorf("a key that is %s: %v, %d bytes held, want %d", name, err, room.held, copies*largeRetry)
-				}
-				room.release()
-			}
-		})
-	})
+	t.Run("ASingleRetryWaitsForItsKeyToo", scenario(func(b *bench) {
+		for name, r := range map[string]entity.Record{
+			"loaded": {Size: largeRetry - 1, Key: []byte("k")}, "left out": {KeyOmitted: largeRetry},
+		} {
+			room, err := b.roomForRetry(b.T.Context(), entity.Message{Record: r})
+			check.True(b.T, err == nil && room.held == copies*largeRetry,
+				"a key that is %s: %v, %d bytes held, want %d", name, err, room.held, copies*largeRetry)
+			room.release()
+		}
+	}))
 
-	t.Run("AMessageThatIsLargerThanAllTravelsAlone", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t)
-			w, ids := newWeighing(2, 2*bytesUnderWay)
-			b.Service.store = w
-			carriers(t, b.Service, w, [][]uuid.UUID{ids[:1], ids[1:]})
-			if !w.alone {
-				t.Error("two messages that are too large were loaded at once")
-			}
-		})
-	})
+	t.Run("AMessageThatIsLargerThanAllTravelsAlone", scenario(func(b *bench) {
+		w, ids := newWeighing(2, 2*bytesUnderWay)
+		b.Service.store = w
+		carriers(b.T, b.Service, w, [][]uuid.UUID{ids[:1], ids[1:]})
+		check.True(b.T, w.alone, "two messages that are too large were loaded at once")
+	}))
 
-	t.Run("NothingIsLoadedBeforeThereIsRoom", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t)
-			w, ids := newWeighing(1, 1000)
-			b.Service.store = w
-			taken, err := b.roomFor(t.Context(), bytesUnderWay)
-			if err != nil {
-				t.Fatal(err)
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
-			if _, _, _, err := b.load(ctx, ids, plain); !errors.Is(err, context.DeadlineExceeded) || w.top != 0 {
-				t.Errorf("load = %v with %d bytes loaded, want the end of its time and none", err, w.top)
-			}
-			taken.release()
-			taken.release() // once more is no more
-			_, _, room, err := b.load(t.Context(), ids, patched)
-			if err != nil || room.held != 2000 {
-				t.Errorf("load of 1000 bytes to be patched holds %d, %v, want 2000", room.held, err)
-			}
-		})
-	})
+	t.Run("NothingIsLoadedBeforeThereIsRoom", scenario(func(b *bench) {
+		w, ids := newWeighing(1, 1000)
+		b.Service.store = w
+		taken := check.Must(b.roomFor(b.T.Context(), bytesUnderWay))(b.T)
+		ctx, cancel := context.WithTimeout(b.T.Context(), time.Second)
+		defer cancel()
+		if _, _, _, err := b.load(ctx, ids, plain); !errors.Is(err, context.DeadlineExceeded) || w.top != 0 {
+			b.T.Errorf("load = %v with %d bytes loaded, want the end of its time and none", err, w.top)
+		}
+		taken.release()
+		taken.release() // once more is no more
+		_, _, room, err := b.load(b.T.Context(), ids, patched)
+		check.True(b.T, err == nil && room.held == 2000, "load of 1000 bytes to be patched holds %d, %v, want 2000", room.held, err)
+	}))
 }
 
 func TestRedriveOfLargeMessages(t *testing.T) {
@@ -190,10 +157,7 @@ func TestRedriveOfLargeMessages(t *testing.T) {
 			b.add(1, large)
 			b.add(2)
 		}
-		got, err := b.retryAll()
-		b.wantReport(got, err, counted{Selected: 9, Succeeded: 9})
-		if !b.memory.TryAcquire(bytesUnderWay) {
-			b.Error("some memory was not given back")
-		}
+		b.wantAll(counted{Selected: 9, Succeeded: 9})
+		check.True(b, b.memory.TryAcquire(bytesUnderWay), "some memory was not given back")
 	}))
 }

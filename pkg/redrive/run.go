@@ -14,42 +14,31 @@ import (
 )
 
 const (
-	// leaderPatience is how long a redrive waits for a partition without a
-	// reachable leader before it goes on without it.
+	// leaderPatience is how long a redrive waits for a partition without a leader before it leaves it out.
 	leaderPatience = 30 * time.Second
 	leaderPause    = 5 * time.Second // at most between two looks
 
-	// hopeless is how many batches in a row may fail wholly: at one partition,
-	// which is then left out, or at all, which ends the pass. The broker is taken
-	// to be away, rather than costing every message an attempt.
+	// hopeless is how many batches in a row may fail wholly: at one partition, which is then left out, or at all,
+	// which ends the pass. The broker is taken to be away, rather than costing every message an attempt.
 	hopeless = 2
 
-	// strandedLimit is how many batches in a row may go nowhere, each of them
-	// asked for in vain, before any other has been reached. It is not small,
-	// because dead letters of one partition often come in one after another.
+	// strandedLimit is how many batches in a row may go nowhere, each of them asked for in vain, before any other
+	// has been reached. It is not small, because dead letters of one partition often come in one after another.
 	strandedLimit = 20
-
-	// parkedLimit is how many batches a pass keeps until its end because messages of
-	// theirs are locked or cannot be sent. At the limit the pass ends.
-	parkedLimit = 200
-
-	// supervision is how often the limits of a redrive are looked at while its
-	// batches are carried out.
-	supervision = time.Second
+	parkedLimit   = 200         // bounds the batches with locked or unsendable messages; there the pass ends
+	supervision   = time.Second // how often the limits of a redrive are looked at while its batches are carried out
 )
 
-// Reasons for skipped messages beside the error classes and those of the store.
+// Reasons for skipped messages, in addition to the error classes and the store's reasons.
 const (
 	skippedGivenBack  = "given_back"  // its turn came too late to send it safely
 	skippedKeyBlocked = "key_blocked" // an earlier message of the same key did not succeed
 
-	// skippedNotPermitted: the original topic is not declared, and the redrive's maker
-	// has no role on the dead-letter topic.
+	// skippedNotPermitted: the topic is not declared, and the maker has no role on the dead-letter topic.
 	skippedNotPermitted = "not_permitted"
 
-	// skippedPatchFailed: the value is not JSON, the redrive's patch does not fit it,
-	// or the message does not carry it (too large to store, or a pointer): what the
-	// patch would make of that nobody could see before it is sent.
+	// skippedPatchFailed: the patch does not fit the value, or the message does not carry it (too large to store,
+	// or a pointer), so the result cannot be shown before it is sent.
 	skippedPatchFailed = "patch_failed"
 )
 
@@ -58,7 +47,7 @@ var (
 	errLeaseOver = errors.New("leases were not renewed for too long; others may have taken them over")
 )
 
-// run is what one process does for one redrive, for as long as that is active.
+// run is the work of one process for one redrive while that is active.
 type run struct {
 	*Service
 	id      uuid.UUID
@@ -74,10 +63,8 @@ func newRun(s *Service, id uuid.UUID) *run {
 	return &run{Service: s, id: id, last: -1, locked: locked{lastRetry: map[uuid.UUID]time.Time{}}}
 }
 
-// pass goes through the batches that are to be had, once. One goroutine leases,
-// loads and plans; several carry batches out, so that one is claimed and another
-// stored while a third is being sent. Sending is in turns: that keeps the order
-// within a partition, as far as one process goes.
+// pass goes through the available batches once. One goroutine leases, loads and plans; several carry batches out
+// in parallel. Sending is in turns: that keeps the order within a partition, as far as one process goes.
 type pass struct {
 	*run
 	redrive entity.Redrive
@@ -103,9 +90,8 @@ type part struct {
 	sent    chan struct{}   // closed when this one has, or will not be
 }
 
-// pass carries out what is to be had and returns when nothing is under way any
-// more. worked says that some message got a result. An error means that there is
-// no use in going on at once: nothing can be reached, or the store is away.
+// pass carries out what can be done now and returns when nothing is under way. worked: some message got a result.
+// An error means that going on at once is useless: nothing can be reached, or the store is away.
 func (r *run) pass(ctx context.Context, redrive entity.Redrive) (worked bool, err error) {
 	r.compile(redrive.Options.Patch)
 	p := &pass{run: r, redrive: redrive, refused: map[string]entity.ErrorClass{}, places: newPlaces()}
@@ -138,8 +124,7 @@ func (r *run) pass(ctx context.Context, redrive entity.Redrive) (worked bool, er
 	return p.worked, p.verdict(ctx)
 }
 
-// watch stops the pass when the redrive has left its state, by itself or by an
-// operator's word.
+// watch stops the pass when the redrive has left its state, by itself or by an operator's word.
 func (p *pass) watch(ctx context.Context, over <-chan struct{}) {
 	ticker := time.NewTicker(supervision)
 	defer ticker.Stop()
@@ -241,9 +226,8 @@ func (p *pass) form() form {
 	return plain
 }
 
-// revive requeues the DEAD messages of a redrive that takes them, those that can
-// be sent. A message that died after the redrive was made stays dead: somebody
-// may have said so, and the last word counts.
+// revive requeues the DEAD messages that can be sent, for a redrive that takes them. A message that died after the
+// redrive was made stays dead: an operator may have given it up.
 func (p *pass) revive(ctx context.Context, l *lease, planned []entity.Outgoing) error {
 	if !p.redrive.Options.Requeue {
 		return nil
@@ -271,8 +255,7 @@ func (p *pass) cause() entity.Cause {
 	return c
 }
 
-// carry claims a part, sends it when its turn has come, and stores the result.
-// The next part may be sent as soon as this one has been: storing takes longer.
+// carry claims a part, sends it in its turn, and stores the result, while the next part is already sent.
 func (p *pass) carry(ctx context.Context, next part) {
 	defer next.lease.release()
 	ctx = next.lease.within(ctx)
@@ -298,8 +281,7 @@ func (p *pass) carry(ctx context.Context, next part) {
 	}
 }
 
-// attempt makes an attempt on each of the planned messages; sent is called when
-// they have been sent.
+// attempt makes an attempt on each of the planned messages; sent is called when they have been sent.
 func (p *pass) attempt(ctx context.Context, next part, planned []entity.Outgoing, sent func()) {
 	taken := p.take(ctx, next.lease, planned)
 	<-next.turn
@@ -320,10 +302,8 @@ func (p *pass) attempt(ctx context.Context, next part, planned []entity.Outgoing
 	p.note(next.lease, endings, err != nil)
 }
 
-// send publishes a part but for what would go to a place that has been shut
-// since it was planned, and stops the pass when sending has become pointless. It
-// does so between turns: what waits for its turn is given back instead of
-// failing as well.
+// send publishes a part except for places shut since it was planned, and stops the pass when sending is useless.
+// It does so between turns: waiting parts are given back instead of failing as well.
 func (p *pass) send(ctx context.Context, taken attempts) []entity.Delivery {
 	deliveries := make([]entity.Delivery, len(taken.outgoing))
 	open := attempts{cause: taken.cause, claimed: taken.claimed}
@@ -388,8 +368,7 @@ func (p *pass) take(ctx context.Context, l *lease, planned []entity.Outgoing) at
 	return taken
 }
 
-// verdict is nil when the pass went through all that was to be had, unless nothing
-// could be done of it: no place to send to was reached, or all that is left is locked.
+// verdict is nil after a whole pass, unless no place was reached or only locked messages are left.
 func (p *pass) verdict(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	switch {

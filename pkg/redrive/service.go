@@ -1,14 +1,11 @@
-// Package redrive decides how dead letters are sent back: when an attempt may
-// start, what its end means for the message, how a whole topic is walked, and
-// how attempts that nobody finished are settled. Storing states is left to a
-// store, writing records to a publisher.
+// Package redrive decides how dead letters are sent back: when an attempt may start, what its end means for the
+// message, how a whole topic is walked, and how attempts of dead processes are settled. A store keeps the states,
+// a publisher writes the records.
 //
-// Every attempt goes the same way: plan (choose the target partition and note
-// its end offset), claim (store that intent), publish, finish (store what came
-// of it). A process may die between any two of these; the claim then expires,
-// and the settler reads the target partition from the noted offset to learn
-// whether the record is there. So nothing is lost, and nothing is sent twice
-// unless somebody asked for it.
+// Every attempt has four steps: plan (choose the target partition and note its end offset), claim (store that
+// intent), publish, finish (store the result). A process may die between any two of these; the claim then expires,
+// and the settler reads the target partition from the noted offset to learn whether the record is there. So
+// nothing is lost, and nothing is sent twice unless an operator accepts it.
 package redrive
 
 import (
@@ -29,9 +26,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// Store is what attempts, and retries of whole topics, need of a repository; its methods
-// promise what repository.Core says, end soon after their context has, and fail by themselves
-// when a database is silent: loops and drains call them without a deadline.
+// Store is the part of a repository for attempts and retries of whole topics. Its methods keep the promises of
+// repository.Core, end soon after their context, and fail by themselves when a database is silent: loops and
+// drains call them without a deadline.
 type Store interface {
 	repository.Attempts
 	repository.Redrives
@@ -43,7 +40,7 @@ type Store interface {
 	Record(ctx context.Context, entry entity.AuditEntry) error
 }
 
-// selections is what other redrives need besides.
+// selections is the part for other redrives.
 type selections interface {
 	Survey(ctx context.Context, n repository.NewRedrive) ([]repository.SurveyGroup, error)
 	Search(ctx context.Context, q repository.SearchQuery) (repository.SearchPage, error)
@@ -52,36 +49,28 @@ type selections interface {
 	RedriveItems(ctx context.Context, id uuid.UUID, q repository.ItemQuery) ([]entity.RedriveItem, error)
 }
 
-// outcomes is what following the offsets of consumer groups needs.
+// outcomes is the part for following the offsets of consumer groups.
 type outcomes interface {
 	WatchedGroups(ctx context.Context) ([]repository.TopicGroup, error)
 	ConfigureGroups(ctx context.Context, groups []repository.TopicGroup) error
 	NoteCommitted(ctx context.Context, offsets []repository.Committed) error
 }
 
-// Publisher writes messages to their original topics, or to those of their edits.
-// All its methods answer in the order of what they were given, one answer for
-// each.
+// Publisher writes messages to their topics, or those of their edits. Answers are in the order of the input.
 type Publisher interface {
-	// Plan decides where messages would go as they were edited, and refuses
-	// beforehand what cannot; it does not read the targets of batch. bulk says that
-	// nobody looked at each message; then it refuses more.
+	// Plan decides where messages would go with their edits, and refuses those that cannot; it does not read the
+	// targets of batch. bulk means that no person looked at each message; then it refuses more.
 	Plan(ctx context.Context, batch []entity.Outgoing, bulk bool) []entity.Target
 
-	// Publish sends claimed messages. When ctx ends it begins no further sends
-	// and answers GivenBack for what was not sent; a send under way goes on to
-	// its own end.
+	// Publish sends claimed messages. After ctx no send begins (GivenBack); a send under way ends by itself.
 	Publish(ctx context.Context, batch []entity.Outgoing) []entity.Delivery
 
-	// FindMany reads target partitions for the records of earlier claims:
-	// Acknowledged when the record is there, GivenBack when it is not, InDoubt
-	// with class UNKNOWN when no reading can tell. Any other class with InDoubt
-	// means that it could not be read now; later it may.
+	// FindMany reads target partitions for earlier claims' records: Acknowledged if it is there, GivenBack if not,
+	// InDoubt with class UNKNOWN if no reading can decide, with another class if it was unreadable now.
 	FindMany(ctx context.Context, claims []entity.Claim) []entity.Delivery
 }
 
-// Service carries out attempts. It is safe for concurrent use, and any number
-// of processes may run one on the same store.
+// Service carries out attempts. It is safe for concurrent use, and many processes may share one store.
 type Service struct {
 	cfg       Config
 	store     Store
@@ -99,7 +88,7 @@ type Service struct {
 	draining  atomic.Bool
 	tracer    trace.Tracer // nil: there are no spans
 	unsettled atomic.Bool  // the last settling with a trace of its own failed
-	// What RunOutcomes has told the store.
+	// What RunOutcomes has written to the store.
 	committed  map[repository.Committed]int64
 	configured []repository.TopicGroup
 	alarmed    time.Time        // when the settler last told of claims that are too old
@@ -110,16 +99,12 @@ type Service struct {
 // Option changes what New returns.
 type Option func(*Service)
 
-// WithTracing makes a span of each batch of a redrive, of each batch that is retried
-// without being asked and of claims that are settled. Looking for work makes none.
+// WithTracing makes spans of redrives' batches, automatic batches and settled claims, not of looking for work.
 func WithTracing(provider trace.TracerProvider) Option {
-	return func(s *Service) {
-		s.tracer = traces.Of(provider, "github.com/dlq-manager/dlq-manager/pkg/redrive")
-	}
+	return func(s *Service) { s.tracer = traces.Of(provider, "github.com/dlq-manager/dlq-manager/pkg/redrive") }
 }
 
-// WithTopicLabels has metrics name a topic as label says; without it they name every
-// topic.
+// WithTopicLabels has metrics name a topic as label says; without it they name every topic.
 func WithTopicLabels(label func(topic string) string) Option {
 	return func(s *Service) { s.metrics.label = label }
 }

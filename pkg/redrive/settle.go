@@ -16,24 +16,18 @@ import (
 )
 
 const (
-	// settleLimit is how many claims are settled together: each partition is
-	// then read once for all of them.
-	settleLimit = 10_000
-
-	// settleParallel is how many partitions are looked into at once.
-	settleParallel = 8
+	// settleLimit is how many claims are settled together: each partition is then read once for all of them.
+	settleLimit    = 10_000
+	settleParallel = 8 // how many partitions are looked into at once
 
 	// settleGrace is how long the end of RunSettler waits for a turn under way. A
 	// store that went silent must not hold up a drain; the claims stay as they
 	// are, for another process.
-	settleGrace = 5 * time.Second
-
-	// settleJitter keeps replicas that started together from settling together.
-	settleJitter = 0.2
+	settleGrace  = 5 * time.Second
+	settleJitter = 0.2 // keeps replicas that started together from settling together
 )
 
-// RunSettler settles abandoned claims until ctx ends, and returns then. What
-// cannot be settled now is tried again at the next turn.
+// RunSettler settles abandoned claims until ctx ends. A claim that cannot be settled is tried again next turn.
 func (s *Service) RunSettler(ctx context.Context) {
 	turns := wait.Backoff{Base: s.cfg.SettleInterval, Max: s.cfg.SettleInterval, Jitter: settleJitter}
 	done := make(chan struct{})
@@ -53,11 +47,9 @@ func (s *Service) RunSettler(ctx context.Context) {
 	}
 }
 
-// Settle looks once at all claims that have expired and ends those attempts by
-// what the target partitions hold: RESOLVED when the record is there, PENDING
-// when it is not. Where no reading can tell, the message stays RETRYING with
-// class UNKNOWN and waits for an operator. Claims that cannot be looked at now
-// do not keep it from those behind them; the error is then of one of them.
+// Settle reads all expired claims once and ends their attempts by the target partitions: RESOLVED when the record
+// is there, PENDING when it is not. Where no reading can decide, the message stays RETRYING with class UNKNOWN and
+// waits for an operator. Claims that cannot be read now do not hold up the others; the error is of one of them.
 func (s *Service) Settle(ctx context.Context) error {
 	var after repository.Place
 	var settled []ending
@@ -85,10 +77,8 @@ func (s *Service) Settle(ctx context.Context) error {
 	return cause
 }
 
-// settle returns how the attempts of messages ended, without those that could
-// not be looked at now; the error then says why for one of them. Partitions are
-// looked into side by side, and each concludes by itself: one that does not
-// answer holds up its own claims only.
+// settle returns how attempts ended, without those that could not be read now; the error is of one of them.
+// Partitions are read in parallel: one that does not answer holds up its own claims only.
 func (s *Service) settle(ctx context.Context, messages []entity.Message) ([]ending, error) {
 	ctx, span := s.traceSettling(ctx, len(messages))
 	var mu sync.Mutex
@@ -155,9 +145,8 @@ func earlier(m entity.Message) entity.Outgoing {
 	}
 }
 
-// verdictOn turns what the log holds into the end of an attempt. An attempt
-// whose process gave up on the broker has failed when its record is not there;
-// one whose process was never heard of again is rescued.
+// verdictOn turns what the log holds into the end of an attempt. An attempt whose process gave up on the broker
+// has failed when its record is not there; one whose process was never heard of again is rescued.
 func verdictOn(m entity.Message, d entity.Delivery) entity.Delivery {
 	if d.Verdict != entity.GivenBack {
 		return d
@@ -172,8 +161,7 @@ func verdictOn(m entity.Message, d entity.Delivery) entity.Delivery {
 	return d
 }
 
-// conclude stores the end of settled attempts, once: whatever goes wrong is
-// found again at the next turn.
+// conclude stores the end of settled attempts, once: whatever goes wrong is found again at the next turn.
 func (s *Service) conclude(ctx context.Context, a attempts, deliveries []entity.Delivery) ([]ending, error) {
 	if len(deliveries) == 0 {
 		return nil, nil
@@ -221,9 +209,8 @@ func summary(endings []ending) []zap.Field {
 	return fields
 }
 
-// release settles the attempt that holds m, if its claim is over, and returns
-// where that leads. The status is still RETRYING when the claim lives, and when
-// the attempt cannot be settled.
+// release settles the attempt that holds m, if its claim is over, and returns where that leads. The status is
+// still RETRYING when the claim lives, and when the attempt cannot be settled.
 func (s *Service) release(ctx context.Context, m entity.Message) (ending, error) {
 	held := ending{outgoing: earlier(m), finished: state(m)}
 	expired, err := s.expired(ctx, m.ID)
@@ -240,8 +227,7 @@ func (s *Service) release(ctx context.Context, m entity.Message) (ending, error)
 	return endings[0], nil
 }
 
-// expired returns the message when the store's clock says that its claim is
-// over, else nil. Our own clock may be wrong and must not end a live claim.
+// expired returns the message when its claim is over by the store's clock, else nil; ours may be wrong.
 func (s *Service) expired(ctx context.Context, id uuid.UUID) (*entity.Message, error) {
 	messages, err := s.store.Expired(ctx, repository.ExpiredQuery{ID: id, Limit: 1})
 	if err != nil {
@@ -253,8 +239,7 @@ func (s *Service) expired(ctx context.Context, id uuid.UUID) (*entity.Message, e
 	return &messages[0], nil
 }
 
-// alarm tells of messages that have been RETRYING for too long: settling cannot
-// get at them, or nobody has decided what settling cannot.
+// alarm logs messages that have been RETRYING for too long: they cannot be settled, or an operator must decide.
 func (s *Service) alarm(ctx context.Context) {
 	n, err := s.store.Stuck(ctx, s.cfg.StuckAfter)
 	if err != nil {

@@ -2,12 +2,12 @@ package redrive
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
@@ -21,25 +21,41 @@ func (b *bench) crash(id uuid.UUID, written bool) {
 // crashIn is crash while an order is carried out.
 func (b *bench) crashIn(order entity.RetryOrder, written bool) {
 	b.Helper()
-	planned, err := b.planOne(context.Background(), order)
-	if err != nil {
-		b.Fatalf("plan: %v", err)
-	}
+	planned := check.Must(b.planOne(context.Background(), order))(b)
 	taken, err := b.claim(context.Background(), []entity.Outgoing{planned}, claiming{cause: order.Cause, single: true})
-	if err != nil || len(taken.outgoing) != 1 {
-		b.Fatalf("claim = %v, %v, want one", taken, err)
-	}
+	check.Require(b, err == nil && len(taken.outgoing) == 1, "claim = %v, %v, want one", taken, err)
 	if written {
 		b.publish(context.Background(), taken)
 	}
 }
 
+// crashed is a new message whose claim was left behind; written as for crash.
+func (b *bench) crashed(written bool) uuid.UUID {
+	b.Helper()
+	id := b.add(1)[0]
+	b.crash(id, written)
+	return id
+}
+
+// abandoned is crashed after the claim has expired.
+func (b *bench) abandoned(written bool) uuid.UUID {
+	b.Helper()
+	defer elapse(b.cfg.ClaimExpiry)
+	return b.crashed(written)
+}
+
+func (b *bench) giveUp(id uuid.UUID) error {
+	return check.Err(b.GiveUp(context.Background(), id, entity.By("alice")))
+}
+
+func (b *bench) delete(id uuid.UUID) error {
+	return b.Delete(context.Background(), id, entity.By("alice"))
+}
+
 func (b *bench) afterExpiry() {
 	b.Helper()
 	<-time.After(b.cfg.ClaimExpiry) // the bubble's time
-	if err := b.Settle(context.Background()); err != nil {
-		b.Errorf("Settle = %v, want nil", err)
-	}
+	check.Equal(b, b.Settle(context.Background()), nil, "Settle")
 }
 
 // wantFound checks that the message was resolved by what the log held.
@@ -47,21 +63,15 @@ func (b *bench) wantFound(id uuid.UUID) {
 	b.Helper()
 	b.wantState(id, entity.Resolved, 1, "")
 	history, err := b.store.History(context.Background(), id)
-	if err != nil || len(history) != 1 || history[0].Class != entity.AlreadyPublished {
-		b.Errorf("History = %+v, %v, want one attempt with ALREADY_PUBLISHED", history, err)
-	}
-}
-
-func inDoubt(class entity.ErrorClass) entity.Delivery {
-	return entity.Delivery{Verdict: entity.InDoubt, Class: class, Err: errBroken}
+	check.True(b, err == nil && len(history) == 1 && history[0].Class == entity.AlreadyPublished,
+		"History = %+v, %v, want one attempt with ALREADY_PUBLISHED", history, err)
 }
 
 func TestSettle(t *testing.T) {
 	t.Parallel()
 
 	t.Run("CrashAfterPublishIsResolvedOnce", scenario(func(b *bench) {
-		id := b.add(1)[0]
-		b.crash(id, true)
+		id := b.crashed(true)
 		b.afterExpiry()
 		b.wantFound(id)
 		b.wantNotRetryable(b.retry(id), "message is not retryable: status=RESOLVED, retry_count=1/3")
@@ -69,8 +79,7 @@ func TestSettle(t *testing.T) {
 	}))
 
 	t.Run("CrashBeforePublishIsGivenBack", scenario(func(b *bench) {
-		id := b.add(1)[0]
-		b.crash(id, false)
+		id := b.crashed(false)
 		b.afterExpiry()
 		b.wantState(id, entity.Pending, 0, "")
 		b.wantSent(orders)
@@ -82,23 +91,17 @@ func TestSettle(t *testing.T) {
 		b.crash(ids[1], false)
 		got := b.get(ids[1]).Claim
 		want := entity.Claim{ID: got.ID, ExpiresAt: got.ExpiresAt, Topic: orders, TopicID: "id of " + orders, EndOffset: 1}
-		if got != want || got.ID == uuid.Nil {
-			b.Errorf("claim = %+v, want %+v", got, want)
-		}
-		<-time.After(b.cfg.ClaimExpiry)
+		check.True(b, got == want && got.ID != uuid.Nil, "claim = %+v, want %+v", got, want)
+		elapse(b.cfg.ClaimExpiry)
 		var asked entity.Claim
 		b.kafka.find = func(c entity.Claim) *entity.Delivery { asked = c; return nil }
-		if err := b.Settle(context.Background()); err != nil || asked != want {
-			b.Errorf("Settle asked for %+v, %v, want %+v", asked, err, want)
-		}
+		err := b.Settle(context.Background())
+		check.True(b, err == nil && asked == want, "Settle asked for %+v, %v, want %+v", asked, err, want)
 	}))
 
 	t.Run("LiveClaimIsLeftAlone", scenario(func(b *bench) {
-		id := b.add(1)[0]
-		b.crash(id, false)
-		if err := b.Settle(context.Background()); err != nil {
-			b.Errorf("Settle = %v, want nil", err)
-		}
+		id := b.crashed(false)
+		check.Equal(b, b.Settle(context.Background()), nil, "Settle")
 		b.wantState(id, entity.Retrying, 1, "")
 		b.wantNotRetryable(b.retry(id), "message is not retryable: status=RETRYING, retry_count=1/3")
 	}))
@@ -107,9 +110,7 @@ func TestSettle(t *testing.T) {
 		id := b.add(1)[0]
 		b.kafka.deliver = always(inDoubt(entity.NetworkTimeout), true)
 		failed := b.wantPublishError(b.retry(id), entity.Retrying, entity.NetworkTimeout)
-		if got := time.Until(failed.RetryAt); got != b.cfg.ClaimExpiry {
-			b.Errorf("settled in %s, want %s", got, b.cfg.ClaimExpiry)
-		}
+		check.Equal(b, time.Until(failed.RetryAt), b.cfg.ClaimExpiry, "time to the settling")
 		b.afterExpiry()
 		b.wantFound(id)
 		b.wantSent(orders, id)
@@ -129,24 +130,16 @@ func TestSettle(t *testing.T) {
 			b.crash(id, false)
 			b.afterExpiry()
 		}
-		if got := b.get(id).Status; got != entity.Dead {
-			b.Errorf("status = %s, want DEAD", got)
-		}
+		check.Equal(b, b.get(id).Status, entity.Dead, "status")
 		b.wantDeadLines(1)
 	}))
 
 	t.Run("UnreadableNowIsTriedAgain", scenario(func(b *bench) {
-		id := b.add(1)[0]
-		b.crash(id, true)
-		unreadable := inDoubt(entity.BrokerUnavailable)
-		b.kafka.find = func(entity.Claim) *entity.Delivery { return &unreadable }
-		<-time.After(b.cfg.ClaimExpiry)
-		if err := b.Settle(context.Background()); !errors.Is(err, errBroken) {
-			b.Errorf("Settle = %v, want %v", err, errBroken)
-		}
-		if err := b.retry(id); !errors.Is(err, entity.ErrUnavailable) {
-			b.Errorf("Retry = %v, want unavailable", err)
-		}
+		id := b.crashed(true)
+		b.kafka.find = finding(inDoubt(entity.BrokerUnavailable))
+		elapse(b.cfg.ClaimExpiry)
+		check.Is(b, b.Settle(context.Background()), errBroken, "Settle")
+		check.Is(b, b.retry(id), entity.ErrUnavailable, "Retry")
 		b.kafka.find = nil
 		b.afterExpiry()
 		b.wantFound(id)
@@ -158,31 +151,20 @@ func TestSettle(t *testing.T) {
 			b.afterExpiry()
 		}
 		b.wantState(id, entity.Retrying, 1, entity.UnknownClass)
-		var claimed *entity.ClaimedError
-		if err := b.retry(id); !errors.As(err, &claimed) || !claimed.Unsettled {
-			b.Errorf("Retry = %v, want it to name the ways out", err)
-		}
-		if got := b.logs.FilterMessageSnippet("an operator must decide").Len(); got != 1 {
-			b.Errorf("lines about it = %d, want 1", got)
-		}
+		check.Equal(b, check.As[*entity.ClaimedError](b, b.retry(id), "Retry").Unsettled, true, "the ways out are named")
+		check.Equal(b, b.logs.FilterMessageSnippet("an operator must decide").Len(), 1, "lines about it")
 	}))
 
 	t.Run("AcceptedDuplicateIsSentAgain", scenario(func(b *bench) {
 		id := b.unsettleable()
-		if _, err := b.Retry(context.Background(), entity.RetryOrder{ID: id, AcceptDuplicate: true, Cause: entity.By("alice")}); err != nil {
-			b.Errorf("Retry = %v, want nil", err)
-		}
+		check.Must(b.Retry(context.Background(), entity.RetryOrder{ID: id, AcceptDuplicate: true, Cause: entity.By("alice")}))(b)
 		b.wantState(id, entity.Resolved, 2, "")
 		b.wantSent(orders, id, id)
 	}))
 
 	t.Run("AcceptedDuplicateSettlesWhereItCan", scenario(func(b *bench) {
-		id := b.add(1)[0]
-		b.crash(id, true)
-		<-time.After(b.cfg.ClaimExpiry)
-		if _, err := b.Retry(context.Background(), entity.RetryOrder{ID: id, AcceptDuplicate: true, Cause: entity.By("alice")}); err != nil {
-			b.Errorf("Retry = %v, want nil", err)
-		}
+		id := b.abandoned(true)
+		check.Must(b.Retry(context.Background(), entity.RetryOrder{ID: id, AcceptDuplicate: true, Cause: entity.By("alice")}))(b)
 		b.wantSent(orders, id)
 	}))
 
@@ -202,76 +184,46 @@ func TestOperatorsSettleFirst(t *testing.T) {
 	ctx := context.Background()
 
 	t.Run("DeadOfAPublishedRecordIsRefused", scenario(func(b *bench) {
-		id := b.add(1)[0]
-		b.crash(id, true)
-		<-time.After(b.cfg.ClaimExpiry)
-		var refused *entity.TransitionError
-		if _, err := b.GiveUp(ctx, id, entity.By("alice")); !errors.As(err, &refused) {
-			b.Errorf("GiveUp = %v, want the record to be found and the message RESOLVED", err)
-		}
+		id := b.abandoned(true)
+		check.As[*entity.TransitionError](b, b.giveUp(id), "GiveUp")
 		b.wantFound(id)
 	}))
 
 	t.Run("DeadOfWhatWasNeverSent", scenario(func(b *bench) {
-		id := b.add(1)[0]
-		b.crash(id, false)
-		<-time.After(b.cfg.ClaimExpiry)
-		if m, err := b.GiveUp(ctx, id, entity.By("alice")); err != nil || m.Status != entity.Dead {
-			b.Errorf("GiveUp = %s, %v, want DEAD", m.Status, err)
-		}
+		id := b.abandoned(false)
+		m, err := b.GiveUp(ctx, id, entity.By("alice"))
+		check.True(b, err == nil && m.Status == entity.Dead, "GiveUp = %s, %v, want DEAD", m.Status, err)
 	}))
 
 	t.Run("DeadWhileTheLogCannotBeRead", scenario(func(b *bench) {
-		id := b.add(1)[0]
-		b.crash(id, true)
-		unreadable := inDoubt(entity.BrokerUnavailable)
-		b.kafka.find = func(entity.Claim) *entity.Delivery { return &unreadable }
-		<-time.After(b.cfg.ClaimExpiry)
-		if _, err := b.GiveUp(ctx, id, entity.By("alice")); !errors.Is(err, entity.ErrUnavailable) {
-			b.Errorf("GiveUp = %v, want unavailable", err)
-		}
-		if err := b.Delete(ctx, id, entity.By("alice")); !errors.Is(err, entity.ErrUnavailable) {
-			b.Errorf("Delete = %v, want unavailable", err)
-		}
+		id := b.crashed(true)
+		b.kafka.find = finding(inDoubt(entity.BrokerUnavailable))
+		elapse(b.cfg.ClaimExpiry)
+		check.Is(b, b.giveUp(id), entity.ErrUnavailable, "GiveUp")
+		check.Is(b, b.delete(id), entity.ErrUnavailable, "Delete")
 	}))
 
 	t.Run("ALiveClaimIsLeftAlone", scenario(func(b *bench) {
-		id := b.add(1)[0]
-		b.crash(id, true)
-		var claimed *entity.ClaimedError
-		if _, err := b.GiveUp(ctx, id, entity.By("alice")); !errors.As(err, &claimed) || claimed.Unsettled {
-			b.Errorf("GiveUp = %v, want the claim named", err)
-		}
-		if err := b.Delete(ctx, id, entity.By("alice")); !errors.As(err, &claimed) || claimed.Unsettled {
-			b.Errorf("Delete = %v, want the claim named", err)
-		}
+		id := b.crashed(true)
+		check.Equal(b, check.As[*entity.ClaimedError](b, b.giveUp(id), "GiveUp").Unsettled, false, "unsettled")
+		check.Equal(b, check.As[*entity.ClaimedError](b, b.delete(id), "Delete").Unsettled, false, "unsettled")
 	}))
 
 	t.Run("DeleteOfWhatWasPublished", scenario(func(b *bench) {
-		id := b.add(1)[0]
-		b.crash(id, true)
-		<-time.After(b.cfg.ClaimExpiry)
-		if err := b.Delete(ctx, id, entity.By("alice")); err != nil {
-			b.Errorf("Delete = %v, want it settled and gone", err)
-		}
+		id := b.abandoned(true)
+		check.Equal(b, b.delete(id), nil, "Delete")
 	}))
 
 	t.Run("UnsettledIsDeadOnRequestAndNotDeleted", scenario(func(b *bench) {
 		id := b.unsettleable()
-		var claimed *entity.ClaimedError
-		if err := b.Delete(ctx, id, entity.By("alice")); !errors.As(err, &claimed) || !claimed.Unsettled {
-			b.Errorf("Delete = %v, want it to name the ways out", err)
-		}
-		if m, err := b.GiveUp(ctx, id, entity.By("alice")); err != nil || m.Status != entity.Dead {
-			b.Errorf("GiveUp = %s, %v, want DEAD", m.Status, err)
-		}
+		check.Equal(b, check.As[*entity.ClaimedError](b, b.delete(id), "Delete").Unsettled, true, "the ways out are named")
+		m, err := b.GiveUp(ctx, id, entity.By("alice"))
+		check.True(b, err == nil && m.Status == entity.Dead, "GiveUp = %s, %v, want DEAD", m.Status, err)
 	}))
 
 	t.Run("AcceptedDuplicateAtTheLimit", scenario(func(b *bench) {
 		id := b.unsettleable(func(m *entity.Message) { m.MaxRetries = 1 })
-		if _, err := b.Retry(ctx, entity.RetryOrder{ID: id, AcceptDuplicate: true, Cause: entity.By("alice")}); err != nil {
-			b.Errorf("Retry = %v, want nil", err)
-		}
+		check.Must(b.Retry(ctx, entity.RetryOrder{ID: id, AcceptDuplicate: true, Cause: entity.By("alice")}))(b)
 		b.wantSent(orders, id, id)
 	}))
 }
@@ -296,16 +248,12 @@ func TestSettleGetsPastWhatItCannotRead(t *testing.T) {
 			}
 			return nil
 		}
-		<-time.After(b.cfg.ClaimExpiry)
-		if err := b.Settle(context.Background()); !errors.Is(err, errBroken) {
-			b.Errorf("Settle = %v, want %v", err, errBroken)
-		}
+		elapse(b.cfg.ClaimExpiry)
+		check.Is(b, b.Settle(context.Background()), errBroken, "Settle")
 		for _, id := range ids[settleLimit:] {
 			b.wantState(id, entity.Pending, 0, "")
 		}
-		if err := b.retry(ids[settleLimit-1]); !errors.Is(err, entity.ErrUnavailable) {
-			b.Errorf("Retry = %v, want unavailable", err)
-		}
+		check.Is(b, b.retry(ids[settleLimit-1]), entity.ErrUnavailable, "Retry")
 	}))
 }
 
@@ -315,8 +263,7 @@ func (b *bench) unsettleable(changes ...func(*entity.Message)) uuid.UUID {
 	b.Helper()
 	id := b.add(1, changes...)[0]
 	b.crash(id, true)
-	lost := inDoubt(entity.UnknownClass)
-	b.kafka.find = func(entity.Claim) *entity.Delivery { return &lost }
+	b.kafka.find = finding(inDoubt(entity.UnknownClass))
 	b.afterExpiry()
 	return id
 }
@@ -325,23 +272,15 @@ func TestRetryOfAnAbandonedAttempt(t *testing.T) {
 	t.Parallel()
 
 	t.Run("PublishedIsAnsweredWithoutSending", scenario(func(b *bench) {
-		id := b.add(1)[0]
-		b.crash(id, true)
-		<-time.After(b.cfg.ClaimExpiry)
-		if err := b.retry(id); err != nil {
-			b.Errorf("Retry = %v, want nil", err)
-		}
+		id := b.abandoned(true)
+		check.Equal(b, b.retry(id), nil, "Retry")
 		b.wantFound(id)
 		b.wantSent(orders, id)
 	}))
 
 	t.Run("UnpublishedIsSent", scenario(func(b *bench) {
-		id := b.add(1)[0]
-		b.crash(id, false)
-		<-time.After(b.cfg.ClaimExpiry)
-		if err := b.retry(id); err != nil {
-			b.Errorf("Retry = %v, want nil", err)
-		}
+		id := b.abandoned(false)
+		check.Equal(b, b.retry(id), nil, "Retry")
 		b.wantState(id, entity.Resolved, 1, "")
 		b.wantSent(orders, id)
 	}))
@@ -359,9 +298,7 @@ func TestFinishSurvivesTheStore(t *testing.T) {
 			}
 			return nil
 		}
-		if err := b.retry(id); err != nil {
-			b.Errorf("Retry = %v, want nil", err)
-		}
+		check.Equal(b, b.retry(id), nil, "Retry")
 		b.wantState(id, entity.Resolved, 1, "")
 	}))
 
@@ -369,12 +306,9 @@ func TestFinishSurvivesTheStore(t *testing.T) {
 		id := b.add(1)[0]
 		b.store.finish = func() error { return entity.ErrUnavailable }
 		began := time.Now()
-		if err := b.retry(id); !errors.Is(err, entity.ErrUnavailable) {
-			b.Errorf("Retry = %v, want unavailable", err)
-		}
-		if took := time.Since(began); took > b.cfg.finishWindow() {
-			b.Errorf("gave up after %s, want at most %s", took, b.cfg.finishWindow())
-		}
+		check.Is(b, b.retry(id), entity.ErrUnavailable, "Retry")
+		took := time.Since(began)
+		check.True(b, took <= b.cfg.finishWindow(), "gave up after %s, want at most %s", took, b.cfg.finishWindow())
 		b.store.finish = nil
 		b.afterExpiry()
 		b.wantFound(id)
@@ -396,54 +330,47 @@ func TestSilentStore(t *testing.T) {
 				m.Record.Value, m.Record.Size = make([]byte, largeRetry), largeRetry
 			})[0]
 			b.store.hang = method
-			if err := call(b, id); !errors.Is(err, entity.ErrUnavailable) {
-				b.Errorf("error = %v, want unavailable", err)
-			}
+			check.Is(b, call(b, id), entity.ErrUnavailable, "error")
 			b.store.hang = ""
 			b.wantState(id, entity.Pending, 0, "")
 		}))
 	}
 }
 
+// settler runs the settler until stop, which returns how long that took.
+func (b *bench) settler() (stop func() time.Duration) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); b.RunSettler(ctx) }()
+	return func() time.Duration {
+		stopped := time.Now()
+		cancel()
+		<-done
+		return time.Since(stopped)
+	}
+}
+
 func TestRunSettler(t *testing.T) {
 	t.Parallel()
 	t.Run("SettlesUntilItIsStopped", scenario(func(b *bench) {
-		id := b.add(1)[0]
-		b.crash(id, true)
-		ctx, stop := context.WithCancel(context.Background())
-		done := make(chan struct{})
-		go func() { defer close(done); b.RunSettler(ctx) }()
+		id := b.crashed(true)
+		stop := b.settler()
 		<-time.After(b.cfg.ClaimExpiry + 2*b.cfg.SettleInterval)
 		b.wantFound(id)
 		stop()
-		<-done
 	}))
 
 	t.Run("IsNotHeldUpByADeafStore", scenario(func(b *bench) {
 		b.store.deaf = make(chan struct{})
 		defer close(b.store.deaf) // the bubble ends when nobody waits
-		ctx, stop := context.WithCancel(context.Background())
-		done := make(chan struct{})
-		go func() { defer close(done); b.RunSettler(ctx) }()
+		stop := b.settler()
 		<-time.After(2 * b.cfg.SettleInterval)
-		stop()
-		stopped := time.Now()
-		<-done
-		if took := time.Since(stopped); took != settleGrace {
-			b.Errorf("RunSettler returned after %s, want %s", took, settleGrace)
-		}
+		check.Equal(b, stop(), settleGrace, "time until RunSettler returned")
 	}))
 
 	t.Run("ReturnsAtOnceWhenIdle", scenario(func(b *bench) {
-		ctx, stop := context.WithCancel(context.Background())
-		done := make(chan struct{})
-		go func() { defer close(done); b.RunSettler(ctx) }()
+		stop := b.settler()
 		<-time.After(time.Second)
-		stop()
-		stopped := time.Now()
-		<-done
-		if took := time.Since(stopped); took != 0 {
-			b.Errorf("RunSettler returned after %s, want at once", took)
-		}
+		check.Equal(b, stop(), 0, "time until RunSettler returned")
 	}))
 }

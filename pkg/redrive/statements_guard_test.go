@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
@@ -37,22 +38,15 @@ func TestStatementsOfRetryAll(t *testing.T) {
 
 	got := count.Of(func() {
 		running.Go(func() { s.RunRedrives(ctx) })
-		r, err := s.Begin(ctx, repository.NewRedrive{
+		r := check.Must(s.Begin(ctx, repository.NewRedrive{
 			Action: entity.RedriveRetry, Selection: entity.Selection{Filter: entity.Filter{Topic: orders}}, Cause: entity.By("tester"),
 			Options: entity.RedriveOptions{MinSample: entity.DefaultMinSample, CanaryWait: entity.DefaultCanaryWait},
-		})
-		if err != nil {
-			t.Fatalf("Begin: %v", err)
-		}
-		if r, err = s.Wait(ctx, r.ID); err != nil || r.Counts.Succeeded != n {
-			t.Fatalf("redrive = %+v, %v, want %d sent", r.Counts, err, n)
-		}
+		}))(t)
+		check.Equal(t, check.Must(s.Wait(ctx, r.ID))(t).Counts.Succeeded, n, "messages sent")
 	})
 	got -= store.polls.Load()
 	t.Logf("statements: %d", got)
-	if got > most {
-		t.Errorf("statements for %d messages = %d, want at most %d", n, got, most)
-	}
+	check.True(t, got <= most, "statements for %d messages = %d, want at most %d", n, got, most)
 }
 
 // polled counts how often the state of a redrive is read. That depends on how long the

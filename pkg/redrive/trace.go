@@ -14,8 +14,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
-// Names of spans. Those of redrives and of automatic retry are the roots of traces:
-// nobody waits for them.
+// Names of spans. Those of redrives and of automatic retry are the roots of traces: no caller waits for them.
 const (
 	spanBatch  = "redrive batch"
 	spanAuto   = "automatic retry"
@@ -58,8 +57,7 @@ func (p *pass) traceBatch(b *repository.RedriveBatch) trace.Span {
 // within returns ctx in the span of the lease's batch.
 func (l *lease) within(ctx context.Context) context.Context { return within(ctx, l.span) }
 
-// within passes on a span that is not recorded as well: what is done within it is not
-// to be recorded either. nil and traces.None are passed over.
+// within passes on unrecorded spans too: nothing within them is recorded. nil and traces.None are left out.
 func within(ctx context.Context, span trace.Span) context.Context {
 	if span == nil || !span.SpanContext().IsValid() {
 		return ctx
@@ -76,8 +74,7 @@ func (l *lease) fail(why string) {
 	}
 }
 
-// endTrace ends the batch's span with what came of its messages. It is no failure that
-// the rest of them waits for the next lease, unless the pass ended for an error.
+// endTrace ends the batch's span with its results. Waiting messages are no failure unless the pass failed.
 func (l *lease) endTrace() {
 	defer l.span.End()
 	if !l.span.IsRecording() {
@@ -118,8 +115,7 @@ func endAuto(span trace.Span, attempts int, err error) {
 	span.End()
 }
 
-// settling is the span of claims that are settled. span is nil for one that is made
-// only if it turns out that something was settled.
+// settling is the span of settled claims; span is nil for one that is made only if something is settled.
 type settling struct {
 	s      *Service
 	ctx    context.Context //nolint:containedctx // of the span that may be made later
@@ -129,10 +125,8 @@ type settling struct {
 	claims int
 }
 
-// traceSettling begins the span of claims that are settled: within that of whoever has
-// to have them settled, else of its own. Claims that could not be looked at are looked
-// at again and again while a broker is away: of those of its own the first failure has
-// a span, and then only what settles something until all goes well again.
+// traceSettling begins the span of settled claims: within the caller's span, else of its own. While a broker is
+// away, only the first failure and each success have a span of their own, until all goes well again.
 func (s *Service) traceSettling(ctx context.Context, claims int) (context.Context, settling) {
 	if s.tracer == nil || claims == 0 {
 		return ctx, settling{span: traces.None()}

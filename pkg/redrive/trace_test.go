@@ -14,6 +14,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
@@ -47,9 +48,8 @@ func (a *asked) want(b *bench, span sdktrace.ReadOnlySpan, methods ...string) {
 	defer a.mu.Unlock()
 	for _, method := range methods {
 		want := []trace.SpanID{span.SpanContext().SpanID()}
-		if got := slices.Collect(maps.Keys(a.spans[method])); !slices.Equal(got, want) {
-			b.Errorf("%s was asked within the spans %s, want %s alone", method, got, want)
-		}
+		got := slices.Collect(maps.Keys(a.spans[method]))
+		check.True(b, slices.Equal(got, want), "%s was asked within the spans %s, want %s alone", method, got, want)
 	}
 }
 
@@ -60,20 +60,11 @@ func TestWithTracing(t *testing.T) {
 		spans := tracestest.Record()
 		asked := b.traced(spans)
 		ids := b.add(3)
-		b.kafka.deliver = func(out entity.Outgoing) (bool, entity.Delivery) {
-			if out.Message.ID == ids[1] {
-				return false, entity.Delivery{Verdict: entity.Failed, Class: entity.BrokerUnavailable, Err: errBroken}
-			}
-			return true, entity.Delivery{Verdict: entity.Acknowledged}
-		}
-		r, err := b.retryAll(func(n *repository.NewRedrive) { n.Cause.TraceID = "4bf92f3577b34da6a3ce929d0e0e4736" })
-		if err != nil {
-			b.Fatal(err)
-		}
+		b.kafka.deliver = except(failure(entity.BrokerUnavailable), ids[1])
+		r := check.Must(b.retryAll(func(n *repository.NewRedrive) { n.Cause.TraceID = "4bf92f3577b34da6a3ce929d0e0e4736" }))(b)
 		span := spans.Only(b, spanBatch)
-		if span.Parent().IsValid() || span.SpanKind() != trace.SpanKindInternal || span.Status().Code != codes.Unset {
-			b.Errorf("got parent %v, kind %s, status %v, want a root without one", span.Parent(), span.SpanKind(), span.Status())
-		}
+		check.True(b, !span.Parent().IsValid() && span.SpanKind() == trace.SpanKindInternal && span.Status().Code == codes.Unset,
+			"got parent %v, kind %s, status %v, want a root without one", span.Parent(), span.SpanKind(), span.Status())
 		tracestest.WantAttributes(b, span.Attributes(), map[attribute.Key]string{
 			traces.RedriveID: r.ID.String(), traces.RedriveBatch: "0", traces.Messages: "3", traces.Failed: "1",
 			spanSucceeded: "2", spanSkipped: "0", traces.RequestTraceID: "4bf92f3577b34da6a3ce929d0e0e4736",
@@ -88,13 +79,10 @@ func TestWithTracing(t *testing.T) {
 		ctx, request := spans.Tracer("test").Start(context.Background(), "request")
 		_, err := b.Retry(ctx, entity.RetryOrder{ID: b.add(1)[0], Cause: entity.By("tester")})
 		request.End()
-		if err != nil {
-			b.Fatal(err)
-		}
+		check.NoError(b, err)
 		asked.want(b, spans.Only(b, "request"), "Get", "Claim", "Finish")
-		if got := spans.Names(); len(got) != 1 {
-			b.Errorf("got the spans %q, want that of the request alone", got)
-		}
+		got := spans.Names()
+		check.True(b, len(got) == 1, "got the spans %q, want that of the request alone", got)
 	}))
 
 	t.Run("AutomaticRetry", automatic(func(b *bench) {
@@ -122,32 +110,23 @@ func TestWithTracing(t *testing.T) {
 		id := b.add(1)[0]
 		b.crash(id, true)
 		b.traced(spans)
-		<-time.After(b.cfg.ClaimExpiry)
+		elapse(b.cfg.ClaimExpiry)
 		ctx := spans.Begin(context.Background())
-		if _, err := b.Retry(ctx, entity.RetryOrder{ID: id, Cause: entity.By("tester")}); err != nil {
-			b.Fatal(err)
-		}
-		if got := spans.Only(b, spanSettle).Parent().SpanID(); got != trace.SpanContextFromContext(ctx).SpanID() {
-			b.Errorf("got parent %s, want the request", got)
-		}
+		check.Must(b.Retry(ctx, entity.RetryOrder{ID: id, Cause: entity.By("tester")}))(b)
+		check.Equal(b, spans.Only(b, spanSettle).Parent().SpanID(), trace.SpanContextFromContext(ctx).SpanID(), "parent")
 	}))
 
 	t.Run("ClaimsThatCannotBeSettled", scenario(func(b *bench) {
 		spans := tracestest.Record()
 		b.crash(b.add(1)[0], true)
 		b.traced(spans)
-		b.kafka.find = func(entity.Claim) *entity.Delivery {
-			d := inDoubt(entity.BrokerUnavailable)
-			return &d
-		}
-		<-time.After(b.cfg.ClaimExpiry)
-		if err := b.Settle(context.Background()); err == nil {
-			b.Error("Settle = nil, want an error")
-		}
+		b.kafka.find = finding(inDoubt(entity.BrokerUnavailable))
+		elapse(b.cfg.ClaimExpiry)
+		err := b.Settle(context.Background())
+		check.True(b, err != nil, "Settle = nil, want an error")
 		span := spans.Only(b, spanSettle)
-		if span.Status() != (sdktrace.Status{Code: codes.Error}) {
-			b.Errorf("got status %v, want an error without a word", span.Status())
-		}
+		check.True(b, span.Status() == (sdktrace.Status{Code: codes.Error}),
+			"got status %v, want an error without a word", span.Status())
 		tracestest.WantAttributes(b, span.Attributes(), map[attribute.Key]string{traces.ErrorType: notSettled, spanAttempts: "0"})
 	}))
 
@@ -160,14 +139,12 @@ func TestWithTracing(t *testing.T) {
 		away := inDoubt(entity.BrokerUnavailable)
 		b.kafka.find = func(entity.Claim) *entity.Delivery { return &away }
 		turn := func() {
-			<-time.After(b.cfg.ClaimExpiry)
+			elapse(b.cfg.ClaimExpiry)
 			_ = b.Settle(context.Background())
 		}
 		wantSpans := func(when string, want int) {
 			b.Helper()
-			if got := len(spans.Named(spanSettle)); got != want {
-				b.Errorf("%s: got %d spans, want %d", when, got, want)
-			}
+			check.Equal(b, len(spans.Named(spanSettle)), want, "%s: spans", when)
 		}
 		for range 100 {
 			turn()
@@ -200,14 +177,13 @@ func TestWithTracing(t *testing.T) {
 			want   string
 		}{
 			"AllOfIt": {func(b *bench) {
-				b.kafka.deliver = always(entity.Delivery{Verdict: entity.Failed, Class: entity.BrokerUnavailable, Err: errBroken}, false)
+				b.kafka.deliver = always(failure(entity.BrokerUnavailable), false)
 			}, allFailed},
 			"ToBeSaved":  {func(b *bench) { b.store.saving = func() (bool, error) { return false, errBroken } }, notDone},
 			"ForAnother": {func(b *bench) { b.store.saving = func() (bool, error) { return false, nil } }, takenOver},
 			"InDoubt": {func(b *bench) {
 				b.kafka.deliver = always(inDoubt(entity.NetworkTimeout), false)
-				away := inDoubt(entity.BrokerUnavailable)
-				b.kafka.find = func(entity.Claim) *entity.Delivery { return &away }
+				b.kafka.find = finding(inDoubt(entity.BrokerUnavailable))
 			}, unknownEnd},
 			"ToBeLoaded":    {func(b *bench) { b.store.hang = "Load" }, notDone},
 			"ToBeTakenOver": {func(b *bench) { b.store.known = func() error { return errBroken } }, notDone},
@@ -218,19 +194,16 @@ func TestWithTracing(t *testing.T) {
 				r := b.begin()
 				b.traced(spans)
 				if name == "ToBeTakenOver" {
-					if _, err := b.store.LeaseBatch(context.Background(), r.ID, entity.NewID(), b.cfg.ClaimExpiry); err != nil {
-						b.Fatal(err)
-					}
-					<-time.After(b.cfg.ClaimExpiry)
+					check.Must(b.store.LeaseBatch(context.Background(), r.ID, entity.NewID(), b.cfg.ClaimExpiry))(b)
+					elapse(b.cfg.ClaimExpiry)
 				}
 				c.breaks(b)
 				stop := b.carry()
 				elapse(silence + time.Second)
 				stop()
 				found := spans.Named(spanBatch)
-				if len(found) == 0 || found[0].Status() != (sdktrace.Status{Code: codes.Error}) {
-					b.Fatalf("got the spans %v, want one with an error without a word", found)
-				}
+				check.Require(b, len(found) != 0 && found[0].Status() == (sdktrace.Status{Code: codes.Error}),
+					"got the spans %v, want one with an error without a word", found)
 				tracestest.WantAttributes(b, found[0].Attributes(), map[attribute.Key]string{traces.ErrorType: c.want})
 			}))
 		}
@@ -240,8 +213,7 @@ func TestWithTracing(t *testing.T) {
 		spans := tracestest.Record()
 		b.add(2)
 		b.kafka.deliver = always(inDoubt(entity.NetworkTimeout), false)
-		away := inDoubt(entity.BrokerUnavailable)
-		b.kafka.find = func(entity.Claim) *entity.Delivery { return &away }
+		b.kafka.find = finding(inDoubt(entity.BrokerUnavailable))
 		b.traced(spans)
 		asked, recorded := 0, 0
 		b.store.asked = func(ctx context.Context, method string) {
@@ -256,9 +228,7 @@ func TestWithTracing(t *testing.T) {
 		stop := b.carry()
 		elapse(time.Hour)
 		stop()
-		if asked < 1000 || recorded != 3 {
-			b.Errorf("%d of %d looks are recorded, want 3 of thousands", recorded, asked)
-		}
+		check.True(b, asked >= 1000 && recorded == 3, "%d of %d looks are recorded, want 3 of thousands", recorded, asked)
 		tracestest.WantAttributes(b, spans.Only(b, spanBatch).Attributes(), map[attribute.Key]string{traces.Tries: fmt.Sprint(asked)})
 		if got := len(spans.Ended()); got != 2 { // the batch, and the settler's first failure
 			b.Errorf("got the spans %q, want two", spans.Names())
@@ -274,8 +244,7 @@ func TestWithTracing(t *testing.T) {
 		stop := dead.carry()
 		elapse(time.Second)
 		stop()
-		away := inDoubt(entity.BrokerUnavailable)
-		b.kafka.find = func(entity.Claim) *entity.Delivery { return &away }
+		b.kafka.find = finding(inDoubt(entity.BrokerUnavailable))
 		b.traced(spans)
 		ctx, cancel := context.WithCancel(context.Background())
 		var carrying sync.WaitGroup
@@ -285,23 +254,19 @@ func TestWithTracing(t *testing.T) {
 		carrying.Wait()
 		span := spans.Only(b, spanBatch)
 		tracestest.WantAttributes(b, span.Attributes(), map[attribute.Key]string{traces.RedriveID: r.ID.String(), traces.ErrorType: notDone})
-		if got := len(spans.Ended()); got > 1+3 {
-			b.Errorf("got %d spans, want the batch and at most three settlings", got)
-		}
+		got := len(spans.Ended())
+		check.True(b, got <= 1+3, "got %d spans, want the batch and at most three settlings", got)
 	}))
 
 	t.Run("ALineOfADeadMessageHasItsBatch", scenario(func(b *bench) {
 		spans := tracestest.Record()
 		b.traced(spans)
 		b.add(1)
-		b.kafka.deliver = always(entity.Delivery{Verdict: entity.Rejected, Class: entity.BadRecord, Err: errBroken}, false)
-		if _, err := b.retryAll(); err != nil {
-			b.Fatal(err)
-		}
+		b.kafka.deliver = always(rejected, false)
+		check.Must(b.retryAll())(b)
 		line, span := b.logs.FilterMessage("message is dead").All()[0].ContextMap(), spans.Only(b, spanBatch).SpanContext()
-		if line["trace_id"] != span.TraceID().String() || line["span_id"] != span.SpanID().String() {
-			b.Errorf("got %v, want the ids of %s and %s", line, span.TraceID(), span.SpanID())
-		}
+		check.True(b, line["trace_id"] == span.TraceID().String() && line["span_id"] == span.SpanID().String(),
+			"got %v, want the ids of %s and %s", line, span.TraceID(), span.SpanID())
 	}))
 
 	t.Run("IsSilentWhenIdle", automatic(func(b *bench) {
@@ -315,12 +280,8 @@ func TestWithTracing(t *testing.T) {
 		elapse(10 * time.Minute)
 		cancel()
 		loops.Wait()
-		if got := spans.Names(); len(got) != 0 {
-			b.Errorf("got the spans %q, want none", got)
-		}
-		if got := fmt.Sprint(asked.spans["Expired"]); got != fmt.Sprint(map[trace.SpanID]bool{{}: true}) {
-			b.Errorf("expired claims were looked for within the spans %s, want none", got)
-		}
+		check.Equal(b, len(spans.Names()), 0, "spans")
+		check.Equal(b, asked.spans["Expired"], map[trace.SpanID]bool{{}: true}, "spans within which expired claims were looked for")
 	}))
 
 	t.Run("WhatIsNotSampledHasNoSpansWithin", scenario(func(b *bench) {
@@ -332,21 +293,16 @@ func TestWithTracing(t *testing.T) {
 			}
 		}
 		b.add(2)
-		if _, err := b.retryAll(); err != nil {
-			b.Fatal(err)
-		}
+		check.Must(b.retryAll())(b)
 	}))
 
 	t.Run("OffPassesNothingOn", scenario(func(b *bench) {
 		asked := b.traced(nil)
 		b.add(2)
-		if _, err := b.retryAll(); err != nil {
-			b.Fatal(err)
-		}
+		check.Must(b.retryAll())(b)
 		for method, within := range asked.spans {
-			if fmt.Sprint(within) != fmt.Sprint(map[trace.SpanID]bool{{}: true}) {
-				b.Errorf("%s was asked within the spans %v, want none", method, within)
-			}
+			check.True(b, fmt.Sprint(within) == fmt.Sprint(map[trace.SpanID]bool{{}: true}),
+				"%s was asked within the spans %v, want none", method, within)
 		}
 	}))
 }

@@ -2,7 +2,6 @@ package redrive
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
@@ -46,18 +46,12 @@ func TestWithoutADatabase(t *testing.T) {
 		if err == nil {
 			r, err = s.Wait(ctx, r.ID)
 		}
-		if err != nil || r.State != entity.RedriveFinished || r.Counts.Succeeded != len(ids) {
-			t.Errorf("redrive is %s with %+v, %v, want it finished with %d succeeded", r.State, r.Counts, err, len(ids))
-		}
-		if got := log.sent(orders); !slices.Equal(got, ids) {
-			t.Errorf("sent %v, want %v", got, ids)
-		}
-		if _, err := s.Preview(ctx, order); !errors.Is(err, repository.ErrNeedsDatabase) {
-			t.Errorf("Preview = %v, want that it needs a database", err)
-		}
+		check.True(t, err == nil && r.State == entity.RedriveFinished && r.Counts.Succeeded == len(ids),
+			"redrive is %s with %+v, %v, want it finished with %d succeeded", r.State, r.Counts, err, len(ids))
+		got := log.sent(orders)
+		check.True(t, slices.Equal(got, ids), "sent %v, want %v", got, ids)
+		check.Is(t, check.Err(s.Preview(ctx, order)), repository.ErrNeedsDatabase, "Preview")
 		order.Options.Canary = 1
-		if _, err := s.Begin(ctx, order); !errors.Is(err, repository.ErrNeedsDatabase) {
-			t.Errorf("Begin with a canary = %v, want that it needs a database", err)
-		}
+		check.Is(t, check.Err(s.Begin(ctx, order)), repository.ErrNeedsDatabase, "Begin with a canary")
 	})
 }

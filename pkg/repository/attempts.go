@@ -11,16 +11,14 @@ import (
 
 // Attempts is the way of one republish: claim, then exactly one result.
 type Attempts interface {
-	// Claim takes messages for one attempt each: a PENDING message with attempts
-	// left becomes RETRYING, its count goes up by one, and the intent (claim id,
-	// target partition and its end offset) is stored with an expiry by the store's
-	// clock. The last publish error and its class are cleared, so that a class seen
-	// under a claim is that attempt's. It returns the messages' new state for those
-	// it took, without their bytes, in no particular order. A message in another
-	// state, or gone, is left out, and so is one whose row another session locks at
-	// this moment, unless how.Wait is set. No message is ever taken twice. A claim
-	// that was made already, under the same id, is returned as it was made: the
-	// answer to it may have been lost.
+	// Claim takes messages for one attempt each: a PENDING message with attempts left
+	// becomes RETRYING, its count goes up by one, the intent (claim id, target partition
+	// and its end offset) is stored with an expiry by the store's clock, and the last
+	// publish error and class are cleared. It returns the new state of those it took,
+	// without their bytes, in no order. A message in another state, or gone, is left out,
+	// and so is one that another session locks, unless how.Wait is set. No message is taken
+	// twice. A claim that was made before, under the same id, is returned: the answer to it
+	// may have been lost.
 	Claim(ctx context.Context, claims []Claim, how Claiming) ([]entity.Message, error)
 
 	// Claimable returns those of the messages that an attempt could take: PENDING with
@@ -28,19 +26,16 @@ type Attempts interface {
 	// whether another session merely locks the row.
 	Claimable(ctx context.Context, ids []uuid.UUID) ([]uuid.UUID, error)
 
-	// Finish ends attempts. A result counts only when its message is RETRYING
-	// under that very claim id: a late or repeated result changes nothing and is
-	// left out of the answer. Each attempt that counts is appended to the
-	// message's history. The store decides the status by Result.Verdict as
-	// entity.Verdict says, in the same step as the history. A take-over beyond the
-	// limit that is refused, given back or rescued leads to DEAD: a PENDING message
-	// always has an attempt left. A message whose attempt was given back, rescued
-	// or refused is due for the next automatic attempt after Result.RetryIn.
+	// Finish ends attempts. A result counts only when its message is RETRYING under that
+	// claim id: a late or repeated result changes nothing and is left out of the answer. An
+	// attempt that counts is appended to the history in the same step; entity.Verdict says
+	// which status follows. A take-over beyond the limit that is refused, given back or
+	// rescued leads to DEAD: a PENDING message always has an attempt left. After given
+	// back, rescued or refused the next automatic attempt is due after Result.RetryIn.
 	//
-	// Verdict InDoubt records class and error, adds no history and leaves the claim
-	// as it is; with class UNKNOWN on a claim that has expired it marks the message
-	// unsettleable: Expired no longer returns it, and only a claim with TakeOver or
-	// GiveUp ends it.
+	// Verdict InDoubt records class and error, adds no history and leaves the claim; with
+	// class UNKNOWN on an expired claim it marks the message unsettleable: Expired no
+	// longer returns it, and only a claim with TakeOver or GiveUp ends it.
 	Finish(ctx context.Context, results []Result, cause entity.Cause) ([]Finished, error)
 
 	// Expired returns, oldest first (created_at, then id), messages in RETRYING
@@ -48,11 +43,10 @@ type Attempts interface {
 	// bytes.
 	Expired(ctx context.Context, q ExpiredQuery) ([]entity.Message, error)
 
-	// Due returns up to limit ids of messages, oldest first, that automatic retry
-	// may take now: PENDING, attempts left, of one of the original topics, and never
-	// attempted or with a next attempt time that has come. Those that were never
-	// attempted are looked for behind q.After only; next is where to go on, the zero
-	// Place when the end was reached.
+	// Due returns up to limit ids of messages, oldest first, that automatic retry may take
+	// now: PENDING, attempts left, of one of the original topics, and either never
+	// attempted or due. Never attempted ones are looked for after q.After; next is where to
+	// go on, the zero Place at the end.
 	Due(ctx context.Context, q DueQuery) (ids []uuid.UUID, next Place, err error)
 
 	// Stuck returns how many messages were RETRYING for longer than age.
@@ -63,10 +57,9 @@ type Attempts interface {
 	// empty when there were none or the message does not exist.
 	History(ctx context.Context, id uuid.UUID) ([]entity.Attempt, error)
 
-	// AttemptsOf returns the last attempt that a redrive made on each of the
-	// messages, for those on which it made one; an attempt that is still a claim has
-	// verdict InDoubt and To RETRYING. They come without edits, and with the consumer
-	// group that failed on the message.
+	// AttemptsOf returns the last attempt that a redrive made on each of the messages, if
+	// any, without edits, with the consumer group that failed; an attempt that is still a
+	// claim has verdict InDoubt and To RETRYING.
 	AttemptsOf(ctx context.Context, redrive uuid.UUID, ids []uuid.UUID) ([]entity.Attempt, error)
 }
 

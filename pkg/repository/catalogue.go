@@ -19,18 +19,16 @@ type Catalogue interface {
 	// are not found any more.
 	HoldCatalogue(ctx context.Context, owner uuid.UUID, version int64, lease time.Duration) (bool, error)
 
-	// AnswerFrom says of which version documents must be, beside being of the
-	// catalogue's, for searches of this Store to find them: while another process
-	// makes them by other rules, they may say what this one must not tell. Without it
-	// the catalogue's version is enough. It is to be called before any search.
+	// AnswerFrom limits searches of this Store to documents of a version, besides being of
+	// the catalogue's: another process may make them by rules that mask less. It is called
+	// before any search; without it the catalogue's version is enough.
 	AnswerFrom(version int64)
 
-	// Uncatalogued returns up to limit messages without a document of that version,
-	// or without a group, oldest first, those of the archive behind the others, with
-	// their bytes: no more messages than maxBytes allow in all, but the first always;
-	// a value longer than maxValue is not loaded. For another version than the
-	// catalogue's there are none. One that is stored by a transaction of more than
-	// some seconds is returned some minutes later.
+	// Uncatalogued returns up to limit messages without a document of that version, or
+	// without a group, with their bytes, oldest first, archived ones last: no more than
+	// maxBytes allow, but one at least; a value longer than maxValue is not loaded. For
+	// another version than the catalogue's there are none. What a transaction of more than
+	// some seconds stored is returned some minutes later.
 	Uncatalogued(ctx context.Context, version int64, limit int, maxBytes, maxValue int64) ([]entity.Message, error)
 
 	// StoreDocuments keeps documents, each in place of one before; those of messages
@@ -38,10 +36,10 @@ type Catalogue interface {
 	// a document has a Fingerprint, and the message no group, that becomes its group.
 	StoreDocuments(ctx context.Context, version int64, documents []entity.Document) error
 
-	// Unclassified returns up to limit messages of the live table that are in the group
-	// entity.Unclassified of their dead-letter topic, with their headers and without
-	// their values: oldest first within a topic, only of topics that may still create
-	// groups in this hour, and no more than maxBytes allow in all, but the first always.
+	// Unclassified returns up to limit live messages of the group entity.Unclassified of
+	// their dead-letter topic, with headers, without values: oldest first within a topic,
+	// only of topics that may still create groups in this hour, no more than maxBytes
+	// allow, but one at least.
 	Unclassified(ctx context.Context, limit int, maxBytes int64) ([]entity.Message, error)
 
 	// Classify moves messages from entity.Unclassified of their dead-letter topic into
@@ -53,10 +51,9 @@ type Catalogue interface {
 	// sends, or messages come in by the hundred a second.
 	Crowded(ctx context.Context) (bool, error)
 
-	// CataloguedUntil is the moment until which every message of the live table was
-	// found when Uncatalogued last looked, at most CatalogueSettles before that look;
-	// the zero time when it never did. A message that a transaction stored which took
-	// longer than that may still be missing.
+	// CataloguedUntil is the moment until which Uncatalogued found every live message when
+	// it last looked, at most CatalogueSettles before that; the zero time when it never
+	// did. What a longer transaction stored may be missing.
 	CataloguedUntil(ctx context.Context) (time.Time, error)
 
 	// CatalogueStall says whether a transaction that is not over keeps the catalogue

@@ -15,41 +15,38 @@ import (
 // Groups are messages of the same cause, counted together. Their numbers are kept
 // with every change of a message, in the same step, and are exact.
 type Groups interface {
-	// NoteFingerprints remembers what groups are called, as BoundFingerprint has it.
-	// What is known already stays as it is. A message's group should be noted before the
-	// message is stored: until it is, the group has its numbers and no name. A group may
-	// be forgotten of which nothing is stored any more, in either table, of which nothing
-	// came for TrendLife, and which has no note, no link and no mute of any topic; when it comes again
-	// it is a new one, and has to be noted again.
+	// NoteFingerprints stores the names of groups, as BoundFingerprint has them, and
+	// changes no known one. Note a message's group before the message is stored: until then
+	// the group has numbers and no name. A group may be forgotten when nothing of it is
+	// stored in either table, nothing came for TrendLife, and it has no annotation; when it
+	// comes again it is new.
 	NoteFingerprints(ctx context.Context, fingerprints []entity.Fingerprint) error
 
-	// AdmitFingerprints is NoteFingerprints for the failures of dead-letter topics, each
-	// of which may create MaxNewGroups groups in an hour of the store's clock, over all
-	// callers. Known groups are never refused. It returns the failures that it refused;
-	// their messages belong to entity.Unclassified of their topic, which it notes. In a
-	// topic the failures are admitted in the order of failures.
+	// AdmitFingerprints is NoteFingerprints for failures of dead-letter topics, each of
+	// which may create MaxNewGroups groups in an hour of the store's clock, over all
+	// callers; known groups are never refused. It returns the failures that it refused,
+	// whose messages belong to entity.Unclassified of their topic. In a topic it goes by
+	// the order of failures.
 	AdmitFingerprints(ctx context.Context, failures []TopicFailure) (refused []TopicFailure, err error)
 
 	// ErrorGroups returns groups of which messages were ever stored, in the order of
-	// q.Sort, the highest first, ties by id descending. Counts, arrivals, shares,
-	// times and the place in the order are of the visible topics only, RegressedAt is
-	// zero unless something arrived in one of them at that time or later, and a group
-	// of which nothing ever arrived in one is left out. Annotations are those of visible
-	// topics and of entity.AllTopics. Messages of unknown origin are
-	// visible to those who see all topics.
+	// q.Sort, the highest first, ties by id descending. Counts, arrivals, shares, times and
+	// the order are of visible topics only; RegressedAt is zero unless something arrived in
+	// one of them since; a group without arrivals in one is left out. Annotations are those
+	// of visible topics and of entity.AllTopics. Messages of unknown origin are visible to
+	// those who see all topics.
 	ErrorGroups(ctx context.Context, q GroupQuery) ([]ListedGroup, error)
 
 	// ErrorGroup returns one group with its trend; *entity.GroupNotFoundError when
 	// there is none, or none of its messages is visible.
 	ErrorGroup(ctx context.Context, id uuid.UUID, visible *entity.TopicPatterns, trend Trend) (entity.ErrorGroup, error)
 
-	// AnnotateGroup sets what an operator says of a group's messages of some topics; nil
-	// leaves it as it is. These are the topics that match where and of which something
-	// ever arrived in the group; with nil all topics, also those that come later, in the
-	// place of what was said of each. It returns them by name, entity.AllTopics for all.
-	// The change is in the audit trail, with Annotation.String as its LastError and with
-	// the topics, unless it is of all. Of a group that ErrorGroup does not know for
-	// where it is a *entity.GroupNotFoundError.
+	// AnnotateGroup sets annotations of a group for the topics that match where and in
+	// which it ever arrived; with a nil where for all topics, also later ones, replacing
+	// those of single topics. nil fields stay. It returns the topics by name,
+	// entity.AllTopics for all. The audit trail has Annotation.String as LastError, and the
+	// topics unless it is all. A group that ErrorGroup does not know for where is a
+	// *entity.GroupNotFoundError.
 	AnnotateGroup(ctx context.Context, id uuid.UUID, a Annotation, where *entity.TopicPatterns, cause entity.Cause) ([]string, error)
 }
 
@@ -158,3 +155,14 @@ func bound(text string, n int) string {
 	}
 	return text[:n]
 }
+
+// RecentGroups counts what somebody may want to look at.
+type RecentGroups interface {
+	// CountRecentGroups returns how many error groups came first, and how many came back
+	// after all of theirs was resolved, within that time before now; muted groups and
+	// those of except are left out. A group that did both is in both.
+	CountRecentGroups(ctx context.Context, within time.Duration, except []uuid.UUID) (RecentCount, error)
+}
+
+// RecentCount is how many error groups came, and came back.
+type RecentCount struct{ New, Regressed int64 }

@@ -9,16 +9,14 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Notifications is what people are to be told of: events that the store finds by
-// itself, in what is kept of every change anyway, and notices, which are events on
-// their way to a sink. Nothing that happened while somebody looked from time to time
-// is lost, whoever is killed when; a notice may be sent twice, and then has the same
-// id and says the same.
+// Notifications are events, which the store finds in what it keeps of every change, and
+// notices, which are events on their way to a sink. Nothing that happens while a process
+// asks from time to time is lost, also over a crash; a notice may be sent twice, with the
+// same id and content.
 type Notifications interface {
-	// Events returns what happened and was not kept yet. It changes nothing but where
-	// nobody has looked for q.Patience: then what happened before this moment is left
-	// out for good. An event is found once what made it, and all that began before
-	// that, is over.
+	// Events returns what happened and was not kept yet. It changes nothing, unless no
+	// process asked for q.Patience: then everything before this moment is left out for
+	// good. An event is found once its transaction, and all that began before, is over.
 	Events(ctx context.Context, q EventQuery) (Events, error)
 
 	// KeepNotices ends what Events began: the events of k.Seen are not found again,

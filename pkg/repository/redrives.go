@@ -12,12 +12,10 @@ import (
 // Redrives are durable: any process may carry one on, batch by batch, and what
 // one left behind goes to another when its lease is over.
 type Redrives interface {
-	// CreateRedrive fixes the selection, in one snapshot, oldest first or in the
-	// order of the ids, and stores the redrive in batches of at most
-	// NewRedrive.BatchSize. Messages that match but that the action cannot take now
-	// are counted as skipped at once. An id that exists already is not an error: the
-	// redrive that has it is returned as it is now. With an empty selection of
-	// messages it is finished when it is made.
+	// CreateRedrive fixes the selection in one snapshot, oldest first or in the order of
+	// the ids, and stores the redrive in batches of at most NewRedrive.BatchSize. Messages
+	// that the action cannot take now are counted as skipped. If the id exists, that
+	// redrive is returned as it is now. An empty selection is finished at once.
 	CreateRedrive(ctx context.Context, r NewRedrive) (entity.Redrive, error)
 
 	// Redrive returns one redrive with its counts; *entity.RedriveNotFoundError when
@@ -29,24 +27,21 @@ type Redrives interface {
 	// batch.
 	ActiveRedrives(ctx context.Context) ([]uuid.UUID, error)
 
-	// MoveRedrive changes a redrive's state; a move that its state does not have is
-	// a *entity.RedriveStateError. To finished it moves only when every batch is
-	// done, else it changes nothing and returns the redrive as it is. So it does when
-	// the same operation (RedriveMove.Cause) made the same move, by its Action,
-	// before. A resume from
-	// stopped passes the canary and lets the shares of failures and returns count
-	// anew.
+	// MoveRedrive changes a redrive's state; a move that its state does not have is a
+	// *entity.RedriveStateError. It returns the redrive unchanged when it is to finish and
+	// a batch is not done, and when the same operation (RedriveMove.Cause) made the same
+	// move, by its Action, before. A resume from stopped passes the canary and resets the
+	// shares of failures and returns.
 	MoveRedrive(ctx context.Context, id uuid.UUID, m RedriveMove) (entity.Redrive, error)
 
 	// NoteWaiting notes that nothing can be reached, or that it can again.
 	NoteWaiting(ctx context.Context, id uuid.UUID, waiting bool, note string) error
 
-	// LeaseBatch hands the next batch that has messages waiting to owner, for as
-	// long as lease; nil when there is none to be had now: none is left, others
-	// have the rest, the redrive is not active, its rate forbids it, or it keeps
-	// the order of keys and an earlier batch is not done. In state canary only the
-	// canary's batches are handed out. Of a redrive that is not active only batches
-	// are, with OnlyCatchUp, whose owner's lease is over.
+	// LeaseBatch hands the next batch with waiting messages to owner, for as long as lease;
+	// nil when there is none now: none is left, others have the rest, the redrive is not
+	// active, its rate forbids it, or it keeps the order of keys and an earlier batch is
+	// not done. In state canary only the canary's batches are handed out, and of an
+	// inactive redrive only batches whose lease is over, with OnlyCatchUp.
 	LeaseBatch(ctx context.Context, id, owner uuid.UUID, lease time.Duration) (*RedriveBatch, error)
 
 	// RenewLeases prolongs all leases of owner.

@@ -1,7 +1,6 @@
-// Package repository is the storage contract: what the rest of the system may
-// rely on, whichever store serves it. The store in PostgreSQL keeps all of it, the one
-// in memory Core; repositorytest proves each promise on each store that makes it. It
-// holds no code of its own that stores anything.
+// Package repository is the storage contract, without code that stores anything. The store
+// in PostgreSQL keeps all of it, the one in memory Core; repositorytest proves each promise
+// on each store that makes it.
 package repository
 
 import (
@@ -21,21 +20,20 @@ type Repository interface {
 	Features
 }
 
-// Core keeps dead letters: it takes them in, shows them, has them retried one by one or
-// by topic, and remembers Idempotency-Keys. Every method is one atomic step: it happens
-// wholly or not at all, and what it returns was true at one moment. All are
-// safe for concurrent use. A store that cannot be reached answers
-// entity.ErrUnavailable; ids that do not exist answer *entity.NotFoundError
+// Core keeps dead letters: it takes them in, shows them, retries them one by one or by
+// topic, and remembers Idempotency-Keys. Every method is one atomic step, and what it
+// returns was true at one moment. All are safe for concurrent use. A store that cannot be
+// reached answers entity.ErrUnavailable; ids that do not exist answer *entity.NotFoundError
 // unless a method says otherwise. The store's own clock decides every expiry.
 //
-// A store that has an audit trail (Audit) appends to it, in the same step and with the
-// cause that the caller gave, every end of an attempt, every change by hand, every death
-// on arrival, and every change of a redrive's state. A claim is when Claiming.Audit says so.
+// A store with an audit trail (Audit) appends to it, in the same step and with the caller's
+// cause, every end of an attempt, every change by hand, every death on arrival, and every
+// change of a redrive's state; a claim when Claiming.Audit says so.
 //
-// A change that cannot be made because the same operation (entity.Cause) has made
-// it before is no error and has no second entry: Delete answers nil, the methods
-// that return a message or a redrive return it as it is now, Change counts it as
-// changed. A store may give a cause without an operation one of its own.
+// A change that the same operation (entity.Cause) made before is no error and has no second
+// entry: Delete answers nil, methods that return a message or a redrive return it as it is
+// now, Change counts it as changed. A store may give a cause without an operation one of
+// its own.
 type Core interface {
 	Reader
 	Attempts
@@ -117,11 +115,10 @@ type Lease struct {
 
 // Reader answers questions and changes nothing.
 type Reader interface {
-	// List returns one page of the messages whose original topic or dead-letter
-	// topic is named topic, newest first (created_at, then id, descending), and
-	// how many there are in all. An unknown topic is an empty list. Keys, values and
-	// headers longer than ListValueLimit are not loaded, nor are those of messages
-	// behind the first ListPageLimit bytes of the page.
+	// List returns one page of the messages whose original or dead-letter topic is topic,
+	// newest first (created_at, then id, descending), and their number; an unknown topic is
+	// an empty list. Keys, values and headers longer than ListValueLimit are not loaded,
+	// nor are those after the first ListPageLimit bytes of the page.
 	List(ctx context.Context, topic string, page Page) (List, error)
 
 	// Get returns one message. A value longer than maxValue bytes is not loaded;
@@ -130,17 +127,15 @@ type Reader interface {
 	// HeaderBytesLimit allow the first are loaded.
 	Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
 
-	// Load returns the messages of ids, in the order of ids, with key, headers
-	// and whole values, as far as their sizes stay within maxBytes. Ids that no
-	// longer exist are left out. taken says how many of ids were looked at; the
-	// caller goes on behind them. Is the first alone larger than maxBytes, nothing is
-	// loaded: a *TooLargeError says how much it takes.
+	// Load returns the messages of ids, in that order, with key, headers and whole values,
+	// as far as their sizes stay within maxBytes. Ids that no longer exist are left out.
+	// taken is how many of ids were looked at; the caller goes on after them. If the first
+	// alone is larger than maxBytes, nothing is loaded and a *TooLargeError has its size.
 	Load(ctx context.Context, ids []uuid.UUID, maxBytes int64) (messages []entity.Message, taken int, err error)
 
-	// ValuePart returns some bytes of a value that never change: so a large one is
-	// read without ever being held. What is not there, because the value is shorter,
-	// is left out. A message that does not exist, or is where p does not look, is a
-	// *entity.NotFoundError; one without a value has no bytes.
+	// ValuePart returns some bytes of a value, which never change: a large one is read
+	// without being held. What is beyond its end is left out. A message that is not where p
+	// looks is a *entity.NotFoundError; one without a value has no bytes.
 	ValuePart(ctx context.Context, p ValuePart) ([]byte, error)
 
 	// Counts returns how many messages there are by original topic and status.
@@ -212,4 +207,52 @@ type Count struct {
 type Place struct {
 	CreatedAt time.Time // or the other time that a list is sorted by
 	ID        uuid.UUID
+}
+
+// Room is the memory that a caller of a store may use for what it reads.
+type Room interface {
+	// Take reserves bytes, or says why they cannot be had now. What was reserved
+	// belongs to the caller until the caller releases it.
+	Take(bytes int64) error
+}
+
+type roomKey struct{}
+
+// WithRoom returns a context whose reads of messages and attempts take their memory
+// from room while they read: an error of Take ends the read, and is returned wrapped.
+func WithRoom(ctx context.Context, room Room) context.Context {
+	return context.WithValue(ctx, roomKey{}, room)
+}
+
+// TakeRoom takes bytes from the room of ctx. Without one there is no limit.
+func TakeRoom(ctx context.Context, bytes int64) error {
+	room, ok := ctx.Value(roomKey{}).(Room)
+	if !ok {
+		return nil
+	}
+	return room.Take(bytes)
+}
+
+// What a message and a header take in memory beside their bytes, about.
+const (
+	messageOverhead = 1 << 10
+	headerOverhead  = 40
+)
+
+// SizeInMemory is about how many bytes a message takes, with all that was loaded of
+// it.
+func SizeInMemory(m *entity.Message) int64 {
+	n := messageOverhead + len(m.ErrorMessage) + len(m.Record.Key) + len(m.Record.Value) + headerOverhead*len(m.Record.Headers)
+	for _, h := range m.Record.Headers {
+		n += len(h.Key) + len(h.Value)
+	}
+	return int64(n)
+}
+
+// EditSizeInMemory is about how many bytes an attempt's edit takes; 0 for none.
+func EditSizeInMemory(e *entity.Edit) int64 {
+	if e == nil {
+		return 0
+	}
+	return SizeInMemory(&entity.Message{Record: entity.Record{Key: e.Key, Value: e.Value, Headers: e.Headers}}) + int64(len(e.Patch))
 }

@@ -15,18 +15,16 @@ type Searcher interface {
 	// by id in the same direction. What it loads of bytes is bounded as in List.
 	Search(ctx context.Context, q SearchQuery) (SearchPage, error)
 
-	// CountMatching says how many messages match. With CountEstimate it may answer
-	// what the store believes; with CountExact it counts, and falls back to an
-	// estimate when that takes too long. Exact says which of them it is. An estimate
-	// is made of all messages, so a filter with Visible never gets one: it is counted
-	// as with CountLimited, unless the counters have the exact number.
+	// CountMatching returns how many messages match; Exact says whether that is counted.
+	// CountEstimate may answer an estimate, CountExact does when counting takes too long.
+	// An estimate is of all messages: with Visible it counts as CountLimited does, unless
+	// the counters have the exact number.
 	CountMatching(ctx context.Context, q CountQuery) (MatchCount, error)
 
-	// Export calls yield for the messages that match, newest first (created_at, then
-	// id, descending), as they were at one moment, until limit of them were given or
-	// yield answers an error, which it returns. Values longer than maxValue bytes are
-	// not loaded. The message is yield's only until it returns. Memory does not grow
-	// with the number of messages.
+	// Export calls yield for the messages that match, newest first (created_at, then id,
+	// descending), as of one moment, until there were limit or yield answers an error,
+	// which it returns. Values longer than maxValue bytes are not loaded. A message is
+	// yield's until it returns; memory does not grow with their number.
 	Export(ctx context.Context, q ExportQuery, yield func(*entity.Message) error) error
 }
 

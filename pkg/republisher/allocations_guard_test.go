@@ -26,7 +26,5 @@ func recordPaths(tb testing.TB) []recordtest.Path {
 		Headers: []entity.Header{{Key: "traceparent", Value: []byte("00-a")}, {Key: "tenant", Value: []byte("acme")}},
 	}
 	out := entity.Outgoing{Message: m, Target: entity.Target{Topic: "orders", TopicID: "life-1"}}
-	return []recordtest.Path{
-		{Name: "Outgoing", Allocations: 10, Records: 1, Do: func() { r.record(&out, m.Record) }},
-	}
+	return []recordtest.Path{{Name: "Outgoing", Allocations: 10, Records: 1, Do: func() { r.record(&out, m.Record) }}}
 }

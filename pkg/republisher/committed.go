@@ -8,9 +8,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Committed returns what a consumer group has committed for the partitions of
-// topics, with the id of each topic's present life. Partitions without a commit,
-// and topics that are not there, are left out.
+// Committed returns what a consumer group has committed for the partitions of topics, with the id of each topic's
+// present life. Partitions without a commit, and topics that are not there, are left out.
 func (r *Republisher) Committed(ctx context.Context, group string, topics []string) ([]repository.Committed, error) {
 	found, err := r.cluster.Topics(ctx, topics...)
 	if err != nil {
@@ -41,7 +40,7 @@ func (r *Republisher) Committed(ctx context.Context, group string, topics []stri
 	return committed, nil
 }
 
-// Committed tells nothing: there is nobody to ask.
+// Committed returns nothing: there is no Kafka.
 func (d *Disabled) Committed(context.Context, string, []string) ([]repository.Committed, error) {
 	return nil, nil
 }

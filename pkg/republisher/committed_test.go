@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -19,11 +20,8 @@ func TestCommitted(t *testing.T) {
 	want := []repository.Committed{{
 		TopicGroup: repository.TopicGroup{Topic: orders, Group: "billing"}, TopicID: "life", Partition: 2, Offset: 7,
 	}}
-	if err != nil || !slices.Equal(got, want) {
-		t.Errorf("Committed = %+v, %v, want %+v", got, err, want)
-	}
+	check.True(t, err == nil && slices.Equal(got, want), "Committed = %+v, %v, want %+v", got, err, want)
 	cluster.down = broker.ErrUnavailable
-	if got, err := r.Committed(t.Context(), "billing", []string{orders}); err == nil {
-		t.Errorf("Committed without a cluster = %+v, want an error", got)
-	}
+	found, err := r.Committed(t.Context(), "billing", []string{orders})
+	check.True(t, err != nil, "Committed without a cluster = %+v, want an error", found)
 }

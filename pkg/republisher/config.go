@@ -15,34 +15,27 @@ import (
 const (
 	// KeyOriginal keeps the record's key, null and empty included.
 	KeyOriginal = "original"
-	// KeyUUID gives every record a new UUID. Order, compaction and typed keys
-	// do not survive that.
+	// KeyUUID gives every record a new UUID. Order, compaction and typed keys do not survive that.
 	KeyUUID = "uuid"
 )
 
-// maxTimeout bounds one publish: an attempt must be over, answer and all,
-// before its claim can be settled by somebody else.
+// maxTimeout bounds one publish: an attempt must end before another process can settle its claim.
 const maxTimeout = 5 * time.Second
 
 // Config says what may be sent back, and how. Its keys live under `kafka`.
 type Config struct {
 	// RepublishKey is KeyOriginal or KeyUUID.
 	RepublishKey string `mapstructure:"republish_key"`
-	// RepublishAllow lists the topics that replays may go to, as globs or
-	// anchored regular expressions; empty allows all that nothing else forbids.
+	// RepublishAllow are the allowed targets, globs or expressions; empty allows all that is not refused otherwise.
 	RepublishAllow []string `mapstructure:"republish_allow"`
-	// RepublishRequired refuses retries when Kafka is not configured, instead
-	// of resolving messages without sending them.
-	// nil lets the program decide.
+	// RepublishRequired refuses retries without Kafka instead of resolving unsent. nil: the program decides.
 	RepublishRequired *bool `mapstructure:"republish_required"`
 	// Timeout is how long a record is tried.
 	Timeout time.Duration `mapstructure:"republish_timeout"`
 }
 
 // DefaultConfig returns the settings that serve unless others are given.
-func DefaultConfig() Config {
-	return Config{RepublishKey: KeyOriginal, Timeout: maxTimeout}
-}
+func DefaultConfig() Config { return Config{RepublishKey: KeyOriginal, Timeout: maxTimeout} }
 
 // Validate reports every setting that cannot work.
 func (c Config) Validate() error {
@@ -86,7 +79,7 @@ func parseAllowed(list []string) (allowed, error) {
 	return a, nil
 }
 
-// reason is what is wrong with a pattern, without the name of another setting.
+// reason is the error of a pattern without the name of the setting.
 func reason(err error) string {
 	var field *entity.FieldError
 	if errors.As(err, &field) {
@@ -98,6 +91,5 @@ func reason(err error) string {
 // topic reports whether the list lets the topic through.
 func (a allowed) topic(name string) bool { return !a.limited || a.all.Match(name) }
 
-// names reports whether the list names a topic that begins with an underscore;
-// a pattern that merely happens to match it does not.
+// names reports whether the list names a topic with an underscore in front; a glob that matches does not count.
 func (a allowed) names(topic string) bool { return a.internal.Match(topic) }

@@ -11,8 +11,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
-// Disabled serves when no Kafka is configured: retries resolve messages without
-// sending anything, and say so. With RepublishRequired they are refused.
+// Disabled serves without Kafka: retries resolve unsent messages, or are refused with RepublishRequired.
 type Disabled struct {
 	required bool
 	log      *zap.Logger
@@ -20,7 +19,7 @@ type Disabled struct {
 
 var errNotConfigured = errors.New("kafka is not configured")
 
-// NewDisabled returns what stands in for a Republisher without Kafka.
+// NewDisabled returns the replacement of a Republisher without Kafka.
 func NewDisabled(cfg Config, log *zap.Logger) *Disabled {
 	return &Disabled{required: cfg.RepublishRequired != nil && *cfg.RepublishRequired, log: log}
 }
@@ -65,12 +64,10 @@ func (d *Disabled) Publish(ctx context.Context, batch []entity.Outgoing) []entit
 // nowhere is the partition of an attempt that sends nothing.
 const nowhere = -1
 
-// neverSent reports whether the claim's attempt cannot have a record: it was made
-// without Kafka, or there was none at all and the status was set by hand.
+// neverSent reports whether the claim has no record: made without Kafka, or the status was set by hand.
 func neverSent(c entity.Claim) bool { return c.ID == uuid.Nil || c.Partition == nowhere }
 
-// FindMany gives back what was never sent. It can look nowhere; claims of a time
-// when Kafka was configured wait until it is again.
+// FindMany gives back unsent attempts; other claims wait until Kafka is configured again.
 func (d *Disabled) FindMany(_ context.Context, claims []entity.Claim) []entity.Delivery {
 	findings := make([]entity.Delivery, len(claims))
 	for i, c := range claims {

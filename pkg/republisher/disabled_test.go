@@ -6,6 +6,7 @@ import (
 	"github.com/google/uuid"
 	"go.uber.org/zap"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
@@ -22,8 +23,6 @@ func TestWithoutKafkaNothingIsStuck(t *testing.T) {
 	})
 	want := []entity.Verdict{entity.GivenBack, entity.GivenBack, entity.InDoubt}
 	for i, f := range found {
-		if f.Verdict != want[i] {
-			t.Errorf("finding %d = %+v, want verdict %d", i, f, want[i])
-		}
+		check.True(t, f.Verdict == want[i], "finding %d = %+v, want verdict %q", i, f, want[i])
 	}
 }

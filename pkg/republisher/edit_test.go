@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
@@ -58,9 +59,8 @@ func TestPlanOfAnEdit(t *testing.T) {
 			target := r.Plan(t.Context(), []entity.Outgoing{edited(message(c.change), c.edit)}, false)[0]
 			var refused *entity.RefusedError
 			if c.class == "" {
-				if target.Err != nil || c.edit.Topic != "" && target.Topic != c.edit.Topic {
-					t.Errorf("Plan = topic %q, %v, want %q and no error", target.Topic, target.Err, c.edit.Topic)
-				}
+				check.True(t, target.Err == nil && (c.edit.Topic == "" || target.Topic == c.edit.Topic),
+					"Plan = topic %q, %v, want %q and no error", target.Topic, target.Err, c.edit.Topic)
 			} else if !errors.As(target.Err, &refused) || refused.Class != c.class || refused.Reason == "" {
 				t.Errorf("Plan error = %#v, want refused with %s and a reason", target.Err, c.class)
 			}
@@ -130,27 +130,18 @@ func TestPublishOfAnEdit(t *testing.T) {
 			r := newRepublisher(t, l)
 			m := message(func(m *entity.Message) { m.Record.Headers = own })
 			batch := claimedAs(t, r, edited(m, c.edit))
-			if want := entity.RecordHash(c.key, c.value); batch[0].Target.SentHash != want {
-				t.Errorf("SentHash = %d, want %d", batch[0].Target.SentHash, want)
-			}
+			check.Equal(t, batch[0].Target.SentHash, entity.RecordHash(c.key, c.value), "SentHash")
 			d := r.Publish(t.Context(), batch)[0]
-			if d.Verdict != entity.Acknowledged {
-				t.Fatalf("Publish = %+v, want acknowledged", d)
-			}
+			check.Require(t, d.Verdict == entity.Acknowledged, "Publish = %+v, want acknowledged", d)
 			sent := l.records[part(d.Partition)][0]
-			if !reflect.DeepEqual([][]byte{sent.Key, sent.Value}, [][]byte{c.key, c.value}) {
-				t.Errorf("sent %#v, %#v, want %#v, %#v", sent.Key, sent.Value, c.key, c.value)
-			}
+			check.True(t, reflect.DeepEqual([][]byte{sent.Key, sent.Value}, [][]byte{c.key, c.value}),
+				"sent %#v, %#v, want %#v, %#v", sent.Key, sent.Value, c.key, c.value)
 			kept := append([]entity.Header(nil), sent.Headers[:len(sent.Headers)-5]...)
-			if !reflect.DeepEqual(kept, c.headers) {
-				t.Errorf("headers = %q, want %q", kept, c.headers)
-			}
-			if got := r.FindMany(t.Context(), []entity.Claim{batch[0].Message.Claim})[0]; got.Verdict != entity.Acknowledged {
-				t.Errorf("FindMany = %+v, want it found", got)
-			}
-			if string(m.Record.Value) != "value" || string(m.Record.Key) != "key" || len(m.Record.Headers) != 2 {
-				t.Errorf("the message's record = %+v, want it unchanged", m.Record)
-			}
+			check.Equal(t, kept, c.headers, "headers")
+			got := r.FindMany(t.Context(), []entity.Claim{batch[0].Message.Claim})[0]
+			check.True(t, got.Verdict == entity.Acknowledged, "FindMany = %+v, want it found", got)
+			check.True(t, string(m.Record.Value) == "value" && string(m.Record.Key) == "key" && len(m.Record.Headers) == 2,
+				"the message's record = %+v, want it unchanged", m.Record)
 		})
 	}
 }
@@ -163,12 +154,9 @@ func TestEditedKeyStandsAboveNewKeys(t *testing.T) {
 	for i, d := range r.Publish(t.Context(), batch) {
 		log := l.records[part(d.Partition)]
 		sent := log[d.Offset]
-		if isTyped := string(sent.Key) == "typed"; isTyped != (i == 0) {
-			t.Errorf("key of %d = %q, want the typed one only where it was typed", i, sent.Key)
-		}
-		if want := entity.RecordHash(sent.Key, sent.Value); batch[i].Target.SentHash != want {
-			t.Errorf("SentHash of %d = %d, want %d, that of what was sent", i, batch[i].Target.SentHash, want)
-		}
+		isTyped := string(sent.Key) == "typed"
+		check.True(t, isTyped == (i == 0), "key of %d = %q, want the typed one only where it was typed", i, sent.Key)
+		check.Equal(t, batch[i].Target.SentHash, entity.RecordHash(sent.Key, sent.Value), "SentHash of %d", i)
 	}
 }
 
@@ -178,20 +166,14 @@ func TestEditGoesToItsTopicAndIsFoundThere(t *testing.T) {
 	l.topics[fixed] = 3
 	r := newRepublisher(t, l, func(cfg *Config) { cfg.RepublishAllow = []string{fixed} })
 	batch := claimedAs(t, r, edited(message(to("")), entity.Edit{Topic: fixed}))
-	if d := r.Publish(t.Context(), batch)[0]; d.Verdict != entity.Acknowledged {
-		t.Fatalf("Publish = %+v, want acknowledged", d)
-	}
-	if n := len(l.records[broker.TopicPartition{Topic: fixed, Partition: batch[0].Target.Partition}]); n != 1 {
-		t.Errorf("%s has %d records, want 1", fixed, n)
-	}
-	if got := r.FindMany(t.Context(), []entity.Claim{batch[0].Message.Claim})[0]; got.Verdict != entity.Acknowledged {
-		t.Errorf("FindMany = %+v, want it found in the edit's topic", got)
-	}
+	check.Equal(t, r.Publish(t.Context(), batch)[0].Verdict, entity.Acknowledged, "verdict")
+	n := len(l.records[broker.TopicPartition{Topic: fixed, Partition: batch[0].Target.Partition}])
+	check.True(t, n == 1, "%s has %d records, want 1", fixed, n)
+	got := r.FindMany(t.Context(), []entity.Claim{batch[0].Message.Claim})[0]
+	check.True(t, got.Verdict == entity.Acknowledged, "FindMany = %+v, want it found in the edit's topic", got)
 }
 
 func TestUneditedHasNoHashOfItsOwn(t *testing.T) {
 	t.Parallel()
-	if got := newRepublisher(t, newLogs()).Plan(t.Context(), plain(message()), true)[0].SentHash; got != 0 {
-		t.Errorf("SentHash = %d, want 0", got)
-	}
+	check.Equal(t, newRepublisher(t, newLogs()).Plan(t.Context(), plain(message()), true)[0].SentHash, 0, "SentHash")
 }

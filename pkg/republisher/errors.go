@@ -44,8 +44,7 @@ func verdict(err error) (entity.Verdict, entity.ErrorClass) {
 	}
 }
 
-// doubtful is the class of a doubt that the target log will settle. UNKNOWN is
-// kept for the doubts that it cannot.
+// doubtful is the class of a doubt that the target log will settle. UNKNOWN is kept for the doubts that it cannot.
 func doubtful(class entity.ErrorClass) entity.ErrorClass {
 	if class == entity.UnknownClass {
 		return entity.NetworkTimeout
@@ -55,8 +54,7 @@ func doubtful(class entity.ErrorClass) entity.ErrorClass {
 
 func classOf(err error) entity.ErrorClass { return entity.ErrorClass(broker.Classify(err)) }
 
-// targetError says why no attempt may start for a partition that could not be
-// looked at: refused when the cluster said so for good, else unavailable.
+// targetError says why a partition may get no attempt: refused by the cluster for good, else unavailable.
 func targetError(topic string, err error) error {
 	switch {
 	case errors.Is(err, broker.ErrUnknownTopic):
@@ -89,8 +87,7 @@ func noAnswer(tp broker.TopicPartition, err error) error {
 	return err
 }
 
-// valueError ends the attempt of a message whose value stands in a topic only,
-// when it cannot be read there. Nothing was sent.
+// valueError is for an attempt that sent nothing because its value cannot be read from its topic.
 func valueError(partition int32, err error) entity.Delivery {
 	d := entity.Delivery{Verdict: entity.Failed, Class: classOf(err), Err: err, Partition: partition, Offset: broker.OffsetUnknown}
 	if gone(err) {
@@ -116,8 +113,7 @@ var (
 	errLaterRecord = errors.New("the record at this offset was written after the dead letter: the topic was deleted and created again")
 )
 
-// unreadable is the finding on a claim whose partition could not be read. What
-// the cluster says for good cannot be settled; all else may be tried again.
+// unreadable is the finding for an unreadable partition: for good if the cluster says so, else for now.
 func unreadable(c entity.Claim, err error) entity.Delivery {
 	d := entity.Delivery{Verdict: entity.InDoubt, Class: doubtful(classOf(err)), Err: err, Partition: c.Partition, Offset: broker.OffsetUnknown}
 	if errors.Is(err, broker.ErrUnknownTopic) || errors.Is(err, broker.ErrUnauthorized) {

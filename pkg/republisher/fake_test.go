@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
@@ -195,14 +196,8 @@ func newRepublisher(t *testing.T, l *logs, changes ...func(*Config)) *Republishe
 	for _, change := range changes {
 		change(&cfg)
 	}
-	patterns, err := deadletter.ParsePatterns("*.dlq.v1")
-	if err != nil {
-		t.Fatalf("ParsePatterns: %v", err)
-	}
-	r, err := New(cfg, patterns, l, l)
-	if err != nil {
-		t.Fatalf("New: %v", err)
-	}
+	patterns := check.Must(deadletter.ParsePatterns("*.dlq.v1"))(t)
+	r := check.Must(New(cfg, patterns, l, l))(t)
 	r.now, r.pointers = func() time.Time { return clock }, patterns
 	return r
 }
@@ -238,13 +233,9 @@ func claimed(t *testing.T, r *Republisher, messages ...entity.Message) []entity.
 func claimedAs(t *testing.T, r *Republisher, batch ...entity.Outgoing) []entity.Outgoing {
 	t.Helper()
 	for i, target := range r.Plan(t.Context(), batch, false) {
-		if target.Err != nil {
-			t.Fatalf("Plan: %v", target.Err)
-		}
+		check.Require(t, target.Err == nil, "Plan: %v", target.Err)
 		m := &batch[i].Message
-		if err := m.MarkRetrying(clock); err != nil {
-			t.Fatalf("MarkRetrying: %v", err)
-		}
+		check.NoError(t, m.MarkRetrying(clock))
 		m.Claim = entity.Claim{
 			ID: uuid.New(), Topic: target.Topic, TopicID: target.TopicID,
 			Partition: target.Partition, EndOffset: target.EndOffset,

@@ -14,11 +14,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// clockSkew is how much later than its dead letter a record may seem to have been
-// written, by clocks that differ.
+// clockSkew is how much later than its dead letter a record may seem to have been written, by clocks that differ.
 const clockSkew = time.Minute
 
-// source is where the record stands that a message does not carry.
+// source is the position of the record that a message does not carry.
 type source struct {
 	broker.TopicPartition
 	offset  int64
@@ -26,8 +25,7 @@ type source struct {
 	inspect bool // only a look at it shows whether it can be sent
 }
 
-// sourceOf says where to fetch what is to be sent; false when the message, or its
-// edit, has it. The source is nowhere when nobody can tell.
+// sourceOf is where to fetch the record, nowhere if unknown; false when the message or its edit has it.
 func sourceOf(out *entity.Outgoing) (source, bool) {
 	m := &out.Message
 	setValue := out.Edit != nil && out.Edit.SetValue
@@ -45,8 +43,7 @@ func sourceOf(out *entity.Outgoing) (source, bool) {
 	}
 }
 
-// lacksMore reports whether a record over a limit may lack more of what is to be sent
-// than its value: a key, or headers, which an edit does not set.
+// lacksMore reports whether a record over a limit lacks a key or headers that an edit does not set.
 func lacksMore(out *entity.Outgoing) bool {
 	r, e := &out.Message.Record, out.Edit
 	return !r.KeepsHeaders() && (e == nil || !e.SetHeaders) || r.Key == nil && r.Limit != "" && (e == nil || !e.SetKey)
@@ -55,9 +52,8 @@ func lacksMore(out *entity.Outgoing) bool {
 // pointerTopic is the header with which a pointer names its record's topic.
 const pointerTopic = "__dlq.errors.topic"
 
-// pointsTo is where the record of a pointer stands; false when nobody can tell. An
-// original topic that is not the one which the pointer names was set by an
-// operator, and partition and offset are not of it.
+// pointsTo is the position of a pointer's record; false when it is unknown. An original topic other than the
+// pointer's was set by an operator, and partition and offset do not belong to it.
 func pointsTo(m *entity.Message) (source, bool) {
 	at := source{pointer: true, inspect: true}
 	named := slices.ContainsFunc(m.Record.Headers, func(h entity.Header) bool {
@@ -70,14 +66,11 @@ func pointsTo(m *entity.Message) (source, bool) {
 	return at, true
 }
 
-// Fetch returns the record of a message whose value no store holds: one that was
-// too large, from the dead-letter topic, and one that the dead letter only points
-// to, from the original topic, with that record's key and headers. Every other
-// message's record is returned as it is. What can no longer be read is a
-// *entity.RefusedError of class BadRecord that says why, a pointer that is not
-// followed one of class PointerRefused; all else that is in the
-// way is of kind entity.ErrUnavailable. One value at a time is read; it is the
-// caller's then, and may be as large as Kafka allows.
+// Fetch returns the record of a message whose value no store holds: a too large one from the dead-letter topic, a
+// pointer's from the original topic, with that record's key and headers. Every other message's record is returned
+// unchanged. A record that can no longer be read is a *entity.RefusedError of class BadRecord, a pointer that is
+// not followed one of class PointerRefused; all other errors are of kind entity.ErrUnavailable. One value at a
+// time is read; it may be as large as Kafka allows.
 func (r *Republisher) Fetch(ctx context.Context, m entity.Message) (entity.Record, error) {
 	out := &entity.Outgoing{Message: m}
 	if err := r.pointerRefusal(&m); err != nil {
@@ -101,7 +94,7 @@ func (r *Republisher) Fetch(ctx context.Context, m entity.Message) (entity.Recor
 	return record, nil
 }
 
-// fetch reads the record where it stands, and checks that it is still that one.
+// fetch reads the record and checks that it is still the same one.
 func (r *Republisher) fetch(ctx context.Context, out *entity.Outgoing) (entity.Record, error) {
 	at, _ := sourceOf(out)
 	if at.Topic == "" {
@@ -130,9 +123,7 @@ func recordOf(found broker.Record) entity.Record {
 	return entity.Record{Key: found.Key, Value: found.Value, Headers: found.Headers, Size: int64(len(found.Value))}
 }
 
-// pointedTo is the record that a dead letter of that time points to. Nobody tells
-// the id of the topic that it stood in; but what was written later than the dead
-// letter is another one.
+// pointedTo is the record of a pointer of that time. One written later than the dead letter is another one.
 func pointedTo(found broker.Record, dead time.Time) (entity.Record, error) {
 	if !dead.IsZero() && found.Time.After(dead.Add(clockSkew)) {
 		return entity.Record{}, fmt.Errorf("fetch the record: %w", errLaterRecord)
@@ -140,7 +131,7 @@ func pointedTo(found broker.Record, dead time.Time) (entity.Record, error) {
 	return recordOf(found), nil
 }
 
-// refusal says why what stands there cannot be had: for good, or now.
+// refusal says why the record cannot be read: for good, or now.
 func (s source) refusal(err error) error {
 	what := "the record was too large to store, and dead-letter"
 	if s.pointer {
@@ -174,8 +165,7 @@ func (s source) refusal(err error) error {
 	}
 }
 
-// checkValues refuses messages whose value stands in a topic that no longer goes
-// back to it.
+// checkValues refuses messages whose value only a topic has that no longer reaches back to it.
 func (r *Republisher) checkValues(ctx context.Context, batch []entity.Outgoing, targets []entity.Target) {
 	parts := open(targets, func(i int) broker.TopicPartition {
 		at, _ := sourceOf(&batch[i])
@@ -205,10 +195,8 @@ func (r *Republisher) checkValues(ctx context.Context, batch []entity.Outgoing, 
 	}
 }
 
-// readFirst reads the records that pointers stand for, and those that are over a limit
-// of headers, one at a time, and aims them. Compaction takes single records, and some
-// are too large to be read at all: only reading shows it. A partition that cannot be
-// reached is asked once.
+// readFirst reads the records of pointers, and those over a limit of headers, one at a time, and aims them: only
+// reading shows those that are gone or too large. An unreachable partition is asked once.
 func (r *Republisher) readFirst(ctx context.Context, batch []entity.Outgoing, targets []entity.Target, topics map[string]broker.Topic) {
 	away := map[broker.TopicPartition]error{}
 	for i := range batch {

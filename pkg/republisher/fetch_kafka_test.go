@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
@@ -22,7 +23,7 @@ func produced(t *testing.T, cluster *broker.Cluster, topic string, records ...br
 	t.Helper()
 	tp := broker.TopicPartition{Topic: topic, Partition: 2}
 	var first int64
-	eventually(t, "a record in "+topic, func() bool {
+	check.Eventually(t, "a record in "+topic, func() bool {
 		res := cluster.NewProducer(broker.ProducerConfig{}).Produce(t.Context(), tp, records)
 		if res.Err() == nil {
 			first = res.Records[0].Offset
@@ -44,9 +45,7 @@ func wantBadRecord(t *testing.T, r *Republisher, m entity.Message) {
 	t.Helper()
 	var refused *entity.RefusedError
 	err := r.Plan(t.Context(), plain(m), true)[0].Err
-	if !errors.As(err, &refused) || refused.Class != entity.BadRecord {
-		t.Errorf("Plan = %v, want refused as BAD_RECORD", err)
-	}
+	check.True(t, errors.As(err, &refused) && refused.Class == entity.BadRecord, "Plan = %v, want refused as BAD_RECORD", err)
 	t.Log(err)
 	if _, err := r.Fetch(t.Context(), m); !errors.As(err, &refused) {
 		t.Errorf("Fetch = %v, want refused", err)
@@ -66,21 +65,17 @@ func TestPointersOnRealKafka(t *testing.T) {
 		first := produced(t, cluster, topic, source...)
 		batch := claimed(t, r, pointing(topic, first), pointing(topic, first+1))
 		for i, d := range r.Publish(t.Context(), batch) {
-			if d.Verdict != entity.Acknowledged || d.Partition != 2 {
-				t.Fatalf("Publish %d = %+v, want acknowledged in partition 2", i, d)
-			}
+			check.Require(t, d.Verdict == entity.Acknowledged && d.Partition == 2,
+				"Publish %d = %+v, want acknowledged in partition 2", i, d)
 			got, err := cluster.ReadAt(t.Context(), broker.TopicPartition{Topic: topic, Partition: 2}, d.Offset)
 			if err != nil || string(got.Key) != string(source[i].Key) || string(got.Value) != string(source[i].Value) || (got.Value == nil) != (source[i].Value == nil) {
 				t.Errorf("sent %q, %q, %v, want %q, %q", got.Key, got.Value, err, source[i].Key, source[i].Value)
 			}
-			if len(got.Headers) != len(source[i].Headers)+5 {
-				t.Errorf("headers = %q, want the source's and ours", got.Headers)
-			}
+			check.True(t, len(got.Headers) == len(source[i].Headers)+5, "headers = %q, want the source's and ours", got.Headers)
 		}
 		record, err := r.Fetch(t.Context(), batch[0].Message)
-		if err != nil || string(record.Key) != "k1" || string(record.Value) != "one" || len(record.Headers) != 1 {
-			t.Errorf("Fetch = %+v, %v, want the source's record", record, err)
-		}
+		check.True(t, err == nil && string(record.Key) == "k1" && string(record.Value) == "one" && len(record.Headers) == 1,
+			"Fetch = %+v, %v, want the source's record", record, err)
 	})
 
 	t.Run("RemovedByRetention", func(t *testing.T) {
@@ -110,9 +105,7 @@ func TestPointersOnRealKafka(t *testing.T) {
 			}
 			wait.Sleep(t.Context(), 200*time.Millisecond)
 		}
-		if !compacted {
-			t.Fatal("the topic was not compacted")
-		}
+		check.Require(t, compacted, "the topic was not compacted")
 		wantBadRecord(t, r, pointing(topic, first))
 	})
 
@@ -149,17 +142,12 @@ func deleteBefore(t *testing.T, topic string, offset int64) {
 	of.Topic, of.Partitions = topic, append(of.Partitions, part)
 	req.Topics = append(req.Topics, of)
 	res, err := req.RequestWith(t.Context(), cl)
-	if err != nil || res.Topics[0].Partitions[0].ErrorCode != 0 {
-		t.Fatalf("delete records: %+v, %v", res, err)
-	}
+	check.Require(t, err == nil && res.Topics[0].Partitions[0].ErrorCode == 0, "delete records: %+v, %v", res, err)
 }
 
 func client(t *testing.T, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
-	cl, err := kgo.NewClient(append(opts, kgo.SeedBrokers(stacktest.Kafka(t)...))...)
-	if err != nil {
-		t.Fatalf("NewClient: %v", err)
-	}
+	cl := check.Must(kgo.NewClient(append(opts, kgo.SeedBrokers(stacktest.Kafka(t)...))...))(t)
 	t.Cleanup(cl.Close)
 	return cl
 }
@@ -169,14 +157,8 @@ func TestEditsOnRealKafka(t *testing.T) {
 	_, cluster, topic := realKafka(t)
 	cfg := DefaultConfig()
 	cfg.RepublishAllow = []string{topic}
-	patterns, err := deadletter.ParsePatterns("*.dlq.v1")
-	if err != nil {
-		t.Fatalf("ParsePatterns: %v", err)
-	}
-	r, err := New(cfg, patterns, cluster, cluster.NewProducer(broker.ProducerConfig{}))
-	if err != nil {
-		t.Fatalf("New: %v", err)
-	}
+	patterns := check.Must(deadletter.ParsePatterns("*.dlq.v1"))(t)
+	r := check.Must(New(cfg, patterns, cluster, cluster.NewProducer(broker.ProducerConfig{})))(t)
 	batch := claimedAs(t, r, edited(message(to("gone.topic")), entity.Edit{
 		Topic: topic, SetValue: true, Value: []byte{0xfe}, SetKey: true, SetHeaders: true, Headers: []entity.Header{{Key: "h", Value: nil}},
 	}))
@@ -185,9 +167,8 @@ func TestEditsOnRealKafka(t *testing.T) {
 	if err != nil || got.Key != nil || string(got.Value) != "\xfe" || len(got.Headers) != 6 || got.Headers[0].Key != "h" {
 		t.Errorf("sent %q, %q, %q, %v, want the edit", got.Key, got.Value, got.Headers, err)
 	}
-	if found := r.FindMany(t.Context(), []entity.Claim{batch[0].Message.Claim})[0]; found.Verdict != entity.Acknowledged {
-		t.Errorf("FindMany = %+v, want it found", found)
-	}
+	found := r.FindMany(t.Context(), []entity.Claim{batch[0].Message.Claim})[0]
+	check.True(t, found.Verdict == entity.Acknowledged, "FindMany = %+v, want it found", found)
 }
 
 func TestInspectOnRealKafka(t *testing.T) {
@@ -201,12 +182,8 @@ func TestInspectOnRealKafka(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
 		read := cl.PollRecords(ctx, n).Records()
-		if len(read) != n {
-			t.Fatalf("group %s read %d records, want %d", group, len(read), n)
-		}
-		if err := cl.CommitRecords(ctx, read...); err != nil {
-			t.Fatalf("commit: %v", err)
-		}
+		check.Require(t, len(read) == n, "group %s read %d records, want %d", group, len(read), n)
+		check.NoError(t, cl.CommitRecords(ctx, read...))
 		return cl
 	}
 	member := join(slow, 1)
@@ -230,7 +207,6 @@ func TestInspectOnRealKafka(t *testing.T) {
 		t.Fatalf("the group read %d records, want 2, committed", len(read))
 	}
 	want = topic + " exists=true allowed=true class= reason=false " + slow + "=running/0 " + gone + "=absent/0 " + topic + ".never=absent/?"
-	if got := look(); got[0] != want {
-		t.Errorf("Inspect\n got %q\nwant %q", got[0], want)
-	}
+	found := look()
+	check.True(t, found[0] == want, "Inspect\n got %q\nwant %q", found[0], want)
 }

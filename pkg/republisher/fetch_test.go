@@ -7,13 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// pointer makes a message one that only names its record, at an offset of
-// partition 2 of its original topic.
+// pointer makes a message one that only names its record, at an offset of partition 2 of its original topic.
 func pointer(offset int64) func(*entity.Message) {
 	return func(m *entity.Message) {
 		m.Record = entity.Record{Headers: []entity.Header{{Key: "__dlq.errors.topic", Value: []byte(m.OriginalTopic)}}}
@@ -24,9 +24,8 @@ func pointer(offset int64) func(*entity.Message) {
 
 func TestIsPointerInTheseTests(t *testing.T) {
 	t.Parallel()
-	if m := message(pointer(1)); !deadletter.IsPointer(m.Record) {
-		t.Fatal("the message is no pointer")
-	}
+	m := message(pointer(1))
+	check.Require(t, deadletter.IsPointer(m.Record), "the message is no pointer")
 }
 
 // original is what a pointer points to.
@@ -73,12 +72,10 @@ func TestPlanOfAPointer(t *testing.T) {
 			if !errors.Is(target.Err, c.kind) || errors.As(target.Err, &refused) && refused.Class != entity.BadRecord {
 				t.Errorf("Plan = %v, want kind %v, refused as BAD_RECORD", target.Err, c.kind)
 			}
-			if errors.Is(target.Err, entity.ErrUnavailable) && target.Partition != 2 {
-				t.Errorf("partition = %d, want 2, that others wait for as well", target.Partition)
-			}
-			if _, err := r.Fetch(t.Context(), m); c.harm == nil && !errors.Is(err, c.kind) {
-				t.Errorf("Fetch = %v, want kind %v", err, c.kind)
-			}
+			check.True(t, !errors.Is(target.Err, entity.ErrUnavailable) || target.Partition == 2,
+				"partition = %d, want 2, that others wait for as well", target.Partition)
+			_, err := r.Fetch(t.Context(), m)
+			check.True(t, c.harm != nil || errors.Is(err, c.kind), "Fetch = %v, want kind %v", err, c.kind)
 		})
 	}
 }
@@ -99,26 +96,17 @@ func TestPointersRecordIsSent(t *testing.T) {
 		key   []byte
 	}{{orders, []byte("k")}, {fixed, []byte("k")}, {orders, []byte("k2")}}
 	for i, d := range r.Publish(t.Context(), batch) {
-		if d.Verdict != entity.Acknowledged {
-			t.Fatalf("Publish = %+v, want acknowledged", d)
-		}
+		check.Require(t, d.Verdict == entity.Acknowledged, "Publish = %+v, want acknowledged", d)
 		tp := broker.TopicPartition{Topic: want[i].topic, Partition: d.Partition}
-		sent, err := l.ReadAt(t.Context(), tp, d.Offset)
-		if err != nil {
-			t.Fatalf("ReadAt: %v", err)
-		}
-		if string(sent.Key) != string(want[i].key) || string(sent.Value) != "original" {
-			t.Errorf("sent %q, %q, want %q and the original's value", sent.Key, sent.Value, want[i].key)
-		}
-		if kept := sent.Headers[:len(sent.Headers)-5]; !reflect.DeepEqual(kept, original.Headers[:1]) {
-			t.Errorf("headers = %q, want the original's without the dialect's", kept)
-		}
-		if byKey := broker.Murmur2Partition(want[i].key, 4); i > 0 && d.Partition != byKey {
-			t.Errorf("partition of %d = %d, want %d, by its key", i, d.Partition, byKey)
-		}
-		if hash := entity.RecordHash(sent.Key, sent.Value); i > 0 && batch[i].Target.SentHash != hash {
-			t.Errorf("SentHash of %d = %d, want %d", i, batch[i].Target.SentHash, hash)
-		}
+		sent := check.Must(l.ReadAt(t.Context(), tp, d.Offset))(t)
+		check.True(t, string(sent.Key) == string(want[i].key) && string(sent.Value) == "original",
+			"sent %q, %q, want %q and the original's value", sent.Key, sent.Value, want[i].key)
+		kept := sent.Headers[:len(sent.Headers)-5]
+		check.True(t, reflect.DeepEqual(kept, original.Headers[:1]), "headers = %q, want the original's without the dialect's", kept)
+		byKey := broker.Murmur2Partition(want[i].key, 4)
+		check.True(t, i <= 0 || d.Partition == byKey, "partition of %d = %d, want %d, by its key", i, d.Partition, byKey)
+		hash := entity.RecordHash(sent.Key, sent.Value)
+		check.True(t, i <= 0 || batch[i].Target.SentHash == hash, "SentHash of %d = %d, want %d", i, batch[i].Target.SentHash, hash)
 	}
 }
 
@@ -133,13 +121,10 @@ func TestPointerThatPointsNowhereIsNeverSentAsATombstone(t *testing.T) {
 	} {
 		batch := claimed(t, r, message(pointer(7)))
 		spoil(&batch[0].Message) // between plan and publish
-		if d := r.Publish(t.Context(), batch)[0]; d.Verdict != entity.Rejected || d.Class != entity.BadRecord {
-			t.Errorf("%s: Publish = %+v, want rejected", name, d)
-		}
+		d := r.Publish(t.Context(), batch)[0]
+		check.True(t, d.Verdict == entity.Rejected && d.Class == entity.BadRecord, "%s: Publish = %+v, want rejected", name, d)
 	}
-	if n := len(l.records[part(2)]); n != 1 {
-		t.Errorf("the log has %d records, want the original alone", n)
-	}
+	check.Equal(t, len(l.records[part(2)]), 1, "records of the log")
 }
 
 func TestFetch(t *testing.T) {
@@ -173,14 +158,11 @@ func TestFetch(t *testing.T) {
 			r := newRepublisher(t, l)
 			m := message(c.change)
 			got, err := r.Fetch(t.Context(), m)
-			if string(got.Value) != c.want || !errors.Is(err, c.kind) {
-				t.Errorf("Fetch = %q, %v, want %q, kind %v", got.Value, err, c.want, c.kind)
-			}
+			check.True(t, string(got.Value) == c.want && errors.Is(err, c.kind),
+				"Fetch = %q, %v, want %q, kind %v", got.Value, err, c.want, c.kind)
 			l.down = broker.ErrUnavailable
 			if _, fetched := sourceOf(&entity.Outgoing{Message: m}); fetched && m.Record.Size <= broker.ReadLimit {
-				if _, err := r.Fetch(t.Context(), m); !errors.Is(err, entity.ErrUnavailable) {
-					t.Errorf("Fetch without a broker = %v, want unavailable", err)
-				}
+				check.Is(t, check.Err(r.Fetch(t.Context(), m)), entity.ErrUnavailable, "Fetch without a broker")
 			}
 			disabled := &Disabled{}
 			if _, err := disabled.Fetch(t.Context(), m); (err == nil) != (c.name == "OneThatTheMessageHas") {

@@ -25,17 +25,15 @@ var (
 	errOtherTopic     = errors.New("the topic was deleted and created again")
 )
 
-// FindMany looks in the target partitions for the records of earlier claims,
-// from the offset that each noted to the present end, and reads each partition
-// once. It answers in the order of claims:
+// FindMany looks in the target partitions for the records of earlier claims, from the offset that each noted to
+// the present end, and reads each partition once. It answers in the order of claims:
 //   - Acknowledged, class ALREADY_PUBLISHED, and the offset: it is there;
 //   - GivenBack: it is not;
 //   - InDoubt, class UNKNOWN: no reading can tell, now or later;
 //   - InDoubt, another class: it could not be read now.
 //
-// Only claims that are over may be asked for: one that is still being sent is
-// not there yet. The log is read to the leader's own end, further than
-// consumers see, since what is there may yet become visible.
+// Only claims that are over may be asked for: one that is still being sent is not there yet. The log is read to
+// the leader's own end, further than consumers see, since what is there may yet become visible.
 func (r *Republisher) FindMany(ctx context.Context, claims []entity.Claim) []entity.Delivery {
 	findings := make([]entity.Delivery, len(claims))
 	groups := map[broker.TopicPartition][]int{}
@@ -69,7 +67,7 @@ func pick(claims []entity.Claim, indices []int) []entity.Claim {
 	return picked
 }
 
-// extent is what a partition holds.
+// extent is the range of offsets that a partition holds.
 type extent struct {
 	start, end int64
 	err        error
@@ -98,7 +96,7 @@ func (r *Republisher) measure(ctx context.Context, groups map[broker.TopicPartit
 	return logs
 }
 
-// trace is what a search saw.
+// trace is the result of a search.
 type trace struct {
 	offsets map[uuid.UUID]int64 // of the claims that are there
 	gap     int64               // the last offset without a record, -1 for none
@@ -153,8 +151,7 @@ func redriveID(record broker.Record) (uuid.UUID, bool) {
 	return uuid.Nil, false
 }
 
-// finding says what a search means for one claim. What was found counts, also
-// when the search was broken off later.
+// finding is the result of a search for one claim. A found record counts, also when the search broke off later.
 func finding(c entity.Claim, log extent, t trace, err error) entity.Delivery {
 	if neverSent(c) {
 		return absent(c)
@@ -182,8 +179,7 @@ func absent(c entity.Claim) entity.Delivery {
 	return entity.Delivery{Verdict: entity.GivenBack, Partition: c.Partition, Offset: broker.OffsetUnknown}
 }
 
-// unsettleable is the finding on a claim whose absence from the log proves
-// nothing, now or later.
+// unsettleable is the finding on a claim whose absence from the log proves nothing, now or later.
 func unsettleable(c entity.Claim, why error) entity.Delivery {
 	return entity.Delivery{
 		Verdict: entity.InDoubt, Class: entity.UnknownClass, Err: why, Partition: c.Partition, Offset: broker.OffsetUnknown,

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
@@ -63,12 +64,10 @@ func TestFindMany(t *testing.T) {
 			claim := claimAt(0, 10)
 			c.log(l, claim)
 			got := newRepublisher(t, l).FindMany(t.Context(), []entity.Claim{claim})[0]
-			if got.Verdict != c.verdict || got.Class != c.class || got.Offset != c.offset {
-				t.Errorf("FindMany = %+v, want verdict %d, class %q, offset %d", got, c.verdict, c.class, c.offset)
-			}
-			if (got.Err != nil) != (c.verdict == entity.InDoubt) {
-				t.Errorf("FindMany error = %v, want one for a doubt only", got.Err)
-			}
+			check.True(t, got.Verdict == c.verdict && got.Class == c.class && got.Offset == c.offset,
+				"FindMany = %+v, want verdict %q, class %q, offset %d", got, c.verdict, c.class, c.offset)
+			check.True(t, (got.Err != nil) == (c.verdict == entity.InDoubt),
+				"FindMany error = %v, want one for a doubt only", got.Err)
 		})
 	}
 }
@@ -92,9 +91,7 @@ func TestFindManyNoticesAnotherTopicOfTheSameName(t *testing.T) {
 			claim := claimAt(0, 1)
 			claim.TopicID = c.noted
 			got := newRepublisher(t, l).FindMany(t.Context(), []entity.Claim{claim})[0]
-			if got.Verdict != c.verdict {
-				t.Errorf("FindMany = %+v, want verdict %d", got, c.verdict)
-			}
+			check.True(t, got.Verdict == c.verdict, "FindMany = %+v, want verdict %q", got, c.verdict)
 		})
 	}
 }
@@ -107,12 +104,9 @@ func TestFindManyWithoutTheTopicsID(t *testing.T) {
 	here.TopicID, absent.TopicID = "id-1", "id-1"
 	l.put(0, here.ID, 0, 1)
 	got := newRepublisher(t, l).FindMany(t.Context(), []entity.Claim{here, absent})
-	if got[0].Verdict != entity.Acknowledged {
-		t.Errorf("what is there = %+v, want it found", got[0])
-	}
-	if got[1].Verdict != entity.InDoubt || got[1].Class != entity.BrokerUnavailable {
-		t.Errorf("what is absent = %+v, want a doubt that may be settled later", got[1])
-	}
+	check.True(t, got[0].Verdict == entity.Acknowledged, "what is there = %+v, want it found", got[0])
+	check.True(t, got[1].Verdict == entity.InDoubt && got[1].Class == entity.BrokerUnavailable,
+		"what is absent = %+v, want a doubt that may be settled later", got[1])
 }
 
 // growing deletes and creates the topic again while its log is being read.
@@ -132,17 +126,14 @@ func TestFindManyNoticesATopicThatChangesWhileItIsRead(t *testing.T) {
 	claim.TopicID = "id-1"
 	r := newRepublisher(t, l)
 	r.cluster = growing{l}
-	if got := r.FindMany(t.Context(), []entity.Claim{claim})[0]; got.Class != entity.UnknownClass {
-		t.Errorf("FindMany = %+v, want a doubt for good", got)
-	}
+	got := r.FindMany(t.Context(), []entity.Claim{claim})[0]
+	check.True(t, got.Class == entity.UnknownClass, "FindMany = %+v, want a doubt for good", got)
 }
 
 func TestFindManyOfWhatWasNeverClaimed(t *testing.T) {
 	t.Parallel()
 	got := newRepublisher(t, newLogs()).FindMany(t.Context(), []entity.Claim{{Topic: "nowhere"}})[0]
-	if got.Verdict != entity.GivenBack {
-		t.Errorf("FindMany = %+v, want it given back: no attempt of ours", got)
-	}
+	check.True(t, got.Verdict == entity.GivenBack, "FindMany = %+v, want it given back: no attempt of ours", got)
 }
 
 func TestFindManyReadsEachPartitionOnce(t *testing.T) {
@@ -155,11 +146,7 @@ func TestFindManyReadsEachPartitionOnce(t *testing.T) {
 	got := newRepublisher(t, l).FindMany(t.Context(), claims)
 	want := []entity.Verdict{entity.Acknowledged, entity.GivenBack, entity.Acknowledged, entity.GivenBack}
 	for i, d := range got {
-		if d.Verdict != want[i] {
-			t.Errorf("finding %d = %+v, want verdict %d", i, d, want[i])
-		}
+		check.True(t, d.Verdict == want[i], "finding %d = %+v, want verdict %q", i, d, want[i])
 	}
-	if l.scans[part(0)] != 1 || l.scans[part(1)] != 1 {
-		t.Errorf("scans = %v, want one for each partition", l.scans)
-	}
+	check.True(t, l.scans[part(0)] == 1 && l.scans[part(1)] == 1, "scans = %v, want one for each partition", l.scans)
 }

@@ -14,18 +14,15 @@ import (
 )
 
 const (
-	// turnTimeout bounds the waiting for others who ask, inspectTimeout all questions
-	// of one inspection together.
+	// turnTimeout bounds the waiting for others who ask, inspectTimeout all questions of one inspection together.
 	turnTimeout    = time.Second
 	inspectTimeout = 2 * time.Second
 
-	// factsFresh is how old an answer may be. One that could not be had is kept as
-	// long: a cluster that is away is not asked by every reader.
+	// factsFresh is how long an answer is kept, a missing one too: not every reader asks a cluster that is away.
 	factsFresh = 5 * time.Second
 )
 
-// facts are what was learnt of the cluster lately. Who has the turn asks; the
-// others wait for the answers.
+// facts are recent answers of the cluster. The holder of the turn asks; the others wait for the answers.
 type facts struct {
 	turn    turn
 	replays map[string]replayFact
@@ -50,12 +47,10 @@ func newFacts() facts {
 
 func fresh(at, now time.Time) bool { return now.Sub(at) < factsFresh }
 
-// Inspect says whether messages can be sent back to topics, and how far their
-// consumer groups have come, in the order of questions. The rules are those of
-// Plan. It takes about three seconds at most; what Kafka does not tell by then is
-// unknown, with class BROKER_UNAVAILABLE where even the topic is. Answers are up
-// to five seconds old. For all topics together each broker is asked a few times,
-// and once a group for what that has committed.
+// Inspect returns whether messages can be sent back to topics, by the rules of Plan, and the progress of their
+// consumer groups, in the order of questions. It takes about three seconds at most; what Kafka has not answered by
+// then is unknown, with class BROKER_UNAVAILABLE where even the topic is. Answers are up to five seconds old. For
+// all topics together each broker is asked a few times, and each group once.
 func (r *Republisher) Inspect(ctx context.Context, questions []entity.ReplayQuestion) []entity.ReplayHealth {
 	answers := make([]entity.ReplayHealth, len(questions))
 	if !r.facts.acquire(ctx) {
@@ -77,8 +72,7 @@ func keyOf(q entity.ReplayQuestion) string {
 	return strings.Join(append([]string{q.Topic}, q.Groups...), "\x00")
 }
 
-// learn asks what is not known, and forgets what is old. It goes on when its
-// caller leaves: the answers are for others too.
+// learn asks for unknown facts, and forgets old ones. It outlives its caller: the answers are for others too.
 func (r *Republisher) learn(ctx context.Context, questions []entity.ReplayQuestion) {
 	now := r.now()
 	for key, fact := range r.facts.replays {
@@ -103,7 +97,7 @@ func (r *Republisher) learn(ctx context.Context, questions []entity.ReplayQuesti
 	}
 }
 
-// inspection is what Kafka told.
+// inspection is Kafka's answers.
 type inspection struct {
 	*Republisher
 	topics    map[string]broker.Topic
@@ -112,7 +106,7 @@ type inspection struct {
 	committed map[string]commits
 }
 
-// commits are what a group has committed.
+// commits are the committed offsets of a group.
 type commits struct {
 	offsets map[broker.TopicPartition]int64
 	err     error
@@ -275,8 +269,7 @@ func (s *inspection) lag(topic, group string) *int64 {
 	return lag
 }
 
-// Inspect tells whether retries may resolve messages; there is nobody to ask for
-// more.
+// Inspect returns whether retries may resolve messages; there is no Kafka to ask for more.
 func (d *Disabled) Inspect(_ context.Context, questions []entity.ReplayQuestion) []entity.ReplayHealth {
 	answers := make([]entity.ReplayHealth, len(questions))
 	for i, q := range questions {

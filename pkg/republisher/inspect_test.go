@@ -2,13 +2,13 @@ package republisher
 
 import (
 	"fmt"
-	"reflect"
 	"slices"
 	"testing"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
@@ -85,16 +85,13 @@ func TestInspect(t *testing.T) {
 			}
 			r := newRepublisher(t, l, func(cfg *Config) { cfg.RepublishAllow = c.allow })
 			got := r.Inspect(t.Context(), []entity.ReplayQuestion{ask(orders, "stable"), c.ask})
-			if len(got) != 2 || shown(got[1]) != c.want {
-				t.Errorf("Inspect\n got %s\nwant %s", shown(got[len(got)-1]), c.want)
-			}
+			check.True(t, len(got) == 2 && shown(got[1]) == c.want, "Inspect\n got %s\nwant %s", shown(got[len(got)-1]), c.want)
 			if got[1].Exists == nil || !*got[1].Exists {
 				return
 			}
 			planned := r.Plan(t.Context(), plain(message(to(c.ask.Topic))), false)[0].Err
-			if c.name != "GroupOfWhichAnEndIsNotKnown" && (planned == nil) != (got[1].Class == "") {
-				t.Errorf("Plan = %v, and Inspect says class %q", planned, got[1].Class)
-			}
+			check.True(t, c.name == "GroupOfWhichAnEndIsNotKnown" || (planned == nil) == (got[1].Class == ""),
+				"Plan = %v, and Inspect says class %q", planned, got[1].Class)
 		})
 	}
 }
@@ -110,21 +107,14 @@ func TestInspectAsksSeldom(t *testing.T) {
 		r.Inspect(t.Context(), questions)
 		r.Inspect(t.Context(), questions[1:])
 	}
-	if l.listed != 1 {
-		t.Errorf("groups were listed %d times within 5 s, want once", l.listed)
-	}
+	check.True(t, l.listed == 1, "groups were listed %d times within 5 s, want once", l.listed)
 	l.down = broker.ErrUnavailable
 	now = now.Add(4 * time.Second)
-	if got := r.Inspect(t.Context(), questions)[0]; got.Exists == nil {
-		t.Error("an answer of 4 s ago was forgotten")
-	}
+	got := r.Inspect(t.Context(), questions)[0]
+	check.True(t, got.Exists != nil, "an answer of 4 s ago was forgotten")
 	now = now.Add(2 * time.Second)
-	if got := r.Inspect(t.Context(), questions)[0]; got.Exists != nil {
-		t.Error("an answer of 6 s ago was given")
-	}
-	if len(r.facts.replays) != 2 {
-		t.Errorf("%d answers are kept, want 2", len(r.facts.replays))
-	}
+	check.True(t, r.Inspect(t.Context(), questions)[0].Exists == nil, "an answer of 6 s ago was given")
+	check.True(t, len(r.facts.replays) == 2, "%d answers are kept, want 2", len(r.facts.replays))
 }
 
 func TestIngestLag(t *testing.T) {
@@ -144,16 +134,11 @@ func TestIngestLag(t *testing.T) {
 	}
 	want := map[string]int64{"a.dlq.v1": 3}
 	for range 2 {
-		if got := r.IngestLag(t.Context(), positions); !reflect.DeepEqual(got, want) {
-			t.Errorf("IngestLag = %v, want %v", got, want)
-		}
+		check.Equal(t, r.IngestLag(t.Context(), positions), want, "IngestLag")
 	}
-	if l.asked != 1 {
-		t.Errorf("ends were asked for %d times, want once", l.asked)
-	}
-	if got := r.IngestLag(t.Context(), nil); len(got) != 0 {
-		t.Errorf("IngestLag of nothing = %v, want nothing", got)
-	}
+	check.True(t, l.asked == 1, "ends were asked for %d times, want once", l.asked)
+	got := r.IngestLag(t.Context(), nil)
+	check.True(t, len(got) == 0, "IngestLag of nothing = %v, want nothing", got)
 }
 
 func TestInspectWithoutKafka(t *testing.T) {
@@ -169,11 +154,9 @@ func TestInspectWithoutKafka(t *testing.T) {
 	for _, c := range cases {
 		d := NewDisabled(Config{RepublishRequired: new(c.required)}, zap.NewNop())
 		got := d.Inspect(t.Context(), question)
-		if texts := []string{shown(got[0])}; !slices.Equal(texts, []string{c.want}) {
-			t.Errorf("Inspect = %v, want %s", texts, c.want)
-		}
-		if lag := d.IngestLag(t.Context(), []repository.IngestPosition{{Topic: deadLetter}}); len(lag) != 0 {
-			t.Errorf("IngestLag = %v, want nothing", lag)
-		}
+		texts := []string{shown(got[0])}
+		check.True(t, slices.Equal(texts, []string{c.want}), "Inspect = %v, want %s", texts, c.want)
+		lag := d.IngestLag(t.Context(), []repository.IngestPosition{{Topic: deadLetter}})
+		check.True(t, len(lag) == 0, "IngestLag = %v, want nothing", lag)
 	}
 }

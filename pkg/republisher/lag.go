@@ -14,9 +14,8 @@ type endFact struct {
 	at     time.Time
 }
 
-// IngestLag returns how many records of each dead-letter topic stand behind what
-// has been stored. Topics of which Kafka does not tell all ends are left out. It
-// takes about three seconds at most, and answers are up to five seconds old.
+// IngestLag returns how many records of each dead-letter topic are not stored yet. Topics with an unknown end are
+// left out. It takes about three seconds at most, and answers are up to five seconds old.
 func (r *Republisher) IngestLag(ctx context.Context, positions []repository.IngestPosition) map[string]int64 {
 	if !r.facts.acquire(ctx) {
 		return map[string]int64{}
@@ -68,7 +67,7 @@ func (r *Republisher) learnEnds(ctx context.Context, positions []repository.Inge
 	}
 }
 
-// IngestLag tells nothing: there is nobody to ask.
+// IngestLag returns nothing: there is no Kafka.
 func (d *Disabled) IngestLag(context.Context, []repository.IngestPosition) map[string]int64 {
 	return map[string]int64{}
 }

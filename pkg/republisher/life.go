@@ -10,10 +10,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// checkLives takes back what was found absent from a log that is another one
-// than the claim's: the topic was deleted and created again, and what the claim
-// wrote may have been read before. It asks after the logs were read, so that a
-// topic which changes in between is noticed too.
+// checkLives takes back what was not found in a topic that was deleted and created again. It asks after the logs
+// were read, so that a change in between is noticed too.
 func (r *Republisher) checkLives(ctx context.Context, claims []entity.Claim, findings []entity.Delivery) {
 	names := doubtfulTopics(claims, findings)
 	if len(names) == 0 {
@@ -40,8 +38,7 @@ func (r *Republisher) checkLives(ctx context.Context, claims []entity.Claim, fin
 	}
 }
 
-// needsLife reports whether a finding is worth nothing in another log. Claims of
-// a broker that gives no ids have to do without.
+// needsLife reports whether a finding counts only in the same topic id. Claims without ids do without.
 func needsLife(c entity.Claim, d entity.Delivery) bool {
 	return c.TopicID != "" && !neverSent(c) && d.Verdict == entity.GivenBack
 }

@@ -11,21 +11,15 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// Plan says where each of batch would go, in its order, or in Target.Err why no
-// attempt may start: a *entity.RefusedError, or an error of kind
-// entity.ErrUnavailable when Kafka or the partition's leader cannot be reached;
-// the partition is then -1 when not even that could be chosen. Messages need
-// their bytes; the targets that batch comes with are not read. bulk means that
-// nobody looked at each message; then an original topic that was only guessed is
-// refused.
+// Plan returns where each of batch would go, in its order, or in Target.Err why no attempt may start: a
+// *entity.RefusedError, or an error of kind entity.ErrUnavailable when Kafka or the partition's leader cannot be
+// reached; the partition is then -1 when it could not be chosen. Messages need their bytes; the targets of batch
+// are not read. bulk means that no person looked at each message; then a guessed original topic is refused.
 //
-// With an edit it is the record as it would be sent that counts. A target of the
-// edit's own must be named by republish_allow. A value that the edit sets makes
-// it irrelevant what became of the message's: then nothing is fetched, and the
-// record of a pointer goes without a key unless the edit has one.
+// With an edit the record as it would be sent counts. An edit's topic must be named by republish_allow. When an
+// edit sets the value, nothing is fetched, and the record of a pointer goes without a key unless the edit has one.
 //
-// An end offset is asked for every target partition, all of them at once. Records
-// that pointers stand for are read, one after the other.
+// All end offsets are asked for at once. Records of pointers are read one after the other.
 func (r *Republisher) Plan(ctx context.Context, batch []entity.Outgoing, bulk bool) []entity.Target {
 	targets := make([]entity.Target, len(batch))
 	for i := range batch {
@@ -65,13 +59,12 @@ func topicOf(out *entity.Outgoing) string {
 	return out.Message.OriginalTopic
 }
 
-// elsewhere reports whether an edit sends the message to another topic than its
-// original one.
+// elsewhere reports whether an edit sends the message to another topic than its original one.
 func elsewhere(out *entity.Outgoing) bool {
 	return out.Edit != nil && out.Edit.Topic != "" && out.Edit.Topic != out.Message.OriginalTopic
 }
 
-// refusal says what is against a replay and can be told without asking Kafka.
+// refusal says what is against a replay without asking Kafka.
 func (r *Republisher) refusal(out *entity.Outgoing, bulk bool) error {
 	m := &out.Message
 	carried := out.Edit == nil || !out.Edit.SetValue // what is sent is the message's own value
@@ -138,8 +131,7 @@ func valueRefusal(m *entity.Message) error {
 	return nil
 }
 
-// lookUpTopics looks the target topics up anew, for nothing may be sent to one
-// that is gone.
+// lookUpTopics asks for the target topics again, since nothing may be sent to one that is gone.
 func (r *Republisher) lookUpTopics(ctx context.Context, targets []entity.Target) map[string]broker.Topic {
 	names := open(targets, func(i int) string { return targets[i].Topic })
 	found := make(map[string]broker.Topic, len(names))
@@ -194,8 +186,7 @@ func (r *Republisher) noteEnds(ctx context.Context, targets []entity.Target) {
 	}
 }
 
-// ends asks for end offsets, a few times while a leader is being elected: that
-// takes moments, and is no reason to send an operator away.
+// ends asks for end offsets, a few times while a leader is being elected, which takes moments.
 func (r *Republisher) ends(ctx context.Context, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error) {
 	for try, delay := 1, electionPause; ; try, delay = try+1, 2*delay {
 		ends, err := r.cluster.EndOffsets(ctx, parts)
@@ -211,8 +202,7 @@ const (
 	electionPause = 100 * time.Millisecond
 )
 
-// open returns what of gives for the targets that nothing is against, each
-// value once; zero values are left out.
+// open returns what of gives for the targets that nothing is against, each value once; zero values are left out.
 func open[T comparable](targets []entity.Target, of func(i int) T) []T {
 	var none T
 	var list []T

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
@@ -78,9 +79,7 @@ func TestPlanRefuses(t *testing.T) {
 			err := r.Plan(t.Context(), plain(message(c.change)), c.bulk)[0].Err
 			var refused *entity.RefusedError
 			if c.class == "" {
-				if err != nil {
-					t.Errorf("Plan error = %v, want nil", err)
-				}
+				check.True(t, err == nil, "Plan error = %v, want nil", err)
 			} else if !errors.As(err, &refused) || refused.Class != c.class || refused.Reason == "" {
 				t.Errorf("Plan error = %#v, want refused with %s and a reason", err, c.class)
 			}
@@ -109,9 +108,8 @@ func TestPlanUnavailable(t *testing.T) {
 			c.harm(l)
 			m := message(func(m *entity.Message) { m.Origin.Partition = ptr(int32(2)) })
 			got := newRepublisher(t, l).Plan(t.Context(), plain(m), true)[0]
-			if !errors.Is(got.Err, c.kind) || got.Partition != c.partition {
-				t.Errorf("Plan = partition %d, %v, want %d, kind %v", got.Partition, got.Err, c.partition, c.kind)
-			}
+			check.True(t, errors.Is(got.Err, c.kind) && got.Partition == c.partition,
+				"Plan = partition %d, %v, want %d, kind %v", got.Partition, got.Err, c.partition, c.kind)
 		})
 	}
 }
@@ -128,9 +126,7 @@ func TestPlanWaitsForAnElection(t *testing.T) {
 			delete(l.errs, part(2))
 		}()
 		m := message(func(m *entity.Message) { m.Origin.Partition = ptr(int32(2)) })
-		if err := newRepublisher(t, l).Plan(t.Context(), plain(m), true)[0].Err; err != nil {
-			t.Errorf("Plan error = %v, want nil", err)
-		}
+		check.Equal(t, newRepublisher(t, l).Plan(t.Context(), plain(m), true)[0].Err, nil, "Plan error")
 	})
 }
 
@@ -138,12 +134,8 @@ func part(n int32) broker.TopicPartition { return broker.TopicPartition{Topic: o
 
 func TestPlanPartition(t *testing.T) {
 	t.Parallel()
-	original := func(p int32) func(*entity.Message) {
-		return func(m *entity.Message) { m.Origin.Partition = &p }
-	}
-	key := func(k []byte) func(*entity.Message) {
-		return func(m *entity.Message) { m.Record.Key = k }
-	}
+	original := func(p int32) func(*entity.Message) { return func(m *entity.Message) { m.Origin.Partition = &p } }
+	key := func(k []byte) func(*entity.Message) { return func(m *entity.Message) { m.Record.Key = k } }
 	// What Java's default partitioner gives for four partitions.
 	cases := []struct {
 		name   string
@@ -159,9 +151,8 @@ func TestPlanPartition(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			target := newRepublisher(t, newLogs()).Plan(t.Context(), plain(message(c.change)), true)[0]
-			if target.Err != nil || target.Partition != c.want {
-				t.Errorf("Plan = %d, %v, want partition %d", target.Partition, target.Err, c.want)
-			}
+			check.True(t, target.Err == nil && target.Partition == c.want,
+				"Plan = %d, %v, want partition %d", target.Partition, target.Err, c.want)
 		})
 	}
 
@@ -175,9 +166,7 @@ func TestPlanPartition(t *testing.T) {
 		for _, target := range newRepublisher(t, newLogs()).Plan(t.Context(), plain(messages...), true) {
 			used[target.Partition] = true
 		}
-		if len(used) != 4 {
-			t.Errorf("partitions used = %v, want all 4", used)
-		}
+		check.True(t, len(used) == 4, "partitions used = %v, want all 4", used)
 	})
 
 	t.Run("NewKeyDecides", func(t *testing.T) {
@@ -189,9 +178,7 @@ func TestPlanPartition(t *testing.T) {
 			r.Publish(t.Context(), out)
 			log := l.records[part(out[0].Target.Partition)]
 			sent := log[len(log)-1]
-			if want := broker.Murmur2Partition(sent.Key, 4); out[0].Target.Partition != want {
-				t.Errorf("partition = %d, want %d for key %s", out[0].Target.Partition, want, sent.Key)
-			}
+			check.Equal(t, out[0].Target.Partition, broker.Murmur2Partition(sent.Key, 4), "partition for key %s", sent.Key)
 		}
 	})
 }
@@ -206,26 +193,18 @@ func TestPlanAsksOnce(t *testing.T) {
 		message(func(m *entity.Message) { m.Origin.Partition = ptr(int32(2)) }),
 	}
 	targets := newRepublisher(t, l).Plan(t.Context(), plain(messages...), true)
-	if targets[0].EndOffset != 42 || targets[1].Err == nil || targets[2].Partition != 2 || targets[2].EndOffset != 0 {
-		t.Errorf("Plan = %+v, want end 42, an error, partition 2 with end 0", targets)
-	}
-	if l.asked != 1 {
-		t.Errorf("requests for end offsets = %d, want 1", l.asked)
-	}
-	if got := newRepublisher(t, l).Plan(t.Context(), nil, true); len(got) != 0 {
-		t.Errorf("Plan of nothing = %v, want nothing", got)
-	}
+	check.True(t, targets[0].EndOffset == 42 && targets[1].Err != nil && targets[2].Partition == 2 && targets[2].EndOffset == 0,
+		"Plan = %+v, want end 42, an error, partition 2 with end 0", targets)
+	check.Equal(t, l.asked, 1, "requests for end offsets")
+	got := newRepublisher(t, l).Plan(t.Context(), nil, true)
+	check.True(t, len(got) == 0, "Plan of nothing = %v, want nothing", got)
 }
 
 func TestConfigValidate(t *testing.T) {
 	t.Parallel()
-	if err := DefaultConfig().Validate(); err != nil {
-		t.Errorf("DefaultConfig().Validate() = %v, want nil", err)
-	}
+	check.Equal(t, DefaultConfig().Validate(), nil, "DefaultConfig().Validate()")
 	err := Config{RepublishKey: "none", RepublishAllow: []string{"or?ers", "^a("}}.Validate()
 	for _, text := range []string{"kafka.republish_key", `kafka.republish_allow: "or?ers"`, `kafka.republish_allow: "^a("`, "kafka.republish_timeout"} {
-		if err == nil || !strings.Contains(err.Error(), text) {
-			t.Errorf("Validate = %v, want a line with %s", err, text)
-		}
+		check.True(t, err != nil && strings.Contains(err.Error(), text), "Validate = %v, want a line with %s", err, text)
 	}
 }

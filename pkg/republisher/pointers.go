@@ -10,15 +10,13 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// WithPointers names the dead-letter topics whose records may point to the record
-// that failed. Pointers in other topics are never followed: anybody who may write
-// there could have any record of the cluster read.
+// WithPointers names the dead-letter topics whose records may point to the record that failed. Pointers in other
+// topics are never followed: anybody who may write there could have any record of the cluster read.
 func WithPointers(topics deadletter.Patterns) Option {
 	return func(r *Republisher) { r.pointers = topics }
 }
 
-// pointerRefusal says why the record that a pointer stands for must not be read; nil
-// for every other message. Whether the caller may read it is not decided here.
+// pointerRefusal says why a pointer's record must not be read. It does not check the caller's rights.
 func (r *Republisher) pointerRefusal(m *entity.Message) error {
 	if !deadletter.IsPointer(m.Record) {
 		return nil
@@ -39,8 +37,7 @@ func refusePointer(format string, args ...any) error {
 	return refuse(entity.PointerRefused, "the dead letter only points to its record, and the pointer is not followed: "+format, args...)
 }
 
-// notInternal asks the cluster for a topic that a pointer names, because Kafka may
-// mark a topic as internal whatever its name is.
+// notInternal asks the cluster about a pointer's topic: Kafka may mark any name as internal.
 func (r *Republisher) notInternal(ctx context.Context, name string) error {
 	topics, err := r.cluster.Topics(ctx, name)
 	if err != nil {

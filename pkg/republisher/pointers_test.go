@@ -5,14 +5,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// A pointer is followed for the dead-letter topics that the configuration lists, and
-// never into a topic that is internal or that replays may not go to: neither to show
-// the record nor to send it, alone or with others.
+// A pointer is followed for the dead-letter topics that the configuration lists, and never into a topic that is
+// internal or that replays may not go to: neither to show the record nor to send it, alone or with others.
 func TestPointersAreFollowedWhereTheConfigurationSaysSo(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -43,18 +43,14 @@ func TestPointersAreFollowedWhereTheConfigurationSaysSo(t *testing.T) {
 			r := newRepublisher(t, l, func(cfg *Config) { cfg.RepublishAllow = c.allow })
 			r.pointers = deadletter.Patterns{}
 			if len(c.pointers) > 0 {
-				patterns, err := deadletter.ParsePatterns(c.pointers...)
-				if err != nil {
-					t.Fatal(err)
-				}
+				patterns := check.Must(deadletter.ParsePatterns(c.pointers...))(t)
 				WithPointers(patterns)(r)
 			}
 			m := message(to(c.topic), pointer(7))
 			record, err := r.Fetch(t.Context(), m)
 			wantPointer(t, "Fetch", err, c.refused)
-			if (string(record.Value) == "original") != (c.refused == "") {
-				t.Errorf("Fetch = %q, want the original where the pointer is followed", record.Value)
-			}
+			check.True(t, (string(record.Value) == "original") == (c.refused == ""),
+				"Fetch = %q, want the original where the pointer is followed", record.Value)
 			for _, bulk := range []bool{false, true} {
 				err := r.Plan(t.Context(), plain(m), bulk)[0].Err
 				if c.topic != orders && err != nil { // the topic itself is refused first
@@ -87,7 +83,5 @@ func TestAnEditOfAPointerThatIsNotFollowedIsSent(t *testing.T) {
 	r := newRepublisher(t, newLogs())
 	r.pointers = deadletter.Patterns{}
 	out := edited(message(pointer(7)), entity.Edit{SetValue: true, Value: []byte("new")})
-	if err := r.Plan(t.Context(), []entity.Outgoing{out}, false)[0].Err; err != nil {
-		t.Errorf("Plan of an edit: %v, want it sent", err)
-	}
+	check.Equal(t, r.Plan(t.Context(), []entity.Outgoing{out}, false)[0].Err, nil, "Plan of an edit")
 }

@@ -15,16 +15,11 @@ const parallel = 8
 
 var errTooLate = errors.New("it was not sent in time")
 
-// Publish sends claimed messages to their targets and answers in their order.
-// Messages of one partition are written in that order, partitions beside one
-// another.
+// Publish sends claimed messages and answers in their order: in turn in a partition, partitions in parallel.
 //
-// The end of ctx means that nothing more may be sent: a drain, or a deadline
-// that says how old a claim may become. What was not sent then is GivenBack.
-// What is under way is not cut off, which would leave it in doubt; it ends by
-// the configured timeout. GivenBack are also the messages behind one that failed
-// in the same partition, with the class of that failure. Delivery.Throttle is the
-// longest time that the broker asked for while the message was being sent.
+// When ctx ends (a drain, or the age of a claim), nothing more is sent, and unsent messages are GivenBack; a send
+// under way ends by the configured timeout. Messages after a failed one of their partition are GivenBack with its
+// class. Delivery.Throttle is the longest time that the broker asked for during the send.
 func (r *Republisher) Publish(ctx context.Context, batch []entity.Outgoing) []entity.Delivery {
 	deliveries := make([]entity.Delivery, len(batch))
 	var all sync.WaitGroup
@@ -49,8 +44,7 @@ func byTarget(batch []entity.Outgoing) map[broker.TopicPartition][]int {
 	return groups
 }
 
-// publishTo writes the messages at indices, all of one partition. Those whose
-// value has to be fetched first go one by one.
+// publishTo writes the messages at indices, all of one partition; those with a value to fetch go one by one.
 func (r *Republisher) publishTo(ctx context.Context, tp broker.TopicPartition, batch []entity.Outgoing, indices []int, deliveries []entity.Delivery) {
 	var together []int
 	flush := func() {
@@ -81,8 +75,7 @@ func (r *Republisher) send(ctx context.Context, tp broker.TopicPartition, batch 
 	}
 }
 
-// sendFetched fetches what no store holds and sends it, one at a time in this
-// process because of the memory.
+// sendFetched fetches what no store holds and sends it, one at a time in this process because of the memory.
 func (r *Republisher) sendFetched(ctx context.Context, tp broker.TopicPartition, batch []entity.Outgoing, i int) entity.Delivery {
 	if !r.fetching.acquire(ctx) {
 		return givenBack(tp.Partition)
@@ -98,8 +91,7 @@ func (r *Republisher) sendFetched(ctx context.Context, tp broker.TopicPartition,
 	return r.produce(ctx, tp, batch, []int{i}, []broker.Record{r.record(&batch[i], record)})[0]
 }
 
-// produce writes the records of the messages at indices, unless it is too late for
-// that.
+// produce writes the records of the messages at indices, unless it is too late for that.
 func (r *Republisher) produce(
 	ctx context.Context, tp broker.TopicPartition, batch []entity.Outgoing, indices []int, records []broker.Record,
 ) []entity.Delivery {
@@ -122,8 +114,7 @@ func (r *Republisher) produce(
 	return deliveries
 }
 
-// over reports whether ctx has ended. It asks the clock as well: in a process
-// that was stopped and goes on, the timer behind ctx may come later than we.
+// over reports whether ctx has ended, by the clock too: after a stop of the process its timer may fire late.
 func over(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return ctx.Err() != nil || ok && !time.Now().Before(deadline)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"go.uber.org/zap"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
@@ -45,13 +45,9 @@ func TestHeaders(t *testing.T) {
 		{Key: "dlq-redriven-at", Value: []byte("2026-01-01T18:04:05.678Z")},
 	}
 	r := &Republisher{strip: stripBuiltIn}
-	if got := r.headers(m, "orders", m.Record.Headers, clock); !reflect.DeepEqual(got, want) {
-		t.Errorf("headers = %q, want %q", got, want)
-	}
+	check.Equal(t, r.headers(m, "orders", m.Record.Headers, clock), want, "headers")
 	m.Root = uuid.Nil
-	if got := string(r.headers(m, "orders", m.Record.Headers, clock)[4].Value); got != m.ID.String() {
-		t.Errorf("root of a first message = %s, want its own id", got)
-	}
+	check.Equal(t, string(r.headers(m, "orders", m.Record.Headers, clock)[4].Value), m.ID.String(), "root of a first message")
 }
 
 func TestPublishKeepsBytes(t *testing.T) {
@@ -77,16 +73,11 @@ func TestPublishKeepsBytes(t *testing.T) {
 				m.Origin.Partition = ptr(int32(1))
 			}))
 			got := r.Publish(t.Context(), batch)
-			if want := (entity.Delivery{Verdict: entity.Acknowledged, Partition: 1}); got[0] != want {
-				t.Fatalf("Publish = %+v, want %+v", got[0], want)
-			}
+			check.Equal(t, got[0], entity.Delivery{Verdict: entity.Acknowledged, Partition: 1}, "Publish")
 			sent := l.records[part(1)][0]
-			if !reflect.DeepEqual([][]byte{sent.Key, sent.Value}, [][]byte{c.key, c.value}) {
-				t.Errorf("sent %#v, %#v, want %#v, %#v", sent.Key, sent.Value, c.key, c.value)
-			}
-			if !sent.Time.IsZero() {
-				t.Errorf("time = %s, want the broker's present", sent.Time)
-			}
+			check.True(t, reflect.DeepEqual([][]byte{sent.Key, sent.Value}, [][]byte{c.key, c.value}),
+				"sent %#v, %#v, want %#v, %#v", sent.Key, sent.Value, c.key, c.value)
+			check.True(t, sent.Time.IsZero(), "time = %s, want the broker's present", sent.Time)
 		})
 	}
 }
@@ -104,15 +95,12 @@ func TestPublishNewKeys(t *testing.T) {
 	for _, log := range l.records {
 		for _, sent := range log {
 			id, err := uuid.ParseBytes(sent.Key)
-			if err != nil || id.Version() != 4 || id.Variant() != uuid.RFC4122 {
-				t.Errorf("key = %s, %v, want a UUID v4", sent.Key, err)
-			}
+			check.True(t, err == nil && id.Version() == 4 && id.Variant() == uuid.RFC4122,
+				"key = %s, %v, want a UUID v4", sent.Key, err)
 			keys[id.String()] = true
 		}
 	}
-	if len(keys) != 3 {
-		t.Errorf("keys = %v, want 3 different ones", keys)
-	}
+	check.True(t, len(keys) == 3, "keys = %v, want 3 different ones", keys)
 }
 
 func TestPublishKeepsOrder(t *testing.T) {
@@ -129,12 +117,9 @@ func TestPublishKeepsOrder(t *testing.T) {
 	deliveries := r.Publish(t.Context(), claimed(t, r, messages...))
 	for i, d := range deliveries {
 		want := entity.Delivery{Verdict: entity.Acknowledged, Partition: int32(i % 3), Offset: int64(i / 3)}
-		if d != want {
-			t.Fatalf("delivery %d = %+v, want %+v", i, d, want)
-		}
-		if got := l.records[part(d.Partition)][d.Offset].Value; string(got) != fmt.Sprint(i) {
-			t.Fatalf("value at %d/%d = %s, want %d", d.Partition, d.Offset, got, i)
-		}
+		check.Require(t, d == want, "delivery %d = %+v, want %+v", i, d, want)
+		got := l.records[part(d.Partition)][d.Offset].Value
+		check.Require(t, string(got) == fmt.Sprint(i), "value at %d/%d = %s, want %d", d.Partition, d.Offset, got, i)
 	}
 }
 
@@ -153,9 +138,7 @@ func TestPublishAfterItsTime(t *testing.T) {
 			r := newRepublisher(t, l)
 			got := r.Publish(ctx, claimed(t, r, message(), message(state(entity.ValueOverLimit))))
 			for _, d := range got {
-				if d.Verdict != entity.GivenBack || d.Err == nil || d.Offset != -1 {
-					t.Errorf("Publish = %+v, want given back", d)
-				}
+				check.True(t, d.Verdict == entity.GivenBack && d.Err != nil && d.Offset == -1, "Publish = %+v, want given back", d)
 			}
 			for tp, log := range l.records {
 				t.Errorf("%s has %d records, want none", tp, len(log))
@@ -200,9 +183,8 @@ func TestPublishVerdicts(t *testing.T) {
 			l.fail = func(broker.TopicPartition, broker.Record) error { return c.err }
 			r := newRepublisher(t, l)
 			d := r.Publish(t.Context(), claimed(t, r, message()))[0]
-			if d.Verdict != c.verdict || d.Class != c.class || (d.Err == nil) != (c.err == nil) {
-				t.Errorf("Publish = %+v, want verdict %d class %q", d, c.verdict, c.class)
-			}
+			check.True(t, d.Verdict == c.verdict && d.Class == c.class && (d.Err == nil) == (c.err == nil),
+				"Publish = %+v, want verdict %q class %q", d, c.verdict, c.class)
 		})
 	}
 }
@@ -211,15 +193,12 @@ func TestPublishPassesTheBrokersRestOn(t *testing.T) {
 	t.Parallel()
 	l := newLogs()
 	l.throttle = map[broker.TopicPartition]time.Duration{{Topic: orders, Partition: 2}: 3 * time.Second}
-	on := func(p int32) entity.Message {
-		return message(func(m *entity.Message) { m.Origin.Partition = &p })
-	}
+	on := func(p int32) entity.Message { return message(func(m *entity.Message) { m.Origin.Partition = &p }) }
 	r := newRepublisher(t, l)
 	for i, d := range r.Publish(t.Context(), claimed(t, r, on(1), on(2))) {
 		want := []time.Duration{0, 3 * time.Second}[i]
-		if d.Verdict != entity.Acknowledged || d.Throttle != want {
-			t.Errorf("delivery %d = %+v, want acknowledged with a rest of %s", i, d, want)
-		}
+		check.True(t, d.Verdict == entity.Acknowledged && d.Throttle == want,
+			"delivery %d = %+v, want acknowledged with a rest of %s", i, d, want)
 	}
 }
 
@@ -248,9 +227,7 @@ func TestPublishOverLimit(t *testing.T) {
 			small := message(func(m *entity.Message) { m.Record.Key = []byte("k") })
 			batch := claimed(t, r, small, large, small)
 			got := r.Publish(t.Context(), batch)
-			if got[1].Verdict != c.verdict {
-				t.Fatalf("Publish = %+v, want verdict %d", got[1], c.verdict)
-			}
+			check.Require(t, got[1].Verdict == c.verdict, "Publish = %+v, want verdict %q", got[1], c.verdict)
 			var sent []string
 			for _, record := range l.records[part(batch[0].Target.Partition)] {
 				sent = append(sent, string(record.Value))
@@ -259,15 +236,12 @@ func TestPublishOverLimit(t *testing.T) {
 			if c.verdict != entity.Acknowledged {
 				want = []string{"value", "value"}
 			}
-			if !slices.Equal(sent, want) {
-				t.Errorf("log = %q, want %q", sent, want)
-			}
+			check.Equal(t, sent, want, "log")
 		})
 	}
 }
 
-// TestPlanOfCutHeaders: a record is never sent with the headers that were stored when
-// that are not all of them.
+// TestPlanOfCutHeaders: a record is never sent with the headers that were stored when that are not all of them.
 func TestPlanOfCutHeaders(t *testing.T) {
 	t.Parallel()
 	sum := sha256.Sum256([]byte("value"))
@@ -302,26 +276,20 @@ func TestPlanOfCutHeaders(t *testing.T) {
 			batch[0].Target = r.Plan(t.Context(), batch, false)[0]
 			var refused *entity.RefusedError
 			if test.class != "" {
-				if !errors.As(batch[0].Target.Err, &refused) || refused.Class != test.class {
-					t.Fatalf("Plan = %v, want it refused as %s", batch[0].Target.Err, test.class)
-				}
+				check.Require(t, errors.As(batch[0].Target.Err, &refused) && refused.Class == test.class,
+					"Plan = %v, want it refused as %s", batch[0].Target.Err, test.class)
 				return
 			}
-			if batch[0].Target.Err != nil {
-				t.Fatalf("Plan = %v", batch[0].Target.Err)
-			}
-			if got := r.Publish(t.Context(), batch)[0]; got.Verdict != entity.Acknowledged {
-				t.Fatalf("Publish = %+v", got)
-			}
+			check.Require(t, batch[0].Target.Err == nil, "Plan = %v", batch[0].Target.Err)
+			got := r.Publish(t.Context(), batch)[0]
+			check.Require(t, got.Verdict == entity.Acknowledged, "Publish = %+v", got)
 			var headers []string
 			for _, h := range l.records[part(batch[0].Target.Partition)][0].Headers {
 				if !strings.HasPrefix(h.Key, "dlq-") {
 					headers = append(headers, h.Key)
 				}
 			}
-			if got := strings.Join(headers, " "); got != test.want {
-				t.Errorf("headers = %q, want %q", got, test.want)
-			}
+			check.Equal(t, strings.Join(headers, " "), test.want, "headers")
 		})
 	}
 }
@@ -331,20 +299,14 @@ func TestDisabled(t *testing.T) {
 	messages := []entity.Message{message(), message(to(""))}
 	d := NewDisabled(Config{}, zap.NewNop())
 	for _, target := range d.Plan(t.Context(), plain(messages...), true) {
-		if target.Err != nil {
-			t.Errorf("Plan error = %v, want nil", target.Err)
-		}
+		check.True(t, target.Err == nil, "Plan error = %v, want nil", target.Err)
 	}
 	for _, delivery := range d.Publish(t.Context(), make([]entity.Outgoing, 2)) {
-		if delivery.Verdict != entity.Skipped {
-			t.Errorf("Publish = %+v, want skipped", delivery)
-		}
+		check.True(t, delivery.Verdict == entity.Skipped, "Publish = %+v, want skipped", delivery)
 	}
 	if got := d.FindMany(t.Context(), []entity.Claim{{ID: uuid.New()}})[0]; got.Verdict != entity.InDoubt || got.Class == entity.UnknownClass {
 		t.Errorf("FindMany = %+v, want a doubt that may be settled later", got)
 	}
 	required := NewDisabled(Config{RepublishRequired: new(true)}, zap.NewNop())
-	if err := required.Plan(t.Context(), plain(messages...), false)[0].Err; !errors.Is(err, entity.ErrConflict) {
-		t.Errorf("Plan error = %v, want a conflict", err)
-	}
+	check.Is(t, required.Plan(t.Context(), plain(messages...), false)[0].Err, entity.ErrConflict, "Plan error")
 }

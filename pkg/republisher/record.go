@@ -17,8 +17,7 @@ import (
 // redrivenAt is RFC 3339 with milliseconds.
 const redrivenAt = "2006-01-02T15:04:05.000Z07:00"
 
-// headers are those of a record that goes to target, in their order and without
-// what its dead-letter producer wrote, and then ours.
+// headers are the record's own without those of its dead-letter producer, in order, and then ours.
 func (r *Republisher) headers(m entity.Message, target string, record []entity.Header, now time.Time) []entity.Header {
 	kept := r.strip(m.Failure.Dialect, target, record)
 	out := append(make([]entity.Header, 0, len(kept)+5), kept...)
@@ -35,9 +34,8 @@ func (r *Republisher) headers(m entity.Message, target string, record []entity.H
 	return out
 }
 
-// key is what attempt number attempt is sent with, source being the record as the
-// topic had it. It must come out the same before the claim, which stores the
-// partition, and after it. A key that somebody typed stands above republish_key.
+// key is the key of attempt number attempt, source being the record in its topic. It must be the same before the
+// claim, which stores the partition, and after it. A typed key wins over republish_key.
 func (r *Republisher) key(out *entity.Outgoing, source entity.Record, attempt int) []byte {
 	switch {
 	case out.Edit != nil && out.Edit.SetKey:
@@ -49,8 +47,7 @@ func (r *Republisher) key(out *entity.Outgoing, source entity.Record, attempt in
 	}
 }
 
-// uuidKey is a UUID v4 for one attempt. Only this process can tell its key
-// beforehand: the salt is its own.
+// uuidKey is a UUID v4 for one attempt. Only this process can compute it beforehand: the salt is its own.
 func (r *Republisher) uuidKey(message uuid.UUID, attempt int) []byte {
 	seed := append(r.salt[:len(r.salt):len(r.salt)], message[:]...)
 	sum := sha256.Sum256(binary.BigEndian.AppendUint64(seed, uint64(attempt)))
@@ -60,10 +57,8 @@ func (r *Republisher) uuidKey(message uuid.UUID, attempt int) []byte {
 	return []byte(id.String())
 }
 
-// partition chooses one of n for a record with that key: the original one where
-// it is known and still there, else the one that Java's default partitioner gives
-// the key. Messages without a key are spread. A new key goes where its consumers
-// look for it, and in another topic every key does.
+// partition chooses one of n for a key: the original one if it still exists, else that of Java's default
+// partitioner. Messages without a key are spread. A new key, or another topic, goes by the key alone.
 func (r *Republisher) partition(out *entity.Outgoing, key []byte, n int) int32 {
 	m := &out.Message
 	kept := r.cfg.RepublishKey == KeyOriginal && !elsewhere(out) && (out.Edit == nil || !out.Edit.SetKey)
@@ -78,8 +73,7 @@ func (r *Republisher) partition(out *entity.Outgoing, key []byte, n int) int32 {
 	return int32(spread.Sum32() % uint32(n))
 }
 
-// record is what a claimed message is sent as, source being its record as the
-// topic had it.
+// record is the record sent for a claimed message, source being its record in the topic.
 func (r *Republisher) record(out *entity.Outgoing, source entity.Record) broker.Record {
 	sent := out.Edit.Apply(source)
 	return broker.Record{

@@ -1,8 +1,6 @@
-// Package republisher sends dead letters back to the topic that they failed in,
-// byte for byte: it says beforehand where a message would go or why it must
-// not, sends it with the headers that tell a replay from a first delivery, and
-// finds out afterwards whether an attempt that nobody finished reached the log.
-// When attempts start and what their end means is left to its callers.
+// Package republisher sends dead letters back to their original topic, byte for byte: it decides beforehand where a
+// message would go or why it must not, sends it with headers that mark it as a replay, and finds out afterwards
+// whether the attempt of a dead process reached the log. Callers decide when attempts start and what their end means.
 package republisher
 
 import (
@@ -18,8 +16,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
-// Cluster is what republishing reads from Kafka; its methods promise what those
-// of broker.Cluster do.
+// Cluster is the part of Kafka that republishing reads; its methods keep the promises of broker.Cluster.
 type Cluster interface {
 	Topics(ctx context.Context, names ...string) ([]broker.Topic, error)
 	StartOffsets(ctx context.Context, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error)
@@ -58,8 +55,7 @@ type Republisher struct {
 	tracer      oteltrace.Tracer    // nil: there are no spans
 }
 
-// Strip returns the headers of a record that its replay into target keeps, as
-// deadletter.Decoder.Strip does.
+// Strip returns the headers of a record that its replay into target keeps, as deadletter.Decoder.Strip does.
 type Strip func(dialect, target string, headers []entity.Header) []entity.Header
 
 // Option changes what New returns.
@@ -68,9 +64,8 @@ type Option func(*Republisher)
 // WithStrip says what a replay keeps where more than the built-in dialects is known.
 func WithStrip(strip Strip) Option { return func(r *Republisher) { r.strip = strip } }
 
-// WithTracing makes a span of every sending to a partition, within the caller's and
-// linked to the traces that the messages were part of. What is sent keeps the trace
-// context that it has.
+// WithTracing makes a span of every sending to a partition, within the caller's and linked to the traces that the
+// messages were part of. What is sent keeps the trace context that it has.
 func WithTracing(provider oteltrace.TracerProvider) Option {
 	return func(r *Republisher) {
 		r.tracer = traces.Of(provider, "github.com/dlq-manager/dlq-manager/pkg/republisher")
@@ -81,8 +76,7 @@ func stripBuiltIn(dialect, _ string, headers []entity.Header) []entity.Header {
 	return deadletter.Strip(dialect, headers)
 }
 
-// New returns a Republisher. deadLetters are the topics that nothing is ever
-// sent to. An error says what is wrong with cfg.
+// New returns a Republisher. Nothing is ever sent to deadLetters. An error says what is wrong with cfg.
 func New(cfg Config, deadLetters deadletter.Patterns, cluster Cluster, producer Producer, options ...Option) (*Republisher, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -92,16 +86,9 @@ func New(cfg Config, deadLetters deadletter.Patterns, cluster Cluster, producer 
 		return nil, err
 	}
 	r := &Republisher{
-		cfg:         cfg,
-		deadLetters: deadLetters,
-		allowed:     list,
-		cluster:     cluster,
-		producer:    producer,
-		fetching:    make(turn, 1),
-		reading:     make(turn, 1),
-		facts:       newFacts(),
-		now:         time.Now,
-		strip:       stripBuiltIn,
+		cfg: cfg, deadLetters: deadLetters, allowed: list, cluster: cluster, producer: producer,
+		fetching: make(turn, 1), reading: make(turn, 1), facts: newFacts(), now: time.Now,
+		strip: stripBuiltIn,
 	}
 	for _, change := range options {
 		change(r)

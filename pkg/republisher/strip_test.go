@@ -3,6 +3,7 @@ package republisher
 import (
 	"testing"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
@@ -10,20 +11,11 @@ import (
 // A replay that keeps what a user's own producer wrote would be taken for a failure.
 func TestReplaysLeaveTheHeadersOfConfiguredDialectsBehind(t *testing.T) {
 	t.Parallel()
-	patterns, err := deadletter.ParsePatterns("*.dlq.v1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	decoder, err := deadletter.FromConfig(deadletter.Config{Dialects: []deadletter.DialectConfig{
+	patterns := check.Must(deadletter.ParsePatterns("*.dlq.v1"))(t)
+	decoder := check.Must(deadletter.FromConfig(deadletter.Config{Dialects: []deadletter.DialectConfig{
 		{Name: "acme", Anchors: []string{"acme-topic"}, Topic: "acme-topic", Strip: []string{"acme-tmp-*"}},
-	}}, patterns)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := New(DefaultConfig(), patterns, nil, nil, WithStrip(decoder.Strip))
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}, patterns))(t)
+	r := check.Must(New(DefaultConfig(), patterns, nil, nil, WithStrip(decoder.Strip)))(t)
 	out := &entity.Outgoing{
 		Message: entity.Message{Failure: entity.Failure{Dialect: "acme"}},
 		Target:  entity.Target{Topic: "orders"},
@@ -31,7 +23,6 @@ func TestReplaysLeaveTheHeadersOfConfiguredDialectsBehind(t *testing.T) {
 	sent := r.record(out, entity.Record{Headers: []entity.Header{
 		{Key: "acme-topic", Value: []byte("orders")}, {Key: "acme-tmp-1"}, {Key: "acme-id"},
 	}})
-	if kept := sent.Headers[:len(sent.Headers)-5]; len(kept) != 1 || kept[0].Key != "acme-id" {
-		t.Errorf("kept %v, want acme-id alone", kept)
-	}
+	kept := sent.Headers[:len(sent.Headers)-5]
+	check.True(t, len(kept) == 1 && kept[0].Key == "acme-id", "kept %v, want acme-id alone", kept)
 }

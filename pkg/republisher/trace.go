@@ -14,8 +14,7 @@ import (
 
 const send = "send"
 
-// trace begins the span of what is sent to a partition. By the conventions it would be a
-// producer's if its context went along with the records; they keep their own.
+// trace begins the span of a send to a partition, no producer's span, since records keep their own context.
 func (r *Republisher) trace(ctx context.Context, tp broker.TopicPartition, records int) (context.Context, oteltrace.Span) {
 	if r.tracer == nil {
 		return ctx, traces.None()
@@ -27,8 +26,7 @@ func (r *Republisher) trace(ctx context.Context, tp broker.TopicPartition, recor
 	return traces.Start(ctx, r.tracer, send+" "+tp.Topic, oteltrace.WithSpanKind(oteltrace.SpanKindClient), oteltrace.WithAttributes(attributes...))
 }
 
-// end ends the span with what became of the messages at indices, each linked to the
-// trace of the dead letter as it came, also where an edit sends other headers.
+// end ends the span with the outcomes at indices, each linked to the trace of its dead letter as it came.
 func end(span oteltrace.Span, batch []entity.Outgoing, indices []int, deliveries []entity.Delivery) {
 	defer span.End()
 	if !span.IsRecording() {
@@ -57,8 +55,7 @@ func end(span oteltrace.Span, batch []entity.Outgoing, indices []int, deliveries
 	}
 }
 
-// failedBy reports whether the cluster did not take a record that was sent to it. One
-// that was never tried is given back and is not why a span fails.
+// failedBy reports whether the cluster refused a sent record; one never tried does not fail a span.
 func failedBy(v entity.Verdict) bool {
 	switch v {
 	case entity.Failed, entity.Rejected, entity.Refused, entity.InDoubt:

@@ -10,6 +10,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	oteltrace "go.opentelemetry.io/otel/trace"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
@@ -49,14 +50,12 @@ func TestWithTracing(t *testing.T) {
 			traces.MessageID: batch[0].Message.ID.String(), traces.AttemptID: batch[0].Message.Claim.ID.String(),
 		})
 		tracestest.WantNothingOf(t, span, "secret")
-		if len(span.Links()) != 1 || span.Links()[0].SpanContext.TraceID().String() != fmt.Sprintf("%032x", 1) {
-			t.Errorf("got the links %v, want one to the record's own trace", span.Links())
-		}
+		check.True(t, len(span.Links()) == 1 && span.Links()[0].SpanContext.TraceID().String() == fmt.Sprintf("%032x", 1),
+			"got the links %v, want one to the record's own trace", span.Links())
 		want := batch[0].Message.Record.Headers
 		for n, h := range l.records[part(1)][0].Headers[:len(want)] {
-			if h.Key != want[n].Key || string(h.Value) != string(want[n].Value) {
-				t.Errorf("sent the header %s: %s, want %s: %s", h.Key, h.Value, want[n].Key, want[n].Value)
-			}
+			check.True(t, h.Key == want[n].Key && string(h.Value) == string(want[n].Value),
+				"sent the header %s: %s, want %s: %s", h.Key, h.Value, want[n].Key, want[n].Value)
 		}
 	})
 
@@ -73,9 +72,7 @@ func TestWithTracing(t *testing.T) {
 			traces.BatchMessages: "3", traces.MessageID: "", traces.AttemptID: "", traces.Offset: "",
 		})
 		tracestest.WantNothingOf(t, span, "secret")
-		if len(span.Links()) != 2 {
-			t.Fatalf("got %d links, want 2", len(span.Links()))
-		}
+		check.Require(t, len(span.Links()) == 2, "got %d links, want 2", len(span.Links()))
 		tracestest.WantAttributes(t, span.Links()[1].Attributes, map[attribute.Key]string{
 			traces.Offset: "2", traces.MessageID: batch[2].Message.ID.String(), traces.AttemptID: batch[2].Message.Claim.ID.String(),
 		})
@@ -91,9 +88,7 @@ func TestWithTracing(t *testing.T) {
 			messages = append(messages, message(inTrace(n+1)))
 		}
 		r.Publish(spans.Begin(t.Context()), claimed(t, r, messages...))
-		if got := len(spans.Only(t, "send orders").Links()); got != traces.MaxLinks {
-			t.Errorf("got %d links, want %d", got, traces.MaxLinks)
-		}
+		check.Equal(t, len(spans.Only(t, "send orders").Links()), traces.MaxLinks, "links")
 	})
 
 	t.Run("ErrorsByTheirClass", func(t *testing.T) {
@@ -121,12 +116,9 @@ func TestWithTracing(t *testing.T) {
 		WithTracing(spans)(r)
 		ctx, cancel := context.WithCancel(spans.Begin(t.Context()))
 		cancel()
-		if got := r.Publish(ctx, claimed(t, r, message(inTrace(1))))[0].Verdict; got != entity.GivenBack {
-			t.Errorf("got %v, want it given back", got)
-		}
-		if got := spans.Names(); len(got) != 0 {
-			t.Errorf("got the spans %q, want none", got)
-		}
+		check.Equal(t, r.Publish(ctx, claimed(t, r, message(inTrace(1))))[0].Verdict, entity.GivenBack, "verdict")
+		got := spans.Names()
+		check.True(t, len(got) == 0, "got the spans %q, want none", got)
 	})
 }
 

@@ -17,9 +17,8 @@ import (
 )
 
 const (
-	// pageRoom is what each answer has reserved from its beginning, largeRoom what it
-	// has once that is not enough: a page that a store fills to its limit, and about as
-	// much again of what stands around the bytes.
+	// Each answer has pageRoom reserved from its beginning, and largeRoom once that is not enough: about twice
+	// the largest page of a store.
 	pageRoom  = 1 << 20
 	largeRoom = repository.ListPageLimit + repository.ListPageLimit/4
 )
@@ -30,8 +29,8 @@ var (
 	errNoRoom = errors.New("no room for the answer now")
 )
 
-// limits are what requests share: answers under way, exports under way, the bytes of
-// answers that are in memory, and one value that is larger than a share of those.
+// limits are shared by requests: answers and exports under way, bytes of answers in memory, and one value
+// larger than a share.
 type limits struct {
 	pages, exports, bytes, large *budget
 }
@@ -40,9 +39,8 @@ func newLimits(cfg Config) limits {
 	return limits{newBudget(int64(cfg.MaxPages)), newBudget(int64(cfg.MaxExports)), newBudget(cfg.BufferBytes), newBudget(1)}
 }
 
-// account is what one request has of the limits. The calls of the API that a page of
-// the console makes have that page's account, so that no page waits for itself. Its
-// methods are safe for concurrent use.
+// account is one request's share of the limits. Calls of the API that a page of the console makes use that
+// page's account, so that no page waits for itself. It is safe for concurrent use.
 type account struct {
 	limits limits
 
@@ -65,13 +63,11 @@ type auditedRead struct {
 	text   string
 }
 
-// auditedReads are those of one request.
 type auditedReads struct{ recorded []auditedRead }
 
 type auditedKey struct{}
 
-// recordOnce records a read, once for each request: a handler that had no room for its
-// answer is called again.
+// recordOnce records a read once for each request: without room for its answer a handler is called again.
 func (s *Server) recordOnce(ctx context.Context, entry entity.AuditEntry) error {
 	reads, _ := ctx.Value(auditedKey{}).(*auditedReads)
 	read := auditedRead{entry.Action, entry.Kind, entry.ObjectID, entry.LastError}
@@ -85,8 +81,7 @@ func (s *Server) recordOnce(ctx context.Context, entry entity.AuditEntry) error 
 	return err
 }
 
-// accountOf is the account of a read, and of a request that the console answers; nil of
-// any other.
+// accountOf is the account of a read, and of a request that the console answers; nil otherwise.
 func accountOf(ctx context.Context) *account {
 	a, _ := ctx.Value(accountKey{}).(*account)
 	return a
@@ -110,8 +105,8 @@ func (a *account) enter(ctx context.Context, who string, slots *budget) error {
 	return nil
 }
 
-// Take implements repository.Room. It does not wait, since a read that waits holds a
-// connection of the store: who gets errNoRoom waits in makeRoom and reads again.
+// Take implements repository.Room. It does not wait, since a read holds a connection of the store: after
+// errNoRoom, makeRoom waits and the read is repeated.
 func (a *account) Take(n int64) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -128,8 +123,8 @@ func (a *account) Take(n int64) error {
 	return errNoRoom
 }
 
-// makeRoom waits for the room that the last read did not have. mark is what was taken
-// before that read, which begins again.
+// makeRoom waits for the room that the last read lacked. The read begins again at mark, what was taken before
+// it.
 func (a *account) makeRoom(ctx context.Context, mark int64) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -145,9 +140,8 @@ func (a *account) makeRoom(ctx context.Context, mark int64) error {
 	return nil
 }
 
-// takeValue reserves room for a value of that size which is held whole. Of those that
-// are larger than what one principal may have, one at a time is in memory; the others
-// wait for it.
+// takeValue reserves room for a value that is held whole. Of values larger than one principal's share, one at a
+// time is in memory.
 func (a *account) takeValue(ctx context.Context, size int64) error {
 	if size <= a.limits.bytes.share/2 {
 		return a.Take(size)
@@ -190,7 +184,6 @@ func (a *account) mark() int64 {
 	return a.taken
 }
 
-// close gives everything back.
 func (a *account) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -206,8 +199,7 @@ func (a *account) close() {
 	a.slot, a.reserved, a.taken, a.large = nil, 0, 0, false
 }
 
-// refusal says to a client which limit it met: 429 where its own requests are in the
-// way, 503 where those of others are.
+// refusal names the limit: 429 where the client's own requests use it up, 503 where those of others do.
 func (a *account) refusal(err error, of *budget) error {
 	what, setting := "bytes of answers", "buffer_bytes"
 	switch of {
@@ -224,17 +216,16 @@ func (a *account) refusal(err error, of *budget) error {
 	switch {
 	case errors.Is(err, errShare):
 		text := fmt.Sprintf("%d %s are under way for you already, which is your share of server.%s: try again when one of them is over", of.share, what, setting)
-		return &requestError{kind: errRateLimited, text: text, details: []detail{{setting, text}}}
+		return refused(errRateLimited, text, detail{setting, text})
 	case errors.Is(err, errFull):
 		text := fmt.Sprintf("%d %s are all that are under way at a time (server.%s): try again when one of them is over", of.total, what, setting)
-		return &requestError{kind: entity.ErrUnavailable, text: text, details: []detail{{setting, text}}}
+		return refused(entity.ErrUnavailable, text, detail{setting, text})
 	default:
 		return err
 	}
 }
 
-// limited gives a handler of a read or an export its account. The account is closed
-// when the handler has returned, also one that nobody waits for any more.
+// limited gives a read or an export its account, and closes it when the handler has returned, however late.
 func (s *Server) limited(rt route, handle handler) handler {
 	if rt.kind != read && rt.kind != stream {
 		return handle
@@ -277,8 +268,7 @@ func (s *Server) limited(rt route, handle handler) handler {
 	}
 }
 
-// clientOf is who has a share of the limits: the principal, or the client's address
-// while nobody has to say who they are.
+// clientOf is the owner of a share: the principal, or the client's address without authentication.
 func (s *Server) clientOf(r *http.Request) string {
 	if _, nobody := s.authenticator.(auth.Nobody); !nobody {
 		return "principal " + principalOf(r).Name

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
@@ -54,7 +55,7 @@ func TestBudgetIsShared(t *testing.T) {
 		}
 
 		granted := make(chan string)
-		for _, who := range []string{"a", "c"} { // a's share is used up, and holds up nobody
+		for _, who := range []string{"a", "c"} { // a's share is used up, and delays no other
 			go func() {
 				if err := b.wait(ctx, who, 2); err == nil {
 					granted <- who
@@ -91,10 +92,25 @@ func TestBudgetIsShared(t *testing.T) {
 type stuck struct {
 	httptest.ResponseRecorder
 	reading chan struct{}
+	left    chan struct{} // closed when the answer is whole
 }
 
-func newStuck() *stuck {
-	return &stuck{*httptest.NewRecorder(), make(chan struct{})}
+// asks sends a request of a client that reads nothing, and returns when all there is to do
+// is done.
+func (f *fixture) asks(r *http.Request) *stuck {
+	w := &stuck{*httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
+	go func() {
+		f.server.Handler().ServeHTTP(w, r)
+		close(w.left)
+	}()
+	synctest.Wait()
+	return w
+}
+
+// reads takes the answer.
+func (w *stuck) reads() {
+	close(w.reading)
+	<-w.left
 }
 
 func (w *stuck) Write(b []byte) (int, error) {
@@ -110,71 +126,56 @@ func (namedBy) Authenticate(_ context.Context, r *http.Request) (auth.Principal,
 	return auth.Principal{Name: name, Grants: []auth.Grant{{Role: auth.Admin, All: true}}}, nil
 }
 
-// However many answers a client does not read, others are served, and it is told what
-// is in the way.
+// However many answers a client does not read, others are served, and it learns what is in
+// the way.
 func TestPages_ReadersThatReadNothing(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		options []Option
 		as      func(r *http.Request, who string)
 	}{
-		"by address":   {nil, func(r *http.Request, who string) { r.RemoteAddr = who + ":1" }},
-		"by principal": {[]Option{WithAuth(namedBy{}, "token")}, func(r *http.Request, who string) { r.Header.Set("Authorization", "Bearer "+who) }},
+		"by address": {nil, func(r *http.Request, who string) { r.RemoteAddr = who + ":1" }},
+		"by principal": {
+			[]Option{WithAuth(namedBy{}, "token")},
+			func(r *http.Request, who string) { r.Header.Set("Authorization", "Bearer "+who) },
+		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			f := newFixture(message(idA))
-			f.options = c.options
-			f.open()
-			ask := func(w http.ResponseWriter, who string) {
+			f := newFixture(message(idA)).with(c.options...).open()
+			page := func(who string) *http.Request {
 				r := httptest.NewRequest(http.MethodGet, "/api/v1/messages?limit=1000", http.NoBody)
 				c.as(r, who)
-				f.server.Handler().ServeHTTP(w, r)
+				return r
 			}
-			held, done := make([]*stuck, 54), make(chan struct{})
-			for i := range held {
-				held[i] = newStuck()
-				go func() { ask(held[i], "10.0.0.1"); done <- struct{}{} }()
+			var held []*stuck
+			for range 54 {
+				held = append(held, f.asks(page("10.0.0.1")))
 			}
-			synctest.Wait()
 			if n := f.server.limits.pages.used; n != 32 {
 				t.Errorf("%s: %d answers are under way, want half of 64", name, n)
 			}
 			for range 10 {
-				w := httptest.NewRecorder()
-				if ask(w, "10.0.0.2"); w.Code != 200 {
-					t.Errorf("%s: another client gets %d %s", name, w.Code, w.Body)
-				}
+				wantStatus(t, f.send(page("10.0.0.2")), 200)
 			}
 			for _, w := range held {
 				close(w.reading)
 			}
-			for range held {
-				<-done
-			}
-			codes := map[int]int{}
 			for _, w := range held {
-				codes[w.Code]++
-			}
-			if codes[200] != 54 { // those that waited were served in time
-				t.Errorf("%s: answers %v, want all 200", name, codes)
+				if <-w.left; w.Code != 200 {
+					t.Errorf("%s: got %d, want 200: who waited is served in time", name, w.Code)
+				}
 			}
 			nothingHeld(t, f.server)
 
-			blocked := make([]*stuck, 32)
-			for i := range blocked {
-				blocked[i] = newStuck()
-				go func() { ask(blocked[i], "10.0.0.1"); done <- struct{}{} }()
+			held = nil
+			for range 32 {
+				held = append(held, f.asks(page("10.0.0.1")))
 			}
-			synctest.Wait()
-			w := httptest.NewRecorder()
-			ask(w, "10.0.0.1")
-			if e := wantEnvelope(t, w, http.StatusTooManyRequests, codeRateLimited); len(e.Details) != 1 || e.Details[0].Field != "max_pages" {
-				t.Errorf("%s: details %+v, want max_pages", name, e.Details)
-			}
+			w := f.send(page("10.0.0.1"))
+			wantEnvelope(t, w, http.StatusTooManyRequests, "max_pages")
 			wantHeader(t, w.Header(), "Retry-After", "5")
-			for _, w := range blocked {
-				close(w.reading)
-				<-done
+			for _, w := range held {
+				w.reads()
 			}
 			nothingHeld(t, f.server)
 		})
@@ -182,118 +183,65 @@ func TestPages_ReadersThatReadNothing(t *testing.T) {
 }
 
 // pageStore answers searches with so many messages of so many bytes, taken from the
-// room of the context as stores do.
-type pageStore struct {
-	*fake.Store
-	messages, bytes int
-	reads           *int
-}
-
-func (s pageStore) Search(ctx context.Context, _ repository.SearchQuery) (repository.SearchPage, error) {
-	*s.reads++
-	var found []entity.Message
-	for range s.messages {
-		if err := repository.TakeRoom(ctx, int64(s.bytes)); err != nil {
-			return repository.SearchPage{}, err
+// room of the context as stores do, and counts them.
+func pageStore(s *fake.Store, messages int, bytes int64) (store *hooked, reads *int) {
+	store, reads = hook(s), new(int)
+	store.search = func(ctx context.Context, _ repository.SearchQuery) (found repository.SearchPage, err error) {
+		*reads++
+		for range messages {
+			if err := repository.TakeRoom(ctx, bytes); err != nil {
+				return repository.SearchPage{}, err
+			}
+			found.Messages = append(found.Messages, message(uuid.New()))
 		}
-		found = append(found, message(uuid.New()))
+		return found, nil
 	}
-	return repository.SearchPage{Messages: found}, nil
+	return store, reads
 }
 
 // A large page waits for room without holding the store meanwhile, reads again, and is
-// refused when there is none for long.
+// refused when there is none for long. One that is larger than any share is refused at
+// once, and not for ever tried again.
 func TestPages_LargeOnesWaitForRoom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f, reads := newFixture(), 0
-		f.store = pageStore{f.memory, 16, 1 << 20, &reads}
-		f.open()
-		f.undescribed = true
+		f := newFixture()
+		store, reads := pageStore(f.memory, 16, 1<<20)
+		f.over(store).undocumented().open()
 		bytes := f.server.limits.bytes
-		var held []*stuck
-		done := make(chan struct{})
-		hold := func() {
-			w := newStuck()
-			held = append(held, w)
-			go func() {
-				r := httptest.NewRequest(http.MethodGet, "/api/v1/messages", http.NoBody)
-				r.RemoteAddr = "10.0.0.1:1"
-				f.server.Handler().ServeHTTP(w, r)
-				done <- struct{}{}
-			}()
-			synctest.Wait()
+		page := func() *http.Request {
+			r := httptest.NewRequest(http.MethodGet, "/api/v1/messages", http.NoBody)
+			r.RemoteAddr = "10.0.0.1:1"
+			return r
 		}
-		for range 3 {
-			hold()
+		held := []*stuck{f.asks(page()), f.asks(page()), f.asks(page())}
+		if got := bytes.used; got != 48<<20 || *reads != 3 {
+			t.Errorf("%d bytes are held after %d reads, want those of three pages", got, *reads)
 		}
-		if got := bytes.used; got != 48<<20 || reads != 3 {
-			t.Errorf("%d bytes are held after %d reads, want those of three pages", got, reads)
+		wantEnvelope(t, f.from("10.0.0.1:2", "GET", "/api/v1/messages"), http.StatusTooManyRequests, "buffer_bytes")
+		check.True(t, *reads == 4, "%d reads, want one for what was refused", *reads)
+		wantStatus(t, f.from("10.0.0.2:2", "GET", "/api/v1/messages"), 200)
+		*reads = 0
+		fourth := f.asks(page()) // waits
+		if got := bytes.used; *reads != 1 || got > 50<<20 {
+			t.Errorf("%d reads and %d bytes while one waits, want one read and what was held before", *reads, got)
 		}
-		w := f.from("10.0.0.1:2", "GET", "/api/v1/messages")
-		if e := wantEnvelope(t, w, http.StatusTooManyRequests, codeRateLimited); len(e.Details) != 1 || e.Details[0].Field != "buffer_bytes" {
-			t.Errorf("details %+v, want buffer_bytes", e.Details)
-		}
-		if reads != 4 {
-			t.Errorf("%d reads, want one for what was refused", reads)
-		}
-		if w := f.from("10.0.0.2:2", "GET", "/api/v1/messages"); w.Code != 200 {
-			t.Errorf("another client gets %d", w.Code)
-		}
-		reads = 0
-		hold() // the fourth of the client waits
-		if got := bytes.used; reads != 1 || got > 50<<20 {
-			t.Errorf("%d reads and %d bytes while one waits, want one read and what was held before", reads, got)
-		}
-		close(held[0].reading)
-		<-done
+		held[0].reads()
 		synctest.Wait()
-		if reads != 2 {
-			t.Errorf("%d reads, want another once there is room", reads)
+		check.True(t, *reads == 2, "%d reads, want another once there is room", *reads)
+		for _, w := range append(held[1:], fourth) {
+			w.reads()
 		}
-		for _, w := range held[1:] {
-			close(w.reading)
-			<-done
-		}
-		if held[3].Code != 200 {
-			t.Errorf("who waited gets %d %s, want 200", held[3].Code, held[3].Body)
+		check.True(t, fourth.Code == 200, "who waited gets %d %s, want 200", fourth.Code, fourth.Body)
+		nothingHeld(t, f.server)
+
+		store, reads = pageStore(f.memory, 1, 1<<30)
+		f.over(store).open()
+		if wantEnvelope(t, f.from("10.0.0.1:2", "GET", "/api/v1/messages"), http.StatusServiceUnavailable); *reads != 1 {
+			t.Errorf("%d reads, want one", *reads)
 		}
 		nothingHeld(t, f.server)
 	})
-}
-
-// An answer that is larger than any share is refused at once, and not for ever tried
-// again.
-func TestPages_LargerThanAllRoom(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		f, reads := newFixture(), 0
-		f.store = pageStore{f.memory, 1, 1 << 30, &reads}
-		f.open()
-		w := f.from("10.0.0.1:2", "GET", "/api/v1/messages")
-		wantEnvelope(t, w, http.StatusServiceUnavailable, codeUnavailable)
-		if reads != 1 {
-			t.Errorf("%d reads, want one", reads)
-		}
-		nothingHeld(t, f.server)
-	})
-}
-
-// failingStore fails in one of the ways there are.
-type failingStore struct {
-	*fake.Store
-	fail func(ctx context.Context) error
-}
-
-func (s failingStore) Search(ctx context.Context, _ repository.SearchQuery) (repository.SearchPage, error) {
-	if err := repository.TakeRoom(ctx, 8<<20); err != nil {
-		return repository.SearchPage{}, err
-	}
-	return repository.SearchPage{}, s.fail(ctx)
-}
-
-func (s failingStore) Export(ctx context.Context, _ repository.ExportQuery, _ func(*entity.Message) error) error {
-	return s.fail(ctx)
 }
 
 // Whatever ends a request, all that it held is given back.
@@ -313,15 +261,23 @@ func TestAccount_IsClosedHoweverARequestEnds(t *testing.T) {
 			for _, leaves := range []bool{false, true} {
 				synctest.Test(t, func(t *testing.T) {
 					f := newFixture()
-					f.store = failingStore{f.memory, fail}
-					f.open()
+					store := hook(f.memory)
+					store.search = func(ctx context.Context, _ repository.SearchQuery) (repository.SearchPage, error) {
+						if err := repository.TakeRoom(ctx, 8<<20); err != nil {
+							return repository.SearchPage{}, err
+						}
+						return repository.SearchPage{}, fail(ctx)
+					}
+					store.export = func(ctx context.Context, _ repository.ExportQuery, _ func(*entity.Message) error) error {
+						return fail(ctx)
+					}
+					f.over(store).open()
 					ctx, leave := context.WithCancel(t.Context())
 					defer leave()
 					if leaves {
 						time.AfterFunc(time.Second, leave)
 					}
-					r := httptest.NewRequest(http.MethodGet, path, http.NoBody).WithContext(ctx)
-					f.server.Handler().ServeHTTP(httptest.NewRecorder(), r)
+					f.server.Handler().ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, http.NoBody).WithContext(ctx))
 					<-time.After(2 * time.Minute) // of the bubble: the store comes back
 					synctest.Wait()
 					if t.Failed() {
@@ -338,35 +294,19 @@ func TestAccount_IsClosedHoweverARequestEnds(t *testing.T) {
 // when it does not.
 func TestMount_CallsOfOnePageAreOneAnswer(t *testing.T) {
 	t.Parallel()
-	f := newFixture(message(idA))
+	f := newFixture(message(idA)).undocumented()
 	f.cfg.MaxPages = 1 // a second one would wait for the first
-	f.open()
-	f.server.Mount(http.MethodGet, "/page", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	f.open().server.Mount(http.MethodGet, "/page", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for range 3 {
-			inner := httptest.NewRequest(http.MethodGet, "/api/v1/messages", http.NoBody).WithContext(r.Context())
-			answer := httptest.NewRecorder()
-			if f.server.Handler().ServeHTTP(answer, inner); answer.Code != 200 {
-				t.Errorf("a call within the page gets %d %s", answer.Code, answer.Body)
-			}
+			wantStatus(t, f.send(httptest.NewRequest(http.MethodGet, "/api/v1/messages", http.NoBody).WithContext(r.Context())), 200)
 		}
 		if n := f.server.limits.pages.used; n != 1 {
 			t.Errorf("the page has %d slots, want 1 until it is written", n)
 		}
 		w.WriteHeader(http.StatusOK)
 	}))
-	w := httptest.NewRecorder()
-	f.server.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/page", http.NoBody))
-	if w.Code != 200 {
-		t.Errorf("the page gets %d", w.Code)
-	}
+	wantStatus(t, f.do("GET", "/page", ""), 200)
 	nothingHeld(t, f.server)
-}
-
-// fetcherFunc fetches values.
-type fetcherFunc func(ctx context.Context, m entity.Message) (entity.Record, error)
-
-func (f fetcherFunc) Fetch(ctx context.Context, m entity.Message) (entity.Record, error) {
-	return f(ctx, m)
 }
 
 // Values that are larger than what one client may have are in memory one at a time,
@@ -374,37 +314,22 @@ func (f fetcherFunc) Fetch(ctx context.Context, m entity.Message) (entity.Record
 func TestPayload_LargeOnesOneAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(message(idA, func(m *entity.Message) {
+		f, fetched := newFixture(message(idA, func(m *entity.Message) {
 			m.Record = entity.Record{State: entity.ValueOverLimit, Size: 300_000_000, SHA256: make([]byte, 32)}
-		}))
-		fetched := 0
-		f.options = []Option{WithFetcher(fetcherFunc(func(context.Context, entity.Message) (entity.Record, error) {
-			fetched++
-			return entity.Record{Value: []byte("large")}, nil
-		}))}
-		f.open()
-		ask := func(w http.ResponseWriter, from string) {
-			r := httptest.NewRequest(http.MethodGet, "/api/v1/dlq/messages/"+idA.String()+"/payload", http.NoBody)
+		})), 0
+		f.with(WithFetcher(fetching{value: []byte("large"), fetched: &fetched})).open()
+		value := func(from string) *http.Request {
+			r := httptest.NewRequest(http.MethodGet, oneA+"/payload", http.NoBody)
 			r.RemoteAddr = from + ":1"
-			f.server.Handler().ServeHTTP(w, r)
+			return r
 		}
-		first, second, done := newStuck(), httptest.NewRecorder(), make(chan struct{})
-		go func() { ask(first, "10.0.0.1"); done <- struct{}{} }()
-		synctest.Wait()
-		refused := httptest.NewRecorder()
-		ask(refused, "10.0.0.2")
-		wantEnvelope(t, refused, http.StatusServiceUnavailable, codeUnavailable)
-		go func() { ask(second, "10.0.0.2"); done <- struct{}{} }()
-		synctest.Wait()
-		if fetched != 1 {
-			t.Errorf("%d values were fetched while one is on its way, want 1", fetched)
-		}
-		if w := f.from("10.0.0.2:1", "GET", "/api/v1/messages"); w.Code != 200 {
-			t.Errorf("beside a large value another read gets %d", w.Code)
-		}
-		close(first.reading)
-		<-done
-		<-done
+		first := f.asks(value("10.0.0.1"))
+		wantEnvelope(t, f.send(value("10.0.0.2")), http.StatusServiceUnavailable)
+		second := f.asks(value("10.0.0.2"))
+		check.True(t, fetched == 1, "%d values were fetched while one is on its way, want 1", fetched)
+		wantStatus(t, f.from("10.0.0.2:1", "GET", "/api/v1/messages"), 200) // another read goes on meanwhile
+		first.reads()
+		second.reads()
 		if second.Code != 200 || fetched != 2 {
 			t.Errorf("who waited gets %d after %d fetches, want the value", second.Code, fetched)
 		}

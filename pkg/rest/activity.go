@@ -10,7 +10,6 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// span is a length of time, and the steps that it is shown in.
 type span struct{ whole, step time.Duration }
 
 var (
@@ -47,18 +46,14 @@ func (s *Server) getActivity(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	shown := activityJSON{
-		Span: name, StepSeconds: int64(q.Step / time.Second), Points: make([]pointJSON, len(came.Points)), CountedUntil: stamp(came.Until),
-	}
-	for i, p := range came.Points {
-		shown.Points[i] = pointJSON{stamp(p.At), p.Arrived, p.Returned}
-	}
-	writeJSON(w, http.StatusOK, shown)
+	points := each(came.Points, func(p repository.ArrivalsPoint) pointJSON {
+		return pointJSON{stamp(p.At), p.Arrived, p.Returned}
+	})
+	writeJSON(w, http.StatusOK, activityJSON{name, int64(q.Step / time.Second), points, stamp(came.Until)})
 	return nil
 }
 
-// arrivalsOf reads the question, and says everything that is wrong with it. Its last
-// step is the one that is not over yet.
+// arrivalsOf reads the question, and reports every problem. The last step is the current one.
 func (s *Server) arrivalsOf(query url.Values) (name string, q repository.ArrivalsQuery, err error) {
 	var p problems
 	name, err = wordParameter(query, "span", spanNames)

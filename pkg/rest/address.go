@@ -4,14 +4,14 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
 // proxies are the networks of server.trusted_proxies.
 type proxies []netip.Prefix
 
-// parseProxies reads addresses and networks. Its error begins with the key below
-// server.
+// parseProxies reads addresses and networks. Its error begins with the key below server.
 func parseProxies(texts []string) (proxies, error) {
 	var all proxies
 	for i, text := range texts {
@@ -29,18 +29,12 @@ func parseProxies(texts []string) (proxies, error) {
 }
 
 func (p proxies) has(address netip.Addr) bool {
-	for _, network := range p {
-		if network.Contains(address) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p, func(network netip.Prefix) bool { return network.Contains(address) })
 }
 
-// client returns the address that sent a request: the peer's or, where the peer is
-// a trusted proxy, the last address in X-Forwarded-For that is not one. What stands
-// before it anybody may have written. The zero Addr is that of a peer without an
-// address, such as a test or a socket.
+// client returns the address of the client: the peer's or, of a trusted proxy, the last address in
+// X-Forwarded-For that is not one; a client can forge those to the left. A peer without an address, such as a
+// socket, has the zero Addr.
 func (p proxies) client(r *http.Request) netip.Addr {
 	address := parseAddress(r.RemoteAddr)
 	if !p.has(address) {
@@ -59,8 +53,7 @@ func (p proxies) client(r *http.Request) netip.Addr {
 	return address
 }
 
-// parseAddress reads an address with or without a port; what is none is the zero
-// Addr.
+// parseAddress reads an address with or without a port; other text is the zero Addr.
 func parseAddress(text string) netip.Addr {
 	if both, err := netip.ParseAddrPort(text); err == nil {
 		return both.Addr().Unmap().WithZone("")
@@ -72,8 +65,8 @@ func parseAddress(text string) netip.Addr {
 	return address.Unmap().WithZone("")
 }
 
-// clientNetwork returns what limits for each address count by: the client's address,
-// of IPv6 its /64, as one customer usually has a whole one.
+// clientNetwork returns what attempts are counted by: the client's address, or its /64 of IPv6, which one
+// customer has.
 func clientNetwork(r *http.Request) netip.Prefix {
 	address := exchangeOf(r).address
 	bits := address.BitLen()
@@ -87,8 +80,7 @@ func clientNetwork(r *http.Request) netip.Prefix {
 	return network
 }
 
-// secure reports whether the client's connection is encrypted: a trusted proxy, which
-// ends TLS, says so.
+// secure reports whether the client's connection is encrypted: a trusted proxy, which ends TLS, says so.
 func (p proxies) secure(r *http.Request) bool {
 	return r.TLS != nil || p.has(parseAddress(r.RemoteAddr)) && r.Header.Get("X-Forwarded-Proto") == "https"
 }

@@ -42,30 +42,17 @@ func TestClientNetwork(t *testing.T) {
 	}
 }
 
-// Browsers are told to come by TLS only where they do, as a trusted proxy says.
+// Browsers have to come by TLS only where they do, as a trusted proxy says.
 func TestHeadersOfEveryAnswer(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		peer, proto string
-		want        string
-	}{
-		{"10.0.0.1:1", "https", "max-age=31536000"},
-		{"10.0.0.1:1", "http", ""},
-		{"10.0.0.1:1", "", ""},
-		{"192.0.2.7:1", "https", ""},
+	f := newFixture()
+	f.cfg.TrustedProxies = []string{"10.0.0.0/8"}
+	f.open()
+	for _, c := range []struct{ peer, proto, want string }{
+		{"10.0.0.1:1", "https", "max-age=31536000"}, {"10.0.0.1:1", "http", ""}, {"10.0.0.1:1", "", ""}, {"192.0.2.7:1", "https", ""},
 	} {
-		f := newFixture()
-		f.cfg.TrustedProxies = []string{"10.0.0.0/8"}
-		f.open()
-		r := httptest.NewRequest("GET", "/api/v1/nowhere", nil)
-		r.RemoteAddr = c.peer
-		r.Header.Set("X-Forwarded-Proto", c.proto)
-		w := f.send(r)
-		if got := w.Header().Get("Strict-Transport-Security"); got != c.want {
-			t.Errorf("%s %q: Strict-Transport-Security = %q, want %q", c.peer, c.proto, got, c.want)
-		}
-		if got := w.Header().Get("Cross-Origin-Resource-Policy"); got != "same-origin" {
-			t.Errorf("Cross-Origin-Resource-Policy = %q, want same-origin", got)
-		}
+		w := f.from(c.peer, "GET", "/api/v1/nowhere", "X-Forwarded-Proto", c.proto)
+		wantHeader(t, w.Header(), "Strict-Transport-Security", c.want)
+		wantHeader(t, w.Header(), "Cross-Origin-Resource-Policy", "same-origin")
 	}
 }

@@ -9,30 +9,14 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-func (s *Server) getArchived(w http.ResponseWriter, r *http.Request) error {
-	return s.sendMessage(w, r, s.db.GetArchived, true)
-}
-
-func (s *Server) getArchivedPayload(w http.ResponseWriter, r *http.Request) error {
-	return s.sendPayload(w, r, s.db.GetArchived, true)
-}
-
-func (s *Server) getArchivedHistory(w http.ResponseWriter, r *http.Request) error {
-	return s.sendHistory(w, r, s.db.GetArchived)
-}
-
-// restoreMessage brings a message back as PENDING.
 func (s *Server) restoreMessage(w http.ResponseWriter, r *http.Request) error {
-	id, err := messageID(r)
+	id, cause, err := s.changeOf(w, r, "message")
 	if err != nil {
 		return err
 	}
-	cause, err := s.readChange(w, r, fields{})
-	if err != nil {
-		return err
-	}
-	look := func(ctx context.Context) (entity.Message, error) { return s.store.Get(ctx, id, 0) }
-	m, err := onceOnly(s, r, look, func(ctx context.Context) (entity.Message, error) { return s.db.Restore(ctx, id, cause) })
+	m, err := onceOnly(s, r,
+		func(ctx context.Context) (entity.Message, error) { return s.store.Get(ctx, id, 0) },
+		func(ctx context.Context) (entity.Message, error) { return s.db.Restore(ctx, id, cause) })
 	if err != nil {
 		return err
 	}

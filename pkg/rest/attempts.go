@@ -9,18 +9,15 @@ import (
 )
 
 const (
-	// An address may fail to sign in maxAttempts times, and then once every
-	// attemptPause.
+	// An address may fail to sign in maxAttempts times, and then once every attemptPause.
 	maxAttempts  = 10
 	attemptPause = 6 * time.Second
 
-	// maxAddresses bounds what is remembered: the address that has not failed for the
-	// longest time is forgotten first.
+	// maxAddresses bounds what is remembered: the address with the oldest failure is forgotten first.
 	maxAddresses = 10_000
 )
 
-// attempts counts the failures to sign in of each address. It is safe for concurrent
-// use.
+// attempts counts the failures to sign in of each address. It is safe for concurrent use.
 type attempts struct {
 	now func() time.Time
 
@@ -63,8 +60,7 @@ func (a *attempts) failed(client netip.Prefix) bool {
 	return true
 }
 
-// wait returns how long the address has to wait before a failure is counted again; 0
-// for not at all.
+// wait returns how long the address has to wait before a failure is counted again; 0 for no wait.
 func (a *attempts) wait(client netip.Prefix) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -81,24 +77,22 @@ func (a *attempts) level(client netip.Prefix, now time.Time) float64 {
 	return max(0, f.level-float64(now.Sub(f.at))/float64(attemptPause))
 }
 
-// tooManyAttempts is the answer to one more failure. It says the same of every token
-// that does not count.
+// tooManyAttempts is the answer to one more failure. It is the same for every invalid token.
 func (s *Server) tooManyAttempts(r *http.Request) error {
-	return &requestError{
-		kind: errRateLimited, text: "too many tokens that do not count came from this address",
-		details: []detail{{"Authorization", "does not count, as others from this address before"}},
-		after:   max(time.Second, s.attempts.wait(clientNetwork(r))),
-	}
+	err := refused(errRateLimited, "too many tokens that do not count came from this address",
+		detail{"Authorization", "does not count, as others from this address before"})
+	err.after = max(time.Second, s.attempts.wait(clientNetwork(r)))
+	return err
 }
 
-// SignIns limits, for what is mounted, the sign-ins that fail of each address, together
-// with the tokens that do not count. The request must be one that the server handed on.
+// SignIns limits the failed sign-ins of each address on mounted pages, together with invalid tokens. The
+// request must come from the server.
 type SignIns struct{ server *Server }
 
 // SignIns returns the limit of failed sign-ins.
 func (s *Server) SignIns() SignIns { return SignIns{s} }
 
-// Wait returns how long whoever sends the request has to wait; 0 for not at all.
+// Wait returns how long the sender of the request has to wait; 0 for no wait.
 func (l SignIns) Wait(r *http.Request) time.Duration { return l.server.attempts.wait(clientNetwork(r)) }
 
 // Failed counts a sign-in that failed.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -33,19 +34,9 @@ type changeJSON struct {
 
 func showChange(e entity.AuditEntry) changeJSON {
 	shown := changeJSON{
-		ID:         e.ID,
-		At:         stamp(e.At),
-		Action:     e.Action,
-		Kind:       e.Kind,
-		ObjectID:   e.ObjectID,
-		From:       orNull(e.From),
-		To:         orNull(e.To),
-		ErrorClass: orNull(e.Class),
-		Error:      orNull(e.LastError),
-		Actor:      orNull(e.Cause.Actor),
-		Reason:     orNull(e.Cause.Reason),
-		RequestID:  orNull(e.Cause.RequestID),
-		TraceID:    orNull(e.Cause.TraceID),
+		ID: e.ID, At: stamp(e.At), Action: e.Action, Kind: e.Kind, ObjectID: e.ObjectID, From: orNull(e.From),
+		To: orNull(e.To), ErrorClass: orNull(e.Class), Error: orNull(e.LastError), Actor: orNull(e.Cause.Actor),
+		Reason: orNull(e.Cause.Reason), RequestID: orNull(e.Cause.RequestID), TraceID: orNull(e.Cause.TraceID),
 	}
 	if e.Topics != "" {
 		shown.Topics = strings.Split(e.Topics, ",")
@@ -58,7 +49,7 @@ func showChange(e entity.AuditEntry) changeJSON {
 
 // listChanges shows the audit trail, the newest first.
 func (s *Server) listChanges(w http.ResponseWriter, r *http.Request) error {
-	l, err := s.listingOf(r, numberSize, "object_id", "kind", "actor", "action", "request_id", "after")
+	l, err := s.listingOf(r, numberSize, defaultLimit, "object_id", "kind", "actor", "action", "request_id", "after")
 	if err != nil {
 		return err
 	}
@@ -77,19 +68,8 @@ func (s *Server) listChanges(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	entries, next := part(l, entries, func(last entity.AuditEntry) []byte { return numberPlace(last.ID) })
-	writeJSON(w, http.StatusOK, struct {
-		Changes    []changeJSON `json:"changes"`
-		NextCursor *string      `json:"next_cursor"`
-	}{showChanges(entries), next})
+	writeList(w, "changes", each(entries, showChange), next)
 	return nil
-}
-
-func showChanges(entries []entity.AuditEntry) []changeJSON {
-	list := make([]changeJSON, 0, len(entries))
-	for _, e := range entries {
-		list = append(list, showChange(e))
-	}
-	return list
 }
 
 var (
@@ -102,8 +82,7 @@ var (
 	}
 )
 
-// trailOf reads what is asked of the trail. possible is false when no entry can
-// be of it.
+// trailOf reads what is asked of the trail. possible is false when no entry can be of it.
 func trailOf(query url.Values) (q repository.TrailQuery, possible bool, err error) {
 	possible = true
 	for _, p := range []struct {
@@ -120,7 +99,7 @@ func trailOf(query url.Values) (q repository.TrailQuery, possible bool, err erro
 		{"kind", func(string) (err error) { q.Kind, err = wordParameter(query, "kind", kinds); return err }},
 		{"action", func(string) (err error) { q.Action, err = wordParameter(query, "action", actions); return err }},
 		{"after", func(text string) (err error) {
-			// The plus sign of an offset, sent as it is, has become a space.
+			// The plus sign of an offset becomes a space where it is sent unescaped.
 			q.After, err = parseTime("after", strings.Replace(text, " ", "+", 1))
 			return err
 		}},
@@ -139,9 +118,8 @@ func trailOf(query url.Values) (q repository.TrailQuery, possible bool, err erro
 	return q, possible, nil
 }
 
-// changesOf returns what the audit trail has of a message, the oldest first; of
-// a message with more than maxLimit entries the latest. Without a database there is no
-// trail.
+// changesOf returns the latest maxLimit entries of the audit trail about a message, the oldest first; none
+// without a database.
 func (s *Server) changesOf(ctx context.Context, id uuid.UUID) ([]changeJSON, error) {
 	if s.db == nil {
 		return []changeJSON{}, nil
@@ -150,9 +128,6 @@ func (s *Server) changesOf(ctx context.Context, id uuid.UUID) ([]changeJSON, err
 	if err != nil {
 		return nil, err
 	}
-	list := make([]changeJSON, 0, len(entries))
-	for i := len(entries) - 1; i >= 0; i-- {
-		list = append(list, showChange(entries[i]))
-	}
-	return list, nil
+	slices.Reverse(entries)
+	return each(entries, showChange), nil
 }

@@ -11,28 +11,22 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
-	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// getter loads a message by its id.
 type getter func(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
-
-// noTrend asks for a group without its trend.
-var noTrend repository.Trend
 
 // apiPrefix is where one has to say who one is, also for what is not there.
 const apiPrefix = "/api/"
 
-// WithAuth gives the server someone who tells who sends a request; mode is what is
-// shown of it. Without it everybody may do everything.
+// WithAuth sets how requests are authenticated; mode is what the session shows. Without it every request may do
+// everything.
 func WithAuth(a auth.Authenticator, mode string) Option {
 	return func(s *Server) { s.authenticator, s.authMode = a, mode }
 }
 
-// authenticated returns the request with its principal.
 func (s *Server) authenticated(r *http.Request) (*http.Request, error) {
 	ctx := r.Context()
-	if _, nobody := s.authenticator.(auth.Nobody); !nobody { // who asks nobody needs no time
+	if _, nobody := s.authenticator.(auth.Nobody); !nobody {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, s.cfg.RequestTimeout)
 		defer cancel()
@@ -64,16 +58,13 @@ func (s *Server) known(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// sameSite refuses changes that a page of another site makes a browser ask for:
-// the browser may be let in where that page is not. Programs are no browsers and
+// sameSite refuses changes that a page of another site makes a browser ask for. Programs that are no browsers
 // pass.
 func (s *Server) sameSite(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := s.crossSite.Check(r); err != nil {
-			s.fail(w, r, &requestError{
-				kind: errForbidden, text: "not allowed: the request comes from a page of another site",
-				details: []detail{{"Origin", "is another site"}},
-			})
+			s.fail(w, r, refused(errForbidden, "not allowed: the request comes from a page of another site",
+				detail{"Origin", "is another site"}))
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -92,14 +83,10 @@ type grantJSON struct {
 	Topics []string  `json:"topics"`
 }
 
-// getSession tells who one is. It is how a console knows what to offer, and that
-// nobody is asked for anything.
+// getSession shows the principal and its grants, from which the console decides what to offer.
 func (s *Server) getSession(w http.ResponseWriter, r *http.Request) error {
 	p := principalOf(r)
-	shown := sessionJSON{Name: p.Name, Mode: s.authMode, Grants: []grantJSON{}, Masking: !s.masks.Empty()}
-	for _, g := range p.Grants {
-		shown.Grants = append(shown.Grants, grantJSON{g.Role, g.TopicTexts()})
-	}
-	writeJSON(w, http.StatusOK, shown)
+	grants := each(p.Grants, func(g auth.Grant) grantJSON { return grantJSON{g.Role, g.TopicTexts()} })
+	writeJSON(w, http.StatusOK, sessionJSON{Name: p.Name, Mode: s.authMode, Grants: grants, Masking: !s.masks.Empty()})
 	return nil
 }

@@ -13,15 +13,13 @@ import (
 )
 
 const (
-	// maxNarrowed is how far pages reach for those who do not see everything: what
-	// stands before a page has to be looked at for them.
+	// maxNarrowed caps the page depth for users with topic restrictions, whose pages are filtered row by row.
 	maxNarrowed = 10_000
 
 	// narrowedStep is how much of that is looked at at once.
 	narrowedStep = 1000
 )
 
-// topicPage returns a page of a topic, of what the principal may see.
 func (s *Server) topicPage(ctx context.Context, name string, page repository.Page) (repository.List, error) {
 	scope := principalFrom(ctx).Scope(auth.Viewer)
 	if scope == nil {
@@ -45,7 +43,7 @@ func (s *Server) topicPage(ctx context.Context, name string, page repository.Pag
 	return list, err
 }
 
-// searchPage returns what a search finds behind the first skip messages.
+// searchPage returns what a search finds after the first skip messages.
 func (s *Server) searchPage(ctx context.Context, q repository.SearchQuery, skip int) ([]entity.Message, error) {
 	for skip > 0 {
 		before := q
@@ -61,8 +59,7 @@ func (s *Server) searchPage(ctx context.Context, q repository.SearchQuery, skip 
 	return found.Messages, err
 }
 
-// narrowOrder refuses a redrive whose action the principal may do nowhere, and
-// keeps others to where they may.
+// narrowOrder refuses a redrive whose action the principal may do nowhere, and limits others to its topics.
 func narrowOrder(p auth.Principal, order *repository.NewRedrive) error {
 	roles := rolesFor(order.Action, order.Options)
 	for _, role := range roles {
@@ -77,8 +74,7 @@ func narrowOrder(p auth.Principal, order *repository.NewRedrive) error {
 	return nil
 }
 
-// scopeOfAll returns the topics on which the principal has every one of the roles;
-// nil for everything.
+// scopeOfAll returns the topics on which the principal has every one of the roles; nil for all topics.
 func scopeOfAll(p auth.Principal, roles ...auth.Role) *entity.TopicPatterns {
 	var scope *entity.TopicPatterns
 	for _, role := range roles {
@@ -99,45 +95,40 @@ func inBoth(a, b *entity.TopicPatterns) *entity.TopicPatterns {
 	return &both
 }
 
-// seesChangesOf reports whether the principal may read what the audit trail has of
-// an object. Of an error group that is what is about one of their topics. Of what is not there any more only those may who see everything.
+// seesChangesOf reports whether the principal may read the audit trail of an object. An object that no longer
+// exists needs viewer on all topics.
 func (s *Server) seesChangesOf(ctx context.Context, id uuid.UUID) (bool, error) {
 	p := principalFrom(ctx)
 	if p.Everywhere(auth.Viewer) {
 		return true, nil
 	}
-	for _, sees := range []func() (bool, error){
-		func() (bool, error) {
-			m, err := s.store.Get(ctx, id, 0)
-			return p.MayMessage(auth.Viewer, &m), err
-		},
-		func() (bool, error) {
-			redrive, err := s.store.Redrive(ctx, id)
-			return owns(p, &redrive), err
-		},
-		func() (bool, error) {
-			_, err := s.db.ErrorGroup(ctx, id, p.Scope(auth.Viewer), noTrend)
-			return true, err
-		},
-	} {
-		if yes, err := sees(); !errors.Is(err, entity.ErrNotFound) {
-			return yes && err == nil, err
-		}
+	m, err := s.store.Get(ctx, id, 0)
+	sees := err == nil && p.MayMessage(auth.Viewer, &m)
+	if errors.Is(err, entity.ErrNotFound) {
+		var redrive entity.Redrive
+		redrive, err = s.store.Redrive(ctx, id)
+		sees = err == nil && owns(p, &redrive)
 	}
-	return false, nil
+	if errors.Is(err, entity.ErrNotFound) {
+		_, err = s.db.ErrorGroup(ctx, id, p.Scope(auth.Viewer), repository.Trend{})
+		sees = err == nil
+	}
+	if errors.Is(err, entity.ErrNotFound) {
+		return false, nil
+	}
+	return sees, err
 }
 
-// possibleTrail reports whether the principal may find anything at all by q. Those
-// who do not see everything have to name an object.
+// possibleTrail reports whether q can match anything for the principal. With roles on some topics q must name
+// an object.
 func (s *Server) possibleTrail(ctx context.Context, q repository.TrailQuery, possible bool) (bool, error) {
 	if !possible || principalFrom(ctx).Everywhere(auth.Viewer) {
 		return possible, nil
 	}
 	if q.ObjectID == uuid.Nil {
-		return false, &requestError{
-			kind: errForbidden, text: "not allowed: without object_id this needs viewer on all topics",
-			details: []detail{{"role", "needs viewer on all topics"}, {"object_id", "is needed with roles on some topics only"}},
-		}
+		return false, refused(errForbidden, "not allowed: without object_id this needs viewer on all topics",
+			detail{"role", "needs viewer on all topics"},
+			detail{"object_id", "is needed with roles on some topics only"})
 	}
 	return s.seesChangesOf(ctx, q.ObjectID)
 }

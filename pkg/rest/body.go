@@ -10,26 +10,25 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// fields names what a body may hold, and where each value goes: a pointer, or an
-// object for an object within the object.
+// fields maps the names of a body to their targets: a pointer, or an object for an object within the object.
 type fields map[string]any
 
-// object is an object within a body.
 type object struct {
 	given  *bool
 	fields fields
 }
 
-// option is a value that tells whether it was given at all.
+// option is a value that may be missing.
 type option[T any] struct {
 	given bool
 	value T
 }
 
-// UnmarshalJSON notes that there is a value.
 func (o *option[T]) UnmarshalJSON(text []byte) error {
 	o.given = true
 	return json.Unmarshal(text, &o.value)
@@ -41,7 +40,6 @@ type nullable[T any] struct {
 	value *T
 }
 
-// UnmarshalJSON notes that there is a value, or none.
 func (n *nullable[T]) UnmarshalJSON(text []byte) error {
 	n.given = true
 	return json.Unmarshal(text, &n.value)
@@ -52,7 +50,6 @@ func (*nullable[T]) null() {}
 // rawJSON is any JSON, character by character; nil when there was none.
 type rawJSON []byte
 
-// UnmarshalJSON keeps the text.
 func (j *rawJSON) UnmarshalJSON(text []byte) error {
 	*j = append(rawJSON{}, text...)
 	return nil
@@ -65,9 +62,8 @@ func acceptsNull(target any) bool {
 	return ok
 }
 
-// readBody reads the JSON object of a POST into into. An empty body is an empty
-// object. Everything that is not understood is refused with the name of the
-// field, because a misspelt option must not be taken for its default.
+// readBody reads a JSON object into into; an empty body is an empty object. Unknown names are refused, because
+// a misspelt option must not be taken for its default.
 func (s *Server) readBody(w http.ResponseWriter, r *http.Request, into fields) error {
 	body, err := s.slurp(w, r)
 	if err != nil {
@@ -92,6 +88,16 @@ func (s *Server) readChange(w http.ResponseWriter, r *http.Request, into fields)
 	return causeOf(r, reason)
 }
 
+// changeOf reads the id and the body of a change that takes nothing but a reason.
+func (s *Server) changeOf(w http.ResponseWriter, r *http.Request, what string) (uuid.UUID, entity.Cause, error) {
+	id, err := idOf(r, what)
+	if err != nil {
+		return id, entity.Cause{}, err
+	}
+	cause, err := s.readChange(w, r, fields{})
+	return id, cause, err
+}
+
 // slurp reads the whole body within its size and its time.
 func (s *Server) slurp(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	control := http.NewResponseController(w)
@@ -101,17 +107,15 @@ func (s *Server) slurp(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		return nil, &requestError{
-			kind: errTooLarge, text: fmt.Sprintf("request body is larger than %d bytes", large.Limit),
-			details: []detail{{"body", fmt.Sprintf("must have at most %d bytes", large.Limit)}},
-		}
+		return nil, refused(errTooLarge, fmt.Sprintf("request body is larger than %d bytes", large.Limit),
+			detail{"body", fmt.Sprintf("must have at most %d bytes", large.Limit)})
 	case err != nil:
 		return nil, &entity.FieldError{Field: "body", Reason: "could not be read to its end"}
 	}
 	return body, nil
 }
 
-// jsonOnly accepts JSON and a body that nobody labelled.
+// jsonOnly accepts JSON and a body without a content type.
 func jsonOnly(contentType string) error {
 	if contentType == "" {
 		return nil
@@ -120,12 +124,11 @@ func jsonOnly(contentType string) error {
 	if err == nil && mediaType == "application/json" {
 		return nil
 	}
-	return &requestError{kind: errMediaType, text: "content type must be application/json, is " + clip(contentType)}
+	return refused(errMediaType, "content type must be application/json, is "+clip(contentType))
 }
 
-// decodeObject is stricter than encoding/json: names match exactly, nothing is
-// given twice, and null is not a value. prefix stands before the names of fields
-// in errors; "" for the body itself.
+// decodeObject is stricter than encoding/json: names match exactly and once, and null is not a value. prefix
+// goes in front of the names of fields in errors; "" for the body itself.
 func decodeObject(body []byte, prefix string, into fields) error {
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	if token, err := decoder.Token(); err != nil || token != json.Delim('{') {
@@ -213,12 +216,10 @@ func typeName(target any) string {
 		return "boolean, or null"
 	case *nullable[string]:
 		return "string, or null"
-	case *option[int64]:
+	case *option[int64], *option[int]:
 		return "whole number"
 	case *option[[]rawJSON]:
 		return "list of objects"
-	case *option[int]:
-		return "whole number"
 	case *option[float64]:
 		return "number"
 	case *option[[]string]:

@@ -7,12 +7,11 @@ import (
 	"time"
 )
 
-// patience is how long a request waits for what others have: slow clients are
-// disconnected after about as long.
+// patience is how long a request waits for what others hold: slow clients are disconnected after about as long.
 const patience = 5 * time.Second
 
-// budget is so many units of something that requests share. One principal has at most
-// half of it. It is safe for concurrent use.
+// budget is a number of units that requests share. One principal has at most half of it. It is safe for
+// concurrent use.
 type budget struct {
 	total, share int64
 
@@ -57,9 +56,8 @@ func (b *budget) force(who string, n int64) {
 	b.by[who] += n
 }
 
-// wait takes n units for who, for which it waits a while. Then the error is errShare
-// when the principal has too much, errFull when all together have. It returns the
-// error of a context that ends first.
+// wait takes n units for who, and waits a while for them. The error is errShare when the principal has too
+// much, errFull when all together have, or that of a context that ends first.
 func (b *budget) wait(ctx context.Context, who string, n int64) error {
 	b.mu.Lock()
 	if b.take(who, n) {
@@ -101,8 +99,8 @@ func (b *budget) wait(ctx context.Context, who string, n int64) error {
 	}
 }
 
-// release gives n units of who back. Who waits gets them in the order of asking; one
-// whose share is used up, or who wants more than there is, does not hold up the others.
+// release returns n units of who. Waiters get them in their order; one that cannot be served yet does not hold
+// up the others.
 func (b *budget) release(who string, n int64) {
 	if n == 0 {
 		return

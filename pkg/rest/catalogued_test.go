@@ -3,7 +3,6 @@ package rest
 import (
 	"context"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
@@ -12,12 +11,7 @@ import (
 )
 
 // catalogue makes the documents of all messages, as the worker does.
-func (f *fixture) catalogue(t *testing.T, masks *payload.Masks) {
-	t.Helper()
-	f.catalogueAll(masks)
-}
-
-func (f *fixture) catalogueAll(masks *payload.Masks) {
+func (f *fixture) catalogue(masks *payload.Masks) {
 	ctx := context.Background()
 	if _, err := f.memory.HoldCatalogue(ctx, idGone, 1, time.Hour); err != nil {
 		panic(err) // tests that are at fault themselves

@@ -13,13 +13,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-const (
-	// maxReason is how many characters a reason may have.
-	maxReason = 500
-)
+const maxReason = 500
 
-// task is the one piece of work that a request with an Idempotency-Key stands
-// for.
+// task is the work of a request with an Idempotency-Key.
 type task struct {
 	operation uuid.UUID
 	resumed   bool // an earlier request may have begun it, and never answered
@@ -47,8 +43,16 @@ func causeOf(r *http.Request, reason string) (entity.Cause, error) {
 	}, nil
 }
 
-// checkReason keeps out what would make another line, or another colour, of the
-// logs and tables that show it.
+// queryCause is causeOf with the reason of the query.
+func queryCause(r *http.Request) (entity.Cause, error) {
+	reason, err := textParameter(r.URL.Query(), "reason")
+	if err != nil {
+		return entity.Cause{}, err
+	}
+	return causeOf(r, reason)
+}
+
+// checkReason keeps out what would make another line, or another colour, of logs and tables.
 func checkReason(reason string) error {
 	switch {
 	case !utf8.ValidString(reason):

@@ -15,52 +15,47 @@ type Config struct {
 	Host string `mapstructure:"host"`
 	Port int    `mapstructure:"port"`
 
-	// MetricsPort is where /metrics is served, alone; 0 for Port, beside the rest.
+	// MetricsPort serves /metrics alone; 0 serves it at Port with the rest.
 	MetricsPort int `mapstructure:"metrics_port"`
 
-	// Hosts are the names that the server answers to while auth.mode is none, as
-	// globs, beside addresses and localhost.
+	// Hosts are globs of the host names that the server accepts while auth.mode is none; addresses and
+	// localhost always are.
 	Hosts []string `mapstructure:"hosts"`
 
-	// TrustedProxies are addresses and networks whose X-Forwarded-For and
-	// X-Forwarded-Proto are believed.
+	// TrustedProxies are addresses and networks whose X-Forwarded-For and X-Forwarded-Proto are believed.
 	TrustedProxies []string `mapstructure:"trusted_proxies"`
 
-	// StartupTimeout is how long the program tries its dependencies before it
-	// gives up. The server itself never waits: it answers "not ready" meanwhile.
+	// StartupTimeout is how long the program tries its dependencies before it gives up; the server answers "not
+	// ready" meanwhile.
 	StartupTimeout time.Duration `mapstructure:"startup_timeout"`
 
-	// ReadHeaderTimeout and BodyTimeout bound how slowly a request may arrive,
-	// WriteTimeout how slowly an answer may be taken, counted from its first
-	// byte. IdleTimeout ends connections that nobody uses.
+	// ReadHeaderTimeout and BodyTimeout bound how slowly a request may arrive, WriteTimeout how slowly an
+	// answer may be read, from its first byte. IdleTimeout ends idle connections.
 	ReadHeaderTimeout time.Duration `mapstructure:"read_header_timeout"`
 	BodyTimeout       time.Duration `mapstructure:"body_timeout"`
 	WriteTimeout      time.Duration `mapstructure:"write_timeout"`
 	IdleTimeout       time.Duration `mapstructure:"idle_timeout"`
 
-	// RequestTimeout bounds everything but retries, which know their own limits, and
-	// exports.
+	// RequestTimeout bounds everything but retries, which know their own limits, and exports.
 	RequestTimeout time.Duration `mapstructure:"request_timeout"`
 
-	// MinWriteRate is how many bytes a second a client has to take of an answer. It
-	// may fall writeGrace behind; then it is disconnected.
+	// MinWriteRate is how many bytes a second a client has to read of an answer; it is disconnected when it is
+	// writeGrace late.
 	MinWriteRate int64 `mapstructure:"min_write_rate"`
 
-	// MaxPages is how many reads one process answers at a time, BufferBytes how much
-	// memory their answers may take together until they are written. Half of each is
-	// the most that one principal has, or one address while nobody has to say who they
-	// are.
+	// MaxPages is how many reads one process answers at a time, BufferBytes how much memory their answers may
+	// take together until they are written. One principal, or one address without authentication, has at most
+	// half of each.
 	MaxPages    int   `mapstructure:"max_pages"`
 	BufferBytes int64 `mapstructure:"buffer_bytes"`
 
-	// MaxExports is how many exports one process sends at a time, half of them to one
-	// principal; ExportTimeout is how long one of them may take: each holds a
-	// connection to the store, and a snapshot of it, for as long as its client reads.
+	// MaxExports is how many exports one process sends at a time, half of them to one principal; ExportTimeout
+	// is how long one may take: each holds a connection to the store and a snapshot of it.
 	MaxExports    int           `mapstructure:"max_exports"`
 	ExportTimeout time.Duration `mapstructure:"export_timeout"`
 
-	// DrainTimeout is what running requests get once the program is told to end.
-	// In its second half retries are told to stop as well.
+	// DrainTimeout is how long running requests may take once the program ends; retries stop in its second
+	// half.
 	DrainTimeout time.Duration `mapstructure:"drain_timeout"`
 
 	// MaxBodyBytes bounds a request's body, MaxHeaderBytes its head.
@@ -68,7 +63,7 @@ type Config struct {
 	MaxHeaderBytes int   `mapstructure:"max_header_bytes"`
 }
 
-// DefaultConfig returns the settings of a server that nobody configured.
+// DefaultConfig returns the default settings.
 func DefaultConfig() Config {
 	return Config{
 		Host:              "0.0.0.0",
@@ -90,12 +85,11 @@ func DefaultConfig() Config {
 	}
 }
 
-// minBuffer lets one principal have one of the largest pages: the bytes that a store
-// loads for it, and as much again for what stands around them.
+// minBuffer lets one principal have one of the largest pages: the bytes from the store, and as much again for
+// the rest.
 const minBuffer = 4 * repository.ListPageLimit
 
-// maxDrain leaves the rest of the program its share of the 25 seconds in which
-// it must have ended.
+// maxDrain leaves the rest of the program its share of the 25 seconds in which it must have ended.
 const maxDrain = 20 * time.Second
 
 // Validate reports every setting that cannot work.
@@ -125,28 +119,16 @@ func (c Config) Validate() error {
 		complain(d.value <= 0, "%s: must be positive, is %s", d.name, d.value)
 	}
 	complain(c.DrainTimeout > maxDrain, "drain_timeout: must be at most %s, is %s", maxDrain, c.DrainTimeout)
-	for _, err := range c.parseNames() {
-		complain(true, "%w", err)
-	}
 	complain(c.MinWriteRate <= 0, "min_write_rate: must be positive, is %d", c.MinWriteRate)
 	complain(c.MaxPages <= 0, "max_pages: must be positive, is %d", c.MaxPages)
 	complain(c.BufferBytes < minBuffer, "buffer_bytes: must be at least %d (two of the largest pages), is %d", int64(minBuffer), c.BufferBytes)
 	complain(c.MaxExports <= 0, "max_exports: must be positive, is %d", c.MaxExports)
 	complain(c.MaxBodyBytes <= 0, "max_body_bytes: must be positive, is %d", c.MaxBodyBytes)
 	complain(c.MaxHeaderBytes <= 0, "max_header_bytes: must be positive, is %d", c.MaxHeaderBytes)
-	return errors.Join(problems...)
-}
-
-func (c Config) parseNames() (problems []error) {
 	_, badHosts := parseHosts(c.Hosts)
 	_, badProxies := parseProxies(c.TrustedProxies)
-	for _, err := range []error{badHosts, badProxies} {
-		if err != nil {
-			problems = append(problems, err)
-		}
-	}
-	return problems
+	return errors.Join(append(problems, badHosts, badProxies)...)
 }
 
-// Address is what to listen on.
+// Address is the address to listen on.
 func (c Config) Address() string { return net.JoinHostPort(c.Host, strconv.Itoa(c.Port)) }

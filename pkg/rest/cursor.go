@@ -14,9 +14,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// A cursor is a place in a list, with the signature of that place and the question
-// that the list answers before it. So nobody but this system makes one, and it cannot
-// be taken to another list. It is no secret and no permission.
+// A cursor is a position in a list, after a signature of that position and of the list's question. It cannot be
+// made up or taken to another list. It is no secret and no permission.
 const (
 	cursorPurpose = "cursor"
 	cursorSum     = 16 // bytes of the signature
@@ -27,7 +26,6 @@ const (
 	maxLimit     = 1000
 )
 
-// listing is a question for a part of a list.
 type listing struct {
 	question string // the path, and the parameters that narrow the list
 	limit    int
@@ -35,15 +33,9 @@ type listing struct {
 	signer   *auth.Signer
 }
 
-// listingOf reads limit and cursor. narrowing names the parameters that a cursor
-// is bound to; size is that of a place.
-func (s *Server) listingOf(r *http.Request, size int, narrowing ...string) (listing, error) {
-	return s.listingWith(r, size, defaultLimit, narrowing...)
-}
-
-// listingWith is listingOf for lists that have a limit of their own when nobody
-// gives one.
-func (s *Server) listingWith(r *http.Request, size, missing int, narrowing ...string) (listing, error) {
+// listingOf reads limit, which may be missing, and cursor. A cursor is bound to the narrowing parameters; size is
+// that of a position.
+func (s *Server) listingOf(r *http.Request, size, missing int, narrowing ...string) (listing, error) {
 	query := r.URL.Query()
 	asked := url.Values{}
 	for _, name := range narrowing {
@@ -64,7 +56,6 @@ func (s *Server) listingWith(r *http.Request, size, missing int, narrowing ...st
 	return l, err
 }
 
-// read takes a cursor apart.
 func (l listing) read(text string, size int) ([]byte, error) {
 	raw, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil || base64.RawURLEncoding.EncodeToString(raw) != text || len(raw) < cursorSum || size != anySize && len(raw) != cursorSum+size ||
@@ -74,17 +65,15 @@ func (l listing) read(text string, size int) ([]byte, error) {
 	return raw[cursorSum:], nil
 }
 
-// cursor makes the cursor of a place in this list.
 func (l listing) cursor(place []byte) string {
 	sum := l.signer.Sign(cursorPurpose, l.signed(place))
 	return base64.RawURLEncoding.EncodeToString(append(sum[:cursorSum:cursorSum], place...))
 }
 
-// signed is what the signature of a place is over. A question has no line break.
+// signed is the text that is signed for a position. A question has no line break.
 func (l listing) signed(place []byte) string { return l.question + "\n" + string(place) }
 
-// part returns the items of a page, of one more than were asked for, and the
-// cursor behind them; nil when there is nothing more.
+// part returns the items of a page, of which one more was read, and the cursor of the next page; nil for none.
 func part[T any](l listing, items []T, place func(last T) []byte) ([]T, *string) {
 	if len(items) <= l.limit {
 		return items, nil

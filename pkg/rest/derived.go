@@ -1,36 +1,36 @@
 package rest
 
 import (
+	"maps"
 	"net/http"
+	"slices"
 
-	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// appendExplanation writes what a single message has beside what it has in lists,
-// without the braces around it.
+// appendExplanation writes the members that only a single message has, without the braces around them.
 func appendExplanation(dst []byte, e entity.Explanation) []byte {
-	dst = append(dst, `"derived":{"consumer_attempts":`...)
-	dst = appendDerived(dst, e.ConsumerAttempts)
-	dst = appendDerived(member(dst, "consumer_group"), e.ConsumerGroup)
-	dst = appendDerived(member(dst, "error_class"), e.ErrorClass)
-	dst = appendDerived(member(dst, "error_message"), e.ErrorMessage)
-	dst = appendDerived(member(dst, "original_offset"), e.OriginalOffset)
-	dst = appendDerived(member(dst, "original_partition"), e.OriginalPartition)
-	dst = appendDerived(member(dst, "original_timestamp"), e.OriginalTimestamp)
-	dst = appendDerived(member(dst, "original_topic"), e.OriginalTopic)
-	dst = appendDerived(member(dst, "stack_trace"), e.StackTrace)
-	dst = append(dst, `},"hops":[`...)
+	fields := e.Fields()
+	r := row{dst: append(dst, `"derived":{`...)}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		r.name(name)
+		r.dst = appendDerived(r.dst, fields[name])
+	}
+	dst = append(r.dst, `},"hops":[`...)
 	for i, h := range e.Hops {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = appendHop(dst, h)
+		r := row{dst: append(dst, '{')}
+		r.text("dialect", h.Dialect)
+		r.text("topic", h.Topic)
+		number(&r, "partition", h.Partition)
+		number(&r, "offset", h.Offset)
+		dst = append(r.dst, '}')
 	}
 	return append(dst, ']')
 }
 
-// appendDerived says where a value was learnt.
 func appendDerived(dst []byte, d entity.Derived) []byte {
 	if d.Source == "" {
 		d = entity.NotDerived()
@@ -39,46 +39,26 @@ func appendDerived(dst []byte, d entity.Derived) []byte {
 	if d.Header == "" {
 		occurrence = nil
 	}
-	dst = append(dst, `{"source":`...)
-	dst = appendText(dst, d.Source)
-	dst = memberText(dst, "dialect", d.Dialect)
-	dst = memberText(dst, "header", d.Header)
-	dst = memberInt(dst, "occurrence", occurrence)
-	dst = appendText(member(dst, "confidence"), d.Confidence)
-	return append(dst, '}')
+	r := row{dst: append(dst, '{')}
+	r.word("source", string(d.Source))
+	r.text("dialect", d.Dialect)
+	r.text("header", d.Header)
+	number(&r, "occurrence", occurrence)
+	r.word("confidence", string(d.Confidence))
+	return append(r.dst, '}')
 }
 
-func appendHop(dst []byte, h entity.Hop) []byte {
-	dst = append(dst, `{"dialect":`...)
-	if h.Dialect == "" {
-		dst = append(dst, "null"...)
-	} else {
-		dst = appendText(dst, h.Dialect)
-	}
-	dst = memberText(dst, "topic", h.Topic)
-	dst = memberInt(dst, "partition", h.Partition)
-	dst = memberInt(dst, "offset", h.Offset)
-	return append(dst, '}')
-}
-
-// writeMessage sends one message with everything that is known of it.
 func (s *Server) writeMessage(w http.ResponseWriter, r *http.Request, m *entity.Message, archived bool) error {
 	v, err := s.viewOf(r, false)
 	if err != nil {
 		return err
 	}
 	v.limit, v.archived = maxPayload, archived
-	unmask, err := boolParameter(r.URL.Query(), "unmask")
+	unmask, err := s.unmaskOne(r, m)
 	if err != nil {
 		return err
 	}
 	if unmask {
-		if err := s.mayMessage(r, auth.Unmask, m); err != nil {
-			return err
-		}
-		if err := s.noteMessage(r, m); err != nil {
-			return err
-		}
 		v.unmasked = func(*entity.Message) bool { return true }
 	}
 	buffer, body := pageBuffer()

@@ -7,17 +7,16 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"runtime"
-	"strings"
 	"sync"
 	"testing"
+	"testing/iotest"
 
 	"github.com/dlq-manager/dlq-manager/pkg/rest/openapi/openapitest"
 )
 
 // differences are what requests of all tests have shown to be other than the API's
 // document says. Most tests send requests far away from their *testing.T, so they
-// are told at the end.
+// are reported at the end.
 var differences struct {
 	sync.Mutex
 	seen []string
@@ -54,14 +53,10 @@ func remembered(r *http.Request) []byte {
 	_ = r.Body.Close()
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	if err != nil { // the test has a body that breaks
-		r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), failing{err}))
+		r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), iotest.ErrReader(err)))
 	}
 	return body
 }
-
-type failing struct{ err error }
-
-func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
 func compare(r *http.Request, body []byte, w *httptest.ResponseRecorder) {
 	err := openapitest.Check(openapitest.Exchange{
@@ -71,27 +66,7 @@ func compare(r *http.Request, body []byte, w *httptest.ResponseRecorder) {
 	if err == nil {
 		return
 	}
-	text := asker() + ": " + err.Error()
-	if len(text) > 1500 {
-		text = text[:1500]
-	}
 	differences.Lock()
 	defer differences.Unlock()
-	differences.seen = append(differences.seen, text)
-}
-
-// asker is the place in a test that sent the request.
-func asker() string {
-	pcs := make([]uintptr, 30)
-	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)])
-	place := "somewhere"
-	for {
-		frame, more := frames.Next()
-		if strings.Contains(frame.Function, "pkg/rest.Test") {
-			return fmt.Sprintf("%s:%d", frame.File[strings.LastIndex(frame.File, "/")+1:], frame.Line)
-		}
-		if !more {
-			return place
-		}
-	}
+	differences.seen = append(differences.seen, fmt.Sprintf("%.1500s", err))
 }

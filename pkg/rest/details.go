@@ -8,7 +8,6 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// detail is one fact about an error that programs can read.
 type detail struct {
 	Field  string `json:"field"`
 	Reason string `json:"reason"`
@@ -50,28 +49,22 @@ func publishDetails(e *entity.PublishError) []detail {
 	return list
 }
 
-// interruptedDetails tells how far a redrive came.
+// interruptedDetails says how far a redrive came.
 func interruptedDetails(redrive entity.Redrive) []detail {
-	list, counts := []detail{{"redrive_id", redrive.ID.String()}}, redrive.Counts
-	for _, count := range []struct {
-		name string
-		n    int
-	}{
-		{"selected", redrive.Selected},
-		{"resolved", counts.Succeeded},
-		{"failed", counts.Failed},
-		{"dead", counts.Dead},
-		{"in_doubt", counts.InDoubt},
-		{"skipped", counts.Skipped},
-		{"waiting", counts.Waiting},
-	} {
-		list = append(list, detail{count.name, strconv.Itoa(count.n)})
+	counts := redrive.Counts
+	return []detail{
+		{"redrive_id", redrive.ID.String()},
+		{"selected", strconv.Itoa(redrive.Selected)},
+		{"resolved", strconv.Itoa(counts.Succeeded)},
+		{"failed", strconv.Itoa(counts.Failed)},
+		{"dead", strconv.Itoa(counts.Dead)},
+		{"in_doubt", strconv.Itoa(counts.InDoubt)},
+		{"skipped", strconv.Itoa(counts.Skipped)},
+		{"waiting", strconv.Itoa(counts.Waiting)},
 	}
-	return list
 }
 
-// fieldDetails collects every entity.FieldError, also of errors that were
-// joined.
+// fieldDetails collects every entity.FieldError, also of errors that were joined.
 func fieldDetails(err error) []detail {
 	switch e := err.(type) { //nolint:errorlint // this walks the chain itself
 	case *entity.FieldError:

@@ -2,37 +2,34 @@ package rest
 
 import "github.com/dlq-manager/dlq-manager/pkg/entity"
 
-// Dialects knows what dead-letter producers write into headers, and the rules that say
-// where dead letters belong.
+// Dialects knows the headers of dead-letter producers, and the rules that map dead-letter topics.
 type Dialects interface {
-	// StackTraceOf returns a message's stack trace, which may be in its headers only;
-	// "" when none is known.
+	// StackTraceOf returns a message's stack trace, which may be in its headers only; "" for none.
 	StackTraceOf(m entity.Message) string
 
 	// ExplainMessage says where everything that is known of the failure was read.
 	ExplainMessage(m entity.Message) entity.Explanation
 
-	// IsPointer reports whether the record has no value because it only points to the
-	// record that failed.
+	// IsPointer reports whether the record has no value because it only points to the record that failed.
 	IsPointer(m *entity.Message) bool
 
-	// StripsHeader reports whether replays to the topic take such a header out, because
-	// dead-letter producers of that dialect write it: no edit may set it.
+	// StripsHeader reports whether replays to the topic remove such a header, which dead-letter producers of
+	// that dialect write: no edit may set it.
 	StripsHeader(dialect, topic, name string) bool
 
 	// CheckRules reports every rule that cannot work.
 	CheckRules(rules []entity.TopicRule) error
 
-	// MapTopic returns the original topic that rules, and the configured ones after
-	// them, give for a dead-letter topic; "" when they give none.
+	// MapTopic returns the original topic of a dead-letter topic by rules, then by the configured ones; "" for
+	// none.
 	MapTopic(rules []entity.TopicRule, dlqTopic string) string
 
 	// ConfiguredRules returns the rules of the configuration, in their order.
 	ConfiguredRules() []entity.TopicRule
 }
 
-// WithDialects gives what is known of dead letters. Without it the server knows of a
-// message what is stored, and of rules nothing.
+// WithDialects sets what is known of dead letters. Without it the server shows what is stored, and has no
+// rules.
 func WithDialects(d Dialects) Option { return func(s *Server) { s.dialects = d } }
 
 // noDialects knows nothing but what is stored.

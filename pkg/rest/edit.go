@@ -10,22 +10,19 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// maxEditHeaders bounds the headers of an edit.
 const maxEditHeaders = 500
 
-// ourHeaders are written anew for each attempt.
+// ourHeaders are written by every attempt.
 var ourHeaders = []string{"dlq-message-id", "dlq-root-id", "dlq-retry-count", "dlq-redrive-id", "dlq-redriven-at"}
 
-// editOrder is what to send in place of what, as the body says it.
 type editOrder struct {
-	given         bool
-	payload       rawJSON
-	payloadBase64 option[string]
-	payloadNull   option[bool]
-	key           nullable[string]
-	keyBase64     option[string]
-	headers       option[[]rawJSON]
-	topic         option[string]
+	given       bool
+	payload     rawJSON
+	payloadNull option[bool]
+	key         nullable[string]
+	headers     option[[]rawJSON]
+
+	payloadBase64, keyBase64, topic option[string]
 
 	kept map[int]bool // which of the headers stand for the record's own of that name
 	problems
@@ -38,7 +35,7 @@ func (e *editOrder) object() object {
 	}}
 }
 
-// read returns the edit, nil when nobody gave one.
+// read returns the edit, nil for none.
 func (e *editOrder) read() (*entity.Edit, error) {
 	if !e.given {
 		return nil, nil
@@ -127,8 +124,7 @@ func (e *editOrder) header(raw []byte, at string) (header entity.Header, keep bo
 	return header, keep
 }
 
-// keepHeaders puts the record's own headers where an edit only named them, so that
-// also those can keep a masked header who may not see it.
+// keepHeaders puts the record's own headers where an edit only named them: masked ones can be kept unseen.
 func keepHeaders(edit *entity.Edit, kept map[int]bool, m *entity.Message) error {
 	if len(kept) == 0 {
 		return nil
@@ -152,10 +148,8 @@ func keepHeaders(edit *entity.Edit, kept map[int]bool, m *entity.Message) error 
 	return joined(p)
 }
 
-// checkEdit refuses what would mislead the consumer of the record: headers that
-// mark it as a dead letter, or as a replay other than this one; and masks in place
-// of what is masked, which somebody was shown and sends back. Headers that are kept
-// have no values yet.
+// checkEdit refuses headers that mark the record as a dead letter or as another replay, and masks that are sent
+// back in place of masked values. Headers that are kept have no values yet.
 func (s *Server) checkEdit(edit *entity.Edit, m *entity.Message) error {
 	topic := edit.Topic
 	if topic == "" {
@@ -175,9 +169,8 @@ func (s *Server) checkEdit(edit *entity.Edit, m *entity.Message) error {
 
 const stillMasked = "has " + maskedText + " where the message has a masked value: write what is meant to be sent"
 
-// bringsMaskBack reports whether a masked place of the value holds the mask
-// itself. Another text in its stead tells: the mask takes it away again there, and
-// leaves it everywhere else.
+// bringsMaskBack reports whether a masked part of the value is the mask itself: another text in its place is
+// removed by the mask there, and stays everywhere else.
 func (s *Server) bringsMaskBack(value []byte) bool {
 	const mask, other = `"` + maskedText + `"`, `"*_*_*"`
 	if s.masks.Empty() || !bytes.Contains(value, []byte(mask)) || !utf8.Valid(value) {

@@ -1,119 +1,98 @@
 package rest
 
 import (
-	"context"
-	"encoding/json"
 	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
-	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// ordered is a redriver that keeps what was ordered and does nothing.
-type ordered struct {
-	redriverFunc
-	retry *entity.RetryOrder
-	begun *[]repository.NewRedrive
+func orderingFixture(messages ...entity.Message) (*fixture, *stub) {
+	f, orders := newFixture(messages...), &stub{}
+	f.redriver = orders
+	return f, orders
 }
 
-func (o ordered) Retry(_ context.Context, order entity.RetryOrder) (entity.RetryResult, error) {
-	*o.retry = order
-	return entity.RetryResult{ID: order.ID, Status: entity.Resolved}, nil
-}
-
-func (o ordered) Begin(_ context.Context, n repository.NewRedrive) (entity.Redrive, error) {
-	*o.begun = append(*o.begun, n)
-	return begunRedrive(orNew(n.Cause.Operation), n.Action), nil
-}
-
-func orderingFixture(messages ...entity.Message) (*fixture, *entity.RetryOrder, *[]repository.NewRedrive) {
-	f, retry, begun := newFixture(messages...), new(entity.RetryOrder), new([]repository.NewRedrive)
-	f.redriver = ordered{retry: retry, begun: begun}
-	return f, retry, begun
-}
-
-const retryA = "/api/v1/dlq/messages/550e8400-e29b-41d4-a716-446655440000/retry"
-
-// What the body says is what is sent, byte for byte.
+// The body of the request is sent, byte for byte.
 func TestEdit_IsSentByteForByte(t *testing.T) {
 	t.Parallel()
-	null := func(e entity.Edit) *entity.Edit { return &e }
-	for body, want := range map[string]*entity.Edit{
-		`{"payload": {"b" : 1.00,  "a":"\u00e9","a":2}}`: {SetValue: true, Value: []byte(`{"b" : 1.00,  "a":"\u00e9","a":2}`)},
-		`{"payload":null}`:                           {SetValue: true, Value: []byte(`null`)},
-		`{"payload":"text <&>"}`:                     {SetValue: true, Value: []byte(`"text <&>"`)},
-		`{"payload":123456789012345678901234567890}`: {SetValue: true, Value: []byte(`123456789012345678901234567890`)},
-		`{"payload_base64":"/wA="}`:                  {SetValue: true, Value: []byte{0xff, 0}},
-		`{"payload_base64":""}`:                      {SetValue: true, Value: []byte{}},
-		`{"payload_null":true}`:                      null(entity.Edit{SetValue: true}),
+	value := func(text string) entity.Edit { return entity.Edit{SetValue: true, Value: []byte(text)} }
+	for body, want := range map[string]entity.Edit{
+		`{"payload": {"b" : 1.00,  "a":"\u00e9","a":2}}`: value(`{"b" : 1.00,  "a":"\u00e9","a":2}`),
+		`{"payload":null}`:                           value(`null`),
+		`{"payload":"text <&>"}`:                     value(`"text <&>"`),
+		`{"payload":123456789012345678901234567890}`: value(`123456789012345678901234567890`),
+		`{"payload_base64":"/wA="}`:                  value("\xff\x00"),
+		`{"payload_base64":""}`:                      value(""),
+		`{"payload_null":true}`:                      {SetValue: true},
 		`{"key":"k"}`:                                {SetKey: true, Key: []byte("k")},
 		`{"key":""}`:                                 {SetKey: true, Key: []byte{}},
-		`{"key":null}`:                               null(entity.Edit{SetKey: true}),
+		`{"key":null}`:                               {SetKey: true},
 		`{"key_base64":"/w=="}`:                      {SetKey: true, Key: []byte{0xff}},
 		`{"target_topic":"orders.retry"}`:            {Topic: "orders.retry"},
-		`{"headers":[]}`:                             null(entity.Edit{SetHeaders: true}),
+		`{"headers":[]}`:                             {SetHeaders: true},
 		`{"headers":[{"key":"b","value":"2"},{"key":"a","value_base64":"/w=="},{"key":"b"},{"key":"","value":null},{"key":"c","value":""}]}`: {
-			SetHeaders: true, Headers: []entity.Header{{Key: "b", Value: []byte("2")}, {Key: "a", Value: []byte{0xff}}, {Key: "b"}, {}, {Key: "c", Value: []byte{}}},
+			SetHeaders: true, Headers: []entity.Header{
+				{Key: "b", Value: []byte("2")},
+				{Key: "a", Value: []byte{0xff}},
+				{Key: "b"},
+				{},
+				{Key: "c", Value: []byte{}},
+			},
 		},
 	} {
-		f, retry, _ := orderingFixture(message(idA))
-		w := f.open().do("POST", retryA, `{"edit":`+body+`}`)
-		if w.Code != 200 || !reflect.DeepEqual(retry.Edit, want) || !strings.Contains(w.Body.String(), `"edited":true`) {
-			t.Errorf("edit %s = %d %s, ordered %+v, want %+v", body, w.Code, w.Body, retry.Edit, want)
+		f, orders := orderingFixture(message(idA))
+		wantStatus(t, f.open().do("POST", retryA, `{"edit":`+body+`}`), 200, `"edited":true`)
+		if !reflect.DeepEqual(orders.retried.Edit, &want) {
+			t.Errorf("edit %s: ordered %+v, want %+v", body, orders.retried.Edit, want)
 		}
 	}
-	f, retry, _ := orderingFixture(message(idA))
-	if w := f.open().do("POST", retryA, `{}`); retry.Edit != nil || !strings.Contains(w.Body.String(), `"edited":false`) {
-		t.Errorf("without an edit: %s, ordered %+v", w.Body, retry.Edit)
+	f, orders := orderingFixture(message(idA))
+	if wantStatus(t, f.open().do("POST", retryA, `{}`), 200, `"edited":false`); orders.retried.Edit != nil {
+		t.Errorf("without an edit: ordered %+v", orders.retried.Edit)
 	}
 }
 
 func TestEdit_Bad(t *testing.T) {
 	t.Parallel()
-	for body, field := range map[string]string{
-		`{}`:                                "edit",
-		`[]`:                                "edit",
-		`null`:                              "edit",
-		`{"payload_null":false}`:            "edit",
-		`{"body":1}`:                        "edit.body",
-		`{"payload":1,"payload_null":true}`: "edit.payload",
-		`{"payload":1,"payload_base64":""}`: "edit.payload",
-		`{"payload_base64":"%"}`:            "edit.payload_base64",
-		`{"payload_null":null}`:             "edit.payload_null",
-		`{"key":1}`:                         "edit.key",
-		`{"key":"a","key_base64":"YQ=="}`:   "edit.key",
-		`{"key_base64":"a"}`:                "edit.key_base64",
-		`{"target_topic":"a b"}`:            "edit.target_topic",
-		`{"target_topic":""}`:               "edit.target_topic",
-		`{"headers":{}}`:                    "edit.headers",
-		`{"headers":[1]}`:                   "edit.headers[0]",
-		`{"headers":[null]}`:                "edit.headers[0]",
-		`{"headers":[{"key":"a"},{"value":"x"}]}`:                                            "edit.headers[1].key",
-		`{"headers":[{"key":"a","val":"x"}]}`:                                                "edit.headers[0].val",
-		`{"headers":[{"key":"a","value":1}]}`:                                                "edit.headers[0].value",
-		`{"headers":[{"key":"a","value":"x","value_base64":""}]}`:                            "edit.headers[0].value",
-		`{"headers":[{"key":"a","value_base64":"?"}]}`:                                       "edit.headers[0].value_base64",
-		`{"headers":[{"key":"a","keep":true}]}`:                                              "edit.headers[0].keep",
-		`{"headers":[{"key":"a","keep":true,"value":"x"}]}`:                                  "edit.headers[0].keep",
-		`{"headers":[{"key":"a","keep":true,"value":null}]}`:                                 "edit.headers[0].keep",
-		`{"headers":[{"key":"a","keep":1}]}`:                                                 "edit.headers[0].keep",
-		`{"headers":[{"keep":true}]}`:                                                        "edit.headers[0].key",
-		`{"headers":[{"key":"dlq-retry-count","keep":true}]}`:                                "edit.headers[0].key",
-		`{"headers":[{"key":"a"},{"key":"dlq-retry-count","value":"0"}]}`:                    "edit.headers[1].key",
-		`{"headers":[{"key":"dlq-message-id","value":"x"}]}`:                                 "edit.headers[0].key",
-		`{"headers":[{"key":"kafka_dlt-original-topic","value":"x"}]}`:                       "edit.headers[0].key",
-		`{"headers":[` + strings.TrimSuffix(strings.Repeat(`{"key":"a"},`, 501), ",") + `]}`: "edit.headers",
+	for field, bodies := range map[string][]string{
+		"edit":                {`{}`, `[]`, `null`, `{"payload_null":false}`},
+		"edit.body":           {`{"body":1}`},
+		"edit.payload":        {`{"payload":1,"payload_null":true}`, `{"payload":1,"payload_base64":""}`},
+		"edit.payload_base64": {`{"payload_base64":"%"}`},
+		"edit.payload_null":   {`{"payload_null":null}`},
+		"edit.key":            {`{"key":1}`, `{"key":"a","key_base64":"YQ=="}`},
+		"edit.key_base64":     {`{"key_base64":"a"}`},
+		"edit.target_topic":   {`{"target_topic":"a b"}`, `{"target_topic":""}`},
+		"edit.headers":        {`{"headers":{}}`, `{"headers":[` + strings.TrimSuffix(strings.Repeat(`{"key":"a"},`, 501), ",") + `]}`},
+		"edit.headers[0]":     {`{"headers":[1]}`, `{"headers":[null]}`},
+		"edit.headers[0].val": {`{"headers":[{"key":"a","val":"x"}]}`},
+		"edit.headers[0].key": {
+			`{"headers":[{"keep":true}]}`, `{"headers":[{"key":"dlq-retry-count","keep":true}]}`,
+			`{"headers":[{"key":"dlq-message-id","value":"x"}]}`, `{"headers":[{"key":"kafka_dlt-original-topic","value":"x"}]}`,
+		},
+		"edit.headers[1].key": {
+			`{"headers":[{"key":"a"},{"value":"x"}]}`,
+			`{"headers":[{"key":"a"},{"key":"dlq-retry-count","value":"0"}]}`,
+		},
+		"edit.headers[0].value":        {`{"headers":[{"key":"a","value":1}]}`, `{"headers":[{"key":"a","value":"x","value_base64":""}]}`},
+		"edit.headers[0].value_base64": {`{"headers":[{"key":"a","value_base64":"?"}]}`},
+		"edit.headers[0].keep": {
+			`{"headers":[{"key":"a","keep":true}]}`, `{"headers":[{"key":"a","keep":true,"value":"x"}]}`,
+			`{"headers":[{"key":"a","keep":true,"value":null}]}`, `{"headers":[{"key":"a","keep":1}]}`,
+		},
 	} {
-		f, retry, _ := orderingFixture(message(idA, func(m *entity.Message) { m.Failure.Dialect = "spring" }))
-		f.options = []Option{withStripped(func(dialect, topic, name string) bool {
-			return dialect == "spring" && topic == "orders.events.v1" && strings.HasPrefix(name, "kafka_dlt-")
-		})}
-		e := wantEnvelope(t, f.open().do("POST", retryA, `{"edit":`+body+`}`), 400, codeValidation)
-		if got := firstField(e.Details); got != field || retry.Edit != nil {
-			t.Errorf("edit %.80s: details %+v, want %s; ordered %+v", body, e.Details, field, retry.Edit)
+		for _, body := range bodies {
+			f, orders := orderingFixture(message(idA, func(m *entity.Message) { m.Failure.Dialect = "spring" }))
+			f.with(WithDialects(stripped{is: func(dialect, topic, name string) bool {
+				return dialect == "spring" && topic == "orders.events.v1" && strings.HasPrefix(name, "kafka_dlt-")
+			}}))
+			wantEnvelope(t, f.open().do("POST", retryA, `{"edit":`+body+`}`), 400, field)
+			if orders.retried.Edit != nil {
+				t.Errorf("edit %.80s: ordered %+v", body, orders.retried.Edit)
+			}
 		}
 	}
 }
@@ -121,53 +100,32 @@ func TestEdit_Bad(t *testing.T) {
 // Sending something else needs a grant, on both topics.
 func TestEdit_NeedsItsOwnGrant(t *testing.T) {
 	t.Parallel()
-	f, retry, _ := orderingFixture(message(idA))
-	f.guarded(person("op", "*", auth.Operator),
-		auth.Principal{Name: "ed", Grants: append(person("", "*", auth.Operator).Grants, person("", "orders.*", auth.Edit).Grants...)})
-	wantEnvelope(t, f.by("op", "POST", retryA, `{"edit":{"payload":1}}`), 403, codeForbidden)
-	wantEnvelope(t, f.by("ed", "POST", retryA, `{"edit":{"payload":1,"target_topic":"payments"}}`), 403, codeForbidden)
-	if retry.ID == idA {
+	f, orders := orderingFixture(message(idA))
+	op := person("op", "*", auth.Operator)
+	f.guarded(op, grants("ed", op, person("", "orders.*", auth.Edit)))
+	wantEnvelope(t, f.by("op", "POST", retryA, `{"edit":{"payload":1}}`), 403)
+	wantEnvelope(t, f.by("ed", "POST", retryA, `{"edit":{"payload":1,"target_topic":"payments"}}`), 403)
+	if orders.retried.ID == idA {
 		t.Error("a retry was ordered")
 	}
-	for who, body := range map[string]string{"op": `{}`, "ed": `{"edit":{"payload":1,"target_topic":"orders.retry"}}`} {
-		if w := f.by(who, "POST", retryA, body); w.Code != 200 {
-			t.Errorf("%s: %s = %d %s", who, body, w.Code, w.Body)
-		}
-	}
+	wantStatus(t, f.by("op", "POST", retryA, `{}`), 200)
+	wantStatus(t, f.by("ed", "POST", retryA, `{"edit":{"payload":1,"target_topic":"orders.retry"}}`), 200)
 	order := `{"filter":{"topic":"orders.dlq.v1"},"patch":[{"op":"add","path":"/a","value":1}]}`
-	wantEnvelope(t, f.by("op", "POST", redrives, order), 403, codeForbidden)
-	if w := f.by("ed", "POST", redrives, order); w.Code != 202 {
-		t.Errorf("patch by ed = %d %s", w.Code, w.Body)
-	}
+	wantEnvelope(t, f.by("op", "POST", redrives, order), 403)
+	wantStatus(t, f.by("ed", "POST", redrives, order), 202)
 }
 
 // The history says how what was sent differed; the message is as it was.
 func TestEdit_HistoryHasTheDifference(t *testing.T) {
 	t.Parallel()
-	f := newFixture(message(idA))
-	f.redriver = editing{acknowledging{f.memory}, f.memory}
-	f.open()
-	before := f.do("GET", "/api/v1/dlq/messages/"+idA.String()+"/payload", "").Body.String()
+	f := newFixture(message(idA)).open()
 	body := `{"edit":{"payload":{"order_id":"124"},"key":null,"headers":[{"key":"a","value":"1"}],"target_topic":"orders.retry"}}`
-	if w := f.do("POST", retryA, body); w.Code != 200 {
-		t.Fatalf("retry = %d %s", w.Code, w.Body)
-	}
-	var got struct {
-		Attempts []struct {
-			Edit  json.RawMessage
-			Topic string
-		}
-	}
-	if err := json.Unmarshal(f.do("GET", "/api/v1/dlq/messages/"+idA.String()+"/history", "").Body.Bytes(), &got); err != nil || len(got.Attempts) != 1 {
-		t.Fatalf("history %+v, %v", got, err)
-	}
-	want := `{"target_topic":"orders.retry","payload_changed":true,"payload_patch":[{"op":"replace","path":"/order_id","value":"124"}],` +
-		`"key_changed":true,"headers_changed":true,"headers":[{"key":"a","value":{"encoding":"utf8","data":"1"}}],"redrive_patch":null}`
-	if !sameJSON(t, string(got.Attempts[0].Edit), want) || got.Attempts[0].Topic != "orders.retry" {
-		t.Errorf("attempt %s to %s\nwant %s", got.Attempts[0].Edit, got.Attempts[0].Topic, want)
-	}
-	if after := f.do("GET", "/api/v1/dlq/messages/"+idA.String()+"/payload", "").Body.String(); after != before {
-		t.Errorf("the message's payload is %s, want %s as before", after, before)
+	wantStatus(t, f.do("POST", retryA, body), 200)
+	wantStatus(t, f.do("GET", oneA+"/history", ""), 200, `"topic":"orders.retry",`,
+		`"edit":{"target_topic":"orders.retry","payload_changed":true,"payload_patch":[{"op":"replace","path":"/order_id","value":"124"}],`+
+			`"key_changed":true,"headers_changed":true,"headers":[{"key":"a","value":{"encoding":"utf8","data":"1"}}],"redrive_patch":null}`)
+	if got := f.do("GET", oneA+"/payload", "").Body.String(); got != `{"order_id": "123"}` {
+		t.Errorf("the message's payload is %s, want it as before", got)
 	}
 }
 
@@ -175,44 +133,37 @@ func TestEdit_HistoryHasTheDifference(t *testing.T) {
 func TestEdit_HistoryOfWhatIsNotJSON(t *testing.T) {
 	t.Parallel()
 	for value, edit := range map[string]string{"\xff": `{"payload":1}`, `{"a":1}`: `{"payload_base64":"/w=="}`, `{"a":2}`: `{"payload_null":true}`} {
-		f := newFixture(message(idA, withValue(value)))
-		f.redriver = editing{acknowledging{f.memory}, f.memory}
-		if w := f.open().do("POST", retryA, `{"edit":`+edit+`}`); w.Code != 200 {
-			t.Fatalf("retry = %d %s", w.Code, w.Body)
-		}
-		if body := f.do("GET", "/api/v1/dlq/messages/"+idA.String()+"/history", "").Body.String(); !strings.Contains(body, `"payload_changed":true,"payload_patch":null`) {
-			t.Errorf("%q edited to %s: %s", value, edit, body)
-		}
+		f := newFixture(message(idA, withValue(value))).open()
+		wantStatus(t, f.do("POST", retryA, `{"edit":`+edit+`}`), 200)
+		wantStatus(t, f.do("GET", oneA+"/history", ""), 200, `"payload_changed":true,"payload_patch":null`)
 	}
 }
 
 func TestPatch_BadOnesAreRefused(t *testing.T) {
 	t.Parallel()
+	f, orders := orderingFixture()
+	f.open()
 	filter := `{"filter":{"topic":"t"},`
 	for body, field := range map[string]string{
-		filter + `"patch":{}}`:                                            "patch",
-		filter + `"patch":null}`:                                          "patch",
-		filter + `"patch":[{"op":"frob","path":"/a"}]}`:                   "patch[0]",
-		filter + `"patch":[{"op":"add","path":"a","value":1}]}`:           "patch[0]",
-		filter + `"patch":[{"op":"remove","path":"/a"}],"action":"dead"}`: "patch",
-		filter + `"original_topic":"x"}`:                                  "original_topic",
-		filter + `"action":"map"}`:                                        "original_topic",
-		filter + `"action":"map","original_topic":"a b"}`:                 "original_topic",
-		filter + `"action":"map","original_topic":"a","canary":1}`:        "canary",
+		`"patch":{}}`:                                            "patch",
+		`"patch":null}`:                                          "patch",
+		`"patch":[{"op":"frob","path":"/a"}]}`:                   "patch[0]",
+		`"patch":[{"op":"add","path":"a","value":1}]}`:           "patch[0]",
+		`"patch":[{"op":"remove","path":"/a"}],"action":"dead"}`: "patch",
+		`"original_topic":"x"}`:                                  "original_topic",
+		`"action":"map"}`:                                        "original_topic",
+		`"action":"map","original_topic":"a b"}`:                 "original_topic",
+		`"action":"map","original_topic":"a","canary":1}`:        "canary",
 	} {
-		f, _, begun := orderingFixture()
-		e := wantEnvelope(t, f.open().do("POST", redrives, body), 400, codeValidation)
-		if firstField(e.Details) != field || len(*begun) > 0 {
-			t.Errorf("%s: details %+v, want %s", body, e.Details, field)
-		}
+		wantEnvelope(t, f.do("POST", redrives, filter+body), 400, field)
 	}
-	f, _, begun := orderingFixture()
-	if w := f.open().do("POST", redrives, filter+`"patch":[ {"op":"remove", "path":"/a"} ]}`); w.Code != 202 || string((*begun)[0].Options.Patch) != `[ {"op":"remove", "path":"/a"} ]` {
-		t.Errorf("patch = %d %s, begun %+v", w.Code, w.Body, *begun)
+	wantStatus(t, f.do("POST", redrives, filter+`"patch":[ {"op":"remove", "path":"/a"} ]}`), 202)
+	if len(orders.begun) != 1 || string(orders.begun[0].Options.Patch) != `[ {"op":"remove", "path":"/a"} ]` {
+		t.Errorf("begun %+v, want the good one alone, its patch as it was sent", orders.begun)
 	}
 }
 
-// Whoever does not see a masked header can keep it: the record's own value goes.
+// A principal who does not see a masked header can keep it: the record's own value goes.
 func TestEdit_KeepsHeadersThatAreMasked(t *testing.T) {
 	t.Parallel()
 	own := []entity.Header{
@@ -222,40 +173,28 @@ func TestEdit_KeepsHeadersThatAreMasked(t *testing.T) {
 		{Key: "Authorization", Value: []byte("another")},
 		{Key: "null"},
 	}
-	f, retry, _ := orderingFixture(message(idA, func(m *entity.Message) { m.Record.Headers = own }))
-	f.options = []Option{WithMasks(maskOf("authorization"))}
-	f.guarded(auth.Principal{Name: "ed", Grants: append(person("", "*", auth.Operator).Grants, person("", "*", auth.Edit).Grants...)})
+	f, orders := orderingFixture(message(idA, func(m *entity.Message) { m.Record.Headers = own }))
+	f.with(WithMasks(maskOf("authorization"))).guarded(person("ed", "*", auth.Operator, auth.Edit))
 	body := `{"edit":{"headers":[{"key":"x","value":"1"},{"key":"authorization","keep":true},{"key":"tenant","keep":false,"value":"b"},{"key":"null","keep":true}]}}`
 	w := f.by("ed", "POST", retryA, body)
+	wantStatus(t, w, 200)
+	wantWithout(t, w, "one")
 	want := []entity.Header{{Key: "x", Value: []byte("1")}, own[0], own[2], {Key: "tenant", Value: []byte("b")}, own[4]}
-	if w.Code != 200 || !reflect.DeepEqual(retry.Edit.Headers, want) {
-		t.Errorf("retry = %d %s, sent %+v, want %+v", w.Code, w.Body, retry.Edit, want)
+	if !reflect.DeepEqual(orders.retried.Edit.Headers, want) {
+		t.Errorf("sent %+v, want %+v", orders.retried.Edit.Headers, want)
 	}
-	if strings.Contains(w.Body.String(), "one") {
-		t.Errorf("the answer tells what is masked: %s", w.Body)
-	}
-	e := wantEnvelope(t, f.by("ed", "POST", retryA, `{"edit":{"headers":[{"key":"authorization","value":"***"}]}}`), 400, codeValidation)
-	if firstField(e.Details) != "edit.headers[0].value" {
-		t.Errorf("details %+v", e.Details)
-	}
+	wantEnvelope(t, f.by("ed", "POST", retryA, `{"edit":{"headers":[{"key":"authorization","value":"***"}]}}`), 400, "edit.headers[0].value")
 }
 
 // Errors say what would have been right.
 func TestErrors_NameWhatWasExpected(t *testing.T) {
 	t.Parallel()
-	for body, want := range map[string]detail{
-		`{"edit":{"payload_null":"x"}}`:                 {"edit.payload_null", "must be a boolean"},
-		`{"edit":{"headers":[{"key":"a","keep":"x"}]}}`: {"edit.headers[0].keep", "must be a boolean"},
-	} {
-		f, _, _ := orderingFixture(message(idA))
-		e := wantEnvelope(t, f.open().do("POST", retryA, body), 400, codeValidation)
-		if len(e.Details) != 1 || e.Details[0] != want {
-			t.Errorf("%s: details %+v, want %+v", body, e.Details, want)
-		}
-	}
-	f, _, _ := orderingFixture()
-	e := wantEnvelope(t, f.open().do("POST", redrives, `{"filter":{"topic":"t"},"patch":[{"op":"frob","path":"/a"}]}`), 400, codeValidation)
-	if want := `patch[0]: op must be add, remove, replace, move, copy or test, not "frob"`; e.Message != want {
-		t.Errorf("message %q, want %q", e.Message, want)
-	}
+	f, _ := orderingFixture(message(idA))
+	f.open()
+	wantStatus(t, f.do("POST", retryA, `{"edit":{"payload_null":"x"}}`), 400,
+		`"details":[{"field":"edit.payload_null","reason":"must be a boolean"}]`)
+	wantStatus(t, f.do("POST", retryA, `{"edit":{"headers":[{"key":"a","keep":"x"}]}}`), 400,
+		`"details":[{"field":"edit.headers[0].keep","reason":"must be a boolean"}]`)
+	wantStatus(t, f.do("POST", redrives, `{"filter":{"topic":"t"},"patch":[{"op":"frob","path":"/a"}]}`), 400,
+		`"message":"patch[0]: op must be add, remove, replace, move, copy or test, not \"frob\""`)
 }

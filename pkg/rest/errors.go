@@ -19,13 +19,12 @@ import (
 
 // The codes that clients see. They are part of the API.
 const (
-	codeNotFound      = "SYS_DLQ_NOT_FOUND"
-	codeValidation    = "SYS_DLQ_VALIDATION_ERROR"
-	codeConflict      = "SYS_DLQ_CONFLICT"
-	codeInternal      = "SYS_DLQ_INTERNAL_ERROR"
-	codePublishFailed = "SYS_DLQ_PUBLISH_FAILED"
-	codeUnavailable   = "SYS_DLQ_UNAVAILABLE"
-
+	codeNotFound        = "SYS_DLQ_NOT_FOUND"
+	codeValidation      = "SYS_DLQ_VALIDATION_ERROR"
+	codeConflict        = "SYS_DLQ_CONFLICT"
+	codeInternal        = "SYS_DLQ_INTERNAL_ERROR"
+	codePublishFailed   = "SYS_DLQ_PUBLISH_FAILED"
+	codeUnavailable     = "SYS_DLQ_UNAVAILABLE"
 	codeUnauthenticated = "SYS_DLQ_UNAUTHENTICATED"
 	codeForbidden       = "SYS_DLQ_FORBIDDEN"
 	codeMisdirected     = "SYS_DLQ_MISDIRECTED"
@@ -34,17 +33,15 @@ const (
 
 // Kinds that exist in HTTP only.
 var (
-	errMethod    = errors.New("method not allowed")
-	errMediaType = errors.New("unsupported media type")
-	errTooLarge  = errors.New("request body too large")
-
+	errMethod      = errors.New("method not allowed")
+	errMediaType   = errors.New("unsupported media type")
+	errTooLarge    = errors.New("request body too large")
 	errMisdirected = errors.New("misdirected request")
 	errRateLimited = errors.New("too many requests")
 )
 
-// answer is what a kind of error becomes. With fixed set the client reads
-// text whatever happened; else it reads the error's own sentence, and text only
-// when the error has none of its own.
+// answer is the HTTP answer to a kind of error. With fixed set clients read text; else the error's own
+// sentence, and text where it has none.
 type answer struct {
 	kind   error
 	status int
@@ -53,8 +50,7 @@ type answer struct {
 	fixed  bool
 }
 
-// answers is the one place that knows HTTP statuses of errors; the first kind
-// that matches wins.
+// answers is the one place that knows HTTP statuses of errors; the first kind that matches wins.
 var answers = [...]answer{
 	{errMethod, http.StatusMethodNotAllowed, codeValidation, "method not allowed", false},
 	{errMediaType, http.StatusUnsupportedMediaType, codeValidation, "unsupported media type", false},
@@ -74,16 +70,15 @@ var answers = [...]answer{
 	{context.Canceled, http.StatusServiceUnavailable, codeUnavailable, unavailableText, true},
 }
 
-// internal is the answer when no kind matches.
 var internal = answer{nil, http.StatusInternalServerError, codeInternal, "internal error", true}
 
 const (
 	unavailableText = "the service is not available at the moment, try again later"
 
-	// retryAfter is what a 503, and a 429 that names no time, asks clients to wait.
+	// retryAfter is the wait that a 503, and a 429 without its own time, ask for.
 	retryAfter = 5 * time.Second
 
-	// statusClientGone is never read by anybody; it marks the metric and the log.
+	// statusClientGone is read by no client; it marks the metric and the log.
 	statusClientGone = 499
 )
 
@@ -97,7 +92,11 @@ type requestError struct {
 
 func (e *requestError) Error() string { return e.text }
 
-// Is makes the error's kind the one it was made with.
+// refused is an error with no more than its text and its details.
+func refused(kind error, text string, details ...detail) *requestError {
+	return &requestError{kind: kind, text: text, details: details}
+}
+
 func (e *requestError) Is(target error) bool { return target == e.kind }
 
 type envelope struct {
@@ -111,15 +110,13 @@ type errorBody struct {
 	Details   []detail `json:"details"`
 }
 
-// fail answers with the envelope and logs the cause of what is not the
-// client's fault, once.
+// fail answers with the envelope, and logs the cause once unless it is the client's fault.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	a := answerFor(err)
 	x := exchangeOf(r)
 	s.logFailure(a, x, err)
 	if x.status != 0 {
-		// Half of another answer is out already: only a broken connection tells the
-		// client not to believe it.
+		// Half of another answer is sent: only a broken connection keeps the client from believing it.
 		panic(http.ErrAbortHandler)
 	}
 	if a.status == http.StatusServiceUnavailable || a.status == http.StatusTooManyRequests || errors.Is(err, entity.ErrContended) {
@@ -131,7 +128,6 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	writeJSON(w, a.status, a.envelope(err, x.id))
 }
 
-// waitFor returns how many seconds a client should wait before it tries again.
 func waitFor(err error) int {
 	wait := retryAfter
 	var refused *requestError
@@ -156,7 +152,6 @@ func (s *Server) logFailure(a answer, x *exchange, err error) {
 	log("request failed", x.ids(zap.String("route", x.route), zap.Int("status", a.status), zap.Error(err))...)
 }
 
-// clientGone ends an exchange that nobody listens to any more.
 func (s *Server) clientGone(w http.ResponseWriter, r *http.Request, err error) {
 	x := exchangeOf(r)
 	s.logger.Debug("client gone", x.ids(zap.String("route", x.route), zap.Error(err))...)
@@ -174,8 +169,8 @@ func answerFor(err error) answer {
 	return internal
 }
 
-// message is the sentence for the client. Only an error made for clients speaks
-// for itself; what was wrapped around it on the way is for the log.
+// message is the sentence for the client. Only an error made for clients is shown; what wraps it is for the
+// log.
 func (a answer) message(err error) string {
 	if a.fixed {
 		return a.text
@@ -186,8 +181,7 @@ func (a answer) message(err error) string {
 	return a.text
 }
 
-// innermost returns the error deepest in the chain that is of the kind: the one
-// that said so first.
+// innermost returns the error deepest in the chain that is of the kind, which was the first.
 func innermost(err, kind error) error {
 	for {
 		var inner error

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
 // One row for each kind, as the store or the redriver would give it: wrapped.
@@ -48,14 +49,18 @@ func TestErrors(t *testing.T) {
 			"redrive " + redrive.String() + " is finished and cannot become cancelled", `[]`,
 		},
 		{"NoRedrive", &entity.RedriveNotFoundError{ID: redrive}, 404, codeNotFound, "redrive not found: " + redrive.String(), `[]`},
-		{"Transition", &entity.TransitionError{From: entity.Resolved, To: entity.Dead}, 409, codeConflict, "message cannot move from RESOLVED to DEAD", `[]`},
+		{
+			"Transition", &entity.TransitionError{From: entity.Resolved, To: entity.Dead}, 409, codeConflict,
+			"message cannot move from RESOLVED to DEAD", `[]`,
+		},
 		{
 			"Refused", &entity.RefusedError{Class: entity.LoopRefused, Reason: "it would loop"}, 409, codeConflict, "it would loop",
 			`[{"field":"reason","reason":"it would loop"},{"field":"class","reason":"LOOP_REFUSED"}]`,
 		},
 		{
 			"Publish", &entity.PublishError{Class: entity.BadRecord, Status: entity.Dead, Reason: "secret"},
-			502, codePublishFailed, "the message could not be published", `[{"field":"class","reason":"BAD_RECORD"},{"field":"status","reason":"DEAD"}]`,
+			502, codePublishFailed, "the message could not be published",
+			`[{"field":"class","reason":"BAD_RECORD"},{"field":"status","reason":"DEAD"}]`,
 		},
 		{
 			"Interrupted", &entity.InterruptedError{Redrive: entity.Redrive{ID: redrive}, Err: errors.New("secret")},
@@ -69,25 +74,19 @@ func TestErrors(t *testing.T) {
 		{"BareInvalid", fmt.Errorf("secret: %w", entity.ErrInvalid), 400, codeValidation, "invalid request", `[]`},
 		{"Unexpected", errBroken, 500, codeInternal, "internal error", `[]`},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			core, logs := observer.New(zap.WarnLevel)
-			f := newFixture()
-			f.logger = zap.New(core)
-			f.redriver = redriverFunc(func(context.Context) (entity.Redrive, error) {
-				return entity.Redrive{}, fmt.Errorf("where secrets are: %w", c.err)
-			})
-			w := f.open().do("POST", "/api/v1/dlq/messages/"+idA.String()+"/retry", "")
-			wantAnswer(t, w, c.status, errorJSON(c.code, c.message, c.details))
-			if got, want := w.Header().Get("Retry-After") != "", c.status == 503; got != want {
-				t.Errorf("Retry-After given = %t, want %t", got, want)
-			}
-			wantLogged(t, logs, c.status >= 500)
-		})
+		f := newFixture()
+		logs := f.logs(zap.WarnLevel)
+		f.redriver = failing(fmt.Errorf("where secrets are: %w", c.err))
+		w := f.open().do("POST", retryA, "")
+		wantAnswer(t, w, c.status, errorJSON(c.code, c.message, c.details))
+		if got, want := w.Header().Get("Retry-After") != "", c.status == 503; got != want {
+			t.Errorf("%s: Retry-After given = %t, want %t", c.name, got, want)
+		}
+		wantLogged(t, logs, c.status >= 500)
 	}
 }
 
-// interruptedJSON is what an interrupted redrive tells of itself.
+// interruptedJSON is the answer about an interrupted redrive.
 func interruptedJSON(selected, resolved, failed, dead, inDoubt, skipped, waiting int) string {
 	return fmt.Sprintf(`[{"field":"redrive_id","reason":"%s"},{"field":"selected","reason":"%d"},{"field":"resolved","reason":"%d"},`+
 		`{"field":"failed","reason":"%d"},{"field":"dead","reason":"%d"},{"field":"in_doubt","reason":"%d"},{"field":"skipped","reason":"%d"},`+
@@ -95,27 +94,30 @@ func interruptedJSON(selected, resolved, failed, dead, inDoubt, skipped, waiting
 		redrive, selected, resolved, failed, dead, inDoubt, skipped, waiting)
 }
 
-// wantLogged: the cause of a 5xx stands in the log once, under the request id.
+// wantLogged: the cause of a 5xx is in the log once, under the request id.
 func wantLogged(t *testing.T, logs *observer.ObservedLogs, want bool) {
 	t.Helper()
 	failed := logs.FilterMessage("request failed").FilterField(zap.String("request_id", testID)).All()
-	if want != (len(failed) == 1) {
-		t.Fatalf("logged %d failures, want one: %t", len(failed), want)
-	}
-	if want && !strings.Contains(fmt.Sprint(failed[0].ContextMap()["error"]), "where secrets are") {
-		t.Errorf("log %v does not tell the cause", failed[0].ContextMap())
+	if want != (len(failed) == 1) || want && !strings.Contains(fmt.Sprint(failed[0].ContextMap()["error"]), "where secrets are") {
+		t.Errorf("logged %v, want one failure with its cause: %t", failed, want)
 	}
 }
 
 func TestPanicIsAnAnswer(t *testing.T) {
 	t.Parallel()
-	core, logs := observer.New(zap.ErrorLevel)
 	f := newFixture()
-	f.logger = zap.New(core)
-	f.redriver = redriverFunc(func(context.Context) (entity.Redrive, error) { panic("secret") })
-	wantAnswer(t, f.open().do("POST", "/api/v1/dlq/t/retry-all", ""), 500, errorJSON(codeInternal, "internal error", `[]`))
-	if logs.Len() != 1 || !strings.Contains(fmt.Sprint(logs.All()[0].ContextMap()["error"]), "goroutine") {
-		t.Errorf("log = %v, want one entry with the stack", logs.All())
+	logs, store := f.logs(zap.ErrorLevel), hook(f.memory)
+	f.redriver = &stub{do: func(context.Context) (entity.Redrive, error) { panic("secret") }}
+	store.list = func(context.Context, string, repository.Page) (repository.List, error) { panic("secret") }
+	f.over(store).open()
+	for n, w := range []*reply{
+		f.do("POST", "/api/v1/dlq/t/retry-all", ""),
+		f.do("GET", "/api/v1/dlq/orders.dlq.v1", ""), // in a goroutine of its own, where a panic ends programs
+	} {
+		wantAnswer(t, w, 500, errorJSON(codeInternal, "internal error", `[]`))
+		if logs.Len() != 2 || !strings.Contains(fmt.Sprint(logs.All()[n].ContextMap()["error"]), "goroutine") {
+			t.Errorf("log = %v, want one entry with the stack", logs.All())
+		}
 	}
 }
 

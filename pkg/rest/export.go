@@ -24,16 +24,14 @@ const (
 	// exportChunk is how much is written at once, in bytes.
 	exportChunk = 64 << 10
 
-	// What stands behind the body: how many messages there were, and whether these
-	// are all that match.
+	// Trailers: how many messages there were, and whether these are all that match.
 	exportMessages = "X-Export-Messages"
 	exportComplete = "X-Export-Complete"
 
-	// exportSearched stands before it: how far the search catalogue was.
+	// exportSearched is a header: how far the search catalogue was.
 	exportSearched = "X-Export-Searched-Until"
 )
 
-// exportOrder says what is exported, and how.
 type exportOrder struct {
 	query  repository.ExportQuery // with a limit of one more than were asked for
 	limit  int
@@ -41,8 +39,7 @@ type exportOrder struct {
 	view   view
 }
 
-// exportMessages streams all that matches. Nothing of it is kept: memory does not
-// grow with the number of messages.
+// exportMessages streams every match. Memory does not grow with the number of messages.
 func (s *Server) exportMessages(w http.ResponseWriter, r *http.Request) error {
 	order, err := s.exportOf(r)
 	if err != nil {
@@ -63,20 +60,21 @@ func (s *Server) exportMessages(w http.ResponseWriter, r *http.Request) error {
 	return out.run(r)
 }
 
-// run streams what the store gives. Neither a store nor a client may hold it for
-// ever: both are given up when the time of the whole is over.
+// run streams what the store returns. When the whole time is over, store and client are given up.
 func (e *export) run(r *http.Request) error {
 	s := e.server
 	until := time.Now().Add(s.cfg.ExportTimeout)
 	e.x.pace.endAt(until)
-	defer e.x.pace.endAt(time.Time{}) // an error may still be told when it is over
+	defer e.x.pace.endAt(time.Time{}) // an error may still be written when it is over
 	ctx, cancel := context.WithDeadline(r.Context(), until)
 	defer cancel()
-	// Whoever reads slowly is held up by the write deadline; a store that says
-	// nothing more is not waited for either.
+	// A slow client meets the write deadline; a store that gives no next message is given up too.
 	e.patience = time.AfterFunc(s.cfg.RequestTimeout, cancel)
 	defer e.patience.Stop()
 	e.timeout = s.cfg.RequestTimeout
+	if e.buf = make([]byte, 0, exportChunk+exportChunk/2); e.order.format == formatCSV {
+		e.buf = append(e.buf, csvHead...)
+	}
 	err := s.db.Export(ctx, e.order.query, e.message)
 	complete := err == nil
 	if complete || errors.Is(err, errExportLimit) {
@@ -125,25 +123,20 @@ func (s *Server) exportOf(r *http.Request) (exportOrder, error) {
 // errExportLimit ends an export that has given all that it may.
 var errExportLimit = errors.New("export limit reached")
 
-// export is a stream of messages on its way to a client.
 type export struct {
-	w      http.ResponseWriter
-	x      *exchange
-	server *Server
-	order  exportOrder
-
+	w        http.ResponseWriter
+	x        *exchange
+	server   *Server
+	order    exportOrder
 	searched searchedUntil
-
 	patience *time.Timer // ends the wait for the next message
 	timeout  time.Duration
-
-	begun bool
-	n     int
-	buf   []byte
+	begun    bool
+	n        int
+	buf      []byte
 }
 
-// message takes the next one. The answer begins with the first: until then it may
-// still be an error.
+// message takes the next one. Until the first the answer may still be an error.
 func (e *export) message(m *entity.Message) error {
 	if e.n == e.order.limit {
 		return errExportLimit
@@ -151,14 +144,10 @@ func (e *export) message(m *entity.Message) error {
 	e.patience.Reset(e.timeout)
 	e.n++
 	c := e.server.show(m, e.order.view)
-	if e.buf == nil {
-		e.buf = append(make([]byte, 0, exportChunk+exportChunk/2), e.head()...)
-	}
 	if e.order.format == formatCSV {
 		e.buf = c.appendCSV(e.buf)
 	} else {
-		e.buf = append(e.buf, '{')
-		e.buf = append(c.appendMembers(e.buf), '}', '\n')
+		e.buf = append(c.appendJSON(e.buf), '\n')
 	}
 	if len(e.buf) < exportChunk {
 		return nil
@@ -166,14 +155,6 @@ func (e *export) message(m *entity.Message) error {
 	return e.flush()
 }
 
-func (e *export) head() string {
-	if e.order.format == formatCSV {
-		return csvHead
-	}
-	return ""
-}
-
-// begin sends the header of the answer.
 func (e *export) begin() {
 	if e.begun {
 		return
@@ -207,14 +188,11 @@ func (e *export) flush() error {
 
 // end sends the rest, and says whether it was all there is.
 func (e *export) end(complete bool) error {
-	if e.n == 0 {
-		e.buf = append(e.buf, e.head()...)
-	}
 	e.begin()
 	if _, err := e.w.Write(e.buf); err != nil {
 		return errors.Join(errClientGone, err)
 	}
-	trailer := e.x.Header() // the answer's own, whatever stands before it
+	trailer := e.x.Header() // the answer's own, whatever wraps it
 	trailer.Set(exportMessages, strconv.Itoa(e.n))
 	trailer.Set(exportComplete, strconv.FormatBool(complete))
 	return nil

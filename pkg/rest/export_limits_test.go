@@ -12,24 +12,10 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
-	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
 )
-
-// gatedStore begins exports and goes on when it is told to.
-type gatedStore struct {
-	*fake.Store
-	begun, release chan struct{}
-}
-
-func (s gatedStore) Export(ctx context.Context, q repository.ExportQuery, yield func(*entity.Message) error) error {
-	s.begun <- struct{}{}
-	<-s.release
-	return s.Store.Export(ctx, q, yield)
-}
 
 // However many ask, only so many exports hold a connection of the store, and no client
 // has more than half of them. The others wait a while.
@@ -38,19 +24,21 @@ func TestExport_OnlySoManyAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(message(idA))
 		f.cfg.MaxExports = 4
-		store := gatedStore{f.memory, make(chan struct{}), make(chan struct{})}
-		f.store = store
-		f.open()
-		ended := make(chan *httptest.ResponseRecorder)
+		store, begun, release := hook(f.memory), make(chan struct{}), make(chan struct{})
+		store.export = func(ctx context.Context, q repository.ExportQuery, yield func(*entity.Message) error) error {
+			begun <- struct{}{}
+			<-release
+			return f.memory.Export(ctx, q, yield)
+		}
+		f.over(store).open()
+		ended := make(chan *reply)
 		export := func(from string) { ended <- f.from(from, "GET", "/api/v1/export") }
-		refused := func(from string, status int, code, reason string) {
+		refused := func(from string, status int, reason string) {
 			t.Helper()
 			began := time.Now()
 			w := f.from(from, "GET", "/api/v1/export")
-			e := wantEnvelope(t, w, status, code)
-			if len(e.Details) != 1 || e.Details[0].Field != "max_exports" || !strings.HasPrefix(e.Details[0].Reason, reason) {
-				t.Errorf("details = %+v, want %s", e.Details, reason)
-			}
+			wantStatus(t, w, status, reason)
+			wantEnvelope(t, w, status, "max_exports")
 			wantHeader(t, w.Header(), "Retry-After", "5")
 			if took := time.Since(began); took != patience {
 				t.Errorf("refused after %s, want %s", took, patience)
@@ -58,27 +46,23 @@ func TestExport_OnlySoManyAtATime(t *testing.T) {
 		}
 		for range 2 {
 			go export("10.0.0.1:1000")
-			<-store.begun
+			<-begun
 		}
-		refused("10.0.0.1:2000", 429, codeRateLimited, "2 exports are under way for you")
+		refused("10.0.0.1:2000", 429, "2 exports are under way for you")
 		for range 2 {
 			go export("10.0.0.2:1000")
-			<-store.begun
+			<-begun
 		}
-		refused("10.0.0.3:1000", 503, codeUnavailable, "4 exports are all")
-		if w := f.do("HEAD", "/api/v1/export", ""); w.Code != 200 {
-			t.Errorf("HEAD = %d, want 200: it holds nothing", w.Code)
-		}
-		go export("10.0.0.3:1000") // it waits
+		refused("10.0.0.3:1000", 503, "4 exports are all")
+		wantStatus(t, f.do("HEAD", "/api/v1/export", ""), 200) // it holds nothing
+		go export("10.0.0.3:1000")                             // it waits
 		synctest.Wait()
-		close(store.release)
-		<-store.begun
+		close(release)
+		<-begun
 		for range 5 {
 			wantHeader(t, (<-ended).Result().Trailer, exportComplete, "true")
 		}
-		if l := f.server.limits; l.exports.used+l.bytes.used != 0 {
-			t.Errorf("%d exports and %d bytes are held, want none", l.exports.used, l.bytes.used)
-		}
+		nothingHeld(t, f.server)
 	})
 }
 
@@ -87,10 +71,9 @@ func TestExport_OnlySoManyAtATime(t *testing.T) {
 func TestExport_WholeOfItHasItsTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		core, logs := observer.New(zap.WarnLevel)
 		f := newFixture()
-		f.logger, f.store = zap.New(core), &endless{Store: f.memory}
-		f.open()
+		logs := f.logs(zap.WarnLevel)
+		f.over(&endless{Store: f.memory}).open()
 		client, began := &reader{header: http.Header{}, takes: atRate(4 << 10)}, time.Now()
 		defer func() {
 			if p := recover(); p != http.ErrAbortHandler { //nolint:errorlint // that very one
@@ -99,18 +82,13 @@ func TestExport_WholeOfItHasItsTime(t *testing.T) {
 			if took := time.Since(began); took != 15*time.Minute || client.written == 0 {
 				t.Errorf("it took %s and %d bytes, want 15m and some", took, client.written)
 			}
-			if got := client.header.Get(exportComplete); got != "" {
-				t.Errorf("%s = %q, want none", exportComplete, got)
-			}
+			wantHeader(t, client.header, exportComplete, "")
 			if text := logs.All()[0].ContextMap()["error"]; logs.Len() != 1 || !strings.Contains(text.(string), "longer than 15m0s (export_timeout)") {
 				t.Errorf("logged %v", logs.All())
 			}
-			if l := f.server.limits; l.exports.used+l.bytes.used != 0 {
-				t.Errorf("%d exports and %d bytes are held, want none", l.exports.used, l.bytes.used)
-			}
+			nothingHeld(t, f.server)
 		}()
-		r := httptest.NewRequest("GET", "/api/v1/export?limit=1000000", nil)
-		f.server.Handler().ServeHTTP(client, r)
+		f.server.Handler().ServeHTTP(client, httptest.NewRequest("GET", "/api/v1/export?limit=1000000", nil))
 	})
 }
 
@@ -120,7 +98,8 @@ func TestExport_OneLineForEachMessage(t *testing.T) {
 	t.Parallel()
 	const forged = `{"id":"forged"}`
 	for _, value := range []string{
-		"{\n  \"order_id\": \"123\",\n  \"lines\": [\n    1,\r\n    2\r]\n}", "\n\r\n" + forged + "\n", "[" + "\n" + forged + "\n,\n" + forged + "\n]",
+		"{\n  \"order_id\": \"123\",\n  \"lines\": [\n    1,\r\n    2\r]\n}", "\n\r\n" + forged + "\n",
+		"[" + "\n" + forged + "\n,\n" + forged + "\n]",
 		"\"a\\nb\\r\\u000a\"", "{\"a\" :\r\"b\\\"\"\n}", " 1\n",
 	} {
 		f := newFixture(message(idA, withValue(value)), message(idB, at(noon.Add(-time.Hour)))).open()
@@ -134,7 +113,7 @@ func TestExport_OneLineForEachMessage(t *testing.T) {
 			ID      string
 			Payload json.RawMessage
 		}
-		if err := json.Unmarshal([]byte(lines[0]), &m); err != nil || m.ID != idA.String() || !sameJSON(t, string(m.Payload), value) {
+		if err := json.Unmarshal([]byte(lines[0]), &m); err != nil || m.ID != idA.String() || !sameJSON(string(m.Payload), value) {
 			t.Errorf("%q: the line is %s, %v", value, lines[0], err)
 		}
 		if list := f.do("GET", "/api/v1/messages", "").Body.String(); !strings.Contains(list, `"payload":`+value+`,"status"`) {

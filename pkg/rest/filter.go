@@ -18,129 +18,88 @@ import (
 )
 
 const (
-	// maxConditions bounds how often header, payload, and words may be asked for.
 	maxConditions = 10
 
-	// minWord is the shortest word that a search can look up.
 	minWord = 3
 
 	unknownOrigin = "unknown"
 )
 
-// filterOrder says which messages are meant, in the words of the request. Queries
-// and bodies name the same things alike.
-type filterOrder struct {
-	topic         option[string]
-	status        option[[]string]
-	errorClass    option[string]
-	consumerGroup option[string]
-	dialect       option[string]
-	groupID       option[string]
-	origin        option[string]
-	createdAfter  option[string]
-	createdBefore option[string]
-	retriedAfter  option[string]
-	retriedBefore option[string]
-	key           option[string]
-	keyBase64     option[string]
-	header        option[[]string]
-	payload       option[[]string]
-	words         option[string]
-}
-
-// texts and lists name the parameters and where their values go.
-func (f *filterOrder) texts() map[string]*option[string] {
-	return map[string]*option[string]{
-		"topic": &f.topic, "error_class": &f.errorClass, "consumer_group": &f.consumerGroup, "dialect": &f.dialect,
-		"group_id": &f.groupID, "origin": &f.origin, "created_after": &f.createdAfter, "created_before": &f.createdBefore,
-		"retried_after": &f.retriedAfter, "retried_before": &f.retriedBefore, "key": &f.key, "key_base64": &f.keyBase64,
-		"q": &f.words,
+// The parameters of a filter, to which a cursor is bound.
+var (
+	filterTexts = []string{
+		"consumer_group", "created_after", "created_before", "dialect", "error_class", "group_id", "key", "key_base64",
+		"origin", "q", "retried_after", "retried_before", "topic",
 	}
+	filterLists = []string{"header", "payload", "status"}
+)
+
+// filterOrder is a filter in the words of the request; queries and bodies use the same names.
+type filterOrder struct {
+	texts map[string]*option[string]
+	lists map[string]*option[[]string]
 }
 
-func (f *filterOrder) lists() map[string]*option[[]string] {
-	return map[string]*option[[]string]{"status": &f.status, "header": &f.header, "payload": &f.payload}
+func newFilterOrder() filterOrder {
+	f := filterOrder{map[string]*option[string]{}, map[string]*option[[]string]{}}
+	for _, name := range filterTexts {
+		f.texts[name] = &option[string]{}
+	}
+	for _, name := range filterLists {
+		f.lists[name] = &option[[]string]{}
+	}
+	return f
 }
 
-// fields are those of a filter within a body.
-func (f *filterOrder) fields() fields {
+func (f filterOrder) fields() fields {
 	all := fields{}
-	for name, target := range f.texts() {
+	for name, target := range f.texts {
 		all[name] = target
 	}
-	for name, target := range f.lists() {
+	for name, target := range f.lists {
 		all[name] = target
 	}
 	return all
 }
 
-// filterNames are the parameters of a filter; what they say is what a cursor is
-// bound to.
-func filterNames() []string {
-	var f filterOrder
-	var names []string
-	for name := range f.fields() {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
-
-// filterOf reads the filter of a query, and says everything that is wrong with
-// it.
+// filterOf reads the filter of a query, and reports every problem.
 func filterOf(r *http.Request, p *problems) entity.Filter {
-	query := r.URL.Query()
-	var f filterOrder
-	texts, lists := f.texts(), f.lists()
-	for _, name := range slices.Sorted(maps.Keys(texts)) {
-		target := texts[name]
+	query, f := r.URL.Query(), newFilterOrder()
+	for _, name := range filterTexts {
 		text, err := textParameter(query, name)
+		if strings.HasSuffix(name, "_after") || strings.HasSuffix(name, "_before") {
+			text = strings.Replace(text, " ", "+", 1) // the sign of an offset that was sent unescaped
+		}
 		if p.note(err); err == nil && query.Has(name) {
-			target.given, target.value = true, text
+			*f.texts[name] = option[string]{true, text}
 		}
 	}
-	for name, target := range lists {
-		target.given, target.value = query.Has(name), query[name]
+	for _, name := range filterLists {
+		*f.lists[name] = option[[]string]{query.Has(name), query[name]}
 	}
-	f.status.value = splitAll(f.status.value)
-	for _, at := range []*option[string]{&f.createdAfter, &f.createdBefore, &f.retriedAfter, &f.retriedBefore} {
-		// The plus sign of an offset, sent as it is, has become a space.
-		at.value = strings.Replace(at.value, " ", "+", 1)
+	if status := f.lists["status"]; status.given {
+		status.value = strings.Split(strings.Join(status.value, ","), ",")
 	}
 	return f.read("", p)
 }
 
-func splitAll(lists []string) []string {
-	var all []string
-	for _, list := range lists {
-		all = append(all, strings.Split(list, ",")...)
-	}
-	return all
-}
-
-// read understands the filter. prefix stands before the names in errors.
-func (f *filterOrder) read(prefix string, p *problems) entity.Filter {
-	in := filterReader{prefix, p}
+// read reads the filter. prefix goes in front of the names in errors.
+func (f filterOrder) read(prefix string, p *problems) entity.Filter {
+	in := filterReader{f, prefix, p}
 	filter := entity.Filter{
-		Statuses:      in.statuses(f.status),
-		ErrorClass:    in.text("error_class", f.errorClass, maxFilterText),
-		ConsumerGroup: in.text("consumer_group", f.consumerGroup, maxFilterText),
-		Dialect:       in.text("dialect", f.dialect, maxFilterText),
-		Group:         in.id("group_id", f.groupID),
-		UnknownOrigin: in.origin(f.origin),
-		Headers:       in.headers(f.header),
-		Fields:        in.places(f.payload),
-		Words:         in.words(f.words),
-		Key:           in.key(f.key, f.keyBase64),
+		Statuses: in.statuses(), ErrorClass: in.text("error_class", maxFilterText),
+		ConsumerGroup: in.text("consumer_group", maxFilterText), Dialect: in.text("dialect", maxFilterText),
+		Group: in.group(), UnknownOrigin: in.origin(), Headers: in.headers(), Fields: in.places(), Words: in.words(),
+		Key: in.key(),
 	}
-	filter.Topic, filter.Topics = in.topics(f.topic)
-	filter.CreatedAfter, filter.CreatedBefore = in.span("created", f.createdAfter, f.createdBefore)
-	filter.RetriedAfter, filter.RetriedBefore = in.span("retried", f.retriedAfter, f.retriedBefore)
+	filter.Topic, filter.Topics = in.topics()
+	filter.CreatedAfter, filter.CreatedBefore = in.span("created")
+	filter.RetriedAfter, filter.RetriedBefore = in.span("retried")
 	return filter
 }
 
-// filterReader reads the parts of a filter, and notes what is wrong with them.
 type filterReader struct {
+	filterOrder
 	prefix string
 	*problems
 }
@@ -149,7 +108,8 @@ func (in filterReader) bad(is bool, name, format string, args ...any) bool {
 	return in.refuse(is, in.prefix+name, format, args...)
 }
 
-func (in filterReader) text(name string, text option[string], most int) string {
+func (in filterReader) text(name string, most int) string {
+	text := in.texts[name]
 	if in.bad(text.given && (text.value == "" || !possibleText(text.value, most)), name,
 		"must have 1 to %d characters, and none of them NUL", most) {
 		return ""
@@ -157,9 +117,9 @@ func (in filterReader) text(name string, text option[string], most int) string {
 	return text.value
 }
 
-// topics tells a name from a glob: no topic has a star in its name.
-func (in filterReader) topics(text option[string]) (name string, globs entity.TopicPatterns) {
-	name = in.text("topic", text, maxTopic)
+// topics reads a name, or a glob: no name has a star.
+func (in filterReader) topics() (name string, globs entity.TopicPatterns) {
+	name = in.text("topic", maxTopic)
 	if !strings.Contains(name, "*") {
 		return name, globs
 	}
@@ -173,7 +133,8 @@ func (in filterReader) topics(text option[string]) (name string, globs entity.To
 	return "", globs
 }
 
-func (in filterReader) statuses(list option[[]string]) []entity.Status {
+func (in filterReader) statuses() []entity.Status {
+	list := in.lists["status"]
 	if in.bad(list.given && len(list.value) == 0, "status", "must not be empty") {
 		return nil
 	}
@@ -188,19 +149,22 @@ func (in filterReader) statuses(list option[[]string]) []entity.Status {
 	return statuses
 }
 
-func (in filterReader) id(name string, text option[string]) uuid.UUID {
+func (in filterReader) group() uuid.UUID {
+	text := in.texts["group_id"]
 	id, ok := canonicalID(text.value)
-	if in.bad(text.given && (!ok || id == uuid.Nil), name, "must be the id of an error group") {
+	if in.bad(text.given && (!ok || id == uuid.Nil), "group_id", "must be the id of an error group") {
 		return uuid.Nil
 	}
 	return id
 }
 
-func (in filterReader) origin(text option[string]) bool {
+func (in filterReader) origin() bool {
+	text := in.texts["origin"]
 	return !in.bad(text.given && text.value != unknownOrigin, "origin", "must be %s", unknownOrigin) && text.given
 }
 
-func (in filterReader) time(name string, text option[string]) time.Time {
+func (in filterReader) time(name string) time.Time {
+	text := in.texts[name]
 	if !text.given {
 		return time.Time{}
 	}
@@ -209,14 +173,15 @@ func (in filterReader) time(name string, text option[string]) time.Time {
 	return at
 }
 
-func (in filterReader) span(what string, after, before option[string]) (from, until time.Time) {
-	from, until = in.time(what+"_after", after), in.time(what+"_before", before)
+func (in filterReader) span(what string) (from, until time.Time) {
+	from, until = in.time(what+"_after"), in.time(what+"_before")
 	in.bad(!until.IsZero() && !until.After(from), what+"_before", "must be later than %s_after", what)
 	return from, until
 }
 
 // key may be empty, which is not the same as none.
-func (in filterReader) key(text, encoded option[string]) []byte {
+func (in filterReader) key() []byte {
+	text, encoded := in.texts["key"], in.texts["key_base64"]
 	switch {
 	case in.bad(text.given && encoded.given, "key", "give either key or key_base64"):
 		return nil
@@ -232,9 +197,9 @@ func (in filterReader) key(text, encoded option[string]) []byte {
 }
 
 // headers are name or name=value each.
-func (in filterReader) headers(list option[[]string]) []entity.HeaderMatch {
+func (in filterReader) headers() []entity.HeaderMatch {
 	var matches []entity.HeaderMatch
-	for _, text := range in.conditions("header", list) {
+	for _, text := range in.conditions("header") {
 		name, value, valued := strings.Cut(text, "=")
 		if in.bad(name == "" || !possibleText(name, maxFilterText) || len(value) > maxFilterText, "header",
 			"must be name or name=value, each of at most %d characters", maxFilterText) {
@@ -249,17 +214,18 @@ func (in filterReader) headers(list option[[]string]) []entity.HeaderMatch {
 	return matches
 }
 
-func (in filterReader) conditions(name string, list option[[]string]) []string {
+func (in filterReader) conditions(name string) []string {
+	list := in.lists[name]
 	if in.bad(list.given && (len(list.value) == 0 || len(list.value) > maxConditions), name, "must be 1 to %d conditions", maxConditions) {
 		return nil
 	}
 	return list.value
 }
 
-// places are path or path=value each, with spaces as anybody likes.
-func (in filterReader) places(list option[[]string]) []entity.FieldMatch {
+// places are path or path=value each, with any number of spaces.
+func (in filterReader) places() []entity.FieldMatch {
 	var matches []entity.FieldMatch
-	for _, text := range in.conditions("payload", list) {
+	for _, text := range in.conditions("payload") {
 		match, ok := fieldMatch(text)
 		if in.bad(!ok, "payload", "must be a path such as $.customer.id or $.items[*].sku, "+
 			"alone or with = and a JSON scalar or plain text, of at most %d characters", maxFilterText) {
@@ -290,8 +256,9 @@ func fieldMatch(text string) (entity.FieldMatch, bool) {
 	return match, len(match.Values) > 0
 }
 
-// words are lower case; what stands between quotation marks is one of them.
-func (in filterReader) words(text option[string]) []string {
+// words are lower case; text between quotation marks is one of them.
+func (in filterReader) words() []string {
+	text := in.texts["q"]
 	if !text.given {
 		return nil
 	}
@@ -304,8 +271,8 @@ func (in filterReader) words(text option[string]) []string {
 	return words
 }
 
-// splitWords takes text apart at spaces outside of quotation marks. closed is
-// false when the last quotation mark has no partner.
+// splitWords splits text at spaces outside of quotation marks. closed is false when the last one has no
+// partner.
 func splitWords(text string) (words []string, closed bool) {
 	for {
 		text = strings.TrimSpace(text)
@@ -335,16 +302,10 @@ func isSpaceOrQuote(c rune) bool {
 // showFilter is filterOf backwards, as far as a filter says it.
 func (s *Server) showFilter(f entity.Filter) *filterJSON {
 	shown := &filterJSON{
-		Topic:         orNull(f.Topic),
-		Status:        f.Statuses,
-		ErrorClass:    orNull(f.ErrorClass),
-		ConsumerGroup: orNull(f.ConsumerGroup),
-		Dialect:       orNull(f.Dialect),
-		GroupID:       orNull(f.Group),
-		CreatedAfter:  stamp(f.CreatedAfter),
-		CreatedBefore: stamp(f.CreatedBefore),
-		RetriedAfter:  stamp(f.RetriedAfter),
-		RetriedBefore: stamp(f.RetriedBefore),
+		Topic: orNull(f.Topic), Status: f.Statuses, ErrorClass: orNull(f.ErrorClass),
+		ConsumerGroup: orNull(f.ConsumerGroup), Dialect: orNull(f.Dialect), GroupID: orNull(f.Group),
+		CreatedAfter: stamp(f.CreatedAfter), CreatedBefore: stamp(f.CreatedBefore),
+		RetriedAfter: stamp(f.RetriedAfter), RetriedBefore: stamp(f.RetriedBefore),
 	}
 	for name, text := range map[string]*string{"error_class": shown.ErrorClass, "consumer_group": shown.ConsumerGroup} {
 		if text != nil && s.maskedParameter(name) {
@@ -358,8 +319,7 @@ func (s *Server) showFilter(f entity.Filter) *filterJSON {
 		shown.Origin = orNull(unknownOrigin)
 	}
 	if utf8.Valid(f.Key) && f.Key != nil {
-		text := string(f.Key)
-		shown.Key = &text
+		shown.Key = new(string(f.Key))
 	} else {
 		shown.KeyBase64 = f.Key
 	}
@@ -375,8 +335,7 @@ func (s *Server) showFilter(f entity.Filter) *filterJSON {
 	return shown
 }
 
-// showHeaderMatch and showFieldMatch keep what is masked from those who look at
-// what others have searched for.
+// showHeaderMatch and showFieldMatch keep what is masked from those who look at what others have searched for.
 func (s *Server) showHeaderMatch(h entity.HeaderMatch) string {
 	switch {
 	case h.Value == nil:
@@ -398,7 +357,7 @@ func (s *Server) showFieldMatch(m entity.FieldMatch) string {
 	if len(m.Values) == 1 {
 		return m.Path + "=" + m.Values[0]
 	}
-	var plain string // stands for the string and for the number of that spelling
+	var plain string // the string and the number of that spelling
 	if json.Unmarshal([]byte(m.Values[0]), &plain) != nil {
 		plain = m.Values[0]
 	}
@@ -416,13 +375,10 @@ func joinWords(words []string) string {
 	return strings.Join(all, " ")
 }
 
-// redactedQuery is a query without the values that a masked field or header was
-// compared with.
+// redactedQuery is a query without the values that a masked field or header was compared with.
 func (s *Server) redactedQuery(query url.Values) string {
-	shown := url.Values{}
-	for name, values := range query {
-		shown[name] = slices.Clone(values)
-	}
+	shown := maps.Clone(query)
+	shown["header"], shown["payload"] = slices.Clone(query["header"]), slices.Clone(query["payload"])
 	for _, name := range []string{"error_class", "consumer_group"} {
 		if s.maskedParameter(name) && shown.Has(name) {
 			shown.Set(name, maskedText)

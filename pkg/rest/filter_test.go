@@ -2,6 +2,7 @@ package rest
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http/httptest"
 	"net/url"
 	"reflect"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
@@ -28,7 +30,8 @@ var filters = []struct {
 		entity.Filter{Statuses: []entity.Status{entity.Dead, entity.Pending, entity.Retrying}},
 	},
 	{
-		"Failure", `error_class=Boom&consumer_group=billing&dialect=spring`, `{"error_class":"Boom","consumer_group":"billing","dialect":"spring"}`,
+		"Failure", `error_class=Boom&consumer_group=billing&dialect=spring`,
+		`{"error_class":"Boom","consumer_group":"billing","dialect":"spring"}`,
 		entity.Filter{ErrorClass: "Boom", ConsumerGroup: "billing", Dialect: "spring"},
 	},
 	{"Group", `group_id=` + idA.String(), `{"group_id":"` + idA.String() + `"}`, entity.Filter{Group: idA}},
@@ -55,7 +58,10 @@ var filters = []struct {
 		entity.Filter{Headers: []entity.HeaderMatch{{Name: "a"}, {Name: "b", Value: []byte("1=2")}, {Name: "c", Value: []byte{}}}},
 	},
 	{"PayloadPath", `payload=$.a.b`, `{"payload":["$.a.b"]}`, entity.Filter{Fields: []entity.FieldMatch{{Path: "$.a.b"}}}},
-	{"PayloadEveryElement", `payload=$.items[*].sku`, `{"payload":["$.items[*].sku"]}`, entity.Filter{Fields: []entity.FieldMatch{{Path: "$.items[*].sku"}}}},
+	{
+		"PayloadEveryElement", `payload=$.items[*].sku`, `{"payload":["$.items[*].sku"]}`,
+		entity.Filter{Fields: []entity.FieldMatch{{Path: "$.items[*].sku"}}},
+	},
 	{
 		"PayloadText", `payload=$.a%3Dx%20y`, `{"payload":["$.a = x y "]}`,
 		entity.Filter{Fields: []entity.FieldMatch{{Path: "$.a", Values: []string{`"x y"`}}}},
@@ -68,7 +74,10 @@ var filters = []struct {
 		"PayloadQuotedIsTextAlone", `payload=$.a="true"`, `{"payload":["$.a=\"true\""]}`,
 		entity.Filter{Fields: []entity.FieldMatch{{Path: "$.a", Values: []string{`"true"`}}}},
 	},
-	{"Words", `q=Timed+OUT+%22at+Line+7%22+timed`, `{"q":"Timed OUT \"at Line 7\" timed"}`, entity.Filter{Words: []string{"timed", "out", "at line 7"}}},
+	{
+		"Words", `q=Timed+OUT+%22at+Line+7%22+timed`, `{"q":"Timed OUT \"at Line 7\" timed"}`,
+		entity.Filter{Words: []string{"timed", "out", "at line 7"}},
+	},
 	{
 		"InjectionIsText", `error_class='%3B%20drop%20table%20x--&q=%25_%25'%3B--`, `{"error_class":"'; drop table x--","q":"%_%';--"}`,
 		entity.Filter{ErrorClass: "'; drop table x--", Words: []string{"%_%';--"}},
@@ -91,7 +100,7 @@ func queryFilter(query string) (entity.Filter, error) {
 }
 
 func bodyFilter(body string) (entity.Filter, error) {
-	var o filterOrder
+	o := newFilterOrder()
 	if err := decodeObject([]byte(body), "filter.", o.fields()); err != nil {
 		return entity.Filter{}, err
 	}
@@ -121,21 +130,11 @@ func TestFilter_ShownAndReadAgain(t *testing.T) {
 	t.Parallel()
 	s := newFixture().open().server
 	for _, c := range filters {
-		text, err := json.Marshal(s.showFilter(c.want))
-		if err != nil {
-			t.Fatal(err)
-		}
 		var members map[string]json.RawMessage
-		if err := json.Unmarshal(text, &members); err != nil {
-			t.Fatal(err)
-		}
-		for name, value := range members {
-			if string(value) == "null" {
-				delete(members, name)
-			}
-		}
-		again, _ := json.Marshal(members)
-		if got, err := bodyFilter(string(again)); err != nil || !reflect.DeepEqual(got, c.want) {
+		check.NoError(t, json.Unmarshal(encode(s.showFilter(c.want)), &members))
+		maps.DeleteFunc(members, func(_ string, value json.RawMessage) bool { return string(value) == "null" })
+		again := string(encode(members))
+		if got, err := bodyFilter(again); err != nil || !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %s is read as %+v, %v, want %+v", c.name, again, got, err, c.want)
 		}
 	}
@@ -146,82 +145,39 @@ func TestFilter_ShownAndReadAgain(t *testing.T) {
 func TestFilter_Bad(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 1001)
-	for _, c := range []struct{ query, field string }{
-		{"topic=", "topic"},
-		{"topic=a&topic=b", "topic"},
-		{"topic=" + strings.Repeat("x", 256), "topic"},
-		{"topic=a%00", "topic"},
-		{"topic=%ff", "topic"},
-		{"topic=a/*", "topic"},
-		{"topic=^a*", "topic"},
-		{"topic=" + strings.Repeat("x", 249) + "*", "topic"},
-		{"status=", "status"},
-		{"status=dead", "status"},
-		{"status=DEAD,", "status"},
-		{"status=DEAD&status=x", "status"},
-		{"error_class=", "error_class"},
-		{"error_class=" + long, "error_class"},
-		{"consumer_group=a%00b", "consumer_group"},
-		{"dialect=%fe", "dialect"},
-		{"group_id=1", "group_id"},
-		{"group_id=00000000-0000-0000-0000-000000000000", "group_id"},
-		{"origin=known", "origin"},
-		{"origin=", "origin"},
-		{"created_after=yesterday", "created_after"},
-		{"created_after=2026-02-30T00:00:00Z", "created_after"},
-		{"created_before=", "created_before"},
-		{"created_after=2026-02-20T10:30:00Z&created_before=2026-02-20T10:30:00Z", "created_before"},
-		{"retried_after=1", "retried_after"},
-		{"retried_before=0001-01-01T00:00:00Z", "retried_before"},
-		{"retried_after=2026-02-20T10:30:01Z&retried_before=2026-02-20T10:30:00Z", "retried_before"},
-		{"key=a&key_base64=YQ==", "key"},
-		{"key=" + long, "key"},
-		{"key_base64=!", "key_base64"},
-		{"header=", "header"},
-		{"header==x", "header"},
-		{"header=a%00", "header"},
-		{"header=a%3D" + long, "header"},
-		{strings.Repeat("header=a&", 11), "header"},
-		{"payload=", "payload"},
-		{"payload=customer.id", "payload"},
-		{"payload=$..id", "payload"},
-		{"payload=$.a[0]", "payload"},
-		{"payload=$.a%3D", "payload"},
-		{"payload=$.a x", "payload"},
-		{"payload=$.a%3D%00", "payload"},
-		{"payload=$.a%3D" + long, "payload"},
-		{"q=", "q"},
-		{"q=ab", "q"},
-		{"q=abc+de", "q"},
-		{"q=%22abc", "q"},
-		{"q=%22%22", "q"},
-		{"q=a%00bc", "q"},
-		{"q=%ff%ff%ff", "q"},
-		{"q=" + strings.Repeat("abc"+"%20", 1) + strings.Join(strings.Split("aaa bbb ccc ddd eee fff ggg hhh iii jjj", " "), "+"), "q"},
-		{"q=" + long, "q"},
+	f := newFixture().open()
+	for field, queries := range map[string][]string{
+		"topic": {
+			"topic=", "topic=a&topic=b", "topic=" + strings.Repeat("x", 256), "topic=a%00", "topic=%ff", "topic=a/*", "topic=^a*",
+			"topic=" + strings.Repeat("x", 249) + "*",
+		},
+		"status":      {"status=", "status=dead", "status=DEAD,", "status=DEAD&status=x"},
+		"error_class": {"error_class=", "error_class=" + long}, "consumer_group": {"consumer_group=a%00b"}, "dialect": {"dialect=%fe"},
+		"group_id": {"group_id=1", "group_id=00000000-0000-0000-0000-000000000000"}, "origin": {"origin=known", "origin="},
+		"created_after":  {"created_after=yesterday", "created_after=2026-02-30T00:00:00Z"},
+		"created_before": {"created_before=", "created_after=2026-02-20T10:30:00Z&created_before=2026-02-20T10:30:00Z"},
+		"retried_after":  {"retried_after=1"},
+		"retried_before": {"retried_before=0001-01-01T00:00:00Z", "retried_after=2026-02-20T10:30:01Z&retried_before=2026-02-20T10:30:00Z"},
+		"key":            {"key=a&key_base64=YQ==", "key=" + long}, "key_base64": {"key_base64=!"},
+		"header": {"header=", "header==x", "header=a%00", "header=a%3D" + long, strings.Repeat("header=a&", 11)},
+		"payload": {
+			"payload=", "payload=customer.id", "payload=$..id", "payload=$.a[0]", "payload=$.a%3D", "payload=$.a%20x", "payload=$.a%3D%00",
+			"payload=$.a%3D" + long,
+		},
+		"q": {
+			"q=", "q=ab", "q=abc+de", "q=%22abc", "q=%22%22", "q=a%00bc", "q=%ff%ff%ff", "q=abc+aaa+bbb+ccc+ddd+eee+fff+ggg+hhh+iii+jjj",
+			"q=" + long,
+		},
 	} {
-		c.query = strings.ReplaceAll(c.query, " ", "%20")
-		for _, path := range []string{"/api/v1/messages?", "/api/v1/archive?", "/api/v1/export?"} {
-			w := newFixture().open().do("GET", path+c.query, "")
-			if got := firstField(wantEnvelope(t, w, 400, codeValidation).Details); got != c.field {
-				t.Errorf("%s%.100s: %s, want field %s", path, c.query, w.Body, c.field)
+		for _, query := range queries {
+			for _, path := range []string{"/api/v1/messages?", "/api/v1/archive?", "/api/v1/export?"} {
+				wantEnvelope(t, f.do("GET", path+query, ""), 400, field)
 			}
 		}
 	}
-}
-
-func TestFilter_EveryProblemIsReported(t *testing.T) {
-	t.Parallel()
-	w := newFixture().open().do("GET", "/api/v1/messages?q=a&topic=&status=x&sort=up&count=all&limit=0&unmask=1&cursor=x", "")
-	got := map[string]bool{}
-	for _, d := range wantEnvelope(t, w, 400, codeValidation).Details {
-		got[d.Field] = true
-	}
-	for _, field := range []string{"q", "topic", "status", "sort", "count", "limit", "unmask"} {
-		if !got[field] {
-			t.Errorf("details name %v, want %s among them", got, field)
-		}
-	}
+	wantStatus(t, f.do("GET", "/api/v1/messages?q=a&topic=&status=x&sort=up&count=all&limit=0&unmask=1&cursor=x", ""), 400,
+		// every problem is reported
+		`"field":"q"`, `"field":"topic"`, `"field":"status"`, `"field":"sort"`, `"field":"count"`, `"field":"limit"`, `"field":"unmask"`)
 }
 
 func FuzzFilter(f *testing.F) {

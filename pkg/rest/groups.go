@@ -1,7 +1,6 @@
 package rest
 
 import (
-	"encoding/binary"
 	"net/http"
 	"net/url"
 	"strings"
@@ -16,11 +15,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-const (
-	// maxNote and maxLink bound what operators say of a group, in characters.
-	maxNote = 2000
-	maxLink = 2000
-)
+// maxNote and maxLink bound the annotations of a group, in characters.
+const maxNote, maxLink = 2000, 2000
 
 var (
 	groupSorts = map[string]repository.GroupSort{
@@ -28,8 +24,7 @@ var (
 	}
 	groupSortNames = []string{"last_seen", "first_seen", "open"}
 
-	trends = map[string]time.Duration{"24h": 24 * time.Hour, "7d": 7 * 24 * time.Hour, "none": 0}
-
+	trends     = map[string]time.Duration{"24h": 24 * time.Hour, "7d": 7 * 24 * time.Hour, "none": 0}
 	trendNames = []string{"24h", "7d", "none"}
 )
 
@@ -56,8 +51,7 @@ type groupJSON struct {
 	Annotated   []string                `json:"annotated_topics,omitempty"` // by the request
 }
 
-// annotationJSON is what operators say of a topic; null for all that have none of their
-// own.
+// annotationJSON is the annotation of a topic; null for all topics without their own.
 type annotationJSON struct {
 	Topic *string `json:"topic"`
 	Note  *string `json:"note"`
@@ -75,7 +69,6 @@ type hourJSON struct {
 	Messages int64   `json:"messages"`
 }
 
-// showGroup shows a group; what it says may be masked.
 func (s *Server) showGroup(g entity.ErrorGroup, unmasked bool) groupJSON {
 	if !unmasked {
 		g.Title, g.Frames = maskedText, nil
@@ -83,45 +76,28 @@ func (s *Server) showGroup(g entity.ErrorGroup, unmasked bool) groupJSON {
 			g.Class = maskedText
 		}
 	}
-	shown := groupJSON{
-		ID:          g.ID,
-		Class:       orNull(g.Class),
-		Title:       g.Title,
-		Frames:      listOf(g.Frames),
-		Rule:        orNull(g.Rule),
-		FirstSeen:   stamp(g.FirstSeen),
-		LastSeen:    stamp(g.LastSeen),
-		RegressedAt: stamp(g.RegressedAt),
-		New:         g.New(s.now()),
-		Regressed:   g.Regressed(),
-		Counts:      showCounts(g.Counts),
-		Open:        g.Open(),
-		Arrived:     g.Arrived,
-		Topics:      []topicShareJSON{},
-		Trend:       []hourJSON{},
-		Note:        orNull(g.Common.Note),
-		Link:        orNull(g.Common.Link),
-		Muted:       g.Common.Muted,
-		Annotations: []annotationJSON{},
+	return groupJSON{
+		ID: g.ID, Class: orNull(g.Class), Title: g.Title, Frames: listOf(g.Frames), Rule: orNull(g.Rule),
+		FirstSeen: stamp(g.FirstSeen), LastSeen: stamp(g.LastSeen), RegressedAt: stamp(g.RegressedAt),
+		New: g.New(s.now()), Regressed: g.Regressed(), Counts: showCounts(g.Counts), Open: g.Open(),
+		Arrived: g.Arrived,
+		Topics:  each(g.Topics, func(t entity.TopicShare) topicShareJSON { return topicShareJSON(t) }),
+		Trend:   each(g.Trend, func(h entity.HourCount) hourJSON { return hourJSON{stamp(h.Hour), h.Messages} }),
+		Note:    orNull(g.Common.Note), Link: orNull(g.Common.Link), Muted: g.Common.Muted,
+		Annotations: each(g.Annotations, showAnnotation),
 	}
-	for _, a := range g.Annotations {
-		said := annotationJSON{Note: orNull(a.Note), Link: orNull(a.Link), Muted: a.Muted}
-		if a.Topic != entity.AllTopics {
-			said.Topic = &a.Topic
-		}
-		shown.Annotations = append(shown.Annotations, said)
+}
+
+func showAnnotation(a entity.GroupAnnotation) annotationJSON {
+	said := annotationJSON{Note: orNull(a.Note), Link: orNull(a.Link), Muted: a.Muted}
+	if a.Topic != entity.AllTopics {
+		said.Topic = &a.Topic
 	}
-	for _, t := range g.Topics {
-		shown.Topics = append(shown.Topics, topicShareJSON(t))
-	}
-	for _, h := range g.Trend {
-		shown.Trend = append(shown.Trend, hourJSON{stamp(h.Hour), h.Messages})
-	}
-	return shown
+	return said
 }
 
 func (s *Server) listGroups(w http.ResponseWriter, r *http.Request) error {
-	l, err := s.listingOf(r, placeSize, "topic", "open", "sort")
+	l, err := s.listingOf(r, placeSize, defaultLimit, "topic", "open", "sort")
 	if err != nil {
 		return err
 	}
@@ -142,17 +118,10 @@ func (s *Server) listGroups(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	groups, next := part(l, groups, func(last repository.ListedGroup) []byte {
-		place := binary.BigEndian.AppendUint64(nil, uint64(last.Place.Key)) //nolint:gosec // read back as it was written
-		return append(place, last.Place.ID[:]...)
+		return append(numberPlace(last.Place.Key), last.Place.ID[:]...)
 	})
-	list := make([]groupJSON, 0, len(groups))
-	for _, g := range groups {
-		list = append(list, s.showGroup(g.ErrorGroup, unmasked))
-	}
-	writeJSON(w, http.StatusOK, struct {
-		Groups     []groupJSON `json:"groups"`
-		NextCursor *string     `json:"next_cursor"`
-	}{list, next})
+	show := func(g repository.ListedGroup) groupJSON { return s.showGroup(g.ErrorGroup, unmasked) }
+	writeList(w, "groups", each(groups, show), next)
 	return nil
 }
 
@@ -191,7 +160,7 @@ func (s *Server) trendOf(query url.Values, missing string) (repository.Trend, er
 }
 
 func (s *Server) getGroup(w http.ResponseWriter, r *http.Request) error {
-	id, err := groupID(r)
+	id, err := idOf(r, "group")
 	if err != nil {
 		return err
 	}
@@ -218,10 +187,9 @@ func (s *Server) writeGroup(w http.ResponseWriter, r *http.Request, id uuid.UUID
 	return nil
 }
 
-// annotateGroup sets what is given and leaves the rest, for those topics of the group on
-// which the caller is operator.
+// annotateGroup sets what is given, for those topics of the group on which the caller is operator.
 func (s *Server) annotateGroup(w http.ResponseWriter, r *http.Request) error {
-	id, err := groupID(r)
+	id, err := idOf(r, "group")
 	if err != nil {
 		return err
 	}
@@ -239,7 +207,7 @@ func (s *Server) annotateGroup(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.db.ErrorGroup(r.Context(), id, principalOf(r).Scope(auth.Viewer), noTrend); err != nil {
+	if _, err := s.db.ErrorGroup(r.Context(), id, principalOf(r).Scope(auth.Viewer), repository.Trend{}); err != nil {
 		return err
 	}
 	topics, err := s.db.AnnotateGroup(r.Context(), id, a, principalOf(r).Scope(auth.Operator), cause)

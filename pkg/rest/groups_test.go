@@ -2,10 +2,12 @@ package rest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
@@ -18,20 +20,15 @@ func fingerprint(i int) entity.Fingerprint {
 // groupsFixture has five groups, the later ones larger, the last one resolved.
 func groupsFixture(t *testing.T) *fixture {
 	t.Helper()
-	f := newFixture()
-	n := 0
+	f, n := newFixture(), 0
 	for g := range 5 {
-		if err := f.memory.NoteFingerprints(t.Context(), []entity.Fingerprint{fingerprint(g)}); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, f.memory.NoteFingerprints(t.Context(), []entity.Fingerprint{fingerprint(g)}))
 		for range g + 1 {
-			m := message(entity.NewID(), at(noon.Add(-time.Duration(n)*time.Hour)), func(m *entity.Message) {
-				m.Group = fingerprint(g).ID()
-				if g == 4 {
+			f.memory.Insert(message(entity.NewID(), at(noon.Add(-time.Duration(n)*time.Hour)), func(m *entity.Message) {
+				if m.Group = fingerprint(g).ID(); g == 4 {
 					m.Status = entity.Resolved
 				}
-			})
-			f.memory.Insert(m)
+			}))
 			n++
 		}
 	}
@@ -43,21 +40,13 @@ func TestGroups(t *testing.T) {
 	f := groupsFixture(t)
 	for query, want := range map[string]int{"": 5, "?open=true": 4, "?open=false": 5, "?topic=orders.events.v1": 5, "?topic=orders.dlq.v1": 0, "?sort=open": 5, "?sort=first_seen&trend=none": 5} {
 		found, _ := walk(t, f, "/api/v1/groups"+query, "groups", "id")
-		seen := map[string]bool{}
-		for _, id := range found {
-			seen[id] = true
-		}
-		if len(found) != want || len(seen) != want {
+		slices.Sort(found)
+		if len(found) != want || len(slices.Compact(found)) != want {
 			t.Errorf("groups%s = %v, want %d, each once", query, found, want)
 		}
 	}
 	if found, _ := walk(t, f, "/api/v1/groups?sort=open&open=true", "groups", "open"); fmt.Sprint(found) != "[4 3 2 1]" {
 		t.Errorf("by open: %v, want 4 3 2 1", found)
-	}
-	for query, field := range map[string]string{"sort=size": "sort", "open=1": "open", "trend=1h": "trend", "topic=": "topic", "limit=0": "limit", "cursor=x": "cursor", "topic=a&topic=b": "topic"} {
-		if e := wantEnvelope(t, f.do("GET", "/api/v1/groups?"+query, ""), 400, codeValidation); firstField(e.Details) != field {
-			t.Errorf("%s: details %+v, want %s", query, e.Details, field)
-		}
 	}
 }
 
@@ -66,12 +55,13 @@ func TestGroup(t *testing.T) {
 	f := groupsFixture(t)
 	id := fingerprint(1).ID().String()
 	target := "/api/v1/groups/" + id
-	wantAnswer(t, f.do("GET", target+"?trend=24h", ""), 200, `{"id":"`+id+`","class":"Boom","title":"failure 1 of \u202e<number>","frames":["a.b"],"rule":null,`+
-		`"first_seen_at":"2026-02-20T08:30:00.000+00:00","last_seen_at":"2026-02-20T09:30:00.000+00:00","regressed_at":null,"new":true,"regressed":false,`+
-		`"counts":{"DEAD":0,"PENDING":2,"RESOLVED":0,"RETRYING":0},"open":2,"arrived":2,"topics":[{"topic":"orders.events.v1","messages":2}],`+
-		`"trend":[{"hour":"2026-02-20T08:00:00.000+00:00","messages":1},{"hour":"2026-02-20T09:00:00.000+00:00","messages":1}],"note":null,"link":null,"muted":false,"annotations":[]}`)
-	wantEnvelope(t, f.do("GET", "/api/v1/groups/"+idGone.String(), ""), 404, codeNotFound)
-	wantEnvelope(t, f.do("GET", "/api/v1/groups/x", ""), 400, codeValidation)
+	wantAnswer(t, f.do("GET", target+"?trend=24h", ""), 200,
+		`{"id":"`+id+`","class":"Boom","title":"failure 1 of \u202e<number>","frames":["a.b"],"rule":null,`+
+			`"first_seen_at":"2026-02-20T08:30:00.000+00:00","last_seen_at":"2026-02-20T09:30:00.000+00:00","regressed_at":null,"new":true,"regressed":false,`+
+			`"counts":{"DEAD":0,"PENDING":2,"RESOLVED":0,"RETRYING":0},"open":2,"arrived":2,"topics":[{"topic":"orders.events.v1","messages":2}],`+
+			`"trend":[{"hour":"2026-02-20T08:00:00.000+00:00","messages":1},{"hour":"2026-02-20T09:00:00.000+00:00","messages":1}],"note":null,"link":null,"muted":false,"annotations":[]}`)
+	wantEnvelope(t, f.do("GET", "/api/v1/groups/"+idGone.String(), ""), 404)
+	wantEnvelope(t, f.do("GET", "/api/v1/groups/x", ""), 400)
 }
 
 // What is named is set, null clears it, and the rest stays.
@@ -81,28 +71,28 @@ func TestGroup_Annotate(t *testing.T) {
 	target := "/api/v1/groups/" + fingerprint(1).ID().String()
 	for _, step := range []struct{ body, want string }{
 		{`{"note":"known\nsince May","reason":"r"}`, `"note":"known\nsince May","link":null,"muted":false`},
-		{`{"link":"https://tickets.example.com/42?a=b","muted":true}`, `"note":"known\nsince May","link":"https://tickets.example.com/42?a=b","muted":true`},
+		{
+			`{"link":"https://tickets.example.com/42?a=b","muted":true}`,
+			`"note":"known\nsince May","link":"https://tickets.example.com/42?a=b","muted":true`,
+		},
 		{`{"note":null}`, `"note":null,"link":"https://tickets.example.com/42?a=b","muted":true`},
 		{`{"link":"","muted":false}`, `"note":null,"link":null,"muted":false`},
 	} {
-		if w := f.do("PATCH", target, step.body); w.Code != 200 || !strings.Contains(w.Body.String(), step.want) {
-			t.Errorf("PATCH %s = %d %s, want %s", step.body, w.Code, w.Body, step.want)
-		}
+		wantStatus(t, f.do("PATCH", target, step.body), 200, step.want)
 	}
-	entries, err := f.memory.Trail(t.Context(), repository.TrailQuery{Action: entity.ActionAnnotate, Limit: 10})
-	if err != nil || len(entries) != 4 || entries[3].Cause.Reason != "r" {
-		t.Errorf("trail %+v, %v, want four entries", entries, err)
+	if entries := f.trail(t, repository.TrailQuery{Action: entity.ActionAnnotate}); len(entries) != 4 || entries[3].Cause.Reason != "r" {
+		t.Errorf("trail %+v, want four entries", entries)
 	}
 	for body, field := range map[string]string{
 		``: "body", `{}`: "body", `{"note":1}`: "note", `{"note":"` + strings.Repeat("x", 2001) + `"}`: "note", `{"note":"\u001b[31m"}`: "note",
-		`{"link":"javascript:alert(1)"}`: "link", `{"link":"ftp://x/y"}`: "link", `{"link":"https://"}`: "link", `{"link":"/x"}`: "link", `{"link":true}`: "link",
-		`{"link":"https://x/` + strings.Repeat("x", 2000) + `"}`: "link", `{"muted":null}`: "muted", `{"muted":"yes"}`: "muted", `{"title":"x"}`: "title",
+		`{"link":"javascript:alert(1)"}`: "link", `{"link":"ftp://x/y"}`: "link", `{"link":"https://"}`: "link", `{"link":"/x"}`: "link",
+		`{"link":true}`: "link",
+		`{"link":"https://x/` + strings.Repeat("x", 2000) + `"}`: "link", `{"muted":null}`: "muted", `{"muted":"yes"}`: "muted",
+		`{"title":"x"}`: "title",
 	} {
-		if e := wantEnvelope(t, f.do("PATCH", target, body), 400, codeValidation); firstField(e.Details) != field {
-			t.Errorf("PATCH %.60s: details %+v, want %s", body, e.Details, field)
-		}
+		wantEnvelope(t, f.do("PATCH", target, body), 400, field)
 	}
-	wantEnvelope(t, f.do("PATCH", "/api/v1/groups/"+idGone.String(), `{"muted":true}`), 404, codeNotFound)
+	wantEnvelope(t, f.do("PATCH", "/api/v1/groups/"+idGone.String(), `{"muted":true}`), 404)
 }
 
 // An operator of some topics of a group annotates these alone: others neither see nor
@@ -111,13 +101,12 @@ func TestGroup_AnnotationsAreByTopic(t *testing.T) {
 	t.Parallel()
 	f := newFixture()
 	failure := entity.Fingerprint{Class: "Boom", Title: "the same in both"}
-	if err := f.memory.NoteFingerprints(t.Context(), []entity.Fingerprint{failure}); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, f.memory.NoteFingerprints(t.Context(), []entity.Fingerprint{failure}))
 	for _, topic := range []string{"alpha.events", "beta.events"} {
 		f.memory.Insert(message(entity.NewID(), func(m *entity.Message) { m.OriginalTopic, m.Group = topic, failure.ID() }))
 	}
-	f.guarded(person("ann", "alpha.*", auth.Operator), person("ben", "beta.*", auth.Operator), person("ada", "alpha.*", auth.Viewer), person("root", "*", auth.Operator))
+	f.guarded(person("ann", "alpha.*", auth.Operator), person("ben", "beta.*", auth.Operator), person("ada", "alpha.*", auth.Viewer),
+		person("root", "*", auth.Operator))
 	group, trail := "/api/v1/groups/"+failure.ID().String(), "/api/v1/audit?object_id="+failure.ID().String()
 	does := func(who, method, target, body string, want ...string) {
 		t.Helper()
@@ -134,20 +123,23 @@ func TestGroup_AnnotationsAreByTopic(t *testing.T) {
 			t.Errorf("GET %s as %s = %s, want nothing of %s", target, who, w.Body, text)
 		}
 	}
-	does("ben", "PATCH", group, `{"note":"INTERNAL: SEC-42","link":"https://tickets.example/42"}`, `"annotated_topics":["beta.events"]`, `"note":"INTERNAL: SEC-42"`)
+	does("ben", "PATCH", group, `{"note":"INTERNAL: SEC-42","link":"https://tickets.example/42"}`, `"annotated_topics":["beta.events"]`,
+		`"note":"INTERNAL: SEC-42"`)
 	never("ann", group, "SEC-42")
 	never("ann", "/api/v1/groups", "SEC-42")
 	never("ann", trail, "SEC-42")
-	does("ann", "PATCH", group, `{"muted":true,"note":"known","link":"https://other.example/"}`, `"annotated_topics":["alpha.events"]`, `"muted":true`)
+	does("ann", "PATCH", group, `{"muted":true,"note":"known","link":"https://other.example/"}`, `"annotated_topics":["alpha.events"]`,
+		`"muted":true`)
 	does("ben", "GET", group, "", `"note":"INTERNAL: SEC-42","link":"https://tickets.example/42","muted":false`,
 		`"annotations":[{"topic":"beta.events","note":"INTERNAL: SEC-42","link":"https://tickets.example/42","muted":false}]`)
 	never("ben", group, "other.example")
 	does("ben", "GET", trail, "", `"actor":"ben"`, `"topics":["beta.events"]`)
 	never("ben", trail, `"actor":"ann"`)
 	does("ada", "GET", trail, "", `"actor":"ann"`)
-	wantEnvelope(t, f.by("ada", "PATCH", group, `{"note":null}`), 403, codeForbidden)
+	wantEnvelope(t, f.by("ada", "PATCH", group, `{"note":null}`), 403)
 	does("root", "GET", group, "", `"note":null,"link":null,"muted":false`)
-	does("root", "PATCH", group, `{"note":"for all"}`, `"annotated_topics":["*"]`, `"note":"for all"`, `{"topic":null,"note":"for all","link":null,"muted":false}`)
+	does("root", "PATCH", group, `{"note":"for all"}`, `"annotated_topics":["*"]`, `"note":"for all"`,
+		`{"topic":null,"note":"for all","link":null,"muted":false}`)
 	for _, who := range []string{"ann", "ben"} {
 		does(who, "GET", group, "", `"note":"for all"`)
 		does(who, "GET", trail, "", `"actor":"root"`)

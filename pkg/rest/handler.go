@@ -12,8 +12,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// adapt makes an http.Handler of a route: it waits for the start, bounds the
-// request's life and turns the error, if any, into an answer.
+// adapt makes an http.Handler of a route: it waits for the start, bounds the request's time and writes the
+// error.
 func (s *Server) adapt(rt route) http.Handler {
 	handle := s.limited(rt, s.guardedBy(rt))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -49,9 +49,8 @@ func (s *Server) adapt(rt route) http.Handler {
 	})
 }
 
-// scope returns what a request's work runs under. A change is carried through
-// once it began: a client that leaves in the middle must not decide whether a
-// published record is also recorded.
+// scope returns the context of a request's work. A change goes on without its client, who must not decide
+// whether a published record is also recorded.
 func (s *Server) scope(r *http.Request, k kind) (context.Context, context.CancelFunc) {
 	switch k {
 	case probe, read:
@@ -70,19 +69,15 @@ func (s *Server) scope(r *http.Request, k kind) (context.Context, context.Cancel
 }
 
 func (s *Server) routeNotFound(w http.ResponseWriter, r *http.Request) {
-	s.fail(w, r, &requestError{kind: entity.ErrNotFound, text: "route not found"})
+	s.fail(w, r, refused(entity.ErrNotFound, "route not found"))
 }
 
 func (s *Server) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
-	allowed := s.allowedMethods(r)
-	w.Header().Set("Allow", strings.Join(allowed, ", "))
-	s.fail(w, r, &requestError{
-		kind: errMethod,
-		text: "method not allowed: " + clip(r.Method) + "; allowed here: " + strings.Join(allowed, ", "),
-	})
+	allowed := strings.Join(s.allowedMethods(r), ", ")
+	w.Header().Set("Allow", allowed)
+	s.fail(w, r, refused(errMethod, "method not allowed: "+clip(r.Method)+"; allowed here: "+allowed))
 }
 
-// allowedMethods asks the router which methods it would have answered.
 func (s *Server) allowedMethods(r *http.Request) []string {
 	var allowed []string
 	for _, method := range knownMethods {

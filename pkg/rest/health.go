@@ -3,7 +3,6 @@ package rest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -14,37 +13,33 @@ import (
 )
 
 const (
-	// probeTimeout bounds one look at the dependencies.
 	probeTimeout = 2 * time.Second
 
-	// probeEvery is how long a look counts: however often readiness is asked, the
-	// dependencies are asked about once a second.
+	// probeEvery is how long a result counts, however often readiness is asked.
 	probeEvery = time.Second
 
-	// strikes is how often running a required check must fail before the program
-	// is unready: one lost packet must not empty the load balancer.
+	// strikes is how many failures in a row of a required check make the program unready: one lost packet must
+	// not.
 	strikes = 2
 )
 
-// Check is one dependency that readiness tells about.
+// Check is one dependency of readiness.
 type Check struct {
 	Name  string
 	Probe func(ctx context.Context) error
 
-	// Required makes the program unready when the check never passed yet, or
-	// failed twice running. Otherwise its state is shown and changes nothing.
+	// Required makes the program unready until the check passed, and after two failures in a row. Other checks
+	// are only shown.
 	Required bool
 
-	// Public says which of the probe's errors may be read in the answer. Of all
-	// others, and without it of all, the answer says "failed" and the text goes to
-	// the log: driver errors name hosts.
+	// Public says which of the probe's errors the answer shows. It says "failed" for all others, whose text is
+	// in the log: driver errors name hosts.
 	Public func(error) bool
 
-	// Passed is what the answer says when all is well; "ok" when empty.
+	// Passed is the text of the answer when all is well; "ok" when empty.
 	Passed string
 }
 
-// checkState is what the last look at a check saw.
 type checkState struct {
 	err      error
 	failures int // running
@@ -66,8 +61,7 @@ func (c Check) text(st checkState) string {
 	}
 }
 
-// errNoAnswer is what a probe counts as that did not return in time, until it
-// does: a driver may wait for a silent server whatever its context says.
+// errNoAnswer is the result of a probe that has not returned: a driver may wait whatever its context says.
 var errNoAnswer = errors.New("the probe has not returned")
 
 // health asks the dependencies and remembers. It is safe for concurrent use.
@@ -96,7 +90,7 @@ func (h *health) look(ctx context.Context) (ready bool, texts map[string]string)
 	defer h.mu.Unlock()
 	if h.looked.IsZero() || h.now().Sub(h.looked) >= probeEvery {
 		h.refresh(ctx)
-		h.looked = h.now() // after it: whoever waited for a slow look takes its result
+		h.looked = h.now() // after it: those that waited take its result
 	}
 	ready, texts = true, make(map[string]string, len(h.checks))
 	for i, c := range h.checks {
@@ -106,9 +100,8 @@ func (h *health) look(ctx context.Context) (ready bool, texts map[string]string)
 	return ready, texts
 }
 
-// refresh runs every probe at once and waits for them, but no longer than
-// probeTimeout. A prober that hangs up must not look like a dependency that
-// failed, so the asking request's end does not count.
+// refresh runs all probes at once and waits at most probeTimeout. It goes on when its request ends: a prober
+// that hangs up must not look like a failed dependency.
 func (h *health) refresh(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTimeout)
 	defer cancel()
@@ -144,7 +137,7 @@ func (h *health) begin(ctx context.Context, i int) <-chan error {
 		return answer
 	}
 	go func() {
-		err := safely(ctx, h.checks[i].Probe)
+		err := guarded(func() error { return h.checks[i].Probe(ctx) })
 		h.underWay[i].Store(false)
 		answer <- err
 	}()
@@ -168,23 +161,11 @@ func (h *health) note(i int, err error) {
 	st.failures, st.passed = 0, true
 }
 
-// safely turns a probe's panic into an error: it runs in a goroutine, where a
-// panic would end the program.
-func safely(ctx context.Context, probe func(context.Context) error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("probe panicked: %v", p)
-		}
-	}()
-	return probe(ctx)
-}
-
 type livenessJSON struct {
 	Status string `json:"status"`
 }
 
-// alive answers as long as the program can answer at all, and has nothing to say
-// that only a restart mends.
+// alive answers as long as the program can answer at all, and has nothing to say that only a restart mends.
 func (s *Server) alive(w http.ResponseWriter, _ *http.Request) error {
 	if err := s.liveness(); err != nil {
 		s.logger.Error("this program must be restarted", zap.Error(err))

@@ -11,15 +11,20 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// maxLineage is how many ancestors of a message are looked up. Lines are as long
-// as the attempts allowed, which is a handful.
+// maxLineage is how many ancestors of a message are looked up. Lines are as long as the attempts allowed, which
+// is a handful.
 const maxLineage = 50
 
 type historyJSON struct {
-	ID       uuid.UUID      `json:"id"`
-	Attempts []attemptJSON  `json:"attempts"`
-	Changes  []changeJSON   `json:"changes"`
-	Lineage  []ancestorJSON `json:"lineage"`
+	ID uuid.UUID `json:"id"`
+	pastJSON
+	Lineage []ancestorJSON `json:"lineage"`
+}
+
+// pastJSON has the oldest first.
+type pastJSON struct {
+	Attempts []attemptJSON `json:"attempts"`
+	Changes  []changeJSON  `json:"changes"`
 }
 
 type attemptJSON struct {
@@ -40,8 +45,7 @@ type attemptJSON struct {
 	Edit          *editJSON          `json:"edit"`
 }
 
-// ancestorJSON is a message whose replay failed again and led to the one that
-// was asked for.
+// ancestorJSON is a message whose replay failed again and led to the one that was asked for.
 type ancestorJSON struct {
 	ID         uuid.UUID       `json:"id"`
 	ParentID   *uuid.UUID      `json:"parent_id"`
@@ -49,18 +53,17 @@ type ancestorJSON struct {
 	Outcome    *entity.Outcome `json:"outcome"`
 	RetryCount int             `json:"retry_count"`
 	CreatedAt  *string         `json:"created_at"`
-	Attempts   []attemptJSON   `json:"attempts"`
-	Changes    []changeJSON    `json:"changes"`
+	pastJSON
 }
 
-// getHistory asks for the message first, since a message that nobody retried
-// and one that does not exist have the same history.
-func (s *Server) getHistory(w http.ResponseWriter, r *http.Request) error {
-	return s.sendHistory(w, r, s.store.Get)
+// getHistory loads the message first: one that was never retried and one that does not exist have the same
+// history.
+func (s *Server) getHistory(archived bool) handler {
+	return func(w http.ResponseWriter, r *http.Request) error { return s.sendHistory(w, r, s.getter(archived)) }
 }
 
 func (s *Server) sendHistory(w http.ResponseWriter, r *http.Request, load getter) error {
-	id, err := messageID(r)
+	id, err := idOf(r, "message")
 	if err != nil {
 		return err
 	}
@@ -68,20 +71,12 @@ func (s *Server) sendHistory(w http.ResponseWriter, r *http.Request, load getter
 	if err != nil {
 		return err
 	}
-	unmask, err := boolParameter(r.URL.Query(), "unmask")
+	unmask, err := s.unmaskOne(r, &m)
 	if err != nil {
 		return err
 	}
-	if unmask {
-		if err := s.mayMessage(r, auth.Unmask, &m); err != nil {
-			return err
-		}
-		if err := s.noteMessage(r, &m); err != nil {
-			return err
-		}
-	}
 	shown := historyJSON{ID: id}
-	if shown.Attempts, shown.Changes, err = s.pastOf(r.Context(), m, load, unmask); err != nil {
+	if shown.pastJSON, err = s.pastOf(r.Context(), m, load, unmask); err != nil {
 		return err
 	}
 	if shown.Lineage, err = s.lineageOf(r.Context(), m, unmask); err != nil {
@@ -91,27 +86,23 @@ func (s *Server) sendHistory(w http.ResponseWriter, r *http.Request, load getter
 	return nil
 }
 
-// pastOf returns the attempts and the changes of a message, the oldest first.
-func (s *Server) pastOf(ctx context.Context, m entity.Message, load getter, unmask bool) ([]attemptJSON, []changeJSON, error) {
+func (s *Server) pastOf(ctx context.Context, m entity.Message, load getter, unmask bool) (past pastJSON, err error) {
 	attempts, err := s.store.History(ctx, m.ID)
 	if err != nil {
-		return nil, nil, err
+		return past, err
 	}
-	list := make([]attemptJSON, 0, len(attempts))
 	was := before{message: m, load: load, unmasked: unmask && principalFrom(ctx).MayMessage(auth.Unmask, &m)}
-	for _, a := range attempts {
-		shown := showAttempt(a)
-		if shown.Edit, err = s.showEdit(ctx, a.Edit, &was); err != nil {
-			return nil, nil, err
+	past.Attempts = each(attempts, showAttempt)
+	for i, a := range attempts {
+		if past.Attempts[i].Edit, err = s.showEdit(ctx, a.Edit, &was); err != nil {
+			return past, err
 		}
-		list = append(list, shown)
 	}
-	changes, err := s.changesOf(ctx, m.ID)
-	return list, changes, err
+	past.Changes, err = s.changesOf(ctx, m.ID)
+	return past, err
 }
 
-// lineageOf returns the ancestors of a message, its parent first, as far as they
-// are still there.
+// lineageOf returns the ancestors of a message, its parent first, as far as they are still there.
 func (s *Server) lineageOf(ctx context.Context, m entity.Message, unmask bool) ([]ancestorJSON, error) {
 	list := []ancestorJSON{}
 	for m.Parent != uuid.Nil && len(list) < maxLineage {
@@ -129,7 +120,7 @@ func (s *Server) lineageOf(ctx context.Context, m entity.Message, unmask bool) (
 			ID: m.ID, ParentID: orNull(m.Parent), Status: m.Status, Outcome: orNull(m.Outcome),
 			RetryCount: m.RetryCount, CreatedAt: stamp(m.CreatedAt),
 		}
-		if shown.Attempts, shown.Changes, err = s.pastOf(ctx, m, s.store.Get, unmask); err != nil {
+		if shown.pastJSON, err = s.pastOf(ctx, m, s.store.Get, unmask); err != nil {
 			return nil, err
 		}
 		list = append(list, shown)
@@ -139,35 +130,17 @@ func (s *Server) lineageOf(ctx context.Context, m entity.Message, unmask bool) (
 
 func showAttempt(a entity.Attempt) attemptJSON {
 	return attemptJSON{
-		Number:        a.Number,
-		RedriveID:     a.ID,
-		BulkRedriveID: orNull(a.RedriveID),
-		RetryCount:    a.RetryCount,
-		Actor:         orNull(a.Actor),
-		StartedAt:     stamp(a.StartedAt),
-		EndedAt:       stamp(a.EndedAt),
-		From:          a.From,
-		To:            a.To,
-		ErrorClass:    orNull(a.Class),
-		Error:         orNull(a.Error),
-		Topic:         orNull(a.Topic),
-		Partition:     partitionOf(a.Topic, a.Partition),
-		Offset:        offsetOf(a.Topic, a.Offset),
+		Number: a.Number, RedriveID: a.ID, BulkRedriveID: orNull(a.RedriveID), RetryCount: a.RetryCount,
+		Actor: orNull(a.Actor), StartedAt: stamp(a.StartedAt), EndedAt: stamp(a.EndedAt), From: a.From, To: a.To,
+		ErrorClass: orNull(a.Class), Error: orNull(a.Error), Topic: orNull(a.Topic),
+		Partition: sentTo(a.Topic, a.Partition), Offset: sentTo(a.Topic, a.Offset),
 	}
 }
 
-// partitionOf is null where nothing was sent anywhere: 0 is a partition.
-func partitionOf(topic string, partition int32) *int32 {
-	if topic == "" || partition < 0 {
+// sentTo is a partition or an offset, null where nothing was sent, or the offset is unknown: 0 is one.
+func sentTo[T int32 | int64](topic string, n T) *T {
+	if topic == "" || n < 0 {
 		return nil
 	}
-	return &partition
-}
-
-// offsetOf is null also where a record was sent and its offset is not known.
-func offsetOf(topic string, offset int64) *int64 {
-	if topic == "" || offset < 0 {
-		return nil
-	}
-	return &offset
+	return &n
 }

@@ -17,12 +17,11 @@ type editJSON struct {
 	PayloadPatch   json.RawMessage `json:"payload_patch"` // null where one side is not JSON, or too large to compare
 	KeyChanged     bool            `json:"key_changed"`
 	HeadersChanged bool            `json:"headers_changed"`
-	Headers        []headerJSON    `json:"headers"`
+	Headers        json.RawMessage `json:"headers"`
 	RedrivePatch   json.RawMessage `json:"redrive_patch"`
 }
 
-// before is the message that edits are held against. It is loaded when the first
-// of them needs it.
+// before is the message that edits are held against. It is loaded when the first of them needs it.
 type before struct {
 	message  entity.Message
 	load     getter // from where it is
@@ -30,8 +29,7 @@ type before struct {
 	unmasked bool
 }
 
-// load loads the value, as far as it can be compared. A message that is gone is
-// compared with nothing.
+// load loads the value, as far as it can be compared. A message that is gone is compared with nothing.
 func (s *Server) load(ctx context.Context, b *before) error {
 	if b.loaded {
 		return nil
@@ -56,13 +54,15 @@ func (s *Server) showEdit(ctx context.Context, e *entity.Edit, b *before) (*edit
 		return nil, err
 	}
 	shown := &editJSON{
-		TargetTopic:    orNull(e.Topic),
-		PayloadChanged: e.SetValue || e.Patch != nil,
-		KeyChanged:     e.SetKey,
+		TargetTopic: orNull(e.Topic), PayloadChanged: e.SetValue || e.Patch != nil, KeyChanged: e.SetKey,
 		HeadersChanged: e.SetHeaders,
 	}
 	if e.SetHeaders {
-		shown.Headers = s.showHeaders(e.Headers, b.unmasked)
+		var hidden []bool
+		if !b.unmasked {
+			hidden = s.maskedHeaders(e.Headers)
+		}
+		shown.Headers = appendHeaders(nil, e.Headers, hidden)
 	}
 	if e.Patch != nil {
 		shown.RedrivePatch = s.showPatch(e.Patch, b.unmasked)

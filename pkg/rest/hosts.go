@@ -6,20 +6,20 @@ import (
 	"net/http"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 )
 
-// hosts are the names that a server without authentication answers to: a browser
-// that a foreign name led here (DNS rebinding) takes this program for that site, and
-// sends what its pages say. Addresses and localhost cannot be led anywhere else.
+// hosts are the names that a server without authentication answers to: a browser that a foreign name led here
+// (DNS rebinding) takes this program for that site, and sends what its pages say. Addresses and localhost
+// cannot be led anywhere else.
 type hosts []*regexp.Regexp
 
 var hostPattern = regexp.MustCompile(`^[a-z0-9*]([a-z0-9._*-]*[a-z0-9*])?$`)
 
-// parseHosts reads globs, whose star is any text. Its error begins with the key below
-// server.
+// parseHosts reads globs, whose star is any text. Its error begins with the key below server.
 func parseHosts(globs []string) (hosts, error) {
 	var all hosts
 	for i, glob := range globs {
@@ -39,27 +39,18 @@ func (h hosts) answer(header string) bool {
 		name = host
 	}
 	name = strings.ToLower(strings.TrimSuffix(strings.Trim(name, "[]"), "."))
-	if _, err := netip.ParseAddr(name); err == nil || name == "localhost" {
-		return true
-	}
-	for _, pattern := range h {
-		if pattern.MatchString(name) {
-			return true
-		}
-	}
-	return false
+	_, err := netip.ParseAddr(name)
+	return err == nil || name == "localhost" ||
+		slices.ContainsFunc(h, func(pattern *regexp.Regexp) bool { return pattern.MatchString(name) })
 }
 
-// expectedHost refuses requests for names that are not this program's, while nobody
-// has to say who they are. Probes and metrics are asked by whatever name there is.
+// expectedHost refuses requests for other host names where there is no authentication, but for probes and
+// metrics.
 func (s *Server) expectedHost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.authMode == auth.ModeNone && !isProbe(r.URL.Path) && !s.hosts.answer(r.Host) {
-			s.fail(w, r, &requestError{
-				kind:    errMisdirected,
-				text:    fmt.Sprintf("this program does not answer for the host %q: server.hosts does not list it", clip(r.Host)),
-				details: []detail{{"Host", "is not in server.hosts"}},
-			})
+			s.fail(w, r, refused(errMisdirected, fmt.Sprintf("this program does not answer for the host %q: "+
+				"server.hosts does not list it", clip(r.Host)), detail{"Host", "is not in server.hosts"}))
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -7,11 +7,10 @@ import (
 	"net/http"
 	"strconv"
 	"time"
-	"unicode/utf8"
 )
 
-// timeLayout is RFC 3339 in UTC with milliseconds; the offset is spelled out
-// because clients of the first API parse it that way.
+// timeLayout is RFC 3339 in UTC with milliseconds; the offset is spelled out because clients of the first API
+// parse it that way.
 const timeLayout = "2006-01-02T15:04:05.000+00:00"
 
 // shownTime reports whether t is shown: it is known, and RFC 3339 has its year.
@@ -28,7 +27,7 @@ func stamp(t time.Time) *string {
 	return &text
 }
 
-// orNull shows the zero value, which stands for "not known", as null.
+// orNull shows the zero value, which means "not known", as null.
 func orNull[T comparable](v T) *T {
 	var zero T
 	if v == zero {
@@ -37,27 +36,8 @@ func orNull[T comparable](v T) *T {
 	return &v
 }
 
-// blob shows bytes without losing any: as text where they are UTF-8, else in
-// base64.
-type blob struct {
-	Encoding string `json:"encoding"` // "utf8" or "base64"
-	Data     any    `json:"data"`
-}
-
-// showBytes shows nil, Kafka's null, as null; empty bytes are an empty text.
-func showBytes(b []byte) *blob {
-	switch {
-	case b == nil:
-		return nil
-	case utf8.Valid(b):
-		return &blob{"utf8", string(b)}
-	default:
-		return &blob{"base64", b} // encoding/json writes byte slices in base64
-	}
-}
-
-// encode returns v as JSON without a final newline. Bytes that are not UTF-8
-// become U+FFFD. What is given here is our own and always encodes.
+// encode returns v as JSON without a final newline. Bytes that are not UTF-8 become U+FFFD. What is given here
+// is our own and always encodes.
 func encode(v any) []byte {
 	var buf bytes.Buffer
 	encoder := json.NewEncoder(&buf)
@@ -68,12 +48,26 @@ func encode(v any) []byte {
 	return escapeMarks(bytes.TrimSuffix(buf.Bytes(), []byte("\n")))
 }
 
+// each shows the items of a list; never null, because clients iterate over it.
+func each[T, J any](list []T, show func(T) J) []J {
+	shown := make([]J, 0, len(list))
+	for _, item := range list {
+		shown = append(shown, show(item))
+	}
+	return shown
+}
+
+// writeList sends a part of a list and the cursor of the next one, nil for none.
+func writeList[J any](w http.ResponseWriter, name string, list []J, next *string) {
+	body := fmt.Appendf(nil, `{%q:%s,"next_cursor":%s}`, name, encode(list), encode(next))
+	writeBody(w, http.StatusOK, "application/json", body)
+}
+
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	writeBody(w, status, "application/json", encode(v))
 }
 
-// writeBody sends a whole answer. An error of the connection has no reader any
-// more and is dropped.
+// writeBody sends a whole answer. An error of the connection has no reader any more and is dropped.
 func writeBody(w http.ResponseWriter, status int, contentType string, body []byte) {
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))

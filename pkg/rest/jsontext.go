@@ -3,21 +3,20 @@ package rest
 import (
 	"bytes"
 	"encoding/base64"
-	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
 )
 
-// What follows writes JSON without reflection: an export of a million messages
-// spends its time here. It writes what encode would.
+// What follows writes JSON without reflection: an export of a million messages spends its time here. It writes
+// what encode would.
 
 const hexDigits = "0123456789abcdef"
 
-// appendText writes a string. Characters that change how what stands behind them
-// is read are escaped, though JSON would let them through: an answer is looked at
-// in terminals and logs as well.
+// appendText writes a string. It also escapes characters that change how the text after them is shown: answers
+// are read in terminals and logs.
 func appendText[T ~string | ~[]byte](dst []byte, text T) []byte {
 	dst = append(dst, '"')
 	start := 0
@@ -58,8 +57,8 @@ func decodeRune[T ~string | ~[]byte](text T) (rune, int) {
 	return utf8.DecodeRuneInString(string(text[:min(len(text), utf8.UTFMax)]))
 }
 
-// escapedRune reports whether a character beyond ASCII may change the order, or
-// the lines, in which text is shown.
+// escapedRune reports whether a character beyond ASCII may change the order, or the lines, in which text is
+// shown.
 func escapedRune(r rune) bool {
 	switch {
 	case r < 0x80, r > 0xfeff:
@@ -74,26 +73,15 @@ func escapedRune(r rune) bool {
 }
 
 func appendEscaped(dst []byte, r rune) []byte {
-	switch r {
-	case '"', '\\':
-		return append(dst, '\\', byte(r))
-	case '\n':
-		return append(dst, '\\', 'n')
-	case '\r':
-		return append(dst, '\\', 'r')
-	case '\t':
-		return append(dst, '\\', 't')
-	case '\b':
-		return append(dst, '\\', 'b')
-	case '\f':
-		return append(dst, '\\', 'f')
-	default:
-		return append(dst, '\\', 'u', hexDigits[r>>12&15], hexDigits[r>>8&15], hexDigits[r>>4&15], hexDigits[r&15])
+	const short, letters = "\"\\\n\r\t\b\f", `"\nrtbf`
+	if i := strings.IndexRune(short, r); i >= 0 {
+		return append(dst, '\\', letters[i])
 	}
+	return append(dst, '\\', 'u', hexDigits[r>>12&15], hexDigits[r>>8&15], hexDigits[r>>4&15], hexDigits[r&15])
 }
 
-// escapeMarks escapes in JSON text what appendText escapes and encoding/json does
-// not. Outside of strings there is nothing of the kind.
+// escapeMarks escapes in JSON text what appendText escapes and encoding/json does not. Outside of strings there
+// is nothing of the kind.
 func escapeMarks(text []byte) []byte {
 	if !bytes.ContainsFunc(text, escapedMark) {
 		return text
@@ -117,7 +105,7 @@ func appendBase64(dst, b []byte) []byte {
 	return append(dst, '"')
 }
 
-// appendBlob writes bytes as showBytes shows them.
+// appendBlob writes bytes as text where they are UTF-8, else in base64; nil as null.
 func appendBlob(dst, b []byte) []byte {
 	switch {
 	case b == nil:
@@ -166,8 +154,4 @@ func appendID(dst []byte, id uuid.UUID) []byte {
 		dst = append(dst, hexDigits[b>>4], hexDigits[b&15])
 	}
 	return append(dst, '"')
-}
-
-func appendInt[T ~int | ~int32 | ~int64](dst []byte, n T) []byte {
-	return strconv.AppendInt(dst, int64(n), 10)
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -23,8 +24,8 @@ const (
 	replayHeader = "Idempotent-Replay"
 	maxKey       = 255
 
-	// keyLease is how long a key is somebody's who does not prolong it, which
-	// happens every keyHold while the work runs.
+	// keyLease is how long a key is held without being prolonged, which happens every keyHold while the work
+	// runs.
 	keyLease = 30 * time.Second
 	keyHold  = 10 * time.Second
 
@@ -32,21 +33,20 @@ const (
 	keyPause    = 20 * time.Millisecond
 	keyPauseMax = 500 * time.Millisecond
 
-	// keyTimeout bounds what is noted beside the work itself.
+	// keyTimeout bounds the writes about a key.
 	keyTimeout = 5 * time.Second
 )
 
-// errClientGone: nobody waits for the answer any more.
+// errClientGone: the client has left.
 var errClientGone = errors.New("the client has left")
 
-// unbegunError is a failure after which nothing of the work is left: a key need
-// not remember it.
+// unbegunError is a failure after which nothing of the work is left: a key need not remember it.
 type unbegunError struct{ error }
 
 func (e *unbegunError) Unwrap() error { return e.error }
 
-// keyed gives a handler Idempotency-Keys: of all requests with the same key one
-// does the work, and the others get its answer.
+// keyed gives a handler Idempotency-Keys: of all requests with the same key one does the work, and the others
+// get its answer.
 func (s *Server) keyed(next handler) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		name, given, err := idempotencyKey(r.Header)
@@ -70,7 +70,8 @@ func (s *Server) keyed(next handler) handler {
 		case err != nil:
 			return err
 		case state.Phase == repository.KeyOther:
-			return otherRequest()
+			const reason = "was used with another request"
+			return refused(entity.ErrConflict, keyHeader+": "+reason, detail{keyHeader, reason})
 		case state.Phase == repository.KeyDone:
 			replay(w, state.Answer)
 			return nil
@@ -90,28 +91,16 @@ func idempotencyKey(header http.Header) (key string, given bool, err error) {
 		return "", true, &entity.FieldError{Field: keyHeader, Reason: "given more than once"}
 	}
 	key = values[0]
-	visible := len(key) >= 1 && len(key) <= maxKey
-	for _, c := range []byte(key) {
-		visible = visible && c > ' ' && c < 0x7f
-	}
-	if !visible {
-		return "", true, &entity.FieldError{
-			Field: keyHeader, Reason: fmt.Sprintf("must be 1 to %d visible ASCII characters, without spaces", maxKey),
-		}
+	if key == "" || len(key) > maxKey || strings.ContainsFunc(key, func(c rune) bool { return c <= ' ' || c >= 0x7f }) {
+		reason := fmt.Sprintf("must be 1 to %d visible ASCII characters, without spaces", maxKey)
+		return "", true, &entity.FieldError{Field: keyHeader, Reason: reason}
 	}
 	return key, true, nil
 }
 
-// digest tells requests apart that must not share a key.
+// digest identifies a request: different ones must not share a key.
 func digest(r *http.Request, body []byte) [sha256.Size]byte {
 	return sha256.Sum256(append([]byte(r.Method+" "+r.URL.EscapedPath()+"\n"), body...))
-}
-
-func otherRequest() error {
-	const reason = "was used with another request"
-	return &requestError{
-		kind: entity.ErrConflict, text: keyHeader + ": " + reason, details: []detail{{keyHeader, reason}},
-	}
 }
 
 func replay(w http.ResponseWriter, answer repository.Answer) {
@@ -122,22 +111,19 @@ func replay(w http.ResponseWriter, answer repository.Answer) {
 	writeBody(w, answer.Status, "application/json", answer.Body)
 }
 
-// openKey waits while another request is at work on the key, as long as the
-// client waits and the request may live.
+// openKey waits while another request is at work on the key, as long as the client waits and the request may
+// live.
 func (s *Server) openKey(r *http.Request, key repository.Key) (repository.KeyState, error) {
 	for pause := keyPause; ; pause = min(2*pause, keyPauseMax) {
 		state, err := s.tryKey(r.Context(), key)
 		if err != nil || state.Phase != repository.KeyAtWork {
 			return state, err
 		}
-		timer := time.NewTimer(pause)
 		select {
-		case <-timer.C:
+		case <-time.After(pause):
 		case <-exchangeOf(r).client.Done():
-			timer.Stop()
 			return state, errClientGone
 		case <-r.Context().Done():
-			timer.Stop()
 			return state, fmt.Errorf("wait for the request with the same key: %w", r.Context().Err())
 		}
 	}
@@ -149,12 +135,11 @@ func (s *Server) tryKey(ctx context.Context, key repository.Key) (repository.Key
 	return s.store.OpenKey(ctx, key, keyLease)
 }
 
-// workOn does the work of a key that is ours. The answer is stored before it is
-// sent, and also when nobody is there to take it.
+// workOn does the work of a key. The answer is stored before it is sent, also when the client has left.
 func (s *Server) workOn(key repository.Key, next handler, w http.ResponseWriter, r *http.Request) error {
 	release := s.holdKey(r, key)
 	c := &captured{w: w, header: http.Header{}}
-	err := guarded(next, c, r)
+	err := guarded(func() error { return next(c, r) })
 	release()
 	if noted := s.endKey(r, key, c, err); noted != nil {
 		s.logger.Warn("idempotency key keeps its lease", exchangeOf(r).ids(zap.Error(noted))...)
@@ -176,8 +161,7 @@ func (s *Server) holdKey(r *http.Request, key repository.Key) (release func()) {
 	return cancel
 }
 
-// prolongKey may fail: two more tries are left before the lease is over, and
-// whoever takes the key then finds what was begun.
+// prolongKey may fail: two more tries are left before the lease ends, and the next holder finds what was begun.
 func (s *Server) prolongKey(ctx context.Context, key repository.Key) {
 	ctx, cancel := context.WithTimeout(ctx, keyTimeout)
 	defer cancel()
@@ -186,9 +170,8 @@ func (s *Server) prolongKey(ctx context.Context, key repository.Key) {
 	}
 }
 
-// endKey notes what became of a key's work. What the client did wrong, or what
-// never began, leaves nothing. What failed after it began, or nobody knows where,
-// is let go as if its process had died: the next request carries it on.
+// endKey ends a key's work. The client's faults, and work that never began, drop the key. Work that failed
+// after it began is released as if its process had died: the next request carries it on.
 func (s *Server) endKey(r *http.Request, key repository.Key, c *captured, err error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), keyTimeout)
 	defer cancel()
@@ -209,23 +192,18 @@ func (s *Server) endKey(r *http.Request, key repository.Key, c *captured, err er
 	}
 }
 
-// onceOnly takes a step, unless an earlier request with the same key has taken
-// it already: then it only looks.
-func onceOnly[T any](s *Server, r *http.Request, look, step func(context.Context) (T, error)) (T, error) {
-	t := taskOf(r.Context())
-	if !t.resumed {
-		return step(r.Context())
+// onceOnly takes a step, unless an earlier request with the same key has taken it already: then it only looks.
+func onceOnly[T any](s *Server, r *http.Request, look, step func(context.Context) (T, error)) (none T, err error) {
+	if t := taskOf(r.Context()); t.resumed {
+		performed, err := s.store.Performed(r.Context(), t.operation)
+		if err != nil {
+			return none, err
+		}
+		if performed {
+			return look(r.Context())
+		}
 	}
-	performed, err := s.store.Performed(r.Context(), t.operation)
-	switch {
-	case err != nil:
-		var none T
-		return none, err
-	case performed:
-		return look(r.Context())
-	default:
-		return step(r.Context())
-	}
+	return step(r.Context())
 }
 
 // captured keeps an answer until it has been stored.
@@ -236,16 +214,9 @@ type captured struct {
 	body   bytes.Buffer
 }
 
-// Header returns what becomes the answer's header.
-func (c *captured) Header() http.Header { return c.header }
-
-// WriteHeader keeps the status.
-func (c *captured) WriteHeader(status int) { c.status = status }
-
-// Write keeps a part of the body.
+func (c *captured) Header() http.Header         { return c.header }
+func (c *captured) WriteHeader(status int)      { c.status = status }
 func (c *captured) Write(b []byte) (int, error) { return c.body.Write(b) }
-
-// Unwrap lets http.ResponseController reach the connection.
 func (c *captured) Unwrap() http.ResponseWriter { return c.w }
 
 // send sends what was kept. An error of the connection has no reader any more.

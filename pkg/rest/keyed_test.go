@@ -5,9 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
@@ -24,11 +24,10 @@ import (
 
 // changing are all requests that take a key, of documentFixture's world.
 func changing() []struct{ target, body string } {
-	a, b := "/api/v1/dlq/messages/"+idA.String(), "/api/v1/dlq/messages/"+idB.String()
 	return []struct{ target, body string }{
-		{a + "/retry", `{"reason":"r"}`},
-		{a + "/dead", ``},
-		{b + "/requeue", `{}`},
+		{retryA, `{"reason":"r"}`},
+		{oneA + "/dead", ``},
+		{oneB + "/requeue", `{}`},
 		{"/api/v1/dlq/orders.dlq.v1/retry-all", ``},
 		{redrives, `{"ids":["` + idA.String() + `"]}`},
 		{redrives, `{"ids":["` + idA.String() + `"],"dry_run":true}`},
@@ -42,49 +41,36 @@ func changing() []struct{ target, body string } {
 func TestKey_Replay(t *testing.T) {
 	t.Parallel()
 	for _, c := range changing() {
-		t.Run(c.target+c.body, func(t *testing.T) {
-			t.Parallel()
-			f := documentFixture()
-			first := f.do("POST", c.target, c.body, keyHeader, "k-1")
-			changes := trailOfAll(t, f)
-			if first.Code >= 300 {
-				t.Fatalf("first = %d %s, want success", first.Code, first.Body)
-			}
-			wantHeader(t, first.Header(), replayHeader, "")
-			again := f.do("POST", c.target, c.body, keyHeader, "k-1", "X-Request-Id", "another")
-			wantAnswer(t, again, first.Code, first.Body.String())
-			wantHeader(t, again.Header(), replayHeader, "true")
-			wantHeader(t, again.Header(), "Location", first.Header().Get("Location"))
-			wantHeader(t, again.Header(), "X-Request-Id", "another")
-			if n := trailOfAll(t, f); n != changes {
-				t.Errorf("%d changes after the second request, want %d", n, changes)
-			}
-		})
+		f := documentFixture()
+		first := f.do("POST", c.target, c.body, keyHeader, "k-1")
+		changes := len(f.trail(t, repository.TrailQuery{}))
+		if first.Code >= 300 {
+			t.Errorf("%s = %d %s, want success", first.asked, first.Code, first.Body)
+		}
+		wantHeader(t, first.Header(), replayHeader, "")
+		again := f.do("POST", c.target, c.body, keyHeader, "k-1", "X-Request-Id", "another")
+		wantAnswer(t, again, first.Code, first.Body.String())
+		wantHeader(t, again.Header(), replayHeader, "true")
+		wantHeader(t, again.Header(), "Location", first.Header().Get("Location"))
+		wantHeader(t, again.Header(), "X-Request-Id", "another")
+		if n := len(f.trail(t, repository.TrailQuery{})); n != changes {
+			t.Errorf("%s: %d changes after the second request, want %d", again.asked, n, changes)
+		}
 	}
-}
-
-func trailOfAll(t *testing.T, f *fixture) int {
-	t.Helper()
-	entries, err := f.memory.Trail(t.Context(), repository.TrailQuery{Limit: 1000})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(entries)
 }
 
 func TestKey_OfAnotherRequest(t *testing.T) {
 	t.Parallel()
 	f := documentFixture()
-	retry := "/api/v1/dlq/messages/" + idA.String() + "/retry"
-	f.do("POST", retry, `{}`, keyHeader, "k")
+	f.do("POST", retryA, `{}`, keyHeader, "k")
 	other := errorJSON(codeConflict, "Idempotency-Key: was used with another request",
 		`[{"field":"Idempotency-Key","reason":"was used with another request"}]`)
 	for _, c := range []struct{ target, body string }{
-		{retry, ``},
-		{retry, `{} `},
-		{retry, `{"accept_duplicate":true}`},
-		{"/api/v1/dlq/messages/" + idB.String() + "/requeue", `{}`},
-		{"/api/v1/dlq/messages/" + idB.String() + "/retry", `{}`},
+		{retryA, ``},
+		{retryA, `{} `},
+		{retryA, `{"accept_duplicate":true}`},
+		{oneB + "/requeue", `{}`},
+		{oneB + "/retry", `{}`},
 	} {
 		wantAnswer(t, f.do("POST", c.target, c.body, keyHeader, "k"), 409, other)
 	}
@@ -95,24 +81,15 @@ func TestKey_OfAnotherRequest(t *testing.T) {
 
 func TestKey_Form(t *testing.T) {
 	t.Parallel()
-	target := "/api/v1/dlq/messages/" + idA.String() + "/dead"
-	for key, want := range map[string]int{
-		"!": 200, "~": 200, `"8e03978e-40d5-43dd-bc93-6894a57f9324"`: 200, strings.Repeat("k", 255): 200,
-		"": 400, " ": 400, "a b": 400, "a\t": 400, "\x7f": 400, "é": 400, "\xff": 400, strings.Repeat("k", 256): 400,
-	} {
-		w := newFixture(message(idA)).open().do("POST", target, "", keyHeader, key)
-		if w.Code != want {
-			t.Errorf("key %q: %d %s, want %d", key, w.Code, w.Body, want)
-		}
-		if want == 400 && firstField(wantEnvelope(t, w, 400, codeValidation).Details) != keyHeader {
-			t.Errorf("key %q: %s, want the header named", key, w.Body)
-		}
+	for _, key := range []string{"!", "~", `"8e03978e-40d5-43dd-bc93-6894a57f9324"`, strings.Repeat("k", 255)} {
+		wantStatus(t, newFixture(message(idA)).open().do("POST", oneA+"/dead", "", keyHeader, key), 200)
 	}
-	r := httptest.NewRequest("POST", target, nil)
+	for _, key := range []string{"", " ", "a b", "a\t", "\x7f", "é", "\xff", strings.Repeat("k", 256)} {
+		wantEnvelope(t, newFixture(message(idA)).open().do("POST", oneA+"/dead", "", keyHeader, key), 400, keyHeader)
+	}
+	r := httptest.NewRequest("POST", oneA+"/dead", nil)
 	r.Header[keyHeader] = []string{"a", "a"}
-	if e := wantEnvelope(t, newFixture(message(idA)).open().send(r), 400, codeValidation); firstField(e.Details) != keyHeader {
-		t.Errorf("two keys: details %v, want the header named", e.Details)
-	}
+	wantEnvelope(t, newFixture(message(idA)).open().send(r), 400, keyHeader)
 }
 
 // keyLog is a store that counts what is done with keys.
@@ -120,6 +97,13 @@ type keyLog struct {
 	*fake.Store
 	closed, dropped, held, let atomic.Int32
 	answer                     repository.Answer
+}
+
+// keyCounts are how often keys were closed, dropped and let go.
+type keyCounts struct{ closed, dropped, let int32 }
+
+func (k *keyLog) counts() keyCounts {
+	return keyCounts{k.closed.Load(), k.dropped.Load(), k.let.Load()}
 }
 
 func (k *keyLog) HoldKey(ctx context.Context, key repository.Key, lease time.Duration) error {
@@ -145,12 +129,12 @@ func (k *keyLog) DropKey(ctx context.Context, key repository.Key) error {
 // What the work came to decides what the key remembers.
 func TestKey_EndOfWork(t *testing.T) {
 	t.Parallel()
-	const closed, dropped, let = "closed", "dropped", "let go"
+	closed, dropped, let := keyCounts{closed: 1}, keyCounts{dropped: 1}, keyCounts{let: 1}
 	for _, c := range []struct {
 		name   string
 		err    error
 		status int
-		want   string
+		want   keyCounts
 	}{
 		{"Success", nil, 200, closed},
 		{"PublishFailed", &entity.PublishError{Class: entity.BadRecord, Status: entity.Dead}, 502, closed},
@@ -160,78 +144,61 @@ func TestKey_EndOfWork(t *testing.T) {
 		{"Interrupted", &entity.InterruptedError{Redrive: entity.Redrive{ID: redrive}, Err: errBroken}, 503, let},
 		{"Fault", errBroken, 500, let},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			f := newFixture()
-			log := &keyLog{Store: f.memory}
-			f.store = log
-			f.redriver = redriverFunc(func(context.Context) (entity.Redrive, error) { return entity.Redrive{}, c.err })
-			w := f.open().do("POST", "/api/v1/dlq/messages/"+idA.String()+"/retry", "", keyHeader, "k")
-			if w.Code != c.status {
-				t.Errorf("status = %d, want %d", w.Code, c.status)
-			}
-			got := map[string]int32{closed: log.closed.Load(), dropped: log.dropped.Load(), let: log.let.Load()}
-			if got[c.want] != 1 || got[closed]+got[dropped]+got[let] != 1 {
-				t.Errorf("key was %v, want it %s and nothing else", got, c.want)
-			}
-			if c.want == closed {
-				if log.answer.Status != c.status || string(log.answer.Body) != w.Body.String() {
-					t.Errorf("stored %d %s, want %d %s", log.answer.Status, log.answer.Body, c.status, w.Body)
-				}
-				again := f.do("POST", "/api/v1/dlq/messages/"+idA.String()+"/retry", "", keyHeader, "k")
-				wantAnswer(t, again, c.status, w.Body.String())
-				wantHeader(t, again.Header(), replayHeader, "true")
-			}
-		})
+		f, log := keyedFixture()
+		f.redriver = failing(c.err)
+		w := wantEnd(t, f.open().do("POST", retryA, "", keyHeader, "k"), log, c.name, c.status, c.want)
+		if c.want != closed {
+			continue
+		}
+		if log.answer.Status != c.status || string(log.answer.Body) != w.Body.String() {
+			t.Errorf("%s: stored %d %s, want %d %s", c.name, log.answer.Status, log.answer.Body, c.status, w.Body)
+		}
+		again := f.do("POST", retryA, "", keyHeader, "k")
+		wantAnswer(t, again, c.status, w.Body.String())
+		wantHeader(t, again.Header(), replayHeader, "true")
 	}
 	for name, body := range map[string]string{"BadBody": `{"x":1}`, "BadReason": `{"reason":"\n"}`} {
-		f := newFixture(message(idA))
-		log := &keyLog{Store: f.memory}
-		f.store = log
-		f.open()
-		if w := f.do("POST", "/api/v1/dlq/messages/"+idA.String()+"/dead", body, keyHeader, "k"); w.Code != 400 || log.dropped.Load() != 1 {
-			t.Errorf("%s = %d, dropped %d times, want 400 and the key free", name, w.Code, log.dropped.Load())
-		}
-		if w := f.do("POST", "/api/v1/dlq/messages/"+idA.String()+"/dead", "", keyHeader, "k"); w.Code != 200 {
-			t.Errorf("the key again, after %s = %d %s, want 200", name, w.Code, w.Body)
-		}
+		f, log := keyedFixture(message(idA))
+		wantEnd(t, f.open().do("POST", oneA+"/dead", body, keyHeader, "k"), log, name, 400, dropped)
+		wantStatus(t, f.do("POST", oneA+"/dead", "", keyHeader, "k"), 200)
 	}
-}
-
-func TestKey_Panic(t *testing.T) {
-	t.Parallel()
-	f := newFixture()
-	log := &keyLog{Store: f.memory}
-	f.store = log
-	f.redriver = redriverFunc(func(context.Context) (entity.Redrive, error) { panic("secret") })
-	w := f.open().do("POST", "/api/v1/dlq/t/retry-all", "", keyHeader, "k")
+	f, log := keyedFixture()
+	f.redriver = &stub{do: func(context.Context) (entity.Redrive, error) { panic("secret") }}
+	w := wantEnd(t, f.open().do("POST", "/api/v1/dlq/t/retry-all", "", keyHeader, "k"), log, "Panic", 500, let)
 	wantAnswer(t, w, 500, errorJSON(codeInternal, "internal error", `[]`))
-	if log.let.Load() != 1 {
-		t.Error("the key is held by nobody, want it let go")
-	}
 }
 
-// Without the store nobody knows whether the work was done, so nothing is done.
+func keyedFixture(messages ...entity.Message) (*fixture, *keyLog) {
+	f := newFixture(messages...)
+	log := &keyLog{Store: f.memory}
+	return f.over(log), log
+}
+
+func wantEnd(t *testing.T, w *reply, log *keyLog, name string, status int, want keyCounts) *reply {
+	t.Helper()
+	if got := log.counts(); w.Code != status || got != want {
+		t.Errorf("%s = %d, the key was %+v, want %d, %+v and nothing else", name, w.Code, got, status, want)
+	}
+	return w
+}
+
+// Without the store it is not known whether the work was done, so nothing is done.
 func TestKey_StoreDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	for _, c := range changing() {
 		f := documentFixture()
-		f.store = keylessStore{f.memory}
-		f.registry = newFixture().registry
-		changes := trailOfAll(t, f)
-		w := f.open().do("POST", c.target, c.body, keyHeader, "k")
+		store := hook(f.memory)
+		store.open = func(context.Context, repository.Key, time.Duration) (repository.KeyState, error) {
+			return repository.KeyState{}, fmt.Errorf("open key: %w", entity.ErrUnavailable)
+		}
+		changes := len(f.trail(t, repository.TrailQuery{}))
+		w := f.over(store).open().do("POST", c.target, c.body, keyHeader, "k")
 		wantAnswer(t, w, 503, errorJSON(codeUnavailable, unavailableText, "[]"))
 		wantHeader(t, w.Header(), "Retry-After", "5")
-		if n := trailOfAll(t, f); n != changes {
+		if n := len(f.trail(t, repository.TrailQuery{})); n != changes {
 			t.Errorf("POST %s changed %d things, want none", c.target, n-changes)
 		}
 	}
-}
-
-type keylessStore struct{ *fake.Store }
-
-func (keylessStore) OpenKey(context.Context, repository.Key, time.Duration) (repository.KeyState, error) {
-	return repository.KeyState{}, fmt.Errorf("open key: %w", entity.ErrUnavailable)
 }
 
 // begin opens the key of a request as a process would that dies then.
@@ -251,44 +218,45 @@ func (f *fixture) begin(t *testing.T, target, body, name string) (operation uuid
 // done now, once.
 func TestKey_Abandoned(t *testing.T) {
 	t.Parallel()
-	a, b := "/api/v1/dlq/messages/"+idA.String(), "/api/v1/dlq/messages/"+idB.String()
+	begin := func(selection entity.Selection) func(*fixture, context.Context, entity.Cause) error {
+		return func(f *fixture, ctx context.Context, cause entity.Cause) error {
+			_, err := f.redriver.Begin(ctx, repository.NewRedrive{Action: entity.RedriveRetry, Selection: selection, Cause: cause})
+			return err
+		}
+	}
+	move := func(step func(Redriver, context.Context, uuid.UUID, entity.Cause) (entity.Redrive, error), id uuid.UUID) func(*fixture, context.Context, entity.Cause) error {
+		return func(f *fixture, ctx context.Context, cause entity.Cause) error {
+			_, err := step(f.redriver, ctx, id, cause)
+			return err
+		}
+	}
+	moved := func(id uuid.UUID, state string) string {
+		return `"id":"` + id.String() + `","action":"retry","state":"` + state + `"`
+	}
 	for _, c := range []struct {
 		name, target, body string
-		do                 func(f *fixture, cause entity.Cause) error
+		do                 func(f *fixture, ctx context.Context, cause entity.Cause) error
 		want               string
 	}{
-		{"Requeue", b + "/requeue", "{}", func(f *fixture, cause entity.Cause) error {
-			_, err := f.memory.Requeue(context.Background(), idB, cause)
+		{"Requeue", oneB + "/requeue", "{}", func(f *fixture, ctx context.Context, cause entity.Cause) error {
+			_, err := f.memory.Requeue(ctx, idB, cause)
 			return err
 		}, `{"id":"` + idB.String() + `","status":"PENDING","retry_count":0,"max_retries":3,"message":"message ` + idB.String() + ` requeued"}`},
-		{"Dead", a + "/dead", "", func(f *fixture, cause entity.Cause) error {
-			_, err := f.memory.GiveUp(context.Background(), idA, cause)
+		{"Dead", oneA + "/dead", "", func(f *fixture, ctx context.Context, cause entity.Cause) error {
+			_, err := f.memory.GiveUp(ctx, idA, cause)
 			return err
 		}, `{"id":"` + idA.String() + `","status":"DEAD","retry_count":0,"max_retries":3,"message":"message ` + idA.String() + ` marked dead"}`},
-		{"Pause", redrives + "/" + idRunning.String() + "/pause", "", func(f *fixture, cause entity.Cause) error {
-			_, err := f.redriver.Pause(context.Background(), idRunning, cause)
-			return err
-		}, `"id":"` + idRunning.String() + `","action":"retry","state":"paused"`},
-		{"Resume", redrives + "/" + idPaused.String() + "/resume", "", func(f *fixture, cause entity.Cause) error {
-			_, err := f.redriver.Resume(context.Background(), idPaused, cause)
-			return err
-		}, `"id":"` + idPaused.String() + `","action":"retry","state":"running"`},
-		{"Cancel", redrives + "/" + idPaused.String() + "/cancel", "", func(f *fixture, cause entity.Cause) error {
-			_, err := f.redriver.Cancel(context.Background(), idPaused, cause)
-			return err
-		}, `"id":"` + idPaused.String() + `","action":"retry","state":"cancelled"`},
-		{"Redrive", redrives, `{"ids":["` + idA.String() + `"]}`, func(f *fixture, cause entity.Cause) error {
-			_, err := f.redriver.Begin(context.Background(), repository.NewRedrive{
-				Action: entity.RedriveRetry, Selection: entity.Selection{IDs: []uuid.UUID{idA}}, Cause: cause,
-			})
-			return err
-		}, `"action":"retry","state":"running"`},
-		{"RetryAll", "/api/v1/dlq/orders.dlq.v1/retry-all", "", func(f *fixture, cause entity.Cause) error {
-			_, err := f.redriver.Begin(context.Background(), repository.NewRedrive{
-				Action: entity.RedriveRetry, Selection: entity.Selection{Filter: entity.Filter{Topic: "orders.dlq.v1"}}, Cause: cause,
-			})
-			return err
-		}, `{"retried":1,`},
+		{"Pause", redrives + "/" + idRunning.String() + "/pause", "", move(Redriver.Pause, idRunning), moved(idRunning, "paused")},
+		{"Resume", redrives + "/" + idPaused.String() + "/resume", "", move(Redriver.Resume, idPaused), moved(idPaused, "running")},
+		{"Cancel", redrives + "/" + idPaused.String() + "/cancel", "", move(Redriver.Cancel, idPaused), moved(idPaused, "cancelled")},
+		{
+			"Redrive", redrives, `{"ids":["` + idA.String() + `"]}`, begin(entity.Selection{IDs: []uuid.UUID{idA}}),
+			`"action":"retry","state":"running"`,
+		},
+		{
+			"RetryAll", "/api/v1/dlq/orders.dlq.v1/retry-all", "",
+			begin(entity.Selection{Filter: entity.Filter{Topic: "orders.dlq.v1"}}), `{"retried":1,`,
+		},
 	} {
 		for _, begun := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s/begun=%t", c.name, begun), func(t *testing.T) {
@@ -296,17 +264,18 @@ func TestKey_Abandoned(t *testing.T) {
 				f := documentFixture()
 				cause := entity.Cause{Actor: anonymous, Operation: f.begin(t, c.target, c.body, "k")}
 				if begun {
-					if err := c.do(f, cause); err != nil {
-						t.Fatal(err)
-					}
+					check.NoError(t, c.do(f, t.Context(), cause))
 				}
 				w := f.do("POST", c.target, c.body, keyHeader, "k")
 				if w.Code >= 300 || !strings.Contains(w.Body.String(), c.want) {
 					t.Errorf("answer = %d %s, want %s", w.Code, w.Body, c.want)
 				}
 				wantHeader(t, w.Header(), replayHeader, "")
-				if n := performed(t, f, cause.Operation); n != 1 {
-					t.Errorf("it was done %d times, want once", n)
+				done := slices.DeleteFunc(f.trail(t, repository.TrailQuery{}), func(e entity.AuditEntry) bool {
+					return e.Cause.Operation != cause.Operation || e.Action == entity.ActionFinish // the wait ends a redrive, which is no second time
+				})
+				if len(done) != 1 {
+					t.Errorf("it was done %d times, want once", len(done))
 				}
 				wantHeader(t, f.do("POST", c.target, c.body, keyHeader, "k").Header(), replayHeader, "true")
 			})
@@ -314,40 +283,23 @@ func TestKey_Abandoned(t *testing.T) {
 	}
 }
 
-// performed is how often an operation was done; waiting for a redrive ends it,
-// which is no second time.
-func performed(t *testing.T, f *fixture, operation uuid.UUID) (n int) {
-	t.Helper()
-	entries, err := f.memory.Trail(t.Context(), repository.TrailQuery{Limit: 1000})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		if e.Cause.Operation == operation && e.Action != entity.ActionFinish {
-			n++
-		}
-	}
-	return n
-}
-
-// A retry is told its operation, and whether it may have been begun before.
+// A retry has its operation, and whether it may have been begun before.
 func TestKey_Retry(t *testing.T) {
 	t.Parallel()
-	target := "/api/v1/dlq/messages/" + idA.String() + "/retry"
-	f, spy := newFixture(), &spyRedriver{}
-	f.redriver = spy
-	f.open().do("POST", target, "")
-	if spy.order.Cause.Operation != uuid.Nil || spy.order.Resumed {
-		t.Errorf("without a key: %+v, want no operation", spy.order)
+	f, spy := orderingFixture()
+	f.open()
+	f.do("POST", retryA, "")
+	if spy.retried.Cause.Operation != uuid.Nil || spy.retried.Resumed {
+		t.Errorf("without a key: %+v, want no operation", spy.retried)
 	}
-	f.do("POST", target, "", keyHeader, "new")
-	if spy.order.Cause.Operation == uuid.Nil || spy.order.Resumed {
-		t.Errorf("new key: %+v, want an operation that is not resumed", spy.order)
+	f.do("POST", retryA, "", keyHeader, "new")
+	if spy.retried.Cause.Operation == uuid.Nil || spy.retried.Resumed {
+		t.Errorf("new key: %+v, want an operation that is not resumed", spy.retried)
 	}
-	operation := f.begin(t, target, "", "left-behind")
-	f.do("POST", target, "", keyHeader, "left-behind")
-	if spy.order.Cause.Operation != operation || !spy.order.Resumed {
-		t.Errorf("abandoned key: %+v, want %s resumed", spy.order, operation)
+	operation := f.begin(t, retryA, "", "left-behind")
+	f.do("POST", retryA, "", keyHeader, "left-behind")
+	if spy.retried.Cause.Operation != operation || !spy.retried.Resumed {
+		t.Errorf("abandoned key: %+v, want %s resumed", spy.retried, operation)
 	}
 }
 
@@ -355,26 +307,20 @@ func TestKey_Retry(t *testing.T) {
 // was not, the next request is to learn the end.
 func TestKey_RetryGivenBack(t *testing.T) {
 	t.Parallel()
-	for verdict, dropped := range map[entity.Verdict]int32{
-		entity.GivenBack: 1, entity.Rescued: 1, entity.Refused: 0, entity.Acknowledged: 0,
+	for verdict, want := range map[entity.Verdict]keyCounts{
+		entity.GivenBack: {dropped: 1}, entity.Rescued: {dropped: 1}, entity.Refused: {let: 1}, entity.Acknowledged: {let: 1},
 	} {
-		f := newFixture(message(idA))
-		log := &keyLog{Store: f.memory}
-		f.store = log
-		f.redriver = endingAs{redriverFunc(func(context.Context) (entity.Redrive, error) { return entity.Redrive{}, nil }), f.memory, verdict}
-		w := f.open().do("POST", "/api/v1/dlq/messages/"+idA.String()+"/retry", "", keyHeader, "k")
-		if w.Code != 503 || log.dropped.Load() != dropped || log.let.Load() != 1-dropped {
-			t.Errorf("verdict %d: answer %d, dropped %d, let go %d; want 503, %d, %d", verdict, w.Code, log.dropped.Load(), log.let.Load(), dropped, 1-dropped)
-		}
+		f, log := keyedFixture(message(idA))
+		f.redriver = endingAs{nil, f.memory, verdict}
+		wantEnd(t, f.open().do("POST", retryA, "", keyHeader, "k"), log, fmt.Sprint("verdict ", verdict), 503, want)
 	}
 }
 
-// endingAs makes an attempt that ends with a verdict, of which its caller is not
-// told.
+// endingAs makes an attempt that ends with a verdict, which its caller does not learn.
 type endingAs struct {
-	redriverFunc
-	store   *fake.Store
-	verdict entity.Verdict
+	Redriver // nil
+	store    *fake.Store
+	verdict  entity.Verdict
 }
 
 func (e endingAs) Retry(ctx context.Context, order entity.RetryOrder) (entity.RetryResult, error) {
@@ -391,29 +337,25 @@ func (e endingAs) Retry(ctx context.Context, order entity.RetryOrder) (entity.Re
 func TestKey_AtWork(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(message(idA))
 		log := &keyLog{Store: fake.New(time.Now)}
-		f.store = log
+		f := newFixture(message(idA)).over(log)
 		finish := make(chan struct{})
-		f.redriver = redriverFunc(func(context.Context) (entity.Redrive, error) {
+		f.redriver = &stub{do: func(context.Context) (entity.Redrive, error) {
 			<-finish
 			return entity.Redrive{ID: redrive}, nil
-		})
+		}}
 		f.open()
-		target := "/api/v1/dlq/t/retry-all"
-		answers := make(chan *httptest.ResponseRecorder, 2)
-		ask := func() { answers <- f.do("POST", target, "", keyHeader, "k") }
-		go ask()
-		synctest.Wait()
-		go ask()
-
-		gone, leave := context.WithCancel(t.Context())
-		left := make(chan *httptest.ResponseRecorder, 1)
-		go func() {
-			r := httptest.NewRequest("POST", target, nil).WithContext(gone)
+		answers, left := make(chan *reply, 2), make(chan *reply, 1)
+		ask := func(ctx context.Context, to chan<- *reply) {
+			r := httptest.NewRequest("POST", "/api/v1/dlq/t/retry-all", nil).WithContext(ctx)
 			r.Header.Set(keyHeader, "k")
-			left <- f.send(r)
-		}()
+			to <- f.send(r)
+		}
+		gone, leave := context.WithCancel(t.Context())
+		go ask(t.Context(), answers)
+		synctest.Wait()
+		go ask(t.Context(), answers)
+		go ask(gone, left)
 		synctest.Wait()
 		leave()
 		if w := <-left; w.Code != statusClientGone || w.Body.Len() > 0 {
@@ -443,9 +385,8 @@ func TestKey_AtWorkForTooLong(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(message(idA))
-		f.store = busyStore{f.memory}
 		began := time.Now()
-		w := f.open().do("POST", "/api/v1/dlq/messages/"+idA.String()+"/dead", "", keyHeader, "k")
+		w := f.over(busyStore(f.memory, nil)).open().do("POST", oneA+"/dead", "", keyHeader, "k")
 		wantAnswer(t, w, 503, errorJSON(codeUnavailable, unavailableText, "[]"))
 		if took := time.Since(began); took != f.cfg.RequestTimeout {
 			t.Errorf("answered after %s, want %s", took, f.cfg.RequestTimeout)
@@ -453,40 +394,29 @@ func TestKey_AtWorkForTooLong(t *testing.T) {
 	})
 }
 
-type busyStore struct{ *fake.Store }
-
-func (busyStore) OpenKey(context.Context, repository.Key, time.Duration) (repository.KeyState, error) {
-	return repository.KeyState{Phase: repository.KeyAtWork}, nil
+// busyStore is at work on every key, and says when it was asked first.
+func busyStore(s *fake.Store, asked chan<- struct{}) *hooked {
+	store := hook(s)
+	said := sync.OnceFunc(func() {
+		if asked != nil {
+			close(asked)
+		}
+	})
+	store.open = func(context.Context, repository.Key, time.Duration) (repository.KeyState, error) {
+		said()
+		return repository.KeyState{Phase: repository.KeyAtWork}, nil
+	}
+	return store
 }
 
 // A drain ends the waiting for another request's work.
 func TestServe_DrainEndsTheWaitForAKey(t *testing.T) {
 	t.Parallel()
-	f := newFixture()
+	f, asked := newFixture(), make(chan struct{})
 	f.cfg.DrainTimeout = 4 * time.Second
-	asked := make(chan struct{})
-	f.store = &noticingStore{busyStore{f.memory}, sync.OnceFunc(func() { close(asked) })}
-	url, stop, served := f.open().serve(t)
-	answer := make(chan answered, 1)
-	go func() { answer <- postKeyed(t, url+"/api/v1/dlq/t/retry-all", "k") }()
-	receive(t, asked, "the request")
-	stop()
-	if got := receive(t, answer, "the answer"); got.status != 503 {
+	if got := f.over(busyStore(f.memory, asked)).drained(t, "/api/v1/dlq/t/retry-all", asked); got.status != 503 {
 		t.Errorf("waiting request = %+v, want 503", got)
 	}
-	if err := receive(t, served, "the end"); err != nil {
-		t.Errorf("Serve = %v, want nil", err)
-	}
-}
-
-type noticingStore struct {
-	busyStore
-	asked func()
-}
-
-func (n *noticingStore) OpenKey(ctx context.Context, k repository.Key, lease time.Duration) (repository.KeyState, error) {
-	n.asked()
-	return n.busyStore.OpenKey(ctx, k, lease)
 }
 
 // A drain in the middle of a keyed retry-all leaves the key to the next request,
@@ -497,26 +427,15 @@ func TestServe_DrainDuringAKeyedWait(t *testing.T) {
 	f.cfg.DrainTimeout = 4 * time.Second
 	waiting := &waitingForEver{acknowledging{f.memory}, make(chan struct{})}
 	f.redriver = waiting
-	url, stop, served := f.open().serve(t)
-	answer := make(chan answered, 1)
-	go func() { answer <- postKeyed(t, url+"/api/v1/dlq/orders.dlq.v1/retry-all", "k") }()
-	receive(t, waiting.began, "the request")
-	stop()
-	got := receive(t, answer, "the answer")
+	got := f.drained(t, "/api/v1/dlq/orders.dlq.v1/retry-all", waiting.began)
 	begun, err := f.memory.Redrives(t.Context(), repository.RedriveQuery{Limit: 2})
 	if got.status != 503 || err != nil || len(begun) != 1 || !strings.Contains(got.body, begun[0].ID.String()) {
 		t.Fatalf("interrupted request = %+v, with redrives %v, %v; want 503 and the one redrive named", got, begun, err)
 	}
-	if err := receive(t, served, "the end"); err != nil {
-		t.Errorf("Serve = %v, want nil", err)
-	}
-
-	next := newFixture()
-	next.store, next.redriver = f.memory, acknowledging{f.memory}
-	w := next.open().do("POST", "/api/v1/dlq/orders.dlq.v1/retry-all", "", keyHeader, "k")
-	if w.Code != 200 || !strings.Contains(w.Body.String(), `"redrive_id":"`+begun[0].ID.String()+`"`) {
-		t.Errorf("the key again, elsewhere = %d %s, want the end of redrive %s", w.Code, w.Body, begun[0].ID)
-	}
+	next := newFixture().over(f.memory)
+	next.redriver = acknowledging{f.memory}
+	wantStatus(t, next.open().do("POST", "/api/v1/dlq/orders.dlq.v1/retry-all", "", keyHeader, "k"), 200,
+		`"redrive_id":"`+begun[0].ID.String()+`"`)
 }
 
 type waitingForEver struct {
@@ -530,40 +449,20 @@ func (w *waitingForEver) Wait(ctx context.Context, id uuid.UUID) (entity.Redrive
 	return entity.Redrive{}, &entity.InterruptedError{Redrive: entity.Redrive{ID: id}, Err: ctx.Err()}
 }
 
-func postKeyed(t *testing.T, url, key string) answered {
-	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, nil)
-	if err != nil {
-		return answered{err: err}
-	}
-	request.Header.Set(keyHeader, key)
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return answered{err: err}
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	return answered{response.StatusCode, string(body), err}
-}
-
 // Fifty at once do the work once and read the same, byte for byte.
 func TestServe_FiftyWithOneKey(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{
-		"/api/v1/dlq/orders.dlq.v1/retry-all",
-		"/api/v1/dlq/messages/" + idA.String() + "/retry",
-		"/api/v1/dlq/messages/" + idB.String() + "/requeue",
-		redrives + "/" + idRunning.String() + "/cancel",
+		"/api/v1/dlq/orders.dlq.v1/retry-all", retryA, oneB + "/requeue", redrives + "/" + idRunning.String() + "/cancel",
 	} {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
-			f := documentFixture()
-			twin := documentFixture()
+			f, twin := documentFixture(), documentFixture()
 			twin.do("POST", path, "")
 			url, _, _ := f.serve(t)
 			answers := make(chan answered, 50)
 			for range cap(answers) {
-				go func() { answers <- postKeyed(t, url+path, "one-key") }()
+				go func() { answers <- post(t, url+path, "one-key") }()
 			}
 			first := receive(t, answers, "an answer")
 			for range cap(answers) - 1 {
@@ -574,7 +473,7 @@ func TestServe_FiftyWithOneKey(t *testing.T) {
 			if first.status != 200 || first.err != nil {
 				t.Errorf("answer = %+v, want 200", first)
 			}
-			if got, want := trailOfAll(t, f), trailOfAll(t, twin); got != want {
+			if got, want := len(f.trail(t, repository.TrailQuery{})), len(twin.trail(t, repository.TrailQuery{})); got != want {
 				t.Errorf("%d changes, want the %d of one request", got, want)
 			}
 		})
@@ -586,19 +485,20 @@ func TestKey_AnswerIsStoredWithoutTheClient(t *testing.T) {
 	t.Parallel()
 	for _, c := range changing() {
 		f := documentFixture()
+		ask := func(ctx context.Context) *reply {
+			r := httptest.NewRequest("POST", c.target, strings.NewReader(c.body)).WithContext(ctx)
+			r.Header.Set(keyHeader, "k")
+			return f.send(r)
+		}
 		gone, leave := context.WithCancel(t.Context())
 		leave()
-		r := httptest.NewRequest("POST", c.target, strings.NewReader(c.body)).WithContext(gone)
-		r.Header.Set(keyHeader, "k")
-		first := f.send(r)
-		patient, cancel := context.WithTimeout(t.Context(), 10*time.Second) // a key that nobody closed would keep it waiting
-		r = httptest.NewRequest("POST", c.target, strings.NewReader(c.body)).WithContext(patient)
-		r.Header.Set(keyHeader, "k")
-		again := f.send(r)
+		first := ask(gone)
+		patient, cancel := context.WithTimeout(t.Context(), 10*time.Second) // a key that is never closed would keep it waiting
+		again := ask(patient)
 		cancel()
 		wantHeader(t, again.Header(), replayHeader, "true")
 		if first.Code >= 300 || !bytes.Equal(first.Body.Bytes(), again.Body.Bytes()) {
-			t.Fatalf("POST %s: %d %s, then %s; want the same", c.target, first.Code, first.Body, again.Body)
+			t.Errorf("%s: %d %s, then %s; want the same", first.asked, first.Code, first.Body, again.Body)
 		}
 	}
 }

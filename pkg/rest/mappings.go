@@ -13,11 +13,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// maxRules bounds the mapping: every record that comes in is held against it.
-const maxRules = 1000
-
-// maxPattern bounds a rule's pattern, in characters.
-const maxPattern = 1000
+const (
+	maxRules   = 1000 // every record that comes in is held against each
+	maxPattern = 1000 // characters
+)
 
 type ruleJSON struct {
 	Pattern  string `json:"pattern"`
@@ -54,22 +53,14 @@ func (s *Server) getMappings(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) showMapping(m entity.Mapping, unmapped []repository.UnmappedTopic) mappingJSON {
-	shown := mappingJSON{
+	showRule := func(rule entity.TopicRule) ruleJSON { return ruleJSON(rule) }
+	return mappingJSON{
 		Version: m.Version, UpdatedAt: stamp(m.UpdatedAt), UpdatedBy: orNull(m.UpdatedBy),
-		Rules: showRules(m.Rules), Configured: showRules(s.dialects.ConfiguredRules()), Unmapped: []unmappedJSON{},
+		Rules: each(m.Rules, showRule), Configured: each(s.dialects.ConfiguredRules(), showRule),
+		Unmapped: each(unmapped, func(u repository.UnmappedTopic) unmappedJSON {
+			return unmappedJSON{u.DLQTopic, u.Messages, orNull(s.mapped(m.Rules, u.DLQTopic))}
+		}),
 	}
-	for _, u := range unmapped {
-		shown.Unmapped = append(shown.Unmapped, unmappedJSON{u.DLQTopic, u.Messages, orNull(s.mapped(m.Rules, u.DLQTopic))})
-	}
-	return shown
-}
-
-func showRules(rules []entity.TopicRule) []ruleJSON {
-	list := make([]ruleJSON, 0, len(rules))
-	for _, rule := range rules {
-		list = append(list, ruleJSON(rule))
-	}
-	return list
 }
 
 // mapped is "" for rows without a dead-letter topic.
@@ -80,7 +71,6 @@ func (s *Server) mapped(rules []entity.TopicRule, dlqTopic string) string {
 	return s.dialects.MapTopic(rules, dlqTopic)
 }
 
-// mappingOrder is the body that replaces the mapping.
 type mappingOrder struct {
 	version option[int64]
 	rules   option[[]rawJSON]
@@ -145,7 +135,7 @@ func (o *mappingOrder) read(dialects Dialects) ([]entity.TopicRule, error) {
 	return rules, joined(o.problems)
 }
 
-// ruleProblems makes whatever is wrong with rules the fault of whoever sent them.
+// ruleProblems makes every fault of the rules one of the request.
 func ruleProblems(err error) error {
 	if err == nil || len(fieldDetails(err)) > 0 {
 		return err
@@ -153,9 +143,9 @@ func ruleProblems(err error) error {
 	return &entity.FieldError{Field: "rules", Reason: err.Error()}
 }
 
-// applyMapping sets the original topic of what is there already: one redrive for
-// each dead-letter topic that the rules place. Its id follows from the request's
-// operation, so that the same request, carried on, finds what it had begun.
+// applyMapping sets the original topic of what is there already: one redrive for each dead-letter topic that
+// the rules place. Its id follows from the request's operation, so that the same request, carried on, finds
+// what it had begun.
 func (s *Server) applyMapping(ctx context.Context, rules []entity.TopicRule, unmapped []repository.UnmappedTopic, cause entity.Cause) ([]uuid.UUID, error) {
 	ids := []uuid.UUID{}
 	request := cause.Operation

@@ -9,17 +9,16 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Masks say what is masked: values in payloads, and headers. They are safe for
-// concurrent use.
+// Masks say what is masked: values in payloads, and headers. They are safe for concurrent use.
 type Masks interface {
 	// Empty reports whether nothing is.
 	Empty() bool
-	// Payload returns JSON with what is masked replaced, the rest as it was, and the
-	// paths of what was replaced.
+	// Payload returns JSON with what is masked replaced, the rest as it was, and the paths of what was
+	// replaced.
 	Payload(value []byte) (masked []byte, names []string)
 	// Header reports whether the values of headers of that name are masked.
 	Header(name string) bool
-	// CoversPath reports whether what stands at the path, or part of it, is masked.
+	// CoversPath reports whether the value at the path, or a part of it, is masked.
 	CoversPath(path payload.Path) bool
 	// CoversPatch reports whether a patch reads or writes what is masked.
 	CoversPatch(patch *payload.Patch) bool
@@ -35,10 +34,8 @@ type DerivedMasks interface {
 	Of(m *entity.Message) entity.MaskedFields
 }
 
-// maxAudited bounds what the audit trail keeps of a question.
 const maxAudited = 1000
 
-// noMasks masks nothing.
 type noMasks struct{}
 
 func (noMasks) Empty() bool                             { return true }
@@ -50,9 +47,8 @@ func (noMasks) Patch(patch []byte) []byte               { return patch }
 func (noMasks) Fields() entity.MaskedFields             { return entity.MaskedFields{} }
 func (noMasks) Of(*entity.Message) entity.MaskedFields  { return entity.MaskedFields{} }
 
-// viewOf judges the origins of what is shown, and says what of the
-// masked whoever asks gets to see. Looking behind the masks is noted before anything
-// is shown.
+// viewOf returns how messages are shown to the principal. The use of the grant unmask is recorded before
+// anything is shown.
 func (s *Server) viewOf(r *http.Request, unmask bool) (view, error) {
 	standing, err := s.origins.Recent(r.Context())
 	if err != nil {
@@ -70,36 +66,43 @@ func (s *Server) viewOf(r *http.Request, unmask bool) (view, error) {
 	return v, s.noteList(r)
 }
 
-// noteList notes that somebody looks at a list without masks.
+// noteList records that a list is shown without masks.
 func (s *Server) noteList(r *http.Request) error {
 	question := r.Method + " " + r.URL.EscapedPath() + "?" + s.redactedQuery(r.URL.Query())
 	return s.noteUnmasked(r, entity.AuditEntry{Kind: entity.KindList, LastError: question[:min(len(question), maxAudited)]})
 }
 
-// noteMessage notes that somebody looks at a message without masks.
+// noteMessage records that a message is shown without masks.
 func (s *Server) noteMessage(r *http.Request, m *entity.Message) error {
 	return s.noteUnmasked(r, entity.AuditEntry{Kind: entity.KindMessage, ObjectID: m.ID, RetryCount: m.RetryCount})
 }
 
-func (s *Server) noteUnmasked(r *http.Request, entry entity.AuditEntry) error {
+func (s *Server) noteUnmasked(r *http.Request, entry entity.AuditEntry) (err error) {
 	if s.masks.Empty() {
 		return nil
 	}
-	reason, err := textParameter(r.URL.Query(), "reason")
-	if err != nil {
-		return err
-	}
 	entry.Action = entity.ActionUnmask
-	if entry.Cause, err = causeOf(r, reason); err != nil {
+	if entry.Cause, err = queryCause(r); err != nil {
 		return err
 	}
 	return s.recordOnce(r.Context(), entry)
 }
 
-// searchable returns the topics in which a filter may be answered; nil for all. A
-// comparison with what is masked would tell what stands there: it needs the grant
-// to see it, and finds only messages for which it is given. prefix stands before
-// the names of parameters.
+// unmaskOne reports whether the request shows a message without masks, which is recorded first.
+func (s *Server) unmaskOne(r *http.Request, m *entity.Message) (bool, error) {
+	unmask, err := boolParameter(r.URL.Query(), "unmask")
+	if err != nil || !unmask {
+		return false, err
+	}
+	if err := mayMessage(principalOf(r), auth.Unmask, m); err != nil {
+		return false, err
+	}
+	return true, s.noteMessage(r, m)
+}
+
+// searchable returns the topics in which a filter may be answered; nil for all. A comparison with a masked
+// value would reveal it: it needs the grant, and finds only messages for which that is given. prefix goes in
+// front of the names of parameters.
 func (s *Server) searchable(r *http.Request, f entity.Filter, prefix string) (*entity.TopicPatterns, error) {
 	name := s.maskedCondition(f)
 	if name == "" {
@@ -112,8 +115,7 @@ func (s *Server) searchable(r *http.Request, f entity.Filter, prefix string) (*e
 	return scopeOfAll(who, auth.Viewer, auth.Unmask), nil
 }
 
-// maskedCondition names the parameter that asks for something masked; "" when
-// none does.
+// maskedCondition names the parameter that asks for something masked; "" when none does.
 func (s *Server) maskedCondition(f entity.Filter) string {
 	for name, text := range map[string]string{"error_class": f.ErrorClass, "consumer_group": f.ConsumerGroup} {
 		if text != "" && s.maskedParameter(name) {
@@ -133,15 +135,14 @@ func (s *Server) maskedCondition(f entity.Filter) string {
 	return ""
 }
 
-// maskedParameter reports whether a parameter is compared with text that may come from
-// a masked header.
+// maskedParameter reports whether a parameter is compared with text that may come from a masked header.
 func (s *Server) maskedParameter(name string) bool {
 	masked := s.derived.Fields()
 	return name == "error_class" && masked.ErrorClass || name == "consumer_group" && masked.ConsumerGroup
 }
 
-// viewOfGroups says whether whoever asks sees the masked texts of error groups. A text
-// may come from any topic, so the grant is needed on all of them.
+// viewOfGroups reports whether masked texts of error groups are shown. A text may be of any topic, so the grant
+// is needed on all.
 func (s *Server) viewOfGroups(r *http.Request) (unmasked bool, err error) {
 	unmask, err := boolParameter(r.URL.Query(), "unmask")
 	switch {
@@ -153,14 +154,13 @@ func (s *Server) viewOfGroups(r *http.Request) (unmasked bool, err error) {
 	return true, s.noteList(r)
 }
 
-// keptBack refuses what somebody must not learn, and names the parameter that asks
-// for it.
+// keptBack refuses a masked value, and names the parameter that asks for it.
 func keptBack(field, reason string) error {
-	return &requestError{kind: errForbidden, text: field + ": " + reason, details: []detail{{field, reason}}}
+	return refused(errForbidden, field+": "+reason, detail{field, reason})
 }
 
-// narrowMasked refuses a redrive that would tell what is masked: by what it
-// selects, or by where its patch fits.
+// narrowMasked refuses a redrive that would reveal a masked value: by what it selects, or by where its patch
+// fits.
 func (s *Server) narrowMasked(p auth.Principal, order *repository.NewRedrive) error {
 	field := s.maskedCondition(order.Selection.Filter)
 	if field != "" {

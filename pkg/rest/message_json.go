@@ -1,7 +1,9 @@
 package rest
 
 import (
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -10,21 +12,20 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// maskedText stands where something is masked.
+// maskedText replaces what is masked.
 const maskedText = "***"
 
-// view says how messages are shown.
 type view struct {
 	limit    int                        // the longest payload that is shown
-	unmasked func(*entity.Message) bool // whose secrets are shown; nil: nobody's
+	unmasked func(*entity.Message) bool // whose secrets are shown; nil: none
 	archived bool                       // it is one of the archive
 	oneLine  bool                       // without line breaks between the tokens of the payload
-	noValues bool                       // nobody asked for payloads
+	noValues bool                       // payloads are not asked for
 
 	standing func(*entity.Message) entity.OriginStanding // nil: no origin is undeclared
 }
 
-// shown is a message as somebody may see it.
+// shown is a message as it is shown to a principal.
 type shown struct {
 	*entity.Message
 	payload    []byte // nil: null
@@ -62,7 +63,6 @@ func (s *Server) show(m *entity.Message, v view) shown {
 	return c
 }
 
-// payloadURL is where the bytes of a value are.
 func payloadURL(id uuid.UUID, archived bool) string {
 	if archived {
 		return "/api/v1/archive/" + id.String() + "/payload"
@@ -70,23 +70,32 @@ func payloadURL(id uuid.UUID, archived bool) string {
 	return "/api/v1/dlq/messages/" + id.String() + "/payload"
 }
 
-// mask takes out what is masked: values of the payload and of headers, and what was
-// read from such a header.
+// mask takes out what is masked: values of the payload and of headers, and what was read from such a header.
 func (s *Server) mask(c *shown) {
 	if c.payload != nil {
 		c.payload, c.masked = s.masks.Payload(c.payload)
 	}
-	for i, h := range c.Record.Headers {
+	c.hidden = s.maskedHeaders(c.Record.Headers)
+	for i, hidden := range c.hidden {
+		if name := "header:" + c.Record.Headers[i].Key; hidden && !slices.Contains(c.masked, name) {
+			c.masked = append(c.masked, name)
+		}
+	}
+	c.maskDerived(s.derived.Of(c.Message))
+}
+
+// maskedHeaders says which of the headers have a masked value; nil: none.
+func (s *Server) maskedHeaders(headers []entity.Header) (hidden []bool) {
+	for i, h := range headers {
 		if !s.masks.Header(h.Key) || h.Value == nil {
 			continue
 		}
-		if c.hidden == nil {
-			c.hidden = make([]bool, len(c.Record.Headers))
+		if hidden == nil {
+			hidden = make([]bool, len(headers))
 		}
-		c.hidden[i] = true
-		c.masked = appendNew(c.masked, "header:"+h.Key)
+		hidden[i] = true
 	}
-	c.maskDerived(s.derived.Of(c.Message))
+	return hidden
 }
 
 // maskDerived masks fields that have a text.
@@ -114,58 +123,53 @@ func (c *shown) maskDerived(fields entity.MaskedFields) {
 	}
 }
 
-func appendNew(list []string, name string) []string {
-	for _, have := range list {
-		if have == name {
-			return list
-		}
-	}
-	return append(list, name)
-}
-
 // appendMessage writes m as JSON. The payload is written as the producer wrote it.
 func (s *Server) appendMessage(dst []byte, m *entity.Message, v view) []byte {
 	c := s.show(m, v)
-	dst = append(dst, '{')
-	dst = c.appendMembers(dst)
-	return append(dst, '}')
+	return c.appendJSON(dst)
 }
 
-// appendMembers writes what stands between the braces.
-func (c *shown) appendMembers(dst []byte) []byte {
-	dst = append(dst, `"id":`...)
-	dst = appendID(dst, c.ID)
-	dst = append(dst, `,"original_topic":`...)
-	dst = appendText(dst, c.OriginalTopic)
-	dst = append(dst, `,"error_message":`...)
-	dst = appendText(dst, c.ErrorMessage)
-	dst = append(dst, `,"retry_count":`...)
-	dst = appendInt(dst, c.RetryCount)
-	dst = append(dst, `,"max_retries":`...)
-	dst = appendInt(dst, c.MaxRetries)
-	dst = append(dst, `,"payload":`...)
-	if c.payload == nil {
-		dst = append(dst, "null"...)
-	} else {
-		begin := len(dst)
-		dst = append(dst, c.payload...)
-		if c.oneLine {
-			joinLines(dst[begin:])
+func (c *shown) appendJSON(dst []byte) []byte {
+	r := row{dst: append(dst, '{')}
+	c.write(&r)
+	return append(r.dst, '}')
+}
+
+// write writes the members in their order, which csvHead repeats.
+func (c *shown) write(r *row) {
+	r.id("id", c.ID)
+	r.word("original_topic", c.OriginalTopic)
+	r.word("error_message", c.ErrorMessage)
+	number(r, "retry_count", &c.RetryCount)
+	number(r, "max_retries", &c.MaxRetries)
+	c.writePayload(r)
+	r.word("status", c.Status.String())
+	r.time("created_at", c.CreatedAt)
+	r.time("updated_at", c.UpdatedAt)
+	r.time("last_retry_at", c.LastRetryAt)
+	c.writeSource(r)
+	c.writeFailure(r)
+	c.writeOutcome(r)
+	c.writeRecord(r)
+}
+
+func (c *shown) writePayload(r *row) {
+	r.name("payload")
+	switch {
+	case r.csv:
+		r.dst = appendCell(r.dst, string(c.payload))
+	case c.payload == nil:
+		r.null()
+	default:
+		begin := len(r.dst)
+		if r.dst = append(r.dst, c.payload...); c.oneLine {
+			joinLines(r.dst[begin:])
 		}
 	}
-	dst = append(dst, `,"status":`...)
-	dst = appendText(dst, c.Status.String())
-	dst = memberTime(dst, "created_at", c.CreatedAt)
-	dst = memberTime(dst, "updated_at", c.UpdatedAt)
-	dst = memberTime(dst, "last_retry_at", c.LastRetryAt)
-	dst = c.appendPlaces(dst)
-	dst = c.appendFailure(dst)
-	dst = c.appendLife(dst)
-	return c.appendRecord(dst)
 }
 
-// joinLines makes one line of valid JSON. It has line breaks only between tokens,
-// where a space means the same: within strings they are escaped.
+// joinLines makes one line of valid JSON. It has line breaks only between tokens, where a space means the same:
+// within strings they are escaped.
 func joinLines(text []byte) {
 	for i, c := range text {
 		if c == '\n' || c == '\r' {
@@ -174,191 +178,217 @@ func joinLines(text []byte) {
 	}
 }
 
-// appendPlaces writes where the message and its record stood.
-func (c *shown) appendPlaces(dst []byte) []byte {
+// writeSource writes where the message and its record were read.
+func (c *shown) writeSource(r *row) {
 	var partition *int32
 	var offset *int64
 	if c.Source.Known() {
 		partition, offset = &c.Source.Partition, &c.Source.Offset
 	}
-	dst = memberText(dst, "dlq_topic", c.Source.Topic)
-	dst = memberInt(dst, "dlq_partition", partition)
-	dst = memberInt(dst, "dlq_offset", offset)
-	dst = memberTime(dst, "dlq_timestamp", c.Source.Timestamp)
-	dst = memberInt(dst, "dlq_timestamp_ms", orNull(c.Source.RawTime))
-	dst = memberInt(dst, "original_partition", c.Origin.Partition)
-	dst = memberInt(dst, "original_offset", c.Origin.Offset)
-	return memberTime(dst, "original_timestamp", c.Origin.Timestamp)
+	r.text("dlq_topic", c.Source.Topic)
+	number(r, "dlq_partition", partition)
+	number(r, "dlq_offset", offset)
+	r.time("dlq_timestamp", c.Source.Timestamp)
+	number(r, "dlq_timestamp_ms", orNull(c.Source.RawTime))
+	number(r, "original_partition", c.Origin.Partition)
+	number(r, "original_offset", c.Origin.Offset)
+	r.time("original_timestamp", c.Origin.Timestamp)
 }
 
-// appendFailure writes what the consumer said.
-func (c *shown) appendFailure(dst []byte) []byte {
-	dst = memberText(dst, "consumer_group", c.Failure.ConsumerGroup)
-	dst = memberText(dst, "error_class", c.Failure.Class)
-	dst = memberText(dst, "stack_trace", c.stackTrace)
-	dst = memberInt(dst, "consumer_attempts", c.Failure.Attempts)
-	dst = memberText(dst, "dialect", c.Failure.Dialect)
-	dst = memberText(dst, "origin_confidence", c.Origin.Confidence)
-	dst = strconv.AppendBool(member(dst, "undeclared"), c.undeclared != "")
-	return memberText(dst, "undeclared_reason", c.undeclared)
+func (c *shown) writeFailure(r *row) {
+	r.text("consumer_group", c.Failure.ConsumerGroup)
+	r.text("error_class", c.Failure.Class)
+	r.text("stack_trace", c.stackTrace)
+	number(r, "consumer_attempts", c.Failure.Attempts)
+	r.text("dialect", c.Failure.Dialect)
+	r.text("origin_confidence", string(c.Origin.Confidence))
+	r.flag("undeclared", true, c.undeclared != "")
+	r.text("undeclared_reason", c.undeclared)
 }
 
-// appendReturn writes whether a message that came back says what became of its parent's
-// record; null for one that did not come back.
-func appendReturn(dst []byte, m *entity.Message) []byte {
-	dst = member(dst, "return_confirmed")
-	if m.Parent == uuid.Nil {
-		return append(dst, "null"...)
-	}
-	return strconv.AppendBool(dst, !m.UnconfirmedReturn)
-}
-
-// appendLife writes whose child it is, and what became of it.
-func (c *shown) appendLife(dst []byte) []byte {
-	dst = memberID(dst, "group_id", c.Group)
-	dst = memberID(dst, "parent_id", c.Parent)
-	dst = appendReturn(dst, c.Message)
-	dst = memberID(dst, "root_id", rootOf(c.Message))
-	dst = memberText(dst, "outcome", c.Outcome)
+// writeOutcome writes the lineage of the message and how its replays ended. return_confirmed says whether it
+// reports the end of its parent's record; null unless it came back.
+func (c *shown) writeOutcome(r *row) {
+	r.id("group_id", c.Group)
+	r.id("parent_id", c.Parent)
+	r.flag("return_confirmed", c.Parent != uuid.Nil, !c.UnconfirmedReturn)
+	r.id("root_id", rootOf(c.Message))
+	r.text("outcome", string(c.Outcome))
 	var group string
 	var offset *int64
 	if c.Consumption != nil {
 		group, offset = c.Consumption.Group, &c.Consumption.Offset
 	}
-	dst = memberText(dst, "outcome_group", group)
-	dst = memberInt(dst, "outcome_offset", offset)
-	dst = memberTime(dst, "next_attempt_at", c.NextAttemptAt)
-	dst = memberTime(dst, "finished_at", c.FinishedAt())
-	dst = memberText(dst, "last_publish_error", c.LastPublishError)
-	return memberText(dst, "last_publish_error_class", c.LastPublishErrorClass)
+	r.text("outcome_group", group)
+	number(r, "outcome_offset", offset)
+	r.time("next_attempt_at", c.NextAttemptAt)
+	r.time("finished_at", c.FinishedAt())
+	r.text("last_publish_error", c.LastPublishError)
+	r.text("last_publish_error_class", string(c.LastPublishErrorClass))
 }
 
-// appendRecord writes the record's bytes, and what of them is not there.
-func (c *shown) appendRecord(dst []byte) []byte {
-	dst = append(dst, `,"key":`...)
-	dst = appendBlob(dst, c.Record.Key)
-	dst = memberText(dst, "key_omitted", keyOmitted(c.Record))
-	dst = memberInt(dst, "key_size", keySize(c.Record))
-	dst = append(dst, `,"headers":`...)
-	dst = c.appendHeaders(dst)
-	dst = memberText(dst, "headers_omitted", headersOmitted(c.Record))
-	dst = memberText(dst, "payload_omitted", c.omitted)
-	dst = memberInt(dst, "payload_size", c.size)
-	dst = memberText(dst, "payload_url", c.url)
-	dst = memberText(dst, "limit_exceeded", c.Record.Limit)
-	dst = memberText(dst, "unreadable_reason", c.Record.Unreadable)
-	dst = memberInt(dst, "last_offset", c.lastOffset())
-	dst = append(dst, `,"masked":[`...)
+// writeRecord writes the record's bytes, and which of them are left out. last_offset is that of the last record
+// that cannot be read, null where the message is one record.
+func (c *shown) writeRecord(r *row) {
+	r.blob("key", c.Record.Key)
+	r.text("key_omitted", largeIf(c.Record.KeyOmitted > 0))
+	number(r, "key_size", keySize(c.Record))
+	c.writeHeaders(r)
+	r.text("headers_omitted", largeIf(c.Record.HeadersOmitted))
+	r.text("payload_omitted", c.omitted)
+	number(r, "payload_size", c.size)
+	r.text("payload_url", c.url)
+	r.text("limit_exceeded", c.Record.Limit)
+	r.text("unreadable_reason", c.Record.Unreadable)
+	var last *int64
+	if c.Record.State == entity.ValueUnreadable {
+		last = &c.Record.LastOffset
+	}
+	number(r, "last_offset", last)
+	r.name("masked")
+	if r.csv {
+		r.dst = appendCell(r.dst, strings.Join(c.masked, " "))
+		return
+	}
+	r.dst = append(r.dst, '[')
 	for i, name := range c.masked {
 		if i > 0 {
-			dst = append(dst, ',')
+			r.dst = append(r.dst, ',')
 		}
-		dst = appendText(dst, name)
+		r.dst = appendText(r.dst, name)
 	}
-	return append(dst, ']')
+	r.dst = append(r.dst, ']')
 }
 
-// lastOffset is up to where the message stands for what cannot be read, nil where it
-// stands for a record.
-func (c *shown) lastOffset() *int64 {
-	if c.Record.State != entity.ValueUnreadable {
-		return nil
+// writeHeaders writes null only when all headers were left out, and no cell for none.
+func (c *shown) writeHeaders(r *row) {
+	r.name("headers")
+	switch {
+	case r.csv && len(c.Record.Headers) == 0:
+	case r.csv:
+		r.dst = appendCell(r.dst, string(appendHeaders(nil, c.Record.Headers, c.hidden)))
+	case c.Record.HeadersOmitted && c.Record.Headers == nil:
+		r.null()
+	default:
+		r.dst = appendHeaders(r.dst, c.Record.Headers, c.hidden)
 	}
-	return &c.Record.LastOffset
 }
 
-// appendHeaders keeps order and repeats. The list is null only when all headers were
-// left out. Names are text by habit only: where one is not,
-// key_base64 has its bytes and key what can be read of it.
-func (c *shown) appendHeaders(dst []byte) []byte {
-	if c.Record.HeadersOmitted && c.Record.Headers == nil {
-		return append(dst, "null"...)
-	}
+// appendHeaders keeps order and repeats. Names are text by habit only: where one is not, key_base64 has its
+// bytes and key what can be read of it.
+func appendHeaders(dst []byte, headers []entity.Header, hidden []bool) []byte {
 	dst = append(dst, '[')
-	for i, h := range c.Record.Headers {
+	for i, h := range headers {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = append(dst, `{"key":`...)
-		dst = appendText(dst, h.Key)
+		dst = appendText(append(dst, `{"key":`...), h.Key)
 		if !utf8.ValidString(h.Key) {
-			dst = append(dst, `,"key_base64":`...)
-			dst = appendBase64(dst, []byte(h.Key))
+			dst = appendBase64(append(dst, `,"key_base64":`...), []byte(h.Key))
 		}
-		dst = append(dst, `,"value":`...)
-		if c.hidden != nil && c.hidden[i] {
-			dst = appendBlob(dst, []byte(maskedText))
-		} else {
-			dst = appendBlob(dst, h.Value)
+		value := h.Value
+		if hidden != nil && hidden[i] {
+			value = []byte(maskedText)
 		}
-		dst = append(dst, '}')
+		dst = append(appendBlob(append(dst, `,"value":`...), value), '}')
 	}
 	return append(dst, ']')
 }
 
-func member(dst []byte, name string) []byte {
-	dst = append(dst, ',', '"')
-	dst = append(dst, name...)
-	return append(dst, '"', ':')
+// row writes the members of an object as JSON, or as the cells of a line of CSV, where null is empty.
+type row struct {
+	dst  []byte
+	csv  bool
+	more bool // it is not the first member
 }
 
-func memberText[T ~string](dst []byte, name string, text T) []byte {
-	dst = member(dst, name)
-	if text == "" {
-		return append(dst, "null"...)
+func (r *row) name(name string) {
+	if r.more {
+		r.dst = append(r.dst, ',')
 	}
-	return appendText(dst, text)
-}
-
-func memberInt[T ~int | ~int32 | ~int64](dst []byte, name string, n *T) []byte {
-	dst = member(dst, name)
-	if n == nil {
-		return append(dst, "null"...)
+	if r.more = true; !r.csv {
+		r.dst = append(r.dst, '"')
+		r.dst = append(r.dst, name...)
+		r.dst = append(r.dst, '"', ':')
 	}
-	return appendInt(dst, *n)
 }
 
-func memberTime(dst []byte, name string, t time.Time) []byte {
-	return appendStamp(member(dst, name), t)
-}
-
-func memberID(dst []byte, name string, id uuid.UUID) []byte {
-	dst = member(dst, name)
-	if id == uuid.Nil {
-		return append(dst, "null"...)
+func (r *row) null() {
+	if !r.csv {
+		r.dst = append(r.dst, "null"...)
 	}
-	return appendID(dst, id)
 }
 
-// headerJSON shows a record header as appendHeaders does.
-type headerJSON struct {
-	Key       string `json:"key"`
-	KeyBase64 []byte `json:"key_base64,omitempty"`
-	Value     *blob  `json:"value"`
-}
-
-// showHeaders shows headers that are not those of a message.
-func (s *Server) showHeaders(headers []entity.Header, unmasked bool) []headerJSON {
-	list := make([]headerJSON, 0, len(headers))
-	for _, h := range headers {
-		one := headerJSON{Key: h.Key, Value: showBytes(h.Value)}
-		if !utf8.ValidString(h.Key) {
-			one.KeyBase64 = []byte(h.Key)
-		}
-		if h.Value != nil && !unmasked && s.masks.Header(h.Key) {
-			one.Value = showBytes([]byte(maskedText))
-		}
-		list = append(list, one)
+// word writes a text that is never null.
+func (r *row) word(name, text string) {
+	if r.name(name); r.csv {
+		r.dst = appendCell(r.dst, text)
+	} else {
+		r.dst = appendText(r.dst, text)
 	}
-	return list
 }
 
-// keyOmitted says why a key is not shown.
-func keyOmitted(r entity.Record) string {
-	if r.KeyOmitted == 0 {
-		return ""
+// text writes an empty text as null.
+func (r *row) text(name, text string) {
+	if text != "" {
+		r.word(name, text)
+		return
 	}
-	return tooLarge
+	r.name(name)
+	r.null()
+}
+
+func (r *row) flag(name string, known, is bool) {
+	if r.name(name); known {
+		r.dst = strconv.AppendBool(r.dst, is)
+	} else {
+		r.null()
+	}
+}
+
+func (r *row) time(name string, t time.Time) {
+	switch r.name(name); {
+	case !r.csv:
+		r.dst = appendStamp(r.dst, t)
+	case shownTime(t):
+		r.dst = t.UTC().AppendFormat(r.dst, timeLayout)
+	}
+}
+
+func (r *row) id(name string, id uuid.UUID) {
+	switch r.name(name); {
+	case id == uuid.Nil:
+		r.null()
+	case r.csv:
+		r.dst = append(r.dst, id.String()...)
+	default:
+		r.dst = appendID(r.dst, id)
+	}
+}
+
+func (r *row) blob(name string, b []byte) {
+	if r.name(name); r.csv {
+		r.dst = appendCell(r.dst, csvBytes(b))
+	} else {
+		r.dst = appendBlob(r.dst, b)
+	}
+}
+
+// number writes nil as null.
+func number[T ~int | ~int32 | ~int64](r *row, name string, n *T) {
+	if r.name(name); n == nil {
+		r.null()
+	} else {
+		r.dst = strconv.AppendInt(r.dst, int64(*n), 10)
+	}
+}
+
+// largeIf says why bytes are not shown.
+func largeIf(omitted bool) string {
+	if omitted {
+		return tooLarge
+	}
+	return ""
 }
 
 // keySize is the length of the key in bytes, nil for a null key.
@@ -372,14 +402,6 @@ func keySize(r entity.Record) *int64 {
 		size = int64(len(r.Key))
 	}
 	return &size
-}
-
-// headersOmitted says why there are headers that are not shown.
-func headersOmitted(r entity.Record) string {
-	if !r.HeadersOmitted {
-		return ""
-	}
-	return tooLarge
 }
 
 // rootOf is the first message of the lineage, which may be the message itself.

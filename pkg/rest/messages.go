@@ -15,8 +15,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Store is what the API needs of a repository for single messages, for the messages of
-// a topic, and for Idempotency-Keys.
+// Store is the part of the repository for single messages, for the messages of a topic, and for
+// Idempotency-Keys.
 type Store interface {
 	List(ctx context.Context, topic string, page repository.Page) (repository.List, error)
 	Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
@@ -29,8 +29,7 @@ type Store interface {
 	repository.Keys
 }
 
-// Database is what the other routes need of it: a store without a database has none of
-// this, and these routes say so.
+// Database is the part that the other routes need, which is missing in a store without a database.
 type Database interface {
 	Search(ctx context.Context, q repository.SearchQuery) (repository.SearchPage, error)
 	CountMatching(ctx context.Context, q repository.CountQuery) (repository.MatchCount, error)
@@ -87,42 +86,47 @@ func (s *Server) listMessages(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (s *Server) getMessage(w http.ResponseWriter, r *http.Request) error {
-	return s.sendMessage(w, r, s.store.Get, false)
+// getter loads messages from the live table or from the archive.
+func (s *Server) getter(archived bool) getter {
+	if archived {
+		return s.db.GetArchived
+	}
+	return s.store.Get
 }
 
-func (s *Server) sendMessage(w http.ResponseWriter, r *http.Request, load getter, archived bool) error {
-	id, err := messageID(r)
-	if err != nil {
-		return err
+func (s *Server) getMessage(archived bool) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		id, err := idOf(r, "message")
+		if err != nil {
+			return err
+		}
+		m, err := s.getter(archived)(r.Context(), id, maxPayload)
+		if err == nil { // its text is larger than it
+			err = repository.TakeRoom(r.Context(), 2*repository.SizeInMemory(&m))
+		}
+		if err != nil {
+			return err
+		}
+		return s.writeMessage(w, r, &m, archived)
 	}
-	m, err := load(r.Context(), id, maxPayload)
-	if err == nil { // its text is larger than it
-		err = repository.TakeRoom(r.Context(), 2*repository.SizeInMemory(&m))
-	}
-	if err != nil {
-		return err
-	}
-	return s.writeMessage(w, r, &m, archived)
 }
 
 // Fetcher has values that no store has, as long as their topics do.
 type Fetcher interface {
-	// Fetch returns the record that a message stands for. What is gone for good is an
-	// *entity.RefusedError that says why; what cannot be had now is of kind
-	// entity.ErrUnavailable.
+	// Fetch returns the record of a message. It fails with *entity.RefusedError where that is gone for good,
+	// and with kind entity.ErrUnavailable where it cannot be read now.
 	Fetch(ctx context.Context, m entity.Message) (entity.Record, error)
 }
 
-// getPayload sends the value byte for byte. Browsers are told not to show it:
-// whoever can write to a topic would otherwise run scripts in the console's
-// origin.
-func (s *Server) getPayload(w http.ResponseWriter, r *http.Request) error {
-	return s.sendPayload(w, r, s.store.Get, false)
+// getPayload sends the value byte for byte, as a download: in the console's origin it could run scripts.
+func (s *Server) getPayload(archived bool) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		return s.sendPayload(w, r, s.getter(archived), archived)
+	}
 }
 
 func (s *Server) sendPayload(w http.ResponseWriter, r *http.Request, load getter, archived bool) error {
-	id, err := messageID(r)
+	id, err := idOf(r, "message")
 	if err != nil {
 		return err
 	}
@@ -150,7 +154,7 @@ func (s *Server) sendPayload(w http.ResponseWriter, r *http.Request, load getter
 	}
 	if s.fetcher != nil && (m.Record.State == entity.ValueOverLimit || s.dialects.IsPointer(&m)) {
 		size := m.Record.Size
-		if s.dialects.IsPointer(&m) { // nobody knows before it is read
+		if s.dialects.IsPointer(&m) { // not known before it is read
 			size = s.limits.bytes.share
 		}
 		if err := accountOf(r.Context()).takeValue(r.Context(), size); err != nil {
@@ -173,20 +177,18 @@ func (s *Server) sendPayload(w http.ResponseWriter, r *http.Request, load getter
 	return nil
 }
 
-// mayPayload keeps the bytes from those who may not see all of them, since bytes
-// cannot be masked. Who may is noted.
+// mayPayload needs the grant unmask where payloads are masked, since bytes cannot be. The read is recorded.
 func (s *Server) mayPayload(r *http.Request, m *entity.Message) error {
 	if !s.masks.CoversPath(payload.Path{}) {
 		return nil
 	}
-	if err := s.mayMessage(r, auth.Unmask, m); err != nil {
+	if err := mayMessage(principalOf(r), auth.Unmask, m); err != nil {
 		return err
 	}
 	return s.noteMessage(r, m)
 }
 
-// recordOf returns a record with its value, fetched from where it is when no store
-// has it.
+// recordOf returns a record with its value, which it fetches where the store does not keep it.
 func (s *Server) recordOf(ctx context.Context, m entity.Message) (entity.Record, error) {
 	if keepsValue(&m.Record) {
 		return m.Record, nil
@@ -200,36 +202,33 @@ func (s *Server) recordOf(ctx context.Context, m entity.Message) (entity.Record,
 		return record, err // it is there, and it is not for the pointer to name it
 	}
 	if errors.As(err, &gone) {
-		return record, &requestError{
-			kind: entity.ErrNotFound, text: "the value cannot be had any more: " + gone.Reason, details: details(err),
-		}
+		return record, refused(entity.ErrNotFound, "the value cannot be had any more: "+gone.Reason, details(err)...)
 	}
 	return record, err
 }
 
-// keepsValue reports whether a record over a limit has its whole value: that of its
-// headers does not count for it.
+// keepsValue reports whether a record over a limit has its whole value: the size of its headers does not count.
 func keepsValue(r *entity.Record) bool {
 	return r.State == entity.ValueOverLimit && (r.Value != nil || r.Size == 0 && !r.KeepsHeaders())
 }
 
 // hasBytes says why a message's value cannot be sent.
 func (s *Server) hasBytes(m entity.Message) error {
+	source, conflict := m.Source, func(format string, args ...any) error {
+		return refused(entity.ErrConflict, fmt.Sprintf(format, args...))
+	}
 	if s.dialects.IsPointer(&m) {
-		return &requestError{kind: entity.ErrConflict, text: fmt.Sprintf(
-			"the dead letter only points to its record, in topic %s: it is not kept here", m.OriginalTopic)}
+		return conflict("the dead letter only points to its record, in topic %s: it is not kept here", m.OriginalTopic)
 	}
 	switch m.Record.State {
 	case entity.ValueOverLimit:
-		return &requestError{kind: entity.ErrConflict, text: fmt.Sprintf(
-			"the value of %d bytes is too large to be kept here; dead-letter topic %s has it in partition %d at offset %d as long as it keeps it",
-			m.Record.Size, m.Source.Topic, m.Source.Partition, m.Source.Offset)}
+		return conflict("the value of %d bytes is too large to be kept here; dead-letter topic %s has it in "+
+			"partition %d at offset %d as long as it keeps it", m.Record.Size, source.Topic, source.Partition, source.Offset)
 	case entity.ValueMissing:
-		return &requestError{kind: entity.ErrConflict, text: "the message was stored without a value"}
+		return conflict("the message was stored without a value")
 	case entity.ValueUnreadable:
-		return &requestError{kind: entity.ErrConflict, text: fmt.Sprintf(
-			"offsets %d to %d of partition %d of dead-letter topic %s cannot be read: %s",
-			m.Source.Offset, m.Record.LastOffset, m.Source.Partition, m.Source.Topic, m.Record.Unreadable)}
+		return conflict("offsets %d to %d of partition %d of dead-letter topic %s cannot be read: %s",
+			source.Offset, m.Record.LastOffset, source.Partition, source.Topic, m.Record.Unreadable)
 	case entity.ValueNotLoaded:
 		return fmt.Errorf("get payload: the store left out the value of %s", m.ID)
 	case entity.ValueStored, entity.ValueFromPayload:
@@ -238,37 +237,26 @@ func (s *Server) hasBytes(m entity.Message) error {
 }
 
 func (s *Server) deleteMessage(w http.ResponseWriter, r *http.Request) error {
-	id, err := messageID(r)
+	id, err := idOf(r, "message")
 	if err != nil {
 		return err
 	}
-	reason, err := textParameter(r.URL.Query(), "reason")
-	if err != nil {
-		return err
-	}
-	cause, err := causeOf(r, reason)
+	cause, err := queryCause(r)
 	if err != nil {
 		return err
 	}
 	if err := s.redriver.Delete(r.Context(), id, cause); err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusOK, struct {
-		Success bool   `json:"success"`
-		Message string `json:"message"`
-	}{true, "message " + id.String() + " deleted"})
+	writeJSON(w, http.StatusOK, deletedJSON{true, "message " + id.String() + " deleted"})
 	return nil
 }
 
-func (s *Server) requeueMessage(w http.ResponseWriter, r *http.Request) error {
-	return s.move(w, r, s.store.Requeue, "requeued")
+type deletedJSON struct {
+	Success bool   `json:"success"`
+	Message string `json:"message"`
 }
 
-func (s *Server) giveUpMessage(w http.ResponseWriter, r *http.Request) error {
-	return s.move(w, r, s.redriver.GiveUp, "marked dead")
-}
-
-// moved is the answer to a change of state by hand.
 type moved struct {
 	ID         uuid.UUID     `json:"id"`
 	Status     entity.Status `json:"status"`
@@ -277,20 +265,24 @@ type moved struct {
 	Message    string        `json:"message"`
 }
 
-func (s *Server) move(w http.ResponseWriter, r *http.Request, step func(context.Context, uuid.UUID, entity.Cause) (entity.Message, error), done string) error {
-	id, err := messageID(r)
-	if err != nil {
-		return err
+// step changes one object.
+type step[T any] func(context.Context, uuid.UUID, entity.Cause) (T, error)
+
+// move changes the state of a message by hand.
+func (s *Server) move(step step[entity.Message], done string) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		id, cause, err := s.changeOf(w, r, "message")
+		if err != nil {
+			return err
+		}
+		m, err := onceOnly(s, r,
+			func(ctx context.Context) (entity.Message, error) { return s.store.Get(ctx, id, 0) },
+			func(ctx context.Context) (entity.Message, error) { return step(ctx, id, cause) })
+		if err != nil {
+			return err
+		}
+		text := "message " + id.String() + " " + done
+		writeJSON(w, http.StatusOK, moved{id, m.Status, m.RetryCount, m.MaxRetries, text})
+		return nil
 	}
-	cause, err := s.readChange(w, r, fields{})
-	if err != nil {
-		return err
-	}
-	look := func(ctx context.Context) (entity.Message, error) { return s.store.Get(ctx, id, 0) }
-	m, err := onceOnly(s, r, look, func(ctx context.Context) (entity.Message, error) { return step(ctx, id, cause) })
-	if err != nil {
-		return err
-	}
-	writeJSON(w, http.StatusOK, moved{id, m.Status, m.RetryCount, m.MaxRetries, "message " + id.String() + " " + done})
-	return nil
 }

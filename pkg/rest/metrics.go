@@ -9,8 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// unmatched is the route label of requests that no route answered: their paths
-// are the clients' to choose and would make labels without end.
+// unmatched is the route label of unknown paths, which clients choose: they would make labels without end.
 const unmatched = "unmatched"
 
 type metrics struct {
@@ -54,11 +53,7 @@ func (m *metrics) observe(method string, x *exchange, took time.Duration) {
 
 // knownMethod folds what clients invent into one label.
 func knownMethod(method string) string {
-	known := []string{
-		http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
-		http.MethodDelete, http.MethodOptions,
-	}
-	if slices.Contains(known, method) {
+	if slices.Contains(knownMethods, method) || method == http.MethodOptions {
 		return method
 	}
 	return "other"

@@ -8,8 +8,7 @@ import (
 	"strconv"
 )
 
-// serveMetrics listens on the port of the metrics, if there is one, until stop is
-// called.
+// serveMetrics listens on the port of the metrics, if there is one, until stop is called.
 func (s *Server) serveMetrics(ctx context.Context) (stop func(), err error) {
 	if s.cfg.MetricsPort == 0 {
 		return func() {}, nil
@@ -32,7 +31,6 @@ func (s *Server) serveMetrics(ctx context.Context) (stop func(), err error) {
 	}, nil
 }
 
-// metricsHandler answers /metrics and nothing else.
 func (s *Server) metricsHandler() http.Handler {
 	return s.observe(s.recovered(s.newRouter([]route{s.metricsRoute()})))
 }

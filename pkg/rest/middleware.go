@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"regexp"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -16,9 +17,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// exchange is one request and its answer, as the log and the metrics see it.
-// Only one goroutine at a time touches what changes of it: the request's own, or
-// the handler's while that one answers.
+// exchange is one request and its answer, as log and metrics see it. One goroutine at a time changes it: the
+// request's own, or the handler's while that answers.
 type exchange struct {
 	http.ResponseWriter
 	id      string
@@ -33,7 +33,7 @@ type exchange struct {
 	span    trace.Span      // nil: not traced
 	asked   http.Header     // of the request
 	message *entity.Message // that the request is about, once messageToRetry has read it
-	broken  bool            // the connection is cut, so that nobody believes the answer
+	broken  bool            // the connection is cut, so that the answer is not believed
 }
 
 type exchangeKey struct{}
@@ -42,8 +42,7 @@ func exchangeOf(r *http.Request) *exchange {
 	return r.Context().Value(exchangeKey{}).(*exchange) //nolint:forcetypeassert // observe put it there
 }
 
-// WriteHeader notes the status and starts the clock for the client to take the
-// answer. Interim answers pass.
+// WriteHeader notes the status and starts the clock for the client to take the answer. Interim answers pass.
 func (x *exchange) WriteHeader(status int) {
 	if status >= http.StatusOK && x.status == 0 {
 		x.status = status
@@ -54,7 +53,6 @@ func (x *exchange) WriteHeader(status int) {
 	x.ResponseWriter.WriteHeader(status)
 }
 
-// Write counts what is sent.
 func (x *exchange) Write(b []byte) (int, error) {
 	if x.status == 0 {
 		x.WriteHeader(http.StatusOK)
@@ -69,11 +67,9 @@ func (x *exchange) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Unwrap lets http.ResponseController reach the connection.
 func (x *exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }
 
-// observe is the outermost layer: it names the request, sets what every answer
-// carries, and counts and logs it when it is over.
+// observe is the outermost layer: it names the request, sets the headers of every answer, counts and logs it.
 func (s *Server) observe(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x := &exchange{ResponseWriter: w, id: requestID(r), route: unmatched, address: s.proxies.client(r), client: r.Context(), asked: r.Header}
@@ -143,7 +139,7 @@ func (s *Server) recovered(next http.Handler) http.Handler {
 
 // requestID keeps a client's own well-formed id and makes one otherwise.
 func requestID(r *http.Request) string {
-	if id := r.Header.Get("X-Request-Id"); wellFormed(id) {
+	if id := r.Header.Get("X-Request-Id"); wellFormedID.MatchString(id) {
 		return id
 	}
 	var b [6]byte
@@ -151,13 +147,4 @@ func requestID(r *http.Request) string {
 	return "req_" + hex.EncodeToString(b[:])
 }
 
-func wellFormed(id string) bool {
-	for _, c := range []byte(id) {
-		switch {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '.', c == '_', c == '-':
-		default:
-			return false
-		}
-	}
-	return len(id) >= 1 && len(id) <= 64
-}
+var wellFormedID = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)

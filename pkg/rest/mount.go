@@ -11,12 +11,10 @@ import (
 	"github.com/gorilla/mux"
 )
 
-// Mount lets h answer at a path beside the API, whose variable segments are in
-// braces; h reads them by http.Request.PathValue. It is counted and logged as the
-// API's routes are, refused to pages of other sites, and its body has to arrive in
-// the same time; but h itself says who may see what. Calls of the API that h makes
-// with the context of a request count as one answer together, until h returns. It
-// must not be called once the server serves.
+// Mount adds h at a path, whose variable segments are in braces; h reads them by http.Request.PathValue. Its
+// requests are counted, logged and refused to pages of other sites like those of the API; h itself authorizes
+// them. Calls of the API that h makes with a request's context count as one answer until h returns. It must not
+// be called once the server serves.
 func (s *Server) Mount(method, path string, h http.Handler) {
 	s.router.Handle(path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		exchangeOf(r).route = path
@@ -42,14 +40,13 @@ func (s *Server) Mount(method, path string, h http.Handler) {
 	})).Methods(methods(method)...)
 }
 
-// promptBody is a body that has to arrive until a deadline, which ends with it: else
-// it would end the watch for a client that leaves.
+// promptBody is a body with a deadline, which is cleared at its end: else it would end the watch for the
+// client.
 type promptBody struct {
 	io.ReadCloser
 	control *http.ResponseController
 }
 
-// Read implements io.Reader.
 func (b *promptBody) Read(into []byte) (int, error) {
 	n, err := b.ReadCloser.Read(into)
 	if err != nil {

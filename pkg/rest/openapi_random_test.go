@@ -6,9 +6,9 @@ import (
 	"github.com/google/uuid"
 	"pgregory.net/rapid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
-	"github.com/dlq-manager/dlq-manager/pkg/payload"
 	"github.com/dlq-manager/dlq-manager/pkg/rest/openapi/openapitest"
 )
 
@@ -16,28 +16,18 @@ import (
 // some of everything. Who attacks holds the exchanges against the document.
 func attacked(t *testing.T) *fixture {
 	t.Helper()
-	masks, err := payload.NewMasks(payload.MaskConfig{Payload: []string{"$.card.number"}, Headers: []string{"authorization"}})
-	if err != nil {
-		t.Fatal(err)
-	}
 	patterns, err := deadletter.ParsePatterns("*.dlq.v1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	decoder, err := deadletter.New(patterns, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
+	masks := maskOf("$.card.number", "authorization")
 	f := newFixture(
 		message(idA), message(idB, in(entity.Dead, 3)), message(sixth(0), in(entity.Resolved, 1)),
 		message(sixth(1), unknown("a.dlq.v1", 1)), message(sixth(2), withValue("\xff")),
 		message(sixth(3), withValue(`{"card":{"number":4111}}`)),
 	)
-	f.options = []Option{
-		WithMasks(masks), WithDialects(decoder),
-	}
-	f.catalogue(t, masks)
-	return f.undocumented().open()
+	f.catalogue(masks)
+	return f.with(WithMasks(masks), WithDialects(decoder)).undocumented().open()
 }
 
 func (f *fixture) attack(a openapitest.Attack) error {
@@ -53,14 +43,8 @@ func (f *fixture) attack(a openapitest.Attack) error {
 // server's fault, always as described. What failed says its seed.
 func TestOpenAPI_RandomRequests(t *testing.T) {
 	t.Parallel()
-	ids := []string{redrive.String()}
-	for _, id := range []uuid.UUID{idA, idB, sixth(0), sixth(1), sixth(2), sixth(3)} {
-		ids = append(ids, id.String())
-	}
-	requests, err := openapitest.Random(ids...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	requests, err := openapitest.Random(each([]uuid.UUID{redrive, idA, idB, sixth(0), sixth(1), sixth(2), sixth(3)}, uuid.UUID.String)...)
+	check.NoError(t, err)
 	rapid.Check(t, func(rt *rapid.T) {
 		f := attacked(t)
 		for range 20 {

@@ -2,12 +2,14 @@ package rest
 
 import (
 	"encoding/json"
+	"errors"
 	"maps"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/rest/openapi/openapitest"
 )
 
@@ -15,9 +17,7 @@ import (
 func TestOpenAPI_RoutesAreThoseOfTheDocument(t *testing.T) {
 	t.Parallel()
 	doc, err := openapitest.Document()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	described := map[string]bool{}
 	for path, item := range doc.Paths.Map() {
 		for method := range item.Operations() {
@@ -41,14 +41,12 @@ func TestOpenAPI_RoutesAreThoseOfTheDocument(t *testing.T) {
 	}
 }
 
-// Whatever stands in a parameter or a body: never the server's fault, always the
+// Whatever a parameter or a body has: never the server's fault, always the
 // envelope, and the name of what is wrong.
 func TestOpenAPI_AttacksAreRefused(t *testing.T) {
 	t.Parallel()
 	attacks, err := openapitest.Attacks()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	f, failures := attacked(t), 0
 	for _, a := range attacks {
 		if err := f.attack(a); err != nil {
@@ -78,17 +76,9 @@ func TestOpenAPI_IsServed(t *testing.T) {
 func TestOpenAPI_FieldsAreThoseOfTheDocument(t *testing.T) {
 	t.Parallel()
 	doc, err := openapitest.Document()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, answer := range map[string]any{
-		"Activity": activityJSON{}, "Attempt": attemptJSON{}, "Change": changeJSON{}, "Derivation": derivedJSON{}, "Group": groupJSON{}, "History": historyJSON{},
-		"Item": itemJSON{}, "MappingRule": ruleJSON{}, "Mappings": mappingJSON{}, "Pagination": pagination{}, "Preview": previewJSON{},
-		"Readiness": readinessJSON{}, "Redrive": redriveJSON{}, "RetryAllResult": retryAllJSON{}, "RetryResult": retryJSON{},
-		"SentEdit": editJSON{}, "Session": sessionJSON{}, "ShownFilter": filterJSON{}, "ShownOptions": optionsJSON{}, "Topic": topicJSON{},
-	} {
+	check.NoError(t, err)
+	check := func(name string, fields, always []string) {
 		schema := doc.Components.Schemas[name].Value
-		fields, always := jsonFields(reflect.TypeOf(answer))
 		if got, want := slices.Sorted(maps.Keys(schema.Properties)), slices.Sorted(slices.Values(fields)); !slices.Equal(got, want) {
 			t.Errorf("%s: the document has the fields\n%v, want\n%v", name, got, want)
 		}
@@ -96,13 +86,24 @@ func TestOpenAPI_FieldsAreThoseOfTheDocument(t *testing.T) {
 			t.Errorf("%s: the document requires\n%v, want\n%v", name, got, want)
 		}
 	}
-	var shown map[string]json.RawMessage
+	for name, answer := range map[string]any{
+		"Activity": activityJSON{}, "Attempt": attemptJSON{}, "Change": changeJSON{}, "Group": groupJSON{}, "History": historyJSON{},
+		"Item": itemJSON{}, "MappingRule": ruleJSON{}, "Mappings": mappingJSON{}, "Pagination": pagination{}, "Preview": previewJSON{},
+		"Readiness": readinessJSON{}, "Redrive": redriveJSON{}, "RetryAllResult": retryAllJSON{}, "RetryResult": retryJSON{},
+		"SentEdit": editJSON{}, "Session": sessionJSON{}, "ShownFilter": filterJSON{}, "ShownOptions": optionsJSON{}, "Topic": topicJSON{},
+	} {
+		fields, always := jsonFields(reflect.TypeOf(answer))
+		check(name, fields, always)
+	}
+	var shown, derivation map[string]json.RawMessage
 	f := newFixture(message(idA)).open()
-	if err := json.Unmarshal(f.do("GET", "/api/v1/dlq/messages/"+idA.String(), "").Body.Bytes(), &shown); err != nil {
+	if err := errors.Join(json.Unmarshal(f.do("GET", oneA, "").Body.Bytes(), &shown),
+		json.Unmarshal([]byte(notDerived), &derivation)); err != nil {
 		t.Fatal(err)
 	}
-	want := slices.Collect(maps.Keys(doc.Components.Schemas["Message"].Value.Properties))
-	want = append(want, "derived", "hops")
+	fields := slices.Collect(maps.Keys(derivation))
+	check("Derivation", fields, fields)
+	want := append(slices.Collect(maps.Keys(doc.Components.Schemas["Message"].Value.Properties)), "derived", "hops")
 	if got := slices.Sorted(maps.Keys(shown)); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
 		t.Errorf("a message has %v, want %v", got, want)
 	}
@@ -111,7 +112,10 @@ func TestOpenAPI_FieldsAreThoseOfTheDocument(t *testing.T) {
 // jsonFields are the names of a struct's fields in JSON, and of those which are
 // never left out.
 func jsonFields(of reflect.Type) (all, always []string) {
-	for field := range of.Fields() {
+	for _, field := range reflect.VisibleFields(of) {
+		if field.Anonymous {
+			continue
+		}
 		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
 		all = append(all, name)
 		if options != "omitempty" {

@@ -12,13 +12,12 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Origins judges the original topics of messages by the configuration and the mapping.
-// Errors are those of reading the mapping.
+// Origins judges the original topics of messages by the configuration and the mapping. Errors are those of
+// reading the mapping.
 type Origins interface {
-	// Standing judges by the mapping as it is now. It is for what is sent.
+	// Standing judges by the current mapping. It is for what is sent.
 	Standing(ctx context.Context) (func(*entity.Message) entity.OriginStanding, error)
-	// Recent judges by the mapping of a moment ago, which a page need not read. It is
-	// for what is shown.
+	// Recent judges by the mapping of a moment ago, which a page need not read. It is for what is shown.
 	Recent(ctx context.Context) (func(*entity.Message) entity.OriginStanding, error)
 }
 
@@ -37,9 +36,8 @@ func (a allDeclared) Recent(ctx context.Context) (func(*entity.Message) entity.O
 	return a.Standing(ctx)
 }
 
-// mayRetry asks for the role on the dead-letter topic as well where nothing but the
-// record's own headers names the original topic: else whoever may write to one
-// dead-letter topic could have the operators of any topic send records there.
+// mayRetry needs operator on the dead-letter topic too where only the record's headers name the original topic:
+// else a producer of one dead-letter topic could have operators of any topic send records there.
 func (s *Server) mayRetry(r *http.Request, id uuid.UUID) error {
 	p := principalOf(r)
 	if p.Everywhere(auth.Operator) {
@@ -65,8 +63,7 @@ func (s *Server) maySource(r *http.Request, m *entity.Message) error {
 	return unless(principalOf(r).May(auth.Operator, m.Source.Topic), auth.Operator, where)
 }
 
-// mayPointer lets those read the record that a pointer stands for who may read the
-// topic that it is in.
+// mayPointer needs viewer on the topic of the record that a pointer names.
 func (s *Server) mayPointer(r *http.Request, m *entity.Message) error {
 	if !s.dialects.IsPointer(m) || principalOf(r).Everywhere(auth.Viewer) {
 		return nil
@@ -74,17 +71,12 @@ func (s *Server) mayPointer(r *http.Request, m *entity.Message) error {
 	return s.mayTopic(r, auth.Viewer, m.OriginalTopic)
 }
 
-// recordPointer records that the record a pointer stands for was read, before it is
-// shown.
+// recordPointer records the read of the record that a pointer names, before it is shown.
 func (s *Server) recordPointer(r *http.Request, m *entity.Message) error {
 	if s.fetcher == nil || !s.dialects.IsPointer(m) {
 		return nil
 	}
-	reason, err := textParameter(r.URL.Query(), "reason")
-	if err != nil {
-		return err
-	}
-	cause, err := causeOf(r, reason)
+	cause, err := queryCause(r)
 	if err != nil {
 		return err
 	}
@@ -97,10 +89,10 @@ type originJSON struct {
 	Confidence    entity.Confidence `json:"origin_confidence"`
 }
 
-// setOrigin says where one message belongs. It needs the role on the topic that is
-// named and on the dead-letter topic: the original topic is declared from then on.
+// setOrigin sets the original topic of one message, which is declared from then on. It needs operator on that
+// topic and on the dead-letter topic.
 func (s *Server) setOrigin(w http.ResponseWriter, r *http.Request) error {
-	id, err := messageID(r)
+	id, err := idOf(r, "message")
 	if err != nil {
 		return err
 	}
@@ -139,8 +131,7 @@ func (s *Server) setOrigin(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// checkOriginal holds a topic against what a rule would have to say to lead
-// there: a dead-letter topic is nobody's original.
+// checkOriginal checks a topic like the target of a rule: a dead-letter topic cannot be an original topic.
 func (s *Server) checkOriginal(topic string) error {
 	const field = "original_topic"
 	if !entity.ValidTopic(topic) {
@@ -164,9 +155,9 @@ func (s *Server) whyNotMapped(ctx context.Context, id uuid.UUID) error {
 	case m.Claimed():
 		return &entity.ClaimedError{ID: id, Unsettled: m.Unsettled}
 	case m.Origin.Confidence == entity.FromHeader:
-		return &requestError{kind: entity.ErrConflict, text: "the record's own header names its original topic: " + m.OriginalTopic}
+		return refused(entity.ErrConflict, "the record's own header names its original topic: "+m.OriginalTopic)
 	case m.Status == entity.Resolved:
-		return &requestError{kind: entity.ErrConflict, text: "the message is RESOLVED: where it belongs no longer matters"}
+		return refused(entity.ErrConflict, "the message is RESOLVED: where it belongs no longer matters")
 	default:
 		return errors.New("set origin: the message was changed meanwhile")
 	}

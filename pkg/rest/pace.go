@@ -6,17 +6,15 @@ import (
 )
 
 const (
-	// writeGrace is how far a client may fall behind the rate at which it has to take
-	// an answer.
+	// writeGrace is how late a client may be at the rate.
 	writeGrace = 10 * time.Second
 
 	// writeStep is how much is written at a time: each step has a deadline of its own.
 	writeStep = 32 << 10
 )
 
-// pace disconnects clients that take an answer too slowly, by deadlines that move as
-// bytes go out. Only the time in which a client is waited for counts. It belongs to
-// one connection and is not safe for concurrent use.
+// pace disconnects clients that take an answer too slowly, by deadlines that move as bytes are sent. Only the
+// wait for the client counts. It belongs to one connection and is not safe for concurrent use.
 type pace struct {
 	control *http.ResponseController // tests answer without a connection and have no deadlines
 	rate    int64                    // bytes a second
@@ -39,12 +37,10 @@ func (p *pace) begin() {
 	p.allow(writeStep)
 }
 
-// endAt gives the client until then for the whole answer; the zero time takes that
-// back.
+// endAt sets the deadline of the whole answer; the zero time clears it.
 func (p *pace) endAt(at time.Time) { p.until = at }
 
-// allow gives the client the time for n bytes more, and returns what it is at the
-// rate.
+// allow extends the deadline by n bytes, and returns their time at the rate.
 func (p *pace) allow(n int) time.Duration {
 	cost := time.Duration(n) * time.Second / time.Duration(p.rate)
 	at := time.Now().Add(writeGrace - p.behind + cost)
@@ -55,7 +51,6 @@ func (p *pace) allow(n int) time.Duration {
 	return cost
 }
 
-// write writes all of b in steps.
 func (p *pace) write(w http.ResponseWriter, b []byte) (written int, err error) {
 	for {
 		part := b[written:min(written+writeStep, len(b))]

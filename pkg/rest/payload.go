@@ -9,31 +9,27 @@ import (
 )
 
 const (
-	// maxPayload is the largest value that is shown within a single message,
-	// maxListPayload within a list.
+	// maxPayload is the largest value that is shown within a single message, maxListPayload within a list.
 	maxPayload     = 1 << 20
 	maxListPayload = repository.ListValueLimit
 
-	// maxDepth is how deep a payload may nest. Common JSON readers stop at 256
-	// and deeper, and a payload stands some levels deep in an answer itself.
+	// maxDepth is how deep a payload may nest. Common JSON readers stop at 256, and an answer adds some levels.
 	maxDepth = 200
 )
 
-// Why a payload is not shown. The payload route has the bytes; those of the last
-// two it has to fetch, and they may be gone.
+// Why a payload is not shown. The payload route has the bytes, or fetches those of the last two.
 const (
 	notJSON   = "not_json"
 	tooDeep   = "too_deep"
 	tooLarge  = "too_large"
 	overLimit = "over_limit"
 	notAsked  = "not_asked"
-	// unreadable: the message stands for offsets that cannot be read.
+	// unreadable: the message is a range of offsets that cannot be read.
 	unreadable = "unreadable"
 	pointer    = "pointer" // the dead letter only says where its record is
 )
 
-// projectPayload returns the value as the producer wrote it when it can stand
-// in a JSON answer as it is, else nil and why not. A value that does not exist
+// projectPayload returns the value where it can be part of a JSON answer, else nil and why not. A missing value
 // has neither.
 func projectPayload(r entity.Record, limit int) (text []byte, omitted string) {
 	switch {

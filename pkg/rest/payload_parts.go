@@ -11,19 +11,15 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// payloadPart is how much of a value is in memory at a time: a larger one is read
-// and sent in parts, so that a few clients of large values do not need more memory
-// than a few of small ones.
+// payloadPart is how much of a value is in memory at a time: a larger one is read and sent in parts.
 const payloadPart = 1 << 20
 
 func attach(w http.ResponseWriter, id uuid.UUID) {
 	w.Header().Set("Content-Disposition", `attachment; filename="`+id.String()+`.bin"`)
 }
 
-// sendParts sends a value of that size part by part. A value never changes, and its
-// message may be deleted or archived meanwhile: the connection is broken then, for
-// only that tells the client not to believe what it has. No connection to the store
-// is held while the client takes its time.
+// sendParts sends a value in parts. When its message is deleted or archived meanwhile the connection is broken,
+// so that the client does not believe what it has. It holds no connection of the store while it writes.
 func (s *Server) sendParts(w http.ResponseWriter, r *http.Request, p repository.ValuePart, size int64) error {
 	p.Length = payloadPart
 	for ; p.From < size; p.From += payloadPart {
@@ -40,14 +36,14 @@ func (s *Server) sendParts(w http.ResponseWriter, r *http.Request, p repository.
 			w.WriteHeader(http.StatusOK)
 		}
 		if _, err := w.Write(part); err != nil {
-			return nil //nolint:nilerr // the client has left, and has nobody to tell
+			return nil //nolint:nilerr // the client has left
 		}
 	}
 	return nil
 }
 
-// valuePart reads a part in a time of its own: the client may take longer for all of
-// them than a request may. It does not wait for a driver that does not come back.
+// valuePart reads a part within RequestTimeout: all parts may take longer. It does not wait for a driver that
+// hangs.
 func (s *Server) valuePart(ctx context.Context, p repository.ValuePart) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.RequestTimeout)
 	defer cancel()

@@ -51,8 +51,7 @@ func TestLargePayloadIsSentInParts(t *testing.T) {
 			t.Parallel()
 			f := newFixture(message(idA, withValue(value)))
 			c.store.Store = f.memory
-			f.store = &c.store
-			f.open()
+			f.over(&c.store).open()
 			defer func() {
 				if p := recover(); (p == http.ErrAbortHandler) != c.broken { //nolint:errorlint // that very one
 					t.Errorf("panic %v, want the connection broken: %v", p, c.broken)
@@ -61,7 +60,7 @@ func TestLargePayloadIsSentInParts(t *testing.T) {
 					t.Errorf("%d parts were asked for, of %d bytes, want %d of %d", c.store.reads, c.store.largest, c.reads, payloadPart)
 				}
 			}()
-			w := f.do("GET", "/api/v1/dlq/messages/"+idA.String()+"/payload", "")
+			w := f.do("GET", oneA+"/payload", "")
 			if w.Code != c.status || w.Code == http.StatusOK && w.Body.String() != value {
 				t.Errorf("GET payload = %d, %d bytes, want %d, %d bytes", w.Code, w.Body.Len(), c.status, len(value))
 			}

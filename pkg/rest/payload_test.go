@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-
-	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
 // What the producer wrote is shown as written, or not at all.
@@ -54,7 +52,7 @@ func TestPayloadFidelity(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(message(idA, withValue(c.value))).open()
-			wantPayload(t, f.do("GET", "/api/v1/dlq/messages/"+idA.String(), "").Body.String(), c.value, c.omitted)
+			wantPayload(t, f.do("GET", oneA, "").Body.String(), c.value, c.omitted)
 			if c.inList == "" {
 				c.inList = c.omitted
 			}
@@ -80,32 +78,5 @@ func wantPayload(t *testing.T, body, value, omitted string) {
 	}
 	if want := `"payload_size":` + string(encode(len(value))) + `,"payload_url":`; !strings.Contains(body, want) {
 		t.Errorf("body %.300q has no %q", body, want)
-	}
-}
-
-// States of the value that only a store knows.
-func TestProjectPayload_States(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		name    string
-		record  entity.Record
-		text    string
-		omitted string
-		size    int64 // -1 for null
-	}{
-		{"Tombstone", entity.Record{}, "", "", -1},
-		{"NotLoaded", entity.Record{State: entity.ValueNotLoaded, Size: 9}, "", tooLarge, 9},
-		{"OverLimit", entity.Record{State: entity.ValueOverLimit, Size: 9}, "", overLimit, 9},
-		{"FromPayload", entity.Record{State: entity.ValueFromPayload, Value: []byte(`{}`)}, "{}", "", 2},
-		{"Missing", entity.Record{State: entity.ValueMissing}, "", "", -1},
-	} {
-		text, omitted := projectPayload(c.record, maxPayload)
-		if string(text) != c.text || omitted != c.omitted {
-			t.Errorf("%s: projectPayload = %q, %q, want %q, %q", c.name, text, omitted, c.text, c.omitted)
-		}
-		size := payloadSize(c.record)
-		if (size == nil) != (c.size < 0) || size != nil && *size != c.size {
-			t.Errorf("%s: payloadSize = %v, want %d", c.name, size, c.size)
-		}
 	}
 }

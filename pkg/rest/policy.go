@@ -14,20 +14,19 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// needs says who may use a route. The zero value is for nobody: a route that was
-// forgotten stays shut.
+// needs says who may use a route. The zero value refuses everyone: a forgotten route stays shut.
 type needs struct {
 	role  auth.Role // "" where about is open or oneself
 	about about
 }
 
-// about is what a route is about, and so where its role is needed.
+// about is the object of a route, on which its role is needed.
 type about int
 
 const (
-	undecided      about = iota // nobody may
-	open                        // everybody may, whoever they are
-	oneself                     // whoever says who they are
+	undecided      about = iota // no one may
+	open                        // everybody may
+	oneself                     // everybody who is authenticated
 	someTopics                  // on any topic; the handler shows, or changes, what the principal's scope holds
 	oneTopic                    // on the topic of the path
 	oneMessage                  // on the message of the path
@@ -39,13 +38,12 @@ const (
 	everything                  // on everything there is
 )
 
-// errForbidden: we know who asks, and they may not.
 var errForbidden = errors.New("forbidden")
 
 // forbidden names the role that is missing, and where.
 func forbidden(role auth.Role, where string) error {
 	need := fmt.Sprintf("needs %s on %s", role, where)
-	return &requestError{kind: errForbidden, text: "not allowed: " + need, details: []detail{{"role", need}}}
+	return refused(errForbidden, "not allowed: "+need, detail{"role", need})
 }
 
 // Where a role is missing, for forbidden.
@@ -54,10 +52,9 @@ const (
 	allTopics = "all topics"
 )
 
-// guardedBy is a route's handler for those who may use the route. What one may not
-// see does not exist: the answer is that for what is not there. An answer that was
-// stored under somebody's Idempotency-Key is theirs: they get it again before
-// anybody looks at the object, which may not be where it was.
+// guardedBy is a route's handler for those who may use the route. An object that one may not see does not
+// exist. An answer that was stored under an Idempotency-Key is sent before the object is looked at, which may
+// be gone.
 func (s *Server) guardedBy(rt route) handler {
 	if rt.feature != everyStore && s.db == nil {
 		return func(_ http.ResponseWriter, r *http.Request) error {
@@ -95,17 +92,17 @@ func (s *Server) permit(n needs, r *http.Request) error {
 	case oneTopic:
 		return permitTopic(p, n.role, topic(r))
 	case oneMessage:
-		return s.permitMessage(p, n.role, r, s.store.Get)
+		return permitMessage(p, n.role, r, s.store.Get)
 	case oneRetried:
-		return s.permitMessage(p, n.role, r, func(_ context.Context, id uuid.UUID, _ int64) (entity.Message, error) {
+		return permitObject(p, n.role, r, "message", func(_ context.Context, id uuid.UUID) error {
 			m, err := s.messageToRetry(r, id)
 			if err != nil {
-				return entity.Message{}, err
+				return err
 			}
-			return *m, nil
+			return mayMessage(p, n.role, m)
 		})
 	case oneArchived:
-		return s.permitMessage(p, n.role, r, s.getArchivedOrRestored)
+		return permitMessage(p, n.role, r, s.getArchivedOrRestored)
 	case oneGroup:
 		return s.permitGroup(p, n.role, r)
 	case oneRedrive:
@@ -126,8 +123,7 @@ func unless(allowed bool, role auth.Role, where string) error {
 	return forbidden(role, where)
 }
 
-// permitTopic lets those pass who have the role on the topic, and those who do not
-// see it at all: to them it is a topic without messages, as every unknown one is.
+// permitTopic passes those with the role on the topic, and those who do not see it: to them it has no messages.
 func permitTopic(p auth.Principal, role auth.Role, name string) error {
 	switch {
 	case !p.Anywhere(role):
@@ -139,24 +135,31 @@ func permitTopic(p auth.Principal, role auth.Role, name string) error {
 	}
 }
 
-// permitMessage does not load what decides nothing: most principals have no limits.
-func (s *Server) permitMessage(p auth.Principal, role auth.Role, r *http.Request, load getter) error {
-	id, err := messageID(r)
+// permitObject checks one object of the path. It loads nothing for those without limits, who are the most.
+func permitObject(
+	p auth.Principal, role auth.Role, r *http.Request, what string, check func(context.Context, uuid.UUID) error,
+) error {
+	id, err := idOf(r, what)
 	if err != nil || p.Everywhere(auth.Viewer) && p.Everywhere(role) {
 		return err
 	}
 	if !p.Anywhere(auth.Viewer) {
 		return forbidden(role, anyTopic)
 	}
-	m, err := load(r.Context(), id, 0)
-	if err != nil {
-		return err
-	}
-	return mayMessage(p, role, &m)
+	return check(r.Context(), id)
 }
 
-// getArchivedOrRestored finds a message also where the work that a request carries
-// on, of a process that died, may have brought it already.
+func permitMessage(p auth.Principal, role auth.Role, r *http.Request, load getter) error {
+	return permitObject(p, role, r, "message", func(ctx context.Context, id uuid.UUID) error {
+		m, err := load(ctx, id, 0)
+		if err != nil {
+			return err
+		}
+		return mayMessage(p, role, &m)
+	})
+}
+
+// getArchivedOrRestored also finds a message that the work which the request carries on has restored already.
 func (s *Server) getArchivedOrRestored(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error) {
 	m, err := s.db.GetArchived(ctx, id, maxValue)
 	if errors.Is(err, entity.ErrNotFound) && taskOf(ctx).resumed {
@@ -167,31 +170,23 @@ func (s *Server) getArchivedOrRestored(ctx context.Context, id uuid.UUID, maxVal
 
 // permitGroup asks the store who sees a group: its messages may be of many topics.
 func (s *Server) permitGroup(p auth.Principal, role auth.Role, r *http.Request) error {
-	id, err := groupID(r)
-	if err != nil || p.Everywhere(auth.Viewer) && p.Everywhere(role) {
+	return permitObject(p, role, r, "group", func(ctx context.Context, id uuid.UUID) error {
+		_, err := s.db.ErrorGroup(ctx, id, p.Scope(auth.Viewer), repository.Trend{})
+		if err != nil || role == auth.Viewer {
+			return err
+		}
+		_, err = s.db.ErrorGroup(ctx, id, p.Scope(role), repository.Trend{})
+		if errors.Is(err, entity.ErrNotFound) {
+			return forbidden(role, "a topic of the group")
+		}
 		return err
-	}
-	if !p.Anywhere(auth.Viewer) {
-		return forbidden(role, anyTopic)
-	}
-	if _, err := s.db.ErrorGroup(r.Context(), id, p.Scope(auth.Viewer), noTrend); err != nil {
-		return err
-	}
-	if role == auth.Viewer {
-		return nil
-	}
-	_, err = s.db.ErrorGroup(r.Context(), id, p.Scope(role), noTrend)
-	if errors.Is(err, entity.ErrNotFound) {
-		return forbidden(role, "a topic of the group")
-	}
-	return err
+	})
 }
 
-// permitRedrive shows a redrive to those who see everything and to whoever made
-// it. What it does to messages they must be allowed to do themselves, and still
-// be: a redrive outlives grants.
+// permitRedrive shows a redrive to its maker and to viewers of everything. To change it one needs the roles of
+// its action today: a redrive outlives grants.
 func (s *Server) permitRedrive(p auth.Principal, role auth.Role, r *http.Request) error {
-	id, err := redriveID(r)
+	id, err := idOf(r, "redrive")
 	if err != nil || p.Everywhere(auth.Admin) {
 		return err
 	}
@@ -217,15 +212,13 @@ func (s *Server) permitRedrive(p auth.Principal, role auth.Role, r *http.Request
 	return nil
 }
 
-// owns reports whether the principal made the redrive and may still see all that
-// it was made of.
+// owns reports whether the principal made the redrive and may still see all of its topics.
 func owns(p auth.Principal, redrive *entity.Redrive) bool {
 	return redrive.Cause.Actor == p.Name && covers(p, auth.Viewer, redrive.Selection.Visible)
 }
 
-// covers reports whether the principal has the role on all topics of a scope that
-// was granted once. Patterns are compared as they were written: whoever has got
-// others since has to ask anew.
+// covers reports whether the principal has the role on all topics of a scope that was granted once. Patterns
+// are compared as they were written.
 func covers(p auth.Principal, role auth.Role, scope *entity.TopicPatterns) bool {
 	granted := p.Scope(role)
 	if granted == nil || scope == nil {
@@ -237,8 +230,7 @@ func covers(p auth.Principal, role auth.Role, scope *entity.TopicPatterns) bool 
 	})
 }
 
-// mayMessage answers for a message that was loaded: it does not exist for those
-// who may not see it.
+// mayMessage checks a message that was loaded: it does not exist for those who may not see it.
 func mayMessage(p auth.Principal, role auth.Role, m *entity.Message) error {
 	if !p.MayMessage(auth.Viewer, m) {
 		return &entity.NotFoundError{ID: m.ID}
@@ -246,13 +238,7 @@ func mayMessage(p auth.Principal, role auth.Role, m *entity.Message) error {
 	return unless(p.MayMessage(role, m), role, whereIs(m))
 }
 
-// mayMessage is for handlers that need more than their route does: an edit, a look
-// at what is masked.
-func (s *Server) mayMessage(r *http.Request, role auth.Role, m *entity.Message) error {
-	return mayMessage(principalOf(r), role, m)
-}
-
-// mayTopic is for handlers that name a topic beside that of the message.
+// mayTopic is for handlers that name another topic.
 func (s *Server) mayTopic(r *http.Request, role auth.Role, topic string) error {
 	return unless(principalOf(r).May(role, topic), role, "topic "+clip(topic))
 }
@@ -264,28 +250,22 @@ func whereIs(m *entity.Message) string {
 	if m.Source.Topic != "" {
 		return "topic " + m.Source.Topic
 	}
-	return allTopics // of a message whose topic nobody knows
-}
-
-// roleFor is the role that an action on messages needs.
-func roleFor(action entity.RedriveAction) auth.Role {
-	if action == entity.RedriveDelete {
-		return auth.Admin
-	}
-	return auth.Operator
+	return allTopics // of a message of unknown topic
 }
 
 // rolesFor are the roles that a redrive needs on each of its messages.
 func rolesFor(action entity.RedriveAction, options entity.RedriveOptions) []auth.Role {
-	roles := []auth.Role{roleFor(action)}
+	roles := []auth.Role{auth.Operator}
+	if action == entity.RedriveDelete {
+		roles[0] = auth.Admin
+	}
 	if options.Patch != nil {
 		roles = append(roles, auth.Edit)
 	}
 	return roles
 }
 
-// principalOf returns who sent the request: one who may do nothing where nobody
-// asked.
+// principalOf returns who sent the request, without grants where it is unknown.
 func principalOf(r *http.Request) auth.Principal { return principalFrom(r.Context()) }
 
 type principalKey struct{}

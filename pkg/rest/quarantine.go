@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 
@@ -28,7 +29,7 @@ type quarantinedJSON struct {
 	LastTry        *string         `json:"last_try"`
 	Tries          int             `json:"tries"`
 	RetryAt        *string         `json:"retry_at"`
-	Key            *blob           `json:"key"`
+	Key            json.RawMessage `json:"key"`
 	KeyOmitted     *string         `json:"key_omitted"`
 	KeySize        *int64          `json:"key_size"`
 	Headers        json.RawMessage `json:"headers"`
@@ -38,49 +39,42 @@ type quarantinedJSON struct {
 	Masked         []string        `json:"masked"`
 }
 
-// showQuarantined shows a record as a message is shown. The database's words may quote the
-// record, so they are left out where anything is masked.
-func (s *Server) showQuarantined(q *entity.Quarantined) quarantinedJSON {
+// showQuarantined shows a record like a message. The database's text may quote the record, so masks hide it.
+func (s *Server) showQuarantined(q entity.Quarantined) quarantinedJSON {
 	m := q.Message()
 	c := s.show(&m, view{limit: maxListPayload})
 	shown := quarantinedJSON{
 		ID: q.ID, DLQTopic: q.Source.Topic, DLQPartition: q.Source.Partition, DLQOffset: q.Source.Offset,
 		DLQTimestamp: stamp(q.Source.Timestamp), DLQTimestampMs: orNull(q.Source.RawTime),
 		SQLState: q.SQLState, FirstTry: stamp(q.FirstTry), LastTry: stamp(q.LastTry), Tries: q.Tries, RetryAt: stamp(q.RetryAt),
-		Key: showBytes(q.Record.Key), KeyOmitted: orNull(keyOmitted(q.Record)), KeySize: keySize(q.Record), Headers: c.appendHeaders(nil),
-		Payload: c.payload, PayloadOmitted: orNull(c.omitted), PayloadSize: c.size, Masked: listOf(c.masked),
+		Key: appendBlob(nil, q.Record.Key), KeyOmitted: orNull(largeIf(q.Record.KeyOmitted > 0)),
+		KeySize: keySize(q.Record), Payload: c.payload, PayloadOmitted: orNull(c.omitted), PayloadSize: c.size, Masked: listOf(c.masked),
+	}
+	if !c.Record.HeadersOmitted || c.Record.Headers != nil {
+		shown.Headers = appendHeaders(nil, c.Record.Headers, c.hidden)
 	}
 	if s.masks.Empty() {
 		shown.Error = orNull(q.Error)
 	}
-	if shown.Payload == nil {
-		shown.Payload = json.RawMessage("null")
-	}
 	return shown
 }
 
-// permitQuarantined looks at the dead-letter topic of the record: where it failed is not
-// known before it is a message.
+// permitQuarantined checks the dead-letter topic of the record: its original topic is not known yet.
 func (s *Server) permitQuarantined(p auth.Principal, role auth.Role, r *http.Request) error {
-	id, err := quarantinedID(r)
-	if err != nil || p.Everywhere(auth.Viewer) && p.Everywhere(role) {
-		return err
-	}
-	if !p.Anywhere(auth.Viewer) {
-		return forbidden(role, anyTopic)
-	}
-	q, err := s.db.QuarantinedRecord(r.Context(), id)
-	switch {
-	case err != nil:
-		return err
-	case !p.May(auth.Viewer, q.Source.Topic):
-		return &entity.QuarantineNotFoundError{ID: id}
-	}
-	return unless(p.May(role, q.Source.Topic), role, "topic "+clip(q.Source.Topic))
+	return permitObject(p, role, r, "quarantine", func(ctx context.Context, id uuid.UUID) error {
+		q, err := s.db.QuarantinedRecord(ctx, id)
+		if err == nil && !p.May(auth.Viewer, q.Source.Topic) {
+			err = &entity.QuarantineNotFoundError{ID: id}
+		}
+		if err != nil {
+			return err
+		}
+		return unless(p.May(role, q.Source.Topic), role, "topic "+clip(q.Source.Topic))
+	})
 }
 
 func (s *Server) listQuarantine(w http.ResponseWriter, r *http.Request) error {
-	l, err := s.listingOf(r, placeSize, "topic")
+	l, err := s.listingOf(r, placeSize, defaultLimit, "topic")
 	if err != nil {
 		return err
 	}
@@ -96,24 +90,13 @@ func (s *Server) listQuarantine(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	records, next := part(l, records, func(last entity.Quarantined) []byte { return timePlace(last.FirstTry, last.ID) })
-	list := make([]quarantinedJSON, 0, len(records))
-	for i := range records {
-		list = append(list, s.showQuarantined(&records[i]))
-	}
-	writeJSON(w, http.StatusOK, struct {
-		Records    []quarantinedJSON `json:"records"`
-		NextCursor *string           `json:"next_cursor"`
-	}{list, next})
+	writeList(w, "records", each(records, s.showQuarantined), next)
 	return nil
 }
 
 // retryQuarantined has an ingester try the record, which it does within seconds.
 func (s *Server) retryQuarantined(w http.ResponseWriter, r *http.Request) error {
-	id, err := quarantinedID(r)
-	if err != nil {
-		return err
-	}
-	cause, err := s.readChange(w, r, fields{})
+	id, cause, err := s.changeOf(w, r, "quarantine")
 	if err != nil {
 		return err
 	}
@@ -121,16 +104,12 @@ func (s *Server) retryQuarantined(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusAccepted, s.showQuarantined(&q))
+	writeJSON(w, http.StatusAccepted, s.showQuarantined(q))
 	return nil
 }
 
 func (s *Server) deleteQuarantined(w http.ResponseWriter, r *http.Request) error {
-	id, err := quarantinedID(r)
-	if err != nil {
-		return err
-	}
-	cause, err := s.readChange(w, r, fields{})
+	id, cause, err := s.changeOf(w, r, "quarantine")
 	if err != nil {
 		return err
 	}
@@ -140,9 +119,6 @@ func (s *Server) deleteQuarantined(w http.ResponseWriter, r *http.Request) error
 	if err := s.db.DeleteQuarantined(r.Context(), id, cause); err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusOK, struct {
-		Success bool   `json:"success"`
-		Message string `json:"message"`
-	}{true, "quarantined record " + id.String() + " deleted"})
+	writeJSON(w, http.StatusOK, deletedJSON{true, "quarantined record " + id.String() + " deleted"})
 	return nil
 }

@@ -44,8 +44,7 @@ type redriveJSON struct {
 	SearchedUntil **string      `json:"searched_until,omitempty"` // there in the answer alone that makes it, and null in most of these
 }
 
-// selectionJSON says what was asked for. Ids are not repeated: there may be ten
-// thousand, and the items name them.
+// selectionJSON shows the selection. Ids are left out: there may be ten thousand, and the items have them.
 type selectionJSON struct {
 	By     string      `json:"by"` // "ids" or "filter"
 	Filter *filterJSON `json:"filter"`
@@ -95,34 +94,14 @@ func (s *Server) showRedrive(r entity.Redrive) redriveJSON {
 	now := s.now()
 	rate := rateOf(r, now)
 	return redriveJSON{
-		ID:        r.ID,
-		Action:    r.Action,
-		State:     r.State,
-		Note:      orNull(r.Note),
-		Actor:     orNull(r.Cause.Actor),
-		Reason:    orNull(r.Cause.Reason),
-		RequestID: orNull(r.Cause.RequestID),
-		Selection: s.showSelection(r.Selection),
-		Options:   s.showOptions(r.Options),
-		CreatedAt: stamp(r.CreatedAt),
-		UpdatedAt: stamp(r.UpdatedAt),
-		EndedAt:   stamp(r.EndedAt),
-
-		Selected:  r.Selected,
-		Succeeded: r.Counts.Succeeded,
-		Failed:    r.Counts.Failed,
-		Dead:      r.Counts.Dead,
-		InDoubt:   r.Counts.InDoubt,
-		Skipped:   r.Counts.Skipped,
-		Waiting:   r.Counts.Waiting,
-		UnderWay:  r.Counts.UnderWay,
-		Returned:  r.Counts.Returned,
-		Reasons:   showReasons(r.Counts.Reasons),
-
-		Progress:     progress(r),
-		Rate:         math.Round(rate*1000) / 1000,
-		SecondsLeft:  secondsLeft(r, rate),
-		WaitingSince: stamp(r.WaitingSince),
+		ID: r.ID, Action: r.Action, State: r.State, Note: orNull(r.Note), Actor: orNull(r.Cause.Actor),
+		Reason: orNull(r.Cause.Reason), RequestID: orNull(r.Cause.RequestID),
+		Selection: s.showSelection(r.Selection), Options: s.showOptions(r.Options), CreatedAt: stamp(r.CreatedAt),
+		UpdatedAt: stamp(r.UpdatedAt), EndedAt: stamp(r.EndedAt), Selected: r.Selected,
+		Succeeded: r.Counts.Succeeded, Failed: r.Counts.Failed, Dead: r.Counts.Dead, InDoubt: r.Counts.InDoubt,
+		Skipped: r.Counts.Skipped, Waiting: r.Counts.Waiting, UnderWay: r.Counts.UnderWay,
+		Returned: r.Counts.Returned, Reasons: showReasons(r.Counts.Reasons), Progress: progress(r),
+		Rate: math.Round(rate*1000) / 1000, SecondsLeft: secondsLeft(r, rate), WaitingSince: stamp(r.WaitingSince),
 	}
 }
 
@@ -134,8 +113,7 @@ func showReasons(reasons map[string]int) map[string]int {
 	return reasons
 }
 
-// showSelection takes a selection that nothing narrows for one by ids, which
-// stores do not return; nobody may ask for everything.
+// showSelection shows a selection without conditions as one by ids, which stores do not return.
 func (s *Server) showSelection(selection entity.Selection) selectionJSON {
 	if len(selection.IDs) > 0 || selection.Empty() {
 		return selectionJSON{By: "ids"}
@@ -145,13 +123,9 @@ func (s *Server) showSelection(selection entity.Selection) selectionJSON {
 
 func (s *Server) showOptions(o entity.RedriveOptions) optionsJSON {
 	shown := optionsJSON{
-		Canary:          orNull(o.Canary),
-		Rate:            orNull(o.Rate),
-		MaxFailureShare: orNull(o.MaxFailureShare),
-		MaxReturnShare:  orNull(o.MaxReturnShare),
-		MinSample:       orNull(o.MinSample),
-		KeepKeyOrder:    o.KeepKeyOrder,
-		Requeue:         o.Requeue,
+		Canary: orNull(o.Canary), Rate: orNull(o.Rate), MaxFailureShare: orNull(o.MaxFailureShare),
+		MaxReturnShare: orNull(o.MaxReturnShare), MinSample: orNull(o.MinSample), KeepKeyOrder: o.KeepKeyOrder,
+		Requeue: o.Requeue,
 	}
 	shown.OriginalTopic = orNull(o.OriginalTopic)
 	if o.Patch != nil {
@@ -163,8 +137,7 @@ func (s *Server) showOptions(o entity.RedriveOptions) optionsJSON {
 	return shown
 }
 
-// progress is the share of messages that have an answer. It is cut and not
-// rounded: 1 means all of them.
+// progress is the share of messages that have a result, rounded down: 1 means all of them.
 func progress(r entity.Redrive) float64 {
 	if r.Counts.Waiting <= 0 || r.Selected <= 0 {
 		return 1
@@ -172,8 +145,7 @@ func progress(r entity.Redrive) float64 {
 	return math.Floor(float64(r.Selected-r.Counts.Waiting)/float64(r.Selected)*10_000) / 10_000
 }
 
-// rateOf is how many messages a second got an answer so far, pauses included.
-// Those that were left out from the start took no time.
+// rateOf is the results a second so far, pauses included, without those that were left out from the start.
 func rateOf(r entity.Redrive, now time.Time) float64 {
 	end := r.EndedAt
 	if end.IsZero() {
@@ -186,8 +158,7 @@ func rateOf(r entity.Redrive, now time.Time) float64 {
 	return float64(done) / took
 }
 
-// secondsLeft is nil when nobody can tell: it does not go on now, or has not
-// shown yet how fast it is.
+// secondsLeft is nil when it is unknown: the redrive does not run now, or has no rate yet.
 func secondsLeft(r entity.Redrive, rate float64) *int64 {
 	if r.State.Over() {
 		return new(int64)
@@ -210,19 +181,13 @@ type itemJSON struct {
 	Outcome   *entity.Outcome `json:"outcome"`
 }
 
-// resultWaiting is what clients read for a message whose turn has not come.
 const resultWaiting = "waiting"
 
 func showItem(i entity.RedriveItem) itemJSON {
 	return itemJSON{
-		Number:    i.Number,
-		ID:        i.MessageID,
-		Result:    resultName(i.Result),
-		Reason:    orNull(i.Reason),
-		Topic:     orNull(i.Topic),
-		Partition: partitionOf(i.Topic, i.Partition),
-		Offset:    offsetOf(i.Topic, i.Offset),
-		Outcome:   orNull(i.Outcome),
+		Number: i.Number, ID: i.MessageID, Result: resultName(i.Result), Reason: orNull(i.Reason),
+		Topic: orNull(i.Topic), Partition: sentTo(i.Topic, i.Partition), Offset: sentTo(i.Topic, i.Offset),
+		Outcome: orNull(i.Outcome),
 	}
 }
 
@@ -241,8 +206,7 @@ type previewJSON struct {
 	Groups   []previewGroupJSON   `json:"groups"`
 	Samples  []sampleJSON         `json:"samples"`
 
-	// How many messages the patch was tried on, and how many of them it did not fit.
-	// The others were not looked into.
+	// On how many messages the patch was tried, and how many of them it did not fit.
 	PatchChecked int `json:"patch_checked"`
 	PatchFailed  int `json:"patch_failed"`
 
@@ -265,10 +229,9 @@ type previewGroupJSON struct {
 }
 
 func (s *Server) showPreview(action entity.RedriveAction, p entity.Preview, searched searchedUntil) previewJSON {
-	groups := make([]previewGroupJSON, 0, len(p.Groups))
-	for _, g := range p.Groups {
-		groups = append(groups, previewGroupJSON{orNull(g.Topic), g.Messages, orNull(g.Class), orNull(g.Reason)})
-	}
+	groups := each(p.Groups, func(g entity.PreviewGroup) previewGroupJSON {
+		return previewGroupJSON{orNull(g.Topic), g.Messages, orNull(g.Class), orNull(g.Reason)}
+	})
 	failed := 0
 	for _, sample := range p.Samples {
 		if sample.Reason != "" {
@@ -287,16 +250,11 @@ const (
 	maxSample  = maxListPayload
 )
 
-// showSamples masks both sides: a patch may have moved what is masked, which is
-// refused before, but not what lies beside it.
+// showSamples masks both sides: a patch that moves masked values was refused before.
 func (s *Server) showSamples(samples []entity.PatchSample) []sampleJSON {
-	list := []sampleJSON{}
-	for _, sample := range samples[:min(len(samples), maxSamples)] {
-		list = append(list, sampleJSON{
-			sample.MessageID, s.showSide(sample.Before), s.showSide(sample.After), orNull(sample.Reason),
-		})
-	}
-	return list
+	return each(samples[:min(len(samples), maxSamples)], func(sample entity.PatchSample) sampleJSON {
+		return sampleJSON{sample.MessageID, s.showSide(sample.Before), s.showSide(sample.After), orNull(sample.Reason)}
+	})
 }
 
 // showSide is null for what cannot stand in an answer.

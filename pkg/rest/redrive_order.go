@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -25,38 +26,22 @@ const (
 	maxFilterText = 1000
 )
 
-// joined is nil when there is no problem.
 func joined(p problems) error { return errors.Join(p...) }
 
-// redriveOrder is the body that makes a redrive, as it was sent, and what was
-// found to be wrong with it.
 type redriveOrder struct {
-	action option[string]
-	dryRun bool
-
-	ids    option[[]string]
-	filter option[filterOrder]
-
-	canary       option[int]
-	canaryWait   option[string]
-	rate         option[float64]
-	failureShare option[float64]
-	returnShare  option[float64]
-	minSample    option[int]
-	keepKeyOrder bool
-	requeue      bool
-
-	originalTopic option[string]
-	patch         rawJSON
-
+	action, canaryWait, originalTopic       option[string]
+	ids                                     option[[]string]
+	canary, minSample                       option[int]
+	rate, failureShare, returnShare         option[float64]
+	dryRun, filtered, keepKeyOrder, requeue bool // filtered: the filter is given
+	filter                                  filterOrder
+	patch                                   rawJSON
 	problems
 }
 
-// problems collects what is wrong with a body: whoever wrote it hears of
-// everything at once.
+// problems collects everything that is wrong with a request, to report it at once.
 type problems []error
 
-// note notes an error, if it is one.
 func (p *problems) note(err error) {
 	if err != nil {
 		*p = append(*p, err)
@@ -71,15 +56,14 @@ func (p *problems) refuse(bad bool, field, format string, args ...any) bool {
 	return bad
 }
 
-// readOrder reads the body of a new redrive.
 func (s *Server) readOrder(w http.ResponseWriter, r *http.Request) (order repository.NewRedrive, dryRun bool, err error) {
-	var o redriveOrder
+	o := redriveOrder{filter: newFilterOrder()}
 	cause, err := s.readChange(w, r, fields{
 		"action": &o.action, "dry_run": &o.dryRun, "ids": &o.ids,
 		"canary": &o.canary, "canary_wait": &o.canaryWait, "rate": &o.rate,
 		"max_failure_share": &o.failureShare, "max_return_share": &o.returnShare, "min_sample": &o.minSample,
 		"keep_key_order": &o.keepKeyOrder, "requeue": &o.requeue,
-		"filter": object{&o.filter.given, o.filter.value.fields()}, "original_topic": &o.originalTopic, "patch": &o.patch,
+		"filter": object{&o.filtered, o.filter.fields()}, "original_topic": &o.originalTopic, "patch": &o.patch,
 	})
 	if err != nil {
 		return order, false, err
@@ -90,16 +74,14 @@ func (s *Server) readOrder(w http.ResponseWriter, r *http.Request) (order reposi
 }
 
 func (o *redriveOrder) redriveAction() entity.RedriveAction {
+	action := entity.RedriveAction(o.action.value)
 	if !o.action.given {
 		return entity.RedriveRetry
 	}
-	for _, action := range redriveActions {
-		if o.action.value == string(action) {
-			return action
-		}
+	if o.refuse(!slices.Contains(redriveActions, action), "action", "%s", oneOf(redriveActions)) {
+		return ""
 	}
-	o.refuse(true, "action", "%s", oneOf(redriveActions))
-	return ""
+	return action
 }
 
 var redriveActions = []entity.RedriveAction{
@@ -107,13 +89,13 @@ var redriveActions = []entity.RedriveAction{
 }
 
 func (o *redriveOrder) selection() entity.Selection {
-	if o.refuse(o.ids.given == o.filter.given, "ids", "give either ids or filter") {
+	if o.refuse(o.ids.given == o.filtered, "ids", "give either ids or filter") {
 		return entity.Selection{}
 	}
 	if o.ids.given {
 		return entity.Selection{IDs: o.messageIDs()}
 	}
-	return o.filtered()
+	return o.filterSelection()
 }
 
 func (o *redriveOrder) messageIDs() []uuid.UUID {
@@ -132,8 +114,8 @@ func (o *redriveOrder) messageIDs() []uuid.UUID {
 	return ids
 }
 
-func (o *redriveOrder) filtered() entity.Selection {
-	selection := entity.Selection{Filter: o.filter.value.read("filter.", &o.problems)}
+func (o *redriveOrder) filterSelection() entity.Selection {
+	selection := entity.Selection{Filter: o.filter.read("filter.", &o.problems)}
 	if len(o.problems) > 0 {
 		return selection // what is missing may be what could not be read
 	}
@@ -149,15 +131,10 @@ func (o *redriveOrder) options(action entity.RedriveAction) entity.RedriveOption
 	o.refuse(mapping && !entity.ValidTopic(o.originalTopic.value), "original_topic", "must be the name of a topic, for action map")
 	o.refuse(!mapping && action != "" && o.originalTopic.given, "original_topic", "is for action map, not for %s", action)
 	options := entity.RedriveOptions{
-		Canary:          o.count("canary", o.canary, 0),
-		Rate:            o.rate.value,
+		Canary: o.count("canary", o.canary, 0), Rate: o.rate.value,
 		MaxFailureShare: o.share("max_failure_share", o.failureShare),
-		MaxReturnShare:  o.share("max_return_share", o.returnShare),
-		MinSample:       o.count("min_sample", o.minSample, 1),
-		KeepKeyOrder:    o.keepKeyOrder,
-		Requeue:         o.requeue,
-		OriginalTopic:   o.originalTopic.value,
-		Patch:           o.jsonPatch(),
+		MaxReturnShare:  o.share("max_return_share", o.returnShare), MinSample: o.count("min_sample", o.minSample, 1),
+		KeepKeyOrder: o.keepKeyOrder, Requeue: o.requeue, OriginalTopic: o.originalTopic.value, Patch: o.jsonPatch(),
 	}
 	o.refuse(o.rate.given && !(o.rate.value >= minRate && o.rate.value <= maxRate), "rate",
 		"must be %v to %d messages a second", minRate, maxRate)
@@ -173,24 +150,17 @@ func (o *redriveOrder) options(action entity.RedriveAction) entity.RedriveOption
 	return options
 }
 
-// refuseForRetriesOnly names every option that would do nothing. Values that ask
-// for nothing may stand there.
+// refuseForRetriesOnly refuses every option that would do nothing, unless its value asks for nothing.
 func (o *redriveOrder) refuseForRetriesOnly(action entity.RedriveAction) {
-	for _, given := range []struct {
-		name  string
-		asked bool
-	}{
-		{"canary", o.canary.value != 0},
-		{"canary_wait", o.canaryWait.given},
-		{"max_failure_share", o.failureShare.value != 0},
-		{"max_return_share", o.returnShare.value != 0},
-		{"min_sample", o.minSample.given},
-		{"keep_key_order", o.keepKeyOrder},
-		{"requeue", o.requeue},
-		{"patch", o.patch != nil},
-	} {
-		o.refuse(given.asked, given.name, "is for action retry, not for %s", action)
-	}
+	retries := func(asked bool, name string) { o.refuse(asked, name, "is for action retry, not for %s", action) }
+	retries(o.canary.value != 0, "canary")
+	retries(o.canaryWait.given, "canary_wait")
+	retries(o.failureShare.value != 0, "max_failure_share")
+	retries(o.returnShare.value != 0, "max_return_share")
+	retries(o.minSample.given, "min_sample")
+	retries(o.keepKeyOrder, "keep_key_order")
+	retries(o.requeue, "requeue")
+	retries(o.patch != nil, "patch")
 }
 
 func (o *redriveOrder) jsonPatch() []byte {

@@ -4,16 +4,14 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"time"
-
-	"github.com/google/uuid"
 
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// creationTime bounds how long messages are selected for a redrive.
 const creationTime = 2 * time.Minute
 
 // createRedrive makes a redrive, or says what it would do.
@@ -55,8 +53,8 @@ func (s *Server) createRedrive(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// mayBegin refuses a redrive that would leave out what the catalogue does not have
-// yet; one that an earlier request with the same key has made is there already.
+// mayBegin refuses a redrive that would leave out what is not indexed yet, unless an earlier request with the
+// same key made it.
 func (s *Server) mayBegin(ctx context.Context, order repository.NewRedrive, searched searchedUntil) error {
 	late := searched.tooLate("filter")
 	if late == nil {
@@ -79,7 +77,7 @@ func accepted(w http.ResponseWriter, redrive redriveJSON) {
 }
 
 func (s *Server) listRedrives(w http.ResponseWriter, r *http.Request) error {
-	l, err := s.listingOf(r, placeSize, "state")
+	l, err := s.listingOf(r, placeSize, defaultLimit, "state")
 	if err != nil {
 		return err
 	}
@@ -91,7 +89,8 @@ func (s *Server) listRedrives(w http.ResponseWriter, r *http.Request) error {
 	if state != "" {
 		q.States = []entity.RedriveState{state}
 	}
-	if p := principalOf(r); !p.Everywhere(auth.Viewer) {
+	p := principalOf(r)
+	if !p.Everywhere(auth.Viewer) {
 		q.Actor = p.Name
 	}
 	redrives, err := s.db.Redrives(r.Context(), q)
@@ -99,21 +98,13 @@ func (s *Server) listRedrives(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	redrives, next := part(l, redrives, func(last entity.Redrive) []byte { return timePlace(last.CreatedAt, last.ID) })
-	list := make([]redriveJSON, 0, len(redrives))
-	for _, redrive := range redrives {
-		if q.Actor == "" || owns(principalOf(r), &redrive) {
-			list = append(list, s.showRedrive(redrive))
-		}
-	}
-	writeJSON(w, http.StatusOK, struct {
-		Redrives   []redriveJSON `json:"redrives"`
-		NextCursor *string       `json:"next_cursor"`
-	}{list, next})
+	others := func(redrive entity.Redrive) bool { return q.Actor != "" && !owns(p, &redrive) }
+	writeList(w, "redrives", each(slices.DeleteFunc(redrives, others), s.showRedrive), next)
 	return nil
 }
 
 func (s *Server) getRedrive(w http.ResponseWriter, r *http.Request) error {
-	id, err := redriveID(r)
+	id, err := idOf(r, "redrive")
 	if err != nil {
 		return err
 	}
@@ -134,11 +125,11 @@ func (s *Server) getRedrive(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) listItems(w http.ResponseWriter, r *http.Request) error {
-	id, err := redriveID(r)
+	id, err := idOf(r, "redrive")
 	if err != nil {
 		return err
 	}
-	l, err := s.listingOf(r, numberSize, "result", "outcome")
+	l, err := s.listingOf(r, numberSize, defaultLimit, "result", "outcome")
 	if err != nil {
 		return err
 	}
@@ -155,24 +146,14 @@ func (s *Server) listItems(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	items, next := part(l, items, func(last entity.RedriveItem) []byte { return numberPlace(int64(last.Number) + 1) })
-	list := make([]itemJSON, 0, len(items))
-	for _, item := range items {
-		list = append(list, showItem(item))
-	}
-	writeJSON(w, http.StatusOK, struct {
-		Items      []itemJSON `json:"items"`
-		NextCursor *string    `json:"next_cursor"`
-	}{list, next})
+	writeList(w, "items", each(items, showItem), next)
 	return nil
 }
 
 // resultsOf reads which results are asked for; nil for all.
 func resultsOf(r *http.Request) ([]entity.ItemResult, error) {
-	var names []string
-	for _, result := range entity.ItemResults() {
-		names = append(names, resultName(result))
-	}
-	switch name, err := wordParameter(r.URL.Query(), "result", names); {
+	name, err := wordParameter(r.URL.Query(), "result", each(entity.ItemResults(), resultName))
+	switch {
 	case err != nil || name == "":
 		return nil, err
 	case name == resultWaiting:
@@ -182,32 +163,20 @@ func resultsOf(r *http.Request) ([]entity.ItemResult, error) {
 	}
 }
 
-func (s *Server) pauseRedrive(w http.ResponseWriter, r *http.Request) error {
-	return s.moveRedrive(w, r, s.redriver.Pause)
-}
-
-func (s *Server) resumeRedrive(w http.ResponseWriter, r *http.Request) error {
-	return s.moveRedrive(w, r, s.redriver.Resume)
-}
-
-func (s *Server) cancelRedrive(w http.ResponseWriter, r *http.Request) error {
-	return s.moveRedrive(w, r, s.redriver.Cancel)
-}
-
-func (s *Server) moveRedrive(w http.ResponseWriter, r *http.Request, step func(context.Context, uuid.UUID, entity.Cause) (entity.Redrive, error)) error {
-	id, err := redriveID(r)
-	if err != nil {
-		return err
+// moveRedrive changes the state of a redrive by a method of the redriver.
+func (s *Server) moveRedrive(step step[entity.Redrive]) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		id, cause, err := s.changeOf(w, r, "redrive")
+		if err != nil {
+			return err
+		}
+		redrive, err := onceOnly(s, r,
+			func(ctx context.Context) (entity.Redrive, error) { return s.store.Redrive(ctx, id) },
+			func(ctx context.Context) (entity.Redrive, error) { return step(ctx, id, cause) })
+		if err != nil {
+			return err
+		}
+		writeJSON(w, http.StatusOK, s.showRedrive(redrive))
+		return nil
 	}
-	cause, err := s.readChange(w, r, fields{})
-	if err != nil {
-		return err
-	}
-	look := func(ctx context.Context) (entity.Redrive, error) { return s.store.Redrive(ctx, id) }
-	redrive, err := onceOnly(s, r, look, func(ctx context.Context) (entity.Redrive, error) { return step(ctx, id, cause) })
-	if err != nil {
-		return err
-	}
-	writeJSON(w, http.StatusOK, s.showRedrive(redrive))
-	return nil
 }

@@ -23,33 +23,17 @@ const (
 	maxPage         = 1_000_000
 	maxPageSize     = 1000
 
-	// maxTopic is the longest name that a store can hold.
 	maxTopic = 255
 )
 
-// messageID reads the id of the path. Only the canonical form counts: the other
-// spellings that UUID libraries accept would make two addresses of one message.
-func messageID(r *http.Request) (uuid.UUID, error) {
-	return idOf(r, "message")
-}
-
-// redriveID reads the id of the path, as messageID does.
-func redriveID(r *http.Request) (uuid.UUID, error) { return idOf(r, "redrive") }
-
-// groupID reads the id of the path, as messageID does.
-func groupID(r *http.Request) (uuid.UUID, error) { return idOf(r, "group") }
-
-// quarantinedID reads the id of the path, as messageID does.
-func quarantinedID(r *http.Request) (uuid.UUID, error) { return idOf(r, "quarantine") }
-
+// idOf reads the id of the path. Only the canonical form counts: the other spellings that UUID libraries accept
+// would make two addresses of one object.
 func idOf(r *http.Request, what string) (uuid.UUID, error) {
 	text := segment(r, "id")
 	id, ok := canonicalID(text)
 	if !ok {
-		return uuid.Nil, &requestError{
-			kind: entity.ErrInvalid, text: "invalid " + what + " id: " + clip(text),
-			details: []detail{{"id", "must be a UUID in its canonical form of 36 characters"}},
-		}
+		return uuid.Nil, refused(entity.ErrInvalid, "invalid "+what+" id: "+clip(text),
+			detail{"id", "must be a UUID in its canonical form of 36 characters"})
 	}
 	return id, nil
 }
@@ -59,14 +43,11 @@ func canonicalID(text string) (uuid.UUID, bool) {
 	return id, err == nil && len(text) == len(uuid.Nil.String())
 }
 
-// topic reads the topic of the path, which may be any text.
 func topic(r *http.Request) string { return segment(r, "topic") }
 
-// possibleTopic reports whether any message can have this topic. The others are
-// not worth a question, and some of them no database takes as text.
+// possibleTopic reports whether any message can have this topic; some names no database takes as text.
 func possibleTopic(name string) bool { return possibleText(name, maxTopic) }
 
-// segment returns a decoded part of the path; the router matched it encoded.
 func segment(r *http.Request, name string) string {
 	encoded := mux.Vars(r)[name]
 	if text, err := url.PathUnescape(encoded); err == nil {
@@ -75,8 +56,8 @@ func segment(r *http.Request, name string) string {
 	return encoded
 }
 
-// wellFormedQuery refuses a query of which net/url would drop what it does not
-// understand: page 1 instead of the page that was meant.
+// wellFormedQuery refuses a query of which net/url would drop a part: page 1 instead of the page that was
+// meant.
 func wellFormedQuery(r *http.Request) error {
 	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
 		return &entity.FieldError{Field: "query", Reason: "must be name=value pairs joined by &, percent-encoded"}
@@ -84,7 +65,6 @@ func wellFormedQuery(r *http.Request) error {
 	return nil
 }
 
-// pageOf reads page and page_size and reports both when both are wrong.
 func pageOf(r *http.Request) (repository.Page, error) {
 	query := r.URL.Query()
 	number, numberErr := intParameter(query, "page", 1, maxPage)
@@ -113,7 +93,6 @@ func textParameter(query url.Values, name string) (string, error) {
 	return query.Get(name), nil
 }
 
-// wordParameter reads a parameter that is one of words.
 func wordParameter[T ~string](query url.Values, name string, words []T) (T, error) {
 	text, err := textParameter(query, name)
 	if err != nil || !query.Has(name) {
@@ -139,8 +118,7 @@ func oneOf[T ~string](words []T) string {
 	return "must be one of " + strings.Join(list, ", ")
 }
 
-// parseTime reads a time as this API writes it, or in any other form of RFC
-// 3339. Beyond these years it cannot be written again.
+// parseTime reads RFC 3339, within the years that this API can write again.
 func parseTime(name, text string) (time.Time, error) {
 	at, err := time.Parse(time.RFC3339, text)
 	if at = at.UTC(); err != nil || at.Year() < 1970 || at.Year() > 9999 {
@@ -149,8 +127,7 @@ func parseTime(name, text string) (time.Time, error) {
 	return entity.Moment(at), nil
 }
 
-// possibleText reports whether a store can have this text: no database takes
-// every byte as text.
+// possibleText reports whether a store can have this text: no database takes every byte as text.
 func possibleText(text string, most int) bool {
 	return utf8.ValidString(text) && !strings.ContainsRune(text, 0) && utf8.RuneCountInString(text) <= most
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -14,7 +15,10 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
@@ -26,6 +30,13 @@ var (
 	idGone  = uuid.MustParse("550e8400-e29b-41d4-a716-4466554400ff")
 	redrive = uuid.MustParse("0198a4c2-7e10-7c3a-9d2f-3b1e5a6c7d8e")
 	noon    = time.Date(2026, 2, 20, 10, 30, 0, 0, time.UTC)
+)
+
+// The messages idA and idB, and the retry of the first.
+const (
+	oneA   = "/api/v1/dlq/messages/550e8400-e29b-41d4-a716-446655440000"
+	oneB   = "/api/v1/dlq/messages/550e8400-e29b-41d4-a716-446655440001"
+	retryA = oneA + "/retry"
 )
 
 // testID is the request id of every request that tests send.
@@ -40,28 +51,31 @@ type fixture struct {
 	checks   []Check
 	cfg      Config
 	logger   *zap.Logger
-	registry *prometheus.Registry
 	options  []Option
 	server   *Server
 
-	undescribed bool // its requests are not held against the API's document
+	hang        chan struct{} // the store hangs until it is closed; nil: it does not
+	undescribed bool          // its requests are not held against the API's document
 }
 
 func newFixture(messages ...entity.Message) *fixture {
-	store := fake.New(func() time.Time { return noon })
+	f := &fixture{cfg: DefaultConfig(), logger: zap.NewNop()}
+	f.cfg.Hosts = []string{"example.com", "x"} // those of httptest.NewRequest and exchangeRaw
+	f.memory = fake.New(func() time.Time {
+		if f.hang != nil {
+			<-f.hang
+		}
+		return noon
+	})
 	for _, m := range messages {
-		store.Insert(m)
+		f.memory.Insert(m)
 	}
-	cfg := DefaultConfig()
-	cfg.Hosts = []string{"example.com", "x"} // those of httptest.NewRequest and exchangeRaw
-	return &fixture{
-		memory: store, store: store, redriver: acknowledging{store}, cfg: cfg,
-		logger: zap.NewNop(), registry: prometheus.NewRegistry(),
-	}
+	f.store, f.redriver = f.memory, acknowledging{f.memory}
+	return f
 }
 
 func (f *fixture) starting() *fixture {
-	f.server = New(f.cfg, f.store, f.redriver, f.checks, f.registry, f.logger, f.options...)
+	f.server = New(f.cfg, f.store, f.redriver, f.checks, prometheus.NewRegistry(), f.logger, f.options...)
 	f.server.now = func() time.Time { return noon.Add(4 * time.Second) }
 	return f
 }
@@ -72,8 +86,42 @@ func (f *fixture) open() *fixture {
 	return f
 }
 
+// with adds options; change them before open.
+func (f *fixture) with(options ...Option) *fixture {
+	f.options = append(f.options, options...)
+	return f
+}
+
+// over replaces the store; do it before open.
+func (f *fixture) over(store Store) *fixture {
+	f.store = store
+	return f
+}
+
+// logs keeps what the server logs from a level on; call it before open.
+func (f *fixture) logs(level zapcore.Level) *observer.ObservedLogs {
+	core, logs := observer.New(level)
+	f.logger = zap.New(core)
+	return logs
+}
+
+// trail returns the audit trail, the newest entry first.
+func (f *fixture) trail(t *testing.T, q repository.TrailQuery) []entity.AuditEntry {
+	t.Helper()
+	q.Limit = 1000
+	entries, err := f.memory.Trail(t.Context(), q)
+	check.NoError(t, err)
+	return entries
+}
+
+// reply is an answer, and what was asked.
+type reply struct {
+	*httptest.ResponseRecorder
+	asked string
+}
+
 // do sends a request; headers are name, value, name, value.
-func (f *fixture) do(method, target, body string, headers ...string) *httptest.ResponseRecorder {
+func (f *fixture) do(method, target, body string, headers ...string) *reply {
 	u, err := url.ParseRequestURI(target)
 	if err != nil {
 		panic(err) // such a request never reaches a handler
@@ -84,54 +132,80 @@ func (f *fixture) do(method, target, body string, headers ...string) *httptest.R
 	if body != "" {
 		r.Header.Set("Content-Type", "application/json")
 	}
-	for i := 0; i+1 < len(headers); i += 2 {
-		r.Header.Set(headers[i], headers[i+1])
-	}
-	return f.send(r)
+	setHeaders(r, headers)
+	w := f.send(r)
+	w.asked = fmt.Sprintf("%s %.300s %.200s %.100q", method, target, body, headers)
+	return w
 }
 
 // from sends a request without a body from an address.
-func (f *fixture) from(address, method, target string) *httptest.ResponseRecorder {
+func (f *fixture) from(address, method, target string, headers ...string) *reply {
 	r := httptest.NewRequest(method, target, http.NoBody)
 	r.RemoteAddr = address
-	r.Header.Set("X-Request-Id", testID)
+	setHeaders(r, headers)
 	return f.send(r)
 }
 
+// setHeaders sets name, value, name, value.
+func setHeaders(r *http.Request, headers []string) {
+	for i := 0; i+1 < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+}
+
 // send holds the exchange against the API's document, too; see described_test.go.
-func (f *fixture) send(r *http.Request) *httptest.ResponseRecorder {
+func (f *fixture) send(r *http.Request) *reply {
 	body := remembered(r)
 	w := httptest.NewRecorder()
 	f.server.Handler().ServeHTTP(w, r)
 	if !f.undescribed {
 		compare(r, body, w)
 	}
-	return w
+	return &reply{w, r.Method + " " + clip(r.URL.String())}
 }
 
 // wantAnswer compares the whole body, character by character.
-func wantAnswer(t *testing.T, w *httptest.ResponseRecorder, status int, body string) {
+func wantAnswer(t *testing.T, w *reply, status int, body string) {
 	t.Helper()
-	if w.Code != status {
-		t.Errorf("status = %d, want %d", w.Code, status)
-	}
-	if got := w.Body.String(); got != body {
-		t.Errorf("body\n got %s\nwant %s", got, body)
-	}
-	if got := w.Header().Get("Content-Type"); got != "application/json" {
-		t.Errorf("Content-Type = %q, want application/json", got)
+	if got := w.Body.String(); w.Code != status || got != body || w.Header().Get("Content-Type") != "application/json" {
+		t.Errorf("%s = %d %s\n got %s\nwant %d %s", w.asked, w.Code, w.Header().Get("Content-Type"), got, status, body)
 	}
 }
 
-// wantEnvelope checks everything that errors promise, whatever they say.
-func wantEnvelope(t *testing.T, w *httptest.ResponseRecorder, status int, code string) errorBody {
+// wantStatus compares the status, and looks for texts in the body, which it returns.
+func wantStatus(t *testing.T, w *reply, status int, texts ...string) string {
 	t.Helper()
-	if w.Code != status {
-		t.Errorf("status = %d, want %d; body %s", w.Code, status, w.Body)
+	body := w.Body.String()
+	check.True(t, w.Code == status, "%s = %d %s, want %d", w.asked, w.Code, body, status)
+	for _, text := range texts {
+		if !strings.Contains(body, text) {
+			t.Errorf("%s = %s\nwant in it %s", w.asked, body, text)
+		}
 	}
-	if got := w.Header().Get("Content-Type"); got != "application/json" {
-		t.Errorf("Content-Type = %q, want application/json; body %s", got, w.Body)
+	return body
+}
+
+// wantWithout looks for texts that the body must not have.
+func wantWithout(t *testing.T, w *reply, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if strings.Contains(w.Body.String(), text) {
+			t.Errorf("%s = %s\nwant nothing of %s", w.asked, w.Body, text)
+		}
 	}
+}
+
+// codeOf has the codes of the statuses that errors have.
+var codeOf = map[int]string{
+	400: codeValidation, 401: codeUnauthenticated, 403: codeForbidden, 404: codeNotFound, 405: codeValidation, 409: codeConflict,
+	413: codeValidation,
+	415: codeValidation, 421: codeMisdirected, 429: codeRateLimited, 500: codeInternal, 502: codePublishFailed, 503: codeUnavailable,
+}
+
+// wantEnvelope checks everything that errors promise, whatever they say; fields are those
+// of the first details.
+func wantEnvelope(t *testing.T, w *reply, status int, fields ...string) errorBody {
+	t.Helper()
 	var e struct {
 		Error struct {
 			errorBody
@@ -141,19 +215,24 @@ func wantEnvelope(t *testing.T, w *httptest.ResponseRecorder, status int, code s
 	decoder := json.NewDecoder(strings.NewReader(w.Body.String()))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&e); err != nil {
-		t.Fatalf("body %q is no envelope: %v", w.Body, err)
+		t.Fatalf("%s: body %q is no envelope: %v", w.asked, w.Body, err)
 	}
-	if err := json.Unmarshal(e.Error.Details, &e.Error.errorBody.Details); err != nil || e.Error.errorBody.Details == nil {
-		t.Errorf("details = %s, want a list", e.Error.Details)
+	got := e.Error.errorBody
+	if err := json.Unmarshal(e.Error.Details, &got.Details); err != nil || got.Details == nil {
+		t.Errorf("%s: details = %s, want a list", w.asked, e.Error.Details)
 	}
-	if e.Error.Code != code {
-		t.Errorf("code = %q, want %q", e.Error.Code, code)
+	if w.Code != status || got.Code != codeOf[status] || w.Header().Get("Content-Type") != "application/json" {
+		t.Errorf("%s = %d %s %s, want %d %s", w.asked, w.Code, w.Header().Get("Content-Type"), w.Body, status, codeOf[status])
 	}
-	if e.Error.Message == "" || e.Error.RequestID == "" || e.Error.RequestID != w.Header().Get("X-Request-Id") {
-		t.Errorf("message = %q, request_id = %q, X-Request-Id = %q, want all set and both ids the same",
-			e.Error.Message, e.Error.RequestID, w.Header().Get("X-Request-Id"))
+	if got.Message == "" || got.RequestID == "" || got.RequestID != w.Header().Get("X-Request-Id") {
+		t.Errorf("%s = %s, X-Request-Id = %q, want a message, and both ids the same", w.asked, w.Body, w.Header().Get("X-Request-Id"))
 	}
-	return e.Error.errorBody
+	for i, field := range fields {
+		if len(got.Details) != len(fields) || got.Details[i].Field != field {
+			t.Errorf("%s: details = %v, want the fields %q", w.asked, got.Details, fields)
+		}
+	}
+	return got
 }
 
 // badID are the details of an id that is none.
@@ -180,21 +259,9 @@ type (
 	}
 )
 
-func (d stackTraces) StackTraceOf(m entity.Message) string { return d.of(m) }
-
+func (d stackTraces) StackTraceOf(m entity.Message) string                { return d.of(m) }
 func (d explanations) ExplainMessage(m entity.Message) entity.Explanation { return d.of(m) }
-
-func (d stripped) StripsHeader(dialect, topic, name string) bool { return d.is(dialect, topic, name) }
-
-func withStackTrace(f func(entity.Message) string) Option { return WithDialects(stackTraces{of: f}) }
-
-func withExplain(f func(entity.Message) entity.Explanation) Option {
-	return WithDialects(explanations{of: f})
-}
-
-func withStripped(f func(dialect, topic, name string) bool) Option {
-	return WithDialects(stripped{is: f})
-}
+func (d stripped) StripsHeader(dialect, topic, name string) bool          { return d.is(dialect, topic, name) }
 
 // message is a PENDING dead letter of orders.
 func message(id uuid.UUID, change ...func(*entity.Message)) entity.Message {
@@ -221,7 +288,7 @@ func withValue(v string) func(*entity.Message) {
 	return func(m *entity.Message) { m.Record.Value = []byte(v) }
 }
 
-// orNew is the operation's id, or that which stands for a new one.
+// orNew is the operation's id, or the placeholder of a new one.
 func orNew(operation uuid.UUID) uuid.UUID {
 	if operation == uuid.Nil {
 		return redrive
@@ -230,22 +297,25 @@ func orNew(operation uuid.UUID) uuid.UUID {
 }
 
 // acknowledging is a redriver whose broker takes everything. It carries a redrive
-// out when somebody waits for it.
+// out when a request waits for it.
 type acknowledging struct{ store *fake.Store }
 
 func (a acknowledging) Retry(ctx context.Context, order entity.RetryOrder) (entity.RetryResult, error) {
-	m, err := a.store.Get(ctx, order.ID, 0)
+	m, err := a.store.Get(ctx, order.ID, -1)
 	if err != nil {
 		return entity.RetryResult{}, err
 	}
 	if err := m.CanClaim(); err != nil {
 		return entity.RetryResult{}, err
 	}
-	return a.attempt(ctx, m, uuid.Nil, order.Cause)
+	return a.attempt(ctx, m, uuid.Nil, order.Edit, order.Cause)
 }
 
-func (a acknowledging) attempt(ctx context.Context, m entity.Message, bulk uuid.UUID, cause entity.Cause) (entity.RetryResult, error) {
-	claim := repository.Claim{MessageID: m.ID, ID: orNew(cause.Operation), RedriveID: bulk, Topic: m.OriginalTopic, Partition: 3}
+func (a acknowledging) attempt(ctx context.Context, m entity.Message, bulk uuid.UUID, edit *entity.Edit, cause entity.Cause) (entity.RetryResult, error) {
+	claim := repository.Claim{MessageID: m.ID, ID: orNew(cause.Operation), RedriveID: bulk, Topic: m.OriginalTopic, Partition: 3, Edit: edit}
+	if edit != nil && edit.Topic != "" {
+		claim.Topic = edit.Topic
+	}
 	how := repository.Claiming{Expiry: time.Minute, Wait: true, Cause: cause, Audit: bulk == uuid.Nil}
 	if taken, err := a.store.Claim(ctx, []repository.Claim{claim}, how); err != nil || len(taken) == 0 {
 		return entity.RetryResult{}, errors.Join(err, &entity.ClaimedError{ID: m.ID})
@@ -254,7 +324,8 @@ func (a acknowledging) attempt(ctx context.Context, m entity.Message, bulk uuid.
 	if _, err := a.store.Finish(ctx, []repository.Result{result}, cause); err != nil {
 		return entity.RetryResult{}, err
 	}
-	return entity.RetryResult{ID: m.ID, Status: entity.Resolved, Published: true, Topic: m.OriginalTopic, Partition: 3, Offset: 7, Attempt: idB}, nil
+	return entity.RetryResult{ID: m.ID, Status: entity.Resolved, Published: true, Topic: claim.Topic, Partition: 3, Offset: 7, Attempt: idB},
+		nil
 }
 
 func (a acknowledging) GiveUp(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error) {
@@ -310,12 +381,13 @@ func (a acknowledging) step(ctx context.Context, r entity.Redrive) (entity.Redri
 		if err != nil {
 			return r, err
 		}
-		sent, err := a.attempt(ctx, m, r.ID, entity.By(r.Cause.Actor))
+		sent, err := a.attempt(ctx, m, r.ID, nil, entity.By(r.Cause.Actor))
 		if err != nil {
 			return r, err
 		}
 		results.Items = append(results.Items, entity.RedriveItem{
-			Number: batch.First + i, MessageID: m.ID, Result: entity.ItemSucceeded, Topic: sent.Topic, Partition: sent.Partition, Offset: sent.Offset,
+			Number: batch.First + i, MessageID: m.ID, Result: entity.ItemSucceeded, Topic: sent.Topic, Partition: sent.Partition,
+			Offset: sent.Offset,
 		})
 	}
 	_, err = a.store.SaveBatch(ctx, results)
@@ -338,62 +410,95 @@ func (a acknowledging) move(ctx context.Context, id uuid.UUID, to entity.Redrive
 	return a.store.MoveRedrive(ctx, id, repository.RedriveMove{To: to, Action: action, Cause: cause})
 }
 
-// begunRedrive is one that has just been made.
-func begunRedrive(id uuid.UUID, action entity.RedriveAction) entity.Redrive {
-	return entity.Redrive{ID: id, Action: action, State: entity.RedriveRunning, CreatedAt: noon, UpdatedAt: noon}
+// stub keeps what was ordered. Its function says how it ends; nil: well.
+type stub struct {
+	Redriver  // nil: nothing else is asked
+	do        func(ctx context.Context) (entity.Redrive, error)
+	preview   entity.Preview
+	retried   entity.RetryOrder
+	begun     []repository.NewRedrive
+	previewed []repository.NewRedrive
 }
 
-// redriverFunc answers every method with one function.
-type redriverFunc func(ctx context.Context) (entity.Redrive, error)
+// Wait ends as every other step does.
+func (s *stub) Wait(ctx context.Context, _ uuid.UUID) (entity.Redrive, error) {
+	if s.do == nil {
+		return entity.Redrive{}, nil
+	}
+	return s.do(ctx)
+}
 
-func (f redriverFunc) Retry(ctx context.Context, order entity.RetryOrder) (entity.RetryResult, error) {
-	_, err := f(ctx)
+func (s *stub) Retry(ctx context.Context, order entity.RetryOrder) (entity.RetryResult, error) {
+	s.retried = order
+	_, err := s.Wait(ctx, uuid.Nil)
 	return entity.RetryResult{ID: order.ID, Status: entity.Resolved}, err
 }
 
-func (f redriverFunc) GiveUp(ctx context.Context, id uuid.UUID, _ entity.Cause) (entity.Message, error) {
-	_, err := f(ctx)
-	return entity.Message{ID: id, Status: entity.Dead}, err
-}
-
-func (f redriverFunc) Delete(ctx context.Context, _ uuid.UUID, _ entity.Cause) error {
-	_, err := f(ctx)
+func (s *stub) Delete(ctx context.Context, id uuid.UUID, _ entity.Cause) error {
+	_, err := s.Wait(ctx, id)
 	return err
 }
 
-// Begin always works: what the function says is what waiting for the end leads
-// to.
-func (f redriverFunc) Begin(_ context.Context, n repository.NewRedrive) (entity.Redrive, error) {
-	return begunRedrive(orNew(n.Cause.Operation), n.Action), nil
+// Begin always works: the function says what waiting for the end leads to.
+func (s *stub) Begin(_ context.Context, n repository.NewRedrive) (entity.Redrive, error) {
+	s.begun = append(s.begun, n)
+	return entity.Redrive{ID: orNew(n.Cause.Operation), Action: n.Action, State: entity.RedriveRunning, CreatedAt: noon, UpdatedAt: noon}, nil
 }
 
-func (f redriverFunc) Preview(ctx context.Context, _ repository.NewRedrive) (entity.Preview, error) {
-	_, err := f(ctx)
-	return entity.Preview{}, err
+func (s *stub) Preview(_ context.Context, n repository.NewRedrive) (entity.Preview, error) {
+	s.previewed = append(s.previewed, n)
+	return s.preview, nil
 }
 
-func (f redriverFunc) Wait(ctx context.Context, _ uuid.UUID) (entity.Redrive, error) { return f(ctx) }
-
-func (f redriverFunc) Pause(ctx context.Context, _ uuid.UUID, _ entity.Cause) (entity.Redrive, error) {
-	return f(ctx)
+// failing is a redriver that fails so.
+func failing(err error) *stub {
+	return &stub{do: func(context.Context) (entity.Redrive, error) { return entity.Redrive{}, err }}
 }
 
-func (f redriverFunc) Resume(ctx context.Context, _ uuid.UUID, _ entity.Cause) (entity.Redrive, error) {
-	return f(ctx)
-}
-
-func (f redriverFunc) Cancel(ctx context.Context, _ uuid.UUID, _ entity.Cause) (entity.Redrive, error) {
-	return f(ctx)
-}
-
-// brokenStore lists nothing, with an error.
-type brokenStore struct {
+// hooked is a store of which some methods can be replaced.
+type hooked struct {
 	*fake.Store
-	err error
+	list   func(ctx context.Context, topic string, page repository.Page) (repository.List, error)
+	get    func(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
+	search func(ctx context.Context, q repository.SearchQuery) (repository.SearchPage, error)
+	count  func(ctx context.Context, q repository.CountQuery) (repository.MatchCount, error)
+	export func(ctx context.Context, q repository.ExportQuery, yield func(*entity.Message) error) error
+	until  func(ctx context.Context) (time.Time, error)
+	record func(ctx context.Context, entry entity.AuditEntry) error
+	open   func(ctx context.Context, key repository.Key, lease time.Duration) (repository.KeyState, error)
 }
 
-func (b brokenStore) List(context.Context, string, repository.Page) (repository.List, error) {
-	return repository.List{}, b.err
+func hook(s *fake.Store) *hooked {
+	return &hooked{s, s.List, s.Get, s.Search, s.CountMatching, s.Export, s.CataloguedUntil, s.Record, s.OpenKey}
+}
+
+func (h *hooked) List(ctx context.Context, topic string, page repository.Page) (repository.List, error) {
+	return h.list(ctx, topic, page)
+}
+
+func (h *hooked) Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error) {
+	return h.get(ctx, id, maxValue)
+}
+
+func (h *hooked) Search(ctx context.Context, q repository.SearchQuery) (repository.SearchPage, error) {
+	return h.search(ctx, q)
+}
+
+func (h *hooked) CountMatching(ctx context.Context, q repository.CountQuery) (repository.MatchCount, error) {
+	return h.count(ctx, q)
+}
+
+func (h *hooked) Export(ctx context.Context, q repository.ExportQuery, yield func(*entity.Message) error) error {
+	return h.export(ctx, q, yield)
+}
+
+func (h *hooked) CataloguedUntil(ctx context.Context) (time.Time, error) { return h.until(ctx) }
+func (h *hooked) Record(ctx context.Context, entry entity.AuditEntry) error {
+	return h.record(ctx, entry)
+}
+
+func (h *hooked) OpenKey(ctx context.Context, key repository.Key, lease time.Duration) (repository.KeyState, error) {
+	return h.open(ctx, key, lease)
 }
 
 var errBroken = errors.New("pq: password authentication failed for user secret")

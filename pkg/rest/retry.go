@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -14,12 +15,11 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Redriver sends messages back to where they came from, and ends what attempts
-// may own. An attempt that nobody settled yet is settled first; *entity.ClaimedError
-// means that it is still at work, or that nobody can tell how it ended.
+// Redriver sends messages back to their original topics, and ends what attempts may own. An attempt without a
+// result is settled first; *entity.ClaimedError: it is still at work, or its end is unknown.
 type Redriver interface {
-	// Retry makes one attempt and waits for its end. Without success the error is
-	// an *entity.PublishError, or the reason why no attempt was made.
+	// Retry makes one attempt and waits for its end. The error is an *entity.PublishError, or why no attempt
+	// was made.
 	Retry(ctx context.Context, order entity.RetryOrder) (entity.RetryResult, error)
 
 	// GiveUp marks a message dead.
@@ -28,15 +28,14 @@ type Redriver interface {
 	// Delete removes a message for good.
 	Delete(ctx context.Context, id uuid.UUID, cause entity.Cause) error
 
-	// Begin makes a redrive, which goes on by itself. When there is one already whose
-	// id is the cause's operation, it is returned as it is.
+	// Begin makes a redrive, which goes on by itself. One whose id is the cause's operation is returned as it
+	// is.
 	Begin(ctx context.Context, order repository.NewRedrive) (entity.Redrive, error)
 
 	// Preview says what Begin would do.
 	Preview(ctx context.Context, order repository.NewRedrive) (entity.Preview, error)
 
-	// Wait returns a redrive once it is over, or *entity.InterruptedError when it
-	// cannot go on or ctx ends.
+	// Wait returns a redrive once it is over, or *entity.InterruptedError when it or ctx ends before.
 	Wait(ctx context.Context, id uuid.UUID) (entity.Redrive, error)
 
 	// Pause, Resume and Cancel change the state of a redrive.
@@ -58,7 +57,7 @@ type retryJSON struct {
 }
 
 func (s *Server) retryMessage(w http.ResponseWriter, r *http.Request) error {
-	id, err := messageID(r)
+	id, err := idOf(r, "message")
 	if err != nil {
 		return err
 	}
@@ -89,8 +88,7 @@ func (s *Server) retryMessage(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// messageToRetry returns the message of a retry. However often the checks of one
-// request need it, it is read once, and what they were about is what is sent.
+// messageToRetry returns the message of a retry, which one request reads once: the one that is checked is sent.
 func (s *Server) messageToRetry(r *http.Request, id uuid.UUID) (*entity.Message, error) {
 	x := exchangeOf(r)
 	if x.message == nil {
@@ -103,14 +101,13 @@ func (s *Server) messageToRetry(r *http.Request, id uuid.UUID) (*entity.Message,
 	return x.message, nil
 }
 
-// mayEdit holds an edit against the message that it is of: who may edit it, and
-// send it where. Headers that are kept are taken from it.
+// mayEdit checks an edit of a message: its author, its topic and its headers, of which kept ones are filled in.
 func (s *Server) mayEdit(r *http.Request, id uuid.UUID, edit *entity.Edit, kept map[int]bool) error {
 	m, err := s.messageToRetry(r, id)
 	if err != nil {
 		return err
 	}
-	if err := s.mayMessage(r, auth.Edit, m); err != nil {
+	if err := mayMessage(principalOf(r), auth.Edit, m); err != nil {
 		return err
 	}
 	if edit.Topic != "" {
@@ -124,8 +121,8 @@ func (s *Server) mayEdit(r *http.Request, id uuid.UUID, edit *entity.Edit, kept 
 	return keepHeaders(edit, kept, m)
 }
 
-// unlessGivenBack marks an error of an attempt that was given back: nothing was
-// sent and nothing will be, so the next request with the same key is a new one.
+// unlessGivenBack marks an error of an attempt that was given back: the next request with the same key is a new
+// one.
 func (s *Server) unlessGivenBack(ctx context.Context, order entity.RetryOrder, err error) error {
 	if order.Cause.Operation == uuid.Nil || !errors.Is(err, entity.ErrUnavailable) {
 		return err
@@ -136,10 +133,10 @@ func (s *Server) unlessGivenBack(ctx context.Context, order entity.RetryOrder, e
 	if unknown != nil {
 		return err
 	}
-	for _, a := range attempts {
-		if a.ID == order.Cause.Operation && (a.Verdict == entity.GivenBack || a.Verdict == entity.Rescued) {
-			return &unbegunError{err}
-		}
+	if slices.ContainsFunc(attempts, func(a entity.Attempt) bool {
+		return a.ID == order.Cause.Operation && (a.Verdict == entity.GivenBack || a.Verdict == entity.Rescued)
+	}) {
+		return &unbegunError{err}
 	}
 	return err
 }
@@ -148,8 +145,8 @@ func showRetry(result entity.RetryResult) retryJSON {
 	shown := retryJSON{ID: result.ID, Status: result.Status, Message: "message retry initiated", Published: result.Published}
 	if result.Published {
 		shown.Topic = orNull(result.Topic)
-		shown.Partition = partitionOf(result.Topic, result.Partition)
-		shown.Offset = offsetOf(result.Topic, result.Offset)
+		shown.Partition = sentTo(result.Topic, result.Partition)
+		shown.Offset = sentTo(result.Topic, result.Offset)
 		if result.Attempt != uuid.Nil {
 			shown.Attempt = &result.Attempt
 		}
@@ -166,7 +163,7 @@ type retryAllJSON struct {
 	Dead      int            `json:"dead"`
 	InDoubt   int            `json:"in_doubt"`
 	Skipped   int            `json:"skipped"`
-	Waiting   int            `json:"waiting"` // not 0 only when somebody cancelled it
+	Waiting   int            `json:"waiting"` // 0 unless it was cancelled
 	Reasons   map[string]int `json:"reasons"`
 }
 
@@ -224,15 +221,9 @@ func prefersAsync(header http.Header) bool {
 func showRetryAll(topic string, redrive entity.Redrive) retryAllJSON {
 	counts := redrive.Counts
 	return retryAllJSON{
-		Retried:   counts.Succeeded,
-		Message:   fmt.Sprintf("%d messages retried in topic %s", counts.Succeeded, topic),
-		RedriveID: orNull(redrive.ID),
-		Selected:  redrive.Selected,
-		Failed:    counts.Failed,
-		Dead:      counts.Dead,
-		InDoubt:   counts.InDoubt,
-		Skipped:   counts.Skipped,
-		Waiting:   counts.Waiting,
-		Reasons:   showReasons(counts.Reasons),
+		Retried: counts.Succeeded, Message: fmt.Sprintf("%d messages retried in topic %s", counts.Succeeded, topic),
+		RedriveID: orNull(redrive.ID), Selected: redrive.Selected, Failed: counts.Failed, Dead: counts.Dead,
+		InDoubt: counts.InDoubt, Skipped: counts.Skipped, Waiting: counts.Waiting,
+		Reasons: showReasons(counts.Reasons),
 	}
 }

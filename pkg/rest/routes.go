@@ -8,7 +8,6 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 )
 
-// route is one line of the API.
 type route struct {
 	method string
 	path   string
@@ -18,18 +17,15 @@ type route struct {
 	feature
 }
 
-// feature is what a route needs a database for, as the subject of a sentence.
+// feature names the use of a database by a route, as the subject of a sentence.
 type feature string
 
 // everyStore is the feature of the routes that need no database.
 const everyStore feature = ""
 
-// keyed reports whether requests may have an Idempotency-Key: all that order
-// something to be done. What a DELETE or a PATCH leaves behind is the same however
-// often it is sent.
+// keyed reports whether requests may have an Idempotency-Key: all but DELETE and PATCH, which may be repeated.
 func (rt route) keyed() bool { return rt.method == http.MethodPost || rt.method == http.MethodPut }
 
-// handler answers a request, or says why it cannot.
 type handler func(w http.ResponseWriter, r *http.Request) error
 
 // kind says how long a request lives and when it is answered; see scope.
@@ -60,29 +56,28 @@ func (s *Server) probeRoutes() []route {
 	return routes
 }
 
-// apiRoutes lists the API. Where two paths match, the method decides: POST
-// messages/retry-all is about a topic named "messages", since no POST is about
-// a bare message.
+// apiRoutes lists the API. Where two paths match, the method decides: POST messages/retry-all is about a topic
+// named "messages".
 func (s *Server) apiRoutes() []route {
 	return []route{
 		{http.MethodGet, "/api/v1/dlq/{topic}", read, needs{auth.Viewer, someTopics}, s.listMessages, everyStore},
 		{http.MethodPost, "/api/v1/dlq/{topic}/retry-all", work, needs{auth.Operator, oneTopic}, s.retryTopic, everyStore},
 
-		{http.MethodGet, "/api/v1/dlq/messages/{id}", read, needs{auth.Viewer, oneMessage}, s.getMessage, everyStore},
+		{http.MethodGet, "/api/v1/dlq/messages/{id}", read, needs{auth.Viewer, oneMessage}, s.getMessage(false), everyStore},
 		{http.MethodDelete, "/api/v1/dlq/messages/{id}", change, needs{auth.Admin, oneMessage}, s.deleteMessage, everyStore},
-		{http.MethodGet, "/api/v1/dlq/messages/{id}/payload", read, needs{auth.Viewer, oneMessage}, s.getPayload, everyStore},
-		{http.MethodGet, "/api/v1/dlq/messages/{id}/history", read, needs{auth.Viewer, oneMessage}, s.getHistory, everyStore},
+		{http.MethodGet, "/api/v1/dlq/messages/{id}/payload", read, needs{auth.Viewer, oneMessage}, s.getPayload(false), everyStore},
+		{http.MethodGet, "/api/v1/dlq/messages/{id}/history", read, needs{auth.Viewer, oneMessage}, s.getHistory(false), everyStore},
 		{http.MethodPost, "/api/v1/dlq/messages/{id}/retry", work, needs{auth.Operator, oneRetried}, s.retryMessage, everyStore},
-		{http.MethodPost, "/api/v1/dlq/messages/{id}/requeue", change, needs{auth.Operator, oneMessage}, s.requeueMessage, everyStore},
-		{http.MethodPost, "/api/v1/dlq/messages/{id}/dead", change, needs{auth.Operator, oneMessage}, s.giveUpMessage, everyStore},
+		{http.MethodPost, "/api/v1/dlq/messages/{id}/requeue", change, needs{auth.Operator, oneMessage}, s.move(s.store.Requeue, "requeued"), everyStore},
+		{http.MethodPost, "/api/v1/dlq/messages/{id}/dead", change, needs{auth.Operator, oneMessage}, s.move(s.redriver.GiveUp, "marked dead"), everyStore},
 		{http.MethodPost, "/api/v1/dlq/messages/{id}/origin", change, needs{auth.Operator, oneMessage}, s.setOrigin, "setting an original topic"},
 
-		{http.MethodGet, "/api/v1/messages", read, needs{auth.Viewer, someTopics}, s.searchMessages, "search"},
+		{http.MethodGet, "/api/v1/messages", read, needs{auth.Viewer, someTopics}, s.search(false), "search"},
 		{http.MethodGet, "/api/v1/export", stream, needs{auth.Viewer, someTopics}, s.exportMessages, "an export"},
-		{http.MethodGet, "/api/v1/archive", read, needs{auth.Viewer, someTopics}, s.searchArchive, "the archive"},
-		{http.MethodGet, "/api/v1/archive/{id}", read, needs{auth.Viewer, oneArchived}, s.getArchived, "the archive"},
-		{http.MethodGet, "/api/v1/archive/{id}/payload", read, needs{auth.Viewer, oneArchived}, s.getArchivedPayload, "the archive"},
-		{http.MethodGet, "/api/v1/archive/{id}/history", read, needs{auth.Viewer, oneArchived}, s.getArchivedHistory, "the archive"},
+		{http.MethodGet, "/api/v1/archive", read, needs{auth.Viewer, someTopics}, s.search(true), "the archive"},
+		{http.MethodGet, "/api/v1/archive/{id}", read, needs{auth.Viewer, oneArchived}, s.getMessage(true), "the archive"},
+		{http.MethodGet, "/api/v1/archive/{id}/payload", read, needs{auth.Viewer, oneArchived}, s.getPayload(true), "the archive"},
+		{http.MethodGet, "/api/v1/archive/{id}/history", read, needs{auth.Viewer, oneArchived}, s.getHistory(true), "the archive"},
 		{http.MethodPost, "/api/v1/archive/{id}/restore", change, needs{auth.Operator, oneArchived}, s.restoreMessage, "the archive"},
 
 		{http.MethodGet, "/api/v1/quarantine", read, needs{auth.Viewer, someTopics}, s.listQuarantine, "the quarantine"},
@@ -101,17 +96,16 @@ func (s *Server) apiRoutes() []route {
 		{http.MethodPost, "/api/v1/redrives", work, needs{auth.Operator, someTopics}, s.createRedrive, "a redrive of a selection"},
 		{http.MethodGet, "/api/v1/redrives/{id}", read, needs{auth.Viewer, oneRedrive}, s.getRedrive, everyStore},
 		{http.MethodGet, "/api/v1/redrives/{id}/items", read, needs{auth.Viewer, oneRedrive}, s.listItems, "the list of a redrive's messages"},
-		{http.MethodPost, "/api/v1/redrives/{id}/pause", change, needs{auth.Operator, oneRedrive}, s.pauseRedrive, everyStore},
-		{http.MethodPost, "/api/v1/redrives/{id}/resume", change, needs{auth.Operator, oneRedrive}, s.resumeRedrive, everyStore},
-		{http.MethodPost, "/api/v1/redrives/{id}/cancel", change, needs{auth.Operator, oneRedrive}, s.cancelRedrive, everyStore},
+		{http.MethodPost, "/api/v1/redrives/{id}/pause", change, needs{auth.Operator, oneRedrive}, s.moveRedrive(s.redriver.Pause), everyStore},
+		{http.MethodPost, "/api/v1/redrives/{id}/resume", change, needs{auth.Operator, oneRedrive}, s.moveRedrive(s.redriver.Resume), everyStore},
+		{http.MethodPost, "/api/v1/redrives/{id}/cancel", change, needs{auth.Operator, oneRedrive}, s.moveRedrive(s.redriver.Cancel), everyStore},
 
 		{http.MethodGet, "/api/v1/audit", read, needs{auth.Viewer, someTopics}, s.listChanges, "the audit trail"},
 		{http.MethodGet, "/api/v1/session", read, needs{"", oneself}, s.getSession, everyStore},
 	}
 }
 
-// newRouter matches the path as it was sent: nothing is cleaned and nothing is
-// redirected, so a topic may be any text, encoded slashes included.
+// newRouter matches the path as it was sent, without cleaning or redirects: a topic may be any text.
 func (s *Server) newRouter(routes []route) *mux.Router {
 	router := mux.NewRouter().SkipClean(true).UseEncodedPath()
 	for _, rt := range routes {
@@ -130,6 +124,5 @@ func methods(method string) []string {
 	return []string{method}
 }
 
-// knownMethods are those that any route answers, in the order of an Allow
-// header.
-var knownMethods = [...]string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
+// knownMethods are those that any route answers, in the order of an Allow header.
+var knownMethods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}

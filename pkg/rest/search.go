@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -30,10 +31,8 @@ var (
 	omittable  = []string{omitPayload}
 )
 
-// omitPayload asks for messages without their payloads.
-const omitPayload = "payload"
-
 const (
+	omitPayload   = "payload"
 	countExact    = "exact"
 	countEstimate = "estimate"
 	countNone     = "none"
@@ -45,7 +44,6 @@ type countJSON struct {
 	AtLeast  bool  `json:"at_least,omitempty"` // there may be more
 }
 
-// search is a question for messages, in the live table or in the archive.
 type search struct {
 	listing
 	query    repository.SearchQuery
@@ -54,15 +52,11 @@ type search struct {
 	archived bool
 }
 
-func (s *Server) searchMessages(w http.ResponseWriter, r *http.Request) error {
-	return s.search(w, r, false)
+func (s *Server) search(archived bool) handler {
+	return func(w http.ResponseWriter, r *http.Request) error { return s.sendFound(w, r, archived) }
 }
 
-func (s *Server) searchArchive(w http.ResponseWriter, r *http.Request) error {
-	return s.search(w, r, true)
-}
-
-func (s *Server) search(w http.ResponseWriter, r *http.Request, archived bool) error {
+func (s *Server) sendFound(w http.ResponseWriter, r *http.Request, archived bool) error {
 	q, err := s.searchOf(r, archived)
 	if err != nil {
 		return err
@@ -93,7 +87,6 @@ func (s *Server) search(w http.ResponseWriter, r *http.Request, archived bool) e
 	return nil
 }
 
-// searchOf reads the whole question, and says everything that is wrong with it.
 func (s *Server) searchOf(r *http.Request, archived bool) (search, error) {
 	var p problems
 	values := r.URL.Query()
@@ -106,7 +99,8 @@ func (s *Server) searchOf(r *http.Request, archived bool) (search, error) {
 	p.note(err)
 	omit, err := wordParameter(values, "omit", omittable)
 	p.note(err)
-	l, err := s.listingWith(r, placeSize, defaultSearchLimit, append(filterNames(), "sort")...)
+	narrowing := slices.Concat(filterTexts, filterLists, []string{"sort"})
+	l, err := s.listingOf(r, placeSize, defaultSearchLimit, narrowing...)
 	p.note(err)
 	if err := joined(p); err != nil {
 		return search{}, err
@@ -122,7 +116,6 @@ func (s *Server) searchOf(r *http.Request, archived bool) (search, error) {
 	return search{l, q, count, v, archived}, err
 }
 
-// foundJSON is what an answer says beside the messages.
 type foundJSON struct {
 	NextCursor    *string    `json:"next_cursor"`
 	Count         *countJSON `json:"count"`
@@ -159,9 +152,7 @@ func tooBroad(err error) error {
 	if !errors.As(err, &broad) {
 		return err
 	}
-	return &requestError{kind: entity.ErrInvalid, text: broad.Error(), details: []detail{{
-		"filter", strings.TrimPrefix(broad.Error(), "the filter "),
-	}}}
+	return refused(entity.ErrInvalid, broad.Error(), detail{"filter", strings.TrimPrefix(broad.Error(), "the filter ")})
 }
 
 // wholePage is how many bytes of a page are sent at once.
@@ -170,8 +161,7 @@ const wholePage = 128 << 10
 // pageBuffers are kept from one page for the next, which is as large.
 var pageBuffers = sync.Pool{New: func() any { return new(make([]byte, 0, 32<<10)) }}
 
-// writeMessages sends a page at once, and a large one piece by piece: a thousand
-// payloads need not stand in memory twice.
+// writeMessages sends a small page at once, and a large one in pieces: payloads need not be in memory twice.
 func (s *Server) writeMessages(w http.ResponseWriter, messages []entity.Message, v view, tail any) {
 	buffer, buf := pageBuffer()
 	buf, begun := append(buf, `{"messages":[`...), false
@@ -189,7 +179,7 @@ func (s *Server) writeMessages(w http.ResponseWriter, messages []entity.Message,
 			begun = true
 		}
 		if _, err := w.Write(buf); err != nil {
-			return // the client is gone, nobody reads the rest
+			return // the client is gone
 		}
 		buf = buf[:0]
 	}
@@ -209,8 +199,7 @@ func pageBuffer() (buffer *[]byte, buf []byte) {
 	return buffer, (*buffer)[:0]
 }
 
-// keepBuffer keeps what became of a buffer, unless a large message was in it. It must
-// not be used any more.
+// keepBuffer keeps a buffer, unless a large message was in it. It must not be used any more.
 func keepBuffer(buffer *[]byte, buf []byte) {
 	if cap(buf) <= 2*wholePage {
 		*buffer = buf

@@ -9,25 +9,23 @@ import (
 )
 
 const (
-	// searchSlack is how far the search catalogue may be behind for an answer to count
-	// as whole. Its worker looks every two seconds when there is nothing to do.
+	// searchSlack is how far the search catalogue may be late for an answer to count as whole. Its worker polls
+	// every two seconds.
 	searchSlack = 10 * time.Second
 
-	// searchLimit is how far it may be behind for anything to be done with all that
-	// matches: what is left out silently would be taken for what does not match.
+	// searchLimit is how late it may be for exports and redrives, where a missing match is taken for no match.
 	searchLimit = time.Minute
 )
 
-// searchedUntil says how far the search catalogue was before a question was asked.
-// The zero value is for questions that do not need it.
+// searchedUntil is the state of the search catalogue before a question; zero for one that does not need it.
 type searchedUntil struct {
 	asked bool
 	until time.Time // zero: it never was made
 	lag   time.Duration
 }
 
-// askSearched has to be asked before the question itself: asked after it, the answer
-// may promise what the question has not seen.
+// askSearched must be called before the question: called after it, it may promise what the question has not
+// seen.
 func (s *Server) askSearched(ctx context.Context, f entity.Filter) (searchedUntil, error) {
 	if !f.Catalogued() {
 		return searchedUntil{}, nil
@@ -36,14 +34,11 @@ func (s *Server) askSearched(ctx context.Context, f entity.Filter) (searchedUnti
 	return searchedUntil{asked: true, until: until, lag: s.now().Sub(until)}, err
 }
 
-// show is null for a question that did not need the catalogue, and for a catalogue
-// that never was made.
-func (u searchedUntil) show() *string { return stamp(u.until) }
-
+// show is null for a question without the catalogue, and for an empty catalogue.
+func (u searchedUntil) show() *string  { return stamp(u.until) }
 func (u searchedUntil) complete() bool { return !u.asked || u.lag <= searchSlack }
 
-// tooLate is nil unless the catalogue is too far behind. field is the part of the
-// request that needs it.
+// tooLate is nil unless the catalogue is too late. field is the part of the request that needs it.
 func (u searchedUntil) tooLate(field string) error {
 	if !u.asked || u.lag <= searchLimit {
 		return nil
@@ -52,7 +47,5 @@ func (u searchedUntil) tooLate(field string) error {
 	if at := u.show(); at != nil {
 		reason = "the search catalogue is behind: it has what came until " + *at
 	}
-	return &requestError{
-		kind: entity.ErrUnavailable, text: fmt.Sprintf("%s (%s)", reason, field), details: []detail{{field, reason}},
-	}
+	return refused(entity.ErrUnavailable, fmt.Sprintf("%s (%s)", reason, field), detail{field, reason})
 }

@@ -1,7 +1,6 @@
-// Package rest is the HTTP face of the system: it turns requests into calls of
-// a store and a redriver, and what they answer into JSON. It decides nothing
-// about messages; states, claims and publishing are left to the packages behind
-// its interfaces.
+// Package rest is the HTTP API: it turns requests into calls of a store and a redriver, and their results into
+// JSON. It decides nothing about messages; states, claims and publishing belong to the packages of its
+// interfaces.
 package rest
 
 import (
@@ -39,7 +38,7 @@ type Server struct {
 	masks     Masks
 	derived   DerivedMasks
 	fetcher   Fetcher   // nil: what is not stored cannot be had
-	inspector Inspector // nil: nobody knows the cluster
+	inspector Inspector // nil: the cluster is unknown
 	origins   Origins
 	liveness  func() error
 	health    *health
@@ -56,14 +55,11 @@ type Server struct {
 	attempts      *attempts
 	hosts         hosts
 	proxies       proxies
+	limits        limits
+	phase         atomic.Int32
+	now           func() time.Time // for what is shown; stores have clocks of their own
 
-	limits limits
-
-	phase atomic.Int32
-	now   func() time.Time // for what is shown; stores have clocks of their own
-
-	// work is what retries run under: it outlives the client that asked, and
-	// ends when the drain runs out of patience.
+	// work is the context of retries: it outlives the client, and ends when the drain runs out of patience.
 	work     context.Context
 	stopWork context.CancelFunc
 }
@@ -80,22 +76,19 @@ func WithDerivedMasks(d DerivedMasks) Option { return func(s *Server) { s.derive
 // WithFetcher gives the values that no store has.
 func WithFetcher(f Fetcher) Option { return func(s *Server) { s.fetcher = f } }
 
-// WithInspector tells what the cluster knows of topics.
+// WithInspector sets the source of the cluster's topics.
 func WithInspector(i Inspector) Option { return func(s *Server) { s.inspector = i } }
 
-// WithSigner gives what signs cursors. Without it no other process, and none after
-// this one, takes the cursors of this one.
+// WithSigner sets what signs cursors. Without it cursors are valid in this process only.
 func WithSigner(signer *auth.Signer) Option { return func(s *Server) { s.signer = signer } }
 
-// WithLiveness gives the function that says why only a restart can help; /healthz
-// is 503 while it does. It must not ask a dependency.
+// WithLiveness sets the function that says why only a restart can help, for /healthz. It must not ask a
+// dependency.
 func WithLiveness(f func() error) Option { return func(s *Server) { s.liveness = f } }
 
-// New returns a server of the whole API; with a store that is no Database, the routes
-// that need one answer 503. It is "starting" until SetReady is
-// called: probes and metrics answer at once, the API says that it is not
-// available. Metrics are registered with registry and served from it, so one
-// registry carries one server.
+// New returns a server of the whole API; routes that need a Database answer 503 without one. Until SetReady
+// only probes and metrics answer. Metrics are registered with registry and served from it, so one registry
+// carries one server.
 func New(cfg Config, store Store, redriver Redriver, checks []Check, registry *prometheus.Registry, logger *zap.Logger, options ...Option) *Server {
 	s := newServer(cfg, checks, registry, logger)
 	s.store, s.redriver = store, redriver
@@ -107,8 +100,7 @@ func New(cfg Config, store Store, redriver Redriver, checks []Check, registry *p
 	return s
 }
 
-// NewProbes returns a server of /healthz, /readyz and /metrics alone, for
-// programs without an API.
+// NewProbes returns a server of /healthz, /readyz and /metrics alone, for programs without an API.
 func NewProbes(cfg Config, checks []Check, registry *prometheus.Registry, logger *zap.Logger, options ...Option) *Server {
 	s := newServer(cfg, checks, registry, logger)
 	for _, option := range options {
@@ -120,28 +112,12 @@ func NewProbes(cfg Config, checks []Check, registry *prometheus.Registry, logger
 
 func newServer(cfg Config, checks []Check, registry *prometheus.Registry, logger *zap.Logger) *Server {
 	s := &Server{
-		cfg:      cfg,
-		health:   newHealth(checks, logger),
-		metrics:  newMetrics(registry),
-		gatherer: registry,
-		logger:   logger,
-		now:      time.Now,
-		limits:   newLimits(cfg),
-
-		dialects: noDialects{},
-		masks:    noMasks{},
-		derived:  noMasks{},
-
-		origins: allDeclared{},
-
-		liveness: func() error { return nil },
-
-		authenticator: auth.Nobody{},
-		authMode:      auth.ModeNone,
-		crossSite:     http.NewCrossOriginProtection(),
+		cfg: cfg, health: newHealth(checks, logger), metrics: newMetrics(registry), gatherer: registry,
+		logger: logger, now: time.Now, limits: newLimits(cfg), dialects: noDialects{}, masks: noMasks{},
+		derived: noMasks{}, origins: allDeclared{}, liveness: func() error { return nil },
+		authenticator: auth.Nobody{}, authMode: auth.ModeNone, crossSite: http.NewCrossOriginProtection(),
 	}
-	// Validate has reported what cannot be read; of a configuration that was not
-	// validated nothing is trusted.
+	// Validate has reported what cannot be read; without it nothing is trusted.
 	s.hosts, _ = parseHosts(cfg.Hosts)
 	s.proxies, _ = parseProxies(cfg.TrustedProxies)
 	// Without a file there is nothing that may fail.
@@ -151,8 +127,7 @@ func newServer(cfg Config, checks []Check, registry *prometheus.Registry, logger
 	return s
 }
 
-// SetReady opens the API: the dependencies have been reached. It does nothing
-// once the server drains.
+// SetReady opens the API, unless the server drains already.
 func (s *Server) SetReady() { s.phase.CompareAndSwap(starting, ready) }
 
 // Handler returns everything that the server answers.
@@ -160,11 +135,9 @@ func (s *Server) Handler() http.Handler {
 	return s.observe(s.recovered(s.expectedHost(s.sameSite(s.router))))
 }
 
-// Serve answers requests from listener, which it closes, until ctx ends. Then
-// it drains: readiness turns 503, no connection is accepted any more, running
-// requests finish within the drain time, and what has not finished by then is
-// cut off. It returns nil after a drain, also when requests were cut off: that
-// is logged. Where Config.MetricsPort is set it serves /metrics there, for as long.
+// Serve answers requests from listener, which it closes, until ctx ends. Then it drains: readiness turns 503,
+// no connection is accepted, running requests finish within the drain time, and later ones are cut off and
+// logged. It returns nil after a drain. It serves /metrics at Config.MetricsPort meanwhile, where that is set.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	stopMetrics, err := s.serveMetrics(ctx)
 	if err != nil {
@@ -188,8 +161,8 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	}
 }
 
-// sendBuffer is what the system keeps for a client that does not read, in bytes: by
-// itself it takes megabytes, which are the process's in a group with a limit.
+// sendBuffer is the system's buffer for a client that does not read, in bytes; by default it is megabytes of
+// the process.
 const sendBuffer = 256 << 10
 
 func (s *Server) httpServer() *http.Server {
@@ -199,8 +172,7 @@ func (s *Server) httpServer() *http.Server {
 		ReadHeaderTimeout: s.cfg.ReadHeaderTimeout,
 		IdleTimeout:       s.cfg.IdleTimeout,
 		MaxHeaderBytes:    s.cfg.MaxHeaderBytes,
-		// ReadTimeout stays unset: it would also end the watch for clients that
-		// leave, and a retry of a whole topic would take every client for gone.
+		// ReadTimeout stays unset: it would also end the watch for clients that leave.
 		ErrorLog: errorLog,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			if tcp, ok := c.(*net.TCPConn); ok {

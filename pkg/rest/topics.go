@@ -9,15 +9,14 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Inspector tells what the cluster knows of topics. What it cannot tell now it
-// leaves open, and it never takes longer than some seconds.
+// Inspector describes the topics of the cluster, as far as it can within some seconds.
 type Inspector interface {
-	// Inspect says whether messages can be sent back to topics, and who reads them
-	// there, in the order of the questions.
+	// Inspect says whether messages can be sent back to topics, and who reads them, in the order of the
+	// questions.
 	Inspect(ctx context.Context, questions []entity.ReplayQuestion) []entity.ReplayHealth
 
-	// IngestLag is how many records of each dead-letter topic are not stored yet. A
-	// topic that cannot be asked now is left out.
+	// IngestLag is the number of records of each dead-letter topic that are not stored yet; unknown ones are
+	// left out.
 	IngestLag(ctx context.Context, positions []repository.IngestPosition) map[string]int64
 }
 
@@ -47,11 +46,10 @@ type groupHealthJSON struct {
 	Lag   *int64            `json:"lag"`
 }
 
-// listTopics answers also when the cluster does not: what the store knows does
-// not depend on it.
+// listTopics also answers without the cluster.
 func (s *Server) listTopics(w http.ResponseWriter, r *http.Request) error {
 	ctx := r.Context()
-	l, err := s.listingWith(r, anySize, maxLimit)
+	l, err := s.listingOf(r, anySize, maxLimit)
 	if err != nil {
 		return err
 	}
@@ -73,36 +71,29 @@ func (s *Server) listTopics(w http.ResponseWriter, r *http.Request) error {
 	for i, t := range topics {
 		list = append(list, s.showTopic(t, health[i], lag))
 	}
-	writeJSON(w, http.StatusOK, struct {
-		Topics     []topicJSON `json:"topics"`
-		NextCursor *string     `json:"next_cursor"`
-	}{list, next})
+	writeList(w, "topics", list, next)
 	return nil
 }
 
 func (s *Server) inspect(ctx context.Context, topics []repository.TopicSummary) []entity.ReplayHealth {
-	questions, unknown := make([]entity.ReplayQuestion, len(topics)), make([]entity.ReplayHealth, len(topics))
-	for i, t := range topics {
-		questions[i] = entity.ReplayQuestion{Topic: t.Topic, Groups: t.ConsumerGroups}
-		unknown[i] = nobodyKnows(t)
-	}
 	if s.inspector == nil || len(topics) == 0 {
-		return unknown
+		return each(topics, unknownHealth)
 	}
-	return s.inspector.Inspect(ctx, questions)
+	return s.inspector.Inspect(ctx, each(topics, func(t repository.TopicSummary) entity.ReplayQuestion {
+		return entity.ReplayQuestion{Topic: t.Topic, Groups: t.ConsumerGroups}
+	}))
 }
 
-func nobodyKnows(t repository.TopicSummary) entity.ReplayHealth {
-	health := entity.ReplayHealth{
+func unknownHealth(t repository.TopicSummary) entity.ReplayHealth {
+	return entity.ReplayHealth{
 		Topic: t.Topic, Class: string(entity.UnknownClass), Reason: "nobody can tell: Kafka is not configured",
+		Groups: each(t.ConsumerGroups, func(group string) entity.GroupHealth {
+			return entity.GroupHealth{Group: group, State: entity.GroupUnknown}
+		}),
 	}
-	for _, group := range t.ConsumerGroups {
-		health.Groups = append(health.Groups, entity.GroupHealth{Group: group, State: entity.GroupUnknown})
-	}
-	return health
 }
 
-// ingestLag is nil when nobody can tell.
+// ingestLag is nil when it is unknown.
 func (s *Server) ingestLag(ctx context.Context) (map[string]int64, error) {
 	if s.inspector == nil {
 		return nil, nil
@@ -116,21 +107,12 @@ func (s *Server) ingestLag(ctx context.Context) (map[string]int64, error) {
 
 func (s *Server) showTopic(t repository.TopicSummary, health entity.ReplayHealth, lag map[string]int64) topicJSON {
 	shown := topicJSON{
-		Topic:         t.Topic,
-		DLQTopics:     listOf(t.DLQTopics),
-		Counts:        showCounts(t.Counts),
-		OldestPending: stamp(t.OldestPending),
-		LastSeen:      stamp(t.LastSeen),
-		IngestLag:     lagOf(t.DLQTopics, lag),
-		Replay:        showReplay(health),
+		Topic: t.Topic, DLQTopics: listOf(t.DLQTopics), Counts: showCounts(t.Counts),
+		OldestPending: stamp(t.OldestPending), LastSeen: stamp(t.LastSeen), IngestLag: lagOf(t.DLQTopics, lag),
+		Replay: showReplay(health, s.derived.Fields().ConsumerGroup),
 	}
 	for _, n := range t.Counts {
 		shown.Total += n
-	}
-	for i := range shown.Replay.ConsumerGroups {
-		if s.derived.Fields().ConsumerGroup {
-			shown.Replay.ConsumerGroups[i].Group = maskedText
-		}
 	}
 	return shown
 }
@@ -144,31 +126,31 @@ func showCounts(counts map[entity.Status]int64) map[entity.Status]int64 {
 	return all
 }
 
-// lagOf is that of all the topics together, and null when one cannot be told.
-func lagOf(topics []string, lag map[string]int64) *int64 {
-	var sum int64
+// lagOf is the sum of the topics, null when one is unknown.
+func lagOf(topics []string, lag map[string]int64) (sum *int64) {
 	for _, topic := range topics {
 		n, known := lag[topic]
 		if !known {
 			return nil
 		}
-		sum += n
+		if sum == nil {
+			sum = new(int64)
+		}
+		*sum += n
 	}
-	if len(topics) == 0 {
-		return nil
-	}
-	return &sum
+	return sum
 }
 
-func showReplay(h entity.ReplayHealth) replayJSON {
-	shown := replayJSON{
+func showReplay(h entity.ReplayHealth, masked bool) replayJSON {
+	return replayJSON{
 		Possible: h.Class == "", Reason: orNull(h.Reason), Class: orNull(h.Class), Exists: h.Exists, Allowed: h.Allowed,
-		ConsumerGroups: []groupHealthJSON{},
+		ConsumerGroups: each(h.Groups, func(g entity.GroupHealth) groupHealthJSON {
+			if masked {
+				g.Group = maskedText
+			}
+			return groupHealthJSON{g.Group, g.State, g.Lag}
+		}),
 	}
-	for _, g := range h.Groups {
-		shown.ConsumerGroups = append(shown.ConsumerGroups, groupHealthJSON{g.Group, g.State, g.Lag})
-	}
-	return shown
 }
 
 // listOf is never null, because clients iterate over it.

@@ -15,16 +15,14 @@ import (
 // staticPath begins the paths of files that are the same for everybody.
 const staticPath = "/static/"
 
-// WithTracing makes a span of every request that a route answers, but of probes,
-// documents and static files. It continues the trace that the request came with. A
-// nil provider makes none.
+// WithTracing makes a span of every request to a route, but of probes, documents and static files. It continues
+// the request's trace. A nil provider makes none.
 func WithTracing(p trace.TracerProvider) Option {
 	return func(s *Server) { s.tracer = traces.Of(p, "github.com/dlq-manager/dlq-manager/pkg/rest") }
 }
 
-// traced begins the span of a request whose route is known, and returns the request
-// with it; observe ends it. A request that a page sends to the API within the process
-// is a part of the page's.
+// traced begins the span of a request whose route is known; observe ends it. A request that a page makes within
+// the process is a child of the page's span.
 func (s *Server) traced(r *http.Request) *http.Request {
 	if s.tracer == nil {
 		return r
@@ -38,7 +36,7 @@ func (s *Server) traced(r *http.Request) *http.Request {
 	}
 	ctx, x.span = s.tracer.Start(ctx, r.Method+" "+x.route, trace.WithSpanKind(kind)) //nolint:spancheck // observe ends it
 	if x.span.IsRecording() {
-		// No query: people search for what nobody else should read.
+		// No query: people search for secrets.
 		x.span.SetAttributes(
 			attribute.String("http.request.method", r.Method),
 			attribute.String("http.route", x.route),
@@ -56,8 +54,8 @@ func scheme(r *http.Request) string {
 	return "http"
 }
 
-// parentOf is the trace that a request came with. Two of them are as good as none. Its
-// tracestate is left out: that is for the next program, and no span needs it.
+// parentOf is the trace that a request came with; two are none. Its tracestate is for the next program, and
+// left out.
 func parentOf(header http.Header) trace.SpanContext {
 	values := header.Values("Traceparent")
 	if len(values) != 1 {
@@ -66,8 +64,8 @@ func parentOf(header http.Header) trace.SpanContext {
 	return traces.Parse(values[0])
 }
 
-// traceID is the trace by which others find what a request did: the one that it came
-// with, else the one that begins with it, if it is recorded; "" for none.
+// traceID is the trace that the request came with, else the one that begins here if it is recorded; "" for
+// none.
 func traceID(r *http.Request) string {
 	if from := parentOf(r.Header); from.IsValid() {
 		return from.TraceID().String()
@@ -94,19 +92,19 @@ func (x *exchange) endSpan() {
 	if x.status != 0 {
 		x.span.SetAttributes(attribute.Int("http.response.status_code", x.status))
 	}
-	switch {
-	case x.broken:
+	if x.broken || x.status >= http.StatusInternalServerError {
+		kind := strconv.Itoa(x.status)
+		if x.broken {
+			kind = "aborted"
+		}
 		x.span.SetStatus(codes.Error, "")
-		x.span.SetAttributes(traces.ErrorType.String("aborted"))
-	case x.status >= http.StatusInternalServerError:
-		x.span.SetStatus(codes.Error, "")
-		x.span.SetAttributes(traces.ErrorType.String(strconv.Itoa(x.status)))
+		x.span.SetAttributes(traces.ErrorType.String(kind))
 	}
 	x.span.End()
 }
 
-// ids are what a line of the log finds the exchange by, in front of the line's own
-// fields. Without spans it has the trace that the request came with.
+// ids are the ids of a log line about the exchange, before its own fields: without spans those of the request's
+// trace.
 func (x *exchange) ids(more ...zap.Field) []zap.Field {
 	fields := append(make([]zap.Field, 0, len(more)+3), zap.String("request_id", x.id))
 	if at := x.spanContext(); at.IsValid() {

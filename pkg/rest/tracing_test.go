@@ -3,6 +3,7 @@ package rest
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -15,18 +16,31 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
-	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// traced records the spans of a server; change its options before open.
-func traced(f *fixture, options ...sdktrace.TracerProviderOption) *tracetest.SpanRecorder {
+// traced records the spans of a server; call it before open.
+func (f *fixture) traced(options ...sdktrace.TracerProviderOption) *tracetest.SpanRecorder {
 	spans := tracetest.NewSpanRecorder()
-	p := sdktrace.NewTracerProvider(append(options, sdktrace.WithSpanProcessor(spans))...)
-	f.options = append(f.options, WithTracing(p))
+	f.with(WithTracing(sdktrace.NewTracerProvider(append(options, sdktrace.WithSpanProcessor(spans))...)))
 	return spans
+}
+
+// sampling records that share of the traces that begin here.
+func sampling(share float64) sdktrace.TracerProviderOption {
+	return sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(share)))
+}
+
+// wantSpans returns the spans that have ended.
+func wantSpans(t *testing.T, spans *tracetest.SpanRecorder, n int) []sdktrace.ReadOnlySpan {
+	t.Helper()
+	ended := spans.Ended()
+	if len(ended) != n {
+		t.Fatalf("got %d spans, want %d", len(ended), n)
+	}
+	return ended
 }
 
 func attributesOf(s sdktrace.ReadOnlySpan) map[string]any {
@@ -40,18 +54,11 @@ func attributesOf(s sdktrace.ReadOnlySpan) map[string]any {
 func TestTracing_SpanOfARequest(t *testing.T) {
 	t.Parallel()
 	f := newFixture(message(idA))
-	spans := traced(f)
-	path := "/api/v1/dlq/messages/" + idA.String()
-	if w := f.open().do("GET", path, "", "Traceparent", traceparent, "Tracestate", "a=1"); w.Code != http.StatusOK {
-		t.Fatalf("answer = %d %s", w.Code, w.Body)
-	}
-	ended := spans.Ended()
-	if len(ended) != 1 {
-		t.Fatalf("got %d spans, want 1", len(ended))
-	}
-	s := ended[0]
-	if s.Name() != "GET /api/v1/dlq/messages/{id}" || s.SpanKind() != trace.SpanKindServer {
-		t.Errorf("got %s %q, want a server's GET of the route", s.SpanKind(), s.Name())
+	spans := f.traced()
+	wantStatus(t, f.open().do("GET", oneA, "", "Traceparent", traceparent, "Tracestate", "a=1"), http.StatusOK)
+	s := wantSpans(t, spans, 1)[0]
+	if s.Name() != "GET /api/v1/dlq/messages/{id}" || s.SpanKind() != trace.SpanKindServer || s.Status().Code != codes.Unset {
+		t.Errorf("got %s %q, %v, want a server's GET of the route", s.SpanKind(), s.Name(), s.Status())
 	}
 	if p := s.Parent(); p.TraceID().String() != clientTrace || !p.IsRemote() || p.SpanID().String() != "b7ad6b7169203331" {
 		t.Errorf("parent = %+v, want the client's span", p)
@@ -60,49 +67,38 @@ func TestTracing_SpanOfARequest(t *testing.T) {
 		t.Errorf("tracestate = %q, want nothing that a client may write into it", got)
 	}
 	want := map[string]any{
-		"http.request.method": "GET", "http.route": "/api/v1/dlq/messages/{id}", "url.path": path, "url.scheme": "http",
+		"http.request.method": "GET", "http.route": "/api/v1/dlq/messages/{id}", "url.path": oneA, "url.scheme": "http",
 		"dlq.request_id": testID, "http.response.status_code": int64(200),
 	}
-	got := attributesOf(s)
-	for key, value := range want {
-		if got[key] != value {
-			t.Errorf("%s = %v, want %v", key, got[key], value)
-		}
-	}
-	if len(got) != len(want) || s.Status().Code != codes.Unset {
-		t.Errorf("attributes = %v, status = %v, want nothing else", got, s.Status())
+	if got := attributesOf(s); !maps.Equal(got, want) {
+		t.Errorf("attributes = %v, want %v", got, want)
 	}
 }
 
 func TestTracing_WhatHasNoSpan(t *testing.T) {
 	t.Parallel()
-	f := newFixture()
-	spans := traced(f)
-	f.undescribed = true
-	f.starting()
-	f.server.Mount(http.MethodGet, "/static/{version}/{file}", http.NotFoundHandler())
-	f.server.SetReady()
+	f := newFixture().undocumented()
+	spans := f.traced()
+	f.open().server.Mount(http.MethodGet, "/static/{version}/{file}", http.NotFoundHandler())
 	for _, path := range []string{"/healthz", "/readyz", "/metrics", "/openapi.yaml", "/docs", "/static/1/a.css", "/nowhere", "/api/v1/nowhere"} {
 		f.do("GET", path, "")
 	}
-	for _, s := range spans.Ended() {
-		t.Errorf("got a span %q, want none", s.Name())
-	}
+	wantSpans(t, spans, 0)
 }
 
 // A malformed or doubled traceparent begins a new trace.
 func TestTracing_BadParents(t *testing.T) {
 	t.Parallel()
 	f := newFixture()
-	spans := traced(f)
-	f.open()
-	f.do("GET", "/api/v1/topics", "", "Traceparent", traceparent[:54])
+	spans := f.traced()
+	f.open().do("GET", "/api/v1/topics", "", "Traceparent", traceparent[:54])
 	r := httptest.NewRequest(http.MethodGet, "/api/v1/topics", http.NoBody)
 	r.Header["Traceparent"] = []string{traceparent, traceparent}
 	f.send(r)
-	ended := spans.Ended()
-	if len(ended) != 2 || ended[0].Parent().IsValid() || ended[1].Parent().IsValid() {
-		t.Errorf("got %d spans, want two of which none has a parent", len(ended))
+	for _, s := range wantSpans(t, spans, 2) {
+		if s.Parent().IsValid() {
+			t.Errorf("got the parent %+v, want none", s.Parent())
+		}
 	}
 }
 
@@ -110,13 +106,12 @@ func TestTracing_BadParents(t *testing.T) {
 func TestTracing_Sampling(t *testing.T) {
 	t.Parallel()
 	f := newFixture()
-	spans := traced(f, sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(0))))
-	f.open()
-	f.do("GET", "/api/v1/topics", "")
+	spans := f.traced(sampling(0))
+	f.open().do("GET", "/api/v1/topics", "")
 	f.do("GET", "/api/v1/topics", "", "Traceparent", traceparent[:53]+"00")
 	f.do("GET", "/api/v1/topics", "", "Traceparent", traceparent)
-	if ended := spans.Ended(); len(ended) != 1 || ended[0].SpanContext().TraceID().String() != clientTrace {
-		t.Errorf("got %d spans, want that of the recorded trace alone", len(ended))
+	if got := wantSpans(t, spans, 1)[0].SpanContext().TraceID().String(); got != clientTrace {
+		t.Errorf("got the trace %s, want the recorded one", got)
 	}
 }
 
@@ -124,17 +119,14 @@ func TestTracing_Sampling(t *testing.T) {
 // the span find each other.
 func TestTracing_Errors(t *testing.T) {
 	t.Parallel()
-	core, logs := observer.New(zapcore.DebugLevel)
 	f := newFixture()
-	f.logger, f.store = zap.New(core), mutteringStore{Store: f.store}
-	spans := traced(f)
-	f.open()
-	f.do("GET", "/api/v1/dlq/messages/"+idA.String(), "")
-	f.do("GET", "/api/v1/dlq/messages/x", "")
-	ended := spans.Ended()
-	if len(ended) != 2 {
-		t.Fatalf("got %d spans, want 2", len(ended))
+	logs, spans, store := f.logs(zapcore.DebugLevel), f.traced(), hook(f.memory)
+	store.get = func(context.Context, uuid.UUID, int64) (entity.Message, error) {
+		return entity.Message{}, errors.New("secret-of-the-store")
 	}
+	f.over(store).open().do("GET", oneA, "")
+	f.do("GET", "/api/v1/dlq/messages/x", "")
+	ended := wantSpans(t, spans, 2)
 	if s := ended[0]; s.Status() != (sdktrace.Status{Code: codes.Error}) || attributesOf(s)["error.type"] != "500" || len(s.Events()) != 0 {
 		t.Errorf("500: status = %+v, attributes %v, want an error that says no more than 500", s.Status(), attributesOf(s))
 	}
@@ -155,38 +147,26 @@ func TestTracing_Errors(t *testing.T) {
 func TestTracing_LogWithoutSpans(t *testing.T) {
 	t.Parallel()
 	for parent, want := range map[string]bool{traceparent: true, traceparent[:54]: false, "": false} {
-		core, logs := observer.New(zapcore.DebugLevel)
-		f := newFixture()
-		f.logger, f.undescribed = zap.New(core), true
+		f := newFixture().undocumented()
+		logs := f.logs(zapcore.DebugLevel)
 		f.open().do("GET", "/api/v1/topics", "", "Traceparent", parent)
 		line := logs.FilterMessage("request")
 		if line.Len() != 1 {
 			t.Fatalf("got %d lines, want one", line.Len())
 		}
 		fields := line.All()[0].ContextMap()
-		if got := fields["trace_id"] == clientTrace; got != want {
-			t.Errorf("traceparent %q: got %v, want the client's trace: %t", parent, fields, want)
-		}
-		if _, has := fields["span_id"]; has {
-			t.Error("got a span_id, want none: there is no span")
+		if _, span := fields["span_id"]; span || (fields["trace_id"] == clientTrace) != want {
+			t.Errorf("traceparent %q: got %v, want the client's trace: %t, and no span", parent, fields, want)
 		}
 	}
-}
-
-type mutteringStore struct{ Store }
-
-func (mutteringStore) Get(context.Context, uuid.UUID, int64) (entity.Message, error) {
-	return entity.Message{}, errors.New("secret-of-the-store")
 }
 
 // An answer that is cut in the middle is an error, though its head said 200.
 func TestTracing_AbortedAnswer(t *testing.T) {
 	t.Parallel()
-	f := newFixture()
-	f.undescribed = true
-	spans := traced(f)
-	f.starting()
-	f.server.Mount(http.MethodGet, "/cut", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	f := newFixture().undocumented()
+	spans := f.traced()
+	f.starting().server.Mount(http.MethodGet, "/cut", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusOK)
 		panic(http.ErrAbortHandler)
 	}))
@@ -194,9 +174,8 @@ func TestTracing_AbortedAnswer(t *testing.T) {
 		defer func() { _ = recover() }()
 		f.do("GET", "/cut", "")
 	}()
-	ended := spans.Ended()
-	if len(ended) != 1 || ended[0].Status().Code != codes.Error || attributesOf(ended[0])["error.type"] != "aborted" {
-		t.Errorf("got %d spans, want one that says aborted", len(ended))
+	if s := wantSpans(t, spans, 1)[0]; s.Status().Code != codes.Error || attributesOf(s)["error.type"] != "aborted" {
+		t.Errorf("got %+v, %v, want one that says aborted", s.Status(), attributesOf(s))
 	}
 }
 
@@ -204,22 +183,16 @@ func TestTracing_AbortedAnswer(t *testing.T) {
 // it passes on the header that the page came with.
 func TestTracing_RequestsWithin(t *testing.T) {
 	t.Parallel()
-	f := newFixture()
-	f.undescribed = true
-	spans := traced(f)
-	f.starting()
-	f.server.Mount(http.MethodGet, "/page/{id}", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	f := newFixture().undocumented()
+	spans := f.traced()
+	f.open().server.Mount(http.MethodGet, "/page/{id}", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		inner := httptest.NewRequest(http.MethodGet, "/api/v1/topics", http.NoBody).WithContext(r.Context())
 		inner.Header.Set("Traceparent", r.Header.Get("Traceparent"))
-		f.server.Handler().ServeHTTP(httptest.NewRecorder(), inner)
+		f.send(inner)
 		w.WriteHeader(http.StatusOK)
 	}))
-	f.server.SetReady()
 	f.do("GET", "/page/1", "", "Traceparent", traceparent)
-	ended := spans.Ended()
-	if len(ended) != 2 {
-		t.Fatalf("got %d spans, want those of the page and of its request", len(ended))
-	}
+	ended := wantSpans(t, spans, 2)
 	inner, page := ended[0], ended[1]
 	if page.Name() != "GET /page/{id}" || inner.Name() != "GET /api/v1/topics" || inner.SpanKind() != trace.SpanKindInternal ||
 		inner.Parent().SpanID() != page.SpanContext().SpanID() || page.Parent().TraceID().String() != clientTrace {
@@ -227,22 +200,19 @@ func TestTracing_RequestsWithin(t *testing.T) {
 	}
 }
 
-// The audit trail names the trace that began here, but none that nobody recorded.
+// The audit trail names the trace that began here, but none that was not recorded.
 func TestTracing_AuditTrail(t *testing.T) {
 	t.Parallel()
-	for _, ratio := range []float64{0, 1} {
+	for share := range 2 {
 		f := newFixture(message(idA))
-		spans := traced(f, sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(ratio))))
-		if w := f.open().do("POST", "/api/v1/dlq/messages/"+idA.String()+"/dead", "{}"); w.Code != http.StatusOK {
-			t.Fatalf("answer = %d %s", w.Code, w.Body)
-		}
+		spans := f.traced(sampling(float64(share)))
+		wantStatus(t, f.open().do("POST", oneA+"/dead", "{}"), http.StatusOK)
 		want := ""
-		for _, s := range spans.Ended() {
+		for _, s := range wantSpans(t, spans, share) {
 			want = s.SpanContext().TraceID().String()
 		}
-		entries, err := f.memory.Trail(t.Context(), repository.TrailQuery{Action: entity.ActionDead, Limit: 1})
-		if err != nil || len(entries) != 1 || entries[0].Cause.TraceID != want || (want == "") != (ratio == 0) {
-			t.Errorf("ratio %g: trail = %+v, %v, want the trace %q", ratio, entries, err, want)
+		if entries := f.trail(t, repository.TrailQuery{Action: entity.ActionDead}); len(entries) != 1 || entries[0].Cause.TraceID != want {
+			t.Errorf("share %d: trail = %+v, want the trace %q", share, entries, want)
 		}
 	}
 }
@@ -251,27 +221,25 @@ func TestTracing_AuditTrail(t *testing.T) {
 // that has exemplars.
 func TestTracing_Exemplars(t *testing.T) {
 	t.Parallel()
-	f := newFixture()
-	f.undescribed = true
-	spans := traced(f)
-	f.open()
-	f.do("GET", "/api/v1/topics", "")
+	f := newFixture().undocumented()
+	spans := f.traced()
+	f.open().do("GET", "/api/v1/topics", "")
 	f.do("GET", "/api/v1/groups", "", "Traceparent", traceparent[:53]+"00")
 	exemplar := `# {trace_id="` + spans.Ended()[0].SpanContext().TraceID().String() + `"}`
 	w := f.do("GET", "/metrics", "", "Accept", "application/openmetrics-text;version=1.0.0")
-	if !strings.HasPrefix(w.Header().Get("Content-Type"), "application/openmetrics-text") || !strings.HasSuffix(w.Body.String(), "# EOF\n") {
+	text := wantStatus(t, w, 200, exemplar)
+	if !strings.HasPrefix(w.Header().Get("Content-Type"), "application/openmetrics-text") || !strings.HasSuffix(text, "# EOF\n") {
 		t.Errorf("got %s, want OpenMetrics", w.Header().Get("Content-Type"))
 	}
-	for line := range strings.Lines(w.Body.String()) {
+	for line := range strings.Lines(text) {
 		if has := strings.Contains(line, "trace_id="); has && !(strings.Contains(line, exemplar) && strings.Contains(line, "/topics")) {
 			t.Errorf("got the exemplar %s want only %s", line, exemplar)
 		}
 	}
-	if !strings.Contains(w.Body.String(), exemplar) {
-		t.Errorf("got no %s", exemplar)
-	}
-	if w = f.do("GET", "/metrics", ""); strings.Contains(w.Body.String(), "trace_id") || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/plain") {
-		t.Errorf("plain text: got %s, want no exemplars", w.Header().Get("Content-Type"))
+	w = f.do("GET", "/metrics", "")
+	wantWithout(t, w, "trace_id")
+	if !strings.HasPrefix(w.Header().Get("Content-Type"), "text/plain") {
+		t.Errorf("got %s, want plain text", w.Header().Get("Content-Type"))
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What the HTTP library answers on its own is what the API document says.
+// The answers of the HTTP library itself are those of the API document.
 func TestServe_WhatNeverReachesUs(t *testing.T) {
 	t.Parallel()
 	url, _, _ := newFixture().open().serve(t)

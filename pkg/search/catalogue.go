@@ -242,3 +242,84 @@ func oldest(messages []entity.Message) time.Time {
 	}
 	return first
 }
+
+const (
+	// crowdedAge is how long an answer to whether the store is under load holds.
+	crowdedAge = time.Second
+	// longestRest keeps a filler at work whose steps take long.
+	longestRest = 10 * time.Second
+)
+
+// crowd says whether the store has more urgent work than payloads.
+type crowd interface {
+	Crowded(ctx context.Context) (bool, error)
+}
+
+// pace makes the PayloadFiller give way to redrives and to a flood of messages: while
+// there are any, it rests as long as it works.
+type pace struct {
+	asked   time.Time // when the store was asked last
+	crowded bool
+}
+
+// rest is how long to wait after a step that took so long, when there is more to do.
+// A store that does not answer is taken for crowded.
+func (p *pace) rest(ctx context.Context, store crowd, took time.Duration) time.Duration {
+	if now := time.Now(); p.asked.IsZero() || now.Sub(p.asked) >= crowdedAge {
+		crowded, err := store.Crowded(ctx)
+		p.asked, p.crowded = now, crowded || err != nil
+	}
+	if !p.crowded {
+		return 0
+	}
+	return min(took, longestRest)
+}
+
+// classifyInterval is the time between two looks for unclassified messages when the
+// last one found none.
+const classifyInterval = 10 * time.Second
+
+// classify gives messages that are in entity.Unclassified their own group, as far as
+// the limits of their dead-letter topics allow. It reports whether it moved any.
+func (w *Worker) classify(ctx context.Context) (moved bool, err error) {
+	if time.Since(w.classified) < classifyInterval {
+		return false, nil
+	}
+	messages, err := w.store.Unclassified(ctx, w.cfg.Batch, maxBytes)
+	if err != nil {
+		return false, err
+	}
+	failures := make([]repository.TopicFailure, len(messages))
+	for i := range messages {
+		failures[i] = repository.TopicFailure{DLQTopic: messages[i].Source.Topic, Fingerprint: w.maker.Of(w.decode(messages[i]))}
+	}
+	refused, err := w.store.AdmitFingerprints(ctx, failures)
+	if err != nil {
+		return false, err
+	}
+	moves := classifications(messages, failures, refused)
+	if len(moves) == 0 {
+		w.classified = time.Now()
+		return false, nil
+	}
+	return true, w.store.Classify(ctx, moves)
+}
+
+// classifications are the groups of the messages whose failure was admitted.
+func classifications(messages []entity.Message, failures, refused []repository.TopicFailure) []repository.Classification {
+	type key struct {
+		topic string
+		group uuid.UUID
+	}
+	isRefused := map[key]bool{}
+	for _, f := range refused {
+		isRefused[key{f.DLQTopic, f.ID()}] = true
+	}
+	var moves []repository.Classification
+	for i, f := range failures {
+		if id := f.ID(); !isRefused[key{f.DLQTopic, id}] {
+			moves = append(moves, repository.Classification{MessageID: messages[i].ID, DLQTopic: f.DLQTopic, Group: id})
+		}
+	}
+	return moves
+}

@@ -1,15 +1,18 @@
 package search
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,6 +20,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/fingerprint"
 	"github.com/dlq-manager/dlq-manager/pkg/payload"
@@ -149,14 +153,8 @@ type fixture struct {
 
 func start(t *testing.T, store *fakeStore, cfg Config) *fixture {
 	t.Helper()
-	masks, err := payload.NewMasks(payload.MaskConfig{Payload: []string{"$.secret"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	maker, err := fingerprint.New(fingerprint.DefaultConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	masks := check.Must(payload.NewMasks(payload.MaskConfig{Payload: []string{"$.secret"}}))(t)
+	maker := check.Must(fingerprint.New(fingerprint.DefaultConfig()))(t)
 	core, lines := observer.New(zap.InfoLevel)
 	decode := func(m entity.Message) (class, message, stack string) { return "E", m.ErrorMessage, "" }
 	w := New(cfg, store, decode, maker, masks, func(*entity.Message) entity.MaskedFields { return entity.MaskedFields{} }, prometheus.NewRegistry(), zap.New(core))
@@ -206,27 +204,20 @@ func TestWorker_MakesDocuments(t *testing.T) {
 		for id, want := range map[uuid.UUID]string{
 			grouped.ID: "order 2 failed\nname ann", large.ID: "too large", bare.ID: "order 1 failed", // masked: nobody knows what is in a text that is not JSON
 		} {
-			if got[id].Text != want {
-				t.Errorf("text: got %q, want %q", got[id].Text, want)
-			}
+			check.Same(t, got[id].Text, want, "text")
 		}
 		for name, want := range map[string]int64{
 			"key": entity.KeyTerm([]byte("k")), "header": entity.HeaderTerm("a", nil), "header=": entity.HeaderTerm("a", []byte("1")),
 			"null header": entity.HeaderTerm("null", []byte{}), "field": entity.FieldTerm("$.Name", `"Ann"`), "masked field": entity.FieldTerm("$.secret", `"s3cret"`),
 		} {
-			if !slices.Contains(got[grouped.ID].Terms, want) {
-				t.Errorf("got no term of the %s", name)
-			}
+			check.True(t, slices.Contains(got[grouped.ID].Terms, want), "got no term of the %s", name)
 		}
-		if got[grouped.ID].Fingerprint != nil {
-			t.Errorf("got %+v, want no fingerprint where there is a group", got[grouped.ID].Fingerprint)
-		}
-		if p := got[bare.ID].Fingerprint; p == nil || p.Title != "Order <n> Failed" || p.Class != "E" {
-			t.Errorf("got %+v, want the fingerprint of what was decoded", p)
-		}
-		if n := testutil.ToFloat64(f.metrics.documents); n != 3 {
-			t.Errorf("got %v documents counted, want 3", n)
-		}
+		check.True(t, got[grouped.ID].Fingerprint == nil,
+			"got %+v, want no fingerprint where there is a group", got[grouped.ID].Fingerprint)
+		p := got[bare.ID].Fingerprint
+		check.True(t, p != nil && p.Title == "Order <n> Failed" && p.Class == "E",
+			"got %+v, want the fingerprint of what was decoded", p)
+		check.Same(t, testutil.ToFloat64(f.metrics.documents), 3, "documents counted")
 	})
 }
 
@@ -237,13 +228,10 @@ func TestWorker_WorksOffABacklogWithoutPauses(t *testing.T) {
 		cfg.Batch = 10
 		f := start(t, newStore(many(95)...), cfg)
 		synctest.Wait()
-		if n := len(f.store.documents); n != 0 && n < 90 {
-			t.Errorf("got %d documents before any time went by", n)
-		}
+		n := len(f.store.documents)
+		check.True(t, n == 0 || n >= 90, "got %d documents before any time went by", n)
 		after(10 * time.Millisecond)
-		if n := len(f.store.documents); n != 95 {
-			t.Errorf("got %d documents, want 95 at once", n)
-		}
+		check.Same(t, len(f.store.documents), 95, "documents, want 95 at once")
 		f.stop()
 	})
 }
@@ -253,14 +241,11 @@ func TestWorker_LooksLessOftenWhenNothingComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, newStore(), DefaultConfig())
 		after(time.Hour)
-		if n := f.store.looks; n < 1790 || n > 1810 {
-			t.Errorf("got %d looks in an hour, want one every two seconds", n)
-		}
+		n := f.store.looks
+		check.True(t, n >= 1790 && n <= 1810, "got %d looks in an hour, want one every two seconds", n)
 		f.store.set(func() { f.store.waiting = many(3) })
 		after(2 * time.Second)
-		if n := len(f.store.documents); n != 3 {
-			t.Errorf("got %d documents, want 3 within two seconds", n)
-		}
+		check.Same(t, len(f.store.documents), 3, "documents, want 3 within two seconds")
 		f.stop()
 	})
 }
@@ -274,15 +259,12 @@ func TestWorker_OnlyOneWorks(t *testing.T) {
 		b := start(t, store, DefaultConfig())
 		store.set(func() { store.waiting = many(5) })
 		after(5 * time.Minute)
-		if store.owner != a.owner {
-			t.Error("got another owner, want the lease renewed")
-		}
+		check.True(t, store.owner == a.owner, "got another owner, want the lease renewed")
 		a.stop()
 		store.set(func() { store.waiting = many(5) })
 		after(3 * time.Second)
-		if store.owner != b.owner || len(store.documents) != 10 {
-			t.Errorf("got %d documents, want the other to take over at once", len(store.documents))
-		}
+		check.True(t, store.owner == b.owner && len(store.documents) == 10,
+			"got %d documents, want the other to take over at once", len(store.documents))
 		b.stop()
 	})
 }
@@ -297,16 +279,13 @@ func TestWorker_OutlivesOutages(t *testing.T) {
 		f.store.set(func() { f.store.fail = nil })
 		after(3 * time.Second)
 		f.stop()
-		if n := len(f.store.documents); n != 6 {
-			t.Errorf("got %d documents, want 6", n)
-		}
+		check.Same(t, len(f.store.documents), 6, "documents")
 		var got []string
 		for _, l := range f.lines.All() {
 			got = append(got, l.Message)
 		}
-		if len(got) != 2 || !strings.Contains(got[0], "cannot be catalogued") || !strings.Contains(got[1], "again") {
-			t.Errorf("got %q, want one line when it goes and one when it is back", got)
-		}
+		check.True(t, len(got) == 2 && strings.Contains(got[0], "cannot be catalogued") && strings.Contains(got[1], "again"),
+			"got %q, want one line when it goes and one when it is back", got)
 	})
 }
 
@@ -318,12 +297,9 @@ func TestWorker_OneBadDocumentKeepsNobodyBack(t *testing.T) {
 		f := start(t, newStore(messages...), DefaultConfig())
 		after(time.Second)
 		f.stop()
-		if n := len(f.store.documents); n != 41 {
-			t.Errorf("got %d documents, want 41", n)
-		}
-		if d := f.store.documents[bad.ID]; d.Fingerprint == nil || d.Text != "" || d.Terms != nil {
-			t.Errorf("got %+v, want nothing but the group", d)
-		}
+		check.Same(t, len(f.store.documents), 41, "documents")
+		d := f.store.documents[bad.ID]
+		check.True(t, d.Fingerprint != nil && d.Text == "" && d.Terms == nil, "got %+v, want nothing but the group", d)
 	})
 }
 
@@ -337,9 +313,7 @@ func TestWorker_DoesNotSpinOnWhatComesBack(t *testing.T) {
 		f := start(t, store, cfg)
 		after(time.Minute)
 		f.stop()
-		if store.looks > 100 {
-			t.Errorf("got %d looks in a minute, want some thirty", store.looks)
-		}
+		check.True(t, store.looks <= 100, "got %d looks in a minute, want some thirty", store.looks)
 	})
 }
 
@@ -352,14 +326,11 @@ func TestWorker_ShowsItsLag(t *testing.T) {
 		store.forgets = true
 		f := start(t, store, DefaultConfig())
 		after(time.Second)
-		if lag := testutil.ToFloat64(f.metrics.lag); lag < 3600 || lag > 3605 {
-			t.Errorf("got %v seconds, want an hour", lag)
-		}
+		lag := testutil.ToFloat64(f.metrics.lag)
+		check.True(t, lag >= 3600 && lag <= 3605, "got %v seconds, want an hour", lag)
 		store.set(func() { store.waiting = nil })
 		after(5 * time.Second)
-		if lag := testutil.ToFloat64(f.metrics.lag); lag != 0 {
-			t.Errorf("got %v seconds, want 0", lag)
-		}
+		check.Same(t, testutil.ToFloat64(f.metrics.lag), 0, "seconds")
 		f.stop()
 	})
 }
@@ -371,18 +342,15 @@ func TestWorker_TellsOfATransactionThatHoldsItUp(t *testing.T) {
 		after(time.Second)
 		f.store.set(func() { f.store.stall = repository.CatalogueStall{Age: 9 * time.Minute, Holder: "process 7"} })
 		after(2 * time.Minute)
-		if age := testutil.ToFloat64(f.metrics.markAge); age != 540 || f.lines.Len() != 0 {
-			t.Errorf("got %v seconds and %d lines, want 540 and none yet", age, f.lines.Len())
-		}
+		age := testutil.ToFloat64(f.metrics.markAge)
+		check.True(t, age == 540 && f.lines.Len() == 0, "got %v seconds and %d lines, want 540 and none yet", age, f.lines.Len())
 		f.store.set(func() { f.store.stall.Age = 11 * time.Minute })
 		after(150 * time.Minute)
 		f.stop()
-		if n := f.lines.Len(); n != 3 {
-			t.Fatalf("got %d lines in two and a half hours, want one an hour: 3", n)
-		}
-		if line := f.lines.All()[0]; line.ContextMap()["holder"] != "process 7" {
-			t.Errorf("got %v, want it to name who holds it up", line.ContextMap())
-		}
+		n := f.lines.Len()
+		check.Require(t, n == 3, "got %d lines in two and a half hours, want one an hour: 3", n)
+		line := f.lines.All()[0]
+		check.True(t, line.ContextMap()["holder"] == "process 7", "got %v, want it to name who holds it up", line.ContextMap())
 	})
 }
 
@@ -390,38 +358,28 @@ func TestWorker_SearchesAnswerFromItsOwnVersion(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, newStore(), DefaultConfig())
-		if f.store.answers != f.Worker.version {
-			t.Errorf("got answers from version %d, want %d before any search", f.store.answers, f.Worker.version)
-		}
+		check.Same(t, f.store.answers, f.Worker.version, "answers from version, want before any search")
 		f.stop()
 	})
 }
 
 func TestVersion(t *testing.T) {
 	t.Parallel()
-	masks, err := payload.NewMasks(payload.MaskConfig{Payload: []string{"$.a"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	masks := check.Must(payload.NewMasks(payload.MaskConfig{Payload: []string{"$.a"}}))(t)
 	cfg, more := DefaultConfig(), DefaultConfig()
 	more.PayloadBytes++
 	seen := map[int64]bool{version(cfg, masks): true, version(cfg, nil): true, version(more, nil): true}
-	if len(seen) != 3 || version(cfg, nil) != version(DefaultConfig(), nil) {
-		t.Errorf("got %v, want a version for each masks and each size", seen)
-	}
+	check.True(t, len(seen) == 3 && version(cfg, nil) == version(DefaultConfig(), nil),
+		"got %v, want a version for each masks and each size", seen)
 }
 
 func TestConfig_NamesEveryProblem(t *testing.T) {
 	t.Parallel()
 	err := Config{PayloadBytes: -1, Batch: 0, Interval: 0}.Validate()
 	for _, want := range []string{"search.payload_bytes", "search.batch", "search.interval"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want it to name %s", err, want)
-		}
+		check.True(t, err != nil && strings.Contains(err.Error(), want), "got %v, want it to name %s", err, want)
 	}
-	if err := DefaultConfig().Validate(); err != nil {
-		t.Errorf("default: got %v, want nil", err)
-	}
+	check.NoError(t, DefaultConfig().Validate())
 }
 
 func TestClassify_OnlyWhatIsAdmittedMoves(t *testing.T) {
@@ -443,10 +401,114 @@ func TestClassify_OnlyWhatIsAdmittedMoves(t *testing.T) {
 		})
 		<-time.After(classifyInterval + maxWait)
 		store.set(func() {
-			if len(store.classified) != 3 || len(store.unclassified) != 0 {
-				t.Errorf("classified %v, want the third message once its group is admitted", store.classified)
-			}
+			check.True(t, len(store.classified) == 3 && len(store.unclassified) == 0,
+				"classified %v, want the third message once its group is admitted", store.classified)
 		})
 		w.stop()
+	})
+}
+
+func TestTerms_OfHeadersAreBounded(t *testing.T) {
+	t.Parallel()
+	r := entity.Record{Headers: []entity.Header{{Key: "long", Value: bytes.Repeat([]byte("x"), maxHeaderValue+1)}}}
+	check.Len(t, terms(&r), 1, "terms, want only that of the name")
+	for i := range 1000 {
+		r.Headers = append(r.Headers, entity.Header{Key: fmt.Sprint("h", i), Value: []byte("v")})
+	}
+	check.Same(t, len(terms(&r)), 1+2*(maxHeaders-1), "terms")
+}
+
+func FuzzDocument(f *testing.F) {
+	f.Add("no stock", []byte(`{"a":1}`), []byte("k"), "name", []byte("value"))
+	f.Add("b\xffd\x00", []byte("\xff"), []byte(nil), "", []byte(nil))
+	w := &Worker{cfg: Config{PayloadBytes: 100}, hidden: func(*entity.Message) entity.MaskedFields { return entity.MaskedFields{} }}
+	f.Fuzz(func(t *testing.T, message string, value, key []byte, header string, headerValue []byte) {
+		m := entity.Message{ErrorMessage: message, Record: entity.Record{Key: key, Value: value, Headers: []entity.Header{{Key: header, Value: headerValue}}}}
+		text := w.text(&m)
+		check.True(t, utf8.ValidString(text) && !strings.Contains(text, "\x00") && len(text) <= 2*len(message)+200,
+			"got the text %q", text)
+		check.True(t, len(terms(&m.Record)) != 0, "got no terms, want those of the header")
+	})
+}
+
+// The worker takes half of the time while there is more to do.
+func TestWorker_GivesWay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(many(5000)...)
+		store.takes = time.Second
+		w := start(t, store, Config{PayloadBytes: 100, Batch: 10, Interval: 500 * time.Millisecond})
+		defer w.stop()
+		<-time.After(time.Minute)
+		store.set(func() {
+			check.True(t, store.stored >= 280 && store.stored <= 320, "got %d documents in a minute, want 300 of 600", store.stored)
+		})
+	})
+}
+
+// payloadQueue is a PayloadStore whose batches of 100 messages take a second each.
+type payloadQueue struct {
+	batches atomic.Int64
+	crowded atomic.Bool
+	away    atomic.Bool
+}
+
+func (q *payloadQueue) Crowded(context.Context) (bool, error) { return q.crowded.Load(), nil }
+
+func (q *payloadQueue) FillPayloads(context.Context) (int, bool, error) {
+	if q.away.Load() {
+		return 0, false, errors.New("the database is away")
+	}
+	if q.batches.Load() == 0 {
+		return 0, false, nil
+	}
+	<-time.After(time.Second)
+	q.batches.Add(-1)
+	return 100, true, nil
+}
+
+func (q *payloadQueue) PayloadLag(context.Context) (time.Duration, error) {
+	return time.Duration(q.batches.Load()) * time.Minute, nil
+}
+
+// The filler works without a rest, but for half of the time while the store has more
+// urgent work, and survives a database that goes away.
+func TestPayloadFiller(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &payloadQueue{}
+		core, logs := observer.New(zap.InfoLevel)
+		f := NewPayloadFiller(DefaultConfig(), store, prometheus.NewRegistry(), zap.New(core))
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); f.Run(ctx) }()
+
+		store.batches.Store(100)
+		<-time.After(20 * time.Second)
+		if left := store.batches.Load(); left > 82 {
+			t.Errorf("%d batches are left after 20 s, want about 80", left)
+		}
+		if lag := testutil.ToFloat64(f.lag); lag < 80*60 {
+			t.Errorf("the lag is %g s, want a minute for each batch that is left", lag)
+		}
+		store.crowded.Store(true)
+		<-time.After(5 * time.Second)
+		before := store.batches.Load()
+		<-time.After(40 * time.Second)
+		filled := before - store.batches.Load()
+		check.True(t, filled >= 19 && filled <= 21, "%d batches were filled in 40 s beside urgent work, want 20", filled)
+		store.away.Store(true)
+		<-time.After(time.Minute)
+		store.away.Store(false)
+		store.crowded.Store(false)
+		<-time.After(2 * time.Minute)
+		if left, lag := store.batches.Load(), testutil.ToFloat64(f.lag); left != 0 || lag != 0 {
+			t.Errorf("%d batches and a lag of %g s are left, want none", left, lag)
+		}
+		check.Same(t, testutil.ToFloat64(f.filled), 100*100, "messages of the metric")
+		check.True(t, logs.Len() == 2,
+			"got the log lines %v, want one when the database goes away and one when it is back", logs.All())
+		cancel()
+		<-done
 	})
 }

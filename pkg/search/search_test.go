@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/fingerprint"
 	"github.com/dlq-manager/dlq-manager/pkg/payload"
@@ -56,24 +57,16 @@ func TestSearch(t *testing.T) {
 			"Header":             {entity.Filter{Headers: []entity.HeaderMatch{{Name: "trace", Value: []byte("t-1")}}}, 1},
 			"Group":              {entity.Filter{Group: entity.Fingerprint{Title: "Order <n> has no stock"}.ID()}, 1},
 		} {
-			found, err := store.Search(t.Context(), repository.SearchQuery{Filter: c.filter, Limit: 10})
-			if err != nil || len(found.Messages) != c.want {
-				t.Errorf("%s: got %d messages, %v, want %d", name, len(found.Messages), err, c.want)
-			}
+			found := check.Must(store.Search(t.Context(), repository.SearchQuery{Filter: c.filter, Limit: 10}))(t)
+			check.Same(t, len(found.Messages), c.want, "%s: messages", name)
 		}
 	})
 }
 
 func run(t *testing.T, store *fake.Store) {
 	t.Helper()
-	masks, err := payload.NewMasks(payload.MaskConfig{Payload: []string{"$.card.number"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	maker, err := fingerprint.New(fingerprint.DefaultConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	masks := check.Must(payload.NewMasks(payload.MaskConfig{Payload: []string{"$.card.number"}}))(t)
+	maker := check.Must(fingerprint.New(fingerprint.DefaultConfig()))(t)
 	hidden := func(m *entity.Message) entity.MaskedFields {
 		return entity.MaskedFields{ErrorMessage: strings.Contains(m.ErrorMessage, "hidden")}
 	}

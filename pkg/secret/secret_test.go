@@ -13,6 +13,8 @@ import (
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 const hidden = "hunter2"
@@ -36,9 +38,7 @@ func TestText(t *testing.T) {
 	t.Run("IsMaskedInJSON", func(t *testing.T) {
 		t.Parallel()
 		raw, err := json.Marshal(holder{hidden})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		if got, want := string(raw), `{"password":"***"}`; got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
@@ -51,9 +51,7 @@ func TestText(t *testing.T) {
 			zap.Any("a", Text(hidden)), zap.Stringer("b", Text(hidden)), zap.Any("c", holder{hidden}),
 			zap.Reflect("d", []Text{hidden}),
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		wantMasked(t, buf.String())
 	})
 
@@ -86,9 +84,7 @@ func TestFromFile(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			got, err := FromFile(write(t, c.content))
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, err)
 			if got.Reveal() != c.want {
 				t.Errorf("got %q, want %q", got.Reveal(), c.want)
 			}
@@ -118,9 +114,7 @@ func TestFromFile(t *testing.T) {
 func write(t *testing.T, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }
 

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 func TestCredentialFiles(t *testing.T) {
@@ -15,12 +17,8 @@ func TestCredentialFiles(t *testing.T) {
 	dir := t.TempDir()
 	whole, empty := filepath.Join(dir, "whole"), filepath.Join(dir, "empty")
 	for path, text := range map[string]string{whole: "hunter2\n", empty: ""} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chtimes(path, time.Time{}, time.Unix(1000, 0)); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		check.NoError(t, os.Chtimes(path, time.Time{}, time.Unix(1000, 0)))
 	}
 	c := NewCredentialFiles(map[string]string{
 		"database": whole, "kafka": empty, "issuer": filepath.Join(dir, "missing"), "tls": "",

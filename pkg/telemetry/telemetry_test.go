@@ -11,6 +11,8 @@ import (
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 func TestLogger(t *testing.T) {
@@ -74,9 +76,7 @@ func logged(t *testing.T, cfg LogConfig, write func(*zap.Logger)) string {
 	t.Helper()
 	var out bytes.Buffer
 	l, err := newLogger(cfg, "api", "1.2", someDeployment, zapcore.AddSync(&out))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	write(l)
 	return out.String()
 }

@@ -28,6 +28,8 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 // hanging is a collector that takes a batch and does not answer until it is told to,
@@ -352,9 +354,7 @@ func TestTracing_TakenInPart(t *testing.T) {
 		answer, err := proto.Marshal(&collectorpb.ExportTraceServiceResponse{
 			PartialSuccess: &collectorpb.ExportTracePartialSuccess{RejectedSpans: c.rejected, ErrorMessage: "too old"},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		to := newCollector(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/x-protobuf")
 			_, _ = w.Write(answer)
@@ -376,9 +376,7 @@ func TestTracing_AnswersWithSecrets(t *testing.T) {
 	partly, err := proto.Marshal(&collectorpb.ExportTraceServiceResponse{
 		PartialSuccess: &collectorpb.ExportTracePartialSuccess{RejectedSpans: 1, ErrorMessage: "hunter2"},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	for name, answer := range map[string]string{
 		"Part":     "HTTP/1.1 400 Bad Request\r\nContent-Length: 28\r\n\r\ntoken \"hunter2\" is not known",
 		"Reason":   "HTTP/1.1 401 no hunter2\r\nContent-Length: 0\r\n\r\n",
@@ -401,9 +399,7 @@ func TestTracing_AnswersWithSecrets(t *testing.T) {
 			})
 			cfg := DefaultTracingConfig()
 			cfg.Endpoint, cfg.HeadersFile, cfg.Timeout = c.URL, filepath.Join(t.TempDir(), "headers"), 200*time.Millisecond
-			if err := os.WriteFile(cfg.HeadersFile, []byte("authorization: Bearer hunter2"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, os.WriteFile(cfg.HeadersFile, []byte("authorization: Bearer hunter2"), 0o600))
 			logs, tr := export(t, cfg)
 			if logs.Len() != 1 || testutil.ToFloat64(tr.counts.failed) != 1 {
 				t.Fatalf("got %d lines, want one about the span that was not taken", logs.Len())
@@ -444,9 +440,7 @@ func exportSome(t *testing.T, cfg TracingConfig, spans int) (*observer.ObservedL
 	t.Helper()
 	core, logs := observer.New(zapcore.DebugLevel)
 	tr, err := NewTracing(cfg, "api", "1", zap.New(core), prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	bench{Tracing: tr}.make(spans)
 	tr.Stop(t.Context())
 	return logs, tr
@@ -467,9 +461,7 @@ func TestTracing_Headers(t *testing.T) {
 	})
 	file := filepath.Join(t.TempDir(), "headers")
 	write := func(text string) {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	cfg := DefaultTracingConfig()
 	cfg.Endpoint, cfg.HeadersFile = c.URL, file
@@ -514,9 +506,7 @@ func TestTracing_TLS(t *testing.T) {
 		t.Errorf("unknown authority: got %d exports, want none and a line", taken)
 	}
 	cfg.CAFile = filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(cfg.CAFile, pemOf(c), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(cfg.CAFile, pemOf(c), 0o600))
 	if logs, _ := export(t, cfg); logs.Len() != 0 || taken != 1 {
 		t.Errorf("known authority: got %d exports and %d lines, want one and none", taken, logs.Len())
 	}
@@ -527,9 +517,7 @@ func TestNewTracing_Refuses(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, text string) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
 	for _, c := range []struct {

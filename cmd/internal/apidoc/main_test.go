@@ -5,19 +5,16 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/rest/openapi"
 )
 
 func TestAPIPageIsCurrent(t *testing.T) {
 	t.Parallel()
 	want, err := page(openapi.Document)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	got, err := os.ReadFile("../../../docs/api.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	if string(got) != string(want) {
 		t.Error("docs/api.md is not that of the OpenAPI document: run make generate")
 	}
@@ -52,9 +49,7 @@ components:
     Amount: {type: integer}
     Thing: {type: object, properties: {a: {type: integer, description: Its amount.}}}
 `))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	for _, want := range []string{
 		"- [Things](#things)", "## Things\n\nSome things.", "### Put one\n\n`PUT /things/{id}`\n\nIt stays.\n",
 		"| `id` | path | integer ≥ 1 | One \\| two. |", "| `a`, required | [Amount](#schema-amount) |  |",

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 const (
@@ -15,9 +17,7 @@ const (
 func made(t *testing.T) string {
 	t.Helper()
 	text, err := page(reference)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return text
 }
 
@@ -25,9 +25,7 @@ func TestConfigurationPageIsCurrent(t *testing.T) {
 	t.Parallel()
 	want := made(t)
 	got, err := os.ReadFile(root + "/docs/configuration.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	if string(got) != want {
 		t.Error("docs/configuration.md is not what the configuration structs say: run make generate")
 	}
@@ -59,9 +57,7 @@ func TestPage(t *testing.T) {
 				t.Fatalf("no row for %s", c.key)
 			}
 			for i, want := range []string{c.variable, c.typ, c.value, c.span} {
-				if strings.TrimSpace(got[i+1]) != want {
-					t.Errorf("%s: got %q in column %d, want %q", c.key, got[i+1], i+2, want)
-				}
+				check.True(t, strings.TrimSpace(got[i+1]) == want, "%s: got %q in column %d, want %q", c.key, got[i+1], i+2, want)
 			}
 			if len(got[5]) < 4 {
 				t.Errorf("%s: got no meaning", c.key)
@@ -73,17 +69,13 @@ func TestPage(t *testing.T) {
 func TestPageRefusesASettingThatIsNotExplained(t *testing.T) {
 	t.Parallel()
 	raw, err := os.ReadFile(reference)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	const about = "# [more than 0s] how slowly a request's head may arrive"
 	for name, comment := range map[string]string{"NoComment": "", "NoRange": "# how slowly a request's head may arrive"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(t.TempDir(), "config.yaml")
-			if err := os.WriteFile(path, []byte(strings.Replace(string(raw), about, comment, 1)), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, os.WriteFile(path, []byte(strings.Replace(string(raw), about, comment, 1)), 0o600))
 			if _, err := page(path); err == nil || !strings.Contains(err.Error(), "server.read_header_timeout") {
 				t.Errorf("got error %v, want one that names server.read_header_timeout", err)
 			}
@@ -102,7 +94,5 @@ func TestReadComments(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", key, got, want)
 		}
 	}
-	if strings.Join(got.sections, " ") != "a b e" {
-		t.Errorf("sections: got %v, want a b e", got.sections)
-	}
+	check.True(t, strings.Join(got.sections, " ") == "a b e", "sections: got %v, want a b e", got.sections)
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dlq-manager/dlq-manager/cmd/internal/program"
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/config"
 )
 
@@ -19,9 +20,7 @@ import (
 func TestRangesAgreeWithValidate(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(reference)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	comments, numbers := readComments(string(text)), 0
 	check := newChecker(t)
 	for _, s := range check.settings {
@@ -85,13 +84,9 @@ func newChecker(t *testing.T) checker {
 		"DLQ_AUTH_MODE=oidc", "DLQ_AUTH_OIDC_ISSUER=https://issuer.example.com", "DLQ_AUTH_OIDC_AUDIENCE=dlq-manager",
 		"DLQ_AUTH_OIDC_GRANTS=[{value: team, role: viewer, topics: [orders]}]",
 	}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	whole := reflect.ValueOf(&base)
-	if err := validate(whole); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, validate(whole))
 	return checker{whole, settingsOf(whole.Elem(), "")}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/config"
 )
 
@@ -60,13 +61,9 @@ func TestReferenceConfiguration(t *testing.T) {
 	t.Run("ShowsEveryKeyAndNoOther", func(t *testing.T) {
 		t.Parallel()
 		raw, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		var tree map[string]any
-		if err := yaml.Unmarshal(raw, &tree); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, yaml.Unmarshal(raw, &tree))
 		shown, want := keysOf(tree, "", config.Keys(DefaultConfig())), config.Keys(DefaultConfig())
 		for _, key := range want {
 			if !slices.Contains(shown, key) {
@@ -83,9 +80,7 @@ func TestReferenceConfiguration(t *testing.T) {
 	t.Run("ShowsTheRealDefaults", func(t *testing.T) {
 		t.Parallel()
 		cfg, _, err := load(t, path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		want := DefaultConfig()
 		// What has no default is shown by an example.
 		want.Database.Host, want.Database.Name, want.Database.User = "localhost", "dlq_db", "app"
@@ -212,9 +207,7 @@ func TestConfig(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(t.TempDir(), "config.yaml")
-			if err := os.WriteFile(path, []byte(c.file), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, os.WriteFile(path, []byte(c.file), 0o600))
 			cfg, _, err := load(t, path, c.environ...)
 			switch {
 			case c.wrong == "" && err != nil:

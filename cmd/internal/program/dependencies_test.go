@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/migrate"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
@@ -40,9 +41,7 @@ func TestSchemaCheck_Public(t *testing.T) {
 func TestWaitFor_TriesBothAtOnce(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer silent.Close()
 	cfg := DefaultConfig()
 	cfg.Server.StartupTimeout = 100 * time.Millisecond
@@ -51,14 +50,10 @@ func TestWaitFor_TriesBothAtOnce(t *testing.T) {
 	cfg.Database.ConnectTimeout = 50 * time.Millisecond
 	cfg.Kafka.Broker.Brokers = []string{"127.0.0.1:1"}
 	db, err := postgres.Open(*cfg.Database)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer db.Close()
 	cluster, err := broker.Open(cfg.Kafka.Broker)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer cluster.Close()
 	base := Base{Config: cfg}
 
@@ -73,9 +68,7 @@ func TestWaitFor_TriesBothAtOnce(t *testing.T) {
 	}
 	kafkaTried := make(chan struct{})
 	counting, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer counting.Close()
 	go func() {
 		if conn, err := counting.Accept(); err == nil {
@@ -85,9 +78,7 @@ func TestWaitFor_TriesBothAtOnce(t *testing.T) {
 	}()
 	cfg.Kafka.Broker.Brokers = []string{counting.Addr().String()}
 	second, err := broker.Open(cfg.Kafka.Broker)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer second.Close()
 	if err := base.WaitFor(t.Context(), db, second); err == nil {
 		t.Error("both: got no error, want one")

@@ -6,14 +6,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 func TestFind(t *testing.T) {
 	folder := t.TempDir()
 	for _, name := range []string{"chromium", "google-chrome", "mine"} {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte("#!/bin/sh\n"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte("#!/bin/sh\n"), 0o700))
 	}
 	for name, c := range map[string]struct{ path, variable, want, problem string }{
 		"TheVariableWins":          {path: folder, variable: filepath.Join(folder, "mine"), want: "mine"},

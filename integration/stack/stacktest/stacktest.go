@@ -78,25 +78,46 @@ func (s *shared) stop() {
 	}
 }
 
-// CreateTopic makes a topic. A broker that a busy machine kept from its controller
-// for some seconds is not available until it is registered again: that is waited for.
-func CreateTopic(t testing.TB, client *kafka.Client, topic kafka.TopicConfig) {
+// Admin is a client of the test's Kafka by kafka-go, not by the product's own code.
+func Admin(t testing.TB) *kafka.Client {
+	t.Helper()
+	transport := &kafka.Transport{MetadataTTL: 200 * time.Millisecond}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &kafka.Client{Addr: kafka.TCP(Kafka(t)...), Transport: transport}
+}
+
+// CreateTopic makes a topic with one replica, which is deleted at the end of the test. A broker that a busy machine
+// kept from its controller for some seconds is not available until it is registered again: that is waited for.
+func CreateTopic(t testing.TB, name string, partitions int, settings ...kafka.ConfigEntry) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
 	defer cancel()
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
+	client := Admin(t)
+	topic := kafka.TopicConfig{Topic: name, NumPartitions: partitions, ReplicationFactor: 1, ConfigEntries: settings}
 	for {
 		res, err := client.CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{topic}})
 		if err == nil {
-			err = res.Errors[topic.Topic]
+			err = res.Errors[name]
 		}
 		if err == nil {
+			t.Cleanup(func() { DeleteTopic(t, name) })
 			return
 		}
 		if !errors.Is(err, kafka.BrokerNotAvailable) || ctx.Err() != nil {
-			t.Fatalf("create topic %s: %v", topic.Topic, err)
+			t.Fatalf("create topic %s: %v", name, err)
 		}
 		<-ticker.C
+	}
+}
+
+// DeleteTopic deletes a topic, if there is one.
+func DeleteTopic(t testing.TB, name string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if _, err := Admin(t).DeleteTopics(ctx, &kafka.DeleteTopicsRequest{Topics: []string{name}}); err != nil {
+		t.Errorf("delete topic %s: %v", name, err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 func TestMain(m *testing.M) { stacktest.Main(m) }
@@ -15,9 +16,7 @@ func TestMain(m *testing.M) { stacktest.Main(m) }
 func TestPostgres(t *testing.T) {
 	url := stacktest.Postgres(t)
 	db, err := sql.Open("postgres", url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer db.Close()
 	if err := db.PingContext(t.Context()); err != nil {
 		t.Errorf("ping: %v", err)

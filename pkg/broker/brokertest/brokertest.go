@@ -1,5 +1,4 @@
-// Package brokertest makes record batches as a hostile producer would: what they
-// inflate to need not fit into memory.
+// Package brokertest makes record batches as a hostile producer would: what they inflate to need not fit into memory.
 package brokertest
 
 import (
@@ -21,6 +20,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 // Codecs of batches.
@@ -100,7 +101,7 @@ func Repeat(w io.Writer, b []byte, n int64) {
 	_, _ = w.Write(block[:int(n)*len(b)])
 }
 
-// Packed is what write writes, compressed.
+// Packed is the output of write, compressed.
 func Packed(tb testing.TB, codec int, write func(io.Writer)) []byte {
 	tb.Helper()
 	var out bytes.Buffer
@@ -115,9 +116,7 @@ func Packed(tb testing.TB, codec int, write func(io.Writer)) []byte {
 		w = lz4.NewWriter(&out)
 	case Zstd:
 		z, err := zstd.NewWriter(&out, zstd.WithEncoderConcurrency(1))
-		if err != nil {
-			tb.Fatal(err)
-		}
+		check.NoError(tb, err)
 		w = z
 	case SnappyXerial, SnappyRaw:
 		var plain bytes.Buffer
@@ -134,9 +133,7 @@ func Packed(tb testing.TB, codec int, write func(io.Writer)) []byte {
 		return out.Bytes()
 	}
 	write(w)
-	if err := w.Close(); err != nil {
-		tb.Fatal(err)
-	}
+	check.NoError(tb, w.Close())
 	return out.Bytes()
 }
 
@@ -190,7 +187,7 @@ func LegacyEntry(magic byte, codec int, offset int64, key, value []byte) []byte 
 	return b
 }
 
-// Produce has a broker append a batch as it is.
+// Produce has a broker append a batch unchanged.
 func Produce(ctx context.Context, broker, topic string, partition int32, batch []byte) error {
 	client, err := kgo.NewClient(kgo.SeedBrokers(broker), kgo.MaxVersions(kversion.V3_0_0()), kgo.BrokerMaxWriteBytes(1<<30))
 	if err != nil {

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -17,24 +18,25 @@ import (
 // middle of taking a message, so there is nothing to wait for.
 func (s *Store) Claim(ctx context.Context, claims []repository.Claim, how repository.Claiming) ([]entity.Message, error) {
 	var taken []entity.Message
-	err := s.step(ctx, "claim messages", func(now time.Time) error {
+	err := s.Step(ctx, "claim messages", func(now time.Time) error {
 		for _, c := range claims {
-			r, ok := s.rows[c.MessageID]
+			r, ok := s.Rows[c.MessageID]
 			if !ok {
 				continue
 			}
-			if r.message.Claimed() && r.message.Claim.ID == c.ID { // asked for a second time
+			if r.Message.Claimed() && r.Message.Claim.ID == c.ID { // asked for a second time
 				taken = append(taken, r.answer(how))
 				continue
 			}
-			if c.OriginalTopic != "" && c.OriginalTopic != r.message.OriginalTopic { // mapped since
+			if c.OriginalTopic != "" && c.OriginalTopic != r.Message.OriginalTopic { // mapped since
 				continue
 			}
+			before := r.Message
 			if r.claim(c, now, how) != nil {
 				continue
 			}
 			if how.Audit {
-				s.note(entity.ActionRetry, c.MessageID, how.Cause)
+				s.changed(now, entity.ActionRetry, before, r, how.Cause)
 			}
 			taken = append(taken, r.answer(how))
 		}
@@ -46,9 +48,9 @@ func (s *Store) Claim(ctx context.Context, claims []repository.Claim, how reposi
 // Claimable implements repository.Attempts.
 func (s *Store) Claimable(ctx context.Context, ids []uuid.UUID) ([]uuid.UUID, error) {
 	var free []uuid.UUID
-	err := s.step(ctx, "look for claimable messages", func(time.Time) error {
+	err := s.Step(ctx, "look for claimable messages", func(time.Time) error {
 		for _, id := range ids {
-			if r, ok := s.rows[id]; ok && r.message.CanClaim() == nil {
+			if r, ok := s.Rows[id]; ok && r.Message.CanClaim() == nil {
 				free = append(free, id)
 			}
 		}
@@ -58,8 +60,8 @@ func (s *Store) Claimable(ctx context.Context, ids []uuid.UUID) ([]uuid.UUID, er
 }
 
 // answer is what a claim tells of the message it took.
-func (r *row) answer(how repository.Claiming) entity.Message {
-	m := r.bare()
+func (r *Row) answer(how repository.Claiming) entity.Message {
+	m := r.Bare()
 	if !how.Brief {
 		return m
 	}
@@ -69,25 +71,25 @@ func (r *row) answer(how repository.Claiming) entity.Message {
 	}
 }
 
-func (r *row) claim(c repository.Claim, now time.Time, how repository.Claiming) error {
-	if c.TakeOver && r.message.Unsettled {
+func (r *Row) claim(c repository.Claim, now time.Time, how repository.Claiming) error {
+	if c.TakeOver && r.Message.Unsettled {
 		r.abandon(now, how.Cause.Actor, entity.Retrying)
-		r.message.Status = entity.Pending
-		r.message.MaxRetries++ // the limit does not bind a take-over
-		defer func() { r.message.MaxRetries-- }()
+		r.Message.Status = entity.Pending
+		r.Message.MaxRetries++ // the limit does not bind a take-over
+		defer func() { r.Message.MaxRetries-- }()
 	}
-	if err := r.message.MarkRetrying(now); err != nil {
+	if err := r.Message.MarkRetrying(now); err != nil {
 		return err
 	}
-	r.number++
-	r.message.Claim = entity.Claim{
+	r.Number++
+	r.Message.Claim = entity.Claim{
 		ID: c.ID, ExpiresAt: entity.Moment(now.Add(how.Expiry)),
 		Topic: c.Topic, TopicID: c.TopicID, Partition: c.Partition, EndOffset: c.EndOffset, RedriveID: c.RedriveID,
 	}
 	r.keepEdit(c)
-	r.message.Unsettled = false
-	r.message.NextAttemptAt = time.Time{}
-	r.message.LastPublishError, r.message.LastPublishErrorClass = "", ""
+	r.Message.Unsettled = false
+	r.Message.NextAttemptAt = time.Time{}
+	r.Message.LastPublishError, r.Message.LastPublishErrorClass = "", ""
 	return nil
 }
 
@@ -95,22 +97,23 @@ func (r *row) claim(c repository.Claim, now time.Time, how repository.Claiming) 
 // entity.ErrInvalid and no result counts.
 func (s *Store) Finish(ctx context.Context, results []repository.Result, cause entity.Cause) ([]repository.Finished, error) {
 	var finished []repository.Finished
-	err := s.step(ctx, "finish attempts", func(now time.Time) error {
+	err := s.Step(ctx, "finish attempts", func(now time.Time) error {
 		for _, res := range results {
-			if res.Verdict < entity.Acknowledged || res.Verdict > entity.Rescued {
-				return fmt.Errorf("verdict %d: %w", res.Verdict, entity.ErrInvalid)
+			if !res.Verdict.Valid() {
+				return fmt.Errorf("verdict %q: %w", res.Verdict, entity.ErrInvalid)
 			}
 		}
 		for _, res := range results {
-			r, ok := s.rows[res.MessageID]
-			if !ok || !r.message.Claimed() || r.message.Claim.ID != res.ClaimID {
+			r, ok := s.Rows[res.MessageID]
+			if !ok || !r.Message.Claimed() || r.Message.Claim.ID != res.ClaimID {
 				continue
 			}
+			before := r.Message
 			if err := r.finish(res, now, cause.Actor); err != nil {
 				return err
 			}
 			if res.Verdict != entity.InDoubt {
-				s.note(entity.ActionAttempt, res.MessageID, cause)
+				s.changed(now, entity.ActionAttempt, before, r, cause)
 			}
 			finished = append(finished, r.finished())
 		}
@@ -120,10 +123,10 @@ func (s *Store) Finish(ctx context.Context, results []repository.Result, cause e
 }
 
 // abandon ends an attempt that nobody can settle.
-func (r *row) abandon(now time.Time, actor string, to entity.Status) {
-	m := &r.message
-	r.attempts = append(r.attempts, entity.Attempt{
-		MessageID: m.ID, Number: r.number, ID: m.Claim.ID, RetryCount: m.RetryCount,
+func (r *Row) abandon(now time.Time, actor string, to entity.Status) {
+	m := &r.Message
+	r.Attempts = append(r.Attempts, entity.Attempt{
+		MessageID: m.ID, Number: r.Number, ID: m.Claim.ID, RetryCount: m.RetryCount,
 		RedriveID: m.Claim.RedriveID, Verdict: entity.Abandoned, Actor: actor,
 		StartedAt: m.LastRetryAt, EndedAt: now,
 		From: entity.Retrying, To: to,
@@ -132,11 +135,11 @@ func (r *row) abandon(now time.Time, actor string, to entity.Status) {
 	})
 }
 
-func (r *row) finish(res repository.Result, now time.Time, actor string) error {
-	m := &r.message
+func (r *Row) finish(res repository.Result, now time.Time, actor string) error {
+	m := &r.Message
 	m.LastPublishError, m.LastPublishErrorClass, m.NextAttemptAt = res.Error, res.Class, time.Time{}
 	if res.Verdict == entity.InDoubt {
-		r.message.Unsettled = res.Class == entity.UnknownClass && expired(m, now)
+		r.Message.Unsettled = res.Class == entity.UnknownClass && expired(m, now)
 		m.UpdatedAt = now
 		return nil
 	}
@@ -144,8 +147,8 @@ func (r *row) finish(res repository.Result, now time.Time, actor string) error {
 	if err := r.end(res, now); err != nil {
 		return err
 	}
-	r.attempts = append(r.attempts, entity.Attempt{
-		MessageID: m.ID, Number: r.number, ID: claim.ID, RetryCount: count,
+	r.Attempts = append(r.Attempts, entity.Attempt{
+		MessageID: m.ID, Number: r.Number, ID: claim.ID, RetryCount: count,
 		RedriveID: claim.RedriveID, Verdict: res.Verdict, Actor: actor,
 		StartedAt: m.LastRetryAt, EndedAt: now,
 		From: entity.Retrying, To: m.Status,
@@ -156,8 +159,8 @@ func (r *row) finish(res repository.Result, now time.Time, actor string) error {
 }
 
 // end moves the message to where the verdict leads and lets go of the claim.
-func (r *row) end(res repository.Result, now time.Time) error {
-	m := &r.message
+func (r *Row) end(res repository.Result, now time.Time) error {
+	m := &r.Message
 	r.countRescues(res.Verdict)
 	m.Claim, m.Unsettled = entity.Claim{}, false
 	switch res.Verdict {
@@ -175,7 +178,7 @@ func (r *row) end(res repository.Result, now time.Time) error {
 		return r.wait(res.RetryIn, now)
 	case entity.Refused, entity.GivenBack, entity.Rescued:
 		m.RetryCount = max(0, m.RetryCount-1)
-		if r.rescues >= repository.RescueLimit || m.RetryCount >= m.MaxRetries {
+		if r.Rescues >= repository.RescueLimit || m.RetryCount >= m.MaxRetries {
 			return m.MarkDead(now)
 		}
 		return r.wait(res.RetryIn, now)
@@ -185,31 +188,31 @@ func (r *row) end(res repository.Result, now time.Time) error {
 }
 
 // wait makes the message PENDING until its next automatic attempt is due.
-func (r *row) wait(d time.Duration, now time.Time) error {
-	r.message.NextAttemptAt = entity.Moment(now.Add(d))
-	return r.message.MarkPending(now)
+func (r *Row) wait(d time.Duration, now time.Time) error {
+	r.Message.NextAttemptAt = entity.Moment(now.Add(d))
+	return r.Message.MarkPending(now)
 }
 
 // countRescues counts rescues in a row. An attempt that was given back says
 // nothing about them; any other end starts anew.
-func (r *row) countRescues(v entity.Verdict) {
+func (r *Row) countRescues(v entity.Verdict) {
 	switch v {
 	case entity.Rescued:
-		r.rescues++
+		r.Rescues++
 	case entity.GivenBack, entity.InDoubt:
 	case entity.Acknowledged, entity.Skipped, entity.Failed, entity.Rejected, entity.Refused, entity.Abandoned:
-		r.rescues = 0
+		r.Rescues = 0
 	}
 }
 
 // resolve leaves no error behind: what went wrong before is in the history.
-func (r *row) resolve(now time.Time) error {
-	r.message.LastPublishError, r.message.LastPublishErrorClass = "", ""
-	return r.message.MarkResolved(now)
+func (r *Row) resolve(now time.Time) error {
+	r.Message.LastPublishError, r.Message.LastPublishErrorClass = "", ""
+	return r.Message.MarkResolved(now)
 }
 
-func (r *row) finished() repository.Finished {
-	m := &r.message
+func (r *Row) finished() repository.Finished {
+	m := &r.Message
 	return repository.Finished{
 		MessageID: m.ID, Status: m.Status,
 		RetryCount: m.RetryCount, MaxRetries: m.MaxRetries, NextAttemptAt: m.NextAttemptAt,
@@ -219,12 +222,12 @@ func (r *row) finished() repository.Finished {
 // Expired implements repository.Attempts.
 func (s *Store) Expired(ctx context.Context, q repository.ExpiredQuery) ([]entity.Message, error) {
 	var messages []entity.Message
-	err := s.step(ctx, "find expired claims", func(now time.Time) error {
-		for _, r := range s.oldestFirst(func(m *entity.Message) bool { return wanted(m, q, now) }) {
+	err := s.Step(ctx, "find expired claims", func(now time.Time) error {
+		for _, r := range OldestFirst(s.Rows, func(m *entity.Message) bool { return wanted(m, q, now) }) {
 			if len(messages) == q.Limit {
 				return nil
 			}
-			messages = append(messages, r.bare())
+			messages = append(messages, r.Bare())
 		}
 		return nil
 	})
@@ -249,11 +252,11 @@ func expired(m *entity.Message, now time.Time) bool {
 // History implements repository.Attempts.
 func (s *Store) History(ctx context.Context, id uuid.UUID) ([]entity.Attempt, error) {
 	var attempts []entity.Attempt
-	err := s.step(ctx, "read history", func(time.Time) error {
-		if r, ok := s.rows[id]; ok {
-			attempts = slices.Clone(r.attempts)
+	err := s.Step(ctx, "read history", func(time.Time) error {
+		if r := cmp.Or(s.Rows[id], s.Archived[id]); r != nil {
+			attempts = slices.Clone(r.Attempts)
 			for i := range attempts {
-				attempts[i].Edit = cloneEdit(r.edits[attempts[i].ID])
+				attempts[i].Edit = cloneEdit(r.Edits[attempts[i].ID].Edit)
 			}
 		}
 		return nil
@@ -270,14 +273,14 @@ func (s *Store) History(ctx context.Context, id uuid.UUID) ([]entity.Attempt, er
 // attempt that is still a claim is not known.
 func (s *Store) AttemptsOf(ctx context.Context, redrive uuid.UUID, ids []uuid.UUID) ([]entity.Attempt, error) {
 	var attempts []entity.Attempt
-	err := s.step(ctx, "find attempts of a redrive", func(time.Time) error {
-		for _, id := range unique(ids) {
-			r, ok := s.rows[id]
+	err := s.Step(ctx, "find attempts of a redrive", func(time.Time) error {
+		for _, id := range Unique(ids) {
+			r, ok := s.Rows[id]
 			if !ok || redrive == uuid.Nil {
 				continue
 			}
 			if a, made := r.attemptOf(redrive); made {
-				a.ConsumerGroup = r.message.Failure.ConsumerGroup
+				a.ConsumerGroup = r.Message.Failure.ConsumerGroup
 				attempts = append(attempts, a)
 			}
 		}
@@ -286,17 +289,17 @@ func (s *Store) AttemptsOf(ctx context.Context, redrive uuid.UUID, ids []uuid.UU
 	return attempts, err
 }
 
-func (r *row) attemptOf(redrive uuid.UUID) (entity.Attempt, bool) {
-	m := &r.message
+func (r *Row) attemptOf(redrive uuid.UUID) (entity.Attempt, bool) {
+	m := &r.Message
 	if m.Claimed() && m.Claim.RedriveID == redrive {
 		return entity.Attempt{
-			MessageID: m.ID, Number: r.number, ID: m.Claim.ID, RetryCount: m.RetryCount,
+			MessageID: m.ID, Number: r.Number, ID: m.Claim.ID, RetryCount: m.RetryCount,
 			RedriveID: redrive, Verdict: entity.InDoubt, StartedAt: m.LastRetryAt,
 			From: entity.Retrying, To: entity.Retrying, Class: m.LastPublishErrorClass, Error: m.LastPublishError,
 			Topic: m.Claim.Topic, TopicID: m.Claim.TopicID, Partition: m.Claim.Partition, Offset: -1,
 		}, true
 	}
-	for _, a := range slices.Backward(r.attempts) {
+	for _, a := range slices.Backward(r.Attempts) {
 		if a.RedriveID == redrive {
 			return a, true
 		}
@@ -304,7 +307,8 @@ func (r *row) attemptOf(redrive uuid.UUID) (entity.Attempt, bool) {
 	return entity.Attempt{}, false
 }
 
-func unique(ids []uuid.UUID) []uuid.UUID {
+// Unique returns ids without repetitions, in their order.
+func Unique(ids []uuid.UUID) []uuid.UUID {
 	var once []uuid.UUID
 	seen := map[uuid.UUID]bool{}
 	for _, id := range ids {
@@ -318,16 +322,77 @@ func unique(ids []uuid.UUID) []uuid.UUID {
 
 // keepEdit stores the edit of a claim with the attempt that it begins; nothing
 // when nothing differs. The value that a redrive's patch made is not kept.
-func (r *row) keepEdit(c repository.Claim) {
+func (r *Row) keepEdit(c repository.Claim) {
 	if c.Edit.Empty() && (c.Edit == nil || c.Edit.Patch == nil) {
 		return
 	}
-	if r.edits == nil {
-		r.edits = map[uuid.UUID]*entity.Edit{}
+	if r.Edits == nil {
+		r.Edits = map[uuid.UUID]repository.Claim{}
 	}
-	e := cloneEdit(c.Edit)
-	if e.Patch != nil {
-		e.Value = nil
+	c.Edit = cloneEdit(c.Edit)
+	if c.Edit.Patch != nil {
+		c.Edit.Value = nil
 	}
-	r.edits[c.ID] = e
+	r.Edits[c.ID] = c
+}
+
+// Due implements repository.Attempts. It goes through everything at once: there
+// is a place to go on only when not all that were never attempted fit.
+func (s *Store) Due(ctx context.Context, q repository.DueQuery) ([]uuid.UUID, repository.Place, error) {
+	var due []uuid.UUID
+	var next repository.Place
+	err := s.Step(ctx, "find due messages", func(now time.Time) error {
+		last := q.After
+		for _, r := range OldestFirst(s.Rows, func(m *entity.Message) bool { return dueNow(m, q, now) }) {
+			m := &r.Message
+			fresh := m.NextAttemptAt.IsZero()
+			switch {
+			case len(due) < q.Limit:
+				due = append(due, m.ID)
+				if fresh {
+					last = repository.Place{CreatedAt: m.CreatedAt, ID: m.ID}
+				}
+			case fresh:
+				next = last
+				return nil
+			}
+		}
+		return nil
+	})
+	return due, next, err
+}
+
+func dueNow(m *entity.Message, q repository.DueQuery, now time.Time) bool {
+	switch {
+	case m.CanClaim() != nil || !slices.Contains(q.Topics, m.OriginalTopic):
+		return false
+	case m.Origin.Confidence != entity.FromOperator && slices.Contains(q.Except, repository.TopicPair{Original: m.OriginalTopic, DLQ: m.Source.Topic}):
+		return false
+	case m.NextAttemptAt.IsZero():
+		return behind(m, q.After)
+	default:
+		return !m.NextAttemptAt.After(now)
+	}
+}
+
+// behind reports whether m stands behind a place.
+func behind(m *entity.Message, p repository.Place) bool {
+	if order := m.CreatedAt.Compare(p.CreatedAt); order != 0 {
+		return order > 0
+	}
+	return bytes.Compare(m.ID[:], p.ID[:]) > 0
+}
+
+// Stuck implements repository.Attempts.
+func (s *Store) Stuck(ctx context.Context, age time.Duration) (int64, error) {
+	var n int64
+	err := s.Step(ctx, "count stuck messages", func(now time.Time) error {
+		for _, r := range s.Rows {
+			if r.Message.Claimed() && r.Message.LastRetryAt.Before(now.Add(-age)) {
+				n++
+			}
+		}
+		return nil
+	})
+	return n, err
 }

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -11,19 +12,12 @@ import (
 
 // Delete implements repository.Core.
 func (s *Store) Delete(ctx context.Context, id uuid.UUID, cause entity.Cause) error {
-	return s.step(ctx, "delete message", func(time.Time) error {
-		r, err := s.row(id)
-		switch {
-		case err != nil && s.performedOn(cause.Operation, entity.ActionDelete)[id]:
+	return s.Step(ctx, "delete message", func(now time.Time) error {
+		err := s.ChangeOne(now, entity.ActionDelete, id, cause)
+		if err != nil && s.Did(cause.Operation, entity.ActionDelete)[id] {
 			return nil
-		case err != nil:
-			return err
-		case r.message.Claimed():
-			return &entity.ClaimedError{ID: id, Unsettled: r.message.Unsettled}
 		}
-		delete(s.rows, id)
-		s.note(entity.ActionDelete, id, cause)
-		return nil
+		return err
 	})
 }
 
@@ -39,49 +33,62 @@ func (s *Store) GiveUp(ctx context.Context, id uuid.UUID, cause entity.Cause) (e
 
 func (s *Store) move(ctx context.Context, where string, action entity.Action, id uuid.UUID, cause entity.Cause) (entity.Message, error) {
 	var m entity.Message
-	err := s.step(ctx, where, func(now time.Time) error {
-		err := s.change(now, action, id, cause)
-		r, ok := s.rows[id]
-		if err != nil && !(ok && s.performedOn(cause.Operation, action)[id]) {
+	err := s.Step(ctx, where, func(now time.Time) error {
+		err := s.ChangeOne(now, action, id, cause)
+		r, ok := s.Rows[id]
+		if err != nil && !(ok && s.Did(cause.Operation, action)[id]) {
 			return err
 		}
-		m = r.bare()
+		m = r.Bare()
 		return nil
 	})
 	return m, err
 }
 
-// change does to one message what action says, and notes it.
-func (s *Store) change(now time.Time, action entity.Action, id uuid.UUID, cause entity.Cause) error {
+// ChangeOne deletes, requeues or gives up one message, within a step. It fails only with
+// errors of the kinds ErrNotFound and ErrConflict.
+func (s *Store) ChangeOne(now time.Time, action entity.Action, id uuid.UUID, cause entity.Cause) error {
 	r, err := s.row(id)
 	if err != nil {
 		return err
 	}
-	if action == entity.ActionRequeue {
+	before := r.Message
+	switch {
+	case action == entity.ActionRequeue:
 		err = r.requeue(now)
-	} else {
+	case action == entity.ActionDead:
 		err = r.giveUp(now, cause.Actor)
+	case r.Message.Claimed():
+		err = &entity.ClaimedError{ID: id, Unsettled: r.Message.Unsettled}
+	default:
+		delete(s.Rows, id)
 	}
 	if err == nil {
-		s.note(action, id, cause)
+		s.changed(now, action, before, r, cause)
 	}
 	return err
 }
 
+// changed records a change of a message.
+func (s *Store) changed(now time.Time, action entity.Action, before entity.Message, r *Row, cause entity.Cause) {
+	s.Note(action, before.ID, cause)
+	s.Hooks.Changed(now, action, before, r, cause)
+}
+
 // requeue asks for DEAD itself: RETRYING has an arrow to PENDING too, but only
 // the attempt's own result may follow that one.
-func (r *row) requeue(now time.Time) error {
-	m := &r.message
+func (r *Row) requeue(now time.Time) error {
+	m := &r.Message
 	if m.Status != entity.Dead {
 		return &entity.TransitionError{From: m.Status, To: entity.Pending}
 	}
-	m.RetryCount, r.rescues = 0, 0
+	m.RetryCount, r.Rescues = 0, 0
 	m.NextAttemptAt, m.Outcome = now, ""
 	return m.MarkPending(now)
 }
 
-func (r *row) giveUp(now time.Time, actor string) error {
-	m := &r.message
+func (r *Row) giveUp(now time.Time, actor string) error {
+	m := &r.Message
 	if m.Claimed() && !m.Unsettled {
 		return &entity.ClaimedError{ID: m.ID}
 	}
@@ -95,4 +102,56 @@ func (r *row) giveUp(now time.Time, actor string) error {
 	m.Claim, m.Unsettled = entity.Claim{}, false
 	m.NextAttemptAt = time.Time{}
 	return nil
+}
+
+// operationsLimit is how many changes are remembered, the newest: the memory of a
+// process must not grow with everything that ever happened in it.
+const operationsLimit = 100_000
+
+// operation is a change that was made by an operation (entity.Cause).
+type operation struct {
+	id     uuid.UUID
+	action entity.Action
+	object uuid.UUID
+}
+
+// Performed implements repository.Operations.
+func (s *Store) Performed(ctx context.Context, id uuid.UUID) (bool, error) {
+	found := false
+	err := s.Step(ctx, "look for an operation", func(time.Time) error {
+		found = id != uuid.Nil && slices.ContainsFunc(s.operations, func(o operation) bool { return o.id == id })
+		return nil
+	})
+	return found, err
+}
+
+// Record implements repository.Operations. There is no audit trail to append to.
+func (s *Store) Record(ctx context.Context, e entity.AuditEntry) error {
+	return s.Step(ctx, "record an operation", func(time.Time) error {
+		s.Note(e.Action, e.ObjectID, e.Cause)
+		return nil
+	})
+}
+
+// Did returns the objects to which an operation has done what action says,
+// as far as the store remembers.
+func (s *Store) Did(id uuid.UUID, action entity.Action) map[uuid.UUID]bool {
+	objects := map[uuid.UUID]bool{}
+	for _, o := range s.operations {
+		if o.id == id && o.action == action {
+			objects[o.object] = true
+		}
+	}
+	return objects
+}
+
+// Note remembers a change that was made by an operation.
+func (s *Store) Note(action entity.Action, object uuid.UUID, cause entity.Cause) {
+	if cause.Operation == uuid.Nil {
+		return
+	}
+	s.operations = append(s.operations, operation{cause.Operation, action, object})
+	if len(s.operations) > operationsLimit {
+		s.operations = s.operations[1:]
+	}
 }

@@ -72,21 +72,26 @@ func kept(m entity.Message) entity.Message {
 	return m
 }
 
-// loaded returns the message for a reader who wants values up to maxValue bytes,
+// Loaded returns the message for a reader who wants values up to maxValue bytes,
 // all of them when it is negative.
-func (r *row) loaded(maxValue int64) entity.Message {
-	m := r.message
+func (r *Row) Loaded(maxValue int64) entity.Message {
+	m := r.Message
 	if maxValue >= 0 && int64(len(m.Record.Value)) > maxValue {
 		m.Record.State, m.Record.Value = entity.ValueNotLoaded, nil
 	}
 	return clone(m)
 }
 
-// shown returns the message as loaded does, with the first of many headers and without
-// a long key.
-func (r *row) shown(maxValue int64) entity.Message {
-	m := r.loaded(maxValue)
-	leaveOutKey(&m.Record, repository.KeyLimit)
+// Shown returns the message as WithFirstHeaders does, without a long key.
+func (r *Row) Shown(maxValue int64) entity.Message {
+	m := r.WithFirstHeaders(maxValue)
+	LeaveOutKey(&m.Record, repository.KeyLimit)
+	return m
+}
+
+// WithFirstHeaders returns the message as Loaded does, with the first of many headers.
+func (r *Row) WithFirstHeaders(maxValue int64) entity.Message {
+	m := r.Loaded(maxValue)
 	n, bytes := 0, 0
 	for ; n < len(m.Record.Headers) && n < repository.HeaderLimit; n++ {
 		bytes += len(m.Record.Headers[n].Key) + len(m.Record.Headers[n].Value)
@@ -99,26 +104,27 @@ func (r *row) shown(maxValue int64) entity.Message {
 	return m
 }
 
-// leaveOutKey leaves a key out that is longer than limit.
-func leaveOutKey(r *entity.Record, limit int64) {
+// LeaveOutKey leaves a key out that is longer than limit.
+func LeaveOutKey(r *entity.Record, limit int64) {
 	if n := int64(len(r.Key)); n > limit {
 		r.Key, r.KeyOmitted = nil, n
 	}
 }
 
-// pageRoom is what a page may load yet.
-type pageRoom struct {
+// PageRoom is what a page may load yet.
+type PageRoom struct {
 	bytes   int64
 	headers int
 }
 
-func newPageRoom() *pageRoom {
-	return &pageRoom{bytes: repository.ListPageLimit, headers: repository.ListHeaderLimit}
+// NewPageRoom returns the room of an empty page.
+func NewPageRoom() *PageRoom {
+	return &PageRoom{bytes: repository.ListPageLimit, headers: repository.ListHeaderLimit}
 }
 
-// listed returns the message for a page that has room.
-func (r *row) listed(room *pageRoom) entity.Message {
-	m := r.message
+// Listed returns the message for a page that has room.
+func (r *Row) Listed(room *PageRoom) entity.Message {
+	m := r.Message
 	limit := int64(repository.ListValueLimit)
 	key, value, headers := int64(len(m.Record.Key)), int64(len(m.Record.Value)), headerBytes(m.Record.Headers)
 	room.bytes -= int64(len(m.ErrorMessage))
@@ -131,7 +137,7 @@ func (r *row) listed(room *pageRoom) entity.Message {
 		m.Record.State, m.Record.Value = entity.ValueNotLoaded, nil
 	}
 	if key > limit || room.bytes < 0 {
-		leaveOutKey(&m.Record, 0)
+		LeaveOutKey(&m.Record, 0)
 	}
 	if n := len(m.Record.Headers); n > 0 {
 		if headers <= limit {
@@ -151,9 +157,9 @@ func headerBytes(headers []entity.Header) (n int64) {
 	return n
 }
 
-// bare returns the message without key, headers and value.
-func (r *row) bare() entity.Message {
-	m := r.message
+// Bare returns the message without key, headers and value.
+func (r *Row) Bare() entity.Message {
+	m := r.Message
 	m.Record.Key, m.Record.Headers = nil, nil
 	if m.Record.Value != nil {
 		m.Record.State, m.Record.Value = entity.ValueNotLoaded, nil

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -12,7 +14,7 @@ import (
 // OpenTopics implements repository.Ingest.
 func (s *Store) OpenTopics(ctx context.Context, topics []repository.Topic) ([]repository.TopicRef, error) {
 	refs := make([]repository.TopicRef, 0, len(topics))
-	err := s.step(ctx, "open topics", func(time.Time) error {
+	err := s.Step(ctx, "open topics", func(time.Time) error {
 		for _, t := range topics {
 			refs = append(refs, s.ref(t))
 		}
@@ -32,10 +34,10 @@ func (s *Store) ref(t repository.Topic) repository.TopicRef {
 		id = int32(len(s.topicIDs) + 1)
 		s.topicIDs[t.Name], s.topicNames[id] = id, t.Name
 	}
-	life, ok := s.incarnations[t]
+	life, ok := s.Incarnations[t]
 	if !ok {
-		life = int32(len(s.incarnations) + 1)
-		s.incarnations[t] = life
+		life = int32(len(s.Incarnations) + 1)
+		s.Incarnations[t] = life
 	}
 	return repository.TopicRef{TopicID: id, Incarnation: life}
 }
@@ -43,12 +45,12 @@ func (s *Store) ref(t repository.Topic) repository.TopicRef {
 // OpenPosition implements repository.Ingest.
 func (s *Store) OpenPosition(ctx context.Context, starts []repository.Position) ([]repository.Position, error) {
 	positions := make([]repository.Position, 0, len(starts))
-	err := s.step(ctx, "open positions", func(time.Time) error {
+	err := s.Step(ctx, "open positions", func(time.Time) error {
 		for _, start := range starts {
-			next, ok := s.positions[start.Partition]
+			next, ok := s.Positions[start.Partition]
 			if !ok {
 				next = start.Next
-				s.positions[start.Partition] = next
+				s.Positions[start.Partition] = next
 			}
 			positions = append(positions, repository.Position{Partition: start.Partition, Next: next})
 		}
@@ -62,7 +64,7 @@ func (s *Store) OpenPosition(ctx context.Context, starts []repository.Position) 
 
 // Mark implements repository.Ingest.
 func (s *Store) Mark(ctx context.Context, p repository.Partition) (mark *repository.Mark, err error) {
-	err = s.step(ctx, "read mark", func(time.Time) error {
+	err = s.Step(ctx, "read mark", func(time.Time) error {
 		if m, ok := s.marks[p]; ok {
 			mark = &m
 		}
@@ -73,8 +75,8 @@ func (s *Store) Mark(ctx context.Context, p repository.Partition) (mark *reposit
 
 // NoteMark implements repository.Ingest.
 func (s *Store) NoteMark(ctx context.Context, p repository.Partition, m repository.Mark) error {
-	return s.step(ctx, "note mark", func(time.Time) error {
-		if _, ok := s.positions[p]; ok {
+	return s.Step(ctx, "note mark", func(time.Time) error {
+		if _, ok := s.Positions[p]; ok {
 			s.marks[p] = m
 		}
 		return nil
@@ -86,25 +88,24 @@ func (s *Store) NoteMark(ctx context.Context, p repository.Partition, m reposito
 // the batch is stored.
 func (s *Store) Store(ctx context.Context, batch repository.Batch) (repository.Stored, error) {
 	var stored repository.Stored
-	err := s.step(ctx, "store messages", func(now time.Time) error {
+	err := s.Step(ctx, "store messages", func(now time.Time) error {
 		steps := s.matching(batch.Ranges)
 		messages, err := s.counting(batch.Messages, steps)
 		if err != nil {
 			return err
 		}
 		for p, to := range steps {
-			s.positions[p] = to
+			s.Positions[p] = to
 			stored.Ranges = append(stored.Ranges, p)
 		}
-		for _, m := range messages {
-			if parent, attempt, ok := s.parentOf(m); ok {
-				stored.Returns = append(stored.Returns, arrive(m, parent, attempt, batch))
-			}
-		}
-		for _, m := range messages {
+		stored.Returns = s.Hooks.Returns(messages, batch, now)
+		rows := make([]*Row, len(messages))
+		for i, m := range messages {
 			m.CreatedAt, m.UpdatedAt, m.Return = now, now, nil
-			s.rows[m.ID] = s.newRow(*m)
+			rows[i] = s.NewRow(*m)
+			s.Rows[m.ID] = rows[i]
 		}
+		s.Hooks.Arrived(rows...)
 		return nil
 	})
 	return stored, err
@@ -115,7 +116,7 @@ func (s *Store) Store(ctx context.Context, batch repository.Batch) (repository.S
 func (s *Store) matching(ranges []repository.Range) map[repository.Partition]int64 {
 	steps := make(map[repository.Partition]int64, len(ranges))
 	for _, r := range ranges {
-		if next, ok := s.positions[r.Partition]; ok && next == r.From {
+		if next, ok := s.Positions[r.Partition]; ok && next == r.From {
 			steps[r.Partition] = r.To
 		}
 	}
@@ -130,7 +131,7 @@ func (s *Store) counting(messages []entity.Message, steps map[repository.Partiti
 		if _, counts := steps[p]; !counts {
 			continue
 		}
-		if _, exists := s.rows[m.ID]; exists {
+		if _, exists := s.Rows[m.ID]; exists {
 			return nil, fmt.Errorf("message %s exists: %w", m.ID, entity.ErrConflict)
 		}
 		out = append(out, &m)
@@ -138,12 +139,12 @@ func (s *Store) counting(messages []entity.Message, steps map[repository.Partiti
 	return out, nil
 }
 
-// newRow keeps the topic's name under its number, as every reader sees it.
-func (s *Store) newRow(m entity.Message) *row {
+// NewRow keeps the topic's name under its number, as every reader sees it.
+func (s *Store) NewRow(m entity.Message) *Row {
 	if name, ok := s.topicNames[m.Source.TopicID]; ok {
 		m.Source.Topic = name
 	}
-	return &row{message: kept(m)}
+	return &Row{Message: kept(m)}
 }
 
 // Insert puts a message in as it is, in any state, over one with the same id.
@@ -156,5 +157,80 @@ func (s *Store) Insert(m entity.Message) {
 		ref := s.ref(repository.Topic{Name: m.Source.Topic})
 		m.Source.TopicID, m.Source.Incarnation = ref.TopicID, ref.Incarnation
 	}
-	s.rows[m.ID] = s.newRow(m)
+	r := s.NewRow(m)
+	s.Rows[m.ID] = r
+	s.Hooks.Arrived(r)
+}
+
+// returns makes messages that say so children of their parents.
+func (s *Store) returns(messages []*entity.Message, batch repository.Batch, _ time.Time) []repository.Arrival {
+	var arrivals []repository.Arrival
+	for _, m := range messages {
+		if parent, attempt, ok := s.ParentOf(m); ok {
+			arrivals = append(arrivals, Arrive(m, parent, attempt, Confirms(m, parent, batch)))
+		}
+	}
+	return arrivals
+}
+
+// Confirms reports whether a message that came in its own dead-letter topic, or in one
+// that is declared, proves the return of an attempt on parent.
+func Confirms(m *entity.Message, parent *Row, batch repository.Batch) bool {
+	source := m.Source.TopicID
+	return source != 0 && source == parent.Message.Source.TopicID || batch.Declared != nil && batch.Declared(m)
+}
+
+// ParentOf returns the message and the attempt that m says it is the return of; false
+// without a proof.
+func (s *Store) ParentOf(m *entity.Message) (*Row, entity.Attempt, bool) {
+	if m.Return == nil {
+		return nil, entity.Attempt{}, false
+	}
+	r, ok := s.Rows[m.Return.Parent]
+	if !ok {
+		return nil, entity.Attempt{}, false
+	}
+	for _, a := range r.Attempts {
+		if a.ID == m.Return.Attempt && a.Topic == m.OriginalTopic {
+			return r, a, true
+		}
+	}
+	if claim := r.Message.Claim; claim.ID == m.Return.Attempt && claim.Topic == m.OriginalTopic {
+		return r, entity.Attempt{ID: claim.ID, RetryCount: r.Message.RetryCount, RedriveID: claim.RedriveID}, true
+	}
+	return nil, entity.Attempt{}, false
+}
+
+// Arrive makes a message the child of its parent. A confirmed return is the outcome of
+// the attempt.
+func Arrive(m *entity.Message, parent *Row, attempt entity.Attempt, confirmed bool) repository.Arrival {
+	from := parent.Message
+	from.RetryCount = attempt.RetryCount
+	m.Descend(&from)
+	if confirmed {
+		parent.Message.Outcome = entity.Returned
+		if parent.Returned == nil {
+			parent.Returned = map[uuid.UUID]uuid.UUID{}
+		}
+		parent.Returned[attempt.ID] = attempt.RedriveID
+	} else {
+		m.UnconfirmedReturn = true
+	}
+	return repository.Arrival{
+		MessageID: m.ID, Parent: m.Parent, Root: m.Root, Topic: m.OriginalTopic,
+		RetryCount: m.RetryCount, MaxRetries: m.MaxRetries, Status: m.Status, Confirmed: confirmed,
+	}
+}
+
+// returnsOf counts the attempts of a redrive that came back.
+func (s *Store) returnsOf(redrive uuid.UUID) int {
+	n := 0
+	for _, r := range s.Rows {
+		for _, made := range r.Returned {
+			if made == redrive {
+				n++
+			}
+		}
+	}
+	return n
 }

@@ -18,49 +18,69 @@ import (
 var _ repository.Core = (*Store)(nil)
 
 // Store is a repository.Core. What goes in and what comes out is copied: no caller
-// shares bytes with the store or with another caller.
+// shares bytes with the store or with another caller. Its fields, and the names that are
+// not of repository.Core, are for the store of tests, which adds the features.
 type Store struct {
 	*Keys
 
 	steps        // guards all below; every method is one of them
-	rows         map[uuid.UUID]*row
+	Hooks        Hooks
+	Rows         map[uuid.UUID]*Row
+	Archived     map[uuid.UUID]*Row // nil: there is no archive
+	Incarnations map[repository.Topic]int32
+	Positions    map[repository.Partition]int64
+	Redrives     map[uuid.UUID]*Redrive
 	topicIDs     map[string]int32
 	topicNames   map[int32]string
-	incarnations map[repository.Topic]int32
-	positions    map[repository.Partition]int64
 	marks        map[repository.Partition]repository.Mark
-	redrives     map[uuid.UUID]*redrive
 	operations   []operation
 }
 
-// row is a message and what a store knows of it besides.
-type row struct {
-	message  entity.Message
-	attempts []entity.Attempt
-	number   int                        // attempts ever started, also over a requeue
-	rescues  int                        // attempts given back in a row
-	edits    map[uuid.UUID]*entity.Edit // by attempt, those that had one
-	returned map[uuid.UUID]uuid.UUID    // redrives, by those of their attempts that came back
+// Hooks are called within the steps of a store.
+type Hooks struct {
+	Observe func(*Row, entity.Message) entity.Message // what a reader sees of a row's message
+	Arrived func(...*Row)
+	Returns func([]*entity.Message, repository.Batch, time.Time) []repository.Arrival
+	Changed func(now time.Time, action entity.Action, before entity.Message, r *Row, cause entity.Cause)
+	Moved   func(now time.Time, action entity.Action, from entity.RedriveState, r *Redrive, cause entity.Cause)
+}
+
+// Row is a message and what a store knows of it.
+type Row struct {
+	Message  entity.Message
+	Attempts []entity.Attempt
+	Number   int                            // attempts ever started, also over a requeue
+	Rescues  int                            // attempts given back in a row
+	Edits    map[uuid.UUID]repository.Claim // by attempt, those that had an edit
+	Returned map[uuid.UUID]uuid.UUID        // redrives, by those of their attempts that came back
 }
 
 // New returns an empty store whose clock is now.
 func New(now func() time.Time) *Store {
-	return &Store{
+	s := &Store{
 		Keys:         NewKeys(now),
 		steps:        steps{now: now},
-		rows:         map[uuid.UUID]*row{},
+		Rows:         map[uuid.UUID]*Row{},
+		Incarnations: map[repository.Topic]int32{},
+		Positions:    map[repository.Partition]int64{},
+		Redrives:     map[uuid.UUID]*Redrive{},
 		topicIDs:     map[string]int32{},
 		topicNames:   map[int32]string{},
-		incarnations: map[repository.Topic]int32{},
-		positions:    map[repository.Partition]int64{},
 		marks:        map[repository.Partition]repository.Mark{},
-		redrives:     map[uuid.UUID]*redrive{},
 	}
+	s.Hooks = Hooks{
+		Observe: func(_ *Row, m entity.Message) entity.Message { return m },
+		Arrived: func(...*Row) {},
+		Returns: s.returns,
+		Changed: func(time.Time, entity.Action, entity.Message, *Row, entity.Cause) {},
+		Moved:   func(time.Time, entity.Action, entity.RedriveState, *Redrive, entity.Cause) {},
+	}
+	return s
 }
 
 // Ping always answers nil while ctx lives.
 func (s *Store) Ping(ctx context.Context) error {
-	return s.step(ctx, "ping", func(time.Time) error { return nil })
+	return s.Step(ctx, "ping", func(time.Time) error { return nil })
 }
 
 // steps runs critical sections, one at a time.
@@ -69,9 +89,9 @@ type steps struct {
 	mu  sync.Mutex
 }
 
-// step runs one atomic step at one moment of the clock. When ctx has ended it
+// Step runs one atomic step at one moment of the clock. When ctx has ended it
 // does nothing, as a database would.
-func (s *steps) step(ctx context.Context, where string, do func(now time.Time) error) error {
+func (s *steps) Step(ctx context.Context, where string, do func(now time.Time) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	err := ctx.Err()
@@ -85,8 +105,8 @@ func (s *steps) step(ctx context.Context, where string, do func(now time.Time) e
 }
 
 // row returns the row of id, or the error that it does not exist.
-func (s *Store) row(id uuid.UUID) (*row, error) {
-	r, ok := s.rows[id]
+func (s *Store) row(id uuid.UUID) (*Row, error) {
+	r, ok := s.Rows[id]
 	if !ok {
 		return nil, &entity.NotFoundError{ID: id}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
@@ -60,9 +61,7 @@ func TestOperationsKeepTheNewest(t *testing.T) {
 		entry := entity.AuditEntry{
 			Action: entity.ActionUnmask, Kind: entity.KindMessage, ObjectID: uuid.New(), Cause: entity.Cause{Actor: "alice", Operation: operation},
 		}
-		if err := store.Record(t.Context(), entry); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, store.Record(t.Context(), entry))
 	}
 	record(first)
 	for range kept {
@@ -125,9 +124,7 @@ func TestReturnFromAnotherDeadLetterTopic(t *testing.T) {
 func comeBack(t *testing.T, store *memory.Store, parent entity.Message, attempt uuid.UUID, declared bool) (after, child entity.Message) {
 	t.Helper()
 	refs, err := store.OpenTopics(t.Context(), []repository.Topic{{Name: "other.dlq", Incarnation: "life-1"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	partition := repository.Partition{Incarnation: refs[0].Incarnation}
 	if _, err := store.OpenPosition(t.Context(), []repository.Position{{Partition: partition}}); err != nil {
 		t.Fatal(err)
@@ -139,9 +136,7 @@ func comeBack(t *testing.T, store *memory.Store, parent entity.Message, attempt 
 		Ranges: []repository.Range{{Partition: partition, To: 1}}, Messages: []entity.Message{child},
 		Declared: func(*entity.Message) bool { return declared },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	if after, err = store.Get(t.Context(), parent.ID, 0); err != nil {
 		t.Fatal(err)
 	}

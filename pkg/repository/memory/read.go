@@ -16,20 +16,20 @@ import (
 // List implements repository.Reader.
 func (s *Store) List(ctx context.Context, topic string, page repository.Page) (repository.List, error) {
 	var list repository.List
-	err := s.step(ctx, "list messages", func(time.Time) error {
-		rows := s.oldestFirst(named(topic))
+	err := s.Step(ctx, "list messages", func(time.Time) error {
+		rows := OldestFirst(s.Rows, Named(topic))
 		slices.Reverse(rows)
 		list.Total = int64(len(rows))
-		room := newPageRoom()
+		room := NewPageRoom()
 		first := min(page.Offset(), list.Total)
 		last := min(first+int64(page.Size), list.Total)
 		for _, r := range rows[first:last] {
-			list.Messages = append(list.Messages, r.listed(room))
+			list.Messages = append(list.Messages, s.Hooks.Observe(r, r.Listed(room)))
 		}
 		return nil
 	})
 	if err == nil {
-		err = takeRoom(ctx, list.Messages...)
+		err = TakeRoom(ctx, list.Messages...)
 	}
 	return list, err
 }
@@ -37,21 +37,21 @@ func (s *Store) List(ctx context.Context, topic string, page repository.Page) (r
 // Get implements repository.Reader.
 func (s *Store) Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error) {
 	var m entity.Message
-	err := s.step(ctx, "get message", func(time.Time) error {
+	err := s.Step(ctx, "get message", func(time.Time) error {
 		r, err := s.row(id)
 		if err == nil {
-			m = r.shown(maxValue)
+			m = s.Hooks.Observe(r, r.Shown(maxValue))
 		}
 		return err
 	})
 	if err == nil {
-		err = takeRoom(ctx, m)
+		err = TakeRoom(ctx, m)
 	}
 	return m, err
 }
 
-// takeRoom takes the room of messages that were read.
-func takeRoom(ctx context.Context, messages ...entity.Message) error {
+// TakeRoom takes the room of messages that were read.
+func TakeRoom(ctx context.Context, messages ...entity.Message) error {
 	for i := range messages {
 		if err := repository.TakeRoom(ctx, repository.SizeInMemory(&messages[i])); err != nil {
 			return err
@@ -65,18 +65,18 @@ func takeRoom(ctx context.Context, messages ...entity.Message) error {
 func (s *Store) Load(ctx context.Context, ids []uuid.UUID, maxBytes int64) ([]entity.Message, int, error) {
 	var messages []entity.Message
 	taken := 0
-	err := s.step(ctx, "load messages", func(time.Time) error {
+	err := s.Step(ctx, "load messages", func(time.Time) error {
 		left := maxBytes
 		for _, id := range ids {
-			if r, ok := s.rows[id]; ok {
-				n := size(&r.message.Record)
+			if r, ok := s.Rows[id]; ok {
+				n := Size(&r.Message.Record)
 				if left -= n; left < 0 && len(messages) == 0 {
 					taken = 0
 					return &repository.TooLargeError{Bytes: n}
 				} else if left < 0 {
 					return nil
 				}
-				messages = append(messages, r.loaded(whole))
+				messages = append(messages, r.Loaded(whole))
 			}
 			taken++
 		}
@@ -85,15 +85,19 @@ func (s *Store) Load(ctx context.Context, ids []uuid.UUID, maxBytes int64) ([]en
 	return messages, taken, err
 }
 
-// ValuePart implements repository.Reader. There is no archive.
+// ValuePart implements repository.Reader.
 func (s *Store) ValuePart(ctx context.Context, p repository.ValuePart) ([]byte, error) {
 	var part []byte
-	err := s.step(ctx, "read value", func(time.Time) error {
-		r, ok := s.rows[p.ID]
-		if !ok || p.Archived {
+	err := s.Step(ctx, "read value", func(time.Time) error {
+		rows := s.Rows
+		if p.Archived {
+			rows = s.Archived
+		}
+		r, ok := rows[p.ID]
+		if !ok {
 			return &entity.NotFoundError{ID: p.ID}
 		}
-		value := r.message.Record.Value
+		value := r.Message.Record.Value
 		from := min(p.From, int64(len(value)))
 		part = bytes.Clone(value[from:min(from+p.Length, int64(len(value)))])
 		return nil
@@ -104,10 +108,10 @@ func (s *Store) ValuePart(ctx context.Context, p repository.ValuePart) ([]byte, 
 // Counts implements repository.Reader, in order of topic and status.
 func (s *Store) Counts(ctx context.Context) ([]repository.Count, error) {
 	var counts []repository.Count
-	err := s.step(ctx, "count messages", func(time.Time) error {
+	err := s.Step(ctx, "count messages", func(time.Time) error {
 		found := map[repository.Count]int64{}
-		for _, r := range s.rows {
-			found[repository.Count{OriginalTopic: r.message.OriginalTopic, Status: r.message.Status}]++
+		for _, r := range s.Rows {
+			found[repository.Count{OriginalTopic: r.Message.OriginalTopic, Status: r.Message.Status}]++
 		}
 		for c, n := range found {
 			c.Messages = n
@@ -121,29 +125,30 @@ func (s *Store) Counts(ctx context.Context) ([]repository.Count, error) {
 	return counts, err
 }
 
-// named matches messages by original or dead-letter topic. A message that never
+// Named matches messages by original or dead-letter topic. A message that never
 // was a record has no dead-letter topic, not one with the empty name.
-func named(topic string) func(*entity.Message) bool {
+func Named(topic string) func(*entity.Message) bool {
 	return func(m *entity.Message) bool {
 		return m.OriginalTopic == topic || m.Source.Known() && m.Source.Topic == topic
 	}
 }
 
-// oldestFirst returns the rows that match by created_at, then id.
-func (s *Store) oldestFirst(matches func(*entity.Message) bool) []*row {
-	var rows []*row
-	for _, r := range s.rows {
-		if matches(&r.message) {
+// OldestFirst returns the rows that match by created_at, then id.
+func OldestFirst(all map[uuid.UUID]*Row, matches func(*entity.Message) bool) []*Row {
+	var rows []*Row
+	for _, r := range all {
+		if matches(&r.Message) {
 			rows = append(rows, r)
 		}
 	}
-	slices.SortFunc(rows, func(a, b *row) int {
-		return cmp.Or(a.message.CreatedAt.Compare(b.message.CreatedAt), bytes.Compare(a.message.ID[:], b.message.ID[:]))
+	slices.SortFunc(rows, func(a, b *Row) int {
+		return cmp.Or(a.Message.CreatedAt.Compare(b.Message.CreatedAt), bytes.Compare(a.Message.ID[:], b.Message.ID[:]))
 	})
 	return rows
 }
 
-func size(r *entity.Record) int64 {
+// Size is the number of bytes of a record's key, value and headers.
+func Size(r *entity.Record) int64 {
 	n := len(r.Key) + len(r.Value)
 	for _, h := range r.Headers {
 		n += len(h.Key) + len(h.Value)

@@ -16,28 +16,28 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// redrive is a retry of a whole topic. Its counts are made when it is read.
-type redrive struct {
-	entity  entity.Redrive
-	leftOut map[string]int
-	batches []*batch
+// Redrive is a retry of a whole topic. Its counts are made when it is read.
+type Redrive struct {
+	Entity  entity.Redrive
+	LeftOut map[string]int
+	Batches []*Batch
 }
 
 // CreateRedrive implements repository.Redrives. It takes a retry of the messages of a
 // topic, without options; anything else is a *repository.NeedsDatabaseError.
 func (s *Store) CreateRedrive(ctx context.Context, n repository.NewRedrive) (entity.Redrive, error) {
 	var made entity.Redrive
-	err := s.step(ctx, "create redrive", func(now time.Time) error {
-		r, ok := s.redrives[n.ID]
+	err := s.Step(ctx, "create redrive", func(now time.Time) error {
+		r, ok := s.Redrives[n.ID]
 		if !ok {
 			if err := retriesTopic(n); err != nil {
 				return err
 			}
 			r = s.newRedrive(n, now)
-			s.redrives[n.ID] = r
-			s.note(entity.ActionCreate, n.ID, n.Cause)
+			s.Redrives[n.ID] = r
+			s.Moved(now, entity.ActionCreate, "", r, n.Cause)
 		}
-		made = s.shown(r)
+		made = s.ShownRedrive(r)
 		return nil
 	})
 	return made, err
@@ -57,25 +57,25 @@ func retriesTopic(n repository.NewRedrive) error {
 	return nil
 }
 
-func (s *Store) newRedrive(n repository.NewRedrive, now time.Time) *redrive {
-	r := &redrive{leftOut: map[string]int{}, entity: entity.Redrive{
+func (s *Store) newRedrive(n repository.NewRedrive, now time.Time) *Redrive {
+	r := &Redrive{LeftOut: map[string]int{}, Entity: entity.Redrive{
 		ID: n.ID, Action: n.Action, State: entity.RedriveRunning, Cause: n.Cause, Selection: n.Selection,
 		CreatedAt: now, UpdatedAt: now, CanaryPassed: true,
 	}}
-	ofTopic, visible := named(n.Selection.Topic), n.Selection.Visible
+	ofTopic, visible := Named(n.Selection.Topic), n.Selection.Visible
 	var ids []uuid.UUID
-	for _, row := range s.oldestFirst(func(m *entity.Message) bool { return ofTopic(m) && (visible == nil || visible.Sees(m)) }) {
-		switch m := &row.message; {
+	for _, row := range OldestFirst(s.Rows, func(m *entity.Message) bool { return ofTopic(m) && (visible == nil || visible.Sees(m)) }) {
+		switch m := &row.Message; {
 		case m.CanClaim() == nil:
 			ids = append(ids, m.ID)
 		case m.Claimed():
-			r.leftOut[repository.SkippedTaken]++
-			r.entity.LeftOut++
+			r.LeftOut[repository.SkippedTaken]++
+			r.Entity.LeftOut++
 		}
 	}
-	r.entity.Selected = len(ids) + r.entity.LeftOut
+	r.Entity.Selected = len(ids) + r.Entity.LeftOut
 	if len(ids) == 0 {
-		r.entity.State, r.entity.EndedAt = entity.RedriveFinished, now
+		r.Entity.State, r.Entity.EndedAt = entity.RedriveFinished, now
 	}
 	r.cut(ids, n.BatchSize)
 	return r
@@ -84,8 +84,8 @@ func (s *Store) newRedrive(n repository.NewRedrive, now time.Time) *redrive {
 // Redrive implements repository.Redrives.
 func (s *Store) Redrive(ctx context.Context, id uuid.UUID) (entity.Redrive, error) {
 	var found entity.Redrive
-	err := s.withRedrive(ctx, "get redrive", id, func(r *redrive, _ time.Time) error {
-		found = s.shown(r)
+	err := s.WithRedrive(ctx, "get redrive", id, func(r *Redrive, _ time.Time) error {
+		found = s.ShownRedrive(r)
 		return nil
 	})
 	return found, err
@@ -94,13 +94,10 @@ func (s *Store) Redrive(ctx context.Context, id uuid.UUID) (entity.Redrive, erro
 // ActiveRedrives implements repository.Redrives.
 func (s *Store) ActiveRedrives(ctx context.Context) ([]uuid.UUID, error) {
 	var ids []uuid.UUID
-	err := s.step(ctx, "find active redrives", func(now time.Time) error {
-		byAge := slices.SortedFunc(maps.Values(s.redrives), func(a, b *redrive) int {
-			return cmp.Or(a.entity.CreatedAt.Compare(b.entity.CreatedAt), bytes.Compare(a.entity.ID[:], b.entity.ID[:]))
-		})
-		for _, r := range byAge {
-			if r.entity.State.Active() || r.abandoned(now) != nil {
-				ids = append(ids, r.entity.ID)
+	err := s.Step(ctx, "find active redrives", func(now time.Time) error {
+		for _, r := range s.RedrivesByAge() {
+			if r.Entity.State.Active() || r.Abandoned(now) != nil {
+				ids = append(ids, r.Entity.ID)
 			}
 		}
 		return nil
@@ -108,10 +105,17 @@ func (s *Store) ActiveRedrives(ctx context.Context) ([]uuid.UUID, error) {
 	return ids, err
 }
 
-// withRedrive runs a step on one redrive.
-func (s *Store) withRedrive(ctx context.Context, where string, id uuid.UUID, do func(*redrive, time.Time) error) error {
-	return s.step(ctx, where, func(now time.Time) error {
-		r, ok := s.redrives[id]
+// RedrivesByAge returns the redrives, oldest first.
+func (s *Store) RedrivesByAge() []*Redrive {
+	return slices.SortedFunc(maps.Values(s.Redrives), func(a, b *Redrive) int {
+		return cmp.Or(a.Entity.CreatedAt.Compare(b.Entity.CreatedAt), bytes.Compare(a.Entity.ID[:], b.Entity.ID[:]))
+	})
+}
+
+// WithRedrive runs a step on one redrive.
+func (s *Store) WithRedrive(ctx context.Context, where string, id uuid.UUID, do func(*Redrive, time.Time) error) error {
+	return s.Step(ctx, where, func(now time.Time) error {
+		r, ok := s.Redrives[id]
 		if !ok {
 			return &entity.RedriveNotFoundError{ID: id}
 		}
@@ -119,18 +123,18 @@ func (s *Store) withRedrive(ctx context.Context, where string, id uuid.UUID, do 
 	})
 }
 
-// shown returns the redrive with its counts.
-func (s *Store) shown(r *redrive) entity.Redrive {
-	e := r.entity
+// ShownRedrive returns the redrive with its counts.
+func (s *Store) ShownRedrive(r *Redrive) entity.Redrive {
+	e := r.Entity
 	e.Counts = r.counts()
 	e.Counts.Returned = s.returnsOf(e.ID)
 	return e
 }
 
-func (r *redrive) counts() entity.RedriveCounts {
-	c := entity.RedriveCounts{Reasons: maps.Clone(r.leftOut), Skipped: r.entity.LeftOut}
-	for _, b := range r.batches {
-		for _, item := range b.items {
+func (r *Redrive) counts() entity.RedriveCounts {
+	c := entity.RedriveCounts{Reasons: maps.Clone(r.LeftOut), Skipped: r.Entity.LeftOut}
+	for _, b := range r.Batches {
+		for _, item := range b.Items {
 			b.count(item, &c)
 		}
 	}
@@ -138,11 +142,11 @@ func (r *redrive) counts() entity.RedriveCounts {
 }
 
 // count adds an item of the batch.
-func (b *batch) count(item entity.RedriveItem, c *entity.RedriveCounts) {
+func (b *Batch) count(item entity.RedriveItem, c *entity.RedriveCounts) {
 	switch item.Result {
 	case entity.ItemWaiting:
 		c.Waiting++
-		if b.owner != uuid.Nil {
+		if b.Owner != uuid.Nil {
 			c.UnderWay++
 		}
 		return
@@ -168,29 +172,31 @@ func (b *batch) count(item entity.RedriveItem, c *entity.RedriveCounts) {
 // MoveRedrive implements repository.Redrives.
 func (s *Store) MoveRedrive(ctx context.Context, id uuid.UUID, m repository.RedriveMove) (entity.Redrive, error) {
 	var moved entity.Redrive
-	err := s.withRedrive(ctx, "move redrive", id, func(r *redrive, now time.Time) error {
-		from := r.entity.State
+	err := s.WithRedrive(ctx, "move redrive", id, func(r *Redrive, now time.Time) error {
+		from := r.Entity.State
 		if !from.CanMoveTo(m.To) || len(m.From) > 0 && !slices.Contains(m.From, from) {
-			if s.performedOn(m.Cause.Operation, m.Action)[id] {
-				moved = s.shown(r)
+			if s.Did(m.Cause.Operation, m.Action)[id] {
+				moved = s.ShownRedrive(r)
 				return nil
 			}
 			return &entity.RedriveStateError{ID: id, From: from, To: m.To}
 		}
-		if m.To != entity.RedriveFinished || !slices.ContainsFunc(r.batches, func(b *batch) bool { return !b.done }) {
+		if m.To != entity.RedriveFinished || !slices.ContainsFunc(r.Batches, func(b *Batch) bool { return !b.Done }) {
 			s.moveTo(r, m, now)
-			s.note(m.Action, id, m.Cause)
+			s.Moved(now, m.Action, from, r, m.Cause)
 		}
-		moved = s.shown(r)
+		moved = s.ShownRedrive(r)
 		return nil
 	})
 	return moved, err
 }
 
-func (s *Store) moveTo(r *redrive, m repository.RedriveMove, now time.Time) {
-	e := &r.entity
+func (s *Store) moveTo(r *Redrive, m repository.RedriveMove, now time.Time) {
+	e := &r.Entity
+	e.CanaryPassed = e.CanaryPassed || m.PassCanary
 	if e.State == entity.RedriveStopped && m.To == entity.RedriveRunning {
 		c := r.counts()
+		e.CanaryPassed = true
 		e.Forgiven = entity.Tally{Sent: c.Sent(), Failed: c.Failed, Returned: s.returnsOf(e.ID)}
 	}
 	e.State, e.Note, e.UpdatedAt, e.WaitingSince = m.To, m.Note, now, time.Time{}
@@ -199,11 +205,17 @@ func (s *Store) moveTo(r *redrive, m repository.RedriveMove, now time.Time) {
 	}
 }
 
+// Moved records that a redrive was made or has another state.
+func (s *Store) Moved(now time.Time, action entity.Action, from entity.RedriveState, r *Redrive, cause entity.Cause) {
+	s.Note(action, r.Entity.ID, cause)
+	s.Hooks.Moved(now, action, from, r, cause)
+}
+
 // NoteWaiting implements repository.Redrives. A redrive that is not active keeps its
 // note, which says why.
 func (s *Store) NoteWaiting(ctx context.Context, id uuid.UUID, waiting bool, note string) error {
-	return s.withRedrive(ctx, "note that a redrive waits", id, func(r *redrive, now time.Time) error {
-		e := &r.entity
+	return s.WithRedrive(ctx, "note that a redrive waits", id, func(r *Redrive, now time.Time) error {
+		e := &r.Entity
 		if !e.State.Active() {
 			return nil
 		}
@@ -216,4 +228,128 @@ func (s *Store) NoteWaiting(ctx context.Context, id uuid.UUID, waiting bool, not
 		}
 		return nil
 	})
+}
+
+// Batch is a part of a redrive's selection.
+type Batch struct {
+	Number    int
+	Items     []entity.RedriveItem
+	Done      bool
+	Owner     uuid.UUID // uuid.Nil: none
+	ExpiresAt time.Time
+}
+
+// cut makes the batches.
+func (r *Redrive) cut(ids []uuid.UUID, size int) {
+	for n, id := range ids {
+		if n%size == 0 {
+			r.Batches = append(r.Batches, &Batch{Number: len(r.Batches)})
+		}
+		b := r.Batches[len(r.Batches)-1]
+		b.Items = append(b.Items, entity.RedriveItem{Number: n, MessageID: id})
+	}
+}
+
+// LeaseBatch implements repository.Redrives.
+func (s *Store) LeaseBatch(ctx context.Context, id, owner uuid.UUID, lease time.Duration) (*repository.RedriveBatch, error) {
+	var leased *repository.RedriveBatch
+	err := s.WithRedrive(ctx, "lease a batch", id, func(r *Redrive, now time.Time) error {
+		b := r.free(now)
+		if b == nil {
+			return nil
+		}
+		leased = b.HandedOut(id)
+		leased.OnlyCatchUp = !r.Entity.State.Active()
+		b.Owner, b.ExpiresAt = owner, entity.Moment(now.Add(lease))
+		return nil
+	})
+	return leased, err
+}
+
+// free returns the next batch that may be handed out; nil when there is none.
+func (r *Redrive) free(now time.Time) *Batch {
+	if !r.Entity.State.Active() {
+		return r.Abandoned(now)
+	}
+	for _, b := range r.Batches {
+		if !b.Done && (b.Owner == uuid.Nil || !b.ExpiresAt.After(now)) {
+			return b
+		}
+	}
+	return nil
+}
+
+// Abandoned returns a batch whose owner did not end its lease; nil when there is none.
+func (r *Redrive) Abandoned(now time.Time) *Batch {
+	for _, b := range r.Batches {
+		if !b.Done && b.Owner != uuid.Nil && !b.ExpiresAt.After(now) {
+			return b
+		}
+	}
+	return nil
+}
+
+// HandedOut returns the batch for a new owner.
+func (b *Batch) HandedOut(redrive uuid.UUID) *repository.RedriveBatch {
+	out := &repository.RedriveBatch{
+		RedriveID: redrive, Number: b.Number, First: b.Items[0].Number, TakenOver: b.Owner != uuid.Nil,
+		Items: make([]repository.BatchItem, len(b.Items)),
+	}
+	for i, item := range b.Items {
+		out.Items[i] = repository.BatchItem{MessageID: item.MessageID, Result: item.Result}
+	}
+	return out
+}
+
+// RenewLeases implements repository.Redrives.
+func (s *Store) RenewLeases(ctx context.Context, owner uuid.UUID, lease time.Duration) error {
+	return s.Step(ctx, "renew leases", func(now time.Time) error {
+		for _, r := range s.Redrives {
+			for _, b := range r.Batches {
+				if owner != uuid.Nil && b.Owner == owner {
+					b.ExpiresAt = entity.Moment(now.Add(lease))
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// SaveBatch implements repository.Redrives.
+func (s *Store) SaveBatch(ctx context.Context, results repository.BatchResults) (bool, error) {
+	saved := false
+	err := s.WithRedrive(ctx, "save a batch", results.RedriveID, func(r *Redrive, _ time.Time) error {
+		if results.Number < 0 || results.Number >= len(r.Batches) {
+			return nil
+		}
+		b := r.Batches[results.Number]
+		if b.Owner == uuid.Nil || b.Owner != results.Owner {
+			return nil
+		}
+		b.save(results.Items)
+		b.Owner, b.ExpiresAt = uuid.Nil, time.Time{}
+		saved = true
+		return nil
+	})
+	return saved, err
+}
+
+// save replaces results of an earlier save. The batch is done when every item has one.
+func (b *Batch) save(items []entity.RedriveItem) {
+	first := b.Items[0].Number
+	for _, item := range items {
+		at := item.Number - first
+		if item.Result == entity.ItemWaiting || at < 0 || at >= len(b.Items) {
+			continue
+		}
+		item.MessageID, item.Outcome = b.Items[at].MessageID, ""
+		if item.Topic == "" {
+			item.TopicID, item.Partition, item.Offset, item.Group = "", 0, -1, ""
+		}
+		b.Items[at] = item
+	}
+	b.Done = true
+	for _, item := range b.Items {
+		b.Done = b.Done && item.Result != entity.ItemWaiting
+	}
 }

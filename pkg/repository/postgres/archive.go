@@ -9,6 +9,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
@@ -35,11 +38,10 @@ func (s *Store) TryLock(ctx context.Context) (unlock func(), ok bool, err error)
 	}, true, nil
 }
 
-// ArchiveOld moves final messages that last changed longer than days ago into
-// the archive, batch rows a transaction, and says how many. Rows that somebody
-// has locked are left for the next run. When ctx ends or a batch fails, what was
-// moved stays moved and is counted; only where the connection is lost are there
-// more than it says.
+// ArchiveOld moves final messages that last changed longer than days ago into the archive,
+// batch rows a transaction, and returns how many. Locked rows wait for the next run. When
+// ctx ends or a batch fails, what was moved stays moved and is counted, unless the
+// connection is lost.
 func (s *Store) ArchiveOld(ctx context.Context, days, batch int) (int64, error) {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
@@ -70,9 +72,8 @@ func (s *Store) archiveOnce(ctx context.Context, conn *sql.Conn, days, batch int
 	return n, err
 }
 
-// callArchive calls the procedure until it is done or ctx ends. The driver closes a
-// connection whose context ends, and with it went how many were moved: so the server is
-// asked to stop, and only one that does not loses the connection.
+// callArchive calls the procedure until it is done or ctx ends. The driver would close the
+// connection, which knows the count: the server is asked to stop first.
 func (s *Store) callArchive(ctx context.Context, conn *sql.Conn, session, days, batch int) error {
 	patient, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
@@ -160,11 +161,10 @@ func (s *Store) CreatePartitions(ctx context.Context, ahead int) (made int64, er
 	return made, translate("make partitions of the archive", err)
 }
 
-// PurgePartitions takes those partitions off the archive of which every message has
-// been in it longer than days, and deletes for good what belongs to their messages,
-// as PurgeArchive does, batch of them a transaction; it says how many messages that
-// were. A partition that somebody is reading is left as it is, and is no error.
-// What an earlier call began and did not end is ended.
+// PurgePartitions detaches the partitions whose messages are all in the archive longer than
+// days, and deletes what belongs to those messages as PurgeArchive does; it returns how
+// many messages that were. A partition that is being read is left. It also ends what an
+// earlier call began.
 func (s *Store) PurgePartitions(ctx context.Context, days, batch int) (int64, error) {
 	if days < 0 || batch < 1 {
 		return 0, fmt.Errorf("purge partitions of the archive: days %d, batch %d", days, batch)
@@ -175,9 +175,8 @@ func (s *Store) PurgePartitions(ctx context.Context, days, batch int) (int64, er
 	return total, errors.Join(translate("take partitions off the archive", err), purged)
 }
 
-// PurgeArchive deletes for good what has been in the archive longer than days,
-// with its attempts, their edits and what is known of their returns, batch rows a
-// transaction, and says how many.
+// PurgeArchive deletes what has been in the archive longer than days, with its attempts,
+// edits and returns, batch rows a transaction, and returns how many messages.
 func (s *Store) PurgeArchive(ctx context.Context, days, batch int) (int64, error) {
 	if days < 0 || batch < 1 {
 		return 0, fmt.Errorf("purge the archive: days %d, batch %d", days, batch)
@@ -273,21 +272,18 @@ const (
 	purgeArrivalsQuery = `SELECT dlq.purge_arrivals($1, $2)`
 )
 
-// minAuditDays is what dlq.purge_audit refuses to forget.
+// minAuditDays is the least that dlq.purge_audit takes, in days.
 const minAuditDays = 365
 
 const trendDays = int(repository.TrendLife / (24 * time.Hour))
 
-// PurgeBookkeeping deletes for good what is kept for a time beside the messages:
-// idempotency keys after their life, redrives that ended, and returns of attempts
-// that are gone, longer than redriveDays ago, entries of the audit trail older than
-// auditDays, which must be 365 or more, documents whose message was deleted while
-// they were made, with the partitions that are empty then, edits without a message, how much came in the hours of error
-// groups before repository.TrendLife, groups that may be forgotten, as
-// repository.Groups has it, archive runs older than repository.ArchiveRunLife, and
-// sessions that were ended whose token has ended too. It
-// deletes at most batch rows a transaction (of redrives 10, with their batches) and
-// says how many rows there were. When one kind fails the others are still tried.
+// PurgeBookkeeping deletes what is kept for a time only: idempotency keys after their life;
+// ended redrives, and returns without an attempt, after redriveDays; audit entries after
+// auditDays (at least 365); documents and edits without a message, and empty partitions of
+// documents; hourly arrivals after repository.TrendLife; groups that may be forgotten
+// (repository.Groups); archive runs after repository.ArchiveRunLife; ended sessions whose
+// token has ended. It deletes at most batch rows a transaction (of redrives 10, with their
+// batches) and returns how many rows. When one kind fails it goes on with the others.
 func (s *Store) PurgeBookkeeping(ctx context.Context, redriveDays, auditDays, batch int) (int64, error) {
 	if redriveDays < 0 || auditDays < minAuditDays || batch < 1 {
 		return 0, fmt.Errorf("purge bookkeeping: redrive days %d, audit days %d, batch %d", redriveDays, auditDays, batch)
@@ -307,6 +303,8 @@ func (s *Store) PurgeBookkeeping(ctx context.Context, redriveDays, auditDays, ba
 		{"purge edits of nothing", purgeEditsQuery, []any{batch}},
 		{"purge error groups", purgeGroupsQuery, []any{trendDays, batch}},
 		{"purge hourly arrivals", purgeArrivalsQuery, []any{trendDays, batch}},
+		{"purge archive runs", purgeArchiveRunsQuery, []any{s.clock(), int(repository.ArchiveRunLife / (24 * time.Hour)), batch}},
+		{"purge ended sessions", purgeSessionsQuery, []any{s.clock(), batch}},
 	} {
 		n, err := s.purge(ctx, kind.where, kind.query, kind.args...)
 		total += n
@@ -319,10 +317,70 @@ func (s *Store) PurgeBookkeeping(ctx context.Context, redriveDays, auditDays, ba
 	if err := s.selectOne(ctx, &dropped, `SELECT dlq.drop_document_partitions()`); err != nil {
 		errs = append(errs, translate("drop partitions of the search index", err))
 	}
-	for _, purge := range []func(context.Context, int) (int64, error){s.purgeArchiveRuns, s.purgeSessions} {
-		n, err := purge(ctx, batch)
-		total += n
-		errs = append(errs, err)
-	}
 	return total, errors.Join(errs...)
 }
+
+const keepArchiveRunQuery = `
+	INSERT INTO dlq.archive_runs AS r (id, started_at, finished_at, result, moved, purged, bookkept, error)
+	SELECT $2, CASE WHEN $3 <> 'running' THEN n.moment - $8::bigint * interval '1 microsecond' ELSE n.moment END,
+		CASE WHEN $3 <> 'running' THEN n.moment END, $3, $4, $5, $6, $7
+	FROM (SELECT coalesce($1::timestamptz, clock_timestamp()) AS moment) n
+	ON CONFLICT (id) DO UPDATE SET finished_at = excluded.finished_at, result = excluded.result, moved = excluded.moved,
+		purged = excluded.purged, bookkept = excluded.bookkept, error = excluded.error
+	WHERE r.result = 'running'`
+
+// KeepArchiveRun implements repository.ArchiveRuns.
+func (s *Store) KeepArchiveRun(ctx context.Context, run repository.ArchiveRun) error {
+	return translate("keep an archive run", s.exec(ctx, keepArchiveRunQuery, s.clock(), run.ID, string(run.Result),
+		run.Moved, run.Purged, run.Bookkept, repository.BoundArchiveError(clean(run.Error)), run.Took.Microseconds()))
+}
+
+const latestArchiveRunsQuery = `
+	(SELECT true AS latest, r.* FROM dlq.archive_runs r ORDER BY r.started_at DESC, r.id DESC LIMIT 1)
+	UNION ALL
+	(SELECT false, r.* FROM dlq.archive_runs r WHERE r.result = 'complete' ORDER BY r.finished_at DESC, r.id DESC LIMIT 1)`
+
+type archiveRunRow struct {
+	Latest     bool         `db:"latest"`
+	ID         uuid.UUID    `db:"id"`
+	StartedAt  time.Time    `db:"started_at"`
+	FinishedAt sql.NullTime `db:"finished_at"`
+	Result     string       `db:"result"`
+	Moved      int64        `db:"moved"`
+	Purged     int64        `db:"purged"`
+	Bookkept   int64        `db:"bookkept"`
+	Error      string       `db:"error"`
+}
+
+// LatestArchiveRuns implements repository.ArchiveRuns.
+func (s *Store) LatestArchiveRuns(ctx context.Context) (last, complete *repository.ArchiveRun, err error) {
+	var found []archiveRunRow
+	if err := s.selectRows(ctx, &found, latestArchiveRunsQuery); err != nil {
+		return nil, nil, translate("read archive runs", err)
+	}
+	for _, r := range found {
+		run := &repository.ArchiveRun{
+			ID: r.ID, Result: repository.ArchiveResult(r.Result), StartedAt: entity.Moment(r.StartedAt), FinishedAt: moment(r.FinishedAt),
+			Moved: r.Moved, Purged: r.Purged, Bookkept: r.Bookkept, Error: r.Error,
+		}
+		if r.Latest {
+			last = run
+		} else {
+			complete = run
+		}
+	}
+	return last, complete, nil
+}
+
+// purgeArchiveRunsQuery keeps the one that tells when the last success was.
+const purgeArchiveRunsQuery = `
+	WITH gone AS (
+		DELETE FROM dlq.archive_runs WHERE id = ANY (ARRAY(
+			SELECT id FROM dlq.archive_runs
+			WHERE started_at < coalesce($1::timestamptz, now()) - make_interval(days => $2)
+			  AND id IS DISTINCT FROM (
+				SELECT c.id FROM dlq.archive_runs c WHERE c.result = 'complete' ORDER BY c.finished_at DESC, c.id DESC LIMIT 1)
+			LIMIT $3 FOR UPDATE SKIP LOCKED))
+		RETURNING 1
+	)
+	SELECT count(*) FROM gone`

@@ -2,11 +2,13 @@ package postgres
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/jmoiron/sqlx"
 
-	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
 // TestArchiveBatches: nobody waits long for a row that is being archived, and an
@@ -15,9 +17,7 @@ import (
 func TestArchiveBatches(t *testing.T) {
 	t.Parallel()
 
-	t.Run("AreShortWhileRowsAreSlowAndLongAgainBehindThem", func(t *testing.T) {
-		t.Parallel()
-		db := postgrestest.Open(t)
+	withDB(t, "AreShortWhileRowsAreSlowAndLongAgainBehindThem", func(t *testing.T, db *sqlx.DB) {
 		seedFinal(t, db, 60, "RESOLVED")
 		exec(t, db, `UPDATE dlq.dlq_messages SET original_topic = 'slow', created_at = '1999-01-01', updated_at = '1999-01-01'`)
 		seedFinal(t, db, 1000, "RESOLVED")
@@ -27,17 +27,12 @@ func TestArchiveBatches(t *testing.T) {
 			FOR EACH ROW WHEN (OLD.original_topic = 'slow') EXECUTE FUNCTION public.wait()`)
 		archiveAll(t, db, 1060)
 		slow, quick := archivedAtOnce(t, db, "slow"), archivedAtOnce(t, db, "orders")
-		if slow[0] > 10 || slices.Max(slow[1:]) > 8 {
-			t.Errorf("got transactions of %v rows of 5 ms, want at most 10 before it is known, and 8 then", slow)
-		}
-		if got := slices.Max(quick); got <= 10 {
-			t.Errorf("got transactions of %v rows that are quick, want more than 10 in one", quick)
-		}
+		check.True(t, slow[0] <= 10 && slices.Max(slow[1:]) <= 8,
+			"got transactions of %v rows of 5 ms, want at most 10 before it is known, and 8 then", slow)
+		check.True(t, slices.Max(quick) > 10, "got transactions of %v rows that are quick, want more than 10 in one", quick)
 	})
 
-	t.Run("AreNotTakenApartForACommitThatIsSlow", func(t *testing.T) {
-		t.Parallel()
-		db := postgrestest.Open(t)
+	withDB(t, "AreNotTakenApartForACommitThatIsSlow", func(t *testing.T, db *sqlx.DB) {
 		seedFinal(t, db, 600, "DEAD")
 		for _, statement := range []string{
 			`CREATE TABLE public.batches ()`,
@@ -52,9 +47,9 @@ func TestArchiveBatches(t *testing.T) {
 			exec(t, db, statement)
 		}
 		archiveAll(t, db, 600)
-		if got := slices.Max(archivedAtOnce(t, db, "orders")); got <= 10 || got > 100 {
-			t.Errorf("got at most %d rows in a transaction, want more than 10, and no more than 100 when none ends in time", got)
-		}
+		got := slices.Max(archivedAtOnce(t, db, "orders"))
+		check.True(t, got > 10 && got <= 100,
+			"got at most %d rows in a transaction, want more than 10, and no more than 100 when none ends in time", got)
 	})
 }
 
@@ -62,19 +57,122 @@ func TestArchiveBatches(t *testing.T) {
 func archiveAll(t *testing.T, db *sqlx.DB, want int64) {
 	t.Helper()
 	moved, err := New(db).ArchiveOld(t.Context(), 30, 1000)
-	if err != nil || moved != want {
-		t.Fatalf("got %d, %v, want %d that are archived", moved, err, want)
-	}
+	check.Require(t, err == nil && moved == want, "got %d, %v, want %d that are archived", moved, err, want)
 }
 
 // archivedAtOnce is how many messages of a topic each transaction moved, in the order
 // of time.
 func archivedAtOnce(t *testing.T, db *sqlx.DB, topic string) (sizes []int) {
 	t.Helper()
-	wantNil(t, db.Select(&sizes, `SELECT count(*) FROM dlq.dlq_messages_archive WHERE original_topic = $1
+	check.NoError(t, db.Select(&sizes, `SELECT count(*) FROM dlq.dlq_messages_archive WHERE original_topic = $1
 		GROUP BY xmin::text ORDER BY min(archived_at)`, topic))
-	if len(sizes) < 2 {
-		t.Fatalf("got transactions of %v rows of %s, want several", sizes, topic)
-	}
+	check.Require(t, len(sizes) >= 2, "got transactions of %v rows of %s, want several", sizes, topic)
 	return sizes
+}
+
+// TestArchiveWalk: what is not due costs the archiver nothing, however much there
+// is of it, and what is due is found however it was aged.
+func TestArchiveWalk(t *testing.T) {
+	t.Parallel()
+	for name, statistics := range map[string]string{
+		"WithStatistics":    `ANALYZE dlq.dlq_messages`,
+		"WithoutStatistics": `SELECT 1`,
+	} {
+		withDB(t, name, func(t *testing.T, db *sqlx.DB) {
+			db.SetMaxOpenConns(1) // a session shows its own numbers when it is asked to
+			seedAged(t, db, 20_000)
+			exec(t, db, statistics)
+			for _, run := range []struct{ moved, most int64 }{{11, 100}, {0, 20}} {
+				before := visits(t, db)
+				moved, err := New(db).ArchiveOld(t.Context(), 30, 3)
+				check.True(t, err == nil && moved == run.moved, "got %d, %v, want the %d that are due", moved, err, run.moved)
+				got := visits(t, db) - before
+				check.True(t, got <= run.most,
+					"to move %d messages it visits %d rows and entries, want at most %d", run.moved, got, run.most)
+			}
+			wantMoved(t, db, 20_000, 11)
+			wantExactCounters(t, db)
+		})
+	}
+}
+
+// seedAged puts in n final messages that are not due, half of them backdated, and
+// eleven that are: in the order of things, aged by hand, and with times that never
+// were or never will be.
+func seedAged(t *testing.T, db *sqlx.DB, n int) {
+	t.Helper()
+	exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, status, created_at, updated_at)
+		SELECT 'orders', 'boom', 'RESOLVED', now() + CASE WHEN n % 2 = 0 THEN 1 ELSE -1 END * n * interval '1 second', now() - interval '1 second'
+		FROM generate_series(1, $1::int) n`, n)
+	exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, status, created_at, updated_at)
+		SELECT 'orders', 'boom', status, created_at::timestamptz, updated_at::timestamptz
+		FROM (VALUES ('RESOLVED'), ('DEAD')) s (status), (VALUES
+			(now() - interval '40 days', now() - interval '31 days'),
+			(now(), now() - interval '31 days'),
+			(now() + interval '9 years', now() - interval '31 days'),
+			('infinity', now() - interval '31 days'),
+			('-infinity', '-infinity')) t (created_at, updated_at)
+		UNION ALL SELECT 'orders', 'boom', 'RESOLVED', now(), '-infinity'`)
+}
+
+// visits is how many rows of the messages' table, and entries of its indexes, were
+// read so far.
+func visits(t *testing.T, db *sqlx.DB) (n int64) {
+	t.Helper()
+	exec(t, db, `SELECT pg_stat_force_next_flush()`)
+	check.NoError(t, db.Get(&n, `SELECT coalesce(s.seq_tup_read + s.idx_tup_fetch, 0)
+			+ (SELECT coalesce(sum(idx_tup_read), 0) FROM pg_stat_user_indexes i WHERE i.relid = s.relid)
+		FROM pg_stat_user_tables s WHERE relid = 'dlq.dlq_messages'::regclass`))
+	return n
+}
+
+// TestArchiveRuns: old runs go, but never the one that tells when the last success was.
+func TestArchiveRuns(t *testing.T) {
+	t.Parallel()
+
+	withDB(t, "AreForgottenButTheLastSuccess", func(t *testing.T, db *sqlx.DB) {
+		store := New(db)
+		for n, result := range []string{"complete", "complete", "incomplete", "stopped", "running"} {
+			exec(t, db, `INSERT INTO dlq.archive_runs (id, started_at, finished_at, result)
+				SELECT gen_random_uuid(), at, CASE WHEN $2 <> 'running' THEN at END, $2
+				FROM (SELECT now() - interval '91 days' + $1 * interval '1 minute' AS at) m`, n, result)
+		}
+		exec(t, db, `INSERT INTO dlq.archive_runs (id, started_at, finished_at, result) VALUES (gen_random_uuid(), now() - interval '89 days', now(), 'incomplete')`)
+		n, err := store.PurgeBookkeeping(t.Context(), 365, 730, 2)
+		check.True(t, err == nil && n == 4, "got %d, %v, want 4 of 6 gone", n, err)
+		last, complete, err := store.LatestArchiveRuns(t.Context())
+		if err != nil || last == nil || last.Result != repository.ArchiveIncomplete || complete == nil || complete.Result != repository.ArchiveComplete {
+			t.Errorf("got %+v, %+v, %v, want the incomplete one of late and the last complete one", last, complete, err)
+		}
+	})
+
+	withDB(t, "AreReadByTheirIndexes", func(t *testing.T, db *sqlx.DB) {
+		exec(t, db, `INSERT INTO dlq.archive_runs (id, started_at, finished_at, result)
+			SELECT gen_random_uuid(), now() - n * interval '1 minute', now() - n * interval '1 minute', CASE WHEN n % 3 = 0 THEN 'complete' ELSE 'incomplete' END
+			FROM generate_series(1, 20000) n`)
+		exec(t, db, `ANALYZE dlq.archive_runs`)
+		wantWalks(t, planned(t, db, latestArchiveRunsQuery, nil), "archive_runs", []string{"idx_archive_runs_started_at", "idx_archive_runs_complete"})
+	})
+}
+
+// TestRecentGroupsAreReadByTheirIndexes: metrics must not cost more with every group
+// that ever was.
+func TestRecentGroupsAreReadByTheirIndexes(t *testing.T) {
+	db := freshDB(t)
+	db.SetMaxOpenConns(1)
+	// In no order, as groups that come back are.
+	exec(t, db, `INSERT INTO dlq.error_groups (id, first_seen, last_seen, regressed_at)
+		SELECT gen_random_uuid(), now() - n * interval '1 minute', now(), CASE WHEN n % 2 = 0 THEN now() - n * interval '1 minute' END
+		FROM generate_series(1, 20000) n ORDER BY random()`)
+	exec(t, db, `ANALYZE dlq.error_groups`)
+	exec(t, db, `PREPARE recent AS `+recentGroupsQuery)
+	for range 10 { // by then the server has decided whether it plans it each time
+		exec(t, db, `EXECUTE recent (NULL, 3600000000, '{}')`)
+	}
+	lines := getAll[string](t, db, `EXPLAIN EXECUTE recent (NULL, 3600000000, '{}')`)
+	plan := strings.Join(lines, "\n")
+	for _, index := range []string{"idx_error_groups_first_seen", "idx_error_groups_regressed_at"} {
+		check.True(t, strings.Contains(plan, index) && !strings.Contains(plan, "Seq Scan"),
+			"the plan does not use %s alone:\n%s", index, plan)
+	}
 }

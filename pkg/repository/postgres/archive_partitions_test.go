@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/migrate"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
@@ -25,51 +27,39 @@ func TestArchiveMigration(t *testing.T) {
 	t.Parallel()
 	const before = 9
 
-	t.Run("RefusesToReplaceAnArchiveWithRows", func(t *testing.T) {
-		t.Parallel()
-		db := postgrestest.Open(t)
+	withDB(t, "RefusesToReplaceAnArchiveWithRows", func(t *testing.T, db *sqlx.DB) {
 		seedFinal(t, db, 20, "DEAD")
-		wantNil(t, migrate.Down(t.Context(), db.DB, int(migrate.Latest()-before)))
+		check.NoError(t, migrate.Down(t.Context(), db.DB, int(migrate.Latest()-before)))
 		exec(t, db, `CALL dlq.archive_old_dlq_messages()`)
 		wantMoved(t, db, 0, 20)
-		if err := migrate.Up(t.Context(), db.DB); err == nil || !strings.Contains(err.Error(), "dlq_messages_archive has rows") {
-			t.Errorf("got %v, want a refusal that names the table", err)
-		}
+		check.Says(t, migrate.Up(t.Context(), db.DB), "dlq_messages_archive has rows", "want a refusal that names the table")
 		wantMoved(t, db, 0, 20)
 		exec(t, db, `CREATE TABLE public.dlq_archive_before AS TABLE dlq.dlq_messages_archive`)
 		exec(t, db, `TRUNCATE dlq.dlq_messages_archive`)
-		wantNil(t, migrate.Up(t.Context(), db.DB))
-		wantNil(t, migrate.Check(t.Context(), db.DB))
+		check.NoError(t, migrate.Up(t.Context(), db.DB))
+		check.NoError(t, migrate.Check(t.Context(), db.DB))
 	})
 
-	t.Run("KeepsTheTenColumnsOnTheWayDown", func(t *testing.T) {
-		t.Parallel()
+	parallel(t, "KeepsTheTenColumnsOnTheWayDown", func(t *testing.T) {
 		db := quarters(t)
 		seedQuarters(t, db, 5)
 		exec(t, db, `SELECT dlq.detach_archive_partitions(365)`)
 		want := rowsAsText(t, db, "dlq_messages_archive", "("+strings.Join(theTen, ", ")+")")
-		wantNil(t, migrate.Down(t.Context(), db.DB, int(migrate.Latest()-before)))
-		if got := rowsAsText(t, db, "dlq_messages_archive", "("+strings.Join(theTen, ", ")+")"); len(got) == 0 || !slices.Equal(got, want) {
-			t.Errorf("got %d rows, want the %d of partitions that are not detached", len(got), len(want))
-		}
+		check.NoError(t, migrate.Down(t.Context(), db.DB, int(migrate.Latest()-before)))
+		got := rowsAsText(t, db, "dlq_messages_archive", "("+strings.Join(theTen, ", ")+")")
+		check.True(t, len(got) != 0 && slices.Equal(got, want),
+			"got %d rows, want the %d of partitions that are not detached", len(got), len(want))
 	})
 
-	t.Run("GivesUpBehindAReaderAndChangesNothing", func(t *testing.T) {
-		t.Parallel()
-		db := postgrestest.Open(t)
-		wantNil(t, migrate.Down(t.Context(), db.DB, int(migrate.Latest()-before)))
+	withDB(t, "GivesUpBehindAReaderAndChangesNothing", func(t *testing.T, db *sqlx.DB) {
+		check.NoError(t, migrate.Down(t.Context(), db.DB, int(migrate.Latest()-before)))
 		want := catalogue(t, db)
-		reader, err := db.Beginx()
-		wantNil(t, err)
-		defer func() { _ = reader.Rollback() }()
-		var n int
-		wantNil(t, reader.Get(&n, `SELECT count(*) FROM dlq.dlq_messages_archive`))
-		if err := migrate.Up(t.Context(), db.DB); err == nil || !strings.Contains(err.Error(), "lock timeout") {
-			t.Errorf("behind a reader: got %v, want the lock timeout", err)
-		}
+		reader := begin(t, db)
+		getOne[int](t, reader, `SELECT count(*) FROM dlq.dlq_messages_archive`)
+		check.Says(t, migrate.Up(t.Context(), db.DB), "lock timeout", "behind a reader, want the lock timeout")
 		wantLines(t, "behind a reader", catalogue(t, db), want)
-		wantNil(t, reader.Rollback())
-		wantNil(t, migrate.Up(t.Context(), db.DB))
+		check.NoError(t, reader.Rollback())
+		check.NoError(t, migrate.Up(t.Context(), db.DB))
 	})
 }
 
@@ -79,41 +69,27 @@ func TestCreateArchivePartitions(t *testing.T) {
 		WHERE until_at > date_trunc('quarter', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'`
 	wantQuarters := func(t *testing.T, db *sqlx.DB, want int) {
 		t.Helper()
-		var got int
-		wantNil(t, db.Get(&got, following))
-		if got != want {
-			t.Errorf("got %d quarters from now on, want %d", got, want)
-		}
+		check.Same(t, getOne[int](t, db, following), want, "quarters from now on")
 	}
 
-	t.Run("MakesWhatIsMissingAndNothingElse", func(t *testing.T) {
-		t.Parallel()
-		db := postgrestest.Open(t)
+	withDB(t, "MakesWhatIsMissingAndNothingElse", func(t *testing.T, db *sqlx.DB) {
 		store := New(db)
 		wantQuarters(t, db, 2) // by the migration
 		for _, c := range []struct{ ahead, made int }{{0, 0}, {1, 0}, {4, 3}, {4, 0}, {2, 0}} {
-			if n, err := store.CreatePartitions(t.Context(), c.ahead); err != nil || n != int64(c.made) {
-				t.Errorf("%d ahead: got %d, %v, want %d", c.ahead, n, err, c.made)
-			}
+			check.Same(t, check.Must(store.CreatePartitions(t.Context(), c.ahead))(t), int64(c.made), "%d ahead", c.ahead)
 		}
 		wantQuarters(t, db, 5)
-		var wrong int
-		wantNil(t, db.Get(&wrong, `SELECT count(*) FROM dlq.archive_partitions
+		wrong := getOne[int](t, db, `SELECT count(*) FROM dlq.archive_partitions
 			WHERE name <> to_char((until_at - interval '1 day') AT TIME ZONE 'UTC', '"dlq_messages_archive_"YYYY"q"Q')
-			   OR NOT EXISTS (SELECT FROM pg_inherits WHERE inhparent = 'dlq.dlq_messages_archive'::regclass AND inhrelid = ('dlq.' || name)::regclass)`))
-		if wrong != 0 {
-			t.Errorf("%d partitions have another name than their quarter or are none, want none", wrong)
-		}
+			   OR NOT EXISTS (SELECT FROM pg_inherits WHERE inhparent = 'dlq.dlq_messages_archive'::regclass AND inhrelid = ('dlq.' || name)::regclass)`)
+		check.Same(t, wrong, 0, "partitions have another name than their quarter or are none")
 		for _, ahead := range []int{-1, 41} {
-			if _, err := store.CreatePartitions(t.Context(), ahead); err == nil {
-				t.Errorf("%d ahead: got no error, want a refusal", ahead)
-			}
+			check.True(t, check.Err(store.CreatePartitions(t.Context(), ahead)) != nil,
+				"%d ahead: got no error, want a refusal", ahead)
 		}
 	})
 
-	t.Run("MakesThemAllAlike", func(t *testing.T) {
-		t.Parallel()
-		db := postgrestest.Open(t)
+	withDB(t, "MakesThemAllAlike", func(t *testing.T, db *sqlx.DB) {
 		for _, of := range []string{
 			`SELECT string_agg(concat_ws(' ', attname, attstorage, attnotnull, pg_get_expr(adbin, adrelid)), ', ' ORDER BY attnum)
 			 FROM pg_attribute LEFT JOIN pg_attrdef ON (adrelid, adnum) = (attrelid, attnum)
@@ -125,54 +101,33 @@ func TestCreateArchivePartitions(t *testing.T) {
 			 WHERE conrelid = ('dlq.' || $1)::regclass`,
 		} {
 			var alike []string
-			var parts []string
-			wantNil(t, db.Select(&parts, `SELECT name FROM dlq.archive_partitions ORDER BY until_at`))
+			parts := getAll[string](t, db, `SELECT name FROM dlq.archive_partitions ORDER BY until_at`)
 			for _, part := range parts {
-				var is string
-				wantNil(t, db.Get(&is, of, part))
+				is := getOne[string](t, db, of, part)
 				alike = append(alike, is)
 			}
-			if alike[0] == "" || len(slices.Compact(alike)) != 1 {
-				t.Errorf("got %q, want the same of each", alike)
-			}
+			check.True(t, alike[0] != "" && len(slices.Compact(alike)) == 1, "got %q, want the same of each", alike)
 		}
 	})
 
-	t.Run("ForManyCallersAtOnce", func(t *testing.T) {
-		t.Parallel()
-		db := postgrestest.Open(t)
-		made, errs := make([]int64, 8), make([]error, 8)
-		var all sync.WaitGroup
-		for i := range made {
-			all.Go(func() { made[i], errs[i] = New(db).CreatePartitions(t.Context(), 5) })
-		}
-		all.Wait()
-		wantNil(t, errors.Join(errs...))
-		sum := int64(0)
-		for _, n := range made {
-			sum += n
-		}
-		if sum != 4 {
-			t.Errorf("the callers made %v, want 4 in all", made)
-		}
+	withDB(t, "ForManyCallersAtOnce", func(t *testing.T, db *sqlx.DB) {
+		var made atomic.Int64
+		atOnce(t, 8, func(int) error {
+			n, err := New(db).CreatePartitions(t.Context(), 5)
+			made.Add(n)
+			return err
+		})
+		check.Same(t, made.Load(), 4, "partitions that all callers made")
 		wantQuarters(t, db, 6)
 	})
 
-	t.Run("WithoutWaitingForReadersAndWriters", func(t *testing.T) {
-		t.Parallel()
-		db := postgrestest.Open(t)
-		other, err := db.Beginx()
-		wantNil(t, err)
-		defer func() { _ = other.Rollback() }()
+	withDB(t, "WithoutWaitingForReadersAndWriters", func(t *testing.T, db *sqlx.DB) {
+		other := begin(t, db)
 		other.MustExec(`INSERT INTO dlq.dlq_messages_archive (original_topic, error_message) VALUES ('orders', 'boom')`)
-		if n, err := New(db).CreatePartitions(t.Context(), 2); err != nil || n != 1 {
-			t.Errorf("beside a writer: got %d, %v, want 1", n, err)
-		}
+		check.Same(t, check.Must(New(db).CreatePartitions(t.Context(), 2))(t), 1, "beside a writer")
 	})
 
-	t.Run("IsDoneByTheProcedureToo", func(t *testing.T) {
-		t.Parallel()
-		db := postgrestest.Open(t)
+	withDB(t, "IsDoneByTheProcedureToo", func(t *testing.T, db *sqlx.DB) {
 		withoutPartitions(t, db)
 		seedFinal(t, db, 25, "DEAD")
 		exec(t, db, `CALL dlq.archive_old_dlq_messages(30, 10)`)
@@ -188,9 +143,7 @@ func TestPurgePartitions(t *testing.T) {
 	wantOf := func(t *testing.T, db *sqlx.DB, want int) {
 		t.Helper()
 		for _, table := range belongings {
-			if got := count(t, db, table); got != want {
-				t.Errorf("got %d %s, want %d", got, table, want)
-			}
+			check.Same(t, count(t, db, table), want, "%s", table)
 		}
 	}
 	// due are the rows of partitions that are due as a whole, and of those that are
@@ -202,159 +155,111 @@ func TestPurgePartitions(t *testing.T) {
 			Partly int `db:"partly"`
 			Young  int `db:"young"`
 		}
-		wantNil(t, db.Get(&n, `
+		check.NoError(t, db.Get(&n, `
 			WITH line AS (SELECT max(until_at) AS until_at FROM dlq.archive_partitions WHERE until_at <= now() - interval '365 days')
 			SELECT count(*) FILTER (WHERE archived_at < until_at) AS whole,
 				count(*) FILTER (WHERE archived_at >= until_at AND archived_at < now() - interval '365 days') AS partly,
 				count(*) FILTER (WHERE archived_at >= now() - interval '365 days') AS young
 			FROM dlq.dlq_messages_archive, line`))
-		if n.Whole == 0 || n.Young == 0 {
-			t.Fatalf("got %+v, want some of each", n)
-		}
+		check.Require(t, n.Whole != 0 && n.Young != 0, "got %+v, want some of each", n)
 		return n.Whole, n.Partly, n.Young
 	}
 
-	t.Run("TakesWholeQuartersWithAllThatBelongsToThem", func(t *testing.T) {
-		t.Parallel()
+	parallel(t, "TakesWholeQuartersWithAllThatBelongsToThem", func(t *testing.T) {
 		db := quarters(t)
 		seedQuarters(t, db, 5)
 		whole, partly, young := due(t, db)
 		store := New(db)
-		if n, err := store.PurgePartitions(t.Context(), 365, 3); err != nil || n != int64(whole) {
-			t.Errorf("got %d, %v, want %d", n, err, whole)
-		}
+		check.Same(t, check.Must(store.PurgePartitions(t.Context(), 365, 3))(t), int64(whole), "purged messages")
 		wantMoved(t, db, 0, partly+young)
 		wantOf(t, db, partly+young)
 		wantKeptIDs(t, db)
-		if got := count(t, db, "archive_partitions WHERE until_at <= now() - interval '365 days'"); got != 0 {
-			t.Errorf("got %d partitions that are due, want none", got)
-		}
-		var tables int
-		wantNil(t, db.Get(&tables, `SELECT count(*) FROM pg_tables WHERE schemaname = 'dlq' AND tablename LIKE 'dlq_messages_archive_2%'`))
-		if want := count(t, db, "archive_partitions"); tables != want {
-			t.Errorf("got %d tables, want the %d partitions", tables, want)
-		}
-		if n, err := store.PurgePartitions(t.Context(), 365, 3); err != nil || n != 0 {
-			t.Errorf("again: got %d, %v, want 0", n, err)
-		}
-		if n, err := store.PurgeArchive(t.Context(), 365, 3); err != nil || n != int64(partly) {
-			t.Errorf("by rows: got %d, %v, want %d", n, err, partly)
-		}
+		got := count(t, db, "archive_partitions WHERE until_at <= now() - interval '365 days'")
+		check.Same(t, got, 0, "partitions that are due")
+		tables := getOne[int](t, db, `SELECT count(*) FROM pg_tables WHERE schemaname = 'dlq' AND tablename LIKE 'dlq_messages_archive_2%'`)
+		check.Same(t, tables, count(t, db, "archive_partitions"), "tables, want the partitions")
+		check.Same(t, check.Must(store.PurgePartitions(t.Context(), 365, 3))(t), 0, "again")
+		check.Same(t, check.Must(store.PurgeArchive(t.Context(), 365, 3))(t), int64(partly), "by rows")
 		wantMoved(t, db, 0, young)
 		for _, table := range belongings {
-			if got := count(t, db, table); got != young {
-				t.Errorf("by rows: got %d %s, want %d", got, table, young)
-			}
+			check.Same(t, count(t, db, table), young, "by rows: got %s", table)
 		}
 	})
 
-	t.Run("EndsWhatACrashLeft", func(t *testing.T) {
-		t.Parallel()
+	parallel(t, "EndsWhatACrashLeft", func(t *testing.T) {
 		db := quarters(t)
 		seedQuarters(t, db, 5)
 		whole, partly, young := due(t, db)
-		var gone uuid.UUID
-		wantNil(t, db.Get(&gone, `SELECT id FROM dlq.dlq_messages_archive ORDER BY archived_at LIMIT 1`))
+		gone := getOne[uuid.UUID](t, db, `SELECT id FROM dlq.dlq_messages_archive ORDER BY archived_at LIMIT 1`)
 		store := New(db)
 
-		var taken int
-		wantNil(t, db.Get(&taken, `SELECT dlq.detach_archive_partitions(365)`))
-		if taken < 2 {
-			t.Fatalf("got %d partitions, want some", taken)
-		}
+		taken := getOne[int](t, db, `SELECT dlq.detach_archive_partitions(365)`)
+		check.Require(t, taken >= 2, "got %d partitions, want some", taken)
 		wantMoved(t, db, 0, partly+young) // in no list any more
-		if _, err := store.GetArchived(t.Context(), gone, 0); !errors.Is(err, entity.ErrNotFound) {
-			t.Errorf("one of a partition that was taken off: got %v, want that there is none", err)
-		}
-		if _, err := store.Restore(t.Context(), gone, entity.By("alice")); !errors.Is(err, entity.ErrNotFound) {
-			t.Errorf("restore of it: got %v, want that there is none", err)
-		}
+		check.Is(t, check.Err(store.GetArchived(t.Context(), gone, 0)), entity.ErrNotFound,
+			"one of a partition that was taken off, want that there is none")
+		check.Is(t, check.Err(store.Restore(t.Context(), gone, entity.By("alice"))), entity.ErrNotFound,
+			"restore of it, want that there is none")
 		wantOf(t, db, whole+partly+young)
 
-		var n int
-		wantNil(t, db.Get(&n, `SELECT dlq.purge_detached(3)`))
-		if n != 3 {
-			t.Errorf("got %d, want a batch of 3", n)
-		}
+		n := getOne[int](t, db, `SELECT dlq.purge_detached(3)`)
+		check.Same(t, n, 3, "want a batch of 3")
 		wantOf(t, db, whole+partly+young-3)
 
 		tx, err := db.Beginx() // which dies with the batch
-		wantNil(t, err)
-		wantNil(t, tx.Get(&n, `SELECT dlq.purge_detached(100)`))
-		wantNil(t, tx.Rollback())
+		check.NoError(t, err)
+		check.NoError(t, tx.Get(&n, `SELECT dlq.purge_detached(100)`))
+		check.NoError(t, tx.Rollback())
 		wantOf(t, db, whole+partly+young-3)
 
-		if n, err := store.PurgePartitions(t.Context(), 365, 4); err != nil || n != int64(whole-3) {
-			t.Errorf("the next run: got %d, %v, want the other %d", n, err, whole-3)
-		}
+		check.Same(t, check.Must(store.PurgePartitions(t.Context(), 365, 4))(t), int64(whole-3), "the next run, want the other")
 		wantMoved(t, db, 0, partly+young)
 		wantOf(t, db, partly+young)
-		if got := count(t, db, "archive_partitions WHERE detached_at IS NOT NULL"); got != 0 {
-			t.Errorf("got %d partitions that were not dropped, want none", got)
-		}
+		check.Same(t, count(t, db, "archive_partitions WHERE detached_at IS NOT NULL"), 0, "partitions that were not dropped")
 	})
 
-	t.Run("LeavesWhatSomebodyReadsToTheRows", func(t *testing.T) {
-		t.Parallel()
+	parallel(t, "LeavesWhatSomebodyReadsToTheRows", func(t *testing.T) {
 		db := quarters(t)
 		seedQuarters(t, db, 2)
 		whole, partly, young := due(t, db)
-		reader, err := db.Beginx()
-		wantNil(t, err)
-		defer func() { _ = reader.Rollback() }()
-		var seen int
-		wantNil(t, reader.Get(&seen, `SELECT count(*) FROM dlq.dlq_messages_archive`))
+		reader := begin(t, db)
+		getOne[int](t, reader, `SELECT count(*) FROM dlq.dlq_messages_archive`)
 		store := New(db)
-		if n, err := store.PurgePartitions(t.Context(), 365, 10); err != nil || n != 0 {
-			t.Errorf("behind a reader: got %d, %v, want 0", n, err)
-		}
-		if n, err := store.PurgeArchive(t.Context(), 365, 10); err != nil || n != int64(whole+partly) {
-			t.Errorf("by rows: got %d, %v, want %d", n, err, whole+partly)
-		}
-		wantNil(t, reader.Rollback())
-		if n, err := store.PurgePartitions(t.Context(), 365, 10); err != nil || n != 0 {
-			t.Errorf("of nothing: got %d, %v, want 0", n, err)
-		}
-		if got := count(t, db, "archive_partitions WHERE until_at <= now() - interval '365 days'"); got != 0 {
-			t.Errorf("got %d empty partitions that are due, want none", got)
-		}
+		check.Same(t, check.Must(store.PurgePartitions(t.Context(), 365, 10))(t), 0, "behind a reader")
+		check.Same(t, check.Must(store.PurgeArchive(t.Context(), 365, 10))(t), int64(whole+partly), "by rows")
+		check.NoError(t, reader.Rollback())
+		check.Same(t, check.Must(store.PurgePartitions(t.Context(), 365, 10))(t), 0, "of nothing")
+		got := count(t, db, "archive_partitions WHERE until_at <= now() - interval '365 days'")
+		check.Same(t, got, 0, "empty partitions that are due")
 		wantMoved(t, db, 0, young)
 	})
 
-	t.Run("SharesTheWork", func(t *testing.T) {
-		t.Parallel()
+	parallel(t, "SharesTheWork", func(t *testing.T) {
 		db := quarters(t)
 		seedQuarters(t, db, 20)
 		whole, partly, young := due(t, db)
-		purged, errs := make([]int64, 4), make([]error, 4)
-		var all sync.WaitGroup
-		for i := range purged {
-			all.Go(func() { purged[i], errs[i] = New(db).PurgePartitions(t.Context(), 365, 7) })
+		var purged atomic.Int64
+		purge := func(int) error {
+			n, err := New(db).PurgePartitions(t.Context(), 365, 7)
+			purged.Add(n)
+			return err
 		}
-		all.Wait()
-		wantNil(t, errors.Join(errs...))
-		rest, err := New(db).PurgePartitions(t.Context(), 365, 7)
-		wantNil(t, err)
-		if sum := purged[0] + purged[1] + purged[2] + purged[3] + rest; sum != int64(whole) {
-			t.Errorf("the callers tell of %v and %d, want %d in all", purged, rest, whole)
-		}
+		atOnce(t, 4, purge)
+		check.NoError(t, purge(0)) // the rest
+		check.Same(t, purged.Load(), int64(whole), "messages that all callers purged")
 		wantOf(t, db, partly+young)
 	})
 
-	t.Run("RefusesNonsense", func(t *testing.T) {
-		t.Parallel()
+	parallel(t, "RefusesNonsense", func(t *testing.T) {
 		db := quarters(t)
 		for _, args := range [][2]int{{-1, 10}, {365, 0}} {
-			if _, err := New(db).PurgePartitions(t.Context(), args[0], args[1]); err == nil {
-				t.Errorf("%v: got no error, want a refusal", args)
-			}
+			check.True(t, check.Err(New(db).PurgePartitions(t.Context(), args[0], args[1])) != nil,
+				"%v: got no error, want a refusal", args)
 		}
 		for _, call := range []string{"detach_archive_partitions(-1)", "detach_archive_partitions(NULL)", "purge_detached(0)", "purge_detached(NULL)", "create_archive_partitions(NULL)"} {
 			_, err := db.Exec(`SELECT dlq.` + call)
 			var refused *pq.Error
-			if !errors.As(err, &refused) || refused.Code != "22023" {
-				t.Errorf("%s: got %v, want an invalid parameter", call, err)
-			}
+			check.True(t, errors.As(err, &refused) && refused.Code == "22023", "%s: got %v, want an invalid parameter", call, err)
 		}
 	})
 }
@@ -364,8 +269,7 @@ func TestArchivedIDs(t *testing.T) {
 	const put = `INSERT INTO dlq.dlq_messages_archive (id, original_topic, error_message, archived_at) VALUES ($1, 'orders', 'boom', $2)`
 	ago := func(days int) time.Time { return time.Now().Add(-time.Duration(days) * 24 * time.Hour) }
 
-	t.Run("AreThereOnceOverAllQuarters", func(t *testing.T) {
-		t.Parallel()
+	parallel(t, "AreThereOnceOverAllQuarters", func(t *testing.T) {
 		db := quarters(t)
 		for range 5 {
 			id := uuid.New()
@@ -383,32 +287,27 @@ func TestArchivedIDs(t *testing.T) {
 					t.Errorf("got %v, want a refusal that names %s", err, id)
 				}
 			}
-			if refused != 7 || count(t, db, "dlq_messages_archive WHERE id = $1", id) != 1 {
-				t.Errorf("%d of 8 were refused, want 7 and one row", refused)
-			}
+			check.True(t, refused == 7 && count(t, db, "dlq_messages_archive WHERE id = $1", id) == 1,
+				"%d of 8 were refused, want 7 and one row", refused)
 		}
 		wantKeptIDs(t, db)
 	})
 
-	t.Run("RefuseASecondMoveThatLosesNothing", func(t *testing.T) {
-		t.Parallel()
+	parallel(t, "RefuseASecondMoveThatLosesNothing", func(t *testing.T) {
 		db := quarters(t)
 		id := seedTen(t, db, "DEAD", "2001-01-01")
 		exec(t, db, put, id, ago(200))
 		_, err := New(db).ArchiveOld(t.Context(), 30, 10)
 		var refused *pq.Error
-		if !errors.As(err, &refused) || refused.Code != "23505" || !strings.Contains(err.Error(), id.String()) {
-			t.Errorf("got %v, want a refusal that names %s", err, id)
-		}
+		check.True(t, errors.As(err, &refused) && refused.Code == "23505" && strings.Contains(err.Error(), id.String()),
+			"got %v, want a refusal that names %s", err, id)
 		wantMoved(t, db, 1, 1)
 	})
 
-	t.Run("FollowEveryChange", func(t *testing.T) {
-		t.Parallel()
+	parallel(t, "FollowEveryChange", func(t *testing.T) {
 		db := quarters(t)
 		seedQuarters(t, db, 4)
-		var some []uuid.UUID
-		wantNil(t, db.Select(&some, `SELECT id FROM dlq.dlq_messages_archive ORDER BY id LIMIT 3`))
+		some := getAll[uuid.UUID](t, db, `SELECT id FROM dlq.dlq_messages_archive ORDER BY id LIMIT 3`)
 		for _, change := range []string{
 			`UPDATE dlq.dlq_messages_archive SET outcome = 'returned'`,
 			`UPDATE dlq.dlq_messages_archive SET archived_at = archived_at + interval '80 days' WHERE archived_at < now() - interval '100 days'`,
@@ -423,8 +322,8 @@ func TestArchivedIDs(t *testing.T) {
 			wantKeptIDs(t, db)
 		}
 		var last [2]uuid.UUID
-		wantNil(t, db.Get(&last[0], `SELECT id FROM dlq.dlq_messages_archive ORDER BY id LIMIT 1`))
-		wantNil(t, db.Get(&last[1], `SELECT id FROM dlq.dlq_messages_archive ORDER BY id OFFSET 1 LIMIT 1`))
+		check.NoError(t, db.Get(&last[0], `SELECT id FROM dlq.dlq_messages_archive ORDER BY id LIMIT 1`))
+		check.NoError(t, db.Get(&last[1], `SELECT id FROM dlq.dlq_messages_archive ORDER BY id OFFSET 1 LIMIT 1`))
 		if _, err := db.Exec(`UPDATE dlq.dlq_messages_archive SET id = $1, archived_at = archived_at - interval '100 days' WHERE id = $2`, last[0], last[1]); err == nil {
 			t.Error("a change to another's id: got no error, want a refusal")
 		}
@@ -432,31 +331,24 @@ func TestArchivedIDs(t *testing.T) {
 		wantKeptIDs(t, db)
 	})
 
-	t.Run("AreRestoredFromAnyQuarter", func(t *testing.T) {
-		t.Parallel()
+	parallel(t, "AreRestoredFromAnyQuarter", func(t *testing.T) {
 		db := quarters(t)
 		seedQuarters(t, db, 1)
 		store := New(db)
 		ids := allIDs(t, db, "dlq_messages_archive")
 		for _, id := range ids {
-			if m, err := store.GetArchived(t.Context(), id, 100); err != nil || m.ID != id {
-				t.Errorf("get: got %v, %v, want %s", m.ID, err, id)
-			}
-			if m, err := store.Restore(t.Context(), id, entity.By("alice")); err != nil || m.Status != entity.Pending {
-				t.Errorf("restore: got %v, %v, want it pending", m.Status, err)
-			}
+			check.Same(t, check.Must(store.GetArchived(t.Context(), id, 100))(t).ID, id, "get")
+			m := check.Must(store.Restore(t.Context(), id, entity.By("alice")))(t)
+			check.Same(t, m.Status, entity.Pending, "restore, want it pending")
 		}
 		wantMoved(t, db, len(ids), 0)
 		wantKeptIDs(t, db)
 		exec(t, db, `UPDATE dlq.dlq_messages SET status = 'DEAD', updated_at = now() - interval '1 year'`)
-		if n, err := store.ArchiveOld(t.Context(), 30, 3); err != nil || n != int64(len(ids)) {
-			t.Errorf("again: got %d, %v, want %d", n, err, len(ids))
-		}
+		check.Same(t, check.Must(store.ArchiveOld(t.Context(), 30, 3))(t), int64(len(ids)), "again")
 		wantKeptIDs(t, db)
 	})
 
-	t.Run("AreExactWhateverHappensAtOnce", func(t *testing.T) {
-		t.Parallel()
+	parallel(t, "AreExactWhateverHappensAtOnce", func(t *testing.T) {
 		db := quarters(t)
 		seedQuarters(t, db, 10)
 		seedFinal(t, db, 300, "DEAD")
@@ -480,14 +372,11 @@ func TestArchivedIDs(t *testing.T) {
 		work.Go(func() { _, errs[6] = store.PurgePartitions(t.Context(), 365, 5) })
 		work.Go(func() { _, errs[7] = store.PurgeArchive(t.Context(), 365, 5) })
 		work.Wait()
-		wantNil(t, errors.Join(errs...))
+		check.NoError(t, errors.Join(errs...))
 		wantKeptIDs(t, db)
 		wantExactCounters(t, db)
-		var both int
-		wantNil(t, db.Get(&both, `SELECT count(*) FROM dlq.dlq_messages JOIN dlq.dlq_messages_archive USING (id)`))
-		if both != 0 {
-			t.Errorf("%d rows are in both tables, want none", both)
-		}
+		both := getOne[int](t, db, `SELECT count(*) FROM dlq.dlq_messages JOIN dlq.dlq_messages_archive USING (id)`)
+		check.Same(t, both, 0, "rows in both tables")
 	})
 }
 
@@ -498,8 +387,7 @@ func TestArchivePruning(t *testing.T) {
 	db.SetMaxOpenConns(1)
 	seedQuarters(t, db, 50)
 	exec(t, db, `ANALYZE dlq.dlq_messages_archive, dlq.archive_ids`)
-	var id uuid.UUID
-	wantNil(t, db.Get(&id, `SELECT id FROM dlq.dlq_messages_archive ORDER BY archived_at OFFSET 100 LIMIT 1`))
+	id := getOne[uuid.UUID](t, db, `SELECT id FROM dlq.dlq_messages_archive ORDER BY archived_at OFFSET 100 LIMIT 1`)
 	one := "'" + id.String() + "'"
 	page, args := pageQuery(fromArchive, listed(fromArchive, repository.SearchQuery{Archived: true, Limit: 1}, names{}, leaveOut))
 	for i, arg := range args {
@@ -527,17 +415,15 @@ func TestArchivePruning(t *testing.T) {
 				}
 				tx := db.MustBegin()
 				defer func() { _ = tx.Rollback() }()
-				var lines []string
-				wantNil(t, tx.Select(&lines, `EXPLAIN (ANALYZE, TIMING OFF, SUMMARY OFF, COSTS OFF) EXECUTE pruned`+with))
+				lines := getAll[string](t, tx, `EXPLAIN (ANALYZE, TIMING OFF, SUMMARY OFF, COSTS OFF) EXECUTE pruned`+with)
 				scans := 0
 				for _, line := range lines {
 					if partitionScan.MatchString(line) && !strings.Contains(line, "never executed") {
 						scans++
 					}
 				}
-				if scans == 0 || scans > c.most {
-					t.Errorf("got %d scans of partitions, want 1 to %d:\n%s", scans, c.most, strings.Join(lines, "\n"))
-				}
+				check.True(t, scans != 0 && scans <= c.most,
+					"got %d scans of partitions, want 1 to %d:\n%s", scans, c.most, strings.Join(lines, "\n"))
 			})
 		}
 	}
@@ -547,7 +433,7 @@ var partitionScan = regexp.MustCompile(`Scan .*on dlq_messages_archive_\d{4}q\d`
 
 func partitions(t *testing.T, db *sqlx.DB) (names []string) {
 	t.Helper()
-	wantNil(t, db.Select(&names, `SELECT name FROM dlq.archive_partitions`))
+	check.NoError(t, db.Select(&names, `SELECT name FROM dlq.archive_partitions`))
 	return names
 }
 
@@ -563,9 +449,8 @@ func quarters(t *testing.T) *sqlx.DB {
 		EXECUTE format('CREATE TABLE dlq.%I PARTITION OF dlq.dlq_messages_archive FOR VALUES FROM (MINVALUE) TO (%L)', v_name, v_until);
 		INSERT INTO dlq.archive_partitions (name, until_at) VALUES (v_name, v_until);
 	END $$`)
-	if n, err := New(db).CreatePartitions(t.Context(), 1); err != nil || n != 10 {
-		t.Fatalf("got %d, %v, want the 10 quarters from two years ago to the next", n, err)
-	}
+	n := check.Must(New(db).CreatePartitions(t.Context(), 1))(t)
+	check.Require(t, n == 10, "got %d, want the 10 quarters from two years ago to the next", n)
 	return db
 }
 
@@ -585,41 +470,26 @@ func seedQuarters(t *testing.T, db *sqlx.DB, each int) {
 		SELECT 'orders', 'boom', 'DEAD', x.moment, x.moment
 		FROM public.began b, generate_series(0, 8) q, generate_series(1, $1::int) n,
 			LATERAL (SELECT least(b.at - interval '10 days' + q * interval '3 months' + n * interval '1 second', now()) AS moment) x`, each)
-	exec(t, db, `INSERT INTO dlq.attempts (message_id, attempt_no, retry_count, attempt_id, actor, started_at, ended_at, from_status, to_status, target_topic)
-		SELECT id, 1, 1, gen_random_uuid(), 'a', now(), now(), 'RETRYING', 'DEAD', 'orders' FROM dlq.dlq_messages_archive`)
-	exec(t, db, `INSERT INTO dlq.returns (attempt_id, parent_id, child_id, by_content, returned_at)
-		SELECT attempt_id, message_id, gen_random_uuid(), false, now() FROM dlq.attempts`)
-	exec(t, db, `INSERT INTO dlq.edits (message_id, attempt_id, set_value, set_key, set_headers, record_hash, created_at)
-		SELECT message_id, attempt_id, true, false, false, 7, now() FROM dlq.attempts`)
+	seedAttempts(t, db, 1)
 	storeDocuments(t, db, `''`, `'{}'`, `dlq.dlq_messages_archive m`)
 }
 
 // wantKeptIDs compares what is kept of the archive's ids with the archive.
 func wantKeptIDs(t *testing.T, db *sqlx.DB) {
 	t.Helper()
-	var wrong int
-	wantNil(t, db.Get(&wrong, `SELECT count(*) FROM dlq.archive_ids i FULL JOIN dlq.dlq_messages_archive a USING (id, archived_at)
-		WHERE i.id IS NULL OR a.error_message IS NULL`))
-	if wrong != 0 {
-		t.Errorf("%d ids are not kept as the archive has them, want none", wrong)
-	}
+	wrong := getOne[int](t, db, `SELECT count(*) FROM dlq.archive_ids i FULL JOIN dlq.dlq_messages_archive a USING (id, archived_at)
+		WHERE i.id IS NULL OR a.error_message IS NULL`)
+	check.Same(t, wrong, 0, "ids are not kept as the archive has them")
 }
 
 // TestDeletesByPlaceAreRefused: they would delete rows of other partitions too.
 func TestDeletesByPlaceAreRefused(t *testing.T) {
-	t.Parallel()
-	db := postgrestest.Open(t)
+	db := freshDB(t)
 	exec(t, db, `INSERT INTO dlq.dlq_messages_archive (id, original_topic, error_message, archived_at)
 		SELECT gen_random_uuid(), 'orders', 'boom', now() - n * interval '200 days' FROM generate_series(0, 2) n`)
 	_, err := db.ExecContext(t.Context(), `DELETE FROM dlq.dlq_messages_archive WHERE ctid = ANY (ARRAY(
 		SELECT ctid FROM dlq.dlq_messages_archive WHERE archived_at < now() - make_interval(days => 365) LIMIT 10))`)
-	if err == nil || !strings.Contains(err.Error(), "delete by id") {
-		t.Errorf("got %v, want a refusal that says how to delete", err)
-	}
-	if n := count(t, db, "dlq_messages_archive"); n != 3 {
-		t.Errorf("%d are left, want 3", n)
-	}
-	if n, err := New(db).PurgeArchive(t.Context(), 365, 10); err != nil || n != 1 {
-		t.Errorf("PurgeArchive = %d, %v, want the one that is due", n, err)
-	}
+	check.Says(t, err, "delete by id", "want a refusal that says how to delete")
+	check.Same(t, count(t, db, "dlq_messages_archive"), 3, "messages that are left")
+	check.Same(t, check.Must(New(db).PurgeArchive(t.Context(), 365, 10))(t), 1, "PurgeArchive, want the one that is due")
 }

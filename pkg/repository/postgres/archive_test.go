@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +14,7 @@ import (
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
@@ -32,34 +33,28 @@ func TestArchiveProcedure(t *testing.T) {
 		},
 		"Newest": func(t *testing.T) *sqlx.DB { return postgrestest.Open(t) },
 	} {
-		t.Run(name+"/MovesEachRowOnceWhileRowsAreLocked", func(t *testing.T) {
-			t.Parallel()
+		parallel(t, name+"/MovesEachRowOnceWhileRowsAreLocked", func(t *testing.T) {
 			archiveUnderLocks(t, open(t))
 		})
-		t.Run(name+"/LeavesWhatIsYoungOrNotFinal", func(t *testing.T) {
-			t.Parallel()
+		parallel(t, name+"/LeavesWhatIsYoungOrNotFinal", func(t *testing.T) {
 			archiveLeaves(t, open(t))
 		})
-		t.Run(name+"/RefusesNonsense", func(t *testing.T) {
-			t.Parallel()
+		parallel(t, name+"/RefusesNonsense", func(t *testing.T) {
 			db := open(t)
 			seedTen(t, db, "DEAD", "2001-01-01")
 			for _, args := range []string{"-1", "30, 0", "30, -5", "NULL", "30, NULL", "p_retention_days := -30"} {
 				_, err := db.Exec(`CALL dlq.archive_old_dlq_messages(` + args + `)`)
 				var refused *pq.Error
-				if !errors.As(err, &refused) || refused.Code != "22023" {
-					t.Errorf("(%s): got %v, want an invalid parameter", args, err)
-				}
+				check.True(t, errors.As(err, &refused) && refused.Code == "22023",
+					"(%s): got %v, want an invalid parameter", args, err)
 			}
 			wantMoved(t, db, 1, 0)
 		})
-		t.Run(name+"/CommitsEachBatch", func(t *testing.T) {
-			t.Parallel()
+		parallel(t, name+"/CommitsEachBatch", func(t *testing.T) {
 			db := open(t)
 			seedFinal(t, db, 105, "RESOLVED")
 			exec(t, db, `CALL dlq.archive_old_dlq_messages(p_retention_days := 30, p_batch_size := 10)`)
-			var sizes []int
-			wantNil(t, db.Select(&sizes, `SELECT count(*) FROM dlq.dlq_messages_archive GROUP BY xmin ORDER BY 1`))
+			sizes := getAll[int](t, db, `SELECT count(*) FROM dlq.dlq_messages_archive GROUP BY xmin ORDER BY 1`)
 			if len(sizes) < 11 || slices.Max(sizes) > 10 { // fewer when the machine is slow
 				t.Errorf("got transactions of %v rows, want at most 10 in each", sizes)
 			}
@@ -73,31 +68,22 @@ func archiveUnderLocks(t *testing.T, db *sqlx.DB) {
 	seedFinal(t, db, 750, "RESOLVED")
 	seedFinal(t, db, 750, "DEAD")
 	before := allIDs(t, db, "dlq_messages")
-	holder, err := db.Beginx()
-	wantNil(t, err)
-	var locked []uuid.UUID
-	wantNil(t, holder.Select(&locked, `SELECT id FROM dlq.dlq_messages ORDER BY md5(id::text) LIMIT 600 FOR UPDATE`))
+	holder := check.Must(db.Beginx())(t)
+	locked := getAll[uuid.UUID](t, holder, `SELECT id FROM dlq.dlq_messages ORDER BY md5(id::text) LIMIT 600 FOR UPDATE`)
 
-	errs := make([]error, 4)
-	var all sync.WaitGroup
-	for i := range errs {
-		all.Go(func() { _, errs[i] = db.ExecContext(t.Context(), `CALL dlq.archive_old_dlq_messages(30, 100)`) })
-	}
-	all.Wait()
-	wantNil(t, errors.Join(errs...))
+	atOnce(t, 4, func(int) error {
+		return check.Err(db.ExecContext(t.Context(), `CALL dlq.archive_old_dlq_messages(30, 100)`))
+	})
 
 	live, archived := allIDs(t, db, "dlq_messages"), allIDs(t, db, "dlq_messages_archive")
 	slices.SortFunc(locked, compareIDs)
-	if !slices.Equal(live, locked) {
-		t.Errorf("%d rows are live, want the %d locked ones", len(live), len(locked))
-	}
+	check.True(t, slices.Equal(live, locked), "%d rows are live, want the %d locked ones", len(live), len(locked))
 	both := slices.Concat(live, archived)
 	slices.SortFunc(both, compareIDs)
-	if !slices.Equal(both, before) {
-		t.Errorf("%d rows are in one of the two tables, want each of the %d in exactly one", len(both), len(before))
-	}
+	check.True(t, slices.Equal(both, before),
+		"%d rows are in one of the two tables, want each of the %d in exactly one", len(both), len(before))
 
-	wantNil(t, holder.Rollback())
+	check.NoError(t, holder.Rollback())
 	exec(t, db, `CALL dlq.archive_old_dlq_messages()`)
 	if archived = allIDs(t, db, "dlq_messages_archive"); !slices.Equal(archived, before) {
 		t.Errorf("the later run leaves %d rows in the archive, want all %d", len(archived), len(before))
@@ -120,83 +106,57 @@ func archiveLeaves(t *testing.T, db *sqlx.DB) {
 	exec(t, db, `CALL dlq.archive_old_dlq_messages()`)
 	wantMoved(t, db, len(stay), 2)
 	for id, what := range stay {
-		if !slices.Contains(allIDs(t, db, "dlq_messages"), id) {
-			t.Errorf("the %s row was moved, want it left", what)
-		}
+		check.True(t, slices.Contains(allIDs(t, db, "dlq_messages"), id), "the %s row was moved, want it left", what)
 	}
 }
 
 func TestArchiveOld(t *testing.T) {
 	t.Parallel()
 
-	t.Run("KeepsEveryColumnAsItWas", func(t *testing.T) {
-		t.Parallel()
-		db := postgrestest.Open(t)
+	withDB(t, "KeepsEveryColumnAsItWas", func(t *testing.T, db *sqlx.DB) {
 		columns := columnsOf(t, db, "dlq_messages")
 		for _, status := range []string{"RESOLVED", "DEAD"} {
 			exec(t, db, fullRow(columns, status))
 		}
 		before := rowsAsText(t, db, "dlq_messages", "to_jsonb(m)")
-		if len(before) != 2 || strings.Contains(before[0], ": null") {
-			t.Fatalf("got rows %v, want two with every column filled", before)
-		}
+		check.Require(t, len(before) == 2 && !strings.Contains(before[0], ": null"),
+			"got rows %v, want two with every column filled", before)
 		n, err := New(db).ArchiveOld(t.Context(), 30, 1000)
-		if err != nil || n != 2 {
-			t.Fatalf("got %d, %v, want 2", n, err)
-		}
+		check.Require(t, err == nil && n == 2, "got %d, %v, want 2", n, err)
 		after := rowsAsText(t, db, "dlq_messages_archive", "to_jsonb(m) - 'archived_at'")
-		if !slices.Equal(after, before) {
-			t.Errorf("got %v\nwant %v", after, before)
-		}
-		var written int
-		wantNil(t, db.Get(&written, `SELECT count(*) FROM dlq.dlq_messages_archive WHERE archived_at BETWEEN now() - interval '1 minute' AND now()`))
-		if written != 2 {
-			t.Errorf("archived_at is the time of the move in %d rows, want 2", written)
-		}
+		check.Same(t, after, before, "rows of the archive")
+		written := getOne[int](t, db, `SELECT count(*) FROM dlq.dlq_messages_archive WHERE archived_at BETWEEN now() - interval '1 minute' AND now()`)
+		check.Same(t, written, 2, "archived_at is the time of the move in rows")
 	})
 
-	t.Run("ArchiveHasTheColumnsOfTheTable", func(t *testing.T) {
-		t.Parallel()
-		db := postgrestest.Open(t)
+	withDB(t, "ArchiveHasTheColumnsOfTheTable", func(t *testing.T, db *sqlx.DB) {
 		byName := func(a, b columnOf) int { return strings.Compare(a.Name, b.Name) }
 		want := append(columnsOf(t, db, "dlq_messages"), columnOf{"archived_at", "timestamp with time zone"})
 		got := columnsOf(t, db, "dlq_messages_archive")
 		slices.SortFunc(want, byName)
 		slices.SortFunc(got, byName)
-		if !slices.Equal(got, want) {
-			t.Errorf("got %v\nwant %v", got, want)
-		}
+		check.Same(t, got, want, "rows")
 	})
 
-	t.Run("TellsHowManyOverAllCallers", func(t *testing.T) {
-		t.Parallel()
-		db := postgrestest.Open(t)
+	withDB(t, "TellsHowManyOverAllCallers", func(t *testing.T, db *sqlx.DB) {
 		seedFinal(t, db, 400, "DEAD")
-		moved, errs := make([]int64, 4), make([]error, 4)
-		var all sync.WaitGroup
-		for i := range moved {
-			all.Go(func() { moved[i], errs[i] = New(db).ArchiveOld(t.Context(), 30, 30) })
-		}
-		all.Wait()
-		wantNil(t, errors.Join(errs...))
-		if sum := moved[0] + moved[1] + moved[2] + moved[3]; sum != 400 {
-			t.Errorf("the callers tell of %v, want 400 in all", moved)
-		}
-		if n, err := New(db).ArchiveOld(t.Context(), 30, 30); err != nil || n != 0 {
-			t.Errorf("with nothing to do: got %d, %v, want 0", n, err)
-		}
+		var moved atomic.Int64
+		atOnce(t, 4, func(int) error {
+			n, err := New(db).ArchiveOld(t.Context(), 30, 30)
+			moved.Add(n)
+			return err
+		})
+		check.Same(t, moved.Load(), 400, "messages that all callers moved")
+		check.Same(t, check.Must(New(db).ArchiveOld(t.Context(), 30, 30))(t), 0, "with nothing to do")
 	})
 
-	t.Run("LosesNothingWhenCancelled", func(t *testing.T) {
-		t.Parallel()
-		db := postgrestest.Open(t)
+	withDB(t, "LosesNothingWhenCancelled", func(t *testing.T, db *sqlx.DB) {
 		seedFinal(t, db, 100, "RESOLVED")
 		// The batch behind the fiftieth message waits for a lock that the test holds.
 		exec(t, db, `CREATE FUNCTION public.wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 			IF (SELECT count(*) FROM dlq.dlq_messages_archive) >= 50 THEN PERFORM pg_advisory_xact_lock(77); END IF; RETURN NEW; END $$`)
 		exec(t, db, `CREATE TRIGGER wait BEFORE INSERT ON dlq.dlq_messages_archive FOR EACH ROW EXECUTE FUNCTION public.wait()`)
-		holder, err := db.Beginx()
-		wantNil(t, err)
+		holder := check.Must(db.Beginx())(t)
 		holder.MustExec(`SELECT pg_advisory_xact_lock(77)`)
 
 		ctx, cancel := context.WithCancel(t.Context())
@@ -209,38 +169,30 @@ func TestArchiveOld(t *testing.T) {
 		}()
 		eventually(t, db, "the archiver waits", waitingQuery, "CALL%")
 		cancel()
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Errorf("got %v, want the cancellation", err)
-		}
-		wantNil(t, holder.Rollback())
+		check.Is(t, <-ended, context.Canceled, "want the cancellation")
+		check.NoError(t, holder.Rollback())
 		eventually(t, db, "the archiver is gone", `SELECT NOT EXISTS (SELECT FROM pg_stat_activity
 			WHERE datname = current_database() AND query LIKE 'CALL%' AND state <> 'idle')`)
 		live, archived := count(t, db, "dlq_messages"), count(t, db, "dlq_messages_archive")
 		if live+archived != 100 || archived <= 45 || archived >= 55 { // a batch is shorter on a slow machine
 			t.Errorf("got %d live and %d archived rows, want 50 and 50, or some of a batch less or more", live, archived)
 		}
-		if said != int64(archived) {
-			t.Errorf("it said that %d were moved, want the %d that were", said, archived)
-		}
-		if n, err := New(db).ArchiveOld(t.Context(), 30, 5); err != nil || n != int64(live) {
-			t.Errorf("the next run: got %d, %v, want the other %d", n, err, live)
-		}
+		check.True(t, said == int64(archived), "it said that %d were moved, want the %d that were", said, archived)
+		check.Same(t, check.Must(New(db).ArchiveOld(t.Context(), 30, 5))(t), int64(live), "the next run, want the other")
 		wantMoved(t, db, 0, 100)
 		wantExactCounters(t, db)
 	})
 
-	t.Run("CountsWhatWasMovedBeforeABatchThatFails", func(t *testing.T) {
-		t.Parallel()
-		db := postgrestest.Open(t)
+	withDB(t, "CountsWhatWasMovedBeforeABatchThatFails", func(t *testing.T, db *sqlx.DB) {
 		db.SetMaxOpenConns(1) // so a count of before would be seen
 		seedFinal(t, db, 100, "RESOLVED")
 		exec(t, db, `CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 			IF (SELECT count(*) FROM dlq.dlq_messages_archive) >= 50 THEN RAISE 'no room'; END IF; RETURN NEW; END $$`)
 		exec(t, db, `CREATE TRIGGER refuse BEFORE INSERT ON dlq.dlq_messages_archive FOR EACH ROW EXECUTE FUNCTION public.refuse()`)
 		moved, err := New(db).ArchiveOld(t.Context(), 30, 5)
-		if archived := count(t, db, "dlq_messages_archive"); err == nil || archived == 0 || moved != int64(archived) {
-			t.Errorf("got %d and %v, want the %d that are in the archive, and the refusal", moved, err, archived)
-		}
+		archived := count(t, db, "dlq_messages_archive")
+		check.True(t, err != nil && archived != 0 && moved == int64(archived),
+			"got %d and %v, want the %d that are in the archive, and the refusal", moved, err, archived)
 		if moved, err := New(db).ArchiveOld(t.Context(), -1, 5); err == nil || moved != 0 {
 			t.Errorf("got %d and %v of a call that did nothing, want 0 and its error", moved, err)
 		}
@@ -248,67 +200,52 @@ func TestArchiveOld(t *testing.T) {
 }
 
 func TestPurgeArchive(t *testing.T) {
-	t.Parallel()
-	db := postgrestest.Open(t)
+	db := freshDB(t)
 	seedFinal(t, db, 9, "DEAD")
-	if n, err := New(db).ArchiveOld(t.Context(), 0, 100); err != nil || n != 9 {
-		t.Fatalf("got %d, %v, want 9", n, err)
-	}
+	check.Same(t, check.Must(New(db).ArchiveOld(t.Context(), 0, 100))(t), 9, "archived messages")
 	live := seedTen(t, db, "RESOLVED", "2001-01-01")
-	exec(t, db, `INSERT INTO dlq.attempts (message_id, attempt_no, retry_count, attempt_id, actor, started_at, ended_at, from_status, to_status, target_topic)
-		SELECT id, n, n, gen_random_uuid(), 'a', now(), now(), 'RETRYING', 'DEAD', 'orders'
-		FROM (SELECT id FROM dlq.dlq_messages_archive UNION ALL SELECT id FROM dlq.dlq_messages) m, generate_series(1, 3) n`)
-	exec(t, db, `INSERT INTO dlq.returns (attempt_id, parent_id, child_id, by_content, returned_at)
-		SELECT attempt_id, message_id, gen_random_uuid(), false, now() FROM dlq.attempts`)
-	exec(t, db, `INSERT INTO dlq.edits (message_id, attempt_id, set_value, set_key, set_headers, record_hash, created_at)
-		SELECT message_id, attempt_id, true, false, false, 7, now() FROM dlq.attempts`)
+	seedAttempts(t, db, 3)
 	exec(t, db, `UPDATE dlq.dlq_messages_archive SET archived_at = now() - interval '364 days'`)
 	exec(t, db, `UPDATE dlq.dlq_messages_archive SET archived_at = now() - interval '366 days'
 		WHERE id IN (SELECT id FROM dlq.dlq_messages_archive LIMIT 7)`)
 
 	store := New(db)
-	if n, err := store.PurgeArchive(t.Context(), 365, 2); err != nil || n != 7 {
-		t.Errorf("got %d, %v, want 7", n, err)
-	}
+	check.Same(t, check.Must(store.PurgeArchive(t.Context(), 365, 2))(t), 7, "purged messages")
 	wantMoved(t, db, 1, 2)
 	for _, of := range []string{"attempts WHERE message_id", "edits WHERE message_id", "returns WHERE parent_id"} {
 		table, _, _ := strings.Cut(of, " ")
-		if got := count(t, db, table); got != 9 {
-			t.Errorf("got %d %s, want 9", got, table)
-		}
-		if got := count(t, db, of+" = $1", live); got != 3 {
-			t.Errorf("got %d %s of the live message, want 3", got, table)
-		}
+		check.Same(t, count(t, db, table), 9, "%s", table)
+		check.Same(t, count(t, db, of+" = $1", live), 3, "%s of the live message", table)
 	}
-	if n, err := store.PurgeArchive(t.Context(), 365, 2); err != nil || n != 0 {
-		t.Errorf("again: got %d, %v, want 0", n, err)
-	}
+	check.Same(t, check.Must(store.PurgeArchive(t.Context(), 365, 2))(t), 0, "again")
 	for _, args := range [][2]int{{-1, 10}, {365, 0}} {
-		if _, err := store.PurgeArchive(t.Context(), args[0], args[1]); err == nil {
-			t.Errorf("%v: got no error, want a refusal", args)
-		}
+		check.True(t, check.Err(store.PurgeArchive(t.Context(), args[0], args[1])) != nil,
+			"%v: got no error, want a refusal", args)
 	}
 }
 
-// TestDelete: what only proved something of the message goes with it.
-func TestDelete(t *testing.T) {
-	t.Parallel()
-	db := postgrestest.Open(t)
-	gone, stays := seedTen(t, db, "DEAD", "2001-01-01"), seedTen(t, db, "DEAD", "2001-01-01")
+// seedAttempts puts each attempts of every message in, live or archived, with a return and
+// an edit for each.
+func seedAttempts(t *testing.T, db *sqlx.DB, each int) {
+	t.Helper()
 	exec(t, db, `INSERT INTO dlq.attempts (message_id, attempt_no, retry_count, attempt_id, actor, started_at, ended_at, from_status, to_status, target_topic)
-		SELECT id, n, n, gen_random_uuid(), 'a', now(), now(), 'RETRYING', 'DEAD', 'orders' FROM dlq.dlq_messages, generate_series(1, 3) n`)
+		SELECT id, n, n, gen_random_uuid(), 'a', now(), now(), 'RETRYING', 'DEAD', 'orders'
+		FROM (SELECT id FROM dlq.dlq_messages_archive UNION ALL SELECT id FROM dlq.dlq_messages) m, generate_series(1, $1::int) n`, each)
 	exec(t, db, `INSERT INTO dlq.returns (attempt_id, parent_id, child_id, by_content, returned_at)
 		SELECT attempt_id, message_id, gen_random_uuid(), false, now() FROM dlq.attempts`)
 	exec(t, db, `INSERT INTO dlq.edits (message_id, attempt_id, set_value, set_key, set_headers, record_hash, created_at)
 		SELECT message_id, attempt_id, true, false, false, 7, now() FROM dlq.attempts`)
-	wantNil(t, New(db).Delete(t.Context(), gone, entity.By("alice")))
+}
+
+// TestDelete: what only proved something of the message goes with it.
+func TestDelete(t *testing.T) {
+	db := freshDB(t)
+	gone, stays := seedTen(t, db, "DEAD", "2001-01-01"), seedTen(t, db, "DEAD", "2001-01-01")
+	seedAttempts(t, db, 3)
+	check.NoError(t, New(db).Delete(t.Context(), gone, entity.By("alice")))
 	for _, of := range []string{"attempts WHERE message_id = $1", "edits WHERE message_id = $1", "returns WHERE parent_id = $1"} {
-		if got := count(t, db, of, gone); got != 0 {
-			t.Errorf("got %d %s of the deleted message, want none", got, of)
-		}
-		if got := count(t, db, of, stays); got != 3 {
-			t.Errorf("got %d %s of the other message, want 3", got, of)
-		}
+		check.Same(t, count(t, db, of, gone), 0, "%s of the deleted message", of)
+		check.Same(t, count(t, db, of, stays), 3, "%s of the other message", of)
 	}
 }
 
@@ -318,15 +255,11 @@ func TestPurgeBookkeeping(t *testing.T) {
 	wantRows := func(t *testing.T, db *sqlx.DB, want ...int) {
 		t.Helper()
 		for i, table := range tables {
-			if got := count(t, db, table); got != want[i] {
-				t.Errorf("got %d rows of %s, want %d", got, table, want[i])
-			}
+			check.Same(t, count(t, db, table), want[i], "rows of %s", table)
 		}
 	}
 
-	t.Run("DeletesWhatHadItsTimeAndNothingElse", func(t *testing.T) {
-		t.Parallel()
-		db := postgrestest.Open(t)
+	withDB(t, "DeletesWhatHadItsTimeAndNothingElse", func(t *testing.T, db *sqlx.DB) {
 		seedBookkeeping(t, db, 25, "1000d") // oldest first, as time goes
 		seedBookkeeping(t, db, 25, "366d")  // redrives and returns that go, audit entries that stay
 		seedBookkeeping(t, db, 25, "364d")  // redrives and returns that stay
@@ -340,75 +273,50 @@ func TestPurgeBookkeeping(t *testing.T) {
 		}
 		// Redrives that are not over, and returns whose attempts are there, are kept.
 		wantRows(t, db, 2*25, 6*25+4*25, 2*(6*25+4*25), 6*25+4*25, 5*25)
-		var most []string
-		wantNil(t, db.Select(&most, `SELECT t || ' ' || max(n) FROM public.deletes GROUP BY t ORDER BY 1`))
+		most := getAll[string](t, db, `SELECT t || ' ' || max(n) FROM public.deletes GROUP BY t ORDER BY 1`)
 		if want := []string{"audit 10", "idempotency_keys 10", "redrive_batches 20", "redrives 10", "returns 10"}; !slices.Equal(most, want) {
 			t.Errorf("most rows by one statement: got %q, want %q", most, want)
 		}
-		if n, err := New(db).PurgeBookkeeping(t.Context(), 365, 400, 10); err != nil || n != 0 {
-			t.Errorf("again: got %d, %v, want 0", n, err)
-		}
+		check.Same(t, check.Must(New(db).PurgeBookkeeping(t.Context(), 365, 400, 10))(t), 0, "again")
 	})
 
-	t.Run("DeletesEditsOfMessagesThatAreNowhere", func(t *testing.T) {
-		t.Parallel()
-		db := postgrestest.Open(t)
+	withDB(t, "DeletesEditsOfMessagesThatAreNowhere", func(t *testing.T, db *sqlx.DB) {
 		live, archived := seedTen(t, db, "DEAD", "2026-01-01 00:00:00+00"), seedTen(t, db, "DEAD", "2001-01-01 00:00:00+00")
-		_, err := New(db).ArchiveOld(t.Context(), 365, 10)
-		wantNil(t, err)
+		check.NoError(t, check.Err(New(db).ArchiveOld(t.Context(), 365, 10)))
 		for _, id := range []uuid.UUID{live, archived, uuid.New(), uuid.New(), uuid.New()} {
 			exec(t, db, `INSERT INTO dlq.edits (message_id, attempt_id, set_value, set_key, set_headers, record_hash, created_at)
 				VALUES ($1, gen_random_uuid(), false, false, false, 0, now())`, id)
 		}
-		if n, err := New(db).PurgeBookkeeping(t.Context(), 365, 730, 2); err != nil || n != 3 {
-			t.Errorf("got %d, %v, want the 3 of messages that are gone", n, err)
-		}
+		n := check.Must(New(db).PurgeBookkeeping(t.Context(), 365, 730, 2))(t)
+		check.Same(t, n, 3, "want the 3 of messages that are gone")
 		for _, id := range []uuid.UUID{live, archived} {
-			if got := count(t, db, "edits WHERE message_id = $1", id); got != 1 {
-				t.Errorf("got %d edits of a message that is there, want 1", got)
-			}
+			check.Same(t, count(t, db, "edits WHERE message_id = $1", id), 1, "edits of a message that is there")
 		}
 	})
 
-	t.Run("CountsByTheStoresClock", func(t *testing.T) {
-		t.Parallel()
-		db := postgrestest.Open(t)
+	withDB(t, "CountsByTheStoresClock", func(t *testing.T, db *sqlx.DB) {
 		seedBookkeeping(t, db, 1, "0")
 		store := New(db, WithClock(func() time.Time { return time.Now().Add(25 * time.Hour) }))
-		if n, err := store.PurgeBookkeeping(t.Context(), 365, 730, 10); err != nil || n != 1 {
-			t.Errorf("a day later: got %d, %v, want the key", n, err)
-		}
+		check.Same(t, check.Must(store.PurgeBookkeeping(t.Context(), 365, 730, 10))(t), 1, "a day later, want the key")
 	})
 
-	t.Run("LeavesKeysThatSomebodyHolds", func(t *testing.T) {
-		t.Parallel()
-		db := postgrestest.Open(t)
+	withDB(t, "LeavesKeysThatSomebodyHolds", func(t *testing.T, db *sqlx.DB) {
 		seedBookkeeping(t, db, 3, "2d")
-		holder, err := db.Beginx()
-		wantNil(t, err)
-		defer func() { _ = holder.Rollback() }()
-		var held []string
-		wantNil(t, holder.Select(&held, `SELECT key FROM dlq.idempotency_keys LIMIT 1 FOR UPDATE`))
-		if n, err := New(db).PurgeBookkeeping(t.Context(), 365, 730, 10); err != nil || n != 2 {
-			t.Errorf("got %d, %v, want the 2 others", n, err)
-		}
+		holder := begin(t, db)
+		getAll[string](t, holder, `SELECT key FROM dlq.idempotency_keys LIMIT 1 FOR UPDATE`)
+		check.Same(t, check.Must(New(db).PurgeBookkeeping(t.Context(), 365, 730, 10))(t), 2, "want the 2 others")
 	})
 
-	t.Run("OneKindThatFailsDoesNotKeepItFromTheOthers", func(t *testing.T) {
-		t.Parallel()
-		db := postgrestest.Open(t)
+	withDB(t, "OneKindThatFailsDoesNotKeepItFromTheOthers", func(t *testing.T, db *sqlx.DB) {
 		seedBookkeeping(t, db, 3, "1000d")
 		exec(t, db, `CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no'; END $$`)
 		exec(t, db, `CREATE TRIGGER refuse BEFORE DELETE ON dlq.idempotency_keys FOR EACH ROW EXECUTE FUNCTION public.refuse()`)
 		n, err := New(db).PurgeBookkeeping(t.Context(), 365, 730, 10)
-		if err == nil || !strings.Contains(err.Error(), "purge idempotency keys") || n != 9 {
-			t.Errorf("got %d, %v, want the 9 others and the failure", n, err)
-		}
+		check.True(t, err != nil && strings.Contains(err.Error(), "purge idempotency keys") && n == 9,
+			"got %d, %v, want the 9 others and the failure", n, err)
 	})
 
-	t.Run("StopsWithItsContext", func(t *testing.T) {
-		t.Parallel()
-		db := postgrestest.Open(t)
+	withDB(t, "StopsWithItsContext", func(t *testing.T, db *sqlx.DB) {
 		seedBookkeeping(t, db, 3, "1000d")
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -418,9 +326,7 @@ func TestPurgeBookkeeping(t *testing.T) {
 		wantRows(t, db, 3, 6, 12, 6, 3)
 	})
 
-	t.Run("RefusesNonsense", func(t *testing.T) {
-		t.Parallel()
-		db := postgrestest.Open(t)
+	withDB(t, "RefusesNonsense", func(t *testing.T, db *sqlx.DB) {
 		seedBookkeeping(t, db, 3, "29d")
 		for _, args := range [][3]int{{-1, 730, 10}, {365, 364, 10}, {365, -1, 10}, {365, 730, 0}} {
 			if n, err := New(db).PurgeBookkeeping(t.Context(), args[0], args[1], args[2]); err == nil || n != 0 {
@@ -470,18 +376,15 @@ func countDeletes(t *testing.T, db *sqlx.DB, tables ...string) {
 // count says how many rows there are of a table, or of a table with a condition.
 func count(t *testing.T, db *sqlx.DB, of string, args ...any) (n int) {
 	t.Helper()
-	wantNil(t, db.Get(&n, `SELECT count(*) FROM dlq.`+of, args...))
+	check.NoError(t, db.Get(&n, `SELECT count(*) FROM dlq.`+of, args...))
 	return n
 }
 
 func TestTryLock(t *testing.T) {
-	t.Parallel()
-	db := postgrestest.Open(t)
+	db := freshDB(t)
 	first, second := New(db), New(db)
 	unlock, ok, err := first.TryLock(t.Context())
-	if err != nil || !ok {
-		t.Fatalf("got %v, %v, want the lock", ok, err)
-	}
+	check.Require(t, err == nil && ok, "got %v, %v, want the lock", ok, err)
 	if u, ok, err := second.TryLock(t.Context()); err != nil || ok || u != nil {
 		t.Errorf("while it is held: got %v, %v, want neither lock nor error", ok, err)
 	}
@@ -537,13 +440,13 @@ func fullRow(columns []columnOf, status string) string {
 
 func rowsAsText(t *testing.T, db *sqlx.DB, table, expression string) (rows []string) {
 	t.Helper()
-	wantNil(t, db.Select(&rows, `SELECT (`+expression+`)::text FROM dlq.`+table+` m ORDER BY id`))
+	check.NoError(t, db.Select(&rows, `SELECT (`+expression+`)::text FROM dlq.`+table+` m ORDER BY id`))
 	return rows
 }
 
 func allIDs(t *testing.T, db *sqlx.DB, table string) (ids []uuid.UUID) {
 	t.Helper()
-	wantNil(t, db.Select(&ids, `SELECT id FROM dlq.`+table+` ORDER BY id`))
+	check.NoError(t, db.Select(&ids, `SELECT id FROM dlq.`+table+` ORDER BY id`))
 	return ids
 }
 

@@ -14,18 +14,16 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Claims and results name their messages by id, and only the primary key may
-// find them. Statistics that are a minute old say that hardly any row is
-// RETRYING; a plan that trusts them reads all such rows once for each message, a
-// thousand times too slow. So the status is compared in a form that no index
-// answers: (status = ...) IS TRUE. For RETRYING it is IS NOT FALSE, as IS TRUE is the
-// predicate of idx_dlq_messages_claimed_hash.
+// Claims and results name their messages by id, and only the primary key may find them:
+// statistics a minute old say that hardly any row is RETRYING, and a plan that trusts them
+// reads all such rows for each message. So the status is compared in a form that no index
+// answers, (status = ...) IS TRUE; for RETRYING IS NOT FALSE, as IS TRUE is the predicate
+// of idx_dlq_messages_claimed_hash.
 
-// claimQuery takes messages. The rows are locked in the order of their ids, so
-// that two callers never wait for one another in a circle; %LOCK% decides what
-// happens to a row that another caller holds, %EDITED% whether edits are stored,
-// %KEPT% and %ANSWER% how much is told. The status is asked again by the lock
-// itself: a caller that waited sees the state that the other left.
+// claimQuery takes messages. Rows are locked in the order of their ids, so that callers
+// never deadlock, and the lock checks the status again. %LOCK% decides about rows that
+// another caller holds, %EDITED% whether edits are stored, %KEPT% and %ANSWER% which
+// columns come back.
 var claimQuery = `
 	WITH want AS (
 		SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::int4[], $5::int8[], $6::bool[],
@@ -66,7 +64,7 @@ var claimQuery = `
 	), history AS (
 		INSERT INTO dlq.attempts (message_id, attempt_no, attempt_id, redrive_id, retry_count, verdict, actor, started_at, ended_at,
 			from_status, to_status, error_class, error, target_topic, target_topic_id, target_partition, record_hash)
-		SELECT x.id, x.attempt_no, x.doubtful, x.doubtful_redrive, x.counted, 9, $12, x.last_retry_at, m.last_retry_at,
+		SELECT x.id, x.attempt_no, x.doubtful, x.doubtful_redrive, x.counted, 'abandoned', $12, x.last_retry_at, m.last_retry_at,
 			'RETRYING', 'RETRYING', 'UNKNOWN', x.last_publish_error, x.doubtful_topic, x.doubtful_topic_id, x.doubtful_partition,
 			` + sentHashOf("x", "id", "doubtful") + `
 		FROM taken x JOIN claimed m ON m.id = x.id AND m.claim_id = x.claim_id WHERE x.doubtful IS NOT NULL
@@ -80,9 +78,8 @@ var claimQuery = `
 	)%EDITED%
 	SELECT %ANSWER%`
 
-// What a claim tells of the messages it took: all but their bytes, or only what is
-// in the claim's own hands. Of some fifty columns each is copied three times, sent
-// and read, which is a tenth of a claim's work.
+// Answers of a claim: all but the bytes, or only what the claim sets. Copying and sending
+// some fifty columns is a tenth of a claim's work.
 const (
 	wholeAnswer = stateColumns + `
 	FROM claimed m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id`
@@ -140,10 +137,8 @@ const claimableQuery = `
 // Claimable implements repository.Attempts.
 func (s *Store) Claimable(ctx context.Context, ids []uuid.UUID) ([]uuid.UUID, error) {
 	var free []uuid.UUID
-	if err := s.selectRows(ctx, &free, claimableQuery, uuids(ids)); err != nil {
-		return nil, translate("look for claimable messages", err)
-	}
-	return free, nil
+	err := s.selectRows(ctx, &free, claimableQuery, uuids(ids))
+	return free, translate("look for claimable messages", err)
 }
 
 // claimed reads the answer to claims.
@@ -215,29 +210,28 @@ func distinct(messages []entity.Message) []entity.Message {
 	})
 }
 
-// finishQuery ends attempts and appends their history. Verdicts are numbered as
-// entity.Verdict: 1 acknowledged, 2 skipped, 3 failed, 4 rejected, 5 refused,
-// 6 given back, 7 in doubt, 8 rescued. Only the holder of the claim gets through.
-// The rows are locked in the order of their ids, as a claim does, because a late
-// worker and the settler may end the same attempts at the same moment. With $16 it
-// leaves alone, and answers with true, attempts that sent nothing of messages that
-// came back: they end together with refuteQuery, which needs a later snapshot.
+// finishQuery ends attempts of the claim's holder and appends their history. Verdicts are
+// numbered as entity.Verdict: 1 acknowledged, 2 skipped, 3 failed, 4 rejected, 5 refused, 6
+// given back, 7 in doubt, 8 rescued. Rows are locked in the order of their ids: a late
+// worker and the settler may end the same attempts. With $16 it defers (true) attempts that
+// sent nothing of messages that came back: they end with refuteQuery, which needs a later
+// snapshot.
 var finishQuery = `
 	WITH result AS MATERIALIZED (
-		SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::int4[], $4::text[], $5::text[],
+		SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[],
 			$6::int4[], $7::int8[], $8::int8[])
 			AS r (message_id, claim_id, verdict, class, error, partition, log_offset, retry_in)
 	), held AS MATERIALIZED (
 		SELECT m.id, m.claim_topic, m.claim_topic_id, m.claim_redrive_id, m.record_hash, m.retry_count AS counted,
 			r.claim_id, r.verdict, r.class, r.error, r.partition, r.log_offset, r.retry_in,
-			$16::bool AND m.outcome = 'returned' AND r.verdict NOT IN (1, 7) AS deferred,
+			$16::bool AND m.outcome = 'returned' AND r.verdict NOT IN ('acknowledged', 'in_doubt') AS deferred,
 			CASE
-				WHEN r.verdict IN (1, 2) THEN 'RESOLVED'
-				WHEN r.verdict = 3 AND m.retry_count >= m.max_retries THEN 'DEAD'
-				WHEN r.verdict = 4 THEN 'DEAD'
-				WHEN r.verdict = 8 AND m.rescues + 1 >= $9::int THEN 'DEAD'
-				WHEN r.verdict IN (5, 6, 8) AND m.retry_count > m.max_retries THEN 'DEAD' -- a take-over at the limit
-				WHEN r.verdict = 7 THEN 'RETRYING'
+				WHEN r.verdict IN ('acknowledged', 'skipped') THEN 'RESOLVED'
+				WHEN r.verdict = 'failed' AND m.retry_count >= m.max_retries THEN 'DEAD'
+				WHEN r.verdict = 'rejected' THEN 'DEAD'
+				WHEN r.verdict = 'rescued' AND m.rescues + 1 >= $9::int THEN 'DEAD'
+				WHEN r.verdict IN ('refused', 'given_back', 'rescued') AND m.retry_count > m.max_retries THEN 'DEAD' -- a take-over at the limit
+				WHEN r.verdict = 'in_doubt' THEN 'RETRYING'
 				ELSE 'PENDING' END AS to_status
 		FROM dlq.dlq_messages m JOIN result r ON r.message_id = m.id
 		WHERE (m.status = 'RETRYING') IS NOT FALSE
@@ -246,21 +240,21 @@ var finishQuery = `
 	), ended AS (
 		UPDATE dlq.dlq_messages m SET
 			status = r.to_status,
-			retry_count = CASE WHEN r.verdict IN (5, 6, 8) THEN greatest(m.retry_count - 1, 0) ELSE m.retry_count END,
-			rescues = CASE WHEN r.verdict = 8 THEN m.rescues + 1 WHEN r.verdict IN (6, 7) THEN m.rescues ELSE 0 END,
+			retry_count = CASE WHEN r.verdict IN ('refused', 'given_back', 'rescued') THEN greatest(m.retry_count - 1, 0) ELSE m.retry_count END,
+			rescues = CASE WHEN r.verdict = 'rescued' THEN m.rescues + 1 WHEN r.verdict IN ('given_back', 'in_doubt') THEN m.rescues ELSE 0 END,
 			updated_at = c.moment,
 			next_attempt_at = CASE WHEN r.to_status = 'PENDING' THEN c.moment + r.retry_in * interval '1 microsecond' END,
-			last_publish_error = CASE WHEN r.verdict IN (1, 2) THEN NULL ELSE r.error END,
-			last_publish_error_class = CASE WHEN r.verdict IN (1, 2) THEN NULL ELSE r.class END,
-			outcome = CASE WHEN m.outcome = 'returned' THEN 'returned' WHEN r.verdict = 1 THEN 'published' END,
-			claim_id = CASE WHEN r.verdict = 7 THEN m.claim_id END,
-			claim_expires_at = CASE WHEN r.verdict = 7 THEN m.claim_expires_at END,
-			claim_topic = CASE WHEN r.verdict = 7 THEN m.claim_topic END,
-			claim_topic_id = CASE WHEN r.verdict = 7 THEN m.claim_topic_id END,
-			claim_partition = CASE WHEN r.verdict = 7 THEN m.claim_partition END,
-			claim_end_offset = CASE WHEN r.verdict = 7 THEN m.claim_end_offset END,
-			claim_redrive_id = CASE WHEN r.verdict = 7 THEN m.claim_redrive_id END,
-			unsettled = r.verdict = 7 AND r.class = 'UNKNOWN' AND coalesce(m.claim_expires_at <= c.moment, true)
+			last_publish_error = CASE WHEN r.verdict IN ('acknowledged', 'skipped') THEN NULL ELSE r.error END,
+			last_publish_error_class = CASE WHEN r.verdict IN ('acknowledged', 'skipped') THEN NULL ELSE r.class END,
+			outcome = CASE WHEN m.outcome = 'returned' THEN 'returned' WHEN r.verdict = 'acknowledged' THEN 'published' END,
+			claim_id = CASE WHEN r.verdict = 'in_doubt' THEN m.claim_id END,
+			claim_expires_at = CASE WHEN r.verdict = 'in_doubt' THEN m.claim_expires_at END,
+			claim_topic = CASE WHEN r.verdict = 'in_doubt' THEN m.claim_topic END,
+			claim_topic_id = CASE WHEN r.verdict = 'in_doubt' THEN m.claim_topic_id END,
+			claim_partition = CASE WHEN r.verdict = 'in_doubt' THEN m.claim_partition END,
+			claim_end_offset = CASE WHEN r.verdict = 'in_doubt' THEN m.claim_end_offset END,
+			claim_redrive_id = CASE WHEN r.verdict = 'in_doubt' THEN m.claim_redrive_id END,
+			unsettled = r.verdict = 'in_doubt' AND r.class = 'UNKNOWN' AND coalesce(m.claim_expires_at <= c.moment, true)
 		FROM held r, (SELECT coalesce($10::timestamptz, clock_timestamp()) AS moment) c
 		WHERE m.id = r.id AND (m.status = 'RETRYING') IS NOT FALSE AND r.deferred IS NOT TRUE
 		  AND coalesce(m.claim_id, '00000000-0000-0000-0000-000000000000') = r.claim_id
@@ -274,21 +268,20 @@ var finishQuery = `
 		SELECT id, attempt_no, claim_id, redrive_id, counted, verdict, $11, coalesce(last_retry_at, moment), moment,
 			'RETRYING', status, class, error, target_topic, target_topic_id, partition, nullif(log_offset, -1),
 			` + sentHashOf("ended", "id", "claim_id") + `
-		FROM ended WHERE verdict <> 7
+		FROM ended WHERE verdict <> 'in_doubt'
 		ON CONFLICT (message_id, attempt_no) DO NOTHING
 	), audit AS (
 		INSERT INTO dlq.audit (at, action, kind, object_id, from_state, to_state, retry_count, error_class, last_error,
 			actor, reason, request_id, trace_id, operation_id)
 		SELECT moment, 'attempt', 'message', id, 'RETRYING', status, retry_count, class, error,
 			` + causeFrom11 + `
-		FROM ended WHERE verdict <> 7
+		FROM ended WHERE verdict <> 'in_doubt'
 	)
 	SELECT id, status, retry_count, max_retries, next_attempt_at, claim_id, false FROM ended
 	UNION ALL SELECT id, '', 0, 0, NULL, claim_id, true FROM held WHERE deferred`
 
-// refuteQuery takes back what returns by content said of attempts, $1, which then sent
-// nothing: an equal record had come in while they were claims. Its message stays a child
-// of theirs, which only makes it stop earlier.
+// refuteQuery deletes returns by content of attempts, $1, that then sent nothing: an equal
+// record had come in meanwhile. Its message stays a child, which only stops it earlier.
 const refuteQuery = `
 	WITH gone AS (
 		DELETE FROM dlq.returns WHERE attempt_id = ANY ($1::uuid[]) AND by_content RETURNING attempt_id, parent_id
@@ -296,7 +289,7 @@ const refuteQuery = `
 		SELECT id FROM dlq.dlq_messages WHERE id IN (SELECT parent_id FROM gone) ORDER BY id FOR NO KEY UPDATE
 	)
 	UPDATE dlq.dlq_messages m SET outcome = (
-		SELECT 'published' FROM dlq.attempts a WHERE a.message_id = m.id AND a.attempt_no = m.attempt_no AND a.verdict = 1)
+		SELECT 'published' FROM dlq.attempts a WHERE a.message_id = m.id AND a.attempt_no = m.attempt_no AND a.verdict = 'acknowledged')
 	FROM parent WHERE m.id = parent.id AND NOT EXISTS (
 		SELECT FROM dlq.attempts a JOIN dlq.returns r ON r.attempt_id = a.attempt_id
 		WHERE a.message_id = m.id AND NOT a.attempt_id = ANY ($1::uuid[]))`
@@ -305,12 +298,12 @@ const refuteQuery = `
 func (s *Store) finishArgs(results []repository.Result, cause entity.Cause, deferred bool) []any {
 	n := len(results)
 	ids, claimIDs := newColumn(oidUUID, n, 16), newColumn(oidUUID, n, 16)
-	verdicts, classes, errs := newColumn(oidInt4, n, 4), newColumn(oidText, n, 16), newColumn(oidText, n, 16)
+	verdicts, classes, errs := newColumn(oidText, n, 12), newColumn(oidText, n, 16), newColumn(oidText, n, 16)
 	partitions, offsets, retryIns := newColumn(oidInt4, n, 4), newColumn(oidInt8, n, 8), newColumn(oidInt8, n, 8)
 	for _, r := range results {
 		ids.uuid(r.MessageID)
 		claimIDs.uuid(r.ClaimID)
-		verdicts.int32(int32(r.Verdict))
+		verdicts.text(string(r.Verdict))
 		classes.optionalText(string(r.Class))
 		errs.optionalText(r.Error)
 		partitions.int32(r.Partition)
@@ -374,10 +367,7 @@ func (s *Store) Finish(ctx context.Context, results []repository.Result, cause e
 		})
 		finished = append(finished, others...)
 	}
-	if err != nil {
-		return nil, translate("finish attempts", err)
-	}
-	return finished, nil
+	return finished, translate("finish attempts", err)
 }
 
 // finishAndRefute ends attempts that sent nothing and takes back what returns by content
@@ -467,7 +457,7 @@ type attemptRow struct {
 	ID        uuid.UUID     `db:"attempt_id"`
 	RedriveID uuid.NullUUID `db:"redrive_id"`
 	Count     int           `db:"retry_count"`
-	Verdict   int           `db:"verdict"`
+	Verdict   string        `db:"verdict"`
 	Actor     string        `db:"actor"`
 	StartedAt time.Time     `db:"started_at"`
 	EndedAt   sql.NullTime  `db:"ended_at"`
@@ -483,10 +473,9 @@ type attemptRow struct {
 	ConsumerGroup string `db:"consumer_group"` // "" where a query does not ask for it
 }
 
-// attemptColumns are an attemptRow of dlq.attempts, which is a. Attempts from
-// before the verdict was kept have 0.
+// attemptColumns are an attemptRow of dlq.attempts, which is a.
 const attemptColumns = `
-	a.message_id, a.attempt_no, a.attempt_id, a.redrive_id, a.retry_count, coalesce(a.verdict, 0) AS verdict, a.actor,
+	a.message_id, a.attempt_no, a.attempt_id, a.redrive_id, a.retry_count, coalesce(a.verdict, '') AS verdict, a.actor,
 	a.started_at, a.ended_at, a.from_status, a.to_status,
 	coalesce(a.error_class, '') AS error_class, coalesce(a.error, '') AS error,
 	a.target_topic, coalesce(a.target_topic_id, '') AS target_topic_id,

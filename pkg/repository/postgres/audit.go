@@ -107,9 +107,8 @@ func (s *Store) Performed(ctx context.Context, operation uuid.UUID) (bool, error
 	return len(found) > 0 && found[0], nil
 }
 
-// performedOnQuery goes by the objects, which have few entries each: those of a
-// redrive's operation may be millions. Its operation is compared so that no index
-// finds it.
+// performedOnQuery goes by the objects, which have few entries each; an operation may have
+// millions, so no index may find it by that.
 const performedOnQuery = `
 	SELECT w.id FROM unnest($3::uuid[]) AS w (id)
 	CROSS JOIN LATERAL (
@@ -157,4 +156,32 @@ func (s *Store) Record(ctx context.Context, e entity.AuditEntry) error {
 	args = append(args, clean(string(e.Kind)), e.ObjectID, optional(e.From), optional(e.To),
 		sql.NullInt32{Int32: int32(e.RetryCount), Valid: e.RetryCount != 0}, optional(string(e.Class)), optional(e.LastError))
 	return translate("record in the audit trail", s.exec(ctx, recordQuery, args...))
+}
+
+// The five values of a cause for the columns actor, reason, request_id, trace_id and
+// operation_id, from the parameter of that number on; see causeArgs.
+const (
+	causeFrom3  = `$3::text, $4::text, $5::text, $6::text, $7::uuid`
+	causeFrom11 = `$11::text, $12::text, $13::text, $14::text, $15::uuid`
+	causeFrom12 = `$12::text, $13::text, $14::text, $15::text, $16::uuid`
+)
+
+// withOperation gives a cause an operation of its own when it has none, so that
+// what a statement changed is known again when the driver sends it twice.
+func withOperation(c entity.Cause) entity.Cause {
+	if c.Operation == uuid.Nil {
+		c.Operation = entity.NewID()
+	}
+	return c
+}
+
+func causeArgs(c entity.Cause) []any {
+	optional := func(text string) sql.NullString {
+		text = clean(text)
+		return sql.NullString{String: text, Valid: text != ""}
+	}
+	return []any{
+		clean(c.Actor), optional(c.Reason), optional(c.RequestID), optional(c.TraceID),
+		uuid.NullUUID{UUID: c.Operation, Valid: c.Operation != uuid.Nil},
+	}
 }

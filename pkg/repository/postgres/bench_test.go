@@ -2,10 +2,15 @@ package postgres
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
@@ -15,14 +20,9 @@ import (
 func BenchmarkStore(b *testing.B) {
 	const rows = 1000
 	store := New(postgrestest.Open(b))
-	refs, err := store.OpenTopics(b.Context(), []repository.Topic{{Name: "orders.dlq.v1", Incarnation: "x"}})
-	if err != nil {
-		b.Fatal(err)
-	}
+	refs := check.Must(store.OpenTopics(b.Context(), []repository.Topic{{Name: "orders.dlq.v1", Incarnation: "x"}}))(b)
 	part := repository.Partition{Incarnation: refs[0].Incarnation}
-	if _, err := store.OpenPosition(b.Context(), []repository.Position{{Partition: part}}); err != nil {
-		b.Fatal(err)
-	}
+	check.Must(store.OpenPosition(b.Context(), []repository.Position{{Partition: part}}))(b)
 	value := []byte(`{"id":12345,"items":[` + strings.Repeat(`{"product":"P-100","title":"Espresso cup, set of 4","quantity":2,"unit_price":24.90},`, 12) + `{}]}`)
 	var headers []entity.Header
 	for i := range 8 {
@@ -40,10 +40,288 @@ func BenchmarkStore(b *testing.B) {
 			batch.Messages = append(batch.Messages, m)
 		}
 		moved, err := store.Store(b.Context(), batch)
-		if err != nil || len(moved.Ranges) != 1 {
-			b.Fatalf("Store = %v, %v", moved, err)
-		}
+		check.Require(b, err == nil && len(moved.Ranges) == 1, "Store = %v, %v", moved, err)
 		next += rows
 	}
 	b.ReportMetric(float64(next)/b.Elapsed().Seconds(), "rows/s")
+}
+
+// storeDocuments stores documents by SQL: of messages of a FROM clause m, with the columns
+// text and terms.
+func storeDocuments(t testing.TB, db *sqlx.DB, text, terms, from string, args ...any) {
+	t.Helper()
+	for _, s := range []struct {
+		query string
+		args  []any
+	}{
+		{`SELECT dlq.create_document_partitions(ARRAY(SELECT m.created_at FROM ` + from + `))`, nil},
+		{`INSERT INTO dlq.message_documents (message_id, created_at, version, text, terms) SELECT m.id, m.created_at, 1, ` + text + `, ` + terms + ` FROM ` + from, args},
+	} {
+		check.Must(db.Exec(s.query, s.args...))(t)
+	}
+}
+
+// BenchmarkStoreDocuments stores documents of 660 random letters and digits, 500 at a time.
+// Those of the messages before are in the table.
+func BenchmarkStoreDocuments(b *testing.B) {
+	const batch = 500
+	db := postgrestest.Open(b)
+	store := New(db)
+	ids := floodOf(b, db, batch*200)
+	random := rand.New(rand.NewPCG(1, 2))
+	next := 0
+	for b.Loop() {
+		check.Require(b, next != len(ids), "there are no messages left: give it fewer rounds")
+		check.NoError(b, store.StoreDocuments(b.Context(), 1, documentsOf(random, ids[next:next+batch])))
+		next += batch
+	}
+	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(next), "µs/document")
+}
+
+// BenchmarkSearchBehindAFlood looks for a word that 10,000 old messages have, and of the
+// newer ones, so many, none.
+func BenchmarkSearchBehindAFlood(b *testing.B) {
+	for _, flood := range []int{0, 500, 5_000, 50_000} {
+		b.Run(fmt.Sprint(flood), func(b *testing.B) {
+			db := postgrestest.Open(b)
+			store := New(db)
+			store.AnswerFrom(1)
+			if _, err := db.Exec(`INSERT INTO dlq.dlq_messages (original_topic, error_message, created_at)
+				SELECT 'old', 'order cannot be charged', now() - interval '1 hour' - n * interval '1 second' FROM generate_series(1, 10000) n`); err != nil {
+				b.Fatal(err)
+			}
+			storeDocuments(b, db, `error_message`, `'{}'`, `dlq.dlq_messages m`)
+			ids := floodOf(b, db, flood)
+			random := rand.New(rand.NewPCG(1, 2))
+			for from := 0; from < flood; from += 500 {
+				check.NoError(b, store.StoreDocuments(b.Context(), 1, documentsOf(random, ids[from:from+500])))
+			}
+			for _, statement := range []string{
+				`UPDATE dlq.search_index SET walked_at = now() + interval '1 day', found_until = now() + interval '1 day'`,
+				`VACUUM ANALYZE dlq.dlq_messages`,
+			} {
+				check.Must(db.Exec(statement))(b)
+			}
+			for b.Loop() {
+				found, err := store.Search(b.Context(), repository.SearchQuery{Filter: entity.Filter{Words: []string{"charged"}}, Limit: 20})
+				check.Require(b, err == nil && len(found.Messages) == 20, "Search = %d messages, %v", len(found.Messages), err)
+			}
+		})
+	}
+}
+
+// floodOf puts in messages of a millisecond each and returns their ids in that order.
+func floodOf(b *testing.B, db *sqlx.DB, messages int) (ids []uuid.UUID) {
+	b.Helper()
+	if _, err := db.Exec(`INSERT INTO dlq.dlq_messages (original_topic, error_message, created_at)
+		SELECT 'flood', 'boom', now() + n * interval '1 millisecond' FROM generate_series(1, $1::int) n`, messages); err != nil {
+		b.Fatal(err)
+	}
+	check.Must(db.Exec(`UPDATE dlq.search_index SET version = 1`))(b)
+	check.NoError(b, db.Select(&ids, `SELECT id FROM dlq.dlq_messages WHERE original_topic = 'flood' ORDER BY created_at`))
+	return ids
+}
+
+func documentsOf(random *rand.Rand, ids []uuid.UUID) []entity.Document {
+	const alphabet = "abcdefghijklmnopqrstuvwxyz abcdefghijklmnopqrstuvwxyz 0123456789"
+	documents := make([]entity.Document, len(ids))
+	for i, id := range ids {
+		text := make([]byte, 660)
+		for n := range text {
+			text[n] = alphabet[random.IntN(len(alphabet))]
+		}
+		documents[i] = entity.Document{MessageID: id, Text: string(text), Terms: []int64{random.Int64(), random.Int64()}}
+	}
+	return documents
+}
+
+// BenchmarkAttempts claims batches of 500 messages and stores their results, with
+// the record as it was and with a value of 1 KB in its place.
+func BenchmarkAttempts(b *testing.B) {
+	b.Run("AsTheyAre", func(b *testing.B) { attempts(b, nil) })
+	b.Run("Edited", func(b *testing.B) {
+		attempts(b, &entity.Edit{SetValue: true, Value: make([]byte, 1<<10)})
+	})
+}
+
+func attempts(b *testing.B, edit *entity.Edit) {
+	const batch, total = 500, 200_000
+	db := postgrestest.Open(b)
+	store := New(db)
+	pending(b, db, "orders", total)
+	ids := getAll[uuid.UUID](b, db, `SELECT id FROM dlq.dlq_messages ORDER BY created_at`)
+	var claiming, finishing time.Duration
+	batches := 0
+	for b.Loop() {
+		check.Require(b, (batches+1)*batch <= total, "every message was sent")
+		var claims []repository.Claim
+		var results []repository.Result
+		for i, id := range ids[batches*batch : (batches+1)*batch] {
+			c := repository.Claim{MessageID: id, ID: uuid.New(), Topic: "orders", TopicID: "life-1", OriginalTopic: "orders", Edit: edit, SentHash: 7}
+			claims = append(claims, c)
+			results = append(results, repository.Result{MessageID: id, ClaimID: c.ID, Verdict: entity.Acknowledged, Offset: int64(i)})
+		}
+		start := time.Now()
+		taken := check.Must(store.Claim(b.Context(), claims, repository.Claiming{Expiry: time.Minute}))(b)
+		check.Require(b, len(taken) == batch, "Claim = %d messages, want %d", len(taken), batch)
+		claimed := time.Now()
+		check.Len(b, check.Must(store.Finish(b.Context(), results, entity.By("alice")))(b), batch, "Finish messages")
+		claiming += claimed.Sub(start)
+		finishing += time.Since(claimed)
+		batches++
+	}
+	b.ReportMetric(float64(claiming.Microseconds())/1000/float64(batches), "ms/claim")
+	b.ReportMetric(float64(finishing.Microseconds())/1000/float64(batches), "ms/finish")
+}
+
+// benchmarkCounters writes what the triggers would have written for millions of
+// messages: 1,000 groups of three topics each with a week of arrivals, 200 topics,
+// every shard in use. The messages themselves are 100,000.
+func benchmarkCounters(b *testing.B, db *sqlx.DB) {
+	b.Helper()
+	for _, statement := range []string{
+		`INSERT INTO dlq.topics (name) SELECT 'topic' || n || '.dlq' FROM generate_series(1, 200) n`,
+		`INSERT INTO dlq.topic_groups (topic, consumer_group, noted) SELECT 'topic' || n, 'group' || n % 7, true FROM generate_series(0, 199) n`,
+		`INSERT INTO dlq.dlq_messages (original_topic, error_message, status, created_at, dlq_topic_id, value)
+			SELECT 'topic' || n % 200, 'boom', (ARRAY['PENDING', 'RESOLVED', 'DEAD', 'RESOLVED'])[1 + n % 4], now() - n * interval '1 s', 1 + n % 200, 'v'
+			FROM generate_series(1, 100000) n`,
+		`INSERT INTO dlq.message_counters SELECT original_topic, dlq_topic_id, status, s, 100 FROM dlq.message_counters, generate_series(0, 15) s
+			ON CONFLICT DO NOTHING`,
+		`INSERT INTO dlq.error_groups (id, class, title, frames, first_seen, last_seen)
+			SELECT md5(g::text)::uuid, 'java.io.IOException', 'order <n> cannot be charged: ' || g, '{a.b.c,d.e.f}', now() - g * interval '1 hour', now() - g * interval '1 s'
+			FROM generate_series(0, 999) g`,
+		`INSERT INTO dlq.group_counters
+			SELECT md5(g::text)::uuid, 'topic' || (g * 3 + t) % 200, status, s, 10 + g
+			FROM generate_series(0, 999) g, generate_series(0, 2) t, unnest(ARRAY['PENDING', 'RETRYING', 'RESOLVED', 'DEAD']) status, generate_series(0, 3) s`,
+		`INSERT INTO dlq.group_arrivals
+			SELECT md5(g::text)::uuid, coalesce(date_trunc('hour', now()) - h * interval '1 hour', '-infinity'), 'topic' || (g * 3 + t) % 200, s, 10, now() - interval '30 days', now()
+			FROM generate_series(0, 999) g, generate_series(0, 2) t, (SELECT generate_series(0, 167) AS h UNION ALL SELECT NULL) h, generate_series(0, 1) s`,
+		`VACUUM ANALYZE`,
+	} {
+		check.Must(db.Exec(statement))(b)
+	}
+}
+
+// BenchmarkGroups reads pages of 100 groups, and all topics.
+func BenchmarkGroups(b *testing.B) {
+	db := postgrestest.Open(b)
+	benchmarkCounters(b, db)
+	store := New(db)
+	some := check.Must(entity.ParseTopicPatterns("topics", "topic1*"))(b)
+	day := repository.Trend{Since: time.Now().Add(-24 * time.Hour), Until: time.Now()}
+	for _, c := range []struct {
+		name string
+		q    repository.GroupQuery
+	}{
+		{"LastSeen", repository.GroupQuery{}},
+		{"LastSeenTrend", repository.GroupQuery{Trend: day}},
+		{"OpenTrend", repository.GroupQuery{Open: true, Trend: day}},
+		{"ByOpenTrend", repository.GroupQuery{Open: true, Sort: repository.GroupsByOpen, Trend: day}},
+		{"VisibleTrend", repository.GroupQuery{Open: true, Trend: day, Visible: &some}},
+		{"TopicTrend", repository.GroupQuery{Open: true, Trend: day, Topic: "topic7"}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			c.q.Limit = 100
+			for b.Loop() {
+				groups, err := store.ErrorGroups(b.Context(), c.q)
+				check.Require(b, err == nil && len(groups) >= 15, "ErrorGroups = %d groups, %v, want a page", len(groups), err)
+			}
+		})
+	}
+	b.Run("One", func(b *testing.B) {
+		id := uuid.MustParse("c4ca4238-a0b9-2382-0dcc-509a6f75849b") // md5 of 1
+		week := repository.Trend{Since: time.Now().Add(-7 * 24 * time.Hour), Until: time.Now()}
+		for b.Loop() {
+			check.Must(store.ErrorGroup(b.Context(), id, nil, week))(b)
+		}
+	})
+	b.Run("Topics", func(b *testing.B) {
+		for b.Loop() {
+			check.Len(b, check.Must(store.TopicSummaries(b.Context(), repository.TopicQuery{}))(b), 200, "TopicSummaries")
+		}
+	})
+	b.Run("TopicsVisible", func(b *testing.B) {
+		for b.Loop() {
+			topics := check.Must(store.TopicSummaries(b.Context(), repository.TopicQuery{Visible: &some}))(b)
+			check.Require(b, len(topics) >= 100, "TopicSummaries = %d, want 111", len(topics))
+		}
+	})
+}
+
+func retryAll(topic string) repository.NewRedrive {
+	return repository.NewRedrive{
+		ID: uuid.New(), Action: entity.RedriveRetry, Selection: entity.Selection{Filter: entity.Filter{Topic: topic}},
+		Cause: entity.By("alice"), BatchSize: 500,
+	}
+}
+
+// pending puts n PENDING messages of one topic in.
+func pending(tb testing.TB, db *sqlx.DB, topic string, n int) {
+	tb.Helper()
+	for _, statement := range []string{
+		`INSERT INTO dlq.topics (name) VALUES ('orders.dlq') ON CONFLICT DO NOTHING`,
+		fmt.Sprintf(`INSERT INTO dlq.dlq_messages (original_topic, error_message, created_at, dlq_topic_id, value, headers)
+			SELECT '%s', 'boom ' || n, now() - n * interval '1 ms', 1, 'v', '\x00'
+			FROM generate_series(1, %d) n`, topic, n),
+		`VACUUM ANALYZE dlq.dlq_messages`,
+	} {
+		if _, err := db.Exec(statement); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkCreateRedrive fixes a retry of everything.
+func BenchmarkCreateRedrive(b *testing.B) {
+	for _, n := range []int{100_000, 1_000_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			db := postgrestest.Open(b)
+			store := New(db)
+			pending(b, db, "orders", n)
+			for b.Loop() {
+				r := check.Must(store.CreateRedrive(b.Context(), retryAll("orders")))(b)
+				check.Require(b, r.Counts.Waiting == n, "CreateRedrive = %d messages, want %d", r.Counts.Waiting, n)
+			}
+		})
+	}
+}
+
+// BenchmarkBatch leases and saves batches of 500 messages, all of them sent.
+func BenchmarkBatch(b *testing.B) {
+	const n = 1_000_000
+	db := postgrestest.Open(b)
+	store := New(db)
+	pending(b, db, "orders", n)
+	r := check.Must(store.CreateRedrive(b.Context(), retryAll("orders")))(b)
+	owner := uuid.New()
+	var leasing, saving time.Duration
+	batches := 0
+	for b.Loop() {
+		check.Require(b, batches != n/500, "every batch is done")
+		start := time.Now()
+		batch, err := store.LeaseBatch(b.Context(), r.ID, owner, time.Minute)
+		check.Require(b, err == nil && batch != nil, "LeaseBatch = %v, %v, want one", batch, err)
+		leased := time.Now()
+		results := repository.BatchResults{RedriveID: r.ID, Number: batch.Number, Owner: owner}
+		for i, item := range batch.Items {
+			results.Items = append(results.Items, entity.RedriveItem{
+				Number: batch.First + i, MessageID: item.MessageID, Result: entity.ItemSucceeded,
+				Topic: "orders", TopicID: "life-1", Partition: int32(i % 12), Offset: int64(i), Group: "billing",
+			})
+		}
+		saved := check.Must(store.SaveBatch(b.Context(), results))(b)
+		check.Require(b, saved, "SaveBatch = %v, want saved", saved)
+		leasing += leased.Sub(start)
+		saving += time.Since(leased)
+		batches++
+	}
+	b.ReportMetric(float64(leasing.Microseconds())/1000/float64(batches), "ms/lease")
+	b.ReportMetric(float64(saving.Microseconds())/1000/float64(batches), "ms/save")
+	start := time.Now()
+	check.Must(store.Redrive(b.Context(), r.ID))(b)
+	b.ReportMetric(float64(time.Since(start).Microseconds())/1000, "ms/look")
+	start = time.Now()
+	counts := check.Must(store.RedriveOutcomes(b.Context(), r.ID, false))(b)
+	check.Require(b, counts.Published == batches*500, "RedriveOutcomes = %+v, want %d published", counts, batches*500)
+	b.ReportMetric(float64(time.Since(start).Microseconds())/1000, "ms/outcomes")
 }

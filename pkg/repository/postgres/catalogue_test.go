@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
@@ -29,9 +30,7 @@ func newFinder(t *testing.T) *finder {
 	f := &finder{T: t, db: postgrestest.Open(t), now: time.Now()}
 	f.store = New(f.db, WithClock(func() time.Time { return f.now }))
 	held, err := f.store.HoldCatalogue(t.Context(), uuid.New(), 1, time.Minute)
-	if err != nil || !held {
-		t.Fatalf("HoldCatalogue = %v, %v, want it held", held, err)
-	}
+	check.Require(t, err == nil && held, "HoldCatalogue = %v, %v, want it held", held, err)
 	return f
 }
 
@@ -42,14 +41,13 @@ func (f *finder) insert(db sqlx.Ext, age time.Duration) uuid.UUID {
 	var id uuid.UUID
 	row := db.QueryRowx(`INSERT INTO dlq.dlq_messages (original_topic, error_message, group_id, created_at)
 		VALUES ('orders' || random(), 'boom', gen_random_uuid(), $1) RETURNING id`, f.now.Add(-age))
-	wantNil(f.T, row.Scan(&id))
+	check.NoError(f.T, row.Scan(&id))
 	return id
 }
 
 func (f *finder) look() []uuid.UUID {
 	f.Helper()
-	found, err := f.store.Uncatalogued(f.Context(), 1, 500, 1<<30, 1<<20)
-	wantNil(f.T, err)
+	found := check.Must(f.store.Uncatalogued(f.Context(), 1, 500, 1<<30, 1<<20))(f.T)
 	ids := make([]uuid.UUID, len(found))
 	for i := range found {
 		ids[i] = found[i].ID
@@ -63,7 +61,7 @@ func (f *finder) keep(ids []uuid.UUID) {
 	for i, id := range ids {
 		documents[i] = entity.Document{MessageID: id, Text: "boom"}
 	}
-	wantNil(f.T, f.store.StoreDocuments(f.Context(), 1, documents))
+	check.NoError(f.T, f.store.StoreDocuments(f.Context(), 1, documents))
 }
 
 // work looks once and keeps documents of what it finds.
@@ -84,11 +82,9 @@ func (f *finder) want(what string, got []uuid.UUID, want ...uuid.UUID) {
 // open is a transaction that has written and stays open.
 func (f *finder) open() *sqlx.Tx {
 	f.Helper()
-	tx, err := f.db.Beginx()
-	wantNil(f.T, err)
+	tx := check.Must(f.db.Beginx())(f.T)
 	f.Cleanup(func() { _ = tx.Rollback() })
-	_, err = tx.Exec(`SELECT pg_current_xact_id()`)
-	wantNil(f.T, err)
+	check.NoError(f.T, check.Err(tx.Exec(`SELECT pg_current_xact_id()`)))
 	return tx
 }
 
@@ -97,8 +93,7 @@ func (f *finder) open() *sqlx.Tx {
 func TestCatalogueBehindAnOpenTransaction(t *testing.T) {
 	t.Parallel()
 
-	t.Run("ALookCostsNoMoreThanWithoutIt", func(t *testing.T) {
-		t.Parallel()
+	parallel(t, "ALookCostsNoMoreThanWithoutIt", func(t *testing.T) {
 		f := newFinder(t)
 		f.open()
 		again := map[time.Time]bool{}
@@ -106,23 +101,19 @@ func TestCatalogueBehindAnOpenTransaction(t *testing.T) {
 			f.now = f.now.Add(30 * time.Second)
 			f.insert(f.db, 0)
 			f.work()
-			var looked time.Time
-			wantNil(t, f.db.Get(&looked, `SELECT looked_at FROM dlq.search_index`))
+			looked := getOne[time.Time](t, f.db, `SELECT looked_at FROM dlq.search_index`)
 			again[looked] = true
 		}
 		var behind, walked float64
-		wantNil(t, f.db.QueryRow(`SELECT extract(epoch FROM $1::timestamptz - walked_at)::float8, extract(epoch FROM $1::timestamptz - greatest(mark, '2000-01-01'))::float8
+		check.NoError(t, f.db.QueryRow(`SELECT extract(epoch FROM $1::timestamptz - walked_at)::float8, extract(epoch FROM $1::timestamptz - greatest(mark, '2000-01-01'))::float8
 			FROM dlq.search_index`, f.now).Scan(&walked, &behind))
-		if behind < 1900 || walked > 11 {
-			t.Errorf("it is sure of all but %v s and looks at %v s, want the last seconds looked at alone", behind, walked)
-		}
-		if n := len(again); n < 8 || n > 35 {
-			t.Errorf("it looked again %d times in 35 minutes, want once a minute at most", n)
-		}
+		check.True(t, behind >= 1900 && walked <= 11,
+			"it is sure of all but %v s and looks at %v s, want the last seconds looked at alone", behind, walked)
+		n := len(again)
+		check.True(t, n >= 8 && n <= 35, "it looked again %d times in 35 minutes, want once a minute at most", n)
 	})
 
-	t.Run("WhatItStoresIsFoundSomeDay", func(t *testing.T) {
-		t.Parallel()
+	parallel(t, "WhatItStoresIsFoundSomeDay", func(t *testing.T) {
 		f := newFinder(t)
 		tx := f.open()
 		late := f.insert(tx, 0)
@@ -132,25 +123,21 @@ func TestCatalogueBehindAnOpenTransaction(t *testing.T) {
 			f.want("what others store", f.work(), id)
 			f.want("again", f.work())
 		}
-		wantNil(t, tx.Commit())
+		check.NoError(t, tx.Commit())
 		f.now = f.now.Add(time.Minute)
 		f.want("a minute later", f.work(), late)
 		f.want("again", f.work())
 	})
 
-	t.Run("SomebodyHearsOfIt", func(t *testing.T) {
-		t.Parallel()
+	parallel(t, "SomebodyHearsOfIt", func(t *testing.T) {
 		f := newFinder(t)
 		tx := f.open()
-		var pid int
-		wantNil(t, tx.Get(&pid, `SELECT pg_backend_pid()`))
+		getOne[int](t, tx, `SELECT pg_backend_pid()`)
 		f.work()
 		f.now = f.now.Add(15 * time.Minute)
 		f.work()
-		stall, err := f.store.CatalogueStall(t.Context())
-		if err != nil || stall.Age != 15*time.Minute || stall.Holder == "" {
-			t.Errorf("CatalogueStall = %+v, %v, want 15m and a process", stall, err)
-		}
+		stall := check.Must(f.store.CatalogueStall(t.Context()))(t)
+		check.True(t, stall.Age == 15*time.Minute && stall.Holder != "", "CatalogueStall = %+v, want 15m and a process", stall)
 		// Nothing can be said of the end: other tests have transactions too.
 	})
 }
@@ -169,15 +156,11 @@ func TestCatalogueTakesWhatIsOld(t *testing.T) {
 	f.want("still without a document", f.look(), old)
 	f.keep([]uuid.UUID{old})
 	f.want("with one", f.look())
-	if n := count(t, f.db, "late_messages"); n != 0 {
-		t.Errorf("%d are noted as late, want none any more", n)
-	}
+	check.Same(t, count(t, f.db, "late_messages"), 0, "messages noted as late, want none any more")
 	gone := f.insert(f.db, 1000*time.Hour)
 	exec(t, f.db, `DELETE FROM dlq.dlq_messages WHERE id = $1`, gone)
 	f.want("deleted", f.look())
-	if n := count(t, f.db, "late_messages"); n != 0 {
-		t.Errorf("%d are noted as late, want none that is gone", n)
-	}
+	check.Same(t, count(t, f.db, "late_messages"), 0, "messages noted as late, want none that is gone")
 
 	// A look that began before a restore ends after it.
 	lost := f.insert(f.db, 0)
@@ -185,14 +168,12 @@ func TestCatalogueTakesWhatIsOld(t *testing.T) {
 	exec(t, f.db, `UPDATE dlq.dlq_messages_archive SET created_at = created_at - interval '30 days'`)
 	exec(t, f.db, `UPDATE dlq.search_index SET archive_mark = 'infinity', archive_walked = 'infinity'`)
 	tx := f.open()
-	_, err := tx.Exec(`SELECT FROM dlq.search_index FOR UPDATE`)
-	wantNil(t, err)
+	check.NoError(t, check.Err(tx.Exec(`SELECT FROM dlq.search_index FOR UPDATE`)))
 	looked := make(chan []uuid.UUID)
 	go func() { looked <- f.look() }()
 	waitForLock(t, f.db)
-	_, err = f.store.Restore(t.Context(), lost, entity.By("alice"))
-	wantNil(t, err)
-	wantNil(t, tx.Rollback())
+	check.NoError(t, check.Err(f.store.Restore(t.Context(), lost, entity.By("alice"))))
+	check.NoError(t, tx.Rollback())
 	<-looked
 	f.want("restored meanwhile", f.look(), lost)
 }
@@ -201,8 +182,7 @@ func TestCatalogueTakesWhatIsOld(t *testing.T) {
 func waitForLock(t *testing.T, db *sqlx.DB) {
 	t.Helper()
 	for range 100_000 {
-		var waits bool
-		wantNil(t, db.Get(&waits, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')`))
+		waits := getOne[bool](t, db, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')`)
 		if waits {
 			return
 		}
@@ -241,14 +221,10 @@ func TestDocumentsAgainstDeletions(t *testing.T) {
 		}
 		all.Wait()
 		for _, err := range errs {
-			if err != nil {
-				t.Fatalf("round %d: got %v, want no deadlock", round, err)
-			}
+			check.Require(t, err == nil, "round %d: got %v, want no deadlock", round, err)
 		}
 		exec(t, f.db, `DELETE FROM dlq.dlq_messages`)
-		if _, err := f.store.PurgeBookkeeping(t.Context(), 365, 730, 1000); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(f.store.PurgeBookkeeping(t.Context(), 365, 730, 1000))(t)
 		if n := count(t, f.db, "message_documents"); n != 0 {
 			t.Fatalf("round %d: %d documents of nothing, want none", round, n)
 		}
@@ -263,11 +239,8 @@ func TestCatalogue_Crowded(t *testing.T) {
 	f := newFinder(t)
 	want := func(want bool, when string) {
 		t.Helper()
-		got, err := f.store.Crowded(t.Context())
-		wantNil(t, err)
-		if got != want {
-			t.Errorf("%s: got %v, want %v", when, got, want)
-		}
+		got := check.Must(f.store.Crowded(t.Context()))(t)
+		check.Same(t, got, want, "%s", when)
 	}
 	const messages = `INSERT INTO dlq.dlq_messages (original_topic, error_message, created_at)
 		SELECT 'orders', 'boom', $1::timestamptz - n * $2::interval FROM generate_series(1, 600) n`

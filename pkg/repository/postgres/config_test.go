@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/lib/pq"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/config"
 )
 
@@ -23,8 +23,7 @@ func goodConfig() Config {
 func TestConfig(t *testing.T) {
 	t.Parallel()
 
-	t.Run("IsDecodedFromTheDocumentsSection", func(t *testing.T) {
-		t.Parallel()
+	parallel(t, "IsDecodedFromTheDocumentsSection", func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "c.yaml")
 		writeSecret(t, file, `
 database:
@@ -43,21 +42,16 @@ database:
 			Database *Config `mapstructure:"database"`
 		}
 		got, _, err := config.Load(file, "DLQ_", program{&defaults}, config.WithEnviron([]string{"DLQ_DATABASE_PASSWORD=from-env"}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		want := Config{
 			Host: "postgres.k1s0-system.svc.cluster.local", Port: 5433, Name: "k1s0_dlq", User: "app",
 			Password: "from-env", SSLMode: "require", ConnectTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second,
 			MaxOpenConns: 10, MaxIdleConns: 3, ConnMaxLifetime: 7 * time.Minute,
 		}
-		if *got.Database != want {
-			t.Errorf("got %+v, want %+v", *got.Database, want)
-		}
+		check.Same(t, *got.Database, want, "the configuration")
 	})
 
-	t.Run("BecomesTheDriversParameters", func(t *testing.T) {
-		t.Parallel()
+	parallel(t, "BecomesTheDriversParameters", func(t *testing.T) {
 		c := goodConfig()
 		c.SSLMode, c.SSLRootCert, c.SSLCert, c.SSLKey = "verify-full", "root", "cert", "key"
 		got := c.pq(credentials{"u", "p"})
@@ -68,45 +62,33 @@ database:
 			ClientEncoding: "UTF8", Datestyle: "ISO, MDY", MinProtocolVersion: "3.0", MaxProtocolVersion: "3.0",
 			Runtime: map[string]string{"timezone": "UTC", "jit": "off"},
 		}
-		if !reflect.DeepEqual(got, want) {
-			t.Errorf("got %+v, want %+v", got, want)
-		}
+		check.Same(t, got, want, "the configuration")
 	})
 
-	t.Run("NamesItsAddress", func(t *testing.T) {
-		t.Parallel()
+	parallel(t, "NamesItsAddress", func(t *testing.T) {
 		c := goodConfig()
 		c.Host = "::1"
-		if got, want := c.Address(), "[::1]:5432/dlq_db"; got != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
+		check.Same(t, c.Address(), "[::1]:5432/dlq_db", "the address")
 	})
 
-	t.Run("UsesNoTLSOnASocket", func(t *testing.T) {
-		t.Parallel()
+	parallel(t, "UsesNoTLSOnASocket", func(t *testing.T) {
 		c := goodConfig()
 		c.Host, c.SSLMode = "/run/postgresql", "require"
-		if got := c.pq(credentials{}).SSLMode; got != pq.SSLModeDisable {
-			t.Errorf("got %s, want disable", got)
-		}
+		check.Same(t, c.pq(credentials{}).SSLMode, pq.SSLModeDisable, "want disable")
 	})
 
-	t.Run("HidesThePassword", func(t *testing.T) {
-		t.Parallel()
+	parallel(t, "HidesThePassword", func(t *testing.T) {
 		c := goodConfig()
 		c.Password = "hunter2"
-		if got := fmt.Sprintf("%v %+v %#v", c, c, c); strings.Contains(got, "hunter2") {
-			t.Errorf("got %s, want the password masked", got)
-		}
+		got := fmt.Sprintf("%v %+v %#v", c, c, c)
+		check.True(t, !strings.Contains(got, "hunter2"), "got %s, want the password masked", got)
 	})
 }
 
 func TestConfigValidate(t *testing.T) {
 	t.Parallel()
 
-	if err := goodConfig().Validate(); err != nil {
-		t.Errorf("good config: got %v, want nil", err)
-	}
+	check.NoError(t, goodConfig().Validate())
 	for want, spoil := range map[string]func(*Config){
 		"host is empty":                            func(c *Config) { c.Host = "" },
 		"port must be 1 to 65535":                  func(c *Config) { c.Port = 65536 },
@@ -123,8 +105,7 @@ func TestConfigValidate(t *testing.T) {
 		"max_idle_conns must be 0":                 func(c *Config) { c.MaxIdleConns = 26 },
 		"conn_max_lifetime must not be negative (": func(c *Config) { c.ConnMaxLifetime = -1 },
 	} {
-		t.Run(want, func(t *testing.T) {
-			t.Parallel()
+		parallel(t, want, func(t *testing.T) {
 			c := goodConfig()
 			spoil(&c)
 			err := c.Validate()
@@ -134,17 +115,85 @@ func TestConfigValidate(t *testing.T) {
 		})
 	}
 
-	t.Run("ReportsEverythingAtOnce", func(t *testing.T) {
-		t.Parallel()
-		if got := strings.Count(Config{}.Validate().Error(), "\n"); got < 5 {
-			t.Errorf("got %d line breaks, want at least 5", got)
-		}
+	parallel(t, "ReportsEverythingAtOnce", func(t *testing.T) {
+		got := strings.Count(Config{}.Validate().Error(), "\n")
+		check.True(t, got >= 5, "got %d line breaks, want at least 5", got)
 	})
 }
 
 func writeSecret(t *testing.T, path, content string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
+	check.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+}
+
+func TestParseCredentials(t *testing.T) {
+	t.Parallel()
+
+	for _, c := range []struct{ name, text, user, password string }{
+		{"Colons", "username: u\npassword: p\n", "u", "p"},
+		{"EqualSigns", "username=u\npassword=p", "u", "p"},
+		{"AnyOrder", "password: p\nusername: u\n", "u", "p"},
+		{"CommentsAndBlankLines", "# by the agent\n\nusername: u\r\n \npassword: p\r\n", "u", "p"},
+		{"PasswordsWithSeparators", "username: u\npassword: a:b=c # d\n", "u", "a:b=c # d"},
+		{"OneSpaceOnly", "username: u\npassword:  p \n", "u", " p "},
+		{"SpacesBeforeTheSeparator", "username = u\npassword = p\n", "u", "p"},
+		{"JSON", "\n{\"password\": \"a\\\"b\\\\c\", \"username\": \"u\", \"ttl\": 3}\n", "u", `a"b\c`},
+		{"QuotesAsTheyAre", "username: u\npassword: \"p'\\\n", "u", `"p'\`},
+	} {
+		parallel(t, c.name, func(t *testing.T) {
+			got := check.Must(parseCredentials(c.text))(t)
+			check.True(t, got.user == c.user && got.password.Reveal() == c.password,
+				"got %q, %q, want %q and %q", got.user, got.password.Reveal(), c.user, c.password)
+		})
+	}
+
+	for _, c := range []struct{ name, text, want string }{
+		{"Empty", "", "must hold a username and a password"},
+		{"HalfWritten", "username: u\n", "must hold a username and a password"},
+		{"NoPasswordYet", "username: u\npassword:\n", "must hold a username and a password"},
+		{"HalfJSON", `{"password": "hunter2", "user`, "not whole JSON"},
+		{"JSONOfTheWrongKind", `{"password": {"hunter2": 1}}`, "not whole JSON"},
+		{"JSONWithoutUser", `{"password": "hunter2"}`, "must hold a username and a password"},
+		{"OtherKeys", "username: u\npasswd: hunter2\n", "line 2 is not"},
+		{"NoSeparator", "hunter2\n", "line 1 is not"},
+	} {
+		parallel(t, "Refuses/"+c.name, func(t *testing.T) {
+			_, err := parseCredentials(c.text)
+			check.True(t, err != nil && strings.Contains(err.Error(), c.want) && !strings.Contains(err.Error(), "hunter2"),
+				"got %v, want %q without the secret", err, c.want)
+		})
+	}
+}
+
+func TestCredentials(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	both, password := filepath.Join(dir, "both"), filepath.Join(dir, "password")
+	writeSecret(t, both, "username: dynamic\npassword: d\n")
+	writeSecret(t, password, "f\n")
+
+	for _, c := range []struct {
+		name   string
+		config Config
+		want   credentials
+	}{
+		{"FromTheConfig", Config{User: "app", Password: "p"}, credentials{"app", "p"}},
+		{"FromThePasswordFile", Config{User: "app", PasswordFile: password}, credentials{"app", "f"}},
+		{"FromTheCredentialsFile", Config{User: "app", CredentialsFile: both}, credentials{"dynamic", "d"}},
+	} {
+		parallel(t, c.name, func(t *testing.T) {
+			got := check.Must(c.config.credentials())(t)
+			check.True(t, got == c.want,
+				"got %s/%s, want %s/%s", got.user, got.password.Reveal(), c.want.user, c.want.password.Reveal())
+		})
+	}
+
+	for name, c := range map[string]Config{
+		"PasswordFile":    {User: "app", PasswordFile: "/no/such/password"},
+		"CredentialsFile": {CredentialsFile: "/no/such/credentials"},
+	} {
+		parallel(t, "NamesMissing"+name, func(t *testing.T) {
+			check.Says(t, check.Err(c.credentials()), "/no/such/", "want an error naming the file")
+		})
 	}
 }

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,24 +22,20 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// Open returns a pool for the database without connecting to it; WaitReady
-// does that. Times come back in UTC, []byte arguments are sent as bytes.
+// Open returns a pool for the database without connecting to it; see WaitReady. Times come
+// back in UTC, []byte arguments are sent as bytes.
 //
-// Every new connection reads the credentials again, see secret.Rotation for what
-// happens when the file is not what the server wants. Open connections outlive a
-// changed password. They do not outlive a dropped role: statements on them fail with
-// 42501 (permission denied) although nothing is wrong with the grants. Such a
-// statement is tried again on a new connection, and all connections from before are
-// thrown away, as they are when the credentials name another user. So every
-// statement outside of a transaction may be sent more than once.
+// Every new connection reads the credentials, see secret.Rotation. Open connections outlive
+// a changed password, but not a dropped role: their statements fail with 42501 (permission
+// denied). Such a statement is sent again on a new connection and all older ones are
+// closed, as they are when the credentials name another user. So a statement outside of a
+// transaction may be sent more than once.
 //
-// A server that says nothing for cfg.ReadTimeout in the middle of a statement
-// loses its connection, and the statement fails with a net.Error that is a
-// timeout. Whoever runs statements that are silent for long, such as migrations,
-// sets it to 0.
+// A server that is silent for cfg.ReadTimeout during a statement loses its connection; the
+// error is a net.Error and a timeout. Set it to 0 for long statements, such as migrations.
 //
-// The pool keeps every connection that it opened until it has opened none for a
-// while; then it keeps cfg.MaxIdleConns idle ones.
+// The pool keeps every connection until it has opened none for a while; then it keeps
+// cfg.MaxIdleConns idle ones.
 //
 // No error holds a password.
 func Open(cfg Config, options ...OpenOption) (*sqlx.DB, error) {
@@ -226,10 +224,9 @@ func (c Config) pq(as credentials) pq.Config {
 // readyPause is how long WaitReady rests between two tries.
 const readyPause = 500 * time.Millisecond
 
-// WaitReady tries to reach the database until it answers or the timeout has
-// passed; then the error is one line with the last reason, which for a pool
-// made by Open names host:port/name. Refused credentials are tried again like
-// everything else: at start a sidecar may still be fetching them.
+// WaitReady tries to reach the database until it answers or the timeout has passed; then
+// the error is one line with the last reason and host:port/name. Refused credentials are
+// tried again: at start a sidecar may still be fetching them.
 func WaitReady(ctx context.Context, db *sqlx.DB, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -252,4 +249,155 @@ func WaitReady(ctx context.Context, db *sqlx.DB, timeout time.Duration) error {
 		}
 		return fmt.Errorf("wait for database: %w", ctx.Err())
 	}
+}
+
+// quiet is how long a pool has opened no connection before it goes back to as many
+// idle ones as it is configured to keep.
+const quiet = 30 * time.Second
+
+// pool is what idle needs of a database/sql pool.
+type pool interface{ SetMaxIdleConns(n int) }
+
+// idle lets a busy pool keep what it has opened. A pool closes every connection beyond its
+// idle ones as soon as it is unused: with more requests at a time than idle connections it
+// would open and close some all the time, and opening costs more than a request.
+type idle struct {
+	pool      pool
+	few, most int
+
+	mu     sync.Mutex
+	timer  *time.Timer
+	last   time.Time // when one was opened
+	raised bool
+}
+
+// opened is to be called for every new connection.
+func (i *idle) opened() {
+	if i.few == 0 || i.few >= i.most { // none are to be kept, or all are
+		return
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.last = time.Now()
+	if !i.raised {
+		i.raised = true
+		i.pool.SetMaxIdleConns(i.most)
+	}
+	if i.timer == nil {
+		i.timer = time.AfterFunc(quiet, i.settle)
+		return
+	}
+	i.timer.Reset(quiet)
+}
+
+// settle may come late: one may have been opened while it waited for the lock.
+func (i *idle) settle() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if time.Since(i.last) < quiet {
+		return
+	}
+	i.raised = false
+	i.pool.SetMaxIdleConns(i.few)
+}
+
+// drop closes the connections that are idle now.
+func (i *idle) drop() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.pool.SetMaxIdleConns(0)
+	if i.raised {
+		i.pool.SetMaxIdleConns(i.most)
+	} else {
+		i.pool.SetMaxIdleConns(i.few)
+	}
+}
+
+// timedDialer makes connections with a deadline for reads. lib/pq goes on waiting for an
+// answer when the statement's context has ended: a server whose processes hang would hold
+// up every caller.
+type timedDialer struct {
+	plain net.Dialer
+	limit time.Duration // of silence; 0: none
+}
+
+// Dial is part of pq.Dialer.
+func (d timedDialer) Dial(network, address string) (net.Conn, error) {
+	return d.DialContext(context.Background(), network, address)
+}
+
+// DialTimeout is part of pq.Dialer.
+func (d timedDialer) DialTimeout(network, address string, timeout time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	return d.DialContext(ctx, network, address)
+}
+
+// DialContext is part of pq.DialerContext, which the driver prefers.
+func (d timedDialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	c, err := d.plain.DialContext(ctx, network, address)
+	if err != nil || d.limit <= 0 {
+		return c, err
+	}
+	return &timedConn{Conn: c, limit: d.limit}, nil
+}
+
+// timedConn gives every single read and write the same time. Its errors stay
+// those of package net: the driver knows the connection for broken by them.
+type timedConn struct {
+	net.Conn
+	limit time.Duration
+	until time.Time // the driver's own deadline while it signs in
+}
+
+// SetDeadline bounds everything up to the moment t, the zero time nothing.
+func (c *timedConn) SetDeadline(t time.Time) error {
+	c.until = t
+	return c.Conn.SetDeadline(t)
+}
+
+// Read waits at most for the limit. After that the connection is of no use:
+// the answer may still come, and would be taken for the next one's.
+func (c *timedConn) Read(b []byte) (int, error) {
+	if err := c.SetReadDeadline(c.deadline()); err != nil {
+		return 0, err
+	}
+	n, err := c.Conn.Read(b)
+	return n, c.closeOnTimeout(err)
+}
+
+// writeChunk is what must be taken within the limit: the time is for silence,
+// and a large record on a slow line is not silence.
+const writeChunk = 64 << 10
+
+// Write gives each part of b the limit.
+func (c *timedConn) Write(b []byte) (written int, err error) {
+	for first := true; first || len(b) > 0; first = false {
+		part := b[:min(len(b), writeChunk)]
+		if err := c.SetWriteDeadline(c.deadline()); err != nil {
+			return written, err
+		}
+		n, err := c.Conn.Write(part)
+		written += n
+		if err != nil {
+			return written, c.closeOnTimeout(err)
+		}
+		b = b[n:]
+	}
+	return written, nil
+}
+
+func (c *timedConn) deadline() time.Time {
+	deadline := time.Now().Add(c.limit)
+	if !c.until.IsZero() && c.until.Before(deadline) {
+		return c.until
+	}
+	return deadline
+}
+
+func (c *timedConn) closeOnTimeout(err error) error {
+	if timeout, ok := err.(net.Error); ok && timeout.Timeout() { //nolint:errorlint // package net wraps nothing around it
+		_ = c.Close()
+	}
+	return err
 }

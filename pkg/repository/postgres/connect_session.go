@@ -7,17 +7,17 @@ import (
 	"syscall"
 )
 
-// session is one connection of the pool. What it adds to the driver's is that it
-// ends with its credentials: where the server does not let the session work any
-// more because its role was dropped or replaced, it says driver.ErrBadConn, upon
-// which database/sql throws the connection away and tries the statement on others,
-// in the end on a new one. A refused statement has changed nothing, so that is safe
-// for every one.
+// session is a connection that ends with its credentials: when the server refuses it
+// because its role was dropped or replaced, it answers driver.ErrBadConn, and database/sql
+// sends the statement again on another connection. A refused statement has changed nothing,
+// so that is safe.
 type session struct {
 	driverConn
 	of         *connector
 	user       string
 	generation int64
+
+	closed []driverStmt // which the server still has
 
 	inTx   bool
 	denied bool // in the transaction, which has to end before a question can be asked
@@ -50,6 +50,12 @@ func (s *session) ResetSession(ctx context.Context) error {
 	if s.of.retired(s.generation) {
 		return driver.ErrBadConn
 	}
+	for _, st := range s.closed {
+		if err := st.Close(); err != nil {
+			return driver.ErrBadConn
+		}
+	}
+	s.closed = nil
 	return s.driverConn.ResetSession(ctx)
 }
 
@@ -145,6 +151,13 @@ type driverStmt interface {
 type sessionStmt struct {
 	driverStmt
 	s *session
+}
+
+// Close leaves it to the next use of the connection to tell the server: database/sql calls it
+// while no other connection can be taken from the pool.
+func (t *sessionStmt) Close() error {
+	t.s.closed = append(t.s.closed, t.driverStmt)
+	return nil
 }
 
 func (t *sessionStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {

@@ -20,12 +20,10 @@ import (
 // OpenOption changes what Open returns.
 type OpenOption func(*connector)
 
-// WithTracing makes a span of every statement that is sent within a recorded span, and
-// of connections that are opened for one. Statements outside of a recorded span have
-// none: polling the database while nothing happens leaves no trace. Spans have the
-// Store's method and the result, and end with the first row. Neither SQL nor arguments
-// are on them, for both may quote from dead letters. Error texts are in events, of which
-// the provider must keep none.
+// WithTracing makes a span of every statement, and of every new connection, within a
+// recorded span. Spans have the Store's method and the result, and end with the first row.
+// Neither SQL nor arguments are on them, as both may quote from dead letters; error texts
+// are in events, of which the provider must keep none.
 func WithTracing(provider trace.TracerProvider) OpenOption {
 	return func(c *connector) {
 		if traces.Of(provider, "") != nil {
@@ -107,10 +105,9 @@ func operationFor(method otelsql.Method) string {
 // storeMethods is the beginning of the names of the Store's methods in a stack.
 const storeMethods = "github.com/dlq-manager/dlq-manager/pkg/repository/postgres.(*Store)."
 
-// storeOperation names the statement that is being sent after the method of the Store
-// that was called: LeaseBatch is "lease batch". The method is found on the stack, so
-// that methods need not pass a name which only recorded traces need; that takes
-// microseconds, and a statement hundreds. Without such a method it is "statement".
+// storeOperation names a statement after the method of the Store that sends it: LeaseBatch
+// is "lease batch"; "statement" without one. It reads the stack, which takes microseconds
+// of a recorded statement's hundreds, so that methods need not pass a name.
 func storeOperation() string {
 	var callers [64]uintptr
 	frames := runtime.CallersFrames(callers[:runtime.Callers(3, callers[:])])

@@ -18,6 +18,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
@@ -31,28 +32,23 @@ func openTraced(t *testing.T, provider trace.TracerProvider) (*sqlx.DB, string) 
 	cfg := configOf(t, postgrestest.URL(t))
 	cfg.User, cfg.Password = login(t, "dlq_rw"), "p"
 	db := openConfig(t, cfg, WithTracing(provider))
-	wantNil(t, db.PingContext(t.Context()))
+	check.NoError(t, db.PingContext(t.Context()))
 	return db, cfg.Name
 }
 
 func TestWithTracing(t *testing.T) {
 	t.Parallel()
 
-	t.Run("NamesTheStoresMethod", func(t *testing.T) {
-		t.Parallel()
+	parallel(t, "NamesTheStoresMethod", func(t *testing.T) {
 		spans := tracestest.Record()
 		db, name := openTraced(t, spans)
 		store, ctx := New(db), spans.Begin(t.Context())
-		_, err := store.Counts(ctx)
-		wantNil(t, err)
+		check.NoError(t, check.Err(store.Counts(ctx)))
 		_, _ = store.Get(ctx, uuid.New(), 0)
-		_, err = store.Claim(ctx, []repository.Claim{{MessageID: uuid.New(), ID: uuid.New()}},
-			repository.Claiming{Expiry: time.Minute, Cause: entity.By("alice")})
-		wantNil(t, err)
-		_, err = store.ActiveRedrives(ctx)
-		wantNil(t, err)
-		_, err = store.Search(ctx, repository.SearchQuery{Limit: 10}) // within a transaction
-		wantNil(t, err)
+		how := repository.Claiming{Expiry: time.Minute, Cause: entity.By("alice")}
+		check.Must(store.Claim(ctx, []repository.Claim{{MessageID: uuid.New(), ID: uuid.New()}}, how))(t)
+		check.NoError(t, check.Err(store.ActiveRedrives(ctx)))
+		check.NoError(t, check.Err(store.Search(ctx, repository.SearchQuery{Limit: 10}))) // within a transaction
 		var want []string
 		for _, operation := range []string{"counts", "get", "claim", "active redrives", "search"} {
 			want = append(want, operation+" "+name)
@@ -67,13 +63,10 @@ func TestWithTracing(t *testing.T) {
 		tracestest.WantAttributes(t, span.Attributes(), map[attribute.Key]string{
 			dbSystem: "postgresql", dbNamespace: name, dbOperation: "claim", "db.query.text": "", traces.ErrorType: "",
 		})
-		if got := len(span.Attributes()); got != 3 {
-			t.Errorf("got the attributes %v, want no others", span.Attributes())
-		}
+		check.Same(t, len(span.Attributes()), 3, "attributes %v, want no others", span.Attributes())
 	})
 
-	t.Run("TellsOfAnExportsFirstReadAlone", func(t *testing.T) {
-		t.Parallel()
+	parallel(t, "TellsOfAnExportsFirstReadAlone", func(t *testing.T) {
 		spans := tracestest.Record()
 		db, name := openTraced(t, spans)
 		exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, created_at, key)
@@ -84,79 +77,60 @@ func TestWithTracing(t *testing.T) {
 			n++
 			return nil
 		})
-		wantNil(t, err)
-		if n != 5*exportStep {
-			t.Errorf("got %d messages, want %d", n, 5*exportStep)
-		}
+		check.NoError(t, err)
+		check.Same(t, n, 5*exportStep, "messages")
 		// To declare and to prepare what reads, the first read, and what is read again of it.
-		if got := len(spans.Named("export " + name)); got < 3 || got > 10 {
-			t.Errorf("got %d spans, want a few", got)
-		}
+		got := len(spans.Named("export " + name))
+		check.True(t, got >= 3 && got <= 10, "got %d spans, want a few", got)
 	})
 
-	t.Run("NamesWhatIsNobodys", func(t *testing.T) {
-		t.Parallel()
+	parallel(t, "NamesWhatIsNobodys", func(t *testing.T) {
 		spans := tracestest.Record()
 		db, name := openTraced(t, spans)
-		wantNil(t, db.GetContext(spans.Begin(t.Context()), new(int), "SELECT 1"))
+		check.NoError(t, db.GetContext(spans.Begin(t.Context()), new(int), "SELECT 1"))
 		spans.Only(t, "statement "+name)
 	})
 
-	t.Run("OpensConnectionsInTheirTrace", func(t *testing.T) {
-		t.Parallel()
+	parallel(t, "OpensConnectionsInTheirTrace", func(t *testing.T) {
 		spans := tracestest.Record()
 		db, name := openTraced(t, spans)
 		holdConnection(t, db)
-		wantNil(t, New(db).Ping(spans.Begin(t.Context())))
-		if got, want := spans.Names(), []string{"connect " + name, "ping " + name}; !slices.Equal(got, want) {
-			t.Errorf("got the spans %q, want %q", got, want)
-		}
+		check.NoError(t, New(db).Ping(spans.Begin(t.Context())))
+		check.Same(t, spans.Names(), []string{"connect " + name, "ping " + name}, "spans")
 	})
 
-	t.Run("MakesNoneWithoutARecordedParent", func(t *testing.T) {
-		t.Parallel()
+	parallel(t, "MakesNoneWithoutARecordedParent", func(t *testing.T) {
 		spans, dropped := tracestest.Record(), tracestest.RecordSampled(sdktrace.NeverSample())
 		db, _ := openTraced(t, spans)
 		for _, ctx := range []context.Context{t.Context(), dropped.Begin(t.Context())} {
-			_, err := New(db).Counts(ctx)
-			wantNil(t, err)
+			check.NoError(t, check.Err(New(db).Counts(ctx)))
 		}
-		if got := spans.Names(); len(got) != 0 {
-			t.Errorf("got the spans %q, want none", got)
-		}
+		check.Len(t, spans.Names(), 0, "spans")
 	})
 
-	t.Run("TellsErrorsByTheirCodeAlone", func(t *testing.T) {
-		t.Parallel()
+	parallel(t, "TellsErrorsByTheirCodeAlone", func(t *testing.T) {
 		spans := tracestest.Record()
 		db, name := openTraced(t, spans)
 		ctx := spans.Begin(t.Context())
 		const secret = "4111-1111"
-		if err := db.GetContext(ctx, new(string), `SELECT $1::text::int`, secret); err == nil || !strings.Contains(err.Error(), secret) {
-			t.Fatalf("got %v, want the server to quote the value", err)
-		}
+		check.Says(t, db.GetContext(ctx, new(string), `SELECT $1::text::int`, secret), secret,
+			"got, want the server to quote the value")
 		span := spans.Only(t, "statement "+name)
-		if span.Status() != (sdktrace.Status{Code: codes.Error}) || len(span.Events()) != 0 {
-			t.Errorf("got status %v and events %v, want an error without a word", span.Status(), span.Events())
-		}
+		check.True(t, span.Status() == (sdktrace.Status{Code: codes.Error}) && len(span.Events()) == 0,
+			"got status %v and events %v, want an error without a word", span.Status(), span.Events())
 		tracestest.WantAttributes(t, span.Attributes(), map[attribute.Key]string{traces.ErrorType: "22P02", dbStatus: "22P02"})
 		if text := fmt.Sprint(span.Attributes()); strings.Contains(text, secret) {
 			t.Errorf("the span quotes the value: %s", text)
 		}
 	})
 
-	t.Run("TellsOfEveryTry", func(t *testing.T) {
-		t.Parallel()
+	parallel(t, "TellsOfEveryTry", func(t *testing.T) {
 		spans := tracestest.Record()
 		db, name := openTraced(t, spans)
 		cancelled, cancel := context.WithCancel(spans.Begin(t.Context()))
 		time.AfterFunc(50*time.Millisecond, cancel)
-		if _, err := db.ExecContext(cancelled, "SELECT pg_sleep(60)"); err == nil {
-			t.Fatal("got no error, want one")
-		}
-		if got := spans.Only(t, "statement "+name).Status().Code; got != codes.Error {
-			t.Errorf("got status %v, want an error", got)
-		}
+		check.True(t, check.Err(db.ExecContext(cancelled, "SELECT pg_sleep(60)")) != nil, "got no error, want one")
+		check.Same(t, spans.Only(t, "statement "+name).Status().Code, codes.Error, "status, want an error")
 	})
 }
 
@@ -188,9 +162,7 @@ func TestOperationOf(t *testing.T) {
 		"github.com/jmoiron/sqlx.(*Tx).QueryContext":               "",
 		strings.Replace(storeMethods, "Store", "Other", 1) + "Get": "",
 	} {
-		if got := operationOf(function); got != want {
-			t.Errorf("operationOf(%s) = %q, want %q", function, got, want)
-		}
+		check.Same(t, operationOf(function), want, "operationOf(%s)", function)
 	}
 }
 
@@ -200,8 +172,6 @@ func TestErrorType(t *testing.T) {
 		"canceled": context.Canceled, "timeout": context.DeadlineExceeded,
 		"connection": &connectError{"db:5432", errors.New("refused")}, "_OTHER": errors.New("4111-1111"),
 	} {
-		if got := errorType(fmt.Errorf("where: %w", err)); got != want {
-			t.Errorf("errorType(%v) = %s, want %s", err, got, want)
-		}
+		check.Same(t, errorType(fmt.Errorf("where: %w", err)), want, "errorType(%v)", err)
 	}
 }

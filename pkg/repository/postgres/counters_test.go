@@ -12,17 +12,15 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
-	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
 func TestCounters(t *testing.T) {
 	t.Parallel()
 
-	t.Run("AreExactAfterEverySingleKindOfChange", func(t *testing.T) {
-		t.Parallel()
-		db := postgrestest.Open(t)
+	withDB(t, "AreExactAfterEverySingleKindOfChange", func(t *testing.T, db *sqlx.DB) {
 		for _, change := range []string{
 			`INSERT INTO dlq.dlq_messages (original_topic, error_message, status) SELECT 't' || n % 3, 'e', (ARRAY['PENDING','DEAD','RESOLVED'])[1 + n % 3] FROM generate_series(1, 60) n`,
 			`UPDATE dlq.dlq_messages SET status = 'RETRYING' WHERE status = 'PENDING'`,
@@ -48,26 +46,19 @@ func TestCounters(t *testing.T) {
 			`INSERT INTO dlq.dlq_messages (original_topic, error_message, group_id) VALUES ('t', 'e', NULL), ('t', 'e', md5('0')::uuid)`,
 		} {
 			exec(t, db, change)
-			if !wantExactCounters(t, db) {
-				t.Fatalf("after %s", change)
-			}
+			check.Require(t, wantExactCounters(t, db), "after %s", change)
 		}
 	})
 
-	t.Run("AreExactAfterARollback", func(t *testing.T) {
-		t.Parallel()
-		db := postgrestest.Open(t)
+	withDB(t, "AreExactAfterARollback", func(t *testing.T, db *sqlx.DB) {
 		seedTen(t, db, "DEAD", "2001-01-01")
-		tx, err := db.Beginx()
-		wantNil(t, err)
+		tx := check.Must(db.Beginx())(t)
 		tx.MustExec(`DELETE FROM dlq.dlq_messages`)
-		wantNil(t, tx.Rollback())
+		check.NoError(t, tx.Rollback())
 		wantExactCounters(t, db)
 	})
 
-	t.Run("AreExactUnderEightSessionsThatNeverDeadlock", func(t *testing.T) {
-		t.Parallel()
-		db := postgrestest.Open(t)
+	withDB(t, "AreExactUnderEightSessionsThatNeverDeadlock", func(t *testing.T, db *sqlx.DB) {
 		db.SetMaxOpenConns(12)
 		m := newMix(t, db)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -86,8 +77,7 @@ func TestCounters(t *testing.T) {
 // TestFinishInOppositeOrders: a worker that is late and the settler end the same
 // attempts, each in its own order.
 func TestFinishInOppositeOrders(t *testing.T) {
-	t.Parallel()
-	db := postgrestest.Open(t)
+	db := freshDB(t)
 	store := New(db)
 	for round := range 40 {
 		m := &mix{store: store, db: db}
@@ -107,12 +97,8 @@ func TestFinishInOppositeOrders(t *testing.T) {
 			})
 		}
 		both.Wait()
-		if err := errors.Join(errs[:]...); err != nil {
-			t.Fatalf("round %d: got %v, want no deadlock", round, err)
-		}
-		if ended[0]+ended[1] != 60 {
-			t.Fatalf("round %d: ended %v attempts, want each once: 60", round, ended)
-		}
+		check.NoError(t, errors.Join(errs[:]...))
+		check.Require(t, ended[0]+ended[1] == 60, "round %d: ended %v attempts, want each once: 60", round, ended)
 	}
 	wantExactCounters(t, db)
 }
@@ -132,8 +118,7 @@ type mix struct {
 func newMix(t *testing.T, db *sqlx.DB) *mix {
 	t.Helper()
 	m := &mix{db: db, store: New(db), done: map[string]int{}}
-	refs, err := m.store.OpenTopics(t.Context(), []repository.Topic{{Name: "orders.dlq", Incarnation: "1"}})
-	wantNil(t, err)
+	refs := check.Must(m.store.OpenTopics(t.Context(), []repository.Topic{{Name: "orders.dlq", Incarnation: "1"}}))(t)
 	m.ref = refs[0]
 	exec(t, db, `UPDATE dlq.search_index SET version = 1`)
 	exec(t, db, `CREATE TABLE public.grouped (id UUID)`)
@@ -145,7 +130,7 @@ func newMix(t *testing.T, db *sqlx.DB) *mix {
 	for n := range mixGroups {
 		known = append(known, entity.Fingerprint{Title: fmt.Sprint("group ", n)})
 	}
-	wantNil(t, m.store.NoteFingerprints(t.Context(), known))
+	check.NoError(t, m.store.NoteFingerprints(t.Context(), known))
 	return m
 }
 
@@ -348,25 +333,18 @@ func (m *mix) fail(what string, err error) {
 func (m *mix) wantCounts(t *testing.T) {
 	t.Helper()
 	for i, err := range m.failed {
-		if i < 5 {
-			t.Errorf("got %v, want no error", err)
-		}
+		check.True(t, i >= 5, "got %v, want no error", err)
 	}
 	for _, what := range []string{"ingest", "insert", "claim", "finish", "delete", "requeue", "give up", "archive", "truncate", "group", "remove"} {
-		if m.done[what] == 0 {
-			t.Errorf("the mix had no %s that succeeded, want some: %v", what, m.done)
-		}
+		check.True(t, m.done[what] != 0, "the mix had no %s that succeeded, want some: %v", what, m.done)
 	}
-	counts, err := m.store.Counts(t.Context())
-	wantNil(t, err)
+	counts := check.Must(m.store.Counts(t.Context()))(t)
 	var told, there int64
 	for _, c := range counts {
 		told += c.Messages
 	}
-	wantNil(t, m.db.Get(&there, `SELECT count(*) FROM dlq.dlq_messages`))
-	if told != there {
-		t.Errorf("Counts tells of %d messages, want %d", told, there)
-	}
+	check.NoError(t, m.db.Get(&there, `SELECT count(*) FROM dlq.dlq_messages`))
+	check.Same(t, told, there, "Counts tells of messages")
 }
 
 // wantArrivals checks that each message that ever got a group has arrived in it
@@ -374,13 +352,10 @@ func (m *mix) wantCounts(t *testing.T) {
 func (m *mix) wantArrivals(t *testing.T) {
 	t.Helper()
 	var told, grouped int64
-	wantNil(t, m.db.Get(&told, `SELECT sum(messages) FROM dlq.group_arrivals WHERE hour = '-infinity'`))
-	wantNil(t, m.db.Get(&grouped, `SELECT count(*) FROM public.grouped`))
-	if told != grouped {
-		t.Errorf("%d messages arrived in groups, want %d", told, grouped)
-	}
-	groups, err := m.store.ErrorGroups(t.Context(), repository.GroupQuery{Limit: 100})
-	wantNil(t, err)
+	check.NoError(t, m.db.Get(&told, `SELECT sum(messages) FROM dlq.group_arrivals WHERE hour = '-infinity'`))
+	check.NoError(t, m.db.Get(&grouped, `SELECT count(*) FROM public.grouped`))
+	check.Same(t, told, grouped, "messages arrived in groups")
+	groups := check.Must(m.store.ErrorGroups(t.Context(), repository.GroupQuery{Limit: 100}))(t)
 	var arrived, there, rows int64
 	for _, g := range groups {
 		arrived += g.Arrived
@@ -388,7 +363,7 @@ func (m *mix) wantArrivals(t *testing.T) {
 			there += n
 		}
 	}
-	wantNil(t, m.db.Get(&rows, `SELECT count(*) FROM dlq.dlq_messages WHERE group_id IS NOT NULL`))
+	check.NoError(t, m.db.Get(&rows, `SELECT count(*) FROM dlq.dlq_messages WHERE group_id IS NOT NULL`))
 	if len(groups) != mixGroups || arrived != told || there != rows {
 		t.Errorf("ErrorGroups tells of %d groups, %d arrived, %d there, want %d, %d and %d", len(groups), arrived, there, mixGroups, told, rows)
 	}
@@ -397,14 +372,13 @@ func (m *mix) wantArrivals(t *testing.T) {
 // wantExactCounters compares every counter with the rows themselves.
 func wantExactCounters(t *testing.T, db *sqlx.DB) bool {
 	t.Helper()
-	var wrong []string
-	wantNil(t, db.Select(&wrong, `
+	wrong := getAll[string](t, db, `
 		SELECT format('%s, dead-letter topic %s, %s: counter %s, rows %s', original_topic, dlq_topic_id, status, told, there)
 		FROM (SELECT original_topic, dlq_topic_id, status, sum(messages) AS told
 		      FROM dlq.message_counters GROUP BY 1, 2, 3) c
 		FULL JOIN (SELECT original_topic::text, coalesce(dlq_topic_id, 0) AS dlq_topic_id, status::text, count(*) AS there
 		      FROM dlq.dlq_messages GROUP BY 1, 2, 3) m USING (original_topic, dlq_topic_id, status)
-		WHERE coalesce(told, 0) <> coalesce(there, 0)`))
+		WHERE coalesce(told, 0) <> coalesce(there, 0)`)
 	wrong = append(wrong, wrongGroups(t, db)...)
 	for _, w := range wrong {
 		t.Error(w)
@@ -416,7 +390,7 @@ func wantExactCounters(t *testing.T, db *sqlx.DB) bool {
 // ever came with what came by the hour, which is no less than what is there.
 func wrongGroups(t *testing.T, db *sqlx.DB) (wrong []string) {
 	t.Helper()
-	wantNil(t, db.Select(&wrong, `
+	check.NoError(t, db.Select(&wrong, `
 		SELECT format('group %s of %s, %s: counter %s, rows %s', group_id, original_topic, status, told, there)
 		FROM (SELECT group_id, original_topic, status, sum(messages) AS told FROM dlq.group_counters GROUP BY 1, 2, 3) c
 		FULL JOIN (SELECT group_id, original_topic::text, status::text, count(*) AS there

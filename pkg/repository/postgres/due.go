@@ -14,17 +14,14 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// dueWalk is how many messages one call looks at in search of those that were
-// never attempted: few enough for a call to take some milliseconds, also when a
-// million of other topics stand before them.
+// dueWalk is how many never attempted messages one call looks at: a call takes some
+// milliseconds, also when a million messages of other topics come first.
 const dueWalk = 1000
 
-// dueQuery asks two sources. What was touched before waits in an index of its
-// own, by topic and by when it is due. What was never attempted is not in that
-// index: the oldest PENDING messages behind a place are walked for it, a bounded
-// number of them, whatever their topics. The last row says where the walk ended;
-// its id is NULL when that was the end of all. Messages of excepted pairs of topics
-// are walked like those of other topics.
+// dueQuery asks two sources: an index of what was touched before, by topic and due time,
+// and a bounded walk of the oldest PENDING messages after the cursor for what was never
+// attempted, of all topics. The last row says where the walk ended; its id is NULL at the
+// end of all. Messages of excepted pairs of topics are walked like others.
 const dueQuery = `
 	WITH excepted AS MATERIALIZED (
 		SELECT e.original, t.id FROM unnest($7::text[], $8::text[]) AS e (original, dlq) JOIN dlq.topics t ON t.name = e.dlq
@@ -86,9 +83,8 @@ func (s *Store) Due(ctx context.Context, q repository.DueQuery) ([]uuid.UUID, re
 	return ids, next, nil
 }
 
-// mergeDue puts both sources in order and cuts them off at the limit. The walk
-// goes on behind the last message of it that is returned when there may be no
-// room for all that it met, else where it ended.
+// mergeDue merges both sources in order up to the limit. The next walk begins after its
+// last message that is returned, if some may have been left out, else where it ended.
 func mergeDue(found []dueRow, q repository.DueQuery) (ids []uuid.UUID, next repository.Place) {
 	var due []dueRow
 	met := 0

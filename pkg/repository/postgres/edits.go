@@ -9,9 +9,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// editedStep is a part of a claim that has edits: it stores them for the messages
-// that are really taken. Its parameters follow $17. A claim without edits is a
-// statement without this part, so that it pays nothing for it.
+// editedStep stores the edits of the messages that a claim takes. Its parameters follow
+// $17. A claim without edits is a statement without this part.
 const editedStep = `, edited AS (
 		INSERT INTO dlq.edits (message_id, attempt_id, target_topic, set_value, value, set_key, key, set_headers, headers,
 			patch, record_hash, created_at)
@@ -24,18 +23,16 @@ const editedStep = `, edited AS (
 		ON CONFLICT (message_id, attempt_id) DO NOTHING
 	)`
 
-// sentHashOf is the number of what an attempt sends: of its edit, else of the
-// message, both of which are columns of from. It is a scalar subquery because that
-// can only be a look into the primary key for each message; most have no edit, and
-// then the index says so without a look into the table.
+// sentHashOf is the number of what an attempt sends: of its edit, else of the message, both
+// columns of from. As a scalar subquery it can only look into the primary key, whose index
+// mostly answers that there is no edit.
 func sentHashOf(from, message, attempt string) string {
 	return `nullif(coalesce((SELECT e.record_hash FROM dlq.edits e WHERE e.message_id = ` + from + `.` + message +
 		` AND e.attempt_id = ` + from + `.` + attempt + `), ` + from + `.record_hash), 0)`
 }
 
-// editOf returns the edit of a claim as it is kept; nil when nothing differs. What
-// a patch of a redrive made of a value is not kept: the patch and the message say
-// it.
+// editOf returns the edit of a claim as it is stored; nil when nothing differs. The value
+// that a redrive's patch made is not stored.
 func editOf(c repository.Claim) *entity.Edit {
 	if c.Edit.Empty() && (c.Edit == nil || c.Edit.Patch == nil) {
 		return nil

@@ -91,10 +91,9 @@ func translate(where string, err error) error {
 	}
 }
 
-// transient reports whether the same statement may succeed later: the server
-// cannot be reached, is starting or stopping, or is full. A connection whose role was dropped under it (42501 on a live
-// session, 28xxx on a new one) counts too: credentials rotate, and the next
-// connection reads the new ones.
+// transient reports whether the same statement may succeed later: the server cannot be
+// reached, is starting or stopping, or is full; or the role was dropped (42501 on a live
+// session, 28xxx on a new one), as the next connection reads new credentials.
 func transient(err error) bool {
 	var network net.Error
 	var connect *connectError

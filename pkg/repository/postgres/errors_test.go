@@ -16,6 +16,7 @@ import (
 	"github.com/lib/pq"
 	"github.com/lib/pq/pqerror"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
@@ -35,13 +36,10 @@ func TestTranslate(t *testing.T) {
 		"42P01": false, "42703": false, "42601": false, "0A000": false, "54001": false, "25006": false, "P0001": false, "XX000": false,
 	} {
 		err := translate("claim messages", &pq.Error{Code: pqerror.Code(code), Message: "said the server"})
-		if got := errors.Is(err, entity.ErrUnavailable); got != unavailable {
-			t.Errorf("%s: unavailable is %v, want %v", code, got, unavailable)
-		}
+		check.Same(t, errors.Is(err, entity.ErrUnavailable), unavailable, "%s: unavailable", code)
 		var kept *pq.Error
-		if !strings.HasPrefix(err.Error(), "claim messages: ") || !errors.As(err, &kept) {
-			t.Errorf("%s: got %q, want where it was and the cause", code, err)
-		}
+		check.True(t, strings.HasPrefix(err.Error(), "claim messages: ") && errors.As(err, &kept),
+			"%s: got %q, want where it was and the cause", code, err)
 	}
 	for _, c := range []struct {
 		err         error
@@ -57,13 +55,9 @@ func TestTranslate(t *testing.T) {
 		{context.Canceled, false},
 		{errors.New("something else"), false},
 	} {
-		if got := errors.Is(translate("x", c.err), entity.ErrUnavailable); got != c.unavailable {
-			t.Errorf("%v: unavailable is %v, want %v", c.err, got, c.unavailable)
-		}
+		check.Same(t, errors.Is(translate("x", c.err), entity.ErrUnavailable), c.unavailable, "%v: unavailable", c.err)
 	}
-	if translate("x", nil) != nil {
-		t.Error("no error became one")
-	}
+	check.True(t, translate("x", nil) == nil, "no error became one")
 }
 
 func TestBadData(t *testing.T) {
@@ -72,22 +66,16 @@ func TestBadData(t *testing.T) {
 		"22P05": true, "22P02": true, "22021": true, "22003": true, "23514": true, "54001": true, "54000": true,
 		"57P01": false, "40P01": false, "42501": false, "53100": false, "42703": false,
 	} {
-		if got := refused(&pq.Error{Code: pqerror.Code(code)}); got != want {
-			t.Errorf("%s: bad data is %v, want %v", code, got, want)
-		}
+		check.Same(t, refused(&pq.Error{Code: pqerror.Code(code)}), want, "%s: bad data", code)
 	}
-	if refused(io.EOF) || refused(nil) {
-		t.Error("an error that is not the server's is called bad data")
-	}
+	check.True(t, !refused(io.EOF) && !refused(nil), "an error that is not the server's is called bad data")
 }
 
 func TestKilledConnection(t *testing.T) {
-	t.Parallel()
-	db := postgrestest.Open(t)
+	db := freshDB(t)
 	store := New(db)
 	id := seedTen(t, db, "PENDING", "2001-01-01")
-	holder, err := db.Beginx()
-	wantNil(t, err)
+	holder := check.Must(db.Beginx())(t)
 	holder.MustExec(`SELECT FROM dlq.dlq_messages FOR UPDATE`)
 
 	claim := []repository.Claim{{MessageID: id, ID: uuid.New(), Topic: "orders"}}
@@ -98,7 +86,8 @@ func TestKilledConnection(t *testing.T) {
 	}()
 	// A statement that never began is tried on other connections, a few times.
 	kills := 0
-	for err = nil; err == nil && kills < 500; kills++ {
+	var err error
+	for ; err == nil && kills < 500; kills++ {
 		exec(t, db, `SELECT pg_terminate_backend(pid), pg_sleep(0.02) FROM pg_stat_activity
 			WHERE datname = current_database() AND wait_event_type = 'Lock' AND pid <> pg_backend_pid()`)
 		select {
@@ -106,10 +95,8 @@ func TestKilledConnection(t *testing.T) {
 		default:
 		}
 	}
-	if !errors.Is(err, entity.ErrUnavailable) {
-		t.Fatalf("got %v after %d rounds, want %v", err, kills, entity.ErrUnavailable)
-	}
-	wantNil(t, holder.Rollback())
+	check.Require(t, errors.Is(err, entity.ErrUnavailable), "got %v after %d rounds, want %v", err, kills, entity.ErrUnavailable)
+	check.NoError(t, holder.Rollback())
 
 	exec(t, db, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
 	if taken, err := store.Claim(t.Context(), claim, repository.Claiming{Expiry: time.Minute, Wait: true, Cause: entity.By("alice")}); err != nil || len(taken) != 1 {
@@ -141,12 +128,11 @@ func TestNoPasswordInErrors(t *testing.T) {
 				t.Errorf("%s: got no error, want one", name)
 				continue
 			}
-			if text := fmt.Sprintf("%v %+v", err, err); strings.Contains(text, password) || strings.Contains(text, "\n") {
-				t.Errorf("%s: got %q, want one line without the password", name, text)
-			}
-			if name != "no such database" && name != "no TLS" && !errors.Is(err, entity.ErrUnavailable) {
-				t.Errorf("%s: got %v, want %v", name, err, entity.ErrUnavailable)
-			}
+			text := fmt.Sprintf("%v %+v", err, err)
+			check.True(t, !strings.Contains(text, password) && !strings.Contains(text, "\n"),
+				"%s: got %q, want one line without the password", name, text)
+			check.True(t, name == "no such database" || name == "no TLS" || errors.Is(err, entity.ErrUnavailable),
+				"%s: got %v, want %v", name, err, entity.ErrUnavailable)
 		}
 	}
 }

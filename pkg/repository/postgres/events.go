@@ -4,7 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,18 +17,18 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// noticeStateQuery tells how far somebody has looked. Nobody has when that was too
-// long ago, nor when the mark is a transaction that is still to come: the data have
-// been moved to another server then, which counts anew.
+// noticeStateQuery returns how far events were read; nothing when that was too long ago, or
+// when the mark is a future transaction: the data were moved to another server, which
+// counts from the start.
 const noticeStateQuery = `
 	SELECT version, mark_xid::text AS mark_xid, mark_id, began_at, n.moment,
 		watched_at IS NULL OR watched_at < n.moment - $2::bigint * interval '1 microsecond'
 			OR mark_xid > pg_snapshot_xmax(pg_current_snapshot()) AS stale
-	FROM dlq.notice_state, (SELECT coalesce($1::timestamptz, clock_timestamp()) AS moment) n`
+	FROM dlq.notification_state, (SELECT coalesce($1::timestamptz, clock_timestamp()) AS moment) n`
 
 // beginNoticesQuery begins behind all that is over by now.
 const beginNoticesQuery = `
-	UPDATE dlq.notice_state SET version = version + 1, mark_xid = pg_snapshot_xmin(pg_current_snapshot()), mark_id = 0,
+	UPDATE dlq.notification_state SET version = version + 1, mark_xid = pg_snapshot_xmin(pg_current_snapshot()), mark_id = 0,
 		began_at = coalesce($1::timestamptz, clock_timestamp()), watched_at = coalesce($1::timestamptz, clock_timestamp())
 	WHERE version = $2`
 
@@ -75,14 +77,14 @@ var groupEventsQuery = `
 	SELECT g.id, g.class, g.title, NOT EXISTS (
 		SELECT FROM dlq.group_arrivals a
 		WHERE a.group_id = g.id AND a.hour = '-infinity' AND a.messages > 0 AND a.last_seen >= e.at AND NOT ` + mutedIn("a") + `
-	) AS muted, NOT g.told_new AS new, g.regressed_at, e.at, array_to_json(ARRAY(
+	) AS muted, NOT g.new_notified AS new, g.regressed_at, e.at, array_to_json(ARRAY(
 		SELECT DISTINCT a.original_topic FROM dlq.group_arrivals a
 		WHERE a.group_id = g.id AND a.hour = '-infinity' AND a.messages > 0 AND a.original_topic > '' AND a.last_seen >= e.at
 		  AND NOT ` + mutedIn("a") + `
 		ORDER BY 1))::text AS topics
 	FROM dlq.error_groups g
-	CROSS JOIN LATERAL (SELECT CASE WHEN g.told_new THEN coalesce(g.regressed_at, g.first_seen) ELSE g.first_seen END AS at) e
-	WHERE g.first_seen IS NOT NULL AND (NOT g.told_new OR g.told_regressed_at IS DISTINCT FROM g.regressed_at)
+	CROSS JOIN LATERAL (SELECT CASE WHEN g.new_notified THEN coalesce(g.regressed_at, g.first_seen) ELSE g.first_seen END AS at) e
+	WHERE g.first_seen IS NOT NULL AND (NOT g.new_notified OR g.notified_regressed_at IS DISTINCT FROM g.regressed_at)
 	ORDER BY g.id LIMIT $1`
 
 type groupEventRow struct {
@@ -118,7 +120,7 @@ const spikeEventsQuery = `
 		FROM dlq.activity a
 		WHERE a.original_topic = r.original_topic AND a.minutes = 60::smallint AND a.at >= asked.since AND a.at < asked.until
 	) u
-	LEFT JOIN dlq.notice_spikes s ON s.original_topic = r.original_topic
+	LEFT JOIN dlq.notification_spikes s ON s.original_topic = r.original_topic
 	WHERE r.arrived > $3::float8 * u.usual
 	ORDER BY 1`
 
@@ -159,7 +161,7 @@ func (s *Store) noticeState(ctx context.Context, patience time.Duration) (notice
 			return noticeState{}, err
 		}
 		if len(found) == 0 {
-			return noticeState{}, fmt.Errorf("dlq.notice_state is empty: %w", entity.ErrUnavailable)
+			return noticeState{}, fmt.Errorf("dlq.notification_state is empty: %w", entity.ErrUnavailable)
 		}
 		if !found[0].Stale {
 			break
@@ -219,7 +221,7 @@ func (r *trailEventRow) eventKind() repository.EventKind {
 
 const redriveTopicsQuery = `
 	SELECT DISTINCT p.topic FROM dlq.redrive_batches b
-	CROSS JOIN LATERAL jsonb_to_recordset(b.places) AS p (topic text)
+	CROSS JOIN LATERAL jsonb_to_recordset(b.targets) AS p (topic text)
 	WHERE b.redrive_id = $1 AND p.topic > ''
 	UNION SELECT selection->>'topic' FROM dlq.redrives WHERE id = $1 AND selection->>'topic' > ''
 	ORDER BY 1`
@@ -227,7 +229,7 @@ const redriveTopicsQuery = `
 // ofRedrive adds what is known of a redrive; one that is gone has nothing.
 func (s *Store) ofRedrive(ctx context.Context, event *repository.Event, state entity.RedriveState) error {
 	r, err := s.Redrive(ctx, event.Object)
-	if isNotFound(err) {
+	if errors.Is(err, entity.ErrNotFound) {
 		return nil
 	}
 	if err != nil {
@@ -286,4 +288,83 @@ func placeOfEvents(text string) (version int64, xid string, id int64, ok bool) {
 	_, errXid := strconv.ParseUint(parts[1], 10, 64)
 	id, errID := strconv.ParseInt(parts[2], 10, 64)
 	return version, parts[1], id, errVersion == nil && errXid == nil && errID == nil
+}
+
+// activityTopicsQuery steps from topic to topic along an index. Who does not see all
+// topics does not see those of unknown origin.
+const activityTopicsQuery = `
+	WITH RECURSIVE step AS (
+		(SELECT original_topic AS name FROM dlq.activity WHERE original_topic > '' ORDER BY original_topic LIMIT 1)
+		UNION ALL
+		SELECT (SELECT n.original_topic FROM dlq.activity n WHERE n.original_topic > step.name
+			ORDER BY n.original_topic LIMIT 1)
+		FROM step WHERE step.name IS NOT NULL
+	)
+	SELECT name FROM step WHERE name IS NOT NULL`
+
+// arrivalsQuery answers with one row at least, which says how far the catalogue is.
+var (
+	arrivalsQuery         = arrivalsWhere("")
+	arrivalsOfTopicsQuery = arrivalsWhere("a.original_topic = ANY ($5::text[]) AND ")
+)
+
+func arrivalsWhere(condition string) string {
+	return `
+	SELECT c.found_until, p.at, coalesce(p.arrived, 0) AS arrived, coalesce(p.returned, 0) AS returned
+	FROM dlq.search_index c LEFT JOIN (
+		SELECT date_bin($4::bigint * interval '1 microsecond', a.at, $2::timestamptz) AS at,
+			sum(a.arrived)::bigint AS arrived, sum(a.returned)::bigint AS returned
+		FROM dlq.activity a
+		WHERE ` + condition + `a.minutes = $1::smallint AND a.at >= $2::timestamptz AND a.at < $3::timestamptz
+		GROUP BY 1
+	) p ON true`
+}
+
+type arrivalsRow struct {
+	FoundUntil sql.NullTime `db:"found_until"`
+	At         sql.NullTime `db:"at"`
+	Arrived    int64        `db:"arrived"`
+	Returned   int64        `db:"returned"`
+}
+
+// Arrivals implements repository.Activity.
+func (s *Store) Arrivals(ctx context.Context, q repository.ArrivalsQuery) (repository.Arrivals, error) {
+	step := repository.ArrivalsStep
+	if q.Fine() {
+		step = repository.FineArrivalsStep
+	}
+	query, args := arrivalsQuery, []any{int(step.Minutes()), q.Since.UTC(), q.Until.UTC(), q.Step.Microseconds()}
+	if q.Topic != "" || q.Visible != nil {
+		topics, err := s.activeTopics(ctx, q)
+		if err != nil {
+			return repository.Arrivals{}, translate("count arrivals", err)
+		}
+		query, args = arrivalsOfTopicsQuery, append(args, texts(topics))
+	}
+	var found []arrivalsRow
+	if err := s.selectRows(ctx, &found, query, args...); err != nil {
+		return repository.Arrivals{}, translate("count arrivals", err)
+	}
+	came := repository.Arrivals{Points: q.Empty()}
+	for _, r := range found {
+		came.Until = moment(r.FoundUntil)
+		if r.At.Valid {
+			q.Add(came.Points, r.At.Time, r.Arrived, r.Returned)
+		}
+	}
+	return came, nil
+}
+
+// activeTopics are those that a question is about. They are looked up before it, since
+// patterns cannot be held against names in it.
+func (s *Store) activeTopics(ctx context.Context, q repository.ArrivalsQuery) ([]string, error) {
+	if q.Topic != "" {
+		if q.Topic != clean(q.Topic) || q.Visible != nil && !q.Visible.Match(q.Topic) {
+			return nil, nil
+		}
+		return []string{q.Topic}, nil
+	}
+	var names []string
+	err := s.selectRows(ctx, &names, activityTopicsQuery)
+	return slices.DeleteFunc(names, func(name string) bool { return !q.Visible.Match(name) }), err
 }

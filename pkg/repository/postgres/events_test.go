@@ -8,8 +8,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
-	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
 const deadEntry = `INSERT INTO dlq.audit (at, action, kind, object_id, to_state, actor)
@@ -18,13 +18,9 @@ const deadEntry = `INSERT INTO dlq.audit (at, action, kind, object_id, to_state,
 // findEvents looks and keeps, and returns what was found.
 func findEvents(t *testing.T, s *Store) (objects []uuid.UUID) {
 	t.Helper()
-	found, err := s.Events(t.Context(), repository.EventQuery{Limit: 10, Patience: time.Hour})
-	wantNil(t, err)
-	kept, err := s.KeepNotices(t.Context(), repository.KeptNotices{Seen: found})
-	wantNil(t, err)
-	if !kept {
-		t.Fatal("the events were kept by somebody else")
-	}
+	found := check.Must(s.Events(t.Context(), repository.EventQuery{Limit: 10, Patience: time.Hour}))(t)
+	kept := check.Must(s.KeepNotices(t.Context(), repository.KeptNotices{Seen: found}))(t)
+	check.Require(t, kept, "the events were kept by somebody else")
 	for _, e := range found.List {
 		objects = append(objects, e.Object)
 	}
@@ -40,9 +36,7 @@ func eventuallyFind(t *testing.T, s *Store, want ...uuid.UUID) {
 	}
 	for range 3000 {
 		for _, id := range findEvents(t, s) {
-			if !missing[id] {
-				t.Errorf("found %s, want each of %v once", id, want)
-			}
+			check.True(t, missing[id], "found %s, want each of %v once", id, want)
 			delete(missing, id)
 		}
 		if len(missing) == 0 {
@@ -56,48 +50,40 @@ func eventuallyFind(t *testing.T, s *Store, want ...uuid.UUID) {
 func TestEvents(t *testing.T) {
 	t.Parallel()
 
-	t.Run("OfATransactionThatEndsLateAreNotLost", func(t *testing.T) {
-		t.Parallel()
-		db := postgrestest.Open(t)
+	withDB(t, "OfATransactionThatEndsLateAreNotLost", func(t *testing.T, db *sqlx.DB) {
 		s := New(db)
 		findEvents(t, s)
 		early, late := uuid.New(), uuid.New()
 		tx := db.MustBegin()
 		defer func() { _ = tx.Rollback() }()
-		_, err := tx.Exec(deadEntry, early) // its id is the lower one
-		wantNil(t, err)
+		check.NoError(t, check.Err(tx.Exec(deadEntry, early))) // its id is the lower one
 		exec(t, db, deadEntry, late)
 		for range 3 {
-			if found := findEvents(t, s); len(found) > 0 {
-				t.Errorf("found %v while an older transaction is open, want none yet", found)
-			}
+			found := findEvents(t, s)
+			check.True(t, len(found) <= 0, "found %v while an older transaction is open, want none yet", found)
 		}
-		wantNil(t, tx.Commit())
+		check.NoError(t, tx.Commit())
 		eventuallyFind(t, s, early, late)
 	})
 
-	t.Run("BeginAnewOnAServerThatCountsAnew", func(t *testing.T) {
-		t.Parallel()
-		db := postgrestest.Open(t)
+	withDB(t, "BeginAnewOnAServerThatCountsAnew", func(t *testing.T, db *sqlx.DB) {
 		s := New(db)
 		findEvents(t, s)
-		exec(t, db, `UPDATE dlq.notice_state SET mark_xid = '9000000000000'`)
+		exec(t, db, `UPDATE dlq.notification_state SET mark_xid = '9000000000000'`)
 		findEvents(t, s)
 		id := uuid.New()
 		exec(t, db, deadEntry, id)
 		eventuallyFind(t, s, id)
 	})
 
-	t.Run("AreFoundByIndexes", func(t *testing.T) {
-		t.Parallel()
-		db := postgrestest.Open(t)
+	withDB(t, "AreFoundByIndexes", func(t *testing.T, db *sqlx.DB) {
 		exec(t, db, `INSERT INTO dlq.audit (at, action, kind, object_id, to_state, actor)
 			SELECT clock_timestamp(), 'attempt', 'message', gen_random_uuid(), CASE WHEN n % 1000 = 0 THEN 'DEAD' ELSE 'RESOLVED' END, 'a'
 			FROM generate_series(1, 20000) n`)
-		exec(t, db, `INSERT INTO dlq.error_groups (id, first_seen, told_new) SELECT md5(n::text)::uuid, now(), n % 1000 > 0 FROM generate_series(1, 20000) n`)
+		exec(t, db, `INSERT INTO dlq.error_groups (id, first_seen, new_notified) SELECT md5(n::text)::uuid, now(), n % 1000 > 0 FROM generate_series(1, 20000) n`)
 		exec(t, db, `ANALYZE dlq.audit, dlq.error_groups`)
-		wantPlan(t, db, trailEventsQuery, "idx_audit_told", "'3', 0, 100")
-		wantPlan(t, db, groupEventsQuery, "idx_error_groups_untold", "100")
+		wantPlan(t, db, trailEventsQuery, "idx_audit_notified", "'3', 0, 100")
+		wantPlan(t, db, groupEventsQuery, "idx_error_groups_unnotified", "100")
 	})
 }
 
@@ -108,9 +94,7 @@ func wantPlan(t *testing.T, db *sqlx.DB, query, index, args string) {
 	tx.MustExec(`SET LOCAL plan_cache_mode = force_generic_plan`)
 	tx.MustExec("PREPARE asked AS " + query)
 	defer func() { _, _ = tx.Exec(`DEALLOCATE asked`) }()
-	var lines []string
-	wantNil(t, tx.Select(&lines, "EXPLAIN EXECUTE asked ("+args+")"))
-	if plan := strings.Join(lines, "\n"); !strings.Contains(plan, index) {
-		t.Errorf("the plan does not use %s:\n%s", index, plan)
-	}
+	lines := getAll[string](t, tx, "EXPLAIN EXECUTE asked ("+args+")")
+	plan := strings.Join(lines, "\n")
+	check.True(t, strings.Contains(plan, index), "the plan does not use %s:\n%s", index, plan)
 }

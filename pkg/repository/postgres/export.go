@@ -11,9 +11,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
-// An export reads so many messages at once, with as many bytes of each of their
-// parts; the whole of one with a larger part is read by itself. So memory has a
-// bound, whatever comes.
+// An export reads so many messages at once, with so many bytes of each part; a message with
+// a larger part is read by itself. So memory has a bound.
 const (
 	exportStep  = 250
 	exportBytes = 16 << 10
@@ -82,7 +81,7 @@ func exportQuery(from source, q repository.ExportQuery, n names, how string) (st
 	limit := a.arg(exportBytes) + "::bigint"
 	errorMessage := "CASE WHEN octet_length(m.error_message) <= " + limit + " THEN m.error_message END AS error_message"
 	return `
-	SELECT ` + stateColumnsWith(errorMessage) + `, ` + byteColumnsWith(keyUpTo(limit), limit, headersUpTo(limit)) + `, ` + consumptionColumns + `,
+	SELECT ` + stateColumnsBefore + errorMessage + stateColumnsBehind + `, ` + byteColumnsWith(keyUpTo(limit), limit, headersUpTo(limit)) + `, ` + consumptionColumns + `,
 		coalesce(octet_length(m.key), 0) > ` + limit + ` OR octet_length(m.error_message) > ` + limit + ` AS cut
 	FROM (` + join(walks, "\n\tUNION ALL\n\t") + `) m
 	LEFT JOIN LATERAL (SELECT name FROM dlq.topics WHERE id = m.dlq_topic_id OFFSET 0) t ON true` + consumptionOf + `

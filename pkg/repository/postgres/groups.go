@@ -1,21 +1,24 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
+	"github.com/lib/pq"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// noteQuery writes what is new, in one order, and touches nothing that is known:
-// fingerprints are noted often and are nearly always known. A group whose messages
-// came before it was noted has a row without a name, which gets one.
+// noteQuery inserts new groups in one order and touches no known one: most are known. A
+// group whose messages came first has a row without a name, which gets one.
 const noteQuery = `
 	INSERT INTO dlq.error_groups AS g (id, class, title, frames, rule)
 	SELECT DISTINCT ON (n.id) n.id, n.class, n.title, ARRAY(SELECT jsonb_array_elements_text(n.frames::jsonb)), n.rule
@@ -79,10 +82,7 @@ func (s *Store) ErrorGroups(ctx context.Context, q repository.GroupQuery) ([]rep
 		return nil, nil
 	}
 	groups, err := s.readGroups(ctx, pageOfGroups(q, visible))
-	if err != nil {
-		return nil, translate("list error groups", err)
-	}
-	return groups, nil
+	return groups, translate("list error groups", err)
 }
 
 // ErrorGroup implements repository.Groups.
@@ -124,9 +124,8 @@ const groupTopicsQuery = `
 	)
 	SELECT name FROM step WHERE name <> ''`
 
-// visibleGroups looks the topics up before the query, in which patterns cannot be
-// held against names: a topic that appears meanwhile is not seen yet. Counters stay
-// when their messages go, so a topic that has none is among them too.
+// visibleGroups reads the visible topics before the query, which cannot match patterns.
+// Counters outlive their messages, so topics without messages are included.
 func (s *Store) visibleGroups(ctx context.Context, visible *entity.TopicPatterns) (seenTopics, error) {
 	if visible == nil {
 		return seenTopics{all: true}, nil
@@ -151,9 +150,8 @@ func (s *Store) readGroups(ctx context.Context, q *groupsQuery) ([]repository.Li
 	return groups, nil
 }
 
-// annotateQuery changes nothing a second time for the same operation, and answers
-// with the topics where the group has any. A topic that gets its first annotation keeps
-// of that for all topics what is not changed.
+// annotateQuery changes nothing twice for one operation, and returns the topics where the
+// group has messages. A topic's first annotation begins as a copy of that for all topics.
 const annotateQuery = `
 	WITH noted AS MATERIALIZED (
 		SELECT id FROM dlq.error_groups WHERE id = $1::uuid AND first_seen IS NOT NULL
@@ -284,10 +282,9 @@ func arrivedIn(seen string) []string {
 		WHERE c.group_id = g.id AND c.hour = '-infinity'` + seen + `) > 0`}
 }
 
-// pickByTime walks an index of the groups and asks of each whether it belongs to
-// the list, until the page is full. The groups of a topic are known before. The
-// times of topics that are not visible must tell nobody anything: where not all
-// are, those of the visible ones are looked up for every group.
+// pickByTime walks an index of the groups and tests each until the page is full. Where not
+// all topics are visible, each group's times in the visible ones are read: the others must
+// reveal nothing.
 func (q *groupsQuery) pickByTime(asked repository.GroupQuery, seen string) string {
 	from, column := "dlq.error_groups g", "g.last_seen"
 	if asked.Sort == repository.GroupsByFirstSeen {
@@ -300,7 +297,7 @@ func (q *groupsQuery) pickByTime(asked repository.GroupQuery, seen string) strin
 	conditions := []string{column + " IS NOT NULL"}
 	if asked.After != nil {
 		conditions = append(conditions, fmt.Sprintf("(%s, g.id) < (%s, %s)", column,
-			q.arg(timeOfPlace(asked.After.Key), "timestamptz"), q.arg(asked.After.ID, "uuid")))
+			q.arg(time.UnixMicro(asked.After.Key).UTC(), "timestamptz"), q.arg(asked.After.ID, "uuid")))
 	}
 	switch {
 	case asked.Topic != "":
@@ -352,9 +349,8 @@ func (q *groupsQuery) pickByOpen(asked repository.GroupQuery, seen string) strin
 		WHERE ` + strings.Join(conditions, " AND ") + ` ORDER BY 2 DESC, g.id DESC`
 }
 
-// reads is the whole query for the groups that pick finds: their names, and sums
-// over their counters and arrivals, each found by the group. Lists come as arrays,
-// which are half the work of JSON.
+// reads is the whole query for the groups that pick finds: names, and sums of counters and
+// arrivals, found by the group. Lists come as arrays, half the work of JSON.
 func (q *groupsQuery) reads(pick, seen string, trend repository.Trend) *groupsQuery {
 	hours := "SELECT NULL::bigint[] AS hours, NULL::bigint[] AS hour_messages"
 	if !trend.Until.IsZero() {
@@ -411,4 +407,99 @@ func (q *groupsQuery) reads(pick, seen string, trend repository.Trend) *groupsQu
 	CROSS JOIN LATERAL (` + hours + `) t
 	ORDER BY p.place DESC, p.id DESC`
 	return q
+}
+
+// groupRow is an error group as readGroups selects it.
+type groupRow struct {
+	ID          uuid.UUID      `db:"id"`
+	Place       int64          `db:"place"`
+	Class       string         `db:"class"`
+	Title       string         `db:"title"`
+	Frames      pq.StringArray `db:"frames"`
+	Rule        string         `db:"rule"`
+	FirstSeen   sql.NullTime   `db:"first_seen"`
+	LastSeen    sql.NullTime   `db:"last_seen"`
+	RegressedAt sql.NullTime   `db:"regressed_at"`
+	Arrived     int64          `db:"arrived"`
+
+	// What operators say, an element a topic. Others: there are topics beside these.
+	Noted  pq.StringArray `db:"noted"`
+	Notes  pq.StringArray `db:"notes"`
+	Links  pq.StringArray `db:"links"`
+	Mutes  pq.BoolArray   `db:"mutes"`
+	Others bool           `db:"others"`
+
+	// What there is, an element a topic and status.
+	Topics   pq.StringArray `db:"topics"`
+	Statuses pq.StringArray `db:"statuses"`
+	Messages pq.Int64Array  `db:"messages"`
+	// What came, an element an hour: seconds since 1970.
+	Hours        pq.Int64Array `db:"hours"`
+	HourMessages pq.Int64Array `db:"hour_messages"`
+}
+
+func (r *groupRow) group() entity.ErrorGroup {
+	g := entity.ErrorGroup{
+		ID:          r.ID,
+		Fingerprint: entity.Fingerprint{Class: r.Class, Title: r.Title, Frames: r.Frames, Rule: r.Rule},
+		FirstSeen:   moment(r.FirstSeen), LastSeen: moment(r.LastSeen), RegressedAt: moment(r.RegressedAt),
+		Counts: map[entity.Status]int64{}, Arrived: r.Arrived,
+	}
+	var annotations []entity.GroupAnnotation
+	for i, topic := range r.Noted {
+		annotations = append(annotations, entity.GroupAnnotation{Topic: topic, Note: r.Notes[i], Link: r.Links[i], Muted: r.Mutes[i]})
+	}
+	g.Annotate(annotations, r.Others)
+	if len(g.Frames) == 0 {
+		g.Frames = nil
+	}
+	shares := map[string]int64{}
+	for i, n := range r.Messages {
+		g.Counts[entity.Status(r.Statuses[i])] += n
+		shares[r.Topics[i]] += n
+	}
+	for topic, n := range shares {
+		g.Topics = append(g.Topics, entity.TopicShare{Topic: topic, Messages: n})
+	}
+	slices.SortFunc(g.Topics, func(a, b entity.TopicShare) int {
+		return cmp.Or(cmp.Compare(b.Messages, a.Messages), strings.Compare(a.Topic, b.Topic))
+	})
+	for i, n := range r.HourMessages {
+		g.Trend = append(g.Trend, entity.HourCount{Hour: time.Unix(r.Hours[i], 0).UTC(), Messages: n})
+	}
+	slices.SortFunc(g.Trend, func(a, b entity.HourCount) int { return a.Hour.Compare(b.Hour) })
+	return g
+}
+
+// recentGroupsQuery reads the ends of two indexes. The cut-off must be known to the
+// planner: else it expects a third of all groups and reads them all.
+var recentGroupsQuery = `
+	SELECT
+		(SELECT count(*) FROM dlq.error_groups g
+		 WHERE first_seen > coalesce($1::timestamptz, now()) - $2::bigint * interval '1 microsecond'
+		   AND NOT (` + mutedEverywhere + `) AND id <> ALL ($3::uuid[])) AS new,
+		(SELECT count(*) FROM dlq.error_groups g
+		 WHERE regressed_at > coalesce($1::timestamptz, now()) - $2::bigint * interval '1 microsecond'
+		   AND NOT (` + mutedEverywhere + `) AND id <> ALL ($3::uuid[])) AS regressed`
+
+// mutedEverywhere is whether a group g is muted in every topic in which it ever came. It
+// is asked of each group by itself: the planner would read all annotations for an EXISTS.
+var mutedEverywhere = `(SELECT true FROM dlq.group_annotations n WHERE n.group_id = g.id AND n.muted LIMIT 1) IS NOT NULL AND (
+		SELECT true FROM dlq.group_arrivals a
+		WHERE a.group_id = g.id AND a.hour = '-infinity' AND a.messages > 0 AND NOT ` + mutedIn("a") + ` LIMIT 1) IS NULL`
+
+// CountRecentGroups implements repository.RecentGroups.
+func (s *Store) CountRecentGroups(ctx context.Context, within time.Duration, except []uuid.UUID) (repository.RecentCount, error) {
+	left := newColumn(oidUUID, len(except), 16)
+	for _, id := range except {
+		left.uuid(id)
+	}
+	var found []struct {
+		New       int64 `db:"new"`
+		Regressed int64 `db:"regressed"`
+	}
+	if err := s.selectRows(ctx, &found, recentGroupsQuery, s.clock(), within.Microseconds(), left.arg()); err != nil {
+		return repository.RecentCount{}, translate("count recent groups", err)
+	}
+	return repository.RecentCount{New: found[0].New, Regressed: found[0].Regressed}, nil
 }

@@ -9,10 +9,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// packHeaders frames headers into one value: the number of headers, then for
-// each the key and the value, every length as a varint. A value's length is
-// stored plus one, so that 0 can mean null. Order, repeats, empty keys and any
-// bytes survive.
+// packHeaders frames headers into one value: their number, then key and value of each with
+// lengths as varints. A value's length is stored plus one, so that 0 means null.
 func packHeaders(headers []entity.Header) []byte {
 	return appendHeaders(make([]byte, 0, packedSize(headers)), headers)
 }

@@ -91,17 +91,13 @@ func (r positionRow) partition() repository.Partition {
 	return repository.Partition{Incarnation: r.Incarnation, Partition: r.Partition}
 }
 
-// The statements that store a batch move the positions and store the messages of
-// the partitions whose position was where the batch began: one statement, one
-// round trip, nothing between. payload is derived from value on the server, so
-// the bytes travel once. Rows get a moment each, which keeps ties out of the
-// lists' order.
+// One statement moves the positions and stores the messages of the partitions whose
+// position was where the batch began. payload is derived from value on the server, so bytes
+// travel once. Each row gets its own moment, which avoids ties.
 //
-// A row is copied for every step that it is kept in, and costs as much again for
-// each: therefore the rows go from the arrays into the table without being kept,
-// and what is not there in nearly every batch, returns, has a statement of its
-// own. unnest stands in the list of columns because each of many in FROM would
-// keep its rows.
+// A row is copied for every step that keeps it: rows go from the arrays into the table
+// unkept, and rare returns have a statement of their own. unnest is in the list of columns,
+// as in FROM each of many would keep its rows.
 const (
 	moveSteps = `
 	WITH step AS (
@@ -133,12 +129,11 @@ const (
 	)`
 
 	// waiting is whether records of these topics are in quarantine: one that is read again,
-	// because an operator moved its position back, is not stored beside its row there. A
-	// join would keep the rows; usually nothing waits, and no row is looked up.
+	// after an operator moved its position back, is not stored a second time. A join would
+	// keep the rows.
 	//
-	// recordRows are the messages in the batch's order, which is that of their ids:
-	// all indexes are entered where the row before was. The largest columns come
-	// last; see storeArgs.
+	// recordRows are the messages in the order of their ids, so that indexes are entered
+	// side by side. The largest columns come last; see storeArgs.
 	recordRows = `(
 			SELECT coalesce($31::timestamptz, clock_timestamp()) AS moment,
 				unnest($5::uuid[]) AS id, unnest($6::text[]) AS original_topic, unnest($7::text[]) AS error_message,
@@ -202,16 +197,13 @@ const (
 
 // storeReturnsQuery is storeQuery for a batch with returns.
 //
-// back are the returns among the messages. Their parents are locked before the
-// returns are noted, so that two batches with returns of the same attempts wait
-// for one another in one order. What headers name may come back several times,
-// the first is noted; of what is known by content there is one return only, and
-// the key of dlq.returns makes a second one an error.
+// back are the returns. Their parents are locked before the returns are inserted, so that
+// batches with returns of the same attempts wait in one order. Returns by headers may
+// repeat, the first is kept; of those by content there is one, by the key of dlq.returns.
 //
-// A return that is known by content while its attempt is a claim may find, once the
-// parent is locked, that the attempt has ended. If nothing was sent, an equal record
-// came in at that moment: it stays a child, which only makes it stop earlier, and says
-// nothing about the attempt. The parent of a return that is not confirmed is not touched.
+// The attempt of a return by content may have ended when its parent is locked. If nothing
+// was sent, an equal record came in: it stays a child, which only stops it earlier. The
+// parent of an unconfirmed return is not changed.
 const storeReturnsQuery = `, record AS MATERIALIZED (
 		SELECT r.* FROM ` + recordRows + `
 	), stored AS (

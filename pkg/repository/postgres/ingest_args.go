@@ -8,9 +8,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// storeArgs lays a batch out in columns, in the order of storeQuery's
-// parameters. The driver copies them one behind the other into a buffer that it
-// lets grow: small before large, the last copies of a large value are saved.
+// storeArgs makes the arrays of a batch in the order of storeQuery's parameters. The driver
+// appends them to a growing buffer: small before large saves copies of large values.
 func (s *Store) storeArgs(in incoming) []any {
 	columns, key, headers, value := messageArgs(in)
 	args := make([]any, 0, 4+len(columns)+7+7)

@@ -6,16 +6,16 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
 
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// openKeyQuery takes a key that is new, too old to count, whose owner let its
-// lease run out, or that the caller has already: the driver may have sent the
-// statement twice, and the first time it was carried out. The unique key of the table keeps callers apart. Who gets
-// nothing reads what is there. A row that another caller made at this very
-// moment is not in the statement's snapshot: then there is no answer, and the
-// statement is run again.
+// openKeyQuery takes a key that is new, expired, abandoned, or the caller's own already:
+// the driver may send the statement twice. The table's unique key keeps callers apart; the
+// others read the row. A row made at this moment is not in the snapshot: without an answer
+// the statement runs again.
 const openKeyQuery = `
 	WITH taken AS (
 		INSERT INTO dlq.idempotency_keys AS k
@@ -118,3 +118,64 @@ func (s *Store) onKey(ctx context.Context, where string, k repository.Key, query
 	args = append([]any{clean(k.Principal), clean(k.Key), k.Owner}, args...)
 	return translate(where, s.selectRows(ctx, &none, query, args...))
 }
+
+// Sessions keeps what replicas of the API share: the keys that sign cursors, and the
+// sessions that were ended. It is safe for concurrent use.
+type Sessions struct{ db *sqlx.DB }
+
+// NewSessions uses a database that Open connected, whose schema has been migrated.
+func NewSessions(db *sqlx.DB) *Sessions { return &Sessions{db} }
+
+// SigningKeys returns the keys, that which signs first. Where there is none, candidate
+// becomes the one of all processes, unless another process is quicker.
+func (s *Sessions) SigningKeys(ctx context.Context, candidate []byte) ([][]byte, error) {
+	const (
+		read  = `SELECT key FROM dlq.signing_keys ORDER BY id DESC`
+		first = `INSERT INTO dlq.signing_keys (id, key) VALUES (1, $1) ON CONFLICT DO NOTHING`
+	)
+	var keys [][]byte
+	err := s.db.SelectContext(ctx, &keys, read)
+	if err == nil && len(keys) == 0 {
+		if _, err = s.db.ExecContext(ctx, first, candidate); err == nil {
+			err = s.db.SelectContext(ctx, &keys, read)
+		}
+	}
+	return keys, translate("read the signing keys", err)
+}
+
+// EndSessions keeps the digests until then.
+func (s *Sessions) EndSessions(ctx context.Context, digests [][32]byte, until time.Time) error {
+	_, err := s.db.ExecContext(ctx, `
+		INSERT INTO dlq.revoked_sessions AS r (digest, ends_at)
+		SELECT d, $2 FROM unnest($1::bytea[]) AS d ORDER BY d
+		ON CONFLICT (digest) DO UPDATE SET ends_at = greatest(r.ends_at, excluded.ends_at)`, byteaArray(digests), until)
+	return translate("end a session", err)
+}
+
+// EndedSessions returns which of the digests are kept.
+func (s *Sessions) EndedSessions(ctx context.Context, digests [][32]byte) ([][32]byte, error) {
+	var rows [][]byte
+	err := s.db.SelectContext(ctx, &rows, `SELECT digest FROM dlq.revoked_sessions WHERE digest = ANY ($1)`, byteaArray(digests))
+	found := make([][32]byte, 0, len(rows))
+	for _, row := range rows {
+		found = append(found, [32]byte(row)) // of this length, by the table's constraint
+	}
+	return found, translate("read ended sessions", err)
+}
+
+func byteaArray(digests [][32]byte) pq.ByteaArray {
+	array := make(pq.ByteaArray, 0, len(digests))
+	for _, d := range digests {
+		array = append(array, d[:])
+	}
+	return array
+}
+
+const purgeSessionsQuery = `
+	WITH gone AS (
+		DELETE FROM dlq.revoked_sessions WHERE digest = ANY (ARRAY(
+			SELECT digest FROM dlq.revoked_sessions
+			WHERE ends_at < coalesce($1::timestamptz, now()) LIMIT $2 FOR UPDATE SKIP LOCKED))
+		RETURNING 1
+	)
+	SELECT count(*) FROM gone`

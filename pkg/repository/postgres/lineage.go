@@ -24,11 +24,9 @@ type comeback struct {
 	confirmed bool // it came in the parent's dead-letter topic, or in a declared one
 }
 
-// withParents returns the messages of a batch with those made children whose
-// return can be proven, and which they are. It is asked before they are stored:
-// an attempt that exists does not cease to. When there are no returns, as
-// usual, the messages are those of the batch; else they are copied, for they are
-// the caller's.
+// withParents returns the messages of a batch, those with a proven return as children, and
+// the returns. It may run before they are stored: attempts never cease to exist. Without
+// returns the messages are those of the batch, else copies.
 func (s *Store) withParents(ctx context.Context, batch repository.Batch, hashes []int64) ([]entity.Message, []comeback, error) {
 	messages := batch.Messages
 	declared := declarations(batch)
@@ -157,13 +155,12 @@ func (s *Store) returnsByHeaders(
 // in the window, $1 microseconds up to $2. now() and not clock_timestamp(): the
 // index can only be asked for a moment that stands still.
 const sentSame = `
-	a.record_hash = s.record_hash AND a.to_status = 'RESOLVED' AND a.verdict = 1 AND a.target_topic = s.topic
+	a.record_hash = s.record_hash AND a.to_status = 'RESOLVED' AND a.verdict = 'acknowledged' AND a.target_topic = s.topic
 	AND a.ended_at >= coalesce($2::timestamptz, now()) - $1::bigint * interval '1 microsecond'`
 
-// begunInWindow is whether the claim of m began in the window, in a form that no index
-// answers. claimed is whether m is claimed, as in the predicate of
-// idx_dlq_messages_claimed_hash; see claimQuery for why no other index may answer.
-// editClaims are the claims whose record is the edit e; only the primary key finds them.
+// begunInWindow is whether the claim of m began in the window; no index answers it. claimed
+// is the predicate of idx_dlq_messages_claimed_hash; see claimQuery. editClaims are the
+// claims whose record is the edit e; only the primary key finds them.
 const (
 	begunInWindow = `(m.last_retry_at >= coalesce($2::timestamptz, now()) - $1::bigint * interval '1 microsecond') IS TRUE`
 	claimed       = `(m.status = 'RETRYING') IS TRUE AND m.claim_id IS NOT NULL AND ` + begunInWindow
@@ -174,11 +171,10 @@ const (
 		) m`
 )
 
-// sentQuery is what every batch pays: one look into an index of attempts for each
-// different record, and one walk through the index of claims for all of them. It says
-// which records were sent, or are being sent, at all. An attempt is a claim until its
-// result makes it a row of dlq.attempts: both are read in one statement, which sees one
-// of the two.
+// sentQuery is the cost of every batch: an index look-up of attempts for each different
+// record, and one walk of the index of claims. It returns which records were sent or are
+// being sent. An attempt is a claim until it is a row of dlq.attempts: one statement sees
+// one of the two.
 const sentQuery = `
 	SELECT s.ord FROM unnest($3::bigint[], $4::text[]) WITH ORDINALITY AS s (record_hash, topic, ord)
 	CROSS JOIN LATERAL (SELECT 1 FROM dlq.attempts a WHERE ` + sentSame + ` LIMIT 1) a

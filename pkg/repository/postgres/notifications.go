@@ -13,14 +13,11 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-func isNotFound(err error) bool { return errors.Is(err, entity.ErrNotFound) }
-
-// keepNoticesQuery does everything or, when the version is another one, nothing.
-// Groups are locked in the order of their ids, as by those who store messages; who
-// stores waits for no other lock of this statement.
+// keepNoticesQuery does nothing when the version is another one. Groups are locked in the
+// order of their ids, as storing does.
 const keepNoticesQuery = `
 	WITH held AS (
-		UPDATE dlq.notice_state SET version = version + 1, mark_xid = $3::text::xid8, mark_id = $4,
+		UPDATE dlq.notification_state SET version = version + 1, mark_xid = $3::text::xid8, mark_id = $4,
 			watched_at = coalesce($1::timestamptz, clock_timestamp())
 		WHERE version = $2
 		RETURNING coalesce($1::timestamptz, clock_timestamp()) AS moment
@@ -30,25 +27,25 @@ const keepNoticesQuery = `
 		SELECT g.id FROM dlq.error_groups g
 		WHERE g.id = ANY ($5::uuid[]) AND EXISTS (SELECT FROM place) ORDER BY g.id FOR NO KEY UPDATE
 	), told AS (
-		UPDATE dlq.error_groups g SET told_new = true, told_regressed_at = x.regressed_at
+		UPDATE dlq.error_groups g SET new_notified = true, notified_regressed_at = x.regressed_at
 		FROM locked JOIN unnest($5::uuid[], $6::timestamptz[]) AS x (id, regressed_at) ON x.id = locked.id
 		WHERE g.id = locked.id
 	), spiked AS (
-		INSERT INTO dlq.notice_spikes AS s (original_topic, seen_at)
+		INSERT INTO dlq.notification_spikes AS s (original_topic, seen_at)
 		SELECT x.topic, place.moment FROM place, unnest($7::text[]) AS x (topic) ORDER BY 1
 		ON CONFLICT (original_topic) DO UPDATE SET seen_at = excluded.seen_at
 	), sinks AS (
-		INSERT INTO dlq.notice_sinks (sink)
+		INSERT INTO dlq.notification_sinks (sink)
 		SELECT DISTINCT x.sink FROM place, unnest($9::text[]) AS x (sink) ORDER BY 1
 		ON CONFLICT DO NOTHING
 	), fresh AS MATERIALIZED (
 		SELECT x.*, place.moment, greatest(place.moment + $17::bigint * interval '1 microsecond', (
-			SELECT max(o.taken_at) + $18::bigint * interval '1 microsecond' FROM dlq.notices o
+			SELECT max(o.taken_at) + $18::bigint * interval '1 microsecond' FROM dlq.notifications o
 			WHERE o.sink = x.sink AND o.kind = x.kind AND o.object = x.object AND o.taken_at IS NOT NULL)) AS due_at
 		FROM place, unnest($8::uuid[], $9::text[], $10::text[], $11::text[], $12::text[], $13::bigint[], $14::timestamptz[],
 			$15::timestamptz[], $16::text[], $19::text[]) AS x (id, sink, kind, object, topics, events, first_at, last_at, detail, messages)
 	), kept AS (
-		INSERT INTO dlq.notices AS n (id, sink, kind, object, topics, events, first_at, last_at, message_ids, detail,
+		INSERT INTO dlq.notifications AS n (id, sink, kind, object, topics, events, first_at, last_at, message_ids, detail,
 			created_at, ready_at, due_at)
 		SELECT id, sink, kind, object, ARRAY(SELECT jsonb_array_elements_text(topics::jsonb)), events, first_at, last_at,
 			ARRAY(SELECT jsonb_array_elements_text(messages::jsonb)::uuid), detail::jsonb, moment, due_at, due_at
@@ -59,11 +56,11 @@ const keepNoticesQuery = `
 			first_at = least(n.first_at, excluded.first_at), last_at = greatest(n.last_at, excluded.last_at),
 			message_ids = (n.message_ids || excluded.message_ids)[1:$20::int], detail = excluded.detail
 	), quiet AS (
-		DELETE FROM dlq.notice_spikes s USING place
+		DELETE FROM dlq.notification_spikes s USING place
 		WHERE s.seen_at < place.moment - $21::bigint * interval '1 microsecond' AND s.original_topic <> ALL ($7::text[])
 	), forgotten AS (
-		DELETE FROM dlq.notices WHERE id = ANY (ARRAY(
-			SELECT o.id FROM dlq.notices o, place WHERE o.ended_at < place.moment - $22::bigint * interval '1 microsecond'
+		DELETE FROM dlq.notifications WHERE id = ANY (ARRAY(
+			SELECT o.id FROM dlq.notifications o, place WHERE o.ended_at < place.moment - $22::bigint * interval '1 microsecond'
 			ORDER BY o.ended_at LIMIT 1000 FOR UPDATE OF o SKIP LOCKED))
 	)
 	SELECT true FROM place`
@@ -151,18 +148,18 @@ const claimNoticeQuery = `
 	WITH now AS MATERIALIZED (
 		SELECT coalesce($1::timestamptz, clock_timestamp()) AS moment
 	), gate AS MATERIALIZED (
-		SELECT s.sink FROM dlq.notice_sinks s WHERE s.sink = $2 AND s.next_at <= (SELECT moment FROM now)
+		SELECT s.sink FROM dlq.notification_sinks s WHERE s.sink = $2 AND s.next_at <= (SELECT moment FROM now)
 		FOR NO KEY UPDATE SKIP LOCKED
 	), due AS MATERIALIZED (
-		SELECT n.id FROM dlq.notices n
+		SELECT n.id FROM dlq.notifications n
 		WHERE n.sink = $2 AND EXISTS (SELECT FROM gate) AND n.ended_at IS NULL AND n.due_at <= (SELECT moment FROM now)
 		  AND (n.claim_id IS NULL OR n.claim_expires_at <= (SELECT moment FROM now))
 		ORDER BY n.due_at, n.id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
 	), paced AS (
-		UPDATE dlq.notice_sinks SET next_at = (SELECT moment FROM now) + $5::bigint * interval '1 microsecond'
+		UPDATE dlq.notification_sinks SET next_at = (SELECT moment FROM now) + $5::bigint * interval '1 microsecond'
 		WHERE sink = (SELECT sink FROM gate) AND EXISTS (SELECT FROM due)
 	)
-	UPDATE dlq.notices n SET open = false, attempts = n.attempts + 1, taken_at = now.moment, claim_id = $3,
+	UPDATE dlq.notifications n SET open = false, attempts = n.attempts + 1, taken_at = now.moment, claim_id = $3,
 		claim_expires_at = now.moment + $4::bigint * interval '1 microsecond'
 	FROM due, now WHERE n.id = due.id
 	RETURNING ` + noticeShown
@@ -216,13 +213,13 @@ const settleNoticeQuery = `
 	WITH now AS MATERIALIZED (
 		SELECT coalesce($1::timestamptz, clock_timestamp()) AS moment
 	), settled AS (
-		UPDATE dlq.notices n SET claim_id = NULL, claim_expires_at = NULL, last_error = $5, sent = $4,
+		UPDATE dlq.notifications n SET claim_id = NULL, claim_expires_at = NULL, last_error = $5, sent = $4,
 			ended_at = CASE WHEN $4 THEN now.moment END,
 			due_at = CASE WHEN $4 THEN n.due_at ELSE now.moment + $6::bigint * interval '1 microsecond' END
 		FROM now WHERE n.id = $2 AND n.claim_id = $3 AND n.ended_at IS NULL
 		RETURNING n.sink
 	)
-	UPDATE dlq.notice_sinks SET next_at = greatest(next_at, (SELECT moment FROM now) + $7::bigint * interval '1 microsecond')
+	UPDATE dlq.notification_sinks SET next_at = greatest(next_at, (SELECT moment FROM now) + $7::bigint * interval '1 microsecond')
 	WHERE NOT $4 AND sink = (SELECT sink FROM settled)`
 
 // SettleNotice implements repository.Notifications.
@@ -235,12 +232,12 @@ const giveUpNoticesQuery = `
 	WITH now AS MATERIALIZED (
 		SELECT coalesce($1::timestamptz, clock_timestamp()) AS moment
 	), old AS MATERIALIZED (
-		SELECT n.id FROM dlq.notices n, now
+		SELECT n.id FROM dlq.notifications n, now
 		WHERE n.ended_at IS NULL AND n.created_at < now.moment - $2::bigint * interval '1 microsecond'
 		  AND (n.claim_id IS NULL OR n.claim_expires_at <= now.moment)
 		ORDER BY n.created_at, n.id LIMIT $3 FOR NO KEY UPDATE OF n SKIP LOCKED
 	), ended AS (
-		UPDATE dlq.notices n SET open = false, ended_at = now.moment FROM old, now WHERE n.id = old.id
+		UPDATE dlq.notifications n SET open = false, ended_at = now.moment FROM old, now WHERE n.id = old.id
 		RETURNING ` + noticeShown + `
 	)
 	SELECT * FROM ended ORDER BY created_at, id`
@@ -264,7 +261,7 @@ func (s *Store) GiveUpNotices(ctx context.Context, after time.Duration, limit in
 const waitingNoticesQuery = `
 	SELECT n.sink, count(*) AS notices,
 		greatest(0, extract(epoch FROM coalesce($1::timestamptz, clock_timestamp()) - min(n.ready_at)))::float8 AS overdue
-	FROM dlq.notices n WHERE n.ended_at IS NULL GROUP BY 1 ORDER BY 1`
+	FROM dlq.notifications n WHERE n.ended_at IS NULL GROUP BY 1 ORDER BY 1`
 
 // WaitingNotices implements repository.Notifications.
 func (s *Store) WaitingNotices(ctx context.Context) ([]repository.WaitingNotices, error) {

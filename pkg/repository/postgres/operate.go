@@ -11,14 +11,12 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// What operators do by hand is the same statement for one message and for many:
-// the rows are locked in the order of their ids, changed, and noted in the audit
-// trail. The status is compared so that only the primary key finds the rows; see
-// claimQuery.
+// What operators do by hand is one statement for one message and for many: rows are locked
+// in the order of their ids, changed, and entered in the audit trail. Only the primary key
+// may find them; see claimQuery.
 
-// leaseFrom8 and leaseFrom10 hold while the lease in the parameters from that number on
-// does, or when it is none; see leaseArgs. The batch is locked, so that it is not taken
-// over before the statement ends.
+// leaseFrom8 and leaseFrom10 are true while the lease in the parameters from that number on
+// holds, or is none; see leaseArgs. They lock the batch until the statement ends.
 const (
 	leaseFrom8 = `($8::uuid IS NULL OR EXISTS (
 		SELECT FROM dlq.redrive_batches WHERE redrive_id = $8::uuid AND batch_no = $9::int AND owner = $10::uuid FOR SHARE))`
@@ -112,7 +110,7 @@ var giveUpQuery = `
 	), history AS (
 		INSERT INTO dlq.attempts (message_id, attempt_no, attempt_id, redrive_id, retry_count, verdict, actor, started_at, ended_at,
 			from_status, to_status, error_class, error, target_topic, target_topic_id, target_partition, record_hash)
-		SELECT h.id, h.attempt_no, h.claim_id, h.claim_redrive_id, h.retry_count, 9, $3, h.last_retry_at, c.updated_at,
+		SELECT h.id, h.attempt_no, h.claim_id, h.claim_redrive_id, h.retry_count, 'abandoned', $3, h.last_retry_at, c.updated_at,
 			'RETRYING', 'DEAD', 'UNKNOWN', h.last_publish_error, coalesce(h.claim_topic, h.original_topic), h.claim_topic_id,
 			h.claim_partition, ` + sentHashOf("h", "id", "claim_id") + `
 		FROM held h JOIN changed c ON c.id = h.id WHERE h.claim_id IS NOT NULL
@@ -152,10 +150,9 @@ func (s *Store) Change(ctx context.Context, c repository.Change, cause entity.Ca
 	return append(changed, again...), nil
 }
 
-// operate runs one of the statements above and returns the rows that it changed,
-// and the messages among the others that the same operation had changed before.
-// That may be this very call: the driver sends a statement twice when it was
-// carried out and its connection ended before the answer came.
+// operate runs one of the statements above and returns the rows it changed, and the others
+// that the same operation changed before: the driver sends a statement twice when its
+// connection ended before the answer came.
 func (s *Store) operate(
 	ctx context.Context, action entity.Action, ids []uuid.UUID, lease repository.Lease, cause entity.Cause,
 ) (changed []row, again []uuid.UUID, err error) {

@@ -5,10 +5,12 @@ import (
 	"database/sql"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/payload"
 )
 
 // PayloadMode says when the column payload of a message is filled.
@@ -27,9 +29,8 @@ const (
 // payload. A larger one is most of what storing its message costs.
 const DefaultPayloadLimit = 64 << 10
 
-// WithPayload sets when the column payload is filled, and the largest value, in bytes,
-// that is copied into it: with 0 none is. The default is PayloadBackground and
-// DefaultPayloadLimit.
+// WithPayload sets when the column payload is filled, and the largest value in bytes that
+// is copied into it (0: none). The default is PayloadBackground and DefaultPayloadLimit.
 func WithPayload(mode PayloadMode, maxBytes int) Option {
 	return func(s *Store) { s.payloadMode, s.payloadLimit = mode, maxBytes }
 }
@@ -103,11 +104,10 @@ const donePayloadsQuery = `
 	FROM waiting WHERE q.id = waiting.id`
 
 // FillPayloads fills the column payload of messages that Store stored with
-// PayloadBackground, the latest first, in the archive too: of some thousand messages at
-// most, or of one batch that Store stored. It returns how many it filled, and whether any
-// waited. Any number of callers may work at once: each gets batches of its own, and one
-// that dies leaves its batches to the others after some seconds. Filling is no change of
-// a message: updated_at stays.
+// PayloadBackground, the latest first, also in the archive: some thousand messages, or one
+// batch of Store. It returns how many it filled, and whether any waited. Callers may work
+// at once, each on batches of its own; those of one that dies are free after some seconds.
+// updated_at stays.
 func (s *Store) FillPayloads(ctx context.Context) (filled int, found bool, err error) {
 	var taken []struct {
 		ID        int64     `db:"id"`
@@ -214,4 +214,45 @@ func pendingPayloads(in incoming) []byte {
 		}
 	}
 	return ids.arg()
+}
+
+// projectionMaxDepth is how deep a value may nest that is copied to the column payload;
+// jsonb fails between 14,000 and 16,000. The value's bytes are stored in every case.
+const projectionMaxDepth = payload.MaxScan
+
+// Why a payload is NULL although there is a value.
+const (
+	noteNotJSON  = "not_json"
+	noteTooLarge = "too_large"
+	noteTooDeep  = "too_deep"
+	noteNumber   = "number"     // digits or an exponent that would blow up as text
+	noteText     = "text"       // NUL, or half of a surrogate pair: jsonb has neither
+	noteRefused  = "refused"    // PostgreSQL itself would not take it
+	noteOver     = "over_limit" // the record was not stored as a whole
+
+	noteUnreadable = "unreadable" // there is no record to store
+	noteNever      = "never"      // by configuration
+	notePending    = "pending"    // FillPayloads has not come to it
+)
+
+// projectable returns "" when jsonb holds value faithfully enough, else the note to
+// keep.
+func projectable(value []byte, maxBytes int) string {
+	switch {
+	case len(value) > maxBytes:
+		return noteTooLarge
+	case !utf8.Valid(value):
+		return noteNotJSON
+	}
+	switch form := payload.Scan(value); {
+	case form.Depth > projectionMaxDepth:
+		return noteTooDeep
+	case !form.Valid:
+		return noteNotJSON
+	case form.Text:
+		return noteText
+	case form.Number:
+		return noteNumber
+	}
+	return ""
 }

@@ -1,7 +1,12 @@
 package postgres
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -9,7 +14,10 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
+	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/migrate"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
@@ -28,11 +36,9 @@ func pendingMessages(t *testing.T, store *Store, topic string, n int) []uuid.UUI
 // topic's partition has.
 func storeBatch(t *testing.T, store *Store, topic string, values [][]byte) (ids []uuid.UUID) {
 	t.Helper()
-	refs, err := store.OpenTopics(t.Context(), []repository.Topic{{Name: topic, Incarnation: "1"}})
-	wantNil(t, err)
+	refs := check.Must(store.OpenTopics(t.Context(), []repository.Topic{{Name: topic, Incarnation: "1"}}))(t)
 	at := repository.Partition{Incarnation: refs[0].Incarnation}
-	start, err := store.OpenPosition(t.Context(), []repository.Position{{Partition: at}})
-	wantNil(t, err)
+	start := check.Must(store.OpenPosition(t.Context(), []repository.Position{{Partition: at}}))(t)
 	from := start[0].Next
 	batch := repository.Batch{Ranges: []repository.Range{{Partition: at, From: from, To: from + int64(len(values))}}}
 	for i, value := range values {
@@ -44,18 +50,15 @@ func storeBatch(t *testing.T, store *Store, topic string, values [][]byte) (ids 
 		ids = append(ids, m.ID)
 	}
 	stored, err := store.Store(t.Context(), batch)
-	if err != nil || len(stored.Ranges) != 1 {
-		t.Fatalf("got %v, %v, want one range stored", stored, err)
-	}
+	check.Require(t, err == nil && len(stored.Ranges) == 1, "got %v, %v, want one range stored", stored, err)
 	return ids
 }
 
 func wantFilled(t *testing.T, store *Store, filled int, found bool) {
 	t.Helper()
 	n, more, err := store.FillPayloads(t.Context())
-	if n != filled || more != found || err != nil {
-		t.Errorf("got %d filled, batch %t, %v, want %d and %t", n, more, err, filled, found)
-	}
+	check.True(t, n == filled && more == found && err == nil,
+		"got %d filled, batch %t, %v, want %d and %t", n, more, err, filled, found)
 }
 
 type payloadState struct {
@@ -65,22 +68,19 @@ type payloadState struct {
 
 func payloadsOf(t *testing.T, db *sqlx.DB, table string) (p payloadState) {
 	t.Helper()
-	wantNil(t, db.QueryRowx(`SELECT count(payload), count(*) FILTER (WHERE payload_note = 'pending'),
+	check.NoError(t, db.QueryRowx(`SELECT count(payload), count(*) FILTER (WHERE payload_note = 'pending'),
 		(SELECT payload_until FROM dlq.payload_progress) FROM dlq.`+table).Scan(&p.Filled, &p.Pending, &p.Until))
 	return p
 }
 
 // The latest batches are filled first, many small ones at once, and payload_until is where the oldest one waits.
 func TestFillPayloads_LatestFirst(t *testing.T) {
-	t.Parallel()
-	db := postgrestest.Open(t)
+	db := freshDB(t)
 	store := New(db)
 	pendingMessages(t, store, "orders.dlq", 450)
-	var between time.Time
-	wantNil(t, db.Get(&between, `SELECT clock_timestamp()`))
+	between := getOne[time.Time](t, db, `SELECT clock_timestamp()`)
 	newer := append(pendingMessages(t, store, "orders.dlq", payloadMessages-3), pendingMessages(t, store, "orders.dlq", 3)...)
-	var changed time.Time
-	wantNil(t, db.Get(&changed, `SELECT max(updated_at) FROM dlq.dlq_messages`))
+	changed := getOne[time.Time](t, db, `SELECT max(updated_at) FROM dlq.dlq_messages`)
 
 	wantFilled(t, store, payloadMessages, true)
 	wantProjection(t, db, newer[0], "", `{"n": 0}`)
@@ -88,29 +88,22 @@ func TestFillPayloads_LatestFirst(t *testing.T) {
 	if p := payloadsOf(t, db, "dlq_messages"); p.Pending != 450 || p.Until.After(between) {
 		t.Errorf("got %d pending until %s, want 450 and before %s", p.Pending, p.Until, between)
 	}
-	if lag, err := store.PayloadLag(t.Context()); lag <= 0 || err != nil {
-		t.Errorf("got the lag %s, %v, want one", lag, err)
-	}
+	lag := check.Must(store.PayloadLag(t.Context()))(t)
+	check.True(t, lag > 0, "got the lag %s, want one", lag)
 	wantFilled(t, store, 450, true)
 	wantFilled(t, store, 0, false)
 	if p := payloadsOf(t, db, "dlq_messages"); p.Pending != 0 || p.Filled != payloadMessages+450 || p.Until.Before(between.Add(-time.Second)) {
 		t.Errorf("got %+v, want all filled, until about %s", p, between)
 	}
-	if lag, err := store.PayloadLag(t.Context()); lag != 0 || err != nil {
-		t.Errorf("got the lag %s, %v, want none", lag, err)
-	}
-	var still time.Time
-	wantNil(t, db.Get(&still, `SELECT max(updated_at) FROM dlq.dlq_messages`))
-	if !still.Equal(changed) {
-		t.Errorf("got updated_at %s, want it as it was, %s", still, changed)
-	}
+	check.Same(t, check.Must(store.PayloadLag(t.Context()))(t), 0, "lag")
+	still := getOne[time.Time](t, db, `SELECT max(updated_at) FROM dlq.dlq_messages`)
+	check.True(t, still.Equal(changed), "got updated_at %s, want it as it was, %s", still, changed)
 }
 
 // A message that another session has locked is filled later; what was archived or
 // deleted before its turn holds up nothing.
 func TestFillPayloads_MovingRows(t *testing.T) {
-	t.Parallel()
-	db := postgrestest.Open(t)
+	db := freshDB(t)
 	clock := time.Now()
 	store := New(db, WithClock(func() time.Time { return clock }))
 	ids := pendingMessages(t, store, "orders.dlq", 10)
@@ -118,35 +111,29 @@ func TestFillPayloads_MovingRows(t *testing.T) {
 		WHERE id = ANY ($1)`, uuids(ids[:3]))
 	exec(t, db, `CALL dlq.archive_old_dlq_messages(30, 1000)`)
 	exec(t, db, `DELETE FROM dlq.dlq_messages WHERE id = $1`, ids[3])
-	tx, err := db.Beginx()
-	wantNil(t, err)
-	_, err = tx.Exec(`UPDATE dlq.dlq_messages SET status = 'RETRYING' WHERE id = $1`, ids[4])
-	wantNil(t, err)
+	tx := check.Must(db.Beginx())(t)
+	check.NoError(t, check.Err(tx.Exec(`UPDATE dlq.dlq_messages SET status = 'RETRYING' WHERE id = $1`, ids[4])))
 
 	wantFilled(t, store, 8, true)
 	wantFilled(t, store, 0, false) // the locked one rests
 	if p := payloadsOf(t, db, "dlq_messages_archive"); p.Filled != 3 || p.Pending != 0 {
 		t.Errorf("got %+v of the archive, want 3 filled", p)
 	}
-	wantNil(t, tx.Commit())
+	check.NoError(t, tx.Commit())
 	clock = clock.Add(2 * payloadRest)
 	wantFilled(t, store, 1, true)
 	wantFilled(t, store, 0, false)
 	if p := payloadsOf(t, db, "dlq_messages"); p.Filled != 6 || p.Pending != 0 {
 		t.Errorf("got %+v, want 6 filled", p)
 	}
-	var status string
-	wantNil(t, db.Get(&status, `SELECT status FROM dlq.dlq_messages WHERE id = $1`, ids[4]))
-	if status != "RETRYING" {
-		t.Errorf("got %s, want the claim untouched", status)
-	}
+	status := getOne[string](t, db, `SELECT status FROM dlq.dlq_messages WHERE id = $1`, ids[4])
+	check.Same(t, status, "RETRYING", "want the claim untouched")
 }
 
 // A caller that dies leaves its batch to the next one, after the lease; callers at the
 // same time take different batches.
 func TestFillPayloads_ManyCallers(t *testing.T) {
-	t.Parallel()
-	db := postgrestest.Open(t)
+	db := freshDB(t)
 	clock := time.Now()
 	store := New(db, WithClock(func() time.Time { return clock }))
 	pendingMessages(t, store, "orders.dlq", 5)
@@ -176,9 +163,8 @@ func TestFillPayloads_ManyCallers(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if p := payloadsOf(t, db, "dlq_messages"); total != 105 || p.Filled != 105 || p.Pending != 0 {
-		t.Errorf("got %d filled and %+v, want 105", total, p)
-	}
+	p := payloadsOf(t, db, "dlq_messages")
+	check.True(t, total == 105 && p.Filled == 105 && p.Pending == 0, "got %d filled and %+v, want 105", total, p)
 }
 
 // Nothing is queued, and the reason is noted, where the payload is never to be filled.
@@ -187,13 +173,372 @@ func TestPayloadNever(t *testing.T) {
 	for name, option := range map[string]Option{
 		"never": WithPayload(PayloadNever, DefaultPayloadLimit), "limit of 0": WithPayload(PayloadInline, 0),
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			db := postgrestest.Open(t)
+		withDB(t, name, func(t *testing.T, db *sqlx.DB) {
 			store := New(db, option)
 			ids := pendingMessages(t, store, "orders.dlq", 2)
 			wantFilled(t, store, 0, false)
 			wantProjection(t, db, ids[0], noteNever, "")
 		})
+	}
+}
+
+// projections are values and what becomes of them in the column payload: a note
+// why it is NULL, or the jsonb. "-" stands for NULL without a note.
+var projections = []struct {
+	name, value string
+	note, jsonb string
+}{
+	{"Object", `{"order": 1}`, "", `{"order": 1}`},
+	{"NulEscape", `{"a": "x\u0000y"}`, noteText, ""},
+	{"NulEscapeInKey", `{"\u0000": 1}`, noteText, ""},
+	{"EscapedBackslashBeforeU0000", `{"a": "\\u0000"}`, "", `{"a": "\\u0000"}`},
+	{"LoneHighSurrogate", `"\ud800"`, noteText, ""},
+	{"LoneLowSurrogate", `"\udc00"`, noteText, ""},
+	{"TwoHighSurrogates", `"\ud800\ud800"`, noteText, ""},
+	{"HighSurrogateThenText", `"\ud83dx"`, noteText, ""},
+	{"HighSurrogateThenOtherEscape", `"\ud83d\n"`, noteText, ""},
+	{"SurrogatePair", `"\ud83d\ude00"`, "", `"😀"`},
+	{"RawByteFF", "{\"a\": \"\xff\"}", noteNotJSON, ""},
+	{"RawSurrogateBytes", "\"\xed\xa0\x80\"", noteNotJSON, ""},
+	{"Overflow", `1e200000`, noteNumber, ""},
+	{"OverflowWithin", `{"a": [1, 1E+200000]}`, noteNumber, ""},
+	{"Underflow", `1e-200000`, noteNumber, ""},
+	{"NumberBomb", "[" + strings.Repeat("1e131071,", 7000) + "1]", noteNumber, ""},
+	{"NumberBombAboveTheLimit", "[" + strings.Repeat("1e131071,", 8000) + "1]", noteTooLarge, ""},
+	{"EndlessExponent", "1e" + strings.Repeat("9", 5000), noteNumber, ""},
+	{"ModestExponent", `1e3`, "", `1000`},
+	{"ManyFractionDigits", "0." + strings.Repeat("3", 20_000), noteNumber, ""},
+	{"ManyDigits", strings.Repeat("3", 60_000), noteNumber, ""},
+	{"SomeDigits", strings.Repeat("3", 300), "", strings.Repeat("3", 300)},
+	{"Depth20000", strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000), noteTooDeep, ""},
+	{"Depth513", strings.Repeat("[", 513) + strings.Repeat("]", 513), noteTooDeep, ""},
+	{"Depth512", strings.Repeat("[", 512) + strings.Repeat("]", 512), "", strings.Repeat("[", 512) + strings.Repeat("]", 512)},
+	{"BracketsInText", `"` + strings.Repeat("[", 1000) + `"`, "", `"` + strings.Repeat("[", 1000) + `"`},
+	{"DuplicateKeys", `{"a": 1, "a": 2}`, "", `{"a": 2}`},
+	{"TenMegabytes", `"` + strings.Repeat("x", 10<<20) + `"`, noteTooLarge, ""},
+	{"AtTheLimit", `"` + strings.Repeat("x", DefaultPayloadLimit-2) + `"`, "", `"` + strings.Repeat("x", DefaultPayloadLimit-2) + `"`},
+	{"OverTheLimit", `"` + strings.Repeat("x", DefaultPayloadLimit-1) + `"`, noteTooLarge, ""},
+	{"Empty", ``, noteNotJSON, ""},
+	{"Blank", ` `, noteNotJSON, ""},
+	{"Null", "\x00null", "", "-"}, // stands for Kafka's null
+	{"JSONNull", `null`, "", `null`},
+	{"Text", `plain text`, noteNotJSON, ""},
+	{"TwoValues", `{} {}`, noteNotJSON, ""},
+	{"HalfAnObject", `{"a": `, noteNotJSON, ""},
+	{"UnfinishedEscape", `"\u00`, noteNotJSON, ""},
+	{"ByteOrderMark", "\ufeff{}", noteNotJSON, ""},
+	{"NaN", `NaN`, noteNotJSON, ""},
+	{"LeadingZero", `01`, noteNotJSON, ""},
+	{"ControlCharacterInText", "\"\x01\"", noteNotJSON, ""},
+	{"RawNul", "\"\x00\"", noteNotJSON, ""},
+	{"Noncharacter", "\"\uffff\U0010ffff\"", "", "\"\uffff\U0010ffff\""},
+}
+
+func TestProjection(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []PayloadMode{PayloadInline, PayloadBackground} {
+		parallel(t, string(mode), func(t *testing.T) {
+			testProjection(t, mode)
+		})
+	}
+}
+
+func testProjection(t *testing.T, mode PayloadMode) {
+	t.Helper()
+	db := postgrestest.Open(t)
+	var values [][]byte
+	for _, p := range projections {
+		values = append(values, valueOf(p.value), []byte(`{"neighbour": true}`))
+	}
+	ids := storeValues(t, db, mode, values)
+	for i, p := range projections {
+		parallel(t, p.name, func(t *testing.T) {
+			wantProjection(t, db, ids[2*i], p.note, p.jsonb)
+			wantProjection(t, db, ids[2*i+1], "", `{"neighbour": true}`)
+			m := check.Must(New(db).Get(t.Context(), ids[2*i], -1))(t)
+			want := valueOf(p.value)
+			check.True(t, bytes.Equal(m.Record.Value, want) && (m.Record.Value == nil) == (want == nil),
+				"got the value %.60q, want it byte for byte", m.Record.Value)
+		})
+	}
+}
+
+// TestProjectionRefused: a database that is not in UTF-8 refuses text that ours
+// cannot know of. Only the message to blame loses its projection.
+func TestProjectionRefused(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []PayloadMode{PayloadInline, PayloadBackground} {
+		parallel(t, string(mode), func(t *testing.T) {
+			testProjectionRefused(t, mode)
+		})
+	}
+}
+
+func testProjectionRefused(t *testing.T, mode PayloadMode) {
+	t.Helper()
+	db := latin1(t)
+	ids := storeValues(t, db, mode, [][]byte{[]byte(`{"a": 1}`), []byte(`{"price": "5 €"}`), []byte(`"ü"`), []byte(`"→"`), nil})
+	wantProjection(t, db, ids[0], "", `{"a": 1}`)
+	wantProjection(t, db, ids[1], noteRefused, "")
+	wantProjection(t, db, ids[2], "", `"ü"`)
+	wantProjection(t, db, ids[3], noteRefused, "")
+	wantProjection(t, db, ids[4], "", "-")
+	m := check.Must(New(db).Get(t.Context(), ids[1], -1))(t)
+	check.True(t, string(m.Record.Value) == `{"price": "5 €"}`, "got %q, want the value byte for byte", m.Record.Value)
+}
+
+// TestProjectableIsSafe: what our rules let through PostgreSQL takes, and what
+// it makes of it stays small.
+func TestProjectableIsSafe(t *testing.T) {
+	db := freshDB(t)
+	random := rand.New(rand.NewPCG(4, 2))
+	accepted := 0
+	for range 3000 {
+		value := randomJSON(random, 0)
+		if n := random.IntN(4); n == 0 && len(value) > 0 {
+			value[random.IntN(len(value))] = byte(random.IntN(256))
+		}
+		if projectable(value, DefaultPayloadLimit) == "" {
+			accepted++
+			wantTaken(t, db, value)
+		}
+	}
+	check.True(t, accepted >= 500, "only %d values were accepted, want a real sample", accepted)
+}
+
+// FuzzProjectable asks the real server about everything that is accepted.
+func FuzzProjectable(f *testing.F) {
+	db := postgrestest.Open(f)
+	for _, p := range projections {
+		if len(p.value) < 2000 {
+			f.Add([]byte(p.value))
+		}
+	}
+	random := rand.New(rand.NewPCG(7, 7))
+	for range 50 {
+		f.Add(randomJSON(random, 0))
+	}
+	f.Fuzz(func(t *testing.T, value []byte) {
+		if projectable(value, DefaultPayloadLimit) == "" {
+			wantTaken(t, db, value)
+		}
+	})
+}
+
+// wantTaken casts a value as the store does and bounds what comes out.
+func wantTaken(t *testing.T, db *sqlx.DB, value []byte) {
+	t.Helper()
+	size := getOne[int](t, db, `SELECT octet_length((convert_from($1::bytea, 'UTF8')::jsonb)::text)`, value)
+	bound := 1100*len(value) + 1000
+	check.Require(t, size <= bound, "%.200q became %d bytes of text, want at most %d", value, size, bound)
+}
+
+func randomJSON(random *rand.Rand, depth int) []byte {
+	list := func(open, end byte, element func() []byte) []byte {
+		out := []byte{open}
+		for i := range random.IntN(4) {
+			if i > 0 {
+				out = append(out, ',')
+			}
+			out = append(out, element()...)
+		}
+		return append(out, end)
+	}
+	text := func() []byte {
+		pieces := []string{`a`, `→`, `\n`, `\u0041`, `\u0000`, `\ud83d\ude00`, `\ud800`, `\udc00`, `\\`, `\"`, `\/`, "😀", "\u00e9", `\uDBFF\uDFFF`, `\\u0000`}
+		out := []byte{'"'}
+		for range random.IntN(4) {
+			out = append(out, pieces[random.IntN(len(pieces))]...)
+		}
+		return append(out, '"')
+	}
+	n := random.IntN(10)
+	switch {
+	case depth < 6 && n < 3:
+		return list('[', ']', func() []byte { return randomJSON(random, depth+1) })
+	case depth < 6 && n < 6:
+		return list('{', '}', func() []byte { return append(append(text(), ':'), randomJSON(random, depth+1)...) })
+	case n < 8:
+		return text()
+	default:
+		numbers := []string{"0", "-0", "1.5", "-1e5", "1e999", "1e1001", "1E-1000", "0.000000000000000000000001", "123456789012345678901234567890", "1e-99999", "2E+3"}
+		return []byte(numbers[random.IntN(len(numbers))])
+	}
+}
+
+func valueOf(text string) []byte {
+	if text == "\x00null" {
+		return nil
+	}
+	return []byte(text)
+}
+
+// storeValues stores values as one batch, by the way records come in, and fills the
+// payloads that the mode leaves for later.
+func storeValues(t *testing.T, db *sqlx.DB, mode PayloadMode, values [][]byte) []uuid.UUID {
+	t.Helper()
+	store := New(db, WithPayload(mode, DefaultPayloadLimit))
+	ids := storeBatch(t, store, "orders.dlq", values)
+	for found := true; found; {
+		var err error
+		_, found, err = store.FillPayloads(t.Context())
+		check.NoError(t, err)
+	}
+	return ids
+}
+
+func wantProjection(t *testing.T, db *sqlx.DB, id [16]byte, note, jsonb string) {
+	t.Helper()
+	var got struct {
+		Note    *string `db:"payload_note"`
+		Payload *string `db:"payload"`
+	}
+	check.NoError(t, db.Get(&got, `SELECT payload_note, payload::text FROM dlq.dlq_messages WHERE id = $1`, fmt.Sprintf("%x", id)))
+	gotNote := ""
+	if got.Note != nil {
+		gotNote = *got.Note
+	}
+	check.Same(t, gotNote, note, "note")
+	wantNull := note != "" || jsonb == "-"
+	switch {
+	case wantNull && got.Payload != nil:
+		t.Errorf("got the payload %.60s, want NULL", *got.Payload)
+	case !wantNull && got.Payload == nil:
+		t.Errorf("got NULL, want the payload %.60s", jsonb)
+	case !wantNull && !sameJSON(*got.Payload, jsonb):
+		t.Errorf("got the payload %.60s, want %.60s", *got.Payload, jsonb)
+	}
+}
+
+func sameJSON(a, b string) bool {
+	var x, y bytes.Buffer
+	return json.Compact(&x, []byte(a)) == nil && json.Compact(&y, []byte(b)) == nil && x.String() == y.String()
+}
+
+// latin1 is a migrated database in another encoding than UTF-8.
+func latin1(t *testing.T) *sqlx.DB {
+	t.Helper()
+	postgrestest.URL(t)
+	name := fmt.Sprintf("latin1_%x", entity.NewID())
+	asAdmin(t, "CREATE DATABASE "+name+" ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+	t.Cleanup(func() { asAdmin(t, "DROP DATABASE "+name+" WITH (FORCE)") })
+	db := check.Must(sqlx.Connect("postgres", urlOf(t, stacktest.Postgres(t), name)))(t)
+	t.Cleanup(func() { _ = db.Close() })
+	check.NoError(t, migrate.Up(t.Context(), db.DB))
+	return db
+}
+
+func BenchmarkProjectable(b *testing.B) {
+	value := []byte(`{"id":12345,"customer":{"id":"C-527","name":"Chiara Sato","country":"JP"},"items":[` +
+		strings.Repeat(`{"product":"P-100","title":"Espresso cup, set of 4","quantity":2,"unit_price":24.90},`, 10) +
+		`{"product":"P-104"}],"amount":63.30,"currency":"EUR","placed_at":"2026-11-21T09:01:30.553Z"}`)
+	b.SetBytes(int64(len(value)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if note := projectable(value, DefaultPayloadLimit); note != "" {
+			b.Fatal(note)
+		}
+	}
+}
+
+// fullSelection sets every field that a filter has.
+func fullSelection(t *testing.T) entity.Selection {
+	t.Helper()
+	patterns := func(texts ...string) entity.TopicPatterns {
+		p := check.Must(entity.ParseTopicPatterns("topics", texts...))(t)
+		return p
+	}
+	at := entity.Moment(time.Now())
+	visible := patterns("orders", "*.dlq").And(patterns("^.*dlq$")).And(entity.TopicPatterns{})
+	return entity.Selection{Filter: entity.Filter{
+		Topic: "orders", Topics: patterns("orders*", "^pay(ments)?$"), Statuses: []entity.Status{entity.Pending, entity.Dead},
+		ErrorClass: "Timeout", ConsumerGroup: "billing", Dialect: "spring-dlt", Group: uuid.New(), UnknownOrigin: true,
+		CreatedAfter: at, CreatedBefore: at.Add(1), RetriedAfter: at.Add(time.Second), RetriedBefore: at.Add(time.Hour),
+		Key:     []byte{0, 0xff},
+		Headers: []entity.HeaderMatch{{Name: "a"}, {Name: "b", Value: []byte{0xfe}}, {Name: "c", Value: []byte{}}},
+		Fields:  []entity.FieldMatch{{Path: "$.a"}, {Path: "$.b[*]", Values: []string{"1", `"x"`}}},
+		Words:   []string{"timeout", "two words"}, Visible: &visible,
+	}}
+}
+
+// TestRedriveJSON: what a redrive was asked for is kept whole, so that everybody
+// sees what it means.
+func TestRedriveJSON(t *testing.T) {
+	t.Parallel()
+
+	parallel(t, "KeepsEveryFieldOfASelection", func(t *testing.T) {
+		want := fullSelection(t)
+		want.CreatedBefore = entity.Moment(want.CreatedBefore)
+		filter := reflect.ValueOf(want.Filter)
+		for i := range filter.NumField() {
+			check.True(t, !filter.Field(i).IsZero(), "the test sets no %s, want every field", filter.Type().Field(i).Name)
+		}
+		wantSelectionKept(t, want)
+	})
+
+	parallel(t, "KeepsNothingAndEmptyApart", func(t *testing.T) {
+		wantSelectionKept(t, entity.Selection{})
+		wantSelectionKept(t, entity.Selection{Filter: entity.Filter{Key: []byte{}}})
+		wantSelectionKept(t, entity.Selection{Filter: entity.Filter{Visible: &entity.TopicPatterns{}}})
+	})
+
+	parallel(t, "ReadsWhatEarlierReleasesKept", func(t *testing.T) {
+		got, err := unpackSelection([]byte(`{"ids": 3, "topic": "orders", "statuses": ["DEAD"], "error_class": "Timeout",
+			"consumer_group": "billing", "created_after": "2026-01-02T03:04:05.000006Z"}`))
+		want := entity.Selection{Filter: entity.Filter{
+			Topic: "orders", Statuses: []entity.Status{entity.Dead}, ErrorClass: "Timeout", ConsumerGroup: "billing",
+			CreatedAfter: time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC),
+		}}
+		check.True(t, err == nil && reflect.DeepEqual(got, want), "got %+v, %v, want %+v", got, err, want)
+	})
+
+	parallel(t, "KeepsEveryOption", func(t *testing.T) {
+		want := entity.RedriveOptions{
+			Canary: 1, CanaryWait: time.Second, Rate: 0.5, MaxFailureShare: 0.1, MaxReturnShare: 0.2, MinSample: 3,
+			KeepKeyOrder: true, Requeue: true, OriginalTopic: "orders", Patch: []byte(`[{"op":"remove","path":"/a"}]`),
+		}
+		options := reflect.ValueOf(want)
+		for i := range options.NumField() {
+			check.True(t, !options.Field(i).IsZero(), "the test sets no %s, want every option", options.Type().Field(i).Name)
+		}
+		text := check.Must(packOptions(want))(t)
+		got, err := unpackOptions([]byte(text))
+		check.True(t, err == nil && reflect.DeepEqual(got, want), "got %+v, %v, want %+v", got, err, want)
+	})
+}
+
+func wantSelectionKept(t *testing.T, want entity.Selection) {
+	t.Helper()
+	text := check.Must(packSelection(want))(t)
+	got, err := unpackSelection([]byte(text))
+	check.True(t, err == nil && reflect.DeepEqual(got, want), "got %+v, %v, want %+v as kept in %s", got, err, want, text)
+}
+
+// TestPatchedRetry: a program of before, which shares the redrives during a
+// roll-out, must not send unpatched what was to be patched.
+func TestPatchedRetry(t *testing.T) {
+	db := freshDB(t)
+	store := New(db)
+	seedTen(t, db, "PENDING", "2026-01-01 00:00:00+00")
+	for _, c := range []struct {
+		name   string
+		patch  []byte
+		stored string
+	}{
+		{"Plain", nil, "retry"},
+		{"Patched", []byte(`[{"op":"remove","path":"/order"}]`), "retry_patched"},
+	} {
+		made, err := store.CreateRedrive(t.Context(), repository.NewRedrive{
+			ID: uuid.New(), Action: entity.RedriveRetry, Cause: entity.By("a"), BatchSize: 10,
+			Selection: entity.Selection{Filter: entity.Filter{Topic: "orders"}}, Options: entity.RedriveOptions{Patch: c.patch},
+		})
+		check.NoError(t, err)
+		stored := getOne[string](t, db, `SELECT action FROM dlq.redrives WHERE id = $1`, made.ID)
+		check.Same(t, stored, c.stored, "%s: stored as", c.name)
+		listed := check.Must(store.Redrives(t.Context(), repository.RedriveQuery{Limit: 1}))(t)
+		for _, got := range append(listed, made) {
+			check.True(t, got.ID == made.ID && got.Action == entity.RedriveRetry && string(got.Options.Patch) == string(c.patch),
+				"%s: got %s of %s with patch %s, want a retry with %s", c.name, got.Action, got.ID, got.Options.Patch, c.patch)
+		}
 	}
 }

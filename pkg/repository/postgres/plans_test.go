@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +10,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
@@ -16,20 +19,15 @@ import (
 // TestPlans: no hot query walks the table, neither when PostgreSQL plans it for
 // its arguments nor when it has settled on a plan for all arguments.
 func TestPlans(t *testing.T) {
-	t.Parallel()
-	db := postgrestest.Open(t)
+	db := freshDB(t)
 	db.SetMaxOpenConns(1) // plans and settings belong to one session
 	seedMany(t, db)
-	var ids []uuid.UUID
-	wantNil(t, db.Select(&ids, `SELECT id FROM dlq.dlq_messages WHERE status = 'PENDING' ORDER BY md5(id::text) LIMIT 32`))
+	ids := getAll[uuid.UUID](t, db, `SELECT id FROM dlq.dlq_messages WHERE status = 'PENDING' ORDER BY md5(id::text) LIMIT 32`)
 	list := func(values ...string) string { return "'{" + strings.Join(values, ",") + "}'" }
 	repeat := func(value string) string {
 		return list(strings.Split(strings.Repeat(value+" ", len(ids)-1)+value, " ")...)
 	}
-	var texts []string
-	for _, id := range ids {
-		texts = append(texts, id.String())
-	}
+	texts := check.Each(ids, func(id uuid.UUID) string { return id.String() })
 	wanted := list(texts...)
 	cause := []string{"'alice'", "NULL", "NULL", "NULL", "NULL"}
 	with := func(first []string, more ...string) []string { return append(slices.Clone(first), more...) }
@@ -50,11 +48,7 @@ func TestPlans(t *testing.T) {
 	}
 	someID, now := uuid.New(), time.Now()
 
-	for _, c := range []struct {
-		name, query string
-		args        []string
-		indexes     []string
-	}{
+	wantPlans(t, db, []string{"dlq_messages", "attempts", "edits", "returns", "audit", "idempotency_keys"}, []plan{
 		{"FirstPageOfATopic", listQuery, []string{"'topic1'", "0", "20", "65536", "16777216"}, []string{"idx_dlq_messages_original_topic", "idx_dlq_messages_dlq_topic"}},
 		{"FirstPageOfADeadLetterTopic", listQuery, []string{"'orders.dlq'", "0", "20", "65536", "16777216"}, []string{"idx_dlq_messages_original_topic", "idx_dlq_messages_dlq_topic"}},
 		{"LaterPageOfATopic", listQuery, []string{"'topic1'", "400", "100", "65536", "16777216"}, []string{"idx_dlq_messages_original_topic"}},
@@ -96,26 +90,31 @@ func TestPlans(t *testing.T) {
 		}, []string{"idx_audit_operation"}},
 		{"Replaced", replacedQuery, []string{"'" + texts[0] + "'"}, []string{"idx_audit_operation"}},
 		{"PerformedOn", performedOnQuery, []string{"'" + texts[0] + "'", "'dead'", wanted}, []string{"idx_audit_object"}},
-	} {
+	})
+}
+
+// plan is a statement and the indexes that its plan must use.
+type plan struct {
+	name, query   string
+	args, indexes []string
+}
+
+// wantPlans checks the plans for the arguments and for all arguments: they walk none of tables,
+// and not the claims unless that index is among the plan's own.
+func wantPlans(t *testing.T, db *sqlx.DB, tables []string, plans []plan) {
+	t.Helper()
+	for _, c := range plans {
 		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 			if mode == "force_generic_plan" && strings.HasPrefix(c.name, "Trail") {
 				continue // never prepared
 			}
 			t.Run(c.name+"/"+mode, func(t *testing.T) {
-				plan := explain(t, db, mode, c.query, c.args)
-				for _, table := range []string{"dlq_messages", "attempts", "edits", "returns", "audit", "idempotency_keys"} {
-					if strings.Contains(plan, "Seq Scan on "+table) {
-						t.Errorf("it walks %s:\n%s", table, plan)
-					}
+				text := explain(t, db, mode, c.query, c.args)
+				for _, table := range tables {
+					wantWalks(t, text, table, c.indexes)
 				}
-				if strings.Contains(plan, "idx_dlq_messages_claimed_hash") {
-					t.Errorf("it reads all claims:\n%s", plan)
-				}
-				for _, index := range c.indexes {
-					if !strings.Contains(plan, index) {
-						t.Errorf("it does not use %s:\n%s", index, plan)
-					}
-				}
+				const claims = "idx_dlq_messages_claimed_hash"
+				check.True(t, slices.Contains(c.indexes, claims) || !strings.Contains(text, claims), "it reads all claims:\n%s", text)
 			})
 		}
 	}
@@ -127,8 +126,7 @@ func explain(t *testing.T, db *sqlx.DB, mode, query string, args []string) strin
 	exec(t, db, `SET plan_cache_mode = `+mode)
 	exec(t, db, `PREPARE explained AS `+query)
 	defer exec(t, db, `DEALLOCATE explained`)
-	var lines []string
-	wantNil(t, db.Select(&lines, `EXPLAIN EXECUTE explained(`+strings.Join(args, ", ")+`)`))
+	lines := getAll[string](t, db, `EXPLAIN EXECUTE explained(`+strings.Join(args, ", ")+`)`)
 	return asOneTable(t, db, strings.Join(lines, "\n"))
 }
 
@@ -136,11 +134,9 @@ func explain(t *testing.T, db *sqlx.DB, mode, query string, args []string) strin
 // walk one that is empty is no walk.
 func asOneTable(t *testing.T, db *sqlx.DB, plan string) string {
 	t.Helper()
-	var parts []string
-	wantNil(t, db.Select(&parts, `SELECT name FROM dlq.archive_partitions`))
+	parts := getAll[string](t, db, `SELECT name FROM dlq.archive_partitions`)
 	for _, part := range parts {
-		var empty bool
-		wantNil(t, db.Get(&empty, `SELECT NOT EXISTS (SELECT FROM dlq.`+part+`)`))
+		empty := getOne[bool](t, db, `SELECT NOT EXISTS (SELECT FROM dlq.`+part+`)`)
 		if empty {
 			plan = strings.ReplaceAll(plan, "Seq Scan on "+part, "Nothing on "+part)
 		}
@@ -178,9 +174,301 @@ func seedMany(t *testing.T, db *sqlx.DB) {
 	exec(t, db, `ANALYZE dlq.dlq_messages, dlq.dlq_messages_archive, dlq.attempts, dlq.edits, dlq.returns, dlq.audit, dlq.idempotency_keys`)
 	exec(t, db, `ANALYZE dlq.topics`)
 	exec(t, db, `ANALYZE dlq.message_counters`)
-	var rows int
-	wantNil(t, db.Get(&rows, `SELECT count(*) FROM dlq.dlq_messages`))
-	if rows != 50_000 {
-		t.Fatalf("got %d rows, want 50000", rows)
+	rows := getOne[int](t, db, `SELECT count(*) FROM dlq.dlq_messages`)
+	check.Require(t, rows == 50_000, "got %d rows, want 50000", rows)
+}
+
+// TestOutcomePlans: looking for returns, for what was consumed and for what is due
+// walks no table, however PostgreSQL plans it.
+func TestOutcomePlans(t *testing.T) {
+	db := freshDB(t)
+	db.SetMaxOpenConns(1) // plans and settings belong to one session
+	seedMany(t, db)
+	seedSent(t, db)
+	list := func(format string) string {
+		var parts []string
+		for i := range 1000 {
+			parts = append(parts, fmt.Sprintf(format, i))
+		}
+		return "'{" + strings.Join(parts, ",") + "}'"
+	}
+	resolved := getOne[uuid.UUID](t, db, `SELECT id FROM dlq.dlq_messages WHERE status = 'RESOLVED' LIMIT 1`)
+	hashes, topics, bytes, one := list("%d77"), list("topic%d"), list(`"\\\\x%04d"`), list("%d")
+	day := "86400000000"
+
+	wantPlans(t, db, []string{"dlq_messages ", "attempts ", "edits ", "returns ", "committed_offsets ", "dlq_messages_archive "}, []plan{
+		{"WhatWasSent", sentQuery, []string{day, "NULL", hashes, topics}, []string{"idx_attempts_record_hash", "idx_dlq_messages_claimed_hash"}},
+		{
+			"WhoSentIt", sameQuery,
+			[]string{day, "NULL", hashes, topics, bytes, bytes, one, "'{}'", one, "'{" + strings.Repeat("f,", 999) + "f}'"},
+			[]string{"idx_attempts_record_hash", "idx_dlq_messages_claimed_hash", "dlq_messages_pkey", "dlq_messages_archive_pkey", "edits_pkey", "returns_pkey"},
+		},
+		{"OneMessage", getQuery, []string{"'" + resolved.String() + "'", "-1"}, []string{"dlq_messages_pkey", "attempts_pkey", "committed_offsets_pkey"}},
+		{"Page", listQuery, []string{"'topic1'", "0", "100", "65536", "16777216"}, []string{"attempts_pkey", "committed_offsets_pkey"}},
+		{"Due", dueQuery, []string{"'{topic1,rare}'", "NULL", "NULL", "'" + uuid.Nil.String() + "'", "128", "1000", "'{orders}'", "'{gamma.dlq}'"}, []string{"idx_dlq_messages_due", "idx_dlq_messages_status"}},
+		{"DueBehindAPlace", dueQuery, []string{"'{topic1,rare}'", "NULL", "now() - interval '40000 seconds'", "'" + resolved.String() + "'", "128", "1000", "'{orders}'", "'{gamma.dlq}'"}, []string{"idx_dlq_messages_due", "idx_dlq_messages_status"}},
+		{"Stuck", stuckQuery, []string{"NULL", day}, []string{"idx_dlq_messages_status"}},
+	})
+}
+
+// seedSent lets every final message of seedMany have been sent, some be due again,
+// and some have come back.
+func seedSent(t *testing.T, db *sqlx.DB) {
+	t.Helper()
+	for _, query := range []string{
+		`INSERT INTO dlq.attempts (message_id, attempt_no, attempt_id, retry_count, verdict, actor, started_at, ended_at,
+			from_status, to_status, target_topic, target_topic_id, target_partition, target_offset, record_hash)
+		 SELECT id, 0, gen_random_uuid(), 1, 'acknowledged', 'a', now(), now(), 'RETRYING', 'RESOLVED', original_topic, 'x', 0,
+			row_number() OVER (), hashtextextended(id::text, 0)
+		 FROM dlq.dlq_messages WHERE status IN ('RESOLVED', 'DEAD')`,
+		`INSERT INTO dlq.returns SELECT attempt_id, message_id, gen_random_uuid(), NULL, true, now() FROM dlq.attempts WHERE target_offset % 3 = 0`,
+		`INSERT INTO dlq.committed_offsets SELECT 'g' || g, 'topic' || t, 'x', p, 10000, now()
+		 FROM generate_series(0, 19) t, generate_series(0, 4) g, generate_series(0, 11) p`,
+		`UPDATE dlq.dlq_messages SET outcome = 'published', consumer_group = 'g1' WHERE status = 'RESOLVED'`,
+		`UPDATE dlq.dlq_messages SET next_attempt_at = now() - interval '1 minute' WHERE status = 'PENDING' AND original_topic <> 'rare'`,
+		`INSERT INTO dlq.dlq_messages_archive (id, original_topic, error_message, status, dlq_topic_id)
+		 SELECT gen_random_uuid(), 'topic1', 'boom', 'RESOLVED', 1 FROM generate_series(1, 20000)`,
+		`ANALYZE dlq.attempts`, `ANALYZE dlq.returns`, `ANALYZE dlq.committed_offsets`, `ANALYZE dlq.dlq_messages`, `ANALYZE dlq.dlq_messages_archive`,
+	} {
+		exec(t, db, query)
+	}
+}
+
+// TestConsumptionIsLookedUpOnlyWhereItMatters: rows that were not published cost
+// nothing.
+func TestConsumptionIsLookedUpOnlyWhereItMatters(t *testing.T) {
+	db := freshDB(t)
+	db.SetMaxOpenConns(1)
+	seedMany(t, db)
+	exec(t, db, `PREPARE page AS `+listQuery)
+	lines := getAll[string](t, db, `EXPLAIN (ANALYZE, TIMING OFF, SUMMARY OFF) EXECUTE page('topic1', 0, 100, 65536, 16777216)`)
+	plan := strings.Join(lines, "\n")
+	at := strings.Index(plan, "attempts_pkey")
+	check.True(t, at >= 0 && strings.Contains(strings.SplitN(plan[at:], "\n", 2)[0], "never executed"),
+		"the attempts of messages that were not published are read:\n%s", plan)
+}
+
+// TestDueIsBounded: what nobody retries holds up nobody who is.
+func TestDueIsBounded(t *testing.T) {
+	db := freshDB(t)
+	store := New(db)
+	exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, created_at, next_attempt_at)
+		SELECT 'other', 'boom', now() - interval '1 day' + n * interval '1 millisecond', CASE WHEN n % 2 = 0 THEN now() - interval '1 hour' END
+		FROM generate_series(1, 20000) n`)
+	exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, next_attempt_at)
+		VALUES ('mine', 'boom', NULL), ('mine', 'boom', now() - interval '1 second')`)
+	exec(t, db, `ANALYZE dlq.dlq_messages`)
+	q := repository.DueQuery{Topics: []string{"mine"}, Limit: 32}
+	first, next, err := store.Due(t.Context(), q)
+	check.NoError(t, err)
+	check.True(t, len(first) == 1 && next != (repository.Place{}),
+		"the first call has %d messages and goes on at %+v, want the touched one, and a place", len(first), next)
+	calls := 1
+	for found := len(first); found == 1 && calls < 100; calls++ {
+		q.After = next
+		var ids []uuid.UUID
+		ids, next, err = store.Due(t.Context(), q)
+		check.NoError(t, err)
+		found = len(ids)
+	}
+	want := 20000/dueWalk + 1
+	check.True(t, calls == want && next == (repository.Place{}),
+		"found it with call %d, next %+v, want call %d, the last", calls, next, want)
+}
+
+// BenchmarkDue asks for what is due behind many messages of other topics.
+func BenchmarkDue(b *testing.B) {
+	db := postgrestest.Open(b)
+	store := New(db)
+	db.MustExec(`INSERT INTO dlq.dlq_messages (original_topic, error_message, created_at, value, next_attempt_at)
+		SELECT 'other', 'boom', now() - interval '1 day' + n * interval '1 millisecond', convert_to(repeat('x', 300), 'UTF8'),
+			CASE WHEN n % 2 = 0 THEN now() - interval '1 hour' END
+		FROM generate_series(1, 1000000) n`)
+	db.MustExec(`INSERT INTO dlq.dlq_messages (original_topic, error_message) SELECT 'mine', 'boom' FROM generate_series(1, 100)`)
+	db.MustExec(`VACUUM ANALYZE dlq.dlq_messages`)
+	q := repository.DueQuery{Topics: []string{"mine"}, Limit: 128}
+	b.ResetTimer()
+	var worst time.Duration
+	var calls int
+	for b.Loop() {
+		start := time.Now()
+		_, next, err := store.Due(b.Context(), q)
+		check.NoError(b, err)
+		worst = max(worst, time.Since(start))
+		calls++
+		q.After = next
+	}
+	b.ReportMetric(float64(worst.Milliseconds()), "worst-ms")
+}
+
+// TestSelectionPlans: a selection walks indexes, not the messages of all other
+// topics. It is always planned for its arguments.
+func TestSelectionPlans(t *testing.T) {
+	db := freshDB(t)
+	db.SetMaxOpenConns(1)
+	seedMany(t, db)
+	exec(t, db, `INSERT INTO dlq.topics (name) VALUES ('rare.dlq')`)
+	exec(t, db, `UPDATE dlq.dlq_messages SET dlq_topic_id = (SELECT id FROM dlq.topics WHERE name = 'rare.dlq') WHERE original_topic = 'rare'`)
+	exec(t, db, `ANALYZE dlq.dlq_messages`)
+	store := New(db)
+	ids := getAll[uuid.UUID](t, db, `SELECT id FROM dlq.dlq_messages ORDER BY md5(id::text) LIMIT 200`)
+	visible := check.Must(entity.ParseTopicPatterns("visible", "topic1*"))(t)
+	retry := func(change func(*repository.NewRedrive)) repository.NewRedrive {
+		r := retryAll("topic1")
+		change(&r)
+		return r
+	}
+	for name, c := range map[string]struct {
+		redrive repository.NewRedrive
+		indexes []string
+	}{
+		"Topic":               {retryAll("topic1"), []string{"idx_dlq_messages"}},
+		"RareTopic":           {retryAll("rare"), []string{"idx_dlq_messages_original_topic"}},
+		"Unknown":             {retryAll("nobody"), []string{"idx_dlq_messages_original_topic"}},
+		"DeadLetterTopic":     {retryAll("orders.dlq"), []string{"idx_dlq_messages_original_topic"}},
+		"RareDeadLetterTopic": {retryAll("rare.dlq"), []string{"idx_dlq_messages_original_topic", "idx_dlq_messages_dlq_topic"}},
+		"TopicAndTimes": {retry(func(r *repository.NewRedrive) {
+			r.Selection.CreatedAfter, r.Selection.CreatedBefore = time.Now().Add(-time.Hour), time.Now()
+		}), []string{"idx_dlq_messages"}},
+		"IDs": {retry(func(r *repository.NewRedrive) { r.Selection = entity.Selection{IDs: ids} }), []string{"dlq_messages_pkey"}},
+		"IDsOfATopic": {retry(func(r *repository.NewRedrive) {
+			r.Selection = entity.Selection{IDs: ids, Filter: entity.Filter{Topic: "topic1"}}
+		}), []string{"dlq_messages_pkey"}},
+		"IDsOfWhatIsVisible": {retry(func(r *repository.NewRedrive) {
+			r.Selection = entity.Selection{IDs: ids, Filter: entity.Filter{Visible: &visible}}
+		}), []string{"dlq_messages_pkey"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			query, args, err := store.creation(t.Context(), c.redrive)
+			check.NoError(t, err)
+			plan := planned(t, db, query, args)
+			wantWalks(t, plan, "dlq_messages", c.indexes)
+			survey := check.Must(store.newSelection(t.Context(), c.redrive, 1))(t)
+			wantWalks(t, planned(t, db, survey.within(surveyQuery), survey.values), "dlq_messages", c.indexes)
+		})
+	}
+}
+
+// planned returns the plan of a query for its arguments.
+func planned(t *testing.T, db *sqlx.DB, query string, args []any) string {
+	t.Helper()
+	lines := getAll[string](t, db, `EXPLAIN `+query, args...)
+	return asOneTable(t, db, strings.Join(lines, "\n"))
+}
+
+func wantWalks(t *testing.T, plan, table string, indexes []string) {
+	t.Helper()
+	check.True(t, !strings.Contains(plan, "Seq Scan on "+table), "it walks %s:\n%s", table, plan)
+	for _, index := range indexes {
+		check.True(t, strings.Contains(plan, index), "it does not use %s:\n%s", index, plan)
+	}
+}
+
+// TestRedrivePlans: nothing that processes ask of a redrive all the time walks
+// the batches of other redrives, nor messages.
+func TestRedrivePlans(t *testing.T) {
+	db := freshDB(t)
+	db.SetMaxOpenConns(1)
+	seedRedrives(t, db)
+	var id, message string
+	check.NoError(t, db.Get(&id, `SELECT id FROM dlq.redrives WHERE state = 'running' LIMIT 1`))
+	check.NoError(t, db.Get(&message, `SELECT message_ids[1] FROM dlq.redrive_batches LIMIT 1`))
+	quote := func(text string) string { return "'" + text + "'" }
+	id = quote(id)
+	ids := quote("{" + message + "," + message + "}")
+	wantPlans(t, db, []string{"redrives", "redrive_batches", "dlq_messages", "attempts", "returns"}, []plan{
+		{"Lease", leaseQuery, []string{id, "NULL", id, "30000000"}, []string{"redrives_pkey", "redrive_batches_pkey"}},
+		{"Renew", renewQuery, []string{id, "NULL", "30000000"}, []string{"idx_redrive_batches_held"}},
+		{"Save", saveBatchQuery, []string{id, "3", id, "'{1}'", "'{1}'", "'{x}'", "'{0}'", "'{5}'", "'[]'"}, []string{"idx_redrive_batches_held"}},
+		{"Look", redriveQuery, []string{id}, []string{"redrives_pkey", "idx_returns_redrive"}},
+		{"FirstPageOfAnActor", redrivesOfActor, []string{"NULL", id, "'{}'", "20", "'alice'"}, []string{"idx_redrives_"}},
+		{"FirstPage", redrivesOfAll, []string{"NULL", id, "'{}'", "20"}, []string{"idx_redrives_created_at"}},
+		{"Items", redriveItemsQuery, []string{id, "50", "20", "'{}'", "''"}, []string{"redrive_batches_pkey", "idx_returns_redrive"}},
+		{"FailedItems", redriveItemsQuery, []string{id, "0", "100", "'{2,3}'", "''"}, []string{"redrive_batches_pkey"}},
+		{"ReturnedItems", redriveItemsQuery, []string{id, "0", "100", "'{}'", "'returned'"}, []string{"redrive_batches_pkey", "idx_returns_redrive"}},
+		{"Outcomes", redriveOutcomesQuery, []string{id, "false"}, []string{"redrive_batches_pkey"}},
+		{"Finish", moveRedriveQuery, []string{id, "NULL", "'a'", "NULL", "NULL", "NULL", "NULL", "'finished'", "''", "false", "'{running}'", "'finish'"}, []string{"redrives_pkey"}},
+		{"Attempts", attemptsOfQuery, []string{id, ids}, []string{"attempts_pkey", "dlq_messages_pkey"}},
+	})
+}
+
+// seedRedrives puts in 3,000 redrives of 6 batches each, most of them over, with
+// their messages, attempts and returns.
+func seedRedrives(t *testing.T, db *sqlx.DB) {
+	t.Helper()
+	seedMany(t, db)
+	exec(t, db, `INSERT INTO dlq.redrives (id, action, state, actor, selection, options, created_at, updated_at, selected,
+			left_out, canary_passed, ordered)
+		SELECT gen_random_uuid(), 'retry', CASE WHEN n % 50 = 0 THEN 'running' ELSE 'finished' END, 'alice', '{}', '{}',
+			now() - n * interval '1 hour', now(), 120, '{}', true, false
+		FROM generate_series(1, 3000) n`)
+	exec(t, db, `INSERT INTO dlq.redrive_batches (redrive_id, batch_no, first_item, canary, message_ids, done, succeeded)
+		SELECT r.id, b, b * 20, false, ARRAY(SELECT gen_random_uuid() FROM generate_series(1, 20)), r.state = 'finished' OR b < 2,
+			CASE WHEN r.state = 'finished' OR b < 2 THEN 20 ELSE 0 END
+		FROM dlq.redrives r, generate_series(0, 5) b`)
+	exec(t, db, `INSERT INTO dlq.attempts (message_id, attempt_no, attempt_id, retry_count, actor, started_at, ended_at,
+			from_status, to_status, target_topic, redrive_id)
+		SELECT id, 99, gen_random_uuid(), 1, 'alice', now(), now(), 'RETRYING', 'RESOLVED', 'topic1', gen_random_uuid()
+		FROM dlq.dlq_messages WHERE status = 'RESOLVED'`)
+	exec(t, db, `INSERT INTO dlq.returns (attempt_id, parent_id, child_id, redrive_id, by_content, returned_at)
+		SELECT gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), false, now()
+		FROM generate_series(1, 20000)`)
+	for _, table := range []string{"redrives", "redrive_batches", "attempts", "returns"} {
+		exec(t, db, fmt.Sprintf(`ANALYZE dlq.%s`, table))
+	}
+}
+
+// TestActivityPlans: what came over time is read from the rows of that time alone,
+// and never from the messages; to forget what is old is to look at one end of an index.
+func TestActivityPlans(t *testing.T) {
+	db := freshDB(t)
+	db.SetMaxOpenConns(1) // plans and settings belong to one session
+	exec(t, db, `INSERT INTO dlq.activity
+		SELECT 'topic' || topic, minutes, date_bin(minutes * interval '1 minute', now(), 'epoch') - n * minutes * interval '1 minute', 3, 1
+		FROM (VALUES (5, 24), (60, 8 * 24)) s (minutes, steps), generate_series(0, steps) n, generate_series(1, 200) topic`)
+	exec(t, db, `VACUUM ANALYZE dlq.activity`)
+	span := func(of, minutes string) []string {
+		return []string{minutes, "now() - interval '" + of + "'", "now()", "3600000000"}
+	}
+	for _, c := range []struct {
+		name, query string
+		args        []string
+		index       string
+	}{
+		{"Hour", arrivalsQuery, span("1 hour", "5"), "idx_activity_at"},
+		{"Day", arrivalsQuery, span("1 day", "60"), "idx_activity_at"},
+		{"HourOfATopic", arrivalsOfTopicsQuery, append(span("1 hour", "5"), "'{topic7}'"), "activity"},
+		{"WeekOfATopic", arrivalsOfTopicsQuery, append(span("7 days", "60"), "'{topic7}'"), "activity_pkey"},
+		{"Topics", activityTopicsQuery + " AND $1", []string{"true"}, "activity_pkey"},
+		{"Store", storeDocumentsQuery, []string{
+			"'{" + uuid.NewString() + "}'", "'{a}'", "'{\"{}\"}'", "1", "NULL", "7200000000", "691200000000",
+		}, "idx_activity_at"},
+	} {
+		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
+			plan := explain(t, db, mode, c.query, c.args)
+			check.True(t, !strings.Contains(plan, "Seq Scan on activity") && strings.Contains(plan, c.index),
+				"%s, %s: it does not use %s:\n%s", c.name, mode, c.index, plan)
+			check.True(t, c.name == "Store" || !strings.Contains(plan, "dlq_messages"),
+				"%s, %s: it looks at messages:\n%s", c.name, mode, plan)
+		}
+	}
+}
+
+// TestActivityForgets what is old a part at a time, and leaves to others what they
+// are at.
+func TestActivityForgets(t *testing.T) {
+	t.Parallel()
+	f := newFinder(t)
+	exec(t, f.db, `INSERT INTO dlq.activity SELECT 'orders', 60, $1::timestamptz - (9 + n) * interval '1 day', 1, 0 FROM generate_series(1, 1500) n`, f.now)
+	exec(t, f.db, `INSERT INTO dlq.activity SELECT 'orders', 5, $1::timestamptz - (3 + n) * interval '1 hour', 1, 0 FROM generate_series(1, 500) n`, f.now)
+	exec(t, f.db, `INSERT INTO dlq.activity VALUES ('orders', 60, $1, 1, 0)`, f.now.Add(-7*24*time.Hour))
+	holder := check.Must(f.db.Beginx())(t)
+	defer func() { _ = holder.Rollback() }()
+	old := `SELECT FROM dlq.activity WHERE at < $1::timestamptz - interval '1509 days' FOR UPDATE`
+	check.Must(holder.Exec(old, f.now.Add(time.Hour)))(t)
+	for _, want := range []int{500 + 1 + 2, 1 + 1 + 4, 1 + 1 + 6} {
+		f.insert(f.db, 0) // of a topic of its own
+		f.work()
+		check.Same(t, count(t, f.db, "activity"), want, "rows that are left")
 	}
 }

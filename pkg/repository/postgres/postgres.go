@@ -1,12 +1,10 @@
-// Package postgres keeps dead letters in PostgreSQL. It is the store that the
-// product runs on: each method of the storage contract is one SQL statement, so
-// that a crash leaves nothing half done. The schema is the business of the
-// migrations, connections are made by Open.
+// Package postgres keeps dead letters in PostgreSQL, for production: each method of the
+// storage contract is atomic, so a crash leaves nothing half done. Open makes connections;
+// the schema belongs to the migrations.
 package postgres
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -30,8 +28,7 @@ type Store struct {
 
 	answersFrom atomic.Pointer[int64] // version of documents; nil: that of the search index, whichever
 
-	mu       sync.Mutex
-	prepared map[string]*sqlx.Stmt
+	statements statements
 }
 
 var _ repository.Repository = (*Store)(nil)
@@ -49,7 +46,7 @@ func WithClock(now func() time.Time) Option {
 // migrated. It does not close db.
 func New(db *sqlx.DB, options ...Option) *Store {
 	s := &Store{
-		db: db, prepared: make(map[string]*sqlx.Stmt),
+		db: db, statements: statements{prepared: map[string]*sqlx.Stmt{}, sizes: map[int64]int64{}},
 		payloadMode: PayloadBackground, payloadLimit: DefaultPayloadLimit,
 		searchPatience: searchPatience, countPatience: countPatience,
 		searchTime: searchTime, rangeTime: rangeTime,
@@ -75,14 +72,11 @@ func (s *Store) clock() any {
 	return entity.Moment(s.now())
 }
 
-// stmt prepares a query once. lib/pq answers bytea as hex text to plain queries
-// and in binary to prepared ones: the difference is a fifth of a claim's time
-// and half of an export's.
+// stmt prepares a query once. lib/pq reads bytea as hex from plain queries and as binary
+// from prepared ones: a fifth of a claim's time and half of an export's.
 func (s *Store) stmt(ctx context.Context, query string) (*sqlx.Stmt, error) {
-	s.mu.Lock()
-	st := s.prepared[query]
-	s.mu.Unlock()
-	if st != nil {
+	s.watchPlans()
+	if st, _ := s.statements.get(query); st != nil {
 		return st, nil
 	}
 	// Not under the lock: a server that went silent would hold up every caller.
@@ -90,14 +84,7 @@ func (s *Store) stmt(ctx context.Context, query string) (*sqlx.Stmt, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if st := s.prepared[query]; st != nil {
-		_ = made.Close() // another caller was faster
-		return st, nil
-	}
-	s.prepared[query] = made
-	return made, nil
+	return s.statements.keep(query, made), nil
 }
 
 // selectRows runs a prepared query into dest, a pointer to a slice.

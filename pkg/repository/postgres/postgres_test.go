@@ -1,7 +1,9 @@
 package postgres
 
 import (
+	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -9,12 +11,75 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest"
 )
 
 func TestMain(m *testing.M) { stacktest.Main(m) }
+
+// parallel runs a subtest at the same time as others.
+func parallel(t *testing.T, name string, test func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) {
+		t.Parallel()
+		test(t)
+	})
+}
+
+// withDB runs a subtest as parallel does, with a database of its own.
+func withDB(t *testing.T, name string, test func(t *testing.T, db *sqlx.DB)) {
+	t.Helper()
+	parallel(t, name, func(t *testing.T) { test(t, postgrestest.Open(t)) })
+}
+
+// freshDB returns a database for a test, which runs at the same time as others.
+func freshDB(t *testing.T) *sqlx.DB {
+	t.Helper()
+	t.Parallel()
+	return postgrestest.Open(t)
+}
+
+// begin returns a transaction that ends with the test at the latest.
+func begin(t testing.TB, db *sqlx.DB) *sqlx.Tx {
+	t.Helper()
+	tx := check.Must(db.Beginx())(t)
+	t.Cleanup(func() { _ = tx.Rollback() })
+	return tx
+}
+
+// atOnce runs do n times at once, and ends the test when one of them fails.
+func atOnce(t testing.TB, n int, do func(i int) error) {
+	t.Helper()
+	errs := make([]error, n)
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() { errs[i] = do(i) })
+	}
+	all.Wait()
+	check.NoError(t, errors.Join(errs...))
+}
+
+// getOne returns the only value that a query answers.
+func getOne[T any](t testing.TB, db interface {
+	Get(dest any, query string, args ...any) error
+}, query string, args ...any,
+) (v T) {
+	t.Helper()
+	check.NoError(t, db.Get(&v, query, args...))
+	return v
+}
+
+// getAll returns the values that a query answers.
+func getAll[T any](t testing.TB, db interface {
+	Select(dest any, query string, args ...any) error
+}, query string, args ...any,
+) (v []T) {
+	t.Helper()
+	check.NoError(t, db.Select(&v, query, args...))
+	return v
+}
 
 // TestRepository proves the whole contract for the login of the programs, which has dlq_rw
 // and nothing else.
@@ -23,8 +88,7 @@ func TestRepository(t *testing.T) {
 	role := login(t, "dlq_rw")
 	repositorytest.Run(t, func(t *testing.T, clock *repositorytest.Clock) repositorytest.Fixture {
 		at := postgrestest.URL(t)
-		admin, err := sqlx.Connect("postgres", at)
-		wantNil(t, err)
+		admin := check.Must(sqlx.Connect("postgres", at))(t)
 		t.Cleanup(func() { _ = admin.Close() })
 		cfg := configOf(t, at)
 		cfg.User, cfg.Password, cfg.MaxOpenConns = role, "p", 12
@@ -65,9 +129,7 @@ func insert(t *testing.T, db *sqlx.DB, m entity.Message) {
 		m.Claim.Partition, m.Claim.EndOffset,
 		when(m.NextAttemptAt), word(m.LastPublishError), word(string(m.LastPublishErrorClass)), word(string(m.Outcome)),
 		orNull(m.Group, m.Group != [16]byte{}), word(string(defectOf(&m.Record))))
-	if err != nil {
-		t.Fatalf("insert message: %v", err)
-	}
+	check.Require(t, err == nil, "insert message: %v", err)
 }
 
 // archive moves a row as it is.
@@ -92,9 +154,7 @@ func insertTenColumns(t *testing.T, db *sqlx.DB, m entity.Message) {
 		m.ID, m.OriginalTopic, m.ErrorMessage, m.RetryCount, m.MaxRetries,
 		orNull(string(m.Record.Value), m.Record.Value != nil), string(m.Status),
 		entity.Moment(m.CreatedAt), entity.Moment(m.UpdatedAt), when(m.LastRetryAt))
-	if err != nil {
-		t.Fatalf("insert message: %v", err)
-	}
+	check.Require(t, err == nil, "insert message: %v", err)
 }
 
 func when(t time.Time) any { return orNull(entity.Moment(t), !t.IsZero()) }

@@ -86,11 +86,10 @@ func refusalOf(err error) (code, text string) {
 	return "", clean(err.Error())
 }
 
-// bisect stores a batch that is refused as a whole in two halves, and so on down to the
-// messages that are refused by themselves, which go into quarantine. Each step is stored
-// with what it holds: other partitions do not wait, and a process that dies in between
-// leaves every position where its messages end. Beside an error it returns
-// what was stored before.
+// bisect stores a refused batch in halves, down to the messages that are refused by
+// themselves, which go into quarantine. Each step is committed: other partitions do not
+// wait, and a crash leaves every position where its messages end. With an error it returns
+// what was stored.
 func (s *Store) bisect(ctx context.Context, batch repository.Batch, known *prepared, refusal error) (repository.Stored, error) {
 	if len(batch.Messages) == 0 {
 		return repository.Stored{}, refusal // the step itself

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
@@ -27,9 +28,7 @@ func refuse(t testing.TB, db *sqlx.DB) {
 func twoPartitions(t testing.TB, f *feed, n int, refused ...int) repository.Batch {
 	t.Helper()
 	_, err := f.store.OpenPosition(t.Context(), []repository.Position{{Partition: repository.Partition{Incarnation: f.ref.Incarnation, Partition: 1}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	all := records(0, 2*n)
 	for _, i := range refused {
 		all[i].Value, all[i].Headers = fmt.Appendf(nil, `{"refused":%d}`, i), []entity.Header{{Key: "h", Value: []byte("v")}, {Key: "h"}}
@@ -56,22 +55,18 @@ func wantCounts(t *testing.T, db *sqlx.DB, messages, quarantined int) {
 // TestRefusedRecordGoesIntoQuarantine: 199 of 200 are stored at once, the last when it is
 // tried after the constraint is gone, with everything that it had.
 func TestRefusedRecordGoesIntoQuarantine(t *testing.T) {
-	t.Parallel()
-	db := postgrestest.Open(t)
+	db := freshDB(t)
 	f := newFeed(t, New(db))
 	refuse(t, db)
 	b := twoPartitions(t, f, 100, 137)
-	stored, err := f.store.Store(t.Context(), b)
-	wantNil(t, err)
+	stored := check.Must(f.store.Store(t.Context(), b))(t)
 	if len(stored.Ranges) != 2 || len(stored.Quarantined) != 1 || stored.Quarantined[0] != (repository.Refused{Source: b.Messages[137].Source, SQLState: "23514"}) {
 		t.Fatalf("Store = %+v, want both ranges and one record in quarantine", stored)
 	}
 	wantCounts(t, db, 199, 1)
 
 	again, err := f.store.Store(t.Context(), b) // a zombie, or an answer that was lost
-	if err != nil || len(again.Ranges) != 0 {
-		t.Errorf("Store of the same batch = %+v, %v, want nothing", again, err)
-	}
+	check.True(t, err == nil && len(again.Ranges) == 0, "Store of the same batch = %+v, %v, want nothing", again, err)
 	exec(t, db, `UPDATE dlq.ingest_positions SET next_offset = next_offset - 100`)
 	bad := repository.Batch{Ranges: b.Ranges[1:], Messages: b.Messages[137:138]}
 	if _, err := f.store.Store(t.Context(), bad); err != nil { // its position was moved back
@@ -79,8 +74,7 @@ func TestRefusedRecordGoesIntoQuarantine(t *testing.T) {
 	}
 	wantCounts(t, db, 199, 1)
 
-	list, err := f.store.Quarantined(t.Context(), repository.QuarantineQuery{Topic: "orders.dlq.v1", Limit: 10})
-	wantNil(t, err)
+	list := check.Must(f.store.Quarantined(t.Context(), repository.QuarantineQuery{Topic: "orders.dlq.v1", Limit: 10}))(t)
 	if len(list) != 1 || list[0].SQLState != "23514" || !strings.Contains(list[0].Error, "chk_test") || list[0].Tries != 1 {
 		t.Fatalf("Quarantined = %+v, want the record with its refusal", list)
 	}
@@ -94,9 +88,8 @@ func TestRefusedRecordGoesIntoQuarantine(t *testing.T) {
 
 	m := want
 	m.Record = q.Record
-	if _, err := f.store.Release(t.Context(), repository.Batch{Messages: []entity.Message{m}}); !errors.Is(err, entity.ErrRefused) {
-		t.Errorf("Release = %v, want %v", err, entity.ErrRefused)
-	}
+	check.Is(t, check.Err(f.store.Release(t.Context(), repository.Batch{Messages: []entity.Message{m}})), entity.ErrRefused,
+		"Release")
 	wantCounts(t, db, 199, 1)
 	exec(t, db, `ALTER TABLE dlq.records DROP CONSTRAINT chk_test`)
 	if _, err := f.store.Store(t.Context(), bad); err != nil { // read once more: its row in quarantine is the one that counts
@@ -104,15 +97,12 @@ func TestRefusedRecordGoesIntoQuarantine(t *testing.T) {
 	}
 	wantCounts(t, db, 199, 1)
 	for range 2 { // by two processes: the second finds nothing
-		if _, err := f.store.Release(t.Context(), repository.Batch{Messages: []entity.Message{m}}); err != nil {
-			t.Errorf("Release = %v, want the message stored", err)
-		}
+		check.Must(f.store.Release(t.Context(), repository.Batch{Messages: []entity.Message{m}}))(t)
 	}
 	wantCounts(t, db, 200, 0)
-	got, err := f.store.Get(t.Context(), m.ID, -1)
-	if err != nil || string(got.Record.Value) != `{"refused":137}` || got.Source != want.Source || len(got.Record.Headers) != 2 {
-		t.Errorf("released %+v, %v, want the record as it was", got, err)
-	}
+	got := check.Must(f.store.Get(t.Context(), m.ID, -1))(t)
+	check.True(t, string(got.Record.Value) == `{"refused":137}` && got.Source == want.Source && len(got.Record.Headers) == 2,
+		"released %+v, want the record as it was", got)
 }
 
 // TestEveryPermanentRefusal: whichever way PostgreSQL refuses a record for good, the
@@ -132,9 +122,7 @@ func TestEveryPermanentRefusal(t *testing.T) {
 		"54000": "",
 		"23514": `ALTER TABLE dlq.records ADD CONSTRAINT chk_test CHECK (position('refused'::bytea IN value) = 0) NOT VALID`,
 	} {
-		t.Run(state, func(t *testing.T) {
-			t.Parallel()
-			db := postgrestest.Open(t)
+		withDB(t, state, func(t *testing.T, db *sqlx.DB) {
 			if state == "54000" { // a row that no page of an index has room for
 				exec(t, db, `CREATE FUNCTION public.long(value bytea) RETURNS text IMMUTABLE LANGUAGE sql AS $$
 					SELECT string_agg(md5(n::text || $1::text), '') FROM generate_series(1, 500) n $$`)
@@ -143,15 +131,10 @@ func TestEveryPermanentRefusal(t *testing.T) {
 			f := newFeed(t, New(db))
 			db.MustExec(ddl)
 			stored, err := f.store.Store(t.Context(), twoPartitions(t, f, 8, 0, 7, 15))
-			if err != nil || len(stored.Ranges) != 2 {
-				t.Fatalf("Store = %+v, %v, want both ranges", stored, err)
-			}
+			check.Require(t, err == nil && len(stored.Ranges) == 2, "Store = %+v, %v, want both ranges", stored, err)
 			wantCounts(t, db, 13, 3)
-			var states []string
-			wantNil(t, db.Select(&states, `SELECT DISTINCT sqlstate FROM dlq.quarantine`))
-			if !slices.Equal(states, []string{state}) {
-				t.Errorf("refused with %v, want %s", states, state)
-			}
+			states := getAll[string](t, db, `SELECT DISTINCT sqlstate FROM dlq.quarantine`)
+			check.True(t, slices.Equal(states, []string{state}), "refused with %v, want %s", states, state)
 		})
 	}
 }
@@ -159,13 +142,11 @@ func TestEveryPermanentRefusal(t *testing.T) {
 // TestQuarantineIsTriedWhenItIsDue: a record is one caller's at a time, and comes back
 // after its rest, or when it is asked for.
 func TestQuarantineIsTriedWhenItIsDue(t *testing.T) {
-	t.Parallel()
-	db := postgrestest.Open(t)
+	db := freshDB(t)
 	f := newFeed(t, New(db))
 	refuse(t, db)
 	b := twoPartitions(t, f, 1, 0)
-	_, err := f.store.Store(t.Context(), b)
-	wantNil(t, err)
+	check.NoError(t, check.Err(f.store.Store(t.Context(), b)))
 	take := func(want bool) {
 		t.Helper()
 		q, err := f.store.TakeQuarantined(t.Context())
@@ -174,16 +155,14 @@ func TestQuarantineIsTriedWhenItIsDue(t *testing.T) {
 		}
 	}
 	take(false)
-	wantNil(t, f.store.WakeQuarantined(t.Context()))
+	check.NoError(t, f.store.WakeQuarantined(t.Context()))
 	take(true)
 	take(false)
 	id := b.Messages[0].ID
 	q, err := f.store.RetryQuarantined(t.Context(), id, entity.By("alice"))
-	if err != nil || q.Tries != 2 {
-		t.Fatalf("RetryQuarantined = %+v, %v, want it after two tries", q, err)
-	}
+	check.Require(t, err == nil && q.Tries == 2, "RetryQuarantined = %+v, %v, want it after two tries", q, err)
 	take(true)
-	wantNil(t, f.store.DeleteQuarantined(t.Context(), id, entity.By("alice")))
+	check.NoError(t, f.store.DeleteQuarantined(t.Context(), id, entity.By("alice")))
 	var gone *entity.QuarantineNotFoundError
 	if err := f.store.DeleteQuarantined(t.Context(), id, entity.By("alice")); !errors.As(err, &gone) {
 		t.Errorf("DeleteQuarantined twice = %v, want that it is not there", err)
@@ -194,51 +173,39 @@ func TestQuarantineIsTriedWhenItIsDue(t *testing.T) {
 		t.Errorf("the audit trail has %+v, %v, want the retry and the deletion", trail, err)
 	}
 	nothing, err := f.store.Release(t.Context(), repository.Batch{Messages: b.Messages[:1]})
-	if err != nil || len(nothing.Ranges) != 0 {
-		t.Errorf("Release of a deleted record = %+v, %v, want nothing", nothing, err)
-	}
+	check.True(t, err == nil && len(nothing.Ranges) == 0, "Release of a deleted record = %+v, %v, want nothing", nothing, err)
 	wantCounts(t, db, 1, 0)
 }
 
 // TestQuarantineOfVisibleTopics: a list has the topics that one may see.
 func TestQuarantineOfVisibleTopics(t *testing.T) {
-	t.Parallel()
-	db := postgrestest.Open(t)
+	db := freshDB(t)
 	f := newFeed(t, New(db))
 	refuse(t, db)
-	_, err := f.store.Store(t.Context(), twoPartitions(t, f, 2, 0, 1, 3))
-	wantNil(t, err)
+	check.NoError(t, check.Err(f.store.Store(t.Context(), twoPartitions(t, f, 2, 0, 1, 3))))
 	for pattern, want := range map[string]int{"orders.*": 3, "payments.*": 0} {
-		visible, err := entity.ParseTopicPatterns("topics", pattern)
-		wantNil(t, err)
+		visible := check.Must(entity.ParseTopicPatterns("topics", pattern))(t)
 		list, err := f.store.Quarantined(t.Context(), repository.QuarantineQuery{Visible: &visible, Limit: 10})
-		if err != nil || len(list) != want {
-			t.Errorf("%s sees %d, %v, want %d", pattern, len(list), err, want)
-		}
+		check.True(t, err == nil && len(list) == want, "%s sees %d, %v, want %d", pattern, len(list), err, want)
 	}
 	var all []uuid.UUID
 	q := repository.QuarantineQuery{Limit: 2}
 	for range 3 {
-		list, err := f.store.Quarantined(t.Context(), q)
-		wantNil(t, err)
+		list := check.Must(f.store.Quarantined(t.Context(), q))(t)
 		for _, r := range list {
 			all, q.Before = append(all, r.ID), repository.Place{CreatedAt: r.FirstTry, ID: r.ID}
 		}
 	}
-	if len(all) != 3 || all[0] == all[1] || all[1] == all[2] {
-		t.Errorf("pages of two have %v, want three records, each once", all)
-	}
-	counts, err := f.store.QuarantineCounts(t.Context())
-	if err != nil || len(counts) != 1 || counts[0] != (repository.QuarantineCount{Topic: "orders.dlq.v1", Records: 3}) {
-		t.Errorf("QuarantineCounts = %+v, %v, want 3 of one topic", counts, err)
-	}
+	check.True(t, len(all) == 3 && all[0] != all[1] && all[1] != all[2], "pages of two have %v, want three records, each once", all)
+	counts := check.Must(f.store.QuarantineCounts(t.Context()))(t)
+	check.True(t, len(counts) == 1 && counts[0] == (repository.QuarantineCount{Topic: "orders.dlq.v1", Records: 3}),
+		"QuarantineCounts = %+v, want 3 of one topic", counts)
 }
 
 // TestRefusedBatchThatFails: what was stored before an error is named beside it, and the
 // rest can be stored from the positions.
 func TestRefusedBatchThatFails(t *testing.T) {
-	t.Parallel()
-	db := postgrestest.Open(t)
+	db := freshDB(t)
 	f := newFeed(t, New(db))
 	refuse(t, db)
 	db.MustExec(`CREATE FUNCTION public.fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -253,9 +220,7 @@ func TestRefusedBatchThatFails(t *testing.T) {
 	}
 	exec(t, db, `DROP TRIGGER fail ON dlq.dlq_messages`)
 	at, err := f.store.OpenPosition(t.Context(), []repository.Position{{Partition: b.Ranges[1].Partition}})
-	if err != nil || at[0].Next != 4 {
-		t.Fatalf("OpenPosition = %+v, %v, want where the half that failed begins", at, err)
-	}
+	check.Require(t, err == nil && at[0].Next == 4, "OpenPosition = %+v, %v, want where the half that failed begins", at, err)
 	rest := repository.Batch{Ranges: []repository.Range{{Partition: b.Ranges[1].Partition, From: 4, To: 8}}, Messages: b.Messages[12:]}
 	if stored, err = f.store.Store(t.Context(), rest); err != nil || len(stored.Ranges) != 1 {
 		t.Errorf("Store of the rest = %+v, %v, want it stored", stored, err)
@@ -273,13 +238,9 @@ func TestRefusedBatchAsksAboutEachValueOnce(t *testing.T) {
 	b := twoPartitions(t, f, n/2, 3)
 	trips := count.Of(func() {
 		stored, err := f.store.Store(t.Context(), b)
-		if err != nil || len(stored.Quarantined) != 1 {
-			t.Fatalf("Store = %+v, %v, want one record in quarantine", stored, err)
-		}
+		check.Require(t, err == nil && len(stored.Quarantined) == 1, "Store = %+v, %v, want one record in quarantine", stored, err)
 	})
-	if trips > n+50 {
-		t.Errorf("statements = %d for %d values, want at most %d", trips, n, n+50)
-	}
+	check.True(t, trips <= n+50, "statements = %d for %d values, want at most %d", trips, n, n+50)
 	t.Logf("statements: %d", trips)
 	wantCounts(t, db, n-1, 1)
 }
@@ -287,36 +248,30 @@ func TestRefusedBatchAsksAboutEachValueOnce(t *testing.T) {
 // TestQuarantineIsListedWithinItsRoom: a long key stays in the database, and what is read
 // is taken from the caller's room.
 func TestQuarantineIsListedWithinItsRoom(t *testing.T) {
-	t.Parallel()
-	db := postgrestest.Open(t)
+	db := freshDB(t)
 	f := newFeed(t, New(db))
 	refuse(t, db)
 	const long = repository.ListValueLimit + 1
 	for _, size := range []int{long, repository.ListValueLimit} {
 		r := records(0, 1)
 		r[0].Key, r[0].Value = make([]byte, size), []byte("refused")
-		_, err := f.store.Store(t.Context(), f.batch(0, r...))
-		wantNil(t, err)
+		check.NoError(t, check.Err(f.store.Store(t.Context(), f.batch(0, r...))))
 	}
 	room := &countedRoom{}
 	list, err := f.store.Quarantined(repository.WithRoom(t.Context(), room), repository.QuarantineQuery{Limit: 10})
-	if err != nil || len(list) != 2 {
-		t.Fatalf("Quarantined = %d records, %v, want 2", len(list), err)
-	}
+	check.Require(t, err == nil && len(list) == 2, "Quarantined = %d records, %v, want 2", len(list), err)
 	for _, q := range list {
-		if r := q.Record; len(r.Key) != repository.ListValueLimit && (r.Key != nil || r.KeyOmitted != long) {
-			t.Errorf("key of %d bytes, %d omitted, want %d or one that is left out", len(r.Key), r.KeyOmitted, repository.ListValueLimit)
-		}
+		r := q.Record
+		check.True(t, len(r.Key) == repository.ListValueLimit || r.Key == nil && r.KeyOmitted == long,
+			"key of %d bytes, %d omitted, want %d or one that is left out", len(r.Key), r.KeyOmitted, repository.ListValueLimit)
 	}
-	if room.taken < repository.ListValueLimit {
-		t.Errorf("%d bytes were taken from the room, want the key's %d", room.taken, repository.ListValueLimit)
-	}
+	check.True(t, room.taken >= repository.ListValueLimit,
+		"%d bytes were taken from the room, want the key's %d", room.taken, repository.ListValueLimit)
 	exec(t, db, `UPDATE dlq.quarantine SET retry_at = now() - interval '1 hour'`)
 	for range 2 {
-		q, err := f.store.TakeQuarantined(t.Context())
-		if err != nil || len(q.Record.Key) < repository.ListValueLimit || q.Record.KeyOmitted != 0 {
-			t.Errorf("TakeQuarantined = %v, want the whole key", err)
-		}
+		q := check.Must(f.store.TakeQuarantined(t.Context()))(t)
+		check.True(t, len(q.Record.Key) >= repository.ListValueLimit && q.Record.KeyOmitted == 0,
+			"TakeQuarantined = a key of %d bytes, %d omitted, want the whole key", len(q.Record.Key), q.Record.KeyOmitted)
 	}
 	room.full = true
 	if _, err := f.store.Quarantined(repository.WithRoom(t.Context(), room), repository.QuarantineQuery{Limit: 10}); !errors.Is(err, errFullRoom) {

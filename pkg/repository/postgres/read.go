@@ -12,11 +12,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// A topic's messages are found under its name as original topic and as
-// dead-letter topic: two walks of two indexes, merged, each already in order.
-// The second leaves out what the first found; it is written as a range of its index,
-// for the planner does not know the number of a name, and would take a walk of all
-// messages for the shorter way. offset and size are SQL expressions.
+// A topic's messages are found by its name as original topic and as dead-letter topic: two
+// walks of indexes, merged in order. The second leaves out what the first found, as a range
+// of its index: the planner does not know a name's number and would walk all messages.
+// offset and size are SQL expressions.
 func pageOfTopic(offset, size string) string {
 	return `
 	SELECT id, created_at FROM (
@@ -34,10 +33,9 @@ func pageOfTopic(offset, size string) string {
 	ORDER BY created_at DESC, id DESC OFFSET ` + offset + ` LIMIT ` + size
 }
 
-// listQueryOf lists a page. The total comes from the counters, in the page's own
-// snapshot; its row is there even when the page is empty. room is what may be
-// loaded of a message's key, value and headers: nothing once the page has had its bytes.
-// Sizes are known without reading what lies out of line.
+// listQueryOf lists a page. The total comes from the counters in the page's snapshot, also
+// for an empty page. room limits the bytes of keys, values and headers; sizes are known
+// without reading out-of-line values.
 func listQueryOf(offset, size, limit, page string) string {
 	return `
 	WITH total AS (
@@ -60,9 +58,8 @@ func listQueryOf(offset, size, limit, page string) string {
 // listQuery is for any page.
 var listQuery = listQueryOf("$2::bigint", "$3::bigint", "$4::bigint", "$5::bigint")
 
-// firstPageQuery is for the first page of a size, which is what most ask for: the
-// planner sees how little it is, and settles on one plan for all topics. To make a
-// plan takes longer than to run it.
+// firstPageQuery is the first page, which most ask for: the planner sees its size and
+// settles on one plan for all topics. Planning takes longer than running it.
 func firstPageQuery(size int) string {
 	return listQueryOf("0::bigint", number(size), number(repository.ListValueLimit), number(repository.ListPageLimit))
 }
@@ -94,10 +91,7 @@ func (s *Store) List(ctx context.Context, topic string, page repository.Page) (r
 		list.Messages = append(list.Messages, m)
 		return err
 	})
-	if err != nil {
-		return repository.List{}, translate("list messages", err)
-	}
-	return list, nil
+	return list, translate("list messages", err)
 }
 
 // shownPage counts the headers of a page.
@@ -152,9 +146,8 @@ func (s *Store) getOne(ctx context.Context, where, query string, id uuid.UUID, m
 	return m, nil
 }
 
-// total is what the key, the value and the headers of a message and of those before it take, in bytes.
-// Sizes are known without reading what lies out of line: it is read while total is within
-// $2.
+// total is the bytes of key, value and headers of a message and of those before it;
+// out-of-line values are read while it is within $2.
 var loadQuery = `
 	SELECT m.total, ` + stateColumns + `, ` + byteColumns("m.room", "m.room") + `
 	FROM (
@@ -279,4 +272,85 @@ func uuids(ids []uuid.UUID) []byte {
 		c.uuid(id)
 	}
 	return c.arg()
+}
+
+// oneQuery reads one message with its bytes and a key of at most keyLimit bytes.
+func oneQuery(from source, keyLimit int) string {
+	return `
+	SELECT ` + stateColumns + `, ` + firstByteColumns("$2::bigint", keyLimit) + `, ` + consumptionColumns + `
+	FROM ` + from.view + ` m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id` + consumptionOf + `
+	WHERE ` + from.has("$1")
+}
+
+var (
+	fromArchive      = sourceOf(true)
+	getArchivedQuery = oneQuery(fromArchive, repository.KeyLimit)
+)
+
+// GetArchived implements repository.Archive.
+func (s *Store) GetArchived(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error) {
+	var found []row
+	if err := s.selectRows(ctx, &found, getArchivedQuery, id, maxValue); err != nil {
+		return entity.Message{}, translate("get archived message", err)
+	}
+	if len(found) == 0 {
+		return entity.Message{}, &entity.NotFoundError{ID: id}
+	}
+	m, err := found[0].messageToShow()
+	if err == nil {
+		err = repository.TakeRoom(ctx, repository.SizeInMemory(&m))
+	}
+	if err != nil {
+		return entity.Message{}, fmt.Errorf("get archived message %s: %w", id, err)
+	}
+	return m, nil
+}
+
+// restoredColumns are those that a message has as before; the others are of its
+// retries, which begin anew.
+const restoredColumns = `
+	id, original_topic, error_message, max_retries, payload, created_at, last_retry_at,
+	key, value, headers, payload_note, omitted_size, omitted_sha256, defect,
+	dlq_topic_id, dlq_incarnation_id, dlq_partition, dlq_offset, dlq_timestamp, dlq_timestamp_ms,
+	original_partition, original_offset, original_timestamp, origin_confidence,
+	consumer_group, consumer_attempts, dialect, error_class, group_id, parent_id, root_id,
+	attempt_no, last_publish_error, last_publish_error_class, record_hash`
+
+// restoreQuery moves the row in one statement, so that it is in one of the tables
+// at every moment.
+var restoreQuery = `
+	WITH gone AS (
+		DELETE FROM dlq.dlq_messages_archive m WHERE ` + fromArchive.has("$1") + ` RETURNING *
+	), back AS (
+		INSERT INTO dlq.dlq_messages (` + restoredColumns + `, status, retry_count, updated_at, next_attempt_at)
+		SELECT ` + restoredColumns + `, 'PENDING', 0, c.moment, c.moment
+		FROM gone, (SELECT coalesce($2::timestamptz, clock_timestamp()) AS moment) c
+		RETURNING *
+	), audit AS (
+		INSERT INTO dlq.audit (at, action, kind, object_id, from_state, to_state, retry_count, error_class, last_error,
+			actor, reason, request_id, trace_id, operation_id)
+		SELECT m.updated_at, 'restore', 'message', m.id, g.status, m.status, m.retry_count,
+			m.last_publish_error_class, m.last_publish_error, ` + causeFrom3 + `
+		FROM back m JOIN gone g ON g.id = m.id
+	)
+	SELECT ` + stateColumns + ` FROM back m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id`
+
+// Restore implements repository.Archive.
+func (s *Store) Restore(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error) {
+	cause = withOperation(cause)
+	var back []row
+	if err := s.selectRows(ctx, &back, restoreQuery, append([]any{id, s.clock()}, causeArgs(cause)...)...); err != nil {
+		return entity.Message{}, translate("restore message", err)
+	}
+	if len(back) > 0 {
+		return back[0].message(), nil
+	}
+	again, err := s.performedOn(ctx, cause.Operation, entity.ActionRestore, []uuid.UUID{id})
+	if err != nil {
+		return entity.Message{}, translate("restore message", err)
+	}
+	if len(again) > 0 {
+		return s.Get(ctx, id, 0)
+	}
+	return entity.Message{}, &entity.NotFoundError{ID: id}
 }

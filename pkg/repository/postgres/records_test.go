@@ -1,28 +1,27 @@
 package postgres
 
 import (
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
-	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
 func wantRecords(t *testing.T, db *sqlx.DB, when string, want int) {
 	t.Helper()
-	var n int
-	wantNil(t, db.Get(&n, `SELECT count(*) FROM dlq.records`))
-	if n != want {
-		t.Errorf("%s there are %d records, want %d", when, n, want)
-	}
+	check.Same(t, getOne[int](t, db, `SELECT count(*) FROM dlq.records`), want, "%s there are records", when)
 }
 
 // The bytes of a record are written once: they stay where they are while the message is
 // archived and restored, and go when it is deleted or purged.
 func TestRecordsFollowTheirMessages(t *testing.T) {
-	t.Parallel()
-	db := postgrestest.Open(t)
+	db := freshDB(t)
 	store := New(db)
 	ids := pendingMessages(t, store, "orders.dlq", 4)
 	wantRecords(t, db, "after storing", 4)
@@ -33,19 +32,16 @@ func TestRecordsFollowTheirMessages(t *testing.T) {
 	if m, err := store.GetArchived(t.Context(), ids[0], -1); err != nil || string(m.Record.Value) != `{"n": 0}` {
 		t.Errorf("GetArchived = %q, %v, want the value", m.Record.Value, err)
 	}
-	_, err := store.Restore(t.Context(), ids[0], entity.Cause{Actor: "test"})
-	wantNil(t, err)
+	check.NoError(t, check.Err(store.Restore(t.Context(), ids[0], entity.Cause{Actor: "test"})))
 	if m, err := store.Get(t.Context(), ids[0], -1); err != nil || string(m.Record.Value) != `{"n": 0}` {
 		t.Errorf("Get = %q, %v, want the value of the restored message", m.Record.Value, err)
 	}
 	wantRecords(t, db, "after restoring", 4)
-	wantNil(t, store.Delete(t.Context(), ids[2], entity.Cause{Actor: "test"}))
+	check.NoError(t, store.Delete(t.Context(), ids[2], entity.Cause{Actor: "test"}))
 	wantRecords(t, db, "after deleting", 3)
 	exec(t, db, `UPDATE dlq.dlq_messages_archive SET archived_at = archived_at - interval '1 minute'`)
 	n, err := store.PurgeArchive(t.Context(), 0, 1000)
-	if n != 1 || err != nil {
-		t.Errorf("PurgeArchive = %d, %v, want 1", n, err)
-	}
+	check.True(t, n == 1 && err == nil, "PurgeArchive = %d, %v, want 1", n, err)
 	wantRecords(t, db, "after purging", 2)
 	exec(t, db, `TRUNCATE dlq.dlq_messages`)
 	wantRecords(t, db, "after truncating", 0)
@@ -53,8 +49,7 @@ func TestRecordsFollowTheirMessages(t *testing.T) {
 
 // Messages that were put in by SQL have their bytes in their own row.
 func TestRecordsInTheirMessages(t *testing.T) {
-	t.Parallel()
-	db := postgrestest.Open(t)
+	db := freshDB(t)
 	store := New(db)
 	ids := pendingMessages(t, store, "orders.dlq", 2)
 	exec(t, db, `INSERT INTO dlq.dlq_messages (id, original_topic, error_message, key, value, headers, dlq_topic_id)
@@ -63,4 +58,47 @@ func TestRecordsInTheirMessages(t *testing.T) {
 	if err != nil || len(loaded) != 3 || string(loaded[1].Record.Value) != `{"n": 1}` || string(loaded[2].Record.Value) != "by SQL" {
 		t.Fatalf("Load = %+v, %v, want all three values", loaded, err)
 	}
+}
+
+// TestOnlyBytesLieOutOfLine: what an attempt writes makes its row wider, and still
+// nothing but the record's bytes is moved out of it, which each later update and
+// each list would pay for.
+func TestOnlyBytesLieOutOfLine(t *testing.T) {
+	db := freshDB(t)
+	store := New(db)
+	id, redrive := uuid.New(), uuid.New()
+	exec(t, db, `INSERT INTO dlq.dlq_messages (id, original_topic, error_message, key, value, headers, error_class,
+			consumer_group, dialect, origin_confidence, group_id, record_hash, created_at)
+		VALUES ($1, 'orders.events.v1', repeat('the answer took long, ', 4), $2, $3, $4, 'java.lang.IllegalStateException',
+			'orders-service', 'spring-dlt', 'header', gen_random_uuid(), 7, now())`,
+		id, []byte(strings.Repeat("k", 32)), make([]byte, 3000), make([]byte, 600))
+	texts := []string{}
+	for _, c := range columnsOf(t, db, "dlq_messages") {
+		switch c.Name {
+		case "value", "headers", "payload":
+		default:
+			texts = append(texts, c.Name)
+		}
+	}
+	inline := func(when string) {
+		t.Helper()
+		for _, column := range texts {
+			out := getOne[bool](t, db, `SELECT coalesce(bool_or(pg_column_toast_chunk_id(`+column+`) IS NOT NULL), false)
+				FROM dlq.dlq_messages`)
+			check.True(t, !out, "%s: %s lies out of line, want it in its row", when, column)
+		}
+		bytes := getOne[int](t, db, `SELECT count(pg_column_toast_chunk_id(value)) + count(pg_column_toast_chunk_id(headers))
+			FROM dlq.dlq_messages`)
+		check.Same(t, bytes, 2, "%s: of value and headers lie out of line", when)
+	}
+	inline("stored")
+	claim := repository.Claim{
+		MessageID: id, ID: uuid.New(), RedriveID: redrive, Topic: "orders.events.v2", TopicID: "Zm9vYmFyYmF6cXV4cXV1eA", Partition: 3, EndOffset: 1 << 40,
+	}
+	taken := check.Must(store.Claim(t.Context(), []repository.Claim{claim}, repository.Claiming{Expiry: time.Minute}))(t)
+	check.Require(t, len(taken) == 1, "Claim = %v, want the message", taken)
+	inline("claimed")
+	result := repository.Result{MessageID: id, ClaimID: claim.ID, Verdict: entity.Failed, Class: entity.BrokerUnavailable, Error: "no answer", Offset: -1}
+	check.Len(t, check.Must(store.Finish(t.Context(), []repository.Result{result}, entity.By("alice")))(t), 1, "Finish")
+	inline("finished")
 }

@@ -12,13 +12,11 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// leaseQuery locks the redrive first, so that nobody gets a batch of one that has
-// just been paused, and its rate lets one batch through at a time. A batch that
-// somebody else is saving or taking at this moment is passed over. With the order
-// of keys to keep only the first batch that is not done is ever handed out: seen
-// as the statement began it may be done by now, and then the next call gets the
-// next one. Of a redrive that is not active only what a process died with is handed
-// out, whatever its rate or order: somebody has to say what became of it.
+// leaseQuery locks the redrive first, so that a paused one hands out no batch and its rate
+// lets one batch through at a time. It skips batches that another caller is saving or
+// taking. With the order of keys to keep only the first batch that is not done is handed
+// out; if it is done by now, the next call gets the next. An inactive redrive hands out
+// abandoned batches alone, whatever its rate or order: their results must be saved.
 const leaseQuery = `
 	WITH held AS MATERIALIZED (
 		SELECT r.id, r.state, r.ordered, r.rate, c.moment, r.state IN ('canary', 'running') AS active
@@ -115,25 +113,25 @@ func (s *Store) RenewLeases(ctx context.Context, owner uuid.UUID, lease time.Dur
 }
 
 // saveBatchQuery lays the new results over those that an earlier save left, item
-// by item, and counts anew. The places of the new ones go behind the old ones.
+// by item, and counts anew. The targets of the new results follow those of the old ones.
 const saveBatchQuery = `
 	WITH held AS MATERIALIZED (
 		SELECT * FROM dlq.redrive_batches WHERE redrive_id = $1 AND batch_no = $2 AND owner = $3 FOR NO KEY UPDATE
 	), result AS (
 		SELECT * FROM unnest($4::int4[], $5::int4[], $6::text[], $7::int4[], $8::int8[])
-			AS r (number, result, reason, place, log_offset)
+			AS r (number, result, reason, target, log_offset)
 	), item AS MATERIALIZED (
 		SELECT o.i, coalesce(r.result, o.result, 0) AS result,
 		       CASE WHEN r.number IS NULL THEN o.reason ELSE r.reason END AS reason,
-		       CASE WHEN r.number IS NULL THEN o.place ELSE r.place + coalesce(jsonb_array_length(h.places), 0) END AS place,
+		       CASE WHEN r.number IS NULL THEN o.target ELSE r.target + coalesce(jsonb_array_length(h.targets), 0) END AS target,
 		       CASE WHEN r.number IS NULL THEN o.log_offset ELSE r.log_offset END AS log_offset
 		FROM held h
-		CROSS JOIN LATERAL unnest(h.message_ids, h.results, h.reasons, h.place, h.offsets) WITH ORDINALITY
-			AS o (id, result, reason, place, log_offset, i)
+		CROSS JOIN LATERAL unnest(h.message_ids, h.results, h.reasons, h.target, h.offsets) WITH ORDINALITY
+			AS o (id, result, reason, target, log_offset, i)
 		LEFT JOIN result r ON r.number = h.first_item + o.i - 1
 	), total AS (
 		SELECT array_agg(result::smallint ORDER BY i) AS results, array_agg(reason ORDER BY i) AS reasons,
-		       array_agg(place::smallint ORDER BY i) AS place, array_agg(log_offset ORDER BY i) AS offsets,
+		       array_agg(target::smallint ORDER BY i) AS target, array_agg(log_offset ORDER BY i) AS offsets,
 		       count(*) FILTER (WHERE result = 0) AS waiting, count(*) FILTER (WHERE result = 1) AS succeeded,
 		       count(*) FILTER (WHERE result IN (2, 3)) AS failed, count(*) FILTER (WHERE result = 3) AS dead,
 		       count(*) FILTER (WHERE result = 4) AS in_doubt, count(*) FILTER (WHERE result = 5) AS skipped
@@ -144,8 +142,8 @@ const saveBatchQuery = `
 		) counted
 	)
 	UPDATE dlq.redrive_batches b SET
-		results = total.results, reasons = total.reasons, place = total.place, offsets = total.offsets,
-		places = coalesce(held.places, '[]') || $9::jsonb, reason_counts = why.counts,
+		results = total.results, reasons = total.reasons, target = total.target, offsets = total.offsets,
+		targets = coalesce(held.targets, '[]') || $9::jsonb, reason_counts = why.counts,
 		succeeded = total.succeeded, failed = total.failed, dead = total.dead,
 		in_doubt = total.in_doubt, skipped = total.skipped,
 		done = total.waiting = 0, owner = NULL, lease_expires_at = NULL
@@ -157,26 +155,26 @@ const saveBatchQuery = `
 func (s *Store) SaveBatch(ctx context.Context, r repository.BatchResults) (bool, error) {
 	n := len(r.Items)
 	numbers, results, reasons := newColumn(oidInt4, n, 4), newColumn(oidInt4, n, 4), newColumn(oidText, n, 16)
-	places, offsets := newColumn(oidInt4, n, 4), newColumn(oidInt8, n, 8)
-	known := map[placeJSON]int32{}
-	list := []placeJSON{}
+	targets, offsets := newColumn(oidInt4, n, 4), newColumn(oidInt8, n, 8)
+	known := map[targetJSON]int32{}
+	list := []targetJSON{}
 	for _, item := range lastOfEach(r.Items) {
 		numbers.int32(int32(item.Number))
 		results.int32(resultNumber(item.Result))
 		reasons.optionalText(item.Reason)
 		if item.Topic == "" {
-			places.null()
+			targets.null()
 			offsets.null()
 			continue
 		}
-		p := placeJSON{clean(item.Topic), clean(item.TopicID), item.Partition, clean(item.Group)}
+		p := targetJSON{clean(item.Topic), clean(item.TopicID), item.Partition, clean(item.Group)}
 		at, ok := known[p]
 		if !ok {
 			at = int32(len(list))
 			known[p] = at
 			list = append(list, p)
 		}
-		places.int32(at)
+		targets.int32(at)
 		offsets.optionalOffset(item.Offset)
 	}
 	packed, err := pack(list)
@@ -185,7 +183,7 @@ func (s *Store) SaveBatch(ctx context.Context, r repository.BatchResults) (bool,
 	}
 	var saved []bool
 	if err := s.selectRows(ctx, &saved, saveBatchQuery, r.RedriveID, r.Number, r.Owner,
-		numbers.arg(), results.arg(), reasons.arg(), places.arg(), offsets.arg(), packed); err != nil {
+		numbers.arg(), results.arg(), reasons.arg(), targets.arg(), offsets.arg(), packed); err != nil {
 		return false, translate("save a batch", err)
 	}
 	if len(saved) > 0 {

@@ -2,6 +2,9 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -9,10 +12,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// itemsOfBatch are the messages of b, a row of dlq.redrive_batches, with what
-// became of their records. The places of a batch are few: how far the groups have
-// come is looked up once for each of them. A place whose records name no group is
-// told of by those that are configured for its topic, by the one that has come
+// itemsOfBatch are the messages of b, a row of dlq.redrive_batches, with their outcomes.
+// How far the groups have read is looked up once for each of the batch's few partitions.
+// One without a group uses the groups that are configured for its topic, and of them the
 // furthest.
 const itemsOfBatch = `
 	SELECT b.first_item + o.i::int - 1 AS number, o.id AS message_id, coalesce(o.result, 0) AS result, coalesce(o.reason, '') AS reason,
@@ -20,12 +22,12 @@ const itemsOfBatch = `
 	       coalesce(p.consumer_group, '') AS consumer_group, coalesce(o.log_offset, -1) AS log_offset,
 	       CASE WHEN EXISTS (SELECT FROM dlq.returns t WHERE t.redrive_id = $1 AND t.parent_id = o.id) THEN 'returned'
 	            WHEN o.result = 1 AND p.committed > o.log_offset THEN 'consumed'
-	            WHEN o.result = 1 AND o.place IS NOT NULL THEN 'published' ELSE '' END AS outcome
-	FROM unnest(b.message_ids, b.results, b.reasons, b.place, b.offsets) WITH ORDINALITY
-		AS o (id, result, reason, place, log_offset, i)
+	            WHEN o.result = 1 AND o.target IS NOT NULL THEN 'published' ELSE '' END AS outcome
+	FROM unnest(b.message_ids, b.results, b.reasons, b.target, b.offsets) WITH ORDINALITY
+		AS o (id, result, reason, target, log_offset, i)
 	LEFT JOIN (
 		SELECT x.no - 1 AS no, x.topic, x.topic_id, x.partition, g.consumer_group, g.committed
-		FROM ROWS FROM (jsonb_to_recordset(b.places) AS (topic text, topic_id text, partition int, consumer_group text))
+		FROM ROWS FROM (jsonb_to_recordset(b.targets) AS (topic text, topic_id text, partition int, consumer_group text))
 			WITH ORDINALITY AS x (topic, topic_id, partition, consumer_group, no)
 		LEFT JOIN LATERAL (
 			SELECT g.consumer_group, c.committed
@@ -40,7 +42,7 @@ const itemsOfBatch = `
 			ORDER BY c.committed DESC NULLS LAST, g.consumer_group LIMIT 1
 		) g ON true
 		OFFSET 0
-	) p ON p.no = o.place`
+	) p ON p.no = o.target`
 
 // redriveItemsQuery takes only those batches apart that the page is in, and with
 // a filter only those that have such results, or something that came back.
@@ -98,11 +100,10 @@ func (s *Store) RedriveItems(ctx context.Context, id uuid.UUID, q repository.Ite
 	return items, nil
 }
 
-// redriveOutcomesQuery counts what itemsOfBatch tells of each item. What came back
-// is counted where it is noted, whatever the item's result; only where something
-// did are the messages' ids read, to leave those out of the rest. A full join,
-// because it is never done by looking through one side for each row of the other,
-// which is what the planner likes while it takes the items for few.
+// redriveOutcomesQuery counts the outcomes of itemsOfBatch. Returns are counted where they
+// are stored, whatever the item's result; only then are message ids read, to leave them out
+// of the rest. A full join is never a nested loop, which the planner would choose for few
+// items.
 const redriveOutcomesQuery = `
 	WITH returned AS MATERIALIZED (
 		SELECT DISTINCT parent_id FROM dlq.returns WHERE redrive_id = $1
@@ -110,7 +111,7 @@ const redriveOutcomesQuery = `
 		SELECT b.*, EXISTS (SELECT FROM returned) AS some_returned
 		FROM dlq.redrive_batches b WHERE b.redrive_id = $1 AND (b.canary OR NOT $2)
 	), sent AS (
-		SELECT o.id, coalesce(p.committed[o.place + 1] > o.log_offset, false) AS consumed
+		SELECT o.id, coalesce(p.committed[o.target + 1] > o.log_offset, false) AS consumed
 		FROM batch b
 		CROSS JOIN LATERAL (
 			SELECT array_agg((
@@ -119,12 +120,12 @@ const redriveOutcomesQuery = `
 				  AND c.consumer_group = ANY (CASE WHEN x.consumer_group <> '' THEN ARRAY[x.consumer_group] ELSE ARRAY(
 					SELECT t.consumer_group FROM dlq.topic_groups t WHERE t.topic = x.topic AND t.configured) END)
 			) ORDER BY x.no) AS committed
-			FROM ROWS FROM (jsonb_to_recordset(b.places) AS (topic text, topic_id text, partition int, consumer_group text))
+			FROM ROWS FROM (jsonb_to_recordset(b.targets) AS (topic text, topic_id text, partition int, consumer_group text))
 				WITH ORDINALITY AS x (topic, topic_id, partition, consumer_group, no)
 		) p
-		CROSS JOIN LATERAL unnest(CASE WHEN b.some_returned THEN b.message_ids END, b.results, b.place, b.offsets)
-			AS o (id, result, place, log_offset)
-		WHERE b.succeeded > 0 AND o.result = 1 AND o.place IS NOT NULL
+		CROSS JOIN LATERAL unnest(CASE WHEN b.some_returned THEN b.message_ids END, b.results, b.target, b.offsets)
+			AS o (id, result, target, log_offset)
+		WHERE b.succeeded > 0 AND o.result = 1 AND o.target IS NOT NULL
 	), counted AS (
 		SELECT count(*) FILTER (WHERE r.parent_id IS NULL AND NOT consumed) AS published,
 		       count(*) FILTER (WHERE r.parent_id IS NULL AND consumed) AS consumed
@@ -159,7 +160,7 @@ const attemptsOfQuery = `
 		SELECT ` + attemptColumns + `
 		FROM dlq.attempts a WHERE a.message_id = ANY ($2::uuid[]) AND a.redrive_id = $1
 		UNION ALL
-		SELECT m.id, m.attempt_no, m.claim_id, m.claim_redrive_id, m.retry_count, 7, '', m.last_retry_at, NULL,
+		SELECT m.id, m.attempt_no, m.claim_id, m.claim_redrive_id, m.retry_count, 'in_doubt', '', m.last_retry_at, NULL,
 			'RETRYING', 'RETRYING', coalesce(m.last_publish_error_class, ''), coalesce(m.last_publish_error, ''),
 			coalesce(m.claim_topic, m.original_topic), coalesce(m.claim_topic_id, ''), coalesce(m.claim_partition, 0), -1
 		FROM dlq.dlq_messages m
@@ -183,4 +184,187 @@ func (s *Store) AttemptsOf(ctx context.Context, redrive uuid.UUID, ids []uuid.UU
 		attempts[i] = found[i].attempt()
 	}
 	return attempts, nil
+}
+
+// selectionJSON is a stored selection. The ids are in the batches and only counted here.
+// What means something when empty (a key, a header's value, patterns) is a pointer.
+type selectionJSON struct {
+	IDs           int             `json:"ids,omitempty"`
+	Topic         string          `json:"topic,omitempty"`
+	Topics        []string        `json:"topics,omitempty"`
+	Statuses      []entity.Status `json:"statuses,omitempty"`
+	ErrorClass    string          `json:"error_class,omitempty"`
+	ConsumerGroup string          `json:"consumer_group,omitempty"`
+	Dialect       string          `json:"dialect,omitempty"`
+	Group         uuid.UUID       `json:"group_id,omitzero"`
+	UnknownOrigin bool            `json:"unknown_origin,omitempty"`
+	CreatedAfter  time.Time       `json:"created_after,omitzero"`
+	CreatedBefore time.Time       `json:"created_before,omitzero"`
+	RetriedAfter  time.Time       `json:"retried_after,omitzero"`
+	RetriedBefore time.Time       `json:"retried_before,omitzero"`
+	Key           *[]byte         `json:"key,omitempty"`
+	Headers       []headerJSON    `json:"headers,omitempty"`
+	Fields        []fieldJSON     `json:"fields,omitempty"`
+	Words         []string        `json:"words,omitempty"`
+	Visible       *[]string       `json:"visible,omitempty"`
+	VisibleAlso   [][]string      `json:"visible_also,omitempty"` // each must see the message as well
+}
+
+type headerJSON struct {
+	Name  string  `json:"name"`
+	Value *[]byte `json:"value,omitempty"`
+}
+
+type fieldJSON struct {
+	Path   string   `json:"path"`
+	Values []string `json:"values,omitempty"`
+}
+
+// optionsJSON are the options as they are kept; durations are nanoseconds.
+type optionsJSON struct {
+	Canary          int           `json:"canary,omitempty"`
+	CanaryWait      time.Duration `json:"canary_wait,omitempty"`
+	Rate            float64       `json:"rate,omitempty"`
+	MaxFailureShare float64       `json:"max_failure_share,omitempty"`
+	MaxReturnShare  float64       `json:"max_return_share,omitempty"`
+	MinSample       int           `json:"min_sample,omitempty"`
+	KeepKeyOrder    bool          `json:"keep_key_order,omitempty"`
+	Requeue         bool          `json:"requeue,omitempty"`
+	OriginalTopic   string        `json:"original_topic,omitempty"`
+	Patch           []byte        `json:"patch,omitempty"`
+}
+
+// targetJSON is where records of a batch were sent, and who reads them there.
+type targetJSON struct {
+	Topic     string `json:"topic"`
+	TopicID   string `json:"topic_id"`
+	Partition int32  `json:"partition"`
+	Group     string `json:"consumer_group"`
+}
+
+func packSelection(s entity.Selection) (string, error) {
+	packed := selectionJSON{
+		IDs: len(s.IDs), Topic: clean(s.Topic), Topics: cleanAll(s.Topics.Texts()), Statuses: s.Statuses,
+		ErrorClass: clean(s.ErrorClass), ConsumerGroup: clean(s.ConsumerGroup), Dialect: clean(s.Dialect),
+		Group: s.Group, UnknownOrigin: s.UnknownOrigin,
+		CreatedAfter: entity.Moment(s.CreatedAfter), CreatedBefore: entity.Moment(s.CreatedBefore),
+		RetriedAfter: entity.Moment(s.RetriedAfter), RetriedBefore: entity.Moment(s.RetriedBefore),
+		Key: optionalBytes(s.Key), Words: cleanAll(s.Words),
+	}
+	for _, h := range s.Headers {
+		packed.Headers = append(packed.Headers, headerJSON{Name: clean(h.Name), Value: optionalBytes(h.Value)})
+	}
+	for _, f := range s.Fields {
+		packed.Fields = append(packed.Fields, fieldJSON{Path: clean(f.Path), Values: cleanAll(f.Values)})
+	}
+	if s.Visible != nil {
+		parts := s.Visible.Parts()
+		texts := cleanAll(parts[0].Texts())
+		packed.Visible = &texts
+		for _, part := range parts[1:] {
+			packed.VisibleAlso = append(packed.VisibleAlso, cleanAll(part.Texts()))
+		}
+	}
+	return pack(packed)
+}
+
+func unpackSelection(text []byte) (entity.Selection, error) {
+	var s selectionJSON
+	if err := json.Unmarshal(text, &s); err != nil {
+		return entity.Selection{}, fmt.Errorf("selection: %w", err)
+	}
+	f := entity.Filter{
+		Topic: s.Topic, Statuses: s.Statuses, ErrorClass: s.ErrorClass, ConsumerGroup: s.ConsumerGroup, Dialect: s.Dialect,
+		Group: s.Group, UnknownOrigin: s.UnknownOrigin,
+		CreatedAfter: entity.Moment(s.CreatedAfter), CreatedBefore: entity.Moment(s.CreatedBefore),
+		RetriedAfter: entity.Moment(s.RetriedAfter), RetriedBefore: entity.Moment(s.RetriedBefore),
+		Words: s.Words,
+	}
+	if s.Key != nil {
+		f.Key = *s.Key
+	}
+	for _, h := range s.Headers {
+		match := entity.HeaderMatch{Name: h.Name}
+		if h.Value != nil {
+			match.Value = *h.Value
+		}
+		f.Headers = append(f.Headers, match)
+	}
+	for _, m := range s.Fields {
+		f.Fields = append(f.Fields, entity.FieldMatch(m))
+	}
+	var err error
+	if f.Topics, err = patterns("topics", s.Topics); err != nil {
+		return entity.Selection{}, fmt.Errorf("selection: %w", err)
+	}
+	if s.Visible != nil {
+		visible, err := patterns("visible", *s.Visible)
+		if err != nil {
+			return entity.Selection{}, fmt.Errorf("selection: %w", err)
+		}
+		for _, texts := range s.VisibleAlso {
+			also, err := patterns("visible", texts)
+			if err != nil {
+				return entity.Selection{}, fmt.Errorf("selection: %w", err)
+			}
+			visible = visible.And(also)
+		}
+		f.Visible = &visible
+	}
+	return entity.Selection{Filter: f}, nil
+}
+
+// patterns reads texts of patterns; none at all match nothing.
+func patterns(field string, texts []string) (entity.TopicPatterns, error) {
+	if len(texts) == 0 {
+		return entity.TopicPatterns{}, nil
+	}
+	return entity.ParseTopicPatterns(field, texts...)
+}
+
+// optionalBytes is nil for nil and points to b else, be it empty.
+func optionalBytes(b []byte) *[]byte {
+	if b == nil {
+		return nil
+	}
+	return &b
+}
+
+// cleanAll never returns nil for an empty list that is not nil.
+func cleanAll(texts []string) []string {
+	if texts == nil {
+		return nil
+	}
+	cleaned := make([]string, len(texts))
+	for i, t := range texts {
+		cleaned[i] = clean(t)
+	}
+	return cleaned
+}
+
+func packOptions(o entity.RedriveOptions) (string, error) { return pack(optionsJSON(o)) }
+
+func unpackOptions(text []byte) (entity.RedriveOptions, error) {
+	var o optionsJSON
+	if err := json.Unmarshal(text, &o); err != nil {
+		return entity.RedriveOptions{}, fmt.Errorf("options: %w", err)
+	}
+	return entity.RedriveOptions(o), nil
+}
+
+func unpackReasons(counts map[string]int, text []byte) error {
+	var found map[string]int
+	if err := json.Unmarshal(text, &found); err != nil {
+		return fmt.Errorf("reasons: %w", err)
+	}
+	for reason, n := range found {
+		counts[reason] += n
+	}
+	return nil
+}
+
+// pack returns JSON as text: bytes would travel in the binary form of jsonb.
+func pack(v any) (string, error) {
+	text, err := json.Marshal(v)
+	return string(text), err
 }

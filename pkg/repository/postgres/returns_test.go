@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
@@ -24,14 +25,9 @@ type feed struct {
 
 func newFeed(t testing.TB, store *Store) *feed {
 	t.Helper()
-	refs, err := store.OpenTopics(t.Context(), []repository.Topic{{Name: "orders.dlq.v1", Incarnation: "x"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	refs := check.Must(store.OpenTopics(t.Context(), []repository.Topic{{Name: "orders.dlq.v1", Incarnation: "x"}}))(t)
 	f := &feed{store: store, ref: refs[0]}
-	if _, err := store.OpenPosition(t.Context(), []repository.Position{{Partition: f.partition()}}); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(store.OpenPosition(t.Context(), []repository.Position{{Partition: f.partition()}}))(t)
 	return f
 }
 
@@ -64,9 +60,7 @@ func (f *feed) put(t testing.TB, window time.Duration, records ...entity.Record)
 	t.Helper()
 	b := f.batch(window, records...)
 	stored, err := f.store.Store(t.Context(), b)
-	if err != nil || len(stored.Ranges) != 1 {
-		t.Fatalf("Store = %+v, %v, want one range", stored, err)
-	}
+	check.Require(t, err == nil && len(stored.Ranges) == 1, "Store = %+v, %v, want one range", stored, err)
 	return b.Messages, stored
 }
 
@@ -80,12 +74,8 @@ func (f *feed) send(t testing.TB, redrive uuid.UUID, messages ...entity.Message)
 		claims = append(claims, repository.Claim{MessageID: m.ID, ID: id, RedriveID: redrive, Topic: "orders", TopicID: "life-1", Partition: 1})
 		results = append(results, repository.Result{MessageID: m.ID, ClaimID: id, Verdict: entity.Acknowledged, Partition: 1, Offset: int64(i)})
 	}
-	if _, err := f.store.Claim(t.Context(), claims, repository.Claiming{Expiry: time.Minute, Cause: entity.By("a")}); err != nil {
-		t.Fatal(err)
-	}
-	if done, err := f.store.Finish(t.Context(), results, entity.By("a")); err != nil || len(done) != len(messages) {
-		t.Fatalf("Finish = %d, %v, want %d", len(done), err, len(messages))
-	}
+	check.Must(f.store.Claim(t.Context(), claims, repository.Claiming{Expiry: time.Minute, Cause: entity.By("a")}))(t)
+	check.Len(t, check.Must(f.store.Finish(t.Context(), results, entity.By("a")))(t), len(messages), "Finish")
 }
 
 // records are n records that differ, with the i-th of them from first on.
@@ -100,23 +90,21 @@ func records(first, n int) []entity.Record {
 // TestReturnsAreNoted: dlq.returns has one row an attempt, with the redrive that
 // made it, whichever way its return is known.
 func TestReturnsAreNoted(t *testing.T) {
-	t.Parallel()
-	db := postgrestest.Open(t)
+	db := freshDB(t)
 	f := newFeed(t, New(db))
 	redrive := uuid.New()
 	sent, _ := f.put(t, 0, records(0, 3)...)
 	f.send(t, redrive, sent[:2]...)
 	claim := repository.Claim{MessageID: sent[2].ID, ID: uuid.New(), RedriveID: redrive, Topic: "orders"}
 	_, err := f.store.Claim(t.Context(), []repository.Claim{claim}, repository.Claiming{Expiry: time.Minute, Cause: entity.By("a")})
-	wantNil(t, err)
+	check.NoError(t, err)
 
 	back, _ := f.put(t, time.Hour, records(0, 2)...)
 	b := f.batch(time.Hour, records(2, 2)...)
 	for i := range b.Messages { // a claim without a result, named twice
 		b.Messages[i].Return = &entity.Return{Parent: claim.MessageID, Attempt: claim.ID}
 	}
-	_, err = f.store.Store(t.Context(), b)
-	wantNil(t, err)
+	check.NoError(t, check.Err(f.store.Store(t.Context(), b)))
 
 	var got []struct {
 		Parent    uuid.UUID `db:"parent_id"`
@@ -124,41 +112,32 @@ func TestReturnsAreNoted(t *testing.T) {
 		Redrive   uuid.UUID `db:"redrive_id"`
 		ByContent bool      `db:"by_content"`
 	}
-	wantNil(t, db.Select(&got, `SELECT parent_id, child_id, redrive_id, by_content FROM dlq.returns ORDER BY by_content DESC, parent_id`))
-	if len(got) != 3 {
-		t.Fatalf("dlq.returns has %+v, want a row for each of 3 attempts", got)
-	}
+	check.NoError(t, db.Select(&got, `SELECT parent_id, child_id, redrive_id, by_content FROM dlq.returns ORDER BY by_content DESC, parent_id`))
+	check.Require(t, len(got) == 3, "dlq.returns has %+v, want a row for each of 3 attempts", got)
 	wantChildren := []uuid.UUID{back[0].ID, back[1].ID, b.Messages[0].ID}
 	for i, r := range got {
-		if r.Parent != sent[i].ID || r.Child != wantChildren[i] || r.Redrive != redrive || r.ByContent != (i < 2) {
-			t.Errorf("row %d is %+v, want %s, %s, %s, %v", i, r, sent[i].ID, wantChildren[i], redrive, i < 2)
-		}
+		check.True(t, r.Parent == sent[i].ID && r.Child == wantChildren[i] && r.Redrive == redrive && r.ByContent == (i < 2),
+			"row %d is %+v, want %s, %s, %s, %v", i, r, sent[i].ID, wantChildren[i], redrive, i < 2)
 	}
 }
 
 // TestArchivedParentIsKnownByContent: its attempt outlives the move.
 func TestArchivedParentIsKnownByContent(t *testing.T) {
-	t.Parallel()
-	db := postgrestest.Open(t)
+	db := freshDB(t)
 	f := newFeed(t, New(db))
 	sent, _ := f.put(t, 0, records(0, 1)...)
 	f.send(t, uuid.Nil, sent...)
 	exec(t, db, `CALL dlq.archive_old_dlq_messages(0, 100)`)
 	back, stored := f.put(t, time.Hour, records(0, 1)...)
-	if len(stored.Returns) != 1 || stored.Returns[0].Parent != sent[0].ID || stored.Returns[0].MessageID != back[0].ID {
-		t.Fatalf("Store found the returns %+v, want %s of %s", stored.Returns, back[0].ID, sent[0].ID)
-	}
-	var outcome string
-	wantNil(t, db.Get(&outcome, `SELECT outcome FROM dlq.dlq_messages_archive WHERE id = $1`, sent[0].ID))
-	if outcome != string(entity.Returned) {
-		t.Errorf("outcome in the archive is %q, want returned", outcome)
-	}
+	check.Require(t, len(stored.Returns) == 1 && stored.Returns[0].Parent == sent[0].ID && stored.Returns[0].MessageID == back[0].ID,
+		"Store found the returns %+v, want %s of %s", stored.Returns, back[0].ID, sent[0].ID)
+	outcome := getOne[string](t, db, `SELECT outcome FROM dlq.dlq_messages_archive WHERE id = $1`, sent[0].ID)
+	check.Same(t, outcome, string(entity.Returned), "outcome in the archive, want returned")
 }
 
 // TestEqualNumbersAreNoProof: the bytes decide.
 func TestEqualNumbersAreNoProof(t *testing.T) {
-	t.Parallel()
-	db := postgrestest.Open(t)
+	db := freshDB(t)
 	f := newFeed(t, New(db))
 	sent, _ := f.put(t, 0, records(0, 2)...)
 	f.send(t, uuid.Nil, sent...)
@@ -176,17 +155,15 @@ func TestEqualNumbersAreNoProof(t *testing.T) {
 // TestStoreLooksAgain: a return that another batch noted between the look and the
 // statement makes an error of the statement, not a second return.
 func TestStoreLooksAgain(t *testing.T) {
-	t.Parallel()
-	db := postgrestest.Open(t)
+	db := freshDB(t)
 	f := newFeed(t, New(db))
 	sent, _ := f.put(t, 0, append(records(0, 1), records(0, 1)...)...)
 	f.send(t, uuid.Nil, sent...)
 
 	tx := db.MustBegin() // the other batch: it has noted the latest attempt, and is not done
-	var latest uuid.UUID
-	wantNil(t, tx.Get(&latest, `
+	latest := getOne[uuid.UUID](t, tx, `
 		INSERT INTO dlq.returns SELECT attempt_id, message_id, $1, NULL, true, now() FROM dlq.attempts
-		ORDER BY ended_at DESC, message_id DESC LIMIT 1 RETURNING parent_id`, uuid.New()))
+		ORDER BY ended_at DESC, message_id DESC LIMIT 1 RETURNING parent_id`, uuid.New())
 	other := sent[0].ID
 	if latest == other {
 		other = sent[1].ID
@@ -200,11 +177,10 @@ func TestStoreLooksAgain(t *testing.T) {
 		done <- err
 	}()
 	eventually(t, db, "the batch waits for the other", waitingQuery, "%held AS MATERIALIZED%ingest_positions%")
-	wantNil(t, tx.Commit())
-	wantNil(t, <-done)
-	if len(stored.Returns) != 1 || stored.Returns[0].Parent != other {
-		t.Errorf("Store found the returns %+v, want that of the older attempt, of %s", stored.Returns, other)
-	}
+	check.NoError(t, tx.Commit())
+	check.NoError(t, <-done)
+	check.True(t, len(stored.Returns) == 1 && stored.Returns[0].Parent == other,
+		"Store found the returns %+v, want that of the older attempt, of %s", stored.Returns, other)
 }
 
 // BenchmarkStoreWindow stores full batches of 1 KB records that were never sent,
@@ -215,7 +191,7 @@ func BenchmarkStoreWindow(b *testing.B) {
 	db := postgrestest.Open(b)
 	db.MustExec(`INSERT INTO dlq.attempts (message_id, attempt_no, attempt_id, retry_count, verdict, actor, started_at, ended_at,
 		from_status, to_status, target_topic, record_hash)
-		SELECT gen_random_uuid(), 1, gen_random_uuid(), 1, 1, 'a', now(), now(), 'RETRYING', 'RESOLVED', 'orders', hashint8extended(n, 7)
+		SELECT gen_random_uuid(), 1, gen_random_uuid(), 1, 'acknowledged', 'a', now(), now(), 'RETRYING', 'RESOLVED', 'orders', hashint8extended(n, 7)
 		FROM generate_series(1, 200000) n`)
 	db.MustExec(`ANALYZE dlq.attempts`)
 	f := newFeed(b, New(db))
@@ -234,9 +210,8 @@ func BenchmarkStoreWindow(b *testing.B) {
 			}
 			n += rows
 			batch, start := f.batch(window, all...), time.Now()
-			if stored, err := f.store.Store(b.Context(), batch); err != nil || len(stored.Returns) != 0 {
-				b.Fatalf("Store = %+v, %v, want no returns", stored, err)
-			}
+			stored := check.Must(f.store.Store(b.Context(), batch))(b)
+			check.Require(b, len(stored.Returns) == 0, "Store = %+v, want no returns", stored)
 			took[i] = append(took[i], time.Since(start).Seconds()*1000)
 		}
 	}
@@ -249,41 +224,31 @@ func BenchmarkStoreWindow(b *testing.B) {
 // TestAttemptThatSentNothingEndsWithItsReturns: an attempt that is known to have sent
 // nothing and the returns by content that say otherwise end together, or not at all.
 func TestAttemptThatSentNothingEndsWithItsReturns(t *testing.T) {
-	t.Parallel()
-	db := postgrestest.Open(t)
+	db := freshDB(t)
 	f := newFeed(t, New(db))
 	sent, _ := f.put(t, 0, records(0, 2)...)
 	claims := make([]repository.Claim, len(sent))
 	for i := range sent {
 		claims[i] = repository.Claim{MessageID: sent[i].ID, ID: uuid.New(), Topic: "orders"}
 	}
-	_, err := f.store.Claim(t.Context(), claims, repository.Claiming{Expiry: time.Minute, Cause: entity.By("a")})
-	wantNil(t, err)
+	check.NoError(t, check.Err(f.store.Claim(t.Context(), claims, repository.Claiming{Expiry: time.Minute, Cause: entity.By("a")})))
 	f.put(t, time.Hour, records(0, 1)...) // equal to the first, by another producer
-	if n := count(t, db, "returns"); n != 1 {
-		t.Fatalf("%d returns, want one by content", n)
-	}
+	n := count(t, db, "returns")
+	check.Require(t, n == 1, "%d returns, want one by content", n)
 	exec(t, db, `CREATE FUNCTION public.stop() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'stopped'; END $$`)
 	exec(t, db, `CREATE TRIGGER stop BEFORE DELETE ON dlq.returns EXECUTE FUNCTION public.stop()`)
 	wantState := func(want string) {
 		t.Helper()
-		var got string
-		wantNil(t, db.Get(&got, `SELECT concat_ws(' ', status, outcome) FROM dlq.dlq_messages WHERE id = $1`, sent[0].ID))
-		if got != want {
-			t.Errorf("the message is %s, want %s", got, want)
-		}
+		got := getOne[string](t, db, `SELECT concat_ws(' ', status, outcome) FROM dlq.dlq_messages WHERE id = $1`, sent[0].ID)
+		check.Same(t, got, want, "the message")
 	}
-	if _, err := f.store.Finish(t.Context(), results(claims, entity.GivenBack), entity.By("a")); err == nil {
-		t.Fatal("Finish succeeded without its last step")
-	}
+	check.True(t, check.Err(f.store.Finish(t.Context(), results(claims, entity.GivenBack), entity.By("a"))) != nil,
+		"Finish succeeded without its last step")
 	wantState("RETRYING returned")
 	exec(t, db, `DROP TRIGGER stop ON dlq.returns`)
-	finished, err := f.store.Finish(t.Context(), results(claims, entity.GivenBack), entity.By("a"))
-	if err != nil || len(finished) != 1 || finished[0].MessageID != sent[0].ID || finished[0].Status != entity.Pending {
-		t.Errorf("Finish = %+v, %v, want the attempt that was left", finished, err)
-	}
+	finished := check.Must(f.store.Finish(t.Context(), results(claims, entity.GivenBack), entity.By("a")))(t)
+	check.True(t, len(finished) == 1 && finished[0].MessageID == sent[0].ID && finished[0].Status == entity.Pending,
+		"Finish = %+v, want the attempt that was left", finished)
 	wantState("PENDING")
-	if n := count(t, db, "returns"); n != 0 {
-		t.Errorf("%d returns, want none", n)
-	}
+	check.Same(t, count(t, db, "returns"), 0, "returns")
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/url"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/migrate"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
@@ -21,8 +21,7 @@ import (
 func TestRoles(t *testing.T) {
 	t.Parallel()
 	at := postgrestest.URL(t)
-	admin, err := sqlx.Connect("postgres", at)
-	wantNil(t, err)
+	admin := check.Must(sqlx.Connect("postgres", at))(t)
 	t.Cleanup(func() { _ = admin.Close() })
 	seedTen(t, admin, "DEAD", "2001-01-01")
 	connect := func(t *testing.T, group string) *sqlx.DB {
@@ -32,8 +31,7 @@ func TestRoles(t *testing.T) {
 		return openConfig(t, cfg)
 	}
 
-	t.Run("ApplicationArchivesPurgesAndReadsTheVersion", func(t *testing.T) {
-		t.Parallel()
+	parallel(t, "ApplicationArchivesPurgesAndReadsTheVersion", func(t *testing.T) {
 		own := postgrestest.URL(t)
 		cfg := configOf(t, own)
 		cfg.User, cfg.Password = login(t, "dlq_rw"), "p"
@@ -41,36 +39,21 @@ func TestRoles(t *testing.T) {
 		exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, status, updated_at) VALUES ('o', 'e', 'DEAD', '2001-01-01')`)
 		store := New(db)
 		unlock, ok, err := store.TryLock(t.Context())
-		if err != nil || !ok {
-			t.Fatalf("got %v, %v, want the lock", ok, err)
-		}
+		check.Require(t, err == nil && ok, "got %v, %v, want the lock", ok, err)
 		defer unlock()
-		if n, err := store.CreatePartitions(t.Context(), 2); err != nil || n != 1 {
-			t.Errorf("partitions: got %d, %v, want 1", n, err)
-		}
-		if n, err := store.ArchiveOld(t.Context(), 30, 10); err != nil || n != 1 {
-			t.Errorf("archive: got %d, %v, want 1", n, err)
-		}
-		if n, err := store.PurgePartitions(t.Context(), 0, 10); err != nil || n != 0 {
-			t.Errorf("purge of partitions: got %d, %v, want 0", n, err)
-		}
-		if n, err := store.PurgeArchive(t.Context(), 0, 10); err != nil || n != 1 {
-			t.Errorf("purge: got %d, %v, want 1", n, err)
-		}
+		check.Same(t, check.Must(store.CreatePartitions(t.Context(), 2))(t), 1, "partitions")
+		check.Same(t, check.Must(store.ArchiveOld(t.Context(), 30, 10))(t), 1, "archive")
+		check.Same(t, check.Must(store.PurgePartitions(t.Context(), 0, 10))(t), 0, "purge of partitions")
+		check.Same(t, check.Must(store.PurgeArchive(t.Context(), 0, 10))(t), 1, "purge")
 		sessions := NewSessions(db)
-		if keys, err := sessions.SigningKeys(t.Context(), make([]byte, 32)); err != nil || len(keys) != 1 {
-			t.Errorf("signing keys: got %d, %v, want 1", len(keys), err)
-		}
-		wantNil(t, sessions.EndSessions(t.Context(), [][32]byte{{1}}, time.Now().Add(time.Hour)))
+		check.Len(t, check.Must(sessions.SigningKeys(t.Context(), make([]byte, 32)))(t), 1, "signing keys")
+		check.NoError(t, sessions.EndSessions(t.Context(), [][32]byte{{1}}, time.Now().Add(time.Hour)))
 		seedBookkeeping(t, db, 2, "1000d")
-		if n, err := store.PurgeBookkeeping(t.Context(), 365, 730, 10); err != nil || n != 8 {
-			t.Errorf("bookkeeping: got %d, %v, want 8", n, err)
-		}
-		wantNil(t, migrate.Check(t.Context(), db.DB))
+		check.Same(t, check.Must(store.PurgeBookkeeping(t.Context(), 365, 730, 10))(t), 8, "bookkeeping")
+		check.NoError(t, migrate.Check(t.Context(), db.DB))
 	})
 
-	t.Run("ApplicationMayNotChangeTheSchemaNorTheCounters", func(t *testing.T) {
-		t.Parallel()
+	parallel(t, "ApplicationMayNotChangeTheSchemaNorTheCounters", func(t *testing.T) {
 		part := partitions(t, admin)[0]
 		wantDenied(t, connect(t, "dlq_rw"), append(foreign,
 			`INSERT INTO dlq.message_counters VALUES ('o', 0, 'DEAD', 0, 1)`,
@@ -98,14 +81,10 @@ func TestRoles(t *testing.T) {
 			`SELECT setval('dlq.topics_id_seq', 1)`)...)
 	})
 
-	t.Run("ReportsReadEverythingAndChangeNothing", func(t *testing.T) {
-		t.Parallel()
+	parallel(t, "ReportsReadEverythingAndChangeNothing", func(t *testing.T) {
 		db := connect(t, "dlq_ro")
-		var tables []string
-		wantNil(t, admin.Select(&tables, `SELECT schemaname || '.' || tablename FROM pg_tables WHERE schemaname IN ('dlq', 'dlq_migrations')`))
-		if len(tables) < 15 {
-			t.Fatalf("got tables %v, want all", tables)
-		}
+		tables := getAll[string](t, admin, `SELECT schemaname || '.' || tablename FROM pg_tables WHERE schemaname IN ('dlq', 'dlq_migrations')`)
+		check.Require(t, len(tables) >= 15, "got tables %v, want all", tables)
 		denied := foreign
 		for _, table := range tables {
 			if table == "dlq.signing_keys" || table == "dlq.revoked_sessions" {
@@ -113,12 +92,11 @@ func TestRoles(t *testing.T) {
 			} else {
 				exec(t, db, `SELECT * FROM `+table)
 			}
-			var column string
-			wantNil(t, admin.Get(&column, `SELECT attname FROM pg_attribute WHERE attrelid = $1::regclass AND attnum = 1`, table))
+			column := getOne[string](t, admin, `SELECT attname FROM pg_attribute WHERE attrelid = $1::regclass AND attnum = 1`, table)
 			denied = append(denied, `DELETE FROM `+table, `INSERT INTO `+table+` DEFAULT VALUES`, `TRUNCATE `+table,
 				`UPDATE `+table+` SET `+column+` = DEFAULT`)
 		}
-		wantNil(t, migrate.Check(t.Context(), db.DB))
+		check.NoError(t, migrate.Check(t.Context(), db.DB))
 		wantDenied(t, db, append(denied,
 			`UPDATE dlq.dlq_messages SET status = 'PENDING'`,
 			`SELECT * FROM dlq.dlq_messages FOR UPDATE`,
@@ -132,50 +110,39 @@ func TestRoles(t *testing.T) {
 			`CALL dlq.archive_old_dlq_messages(0, 10)`)...)
 	})
 
-	t.Run("AuditTrailIsAppendOnly", func(t *testing.T) {
-		t.Parallel()
+	parallel(t, "AuditTrailIsAppendOnly", func(t *testing.T) {
 		own := postgrestest.URL(t)
-		super, err := sqlx.Connect("postgres", own)
-		wantNil(t, err)
+		super := check.Must(sqlx.Connect("postgres", own))(t)
 		t.Cleanup(func() { _ = super.Close() })
 		cfg := configOf(t, own)
 		cfg.User, cfg.Password = login(t, "dlq_rw"), "p"
 		auditIsAppendOnly(t, openConfig(t, cfg), super)
 	})
 
-	t.Run("OwnNothing", func(t *testing.T) {
-		t.Parallel()
-		var owned int
-		wantNil(t, admin.Get(&owned, `SELECT count(*) FROM pg_shdepend d JOIN pg_roles r ON r.oid = d.refobjid
-			WHERE d.deptype = 'o' AND r.rolname IN ('dlq_rw', 'dlq_ro')`))
-		if owned != 0 {
-			t.Errorf("dlq_rw and dlq_ro own %d things, want none", owned)
-		}
-		var logins int
-		wantNil(t, admin.Get(&logins, `SELECT count(*) FROM pg_roles WHERE rolname IN ('dlq_owner', 'dlq_rw', 'dlq_ro')
-			AND (rolcanlogin OR rolsuper OR rolcreaterole OR rolcreatedb OR rolbypassrls)`))
-		if logins != 0 {
-			t.Errorf("%d of the roles may sign in or more, want none", logins)
-		}
+	parallel(t, "OwnNothing", func(t *testing.T) {
+		owned := getOne[int](t, admin, `SELECT count(*) FROM pg_shdepend d JOIN pg_roles r ON r.oid = d.refobjid
+			WHERE d.deptype = 'o' AND r.rolname IN ('dlq_rw', 'dlq_ro')`)
+		check.Same(t, owned, 0, "dlq_rw and dlq_ro own things")
+		logins := getOne[int](t, admin, `SELECT count(*) FROM pg_roles WHERE rolname IN ('dlq_owner', 'dlq_rw', 'dlq_ro')
+			AND (rolcanlogin OR rolsuper OR rolcreaterole OR rolcreatedb OR rolbypassrls)`)
+		check.Same(t, logins, 0, "of the roles may sign in or more")
 	})
 
-	t.Run("MigratorNeedsCreateOnTheDatabaseAlone", func(t *testing.T) {
-		t.Parallel()
+	parallel(t, "MigratorNeedsCreateOnTheDatabaseAlone", func(t *testing.T) {
 		empty(t)
 		at := postgrestest.Empty(t)
 		cfg := configOf(t, at)
 		migrator, application := login(t, ""), login(t, "dlq_rw")
 		cfg.User, cfg.Password = migrator, "p"
-		super, err := sqlx.Connect("postgres", at)
-		wantNil(t, err)
+		super := check.Must(sqlx.Connect("postgres", at))(t)
 		defer super.Close()
 		exec(t, super, `GRANT CREATE ON DATABASE `+cfg.Name+` TO `+migrator)
 		t.Cleanup(func() { dropOwned(t, at, migrator) })
 
 		db := openConfig(t, cfg)
-		wantNil(t, migrate.Up(t.Context(), db.DB))
-		wantNil(t, migrate.Down(t.Context(), db.DB, migrate.All))
-		wantNil(t, migrate.Up(t.Context(), db.DB))
+		check.NoError(t, migrate.Up(t.Context(), db.DB))
+		check.NoError(t, migrate.Down(t.Context(), db.DB, migrate.All))
+		check.NoError(t, migrate.Up(t.Context(), db.DB))
 
 		cfg.User = application
 		app := openConfig(t, cfg)
@@ -186,8 +153,7 @@ func TestRoles(t *testing.T) {
 		wantExactCounters(t, app)
 	})
 
-	t.Run("DroppedUnderALivePoolHealsWithTheNextCredentials", func(t *testing.T) {
-		t.Parallel()
+	parallel(t, "DroppedUnderALivePoolHealsWithTheNextCredentials", func(t *testing.T) {
 		first, second := login(t, "dlq_rw"), login(t, "dlq_rw")
 		cfg := configOf(t, at)
 		cfg.User, cfg.CredentialsFile = "", filepath.Join(t.TempDir(), "credentials")
@@ -197,21 +163,15 @@ func TestRoles(t *testing.T) {
 		for range 3 { // fills the pool, and prepares the statement on each connection
 			held := holdConnection(t, db)
 			defer held.Close()
-			if _, err := store.Counts(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(store.Counts(t.Context()))(t)
 		}
 		wantUser(t, db, first)
 
 		writeSecret(t, cfg.CredentialsFile, "username: "+second+"\npassword: p\n")
 		asAdmin(t, "DROP ROLE "+first)
-		if _, err := store.Counts(t.Context()); err != nil {
-			t.Errorf("got %v, want an answer on a new connection", err)
-		}
+		check.Must(store.Counts(t.Context()))(t)
 		wantUser(t, db, second)
-		if got := db.Stats().MaxOpenConnections; got != cfg.MaxOpenConns {
-			t.Errorf("the pool has at most %d connections, want %d as before", got, cfg.MaxOpenConns)
-		}
+		check.Same(t, db.Stats().MaxOpenConnections, cfg.MaxOpenConns, "the pool has at most connections, want as before")
 	})
 }
 
@@ -245,19 +205,12 @@ func auditIsAppendOnly(t *testing.T, app, owner *sqlx.DB) {
 	for _, args := range []string{"364, 10", "0, 10", "-1, 10", "NULL, 10", "365, 0", "365, NULL"} {
 		_, err := app.Exec(`SELECT dlq.purge_audit(` + args + `)`)
 		var refused *pq.Error
-		if !errors.As(err, &refused) || refused.Code != "22023" {
-			t.Errorf("purge_audit(%s): got %v, want an invalid parameter", args, err)
-		}
+		check.True(t, errors.As(err, &refused) && refused.Code == "22023",
+			"purge_audit(%s): got %v, want an invalid parameter", args, err)
 	}
-	if got := rowsAsText(t, app, "audit", "m.*"); !slices.Equal(got, before) {
-		t.Errorf("the trail became %v, want it as before, %v", got, before)
-	}
-	if n, err := New(app).PurgeBookkeeping(t.Context(), 365, 365, 1); err != nil || n != 2 {
-		t.Errorf("purge of a year: got %d, %v, want 2", n, err)
-	}
-	if got := rowsAsText(t, app, "audit", "m.*"); !slices.Equal(got, before[2:]) {
-		t.Errorf("the purge left %v, want %v", got, before[2:])
-	}
+	check.Same(t, rowsAsText(t, app, "audit", "m.*"), before, "the trail became, want it as before")
+	check.Same(t, check.Must(New(app).PurgeBookkeeping(t.Context(), 365, 365, 1))(t), 2, "purge of a year")
+	check.Same(t, rowsAsText(t, app, "audit", "m.*"), before[2:], "the purge left")
 	wantDenied(t, owner, `DELETE FROM dlq.audit`, // the purge leaves no door open
 		`SELECT dlq.purge_audit(365, 10); DELETE FROM dlq.audit`)
 	exec(t, owner, `ALTER TABLE dlq.audit DISABLE TRIGGER USER`)
@@ -288,9 +241,7 @@ func wantDenied(t *testing.T, db *sqlx.DB, statements ...string) {
 	for _, s := range statements {
 		_, err := db.Exec(s)
 		var refused *pq.Error
-		if !errors.As(err, &refused) || refused.Code != "42501" {
-			t.Errorf("%.90s: got %v, want permission denied", s, err)
-		}
+		check.True(t, errors.As(err, &refused) && refused.Code == "42501", "%.90s: got %v, want permission denied", s, err)
 	}
 }
 
@@ -310,8 +261,7 @@ func login(t *testing.T, group string) string {
 // dropOwned lets a role be dropped that has made things in a database.
 func dropOwned(t *testing.T, at, role string) {
 	t.Helper()
-	db, err := sqlx.Connect("postgres", at)
-	wantNil(t, err)
+	db := check.Must(sqlx.Connect("postgres", at))(t)
 	defer db.Close()
 	exec(t, db, "DROP OWNED BY "+role+" CASCADE")
 }
@@ -319,11 +269,9 @@ func dropOwned(t *testing.T, at, role string) {
 // configOf says in a Config how to reach a database, as nobody yet.
 func configOf(t *testing.T, at string) Config {
 	t.Helper()
-	u, err := url.Parse(at)
-	wantNil(t, err)
+	u := check.Must(url.Parse(at))(t)
 	cfg := goodConfig()
 	cfg.Host, cfg.Name, cfg.Password, cfg.PasswordFile = u.Hostname(), strings.TrimPrefix(u.Path, "/"), "", ""
-	cfg.Port, err = strconv.Atoi(u.Port())
-	wantNil(t, err)
+	cfg.Port = check.Must(strconv.Atoi(u.Port()))(t)
 	return cfg
 }

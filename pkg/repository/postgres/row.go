@@ -10,9 +10,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// row is a message as the queries select it. Every column may be NULL, because
-// a query that also answers a question about the whole (a total, a cut) returns
-// one row without a message when it finds none; see present.
+// row is a message as the queries select it. Every column may be NULL: a query for a total
+// returns one row without a message when it finds none; see present.
 type row struct {
 	ID            uuid.NullUUID  `db:"id"`
 	OriginalTopic sql.NullString `db:"original_topic"`
@@ -87,11 +86,6 @@ type row struct {
 // dlq.topics, joined from the left.
 const stateColumns = stateColumnsBefore + "m.error_message" + stateColumnsBehind
 
-// stateColumnsWith are the same with another expression for error_message.
-func stateColumnsWith(errorMessage string) string {
-	return stateColumnsBefore + errorMessage + stateColumnsBehind
-}
-
 const stateColumnsBefore = `
 	m.id, m.original_topic, `
 
@@ -108,10 +102,9 @@ const stateColumnsBehind = `, m.retry_count, m.max_retries, m.status,
 // consumptionColumns are the evidence that the message's record was consumed.
 const consumptionColumns = `seen.consumed_group, seen.consumed_offset, seen.consumed_seen_at`
 
-// consumptionOf is joined to m, a whole row of dlq_messages, from the left. Only a
-// message that was published and of which no more is known is looked up: by the
-// attempt that sent it, in the committed offsets of its own consumer group, or of
-// the groups that are configured for that topic, of which the furthest tells.
+// consumptionOf is joined to m, a row of dlq_messages, from the left. For published
+// messages it looks up the committed offsets of the message's consumer group, or of those
+// configured for the topic that the attempt sent to, of which the furthest counts.
 const consumptionOf = `
 	LEFT JOIN LATERAL (
 		SELECT c.consumer_group AS consumed_group, c.committed AS consumed_offset, c.seen_at AS consumed_seen_at
@@ -128,9 +121,8 @@ const consumptionOf = `
 		ORDER BY c.committed DESC, c.consumer_group LIMIT 1
 	) seen ON true`
 
-// byteColumns are the bytes; limit, that of the value, and headerLimit, that of the
-// headers and of the key, are SQL expressions, negative for no limit. octet_length of an out-of-line value does not read it. No
-// headers are one byte.
+// byteColumns are the bytes; limit (of the value) and headerLimit (of headers and key) are
+// SQL expressions, negative for none. octet_length does not read an out-of-line value.
 func byteColumns(limit, headerLimit string) string {
 	return byteColumnsWith(keyUpTo(headerLimit), limit, headersUpTo(headerLimit))
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
@@ -26,37 +27,22 @@ func TestCellsReadWhatDatabaseSQLDoes(t *testing.T) {
 		[]byte("bytes"), []byte(id.String()), id[:], []byte("no id, though as long as one is here"),
 		int64(0), int64(-7), int64(math.MaxInt32), int64(math.MaxInt32 + 1), int64(math.MinInt64), true, false, time.Unix(1, 2).UTC(), 1.5,
 	}
-	compare := func(name string, src any, got, want sql.Scanner, value func(sql.Scanner) any) {
-		t.Helper()
-		gotErr, wantErr := got.Scan(src), want.Scan(src)
-		if (gotErr == nil) != (wantErr == nil) {
-			t.Errorf("%s of %T %v: error %v, want %v", name, src, src, gotErr, wantErr)
-		}
-		if g, w := value(got), value(want); wantErr == nil && !reflect.DeepEqual(g, w) {
-			t.Errorf("%s of %T %v = %v, want %v", name, src, src, g, w)
-		}
-	}
-	whole := func(s sql.Scanner) any {
-		v := reflect.ValueOf(s).Elem()
-		return []any{v.Field(0).Interface(), v.Field(1).Interface()}
-	}
 	for _, src := range sources {
-		// What stood there before must not stay.
-		compare("text", src, &textCell{String: "old", Valid: true}, &sql.NullString{}, whole)
-		compare("int32", src, &int32Cell{Int32: 9, Valid: true}, &sql.NullInt32{}, whole)
-		compare("int64", src, &int64Cell{Int64: 9, Valid: true}, &sql.NullInt64{}, whole)
-		compare("bool", src, &boolCell{Bool: true, Valid: true}, &sql.NullBool{}, whole)
-		compare("time", src, &timeCell{Time: time.Unix(9, 9), Valid: true}, &sql.NullTime{}, whole)
-		compare("id", src, &idCell{UUID: uuid.New(), Valid: true}, &uuid.NullUUID{}, whole)
+		for _, field := range []sql.Scanner{ // what was there before must not stay
+			&sql.NullString{String: "old", Valid: true}, &sql.NullInt32{Int32: 9, Valid: true}, &sql.NullInt64{Int64: 9, Valid: true},
+			&sql.NullBool{Bool: true, Valid: true}, &sql.NullTime{Time: time.Unix(9, 9), Valid: true}, &uuid.NullUUID{UUID: uuid.New(), Valid: true},
+		} {
+			want := reflect.New(reflect.TypeOf(field).Elem()).Interface().(sql.Scanner)
+			err, wantErr := new(scannedRow).cell(field).(sql.Scanner).Scan(src), want.Scan(src)
+			check.True(t, (err == nil) == (wantErr == nil), "%T of %T %v: error %v, want %v", field, src, src, err, wantErr)
+			check.True(t, wantErr != nil || reflect.DeepEqual(field, want), "%T of %T %v = %v, want %v", field, src, src, field, want)
+		}
 		old := int32(9)
 		number, want := &old, sql.Null[int32]{}
 		err, wantErr := numberCell[int32]{&number}.Scan(src), want.Scan(src)
-		if (err == nil) != (wantErr == nil) {
-			t.Errorf("number of %T %v: error %v, want %v", src, src, err, wantErr)
-		}
-		if wantErr == nil && ((number != nil) != want.Valid || want.Valid && *number != want.V) {
-			t.Errorf("number of %T %v = %v, want %v", src, src, number, want)
-		}
+		check.True(t, (err == nil) == (wantErr == nil), "number of %T %v: error %v, want %v", src, src, err, wantErr)
+		check.True(t, wantErr != nil || (number != nil) == want.Valid && (!want.Valid || *number == want.V),
+			"number of %T %v = %v, want %v", src, src, number, want)
 	}
 }
 
@@ -71,9 +57,7 @@ func TestScannedBytesStay(t *testing.T) {
 			to  *[]byte
 			src any
 		}{{&r.Key, key}, {&r.Headers, nil}, {&r.Value, value}, {&r.Payload, "text"}} {
-			if err := (bytesCell{r, one.to}).Scan(one.src); err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, (bytesCell{r, one.to}).Scan(one.src))
 		}
 		r.own()
 		clear(key)
@@ -82,9 +66,7 @@ func TestScannedBytesStay(t *testing.T) {
 		if want := bytes.Repeat([]byte("v"), n); string(r.Key) != "key" || r.Headers != nil || r.Value == nil || !bytes.Equal(r.Value, want) || string(r.Payload) != "text" {
 			t.Errorf("row = %q, %v, %d bytes, %q, want what was read", r.Key, r.Headers, len(r.Value), r.Payload)
 		}
-		if cap(r.Key) != len(r.Key) {
-			t.Error("a key that may be appended to runs into the value")
-		}
+		check.True(t, cap(r.Key) == len(r.Key), "a key that may be appended to runs into the value")
 	}
 }
 
@@ -111,9 +93,8 @@ func TestHeadersAreReadAsBefore(t *testing.T) {
 		}
 		got, err := viewHeaders(packed)
 		want, wantErr := headersOneByOne(packed)
-		if (err == nil) != (wantErr == nil) || !reflect.DeepEqual(got, want) {
-			t.Fatalf("headers of %x = %v, %v, want %v, %v", packed, got, err, want, wantErr)
-		}
+		check.Require(t, (err == nil) == (wantErr == nil) && reflect.DeepEqual(got, want),
+			"headers of %x = %v, %v, want %v, %v", packed, got, err, want, wantErr)
 	}
 }
 

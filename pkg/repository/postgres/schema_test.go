@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/migrations"
 	"github.com/dlq-manager/dlq-manager/pkg/migrate"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
@@ -31,43 +32,35 @@ var theTen = []string{
 func TestSchema(t *testing.T) {
 	t.Parallel()
 
-	t.Run("IsTheOneOfTheFile", func(t *testing.T) {
-		t.Parallel()
+	parallel(t, "IsTheOneOfTheFile", func(t *testing.T) {
 		const path = "testdata/schema.txt"
 		got := strings.Join(outline(t, postgrestest.Open(t)), "\n") + "\n"
 		if *update {
-			wantNil(t, os.WriteFile(path, []byte(got), 0o600))
+			check.NoError(t, os.WriteFile(path, []byte(got), 0o600))
 		}
-		want, err := os.ReadFile(path)
-		wantNil(t, err)
+		want := check.Must(os.ReadFile(path))(t)
 		wantLines(t, "run this test with -update if that is right: in the migrations",
 			strings.Split(got, "\n"), strings.Split(string(want), "\n"))
 	})
 
-	t.Run("IsTheSameAfterTheWayDownAndUp", func(t *testing.T) {
-		t.Parallel()
+	parallel(t, "IsTheSameAfterTheWayDownAndUp", func(t *testing.T) {
 		db := empty(t)
-		wantNil(t, migrate.Up(t.Context(), db.DB))
+		check.NoError(t, migrate.Up(t.Context(), db.DB))
 		first := catalogue(t, db)
-		if len(first) < 80 {
-			t.Fatalf("the catalogue has %d lines, want all of the schema", len(first))
-		}
-		wantNil(t, migrate.Down(t.Context(), db.DB, migrate.All))
+		check.Require(t, len(first) >= 80, "the catalogue has %d lines, want all of the schema", len(first))
+		check.NoError(t, migrate.Down(t.Context(), db.DB, migrate.All))
 		wantLines(t, "after the way down", catalogue(t, db), nil)
-		wantNil(t, migrate.Up(t.Context(), db.DB))
+		check.NoError(t, migrate.Up(t.Context(), db.DB))
 		wantLines(t, "after the way up again", catalogue(t, db), first)
 	})
 
-	t.Run("IsTheSameAfterEachStepDownAndUp", func(t *testing.T) {
-		t.Parallel()
+	parallel(t, "IsTheSameAfterEachStepDownAndUp", func(t *testing.T) {
 		db := bare(t)
 		var before []string
 		for _, s := range steps(t) {
 			s.run(t, db, "up")
 			after := catalogue(t, db)
-			if slices.Equal(after, before) {
-				t.Errorf("step %s changes nothing that the catalogue shows", s.name)
-			}
+			check.True(t, !slices.Equal(after, before), "step %s changes nothing that the catalogue shows", s.name)
 			s.run(t, db, "down")
 			wantLines(t, "after "+s.name+" down", catalogue(t, db), before)
 			s.run(t, db, "up")
@@ -76,55 +69,40 @@ func TestSchema(t *testing.T) {
 		}
 	})
 
-	t.Run("GivesUpBehindALongReaderAndSucceedsWhenRunAgain", func(t *testing.T) {
-		t.Parallel()
-		db := postgrestest.Open(t)
-		wantNil(t, migrate.Down(t.Context(), db.DB, int(migrate.Latest()-3)))
-		reader, err := db.Beginx()
-		wantNil(t, err)
-		defer func() { _ = reader.Rollback() }()
-		var n int
-		wantNil(t, reader.Get(&n, `SELECT count(*) FROM dlq.dlq_messages`))
+	withDB(t, "GivesUpBehindALongReaderAndSucceedsWhenRunAgain", func(t *testing.T, db *sqlx.DB) {
+		check.NoError(t, migrate.Down(t.Context(), db.DB, int(migrate.Latest()-3)))
+		reader := begin(t, db)
+		getOne[int](t, reader, `SELECT count(*) FROM dlq.dlq_messages`)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // else it would wait for ever
 		defer cancel()
 		if err := migrate.Up(ctx, db.DB); err == nil || !strings.Contains(err.Error(), "migration to version 4") ||
 			!strings.Contains(err.Error(), "lock timeout") {
 			t.Errorf("behind a reader: got %v, want the version and the lock timeout", err)
 		}
-		wantNil(t, reader.Rollback())
-		wantNil(t, migrate.Up(t.Context(), db.DB))
-		wantNil(t, migrate.Check(t.Context(), db.DB))
+		check.NoError(t, reader.Rollback())
+		check.NoError(t, migrate.Up(t.Context(), db.DB))
+		check.NoError(t, migrate.Check(t.Context(), db.DB))
 	})
 
-	t.Run("BuildsIndexesOfFullTablesBesideTheirWriters", func(t *testing.T) {
-		t.Parallel()
+	parallel(t, "BuildsIndexesOfFullTablesBesideTheirWriters", func(t *testing.T) {
 		blocking := regexp.MustCompile(`CREATE (UNIQUE )?INDEX (IF NOT EXISTS )?\w+\s+ON dlq\.dlq_messages`)
 		for _, s := range steps(t) {
-			if s.name >= "012" && blocking.MatchString(s.up+s.down) {
-				t.Errorf("step %s builds an index while nobody may write, want it built concurrently", s.name)
-			}
+			check.True(t, s.name < "012" || !blocking.MatchString(s.up+s.down),
+				"step %s builds an index while nobody may write, want it built concurrently", s.name)
 		}
 	})
 
-	t.Run("KeepsTheTenColumnsOnTheWayToThem", func(t *testing.T) {
-		t.Parallel()
-		db := postgrestest.Open(t)
+	withDB(t, "KeepsTheTenColumnsOnTheWayToThem", func(t *testing.T, db *sqlx.DB) {
 		id := seedTen(t, db, "DEAD", "2001-02-03 04:05:06.789012+00")
 		before := tenOf(t, db, id)
-		wantNil(t, migrate.Down(t.Context(), db.DB, int(migrate.Latest()-3)))
-		if got := tenOf(t, db, id); got != before {
-			t.Errorf("after the way to 003: got %s, want %s", got, before)
-		}
-		wantNil(t, migrate.Up(t.Context(), db.DB))
-		if got := tenOf(t, db, id); got != before {
-			t.Errorf("after the way up again: got %s, want %s", got, before)
-		}
+		check.NoError(t, migrate.Down(t.Context(), db.DB, int(migrate.Latest()-3)))
+		check.Same(t, tenOf(t, db, id), before, "after the way to 003")
+		check.NoError(t, migrate.Up(t.Context(), db.DB))
+		check.Same(t, tenOf(t, db, id), before, "after the way up again")
 		wantExactCounters(t, db)
 	})
 
-	t.Run("HasTheDocumentedNames", func(t *testing.T) {
-		t.Parallel()
-		db := postgrestest.Open(t)
+	withDB(t, "HasTheDocumentedNames", func(t *testing.T, db *sqlx.DB) {
 		for what, query := range map[string]string{
 			"topic index":      `SELECT indexdef LIKE '%(original_topic%' FROM pg_indexes WHERE schemaname = 'dlq' AND tablename = 'dlq_messages' AND indexname = 'idx_dlq_messages_original_topic'`,
 			"status index":     `SELECT indexdef LIKE '%(status%' FROM pg_indexes WHERE schemaname = 'dlq' AND tablename = 'dlq_messages' AND indexname = 'idx_dlq_messages_status'`,
@@ -143,9 +121,7 @@ func TestSchema(t *testing.T) {
 		}
 	})
 
-	t.Run("TakesAPlainInsertOfTheTenColumns", func(t *testing.T) {
-		t.Parallel()
-		db := postgrestest.Open(t)
+	withDB(t, "TakesAPlainInsertOfTheTenColumns", func(t *testing.T, db *sqlx.DB) {
 		var got struct {
 			ID            uuid.UUID `db:"id"`
 			RetryCount    int       `db:"retry_count"`
@@ -155,7 +131,7 @@ func TestSchema(t *testing.T) {
 			NothingElse   bool      `db:"nothing_else"`
 			OriginalTopic string    `db:"original_topic"`
 		}
-		wantNil(t, db.Get(&got, `INSERT INTO dlq.dlq_messages (original_topic, error_message) VALUES ('orders', 'boom')
+		check.NoError(t, db.Get(&got, `INSERT INTO dlq.dlq_messages (original_topic, error_message) VALUES ('orders', 'boom')
 			RETURNING id, original_topic, retry_count, max_retries, status, created_at = updated_at AS same_time,
 				payload IS NULL AND last_retry_at IS NULL AND value IS NULL AND dlq_topic_id IS NULL AS nothing_else`))
 		if got.ID == uuid.Nil || got.RetryCount != 0 || got.MaxRetries != 3 || got.Status != "PENDING" || !got.SameTime || !got.NothingElse {
@@ -175,30 +151,23 @@ func TestUpdatedAt(t *testing.T) {
 	moved := func(t *testing.T, set string) bool {
 		t.Helper()
 		id := seedTen(t, db, "DEAD", old)
-		var stayed bool
-		wantNil(t, db.Get(&stayed, `UPDATE dlq.dlq_messages SET `+set+` WHERE id = $1 RETURNING updated_at = $2::timestamptz`, id, old))
+		stayed := getOne[bool](t, db, `UPDATE dlq.dlq_messages SET `+set+` WHERE id = $1 RETURNING updated_at = $2::timestamptz`, id, old)
 		return !stayed
 	}
 
-	t.Run("MovesWithEachOfTheTen", func(t *testing.T) {
-		t.Parallel()
+	parallel(t, "MovesWithEachOfTheTen", func(t *testing.T) {
 		changes := map[string]string{
 			"id": "gen_random_uuid()", "original_topic": "'other'", "error_message": "'other'", "retry_count": "7",
 			"max_retries": "9", "payload": `'{"other": 1}'`, "status": "'PENDING'", "created_at": "'2002-01-01'",
 			"updated_at": "updated_at", "last_retry_at": "'2002-01-01'",
 		}
 		for _, column := range theTen {
-			if !moved(t, column+" = "+changes[column]) {
-				t.Errorf("an update of %s left updated_at, want it moved", column)
-			}
-			if !moved(t, column+" = "+column) {
-				t.Errorf("an update of %s to itself left updated_at, want it moved", column)
-			}
+			check.True(t, moved(t, column+" = "+changes[column]), "an update of %s left updated_at, want it moved", column)
+			check.True(t, moved(t, column+" = "+column), "an update of %s to itself left updated_at, want it moved", column)
 		}
 	})
 
-	t.Run("StaysWithBookkeeping", func(t *testing.T) {
-		t.Parallel()
+	parallel(t, "StaysWithBookkeeping", func(t *testing.T) {
 		columns := columnsOf(t, db, "dlq_messages")
 		seen := 0
 		for _, c := range columns {
@@ -206,24 +175,17 @@ func TestUpdatedAt(t *testing.T) {
 				continue
 			}
 			seen++
-			if moved(t, c.Name+" = "+c.sample()) {
-				t.Errorf("an update of %s moved updated_at, want it left", c.Name)
-			}
+			check.True(t, !moved(t, c.Name+" = "+c.sample()), "an update of %s moved updated_at, want it left", c.Name)
 		}
-		if seen < 25 || len(columns)-seen != len(theTen) {
-			t.Errorf("got %d bookkeeping columns of %d, want all but the ten", seen, len(columns))
-		}
+		check.True(t, seen >= 25 && len(columns)-seen == len(theTen),
+			"got %d bookkeeping columns of %d, want all but the ten", seen, len(columns))
 	})
 
-	t.Run("CanBeSetByHand", func(t *testing.T) {
-		t.Parallel()
+	parallel(t, "CanBeSetByHand", func(t *testing.T) {
 		id := seedTen(t, db, "DEAD", old)
 		for _, set := range []string{"updated_at = '1999-09-09 09:09:09+00'", "status = 'PENDING', updated_at = '1999-09-09 09:09:10+00'"} {
-			var year int
-			wantNil(t, db.Get(&year, `UPDATE dlq.dlq_messages SET `+set+` WHERE id = $1 RETURNING extract(year FROM updated_at)::int`, id))
-			if year != 1999 {
-				t.Errorf("%s: got the year %d, want 1999", set, year)
-			}
+			year := getOne[int](t, db, `UPDATE dlq.dlq_messages SET `+set+` WHERE id = $1 RETURNING extract(year FROM updated_at)::int`, id)
+			check.Same(t, year, 1999, "%s: got the year", set)
 		}
 	})
 }
@@ -232,36 +194,28 @@ func TestPgcrypto(t *testing.T) {
 	t.Parallel()
 	has := func(t *testing.T, db *sqlx.DB) (there bool) {
 		t.Helper()
-		wantNil(t, db.Get(&there, `SELECT EXISTS (SELECT FROM pg_extension WHERE extname = 'pgcrypto')`))
+		check.NoError(t, db.Get(&there, `SELECT EXISTS (SELECT FROM pg_extension WHERE extname = 'pgcrypto')`))
 		return there
 	}
 	upAndDown := func(t *testing.T, between, before string) bool {
 		t.Helper()
 		db := empty(t)
 		exec(t, db, before)
-		wantNil(t, migrate.Up(t.Context(), db.DB))
+		check.NoError(t, migrate.Up(t.Context(), db.DB))
 		exec(t, db, between)
-		wantNil(t, migrate.Down(t.Context(), db.DB, migrate.All))
+		check.NoError(t, migrate.Down(t.Context(), db.DB, migrate.All))
 		return has(t, db)
 	}
 
-	t.Run("GoesWithTheStepThatBroughtIt", func(t *testing.T) {
-		t.Parallel()
-		if upAndDown(t, "", "") {
-			t.Error("it stayed, want it gone")
-		}
+	parallel(t, "GoesWithTheStepThatBroughtIt", func(t *testing.T) {
+		check.True(t, !upAndDown(t, "", ""), "it stayed, want it gone")
 	})
-	t.Run("StaysWhereItWasBefore", func(t *testing.T) {
-		t.Parallel()
-		if !upAndDown(t, "", "CREATE EXTENSION pgcrypto") {
-			t.Error("it is gone, want it left")
-		}
+	parallel(t, "StaysWhereItWasBefore", func(t *testing.T) {
+		check.True(t, upAndDown(t, "", "CREATE EXTENSION pgcrypto"), "it is gone, want it left")
 	})
-	t.Run("StaysWhereSomethingUsesIt", func(t *testing.T) {
-		t.Parallel()
-		if !upAndDown(t, "CREATE VIEW public.hashes AS SELECT digest('a', 'sha256') AS h", "") {
-			t.Error("it is gone, want it left")
-		}
+	parallel(t, "StaysWhereSomethingUsesIt", func(t *testing.T) {
+		check.True(t, upAndDown(t, "CREATE VIEW public.hashes AS SELECT digest('a', 'sha256') AS h", ""),
+			"it is gone, want it left")
 	})
 }
 
@@ -274,27 +228,20 @@ func (s step) run(t *testing.T, db *sqlx.DB, way string) {
 	if way == "down" {
 		body = s.down
 	}
-	if _, err := db.Exec(body); err != nil {
-		t.Fatalf("%s %s: %v", s.name, way, err)
-	}
+	check.Must(db.Exec(body))(t)
 }
 
 func steps(t *testing.T) []step {
 	t.Helper()
-	names, err := fs.Glob(migrations.FS, "*.up.sql")
-	wantNil(t, err)
+	names := check.Must(fs.Glob(migrations.FS, "*.up.sql"))(t)
 	var all []step
 	for _, name := range names {
-		up, err := fs.ReadFile(migrations.FS, name)
-		wantNil(t, err)
+		up := check.Must(fs.ReadFile(migrations.FS, name))(t)
 		base := strings.TrimSuffix(name, ".up.sql")
-		down, err := fs.ReadFile(migrations.FS, base+".down.sql")
-		wantNil(t, err)
+		down := check.Must(fs.ReadFile(migrations.FS, base+".down.sql"))(t)
 		all = append(all, step{base, string(up), string(down)})
 	}
-	if len(all) != int(migrate.Latest()) {
-		t.Fatalf("got %d migrations, want %d", len(all), migrate.Latest())
-	}
+	check.Require(t, len(all) == int(migrate.Latest()), "got %d migrations, want %d", len(all), migrate.Latest())
 	return all
 }
 
@@ -304,8 +251,7 @@ func steps(t *testing.T) []step {
 func empty(t *testing.T) *sqlx.DB {
 	t.Helper()
 	postgrestest.URL(t)
-	db, err := sqlx.Connect("postgres", postgrestest.Empty(t))
-	wantNil(t, err)
+	db := check.Must(sqlx.Connect("postgres", postgrestest.Empty(t)))(t)
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }
@@ -314,8 +260,8 @@ func empty(t *testing.T) *sqlx.DB {
 func bare(t *testing.T) *sqlx.DB {
 	t.Helper()
 	db := empty(t)
-	wantNil(t, migrate.Up(t.Context(), db.DB))
-	wantNil(t, migrate.Down(t.Context(), db.DB, migrate.All))
+	check.NoError(t, migrate.Up(t.Context(), db.DB))
+	check.NoError(t, migrate.Down(t.Context(), db.DB, migrate.All))
 	return db
 }
 
@@ -325,8 +271,7 @@ func bare(t *testing.T) *sqlx.DB {
 func catalogue(t *testing.T, db *sqlx.DB) []string {
 	t.Helper()
 	const acl = `(SELECT string_agg(a::text, ' ' ORDER BY a::text) FROM unnest(coalesce(%s)) a)`
-	var lines []string
-	wantNil(t, db.Select(&lines, `
+	lines := getAll[string](t, db, `
 		WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname = 'dlq')
 		SELECT concat_ws(' | ', 'schema', nspname, pg_get_userbyid(nspowner), obj_description(oid, 'pg_namespace'),
 			`+strings.Replace(acl, "%s", "nspacl, acldefault('n', nspowner)", 1)+`)
@@ -361,7 +306,7 @@ func catalogue(t *testing.T, db *sqlx.DB) []string {
 		FROM pg_class, unnest(relacl) a WHERE relnamespace = to_regnamespace('dlq_migrations') AND a::text LIKE 'dlq_r%'
 		UNION ALL
 		SELECT concat_ws(' | ', 'default privileges', defaclacl::text) FROM pg_default_acl
-		ORDER BY 1`))
+		ORDER BY 1`)
 	return lines
 }
 
@@ -369,10 +314,8 @@ func catalogue(t *testing.T, db *sqlx.DB) []string {
 // bodies of functions, and without the name of the server's user.
 func outline(t *testing.T, db *sqlx.DB) []string {
 	t.Helper()
-	var user string
-	wantNil(t, db.Get(&user, `SELECT current_user`))
-	var partitions []string
-	wantNil(t, db.Select(&partitions, `SELECT relname FROM pg_class WHERE relispartition AND relkind = 'r'`))
+	user := getOne[string](t, db, `SELECT current_user`)
+	partitions := getAll[string](t, db, `SELECT relname FROM pg_class WHERE relispartition AND relkind = 'r'`)
 	owner := regexp.MustCompile(`\b` + regexp.QuoteMeta(user) + `\b`)
 	body := regexp.MustCompile(`(?s)^(function \| [^\n]*)\n.*\n\s*(\|[^\n]*)$`)
 	var lines []string
@@ -387,14 +330,10 @@ func outline(t *testing.T, db *sqlx.DB) []string {
 func wantLines(t *testing.T, when string, got, want []string) {
 	t.Helper()
 	for _, line := range got {
-		if !slices.Contains(want, line) {
-			t.Errorf("%s there is: %s", when, line)
-		}
+		check.True(t, slices.Contains(want, line), "%s there is: %s", when, line)
 	}
 	for _, line := range want {
-		if !slices.Contains(got, line) {
-			t.Errorf("%s there is no: %s", when, line)
-		}
+		check.True(t, slices.Contains(got, line), "%s there is no: %s", when, line)
 	}
 }
 
@@ -406,9 +345,8 @@ type columnOf struct {
 
 func columnsOf(t *testing.T, db *sqlx.DB, table string) []columnOf {
 	t.Helper()
-	var columns []columnOf
-	wantNil(t, db.Select(&columns, `SELECT attname AS name, format_type(atttypid, NULL) AS type FROM pg_attribute
-		WHERE attrelid = ('dlq.' || $1)::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum`, table))
+	columns := getAll[columnOf](t, db, `SELECT attname AS name, format_type(atttypid, NULL) AS type FROM pg_attribute
+		WHERE attrelid = ('dlq.' || $1)::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum`, table)
 	return columns
 }
 
@@ -443,7 +381,7 @@ func (c columnOf) sample() string {
 // seedTen puts in a row of the ten columns and returns its id.
 func seedTen(t *testing.T, db *sqlx.DB, status, updated string) (id uuid.UUID) {
 	t.Helper()
-	wantNil(t, db.Get(&id, `
+	check.NoError(t, db.Get(&id, `
 		INSERT INTO dlq.dlq_messages (id, original_topic, error_message, retry_count, max_retries, payload, status, created_at, updated_at, last_retry_at)
 		VALUES (gen_random_uuid(), 'orders', 'boom', 1, 3, '{"order": 1}', $1, '2001-02-03 04:05:06+00', $2, '2001-02-03 04:05:07+00')
 		RETURNING id`, status, updated))
@@ -452,22 +390,14 @@ func seedTen(t *testing.T, db *sqlx.DB, status, updated string) (id uuid.UUID) {
 
 func tenOf(t *testing.T, db *sqlx.DB, id uuid.UUID) (text string) {
 	t.Helper()
-	wantNil(t, db.Get(&text, `SELECT (`+strings.Join(theTen, ", ")+`)::text FROM dlq.dlq_messages WHERE id = $1`, id))
+	check.NoError(t, db.Get(&text, `SELECT (`+strings.Join(theTen, ", ")+`)::text FROM dlq.dlq_messages WHERE id = $1`, id))
 	return text
 }
 
 func exec(t *testing.T, db *sqlx.DB, query string, args ...any) {
 	t.Helper()
-	if _, err := db.Exec(query, args...); err != nil {
-		t.Fatalf("%.60s: %v", query, err)
-	}
-}
-
-func wantNil(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatalf("got %v, want nil", err)
-	}
+	_, err := db.Exec(query, args...)
+	check.Require(t, err == nil, "%.60s: %v", query, err)
 }
 
 // eventually asks until the answer is yes; the database, not the test, waits
@@ -476,8 +406,7 @@ func eventually(t *testing.T, db *sqlx.DB, what, query string, args ...any) {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)
 	for range 20_000 {
-		var yes bool
-		wantNil(t, db.Get(&yes, query, args...))
+		yes := getOne[bool](t, db, query, args...)
 		if yes {
 			return
 		}
@@ -493,8 +422,7 @@ func eventually(t *testing.T, db *sqlx.DB, what, query string, args ...any) {
 // store relies on.
 func urlOf(t *testing.T, server, database string) string {
 	t.Helper()
-	u, err := url.Parse(server)
-	wantNil(t, err)
+	u := check.Must(url.Parse(server))(t)
 	u.Path = "/" + database
 	q := u.Query()
 	q.Set("binary_parameters", "yes")

@@ -2,11 +2,17 @@ package postgres
 
 import (
 	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
@@ -43,13 +49,11 @@ func (s *Store) Search(ctx context.Context, q repository.SearchQuery) (repositor
 	return page, translate("search messages", err)
 }
 
-// How messages of a filter are come by. In order, a page ends with its last message
-// whatever is behind it. To collect all and sort them is shorter where they are few,
-// but PostgreSQL knows that only as of when it last looked: of a topic that has begun
-// to flood since, it would collect everything for every page. A walk is as short when
-// there are few. Topics that are too many to be walked one by one, and what is found
-// by words, can only be collected, and so can what is found in one of several ways
-// without an index for each.
+// How messages of a filter are found. A walk in order ends with the page's last message.
+// Collecting and sorting is shorter for few, but PostgreSQL's statistics may be old: of a
+// topic that floods since it would collect everything for every page. A walk is as short
+// when there are few. Too many topics, words, and alternatives without an index for each
+// can only be collected.
 const (
 	walkedInOrder = `SET LOCAL enable_bitmapscan = off`
 	foundTogether = `SET LOCAL enable_bitmapscan = on`
@@ -261,4 +265,96 @@ func listedSizeWithout(limit string) string {
 			octet_length(m.error_message)
 			+ CASE WHEN octet_length(m.key) <= ` + limit + ` THEN octet_length(m.key) ELSE 0 END
 			+ CASE WHEN octet_length(m.headers) <= ` + limit + ` THEN octet_length(m.headers) ELSE 0 END`
+}
+
+// plain reports whether a page is the next piece of an index: of all messages or of one
+// original topic, by creation. It needs no plan for its arguments and no transaction. Any
+// other filter may be rare or common, which a plan has to know.
+func plain(q repository.SearchQuery, n names) bool {
+	return q.Sort.By == repository.ByCreated && !n.number.Valid &&
+		reflect.DeepEqual(q.Filter, entity.Filter{Topic: q.Filter.Topic})
+}
+
+// plainPage answers a plain question in one round trip.
+func (s *Store) plainPage(ctx context.Context, from source, q repository.SearchQuery, n names) ([]entity.Message, error) {
+	bounded, cancel := context.WithTimeout(ctx, s.searchPatience)
+	defer cancel()
+	query, args := pageQuery(from, listed(from, q, n, leaveOut))
+	messages := make([]entity.Message, 0, min(q.Limit, expected))
+	var shown shownPage
+	err := s.eachRow(bounded, query, args, nil, func(r *row) error {
+		m, err := shown.message(ctx, r)
+		messages = append(messages, m)
+		return err
+	})
+	if err != nil {
+		return nil, translate("search messages", tooLong(ctx, bounded, err))
+	}
+	return messages, nil
+}
+
+// tooLong makes a *repository.TooBroadError of the error of a statement that was
+// ended because its own time was over, not its caller's.
+func tooLong(caller, own context.Context, err error) error {
+	ended := errors.Is(err, context.DeadlineExceeded) || isCanceled(err)
+	if ended && own.Err() != nil && caller.Err() == nil {
+		return &repository.TooBroadError{}
+	}
+	return err
+}
+
+// How long one statement may take that somebody's filter made: of a search or an
+// export, and of an exact count.
+const (
+	searchPatience = 10 * time.Second
+	countPatience  = 5 * time.Second
+)
+
+// bounded runs do in one snapshot, in statements that take no longer than patience; a
+// longer one is a *repository.TooBroadError. settings run first, in the same round trip. do
+// is called again in another transaction when the connection is of no use: the pool repeats
+// only what is outside of one.
+func (s *Store) bounded(ctx context.Context, patience time.Duration, do func(tx *sqlx.Tx) error, settings ...string) error {
+	err := s.boundedOnce(ctx, patience, do, settings)
+	if ctx.Err() == nil && (errors.Is(err, driver.ErrBadConn) || roleMayBeGone(err)) {
+		err = s.boundedOnce(ctx, patience, do, settings)
+	}
+	return err
+}
+
+func (s *Store) boundedOnce(ctx context.Context, patience time.Duration, do func(tx *sqlx.Tx) error, settings []string) error {
+	tx, err := s.db.BeginTxx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // nothing was written
+	all := append([]string{fmt.Sprintf(
+		`SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = %d`,
+		max(1, patience.Milliseconds()))}, settings...)
+	_, err = tx.ExecContext(ctx, strings.Join(all, "; "))
+	if err == nil {
+		err = do(tx)
+	}
+	if isCanceled(err) && ctx.Err() == nil {
+		return &repository.TooBroadError{}
+	}
+	return err
+}
+
+// isCanceled reports whether the server ended a statement, because it took too long or
+// another session asked for that.
+func isCanceled(err error) bool {
+	var pe *pq.Error
+	return errors.As(err, &pe) && pe.Code == "57014"
+}
+
+// readRows runs a query into dest, a pointer to a slice. It is prepared for its bytes, see
+// Store.stmt, and still planned for its arguments: PostgreSQL does so the first five times.
+func readRows(ctx context.Context, tx *sqlx.Tx, dest any, query string, args ...any) error {
+	st, err := tx.PreparexContext(ctx, query)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = st.Close() }()
+	return st.SelectContext(ctx, dest, args...)
 }

@@ -8,24 +8,22 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
-	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
 // TestSearchBehindTheCatalogue: while the catalogue is behind, a search for words
 // finds all that it has come to, and the batch that it is at, in one order.
 func TestSearchBehindTheCatalogue(t *testing.T) {
-	t.Parallel()
-	db := postgrestest.Open(t)
+	db := freshDB(t)
 	newest := seedBehind(t, db)
 	store := New(db)
 	store.AnswerFrom(1)
 	page := func(t *testing.T, q repository.SearchQuery) (ids []uuid.UUID) {
 		t.Helper()
 		q.Filter.Words = append(q.Filter.Words, "boom")
-		found, err := store.Search(t.Context(), q)
-		wantNil(t, err)
+		found := check.Must(store.Search(t.Context(), q))(t)
 		for _, m := range found.Messages {
 			ids = append(ids, m.ID)
 		}
@@ -33,35 +31,28 @@ func TestSearchBehindTheCatalogue(t *testing.T) {
 	}
 	want := func(t *testing.T, got, want []uuid.UUID) {
 		t.Helper()
-		if len(got) != len(want) {
-			t.Fatalf("%d messages, want %d", len(got), len(want))
-		}
+		check.Require(t, len(got) == len(want), "%d messages, want %d", len(got), len(want))
 		for i := range got {
-			if got[i] != want[i] {
-				t.Fatalf("message %d is %s, want %s", i, got[i], want[i])
-			}
+			check.Require(t, got[i] == want[i], "message %d is %s, want %s", i, got[i], want[i])
 		}
 	}
 	var places []repository.Place
 	for _, id := range newest {
 		p := repository.Place{ID: id}
-		wantNil(t, db.Get(&p.CreatedAt, `SELECT created_at FROM dlq.dlq_messages WHERE id = $1`, id))
+		check.NoError(t, db.Get(&p.CreatedAt, `SELECT created_at FROM dlq.dlq_messages WHERE id = $1`, id))
 		places = append(places, p)
 	}
 
-	t.Run("PageByPage", func(t *testing.T) {
-		t.Parallel()
+	parallel(t, "PageByPage", func(t *testing.T) {
 		want(t, page(t, repository.SearchQuery{Limit: 3}), newest[:3])
 		want(t, page(t, repository.SearchQuery{Limit: 10, After: places[2]}), newest[3:13])
 		want(t, page(t, repository.SearchQuery{Limit: 20, After: places[12]}), newest[13:33])
 	})
-	t.Run("TheLastPageIsNotFull", func(t *testing.T) {
-		t.Parallel()
+	parallel(t, "TheLastPageIsNotFull", func(t *testing.T) {
 		want(t, page(t, repository.SearchQuery{Limit: 100}), newest)
 		want(t, page(t, repository.SearchQuery{Limit: 100, After: places[39]}), nil)
 	})
-	t.Run("OldestFirst", func(t *testing.T) {
-		t.Parallel()
+	parallel(t, "OldestFirst", func(t *testing.T) {
 		got := page(t, repository.SearchQuery{Limit: 1, Sort: repository.Sort{Ascending: true}})
 		want(t, got, newest[39:])
 	})
@@ -70,10 +61,8 @@ func TestSearchBehindTheCatalogue(t *testing.T) {
 		f := entity.Filter{Topic: "orders", ErrorClass: "x", Words: []string{"boom"}}
 		want(t, page(t, repository.SearchQuery{Limit: 12, Filter: f, After: places[4]}), newest[5:17])
 	})
-	t.Run("NobodyElsesTopics", func(t *testing.T) {
-		t.Parallel()
-		none, err := entity.ParseTopicPatterns("topics", "payments")
-		wantNil(t, err)
+	parallel(t, "NobodyElsesTopics", func(t *testing.T) {
+		none := check.Must(entity.ParseTopicPatterns("topics", "payments"))(t)
 		want(t, page(t, repository.SearchQuery{Limit: 12, Filter: entity.Filter{Visible: &none}}), nil)
 	})
 }
@@ -81,41 +70,33 @@ func TestSearchBehindTheCatalogue(t *testing.T) {
 // TestSearchWithoutAMark: what documents there are is found although the catalogue
 // has no place yet, as when it is made anew.
 func TestSearchWithoutAMark(t *testing.T) {
-	t.Parallel()
-	db := postgrestest.Open(t)
+	db := freshDB(t)
 	newest := seedBehind(t, db)
 	exec(t, db, `UPDATE dlq.search_index SET walked_at = '-infinity', found_until = NULL`)
 	found, err := New(db).Search(t.Context(), repository.SearchQuery{Limit: 100, Filter: entity.Filter{Words: []string{"boom"}}})
-	wantNil(t, err)
-	if len(found.Messages) != len(newest) {
-		t.Errorf("%d messages, want %d", len(found.Messages), len(newest))
-	}
+	check.NoError(t, err)
+	check.Same(t, len(found.Messages), len(newest), "messages")
 }
 
 // TestSearchInTheMiddleOfABatch: the catalogue's worker keeps the documents of a batch
 // and says later that it did. No page leaves out what others show around it.
 func TestSearchInTheMiddleOfABatch(t *testing.T) {
-	t.Parallel()
-	db := postgrestest.Open(t)
+	db := freshDB(t)
 	seedBehind(t, db)
 	storeDocuments(t, db, `'boom'`, `'{}'`, `dlq.dlq_messages m WHERE error_message::int BETWEEN 1006 AND 1400`)
 	store := New(db)
 	q := repository.SearchQuery{Limit: 30, Filter: entity.Filter{Words: []string{"boom"}}}
 	next := 1400
 	for range 20 {
-		found, err := store.Search(t.Context(), q)
-		wantNil(t, err)
+		found := check.Must(store.Search(t.Context(), q))(t)
 		for _, m := range found.Messages {
-			if want := fmt.Sprint(next); m.ErrorMessage != want {
-				t.Fatalf("got message %s, want %s", m.ErrorMessage, want)
-			}
+			want := fmt.Sprint(next)
+			check.Require(t, m.ErrorMessage == want, "got message %s, want %s", m.ErrorMessage, want)
 			next--
 			q.After = repository.Place{CreatedAt: m.CreatedAt, ID: m.ID}
 		}
 	}
-	if next != 965 {
-		t.Errorf("the pages end behind message %d, want 966", next+1)
-	}
+	check.True(t, next == 965, "the pages end behind message %d, want 966", next+1)
 }
 
 // TestSearchWhileTheCatalogueGoesBack: what was found is found while the catalogue
@@ -125,8 +106,7 @@ func TestSearchWhileTheCatalogueGoesBack(t *testing.T) {
 	f := newFinder(t)
 	f.store.AnswerFrom(1)
 	f.work()
-	late, err := f.db.Beginx()
-	wantNil(t, err)
+	late := check.Must(f.db.Beginx())(t)
 	defer func() { _ = late.Rollback() }()
 	missed := f.insert(late, 0)
 	exec(t, f.db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, group_id, created_at)
@@ -137,7 +117,7 @@ func TestSearchWhileTheCatalogueGoesBack(t *testing.T) {
 	}
 	newest := func() string {
 		found, err := f.store.Search(t.Context(), repository.SearchQuery{Limit: 1, Filter: entity.Filter{Words: []string{"boom"}}})
-		wantNil(t, err)
+		check.NoError(t, err)
 		if len(found.Messages) == 0 {
 			return "none"
 		}
@@ -146,32 +126,24 @@ func TestSearchWhileTheCatalogueGoesBack(t *testing.T) {
 	if got := newest(); got != "2000" {
 		t.Fatalf("before: got message %s first, want 2000", got)
 	}
-	wantNil(t, late.Commit())
+	check.NoError(t, late.Commit())
 	f.now = f.now.Add(5 * time.Minute)
 	if got := f.look(); len(got) != 1 || got[0] != missed {
 		t.Fatalf("the catalogue found %d messages, want the one that was stored late", len(got))
 	}
-	if got := newest(); got != "2000" {
-		t.Errorf("meanwhile: got message %s first, want 2000", got)
-	}
+	check.Same(t, newest(), "2000", "meanwhile: got message first")
 }
 
 // TestExportBehindTheCatalogue: whoever exports reads all there is, so messages that
 // nobody has catalogued are no reason to look at each one.
 func TestExportBehindTheCatalogue(t *testing.T) {
-	t.Parallel()
-	db := postgrestest.Open(t)
+	db := freshDB(t)
 	seedBehind(t, db)
 	exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message) SELECT 'orders', 'new' FROM generate_series(1, $1)`, exportSample)
-	tx, err := db.Beginx()
-	wantNil(t, err)
-	defer func() { _ = tx.Rollback() }()
+	tx := begin(t, db)
 	q := repository.ExportQuery{Filter: entity.Filter{Words: []string{"boom"}}, Limit: 1000}
-	how, err := howToExport(t.Context(), tx, sourceOf(false), q, names{})
-	wantNil(t, err)
-	if how != findFirst {
-		t.Errorf("got %q, want that documents are found first", how)
-	}
+	how := check.Must(howToExport(t.Context(), tx, sourceOf(false), q, names{}))(t)
+	check.Same(t, how, findFirst, "want that documents are found first")
 }
 
 // seedBehind puts in 2,000 messages of which the catalogue has come to the first
@@ -184,10 +156,8 @@ func seedBehind(t *testing.T, db *sqlx.DB) (newest []uuid.UUID) {
 	storeDocuments(t, db, `'boom'`, `'{}'`, `dlq.dlq_messages m WHERE error_message::int BETWEEN 966 AND 1005`)
 	exec(t, db, `UPDATE dlq.search_index SET version = 1, found_until = m.created_at, walked_at = m.created_at
 		FROM dlq.dlq_messages m WHERE m.error_message = '1001'`)
-	wantNil(t, db.Select(&newest, `SELECT m.id FROM dlq.dlq_messages m JOIN dlq.message_documents d ON d.message_id = m.id
+	check.NoError(t, db.Select(&newest, `SELECT m.id FROM dlq.dlq_messages m JOIN dlq.message_documents d ON d.message_id = m.id
 		ORDER BY m.created_at DESC`))
-	if len(newest) != 40 {
-		t.Fatalf("%d documents, want 40", len(newest))
-	}
+	check.Require(t, len(newest) == 40, "%d documents, want 40", len(newest))
 	return newest
 }

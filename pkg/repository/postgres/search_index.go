@@ -187,13 +187,9 @@ func (s *Store) Uncatalogued(ctx context.Context, version int64, limit int, maxB
 	return messages, nil
 }
 
-// storeDocumentsQuery keeps nothing for another version than that of the search index,
-// which cannot change meanwhile. It locks no message: the other order, documents after
-// messages, is that of a deletion.
-//
-// The first document of a message is the one that is inserted, also beside another
-// worker, and the message is counted with it. What is too old to be counted is forgotten
-// faster than it can come.
+// storeDocumentsQuery stores for the search index's version alone. It locks no message:
+// documents after messages is the order of a deletion. A message is counted when its first
+// document is inserted; what is too old to count is forgotten.
 const storeDocumentsQuery = `
 	WITH document AS MATERIALIZED (
 		SELECT x.id, x.text, x.terms::bigint[] AS terms, k.created_at, (SELECT version FROM dlq.search_index WHERE version = $4 FOR SHARE) AS version
@@ -236,10 +232,9 @@ const storeDocumentsQuery = `
 	ON CONFLICT (original_topic, minutes, at) DO UPDATE
 	SET arrived = a.arrived + excluded.arrived, returned = a.returned + excluded.returned`
 
-// groupDocumentsQuery comes after the documents: what has no group is found by
-// that. It locks the live messages first and then the archived ones, each in the order
-// of their ids, as every statement that changes both. It locks no others: a lock on
-// every message would be a write to every message.
+// groupDocumentsQuery runs after the documents and finds messages without a group. It locks
+// live messages, then archived ones, in the order of their ids; locking all would write to
+// all.
 const groupDocumentsQuery = `
 	WITH document AS MATERIALIZED (
 		SELECT * FROM unnest($1::uuid[], $2::uuid[]) AS x (id, group_id)
@@ -261,9 +256,8 @@ const groupDocumentsQuery = `
 	UPDATE dlq.dlq_messages_archive m SET group_id = a.group_id
 	FROM archived a WHERE m.id = a.id AND m.archived_at = a.archived_at AND m.group_id IS NULL`
 
-// dropStraysQuery takes back documents of messages that were deleted while they were
-// being made. One whose deletion is not over yet is left to purgeStraysQuery. The times
-// $3 and $4 leave out the other partitions.
+// dropStraysQuery deletes documents of messages that were deleted meanwhile;
+// purgeStraysQuery takes those of unfinished deletions. $3 and $4 exclude other partitions.
 const dropStraysQuery = `
 	DELETE FROM dlq.message_documents d USING (
 		SELECT o.message_id, o.created_at

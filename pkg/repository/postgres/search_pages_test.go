@@ -12,6 +12,7 @@ import (
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
@@ -82,7 +83,7 @@ func (s *stretches) batches(seconds []int, n int, word string, offset ...int) {
 }
 
 func (s *stretches) keep(documents []entity.Document) {
-	wantNil(s.T, s.store.StoreDocuments(s.Context(), 1, documents))
+	check.NoError(s.T, s.store.StoreDocuments(s.Context(), 1, documents))
 }
 
 func repeated(second, n int) []int { return slices.Repeat([]int{second}, n) }
@@ -185,7 +186,7 @@ func (s *stretches) expected(q repository.SearchQuery) (ids []uuid.UUID) {
 	if q.After != (repository.Place{}) {
 		where += " AND (m.created_at, m.id) " + sign + " (" + arg(q.After.CreatedAt) + "::timestamptz, " + arg(q.After.ID) + "::uuid)"
 	}
-	wantNil(s.T, s.db.Select(&ids, `SELECT m.id FROM `+sourceOf(q.Archived).table+` m JOIN dlq.message_documents d ON d.message_id = m.id
+	check.NoError(s.T, s.db.Select(&ids, `SELECT m.id FROM `+sourceOf(q.Archived).table+` m JOIN dlq.message_documents d ON d.message_id = m.id
 		WHERE `+where+` ORDER BY `+order(q.Sort, "m.created_at", "m.id"), args...))
 	return ids
 }
@@ -241,7 +242,7 @@ func (s *stretches) places() (known []repository.Place) {
 		ID uuid.UUID `db:"message_id"`
 		At time.Time `db:"created_at"`
 	}
-	wantNil(s.T, s.db.Select(&found, `SELECT message_id, created_at FROM dlq.message_documents ORDER BY 2, 1`))
+	check.NoError(s.T, s.db.Select(&found, `SELECT message_id, created_at FROM dlq.message_documents ORDER BY 2, 1`))
 	for _, f := range found {
 		known = append(known, repository.Place{CreatedAt: f.At, ID: f.ID})
 	}
@@ -286,9 +287,7 @@ func (s *stretches) wantAllPages() {
 				s.wantPages(how, 60)
 			}
 		}
-		if found != len(askedWords())-2 {
-			t.Errorf("some message has the words in %d cases, want in all but 2", found)
-		}
+		check.Same(t, found, len(askedWords())-2, "some message has the words in cases, want in all but 2")
 	})
 	s.T.Run("FromAnyPlace", func(t *testing.T) {
 		s := *s

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -9,22 +10,20 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
-	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
 // TestSearchPlans: a page walks indexes and ends with its last message, however
 // many are behind it. Searches are always planned for their arguments.
 func TestSearchPlans(t *testing.T) {
-	t.Parallel()
-	db := postgrestest.Open(t)
+	db := freshDB(t)
 	db.SetMaxOpenConns(1)
 	seedSearch(t, db)
 	store := New(db)
 	patterns := func(list ...string) entity.TopicPatterns {
-		p, err := entity.ParseTopicPatterns("topics", list...)
-		wantNil(t, err)
+		p := check.Must(entity.ParseTopicPatterns("topics", list...))(t)
 		return p
 	}
 	mine := patterns("topic1", "rare")
@@ -59,14 +58,12 @@ func TestSearchPlans(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c.q.Limit = 50
 			from := sourceOf(c.q.Archived)
-			n, err := store.namesOf(t.Context(), c.q.Filter, from)
-			wantNil(t, err)
+			n := check.Must(store.namesOf(t.Context(), c.q.Filter, from))(t)
 			query, args := pageQuery(from, listed(from, c.q, n, leaveOut))
 			plan := planned(t, db, query, args)
 			wantWalks(t, plan, "dlq_messages", c.indexes)
-			if strings.Contains(plan, "Bitmap Heap Scan on dlq_messages") && strings.HasSuffix(name, "Deep") {
-				t.Errorf("it collects what it should walk:\n%s", plan)
-			}
+			check.True(t, !strings.Contains(plan, "Bitmap Heap Scan on dlq_messages") || !strings.HasSuffix(name, "Deep"),
+				"it collects what it should walk:\n%s", plan)
 		})
 	}
 
@@ -80,51 +77,34 @@ func TestSearchPlans(t *testing.T) {
 		wantWalks(t, plan, "message_documents", []string{"_text_terms_idx", "dlq_messages_pkey"})
 		wantWalks(t, plan, "dlq_messages", nil)
 		day := micros(time.Now().Add(-6*time.Hour)) / dayLength * dayLength
-		query, args = rangeQuery(from, q, names{}, timeRange{day, day + dayLength})
+		query, args = rangeQuery(from, q, names{}, timeRange{day, day + dayLength}, nil)
 		plan = planned(t, db, query, args)
 		wantWalks(t, plan, "message_documents", []string{"_text_terms_idx"})
 		wantWalks(t, plan, "dlq_messages", nil)
-		if n := strings.Count(plan, "_text_terms_idx"); n != 1 {
-			t.Errorf("it looks into %d partitions, want 1:\n%s", n, plan)
-		}
+		n := strings.Count(plan, "_text_terms_idx")
+		check.True(t, n == 1, "it looks into %d partitions, want 1:\n%s", n, plan)
 		export, args := exportQuery(from, repository.ExportQuery{Filter: q.Filter, Limit: 100_000}, names{}, findFirst)
 		wantWalks(t, planned(t, db, export, args), "dlq_messages", []string{"_text_terms_idx", "dlq_messages_pkey"})
 	})
 	t.Run("ExportOfATopicStreams", func(t *testing.T) {
 		q := repository.ExportQuery{Filter: entity.Filter{Topic: "orders.dlq"}, Limit: 1_000_000}
-		n, err := store.namesOf(t.Context(), q.Filter, sourceOf(false))
-		wantNil(t, err)
+		n := check.Must(store.namesOf(t.Context(), q.Filter, sourceOf(false)))(t)
 		query, args := exportQuery(sourceOf(false), q, n, leaveOut)
 		plan := planned(t, db, "DECLARE c CURSOR FOR "+query, args)
 		wantWalks(t, plan, "dlq_messages", []string{"idx_dlq_messages"})
-		if !strings.Contains(plan, "Merge Append") {
-			t.Errorf("it sorts what it should merge:\n%s", plan)
-		}
+		check.True(t, strings.Contains(plan, "Merge Append"), "it sorts what it should merge:\n%s", plan)
 	})
-	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
-		t.Run("Uncatalogued/"+mode, func(t *testing.T) {
-			plan := explain(t, db, mode, uncataloguedQuery, []string{"1", "500", "1000000", "65536", "NULL"})
-			for _, table := range []string{"dlq_messages", "dlq_messages_archive", "message_documents"} {
-				wantWalks(t, plan, table, nil)
-			}
-			wantWalks(t, plan, "dlq_messages", []string{
-				"idx_dlq_messages_created_at", "idx_dlq_messages_archive_archived_at", "idx_dlq_messages_ungrouped", "message_documents_",
-			})
-		})
-		t.Run("StoreDocuments/"+mode, func(t *testing.T) {
-			ids := fmt.Sprintf("'{%s,%s}'", uuid.New(), uuid.New())
-			plan := explain(t, db, mode, storeDocumentsQuery, []string{
-				ids, "'{a,b}'", "'{\"{}\",\"{}\"}'", "1", "NULL", "7200000000", "691200000000",
-			})
-			plan += explain(t, db, mode, groupDocumentsQuery, []string{ids, ids})
-			wantWalks(t, plan, "dlq_messages", []string{"dlq_messages_pkey"})
-			wantWalks(t, plan, "dlq_messages_archive", nil)
-		})
-		t.Run("Restore/"+mode, func(t *testing.T) {
-			plan := explain(t, db, mode, restoreQuery, []string{"'" + uuid.NewString() + "'", "NULL", "'alice'", "NULL", "NULL", "NULL", "NULL"})
-			wantWalks(t, plan, "dlq_messages_archive", []string{"dlq_messages_archive_pkey"})
-		})
-	}
+	ids := fmt.Sprintf("'{%s,%s}'", uuid.New(), uuid.New())
+	wantPlans(t, db, []string{"dlq_messages", "dlq_messages_archive"}, []plan{
+		{"StoreDocuments", storeDocumentsQuery, []string{ids, "'{a,b}'", "'{\"{}\",\"{}\"}'", "1", "NULL", "7200000000", "691200000000"}, nil},
+		{"GroupDocuments", groupDocumentsQuery, []string{ids, ids}, []string{"dlq_messages_pkey"}},
+	})
+	wantPlans(t, db, []string{"dlq_messages", "dlq_messages_archive", "message_documents"}, []plan{
+		{"Uncatalogued", uncataloguedQuery, []string{"1", "500", "1000000", "65536", "NULL"}, []string{
+			"idx_dlq_messages_created_at", "idx_dlq_messages_archive_archived_at", "idx_dlq_messages_ungrouped", "message_documents_",
+		}},
+		{"Restore", restoreQuery, []string{"'" + uuid.NewString() + "'", "NULL", "'alice'", "NULL", "NULL", "NULL", "NULL"}, []string{"dlq_messages_archive_pkey"}},
+	})
 }
 
 // seedSearch is seedMany with groups, retries, classes, an archive of topics, and
@@ -144,4 +124,165 @@ func seedSearch(t *testing.T, db *sqlx.DB) {
 	exec(t, db, `VACUUM ANALYZE dlq.dlq_messages_archive`)
 	exec(t, db, `VACUUM ANALYZE dlq.message_documents`)
 	exec(t, db, `ANALYZE dlq.search_index`)
+}
+
+// TestSearchInPairs: what is walked pair by pair is what the filter's conditions say.
+func TestSearchInPairs(t *testing.T) {
+	db := freshDB(t)
+	db.SetMaxOpenConns(1)
+	exec(t, db, `INSERT INTO dlq.topics (name) SELECT 'd' || n FROM generate_series(0, 3) n`)
+	exec(t, db, `INSERT INTO dlq.topics (name) VALUES ('a')`) // an original topic too
+	exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, dlq_topic_id)
+		SELECT o, 'x', (SELECT id FROM dlq.topics WHERE name = d)
+		FROM unnest('{a,b,c,d1,""}'::text[]) o, unnest('{d0,d1,d2,a,none}'::text[]) d, generate_series(1, 2)
+		WHERE (o, d) NOT IN (('b', 'd0'), ('', 'd2'))`)
+	store := New(db)
+	sets := []*entity.TopicPatterns{nil}
+	for _, list := range [][]string{{"a"}, {"b", "d1"}, {"d*"}, {"*"}, {"nothing"}, {"c", "a"}} {
+		p := check.Must(entity.ParseTopicPatterns("topics", list...))(t)
+		sets = append(sets, &p)
+	}
+	asked := 0
+	for _, topic := range []string{"", "a", "b", "d0", "d1", "gone"} {
+		for _, topics := range sets {
+			for _, visible := range sets {
+				for _, unknown := range []bool{false, true} {
+					f := entity.Filter{Topic: topic, Visible: visible, UnknownOrigin: unknown}
+					if topics != nil {
+						f.Topics = *topics
+					}
+					n := check.Must(store.namesOf(t.Context(), f, sourceOf(false)))(t)
+					if _, apart := (&arguments{first: 1}).walksOfPairs(f, n); apart {
+						asked++
+					}
+					wantSame(t, db, f, n)
+				}
+			}
+		}
+	}
+	check.True(t, asked >= 100, "%d of the filters are walked pair by pair, want most", asked)
+}
+
+// wantSame wants a list to have what all conditions together leave.
+func wantSame(t *testing.T, db *sqlx.DB, f entity.Filter, n names) {
+	t.Helper()
+	p := listed(sourceOf(false), repository.SearchQuery{Filter: f, Limit: 1000}, n, leaveOut)
+	a := &arguments{first: 1}
+	query := "SELECT m.id FROM dlq.dlq_messages m WHERE " + and(a.named(f, n)...) + " ORDER BY m.created_at DESC, m.id DESC"
+	var got, want []uuid.UUID
+	check.NoError(t, db.Select(&got, "SELECT id FROM ("+p.query+") listed", p.values...))
+	check.NoError(t, db.Select(&want, query, a.values...))
+	if !slices.Equal(got, want) {
+		t.Errorf("topic %q, patterns %q, visible %v, unknown %v: got %d messages, want %d:\n%s",
+			f.Topic, f.Topics.Texts(), f.Visible, f.UnknownOrigin, len(got), len(want), p.query)
+	}
+}
+
+// TestPairPlans: a few messages among many of the same dead-letter topic, or of the
+// same unknown origin, are found by what is rare about them.
+func TestPairPlans(t *testing.T) {
+	db := freshDB(t)
+	db.SetMaxOpenConns(1)
+	exec(t, db, `ALTER TABLE dlq.dlq_messages SET (autovacuum_enabled = off)`)
+	exec(t, db, `INSERT INTO dlq.topics (name) VALUES ('shared.dlq'), ('rare.dlq')`)
+	const columns = `INSERT INTO dlq.dlq_messages (original_topic, error_message, created_at, dlq_topic_id) `
+	exec(t, db, columns+`SELECT CASE WHEN n % 2 = 0 THEN 'flood' ELSE '' END, 'boom', now() - n * interval '1 second', 1 FROM generate_series(1, 60000) n`)
+	exec(t, db, columns+`SELECT 'calm', 'boom', now() - n * interval '1 day', 1 FROM generate_series(2, 100) n`)
+	exec(t, db, columns+`SELECT '', 'boom', now() - n * interval '1 day', 2 FROM generate_series(2, 10) n`)
+	exec(t, db, `VACUUM ANALYZE dlq.dlq_messages`)
+	store := New(db)
+	patterns := func(list ...string) entity.TopicPatterns {
+		p := check.Must(entity.ParseTopicPatterns("topics", list...))(t)
+		return p
+	}
+	calm, flood, rare := patterns("calm"), patterns("flood"), patterns("rare.dlq")
+	for name, f := range map[string]entity.Filter{
+		"VisibleOfADeadLetterTopic":       {Topic: "shared.dlq", Visible: &calm},
+		"CommonVisibleOfADeadLetterTopic": {Topic: "shared.dlq", Visible: &flood},
+		"PatternsOfADeadLetterTopic":      {Topic: "shared.dlq", Topics: calm},
+		"VisibleOfUnknownOrigin":          {UnknownOrigin: true, Visible: &rare},
+		"PatternsOfUnknownOrigin":         {UnknownOrigin: true, Topics: rare},
+		"VisibleDeadLetterTopic":          {Visible: &rare},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := repository.SearchQuery{Filter: f, Limit: 20}
+			n := check.Must(store.namesOf(t.Context(), f, sourceOf(false)))(t)
+			query, args := pageQuery(sourceOf(false), listed(sourceOf(false), q, n, leaveOut))
+			wantFewBuffers(t, db, way(f, n), query, args)
+		})
+	}
+}
+
+func TestPairsAreTooMany(t *testing.T) {
+	t.Parallel()
+	n := names{visible: &nameSet{}, pairs: map[int32][]string{}}
+	for i := range int32(maxWalks + 1) {
+		n.pairs[i+1] = []string{"", fmt.Sprint(i)}
+		n.visible.numbers = append(n.visible.numbers, i+1)
+	}
+	a := &arguments{first: 1}
+	walks, apart := a.walksOfPairs(entity.Filter{UnknownOrigin: true}, n)
+	check.True(t, !apart && len(walks) <= 0 && len(a.values) <= 0,
+		"got %d walks with %d arguments, want none", len(walks), len(a.values))
+}
+
+// TestListPlans: a page is walked along an index that has its messages and no
+// others, also where ten topics fail at once, so that every stretch of time has some
+// of each and a walk of all messages looks short.
+func TestListPlans(t *testing.T) {
+	db := freshDB(t)
+	db.SetMaxOpenConns(1) // plans and settings belong to one session
+	exec(t, db, `INSERT INTO dlq.topics (name) SELECT 'topic' || n || '.dlq' FROM generate_series(0, 9) n`)
+	exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, created_at, dlq_topic_id, value, headers)
+		SELECT 'topic' || n % 10, 'boom ' || n, now() - (20000 - n) * interval '1 second', 1 + n % 10, '{"order": 1}', '\x00'
+		FROM generate_series(1, 20000) n`)
+	exec(t, db, `VACUUM ANALYZE dlq.dlq_messages`)
+	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
+		for _, topic := range []string{"topic1", "topic1.dlq", "nobody"} {
+			for name, plan := range map[string]string{
+				"FirstPage": explain(t, db, mode, firstPageQuery(20), []string{"'" + topic + "'"}),
+				"LaterPage": explain(t, db, mode, listQuery, []string{"'" + topic + "'", "40", "20", "65536", "16777216"}),
+			} {
+				wantWalks(t, plan, "dlq_messages", []string{"idx_dlq_messages_original_topic", "idx_dlq_messages_dlq_topic", "dlq_messages_pkey"})
+				check.True(t, !strings.Contains(plan, "idx_dlq_messages_created_at"),
+					"%s of %s, %s: it walks all messages:\n%s", name, topic, mode, plan)
+			}
+		}
+	}
+	for _, c := range []struct {
+		q    repository.SearchQuery
+		args []string
+	}{
+		{repository.SearchQuery{Limit: 51}, nil},
+		{repository.SearchQuery{Limit: 51, After: repository.Place{CreatedAt: time.Now(), ID: uuid.New()}}, []string{"now()", "'" + uuid.NewString() + "'"}},
+		{repository.SearchQuery{Limit: 51, Filter: entity.Filter{Topic: "topic1"}}, []string{"'topic1'"}},
+	} {
+		check.True(t, plain(c.q, names{}), "%+v is not plain, want it", c.q)
+		query, _ := pageQuery(sourceOf(false), listed(sourceOf(false), c.q, names{}, leaveOut))
+		if c.args == nil {
+			query += " OFFSET $1" // to have something to plan without
+			c.args = []string{"0"}
+		}
+		plan := explain(t, db, "force_generic_plan", query, c.args)
+		wantWalks(t, plan, "dlq_messages", []string{"Scan Backward using idx_dlq_messages", "dlq_messages_pkey"})
+		if strings.Contains(plan, "Sort Key: m_1.created_at") || strings.Contains(plan, "Bitmap Heap Scan on dlq_messages") {
+			t.Errorf("it sorts what it should walk:\n%s", plan)
+		}
+	}
+}
+
+// What a plan has to know the values of is not plain.
+func TestPlain(t *testing.T) {
+	t.Parallel()
+	var known names
+	known.number.Valid = true
+	for name, is := range map[string]bool{
+		"a status":            plain(repository.SearchQuery{Filter: entity.Filter{Statuses: []entity.Status{entity.Dead}}}, names{}),
+		"words":               plain(repository.SearchQuery{Filter: entity.Filter{Words: []string{"x"}}}, names{}),
+		"who may see it":      plain(repository.SearchQuery{Filter: entity.Filter{Visible: &entity.TopicPatterns{}}}, names{}),
+		"another order":       plain(repository.SearchQuery{Sort: repository.Sort{By: repository.ByLastRetry}}, names{}),
+		"a dead-letter topic": plain(repository.SearchQuery{Filter: entity.Filter{Topic: "a"}}, known),
+	} {
+		check.True(t, !is, "%s: got plain, want it planned", name)
+	}
 }

@@ -6,10 +6,12 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
@@ -23,6 +25,11 @@ func (r timeRange) length() int64 { return r.to - r.from }
 // and is what is in both ranges.
 func (r timeRange) and(o timeRange) timeRange {
 	return timeRange{max(r.from, o.from), min(r.to, o.to)}
+}
+
+// with is the shortest range that has both.
+func (r timeRange) with(o timeRange) timeRange {
+	return timeRange{min(r.from, o.from), max(r.to, o.to)}
 }
 
 // first is the part of a range that a list has first.
@@ -68,19 +75,29 @@ const (
 	dayLength   = int64(24 * time.Hour / time.Microsecond)
 )
 
-// daysOf returns the ranges of the partitions that there are.
-func daysOf(ctx context.Context, tx *sqlx.Tx, ascending bool) ([]timeRange, error) {
-	var found []int64
-	err := readRows(ctx, tx, &found, `SELECT to_date(right(c.relname, 8), 'YYYYMMDD') - DATE '2000-01-01'
+// day is a partition of the documents.
+type day struct {
+	timeRange
+	table string // quoted; "" when the role may read it only as a part of dlq.message_documents
+}
+
+// daysOf returns the partitions that there are.
+func daysOf(ctx context.Context, tx *sqlx.Tx, ascending bool) ([]day, error) {
+	var found []struct {
+		Number int64  `db:"number"`
+		Name   string `db:"name"`
+	}
+	err := readRows(ctx, tx, &found, `SELECT to_date(right(c.relname, 8), 'YYYYMMDD') - DATE '2000-01-01' AS number,
+		CASE WHEN has_table_privilege(c.oid, 'SELECT') THEN 'dlq.' || quote_ident(c.relname) ELSE '' END AS name
 		FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
 		WHERE i.inhparent = 'dlq.message_documents'::regclass ORDER BY 1`)
 	if err != nil {
 		return nil, err
 	}
-	days := make([]timeRange, len(found))
-	for i, n := range found {
-		days[i] = timeRange{n * dayLength, (n + 1) * dayLength}
-		switch n {
+	days := make([]day, len(found))
+	for i, f := range found {
+		days[i] = day{timeRange{f.Number * dayLength, (f.Number + 1) * dayLength}, f.Name}
+		switch f.Number {
 		case earliestDay:
 			days[i].from = math.MinInt64
 		case latestDay:
@@ -138,24 +155,57 @@ const (
 	inAnyWay = `; SET LOCAL enable_seqscan = on`
 )
 
-// rangeQuery finds the first messages of a range. The documents are found before their
-// messages: PostgreSQL would walk the messages in order if it took the words for common.
-// They are sorted before the join, so that of many only the first messages are read.
-func rangeQuery(from source, q repository.SearchQuery, n names, in timeRange) (string, []any) {
+// rangeQuery finds the first messages of a range by documents: PostgreSQL would walk all
+// messages for words that it takes for common. Sorting before the join reads few messages.
+//
+// The documents of whole days are found by their words alone, and those of a part of a day by
+// their time. PostgreSQL cannot choose: of a new day, which it has not analyzed, it would read
+// every document by its time.
+func rangeQuery(from source, q repository.SearchQuery, n names, in timeRange, whole []day) (string, []any) {
 	a := &arguments{first: 1, version: n.version}
-	behind := a.behind(q)
-	documents := []string{
-		a.documented(q.Filter),
-		"d.created_at >= " + a.arg(moment2000(in.from)) + "::timestamptz", "d.created_at < " + a.arg(moment2000(in.to)) + "::timestamptz",
-	}
-	for _, b := range behind {
-		documents = append(documents, strings.NewReplacer("m.created_at", "d.created_at", "m.id", "d.message_id").Replace(b))
-	}
+	behind := append(a.behind(q), "m.created_at >= "+a.arg(moment2000(in.from))+"::timestamptz", "m.created_at < "+a.arg(moment2000(in.to))+"::timestamptz")
+	documents := []string{a.documented(q.Filter)}
 	messages := append(append(a.named(q.Filter, n), a.conditions(q.Filter)...), "m.created_at = found.created_at")
+	table := "dlq.message_documents"
+	if len(whole) > 0 {
+		table = unionOf(whole)
+		messages = append(messages, onDocument(behind, "found"))
+	} else {
+		documents = append(documents, onDocument(behind, "d"))
+	}
 	return `
 	WITH found AS MATERIALIZED (
-		SELECT d.message_id, d.created_at FROM dlq.message_documents d WHERE ` + and(documents...) + `
+		SELECT d.message_id, d.created_at FROM ` + table + ` d WHERE ` + and(documents...) + `
 	)
 	SELECT m.id FROM found ` + from.join("found.message_id") + ` WHERE ` + and(messages...) + `
 	ORDER BY ` + order(q.Sort, "found.created_at", "found.message_id") + ` LIMIT ` + number(q.Limit), a.values
+}
+
+// onDocument is the condition on a document that all conditions on its message are.
+func onDocument(conditions []string, document string) string {
+	return strings.NewReplacer("m.created_at", document+".created_at", "m.id", document+".message_id").Replace(and(conditions...))
+}
+
+// unionOf has the documents of days.
+func unionOf(days []day) string {
+	var tables []string
+	for _, d := range days {
+		tables = append(tables, "SELECT message_id, created_at, version, text, terms FROM "+d.table)
+	}
+	return "(" + strings.Join(tables, " UNION ALL ") + ")"
+}
+
+// byWords reports whether the search index can find the documents of a filter by what they have.
+// It has three letters or digits of a word at least.
+func byWords(f entity.Filter) bool {
+	return len(f.Terms()) > 0 || slices.ContainsFunc(f.Words, func(word string) bool {
+		adjacent, most := 0, 0
+		for _, r := range word {
+			if adjacent++; !unicode.IsLetter(r) && !unicode.IsDigit(r) {
+				adjacent = 0
+			}
+			most = max(most, adjacent)
+		}
+		return most >= 3
+	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
@@ -21,8 +22,7 @@ const somePages = 10
 // TestWordsPageByPage: pages of a search for words are the list of all that have them,
 // in its order, however their messages lie in time.
 func TestWordsPageByPage(t *testing.T) {
-	t.Parallel()
-	db := postgrestest.Open(t)
+	db := freshDB(t)
 	seedTimes(t, db)
 	store := New(db)
 	store.AnswerFrom(1)
@@ -58,17 +58,14 @@ func TestWordsPageByPage(t *testing.T) {
 			{Limit: 500, Archived: true},
 			{Limit: 350, Archived: true, Sort: repository.Sort{Ascending: true}},
 		} {
-			t.Run(fmt.Sprintf("%s/%v%v%d", name, how.Archived, how.Sort.Ascending, how.Limit), func(t *testing.T) {
-				t.Parallel()
+			parallel(t, fmt.Sprintf("%s/%v%v%d", name, how.Archived, how.Sort.Ascending, how.Limit), func(t *testing.T) {
 				how.Filter = c.f
 				table := sourceOf(how.Archived).table
-				var want []uuid.UUID
-				wantNil(t, db.Select(&want, `SELECT id FROM (SELECT *, split_part(error_message, ' ', 2)::int AS n FROM `+table+`) m
-					WHERE `+c.where+` ORDER BY `+order(how.Sort, "created_at", "id")))
+				want := getAll[uuid.UUID](t, db, `SELECT id FROM (SELECT *, split_part(error_message, ' ', 2)::int AS n FROM `+table+`) m
+					WHERE `+c.where+` ORDER BY `+order(how.Sort, "created_at", "id"))
 				got := pageByPage(t, store, how, somePages)
-				if !slices.Equal(got, want[:min(len(want), somePages*how.Limit)]) {
-					t.Errorf("got %d messages, want %d; the first that differs is the %dth", len(got), len(want), firstDifference(got, want))
-				}
+				check.True(t, slices.Equal(got, want[:min(len(want), somePages*how.Limit)]),
+					"got %d messages, want %d; the first that differs is the %dth", len(got), len(want), firstDifference(got, want))
 			})
 		}
 	}
@@ -88,8 +85,7 @@ func pageByPage(t *testing.T, store *Store, q repository.SearchQuery, pages int)
 	t.Helper()
 	q.NoValues = true
 	for want := pages * q.Limit; len(ids) < want; {
-		found, err := store.Search(t.Context(), q)
-		wantNil(t, err)
+		found := check.Must(store.Search(t.Context(), q))(t)
 		for _, m := range found.Messages {
 			ids = append(ids, m.ID)
 		}
@@ -100,9 +96,7 @@ func pageByPage(t *testing.T, store *Store, q repository.SearchQuery, pages int)
 		} else if found.Next == (repository.Place{}) {
 			break
 		}
-		if q.After == before {
-			t.Fatalf("the page behind %v goes on from there", before)
-		}
+		check.Require(t, q.After != before, "the page behind %v goes on from there", before)
 	}
 	return ids[:min(len(ids), pages*q.Limit)]
 }
@@ -142,16 +136,14 @@ const (
 // TestWordsReadLittle: a page of messages reads little when the newest have a word, and
 // when few have it.
 func TestWordsReadLittle(t *testing.T) {
-	t.Parallel()
-	db := postgrestest.Open(t)
+	db := freshDB(t)
 	db.SetMaxOpenConns(1)
 	seedHalves(t, db)
 	store := New(db)
 	store.AnswerFrom(1)
 	words := func(list ...string) entity.Filter { return entity.Filter{Words: list} }
 	ascending := repository.Sort{Ascending: true}
-	var middle time.Time
-	wantNil(t, db.Get(&middle, `SELECT created_at FROM dlq.dlq_messages ORDER BY created_at OFFSET 20000 LIMIT 1`))
+	middle := getOne[time.Time](t, db, `SELECT created_at FROM dlq.dlq_messages ORDER BY created_at OFFSET 20000 LIMIT 1`)
 	deep := repository.Place{CreatedAt: middle, ID: uuid.Max}
 	none := words("oldword")
 	none.Topic = "few"
@@ -169,11 +161,9 @@ func TestWordsReadLittle(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c.q.Limit = 50
 			messages, documents := buffersOf(t, db, "dlq_messages"), buffersOf(t, db, "message_documents")
-			found, err := store.Search(t.Context(), c.q)
-			wantNil(t, err)
-			if len(found.Messages) != c.want || found.Next != (repository.Place{}) {
-				t.Errorf("got %d messages and the next place %v, want %d and none", len(found.Messages), found.Next, c.want)
-			}
+			found := check.Must(store.Search(t.Context(), c.q))(t)
+			check.True(t, len(found.Messages) == c.want && found.Next == (repository.Place{}),
+				"got %d messages and the next place %v, want %d and none", len(found.Messages), found.Next, c.want)
 			messages, documents = buffersOf(t, db, "dlq_messages")-messages, buffersOf(t, db, "message_documents")-documents
 			if messages > fewBuffersOfMessages || documents > fewBuffersOfDocuments || messages+documents == 0 {
 				t.Errorf("it reads %d buffers of messages and %d of documents, want at most %d and %d",
@@ -187,7 +177,7 @@ func TestWordsReadLittle(t *testing.T) {
 func buffersOf(t *testing.T, db *sqlx.DB, table string) (n int64) {
 	t.Helper()
 	exec(t, db, `SELECT pg_stat_force_next_flush()`)
-	wantNil(t, db.Get(&n, `SELECT coalesce(sum(heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read), 0)::bigint FROM pg_statio_user_tables
+	check.NoError(t, db.Get(&n, `SELECT coalesce(sum(heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read), 0)::bigint FROM pg_statio_user_tables
 		WHERE schemaname = 'dlq' AND (relname = $1 OR relname LIKE $1 || '_2%')`, table))
 	return n
 }
@@ -220,54 +210,185 @@ func TestDocumentsHaveTheTimeOfTheirMessage(t *testing.T) {
 	t.Parallel()
 	wantDated := func(t *testing.T, db *sqlx.DB, documents int) {
 		t.Helper()
-		var dated int
-		wantNil(t, db.Get(&dated, `SELECT count(*) FROM dlq.message_documents d
+		dated := getOne[int](t, db, `SELECT count(*) FROM dlq.message_documents d
 			JOIN (SELECT id, created_at FROM dlq.dlq_messages UNION ALL SELECT id, created_at FROM dlq.dlq_messages_archive) m
-			ON m.id = d.message_id AND m.created_at = d.created_at`))
-		if dated != documents || count(t, db, "message_documents") != documents {
-			t.Errorf("%d documents have the time of their message, want %d", dated, documents)
-		}
+			ON m.id = d.message_id AND m.created_at = d.created_at`)
+		check.True(t, dated == documents && count(t, db, "message_documents") == documents,
+			"%d documents have the time of their message, want %d", dated, documents)
 	}
 	seed := func(t *testing.T, db *sqlx.DB) {
 		t.Helper()
 		seedFinal(t, db, 250, "DEAD")
-		_, err := New(db).ArchiveOld(t.Context(), 30, 120)
-		wantNil(t, err)
+		check.NoError(t, check.Err(New(db).ArchiveOld(t.Context(), 30, 120)))
 		seedFinal(t, db, 250, "DEAD")
 		exec(t, db, `UPDATE dlq.search_index SET version = 1`)
 		var documents []entity.Document
 		for _, id := range slices.Concat(allIDs(t, db, "dlq_messages"), allIDs(t, db, "dlq_messages_archive")) {
 			documents = append(documents, entity.Document{MessageID: id, Text: "boom"})
 		}
-		wantNil(t, New(db).StoreDocuments(t.Context(), 1, documents))
+		check.NoError(t, New(db).StoreDocuments(t.Context(), 1, documents))
 	}
-	t.Run("WhenItIsStored", func(t *testing.T) {
-		t.Parallel()
-		db := postgrestest.Open(t)
+	withDB(t, "WhenItIsStored", func(t *testing.T, db *sqlx.DB) {
 		seed(t, db)
 		wantDated(t, db, 500)
 	})
-	t.Run("WhenItIsGivenAnother", func(t *testing.T) {
-		t.Parallel()
-		db := postgrestest.Open(t)
+	withDB(t, "WhenItIsGivenAnother", func(t *testing.T, db *sqlx.DB) {
 		seed(t, db)
 		exec(t, db, `UPDATE dlq.dlq_messages SET created_at = created_at - interval '1 year'`)
 		exec(t, db, `UPDATE dlq.dlq_messages_archive SET created_at = created_at + interval '400 years'`)
 		wantDated(t, db, 500)
 	})
-	t.Run("WhenItIsGivenNone", func(t *testing.T) {
-		t.Parallel()
-		db := postgrestest.Open(t)
+	withDB(t, "WhenItIsGivenNone", func(t *testing.T, db *sqlx.DB) {
 		seed(t, db)
 		exec(t, db, `UPDATE dlq.dlq_messages SET created_at = 'infinity'`)
 		wantDated(t, db, 250)
 	})
-	t.Run("NoneHasNoFiniteOne", func(t *testing.T) {
-		t.Parallel()
+	parallel(t, "NoneHasNoFiniteOne", func(t *testing.T) {
 		f := newFinder(t)
 		exec(t, f.db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, created_at) VALUES ('o', 'e', 'infinity'), ('o', 'e', '-infinity')`)
-		if got := f.look(); len(got) != 0 {
-			t.Errorf("got %d messages to catalogue, want none", len(got))
-		}
+		check.Len(t, f.look(), 0, "messages to catalogue")
 	})
+}
+
+// partitionsOf are the days that the search index has partitions of.
+func partitionsOf(t *testing.T, db *sqlx.DB) (days []string) {
+	t.Helper()
+	check.NoError(t, db.Select(&days, `SELECT right(c.relname, 8) FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+		WHERE i.inhparent = 'dlq.message_documents'::regclass ORDER BY 1`))
+	return days
+}
+
+func dayOf(at time.Time) string { return at.UTC().Format("20060102") }
+
+// insertAt puts in a message that was created at a time.
+func insertAt(t *testing.T, db *sqlx.DB, at string) (id uuid.UUID) {
+	t.Helper()
+	check.NoError(t, db.Get(&id, `INSERT INTO dlq.dlq_messages (original_topic, error_message, status, group_id, created_at)
+		VALUES ('orders', 'boom', 'DEAD', gen_random_uuid(), $1) RETURNING id`, at))
+	return id
+}
+
+// TestDocumentsOfAnyTime: a message may be older than every partition, or newer.
+func TestDocumentsOfAnyTime(t *testing.T) {
+	t.Parallel()
+	f := newFinder(t)
+	f.store.AnswerFrom(1)
+	if got, want := partitionsOf(t, f.db), []string{dayOf(f.now), dayOf(f.now.AddDate(0, 0, 1))}; !slices.Equal(got, want) {
+		t.Fatalf("the indexer created partitions of %v, want %v", got, want)
+	}
+	var want []uuid.UUID
+	for _, at := range []string{"2345-06-07 08:00Z", "2100-01-01 00:00Z", "2026-02-03 23:59:59.999999Z", "2026-02-03 00:00Z", "2026-02-02 23:59:59Z", "1999-12-31 23:59Z", "0044-03-15 BC"} {
+		id := insertAt(t, f.db, at)
+		f.keep([]uuid.UUID{id})
+		want = append(want, id)
+	}
+	f.keep(want) // again
+	for _, day := range []string{"19991231", "20260202", "20260203", "21000101"} {
+		check.True(t, slices.Contains(partitionsOf(t, f.db), day),
+			"there is no partition of %s among %v", day, partitionsOf(t, f.db))
+	}
+	exec(t, f.db, `UPDATE dlq.search_index SET walked_at = '2400-01-01', found_until = '2400-01-01'`)
+	for _, searchTime := range []time.Duration{time.Minute, 0} {
+		f.store.searchTime = searchTime
+		for _, ascending := range []bool{false, true} {
+			q := repository.SearchQuery{Filter: entity.Filter{Words: []string{"boom"}}, Sort: repository.Sort{Ascending: ascending}, Limit: 3}
+			check.Same(t, pageByPage(t, f.store, q, 3), want, "ascending %t", ascending)
+			slices.Reverse(want)
+		}
+	}
+}
+
+// TestEmptyPartitionsAreDropped: a partition goes when none of its messages is live or
+// archived any more, and comes back with a message that needs it.
+func TestEmptyPartitionsAreDropped(t *testing.T) {
+	t.Parallel()
+	f := newFinder(t)
+	live, archived, gone := insertAt(t, f.db, "2026-01-01 12:00Z"), insertAt(t, f.db, "2026-01-02 12:00Z"), insertAt(t, f.db, "2026-01-03 12:00Z")
+	f.keep([]uuid.UUID{live, archived, gone})
+	archive(t, f.db, archived)
+	exec(t, f.db, `DELETE FROM dlq.dlq_messages WHERE id = $1`, gone)
+	ahead := partitionsOf(t, f.db)[3:]
+	purge := func() {
+		t.Helper()
+		check.NoError(t, check.Err(f.store.PurgeBookkeeping(t.Context(), 365, 730, 10)))
+	}
+	want := func(what string, days ...string) {
+		t.Helper()
+		got := partitionsOf(t, f.db)
+		check.True(t, slices.Equal(got, append(days, ahead...)),
+			"%s: got partitions of %v, want %v and %v", what, got, days, ahead)
+	}
+	tx, err := f.db.Beginx() // a search that is under way
+	check.NoError(t, err)
+	check.NoError(t, check.Err(tx.Exec(`SELECT FROM dlq.message_documents`)))
+	purge()
+	want("beside a search", "20260101", "20260102", "20260103")
+	check.NoError(t, tx.Rollback())
+	purge()
+	want("empty", "20260101", "20260102")
+	check.NoError(t, check.Err(f.store.Restore(t.Context(), archived, entity.By("alice"))))
+	purge()
+	want("restored", "20260101", "20260102")
+	exec(t, f.db, `DELETE FROM dlq.dlq_messages`)
+	purge()
+	want("of nothing")
+	f.keep([]uuid.UUID{insertAt(t, f.db, "2026-01-02 13:00Z")})
+	want("late", "20260102")
+}
+
+// TestStatementOfASearchEnds: one that takes too long leaves the transaction as it was.
+func TestStatementOfASearchEnds(t *testing.T) {
+	db := freshDB(t)
+	exec(t, db, `UPDATE dlq.search_index SET version = 1`)
+	id := insertAt(t, db, "2026-01-02 12:00Z")
+	storeDocuments(t, db, `'boom'`, `'{}'`, `dlq.dlq_messages m`)
+	lock := begin(t, db)
+	check.NoError(t, check.Err(lock.Exec(`LOCK TABLE dlq.message_documents_20260102 IN ACCESS EXCLUSIVE MODE`)))
+	store := New(db)
+	q := repository.SearchQuery{Filter: entity.Filter{Words: []string{"boom"}}, Limit: 5}
+	err := store.bounded(t.Context(), time.Minute, func(tx *sqlx.Tx) error {
+		r := &rangeReader{tx: tx, from: sourceOf(false), short: 20 * time.Millisecond, long: time.Minute}
+		days := check.Must(r.begin(t.Context(), &textSearch{q: q}))(t)
+		check.Require(t, len(days) == 1 && days[0].length() == dayLength, "got the days %v, want one", days)
+		hits, ended, err := r.find(t.Context(), q, days[0].timeRange, days[:1])
+		check.True(t, err == nil && !ended && len(hits) == 0,
+			"beside a lock: got %v, %t, %v, want that it does not end", hits, ended, err)
+		check.NoError(t, lock.Rollback())
+		r.short = time.Minute
+		hits, ended, err = r.find(t.Context(), q, days[0].timeRange, days[:1])
+		check.True(t, err == nil && ended && slices.Equal(hits, []uuid.UUID{id}),
+			"without it: got %v, %t, %v, want the message", hits, ended, err)
+		return nil
+	})
+	check.NoError(t, err)
+}
+
+// TestNewDayIsSearchedByItsWords although PostgreSQL has not analyzed the partition yet.
+func TestNewDayIsSearchedByItsWords(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.Open(t)
+	db.SetMaxOpenConns(1)
+	exec(t, db, `SELECT dlq.create_document_partitions(ARRAY['2026-01-02 12:00Z'::timestamptz])`)
+	exec(t, db, `ALTER TABLE dlq.message_documents_20260102 SET (autovacuum_enabled = off)`)
+	exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, created_at)
+		SELECT 'orders', repeat(md5(n::text), 20), '2026-01-02 12:00Z'::timestamptz + n * interval '1 second' FROM generate_series(1, 5000) n`)
+	storeDocuments(t, db, `error_message`, `'{}'`, `dlq.dlq_messages m`)
+	exec(t, db, `SET enable_seqscan = off`)
+	q := repository.SearchQuery{Filter: entity.Filter{Words: []string{"nowhere"}}, Limit: 20}
+	noon := micros(time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC))
+	today := noon / dayLength * dayLength
+	for index, plan := range map[string]func() (string, []any){
+		"20260102_text_terms_idx": func() (string, []any) {
+			return rangeQuery(sourceOf(false), q, names{}, timeRange{today, noon + dayLength/3}, []day{{table: "dlq.message_documents_20260102"}})
+		},
+		"20260102_pkey": func() (string, []any) {
+			return rangeQuery(sourceOf(false), q, names{}, timeRange{noon, noon + dayLength/24}, nil)
+		},
+	} {
+		query, args := plan()
+		if got := planned(t, db, query, args); !strings.Contains(got, "on message_documents_"+index) && !strings.Contains(got, "using message_documents_"+index) ||
+			strings.Count(got, " message_documents_20260102_") != 1 {
+			t.Errorf("got this plan, want %s alone:\n%s", index, got)
+		}
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/migrate"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
@@ -20,14 +21,10 @@ import (
 // TestTooBroad: what takes too long is refused, and what the caller gave up is not.
 // A lock that nobody gives back makes everything take too long.
 func TestTooBroad(t *testing.T) {
-	t.Parallel()
-	db := postgrestest.Open(t)
+	db := freshDB(t)
 	seedTen(t, db, "DEAD", "2001-01-01")
-	lock, err := db.Beginx()
-	wantNil(t, err)
-	defer func() { _ = lock.Rollback() }()
-	_, err = lock.Exec(`LOCK TABLE dlq.dlq_messages IN ACCESS EXCLUSIVE MODE`)
-	wantNil(t, err)
+	lock := begin(t, db)
+	check.NoError(t, check.Err(lock.Exec(`LOCK TABLE dlq.dlq_messages IN ACCESS EXCLUSIVE MODE`)))
 	store := New(db)
 	store.searchPatience, store.countPatience = 50*time.Millisecond, 50*time.Millisecond
 	filter := entity.Filter{ErrorClass: "x"}
@@ -63,7 +60,7 @@ func TestTooBroad(t *testing.T) {
 		}
 		cancel()
 	}
-	wantNil(t, lock.Rollback())
+	check.NoError(t, lock.Rollback())
 	for name, call := range calls {
 		wantNilOf(t, name, call(t.Context()))
 	}
@@ -71,9 +68,7 @@ func TestTooBroad(t *testing.T) {
 
 func wantNilOf(t *testing.T, name string, err error) {
 	t.Helper()
-	if err != nil {
-		t.Errorf("%s: %v", name, err)
-	}
+	check.True(t, err == nil, "%s: %v", name, err)
 }
 
 // TestDocuments: they go with their message and stay with one that is moved.
@@ -88,49 +83,33 @@ func TestDocuments(t *testing.T) {
 		return db
 	}
 
-	t.Run("StayWhenTheArchiverMovesThem", func(t *testing.T) {
-		t.Parallel()
+	parallel(t, "StayWhenTheArchiverMovesThem", func(t *testing.T) {
 		db := seed(t, 25)
-		_, err := New(db).ArchiveOld(t.Context(), 30, 10)
-		wantNil(t, err)
+		check.NoError(t, check.Err(New(db).ArchiveOld(t.Context(), 30, 10)))
 		wantMoved(t, db, 0, 25)
-		if n := count(t, db, "message_documents"); n != 25 {
-			t.Errorf("%d documents, want 25", n)
-		}
+		check.Same(t, count(t, db, "message_documents"), 25, "documents")
 	})
-	t.Run("GoWithThePurge", func(t *testing.T) {
-		t.Parallel()
+	parallel(t, "GoWithThePurge", func(t *testing.T) {
 		db := seed(t, 25)
 		store := New(db)
-		_, err := store.ArchiveOld(t.Context(), 30, 10)
-		wantNil(t, err)
+		check.NoError(t, check.Err(store.ArchiveOld(t.Context(), 30, 10)))
 		exec(t, db, `UPDATE dlq.dlq_messages_archive SET archived_at = now() - interval '400 days' WHERE created_at < (
 			SELECT created_at FROM dlq.dlq_messages_archive ORDER BY created_at OFFSET 15 LIMIT 1)`)
 		n, err := store.PurgeArchive(t.Context(), 365, 4)
-		if err != nil || n != 15 {
-			t.Fatalf("purged %d, %v, want 15", n, err)
-		}
+		check.Require(t, err == nil && n == 15, "purged %d, %v, want 15", n, err)
 		if n := count(t, db, "message_documents d WHERE NOT EXISTS (SELECT FROM dlq.dlq_messages_archive a WHERE a.id = d.message_id)"); n != 0 {
 			t.Errorf("%d documents of nothing, want none", n)
 		}
-		if n := count(t, db, "message_documents"); n != 10 {
-			t.Errorf("%d documents, want 10", n)
-		}
+		check.Same(t, count(t, db, "message_documents"), 10, "documents")
 	})
-	t.Run("GoWithWhatSQLDeletes", func(t *testing.T) {
-		t.Parallel()
+	parallel(t, "GoWithWhatSQLDeletes", func(t *testing.T) {
 		db := seed(t, 25)
 		exec(t, db, `DELETE FROM dlq.dlq_messages WHERE id IN (SELECT id FROM dlq.dlq_messages LIMIT 10)`)
-		if n := count(t, db, "message_documents"); n != 15 {
-			t.Errorf("%d documents, want 15", n)
-		}
+		check.Same(t, count(t, db, "message_documents"), 15, "documents")
 		exec(t, db, `TRUNCATE dlq.dlq_messages`)
-		if n := count(t, db, "message_documents"); n != 0 {
-			t.Errorf("%d documents, want none", n)
-		}
+		check.Same(t, count(t, db, "message_documents"), 0, "documents")
 	})
-	t.Run("OfMessagesThatAreGoneAreNotKept", func(t *testing.T) {
-		t.Parallel()
+	parallel(t, "OfMessagesThatAreGoneAreNotKept", func(t *testing.T) {
 		db := seed(t, 1)
 		store := New(db)
 		id, gone, other := allIDs(t, db, "dlq_messages")[0], uuid.New(), uuid.New()
@@ -138,24 +117,18 @@ func TestDocuments(t *testing.T) {
 		at := time.Now().Truncate(time.Microsecond)
 		exec(t, db, `SELECT dlq.create_document_partitions(ARRAY[$1::timestamptz])`, at)
 		exec(t, db, `INSERT INTO dlq.message_documents VALUES ($1, $3, 1, 'boom', '{1}'), ($2, $3, 1, 'boom', '{1}')`, gone, other, at)
-		wantNil(t, store.StoreDocuments(t.Context(), 1, []entity.Document{
+		check.NoError(t, store.StoreDocuments(t.Context(), 1, []entity.Document{
 			{MessageID: gone, CreatedAt: at, Text: "boom"}, {MessageID: id, Text: "boom"}, {MessageID: uuid.New(), Text: "boom"},
 		}))
-		if n := count(t, db, "message_documents"); n != 2 {
-			t.Errorf("%d documents, want that of the message and the one that nobody spoke of", n)
-		}
-		_, err := store.PurgeBookkeeping(t.Context(), 365, 730, 10)
-		wantNil(t, err)
-		if n := count(t, db, "message_documents"); n != 1 {
-			t.Errorf("%d documents after the purge, want that of the message", n)
-		}
+		check.Same(t, count(t, db, "message_documents"), 2, "documents, want that of the message and the one that nobody spoke of")
+		check.NoError(t, check.Err(store.PurgeBookkeeping(t.Context(), 365, 730, 10)))
+		check.Same(t, count(t, db, "message_documents"), 1, "documents after the purge, want that of the message")
 	})
 }
 
 // TestRestoreKeepsEveryColumn: a column that a later step adds must be thought of.
 func TestRestoreKeepsEveryColumn(t *testing.T) {
-	t.Parallel()
-	db := postgrestest.Open(t)
+	db := freshDB(t)
 	columns := columnsOf(t, db, "dlq_messages")
 	exec(t, db, fullRow(columns, "DEAD"))
 	id := allIDs(t, db, "dlq_messages")[0]
@@ -170,20 +143,14 @@ func TestRestoreKeepsEveryColumn(t *testing.T) {
 			kept = append(kept, "m."+c.Name)
 		}
 	}
-	if len(kept)+len(begins) != len(columns) {
-		t.Errorf("%d columns kept and %d anew of %d", len(kept), len(begins), len(columns))
-	}
+	check.True(t, len(kept)+len(begins) == len(columns), "%d columns kept and %d anew of %d", len(kept), len(begins), len(columns))
 	before := rowsAsText(t, db, "dlq_messages", "("+strings.Join(kept, ", ")+")")
 	archive(t, db, id)
-	_, err := New(db).Restore(t.Context(), id, entity.By("alice"))
-	wantNil(t, err)
+	check.NoError(t, check.Err(New(db).Restore(t.Context(), id, entity.By("alice"))))
 	wantLines(t, "restored", rowsAsText(t, db, "dlq_messages", "("+strings.Join(kept, ", ")+")"), before)
-	var anew string
-	wantNil(t, db.Get(&anew, `SELECT concat_ws(' ', status, retry_count, rescues, unsettled, claim_id, claim_expires_at, claim_topic,
-		claim_topic_id, claim_partition, claim_end_offset, claim_redrive_id, outcome) FROM dlq.dlq_messages WHERE id = $1`, id))
-	if anew != "PENDING 0 0 f" {
-		t.Errorf("restored as %q, want PENDING without attempts or claim", anew)
-	}
+	anew := getOne[string](t, db, `SELECT concat_ws(' ', status, retry_count, rescues, unsettled, claim_id, claim_expires_at, claim_topic,
+		claim_topic_id, claim_partition, claim_end_offset, claim_redrive_id, outcome) FROM dlq.dlq_messages WHERE id = $1`, id)
+	check.Same(t, anew, "PENDING 0 0 f", "restored as, want PENDING without attempts or claim")
 	wantExactCounters(t, db)
 }
 
@@ -194,21 +161,17 @@ func TestTrigrams(t *testing.T) {
 		t.Helper()
 		db := empty(t)
 		exec(t, db, before)
-		wantNil(t, migrate.Up(t.Context(), db.DB))
+		check.NoError(t, migrate.Up(t.Context(), db.DB))
 		exec(t, db, between)
-		wantNil(t, migrate.Down(t.Context(), db.DB, migrate.All))
-		wantNil(t, db.Get(&there, `SELECT EXISTS (SELECT FROM pg_extension WHERE extname = 'pg_trgm')`))
+		check.NoError(t, migrate.Down(t.Context(), db.DB, migrate.All))
+		check.NoError(t, db.Get(&there, `SELECT EXISTS (SELECT FROM pg_extension WHERE extname = 'pg_trgm')`))
 		return there
 	}
-	if has(t, "", "") {
-		t.Error("it stayed, want it gone with the step that brought it")
-	}
-	if !has(t, "", "CREATE SCHEMA tools; CREATE EXTENSION pg_trgm SCHEMA tools") {
-		t.Error("it is gone, want it left where it was before")
-	}
-	if !has(t, "CREATE VIEW public.alike AS SELECT similarity('a', 'b') AS s", "") {
-		t.Error("it is gone, want it left where something uses it")
-	}
+	check.True(t, !has(t, "", ""), "it stayed, want it gone with the step that brought it")
+	check.True(t, has(t, "", "CREATE SCHEMA tools; CREATE EXTENSION pg_trgm SCHEMA tools"),
+		"it is gone, want it left where it was before")
+	check.True(t, has(t, "CREATE VIEW public.alike AS SELECT similarity('a', 'b') AS s", ""),
+		"it is gone, want it left where something uses it")
 }
 
 // TestExportOfLargeKeys: memory has a bound whatever part of a message is large.
@@ -223,9 +186,8 @@ func TestExportOfLargeKeys(t *testing.T) { //nolint:paralleltest // it measures 
 	runtime.ReadMemStats(&before)
 	n := 0
 	err := New(db).Export(t.Context(), repository.ExportQuery{Limit: messages, MaxValue: 1 << 20}, func(m *entity.Message) error {
-		if len(m.Record.Key) != size || len(m.ErrorMessage) != size {
-			t.Errorf("key of %d and error message of %d bytes, want %d", len(m.Record.Key), len(m.ErrorMessage), size)
-		}
+		check.True(t, len(m.Record.Key) == size && len(m.ErrorMessage) == size,
+			"key of %d and error message of %d bytes, want %d", len(m.Record.Key), len(m.ErrorMessage), size)
 		if n++; n%10 == 1 {
 			var now runtime.MemStats
 			runtime.GC()
@@ -234,11 +196,92 @@ func TestExportOfLargeKeys(t *testing.T) { //nolint:paralleltest // it measures 
 		}
 		return nil
 	})
-	wantNil(t, err)
-	if n != messages {
-		t.Errorf("%d messages, want %d", n, messages)
+	check.NoError(t, err)
+	check.Same(t, n, messages, "messages")
+	grown := int64(most.HeapAlloc) - int64(before.HeapAlloc)
+	check.True(t, grown <= 64<<20, "the heap grew by %d MB, want less than 64", grown>>20)
+}
+
+func visibleTopics(t *testing.T, list ...string) *entity.TopicPatterns {
+	t.Helper()
+	p := check.Must(entity.ParseTopicPatterns("topics", list...))(t)
+	return &p
+}
+
+// Callers who see some topics only get exact numbers up to a limit, and never an
+// estimate.
+func TestCountOfVisibleTopics(t *testing.T) {
+	db := freshDB(t)
+	exec(t, db, `INSERT INTO dlq.dlq_messages (id, original_topic, error_message, error_class, status)
+		SELECT gen_random_uuid(), topic, 'boom', CASE WHEN n <= 3 THEN 'rare' ELSE 'class' END, 'PENDING'
+		FROM generate_series(1, 10001) n CROSS JOIN (VALUES ('alpha.v1'), ('beta.v1')) AS topics (topic)`)
+	exec(t, db, `ANALYZE dlq.dlq_messages`)
+	store := New(db)
+	for name, c := range map[string]struct {
+		filter entity.Filter
+		want   repository.MatchCount
+	}{
+		"Few":         {entity.Filter{ErrorClass: "rare"}, repository.MatchCount{Messages: 3, Exact: true}},
+		"OfATopic":    {entity.Filter{ErrorClass: "rare", Topic: "alpha.v1"}, repository.MatchCount{Messages: 3, Exact: true}},
+		"OfAnother":   {entity.Filter{ErrorClass: "rare", Topic: "beta.v1"}, repository.MatchCount{Exact: true}},
+		"None":        {entity.Filter{ErrorClass: "nothing"}, repository.MatchCount{Exact: true}},
+		"UpToLimit":   {entity.Filter{ErrorClass: "class"}, repository.MatchCount{Messages: 9998, Exact: true}},
+		"OverLimit":   {entity.Filter{CreatedAfter: time.Unix(0, 0)}, repository.MatchCount{Messages: repository.CountLimit, AtLeast: true}},
+		"OfTheFuture": {entity.Filter{CreatedAfter: time.Now().Add(time.Hour)}, repository.MatchCount{Exact: true}},
+	} {
+		for _, how := range []repository.Counting{repository.CountEstimate, repository.CountExact} {
+			c.filter.Visible = visibleTopics(t, "alpha*")
+			got, err := store.CountMatching(t.Context(), repository.CountQuery{Filter: c.filter, How: how})
+			check.True(t, err == nil && got == c.want, "%s: counted %+v, %v, want %+v", name, got, err, c.want)
+		}
 	}
-	if grown := int64(most.HeapAlloc) - int64(before.HeapAlloc); grown > 64<<20 {
-		t.Errorf("the heap grew by %d MB, want less than 64", grown>>20)
+
+	lock := begin(t, db)
+	check.NoError(t, check.Err(lock.Exec(`LOCK TABLE dlq.dlq_messages IN ACCESS EXCLUSIVE MODE`)))
+	store.countPatience = 50 * time.Millisecond
+	slow := entity.Filter{ErrorClass: "rare", Visible: visibleTopics(t, "alpha*")}
+	if got, err := store.CountMatching(t.Context(), repository.CountQuery{Filter: slow}); err != nil || got != (repository.MatchCount{AtLeast: true}) {
+		t.Errorf("too slow: counted %+v, %v, want 0 at least", got, err)
+	}
+}
+
+// What is read for a count does not depend on how many messages of other topics match,
+// nor on what PostgreSQL knows of them: only the index of topics says which are read.
+func TestCountReadsVisibleTopicsOnly(t *testing.T) {
+	db := freshDB(t)
+	db.SetMaxOpenConns(1)
+	seedSearch(t, db)
+	store := New(db)
+	day := time.Now().Add(-24 * time.Hour)
+	for name, f := range map[string]entity.Filter{
+		"Class":  {ErrorClass: "class7"},
+		"Group":  {Group: uuid.MustParse("00000000-0000-8000-8000-000000000007")},
+		"Status": {Statuses: []entity.Status{entity.Retrying}, CreatedAfter: day},
+		"Times":  {CreatedAfter: day, CreatedBefore: time.Now()},
+		"Retry":  {RetriedAfter: day},
+		"Topic":  {Topic: "orders.dlq", ErrorClass: "class7"},
+		"Words":  {Words: []string{"boom 777"}},
+		"Terms":  {Headers: []entity.HeaderMatch{{Name: "h"}}},
+	} {
+		f.Visible = visibleTopics(t, "rare")
+		for _, archived := range []bool{false, true} {
+			from := sourceOf(archived)
+			n := check.Must(store.namesOf(t.Context(), f, from))(t)
+			query, args := visibleQuery(f, n, from)
+			tx := check.Must(db.Beginx())(t)
+			check.NoError(t, check.Err(tx.Exec(walkedByIndex)))
+			lines := getAll[string](t, tx, "EXPLAIN (COSTS OFF) "+query, args...)
+			check.NoError(t, tx.Rollback())
+			plan := strings.Join(lines, "\n")
+			for _, line := range lines {
+				scan, of, _ := strings.Cut(strings.TrimLeft(line, " ->"), " on ")
+				messages := strings.Contains(of, "dlq_messages") || strings.Contains(of, "archive")
+				if messages && !strings.Contains(scan, "original_topic") || strings.Contains(of, "documents") && !strings.HasSuffix(scan, "_pkey") {
+					t.Errorf("%s, archived %t: %s in\n%s", name, archived, line, plan)
+				}
+			}
+			check.True(t, strings.Contains(plan, "original_topic"),
+				"%s, archived %t: nothing is read by topic:\n%s", name, archived, plan)
+		}
 	}
 }

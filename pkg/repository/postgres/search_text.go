@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -19,6 +20,8 @@ const (
 	// rangeTime is how long one statement of it may take. One that takes longer is ended and
 	// repeated for a shorter range of time.
 	rangeTime = 300 * time.Millisecond
+	// quick is how long a day may take for the next statement to search twice as many days.
+	quick = rangeTime / 10
 	// shortestRange, in microseconds, is not made shorter: its statement may take as long as
 	// any.
 	shortestRange = int64(time.Second / time.Microsecond)
@@ -29,7 +32,8 @@ const (
 )
 
 // textSearch looks for a page of messages that have a filter's words. It looks at the
-// newest messages one by one, and then at the documents of one day after the other.
+// newest messages one by one, and then at the documents of one day after the other; of
+// several days at once while that is quick.
 type textSearch struct {
 	q     repository.SearchQuery // After is where it has come to
 	hits  []uuid.UUID
@@ -40,8 +44,9 @@ type textSearch struct {
 	deadline time.Time // for the statement that begins last
 	step     int       // how many messages it looks at next
 
-	// find finds the first messages of a range. ended is false when it took too long.
-	find func(ctx context.Context, q repository.SearchQuery, r timeRange) (hits []uuid.UUID, ended bool, err error)
+	// find finds the first messages of a range. whole has the days of the range, and is empty when the range is
+	// a part of a day. ended is false when it took too long.
+	find func(ctx context.Context, q repository.SearchQuery, r timeRange, whole []day) (hits []uuid.UUID, ended bool, err error)
 	// look looks at the next messages that the rest of the filter leaves.
 	look func(ctx context.Context, q repository.SearchQuery, limit int) (l looked, ended bool, err error)
 }
@@ -77,7 +82,7 @@ func (s *Store) searchText(ctx context.Context, tx *sqlx.Tx, from source, q repo
 
 // run searches until the page is full, nothing is left, or the time is over. found is how
 // many of the messages looked at before had the words.
-func (t *textSearch) run(ctx context.Context, days []timeRange, looked, found int) error {
+func (t *textSearch) run(ctx context.Context, days []day, looked, found int) error {
 	for looked*(t.q.Limit-len(t.hits)) <= promising*found && !t.done() && t.inTime() {
 		before := len(t.hits)
 		looked = t.step
@@ -86,20 +91,26 @@ func (t *textSearch) run(ctx context.Context, days []timeRange, looked, found in
 		}
 		found = len(t.hits) - before
 	}
-	for _, day := range days {
-		if ended, err := t.runDay(ctx, day); err != nil || !ended {
+	days = slices.DeleteFunc(days, func(d day) bool { return t.left.and(d.timeRange).empty() })
+	for together := 1; len(days) > 0; {
+		n, began := min(together, len(days)), time.Now()
+		if ended, err := t.runDays(ctx, days[:n]); err != nil || !ended {
 			return err
 		}
+		if together = 1; time.Since(began) < quick {
+			together = 2 * n
+		}
+		days = days[n:]
 	}
 	t.left = timeRange{}
 	return nil
 }
 
-// runDay searches a day. ended is false when the time is over, or the page is full.
-func (t *textSearch) runDay(ctx context.Context, day timeRange) (ended bool, err error) {
-	length := int64(math.MaxInt64)
+// runDays searches some days. ended is false when the time is over, or the page is full.
+func (t *textSearch) runDays(ctx context.Context, days []day) (ended bool, err error) {
+	all, length := days[0].with(days[len(days)-1].timeRange), int64(math.MaxInt64)
 	for {
-		r := t.left.and(day).first(length, t.q.Sort.Ascending)
+		r := t.left.and(all).first(length, t.q.Sort.Ascending)
 		switch {
 		case r.empty():
 			return true, nil
@@ -107,7 +118,7 @@ func (t *textSearch) runDay(ctx context.Context, day timeRange) (ended bool, err
 			return false, nil
 		}
 		began := time.Now()
-		hits, ended, err := t.find(ctx, t.q, r)
+		hits, ended, err := t.find(ctx, t.q, r, days)
 		if err != nil {
 			return false, err
 		}
@@ -117,6 +128,7 @@ func (t *textSearch) runDay(ctx context.Context, day timeRange) (ended bool, err
 			length = 2 * r.length()
 			continue
 		}
+		days = nil
 		length = max(r.length()/2, shortestRange)
 		if err := t.lookFor(ctx, time.Since(began)); err != nil {
 			return false, err
@@ -207,8 +219,9 @@ type rangeReader struct {
 }
 
 // begin returns the days that there are partitions of, in the order of the page.
-func (r *rangeReader) begin(ctx context.Context, t *textSearch) ([]timeRange, error) {
-	if _, err := r.tx.ExecContext(ctx, foundTogether+"; SAVEPOINT statement"); err != nil {
+func (r *rangeReader) begin(ctx context.Context, t *textSearch) ([]day, error) {
+	// The lock is for partitions, none of which goes while the transaction lasts.
+	if _, err := r.tx.ExecContext(ctx, foundTogether+"; LOCK TABLE ONLY dlq.message_documents IN ACCESS SHARE MODE; SAVEPOINT statement"); err != nil {
 		return nil, err
 	}
 	var err error
@@ -225,8 +238,11 @@ func (r *rangeReader) end(ctx context.Context) error {
 	return err
 }
 
-func (r *rangeReader) find(ctx context.Context, q repository.SearchQuery, in timeRange) (hits []uuid.UUID, ended bool, err error) {
-	query, args := rangeQuery(r.from, q, r.names, in)
+func (r *rangeReader) find(ctx context.Context, q repository.SearchQuery, in timeRange, whole []day) (hits []uuid.UUID, ended bool, err error) {
+	if in.length() <= shortestRange || !byWords(q.Filter) || slices.ContainsFunc(whole, func(d day) bool { return d.table == "" }) {
+		whole = nil // a part of the parent table, by its time
+	}
+	query, args := rangeQuery(r.from, q, r.names, in, whole)
 	settings, limit := foundTogether+byIndex, r.short
 	if in.length() <= shortestRange {
 		limit = r.long

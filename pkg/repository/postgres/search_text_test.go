@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
@@ -45,7 +46,7 @@ func comparePlaces(a, b repository.Place) int {
 	return compareIDs(a.ID, b.ID)
 }
 
-func (f *fakeIndex) find(_ context.Context, q repository.SearchQuery, r timeRange) (ids []uuid.UUID, ended bool, err error) {
+func (f *fakeIndex) find(_ context.Context, q repository.SearchQuery, r timeRange, _ []day) (ids []uuid.UUID, ended bool, err error) {
 	f.asked = append(f.asked, r)
 	if r.length() > shortestRange && f.tooLong(r) {
 		<-time.After(rangeTime) // of the bubble's clock
@@ -90,14 +91,14 @@ func (f *fakeIndex) page(t *testing.T, q repository.SearchQuery, took time.Durat
 		s.goTo(q.After)
 		s.advanced = false
 	}
-	var days []timeRange
-	for day := min(first, last) / dayLength; day <= max(first, last)/dayLength; day++ {
-		days = append(days, timeRange{day * dayLength, (day + 1) * dayLength})
+	var days []day
+	for n := min(first, last) / dayLength; n <= max(first, last)/dayLength; n++ {
+		days = append(days, day{timeRange: timeRange{n * dayLength, (n + 1) * dayLength}})
 	}
 	if !f.ascending {
 		slices.Reverse(days)
 	}
-	wantNil(t, s.run(t.Context(), days, probed, 0))
+	check.NoError(t, s.run(t.Context(), days, probed, 0))
 	return s.hits[:min(len(s.hits), q.Limit)], s.next()
 }
 
@@ -146,9 +147,8 @@ func TestTextSearchGoesOn(t *testing.T) {
 				began := time.Now()
 				hits, next := f.page(t, q, took)
 				got = append(got, hits...)
-				if spent := time.Since(began); spent > took+17*rangeTime {
-					t.Fatalf("seed %d: a page took %s of %s", seed, spent, took)
-				}
+				spent := time.Since(began)
+				check.Require(t, spent <= took+17*rangeTime, "seed %d: a page took %s of %s", seed, spent, took)
 				before := q.After
 				if q.After = next; len(hits) == q.Limit {
 					q.After = places[hits[len(hits)-1]]
@@ -182,18 +182,15 @@ func TestTextSearchHalves(t *testing.T) {
 				}
 				last = r
 			}
-			if last.length() != shortestRange || next == (repository.Place{}) {
-				t.Errorf("the last range is %+v and the page goes on from %v, want a second and some place", last, next)
-			}
+			check.True(t, last.length() == shortestRange && next != (repository.Place{}),
+				"the last range is %+v and the page goes on from %v, want a second and some place", last, next)
 			f.asked, f.tooLong = nil, func(r timeRange) bool { return r.length() > int64(time.Minute/time.Microsecond) }
 			f.page(t, repository.SearchQuery{Limit: 500, Sort: repository.Sort{Ascending: ascending}}, 20*time.Second)
 			grown := false
 			for i, r := range f.asked[1:] {
 				grown = grown || r.length() > f.asked[i].length()
 			}
-			if !grown {
-				t.Error("no range is longer than the one before it")
-			}
+			check.True(t, grown, "no range is longer than the one before it")
 		})
 	}
 }

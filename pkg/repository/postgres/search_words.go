@@ -3,6 +3,8 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -12,16 +14,13 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// probed is how many messages are looked at one by one for words, before documents
-// are: a word that every twentieth has is found faster that way, and most filters that
-// leave few messages end there. probedNew is how many that are newer than the search index
-// are looked through, of whatever topic, the oldest first: the indexer goes upwards, a
-// batch at a time, so these are those that may have documents. While messages pour in
-// there are hundreds of thousands that have none, and a filter that none of those fits
-// would have all of them read.
+// probed is how many messages are tested one by one for words before documents are read: a
+// word that every twentieth has is found faster so. probedNew is how many messages newer
+// than the search index are tested, of any topic, the oldest first: the indexer goes
+// upwards, so these may have documents. During a flood hundreds of thousands have none.
 //
-// The indexer goes back when it finds what a long transaction has stored. Whether it
-// had been further is seen by the message that follows those.
+// The indexer goes back for what a long transaction stored; the message after those shows
+// that it had been further.
 const (
 	probed    = 500
 	probedNew = 500
@@ -179,4 +178,79 @@ func lookUpDocuments(ctx context.Context, tx *sqlx.Tx, f entity.Filter, n names,
 		states[d.ID] = documentState{d.Current, d.Hit}
 	}
 	return states, nil
+}
+
+// alternatives reports whether one walk's filter of topics can be true in several ways: a
+// dead-letter topic with some of its originals, or messages of unknown origin with some
+// dead-letter topics. No index has such a walk in order, and matches may be few among
+// millions.
+func alternatives(f entity.Filter, n names) bool {
+	switch {
+	case n.topics == nil && n.visible == nil:
+		return false
+	case f.Topic != "":
+		return n.number.Valid
+	}
+	return f.UnknownOrigin || n.topics == nil
+}
+
+// walksOfPairs are the walks of such a filter: one for each pair of original and
+// dead-letter topic that fits, or for an original topic alone. It reports false where there
+// are no alternatives, the pairs are unknown, or they are too many.
+func (a *arguments) walksOfPairs(f entity.Filter, n names) (walks [][]string, apart bool) {
+	if n.pairs == nil || !alternatives(f, n) {
+		return nil, false
+	}
+	fit := map[string][]int32{}
+	for _, number := range slices.Sorted(maps.Keys(n.pairs)) {
+		for _, original := range n.pairs[number] {
+			if n.fits(f, original, number) {
+				fit[original] = append(fit[original], number)
+			}
+		}
+	}
+	for _, original := range slices.Sorted(maps.Keys(fit)) {
+		topic := "m.original_topic = " + a.text(original)
+		if n.suffices(f, original) {
+			walks = append(walks, []string{topic})
+			continue
+		}
+		for _, number := range fit[original] {
+			walks = append(walks, []string{topic, a.deadLetterTopic(number)})
+		}
+	}
+	if len(walks) > maxWalks {
+		a.values = nil
+		return nil, false
+	}
+	return walks, true
+}
+
+// suffices reports whether messages of an original topic that fit do so in whatever
+// dead-letter topic they are, also in one that appears meanwhile.
+func (n names) suffices(f entity.Filter, original string) bool {
+	return (original != "" || n.visible == nil) && (f.Topic == "" || original == f.Topic) &&
+		(n.topics == nil || slices.Contains(n.topics.originals, original))
+}
+
+func (a *arguments) deadLetterTopic(number int32) string {
+	if number == 0 {
+		return "m.dlq_topic_id IS NULL"
+	}
+	return "m.dlq_topic_id = " + a.arg(number) + "::int"
+}
+
+// fits reports whether a filter asks for messages of a pair, and they may be seen.
+func (n names) fits(f entity.Filter, original string, number int32) bool {
+	switch {
+	case f.Topic != "" && original != f.Topic && (!n.number.Valid || number != n.number.Int32):
+		return false
+	case f.UnknownOrigin && original != "":
+		return false
+	case n.topics != nil && !slices.Contains(n.topics.originals, original) && !slices.Contains(n.topics.numbers, number):
+		return false
+	case n.visible == nil || original != "":
+		return n.visible.sees(original, number)
+	}
+	return n.visible.sees(original, number) || number == 0 && n.visible.unnamed
 }

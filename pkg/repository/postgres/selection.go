@@ -11,12 +11,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// selection is the text and the arguments of a query that finds the messages of a
-// redrive: id, created_at, original_topic, dlq_topic_id, confidence, and as reason why the
-// action cannot take the message now, NULL where it can. Its text depends on what
-// is asked for, and it is never prepared: PostgreSQL plans it for the very topic
-// and times, for one topic may be a millionth of the table and the next one all
-// of it.
+// selection is a query for the messages of a redrive: id, created_at, original_topic,
+// dlq_topic_id, confidence, and reason, why the action cannot take the message (NULL: it
+// can). It is never prepared: PostgreSQL plans it for its topic and times.
 type selection struct {
 	arguments
 	query string
@@ -123,9 +120,8 @@ func (q *selection) byFilter(r repository.NewRedrive, n names, takes string) {
 	q.query = join(walks, "\n\tUNION ALL\n\t")
 }
 
-// byID finds messages by their primary key only. Ids that do not exist, or not for
-// whoever may not see them, are told of; those that exist and do not match the rest
-// are not meant.
+// byID finds messages by the primary key. Ids that do not exist or are not visible are
+// gone; those that do not match the filter are left out.
 func (q *selection) byID(r repository.NewRedrive, n names, takes string) {
 	s := r.Selection
 	q.order = "ord"

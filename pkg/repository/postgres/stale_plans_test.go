@@ -10,9 +10,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
-	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
 // fewBuffers is what a page of 20 may read that ends with its last message: those of
@@ -22,14 +22,12 @@ const fewBuffers = 1500
 // TestStalePlans: a page reads little although PostgreSQL looked at the table before
 // a topic began to flood.
 func TestStalePlans(t *testing.T) {
-	t.Parallel()
-	db := postgrestest.Open(t)
+	db := freshDB(t)
 	db.SetMaxOpenConns(1)
 	seedStale(t, db)
 	store := New(db)
 	patterns := func(list ...string) entity.TopicPatterns {
-		p, err := entity.ParseTopicPatterns("topics", list...)
-		wantNil(t, err)
+		p := check.Must(entity.ParseTopicPatterns("topics", list...))(t)
 		return p
 	}
 	var many []string
@@ -41,7 +39,7 @@ func TestStalePlans(t *testing.T) {
 	hour := time.Now().Add(-time.Hour)
 	group := uuid.MustParse("00000000-0000-8000-8000-000000000001")
 	var place repository.Place
-	wantNil(t, db.QueryRow(`SELECT created_at, id FROM dlq.dlq_messages WHERE original_topic = 'flood' ORDER BY 1 OFFSET 50000 LIMIT 1`).Scan(&place.CreatedAt, &place.ID))
+	check.NoError(t, db.QueryRow(`SELECT created_at, id FROM dlq.dlq_messages WHERE original_topic = 'flood' ORDER BY 1 OFFSET 50000 LIMIT 1`).Scan(&place.CreatedAt, &place.ID))
 
 	cases := map[string]repository.SearchQuery{
 		"TopicAndStatus":         {Filter: entity.Filter{Topic: "flood", Statuses: pending}},
@@ -71,55 +69,49 @@ func TestStalePlans(t *testing.T) {
 		"RareStatusOfTopic":      {Filter: entity.Filter{Topic: "flood", Statuses: []entity.Status{entity.Retrying}}},
 		"RareStatusOfCalmTopic":  {Filter: entity.Filter{Topic: "calm1", Statuses: []entity.Status{entity.Retrying}}},
 	}
-	check := func(t *testing.T) {
+	bothWays := func(t *testing.T) {
 		for name, q := range cases {
 			t.Run(name, func(t *testing.T) {
 				q.Limit = 20
 				from := sourceOf(false)
-				n, err := store.namesOf(t.Context(), q.Filter, from)
-				wantNil(t, err)
+				n := check.Must(store.namesOf(t.Context(), q.Filter, from))(t)
 				query, args := pageQuery(from, listed(from, q, n, leaveOut))
 				wantFewBuffers(t, db, way(q.Filter, n), query, args)
 			})
 		}
 	}
-	t.Run("Stale", check)
+	t.Run("Stale", bothWays)
 	for name, f := range map[string]entity.Filter{
 		"Words": {Words: []string{"boom"}}, "WordsOfTopic": {Words: []string{"boom"}, Topic: "calm1"},
 		"WordsOfStatus": {Words: []string{"boom"}, Statuses: dead}, // the flood has none of it
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := repository.SearchQuery{Filter: f, Limit: 20}
-			var until time.Time
-			wantNil(t, db.Get(&until, `SELECT found_until FROM dlq.search_index`))
+			until := getOne[time.Time](t, db, `SELECT found_until FROM dlq.search_index`)
 			query, args := candidatesQuery(sourceOf(false), q, names{}, until)
 			wantFewBuffers(t, db, walkedInOrder, query, args)
 		})
 	}
 	exec(t, db, `ANALYZE dlq.dlq_messages`)
-	t.Run("Fresh", check)
+	t.Run("Fresh", bothWays)
 }
 
 // wantFewBuffers counts those that a query reads, from memory or not.
 func wantFewBuffers(t *testing.T, db *sqlx.DB, setting, query string, args []any) {
 	t.Helper()
-	tx, err := db.Beginx()
-	wantNil(t, err)
-	defer func() { _ = tx.Rollback() }()
-	_, err = tx.Exec(setting)
-	wantNil(t, err)
+	tx := begin(t, db)
+	check.NoError(t, check.Err(tx.Exec(setting)))
 	var plan []byte
-	wantNil(t, tx.Get(&plan, `EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) `+query, args...))
+	check.NoError(t, tx.Get(&plan, `EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) `+query, args...))
 	var plans []struct {
 		Plan struct {
 			Hit  int `json:"Shared Hit Blocks"`
 			Read int `json:"Shared Read Blocks"`
 		}
 	}
-	wantNil(t, json.Unmarshal(plan, &plans))
-	if got := plans[0].Plan.Hit + plans[0].Plan.Read; got > fewBuffers {
-		t.Errorf("it reads %d buffers, want at most %d:\n%s", got, fewBuffers, plan)
-	}
+	check.NoError(t, json.Unmarshal(plan, &plans))
+	got := plans[0].Plan.Hit + plans[0].Plan.Read
+	check.True(t, got <= fewBuffers, "it reads %d buffers, want at most %d:\n%s", got, fewBuffers, plan)
 }
 
 // seedStale puts in 100,000 messages of a topic that had 50 when PostgreSQL looked.
@@ -149,8 +141,7 @@ func TestWay(t *testing.T) {
 		many.originals = append(many.originals, fmt.Sprint(n))
 	}
 	pairs, number := map[int32][]string{}, sql.NullInt32{Int32: 1, Valid: true}
-	patterns, err := entity.ParseTopicPatterns("topics", "a*")
-	wantNil(t, err)
+	patterns := check.Must(entity.ParseTopicPatterns("topics", "a*"))(t)
 	for name, c := range map[string]struct {
 		f    entity.Filter
 		n    names
@@ -168,8 +159,6 @@ func TestWay(t *testing.T) {
 		"who may see many":                {entity.Filter{}, names{visible: many, pairs: pairs}, foundTogether},
 		"who may see many, none is known": {entity.Filter{UnknownOrigin: true}, names{visible: many, pairs: pairs}, walkedInOrder},
 	} {
-		if got := way(c.f, c.n); got != c.want {
-			t.Errorf("%s: got %q, want %q", name, got, c.want)
-		}
+		check.Same(t, way(c.f, c.n), c.want, "%s", name)
 	}
 }

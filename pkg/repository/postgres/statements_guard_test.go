@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
@@ -34,19 +35,14 @@ func TestStatements(t *testing.T) {
 		{"Get", 1, (*statementGuard).get},
 		{"Archive", 3, func(g *statementGuard) int64 { return g.archive(n) }},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
+		parallel(t, c.name, func(t *testing.T) {
 			db, count := postgrestest.OpenCounted(t)
 			g := &statementGuard{T: t, db: db, count: count, s: New(db)}
 			for ; g.round < 2; g.round++ {
 				got := c.of(g)
 				t.Logf("statements: %d, prepared: %d", got, g.prepared)
-				if got != c.want {
-					t.Errorf("statements = %d, want %d: more cost time, fewer lower the number here", got, c.want)
-				}
-				if g.round > 0 && g.prepared != 0 {
-					t.Errorf("the same work prepares %d statements again, want none", g.prepared)
-				}
+				check.Same(t, got, c.want, "statements: more cost time, fewer lower the number here")
+				check.True(t, g.round <= 0 || g.prepared == 0, "the same work prepares %d statements again, want none", g.prepared)
 			}
 		})
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -30,11 +31,7 @@ func activityPromises() []promise {
 
 func (h *harness) arrivals(q repository.ArrivalsQuery) repository.Arrivals {
 	h.Helper()
-	came, err := h.Repository.Arrivals(h.Context(), q)
-	if err != nil {
-		h.Fatalf("Arrivals(%+v): %v", q, err)
-	}
-	return came
+	return check.Must(h.Repository.Arrivals(h.Context(), q))(h)
 }
 
 // lastWeek asks for seven days by the hour, the present one included.
@@ -54,9 +51,7 @@ func (h *harness) wantArrivals(what string, arrived, returned int64, changes ...
 	for _, p := range h.arrivals(q).Points {
 		a, r = a+p.Arrived, r+p.Returned
 	}
-	if a != arrived || r != returned {
-		h.Errorf("%s: %d arrived and %d returned, want %d and %d", what, a, r, arrived, returned)
-	}
+	check.True(h, a == arrived && r == returned, "%s: %d arrived and %d returned, want %d and %d", what, a, r, arrived, returned)
 }
 
 // documented keeps documents of messages, as the catalogue's worker does.
@@ -90,13 +85,9 @@ func activitySteps(h *harness) {
 	h.documented(1, ids...)
 	for i, p := range h.arrivals(q).Points {
 		want := repository.ArrivalsPoint{At: since.Add(time.Duration(i) * 5 * time.Minute), Arrived: came[i]}
-		if p != want {
-			h.Errorf("point %d is %+v, want %+v", i, p, want)
-		}
+		check.Same(h, p, want, "point %d", i)
 	}
-	if n := len(h.arrivals(q).Points); n != 12 {
-		h.Errorf("%d points of an hour, want 12", n)
-	}
+	check.Same(h, len(h.arrivals(q).Points), 12, "points of an hour")
 	q.Since, q.Step = q.Since.Truncate(time.Hour), time.Hour
 	q.Until = q.Since.Add(2 * time.Hour)
 	var hours []int64
@@ -156,20 +147,14 @@ func activityStays(h *harness) {
 	ids := h.puts(3, func(m *entity.Message) { m.Origin.Confidence = entity.FromMapping })
 	early := h.put()
 	h.documented(1, ids...)
-	if err := h.Repository.Delete(h.Context(), ids[0], entity.By("alice")); err != nil {
-		h.Fatal(err)
-	}
-	if err := h.Repository.Delete(h.Context(), early.ID, entity.By("alice")); err != nil {
-		h.Fatal(err)
-	}
+	check.NoError(h, h.Repository.Delete(h.Context(), ids[0], entity.By("alice")))
+	check.NoError(h, h.Repository.Delete(h.Context(), early.ID, entity.By("alice")))
 	h.documented(1, early.ID)
 	h.wantArrivals("deleted, one of them before its document", 3, 0)
 	h.Archive(h.T, ids[1])
 	h.documented(2, ids...)
 	h.wantArrivals("archived", 3, 0)
-	if _, err := h.Repository.Restore(h.Context(), ids[1], entity.By("alice")); err != nil {
-		h.Fatal(err)
-	}
+	check.Must(h.Repository.Restore(h.Context(), ids[1], entity.By("alice")))(h)
 	h.documented(3, ids...)
 	h.wantArrivals("restored", 3, 0)
 	if mapped, err := h.Repository.Change(h.Context(), repository.Change{
@@ -240,9 +225,8 @@ func activityFine(h *harness) {
 }
 
 func activityUntil(h *harness) {
-	if until := h.arrivals(h.lastWeek()).Until; !until.IsZero() {
-		h.Errorf("at first until %v, want never", until)
-	}
+	until := h.arrivals(h.lastWeek()).Until
+	check.True(h, until.IsZero(), "at first until %v, want never", until)
 	h.hold(1)
 	m := h.put(grouped)
 	h.wantIDs("uncatalogued", h.uncatalogued(1), []uuid.UUID{m.ID})
@@ -270,9 +254,7 @@ func activityTogether(h *harness) {
 		errs[i] = h.Repository.StoreDocuments(h.Context(), 1, documents)
 	})
 	for _, err := range errs {
-		if err != nil {
-			h.Errorf("StoreDocuments: %v", err)
-		}
+		check.True(h, err == nil, "StoreDocuments: %v", err)
 	}
 	h.wantArrivals("of four workers", 100, 0)
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -29,14 +30,10 @@ func againByHand(h *harness) {
 	for _, way := range byHand {
 		m, cause := h.failedIn(way.from), fullCause()
 		for range 3 {
-			if err := way.do(h, m.ID, cause); err != nil {
-				h.Errorf("%s under the same operation = %v, want nil", way.action, err)
-			}
+			check.NoError(h, way.do(h, m.ID, cause))
 			h.clock.Advance(time.Second)
 		}
-		if got := h.statusOf(m.ID); got != way.to {
-			h.Errorf("%s left %q, want %q", way.action, got, way.to)
-		}
+		check.Same(h, h.statusOf(m.ID), way.to, "%s left it as", way.action)
 		h.wantLines(m.ID, way.action, 1)
 	}
 }
@@ -47,26 +44,21 @@ func (h *harness) wantLines(id uuid.UUID, action entity.Action, want int) {
 	if h.core {
 		return // the store has no trail
 	}
-	if got := len(h.trail(repository.TrailQuery{ObjectID: id, Action: action})); got != want {
-		h.Errorf("trail of %s has %d entries of %s, want %d", id, got, action, want)
-	}
+	got := len(h.trail(repository.TrailQuery{ObjectID: id, Action: action}))
+	check.Same(h, got, want, "entries of %s of %s", action, id)
 }
 
 func againOther(h *harness) {
 	for _, way := range byHand {
 		for _, other := range []entity.Cause{fullCause(), entity.By("alice")} {
 			m := h.failedIn(way.from)
-			if err := way.do(h, m.ID, fullCause()); err != nil {
-				h.Fatal(err)
-			}
+			check.NoError(h, way.do(h, m.ID, fullCause()))
 			h.wantAgainRefused(way.action, m.ID, way.to, way.do(h, m.ID, other))
 			h.wantLines(m.ID, way.action, 1)
 		}
 		nobody := entity.By("alice") // no operation is none that two calls share
 		m := h.failedIn(way.from)
-		if err := way.do(h, m.ID, nobody); err != nil {
-			h.Fatal(err)
-		}
+		check.NoError(h, way.do(h, m.ID, nobody))
 		h.wantAgainRefused(way.action, m.ID, way.to, way.do(h, m.ID, nobody))
 	}
 }
@@ -83,41 +75,29 @@ func (h *harness) wantAgainRefused(action entity.Action, id uuid.UUID, now entit
 
 func againOtherAction(h *harness) {
 	m, cause := h.put(), fullCause()
-	if _, err := h.Repository.GiveUp(h.Context(), m.ID, cause); err != nil {
-		h.Fatal(err)
-	}
-	if _, err := h.Repository.Requeue(h.Context(), m.ID, entity.By("bob")); err != nil {
-		h.Fatal(err)
-	}
+	check.Must(h.Repository.GiveUp(h.Context(), m.ID, cause))(h)
+	check.Must(h.Repository.Requeue(h.Context(), m.ID, entity.By("bob")))(h)
 	_, err := h.Repository.Requeue(h.Context(), m.ID, cause)
 	h.wantNoArrow("Requeue under the operation of a GiveUp", entity.Pending, entity.Pending, err)
 }
 
 func againOtherMessage(h *harness) {
 	m, other, cause := h.put(), h.in(entity.Dead), fullCause()
-	if _, err := h.Repository.GiveUp(h.Context(), m.ID, cause); err != nil {
-		h.Fatal(err)
-	}
+	check.Must(h.Repository.GiveUp(h.Context(), m.ID, cause))(h)
 	_, err := h.Repository.GiveUp(h.Context(), other.ID, cause)
 	h.wantNoArrow("GiveUp of another message", entity.Dead, entity.Dead, err)
 }
 
 func againLater(h *harness) {
 	m, cause := h.in(entity.Dead), fullCause()
-	if _, err := h.Repository.Requeue(h.Context(), m.ID, cause); err != nil {
-		h.Fatal(err)
-	}
+	check.Must(h.Repository.Requeue(h.Context(), m.ID, cause))(h)
 	h.attempt(m.ID, entity.Acknowledged)
-	got, err := h.Repository.Requeue(h.Context(), m.ID, cause)
-	if err != nil || got.ID != m.ID || got.Status != entity.Resolved {
-		h.Errorf("Requeue again = %s, %s, %v, want %s, RESOLVED by now", got.ID, got.Status, err, m.ID)
-	}
+	got := check.Must(h.Repository.Requeue(h.Context(), m.ID, cause))(h)
+	check.True(h, got.ID == m.ID && got.Status == entity.Resolved,
+		"Requeue again = %s, %s, want %s, RESOLVED by now", got.ID, got.Status, m.ID)
 	h.wantStatus(m.ID, entity.Resolved)
-	if err := h.Repository.Delete(h.Context(), m.ID, entity.By("bob")); err != nil {
-		h.Fatal(err)
-	}
-	_, err = h.Repository.Requeue(h.Context(), m.ID, cause)
-	h.wantNotFound("Requeue again of what is gone", m.ID, err)
+	check.NoError(h, h.Repository.Delete(h.Context(), m.ID, entity.By("bob")))
+	h.wantNotFound("Requeue again of what is gone", m.ID, check.Err(h.Repository.Requeue(h.Context(), m.ID, cause)))
 }
 
 func againChange(h *harness) {
@@ -132,9 +112,7 @@ func againChange(h *harness) {
 		for _, id := range want {
 			h.wantLines(id, way.action, 1)
 		}
-		if got := h.change(way.redrive, fullCause(), first, second); len(got) != 0 {
-			h.Errorf("Change(%s) under another operation = %v, want nothing", way.redrive, got)
-		}
+		check.Len(h, h.change(way.redrive, fullCause(), first, second), 0, "Change(%s) under another operation", way.redrive)
 	}
 }
 

@@ -1,12 +1,15 @@
 package repositorytest
 
 import (
-	"reflect"
+	"bytes"
+	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -27,20 +30,12 @@ func archivedPromises() []promise {
 
 func (h *harness) getArchived(id uuid.UUID) entity.Message {
 	h.Helper()
-	m, err := h.Repository.GetArchived(h.Context(), id, whole)
-	if err != nil {
-		h.Fatalf("GetArchived(%s): %v", id, err)
-	}
-	return m
+	return check.Must(h.Repository.GetArchived(h.Context(), id, whole))(h)
 }
 
 func (h *harness) restore(id uuid.UUID) entity.Message {
 	h.Helper()
-	m, err := h.Repository.Restore(h.Context(), id, entity.By("alice"))
-	if err != nil {
-		h.Fatalf("Restore(%s): %v", id, err)
-	}
-	return m
+	return check.Must(h.Repository.Restore(h.Context(), id, entity.By("alice")))(h)
 }
 
 // archived is a message in the archive that has seen everything.
@@ -62,18 +57,13 @@ func (h *harness) archived() entity.Message {
 
 func archivedGet(h *harness) {
 	m := h.archived()
-	if got := h.getArchived(m.ID); !reflect.DeepEqual(got, m) {
-		h.Errorf("GetArchived =\n     %+v\nwant %+v", got, m)
-	}
-	_, err := h.Repository.Get(h.Context(), m.ID, whole)
-	h.wantNotFound("Get of an archived message", m.ID, err)
-	small, err := h.Repository.GetArchived(h.Context(), m.ID, 1)
-	if err != nil || small.Record.State != entity.ValueNotLoaded || small.Record.Size != m.Record.Size {
-		h.Errorf("GetArchived with a limit = %+v, %v, want the value left out", small.Record, err)
-	}
+	check.Same(h, h.getArchived(m.ID), m, "GetArchived")
+	h.wantNotFound("Get of an archived message", m.ID, check.Err(h.Repository.Get(h.Context(), m.ID, whole)))
+	small := check.Must(h.Repository.GetArchived(h.Context(), m.ID, 1))(h)
+	check.True(h, small.Record.State == entity.ValueNotLoaded && small.Record.Size == m.Record.Size,
+		"GetArchived with a limit = %+v, want the value left out", small.Record)
 	live := h.put()
-	_, err = h.Repository.GetArchived(h.Context(), live.ID, whole)
-	h.wantNotFound("GetArchived of a live message", live.ID, err)
+	h.wantNotFound("GetArchived of a live message", live.ID, check.Err(h.Repository.GetArchived(h.Context(), live.ID, whole)))
 }
 
 func archivedRestore(h *harness) {
@@ -87,14 +77,10 @@ func archivedRestore(h *harness) {
 	if h.UpdatedAtIsTheServers {
 		want.UpdatedAt, want.NextAttemptAt = got.UpdatedAt, got.NextAttemptAt
 	}
-	if !reflect.DeepEqual(got, want) {
-		h.Errorf("restored\n     %+v\nwant %+v", got, want)
-	}
-	if answer.ID != m.ID || answer.Status != entity.Pending || answer.UpdatedAt != got.UpdatedAt {
-		h.Errorf("Restore = %+v, want the message as it is now", answer)
-	}
-	_, err := h.Repository.GetArchived(h.Context(), m.ID, whole)
-	h.wantNotFound("GetArchived after a restore", m.ID, err)
+	check.Same(h, got, want, "restored")
+	check.True(h, answer.ID == m.ID && answer.Status == entity.Pending && answer.UpdatedAt == got.UpdatedAt,
+		"Restore = %+v, want the message as it is now", answer)
+	h.wantNotFound("GetArchived after a restore", m.ID, check.Err(h.Repository.GetArchived(h.Context(), m.ID, whole)))
 }
 
 func archivedDue(h *harness) {
@@ -102,9 +88,7 @@ func archivedDue(h *harness) {
 	h.Archive(h.T, claimed.ID)
 	h.restore(claimed.ID)
 	got := h.get(claimed.ID)
-	if got.Claim != (entity.Claim{}) || got.Unsettled {
-		h.Errorf("restored with %+v, want no claim", got.Claim)
-	}
+	check.True(h, got.Claim == (entity.Claim{}) && !got.Unsettled, "restored with %+v, want no claim", got.Claim)
 	h.claim(claimed.ID)
 }
 
@@ -115,32 +99,23 @@ func archivedHistory(h *harness) {
 	h.wantIDs("by word in the archive", h.search(repository.SearchQuery{Filter: found, Archived: true}), []uuid.UUID{m.ID})
 	h.restore(m.ID)
 	h.wantIDs("by word after the restore", h.search(repository.SearchQuery{Filter: found}), []uuid.UUID{m.ID})
-	if n := len(h.history(m.ID)); n != 2 {
-		h.Errorf("%d attempts in the history, want 2", n)
-	}
+	check.Same(h, len(h.history(m.ID)), 2, "attempts in the history")
 	h.attempt(m.ID, entity.Acknowledged)
-	if all := h.history(m.ID); len(all) != 3 || all[2].Number != 3 {
-		h.Errorf("history %+v, want the third attempt behind the others", all)
-	}
+	all := h.history(m.ID)
+	check.True(h, len(all) == 3 && all[2].Number == 3, "history %+v, want the third attempt behind the others", all)
 }
 
 func archivedAudit(h *harness) {
 	m := h.archived()
 	cause := fullCause()
-	if _, err := h.Repository.Restore(h.Context(), m.ID, cause); err != nil {
-		h.Fatal(err)
-	}
+	check.Must(h.Repository.Restore(h.Context(), m.ID, cause))(h)
 	entries := h.trail(repository.TrailQuery{ObjectID: m.ID, Action: entity.ActionRestore})
-	if len(entries) != 1 {
-		h.Fatalf("%d entries, want 1", len(entries))
-	}
+	check.Require(h, len(entries) == 1, "%d entries, want 1", len(entries))
 	want := entity.AuditEntry{
 		ID: entries[0].ID, At: entries[0].At, Action: entity.ActionRestore, Kind: entity.KindMessage, ObjectID: m.ID,
 		From: string(entity.Dead), To: string(entity.Pending), Class: m.LastPublishErrorClass, LastError: m.LastPublishError, Cause: cause,
 	}
-	if entries[0] != want {
-		h.Errorf("entry %+v, want %+v", entries[0], want)
-	}
+	check.Same(h, entries[0], want, "the entry")
 }
 
 func archivedAgain(h *harness) {
@@ -148,22 +123,16 @@ func archivedAgain(h *harness) {
 	cause := fullCause()
 	for range 2 {
 		got, err := h.Repository.Restore(h.Context(), m.ID, cause)
-		if err != nil || got.ID != m.ID || got.Status != entity.Pending {
-			h.Errorf("Restore = %+v, %v, want the message", got, err)
-		}
+		check.True(h, err == nil && got.ID == m.ID && got.Status == entity.Pending, "Restore = %+v, %v, want the message", got, err)
 	}
-	if n := len(h.trail(repository.TrailQuery{ObjectID: m.ID, Action: entity.ActionRestore})); n != 1 {
-		h.Errorf("%d entries, want 1", n)
-	}
-	_, err := h.Repository.Restore(h.Context(), m.ID, fullCause())
-	h.wantNotFound("another Restore", m.ID, err)
+	check.Same(h, len(h.trail(repository.TrailQuery{ObjectID: m.ID, Action: entity.ActionRestore})), 1, "entries")
+	h.wantNotFound("another Restore", m.ID, check.Err(h.Repository.Restore(h.Context(), m.ID, fullCause())))
 }
 
 func archivedNothing(h *harness) {
 	live, lost := h.put(), uuid.New()
 	for _, id := range []uuid.UUID{live.ID, lost} {
-		_, err := h.Repository.Restore(h.Context(), id, fullCause())
-		h.wantNotFound("Restore", id, err)
+		h.wantNotFound("Restore", id, check.Err(h.Repository.Restore(h.Context(), id, fullCause())))
 	}
 	h.wantUnchanged(h.get(live.ID))
 }
@@ -176,9 +145,7 @@ func archivedRace(h *harness) {
 		won[i] = err == nil
 	})
 	won = slices.DeleteFunc(won, func(ok bool) bool { return !ok })
-	if len(won) != 1 {
-		h.Errorf("%d of the restores succeeded, want 1", len(won))
-	}
+	check.Same(h, len(won), 1, "restores that succeeded")
 	h.wantStatus(m.ID, entity.Pending)
 }
 
@@ -194,4 +161,256 @@ func archivedUncatalogued(h *harness) {
 	}
 	h.restore(m.ID)
 	h.wantIDs("uncatalogued after the restore", h.uncatalogued(catalogueVersion), []uuid.UUID{m.ID})
+}
+
+func archiveRunsPromises() []promise {
+	return []promise{
+		{"AreNoneAtFirst", archiveRunsNone},
+		{"RunUntilTheyAreOver", archiveRunsOver},
+		{"StayAsTheyEnded", archiveRunsFinal},
+		{"HaveTheLastSuccessBesideTheLastFailure", archiveRunsLastSuccess},
+		{"MayBeNotedWhenTheyAreOver", archiveRunsLate},
+		{"HaveBoundedErrors", archiveRunsBounded},
+	}
+}
+
+func (h *harness) keepRun(run repository.ArchiveRun) {
+	h.Helper()
+	check.NoError(h, h.Repository.KeepArchiveRun(h.Context(), run))
+}
+
+// wantRuns compares what LatestArchiveRuns answers; nil for none.
+func (h *harness) wantRuns(what string, last, complete *repository.ArchiveRun) {
+	h.Helper()
+	gotLast, gotComplete, err := h.Repository.LatestArchiveRuns(h.Context())
+	check.Require(h, err == nil, "%s: LatestArchiveRuns: %v", what, err)
+	check.Same(h, gotLast, last, "%s: the last run", what)
+	check.Same(h, gotComplete, complete, "%s: the last complete run", what)
+}
+
+func archiveRunsNone(h *harness) { h.wantRuns("at first", nil, nil) }
+
+func archiveRunsOver(h *harness) {
+	run := repository.ArchiveRun{ID: entity.NewID(), Result: repository.ArchiveRunning}
+	h.keepRun(run)
+	run.StartedAt = h.clock.Kept()
+	h.wantRuns("while it runs", &run, nil)
+
+	h.clock.Advance(time.Minute)
+	over := repository.ArchiveRun{ID: run.ID, Result: repository.ArchiveComplete, Moved: 5, Purged: 4, Bookkept: 3}
+	h.keepRun(over)
+	over.StartedAt, over.FinishedAt = run.StartedAt, h.clock.Kept()
+	h.wantRuns("when it is over", &over, &over)
+}
+
+func archiveRunsFinal(h *harness) {
+	run := repository.ArchiveRun{ID: entity.NewID(), Result: repository.ArchiveIncomplete, Moved: 5, Error: "step purge: broken"}
+	h.keepRun(run)
+	run.StartedAt, run.FinishedAt = h.clock.Kept(), h.clock.Kept()
+	h.clock.Advance(time.Minute)
+	h.keepRun(repository.ArchiveRun{ID: run.ID, Result: repository.ArchiveComplete})
+	h.keepRun(repository.ArchiveRun{ID: run.ID, Result: repository.ArchiveRunning})
+	h.wantRuns("after it was noted again", &run, nil)
+}
+
+func archiveRunsLastSuccess(h *harness) {
+	var kept []repository.ArchiveRun
+	for _, result := range []repository.ArchiveResult{
+		repository.ArchiveComplete, repository.ArchiveComplete, repository.ArchiveIncomplete, repository.ArchiveStopped, repository.ArchiveRunning,
+	} {
+		h.clock.Advance(time.Hour)
+		run := repository.ArchiveRun{ID: entity.NewID(), Result: result, Moved: int64(len(kept))}
+		h.keepRun(run)
+		run.StartedAt = h.clock.Kept()
+		if result != repository.ArchiveRunning {
+			run.FinishedAt = h.clock.Kept()
+		}
+		kept = append(kept, run)
+	}
+	h.wantRuns("after five", &kept[4], &kept[1])
+}
+
+func archiveRunsLate(h *harness) {
+	run := repository.ArchiveRun{ID: entity.NewID(), Result: repository.ArchiveComplete, Took: time.Minute}
+	h.keepRun(run)
+	run.StartedAt, run.FinishedAt, run.Took = h.clock.Kept().Add(-time.Minute), h.clock.Kept(), 0
+	h.wantRuns("without a beginning", &run, &run)
+}
+
+func archiveRunsBounded(h *harness) {
+	run := repository.ArchiveRun{ID: entity.NewID(), Result: repository.ArchiveIncomplete, Error: strings.Repeat("ü", repository.MaxArchiveError)}
+	h.keepRun(run)
+	run.Error = strings.Repeat("ü", repository.MaxArchiveError/2)
+	run.StartedAt, run.FinishedAt = h.clock.Kept(), h.clock.Kept()
+	h.wantRuns("with a long error", &run, nil)
+}
+
+func recentGroupsPromises() []promise {
+	return []promise{
+		{"AreThoseThatCameAndCameBackLately", recentGroupsLately},
+		{"LeaveOutWhoIsMutedOrNamed", recentGroupsLeftOut},
+	}
+}
+
+func (h *harness) wantRecent(what string, fresh, regressed int64, except ...uuid.UUID) {
+	h.Helper()
+	got, err := h.Repository.CountRecentGroups(h.Context(), time.Hour, except)
+	want := repository.RecentCount{New: fresh, Regressed: regressed}
+	check.True(h, err == nil && got == want, "%s: got %+v, %v, want %+v", what, got, err, want)
+}
+
+func recentGroupsLately(h *harness) {
+	h.wantRecent("at first", 0, 0)
+	f := h.fingerprint("no stock")
+	first := h.came(f, 2)
+	h.came(h.fingerprint("too late"), 1)
+	h.wantRecent("when two came", 2, 0)
+	h.clock.Advance(time.Hour - time.Minute)
+	h.wantRecent("within the hour", 2, 0)
+	for _, id := range first {
+		h.attempt(id, entity.Acknowledged)
+	}
+	h.clock.Advance(time.Minute)
+	h.wantRecent("after the hour", 0, 0)
+	h.came(f, 1)
+	h.wantRecent("when one came back", 0, 1)
+	h.clock.Advance(time.Hour)
+	h.wantRecent("an hour later", 0, 0)
+}
+
+func recentGroupsLeftOut(h *harness) {
+	muted, named := h.fingerprint("no stock"), h.fingerprint("too late")
+	for _, f := range []entity.Fingerprint{muted, named} {
+		h.attempt(h.came(f, 1)[0], entity.Acknowledged)
+		h.came(f, 1)
+	}
+	h.wantRecent("of nobody", 2, 2)
+	h.wantRecent("but the named one", 1, 1, named.ID(), uuid.New())
+	yes := true
+	check.Must(h.Repository.AnnotateGroup(h.Context(), muted.ID(), repository.Annotation{Muted: &yes}, nil, entity.By("alice")))(h)
+	h.wantRecent("but the muted one", 1, 1)
+	h.wantRecent("but both", 0, 0, named.ID())
+}
+
+func exportPromises() []promise {
+	return []promise{
+		{"IsEveryMessageWithItsBytes", exportWhole},
+		{"IsOneMoment", exportMoment},
+		{"StopsAtTheLimit", exportLimit},
+		{"StopsWhenTheCallerDoes", exportStops},
+		{"LeavesOutValuesOverTheLimit", exportLargeValues},
+		{"GoesOnBeyondAStep", exportMany},
+	}
+}
+
+// exported exports, and does something with each message before the next.
+func (h *harness) exported(q repository.ExportQuery, with func(*entity.Message)) []uuid.UUID {
+	h.Helper()
+	var all []uuid.UUID
+	check.NoError(h, h.Repository.Export(h.Context(), q, func(m *entity.Message) error {
+		all = append(all, m.ID)
+		if with != nil {
+			with(m)
+		}
+		return nil
+	}))
+	return all
+}
+
+// export exports all that match, with all their bytes.
+func (h *harness) export(q repository.ExportQuery) []uuid.UUID {
+	h.Helper()
+	if q.Limit == 0 {
+		q.Limit, q.MaxValue = everything, whole
+	}
+	return h.exported(q, nil)
+}
+
+func exportWhole(h *harness) {
+	h.assorted()
+	h.put(func(m *entity.Message) {
+		m.Record.Key, m.Record.Value = []byte{0, 255}, bytes.Repeat([]byte("x"), 100_000)
+		m.Record.Headers = []entity.Header{{Key: "a", Value: []byte("1")}, {Key: "a"}, {Key: "b", Value: bytes.Repeat([]byte("h"), 50_000)}}
+	})
+	h.put(func(m *entity.Message) { m.Record.Value = nil })
+	h.put(func(m *entity.Message) { m.Source, m.Record.Value = entity.Source{}, bytes.Repeat([]byte("1"), 50_000) })
+	h.put(func(m *entity.Message) { m.Source, m.Record.Value = entity.Source{}, nil })
+	seen := 0
+	h.exported(repository.ExportQuery{Limit: everything, MaxValue: whole}, func(m *entity.Message) {
+		seen++
+		check.Same(h, *m, h.get(m.ID), "exported")
+	})
+	check.Same(h, seen, 11, "messages")
+}
+
+func exportMoment(h *harness) {
+	// So large that each is read by itself.
+	want := h.puts(30, func(m *entity.Message) { m.Record.Value = bytes.Repeat([]byte("v"), 40_000) })
+	slices.Reverse(want)
+	changed := false
+	got := h.exported(repository.ExportQuery{Limit: everything, MaxValue: whole}, func(m *entity.Message) {
+		check.True(h, m.Status == entity.Pending && len(m.Record.Value) != 0,
+			"message %s is %s with %d bytes, want it as it was", m.ID, m.Status, len(m.Record.Value))
+		if changed {
+			return
+		}
+		changed = true
+		h.put()
+		for _, id := range want[1:10] {
+			check.NoError(h, h.Repository.Delete(h.Context(), id, entity.By("alice")))
+		}
+		h.claimAll(intents(want[10:20]...)...)
+	})
+	h.wantIDs("exported", got, want)
+}
+
+func exportLimit(h *harness) {
+	want := h.puts(5)
+	slices.Reverse(want)
+	for limit := range 7 {
+		if limit > 0 {
+			h.wantIDs("exported", h.export(repository.ExportQuery{Limit: limit}), want[:min(limit, 5)])
+		}
+	}
+}
+
+func exportStops(h *harness) {
+	h.puts(5)
+	enough := errors.New("enough")
+	seen := 0
+	err := h.Repository.Export(h.Context(), repository.ExportQuery{Limit: everything}, func(*entity.Message) error {
+		if seen++; seen == 3 {
+			return enough
+		}
+		return nil
+	})
+	if err != enough || seen != 3 { //nolint:errorlint // the caller's own error, as it is
+		h.Errorf("Export = %v after %d messages, want the caller's error after 3", err, seen)
+	}
+	h.put() // and the store goes on
+}
+
+func exportLargeValues(h *harness) {
+	for _, size := range []int{100, 101, 20_000, 40_000, 40_001, 200_000} {
+		h.put(func(m *entity.Message) { m.Record.Value = bytes.Repeat([]byte("v"), size) })
+	}
+	for _, limit := range []int64{0, 100, 20_000, 40_000} {
+		h.exported(repository.ExportQuery{Limit: everything, MaxValue: limit}, func(m *entity.Message) {
+			r := m.Record
+			loaded := r.Size <= limit
+			check.True(h, loaded == (r.State == entity.ValueStored) && loaded == (int64(len(r.Value)) == r.Size),
+				"up to %d bytes: a value of %d is in state %d with %d bytes", limit, r.Size, r.State, len(r.Value))
+		})
+	}
+}
+
+func exportMany(h *harness) {
+	var want []uuid.UUID
+	for range 2100 {
+		m := h.message()
+		h.Insert(h.T, m)
+		want = append(want, m.ID)
+	}
+	got := h.exported(repository.ExportQuery{Limit: 5000}, nil)
+	h.wantSameIDs("exported", got, want)
 }

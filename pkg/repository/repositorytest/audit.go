@@ -1,12 +1,12 @@
 package repositorytest
 
 import (
-	"reflect"
 	"slices"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -49,11 +49,7 @@ func (h *harness) trail(q repository.TrailQuery) []entity.AuditEntry {
 	if q.Limit == 0 {
 		q.Limit = everything
 	}
-	entries, err := h.Repository.Trail(h.Context(), q)
-	if err != nil {
-		h.Fatalf("Trail(%+v): %v", q, err)
-	}
-	return entries
+	return check.Must(h.Repository.Trail(h.Context(), q))(h)
 }
 
 // fullCause is a cause that says everything.
@@ -72,17 +68,13 @@ func (h *harness) wantEntries(id uuid.UUID, want ...entity.AuditEntry) {
 	slices.Reverse(got)
 	last := int64(0)
 	for i := range got {
-		if got[i].ID <= last {
-			h.Errorf("entry %d has number %d, want more than %d", i, got[i].ID, last)
-		}
+		check.True(h, got[i].ID > last, "entry %d has number %d, want more than %d", i, got[i].ID, last)
 		last, got[i].ID = got[i].ID, 0
 		if i < len(want) && want[i].Cause.Operation == uuid.Nil {
 			got[i].Cause.Operation = uuid.Nil // the store's own
 		}
 	}
-	if !reflect.DeepEqual(got, want) && len(got)+len(want) > 0 {
-		h.Errorf("trail of %s =\n     %+v\nwant %+v", id, got, want)
-	}
+	check.Same(h, got, want, "trail of %s", id)
 }
 
 // auditEntry is what the trail must have of a change that happens now.
@@ -114,9 +106,7 @@ func auditClaim(h *harness) {
 	m, cause := h.failedIn(entity.Pending), fullCause()
 	before := h.entriesOf(m.ID)
 	how := repository.Claiming{Expiry: expiry, Cause: cause, Audit: true}
-	if taken, err := h.Repository.Claim(h.Context(), intents(m.ID), how); err != nil || len(taken) != 1 {
-		h.Fatalf("Claim = %d messages, %v, want 1", len(taken), err)
-	}
+	check.Len(h, check.Must(h.Repository.Claim(h.Context(), intents(m.ID), how))(h), 1, "Claim messages")
 	want := withError(h.auditEntry(entity.ActionRetry, m.ID, entity.Pending, entity.Retrying, 2, cause))
 	h.wantEntries(m.ID, append(before, want)...)
 }
@@ -134,9 +124,7 @@ func auditTakeOver(h *harness) {
 	c := intent(m.ID)
 	c.TakeOver = true
 	how := repository.Claiming{Expiry: expiry, Cause: cause, Audit: true}
-	if taken, err := h.Repository.Claim(h.Context(), []repository.Claim{c}, how); err != nil || len(taken) != 1 {
-		h.Fatalf("Claim = %d messages, %v, want 1", len(taken), err)
-	}
+	check.Len(h, check.Must(h.Repository.Claim(h.Context(), []repository.Claim{c}, how))(h), 1, "Claim messages")
 	want := h.auditEntry(entity.ActionRetry, m.ID, entity.Retrying, entity.Retrying, 2, cause)
 	want.Class, want.LastError = entity.UnknownClass, "the log starts behind the noted offset"
 	h.wantEntries(m.ID, want)
@@ -148,9 +136,7 @@ func auditTwinClaims(h *harness) {
 	m := h.put()
 	how := repository.Claiming{Expiry: expiry, Cause: entity.By("alice"), Audit: true}
 	taken, err := h.Repository.Claim(h.Context(), intents(m.ID, m.ID), how)
-	if err != nil || len(taken) != 1 {
-		h.Fatalf("Claim = %d messages, %v, want 1", len(taken), err)
-	}
+	check.Require(h, err == nil && len(taken) == 1, "Claim = %d messages, %v, want 1", len(taken), err)
 	h.wantEntries(m.ID, h.auditEntry(entity.ActionRetry, m.ID, entity.Pending, entity.Retrying, 1, entity.By("alice")))
 }
 
@@ -171,9 +157,7 @@ func auditEndings(h *harness) {
 		m, cause := h.put(), fullCause()
 		r := result(h.claim(m.ID), end.verdict)
 		h.clock.Advance(time.Second)
-		if got, err := h.Repository.Finish(h.Context(), []repository.Result{r, r}, cause); err != nil || len(got) != 1 {
-			h.Fatalf("Finish = %+v, %v, want one", got, err)
-		}
+		check.Len(h, check.Must(h.Repository.Finish(h.Context(), []repository.Result{r, r}, cause))(h), 1, "Finish")
 		want := h.auditEntry(entity.ActionAttempt, m.ID, entity.Retrying, end.to, end.count, cause)
 		want.Class, want.LastError = r.Class, r.Error
 		h.wantEntries(m.ID, want)
@@ -229,9 +213,7 @@ func auditByHand(h *harness) {
 	for _, change := range byHand {
 		m, cause := h.failedIn(change.from), fullCause()
 		before := h.entriesOf(m.ID)
-		if err := change.do(h, m.ID, cause); err != nil {
-			h.Fatalf("%s: %v", change.action, err)
-		}
+		check.NoError(h, change.do(h, m.ID, cause))
 		want := withError(h.auditEntry(change.action, m.ID, change.from, change.to, change.count, cause))
 		h.wantEntries(m.ID, append(before, want)...)
 	}
@@ -260,18 +242,14 @@ func auditNothing(h *harness) {
 		_, _ = h.Repository.GiveUp(h.Context(), id, cause)
 		h.change(entity.RedriveRequeue, cause, id)
 		h.change(entity.RedriveDead, cause, id)
-		if _, err := h.Repository.Claim(h.Context(), intents(id), how); err != nil {
-			h.Fatalf("Claim: %v", err)
-		}
+		check.Must(h.Repository.Claim(h.Context(), intents(id), how))(h)
 		h.finishAll(result(repository.Claim{MessageID: id, ID: uuid.New()}, entity.Acknowledged))
 	}
 	for _, id := range []uuid.UUID{claimed.ID, unknown} {
 		_ = h.Repository.Delete(h.Context(), id, cause)
 		h.change(entity.RedriveDelete, cause, id)
 	}
-	if got := h.trail(repository.TrailQuery{}); !reflect.DeepEqual(got, before) {
-		h.Errorf("trail =\n     %+v\nwant it as before, %+v", got, before)
-	}
+	check.Same(h, h.trail(repository.TrailQuery{}), before, "trail, want it as before")
 	for _, operation := range []uuid.UUID{cause.Operation, how.Cause.Operation} {
 		h.wantPerformed(operation, false)
 	}
@@ -284,9 +262,7 @@ func auditRace(h *harness) {
 		_, err := h.Repository.Requeue(h.Context(), m.ID, entity.By("bob"))
 		return err == nil
 	})
-	if got := len(h.entriesOf(m.ID)) - before; got != 1 {
-		h.Errorf("16 callers left %d entries, want 1", got)
-	}
+	check.Same(h, len(h.entriesOf(m.ID))-before, 1, "16 callers left entries")
 }
 
 // auditCause has each part of a cause by itself: one must not stand in for
@@ -302,9 +278,7 @@ func auditCause(h *harness) {
 		{Actor: "bob", Operation: full.Operation},
 	} {
 		m := h.put()
-		if _, err := h.Repository.GiveUp(h.Context(), m.ID, cause); err != nil {
-			h.Fatal(err)
-		}
+		check.Must(h.Repository.GiveUp(h.Context(), m.ID, cause))(h)
 		h.wantEntries(m.ID, h.auditEntry(entity.ActionDead, m.ID, entity.Pending, entity.Dead, 0, cause))
 	}
 }
@@ -315,21 +289,13 @@ func auditText(h *harness) {
 		cause := entity.Cause{Actor: "a" + text, Reason: text, RequestID: text, TraceID: text}
 		c := intent(m.ID)
 		how := repository.Claiming{Expiry: expiry, Cause: cause, Audit: true}
-		if taken, err := h.Repository.Claim(h.Context(), []repository.Claim{c}, how); err != nil || len(taken) != 1 {
-			h.Errorf("Claim with %q = %d messages, %v, want 1", text, len(taken), err)
-		}
+		check.Len(h, check.Must(h.Repository.Claim(h.Context(), []repository.Claim{c}, how))(h), 1, "Claim with %q messages", text)
 		r := result(c, entity.Rejected)
 		r.Error = text
-		if got, err := h.Repository.Finish(h.Context(), []repository.Result{r}, cause); err != nil || len(got) != 1 {
-			h.Errorf("Finish with %q = %+v, %v, want one", text, got, err)
-		}
-		if _, err := h.Repository.Requeue(h.Context(), m.ID, cause); err != nil {
-			h.Errorf("Requeue with %q = %v, want it done", text, err)
-		}
+		check.Len(h, check.Must(h.Repository.Finish(h.Context(), []repository.Result{r}, cause))(h), 1, "Finish with %q", text)
+		check.Must(h.Repository.Requeue(h.Context(), m.ID, cause))(h)
 		found := h.trail(repository.TrailQuery{ObjectID: m.ID, Actor: cause.Actor, RequestID: cause.RequestID})
-		if len(found) != 3 {
-			h.Errorf("%q is found in %d entries, want 3", text, len(found))
-		}
+		check.Same(h, len(found), 3, "%q is found in entries", text)
 	}
 }
 
@@ -338,13 +304,9 @@ func (h *harness) dyings(id uuid.UUID, rounds int, cause entity.Cause) {
 	h.Helper()
 	for range rounds {
 		h.clock.Advance(time.Second)
-		if _, err := h.Repository.GiveUp(h.Context(), id, cause); err != nil {
-			h.Fatal(err)
-		}
+		check.Must(h.Repository.GiveUp(h.Context(), id, cause))(h)
 		h.clock.Advance(time.Second)
-		if _, err := h.Repository.Requeue(h.Context(), id, cause); err != nil {
-			h.Fatal(err)
-		}
+		check.Must(h.Repository.Requeue(h.Context(), id, cause))(h)
 	}
 }
 
@@ -353,22 +315,15 @@ func auditOrder(h *harness) {
 	h.dyings(m.ID, 3, entity.By("alice"))
 	h.dyings(other.ID, 2, entity.By("alice"))
 	all := h.trail(repository.TrailQuery{})
-	if len(all) != 10 {
-		h.Fatalf("trail has %d entries, want 10", len(all))
-	}
+	check.Require(h, len(all) == 10, "trail has %d entries, want 10", len(all))
 	for i := 1; i < len(all); i++ {
-		if all[i].ID >= all[i-1].ID || all[i].At.After(all[i-1].At) {
-			h.Errorf("entry %d of %v stands behind %d of %v, want the newest first", all[i].ID, all[i].At, all[i-1].ID, all[i-1].At)
-		}
+		check.True(h, all[i].ID < all[i-1].ID && !all[i].At.After(all[i-1].At),
+			"entry %d of %v stands behind %d of %v, want the newest first", all[i].ID, all[i].At, all[i-1].ID, all[i-1].At)
 	}
 	for _, limit := range []int{1, 3, 9} {
-		if got := h.trail(repository.TrailQuery{Limit: limit}); !reflect.DeepEqual(got, all[:limit]) {
-			h.Errorf("Limit %d = %+v, want the newest of them, %+v", limit, got, all[:limit])
-		}
+		check.Same(h, h.trail(repository.TrailQuery{Limit: limit}), all[:limit], "Limit %d, want the newest of them", limit)
 	}
-	if got, err := h.Repository.Trail(h.Context(), repository.TrailQuery{}); err != nil || len(got) != 0 {
-		h.Errorf("Limit 0 = %d entries, %v, want none", len(got), err)
-	}
+	check.Len(h, check.Must(h.Repository.Trail(h.Context(), repository.TrailQuery{}))(h), 0, "Limit 0 entries")
 }
 
 func auditPages(h *harness) {
@@ -389,9 +344,7 @@ func auditPages(h *harness) {
 			got = append(got, page...)
 			q.Before = page[len(page)-1].ID
 		}
-		if !reflect.DeepEqual(got, want) {
-			h.Errorf("pages of the trail %s =\n     %+v\nwant %+v", name, got, want)
-		}
+		check.Same(h, got, want, "pages of the trail %s", name)
 	}
 }
 
@@ -406,9 +359,7 @@ func (h *harness) variety() []entity.AuditEntry {
 	}
 	h.change(entity.RedriveDelete, entity.Cause{Actor: "bob", RequestID: "req_1"}, h.puts(2)...)
 	all := h.trail(repository.TrailQuery{})
-	if len(all) != 11 {
-		h.Fatalf("trail has %d entries, want 11", len(all))
-	}
+	check.Require(h, len(all) == 11, "trail has %d entries, want 11", len(all))
 	return all
 }
 
@@ -447,9 +398,7 @@ func (h *harness) wantFiltered(name string, all []entity.AuditEntry, q repositor
 	h.Helper()
 	want := slices.DeleteFunc(slices.Clone(all), func(e entity.AuditEntry) bool { return !trailHolds(e, q) })
 	got := h.trail(q)
-	if !slices.Equal(got, want) {
-		h.Errorf("%s: Trail(%+v) =\n     %+v\nwant %+v", name, q, got, want)
-	}
+	check.Same(h, got, want, "%s: Trail(%+v)", name, q)
 	return len(got)
 }
 
@@ -459,9 +408,7 @@ func auditFilters(h *harness) {
 		var q repository.TrailQuery
 		set(&q)
 		found := h.wantFiltered(name, all, q)
-		if none := name == "other" || name == "nobody"; none != (found == 0) {
-			h.Errorf("%s finds %d of %d entries", name, found, len(all))
-		}
+		check.Same(h, name == "other" || name == "nobody", found == 0, "%s finds %d of %d entries", name, found, len(all))
 	}
 }
 
@@ -476,9 +423,7 @@ func auditFilterPairs(h *harness) {
 			some += h.wantFiltered(first+" and "+second, all, q)
 		}
 	}
-	if some == 0 {
-		h.Error("no pair of filters found anything")
-	}
+	check.True(h, some != 0, "no pair of filters found anything")
 	e := all[6]
 	h.wantFiltered("all", all, repository.TrailQuery{
 		ObjectID: e.ObjectID, Kind: e.Kind, Actor: e.Cause.Actor, Action: e.Action,
@@ -488,37 +433,28 @@ func auditFilterPairs(h *harness) {
 
 func auditUnknown(h *harness) {
 	h.in(entity.Resolved)
-	if got := h.trail(repository.TrailQuery{ObjectID: uuid.New()}); len(got) != 0 {
-		h.Errorf("trail of an unknown object = %+v, want none", got)
-	}
+	check.Len(h, h.trail(repository.TrailQuery{ObjectID: uuid.New()}), 0, "trail of an unknown object")
 }
 
 func auditOutlives(h *harness) {
 	m := h.in(entity.Dead)
 	before := h.entriesOf(m.ID)
 	h.clock.Advance(time.Second)
-	if err := h.Repository.Delete(h.Context(), m.ID, entity.By("alice")); err != nil {
-		h.Fatal(err)
-	}
+	check.NoError(h, h.Repository.Delete(h.Context(), m.ID, entity.By("alice")))
 	got := h.entriesOf(m.ID)
-	if len(got) != len(before)+1 || got[len(got)-1].Action != entity.ActionDelete || got[len(got)-1].To != "" {
-		h.Errorf("trail of a deleted message = %+v, want what it was and the delete", got)
-	}
+	check.True(h, len(got) == len(before)+1 && got[len(got)-1].Action == entity.ActionDelete && got[len(got)-1].To == "",
+		"trail of a deleted message = %+v, want what it was and the delete", got)
 }
 
 func (h *harness) wantPerformed(operation uuid.UUID, want bool) {
 	h.Helper()
-	if got, err := h.Repository.Performed(h.Context(), operation); err != nil || got != want {
-		h.Errorf("Performed(%s) = %v, %v, want %v", operation, got, err, want)
-	}
+	check.Same(h, check.Must(h.Repository.Performed(h.Context(), operation))(h), want, "Performed(%s)", operation)
 }
 
 func auditPerformed(h *harness) {
 	cause := fullCause()
 	h.wantPerformed(cause.Operation, false)
-	if _, err := h.Repository.GiveUp(h.Context(), h.put().ID, cause); err != nil {
-		h.Fatal(err)
-	}
+	check.Must(h.Repository.GiveUp(h.Context(), h.put().ID, cause))(h)
 	h.wantPerformed(cause.Operation, true)
 	h.wantPerformed(uuid.New(), false)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -35,34 +36,23 @@ var worker = uuid.MustParse("00000000-0000-4000-8000-00000000c0de")
 func (h *harness) hold(version int64) {
 	h.Helper()
 	held, err := h.Repository.HoldCatalogue(h.Context(), worker, version, time.Minute)
-	if err != nil || !held {
-		h.Fatalf("HoldCatalogue = %v, %v, want it held", held, err)
-	}
+	check.Require(h, err == nil && held, "HoldCatalogue = %v, %v, want it held", held, err)
 }
 
 func (h *harness) document(version int64, documents ...entity.Document) {
 	h.Helper()
-	if err := h.Repository.StoreDocuments(h.Context(), version, documents); err != nil {
-		h.Fatalf("StoreDocuments: %v", err)
-	}
+	check.NoError(h, h.Repository.StoreDocuments(h.Context(), version, documents))
 }
 
 func (h *harness) uncatalogued(version int64) []uuid.UUID {
 	h.Helper()
-	found, err := h.Repository.Uncatalogued(h.Context(), version, everything, 1<<30, 1<<20)
-	if err != nil {
-		h.Fatalf("Uncatalogued(%d): %v", version, err)
-	}
+	found := check.Must(h.Repository.Uncatalogued(h.Context(), version, everything, 1<<30, 1<<20))(h)
 	return ids(found)
 }
 
 func (h *harness) until() time.Time {
 	h.Helper()
-	until, err := h.Repository.CataloguedUntil(h.Context())
-	if err != nil {
-		h.Fatalf("CataloguedUntil: %v", err)
-	}
-	return until
+	return check.Must(h.Repository.CataloguedUntil(h.Context()))(h)
 }
 
 func grouped(m *entity.Message) { m.Group = someGroup }
@@ -76,9 +66,7 @@ func catalogueHeld(h *harness) {
 	try := func(owner uuid.UUID, want bool) {
 		h.Helper()
 		held, err := h.Repository.HoldCatalogue(h.Context(), owner, 1, time.Minute)
-		if err != nil || held != want {
-			h.Errorf("HoldCatalogue = %v, %v, want %v", held, err, want)
-		}
+		check.True(h, err == nil && held == want, "HoldCatalogue = %v, %v, want %v", held, err, want)
 	}
 	try(worker, true)
 	try(other, false)
@@ -140,21 +128,15 @@ func catalogueAnswers(h *harness) {
 		h.Repository.AnswerFrom(version)
 		h.wantIDs("by a word", h.search(byWord("boom")), want)
 		n, err := h.Repository.CountMatching(h.Context(), repository.CountQuery{Filter: byWord("boom").Filter, How: repository.CountExact})
-		if err != nil || n.Messages != int64(len(want)) {
-			h.Errorf("counted %d, %v, want %d", n.Messages, err, len(want))
-		}
+		check.True(h, err == nil && n.Messages == int64(len(want)), "counted %d, %v, want %d", n.Messages, err, len(want))
 		var exported []uuid.UUID
 		err = h.Repository.Export(h.Context(), repository.ExportQuery{Filter: byWord("boom").Filter, Limit: 10}, func(m *entity.Message) error {
 			exported = append(exported, m.ID)
 			return nil
 		})
-		if err != nil || len(exported) != len(want) {
-			h.Errorf("exported %v, %v, want %v", exported, err, want)
-		}
+		check.True(h, err == nil && len(exported) == len(want), "exported %v, %v, want %v", exported, err, want)
 		groups, err := h.Repository.Survey(h.Context(), retryAll(func(n *repository.NewRedrive) { n.Selection.Words = []string{"boom"} }))
-		if err != nil || len(groups) != len(want) {
-			h.Errorf("surveyed %v, %v, want %d", groups, err, len(want))
-		}
+		check.True(h, err == nil && len(groups) == len(want), "surveyed %v, %v, want %d", groups, err, len(want))
 		h.Repository.AnswerFrom(9)
 		h.hold(catalogueVersion)
 		h.wantIDs("by a word, from another version", h.search(byWord("boom")), nil)
@@ -169,10 +151,7 @@ func catalogueUncatalogued(h *harness) {
 	want := h.puts(3, record)
 	sql := h.put(func(m *entity.Message) { m.Source, m.Record.State = entity.Source{}, entity.ValueFromPayload })
 	large := h.put(func(m *entity.Message) { m.Record.Value = bytes.Repeat([]byte("x"), 1001) })
-	found, err := h.Repository.Uncatalogued(h.Context(), 1, 10, 1<<20, 1000)
-	if err != nil {
-		h.Fatal(err)
-	}
+	found := check.Must(h.Repository.Uncatalogued(h.Context(), 1, 10, 1<<20, 1000))(h)
 	h.wantIDs("uncatalogued", ids(found), append(want, sql.ID, large.ID))
 	if r := found[0].Record; string(r.Key) != "k" || len(r.Headers) != 1 || string(r.Value) != `{"order": 1}` {
 		h.Errorf("record %+v, want its bytes", r)
@@ -189,10 +168,7 @@ func catalogueBounded(h *harness) {
 	h.hold(1)
 	want := h.puts(6, func(m *entity.Message) { m.Record.Value = make([]byte, 1000) })
 	for bytes, n := range map[int64]int{1: 1, 2900: 2, 4000: 3, 1 << 20: 4} {
-		found, err := h.Repository.Uncatalogued(h.Context(), 1, 4, bytes, 1<<20)
-		if err != nil {
-			h.Fatal(err)
-		}
+		found := check.Must(h.Repository.Uncatalogued(h.Context(), 1, 4, bytes, 1<<20))(h)
 		h.wantIDs("uncatalogued", ids(found), want[:n])
 	}
 }
@@ -239,16 +215,12 @@ func catalogueGroups(h *harness) {
 	want := before
 	want.Group = f.ID()
 	h.wantUnchanged(want)
-	if got := h.get(has.ID).Group; got != someGroup {
-		h.Errorf("group %s, want the one it had", got)
-	}
+	check.Same(h, h.get(has.ID).Group, someGroup, "the group, want the one it had")
 	h.document(1, entity.Document{MessageID: none.ID, Text: "t", Fingerprint: &other})
 	h.wantUnchanged(want)
 	h.wantIDs("by group", h.search(repository.SearchQuery{Filter: entity.Filter{Group: f.ID()}}), []uuid.UUID{none.ID})
-	g, err := h.Repository.ErrorGroup(h.Context(), f.ID(), nil, repository.Trend{})
-	if err != nil || g.Title != f.Title || g.Counts[entity.Pending] != 1 {
-		h.Errorf("ErrorGroup = %+v, %v, want it with one message", g, err)
-	}
+	g := check.Must(h.Repository.ErrorGroup(h.Context(), f.ID(), nil, repository.Trend{}))(h)
+	check.True(h, g.Title == f.Title && g.Counts[entity.Pending] == 1, "ErrorGroup = %+v, want it with one message", g)
 }
 
 func catalogueLate(h *harness) {
@@ -274,17 +246,13 @@ func catalogueArchived(h *harness) {
 	q.Archived = true
 	h.wantIDs("in the archive by a word", h.search(q), []uuid.UUID{m.ID})
 	h.wantIDs("live by a word", h.search(byWord("boom")), nil)
-	if got := h.getArchived(m.ID).Group; got != someGroup {
-		h.Errorf("group %s, want the one it had", got)
-	}
+	check.Same(h, h.getArchived(m.ID).Group, someGroup, "the group, want the one it had")
 }
 
 func catalogueDeleted(h *harness) {
 	m := h.put()
 	h.catalogued(m)
-	if err := h.Repository.Delete(h.Context(), m.ID, entity.By("alice")); err != nil {
-		h.Fatal(err)
-	}
+	check.NoError(h, h.Repository.Delete(h.Context(), m.ID, entity.By("alice")))
 	again := m // as only a test can do it: another message with its id
 	h.Insert(h.T, again)
 	h.wantIDs("by a word", h.search(byWord("boom")), nil)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -33,11 +34,7 @@ func changePromises() []promise {
 
 func (h *harness) change(action entity.RedriveAction, cause entity.Cause, ids ...uuid.UUID) []uuid.UUID {
 	h.Helper()
-	changed, err := h.Repository.Change(h.Context(), repository.Change{Action: action, IDs: ids}, cause)
-	if err != nil {
-		h.Fatalf("Change(%s): %v", action, err)
-	}
-	return changed
+	return check.Must(h.Repository.Change(h.Context(), repository.Change{Action: action, IDs: ids}, cause))(h)
 }
 
 // changeWithoutLease: a process that was stopped for a while must not change messages
@@ -55,10 +52,7 @@ func changeWithoutLease(h *harness) {
 	} {
 		for owner, want := range map[uuid.UUID][]uuid.UUID{first.owner: nil, second.owner: c.IDs} {
 			c.Lease = repository.Lease{RedriveID: r.ID, Number: first.Number, Owner: owner}
-			got, err := h.Repository.Change(h.Context(), c, fullCause())
-			if err != nil {
-				h.Fatalf("Change(%s): %v", c.Action, err)
-			}
+			got := check.Must(h.Repository.Change(h.Context(), c, fullCause()))(h)
 			h.wantIDs("Change "+string(c.Action), got, want)
 		}
 	}
@@ -73,9 +67,7 @@ var changedTo = map[entity.RedriveAction]entity.Status{
 func (h *harness) statusOf(id uuid.UUID) entity.Status {
 	h.Helper()
 	m, err := h.Repository.Get(h.Context(), id, 0)
-	if err != nil && !errors.Is(err, entity.ErrNotFound) {
-		h.Fatalf("Get(%s): %v", id, err)
-	}
+	check.Require(h, err == nil || errors.Is(err, entity.ErrNotFound), "Get(%s): %v", id, err)
 	return m.Status
 }
 
@@ -97,9 +89,7 @@ func changeOnly(action entity.RedriveAction, from ...entity.Status) func(h *harn
 		h.clock.Advance(time.Minute)
 		h.wantSameIDs("Change", h.change(action, entity.By("alice"), all...), want)
 		for _, id := range want {
-			if got := h.statusOf(id); got != changedTo[action] {
-				h.Errorf("%s left %s in %q, want %q", action, id, got, changedTo[action])
-			}
+			check.Same(h, h.statusOf(id), changedTo[action], "%s left %s as", action, id)
 		}
 		for _, m := range rest {
 			h.wantUnchanged(m)
@@ -116,9 +106,7 @@ func changeLikeOne(h *harness) {
 		}
 		many, one := h.failedIn(way.from), h.failedIn(way.from)
 		h.change(way.redrive, entity.By("alice"), many.ID)
-		if err := way.do(h, one.ID, entity.By("alice")); err != nil {
-			h.Fatal(err)
-		}
+		check.NoError(h, way.do(h, one.ID, entity.By("alice")))
 		got, want := h.get(many.ID), h.get(one.ID)
 		if got.Status != want.Status || got.RetryCount != want.RetryCount || got.NextAttemptAt != want.NextAttemptAt ||
 			got.UpdatedAt != want.UpdatedAt || got.LastPublishError != want.LastPublishError ||
@@ -141,21 +129,15 @@ func changeUnsettleable(h *harness) {
 func changeHistory(h *harness) {
 	gone, stays := h.in(entity.Dead), h.in(entity.Dead)
 	h.change(entity.RedriveDelete, entity.By("alice"), gone.ID)
-	if got := len(h.history(gone.ID)); got != 0 {
-		h.Errorf("history of a deleted message has %d attempts, want none", got)
-	}
-	if got := len(h.history(stays.ID)); got != 1 {
-		h.Errorf("history of another message has %d attempts, want 1", got)
-	}
+	check.Same(h, len(h.history(gone.ID)), 0, "attempts of history of a deleted message")
+	check.Same(h, len(h.history(stays.ID)), 1, "attempts of history of another message")
 }
 
 func changeTwice(h *harness) {
 	for _, way := range byHand {
 		m := h.failedIn(way.from)
 		h.wantIDs("Change", h.change(way.redrive, entity.By("alice"), m.ID, m.ID, m.ID), []uuid.UUID{m.ID})
-		if got := h.change(way.redrive, entity.By("alice"), m.ID); len(got) != 0 {
-			h.Errorf("a second Change(%s) = %v, want nothing", way.redrive, got)
-		}
+		check.Len(h, h.change(way.redrive, entity.By("alice"), m.ID), 0, "a second Change(%s)", way.redrive)
 	}
 }
 
@@ -170,23 +152,17 @@ func changeUnknown(h *harness) {
 func changeEmpty(h *harness) {
 	m := h.put()
 	for _, way := range byHand {
-		if got := h.change(way.redrive, entity.By("alice")); len(got) != 0 {
-			h.Errorf("Change(%s) of nothing = %v, want nothing", way.redrive, got)
-		}
+		check.Len(h, h.change(way.redrive, entity.By("alice")), 0, "Change(%s) of nothing", way.redrive)
 	}
 	h.wantUnchanged(h.get(m.ID))
-	if got := len(h.trail(repository.TrailQuery{})); got != 0 {
-		h.Errorf("trail has %d entries, want none", got)
-	}
+	check.Same(h, len(h.trail(repository.TrailQuery{})), 0, "entries of the trail")
 }
 
 func changeInvalid(h *harness) {
 	m := h.put()
 	for _, action := range []entity.RedriveAction{entity.RedriveRetry, "", "drop"} {
 		got, err := h.Repository.Change(h.Context(), repository.Change{Action: action, IDs: []uuid.UUID{m.ID}}, entity.By("alice"))
-		if !errors.Is(err, entity.ErrInvalid) || len(got) != 0 {
-			h.Errorf("Change(%q) = %v, %v, want ErrInvalid", action, got, err)
-		}
+		check.True(h, errors.Is(err, entity.ErrInvalid) && len(got) == 0, "Change(%q) = %v, %v, want ErrInvalid", action, got, err)
 	}
 	h.wantStatus(m.ID, entity.Pending)
 }
@@ -204,17 +180,13 @@ func changeRace(h *harness) {
 		var changed []uuid.UUID
 		together(6, func(i int) {
 			got, err := h.Repository.Change(h.Context(), repository.Change{Action: way.redrive, IDs: [][]uuid.UUID{forth, back}[i%2]}, entity.By("alice"))
-			if err != nil {
-				h.Errorf("Change(%s): %v", way.redrive, err)
-			}
+			check.True(h, err == nil, "Change(%s): %v", way.redrive, err)
 			mu.Lock()
 			defer mu.Unlock()
 			changed = append(changed, got...)
 		})
 		h.wantSameIDs("all callers of "+string(way.redrive)+" changed", changed, forth)
-		if got := len(h.trail(repository.TrailQuery{Action: way.action})); got != 10 {
-			h.Errorf("trail has %d entries of %s, want 10", got, way.action)
-		}
+		check.Same(h, len(h.trail(repository.TrailQuery{Action: way.action})), 10, "entries of %s of trail", way.action)
 	}
 }
 
@@ -234,14 +206,10 @@ func changeAgainstClaim(h *harness) {
 			}
 			changed, changeErr = h.Repository.Change(h.Context(), repository.Change{Action: action, IDs: back}, entity.By("alice"))
 		})
-		if claimErr != nil || changeErr != nil {
-			h.Fatalf("Claim: %v, Change: %v", claimErr, changeErr)
-		}
+		check.Require(h, claimErr == nil && changeErr == nil, "Claim: %v, Change: %v", claimErr, changeErr)
 		h.wantSameIDs("claimed or changed", append(ids(taken), changed...), all)
 		for _, id := range changed {
-			if got := h.statusOf(id); got != changedTo[action] {
-				h.Errorf("%s is %q, want %q", id, got, changedTo[action])
-			}
+			check.Same(h, h.statusOf(id), changedTo[action], "%s", id)
 		}
 		for _, m := range taken {
 			h.wantStatus(m.ID, entity.Retrying)
@@ -268,4 +236,203 @@ func changeIsOneStep(h *harness) {
 			}
 		}
 	})
+}
+
+func deletePromises() []promise {
+	return []promise{
+		{"RemovesTheMessageForGood", deleteRemoves},
+		{"UnknownIsNotFound", deleteUnknown},
+		{"SecondIsNotFound", deleteSecond},
+		{"ClaimedIsConflict", deleteClaimed},
+		{"UnsettleableIsConflictThatSaysSo", deleteUnsettleable},
+	}
+}
+
+func deleteRemoves(h *harness) {
+	for _, s := range []entity.Status{entity.Pending, entity.Resolved, entity.Dead} {
+		m, other := h.in(s), h.in(s)
+		check.NoError(h, h.Repository.Delete(h.Context(), m.ID, entity.By("alice")))
+		h.wantNotFound("Get", m.ID, check.Err(h.Repository.Get(h.Context(), m.ID, whole)))
+		for _, listed := range ids(h.list(original, firstPage).Messages) {
+			check.True(h, listed != m.ID, "%s is listed, want it gone", m.ID)
+		}
+		h.wantUnchanged(other)
+	}
+}
+
+func deleteUnknown(h *harness) {
+	id := uuid.New()
+	h.wantNotFound("Delete", id, h.Repository.Delete(h.Context(), id, entity.By("alice")))
+}
+
+func deleteSecond(h *harness) {
+	m := h.put()
+	check.NoError(h, h.Repository.Delete(h.Context(), m.ID, entity.By("alice")))
+	h.wantNotFound("second Delete", m.ID, h.Repository.Delete(h.Context(), m.ID, entity.By("alice")))
+}
+
+func deleteClaimed(h *harness) {
+	m := h.in(entity.Retrying)
+	h.wantClaimed("Delete while a claim lives", m.ID, h.Repository.Delete(h.Context(), m.ID, entity.By("alice")))
+	h.clock.Advance(100 * expiry)
+	h.wantClaimed("Delete once the claim expired", m.ID, h.Repository.Delete(h.Context(), m.ID, entity.By("alice")))
+	h.wantUnchanged(m)
+}
+
+func deleteUnsettleable(h *harness) {
+	m := h.put()
+	h.unsettleable(m.ID)
+	before := h.get(m.ID)
+	err := h.Repository.Delete(h.Context(), m.ID, entity.By("alice"))
+	h.wantClaimed("Delete of what nobody can settle", m.ID, err)
+	var claimed *entity.ClaimedError
+	check.True(h, errors.As(err, &claimed) && claimed.Unsettled,
+		"Delete = %v, want it to say that the attempt cannot be settled", err)
+	check.True(h, before.Unsettled, "Get does not say that the attempt cannot be settled")
+	h.wantUnchanged(before)
+}
+
+func requeuePromises() []promise {
+	return []promise{
+		{"DeadStartsOver", requeueDead},
+		{"RequeuedCanBeClaimed", requeueClaim},
+		{"AnyOtherStateIsRefused", requeueRefused},
+		{"UnknownIsNotFound", requeueUnknown},
+	}
+}
+
+func requeueDead(h *harness) {
+	m := h.put(func(m *entity.Message) { m.MaxRetries = 1 })
+	h.attempt(m.ID, entity.Failed)
+	before := h.get(m.ID)
+	h.clock.Advance(time.Minute)
+	answer := check.Must(h.Repository.Requeue(h.Context(), m.ID, entity.By("alice")))(h)
+	for name, got := range map[string]entity.Message{"Requeue": answer, "Get": h.get(m.ID)} {
+		if got.ID != m.ID || got.Status != entity.Pending || got.RetryCount != 0 || got.MaxRetries != 1 || !got.NextAttemptAt.Equal(got.UpdatedAt) && !h.UpdatedAtIsTheServers {
+			h.Errorf("%s = %s, %d/%d, next attempt %v, want PENDING, 0/1, at once", name, got.Status, got.RetryCount, got.MaxRetries, got.NextAttemptAt)
+		}
+		check.Same(h, got.CreatedAt, before.CreatedAt, "%s created, want as before", name)
+		h.wantMoved(before, got)
+	}
+	check.Same(h, len(h.history(m.ID)), 1, "attempts after a requeue of history, want the 1 as before")
+}
+
+func requeueClaim(h *harness) {
+	m := h.in(entity.Dead, func(m *entity.Message) { m.RetryCount = 2 })
+	check.Must(h.Repository.Requeue(h.Context(), m.ID, entity.By("alice")))(h)
+	check.Same(h, h.claimable(original), 1, "messages that can be claimed, want the requeued one")
+	h.wantFinished(h.attempt(m.ID, entity.Acknowledged), entity.Resolved, 1)
+}
+
+// requeueRefused has RETRYING too: it has an arrow to PENDING, but not this one.
+func requeueRefused(h *harness) {
+	for _, s := range []entity.Status{entity.Pending, entity.Retrying, entity.Resolved} {
+		m := h.in(s)
+		h.wantNoArrow("Requeue", s, entity.Pending, check.Err(h.Repository.Requeue(h.Context(), m.ID, entity.By("alice"))))
+		h.clock.Advance(100 * expiry)
+		again := check.Err(h.Repository.Requeue(h.Context(), m.ID, entity.By("alice")))
+		h.wantNoArrow("Requeue much later", s, entity.Pending, again)
+		h.wantUnchanged(m)
+	}
+}
+
+func requeueUnknown(h *harness) {
+	id := uuid.New()
+	h.wantNotFound("Requeue", id, check.Err(h.Repository.Requeue(h.Context(), id, entity.By("alice"))))
+}
+
+func giveUpPromises() []promise {
+	return []promise{
+		{"PendingIsDead", giveUpPending},
+		{"LiveClaimIsConflict", giveUpLive},
+		{"ExpiredClaimIsConflict", giveUpExpired},
+		{"UnsettleableIsDeadAndItsResultIsLate", giveUpUnsettleable},
+		{"AttemptThatEndsSoIsInTheHistory", giveUpHistory},
+		{"FinalIsRefused", giveUpFinal},
+		{"UnknownIsNotFound", giveUpUnknown},
+	}
+}
+
+func (h *harness) giveUp(before entity.Message) {
+	h.Helper()
+	answer := check.Must(h.Repository.GiveUp(h.Context(), before.ID, entity.By("test")))(h)
+	for name, got := range map[string]entity.Message{"GiveUp": answer, "Get": h.get(before.ID)} {
+		if got.ID != before.ID || got.Status != entity.Dead || got.RetryCount != before.RetryCount || got.Claim != (entity.Claim{}) || !got.NextAttemptAt.IsZero() {
+			h.Errorf("%s = %s, %d attempts, claim %+v, next attempt %v, want DEAD, %d, none, none",
+				name, got.Status, got.RetryCount, got.Claim, got.NextAttemptAt, before.RetryCount)
+		}
+		h.wantMoved(before, got)
+	}
+}
+
+func giveUpPending(h *harness) {
+	m := h.put()
+	h.attempt(m.ID, entity.Failed)
+	before := h.get(m.ID)
+	h.clock.Advance(time.Minute)
+	h.giveUp(before)
+}
+
+func giveUpLive(h *harness) {
+	m := h.in(entity.Retrying)
+	h.clock.Advance(expiry - time.Second)
+	h.wantClaimed("GiveUp while a claim lives", m.ID, check.Err(h.Repository.GiveUp(h.Context(), m.ID, entity.By("test"))))
+	h.wantUnchanged(m)
+}
+
+// giveUpExpired: nobody has looked yet whether the record was published.
+func giveUpExpired(h *harness) {
+	m := h.in(entity.Retrying)
+	h.clock.Advance(100 * expiry)
+	h.wantClaimed("GiveUp once the claim expired", m.ID, check.Err(h.Repository.GiveUp(h.Context(), m.ID, entity.By("test"))))
+	h.wantUnchanged(m)
+}
+
+func giveUpUnsettleable(h *harness) {
+	m := h.put()
+	h.unsettleable(m.ID)
+	late := repository.Claim{MessageID: m.ID, ID: h.get(m.ID).Claim.ID}
+	h.clock.Advance(time.Second)
+	h.giveUp(h.get(m.ID))
+	dead := h.get(m.ID)
+	check.Len(h, h.finishAll(result(late, entity.Acknowledged)), 0, "Finish after GiveUp")
+	h.wantUnchanged(dead)
+}
+
+func giveUpHistory(h *harness) {
+	m, pending := h.put(), h.put()
+	h.unsettleable(m.ID)
+	before := h.get(m.ID)
+	for _, id := range []uuid.UUID{m.ID, pending.ID} {
+		check.Must(h.Repository.GiveUp(h.Context(), id, entity.By("eve")))(h)
+	}
+	h.wantAbandoned(before, "eve", entity.Dead)
+	check.Len(h, h.history(pending.ID), 0, "history of what was never tried")
+}
+
+// wantAbandoned checks that the attempt under before's claim is the last of the
+// history, as one that nobody could settle.
+func (h *harness) wantAbandoned(before entity.Message, actor string, to entity.Status) {
+	h.Helper()
+	attempts := h.history(before.ID)
+	check.Require(h, len(attempts) != 0, "history is empty, want the attempt that nobody could settle")
+	got := attempts[len(attempts)-1]
+	if got.ID != before.Claim.ID || got.Actor != actor || got.From != entity.Retrying || got.To != to ||
+		got.Class != entity.UnknownClass || got.Topic != before.Claim.Topic || got.Partition != before.Claim.Partition ||
+		got.Offset != -1 || got.StartedAt != before.LastRetryAt || got.EndedAt.Before(got.StartedAt) {
+		h.Errorf("last attempt = %+v, want %s by %s to %s, class UNKNOWN", got, before.Claim.ID, actor, to)
+	}
+}
+
+func giveUpFinal(h *harness) {
+	for _, s := range []entity.Status{entity.Resolved, entity.Dead} {
+		m := h.in(s)
+		h.wantNoArrow("GiveUp", s, entity.Dead, check.Err(h.Repository.GiveUp(h.Context(), m.ID, entity.By("test"))))
+		h.wantUnchanged(m)
+	}
+}
+
+func giveUpUnknown(h *harness) {
+	id := uuid.New()
+	h.wantNotFound("GiveUp", id, check.Err(h.Repository.GiveUp(h.Context(), id, entity.By("test"))))
 }

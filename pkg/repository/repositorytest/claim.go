@@ -1,13 +1,13 @@
 package repositorytest
 
 import (
-	"reflect"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -47,25 +47,19 @@ func claimStarts(h *harness) {
 	before := h.get(m.ID)
 	c := intent(m.ID)
 	taken := h.claimAll(c)
-	if len(taken) != 1 {
-		h.Fatalf("Claim took %d, want 1", len(taken))
-	}
+	check.Require(h, len(taken) == 1, "Claim took %d, want 1", len(taken))
 	want := entity.Claim{ID: c.ID, ExpiresAt: entity.Moment(h.clock.Now().Add(expiry)), Topic: original, Partition: 2, EndOffset: 40}
 	for name, got := range map[string]entity.Message{"Claim": taken[0], "Get": h.get(m.ID)} {
 		if got.ID != m.ID || got.Status != entity.Retrying || got.RetryCount != 2 || got.LastRetryAt != h.clock.Kept() {
 			h.Errorf("%s = %s, %d attempts, last %v, want RETRYING, 2, %v", name, got.Status, got.RetryCount, got.LastRetryAt, h.clock.Kept())
 		}
-		if got.Claim != want {
-			h.Errorf("%s has claim %+v, want %+v", name, got.Claim, want)
-		}
-		if got.OriginalTopic != original || got.MaxRetries != 3 || got.Source != before.Source {
-			h.Errorf("%s = %q, at most %d attempts, source %+v, want them as before", name, got.OriginalTopic, got.MaxRetries, got.Source)
-		}
+		check.Same(h, got.Claim, want, "%s has claim", name)
+		check.True(h, got.OriginalTopic == original && got.MaxRetries == 3 && got.Source == before.Source,
+			"%s = %q, at most %d attempts, source %+v, want them as before", name, got.OriginalTopic, got.MaxRetries, got.Source)
 		h.wantMoved(before, got)
 	}
-	if r := taken[0].Record; r.Value != nil || r.Key != nil || len(r.Headers) != 0 {
-		h.Errorf("Claim returned bytes %+v, want none", r)
-	}
+	r := taken[0].Record
+	check.True(h, r.Value == nil && r.Key == nil && len(r.Headers) == 0, "Claim returned bytes %+v, want none", r)
 }
 
 func claimKeepsBytes(h *harness) {
@@ -89,9 +83,7 @@ func claimClearsError(h *harness) {
 		m.NextAttemptAt = h.clock.Kept()
 	})
 	taken := h.claimAll(intent(m.ID))
-	if len(taken) != 1 {
-		h.Fatalf("Claim took %d, want 1", len(taken))
-	}
+	check.Require(h, len(taken) == 1, "Claim took %d, want 1", len(taken))
 	for name, got := range map[string]entity.Message{"Claim": taken[0], "Get": h.get(m.ID)} {
 		if got.LastPublishError != "" || got.LastPublishErrorClass != "" || !got.NextAttemptAt.IsZero() {
 			h.Errorf("%s has error %q, class %q, next attempt %v, want none", name,
@@ -107,18 +99,12 @@ func claimOwnIntents(h *harness) {
 		claims[i].Partition, claims[i].EndOffset = int32(i), int64(1000+i)
 	}
 	taken := h.claimAll(claims...)
-	if len(taken) != len(claims) {
-		h.Fatalf("Claim took %d, want %d", len(taken), len(claims))
-	}
+	check.Require(h, len(taken) == len(claims), "Claim took %d, want %d", len(taken), len(claims))
 	for _, m := range taken {
 		i := slices.IndexFunc(claims, func(c repository.Claim) bool { return c.MessageID == m.ID })
-		if i < 0 {
-			h.Fatalf("Claim took %s, which nobody asked for", m.ID)
-		}
+		check.Require(h, i >= 0, "Claim took %s, which nobody asked for", m.ID)
 		got := repository.Claim{MessageID: m.ID, ID: m.Claim.ID, Topic: m.Claim.Topic, Partition: m.Claim.Partition, EndOffset: m.Claim.EndOffset}
-		if got != claims[i] {
-			h.Errorf("Claim stored %+v, want %+v", got, claims[i])
-		}
+		check.Same(h, got, claims[i], "Claim stored")
 	}
 }
 
@@ -143,9 +129,8 @@ func claimUsedUp(h *harness) {
 		func(m *entity.Message) { m.MaxRetries = 0 },
 	} {
 		before := h.get(h.put(change).ID)
-		if taken := h.claimAll(intent(before.ID)); len(taken) != 0 {
-			h.Errorf("Claim at %d/%d took it, want it left out", before.RetryCount, before.MaxRetries)
-		}
+		taken := h.claimAll(intent(before.ID))
+		check.True(h, len(taken) == 0, "Claim at %d/%d took it, want it left out", before.RetryCount, before.MaxRetries)
 		h.wantUnchanged(before)
 	}
 }
@@ -157,17 +142,13 @@ func claimNextAttempt(h *harness) {
 
 func claimNothing(h *harness) {
 	h.put()
-	if taken := h.claimAll(); len(taken) != 0 {
-		h.Errorf("Claim of nothing took %v, want none", ids(taken))
-	}
+	check.Len(h, h.claimAll(), 0, "Claim of nothing")
 }
 
 func claimTwiceInOneCall(h *harness) {
 	m := h.put()
 	taken := h.claimAll(intent(m.ID), intent(m.ID))
-	if len(taken) != 1 {
-		h.Fatalf("Claim took %d, want 1", len(taken))
-	}
+	check.Require(h, len(taken) == 1, "Claim took %d, want 1", len(taken))
 	if got := h.get(m.ID); got.RetryCount != 1 || got.Claim != taken[0].Claim {
 		h.Errorf("stored %d attempts under %s, want 1 under the claim that was answered, %s", got.RetryCount, got.Claim.ID, taken[0].Claim.ID)
 	}
@@ -180,9 +161,8 @@ func claimExpired(h *harness) {
 	h.clock.Advance(1000 * expiry)
 	for _, wait := range []bool{false, true} {
 		taken, err := h.Repository.Claim(h.Context(), intents(m.ID), repository.Claiming{Expiry: expiry, Wait: wait, Cause: entity.By("alice")})
-		if err != nil || len(taken) != 0 {
-			h.Errorf("Claim of an expired claim = %v, %v, want none: it is settled first", ids(taken), err)
-		}
+		check.True(h, err == nil && len(taken) == 0,
+			"Claim of an expired claim = %v, %v, want none: it is settled first", ids(taken), err)
 	}
 	h.wantUnchanged(before)
 }
@@ -197,9 +177,7 @@ func claimUnsettleable(h *harness) {
 	m := h.put()
 	h.unsettleable(m.ID)
 	before := h.get(m.ID)
-	if taken := h.claimAll(intent(m.ID)); len(taken) != 0 {
-		h.Errorf("Claim took an unsettleable message unasked, want it left out")
-	}
+	check.Len(h, h.claimAll(intent(m.ID)), 0, "Claim took an unsettleable message unasked, want it left out")
 	h.wantUnchanged(before)
 }
 
@@ -212,9 +190,7 @@ func claimTakeOver(h *harness) {
 	if len(taken) != 1 || taken[0].RetryCount != 2 || taken[0].Claim.ID != c.ID || taken[0].LastRetryAt != h.clock.Kept() {
 		h.Fatalf("Claim with TakeOver = %+v, want the second attempt, under %s", taken, c.ID)
 	}
-	if got := h.finishAll(result(old, entity.Acknowledged)); len(got) != 0 {
-		h.Errorf("result of the claim taken over = %+v, want nothing", got)
-	}
+	check.Len(h, h.finishAll(result(old, entity.Acknowledged)), 0, "result of the claim taken over")
 	h.clock.Advance(2 * expiry)
 	h.wantIDs("Expired of the new claim", h.expired(10), []uuid.UUID{m.ID})
 	h.wantFinished(h.finish(c, entity.Acknowledged), entity.Resolved, 2)
@@ -225,9 +201,9 @@ func claimTakeOverLimit(h *harness) {
 	m := h.put(func(m *entity.Message) { m.MaxRetries = 1 })
 	h.unsettleable(m.ID)
 	c := takeOver(m.ID)
-	if taken := h.claimAll(c); len(taken) != 1 || taken[0].RetryCount != 2 || taken[0].MaxRetries != 1 {
-		h.Fatalf("Claim with TakeOver = %+v, want the second attempt of one", taken)
-	}
+	taken := h.claimAll(c)
+	check.Require(h, len(taken) == 1 && taken[0].RetryCount == 2 && taken[0].MaxRetries == 1,
+		"Claim with TakeOver = %+v, want the second attempt of one", taken)
 	h.wantFinished(h.finish(c, entity.Failed), entity.Dead, 2)
 }
 
@@ -252,9 +228,8 @@ func claimTakeOverHistory(h *harness) {
 	}
 	h.wantAbandoned(before, "eve", entity.Retrying)
 	h.finish(c, entity.Acknowledged)
-	if got := h.history(m.ID); len(got) != 2 || got[1].ID != c.ID || got[1].Number != got[0].Number+1 {
-		h.Errorf("history = %+v, want both attempts", got)
-	}
+	got := h.history(m.ID)
+	check.True(h, len(got) == 2 && got[1].ID == c.ID && got[1].Number == got[0].Number+1, "history = %+v, want both attempts", got)
 }
 
 func claimTakeOverOthers(h *harness) {
@@ -264,9 +239,8 @@ func claimTakeOverOthers(h *harness) {
 	others = append(others, h.get(doubtful.ID))
 	for _, when := range []string{"claims live", "claims expired"} {
 		for _, m := range others {
-			if taken := h.claimAll(takeOver(m.ID)); len(taken) != 0 {
-				h.Errorf("while %s, TakeOver took a message in %s, want only what is unsettleable", when, m.Status)
-			}
+			check.True(h, len(h.claimAll(takeOver(m.ID))) == 0,
+				"while %s, TakeOver took a message in %s, want only what is unsettleable", when, m.Status)
 			h.wantUnchanged(m)
 		}
 		h.clock.Advance(2 * expiry)
@@ -279,14 +253,10 @@ func claimTakeOverOnce(h *harness) {
 	h.unsettleable(m.ID)
 	h.wantOne("Claim with TakeOver", func() bool {
 		taken, err := h.Repository.Claim(h.Context(), []repository.Claim{takeOver(m.ID)}, repository.Claiming{Expiry: expiry, Wait: true, Cause: entity.By("alice")})
-		if err != nil {
-			h.Errorf("Claim: %v", err)
-		}
+		check.True(h, err == nil, "Claim: %v", err)
 		return len(taken) == 1
 	})
-	if got := h.get(m.ID).RetryCount; got != 2 {
-		h.Errorf("retry count is %d, want 2", got)
-	}
+	check.Same(h, h.get(m.ID).RetryCount, 2, "retry count")
 }
 
 // claimOnce lets 50 callers ask for the same messages, each for all of them and
@@ -300,9 +270,7 @@ func claimOnce(wait bool) func(h *harness) {
 		together(callers, func(i int) {
 			mine := slices.Concat(want[i%len(want):], want[:i%len(want)])
 			taken, err := h.Repository.Claim(h.Context(), intents(mine...), repository.Claiming{Expiry: expiry, Wait: wait, Cause: entity.By("alice")})
-			if err != nil {
-				h.Errorf("Claim: %v", err)
-			}
+			check.True(h, err == nil, "Claim: %v", err)
 			mu.Lock()
 			defer mu.Unlock()
 			got = append(got, taken...)
@@ -326,20 +294,15 @@ func claimBrief(h *harness) {
 		how := repository.Claiming{Expiry: expiry, Cause: entity.By("alice"), Brief: true, Wait: wait}
 		for _, time := range []string{"first", "second"} {
 			taken, err := h.Repository.Claim(h.Context(), []repository.Claim{c}, how)
-			if err != nil || len(taken) != 1 {
-				h.Fatalf("%s Claim = %v, %v, want the message", time, taken, err)
-			}
+			check.Require(h, err == nil && len(taken) == 1, "%s Claim = %v, %v, want the message", time, taken, err)
 			whole := h.get(m.ID)
 			want := entity.Message{
 				ID: m.ID, Status: entity.Retrying, RetryCount: 2, MaxRetries: whole.MaxRetries,
 				UpdatedAt: whole.UpdatedAt, LastRetryAt: whole.LastRetryAt, Claim: whole.Claim,
 			}
-			if !reflect.DeepEqual(taken[0], want) {
-				h.Errorf("%s Claim = %+v, want %+v", time, taken[0], want)
-			}
-			if whole.Claim.RedriveID != c.RedriveID || whole.Claim.TopicID != c.TopicID || whole.UpdatedAt.IsZero() {
-				h.Errorf("%s Claim left %+v, want it with the intent", time, whole)
-			}
+			check.Same(h, taken[0], want, "%s Claim", time)
+			check.True(h, whole.Claim.RedriveID == c.RedriveID && whole.Claim.TopicID == c.TopicID && !whole.UpdatedAt.IsZero(),
+				"%s Claim left %+v, want it with the intent", time, whole)
 		}
 	}
 }
@@ -356,18 +319,16 @@ func claimMapped(h *harness) {
 	h.mapTo("payments", entity.By("bob"), moves.ID)
 	for _, wait := range []bool{false, true} {
 		how := repository.Claiming{Expiry: time.Minute, Cause: entity.By("redrive"), Wait: wait}
-		taken, err := h.Repository.Claim(h.Context(), planned, how)
-		if err != nil || len(taken) != 1 || taken[0].ID != stays.ID {
-			h.Errorf("Claim(wait %v) took %v, %v, want the message that is still of orders", wait, taken, err)
-		}
+		taken := check.Must(h.Repository.Claim(h.Context(), planned, how))(h)
+		check.True(h, len(taken) == 1 && taken[0].ID == stays.ID,
+			"Claim(wait %v) took %v, want the message that is still of orders", wait, taken)
 	}
-	if got := h.get(moves.ID); got.Status != entity.Pending || got.RetryCount != 0 {
-		h.Errorf("the mapped message is %s after %d attempts, want it as it was", got.Status, got.RetryCount)
-	}
+	got := h.get(moves.ID)
+	check.True(h, got.Status == entity.Pending && got.RetryCount == 0,
+		"the mapped message is %s after %d attempts, want it as it was", got.Status, got.RetryCount)
 	taken, err := h.Repository.Claim(h.Context(), []repository.Claim{plan(moves.ID, "")}, repository.Claiming{Expiry: time.Minute})
-	if err != nil || len(taken) != 1 {
-		h.Errorf("Claim without a topic took %v, %v, want the message wherever it belongs", taken, err)
-	}
+	check.True(h, err == nil && len(taken) == 1,
+		"Claim without a topic took %v, %v, want the message wherever it belongs", taken, err)
 }
 
 func claimWait(h *harness) {
@@ -382,17 +343,13 @@ func claimWait(h *harness) {
 			}
 			_, giveUpErr = h.Repository.GiveUp(h.Context(), m.ID, entity.By("test"))
 		})
-		if claimErr != nil {
-			h.Fatalf("Claim: %v", claimErr)
-		}
+		check.Require(h, claimErr == nil, "Claim: %v", claimErr)
 		if len(taken) == 1 {
 			h.wantClaimed("GiveUp behind a claim", m.ID, giveUpErr)
 			h.wantStatus(m.ID, entity.Retrying)
 			continue
 		}
-		if giveUpErr != nil {
-			h.Errorf("GiveUp = %v and nothing was claimed, want one of them to win", giveUpErr)
-		}
+		check.True(h, giveUpErr == nil, "GiveUp = %v and nothing was claimed, want one of them to win", giveUpErr)
 		h.wantStatus(m.ID, entity.Dead)
 	}
 }
@@ -407,9 +364,7 @@ func claimOppositeOrders(h *harness) {
 		together(8, func(i int) {
 			mine := [][]uuid.UUID{forth, back}[i%2]
 			taken, err := h.Repository.Claim(h.Context(), intents(mine...), repository.Claiming{Expiry: expiry, Wait: true, Cause: entity.By("alice")})
-			if err != nil {
-				h.Errorf("Claim: %v", err)
-			}
+			check.True(h, err == nil, "Claim: %v", err)
 			mu.Lock()
 			defer mu.Unlock()
 			got = append(got, ids(taken)...)
@@ -425,19 +380,13 @@ func claimAgain(h *harness) {
 	claims := intents(ids...)
 	h.claimAll(claims[:2]...)
 	first := []entity.Message{h.get(ids[0]), h.get(ids[1])}
-	if again := h.claimAll(claims...); len(again) != 3 {
-		h.Errorf("asked again, Claim took %d messages, want all 3", len(again))
-	}
+	check.Len(h, h.claimAll(claims...), 3, "asked again, Claim took messages")
 	for _, before := range first {
 		h.wantUnchanged(before)
 	}
-	if others := h.claimAll(intents(ids...)...); len(others) != 0 {
-		h.Errorf("another Claim took %d messages, want none", len(others))
-	}
+	check.Len(h, h.claimAll(intents(ids...)...), 0, "another Claim took messages")
 	h.finish(claims[0], entity.Acknowledged)
-	if again := h.claimAll(claims[0]); len(again) != 0 {
-		h.Errorf("Claim of an attempt that has ended took %d messages, want none", len(again))
-	}
+	check.Len(h, h.claimAll(claims[0]), 0, "Claim of an attempt that has ended took messages")
 }
 
 func claimableIDs(h *harness) {
@@ -446,9 +395,6 @@ func claimableIDs(h *harness) {
 	for _, s := range entity.Statuses()[1:] {
 		ids = append(ids, h.in(s).ID)
 	}
-	got, err := h.Repository.Claimable(h.Context(), ids)
-	if err != nil {
-		h.Fatalf("Claimable: %v", err)
-	}
+	got := check.Must(h.Repository.Claimable(h.Context(), ids))(h)
 	h.wantSameIDs("Claimable", got, []uuid.UUID{one.ID, other.ID})
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -40,17 +41,13 @@ func raceClaimDelete(h *harness) {
 			}
 			deleteErr = h.Repository.Delete(h.Context(), m.ID, entity.By("alice"))
 		})
-		if claimErr != nil {
-			h.Fatalf("Claim: %v", claimErr)
-		}
+		check.Require(h, claimErr == nil, "Claim: %v", claimErr)
 		if len(taken) == 1 {
 			h.wantClaimed("Delete behind a claim", m.ID, deleteErr)
 			h.wantStatus(m.ID, entity.Retrying)
 			continue
 		}
-		if deleteErr != nil {
-			h.Errorf("Delete = %v and nothing was claimed, want one of them to win", deleteErr)
-		}
+		check.True(h, deleteErr == nil, "Delete = %v and nothing was claimed, want one of them to win", deleteErr)
 	}
 }
 
@@ -63,9 +60,7 @@ func (h *harness) wantOne(what string, do func() bool) {
 			winners.Add(1)
 		}
 	})
-	if got := winners.Load(); got != 1 {
-		h.Errorf("%s counted for %d callers, want 1", what, got)
-	}
+	check.Same(h, winners.Load(), 1, "%s counted for callers", what)
 }
 
 func raceFinish(h *harness) {
@@ -74,14 +69,10 @@ func raceFinish(h *harness) {
 		r := result(h.claim(m.ID), verdict)
 		h.wantOne("Finish", func() bool {
 			got, err := h.Repository.Finish(h.Context(), []repository.Result{r}, entity.By("alice"))
-			if err != nil {
-				h.Errorf("Finish: %v", err)
-			}
+			check.True(h, err == nil, "Finish: %v", err)
 			return len(got) == 1
 		})
-		if got := h.history(m.ID); len(got) != 1 {
-			h.Errorf("verdict %d left %d attempts, want 1", verdict, len(got))
-		}
+		check.Len(h, h.history(m.ID), 1, "verdict %q left attempts", verdict)
 	}
 }
 
@@ -93,17 +84,14 @@ func raceVerdicts(h *harness) {
 		statuses := make([]entity.Status, 2)
 		together(2, func(i int) {
 			got, err := h.Repository.Finish(h.Context(), []repository.Result{result(c, []entity.Verdict{entity.Acknowledged, entity.GivenBack}[i])}, entity.By("alice"))
-			if err != nil {
-				h.Errorf("Finish: %v", err)
-			}
+			check.True(h, err == nil, "Finish: %v", err)
 			if len(got) == 1 {
 				statuses[i] = got[0].Status
 			}
 		})
 		stored := h.get(m.ID).Status
-		if (statuses[0] == "") == (statuses[1] == "") || !slices.Contains(statuses, stored) {
-			h.Errorf("verdicts were answered %q, stored is %s, want one answer, the stored one", statuses, stored)
-		}
+		check.True(h, (statuses[0] == "") != (statuses[1] == "") && slices.Contains(statuses, stored),
+			"verdicts were answered %q, stored is %s, want one answer, the stored one", statuses, stored)
 	}
 }
 
@@ -111,9 +99,7 @@ func raceRequeue(h *harness) {
 	m := h.in(entity.Dead)
 	h.wantOne("Requeue", func() bool {
 		_, err := h.Repository.Requeue(h.Context(), m.ID, entity.By("alice"))
-		if err != nil && !errors.Is(err, entity.ErrConflict) {
-			h.Errorf("Requeue = %v, want success or a conflict", err)
-		}
+		check.True(h, err == nil || errors.Is(err, entity.ErrConflict), "Requeue = %v, want success or a conflict", err)
 		return err == nil
 	})
 	h.wantStatus(m.ID, entity.Pending)
@@ -123,32 +109,23 @@ func raceDelete(h *harness) {
 	m := h.put()
 	h.wantOne("Delete", func() bool {
 		err := h.Repository.Delete(h.Context(), m.ID, entity.By("alice"))
-		if err != nil && !errors.Is(err, entity.ErrNotFound) {
-			h.Errorf("Delete = %v, want success or not found", err)
-		}
+		check.True(h, err == nil || errors.Is(err, entity.ErrNotFound), "Delete = %v, want success or not found", err)
 		return err == nil
 	})
 }
 
 func raceFinishOrders(h *harness) {
 	for range rounds {
-		var forth []repository.Result
-		for _, id := range h.puts(10) {
-			forth = append(forth, result(h.claim(id), entity.Acknowledged))
-		}
+		forth := check.Each(h.puts(10), func(id uuid.UUID) repository.Result { return result(h.claim(id), entity.Acknowledged) })
 		back := slices.Clone(forth)
 		slices.Reverse(back)
 		var finished atomic.Int32
 		together(6, func(i int) {
 			got, err := h.Repository.Finish(h.Context(), [][]repository.Result{forth, back}[i%2], entity.By("alice"))
-			if err != nil {
-				h.Errorf("Finish: %v", err)
-			}
+			check.True(h, err == nil, "Finish: %v", err)
 			finished.Add(int32(len(got)))
 		})
-		if got := finished.Load(); got != 10 {
-			h.Errorf("%d results counted, want each of 10 once", got)
-		}
+		check.Same(h, finished.Load(), 10, "results counted, want each of 10 once")
 	}
 }
 
@@ -160,9 +137,8 @@ func raceList(h *harness) {
 		for range rounds {
 			if i%2 == 0 {
 				got, err := h.Repository.List(h.Context(), original, firstPage)
-				if err != nil || got.Total != 6 || !slices.Equal(ids(got.Messages), want) {
-					h.Errorf("List = %v of %d, %v, want %v", ids(got.Messages), got.Total, err, want)
-				}
+				check.True(h, err == nil && got.Total == 6 && slices.Equal(ids(got.Messages), want),
+					"List = %v of %d, %v, want %v", ids(got.Messages), got.Total, err, want)
 				continue
 			}
 			c := intent(want[i])
@@ -184,9 +160,7 @@ func contextPromises() []promise {
 }
 
 func pings(h *harness) {
-	if err := h.Repository.Ping(h.Context()); err != nil {
-		h.Errorf("Ping = %v, want nil", err)
-	}
+	check.NoError(h, h.Repository.Ping(h.Context()))
 }
 
 func gone(h *harness) {

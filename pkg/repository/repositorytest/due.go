@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -30,9 +31,7 @@ func duePromises() []promise {
 func (h *harness) due(q repository.DueQuery) ([]uuid.UUID, repository.Place) {
 	h.Helper()
 	ids, next, err := h.Repository.Due(h.Context(), q)
-	if err != nil {
-		h.Fatalf("Due(%+v): %v", q, err)
-	}
+	check.Require(h, err == nil, "Due(%+v): %v", q, err)
 	return ids, next
 }
 
@@ -40,9 +39,7 @@ func (h *harness) wantDue(topics []string, want ...uuid.UUID) {
 	h.Helper()
 	got, next := h.due(repository.DueQuery{Topics: topics, Limit: 100})
 	h.wantIDs("Due", got, want)
-	if next != (repository.Place{}) {
-		h.Errorf("Due goes on at %+v, want the end", next)
-	}
+	check.Same(h, next, (repository.Place{}), "Due goes on at, want the end")
 }
 
 // backingOff is a message that failed once and waits.
@@ -92,9 +89,7 @@ func dueTouched(h *harness) {
 	given, rescued, requeued := h.put(), h.put(), h.in(entity.Dead)
 	h.attempt(given.ID, entity.GivenBack)
 	h.attempt(rescued.ID, entity.Rescued)
-	if _, err := h.Repository.Requeue(h.Context(), requeued.ID, entity.By("alice")); err != nil {
-		h.Fatalf("Requeue: %v", err)
-	}
+	check.Must(h.Repository.Requeue(h.Context(), requeued.ID, entity.By("alice")))(h)
 	h.wantDue(orders, given.ID, rescued.ID, requeued.ID)
 }
 
@@ -124,9 +119,7 @@ func dueLimit(h *harness) {
 	h.wantIDs("Due with limit 3", got, []uuid.UUID{old.ID, fresh[0], fresh[1]})
 	got, next = h.due(repository.DueQuery{Topics: orders, After: next, Limit: 4})
 	h.wantIDs("Due behind them", got, []uuid.UUID{old.ID, fresh[2], fresh[3], fresh[4]})
-	if next != (repository.Place{}) {
-		h.Errorf("Due goes on at %+v, want the end: all that were never attempted were seen", next)
-	}
+	check.Same(h, next, (repository.Place{}), "Due goes on at, want the end: all that were never attempted were seen")
 	for _, id := range append(fresh, old.ID) {
 		h.attempt(id, entity.Rejected)
 	}
@@ -138,9 +131,8 @@ func dueRoom(h *harness) {
 	fresh := h.puts(3)
 	got, next := h.due(repository.DueQuery{Topics: orders, Limit: 4})
 	h.wantIDs("Due with limit 4", got, append(touched, fresh[:2]...))
-	if want := (repository.Place{CreatedAt: h.get(fresh[1]).CreatedAt, ID: fresh[1]}); next != want {
-		h.Errorf("Due goes on at %+v, want behind the last that was returned, %+v", next, want)
-	}
+	want := repository.Place{CreatedAt: h.get(fresh[1]).CreatedAt, ID: fresh[1]}
+	check.Same(h, next, want, "Due goes on at, want behind the last that was returned")
 }
 
 // dueAll walks over many messages of other topics.
@@ -178,16 +170,12 @@ func dueAfter(h *harness) {
 	place = repository.Place{CreatedAt: h.clock.Now(), ID: uuid.Max}
 	got, next := h.due(repository.DueQuery{Topics: orders, After: place, Limit: 10})
 	h.wantIDs("Due behind all", got, []uuid.UUID{touched.ID})
-	if next != (repository.Place{}) {
-		h.Errorf("Due goes on at %+v, want the end", next)
-	}
+	check.Same(h, next, (repository.Place{}), "Due goes on at, want the end")
 }
 
 func (h *harness) wantStuck(age time.Duration, want int64) {
 	h.Helper()
-	if got, err := h.Repository.Stuck(h.Context(), age); err != nil || got != want {
-		h.Errorf("Stuck(%s) = %d, %v, want %d", age, got, err, want)
-	}
+	check.Same(h, check.Must(h.Repository.Stuck(h.Context(), age))(h), want, "Stuck(%s)", age)
 }
 
 func stuckAge(h *harness) {
@@ -228,7 +216,5 @@ func dueExcept(h *harness) {
 		{Original: "orders", DLQ: "gamma.dlq"}, {Original: "orders", DLQ: "never.seen"},
 	}})
 	h.wantIDs("Due", got, []uuid.UUID{own.ID, said.ID, other.ID})
-	if next != (repository.Place{}) {
-		h.Errorf("Due goes on at %+v, want the end", next)
-	}
+	check.Same(h, next, (repository.Place{}), "Due goes on at, want the end")
 }

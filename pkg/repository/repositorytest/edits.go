@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -52,10 +53,7 @@ func edited(id uuid.UUID, e *entity.Edit) repository.Claim {
 // wantEdits checks the edits of a message's attempts, oldest first.
 func (h *harness) wantEdits(id uuid.UUID, want ...*entity.Edit) {
 	h.Helper()
-	var got []*entity.Edit
-	for _, a := range h.history(id) {
-		got = append(got, a.Edit)
-	}
+	got := check.Each(h.history(id), func(a entity.Attempt) *entity.Edit { return a.Edit })
 	if !reflect.DeepEqual(got, want) && len(got)+len(want) > 0 {
 		h.Errorf("edits of %s:", id)
 		for _, e := range got {
@@ -70,9 +68,8 @@ func (h *harness) wantEdits(id uuid.UUID, want ...*entity.Edit) {
 // sendEdited is a whole attempt with an edit.
 func (h *harness) sendEdited(c repository.Claim, verdict entity.Verdict) {
 	h.Helper()
-	if taken := h.claimAll(c); len(taken) != 1 {
-		h.Fatalf("Claim took %d messages, want 1", len(taken))
-	}
+	taken := h.claimAll(c)
+	check.Require(h, len(taken) == 1, "Claim took %d messages, want 1", len(taken))
 	h.clock.Advance(time.Second)
 	h.finish(c, verdict)
 	h.clock.Advance(time.Second)
@@ -113,13 +110,11 @@ func editsMessage(h *harness) {
 	c := edited(m.ID, fullEdit())
 	h.claimAll(c, intent(twin.ID))
 	got, want := h.get(m.ID), h.get(twin.ID)
-	if !reflect.DeepEqual(got.Record, before.Record) || got.OriginalTopic != before.OriginalTopic {
-		h.Errorf("record = %+v of %s, want %+v of %s", got.Record, got.OriginalTopic, before.Record, before.OriginalTopic)
-	}
+	check.True(h, reflect.DeepEqual(got.Record, before.Record) && got.OriginalTopic == before.OriginalTopic,
+		"record = %+v of %s, want %+v of %s", got.Record, got.OriginalTopic, before.Record, before.OriginalTopic)
 	got.Claim.ID, want.Claim.ID = uuid.Nil, uuid.Nil
-	if got.Claim != want.Claim || got.Status != want.Status || got.RetryCount != want.RetryCount {
-		h.Errorf("message with an edit is\n     %+v\nwant it as without, %+v", got, want)
-	}
+	check.True(h, got.Claim == want.Claim && got.Status == want.Status && got.RetryCount == want.RetryCount,
+		"message with an edit is\n     %+v\nwant it as without, %+v", got, want)
 }
 
 func editsPatch(h *harness) {
@@ -169,9 +164,7 @@ func editsGiveUp(h *harness) {
 	m := h.put()
 	c := edited(m.ID, fullEdit())
 	h.doubtful(c)
-	if _, err := h.Repository.GiveUp(h.Context(), m.ID, entity.By("alice")); err != nil {
-		h.Fatal(err)
-	}
+	check.Must(h.Repository.GiveUp(h.Context(), m.ID, entity.By("alice")))(h)
 	h.wantEdits(m.ID, c.Edit)
 }
 
@@ -179,9 +172,8 @@ func editsNotTaken(h *harness) {
 	m := h.in(entity.Resolved)
 	c := edited(m.ID, fullEdit())
 	c.ID = h.history(m.ID)[0].ID // of an attempt that went without
-	if taken := h.claimAll(c, edited(uuid.New(), fullEdit())); len(taken) != 0 {
-		h.Fatalf("Claim took %v, want nothing", ids(taken))
-	}
+	taken := h.claimAll(c, edited(uuid.New(), fullEdit()))
+	check.Require(h, len(taken) == 0, "Claim took %v, want nothing", ids(taken))
 	h.wantEdits(m.ID, nil)
 }
 
@@ -206,9 +198,8 @@ func editsAgain(h *harness) {
 	m := h.put()
 	c := edited(m.ID, fullEdit())
 	for range 3 {
-		if taken := h.claimAll(c, c); len(taken) == 0 || taken[0].ID != m.ID {
-			h.Fatalf("Claim took %v, want %s", ids(taken), m.ID)
-		}
+		taken := h.claimAll(c, c)
+		check.Require(h, len(taken) != 0 && taken[0].ID == m.ID, "Claim took %v, want %s", ids(taken), m.ID)
 	}
 	h.finish(c, entity.Acknowledged)
 	h.wantEdits(m.ID, fullEdit())
@@ -222,9 +213,8 @@ func editsSome(h *harness) {
 			claims[i].Edit = &entity.Edit{SetKey: true, Key: []byte{byte(i)}}
 		}
 	}
-	if taken := h.claimAll(claims...); len(taken) != len(all) {
-		h.Fatalf("Claim took %d messages, want %d", len(taken), len(all))
-	}
+	taken := h.claimAll(claims...)
+	check.Require(h, len(taken) == len(all), "Claim took %d messages, want %d", len(taken), len(all))
 	for _, c := range claims {
 		h.finish(c, entity.Acknowledged)
 		h.wantEdits(c.MessageID, c.Edit)
@@ -242,9 +232,7 @@ func editsDeleted(h *harness) {
 		m, other := h.put(), h.put()
 		h.sendEdited(edited(m.ID, fullEdit()), entity.Acknowledged)
 		h.sendEdited(edited(other.ID, fullEdit()), entity.Acknowledged)
-		if err := remove(m.ID); err != nil {
-			h.Fatal(err)
-		}
+		check.NoError(h, remove(m.ID))
 		h.wantEdits(m.ID)
 		h.wantEdits(other.ID, fullEdit())
 	}
@@ -257,13 +245,9 @@ func editsAttemptsOf(h *harness) {
 	h.sendEdited(ended, entity.Failed)
 	h.claimAll(claimed)
 	got := h.attemptsOf(redrive, claimed.MessageID, ended.MessageID)
-	if len(got) != 2 {
-		h.Fatalf("AttemptsOf = %d attempts, want 2", len(got))
-	}
+	check.Require(h, len(got) == 2, "AttemptsOf = %d attempts, want 2", len(got))
 	for id, a := range got {
-		if a.Edit != nil {
-			h.Errorf("attempt on %s has the edit %+v, want it without", id, a.Edit)
-		}
+		check.True(h, a.Edit == nil, "attempt on %s has the edit %+v, want it without", id, a.Edit)
 	}
 }
 
@@ -344,9 +328,8 @@ func editsOtherAttempts(h *harness) {
 		came, got := h.arrives(1, keyed("k", "new"))
 		h.wantNoReturn(got, came, messages[0].ID)
 		child, got := h.arrives(1)
-		if len(got) != 1 || got[0].Parent != messages[0].ID || got[0].MessageID != child[0].ID {
-			h.Errorf("after %d: Store found the returns %+v, want %s of %s", first, got, child[0].ID, messages[0].ID)
-		}
+		check.True(h, len(got) == 1 && got[0].Parent == messages[0].ID && got[0].MessageID == child[0].ID,
+			"after %q: Store found the returns %+v, want %s of %s", first, got, child[0].ID, messages[0].ID)
 		h.clock.Advance(2 * window)
 	}
 }

@@ -1,11 +1,13 @@
 package repositorytest
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -45,20 +47,16 @@ func verdicts() []entity.Verdict { return append(slices.Clone(endings), entity.I
 
 func (h *harness) wantFinished(got repository.Finished, status entity.Status, retryCount int) {
 	h.Helper()
-	if got.Status != status || got.RetryCount != retryCount {
-		h.Errorf("Finish = %s after %d attempts, want %s after %d", got.Status, got.RetryCount, status, retryCount)
-	}
+	check.True(h, got.Status == status && got.RetryCount == retryCount,
+		"Finish = %s after %d attempts, want %s after %d", got.Status, got.RetryCount, status, retryCount)
 	stored := h.get(got.MessageID)
-	if stored.Status != status || stored.RetryCount != retryCount {
-		h.Errorf("stored %s after %d attempts, want %s after %d", stored.Status, stored.RetryCount, status, retryCount)
-	}
+	check.True(h, stored.Status == status && stored.RetryCount == retryCount,
+		"stored %s after %d attempts, want %s after %d", stored.Status, stored.RetryCount, status, retryCount)
 }
 
 func (h *harness) wantOutcome(id uuid.UUID, want entity.Outcome) {
 	h.Helper()
-	if got := h.get(id).Outcome; got != want {
-		h.Errorf("outcome is %q, want %q", got, want)
-	}
+	check.Same(h, h.get(id).Outcome, want, "outcome")
 }
 
 func finishAcknowledged(h *harness) {
@@ -87,9 +85,9 @@ func finishFailed(h *harness) {
 	got := h.attempt(m.ID, entity.Failed)
 	h.wantFinished(got, entity.Pending, 1)
 	want := entity.Moment(h.clock.Now().Add(4 * time.Second))
-	if stored := h.get(m.ID).NextAttemptAt; got.NextAttemptAt != want || stored != want {
-		h.Errorf("next attempt answered %v, stored %v, want %v", got.NextAttemptAt, stored, want)
-	}
+	stored := h.get(m.ID).NextAttemptAt
+	check.True(h, got.NextAttemptAt == want && stored == want,
+		"next attempt answered %v, stored %v, want %v", got.NextAttemptAt, stored, want)
 }
 
 func finishFailedAtLimit(h *harness) {
@@ -97,9 +95,9 @@ func finishFailedAtLimit(h *harness) {
 	h.wantFinished(h.attempt(m.ID, entity.Failed), entity.Pending, 1)
 	got := h.attempt(m.ID, entity.Failed)
 	h.wantFinished(got, entity.Dead, 2)
-	if stored := h.get(m.ID).NextAttemptAt; !got.NextAttemptAt.IsZero() || !stored.IsZero() {
-		h.Errorf("DEAD with next attempt %v, stored %v, want never", got.NextAttemptAt, stored)
-	}
+	stored := h.get(m.ID).NextAttemptAt
+	check.True(h, got.NextAttemptAt.IsZero() && stored.IsZero(),
+		"DEAD with next attempt %v, stored %v, want never", got.NextAttemptAt, stored)
 }
 
 func finishRejected(h *harness) {
@@ -123,12 +121,9 @@ func finishInDoubt(h *harness) {
 	h.clock.Advance(time.Second)
 	h.wantFinished(h.finish(c, entity.InDoubt), entity.Retrying, 1)
 	got := h.get(m.ID)
-	if got.Claim != before.Claim {
-		h.Errorf("claim is %+v, want it as it was, %+v", got.Claim, before.Claim)
-	}
-	if got.LastPublishError != "connection reset" || got.LastPublishErrorClass != entity.BrokerUnavailable {
-		h.Errorf("recorded %s: %q, want class and error of the doubt", got.LastPublishErrorClass, got.LastPublishError)
-	}
+	check.Same(h, got.Claim, before.Claim, "claim, want it as it was")
+	check.True(h, got.LastPublishError == "connection reset" && got.LastPublishErrorClass == entity.BrokerUnavailable,
+		"recorded %s: %q, want class and error of the doubt", got.LastPublishErrorClass, got.LastPublishError)
 }
 
 func finishSettles(h *harness) {
@@ -139,9 +134,9 @@ func finishSettles(h *harness) {
 		h.clock.Advance(2 * expiry)
 		h.finish(c, entity.InDoubt)
 		h.finish(c, verdict)
-		if got := h.get(m.ID); got.Claimed() || got.Claim != (entity.Claim{}) {
-			h.Errorf("verdict %d after a doubt: %s under %+v, want no claim", verdict, got.Status, got.Claim)
-		}
+		got := h.get(m.ID)
+		check.True(h, !got.Claimed() && got.Claim == (entity.Claim{}),
+			"verdict %q after a doubt: %s under %+v, want no claim", verdict, got.Status, got.Claim)
 	}
 }
 
@@ -151,12 +146,9 @@ func finishRecords(h *harness) {
 		r := result(h.claim(m.ID), verdict)
 		h.finishAll(r)
 		got := h.get(m.ID)
-		if got.LastPublishError != r.Error || got.LastPublishErrorClass != r.Class {
-			h.Errorf("verdict %d recorded %s: %q, want %s: %q", verdict, got.LastPublishErrorClass, got.LastPublishError, r.Class, r.Error)
-		}
-		if got.ErrorMessage != "boom" {
-			h.Errorf("verdict %d made the consumer's words %q, want %q", verdict, got.ErrorMessage, "boom")
-		}
+		check.True(h, got.LastPublishError == r.Error && got.LastPublishErrorClass == r.Class,
+			"verdict %q recorded %s: %q, want %s: %q", verdict, got.LastPublishErrorClass, got.LastPublishError, r.Class, r.Error)
+		check.Same(h, got.ErrorMessage, "boom", "verdict %q made the consumer's words", verdict)
 	}
 }
 
@@ -167,9 +159,7 @@ func finishAnswers(h *harness) {
 		want := repository.Finished{
 			MessageID: m.ID, Status: m.Status, RetryCount: m.RetryCount, MaxRetries: m.MaxRetries, NextAttemptAt: m.NextAttemptAt,
 		}
-		if got != want {
-			h.Errorf("verdict %d answered %+v, stored is %+v", verdict, got, want)
-		}
+		check.Same(h, got, want, "verdict %q answered and stored", verdict)
 	}
 }
 
@@ -181,12 +171,10 @@ func finishEndsClaim(h *harness) {
 		h.clock.Advance(time.Second)
 		h.finish(c, verdict)
 		got := h.get(m.ID)
-		if got.Claim != (entity.Claim{}) {
-			h.Errorf("verdict %d left claim %+v, want none", verdict, got.Claim)
-		}
+		check.Same(h, got.Claim, (entity.Claim{}), "verdict %q left claim", verdict)
 		h.wantMoved(before, got)
 		if got.CreatedAt != before.CreatedAt || got.LastRetryAt != before.LastRetryAt {
-			h.Errorf("verdict %d: created %v, last retry %v, want them as before, %v and %v",
+			h.Errorf("verdict %q: created %v, last retry %v, want them as before, %v and %v",
 				verdict, got.CreatedAt, got.LastRetryAt, before.CreatedAt, before.LastRetryAt)
 		}
 	}
@@ -206,13 +194,9 @@ func finishMany(h *harness) {
 		}
 	}
 	finished := h.finishAll(results...)
-	if len(finished) != len(want) {
-		h.Errorf("Finish answered %d, want %d", len(finished), len(want))
-	}
+	check.Same(h, len(finished), len(want), "Finish answered")
 	for _, f := range finished {
-		if f.Status != want[f.MessageID] {
-			h.Errorf("Finish left %s %s, want %s", f.MessageID, f.Status, want[f.MessageID])
-		}
+		check.Same(h, f.Status, want[f.MessageID], "Finish left %s", f.MessageID)
 		h.wantStatus(f.MessageID, want[f.MessageID])
 	}
 }
@@ -226,14 +210,10 @@ func finishLate(h *harness) {
 		before, attempts := h.get(m.ID), len(h.history(m.ID))
 		h.clock.Advance(time.Second)
 		for _, late := range verdicts() {
-			if got := h.finishAll(result(c, late)); len(got) != 0 {
-				h.Errorf("verdict %d after %d answered %+v, want nothing", late, verdict, got)
-			}
+			check.Len(h, h.finishAll(result(c, late)), 0, "verdict %q after %q answered", late, verdict)
 		}
 		h.wantUnchanged(before)
-		if got := len(h.history(m.ID)); got != attempts {
-			h.Errorf("history has %d attempts after late results, want %d", got, attempts)
-		}
+		check.Same(h, len(h.history(m.ID)), attempts, "attempts after late results of history")
 	}
 }
 
@@ -249,9 +229,7 @@ func finishOtherClaim(h *harness) {
 	foreign.MessageID = m.ID
 	for name, c := range map[string]repository.Claim{"an earlier": old, "another message's": foreign, "no": {MessageID: m.ID}} {
 		for _, verdict := range verdicts() {
-			if got := h.finishAll(result(c, verdict)); len(got) != 0 {
-				h.Errorf("verdict %d under %s claim answered %+v, want nothing", verdict, name, got)
-			}
+			check.Len(h, h.finishAll(result(c, verdict)), 0, "verdict %q under %s claim answered", verdict, name)
 		}
 	}
 	h.wantUnchanged(before)
@@ -262,15 +240,10 @@ func finishRepeated(h *harness) {
 	for _, verdict := range endings {
 		m := h.put()
 		r := result(h.claim(m.ID), verdict)
-		if got := h.finishAll(r, r, r); len(got) != 1 {
-			h.Errorf("verdict %d three times in one call answered %d, want 1", verdict, len(got))
-		}
-		if got := h.history(m.ID); len(got) != 1 {
-			h.Errorf("verdict %d three times in one call left %d attempts, want 1", verdict, len(got))
-		}
-		if got := h.get(m.ID).RetryCount; got < 0 || got > 1 {
-			h.Errorf("verdict %d three times in one call left retry count %d, want 0 or 1", verdict, got)
-		}
+		check.Len(h, h.finishAll(r, r, r), 1, "verdict %q three times in one call answered", verdict)
+		check.Len(h, h.history(m.ID), 1, "verdict %q three times in one call left attempts", verdict)
+		got := h.get(m.ID).RetryCount
+		check.True(h, got >= 0 && got <= 1, "verdict %q three times in one call left retry count %d, want 0 or 1", verdict, got)
 	}
 }
 
@@ -286,16 +259,86 @@ func finishUnknown(h *harness) {
 	good := result(h.claim(m.ID), entity.Acknowledged)
 	gone := result(intent(uuid.New()), entity.Acknowledged)
 	got := h.finishAll(gone, good)
-	if len(got) != 1 || got[0].MessageID != m.ID {
-		h.Errorf("Finish of one gone and one good = %+v, want the good one", got)
-	}
-	if n := len(h.history(gone.MessageID)); n != 0 {
-		h.Errorf("a message that is gone has %d attempts, want none", n)
-	}
+	check.True(h, len(got) == 1 && got[0].MessageID == m.ID, "Finish of one gone and one good = %+v, want the good one", got)
+	check.Same(h, len(h.history(gone.MessageID)), 0, "attempts of a message that is gone")
 }
 
 func finishNothing(h *harness) {
-	if got := h.finishAll(); len(got) != 0 {
-		h.Errorf("Finish of nothing = %+v, want none", got)
+	check.Len(h, h.finishAll(), 0, "Finish of nothing")
+}
+
+func rescuePromises() []promise {
+	promises := []promise{
+		{"TenthInARowIsDead", rescueTenth},
+		{"DoubtInBetweenDoesNotStartTheRowAnew", rescueDoubt},
+		{"RequeueStartsTheRowAnew", rescueRequeue},
+		{"GivenBackIsNoRescueAndNoEndOfTheRow", rescueGivenBack},
 	}
+	for name, verdict := range map[string]entity.Verdict{"Failed": entity.Failed, "Refused": entity.Refused} {
+		promises = append(promises, promise{fmt.Sprintf("%sInBetweenStartsTheRowAnew", name), rescueReset(verdict)})
+	}
+	return promises
+}
+
+// rescues ends n attempts as rescues, all of which lead to PENDING.
+func (h *harness) rescues(id uuid.UUID, n int) {
+	h.Helper()
+	for i := range n {
+		got := h.attempt(id, entity.Rescued)
+		check.Require(h, got.Status == entity.Pending, "rescue %d leads to %s, want PENDING", i+1, got.Status)
+	}
+}
+
+func (h *harness) lastRescue(id uuid.UUID) {
+	h.Helper()
+	check.Same(h, h.attempt(id, entity.Rescued).Status, entity.Dead, "rescue %d leads to", repository.RescueLimit)
+	h.wantStatus(id, entity.Dead)
+}
+
+func rescueTenth(h *harness) {
+	m := h.put()
+	h.rescues(m.ID, repository.RescueLimit-1)
+	h.lastRescue(m.ID)
+	check.Same(h, len(h.history(m.ID)), repository.RescueLimit, "attempts in the history")
+}
+
+func rescueReset(verdict entity.Verdict) func(h *harness) {
+	return func(h *harness) {
+		m := h.put(func(m *entity.Message) { m.MaxRetries = 100 })
+		h.rescues(m.ID, repository.RescueLimit-1)
+		h.attempt(m.ID, verdict)
+		h.rescues(m.ID, repository.RescueLimit-1)
+		h.lastRescue(m.ID)
+	}
+}
+
+func rescueDoubt(h *harness) {
+	m := h.put()
+	h.rescues(m.ID, repository.RescueLimit-1)
+	c := h.claim(m.ID)
+	h.finish(c, entity.InDoubt)
+	check.Same(h, h.finish(c, entity.Rescued).Status, entity.Dead, "rescue %d after a doubt leads to", repository.RescueLimit)
+}
+
+func rescueRequeue(h *harness) {
+	m := h.put()
+	h.rescues(m.ID, repository.RescueLimit-1)
+	h.lastRescue(m.ID)
+	check.Must(h.Repository.Requeue(h.Context(), m.ID, entity.By("alice")))(h)
+	h.rescues(m.ID, repository.RescueLimit-1)
+	h.lastRescue(m.ID)
+}
+
+// A process that gives an attempt back lives: it says nothing about what the
+// message does to processes.
+func rescueGivenBack(h *harness) {
+	m := h.put()
+	for i := range 3 * repository.RescueLimit {
+		got := h.attempt(m.ID, entity.GivenBack)
+		check.Require(h, got.Status == entity.Pending && got.RetryCount == 0,
+			"attempt %d given back leads to %s, %d attempts, want PENDING, 0", i+1, got.Status, got.RetryCount)
+	}
+	h.rescues(m.ID, repository.RescueLimit-1)
+	h.attempt(m.ID, entity.GivenBack)
+	h.lastRescue(m.ID)
 }

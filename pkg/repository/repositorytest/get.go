@@ -1,12 +1,13 @@
 package repositorytest
 
 import (
+	"errors"
 	"math"
-	"reflect"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -31,8 +32,7 @@ func getPromises() []promise {
 func getUnknown(h *harness) {
 	h.put()
 	id := uuid.New()
-	_, err := h.Repository.Get(h.Context(), id, whole)
-	h.wantNotFound("Get", id, err)
+	h.wantNotFound("Get", id, check.Err(h.Repository.Get(h.Context(), id, whole)))
 }
 
 // full sets every field that can be set while a claim holds the message.
@@ -63,9 +63,7 @@ func asKept(m entity.Message) entity.Message {
 func getEveryField(h *harness) {
 	want := asKept(h.put(full))
 	got := h.get(want.ID)
-	if !reflect.DeepEqual(got, want) {
-		h.Errorf("Get =\n     %+v\nwant %+v", got, want)
-	}
+	check.Same(h, got, want, "Get")
 }
 
 func getNotSaid(h *harness) {
@@ -85,13 +83,10 @@ func getNotSaid(h *harness) {
 		"LastRetryAt": got.LastRetryAt, "NextAttemptAt": got.NextAttemptAt, "Source.Timestamp": got.Source.Timestamp,
 		"Origin.Timestamp": got.Origin.Timestamp, "Claim.ExpiresAt": got.Claim.ExpiresAt,
 	} {
-		if at != (time.Time{}) {
-			h.Errorf("%s = %v, want the zero time", name, at)
-		}
+		check.Same(h, at, (time.Time{}), "%s, want the zero time", name)
 	}
-	if got.Parent != uuid.Nil || got.Root != uuid.Nil || got.Claim.ID != uuid.Nil {
-		h.Errorf("parent %s, root %s, claim %s, want none", got.Parent, got.Root, got.Claim.ID)
-	}
+	check.True(h, got.Parent == uuid.Nil && got.Root == uuid.Nil && got.Claim.ID == uuid.Nil,
+		"parent %s, root %s, claim %s, want none", got.Parent, got.Root, got.Claim.ID)
 }
 
 func getTimes(h *harness) {
@@ -105,29 +100,21 @@ func getTimes(h *harness) {
 		"CreatedAt": got.CreatedAt, "UpdatedAt": got.UpdatedAt, "LastRetryAt": got.LastRetryAt,
 		"NextAttemptAt": got.NextAttemptAt, "Source.Timestamp": got.Source.Timestamp, "Origin.Timestamp": got.Origin.Timestamp,
 	} {
-		if at != want {
-			h.Errorf("%s = %v, want %v", name, at, want)
-		}
+		check.Same(h, at, want, "%s", name)
 	}
 }
 
 func getBounded(h *harness) {
 	m := h.put(func(m *entity.Message) { m.Record.Value, m.Record.Key = []byte("12345"), []byte("a long key") })
 	for limit, loads := range map[int64]bool{0: false, 4: false, 5: true, 6: true, -1: true, 1 << 40: true} {
-		got, err := h.Repository.Get(h.Context(), m.ID, limit)
-		if err != nil {
-			h.Fatal(err)
-		}
+		got := check.Must(h.Repository.Get(h.Context(), m.ID, limit))(h)
 		r := got.Record
-		if loads && (r.State != entity.ValueStored || string(r.Value) != "12345") {
-			h.Errorf("Get up to %d: state %d, %q, want the value", limit, r.State, r.Value)
-		}
-		if !loads && (r.State != entity.ValueNotLoaded || r.Value != nil) {
-			h.Errorf("Get up to %d: state %d, %q, want it not loaded", limit, r.State, r.Value)
-		}
-		if r.Size != 5 || string(r.Key) != "a long key" {
-			h.Errorf("Get up to %d: size %d, key %q, want 5 and the key", limit, r.Size, r.Key)
-		}
+		check.True(h, !loads || r.State == entity.ValueStored && string(r.Value) == "12345",
+			"Get up to %d: state %d, %q, want the value", limit, r.State, r.Value)
+		check.True(h, loads || r.State == entity.ValueNotLoaded && r.Value == nil,
+			"Get up to %d: state %d, %q, want it not loaded", limit, r.State, r.Value)
+		check.True(h, r.Size == 5 && string(r.Key) == "a long key",
+			"Get up to %d: size %d, key %q, want 5 and the key", limit, r.Size, r.Key)
 	}
 }
 
@@ -136,10 +123,7 @@ func getNullAndEmpty(h *harness) {
 	empty := h.put(func(m *entity.Message) { m.Record.Value, m.Record.Key = []byte{}, []byte{} })
 	for _, limit := range []int64{0, whole} {
 		for id, wantNull := range map[uuid.UUID]bool{null.ID: true, empty.ID: false} {
-			got, err := h.Repository.Get(h.Context(), id, limit)
-			if err != nil {
-				h.Fatal(err)
-			}
+			got := check.Must(h.Repository.Get(h.Context(), id, limit))(h)
 			r := got.Record
 			if r.State != entity.ValueStored || (r.Value == nil) != wantNull || (r.Key == nil) != wantNull || len(r.Value)+len(r.Key) != 0 {
 				h.Errorf("Get up to %d: state %d, value %#v, key %#v, want stored, null: %v", limit, r.State, r.Value, r.Key, wantNull)
@@ -182,9 +166,8 @@ func (h *harness) wantKept(want entity.Record) {
 	}, 1)
 	put := h.put(func(m *entity.Message) { m.Record = want })
 	for _, id := range []uuid.UUID{stored.ID, put.ID} {
-		if got := h.get(id).Record; !sameRecord(got, want) {
-			h.Errorf("Get = %+v, want %+v", got, want)
-		}
+		got := h.get(id).Record
+		check.True(h, sameRecord(got, want), "Get = %+v, want %+v", got, want)
 	}
 	h.attempt(put.ID, entity.Rejected)
 	h.Archive(h.T, put.ID)
@@ -203,9 +186,8 @@ func getFromPayload(h *harness) {
 		m.Record = entity.Record{State: entity.ValueFromPayload, Value: []byte(`{"order": 1}`)}
 	})
 	got := h.get(m.ID)
-	if got.Source.Known() || got.Record.State != entity.ValueFromPayload || string(got.Record.Value) != `{"order": 1}` {
-		h.Errorf("Get = source %+v, state %d, value %q, want no source and the payload", got.Source, got.Record.State, got.Record.Value)
-	}
+	check.True(h, !got.Source.Known() && got.Record.State == entity.ValueFromPayload && string(got.Record.Value) == `{"order": 1}`,
+		"Get = source %+v, state %d, value %q, want no source and the payload", got.Source, got.Record.State, got.Record.Value)
 }
 
 func getMissing(h *harness) {
@@ -234,9 +216,7 @@ func getOwnBytes(h *harness) {
 	loaded, _ := h.load([]uuid.UUID{m.ID}, math.MaxInt64)
 	scribble(&loaded[0].Record)
 	h.wantUnscribbled(m.ID)
-	if p := *h.get(m.ID).Origin.Partition; p != 4 {
-		h.Errorf("partition is %d after a caller wrote into an answer, want 4", p)
-	}
+	check.Same(h, *h.get(m.ID).Origin.Partition, 4, "partition after a caller wrote into an answer")
 }
 
 // scribble writes into every part of a record, in place.
@@ -253,5 +233,131 @@ func (h *harness) wantUnscribbled(id uuid.UUID) {
 	r := h.get(id).Record
 	if string(r.Key) != "key" || string(r.Value) != "value" || len(r.Headers) != 1 || r.Headers[0].Key != "h" || string(r.Headers[0].Value) != "header" {
 		h.Errorf("record is %q, %q, %q after a caller wrote into its own, want key, value and one header", r.Key, r.Value, r.Headers)
+	}
+}
+
+func loadPromises() []promise {
+	return []promise{
+		{"IsInTheOrderAskedAndWhole", loadOrder},
+		{"StopsAtMaxBytes", loadStops},
+		{"LoadsNothingThatIsLargerThanItsBytes", loadTooLarge},
+		{"LeavesOutWhatIsGone", loadGone},
+		{"ReadsPartsOfAValue", loadParts},
+		{"GoesOnBehindWhatWasTaken", loadGoesOn},
+		{"NothingAskedIsNothingLoaded", loadNothing},
+	}
+}
+
+func (h *harness) load(ids []uuid.UUID, maxBytes int64) ([]entity.Message, int) {
+	h.Helper()
+	messages, taken, err := h.Repository.Load(h.Context(), ids, maxBytes)
+	check.Require(h, err == nil, "Load: %v", err)
+	return messages, taken
+}
+
+// sized makes a message whose record is n bytes in all.
+func sized(n int) func(*entity.Message) {
+	return func(m *entity.Message) { m.Record = entity.Record{Value: make([]byte, n)} }
+}
+
+func loadOrder(h *harness) {
+	a, b, c := h.put(sized(repository.ListValueLimit+1)), h.put(full), h.put(sized(0))
+	want := []uuid.UUID{c.ID, a.ID, b.ID}
+	got, taken := h.load(want, math.MaxInt64)
+	h.wantIDs("Load", ids(got), want)
+	check.Same(h, taken, 3, "Load took ids")
+	if len(got) == 3 {
+		check.Same(h, len(got[1].Record.Value), repository.ListValueLimit+1, "bytes of large value")
+		r := got[2].Record
+		check.True(h, string(r.Key) == "key" && len(r.Headers) == 1 && string(r.Value) == `{"order": 1}`,
+			"Load = key %q, %d headers, value %q, want all of them", r.Key, len(r.Headers), r.Value)
+	}
+}
+
+func loadStops(h *harness) {
+	a, b, c := h.put(sized(1000)), h.put(sized(1000)), h.put(sized(1000))
+	all := []uuid.UUID{a.ID, b.ID, c.ID}
+	for maxBytes, want := range map[int64]int{1100: 1, 1500: 1, 2500: 2, 3500: 3} {
+		got, taken := h.load(all, maxBytes)
+		h.wantIDs("Load", ids(got), all[:want])
+		check.Same(h, taken, want, "Load within %d took ids", maxBytes)
+	}
+}
+
+func loadTooLarge(h *harness) {
+	a, b := h.put(sized(1000)), h.put(sized(10))
+	for maxBytes, all := range map[int64][]uuid.UUID{0: {a.ID, b.ID}, 999: {uuid.New(), a.ID, b.ID}} {
+		messages, taken, err := h.Repository.Load(h.Context(), all, maxBytes)
+		var large *repository.TooLargeError
+		check.Require(h, errors.As(err, &large) && len(messages) <= 0 && taken == 0,
+			"Load of 1000 bytes within %d = %v, %d taken, %v, want a *TooLargeError", maxBytes, ids(messages), taken, err)
+		if got, _ := h.load(all, large.Bytes); len(got) == 0 || got[0].ID != a.ID {
+			h.Errorf("Load within the %d bytes it asked for = %v, want it", large.Bytes, ids(got))
+		}
+	}
+}
+
+func loadParts(h *harness) {
+	live := h.put(func(m *entity.Message) { m.Record = entity.Record{Value: []byte("0123456789")} })
+	empty := h.put(func(m *entity.Message) { m.Record = entity.Record{Key: []byte("k")} })
+	away := h.archived()
+	part := func(id uuid.UUID, archived bool, from, length int64) (string, error) {
+		got, err := h.Repository.ValuePart(h.Context(), repository.ValuePart{ID: id, Archived: archived, From: from, Length: length})
+		return string(got), err
+	}
+	for _, c := range []struct {
+		from, length int64
+		want         string
+	}{{0, 4, "0123"}, {4, 4, "4567"}, {8, 4, "89"}, {10, 4, ""}, {40, 4, ""}, {0, 10, "0123456789"}, {0, 1 << 20, "0123456789"}} {
+		got := check.Must(part(live.ID, false, c.from, c.length))(h)
+		check.Same(h, got, c.want, "ValuePart from %d, %d bytes", c.from, c.length)
+	}
+	check.Same(h, check.Must(part(empty.ID, false, 0, 4))(h), "", "ValuePart of no value")
+	if got, err := part(away.ID, true, 1, 5); err != nil || got != string(away.Record.Value[1:6]) {
+		h.Errorf("ValuePart in the archive = %q, %v, want %q", got, err, away.Record.Value[1:6])
+	}
+	for id, archived := range map[uuid.UUID]bool{live.ID: true, away.ID: false, uuid.New(): false} {
+		h.wantNotFound("ValuePart", id, check.Err(part(id, archived, 0, 4)))
+	}
+}
+
+func loadGone(h *harness) {
+	a, b := h.put(), h.put()
+	got, taken := h.load([]uuid.UUID{uuid.New(), a.ID, uuid.New(), b.ID, uuid.New()}, math.MaxInt64)
+	h.wantIDs("Load", ids(got), []uuid.UUID{a.ID, b.ID})
+	check.Same(h, taken, 5, "Load took ids")
+	got, taken = h.load([]uuid.UUID{uuid.New(), uuid.New()}, math.MaxInt64)
+	check.True(h, len(got) == 0 && taken == 2, "Load of what is gone = %v, %d taken, want none and 2", ids(got), taken)
+}
+
+// loadGoesOn reads all as a caller does: again and again from behind taken.
+func loadGoesOn(h *harness) {
+	var want, left []uuid.UUID
+	for _, n := range []int{10, 5000, 10, 10, 900, 200, 5000, 5000, 0, 0} {
+		m := h.put(sized(n))
+		want = append(want, m.ID)
+		left = append(left, uuid.New(), m.ID)
+	}
+	var got []uuid.UUID
+	for range len(left) {
+		messages, taken, err := h.Repository.Load(h.Context(), left, 1000)
+		var large *repository.TooLargeError
+		if errors.As(err, &large) {
+			messages, taken = h.load(left, large.Bytes)
+		} else if err != nil {
+			h.Fatalf("Load: %v", err)
+		}
+		check.Require(h, taken >= 1 && taken <= len(left), "Load of %d ids took %d, want 1 to all", len(left), taken)
+		got = append(got, ids(messages)...)
+		if left = left[taken:]; len(left) == 0 {
+			break
+		}
+	}
+	h.wantIDs("Load until nothing is left", got, want)
+}
+
+func loadNothing(h *harness) {
+	if got, taken := h.load(nil, 1000); len(got) != 0 || taken != 0 {
+		h.Errorf("Load of nothing = %v, %d taken, want none and 0", ids(got), taken)
 	}
 }

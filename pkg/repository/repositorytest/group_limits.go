@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -23,18 +24,13 @@ func failures(topic, name string, n int) []repository.TopicFailure {
 // refused is how many of the failures are refused.
 func (h *harness) refused(list []repository.TopicFailure) int {
 	h.Helper()
-	refused, err := h.Repository.AdmitFingerprints(h.Context(), list)
-	if err != nil {
-		h.Fatalf("AdmitFingerprints: %v", err)
-	}
+	refused := check.Must(h.Repository.AdmitFingerprints(h.Context(), list))(h)
 	return len(refused)
 }
 
 func (h *harness) wantRefused(what string, list []repository.TopicFailure, want int) {
 	h.Helper()
-	if got := h.refused(list); got != want {
-		h.Errorf("%s: %d failures are refused, want %d", what, got, want)
-	}
+	check.Same(h, h.refused(list), want, "%s: failures are refused", what)
 }
 
 // untilNextHour is how long the hour of the store's clock goes on.
@@ -59,9 +55,8 @@ func groupsLimited(h *harness) {
 	h.wantRefused("in the next hour", failures(deadLetter, "later", limit+1), 1)
 
 	h.came(entity.Unclassified(deadLetter), 1)
-	if g := h.group(entity.Unclassified(deadLetter), repository.Trend{}); g.Title != entity.Unclassified(deadLetter).Title {
-		h.Errorf("the group of what was refused is called %q, want the name of entity.Unclassified", g.Title)
-	}
+	check.Same(h, h.group(entity.Unclassified(deadLetter), repository.Trend{}).Title, entity.Unclassified(deadLetter).Title,
+		"the group of what was refused is called, want the name of entity.Unclassified")
 }
 
 func groupsLimitedTogether(h *harness) {
@@ -78,18 +73,12 @@ func groupsLimitedTogether(h *harness) {
 	for _, n := range refused {
 		sum += n
 	}
-	if want := repository.MaxNewGroups; sum != want {
-		h.Errorf("%d failures are refused, want %d: the limit is one over all callers", sum, want)
-	}
+	check.Same(h, sum, repository.MaxNewGroups, "refused failures: the limit is one over all callers")
 }
 
 func (h *harness) unclassified(limit int) []entity.Message {
 	h.Helper()
-	messages, err := h.Repository.Unclassified(h.Context(), limit, 1<<20)
-	if err != nil {
-		h.Fatalf("Unclassified: %v", err)
-	}
-	return messages
+	return check.Must(h.Repository.Unclassified(h.Context(), limit, 1<<20))(h)
 }
 
 func groupsClassified(h *harness) {
@@ -99,14 +88,12 @@ func groupsClassified(h *harness) {
 	}
 	h.wantRefused("beyond the limit", failures(deadLetter, "flood", repository.MaxNewGroups+3), 3)
 	came := h.came(unclassified, 3, func(m *entity.Message) { m.Record.Headers = []entity.Header{{Key: "error", Value: []byte("x")}} })
-	if got := h.unclassified(everything); len(got) != 0 {
-		h.Errorf("%d messages may be classified while their topic is at its limit, want 0", len(got))
-	}
+	check.Len(h, h.unclassified(everything), 0, "messages may be classified while their topic is at its limit")
 	h.clock.Advance(h.untilNextHour())
 	got := h.unclassified(2)
 	h.wantIDs("that may be classified", ids(got), came[:2])
-	if len(got) == 2 && (got[0].Source.Topic != deadLetter || len(got[0].Record.Headers) != 1) {
-		h.Errorf("a message that may be classified is %+v, want its topic and its headers", got[0])
+	for _, m := range got {
+		check.True(h, m.Source.Topic == deadLetter && len(m.Record.Headers) == 1, "a message that may be classified is %+v, want its topic and its headers", m)
 	}
 	own := failures(deadLetter, "own", 1)
 	h.wantRefused("of the group of one of them", own, 0)
@@ -116,13 +103,9 @@ func groupsClassified(h *harness) {
 		{MessageID: came[1], DLQTopic: "another.dlq", Group: own[0].ID()},
 	}
 	for range 2 {
-		if err := h.Repository.Classify(h.Context(), moves); err != nil {
-			h.Fatalf("Classify: %v", err)
-		}
+		check.NoError(h, h.Repository.Classify(h.Context(), moves))
 	}
-	if m := h.get(came[0]); m.Group != own[0].ID() {
-		h.Errorf("the message is of group %s, want that of its failure", m.Group)
-	}
+	check.Same(h, h.get(came[0]).Group, own[0].ID(), "the message is of group, want that of its failure")
 	if a, b := h.group(unclassified, repository.Trend{}), h.group(own[0].Fingerprint, repository.Trend{}); a.Open() != 2 || b.Open() != 1 || b.Arrived != 1 {
 		h.Errorf("the groups have %d and %d messages (%d arrived), want 2 and 1", a.Open(), b.Open(), b.Arrived)
 	}
@@ -131,9 +114,7 @@ func groupsClassified(h *harness) {
 	moves = []repository.Classification{
 		{MessageID: came[1], DLQTopic: deadLetter, Group: own[0].ID()}, {MessageID: came[2], DLQTopic: deadLetter, Group: own[0].ID()},
 	}
-	if err := h.Repository.Classify(h.Context(), moves); err != nil {
-		h.Fatalf("Classify: %v", err)
-	}
+	check.NoError(h, h.Repository.Classify(h.Context(), moves))
 	h.wantIDs("when all are classified", ids(h.unclassified(everything)), nil)
 	late := h.came(unclassified, 1)
 	h.wantIDs("that an ingester stored after it was refused", ids(h.unclassified(everything)), late)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -45,9 +46,7 @@ func groupsPromises() []promise {
 func (h *harness) fingerprint(title string) entity.Fingerprint {
 	h.Helper()
 	f := entity.Fingerprint{Class: "java.io.IOException", Title: title, Frames: []string{"shop.Stock.take", "shop.Order.place"}, Rule: "stock"}
-	if err := h.Repository.NoteFingerprints(h.Context(), []entity.Fingerprint{f, f}); err != nil {
-		h.Fatalf("NoteFingerprints: %v", err)
-	}
+	check.NoError(h, h.Repository.NoteFingerprints(h.Context(), []entity.Fingerprint{f, f}))
 	return f
 }
 
@@ -66,11 +65,7 @@ func (h *harness) came(f entity.Fingerprint, n int, changes ...func(*entity.Mess
 
 func (h *harness) group(f entity.Fingerprint, trend repository.Trend) entity.ErrorGroup {
 	h.Helper()
-	g, err := h.Repository.ErrorGroup(h.Context(), f.ID(), nil, trend)
-	if err != nil {
-		h.Fatalf("ErrorGroup(%s): %v", f.Title, err)
-	}
-	return g
+	return check.Must(h.Repository.ErrorGroup(h.Context(), f.ID(), nil, trend))(h)
 }
 
 func (h *harness) groups(q repository.GroupQuery) []repository.ListedGroup {
@@ -78,11 +73,7 @@ func (h *harness) groups(q repository.GroupQuery) []repository.ListedGroup {
 	if q.Limit == 0 {
 		q.Limit = 100
 	}
-	groups, err := h.Repository.ErrorGroups(h.Context(), q)
-	if err != nil {
-		h.Fatalf("ErrorGroups(%+v): %v", q, err)
-	}
-	return groups
+	return check.Must(h.Repository.ErrorGroups(h.Context(), q))(h)
 }
 
 func groupsNotedLate(h *harness) {
@@ -92,9 +83,7 @@ func groupsNotedLate(h *harness) {
 		h.Errorf("before it is noted the group is %+v, want 2 messages and no name", g)
 	}
 	for range 2 {
-		if err := h.Repository.NoteFingerprints(h.Context(), []entity.Fingerprint{f}); err != nil {
-			h.Fatalf("NoteFingerprints: %v", err)
-		}
+		check.NoError(h, h.Repository.NoteFingerprints(h.Context(), []entity.Fingerprint{f}))
 	}
 	h.came(f, 1)
 	if g := h.group(f, repository.Trend{}); g.Title != "late" || g.Class != f.Class || g.Arrived != 3 {
@@ -105,13 +94,8 @@ func groupsNotedLate(h *harness) {
 // wantGroups checks which groups a list has, by their titles.
 func (h *harness) wantGroups(what string, q repository.GroupQuery, want ...string) {
 	h.Helper()
-	var got []string
-	for _, g := range h.groups(q) {
-		got = append(got, g.Title)
-	}
-	if !slices.Equal(got, want) {
-		h.Errorf("groups %s are %q, want %q", what, got, want)
-	}
+	got := check.Each(h.groups(q), func(g repository.ListedGroup) string { return g.Title })
+	check.Same(h, got, want, "groups %s", what)
 }
 
 // wantPaged checks that pages of one group make the list.
@@ -127,17 +111,14 @@ func (h *harness) wantPaged(q repository.GroupQuery, want ...string) {
 		got = append(got, page[0].Title)
 		q.After = &page[0].Place
 	}
-	if !slices.Equal(got, want) {
-		h.Errorf("groups by pages of one are %q, want %q", got, want)
-	}
+	check.Same(h, got, want, "groups by pages of one")
 }
 
 func (h *harness) wantNoGroup(what string, id uuid.UUID, err error) {
 	h.Helper()
 	var missing *entity.GroupNotFoundError
-	if !errors.As(err, &missing) || missing.ID != id || !errors.Is(err, entity.ErrNotFound) {
-		h.Errorf("%s: got %v, want a GroupNotFoundError of %s", what, err, id)
-	}
+	check.True(h, errors.As(err, &missing) && missing.ID == id && errors.Is(err, entity.ErrNotFound),
+		"%s: got %v, want a GroupNotFoundError of %s", what, err, id)
 }
 
 func groupsKnown(h *harness) {
@@ -148,19 +129,15 @@ func groupsKnown(h *harness) {
 
 	id := h.came(f, 1)[0]
 	h.fingerprint("no stock")
-	if got := h.get(id).Group; got != f.ID() {
-		h.Errorf("the message is of group %s, want %s", got, f.ID())
-	}
+	check.Same(h, h.get(id).Group, f.ID(), "the message is of group")
 	h.wantGroups("with a message", repository.GroupQuery{}, "no stock")
-	if got := h.group(f, repository.Trend{}); got.ID != f.ID() || !reflect.DeepEqual(got.Fingerprint, f) {
-		h.Errorf("ErrorGroup is %s, %+v, want %s, %+v", got.ID, got.Fingerprint, f.ID(), f)
-	}
+	got := h.group(f, repository.Trend{})
+	check.True(h, got.ID == f.ID() && reflect.DeepEqual(got.Fingerprint, f),
+		"ErrorGroup is %s, %+v, want %s, %+v", got.ID, got.Fingerprint, f.ID(), f)
 	unknown := uuid.New()
 	_, err = h.Repository.ErrorGroup(h.Context(), unknown, nil, repository.Trend{})
 	h.wantNoGroup("ErrorGroup of an unknown id", unknown, err)
-	if err := h.Repository.NoteFingerprints(h.Context(), nil); err != nil {
-		h.Errorf("NoteFingerprints of none: %v", err)
-	}
+	check.NoError(h, h.Repository.NoteFingerprints(h.Context(), nil))
 }
 
 func groupsBounded(h *harness) {
@@ -169,18 +146,14 @@ func groupsBounded(h *harness) {
 		long.Frames = append(long.Frames, strings.Repeat("f", 1000))
 	}
 	odd := entity.Fingerprint{Title: "\u202e odd \" \\ ' {} [\u0001]", Frames: []string{`a"b\c`, "", "{x,y}"}}
-	if err := h.Repository.NoteFingerprints(h.Context(), []entity.Fingerprint{long, odd}); err != nil {
-		h.Fatal(err)
-	}
+	check.NoError(h, h.Repository.NoteFingerprints(h.Context(), []entity.Fingerprint{long, odd}))
 	h.came(long, 1)
 	h.came(odd, 1)
 	got := h.group(long, repository.Trend{})
 	if want := repository.BoundFingerprint(long); !reflect.DeepEqual(got.Fingerprint, want) || len(got.Title) != 999 || len(got.Frames) != 10 || len(got.Frames[0]) != 300 || len(got.Class) != 300 {
 		h.Errorf("a long fingerprint is kept as %+v, want %+v", got.Fingerprint, want)
 	}
-	if got := h.group(odd, repository.Trend{}); !reflect.DeepEqual(got.Fingerprint, odd) {
-		h.Errorf("an odd fingerprint is kept as %q, want %q", got.Fingerprint, odd)
-	}
+	check.Same(h, h.group(odd, repository.Trend{}).Fingerprint, odd, "an odd fingerprint is kept as")
 }
 
 func groupsCount(h *harness) {
@@ -191,20 +164,12 @@ func groupsCount(h *harness) {
 	h.attempt(first[0], entity.Acknowledged)
 	h.attempt(first[1], entity.Rejected)
 	h.claim(second[0])
-	if err := h.Repository.Delete(h.Context(), second[1], entity.By("alice")); err != nil {
-		h.Fatal(err)
-	}
+	check.NoError(h, h.Repository.Delete(h.Context(), second[1], entity.By("alice")))
 	h.Archive(h.T, first[0])
 	got := h.group(f, repository.Trend{})
-	if want := map[entity.Status]int64{entity.Pending: 3, entity.Dead: 1, entity.Retrying: 1}; !reflect.DeepEqual(got.Counts, want) {
-		h.Errorf("Counts = %v, want %v", got.Counts, want)
-	}
-	if got.Arrived != 7 || got.Open() != 5 {
-		h.Errorf("arrived %d, open %d, want 7 and 5", got.Arrived, got.Open())
-	}
-	if want := []entity.TopicShare{{Topic: original, Messages: 3}, {Topic: "payments", Messages: 2}}; !reflect.DeepEqual(got.Topics, want) {
-		h.Errorf("Topics = %v, want %v", got.Topics, want)
-	}
+	check.Same(h, got.Counts, map[entity.Status]int64{entity.Pending: 3, entity.Dead: 1, entity.Retrying: 1}, "Counts")
+	check.True(h, got.Arrived == 7 && got.Open() == 5, "arrived %d, open %d, want 7 and 5", got.Arrived, got.Open())
+	check.Same(h, got.Topics, []entity.TopicShare{{Topic: original, Messages: 3}, {Topic: "payments", Messages: 2}}, "Topics")
 	if listed := h.groups(repository.GroupQuery{}); len(listed) != 2 || !slices.ContainsFunc(listed, func(g repository.ListedGroup) bool {
 		return reflect.DeepEqual(g.ErrorGroup, got)
 	}) {
@@ -222,16 +187,11 @@ func groupsSeen(h *harness) {
 	last := h.clock.Kept()
 	h.came(f, 1)
 	h.clock.Advance(time.Hour)
-	if err := h.Repository.Delete(h.Context(), gone[0], entity.By("alice")); err != nil {
-		h.Fatal(err)
-	}
+	check.NoError(h, h.Repository.Delete(h.Context(), gone[0], entity.By("alice")))
 	got := h.group(f, repository.Trend{})
-	if got.FirstSeen != first || got.LastSeen != last {
-		h.Errorf("seen from %v to %v, want from %v to %v", got.FirstSeen, got.LastSeen, first, last)
-	}
-	if !got.New(first.Add(23*time.Hour)) || got.New(first.Add(24*time.Hour)) {
-		h.Error("it is new for another time than a day")
-	}
+	check.True(h, got.FirstSeen == first && got.LastSeen == last,
+		"seen from %v to %v, want from %v to %v", got.FirstSeen, got.LastSeen, first, last)
+	check.True(h, got.New(first.Add(23*time.Hour)) && !got.New(first.Add(24*time.Hour)), "it is new for another time than a day")
 }
 
 func groupsTrend(h *harness) {
@@ -259,12 +219,8 @@ func groupsTrend(h *harness) {
 		}},
 		"before": {repository.Trend{Since: hour.Add(-24 * time.Hour), Until: hour}, nil},
 	} {
-		if got := h.group(f, c.trend).Trend; !reflect.DeepEqual(got, c.want) {
-			h.Errorf("%s: ErrorGroup has %v, want %v", name, got, c.want)
-		}
-		if got := h.groups(repository.GroupQuery{Trend: c.trend})[0].Trend; !reflect.DeepEqual(got, c.want) {
-			h.Errorf("%s: ErrorGroups has %v, want %v", name, got, c.want)
-		}
+		check.Equal(h, h.group(f, c.trend).Trend, c.want, "%s: ErrorGroup", name)
+		check.Equal(h, h.groups(repository.GroupQuery{Trend: c.trend})[0].Trend, c.want, "%s: ErrorGroups", name)
 	}
 }
 
@@ -282,13 +238,11 @@ func groupsOfTopic(h *harness) {
 	h.wantGroups("of a topic, all resolved", repository.GroupQuery{Topic: "payments"}, "b")
 	h.wantGroups("of a topic, open, all resolved", repository.GroupQuery{Topic: "payments", Open: true})
 	h.wantGroups("by what is open, of a topic, all resolved", repository.GroupQuery{Topic: "payments", Open: true, Sort: repository.GroupsByOpen})
-	if err := h.Repository.Delete(h.Context(), resolved, entity.By("alice")); err != nil {
-		h.Fatal(err)
-	}
+	check.NoError(h, h.Repository.Delete(h.Context(), resolved, entity.By("alice")))
 	h.wantGroups("of a topic, all deleted", repository.GroupQuery{Topic: "payments"})
-	if got := h.group(b, repository.Trend{}); got.Arrived != 2 || len(got.Topics) != 1 {
-		h.Errorf("after the delete the group has %d arrivals and topics %v, want 2 and one topic", got.Arrived, got.Topics)
-	}
+	got := h.group(b, repository.Trend{})
+	check.True(h, got.Arrived == 2 && len(got.Topics) == 1,
+		"after the delete the group has %d arrivals and topics %v, want 2 and one topic", got.Arrived, got.Topics)
 }
 
 func groupsByTime(h *harness) {
@@ -336,10 +290,7 @@ func groupsByOpen(h *harness) {
 // titles are those of fingerprints that came at one moment, in the order of lists.
 func titles(f ...entity.Fingerprint) []string {
 	slices.SortFunc(f, func(a, b entity.Fingerprint) int { return compareIDs(b.ID(), a.ID()) })
-	var all []string
-	for _, one := range f {
-		all = append(all, one.Title)
-	}
+	all := check.Each(f, func(one entity.Fingerprint) string { return one.Title })
 	return all
 }
 
@@ -363,30 +314,23 @@ func groupsVisible(h *harness) {
 		h.wantGroups("for somebody who sees no patterns", repository.GroupQuery{Visible: &entity.TopicPatterns{}, Sort: sort})
 	}
 	trend := repository.Trend{Since: start, Until: h.clock.Now().Add(time.Hour)}
-	got, err := h.Repository.ErrorGroup(h.Context(), a.ID(), seen, trend)
-	if err != nil {
-		h.Fatal(err)
-	}
+	got := check.Must(h.Repository.ErrorGroup(h.Context(), a.ID(), seen, trend))(h)
 	want := entity.ErrorGroup{
 		ID: a.ID(), Fingerprint: a, FirstSeen: later, LastSeen: later, Counts: map[entity.Status]int64{entity.Pending: 2}, Arrived: 2,
 		Topics: []entity.TopicShare{{Topic: "payments.eu", Messages: 2}},
 		Trend:  []entity.HourCount{{Hour: later.Truncate(time.Hour), Messages: 2}},
 	}
-	if !reflect.DeepEqual(got, want) {
-		h.Errorf("ErrorGroup of one topic is %+v, want %+v", got, want)
-	}
-	if listed := h.groups(repository.GroupQuery{Visible: seen, Trend: trend, Sort: repository.GroupsByOpen}); !reflect.DeepEqual(listed[0].ErrorGroup, want) || listed[0].Place.Key != 2 {
-		h.Errorf("ErrorGroups of one topic has %+v, want %+v with 2 open", listed[0], want)
-	}
-	_, err = h.Repository.ErrorGroup(h.Context(), b.ID(), seen, trend)
+	check.Same(h, got, want, "ErrorGroup of one topic")
+	listed := h.groups(repository.GroupQuery{Visible: seen, Trend: trend, Sort: repository.GroupsByOpen})
+	check.True(h, reflect.DeepEqual(listed[0].ErrorGroup, want) && listed[0].Place.Key == 2,
+		"ErrorGroups of one topic has %+v, want %+v with 2 open", listed[0], want)
+	_, err := h.Repository.ErrorGroup(h.Context(), b.ID(), seen, trend)
 	h.wantNoGroup("ErrorGroup of a group that is not visible", b.ID(), err)
 	_, err = h.Repository.ErrorGroup(h.Context(), c.ID(), h.visible("^.*$"), trend)
 	h.wantNoGroup("ErrorGroup of unknown origin for somebody with patterns", c.ID(), err)
 
 	for _, id := range payments {
-		if err := h.Repository.Delete(h.Context(), id, entity.By("alice")); err != nil {
-			h.Fatal(err)
-		}
+		check.NoError(h, h.Repository.Delete(h.Context(), id, entity.By("alice")))
 	}
 	h.wantGroups("of which the messages are gone", repository.GroupQuery{Visible: seen}, "a")
 	h.wantGroups("that are open, of which the messages are gone", repository.GroupQuery{Visible: seen, Open: true})
@@ -425,16 +369,14 @@ func groupsHiddenTimes(h *harness) {
 	regressed := func(when string, visible *entity.TopicPatterns, want time.Time) {
 		h.Helper()
 		g, err := h.Repository.ErrorGroup(h.Context(), f.ID(), visible, repository.Trend{})
-		if err != nil || !g.RegressedAt.Equal(want) {
-			h.Errorf("%s: regressed at %v, %v, want %v", when, g.RegressedAt, err, want)
-		}
+		check.True(h, err == nil && g.RegressedAt.Equal(want), "%s: regressed at %v, %v, want %v", when, g.RegressedAt, err, want)
 	}
 	regressed("to those who see everything", nil, back)
 	regressed("to those who see where it came back", h.visible(original), back)
 	regressed("to those who do not", seen, time.Time{})
-	if listed := h.groups(repository.GroupQuery{Visible: seen, Sort: repository.GroupsByFirstSeen}); !listed[0].RegressedAt.IsZero() {
-		h.Errorf("the list for those who do not see where it came back has %v, want no time", listed[0].RegressedAt)
-	}
+	listed := h.groups(repository.GroupQuery{Visible: seen, Sort: repository.GroupsByFirstSeen})
+	check.True(h, listed[0].RegressedAt.IsZero(),
+		"the list for those who do not see where it came back has %v, want no time", listed[0].RegressedAt)
 	h.came(f, 1, ofTopic("payments"))
 	regressed("once it has come back where they see it", seen, back)
 }
@@ -445,9 +387,8 @@ func groupsRegress(h *harness) {
 	want := func(when string, at time.Time, regressed bool) {
 		h.Helper()
 		got := h.group(f, repository.Trend{})
-		if !got.RegressedAt.Equal(at) || got.Regressed() != regressed {
-			h.Errorf("%s: regressed at %v, %t, want %v, %t", when, got.RegressedAt, got.Regressed(), at, regressed)
-		}
+		check.True(h, got.RegressedAt.Equal(at) && got.Regressed() == regressed,
+			"%s: regressed at %v, %t, want %v, %t", when, got.RegressedAt, got.Regressed(), at, regressed)
 		h.clock.Advance(time.Minute)
 	}
 	never := time.Time{}
@@ -460,9 +401,7 @@ func groupsRegress(h *harness) {
 	came = append(came, h.came(f, 1)...)
 	want("while one was DEAD", never, false)
 	h.claim(came[3])
-	if err := h.Repository.Delete(h.Context(), came[1], entity.By("alice")); err != nil {
-		h.Fatal(err)
-	}
+	check.NoError(h, h.Repository.Delete(h.Context(), came[1], entity.By("alice")))
 	h.came(f, 1)
 	want("while one was RETRYING", never, false)
 
@@ -489,12 +428,9 @@ func groupsRegress(h *harness) {
 // searched are the messages of a group that can be claimed.
 func (h *harness) searched(f entity.Fingerprint) []uuid.UUID {
 	h.Helper()
-	found, err := h.Repository.Search(h.Context(), repository.SearchQuery{
+	found := check.Must(h.Repository.Search(h.Context(), repository.SearchQuery{
 		Filter: entity.Filter{Group: f.ID(), Statuses: []entity.Status{entity.Pending}}, Limit: 100,
-	})
-	if err != nil {
-		h.Fatalf("Search: %v", err)
-	}
+	}))(h)
 	return ids(found.Messages)
 }
 
@@ -506,18 +442,14 @@ func groupsRestored(h *harness) {
 	h.attempt(id, entity.Acknowledged)
 	h.Archive(h.T, id)
 	h.clock.Advance(time.Hour)
-	if _, err := h.Repository.Restore(h.Context(), id, entity.By("alice")); err != nil {
-		h.Fatalf("Restore: %v", err)
-	}
+	check.Must(h.Repository.Restore(h.Context(), id, entity.By("alice")))(h)
 	got := h.group(f, repository.Trend{Since: first, Until: h.clock.Now()})
 	want := entity.ErrorGroup{
 		ID: f.ID(), Fingerprint: f, FirstSeen: first, LastSeen: first, Counts: map[entity.Status]int64{entity.Pending: 1}, Arrived: 1,
 		Topics: []entity.TopicShare{{Topic: original, Messages: 1}},
 		Trend:  []entity.HourCount{{Hour: first.Truncate(time.Hour), Messages: 1}},
 	}
-	if !reflect.DeepEqual(got, want) {
-		h.Errorf("after a restore the group is %+v, want %+v", got, want)
-	}
+	check.Same(h, got, want, "after a restore the group")
 }
 
 func groupsLater(h *harness) {
@@ -527,13 +459,8 @@ func groupsLater(h *harness) {
 	created := h.clock.Kept()
 	m := h.put() // without a group
 	h.clock.Advance(time.Hour)
-	err := h.Repository.StoreDocuments(h.Context(), 1, []entity.Document{{MessageID: m.ID, Fingerprint: &f}})
-	if err != nil {
-		h.Fatalf("StoreDocuments: %v", err)
-	}
-	if got := h.get(m.ID); got.Group != f.ID() {
-		h.Errorf("the message's group is %s, want %s", got.Group, f.ID())
-	}
+	check.NoError(h, h.Repository.StoreDocuments(h.Context(), 1, []entity.Document{{MessageID: m.ID, Fingerprint: &f}}))
+	check.Same(h, h.get(m.ID).Group, f.ID(), "the message's group")
 	got := h.group(f, repository.Trend{Since: created, Until: h.clock.Now()})
 	wantTrend := []entity.HourCount{{Hour: created.Truncate(time.Hour), Messages: 1}}
 	if got.Arrived != 2 || got.Open() != 1 || got.LastSeen != created || got.RegressedAt != created || !reflect.DeepEqual(got.Trend, wantTrend) {
@@ -549,12 +476,8 @@ func groupsMapped(h *harness) {
 	changed, err := h.Repository.Change(h.Context(), repository.Change{
 		Action: entity.RedriveMap, IDs: ids[:2], OriginalTopic: "payments",
 	}, entity.By("alice"))
-	if err != nil || len(changed) != 2 {
-		h.Fatalf("Change = %v, %v, want two", changed, err)
-	}
-	if err := h.Repository.Delete(h.Context(), ids[0], entity.By("alice")); err != nil {
-		h.Fatal(err)
-	}
+	check.Require(h, err == nil && len(changed) == 2, "Change = %v, %v, want two", changed, err)
+	check.NoError(h, h.Repository.Delete(h.Context(), ids[0], entity.By("alice")))
 	got := h.group(f, repository.Trend{})
 	if want := []entity.TopicShare{{Topic: "", Messages: 1}, {Topic: "payments", Messages: 1}}; got.Arrived != 3 || !reflect.DeepEqual(got.Topics, want) || !got.RegressedAt.IsZero() {
 		h.Errorf("the group is %+v, want 3 arrived, shares %v, not regressed", got, want)
@@ -573,15 +496,13 @@ func groupsAnnotated(h *harness) {
 	note, link, yes, none := "it's \"known\" →\x01", "https://tickets.example/7", true, ""
 	annotate := func(a repository.Annotation) {
 		h.Helper()
-		if _, err := h.Repository.AnnotateGroup(h.Context(), f.ID(), a, nil, entity.Cause{Actor: "bob", Reason: "why not"}); err != nil {
-			h.Fatalf("AnnotateGroup: %v", err)
-		}
+		check.Must(h.Repository.AnnotateGroup(h.Context(), f.ID(), a, nil, entity.Cause{Actor: "bob", Reason: "why not"}))(h)
 	}
 	want := func(note, link string, muted bool) {
 		h.Helper()
-		if got := h.group(f, repository.Trend{}).Common; got.Note != note || got.Link != link || got.Muted != muted {
-			h.Errorf("note %q, link %q, muted %t, want %q, %q, %t", got.Note, got.Link, got.Muted, note, link, muted)
-		}
+		got := h.group(f, repository.Trend{}).Common
+		check.True(h, got.Note == note && got.Link == link && got.Muted == muted,
+			"note %q, link %q, muted %t, want %q, %q, %t", got.Note, got.Link, got.Muted, note, link, muted)
 	}
 	want("", "", false)
 	annotate(repository.Annotation{Note: &note})
@@ -620,24 +541,16 @@ func groupsAnnotatedOnce(h *harness) {
 		note  *string
 		cause entity.Cause
 	}{{&first, mine}, {&second, entity.By("eve")}, {&first, mine}} {
-		if _, err := h.Repository.AnnotateGroup(h.Context(), f.ID(), repository.Annotation{Note: step.note}, nil, step.cause); err != nil {
-			h.Fatalf("AnnotateGroup: %v", err)
-		}
+		check.Must(h.Repository.AnnotateGroup(h.Context(), f.ID(), repository.Annotation{Note: step.note}, nil, step.cause))(h)
 	}
-	if got := h.group(f, repository.Trend{}).Common.Note; got != second {
-		h.Errorf("the note is %q, want %q: what bob did was done before", got, second)
-	}
-	if entries, err := h.Repository.Trail(h.Context(), repository.TrailQuery{ObjectID: f.ID(), Limit: 10}); err != nil || len(entries) != 2 {
-		h.Errorf("the trail has %+v, %v, want two entries", entries, err)
-	}
+	check.Same(h, h.group(f, repository.Trend{}).Common.Note, second, "the note: what bob did was done before")
+	entries := check.Must(h.Repository.Trail(h.Context(), repository.TrailQuery{ObjectID: f.ID(), Limit: 10}))(h)
+	check.Len(h, entries, 2, "the trail, want two entries")
 }
 
 func (h *harness) patterns(list ...string) *entity.TopicPatterns {
 	h.Helper()
-	p, err := entity.ParseTopicPatterns("topics", list...)
-	if err != nil {
-		h.Fatal(err)
-	}
+	p := check.Must(entity.ParseTopicPatterns("topics", list...))(h)
 	return &p
 }
 
@@ -651,27 +564,19 @@ func groupsAnnotatedByTopic(h *harness) {
 	annotate := func(by, note string, where *entity.TopicPatterns, want ...string) {
 		h.Helper()
 		topics, err := h.Repository.AnnotateGroup(h.Context(), f.ID(), repository.Annotation{Note: &note}, where, entity.By(by))
-		if err != nil || !slices.Equal(topics, want) {
-			h.Errorf("%s annotated %v, %v, want %v", by, topics, err, want)
-		}
+		check.True(h, err == nil && slices.Equal(topics, want), "%s annotated %v, %v, want %v", by, topics, err, want)
 	}
 	want := func(visible *entity.TopicPatterns, common string, annotations ...entity.GroupAnnotation) {
 		h.Helper()
-		got, err := h.Repository.ErrorGroup(h.Context(), f.ID(), visible, repository.Trend{})
-		if err != nil || got.Common.Note != common || !slices.Equal(got.Annotations, annotations) {
-			h.Errorf("%v sees %q and %+v, %v, want %q and %+v", visible, got.Common.Note, got.Annotations, err, common, annotations)
-		}
+		got := check.Must(h.Repository.ErrorGroup(h.Context(), f.ID(), visible, repository.Trend{}))(h)
+		check.True(h, got.Common.Note == common && slices.Equal(got.Annotations, annotations),
+			"%v sees %q and %+v, want %q and %+v", visible, got.Common.Note, got.Annotations, common, annotations)
 	}
 	trail := func(visible *entity.TopicPatterns, want ...string) {
 		h.Helper()
 		entries, err := h.Repository.Trail(h.Context(), repository.TrailQuery{ObjectID: f.ID(), Limit: 10, Visible: visible})
-		var got []string
-		for _, e := range entries {
-			got = append(got, e.Cause.Actor+" "+e.Topics)
-		}
-		if err != nil || !slices.Equal(got, want) {
-			h.Errorf("%v sees the changes %q, %v, want %q", visible, got, err, want)
-		}
+		got := check.Each(entries, func(e entity.AuditEntry) string { return e.Cause.Actor + " " + e.Topics })
+		check.True(h, err == nil && slices.Equal(got, want), "%v sees the changes %q, %v, want %q", visible, got, err, want)
 	}
 	said := func(topic, note string) entity.GroupAnnotation {
 		return entity.GroupAnnotation{Topic: topic, Note: note}

@@ -2,7 +2,6 @@ package repositorytest
 
 import (
 	"errors"
-	"reflect"
 	"slices"
 	"sync"
 	"testing"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -80,55 +80,36 @@ func (h *harness) source(topic string, offset int64) entity.Source {
 func (h *harness) topic(name, life string) repository.TopicRef {
 	h.Helper()
 	refs, err := h.Repository.OpenTopics(h.Context(), []repository.Topic{{Name: name, Incarnation: life}})
-	if err != nil || len(refs) != 1 {
-		h.Fatalf("OpenTopics(%s, %s) = %v, %v, want one", name, life, refs, err)
-	}
+	check.Require(h, err == nil && len(refs) == 1, "OpenTopics(%s, %s) = %v, %v, want one", name, life, refs, err)
 	return refs[0]
 }
 
 func (h *harness) get(id uuid.UUID) entity.Message {
 	h.Helper()
-	m, err := h.Repository.Get(h.Context(), id, whole)
-	if err != nil {
-		h.Fatalf("Get(%s): %v", id, err)
-	}
-	return m
+	return check.Must(h.Repository.Get(h.Context(), id, whole))(h)
 }
 
 func (h *harness) list(topic string, page repository.Page) repository.List {
 	h.Helper()
-	l, err := h.Repository.List(h.Context(), topic, page)
-	if err != nil {
-		h.Fatalf("List(%q, %+v): %v", topic, page, err)
-	}
-	return l
+	return check.Must(h.Repository.List(h.Context(), topic, page))(h)
 }
 
 // claimable is how many messages of the topic can be claimed at this moment.
 func (h *harness) claimable(topic string) int {
 	h.Helper()
 	free, err := h.Repository.Claimable(h.Context(), ids(h.list(topic, repository.Page{Number: 1, Size: everything}).Messages))
-	if err != nil {
-		h.Errorf("Claimable(%q): %v", topic, err)
-	}
+	check.True(h, err == nil, "Claimable(%q): %v", topic, err)
 	return len(free)
 }
 
 func (h *harness) history(id uuid.UUID) []entity.Attempt {
 	h.Helper()
-	attempts, err := h.Repository.History(h.Context(), id)
-	if err != nil {
-		h.Fatalf("History(%s): %v", id, err)
-	}
-	return attempts
+	return check.Must(h.Repository.History(h.Context(), id))(h)
 }
 
 func (h *harness) expired(limit int) []uuid.UUID {
 	h.Helper()
-	messages, err := h.Repository.Expired(h.Context(), repository.ExpiredQuery{Limit: limit})
-	if err != nil {
-		h.Fatalf("Expired(%d): %v", limit, err)
-	}
+	messages := check.Must(h.Repository.Expired(h.Context(), repository.ExpiredQuery{Limit: limit}))(h)
 	return ids(messages)
 }
 
@@ -147,20 +128,15 @@ func intents(ids ...uuid.UUID) []repository.Claim {
 
 func (h *harness) claimAll(claims ...repository.Claim) []entity.Message {
 	h.Helper()
-	taken, err := h.Repository.Claim(h.Context(), claims, repository.Claiming{Expiry: expiry, Cause: entity.By("alice")})
-	if err != nil {
-		h.Fatalf("Claim: %v", err)
-	}
-	return taken
+	return check.Must(h.Repository.Claim(h.Context(), claims, repository.Claiming{Expiry: expiry, Cause: entity.By("alice")}))(h)
 }
 
 // claim takes one message, which must be claimable.
 func (h *harness) claim(id uuid.UUID) repository.Claim {
 	h.Helper()
 	c := intent(id)
-	if taken := h.claimAll(c); len(taken) != 1 || taken[0].ID != id {
-		h.Fatalf("Claim(%s) took %v, want it", id, ids(taken))
-	}
+	taken := h.claimAll(c)
+	check.Require(h, len(taken) == 1 && taken[0].ID == id, "Claim(%s) took %v, want it", id, ids(taken))
 	return c
 }
 
@@ -188,20 +164,15 @@ func result(c repository.Claim, verdict entity.Verdict) repository.Result {
 
 func (h *harness) finishAll(results ...repository.Result) []repository.Finished {
 	h.Helper()
-	finished, err := h.Repository.Finish(h.Context(), results, entity.By("alice"))
-	if err != nil {
-		h.Fatalf("Finish: %v", err)
-	}
-	return finished
+	return check.Must(h.Repository.Finish(h.Context(), results, entity.By("alice")))(h)
 }
 
 // finish ends the attempt of c, which must be under way.
 func (h *harness) finish(c repository.Claim, verdict entity.Verdict) repository.Finished {
 	h.Helper()
 	finished := h.finishAll(result(c, verdict))
-	if len(finished) != 1 || finished[0].MessageID != c.MessageID {
-		h.Fatalf("Finish(%s) = %+v, want one for it", c.MessageID, finished)
-	}
+	check.Require(h, len(finished) == 1 && finished[0].MessageID == c.MessageID,
+		"Finish(%s) = %+v, want one for it", c.MessageID, finished)
 	return finished[0]
 }
 
@@ -232,38 +203,29 @@ func (h *harness) in(status entity.Status, changes ...func(*entity.Message)) ent
 
 func (h *harness) wantStatus(id uuid.UUID, want entity.Status) {
 	h.Helper()
-	if got := h.get(id).Status; got != want {
-		h.Errorf("message %s is %s, want %s", id, got, want)
-	}
+	check.Same(h, h.get(id).Status, want, "message %s", id)
 }
 
 // wantMoved checks UpdatedAt of a message that has just changed.
 func (h *harness) wantMoved(before, after entity.Message) {
 	h.Helper()
 	if h.UpdatedAtIsTheServers {
-		if !after.UpdatedAt.After(before.UpdatedAt) {
-			h.Errorf("UpdatedAt = %v, want it after %v", after.UpdatedAt, before.UpdatedAt)
-		}
+		check.True(h, after.UpdatedAt.After(before.UpdatedAt),
+			"UpdatedAt = %v, want it after %v", after.UpdatedAt, before.UpdatedAt)
 		return
 	}
-	if want := h.clock.Kept(); after.UpdatedAt != want {
-		h.Errorf("UpdatedAt = %v, want the clock's %v", after.UpdatedAt, want)
-	}
+	check.Same(h, after.UpdatedAt, h.clock.Kept(), "UpdatedAt, want the clock's")
 }
 
 // wantUnchanged checks that the store still has before, every field of it.
 func (h *harness) wantUnchanged(before entity.Message) {
 	h.Helper()
-	if got := h.get(before.ID); !reflect.DeepEqual(got, before) {
-		h.Errorf("message changed:\n got %+v\nwant %+v", got, before)
-	}
+	check.Same(h, h.get(before.ID), before, "message changed")
 }
 
 func (h *harness) wantIDs(what string, got, want []uuid.UUID) {
 	h.Helper()
-	if !slices.Equal(got, want) {
-		h.Errorf("%s = %v, want %v", what, got, want)
-	}
+	check.Same(h, got, want, "%s", what)
 }
 
 func (h *harness) wantSameIDs(what string, got, want []uuid.UUID) {
@@ -279,25 +241,20 @@ func (h *harness) wantSameIDs(what string, got, want []uuid.UUID) {
 func (h *harness) wantNotFound(call string, id uuid.UUID, err error) {
 	h.Helper()
 	var missing *entity.NotFoundError
-	if !errors.As(err, &missing) || missing.ID != id {
-		h.Errorf("%s = %v, want a NotFoundError of %s", call, err, id)
-	}
+	check.True(h, errors.As(err, &missing) && missing.ID == id, "%s = %v, want a NotFoundError of %s", call, err, id)
 }
 
 func (h *harness) wantClaimed(call string, id uuid.UUID, err error) {
 	h.Helper()
 	var claimed *entity.ClaimedError
-	if !errors.As(err, &claimed) || claimed.ID != id {
-		h.Errorf("%s = %v, want a ClaimedError of %s", call, err, id)
-	}
+	check.True(h, errors.As(err, &claimed) && claimed.ID == id, "%s = %v, want a ClaimedError of %s", call, err, id)
 }
 
 func (h *harness) wantNoArrow(call string, from, to entity.Status, err error) {
 	h.Helper()
 	var illegal *entity.TransitionError
-	if !errors.As(err, &illegal) || illegal.From != from || illegal.To != to {
-		h.Errorf("%s = %v, want a TransitionError from %s to %s", call, err, from, to)
-	}
+	check.True(h, errors.As(err, &illegal) && illegal.From == from && illegal.To == to,
+		"%s = %v, want a TransitionError from %s to %s", call, err, from, to)
 }
 
 // together runs do n times at once, from behind one barrier, and waits.
@@ -326,3 +283,34 @@ func ids(messages []entity.Message) []uuid.UUID {
 }
 
 func compareIDs(a, b uuid.UUID) int { return slices.Compare(a[:], b[:]) }
+
+// Clock is the clock of a store under test. It stands still until it is moved,
+// shows nanoseconds and a zone that is not UTC, neither of which a store may
+// keep, and is safe for concurrent use.
+type Clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+// NewClock returns a clock that shows a moment in the past.
+func NewClock() *Clock {
+	zone := time.FixedZone("IST", 5*3600+1800)
+	return &Clock{now: time.Date(2026, 3, 4, 10, 36, 7, 123456789, zone)}
+}
+
+// Now returns what the clock shows.
+func (c *Clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+// Kept returns what the clock shows as a store keeps it.
+func (c *Clock) Kept() time.Time { return entity.Moment(c.Now()) }
+
+// Advance moves the clock.
+func (c *Clock) Advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}

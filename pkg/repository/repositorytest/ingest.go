@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -58,10 +59,8 @@ func (h *harness) open(topic string, start int64, part int32) stream {
 // position returns where s stands; a new one begins at start.
 func (h *harness) position(s stream, start int64) int64 {
 	h.Helper()
-	got, err := h.Repository.OpenPosition(h.Context(), []repository.Position{{Partition: s.partition(), Next: start}})
-	if err != nil || len(got) != 1 || got[0].Partition != s.partition() {
-		h.Fatalf("OpenPosition(%+v) = %+v, %v, want its position", s, got, err)
-	}
+	got := check.Must(h.Repository.OpenPosition(h.Context(), []repository.Position{{Partition: s.partition(), Next: start}}))(h)
+	check.Require(h, len(got) == 1 && got[0].Partition == s.partition(), "OpenPosition(%+v) = %+v, want its position", s, got)
 	return got[0].Next
 }
 
@@ -98,22 +97,15 @@ func join(batches ...repository.Batch) repository.Batch {
 // store stores a batch, n ranges of which must count.
 func (h *harness) store(b repository.Batch, n int) []repository.Partition {
 	h.Helper()
-	stored, err := h.Repository.Store(h.Context(), b)
-	if err != nil {
-		h.Fatalf("Store: %v", err)
-	}
+	stored := check.Must(h.Repository.Store(h.Context(), b))(h)
 	counted := stored.Ranges
-	if len(counted) != n {
-		h.Fatalf("Store of %+v counted %+v, want %d ranges", b.Ranges, counted, n)
-	}
+	check.Require(h, len(counted) == n, "Store of %+v counted %+v, want %d ranges", b.Ranges, counted, n)
 	return counted
 }
 
 func (h *harness) wantPosition(s stream, want int64) {
 	h.Helper()
-	if got := h.position(s, -1); got != want {
-		h.Errorf("position of %+v is %d, want %d", s, got, want)
-	}
+	check.Same(h, h.position(s, -1), want, "position of %+v", s)
 }
 
 // wantStored checks which messages of a dead-letter topic there are.
@@ -138,9 +130,7 @@ func ingestKeepsPosition(h *harness) {
 	got, err := h.Repository.OpenPosition(h.Context(), starts)
 	want := slices.Clone(starts)
 	want[0].Next, want[2].Next, want[3].Next = 30, 10, 20
-	if err != nil || !slices.Equal(got, want) {
-		h.Errorf("OpenPosition(%+v) = %+v, %v, want %+v", starts, got, err, want)
-	}
+	check.True(h, err == nil && slices.Equal(got, want), "OpenPosition(%+v) = %+v, %v, want %+v", starts, got, err, want)
 }
 
 func ingestMarks(h *harness) {
@@ -150,33 +140,26 @@ func ingestMarks(h *harness) {
 	for _, want := range []*repository.Mark{nil, {Offset: 9, Time: -1, CRC: 1<<32 - 1}, {Offset: 12, Time: 1 << 40, CRC: 0}} {
 		if want != nil {
 			for _, p := range []repository.Partition{at, other} {
-				if err := h.Repository.NoteMark(h.Context(), p, *want); err != nil {
-					h.Fatalf("NoteMark: %v", err)
-				}
+				check.NoError(h, h.Repository.NoteMark(h.Context(), p, *want))
 			}
 		}
 		got, err := h.Repository.Mark(h.Context(), at)
 		if err != nil || (got == nil) != (want == nil) || got != nil && *got != *want {
 			h.Errorf("Mark = %+v, %v, want %+v", got, err, want)
 		}
-		if got, err := h.Repository.Mark(h.Context(), other); err != nil || got != nil {
-			h.Errorf("Mark of a partition without a position = %+v, %v, want none", got, err)
-		}
+		check.Same(h, check.Must(h.Repository.Mark(h.Context(), other))(h), nil, "Mark of a partition without a position")
 	}
 }
 
 func ingestStores(h *harness) {
 	s := h.open(deadLetter, 5, 3)
 	b := h.batch(s, 5, 3)
-	if got := h.store(b, 1); got[0] != s.partition() {
-		h.Errorf("Store counted %+v, want %+v", got, s.partition())
-	}
+	got := h.store(b, 1)
+	check.True(h, got[0] == s.partition(), "Store counted %+v, want %+v", got, s.partition())
 	h.wantPosition(s, 8)
 	h.wantStored(deadLetter, ids(b.Messages))
 	for _, m := range b.Messages {
-		if got := h.get(m.ID).Source; got != m.Source {
-			h.Errorf("source is %+v, want %+v", got, m.Source)
-		}
+		check.Same(h, h.get(m.ID).Source, m.Source, "source")
 	}
 	next := h.batch(s, 8, 1)
 	h.store(next, 1)
@@ -189,9 +172,9 @@ func ingestCreatedAt(h *harness) {
 	h.clock.Advance(time.Minute)
 	h.store(b, 1)
 	for _, m := range b.Messages {
-		if got := h.get(m.ID); got.CreatedAt != h.clock.Kept() || got.UpdatedAt != h.clock.Kept() {
-			h.Errorf("created %v, updated %v, want the store's %v", got.CreatedAt, got.UpdatedAt, h.clock.Kept())
-		}
+		got := h.get(m.ID)
+		check.True(h, got.CreatedAt == h.clock.Kept() && got.UpdatedAt == h.clock.Kept(),
+			"created %v, updated %v, want the store's %v", got.CreatedAt, got.UpdatedAt, h.clock.Kept())
 	}
 }
 
@@ -209,9 +192,8 @@ func ingestState(h *harness) {
 	if got.Status != want.Status || got.RetryCount != 8 || got.MaxRetries != 8 || got.Parent != parent || got.Root != root {
 		h.Errorf("stored %s, %d/%d, parent %s, root %s, want DEAD, 8/8, %s, %s", got.Status, got.RetryCount, got.MaxRetries, got.Parent, got.Root, parent, root)
 	}
-	if got.OriginalTopic != "" || got.Origin != want.Origin || got.Failure != want.Failure {
-		h.Errorf("stored %q, %+v, %+v, want %q, %+v, %+v", got.OriginalTopic, got.Origin, got.Failure, "", want.Origin, want.Failure)
-	}
+	check.True(h, got.OriginalTopic == "" && got.Origin == want.Origin && got.Failure == want.Failure,
+		"stored %q, %+v, %+v, want %q, %+v, %+v", got.OriginalTopic, got.Origin, got.Failure, "", want.Origin, want.Failure)
 }
 
 // ingestRedelivered gives the same records again in every way that Kafka does:
@@ -260,9 +242,7 @@ func ingestNoPosition(h *harness) {
 	s := stream{topic: deadLetter, ref: h.topic(deadLetter, "life-1"), part: 4}
 	h.store(h.batch(s, 0, 2), 0)
 	h.wantStored(deadLetter, nil)
-	if got := h.position(s, 7); got != 7 {
-		h.Errorf("position is %d, want the start, 7: nothing was stored", got)
-	}
+	check.Same(h, h.position(s, 7), 7, "position, want the start, 7: nothing was stored")
 }
 
 func ingestEmptyRange(h *harness) {
@@ -282,9 +262,7 @@ func ingestDeleted(h *harness) {
 	s := h.open(deadLetter, 0, 0)
 	b := h.batch(s, 0, 2)
 	h.store(b, 1)
-	if err := h.Repository.Delete(h.Context(), b.Messages[0].ID, entity.By("alice")); err != nil {
-		h.Fatal(err)
-	}
+	check.NoError(h, h.Repository.Delete(h.Context(), b.Messages[0].ID, entity.By("alice")))
 	h.wantPosition(s, 2)
 	h.store(h.batch(s, 0, 2), 0)
 	h.wantStored(deadLetter, ids(b.Messages[1:]))
@@ -296,9 +274,8 @@ func ingestRecreated(h *harness) {
 	h.store(first, 1)
 
 	fresh := stream{topic: deadLetter, ref: h.topic(deadLetter, "life-2")}
-	if got := h.position(fresh, 0); got != 0 {
-		h.Fatalf("a recreated topic begins at %d, want 0", got)
-	}
+	got := h.position(fresh, 0)
+	check.Require(h, got == 0, "a recreated topic begins at %d, want 0", got)
 	second := h.batch(fresh, 0, 2)
 	h.store(second, 1)
 	h.wantStored(deadLetter, append(ids(first.Messages), ids(second.Messages)...))
@@ -331,9 +308,7 @@ func ingestLarge(h *harness) {
 func ingestNothing(h *harness) {
 	h.store(repository.Batch{}, 0)
 	got, err := h.Repository.OpenPosition(h.Context(), nil)
-	if err != nil || len(got) != 0 {
-		h.Errorf("OpenPosition() = %+v, %v, want none", got, err)
-	}
+	check.True(h, err == nil && len(got) == 0, "OpenPosition() = %+v, %v, want none", got, err)
 }
 
 // ingestConcurrent has zombies of a consumer group: all store the same range,
@@ -349,18 +324,14 @@ func ingestConcurrent(h *harness) {
 	var winners [][]uuid.UUID
 	together(callers, func(i int) {
 		stored, err := h.Repository.Store(h.Context(), batches[i])
-		if err != nil {
-			h.Errorf("Store: %v", err)
-		}
+		check.True(h, err == nil, "Store: %v", err)
 		if len(stored.Ranges) == 1 {
 			mu.Lock()
 			defer mu.Unlock()
 			winners = append(winners, ids(batches[i].Messages))
 		}
 	})
-	if len(winners) != 1 {
-		h.Fatalf("%d of %d stores of one range counted, want 1", len(winners), callers)
-	}
+	check.Require(h, len(winners) == 1, "%d of %d stores of one range counted, want 1", len(winners), callers)
 	h.wantStored(deadLetter, winners[0])
 	h.wantPosition(s, 5)
 }
@@ -385,9 +356,7 @@ func ingestOppositeOrders(h *harness) {
 		}
 		together(len(batches), func(i int) {
 			got, err := h.Repository.Store(h.Context(), batches[i])
-			if err != nil {
-				h.Errorf("Store: %v", err)
-			}
+			check.True(h, err == nil, "Store: %v", err)
 			mu.Lock()
 			defer mu.Unlock()
 			for _, p := range got.Ranges {
@@ -395,14 +364,10 @@ func ingestOppositeOrders(h *harness) {
 			}
 		})
 		for _, s := range streams {
-			if n := counted[s.partition()]; n != 1 {
-				h.Errorf("round %d: the range of %+v counted %d times, want once", round, s.partition(), n)
-			}
+			check.Same(h, counted[s.partition()], 1, "round %d: the range of %+v counted times", round, s.partition())
 		}
 	}
-	if got := h.list(deadLetter, firstPage).Total; got != int64(rounds*len(streams)) {
-		h.Errorf("stored %d messages, want %d", got, rounds*len(streams))
-	}
+	check.Same(h, h.list(deadLetter, firstPage).Total, int64(rounds*len(streams)), "stored messages")
 }
 
 func ingestRawTime(h *harness) {
@@ -416,22 +381,15 @@ func ingestRawTime(h *harness) {
 	}
 	h.store(b, 1)
 	for _, m := range b.Messages {
-		if got := h.get(m.ID).Source; got != m.Source {
-			h.Errorf("Get has the source %+v, want %+v", got, m.Source)
-		}
+		check.Same(h, h.get(m.ID).Source, m.Source, "Get has the source")
 		page := h.list(deadLetter, repository.Page{Number: 1, Size: 10}).Messages
-		if i := slices.IndexFunc(page, func(other entity.Message) bool { return other.ID == m.ID }); i < 0 || page[i].Source != m.Source {
-			h.Errorf("List has not the source %+v in %+v", m.Source, page)
-		}
+		i := slices.IndexFunc(page, func(other entity.Message) bool { return other.ID == m.ID })
+		check.True(h, i >= 0 && page[i].Source == m.Source, "List has not the source %+v in %+v", m.Source, page)
 	}
 	gone := b.Messages[0]
 	h.attempt(gone.ID, entity.Acknowledged)
 	h.Archive(h.T, gone.ID)
-	if got := h.getArchived(gone.ID).Source; got != gone.Source {
-		h.Errorf("GetArchived has the source %+v, want %+v", got, gone.Source)
-	}
+	check.Same(h, h.getArchived(gone.ID).Source, gone.Source, "GetArchived has the source")
 	h.restore(gone.ID)
-	if got := h.get(gone.ID).Source; got != gone.Source {
-		h.Errorf("restored with the source %+v, want %+v", got, gone.Source)
-	}
+	check.Same(h, h.get(gone.ID).Source, gone.Source, "restored with the source")
 }

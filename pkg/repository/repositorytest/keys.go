@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
@@ -56,11 +57,7 @@ func sentAgain(k repository.Key) repository.Key {
 
 func (h *harness) openKey(k repository.Key) repository.KeyState {
 	h.Helper()
-	state, err := h.Repository.OpenKey(h.Context(), k, keyLease)
-	if err != nil {
-		h.Fatalf("OpenKey(%q): %v", k.Key, err)
-	}
-	return state
+	return check.Must(h.Repository.OpenKey(h.Context(), k, keyLease))(h)
 }
 
 // wantKey opens a key and checks what is known of it.
@@ -71,9 +68,7 @@ func (h *harness) wantKey(when string, k repository.Key, phase repository.KeyPha
 
 func (h *harness) wantState(when string, got, want repository.KeyState) {
 	h.Helper()
-	if !reflect.DeepEqual(got, want) {
-		h.Errorf("%s: OpenKey = %+v, want %+v", when, got, want)
-	}
+	check.Same(h, got, want, "%s: OpenKey", when)
 }
 
 // begin opens a key that nobody has used.
@@ -86,23 +81,17 @@ func (h *harness) begin(key string) repository.Key {
 
 func (h *harness) closeKey(k repository.Key, answer repository.Answer) {
 	h.Helper()
-	if err := h.Repository.CloseKey(h.Context(), k, answer); err != nil {
-		h.Fatalf("CloseKey(%q): %v", k.Key, err)
-	}
+	check.NoError(h, h.Repository.CloseKey(h.Context(), k, answer))
 }
 
 func (h *harness) holdKey(k repository.Key) {
 	h.Helper()
-	if err := h.Repository.HoldKey(h.Context(), k, keyLease); err != nil {
-		h.Fatalf("HoldKey(%q): %v", k.Key, err)
-	}
+	check.NoError(h, h.Repository.HoldKey(h.Context(), k, keyLease))
 }
 
 func (h *harness) dropKey(k repository.Key) {
 	h.Helper()
-	if err := h.Repository.DropKey(h.Context(), k); err != nil {
-		h.Fatalf("DropKey(%q): %v", k.Key, err)
-	}
+	check.NoError(h, h.Repository.DropKey(h.Context(), k))
 }
 
 func anAnswer() repository.Answer {
@@ -284,9 +273,8 @@ func keysLife(h *harness) {
 	h.closeKey(done, anAnswer())
 	h.clock.Advance(repository.KeyLife - time.Microsecond)
 	h.holdKey(atWork)
-	if got := h.openKey(sentAgain(done)); got.Phase != repository.KeyDone {
-		h.Errorf("just before the end of its life: OpenKey = %+v, want done", got)
-	}
+	got := h.openKey(sentAgain(done))
+	check.True(h, got.Phase == repository.KeyDone, "just before the end of its life: OpenKey = %+v, want done", got)
 	h.wantKey("just before the end of its life", sentAgain(atWork), repository.KeyAtWork, atWork.Operation)
 	h.clock.Advance(time.Microsecond)
 	for _, old := range []repository.Key{done, atWork} {
@@ -317,9 +305,9 @@ func keysText(h *harness) {
 		h.holdKey(k)
 		h.wantKey(strconv.Quote(text), sentAgain(k), repository.KeyAtWork, k.Operation)
 		h.closeKey(k, repository.Answer{Status: 200, Location: text, Body: []byte(text)})
-		if got := h.openKey(sentAgain(k)); got.Phase != repository.KeyDone || string(got.Answer.Body) != text {
-			h.Errorf("%q: OpenKey = %+v, want done with the body", text, got)
-		}
+		got := h.openKey(sentAgain(k))
+		check.True(h, got.Phase == repository.KeyDone && string(got.Answer.Body) == text,
+			"%q: OpenKey = %+v, want done with the body", text, got)
 	}
 }
 
@@ -348,9 +336,7 @@ func (h *harness) openAll(n int, k repository.Key) (phases map[repository.KeyPha
 
 func (h *harness) wantPhases(got, want map[repository.KeyPhase]int) {
 	h.Helper()
-	if !reflect.DeepEqual(got, want) {
-		h.Errorf("callers by phase = %v, want %v", got, want)
-	}
+	check.Same(h, got, want, "callers by phase")
 }
 
 func keysRace(h *harness) {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -34,20 +35,16 @@ func lineagePromises() []promise {
 func (h *harness) sendBack(id uuid.UUID) repository.Claim {
 	h.Helper()
 	c := intent(id)
-	if taken := h.claimAll(c); len(taken) != 1 {
-		h.Fatalf("Claim took %d, want 1", len(taken))
-	}
+	taken := h.claimAll(c)
+	check.Require(h, len(taken) == 1, "Claim took %d, want 1", len(taken))
 	return c
 }
 
 func (h *harness) acknowledge(c repository.Claim) {
 	h.Helper()
-	_, err := h.Repository.Finish(h.Context(), []repository.Result{
+	check.Must(h.Repository.Finish(h.Context(), []repository.Result{
 		{MessageID: c.MessageID, ClaimID: c.ID, Verdict: entity.Acknowledged, Partition: 2, Offset: 41},
-	}, entity.By("alice"))
-	if err != nil {
-		h.Fatalf("Finish: %v", err)
-	}
+	}, entity.By("alice")))(h)
 }
 
 // always declares every dead-letter topic.
@@ -117,9 +114,9 @@ func lineageLimit(h *harness) {
 	m := h.put(func(m *entity.Message) { m.RetryCount = 2 })
 	c := h.sendBack(m.ID)
 	h.acknowledge(c)
-	if got := h.comeBack(m.ID, c.ID); got.Status != entity.Dead || got.RetryCount != 3 || got.Parent != m.ID {
-		h.Errorf("child is %s after %d attempts, parent %s, want DEAD after 3 of %s", got.Status, got.RetryCount, got.Parent, m.ID)
-	}
+	got := h.comeBack(m.ID, c.ID)
+	check.True(h, got.Status == entity.Dead && got.RetryCount == 3 && got.Parent == m.ID,
+		"child is %s after %d attempts, parent %s, want DEAD after 3 of %s", got.Status, got.RetryCount, got.Parent, m.ID)
 }
 
 func lineageForeignAttempt(h *harness) {
@@ -149,9 +146,7 @@ func lineageDeleted(h *harness) {
 	m := h.put()
 	c := h.sendBack(m.ID)
 	h.acknowledge(c)
-	if err := h.Repository.Delete(h.Context(), m.ID, entity.By("alice")); err != nil {
-		h.Fatalf("Delete: %v", err)
-	}
+	check.NoError(h, h.Repository.Delete(h.Context(), m.ID, entity.By("alice")))
 	h.wantForeign(h.comeBack(m.ID, c.ID))
 }
 
@@ -173,12 +168,10 @@ func lineageGivenUp(h *harness) {
 	m := h.put()
 	h.unsettleable(m.ID)
 	attempt := h.get(m.ID).Claim.ID
-	if _, err := h.Repository.GiveUp(h.Context(), m.ID, entity.By("test")); err != nil {
-		h.Fatalf("GiveUp: %v", err)
-	}
-	if got := h.comeBack(m.ID, attempt); got.Parent != m.ID || got.RetryCount != 1 {
-		h.Errorf("child has parent %s, %d attempts, want %s, 1", got.Parent, got.RetryCount, m.ID)
-	}
+	check.Must(h.Repository.GiveUp(h.Context(), m.ID, entity.By("test")))(h)
+	got := h.comeBack(m.ID, attempt)
+	check.True(h, got.Parent == m.ID && got.RetryCount == 1,
+		"child has parent %s, %d attempts, want %s, 1", got.Parent, got.RetryCount, m.ID)
 }
 
 func lineageTakenOver(h *harness) {
@@ -188,9 +181,9 @@ func lineageTakenOver(h *harness) {
 	c := takeOver(m.ID)
 	h.claimAll(c)
 	h.acknowledge(c)
-	if got := h.comeBack(m.ID, attempt); got.Parent != m.ID || got.RetryCount != 1 {
-		h.Errorf("child has parent %s, %d attempts, want %s, 1", got.Parent, got.RetryCount, m.ID)
-	}
+	got := h.comeBack(m.ID, attempt)
+	check.True(h, got.Parent == m.ID && got.RetryCount == 1,
+		"child has parent %s, %d attempts, want %s, 1", got.Parent, got.RetryCount, m.ID)
 }
 
 // lineageCount: a requeue lets the message start over, not a record that is on
@@ -199,15 +192,9 @@ func lineageCount(h *harness) {
 	m := h.put(func(m *entity.Message) { m.RetryCount = 1 })
 	h.unsettleable(m.ID)
 	attempt := h.get(m.ID).Claim.ID
-	if _, err := h.Repository.GiveUp(h.Context(), m.ID, entity.By("test")); err != nil {
-		h.Fatalf("GiveUp: %v", err)
-	}
-	if _, err := h.Repository.Requeue(h.Context(), m.ID, entity.By("alice")); err != nil {
-		h.Fatalf("Requeue: %v", err)
-	}
-	if got := h.comeBack(m.ID, attempt); got.RetryCount != 2 {
-		h.Errorf("child has %d attempts, want 2 as the attempt had", got.RetryCount)
-	}
+	check.Must(h.Repository.GiveUp(h.Context(), m.ID, entity.By("test")))(h)
+	check.Must(h.Repository.Requeue(h.Context(), m.ID, entity.By("alice")))(h)
+	check.Same(h, h.comeBack(m.ID, attempt).RetryCount, 2, "attempts of child, want 2 as the attempt had")
 }
 
 func lineageTold(h *harness) {
@@ -223,9 +210,8 @@ func lineageTold(h *harness) {
 		MessageID: b.Messages[1].ID, Parent: m.ID, Root: m.ID, Topic: original,
 		RetryCount: 3, MaxRetries: 3, Status: entity.Dead,
 	}
-	if err != nil || len(stored.Returns) != 1 || stored.Returns[0] != want {
-		h.Errorf("Store found the returns %+v, %v, want %+v", stored.Returns, err, want)
-	}
+	check.True(h, err == nil && len(stored.Returns) == 1 && stored.Returns[0] == want,
+		"Store found the returns %+v, %v, want %+v", stored.Returns, err, want)
 	if stored, err = h.Repository.Store(h.Context(), b); err != nil || len(stored.Returns) != 0 {
 		h.Errorf("Store of the same found the returns %+v, %v, want none: nothing was stored", stored.Returns, err)
 	}
@@ -241,9 +227,9 @@ func lineageSeveral(h *harness) {
 		b := h.batch(s, from*2, 2, say)
 		h.store(b, 1)
 		for _, child := range b.Messages {
-			if got := h.get(child.ID); got.Parent != m.ID || got.RetryCount != 1 {
-				h.Errorf("child has parent %s, %d attempts, want %s, 1", got.Parent, got.RetryCount, m.ID)
-			}
+			got := h.get(child.ID)
+			check.True(h, got.Parent == m.ID && got.RetryCount == 1,
+				"child has parent %s, %d attempts, want %s, 1", got.Parent, got.RetryCount, m.ID)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -60,26 +61,22 @@ func listFindsUnderBothNames(h *harness) {
 	h.wantIDs("List(payments)", ids(h.list("payments", firstPage).Messages), []uuid.UUID{payments.ID})
 	got := h.list("shared.dlq", firstPage)
 	h.wantIDs("List(shared.dlq)", ids(got.Messages), []uuid.UUID{unknown.ID, payments.ID, orders.ID})
-	if got.Total != 3 {
-		h.Errorf("List(shared.dlq) counts %d, want 3", got.Total)
-	}
+	check.Same(h, got.Total, 3, "List(shared.dlq) counts")
 }
 
 func listFindsOnce(h *harness) {
 	m := h.put(func(m *entity.Message) { m.OriginalTopic, m.Source = "same", h.source("same", 7) })
 	got := h.list("same", firstPage)
 	h.wantIDs("List(same)", ids(got.Messages), []uuid.UUID{m.ID})
-	if got.Total != 1 {
-		h.Errorf("List(same) counts %d, want 1", got.Total)
-	}
+	check.Same(h, got.Total, 1, "List(same) counts")
 }
 
 func listUnknownTopic(h *harness) {
 	h.put()
 	for _, topic := range impossible {
-		if got := h.list(topic, firstPage); len(got.Messages) != 0 || got.Total != 0 {
-			h.Errorf("List(%q) = %v of %d, want none", topic, ids(got.Messages), got.Total)
-		}
+		got := h.list(topic, firstPage)
+		check.True(h, len(got.Messages) == 0 && got.Total == 0,
+			"List(%q) = %v of %d, want none", topic, ids(got.Messages), got.Total)
 	}
 }
 
@@ -114,9 +111,7 @@ func listPages(h *harness) {
 	var got []uuid.UUID
 	for n := 1; n <= 3; n++ {
 		page := h.list(original, repository.Page{Number: n, Size: 5})
-		if wantLen := min(5, 12-5*(n-1)); len(page.Messages) != wantLen {
-			h.Errorf("page %d has %d messages, want %d", n, len(page.Messages), wantLen)
-		}
+		check.Same(h, len(page.Messages), min(5, 12-5*(n-1)), "messages of page %d", n)
 		got = append(got, ids(page.Messages)...)
 	}
 	h.wantIDs("pages 1 to 3", got, want)
@@ -163,9 +158,8 @@ func listLargeValue(h *harness) {
 		h.Errorf("value at the limit: state %d, %d bytes, want stored, all %d", r.State, len(r.Value), repository.ListValueLimit)
 	}
 	for _, m := range got {
-		if string(m.Record.Key) != "key" || len(m.Record.Headers) != 1 {
-			h.Errorf("key %q and %d headers listed, want %q and 1", m.Record.Key, len(m.Record.Headers), "key")
-		}
+		check.True(h, string(m.Record.Key) == "key" && len(m.Record.Headers) == 1,
+			"key %q and %d headers listed, want %q and 1", m.Record.Key, len(m.Record.Headers), "key")
 	}
 }
 
@@ -181,23 +175,19 @@ func listLongKey(h *harness) {
 		if !loaded {
 			want = entity.Record{KeyOmitted: int64(len(of.Record.Key))}
 		}
-		if r := m.Record; !bytes.Equal(r.Key, want.Key) || r.KeyOmitted != want.KeyOmitted {
-			h.Errorf("%s: key of %d bytes, %d omitted, want %d and %d", name, len(r.Key), r.KeyOmitted, len(want.Key), want.KeyOmitted)
-		}
+		r := m.Record
+		check.True(h, bytes.Equal(r.Key, want.Key) && r.KeyOmitted == want.KeyOmitted,
+			"%s: key of %d bytes, %d omitted, want %d and %d", name, len(r.Key), r.KeyOmitted, len(want.Key), want.KeyOmitted)
 	}
-	found, err := h.Repository.Search(h.Context(), repository.SearchQuery{Limit: 10})
-	if err != nil {
-		h.Fatal(err)
-	}
+	found := check.Must(h.Repository.Search(h.Context(), repository.SearchQuery{Limit: 10}))(h)
 	var exported []entity.Message
-	err = h.Repository.Export(h.Context(), repository.ExportQuery{Limit: 10}, func(m *entity.Message) error {
+	err := h.Repository.Export(h.Context(), repository.ExportQuery{Limit: 10}, func(m *entity.Message) error {
 		exported = append(exported, *m)
 		return nil
 	})
 	loaded, _ := h.load([]uuid.UUID{long.ID, shown.ID, listed.ID}, 1<<30)
-	if err != nil || len(exported) != 3 || len(loaded) != 3 {
-		h.Fatalf("Export: %v, %d messages, Load: %d, want 3", err, len(exported), len(loaded))
-	}
+	check.Require(h, err == nil && len(exported) == 3 && len(loaded) == 3,
+		"Export: %v, %d messages, Load: %d, want 3", err, len(exported), len(loaded))
 	for i, of := range []entity.Message{long, shown, listed} {
 		wantKey("List", h.list(original, firstPage).Messages[i], of, i == 2)
 		wantKey("Search", found.Messages[i], of, i == 2)
@@ -213,9 +203,7 @@ func listManyKeys(h *harness) {
 	fits := repository.ListPageLimit / size
 	messages := h.puts(fits+5, func(m *entity.Message) { m.Record.Key = bytes.Repeat([]byte("k"), size) })
 	got := h.list(original, repository.Page{Number: 1, Size: 1000}).Messages
-	if len(got) != len(messages) {
-		h.Fatalf("List = %d messages, want all %d", len(got), len(messages))
-	}
+	check.Require(h, len(got) == len(messages), "List = %d messages, want all %d", len(got), len(messages))
 	for i, m := range got {
 		switch loaded := m.Record.Key != nil; {
 		case loaded == (m.Record.KeyOmitted > 0):
@@ -227,10 +215,7 @@ func listManyKeys(h *harness) {
 }
 
 func listEveryState(h *harness) {
-	var want []uuid.UUID
-	for _, s := range entity.Statuses() {
-		want = append(want, h.in(s).ID)
-	}
+	want := check.Each(entity.Statuses(), func(s entity.Status) uuid.UUID { return h.in(s).ID })
 	slices.Reverse(want)
 	h.wantIDs("List", ids(h.list(original, firstPage).Messages), want)
 }
@@ -262,9 +247,7 @@ func listBounded(h *harness) {
 	fits := repository.ListPageLimit / size
 	messages := h.puts(fits+5, func(m *entity.Message) { m.Record.Value = bytes.Repeat([]byte("x"), size) })
 	got := h.list(original, repository.Page{Number: 1, Size: 1000}).Messages
-	if len(got) != len(messages) {
-		h.Fatalf("List = %d messages, want all %d", len(got), len(messages))
-	}
+	check.Require(h, len(got) == len(messages), "List = %d messages, want all %d", len(got), len(messages))
 	for i, m := range got {
 		loaded := m.Record.State == entity.ValueStored
 		switch {
@@ -288,20 +271,15 @@ func listManyHeaders(h *harness) {
 	fits := repository.ListHeaderLimit / repository.HeaderLimit
 	h.puts(fits+2, empties(repository.HeaderLimit))
 	many := h.put(empties(repository.HeaderLimit + 1))
-	found, err := h.Repository.Search(h.Context(), repository.SearchQuery{Limit: 100})
-	if err != nil {
-		h.Fatal(err)
-	}
+	found := check.Must(h.Repository.Search(h.Context(), repository.SearchQuery{Limit: 100}))(h)
 	for name, got := range map[string][]entity.Message{"List": h.list(original, firstPage).Messages, "Search": found.Messages} {
-		if len(got) != fits+3 || got[0].ID != many.ID {
-			h.Fatalf("%s: %d messages, want %d, that of too many headers first", name, len(got), fits+3)
-		}
+		check.Require(h, len(got) == fits+3 && got[0].ID == many.ID,
+			"%s: %d messages, want %d, that of too many headers first", name, len(got), fits+3)
 		loaded := 0
 		for _, m := range got {
 			loaded += len(m.Record.Headers)
-			if m.Record.HeadersOmitted != (m.Record.Headers == nil) {
-				h.Errorf("%s: %d headers, omitted %v", name, len(m.Record.Headers), m.Record.HeadersOmitted)
-			}
+			check.Same(h, m.Record.HeadersOmitted, (m.Record.Headers == nil),
+				"%s: %d headers, omitted", name, len(m.Record.Headers))
 		}
 		if loaded > repository.ListHeaderLimit || loaded < repository.ListHeaderLimit-2*repository.HeaderLimit || !got[0].Record.HeadersOmitted {
 			h.Errorf("%s: %d headers, want nearly %d, and none of the message that has too many", name, loaded, repository.ListHeaderLimit)
@@ -325,9 +303,8 @@ func getManyHeaders(h *harness) {
 	} {
 		m := h.put(c.headers)
 		got := h.get(m.ID).Record
-		if len(got.Headers) != c.want || got.HeadersOmitted != c.omitted {
-			h.Errorf("%s: Get has %d headers, omitted %v, want %d and %v", name, len(got.Headers), got.HeadersOmitted, c.want, c.omitted)
-		}
+		check.True(h, len(got.Headers) == c.want && got.HeadersOmitted == c.omitted,
+			"%s: Get has %d headers, omitted %v, want %d and %v", name, len(got.Headers), got.HeadersOmitted, c.want, c.omitted)
 		for i := range got.Headers {
 			if got.Headers[i].Key != m.Record.Headers[i].Key || !bytes.Equal(got.Headers[i].Value, m.Record.Headers[i].Value) {
 				h.Fatalf("%s: header %d is not that of the message", name, i)
@@ -380,9 +357,7 @@ func readsTakeRoom(h *harness) {
 			if err := read(repository.WithRoom(h.Context(), room)); errors.Is(err, errNoRoom) == fits || fits && err != nil {
 				h.Errorf("%s with room for %d: %v, want it to fit: %v", name, left, err, fits)
 			}
-			if fits && room.left > left-30_000 {
-				h.Errorf("%s took %d bytes, want those of three values", name, left-room.left)
-			}
+			check.True(h, !fits || room.left <= left-30_000, "%s took %d bytes, want those of three values", name, left-room.left)
 		}
 	}
 	for left, fits := range map[int64]bool{10_000: false, 14_000: true} {
@@ -391,4 +366,53 @@ func readsTakeRoom(h *harness) {
 			h.Errorf("Get with room for %d: %v, want it to fit: %v", left, err, fits)
 		}
 	}
+}
+
+func countsPromises() []promise {
+	return []promise{
+		{"AreByOriginalTopicAndStatus", countsByTopicAndStatus},
+		{"FollowEveryChange", countsFollow},
+	}
+}
+
+func (h *harness) wantCounts(want map[repository.Count]bool) {
+	h.Helper()
+	counts := check.Must(h.Repository.Counts(h.Context()))(h)
+	for _, c := range counts {
+		check.True(h, want[c], "Counts has %+v, want none of that", c)
+		delete(want, c)
+	}
+	for c := range want {
+		h.Errorf("Counts lacks %+v, has %+v", c, counts)
+	}
+}
+
+func countsByTopicAndStatus(h *harness) {
+	h.wantCounts(map[repository.Count]bool{})
+	for _, s := range entity.Statuses() {
+		h.in(s)
+	}
+	h.in(entity.Pending)
+	h.in(entity.Pending, func(m *entity.Message) { m.OriginalTopic = "payments" })
+	h.in(entity.Dead, func(m *entity.Message) { m.OriginalTopic = "" })
+	h.wantCounts(map[repository.Count]bool{
+		{OriginalTopic: original, Status: entity.Pending, Messages: 2}:   true,
+		{OriginalTopic: original, Status: entity.Retrying, Messages: 1}:  true,
+		{OriginalTopic: original, Status: entity.Resolved, Messages: 1}:  true,
+		{OriginalTopic: original, Status: entity.Dead, Messages: 1}:      true,
+		{OriginalTopic: "payments", Status: entity.Pending, Messages: 1}: true,
+		{OriginalTopic: "", Status: entity.Dead, Messages: 1}:            true,
+	})
+}
+
+func countsFollow(h *harness) {
+	b := h.batch(h.open(deadLetter, 0, 0), 0, 3)
+	h.store(b, 1)
+	h.wantCounts(map[repository.Count]bool{{OriginalTopic: original, Status: entity.Pending, Messages: 3}: true})
+	h.attempt(b.Messages[0].ID, entity.Acknowledged)
+	check.NoError(h, h.Repository.Delete(h.Context(), b.Messages[1].ID, entity.By("alice")))
+	h.wantCounts(map[repository.Count]bool{
+		{OriginalTopic: original, Status: entity.Pending, Messages: 1}:  true,
+		{OriginalTopic: original, Status: entity.Resolved, Messages: 1}: true,
+	})
 }

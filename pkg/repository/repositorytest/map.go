@@ -3,12 +3,15 @@ package repositorytest
 import (
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -42,13 +45,9 @@ func unknownOrigin(m *entity.Message) { m.OriginalTopic, m.Origin.Confidence = "
 
 func (h *harness) mapTo(topic string, cause entity.Cause, ids ...uuid.UUID) []uuid.UUID {
 	h.Helper()
-	changed, err := h.Repository.Change(h.Context(), repository.Change{
+	return check.Must(h.Repository.Change(h.Context(), repository.Change{
 		Action: entity.RedriveMap, IDs: ids, OriginalTopic: topic,
-	}, cause)
-	if err != nil {
-		h.Fatalf("Change(map to %s): %v", topic, err)
-	}
-	return changed
+	}, cause))(h)
 }
 
 func mapSets(h *harness) {
@@ -57,9 +56,8 @@ func mapSets(h *harness) {
 	h.clock.Advance(time.Minute)
 	h.wantIDs("Change", h.mapTo("orders", entity.By("alice"), before.ID), []uuid.UUID{before.ID})
 	got := h.get(before.ID)
-	if got.OriginalTopic != "orders" || got.Origin.Confidence != entity.FromOperator {
-		h.Errorf("original topic = %q by %s, want orders by operator", got.OriginalTopic, got.Origin.Confidence)
-	}
+	check.True(h, got.OriginalTopic == "orders" && got.Origin.Confidence == entity.FromOperator,
+		"original topic = %q by %s, want orders by operator", got.OriginalTopic, got.Origin.Confidence)
 	h.wantMoved(before, got)
 	got.OriginalTopic, got.Origin.Confidence, got.UpdatedAt = before.OriginalTopic, before.Origin.Confidence, before.UpdatedAt
 	if got.Status != before.Status || got.RetryCount != before.RetryCount || got.NextAttemptAt != before.NextAttemptAt ||
@@ -92,9 +90,7 @@ func mapStatuses(h *harness) {
 
 func mapHeaders(h *harness) {
 	m := h.get(h.put().ID)
-	if got := h.mapTo("elsewhere", entity.By("alice"), m.ID); len(got) != 0 {
-		h.Errorf("Change = %v, want nothing", got)
-	}
+	check.Len(h, h.mapTo("elsewhere", entity.By("alice"), m.ID), 0, "Change")
 	h.wantUnchanged(m)
 	h.wantEntries(m.ID)
 }
@@ -108,13 +104,10 @@ func mapOverHeader(h *harness) {
 		changed, err := h.Repository.Change(h.Context(), repository.Change{
 			Action: entity.RedriveMap, IDs: []uuid.UUID{id}, OriginalTopic: topic, OverHeader: true,
 		}, entity.By("alice"))
-		if err != nil || len(changed) != 1 {
-			h.Fatalf("Change(map to %s) = %v, %v, want the message", topic, changed, err)
-		}
+		check.Require(h, err == nil && len(changed) == 1, "Change(map to %s) = %v, %v, want the message", topic, changed, err)
 		got := h.get(id)
-		if got.OriginalTopic != topic || got.Origin.Confidence != entity.FromOperator {
-			h.Errorf("original topic = %q by %s, want %s by operator", got.OriginalTopic, got.Origin.Confidence, topic)
-		}
+		check.True(h, got.OriginalTopic == topic && got.Origin.Confidence == entity.FromOperator,
+			"original topic = %q by %s, want %s by operator", got.OriginalTopic, got.Origin.Confidence, topic)
 		return got
 	}
 	if got := over(h.put(position).ID, "elsewhere"); got.Origin.Partition != nil || got.Origin.Offset != nil {
@@ -129,15 +122,13 @@ func mapReplaces(h *harness) {
 	for _, c := range []entity.Confidence{entity.FromMapping, entity.FromName, entity.FromOperator} {
 		m := h.put(func(m *entity.Message) { m.Origin.Confidence = c })
 		h.wantIDs(string(c), h.mapTo("elsewhere", entity.By("alice"), m.ID), []uuid.UUID{m.ID})
-		if got := h.get(m.ID); got.OriginalTopic != "elsewhere" || got.Origin.Confidence != entity.FromOperator {
-			h.Errorf("%s: original topic = %q by %s, want elsewhere by operator", c, got.OriginalTopic, got.Origin.Confidence)
-		}
+		got := h.get(m.ID)
+		check.True(h, got.OriginalTopic == "elsewhere" && got.Origin.Confidence == entity.FromOperator,
+			"%s: original topic = %q by %s, want elsewhere by operator", c, got.OriginalTopic, got.Origin.Confidence)
 	}
 	named := h.put(func(m *entity.Message) { m.Origin.Confidence = entity.FromName })
 	h.wantIDs("the same topic", h.mapTo(original, entity.By("alice"), named.ID), []uuid.UUID{named.ID})
-	if got := h.get(named.ID).Origin.Confidence; got != entity.FromOperator {
-		h.Errorf("confidence = %s, want operator", got)
-	}
+	check.Same(h, h.get(named.ID).Origin.Confidence, entity.FromOperator, "confidence, want operator")
 }
 
 func mapAudit(h *harness) {
@@ -172,9 +163,7 @@ func mapAgain(h *harness) {
 	h.clock.Advance(time.Minute)
 	h.wantIDs("a second Change", h.mapTo("orders", entity.By("bob"), m.ID), []uuid.UUID{m.ID})
 	h.wantUnchanged(before)
-	if got := len(h.entriesOf(m.ID)); got != 1 {
-		h.Errorf("trail has %d entries, want 1", got)
-	}
+	check.Same(h, len(h.entriesOf(m.ID)), 1, "entries of the trail")
 }
 
 func mapOperation(h *harness) {
@@ -182,9 +171,7 @@ func mapOperation(h *harness) {
 	h.mapTo("orders", cause, m.ID)
 	h.attempt(m.ID, entity.Acknowledged)
 	h.wantIDs("Change by the same operation", h.mapTo("orders", cause, m.ID), []uuid.UUID{m.ID})
-	if got := h.mapTo("orders", fullCause(), m.ID); len(got) != 0 {
-		h.Errorf("Change by another operation = %v, want nothing", got)
-	}
+	check.Len(h, h.mapTo("orders", fullCause(), m.ID), 0, "Change by another operation")
 }
 
 func mapInvalid(h *harness) {
@@ -193,9 +180,8 @@ func mapInvalid(h *harness) {
 		got, err := h.Repository.Change(h.Context(), repository.Change{
 			Action: entity.RedriveMap, IDs: []uuid.UUID{m.ID}, OriginalTopic: topic,
 		}, entity.By("alice"))
-		if !errors.Is(err, entity.ErrInvalid) || len(got) != 0 {
-			h.Errorf("Change(map to %.20q) = %v, %v, want ErrInvalid", topic, got, err)
-		}
+		check.True(h, errors.Is(err, entity.ErrInvalid) && len(got) == 0,
+			"Change(map to %.20q) = %v, %v, want ErrInvalid", topic, got, err)
 	}
 	h.wantEntries(m.ID)
 }
@@ -203,17 +189,13 @@ func mapInvalid(h *harness) {
 func mapTwice(h *harness) {
 	m := h.put(unknownOrigin)
 	h.wantIDs("Change", h.mapTo("orders", entity.By("alice"), m.ID, m.ID, m.ID), []uuid.UUID{m.ID})
-	if got := len(h.entriesOf(m.ID)); got != 1 {
-		h.Errorf("trail has %d entries, want 1", got)
-	}
+	check.Same(h, len(h.entriesOf(m.ID)), 1, "entries of the trail")
 }
 
 func mapUnknown(h *harness) {
 	m := h.put(unknownOrigin)
 	h.wantIDs("Change", h.mapTo("orders", entity.By("alice"), uuid.New(), m.ID, uuid.Nil), []uuid.UUID{m.ID})
-	if got := h.mapTo("orders", entity.By("alice")); len(got) != 0 {
-		h.Errorf("Change of nothing = %v, want nothing", got)
-	}
+	check.Len(h, h.mapTo("orders", entity.By("alice")), 0, "Change of nothing")
 }
 
 func mapCounts(h *harness) {
@@ -223,9 +205,7 @@ func mapCounts(h *harness) {
 	want := []repository.Count{
 		{OriginalTopic: "", Status: entity.Pending, Messages: 1}, {OriginalTopic: "payments", Status: entity.Pending, Messages: 2},
 	}
-	if err != nil || !slices.Equal(counts, want) {
-		h.Errorf("Counts = %v, %v, want %v", counts, err, want)
-	}
+	check.True(h, err == nil && slices.Equal(counts, want), "Counts = %v, %v, want %v", counts, err, want)
 	list := h.list("payments", repository.Page{Number: 1, Size: 10})
 	h.wantSameIDs("List", ids(list.Messages), all[:2])
 }
@@ -239,9 +219,8 @@ func mapGroups(h *harness) {
 	h.claimAll(c)
 	h.finish(c, entity.Acknowledged)
 	watched, err := h.Repository.WatchedGroups(h.Context())
-	if want := []repository.TopicGroup{{Topic: "payments", Group: "billing"}}; err != nil || !slices.Equal(watched, want) {
-		h.Errorf("WatchedGroups = %v, %v, want %v", watched, err, want)
-	}
+	want := []repository.TopicGroup{{Topic: "payments", Group: "billing"}}
+	check.True(h, err == nil && slices.Equal(watched, want), "WatchedGroups = %v, %v, want %v", watched, err, want)
 }
 
 func mapReturns(h *harness) {
@@ -267,19 +246,13 @@ func mapRace(h *harness) {
 		got, err := h.Repository.Change(h.Context(), repository.Change{
 			Action: entity.RedriveMap, IDs: [][]uuid.UUID{forth, back}[i%2], OriginalTopic: "payments",
 		}, entity.By("alice"))
-		if err != nil {
-			h.Errorf("Change: %v", err)
-		}
+		check.True(h, err == nil, "Change: %v", err)
 		mu.Lock()
 		defer mu.Unlock()
 		changed = append(changed, got...)
 	})
-	if len(changed) != 6*len(forth) {
-		h.Errorf("all callers changed %d messages, want %d each", len(changed), len(forth))
-	}
-	if got := len(h.trail(repository.TrailQuery{Action: entity.ActionMap})); got != len(forth) {
-		h.Errorf("trail has %d entries, want %d", got, len(forth))
-	}
+	check.True(h, len(changed) == 6*len(forth), "all callers changed %d messages, want %d each", len(changed), len(forth))
+	check.Same(h, len(h.trail(repository.TrailQuery{Action: entity.ActionMap})), len(forth), "entries of the trail")
 }
 
 func mapAll(changes ...func(*repository.NewRedrive)) repository.NewRedrive {
@@ -316,7 +289,170 @@ func mapSelectionOfIDs(h *harness) {
 func mapRedrive(h *harness) {
 	h.put(unknownOrigin)
 	r := h.create(mapAll())
-	if r.Action != entity.RedriveMap || r.Options.OriginalTopic != "payments" || r.Counts.Waiting != 1 {
-		h.Errorf("redrive = %s to %q of %d, want map to payments of 1", r.Action, r.Options.OriginalTopic, r.Counts.Waiting)
+	check.True(h, r.Action == entity.RedriveMap && r.Options.OriginalTopic == "payments" && r.Counts.Waiting == 1,
+		"redrive = %s to %q of %d, want map to payments of 1", r.Action, r.Options.OriginalTopic, r.Counts.Waiting)
+}
+
+func mappingPromises() []promise {
+	return []promise{
+		{"IsEmptyAtFirst", mappingEmpty},
+		{"KeepsRulesInTheirOrder", mappingOrder},
+		{"IsReplacedAsAWhole", mappingReplaced},
+		{"OtherVersionIsAConflict", mappingConflict},
+		{"SameOperationAgainIsNoConflict", mappingAgain},
+		{"OneOfManyCallersWins", mappingRace},
+		{"IsInTheTrailWithItsRules", mappingAudit},
+		{"LongRulesAreCutOffInTheTrail", mappingLong},
+		{"UnmappedAreTheMostFirst", unmappedOrder},
+		{"UnmappedAreOnlyTheVisible", unmappedVisible},
+		{"UnmappedGoWhenTheyAreMapped", unmappedMapped},
 	}
+}
+
+func (h *harness) mapping() entity.Mapping {
+	h.Helper()
+	return check.Must(h.Repository.Mapping(h.Context()))(h)
+}
+
+func (h *harness) replace(expected int64, cause entity.Cause, rules ...entity.TopicRule) entity.Mapping {
+	h.Helper()
+	return check.Must(h.Repository.ReplaceMapping(h.Context(), rules, expected, cause))(h)
+}
+
+func (h *harness) wantMapping(want entity.Mapping) {
+	h.Helper()
+	check.Same(h, h.mapping(), want, "Mapping")
+}
+
+var someRules = []entity.TopicRule{
+	{Pattern: "*.dlq", Original: "$1"}, {Pattern: `^a"(\\.*)→$`, Original: "${1}"}, {Pattern: "*.dlq", Original: "again"},
+}
+
+func mappingEmpty(h *harness) { h.wantMapping(entity.Mapping{}) }
+
+func mappingOrder(h *harness) {
+	got := h.replace(0, entity.By("alice"), someRules...)
+	want := entity.Mapping{Rules: someRules, Version: 1, UpdatedAt: h.clock.Kept(), UpdatedBy: "alice"}
+	check.Same(h, got, want, "ReplaceMapping")
+	h.wantMapping(want)
+}
+
+func mappingReplaced(h *harness) {
+	h.replace(0, entity.By("alice"), someRules...)
+	h.clock.Advance(time.Hour)
+	h.replace(1, entity.By("bob"), someRules[1])
+	h.wantMapping(entity.Mapping{Rules: someRules[1:2], Version: 2, UpdatedAt: h.clock.Kept(), UpdatedBy: "bob"})
+	h.clock.Advance(time.Hour)
+	h.replace(2, entity.By("carol"))
+	h.wantMapping(entity.Mapping{Version: 3, UpdatedAt: h.clock.Kept(), UpdatedBy: "carol"})
+}
+
+func mappingConflict(h *harness) {
+	h.replace(0, entity.By("alice"), someRules...)
+	before := h.mapping()
+	for _, expected := range []int64{0, 2, -1} {
+		_, err := h.Repository.ReplaceMapping(h.Context(), someRules[:1], expected, fullCause())
+		var conflict *entity.MappingConflictError
+		check.True(h, errors.As(err, &conflict) && conflict.Version == 1 && errors.Is(err, entity.ErrConflict),
+			"ReplaceMapping of version %d = %v, want a MappingConflictError with version 1", expected, err)
+	}
+	h.wantMapping(before)
+	check.Same(h, len(h.trail(repository.TrailQuery{Kind: entity.KindMapping})), 1, "entries of the trail")
+}
+
+func mappingAgain(h *harness) {
+	cause := fullCause()
+	h.replace(0, cause, someRules...)
+	check.Same(h, h.replace(0, cause, someRules...).Version, 1, "the same operation again = version")
+	h.replace(1, entity.By("bob"))
+	got := h.replace(0, cause, someRules...)
+	check.True(h, got.Version == 2 && len(got.Rules) == 0, "the same operation later = %+v, want the mapping as it is now", got)
+	check.Same(h, len(h.trail(repository.TrailQuery{Kind: entity.KindMapping})), 2, "entries of the trail")
+}
+
+func mappingRace(h *harness) {
+	var won atomic.Int64
+	together(8, func(int) {
+		_, err := h.Repository.ReplaceMapping(h.Context(), someRules, 0, fullCause())
+		switch {
+		case err == nil:
+			won.Add(1)
+		case !errors.Is(err, entity.ErrConflict):
+			h.Errorf("ReplaceMapping: %v, want ErrConflict", err)
+		}
+	})
+	check.True(h, won.Load() == 1 && h.mapping().Version == 1,
+		"%d callers won, version %d, want 1 and 1", won.Load(), h.mapping().Version)
+}
+
+func mappingAudit(h *harness) {
+	cause := fullCause()
+	h.replace(0, cause, someRules[0], entity.TopicRule{Pattern: "a", Original: "b"})
+	h.clock.Advance(time.Second)
+	h.replace(1, cause)
+	got := h.trail(repository.TrailQuery{Kind: entity.KindMapping, Action: entity.ActionReplace})
+	want := entity.AuditEntry{
+		At: h.clock.Kept(), Action: entity.ActionReplace, Kind: entity.KindMapping, From: "1", To: "2", Cause: cause,
+	}
+	first := want
+	first.At, first.From, first.To, first.LastError = want.At.Add(-time.Second), "0", "1", "*.dlq -> $1\na -> b"
+	for i := range got {
+		got[i].ID = 0
+	}
+	check.Same(h, got, []entity.AuditEntry{want, first}, "trail")
+}
+
+func mappingLong(h *harness) {
+	var rules []entity.TopicRule
+	for i := range 1000 {
+		rules = append(rules, entity.TopicRule{Pattern: "topic" + strconv.Itoa(i), Original: strings.Repeat("t", 100)})
+	}
+	h.replace(0, entity.By("alice"), rules...)
+	check.Same(h, len(h.mapping().Rules), 1000, "rules")
+	got := h.trail(repository.TrailQuery{Kind: entity.KindMapping})[0].LastError
+	check.True(h, len(got) <= 10_000 && strings.HasPrefix(got, "topic0 -> ttt") && strings.HasSuffix(got, "more"),
+		"trail has %d bytes of rules, %.20q … %q, want some and how many more", len(got), got, got[max(0, len(got)-20):])
+}
+
+func (h *harness) wantUnmapped(visible *entity.TopicPatterns, want ...repository.UnmappedTopic) {
+	h.Helper()
+	got, err := h.Repository.Unmapped(h.Context(), visible)
+	check.True(h, err == nil && slices.Equal(got, want), "Unmapped = %v, %v, want %v", got, err, want)
+}
+
+// from is an unknown origin in a dead-letter topic.
+func (h *harness) from(topic string, offset int64) func(*entity.Message) {
+	return func(m *entity.Message) {
+		unknownOrigin(m)
+		m.Source = h.source(topic, offset)
+	}
+}
+
+func unmappedOrder(h *harness) {
+	h.wantUnmapped(nil)
+	h.put()
+	h.put(h.from("b.dlq", 1))
+	h.put(h.from("a.dlq", 1))
+	h.in(entity.Dead, h.from("c.dlq", 1))
+	h.put(h.from("c.dlq", 2))
+	h.put(func(m *entity.Message) { m.OriginalTopic, m.Source = "", entity.Source{} })
+	h.wantUnmapped(nil, repository.UnmappedTopic{DLQTopic: "c.dlq", Messages: 2}, repository.UnmappedTopic{Messages: 1},
+		repository.UnmappedTopic{DLQTopic: "a.dlq", Messages: 1}, repository.UnmappedTopic{DLQTopic: "b.dlq", Messages: 1})
+}
+
+func unmappedVisible(h *harness) {
+	h.put(h.from("a.dlq", 1))
+	h.put(h.from("b.dlq", 1))
+	h.put(func(m *entity.Message) { m.OriginalTopic, m.Source = "", entity.Source{} })
+	some := check.Must(entity.ParseTopicPatterns("visible", "a.*", "c"))(h)
+	h.wantUnmapped(&some, repository.UnmappedTopic{DLQTopic: "a.dlq", Messages: 1})
+	h.wantUnmapped(&entity.TopicPatterns{})
+}
+
+func unmappedMapped(h *harness) {
+	m := h.put(h.from("a.dlq", 1))
+	gone := h.put(h.from("b.dlq", 1))
+	h.mapTo("orders", entity.By("alice"), m.ID)
+	check.NoError(h, h.Repository.Delete(h.Context(), gone.ID, entity.By("alice")))
+	h.wantUnmapped(nil)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -65,10 +66,7 @@ func (h *harness) look(want int, changes ...func(*repository.EventQuery)) reposi
 	pause := time.NewTicker(10 * time.Millisecond)
 	defer pause.Stop()
 	for range 3000 {
-		found, err := h.Repository.Events(h.Context(), q)
-		if err != nil {
-			h.Fatalf("Events: %v", err)
-		}
+		found := check.Must(h.Repository.Events(h.Context(), q))(h)
 		if len(found.List) >= want {
 			return found
 		}
@@ -92,9 +90,8 @@ func (h *harness) keep(seen repository.Events, notices ...repository.NewNotice) 
 
 func (h *harness) keepIn(k repository.KeptNotices) {
 	h.Helper()
-	if ok, err := h.Repository.KeepNotices(h.Context(), k); err != nil || !ok {
-		h.Fatalf("KeepNotices = %v, %v, want it kept", ok, err)
-	}
+	ok := check.Must(h.Repository.KeepNotices(h.Context(), k))(h)
+	check.Require(h, ok, "KeepNotices = %v, want it kept", ok)
 }
 
 // news finds events, keeps them, and returns those that are news.
@@ -114,9 +111,7 @@ func (h *harness) news(want int, changes ...func(*repository.EventQuery)) []repo
 		}
 		<-time.After(10 * time.Millisecond)
 	}
-	if len(news) != want {
-		h.Fatalf("found %d events %+v, want %d", len(news), news, want)
-	}
+	check.Require(h, len(news) == want, "found %d events %+v, want %d", len(news), news, want)
 	return news
 }
 
@@ -124,9 +119,7 @@ func (h *harness) wantEvent(got, want repository.Event) {
 	h.Helper()
 	a, _ := json.Marshal(got)
 	b, _ := json.Marshal(want)
-	if string(a) != string(b) {
-		h.Errorf("got event\n%s, want\n%s", a, b)
-	}
+	check.True(h, string(a) == string(b), "got event\n%s, want\n%s", a, b)
 }
 
 func eventsBegin(h *harness) {
@@ -135,13 +128,10 @@ func eventsBegin(h *harness) {
 	h.clock.Advance(time.Second)
 	found := h.look(0)
 	for _, e := range found.List {
-		if !e.At.Before(found.Since) {
-			h.Errorf("%+v is news, want what happened before %s to be none", e, found.Since)
-		}
+		check.True(h, e.At.Before(found.Since), "%+v is news, want what happened before %s to be none", e, found.Since)
 	}
-	if found.Now != h.clock.Kept() || found.Since != found.Now {
-		h.Errorf("Now = %s, Since = %s, want both the clock's %s", found.Now, found.Since, h.clock.Kept())
-	}
+	check.True(h, found.Now == h.clock.Kept() && found.Since == found.Now,
+		"Now = %s, Since = %s, want both the clock's %s", found.Now, found.Since, h.clock.Kept())
 }
 
 func eventsBeginAnew(h *harness) {
@@ -162,13 +152,9 @@ func eventsDead(h *harness) {
 	h.watch()
 	m := h.in(entity.Dead)
 	byHand := h.put(func(m *entity.Message) { m.OriginalTopic = "" })
-	if _, err := h.Repository.GiveUp(h.Context(), byHand.ID, entity.By("alice")); err != nil {
-		h.Fatal(err)
-	}
+	check.Must(h.Repository.GiveUp(h.Context(), byHand.ID, entity.By("alice")))(h)
 	gone := h.in(entity.Dead)
-	if err := h.Repository.Delete(h.Context(), gone.ID, entity.By("alice")); err != nil {
-		h.Fatal(err)
-	}
+	check.NoError(h, h.Repository.Delete(h.Context(), gone.ID, entity.By("alice")))
 	at := h.clock.Kept()
 	news := h.news(3)
 	h.wantEvent(news[0], repository.Event{Kind: repository.MessageDead, At: news[0].At, Object: m.ID, Topics: []string{original}})
@@ -183,9 +169,7 @@ func eventsLoop(h *harness) {
 	c := h.sendBack(m.ID)
 	h.acknowledge(c)
 	child := h.comeBack(m.ID, c.ID, func(m *entity.Message) { m.MaxRetries = 1 })
-	if child.Status != entity.Dead {
-		h.Fatalf("the child is %s, want DEAD", child.Status)
-	}
+	check.Require(h, child.Status == entity.Dead, "the child is %s, want DEAD", child.Status)
 	news := h.news(1)
 	h.wantEvent(news[0], repository.Event{
 		Kind: repository.LoopStopped, At: news[0].At, Object: child.ID, Topics: []string{child.OriginalTopic},
@@ -246,22 +230,19 @@ func eventsGroupTopics(h *harness) {
 	h.attempt(ids[0], entity.Acknowledged)
 	h.clock.Advance(time.Second)
 	h.came(f, 1, func(m *entity.Message) { m.OriginalTopic = "payments" })
-	if got := h.news(1)[0]; got.Kind != repository.GroupRegressed || !slices.Equal(got.Topics, []string{"payments"}) {
-		h.Errorf("got %+v, want the group back in payments alone", got)
-	}
+	got := h.news(1)[0]
+	check.True(h, got.Kind == repository.GroupRegressed && slices.Equal(got.Topics, []string{"payments"}),
+		"got %+v, want the group back in payments alone", got)
 }
 
 func eventsMuted(h *harness) {
 	f := h.fingerprint("out of stock")
 	ids := h.came(f, 2)
-	if _, err := h.Repository.AnnotateGroup(h.Context(), f.ID(), repository.Annotation{Muted: new(true)}, nil, entity.By("alice")); err != nil {
-		h.Fatal(err)
-	}
+	check.Must(h.Repository.AnnotateGroup(h.Context(), f.ID(), repository.Annotation{Muted: new(true)}, nil, entity.By("alice")))(h)
 	h.watch()
 	h.attempt(ids[0], entity.Rejected)
-	if got := h.news(1)[0]; !got.Muted || got.Object != ids[0] {
-		h.Errorf("got %+v, want a muted one of %s", got, ids[0])
-	}
+	got := h.news(1)[0]
+	check.True(h, got.Muted && got.Object == ids[0], "got %+v, want a muted one of %s", got, ids[0])
 }
 
 // eventsMutedInATopic: nobody hears of the topic that is muted, and everybody of others.
@@ -276,9 +257,7 @@ func eventsMutedInATopic(h *harness) {
 	h.attempt(mine[0], entity.Rejected)
 	h.attempt(theirs[0], entity.Rejected)
 	for _, got := range h.news(2) {
-		if got.Muted != (got.Object == mine[0]) {
-			h.Errorf("got %+v, want it muted in %s alone", got, original)
-		}
+		check.True(h, got.Muted == (got.Object == mine[0]), "got %+v, want it muted in %s alone", got, original)
 	}
 	second := h.fingerprint("no credit")
 	h.came(second, 1)
@@ -332,9 +311,7 @@ func eventsUsual(h *harness) {
 	h.documented(1, h.puts(20)...)
 	h.news(0, spikes(repository.SpikeRule{Factor: 2.1, Minimum: 5}))
 	got := h.news(1, spikes(repository.SpikeRule{Factor: 1, Minimum: 20}))[0]
-	if got.Arrived != 20 || got.Usual <= 0 || got.Usual > 10 {
-		h.Errorf("got %+v, want 20 with some 10 as usual", got)
-	}
+	check.True(h, got.Arrived == 20 && got.Usual > 0 && got.Usual <= 10, "got %+v, want 20 with some 10 as usual", got)
 }
 
 func eventsLimit(h *harness) {
@@ -356,9 +333,7 @@ func eventsOnce(h *harness) {
 	first, second := h.look(1), h.look(1)
 	h.keep(first, h.notice())
 	ok, err := h.Repository.KeepNotices(h.Context(), repository.KeptNotices{Seen: second, Notices: []repository.NewNotice{h.notice()}})
-	if err != nil || ok {
-		h.Errorf("KeepNotices of the second = %v, %v, want it refused", ok, err)
-	}
+	check.True(h, err == nil && !ok, "KeepNotices of the second = %v, %v, want it refused", ok, err)
 	if n, _ := h.take("ops", 0); n.Events != 1 {
 		h.Errorf("the notice has %d events, want the one of who was first", n.Events)
 	}
@@ -368,9 +343,8 @@ func eventsStay(h *harness) {
 	h.watch()
 	m := h.in(entity.Dead)
 	h.look(1)
-	if found := h.look(1); found.List[0].Object != m.ID {
-		h.Errorf("found %+v the second time, want %s", found.List, m.ID)
-	}
+	found := h.look(1)
+	check.True(h, found.List[0].Object == m.ID, "found %+v the second time, want %s", found.List, m.ID)
 }
 
 func eventsTogether(h *harness) {
@@ -380,16 +354,12 @@ func eventsTogether(h *harness) {
 	var kept atomic.Int32
 	together(8, func(int) {
 		ok, err := h.Repository.KeepNotices(h.Context(), repository.KeptNotices{Seen: seen, Notices: []repository.NewNotice{h.notice()}})
-		if err != nil {
-			h.Errorf("KeepNotices: %v", err)
-		}
+		check.True(h, err == nil, "KeepNotices: %v", err)
 		if ok {
 			kept.Add(1)
 		}
 	})
-	if kept.Load() != 1 {
-		h.Errorf("%d kept the events, want 1", kept.Load())
-	}
+	check.Same(h, kept.Load(), 1, "kept the events")
 }
 
 // notice is one that was not kept yet.
@@ -418,9 +388,7 @@ func (h *harness) take(sink string, pace time.Duration) (n repository.Notice, cl
 	h.Helper()
 	claim = uuid.New()
 	n, _, err := h.Repository.ClaimNotice(h.Context(), repository.NoticeClaim{Sink: sink, ID: claim, Lease: noticeLease, Pace: pace})
-	if err != nil {
-		h.Fatalf("ClaimNotice: %v", err)
-	}
+	check.Require(h, err == nil, "ClaimNotice: %v", err)
 	return n, claim
 }
 
@@ -428,17 +396,13 @@ func (h *harness) take(sink string, pace time.Duration) (n repository.Notice, cl
 func (h *harness) wantTaken(what string, want uuid.UUID) uuid.UUID {
 	h.Helper()
 	n, claim := h.take("ops", 0)
-	if n.ID != want {
-		h.Errorf("%s: took %s, want %s", what, n.ID, want)
-	}
+	check.Same(h, n.ID, want, "%s", what)
 	return claim
 }
 
 func (h *harness) settle(r repository.NoticeResult) {
 	h.Helper()
-	if err := h.Repository.SettleNotice(h.Context(), r); err != nil {
-		h.Fatalf("SettleNotice: %v", err)
-	}
+	check.NoError(h, h.Repository.SettleNotice(h.Context(), r))
 }
 
 func (h *harness) wantNotice(got repository.Notice, want repository.NewNotice) {
@@ -448,15 +412,11 @@ func (h *harness) wantNotice(got repository.Notice, want repository.NewNotice) {
 	_ = json.Unmarshal(want.Detail, &wanted)
 	a, _ := json.Marshal(wanted)
 	b, _ := json.Marshal(detail)
-	if string(a) != string(b) {
-		h.Errorf("Detail = %s, want %s", b, a)
-	}
+	check.True(h, string(a) == string(b), "Detail = %s, want %s", b, a)
 	got.Detail, want.Detail = nil, nil
 	a, _ = json.Marshal(got.NewNotice)
 	b, _ = json.Marshal(want)
-	if string(a) != string(b) {
-		h.Errorf("got notice\n%s, want\n%s", a, b)
-	}
+	check.True(h, string(a) == string(b), "got notice\n%s, want\n%s", a, b)
 }
 
 func noticesKept(h *harness) {
@@ -467,9 +427,8 @@ func noticesKept(h *harness) {
 	at := h.clock.Kept()
 	got, _ := h.take("ops", 0)
 	h.wantNotice(got, want)
-	if got.CreatedAt != at || got.Attempts != 1 || got.LastError != "" {
-		h.Errorf("got %+v, want it made at %s, its first attempt", got, at)
-	}
+	check.True(h, got.CreatedAt == at && got.Attempts == 1 && got.LastError == "",
+		"got %+v, want it made at %s, its first attempt", got, at)
 	none := h.keepNotice(func(n *repository.NewNotice) { n.Object, n.Topics, n.MessageIDs = "x", []string{}, []uuid.UUID{} })
 	got, _ = h.take("ops", 0)
 	h.wantNotice(got, none)
@@ -513,9 +472,7 @@ func noticesApart(h *harness) {
 				got++
 			}
 		}
-		if got != want {
-			h.Errorf("%s: took %d notices, want %d", sink, got, want)
-		}
+		check.Same(h, got, want, "%s: took notices", sink)
 	}
 }
 
@@ -570,9 +527,7 @@ func noticesTogether(h *harness) {
 			taken.Add(1)
 		}
 	})
-	if taken.Load() != 1 {
-		h.Errorf("%d took the notice, want 1", taken.Load())
-	}
+	check.Same(h, taken.Load(), 1, "took the notice")
 }
 
 func noticesExpired(h *harness) {
@@ -593,9 +548,8 @@ func noticesRetried(h *harness) {
 	h.wantTaken("too early", uuid.Nil)
 	h.clock.Advance(2 * time.Second)
 	got, claim := h.take("ops", 0)
-	if got.ID != n.ID || got.Attempts != 2 || got.LastError != "refused" {
-		h.Errorf("took %+v, want the notice that was refused", got)
-	}
+	check.True(h, got.ID == n.ID && got.Attempts == 2 && got.LastError == "refused",
+		"took %+v, want the notice that was refused", got)
 	h.settle(repository.NoticeResult{Notice: n.ID, Claim: claim, Sent: true})
 	h.clock.Advance(time.Hour)
 	h.wantTaken("after it was sent", uuid.Nil)
@@ -634,14 +588,8 @@ func noticesGivenUp(h *harness) {
 	taken := h.keepNotice(func(n *repository.NewNotice) { n.Sink = "team" })
 	giveUp := func(want ...uuid.UUID) {
 		h.Helper()
-		ended, err := h.Repository.GiveUpNotices(h.Context(), time.Hour-time.Second, 10)
-		if err != nil {
-			h.Fatal(err)
-		}
-		var got []uuid.UUID
-		for _, n := range ended {
-			got = append(got, n.ID)
-		}
+		ended := check.Must(h.Repository.GiveUpNotices(h.Context(), time.Hour-time.Second, 10))(h)
+		got := check.Each(ended, func(n repository.Notice) uuid.UUID { return n.ID })
 		h.wantIDs("GiveUpNotices", got, want)
 	}
 	giveUp(old.ID)
@@ -666,7 +614,5 @@ func noticesWaiting(h *harness) {
 	h.settle(repository.NoticeResult{Notice: n.ID, Claim: h.wantTaken("ops", n.ID), Sent: true})
 	got, err := h.Repository.WaitingNotices(h.Context())
 	want := []repository.WaitingNotices{{Sink: "late", Notices: 1}, {Sink: "team", Notices: 1, Overdue: time.Minute}}
-	if err != nil || !slices.Equal(got, want) {
-		h.Errorf("WaitingNotices = %+v, %v, want %+v", got, err, want)
-	}
+	check.True(h, err == nil && slices.Equal(got, want), "WaitingNotices = %+v, %v, want %+v", got, err, want)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -53,38 +54,31 @@ func committed(group string, offset int64) repository.Committed {
 
 func (h *harness) noteCommitted(offsets ...repository.Committed) {
 	h.Helper()
-	if err := h.Repository.NoteCommitted(h.Context(), offsets); err != nil {
-		h.Fatalf("NoteCommitted: %v", err)
-	}
+	check.NoError(h, h.Repository.NoteCommitted(h.Context(), offsets))
 }
 
 func (h *harness) noteGroups(groups ...repository.TopicGroup) {
 	h.Helper()
-	if err := h.Repository.NoteGroups(h.Context(), groups); err != nil {
-		h.Fatalf("NoteGroups: %v", err)
-	}
+	check.NoError(h, h.Repository.NoteGroups(h.Context(), groups))
 }
 
 func (h *harness) configure(groups ...repository.TopicGroup) {
 	h.Helper()
-	if err := h.Repository.ConfigureGroups(h.Context(), groups); err != nil {
-		h.Fatalf("ConfigureGroups: %v", err)
-	}
+	check.NoError(h, h.Repository.ConfigureGroups(h.Context(), groups))
 }
 
 func (h *harness) wantConsumed(id uuid.UUID, want entity.Consumption) {
 	h.Helper()
 	got := h.get(id)
-	if got.Outcome != entity.Consumed || got.Consumption == nil || *got.Consumption != want {
-		h.Errorf("outcome is %q by %+v, want consumed by %+v", got.Outcome, got.Consumption, want)
-	}
+	check.True(h, got.Outcome == entity.Consumed && got.Consumption != nil && *got.Consumption == want,
+		"outcome is %q by %+v, want consumed by %+v", got.Outcome, got.Consumption, want)
 }
 
 func (h *harness) wantPublished(id uuid.UUID) {
 	h.Helper()
-	if got := h.get(id); got.Outcome != entity.Published || got.Consumption != nil {
-		h.Errorf("outcome is %q by %+v, want published without evidence", got.Outcome, got.Consumption)
-	}
+	got := h.get(id)
+	check.True(h, got.Outcome == entity.Published && got.Consumption == nil,
+		"outcome is %q by %+v, want published without evidence", got.Outcome, got.Consumption)
 }
 
 func consumedPassed(h *harness) {
@@ -108,25 +102,20 @@ func consumedList(h *harness) {
 	m, other := h.sentBy(billing, "life-1"), h.put()
 	h.noteCommitted(committed(billing, 42))
 	l := h.list(original, firstPage).Messages
-	if len(l) != 2 {
-		h.Fatalf("List has %d messages, want 2", len(l))
-	}
-	if l[0].ID != other.ID || l[0].Outcome != "" || l[0].Consumption != nil {
-		h.Errorf("List shows %q by %+v for %s, want nothing", l[0].Outcome, l[0].Consumption, l[0].ID)
-	}
+	check.Require(h, len(l) == 2, "List has %d messages, want 2", len(l))
+	check.True(h, l[0].ID == other.ID && l[0].Outcome == "" && l[0].Consumption == nil,
+		"List shows %q by %+v for %s, want nothing", l[0].Outcome, l[0].Consumption, l[0].ID)
 	want := entity.Consumption{Group: billing, Offset: 42, SeenAt: h.clock.Kept()}
-	if l[1].ID != m.ID || l[1].Outcome != entity.Consumed || l[1].Consumption == nil || *l[1].Consumption != want {
-		h.Errorf("List shows %q by %+v for %s, want consumed by %+v", l[1].Outcome, l[1].Consumption, l[1].ID, want)
-	}
+	check.True(h, l[1].ID == m.ID && l[1].Outcome == entity.Consumed && l[1].Consumption != nil && *l[1].Consumption == want,
+		"List shows %q by %+v for %s, want consumed by %+v", l[1].Outcome, l[1].Consumption, l[1].ID, want)
 }
 
 func consumedElsewhere(h *harness) {
 	m := h.sentBy(billing, "life-1")
 	h.noteCommitted(committed(billing, 42))
 	loaded, _, err := h.Repository.Load(h.Context(), []uuid.UUID{m.ID}, 1<<20)
-	if err != nil || len(loaded) != 1 || loaded[0].Outcome != entity.Published {
-		h.Errorf("Load = %+v, %v, want it published", loaded, err)
-	}
+	check.True(h, err == nil && len(loaded) == 1 && loaded[0].Outcome == entity.Published,
+		"Load = %+v, %v, want it published", loaded, err)
 }
 
 func consumedOther(h *harness) {
@@ -193,18 +182,17 @@ func consumedReturned(h *harness) {
 	h.acknowledge(c)
 	h.noteCommitted(committed(billing, 42))
 	h.comeBack(m.ID, c.ID)
-	if got := h.get(m.ID); got.Outcome != entity.Returned || got.Consumption != nil {
-		h.Errorf("outcome is %q by %+v, want returned", got.Outcome, got.Consumption)
-	}
+	got := h.get(m.ID)
+	check.True(h, got.Outcome == entity.Returned && got.Consumption == nil,
+		"outcome is %q by %+v, want returned", got.Outcome, got.Consumption)
 }
 
 func consumedSkipped(h *harness) {
 	m := h.put(func(m *entity.Message) { m.Failure.ConsumerGroup = billing })
 	h.attempt(m.ID, entity.Skipped)
 	h.noteCommitted(committed(billing, 42))
-	if got := h.get(m.ID); got.Outcome != "" || got.Consumption != nil {
-		h.Errorf("outcome is %q by %+v, want none", got.Outcome, got.Consumption)
-	}
+	got := h.get(m.ID)
+	check.True(h, got.Outcome == "" && got.Consumption == nil, "outcome is %q by %+v, want none", got.Outcome, got.Consumption)
 }
 
 func committedBack(h *harness) {
@@ -227,9 +215,7 @@ func committedTwice(h *harness) {
 func (h *harness) wantWatched(want ...repository.TopicGroup) {
 	h.Helper()
 	got, err := h.Repository.WatchedGroups(h.Context())
-	if err != nil || !slices.Equal(got, want) {
-		h.Errorf("WatchedGroups = %+v, %v, want %+v", got, err, want)
-	}
+	check.True(h, err == nil && slices.Equal(got, want), "WatchedGroups = %+v, %v, want %+v", got, err, want)
 }
 
 func watchedNoted(h *harness) {

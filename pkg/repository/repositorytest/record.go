@@ -1,11 +1,16 @@
 package repositorytest
 
 import (
+	"bytes"
+	"fmt"
+	"math"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -26,9 +31,7 @@ func recordPromises() []promise {
 
 func (h *harness) record(e entity.AuditEntry) {
 	h.Helper()
-	if err := h.Repository.Record(h.Context(), e); err != nil {
-		h.Fatalf("Record: %v", err)
-	}
+	check.NoError(h, h.Repository.Record(h.Context(), e))
 }
 
 func recordTrail(h *harness) {
@@ -48,9 +51,8 @@ func recordFound(h *harness) {
 	h.record(entity.AuditEntry{Action: entity.ActionUnmask, Kind: entity.KindList, LastError: "q=card", Cause: fullCause()})
 	h.record(entity.AuditEntry{Action: entity.ActionUnmask, Kind: entity.KindMessage, ObjectID: uuid.New(), Cause: fullCause()})
 	got := h.trail(repository.TrailQuery{Kind: entity.KindList, Action: entity.ActionUnmask})
-	if len(got) != 1 || got[0].LastError != "q=card" || got[0].ObjectID != uuid.Nil {
-		h.Errorf("trail of lists = %+v, want one without an object", got)
-	}
+	check.True(h, len(got) == 1 && got[0].LastError == "q=card" && got[0].ObjectID == uuid.Nil,
+		"trail of lists = %+v, want one without an object", got)
 }
 
 func recordEach(h *harness) {
@@ -58,9 +60,7 @@ func recordEach(h *harness) {
 	for range 2 {
 		h.record(entity.AuditEntry{Action: entity.ActionUnmask, Kind: entity.KindMessage, ObjectID: id, Cause: entity.By("alice")})
 	}
-	if got := len(h.entriesOf(id)); got != 2 {
-		h.Errorf("trail has %d entries, want 2", got)
-	}
+	check.Same(h, len(h.entriesOf(id)), 2, "entries of the trail")
 }
 
 func recordOnce(h *harness) {
@@ -80,9 +80,7 @@ func recordText(h *harness) {
 	h.record(entity.AuditEntry{
 		Action: entity.ActionUnmask, Kind: entity.KindList, LastError: "a\x00b\xff", Cause: entity.Cause{Actor: "a\x00", Reason: "\xff"},
 	})
-	if got := len(h.trail(repository.TrailQuery{Kind: entity.KindList})); got != 1 {
-		h.Errorf("trail has %d entries, want 1", got)
-	}
+	check.Same(h, len(h.trail(repository.TrailQuery{Kind: entity.KindList})), 1, "entries of the trail")
 }
 
 func performedOn(h *harness) {
@@ -102,24 +100,15 @@ func performedOn(h *harness) {
 		{uuid.Nil, entity.ActionAttempt, asked, nil},
 		{cause.Operation, entity.ActionRequeue, nil, nil},
 	} {
-		got, err := h.Repository.PerformedOn(h.Context(), q.operation, q.action, q.ids)
-		if err != nil {
-			h.Fatal(err)
-		}
+		got := check.Must(h.Repository.PerformedOn(h.Context(), q.operation, q.action, q.ids))(h)
 		h.wantSameIDs("PerformedOn "+string(q.action), got, q.want)
 	}
 }
 
 // wholeFilter has every field that a filter can have.
 func wholeFilter(h *harness) entity.Filter {
-	topics, err := entity.ParseTopicPatterns("topics", "orders*", "^pay(ments)?$")
-	if err != nil {
-		h.Fatal(err)
-	}
-	visible, err := entity.ParseTopicPatterns("visible", "*")
-	if err != nil {
-		h.Fatal(err)
-	}
+	topics := check.Must(entity.ParseTopicPatterns("topics", "orders*", "^pay(ments)?$"))(h)
+	visible := check.Must(entity.ParseTopicPatterns("visible", "*"))(h)
 	at := func(d time.Duration) time.Time { return h.clock.Kept().Add(d) }
 	return entity.Filter{
 		Topic: original, Topics: topics, Statuses: []entity.Status{entity.Pending, entity.Dead}, ErrorClass: "Timeout",
@@ -142,9 +131,9 @@ func redriveSelectionWhole(h *harness) {
 		n := retryAll(func(n *repository.NewRedrive) { n.Selection = entity.Selection{IDs: []uuid.UUID{id}, Filter: f} })
 		h.create(n)
 		got, err := h.Repository.Redrive(h.Context(), n.ID)
-		if want := (entity.Selection{Filter: f}); err != nil || !reflect.DeepEqual(got.Selection, want) {
-			h.Errorf("%s: selection =\n     %+v, %v\nwant %+v", name, got.Selection, err, want)
-		}
+		want := (entity.Selection{Filter: f})
+		check.True(h, err == nil && reflect.DeepEqual(got.Selection, want),
+			"%s: selection =\n     %+v, %v\nwant %+v", name, got.Selection, err, want)
 	}
 }
 
@@ -157,9 +146,7 @@ func redriveOptionsWhole(h *harness) {
 		n := retryAll(func(n *repository.NewRedrive) { n.Options = o })
 		h.create(n)
 		got, err := h.Repository.Redrive(h.Context(), n.ID)
-		if err != nil || !reflect.DeepEqual(got.Options, o) {
-			h.Errorf("options = %+v, %v, want %+v", got.Options, err, o)
-		}
+		check.True(h, err == nil && reflect.DeepEqual(got.Options, o), "options = %+v, %v, want %+v", got.Options, err, o)
 	}
 }
 
@@ -173,14 +160,8 @@ func redrivesOfActor(h *harness) {
 		h.clock.Advance(time.Second)
 	}
 	want := func(q repository.RedriveQuery, want ...uuid.UUID) []entity.Redrive {
-		found, err := h.Repository.Redrives(h.Context(), q)
-		if err != nil {
-			h.Fatal(err)
-		}
-		var got []uuid.UUID
-		for _, r := range found {
-			got = append(got, r.ID)
-		}
+		found := check.Must(h.Repository.Redrives(h.Context(), q))(h)
+		got := check.Each(found, func(r entity.Redrive) uuid.UUID { return r.ID })
 		h.wantIDs("Redrives of "+q.Actor, got, want)
 		return found
 	}
@@ -190,4 +171,128 @@ func redrivesOfActor(h *harness) {
 	want(repository.RedriveQuery{Actor: "bob", Limit: 9, States: []entity.RedriveState{entity.RedrivePaused}})
 	want(repository.RedriveQuery{Actor: "nobody\x00", Limit: 9})
 	want(repository.RedriveQuery{Limit: 3}, made[5], made[4], made[3])
+}
+
+func bytesPromises() []promise {
+	return []promise{
+		{"HeadersKeepOrderRepeatsNullsAndBytes", bytesHeaders},
+		{"KeyAndValueAreAnyBytes", bytesKeyAndValue},
+		{"NullAndEmptyComeInApart", bytesNullAndEmpty},
+		{"PoisonJSONIsKeptAsItIs", bytesPoisonJSON},
+		{"ManyHeadersAreKept", bytesManyHeaders},
+		{"LargeValueIsKept", bytesLargeValue},
+		{"LongErrorMessageIsKept", bytesLongError},
+		{"TheBatchIsTheCallersOwn", bytesOwnBatch},
+	}
+}
+
+// allBytes holds every byte once, NUL and what is never UTF-8 included.
+func allBytes() []byte {
+	all := make([]byte, 256)
+	for i := range all {
+		all[i] = byte(i)
+	}
+	return all
+}
+
+// wantIngested stores a message by the way records come in and checks that
+// every byte of its record is kept, for each way out.
+func wantIngested(h *harness, what string, change func(*entity.Message)) {
+	h.Helper()
+	s := h.open(deadLetter, 0, 0)
+	b := h.batch(s, h.position(s, 0), 1, change)
+	h.store(b, 1)
+	want := b.Messages[0].Record
+	got := h.get(b.Messages[0].ID).Record
+	check.True(h, sameRecord(got, want), "%s: Get = %+.300v, want %+.300v", what, &got, &want)
+	loaded, _, err := h.Repository.Load(h.Context(), ids(b.Messages), math.MaxInt64)
+	check.True(h, err == nil && len(loaded) == 1 && sameRecord(loaded[0].Record, want),
+		"%s: Load = %+.300v, %v, want %+.300v", what, loaded, err, &want)
+}
+
+// sameRecord compares every byte, and null with empty; only a list of no headers
+// is the same as none, as it is for Kafka.
+func sameRecord(a, b entity.Record) bool {
+	if len(a.Headers) == 0 && len(b.Headers) == 0 {
+		a.Headers, b.Headers = nil, nil
+	}
+	return reflect.DeepEqual(a, b)
+}
+
+func bytesHeaders(h *harness) {
+	headers := []entity.Header{
+		{Key: "z", Value: []byte("1")},
+		{Key: "a", Value: []byte("2")},
+		{Key: "z", Value: []byte("1")},
+		{Key: "z", Value: nil},
+		{Key: "z", Value: []byte{}},
+		{Key: "", Value: []byte("no name")},
+		{Key: "", Value: nil},
+		{Key: "\xff\xfe not UTF-8", Value: []byte("x")},
+		{Key: "nul\x00nul", Value: []byte("\x00")},
+		{Key: string(allBytes()), Value: allBytes()},
+		{Key: strings.Repeat("k", 70_000), Value: bytes.Repeat([]byte("v"), 70_000)},
+	}
+	wantIngested(h, "headers", func(m *entity.Message) { m.Record.Headers = headers })
+}
+
+func bytesKeyAndValue(h *harness) {
+	for _, b := range [][]byte{allBytes(), {0}, []byte("\x00\x00"), []byte("\xc3\x28"), []byte(`\x41`), []byte(`\\`), []byte("NULL")} {
+		wantIngested(h, fmt.Sprintf("%.20q", b), func(m *entity.Message) { m.Record.Key, m.Record.Value = b, b })
+	}
+}
+
+func bytesNullAndEmpty(h *harness) {
+	wantIngested(h, "null", func(m *entity.Message) { m.Record.Key, m.Record.Value = nil, nil })
+	wantIngested(h, "empty", func(m *entity.Message) { m.Record.Key, m.Record.Value = []byte{}, []byte{} })
+}
+
+// bytesPoisonJSON are values that look like JSON and that a database's own JSON
+// type refuses or blows up. All of them come in, in one batch, with good ones.
+func bytesPoisonJSON(h *harness) {
+	values := []string{
+		`{"nul": "\u0000"}`, `"\ud800"`, `1e131071`, `1e999999`, `{"a": 1, "a": 2}`, "\ufeff{}", `{"order": 1}`, `null`, ` `,
+		strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000), `{`, "{\"a\": \"\xff\"}", `"` + strings.Repeat("x", 100_000) + `"`,
+	}
+	i := 0
+	b := h.batch(h.open(deadLetter, 0, 0), 0, len(values), func(m *entity.Message) {
+		m.Record.Value = []byte(values[i])
+		i++
+	})
+	h.store(b, 1)
+	for i, m := range b.Messages {
+		got := h.get(m.ID).Record
+		check.True(h, got.State == entity.ValueStored && string(got.Value) == values[i],
+			"value %.40q: state %d, %.40q, want it as it was", values[i], got.State, got.Value)
+	}
+}
+
+func bytesManyHeaders(h *harness) {
+	headers := make([]entity.Header, 500)
+	for i := range headers {
+		headers[i] = entity.Header{Key: fmt.Sprintf("h%d", i%7), Value: fmt.Append(nil, i)}
+	}
+	wantIngested(h, "500 headers", func(m *entity.Message) { m.Record.Headers = headers })
+}
+
+func bytesLargeValue(h *harness) {
+	large := bytes.Repeat(allBytes(), 4<<10)
+	wantIngested(h, "1 MiB", func(m *entity.Message) { m.Record.Value = large })
+}
+
+func bytesLongError(h *harness) {
+	text := strings.Repeat("at com.example.Orders(Orders.java:1)\n", 10_000)
+	m := h.put(func(m *entity.Message) { m.ErrorMessage = text })
+	got := h.get(m.ID).ErrorMessage
+	check.True(h, got == text, "error message has %d bytes, want %d", len(got), len(text))
+}
+
+func bytesOwnBatch(h *harness) {
+	b := h.batch(h.open(deadLetter, 0, 0), 0, 1, func(m *entity.Message) {
+		m.Record.Value, m.Record.Key = []byte("value"), []byte("key")
+		m.Record.Headers = []entity.Header{{Key: "h", Value: []byte("header")}}
+	})
+	h.store(b, 1)
+	scribble(&b.Messages[0].Record)
+	h.wantUnscribbled(b.Messages[0].ID)
 }

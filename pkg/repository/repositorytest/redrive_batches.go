@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -45,11 +46,7 @@ func redriveBatchesPromises() []promise {
 
 func (h *harness) leaseFor(id, owner uuid.UUID) *repository.RedriveBatch {
 	h.Helper()
-	b, err := h.Repository.LeaseBatch(h.Context(), id, owner, expiry)
-	if err != nil {
-		h.Fatalf("LeaseBatch: %v", err)
-	}
-	return b
+	return check.Must(h.Repository.LeaseBatch(h.Context(), id, owner, expiry))(h)
 }
 
 // lease takes the next batch and remembers its owner for save.
@@ -70,18 +67,15 @@ type held struct {
 
 func (h *harness) wantNoLease(id uuid.UUID) {
 	h.Helper()
-	if b := h.leaseFor(id, uuid.New()); b != nil {
-		h.Errorf("LeaseBatch = batch %d, want none", b.Number)
-	}
+	b := h.leaseFor(id, uuid.New())
+	check.True(h, b == nil, "LeaseBatch = %+v, want none", b)
 }
 
 // wantLease leases a batch that must be there.
 func (h *harness) wantLease(id uuid.UUID, number int) *held {
 	h.Helper()
 	b := h.lease(id, uuid.New())
-	if b == nil || b.Number != number {
-		h.Fatalf("LeaseBatch = %+v, want batch %d", b, number)
-	}
+	check.Require(h, b != nil && b.Number == number, "LeaseBatch = %+v, want batch %d", b, number)
 	return b
 }
 
@@ -105,35 +99,25 @@ func itemWith(number int, id uuid.UUID, result entity.ItemResult) entity.Redrive
 
 func (h *harness) saveItems(b *held, items ...entity.RedriveItem) bool {
 	h.Helper()
-	saved, err := h.Repository.SaveBatch(h.Context(), repository.BatchResults{
+	return check.Must(h.Repository.SaveBatch(h.Context(), repository.BatchResults{
 		RedriveID: b.RedriveID, Number: b.Number, Owner: b.owner, Items: items,
-	})
-	if err != nil {
-		h.Fatalf("SaveBatch: %v", err)
-	}
-	return saved
+	}))(h)
 }
 
 // save stores a result for each of the first messages of a batch.
 func (h *harness) save(b *held, results ...entity.ItemResult) {
 	h.Helper()
-	if b == nil {
-		h.Fatal("LeaseBatch = none, want one")
-	}
+	check.Require(h, b != nil, "LeaseBatch = none, want one")
 	var items []entity.RedriveItem
 	for i, r := range results {
 		items = append(items, itemWith(b.First+i, b.Items[i].MessageID, r))
 	}
-	if !h.saveItems(b, items...) {
-		h.Fatalf("SaveBatch of batch %d = false, want true", b.Number)
-	}
+	check.Require(h, h.saveItems(b, items...), "SaveBatch of batch %d = false, want true", b.Number)
 }
 
 func (h *harness) saveAll(b *held, result entity.ItemResult) {
 	h.Helper()
-	if b == nil {
-		h.Fatal("LeaseBatch = none, want one")
-	}
+	check.Require(h, b != nil, "LeaseBatch = none, want one")
 	h.save(b, slices.Repeat([]entity.ItemResult{result}, len(b.Items))...)
 }
 
@@ -155,18 +139,14 @@ func (h *harness) returned(redrive, id uuid.UUID) {
 	h.Helper()
 	c := intent(id)
 	c.RedriveID = redrive
-	if taken := h.claimAll(c); len(taken) != 1 {
-		h.Fatalf("Claim took %d, want 1", len(taken))
-	}
+	taken := h.claimAll(c)
+	check.Require(h, len(taken) == 1, "Claim took %d, want 1", len(taken))
 	h.acknowledge(c)
 	h.comeBack(id, c.ID)
 }
 
 func idsOf(b *held) []uuid.UUID {
-	var ids []uuid.UUID
-	for _, item := range b.Items {
-		ids = append(ids, item.MessageID)
-	}
+	ids := check.Each(b.Items, func(item repository.BatchItem) uuid.UUID { return item.MessageID })
 	return ids
 }
 
@@ -175,9 +155,8 @@ func leaseAll(h *harness) {
 	var got []uuid.UUID
 	for n := range 3 {
 		b := h.wantLease(r.ID, n)
-		if b.RedriveID != r.ID || b.First != len(got) || b.Canary || b.TakenOver {
-			h.Errorf("batch %d = %+v, want item %d first, no canary, not taken over", n, b, len(got))
-		}
+		check.True(h, b.RedriveID == r.ID && b.First == len(got) && !b.Canary && !b.TakenOver,
+			"batch %d = %+v, want item %d first, no canary, not taken over", n, b, len(got))
 		got = append(got, idsOf(b)...)
 	}
 	h.wantIDs("leased", got, want)
@@ -199,17 +178,13 @@ func leaseInactive(h *harness) {
 func leaseCanary(h *harness) {
 	r, ids := h.began(9, func(n *repository.NewRedrive) { n.Options.Canary = 4 })
 	first, second := h.wantLease(r.ID, 0), h.wantLease(r.ID, 1)
-	if !first.Canary || !second.Canary {
-		h.Errorf("batches are the canary's: %v, %v, want both", first.Canary, second.Canary)
-	}
+	check.True(h, first.Canary && second.Canary, "batches are the canary's: %v, %v, want both", first.Canary, second.Canary)
 	h.wantIDs("canary", append(idsOf(first), idsOf(second)...), ids[:4])
 	h.wantNoLease(r.ID)
 	h.saveAll(first, entity.ItemSucceeded)
 	h.wantNoLease(r.ID)
 	h.move(r.ID, repository.RedriveMove{To: entity.RedriveRunning, PassCanary: true})
-	if b := h.wantLease(r.ID, 2); b.Canary {
-		h.Error("the third batch is the canary's, want not")
-	}
+	check.True(h, !h.wantLease(r.ID, 2).Canary, "the third batch is the canary's, want not")
 }
 
 func leaseRate(h *harness) {
@@ -224,9 +199,7 @@ func leaseRate(h *harness) {
 	h.move(r.ID, repository.RedriveMove{To: entity.RedrivePaused})
 	h.clock.Advance(time.Hour)
 	h.move(r.ID, repository.RedriveMove{To: entity.RedriveRunning})
-	if b := h.leaseFor(r.ID, uuid.New()); b == nil {
-		h.Error("LeaseBatch after a pause = none, want one")
-	}
+	check.True(h, h.leaseFor(r.ID, uuid.New()) != nil, "LeaseBatch after a pause = none, want one")
 	h.wantNoLease(r.ID)
 }
 
@@ -247,12 +220,8 @@ func leaseOrdered(h *harness) {
 	again := h.wantLease(r.ID, 0)
 	h.clock.Advance(expiry)
 	over := h.wantLease(r.ID, 0)
-	if !over.TakenOver {
-		h.Error("an expired batch is handed out as if nobody had begun it")
-	}
-	if h.saveItems(again) {
-		h.Error("SaveBatch by who lost the batch = true, want false")
-	}
+	check.True(h, over.TakenOver, "an expired batch is handed out as if nobody had begun it")
+	check.True(h, !h.saveItems(again), "SaveBatch by who lost the batch = true, want false")
 	h.saveAll(over, entity.ItemSucceeded)
 	h.wantLease(r.ID, 1)
 	h.wantNoLease(r.ID)
@@ -265,9 +234,9 @@ func leaseTakenOver(h *harness) {
 	h.clock.Advance(expiry - time.Microsecond)
 	h.wantNoLease(r.ID)
 	h.clock.Advance(time.Microsecond)
-	if b := h.wantLease(r.ID, 0); !b.TakenOver || !slices.Equal(idsOf(b), idsOf(first)) {
-		h.Errorf("batch 0 = %+v, want it taken over with the same messages", b)
-	}
+	b := h.wantLease(r.ID, 0)
+	check.True(h, b.TakenOver && slices.Equal(idsOf(b), idsOf(first)),
+		"batch 0 = %+v, want it taken over with the same messages", b)
 	h.wantLease(r.ID, 1)
 	h.wantNoLease(r.ID)
 }
@@ -276,13 +245,9 @@ func leaseRenewed(h *harness) {
 	r, _ := h.began(6)
 	mine, theirs := h.wantLease(r.ID, 0), h.wantLease(r.ID, 1)
 	h.clock.Advance(expiry / 2)
-	if err := h.Repository.RenewLeases(h.Context(), mine.owner, expiry); err != nil {
-		h.Fatal(err)
-	}
+	check.NoError(h, h.Repository.RenewLeases(h.Context(), mine.owner, expiry))
 	h.clock.Advance(expiry / 2)
-	if b := h.wantLease(r.ID, theirs.Number); !b.TakenOver {
-		h.Error("the lease that was not renewed is not over")
-	}
+	check.True(h, h.wantLease(r.ID, theirs.Number).TakenOver, "the lease that was not renewed is not over")
 	h.wantNoLease(r.ID)
 	h.saveAll(mine, entity.ItemSucceeded)
 }
@@ -308,21 +273,14 @@ func saveParts(h *harness) {
 	b := h.wantLease(r.ID, 0)
 	second := itemWith(1, ids[1], entity.ItemSucceeded)
 	second.Topic, second.Partition, second.Offset, second.Group = "elsewhere", 7, 1000, ""
-	if !h.saveItems(b, second) {
-		h.Fatal("SaveBatch = false, want true")
-	}
+	check.Require(h, h.saveItems(b, second), "SaveBatch = false, want true")
 	b = h.wantLease(r.ID, 0)
-	if b.TakenOver || b.Items[0].Result != entity.ItemWaiting || b.Items[1].Result != entity.ItemSucceeded {
-		h.Errorf("the rest of the batch = %+v, taken over %v, want the second only with a result, not taken over", b.Items, b.TakenOver)
-	}
+	check.True(h, !b.TakenOver && b.Items[0].Result == entity.ItemWaiting && b.Items[1].Result == entity.ItemSucceeded,
+		"the rest of the batch = %+v, taken over %v, want the second only with a result, not taken over", b.Items, b.TakenOver)
 	third, first := itemWith(2, ids[2], entity.ItemFailed), itemWith(0, ids[0], entity.ItemSucceeded)
-	if !h.saveItems(b, third, first) {
-		h.Fatal("SaveBatch = false, want true")
-	}
+	check.Require(h, h.saveItems(b, third, first), "SaveBatch = false, want true")
 	first.Outcome, second.Outcome = entity.Published, entity.Published
-	if got, want := h.items(r.ID, repository.ItemQuery{}), []entity.RedriveItem{first, second, third}; !slices.Equal(got, want) {
-		h.Errorf("items\n got %+v\nwant %+v", got, want)
-	}
+	check.Same(h, h.items(r.ID, repository.ItemQuery{}), []entity.RedriveItem{first, second, third}, "items")
 	h.wantRedriveCounts(r.ID, entity.RedriveCounts{
 		Succeeded: 2, Failed: 1, Reasons: map[string]int{string(entity.NetworkTimeout): 1},
 	})
@@ -331,12 +289,9 @@ func saveParts(h *harness) {
 
 func saveNothing(h *harness) {
 	r, _ := h.began(2)
-	if b := h.wantLease(r.ID, 0); !h.saveItems(b) || h.saveItems(b) {
-		h.Error("SaveBatch twice, want true and then false")
-	}
-	if b := h.wantLease(r.ID, 0); b.TakenOver {
-		h.Error("a batch that was given back is taken over, want not")
-	}
+	b := h.wantLease(r.ID, 0)
+	check.True(h, h.saveItems(b) && !h.saveItems(b), "SaveBatch twice, want true and then false")
+	check.True(h, !h.wantLease(r.ID, 0).TakenOver, "a batch that was given back is taken over, want not")
 	h.wantRedriveCounts(r.ID, entity.RedriveCounts{Waiting: 2, UnderWay: 2})
 }
 
@@ -347,9 +302,8 @@ func saveLost(h *harness) {
 	item := itemWith(0, ids[0], entity.ItemFailed)
 	now := h.wantLease(r.ID, 0)
 	foreign := &held{&repository.RedriveBatch{RedriveID: r.ID, Number: 99}, now.owner}
-	if h.saveItems(late, item) || h.saveItems(foreign, item) || h.saveItems(&held{now.RedriveBatch, uuid.Nil}, item) {
-		h.Error("SaveBatch by somebody else, or of no batch = true, want false")
-	}
+	check.True(h, !h.saveItems(late, item) && !h.saveItems(foreign, item) && !h.saveItems(&held{now.RedriveBatch, uuid.Nil}, item),
+		"SaveBatch by somebody else, or of no batch = true, want false")
 	h.wantRedriveCounts(r.ID, entity.RedriveCounts{Waiting: 2, UnderWay: 2})
 	h.saveAll(now, entity.ItemSucceeded)
 	h.wantRedriveCounts(r.ID, entity.RedriveCounts{Succeeded: 2})
@@ -363,9 +317,8 @@ func savePaused(h *harness) {
 		h.move(r.ID, repository.RedriveMove{To: to})
 		h.save(b, entity.ItemSucceeded, entity.ItemSucceeded)
 		got := h.redrive(r.ID).Counts
-		if got.Succeeded != 2 || got.Waiting != r.Selected-2 {
-			h.Errorf("%s: %d succeeded, %d wait, want 2 and %d", to, got.Succeeded, got.Waiting, r.Selected-2)
-		}
+		check.True(h, got.Succeeded == 2 && got.Waiting == r.Selected-2,
+			"%s: %d succeeded, %d wait, want 2 and %d", to, got.Succeeded, got.Waiting, r.Selected-2)
 	}
 }
 
@@ -378,9 +331,7 @@ func saveForeign(h *harness) {
 		h.Fatal("SaveBatch = false, want true")
 	}
 	got := h.redrive(r.ID).Counts
-	if got.Failed != 1 || got.Dead != 0 || got.Waiting != 1 {
-		h.Errorf("counts = %+v, want one failed, one waiting", got)
-	}
+	check.True(h, got.Failed == 1 && got.Dead == 0 && got.Waiting == 1, "counts = %+v, want one failed, one waiting", got)
 }
 
 func itemsPaged(h *harness) {
@@ -410,9 +361,7 @@ func itemsPaged(h *harness) {
 		{repository.ItemQuery{Results: []entity.ItemResult{entity.ItemInDoubt, entity.ItemSkipped}}, []int{3, 4}},
 		{repository.ItemQuery{Results: []entity.ItemResult{entity.ItemWaiting}}, []int{6, 7}},
 	} {
-		if got := numbers(c.q); !slices.Equal(got, c.want) {
-			h.Errorf("RedriveItems(%+v) = %v, want %v", c.q, got, c.want)
-		}
+		check.Same(h, numbers(c.q), c.want, "RedriveItems(%+v)", c.q)
 	}
 }
 
@@ -435,9 +384,7 @@ func itemsOutcomes(h *harness) {
 		change(&item)
 		items = append(items, item)
 	}
-	if !h.saveItems(b, items...) {
-		h.Fatal("SaveBatch = false, want true")
-	}
+	check.Require(h, h.saveItems(b, items...), "SaveBatch = false, want true")
 	h.noteCommitted(committed(billing, 50))
 	h.returned(r.ID, ids[6])
 	h.returned(r.ID, ids[7])
@@ -447,34 +394,26 @@ func itemsOutcomes(h *harness) {
 		entity.Returned, entity.Returned, "",
 	}
 	for i, item := range h.items(r.ID, repository.ItemQuery{}) {
-		if item.Outcome != want[i] {
-			h.Errorf("item %d is %q, want %q", i, item.Outcome, want[i])
-		}
+		check.Same(h, item.Outcome, want[i], "item %d", i)
 	}
 	for outcome, want := range map[entity.Outcome][]int{entity.Consumed: {0}, entity.Published: {1, 2, 3, 4, 5}, entity.Returned: {6, 7}} {
 		var got []int
 		for _, item := range h.items(r.ID, repository.ItemQuery{Outcome: outcome}) {
 			got = append(got, item.Number)
 		}
-		if !slices.Equal(got, want) {
-			h.Errorf("items that are %s: got %v, want %v", outcome, got, want)
-		}
+		check.Same(h, got, want, "items that are %s", outcome)
 	}
 	if got := h.items(r.ID, repository.ItemQuery{From: 7, Outcome: entity.Returned, Results: []entity.ItemResult{entity.ItemInDoubt}}); len(got) != 1 || got[0].Number != 7 {
 		h.Errorf("the returned one in doubt: got %+v, want item 7", got)
 	}
 	h.wantOutcomes(r.ID, false, entity.OutcomeCounts{Published: 5, Consumed: 1, Returned: 2})
-	if got := h.redrive(r.ID).Counts.Returned; got != 2 {
-		h.Errorf("%d came back, want 2", got)
-	}
+	check.Same(h, h.redrive(r.ID).Counts.Returned, 2, "messages that came back")
 }
 
 func (h *harness) wantOutcomes(id uuid.UUID, canary bool, want entity.OutcomeCounts) {
 	h.Helper()
 	got, err := h.Repository.RedriveOutcomes(h.Context(), id, canary)
-	if err != nil || got != want {
-		h.Errorf("RedriveOutcomes = %+v, %v, want %+v", got, err, want)
-	}
+	check.True(h, err == nil && got == want, "RedriveOutcomes = %+v, %v, want %+v", got, err, want)
 }
 
 func itemsConfigured(h *harness) {
@@ -486,12 +425,10 @@ func itemsConfigured(h *harness) {
 	want := func(group string, outcome entity.Outcome) {
 		h.Helper()
 		got := h.items(r.ID, repository.ItemQuery{})
-		if got[0].Group != group || got[0].Outcome != outcome {
-			h.Errorf("item without a group is told of by %q: %s, want %q: %s", got[0].Group, got[0].Outcome, group, outcome)
-		}
-		if got[1].Group != "shipping" || got[1].Outcome != entity.Published {
-			h.Errorf("item of shipping is told of by %q: %s, want shipping: published", got[1].Group, got[1].Outcome)
-		}
+		check.True(h, got[0].Group == group && got[0].Outcome == outcome,
+			"item without a group is told of by %q: %s, want %q: %s", got[0].Group, got[0].Outcome, group, outcome)
+		check.True(h, got[1].Group == "shipping" && got[1].Outcome == entity.Published,
+			"item of shipping is told of by %q: %s, want shipping: published", got[1].Group, got[1].Outcome)
 	}
 	h.noteCommitted(committed(billing, 50))
 	want("", entity.Published)
@@ -517,10 +454,7 @@ func outcomesCanary(h *harness) {
 
 func (h *harness) attemptsOf(redrive uuid.UUID, ids ...uuid.UUID) map[uuid.UUID]entity.Attempt {
 	h.Helper()
-	attempts, err := h.Repository.AttemptsOf(h.Context(), redrive, ids)
-	if err != nil {
-		h.Fatalf("AttemptsOf: %v", err)
-	}
+	attempts := check.Must(h.Repository.AttemptsOf(h.Context(), redrive, ids))(h)
 	found := map[uuid.UUID]entity.Attempt{}
 	for _, a := range attempts {
 		if _, twice := found[a.MessageID]; twice {
@@ -557,15 +491,10 @@ func attemptsOf(h *harness) {
 		a.ConsumerGroup = "billing"
 		want[id] = a
 	}
-	if len(got) != 2 || got[ids[0]] != want[ids[0]] || got[ids[1]] != want[ids[1]] {
-		h.Errorf("AttemptsOf\n got %+v\nwant %+v", got, want)
-	}
-	if got := h.attemptsOf(mine); len(got) != 0 {
-		h.Errorf("AttemptsOf no message = %+v, want none", got)
-	}
-	if got := h.attemptsOf(uuid.Nil, ids...); len(got) != 0 {
-		h.Errorf("AttemptsOf no redrive = %+v, want none", got)
-	}
+	check.True(h, len(got) == 2 && got[ids[0]] == want[ids[0]] && got[ids[1]] == want[ids[1]],
+		"AttemptsOf\n got %+v\nwant %+v", got, want)
+	check.Len(h, h.attemptsOf(mine), 0, "AttemptsOf no message")
+	check.Len(h, h.attemptsOf(uuid.Nil, ids...), 0, "AttemptsOf no redrive")
 }
 
 func attemptsOfClaims(h *harness) {
@@ -581,14 +510,10 @@ func attemptsOfClaims(h *harness) {
 		ConsumerGroup: "billing",
 	}
 	for range 2 { // alive, and expired
-		if got := h.attemptsOf(redrive, m.ID)[m.ID]; got != want {
-			h.Errorf("AttemptsOf a claim\n got %+v\nwant %+v", got, want)
-		}
+		check.Same(h, h.attemptsOf(redrive, m.ID)[m.ID], want, "AttemptsOf a claim")
 		h.clock.Advance(2 * expiry)
 	}
-	if got := h.attemptsOf(uuid.New(), m.ID); len(got) != 0 {
-		h.Errorf("AttemptsOf another redrive = %+v, want none", got)
-	}
+	check.Len(h, h.attemptsOf(uuid.New(), m.ID), 0, "AttemptsOf another redrive")
 }
 
 func raceLeases(h *harness) {
@@ -614,9 +539,7 @@ func raceLeases(h *harness) {
 			saved, err := h.Repository.SaveBatch(h.Context(), repository.BatchResults{
 				RedriveID: r.ID, Number: b.Number, Owner: owner, Items: []entity.RedriveItem{item},
 			})
-			if err != nil || !saved {
-				h.Errorf("SaveBatch = %v, %v, want true", saved, err)
-			}
+			check.True(h, err == nil && saved, "SaveBatch = %v, %v, want true", saved, err)
 		}
 	})
 	h.wantSameIDs("leased by all owners", got, ids)
@@ -630,17 +553,11 @@ func raceTakeOver(h *harness) {
 		h.clock.Advance(expiry)
 		h.wantOne("LeaseBatch of an expired batch", func() bool {
 			b, err := h.Repository.LeaseBatch(h.Context(), r.ID, uuid.New(), expiry)
-			if err != nil {
-				h.Errorf("LeaseBatch: %v", err)
-			}
-			if b != nil && !b.TakenOver {
-				h.Error("it is not taken over, want that")
-			}
+			check.True(h, err == nil, "LeaseBatch: %v", err)
+			check.True(h, b == nil || b.TakenOver, "it is not taken over, want that")
 			return b != nil
 		})
-		if h.saveItems(late) {
-			h.Error("SaveBatch by who lost the batch = true, want false")
-		}
+		check.True(h, !h.saveItems(late), "SaveBatch by who lost the batch = true, want false")
 	}
 }
 
@@ -649,9 +566,7 @@ func raceRate(h *harness) {
 	for range rounds {
 		h.wantOne("LeaseBatch within a second", func() bool {
 			b, err := h.Repository.LeaseBatch(h.Context(), r.ID, uuid.New(), time.Hour)
-			if err != nil {
-				h.Errorf("LeaseBatch: %v", err)
-			}
+			check.True(h, err == nil, "LeaseBatch: %v", err)
 			return b != nil
 		})
 		h.clock.Advance(time.Second)
@@ -680,9 +595,7 @@ func racePause(h *harness) {
 				}
 			}
 		})
-		if pauseErr != nil {
-			h.Errorf("MoveRedrive: %v", pauseErr)
-		}
+		check.True(h, pauseErr == nil, "MoveRedrive: %v", pauseErr)
 		h.wantNoLease(r.ID)
 	}
 }
@@ -700,9 +613,7 @@ func raceFinishRedrive(h *harness) {
 				RedriveID: r.ID, Number: b.Number, Owner: b.owner,
 				Items: []entity.RedriveItem{itemWith(i, b.Items[0].MessageID, entity.ItemSucceeded)},
 			})
-			if err != nil || !saved {
-				h.Errorf("SaveBatch = %v, %v, want true", saved, err)
-			}
+			check.True(h, err == nil && saved, "SaveBatch = %v, %v, want true", saved, err)
 			// The loser finds it open still, or finished already.
 			_, _ = h.Repository.MoveRedrive(h.Context(), r.ID, repository.RedriveMove{
 				To: entity.RedriveFinished, Action: entity.ActionFinish, Cause: entity.By("alice"),
@@ -727,9 +638,7 @@ func raceCreate(h *harness) {
 			}
 		})
 		h.wantIDs("items", messagesOf(h.items(n.ID, repository.ItemQuery{})), ids)
-		if got := len(h.entriesOf(n.ID)); got != 1 {
-			h.Errorf("trail has %d entries, want 1", got)
-		}
+		check.Same(h, len(h.entriesOf(n.ID)), 1, "entries of the trail")
 	}
 }
 
@@ -748,14 +657,10 @@ func leaseInactiveOfTheDead(h *harness) {
 		}
 		h.wantNoLease(r.ID)
 		h.clock.Advance(2 * expiry)
-		active, err := h.Repository.ActiveRedrives(h.Context())
-		if err != nil || !slices.Contains(active, r.ID) {
-			h.Errorf("%s: ActiveRedrives = %v, %v, want %s among them", state, active, err, r.ID)
-		}
+		active := check.Must(h.Repository.ActiveRedrives(h.Context()))(h)
+		check.True(h, slices.Contains(active, r.ID), "%s: ActiveRedrives = %v, want %s among them", state, active, r.ID)
 		b := h.wantLease(r.ID, 0)
-		if !b.OnlyCatchUp || !b.TakenOver {
-			h.Errorf("%s: batch = %+v, want one to catch up with only", state, b.RedriveBatch)
-		}
+		check.True(h, b.OnlyCatchUp && b.TakenOver, "%s: batch = %+v, want one to catch up with only", state, b.RedriveBatch)
 		h.saveAll(b, entity.ItemSucceeded)
 		h.wantNoLease(r.ID)
 		if got := h.redrive(r.ID).Counts; got.UnderWay != 0 || got.Succeeded != 1 {

@@ -1,12 +1,12 @@
 package repositorytest
 
 import (
-	"maps"
 	"slices"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -45,18 +45,11 @@ func (h *harness) items(id uuid.UUID, q repository.ItemQuery) []entity.RedriveIt
 	if q.Limit == 0 {
 		q.Limit = everything
 	}
-	items, err := h.Repository.RedriveItems(h.Context(), id, q)
-	if err != nil {
-		h.Fatalf("RedriveItems(%+v): %v", q, err)
-	}
-	return items
+	return check.Must(h.Repository.RedriveItems(h.Context(), id, q))(h)
 }
 
 func messagesOf(items []entity.RedriveItem) []uuid.UUID {
-	var ids []uuid.UUID
-	for _, item := range items {
-		ids = append(ids, item.MessageID)
-	}
+	ids := check.Each(items, func(item entity.RedriveItem) uuid.UUID { return item.MessageID })
 	return ids
 }
 
@@ -70,9 +63,8 @@ func (h *harness) wantSelected(name string, n repository.NewRedrive, leftOut map
 	for _, count := range leftOut {
 		skipped += count
 	}
-	if r.Selected != len(want)+skipped || r.LeftOut != skipped {
-		h.Errorf("%s: %d selected, %d left out, want %d and %d", name, r.Selected, r.LeftOut, len(want)+skipped, skipped)
-	}
+	check.True(h, r.Selected == len(want)+skipped && r.LeftOut == skipped,
+		"%s: %d selected, %d left out, want %d and %d", name, r.Selected, r.LeftOut, len(want)+skipped, skipped)
 	h.wantRedriveCounts(r.ID, entity.RedriveCounts{Waiting: len(want), Skipped: skipped, Reasons: leftOut})
 }
 
@@ -198,9 +190,7 @@ func selectionFrozen(h *harness) {
 func selectionStays(h *harness) {
 	r, ids := h.began(3)
 	h.attempt(ids[0], entity.Acknowledged)
-	if err := h.Repository.Delete(h.Context(), ids[1], entity.By("alice")); err != nil {
-		h.Fatal(err)
-	}
+	check.NoError(h, h.Repository.Delete(h.Context(), ids[1], entity.By("alice")))
 	h.wantIDs("items", messagesOf(h.items(r.ID, repository.ItemQuery{})), ids)
 }
 
@@ -212,9 +202,7 @@ func selectionIDs(h *harness) {
 	ids := h.puts(7)
 	slices.Reverse(ids)
 	h.wantSelected("ids", ofIDs(append(ids, ids[2], ids[0])...), nil, ids...)
-	if got := h.create(ofIDs(ids...)).Selection; len(got.IDs) != 0 {
-		h.Errorf("selection shows ids %v, want them as items only", got.IDs)
-	}
+	check.Len(h, h.create(ofIDs(ids...)).Selection.IDs, 0, "selection shows ids, want them as items only")
 }
 
 func selectionIDsLeftOut(h *harness) {
@@ -247,9 +235,8 @@ func (h *harness) sizes(id uuid.UUID) (sizes []int, canaries int) {
 		if b == nil {
 			return sizes, canaries
 		}
-		if b.Number != len(sizes) || b.First != next {
-			h.Errorf("batch %d begins with item %d, want batch %d with %d", b.Number, b.First, len(sizes), next)
-		}
+		check.True(h, b.Number == len(sizes) && b.First == next,
+			"batch %d begins with item %d, want batch %d with %d", b.Number, b.First, len(sizes), next)
 		sizes, next = append(sizes, len(b.Items)), next+len(b.Items)
 		if b.Canary {
 			canaries++
@@ -267,9 +254,8 @@ func (h *harness) wantSizes(n repository.NewRedrive, canaries int, want ...int) 
 		h.move(n.ID, repository.RedriveMove{To: entity.RedriveRunning})
 	}
 	got, marked := h.sizes(n.ID)
-	if !slices.Equal(got, want) || marked != canaries {
-		h.Errorf("batches of %v, %d the canary's, want %v, %d", got, marked, want, canaries)
-	}
+	check.True(h, slices.Equal(got, want) && marked == canaries,
+		"batches of %v, %d the canary's, want %v, %d", got, marked, want, canaries)
 }
 
 // selectionIDsHidden: nobody learns from an id whether there is a message that they
@@ -317,9 +303,7 @@ func selectionCanaryOfOthers(h *harness) {
 	r := h.create(retryAll(func(n *repository.NewRedrive) {
 		n.Action, n.Options.Canary, n.Options.KeepKeyOrder = entity.RedriveDelete, 2, true
 	}))
-	if r.State != entity.RedriveRunning || !r.CanaryPassed {
-		h.Errorf("a delete with a canary is %s, want running", r.State)
-	}
+	check.True(h, r.State == entity.RedriveRunning && r.CanaryPassed, "a delete with a canary is %s, want running", r.State)
 	if got, marked := h.sizes(r.ID); !slices.Equal(got, []int{3, 1}) || marked != 0 {
 		h.Errorf("batches of %v, %d the canary's, want 3 and 1, and none", got, marked)
 	}
@@ -332,19 +316,15 @@ func selectionRate(h *harness) {
 		want int
 	}{{2.9, 2}, {0.1, 1}, {1, 1}, {3, 3}, {1000, 3}} {
 		r := h.create(retryAll(func(n *repository.NewRedrive) { n.Options.Rate = c.rate }))
-		if b := h.lease(r.ID, uuid.New()); b == nil || len(b.Items) != c.want {
-			h.Errorf("with %v messages a second the first batch is %+v, want %d messages", c.rate, b, c.want)
-		}
+		b := h.lease(r.ID, uuid.New())
+		check.True(h, b != nil && len(b.Items) == c.want,
+			"with %v messages a second the first batch is %+v, want %d messages", c.rate, b, c.want)
 	}
 }
 
 func (h *harness) survey(n repository.NewRedrive) []repository.SurveyGroup {
 	h.Helper()
-	groups, err := h.Repository.Survey(h.Context(), n)
-	if err != nil {
-		h.Fatalf("Survey: %v", err)
-	}
-	return groups
+	return check.Must(h.Repository.Survey(h.Context(), n))(h)
 }
 
 func surveyCounts(h *harness) {
@@ -362,9 +342,7 @@ func surveyCounts(h *harness) {
 				want[reason] += count
 			}
 			for reason, count := range want {
-				if found[reason] != count {
-					h.Errorf("%s of %v: Survey has %d of %q, want %d", action, statuses, found[reason], reason, count)
-				}
+				check.Same(h, found[reason], count, "%s of %v: of %q of Survey", action, statuses, reason)
 			}
 		}
 	}
@@ -390,14 +368,12 @@ func surveyGroups(h *harness) {
 		{Messages: 1, Topic: "b", Confidence: entity.FromName, Sample: guessed},
 	}
 	for i := range min(2, len(got)) {
-		if m := h.get(got[i].Sample); m.OriginalTopic != got[i].Topic || m.Origin.Confidence != got[i].Confidence {
-			h.Errorf("sample of %+v is a message of %q, %s", got[i], m.OriginalTopic, m.Origin.Confidence)
-		}
+		m := h.get(got[i].Sample)
+		check.True(h, m.OriginalTopic == got[i].Topic && m.Origin.Confidence == got[i].Confidence,
+			"sample of %+v is a message of %q, %s", got[i], m.OriginalTopic, m.Origin.Confidence)
 		want[i].Sample = got[i].Sample
 	}
-	if !slices.Equal(got, want) {
-		h.Errorf("Survey =\n     %+v\nwant %+v", got, want)
-	}
+	check.Same(h, got, want, "Survey")
 }
 
 func surveySources(h *harness) {
@@ -419,9 +395,7 @@ func surveySources(h *harness) {
 		if name == "by ids" {
 			want = map[string]int{"gamma.dlq": 1, "orders.dlq": 1}
 		}
-		if !maps.Equal(got, want) {
-			h.Errorf("%s: Survey has %v, want %v", name, got, want)
-		}
+		check.Same(h, got, want, "%s: Survey", name)
 	}
 }
 
@@ -432,16 +406,13 @@ func surveyIDs(h *harness) {
 		{Messages: 1, Reason: repository.SkippedGone, Sample: lost},
 		{Messages: 1, Topic: original, Confidence: entity.FromHeader, Sample: m.ID},
 	}
-	if !slices.Equal(got, want) {
-		h.Errorf("Survey = %+v, want %+v", got, want)
-	}
+	check.Same(h, got, want, "Survey")
 }
 
 func surveyStoresNothing(h *harness) {
 	m := h.put()
 	n := retryAll()
 	h.survey(n)
-	_, err := h.Repository.Redrive(h.Context(), n.ID)
-	h.wantNoRedrive("Redrive after a survey", n.ID, err)
+	h.wantNoRedrive("Redrive after a survey", n.ID, check.Err(h.Repository.Redrive(h.Context(), n.ID)))
 	h.wantUnchanged(h.get(m.ID))
 }

@@ -2,13 +2,12 @@ package repositorytest
 
 import (
 	"errors"
-	"maps"
-	"reflect"
 	"slices"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -49,11 +48,7 @@ func retryAll(changes ...func(*repository.NewRedrive)) repository.NewRedrive {
 
 func (h *harness) create(n repository.NewRedrive) entity.Redrive {
 	h.Helper()
-	r, err := h.Repository.CreateRedrive(h.Context(), n)
-	if err != nil {
-		h.Fatalf("CreateRedrive: %v", err)
-	}
-	return r
+	return check.Must(h.Repository.CreateRedrive(h.Context(), n))(h)
 }
 
 // began puts n messages in and makes a redrive of them.
@@ -65,11 +60,7 @@ func (h *harness) began(n int, changes ...func(*repository.NewRedrive)) (entity.
 
 func (h *harness) redrive(id uuid.UUID) entity.Redrive {
 	h.Helper()
-	r, err := h.Repository.Redrive(h.Context(), id)
-	if err != nil {
-		h.Fatalf("Redrive(%s): %v", id, err)
-	}
-	return r
+	return check.Must(h.Repository.Redrive(h.Context(), id))(h)
 }
 
 func (h *harness) move(id uuid.UUID, m repository.RedriveMove) entity.Redrive {
@@ -80,38 +71,26 @@ func (h *harness) move(id uuid.UUID, m repository.RedriveMove) entity.Redrive {
 	if m.Action == "" {
 		m.Action = entity.ActionPause
 	}
-	r, err := h.Repository.MoveRedrive(h.Context(), id, m)
-	if err != nil {
-		h.Fatalf("MoveRedrive to %s: %v", m.To, err)
-	}
-	return r
+	return check.Must(h.Repository.MoveRedrive(h.Context(), id, m))(h)
 }
 
 func (h *harness) wantRedrive(got, want entity.Redrive) {
 	h.Helper()
-	if !reflect.DeepEqual(got, want) {
-		h.Errorf("redrive\n got %+v\nwant %+v", got, want)
-	}
+	check.Same(h, got, want, "redrive")
 }
 
 func (h *harness) wantRedriveCounts(id uuid.UUID, want entity.RedriveCounts) {
 	h.Helper()
 	got := h.redrive(id).Counts
-	if !maps.Equal(got.Reasons, want.Reasons) {
-		h.Errorf("reasons = %v, want %v", got.Reasons, want.Reasons)
-	}
+	check.Same(h, got.Reasons, want.Reasons, "reasons")
 	got.Reasons, want.Reasons = nil, nil
-	if !reflect.DeepEqual(got, want) {
-		h.Errorf("counts = %+v, want %+v", got, want)
-	}
+	check.Same(h, got, want, "counts")
 }
 
 func (h *harness) wantNoRedrive(call string, id uuid.UUID, err error) {
 	h.Helper()
 	var missing *entity.RedriveNotFoundError
-	if !errors.As(err, &missing) || missing.ID != id {
-		h.Errorf("%s = %v, want a RedriveNotFoundError of %s", call, err, id)
-	}
+	check.True(h, errors.As(err, &missing) && missing.ID == id, "%s = %v, want a RedriveNotFoundError of %s", call, err, id)
 }
 
 func redriveShown(h *harness) {
@@ -149,9 +128,7 @@ func redriveAgain(h *harness) {
 	h.puts(2)
 	n.Action, n.Selection.Topic = entity.RedriveDelete, "other"
 	h.wantRedrive(h.create(n), moved)
-	if got := len(h.items(n.ID, repository.ItemQuery{})); got != 4 {
-		h.Errorf("it has %d items, want the 4 of the first time", got)
-	}
+	check.Same(h, len(h.items(n.ID, repository.ItemQuery{})), 4, "items, want the 4 of the first time")
 }
 
 func redriveEmpty(h *harness) {
@@ -194,11 +171,9 @@ func redriveInvalid(h *harness) {
 		"empty batches": func(n *repository.NewRedrive) { n.BatchSize = 0 },
 	} {
 		n := retryAll(change)
-		if _, err := h.Repository.CreateRedrive(h.Context(), n); !errors.Is(err, entity.ErrInvalid) {
-			h.Errorf("CreateRedrive with %s = %v, want ErrInvalid", name, err)
-		}
-		_, err := h.Repository.Redrive(h.Context(), n.ID)
-		h.wantNoRedrive("Redrive after that", n.ID, err)
+		check.Is(h, check.Err(h.Repository.CreateRedrive(h.Context(), n)), entity.ErrInvalid,
+			"CreateRedrive with %s, want ErrInvalid", name)
+		h.wantNoRedrive("Redrive after that", n.ID, check.Err(h.Repository.Redrive(h.Context(), n.ID)))
 	}
 	h.wantUnchanged(h.get(m.ID))
 }
@@ -223,9 +198,7 @@ func redriveUnknown(h *harness) {
 	} {
 		h.wantNoRedrive(name, id, call())
 	}
-	if err := repo.RenewLeases(ctx, uuid.New(), expiry); err != nil {
-		h.Errorf("RenewLeases of nobody = %v, want nil", err)
-	}
+	check.NoError(h, repo.RenewLeases(ctx, uuid.New(), expiry))
 }
 
 func redrivesListed(h *harness) {
@@ -246,10 +219,7 @@ func redrivesListed(h *harness) {
 	slices.Reverse(all)
 	list := func(q repository.RedriveQuery) (found []uuid.UUID, last repository.Place) {
 		q.Limit = max(q.Limit, 0)
-		redrives, err := h.Repository.Redrives(h.Context(), q)
-		if err != nil {
-			h.Fatalf("Redrives(%+v): %v", q, err)
-		}
+		redrives := check.Must(h.Repository.Redrives(h.Context(), q))(h)
 		for _, r := range redrives {
 			found, last = append(found, r.ID), repository.Place{CreatedAt: r.CreatedAt, ID: r.ID}
 		}
@@ -290,10 +260,7 @@ func redrivesActive(h *harness) {
 			h.move(n.ID, repository.RedriveMove{To: to})
 		}
 	}
-	got, err := h.Repository.ActiveRedrives(h.Context())
-	if err != nil {
-		h.Fatal(err)
-	}
+	got := check.Must(h.Repository.ActiveRedrives(h.Context()))(h)
 	h.wantIDs("ActiveRedrives", got, want)
 }
 
@@ -308,9 +275,7 @@ func (h *harness) inState(state entity.RedriveState) entity.Redrive {
 		h.move(n.ID, repository.RedriveMove{To: state})
 	}
 	r := h.redrive(n.ID)
-	if r.State != state {
-		h.Fatalf("redrive is %s, want %s", r.State, state)
-	}
+	check.Require(h, r.State == state, "redrive is %s, want %s", r.State, state)
 	return r
 }
 
@@ -329,9 +294,7 @@ func redriveArrows(h *harness) {
 			if err != nil || moved.State != to || moved.Note != "because" || moved.UpdatedAt != h.clock.Kept() {
 				h.Errorf("MoveRedrive from %s to %s = %s, %q, %v, %v, want it moved now", from, to, moved.State, moved.Note, moved.UpdatedAt, err)
 			}
-			if over := !moved.EndedAt.IsZero(); over != to.Over() {
-				h.Errorf("moved to %s it ended %v", to, moved.EndedAt)
-			}
+			check.Same(h, !moved.EndedAt.IsZero(), to.Over(), "moved to %s it ended %v", to, moved.EndedAt)
 		}
 	}
 }
@@ -340,9 +303,8 @@ func redriveArrows(h *harness) {
 func (h *harness) wantNoMove(r entity.Redrive, to entity.RedriveState, err error) {
 	h.Helper()
 	var refused *entity.RedriveStateError
-	if !errors.As(err, &refused) || refused.ID != r.ID || refused.From != r.State || refused.To != to {
-		h.Errorf("MoveRedrive from %s to %s = %v, want a RedriveStateError", r.State, to, err)
-	}
+	check.True(h, errors.As(err, &refused) && refused.ID == r.ID && refused.From == r.State && refused.To == to,
+		"MoveRedrive from %s to %s = %v, want a RedriveStateError", r.State, to, err)
 	h.wantRedrive(h.redrive(r.ID), r)
 }
 
@@ -374,32 +336,25 @@ func redriveMoveAudit(h *harness) {
 func redriveFinish(h *harness) {
 	r, _ := h.began(4)
 	first, second := h.lease(r.ID, uuid.New()), h.lease(r.ID, uuid.New())
-	if first == nil || second == nil {
-		h.Fatal("LeaseBatch had fewer than two batches of four messages, want two")
-	}
+	check.Require(h, first != nil && second != nil, "LeaseBatch had fewer than two batches of four messages, want two")
 	// Still with everything open, with a batch saved, and with one saved in part.
 	for _, save := range []func(){func() {}, func() { h.saveAll(first, entity.ItemInDoubt) }} {
 		save()
 		before := h.redrive(r.ID)
-		if got := h.move(r.ID, repository.RedriveMove{To: entity.RedriveFinished, Action: entity.ActionFinish}); got.State != entity.RedriveRunning {
-			h.Fatalf("with open batches it became %s, want running", got.State)
-		}
+		got := h.move(r.ID, repository.RedriveMove{To: entity.RedriveFinished, Action: entity.ActionFinish})
+		check.Require(h, got.State == entity.RedriveRunning, "with open batches it became %s, want running", got.State)
 		h.wantRedrive(h.redrive(r.ID), before)
 	}
 	h.saveAll(second, entity.ItemSkipped)
 	if got := h.move(r.ID, repository.RedriveMove{To: entity.RedriveFinished, Action: entity.ActionFinish}); got.State != entity.RedriveFinished || got.EndedAt.IsZero() {
 		h.Errorf("with all batches done it became %s, ended %v, want finished now", got.State, got.EndedAt)
 	}
-	if got := len(h.entriesOf(r.ID)); got != 2 {
-		h.Errorf("trail has %d entries, want its creation and its end", got)
-	}
+	check.Same(h, len(h.entriesOf(r.ID)), 2, "entries of the trail, want its creation and its end")
 }
 
 func redrivePass(h *harness) {
 	r, _ := h.began(4, func(n *repository.NewRedrive) { n.Options.Canary = 1 })
-	if r.CanaryPassed {
-		h.Error("a canary is passed from the start, want not")
-	}
+	check.True(h, !r.CanaryPassed, "a canary is passed from the start, want not")
 	if got := h.move(r.ID, repository.RedriveMove{To: entity.RedrivePaused}); got.CanaryPassed {
 		h.Error("a pause passed the canary, want not")
 	}
@@ -419,9 +374,9 @@ func redriveForgive(h *harness) {
 	h.returned(r.ID, ids[0])
 	h.move(r.ID, repository.RedriveMove{To: entity.RedriveStopped, Action: entity.ActionStop})
 	got := h.move(r.ID, repository.RedriveMove{To: entity.RedriveRunning, Action: entity.ActionResume})
-	if want := (entity.Tally{Sent: 3, Failed: 1, Returned: 1}); got.Forgiven != want || !got.CanaryPassed {
-		h.Errorf("resumed with %+v forgiven, canary passed %v, want %+v and passed", got.Forgiven, got.CanaryPassed, want)
-	}
+	want := (entity.Tally{Sent: 3, Failed: 1, Returned: 1})
+	check.True(h, got.Forgiven == want && got.CanaryPassed,
+		"resumed with %+v forgiven, canary passed %v, want %+v and passed", got.Forgiven, got.CanaryPassed, want)
 }
 
 func redriveUnforgiven(h *harness) {
@@ -429,17 +384,15 @@ func redriveUnforgiven(h *harness) {
 	h.saveAll(h.lease(r.ID, uuid.New()), entity.ItemFailed)
 	for _, to := range []entity.RedriveState{entity.RedriveCanary, entity.RedriveRunning} {
 		h.move(r.ID, repository.RedriveMove{To: entity.RedrivePaused})
-		if got := h.move(r.ID, repository.RedriveMove{To: to, Action: entity.ActionResume}); got.State != to || got.CanaryPassed || got.Forgiven != (entity.Tally{}) {
-			h.Errorf("resumed it is %s, canary passed %v, forgiven %+v, want %s as before", got.State, got.CanaryPassed, got.Forgiven, to)
-		}
+		got := h.move(r.ID, repository.RedriveMove{To: to, Action: entity.ActionResume})
+		check.True(h, got.State == to && !got.CanaryPassed && got.Forgiven == (entity.Tally{}),
+			"resumed it is %s, canary passed %v, forgiven %+v, want %s as before", got.State, got.CanaryPassed, got.Forgiven, to)
 	}
 }
 
 func (h *harness) noteWaiting(id uuid.UUID, waiting bool, note string) {
 	h.Helper()
-	if err := h.Repository.NoteWaiting(h.Context(), id, waiting, note); err != nil {
-		h.Fatalf("NoteWaiting: %v", err)
-	}
+	check.NoError(h, h.Repository.NoteWaiting(h.Context(), id, waiting, note))
 }
 
 func redriveWaiting(h *harness) {

@@ -1,11 +1,11 @@
 package repositorytest
 
 import (
-	"errors"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -50,10 +50,7 @@ func retryAllTakes(h *harness) {
 func retryAllVisible(h *harness) {
 	mine := h.put()
 	h.put(func(m *entity.Message) { m.OriginalTopic = "payments" })
-	visible, err := entity.ParseTopicPatterns("topics", original)
-	if err != nil {
-		h.Fatal(err)
-	}
+	visible := check.Must(entity.ParseTopicPatterns("topics", original))(h)
 	r := h.create(retryAll(func(n *repository.NewRedrive) { n.Selection.Topic, n.Selection.Visible = deadLetter, &visible }))
 	h.wantIDs("visible messages", h.leased(r.ID), []uuid.UUID{mine.ID})
 }
@@ -64,18 +61,16 @@ func retryAllLeavesOut(h *harness) {
 	h.in(entity.Dead)
 	pending := h.put()
 	r := h.create(retryAll())
-	if r.Selected != 2 || r.LeftOut != 1 || r.Counts.Skipped != 1 || r.Counts.Reasons[repository.SkippedTaken] != 1 {
-		h.Errorf("redrive = %+v, want the claimed one of two left out as taken", r)
-	}
+	check.True(h, r.Selected == 2 && r.LeftOut == 1 && r.Counts.Skipped == 1 && r.Counts.Reasons[repository.SkippedTaken] == 1,
+		"redrive = %+v, want the claimed one of two left out as taken", r)
 	h.wantIDs("messages", h.leased(r.ID), []uuid.UUID{pending.ID})
 }
 
 func retryAllEmpty(h *harness) {
 	h.in(entity.Retrying)
 	r := h.create(retryAll())
-	if r.State != entity.RedriveFinished || r.EndedAt != h.clock.Kept() || r.Counts.Waiting != 0 {
-		h.Errorf("redrive is %s, ended %v, %d waiting, want it finished now", r.State, r.EndedAt, r.Counts.Waiting)
-	}
+	check.True(h, r.State == entity.RedriveFinished && r.EndedAt == h.clock.Kept() && r.Counts.Waiting == 0,
+		"redrive is %s, ended %v, %d waiting, want it finished now", r.State, r.EndedAt, r.Counts.Waiting)
 	h.wantNoLease(r.ID)
 }
 
@@ -95,23 +90,19 @@ func retryAllInvalid(h *harness) {
 		"empty batches": func(n *repository.NewRedrive) { n.BatchSize = 0 },
 	} {
 		n := retryAll(change)
-		if _, err := h.Repository.CreateRedrive(h.Context(), n); !errors.Is(err, entity.ErrInvalid) {
-			h.Errorf("CreateRedrive with %s = %v, want ErrInvalid", name, err)
-		}
-		_, err := h.Repository.Redrive(h.Context(), n.ID)
-		h.wantNoRedrive("Redrive after that", n.ID, err)
+		check.Is(h, check.Err(h.Repository.CreateRedrive(h.Context(), n)), entity.ErrInvalid,
+			"CreateRedrive with %s, want ErrInvalid", name)
+		h.wantNoRedrive("Redrive after that", n.ID, check.Err(h.Repository.Redrive(h.Context(), n.ID)))
 	}
 }
 
 func retryAllUnknown(h *harness) {
 	id := uuid.New()
-	_, err := h.Repository.Redrive(h.Context(), id)
-	h.wantNoRedrive("Redrive", id, err)
-	_, err = h.Repository.MoveRedrive(h.Context(), id, repository.RedriveMove{To: entity.RedrivePaused, Action: entity.ActionPause, Cause: entity.By("bob")})
+	h.wantNoRedrive("Redrive", id, check.Err(h.Repository.Redrive(h.Context(), id)))
+	_, err := h.Repository.MoveRedrive(h.Context(), id, repository.RedriveMove{To: entity.RedrivePaused, Action: entity.ActionPause, Cause: entity.By("bob")})
 	h.wantNoRedrive("MoveRedrive", id, err)
 	h.wantNoRedrive("NoteWaiting", id, h.Repository.NoteWaiting(h.Context(), id, true, "no broker"))
-	_, err = h.Repository.LeaseBatch(h.Context(), id, uuid.New(), expiry)
-	h.wantNoRedrive("LeaseBatch", id, err)
+	h.wantNoRedrive("LeaseBatch", id, check.Err(h.Repository.LeaseBatch(h.Context(), id, uuid.New(), expiry)))
 	_, err = h.Repository.SaveBatch(h.Context(), repository.BatchResults{RedriveID: id, Owner: uuid.New()})
 	h.wantNoRedrive("SaveBatch", id, err)
 }
@@ -121,14 +112,11 @@ func retryAllPaused(h *harness) {
 	dead := h.wantLease(r.ID, 0)
 	paused := h.move(r.ID, repository.RedriveMove{To: entity.RedrivePaused, Note: "enough"})
 	h.wantNoLease(r.ID)
-	if err := h.Repository.NoteWaiting(h.Context(), r.ID, true, "no broker"); err != nil {
-		h.Errorf("NoteWaiting: %v", err)
-	}
+	check.NoError(h, h.Repository.NoteWaiting(h.Context(), r.ID, true, "no broker"))
 	h.wantRedrive(h.redrive(r.ID), paused)
 	h.clock.Advance(2 * expiry)
-	if b := h.wantLease(r.ID, dead.Number); !b.OnlyCatchUp || !b.TakenOver {
-		h.Errorf("batch = %+v, want one to catch up with only", b.RedriveBatch)
-	}
+	b := h.wantLease(r.ID, dead.Number)
+	check.True(h, b.OnlyCatchUp && b.TakenOver, "batch = %+v, want one to catch up with only", b.RedriveBatch)
 	h.wantNoLease(r.ID)
 }
 
@@ -139,13 +127,11 @@ func retryAllFinish(h *harness) {
 		return h.move(r.ID, repository.RedriveMove{To: entity.RedriveFinished, Action: entity.ActionFinish})
 	}
 	h.saveAll(first, entity.ItemInDoubt)
-	if got := finish(); got.State != entity.RedriveRunning {
-		h.Errorf("with an open batch it became %s, want running", got.State)
-	}
+	check.Same(h, finish().State, entity.RedriveRunning, "with an open batch it became, want running")
 	h.saveAll(second, entity.ItemSkipped)
-	if got := finish(); got.State != entity.RedriveFinished || got.EndedAt.IsZero() {
-		h.Errorf("with all batches done it became %s, ended %v, want finished now", got.State, got.EndedAt)
-	}
+	got := finish()
+	check.True(h, got.State == entity.RedriveFinished && !got.EndedAt.IsZero(),
+		"with all batches done it became %s, ended %v, want finished now", got.State, got.EndedAt)
 }
 
 func retryAllActive(h *harness) {
@@ -160,10 +146,7 @@ func retryAllActive(h *harness) {
 			h.move(r.ID, repository.RedriveMove{To: to})
 		}
 	}
-	got, err := h.Repository.ActiveRedrives(h.Context())
-	if err != nil {
-		h.Fatal(err)
-	}
+	got := check.Must(h.Repository.ActiveRedrives(h.Context()))(h)
 	h.wantIDs("ActiveRedrives", got, want)
 }
 
@@ -171,7 +154,5 @@ func retryAllReturned(h *harness) {
 	r, ids := h.began(2)
 	h.returned(r.ID, ids[0])
 	h.returned(uuid.New(), ids[1])
-	if got := h.redrive(r.ID).Counts.Returned; got != 1 {
-		h.Errorf("%d came back, want 1", got)
-	}
+	check.Same(h, h.redrive(r.ID).Counts.Returned, 1, "messages that came back")
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -69,9 +70,7 @@ func (h *harness) arrives(n int, changes ...func(*entity.Message)) ([]entity.Mes
 func (h *harness) arrive(b repository.Batch) []repository.Arrival {
 	h.Helper()
 	stored, err := h.Repository.Store(h.Context(), b)
-	if err != nil || len(stored.Ranges) != len(b.Ranges) {
-		h.Fatalf("Store = %+v, %v, want all of %+v", stored, err, b.Ranges)
-	}
+	check.Require(h, err == nil && len(stored.Ranges) == len(b.Ranges), "Store = %+v, %v, want all of %+v", stored, err, b.Ranges)
 	return stored.Returns
 }
 
@@ -79,9 +78,7 @@ func (h *harness) arrive(b repository.Batch) []repository.Arrival {
 func (h *harness) sent(changes ...func(*entity.Message)) entity.Message {
 	h.Helper()
 	messages, returns := h.arrives(1, changes...)
-	if len(returns) != 0 {
-		h.Fatalf("Store found the returns %+v, want none", returns)
-	}
+	check.Require(h, len(returns) == 0, "Store found the returns %+v, want none", returns)
 	h.clock.Advance(time.Second)
 	h.attempt(messages[0].ID, entity.Acknowledged)
 	h.clock.Advance(time.Second)
@@ -91,17 +88,13 @@ func (h *harness) sent(changes ...func(*entity.Message)) entity.Message {
 // wantReturn checks one return by content in what Store said and in the store.
 func (h *harness) wantReturn(got []repository.Arrival, child entity.Message, parent uuid.UUID, count int) {
 	h.Helper()
-	if len(got) != 1 {
-		h.Fatalf("Store found the returns %+v, want one", got)
-	}
+	check.Require(h, len(got) == 1, "Store found the returns %+v, want one", got)
 	want := repository.Arrival{
 		MessageID: child.ID, Parent: parent, Root: got[0].Root, Topic: child.OriginalTopic,
 		RetryCount: count, MaxRetries: child.MaxRetries, Status: got[0].Status, ByContent: true,
 		Confirmed: true,
 	}
-	if got[0] != want {
-		h.Errorf("Store found %+v, want %+v", got[0], want)
-	}
+	check.Same(h, got[0], want, "Store")
 	m := h.get(child.ID)
 	if m.UnconfirmedReturn || m.Parent != parent || m.RetryCount != count || m.Root != want.Root || m.Status != want.Status {
 		h.Errorf("child has parent %s, root %s, %d attempts, %s, want %s, %s, %d, %s",
@@ -114,9 +107,7 @@ func (h *harness) wantReturn(got []repository.Arrival, child entity.Message, par
 // they might have.
 func (h *harness) wantNoReturn(got []repository.Arrival, messages []entity.Message, parent uuid.UUID) {
 	h.Helper()
-	if len(got) != 0 {
-		h.Errorf("Store found the returns %+v, want none", got)
-	}
+	check.True(h, len(got) == 0, "Store found the returns %+v, want none", got)
 	for _, m := range messages {
 		h.wantForeign(h.get(m.ID))
 	}
@@ -127,9 +118,8 @@ func returnsChild(h *harness) {
 	m := h.sent()
 	child, got := h.arrives(1)
 	h.wantReturn(got, child[0], m.ID, 1)
-	if got[0].Root != m.ID || got[0].Status != entity.Pending {
-		h.Errorf("child has root %s and is %s, want %s, PENDING", got[0].Root, got[0].Status, m.ID)
-	}
+	check.True(h, got[0].Root == m.ID && got[0].Status == entity.Pending,
+		"child has root %s and is %s, want %s, PENDING", got[0].Root, got[0].Status, m.ID)
 }
 
 func returnsOff(h *harness) {
@@ -156,9 +146,7 @@ func returnsOnce(h *harness) {
 	child, got := h.arrives(1)
 	h.wantReturn(got, child[0], m.ID, 1)
 	second, got := h.arrives(1)
-	if len(got) != 0 {
-		h.Errorf("Store found the returns %+v, want none: the attempt has one", got)
-	}
+	check.True(h, len(got) == 0, "Store found the returns %+v, want none: the attempt has one", got)
 	h.wantForeign(h.get(second[0].ID))
 }
 
@@ -180,9 +168,7 @@ func returnsEqual(h *harness) {
 		h.attempt(m.ID, entity.Acknowledged)
 	}
 	three, got := h.arrives(3)
-	if len(got) != 2 {
-		h.Fatalf("Store found the returns %+v, want two", got)
-	}
+	check.Require(h, len(got) == 2, "Store found the returns %+v, want two", got)
 	h.wantReturn(got[:1], three[0], pair[1].ID, 1)
 	h.wantReturn(got[1:], three[1], pair[0].ID, 1)
 	h.wantForeign(h.get(three[2].ID))
@@ -233,9 +219,7 @@ func returnsVerdicts(h *harness) {
 		m, _ := h.arrives(1)
 		h.attempt(m[0].ID, v)
 		again, got := h.arrives(1)
-		if len(got) != 0 {
-			h.Errorf("after verdict %d Store found the returns %+v, want none", v, got)
-		}
+		check.True(h, len(got) == 0, "after verdict %q Store found the returns %+v, want none", v, got)
 		h.wantForeign(h.get(again[0].ID))
 	}
 	m, _ := h.arrives(1)
@@ -276,9 +260,7 @@ func returnsBeforeEditedResult(h *harness) {
 		{}, {ofTopic("orders.fixed")}, {keyed("k", "new")}, {ofTopic("orders.fixed"), keyed("other", "new")},
 	} {
 		other, got := h.arrives(1, changes...)
-		if len(got) != 0 {
-			h.Errorf("Store found the returns %+v, want none: the attempt sends another record", got)
-		}
+		check.True(h, len(got) == 0, "Store found the returns %+v, want none: the attempt sends another record", got)
 		h.wantForeign(h.get(other[0].ID))
 	}
 	child, got := h.arrives(1, ofTopic("orders.fixed"), keyed("k", "new"))
@@ -291,9 +273,7 @@ func returnsOldClaim(h *harness) {
 	h.finish(c, entity.InDoubt)
 	h.clock.Advance(window + time.Second)
 	late, got := h.arrives(1)
-	if len(got) != 0 {
-		h.Errorf("Store found the returns %+v, want none", got)
-	}
+	check.True(h, len(got) == 0, "Store found the returns %+v, want none", got)
 	h.wantForeign(h.get(late[0].ID))
 }
 
@@ -304,9 +284,7 @@ func returnsOnceBeforeResult(h *harness) {
 	h.wantReturn(got, two[0], m[0].ID, 1)
 	h.finish(c, entity.Acknowledged)
 	after, got := h.arrives(1)
-	if len(got) != 0 {
-		h.Errorf("Store found the returns %+v, want none: the attempt has one", got)
-	}
+	check.True(h, len(got) == 0, "Store found the returns %+v, want none: the attempt has one", got)
 	h.wantForeign(h.get(two[1].ID))
 	h.wantForeign(h.get(after[0].ID))
 }
@@ -322,7 +300,7 @@ func returnsRefuted(h *harness) {
 		h.finish(c, v)
 		h.wantOutcome(m[0].ID, "")
 		if got := h.get(equal[0].ID); got.Parent != m[0].ID || got.RetryCount != 1 {
-			h.Errorf("after verdict %d the child has parent %s, %d attempts, want %s, 1", v, got.Parent, got.RetryCount, m[0].ID)
+			h.Errorf("after verdict %q the child has parent %s, %d attempts, want %s, 1", v, got.Parent, got.RetryCount, m[0].ID)
 		}
 		if h.get(m[0].ID).Status == entity.Pending {
 			h.clock.Advance(time.Minute)
@@ -382,26 +360,21 @@ func (h *harness) raceLine(key string, order func(store, finish func())) {
 				_, finished = h.Repository.Finish(h.Context(), []repository.Result{result(c, entity.Acknowledged)}, entity.By("alice"))
 			},
 		)
-		if stored != nil || finished != nil {
-			h.Fatalf("%s: Store: %v, Finish: %v", key, stored, finished)
-		}
+		check.Require(h, stored == nil && finished == nil, "%s: Store: %v, Finish: %v", key, stored, finished)
 		h.wantReturn(got.Returns, b.Messages[0], parent, trip)
-		if len(got.Returns) != 1 || got.Returns[0].Root != root {
-			h.Fatalf("%s, trip %d: Store found %+v, want one of root %s", key, trip, got.Returns, root)
-		}
+		check.Require(h, len(got.Returns) == 1 && got.Returns[0].Root == root,
+			"%s, trip %d: Store found %+v, want one of root %s", key, trip, got.Returns, root)
 		m, parents = b.Messages, append(parents, parent)
 		if got.Returns[0].Status != entity.Dead {
 			continue
 		}
-		if trip != entity.DefaultMaxRetries {
-			h.Errorf("%s: DEAD after %d trips, want %d", key, trip, entity.DefaultMaxRetries)
-		}
+		check.Same(h, trip, entity.DefaultMaxRetries, "%s: DEAD after trips", key)
 		break
 	}
 	for _, id := range parents {
-		if p := h.get(id); p.Status != entity.Resolved || p.Outcome != entity.Returned {
-			h.Errorf("%s: parent is %s, outcome %q, want RESOLVED, returned", key, p.Status, p.Outcome)
-		}
+		p := h.get(id)
+		check.True(h, p.Status == entity.Resolved && p.Outcome == entity.Returned,
+			"%s: parent is %s, outcome %q, want RESOLVED, returned", key, p.Status, p.Outcome)
 	}
 }
 
@@ -419,9 +392,8 @@ func (h *harness) arrivesIn(topic string, declared bool, changes ...func(*entity
 // wantUnconfirmed checks a return that says nothing about its parent's record.
 func (h *harness) wantUnconfirmed(got []repository.Arrival, child entity.Message, parent uuid.UUID, count int) {
 	h.Helper()
-	if len(got) != 1 || got[0].MessageID != child.ID || got[0].Parent != parent || got[0].Confirmed {
-		h.Fatalf("Store found the returns %+v, want %s, an unconfirmed one of %s", got, child.ID, parent)
-	}
+	check.Require(h, len(got) == 1 && got[0].MessageID == child.ID && got[0].Parent == parent && !got[0].Confirmed,
+		"Store found the returns %+v, want %s, an unconfirmed one of %s", got, child.ID, parent)
 	if m := h.get(child.ID); !m.UnconfirmedReturn || m.Parent != parent || m.RetryCount != count {
 		h.Errorf("child has parent %s, %d attempts, unconfirmed: %v, want %s, %d, true", m.Parent, m.RetryCount, m.UnconfirmedReturn, parent, count)
 	}
@@ -443,20 +415,14 @@ func returnsUnconfirmed(h *harness) {
 	again, got := h.arrivesIn(foreign, false, named)
 	h.wantUnconfirmed(got, again, c.MessageID, 1)
 	once, got := h.arrivesIn(foreign, false)
-	if len(got) != 0 {
-		h.Errorf("Store found the returns %+v, want none: the attempt has an unconfirmed one", got)
-	}
+	check.True(h, len(got) == 0, "Store found the returns %+v, want none: the attempt has an unconfirmed one", got)
 	h.wantForeign(h.get(once.ID))
 	h.wantOutcome(c.MessageID, entity.Published)
-	if r := h.redrive(c.RedriveID); r.Counts.Returned != 0 {
-		h.Errorf("the redrive counts %d returns, want 0", r.Counts.Returned)
-	}
+	check.Same(h, h.redrive(c.RedriveID).Counts.Returned, 0, "the redrive counts returns")
 
 	child, got := h.arrives(1)
 	h.wantReturn(got, child[0], c.MessageID, 1)
-	if r := h.redrive(c.RedriveID); r.Counts.Returned != 1 {
-		h.Errorf("the redrive counts %d returns, want 1", r.Counts.Returned)
-	}
+	check.Same(h, h.redrive(c.RedriveID).Counts.Returned, 1, "the redrive counts returns")
 }
 
 func returnsDeclared(h *harness) {
@@ -467,9 +433,8 @@ func returnsDeclared(h *harness) {
 	second, _ := h.arrives(1, keyed("other", "v"))
 	c := h.claim(second[0].ID)
 	_, got = h.arrivesIn(foreign, true, func(m *entity.Message) { m.Return = &entity.Return{Parent: c.MessageID, Attempt: c.ID} })
-	if len(got) != 1 || !got[0].Confirmed || got[0].ByContent {
-		h.Errorf("Store found the returns %+v, want a confirmed one by headers", got)
-	}
+	check.True(h, len(got) == 1 && got[0].Confirmed && !got[0].ByContent,
+		"Store found the returns %+v, want a confirmed one by headers", got)
 	h.wantOutcome(c.MessageID, entity.Returned)
 }
 
@@ -508,12 +473,11 @@ func returnsSeveralTopics(h *harness) {
 	}
 	b.ReturnWindow = window
 	got := h.arrive(b)
-	if len(got) != 2 || got[0].Confirmed == got[1].Confirmed {
-		h.Errorf("Store found the returns %+v, want a confirmed and an unconfirmed one", got)
-	}
-	if child := h.get(b.Messages[2].ID); child.Parent != m.ID || child.UnconfirmedReturn {
-		h.Errorf("the return in the parent's topic has parent %s, unconfirmed: %v", child.Parent, child.UnconfirmedReturn)
-	}
+	check.True(h, len(got) == 2 && got[0].Confirmed != got[1].Confirmed,
+		"Store found the returns %+v, want a confirmed and an unconfirmed one", got)
+	child := h.get(b.Messages[2].ID)
+	check.True(h, child.Parent == m.ID && !child.UnconfirmedReturn,
+		"the return in the parent's topic has parent %s, unconfirmed: %v", child.Parent, child.UnconfirmedReturn)
 	h.wantOutcome(m.ID, entity.Returned)
 }
 
@@ -530,21 +494,17 @@ func returnsHeaders(h *harness) {
 	c := h.claim(m[0].ID)
 	say := func(m *entity.Message) { m.Return = &entity.Return{Parent: c.MessageID, Attempt: c.ID} }
 	first, got := h.arrives(1, say)
-	if len(got) != 1 || got[0].ByContent || got[0].Parent != c.MessageID {
-		h.Errorf("Store found %+v, want the return by headers", got)
-	}
+	check.True(h, len(got) == 1 && !got[0].ByContent && got[0].Parent == c.MessageID,
+		"Store found %+v, want the return by headers", got)
 	h.finish(c, entity.Acknowledged)
 	second, got := h.arrives(1)
-	if len(got) != 0 {
-		h.Errorf("Store found %+v, want none: the attempt has a return", got)
-	}
+	check.True(h, len(got) == 0, "Store found %+v, want none: the attempt has a return", got)
 	h.wantForeign(h.get(second[0].ID))
 
 	// Headers that name an attempt again are believed again.
 	third, got := h.arrives(1, say)
-	if len(got) != 1 || h.get(third[0].ID).Parent != c.MessageID || h.get(first[0].ID).Parent != c.MessageID {
-		h.Errorf("Store found %+v, want another child of %s", got, c.MessageID)
-	}
+	check.True(h, len(got) == 1 && h.get(third[0].ID).Parent == c.MessageID && h.get(first[0].ID).Parent == c.MessageID,
+		"Store found %+v, want another child of %s", got, c.MessageID)
 }
 
 func returnsSameBatch(h *harness) {
@@ -558,9 +518,8 @@ func returnsSameBatch(h *harness) {
 		b.Messages[i].Return = &entity.Return{Parent: c.MessageID, Attempt: c.ID}
 	}
 	got := h.arrive(b)
-	if len(got) != 2 || got[0].MessageID != b.Messages[1].ID || got[1].MessageID != b.Messages[2].ID {
-		h.Errorf("Store found %+v, want those with headers, %s and %s", got, b.Messages[1].ID, b.Messages[2].ID)
-	}
+	check.True(h, len(got) == 2 && got[0].MessageID == b.Messages[1].ID && got[1].MessageID == b.Messages[2].ID,
+		"Store found %+v, want those with headers, %s and %s", got, b.Messages[1].ID, b.Messages[2].ID)
 	h.wantForeign(h.get(b.Messages[0].ID))
 }
 
@@ -568,9 +527,7 @@ func returnsLimit(h *harness) {
 	m := h.sent(func(m *entity.Message) { m.MaxRetries = 1 })
 	child, got := h.arrives(1, func(m *entity.Message) { m.MaxRetries = 1 })
 	h.wantReturn(got, child[0], m.ID, 1)
-	if got[0].Status != entity.Dead {
-		h.Errorf("child is %s, want DEAD", got[0].Status)
-	}
+	check.Same(h, got[0].Status, entity.Dead, "status of the child")
 }
 
 // returnsLine is a record that fails for ever and whose consumer drops headers.
@@ -582,13 +539,9 @@ func returnsLine(h *harness) {
 		h.attempt(m[0].ID, entity.Acknowledged)
 		child, got := h.arrives(1)
 		h.wantReturn(got, child[0], m[0].ID, trip)
-		if got[0].Root != root {
-			h.Errorf("trip %d has root %s, want %s", trip, got[0].Root, root)
-		}
+		check.Same(h, got[0].Root, root, "trip %d has root", trip)
 		if m = child; got[0].Status == entity.Dead {
-			if trip != entity.DefaultMaxRetries {
-				h.Errorf("dead after %d round trips, want %d", trip, entity.DefaultMaxRetries)
-			}
+			check.Same(h, trip, entity.DefaultMaxRetries, "dead after round trips")
 			return
 		}
 	}
@@ -597,13 +550,9 @@ func returnsLine(h *harness) {
 
 func returnsDeleted(h *harness) {
 	m := h.sent()
-	if err := h.Repository.Delete(h.Context(), m.ID, entity.By("alice")); err != nil {
-		h.Fatalf("Delete: %v", err)
-	}
+	check.NoError(h, h.Repository.Delete(h.Context(), m.ID, entity.By("alice")))
 	child, got := h.arrives(1)
-	if len(got) != 0 {
-		h.Errorf("Store found %+v, want none", got)
-	}
+	check.True(h, len(got) == 0, "Store found %+v, want none", got)
 	h.wantForeign(h.get(child[0].ID))
 }
 
@@ -613,9 +562,7 @@ func returnsStale(h *harness) {
 	b := h.batch(s, 99, 1, keyed("k", "v"))
 	b.ReturnWindow = window
 	stored, err := h.Repository.Store(h.Context(), b)
-	if err != nil || len(stored.Ranges) != 0 || len(stored.Returns) != 0 {
-		h.Errorf("Store = %+v, %v, want nothing", stored, err)
-	}
+	check.True(h, err == nil && len(stored.Ranges) == 0 && len(stored.Returns) == 0, "Store = %+v, %v, want nothing", stored, err)
 	h.wantOutcome(m.ID, entity.Published)
 	child, got := h.arrives(1)
 	h.wantReturn(got, child[0], m.ID, 1)
@@ -638,9 +585,7 @@ func returnsConcurrent(h *harness) {
 	var parents []uuid.UUID
 	together(callers, func(i int) {
 		stored, err := h.Repository.Store(h.Context(), batches[i])
-		if err != nil || len(stored.Ranges) != 1 {
-			h.Errorf("Store = %+v, %v, want it stored", stored, err)
-		}
+		check.True(h, err == nil && len(stored.Ranges) == 1, "Store = %+v, %v, want it stored", stored, err)
 		mu.Lock()
 		defer mu.Unlock()
 		for _, a := range stored.Returns {
@@ -652,12 +597,8 @@ func returnsConcurrent(h *harness) {
 	for _, b := range batches {
 		if m := h.get(b.Messages[0].ID); m.Parent != uuid.Nil {
 			children++
-			if !slices.Contains(ids(sent), m.Parent) {
-				h.Errorf("child has parent %s, want one of %v", m.Parent, ids(sent))
-			}
+			check.True(h, slices.Contains(ids(sent), m.Parent), "child has parent %s, want one of %v", m.Parent, ids(sent))
 		}
 	}
-	if children != attempts {
-		h.Errorf("%d messages are children, want %d: one for each attempt", children, attempts)
-	}
+	check.Same(h, children, attempts, "children: one for each attempt")
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -36,20 +37,13 @@ func (h *harness) search(q repository.SearchQuery) []uuid.UUID {
 	if q.Limit == 0 {
 		q.Limit = everything
 	}
-	found, err := h.Repository.Search(h.Context(), q)
-	if err != nil {
-		h.Fatalf("Search(%+v): %v", q, err)
-	}
+	found := check.Must(h.Repository.Search(h.Context(), q))(h)
 	return ids(found.Messages)
 }
 
 func (h *harness) globs(list ...string) entity.TopicPatterns {
 	h.Helper()
-	p, err := entity.ParseTopicPatterns("topics", list...)
-	if err != nil {
-		h.Fatal(err)
-	}
-	return p
+	return check.Must(entity.ParseTopicPatterns("topics", list...))(h)
 }
 
 func (h *harness) visible(list ...string) *entity.TopicPatterns {
@@ -138,10 +132,7 @@ func (h *harness) filterCases(a assorted) []filterCase {
 	h.Helper()
 	created := func(name string) time.Time {
 		h.Helper()
-		m, err := h.Repository.Get(h.Context(), a.byName[name], 0)
-		if err != nil {
-			h.Fatal(err)
-		}
+		m := check.Must(h.Repository.Get(h.Context(), a.byName[name], 0))(h)
 		return m.CreatedAt
 	}
 	deadRetried := h.get(a.byName["dead"]).LastRetryAt
@@ -197,9 +188,8 @@ func (h *harness) wantFound(name string, f entity.Filter, archived bool, want []
 		h.search(repository.SearchQuery{Filter: f, Archived: archived, Sort: repository.Sort{Ascending: true}}), want)
 	h.wantIDs(name+": Export", h.export(repository.ExportQuery{Filter: f, Archived: archived}), newestFirst)
 	count := h.countMatching(repository.CountQuery{Filter: f, Archived: archived, How: repository.CountExact})
-	if count != (repository.MatchCount{Messages: int64(len(want)), Exact: true}) {
-		h.Errorf("%s: CountMatching = %+v, want exactly %d", name, count, len(want))
-	}
+	check.True(h, count == (repository.MatchCount{Messages: int64(len(want)), Exact: true}),
+		"%s: CountMatching = %+v, want exactly %d", name, count, len(want))
 }
 
 func searchFilters(h *harness) {
@@ -272,9 +262,7 @@ func searchFilterPairs(h *harness) {
 			h.wantIDs(one.name+" and "+other.name, h.search(repository.SearchQuery{Filter: f}), want)
 		}
 	}
-	if pairs < 300 {
-		h.Errorf("%d pairs of filters, want hundreds", pairs)
-	}
+	check.True(h, pairs >= 300, "%d pairs of filters, want hundreds", pairs)
 }
 
 func searchFiltersArchived(h *harness) {
@@ -303,21 +291,15 @@ func searchRedrives(h *harness) {
 		for _, g := range h.survey(retryAll(func(n *repository.NewRedrive) { n.Selection = entity.Selection{Filter: f} })) {
 			messages += g.Messages
 		}
-		if messages != len(c.want) {
-			h.Errorf("%s: a redrive would select %d messages, want %d", c.name, messages, len(c.want))
-		}
+		check.Same(h, messages, len(c.want), "%s: a redrive would select messages", c.name)
 		r := h.create(retryAll(func(n *repository.NewRedrive) {
 			n.ID, n.Action, n.Selection = uuid.New(), entity.RedriveDelete, entity.Selection{Filter: f}
 		}))
-		if r.Selected != len(c.want) {
-			h.Errorf("%s: a redrive selects %d messages, want %d", c.name, r.Selected, len(c.want))
-		}
+		check.Same(h, r.Selected, len(c.want), "%s: a redrive selects messages", c.name)
 		byID := h.create(retryAll(func(n *repository.NewRedrive) {
 			n.ID, n.Action, n.Selection = uuid.New(), entity.RedriveDelete, entity.Selection{IDs: a.ids(a.order...), Filter: f}
 		}))
-		if byID.Selected != len(c.want) {
-			h.Errorf("%s: a redrive of all ids selects %d messages, want %d", c.name, byID.Selected, len(c.want))
-		}
+		check.Same(h, byID.Selected, len(c.want), "%s: a redrive of all ids selects messages", c.name)
 	}
 }
 
@@ -351,10 +333,7 @@ func (h *harness) pagesOf(q repository.SearchQuery, between func()) []uuid.UUID 
 	h.Helper()
 	var all []uuid.UUID
 	for range everything {
-		page, err := h.Repository.Search(h.Context(), q)
-		if err != nil {
-			h.Fatalf("Search(%+v): %v", q, err)
-		}
+		page := check.Must(h.Repository.Search(h.Context(), q))(h)
 		all = append(all, ids(page.Messages)...)
 		if q.After = page.Next; len(page.Messages) == q.Limit {
 			last := page.Messages[q.Limit-1]
@@ -472,9 +451,7 @@ func searchBytes(h *harness) {
 	small := h.put()
 	large := h.put(func(m *entity.Message) { m.Record.Value = make([]byte, repository.ListValueLimit+1) })
 	found, err := h.Repository.Search(h.Context(), repository.SearchQuery{Limit: 10})
-	if err != nil || len(found.Messages) != 2 {
-		h.Fatalf("Search = %v, %v, want both", ids(found.Messages), err)
-	}
+	check.Require(h, err == nil && len(found.Messages) == 2, "Search = %v, %v, want both", ids(found.Messages), err)
 	if r := found.Messages[0].Record; r.State != entity.ValueNotLoaded || r.Value != nil || r.Size != int64(len(large.Record.Value)) {
 		h.Errorf("a value over the limit is in state %d with %d of %d bytes, want none of them", r.State, len(r.Value), r.Size)
 	}
@@ -485,9 +462,7 @@ func searchBytes(h *harness) {
 		h.Errorf("found %+v, want %+v", got, want)
 	}
 	found, err = h.Repository.Search(h.Context(), repository.SearchQuery{Limit: 10, NoValues: true})
-	if err != nil || len(found.Messages) != 2 {
-		h.Fatalf("Search without values = %v, %v, want both", ids(found.Messages), err)
-	}
+	check.Require(h, err == nil && len(found.Messages) == 2, "Search without values = %v, %v, want both", ids(found.Messages), err)
 	for i, want := range []entity.Message{h.get(large.ID), h.get(small.ID)} {
 		got := found.Messages[i].Record
 		if got.State != entity.ValueNotLoaded || got.Value != nil || got.Size != int64(len(want.Record.Value)) {
@@ -502,8 +477,43 @@ func searchBytes(h *harness) {
 func searchNoLimit(h *harness) {
 	h.put()
 	found, err := h.Repository.Search(h.Context(), repository.SearchQuery{})
-	if err != nil || len(found.Messages) != 0 {
-		h.Errorf("Search without a limit = %v, %v, want nothing", ids(found.Messages), err)
-	}
+	check.True(h, err == nil && len(found.Messages) == 0, "Search without a limit = %v, %v, want nothing", ids(found.Messages), err)
 	h.wantIDs("Export without a limit", h.exported(repository.ExportQuery{}, nil), nil)
+}
+
+func matchingPromises() []promise {
+	return []promise{
+		{"EstimateOfWhatCountersKnowIsExact", matchingCounters},
+		{"EstimateIsANumber", matchingEstimate},
+	}
+}
+
+func (h *harness) countMatching(q repository.CountQuery) repository.MatchCount {
+	h.Helper()
+	return check.Must(h.Repository.CountMatching(h.Context(), q))(h)
+}
+
+func matchingCounters(h *harness) {
+	a := h.assorted()
+	for _, c := range h.filterCases(a) {
+		f := c.filter
+		f.Topic, f.Topics, f.Statuses, f.Visible, f.UnknownOrigin = "", entity.TopicPatterns{}, nil, nil, false
+		if f.Narrow() || !f.CreatedAfter.IsZero() || !f.CreatedBefore.IsZero() || !f.RetriedAfter.IsZero() || !f.RetriedBefore.IsZero() {
+			continue
+		}
+		want := repository.MatchCount{Messages: int64(len(c.want)), Exact: true}
+		check.Same(h, h.countMatching(repository.CountQuery{Filter: c.filter}), want, "%s: an estimate", c.name)
+	}
+}
+
+func matchingEstimate(h *harness) {
+	a := h.assorted()
+	for _, c := range h.filterCases(a) {
+		for _, archived := range []bool{false, true} {
+			got := h.countMatching(repository.CountQuery{Filter: c.filter, Archived: archived})
+			if got.Messages < 0 || got.Exact && !archived && got.Messages != int64(len(c.want)) {
+				h.Errorf("%s: an estimate is %+v, want a number, and %d if it is exact", c.name, got, len(c.want))
+			}
+		}
+	}
 }

@@ -3,9 +3,9 @@ package repositorytest
 import (
 	"fmt"
 	"reflect"
-	"slices"
 	"time"
 
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
@@ -24,17 +24,10 @@ func topicSummariesPromises() []promise {
 
 func (h *harness) wantSummaries(visible *entity.TopicPatterns, want ...repository.TopicSummary) {
 	h.Helper()
-	got, err := h.Repository.TopicSummaries(h.Context(), repository.TopicQuery{Visible: visible})
-	if err != nil {
-		h.Fatalf("TopicSummaries: %v", err)
-	}
-	if len(got) != len(want) {
-		h.Fatalf("TopicSummaries are %+v, want %+v", got, want)
-	}
+	got := check.Must(h.Repository.TopicSummaries(h.Context(), repository.TopicQuery{Visible: visible}))(h)
+	check.Require(h, len(got) == len(want), "TopicSummaries are %+v, want %+v", got, want)
 	for i := range got {
-		if !reflect.DeepEqual(got[i], want[i]) {
-			h.Errorf("TopicSummaries has %+v, want %+v", got[i], want[i])
-		}
+		check.Same(h, got[i], want[i], "TopicSummaries")
 	}
 }
 
@@ -93,9 +86,7 @@ func summariesVisible(h *harness) {
 func summariesEmpty(h *harness) {
 	gone, archived := h.in(entity.Resolved), h.in(entity.Resolved, ofTopic("payments"))
 	left := h.in(entity.Resolved, ofTopic("stock"))
-	if err := h.Repository.Delete(h.Context(), gone.ID, entity.By("alice")); err != nil {
-		h.Fatal(err)
-	}
+	check.NoError(h, h.Repository.Delete(h.Context(), gone.ID, entity.By("alice")))
 	h.Archive(h.T, archived.ID)
 	h.wantSummaries(nil, repository.TopicSummary{
 		Topic: "stock", DLQTopics: []string{deadLetter}, Counts: map[entity.Status]int64{entity.Resolved: 1}, LastSeen: left.CreatedAt,
@@ -121,26 +112,22 @@ func summariesGroups(h *harness) {
 	h.noteGroups(noted(most+20, most+30)...)
 	h.noteGroups(repository.TopicGroup{Topic: "payments", Group: billing})
 	h.wantWatched(noted(0, most)...)
-	got, err := h.Repository.TopicSummaries(h.Context(), repository.TopicQuery{})
-	if err != nil || len(got) != 1 || len(got[0].ConsumerGroups) != most {
-		h.Fatalf("TopicSummaries = %+v, %v, want one topic with %d groups", got, err, most)
-	}
+	got := check.Must(h.Repository.TopicSummaries(h.Context(), repository.TopicQuery{}))(h)
+	check.Require(h, len(got) == 1 && len(got[0].ConsumerGroups) == most,
+		"TopicSummaries = %+v, want one topic with %d groups", got, most)
 	configured := repository.TopicGroup{Topic: original, Group: "z configured"}
 	h.configure(configured)
-	got, err = h.Repository.TopicSummaries(h.Context(), repository.TopicQuery{})
-	if err != nil || len(got) != 1 || len(got[0].ConsumerGroups) != most || got[0].ConsumerGroups[most-1] != configured.Group {
-		h.Errorf("TopicSummaries = %+v, %v, want %d groups, the configured one among them", got, err, most)
-	}
+	got = check.Must(h.Repository.TopicSummaries(h.Context(), repository.TopicQuery{}))(h)
+	check.True(h, len(got) == 1 && len(got[0].ConsumerGroups) == most && got[0].ConsumerGroups[most-1] == configured.Group,
+		"TopicSummaries = %+v, want %d groups, the configured one among them", got, most)
 }
 
 // summariesTotals: the topics that are not named are one row, however many there are.
 func summariesTotals(h *harness) {
 	want := func(names []string, want ...repository.TopicTotal) {
 		h.Helper()
-		got, err := h.Repository.TopicTotals(h.Context(), names)
-		if err != nil || !reflect.DeepEqual(got, want) && len(got)+len(want) > 0 {
-			h.Errorf("TopicTotals(%v) = %+v, %v, want %+v", names, got, err, want)
-		}
+		got := check.Must(h.Repository.TopicTotals(h.Context(), names))(h)
+		check.True(h, reflect.DeepEqual(got, want) || len(got)+len(want) <= 0, "TopicTotals(%v) = %+v, want %+v", names, got, want)
 	}
 	want(nil)
 	first := h.in(entity.Pending)
@@ -159,18 +146,14 @@ func summariesTotals(h *harness) {
 		Others: true, Counts: map[entity.Status]int64{entity.Pending: 2, entity.Dead: 1}, OldestPending: invented.CreatedAt,
 	})
 	got, err := h.Repository.TopicTotals(h.Context(), nil)
-	if err != nil || len(got) != 5 || got[4].Others {
-		h.Errorf("TopicTotals = %+v, %v, want each topic by itself", got, err)
-	}
+	check.True(h, err == nil && len(got) == 5 && !got[4].Others, "TopicTotals = %+v, %v, want each topic by itself", got, err)
 }
 
 func summariesPositions(h *harness) {
 	want := func(want ...repository.IngestPosition) {
 		h.Helper()
-		got, err := h.Repository.IngestPositions(h.Context())
-		if err != nil || !reflect.DeepEqual(got, want) && len(got)+len(want) > 0 {
-			h.Errorf("IngestPositions = %+v, %v, want %+v", got, err, want)
-		}
+		got := check.Must(h.Repository.IngestPositions(h.Context()))(h)
+		check.True(h, reflect.DeepEqual(got, want) || len(got)+len(want) <= 0, "IngestPositions = %+v, want %+v", got, want)
 	}
 	want()
 	a := h.open("b.dlq", 5, 1)
@@ -197,10 +180,7 @@ func summariesPaged(h *harness) {
 	var got []string
 	q := repository.TopicQuery{Limit: 2}
 	for range len(names) {
-		page, err := h.Repository.TopicSummaries(h.Context(), q)
-		if err != nil {
-			h.Fatalf("TopicSummaries: %v", err)
-		}
+		page := check.Must(h.Repository.TopicSummaries(h.Context(), q))(h)
 		for _, t := range page {
 			got = append(got, t.Topic)
 		}
@@ -209,7 +189,82 @@ func summariesPaged(h *harness) {
 		}
 		q.After = &page[len(page)-1].Topic
 	}
-	if !slices.Equal(got, names) {
-		h.Errorf("topics by pages of two are %q, want %q", got, names)
+	check.Same(h, got, names, "topics by pages of two")
+}
+
+func topicsPromises() []promise {
+	return []promise{
+		{"NumbersAreStableAndInTheOrderAsked", topicsStable},
+		{"NewLifeOfATopicKeepsItsName", topicsNewLife},
+		{"TwoTopicsNeverShareAnIncarnation", topicsIncarnations},
+		{"RepeatedInOneCallIsOne", topicsRepeated},
+		{"ConcurrentCallersAgree", topicsConcurrent},
+	}
+}
+
+func (h *harness) topics(topics ...repository.Topic) []repository.TopicRef {
+	h.Helper()
+	refs, err := h.Repository.OpenTopics(h.Context(), topics)
+	check.Require(h, err == nil && len(refs) == len(topics), "OpenTopics(%v) = %v, %v, want %d", topics, refs, err, len(topics))
+	return refs
+}
+
+func topicsStable(h *harness) {
+	a, b, c := repository.Topic{Name: "a.dlq", Incarnation: "1"}, repository.Topic{Name: "b.dlq", Incarnation: "2"}, repository.Topic{Name: "c.dlq", Incarnation: "3"}
+	first := h.topics(b, a)
+	again := h.topics(a, c, b)
+	check.True(h, again[0] == first[1] && again[2] == first[0],
+		"OpenTopics(a, c, b) = %v after OpenTopics(b, a) = %v, want the same numbers in the order asked", again, first)
+	for _, ref := range again {
+		check.True(h, ref.TopicID != 0 && ref.Incarnation != 0, "OpenTopics gave %+v, want no zeros: they stand for none", ref)
+	}
+	if again[0].TopicID == again[1].TopicID || again[0].TopicID == again[2].TopicID || again[1].TopicID == again[2].TopicID {
+		h.Errorf("OpenTopics(a, c, b) = %v, want three topics", again)
+	}
+	check.Len(h, h.topics(), 0, "OpenTopics()")
+}
+
+func topicsNewLife(h *harness) {
+	old, recreated := h.topic("a.dlq", "1"), h.topic("a.dlq", "2")
+	check.True(h, old.TopicID == recreated.TopicID && old.Incarnation != recreated.Incarnation,
+		"lives 1 and 2 of a topic are %+v and %+v, want one topic and two incarnations", old, recreated)
+	check.Same(h, h.topic("a.dlq", "1"), old, "life 1 is later")
+}
+
+// topicsIncarnations has brokers that give no ids, so that all topics have the
+// same one.
+func topicsIncarnations(h *harness) {
+	refs := h.topics(repository.Topic{Name: "a.dlq"}, repository.Topic{Name: "b.dlq"})
+	check.True(h, refs[0].Incarnation != refs[1].Incarnation && refs[0].TopicID != refs[1].TopicID,
+		"two topics without ids are %+v, want different numbers", refs)
+}
+
+func topicsRepeated(h *harness) {
+	a, b := repository.Topic{Name: "a.dlq", Incarnation: "1"}, repository.Topic{Name: "a.dlq", Incarnation: "2"}
+	refs := h.topics(a, b, a, b)
+	check.True(h, refs[0] == refs[2] && refs[1] == refs[3] && refs[0] != refs[1], "OpenTopics(a, b, a, b) = %v, want a b a b", refs)
+}
+
+func topicsConcurrent(h *harness) {
+	a, b := repository.Topic{Name: "a.dlq", Incarnation: "1"}, repository.Topic{Name: "b.dlq", Incarnation: "1"}
+	const callers = 16
+	answers := make([][]repository.TopicRef, callers)
+	together(callers, func(i int) {
+		asked := []repository.Topic{a, b}
+		if i%2 == 1 {
+			asked = []repository.Topic{b, a}
+		}
+		refs, err := h.Repository.OpenTopics(h.Context(), asked)
+		if err != nil || len(refs) != 2 {
+			h.Errorf("OpenTopics = %v, %v, want two", refs, err)
+			return
+		}
+		if i%2 == 1 {
+			refs[0], refs[1] = refs[1], refs[0]
+		}
+		answers[i] = refs
+	})
+	for _, got := range answers[1:] {
+		check.Same(h, got, answers[0], "answers of two callers")
 	}
 }

@@ -5,7 +5,7 @@ package openapi
 
 import _ "embed"
 
-// Document is the description, OpenAPI 3.1 in YAML. Nobody may change it.
+// Document is the description, OpenAPI 3.1 in YAML. It must not be changed.
 //
 //go:embed openapi.yaml
 var Document []byte

@@ -6,21 +6,19 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 // The page has every operation and every parameter of the document.
 func TestPageHasEverything(t *testing.T) {
 	t.Parallel()
 	page, policy, err := Page()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	var doc struct {
 		Paths map[string]map[string]yaml.Node
 	}
-	if err := yaml.Unmarshal(Document, &doc); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, yaml.Unmarshal(Document, &doc))
 	operations := 0
 	for path, item := range doc.Paths {
 		for method, op := range item {
@@ -57,9 +55,7 @@ paths:
   /x:
     get: {operationId: o, tags: [a], summary: "<img src=x onerror=y>", responses: {"200": {description: "</table>"}}}
 `))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	for _, not := range []string{"<b>x", "<script>", "<img", "<i>"} {
 		if bytes.Contains(page, []byte(not)) {
 			t.Errorf("the page has %s as markup", not)

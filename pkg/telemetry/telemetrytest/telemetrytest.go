@@ -6,6 +6,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 // Want checks the value of a counter or gauge.
@@ -22,9 +24,7 @@ func Observed(t testing.TB, histogram prometheus.Collector) (count uint64, sum f
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(histogram)
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	for _, family := range families {
 		for _, m := range family.GetMetric() {
 			count += m.GetHistogram().GetSampleCount()

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/dlq-manager/dlq-manager/integration/stack"
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 // existing names servers, so that these tests need not start any.
@@ -64,13 +65,9 @@ func TestWithoutCommandTheServersArePrinted(t *testing.T) {
 	signals := make(chan os.Signal, 1)
 	signals <- syscall.SIGTERM
 	opts, command, err := parse(nil, os.Stderr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	servers, err := stack.Start(t.Context(), opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	var stdout, stderr bytes.Buffer
 	if code := serve(servers, command, signals, &stdout, &stderr); code != 0 {
 		t.Errorf("serve = %d, want 0", code)

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -73,7 +74,9 @@ func (c countedConn) QueryContext(ctx context.Context, query string, args []driv
 	if !ok {
 		return nil, driver.ErrSkip
 	}
-	c.n.trips.Add(1)
+	if !strings.Contains(query, "pg_relation_size") { // which a store asks by the clock
+		c.n.trips.Add(1)
+	}
 	return q.QueryContext(ctx, query, args)
 }
 

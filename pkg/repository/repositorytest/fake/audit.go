@@ -10,16 +10,13 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
 )
-
-// trailLimit is how many entries are kept, the newest: the memory of a process
-// must not grow with everything that ever happened in it.
-const trailLimit = 100_000
 
 // Trail implements repository.Audit.
 func (s *Store) Trail(ctx context.Context, q repository.TrailQuery) ([]entity.AuditEntry, error) {
 	var entries []entity.AuditEntry
-	err := s.step(ctx, "read the audit trail", func(time.Time) error {
+	err := s.Step(ctx, "read the audit trail", func(time.Time) error {
 		for _, e := range slices.Backward(s.trail) {
 			if len(entries) >= q.Limit {
 				return nil
@@ -45,24 +42,12 @@ func asked(e entity.AuditEntry, q repository.TrailQuery) bool {
 		(q.Visible == nil || e.Topics == "" || slices.ContainsFunc(strings.Split(e.Topics, ","), q.Visible.Match))
 }
 
-// Performed implements repository.Operations.
-func (s *Store) Performed(ctx context.Context, operation uuid.UUID) (bool, error) {
-	found := false
-	err := s.step(ctx, "look for an operation", func(time.Time) error {
-		found = operation != uuid.Nil && slices.ContainsFunc(s.trail, func(e entity.AuditEntry) bool {
-			return e.Cause.Operation == operation
-		})
-		return nil
-	})
-	return found, err
-}
-
 // PerformedOn implements repository.Selections, in the order of ids.
 func (s *Store) PerformedOn(ctx context.Context, operation uuid.UUID, action entity.Action, ids []uuid.UUID) ([]uuid.UUID, error) {
 	var found []uuid.UUID
-	err := s.step(ctx, "look for changes of an operation", func(time.Time) error {
-		performed := s.performedOn(operation, action)
-		for _, id := range unique(ids) {
+	err := s.Step(ctx, "look for changes of an operation", func(time.Time) error {
+		performed := s.Did(operation, action)
+		for _, id := range memory.Unique(ids) {
 			if performed[id] {
 				found = append(found, id)
 			}
@@ -74,7 +59,7 @@ func (s *Store) PerformedOn(ctx context.Context, operation uuid.UUID, action ent
 
 // Record implements repository.Operations.
 func (s *Store) Record(ctx context.Context, e entity.AuditEntry) error {
-	return s.step(ctx, "record in the audit trail", func(now time.Time) error {
+	return s.Step(ctx, "record in the audit trail", func(now time.Time) error {
 		again := e.Cause.Operation != uuid.Nil && slices.ContainsFunc(s.trail, func(known entity.AuditEntry) bool {
 			return known.Cause.Operation == e.Cause.Operation && known.Action == e.Action && known.Kind == e.Kind &&
 				known.ObjectID == e.ObjectID
@@ -87,40 +72,96 @@ func (s *Store) Record(ctx context.Context, e entity.AuditEntry) error {
 	})
 }
 
-// performedOn returns the objects to which an operation has done what action says,
-// as far as the trail goes back.
-func (s *Store) performedOn(operation uuid.UUID, action entity.Action) map[uuid.UUID]bool {
-	objects := map[uuid.UUID]bool{}
-	if operation == uuid.Nil {
-		return objects
-	}
-	for _, e := range s.trail {
-		if e.Cause.Operation == operation && e.Action == action {
-			objects[e.ObjectID] = true
-		}
-	}
-	return objects
-}
-
-// note appends what happened to a message to the trail. before is the message as
-// it was, with the error that the entry is to show.
-func (s *Store) note(now time.Time, action entity.Action, before entity.Message, to entity.Status, count int, cause entity.Cause) {
-	s.record(entity.AuditEntry{
+// messageEntry says what happened to a message, with the state and the error that it had before.
+func messageEntry(now time.Time, action entity.Action, before entity.Message, to entity.Status, count int, cause entity.Cause) entity.AuditEntry {
+	return entity.AuditEntry{
 		At: now, Action: action, Kind: entity.KindMessage, ObjectID: before.ID,
 		From: string(before.Status), To: string(to), RetryCount: count,
 		Class: before.LastPublishErrorClass, LastError: before.LastPublishError, Cause: cause,
+	}
+}
+
+// changed appends what Core did to a message to the trail, and does what follows for features.
+func (s *Store) changed(now time.Time, action entity.Action, before entity.Message, r *row, cause entity.Cause) {
+	to := r.Message.Status
+	if action == entity.ActionDelete {
+		s.follow(r)
+		delete(s.documents, before.ID)
+		to = ""
+	}
+	if action == entity.ActionAttempt {
+		ended := r.Attempts[len(r.Attempts)-1]
+		before.LastPublishErrorClass, before.LastPublishError = ended.Class, ended.Error
+		if ended.Verdict != entity.Acknowledged {
+			s.refute(r, ended.ID)
+		}
+	}
+	s.append(messageEntry(now, action, before, to, r.Message.RetryCount, cause))
+}
+
+// moved appends a redrive's new state to the trail.
+func (s *Store) moved(now time.Time, action entity.Action, from entity.RedriveState, r *redrive, cause entity.Cause) {
+	s.append(entity.AuditEntry{
+		At: now, Action: action, Kind: entity.KindRedrive, ObjectID: r.Entity.ID,
+		From: string(from), To: string(r.Entity.State), Cause: cause,
 	})
 }
 
-// record appends an entry and gives it its number.
+// record appends an entry that Core does not know of.
 func (s *Store) record(e entity.AuditEntry) {
-	e.ID = 1
-	if n := len(s.trail); n > 0 {
-		e.ID = s.trail[n-1].ID + 1
-	}
+	s.Note(e.Action, e.ObjectID, e.Cause)
+	s.append(e)
+}
+
+// append gives an entry its number, which counts from 1.
+func (s *Store) append(e entity.AuditEntry) {
+	e.ID = int64(len(s.trail)) + 1
 	s.trail = append(s.trail, e)
-	if len(s.trail) > trailLimit {
-		s.trail[0] = entity.AuditEntry{} // lets go of its texts before the array moves
-		s.trail = s.trail[1:]
+}
+
+// KeepArchiveRun implements repository.ArchiveRuns.
+func (s *Store) KeepArchiveRun(ctx context.Context, run repository.ArchiveRun) error {
+	return s.Step(ctx, "keep an archive run", func(now time.Time) error {
+		run.StartedAt, run.FinishedAt = now, time.Time{}
+		if run.Result != repository.ArchiveRunning {
+			run.StartedAt = now.Add(-run.Took)
+		}
+		run.Took = 0
+		if old, known := s.archiveRuns[run.ID]; known {
+			if old.Result != repository.ArchiveRunning {
+				return nil
+			}
+			run.StartedAt = old.StartedAt
+		}
+		if run.Result != repository.ArchiveRunning {
+			run.FinishedAt = now
+		}
+		run.Error = repository.BoundArchiveError(run.Error)
+		s.archiveRuns[run.ID] = run
+		return nil
+	})
+}
+
+// LatestArchiveRuns implements repository.ArchiveRuns.
+func (s *Store) LatestArchiveRuns(ctx context.Context) (last, complete *repository.ArchiveRun, err error) {
+	err = s.Step(ctx, "read archive runs", func(time.Time) error {
+		for _, run := range s.archiveRuns {
+			if last == nil || later(run.StartedAt, run.ID, last.StartedAt, last.ID) {
+				last = &run
+			}
+			if run.Result == repository.ArchiveComplete &&
+				(complete == nil || later(run.FinishedAt, run.ID, complete.FinishedAt, complete.ID)) {
+				complete = &run
+			}
+		}
+		return nil
+	})
+	return last, complete, err
+}
+
+func later(a time.Time, idA uuid.UUID, b time.Time, idB uuid.UUID) bool {
+	if !a.Equal(b) {
+		return a.After(b)
 	}
+	return idA.String() > idB.String()
 }

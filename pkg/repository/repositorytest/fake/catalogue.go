@@ -8,6 +8,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
 )
 
 // catalogue says who makes documents, and of which version.
@@ -24,13 +25,13 @@ func (c *catalogue) is(version int64) bool { return c.held && c.version == versi
 type document struct {
 	version int64
 	text    string
-	terms   map[int64]bool
+	terms   []int64
 }
 
 // HoldCatalogue implements repository.Catalogue.
 func (s *Store) HoldCatalogue(ctx context.Context, owner uuid.UUID, version int64, lease time.Duration) (bool, error) {
 	ok := false
-	err := s.step(ctx, "hold the catalogue", func(now time.Time) error {
+	err := s.Step(ctx, "hold the catalogue", func(now time.Time) error {
 		c := &s.catalogue
 		if ok = c.owner == owner || !c.until.After(now); ok {
 			*c = catalogue{held: true, owner: owner, until: now.Add(lease), version: version}
@@ -42,29 +43,27 @@ func (s *Store) HoldCatalogue(ctx context.Context, owner uuid.UUID, version int6
 
 // AnswerFrom implements repository.Catalogue.
 func (s *Store) AnswerFrom(version int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.answersFrom = &version
+	s.locked(func() { s.answersFrom = &version })
 }
 
 // Uncatalogued implements repository.Catalogue. Messages of the archive come
 // behind those of the live table.
 func (s *Store) Uncatalogued(ctx context.Context, version int64, limit int, maxBytes, maxValue int64) ([]entity.Message, error) {
 	var messages []entity.Message
-	err := s.step(ctx, "find messages to catalogue", func(time.Time) error {
+	err := s.Step(ctx, "find messages to catalogue", func(time.Time) error {
 		if !s.catalogue.is(version) {
 			return nil
 		}
-		rows := s.oldestFirst(func(m *entity.Message) bool { return m.Group == uuid.Nil || !s.rows[m.ID].has(version) })
-		for _, r := range oldestFirst(s.archive, func(*entity.Message) bool { return true }) {
-			if !r.has(version) {
+		rows := memory.OldestFirst(s.Rows, func(m *entity.Message) bool { return m.Group == uuid.Nil || !s.has(m.ID, version) })
+		for _, r := range memory.OldestFirst(s.Archived, func(*entity.Message) bool { return true }) {
+			if !s.has(r.Message.ID, version) {
 				rows = append(rows, r)
 			}
 		}
 		left := maxBytes
 		for _, r := range rows {
-			m := r.withFirstHeaders(maxValue)
-			left -= size(&m.Record) + int64(len(m.ErrorMessage))
+			m := r.WithFirstHeaders(maxValue)
+			left -= memory.Size(&m.Record) + int64(len(m.ErrorMessage))
 			if len(messages) >= limit || left < 0 && len(messages) > 0 {
 				return nil
 			}
@@ -75,8 +74,11 @@ func (s *Store) Uncatalogued(ctx context.Context, version int64, limit int, maxB
 	return messages, err
 }
 
-// has reports whether there is a document of that version.
-func (r *row) has(version int64) bool { return r.document != nil && r.document.version == version }
+// has reports whether a message has a document of that version.
+func (s *Store) has(id uuid.UUID, version int64) bool {
+	d := s.documents[id]
+	return d != nil && d.version == version
+}
 
 // StoreDocuments implements repository.Catalogue.
 func (s *Store) StoreDocuments(ctx context.Context, version int64, documents []entity.Document) error {
@@ -91,27 +93,24 @@ func (s *Store) StoreDocuments(ctx context.Context, version int64, documents []e
 			return err
 		}
 	}
-	return s.step(ctx, "store documents", func(now time.Time) error {
+	return s.Step(ctx, "store documents", func(now time.Time) error {
 		s.forgetActivity(now)
 		for _, d := range documents {
-			r, live := s.rows[d.MessageID]
+			r, live := s.Rows[d.MessageID]
 			if !live {
-				r = s.archive[d.MessageID]
+				r = s.Archived[d.MessageID]
 			}
 			if r == nil {
 				continue // deleted meanwhile
 			}
 			if s.catalogue.is(version) {
-				if r.document == nil {
+				if s.documents[d.MessageID] == nil {
 					s.count(now, r)
 				}
-				r.document = &document{version: version, text: d.Text, terms: map[int64]bool{}}
-				for _, t := range d.Terms {
-					r.document.terms[t] = true
-				}
+				s.documents[d.MessageID] = &document{version: version, text: d.Text, terms: d.Terms}
 			}
-			if d.Fingerprint != nil && r.message.Group == uuid.Nil {
-				r.message.Group = d.Fingerprint.ID()
+			if d.Fingerprint != nil && r.Message.Group == uuid.Nil {
+				r.Message.Group = d.Fingerprint.ID()
 				if live {
 					s.arrived(r)
 				}
@@ -127,7 +126,7 @@ func (s *Store) Crowded(ctx context.Context) (bool, error) { return false, ctx.E
 // CataloguedUntil implements repository.Catalogue.
 func (s *Store) CataloguedUntil(ctx context.Context) (time.Time, error) {
 	var until time.Time
-	err := s.step(ctx, "read the catalogue's state", func(now time.Time) error {
+	err := s.Step(ctx, "read the catalogue's state", func(now time.Time) error {
 		until = s.cataloguedUntil(now)
 		return nil
 	})
@@ -139,14 +138,14 @@ func (s *Store) cataloguedUntil(now time.Time) time.Time {
 		return time.Time{}
 	}
 	until := now.Add(-repository.CatalogueSettles)
-	missing := s.oldestFirst(func(m *entity.Message) bool { return !s.rows[m.ID].has(s.catalogue.version) })
-	if len(missing) > 0 && missing[0].message.CreatedAt.Before(until) {
-		until = missing[0].message.CreatedAt
+	missing := memory.OldestFirst(s.Rows, func(m *entity.Message) bool { return !s.has(m.ID, s.catalogue.version) })
+	if len(missing) > 0 && missing[0].Message.CreatedAt.Before(until) {
+		until = missing[0].Message.CreatedAt
 	}
 	return until
 }
 
 // CatalogueStall implements repository.Catalogue. There are no transactions.
 func (s *Store) CatalogueStall(ctx context.Context) (repository.CatalogueStall, error) {
-	return repository.CatalogueStall{}, s.step(ctx, "read the catalogue's state", func(time.Time) error { return nil })
+	return repository.CatalogueStall{}, s.Step(ctx, "read the catalogue's state", func(time.Time) error { return nil })
 }

@@ -30,7 +30,7 @@ type toldGroup struct{ regressedAt time.Time }
 // Events implements repository.Notifications.
 func (s *Store) Events(ctx context.Context, q repository.EventQuery) (repository.Events, error) {
 	var found repository.Events
-	err := s.step(ctx, "find events", func(now time.Time) error {
+	err := s.Step(ctx, "find events", func(now time.Time) error {
 		if s.told.watchedAt.IsZero() || s.told.watchedAt.Before(now.Add(-q.Patience)) {
 			s.told.version++
 			s.told.beganAt, s.told.watchedAt = now, now
@@ -92,33 +92,33 @@ func (s *Store) trailEvent(e entity.AuditEntry) (repository.Event, bool) {
 }
 
 func (s *Store) ofMessage(event *repository.Event) {
-	r := s.rows[event.Object]
+	r := s.Rows[event.Object]
 	if r == nil {
 		return
 	}
-	if topic := r.message.OriginalTopic; topic != "" {
+	if topic := r.Message.OriginalTopic; topic != "" {
 		event.Topics = []string{topic}
-	} else if topic := r.message.Source.Topic; topic != "" {
+	} else if topic := r.Message.Source.Topic; topic != "" {
 		event.Topics = []string{topic}
 	}
-	if g := s.errorGroups[r.message.Group]; g != nil {
-		event.Muted = g.annotation(r.message.OriginalTopic).Muted
+	if g := s.errorGroups[r.Message.Group]; g != nil {
+		event.Muted = g.annotation(r.Message.OriginalTopic).Muted
 	}
 }
 
 func (s *Store) ofRedrive(event *repository.Event, state string) {
-	r := s.redrives[event.Object]
+	r := s.core.Redrives[event.Object]
 	if r == nil {
 		return
 	}
-	e := s.shown(r)
+	e := s.ShownRedrive(r)
 	event.Redrive = repository.EndOf(e, entity.RedriveState(state))
 	topics := map[string]bool{}
 	if e.Selection.Topic != "" {
 		topics[e.Selection.Topic] = true
 	}
-	for _, b := range r.batches {
-		for _, item := range b.items {
+	for _, b := range r.Batches {
+		for _, item := range b.Items {
 			if item.Topic != "" {
 				topics[item.Topic] = true
 			}
@@ -159,7 +159,7 @@ func (s *Store) groupEvents(found *repository.Events, limit int) {
 // arrivedIn are the topics in which something of a group came at that time or later, ""
 // among them where it is not known.
 func (s *Store) arrivedIn(group uuid.UUID, since time.Time) []string {
-	for _, r := range s.rows {
+	for _, r := range s.Rows {
 		s.follow(r)
 	}
 	topics := map[string]bool{}
@@ -227,4 +227,65 @@ func (t *told) keep(events []repository.Event, now time.Time) {
 		case repository.LoopStopped, repository.MessageDead, repository.RedriveFinished, repository.RedriveStopped:
 		}
 	}
+}
+
+// active names what is counted together: an original topic and a step of time.
+type active struct {
+	topic string
+	step  time.Duration
+	at    time.Time
+}
+
+// arrivals is how many messages came, and how many of them came back.
+type arrivals struct{ arrived, returned int64 }
+
+var arrivalsLives = map[time.Duration]time.Duration{
+	repository.FineArrivalsStep: repository.FineArrivalsLife,
+	repository.ArrivalsStep:     repository.ArrivalsLife,
+}
+
+// forgetActivity forgets what came long ago.
+func (s *Store) forgetActivity(now time.Time) {
+	for a := range s.activity {
+		if a.at.Before(now.Add(-arrivalsLives[a.step])) {
+			delete(s.activity, a)
+		}
+	}
+}
+
+// count notes that a message came, unless that was long ago.
+func (s *Store) count(now time.Time, r *row) {
+	m := &r.Message
+	if !m.CreatedAt.Before(now.Add(24 * time.Hour)) {
+		return
+	}
+	for step, life := range arrivalsLives {
+		a := active{m.OriginalTopic, step, m.CreatedAt.UTC().Truncate(step)}
+		if a.at.Before(now.Add(-life)) {
+			continue
+		}
+		came := s.activity[a]
+		came.arrived++
+		if m.Parent != uuid.Nil {
+			came.returned++
+		}
+		s.activity[a] = came
+	}
+}
+
+// Arrivals implements repository.Activity.
+func (s *Store) Arrivals(ctx context.Context, q repository.ArrivalsQuery) (repository.Arrivals, error) {
+	came := repository.Arrivals{Points: q.Empty()}
+	err := s.Step(ctx, "count arrivals", func(now time.Time) error {
+		came.Until = s.cataloguedUntil(now)
+		for a, n := range s.activity {
+			seen := q.Visible == nil || a.topic != "" && q.Visible.Match(a.topic)
+			fine := a.step < repository.ArrivalsStep
+			if seen && fine == q.Fine() && (q.Topic == "" || a.topic == q.Topic) {
+				q.Add(came.Points, a.at, n.arrived, n.returned)
+			}
+		}
+		return nil
+	})
+	return came, err
 }

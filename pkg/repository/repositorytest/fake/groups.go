@@ -13,6 +13,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
 )
 
 // errorGroup is what is kept of a group; its numbers are counted when they are
@@ -42,7 +43,7 @@ type groupArrival struct {
 
 // NoteFingerprints implements repository.Groups.
 func (s *Store) NoteFingerprints(ctx context.Context, fingerprints []entity.Fingerprint) error {
-	return s.step(ctx, "note fingerprints", func(time.Time) error {
+	return s.Step(ctx, "note fingerprints", func(time.Time) error {
 		for _, f := range fingerprints {
 			g := s.errorGroup(f.ID())
 			if g.Class == "" && g.Title == "" && g.Rule == "" {
@@ -68,17 +69,17 @@ func (s *Store) errorGroup(id uuid.UUID) *errorGroup {
 func (s *Store) arrived(rows ...*row) {
 	came := map[uuid.UUID][]*row{}
 	for _, r := range rows {
-		if group := r.message.Group; group != uuid.Nil {
+		if group := r.Message.Group; group != uuid.Nil {
 			came[group] = append(came[group], r)
 		}
 	}
 	for id, rows := range came {
 		g := s.errorGroup(id)
 		if !g.firstSeen.IsZero() && s.openBeside(id, rows) == 0 {
-			g.regressedAt = rows[0].message.CreatedAt
+			g.regressedAt = rows[0].Message.CreatedAt
 		}
 		for _, r := range rows {
-			m := &r.message
+			m := &r.Message
 			s.arrivals[m.ID] = &groupArrival{group: id, topic: m.OriginalTopic, at: m.CreatedAt}
 			if g.firstSeen.IsZero() || m.CreatedAt.Before(g.firstSeen) {
 				g.firstSeen = m.CreatedAt
@@ -94,8 +95,8 @@ func (s *Store) arrived(rows ...*row) {
 // that have just come.
 func (s *Store) openBeside(group uuid.UUID, came []*row) int {
 	n := 0
-	for _, r := range s.rows {
-		if r.message.Group == group && r.message.Status != entity.Resolved && !slices.Contains(came, r) {
+	for _, r := range s.Rows {
+		if r.Message.Group == group && r.Message.Status != entity.Resolved && !slices.Contains(came, r) {
 			n++
 		}
 	}
@@ -106,15 +107,15 @@ func (s *Store) openBeside(group uuid.UUID, came []*row) int {
 // another topic. It is asked for before the message goes, and before arrivals are
 // counted.
 func (s *Store) follow(r *row) {
-	if a := s.arrivals[r.message.ID]; a != nil {
-		a.topic = r.message.OriginalTopic
+	if a := s.arrivals[r.Message.ID]; a != nil {
+		a.topic = r.Message.OriginalTopic
 	}
 }
 
 // ErrorGroups implements repository.Groups.
 func (s *Store) ErrorGroups(ctx context.Context, q repository.GroupQuery) ([]repository.ListedGroup, error) {
 	var found []repository.ListedGroup
-	err := s.step(ctx, "list error groups", func(time.Time) error {
+	err := s.Step(ctx, "list error groups", func(time.Time) error {
 		for _, g := range s.countGroups(q.Visible, q.Trend) {
 			place := repository.GroupPlace{Key: placeOf(g.ErrorGroup, q.Sort), ID: g.ID}
 			if g.listed(q) && (q.After == nil || comparePlaces(place, *q.After) < 0) {
@@ -148,7 +149,7 @@ func (s *Store) ErrorGroup(
 	ctx context.Context, id uuid.UUID, visible *entity.TopicPatterns, trend repository.Trend,
 ) (entity.ErrorGroup, error) {
 	var found entity.ErrorGroup
-	err := s.step(ctx, "get error group", func(time.Time) error {
+	err := s.Step(ctx, "get error group", func(time.Time) error {
 		g := s.countGroups(visible, trend)[id]
 		if g == nil {
 			return &entity.GroupNotFoundError{ID: id}
@@ -164,7 +165,7 @@ func (s *Store) AnnotateGroup(
 	ctx context.Context, id uuid.UUID, a repository.Annotation, where *entity.TopicPatterns, cause entity.Cause,
 ) ([]string, error) {
 	var topics []string
-	err := s.step(ctx, "annotate error group", func(now time.Time) error {
+	err := s.Step(ctx, "annotate error group", func(now time.Time) error {
 		g := s.errorGroups[id]
 		if g == nil || g.firstSeen.IsZero() {
 			return &entity.GroupNotFoundError{ID: id}
@@ -178,7 +179,7 @@ func (s *Store) AnnotateGroup(
 		if len(topics) == 0 {
 			return &entity.GroupNotFoundError{ID: id}
 		}
-		if a == (repository.Annotation{}) || s.performedOn(cause.Operation, entity.ActionAnnotate)[id] {
+		if a == (repository.Annotation{}) || s.Did(cause.Operation, entity.ActionAnnotate)[id] {
 			return nil
 		}
 		for _, topic := range changed {
@@ -229,8 +230,8 @@ func (s *Store) countGroups(visible *entity.TopicPatterns, trend repository.Tren
 	seen := func(topic string) bool { return visible == nil || topic != "" && visible.Match(topic) }
 	counted := s.countArrivals(seen, trend)
 	shares := map[uuid.UUID]map[string]int64{}
-	for _, r := range s.rows {
-		m := &r.message
+	for _, r := range s.Rows {
+		m := &r.Message
 		g := counted[m.Group]
 		if g == nil || !seen(m.OriginalTopic) {
 			continue
@@ -263,7 +264,7 @@ func sharesOf(topics map[string]int64) []entity.TopicShare {
 
 // countArrivals makes the groups from what came, without what is there.
 func (s *Store) countArrivals(seen func(topic string) bool, trend repository.Trend) map[uuid.UUID]*countedGroup {
-	for _, r := range s.rows {
+	for _, r := range s.Rows {
 		s.follow(r)
 	}
 	counted := map[uuid.UUID]*countedGroup{}
@@ -335,4 +336,121 @@ func (g *errorGroup) entity(id uuid.UUID) entity.ErrorGroup {
 	}
 	out.Frames = slices.Clone(out.Frames)
 	return out
+}
+
+// CountRecentGroups implements repository.RecentGroups.
+func (s *Store) CountRecentGroups(ctx context.Context, within time.Duration, except []uuid.UUID) (repository.RecentCount, error) {
+	var n repository.RecentCount
+	err := s.Step(ctx, "count recent groups", func(now time.Time) error {
+		since := now.Add(-within)
+		for id, g := range s.errorGroups {
+			if g.mutedIn(s.arrivedIn(id, time.Time{})) || slices.Contains(except, id) {
+				continue
+			}
+			if g.firstSeen.After(since) {
+				n.New++
+			}
+			if g.regressedAt.After(since) {
+				n.Regressed++
+			}
+		}
+		return nil
+	})
+	return n, err
+}
+
+// groupLimit is how many error groups a dead-letter topic created in an hour.
+type groupLimit struct {
+	hour    time.Time
+	created int
+	refused bool // messages may be unclassified
+}
+
+// AdmitFingerprints implements repository.Groups.
+func (s *Store) AdmitFingerprints(ctx context.Context, failures []repository.TopicFailure) ([]repository.TopicFailure, error) {
+	var admitted []entity.Fingerprint
+	var refused []repository.TopicFailure
+	err := s.Step(ctx, "admit error groups", func(now time.Time) error {
+		admits := map[uuid.UUID]bool{}
+		for _, f := range failures {
+			id := f.ID()
+			if s.errorGroups[id] == nil && !admits[id] && !s.groupLimit(f.DLQTopic, now).take() {
+				refused = append(refused, f)
+				continue
+			}
+			admits[id] = true
+			admitted = append(admitted, f.Fingerprint)
+		}
+		refused = slices.DeleteFunc(refused, func(f repository.TopicFailure) bool { return admits[f.ID()] })
+		for _, f := range refused {
+			admitted = append(admitted, entity.Unclassified(f.DLQTopic))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return refused, s.NoteFingerprints(ctx, admitted)
+}
+
+// groupLimit is the limit of a topic in the hour of now.
+func (s *Store) groupLimit(topic string, now time.Time) *groupLimit {
+	l := s.groupLimits[topic]
+	if l == nil {
+		l = &groupLimit{}
+		s.groupLimits[topic] = l
+	}
+	if hour := now.Truncate(time.Hour); !l.hour.Equal(hour) {
+		l.hour, l.created = hour, 0
+	}
+	return l
+}
+
+// take counts one group more, or notes that it is one too many.
+func (l *groupLimit) take() bool {
+	if l.created >= repository.MaxNewGroups {
+		l.refused = true
+		return false
+	}
+	l.created++
+	return true
+}
+
+// Unclassified implements repository.Catalogue.
+func (s *Store) Unclassified(ctx context.Context, limit int, maxBytes int64) ([]entity.Message, error) {
+	var messages []entity.Message
+	err := s.Step(ctx, "find unclassified messages", func(now time.Time) error {
+		for _, topic := range slices.Sorted(maps.Keys(s.groupLimits)) {
+			l := s.groupLimit(topic, now)
+			if !l.refused || l.created >= repository.MaxNewGroups {
+				continue
+			}
+			group := entity.Unclassified(topic).ID()
+			for _, r := range memory.OldestFirst(s.Rows, func(m *entity.Message) bool { return m.Group == group }) {
+				m := r.Loaded(0)
+				maxBytes -= memory.Size(&m.Record) + int64(len(m.ErrorMessage))
+				if len(messages) >= limit || maxBytes < 0 && len(messages) > 0 {
+					return nil
+				}
+				messages = append(messages, m)
+			}
+		}
+		return nil
+	})
+	return messages, err
+}
+
+// Classify implements repository.Catalogue.
+func (s *Store) Classify(ctx context.Context, moves []repository.Classification) error {
+	return s.Step(ctx, "classify messages", func(time.Time) error {
+		for _, move := range moves {
+			r := s.Rows[move.MessageID]
+			if r == nil || r.Message.Group != entity.Unclassified(move.DLQTopic).ID() {
+				continue
+			}
+			r.Message.Group = move.Group
+			s.arrived(r)
+		}
+		return nil
+	})
 }

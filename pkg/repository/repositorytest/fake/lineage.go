@@ -11,14 +11,8 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
 )
-
-// comeback is the first return of an attempt.
-type comeback struct {
-	child, redrive uuid.UUID // uuid.Nil: no redrive made the attempt
-	byContent      bool
-	at             time.Time
-}
 
 // arrival is a message that comes back, and the attempt that sent it.
 type arrival struct {
@@ -32,24 +26,31 @@ type arrival struct {
 // findReturns looks for the attempts of messages that are about to be stored.
 // What headers name goes first: an attempt that has such a return is not found by
 // content any more.
-func (s *Store) findReturns(messages []*entity.Message, batch repository.Batch, now time.Time) []arrival {
-	confirmed := func(parent *row, m *entity.Message) bool {
-		return parent.message.Source.TopicID == m.Source.TopicID && m.Source.TopicID != 0 || batch.Declared != nil && batch.Declared(m)
-	}
+func (s *Store) findReturns(messages []*entity.Message, batch repository.Batch, now time.Time) []repository.Arrival {
 	var found []arrival
 	named := map[uuid.UUID]bool{}
 	for _, m := range messages {
-		if parent, attempt, ok := s.named(m); ok {
-			a := arrival{m, parent, attempt, false, confirmed(parent, m)}
+		if parent, attempt, ok := s.ParentOf(m); ok {
+			a := arrival{m, parent, attempt, false, memory.Confirms(m, parent, batch)}
 			if a.confirmed {
 				named[attempt.ID] = true
 			}
 			found = append(found, a)
 		}
 	}
-	if batch.ReturnWindow <= 0 {
-		return found
+	if batch.ReturnWindow > 0 {
+		found = append(found, s.returnsByContent(messages, batch, now, named)...)
 	}
+	var arrivals []repository.Arrival
+	for _, a := range found {
+		arrivals = append(arrivals, s.arrive(a, now))
+	}
+	return arrivals
+}
+
+// returnsByContent finds attempts that sent what has come, without those that headers name.
+func (s *Store) returnsByContent(messages []*entity.Message, batch repository.Batch, now time.Time, named map[uuid.UUID]bool) []arrival {
+	var found []arrival
 	sent := s.sentSince(now.Add(-batch.ReturnWindow), named)
 	taken := map[slot]bool{}
 	for _, m := range messages {
@@ -63,8 +64,8 @@ func (s *Store) findReturns(messages []*entity.Message, batch repository.Batch, 
 		for _, kind := range []bool{true, false} {
 			attempts := sent[likeness{m.OriginalTopic, hash}]
 			n := slices.IndexFunc(attempts, func(a arrival) bool {
-				return confirmed(a.parent, m) == kind && a.parent.open(a.attempt.ID, kind) && !taken[slot{a.attempt.ID, kind}] &&
-					a.parent.sentSame(a.attempt.ID, m)
+				return memory.Confirms(m, a.parent, batch) == kind && s.open(a, kind) && !taken[slot{a.attempt.ID, kind}] &&
+					sentSame(a, m)
 			})
 			if n >= 0 {
 				taken[slot{attempts[n].attempt.ID, kind}] = true
@@ -83,33 +84,12 @@ type slot struct {
 }
 
 // open reports whether the slot of an attempt is free.
-func (r *row) open(attempt uuid.UUID, confirmed bool) bool {
+func (s *Store) open(a arrival, confirmed bool) bool {
 	if !confirmed {
-		return !r.unconfirmed[attempt]
+		return !s.byContent[slot{a.attempt.ID, false}]
 	}
-	_, cameBack := r.returns[attempt]
+	_, cameBack := a.parent.Returned[a.attempt.ID]
 	return !cameBack
-}
-
-// named returns the attempt that m says it is the return of; false without a
-// proof.
-func (s *Store) named(m *entity.Message) (*row, entity.Attempt, bool) {
-	if m.Return == nil {
-		return nil, entity.Attempt{}, false
-	}
-	r, ok := s.rows[m.Return.Parent]
-	if !ok {
-		return nil, entity.Attempt{}, false
-	}
-	for _, a := range r.attempts {
-		if a.ID == m.Return.Attempt && a.Topic == m.OriginalTopic {
-			return r, a, true
-		}
-	}
-	if claim := r.message.Claim; claim.ID == m.Return.Attempt && claim.Topic == m.OriginalTopic {
-		return r, entity.Attempt{ID: claim.ID, RetryCount: r.message.RetryCount, RedriveID: claim.RedriveID}, true
-	}
-	return nil, entity.Attempt{}, false
 }
 
 // likeness is what messages have in common that may be returns of the same
@@ -122,36 +102,36 @@ type likeness struct {
 // sentSince returns the attempts that were acknowledged since then, or that began since
 // then and have no result, without those that headers name, the latest first.
 func (s *Store) sentSince(then time.Time, named map[uuid.UUID]bool) map[likeness][]arrival {
-	sent := map[likeness][]arrival{}
-	for _, r := range s.rows {
-		for _, a := range r.sent() {
-			hash := r.sentHash(a.ID)
+	found := map[likeness][]arrival{}
+	for _, r := range s.Rows {
+		for _, a := range sent(r) {
+			hash := sentHash(r, a.ID)
 			if hash == 0 || a.EndedAt.Before(then) || named[a.ID] {
 				continue
 			}
 			l := likeness{a.Topic, hash}
-			sent[l] = append(sent[l], arrival{parent: r, attempt: a})
+			found[l] = append(found[l], arrival{parent: r, attempt: a})
 		}
 	}
-	for _, attempts := range sent {
+	for _, attempts := range found {
 		slices.SortFunc(attempts, func(a, b arrival) int {
 			return cmp.Or(b.attempt.EndedAt.Compare(a.attempt.EndedAt),
-				bytes.Compare(b.parent.message.ID[:], a.parent.message.ID[:]))
+				bytes.Compare(b.parent.Message.ID[:], a.parent.Message.ID[:]))
 		})
 	}
-	return sent
+	return found
 }
 
 // sent returns the attempts that were acknowledged, and that which claims the message now
 // as if it ended when it began.
-func (r *row) sent() []entity.Attempt {
+func sent(r *row) []entity.Attempt {
 	var sent []entity.Attempt
-	for _, a := range r.attempts {
+	for _, a := range r.Attempts {
 		if a.Verdict == entity.Acknowledged {
 			sent = append(sent, a)
 		}
 	}
-	if m := &r.message; m.Claimed() {
+	if m := &r.Message; m.Claimed() {
 		sent = append(sent, entity.Attempt{
 			ID: m.Claim.ID, RetryCount: m.RetryCount, RedriveID: m.Claim.RedriveID, Topic: m.Claim.Topic, EndedAt: m.LastRetryAt,
 		})
@@ -159,49 +139,54 @@ func (r *row) sent() []entity.Attempt {
 	return sent
 }
 
+// sentHash is the number of what an attempt sent; 0 for none.
+func sentHash(r *row, attempt uuid.UUID) int64 {
+	if c, ok := r.Edits[attempt]; ok {
+		return c.SentHash
+	}
+	return entity.RecordHash(r.Message.Record.Key, r.Message.Record.Value)
+}
+
+// sentSame reports whether an attempt sent the key and the value of m. Where a patch
+// made the value, its number has to do.
+func sentSame(a arrival, m *entity.Message) bool {
+	record := a.parent.Message.Record
+	if e := a.parent.Edits[a.attempt.ID].Edit; e != nil {
+		record = e.Apply(record)
+		if e.Patch != nil {
+			record.Value = m.Record.Value
+		}
+	}
+	return bytes.Equal(record.Key, m.Record.Key) && bytes.Equal(record.Value, m.Record.Value)
+}
+
 // refute takes back what a return by content said of an attempt that then sent nothing:
 // an equal record had come in meanwhile. Its message stays a child.
-func (r *row) refute(attempt uuid.UUID) {
-	if !r.returns[attempt].byContent {
+func (s *Store) refute(r *row, attempt uuid.UUID) {
+	if !s.byContent[slot{attempt, true}] {
 		return
 	}
-	delete(r.returns, attempt)
-	if len(r.returns) == 0 {
-		r.message.Outcome = ""
+	delete(s.byContent, slot{attempt, true})
+	delete(r.Returned, attempt)
+	if len(r.Returned) == 0 {
+		r.Message.Outcome = ""
 	}
 }
 
-// arrive makes a message the child of its parent, and notes what that means for
-// both.
+// arrive makes a message the child of its parent, and records its death by that.
 func (s *Store) arrive(a arrival, now time.Time) repository.Arrival {
-	m, parent := a.message, a.parent
-	at := parent.message
-	at.RetryCount = a.attempt.RetryCount
-	before := *m
-	m.Descend(&at)
-	if !a.confirmed {
-		m.UnconfirmedReturn = true
-		if a.byContent {
-			if parent.unconfirmed == nil {
-				parent.unconfirmed = map[uuid.UUID]bool{}
-			}
-			parent.unconfirmed[a.attempt.ID] = true
-		}
-	} else if parent.message.Outcome = entity.Returned; parent.open(a.attempt.ID, true) {
-		if parent.returns == nil {
-			parent.returns = map[uuid.UUID]comeback{}
-		}
-		parent.returns[a.attempt.ID] = comeback{m.ID, a.attempt.RedriveID, a.byContent, now}
+	before := *a.message
+	if a.byContent && s.open(a, a.confirmed) {
+		s.byContent[slot{a.attempt.ID, a.confirmed}] = true
 	}
-	if m.Status == entity.Dead {
+	came := memory.Arrive(a.message, a.parent, a.attempt, a.confirmed)
+	came.ByContent = a.byContent
+	if came.Status == entity.Dead {
 		before.Status, before.LastPublishError, before.LastPublishErrorClass = "", "", ""
-		s.note(now, entity.ActionDead, before, m.Status, m.RetryCount, entity.Cause{
+		s.append(messageEntry(now, entity.ActionDead, before, came.Status, came.RetryCount, entity.Cause{
 			Actor:  entity.ActorIngest,
-			Reason: fmt.Sprintf("came back after %d of %d attempts", m.RetryCount, m.MaxRetries),
-		})
+			Reason: fmt.Sprintf("came back after %d of %d attempts", came.RetryCount, came.MaxRetries),
+		}))
 	}
-	return repository.Arrival{
-		MessageID: m.ID, Parent: m.Parent, Root: m.Root, Topic: m.OriginalTopic,
-		RetryCount: m.RetryCount, MaxRetries: m.MaxRetries, Status: m.Status, ByContent: a.byContent, Confirmed: a.confirmed,
-	}
+	return came
 }

@@ -3,6 +3,7 @@ package fake
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,12 +13,13 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
 )
 
 // Mapping implements repository.Mappings.
 func (s *Store) Mapping(ctx context.Context) (entity.Mapping, error) {
 	var m entity.Mapping
-	err := s.step(ctx, "read the mapping", func(time.Time) error {
+	err := s.Step(ctx, "read the mapping", func(time.Time) error {
 		m = s.shownMapping()
 		return nil
 	})
@@ -33,11 +35,11 @@ func (s *Store) shownMapping() entity.Mapping {
 // ReplaceMapping implements repository.Mappings.
 func (s *Store) ReplaceMapping(ctx context.Context, rules []entity.TopicRule, expected int64, cause entity.Cause) (entity.Mapping, error) {
 	var m entity.Mapping
-	err := s.step(ctx, "replace the mapping", func(now time.Time) error {
+	err := s.Step(ctx, "replace the mapping", func(now time.Time) error {
 		switch {
 		case s.mapping.Version == expected:
 			s.replaceMapping(now, rules, cause)
-		case !s.performedOn(cause.Operation, entity.ActionReplace)[uuid.Nil]:
+		case !s.Did(cause.Operation, entity.ActionReplace)[uuid.Nil]:
 			return &entity.MappingConflictError{Version: s.mapping.Version}
 		}
 		m = s.shownMapping()
@@ -62,10 +64,10 @@ func (s *Store) replaceMapping(now time.Time, rules []entity.TopicRule, cause en
 // Unmapped implements repository.Mappings, ties by name.
 func (s *Store) Unmapped(ctx context.Context, visible *entity.TopicPatterns) ([]repository.UnmappedTopic, error) {
 	var topics []repository.UnmappedTopic
-	err := s.step(ctx, "list topics without an original", func(time.Time) error {
+	err := s.Step(ctx, "list topics without an original", func(time.Time) error {
 		counts := map[string]int64{}
-		for _, r := range s.rows {
-			if m := &r.message; m.OriginalTopic == "" && (visible == nil || visible.Sees(m)) {
+		for _, r := range s.Rows {
+			if m := &r.Message; m.OriginalTopic == "" && (visible == nil || visible.Sees(m)) {
 				counts[m.Source.Topic]++
 			}
 		}
@@ -78,4 +80,51 @@ func (s *Store) Unmapped(ctx context.Context, visible *entity.TopicPatterns) ([]
 		return nil
 	})
 	return topics, err
+}
+
+// mapMessages is Change with entity.RedriveMap.
+func (s *Store) mapMessages(ctx context.Context, c repository.Change, cause entity.Cause) ([]uuid.UUID, error) {
+	if !entity.ValidTopic(c.OriginalTopic) {
+		return nil, fmt.Errorf("map messages: original topic %q: %w", c.OriginalTopic, entity.ErrInvalid)
+	}
+	var changed []uuid.UUID
+	err := s.Step(ctx, "map messages", func(now time.Time) error {
+		if !s.leased(c.Lease) {
+			return nil
+		}
+		performed := s.Did(cause.Operation, entity.ActionMap)
+		for _, id := range memory.Unique(c.IDs) {
+			if s.mapTo(now, id, c, cause) || performed[id] {
+				changed = append(changed, id)
+			}
+		}
+		return nil
+	})
+	return changed, err
+}
+
+// mapTo sets the original topic of one message, and reports whether it has it now
+// from an operator. The consumer group that failed on it is noted for the topic.
+func (s *Store) mapTo(now time.Time, id uuid.UUID, c repository.Change, cause entity.Cause) bool {
+	r, ok := s.Rows[id]
+	if !ok || !mappable(&r.Message) || r.Message.Origin.Confidence == entity.FromHeader && !c.OverHeader {
+		return false
+	}
+	m, topic := &r.Message, c.OriginalTopic
+	if m.OriginalTopic == topic && m.Origin.Confidence == entity.FromOperator {
+		return true
+	}
+	s.record(entity.AuditEntry{
+		At: now, Action: entity.ActionMap, Kind: entity.KindMessage, ObjectID: id,
+		From: m.OriginalTopic, To: topic, RetryCount: m.RetryCount,
+		Class: m.LastPublishErrorClass, LastError: m.LastPublishError, Cause: cause,
+	})
+	if m.Origin.Confidence == entity.FromHeader && m.OriginalTopic != topic {
+		m.Origin.Partition, m.Origin.Offset = nil, nil
+	}
+	m.OriginalTopic, m.Origin.Confidence, m.UpdatedAt = topic, entity.FromOperator, now
+	if group := m.Failure.ConsumerGroup; group != "" {
+		s.noteGroup(repository.TopicGroup{Topic: topic, Group: group})
+	}
+	return true
 }

@@ -29,7 +29,7 @@ type notice struct {
 // KeepNotices implements repository.Notifications.
 func (s *Store) KeepNotices(ctx context.Context, k repository.KeptNotices) (bool, error) {
 	kept := false
-	err := s.step(ctx, "keep notices", func(now time.Time) error {
+	err := s.Step(ctx, "keep notices", func(now time.Time) error {
 		version, mark, ok := placeOfEvents(k.Seen.Place)
 		if !ok || version != s.told.version {
 			return nil
@@ -108,7 +108,7 @@ func (n *notice) free(now time.Time) bool {
 func (s *Store) ClaimNotice(ctx context.Context, c repository.NoticeClaim) (repository.Notice, bool, error) {
 	var claimed *notice
 	var out repository.Notice
-	err := s.step(ctx, "claim a notice", func(now time.Time) error {
+	err := s.Step(ctx, "claim a notice", func(now time.Time) error {
 		if s.sinks[c.Sink].After(now) {
 			return nil
 		}
@@ -136,7 +136,7 @@ func (n *notice) before(other *notice) bool {
 
 // SettleNotice implements repository.Notifications.
 func (s *Store) SettleNotice(ctx context.Context, r repository.NoticeResult) error {
-	return s.step(ctx, "settle a notice", func(now time.Time) error {
+	return s.Step(ctx, "settle a notice", func(now time.Time) error {
 		n := s.notices[r.Notice]
 		if n == nil || n.claim != r.Claim || !n.endedAt.IsZero() {
 			return nil
@@ -157,7 +157,7 @@ func (s *Store) SettleNotice(ctx context.Context, r repository.NoticeResult) err
 // GiveUpNotices implements repository.Notifications.
 func (s *Store) GiveUpNotices(ctx context.Context, after time.Duration, limit int) ([]repository.Notice, error) {
 	var ended []repository.Notice
-	err := s.step(ctx, "give up notices", func(now time.Time) error {
+	err := s.Step(ctx, "give up notices", func(now time.Time) error {
 		var old []*notice
 		for _, n := range s.notices {
 			if n.free(now) && n.CreatedAt.Before(now.Add(-after)) {
@@ -179,7 +179,7 @@ func (s *Store) GiveUpNotices(ctx context.Context, after time.Duration, limit in
 // WaitingNotices implements repository.Notifications.
 func (s *Store) WaitingNotices(ctx context.Context) ([]repository.WaitingNotices, error) {
 	var all []repository.WaitingNotices
-	err := s.step(ctx, "count waiting notices", func(now time.Time) error {
+	err := s.Step(ctx, "count waiting notices", func(now time.Time) error {
 		sinks := map[string]*repository.WaitingNotices{}
 		for _, n := range s.notices {
 			if !n.endedAt.IsZero() {

@@ -28,7 +28,7 @@ type commit struct {
 
 // NoteGroups implements repository.Outcomes.
 func (s *Store) NoteGroups(ctx context.Context, groups []repository.TopicGroup) error {
-	return s.step(ctx, "note groups", func(time.Time) error {
+	return s.Step(ctx, "note groups", func(time.Time) error {
 		for _, g := range groups {
 			s.noteGroup(g)
 		}
@@ -57,7 +57,7 @@ func (s *Store) topicGroups(topic string) (n int) {
 
 // ConfigureGroups implements repository.Outcomes.
 func (s *Store) ConfigureGroups(ctx context.Context, groups []repository.TopicGroup) error {
-	return s.step(ctx, "configure groups", func(time.Time) error {
+	return s.Step(ctx, "configure groups", func(time.Time) error {
 		for g, known := range s.groups {
 			known.configured = false
 			s.groups[g] = known
@@ -77,11 +77,11 @@ func (s *Store) ConfigureGroups(ctx context.Context, groups []repository.TopicGr
 // WatchedGroups implements repository.Outcomes, in order of topic and group.
 func (s *Store) WatchedGroups(ctx context.Context) ([]repository.TopicGroup, error) {
 	var watched []repository.TopicGroup
-	err := s.step(ctx, "list groups", func(time.Time) error {
+	err := s.Step(ctx, "list groups", func(time.Time) error {
 		sent := map[string]bool{}
-		for _, r := range s.rows {
-			if r.message.Status == entity.Resolved {
-				sent[r.message.OriginalTopic] = true
+		for _, r := range s.Rows {
+			if r.Message.Status == entity.Resolved {
+				sent[r.Message.OriginalTopic] = true
 			}
 		}
 		for g, known := range s.groups {
@@ -101,7 +101,7 @@ func compareGroups(a, b repository.TopicGroup) int {
 
 // NoteCommitted implements repository.Outcomes.
 func (s *Store) NoteCommitted(ctx context.Context, offsets []repository.Committed) error {
-	return s.step(ctx, "note committed offsets", func(now time.Time) error {
+	return s.Step(ctx, "note committed offsets", func(now time.Time) error {
 		for _, o := range offsets {
 			at := partitionOfGroup{o.TopicGroup, o.TopicID, o.Partition}
 			if known, ok := s.committed[at]; !ok || o.Offset > known.offset {
@@ -115,11 +115,11 @@ func (s *Store) NoteCommitted(ctx context.Context, offsets []repository.Committe
 // observed returns m, the message of r, as far as committed offsets tell what
 // became of its record; of several groups the furthest tells.
 func (s *Store) observed(r *row, m entity.Message) entity.Message {
-	if m.Status != entity.Resolved || m.Outcome != entity.Published || len(r.attempts) == 0 {
+	if m.Status != entity.Resolved || m.Outcome != entity.Published || len(r.Attempts) == 0 {
 		return m
 	}
-	last := r.attempts[len(r.attempts)-1]
-	if last.Number != r.number || last.Offset < 0 {
+	last := r.Attempts[len(r.Attempts)-1]
+	if last.Number != r.Number || last.Offset < 0 {
 		return m
 	}
 	for _, group := range s.groupsOf(&m, last.Topic) {

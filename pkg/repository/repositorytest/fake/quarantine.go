@@ -10,25 +10,24 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
 )
 
 // Quarantine puts a record into quarantine. It is for tests and not part of the contract:
 // the store refuses nothing by itself.
 func (s *Store) Quarantine(q entity.Quarantined) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.quarantine[q.ID] = q
+	s.locked(func() { s.quarantine[q.ID] = q })
 }
 
 // Quarantined implements repository.Quarantine.
 func (s *Store) Quarantined(ctx context.Context, q repository.QuarantineQuery) ([]entity.Quarantined, error) {
 	var found []entity.Quarantined
-	err := s.step(ctx, "list quarantined records", func(time.Time) error {
+	err := s.Step(ctx, "list quarantined records", func(time.Time) error {
 		for _, r := range s.quarantine {
 			place := cmp.Or(r.FirstTry.Compare(q.Before.CreatedAt), cmp.Compare(r.ID.String(), q.Before.ID.String()))
 			if (q.Topic == "" || r.Source.Topic == q.Topic) && (q.Visible == nil || q.Visible.Match(r.Source.Topic)) &&
 				(q.Before.CreatedAt.IsZero() || place < 0) {
-				leaveOutKey(&r.Record, repository.ListValueLimit)
+				memory.LeaveOutKey(&r.Record, repository.ListValueLimit)
 				found = append(found, r)
 			}
 		}
@@ -48,7 +47,7 @@ func (s *Store) QuarantinedRecord(ctx context.Context, id uuid.UUID) (entity.Qua
 
 // onQuarantined does something to a quarantined record and returns it as it is then.
 func (s *Store) onQuarantined(ctx context.Context, id uuid.UUID, do func(q entity.Quarantined, now time.Time)) (q entity.Quarantined, err error) {
-	err = s.step(ctx, "look at a quarantined record", func(now time.Time) error {
+	err = s.Step(ctx, "look at a quarantined record", func(now time.Time) error {
 		var there bool
 		if q, there = s.quarantine[id]; !there {
 			return &entity.QuarantineNotFoundError{ID: id}
@@ -65,7 +64,7 @@ func (s *Store) onQuarantined(ctx context.Context, id uuid.UUID, do func(q entit
 // QuarantineCounts implements repository.Quarantine.
 func (s *Store) QuarantineCounts(ctx context.Context) ([]repository.QuarantineCount, error) {
 	var counts []repository.QuarantineCount
-	err := s.step(ctx, "count quarantined records", func(time.Time) error {
+	err := s.Step(ctx, "count quarantined records", func(time.Time) error {
 		byTopic := map[string]int64{}
 		for _, q := range s.quarantine {
 			byTopic[q.Source.Topic]++
@@ -81,7 +80,7 @@ func (s *Store) QuarantineCounts(ctx context.Context) ([]repository.QuarantineCo
 
 // WakeQuarantined implements repository.Quarantine.
 func (s *Store) WakeQuarantined(ctx context.Context) error {
-	return s.step(ctx, "wake quarantined records", func(now time.Time) error {
+	return s.Step(ctx, "wake quarantined records", func(now time.Time) error {
 		for id, q := range s.quarantine {
 			q.RetryAt = now
 			s.quarantine[id] = q
@@ -117,7 +116,7 @@ func (s *Store) auditQuarantine(q entity.Quarantined, action entity.Action, caus
 
 // TakeQuarantined implements repository.Quarantine.
 func (s *Store) TakeQuarantined(ctx context.Context) (taken *entity.Quarantined, err error) {
-	err = s.step(ctx, "take a quarantined record", func(now time.Time) error {
+	err = s.Step(ctx, "take a quarantined record", func(now time.Time) error {
 		for id, q := range s.quarantine {
 			if q.RetryAt.After(now) {
 				continue
@@ -134,14 +133,14 @@ func (s *Store) TakeQuarantined(ctx context.Context) (taken *entity.Quarantined,
 // Release implements repository.Quarantine.
 func (s *Store) Release(ctx context.Context, batch repository.Batch) (stored repository.Stored, err error) {
 	m := batch.Messages[0]
-	err = s.step(ctx, "release a quarantined record", func(now time.Time) error {
+	err = s.Step(ctx, "release a quarantined record", func(now time.Time) error {
 		if _, there := s.quarantine[m.ID]; !there {
 			return nil
 		}
 		delete(s.quarantine, m.ID)
 		m.CreatedAt, m.UpdatedAt, m.Return = now, now, nil
-		s.rows[m.ID] = s.newRow(m)
-		s.arrived(s.rows[m.ID])
+		s.Rows[m.ID] = s.NewRow(m)
+		s.arrived(s.Rows[m.ID])
 		stored.Ranges = []repository.Partition{{Incarnation: m.Source.Incarnation, Partition: m.Source.Partition}}
 		return nil
 	})

@@ -13,32 +13,23 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
 )
-
-// redrive is a redrive and what a store knows beside it. Its counts are made when
-// it is read.
-type redrive struct {
-	entity      entity.Redrive
-	leftOut     map[string]int
-	batches     []*batch
-	ordered     bool
-	nextBatchAt time.Time
-}
 
 // CreateRedrive implements repository.Redrives.
 func (s *Store) CreateRedrive(ctx context.Context, n repository.NewRedrive) (entity.Redrive, error) {
 	var made entity.Redrive
-	err := s.step(ctx, "create redrive", func(now time.Time) error {
-		r, ok := s.redrives[n.ID]
+	err := s.Step(ctx, "create redrive", func(now time.Time) error {
+		r, ok := s.core.Redrives[n.ID]
 		if !ok {
 			var err error
 			if r, err = s.newRedrive(n, now); err != nil {
 				return err
 			}
-			s.redrives[n.ID] = r
-			s.noteMove(now, entity.ActionCreate, r, "", n.Cause)
+			s.core.Redrives[n.ID] = r
+			s.Moved(now, entity.ActionCreate, "", r, n.Cause)
 		}
-		made = s.shown(r)
+		made = s.ShownRedrive(r)
 		return nil
 	})
 	return made, err
@@ -54,34 +45,30 @@ func (s *Store) newRedrive(n repository.NewRedrive, now time.Time) (*redrive, er
 		return nil, err
 	}
 	r := &redrive{
-		entity: entity.Redrive{
+		Entity: entity.Redrive{
 			ID: n.ID, Action: n.Action, State: entity.RedriveRunning, Cause: n.Cause, Selection: asAsked(n.Selection), Options: n.Options,
 			CreatedAt: now, UpdatedAt: now, Selected: len(found), CanaryPassed: true,
 		},
-		leftOut: map[string]int{},
-		ordered: n.Options.KeepKeyOrder && n.Action == entity.RedriveRetry,
+		LeftOut: map[string]int{},
 	}
-	r.entity.Options.Patch = bytes.Clone(n.Options.Patch)
+	r.Entity.Options.Patch = bytes.Clone(n.Options.Patch)
 	var ids []uuid.UUID
 	for _, f := range found {
 		if f.reason == "" {
 			ids = append(ids, f.id)
 			continue
 		}
-		r.leftOut[f.reason]++
+		r.LeftOut[f.reason]++
 	}
-	r.entity.LeftOut = len(found) - len(ids)
-	canary := 0
-	if n.Action == entity.RedriveRetry {
-		canary = max(0, n.Options.Canary)
-	}
+	r.Entity.LeftOut = len(found) - len(ids)
+	canary := canaryOf(&r.Entity)
 	if canary > 0 {
-		r.entity.CanaryPassed, r.entity.State = false, entity.RedriveCanary
+		r.Entity.CanaryPassed, r.Entity.State = false, entity.RedriveCanary
 	}
 	if len(ids) == 0 {
-		r.entity.State, r.entity.EndedAt = entity.RedriveFinished, now
+		r.Entity.State, r.Entity.EndedAt = entity.RedriveFinished, now
 	}
-	r.cut(ids, size, canary)
+	cut(r, ids, size, canary)
 	return r, nil
 }
 
@@ -96,16 +83,11 @@ func batchSize(n repository.NewRedrive) (int, error) {
 	return n.BatchSize, nil
 }
 
-// asAsked is the selection as a redrive shows it: its ids are its items.
+// asAsked is the selection as a redrive shows it, with nothing shared: its ids are its items.
 func asAsked(s entity.Selection) entity.Selection {
 	s.IDs = nil
 	s.CreatedAfter, s.CreatedBefore = entity.Moment(s.CreatedAfter), entity.Moment(s.CreatedBefore)
 	s.RetriedAfter, s.RetriedBefore = entity.Moment(s.RetriedAfter), entity.Moment(s.RetriedBefore)
-	return cloneSelection(s)
-}
-
-// cloneSelection returns s with nothing shared.
-func cloneSelection(s entity.Selection) entity.Selection {
 	s.Statuses, s.Words, s.Key = slices.Clone(s.Statuses), slices.Clone(s.Words), bytes.Clone(s.Key)
 	s.Headers, s.Fields = slices.Clone(s.Headers), slices.Clone(s.Fields)
 	for i := range s.Headers {
@@ -114,183 +96,329 @@ func cloneSelection(s entity.Selection) entity.Selection {
 	for i := range s.Fields {
 		s.Fields[i].Values = slices.Clone(s.Fields[i].Values)
 	}
-	s.Visible = clonePointer(s.Visible) // patterns never change
 	return s
-}
-
-// Redrive implements repository.Redrives.
-func (s *Store) Redrive(ctx context.Context, id uuid.UUID) (entity.Redrive, error) {
-	var found entity.Redrive
-	err := s.withRedrive(ctx, "get redrive", id, func(r *redrive, _ time.Time) error {
-		found = s.shown(r)
-		return nil
-	})
-	return found, err
 }
 
 // Redrives implements repository.Selections.
 func (s *Store) Redrives(ctx context.Context, q repository.RedriveQuery) ([]entity.Redrive, error) {
 	var found []entity.Redrive
-	err := s.step(ctx, "list redrives", func(time.Time) error {
-		all := s.redrivesByAge()
+	err := s.Step(ctx, "list redrives", func(time.Time) error {
+		all := s.RedrivesByAge()
 		slices.Reverse(all)
 		for _, r := range all {
 			if len(found) >= q.Limit {
 				return nil
 			}
-			if olderThan(r, q.Before) && (len(q.States) == 0 || slices.Contains(q.States, r.entity.State)) &&
-				(q.Actor == "" || q.Actor == r.entity.Cause.Actor) {
-				found = append(found, s.shown(r))
+			if olderThan(r, q.Before) && (len(q.States) == 0 || slices.Contains(q.States, r.Entity.State)) &&
+				(q.Actor == "" || q.Actor == r.Entity.Cause.Actor) {
+				found = append(found, s.ShownRedrive(r))
 			}
 		}
 		return nil
 	})
 	return found, err
-}
-
-// ActiveRedrives implements repository.Redrives.
-func (s *Store) ActiveRedrives(ctx context.Context) ([]uuid.UUID, error) {
-	var ids []uuid.UUID
-	err := s.step(ctx, "find active redrives", func(now time.Time) error {
-		for _, r := range s.redrivesByAge() {
-			if r.entity.State.Active() || r.abandoned(now) != nil {
-				ids = append(ids, r.entity.ID)
-			}
-		}
-		return nil
-	})
-	return ids, err
-}
-
-func (s *Store) redrivesByAge() []*redrive {
-	return slices.SortedFunc(maps.Values(s.redrives), func(a, b *redrive) int {
-		return cmp.Or(a.entity.CreatedAt.Compare(b.entity.CreatedAt), bytes.Compare(a.entity.ID[:], b.entity.ID[:]))
-	})
 }
 
 func olderThan(r *redrive, p repository.Place) bool {
 	if p.CreatedAt.IsZero() {
 		return true
 	}
-	order := cmp.Or(r.entity.CreatedAt.Compare(p.CreatedAt), bytes.Compare(r.entity.ID[:], p.ID[:]))
+	order := cmp.Or(r.Entity.CreatedAt.Compare(p.CreatedAt), bytes.Compare(r.Entity.ID[:], p.ID[:]))
 	return order < 0
 }
 
-// withRedrive runs a step on one redrive.
-func (s *Store) withRedrive(ctx context.Context, where string, id uuid.UUID, do func(*redrive, time.Time) error) error {
-	return s.step(ctx, where, func(now time.Time) error {
-		r, ok := s.redrives[id]
-		if !ok {
-			return &entity.RedriveNotFoundError{ID: id}
+// cut makes the batches: exactly the canary's messages first, then the others.
+func cut(r *redrive, ids []uuid.UUID, size, canary int) {
+	canary = min(canary, len(ids))
+	for from := 0; from < len(ids); {
+		beyond := min(from+size, len(ids))
+		if from < canary {
+			beyond = min(beyond, canary)
 		}
-		return do(r, now)
-	})
-}
-
-// shown returns the redrive with its counts.
-func (s *Store) shown(r *redrive) entity.Redrive {
-	e := r.entity
-	e.Selection = cloneSelection(e.Selection)
-	e.Options.Patch = bytes.Clone(e.Options.Patch)
-	e.Counts = r.counts()
-	e.Counts.Returned = s.returnsOf(e.ID)
-	return e
-}
-
-func (r *redrive) counts() entity.RedriveCounts {
-	c := entity.RedriveCounts{Reasons: maps.Clone(r.leftOut), Skipped: r.entity.LeftOut}
-	for _, b := range r.batches {
-		for _, item := range b.items {
-			switch item.Result {
-			case entity.ItemWaiting:
-				c.Waiting++
-				if b.owner != uuid.Nil {
-					c.UnderWay++
-				}
-			case entity.ItemSucceeded:
-				c.Succeeded++
-			case entity.ItemFailed:
-				c.Failed++
-			case entity.ItemDead:
-				c.Failed++
-				c.Dead++
-			case entity.ItemInDoubt:
-				c.InDoubt++
-			case entity.ItemSkipped:
-				c.Skipped++
-			}
-			if item.Reason != "" && explained(item.Result) {
-				c.Reasons[item.Reason]++
-			}
+		b := &batch{Number: len(r.Batches)}
+		for n := from; n < beyond; n++ {
+			b.Items = append(b.Items, entity.RedriveItem{Number: n, MessageID: ids[n], Offset: -1})
 		}
-	}
-	return c
-}
-
-// explained reports whether messages with such a result are counted by reason.
-func explained(r entity.ItemResult) bool {
-	return r == entity.ItemFailed || r == entity.ItemDead || r == entity.ItemSkipped
-}
-
-// MoveRedrive implements repository.Redrives.
-func (s *Store) MoveRedrive(ctx context.Context, id uuid.UUID, m repository.RedriveMove) (entity.Redrive, error) {
-	var moved entity.Redrive
-	err := s.withRedrive(ctx, "move redrive", id, func(r *redrive, now time.Time) error {
-		from := r.entity.State
-		if !from.CanMoveTo(m.To) || len(m.From) > 0 && !slices.Contains(m.From, from) {
-			if s.performedOn(m.Cause.Operation, m.Action)[id] {
-				moved = s.shown(r)
-				return nil
-			}
-			return &entity.RedriveStateError{ID: id, From: from, To: m.To}
-		}
-		if m.To != entity.RedriveFinished || !slices.ContainsFunc(r.batches, func(b *batch) bool { return !b.done }) {
-			s.moveTo(r, m, now)
-			s.noteMove(now, m.Action, r, from, m.Cause)
-		}
-		moved = s.shown(r)
-		return nil
-	})
-	return moved, err
-}
-
-func (s *Store) moveTo(r *redrive, m repository.RedriveMove, now time.Time) {
-	e := &r.entity
-	e.CanaryPassed = e.CanaryPassed || m.PassCanary
-	if e.State == entity.RedriveStopped && m.To == entity.RedriveRunning {
-		c := r.counts()
-		e.CanaryPassed = true
-		e.Forgiven = entity.Tally{Sent: c.Sent(), Failed: c.Failed, Returned: s.returnsOf(e.ID)}
-	}
-	e.State, e.Note, e.UpdatedAt, e.WaitingSince = m.To, m.Note, now, time.Time{}
-	if m.To.Over() {
-		e.EndedAt = now
+		r.Batches = append(r.Batches, b)
+		from = beyond
 	}
 }
 
-// noteMove appends a redrive's new state to the trail.
-func (s *Store) noteMove(now time.Time, action entity.Action, r *redrive, from entity.RedriveState, cause entity.Cause) {
-	s.record(entity.AuditEntry{
-		At: now, Action: action, Kind: entity.KindRedrive, ObjectID: r.entity.ID,
-		From: string(from), To: string(r.entity.State), Cause: cause,
-	})
+// canaryOf is how many messages are a redrive's canary.
+func canaryOf(e *entity.Redrive) int {
+	if e.Action != entity.RedriveRetry {
+		return 0
+	}
+	return max(0, e.Options.Canary)
 }
 
-// NoteWaiting implements repository.Redrives. A redrive that nobody works on any
-// more is left alone: its note says why.
-func (s *Store) NoteWaiting(ctx context.Context, id uuid.UUID, waiting bool, note string) error {
-	return s.withRedrive(ctx, "note that a redrive waits", id, func(r *redrive, now time.Time) error {
-		e := &r.entity
-		if !e.State.Active() {
+func inCanary(r *redrive, b *batch) bool { return b.Items[0].Number < canaryOf(&r.Entity) }
+
+// LeaseBatch implements repository.Redrives.
+func (s *Store) LeaseBatch(ctx context.Context, id, owner uuid.UUID, lease time.Duration) (*repository.RedriveBatch, error) {
+	var leased *repository.RedriveBatch
+	err := s.WithRedrive(ctx, "lease a batch", id, func(r *redrive, now time.Time) error {
+		b := s.free(r, now)
+		if b == nil {
 			return nil
 		}
-		e.Note = note
-		switch {
-		case !waiting:
-			e.WaitingSince = time.Time{}
-		case e.WaitingSince.IsZero():
-			e.WaitingSince = now
+		leased = b.HandedOut(id)
+		leased.Canary = inCanary(r, b)
+		b.Owner, b.ExpiresAt = owner, entity.Moment(now.Add(lease))
+		if leased.OnlyCatchUp = !r.Entity.State.Active(); !leased.OnlyCatchUp {
+			s.pace(r, now, waiting(b))
 		}
 		return nil
 	})
+	return leased, err
+}
+
+// free returns the next batch that may be handed out; nil when there is none.
+func (s *Store) free(r *redrive, now time.Time) *batch {
+	if !r.Entity.State.Active() {
+		return r.Abandoned(now)
+	}
+	if s.nextBatch[r.Entity.ID].After(now) {
+		return nil
+	}
+	for _, b := range r.Batches {
+		switch {
+		case b.Done:
+		case r.Entity.State == entity.RedriveCanary && !inCanary(r, b):
+			return nil
+		case b.Owner == uuid.Nil || !b.ExpiresAt.After(now):
+			return b
+		case r.Entity.Options.KeepKeyOrder && r.Entity.Action == entity.RedriveRetry:
+			return nil
+		}
+	}
+	return nil
+}
+
+func waiting(b *batch) (n int) {
+	for _, item := range b.Items {
+		if item.Result == entity.ItemWaiting {
+			n++
+		}
+	}
+	return n
+}
+
+// pace moves the moment at which the rate allows another batch. It counts from
+// now at the earliest, so that a pause is not made up for.
+func (s *Store) pace(r *redrive, now time.Time, messages int) {
+	if r.Entity.Options.Rate <= 0 {
+		return
+	}
+	from := s.nextBatch[r.Entity.ID]
+	if from.Before(now) {
+		from = now
+	}
+	seconds := float64(messages) / r.Entity.Options.Rate
+	s.nextBatch[r.Entity.ID] = from.Add(time.Duration(seconds * float64(time.Second))).Round(time.Microsecond)
+}
+
+// RedriveItems implements repository.Selections.
+func (s *Store) RedriveItems(ctx context.Context, id uuid.UUID, q repository.ItemQuery) ([]entity.RedriveItem, error) {
+	var found []entity.RedriveItem
+	err := s.WithRedrive(ctx, "list messages of a redrive", id, func(r *redrive, _ time.Time) error {
+		for _, b := range r.Batches {
+			for _, item := range b.Items {
+				if len(found) >= q.Limit {
+					return nil
+				}
+				if item.Number < q.From || len(q.Results) > 0 && !slices.Contains(q.Results, item.Result) {
+					continue
+				}
+				if item = s.outcomeOf(id, item); q.Outcome == "" || item.Outcome == q.Outcome {
+					found = append(found, item)
+				}
+			}
+		}
+		return nil
+	})
+	return found, err
+}
+
+// RedriveOutcomes implements repository.Selections.
+func (s *Store) RedriveOutcomes(ctx context.Context, id uuid.UUID, canary bool) (entity.OutcomeCounts, error) {
+	var counts entity.OutcomeCounts
+	err := s.WithRedrive(ctx, "count outcomes", id, func(r *redrive, _ time.Time) error {
+		for _, b := range r.Batches {
+			if canary && !inCanary(r, b) {
+				continue
+			}
+			for _, item := range b.Items {
+				switch s.outcomeOf(id, item).Outcome {
+				case entity.Published:
+					counts.Published++
+				case entity.Consumed:
+					counts.Consumed++
+				case entity.Returned:
+					counts.Returned++
+				}
+			}
+		}
+		return nil
+	})
+	return counts, err
+}
+
+// outcomeOf returns the item with what became of its record, and with the group
+// that tells of it: of several that are configured the one that has come
+// furthest.
+func (s *Store) outcomeOf(redrive uuid.UUID, item entity.RedriveItem) entity.RedriveItem {
+	committed := int64(-1)
+	if item.Topic != "" {
+		asked := entity.Message{Failure: entity.Failure{ConsumerGroup: item.Group}}
+		for _, group := range s.groupsOf(&asked, item.Topic) {
+			known, ok := s.committed[partitionOfGroup{
+				repository.TopicGroup{Topic: item.Topic, Group: group}, item.TopicID, item.Partition,
+			}]
+			if item.Group == "" {
+				item.Group = group
+			}
+			if ok && known.offset > committed {
+				item.Group, committed = group, known.offset
+			}
+		}
+	}
+	switch {
+	case s.cameBack(item.MessageID, redrive):
+		item.Outcome = entity.Returned
+	case item.Result != entity.ItemSucceeded || item.Topic == "":
+	case item.Offset >= 0 && committed > item.Offset:
+		item.Outcome = entity.Consumed
+	default:
+		item.Outcome = entity.Published
+	}
+	return item
+}
+
+// cameBack reports whether an attempt that a redrive made on the message has a
+// return.
+func (s *Store) cameBack(message, redrive uuid.UUID) bool {
+	r, ok := s.Rows[message]
+	return ok && slices.Contains(slices.Collect(maps.Values(r.Returned)), redrive)
+}
+
+// selected is a message of a selection, and why its action cannot take it now.
+type selected struct {
+	id         uuid.UUID
+	topic      string
+	source     string // dead-letter topic
+	confidence entity.Confidence
+	reason     string
+}
+
+// selection returns the messages that n means, in the order in which they are to
+// be taken. What nothing narrows is entity.ErrInvalid.
+func (s *Store) selection(n repository.NewRedrive) ([]selected, error) {
+	takes, err := taken(n)
+	if err != nil {
+		return nil, err
+	}
+	if n.Selection.Empty() {
+		return nil, fmt.Errorf("a selection that nothing narrows: %w", entity.ErrInvalid)
+	}
+	if len(n.Selection.IDs) > 0 {
+		return s.selectByID(n, takes), nil
+	}
+	meant := s.meant(n.Selection.Filter)
+	rows := memory.OldestFirst(s.Rows, func(m *entity.Message) bool {
+		return meant(m) && (len(n.Selection.Statuses) > 0 || m.Status == entity.Retrying || takes(m) || n.Action == entity.RedriveMap && mappable(m))
+	})
+	found := make([]selected, len(rows))
+	for i, r := range rows {
+		found[i] = judged(&r.Message, n.Action, takes)
+	}
+	return found, nil
+}
+
+func (s *Store) selectByID(n repository.NewRedrive, takes func(*entity.Message) bool) []selected {
+	var found []selected
+	meant := s.meant(n.Selection.Filter)
+	seen := map[uuid.UUID]bool{}
+	for _, id := range n.Selection.IDs {
+		if seen[id] {
+			continue
+		}
+		seen[id] = true
+		r, ok := s.Rows[id]
+		switch visible := n.Selection.Visible; {
+		case !ok, visible != nil && !visible.Sees(&r.Message):
+			found = append(found, selected{id: id, reason: repository.SkippedGone})
+		case meant(&r.Message):
+			found = append(found, judged(&r.Message, n.Action, takes))
+		}
+	}
+	return found
+}
+
+func judged(m *entity.Message, action entity.RedriveAction, takes func(*entity.Message) bool) selected {
+	f := selected{id: m.ID, topic: m.OriginalTopic, source: m.Source.Topic, confidence: m.Origin.Confidence}
+	switch {
+	case takes(m):
+	case m.Claimed():
+		f.reason = repository.SkippedTaken
+	case action == entity.RedriveMap && mappable(m): // its own header names the topic
+		f.reason = repository.SkippedOriginKnown
+	default:
+		f.reason = repository.SkippedNotRetryable
+	}
+	return f
+}
+
+// taken returns which messages the action takes.
+func taken(n repository.NewRedrive) (func(*entity.Message) bool, error) {
+	switch n.Action {
+	case entity.RedriveRetry:
+		return func(m *entity.Message) bool {
+			return m.CanClaim() == nil || n.Options.Requeue && m.Status == entity.Dead
+		}, nil
+	case entity.RedriveRequeue:
+		return func(m *entity.Message) bool { return m.Status == entity.Dead }, nil
+	case entity.RedriveDead:
+		return func(m *entity.Message) bool { return m.Status == entity.Pending || m.Claimed() && m.Unsettled }, nil
+	case entity.RedriveDelete:
+		return func(m *entity.Message) bool { return !m.Claimed() }, nil
+	case entity.RedriveMap:
+		return func(m *entity.Message) bool { return mappable(m) && m.Origin.Confidence != entity.FromHeader }, nil
+	}
+	return nil, fmt.Errorf("action %q: %w", n.Action, entity.ErrInvalid)
+}
+
+// mappable reports whether the message is in a state in which its original topic
+// may be set.
+func mappable(m *entity.Message) bool { return m.Status == entity.Pending || m.Status == entity.Dead }
+
+// Survey implements repository.Selections.
+func (s *Store) Survey(ctx context.Context, n repository.NewRedrive) ([]repository.SurveyGroup, error) {
+	var groups []repository.SurveyGroup
+	err := s.Step(ctx, "survey messages", func(time.Time) error {
+		found, err := s.selection(n)
+		if err != nil {
+			return err
+		}
+		counted := map[selected]*repository.SurveyGroup{}
+		for _, f := range found {
+			key := f
+			key.id = uuid.Nil
+			g, ok := counted[key]
+			if !ok {
+				g = &repository.SurveyGroup{Reason: f.reason, Topic: f.topic, Confidence: f.confidence, Sample: f.id}
+				counted[key] = g
+			}
+			g.Messages++
+		}
+		for g := range maps.Values(counted) {
+			groups = append(groups, *g)
+		}
+		slices.SortFunc(groups, func(a, b repository.SurveyGroup) int {
+			return cmp.Or(cmp.Compare(b.Messages, a.Messages), cmp.Compare(a.Topic, b.Topic),
+				cmp.Compare(a.Confidence, b.Confidence), cmp.Compare(a.Reason, b.Reason))
+		})
+		return nil
+	})
+	return groups, err
 }

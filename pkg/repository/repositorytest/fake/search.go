@@ -5,49 +5,61 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
 )
 
 // Search implements repository.Searcher.
 func (s *Store) Search(ctx context.Context, q repository.SearchQuery) (repository.SearchPage, error) {
 	var found []entity.Message
-	err := s.step(ctx, "search messages", func(time.Time) error {
+	err := s.Step(ctx, "search messages", func(time.Time) error {
 		rows := s.filtered(q.Filter, q.Archived)
 		rows = slices.DeleteFunc(rows, func(r *row) bool {
 			return sortTime(q.Sort, r).IsZero() || !pastPlace(q, r)
 		})
-		slices.SortFunc(rows, func(a, b *row) int { return compareRows(q.Sort, a, sortTime(q.Sort, b), b.message.ID) })
-		room := newPageRoom()
+		slices.SortFunc(rows, func(a, b *row) int { return compareRows(q.Sort, a, sortTime(q.Sort, b), b.Message.ID) })
+		room := memory.NewPageRoom()
 		for _, r := range rows[:max(0, min(q.Limit, len(rows)))] {
-			found = append(found, s.observed(r, r.listed(room, q.NoValues)))
+			found = append(found, s.observed(r, listed(r, room, q.NoValues)))
 		}
 		return nil
 	})
 	if err == nil {
-		err = takeRoom(ctx, found...)
+		err = memory.TakeRoom(ctx, found...)
 	}
 	return repository.SearchPage{Messages: found}, err
 }
 
+func listed(r *row, room *memory.PageRoom, noValue bool) entity.Message {
+	if noValue && len(r.Message.Record.Value) > 0 {
+		bare := *r
+		bare.Message.Record.State, bare.Message.Record.Value = entity.ValueNotLoaded, nil
+		r = &bare
+	}
+	return r.Listed(room)
+}
+
 // filtered returns the rows that a filter means, oldest first.
 func (s *Store) filtered(f entity.Filter, archived bool) []*row {
-	rows := s.rows
+	rows := s.Rows
 	if archived {
-		rows = s.archive
+		rows = s.Archived
 	}
-	return oldestFirst(rows, s.meant(f))
+	return memory.OldestFirst(rows, s.meant(f))
 }
 
 func sortTime(by repository.Sort, r *row) time.Time {
 	if by.By == repository.ByLastRetry {
-		return r.message.LastRetryAt
+		return r.Message.LastRetryAt
 	}
-	return r.message.CreatedAt
+	return r.Message.CreatedAt
 }
 
 func pastPlace(q repository.SearchQuery, r *row) bool {
@@ -56,7 +68,7 @@ func pastPlace(q repository.SearchQuery, r *row) bool {
 
 // compareRows says where a stands in an order, seen from a place.
 func compareRows(by repository.Sort, a *row, at time.Time, id uuid.UUID) int {
-	n := cmp.Or(sortTime(by, a).Compare(at), bytes.Compare(a.message.ID[:], id[:]))
+	n := cmp.Or(sortTime(by, a).Compare(at), bytes.Compare(a.Message.ID[:], id[:]))
 	if by.Ascending {
 		return n
 	}
@@ -66,7 +78,7 @@ func compareRows(by repository.Sort, a *row, at time.Time, id uuid.UUID) int {
 // CountMatching implements repository.Searcher. It always counts.
 func (s *Store) CountMatching(ctx context.Context, q repository.CountQuery) (repository.MatchCount, error) {
 	count := repository.MatchCount{Exact: true}
-	err := s.step(ctx, "count messages", func(time.Time) error {
+	err := s.Step(ctx, "count messages", func(time.Time) error {
 		count.Messages = int64(len(s.filtered(q.Filter, q.Archived)))
 		return nil
 	})
@@ -76,12 +88,12 @@ func (s *Store) CountMatching(ctx context.Context, q repository.CountQuery) (rep
 // Export implements repository.Searcher. Everything is copied at one moment.
 func (s *Store) Export(ctx context.Context, q repository.ExportQuery, yield func(*entity.Message) error) error {
 	var found []entity.Message
-	err := s.step(ctx, "export messages", func(time.Time) error {
+	err := s.Step(ctx, "export messages", func(time.Time) error {
 		for _, r := range slices.Backward(s.filtered(q.Filter, q.Archived)) {
 			if len(found) >= q.Limit {
 				return nil
 			}
-			found = append(found, s.observed(r, r.withFirstHeaders(q.MaxValue)))
+			found = append(found, s.observed(r, r.WithFirstHeaders(q.MaxValue)))
 		}
 		return nil
 	})
@@ -99,16 +111,16 @@ func (s *Store) Export(ctx context.Context, q repository.ExportQuery, yield func
 // GetArchived implements repository.Archive.
 func (s *Store) GetArchived(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error) {
 	var m entity.Message
-	err := s.step(ctx, "get archived message", func(time.Time) error {
-		r, ok := s.archive[id]
+	err := s.Step(ctx, "get archived message", func(time.Time) error {
+		r, ok := s.Archived[id]
 		if !ok {
 			return &entity.NotFoundError{ID: id}
 		}
-		m = s.observed(r, r.shown(maxValue))
+		m = s.observed(r, r.Shown(maxValue))
 		return nil
 	})
 	if err == nil {
-		err = takeRoom(ctx, m)
+		err = memory.TakeRoom(ctx, m)
 	}
 	return m, err
 }
@@ -116,22 +128,22 @@ func (s *Store) GetArchived(ctx context.Context, id uuid.UUID, maxValue int64) (
 // Restore implements repository.Archive. The message comes without its bytes.
 func (s *Store) Restore(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error) {
 	var m entity.Message
-	err := s.step(ctx, "restore message", func(now time.Time) error {
-		r, ok := s.archive[id]
+	err := s.Step(ctx, "restore message", func(now time.Time) error {
+		r, ok := s.Archived[id]
 		if !ok {
-			live, err := s.row(id)
-			if err != nil || !s.performedOn(cause.Operation, entity.ActionRestore)[id] {
+			live, ok := s.Rows[id]
+			if !ok || !s.Did(cause.Operation, entity.ActionRestore)[id] {
 				return &entity.NotFoundError{ID: id}
 			}
-			m = live.bare()
+			m = live.Bare()
 			return nil
 		}
-		before := r.message
-		r.restore(now)
-		delete(s.archive, id)
-		s.rows[id] = r
-		s.note(now, entity.ActionRestore, before, r.message.Status, r.message.RetryCount, cause)
-		m = r.bare()
+		before := r.Message
+		restore(r, now)
+		delete(s.Archived, id)
+		s.Rows[id] = r
+		s.record(messageEntry(now, entity.ActionRestore, before, r.Message.Status, r.Message.RetryCount, cause))
+		m = r.Bare()
 		return nil
 	})
 	return m, err
@@ -139,22 +151,78 @@ func (s *Store) Restore(ctx context.Context, id uuid.UUID, cause entity.Cause) (
 
 // restore begins the retries anew. It is no arrow of the state chart: the archive
 // is none of its states.
-func (r *row) restore(now time.Time) {
-	m := &r.message
+func restore(r *row, now time.Time) {
+	m := &r.Message
 	m.Status, m.RetryCount, m.UpdatedAt, m.NextAttemptAt = entity.Pending, 0, now, now
 	m.Claim, m.Unsettled, m.Outcome = entity.Claim{}, false, ""
-	r.rescues = 0
+	r.Rescues = 0
 }
 
 // Archive moves a message to the archive as it is, whatever its state and age. It
 // is for tests and development and not part of the contract: nothing grows old in
 // the memory of a process.
 func (s *Store) Archive(id uuid.UUID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if r, ok := s.rows[id]; ok {
-		s.follow(r)
-		delete(s.rows, id)
-		s.archive[id] = r
+	s.locked(func() {
+		if r, ok := s.Rows[id]; ok {
+			s.follow(r)
+			delete(s.Rows, id)
+			s.Archived[id] = r
+		}
+	})
+}
+
+// meant matches messages of the store by all that a filter says.
+func (s *Store) meant(f entity.Filter) func(*entity.Message) bool {
+	isNamed := memory.Named(f.Topic)
+	return func(m *entity.Message) bool {
+		return (f.Topic == "" || isNamed(m)) && hasTopics(f, m) && described(f, m) &&
+			within(m.CreatedAt, f.CreatedAfter, f.CreatedBefore) && within(m.LastRetryAt, f.RetriedAfter, f.RetriedBefore) &&
+			(!f.Catalogued() || s.documented(f, m.ID))
 	}
+}
+
+func hasTopics(f entity.Filter, m *entity.Message) bool {
+	if f.UnknownOrigin && m.OriginalTopic != "" || f.Visible != nil && !f.Visible.Sees(m) {
+		return false
+	}
+	return len(f.Topics.Texts()) == 0 || f.Topics.Match(m.OriginalTopic) || m.Source.Known() && f.Topics.Match(m.Source.Topic)
+}
+
+func described(f entity.Filter, m *entity.Message) bool {
+	return (len(f.Statuses) == 0 || slices.Contains(f.Statuses, m.Status)) &&
+		(f.ErrorClass == "" || m.Failure.Class == f.ErrorClass) &&
+		(f.ConsumerGroup == "" || m.Failure.ConsumerGroup == f.ConsumerGroup) &&
+		(f.Dialect == "" || m.Failure.Dialect == f.Dialect) &&
+		(f.Group == uuid.Nil || m.Group == f.Group)
+}
+
+// within reports whether t is from after to before; zero bounds are none, and what
+// never was is within none.
+func within(t, after, before time.Time) bool {
+	after, before = entity.Moment(after), entity.Moment(before)
+	if t.IsZero() {
+		return after.IsZero() && before.IsZero()
+	}
+	return (after.IsZero() || !t.Before(after)) && (before.IsZero() || t.Before(before))
+}
+
+// documented reports whether a message has a document of the present version with
+// all that the filter names.
+func (s *Store) documented(f entity.Filter, id uuid.UUID) bool {
+	d := s.documents[id]
+	if d == nil || !s.catalogue.is(d.version) || s.answersFrom != nil && *s.answersFrom != d.version {
+		return false
+	}
+	for _, any := range f.Terms() {
+		if !slices.ContainsFunc(any, func(t int64) bool { return slices.Contains(d.terms, t) }) {
+			return false
+		}
+	}
+	for _, word := range f.Words {
+		// What no text can hold is found in none.
+		if !utf8.ValidString(word) || strings.ContainsRune(word, 0) || !strings.Contains(d.text, word) {
+			return false
+		}
+	}
+	return true
 }

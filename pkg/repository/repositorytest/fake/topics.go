@@ -14,10 +14,10 @@ import (
 // TopicSummaries implements repository.Topics.
 func (s *Store) TopicSummaries(ctx context.Context, q repository.TopicQuery) ([]repository.TopicSummary, error) {
 	var topics []repository.TopicSummary
-	err := s.step(ctx, "summarise topics", func(time.Time) error {
+	err := s.Step(ctx, "summarise topics", func(time.Time) error {
 		found := map[string]*repository.TopicSummary{}
-		for _, r := range s.rows {
-			m := &r.message
+		for _, r := range s.Rows {
+			m := &r.Message
 			if q.Visible != nil && !q.Visible.Sees(m) || q.After != nil && m.OriginalTopic <= *q.After {
 				continue
 			}
@@ -103,18 +103,18 @@ func (s *Store) TopicTotals(ctx context.Context, names []string) ([]repository.T
 // IngestPositions implements repository.Topics.
 func (s *Store) IngestPositions(ctx context.Context) ([]repository.IngestPosition, error) {
 	var positions []repository.IngestPosition
-	err := s.step(ctx, "read ingest positions", func(time.Time) error {
+	err := s.Step(ctx, "read ingest positions", func(time.Time) error {
 		present := map[string]int32{} // numbers of lives count up
-		for topic, life := range s.incarnations {
+		for topic, life := range s.Incarnations {
 			present[topic.Name] = max(present[topic.Name], life)
 		}
 		lives := map[int32]repository.Topic{}
-		for topic, life := range s.incarnations {
+		for topic, life := range s.Incarnations {
 			if present[topic.Name] == life {
 				lives[life] = topic
 			}
 		}
-		for p, next := range s.positions {
+		for p, next := range s.Positions {
 			if topic, ok := lives[p.Incarnation]; ok {
 				positions = append(positions, repository.IngestPosition{
 					Topic: topic.Name, TopicID: topic.Incarnation, Partition: p.Partition, Next: next,

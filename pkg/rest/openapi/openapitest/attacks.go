@@ -14,7 +14,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// Attack is a request with one value that nobody should send.
+// Attack is a request with one value that no client should send.
 type Attack struct {
 	Operation string // its operationId
 	Field     string // the parameter or the field of the body that has the value; "body" for the whole body
@@ -51,7 +51,7 @@ var bodies = []string{"", "null", "[]", "0", `""`, "{", "}", "{}{}", `{"a"}`, `{
 
 // Attacks returns requests made from the document: for every operation under
 // /api/v1 each parameter, each field of the body and the body itself has every value that is
-// bad for somebody, while all else is as it should be. The order is always the same.
+// bad, while all else is correct. The order is always the same.
 func Attacks() ([]Attack, error) {
 	doc, err := Document()
 	if err != nil {
@@ -123,7 +123,7 @@ func limits(s *openapi3.Schema) (all []string) {
 	return all
 }
 
-// quoted are texts as JSON; a number may stand as it is.
+// quoted are texts as JSON; a number may be bare.
 func quoted(all []string) (values []string) {
 	for _, text := range all {
 		if json.Valid([]byte(text)) {
@@ -174,7 +174,7 @@ func (t target) with(p *openapi3.Parameter, text string) Attack {
 }
 
 // twice is the request with a parameter that says two things; which of them holds
-// nobody should have to know.
+// no client should have to know.
 func (t target) twice(p *openapi3.Parameter) Attack {
 	value := fmt.Sprint(some(p.Name, p.Schema.Value))
 	a := t.with(p, value)

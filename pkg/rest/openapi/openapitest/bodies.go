@@ -9,7 +9,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3filter"
 )
 
-// textBodies are read as text, which is what the document says they are.
+// textBodies are read as text, as the document says.
 func textBodies() {
 	for _, kind := range []string{"application/x-ndjson", "application/yaml", "application/openmetrics-text", "text/html"} {
 		openapi3filter.RegisterBodyDecoder(kind, openapi3filter.PlainBodyDecoder)

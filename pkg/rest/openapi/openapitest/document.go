@@ -15,7 +15,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/openapi"
 )
 
-// Document returns the API's document, checked. Nobody may change it.
+// Document returns the API's document, checked. It must not be changed.
 func Document() (*openapi3.T, error) {
 	d, err := load()
 	return d.doc, err

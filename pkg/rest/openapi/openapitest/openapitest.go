@@ -26,9 +26,8 @@ type Exchange struct {
 	Answer       []byte
 }
 
-// takenUp reports whether the request was more than looked at: a conflict is seen
-// by whoever had nothing to say against the request itself, but for a key that was
-// used before.
+// takenUp reports whether the request was more than looked at: a conflict comes
+// after the checks of the request itself, but for a key that was used before.
 func (e Exchange) takenUp() bool {
 	return e.Status < 400 || e.Status == http.StatusConflict && e.Header.Get("Idempotency-Key") == ""
 }
@@ -85,8 +84,8 @@ func Check(e Exchange) error {
 }
 
 // forgive writes a query as the document has it where the program takes more: a
-// list of words with commas for one with repeats, and a time whose plus sign was
-// sent as it is, which has become a space.
+// list of words with commas for one with repeats, and a time whose bare plus
+// sign has become a space.
 func forgive(req *http.Request, route *routers.Route) {
 	query := req.URL.Query()
 	for _, p := range route.Operation.Parameters {
@@ -102,10 +101,10 @@ func forgive(req *http.Request, route *routers.Route) {
 	req.URL.RawQuery = query.Encode()
 }
 
-// statusClientGone is for the log alone: nobody gets such an answer.
+// statusClientGone is for the log alone: no client gets such an answer.
 const statusClientGone = 499
 
-// options have everything compared, and what is wrong told in a line.
+// options have everything compared, and what is wrong reported in a line.
 func options() *openapi3filter.Options {
 	o := &openapi3filter.Options{
 		AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, MultiError: true, IncludeResponseStatus: true,
@@ -122,7 +121,7 @@ func decodeJSON(text []byte) (value any, err error) {
 }
 
 // Transport is a way to a server on which every exchange is held against the
-// document; what is wrong is told to complain, and the answer goes on.
+// document; what is wrong is passed to complain, and the answer goes on.
 type Transport struct {
 	Base     http.RoundTripper
 	Complain func(error)

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
 var (
@@ -90,9 +92,7 @@ func TestCheck(t *testing.T) {
 func TestAttacks(t *testing.T) {
 	t.Parallel()
 	attacks, err := Attacks()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	fields := map[string]bool{}
 	for _, a := range attacks {
 		fields[a.Operation+" "+a.Field] = true
@@ -142,13 +142,9 @@ func TestJudge(t *testing.T) {
 func TestRandom(t *testing.T) {
 	t.Parallel()
 	requests, err := Random(NoSuchID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	attacks, err := Attacks()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	missing := map[string]bool{}
 	for _, a := range attacks {
 		missing[a.Operation] = true

@@ -17,8 +17,8 @@ import (
 
 // Random returns requests to the operations under /api/v1 as the document has
 // them: with values that fit, values at the edges of what fits and values that do
-// not, repeats, and fields that nobody knows. ids stand in paths, beside such that
-// nobody has.
+// not, repeats, and unknown fields. ids are in paths, and so are such that
+// no object has.
 func Random(ids ...string) (*rapid.Generator[Attack], error) {
 	doc, err := Document()
 	if err != nil {
@@ -81,7 +81,7 @@ func (d draw) inPath(p *openapi3.Parameter) string {
 	return "t" + d.text(p.Schema.Value, p.Name) // an empty segment is another route
 }
 
-// parameter is a value as it stands in a query.
+// parameter is a value as a query has it.
 func (d draw) parameter(s *openapi3.Schema, label string) string {
 	if s.Items != nil {
 		s = s.Items.Value
@@ -94,7 +94,7 @@ func (d draw) parameter(s *openapi3.Schema, label string) string {
 	}
 }
 
-// json is a value as it stands in a body.
+// json is a value as a body has it.
 func (d draw) json(s *openapi3.Schema, label string, depth int) []byte {
 	if d.seldom(label) || depth > 4 {
 		return []byte(rapid.SampledFrom(slices.Concat(values[:len(values)-9], []string{"null", `""`})).Draw(d.T, label))
@@ -201,7 +201,7 @@ func (d draw) text(s *openapi3.Schema, label string) string {
 	return rapid.String().Draw(d.T, label)
 }
 
-// likely are values with a meaning that schemas do not tell of.
+// likely are values with a meaning that schemas do not describe.
 var likely = map[string][]string{
 	"topic":          {"orders.events.v1", "orders.*", "*", "orders.dlq.v1"},
 	"original_topic": {"orders.events.v1", "a"},

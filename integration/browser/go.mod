@@ -1,0 +1,28 @@
+module github.com/dlq-manager/dlq-manager/integration/browser
+
+go 1.26.0
+
+replace github.com/dlq-manager/dlq-manager => ../..
+
+replace github.com/dlq-manager/dlq-manager/integration/shop => ../shop
+
+require (
+	github.com/chromedp/cdproto v0.159.0
+	github.com/chromedp/chromedp v0.22.1
+	github.com/dlq-manager/dlq-manager v0.0.0
+	github.com/dlq-manager/dlq-manager/integration/shop v0.0.0
+	github.com/jmoiron/sqlx v1.4.0
+	github.com/twmb/franz-go v1.22.2
+	github.com/twmb/franz-go/pkg/kmsg v1.15.0
+)
+
+require (
+	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect
+	github.com/golang-migrate/migrate/v4 v4.20.1 // indirect
+	github.com/klauspost/compress v1.20.3 // indirect
+	github.com/lib/pq v1.12.3 // indirect
+	github.com/pierrec/lz4/v4 v4.1.33 // indirect
+	github.com/segmentio/kafka-go v0.4.51 // indirect
+	golang.org/x/sync v0.24.0 // indirect
+	golang.org/x/sys v0.48.0 // indirect
+)

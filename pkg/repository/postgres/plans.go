@@ -1,0 +1,141 @@
+package postgres
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+)
+
+const (
+	// plansInterval is how often the sizes of tables are read while statements run.
+	plansInterval = time.Second
+	// sizesTimeout is how long reading them may take.
+	sizesTimeout = 5 * time.Second
+	// replacedTime is for how long a caller may still use a statement that it was given.
+	replacedTime = time.Minute
+	// smallTable is the size in bytes up to which a table is read quickly by any plan.
+	smallTable = 1 << 20
+)
+
+// sizesQuery reads the sizes of tables in bytes.
+const sizesQuery = `SELECT c.oid::bigint, pg_relation_size(c.oid) FROM pg_class c
+	WHERE c.relnamespace = 'dlq'::regnamespace AND c.relkind = 'r' AND NOT c.relispartition`
+
+// statements are the prepared statements of a store. PostgreSQL keeps the plan of a prepared
+// statement until its tables are analyzed. For a table that was empty, autovacuum does that a
+// minute or more after a flood of messages has begun, and until then a page of 20 messages reads
+// the whole table. So statements are prepared again when a table has doubled its size.
+type statements struct {
+	mu       sync.Mutex
+	prepared map[string]*sqlx.Stmt
+	due      time.Time       // when sizes are read again
+	reading  bool            // sizes
+	sizes    map[int64]int64 // of tables by oid: what plans are good for
+}
+
+// get returns the statement of a query, nil when there is none, and whether there is no room
+// for more.
+func (s *statements) get(query string) (st *sqlx.Stmt, full bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.prepared[query], len(s.prepared) >= maxPrepared
+}
+
+// keep returns the statement to use for a query: the given one, unless another caller was faster.
+func (s *statements) keep(query string, made *sqlx.Stmt) *sqlx.Stmt {
+	s.mu.Lock()
+	st := s.prepared[query]
+	if st == nil {
+		s.prepared[query] = made
+	}
+	s.mu.Unlock()
+	if st != nil {
+		_ = made.Close()
+		return st
+	}
+	return made
+}
+
+// begin reports whether the caller is the one that reads the sizes now, and then calls end.
+func (s *statements) begin(now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reading || now.Before(s.due) {
+		return false
+	}
+	s.reading, s.due = true, now.Add(plansInterval)
+	return true
+}
+
+func (s *statements) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reading = false
+}
+
+// renew forgets the prepared statements when a table has outgrown their plans, and closes them
+// when their callers are done.
+func (s *statements) renew(sizes map[int64]int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !outgrown(s.sizes, sizes) {
+		for oid, size := range sizes { // ANALYZE makes plans anew for a table that shrank
+			s.sizes[oid] = min(size, s.sizes[oid])
+		}
+		return
+	}
+	replaced := s.prepared
+	s.prepared, s.sizes = make(map[string]*sqlx.Stmt), sizes
+	time.AfterFunc(replacedTime, func() {
+		for _, st := range replaced {
+			_ = st.Close()
+		}
+	})
+}
+
+// outgrown reports whether a table that is not small has doubled.
+func outgrown(before, now map[int64]int64) bool {
+	for oid, size := range now {
+		if size > smallTable && size >= 2*before[oid] {
+			return true
+		}
+	}
+	return false
+}
+
+// watchPlans makes statements be prepared again when tables have grown. It does not wait for
+// the database, which may be slow or away.
+func (s *Store) watchPlans() {
+	if !s.statements.begin(time.Now()) {
+		return
+	}
+	go func() {
+		defer s.statements.end()
+		ctx, cancel := context.WithTimeout(context.Background(), sizesTimeout) // of no request, and in no trace
+		defer cancel()
+		s.renewPlans(ctx)
+	}()
+}
+
+// renewPlans leaves everything as it is when the database does not answer: another statement
+// reports that.
+func (s *Store) renewPlans(ctx context.Context) {
+	sizes := map[int64]int64{}
+	rows, err := s.db.QueryContext(ctx, sizesQuery)
+	if err != nil {
+		return
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var oid, size int64
+		if rows.Scan(&oid, &size) != nil {
+			return
+		}
+		sizes[oid] = size
+	}
+	if rows.Err() == nil {
+		s.statements.renew(sizes)
+	}
+}
