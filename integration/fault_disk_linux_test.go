@@ -197,7 +197,7 @@ func TestFaultKafkaDiskFull(t *testing.T) {
 	for range pick(1, 3) {
 		l.produce(5000, nil)
 		l.waitStored()
-		l.slow(200 * time.Millisecond)
+		l.slow(time.Second) // so that most of it is left when the disk is full
 		id := l.begin(api)
 		point := l.with("RESOLVED") + 1 + l.random.IntN(1000)
 		eventually(t, 30*time.Second, "some messages are resolved", func() bool { return l.with("RESOLVED") >= point })

@@ -24,7 +24,7 @@ func Pass() Action { return Action{} }
 
 // Cut breaks the connection right behind the match. The upstream gets the
 // matched bytes and then an end, the client a reset.
-func Cut() Action { return Action{cut: true} }
+func Cut() Action { return Action{cut: true, answers: dropped} }
 
 // BlackHole lets the request through and, on this connection, no answer any
 // more. The connection stays open until somebody closes it.
