@@ -2,8 +2,8 @@ package browser
 
 import "testing"
 
-// groups: what is known of a failure is written down, and what would be done to all of
-// it is said before it is done.
+// groups: an operator documents an error group, and sees the effect of an action on all of its
+// messages before it happens.
 func groups(t *testing.T, site *Site) {
 	original, _ := site.Topics("notes")
 	for i := range 3 {
