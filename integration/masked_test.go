@@ -18,12 +18,12 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/openapi"
 )
 
-// hiddenText stands in headers that are masked, and in nothing else.
+// hiddenText occurs in masked headers only.
 const hiddenText = "Xanadu"
 
-// The text of a masked header is in no answer, title, search hit, export, page,
-// notification or log, wherever the product has read it from that header; also of
-// messages that were stored, and searched, before there was a mask.
+// The text of a masked header appears in no answer, title, search result, export, page,
+// notification or log, wherever the product has copied it from that header. This includes messages
+// that were stored and searched before the mask existed.
 func TestMaskedHeaderIsNowhere(t *testing.T) {
 	t.Parallel()
 	n := newNotified(t)
@@ -46,7 +46,7 @@ func TestMaskedHeaderIsNowhere(t *testing.T) {
 	masks := "DLQ_MASKING_HEADERS=kafka_dlt-exception-*,kafka_dlt-original-consumer-group,x-customer"
 	n.api = n.startReady("api", masks)
 	n.ClientWithResponses = n.client()
-	eventually(t, time.Minute, "somebody looks for events", func() bool {
+	eventually(t, time.Minute, "the notifier looks for events", func() bool {
 		var looking bool
 		return n.db.Get(&looking, `SELECT began_at IS NOT NULL FROM dlq.notification_state`) == nil && looking
 	})
@@ -98,7 +98,7 @@ func TestMaskedHeaderIsNowhere(t *testing.T) {
 	}
 }
 
-// everyPage are the paths of all routes that GET something, and of the console's pages.
+// everyPage returns the paths of all GET routes and of the console's pages.
 func (n *notified) everyPage(message, group, redrive string) []string {
 	n.t.Helper()
 	var paths []string

@@ -315,7 +315,7 @@ func TestFaultCollectorHangs(t *testing.T) {
 				if most := 1 + int(time.Since(began)/time.Minute); lines > most {
 					t.Errorf("%s says %d times that traces are not taken, want at most %d", p.name, lines, most)
 				}
-				if strings.Contains(string(log), "still at work") {
+				if strings.Contains(string(log), "still working") {
 					t.Errorf("%s did not come to its end by itself", p.name)
 				}
 			}

@@ -8,14 +8,14 @@ import (
 	"github.com/dlq-manager/dlq-manager/integration/shop"
 )
 
-// try is one thing to try: what it shows and the arguments of curl for it. Without
-// words of its own it belongs to the one before.
+// try is a step of the guide: its explanation and the arguments of curl. A step without explanation
+// belongs to the step before it.
 type try struct{ about, command string }
 
-// commandIndent begins every line that can be copied into a shell.
+// commandIndent starts every line that a user can copy into a shell.
 const commandIndent = "  curl "
 
-// guide is what the demo prints when all is up.
+// guide returns the text that the demo prints when everything runs.
 func guide(s site, folder string, e examples) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, `
@@ -69,7 +69,7 @@ func tries(s site, e examples) []try {
 		},
 		{"", "-sS " + s.api + "/api/v1/groups/" + e.curable.group},
 		{
-			"where these words stand, in the error or in the record, whatever the topic",
+			"messages with these words, in the error or in the record, in any topic",
 			"-sSG " + s.api + "/api/v1/messages --data-urlencode 'q=" + searchedText + "' -d limit=2",
 		},
 		{
@@ -125,7 +125,7 @@ func tries(s site, e examples) []try {
 	}
 }
 
-// order makes a redrive of some fields.
+// order returns the curl arguments that create a redrive.
 func (s site) order(fields string) string {
 	return fmt.Sprintf(`-sS -X POST %s/api/v1/redrives -H 'Content-Type: application/json' -d '{%s}'`, s.api, fields)
 }
