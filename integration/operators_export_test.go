@@ -20,7 +20,8 @@ func (o *operators) export(params client.ExportMessagesParams) (text []byte, cam
 	return out.Bytes(), came
 }
 
-// rocketmq-dashboard 3559, ServicePulse 332: an export has what the filter has.
+// rocketmq-dashboard 3559, ServicePulse 332: an export contains exactly the messages that the
+// filter matches.
 func TestOperators_AnExportIsWhatTheFilterSays(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t)
@@ -45,8 +46,8 @@ func TestOperators_AnExportIsWhatTheFilterSays(t *testing.T) {
 	}
 }
 
-// ServicePulse 332: the table opens in a spreadsheet, says the same as the lines,
-// and runs nothing.
+// ServicePulse 332: the CSV export opens in a spreadsheet, has the same content as the JSON lines,
+// and contains no formula.
 func TestOperators_ATableSaysWhatTheLinesSay(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t)
@@ -75,8 +76,8 @@ func TestOperators_ATableSaysWhatTheLinesSay(t *testing.T) {
 	}
 }
 
-// plain are the columns that hold what a line holds, as it is; encoding/csv reads
-// a lone carriage return as it is, and "\r\n" as "\n".
+// plain reports whether a column contains the same text as the JSON line; encoding/csv keeps a lone
+// carriage return and reads "\r\n" as "\n".
 func plain(column string) bool {
 	switch column {
 	case "key", "headers", "masked":
@@ -85,7 +86,7 @@ func plain(column string) bool {
 	return true
 }
 
-// cell is what stands in a table for a value of JSON.
+// cell returns the CSV text of a JSON value.
 func cell(t *testing.T, value json.RawMessage) string {
 	t.Helper()
 	text := string(value)
@@ -101,7 +102,7 @@ func cell(t *testing.T, value json.RawMessage) string {
 	return text
 }
 
-// What moves while an export runs is in it once, as it was at one moment.
+// A message that changes during an export appears in it once, with the state of one snapshot.
 func TestOperators_AnExportWhileMessagesChange(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t)

@@ -12,9 +12,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/client"
 )
 
-// Whoever may write to gamma's dead-letter topic claims that a record of theirs failed
-// in beta's topic. Neither beta's operators nor automatic retry publish it there, and
-// beta's own dead letters go on being sent.
+// A client with write access to gamma's dead-letter topic claims that one of its records failed in
+// beta's topic. Neither beta's operators nor automatic retry publish it there, while beta's own
+// dead letters are still published.
 func TestOperators_AForgedOriginIsNotPublished(t *testing.T) {
 	t.Parallel()
 	o := &operators{letters: newLetters(newSystem(t))}

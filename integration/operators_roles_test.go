@@ -11,8 +11,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/client"
 )
 
-// ServicePulse 1062, kafka-ui 3185: everybody sees and moves what is theirs, and
-// to them nothing else exists.
+// ServicePulse 1062, kafka-ui 3185: users see and change the messages of their topics; for them, no
+// others exist.
 func TestOperators_WhoMayWhat(t *testing.T) {
 	t.Parallel()
 	o := &operators{letters: newLetters(newSystem(t))}
@@ -40,7 +40,7 @@ func TestOperators_WhoMayWhat(t *testing.T) {
 	}
 	order, payment := ids[o.target], ids[payments]
 
-	t.Run("nobody sees anything", func(t *testing.T) {
+	t.Run("without a valid token nothing is visible", func(t *testing.T) {
 		for name, token := range map[string]string{"without a token": "", "with a wrong one": "dlqm_AAAA"} {
 			res, err := o.client(client.WithToken(token)).ListTopicsWithResponse(t.Context(), nil)
 			wantStatus(t, res, err, http.StatusUnauthorized)
@@ -100,7 +100,7 @@ func TestOperators_WhoMayWhat(t *testing.T) {
 	})
 }
 
-// wantBlind: to them the message, its topic and its group do not exist.
+// wantBlind: for this client the message, its topic and its error group do not exist.
 func (o *operators) wantBlind(t *testing.T, c *client.ClientWithResponses, id uuid.UUID, topic string) {
 	t.Helper()
 	message, err := c.GetMessageWithResponse(t.Context(), id, nil)

@@ -14,12 +14,12 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/client"
 )
 
-// The tests of this file are named after what operators ask for, in the trackers
-// of every tool of this kind. They speak to the API by its generated client, and
-// every request and answer is held against the API's document.
+// The tests of this file cover what users request in the issue trackers of similar tools. They use
+// the API through its generated client, and compare every request and answer with the API's
+// document.
 
-// hangfire 1442, mission_control-jobs 12 and others: "retry all" must mean all that
-// match, and not the page that the screen happens to show.
+// hangfire 1442, mission_control-jobs 12 and others: "retry all" must mean all matching messages,
+// not only those on the page.
 func TestOperators_RetryEverythingThatMatchesBeyondThePage(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t)
@@ -44,7 +44,7 @@ func TestOperators_RetryEverythingThatMatchesBeyondThePage(t *testing.T) {
 	}
 }
 
-// kafka-ui 1920, akhq 579: the topic to send back to stands in the header.
+// kafka-ui 1920, akhq 579: a header names the topic to republish to.
 func TestOperators_RedriveToTheTopicInTheHeader(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t)
@@ -61,8 +61,8 @@ func TestOperators_RedriveToTheTopicInTheHeader(t *testing.T) {
 	}
 }
 
-// ServiceControl 660, ServicePulse 267: what arrives while a group is being retried
-// is not swept along.
+// ServiceControl 660, ServicePulse 267: a message that arrives during the retry of an error group
+// is not part of it.
 func TestOperators_AGroupRetryCoversWhatWasSeen(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t)
@@ -151,7 +151,7 @@ func TestOperators_DeleteAllObeysTheFilter(t *testing.T) {
 	}
 }
 
-// provectus 4115, kafbat 1311: what is masked must not be found by guessing.
+// provectus 4115, kafbat 1311: masked data must not be discoverable by guessing.
 func TestOperators_MaskedFieldsCannotBeSearched(t *testing.T) {
 	t.Parallel()
 	who := people(map[string][]grant{"viewer": {{"viewer", "*"}}, "unmask": {{"viewer", "*"}, {"unmask", "*"}}})
@@ -195,8 +195,8 @@ func TestOperators_MaskedFieldsCannotBeSearched(t *testing.T) {
 	}
 }
 
-// dev.to, "23,000 messages stuck after schema change": one change for thousands,
-// looked at on a sample first.
+// dev.to, "23,000 messages stuck after schema change": one patch for thousands of messages,
+// previewed on a sample.
 func TestOperators_OneChangeMendsThousands(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t)
@@ -235,7 +235,7 @@ func TestOperators_OneChangeMendsThousands(t *testing.T) {
 	}
 }
 
-// Whoever restores from the archive has the message back, and can send it.
+// A message restored from the archive is live again and can be retried.
 func TestOperators_WhatIsArchivedCanBeFoundAndRestored(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t)
@@ -263,8 +263,8 @@ func TestOperators_WhatIsArchivedCanBeFoundAndRestored(t *testing.T) {
 	}
 }
 
-// Letters without a header and without a name to go by wait until somebody says
-// where they belong, once for all.
+// Dead letters without a usable header or topic name wait until an operator adds a mapping, once
+// for all.
 func TestOperators_UnknownOriginsAreListedAndMapped(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t)
@@ -273,7 +273,7 @@ func TestOperators_UnknownOriginsAreListedAndMapped(t *testing.T) {
 		o.sent = append(o.sent, r)
 		o.kafka.produce(r)
 	}
-	o.kafka.create(o.topic("orders.v1"), 1) // a second candidate by name
+	o.kafka.create(o.topic("orders.v1"), 1) // a second candidate for the name
 	o.kafka.create(o.topic("orders"), 1)
 	o.takenIn()
 	unknown := o.search(client.SearchMessagesParams{Origin: new(client.SearchMessagesParamsOriginUnknown)})

@@ -13,7 +13,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// asked is what one request got: a browser that follows nothing.
+// asked sends one request and returns its answer; it follows no redirects.
 func (p *process) asked(method, path, body string, headers ...string) (status int, header http.Header, text string) {
 	p.t.Helper()
 	r, err := http.NewRequestWithContext(p.t.Context(), method, p.url+path, strings.NewReader(body))
@@ -43,14 +43,14 @@ func (p *process) signIn(token string) string {
 	return cookie
 }
 
-// page reports whether a session sees pages.
+// page reports whether a session can see pages.
 func (p *process) page(cookie string) bool {
 	p.t.Helper()
 	status, _, _ := p.asked(http.MethodGet, "/topics", "", "Cookie", cookie)
 	return status == http.StatusOK
 }
 
-// Who signs out at one replica is signed out at the other, while the token goes on.
+// A sign-out at one replica ends the session at the other one too, while the token stays valid.
 func TestSignedOutAtOneReplicaIsSignedOutAtAll(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
@@ -83,7 +83,7 @@ func TestSignedOutAtOneReplicaIsSignedOutAtAll(t *testing.T) {
 	}
 }
 
-// A cursor of one replica is good at the other and after a restart, and nothing else is.
+// A cursor of one replica is valid at the other and after a restart; an altered cursor is not.
 func TestCursorsAreGoodAtAllReplicas(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)

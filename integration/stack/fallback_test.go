@@ -72,8 +72,8 @@ func TestFallbackNamesWhatIsMissing(t *testing.T) {
 	}
 }
 
-// pathWithPostgres puts the pinned programs on PATH, as if a new enough
-// PostgreSQL were installed on this machine.
+// pathWithPostgres puts the pinned programs on PATH, as if this machine had a recent PostgreSQL
+// installed.
 func pathWithPostgres(t *testing.T) string {
 	t.Helper()
 	as, err := pickUser()
