@@ -42,12 +42,12 @@ func TestFaultPoolExhausted(t *testing.T) {
 		wantSentAway(t, <-waiting)
 		for _, a := range api.crowd(clients, "/api/v1/dlq/"+l.source, 30*time.Second) {
 			if a.hung || a.status != 200 && a.status != 503 {
-				t.Fatalf("of %d clients who ask for what is not locked one got %+v, want 200 or 503", clients, a)
+				t.Fatalf("of %d clients that request unlocked data one got %+v, want 200 or 503", clients, a)
 			}
 		}
 		api.wantRunning()
 		if got := api.metric("go_sql_wait_count_total") - stood; got < clients {
-			t.Errorf("%v requests stood in line for a connection, want at least the %d", got, clients)
+			t.Errorf("%v requests waited for a connection, want at least the %d", got, clients)
 		}
 		check.NoError(t, tx.Rollback())
 		eventually(t, 30*time.Second, "the API serves again", func() bool { return api.status("/api/v1/redrives") == 200 })

@@ -153,6 +153,6 @@ func (l *letters) wantOffsetsStored() {
 	var ahead int
 	if err := l.db.Get(&ahead, `SELECT count(*) FROM dlq.ingest_positions p WHERE next_offset >
 		(SELECT count(*) FROM dlq.dlq_messages m WHERE m.dlq_partition = p.partition AND m.dlq_offset < p.next_offset)`); err != nil || ahead > 0 {
-		l.t.Errorf("the positions of %d partitions are ahead of what is stored, %v, want none", ahead, err)
+		l.t.Errorf("the positions of %d partitions are ahead of the stored rows, %v, want none", ahead, err)
 	}
 }

@@ -32,7 +32,7 @@ func TestFaultOutageKillsNothing(t *testing.T) {
 		lasting(away / 2)
 	}
 	left := l.with("PENDING") + l.with("RETRYING")
-	t.Logf("%d messages were left when Kafka had been away for %s", left, away)
+	t.Logf("%d messages were pending after Kafka had been down for %s", left, away)
 	if left == 0 {
 		t.Error("nothing was left to send during the outage")
 	}

@@ -136,7 +136,7 @@ func TestFaultRetentionWasFaster(t *testing.T) {
 		}
 		ingester := l.startReady("ingester")
 		log := ear{ingester, 0}
-		eventually(t, 30*time.Second, "what is there is stored", func() bool { return l.count("true") >= len(l.sent)-lost-away })
+		eventually(t, 30*time.Second, "every remaining record is stored", func() bool { return l.count("true") >= len(l.sent)-lost-away })
 		if got := ingester.metric("dlq_ingest_records_lost_total"); int(got) != away || away == 0 {
 			t.Errorf("%v records are counted as lost, want %d", got, away)
 		}
@@ -167,9 +167,9 @@ func (l *letters) lostWhileStanding(ingester *process, lost int) int {
 		standing = int(ingester.metric("dlq_ingest_records_lost_total") - before)
 		return l.count("true")+standing+lost >= len(l.sent)
 	})
-	l.t.Logf("%d of 500 records were lost while the ingester stood still", standing)
+	l.t.Logf("%d of 500 records were lost while the ingester was suspended", standing)
 	if standing == 0 {
-		l.t.Error("nothing was lost while the ingester stood still, want retention to be faster")
+		l.t.Error("no record was lost while the ingester was suspended, want retention to be faster")
 	}
 	return standing
 }

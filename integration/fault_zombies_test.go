@@ -48,11 +48,11 @@ func TestFaultZombieAPI(t *testing.T) {
 			case <-stopped[n]:
 				luck.count("stopped at " + moment)
 			case <-time.After(30 * time.Second):
-				t.Fatalf("nothing to stop at came by: %s", moment)
+				t.Fatalf("the step did not occur: %s", moment)
 			}
 		}
 		held := l.with("RETRYING")
-		t.Logf("%d claims are in the hands of three that stand still, %d are pending", held, l.with("PENDING"))
+		t.Logf("the three suspended replicas hold %d claims, %d messages are pending", held, l.with("PENDING"))
 		if held > 0 {
 			luck.count("claims held")
 		}

@@ -51,7 +51,7 @@ func TestKilledAPIFinishesItsRedrive(t *testing.T) {
 		}
 	}
 	left := l.with("PENDING")
-	t.Logf("%d of %d kills left claims behind, the last %d messages pending", abandoned, kills, left)
+	t.Logf("%d of %d kills left claims, the last %d messages pending", abandoned, kills, left)
 	if abandoned < kills/4 || left == 0 {
 		t.Error("the kills did not hit the middle")
 	}

@@ -93,7 +93,7 @@ func TestMaskedHeaderIsNowhere(t *testing.T) {
 	for _, p := range []*process{n.api, ingester} {
 		log, err := os.ReadFile(p.log)
 		if err != nil || strings.Contains(string(log), hiddenText) {
-			t.Errorf("the log of %s has it, or cannot be read: %v", p.name, err)
+			t.Errorf("the log of %s contains the text, or cannot be read: %v", p.name, err)
 		}
 	}
 }

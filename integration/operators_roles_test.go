@@ -68,7 +68,7 @@ func TestOperators_WhoMayWhat(t *testing.T) {
 		rules, err := operator.ReplaceMappingsWithResponse(t.Context(), nil, client.ReplaceMappingsJSONRequestBody{Rules: []client.MappingRule{}})
 		wantStatus(t, rules, err, http.StatusForbidden)
 	})
-	t.Run("an operator retries only what is theirs", func(t *testing.T) {
+	t.Run("an operator retries only messages of their topics", func(t *testing.T) {
 		operator := o.as(who["payments-operator"])
 		res, err := operator.RetryMessageWithResponse(t.Context(), order, nil, client.RetryMessageJSONRequestBody{})
 		wantStatus(t, res, err, http.StatusNotFound)
@@ -83,7 +83,7 @@ func TestOperators_WhoMayWhat(t *testing.T) {
 			t.Errorf("%d PENDING, want the order", n)
 		}
 	})
-	t.Run("everybody knows who they are", func(t *testing.T) {
+	t.Run("the session shows the user", func(t *testing.T) {
 		res, err := o.as(who["payments-operator"]).GetSessionWithResponse(t.Context())
 		wantStatus(t, res, err, http.StatusOK)
 		s := *res.JSON200
@@ -91,7 +91,7 @@ func TestOperators_WhoMayWhat(t *testing.T) {
 			t.Errorf("session %+v, want the operator of payments", s)
 		}
 	})
-	t.Run("who did what is known", func(t *testing.T) {
+	t.Run("the audit trail names the user", func(t *testing.T) {
 		res, err := o.ListChangesWithResponse(t.Context(), &client.ListChangesParams{Actor: new("payments-operator")})
 		wantStatus(t, res, err, http.StatusOK)
 		if len(res.JSON200.Changes) == 0 {

@@ -165,14 +165,14 @@ func TestOperators_MaskedFieldsCannotBeSearched(t *testing.T) {
 	}
 	shown, _ := json.Marshal(found.Messages[0])
 	if strings.Contains(string(shown), "4111") || strings.Contains(string(shown), "secret-9") || !strings.Contains(string(shown), "***") {
-		t.Errorf("the list shows %s, want *** in place of what is masked", shown)
+		t.Errorf("the list shows %s, want *** in place of the masked field", shown)
 	}
 	if hits := o.search(client.SearchMessagesParams{Q: new("4111-2222")}).Messages; len(hits) != 0 {
-		t.Error("free text finds what is masked")
+		t.Error("free text finds a masked value")
 	}
 	for name, params := range map[string]client.SearchMessagesParams{
 		"the field":           {Payload: &[]string{"$.card.number = 4111-2222"}},
-		"what is above it":    {Payload: &[]string{"$.card"}},
+		"its parent object":   {Payload: &[]string{"$.card"}},
 		"the header":          {Header: &[]string{"Authorization=secret-9"}},
 		"the header by a key": {Header: &[]string{"authorization"}},
 	} {

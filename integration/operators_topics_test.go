@@ -58,7 +58,7 @@ func TestOperators_TopicsSayWhetherReplayIsPossible(t *testing.T) {
 		t.Errorf("ingest lag %v, want 0", here.IngestLag)
 	}
 	o.failing("com.acme.Timeout", "not taken in", `{}`)
-	eventually(t, waiting, "what is not taken in is counted", func() bool {
+	eventually(t, waiting, "records that are not ingested are counted", func() bool {
 		lag := o.topicNow(o.target).IngestLag
 		return lag != nil && *lag == 1
 	})

@@ -73,7 +73,7 @@ func TestOracle_CountsSayNothingAboutOtherTopics(t *testing.T) {
 		}
 	}
 	if hits != 24 {
-		t.Errorf("to those who see everything %d right guesses differ from wrong ones, want all 24: otherwise the attack asks for nothing", hits)
+		t.Errorf("for users who see everything %d right guesses differ from wrong ones, want all 24: otherwise the attack proves nothing", hits)
 	}
 }
 

@@ -141,7 +141,7 @@ func wantTen(t *testing.T, got map[string]any, id, topic string, payload any) {
 		text, _ := got[field].(string)
 		at, err := time.Parse(time.RFC3339, text)
 		if err != nil || !milliseconds.MatchString(text) || time.Since(at).Abs() > time.Hour {
-			t.Errorf("%s = %q, want a time of now with milliseconds and +00:00", field, text)
+			t.Errorf("%s = %q, want the current time with milliseconds and +00:00", field, text)
 		}
 	}
 }

@@ -66,7 +66,7 @@ func TestSignedOutAtOneReplicaIsSignedOutAtAll(t *testing.T) {
 		t.Fatalf("sign out: got %d, want 303", status)
 	}
 	if one.page(cookie) {
-		t.Error("the session goes on where it was ended")
+		t.Error("the session is still valid at the replica that ended it")
 	}
 	eventually(t, 10*time.Second, "the session to end at the other replica", func() bool { return !two.page(cookie) })
 	for _, p := range []*process{one, two} {
@@ -79,7 +79,7 @@ func TestSignedOutAtOneReplicaIsSignedOutAtAll(t *testing.T) {
 	}
 	two.kill()
 	if three := s.startReady("api", withTokens(t, ana)...); three.page(cookie) {
-		t.Error("after a restart the session goes on")
+		t.Error("the session is valid after a restart")
 	}
 }
 

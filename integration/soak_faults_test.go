@@ -34,8 +34,8 @@ func (s *soak) calamities() []calamity {
 		{"Kafka restarts", func() bool { return s.kafkaRestarts(s.stack.StopKafka) }},
 		{"Kafka is killed", func() bool { return s.kafkaRestarts(s.stack.KillKafka) }},
 		{"a member joins and leaves", s.memberVisits},
-		{"an ingester stands still for longer than its session", func() bool { return s.standsStill(s.ingesters[s.random.IntN(2)], 4*time.Second) }},
-		{"an API stands still", func() bool {
+		{"an ingester is suspended for longer than its session", func() bool { return s.standsStill(s.ingesters[s.random.IntN(2)], 4*time.Second) }},
+		{"an API is suspended", func() bool {
 			return s.standsStill(s.apis[s.random.IntN(2)], pick(3*time.Second, 15*time.Second))
 		}},
 	}
@@ -267,7 +267,7 @@ func (s *soak) standsStill(at *place, d time.Duration) bool {
 	})
 	lasting(d)
 	p.signal(syscall.SIGCONT)
-	eventually(s.t, time.Minute, "who stood still is well", func() bool { return p.status("/readyz") == 200 })
+	eventually(s.t, time.Minute, "the resumed program is ready", func() bool { return p.status("/readyz") == 200 })
 	return seen
 }
 

@@ -49,7 +49,7 @@
       const [x, y] = [r.x + r.width / 2, r.y + r.height / 2];
       const top = document.elementFromPoint(x, y);
       if (!top || !(e.contains(top) || top.contains(e) && top.matches("label, a, button, summary"))) {
-        return { problem: "it is covered by " + (top ? top.outerHTML.slice(0, 120) : "nothing that can be clicked") };
+        return { problem: "it is covered by " + (top ? top.outerHTML.slice(0, 120) : "no clickable element") };
       }
       return { x, y };
     },

@@ -54,7 +54,7 @@ func tokens(t *testing.T, site *Site) {
 		b.Allow("status of 403")
 		b.Visit(path)
 		if html := measure[string](b, `document.documentElement.outerHTML`); strings.Contains(html, "4111222233334444") || strings.Contains(html, "hunter2") {
-			t.Errorf("%s shows a viewer what is masked", path)
+			t.Errorf("%s shows a viewer masked data", path)
 		}
 	}
 	b.Visit("/messages?topic=" + original)

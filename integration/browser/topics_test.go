@@ -28,7 +28,7 @@ func topics(t *testing.T, site *Site) {
 	}
 	b.Fill("Rules", dead+" -> "+original)
 	if got := b.Value("also set the topic of messages that are there"); got != "true" {
-		t.Errorf("setting the topic of messages that are there is %s, want it to be what is proposed", got)
+		t.Errorf("setting the topic of existing messages is %s, want it proposed", got)
 	}
 	b.Fill("Reason", "as the team said")
 	b.Click("Replace the rules")

@@ -153,8 +153,8 @@ func findExamples(ctx context.Context, api *client.ClientWithResponses, expected
 	return e, searchable(ctx, api)
 }
 
-// searchable returns nil when the guide's search finds a message: the search index lags a moment
-// behind the messages.
+// searchable returns nil when the guide's search finds a message: the search index is updated a moment
+// after the messages.
 func searchable(ctx context.Context, api *client.ClientWithResponses) error {
 	limit, text := 1, searchedText
 	found, err := api.SearchMessagesWithResponse(ctx, &client.SearchMessagesParams{Q: &text, Limit: &limit})

@@ -73,7 +73,7 @@ func TestDemo(t *testing.T) {
 	d.awaitExit(0)
 	d.awaitNothingLeft()
 	if left := leftovers(t, d.dir); len(left) > 0 {
-		t.Errorf("the demo left %v behind", left)
+		t.Errorf("the demo left the files %v", left)
 	}
 }
 

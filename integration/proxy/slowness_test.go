@@ -52,7 +52,7 @@ func TestSlowPieces(t *testing.T) {
 	var c pacer
 	ok := c.send(&to, []byte(long), func() Slowness { return Slowness{Piece: 7} }, nil)
 	if !ok || strings.Join(to, "") != long {
-		t.Fatalf("send = %t and %q, want true and what was sent", ok, to)
+		t.Fatalf("send = %t and %q, want true and the sent bytes", ok, to)
 	}
 	for i, piece := range to[:len(to)-1] {
 		if len(piece) != 7 {

@@ -76,7 +76,7 @@ func (r runAs) reaches(path string) error {
 			return err
 		}
 		if info.IsDir() && info.Mode()&othersMayPass == 0 {
-			return fmt.Errorf("%s is closed to user %s, who runs PostgreSQL in the place of root", dir, r.name)
+			return fmt.Errorf("%s is closed to user %s, which runs PostgreSQL in place of root", dir, r.name)
 		}
 		if dir == filepath.Dir(dir) {
 			return nil
