@@ -53,7 +53,7 @@ func TestMaskedHeaderIsNowhere(t *testing.T) {
 	seed("no stock for ")
 	ingester := n.startReady("ingester", masks)
 	n.waitStored()
-	eventually(t, time.Minute, "all documents are of the new masks", func() bool {
+	eventually(t, time.Minute, "the search index uses the new masks", func() bool {
 		return n.count(`NOT EXISTS (SELECT FROM dlq.message_documents d JOIN dlq.search_index c ON c.version = d.version WHERE d.message_id = dlq_messages.id)`) == 0
 	})
 	message := n.search(client.SearchMessagesParams{Limit: new(1)}).Messages[0]

@@ -74,7 +74,7 @@ func (o *operators) takenIn() {
 
 func (o *operators) catalogued() {
 	o.t.Helper()
-	eventually(o.t, time.Minute, "everything is catalogued", func() bool {
+	eventually(o.t, time.Minute, "everything is indexed", func() bool {
 		return o.count(`NOT EXISTS (SELECT FROM dlq.message_documents d WHERE d.message_id = dlq_messages.id)`) == 0
 	})
 }

@@ -38,7 +38,7 @@ func TestTopicMadeAgainLosesNothing(t *testing.T) {
 		for n := range 20 {
 			s.kafka.produce(&kgo.Record{Topic: topic, Partition: int32(n % 2), Value: fmt.Appendf(nil, `{"life": %d}`, life)})
 		}
-		eventually(t, time.Minute, fmt.Sprintf("the records of life %d are listed", life), func() bool {
+		eventually(t, time.Minute, fmt.Sprintf("the records of incarnation %d are listed", life), func() bool {
 			return total(api, topic) == 20*life
 		})
 		s.kafka.delete(topic)

@@ -10,8 +10,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/telemetry"
 )
 
-// stateCollector reports the number of messages and the age of the oldest PENDING one. Every
-// replica reports the same numbers: aggregate them with max, not sum.
+// stateCollector reports the number of messages and the creation time of the oldest PENDING one.
+// Every replica reports the same numbers: aggregate them with max, not sum.
 type stateCollector struct {
 	store interface {
 		TopicTotals(ctx context.Context, names []string) ([]repository.TopicTotal, error)

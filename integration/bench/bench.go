@@ -74,7 +74,7 @@ type side struct {
 
 	ingested  *database // created by the part ingest
 	documents *database // created by the part search
-	flood     string    // prefix of the topics that get records while documents are read
+	flood     string    // prefix of the topics that get records while the part mixed reads
 	flooded   []string  // the names of these topics
 }
 
@@ -123,7 +123,7 @@ func (b *bench) start(ctx context.Context) {
 		Postgres: true, Kafka: true, Own: true, Log: b.log, PostgresSettings: settings, KafkaHeapMB: kafkaHeap,
 	}))
 	if notes := b.stack.Notes(); len(notes) > 0 {
-		check(fmt.Errorf("the servers are stand-ins, whose figures say nothing: %v", notes))
+		check(fmt.Errorf("the servers are stand-ins, so figures are meaningless: %v", notes))
 	}
 	b.use(b.stack.DatabaseURL(), b.stack.Brokers())
 }

@@ -112,7 +112,7 @@ func (c *comparison) watch(ctx context.Context, p program, name string, count fu
 		return n - first
 	})
 	if usageNow().by[name] <= 0 {
-		check(fmt.Errorf("the run is worthless: no processor time of %s", name))
+		check(fmt.Errorf("invalid run: no processor time of %s", name))
 	}
 	return out
 }

@@ -140,7 +140,7 @@ const countRows = `SELECT count(*) FROM dlq.dlq_messages`
 // expect fails when a count that a figure depends on is wrong.
 func expect(what string, got, want int64) {
 	if got != want {
-		check(fmt.Errorf("the run is worthless: %s: %d, want %d", what, got, want))
+		check(fmt.Errorf("invalid run: %s: %d, want %d", what, got, want))
 	}
 }
 

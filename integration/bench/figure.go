@@ -135,9 +135,9 @@ func median(values []float64) float64 {
 }
 
 // interval returns a confidence interval of the median of the distribution that the values come
-// from, and its coverage: the narrowest interval between two order statistics that has at least 95
-// % by the sign test. Fewer than six values cannot reach 95 %: then it returns their range with its
-// actual coverage.
+// from, and its coverage: the narrowest interval between two order statistics that covers at
+// least 95 % by the sign test. Fewer than six values cannot reach 95 %: then it returns their
+// range with its actual coverage.
 func interval(values []float64) (low, high, coverage float64) {
 	if len(values) == 0 {
 		return 0, 0, 0

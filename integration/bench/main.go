@@ -76,10 +76,10 @@ func (o *options) define(flags *flag.FlagSet) {
 		return nil
 	})
 	flags.Float64Var(&o.scale, "scale", 1, "factor for the number of records of every part")
-	flags.IntVar(&o.documents, "documents", 300_000, "messages that are searched, before -scale")
+	flags.IntVar(&o.documents, "documents", 300_000, "number of messages for the part search, before -scale")
 	flags.IntVar(&o.days, "days", 30, "days over which these messages are spread")
-	flags.IntVar(&o.requests, "requests", 300, "how often each question of the parts search and reads is asked")
-	flags.StringVar(&o.base, "base", "", "commit whose programs are driven in turns with those of the checkout")
+	flags.IntVar(&o.requests, "requests", 300, "number of requests for each query of the parts search and reads")
+	flags.StringVar(&o.base, "base", "", "commit whose programs are measured in turn with those of the checkout")
 	flags.IntVar(&o.pairs, "pairs", 6, "turns of each commit, with -base; 6 is the least that gives a 95 % interval")
 	flags.DurationVar(&o.limit, "limit", 4*time.Hour, "give up when the work takes longer than this")
 	flags.BoolVar(&o.write, "write", false, "write the table into docs/benchmarks.md")

@@ -4,8 +4,8 @@
 // A flow is a test of this folder. It starts the site that it needs, performs a person's steps, and
 // waits for the results that the person expects:
 //
-//	site := browser.NewSite(t)          // API, ingester and shop, all letters taken in
-//	b := browser.Open(t, site.URL)      // a tab with cookies of its own
+//	site := browser.NewSite(t)          // API, ingester and shop, with all dead letters stored
+//	b := browser.Open(t, site.URL)      // a tab without cookies
 //	b.Visit("/messages")
 //	b.Fill("Topic", "orders.dlq.v1")
 //	b.Click("Search")
