@@ -47,7 +47,7 @@ func TestFaultProduceAnswersLost(t *testing.T) {
 	check.NoError(t, l.db.Get(&doubt, `SELECT count(*) FROM dlq.attempts WHERE actor = 'settler'`))
 	t.Logf("%d attempts were settled from the log", doubt)
 	if doubt == 0 {
-		t.Error("no message was in doubt, want answers lost for good")
+		t.Error("no message was in doubt, want permanently lost answers")
 	}
 	luck.wantCounted(t, map[string]int{"black hole": 3, "cut at the answer": 3, "cut within the request": 1, "answer passed": 3, "retry not confirmed": 1, "retry succeeded": 1})
 	l.retryTheRest(api)

@@ -92,7 +92,7 @@ func (m *moments) died(killed <-chan struct{}, way *proxy.Proxy, moment string) 
 	select {
 	case <-killed:
 	case <-time.After(time.Minute):
-		m.t.Fatalf("the moment did not come: %s", moment)
+		m.t.Fatalf("the step did not occur: %s", moment)
 	}
 	way.CutAll()
 	way.Decide(nil)
@@ -103,7 +103,7 @@ func (m *moments) died(killed <-chan struct{}, way *proxy.Proxy, moment string) 
 func (m *moments) rests(what string, number func() int) (now int) {
 	m.t.Helper()
 	before := -1
-	eventually(m.t, 30*time.Second, what+" do not change any more", func() bool {
+	eventually(m.t, 30*time.Second, what+" stop changing", func() bool {
 		before, now = now, number()
 		lasting(200 * time.Millisecond)
 		return now == before && now == number()

@@ -105,17 +105,17 @@ func TestFaultTargetMissing(t *testing.T) {
 	id := l.some("original_topic = '" + gone + "'")
 	status, body := api.try(http.MethodPost, "/api/v1/dlq/messages/"+id+"/retry", nil)
 	if status != 409 || errorClass(body) != "UNKNOWN_TOPIC" {
-		t.Errorf("retry into a topic that is gone = %d %s, want 409 with class UNKNOWN_TOPIC", status, body)
+		t.Errorf("retry into a deleted topic = %d %s, want 409 with class UNKNOWN_TOPIC", status, body)
 	}
 	l.wantUntouched(gone, missing)
 
 	l.kafka.create(gone, partitions)
 	l.wantReport(api, report{Selected: missing, Retried: missing, Reasons: map[string]int{}})
 	if got := len(l.kafka.readAll(gone)); got != missing {
-		t.Errorf("%d records are in the topic that came back, want %d", got, missing)
+		t.Errorf("%d records are in the recreated topic, want %d", got, missing)
 	}
 	if got := len(l.kafka.readAll(l.target)); got != neighbours {
-		t.Errorf("%d records are in the topic of the neighbours, want %d", got, neighbours)
+		t.Errorf("%d records are in the other topic, want %d", got, neighbours)
 	}
 }
 

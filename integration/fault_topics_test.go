@@ -101,7 +101,7 @@ func TestFaultTargetGrows(t *testing.T) {
 	l.wantReport(api, report{Selected: n, Retried: n})
 	for _, r := range l.kafka.readAll(target) {
 		if r.Partition >= partitions {
-			t.Errorf("a record went to partition %d, want one of the %d that there were", r.Partition, partitions)
+			t.Errorf("a record went to partition %d, want one of the original %d", r.Partition, partitions)
 		}
 	}
 	l.grow(target, grown)

@@ -53,7 +53,7 @@ func TestKilledAPIFinishesItsRedrive(t *testing.T) {
 	left := l.with("PENDING")
 	t.Logf("%d of %d kills left claims, the last %d messages pending", abandoned, kills, left)
 	if abandoned < kills/4 || left == 0 {
-		t.Error("the kills did not hit the middle")
+		t.Error("no kill interrupted the redrive")
 	}
 	l.slow(0)
 	last := l.startReady("api", impatient()...)
@@ -212,7 +212,7 @@ func (l *letters) wantNoAttempt(api *process) {
 	wantUnavailable(l.t, answer{status, body}, "retry", 503)
 	where := fmt.Sprintf("id = '%s' AND status = 'PENDING' AND retry_count = %d", before.ID, before.RetryCount)
 	if l.count(where) != 1 {
-		l.t.Errorf("the message is not pending after %d attempts any more, want no attempt without a broker", before.RetryCount)
+		l.t.Errorf("the message is no longer pending after %d attempts, want no attempt without a broker", before.RetryCount)
 	}
 }
 
@@ -330,7 +330,7 @@ func TestZombieIngester(t *testing.T) {
 		})
 		l.waitStored()
 		zombie.signal(syscall.SIGCONT)
-		eventually(t, 30*time.Second, "the zombie is well", func() bool { return zombie.status("/readyz") == 200 })
+		eventually(t, 30*time.Second, "the resumed ingester is ready", func() bool { return zombie.status("/readyz") == 200 })
 		zombie, other = other, zombie
 	}
 	eventually(t, 30*time.Second, "both ingesters read", both)

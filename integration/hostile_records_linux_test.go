@@ -223,7 +223,7 @@ func TestHostileRecords(t *testing.T) {
 		raw.produce(hostile, tiny)
 	}
 	flows()
-	eventually(t, pick(2*time.Minute, 15*time.Minute), "all tiny ones are stored", func() bool { return s.stored(hostile) == n+len(bombs) })
+	eventually(t, pick(2*time.Minute, 15*time.Minute), "all tiny records are stored", func() bool { return s.stored(hostile) == n+len(bombs) })
 
 	alone := []bomb{{size: 63 << 20}, {named: 9999, size: 100}}
 	for _, b := range alone {
@@ -259,7 +259,7 @@ func TestHostileRecords(t *testing.T) {
 				_ = res.Body.Close()
 				t.Logf("payload of %s: %d, %d bytes, %v", name, res.StatusCode, n, err)
 				if res.StatusCode == http.StatusOK && hex.EncodeToString(sum.Sum(nil)) != (bomb{size: n}).sum() {
-					t.Errorf("payload of %s: %d bytes that are not those of the value", name, n)
+					t.Errorf("payload of %s: %d bytes that differ from the value", name, n)
 				}
 				if res.StatusCode == http.StatusOK && n == 70_000_000 {
 					whole.Add(1)
@@ -288,7 +288,7 @@ func (s *system) wantWhole(topic string, offset int64, b bomb) {
 	s.t.Helper()
 	got := s.bombAt(topic, offset)
 	if got.Size == nil || *got.Size != b.size || got.Sum == nil || *got.Sum != b.sum() || got.OmittedSize != nil {
-		s.t.Errorf("an honest record of %d bytes and %d headers is stored as %+v, want it whole", b.size, b.named, got)
+		s.t.Errorf("a normal record of %d bytes and %d headers is stored as %+v, want it complete", b.size, b.named, got)
 	}
 	if b.named == 0 {
 		return

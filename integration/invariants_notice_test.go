@@ -48,7 +48,7 @@ func TestInvariantsNoticeWhatIsWrong(t *testing.T) {
 		{"I6: messages are in two places", `INSERT INTO dlq.dlq_messages_archive (id, original_topic, error_message) SELECT id, original_topic, error_message FROM dlq.dlq_messages WHERE id = ` + resolved},
 	} {
 		if before := look(); strings.Contains(before, c.want) {
-			t.Fatalf("%s: is said before it is true: %s", c.want, before)
+			t.Fatalf("%s: reported before the change: %s", c.want, before)
 		}
 		if _, err := l.db.Exec(c.statement); err != nil {
 			t.Fatalf("%s: %v", c.want, err)
@@ -92,6 +92,6 @@ func (l *letters) wantPositionsNoticed(a *account) {
 	lasting(500 * time.Millisecond)
 	w.want(1)
 	if !strings.Contains(heard, "is committed and") {
-		l.t.Errorf("complaints %q, want that offsets are ahead", heard)
+		l.t.Errorf("complaints %q, want a report of offsets that are ahead", heard)
 	}
 }

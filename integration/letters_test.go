@@ -195,7 +195,7 @@ func (l *letters) wantStoredOnce() {
 		}
 	}
 	if missing > 0 || len(have) != len(l.sent) {
-		l.t.Errorf("%d positions, %d of the records sent are not among them; want %d and none", len(have), missing, len(l.sent))
+		l.t.Errorf("%d positions, without %d of the sent records; want %d and none missing", len(have), missing, len(l.sent))
 	}
 }
 
@@ -295,7 +295,7 @@ func (p *process) wantRunning() {
 	p.t.Helper()
 	select {
 	case <-p.done:
-		p.t.Errorf("%s ended, want it to live through the fault", p.name)
+		p.t.Errorf("%s ended, want it to survive the fault", p.name)
 	default:
 	}
 	if status, _ := p.try(http.MethodGet, "/healthz", nil); status != http.StatusOK {

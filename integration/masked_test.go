@@ -73,12 +73,12 @@ func TestMaskedHeaderIsNowhere(t *testing.T) {
 			check.NoError(t, err)
 			asked++
 			if strings.Contains(strings.ToLower(string(body)), strings.ToLower(hiddenText)) {
-				t.Errorf("GET %s%s shows it: %s", path, query, body)
+				t.Errorf("GET %s%s shows the masked text: %s", path, query, body)
 			}
 		}
 	}
 	if asked < 100 {
-		t.Errorf("%d questions were asked, want all that the document has", asked)
+		t.Errorf("%d requests were sent, want all GET operations of the OpenAPI document", asked)
 	}
 	if hits := n.search(client.SearchMessagesParams{Q: new(hiddenText)}).Messages; len(hits) != 0 {
 		t.Errorf("free text finds %d messages, want none", len(hits))
@@ -87,7 +87,7 @@ func TestMaskedHeaderIsNowhere(t *testing.T) {
 	n.chat.waitFor("a finished redrive", func(d delivery) bool { return strings.Contains(d.text, "finished") })
 	for _, d := range append(n.hook.all()[hooked:], n.chat.all()[chatted:]...) {
 		if strings.Contains(d.body, hiddenText) {
-			t.Errorf("a notification says it: %s", d.body)
+			t.Errorf("a notification contains the masked text: %s", d.body)
 		}
 	}
 	for _, p := range []*process{n.api, ingester} {

@@ -45,7 +45,7 @@ func (p *process) confine(limit int64) (within func()) {
 func (p *process) join(limit int64) error {
 	parent, file := memoryController()
 	if parent == "" {
-		return errors.New("there is no controller for memory")
+		return errors.New("no memory controller of control groups")
 	}
 	group := filepath.Join(parent, fmt.Sprintf("dlq-manager-test-%d", p.program.Pid()))
 	if err := os.Mkdir(group, 0o755); err != nil {
@@ -89,6 +89,6 @@ func (p *process) peak() int64 {
 			return kib << 10
 		}
 	}
-	p.t.Fatal("there is no VmHWM")
+	p.t.Fatal("/proc has no VmHWM")
 	return 0
 }

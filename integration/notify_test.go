@@ -134,7 +134,7 @@ func (n *notified) dies() {
 	n.t.Helper()
 	var id string
 	if err := n.db.Get(&id, `SELECT id FROM dlq.dlq_messages WHERE original_topic = $1 AND status = 'PENDING' ORDER BY id LIMIT 1`, n.target); err != nil {
-		n.t.Fatalf("a message that waits: %v", err)
+		n.t.Fatalf("a pending message: %v", err)
 	}
 	if status, body := n.api.try(http.MethodPost, "/api/v1/dlq/messages/"+id+"/dead", nil); status != http.StatusOK {
 		n.t.Fatalf("mark %s as dead = %d %s, want 200", id, status, body)
@@ -163,7 +163,7 @@ func (n *notified) delivered(events ...event) {
 	for _, e := range events {
 		n.hook.waitFor(fmt.Sprint(e), func(d delivery) bool { return d.event == e && d.answer == http.StatusNoContent })
 	}
-	eventually(n.t, time.Minute, "nothing waits to be sent", func() bool {
+	eventually(n.t, time.Minute, "no delivery is pending", func() bool {
 		var waiting int
 		return n.db.Get(&waiting, `SELECT count(*) FROM dlq.notifications WHERE ended_at IS NULL OR NOT sent`) == nil && waiting == 0
 	})
@@ -176,7 +176,7 @@ func (n *notified) wantOneIDEach(events ...event) {
 	texts, ids := map[string]string{}, map[event]string{}
 	for _, d := range n.hook.all() {
 		if !d.signed {
-			n.t.Errorf("%v came without a signature that verifies", d.event)
+			n.t.Errorf("%v has no valid signature", d.event)
 		}
 		if text, known := texts[d.id]; known && text != d.body {
 			n.t.Errorf("%s says\n%s\nand\n%s", d.id, text, d.body)
@@ -197,7 +197,7 @@ func (n *notified) wantOneIDEach(events ...event) {
 		}
 	}
 	if again < 3 {
-		n.t.Errorf("%v was sent %d times, want it refused, held and taken", events[0], again)
+		n.t.Errorf("%v was sent %d times, want one refused, one interrupted and one accepted delivery", events[0], again)
 	}
 }
 
@@ -215,7 +215,7 @@ func (n *notified) wantSlack(parts ...string) {
 // nor metrics of error groups mention them.
 func (n *notified) wantNothingOfHeartbeats() {
 	n.t.Helper()
-	eventually(n.t, time.Minute, "heartbeats came and went", func() bool {
+	eventually(n.t, time.Minute, "heartbeats were received and deleted", func() bool {
 		var came bool
 		return n.db.Get(&came, `SELECT (SELECT count(*) FROM dlq.audit WHERE actor = 'heartbeat') > 1 AND EXISTS (
 			SELECT FROM dlq.error_groups WHERE class = 'dlqmanager.Heartbeat' AND first_seen IS NOT NULL)`) == nil && came

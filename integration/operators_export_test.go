@@ -33,7 +33,7 @@ func TestOperators_AnExportIsWhatTheFilterSays(t *testing.T) {
 	text, came := o.export(client.ExportMessagesParams{ErrorClass: new("com.acme.Timeout"), Status: &client.ByStatus{"PENDING"}})
 	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
 	if len(lines) != 14 || came.Messages != 14 || !came.Complete {
-		t.Errorf("%d lines, said %+v, want the 14 that match and complete", len(lines), came)
+		t.Errorf("%d lines, result %+v, want the 14 that match and complete", len(lines), came)
 	}
 	for _, line := range lines {
 		var m client.Message
@@ -60,7 +60,7 @@ func TestOperators_ATableSaysWhatTheLinesSay(t *testing.T) {
 	table, came := o.export(client.ExportMessagesParams{Format: new(client.ExportMessagesParamsFormatCsv)})
 	rows, err := csv.NewReader(bytes.NewReader(table)).ReadAll()
 	if err != nil || len(rows) != len(lines)+1 || came.Messages != int64(len(lines)) {
-		t.Fatalf("a table of %d rows: %v, said %+v; want a head and the %d of the lines", len(rows), err, came, len(lines))
+		t.Fatalf("a table of %d rows: %v, result %+v; want a header row and %d rows", len(rows), err, came, len(lines))
 	}
 	for n, line := range lines {
 		var m map[string]json.RawMessage
@@ -70,7 +70,7 @@ func TestOperators_ATableSaysWhatTheLinesSay(t *testing.T) {
 				t.Errorf("row %d, %s = %q, want %q", n, name, got, want)
 			}
 			if c := rows[n+1][column]; c != "" && strings.ContainsAny(c[:1], "=+-@\t\r") {
-				t.Errorf("row %d, %s = %q, which a spreadsheet takes for a formula", n, name, c)
+				t.Errorf("row %d, %s = %q, which a spreadsheet treats as a formula", n, name, c)
 			}
 		}
 	}
@@ -123,7 +123,7 @@ func TestOperators_AnExportWhileMessagesChange(t *testing.T) {
 			seen[m.Id.String()] = true
 		}
 		if len(seen) != 200 || came.Messages != 200 || !came.Complete {
-			t.Errorf("%d messages, said %+v, want each of the 200 once", len(seen), came)
+			t.Errorf("%d messages, result %+v, want each of the 200 once", len(seen), came)
 		}
 	}
 	o.over(res.JSON202.Id)

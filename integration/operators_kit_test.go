@@ -34,7 +34,7 @@ func newOperators(t *testing.T, environ ...string) *operators {
 func (o *operators) client(options ...client.ClientOption) *client.ClientWithResponses {
 	o.t.Helper()
 	checked := &http.Client{Transport: openapitest.Transport{
-		Base: http.DefaultTransport, Complain: func(err error) { o.t.Errorf("the document and the program differ: %v", err) },
+		Base: http.DefaultTransport, Complain: func(err error) { o.t.Errorf("the OpenAPI document and the program differ: %v", err) },
 	}}
 	c, err := client.NewClientWithResponses(o.api.url, append([]client.ClientOption{client.WithHTTPClient(checked)}, options...)...)
 	check.NoError(o.t, err)
@@ -95,7 +95,7 @@ type response interface {
 // wantStatus ends the test unless the answer has this status.
 func wantStatus(t *testing.T, res response, err error, status int) {
 	t.Helper()
-	check.Require(t, err == nil, "no answer that the document knows: %v", err)
+	check.Require(t, err == nil, "no answer of the OpenAPI document: %v", err)
 	if res.StatusCode() != status {
 		t.Fatalf("answer %d %.500s, want %d", res.StatusCode(), res.GetBody(), status)
 	}

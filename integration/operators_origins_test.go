@@ -39,7 +39,7 @@ func TestOperators_AForgedOriginIsNotPublished(t *testing.T) {
 	letter(gammaDLQ)
 	letter(betaDLQ)
 	o.takenIn()
-	eventually(t, waiting, "automatic retry has sent beta's own", func() bool { return o.count("status = 'RESOLVED'") == 1 })
+	eventually(t, waiting, "automatic retry has sent beta's own message", func() bool { return o.count("status = 'RESOLVED'") == 1 })
 
 	forged := o.search(client.SearchMessagesParams{Topic: &gammaDLQ}).Messages[0]
 	if !forged.Undeclared || forged.UndeclaredReason == nil || forged.Status != "PENDING" || forged.OriginalTopic != beta {
@@ -75,7 +75,7 @@ func TestOperators_AForgedOriginIsNotPublished(t *testing.T) {
 	blind, err := gamma.RetryMessageWithResponse(t.Context(), forged.Id, nil, client.RetryMessageJSONRequestBody{})
 	wantStatus(t, blind, err, http.StatusNotFound)
 	if sent := o.kafka.readAll(beta); len(sent) != 1 || string(sent[0].Value) != `{"from":"`+betaDLQ+`"}` {
-		t.Errorf("beta's topic has %d records, want its own alone", len(sent))
+		t.Errorf("beta's topic has %d records, want only its own record", len(sent))
 	}
 
 	declared, err := o.SetOriginWithResponse(t.Context(), forged.Id, nil, client.SetOriginJSONRequestBody{OriginalTopic: beta})

@@ -80,7 +80,7 @@ func TestOperators_APointerToWhatIsGoneSaysSo(t *testing.T) {
 	o.takenIn()
 	id := o.only().Id
 	o.kafka.delete(o.target)
-	eventually(t, waiting, "the broker has forgotten the topic", func() bool {
+	eventually(t, waiting, "the broker has deleted the topic", func() bool {
 		res, err := o.GetPayloadWithResponse(t.Context(), id)
 		return err == nil && res.StatusCode() == http.StatusNotFound
 	})
@@ -115,7 +115,7 @@ func TestOperators_AForgedPointerReadsNothing(t *testing.T) {
 		o.takenIn()
 		o.wantNotFollowed("internal")
 	})
-	t.Run("the read of one that is followed is in the audit trail", func(t *testing.T) {
+	t.Run("the read of an allowed pointer is in the audit trail", func(t *testing.T) {
 		t.Parallel()
 		o := newOperators(t, followPointers)
 		source := &kgo.Record{Topic: o.target, Partition: 1, Value: []byte("it")}

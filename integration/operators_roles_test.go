@@ -95,7 +95,7 @@ func TestOperators_WhoMayWhat(t *testing.T) {
 		res, err := o.ListChangesWithResponse(t.Context(), &client.ListChangesParams{Actor: new("payments-operator")})
 		wantStatus(t, res, err, http.StatusOK)
 		if len(res.JSON200.Changes) == 0 {
-			t.Error("nothing of the operator is in the audit trail")
+			t.Error("the audit trail has no entry of the operator")
 		}
 	})
 }

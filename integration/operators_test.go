@@ -57,7 +57,7 @@ func TestOperators_RedriveToTheTopicInTheHeader(t *testing.T) {
 	o.retry(found.Messages[0].Id, client.RetryMessageJSONRequestBody{})
 	sent := o.kafka.readAll(o.target)
 	if len(sent) != 1 || string(sent[0].Value) != `{"a":  1}` || string(sent[0].Key) != "order-0" || header(sent[0], "trace") != "t-1" {
-		t.Errorf("sent %d records, want the one as it was", len(sent))
+		t.Errorf("sent %d records, want the one unchanged", len(sent))
 	}
 }
 
@@ -231,7 +231,7 @@ func TestOperators_OneChangeMendsThousands(t *testing.T) {
 		}
 	}
 	if len(sent) != 54 || o.count("payload ? 'ammount'") != 54 {
-		t.Errorf("sent %d, %d stored as they were, want 54 and 54", len(sent), o.count("payload ? 'ammount'"))
+		t.Errorf("sent %d, %d stored unchanged, want 54 and 54", len(sent), o.count("payload ? 'ammount'"))
 	}
 }
 

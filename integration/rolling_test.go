@@ -63,7 +63,7 @@ func rollAPI(t *testing.T) {
 	t.Logf("%d rolling restarts: %d reads and %d retries were answered by %d programs, %d were refused",
 		rounds, r.read.Load(), r.retried.Load(), programs, r.refused.Load())
 	if r.retried.Load() < int64(10*rounds) || r.read.Load() < int64(10*rounds) || programs < rounds || fewest == 0 {
-		t.Errorf("%d retries, %d reads and %d programs that got connections, want a load", r.retried.Load(), r.read.Load(), programs)
+		t.Errorf("%d retries, %d reads and %d programs that got connections, want a load on all", r.retried.Load(), r.read.Load(), programs)
 	}
 	if got := l.with("RESOLVED"); got != int(r.retried.Load()) {
 		t.Errorf("%d messages are RESOLVED, want the %d whose clients got a success", got, r.retried.Load())
@@ -165,7 +165,7 @@ func rollArchiver(t *testing.T) {
 	}
 	t.Logf("%d of %d runs were interrupted in the middle", interrupted, rounds)
 	if interrupted == 0 {
-		t.Error("no run was interrupted in the middle")
+		t.Error("no run was interrupted")
 	}
 	l.idleSchedule()
 	l.must("archiver")
@@ -179,7 +179,7 @@ func rollArchiver(t *testing.T) {
 func (l *letters) idleSchedule() {
 	l.t.Helper()
 	p := l.start("archiver", "DLQ_ARCHIVE_SCHEDULE=0 3 1 1 *")
-	eventually(l.t, time.Minute, "the archiver waits for its hour", func() bool { return len(readFile(l.t, p.log)) > 0 })
+	eventually(l.t, time.Minute, "the archiver waits for its scheduled time", func() bool { return len(readFile(l.t, p.log)) > 0 })
 	p.signal(syscall.SIGTERM)
 	p.stop()
 }

@@ -91,7 +91,7 @@ func (n *night) paste(b block) {
 		return
 	}
 	if strings.TrimSpace(out.String()) == "" && !strings.Contains(b.text, "jq -r '.changes") {
-		n.t.Errorf("%s: printed nothing, want something to look at\n%s", b.entry, b.text)
+		n.t.Errorf("%s: printed nothing, want output\n%s", b.entry, b.text)
 	}
 	n.t.Logf("%s:\n%.300s", b.entry, out.String())
 }
@@ -112,7 +112,7 @@ func (n *night) variables(text string) []string {
 func (n *night) pending() (id string) {
 	n.t.Helper()
 	if err := n.db.Get(&id, `SELECT id FROM dlq.dlq_messages WHERE status = 'PENDING' ORDER BY created_at DESC, id DESC LIMIT 1`); err != nil {
-		n.t.Fatalf("a message that waits: %v", err)
+		n.t.Fatalf("a pending message: %v", err)
 	}
 	return id
 }

@@ -60,7 +60,7 @@ func TestSignedOutAtOneReplicaIsSignedOutAtAll(t *testing.T) {
 	token := ana["ana"].token
 	cookie := one.signIn(token)
 	if !one.page(cookie) || !two.page(cookie) {
-		t.Fatal("a session is not let in at both replicas")
+		t.Fatal("a session is not valid at both replicas")
 	}
 	if status, _, _ := one.asked(http.MethodPost, "/sign-out", "", "Cookie", cookie); status != http.StatusSeeOther {
 		t.Fatalf("sign out: got %d, want 303", status)
@@ -71,11 +71,11 @@ func TestSignedOutAtOneReplicaIsSignedOutAtAll(t *testing.T) {
 	eventually(t, 10*time.Second, "the session to end at the other replica", func() bool { return !two.page(cookie) })
 	for _, p := range []*process{one, two} {
 		if status, _, text := p.asked(http.MethodGet, "/api/v1/session", "", "Authorization", "Bearer "+token); status != http.StatusOK {
-			t.Errorf("the token by itself: got %d %s, want 200", status, text)
+			t.Errorf("the token without a session: got %d %s, want 200", status, text)
 		}
 	}
 	if !two.page(two.signIn(token)) {
-		t.Error("a new session with the token is not let in")
+		t.Error("a new session with the token is not valid")
 	}
 	two.kill()
 	if three := s.startReady("api", withTokens(t, ana)...); three.page(cookie) {

@@ -61,15 +61,15 @@ func (s *soak) breakThings(atLeast time.Duration) {
 		if c.do() {
 			seen[c.name]++
 		} else {
-			s.note("%s: could not be seen to happen", c.name)
+			s.note("%s: no evidence that it happened", c.name)
 		}
 		lasting(time.Duration(300+s.random.IntN(pick(500, 2500))) * time.Millisecond)
 	}
-	s.note("nothing more is broken")
-	s.t.Logf("%d faults, and could be seen to happen: %v", happened, seen)
+	s.note("no more faults")
+	s.t.Logf("%d faults, with evidence for: %v", happened, seen)
 	for _, c := range s.calamities() {
 		if seen[c.name] == 0 {
-			s.t.Errorf("I9: %s: never seen to happen, want it at least once", c.name)
+			s.t.Errorf("I9: %s: no evidence that it happened, want it at least once", c.name)
 		}
 	}
 }
@@ -134,7 +134,7 @@ func (s *soak) archived() (n int) {
 func (s *soak) databaseRestarts(end func() error) bool {
 	var before, after time.Time
 	const started = `SELECT pg_postmaster_start_time()`
-	eventually(s.t, time.Minute, "PostgreSQL says since when it runs", func() bool { return s.db.Get(&before, started) == nil })
+	eventually(s.t, time.Minute, "PostgreSQL reports its start time", func() bool { return s.db.Get(&before, started) == nil })
 	if err := end(); err != nil {
 		s.t.Fatalf("end PostgreSQL: %v", err)
 	}

@@ -83,7 +83,7 @@ func newSoak(t *testing.T) *soak {
 		check.Require(t, err == nil, "%s: %v", seedVariable, err)
 		seed = n
 	}
-	t.Logf("seed %d; %s=%d draws the same again", seed, seedVariable, seed)
+	t.Logf("seed %d; %s=%d repeats these faults", seed, seedVariable, seed)
 	kafkaWay, storeWay := newProxy(t, proxy.KafkaRequests), newProxy(t, proxy.Statements(nameMoment))
 	own := ownStack(t, stack.Options{Kafka: true, Postgres: true, KafkaAdvertise: kafkaWay.Addr()})
 	where := makeDatabase(t, own)
@@ -158,7 +158,7 @@ func (s *soak) report() {
 		s.work.Wait()
 		s.feed.Wait()
 	}
-	s.t.Logf("seed %d, %d records, what was done and when:\n%s", s.seed, s.records.Load(), strings.Join(s.steps, "\n"))
+	s.t.Logf("seed %d, %d records, events with their times:\n%s", s.seed, s.records.Load(), strings.Join(s.steps, "\n"))
 	if s.t.Failed() {
 		s.t.Logf("the logs of all programs are in %s; try again with %s=%d", s.dir, seedVariable, s.seed)
 	}
@@ -227,14 +227,14 @@ func (s *soak) recovers(since time.Time) {
 			return true
 		})
 	}
-	s.t.Logf("all was ready and without lag %.1f s after the last fault", time.Since(since).Seconds())
+	s.t.Logf("all programs were ready and without lag %.1f s after the last fault", time.Since(since).Seconds())
 	eventually(s.t, 5*time.Minute, "every redrive is over, those with a rate too, and every claim settled", func() bool {
 		var open int
 		err := s.db.Get(&open, `SELECT (SELECT count(*) FROM dlq.redrives WHERE state IN ('canary', 'running', 'paused'))
 			+ (SELECT count(*) FROM dlq.dlq_messages WHERE status = 'RETRYING' AND NOT unsettled)`)
 		return err == nil && open == 0
 	})
-	s.t.Logf("all that was asked for was done %.1f s after the last fault", time.Since(since).Seconds())
+	s.t.Logf("all requested work was done %.1f s after the last fault", time.Since(since).Seconds())
 	s.retryAllOfIt()
 	for _, at := range s.places() {
 		at.process.Load().wantNear(s.before[at])
@@ -298,8 +298,8 @@ func (s *soak) wantComebacks() {
 			}
 		}
 	}
-	s.t.Logf("%d records came back and found their parent", known-len(orphans))
-	s.complain("messages that came back are not known as such", orphans)
+	s.t.Logf("%d records returned and have their parent", known-len(orphans))
+	s.complain("returned messages without their parent", orphans)
 }
 
 // deletedAt reports whether the deletion of the message at a position was requested.

@@ -147,7 +147,7 @@ func (p *process) stop() {
 		p.t.Fatalf("%s did not stop within 25 s:\n%s", p.name, programs.Tail(p.log))
 	}
 	if err := p.program.Err(); err != nil {
-		p.t.Errorf("%s ended after SIGTERM with %v, want it to end well:\n%s", p.name, err, programs.Tail(p.log))
+		p.t.Errorf("%s ended after SIGTERM with %v, want exit code 0:\n%s", p.name, err, programs.Tail(p.log))
 	}
 }
 
@@ -171,7 +171,7 @@ func (p *process) try(method, path string, body []byte, header ...string) (statu
 		Method: method, Path: path, Header: req.Header, Body: body,
 		Status: res.StatusCode, AnswerHeader: res.Header, Answer: answer,
 	}); err != nil && p.name == "api" {
-		p.t.Errorf("the document and the program differ: %v", err)
+		p.t.Errorf("the OpenAPI document and the program differ: %v", err)
 	}
 	return res.StatusCode, answer
 }
@@ -200,7 +200,7 @@ func eventually(t *testing.T, limit time.Duration, what string, ok func() bool) 
 	for !ok() {
 		select {
 		case <-ctx.Done():
-			t.Fatalf("waited %s in vain until %s", limit, what)
+			t.Fatalf("after %s still not true: %s", limit, what)
 		case <-ticker.C:
 		}
 	}

@@ -183,10 +183,10 @@ func TestTracesOfALetterAndItsRetry(t *testing.T) {
 		return s.in(clientsTrace) && s.Kind == tracepb.Span_SPAN_KIND_CLIENT && s.Name == "send "+l.target
 	})
 	if !sent.linkedTo(lettersTrace) || sent.text("messaging.destination.name") != l.target {
-		t.Errorf("got %v, want the sending of it, linked to the letter's trace", sent)
+		t.Errorf("got %v, want its publish span, linked to the trace of the dead letter", sent)
 	}
 	if arrived := l.kafka.readAll(l.target); len(arrived) != 1 || header(arrived[0], "traceparent") != lettersParent || header(arrived[0], "tracestate") != lettersState {
-		t.Errorf("got %d records in the original topic, want the one as it was, its trace included", len(arrived))
+		t.Errorf("got %d records in the original topic, want the one unchanged, with its trace", len(arrived))
 	}
 	wantLogged(t, api, request)
 	wantExemplar(t, api, clientsTrace)
@@ -311,10 +311,10 @@ func TestFaultCollectorHangs(t *testing.T) {
 				check.NoError(t, err)
 				lines := strings.Count(string(log), "traces are not taken by the collector")
 				if most := 1 + int(time.Since(began)/time.Minute); lines > most {
-					t.Errorf("%s says %d times that traces are not taken, want at most %d", p.name, lines, most)
+					t.Errorf("%s logs %d times that traces are not accepted, want at most %d", p.name, lines, most)
 				}
 				if strings.Contains(string(log), "still working") {
-					t.Errorf("%s did not come to its end by itself", p.name)
+					t.Errorf("%s did not stop by itself", p.name)
 				}
 			}
 		})

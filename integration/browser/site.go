@@ -186,7 +186,7 @@ func (s *Site) await(what string, ok func() bool) {
 	for !ok() {
 		select {
 		case <-ctx.Done():
-			s.t.Fatalf("waited %s in vain until %s", sitePatience, what)
+			s.t.Fatalf("after %s still not true: %s", sitePatience, what)
 		case <-ticker.C:
 		}
 	}

@@ -165,7 +165,7 @@ func TestAClientThatLeavesIsSeenToLeave(t *testing.T) {
 	case err := <-server.ended:
 		check.True(t, err == nil, "the upstream's connection ended with %v, want a plain end", err)
 	case <-time.After(patience):
-		t.Error("the upstream's connection lives on")
+		t.Error("the upstream's connection is still open")
 	}
 }
 

@@ -15,7 +15,7 @@ var errForced = errors.New(ForceFallbackVariable + " is set")
 // else the note for the user.
 func fallBack(env environment, wanted, standIn string, cause error) (note string, err error) {
 	if env.ci {
-		return "", fmt.Errorf("%s cannot be had: %w: %w", wanted, cause, ErrFallback)
+		return "", fmt.Errorf("%s is not available: %w: %w", wanted, cause, ErrFallback)
 	}
 	return fmt.Sprintf("%s in place of %s (%s)", standIn, wanted, oneLine(cause.Error())), nil
 }

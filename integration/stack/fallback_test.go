@@ -49,7 +49,7 @@ func TestFallbackIsRefusedInCI(t *testing.T) {
 			opts.Own, opts.Dir = true, dir
 			opts.Getenv = variables(map[string]string{ForceFallbackVariable: "true", CIVariable: "true", "PATH": path})
 			_, err := Start(patient(t), opts)
-			if !errors.Is(err, ErrFallback) || !strings.Contains(err.Error(), "cannot be had") {
+			if !errors.Is(err, ErrFallback) || !strings.Contains(err.Error(), "is not available") {
 				t.Errorf("Start = %v, want %v and what is missing", err, ErrFallback)
 			}
 			if left := runFolders(t, dir); len(left) != 0 {

@@ -73,7 +73,7 @@ func launchKafka(ctx context.Context, opts Options, env environment, folder *dat
 		return nil, at, "", cause
 	}
 	if opts.KafkaAdvertise != "" {
-		return nil, at, "", fmt.Errorf("%s cannot be had: %w; its stand-in has no second listener", pinnedKafka, cause)
+		return nil, at, "", fmt.Errorf("%s is not available: %w; its stand-in has no second listener", pinnedKafka, cause)
 	}
 	note, err = fallBack(env, pinnedKafka, "the in-process broker kfake", cause)
 	if err != nil {
@@ -81,7 +81,7 @@ func launchKafka(ctx context.Context, opts Options, env environment, folder *dat
 	}
 	srv, at.broker, err = launchKfake(ctx, opts, env, folder)
 	if err != nil {
-		return nil, at, "", fmt.Errorf("%s cannot be had: %w; nor its stand-in: %w", pinnedKafka, cause, err)
+		return nil, at, "", fmt.Errorf("%s is not available: %w; nor its stand-in: %w", pinnedKafka, cause, err)
 	}
 	return srv, at, note, nil
 }

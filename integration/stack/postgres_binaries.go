@@ -35,7 +35,7 @@ func postgresBinaries(ctx context.Context, env environment, as runAs) (bin, note
 	}
 	bin, major, missing := installedPostgres(ctx, env, as)
 	if missing != nil {
-		return "", "", fmt.Errorf("%s cannot be had: %w; %w", pinnedPostgres, cause, missing)
+		return "", "", fmt.Errorf("%s is not available: %w; %w", pinnedPostgres, cause, missing)
 	}
 	note, err = fallBack(env, pinnedPostgres, fmt.Sprintf("the installed PostgreSQL %d of %s", major, bin), cause)
 	return bin, note, err

@@ -19,10 +19,10 @@ func TestServerThatEndsIsExplained(t *testing.T) {
 	srv := crashing(filepath.Join(t.TempDir(), "log"), "disk full")
 	err := srv.start(patient(t))
 	if err == nil || !strings.Contains(err.Error(), "disk full") {
-		t.Errorf("start = %v, want the server's last words", err)
+		t.Errorf("start = %v, want the server's last output", err)
 	}
 	if errors.Is(err, errPortTaken) {
-		t.Errorf("start = %v, which is not about a port", err)
+		t.Errorf("start = %v, want no error about a port", err)
 	}
 }
 

@@ -103,7 +103,7 @@ func TestStartFails(t *testing.T) {
 			PostgresSettings: map[string]string{"no_such_setting": "on"},
 		})
 		if err == nil || !strings.Contains(err.Error(), "no_such_setting") {
-			t.Errorf("Start with a bad setting: %v, want the server's own words", err)
+			t.Errorf("Start with a bad setting: %v, want the server's own message", err)
 		}
 		if left := runFolders(t, dir); len(left) != 0 {
 			t.Errorf("data folders after a failed start: %q, want none", left)
